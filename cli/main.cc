@@ -1,0 +1,2 @@
+// slipway's entry point.
+int main() { return 0; }
