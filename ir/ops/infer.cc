@@ -1,0 +1,127 @@
+// The shape-function registry and the rules many of them share.
+#include "ir/ops/infer.h"
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+
+namespace slipway::ir {
+
+SymTable& InferContext::syms() { return *node_.graph()->program()->syms; }
+
+Sym InferContext::FreshSize(int64_t max) {
+  SymTable& t = syms();
+  for (size_t k = t.symbols().size();; ++k) {
+    std::string name = absl::StrCat("u", k, "_");
+    if (t.FindSymbol(name)) continue;
+    Sym s = t.Symbol(name, /*positive=*/false);
+    SetStatus(t.SetRange(name, {0, max}));
+    return s;
+  }
+}
+
+Sizes InferContext::Broadcast(const Sizes& a, const Sizes& b) {
+  const Sizes& longer = a.size() >= b.size() ? a : b;
+  const Sizes& shorter = a.size() >= b.size() ? b : a;
+  Sizes out = longer;
+  size_t shift = longer.size() - shorter.size();
+  for (size_t i = 0; i < shorter.size(); ++i) {
+    Sym x = longer[i + shift], y = shorter[i];
+    if (x == y || y.is(1)) continue;
+    if (x.is(1)) {
+      out[i + shift] = y;
+    } else if (x.is_constant() && y.is_constant()) {
+      Fail(absl::StrCat("sizes ", x.ToString(), " and ", y.ToString(), " do not broadcast"));
+    } else if (y.is_constant()) {
+      out[i + shift] = y;  // the symbolic one was guarded to be equal (or to be 1)
+    }
+  }
+  return out;
+}
+Sizes InferContext::Broadcast(absl::Span<const Sizes> shapes) {
+  Sizes out;
+  for (const Sizes& s : shapes) out = Broadcast(out, s);
+  return out;
+}
+
+DType InferContext::ResultType(absl::Span<Value* const> tensors, absl::Span<const Scalar> scalars) {
+  // torch/c10: three priority groups, combined left to right when the category of the lower is higher.
+  DType dim = DType::kUnknown, zero = DType::kUnknown, wrapped = DType::kUnknown;
+  auto join = [](DType& into, DType t) { into = into == DType::kUnknown ? t : PromoteTypes(into, t); };
+  for (Value* v : tensors) {
+    if (!v) continue;
+    join(v->rank() > 0 ? dim : zero, v->dtype());
+  }
+  for (const Scalar& s : scalars) {
+    if (s.kind == Scalar::kValue && s.value->type().is_tensor()) {
+      join(s.value->rank() > 0 ? dim : zero, s.value->dtype());
+      continue;
+    }
+    switch (s.cls()) {
+      case DTypeClass::kBool: join(wrapped, DType::kBool); break;
+      case DTypeClass::kIntegral: join(wrapped, DType::kInt64); break;
+      case DTypeClass::kFloating: join(wrapped, DType::kFloat32); break;
+      case DTypeClass::kComplex: join(wrapped, DType::kComplex64); break;
+      default: break;
+    }
+  }
+  auto combine = [](DType higher, DType lower) {
+    if (higher == DType::kUnknown) return lower;
+    if (lower == DType::kUnknown) return higher;
+    if (Info(lower).cls <= Info(higher).cls) return higher;
+    // A complex scalar beside f64 yields c128: torch promotes within the new category.
+    if (Info(lower).cls == DTypeClass::kComplex && IsFloating(higher)) return PromoteTypes(higher, DType::kComplex64) ;
+    return lower;
+  };
+  return combine(dim, combine(zero, wrapped));
+}
+
+DType InferContext::FloatResultType(absl::Span<Value* const> tensors, absl::Span<const Scalar> scalars) {
+  DType t = ResultType(tensors, scalars);
+  return IsIntegral(t) || IsBool(t) ? DType::kFloat32 : t;
+}
+
+Sizes InferContext::Reduce(const Sizes& in, const std::vector<int>& dims, bool keepdim) {
+  Sizes out;
+  for (int d = 0; d < static_cast<int>(in.size()); ++d) {
+    if (std::find(dims.begin(), dims.end(), d) == dims.end()) out.push_back(in[d]);
+    else if (keepdim) out.push_back(1);
+  }
+  return out;
+}
+
+Sizes InferContext::ToSizes(const SymInts& ints) {
+  Sizes out;
+  for (const IntOrValue& i : ints) out.push_back(ExprOf(i));
+  return out;
+}
+
+namespace {
+const absl::flat_hash_map<std::string_view, ShapeFn>& Rows() {
+  static const auto& rows = *[] {
+    auto* m = new absl::flat_hash_map<std::string_view, ShapeFn>();
+    for (auto table : {ElementwiseShapes(), ViewShapes(), ReductionShapes(), NnShapes(), IndexingShapes(),
+                       CreationShapes(), LinalgShapes(), SymbolicShapes()})
+      for (const ShapeRow& r : table) m->emplace(r.op, r.fn);
+    return m;
+  }();
+  return rows;
+}
+}  // namespace
+
+ShapeFn FindShapeFn(std::string_view op) {
+  auto it = Rows().find(op);
+  return it == Rows().end() ? nullptr : it->second;
+}
+
+absl::StatusOr<std::vector<Type>> InferTypes(const Node& n) {
+  ShapeFn fn = FindShapeFn(n.op_name());
+  if (!fn) return absl::UnimplementedError(absl::StrCat(n.op_name(), ": no shape function"));
+  InferContext c(n);
+  fn(c);
+  if (!c.ok()) return c.status();
+  return c.results();
+}
+
+}  // namespace slipway::ir

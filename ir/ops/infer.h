@@ -1,0 +1,68 @@
+// Shape functions: the type of every result of a node from the types of its inputs. One row per op in the tables of
+// shapes_*.cc; adding an op's shape function is adding a row.
+#ifndef SLIPWAY_IR_OPS_INFER_H_
+#define SLIPWAY_IR_OPS_INFER_H_
+
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "ir/ops/args.h"
+
+namespace slipway::ir {
+
+// What a shape function sees: the arguments, and a place for the result types in order.
+class InferContext : public ArgReader {
+ public:
+  explicit InferContext(const Node& n) : ArgReader(n) {}
+
+  void Out(Type t) { results_.push_back(std::move(t)); }
+  void Out(DType dtype, Sizes sizes) { Out(Type::Tensor(dtype, std::move(sizes))); }
+  void OutSym(Sym expr) { Out(Type::SymInt(expr)); }
+  const std::vector<Type>& results() const { return results_; }
+  SymTable& syms();
+  // A size the inputs do not determine (nonzero): a fresh unbacked symbol with range 0..max.
+  Sym FreshSize(int64_t max = std::numeric_limits<int64_t>::max());
+
+  // torch's broadcasting. Sizes that cannot be proven equal and are not 1 are taken as equal (torch guarded on it);
+  // provably different ones are an error.
+  Sizes Broadcast(absl::Span<const Sizes> shapes);
+  Sizes Broadcast(const Sizes& a, const Sizes& b);
+  // Type promotion over tensors and scalars (torch.result_type): dimensioned tensors outrank 0-d ones, which outrank
+  // Python scalars; a lower rank only counts when its category is higher. Floats default to f32, complex to c64.
+  DType ResultType(absl::Span<Value* const> tensors, absl::Span<const Scalar> scalars = {});
+  // ResultType, then integers and bool become the default float (ops like sin, div, mean of ints).
+  DType FloatResultType(absl::Span<Value* const> tensors, absl::Span<const Scalar> scalars = {});
+  // Sizes after reducing `dims` with or without keepdim.
+  Sizes Reduce(const Sizes& in, const std::vector<int>& dims, bool keepdim);
+  Sizes ToSizes(const SymInts& ints);
+
+ private:
+  std::vector<Type> results_;
+};
+
+using ShapeFn = void (*)(InferContext& c);
+struct ShapeRow {
+  std::string_view op;
+  ShapeFn fn;
+};
+
+// Null when the op has no shape function.
+ShapeFn FindShapeFn(std::string_view op);
+// The types of n's results. Unimplemented when the op has no shape function.
+absl::StatusOr<std::vector<Type>> InferTypes(const Node& n);
+
+// The tables, one per family (ops/shapes_*.cc).
+absl::Span<const ShapeRow> ElementwiseShapes();
+absl::Span<const ShapeRow> ViewShapes();
+absl::Span<const ShapeRow> ReductionShapes();
+absl::Span<const ShapeRow> NnShapes();
+absl::Span<const ShapeRow> IndexingShapes();
+absl::Span<const ShapeRow> CreationShapes();
+absl::Span<const ShapeRow> LinalgShapes();
+absl::Span<const ShapeRow> SymbolicShapes();
+
+}  // namespace slipway::ir
+
+#endif  // SLIPWAY_IR_OPS_INFER_H_
