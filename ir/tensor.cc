@@ -6,7 +6,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "io/mapped_file.h"
 
 namespace slipway::ir {
 
@@ -77,7 +76,7 @@ TensorRef OwnedTensor(DType dtype, std::vector<int64_t> sizes, std::string bytes
   TensorRef t;
   auto s = std::make_shared<Storage>();
   s->size = bytes.size();
-  s->bytes = std::move(bytes);
+  s->bytes = io::Bytes::Of(std::move(bytes));
   t.storage = std::move(s);
   t.dtype = dtype;
   t.strides = ContiguousStrides(sizes);
@@ -86,9 +85,7 @@ TensorRef OwnedTensor(DType dtype, std::vector<int64_t> sizes, std::string bytes
 }
 
 absl::Span<const uint8_t> MappedBytes(const Storage& s) {
-  if (auto r = std::get_if<io::FileRange>(&s.bytes)) return r->file->data().subspan(r->offset, r->size);
-  if (auto b = std::get_if<std::string>(&s.bytes))
-    return {reinterpret_cast<const uint8_t*>(b->data()), b->size()};
+  if (auto b = std::get_if<io::Bytes>(&s.bytes)) return b->data();
   if (auto f = std::get_if<Storage::Foreign>(&s.bytes)) return {f->data, static_cast<size_t>(s.size)};
   return {};
 }

@@ -23,9 +23,9 @@ struct Random { uint64_t seed; };  // standard normal for floats, 0..9 for integ
 
 // The bytes behind tensors. Immutable once made; shared between the tensors that alias it.
 struct Storage {
-  // A mapped file region, owned bytes, foreign memory kept alive by `deleter`'s owner, or a rule.
+  // File or owned bytes, foreign memory kept alive by its owner, or a rule.
   struct Foreign { const uint8_t* data; std::shared_ptr<void> owner; };
-  std::variant<io::FileRange, std::string, Foreign, Splat, Random> bytes;
+  std::variant<io::Bytes, Foreign, Splat, Random> bytes;
   uint64_t size = 0;  // bytes; for rules: of the tensor they fill
 };
 

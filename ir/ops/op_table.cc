@@ -141,6 +141,8 @@ Arg ParseDefault(Cursor& c, const TypeText& t) {
       case 6: return Arg(DType::kFloat32);
       case 7: return Arg(DType::kFloat64);
       case 11: return Arg(DType::kBool);
+      case 23: return Arg(DType::kFloat8E5M2);
+      case 24: return Arg(DType::kFloat8E4M3FN);
       default: break;
     }
   }

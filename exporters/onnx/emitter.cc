@@ -1,0 +1,347 @@
+// See emitter.h.
+#include "exporters/onnx/emitter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "exporters/onnx/ort_kernels.h"
+#include "exporters/onnx/types.h"
+#include "onnx/defs/schema.h"
+
+namespace slipway::exporters::onnx_out {
+namespace {
+
+void Fill(onnx::AttributeProto* a, const std::string& name, Attr value) {
+  using A = onnx::AttributeProto;
+  a->set_name(name);
+  if (auto p = std::get_if<int64_t>(&value)) {
+    a->set_type(A::INT);
+    a->set_i(*p);
+  } else if (auto p = std::get_if<double>(&value)) {
+    a->set_type(A::FLOAT);
+    a->set_f(static_cast<float>(*p));
+  } else if (auto p = std::get_if<std::string>(&value)) {
+    a->set_type(A::STRING);
+    a->set_s(*p);
+  } else if (auto p = std::get_if<Ints>(&value)) {
+    a->set_type(A::INTS);
+    for (int64_t i : *p) a->add_ints(i);
+  } else if (auto p = std::get_if<std::vector<double>>(&value)) {
+    a->set_type(A::FLOATS);
+    for (double d : *p) a->add_floats(static_cast<float>(d));
+  } else if (auto p = std::get_if<onnx::GraphProto>(&value)) {
+    a->set_type(A::GRAPH);
+    *a->mutable_g() = std::move(*p);
+  } else if (auto p = std::get_if<onnx::TensorProto>(&value)) {
+    a->set_type(A::TENSOR);
+    *a->mutable_t() = std::move(*p);
+  }
+}
+
+// Types to try, in order, when there is no kernel for `t`. Only types that hold every value of `t` exactly, except
+// that 64-bit integers may go through f64 where nothing else runs and f64 has no substitute.
+std::vector<DType> Substitutes(DType t) {
+  using enum DType;
+  switch (t) {
+    case kFloat16: case kBFloat16: return {kFloat32, kFloat64};
+    case kFloat8E4M3FN: case kFloat8E5M2: case kFloat8E4M3FNUZ: case kFloat8E5M2FNUZ: return {kFloat32, kFloat16};
+    case kBool: return {kUInt8, kInt32, kInt64, kFloat32};
+    case kInt8: case kUInt8: return {kInt32, kInt64, kFloat32, kFloat64};
+    case kInt16: case kUInt16: return {kInt32, kInt64, kFloat32, kFloat64};
+    case kInt32: return {kInt64, kFloat64};
+    case kUInt32: return {kInt64, kFloat64};
+    case kFloat32: return {kFloat64};
+    default: return {};
+  }
+}
+
+}  // namespace
+
+std::string Emitter::UniqueName(std::string_view base) {
+  std::string name(base);
+  for (int k = 1; !shared_->names.insert(name).second; ++k) name = absl::StrCat(base, ".", k);
+  return name;
+}
+
+std::vector<V> Emitter::Raw(std::string_view type, const std::vector<V>& in, Attrs attrs,
+                            const std::vector<DType>& outs) {
+  onnx::NodeProto* n = graph_->add_node();
+  n->set_op_type(std::string(type));
+  std::string node_name = scope_.empty() ? base_ : absl::StrCat(scope_, "/", base_);
+  if (!shared_->node_names.insert(node_name).second) {
+    std::string stem = absl::StrCat(node_name, ".", type);
+    node_name = stem;
+    for (int k = 1; !shared_->node_names.insert(node_name).second; ++k) node_name = absl::StrCat(stem, ".", k);
+  }
+  n->set_name(node_name);
+  size_t last = in.size();
+  while (last > 0 && !in[last - 1]) --last;
+  for (size_t i = 0; i < last; ++i) n->add_input(in[i].name);
+  for (auto& [name, value] : attrs) Fill(n->add_attribute(), name, std::move(value));
+  std::vector<V> results;
+  for (DType d : outs) {
+    V v;
+    if (d != DType::kUnknown) v.name = UniqueName(base_);
+    v.dtype = d;
+    n->add_output(v.name);
+    results.push_back(std::move(v));
+  }
+  while (n->output_size() > 1 && n->output(n->output_size() - 1).empty()) n->mutable_output()->RemoveLast();
+  return results;
+}
+
+std::vector<V> Emitter::OpN(std::string_view type, std::vector<V> in, Attrs attrs, std::vector<DType> outs) {
+  const onnx::OpSchema* schema = onnx::OpSchemaRegistry::Schema(std::string(type), opset());
+  if (!schema) {
+    SetStatus(absl::UnimplementedError(absl::StrCat("ONNX operator ", type, " does not exist at opset ", opset())));
+    return std::vector<V>(outs.size(), V{"?", DType::kFloat32, 0});
+  }
+  if (shared_->strict_types) return Raw(type, in, std::move(attrs), outs);
+
+  // Which dtype each of the operator's type parameters has here.
+  auto param_of = [&](const auto& formals, size_t i) -> std::string {
+    if (formals.empty()) return "";
+    size_t k = std::min(i, formals.size() - 1);
+    return formals[k].GetTypeStr();
+  };
+  TypeAssignment types;
+  for (size_t i = 0; i < in.size(); ++i) {
+    if (!in[i]) continue;
+    std::string p = param_of(schema->inputs(), i);
+    if (std::none_of(types.begin(), types.end(), [&](auto& t) { return t.first == p; })) types.emplace_back(p, in[i].dtype);
+  }
+  bool listed = false;
+  auto runs = [&](const TypeAssignment& t) {
+    // The specification must allow the types, not only the runtime.
+    for (const auto& [param, dtype] : t) {
+      const auto& constraints = schema->typeConstraintMap();
+      auto it = constraints.find(param);
+      if (it == constraints.end()) continue;
+      const auto& allowed = it->second.first;
+      bool found = false;
+      for (const auto* s : allowed) found |= *s == absl::StrCat("tensor(", ir::Info(dtype).torch_name == "float32" ? "float"
+                                                          : ir::Info(dtype).torch_name == "float64" ? "double"
+                                                          : dtype == DType::kFloat8E4M3FN ? "float8e4m3fn"
+                                                          : dtype == DType::kFloat8E5M2 ? "float8e5m2"
+                                                          : dtype == DType::kFloat8E4M3FNUZ ? "float8e4m3fnuz"
+                                                          : dtype == DType::kFloat8E5M2FNUZ ? "float8e5m2fnuz"
+                                                          : dtype == DType::kInt4 ? "int4"
+                                                          : dtype == DType::kUInt4 ? "uint4"
+                                                                                 : ir::Info(dtype).torch_name, ")");
+      if (!found) return false;
+    }
+    return HasKernel(type, schema->SinceVersion(), t, &listed);
+  };
+  if (runs(types)) return Raw(type, in, std::move(attrs), outs);
+
+  // Find one substitute per distinct dtype that makes the operator runnable; the first that works wins.
+  for (size_t p = 0; p < types.size(); ++p) {
+    for (DType s : Substitutes(types[p].second)) {
+      TypeAssignment changed = types;
+      DType from = types[p].second;
+      for (auto& t : changed)
+        if (t.second == from && (t.first == types[p].first || ir::IsLowPrecision(from))) t.second = s;
+      if (!runs(changed)) continue;
+      auto now = [&](const std::string& param) -> std::pair<DType, DType> {
+        for (size_t k = 0; k < types.size(); ++k)
+          if (types[k].first == param) return {types[k].second, changed[k].second};
+        return {DType::kUnknown, DType::kUnknown};
+      };
+      std::vector<V> inner = in;
+      for (size_t i = 0; i < in.size(); ++i) {
+        auto [before, after] = now(param_of(schema->inputs(), i));
+        if (in[i] && before != after) inner[i] = Cast(in[i], after);
+      }
+      std::vector<DType> inner_outs = outs;
+      for (size_t i = 0; i < outs.size(); ++i) {
+        auto [before, after] = now(param_of(schema->outputs(), i));
+        if (outs[i] == before && before != after) inner_outs[i] = after;
+      }
+      std::vector<V> results = Raw(type, inner, std::move(attrs), inner_outs);
+      for (size_t i = 0; i < outs.size(); ++i)
+        if (results[i] && results[i].dtype != outs[i]) results[i] = Cast(results[i], outs[i]);
+      return results;
+    }
+  }
+  return Raw(type, in, std::move(attrs), outs);
+}
+
+V Emitter::Op(std::string_view type, std::vector<V> in, Attrs attrs, DType out, int rank) {
+  if (out == DType::kUnknown && !in.empty()) out = in[0].dtype;
+  int r = rank == kSameRank ? (in.empty() ? -1 : in[0].rank) : rank;
+  V v = OpN(type, std::move(in), std::move(attrs), {out})[0];
+  v.rank = r;
+  return v;
+}
+
+V Emitter::Const(DType dtype, Ints dims, std::string bytes) {
+  std::string key = absl::StrCat(static_cast<int>(dtype), ":");
+  for (int64_t d : dims) absl::StrAppend(&key, d, ",");
+  key += ':';
+  key += bytes;
+  auto [it, fresh] = shared_->constants.try_emplace(key);
+  if (fresh) {
+    onnx::TensorProto& t = it->second.second;
+    for (int64_t d : dims) t.add_dims(d);
+    t.set_data_type(OnnxType(dtype));
+    std::string stem = absl::StrCat("const.", ir::Name(dtype));
+    it->second.first = UniqueName(stem);
+    t.set_name(it->second.first);
+    t.set_raw_data(std::move(bytes));
+    shared_->constant_order.push_back(key);
+  }
+  return {it->second.first, dtype, static_cast<int>(dims.size())};
+}
+
+V Emitter::I64(Ints values) {
+  std::string bytes(reinterpret_cast<const char*>(values.data()), values.size() * 8);
+  return Const(DType::kInt64, {static_cast<int64_t>(values.size())}, std::move(bytes));
+}
+V Emitter::I64Scalar(int64_t value) { return Integer(value, DType::kInt64); }
+
+namespace {
+template <typename T>
+void Append(std::string& out, T v) {
+  out.append(reinterpret_cast<const char*>(&v), sizeof v);
+}
+// Rounds to nearest even through float.
+uint16_t ToBFloat16(double d) {
+  float f = static_cast<float>(d);
+  uint32_t u;
+  std::memcpy(&u, &f, 4);
+  if (std::isnan(f)) return 0x7fc0;
+  u += 0x7fff + ((u >> 16) & 1);
+  return static_cast<uint16_t>(u >> 16);
+}
+bool AppendNumber(std::string& out, DType dtype, double v) {
+  using enum DType;
+  switch (dtype) {
+    case kFloat32: Append(out, static_cast<float>(v)); return true;
+    case kFloat64: Append(out, v); return true;
+    case kFloat16: Append(out, static_cast<_Float16>(v)); return true;
+    case kBFloat16: Append(out, ToBFloat16(v)); return true;
+    case kInt64: Append(out, static_cast<int64_t>(v)); return true;
+    case kInt32: Append(out, static_cast<int32_t>(static_cast<int64_t>(v))); return true;
+    case kInt16: Append(out, static_cast<int16_t>(static_cast<int64_t>(v))); return true;
+    case kInt8: Append(out, static_cast<int8_t>(static_cast<int64_t>(v))); return true;
+    case kUInt8: Append(out, static_cast<uint8_t>(static_cast<int64_t>(v))); return true;
+    case kUInt16: Append(out, static_cast<uint16_t>(static_cast<int64_t>(v))); return true;
+    case kUInt32: Append(out, static_cast<uint32_t>(static_cast<int64_t>(v))); return true;
+    case kUInt64: Append(out, static_cast<uint64_t>(v)); return true;
+    case kBool: Append(out, static_cast<uint8_t>(v != 0)); return true;
+    default: return false;
+  }
+}
+}  // namespace
+
+V Emitter::Numbers(std::vector<double> values, DType dtype, Ints dims) {
+  std::string bytes;
+  for (double d : values) {
+    if (!AppendNumber(bytes, dtype, d)) {
+      SetStatus(absl::UnimplementedError(absl::StrCat("a constant of type ", ir::Name(dtype))));
+      return {"?", dtype, static_cast<int>(dims.size())};
+    }
+  }
+  return Const(dtype, std::move(dims), std::move(bytes));
+}
+V Emitter::Number(double value, DType dtype) { return Numbers({value}, dtype, {}); }
+V Emitter::Integer(int64_t value, DType dtype) {
+  std::string bytes;
+  if (dtype == DType::kInt64 || dtype == DType::kUInt64) Append(bytes, value);
+  else return Numbers({static_cast<double>(value)}, dtype, {});
+  return Const(dtype, {}, std::move(bytes));
+}
+
+V Emitter::Cast(V x, DType to) {
+  if (x.dtype == to) return x;
+  int type = OnnxType(to);
+  if (type == 0 || OnnxType(x.dtype) == 0) {
+    SetStatus(absl::UnimplementedError(absl::StrCat("ONNX has no cast from ", ir::Name(x.dtype), " to ", ir::Name(to))));
+    return x;
+  }
+  V v = Raw("Cast", {x}, {{"to", int64_t{type}}}, {to})[0];
+  v.rank = x.rank;
+  return v;
+}
+V Emitter::Shape(V x) { return Op("Shape", {x}, {}, DType::kInt64, 1); }
+V Emitter::Dim(V x, int d) {
+  return Op("Shape", {x}, {{"start", int64_t{d}}, {"end", int64_t{d + 1}}}, DType::kInt64, 1);
+}
+V Emitter::DimScalar(V x, int d) { return Squeeze(Dim(x, d), {0}); }
+V Emitter::Reshape(V x, V shape, int rank, bool allow_zero) {
+  Attrs attrs;
+  if (allow_zero) attrs.push_back({"allowzero", int64_t{1}});
+  return Op("Reshape", {x, shape}, std::move(attrs), x.dtype, rank);
+}
+V Emitter::Reshape(V x, Ints shape) {
+  bool zero = std::find(shape.begin(), shape.end(), 0) != shape.end();
+  int rank = static_cast<int>(shape.size());
+  return Reshape(std::move(x), I64(std::move(shape)), rank, zero);
+}
+V Emitter::Transpose(V x, Ints perm) {
+  bool identity = true;
+  for (size_t i = 0; i < perm.size(); ++i) identity &= perm[i] == static_cast<int64_t>(i);
+  if (identity) return x;
+  int rank = static_cast<int>(perm.size());
+  return Op("Transpose", {x}, {{"perm", std::move(perm)}}, x.dtype, rank);
+}
+V Emitter::Unsqueeze(V x, Ints axes) {
+  if (axes.empty()) return x;
+  int rank = x.rank < 0 ? -1 : x.rank + static_cast<int>(axes.size());
+  return Op("Unsqueeze", {x, I64(std::move(axes))}, {}, x.dtype, rank);
+}
+V Emitter::Squeeze(V x, Ints axes) {
+  if (axes.empty()) return x;
+  int rank = x.rank < 0 ? -1 : x.rank - static_cast<int>(axes.size());
+  return Op("Squeeze", {x, I64(std::move(axes))}, {}, x.dtype, rank);
+}
+V Emitter::Slice(V x, Ints starts, Ints ends, Ints axes, Ints steps) {
+  return SliceV(std::move(x), I64(std::move(starts)), I64(std::move(ends)), std::move(axes), std::move(steps));
+}
+V Emitter::SliceV(V x, V starts, V ends, Ints axes, Ints steps) {
+  std::vector<V> in = {x, std::move(starts), std::move(ends), I64(std::move(axes))};
+  bool unit = std::all_of(steps.begin(), steps.end(), [](int64_t s) { return s == 1; });
+  if (!unit) in.push_back(I64(std::move(steps)));
+  return Op("Slice", std::move(in), {}, x.dtype, x.rank);
+}
+V Emitter::Gather(V x, V index, int axis) {
+  int rank = x.rank < 0 || index.rank < 0 ? -1 : x.rank - 1 + index.rank;
+  return Op("Gather", {x, index}, {{"axis", int64_t{axis}}}, x.dtype, rank);
+}
+V Emitter::Concat(std::vector<V> xs, int axis) {
+  if (xs.size() == 1) return xs[0];
+  return Op("Concat", std::move(xs), {{"axis", int64_t{axis}}});
+}
+V Emitter::Expand(V x, V shape, int rank) { return Op("Expand", {x, shape}, {}, x.dtype, rank); }
+V Emitter::Arith(std::string_view op, V a, V b) {
+  int rank = a.rank < 0 || b.rank < 0 ? -1 : std::max(a.rank, b.rank);
+  DType t = a.dtype;
+  return Op(op, {std::move(a), std::move(b)}, {}, t, rank);
+}
+V Emitter::Compare(std::string_view op, V a, V b) {
+  int rank = a.rank < 0 || b.rank < 0 ? -1 : std::max(a.rank, b.rank);
+  return Op(op, {std::move(a), std::move(b)}, {}, DType::kBool, rank);
+}
+V Emitter::Where(V c, V a, V b) {
+  int rank = a.rank < 0 || b.rank < 0 || c.rank < 0 ? -1 : std::max({a.rank, b.rank, c.rank});
+  DType t = a.dtype;
+  return Op("Where", {std::move(c), std::move(a), std::move(b)}, {}, t, rank);
+}
+V Emitter::MatMul(V a, V b) {
+  int rank = -1;
+  if (a.rank >= 2 && b.rank >= 2) rank = std::max(a.rank, b.rank);
+  else if (a.rank == 1 && b.rank >= 1) rank = std::max(b.rank - 2, 0) + (b.rank >= 2 ? 1 : 0);
+  else if (b.rank == 1 && a.rank >= 1) rank = a.rank - 1;
+  DType t = a.dtype;
+  return Op("MatMul", {std::move(a), std::move(b)}, {}, t, rank);
+}
+V Emitter::Reduce(std::string_view op, V x, Ints axes, bool keepdims) {
+  int rank = x.rank < 0 ? -1 : keepdims ? x.rank : axes.empty() ? 0 : x.rank - static_cast<int>(axes.size());
+  std::vector<V> in = {x};
+  if (!axes.empty()) in.push_back(I64(std::move(axes)));
+  return Op(op, std::move(in), {{"keepdims", int64_t{keepdims}}}, x.dtype, rank);
+}
+
+}  // namespace slipway::exporters::onnx_out

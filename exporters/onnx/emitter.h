@@ -1,0 +1,124 @@
+// Writes ONNX nodes. Every lowering goes through here, so three things hold for the whole exporter: names are unique
+// and readable, equal small constants are stored once, and an operator whose element type ONNX Runtime has no CPU
+// kernel for is wrapped in casts (unless `strict_types` asks for the pure graph).
+#ifndef SLIPWAY_EXPORTERS_ONNX_EMITTER_H_
+#define SLIPWAY_EXPORTERS_ONNX_EMITTER_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "ir/graph.h"
+#include "onnx/onnx_pb.h"
+
+namespace slipway::exporters::onnx_out {
+
+using ir::DType;
+using ir::Ints;
+
+// A value of the ONNX graph: its name and what we know of its type. An empty name is an absent optional input.
+struct V {
+  std::string name;
+  DType dtype = DType::kUnknown;
+  int rank = -1;  // -1: not known
+  explicit operator bool() const { return !name.empty(); }
+};
+
+using Attr = std::variant<int64_t, double, std::string, Ints, std::vector<double>, onnx::GraphProto, onnx::TensorProto>;
+using Attrs = std::vector<std::pair<std::string, Attr>>;
+
+// What nested graphs share with the graph around them.
+struct EmitterShared {
+  int opset = 20;
+  bool strict_types = false;
+  absl::flat_hash_set<std::string> names;         // all value names ever used: ONNX forbids reuse across scopes
+  absl::flat_hash_set<std::string> node_names;
+  absl::flat_hash_map<std::string, std::pair<std::string, onnx::TensorProto>> constants;  // by content
+  std::vector<std::string> constant_order;
+  absl::Status status;                            // the first error of the node being lowered
+};
+
+class Emitter {
+ public:
+  explicit Emitter(onnx::GraphProto* graph, EmitterShared* shared) : graph_(graph), shared_(shared) {}
+
+  int opset() const { return shared_->opset; }
+  EmitterShared* shared() { return shared_; }
+  onnx::GraphProto* graph() { return graph_; }
+
+  // Names for what is emitted next: nodes are "<scope>/<base>", values "<base>", "<base>.1", …
+  void SetScope(std::string scope, std::string base) { scope_ = std::move(scope), base_ = std::move(base); }
+  std::string UniqueName(std::string_view base);
+
+  // One node with one result. The result has `out` (default: the first input's dtype) and `rank` (default: the first
+  // input's rank; kUnknownRank for none).
+  static constexpr int kSameRank = -2, kUnknownRank = -1;
+  V Op(std::string_view type, std::vector<V> in, Attrs attrs = {}, DType out = DType::kUnknown, int rank = kSameRank);
+  // Several results with their dtypes; an entry of kUnknown omits that result.
+  std::vector<V> OpN(std::string_view type, std::vector<V> in, Attrs attrs, std::vector<DType> outs);
+
+  // Small constants, stored as initializers of the outermost graph and shared.
+  V Const(DType dtype, Ints dims, std::string bytes);
+  V I64(Ints values);         // 1-D
+  V I64Scalar(int64_t value); // 0-d
+  V Number(double value, DType dtype);           // 0-d; integers are exact up to 2^53
+  V Integer(int64_t value, DType dtype);         // 0-d, exact
+  V Numbers(std::vector<double> values, DType dtype, Ints dims);
+  V BoolConst(bool value) { return Integer(value, DType::kBool); }
+
+  // Shorthands. All keep dtype and work out the rank.
+  V Cast(V x, DType to);
+  V Shape(V x);                               // 1-D i64
+  V Dim(V x, int d);                          // 1-D i64 of one element; d >= 0
+  V DimScalar(V x, int d);                    // 0-d i64
+  V Reshape(V x, V shape, int rank, bool allow_zero = false);
+  V Reshape(V x, Ints shape);                 // -1 infers; 0 means 0
+  V Transpose(V x, Ints perm);
+  V Unsqueeze(V x, Ints axes);
+  V Squeeze(V x, Ints axes);
+  V Slice(V x, Ints starts, Ints ends, Ints axes, Ints steps = {});
+  V SliceV(V x, V starts, V ends, Ints axes, Ints steps = {});
+  V Gather(V x, V index, int axis);
+  V Concat(std::vector<V> xs, int axis);
+  V Expand(V x, V shape, int rank);
+  V Add(V a, V b) { return Arith("Add", std::move(a), std::move(b)); }
+  V Sub(V a, V b) { return Arith("Sub", std::move(a), std::move(b)); }
+  V Mul(V a, V b) { return Arith("Mul", std::move(a), std::move(b)); }
+  V Div(V a, V b) { return Arith("Div", std::move(a), std::move(b)); }
+  V Pow(V a, V b) { return Arith("Pow", std::move(a), std::move(b)); }
+  V Max(V a, V b) { return Arith("Max", std::move(a), std::move(b)); }
+  V Min(V a, V b) { return Arith("Min", std::move(a), std::move(b)); }
+  V And(V a, V b) { return Arith("And", std::move(a), std::move(b)); }
+  V Or(V a, V b) { return Arith("Or", std::move(a), std::move(b)); }
+  V Less(V a, V b) { return Compare("Less", std::move(a), std::move(b)); }
+  V Greater(V a, V b) { return Compare("Greater", std::move(a), std::move(b)); }
+  V LessEqual(V a, V b) { return Compare("LessOrEqual", std::move(a), std::move(b)); }
+  V GreaterEqual(V a, V b) { return Compare("GreaterOrEqual", std::move(a), std::move(b)); }
+  V Equal(V a, V b) { return Compare("Equal", std::move(a), std::move(b)); }
+  V Not(V a) { return Op("Not", {std::move(a)}); }
+  V Where(V c, V a, V b);
+  V MatMul(V a, V b);
+  // ReduceX over axes (all when empty), axes as an input.
+  V Reduce(std::string_view op, V x, Ints axes, bool keepdims);
+
+  void SetStatus(absl::Status s) { if (shared_->status.ok()) shared_->status = std::move(s); }
+
+ private:
+  onnx::GraphProto* graph_;
+  EmitterShared* shared_;
+  std::string scope_, base_ = "v";
+  V Arith(std::string_view op, V a, V b);
+  V Compare(std::string_view op, V a, V b);
+  // The node itself, types as they are.
+  std::vector<V> Raw(std::string_view type, const std::vector<V>& in, Attrs attrs, const std::vector<DType>& outs);
+};
+
+}  // namespace slipway::exporters::onnx_out
+
+#endif  // SLIPWAY_EXPORTERS_ONNX_EMITTER_H_

@@ -1,0 +1,167 @@
+// The lowering registry and the context its functions see.
+#include "exporters/onnx/lowering.h"
+
+#include "absl/strings/str_cat.h"
+#include "ir/ops/op_table.h"
+
+namespace slipway::exporters::onnx_out {
+namespace {
+
+const absl::flat_hash_map<std::string_view, std::vector<const Row*>>& Registry() {
+  static const auto& rows = *[] {
+    auto* m = new absl::flat_hash_map<std::string_view, std::vector<const Row*>>();
+    for (auto table : {ElementwiseRows(), ViewRows(), ReductionRows(), NnRows(), IndexingRows(), CreationRows(),
+                       LinalgRows(), SymbolicRows(), ControlRows(), QuantRows()})
+      for (const Row& r : table) (*m)[r.op].push_back(&r);
+    return m;
+  }();
+  return rows;
+}
+
+}  // namespace
+
+const Row* FindRow(std::string_view op, int opset, const ir::Node* n) {
+  auto it = Registry().find(op);
+  if (it == Registry().end()) return nullptr;
+  for (const Row* r : it->second)
+    if (opset >= r->min_opset && (!n || !r->legal_if || r->legal_if(*n))) return r;
+  return nullptr;
+}
+
+std::vector<const Row*> AllRows() {
+  std::vector<const Row*> out;
+  for (auto table : {ElementwiseRows(), ViewRows(), ReductionRows(), NnRows(), IndexingRows(), CreationRows(),
+                     LinalgRows(), SymbolicRows(), ControlRows(), QuantRows()})
+    for (const Row& r : table) out.push_back(&r);
+  return out;
+}
+
+V LoweringContext::raw(ir::Value* v) {
+  V x = graph_.Get(v);
+  return x;
+}
+V LoweringContext::value(ir::Value* v) {
+  V x = raw(v);
+  if (widen_ && ir::IsLowPrecision(x.dtype)) return e.Cast(x, DType::kFloat32);
+  return x;
+}
+V LoweringContext::in(std::string_view name) {
+  ir::Value* v = tensor(name);
+  return ok() ? value(v) : V{"?", DType::kFloat32, 0};
+}
+V LoweringContext::opt_in(std::string_view name) {
+  ir::Value* v = opt_tensor(name);
+  return v && ok() ? value(v) : V{};
+}
+std::vector<V> LoweringContext::ins(std::string_view name) {
+  std::vector<V> out;
+  for (ir::Value* v : tensors(name)) out.push_back(v ? value(v) : V{});
+  return out;
+}
+DType LoweringContext::compute_dtype(size_t i) {
+  DType t = out_dtype(i);
+  return widen_ && ir::IsLowPrecision(t) ? DType::kFloat32 : t;
+}
+bool LoweringContext::used(size_t i) {
+  ir::Value* v = node_.output(i);
+  return v && (!v->users().empty() || v->graph()->IsOutput(v));
+}
+
+V LoweringContext::number(const ir::Scalar& s, DType dtype) {
+  switch (s.kind) {
+    case ir::Scalar::kInt: case ir::Scalar::kBool:
+      return ir::IsFloating(dtype) ? e.Number(s.d, dtype) : e.Integer(s.i, dtype);
+    case ir::Scalar::kFloat: return e.Number(s.d, dtype);
+    case ir::Scalar::kValue: return e.Cast(value(s.value), dtype);
+    case ir::Scalar::kComplex: Unsupported("complex scalar"); return e.Number(0, dtype);
+  }
+  return e.Number(0, dtype);
+}
+
+V LoweringContext::dim0(ir::IntOrValue i) { return i.value ? e.Cast(raw(i.value), DType::kInt64) : e.I64Scalar(i.constant); }
+V LoweringContext::dim1(ir::IntOrValue i) {
+  if (!i.value) return e.I64({i.constant});
+  V x = dim0(i);
+  auto [it, fresh] = graph_.dim1_.try_emplace(x.name);
+  if (fresh) {
+    V y = e.Reshape(x, {1});
+    graph_.dim1_[x.name] = y;
+    return y;
+  }
+  return it->second;
+}
+V LoweringContext::shape(const ir::SymInts& ints) {
+  std::vector<V> parts;
+  Ints run;
+  auto flush = [&] {
+    if (!run.empty()) parts.push_back(e.I64(run));
+    run.clear();
+  };
+  for (const ir::IntOrValue& i : ints) {
+    if (!i.value) {
+      run.push_back(i.constant);
+    } else {
+      flush();
+      parts.push_back(dim1(i));
+    }
+  }
+  flush();
+  if (parts.empty()) return e.I64({});
+  return e.Concat(std::move(parts), 0);
+}
+V LoweringContext::shape_of(ir::Value* v) {
+  if (auto s = v->type().StaticSizes()) return e.I64(*s);
+  return e.Shape(raw(v));
+}
+
+V GraphLowering::Get(const ir::Value* v) {
+  for (GraphLowering* g = this; g; g = g->outer_) {
+    auto it = g->values_.find(v);
+    if (it != g->values_.end()) return it->second;
+    if (g->resolve) {
+      V x = g->resolve(v);
+      if (x) return g->values_[v] = x;
+    }
+  }
+  e_.SetStatus(absl::InternalError(absl::StrCat("value %", v->name(), " has no ONNX counterpart")));
+  return {"?", v->dtype(), v->rank()};
+}
+
+void GraphLowering::Run(const ir::Graph& g, std::vector<Problem>* problems) {
+  problems_ = problems;
+  for (const ir::Node* n : g) {
+    const Row* row = FindRow(n->op_name(), e_.opset(), n);
+    std::string base = n->output(0) ? n->output(0)->name() : std::string(n->op().base);
+    e_.SetScope(n->source() ? n->source()->ModulePath() : "", base);
+    absl::Status status;
+    std::vector<V> results;
+    if (!row) {
+      status = absl::UnimplementedError(absl::StrCat(n->op_name(), ": no ONNX lowering"));
+    } else {
+      LoweringContext c(*n, e_, *this, row->widen);
+      row->fn(c);
+      results = std::move(c.results());
+      status = c.status();
+      if (status.ok()) status = e_.shared()->status;
+      if (status.ok() && results.size() < n->outputs().size())
+        status = absl::InternalError(absl::StrCat(n->op_name(), ": lowering gave ", results.size(), " results of ",
+                                                  n->outputs().size()));
+    }
+    e_.shared()->status = absl::OkStatus();
+    if (!status.ok()) problems->push_back({n, status});
+    for (size_t i = 0; i < n->outputs().size(); ++i) {
+      ir::Value* v = n->output(i);
+      if (!v) continue;
+      V x = i < results.size() ? results[i] : V{};
+      DType want = v->type().is_tensor() ? v->dtype()
+                   : v->type().kind == ir::Type::kSymInt ? DType::kInt64
+                   : v->type().kind == ir::Type::kSymFloat ? DType::kFloat64 : DType::kBool;
+      if (!x) x = {"?", want, v->rank()};
+      if (status.ok() && x.name != "?" && x.dtype != want) x = e_.Cast(x, want);
+      x.rank = v->type().is_tensor() ? v->rank() : 0;
+      values_[v] = x;
+    }
+  }
+}
+
+}  // namespace slipway::exporters::onnx_out

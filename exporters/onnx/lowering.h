@@ -1,0 +1,122 @@
+// How an ATen operator becomes ONNX nodes: one row per op in the tables of lower_*.cc. A row's function reads its
+// arguments through LoweringContext (an ir::ArgReader) and writes nodes through its Emitter; it returns one V per result.
+#ifndef SLIPWAY_EXPORTERS_ONNX_LOWERING_H_
+#define SLIPWAY_EXPORTERS_ONNX_LOWERING_H_
+
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/types/span.h"
+#include "exporters/onnx/emitter.h"
+#include "ir/ops/args.h"
+
+namespace slipway::exporters::onnx_out {
+
+class GraphLowering;
+
+class LoweringContext : public ir::ArgReader {
+ public:
+  LoweringContext(const ir::Node& n, Emitter& e, GraphLowering& g, bool widen)
+      : ArgReader(n), e(e), graph_(g), widen_(widen) {}
+
+  Emitter& e;
+
+  // The ONNX value of an argument. f16 and bf16 tensors come cast to f32 when the row asks for it (Row::widen).
+  V in(std::string_view name);
+  V opt_in(std::string_view name);           // empty V when None
+  std::vector<V> ins(std::string_view name); // Tensor[]
+  V value(ir::Value* v);                     // of any SSA value; symbolic numbers are 0-d
+  // The same without widening.
+  V raw(ir::Value* v);
+  // The dtype results are computed in: the declared dtype of output i, or f32 when widened.
+  DType compute_dtype(size_t i = 0);
+  DType out_dtype(size_t i = 0) { return node_.output(i) ? node_.output(i)->dtype() : DType::kUnknown; }
+  const ir::Type& out_type(size_t i = 0) { return node_.output(i)->type(); }
+  int out_rank(size_t i = 0) { return node_.output(i) ? node_.output(i)->rank() : 0; }
+  bool used(size_t i);  // the result has users or is a graph output
+
+  // A Scalar argument as a 0-d V of `dtype`.
+  V number(const ir::Scalar& s, DType dtype);
+  // Symbolic or constant integers as a 1-D i64 tensor, and one as a 1-D of one element or 0-d.
+  V shape(const ir::SymInts& ints);
+  V dim1(ir::IntOrValue i);
+  V dim0(ir::IntOrValue i);
+  // The sizes of an SSA tensor value as a 1-D i64 tensor: a constant when static.
+  V shape_of(ir::Value* v);
+
+  void Return(V v) { Return(std::vector<V>{std::move(v)}); }
+  void Return(std::vector<V> results) { results_ = std::move(results); }
+  std::vector<V>& results() { return results_; }
+
+  // A nested graph (cond, while, scan): lowers `g` with its inputs bound to the given values. The result can be an
+  // attribute. `prologue`/`epilogue` add nodes around it.
+  GraphLowering& graph() { return graph_; }
+
+ private:
+  GraphLowering& graph_;
+  bool widen_;
+  std::vector<V> results_;
+};
+
+using LowerFn = void (*)(LoweringContext& c);
+
+struct Row {
+  std::string_view op;
+  LowerFn fn;
+  // Compute in f32 when inputs are f16 or bf16: for lowerings of more than one node, whose intermediate rounding (and
+  // overflow) would differ from torch's single rounding at the end.
+  bool widen = false;
+  int min_opset = 0;                                // 0: every opset we write
+  bool (*legal_if)(const ir::Node& n) = nullptr;    // null: always; else the op is legal only where it returns true
+};
+
+// The row for an op at an opset, or null. `n` may be null to ask whether any form is legal.
+const Row* FindRow(std::string_view op, int opset, const ir::Node* n);
+std::vector<const Row*> AllRows();
+
+// The tables (exporters/onnx/lower_*.cc).
+absl::Span<const Row> ElementwiseRows();
+absl::Span<const Row> ViewRows();
+absl::Span<const Row> ReductionRows();
+absl::Span<const Row> NnRows();
+absl::Span<const Row> IndexingRows();
+absl::Span<const Row> CreationRows();
+absl::Span<const Row> LinalgRows();
+absl::Span<const Row> SymbolicRows();
+absl::Span<const Row> ControlRows();
+absl::Span<const Row> QuantRows();
+
+// Lowers one graph: keeps the ONNX value of each SSA value.
+class GraphLowering {
+ public:
+  GraphLowering(Emitter& e, GraphLowering* outer) : e_(e), outer_(outer) {}
+
+  struct Problem {
+    const ir::Node* node;
+    absl::Status status;
+  };
+
+  void Bind(const ir::Value* v, V x) { values_[v] = std::move(x); }
+  // Lowers every node; problems are collected, never only the first.
+  void Run(const ir::Graph& g, std::vector<Problem>* problems);
+  // The ONNX value of `v`; an error in the emitter's status when it has none.
+  V Get(const ir::Value* v);
+  Emitter& emitter() { return e_; }
+  std::vector<Problem>* problems() { return problems_; }
+  // Called for weights: makes the initializer on first use.
+  std::function<V(const ir::Value*)> resolve;
+
+ private:
+  friend class LoweringContext;
+  Emitter& e_;
+  GraphLowering* outer_;
+  std::vector<Problem>* problems_ = nullptr;
+  absl::flat_hash_map<const ir::Value*, V> values_;
+  absl::flat_hash_map<std::string, V> dim1_;  // 1-D forms of 0-d integers, by name
+};
+
+}  // namespace slipway::exporters::onnx_out
+
+#endif  // SLIPWAY_EXPORTERS_ONNX_LOWERING_H_

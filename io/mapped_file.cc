@@ -1,0 +1,63 @@
+// Opening and mapping input files; see mapped_file.h.
+#include "io/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace slipway::io {
+namespace {
+
+const char* KindOfFile(mode_t mode) {
+  if (S_ISDIR(mode)) return "a directory";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<MappedFile>> MappedFile::Open(std::string_view path_view) {
+  std::string path(path_view);
+  // O_NONBLOCK: opening a pipe without a writer must not hang before it can be refused.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  std::shared_ptr<MappedFile> file(new MappedFile(path, fd, nullptr, 0));  // owns fd from here on
+  struct stat info;
+  if (fstat(fd, &info) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot stat ", path));
+  if (!S_ISREG(info.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is ", KindOfFile(info.st_mode), ", not a regular file"));
+  }
+  if (info.st_size == 0) return file;
+  if (static_cast<uint64_t>(info.st_size) > std::numeric_limits<size_t>::max()) {
+    return absl::OutOfRangeError(absl::StrCat(path, " is too large to map"));
+  }
+  void* data = mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_SHARED, fd, 0);
+  if (data == MAP_FAILED) return absl::ErrnoToStatus(errno, absl::StrCat("cannot map ", path));
+  file->data_ = static_cast<const uint8_t*>(data);
+  file->size_ = static_cast<uint64_t>(info.st_size);
+  return file;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) munmap(const_cast<uint8_t*>(data_), static_cast<size_t>(size_));
+  close(fd_);
+}
+
+void MappedFile::Release(uint64_t offset, uint64_t size) const {
+  if (offset >= size_) return;
+  size = std::min(size, size_ - offset);
+  const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const uint64_t begin = offset / page * page;  // whole pages: the neighbours' bytes come back when touched
+  madvise(const_cast<uint8_t*>(data_) + begin, static_cast<size_t>(offset + size - begin), MADV_DONTNEED);
+}
+
+}  // namespace slipway::io
