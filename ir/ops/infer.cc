@@ -45,7 +45,7 @@ Sizes InferContext::Broadcast(absl::Span<const Sizes> shapes) {
   return out;
 }
 
-DType InferContext::ResultType(absl::Span<Value* const> tensors, absl::Span<const Scalar> scalars) {
+DType ResultTypeOf(absl::Span<Value* const> tensors, absl::Span<const Scalar> scalars) {
   // torch/c10: three priority groups, combined left to right when the category of the lower is higher.
   DType dim = DType::kUnknown, zero = DType::kUnknown, wrapped = DType::kUnknown;
   auto join = [](DType& into, DType t) { into = into == DType::kUnknown ? t : PromoteTypes(into, t); };

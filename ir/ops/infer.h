@@ -12,6 +12,11 @@
 
 namespace slipway::ir {
 
+// torch.result_type over tensors and scalars: dimensioned tensors outrank 0-d ones, which outrank Python scalars; a
+// lower rank only counts when its category (bool < integer < float < complex) is higher. Python floats count as f32,
+// complex ones as c64, ints as i64. Null values are skipped.
+DType ResultTypeOf(absl::Span<Value* const> tensors, absl::Span<const Scalar> scalars = {});
+
 // What a shape function sees: the arguments, and a place for the result types in order.
 class InferContext : public ArgReader {
  public:
@@ -29,9 +34,9 @@ class InferContext : public ArgReader {
   // provably different ones are an error.
   Sizes Broadcast(absl::Span<const Sizes> shapes);
   Sizes Broadcast(const Sizes& a, const Sizes& b);
-  // Type promotion over tensors and scalars (torch.result_type): dimensioned tensors outrank 0-d ones, which outrank
-  // Python scalars; a lower rank only counts when its category is higher. Floats default to f32, complex to c64.
-  DType ResultType(absl::Span<Value* const> tensors, absl::Span<const Scalar> scalars = {});
+  DType ResultType(absl::Span<Value* const> tensors, absl::Span<const Scalar> scalars = {}) {
+    return ResultTypeOf(tensors, scalars);
+  }
   // ResultType, then integers and bool become the default float (ops like sin, div, mean of ints).
   DType FloatResultType(absl::Span<Value* const> tensors, absl::Span<const Scalar> scalars = {});
   // Sizes after reducing `dims` with or without keepdim.

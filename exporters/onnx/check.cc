@@ -1,0 +1,54 @@
+// See check.h. Weights are described to the checker as graph inputs of their type: their values never matter to it.
+#include "exporters/onnx/check.h"
+
+#include <exception>
+
+#include "absl/strings/str_cat.h"
+#include "exporters/onnx/types.h"
+#include "onnx/checker.h"
+#include "onnx/defs/schema.h"
+#include "onnx/shape_inference/implementation.h"
+
+namespace onnx {
+// Declared in onnx/defs/schema.h of every release since 1.12: registers the newest schema of each operator that is not
+// newer than the given opset.
+}  // namespace onnx
+
+namespace slipway::exporters::onnx_out {
+
+void EnsureSchemas(int opset) {
+  static bool done = [&] {
+    onnx::RegisterOnnxOperatorSetSchema(opset, /*fail_duplicate_schema=*/false);
+    return true;
+  }();
+  (void)done;
+}
+
+absl::Status CheckSkeleton(onnx::ModelProto& model, const std::vector<WeightRef>& weights) {
+  onnx::GraphProto* graph = model.mutable_graph();
+  const int inputs = graph->input_size();
+  for (const WeightRef& w : weights) {
+    auto* info = graph->add_input();
+    info->set_name(w.name);
+    auto* t = info->mutable_type()->mutable_tensor_type();
+    t->set_elem_type(OnnxType(w.tensor.dtype));
+    auto* shape = t->mutable_shape();
+    for (int64_t d : w.tensor.sizes) shape->add_dim()->set_dim_value(d);
+  }
+  absl::Status status;
+  const int infos = graph->value_info_size();
+  try {
+    onnx::checker::check_model(model, /*full_check=*/false, /*skip_opset_compatibility_check=*/false,
+                               /*check_custom_domain=*/false);
+    onnx::ModelProto inferred = model;  // inference writes types into the model; ours stays lean
+    onnx::ShapeInferenceOptions options{/*check_type=*/true, /*strict_mode=*/1, /*data_prop=*/false};
+    onnx::shape_inference::InferShapes(inferred, onnx::OpSchemaRegistry::Instance(), options);
+  } catch (const std::exception& e) {
+    status = absl::InternalError(absl::StrCat("the ONNX checker refuses the model: ", e.what()));
+  }
+  (void)infos;
+  while (graph->input_size() > inputs) graph->mutable_input()->RemoveLast();
+  return status;
+}
+
+}  // namespace slipway::exporters::onnx_out

@@ -1,0 +1,22 @@
+// ONNX's own checker with full shape inference, run on a model whose weights are only described.
+#ifndef SLIPWAY_EXPORTERS_ONNX_CHECK_H_
+#define SLIPWAY_EXPORTERS_ONNX_CHECK_H_
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "exporters/onnx/wire.h"
+#include "onnx/onnx_pb.h"
+
+namespace slipway::exporters::onnx_out {
+
+// Registers the operator schemas of one opset (they are not registered at start: that would cost every run tens of
+// milliseconds). One opset a process.
+void EnsureSchemas(int opset);
+
+// A failure is a bug of ours, reported as Internal with the checker's words. `model` is unchanged on return.
+absl::Status CheckSkeleton(onnx::ModelProto& model, const std::vector<WeightRef>& weights);
+
+}  // namespace slipway::exporters::onnx_out
+
+#endif  // SLIPWAY_EXPORTERS_ONNX_CHECK_H_

@@ -1,0 +1,57 @@
+// ir::Program -> ONNX file. The graph is lowered into a skeleton whose weights are references, the skeleton passes
+// ONNX's own checker with full shape inference, and then the weights are streamed from their files behind it.
+#ifndef SLIPWAY_EXPORTERS_ONNX_EXPORT_H_
+#define SLIPWAY_EXPORTERS_ONNX_EXPORT_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ir/graph.h"
+
+namespace slipway::exporters {
+
+enum class ExternalData { kAuto, kAlways, kNever };
+
+struct OnnxOptions {
+  int opset = 20;                   // 18 … 24
+  ExternalData external_data = ExternalData::kAuto;  // auto: above 2 GB
+  bool strict_types = false;        // never cast around operators without an ONNX Runtime kernel for the type
+  bool state_io = false;            // carry mutated buffers and inputs as state_in.* / state_out.*
+  std::vector<std::pair<std::string, std::string>> metadata;  // added to the model's metadata_props
+};
+
+constexpr int kMinOpset = 18, kMaxOpset = 24;
+// The lowest ONNX IR version that may carry an opset (onnx/docs/Versioning.md).
+int IrVersionFor(int opset);
+
+// Ops that cannot be written, one entry a distinct op and reason.
+struct Unsupported {
+  std::string op, reason, first_place;
+  int count = 0;
+};
+
+struct OnnxReport {
+  int nodes_in = 0, nodes_out = 0;
+  uint64_t weight_bytes = 0, file_bytes = 0;
+  std::vector<std::string> dynamic_dims;      // "s77 = 2..inf"
+  std::vector<std::string> dropped_mutations; // FQNs whose updated state is not an output
+  std::vector<Unsupported> unsupported;       // non-empty: nothing was written
+};
+
+// True when the ONNX target at `opset` takes this node as it is.
+bool OnnxLegal(const ir::Node& n, int opset);
+
+// Writes `program` (functional, legalized) to `path`, atomically. With unsupported ops the report lists them all and
+// the status is Unimplemented; nothing is written. `dry_run` stops before writing. Weights the program names but does
+// not have are an error naming each.
+absl::StatusOr<OnnxReport> ExportOnnx(const ir::Program& program, const std::string& path, const OnnxOptions& options,
+                                      bool dry_run, OnnxReport* on_failure);
+
+}  // namespace slipway::exporters
+
+#endif  // SLIPWAY_EXPORTERS_ONNX_EXPORT_H_

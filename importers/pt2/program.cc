@@ -1,0 +1,742 @@
+// The schema reader: one function a record, named after it. Unknown keys are ignored (torch ignores them since 2.9);
+// unknown union tags, enum numbers and names used before they are defined are errors that say where.
+#include "importers/pt2/program.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "importers/json.h"
+#include "ir/ops/op_table.h"
+
+#define RETURN_IF_ERROR(expr) \
+  if (absl::Status s_ = (expr); !s_.ok()) return s_
+#define CONCAT2(a, b) a##b
+#define CONCAT(a, b) CONCAT2(a, b)
+#define ASSIGN(decl, expr) ASSIGN_IMPL(CONCAT(so_, __LINE__), decl, expr)
+#define ASSIGN_IMPL(tmp, decl, expr) \
+  auto tmp = (expr);                 \
+  if (!tmp.ok()) return tmp.status(); \
+  decl = *std::move(tmp)
+
+namespace slipway::importers {
+namespace {
+
+using ir::Arg;
+using ir::Graph;
+using ir::Type;
+using ir::Value;
+using Json = json::Value;
+
+constexpr int kMaxGraphDepth = 32;
+
+// The one key and value of a union; null options of torch >= 2.9's unset optionals do not occur inside unions.
+struct Union {
+  std::string_view tag;
+  const Json* value;
+};
+absl::StatusOr<Union> AsUnion(const Json& j) {
+  ASSIGN(auto members, j.AsObject());
+  const json::Member* found = nullptr;
+  for (const json::Member& m : members) {
+    if (m.value.is_null() && members.size() > 1) continue;
+    if (found) return j.Error("a union with more than one key");
+    found = &m;
+  }
+  if (!found) return j.Error("an empty union");
+  return Union{found->key, &found->value};
+}
+
+// Floats may be spelled as strings since 2.6.
+absl::StatusOr<double> AsFloat(const Json& j) {
+  if (j.is_string()) {
+    ASSIGN(std::string_view s, j.AsString());
+    if (s == "Infinity") return INFINITY;
+    if (s == "-Infinity") return -INFINITY;
+    if (s == "NaN") return NAN;
+    return j.Error(absl::StrCat("'", s, "' is not a number"));
+  }
+  return j.AsDouble();
+}
+
+absl::StatusOr<ir::DType> AsDType(const Json& j) {
+  ASSIGN(int64_t n, j.AsInt());
+  auto t = ir::DTypeFromPt2(n);
+  if (!t) return j.Error(absl::StrCat("unknown ScalarType ", n));
+  return *t;
+}
+
+absl::StatusOr<ir::Device> AsDevice(const Json& j) {
+  ir::Device d;
+  ASSIGN(const Json* type, j.Get("type"));
+  ASSIGN(std::string_view name, type->AsString());
+  d.type = std::string(name);
+  if (const Json* index = j.Find("index"); index && !index->is_null()) {
+    ASSIGN(int64_t i, index->AsInt());
+    d.index = i;
+  }
+  return d;
+}
+
+template <typename T, typename F>
+absl::StatusOr<std::vector<T>> AsList(const Json& j, F element) {
+  ASSIGN(auto items, j.AsArray());
+  std::vector<T> out;
+  out.reserve(items.size());
+  for (const Json& item : items) {
+    auto v = element(item);
+    if (!v.ok()) return v.status();
+    out.push_back(*std::move(v));
+  }
+  return out;
+}
+
+class ProgramReader {
+ public:
+  explicit ProgramReader(ir::Program& p) : p_(p) {}
+
+  absl::Status Read(const Json& root) {
+    ASSIGN(const Json* version, root.Get("schema_version"));
+    RETURN_IF_ERROR(ReadVersion(*version));
+    if (const Json* v = root.Find("torch_version"); v && v->is_string()) {
+      ASSIGN(std::string_view s, v->AsString());
+      p_.torch_version = std::string(s);
+    }
+    for (std::string_view key : {"verifiers", "dialect"}) {
+      const Json* v = root.Find(key);
+      if (!v) continue;
+      if (v->is_array()) {
+        ASSIGN(auto items, v->AsArray());
+        if (items.empty()) continue;
+        v = &items[0];
+      }
+      if (!v->is_string()) continue;
+      ASSIGN(std::string_view s, v->AsString());
+      p_.verifier_dialect = std::string(s);
+    }
+    if (const Json* ranges = root.Find("range_constraints")) RETURN_IF_ERROR(ReadRanges(*ranges));
+    if (const Json* guards = root.Find("guards_code"); guards && guards->is_array()) {
+      ASSIGN(p_.guards, AsList<std::string>(*guards, AsText));
+    }
+    ASSIGN(const Json* gm, root.Get("graph_module"));
+    ASSIGN(const Json* graph, gm->Get("graph"));
+    ASSIGN(const Json* signature, gm->Get("signature"));
+    RETURN_IF_ERROR(ReadGraph(*graph, *p_.graph, 0, /*root=*/true));
+    RETURN_IF_ERROR(ReadSignature(*signature));
+    if (const Json* calls = gm->Find("module_call_graph")) RETURN_IF_ERROR(ReadModuleCalls(*calls));
+    return ApplyRanges();
+  }
+
+ private:
+  ir::Program& p_;
+  absl::flat_hash_map<std::string, ir::Sym> exprs_;  // by text
+  absl::flat_hash_map<std::string, std::shared_ptr<const ir::Device>> devices_;
+  absl::flat_hash_map<std::string, std::shared_ptr<const ir::Source>> sources_;
+
+  static absl::StatusOr<std::string> AsText(const Json& j) {
+    ASSIGN(std::string_view s, j.AsString());
+    return std::string(s);
+  }
+
+  absl::Status ReadVersion(const Json& j) {
+    ASSIGN(const Json* major, j.Get("major"));
+    ASSIGN(const Json* minor, j.Get("minor"));
+    ASSIGN(int64_t a, major->AsInt());
+    ASSIGN(int64_t b, minor->AsInt());
+    if (a != 7 && a != 8)
+      return absl::UnimplementedError(
+          absl::StrCat("PT2 schema ", a, ".", b, " (read: 7.x of torch 2.5 and 8.x of torch 2.6 … 2.13)"));
+    p_.schema_major = static_cast<int>(a);
+    p_.schema_minor = static_cast<int>(b);
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadRanges(const Json& j) {
+    ASSIGN(auto members, j.AsObject());
+    for (const json::Member& m : members) {
+      ir::RangeConstraint r;
+      for (bool is_max : {false, true}) {
+        const Json* bound = m.value.Find(is_max ? "max_val" : "min_val");
+        if (!bound || bound->is_null()) continue;
+        if (bound->is_double()) continue;  // 2.5's bare Infinity
+        ASSIGN(int64_t v, bound->AsInt());
+        (is_max ? r.max : r.min) = v;
+      }
+      p_.range_constraints.emplace_back(std::string(m.key), r);
+    }
+    return absl::OkStatus();
+  }
+
+  // Ranges of plain symbols; those of derived expressions follow from them. After the graph, whose constructor text
+  // states each symbol's assumptions.
+  absl::Status ApplyRanges() {
+    for (const auto& [key, r] : p_.range_constraints) {
+      if (!p_.syms->FindSymbol(key)) continue;
+      ir::SymRange range;
+      if (r.min) range.min = *r.min;
+      if (r.max) range.max = *r.max;
+      RETURN_IF_ERROR(p_.syms->SetRange(key, range));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<ir::Sym> Expr(const Json& sym_expr) {
+    ASSIGN(const Json* text, sym_expr.Get("expr_str"));
+    ASSIGN(std::string_view s, text->AsString());
+    auto it = exprs_.find(s);
+    if (it != exprs_.end()) return it->second;
+    auto parsed = p_.syms->ParseExpr(s);
+    if (!parsed.ok()) return text->Error(absl::StrCat("expression '", s.substr(0, 200), "': ", parsed.status().message()));
+    if (parsed->kind() == ir::SymKind::kSymbol) {
+      if (const Json* hint = sym_expr.Find("hint"); hint && hint->is_object())
+        if (const Json* i = hint->Find("as_int"); i && i->is_int()) p_.syms->SetHint(parsed->name(), *i->AsInt());
+    }
+    exprs_.emplace(std::string(s), *parsed);
+    return *parsed;
+  }
+
+  absl::StatusOr<ir::Sym> SymInt(const Json& j) {
+    ASSIGN(Union u, AsUnion(j));
+    if (u.tag == "as_int") {
+      ASSIGN(int64_t v, u.value->AsInt());
+      return ir::Sym(v);
+    }
+    if (u.tag == "as_expr") return Expr(*u.value);
+    return j.Error(absl::StrCat("unknown SymInt '", u.tag, "'"));
+  }
+
+  absl::StatusOr<Type> TensorMeta(const Json& j) {
+    ASSIGN(const Json* dtype, j.Get("dtype"));
+    ASSIGN(ir::DType t, AsDType(*dtype));
+    ASSIGN(const Json* sizes, j.Get("sizes"));
+    ASSIGN(auto list, sizes->AsArray());
+    Type type = Type::Tensor(t, {});
+    for (const Json& s : list) {
+      ASSIGN(ir::Sym e, SymInt(s));
+      if (e.is_constant() && *e.constant() < 0) return s.Error("negative size");
+      type.sizes.push_back(e);
+    }
+    if (const Json* strides = j.Find("strides"); strides && strides->is_array()) {
+      ASSIGN(auto items, strides->AsArray());
+      for (const Json& s : items) {
+        ASSIGN(ir::Sym e, SymInt(s));
+        type.strides.push_back(e);
+      }
+      type.strides_known = type.strides.size() == type.sizes.size();
+    }
+    if (const Json* offset = j.Find("storage_offset"); offset && offset->is_object()) {
+      ASSIGN(type.storage_offset, SymInt(*offset));
+    }
+    if (const Json* grad = j.Find("requires_grad"); grad && grad->is_bool()) type.requires_grad = *grad->AsBool();
+    if (const Json* layout = j.Find("layout"); layout && layout->is_int()) {
+      int64_t n = *layout->AsInt();
+      if (n < 0 || n > 7) return layout->Error(absl::StrCat("unknown Layout ", n));
+      type.layout = static_cast<ir::Layout>(n);
+    }
+    if (const Json* device = j.Find("device"); device && device->is_object()) {
+      ASSIGN(ir::Device d, AsDevice(*device));
+      if (d.type != "cpu" || d.index) {
+        auto& shared = devices_[absl::StrCat(d.type, ":", d.index.value_or(-1))];
+        if (!shared) shared = std::make_shared<const ir::Device>(d);
+        type.device = shared;
+      }
+    }
+    return type;
+  }
+
+  // ---- One graph: its dictionaries, inputs, nodes, outputs.
+
+  struct Scope {
+    Graph* graph;
+    const Json *tensors = nullptr, *ints = nullptr, *bools = nullptr, *floats = nullptr, *objects = nullptr;
+    int depth = 0;
+    absl::flat_hash_map<std::string_view, Value*> values;
+  };
+
+  absl::StatusOr<Type> TensorType(const Scope& s, std::string_view name, const Json& at) {
+    const Json* meta = s.tensors ? s.tensors->Find(name) : nullptr;
+    if (!meta) return at.Error(absl::StrCat("tensor '", name, "' has no entry in tensor_values"));
+    return TensorMeta(*meta);
+  }
+
+  absl::StatusOr<Type> SymType(const Scope& s, Type::Kind kind, std::string_view name, const Json& at) {
+    const Json* dict = kind == Type::kSymInt ? s.ints : kind == Type::kSymBool ? s.bools : s.floats;
+    const Json* entry = dict ? dict->Find(name) : nullptr;
+    if (!entry) {
+      // Files before 2.6 leave floats out; a fresh opaque symbol stands for the value.
+      if (kind == Type::kSymFloat) return Type::SymFloat(p_.syms->Symbol(absl::StrCat("float_", name), false));
+      return at.Error(absl::StrCat("symbolic value '", name, "' has no entry in its dictionary"));
+    }
+    ASSIGN(Union u, AsUnion(*entry));
+    ir::Sym e;
+    if (u.tag == "as_expr") {
+      ASSIGN(e, Expr(*u.value));
+    } else if (u.tag == "as_int") {
+      ASSIGN(int64_t v, u.value->AsInt());
+      e = v;
+    } else if (u.tag == "as_bool") {
+      ASSIGN(bool v, u.value->AsBool());
+      e = p_.syms->Bool(v);
+    } else if (u.tag == "as_float") {
+      ASSIGN(double v, AsFloat(*u.value));
+      e = p_.syms->Float(v);
+    } else {
+      return entry->Error(absl::StrCat("unknown symbolic value '", u.tag, "'"));
+    }
+    return kind == Type::kSymInt ? Type::SymInt(e) : kind == Type::kSymBool ? Type::SymBool(e) : Type::SymFloat(e);
+  }
+
+  static absl::StatusOr<std::string_view> NameOf(const Json& j) {
+    ASSIGN(const Json* name, j.Get("name"));
+    return name->AsString();
+  }
+
+  absl::StatusOr<Value*> Use(const Scope& s, std::string_view name, const Json& at) {
+    auto it = s.values.find(name);
+    if (it == s.values.end())
+      return at.Error(absl::StrCat("'", name, "' is used before it is defined (a cycle, or a missing node)"));
+    return it->second;
+  }
+  absl::StatusOr<Value*> UseTensor(const Scope& s, const Json& j) {
+    ASSIGN(std::string_view name, NameOf(j));
+    ASSIGN(Value * v, Use(s, name, j));
+    if (!v->type().is_tensor()) return j.Error(absl::StrCat("'", name, "' is not a tensor"));
+    return v;
+  }
+  absl::StatusOr<Value*> UseOptionalTensor(const Scope& s, const Json& j) {
+    ASSIGN(Union u, AsUnion(j));
+    if (u.tag == "as_none") return static_cast<Value*>(nullptr);
+    if (u.tag == "as_tensor") return UseTensor(s, *u.value);
+    return j.Error(absl::StrCat("unknown OptionalTensorArgument '", u.tag, "'"));
+  }
+  absl::StatusOr<ir::IntOrValue> UseSymInt(const Scope& s, const Json& j) {
+    ASSIGN(Union u, AsUnion(j));
+    if (u.tag == "as_int") {
+      ASSIGN(int64_t v, u.value->AsInt());
+      return ir::IntOrValue(v);
+    }
+    if (u.tag != "as_name") return j.Error(absl::StrCat("unknown SymIntArgument '", u.tag, "'"));
+    ASSIGN(std::string_view name, u.value->AsString());
+    ASSIGN(Value * v, Use(s, name, j));
+    if (v->type().kind != Type::kSymInt) return j.Error(absl::StrCat("'", name, "' is not a symbolic int"));
+    return ir::IntOrValue(v);
+  }
+
+  absl::StatusOr<Arg> ReadArg(const Scope& s, const Json& j) {
+    ASSIGN(Union u, AsUnion(j));
+    const Json& v = *u.value;
+    std::string_view tag = u.tag;
+    auto tensor = [&](const Json& x) { return UseTensor(s, x); };
+    auto optional = [&](const Json& x) { return UseOptionalTensor(s, x); };
+    auto integer = [](const Json& x) { return x.AsInt(); };
+    auto number = [](const Json& x) { return AsFloat(x); };
+    if (tag == "as_none") return Arg();
+    if (tag == "as_tensor") { ASSIGN(Value * x, UseTensor(s, v)); return Arg(x); }
+    if (tag == "as_tensors") { ASSIGN(ir::Values x, AsList<Value*>(v, tensor)); return Arg(std::move(x)); }
+    if (tag == "as_optional_tensors") { ASSIGN(ir::Values x, AsList<Value*>(v, optional)); return Arg(std::move(x)); }
+    if (tag == "as_optional_tensor") { ASSIGN(Value * x, UseOptionalTensor(s, v)); return Arg(x); }
+    if (tag == "as_nested_tensors") {
+      ASSIGN(auto x, AsList<ir::Values>(v, [&](const Json& e) { return AsList<Value*>(e, tensor); }));
+      return Arg(std::move(x));
+    }
+    if (tag == "as_int") { ASSIGN(int64_t x, v.AsInt()); return Arg(x); }
+    if (tag == "as_ints") { ASSIGN(ir::Ints x, AsList<int64_t>(v, integer)); return Arg(std::move(x)); }
+    if (tag == "as_int_lists") {
+      ASSIGN(auto x, AsList<ir::Ints>(v, [&](const Json& e) { return AsList<int64_t>(e, integer); }));
+      return Arg(std::move(x));
+    }
+    if (tag == "as_float") { ASSIGN(double x, AsFloat(v)); return Arg(x); }
+    if (tag == "as_floats") { ASSIGN(auto x, AsList<double>(v, number)); return Arg(std::move(x)); }
+    if (tag == "as_float_lists") {
+      ASSIGN(auto x, AsList<std::vector<double>>(v, [&](const Json& e) { return AsList<double>(e, number); }));
+      return Arg(std::move(x));
+    }
+    if (tag == "as_bool") { ASSIGN(bool x, v.AsBool()); return Arg(x); }
+    if (tag == "as_bools") {
+      ASSIGN(auto x, AsList<bool>(v, [](const Json& e) { return e.AsBool(); }));
+      return Arg(std::move(x));
+    }
+    if (tag == "as_string") { ASSIGN(std::string x, AsText(v)); return Arg(std::move(x)); }
+    if (tag == "as_strings") { ASSIGN(auto x, AsList<std::string>(v, AsText)); return Arg(std::move(x)); }
+    if (tag == "as_complex") {
+      ASSIGN(const Json* re, v.Get("real"));
+      ASSIGN(const Json* im, v.Get("imag"));
+      ASSIGN(double a, AsFloat(*re));
+      ASSIGN(double b, AsFloat(*im));
+      return Arg(std::complex<double>(a, b));
+    }
+    if (tag == "as_sym_int") { ASSIGN(ir::IntOrValue x, UseSymInt(s, v)); return Arg(x); }
+    if (tag == "as_sym_ints") {
+      ASSIGN(auto x, AsList<ir::IntOrValue>(v, [&](const Json& e) { return UseSymInt(s, e); }));
+      return Arg(std::move(x));
+    }
+    if (tag == "as_sym_bool" || tag == "as_sym_float") {
+      ASSIGN(Union w, AsUnion(v));
+      if (w.tag == "as_bool") { ASSIGN(bool x, w.value->AsBool()); return Arg(x); }
+      if (w.tag == "as_float") { ASSIGN(double x, AsFloat(*w.value)); return Arg(x); }
+      if (w.tag != "as_name") return v.Error(absl::StrCat("unknown symbolic argument '", w.tag, "'"));
+      ASSIGN(std::string_view name, w.value->AsString());
+      ASSIGN(Value * x, Use(s, name, v));
+      return Arg(x);
+    }
+    if (tag == "as_sym_bools" || tag == "as_sym_floats")
+      return absl::UnimplementedError(absl::StrCat("argument kind '", tag, "' (JSON byte ", j.offset(), ")"));
+    if (tag == "as_scalar_type") { ASSIGN(ir::DType x, AsDType(v)); return Arg(x); }
+    if (tag == "as_memory_format") {
+      ASSIGN(int64_t n, v.AsInt());
+      if (n < 0 || n > 4) return v.Error(absl::StrCat("unknown MemoryFormat ", n));
+      return Arg(static_cast<ir::MemoryFormat>(n));
+    }
+    if (tag == "as_layout") {
+      ASSIGN(int64_t n, v.AsInt());
+      if (n < 0 || n > 7) return v.Error(absl::StrCat("unknown Layout ", n));
+      return Arg(static_cast<ir::Layout>(n));
+    }
+    if (tag == "as_device") { ASSIGN(ir::Device d, AsDevice(v)); return Arg(std::move(d)); }
+    if (tag == "as_operator") { ASSIGN(std::string x, AsText(v)); return Arg(ir::OperatorName{OpNameOf(x)}); }
+    if (tag == "as_graph") {
+      ASSIGN(const Json* graph, v.Get("graph"));
+      auto sub = std::make_shared<Graph>(&p_);
+      RETURN_IF_ERROR(ReadGraph(*graph, *sub, s.depth + 1, /*root=*/false));
+      return Arg(std::move(sub));
+    }
+    if (tag == "as_custom_obj") {
+      ASSIGN(std::string_view name, NameOf(v));
+      ASSIGN(Value * x, Use(s, name, v));
+      return Arg(x);
+    }
+    if (tag == "as_string_to_argument")
+      return absl::UnimplementedError(absl::StrCat("argument kind '", tag, "' (JSON byte ", j.offset(), ")"));
+    return j.Error(absl::StrCat("unknown argument kind '", tag, "'"));
+  }
+
+  static std::string OpNameOf(std::string_view target) { return ir::OpNameFromTarget(target); }
+
+  absl::Status Define(Scope& s, std::string_view name, Value* v, const Json& at) {
+    if (!s.values.emplace(name, v).second) return at.Error(absl::StrCat("'", name, "' is defined twice"));
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadInput(Scope& s, const Json& j) {
+    ASSIGN(Union u, AsUnion(j));
+    Type type;
+    std::string_view name;
+    if (u.tag == "as_tensor") {
+      ASSIGN(name, NameOf(*u.value));
+      ASSIGN(type, TensorType(s, name, j));
+    } else if (u.tag == "as_sym_int" || u.tag == "as_sym_bool" || u.tag == "as_sym_float") {
+      Type::Kind kind = u.tag == "as_sym_int" ? Type::kSymInt : u.tag == "as_sym_bool" ? Type::kSymBool : Type::kSymFloat;
+      ASSIGN(Union w, AsUnion(*u.value));
+      if (w.tag == "as_name") {
+        ASSIGN(name, w.value->AsString());
+        ASSIGN(type, SymType(s, kind, name, j));
+      } else {
+        type.kind = Type::kConstant;
+      }
+    } else if (u.tag == "as_custom_obj") {
+      ASSIGN(name, NameOf(*u.value));
+      type.kind = Type::kObject;
+      if (const Json* c = u.value->Find("class_fqn"); c && c->is_string()) type.class_name = std::string(*c->AsString());
+    } else {
+      type.kind = Type::kConstant;  // a Python constant baked into the program
+    }
+    Value* v = s.graph->AddInput(name.empty() ? "const" : std::string(name), std::move(type));
+    return name.empty() ? absl::OkStatus() : Define(s, name, v, j);
+  }
+
+  absl::Status AddResult(Scope& s, ir::Node* n, const Json& j, std::vector<int>& groups, bool& grouped) {
+    ASSIGN(Union u, AsUnion(j));
+    auto add = [&](std::string_view name, Type type, const Json& at) {
+      return Define(s, name, s.graph->AddOutput(n, std::string(name), std::move(type)), at);
+    };
+    if (u.tag == "as_tensors" || u.tag == "as_optional_tensors") {
+      ASSIGN(auto items, u.value->AsArray());
+      for (const Json& item : items) {
+        const Json* t = &item;
+        if (u.tag == "as_optional_tensors") {
+          ASSIGN(Union w, AsUnion(item));
+          if (w.tag == "as_none") {
+            s.graph->AddNoneOutput(n);
+            continue;
+          }
+          t = w.value;
+        }
+        ASSIGN(std::string_view name, NameOf(*t));
+        ASSIGN(Type type, TensorType(s, name, *t));
+        RETURN_IF_ERROR(add(name, std::move(type), *t));
+      }
+      groups.push_back(static_cast<int>(items.size()));
+      grouped = true;
+      return absl::OkStatus();
+    }
+    groups.push_back(-1);
+    if (u.tag == "as_tensor") {
+      ASSIGN(std::string_view name, NameOf(*u.value));
+      ASSIGN(Type type, TensorType(s, name, j));
+      return add(name, std::move(type), j);
+    }
+    if (u.tag == "as_optional_tensor") {
+      ASSIGN(Union w, AsUnion(*u.value));
+      if (w.tag == "as_none") return s.graph->AddNoneOutput(n), absl::OkStatus();
+      ASSIGN(std::string_view name, NameOf(*w.value));
+      ASSIGN(Type type, TensorType(s, name, j));
+      return add(name, std::move(type), j);
+    }
+    if (u.tag == "as_none") return s.graph->AddNoneOutput(n), absl::OkStatus();
+    if (u.tag == "as_sym_int" || u.tag == "as_sym_bool" || u.tag == "as_sym_float") {
+      Type::Kind kind = u.tag == "as_sym_int" ? Type::kSymInt : u.tag == "as_sym_bool" ? Type::kSymBool : Type::kSymFloat;
+      ASSIGN(Union w, AsUnion(*u.value));
+      if (w.tag == "as_name") {
+        ASSIGN(std::string_view name, w.value->AsString());
+        ASSIGN(Type type, SymType(s, kind, name, j));
+        return add(name, std::move(type), j);
+      }
+      return s.graph->AddNoneOutput(n), absl::OkStatus();  // folded to a constant: nobody can refer to it
+    }
+    if (u.tag == "as_int" || u.tag == "as_float" || u.tag == "as_bool" || u.tag == "as_string")
+      return s.graph->AddNoneOutput(n), absl::OkStatus();
+    if (u.tag == "as_sym_ints") {
+      ASSIGN(auto items, u.value->AsArray());
+      for (const Json& item : items) {
+        ASSIGN(Union w, AsUnion(item));
+        if (w.tag != "as_name") {
+          s.graph->AddNoneOutput(n);
+          continue;
+        }
+        ASSIGN(std::string_view name, w.value->AsString());
+        ASSIGN(Type type, SymType(s, Type::kSymInt, name, item));
+        RETURN_IF_ERROR(add(name, std::move(type), item));
+      }
+      groups.back() = static_cast<int>(items.size());
+      grouped = true;
+      return absl::OkStatus();
+    }
+    if (u.tag == "as_custom_obj") {
+      ASSIGN(std::string_view name, NameOf(*u.value));
+      Type type;
+      type.kind = Type::kObject;
+      return add(name, std::move(type), j);
+    }
+    return j.Error(absl::StrCat("unknown kind of result '", u.tag, "'"));
+  }
+
+  std::shared_ptr<const ir::Source> ReadSource(const Json& node) {
+    const Json* meta = node.Find("metadata");
+    if (!meta || !meta->is_object()) return nullptr;
+    auto text = [&](std::string_view key) -> std::string {
+      const Json* v = meta->Find(key);
+      return v && v->is_string() ? std::string(*v->AsString()) : std::string();
+    };
+    auto source = std::make_shared<ir::Source>();
+    source->stack_trace = text("stack_trace");
+    source->nn_module_stack = text("nn_module_stack");
+    source->torch_fn = text("torch_fn");
+    for (const json::Member& m : *meta->AsObject())
+      if (m.key != "stack_trace" && m.key != "nn_module_stack" && m.key != "torch_fn" && m.value.is_string())
+        source->other.emplace_back(std::string(m.key), std::string(*m.value.AsString()));
+    return source;
+  }
+
+  absl::Status ReadNode(Scope& s, const Json& j, std::string_view target) {
+    const ir::OpDef& op = ir::GetOp(ir::OpNameFromTarget(target));
+    ASSIGN(const Json* inputs, j.Get("inputs"));
+    ASSIGN(auto in, inputs->AsArray());
+    std::vector<ir::NamedArg> args;
+    args.reserve(in.size());
+    for (const Json& a : in) {
+      ASSIGN(std::string_view name, NameOf(a));
+      ASSIGN(const Json* arg, a.Get("arg"));
+      auto value = ReadArg(s, *arg);
+      if (!value.ok())
+        return absl::Status(value.status().code(), absl::StrCat("argument '", name, "': ", value.status().message()));
+      int8_t kind = 0;
+      if (const Json* k = a.Find("kind"); k && k->is_int()) kind = static_cast<int8_t>(*k->AsInt());
+      if (op.known && !op.variadic && op.ArgIndex(name) < 0)
+        return a.Error(absl::StrCat("the operator has no argument '", name, "'"));
+      args.push_back({std::string(name), *std::move(value), kind});
+    }
+    ir::Node* n = s.graph->Insert(op, std::move(args));
+    n->set_source(ReadSource(j));
+    if (const Json* h = j.Find("is_hop_single_tensor_return"); h && h->is_bool()) n->hop_single_return = *h->AsBool();
+    ASSIGN(const Json* outputs, j.Get("outputs"));
+    ASSIGN(auto out, outputs->AsArray());
+    std::vector<int> groups;
+    bool grouped = false;
+    for (const Json& o : out) RETURN_IF_ERROR(AddResult(s, n, o, groups, grouped));
+    if (grouped) n->set_groups(std::move(groups));
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadGraph(const Json& j, Graph& g, int depth, bool root) {
+    if (depth > kMaxGraphDepth) return j.Error("graphs nested too deeply");
+    Scope s;
+    s.graph = &g;
+    s.depth = depth;
+    s.tensors = j.Find("tensor_values");
+    s.ints = j.Find("sym_int_values");
+    s.bools = j.Find("sym_bool_values");
+    s.floats = j.Find("sym_float_values");
+    s.objects = j.Find("custom_obj_values");
+    ASSIGN(const Json* inputs, j.Get("inputs"));
+    ASSIGN(auto in, inputs->AsArray());
+    for (const Json& i : in) RETURN_IF_ERROR(ReadInput(s, i));
+    ASSIGN(const Json* nodes, j.Get("nodes"));
+    ASSIGN(auto list, nodes->AsArray());
+    for (size_t k = 0; k < list.size(); ++k) {
+      ASSIGN(const Json* target, list[k].Get("target"));
+      ASSIGN(std::string_view name, target->AsString());
+      absl::Status status = ReadNode(s, list[k], name);
+      if (!status.ok())
+        return absl::Status(status.code(), absl::StrCat("node ", k, " (", name, "): ", status.message()));
+    }
+    ASSIGN(const Json* outputs, j.Get("outputs"));
+    ASSIGN(auto out, outputs->AsArray());
+    for (const Json& o : out) {
+      ASSIGN(Arg a, ReadArg(s, o));
+      g.outputs.push_back(std::move(a));
+    }
+    if (const Json* single = j.Find("is_single_tensor_return"); single && single->is_bool())
+      g.single_tensor_return = *single->AsBool();
+    (void)root;
+    return absl::OkStatus();
+  }
+
+  // ---- Signature
+
+  absl::StatusOr<std::string> Text(const Json& j, std::string_view key) {
+    ASSIGN(const Json* v, j.Get(key));
+    return AsText(*v);
+  }
+
+  absl::Status ReadSignature(const Json& j) {
+    ASSIGN(const Json* inputs, j.Get("input_specs"));
+    ASSIGN(auto in, inputs->AsArray());
+    if (in.size() != p_.graph->inputs().size())
+      return inputs->Error(absl::StrCat(in.size(), " input_specs for ", p_.graph->inputs().size(), " graph inputs"));
+    for (const Json& spec : in) {
+      ASSIGN(Union u, AsUnion(spec));
+      ir::InputSpec s;
+      if (u.tag == "user_input") {
+        ASSIGN(const Json* arg, u.value->Get("arg"));
+        ASSIGN(Union w, AsUnion(*arg));
+        bool sym_const = false;
+        if (absl::StartsWith(w.tag, "as_sym") && w.value->is_object()) sym_const = !w.value->Find("as_name");
+        if (w.tag != "as_tensor" && (!absl::StartsWith(w.tag, "as_sym") || sym_const)) s.kind = ir::InputSpec::kConstant;
+        if (s.kind == ir::InputSpec::kConstant) {
+          Scope none{p_.graph.get()};
+          ASSIGN(s.constant, ReadArg(none, *arg));
+        }
+      } else if (u.tag == "parameter") {
+        s.kind = ir::InputSpec::kParameter;
+        ASSIGN(s.target, Text(*u.value, "parameter_name"));
+      } else if (u.tag == "buffer") {
+        s.kind = ir::InputSpec::kBuffer;
+        ASSIGN(s.target, Text(*u.value, "buffer_name"));
+        if (const Json* p = u.value->Find("persistent"); p && p->is_bool()) s.persistent = *p->AsBool();
+      } else if (u.tag == "tensor_constant") {
+        s.kind = ir::InputSpec::kTensorConstant;
+        ASSIGN(s.target, Text(*u.value, "tensor_constant_name"));
+      } else if (u.tag == "custom_obj") {
+        s.kind = ir::InputSpec::kCustomObj;
+        ASSIGN(s.target, Text(*u.value, "custom_obj_name"));
+      } else if (u.tag == "token") {
+        s.kind = ir::InputSpec::kToken;
+      } else if (u.tag == "constant_input") {
+        s.kind = ir::InputSpec::kConstant;
+        ASSIGN(s.target, Text(*u.value, "name"));
+        ASSIGN(const Json* value, u.value->Get("value"));
+        Scope none{p_.graph.get()};
+        ASSIGN(s.constant, ReadArg(none, *value));
+      } else {
+        return spec.Error(absl::StrCat("unknown InputSpec '", u.tag, "'"));
+      }
+      const Type& t = p_.graph->inputs()[p_.input_specs.size()]->type();
+      bool wants_tensor = s.kind == ir::InputSpec::kParameter || s.kind == ir::InputSpec::kBuffer ||
+                          s.kind == ir::InputSpec::kTensorConstant;
+      if (wants_tensor && !t.is_tensor()) return spec.Error("an input_spec of a tensor for an input that is none");
+      p_.input_specs.push_back(std::move(s));
+    }
+    ASSIGN(const Json* outputs, j.Get("output_specs"));
+    ASSIGN(auto out, outputs->AsArray());
+    if (out.size() != p_.graph->outputs.size())
+      return outputs->Error(absl::StrCat(out.size(), " output_specs for ", p_.graph->outputs.size(), " graph outputs"));
+    static constexpr struct { std::string_view tag; ir::OutputSpec::Kind kind; std::string_view target; } kOutputs[] = {
+        {"user_output", ir::OutputSpec::kUser, ""},
+        {"loss_output", ir::OutputSpec::kLoss, ""},
+        {"buffer_mutation", ir::OutputSpec::kBufferMutation, "buffer_name"},
+        {"parameter_mutation", ir::OutputSpec::kParameterMutation, "parameter_name"},
+        {"gradient_to_parameter", ir::OutputSpec::kGradToParameter, "parameter_name"},
+        {"gradient_to_user_input", ir::OutputSpec::kGradToUserInput, "user_input_name"},
+        {"user_input_mutation", ir::OutputSpec::kUserInputMutation, "user_input_name"},
+        {"token", ir::OutputSpec::kToken, ""},
+    };
+    for (const Json& spec : out) {
+      ASSIGN(Union u, AsUnion(spec));
+      ir::OutputSpec s;
+      bool known = false;
+      for (const auto& row : kOutputs) {
+        if (row.tag != u.tag) continue;
+        known = true;
+        s.kind = row.kind;
+        if (!row.target.empty()) {
+          ASSIGN(s.target, Text(*u.value, row.target));
+        }
+      }
+      if (!known) return spec.Error(absl::StrCat("unknown OutputSpec '", u.tag, "'"));
+      p_.output_specs.push_back(std::move(s));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadModuleCalls(const Json& j) {
+    ASSIGN(auto calls, j.AsArray());
+    for (const Json& c : calls) {
+      const Json* fqn = c.Find("fqn");
+      const Json* sig = c.Find("signature");
+      if (!fqn || !fqn->is_string() || *fqn->AsString() != "" || !sig || !sig->is_object()) continue;
+      ASSIGN(p_.in_spec, Text(*sig, "in_spec"));
+      ASSIGN(p_.out_spec, Text(*sig, "out_spec"));
+      if (const Json* names = sig->Find("forward_arg_names"); names && names->is_array()) {
+        ASSIGN(p_.forward_arg_names, AsList<std::string>(*names, AsText));
+      }
+      break;
+    }
+    return absl::OkStatus();
+  }
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ir::Program>> ParseProgram(std::string_view text, const std::string& where) {
+  auto place = [&](const absl::Status& s) { return absl::Status(s.code(), absl::StrCat(where, ": ", s.message())); };
+  auto doc = json::Document::Parse(text);
+  if (!doc.ok()) return place(doc.status());
+  auto program = std::make_unique<ir::Program>();
+  absl::Status status = ProgramReader(*program).Read(doc->root());
+  if (!status.ok()) return place(status);
+  return program;
+}
+
+absl::StatusOr<PayloadMeta> ParsePayloadMeta(const Json& j) {
+  PayloadMeta m;
+  ASSIGN(const Json* dtype, j.Get("dtype"));
+  ASSIGN(m.dtype, AsDType(*dtype));
+  auto integer = [](const Json& e) -> absl::StatusOr<int64_t> {
+    ASSIGN(Union u, AsUnion(e));
+    if (u.tag != "as_int") return e.Error("a symbolic size in a payload");
+    return u.value->AsInt();
+  };
+  ASSIGN(const Json* sizes, j.Get("sizes"));
+  ASSIGN(m.sizes, AsList<int64_t>(*sizes, integer));
+  ASSIGN(const Json* strides, j.Get("strides"));
+  ASSIGN(m.strides, AsList<int64_t>(*strides, integer));
+  ASSIGN(const Json* offset, j.Get("storage_offset"));
+  ASSIGN(m.storage_offset, integer(*offset));
+  return m;
+}
+
+}  // namespace slipway::importers

@@ -1,0 +1,225 @@
+// The containers around the programs: A (torch 2.5–2.7: flat zip, pickled weights), B with pickled weights (2.8) and B
+// with raw weights (2.9 …). See docs/formats.md for the members of each.
+#include "importers/pt2/pt2.h"
+
+#include <map>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "importers/checkpoint/torch_zip.h"
+#include "importers/json.h"
+#include "importers/pt2/program.h"
+#include "io/zip_reader.h"
+
+namespace slipway::importers {
+namespace {
+
+constexpr std::string_view kProgramA = "serialized_exported_program.json";
+constexpr uint64_t kMaxJson = uint64_t{1} << 31;
+constexpr uint64_t kMaxInflated = uint64_t{1} << 34;
+
+using io::ZipEntry;
+using io::ZipReader;
+
+absl::Status Annotate(const absl::Status& s, std::string_view where) {
+  return s.ok() ? s : absl::Status(s.code(), absl::StrCat(where, ": ", s.message()));
+}
+
+// Storages already made, so that tensors of one payload share it.
+class Storages {
+ public:
+  explicit Storages(const ZipReader& zip) : zip_(zip) {}
+  absl::StatusOr<std::shared_ptr<const ir::Storage>> Of(const ZipEntry& e) {
+    auto& slot = by_name_[e.name];
+    if (slot) return slot;
+    auto bytes = zip_.Read(e, kMaxInflated);
+    if (!bytes.ok()) return bytes.status();
+    auto s = std::make_shared<ir::Storage>();
+    s->size = bytes->size();
+    s->bytes = *std::move(bytes);
+    return slot = std::move(s);
+  }
+
+ private:
+  const ZipReader& zip_;
+  std::map<std::string, std::shared_ptr<const ir::Storage>> by_name_;
+};
+
+absl::Status AddWeight(ir::Program& p, std::string name, ir::TensorRef t, std::string_view where) {
+  if (absl::Status s = ir::Validate(t); !s.ok()) return Annotate(s, absl::StrCat(where, ": '", name, "'"));
+  p.weights.insert_or_assign(std::move(name), std::move(t));
+  return absl::OkStatus();
+}
+
+// B-raw: a JSON config of payloads beside raw storages.
+absl::Status ReadRawWeights(const ZipReader& zip, Storages& storages, const std::string& config, const std::string& dir,
+                            ir::Program& p) {
+  const ZipEntry* entry = zip.Find(config);
+  if (!entry) return absl::OkStatus();
+  auto text = zip.ReadAll(*entry, kMaxJson);
+  if (!text.ok()) return Annotate(text.status(), config);
+  auto doc = json::Document::Parse(*text);
+  if (!doc.ok()) return Annotate(doc.status(), config);
+  auto map = doc->root().Get("config");
+  if (!map.ok()) return Annotate(map.status(), config);
+  auto members = (*map)->AsObject();
+  if (!members.ok()) return Annotate(members.status(), config);
+  for (const json::Member& m : *members) {
+    std::string name(m.key);
+    std::string where = absl::StrCat(config, ": '", name, "'");
+    auto path = m.value.Get("path_name");
+    if (!path.ok()) return Annotate(path.status(), where);
+    auto file = (*path)->AsString();
+    if (!file.ok()) return Annotate(file.status(), where);
+    const json::Value* pickled = m.value.Find("use_pickle");
+    const json::Value* meta = m.value.Find("tensor_meta");
+    const std::string member = absl::StrCat(dir, *file);
+    const ZipEntry* payload = zip.Find(member);
+    if (!payload) return absl::InvalidArgumentError(absl::StrCat(where, ": member ", member, " is missing"));
+    if (pickled && pickled->is_bool() && *pickled->AsBool()) {
+      auto storage = storages.Of(*payload);
+      if (!storage.ok()) return Annotate(storage.status(), where);
+      p.objects[name] = {*storage, member};
+      continue;
+    }
+    if (!meta || !meta->is_object()) return absl::InvalidArgumentError(absl::StrCat(where, ": no tensor_meta"));
+    auto parsed = ParsePayloadMeta(*meta);
+    if (!parsed.ok()) return Annotate(parsed.status(), where);
+    auto storage = storages.Of(*payload);
+    if (!storage.ok()) return Annotate(storage.status(), where);
+    ir::TensorRef t;
+    t.storage = *std::move(storage);
+    t.dtype = parsed->dtype;
+    t.sizes = std::move(parsed->sizes);
+    t.strides = std::move(parsed->strides);
+    if (parsed->storage_offset < 0 || __builtin_mul_overflow(parsed->storage_offset, ir::ByteSize(t.dtype), &t.offset))
+      return absl::InvalidArgumentError(absl::StrCat(where, ": bad storage offset ", parsed->storage_offset));
+    if (absl::Status s = AddWeight(p, std::move(name), std::move(t), config); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+// A and B-pickle: a torch.save archive inside the archive, holding a dict of name -> tensor.
+absl::Status ReadPickledWeights(const ZipReader& zip, const std::string& member, ir::Program& p) {
+  const ZipEntry* entry = zip.Find(member);
+  if (!entry || entry->size == 0) return absl::OkStatus();
+  auto bytes = zip.Read(*entry, kMaxInflated);
+  if (!bytes.ok()) return Annotate(bytes.status(), member);
+  auto tensors = ReadTensorDict(*std::move(bytes));
+  if (!tensors.ok()) return Annotate(tensors.status(), member);
+  for (auto& [name, tensor] : *tensors)
+    if (absl::Status s = AddWeight(p, name, std::move(tensor), member); !s.ok()) return s;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<ir::Program>> ReadOne(const ZipReader& zip, const std::string& member) {
+  auto text = zip.ReadAll(*zip.Find(member), kMaxJson);
+  if (!text.ok()) return Annotate(text.status(), member);
+  return ParseProgram(*text, member);
+}
+
+// Every weight the signature names must fit what the graph says of it; weights may be absent (a weightless archive).
+absl::Status CheckWeights(const ir::Program& p, std::string_view where) {
+  for (size_t i = 0; i < p.input_specs.size(); ++i) {
+    const ir::InputSpec& s = p.input_specs[i];
+    auto it = p.weights.find(s.target);
+    if (s.kind == ir::InputSpec::kUser || s.kind == ir::InputSpec::kConstant || it == p.weights.end()) continue;
+    const ir::Type& t = p.graph->inputs()[i]->type();
+    if (!t.is_tensor()) continue;
+    if (t.dtype != it->second.dtype)
+      return absl::InvalidArgumentError(absl::StrCat(where, ": '", s.target, "' is ", ir::Name(it->second.dtype),
+                                                     " in the archive and ", ir::Name(t.dtype), " in the graph"));
+    auto sizes = t.StaticSizes();
+    if (sizes && *sizes != it->second.sizes)
+      return absl::InvalidArgumentError(absl::StrCat(where, ": '", s.target, "' has other sizes in the archive than ",
+                                                     t.ToString(), " in the graph"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool LooksLikePt2(const std::shared_ptr<io::MappedFile>& file) {
+  auto zip = ZipReader::Open(file);
+  if (!zip.ok()) return false;
+  for (const ZipEntry& e : (*zip)->entries())
+    if (e.name == kProgramA || (absl::StrContains(e.name, "/models/") && absl::EndsWith(e.name, ".json"))) return true;
+  return false;
+}
+
+absl::StatusOr<ir::Archive> ReadPt2(const std::shared_ptr<io::MappedFile>& file) {
+  auto opened = ZipReader::Open(file);
+  if (!opened.ok()) return opened.status();
+  const ZipReader& zip = **opened;
+  ir::Archive archive;
+  Storages storages(zip);
+
+  // Container B: everything lies in the folder of the first member.
+  std::string folder;
+  if (!zip.entries().empty()) {
+    const std::string& first = zip.entries()[0].name;
+    if (size_t slash = first.find('/'); slash != std::string::npos) folder = first.substr(0, slash + 1);
+  }
+  std::vector<std::pair<std::string, std::string>> models;  // name, member
+  if (!folder.empty()) {
+    const std::string prefix = absl::StrCat(folder, "models/");
+    for (const ZipEntry& e : zip.entries()) {
+      std::string_view rest = e.name;
+      if (absl::ConsumePrefix(&rest, prefix) && absl::ConsumeSuffix(&rest, ".json") && !absl::StrContains(rest, '/'))
+        models.emplace_back(std::string(rest), e.name);
+    }
+  }
+  if (!models.empty()) {
+    if (const ZipEntry* v = zip.Find(absl::StrCat(folder, "archive_version"))) {
+      auto version = zip.ReadAll(*v, 64);
+      if (!version.ok()) return Annotate(version.status(), v->name);
+      if (absl::StripAsciiWhitespace(*version) != "0")
+        return absl::UnimplementedError(absl::StrCat(v->name, ": archive version '", *version, "' (read: 0)"));
+    }
+    for (const auto& [name, member] : models) {
+      auto program = ReadOne(zip, member);
+      if (!program.ok()) return program.status();
+      ir::Program& p = **program;
+      p.name = name;
+      struct { const char *dir, *config; } kinds[] = {{"data/weights/", "_weights_config.json"},
+                                                      {"data/constants/", "_constants_config.json"}};
+      for (const auto& kind : kinds) {
+        std::string dir = absl::StrCat(folder, kind.dir);
+        std::string pickled = absl::StrCat(dir, name, ".pt");
+        absl::Status s = zip.Find(pickled) ? ReadPickledWeights(zip, pickled, p)
+                                           : ReadRawWeights(zip, storages, absl::StrCat(dir, name, kind.config), dir, p);
+        if (!s.ok()) return s;
+      }
+      if (absl::Status s = CheckWeights(p, member); !s.ok()) return s;
+      archive.programs.push_back(*std::move(program));
+    }
+    const std::string extra = absl::StrCat(folder, "extra/");
+    for (const ZipEntry& e : zip.entries()) {
+      std::string_view rest = e.name;
+      if (!absl::ConsumePrefix(&rest, extra) || rest.empty()) continue;
+      auto text = zip.ReadAll(e, uint64_t{1} << 28);
+      if (!text.ok()) return Annotate(text.status(), e.name);
+      archive.extra_files[std::string(rest)] = *std::move(text);
+    }
+  } else if (zip.Find(kProgramA)) {
+    auto program = ReadOne(zip, std::string(kProgramA));
+    if (!program.ok()) return program.status();
+    ir::Program& p = **program;
+    for (const char* member : {"serialized_state_dict.pt", "serialized_constants.pt"})
+      if (absl::Status s = ReadPickledWeights(zip, member, p); !s.ok()) return s;
+    if (absl::Status s = CheckWeights(p, kProgramA); !s.ok()) return s;
+    archive.programs.push_back(*std::move(program));
+  } else {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file->path(), ": no exported program inside (neither models/*.json nor ", kProgramA, ")"));
+  }
+  const ir::Program& p = *archive.programs[0];
+  archive.producer = absl::StrCat("torch ", p.torch_version.empty() ? "<= 2.5" : p.torch_version, " (PT2 schema ",
+                                  p.schema_major, ".", p.schema_minor, ")");
+  return archive;
+}
+
+}  // namespace slipway::importers
