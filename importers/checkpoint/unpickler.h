@@ -1,0 +1,143 @@
+// A restricted pickle machine. Checkpoints are pickles, and a pickle is a program that may call anything; this one
+// runs no code: it knows the stack operations, containers, numbers and strings of protocols 2 to 5 and a fixed list of
+// names, those that rebuild tensors. Any other name is refused before its arguments are even read.
+#ifndef SLIPWAY_IMPORTERS_CHECKPOINT_UNPICKLER_H_
+#define SLIPWAY_IMPORTERS_CHECKPOINT_UNPICKLER_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace slipway::importers {
+
+enum class PickleKind : uint8_t {
+  kNone,
+  kBool,
+  kInt,     // fits int64
+  kBigInt,  // does not: text() is the little-endian two's complement bytes
+  kFloat,
+  kComplex,  // real() and imag()
+  kString,   // text() is UTF-8 (surrogates may occur, as in Python)
+  kBytes,    // bytes and bytearray
+  kList,
+  kTuple,  // also torch.Size
+  kSet,    // set and frozenset; in the order written, repetitions kept
+  kDict,   // dict, OrderedDict, defaultdict, Counter; in the order written
+  kTensor,
+  kStorage,  // a storage on its own, outside a tensor
+  kDevice,   // text() is e.g. "cpu", "cuda:0"
+  kDtype,    // text() is torch's name, e.g. "bfloat16"
+  kLayout,   // text() is e.g. "torch.strided"
+  kGlobal,   // an allowed class as a value: text() is "module name"
+};
+
+// A run of typed elements that lies outside the pickle under `key`.
+struct PickleStorage {
+  std::string_view key;
+  std::string_view dtype;     // torch's name of the element type; "uint8" for an untyped storage
+  std::string_view location;  // the device it was saved from, e.g. "cuda:0"
+  uint64_t elements = 0;
+  uint64_t bytes = 0;  // elements times the size of one
+};
+
+// A strided view of a storage. Checked: every element lies inside the storage, and sizes times item size fits int64.
+// (An expanded tensor, stride 0, may still have far more elements than its storage.)
+struct PickleTensor {
+  PickleStorage storage;
+  std::string_view dtype;  // torch's name, e.g. "float32"; differs from storage.dtype only for untyped storages
+  int64_t item_size = 0;   // bytes of one element
+  int64_t offset = 0;      // in elements of dtype
+  std::vector<int64_t> sizes;
+  std::vector<int64_t> strides;  // in elements of dtype, not negative
+  bool requires_grad = false;
+  bool is_parameter = false;
+};
+
+// One value of an Unpickled tree. Values may be shared (a pickle is a graph), never cyclic.
+class PickleValue {
+ public:
+  PickleKind kind() const { return kind_; }
+  bool is(PickleKind kind) const { return kind_ == kind; }
+
+  // Each is meaningful for the kinds named; zero, empty or nullptr for others.
+  bool boolean() const { return integer_ != 0; }   // kBool
+  int64_t integer() const { return integer_; }     // kBool, kInt
+  double real() const { return real_; }            // kFloat, kComplex
+  double imag() const { return imag_; }            // kComplex
+  std::string_view text() const { return text_; }  // kBigInt, kString, kBytes, kDevice, kDtype, kLayout, kGlobal
+  const PickleTensor* tensor() const { return is(PickleKind::kTensor) ? tensor_.get() : nullptr; }
+  const PickleStorage* storage() const { return is(PickleKind::kStorage) ? &tensor_->storage : nullptr; }
+  // The elements of a kList, kTuple or kSet; the keys and values of a kDict in turn.
+  absl::Span<const PickleValue* const> items() const { return items_; }
+
+  // The number of key-value pairs of a kDict, and each of them.
+  size_t pairs() const { return kind_ == PickleKind::kDict ? items_.size() / 2 : 0; }
+  const PickleValue& key(size_t i) const { return *items_[2 * i]; }
+  const PickleValue& value(size_t i) const { return *items_[2 * i + 1]; }
+  // The value of a kDict under a string key, or nullptr. Linear: for many look-ups, walk the pairs.
+  const PickleValue* Find(std::string_view key) const;
+
+ private:
+  friend class UnpickleMachine;
+
+  PickleKind kind_ = PickleKind::kNone;
+  uint8_t global_ = 0;     // kGlobal: a row of the table of allowed names
+  uint32_t depth_ = 0;     // containers below this one, once checked
+  uint64_t expanded_ = 0;  // values below and including this one, shared ones repeated; 0 until checked
+  int64_t integer_ = 0;
+  double real_ = 0;
+  double imag_ = 0;
+  std::string_view text_;
+  std::vector<const PickleValue*> items_;
+  std::unique_ptr<PickleTensor> tensor_;  // kTensor; kStorage uses its `storage` only
+};
+
+struct UnpickleOptions {
+  // The bytes that exist under a storage key, or an error where there is no such storage. Called once for each
+  // mention of a storage; a storage that claims more bytes than exist is refused. Where the function is not set (the
+  // storages are not known yet), the caller checks PickleStorage::bytes itself.
+  std::function<absl::StatusOr<uint64_t>(std::string_view key)> storage_bytes;
+  uint64_t max_values = 8'000'000;      // values made
+  uint64_t max_stack = 1'000'000;       // of the machine, in values and marks each
+  uint64_t max_expanded = 100'000'000;  // values met when the tree is walked with shared parts repeated
+  uint32_t max_depth = 200;             // containers within containers
+};
+
+// The outcome: a tree and the memory behind it. Its strings refer to the pickled bytes, which must outlive it.
+class Unpickled {
+ public:
+  const PickleValue& root() const { return *root_; }
+  // Bytes read, up to and including the STOP; what follows is not part of this pickle.
+  uint64_t consumed() const { return consumed_; }
+
+ private:
+  friend class UnpickleMachine;
+
+  std::deque<PickleValue> values_;   // stable addresses
+  std::deque<std::string> strings_;  // text that had to be made
+  const PickleValue* root_ = nullptr;
+  uint64_t consumed_ = 0;
+};
+
+// Reads one pickle from the front of `data`. A walk of the result is finite and may recurse: its depth and its length
+// are within the options' limits.
+//
+// Errors give the byte offset. InvalidArgument: malformed or hostile (a stack underflow, an unknown memo entry, a
+// container that contains itself, a tensor outside its storage, a dict that repeats a string key). Unimplemented: a
+// name or opcode that is not on the list, named. OutOfRange: beyond a limit.
+absl::StatusOr<Unpickled> Unpickle(absl::Span<const uint8_t> data, const UnpickleOptions& options = {});
+
+// The size in bytes of one element of the torch dtype of that name; 0 where there is none such.
+int64_t TorchItemSize(std::string_view dtype);
+
+}  // namespace slipway::importers
+
+#endif  // SLIPWAY_IMPORTERS_CHECKPOINT_UNPICKLER_H_
