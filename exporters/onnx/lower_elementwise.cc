@@ -26,7 +26,6 @@ void FloatOnly(LoweringContext& c) {
   c.Return(ir::IsFloating(x.dtype) ? c.e.Op(op, {x}) : c.e.Op("Identity", {x}));
 }
 
-void Identity(LoweringContext& c) { c.Return(c.e.Op("Identity", {c.in("self")})); }
 void Alias(LoweringContext& c) { c.Return(c.in("self")); }
 
 template <Str op>
@@ -383,7 +382,6 @@ V Log1pOf(LoweringContext& c, V x) {
 void Log1p(LoweringContext& c) { c.Return(Log1pOf(c, Self(c))); }
 void Log2(LoweringContext& c) { c.Return(c.e.Mul(c.e.Op("Log", {Self(c)}), Num(c, 1.4426950408889634))); }
 void Log10(LoweringContext& c) { c.Return(c.e.Mul(c.e.Op("Log", {Self(c)}), Num(c, 0.4342944819032518))); }
-void Erfc(LoweringContext& c) { c.Return(c.e.Sub(Num(c, 1), c.e.Op("Erf", {Self(c)}))); }
 void Atan2(LoweringContext& c) {
   DType t = c.compute_dtype();
   V y = Operand(c, "self", t), x = Operand(c, "other", t);

@@ -9,7 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "importers/checkpoint/torch_zip.h"
+#include "importers/checkpoint/state_dict.h"
 #include "importers/json.h"
 #include "importers/pt2/program.h"
 #include "io/zip_reader.h"

@@ -1,0 +1,8 @@
+// Control operators.
+#include "exporters/onnx/lower_util.h"
+
+namespace slipway::exporters::onnx_out {
+
+absl::Span<const Row> ControlRows() { return {}; }
+
+}  // namespace slipway::exporters::onnx_out

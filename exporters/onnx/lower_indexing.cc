@@ -1,0 +1,8 @@
+// Indexing operators.
+#include "exporters/onnx/lower_util.h"
+
+namespace slipway::exporters::onnx_out {
+
+absl::Span<const Row> IndexingRows() { return {}; }
+
+}  // namespace slipway::exporters::onnx_out

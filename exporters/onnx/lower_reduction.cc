@@ -1,0 +1,8 @@
+// Reduction operators.
+#include "exporters/onnx/lower_util.h"
+
+namespace slipway::exporters::onnx_out {
+
+absl::Span<const Row> ReductionRows() { return {}; }
+
+}  // namespace slipway::exporters::onnx_out
