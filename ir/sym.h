@@ -32,7 +32,7 @@ enum class SymKind : uint8_t {
   kFloat,     // double constant
   kBool,      // true/false
   kSymbol,    // a named symbol with a range
-  kAdd,       // n-ary, canonical: constant last, like terms merged
+  kAdd,       // n-ary, canonical: constant last, like terms merged; a product of sums is not expanded
   kMul,       // n-ary, canonical: constant first
   kPow,       // base, exponent
   kFloorDiv, kCeilDiv, kMod, kMax, kMin,  // Max/Min n-ary
@@ -67,6 +67,10 @@ class Sym {
   double float_value() const;              // kFloat
   bool bool_value() const;                 // kBool
   bool is_integer_valued() const;          // false for float- and bool-valued expressions
+  // An expression is bounded in depth and size (some thousand nodes when written out). What would exceed the bound
+  // becomes an opaque value equal only to itself, of unknown range; this tells whether one is inside. Never write such
+  // an expression to a file.
+  bool is_too_large() const;
 
   // Human form, infix: "s77 + 1", "(s0 - 1)//2 + 1", "Max(1, s0)". Deterministic; parses back through ParseExpr.
   std::string ToString() const;
@@ -112,7 +116,11 @@ bool ProvablyLessEqual(Sym a, Sym b);  // a <= b always
 // Value under an assignment of every symbol; nullopt if a symbol is missing, the expression is not integer-valued,
 // it overflows, or it divides by zero.
 std::optional<int64_t> Evaluate(Sym a, const std::function<std::optional<int64_t>(std::string_view symbol)>& value);
-// Replaces symbols; `replace` returns nullopt to keep one.
+// The same for bool- and float-valued expressions (an integer-valued one has a float value too; NaN is nullopt).
+std::optional<bool> EvaluateBool(Sym a, const std::function<std::optional<int64_t>(std::string_view symbol)>& value);
+std::optional<double> EvaluateFloat(Sym a, const std::function<std::optional<int64_t>(std::string_view symbol)>& value);
+// Replaces symbols; `replace` returns nullopt to keep one. The replacements may be of another table if every symbol of
+// `a` is replaced.
 Sym Substitute(Sym a, const std::function<std::optional<Sym>(Sym symbol)>& replace);
 
 struct SymbolInfo {
@@ -122,6 +130,7 @@ struct SymbolInfo {
   std::optional<int64_t> hint;  // example value seen at export
 };
 
+// A table and the expressions of it are for one thread at a time (even RangeOf memoizes); two tables are independent.
 class SymTable {
  public:
   SymTable();
@@ -129,24 +138,32 @@ class SymTable {
   SymTable(const SymTable&) = delete;
   SymTable& operator=(const SymTable&) = delete;
 
-  // The symbol of this name, made on first use with the given assumption (positive -> range min 1... see SetRange).
+  // The symbol of this name, made on first use with the given assumption: positive gives the range [1, unbounded],
+  // else it is unbounded both ways. A later call returns it unchanged. Names that are not identifiers print as
+  // Symbol('…') and parse back only if they are printable ASCII.
   Sym Symbol(std::string_view name, bool positive = true);
   std::optional<Sym> FindSymbol(std::string_view name) const;
   Sym Float(double v);
   Sym Bool(bool v);
-  // Any operation by kind (kCall takes `name`), simplified. Arity is checked: a wrong one is InvalidArgument.
+  // Any operation by kind (kCall takes `name`; a name ParseExpr knows gives what it names), simplified. Arity and
+  // operand types are checked: a wrong one is InvalidArgument.
   absl::StatusOr<Sym> Make(SymKind kind, absl::Span<const Sym> operands, std::string_view name = {});
 
   // Narrows a symbol's range (intersection; an empty intersection is an error naming the symbol and both ranges).
-  // Ranges may be tightened after expressions were built; expressions are not re-simplified.
+  // A name not seen yet makes a symbol that is not assumed positive; so does SetHint. Ranges may be tightened after
+  // expressions were built; expressions are not re-simplified, so one parsed again may come out simpler.
   absl::Status SetRange(std::string_view symbol, SymRange range);
+  // The positive=True assumption for an existing or new symbol, and the range [1, unbounded] with it.
+  absl::Status SetPositive(std::string_view symbol);
   SymRange range(std::string_view symbol) const;  // full range for an unknown name
   void SetHint(std::string_view symbol, int64_t hint);
 
   // Parses either PT2 spelling: sympy constructor text (torch >= 2.6) or infix (torch 2.5, guards, range keys, and
   // our own ToString). Unknown function names become kCall. Errors give the column. Depth and length are limited
   // (nesting <= 200, 64 KiB): input is hostile. New symbols are made on first sight; `positive=True` in the
-  // constructor text sets the assumption.
+  // constructor text sets the assumption, also for a symbol that exists (SetPositive). A plain name makes a symbol
+  // that is not assumed positive, as torch does: set the assumption or the range before or after. Infinity, oo and
+  // int_oo are the int64 extremes.
   absl::StatusOr<Sym> ParseExpr(std::string_view text);
 
   std::vector<SymbolInfo> symbols() const;  // in order of creation

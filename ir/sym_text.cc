@@ -1,0 +1,778 @@
+// Symbolic integers as text: the infix form people and torch 2.5 write, the sympy constructor form torch 2.6 and later
+// write, and one recursive-descent parser for both (a constructor call is a function call to it). Texts come from files
+// nobody vouches for, so length and nesting are limited and every error says at which column.
+#include <charconv>
+#include <cmath>
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "ir/sym.h"
+#include "ir/sym_internal.h"
+
+namespace slipway::ir {
+namespace {
+
+constexpr size_t kMaxLength = 64 * 1024;
+constexpr int kMaxNesting = 200;
+
+bool IsNameStart(char c) { return absl::ascii_isalpha(static_cast<unsigned char>(c)) || c == '_'; }
+bool IsNameChar(char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+
+// ---- words with a meaning of their own ----
+
+std::optional<int64_t> InfinityNamed(std::string_view word) {
+  if (word == "oo" || word == "int_oo" || word == "Infinity" || word == "IntInfinity") return kInt64Max;
+  if (word == "NegativeInfinity" || word == "NegativeIntInfinity") return kInt64Min;
+  return std::nullopt;
+}
+
+std::optional<bool> BoolNamed(std::string_view word) {
+  if (word == "True" || word == "true") return true;
+  if (word == "False" || word == "false") return false;
+  return std::nullopt;
+}
+
+bool IsOperatorWord(std::string_view word) { return word == "and" || word == "or" || word == "not"; }
+
+bool IsPlainSymbolName(std::string_view name) {
+  if (name.empty() || !IsNameStart(name[0])) return false;
+  for (char c : name) {
+    if (!IsNameChar(c)) return false;
+  }
+  return !IsOperatorWord(name) && !BoolNamed(name) && !InfinityNamed(name) && name != "nan" && name != "inf";
+}
+
+// ---- printing ----
+
+std::string QuotedName(std::string_view name) {
+  std::string out = "'";
+  for (char c : name) {
+    if (c == '\'' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out += '\'';
+}
+
+std::string FloatDigits(double v) {
+  if (std::isnan(v)) return "nan";
+  if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
+  char buffer[64];
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, v).ptr;
+  std::string out(buffer, end);
+  if (out.find_first_of(".e") == std::string::npos) out += ".0";
+  return out;
+}
+
+std::string FloatConstructor(double v) { return absl::StrCat("Float('", FloatDigits(v), "', precision=53)"); }
+
+void SymbolConstructor(Sym s, std::string* out) {
+  absl::StrAppend(out, "Symbol(", QuotedName(s.name()));
+  const SymNode* n = NodeOf(s);
+  if (n->store->symbols[n->symbol_index].positive) absl::StrAppend(out, ", positive=True");
+  absl::StrAppend(out, ", integer=True)");
+}
+
+// torch's Mod is for non-negative dividends and positive divisors; its PythonMod is the general one.
+std::string_view ModName(Sym s) {
+  const bool plain = RangeOf(s.operands()[0]).min >= 0 && RangeOf(s.operands()[1]).min >= 1;
+  return plain ? "Mod" : "PythonMod";
+}
+
+bool IsNaturalPower(Sym s) { return s.operands()[1].is_constant() || !s.operands()[1].is_integer_valued(); }
+
+struct KindNames {
+  std::string_view infix;  // the operator, or the function's name if `is_function`
+  std::string_view constructor;
+  bool is_function;
+};
+
+KindNames NamesOf(Sym s) {
+  switch (s.kind()) {
+    case SymKind::kAdd:
+      return {" + ", "Add", false};
+    case SymKind::kMul:
+      return {"*", "Mul", false};
+    case SymKind::kPow:
+      if (IsNaturalPower(s)) return {"**", "Pow", false};
+      return {"PowByNatural", "PowByNatural", true};
+    case SymKind::kFloorDiv:
+      return {"//", "FloorDiv", false};
+    case SymKind::kCeilDiv:
+      return {"CeilDiv", "CeilDiv", true};
+    case SymKind::kMod:
+      return {ModName(s), ModName(s), true};
+    case SymKind::kMax:
+      return {"Max", "Max", true};
+    case SymKind::kMin:
+      return {"Min", "Min", true};
+    case SymKind::kToFloat:
+      return {"ToFloat", "ToFloat", true};
+    case SymKind::kTruncToInt:
+      return {"TruncToInt", "TruncToInt", true};
+    case SymKind::kFloorToInt:
+      return {"FloorToInt", "FloorToInt", true};
+    case SymKind::kCeilToInt:
+      return {"CeilToInt", "CeilToInt", true};
+    case SymKind::kRoundToInt:
+      return {"RoundToInt", "RoundToInt", true};
+    case SymKind::kTruncToFloat:
+      return {"TruncToFloat", "TruncToFloat", true};
+    case SymKind::kFloatTrueDiv:
+      return {"FloatTrueDiv", "FloatTrueDiv", true};
+    case SymKind::kIntTrueDiv:
+      return {"IntTrueDiv", "IntTrueDiv", true};
+    case SymKind::kFloatPow:
+      return {"FloatPow", "FloatPow", true};
+    case SymKind::kEq:
+      return {"Eq", "Equality", true};
+    case SymKind::kNe:
+      return {"Ne", "Unequality", true};
+    case SymKind::kLt:
+      return {" < ", "StrictLessThan", false};
+    case SymKind::kLe:
+      return {" <= ", "LessThan", false};
+    case SymKind::kGt:
+      return {" > ", "StrictGreaterThan", false};
+    case SymKind::kGe:
+      return {" >= ", "GreaterThan", false};
+    case SymKind::kAnd:
+      return {" & ", "And", false};
+    case SymKind::kOr:
+      return {" | ", "Or", false};
+    case SymKind::kNot:
+      return {"Not", "Not", true};
+    case SymKind::kWhere:
+      return {"Where", "Where", true};
+    case SymKind::kCall:
+      return {s.name(), s.name(), true};
+    case SymKind::kInteger:
+    case SymKind::kFloat:
+    case SymKind::kBool:
+    case SymKind::kSymbol:
+      break;
+  }
+  return {};
+}
+
+void PrintConstructor(Sym s, std::string* out) {
+  switch (s.kind()) {
+    case SymKind::kInteger:
+      absl::StrAppend(out, "Integer(", *s.constant(), ")");
+      return;
+    case SymKind::kFloat:
+      absl::StrAppend(out, FloatConstructor(s.float_value()));
+      return;
+    case SymKind::kBool:
+      absl::StrAppend(out, s.bool_value() ? "true" : "false");
+      return;
+    case SymKind::kSymbol:
+      SymbolConstructor(s, out);
+      return;
+    default:
+      break;
+  }
+  absl::StrAppend(out, NamesOf(s).constructor, "(");
+  bool first = true;
+  for (Sym o : s.operands()) {
+    if (!first) absl::StrAppend(out, ", ");
+    first = false;
+    PrintConstructor(o, out);
+  }
+  out->push_back(')');
+}
+
+// How tightly what is printed holds together; a part that binds less tightly than its place asks goes in parentheses.
+enum Binding { kLoosest, kComparison, kSum, kProduct, kPower, kAtom };
+
+bool IsNegativeNumber(Sym s) {
+  if (s.is_constant()) return *s.constant() < 0;
+  return s.kind() == SymKind::kFloat && std::isfinite(s.float_value()) && std::signbit(s.float_value());
+}
+
+Binding BindingOf(Sym s) {
+  if (IsNegativeNumber(s)) return kProduct;
+  if (s.operands().empty() || NamesOf(s).is_function) return kAtom;
+  switch (s.kind()) {
+    case SymKind::kAdd:
+      return kSum;
+    case SymKind::kMul:
+    case SymKind::kFloorDiv:
+      return kProduct;
+    case SymKind::kPow:
+      return kPower;
+    case SymKind::kAnd:
+    case SymKind::kOr:
+      return kLoosest;
+    default:
+      return kComparison;
+  }
+}
+
+void PrintInfix(Sym s, Binding place, std::string* out);
+
+// A sum's term after the first, with its sign as the operator. INT64_MIN has no positive counterpart to print.
+void PrintLaterTerm(Sym s, std::string* out) {
+  const Sym lead = IsKind(s, SymKind::kMul) ? s.operands()[0] : s;
+  std::string text;
+  PrintInfix(s, kProduct, &text);
+  if (IsNegativeNumber(lead) && !lead.is(kInt64Min) && absl::StartsWith(text, "-")) {
+    absl::StrAppend(out, " - ", std::string_view(text).substr(1));
+  } else {
+    absl::StrAppend(out, " + ", text);
+  }
+}
+
+void PrintProduct(Sym s, std::string* out) {
+  const auto ops = s.operands();
+  size_t from = 0;
+  if (ops[0].is(-1) && ops.size() > 1) {
+    // "-a*b" is (-a)*b to the parser: the same for integers, not for a -1 that is kept apart from a double.
+    if (s.is_integer_valued()) {
+      out->push_back('-');
+      from = 1;
+    }
+  }
+  for (size_t i = from; i < ops.size(); ++i) {
+    if (i > from) out->push_back('*');
+    // A leading number or product is read first anyway; later parts must not be torn apart.
+    const bool leads = i == 0 && (IsNegativeNumber(ops[0]) || IsIntegerKind(ops[0], SymKind::kMul));
+    PrintInfix(ops[i], leads ? kProduct : kPower, out);
+  }
+}
+
+void PrintInfix(Sym s, Binding place, std::string* out) {
+  switch (s.kind()) {
+    case SymKind::kInteger:
+    case SymKind::kFloat: {
+      std::string text = s.is_constant()                  ? absl::StrCat(*s.constant())
+                         : std::isfinite(s.float_value()) ? FloatDigits(s.float_value())
+                                                          : FloatConstructor(s.float_value());
+      const bool parentheses = IsNegativeNumber(s) && place > kProduct;
+      absl::StrAppend(out, parentheses ? "(" : "", text, parentheses ? ")" : "");
+      return;
+    }
+    case SymKind::kBool:
+      absl::StrAppend(out, s.bool_value() ? "True" : "False");
+      return;
+    case SymKind::kSymbol:
+      if (IsPlainSymbolName(s.name())) {
+        absl::StrAppend(out, s.name());
+      } else {
+        SymbolConstructor(s, out);
+      }
+      return;
+    default:
+      break;
+  }
+  const KindNames names = NamesOf(s);
+  const auto ops = s.operands();
+  if (names.is_function) {
+    absl::StrAppend(out, names.infix, "(");
+    for (size_t i = 0; i < ops.size(); ++i) {
+      if (i > 0) absl::StrAppend(out, ", ");
+      PrintInfix(ops[i], kLoosest, out);
+    }
+    out->push_back(')');
+    return;
+  }
+  const Binding binding = BindingOf(s);
+  const bool parentheses = binding < place;
+  if (parentheses) out->push_back('(');
+  if (ops.size() == 1) {  // an operation of many operands kept for one of unknown type
+    absl::StrAppend(out, names.constructor, "(");
+    PrintInfix(ops[0], kLoosest, out);
+    out->push_back(')');
+  } else if (s.kind() == SymKind::kAdd) {
+    PrintInfix(ops[0], ops[0].is_integer_valued() && !s.is_integer_valued() ? kSum : kProduct, out);
+    for (Sym o : ops.subspan(1)) PrintLaterTerm(o, out);
+  } else if (s.kind() == SymKind::kMul) {
+    PrintProduct(s, out);
+  } else {
+    const Binding part = binding == kLoosest      ? kAtom
+                         : binding == kComparison ? kSum
+                                                  : kAtom;
+    for (size_t i = 0; i < ops.size(); ++i) {
+      if (i > 0) absl::StrAppend(out, names.infix);
+      PrintInfix(ops[i], part, out);
+    }
+  }
+  if (parentheses) out->push_back(')');
+}
+
+// ---- parsing ----
+
+class Parser {
+ public:
+  Parser(SymTable* table, std::string_view text) : table_(table), text_(text) {}
+
+  absl::StatusOr<Sym> ParseAll() {
+    if (text_.size() > kMaxLength) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("expression of ", text_.size(), " bytes is longer than ", kMaxLength));
+    }
+    for (size_t i = 0; i < text_.size(); ++i) {
+      const unsigned char c = static_cast<unsigned char>(text_[i]);
+      if (c >= 0x7f || (c < 0x20 && c != '\t' && c != '\n' && c != '\r')) {
+        return ErrorAt(i, "a character that is not printable ASCII");
+      }
+    }
+    auto r = ParseOr();
+    if (!r.ok()) return r;
+    if (SkipSpace(); at_ != text_.size()) return Error("unexpected text after the expression");
+    if (r->is_too_large()) return ErrorAt(0, "the expression is too large");
+    return r;
+  }
+
+ private:
+  absl::Status ErrorAt(size_t at, std::string_view message) const {
+    constexpr size_t kShown = 80;
+    std::string shown;
+    for (char c : text_.substr(0, kShown)) shown += absl::ascii_isprint(static_cast<unsigned char>(c)) ? c : '?';
+    if (text_.size() > kShown) shown += "...";
+    return absl::InvalidArgumentError(absl::StrCat("column ", at + 1, ": ", message, " in expression \"", shown, "\""));
+  }
+  absl::Status Error(std::string_view message) const { return ErrorAt(at_, message); }
+
+  void SkipSpace() {
+    while (at_ < text_.size() && absl::ascii_isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
+  }
+  char Peek() {
+    SkipSpace();
+    return at_ < text_.size() ? text_[at_] : '\0';
+  }
+  bool StartsWith(std::string_view token) {
+    SkipSpace();
+    return absl::StartsWith(text_.substr(at_), token);
+  }
+  bool Accept(std::string_view token) {
+    if (!StartsWith(token)) return false;
+    at_ += token.size();
+    return true;
+  }
+  bool AcceptWord(std::string_view word) {
+    if (!StartsWith(word)) return false;
+    const size_t end = at_ + word.size();
+    if (end < text_.size() && (IsNameChar(text_[end]) || text_[end] == '.')) return false;
+    at_ = end;
+    return true;
+  }
+
+  class Nesting {
+   public:
+    explicit Nesting(int* depth) : depth_(depth) { ++*depth_; }
+    ~Nesting() { --*depth_; }
+    Nesting(const Nesting&) = delete;
+    Nesting& operator=(const Nesting&) = delete;
+    bool too_deep() const { return *depth_ > kMaxNesting; }
+
+   private:
+    int* depth_;
+  };
+
+  absl::StatusOr<Sym> Operation(size_t at, SymKind kind, std::string_view symbol, absl::Span<const Sym> operands) {
+    absl::Status status = CheckOperands(kind, operands);
+    if (!status.ok()) return ErrorAt(at, absl::StrCat("'", symbol, "' ", status.message()));
+    return Build(kind, operands);
+  }
+
+  // operands joined by one associative operator, given as a symbol and as a word (empty: none)
+  template <typename Next>
+  absl::StatusOr<Sym> ParseJoined(SymKind kind, std::string_view symbol, bool word, Next next) {
+    auto first = next();
+    if (!first.ok()) return first;
+    std::vector<Sym> operands = {*first};
+    SkipSpace();
+    const size_t at = at_;
+    while (word ? AcceptWord(symbol) : Accept(symbol)) {
+      auto operand = next();
+      if (!operand.ok()) return operand;
+      operands.push_back(*operand);
+    }
+    if (operands.size() == 1) return first;
+    return Operation(at, kind, symbol, operands);
+  }
+
+  absl::StatusOr<Sym> ParseOr() {
+    return ParseJoined(SymKind::kOr, "or", true, [&] { return ParseAnd(); });
+  }
+  absl::StatusOr<Sym> ParseAnd() {
+    return ParseJoined(SymKind::kAnd, "and", true, [&] { return ParseNot(); });
+  }
+  absl::StatusOr<Sym> ParseNot() {
+    SkipSpace();
+    const size_t at = at_;
+    if (!AcceptWord("not")) return ParseComparison();
+    Nesting nesting(&depth_);
+    if (nesting.too_deep()) return Error("nested too deeply");
+    auto operand = ParseNot();
+    if (!operand.ok()) return operand;
+    return Operation(at, SymKind::kNot, "not", {*operand});
+  }
+
+  std::optional<SymKind> AcceptComparison() {
+    if (Accept("==")) return SymKind::kEq;
+    if (Accept("!=")) return SymKind::kNe;
+    if (Accept("<=")) return SymKind::kLe;
+    if (Accept(">=")) return SymKind::kGe;
+    if (Accept("<")) return SymKind::kLt;
+    if (Accept(">")) return SymKind::kGt;
+    return std::nullopt;
+  }
+
+  absl::StatusOr<Sym> ParseComparison() {
+    auto left = ParseBitOr();
+    if (!left.ok()) return left;
+    SkipSpace();
+    const size_t at = at_;
+    const auto kind = AcceptComparison();
+    if (!kind) return left;
+    const std::string_view symbol = text_.substr(at, at_ - at);
+    auto right = ParseBitOr();
+    if (!right.ok()) return right;
+    if (AcceptComparison()) return Error("a chain of comparisons is not supported");
+    return Operation(at, *kind, symbol, {*left, *right});
+  }
+
+  absl::StatusOr<Sym> ParseBitOr() {
+    return ParseJoined(SymKind::kOr, "|", false, [&] { return ParseBitAnd(); });
+  }
+  absl::StatusOr<Sym> ParseBitAnd() {
+    return ParseJoined(SymKind::kAnd, "&", false, [&] { return ParseSum(); });
+  }
+
+  absl::StatusOr<Sym> ParseSum() {
+    auto first = ParseTerm();
+    if (!first.ok()) return first;
+    std::vector<Sym> terms = {*first};
+    SkipSpace();
+    const size_t at = at_;
+    while (Peek() == '+' || Peek() == '-') {
+      const bool minus = text_[at_++] == '-';
+      const size_t term_at = at_;
+      auto term = ParseTerm();
+      if (!term.ok()) return term;
+      if (minus) {
+        term = Operation(term_at, SymKind::kMul, "-", {Sym(-1), *term});
+        if (!term.ok()) return term;
+      }
+      terms.push_back(*term);
+    }
+    if (terms.size() == 1) return first;
+    return Operation(at, SymKind::kAdd, "+", terms);
+  }
+
+  absl::StatusOr<Sym> ParseTerm() {
+    auto first = ParseUnary();
+    if (!first.ok()) return first;
+    std::vector<Sym> factors = {*first};
+    size_t product_at = at_;
+    const auto product = [&]() -> absl::StatusOr<Sym> {
+      if (factors.size() == 1) return factors[0];
+      return Operation(product_at, SymKind::kMul, "*", factors);
+    };
+    for (;;) {
+      SkipSpace();
+      const size_t at = at_;
+      SymKind kind = SymKind::kMul;
+      if (StartsWith("**")) return Error("unexpected '**'");
+      if (Accept("*")) {
+        if (factors.size() == 1) product_at = at;
+      } else if (Accept("//")) {
+        kind = SymKind::kFloorDiv;
+      } else if (Accept("%")) {
+        kind = SymKind::kMod;
+      } else if (Accept("/")) {
+        kind = SymKind::kIntTrueDiv;
+      } else {
+        return product();
+      }
+      const std::string_view symbol = text_.substr(at, at_ - at);
+      auto right = ParseUnary();
+      if (!right.ok()) return right;
+      if (kind == SymKind::kMul) {
+        factors.push_back(*right);
+        continue;
+      }
+      auto left = product();
+      if (!left.ok()) return left;
+      if (kind == SymKind::kIntTrueDiv && !(left->is_integer_valued() && right->is_integer_valued())) {
+        kind = SymKind::kFloatTrueDiv;
+      }
+      auto quotient = Operation(at, kind, symbol, {*left, *right});
+      if (!quotient.ok()) return quotient;
+      factors = {*quotient};
+    }
+  }
+
+  absl::StatusOr<Sym> ParseUnary() {
+    // Signs are gathered in a loop, so a long run of them needs no stack.
+    const size_t start = at_;
+    std::string signs;
+    for (char c = Peek(); c == '-' || c == '+' || c == '~'; c = Peek()) {
+      signs.push_back(c);
+      ++at_;
+    }
+    absl::StatusOr<Sym> operand;
+    if (!signs.empty() && signs.back() == '-' && AcceptNegatedExtreme()) {
+      signs.pop_back();
+      operand = Sym(kInt64Min);
+    } else {
+      operand = ParsePower();
+    }
+    for (; operand.ok() && !signs.empty(); signs.pop_back()) {
+      if (signs.back() == '-') {
+        operand = Operation(start, SymKind::kMul, "-", {Sym(-1), *operand});
+      } else if (signs.back() == '~') {
+        operand = Operation(start, SymKind::kNot, "~", {*operand});
+      } else {
+        operand = Operation(start, SymKind::kAdd, "+", {*operand});
+      }
+    }
+    return operand;
+  }
+
+  // What follows a minus sign and gives INT64_MIN with it, though its own negation would not: 2^63 and infinity.
+  bool AcceptNegatedExtreme() {
+    const size_t start = at_;
+    if (Accept("9223372036854775808")) {
+      const char next = at_ < text_.size() ? text_[at_] : '\0';
+      if (!IsNameChar(next) && next != '.' && !StartsWith("**")) return true;
+    } else {
+      for (std::string_view word : {"oo", "int_oo", "Infinity", "IntInfinity"}) {
+        if (AcceptWord(word) && !StartsWith("**") && !StartsWith("(")) return true;
+      }
+    }
+    at_ = start;
+    return false;
+  }
+
+  absl::StatusOr<Sym> ParsePower() {
+    auto base = ParsePrimary();
+    if (!base.ok() || !StartsWith("**")) return base;
+    Nesting nesting(&depth_);
+    if (nesting.too_deep()) return Error("nested too deeply");
+    const size_t at = at_;
+    at_ += 2;
+    auto exponent = ParseUnary();
+    if (!exponent.ok()) return exponent;
+    return Operation(at, SymKind::kPow, "**", {*base, *exponent});
+  }
+
+  absl::StatusOr<Sym> ParsePrimary() {
+    const char c = Peek();
+    if (c == '(') {
+      Nesting nesting(&depth_);
+      if (nesting.too_deep()) return Error("nested too deeply");
+      ++at_;
+      auto r = ParseOr();
+      if (!r.ok()) return r;
+      if (!Accept(")")) return Error("expected ')'");
+      return r;
+    }
+    if (absl::ascii_isdigit(static_cast<unsigned char>(c)) || c == '.') return ParseNumber();
+    if (IsNameStart(c)) return ParseName();
+    if (c == '\0') return Error("the expression ends early");
+    return Error("expected a number, a name or '('");
+  }
+
+  absl::StatusOr<Sym> ParseNumber() {
+    const size_t start = at_;
+    bool real = false;
+    const auto digits = [&] {
+      while (at_ < text_.size() && absl::ascii_isdigit(static_cast<unsigned char>(text_[at_]))) ++at_;
+    };
+    digits();
+    if (at_ < text_.size() && text_[at_] == '.') {
+      real = true;
+      ++at_;
+      digits();
+    }
+    if (at_ < text_.size() && (text_[at_] == 'e' || text_[at_] == 'E')) {
+      real = true;
+      ++at_;
+      if (at_ < text_.size() && (text_[at_] == '+' || text_[at_] == '-')) ++at_;
+      digits();
+    }
+    if (at_ < text_.size() && IsNameChar(text_[at_])) return ErrorAt(start, "a malformed number");
+    const std::string_view token = text_.substr(start, at_ - start);
+    if (real) {
+      auto v = FloatFrom(token);
+      if (!v) return ErrorAt(start, "a malformed or too large number");
+      return table_->Float(*v);
+    }
+    int64_t v = 0;
+    const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), v);
+    if (error != std::errc() || end != token.data() + token.size()) {
+      return ErrorAt(start, "an integer beyond 64 bits");
+    }
+    return Sym(v);
+  }
+
+  static std::optional<double> FloatFrom(std::string_view token) {
+    double v = 0;
+    if (!token.empty() && token[0] == '+') token.remove_prefix(1);
+    const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), v);
+    if (error != std::errc() || end != token.data() + token.size()) return std::nullopt;
+    return v;
+  }
+
+  absl::StatusOr<Sym> ParseName() {
+    const size_t start = at_;
+    while (at_ < text_.size() && (IsNameChar(text_[at_]) || text_[at_] == '.')) ++at_;
+    const std::string_view name = text_.substr(start, at_ - start);
+    if (Peek() == '(') return ParseCall(name, start);
+    if (IsOperatorWord(name)) return ErrorAt(start, absl::StrCat("unexpected '", name, "'"));
+    if (auto v = BoolNamed(name)) return table_->Bool(*v);
+    if (auto v = InfinityNamed(name)) return Sym(*v);
+    if (!IsPlainSymbolName(name)) return ErrorAt(start, absl::StrCat("'", name, "' is not a symbol"));
+    return table_->Symbol(name, /*positive=*/false);
+  }
+
+  absl::StatusOr<Sym> ParseCall(std::string_view name, size_t start) {
+    Nesting nesting(&depth_);
+    if (nesting.too_deep()) return Error("nested too deeply");
+    ++at_;  // (
+    if (name == "Symbol") return ParseSymbol(start);
+    if (name == "Float") return ParseFloat(start);
+    std::vector<Sym> operands;
+    if (!Accept(")")) {
+      do {
+        auto operand = ParseOr();
+        if (!operand.ok()) return operand;
+        operands.push_back(*operand);
+      } while (Accept(","));
+      if (!Accept(")")) return Error("expected ',' or ')'");
+    }
+    if (name == "Integer") {
+      if (operands.size() != 1 || !operands[0].is_constant()) return ErrorAt(start, "Integer takes one integer literal");
+      return operands[0];
+    }
+    if (IsOperatorWord(name)) return ErrorAt(start, absl::StrCat("unexpected '", name, "'"));
+    auto r = BuildNamed(name, operands);
+    if (!r.ok()) return ErrorAt(start, r.status().message());
+    return r;
+  }
+
+  absl::StatusOr<std::string> ParseString() {
+    const char quote = Peek();
+    if (quote != '\'' && quote != '"') return Error("expected a quoted string");
+    ++at_;
+    std::string out;
+    while (at_ < text_.size() && text_[at_] != quote) {
+      if (text_[at_] == '\\') {
+        ++at_;
+        if (at_ == text_.size() || (text_[at_] != '\\' && text_[at_] != '\'' && text_[at_] != '"')) {
+          return Error("an unknown escape");
+        }
+      }
+      out += text_[at_++];
+    }
+    if (at_ == text_.size()) return Error("a string that does not end");
+    ++at_;
+    return out;
+  }
+
+  struct Keyword {
+    std::string_view name;
+    std::string_view value;
+    size_t at;
+  };
+  // ", name=value" up to and with the closing parenthesis
+  absl::StatusOr<std::vector<Keyword>> ParseKeywords() {
+    std::vector<Keyword> out;
+    const auto word = [&] {
+      SkipSpace();
+      const size_t from = at_;
+      while (at_ < text_.size() && IsNameChar(text_[at_])) ++at_;
+      return text_.substr(from, at_ - from);
+    };
+    while (Accept(",")) {
+      SkipSpace();
+      Keyword k{.at = at_};
+      k.name = word();
+      if (k.name.empty() || !Accept("=")) return Error("expected name=value");
+      k.value = word();
+      if (k.value.empty()) return Error("expected a value");
+      out.push_back(k);
+    }
+    if (!Accept(")")) return Error("expected ',' or ')'");
+    return out;
+  }
+
+  absl::StatusOr<Sym> ParseSymbol(size_t start) {
+    auto name = ParseString();
+    if (!name.ok()) return name.status();
+    if (name->empty()) return ErrorAt(start, "a symbol without a name");
+    auto keywords = ParseKeywords();
+    if (!keywords.ok()) return keywords.status();
+    bool positive = false;
+    bool non_negative = false;
+    bool integer = keywords->empty();
+    for (const Keyword& k : *keywords) {
+      const auto value = BoolNamed(k.value);
+      if (!value) return ErrorAt(k.at, absl::StrCat("assumption ", k.name, " is neither True nor False"));
+      if (k.name == "positive") {
+        positive = *value;
+      } else if (k.name == "integer") {
+        integer = *value;
+      } else if (k.name == "nonnegative") {
+        non_negative = *value;
+      } else if (k.name == "real" || k.name == "finite" || k.name == "commutative") {
+        if (!*value) return ErrorAt(k.at, absl::StrCat("a symbol that is not ", k.name));
+      } else {
+        return ErrorAt(k.at, absl::StrCat("unknown assumption ", k.name));
+      }
+    }
+    if (!integer) {
+      return absl::UnimplementedError(
+          ErrorAt(start, absl::StrCat("symbol ", *name, " is not an integer; only integer symbols are supported"))
+              .message());
+    }
+    const Sym symbol = table_->Symbol(*name, positive);
+    absl::Status status;
+    if (positive) status = table_->SetPositive(*name);
+    if (non_negative && status.ok()) status = table_->SetRange(*name, {0, kInt64Max});
+    if (!status.ok()) return ErrorAt(start, status.message());
+    return symbol;
+  }
+
+  absl::StatusOr<Sym> ParseFloat(size_t start) {
+    auto digits = ParseString();
+    if (!digits.ok()) return digits.status();
+    auto keywords = ParseKeywords();
+    if (!keywords.ok()) return keywords.status();
+    for (const Keyword& k : *keywords) {
+      if (k.name != "precision" || k.value != "53") {
+        return ErrorAt(k.at, absl::StrCat("Float with ", k.name, "=", k.value, "; only precision=53 is supported"));
+      }
+    }
+    auto v = FloatFrom(absl::StripAsciiWhitespace(*digits));
+    if (!v) return ErrorAt(start, "a malformed or too large Float");
+    return table_->Float(*v);
+  }
+
+  SymTable* table_;
+  std::string_view text_;
+  size_t at_ = 0;
+  int depth_ = 0;
+};
+
+}  // namespace
+
+std::string Sym::ToString() const {
+  std::string out;
+  PrintInfix(*this, kLoosest, &out);
+  return out;
+}
+
+std::string Sym::ToSrepr() const {
+  std::string out;
+  PrintConstructor(*this, &out);
+  return out;
+}
+
+absl::StatusOr<Sym> SymTable::ParseExpr(std::string_view text) { return Parser(this, text).ParseAll(); }
+
+}  // namespace slipway::ir
