@@ -134,10 +134,10 @@ class MiniLM(nn.Module):
 def export(model):
     """The exported program of `model` with a dynamic batch and length."""
     batch, length = torch.export.Dim("batch", min=1), torch.export.Dim("length", min=1, max=POSITIONS)
-    ids = torch.ones(2, 16, dtype=torch.int64)
+    ids, mask = torch.zeros(2, 16, dtype=torch.int64), torch.ones(2, 16, dtype=torch.int64)  # two: one would be one input
     shape = {0: batch, 1: length}
     return torch.export.export(
-        model.eval(), (ids, ids), dynamic_shapes={"input_ids": shape, "attention_mask": shape}, strict=False
+        model.eval(), (ids, mask), dynamic_shapes={"input_ids": shape, "attention_mask": shape}, strict=False
     )
 
 

@@ -62,7 +62,7 @@ def test_checked_and_dynamic(converted):
 
 def test_missing_weights_are_an_error(slipway, tmp_path):
     output = tmp_path / "out.onnx"
-    done = slipway("convert", ROOT / "minilm.pt2", "-o", output, status=3)
+    done = slipway("convert", ROOT / "minilm.pt2", "-o", output, status=3)  # bad input
     assert "embeddings.word_embeddings.weight" in done.stderr
     assert not output.exists()
 
