@@ -32,13 +32,16 @@ fail() {
 
 # step TITLE COMMAND...: runs the command with its output in a log, says how long it took and, on failure, shows the log's end.
 step() {
-  local title="$1" start end log status=0
+  local title="$1" start end log status
   shift
   mkdir -p "$LOGS"
   log="$LOGS/$1.log"
   printf '==> %s\n' "$title"
   start=$(date +%s%N)
-  (set -euo pipefail; "$@") >"$log" 2>&1 || status=$?
+  set +e  # not "|| status=$?": the subshell would then run on after a failed command
+  (set -e; "$@") >"$log" 2>&1
+  status=$?
+  set -e
   end=$(date +%s%N)
   if [[ $status -ne 0 ]]; then
     tail -n 40 "$log" >&2

@@ -4,7 +4,7 @@
   unit                     everything ctest knows in build/ (each gtest case counts)
   SUITE/*.golden           a transcript: the first line is "$ COMMAND", the rest what it must print on stdout; a status
                            other than 0 is a last line "[exit N]". --update rewrites the expected part.
-  SUITE/*.sh               a script that must exit 0, run in an empty folder
+  SUITE/*.sh               a bash script that must exit 0, run with -eu in an empty folder
   SUITE/*_test.py          pytest
 
 SUITE is golden, cli, hostile or interop under tests/. Commands see SLIPWAY (the binary, also first on PATH), ROOT (the
@@ -81,7 +81,8 @@ def run_pytest(path, scratch, _):
 
 
 def run_script(path, scratch, _):
-    status, output = call(["bash", "-eu", "-o", "pipefail", path], scratch, TMPDIR=str(scratch))
+    place = 'trap \'echo "${BASH_SOURCE[0]}:$LINENO: $BASH_COMMAND: exit $?" >&2\' ERR; source "$0"'
+    status, output = call(["bash", "-eEu", "-o", "pipefail", "-c", place, path], scratch, TMPDIR=str(scratch))
     return int(status == 0), int(status != 0), output
 
 
