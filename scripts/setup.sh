@@ -30,7 +30,8 @@ fail() {
   exit 1
 }
 
-# step TITLE COMMAND...: runs the command with its output in a log, says how long it took and, on failure, shows the log's end.
+# step TITLE COMMAND...: runs the command with its output in a log, says how long it took and, on failure, shows the log's
+# first errors and its end.
 step() {
   local title="$1" start end log status
   shift
@@ -44,7 +45,7 @@ step() {
   set -e
   end=$(date +%s%N)
   if [[ $status -ne 0 ]]; then
-    tail -n 40 "$log" >&2
+    { grep -n -m 10 -E 'error|FAILED' "$log" || true; echo ...; tail -n 20 "$log"; } >&2
     fail "$title failed (exit $status); the whole output is in ${log#"$ROOT"/}"
   fi
   printf '    done in %d.%d s\n' $(((end - start) / 1000000000)) $(((end - start) / 100000000 % 10))
