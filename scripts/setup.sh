@@ -45,7 +45,7 @@ step() {
   set -e
   end=$(date +%s%N)
   if [[ $status -ne 0 ]]; then
-    { grep -n -m 10 -E 'error|FAILED' "$log" || true; echo ...; tail -n 20 "$log"; } >&2
+    { grep -n -m 10 -iE '(^|[ :])error( at|:)|^FAILED:' "$log" || true; echo ...; tail -n 20 "$log"; } >&2
     fail "$title failed (exit $status); the whole output is in ${log#"$ROOT"/}"
   fi
   printf '    done in %d.%d s\n' $(((end - start) / 1000000000)) $(((end - start) / 100000000 % 10))
