@@ -134,7 +134,9 @@ class MiniLM(nn.Module):
 def export(model):
     """The exported program of `model` with a dynamic batch and length."""
     batch, length = torch.export.Dim("batch", min=1), torch.export.Dim("length", min=1, max=POSITIONS)
-    ids, mask = torch.zeros(2, 16, dtype=torch.int64), torch.ones(2, 16, dtype=torch.int64)  # two: one would be one input
+    ids, mask = torch.zeros(2, 16, dtype=torch.int64), torch.ones(
+        2, 16, dtype=torch.int64
+    )  # two: one would be one input
     shape = {0: batch, 1: length}
     return torch.export.export(
         model.eval(), (ids, mask), dynamic_shapes={"input_ids": shape, "attention_mask": shape}, strict=False
@@ -151,7 +153,9 @@ def without_paths(value):
     if isinstance(result.get("stack_trace"), str):
         frames = re.findall(r'File "[^"]*?([^"/]+)", line (\d+), in (\w+)', result["stack_trace"])
         own = [frame for frame in frames if frame[0] == pathlib.Path(__file__).name]
-        result["stack_trace"] = "\n".join(f'File "{name}", line {line}, in {function}' for name, line, function in own[-1:])
+        result["stack_trace"] = "\n".join(
+            f'File "{name}", line {line}, in {function}' for name, line, function in own[-1:]
+        )
     return result
 
 

@@ -30,7 +30,8 @@ BIG_LINEARS, BIG_IN, BIG_OUT = 16, 8192, 16384  # 16 x 256 MiB of bf16
 TORCH_REPEATS = 2
 TORCH_ONNX = """
 import sys, torch
-torch.onnx.export(torch.export.load(sys.argv[1]), f=sys.argv[2], dynamo=True, opset_version=20, external_data=False, verbose=False)
+program = torch.export.load(sys.argv[1])
+torch.onnx.export(program, f=sys.argv[2], dynamo=True, opset_version=20, external_data=False, verbose=False)
 """
 
 
@@ -73,7 +74,10 @@ def make_big(path):
 
     with torch.device("meta"):
         model = nn.Sequential(
-            *(nn.Linear(*((BIG_IN, BIG_OUT) if i % 2 == 0 else (BIG_OUT, BIG_IN)), bias=False) for i in range(BIG_LINEARS))
+            *(
+                nn.Linear(*((BIG_IN, BIG_OUT) if i % 2 == 0 else (BIG_OUT, BIG_IN)), bias=False)
+                for i in range(BIG_LINEARS)
+            )
         ).to(torch.bfloat16)
     model.to_empty(device="cpu")
     for parameter in model.parameters():
@@ -113,7 +117,9 @@ def measure(command, output):
 
 def row(name, runs):
     seconds = [run[0] for run in runs]
-    print(f"{name:44} {min(seconds):9.4f} {statistics.median(seconds):9.4f} {max(run[1] for run in runs):9.0f} {len(runs):5}")
+    print(
+        f"{name:44} {min(seconds):9.4f} {statistics.median(seconds):9.4f} {max(run[1] for run in runs):9.0f} {len(runs):5}"
+    )
     return statistics.median(seconds)
 
 
@@ -133,7 +139,9 @@ def bench_minilm(slipway, repeats):
         copies.append(measure(["cp", source, copy], copy))
     peers = [measure([sys.executable, "-c", TORCH_ONNX, source, reference], reference) for _ in range(TORCH_REPEATS)]
     header(f"MiniLM, {source.stat().st_size / 1e6:.0f} MB")
-    ours, copying, theirs = row("slipway convert", converts), row("cp", copies), row("torch.export.load + torch.onnx.export", peers)
+    ours = row("slipway convert", converts)
+    copying = row("cp", copies)
+    theirs = row("torch.export.load + torch.onnx.export", peers)
     print(f"slipway / cp                       {ours / copying:8.2f}")
     print(f"torch.export + torch.onnx / slipway {theirs / ours:7.0f}")
     for path in (onnx, copy, reference):

@@ -18,7 +18,9 @@ def slipway():
 
     def call(*arguments, status=0):
         done = subprocess.run([binary, *map(str, arguments)], capture_output=True, text=True, errors="replace")
-        assert done.returncode == status, f"slipway {' '.join(map(str, arguments))}: exit {done.returncode}\n{done.stderr}"
+        assert (
+            done.returncode == status
+        ), f"slipway {' '.join(map(str, arguments))}: exit {done.returncode}\n{done.stderr}"
         return done
 
     return call

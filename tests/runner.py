@@ -74,9 +74,8 @@ def run_unit(_, scratch, __):
 
 def run_pytest(path, scratch, _):
     report = scratch / "report.xml"
-    status, output = call(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", path], ROOT, TMPDIR=str(scratch)
-    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", path]
+    status, output = call(command, ROOT, TMPDIR=str(scratch))
     return *counted([report] if report.exists() else [], status), output
 
 
@@ -139,7 +138,10 @@ def main():
             name, passed, failed, output, seconds = future.result()
             total_passed += passed
             total_failed += failed
-            print(f"{'FAIL' if failed else 'ok':4} {name:40} {passed:5} passed {failed:4} failed  {seconds:7.1f} s", flush=True)
+            print(
+                f"{'FAIL' if failed else 'ok':4} {name:40} {passed:5} passed {failed:4} failed  {seconds:7.1f} s",
+                flush=True,
+            )
             if failed:
                 print("\n".join("     | " + line for line in output.splitlines()[-SHOWN_LINES:]), flush=True)
     print(f"{total_passed} passed, {total_failed} failed")

@@ -54,7 +54,9 @@ def test_equals_eager(session, eager, batch, length):
 def test_checked_and_dynamic(converted):
     onnx.checker.check_model(str(converted), full_check=True)
     model = onnx.load(str(converted), load_external_data=False)
-    assert [(entry.domain, entry.version) for entry in model.opset_import if entry.domain in ("", "ai.onnx")] == [("", 20)]
+    assert [(entry.domain, entry.version) for entry in model.opset_import if entry.domain in ("", "ai.onnx")] == [
+        ("", 20)
+    ]
     shapes = [[dim.dim_param for dim in value.type.tensor_type.shape.dim] for value in model.graph.input]
     assert len(shapes) == 2 and shapes[0] == shapes[1]
     assert all(shapes[0]) and shapes[0][0] != shapes[0][1]
