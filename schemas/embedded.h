@@ -1,5 +1,6 @@
-// The data files of schemas/, embedded by embed.S: text the op table and the exporters parse once at start. Every view lives as
-// long as the process; lines end with '\n', and lines that begin with '#' are comments (the first says what made the file).
+// The data files of schemas/, embedded by embed.S: text the op table and the exporters parse once at start. Every view
+// lives as long as the process; lines end with '\n', and lines that begin with '#' are comments (the first says what
+// made the file).
 #ifndef SLIPWAY_SCHEMAS_EMBEDDED_H_
 #define SLIPWAY_SCHEMAS_EMBEDDED_H_
 
@@ -28,8 +29,8 @@ inline absl::string_view Between(const char* begin, const char* end) {
 //   aten.add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
 inline absl::string_view OpSchemas() { return internal::Between(slipway_embedded_ops, slipway_embedded_ops_end); }
 
-// schemas/ops_extra.txt: the same for operators torch does not register; those named without an overload (_operator.add,
-// torch.sym_int) are written as programs write their targets.
+// schemas/ops_extra.txt: the same for operators torch does not register; those named without an overload
+// (_operator.add, torch.sym_int) are written as programs write their targets.
 inline absl::string_view OpSchemasExtra() {
   return internal::Between(slipway_embedded_ops_extra, slipway_embedded_ops_extra_end);
 }

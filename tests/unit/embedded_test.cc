@@ -1,4 +1,5 @@
-// The embedded data files are whole: their first lines say what made them and every line has the form its readers expect.
+// The embedded data files are whole: their first lines say what made them and every line has the form its readers
+// expect.
 #include "schemas/embedded.h"
 
 #include <algorithm>

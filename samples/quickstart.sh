@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# From a fresh clone to a running ONNX model: gets the libraries, builds slipway, converts a real sentence-embedding model and
+# compares two sentences with it. Every step says what it does and how long it took; a second run redoes only what changed.
+# With arguments, compares those two sentences: samples/quickstart.sh "first sentence" "second sentence"
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/../scripts/setup.sh"
+cd "$ROOT"
+
+convert() {
+  "$BUILD/slipway" convert samples/minilm.pt2 --weights "$DEPS/minilm/model.safetensors" -o "$BUILD/minilm.onnx"
+}
+
+setup_packages
+setup_onnx
+setup_build slipway
+setup_minilm
+setup_venv samples
+step "samples/minilm.pt2 + model.safetensors -> build/minilm.onnx" convert
+"$VENV/bin/python" samples/minilm_similarity.py "$BUILD/minilm.onnx" "$DEPS/minilm/vocab.txt" "$@"

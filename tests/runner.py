@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""Finds and runs the tests, at most two at a time, and counts them.
+
+  unit                     everything ctest knows in build/ (each gtest case counts)
+  SUITE/*.golden           a transcript: the first line is "$ COMMAND", the rest what it must print on stdout; a status
+                           other than 0 is a last line "[exit N]". --update rewrites the expected part.
+  SUITE/*.sh               a bash script that must exit 0, run with -eu in an empty folder
+  SUITE/*_test.py          pytest
+
+SUITE is golden, cli, hostile or interop under tests/. Commands see SLIPWAY (the binary, also first on PATH), ROOT (the
+checkout), PYTHON and MINILM (the folder with the sample's weights). The last line is "N passed, M failed".
+"""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build"
+SUITES = ("unit", "golden", "cli", "hostile", "interop")
+JOBS = 2
+LIMIT_S = 900
+SHOWN_LINES = 60
+
+
+def environment():
+    return os.environ | {
+        "SLIPWAY": str(BUILD / "slipway"),
+        "ROOT": str(ROOT),
+        "PYTHON": sys.executable,
+        "MINILM": str(BUILD / "deps" / "minilm"),
+        "PATH": f"{BUILD}{os.pathsep}{os.environ['PATH']}",
+        "NO_COLOR": "1",
+    }
+
+
+def call(command, folder, stderr=subprocess.STDOUT, **more):
+    """(exit status, stdout): a command past the time limit has status 124."""
+    try:
+        done = subprocess.run(
+            command, cwd=folder, env=environment() | more, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr,
+            timeout=LIMIT_S, text=True, errors="replace",
+        )  # fmt: skip
+        return done.returncode, done.stdout
+    except subprocess.TimeoutExpired as expired:
+        return 124, (expired.stdout or b"").decode(errors="replace") + f"\nstopped after {LIMIT_S} s\n"
+
+
+def counted(files, status):
+    """(passed, failed) of JUnit files; a run that failed without saying where counts as one more failure."""
+    tests = failed = 0
+    for file in files:
+        for suite in xml.etree.ElementTree.parse(file).getroot().iter("testsuite"):
+            bad = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+            skipped = int(suite.get("skipped", 0)) + int(suite.get("disabled", 0))
+            tests += int(suite.get("tests", 0)) - skipped
+            failed += bad
+    passed = tests - failed
+    return passed, failed + (1 if status != 0 and failed == 0 else 0)
+
+
+def run_unit(_, scratch, __):
+    status, output = call(
+        ["ctest", "--test-dir", BUILD, "--output-on-failure", "--no-tests=error"], ROOT, GTEST_OUTPUT=f"xml:{scratch}/"
+    )
+    return *counted(sorted(scratch.glob("*.xml")), status), output
+
+
+def run_pytest(path, scratch, _):
+    report = scratch / "report.xml"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", path]
+    status, output = call(command, ROOT, TMPDIR=str(scratch))
+    return *counted([report] if report.exists() else [], status), output
+
+
+def run_script(path, scratch, _):
+    place = 'trap \'echo "${BASH_SOURCE[0]}:$LINENO: $BASH_COMMAND: exit $?" >&2\' ERR; source "$0"'
+    status, output = call(["bash", "-eEu", "-o", "pipefail", "-c", place, path], scratch, TMPDIR=str(scratch))
+    return int(status == 0), int(status != 0), output
+
+
+def run_golden(path, scratch, update):
+    command, _, expected = path.read_text().partition("\n")
+    if not command.startswith("$ "):
+        return 0, 1, f'{path}: the first line is not "$ COMMAND"\n'
+    status, actual = call(["bash", "-c", command[2:]], ROOT, stderr=None, TMPDIR=str(scratch))
+    if status != 0:
+        actual += f"[exit {status}]\n"
+    if actual == expected:
+        return 1, 0, ""
+    if update:
+        path.write_text(f"{command}\n{actual}")
+        return 1, 0, "updated\n"
+    (scratch / "expected").write_text(expected)
+    (scratch / "actual").write_text(actual)
+    _, difference = call(["diff", "-u", "expected", "actual"], scratch)
+    return 0, 1, difference
+
+
+KINDS = {"*.golden": run_golden, "*.sh": run_script, "*_test.py": run_pytest}
+
+
+def jobs(suites):
+    for suite in suites:
+        if suite == "unit":
+            yield "unit", None, run_unit
+            continue
+        folder = ROOT / "tests" / suite
+        for pattern, function in KINDS.items():
+            for path in sorted(folder.glob(pattern)):
+                yield f"{suite}/{path.name}", path, function
+
+
+def timed(name, path, function, update):
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="slipway-test-") as scratch:
+        passed, failed, output = function(path, pathlib.Path(scratch), update)
+    return name, passed, failed, output, time.monotonic() - start
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"{', '.join(SUITES)} (default: all)")
+    parser.add_argument("--update", action="store_true", help="rewrite golden texts that differ")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.suites) - set(SUITES):
+        parser.error(f"no such suite: {', '.join(sorted(unknown))}")
+    total_passed = total_failed = 0
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        work = [pool.submit(timed, *job, arguments.update) for job in jobs(arguments.suites or SUITES)]
+        for future in concurrent.futures.as_completed(work):
+            name, passed, failed, output, seconds = future.result()
+            total_passed += passed
+            total_failed += failed
+            print(
+                f"{'FAIL' if failed else 'ok':4} {name:40} {passed:5} passed {failed:4} failed  {seconds:7.1f} s",
+                flush=True,
+            )
+            if failed:
+                print("\n".join("     | " + line for line in output.splitlines()[-SHOWN_LINES:]), flush=True)
+    print(f"{total_passed} passed, {total_failed} failed")
+    sys.exit(1 if total_failed or not total_passed else 0)
+
+
+if __name__ == "__main__":
+    main()
