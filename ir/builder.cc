@@ -1,7 +1,7 @@
 // See builder.h.
 #include "ir/builder.h"
 
-#include "absl/strings/str_cat.h"
+#include "base/text.h"
 #include "ir/ops/infer.h"
 #include "ir/ops/op_table.h"
 
@@ -30,7 +30,7 @@ Values Builder::CallTyped(std::string_view op_name, std::vector<Arg> args,
   Values poison(8, Poison());
   if (!ok()) return poison;
   if (!op.known || (!op.variadic && args.size() > op.args.size())) {
-    SetStatus(absl::InternalError(absl::StrCat("builder: bad call of ", op_name)));
+    SetStatus(absl::InternalError(text::StrCat("builder: bad call of ", op_name)));
     return poison;
   }
   std::vector<NamedArg> list;
@@ -43,7 +43,7 @@ Values Builder::CallTyped(std::string_view op_name, std::vector<Arg> args,
   }
   for (auto& [name, arg] : named) {
     if (!op.variadic && op.ArgIndex(name) < 0) {
-      SetStatus(absl::InternalError(absl::StrCat("builder: ", op_name, " has no argument '", name, "'")));
+      SetStatus(absl::InternalError(text::StrCat("builder: ", op_name, " has no argument '", name, "'")));
       return poison;
     }
     list.push_back({std::string(name), std::move(arg), 2});

@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <cassert>
 
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
+#include "base/text.h"
 #include "ir/ops/op_table.h"
 
 namespace slipway::ir {
@@ -55,15 +53,15 @@ std::string Type::ToString() const {
   switch (kind) {
     case kNone: return "none";
     case kTensor: {
-      std::string out = absl::StrCat(Name(dtype), "[");
-      for (size_t i = 0; i < sizes.size(); ++i) absl::StrAppend(&out, i ? "," : "", sizes[i].ToString());
-      return absl::StrCat(out, "]");
+      std::string out = text::StrCat(Name(dtype), "[");
+      for (size_t i = 0; i < sizes.size(); ++i) text::StrAppend(&out, i ? "," : "", sizes[i].ToString());
+      return text::StrCat(out, "]");
     }
-    case kSymInt: return absl::StrCat("i64 = ", expr.ToString());
-    case kSymFloat: return absl::StrCat("f64 = ", expr.ToString());
-    case kSymBool: return absl::StrCat("i1 = ", expr.ToString());
+    case kSymInt: return text::StrCat("i64 = ", expr.ToString());
+    case kSymFloat: return text::StrCat("f64 = ", expr.ToString());
+    case kSymBool: return text::StrCat("i1 = ", expr.ToString());
     case kToken: return "token";
-    case kObject: return absl::StrCat("object<", class_name, ">");
+    case kObject: return text::StrCat("object<", class_name, ">");
     case kConstant: return "constant";
   }
   return "?";
@@ -120,7 +118,7 @@ std::string Source::ModulePath() const {
   // The innermost entry: "key,path,type".
   size_t begin = nn_module_stack.rfind(';');
   std::string_view last = std::string_view(nn_module_stack).substr(begin == std::string::npos ? 0 : begin + 1);
-  std::vector<std::string_view> parts = absl::StrSplit(last, ',');
+  std::vector<std::string_view> parts = text::Split(last, ',');
   if (parts.size() < 2) return "";
   std::string_view path = parts[1];
   if (path.starts_with("L['self'].")) path.remove_prefix(10);
@@ -139,13 +137,13 @@ std::string Source::CodeLine() const {
   if (line == std::string::npos) return std::string(file);
   line += 7;
   size_t stop = stack_trace.find_first_not_of("0123456789", line);
-  return absl::StrCat(file, ":", stack_trace.substr(line, stop == std::string::npos ? stop : stop - line));
+  return text::StrCat(file, ":", stack_trace.substr(line, stop == std::string::npos ? stop : stop - line));
 }
 
 std::string Source::Describe() const {
   std::string module = ModulePath(), line = CodeLine();
   if (module.empty()) return line;
-  return line.empty() ? module : absl::StrCat(module, " (", line, ")");
+  return line.empty() ? module : text::StrCat(module, " (", line, ")");
 }
 
 // ---- Node
@@ -223,7 +221,7 @@ std::string Graph::UniqueName(std::string_view base) {
   if (!by_name_.contains(base)) return std::string(base);
   int& n = next_suffix_[base];
   std::string name;
-  do name = absl::StrCat(base, "_", ++n);
+  do name = text::StrCat(base, "_", ++n);
   while (by_name_.contains(name));
   return name;
 }

@@ -21,6 +21,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/text.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
@@ -297,8 +298,8 @@ class Graph {
   std::deque<Node> nodes_;
   std::deque<Value> values_;
   std::vector<Value*> inputs_;
-  absl::flat_hash_map<std::string, Value*> by_name_;
-  absl::flat_hash_map<std::string, int> next_suffix_;
+  text::Map<Value*> by_name_;
+  text::Map<int> next_suffix_;
   Value* NewValue(std::string name, Type type);
 };
 
@@ -321,7 +322,7 @@ struct Program {
   std::vector<OutputSpec> output_specs;  // parallel to graph->outputs
   // Parameters, buffers and constants by FQN. Names may share a storage. A missing one (weightless archive) is absent.
   std::map<std::string, TensorRef> weights;
-  absl::flat_hash_map<std::string, std::pair<std::shared_ptr<const Storage>, std::string>> objects;  // custom objects
+  text::Map<std::pair<std::shared_ptr<const Storage>, std::string>> objects;  // custom objects
 
   // Kept from the file for inspection and for writing PT2 again.
   std::string in_spec, out_spec;               // pytree text of the root call signature

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
+#include "base/text.h"
 
 namespace slipway::ir {
 
@@ -42,7 +42,7 @@ absl::Status Validate(const TensorRef& t) {
   if (t.dtype == DType::kUnknown) return absl::InvalidArgumentError("tensor of unknown dtype");
   if (t.sizes.size() != t.strides.size())
     return absl::InvalidArgumentError(
-        absl::StrCat("tensor with ", t.sizes.size(), " sizes and ", t.strides.size(), " strides"));
+        text::StrCat("tensor with ", t.sizes.size(), " sizes and ", t.strides.size(), " strides"));
   if (t.sizes.size() > 64) return absl::InvalidArgumentError("tensor of more than 64 dimensions");
   int64_t numel = 1, last = 0;
   bool empty = false;
@@ -68,7 +68,7 @@ absl::Status Validate(const TensorRef& t) {
   if (__builtin_add_overflow(end, t.offset, &end)) return absl::InvalidArgumentError("tensor size overflows");
   if (static_cast<uint64_t>(end) > t.storage->size)
     return absl::InvalidArgumentError(
-        absl::StrCat("tensor reaches byte ", end, " of a storage of ", t.storage->size, " bytes"));
+        text::StrCat("tensor reaches byte ", end, " of a storage of ", t.storage->size, " bytes"));
   return absl::OkStatus();
 }
 
@@ -113,7 +113,7 @@ absl::Status StoreElement(DType dtype, double value, char* out) {
     case DType::kInt8: put(static_cast<int8_t>(value)); return absl::OkStatus();
     case DType::kUInt8: put(static_cast<uint8_t>(value)); return absl::OkStatus();
     case DType::kBool: put(static_cast<uint8_t>(value != 0)); return absl::OkStatus();
-    default: return absl::UnimplementedError(absl::StrCat("a rule cannot fill ", Name(dtype)));
+    default: return absl::UnimplementedError(text::StrCat("a rule cannot fill ", Name(dtype)));
   }
 }
 
@@ -129,7 +129,7 @@ uint64_t SplitMix(uint64_t& s) {
 absl::StatusOr<std::string> ReadDense(const TensorRef& t, uint64_t limit) {
   if (absl::Status s = Validate(t); !s.ok()) return s;
   uint64_t n = t.nbytes();
-  if (n > limit) return absl::ResourceExhaustedError(absl::StrCat("tensor of ", n, " bytes"));
+  if (n > limit) return absl::ResourceExhaustedError(text::StrCat("tensor of ", n, " bytes"));
   std::string out(n, '\0');
   if (n == 0) return out;
   int64_t esize = ByteSize(t.dtype);

@@ -5,8 +5,7 @@
 #define SLIPWAY_SCHEMAS_EMBEDDED_H_
 
 #include <cstddef>
-
-#include "absl/strings/string_view.h"
+#include <string_view>
 
 extern "C" {
 extern const char slipway_embedded_ops[];
@@ -20,25 +19,25 @@ extern const char slipway_embedded_ort_kernels_end[];
 namespace slipway::schemas {
 
 namespace internal {
-inline absl::string_view Between(const char* begin, const char* end) {
-  return absl::string_view(begin, static_cast<size_t>(end - begin));
+inline std::string_view Between(const char* begin, const char* end) {
+  return std::string_view(begin, static_cast<size_t>(end - begin));
 }
 }  // namespace internal
 
 // schemas/ops.txt: every operator overload torch registers, one a line, sorted by name:
 //   aten.add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
-inline absl::string_view OpSchemas() { return internal::Between(slipway_embedded_ops, slipway_embedded_ops_end); }
+inline std::string_view OpSchemas() { return internal::Between(slipway_embedded_ops, slipway_embedded_ops_end); }
 
 // schemas/ops_extra.txt: the same for operators torch does not register; those named without an overload
 // (_operator.add, torch.sym_int) are written as programs write their targets.
-inline absl::string_view OpSchemasExtra() {
+inline std::string_view OpSchemasExtra() {
   return internal::Between(slipway_embedded_ops_extra, slipway_embedded_ops_extra_end);
 }
 
 // schemas/ort_kernels.txt: which element types onnxruntime's CPU provider has a kernel for, one kernel a line:
 //   Gather<TAB>13-<TAB>T:f32,i64;Tind:i32,i64
 // with the opset versions it serves (nothing after '-': no end). Lines of one operator are alternatives.
-inline absl::string_view OrtKernels() {
+inline std::string_view OrtKernels() {
   return internal::Between(slipway_embedded_ort_kernels, slipway_embedded_ort_kernels_end);
 }
 

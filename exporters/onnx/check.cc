@@ -3,16 +3,12 @@
 
 #include <exception>
 
-#include "absl/strings/str_cat.h"
+#include "base/text.h"
 #include "exporters/onnx/types.h"
 #include "onnx/checker.h"
+#include "onnx/defs/operator_sets.h"
 #include "onnx/defs/schema.h"
 #include "onnx/shape_inference/implementation.h"
-
-namespace onnx {
-// Declared in onnx/defs/schema.h of every release since 1.12: registers the newest schema of each operator that is not
-// newer than the given opset.
-}  // namespace onnx
 
 namespace slipway::exporters::onnx_out {
 
@@ -36,7 +32,6 @@ absl::Status CheckSkeleton(onnx::ModelProto& model, const std::vector<WeightRef>
     for (int64_t d : w.tensor.sizes) shape->add_dim()->set_dim_value(d);
   }
   absl::Status status;
-  const int infos = graph->value_info_size();
   try {
     onnx::checker::check_model(model, /*full_check=*/false, /*skip_opset_compatibility_check=*/false,
                                /*check_custom_domain=*/false);
@@ -44,9 +39,8 @@ absl::Status CheckSkeleton(onnx::ModelProto& model, const std::vector<WeightRef>
     onnx::ShapeInferenceOptions options{/*check_type=*/true, /*strict_mode=*/1, /*data_prop=*/false};
     onnx::shape_inference::InferShapes(inferred, onnx::OpSchemaRegistry::Instance(), options);
   } catch (const std::exception& e) {
-    status = absl::InternalError(absl::StrCat("the ONNX checker refuses the model: ", e.what()));
+    status = absl::InternalError(text::StrCat("the ONNX checker refuses the model: ", e.what()));
   }
-  (void)infos;
   while (graph->input_size() > inputs) graph->mutable_input()->RemoveLast();
   return status;
 }

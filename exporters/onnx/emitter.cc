@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
+#include "base/text.h"
 #include "exporters/onnx/ort_kernels.h"
 #include "exporters/onnx/types.h"
 #include "onnx/defs/schema.h"
@@ -61,7 +61,7 @@ std::vector<DType> Substitutes(DType t) {
 
 std::string Emitter::UniqueName(std::string_view base) {
   std::string name(base);
-  for (int k = 1; !shared_->names.insert(name).second; ++k) name = absl::StrCat(base, ".", k);
+  for (int k = 1; !shared_->names.insert(name).second; ++k) name = text::StrCat(base, ".", k);
   return name;
 }
 
@@ -69,11 +69,11 @@ std::vector<V> Emitter::Raw(std::string_view type, const std::vector<V>& in, Att
                             const std::vector<DType>& outs) {
   onnx::NodeProto* n = graph_->add_node();
   n->set_op_type(std::string(type));
-  std::string node_name = scope_.empty() ? base_ : absl::StrCat(scope_, "/", base_);
+  std::string node_name = scope_.empty() ? base_ : text::StrCat(scope_, "/", base_);
   if (!shared_->node_names.insert(node_name).second) {
-    std::string stem = absl::StrCat(node_name, ".", type);
+    std::string stem = text::StrCat(node_name, ".", type);
     node_name = stem;
-    for (int k = 1; !shared_->node_names.insert(node_name).second; ++k) node_name = absl::StrCat(stem, ".", k);
+    for (int k = 1; !shared_->node_names.insert(node_name).second; ++k) node_name = text::StrCat(stem, ".", k);
   }
   n->set_name(node_name);
   size_t last = in.size();
@@ -95,7 +95,7 @@ std::vector<V> Emitter::Raw(std::string_view type, const std::vector<V>& in, Att
 std::vector<V> Emitter::OpN(std::string_view type, std::vector<V> in, Attrs attrs, std::vector<DType> outs) {
   const onnx::OpSchema* schema = onnx::OpSchemaRegistry::Schema(std::string(type), opset());
   if (!schema) {
-    SetStatus(absl::UnimplementedError(absl::StrCat("ONNX operator ", type, " does not exist at opset ", opset())));
+    SetStatus(absl::UnimplementedError(text::StrCat("ONNX operator ", type, " does not exist at opset ", opset())));
     return std::vector<V>(outs.size(), V{"?", DType::kFloat32, 0});
   }
   if (shared_->strict_types) return Raw(type, in, std::move(attrs), outs);
@@ -121,7 +121,7 @@ std::vector<V> Emitter::OpN(std::string_view type, std::vector<V> in, Attrs attr
       if (it == constraints.end()) continue;
       const auto& allowed = it->second.first;
       bool found = false;
-      for (const auto* s : allowed) found |= *s == absl::StrCat("tensor(", ir::Info(dtype).torch_name == "float32" ? "float"
+      for (const auto* s : allowed) found |= *s == text::StrCat("tensor(", ir::Info(dtype).torch_name == "float32" ? "float"
                                                           : ir::Info(dtype).torch_name == "float64" ? "double"
                                                           : dtype == DType::kFloat8E4M3FN ? "float8e4m3fn"
                                                           : dtype == DType::kFloat8E5M2 ? "float8e5m2"
@@ -177,8 +177,8 @@ V Emitter::Op(std::string_view type, std::vector<V> in, Attrs attrs, DType out, 
 }
 
 V Emitter::Const(DType dtype, Ints dims, std::string bytes) {
-  std::string key = absl::StrCat(static_cast<int>(dtype), ":");
-  for (int64_t d : dims) absl::StrAppend(&key, d, ",");
+  std::string key = text::StrCat(static_cast<int>(dtype), ":");
+  for (int64_t d : dims) text::StrAppend(&key, d, ",");
   key += ':';
   key += bytes;
   auto [it, fresh] = shared_->constants.try_emplace(key);
@@ -186,7 +186,7 @@ V Emitter::Const(DType dtype, Ints dims, std::string bytes) {
     onnx::TensorProto& t = it->second.second;
     for (int64_t d : dims) t.add_dims(d);
     t.set_data_type(OnnxType(dtype));
-    std::string stem = absl::StrCat("const.", ir::Name(dtype));
+    std::string stem = text::StrCat("const.", ir::Name(dtype));
     it->second.first = UniqueName(stem);
     t.set_name(it->second.first);
     t.set_raw_data(std::move(bytes));
@@ -240,7 +240,7 @@ V Emitter::Numbers(std::vector<double> values, DType dtype, Ints dims) {
   std::string bytes;
   for (double d : values) {
     if (!AppendNumber(bytes, dtype, d)) {
-      SetStatus(absl::UnimplementedError(absl::StrCat("a constant of type ", ir::Name(dtype))));
+      SetStatus(absl::UnimplementedError(text::StrCat("a constant of type ", ir::Name(dtype))));
       return {"?", dtype, static_cast<int>(dims.size())};
     }
   }
@@ -258,7 +258,7 @@ V Emitter::Cast(V x, DType to) {
   if (x.dtype == to) return x;
   int type = OnnxType(to);
   if (type == 0 || OnnxType(x.dtype) == 0) {
-    SetStatus(absl::UnimplementedError(absl::StrCat("ONNX has no cast from ", ir::Name(x.dtype), " to ", ir::Name(to))));
+    SetStatus(absl::UnimplementedError(text::StrCat("ONNX has no cast from ", ir::Name(x.dtype), " to ", ir::Name(to))));
     return x;
   }
   V v = Raw("Cast", {x}, {{"to", int64_t{type}}}, {to})[0];

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/text.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
@@ -37,9 +38,9 @@ using Attrs = std::vector<std::pair<std::string, Attr>>;
 struct EmitterShared {
   int opset = 20;
   bool strict_types = false;
-  absl::flat_hash_set<std::string> names;         // all value names ever used: ONNX forbids reuse across scopes
-  absl::flat_hash_set<std::string> node_names;
-  absl::flat_hash_map<std::string, std::pair<std::string, onnx::TensorProto>> constants;  // by content
+  text::Set names;         // all value names ever used: ONNX forbids reuse across scopes
+  text::Set node_names;
+  text::Map<std::pair<std::string, onnx::TensorProto>> constants;  // by content
   std::vector<std::string> constant_order;
   absl::Status status;                            // the first error of the node being lowered
 };

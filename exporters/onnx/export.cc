@@ -6,8 +6,7 @@
 #include <map>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "base/text.h"
 #include "exporters/onnx/check.h"
 #include "exporters/onnx/lowering.h"
 #include "exporters/onnx/types.h"
@@ -52,8 +51,8 @@ void Describe(onnx::ValueInfoProto* info, const std::string& name, const ir::Typ
 }
 
 std::string RangeText(const ir::SymbolInfo& s) {
-  std::string max = s.range.max >= std::numeric_limits<int64_t>::max() - 1 ? "inf" : absl::StrCat(s.range.max);
-  return absl::StrCat(s.name, " = ", std::max<int64_t>(s.range.min, 0), "..", max);
+  std::string max = s.range.max >= std::numeric_limits<int64_t>::max() - 1 ? "inf" : text::StrCat(s.range.max);
+  return text::StrCat(s.name, " = ", std::max<int64_t>(s.range.min, 0), "..", max);
 }
 
 std::vector<Unsupported> Group(const std::vector<onnx_out::GraphLowering::Problem>& problems) {
@@ -78,7 +77,7 @@ absl::StatusOr<OnnxReport> ExportOnnx(const ir::Program& p, const std::string& p
                                       bool dry_run, OnnxReport* on_failure) {
   if (options.opset < kMinOpset || options.opset > kMaxOpset)
     return absl::UnimplementedError(
-        absl::StrCat("opset ", options.opset, " (supported: ", kMinOpset, " … ", kMaxOpset, ")"));
+        text::StrCat("opset ", options.opset, " (supported: ", kMinOpset, " … ", kMaxOpset, ")"));
   onnx_out::EnsureSchemas(options.opset);
 
   onnx::ModelProto model;
@@ -108,7 +107,7 @@ absl::StatusOr<OnnxReport> ExportOnnx(const ir::Program& p, const std::string& p
     const InputSpec& s = p.input_specs[i];
     if (s.kind != InputSpec::kUser || v->type().kind == ir::Type::kConstant) continue;
     if (v->type().is_tensor() && !onnx_out::OnnxType(v->dtype())) {
-      report.unsupported.push_back({"input " + v->name(), absl::StrCat("ONNX has no type for ", ir::Name(v->dtype())), "", 1});
+      report.unsupported.push_back({"input " + v->name(), text::StrCat("ONNX has no type for ", ir::Name(v->dtype())), "", 1});
       continue;
     }
     std::string name = emitter.UniqueName(v->name());
@@ -130,7 +129,7 @@ absl::StatusOr<OnnxReport> ExportOnnx(const ir::Program& p, const std::string& p
     }
     if (!onnx_out::OnnxType(w->second.dtype)) {
       emitter.SetStatus(absl::UnimplementedError(
-          absl::StrCat("weight '", s.target, "': ONNX has no type for ", ir::Name(w->second.dtype))));
+          text::StrCat("weight '", s.target, "': ONNX has no type for ", ir::Name(w->second.dtype))));
       return {"?", v->dtype(), v->rank()};
     }
     std::string name = emitter.UniqueName(s.target);
@@ -142,7 +141,7 @@ absl::StatusOr<OnnxReport> ExportOnnx(const ir::Program& p, const std::string& p
   lowering.Run(*p.graph, &problems);
 
   // Outputs: the user's in order; names are unique, and an input or weight returned as it is gets an Identity.
-  absl::flat_hash_map<std::string, int> output_names;
+  text::Map<int> output_names;
   for (size_t i = 0; i < p.graph->outputs.size(); ++i) {
     const OutputSpec& s = p.output_specs[i];
     ir::Value* v = p.graph->outputs[i].value();
@@ -154,7 +153,7 @@ absl::StatusOr<OnnxReport> ExportOnnx(const ir::Program& p, const std::string& p
     }
     if (!v) continue;  // a Python constant or None
     V x = lowering.Get(v);
-    emitter.SetScope("", absl::StrCat(v->name(), "_out"));
+    emitter.SetScope("", text::StrCat(v->name(), "_out"));
     bool produced = v->producer() != nullptr && !x.name.empty();
     // A lowering may hand an input or a constant through, so look at what the name is.
     bool is_node_output = false;
@@ -176,13 +175,13 @@ absl::StatusOr<OnnxReport> ExportOnnx(const ir::Program& p, const std::string& p
   report.nodes_out = graph->node_size();
   if (!report.unsupported.empty()) {
     if (on_failure) *on_failure = report;
-    return absl::UnimplementedError(absl::StrCat(report.unsupported.size(), " kinds of operators cannot be written"));
+    return absl::UnimplementedError(text::StrCat(report.unsupported.size(), " kinds of operators cannot be written"));
   }
   if (!missing.empty() && !dry_run) {
     std::sort(missing.begin(), missing.end());
     missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
-    return absl::InvalidArgumentError(absl::StrCat(missing.size(), " weights have no values (give them with --weights): ",
-                                                   absl::StrJoin(missing, ", ")));
+    return absl::InvalidArgumentError(text::StrCat(missing.size(), " weights have no values (give them with --weights): ",
+                                                   text::Join(missing, ", ")));
   }
   for (const std::string& key : shared.constant_order) *graph->add_initializer() = shared.constants[key].second;
 
@@ -192,7 +191,7 @@ absl::StatusOr<OnnxReport> ExportOnnx(const ir::Program& p, const std::string& p
     m->set_value(value);
   };
   for (const auto& [k, v] : options.metadata) meta(k, v);
-  if (!report.dynamic_dims.empty()) meta("slipway.dims", absl::StrJoin(report.dynamic_dims, "; "));
+  if (!report.dynamic_dims.empty()) meta("slipway.dims", text::Join(report.dynamic_dims, "; "));
 
   if (absl::Status s = onnx_out::CheckSkeleton(model, weights); !s.ok()) return s;
   for (const auto& w : weights) report.weight_bytes += w.tensor.nbytes();

@@ -1,15 +1,15 @@
 // The lowering registry and the context its functions see.
 #include "exporters/onnx/lowering.h"
 
-#include "absl/strings/str_cat.h"
+#include "base/text.h"
 #include "ir/ops/op_table.h"
 
 namespace slipway::exporters::onnx_out {
 namespace {
 
-const absl::flat_hash_map<std::string_view, std::vector<const Row*>>& Registry() {
+const text::ViewMap<std::vector<const Row*>>& Registry() {
   static const auto& rows = *[] {
-    auto* m = new absl::flat_hash_map<std::string_view, std::vector<const Row*>>();
+    auto* m = new text::ViewMap<std::vector<const Row*>>();
     for (auto table : {ElementwiseRows(), ViewRows(), ReductionRows(), NnRows(), IndexingRows(), CreationRows(),
                        LinalgRows(), SymbolicRows(), ControlRows(), QuantRows()})
       for (const Row& r : table) (*m)[r.op].push_back(&r);
@@ -123,7 +123,7 @@ V GraphLowering::Get(const ir::Value* v) {
       if (x) return g->values_[v] = x;
     }
   }
-  e_.SetStatus(absl::InternalError(absl::StrCat("value %", v->name(), " has no ONNX counterpart")));
+  e_.SetStatus(absl::InternalError(text::StrCat("value %", v->name(), " has no ONNX counterpart")));
   return {"?", v->dtype(), v->rank()};
 }
 
@@ -136,7 +136,7 @@ void GraphLowering::Run(const ir::Graph& g, std::vector<Problem>* problems) {
     absl::Status status;
     std::vector<V> results;
     if (!row) {
-      status = absl::UnimplementedError(absl::StrCat(n->op_name(), ": no ONNX lowering"));
+      status = absl::UnimplementedError(text::StrCat(n->op_name(), ": no ONNX lowering"));
     } else {
       LoweringContext c(*n, e_, *this, row->widen);
       row->fn(c);
@@ -144,7 +144,7 @@ void GraphLowering::Run(const ir::Graph& g, std::vector<Problem>* problems) {
       status = c.status();
       if (status.ok()) status = e_.shared()->status;
       if (status.ok() && results.size() < n->outputs().size())
-        status = absl::InternalError(absl::StrCat(n->op_name(), ": lowering gave ", results.size(), " results of ",
+        status = absl::InternalError(text::StrCat(n->op_name(), ": lowering gave ", results.size(), " results of ",
                                                   n->outputs().size()));
     }
     e_.shared()->status = absl::OkStatus();

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/text.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
 #include "exporters/onnx/emitter.h"
@@ -114,7 +115,7 @@ class GraphLowering {
   GraphLowering* outer_;
   std::vector<Problem>* problems_ = nullptr;
   absl::flat_hash_map<const ir::Value*, V> values_;
-  absl::flat_hash_map<std::string, V> dim1_;  // 1-D forms of 0-d integers, by name
+  text::Map<V> dim1_;  // 1-D forms of 0-d integers, by name
 };
 
 }  // namespace slipway::exporters::onnx_out

@@ -3,9 +3,8 @@
 
 #include <limits>
 
+#include "base/text.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_split.h"
 #include "schemas/embedded.h"
 
 namespace slipway::exporters::onnx_out {
@@ -16,24 +15,25 @@ struct Kernel {
   std::vector<std::pair<std::string_view, std::vector<ir::DType>>> types;
 };
 
-const absl::flat_hash_map<std::string_view, std::vector<Kernel>>& Kernels() {
+const text::ViewMap<std::vector<Kernel>>& Kernels() {
   static const auto& table = *[] {
-    auto* m = new absl::flat_hash_map<std::string_view, std::vector<Kernel>>();
-    for (std::string_view line : absl::StrSplit(schemas::OrtKernels(), '\n')) {
+    auto* m = new text::ViewMap<std::vector<Kernel>>();
+    for (std::string_view line : text::Split(schemas::OrtKernels(), '\n')) {
       if (line.empty() || line[0] == '#') continue;
-      std::vector<std::string_view> f = absl::StrSplit(line, '\t');
+      std::vector<std::string_view> f = text::Split(line, '\t');
       if (f.size() < 2) continue;
       Kernel k;
-      std::pair<std::string_view, std::string_view> range = absl::StrSplit(f[1], absl::MaxSplits('-', 1));
-      (void)absl::SimpleAtoi(range.first, &k.since);
-      if (!range.second.empty()) (void)absl::SimpleAtoi(range.second, &k.until);
+      std::vector<std::string_view> range = text::Split(f[1], '-');
+      (void)text::ParseNumber(range[0], &k.since);
+      if (range.size() > 1 && !range[1].empty()) (void)text::ParseNumber(range[1], &k.until);
       if (f.size() > 2) {
-        for (std::string_view constraint : absl::StrSplit(f[2], ';', absl::SkipEmpty())) {
-          std::pair<std::string_view, std::string_view> kv = absl::StrSplit(constraint, absl::MaxSplits(':', 1));
+        for (std::string_view constraint : text::Split(f[2], ';', true)) {
+          size_t colon = constraint.find(':');
+          if (colon == std::string_view::npos) continue;
           std::vector<ir::DType> types;
-          for (std::string_view name : absl::StrSplit(kv.second, ','))
+          for (std::string_view name : text::Split(constraint.substr(colon + 1), ','))
             if (auto t = ir::DTypeFromName(name)) types.push_back(*t);
-          k.types.emplace_back(kv.first, std::move(types));
+          k.types.emplace_back(constraint.substr(0, colon), std::move(types));
         }
       }
       (*m)[f[0]].push_back(std::move(k));

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
+#include "base/text.h"
 #include "exporters/onnx/types.h"
 #include "io/atomic_writer.h"
 
@@ -68,7 +68,7 @@ absl::StatusOr<uint64_t> WriteModel(onnx::ModelProto& model, const std::vector<W
   uint64_t total = 0;
   for (const WeightRef& w : weights) {
     if (absl::Status s = ir::Validate(w.tensor); !s.ok())
-      return absl::Status(s.code(), absl::StrCat("weight '", w.name, "': ", s.message()));
+      return absl::Status(s.code(), text::StrCat("weight '", w.name, "': ", s.message()));
     total += w.tensor.nbytes();
   }
   const uint64_t skeleton_size = model.ByteSizeLong();
@@ -76,7 +76,7 @@ absl::StatusOr<uint64_t> WriteModel(onnx::ModelProto& model, const std::vector<W
   if (skeleton_size + total + weights.size() * 256 > kMessageLimit) {
     if (external == ExternalData::kNever)
       return absl::FailedPreconditionError(
-          absl::StrCat("the weights take ", total, " bytes; an ONNX file holds less than 2 GB"));
+          text::StrCat("the weights take ", total, " bytes; an ONNX file holds less than 2 GB"));
     split = true;
   }
 
@@ -109,8 +109,8 @@ absl::StatusOr<uint64_t> WriteModel(onnx::ModelProto& model, const std::vector<W
         e->set_value(std::move(value));
       };
       entry("location", data_name);
-      entry("offset", absl::StrCat(at));
-      entry("length", absl::StrCat(n));
+      entry("offset", text::StrCat(at));
+      entry("length", text::StrCat(n));
       at += n;
     }
     std::string head = t.SerializeAsString();

@@ -3,7 +3,7 @@
 
 #include <map>
 
-#include "absl/strings/str_cat.h"
+#include "base/text.h"
 #include "importers/checkpoint/torch_zip.h"
 
 namespace slipway::importers {
@@ -21,7 +21,7 @@ absl::StatusOr<std::vector<std::pair<std::string, ir::TensorRef>>> ReadTensorDic
     if (!root.key(i).is(PickleKind::kString)) return absl::InvalidArgumentError("a tensor's name is not a string");
     std::string name(root.key(i).text());
     auto dtype = ir::DTypeFromTorchName(t->dtype);
-    if (!dtype) return absl::UnimplementedError(absl::StrCat("'", name, "': dtype ", t->dtype));
+    if (!dtype) return absl::UnimplementedError(text::StrCat("'", name, "': dtype ", t->dtype));
     auto& storage = storages[std::string(t->storage.key)];
     if (!storage) {
       auto s = std::make_shared<ir::Storage>();
@@ -35,7 +35,7 @@ absl::StatusOr<std::vector<std::pair<std::string, ir::TensorRef>>> ReadTensorDic
     ref.sizes = t->sizes;
     ref.strides = t->strides;
     if (__builtin_mul_overflow(t->offset, t->item_size, &ref.offset))
-      return absl::InvalidArgumentError(absl::StrCat("'", name, "': storage offset overflows"));
+      return absl::InvalidArgumentError(text::StrCat("'", name, "': storage offset overflows"));
     out.emplace_back(std::move(name), std::move(ref));
   }
   return out;

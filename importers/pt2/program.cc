@@ -7,9 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
+#include "base/text.h"
 #include "importers/json.h"
 #include "ir/ops/op_table.h"
 
@@ -58,7 +56,7 @@ absl::StatusOr<double> AsFloat(const Json& j) {
     if (s == "Infinity") return INFINITY;
     if (s == "-Infinity") return -INFINITY;
     if (s == "NaN") return NAN;
-    return j.Error(absl::StrCat("'", s, "' is not a number"));
+    return j.Error(text::StrCat("'", s, "' is not a number"));
   }
   return j.AsDouble();
 }
@@ -66,7 +64,7 @@ absl::StatusOr<double> AsFloat(const Json& j) {
 absl::StatusOr<ir::DType> AsDType(const Json& j) {
   ASSIGN(int64_t n, j.AsInt());
   auto t = ir::DTypeFromPt2(n);
-  if (!t) return j.Error(absl::StrCat("unknown ScalarType ", n));
+  if (!t) return j.Error(text::StrCat("unknown ScalarType ", n));
   return *t;
 }
 
@@ -133,9 +131,9 @@ class ProgramReader {
 
  private:
   ir::Program& p_;
-  absl::flat_hash_map<std::string, ir::Sym> exprs_;  // by text
-  absl::flat_hash_map<std::string, std::shared_ptr<const ir::Device>> devices_;
-  absl::flat_hash_map<std::string, std::shared_ptr<const ir::Source>> sources_;
+  text::Map<ir::Sym> exprs_;  // by text
+  text::Map<std::shared_ptr<const ir::Device>> devices_;
+  text::Map<std::shared_ptr<const ir::Source>> sources_;
 
   static absl::StatusOr<std::string> AsText(const Json& j) {
     ASSIGN(std::string_view s, j.AsString());
@@ -149,7 +147,7 @@ class ProgramReader {
     ASSIGN(int64_t b, minor->AsInt());
     if (a != 7 && a != 8)
       return absl::UnimplementedError(
-          absl::StrCat("PT2 schema ", a, ".", b, " (read: 7.x of torch 2.5 and 8.x of torch 2.6 … 2.13)"));
+          text::StrCat("PT2 schema ", a, ".", b, " (read: 7.x of torch 2.5 and 8.x of torch 2.6 … 2.13)"));
     p_.schema_major = static_cast<int>(a);
     p_.schema_minor = static_cast<int>(b);
     return absl::OkStatus();
@@ -190,7 +188,7 @@ class ProgramReader {
     auto it = exprs_.find(s);
     if (it != exprs_.end()) return it->second;
     auto parsed = p_.syms->ParseExpr(s);
-    if (!parsed.ok()) return text->Error(absl::StrCat("expression '", s.substr(0, 200), "': ", parsed.status().message()));
+    if (!parsed.ok()) return text->Error(text::StrCat("expression '", s.substr(0, 200), "': ", parsed.status().message()));
     if (parsed->kind() == ir::SymKind::kSymbol) {
       if (const Json* hint = sym_expr.Find("hint"); hint && hint->is_object())
         if (const Json* i = hint->Find("as_int"); i && i->is_int()) p_.syms->SetHint(parsed->name(), *i->AsInt());
@@ -206,7 +204,7 @@ class ProgramReader {
       return ir::Sym(v);
     }
     if (u.tag == "as_expr") return Expr(*u.value);
-    return j.Error(absl::StrCat("unknown SymInt '", u.tag, "'"));
+    return j.Error(text::StrCat("unknown SymInt '", u.tag, "'"));
   }
 
   absl::StatusOr<Type> TensorMeta(const Json& j) {
@@ -234,13 +232,13 @@ class ProgramReader {
     if (const Json* grad = j.Find("requires_grad"); grad && grad->is_bool()) type.requires_grad = *grad->AsBool();
     if (const Json* layout = j.Find("layout"); layout && layout->is_int()) {
       int64_t n = *layout->AsInt();
-      if (n < 0 || n > 7) return layout->Error(absl::StrCat("unknown Layout ", n));
+      if (n < 0 || n > 7) return layout->Error(text::StrCat("unknown Layout ", n));
       type.layout = static_cast<ir::Layout>(n);
     }
     if (const Json* device = j.Find("device"); device && device->is_object()) {
       ASSIGN(ir::Device d, AsDevice(*device));
       if (d.type != "cpu" || d.index) {
-        auto& shared = devices_[absl::StrCat(d.type, ":", d.index.value_or(-1))];
+        auto& shared = devices_[text::StrCat(d.type, ":", d.index.value_or(-1))];
         if (!shared) shared = std::make_shared<const ir::Device>(d);
         type.device = shared;
       }
@@ -254,12 +252,12 @@ class ProgramReader {
     Graph* graph;
     const Json *tensors = nullptr, *ints = nullptr, *bools = nullptr, *floats = nullptr, *objects = nullptr;
     int depth = 0;
-    absl::flat_hash_map<std::string_view, Value*> values;
+    text::ViewMap<Value*> values;
   };
 
   absl::StatusOr<Type> TensorType(const Scope& s, std::string_view name, const Json& at) {
     const Json* meta = s.tensors ? s.tensors->Find(name) : nullptr;
-    if (!meta) return at.Error(absl::StrCat("tensor '", name, "' has no entry in tensor_values"));
+    if (!meta) return at.Error(text::StrCat("tensor '", name, "' has no entry in tensor_values"));
     return TensorMeta(*meta);
   }
 
@@ -268,8 +266,8 @@ class ProgramReader {
     const Json* entry = dict ? dict->Find(name) : nullptr;
     if (!entry) {
       // Files before 2.6 leave floats out; a fresh opaque symbol stands for the value.
-      if (kind == Type::kSymFloat) return Type::SymFloat(p_.syms->Symbol(absl::StrCat("float_", name), false));
-      return at.Error(absl::StrCat("symbolic value '", name, "' has no entry in its dictionary"));
+      if (kind == Type::kSymFloat) return Type::SymFloat(p_.syms->Symbol(text::StrCat("float_", name), false));
+      return at.Error(text::StrCat("symbolic value '", name, "' has no entry in its dictionary"));
     }
     ASSIGN(Union u, AsUnion(*entry));
     ir::Sym e;
@@ -285,7 +283,7 @@ class ProgramReader {
       ASSIGN(double v, AsFloat(*u.value));
       e = p_.syms->Float(v);
     } else {
-      return entry->Error(absl::StrCat("unknown symbolic value '", u.tag, "'"));
+      return entry->Error(text::StrCat("unknown symbolic value '", u.tag, "'"));
     }
     return kind == Type::kSymInt ? Type::SymInt(e) : kind == Type::kSymBool ? Type::SymBool(e) : Type::SymFloat(e);
   }
@@ -298,20 +296,20 @@ class ProgramReader {
   absl::StatusOr<Value*> Use(const Scope& s, std::string_view name, const Json& at) {
     auto it = s.values.find(name);
     if (it == s.values.end())
-      return at.Error(absl::StrCat("'", name, "' is used before it is defined (a cycle, or a missing node)"));
+      return at.Error(text::StrCat("'", name, "' is used before it is defined (a cycle, or a missing node)"));
     return it->second;
   }
   absl::StatusOr<Value*> UseTensor(const Scope& s, const Json& j) {
     ASSIGN(std::string_view name, NameOf(j));
     ASSIGN(Value * v, Use(s, name, j));
-    if (!v->type().is_tensor()) return j.Error(absl::StrCat("'", name, "' is not a tensor"));
+    if (!v->type().is_tensor()) return j.Error(text::StrCat("'", name, "' is not a tensor"));
     return v;
   }
   absl::StatusOr<Value*> UseOptionalTensor(const Scope& s, const Json& j) {
     ASSIGN(Union u, AsUnion(j));
     if (u.tag == "as_none") return static_cast<Value*>(nullptr);
     if (u.tag == "as_tensor") return UseTensor(s, *u.value);
-    return j.Error(absl::StrCat("unknown OptionalTensorArgument '", u.tag, "'"));
+    return j.Error(text::StrCat("unknown OptionalTensorArgument '", u.tag, "'"));
   }
   absl::StatusOr<ir::IntOrValue> UseSymInt(const Scope& s, const Json& j) {
     ASSIGN(Union u, AsUnion(j));
@@ -319,10 +317,10 @@ class ProgramReader {
       ASSIGN(int64_t v, u.value->AsInt());
       return ir::IntOrValue(v);
     }
-    if (u.tag != "as_name") return j.Error(absl::StrCat("unknown SymIntArgument '", u.tag, "'"));
+    if (u.tag != "as_name") return j.Error(text::StrCat("unknown SymIntArgument '", u.tag, "'"));
     ASSIGN(std::string_view name, u.value->AsString());
     ASSIGN(Value * v, Use(s, name, j));
-    if (v->type().kind != Type::kSymInt) return j.Error(absl::StrCat("'", name, "' is not a symbolic int"));
+    if (v->type().kind != Type::kSymInt) return j.Error(text::StrCat("'", name, "' is not a symbolic int"));
     return ir::IntOrValue(v);
   }
 
@@ -378,22 +376,22 @@ class ProgramReader {
       ASSIGN(Union w, AsUnion(v));
       if (w.tag == "as_bool") { ASSIGN(bool x, w.value->AsBool()); return Arg(x); }
       if (w.tag == "as_float") { ASSIGN(double x, AsFloat(*w.value)); return Arg(x); }
-      if (w.tag != "as_name") return v.Error(absl::StrCat("unknown symbolic argument '", w.tag, "'"));
+      if (w.tag != "as_name") return v.Error(text::StrCat("unknown symbolic argument '", w.tag, "'"));
       ASSIGN(std::string_view name, w.value->AsString());
       ASSIGN(Value * x, Use(s, name, v));
       return Arg(x);
     }
     if (tag == "as_sym_bools" || tag == "as_sym_floats")
-      return absl::UnimplementedError(absl::StrCat("argument kind '", tag, "' (JSON byte ", j.offset(), ")"));
+      return absl::UnimplementedError(text::StrCat("argument kind '", tag, "' (JSON byte ", j.offset(), ")"));
     if (tag == "as_scalar_type") { ASSIGN(ir::DType x, AsDType(v)); return Arg(x); }
     if (tag == "as_memory_format") {
       ASSIGN(int64_t n, v.AsInt());
-      if (n < 0 || n > 4) return v.Error(absl::StrCat("unknown MemoryFormat ", n));
+      if (n < 0 || n > 4) return v.Error(text::StrCat("unknown MemoryFormat ", n));
       return Arg(static_cast<ir::MemoryFormat>(n));
     }
     if (tag == "as_layout") {
       ASSIGN(int64_t n, v.AsInt());
-      if (n < 0 || n > 7) return v.Error(absl::StrCat("unknown Layout ", n));
+      if (n < 0 || n > 7) return v.Error(text::StrCat("unknown Layout ", n));
       return Arg(static_cast<ir::Layout>(n));
     }
     if (tag == "as_device") { ASSIGN(ir::Device d, AsDevice(v)); return Arg(std::move(d)); }
@@ -410,14 +408,14 @@ class ProgramReader {
       return Arg(x);
     }
     if (tag == "as_string_to_argument")
-      return absl::UnimplementedError(absl::StrCat("argument kind '", tag, "' (JSON byte ", j.offset(), ")"));
-    return j.Error(absl::StrCat("unknown argument kind '", tag, "'"));
+      return absl::UnimplementedError(text::StrCat("argument kind '", tag, "' (JSON byte ", j.offset(), ")"));
+    return j.Error(text::StrCat("unknown argument kind '", tag, "'"));
   }
 
   static std::string OpNameOf(std::string_view target) { return ir::OpNameFromTarget(target); }
 
   absl::Status Define(Scope& s, std::string_view name, Value* v, const Json& at) {
-    if (!s.values.emplace(name, v).second) return at.Error(absl::StrCat("'", name, "' is defined twice"));
+    if (!s.values.emplace(name, v).second) return at.Error(text::StrCat("'", name, "' is defined twice"));
     return absl::OkStatus();
   }
 
@@ -521,7 +519,7 @@ class ProgramReader {
       type.kind = Type::kObject;
       return add(name, std::move(type), j);
     }
-    return j.Error(absl::StrCat("unknown kind of result '", u.tag, "'"));
+    return j.Error(text::StrCat("unknown kind of result '", u.tag, "'"));
   }
 
   std::shared_ptr<const ir::Source> ReadSource(const Json& node) {
@@ -552,11 +550,11 @@ class ProgramReader {
       ASSIGN(const Json* arg, a.Get("arg"));
       auto value = ReadArg(s, *arg);
       if (!value.ok())
-        return absl::Status(value.status().code(), absl::StrCat("argument '", name, "': ", value.status().message()));
+        return absl::Status(value.status().code(), text::StrCat("argument '", name, "': ", value.status().message()));
       int8_t kind = 0;
       if (const Json* k = a.Find("kind"); k && k->is_int()) kind = static_cast<int8_t>(*k->AsInt());
       if (op.known && !op.variadic && op.ArgIndex(name) < 0)
-        return a.Error(absl::StrCat("the operator has no argument '", name, "'"));
+        return a.Error(text::StrCat("the operator has no argument '", name, "'"));
       args.push_back({std::string(name), *std::move(value), kind});
     }
     ir::Node* n = s.graph->Insert(op, std::move(args));
@@ -591,7 +589,7 @@ class ProgramReader {
       ASSIGN(std::string_view name, target->AsString());
       absl::Status status = ReadNode(s, list[k], name);
       if (!status.ok())
-        return absl::Status(status.code(), absl::StrCat("node ", k, " (", name, "): ", status.message()));
+        return absl::Status(status.code(), text::StrCat("node ", k, " (", name, "): ", status.message()));
     }
     ASSIGN(const Json* outputs, j.Get("outputs"));
     ASSIGN(auto out, outputs->AsArray());
@@ -616,7 +614,7 @@ class ProgramReader {
     ASSIGN(const Json* inputs, j.Get("input_specs"));
     ASSIGN(auto in, inputs->AsArray());
     if (in.size() != p_.graph->inputs().size())
-      return inputs->Error(absl::StrCat(in.size(), " input_specs for ", p_.graph->inputs().size(), " graph inputs"));
+      return inputs->Error(text::StrCat(in.size(), " input_specs for ", p_.graph->inputs().size(), " graph inputs"));
     for (const Json& spec : in) {
       ASSIGN(Union u, AsUnion(spec));
       ir::InputSpec s;
@@ -624,8 +622,8 @@ class ProgramReader {
         ASSIGN(const Json* arg, u.value->Get("arg"));
         ASSIGN(Union w, AsUnion(*arg));
         bool sym_const = false;
-        if (absl::StartsWith(w.tag, "as_sym") && w.value->is_object()) sym_const = !w.value->Find("as_name");
-        if (w.tag != "as_tensor" && (!absl::StartsWith(w.tag, "as_sym") || sym_const)) s.kind = ir::InputSpec::kConstant;
+        if (w.tag.starts_with("as_sym") && w.value->is_object()) sym_const = !w.value->Find("as_name");
+        if (w.tag != "as_tensor" && (!w.tag.starts_with("as_sym") || sym_const)) s.kind = ir::InputSpec::kConstant;
         if (s.kind == ir::InputSpec::kConstant) {
           Scope none{p_.graph.get()};
           ASSIGN(s.constant, ReadArg(none, *arg));
@@ -652,7 +650,7 @@ class ProgramReader {
         Scope none{p_.graph.get()};
         ASSIGN(s.constant, ReadArg(none, *value));
       } else {
-        return spec.Error(absl::StrCat("unknown InputSpec '", u.tag, "'"));
+        return spec.Error(text::StrCat("unknown InputSpec '", u.tag, "'"));
       }
       const Type& t = p_.graph->inputs()[p_.input_specs.size()]->type();
       bool wants_tensor = s.kind == ir::InputSpec::kParameter || s.kind == ir::InputSpec::kBuffer ||
@@ -663,7 +661,7 @@ class ProgramReader {
     ASSIGN(const Json* outputs, j.Get("output_specs"));
     ASSIGN(auto out, outputs->AsArray());
     if (out.size() != p_.graph->outputs.size())
-      return outputs->Error(absl::StrCat(out.size(), " output_specs for ", p_.graph->outputs.size(), " graph outputs"));
+      return outputs->Error(text::StrCat(out.size(), " output_specs for ", p_.graph->outputs.size(), " graph outputs"));
     static constexpr struct { std::string_view tag; ir::OutputSpec::Kind kind; std::string_view target; } kOutputs[] = {
         {"user_output", ir::OutputSpec::kUser, ""},
         {"loss_output", ir::OutputSpec::kLoss, ""},
@@ -686,7 +684,7 @@ class ProgramReader {
           ASSIGN(s.target, Text(*u.value, row.target));
         }
       }
-      if (!known) return spec.Error(absl::StrCat("unknown OutputSpec '", u.tag, "'"));
+      if (!known) return spec.Error(text::StrCat("unknown OutputSpec '", u.tag, "'"));
       p_.output_specs.push_back(std::move(s));
     }
     return absl::OkStatus();
@@ -712,7 +710,7 @@ class ProgramReader {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ir::Program>> ParseProgram(std::string_view text, const std::string& where) {
-  auto place = [&](const absl::Status& s) { return absl::Status(s.code(), absl::StrCat(where, ": ", s.message())); };
+  auto place = [&](const absl::Status& s) { return absl::Status(s.code(), text::StrCat(where, ": ", s.message())); };
   auto doc = json::Document::Parse(text);
   if (!doc.ok()) return place(doc.status());
   auto program = std::make_unique<ir::Program>();

@@ -6,9 +6,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
+#include "base/text.h"
 #include "importers/checkpoint/state_dict.h"
 #include "importers/json.h"
 #include "importers/pt2/program.h"
@@ -25,7 +23,7 @@ using io::ZipEntry;
 using io::ZipReader;
 
 absl::Status Annotate(const absl::Status& s, std::string_view where) {
-  return s.ok() ? s : absl::Status(s.code(), absl::StrCat(where, ": ", s.message()));
+  return s.ok() ? s : absl::Status(s.code(), text::StrCat(where, ": ", s.message()));
 }
 
 // Storages already made, so that tensors of one payload share it.
@@ -49,7 +47,7 @@ class Storages {
 };
 
 absl::Status AddWeight(ir::Program& p, std::string name, ir::TensorRef t, std::string_view where) {
-  if (absl::Status s = ir::Validate(t); !s.ok()) return Annotate(s, absl::StrCat(where, ": '", name, "'"));
+  if (absl::Status s = ir::Validate(t); !s.ok()) return Annotate(s, text::StrCat(where, ": '", name, "'"));
   p.weights.insert_or_assign(std::move(name), std::move(t));
   return absl::OkStatus();
 }
@@ -69,23 +67,23 @@ absl::Status ReadRawWeights(const ZipReader& zip, Storages& storages, const std:
   if (!members.ok()) return Annotate(members.status(), config);
   for (const json::Member& m : *members) {
     std::string name(m.key);
-    std::string where = absl::StrCat(config, ": '", name, "'");
+    std::string where = text::StrCat(config, ": '", name, "'");
     auto path = m.value.Get("path_name");
     if (!path.ok()) return Annotate(path.status(), where);
     auto file = (*path)->AsString();
     if (!file.ok()) return Annotate(file.status(), where);
     const json::Value* pickled = m.value.Find("use_pickle");
     const json::Value* meta = m.value.Find("tensor_meta");
-    const std::string member = absl::StrCat(dir, *file);
+    const std::string member = text::StrCat(dir, *file);
     const ZipEntry* payload = zip.Find(member);
-    if (!payload) return absl::InvalidArgumentError(absl::StrCat(where, ": member ", member, " is missing"));
+    if (!payload) return absl::InvalidArgumentError(text::StrCat(where, ": member ", member, " is missing"));
     if (pickled && pickled->is_bool() && *pickled->AsBool()) {
       auto storage = storages.Of(*payload);
       if (!storage.ok()) return Annotate(storage.status(), where);
       p.objects[name] = {*storage, member};
       continue;
     }
-    if (!meta || !meta->is_object()) return absl::InvalidArgumentError(absl::StrCat(where, ": no tensor_meta"));
+    if (!meta || !meta->is_object()) return absl::InvalidArgumentError(text::StrCat(where, ": no tensor_meta"));
     auto parsed = ParsePayloadMeta(*meta);
     if (!parsed.ok()) return Annotate(parsed.status(), where);
     auto storage = storages.Of(*payload);
@@ -96,7 +94,7 @@ absl::Status ReadRawWeights(const ZipReader& zip, Storages& storages, const std:
     t.sizes = std::move(parsed->sizes);
     t.strides = std::move(parsed->strides);
     if (parsed->storage_offset < 0 || __builtin_mul_overflow(parsed->storage_offset, ir::ByteSize(t.dtype), &t.offset))
-      return absl::InvalidArgumentError(absl::StrCat(where, ": bad storage offset ", parsed->storage_offset));
+      return absl::InvalidArgumentError(text::StrCat(where, ": bad storage offset ", parsed->storage_offset));
     if (absl::Status s = AddWeight(p, std::move(name), std::move(t), config); !s.ok()) return s;
   }
   return absl::OkStatus();
@@ -130,11 +128,11 @@ absl::Status CheckWeights(const ir::Program& p, std::string_view where) {
     const ir::Type& t = p.graph->inputs()[i]->type();
     if (!t.is_tensor()) continue;
     if (t.dtype != it->second.dtype)
-      return absl::InvalidArgumentError(absl::StrCat(where, ": '", s.target, "' is ", ir::Name(it->second.dtype),
+      return absl::InvalidArgumentError(text::StrCat(where, ": '", s.target, "' is ", ir::Name(it->second.dtype),
                                                      " in the archive and ", ir::Name(t.dtype), " in the graph"));
     auto sizes = t.StaticSizes();
     if (sizes && *sizes != it->second.sizes)
-      return absl::InvalidArgumentError(absl::StrCat(where, ": '", s.target, "' has other sizes in the archive than ",
+      return absl::InvalidArgumentError(text::StrCat(where, ": '", s.target, "' has other sizes in the archive than ",
                                                      t.ToString(), " in the graph"));
   }
   return absl::OkStatus();
@@ -146,7 +144,7 @@ bool LooksLikePt2(const std::shared_ptr<io::MappedFile>& file) {
   auto zip = ZipReader::Open(file);
   if (!zip.ok()) return false;
   for (const ZipEntry& e : (*zip)->entries())
-    if (e.name == kProgramA || (absl::StrContains(e.name, "/models/") && absl::EndsWith(e.name, ".json"))) return true;
+    if (e.name == kProgramA || (text::Contains(e.name, "/models/") && e.name.ends_with(".json"))) return true;
   return false;
 }
 
@@ -165,19 +163,19 @@ absl::StatusOr<ir::Archive> ReadPt2(const std::shared_ptr<io::MappedFile>& file)
   }
   std::vector<std::pair<std::string, std::string>> models;  // name, member
   if (!folder.empty()) {
-    const std::string prefix = absl::StrCat(folder, "models/");
+    const std::string prefix = text::StrCat(folder, "models/");
     for (const ZipEntry& e : zip.entries()) {
       std::string_view rest = e.name;
-      if (absl::ConsumePrefix(&rest, prefix) && absl::ConsumeSuffix(&rest, ".json") && !absl::StrContains(rest, '/'))
+      if (text::ConsumePrefix(&rest, prefix) && text::ConsumeSuffix(&rest, ".json") && !text::Contains(rest, '/'))
         models.emplace_back(std::string(rest), e.name);
     }
   }
   if (!models.empty()) {
-    if (const ZipEntry* v = zip.Find(absl::StrCat(folder, "archive_version"))) {
+    if (const ZipEntry* v = zip.Find(text::StrCat(folder, "archive_version"))) {
       auto version = zip.ReadAll(*v, 64);
       if (!version.ok()) return Annotate(version.status(), v->name);
-      if (absl::StripAsciiWhitespace(*version) != "0")
-        return absl::UnimplementedError(absl::StrCat(v->name, ": archive version '", *version, "' (read: 0)"));
+      if (text::Strip(*version) != "0")
+        return absl::UnimplementedError(text::StrCat(v->name, ": archive version '", *version, "' (read: 0)"));
     }
     for (const auto& [name, member] : models) {
       auto program = ReadOne(zip, member);
@@ -187,19 +185,19 @@ absl::StatusOr<ir::Archive> ReadPt2(const std::shared_ptr<io::MappedFile>& file)
       struct { const char *dir, *config; } kinds[] = {{"data/weights/", "_weights_config.json"},
                                                       {"data/constants/", "_constants_config.json"}};
       for (const auto& kind : kinds) {
-        std::string dir = absl::StrCat(folder, kind.dir);
-        std::string pickled = absl::StrCat(dir, name, ".pt");
+        std::string dir = text::StrCat(folder, kind.dir);
+        std::string pickled = text::StrCat(dir, name, ".pt");
         absl::Status s = zip.Find(pickled) ? ReadPickledWeights(zip, pickled, p)
-                                           : ReadRawWeights(zip, storages, absl::StrCat(dir, name, kind.config), dir, p);
+                                           : ReadRawWeights(zip, storages, text::StrCat(dir, name, kind.config), dir, p);
         if (!s.ok()) return s;
       }
       if (absl::Status s = CheckWeights(p, member); !s.ok()) return s;
       archive.programs.push_back(*std::move(program));
     }
-    const std::string extra = absl::StrCat(folder, "extra/");
+    const std::string extra = text::StrCat(folder, "extra/");
     for (const ZipEntry& e : zip.entries()) {
       std::string_view rest = e.name;
-      if (!absl::ConsumePrefix(&rest, extra) || rest.empty()) continue;
+      if (!text::ConsumePrefix(&rest, extra) || rest.empty()) continue;
       auto text = zip.ReadAll(e, uint64_t{1} << 28);
       if (!text.ok()) return Annotate(text.status(), e.name);
       archive.extra_files[std::string(rest)] = *std::move(text);
@@ -214,10 +212,10 @@ absl::StatusOr<ir::Archive> ReadPt2(const std::shared_ptr<io::MappedFile>& file)
     archive.programs.push_back(*std::move(program));
   } else {
     return absl::InvalidArgumentError(
-        absl::StrCat(file->path(), ": no exported program inside (neither models/*.json nor ", kProgramA, ")"));
+        text::StrCat(file->path(), ": no exported program inside (neither models/*.json nor ", kProgramA, ")"));
   }
   const ir::Program& p = *archive.programs[0];
-  archive.producer = absl::StrCat("torch ", p.torch_version.empty() ? "<= 2.5" : p.torch_version, " (PT2 schema ",
+  archive.producer = text::StrCat("torch ", p.torch_version.empty() ? "<= 2.5" : p.torch_version, " (PT2 schema ",
                                   p.schema_major, ".", p.schema_minor, ")");
   return archive;
 }

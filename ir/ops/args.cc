@@ -1,7 +1,7 @@
 // Argument getters. See args.h for the contract.
 #include "ir/ops/args.h"
 
-#include "absl/strings/str_cat.h"
+#include "base/text.h"
 #include "ir/ops/op_table.h"
 
 namespace slipway::ir {
@@ -24,10 +24,10 @@ DTypeClass Scalar::cls() const {
 }
 
 void ArgReader::Unsupported(std::string_view why) {
-  SetStatus(absl::UnimplementedError(absl::StrCat(node_.op_name(), ": ", why)));
+  SetStatus(absl::UnimplementedError(text::StrCat(node_.op_name(), ": ", why)));
 }
 void ArgReader::Fail(std::string_view why) {
-  SetStatus(absl::InvalidArgumentError(absl::StrCat(node_.op_name(), ": ", why)));
+  SetStatus(absl::InvalidArgumentError(text::StrCat(node_.op_name(), ": ", why)));
 }
 
 Value* ArgReader::Poison() {
@@ -44,14 +44,14 @@ Value* ArgReader::opt_tensor(std::string_view name) {
   if (a.is_none()) return nullptr;
   Value* v = a.value();
   if (!v || !v->type().is_tensor()) {
-    Fail(absl::StrCat("argument '", name, "' is not a tensor"));
+    Fail(text::StrCat("argument '", name, "' is not a tensor"));
     return Poison();
   }
   return v;
 }
 Value* ArgReader::tensor(std::string_view name) {
   if (Value* v = opt_tensor(name)) return v;
-  Fail(absl::StrCat("argument '", name, "' is missing"));
+  Fail(text::StrCat("argument '", name, "' is missing"));
   return Poison();
 }
 Values ArgReader::tensors(std::string_view name) {
@@ -60,7 +60,7 @@ Values ArgReader::tensors(std::string_view name) {
   if (a.is_none()) return {};
   if (auto ints = a.get<Ints>(); ints && ints->empty()) return {};
   if (Value* v = a.value(); v && v->type().is_tensor()) return {v};
-  Fail(absl::StrCat("argument '", name, "' is not a list of tensors"));
+  Fail(text::StrCat("argument '", name, "' is not a list of tensors"));
   return {};
 }
 
@@ -74,26 +74,26 @@ std::optional<IntOrValue> ArgReader::opt_sym(std::string_view name) {
     return IntOrValue(v);
   }
   if (auto p = a.get<Ints>(); p && p->size() == 1) return IntOrValue((*p)[0]);
-  Fail(absl::StrCat("argument '", name, "' is not an integer"));
+  Fail(text::StrCat("argument '", name, "' is not an integer"));
   return std::nullopt;
 }
 IntOrValue ArgReader::sym(std::string_view name) {
   if (auto v = opt_sym(name)) return *v;
-  Fail(absl::StrCat("integer argument '", name, "' is missing"));
+  Fail(text::StrCat("integer argument '", name, "' is missing"));
   return 0;
 }
 std::optional<int64_t> ArgReader::opt_i(std::string_view name) {
   auto v = opt_sym(name);
   if (!v) return std::nullopt;
   if (v->value) {
-    Unsupported(absl::StrCat("argument '", name, "' is symbolic (", ExprOf(*v).ToString(), ")"));
+    Unsupported(text::StrCat("argument '", name, "' is symbolic (", ExprOf(*v).ToString(), ")"));
     return std::nullopt;
   }
   return v->constant;
 }
 int64_t ArgReader::i(std::string_view name) {
   if (auto v = opt_i(name)) return *v;
-  Fail(absl::StrCat("integer argument '", name, "' is missing"));
+  Fail(text::StrCat("integer argument '", name, "' is missing"));
   return 0;
 }
 
@@ -106,15 +106,15 @@ std::optional<double> ArgReader::opt_f(std::string_view name) {
   if (Value* v = a.value(); v && v->type().is_sym()) {
     if (auto c = v->type().expr.constant()) return static_cast<double>(*c);
     if (v->type().expr.kind() == SymKind::kFloat) return v->type().expr.float_value();
-    Unsupported(absl::StrCat("argument '", name, "' is symbolic (", v->type().expr.ToString(), ")"));
+    Unsupported(text::StrCat("argument '", name, "' is symbolic (", v->type().expr.ToString(), ")"));
     return std::nullopt;
   }
-  Fail(absl::StrCat("argument '", name, "' is not a number"));
+  Fail(text::StrCat("argument '", name, "' is not a number"));
   return std::nullopt;
 }
 double ArgReader::f(std::string_view name) {
   if (auto v = opt_f(name)) return *v;
-  Fail(absl::StrCat("number argument '", name, "' is missing"));
+  Fail(text::StrCat("number argument '", name, "' is missing"));
   return 0;
 }
 bool ArgReader::b(std::string_view name) {
@@ -124,25 +124,25 @@ bool ArgReader::b(std::string_view name) {
   if (a.is_none()) return false;
   if (Value* v = a.value(); v && v->type().kind == Type::kSymBool && v->type().expr.kind() == SymKind::kBool)
     return v->type().expr.bool_value();
-  Fail(absl::StrCat("argument '", name, "' is not a bool"));
+  Fail(text::StrCat("argument '", name, "' is not a bool"));
   return false;
 }
 std::optional<std::string> ArgReader::opt_str(std::string_view name) {
   const Arg& a = node_.Get(name);
   if (a.is_none()) return std::nullopt;
   if (auto p = a.get<std::string>()) return *p;
-  Fail(absl::StrCat("argument '", name, "' is not a string"));
+  Fail(text::StrCat("argument '", name, "' is not a string"));
   return std::nullopt;
 }
 std::string ArgReader::str(std::string_view name) {
   if (auto s = opt_str(name)) return *s;
-  Fail(absl::StrCat("string argument '", name, "' is missing"));
+  Fail(text::StrCat("string argument '", name, "' is missing"));
   return "";
 }
 std::optional<DType> ArgReader::dtype(std::string_view name) {
   const Arg& a = node_.Get(name);
   if (auto p = a.get<DType>()) return *p;
-  if (!a.is_none()) Fail(absl::StrCat("argument '", name, "' is not a dtype"));
+  if (!a.is_none()) Fail(text::StrCat("argument '", name, "' is not a dtype"));
   return std::nullopt;
 }
 
@@ -165,14 +165,14 @@ std::optional<Scalar> ArgReader::opt_scalar(std::string_view name) {
       s.kind = Scalar::kValue, s.value = v;
     }
   } else {
-    Fail(absl::StrCat("argument '", name, "' is not a number"));
+    Fail(text::StrCat("argument '", name, "' is not a number"));
   }
   if (s.kind != Scalar::kComplex) s.c = s.d;
   return s;
 }
 Scalar ArgReader::scalar(std::string_view name) {
   if (auto s = opt_scalar(name)) return *s;
-  Fail(absl::StrCat("number argument '", name, "' is missing"));
+  Fail(text::StrCat("number argument '", name, "' is missing"));
   return {};
 }
 
@@ -193,11 +193,11 @@ std::optional<SymInts> ArgReader::opt_sym_ints(std::string_view name, int n) {
     out.push_back(v);
   } else if (auto p = a.get<Values>()) {
     for (Value* x : *p) {
-      if (!x || x->type().kind != Type::kSymInt) Fail(absl::StrCat("argument '", name, "' is not a list of integers"));
+      if (!x || x->type().kind != Type::kSymInt) Fail(text::StrCat("argument '", name, "' is not a list of integers"));
       else out.push_back(x);
     }
   } else {
-    Fail(absl::StrCat("argument '", name, "' is not a list of integers"));
+    Fail(text::StrCat("argument '", name, "' is not a list of integers"));
     return std::nullopt;
   }
   int want = n;
@@ -213,7 +213,7 @@ std::optional<Ints> ArgReader::opt_ints(std::string_view name, int n) {
   Ints out;
   for (const IntOrValue& x : *s) {
     if (x.value) {
-      Unsupported(absl::StrCat("argument '", name, "' is symbolic (", ExprOf(x).ToString(), ")"));
+      Unsupported(text::StrCat("argument '", name, "' is symbolic (", ExprOf(x).ToString(), ")"));
       return std::nullopt;
     }
     out.push_back(x.constant);
@@ -227,7 +227,7 @@ std::optional<std::vector<double>> ArgReader::opt_floats(std::string_view name) 
   if (auto p = a.get<std::vector<double>>()) return *p;
   if (auto p = a.get<Ints>()) return std::vector<double>(p->begin(), p->end());
   if (auto p = a.get<double>()) return std::vector<double>{*p};
-  Fail(absl::StrCat("argument '", name, "' is not a list of numbers"));
+  Fail(text::StrCat("argument '", name, "' is not a list of numbers"));
   return std::nullopt;
 }
 std::vector<double> ArgReader::floats(std::string_view name) {
@@ -237,7 +237,7 @@ std::vector<double> ArgReader::floats(std::string_view name) {
 int ArgReader::WrapDim(int64_t dim, int rank) {
   int n = rank == 0 ? 1 : rank;
   if (dim < -n || dim >= n) {
-    Fail(absl::StrCat("dim ", dim, " is outside a tensor of rank ", rank));
+    Fail(text::StrCat("dim ", dim, " is outside a tensor of rank ", rank));
     return 0;
   }
   return static_cast<int>(dim < 0 ? dim + n : dim);

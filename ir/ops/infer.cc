@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/strings/str_cat.h"
+#include "base/text.h"
 
 namespace slipway::ir {
 
@@ -13,7 +13,7 @@ SymTable& InferContext::syms() { return *node_.graph()->program()->syms; }
 Sym InferContext::FreshSize(int64_t max) {
   SymTable& t = syms();
   for (size_t k = t.symbols().size();; ++k) {
-    std::string name = absl::StrCat("u", k, "_");
+    std::string name = text::StrCat("u", k, "_");
     if (t.FindSymbol(name)) continue;
     Sym s = t.Symbol(name, /*positive=*/false);
     SetStatus(t.SetRange(name, {0, max}));
@@ -32,7 +32,7 @@ Sizes InferContext::Broadcast(const Sizes& a, const Sizes& b) {
     if (x.is(1)) {
       out[i + shift] = y;
     } else if (x.is_constant() && y.is_constant()) {
-      Fail(absl::StrCat("sizes ", x.ToString(), " and ", y.ToString(), " do not broadcast"));
+      Fail(text::StrCat("sizes ", x.ToString(), " and ", y.ToString(), " do not broadcast"));
     } else if (y.is_constant()) {
       out[i + shift] = y;  // the symbolic one was guarded to be equal (or to be 1)
     }
@@ -98,9 +98,9 @@ Sizes InferContext::ToSizes(const SymInts& ints) {
 }
 
 namespace {
-const absl::flat_hash_map<std::string_view, ShapeFn>& Rows() {
+const text::ViewMap<ShapeFn>& Rows() {
   static const auto& rows = *[] {
-    auto* m = new absl::flat_hash_map<std::string_view, ShapeFn>();
+    auto* m = new text::ViewMap<ShapeFn>();
     for (auto table : {ElementwiseShapes(), ViewShapes(), ReductionShapes(), NnShapes(), IndexingShapes(),
                        CreationShapes(), LinalgShapes(), SymbolicShapes()})
       for (const ShapeRow& r : table) m->emplace(r.op, r.fn);
@@ -117,7 +117,7 @@ ShapeFn FindShapeFn(std::string_view op) {
 
 absl::StatusOr<std::vector<Type>> InferTypes(const Node& n) {
   ShapeFn fn = FindShapeFn(n.op_name());
-  if (!fn) return absl::UnimplementedError(absl::StrCat(n.op_name(), ": no shape function"));
+  if (!fn) return absl::UnimplementedError(text::StrCat(n.op_name(), ": no shape function"));
   InferContext c(n);
   fn(c);
   if (!c.ok()) return c.status();

@@ -8,11 +8,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
+#include "base/text.h"
 #include "schemas/embedded.h"
 
 namespace slipway::ir {
@@ -22,10 +18,10 @@ namespace {
 // parse every line.
 struct Cursor {
   std::string_view s;
-  void Space() { s = absl::StripLeadingAsciiWhitespace(s); }
+  void Space() { s = text::StripLeft(s); }
   bool Eat(std::string_view t) {
     Space();
-    return absl::ConsumePrefix(&s, t);
+    return text::ConsumePrefix(&s, t);
   }
   std::string_view Word() {
     Space();
@@ -72,13 +68,13 @@ TypeText ParseType(Cursor& c) {
       size_t close = c.s.find(')');
       std::string_view in = c.s.substr(1, close - 1);
       if (!in.empty()) t.alias = in[0];
-      t.written = absl::StrContains(in, "!");
+      t.written = text::Contains(in, "!");
       c.s.remove_prefix(close + 1);
     } else if (!c.s.empty() && c.s[0] == '[') {
       size_t close = c.s.find(']');
       std::string_view n = c.s.substr(1, close - 1);
       if (t.is_list) t.base += "[]";  // nested list: int[][]
-      if (!n.empty()) (void)absl::SimpleAtoi(n, &t.list_size);
+      if (!n.empty()) (void)text::ParseNumber(n, &t.list_size);
       t.is_list = true;
       c.s.remove_prefix(close + 1);
       if (t.optional) {
@@ -102,21 +98,21 @@ Arg ParseDefault(Cursor& c, const TypeText& t) {
   if (c.Eat("[")) {
     size_t close = c.s.find(']');
     std::string_view in = c.s.substr(0, close);
-    std::vector<std::string_view> items = absl::StrSplit(in, ',', absl::SkipWhitespace());
+    std::vector<std::string_view> items = text::Split(in, ',', true);
     c.s.remove_prefix(close + 1);
     if (t.base == "Tensor") return Arg(Values{});
     if (t.base == "float") {
       std::vector<double> v(items.size());
-      for (size_t i = 0; i < items.size(); ++i) (void)absl::SimpleAtod(items[i], &v[i]);
+      for (size_t i = 0; i < items.size(); ++i) (void)text::ParseNumber(items[i], &v[i]);
       return Arg(v);
     }
     if (t.base == "bool") {
       std::vector<bool> v;
-      for (auto item : items) v.push_back(absl::StripAsciiWhitespace(item) == "True");
+      for (auto item : items) v.push_back(text::Strip(item) == "True");
       return Arg(v);
     }
     Ints v(items.size());
-    for (size_t i = 0; i < items.size(); ++i) (void)absl::SimpleAtoi(items[i], &v[i]);
+    for (size_t i = 0; i < items.size(); ++i) (void)text::ParseNumber(items[i], &v[i]);
     return Arg(v);
   }
   if (!c.s.empty() && (c.s[0] == '"' || c.s[0] == '\'')) {
@@ -128,11 +124,11 @@ Arg ParseDefault(Cursor& c, const TypeText& t) {
   }
   size_t n = 0;
   while (n < c.s.size() && c.s[n] != ',' && c.s[n] != ')') ++n;
-  std::string_view word = absl::StripAsciiWhitespace(c.s.substr(0, n));
+  std::string_view word = text::Strip(c.s.substr(0, n));
   c.s.remove_prefix(n);
   int64_t i;
   double d;
-  bool integer_like = absl::SimpleAtoi(word, &i);
+  bool integer_like = text::ParseNumber(word, &i);
   if (t.base == "MemoryFormat" && word == "contiguous_format") return Arg(MemoryFormat::kContiguous);
   if (t.base == "ScalarType" && integer_like) {
     // Schemas print c10::ScalarType numbers: 4 is int64, 6 float32, 7 float64, 11 bool.
@@ -147,9 +143,9 @@ Arg ParseDefault(Cursor& c, const TypeText& t) {
     }
   }
   if (t.is_list && integer_like) return Arg(Ints(t.list_size > 0 ? t.list_size : 1, i));
-  if (t.base == "float" && absl::SimpleAtod(word, &d)) return Arg(d);
+  if (t.base == "float" && text::ParseNumber(word, &d)) return Arg(d);
   if (integer_like) return Arg(i);
-  if (absl::SimpleAtod(word, &d)) return Arg(d);
+  if (text::ParseNumber(word, &d)) return Arg(d);
   return Arg(std::string(word));
 }
 
@@ -217,7 +213,7 @@ class Table {
  public:
   Table() {
     for (std::string_view text : {schemas::OpSchemas(), schemas::OpSchemasExtra()}) {
-      for (std::string_view line : absl::StrSplit(text, '\n')) {
+      for (std::string_view line : text::Split(text, '\n')) {
         if (line.empty()) continue;
         if (line[0] == '#') {
           if (size_t at = line.find("torch "); version_.empty() && at != std::string_view::npos) {
@@ -240,7 +236,7 @@ class Table {
     if (auto it = parsed_.find(name); it != parsed_.end())
       return it->second->known || make_unknown ? it->second : nullptr;
     auto line = lines_.find(name);
-    bool variadic = absl::StartsWith(name, "higher_order.");
+    bool variadic = name.starts_with("higher_order.");
     if (line == lines_.end() && !make_unknown && !variadic) return nullptr;
     OpDef& op = ops_.emplace_back();
     op.name = std::string(name);
@@ -259,8 +255,8 @@ class Table {
   std::mutex mutex_;
   std::string_view version_;
   std::vector<std::string_view> names_;
-  absl::flat_hash_map<std::string_view, std::string_view> lines_;
-  absl::flat_hash_map<std::string_view, const OpDef*> parsed_;
+  text::ViewMap<std::string_view> lines_;
+  text::ViewMap<const OpDef*> parsed_;
   std::deque<OpDef> ops_;
 };
 
@@ -287,13 +283,13 @@ const OpDef& GetOp(std::string_view name) { return *TheTable().Find(name, /*make
 const OpDef* FindOp(std::string_view name) { return TheTable().Find(name, /*make_unknown=*/false); }
 
 std::string OpNameFromTarget(std::string_view target) {
-  absl::ConsumePrefix(&target, "torch.ops.");
+  text::ConsumePrefix(&target, "torch.ops.");
   return std::string(target);
 }
 std::string TargetFromOpName(std::string_view name) {
   for (std::string_view own : {"_operator.", "math.", "torch.", "#"})
-    if (absl::StartsWith(name, own)) return std::string(name);
-  return absl::StrCat("torch.ops.", name);
+    if (name.starts_with(own)) return std::string(name);
+  return text::StrCat("torch.ops.", name);
 }
 
 std::vector<std::string_view> AllOps() { return TheTable().names(); }
