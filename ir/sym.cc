@@ -1289,7 +1289,7 @@ absl::Status CheckOperands(SymKind kind, absl::Span<const Sym> operands) {
     const std::string wanted = max == kMany ? absl::StrCat("at least ", min) : absl::StrCat(min);
     return absl::InvalidArgumentError(absl::StrCat("takes ", wanted, " operands, got ", n));
   }
-  const auto reject = [&](SymType type, size_t from, size_t to, std::string_view what) -> absl::Status {
+  const auto reject = [&](SymType type, size_t from, size_t to, const char* what) -> absl::Status {
     for (size_t i = from; i < to; ++i) {
       if (TypeOf(operands[i]) == type) {
         return absl::InvalidArgumentError(absl::StrCat("operand ", i + 1, " is ", what));
@@ -1324,12 +1324,12 @@ absl::Status CheckOperands(SymKind kind, absl::Span<const Sym> operands) {
 absl::StatusOr<Sym> BuildNamed(std::string_view name, absl::Span<const Sym> operands) {
   const auto checked = [&](SymKind kind, absl::Span<const Sym> ops) -> absl::StatusOr<Sym> {
     absl::Status status = CheckOperands(kind, ops);
-    if (!status.ok()) return absl::InvalidArgumentError(absl::StrCat(name, " ", status.message()));
+    if (!status.ok()) return absl::InvalidArgumentError(absl::StrCat(std::string(name), " ", status.message()));
     return Build(kind, ops);
   };
   const auto arity = [&](size_t n) -> absl::Status {
     if (operands.size() == n) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(name, " takes ", n, " operands, got ", operands.size()));
+    return absl::InvalidArgumentError(absl::StrCat(std::string(name), " takes ", n, " operands, got ", operands.size()));
   };
   static const auto* by_name = [] {
     auto* map = new absl::flat_hash_map<std::string_view, SymKind>;
@@ -1355,7 +1355,7 @@ absl::StatusOr<Sym> BuildNamed(std::string_view name, absl::Span<const Sym> oper
   }
   // Leaves have their own spelling.
   const bool leaf = name == "Symbol" || name == "Integer" || name == "Float";
-  if (leaf || !IsFunctionName(name)) return absl::InvalidArgumentError(absl::StrCat("'", name, "' is not a function name"));
+  if (leaf || !IsFunctionName(name)) return absl::InvalidArgumentError(absl::StrCat("'", std::string(name), "' is not a function name"));
   return Build(SymKind::kCall, operands, name);
 }
 
@@ -1491,7 +1491,7 @@ absl::Status SymTable::SetRange(std::string_view symbol, SymRange range) {
   const SymRange both{std::max(current.min, range.min), std::min(current.max, range.max)};
   if (both.min > both.max) {
     const auto text = [](SymRange r) { return absl::StrCat("[", r.min, ", ", r.max, "]"); };
-    return absl::InvalidArgumentError(absl::StrCat("no value is left for symbol ", symbol, ": its range ",
+    return absl::InvalidArgumentError(absl::StrCat("no value is left for symbol ", node->name, ": its range ",
                                                    text(current), " does not meet ", text(range)));
   }
   if (both != current) {

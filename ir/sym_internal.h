@@ -94,7 +94,7 @@ struct SymKeyEq {
 struct SymStore {
   std::deque<SymNode> nodes;
   absl::flat_hash_set<const SymNode*, SymKeyHash, SymKeyEq> interned;
-  absl::flat_hash_map<std::string, const SymNode*> by_name;
+  absl::flat_hash_map<std::string_view, const SymNode*> by_name;  // keys are the nodes' own names
   std::vector<SymbolInfo> symbols;
   uint64_t range_epoch = 1;
   int64_t too_large_count = 0;

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "ir/sym.h"
 #include "ir/sym_internal.h"
@@ -162,10 +161,10 @@ void PrintConstructor(Sym s, std::string* out) {
       absl::StrAppend(out, "Integer(", *s.constant(), ")");
       return;
     case SymKind::kFloat:
-      absl::StrAppend(out, FloatConstructor(s.float_value()));
+      out->append(FloatConstructor(s.float_value()));
       return;
     case SymKind::kBool:
-      absl::StrAppend(out, s.bool_value() ? "true" : "false");
+      out->append(s.bool_value() ? "true" : "false");
       return;
     case SymKind::kSymbol:
       SymbolConstructor(s, out);
@@ -173,10 +172,11 @@ void PrintConstructor(Sym s, std::string* out) {
     default:
       break;
   }
-  absl::StrAppend(out, NamesOf(s).constructor, "(");
+  out->append(NamesOf(s).constructor);
+  out->push_back('(');
   bool first = true;
   for (Sym o : s.operands()) {
-    if (!first) absl::StrAppend(out, ", ");
+    if (!first) out->append(", ");
     first = false;
     PrintConstructor(o, out);
   }
@@ -217,10 +217,10 @@ void PrintLaterTerm(Sym s, std::string* out) {
   const Sym lead = IsKind(s, SymKind::kMul) ? s.operands()[0] : s;
   std::string text;
   PrintInfix(s, kProduct, &text);
-  if (IsNegativeNumber(lead) && !lead.is(kInt64Min) && absl::StartsWith(text, "-")) {
-    absl::StrAppend(out, " - ", std::string_view(text).substr(1));
+  if (IsNegativeNumber(lead) && !lead.is(kInt64Min) && text[0] == '-') {
+    out->append(" - ").append(text, 1);
   } else {
-    absl::StrAppend(out, " + ", text);
+    out->append(" + ").append(text);
   }
 }
 
@@ -254,11 +254,11 @@ void PrintInfix(Sym s, Binding place, std::string* out) {
       return;
     }
     case SymKind::kBool:
-      absl::StrAppend(out, s.bool_value() ? "True" : "False");
+      out->append(s.bool_value() ? "True" : "False");
       return;
     case SymKind::kSymbol:
       if (IsPlainSymbolName(s.name())) {
-        absl::StrAppend(out, s.name());
+        out->append(s.name());
       } else {
         SymbolConstructor(s, out);
       }
@@ -269,9 +269,10 @@ void PrintInfix(Sym s, Binding place, std::string* out) {
   const KindNames names = NamesOf(s);
   const auto ops = s.operands();
   if (names.is_function) {
-    absl::StrAppend(out, names.infix, "(");
+    out->append(names.infix);
+    out->push_back('(');
     for (size_t i = 0; i < ops.size(); ++i) {
-      if (i > 0) absl::StrAppend(out, ", ");
+      if (i > 0) out->append(", ");
       PrintInfix(ops[i], kLoosest, out);
     }
     out->push_back(')');
@@ -281,7 +282,8 @@ void PrintInfix(Sym s, Binding place, std::string* out) {
   const bool parentheses = binding < place;
   if (parentheses) out->push_back('(');
   if (ops.size() == 1) {  // an operation of many operands kept for one of unknown type
-    absl::StrAppend(out, names.constructor, "(");
+    out->append(names.constructor);
+    out->push_back('(');
     PrintInfix(ops[0], kLoosest, out);
     out->push_back(')');
   } else if (s.kind() == SymKind::kAdd) {
@@ -294,7 +296,7 @@ void PrintInfix(Sym s, Binding place, std::string* out) {
                          : binding == kComparison ? kSum
                                                   : kAtom;
     for (size_t i = 0; i < ops.size(); ++i) {
-      if (i > 0) absl::StrAppend(out, names.infix);
+      if (i > 0) out->append(names.infix);
       PrintInfix(ops[i], part, out);
     }
   }
@@ -326,14 +328,14 @@ class Parser {
   }
 
  private:
-  absl::Status ErrorAt(size_t at, std::string_view message) const {
+  absl::Status ErrorAt(size_t at, const std::string& message) const {
     constexpr size_t kShown = 80;
     std::string shown;
     for (char c : text_.substr(0, kShown)) shown += absl::ascii_isprint(static_cast<unsigned char>(c)) ? c : '?';
     if (text_.size() > kShown) shown += "...";
     return absl::InvalidArgumentError(absl::StrCat("column ", at + 1, ": ", message, " in expression \"", shown, "\""));
   }
-  absl::Status Error(std::string_view message) const { return ErrorAt(at_, message); }
+  absl::Status Error(const std::string& message) const { return ErrorAt(at_, message); }
 
   void SkipSpace() {
     while (at_ < text_.size() && absl::ascii_isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
@@ -344,7 +346,7 @@ class Parser {
   }
   bool StartsWith(std::string_view token) {
     SkipSpace();
-    return absl::StartsWith(text_.substr(at_), token);
+    return text_.substr(at_).starts_with(token);
   }
   bool Accept(std::string_view token) {
     if (!StartsWith(token)) return false;
@@ -373,7 +375,7 @@ class Parser {
 
   absl::StatusOr<Sym> Operation(size_t at, SymKind kind, std::string_view symbol, absl::Span<const Sym> operands) {
     absl::Status status = CheckOperands(kind, operands);
-    if (!status.ok()) return ErrorAt(at, absl::StrCat("'", symbol, "' ", status.message()));
+    if (!status.ok()) return ErrorAt(at, absl::StrCat("'", std::string(symbol), "' ", status.message()));
     return Build(kind, operands);
   }
 
@@ -623,10 +625,10 @@ class Parser {
     while (at_ < text_.size() && (IsNameChar(text_[at_]) || text_[at_] == '.')) ++at_;
     const std::string_view name = text_.substr(start, at_ - start);
     if (Peek() == '(') return ParseCall(name, start);
-    if (IsOperatorWord(name)) return ErrorAt(start, absl::StrCat("unexpected '", name, "'"));
+    if (IsOperatorWord(name)) return ErrorAt(start, absl::StrCat("unexpected '", std::string(name), "'"));
     if (auto v = BoolNamed(name)) return table_->Bool(*v);
     if (auto v = InfinityNamed(name)) return Sym(*v);
-    if (!IsPlainSymbolName(name)) return ErrorAt(start, absl::StrCat("'", name, "' is not a symbol"));
+    if (!IsPlainSymbolName(name)) return ErrorAt(start, absl::StrCat("'", std::string(name), "' is not a symbol"));
     return table_->Symbol(name, /*positive=*/false);
   }
 
@@ -649,9 +651,9 @@ class Parser {
       if (operands.size() != 1 || !operands[0].is_constant()) return ErrorAt(start, "Integer takes one integer literal");
       return operands[0];
     }
-    if (IsOperatorWord(name)) return ErrorAt(start, absl::StrCat("unexpected '", name, "'"));
+    if (IsOperatorWord(name)) return ErrorAt(start, absl::StrCat("unexpected '", std::string(name), "'"));
     auto r = BuildNamed(name, operands);
-    if (!r.ok()) return ErrorAt(start, r.status().message());
+    if (!r.ok()) return ErrorAt(start, std::string(r.status().message()));
     return r;
   }
 
@@ -712,7 +714,7 @@ class Parser {
     bool integer = keywords->empty();
     for (const Keyword& k : *keywords) {
       const auto value = BoolNamed(k.value);
-      if (!value) return ErrorAt(k.at, absl::StrCat("assumption ", k.name, " is neither True nor False"));
+      if (!value) return ErrorAt(k.at, absl::StrCat("assumption ", std::string(k.name), " is neither True nor False"));
       if (k.name == "positive") {
         positive = *value;
       } else if (k.name == "integer") {
@@ -720,9 +722,9 @@ class Parser {
       } else if (k.name == "nonnegative") {
         non_negative = *value;
       } else if (k.name == "real" || k.name == "finite" || k.name == "commutative") {
-        if (!*value) return ErrorAt(k.at, absl::StrCat("a symbol that is not ", k.name));
+        if (!*value) return ErrorAt(k.at, absl::StrCat("a symbol that is not ", std::string(k.name)));
       } else {
-        return ErrorAt(k.at, absl::StrCat("unknown assumption ", k.name));
+        return ErrorAt(k.at, absl::StrCat("unknown assumption ", std::string(k.name)));
       }
     }
     if (!integer) {
@@ -734,7 +736,7 @@ class Parser {
     absl::Status status;
     if (positive) status = table_->SetPositive(*name);
     if (non_negative && status.ok()) status = table_->SetRange(*name, {0, kInt64Max});
-    if (!status.ok()) return ErrorAt(start, status.message());
+    if (!status.ok()) return ErrorAt(start, std::string(status.message()));
     return symbol;
   }
 
@@ -745,10 +747,11 @@ class Parser {
     if (!keywords.ok()) return keywords.status();
     for (const Keyword& k : *keywords) {
       if (k.name != "precision" || k.value != "53") {
-        return ErrorAt(k.at, absl::StrCat("Float with ", k.name, "=", k.value, "; only precision=53 is supported"));
+        return ErrorAt(k.at, absl::StrCat("Float with ", std::string(k.name), "=", std::string(k.value),
+                                            "; only precision=53 is supported"));
       }
     }
-    auto v = FloatFrom(absl::StripAsciiWhitespace(*digits));
+    auto v = FloatFrom(*digits);
     if (!v) return ErrorAt(start, "a malformed or too large Float");
     return table_->Float(*v);
   }
