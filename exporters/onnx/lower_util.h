@@ -7,6 +7,7 @@
 
 #include "exporters/onnx/lowering.h"
 #include "ir/ops/infer.h"
+#include "ir/ops/op_table.h"
 
 namespace slipway::exporters::onnx_out {
 

@@ -231,7 +231,6 @@ void SplitByTypes(LoweringContext& c, const char* dim_arg) {
   std::vector<V> parts;
   ir::Value* self = c.tensor("self");
   size_t n = c.node().outputs().size();
-  ir::Sym known = 0;
   for (size_t i = 0; i < n; ++i) {
     auto s = c.out_type(i).sizes[d].constant();
     if (!s) {

@@ -11,7 +11,7 @@ namespace slipway::importers {
 absl::StatusOr<std::vector<std::pair<std::string, ir::TensorRef>>> ReadTensorDict(io::Bytes archive) {
   auto checkpoint = OpenTorchZip(std::move(archive));
   if (!checkpoint.ok()) return checkpoint.status();
-  const PickleValue& root = *checkpoint->object.root;
+  const PickleValue& root = checkpoint->object.root();
   if (!root.is(PickleKind::kDict)) return absl::InvalidArgumentError("the pickle holds no dict of tensors");
   std::map<std::string, std::shared_ptr<const ir::Storage>, std::less<>> storages;
   std::vector<std::pair<std::string, ir::TensorRef>> out;

@@ -166,7 +166,7 @@ absl::StatusOr<ir::Archive> ReadPt2(const std::shared_ptr<io::MappedFile>& file)
     const std::string prefix = text::StrCat(folder, "models/");
     for (const ZipEntry& e : zip.entries()) {
       std::string_view rest = e.name;
-      if (text::ConsumePrefix(&rest, prefix) && text::ConsumeSuffix(&rest, ".json") && !text::Contains(rest, '/'))
+      if (text::ConsumePrefix(&rest, prefix) && text::ConsumeSuffix(&rest, ".json") && !text::Contains(rest, "/"))
         models.emplace_back(std::string(rest), e.name);
     }
   }

@@ -1,0 +1,8 @@
+// Decompositions: special.
+#include "passes/decompose.h"
+
+namespace slipway::passes {
+
+absl::Span<const DecomposeRow> SpecialDecompositions() { return {}; }
+
+}  // namespace slipway::passes

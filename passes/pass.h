@@ -1,0 +1,31 @@
+// What every pass is: a function from a valid program to a valid program that states the form it needs.
+#ifndef SLIPWAY_PASSES_PASS_H_
+#define SLIPWAY_PASSES_PASS_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "ir/graph.h"
+
+namespace slipway::passes {
+
+// Rewrites in-place nodes and view aliasing into pure SSA; mutated buffers and inputs become signature outputs. Any
+// form in, functional form out. Unimplemented, naming the node, for what cannot be resolved.
+absl::Status Functionalize(ir::Program& p);
+
+// Removes nodes that do nothing to values: dropout in evaluation, detach, alias, contiguous, clone, device moves,
+// dtype conversions to the same dtype, assertions. Functional form.
+absl::Status RemoveNoOps(ir::Program& p);
+
+// Removes nodes whose results nobody uses. Functional form.
+absl::Status EliminateDeadCode(ir::Program& p);
+
+// Rewrites nodes by decompositions until `legal` takes each, in subgraphs too. Nodes that are neither legal nor have a
+// decomposition stay: the exporter reports them all together. Functional form.
+absl::Status Legalize(ir::Program& p, const std::function<bool(const ir::Node&)>& legal);
+
+}  // namespace slipway::passes
+
+#endif  // SLIPWAY_PASSES_PASS_H_

@@ -1,0 +1,83 @@
+// Removes what changes no value. In functional form a copy is its source.
+#include <string_view>
+
+#include "absl/container/flat_hash_set.h"
+#include "ir/ops/args.h"
+#include "ir/ops/op_table.h"
+#include "passes/pass.h"
+
+namespace slipway::passes {
+namespace {
+
+using ir::Value;
+
+// The argument these pass through unchanged whatever their other arguments are.
+struct Passthrough { std::string_view op, argument; };
+constexpr Passthrough kPassthrough[] = {
+    {"aten.alias.default", "self"},        {"aten.alias_copy.default", "self"},
+    {"aten.detach.default", "self"},       {"aten.detach_copy.default", "self"},
+    {"aten.clone.default", "self"},        {"aten.contiguous.default", "self"},
+    {"aten.lift_fresh.default", "self"},   {"aten.lift_fresh_copy.default", "self"},
+    {"aten.lift.default", "self"},         {"aten.positive.default", "self"},
+    {"aten.resolve_neg.default", "self"},  {"aten._reshape_alias.default", ""},
+};
+// Conversions: nothing when the dtype stays.
+constexpr std::string_view kConversions[] = {
+    "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten.to.other", "aten.to.prim_Device",
+    "aten._to_copy.default", "aten.type_as.default", "aten.cpu.default",
+};
+// Statements about values that hold by the program's own word.
+constexpr std::string_view kStatements[] = {
+    "aten._assert_scalar.default", "aten._assert_tensor_metadata.default", "aten._assert_async.msg",
+    "aten._assert_async.default", "aten.sym_constrain_range_for_size.default", "aten.sym_constrain_range.default",
+    "aten._print.default",
+};
+
+template <typename Table>
+bool In(const Table& table, std::string_view name) {
+  for (std::string_view s : table)
+    if (s == name) return true;
+  return false;
+}
+
+Value* SourceOf(const ir::Node& n) {
+  for (const Passthrough& p : kPassthrough)
+    if (p.op == n.op_name() && !p.argument.empty()) return n.Get(p.argument).value();
+  if (In(kConversions, n.op_name())) {
+    Value* v = n.Get("self").value();
+    return v && n.output() && v->dtype() == n.output()->dtype() ? v : nullptr;
+  }
+  // Dropout of every kind does nothing outside training (and with p = 0).
+  if (n.op_name() == "aten.dropout.default" || n.op_name() == "aten.feature_dropout.default" ||
+      n.op_name() == "aten.alpha_dropout.default" || n.op_name() == "aten.feature_alpha_dropout.default") {
+    ir::ArgReader a(n);
+    bool idle = !a.b("train") || a.f("p") == 0;
+    return idle && a.ok() ? n.Get("input").value() : nullptr;
+  }
+  return nullptr;
+}
+
+void Clean(ir::Graph& g) {
+  for (ir::Node *n = g.first(), *next; n; n = next) {
+    next = n->next();
+    for (const ir::NamedArg& a : n->args())
+      if (auto sub = a.arg.get<ir::SubGraph>()) Clean(**sub);
+    if (In(kStatements, n->op_name())) {
+      g.Erase(n);
+      continue;
+    }
+    Value* source = SourceOf(*n);
+    if (!source || !n->output() || !source->type().is_tensor()) continue;
+    g.ReplaceAllUses(n->output(), source);
+    g.Erase(n);
+  }
+}
+
+}  // namespace
+
+absl::Status RemoveNoOps(ir::Program& p) {
+  Clean(*p.graph);
+  return absl::OkStatus();
+}
+
+}  // namespace slipway::passes
