@@ -155,7 +155,7 @@ absl::Status ZipWriter::Finish() {
     PutCommon(&record, !values.empty(), member.crc, member.size);
     Put(&record, member.name.size(), 2);
     Put(&record, values.empty() ? 0 : kExtraHeader + values.size(), 2);
-    Put(&record, 0, 10);  // comment, disk, attributes
+    record.append(10, '\0');  // comment, disk, attributes
     Put(&record, Field32(member.header_offset), 4);
     record += member.name;
     if (!values.empty()) {
