@@ -135,5 +135,17 @@ TEST(Json, EveryTruncationIsRefused) {
   for (size_t size = 0; size < text.size(); ++size) EXPECT_FALSE(Document::Parse(text.substr(0, size)).ok()) << size;
 }
 
+TEST(Json, EveryChangedByteIsReadOrRefused) {
+  const std::string text = R"({"a": [1, -2.5, "x\n\u00e9", null], "b": {"c": Infinity, "d": true}, "e": [[]]})";
+  for (size_t at = 0; at < text.size(); ++at) {
+    for (int byte = 0; byte < 256; ++byte) {
+      std::string bad = text;
+      bad[at] = static_cast<char>(byte);
+      (void)Document::Parse(bad);
+      (void)Document::Parse(std::string_view(bad).substr(0, at + 1));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace slipway::importers::json

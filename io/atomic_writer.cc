@@ -1,0 +1,395 @@
+// Temporaries, fast copies, renames, and the registry that cleans up when the process is told to stop; see
+// atomic_writer.h.
+#include "io/atomic_writer.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <mutex>
+
+#include "absl/strings/str_cat.h"
+
+namespace slipway::io {
+namespace {
+
+// Writes below this are gathered.
+constexpr size_t kBufferSize = size_t{256} << 10;
+// Bytes of one copy in the kernel: large enough for full speed, small enough to be interrupted soon.
+constexpr uint64_t kCopyChunk = uint64_t{16} << 20;
+// Copies from this size on ask for their room first, so that a full disk is known before the work is done.
+constexpr uint64_t kReserveFrom = uint64_t{16} << 20;
+constexpr int kMaxNameAttempts = 1000;
+
+// ----- the registry of temporaries
+
+// Paths that a signal must remove. A slot is claimed and emptied by exchanging its pointer, so that the handler (which
+// may run on any thread, at any moment) and the owner never both have it. Slots come in chunks that are never freed.
+constexpr int kSlotsPerChunk = 64;
+struct Chunk {
+  std::atomic<char*> slots[kSlotsPerChunk] = {};
+  std::atomic<Chunk*> next = nullptr;
+};
+static_assert(std::atomic<char*>::is_always_lock_free);
+Chunk first_chunk;
+pid_t owner;  // a forked child must not remove its parent's files
+
+// Async-signal-safe: atomics, getpid, unlink and raise only.
+void RemoveAllTemporaries(int signal_number) {
+  const int saved_errno = errno;
+  for (Chunk* chunk = getpid() == owner ? &first_chunk : nullptr; chunk != nullptr;
+       chunk = chunk->next.load(std::memory_order_acquire)) {
+    for (std::atomic<char*>& slot : chunk->slots) {
+      if (char* path = slot.exchange(nullptr)) unlink(path);  // not freed: free() is not safe here
+    }
+  }
+  errno = saved_errno;
+  raise(signal_number);  // SA_RESETHAND has put the default back
+}
+
+void HandleSignals() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    owner = getpid();
+    for (int signal_number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ}) {
+      struct sigaction current;
+      // A signal that is ignored (nohup) or that the host program handles stays as it is.
+      if (sigaction(signal_number, nullptr, &current) != 0 || (current.sa_flags & SA_SIGINFO) != 0 ||
+          current.sa_handler != SIG_DFL) {
+        continue;
+      }
+      struct sigaction action = {};
+      action.sa_handler = RemoveAllTemporaries;
+      action.sa_flags = SA_RESETHAND;
+      sigemptyset(&action.sa_mask);
+      sigaction(signal_number, &action, nullptr);
+    }
+  });
+}
+
+// Returns the path's place, for Unregister().
+int Register(const std::string& path) {
+  HandleSignals();
+  char* copy = strdup(path.c_str());
+  int base = 0;
+  for (Chunk* chunk = &first_chunk;; base += kSlotsPerChunk) {
+    for (int i = 0; i < kSlotsPerChunk; ++i) {
+      char* empty = nullptr;
+      if (chunk->slots[i].compare_exchange_strong(empty, copy)) return base + i;
+    }
+    Chunk* next = chunk->next.load(std::memory_order_acquire);
+    if (next == nullptr) {
+      auto* fresh = new Chunk;
+      if (chunk->next.compare_exchange_strong(next, fresh, std::memory_order_acq_rel)) {
+        next = fresh;
+      } else {
+        delete fresh;  // another thread was first; `next` is its chunk
+      }
+    }
+    chunk = next;
+  }
+}
+
+void Unregister(int place) {
+  Chunk* chunk = &first_chunk;
+  for (; place >= kSlotsPerChunk; place -= kSlotsPerChunk) chunk = chunk->next.load(std::memory_order_acquire);
+  free(chunk->slots[place].exchange(nullptr));
+}
+
+// ----- paths
+
+std::string FolderOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == path.npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// `path` with a symbolic link at its end followed, as far as it leads.
+absl::StatusOr<std::string> FollowLinks(std::string path) {
+  for (int i = 0; i < 40; ++i) {
+    struct stat info;
+    if (lstat(path.c_str(), &info) != 0 || !S_ISLNK(info.st_mode)) return path;
+    char target[PATH_MAX];
+    const ssize_t size = readlink(path.c_str(), target, sizeof(target));
+    if (size < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot read the link ", path));
+    if (size == sizeof(target)) return absl::ErrnoToStatus(ENAMETOOLONG, absl::StrCat("cannot follow the link ", path));
+    std::string next(target, size);
+    path = next[0] == '/' ? next : absl::StrCat(FolderOf(path), "/", next);
+  }
+  return absl::ErrnoToStatus(ELOOP, absl::StrCat("cannot follow the link ", path));
+}
+
+// Whether a failed or empty call says that this way of copying does not work here, rather than that copying failed.
+bool NotSupportedHere(int error) {
+  return error == EINVAL || error == EXDEV || error == ENOSYS || error == EOPNOTSUPP || error == ETXTBSY ||
+         error == EPERM;
+}
+
+}  // namespace
+
+absl::Status AtomicFile::Failed(int error, const char* what) const {
+  // Quotas and size limits are a full disk to whoever reads the message.
+  if (error == EDQUOT || error == EFBIG) {
+    return absl::ResourceExhaustedError(absl::StrCat("cannot ", what, " ", path_, ": ", strerror(error)));
+  }
+  return absl::ErrnoToStatus(error, absl::StrCat("cannot ", what, " ", path_));
+}
+
+absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(std::string_view path, const Options& options) {
+  std::unique_ptr<AtomicFile> file(new AtomicFile(std::string(path)));
+  file->options_ = options;
+  if (path.empty() || path.back() == '/') {
+    return absl::InvalidArgumentError(absl::StrCat("'", file->path_, "' does not name a file"));
+  }
+  absl::StatusOr<std::string> destination = FollowLinks(file->path_);
+  if (!destination.ok()) return destination.status();
+  file->destination_ = *std::move(destination);
+  mode_t mode = 0666;  // less the process's umask
+  bool replaces = false;
+  struct stat info;
+  if (stat(file->destination_.c_str(), &info) == 0) {
+    if (!S_ISREG(info.st_mode)) {
+      return absl::InvalidArgumentError(absl::StrCat(file->path_, " exists and is not a regular file"));
+    }
+    mode = info.st_mode & 0777;
+    replaces = true;
+  } else if (errno != ENOENT) {
+    return file->Failed(errno, "write");
+  }
+
+  static std::atomic<uint64_t> counter = 0;
+  const std::string& target = file->destination_;
+  const std::string folder = FolderOf(target);
+  // The name is cut so that the temporary's does not exceed what file systems allow (255 bytes).
+  const std::string name = target.substr(target.rfind('/') + 1).substr(0, 180);
+  for (int attempt = 0;; ++attempt) {
+    std::string temporary = absl::StrCat(folder, "/.", name, ".slipway-", getpid(), "-", counter.fetch_add(1), ".tmp");
+    // Registered first: a signal between the two calls must find it.
+    file->registration_ = Register(temporary);
+    file->fd_ = open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    if (file->fd_ >= 0) {
+      file->temporary_ = std::move(temporary);
+      break;
+    }
+    const int error = errno;
+    Unregister(file->registration_);
+    if (error != EEXIST || attempt == kMaxNameAttempts) return file->Failed(error, "write");
+  }
+  if (replaces && fchmod(file->fd_, mode) != 0 && errno != EPERM) return file->Failed(errno, "set the permissions of");
+  file->buffer_.reserve(kBufferSize);
+  return file;
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ >= 0) close(fd_);
+  RemoveTemporary();
+}
+
+void AtomicFile::RemoveTemporary() {
+  if (temporary_.empty()) return;
+  unlink(temporary_.c_str());
+  Unregister(registration_);
+  temporary_.clear();
+}
+
+absl::Status AtomicFile::WriteThrough(const uint8_t* data, uint64_t size) {
+  while (size > 0) {
+    const ssize_t count = write(fd_, data, std::min<uint64_t>(size, uint64_t{1} << 30));
+    if (count < 0) {
+      if (errno == EINTR) continue;
+      return Failed(errno, "write");
+    }
+    data += count;
+    size -= count;
+    written_ += count;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AtomicFile::Flush() {
+  absl::Status status = WriteThrough(buffer_.data(), buffer_.size());
+  buffer_.clear();
+  return status;
+}
+
+absl::Status AtomicFile::Write(absl::Span<const uint8_t> bytes) {
+  if (bytes.size() < kBufferSize) {
+    if (buffer_.size() + bytes.size() > kBufferSize) {
+      if (absl::Status status = Flush(); !status.ok()) return status;
+    }
+    buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+    return absl::OkStatus();
+  }
+  if (absl::Status status = Flush(); !status.ok()) return status;
+  return WriteThrough(bytes.data(), bytes.size());
+}
+
+absl::Status AtomicFile::WriteZeros(uint64_t count) {
+  static constexpr uint8_t kZeros[4096] = {};
+  while (count > 0) {
+    const uint64_t size = std::min<uint64_t>(count, sizeof(kZeros));
+    if (absl::Status status = Write(absl::MakeConstSpan(kZeros, size)); !status.ok()) return status;
+    count -= size;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AtomicFile::CopyFrom(const FileRange& range) {
+  if (range.size == 0) return absl::OkStatus();
+  if (absl::Status status = Flush(); !status.ok()) return status;
+  if (range.size >= kReserveFrom && fallocate(fd_, 0, written_, range.size) != 0 &&
+      (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
+    return Failed(errno, "write");
+  }
+  const int source = range.file->fd();
+  off_t from = static_cast<off_t>(range.offset);
+  uint64_t left = range.size;
+  const auto done = [&](uint64_t count) {
+    left -= count;
+    written_ += count;
+  };
+  // First choice: between files of one file system; may even share the blocks.
+  while (left > 0) {
+    const ssize_t count = copy_file_range(source, &from, fd_, nullptr, std::min(left, kCopyChunk), 0);
+    if (count > 0) {
+      done(count);
+    } else if (count == 0 || NotSupportedHere(errno)) {
+      break;
+    } else if (errno != EINTR) {
+      return Failed(errno, "write");
+    }
+  }
+  // Second: across file systems.
+  while (left > 0) {
+    const ssize_t count = sendfile(fd_, source, &from, std::min(left, kCopyChunk));
+    if (count > 0) {
+      done(count);
+    } else if (count == 0 || NotSupportedHere(errno)) {
+      break;
+    } else if (errno != EINTR && errno != EAGAIN) {
+      return Failed(errno, "write");
+    }
+  }
+  // Last: by hand, for sources that the kernel does not splice.
+  std::vector<uint8_t> block(left > 0 ? kBufferSize : 0);
+  while (left > 0) {
+    const ssize_t count = pread(source, block.data(), std::min<uint64_t>(left, block.size()), from);
+    if (count < 0) {
+      if (errno == EINTR) continue;
+      return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", range.file->path()));
+    }
+    if (count == 0) {
+      return absl::DataLossError(
+          absl::StrCat(range.file->path(), " became shorter while it was copied: byte ", from, " is missing"));
+    }
+    if (absl::Status status = WriteThrough(block.data(), count); !status.ok()) return status;
+    from += count;
+    left -= count;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AtomicFile::Append(const Bytes& bytes) {
+  if (const FileRange* range = bytes.file_range()) return CopyFrom(*range);
+  return Write(bytes.data());
+}
+
+absl::Status AtomicFile::WriteAt(uint64_t offset, absl::Span<const uint8_t> bytes) {
+  if (offset > position() || bytes.size() > position() - offset) {
+    return absl::InternalError(absl::StrCat("bytes to replace lie behind the end of ", path_));
+  }
+  if (offset >= written_) {
+    std::copy(bytes.begin(), bytes.end(), buffer_.begin() + (offset - written_));
+    return absl::OkStatus();
+  }
+  if (absl::Status status = Flush(); !status.ok()) return status;
+  while (!bytes.empty()) {
+    const ssize_t count = pwrite(fd_, bytes.data(), bytes.size(), offset);
+    if (count < 0) {
+      if (errno == EINTR) continue;
+      return Failed(errno, "write");
+    }
+    bytes.remove_prefix(count);
+    offset += count;
+  }
+  return absl::OkStatus();
+}
+
+// Everything but the rename.
+absl::Status AtomicFile::Finish() {
+  if (fd_ < 0) return absl::FailedPreconditionError(absl::StrCat(path_, " is committed already"));
+  if (absl::Status status = Flush(); !status.ok()) return status;
+  if (options_.durable && fdatasync(fd_) != 0) return Failed(errno, "write");
+  const int fd = fd_;
+  fd_ = -1;
+  // Network file systems report a full disk only here. Never closed twice: Linux frees the descriptor in any case.
+  if (close(fd) != 0 && errno != EINTR) return Failed(errno, "write");
+  return absl::OkStatus();
+}
+
+absl::Status AtomicFile::SyncFolder() const {
+  if (!options_.durable) return absl::OkStatus();
+  const int fd = open(FolderOf(destination_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return Failed(errno, "sync the folder of");
+  const int result = fsync(fd);
+  const int error = errno;
+  close(fd);
+  // Some file systems cannot sync folders; the file itself is on the disk.
+  return result != 0 && error != EINVAL ? Failed(error, "sync the folder of") : absl::OkStatus();
+}
+
+absl::Status AtomicFile::Commit() {
+  AtomicFile* self = this;
+  return CommitAll(absl::MakeConstSpan(&self, 1));
+}
+
+absl::Status CommitAll(absl::Span<AtomicFile* const> files) {
+  for (AtomicFile* file : files) {
+    if (absl::Status status = file->Finish(); !status.ok()) return status;
+  }
+  // Where old files must come back on failure, they change places with the temporaries, which then hold them.
+  enum class Placed { kRenamed, kExchanged };
+  std::vector<Placed> placed;
+  absl::Status status;
+  for (AtomicFile* file : files) {
+    const char* from = file->temporary_.c_str();
+    const char* to = file->destination_.c_str();
+    struct stat info;  // exchanging would move folders, too
+    if (files.size() > 1 && lstat(to, &info) == 0 && S_ISREG(info.st_mode) &&
+        renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE) == 0) {
+      placed.push_back(Placed::kExchanged);
+    } else if (rename(from, to) == 0) {
+      placed.push_back(Placed::kRenamed);
+    } else {
+      status = file->Failed(errno, "put in place");
+      break;
+    }
+  }
+  if (!status.ok()) {
+    for (size_t i = 0; i < placed.size(); ++i) {
+      const char* from = files[i]->temporary_.c_str();
+      const char* to = files[i]->destination_.c_str();
+      if (placed[i] == Placed::kExchanged) {
+        renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE);
+      } else {
+        rename(to, from);
+      }
+    }
+    return status;
+  }
+  for (AtomicFile* file : files) file->RemoveTemporary();  // the old file, or nothing
+  for (AtomicFile* file : files) {
+    if (absl::Status synced = file->SyncFolder(); !synced.ok()) return synced;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace slipway::io

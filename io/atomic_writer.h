@@ -1,0 +1,97 @@
+// Output files that appear whole or not at all: written under a temporary name beside the destination, then renamed
+// over it. A failure, a full disk or an interrupt leaves what was there before.
+#ifndef SLIPWAY_IO_ATOMIC_WRITER_H_
+#define SLIPWAY_IO_ATOMIC_WRITER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "io/byte_source.h"
+
+namespace slipway::io {
+
+// One output file, written from front to back. Not for use by several threads at once.
+//
+// Errors carry the destination's path and the system's reason: ResourceExhausted for a full disk or quota,
+// PermissionDenied, NotFound (no such folder), and so on. After an error the object is good only for destruction.
+//
+// The temporary, .NAME.slipway-PID-N.tmp, is removed by the destructor, and on SIGINT, SIGTERM, SIGHUP, SIGPIPE and
+// SIGXFSZ where the process had left them to their default, which is then carried out. SIGKILL leaves it behind.
+class AtomicFile {
+ public:
+  struct Options {
+    // Whether Commit() waits until the bytes are on the disk (fdatasync, and fsync of the folder), so that the file
+    // survives a power cut. Off, as with cp: the system writes back later, and errors of write and close are reported
+    // all the same.
+    bool durable = false;
+  };
+
+  // Creates the temporary. `path` must name a regular file or nothing yet; a symbolic link is followed, so that the
+  // link stays and its target is replaced. An existing file's permissions are kept.
+  static absl::StatusOr<std::unique_ptr<AtomicFile>> Create(std::string_view path, const Options& options);
+  static absl::StatusOr<std::unique_ptr<AtomicFile>> Create(std::string_view path) { return Create(path, Options()); }
+
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  // Appends bytes. Small writes are gathered.
+  absl::Status Write(absl::Span<const uint8_t> bytes);
+  absl::Status Write(std::string_view bytes) {
+    return Write(absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()));
+  }
+  // Appends `count` zero bytes.
+  absl::Status WriteZeros(uint64_t count);
+  // Appends a part of another file inside the kernel: at the speed of cp, with none of it in this process's memory.
+  // DataLoss where that file has become shorter since it was opened.
+  absl::Status CopyFrom(const FileRange& range);
+  // Appends either kind of bytes.
+  absl::Status Append(const Bytes& bytes);
+  // Replaces bytes already written: [offset, offset + bytes.size()) must lie before position().
+  absl::Status WriteAt(uint64_t offset, absl::Span<const uint8_t> bytes);
+
+  // Bytes appended so far.
+  uint64_t position() const { return written_ + buffer_.size(); }
+  // The destination as it was given to Create().
+  const std::string& path() const { return path_; }
+
+  // Finishes the file and puts it in place of the destination.
+  absl::Status Commit();
+
+ private:
+  friend absl::Status CommitAll(absl::Span<AtomicFile* const> files);
+
+  explicit AtomicFile(std::string path) : path_(std::move(path)) {}
+
+  absl::Status Failed(int error, const char* what) const;
+  absl::Status Flush();
+  absl::Status WriteThrough(const uint8_t* data, uint64_t size);
+  absl::Status Finish();
+  absl::Status SyncFolder() const;
+  void RemoveTemporary();
+
+  std::string path_;         // as given
+  std::string destination_;  // after following links
+  std::string temporary_;    // empty once it is gone
+  Options options_;
+  int fd_ = -1;
+  int registration_ = -1;  // place in the registry that signals clean up
+  uint64_t written_ = 0;   // bytes handed to the system
+  std::vector<uint8_t> buffer_;
+};
+
+// Commits several files that belong together (a model and its weights): none is put in place before all are finished,
+// and where putting one in place fails, those already there are taken back and, where the file system can exchange
+// names (ext4, xfs, btrfs, tmpfs, overlayfs), the old files restored. Readers may see
+// the new set partly in place for the moment between the renames: order the file that names the others last.
+absl::Status CommitAll(absl::Span<AtomicFile* const> files);
+
+}  // namespace slipway::io
+
+#endif  // SLIPWAY_IO_ATOMIC_WRITER_H_
