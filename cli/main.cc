@@ -1,2 +1,34 @@
-// slipway's entry point.
-int main() { return 0; }
+// slipway's entry point: one subcommand a file, each a function that adds its flags and returns what to run.
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "cli/commands.h"
+#include "driver/diagnostic.h"
+
+int main(int argc, char** argv) {
+  CLI::App app("slipway: models as PyTorch leaves them, launched as ONNX and more. No Python, no libtorch.");
+  app.name("slipway");
+  app.set_version_flag("--version", slipway::cli::VersionText());
+  app.require_subcommand(1);
+  int code = slipway::driver::kDone;
+  slipway::cli::AddConvert(app, &code);
+  slipway::cli::AddInspect(app, &code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& e) {
+    return app.exit(e);
+  } catch (const CLI::ParseError& e) {
+    app.exit(e);
+    return slipway::driver::kUsage;
+  } catch (const std::bad_alloc&) {
+    std::fputs("error[SW4001]: out of memory\n", stderr);
+    return slipway::driver::kNoMemory;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "error[SW9001]: a bug in slipway: %s\n", e.what());
+    return slipway::driver::kBug;
+  }
+  return code;
+}

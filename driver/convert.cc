@@ -1,0 +1,191 @@
+// Convert's pipeline: open, join weights, run the passes the target needs, export.
+#include "driver/convert.h"
+
+#include <sys/resource.h>
+
+#include <chrono>
+#include <set>
+
+#include "base/text.h"
+#include "exporters/onnx/export.h"
+#include "importers/pt2/pt2.h"
+#include "importers/safetensors/safetensors.h"
+#include "io/digest.h"
+#include "io/mapped_file.h"
+#include "passes/pass.h"
+
+namespace slipway::driver {
+namespace {
+
+using exporters::OnnxOptions;
+using exporters::OnnxReport;
+
+Outcome Fail(Outcome o, const absl::Status& s, std::string place = {}, std::string help = {}) {
+  o.code = ExitCodeOf(s);
+  o.diagnostics.push_back(FromStatus(s, std::move(place), std::move(help)));
+  return o;
+}
+
+Outcome Usage(std::string cause, std::string help = {}) {
+  return {kUsage, {{Severity::kError, id::kUnknownFormat, std::move(cause), "", std::move(help)}}};
+}
+
+// Replaces the program's weights by those of the files, by name. All mismatches and all missing names at once.
+absl::Status JoinWeights(ir::Program& p, const ConvertOptions& o, ConvertSummary& summary) {
+  std::map<std::string, ir::TensorRef> given;
+  for (const std::string& path : o.weights) {
+    auto file = io::MappedFile::Open(path);
+    if (!file.ok()) return file.status();
+    auto set = importers::ReadSafetensors(*file);
+    if (!set.ok()) return set.status();
+    for (auto& [name, t] : set->tensors) {
+      if (!given.emplace(name, std::move(t)).second)
+        return absl::InvalidArgumentError(text::StrCat("--weights: '", name, "' is in more than one file"));
+    }
+  }
+  std::vector<std::string> missing, wrong;
+  std::set<std::string> used;
+  for (size_t i = 0; i < p.input_specs.size(); ++i) {
+    const ir::InputSpec& s = p.input_specs[i];
+    if (s.kind != ir::InputSpec::kParameter && s.kind != ir::InputSpec::kBuffer) continue;
+    auto it = given.find(s.target);
+    if (it == given.end()) {
+      if (!p.weights.contains(s.target) || (s.persistent && !o.allow_missing)) missing.push_back(s.target);
+      continue;
+    }
+    used.insert(s.target);
+    const ir::Type& t = p.graph->inputs()[i]->type();
+    auto sizes = t.StaticSizes();
+    if (t.dtype != it->second.dtype || !sizes || *sizes != it->second.sizes) {
+      ir::Type found = ir::Type::Tensor(it->second.dtype, ir::Sizes(it->second.sizes.begin(), it->second.sizes.end()));
+      wrong.push_back(text::StrCat(s.target, " is ", found.ToString(), ", the program wants ", t.ToString()));
+      continue;
+    }
+    p.weights.insert_or_assign(s.target, it->second);
+  }
+  if (!wrong.empty()) return absl::InvalidArgumentError(text::StrCat("--weights: ", text::Join(wrong, "; ")));
+  if (!missing.empty())
+    return absl::InvalidArgumentError(
+        text::StrCat("--weights: ", missing.size(), " names of the program are missing: ", text::Join(missing, ", ")));
+  if (size_t unused = given.size() - used.size(); unused > 0) {
+    std::vector<std::string> names;
+    for (const auto& [name, t] : given)
+      if (!used.contains(name)) names.push_back(name);
+    summary.lines.push_back(text::StrCat(unused, " tensors of --weights are not used: ", text::Join(names, ", ")));
+  }
+  return absl::OkStatus();
+}
+
+// Programs exported elsewhere convert as for cpu; the summary says so.
+void NoteDevices(const ir::Program& p, ConvertSummary& summary) {
+  std::set<std::string> devices;
+  for (const ir::Value* v : p.graph->inputs())
+    if (v->type().is_tensor() && v->type().device) devices.insert(v->type().device->type);
+  devices.erase("cpu");
+  for (const std::string& d : devices) summary.lines.push_back(text::StrCat("exported on ", d, ", converted as for cpu"));
+}
+
+absl::Status RunPasses(ir::Program& p, int opset) {
+  auto legal = [opset](const ir::Node& n) { return exporters::OnnxLegal(n, opset); };
+  if (absl::Status s = passes::Functionalize(p); !s.ok()) return s;
+  if (absl::Status s = passes::RemoveNoOps(p); !s.ok()) return s;
+  if (absl::Status s = passes::EliminateDeadCode(p); !s.ok()) return s;
+  if (absl::Status s = passes::Legalize(p, legal); !s.ok()) return s;
+  if (absl::Status s = passes::RemoveNoOps(p); !s.ok()) return s;
+  return passes::EliminateDeadCode(p);
+}
+
+Outcome ToOnnx(const ConvertOptions& o, ConvertSummary* summary) {
+  Outcome out;
+  if (o.inputs.size() != 1) return Usage("ONNX takes one program");
+  const std::string& path = o.inputs[0];
+  auto file = io::MappedFile::Open(path);
+  if (!file.ok()) return Fail(out, file.status());
+  auto archive = importers::ReadPt2(*file);
+  if (!archive.ok()) return Fail(out, archive.status(), path);
+  if (archive->programs.size() != 1) {
+    std::vector<std::string> names;
+    for (const auto& p : archive->programs) names.push_back(p->name);
+    return Fail(out, absl::UnimplementedError(text::StrCat("an archive of ", names.size(), " programs (", text::Join(names, ", "), ")")), path);
+  }
+  ir::Program& p = *archive->programs[0];
+  summary->nodes_before = static_cast<int>(p.graph->node_count());
+  NoteDevices(p, *summary);
+  if (!o.weights.empty())
+    if (absl::Status s = JoinWeights(p, o, *summary); !s.ok()) {
+      out = Fail(out, s, path);
+      out.diagnostics.back().id = id::kMissingWeights;
+      return out;
+    }
+  if (o.opset < exporters::kMinOpset || o.opset > exporters::kMaxOpset)
+    return Fail(out, absl::UnimplementedError(text::StrCat("opset ", o.opset, " (supported: ", exporters::kMinOpset, " … ",
+                                                           exporters::kMaxOpset, ")")));
+  if (absl::Status s = RunPasses(p, o.opset); !s.ok()) return Fail(out, s, path);
+
+  OnnxOptions options;
+  options.opset = o.opset;
+  options.strict_types = o.strict_types;
+  options.external_data = o.external_data == "always" ? exporters::ExternalData::kAlways
+                          : o.external_data == "never" ? exporters::ExternalData::kNever : exporters::ExternalData::kAuto;
+  options.metadata = o.metadata;
+  options.metadata.emplace_back("slipway.version", SLIPWAY_VERSION);
+  options.metadata.emplace_back("slipway.source", archive->producer);
+  OnnxReport failure;
+  auto report = exporters::ExportOnnx(p, o.output, options, o.dry_run, &failure);
+  if (!report.ok()) {
+    for (const exporters::Unsupported& u : failure.unsupported) {
+      out.diagnostics.push_back({Severity::kError, id::kUnsupportedOps,
+                                 text::StrCat(u.count > 1 ? text::StrCat(u.count, " × ") : "", u.reason), u.first_place, ""});
+    }
+    out = Fail(out, report.status(), failure.unsupported.empty() ? path : "");
+    if (!failure.unsupported.empty()) {
+      Diagnostic& last = out.diagnostics.back();
+      last.id = id::kUnsupportedOps;
+      std::vector<std::string> names;
+      for (const auto& u : failure.unsupported) names.push_back(u.reason);
+      last.cause = text::StrCat("not supported at opset ", o.opset, ": ", text::Join(names, "; "));
+    }
+    return out;
+  }
+  for (const std::string& name : report->dropped_mutations)
+    out.diagnostics.push_back({Severity::kWarning, id::kDroppedState,
+                               text::StrCat("the program updates '", name, "'; the updated state is not an output"), "", ""});
+  summary->nodes_after = report->nodes_out;
+  summary->dims = report->dynamic_dims;
+  summary->weight_bytes = report->weight_bytes;
+  summary->bytes_written = report->file_bytes;
+  return out;
+}
+
+}  // namespace
+
+absl::StatusOr<ir::Archive> OpenArchive(const std::string& path) {
+  auto file = io::MappedFile::Open(path);
+  if (!file.ok()) return file.status();
+  return importers::ReadPt2(*file);
+}
+
+Outcome Convert(const ConvertOptions& o, ConvertSummary* summary) {
+  auto start = std::chrono::steady_clock::now();
+  std::string to = o.to;
+  if (to.empty()) {
+    size_t dot = o.output.rfind('.');
+    to = dot == std::string::npos ? "" : o.output.substr(dot + 1);
+  }
+  Outcome out;
+  if (to == "onnx") {
+    out = ToOnnx(o, summary);
+  } else if (to == "pt2" || to == "so" || to == "safetensors" || to == "native-pt2") {
+    out.code = kNotSupported;
+    out.diagnostics.push_back({Severity::kError, id::kUnsupported, text::StrCat("writing ", to, " files"), "", "the targets of this release: onnx"});
+  } else {
+    out = Usage(text::StrCat("the output format is not known from '", o.output, "'"), "end the name in .onnx or give --to");
+  }
+  summary->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  summary->peak_rss = static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+  return out;
+}
+
+}  // namespace slipway::driver

@@ -1,0 +1,46 @@
+// `slipway convert`: from a model file to another format.
+#ifndef SLIPWAY_DRIVER_CONVERT_H_
+#define SLIPWAY_DRIVER_CONVERT_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "driver/diagnostic.h"
+#include "ir/graph.h"
+
+namespace slipway::driver {
+
+struct ConvertOptions {
+  std::vector<std::string> inputs;   // FILE or NAME=FILE
+  std::string output;
+  std::string to;                    // "" = from the output's suffix; "onnx"
+  int opset = 20;
+  std::string external_data = "auto";  // auto | always | never
+  std::vector<std::string> weights;  // safetensors files whose tensors replace the program's by name
+  bool allow_missing = false;        // names of the program that --weights lacks keep what the archive has
+  bool strict_types = false;
+  bool dry_run = false;
+  bool verify_each = false;          // run the verifier between passes
+  std::vector<std::pair<std::string, std::string>> metadata;
+};
+
+// The closing summary.
+struct ConvertSummary {
+  int nodes_before = 0, nodes_after = 0;
+  std::vector<std::string> dims;
+  uint64_t weight_bytes = 0, bytes_written = 0;
+  double seconds = 0;
+  uint64_t peak_rss = 0;  // bytes
+  std::vector<std::string> lines;  // further remarks
+};
+
+Outcome Convert(const ConvertOptions& options, ConvertSummary* summary);
+
+// Opens any program file. `place` of errors is the file.
+absl::StatusOr<ir::Archive> OpenArchive(const std::string& path);
+
+}  // namespace slipway::driver
+
+#endif  // SLIPWAY_DRIVER_CONVERT_H_

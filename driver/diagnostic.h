@@ -1,0 +1,60 @@
+// What people are told: an id that stays, one line of cause, the place, and what to do about it. Library code returns
+// absl::Status; the driver turns it into diagnostics and an exit code at the edge.
+#ifndef SLIPWAY_DRIVER_DIAGNOSTIC_H_
+#define SLIPWAY_DRIVER_DIAGNOSTIC_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace slipway::driver {
+
+// docs/diagnostics.md lists these ids.
+namespace id {
+constexpr char kBadInput[] = "SW1001";          // the input is corrupt, hostile or of the wrong format
+constexpr char kUnknownFormat[] = "SW1002";     // neither input nor output format is known from the name
+constexpr char kMissingWeights[] = "SW1010";    // names without values
+constexpr char kMismatchedWeights[] = "SW1011"; // values that do not fit the program
+constexpr char kUnsupportedOps[] = "SW2001";    // operators the target cannot express
+constexpr char kUnsupported[] = "SW2002";       // another feature that is not supported
+constexpr char kDroppedState[] = "SW2010";      // warning: a mutation's updated state is not an output
+constexpr char kDevice[] = "SW2011";            // note: device arguments were rewritten
+constexpr char kWrite[] = "SW3001";             // could not read or write
+constexpr char kMemory[] = "SW4001";            // out of memory or over a limit
+constexpr char kInternal[] = "SW9001";          // a bug in slipway
+}  // namespace id
+
+// Exit codes of the contract (docs/cli.md).
+enum ExitCode : int { kDone = 0, kNo = 1, kUsage = 2, kBad = 3, kNotSupported = 4, kIo = 5, kNoMemory = 6, kBug = 70 };
+
+enum class Severity { kError, kWarning, kNote };
+
+struct Diagnostic {
+  Severity severity = Severity::kError;
+  std::string id;
+  std::string cause;
+  std::string place;  // member, node or model source line; may be empty
+  std::string help;   // what solves it; may be empty
+};
+
+// What a command came to.
+struct Outcome {
+  ExitCode code = kDone;
+  std::vector<Diagnostic> diagnostics;  // errors last: the last line says what went wrong
+};
+
+// The diagnostic and exit code of a status by its code: InvalidArgument 3, Unimplemented 4, NotFound, PermissionDenied
+// and ResourceExhausted 5, OutOfRange 3, Internal 70.
+Diagnostic FromStatus(const absl::Status& s, std::string place = {}, std::string help = {});
+ExitCode ExitCodeOf(const absl::Status& s);
+
+// "error[SW1001]: cause" with place and help on their own lines; and one JSON object a line.
+std::string ToText(const Diagnostic& d, bool colour);
+std::string ToJson(const Diagnostic& d);
+// A JSON string literal with its quotes.
+std::string JsonString(const std::string& s);
+
+}  // namespace slipway::driver
+
+#endif  // SLIPWAY_DRIVER_DIAGNOSTIC_H_
