@@ -10,7 +10,7 @@ namespace {
 const text::ViewMap<std::vector<const Row*>>& Registry() {
   static const auto& rows = *[] {
     auto* m = new text::ViewMap<std::vector<const Row*>>();
-    for (auto table : {ElementwiseRows(), ViewRows(), ReductionRows(), NnRows(), IndexingRows(), CreationRows(),
+    for (auto table : {ElementwiseRows(), ViewRows(), ReductionRows(), SortRows(), NnRows(), IndexingRows(), ScatterRows(), CreationRows(),
                        LinalgRows(), SymbolicRows(), ControlRows(), QuantRows()})
       for (const Row& r : table) (*m)[r.op].push_back(&r);
     return m;
@@ -30,7 +30,7 @@ const Row* FindRow(std::string_view op, int opset, const ir::Node* n) {
 
 std::vector<const Row*> AllRows() {
   std::vector<const Row*> out;
-  for (auto table : {ElementwiseRows(), ViewRows(), ReductionRows(), NnRows(), IndexingRows(), CreationRows(),
+  for (auto table : {ElementwiseRows(), ViewRows(), ReductionRows(), SortRows(), NnRows(), IndexingRows(), ScatterRows(), CreationRows(),
                      LinalgRows(), SymbolicRows(), ControlRows(), QuantRows()})
     for (const Row& r : table) out.push_back(&r);
   return out;
