@@ -306,6 +306,7 @@ void BlockDiag(LoweringContext& c) {
 template <Str count>
 void Vander(LoweringContext& c) {
   V x = c.e.Cast(c.in("x"), c.compute_dtype());
+  if (x.rank == 0) x = c.e.Reshape(x, {1});
   DType t = x.dtype;
   V n = c.has(count) ? c.dim0(c.sym(count)) : c.e.DimScalar(x, x.rank - 1);
   V i = Iota(c.e, n);
