@@ -2,6 +2,7 @@
 // equality and order that shape inference stands on. Intervals are of mathematical integers cut to int64; every bound
 // is rounded outwards, so a range may be loose but never excludes a value the expression can take.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numeric>
 
@@ -33,6 +34,22 @@ std::optional<SymValue> FloorDivValue(Int128 a, Int128 b) {
   Int128 q = a / b;
   if (a % b != 0 && (a < 0) != (b < 0)) --q;
   return IntValue(q);
+}
+
+// a/b rounded once, as Python divides integers: dividing their doubles would round three times.
+std::optional<SymValue> IntTrueDivValue(Int128 a, Int128 b) {
+  constexpr Int128 kLimit = Int128{1} << 64;
+  const bool negative = (a < 0) != (b < 0);
+  if (a <= -kLimit || a >= kLimit || b <= -kLimit || b >= kLimit || b == 0) return std::nullopt;
+  const auto bits = [](unsigned __int128 x) { return static_cast<int>(std::bit_width(static_cast<uint64_t>(x))); };
+  const auto n = static_cast<unsigned __int128>(a < 0 ? -a : a);
+  const auto d = static_cast<unsigned __int128>(b < 0 ? -b : b);
+  // A quotient of at least 55 bits whose last one stands for all that follow rounds correctly to 53.
+  const int shift = std::max(0, 56 + bits(d) - bits(n));
+  unsigned __int128 q = (n << shift) / d;
+  if ((n << shift) % d != 0) q |= 1;
+  const double magnitude = std::ldexp(static_cast<double>(static_cast<uint64_t>(q)), -shift);
+  return FloatValue(negative ? -magnitude : magnitude);
 }
 
 std::optional<SymValue> PowValue(Int128 base, Int128 exponent) {
@@ -727,11 +744,10 @@ std::optional<SymValue> EvaluateOperation(SymKind kind, absl::Span<const SymValu
       return FloatValue(v[0].AsDouble() / divisor);
     }
     case SymKind::kIntTrueDiv: {
-      // The quotient of two doubles is the correctly rounded quotient only where both integers are exact.
-      constexpr double kExact = 0x1p53;
       const double a = v[0].AsDouble();
       const double b = v[1].AsDouble();
-      if (b == 0 || !(std::fabs(a) <= kExact && std::fabs(b) <= kExact)) return std::nullopt;
+      if (b == 0) return std::nullopt;
+      if (integers) return IntTrueDivValue(v[0].integer, v[1].integer);
       return FloatValue(a / b);
     }
     case SymKind::kFloatPow:

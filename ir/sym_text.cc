@@ -227,12 +227,9 @@ void PrintLaterTerm(Sym s, std::string* out) {
 void PrintProduct(Sym s, std::string* out) {
   const auto ops = s.operands();
   size_t from = 0;
-  if (ops[0].is(-1) && ops.size() > 1) {
-    // "-a*b" is (-a)*b to the parser: the same for integers, not for a -1 that is kept apart from a double.
-    if (s.is_integer_valued()) {
-      out->push_back('-');
-      from = 1;
-    }
+  if (ops[0].is(-1)) {  // "-a*b" reads back as (-1)*a*b, of doubles too
+    out->push_back('-');
+    from = 1;
   }
   for (size_t i = from; i < ops.size(); ++i) {
     if (i > from) out->push_back('*');
