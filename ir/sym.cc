@@ -505,8 +505,8 @@ bool AllIntegers(absl::Span<const Sym> operands) {
   return std::all_of(operands.begin(), operands.end(), [](Sym s) { return TypeOf(s) == SymType::kInt; });
 }
 
-// Sums and products with a float inside: evaluated left to right on doubles, so nothing is reordered; only a leading run
-// of integers, or of constants, is folded (that is what left to right does first).
+// Sums and products with a float inside: evaluated left to right on doubles, so nothing is reordered; only a leading
+// run of integers, or of constants, is folded (that is what left to right does first).
 Sym BuildInexact(SymKind kind, absl::Span<const Sym> operands) {
   std::vector<Sym> ops;
   for (size_t i = 0; i < operands.size(); ++i) {
@@ -1151,9 +1151,9 @@ Sym BuildFloorDiv(Sym a, Sym b) {
         IsIntegerKind(form.terms[0].unit, SymKind::kFloorDiv)) {
       const Sym inner = form.terms[0].unit;
       int64_t product, shift;
-      if (auto d = inner.operands()[1].constant(); d && *d > 0 && !__builtin_mul_overflow(*d, c, &product) &&
-                                                   !__builtin_mul_overflow(*d, static_cast<int64_t>(form.constant),
-                                                                           &shift)) {
+      if (auto d = inner.operands()[1].constant();
+          d && *d > 0 && !__builtin_mul_overflow(*d, c, &product) &&
+          !__builtin_mul_overflow(*d, static_cast<int64_t>(form.constant), &shift)) {
         return BuildFloorDiv(BuildAdd({inner.operands()[0], Sym(shift)}), Sym(product));
       }
     }
@@ -1337,7 +1337,8 @@ absl::StatusOr<Sym> BuildNamed(std::string_view name, absl::Span<const Sym> oper
   };
   const auto arity = [&](size_t n) -> absl::Status {
     if (operands.size() == n) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(std::string(name), " takes ", n, " operands, got ", operands.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat(std::string(name), " takes ", n, " operands, got ", operands.size()));
   };
   static const auto* by_name = [] {
     auto* map = new absl::flat_hash_map<std::string_view, SymKind>;
@@ -1363,7 +1364,8 @@ absl::StatusOr<Sym> BuildNamed(std::string_view name, absl::Span<const Sym> oper
   }
   // Leaves have their own spelling.
   const bool leaf = name == "Symbol" || name == "Integer" || name == "Float";
-  if (leaf || !IsFunctionName(name)) return absl::InvalidArgumentError(absl::StrCat("'", std::string(name), "' is not a function name"));
+  if (leaf || !IsFunctionName(name))
+    return absl::InvalidArgumentError(absl::StrCat("'", std::string(name), "' is not a function name"));
   return Build(SymKind::kCall, operands, name);
 }
 
@@ -1487,8 +1489,8 @@ absl::StatusOr<Sym> SymTable::Make(SymKind kind, absl::Span<const Sym> operands,
   if (kind == SymKind::kCall) return BuildNamed(name, operands);
   absl::Status status = CheckOperands(kind, operands);
   if (!status.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("operation of kind ", static_cast<int>(kind), " ",
-                                                   status.message()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("operation of kind ", static_cast<int>(kind), " ", status.message()));
   }
   return Build(kind, operands);
 }

@@ -148,9 +148,7 @@ std::optional<SymValue> EvaluateNode(Sym s, const Assignment& value) {
 bool NegInf(int64_t min) { return min == kInt64Min; }
 bool PosInf(int64_t max) { return max == kInt64Max; }
 
-int64_t Clamp(Int128 v) {
-  return v < kInt64Min ? kInt64Min : v > kInt64Max ? kInt64Max : static_cast<int64_t>(v);
-}
+int64_t Clamp(Int128 v) { return v < kInt64Min ? kInt64Min : v > kInt64Max ? kInt64Max : static_cast<int64_t>(v); }
 
 // Ends as 128-bit numbers with ±kInfinity.
 Int128 Lower(SymRange r) { return NegInf(r.min) ? -kInfinity : Int128{r.min}; }
@@ -173,9 +171,7 @@ Int128 ExtendedFloorDiv(Int128 a, Int128 b) {
   return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
 }
 
-SymRange Hull(std::initializer_list<Int128> corners) {
-  return {Clamp(std::min(corners)), Clamp(std::max(corners))};
-}
+SymRange Hull(std::initializer_list<Int128> corners) { return {Clamp(std::min(corners)), Clamp(std::max(corners))}; }
 
 SymRange Union(SymRange a, SymRange b) { return {std::min(a.min, b.min), std::max(a.max, b.max)}; }
 
@@ -387,7 +383,8 @@ SymRange PowRange(SymRange base, SymRange exponent) {
     return Hull({low, high});
   }
   if (base.min >= 1 && exponent.min >= 0) {
-    const Int128 high = PosInf(exponent.max) ? (base.max == 1 ? Int128{1} : kInfinity) : power(Upper(base), exponent.max);
+    const Int128 high =
+        PosInf(exponent.max) ? (base.max == 1 ? Int128{1} : kInfinity) : power(Upper(base), exponent.max);
     return Hull({power(base.min, exponent.min), high});
   }
   return {};

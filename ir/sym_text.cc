@@ -289,9 +289,7 @@ void PrintInfix(Sym s, Binding place, std::string* out) {
   } else if (s.kind() == SymKind::kMul) {
     PrintProduct(s, out);
   } else {
-    const Binding part = binding == kLoosest      ? kAtom
-                         : binding == kComparison ? kSum
-                                                  : kAtom;
+    const Binding part = binding == kLoosest ? kAtom : binding == kComparison ? kSum : kAtom;
     for (size_t i = 0; i < ops.size(); ++i) {
       if (i > 0) out->append(names.infix);
       PrintInfix(ops[i], part, out);
@@ -645,7 +643,8 @@ class Parser {
       if (!Accept(")")) return Error("expected ',' or ')'");
     }
     if (name == "Integer") {
-      if (operands.size() != 1 || !operands[0].is_constant()) return ErrorAt(start, "Integer takes one integer literal");
+      if (operands.size() != 1 || !operands[0].is_constant())
+        return ErrorAt(start, "Integer takes one integer literal");
       return operands[0];
     }
     if (IsOperatorWord(name)) return ErrorAt(start, absl::StrCat("unexpected '", std::string(name), "'"));
@@ -745,7 +744,7 @@ class Parser {
     for (const Keyword& k : *keywords) {
       if (k.name != "precision" || k.value != "53") {
         return ErrorAt(k.at, absl::StrCat("Float with ", std::string(k.name), "=", std::string(k.value),
-                                            "; only precision=53 is supported"));
+                                          "; only precision=53 is supported"));
       }
     }
     auto v = FloatFrom(*digits);

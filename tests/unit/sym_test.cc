@@ -269,7 +269,8 @@ TEST_F(SymTest, SymbolAssumptions) {
   EXPECT_EQ(Parse("s9").ToSrepr(), "Symbol('s9', positive=True, integer=True)");
   EXPECT_EQ(Parse("Symbol('u0', integer=True)"), u0_);
   SetRange("u0", -9, -1);
-  EXPECT_NE(Error("Symbol('u0', positive=True, integer=True)").find("no value is left for symbol u0"), std::string::npos);
+  EXPECT_NE(Error("Symbol('u0', positive=True, integer=True)").find("no value is left for symbol u0"),
+            std::string::npos);
   table_.SetHint("s0", 17);
   EXPECT_EQ(table_.symbols()[0].hint, 17);
   EXPECT_EQ(table_.symbols()[0].name, "s0");
@@ -280,7 +281,8 @@ TEST_F(SymTest, BothSpellingsParseToTheSame) {
   const std::pair<std::string_view, std::string_view> same[] = {
       {"((s0 - 1)//2) + 1",
        "Add(FloorDiv(Add(Symbol('s0', positive=True, integer=True), Integer(-1)), Integer(2)), Integer(1))"},
-      {"TruncToInt(1.5*ToFloat(s0))", "TruncToInt(Mul(Float('1.5', precision=53), ToFloat(Symbol('s0', integer=True))))"},
+      {"TruncToInt(1.5*ToFloat(s0))",
+       "TruncToInt(Mul(Float('1.5', precision=53), ToFloat(Symbol('s0', integer=True))))"},
       {"s0 >= 3", "GreaterThan(s0, Integer(3))"},
       {"s0 < s1", "StrictLessThan(s0, s1)"},
       {"s0 != s1", "Unequality(s0, s1)"},
@@ -307,14 +309,36 @@ TEST_F(SymTest, BothSpellingsParseToTheSame) {
 }
 
 TEST_F(SymTest, TextRoundTrips) {
-  for (std::string_view text :
-       {"s0*s1 - 4*s0 - 4*s1 + 16", "-(s0//3)", "(-5)//s0", "2**u0", "(s0 + 1)**3*(s1 - 2)", "s0 + 9223372036854775807 + 1",
-        "s0 + -9223372036854775808*s1", "4*4611686018427387904*s0", "-4*4611686018427387904*s0", "1.5*ToFloat(s0) - 2.5",
-        "ToFloat(s0) - 2*ToFloat(s1)", "-(1.5*ToFloat(s0) + 1.0)*ToFloat(s1)", "1e+300*ToFloat(s0)", "0.1 + ToFloat(s0)",
-        "2*ToFloat(s0)*ToFloat(s1) - ToFloat(s0)*ToFloat(s1)", "Foo(s0, 1, 0.5, True)", "math.sqrt(s0) + 1", "2**100",
-        "Where((u0 > 3) & (s0 > 4), s0, u0)", "Float('inf', precision=53)", "Float('-0.0', precision=53)",
-        "Symbol('a b', integer=True) + 1", "Symbol('it\\'s', integer=True)", "Foo() < 3", "Eq(True, u0 > 3)",
-        "Max(s0, s1, 4) // Min(s0, s1)", "CeilDiv(s0, u0)", "FloatPow(1.5, ToFloat(s0))", "Pow(s0, -1)", "10//(3//u0)"}) {
+  for (std::string_view text : {"s0*s1 - 4*s0 - 4*s1 + 16",
+                                "-(s0//3)",
+                                "(-5)//s0",
+                                "2**u0",
+                                "(s0 + 1)**3*(s1 - 2)",
+                                "s0 + 9223372036854775807 + 1",
+                                "s0 + -9223372036854775808*s1",
+                                "4*4611686018427387904*s0",
+                                "-4*4611686018427387904*s0",
+                                "1.5*ToFloat(s0) - 2.5",
+                                "ToFloat(s0) - 2*ToFloat(s1)",
+                                "-(1.5*ToFloat(s0) + 1.0)*ToFloat(s1)",
+                                "1e+300*ToFloat(s0)",
+                                "0.1 + ToFloat(s0)",
+                                "2*ToFloat(s0)*ToFloat(s1) - ToFloat(s0)*ToFloat(s1)",
+                                "Foo(s0, 1, 0.5, True)",
+                                "math.sqrt(s0) + 1",
+                                "2**100",
+                                "Where((u0 > 3) & (s0 > 4), s0, u0)",
+                                "Float('inf', precision=53)",
+                                "Float('-0.0', precision=53)",
+                                "Symbol('a b', integer=True) + 1",
+                                "Symbol('it\\'s', integer=True)",
+                                "Foo() < 3",
+                                "Eq(True, u0 > 3)",
+                                "Max(s0, s1, 4) // Min(s0, s1)",
+                                "CeilDiv(s0, u0)",
+                                "FloatPow(1.5, ToFloat(s0))",
+                                "Pow(s0, -1)",
+                                "10//(3//u0)"}) {
     const Sym e = Parse(text);
     EXPECT_EQ(Parse(e.ToString()), e) << text << " -> " << e.ToString();
     EXPECT_EQ(Parse(e.ToSrepr()), e) << text << " -> " << e.ToSrepr();
@@ -336,12 +360,49 @@ TEST_F(SymTest, ParseErrorsSayWhere) {
   EXPECT_EQ(Error("FloorDiv(s0)"), "column 1: FloorDiv takes 2 operands, got 1 in expression \"FloorDiv(s0)\"");
   EXPECT_EQ(Error("(s0 > 1) + 1"), "column 10: '+' operand 1 is a truth value in expression \"(s0 > 1) + 1\"");
   EXPECT_EQ(Error("s0 s1"), "column 4: unexpected text after the expression in expression \"s0 s1\"");
-  for (std::string_view bad :
-       {"", " ", "(", ")", "s0)", "(s0", "s0 ** ", "1 < u0 < 3", "L['x'].size()[0] >= 3", "9223372036854775808", "1.2.3",
-        "12ab", "0x10", "s0 and", "and", "not", "Symbol(s0)", "Symbol('')", "Symbol('s0'", "Symbol('s0', integer)",
-        "Symbol('s0', integer=3)", "Symbol('s0', even=True)", "Float('x')", "Float('1.0', precision=24)", "Integer('3')",
-        "Integer(s0)", "Integer(1, 2)", "s0 \xc3\xa9", "f(", "f(1,", "f(,)", "s0!", "s0 = 3", "1e999", "s0.s1", "a.b.(c)",
-        "Not(s0)", "s0 & s1", "True + 1", "Max()", "'s0'", "-True", "nan"}) {
+  for (std::string_view bad : {"",
+                               " ",
+                               "(",
+                               ")",
+                               "s0)",
+                               "(s0",
+                               "s0 ** ",
+                               "1 < u0 < 3",
+                               "L['x'].size()[0] >= 3",
+                               "9223372036854775808",
+                               "1.2.3",
+                               "12ab",
+                               "0x10",
+                               "s0 and",
+                               "and",
+                               "not",
+                               "Symbol(s0)",
+                               "Symbol('')",
+                               "Symbol('s0'",
+                               "Symbol('s0', integer)",
+                               "Symbol('s0', integer=3)",
+                               "Symbol('s0', even=True)",
+                               "Float('x')",
+                               "Float('1.0', precision=24)",
+                               "Integer('3')",
+                               "Integer(s0)",
+                               "Integer(1, 2)",
+                               "s0 \xc3\xa9",
+                               "f(",
+                               "f(1,",
+                               "f(,)",
+                               "s0!",
+                               "s0 = 3",
+                               "1e999",
+                               "s0.s1",
+                               "a.b.(c)",
+                               "Not(s0)",
+                               "s0 & s1",
+                               "True + 1",
+                               "Max()",
+                               "'s0'",
+                               "-True",
+                               "nan"}) {
     auto r = table_.ParseExpr(bad);
     EXPECT_FALSE(r.ok()) << bad << " parsed as " << r->ToString();
   }
