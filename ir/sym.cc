@@ -250,15 +250,15 @@ std::pair<Sym, int64_t> UnitAndCoefficient(Sym s) {
 
 Sym BuildInexact(SymKind kind, absl::Span<const Sym> operands);
 
-// Greatest common divisor of all the coefficients of a sum, with the sign of its first term. 1 for a sum with a total
-// beyond int64 (kept as several like terms): divided, those would merge into something else than a sum.
+// Greatest common divisor of all the coefficients of a sum, with the sign of its first term. Only the sign for a sum
+// with a total beyond int64 (kept as several like terms): divided, those could merge into something else than a sum.
 int64_t ContentOf(Sym sum) {
   uint64_t g = 0;
   bool negative = false;
   Sym last(0);
   for (Sym s : sum.operands()) {
     auto [unit, coefficient] = s.is_constant() ? std::pair(Sym(1), *s.constant()) : UnitAndCoefficient(s);
-    if (unit == last) return 1;
+    if (unit == last) return negative ? -1 : 1;
     if (g == 0) negative = coefficient < 0;
     g = std::gcd(g, Magnitude(coefficient));
     last = unit;

@@ -703,6 +703,9 @@ std::optional<SymValue> EvaluateOperation(SymKind kind, absl::Span<const SymValu
     case SymKind::kMul:
     case SymKind::kMax:
     case SymKind::kMin: {
+      // A zero factor makes it 0 however large the others are.
+      const auto zero = [](const SymValue& x) { return x.integer == 0; };
+      if (kind == SymKind::kMul && integers && std::any_of(v.begin(), v.end(), zero)) return IntValue(0);
       std::optional<SymValue> r = v[0];
       for (size_t i = 1; r && i < v.size(); ++i) r = Combine(kind, *r, v[i]);
       return r;

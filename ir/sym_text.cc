@@ -461,10 +461,16 @@ class Parser {
   }
 
   absl::StatusOr<Sym> ParseTerm() {
-    auto first = ParseUnary();
-    if (!first.ok()) return first;
-    std::vector<Sym> factors = {*first};
+    // A leading minus is one more factor, so that "-(a + b)*c" is one product and not a negated sum times c.
+    std::vector<Sym> factors;
+    SkipSpace();
     size_t product_at = at_;
+    if (Accept("-")) factors.push_back(AcceptNegatedExtreme() ? Sym(kInt64Min) : Sym(-1));
+    if (factors.empty() || factors[0].is(-1)) {
+      auto first = ParseUnary();
+      if (!first.ok()) return first;
+      factors.push_back(*first);
+    }
     const auto product = [&]() -> absl::StatusOr<Sym> {
       if (factors.size() == 1) return factors[0];
       return Operation(product_at, SymKind::kMul, "*", factors);
