@@ -427,9 +427,8 @@ void TensorSolve(InferContext& c) {
 void Vandermonde(InferContext& c) {
   Value* x = Self(c);
   auto n = c.opt_sym("N");
-  if (x->rank() == 0) return c.Fail("a 0-d tensor");
-  Sizes out = x->sizes();
-  out.push_back(n ? ExprOf(*n) : x->sizes().back());
+  Sizes out = x->rank() ? x->sizes() : Sizes{1};
+  out.push_back(n ? ExprOf(*n) : out.back());
   c.Out(SumDType(x->dtype()), out);
 }
 

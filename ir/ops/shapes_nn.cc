@@ -174,18 +174,20 @@ void Upsample(InferContext& c) {  // to output_size, or by scale_factors
   if (c.has("output_size")) return ResizeTo<kDims, false>(c);
   std::vector<double> scales = c.floats("scale_factors");
   if (static_cast<int>(scales.size()) != kDims) return c.Fail("neither a size nor as many factors as dimensions");
+  // All but this one multiply by a whole factor in integers.
+  bool by_float = c.node().op().base == "upsample_bicubic2d";
   Sizes out = x->sizes();
   for (int i = 0; i < kDims; ++i) {
     Sym& s = out[2 + i];
     double f = scales[i];
     if (!(f > 0) || f > 1e9) return c.Fail("a scale factor is not positive");
-    if (std::floor(f) == f) {
+    if (std::floor(f) == f && (s.is_constant() || !by_float)) {
       s = s * static_cast<int64_t>(f);
     } else if (auto k = s.constant()) {
       s = static_cast<int64_t>(static_cast<double>(*k) * f);
     } else {
       auto as_float = c.syms().Make(SymKind::kToFloat, {s});
-      auto scaled = as_float.ok() ? c.syms().Make(SymKind::kMul, {*as_float, c.syms().Float(f)}) : as_float;
+      auto scaled = as_float.ok() ? c.syms().Make(SymKind::kMul, {c.syms().Float(f), *as_float}) : as_float;
       auto whole = scaled.ok() ? c.syms().Make(SymKind::kTruncToInt, {*scaled}) : scaled;
       if (!whole.ok()) return c.SetStatus(whole.status());
       s = *whole;
@@ -328,17 +330,24 @@ void LossBroadcast(InferContext& c) {  // elementwise over the first two
   Operands o = OperandsAt(c, {0, 1});
   OutLoss(c, c.ResultType(o.tensors), c.Broadcast(o.shapes));
 }
+void LossBroadcastFloat(InferContext& c) {
+  Operands o = OperandsAt(c, {0, 1});
+  OutLoss(c, c.FloatResultType(o.tensors), c.Broadcast(o.shapes));
+}
 void LossBroadcastReal(InferContext& c) {
   Operands o = OperandsAt(c, {0, 1});
   OutLoss(c, ToReal(c.ResultType(o.tensors)), c.Broadcast(o.shapes));
 }
 void LossBroadcastThree(InferContext& c) {
   Operands o = OperandsAt(c, {0, 1, 2});
-  OutLoss(c, c.ResultType(o.tensors), c.Broadcast(o.shapes));
+  OutLoss(c, c.FloatResultType(o.tensors), c.Broadcast(o.shapes));
 }
 void LossLikeSelf(InferContext& c) { OutLoss(c, Self(c)->dtype(), Self(c)->sizes()); }
 void LossPerTarget(InferContext& c) { OutLoss(c, Self(c)->dtype(), TensorAt(c, 1)->sizes()); }
-void LossPerThird(InferContext& c) { OutLoss(c, Self(c)->dtype(), TensorAt(c, 2)->sizes()); }
+void CosineEmbedding(InferContext& c) {
+  Operands o = OperandsAt(c, {0, 1});
+  OutLoss(c, c.FloatResultType(o.tensors), TensorAt(c, 2)->sizes());
+}
 void CrossEntropy(InferContext& c) {
   Value *x = Self(c), *target = TensorAt(c, 1);
   if (!IsFloating(target->dtype())) return LossPerTarget(c);
@@ -627,14 +636,15 @@ constexpr ShapeFamily kFamilies[] = {
     {Recurrent<1>, "gru.input gru.data rnn_tanh.input rnn_tanh.data rnn_relu.input rnn_relu.data"},
     {LstmCell, "lstm_cell"},
     {LikeSecond, "gru_cell rnn_tanh_cell rnn_relu_cell"},
-    {LossBroadcast, "mse_loss smooth_l1_loss huber_loss kl_div poisson_nll_loss binary_cross_entropy_with_logits"},
+    {LossBroadcast, "mse_loss smooth_l1_loss huber_loss binary_cross_entropy_with_logits"},
+    {LossBroadcastFloat, "kl_div poisson_nll_loss"},
     {LossBroadcastReal, "l1_loss"},
     {LossBroadcastThree, "margin_ranking_loss"},
     {LossLikeSelf, "binary_cross_entropy soft_margin_loss hinge_embedding_loss"},
     {LossPerTarget, "nll_loss nll_loss_nd nll_loss2d"},
     {NllForward, "nll_loss_forward nll_loss2d_forward"},
     {CrossEntropy, "cross_entropy_loss"},
-    {LossPerThird, "cosine_embedding_loss"},
+    {CosineEmbedding, "cosine_embedding_loss"},
     {LossPerRow, "multi_margin_loss multilabel_margin_loss"},
     {MultilabelForward, "multilabel_margin_loss_forward"},
     {TripletMargin, "triplet_margin_loss"},
