@@ -250,18 +250,20 @@ std::pair<Sym, int64_t> UnitAndCoefficient(Sym s) {
 
 Sym BuildInexact(SymKind kind, absl::Span<const Sym> operands);
 
-// Greatest common divisor of all the coefficients of a sum, with the sign of its first term.
+// Greatest common divisor of all the coefficients of a sum, with the sign of its first term. Only the sign for a sum
+// with a total beyond int64 (kept as several like terms): divided, those could merge into something else than a sum.
 int64_t ContentOf(Sym sum) {
   uint64_t g = 0;
   bool negative = false;
-  bool first = true;
+  Sym last(0);
   for (Sym s : sum.operands()) {
-    const int64_t c = s.is_constant() ? *s.constant() : UnitAndCoefficient(s).second;
-    g = std::gcd(g, Magnitude(c));
-    if (first) negative = c < 0;
-    first = false;
+    auto [unit, coefficient] = s.is_constant() ? std::pair(Sym(1), *s.constant()) : UnitAndCoefficient(s);
+    if (unit == last) return negative ? -1 : 1;
+    if (g == 0) negative = coefficient < 0;
+    g = std::gcd(g, Magnitude(coefficient));
+    last = unit;
   }
-  if (g == 0 || g > static_cast<uint64_t>(kInt64Max)) return negative ? -1 : 1;
+  if (g == 0 || g > static_cast<uint64_t>(kInt64Max)) g = 1;
   return negative ? -static_cast<int64_t>(g) : static_cast<int64_t>(g);
 }
 
@@ -313,11 +315,6 @@ FactorList FactorsOf(Sym s) {
   if (IsIntegerKind(s, SymKind::kAdd)) {
     out.coefficient = ContentOf(s);
     if (out.coefficient != 1) s = DivideExactly(s, out.coefficient);
-    if (!IsIntegerKind(s, SymKind::kAdd)) {
-      FactorList rest = FactorsOf(s);
-      out.factors = std::move(rest.factors);
-      return out;
-    }
     std::vector<Factor> common;
     bool first = true;
     for (Sym term : s.operands()) {
@@ -508,8 +505,8 @@ bool AllIntegers(absl::Span<const Sym> operands) {
   return std::all_of(operands.begin(), operands.end(), [](Sym s) { return TypeOf(s) == SymType::kInt; });
 }
 
-// Sums and products with a float inside: evaluated left to right on doubles, so nothing is reordered; only a leading run
-// of integers, or of constants, is folded (that is what left to right does first).
+// Sums and products with a float inside: evaluated left to right on doubles, so nothing is reordered; only a leading
+// run of integers, or of constants, is folded (that is what left to right does first).
 Sym BuildInexact(SymKind kind, absl::Span<const Sym> operands) {
   std::vector<Sym> ops;
   for (size_t i = 0; i < operands.size(); ++i) {
@@ -535,21 +532,21 @@ Sym BuildInexact(SymKind kind, absl::Span<const Sym> operands) {
   }
   if (kind == SymKind::kMul && ops.size() > 1 && ops[0].is(1)) ops.erase(ops.begin());
   // (-1) * (c * x * …) is (-c) * x * … exactly.
-  if (kind == SymKind::kMul && ops.size() == 2 && ops[0].is(-1) && IsKind(ops[1], SymKind::kMul) &&
+  if (kind == SymKind::kMul && ops.size() > 1 && ops[0].is(-1) && IsKind(ops[1], SymKind::kMul) &&
       TypeOf(ops[1]) != SymType::kInt) {
-    const Sym product = ops[1];
-    const Sym lead = product.operands()[0];
-    ops.assign(product.operands().begin(), product.operands().end());
+    const auto product = ops[1].operands();
+    const Sym lead = product[0];
+    std::vector<Sym> negated;
     if (IsKind(lead, SymKind::kFloat)) {
-      ops[0] = MakeFloat(-lead.float_value());
-    } else if (lead.is_constant() && !lead.is(kInt64Min)) {
-      ops[0] = Sym(-*lead.constant());
-      if (ops[0].is(1)) ops.erase(ops.begin());
+      negated.push_back(MakeFloat(-lead.float_value()));
     } else if (TypeOf(lead) == SymType::kInt) {
-      ops[0] = BuildMul({Sym(-1), lead});
+      if (!lead.is(-1)) negated.push_back(BuildMul({Sym(-1), lead}));
     } else {
-      ops.insert(ops.begin(), Sym(-1));
+      negated = {Sym(-1), lead};
     }
+    negated.insert(negated.end(), product.begin() + 1, product.end());
+    negated.insert(negated.end(), ops.begin() + 2, ops.end());
+    ops = std::move(negated);
   }
   if (ops.size() == 1) return ops[0];
   return Intern(kind, ops);
@@ -814,11 +811,15 @@ std::pair<int, int> ArityOf(SymKind kind) {
   }
 }
 
+// Identifiers joined by dots.
 bool IsFunctionName(std::string_view name) {
-  if (name.empty() || (name[0] >= '0' && name[0] <= '9')) return false;
-  return std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
-  });
+  bool starts = true;
+  for (char c : name) {
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+    if (c == '.' ? starts : starts ? !letter : !letter && !(c >= '0' && c <= '9')) return false;
+    starts = c == '.';
+  }
+  return !starts;
 }
 
 }  // namespace
@@ -947,6 +948,12 @@ Sym FromLinear(LinearForm form) {
   emit(Sym(1), form.constant);
   if (ops.empty()) return Sym(0);
   if (ops.size() == 1) return ops[0];
+  // An undistributed c*(sum) becomes a sum when its negation happens to fit int64.
+  if (std::any_of(ops.begin(), ops.end(), [](Sym s) { return IsIntegerKind(s, SymKind::kAdd); })) {
+    LinearForm flat;
+    for (Sym s : ops) flat.Append(s);
+    return FromLinear(std::move(flat));
+  }
   return Intern(SymKind::kAdd, ops);
 }
 
@@ -1028,9 +1035,10 @@ Sym BuildMul(absl::Span<const Sym> operands) {
       if (*c == 1) return factors[0].base;
       LinearForm form;
       form.Append(factors[0].base, *c);
+      // A negated sum is a sum even where a total does not fit; otherwise the number of pieces would not be bounded.
       const bool fits = FitsInt64(form.constant) && std::all_of(form.terms.begin(), form.terms.end(),
                                                                 [](auto& t) { return FitsInt64(t.coefficient); });
-      if (fits) return FromLinear(std::move(form));
+      if (fits || *c == -1) return FromLinear(std::move(form));
     }
   }
   // Products of sums stay products (their ranges and divisors are better known so), each sum without its content.
@@ -1143,9 +1151,9 @@ Sym BuildFloorDiv(Sym a, Sym b) {
         IsIntegerKind(form.terms[0].unit, SymKind::kFloorDiv)) {
       const Sym inner = form.terms[0].unit;
       int64_t product, shift;
-      if (auto d = inner.operands()[1].constant(); d && *d > 0 && !__builtin_mul_overflow(*d, c, &product) &&
-                                                   !__builtin_mul_overflow(*d, static_cast<int64_t>(form.constant),
-                                                                           &shift)) {
+      if (auto d = inner.operands()[1].constant();
+          d && *d > 0 && !__builtin_mul_overflow(*d, c, &product) &&
+          !__builtin_mul_overflow(*d, static_cast<int64_t>(form.constant), &shift)) {
         return BuildFloorDiv(BuildAdd({inner.operands()[0], Sym(shift)}), Sym(product));
       }
     }
@@ -1329,7 +1337,8 @@ absl::StatusOr<Sym> BuildNamed(std::string_view name, absl::Span<const Sym> oper
   };
   const auto arity = [&](size_t n) -> absl::Status {
     if (operands.size() == n) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(std::string(name), " takes ", n, " operands, got ", operands.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat(std::string(name), " takes ", n, " operands, got ", operands.size()));
   };
   static const auto* by_name = [] {
     auto* map = new absl::flat_hash_map<std::string_view, SymKind>;
@@ -1355,7 +1364,8 @@ absl::StatusOr<Sym> BuildNamed(std::string_view name, absl::Span<const Sym> oper
   }
   // Leaves have their own spelling.
   const bool leaf = name == "Symbol" || name == "Integer" || name == "Float";
-  if (leaf || !IsFunctionName(name)) return absl::InvalidArgumentError(absl::StrCat("'", std::string(name), "' is not a function name"));
+  if (leaf || !IsFunctionName(name))
+    return absl::InvalidArgumentError(absl::StrCat("'", std::string(name), "' is not a function name"));
   return Build(SymKind::kCall, operands, name);
 }
 
@@ -1479,8 +1489,8 @@ absl::StatusOr<Sym> SymTable::Make(SymKind kind, absl::Span<const Sym> operands,
   if (kind == SymKind::kCall) return BuildNamed(name, operands);
   absl::Status status = CheckOperands(kind, operands);
   if (!status.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("operation of kind ", static_cast<int>(kind), " ",
-                                                   status.message()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("operation of kind ", static_cast<int>(kind), " ", status.message()));
   }
   return Build(kind, operands);
 }

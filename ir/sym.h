@@ -28,18 +28,38 @@
 namespace slipway::ir {
 
 enum class SymKind : uint8_t {
-  kInteger,   // int64 constant (inline in Sym)
-  kFloat,     // double constant
-  kBool,      // true/false
-  kSymbol,    // a named symbol with a range
-  kAdd,       // n-ary, canonical: constant last, like terms merged; a product of sums is not expanded
-  kMul,       // n-ary, canonical: constant first
-  kPow,       // base, exponent
-  kFloorDiv, kCeilDiv, kMod, kMax, kMin,  // Max/Min n-ary
-  kToFloat, kTruncToInt, kFloorToInt, kCeilToInt, kRoundToInt, kTruncToFloat,
-  kFloatTrueDiv, kIntTrueDiv, kFloatPow,
-  kEq, kNe, kLt, kLe, kGt, kGe, kAnd, kOr, kNot, kWhere,
-  kCall,      // a function the algebra does not know: kept by name, args simplified, printed back unchanged
+  kInteger,  // int64 constant (inline in Sym)
+  kFloat,    // double constant
+  kBool,     // true/false
+  kSymbol,   // a named symbol with a range
+  kAdd,      // n-ary, canonical: constant last, like terms merged; a product of sums is not expanded
+  kMul,      // n-ary, canonical: constant first
+  kPow,      // base, exponent
+  kFloorDiv,
+  kCeilDiv,
+  kMod,
+  kMax,
+  kMin,  // Max/Min n-ary
+  kToFloat,
+  kTruncToInt,
+  kFloorToInt,
+  kCeilToInt,
+  kRoundToInt,
+  kTruncToFloat,
+  kFloatTrueDiv,
+  kIntTrueDiv,
+  kFloatPow,
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
+  kAnd,
+  kOr,
+  kNot,
+  kWhere,
+  kCall,  // a function the algebra does not know: kept by name, args simplified, printed back unchanged
 };
 
 // Inclusive bounds of an integer expression; the int64 extremes mean unbounded.
@@ -82,7 +102,9 @@ class Sym {
 
   bool operator==(const Sym& o) const { return node_ == o.node_ && value_ == o.value_; }
   template <typename H>
-  friend H AbslHashValue(H h, const Sym& s) { return H::combine(std::move(h), s.node_, s.value_); }
+  friend H AbslHashValue(H h, const Sym& s) {
+    return H::combine(std::move(h), s.node_, s.value_);
+  }
 
  private:
   friend class SymTable;
@@ -126,7 +148,7 @@ Sym Substitute(Sym a, const std::function<std::optional<Sym>(Sym symbol)>& repla
 struct SymbolInfo {
   std::string name;
   SymRange range;
-  bool positive = false;  // torch's positive=True assumption (backed sizes); unbacked symbols have it false
+  bool positive = false;        // torch's positive=True assumption (backed sizes); unbacked symbols have it false
   std::optional<int64_t> hint;  // example value seen at export
 };
 

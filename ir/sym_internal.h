@@ -41,15 +41,15 @@ struct SymStore;
 struct SymNode {
   SymKind kind;
   SymType type = SymType::kUnknown;
-  bool too_large = false;    // it or something inside it is a TooLarge node
-  bool plain_linear = true;  // a leaf, or a sum of symbols with constant coefficients: nothing left to expand
-  uint32_t depth = 0;        // leaves 0
-  uint32_t tree_size = 1;    // nodes when written out as a tree
-  uint32_t degree = 1;       // of a monomial; sums order by it
+  bool too_large = false;     // it or something inside it is a TooLarge node
+  bool plain_linear = true;   // a leaf, or a sum of symbols with constant coefficients: nothing left to expand
+  uint32_t depth = 0;         // leaves 0
+  uint32_t tree_size = 1;     // nodes when written out as a tree
+  uint32_t degree = 1;        // of a monomial; sums order by it
   uint32_t symbol_index = 0;  // kSymbol: index into SymStore::symbols
   double number = 0;          // kFloat: the value; kBool: 0 or 1
   SymStore* store = nullptr;
-  std::string name;                       // kSymbol, kCall
+  std::string name;  // kSymbol, kCall
   absl::InlinedVector<Sym, 2> operands;
   Sym unit;  // integer kMul whose first operand is its coefficient: the product of the others
   // RangeOf's memo, valid while range_epoch equals the store's. Not used by nodes of the shared store.

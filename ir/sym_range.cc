@@ -2,6 +2,7 @@
 // equality and order that shape inference stands on. Intervals are of mathematical integers cut to int64; every bound
 // is rounded outwards, so a range may be loose but never excludes a value the expression can take.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numeric>
 
@@ -33,6 +34,22 @@ std::optional<SymValue> FloorDivValue(Int128 a, Int128 b) {
   Int128 q = a / b;
   if (a % b != 0 && (a < 0) != (b < 0)) --q;
   return IntValue(q);
+}
+
+// a/b rounded once, as Python divides integers: dividing their doubles would round three times.
+std::optional<SymValue> IntTrueDivValue(Int128 a, Int128 b) {
+  constexpr Int128 kLimit = Int128{1} << 64;
+  const bool negative = (a < 0) != (b < 0);
+  if (a <= -kLimit || a >= kLimit || b <= -kLimit || b >= kLimit || b == 0) return std::nullopt;
+  const auto bits = [](unsigned __int128 x) { return static_cast<int>(std::bit_width(static_cast<uint64_t>(x))); };
+  const auto n = static_cast<unsigned __int128>(a < 0 ? -a : a);
+  const auto d = static_cast<unsigned __int128>(b < 0 ? -b : b);
+  // A quotient of at least 55 bits whose last one stands for all that follow rounds correctly to 53.
+  const int shift = std::max(0, 56 + bits(d) - bits(n));
+  unsigned __int128 q = (n << shift) / d;
+  if ((n << shift) % d != 0) q |= 1;
+  const double magnitude = std::ldexp(static_cast<double>(static_cast<uint64_t>(q)), -shift);
+  return FloatValue(negative ? -magnitude : magnitude);
 }
 
 std::optional<SymValue> PowValue(Int128 base, Int128 exponent) {
@@ -131,9 +148,7 @@ std::optional<SymValue> EvaluateNode(Sym s, const Assignment& value) {
 bool NegInf(int64_t min) { return min == kInt64Min; }
 bool PosInf(int64_t max) { return max == kInt64Max; }
 
-int64_t Clamp(Int128 v) {
-  return v < kInt64Min ? kInt64Min : v > kInt64Max ? kInt64Max : static_cast<int64_t>(v);
-}
+int64_t Clamp(Int128 v) { return v < kInt64Min ? kInt64Min : v > kInt64Max ? kInt64Max : static_cast<int64_t>(v); }
 
 // Ends as 128-bit numbers with ±kInfinity.
 Int128 Lower(SymRange r) { return NegInf(r.min) ? -kInfinity : Int128{r.min}; }
@@ -156,9 +171,7 @@ Int128 ExtendedFloorDiv(Int128 a, Int128 b) {
   return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
 }
 
-SymRange Hull(std::initializer_list<Int128> corners) {
-  return {Clamp(std::min(corners)), Clamp(std::max(corners))};
-}
+SymRange Hull(std::initializer_list<Int128> corners) { return {Clamp(std::min(corners)), Clamp(std::max(corners))}; }
 
 SymRange Union(SymRange a, SymRange b) { return {std::min(a.min, b.min), std::max(a.max, b.max)}; }
 
@@ -370,7 +383,8 @@ SymRange PowRange(SymRange base, SymRange exponent) {
     return Hull({low, high});
   }
   if (base.min >= 1 && exponent.min >= 0) {
-    const Int128 high = PosInf(exponent.max) ? (base.max == 1 ? Int128{1} : kInfinity) : power(Upper(base), exponent.max);
+    const Int128 high =
+        PosInf(exponent.max) ? (base.max == 1 ? Int128{1} : kInfinity) : power(Upper(base), exponent.max);
     return Hull({power(base.min, exponent.min), high});
   }
   return {};
@@ -689,6 +703,9 @@ std::optional<SymValue> EvaluateOperation(SymKind kind, absl::Span<const SymValu
     case SymKind::kMul:
     case SymKind::kMax:
     case SymKind::kMin: {
+      // A zero factor makes it 0 however large the others are.
+      const auto zero = [](const SymValue& x) { return x.integer == 0; };
+      if (kind == SymKind::kMul && integers && std::any_of(v.begin(), v.end(), zero)) return IntValue(0);
       std::optional<SymValue> r = v[0];
       for (size_t i = 1; r && i < v.size(); ++i) r = Combine(kind, *r, v[i]);
       return r;
@@ -727,11 +744,10 @@ std::optional<SymValue> EvaluateOperation(SymKind kind, absl::Span<const SymValu
       return FloatValue(v[0].AsDouble() / divisor);
     }
     case SymKind::kIntTrueDiv: {
-      // The quotient of two doubles is the correctly rounded quotient only where both integers are exact.
-      constexpr double kExact = 0x1p53;
       const double a = v[0].AsDouble();
       const double b = v[1].AsDouble();
-      if (b == 0 || !(std::fabs(a) <= kExact && std::fabs(b) <= kExact)) return std::nullopt;
+      if (b == 0) return std::nullopt;
+      if (integers) return IntTrueDivValue(v[0].integer, v[1].integer);
       return FloatValue(a / b);
     }
     case SymKind::kFloatPow:

@@ -227,12 +227,9 @@ void PrintLaterTerm(Sym s, std::string* out) {
 void PrintProduct(Sym s, std::string* out) {
   const auto ops = s.operands();
   size_t from = 0;
-  if (ops[0].is(-1) && ops.size() > 1) {
-    // "-a*b" is (-a)*b to the parser: the same for integers, not for a -1 that is kept apart from a double.
-    if (s.is_integer_valued()) {
-      out->push_back('-');
-      from = 1;
-    }
+  if (ops[0].is(-1)) {  // "-a*b" reads back as (-1)*a*b, of doubles too
+    out->push_back('-');
+    from = 1;
   }
   for (size_t i = from; i < ops.size(); ++i) {
     if (i > from) out->push_back('*');
@@ -292,9 +289,7 @@ void PrintInfix(Sym s, Binding place, std::string* out) {
   } else if (s.kind() == SymKind::kMul) {
     PrintProduct(s, out);
   } else {
-    const Binding part = binding == kLoosest      ? kAtom
-                         : binding == kComparison ? kSum
-                                                  : kAtom;
+    const Binding part = binding == kLoosest ? kAtom : binding == kComparison ? kSum : kAtom;
     for (size_t i = 0; i < ops.size(); ++i) {
       if (i > 0) out->append(names.infix);
       PrintInfix(ops[i], part, out);
@@ -466,10 +461,16 @@ class Parser {
   }
 
   absl::StatusOr<Sym> ParseTerm() {
-    auto first = ParseUnary();
-    if (!first.ok()) return first;
-    std::vector<Sym> factors = {*first};
+    // A leading minus is one more factor, so that "-(a + b)*c" is one product and not a negated sum times c.
+    std::vector<Sym> factors;
+    SkipSpace();
     size_t product_at = at_;
+    if (Accept("-")) factors.push_back(AcceptNegatedExtreme() ? Sym(kInt64Min) : Sym(-1));
+    if (factors.empty() || factors[0].is(-1)) {
+      auto first = ParseUnary();
+      if (!first.ok()) return first;
+      factors.push_back(*first);
+    }
     const auto product = [&]() -> absl::StatusOr<Sym> {
       if (factors.size() == 1) return factors[0];
       return Operation(product_at, SymKind::kMul, "*", factors);
@@ -648,7 +649,8 @@ class Parser {
       if (!Accept(")")) return Error("expected ',' or ')'");
     }
     if (name == "Integer") {
-      if (operands.size() != 1 || !operands[0].is_constant()) return ErrorAt(start, "Integer takes one integer literal");
+      if (operands.size() != 1 || !operands[0].is_constant())
+        return ErrorAt(start, "Integer takes one integer literal");
       return operands[0];
     }
     if (IsOperatorWord(name)) return ErrorAt(start, absl::StrCat("unexpected '", std::string(name), "'"));
@@ -748,7 +750,7 @@ class Parser {
     for (const Keyword& k : *keywords) {
       if (k.name != "precision" || k.value != "53") {
         return ErrorAt(k.at, absl::StrCat("Float with ", std::string(k.name), "=", std::string(k.value),
-                                            "; only precision=53 is supported"));
+                                          "; only precision=53 is supported"));
       }
     }
     auto v = FloatFrom(*digits);

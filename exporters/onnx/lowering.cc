@@ -10,9 +10,7 @@ namespace {
 const text::ViewMap<std::vector<const Row*>>& Registry() {
   static const auto& rows = *[] {
     auto* m = new text::ViewMap<std::vector<const Row*>>();
-    for (auto table : {ElementwiseRows(), ViewRows(), ReductionRows(), SortRows(), NnRows(), IndexingRows(), ScatterRows(), CreationRows(),
-                       LinalgRows(), SymbolicRows(), ControlRows(), QuantRows()})
-      for (const Row& r : table) (*m)[r.op].push_back(&r);
+    for (const Row* r : AllRows()) (*m)[r->op].push_back(r);
     return m;
   }();
   return rows;
@@ -30,8 +28,9 @@ const Row* FindRow(std::string_view op, int opset, const ir::Node* n) {
 
 std::vector<const Row*> AllRows() {
   std::vector<const Row*> out;
-  for (auto table : {ElementwiseRows(), ViewRows(), ReductionRows(), SortRows(), NnRows(), IndexingRows(), ScatterRows(), CreationRows(),
-                     LinalgRows(), SymbolicRows(), ControlRows(), QuantRows()})
+  for (auto table : {ElementwiseRows(), ViewRows(), ReductionRows(), SortRows(), NnRows(), PoolRows(),
+                     ResampleRows(), RecurrentRows(), IndexingRows(), ScatterRows(), CreationRows(), LinalgRows(), SymbolicRows(), ControlRows(),
+                     QuantRows()})
     for (const Row& r : table) out.push_back(&r);
   return out;
 }

@@ -5,18 +5,25 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "base/text.h"
+#include "ir/ops/op_table.h"
 
 namespace slipway::ir {
 
 SymTable& InferContext::syms() { return *node_.graph()->program()->syms; }
 
-Sym InferContext::FreshSize(int64_t max) {
+Sym InferContext::Fresh(SymRange range) {
   SymTable& t = syms();
+  if (fresh_ == FreshSymbols::kNone) {
+    auto unknown = t.Make(SymKind::kCall, {Sym(fresh_count_++)}, "unknown");
+    if (unknown.ok()) return *unknown;
+    SetStatus(unknown.status());
+    return 0;
+  }
   for (size_t k = t.symbols().size();; ++k) {
     std::string name = text::StrCat("u", k, "_");
     if (t.FindSymbol(name)) continue;
     Sym s = t.Symbol(name, /*positive=*/false);
-    SetStatus(t.SetRange(name, {0, max}));
+    SetStatus(t.SetRange(name, range));
     return s;
   }
 }
@@ -70,9 +77,9 @@ DType ResultTypeOf(absl::Span<Value* const> tensors, absl::Span<const Scalar> sc
     if (higher == DType::kUnknown) return lower;
     if (lower == DType::kUnknown) return higher;
     if (Info(lower).cls <= Info(higher).cls) return higher;
-    // A complex scalar beside f64 yields c128: torch promotes within the new category.
-    if (Info(lower).cls == DTypeClass::kComplex && IsFloating(higher)) return PromoteTypes(higher, DType::kComplex64) ;
-    return lower;
+    // A floating type keeps its precision beside a complex number of lower rank; the other types promote.
+    if (IsComplex(lower) && IsFloating(higher)) return ToComplex(higher);
+    return PromoteTypes(higher, lower);
   };
   return combine(dim, combine(zero, wrapped));
 }
@@ -115,10 +122,32 @@ ShapeFn FindShapeFn(std::string_view op) {
   return it == Rows().end() ? nullptr : it->second;
 }
 
-absl::StatusOr<std::vector<Type>> InferTypes(const Node& n) {
+namespace {
+// The types of results that are arguments written in place; nullopt when some result is not.
+std::optional<std::vector<Type>> WrittenArguments(const Node& n) {
+  const OpDef& op = n.op();
+  if (!op.known || op.variadic) return std::nullopt;
+  std::vector<Type> out;
+  for (const ReturnDef& r : op.returns) {
+    if (!r.written || r.is_list) return std::nullopt;
+    const ArgDef* written = nullptr;
+    for (const ArgDef& a : op.args)
+      if (a.alias == r.alias && a.written) written = &a;
+    Value* v = written ? n.Get(written->name).value() : nullptr;
+    if (!v || !v->type().is_tensor()) return std::nullopt;
+    out.push_back(Type::Tensor(v->dtype(), v->sizes()));
+  }
+  return out;
+}
+}  // namespace
+
+absl::StatusOr<std::vector<Type>> InferTypes(const Node& n, FreshSymbols fresh) {
   ShapeFn fn = FindShapeFn(n.op_name());
-  if (!fn) return absl::UnimplementedError(text::StrCat(n.op_name(), ": no shape function"));
-  InferContext c(n);
+  if (!fn) {
+    if (auto types = WrittenArguments(n)) return *std::move(types);
+    return absl::UnimplementedError(text::StrCat(n.op_name(), ": no shape function"));
+  }
+  InferContext c(n, fresh);
   fn(c);
   if (!c.ok()) return c.status();
   return c.results();

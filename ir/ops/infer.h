@@ -3,6 +3,8 @@
 #ifndef SLIPWAY_IR_OPS_INFER_H_
 #define SLIPWAY_IR_OPS_INFER_H_
 
+#include <cstdint>
+#include <limits>
 #include <string_view>
 #include <vector>
 
@@ -17,10 +19,16 @@ namespace slipway::ir {
 // complex ones as c64, ints as i64. Null values are skipped.
 DType ResultTypeOf(absl::Span<Value* const> tensors, absl::Span<const Scalar> scalars = {});
 
+// What becomes of a size or number that the inputs do not determine.
+enum class FreshSymbols : uint8_t {
+  kMake,  // a new symbol of the program: for nodes being built
+  kNone,  // an expression of unknown value, equal to no other of the node: for checking a node that has its types
+};
+
 // What a shape function sees: the arguments, and a place for the result types in order.
 class InferContext : public ArgReader {
  public:
-  explicit InferContext(const Node& n) : ArgReader(n) {}
+  explicit InferContext(const Node& n, FreshSymbols fresh = FreshSymbols::kMake) : ArgReader(n), fresh_(fresh) {}
 
   void Out(Type t) { results_.push_back(std::move(t)); }
   void Out(DType dtype, Sizes sizes) { Out(Type::Tensor(dtype, std::move(sizes))); }
@@ -28,7 +36,9 @@ class InferContext : public ArgReader {
   const std::vector<Type>& results() const { return results_; }
   SymTable& syms();
   // A size the inputs do not determine (nonzero): a fresh unbacked symbol with range 0..max.
-  Sym FreshSize(int64_t max = std::numeric_limits<int64_t>::max());
+  Sym FreshSize(int64_t max = std::numeric_limits<int64_t>::max()) { return Fresh({0, max}); }
+  // The same for a number that may be negative.
+  Sym FreshNumber() { return Fresh({}); }
 
   // torch's broadcasting. Sizes that cannot be proven equal and are not 1 are taken as equal (torch guarded on it);
   // provably different ones are an error.
@@ -44,6 +54,10 @@ class InferContext : public ArgReader {
   Sizes ToSizes(const SymInts& ints);
 
  private:
+  Sym Fresh(SymRange range);
+
+  FreshSymbols fresh_;
+  int fresh_count_ = 0;
   std::vector<Type> results_;
 };
 
@@ -53,10 +67,11 @@ struct ShapeRow {
   ShapeFn fn;
 };
 
-// Null when the op has no shape function.
+// Null when the op has no row.
 ShapeFn FindShapeFn(std::string_view op);
-// The types of n's results. Unimplemented when the op has no shape function.
-absl::StatusOr<std::vector<Type>> InferTypes(const Node& n);
+// The types of n's results: by the op's row, else, when every result is an argument written in place, that argument's.
+// Unimplemented when neither tells.
+absl::StatusOr<std::vector<Type>> InferTypes(const Node& n, FreshSymbols fresh = FreshSymbols::kMake);
 
 // The tables, one per family (ops/shapes_*.cc).
 absl::Span<const ShapeRow> ElementwiseShapes();

@@ -103,7 +103,7 @@ Arg ParseDefault(Cursor& c, const TypeText& t) {
     if (t.base == "Tensor") return Arg(Values{});
     if (t.base == "float") {
       std::vector<double> v(items.size());
-      for (size_t i = 0; i < items.size(); ++i) (void)text::ParseNumber(items[i], &v[i]);
+      for (size_t i = 0; i < items.size(); ++i) (void)text::ParseNumber(text::Strip(items[i]), &v[i]);
       return Arg(v);
     }
     if (t.base == "bool") {
@@ -112,7 +112,7 @@ Arg ParseDefault(Cursor& c, const TypeText& t) {
       return Arg(v);
     }
     Ints v(items.size());
-    for (size_t i = 0; i < items.size(); ++i) (void)text::ParseNumber(items[i], &v[i]);
+    for (size_t i = 0; i < items.size(); ++i) (void)text::ParseNumber(text::Strip(items[i]), &v[i]);
     return Arg(v);
   }
   if (!c.s.empty() && (c.s[0] == '"' || c.s[0] == '\'')) {

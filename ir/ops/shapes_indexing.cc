@@ -1,8 +1,233 @@
-// Shape functions: indexing operators.
-#include "ir/ops/infer.h"
+// Shape functions: indexing, gathering, scattering, searching and counting.
+#include <algorithm>
+
+#include "base/text.h"
+#include "ir/ops/shape_rules.h"
 
 namespace slipway::ir {
+namespace {
 
-absl::Span<const ShapeRow> IndexingShapes() { return {}; }
+// --- Indexing by tensors -----------------------------------------------------------------------------------------
+
+// Sizes of x[indices]: masks stand for the positions of their true elements; the indices broadcast; their dimensions go
+// where the first one was if they are next to each other, else to the front.
+Sizes IndexedSizes(InferContext& c, const Sizes& x, const Values& indices) {
+  struct Index {
+    bool given = false;
+    Sizes sizes;
+  };
+  std::vector<Index> all;
+  for (Value* v : indices) {
+    if (!v) {
+      all.push_back({});
+    } else if (v->dtype() == DType::kBool || v->dtype() == DType::kUInt8) {
+      Sym n = c.FreshSize();
+      for (int d = 0; d < v->rank(); ++d) all.push_back({true, {n}});
+      if (v->rank() == 0) {
+        c.Unsupported("a 0-d mask as an index");
+        return {};
+      }
+    } else {
+      all.push_back({true, v->sizes()});
+    }
+  }
+  if (all.size() > x.size()) {
+    c.Fail(text::StrCat(all.size(), " indices for a tensor of rank ", x.size()));
+    return {};
+  }
+  all.resize(x.size());
+  Sizes joint;
+  int first = -1, last = -1, count = 0;
+  for (int d = 0; d < static_cast<int>(all.size()); ++d) {
+    if (!all[d].given) continue;
+    if (first < 0) first = d;
+    last = d;
+    ++count;
+    joint = c.Broadcast(joint, all[d].sizes);
+  }
+  bool adjacent = count > 0 && last - first + 1 == count;
+  Sizes out;
+  if (!adjacent) out = joint;
+  for (int d = 0; d < static_cast<int>(all.size()); ++d) {
+    if (adjacent && d == first) out.insert(out.end(), joint.begin(), joint.end());
+    if (!all[d].given) out.push_back(x[d]);
+  }
+  return out;
+}
+void Index(InferContext& c) {
+  Value* x = Self(c);
+  c.Out(x->dtype(), IndexedSizes(c, x->sizes(), c.tensors("indices")));
+}
+void MaskedIndex(InferContext& c) {
+  Value* x = Self(c);
+  Sizes s = IndexedSizes(c, x->sizes(), c.tensors("indices"));
+  c.Out(x->dtype(), c.Broadcast(s, TensorAt(c, 1)->sizes()));
+}
+void Gather(InferContext& c) {
+  c.dim("dim", Self(c)->rank());
+  c.Out(Self(c)->dtype(), c.tensor("index")->sizes());
+}
+void IndexSelect(InferContext& c) {
+  Value* x = Self(c);
+  c.Out(x->dtype(), WithDim(x->sizes(), c.dim("dim", x->rank()), NumelOf(c.tensor("index"))));
+}
+void Take(InferContext& c) { c.Out(Self(c)->dtype(), TensorAt(c, 1)->sizes()); }
+void TakeAlongDim(InferContext& c) {
+  Value *x = Self(c), *index = TensorAt(c, 1);
+  if (!c.has("dim")) return c.Out(x->dtype(), {NumelOf(index)});
+  if (x->rank() != index->rank()) return c.Fail("the tensor and the indices differ in rank");
+  int dim = c.dim("dim", x->rank());
+  if (x->rank() == 0) return c.Out(x->dtype(), {});
+  c.Out(x->dtype(), c.Broadcast(WithDim(x->sizes(), dim, index->sizes()[dim]), index->sizes()));
+}
+void Embedding(InferContext& c) {
+  Value* w = Self(c);
+  if (w->rank() != 2) return c.Fail("the table is not a matrix");
+  Sizes out = TensorAt(c, 1)->sizes();
+  out.push_back(w->sizes()[1]);
+  c.Out(w->dtype(), out);
+}
+// Pooled rows, and what the backward pass wants: the bag of every index, the bags' sizes and the rows of the maxima.
+void EmbeddingBag(InferContext& c) {
+  Value *w = Self(c), *indices = TensorAt(c, 1), *offsets = TensorAt(c, 2);
+  if (w->rank() != 2 || offsets->rank() != 1) return c.Fail("bad ranks");
+  constexpr int64_t kSum = 0, kMax = 2;
+  int64_t mode = c.i("mode"), padding = c.opt_i("padding_idx").value_or(-1);
+  Sym bags = offsets->sizes()[0] - (c.b("include_last_offset") ? 1 : 0);
+  // A negative padding index counts from the end where it is an argument of the user, and is none below.
+  if (c.node().op().base == "embedding_bag" && padding < 0 && c.has("padding_idx")) padding = 0;
+  bool fast = (w->dtype() == DType::kFloat32 || w->dtype() == DType::kFloat16) && padding < 0;
+  DType index = PromoteTypes(indices->dtype(), offsets->dtype());
+  c.Out(w->dtype(), {bags, w->sizes()[1]});
+  c.Out(index, {mode != kSum || !fast ? NumelOf(indices) : Sym(0)});
+  // Which kernel ran decides whether a closing offset counts as a bag in the sizes.
+  bool forward_only = c.node().op().base == "_embedding_bag_forward_only";
+  bool unknown = c.node().op().base == "embedding_bag" && c.b("include_last_offset");
+  c.Out(index, {unknown ? c.FreshSize() : forward_only ? offsets->sizes()[0] : bags});
+  c.Out(index, mode == kMax ? Sizes{bags, w->sizes()[1]} : Sizes{bags});
+}
+
+// --- Positions and counts that the values decide -----------------------------------------------------------------
+
+void NonZero(InferContext& c) { c.Out(DType::kInt64, {c.FreshSize(), Self(c)->rank()}); }
+void NonZeroStatic(InferContext& c) { c.Out(DType::kInt64, {ExprOf(c.sym("size")), Self(c)->rank()}); }
+void NonZeroList(InferContext& c) {
+  Sym n = c.FreshSize();
+  for (int d = 0; d < std::max(1, Self(c)->rank()); ++d) c.Out(DType::kInt64, {n});
+}
+void MaskedSelect(InferContext& c) { c.Out(Self(c)->dtype(), {c.FreshSize()}); }
+void BinCount(InferContext& c) {
+  Value* w = c.opt_tensor("weights");
+  c.Out(!w ? DType::kInt64 : w->dtype() == DType::kFloat32 ? DType::kFloat32 : DType::kFloat64, {c.FreshSize()});
+}
+void Histc(InferContext& c) { c.Out(Self(c)->dtype(), {c.i("bins")}); }
+void HistogramCount(InferContext& c) {
+  int64_t n = c.i("bins");
+  if (n <= 0) return c.Fail("the number of bins is not positive");
+  c.Out(Self(c)->dtype(), {n});
+  c.Out(Self(c)->dtype(), {Sym(n) + 1});
+}
+void HistogramEdges(InferContext& c) {
+  Sym n = NumelOf(TensorAt(c, 1));
+  c.Out(Self(c)->dtype(), {n - 1});
+  c.Out(Self(c)->dtype(), {n});
+}
+void OutHistogramDD(InferContext& c, const Sizes& bins) {
+  c.Out(Self(c)->dtype(), bins);
+  for (Sym n : bins) c.Out(Self(c)->dtype(), {n + 1});
+}
+void HistogramDDCounts(InferContext& c) { OutHistogramDD(c, c.ToSizes(c.sym_ints("bins"))); }
+void HistogramDDCount(InferContext& c) {
+  Value* x = Self(c);
+  if (x->rank() == 0 || !x->sizes().back().is_constant()) return c.Unsupported("a symbolic number of dimensions");
+  int64_t n = *x->sizes().back().constant();
+  if (n < 0 || n > 64) return c.Fail("too many dimensions");
+  OutHistogramDD(c, Sizes(static_cast<size_t>(n), c.i("bins")));
+}
+void HistogramDDEdges(InferContext& c) {
+  Sizes bins;
+  for (Value* v : c.tensors("bins"))
+    if (v) bins.push_back(NumelOf(v) - 1);
+  OutHistogramDD(c, bins);
+}
+DType PositionDType(InferContext& c) { return c.b("out_int32") ? DType::kInt32 : DType::kInt64; }
+void SearchSorted(InferContext& c) { c.Out(PositionDType(c), TensorAt(c, 1)->sizes()); }
+void Bucketize(InferContext& c) { c.Out(PositionDType(c), Self(c)->sizes()); }
+void SearchScalar(InferContext& c) { c.Out(PositionDType(c), {}); }
+// Distinct values, or slices along a dimension; then the place of each element among them, and how often each occurs.
+void Unique(InferContext& c) {
+  Value* x = Self(c);
+  const OpDef& op = c.node().op();
+  bool by_dim = op.ArgIndex("dim") >= 0 && c.has("dim");
+  // Along a dimension torch always computes all three.
+  bool whole = by_dim && op.base != "unique_consecutive";
+  int dim = by_dim ? c.dim("dim", x->rank()) : 0;
+  Sym n = c.FreshSize();
+  c.Out(x->dtype(), by_dim ? WithDim(x->sizes(), dim, n) : Sizes{n});
+  bool inverse = whole || c.b("return_inverse"), counts = whole || (op.ArgIndex("return_counts") >= 0 && c.b("return_counts"));
+  Sizes places = by_dim && x->rank() ? Sizes{x->sizes()[dim]} : x->sizes();
+  c.Out(DType::kInt64, inverse ? places : Sizes{0});
+  if (op.returns.size() > 2) c.Out(DType::kInt64, counts ? Sizes{n} : Sizes{0});
+}
+void OneHot(InferContext& c) {
+  int64_t n = c.i("num_classes");
+  Sizes out = Self(c)->sizes();
+  out.push_back(n < 0 ? c.FreshSize() : Sym(n));
+  c.Out(DType::kInt64, out);
+}
+void SegmentReduce(InferContext& c) {
+  Value *x = Self(c), *lengths = c.opt_tensor("lengths"), *offsets = c.opt_tensor("offsets");
+  Value* by = lengths ? lengths : offsets;
+  if (!by || by->rank() == 0) return c.Fail("neither lengths nor offsets");
+  int axis = c.dim("axis", x->rank());
+  if (x->rank() == 0 || axis + 1 != by->rank()) return c.Fail("the lengths do not fit the axis");
+  c.Out(x->dtype(), WithDim(x->sizes(), axis, by->sizes().back() - (lengths ? 0 : 1)));
+}
+void Multinomial(InferContext& c) {
+  Sizes out = Self(c)->sizes();
+  if (out.empty()) return c.Fail("a distribution has no dimensions");
+  out.back() = ExprOf(c.sym("num_samples"));
+  c.Out(DType::kInt64, out);
+}
+
+constexpr ShapeFamily kFamilies[] = {
+    {Index, "index.Tensor _unsafe_index.Tensor index.Tensor_hacked_twin _unsafe_index.Tensor_hacked_twin"},
+    {MaskedIndex, "_unsafe_masked_index"},
+    {SameAsSelf,
+     "index_put index_put.hacked_twin _unsafe_index_put _unsafe_index_put.hacked_twin _index_put_impl "
+     "_unsafe_masked_index_put_accumulate index_add index_copy index_fill.int_Scalar index_fill.int_Tensor index_reduce "
+     "scatter.src scatter.value scatter.reduce scatter.value_reduce scatter_add scatter_reduce.two put"},
+    {Gather, "gather"},
+    {IndexSelect, "index_select"},
+    {Take, "take"},
+    {TakeAlongDim, "take_along_dim"},
+    {Embedding, "embedding"},
+    {EmbeddingBag, "embedding_bag embedding_bag.padding_idx _embedding_bag _embedding_bag_forward_only"},
+    {NonZero, "nonzero argwhere"},
+    {NonZeroStatic, "nonzero_static"},
+    {NonZeroList, "where nonzero_numpy"},
+    {MaskedSelect, "masked_select"},
+    {BinCount, "bincount"},
+    {Histc, "histc"},
+    {HistogramCount, "histogram.bin_ct"},
+    {HistogramEdges, "histogram.bins_tensor"},
+    {HistogramDDCounts, "histogramdd"},
+    {HistogramDDCount, "histogramdd.int_bins"},
+    {HistogramDDEdges, "histogramdd.TensorList_bins"},
+    {SearchSorted, "searchsorted.Tensor"},
+    {SearchScalar, "searchsorted.Scalar bucketize.Scalar"},
+    {Bucketize, "bucketize.Tensor"},
+    {Unique, "_unique _unique2 unique_consecutive unique_dim unique_dim_consecutive"},
+    {OneHot, "one_hot"},
+    {SegmentReduce, "segment_reduce"},
+    {Multinomial, "multinomial"},
+};
+
+}  // namespace
+
+absl::Span<const ShapeRow> IndexingShapes() {
+  static const absl::Span<const ShapeRow> rows = ExpandFamilies(kFamilies);
+  return rows;
+}
 
 }  // namespace slipway::ir

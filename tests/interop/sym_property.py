@@ -325,7 +325,7 @@ def check_samples(tool, paths):
     for path in paths:
         for line in open(path, encoding="utf-8"):
             fields = line.rstrip("\n").split("\t")
-            if line.startswith("#") or len(fields) < 3 or "L[" in fields[2]:
+            if line.startswith("#") or len(fields) < 3 or "L[" in fields[2] or "Error(" in fields[2]:
                 continue
             texts += json.loads(fields[2]) if fields[2].startswith("{") else [fields[2]]
     texts = sorted(set(texts))

@@ -2,8 +2,8 @@
 //
 // Input:  EXPR <tab> s0=3,u0=-4 [<tab> s0=2:10,u0=-8:]      values, and ranges set before parsing (an end may be empty)
 // Output: infix <tab> srepr <tab> value <tab> min:max <tab> round trip
-// value is an integer, a bool, a double or "none"; round trip is "same" or says which text did not parse back to the same
-// expression. A line that does not parse gives "error: …". A symbol whose name starts with s is assumed positive.
+// value is an integer, a bool, a double or "none"; round trip is "same" or says which text did not parse back to the
+// same expression. A line that does not parse gives "error: …". A symbol whose name starts with s is assumed positive.
 #include <cstdio>
 #include <iostream>
 #include <map>
@@ -78,7 +78,8 @@ std::string EvaluateLine(const std::string& line) {
   if (!elsewhere.ok() || elsewhere->ToString() != e->ToString()) absl::StrAppend(&round_trip, "[fresh table differs]");
   if (round_trip.empty()) round_trip = "same";
   const SymRange range = RangeOf(*e);
-  return absl::StrCat(e->ToString(), "\t", e->ToSrepr(), "\t", value, "\t", range.min, ":", range.max, "\t", round_trip);
+  return absl::StrCat(e->ToString(), "\t", e->ToSrepr(), "\t", value, "\t", range.min, ":", range.max, "\t",
+                      round_trip);
 }
 
 }  // namespace

@@ -1,0 +1,98 @@
+// See shape_rules.h.
+#include "ir/ops/shape_rules.h"
+
+#include <deque>
+
+#include "base/text.h"
+
+namespace slipway::ir {
+
+absl::Span<const ShapeRow> ExpandFamilies(absl::Span<const ShapeFamily> families) {
+  auto& names = *new std::deque<std::string>();
+  auto& rows = *new std::vector<ShapeRow>();
+  auto is_space = [](char ch) { return ch == ' ' || ch == '\n'; };
+  for (const ShapeFamily& f : families) {
+    for (size_t at = 0; at < f.ops.size();) {
+      if (is_space(f.ops[at])) {
+        ++at;
+        continue;
+      }
+      size_t end = at;
+      while (end < f.ops.size() && !is_space(f.ops[end])) ++end;
+      std::string_view name = f.ops.substr(at, end - at);
+      at = end;
+      if (name[0] == '/') names.emplace_back(name.substr(1));
+      else names.push_back(text::StrCat("aten.", name, text::Contains(name, ".") ? "" : ".default"));
+      rows.push_back({names.back(), f.fn});
+    }
+  }
+  return rows;
+}
+
+Value* TensorAt(InferContext& c, size_t i) {
+  const OpDef& op = c.node().op();
+  return c.tensor(i < op.args.size() ? std::string_view(op.args[i].name) : std::string_view("?"));
+}
+
+Operands OperandsAt(InferContext& c, std::initializer_list<size_t> positions) {
+  Operands out;
+  for (size_t i : positions) {
+    const std::string& name = c.node().op().args[i].name;
+    const Arg& a = c.node().Get(name);
+    if (a.is_none()) continue;
+    if (Value* v = a.value(); v && v->type().is_tensor()) {
+      out.tensors.push_back(v);
+      out.shapes.push_back(v->sizes());
+    } else {
+      out.scalars.push_back(c.scalar(name));
+    }
+  }
+  return out;
+}
+
+Sym Product(absl::Span<const Sym> sizes) {
+  Sym n = 1;
+  for (Sym s : sizes) n = n * s;
+  return n;
+}
+Sym SmallerOf(Sym a, Sym b) {
+  if (a == b || ProvablyLessEqual(a, b)) return a;
+  return ProvablyLessEqual(b, a) ? b : Min(a, b);
+}
+Sym LargerOf(Sym a, Sym b) {
+  if (a == b || ProvablyLessEqual(a, b)) return b;
+  return ProvablyLessEqual(b, a) ? a : Max(a, b);
+}
+
+DType FloatOf(DType t) { return IsIntegral(t) || IsBool(t) ? DType::kFloat32 : t; }
+DType SumDType(DType t) { return IsIntegral(t) || IsBool(t) ? DType::kInt64 : t; }
+Sizes WithDim(Sizes sizes, int dim, Sym size) {
+  if (dim < static_cast<int>(sizes.size())) sizes[dim] = size;
+  return sizes;
+}
+
+Sym SliceLength(Sym size, std::optional<Sym> start, std::optional<Sym> end, Sym step) {
+  // A bound counts from the end when it is negative; one of unknown sign is taken as it stands, which is what torch
+  // guards on.
+  auto wrap = [&](Sym bound) { return ProvablyLess(bound, 0) ? bound + size : bound; };
+  auto clamp = [](Sym x, Sym low, Sym high) { return SmallerOf(LargerOf(x, low), high); };
+  Sym first = start ? clamp(wrap(*start), 0, size) : Sym(0);
+  Sym last = end ? clamp(wrap(*end), first, size) : size;
+  return FloorDiv(last - first + step - 1, step);
+}
+
+void SameAsSelf(InferContext& c) {
+  Value* x = Self(c);
+  c.Out(x->dtype(), x->sizes());
+}
+void FloatLikeSelf(InferContext& c) {
+  Value* x = Self(c);
+  c.Out(FloatOf(x->dtype()), x->sizes());
+}
+void BoolLikeSelf(InferContext& c) { c.Out(DType::kBool, Self(c)->sizes()); }
+void BroadcastFirstTwo(InferContext& c) {
+  Operands o = OperandsAt(c, {0, 1});
+  c.Out(c.ResultType(o.tensors, o.scalars), c.Broadcast(o.shapes));
+}
+
+}  // namespace slipway::ir
