@@ -319,13 +319,14 @@ std::pair<V, V> BinOf(Emitter& e, V x, V edges) {
   bin.rank = 1;
   return {bin, in};
 }
-// The range of a histogram: as given, of the values where both ends are the same, widened by one where it is a point.
-std::pair<V, V> HistogramRange(LoweringContext& c, V x, V low, V high) {
-  V same = c.e.Equal(low, high);
-  V data_low = c.e.Reduce("ReduceMin", x, {}, false), data_high = c.e.Reduce("ReduceMax", x, {}, false);
-  low = c.e.Where(same, data_low, low), high = c.e.Where(same, data_high, high);
-  V point = c.e.Equal(low, high), one = c.e.Number(1, x.dtype);
-  return {c.e.Where(point, c.e.Sub(low, one), low), c.e.Where(point, c.e.Add(high, one), high)};
+std::pair<V, V> DataRange(LoweringContext& c, V x) {
+  return {c.e.Reduce("ReduceMin", x, {}, false), c.e.Reduce("ReduceMax", x, {}, false)};
+}
+// A range that is a point, widened on both sides.
+std::pair<V, V> Widen(LoweringContext& c, std::pair<V, V> range, double by) {
+  auto [low, high] = range;
+  V point = c.e.Equal(low, high), d = c.e.Number(by, low.dtype);
+  return {c.e.Where(point, c.e.Sub(low, d), low), c.e.Where(point, c.e.Add(high, d), high)};
 }
 constexpr int64_t kMaxBins = 1 << 20;
 
@@ -341,12 +342,25 @@ void HistC(LoweringContext& c) {
   bool given = lo.is_constant() && hi.is_constant() && lo.d != hi.d;
   if (!given && MayBeEmpty(self, all)) return c.Unsupported("bins from the range of a tensor that may be empty");
   V low = c.number(lo, t), high = c.number(hi, t);
-  if (!given) std::tie(low, high) = HistogramRange(c, x, low, high);
+  if (!given) {
+    // Both ends the same: the range of the values.
+    V same = c.e.Equal(low, high);
+    auto [data_low, data_high] = DataRange(c, x);
+    std::tie(low, high) = Widen(c, {c.e.Where(same, data_low, low), c.e.Where(same, data_high, high)}, 1);
+  }
   V edges = EvenEdges(c.e, low, high, bins, t);
   auto [bin, in] = BinOf(c.e, x, edges);
   c.Return(Tally(c.e, c.e.I64({bins}), bin, c.e.Cast(in, t)));
 }
 
+// The outer edges of a histogram: entries `at` and `at` + 1 of the given range, or the range of the values.
+std::pair<V, V> OuterEdges(LoweringContext& c, V x, ir::Value* self, const std::optional<std::vector<double>>& range, size_t at) {
+  if (range) return Widen(c, {c.e.Number((*range)[at], x.dtype), c.e.Number((*range)[at + 1], x.dtype)}, 0.5);
+  std::vector<int> all;
+  for (int d = 0; d < self->rank(); ++d) all.push_back(d);
+  if (MayBeEmpty(self, all)) c.Unsupported("bins from the range of a tensor that may be empty");
+  return Widen(c, DataRange(c, x), 0.5);
+}
 // Counts, and where asked for densities: counts over (total * width).
 V Density(Emitter& e, V counts, V edges) {
   V width = e.Sub(e.Slice(edges, {1}, {kEnd}, {0}), e.Slice(edges, {0}, {-1}, {0}));
@@ -362,13 +376,7 @@ void Histogram(LoweringContext& c) {
     if (bins < 1 || bins > kMaxBins) return c.Unsupported("this number of bins");
     auto range = c.opt_floats("range");
     if (range && range->size() != 2) return c.Fail("range is not two numbers");
-    V low = c.e.Number(range ? (*range)[0] : 0, t), high = c.e.Number(range ? (*range)[1] : 0, t);
-    if (!range || (*range)[0] == (*range)[1]) {
-      std::vector<int> all;
-      for (int d = 0; d < self->rank(); ++d) all.push_back(d);
-      if (!range && MayBeEmpty(self, all)) return c.Unsupported("bins from the range of a tensor that may be empty");
-      std::tie(low, high) = HistogramRange(c, x, low, high);
-    }
+    auto [low, high] = OuterEdges(c, x, self, range, 0);
     edges = EvenEdges(c.e, low, high, bins, t);
   } else {
     edges = c.in("bins");
@@ -402,11 +410,7 @@ void HistogramDd(LoweringContext& c) {
     for (int64_t k = 0; k < n; ++k) {
       if (bins[k] < 1 || bins[k] > kMaxBins) return c.Unsupported("this number of bins");
       V column = c.e.Gather(x, c.e.I64Scalar(k), 1);
-      V low = c.e.Number(range ? (*range)[2 * k] : 0, t), high = c.e.Number(range ? (*range)[2 * k + 1] : 0, t);
-      if (!range || (*range)[2 * k] == (*range)[2 * k + 1]) {
-        if (!range && MayBeEmpty(self, {0})) return c.Unsupported("bins from the range of a tensor that may be empty");
-        std::tie(low, high) = HistogramRange(c, column, low, high);
-      }
+      auto [low, high] = OuterEdges(c, column, self, range, static_cast<size_t>(2 * k));
       edges.push_back(EvenEdges(c.e, low, high, bins[k], t));
     }
   }
