@@ -16,6 +16,10 @@ namespace slipway::passes {
 // form in, functional form out. Unimplemented, naming the node, for what cannot be resolved.
 absl::Status Functionalize(ir::Program& p);
 
+// Tensor subclasses (torchao's quantized weights) are read through their inner tensors: each
+// export.access_subclass_inner_tensor becomes a parameter of its own, "a.weight.qdata". Any form.
+absl::Status UnwrapSubclasses(ir::Program& p);
+
 // Removes nodes that do nothing to values: dropout in evaluation, detach, alias, contiguous, clone, device moves,
 // dtype conversions to the same dtype, assertions. Functional form.
 absl::Status RemoveNoOps(ir::Program& p);

@@ -28,8 +28,8 @@ const Row* FindRow(std::string_view op, int opset, const ir::Node* n) {
 
 std::vector<const Row*> AllRows() {
   std::vector<const Row*> out;
-  for (auto table : {ElementwiseRows(), ViewRows(), ReductionRows(), NnRows(), PoolRows(), ResampleRows(),
-                     RecurrentRows(), IndexingRows(), CreationRows(), LinalgRows(), SymbolicRows(), ControlRows(),
+  for (auto table : {ElementwiseRows(), ViewRows(), ReductionRows(), SortRows(), NnRows(), PoolRows(),
+                     ResampleRows(), RecurrentRows(), IndexingRows(), ScatterRows(), CreationRows(), LinalgRows(), SymbolicRows(), ControlRows(),
                      QuantRows()})
     for (const Row& r : table) out.push_back(&r);
   return out;
