@@ -85,7 +85,7 @@ void NoteDevices(const ir::Program& p, ConvertSummary& summary) {
   for (const std::string& d : devices) summary.lines.push_back(text::StrCat("exported on ", d, ", converted as for cpu"));
 }
 
-absl::Status RunPasses(ir::Program& p, int opset) {
+absl::Status RunPasses(ir::Program& p, int opset, passes::Refusals* refusals) {
   auto legal = [opset](const ir::Node& n) { return exporters::OnnxLegal(n, opset); };
   if (absl::Status s = passes::UnwrapSubclasses(p); !s.ok()) return s;
   if (absl::Status s = passes::InlineSubgraphs(p); !s.ok()) return s;
@@ -93,7 +93,7 @@ absl::Status RunPasses(ir::Program& p, int opset) {
   if (absl::Status s = passes::Functionalize(p); !s.ok()) return s;
   if (absl::Status s = passes::RemoveNoOps(p); !s.ok()) return s;
   if (absl::Status s = passes::EliminateDeadCode(p); !s.ok()) return s;
-  if (absl::Status s = passes::Legalize(p, legal); !s.ok()) return s;
+  if (absl::Status s = passes::Legalize(p, legal, refusals); !s.ok()) return s;
   if (absl::Status s = passes::RemoveNoOps(p); !s.ok()) return s;
   return passes::EliminateDeadCode(p);
 }
@@ -123,9 +123,11 @@ Outcome ToOnnx(const ConvertOptions& o, ConvertSummary* summary) {
   if (o.opset < exporters::kMinOpset || o.opset > exporters::kMaxOpset)
     return Fail(out, absl::UnimplementedError(text::StrCat("opset ", o.opset, " (supported: ", exporters::kMinOpset, " … ",
                                                            exporters::kMaxOpset, ")")));
-  if (absl::Status s = RunPasses(p, o.opset); !s.ok()) return Fail(out, s, path);
+  passes::Refusals refusals;
+  if (absl::Status s = RunPasses(p, o.opset, &refusals); !s.ok()) return Fail(out, s, path);
 
   OnnxOptions options;
+  options.refusals = &refusals;
   options.opset = o.opset;
   options.strict_types = o.strict_types;
   options.external_data = o.external_data == "always" ? exporters::ExternalData::kAlways

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "ir/graph.h"
 
@@ -35,9 +36,13 @@ absl::Status RemoveNoOps(ir::Program& p);
 // Removes nodes whose results nobody uses. Functional form.
 absl::Status EliminateDeadCode(ir::Program& p);
 
+// Why decompositions were not taken, by the node that stays. For look-ups only: the order says nothing.
+using Refusals = absl::flat_hash_map<const ir::Node*, absl::Status>;
+
 // Rewrites nodes by decompositions until `legal` takes each, in subgraphs too. Nodes that are neither legal nor have a
-// decomposition stay: the exporter reports them all together. Functional form.
-absl::Status Legalize(ir::Program& p, const std::function<bool(const ir::Node&)>& legal);
+// decomposition that takes them stay: the exporter reports them all together, with the reasons put into `refusals`
+// (may be null). Functional form.
+absl::Status Legalize(ir::Program& p, const std::function<bool(const ir::Node&)>& legal, Refusals* refusals = nullptr);
 
 }  // namespace slipway::passes
 
