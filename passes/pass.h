@@ -12,6 +12,11 @@
 
 namespace slipway::passes {
 
+// Infers the type of every result and compares it with the declared one, subgraphs included. A provable disagreement
+// (dtype, rank, a size) is InvalidArgument naming the node, its place and both types; else the declared type is kept, or
+// the inferred one taken where none is declared. Any form.
+absl::Status InferShapes(ir::Program& p);
+
 // Inlines the bodies of operators that only set a mode (gradients, autocast, checkpointing) or name a body, and of
 // cond with a known predicate; autocast's casts become nodes. Any form.
 absl::Status InlineSubgraphs(ir::Program& p);
