@@ -11,6 +11,11 @@
 
 namespace slipway::passes {
 
+// Infers the type of every result and compares it with the declared one, subgraphs included. A provable disagreement
+// (dtype, rank, a size) is InvalidArgument naming the node, its place and both types; else the declared type is kept, or
+// the inferred one taken where none is declared. Any form.
+absl::Status InferShapes(ir::Program& p);
+
 // Rewrites in-place nodes and view aliasing into pure SSA; mutated buffers and inputs become signature outputs. Any
 // form in, functional form out. Unimplemented, naming the node, for what cannot be resolved.
 absl::Status Functionalize(ir::Program& p);
