@@ -87,6 +87,8 @@ void NoteDevices(const ir::Program& p, ConvertSummary& summary) {
 
 absl::Status RunPasses(ir::Program& p, int opset) {
   auto legal = [opset](const ir::Node& n) { return exporters::OnnxLegal(n, opset); };
+  if (absl::Status s = passes::InlineSubgraphs(p); !s.ok()) return s;
+  if (absl::Status s = passes::RemoveVmap(p); !s.ok()) return s;
   if (absl::Status s = passes::UnwrapSubclasses(p); !s.ok()) return s;
   if (absl::Status s = passes::Functionalize(p); !s.ok()) return s;
   if (absl::Status s = passes::RemoveNoOps(p); !s.ok()) return s;

@@ -11,6 +11,15 @@
 
 namespace slipway::passes {
 
+// Inlines the bodies of operators that only set a mode (gradients, autocast, checkpointing) or name a body, and of
+// cond with a known predicate; autocast's casts become nodes. Any form.
+absl::Status InlineSubgraphs(ir::Program& p);
+
+// Resolves vmap regions (torch._functorch.predispatch nodes): operators between _add_batch_dim and _remove_batch_dim
+// see one element of the batch. Elementwise regions get the batch dimension back, others become higher_order.map_impl.
+// Any form.
+absl::Status RemoveVmap(ir::Program& p);
+
 // Rewrites in-place nodes and view aliasing into pure SSA; mutated buffers and inputs become signature outputs. Any
 // form in, functional form out. Unimplemented, naming the node, for what cannot be resolved.
 absl::Status Functionalize(ir::Program& p);
