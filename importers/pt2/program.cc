@@ -556,6 +556,8 @@ class ProgramReader {
         return absl::Status(value.status().code(), text::StrCat("argument '", name, "': ", value.status().message()));
       int8_t kind = 0;
       if (const Json* k = a.Find("kind"); k && k->is_int()) kind = static_cast<int8_t>(*k->AsInt());
+      // Some operators' positional arguments come without their names.
+      if (op.known && !op.variadic && name.empty() && args.size() < op.args.size()) name = op.args[args.size()].name;
       if (op.known && !op.variadic && op.ArgIndex(name) < 0)
         return a.Error(text::StrCat("the operator has no argument '", name, "'"));
       args.push_back({std::string(name), *std::move(value), kind});
