@@ -85,13 +85,18 @@ void NoteDevices(const ir::Program& p, ConvertSummary& summary) {
   for (const std::string& d : devices) summary.lines.push_back(text::StrCat("exported on ", d, ", converted as for cpu"));
 }
 
-absl::Status RunPasses(ir::Program& p, int opset) {
+// `dropped` receives the names of updated state that the target does not carry.
+absl::Status RunPasses(ir::Program& p, int opset, passes::Refusals* refusals, std::vector<std::string>* dropped) {
   auto legal = [opset](const ir::Node& n) { return exporters::OnnxLegal(n, opset); };
+  if (absl::Status s = passes::InferShapes(p); !s.ok()) return s;
   if (absl::Status s = passes::UnwrapSubclasses(p); !s.ok()) return s;
+  if (absl::Status s = passes::InlineSubgraphs(p); !s.ok()) return s;
+  if (absl::Status s = passes::RemoveVmap(p); !s.ok()) return s;
   if (absl::Status s = passes::Functionalize(p); !s.ok()) return s;
+  *dropped = passes::DropMutations(p);
   if (absl::Status s = passes::RemoveNoOps(p); !s.ok()) return s;
   if (absl::Status s = passes::EliminateDeadCode(p); !s.ok()) return s;
-  if (absl::Status s = passes::Legalize(p, legal); !s.ok()) return s;
+  if (absl::Status s = passes::Legalize(p, legal, refusals); !s.ok()) return s;
   if (absl::Status s = passes::RemoveNoOps(p); !s.ok()) return s;
   return passes::EliminateDeadCode(p);
 }
@@ -121,9 +126,12 @@ Outcome ToOnnx(const ConvertOptions& o, ConvertSummary* summary) {
   if (o.opset < exporters::kMinOpset || o.opset > exporters::kMaxOpset)
     return Fail(out, absl::UnimplementedError(text::StrCat("opset ", o.opset, " (supported: ", exporters::kMinOpset, " … ",
                                                            exporters::kMaxOpset, ")")));
-  if (absl::Status s = RunPasses(p, o.opset); !s.ok()) return Fail(out, s, path);
+  passes::Refusals refusals;
+  std::vector<std::string> dropped;
+  if (absl::Status s = RunPasses(p, o.opset, &refusals, &dropped); !s.ok()) return Fail(out, s, path);
 
   OnnxOptions options;
+  options.refusals = &refusals;
   options.opset = o.opset;
   options.strict_types = o.strict_types;
   options.external_data = o.external_data == "always" ? exporters::ExternalData::kAlways
@@ -148,7 +156,7 @@ Outcome ToOnnx(const ConvertOptions& o, ConvertSummary* summary) {
     }
     return out;
   }
-  for (const std::string& name : report->dropped_mutations)
+  for (const std::string& name : dropped)
     out.diagnostics.push_back({Severity::kWarning, id::kDroppedState,
                                text::StrCat("the program updates '", name, "'; the updated state is not an output"), "", ""});
   summary->nodes_after = report->nodes_out;

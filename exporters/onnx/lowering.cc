@@ -136,6 +136,8 @@ void GraphLowering::Run(const ir::Graph& g, std::vector<Problem>* problems) {
     std::vector<V> results;
     if (!row) {
       status = absl::UnimplementedError(text::StrCat(n->op_name(), ": no ONNX lowering"));
+      if (refusals)
+        if (auto it = refusals->find(n); it != refusals->end()) status = it->second;
     } else {
       LoweringContext c(*n, e_, *this, row->widen);
       row->fn(c);

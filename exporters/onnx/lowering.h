@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 #include "exporters/onnx/emitter.h"
 #include "ir/ops/args.h"
+#include "passes/pass.h"
 
 namespace slipway::exporters::onnx_out {
 
@@ -97,7 +98,8 @@ absl::Span<const Row> QuantRows();
 // Lowers one graph: keeps the ONNX value of each SSA value.
 class GraphLowering {
  public:
-  GraphLowering(Emitter& e, GraphLowering* outer) : e_(e), outer_(outer) {}
+  GraphLowering(Emitter& e, GraphLowering* outer)
+      : refusals(outer ? outer->refusals : nullptr), e_(e), outer_(outer) {}
 
   struct Problem {
     const ir::Node* node;
@@ -111,6 +113,8 @@ class GraphLowering {
   V Get(const ir::Value* v);
   Emitter& emitter() { return e_; }
   std::vector<Problem>* problems() { return problems_; }
+  // Why nodes without a row were not decomposed; null when not known.
+  const passes::Refusals* refusals = nullptr;
   // Called for weights: makes the initializer on first use.
   std::function<V(const ir::Value*)> resolve;
 

@@ -252,6 +252,7 @@ class ProgramReader {
     Graph* graph;
     const Json *tensors = nullptr, *ints = nullptr, *bools = nullptr, *floats = nullptr, *objects = nullptr;
     int depth = 0;
+    bool mixed_lists = false;  // higher-order operators: a list "of tensors" may hold symbolic numbers too
     text::ViewMap<Value*> values;
   };
 
@@ -302,7 +303,8 @@ class ProgramReader {
   absl::StatusOr<Value*> UseTensor(const Scope& s, const Json& j) {
     ASSIGN(std::string_view name, NameOf(j));
     ASSIGN(Value * v, Use(s, name, j));
-    if (!v->type().is_tensor()) return j.Error(text::StrCat("'", name, "' is not a tensor"));
+    bool takes = v->type().is_tensor() || (s.mixed_lists && v->type().is_sym());
+    if (!takes) return j.Error(text::StrCat("'", name, "' is not a tensor"));
     return v;
   }
   absl::StatusOr<Value*> UseOptionalTensor(const Scope& s, const Json& j) {
@@ -545,6 +547,7 @@ class ProgramReader {
     ASSIGN(auto in, inputs->AsArray());
     std::vector<ir::NamedArg> args;
     args.reserve(in.size());
+    s.mixed_lists = op.variadic;
     for (const Json& a : in) {
       ASSIGN(std::string_view name, NameOf(a));
       ASSIGN(const Json* arg, a.Get("arg"));
@@ -553,6 +556,8 @@ class ProgramReader {
         return absl::Status(value.status().code(), text::StrCat("argument '", name, "': ", value.status().message()));
       int8_t kind = 0;
       if (const Json* k = a.Find("kind"); k && k->is_int()) kind = static_cast<int8_t>(*k->AsInt());
+      // Some operators' positional arguments come without their names.
+      if (op.known && !op.variadic && name.empty() && args.size() < op.args.size()) name = op.args[args.size()].name;
       if (op.known && !op.variadic && op.ArgIndex(name) < 0)
         return a.Error(text::StrCat("the operator has no argument '", name, "'"));
       args.push_back({std::string(name), *std::move(value), kind});
@@ -593,6 +598,7 @@ class ProgramReader {
     }
     ASSIGN(const Json* outputs, j.Get("outputs"));
     ASSIGN(auto out, outputs->AsArray());
+    s.mixed_lists = false;
     for (const Json& o : out) {
       ASSIGN(Arg a, ReadArg(s, o));
       g.outputs.push_back(std::move(a));

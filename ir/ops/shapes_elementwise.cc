@@ -161,6 +161,7 @@ constexpr ShapeFamily kFamilies[] = {
     {CastFixed<DType::kInt32>, "_cast_Int"},
     {CastFixed<DType::kInt64>, "_cast_Long"},
     {CastFixed<DType::kInt16>, "_cast_Short"},
+    {CastFixed<DType::kComplex32>, "chalf"},
     {LikeSelfAndMask,
      "native_dropout _fused_dropout fake_quantize_per_tensor_affine_cachemask "
      "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams fake_quantize_per_channel_affine_cachemask"},

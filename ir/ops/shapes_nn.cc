@@ -389,7 +389,7 @@ void PairwiseDistance(InferContext& c) {
   if (s.empty()) return c.Fail("0-d tensors have no distance");
   s.pop_back();
   if (c.b("keepdim")) s.push_back(1);
-  c.Out(c.FloatResultType(o.tensors), s);
+  c.Out(ToReal(c.FloatResultType(o.tensors)), s);
 }
 void CosineSimilarity(InferContext& c) {
   Operands o = OperandsAt(c, {0, 1});
