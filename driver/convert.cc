@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <chrono>
+#include <functional>
 #include <set>
 
 #include "base/text.h"
@@ -12,6 +13,7 @@
 #include "importers/safetensors/safetensors.h"
 #include "io/digest.h"
 #include "io/mapped_file.h"
+#include "ir/verify.h"
 #include "passes/pass.h"
 
 namespace slipway::driver {
@@ -85,14 +87,27 @@ void NoteDevices(const ir::Program& p, ConvertSummary& summary) {
   for (const std::string& d : devices) summary.lines.push_back(text::StrCat("exported on ", d, ", converted as for cpu"));
 }
 
-absl::Status RunPasses(ir::Program& p, int opset) {
+// Runs the passes in order; with `verify` the program is checked before the first and after each.
+absl::Status RunPasses(ir::Program& p, int opset, bool verify) {
   auto legal = [opset](const ir::Node& n) { return exporters::OnnxLegal(n, opset); };
-  if (absl::Status s = passes::Functionalize(p); !s.ok()) return s;
-  if (absl::Status s = passes::RemoveNoOps(p); !s.ok()) return s;
-  if (absl::Status s = passes::EliminateDeadCode(p); !s.ok()) return s;
-  if (absl::Status s = passes::Legalize(p, legal); !s.ok()) return s;
-  if (absl::Status s = passes::RemoveNoOps(p); !s.ok()) return s;
-  return passes::EliminateDeadCode(p);
+  const struct {
+    const char* name;
+    std::function<absl::Status(ir::Program&)> run;
+  } passes[] = {
+      {"functionalize", passes::Functionalize},
+      {"remove-no-ops", passes::RemoveNoOps},
+      {"eliminate-dead-code", passes::EliminateDeadCode},
+      {"legalize", [&](ir::Program& program) { return passes::Legalize(program, legal); }},
+      {"remove-no-ops", passes::RemoveNoOps},
+      {"eliminate-dead-code", passes::EliminateDeadCode},
+  };
+  if (absl::Status s = verify ? ir::Verify(p) : absl::OkStatus(); !s.ok()) return s;
+  for (const auto& pass : passes) {
+    if (absl::Status s = pass.run(p); !s.ok()) return s;
+    if (absl::Status s = verify ? ir::Verify(p) : absl::OkStatus(); !s.ok())
+      return absl::InternalError(text::StrCat("after ", pass.name, ": ", text::FromAbsl(s.message())));
+  }
+  return absl::OkStatus();
 }
 
 Outcome ToOnnx(const ConvertOptions& o, ConvertSummary* summary) {
@@ -120,7 +135,7 @@ Outcome ToOnnx(const ConvertOptions& o, ConvertSummary* summary) {
   if (o.opset < exporters::kMinOpset || o.opset > exporters::kMaxOpset)
     return Fail(out, absl::UnimplementedError(text::StrCat("opset ", o.opset, " (supported: ", exporters::kMinOpset, " … ",
                                                            exporters::kMaxOpset, ")")));
-  if (absl::Status s = RunPasses(p, o.opset); !s.ok()) return Fail(out, s, path);
+  if (absl::Status s = RunPasses(p, o.opset, o.verify_each); !s.ok()) return Fail(out, s, path);
 
   OnnxOptions options;
   options.opset = o.opset;
