@@ -88,16 +88,20 @@ void NoteDevices(const ir::Program& p, ConvertSummary& summary) {
 }
 
 // Runs the passes in order; with `verify` the program is checked before the first and after each.
-absl::Status RunPasses(ir::Program& p, int opset, bool verify) {
+absl::Status RunPasses(ir::Program& p, int opset, bool verify, passes::Refusals* refusals) {
   auto legal = [opset](const ir::Node& n) { return exporters::OnnxLegal(n, opset); };
   const struct {
     const char* name;
     std::function<absl::Status(ir::Program&)> run;
   } passes[] = {
+      {"infer-shapes", passes::InferShapes},
+      {"unwrap-subclasses", passes::UnwrapSubclasses},
+      {"inline-subgraphs", passes::InlineSubgraphs},
+      {"remove-vmap", passes::RemoveVmap},
       {"functionalize", passes::Functionalize},
       {"remove-no-ops", passes::RemoveNoOps},
       {"eliminate-dead-code", passes::EliminateDeadCode},
-      {"legalize", [&](ir::Program& program) { return passes::Legalize(program, legal); }},
+      {"legalize", [&](ir::Program& program) { return passes::Legalize(program, legal, refusals); }},
       {"remove-no-ops", passes::RemoveNoOps},
       {"eliminate-dead-code", passes::EliminateDeadCode},
   };
@@ -135,9 +139,11 @@ Outcome ToOnnx(const ConvertOptions& o, ConvertSummary* summary) {
   if (o.opset < exporters::kMinOpset || o.opset > exporters::kMaxOpset)
     return Fail(out, absl::UnimplementedError(text::StrCat("opset ", o.opset, " (supported: ", exporters::kMinOpset, " … ",
                                                            exporters::kMaxOpset, ")")));
-  if (absl::Status s = RunPasses(p, o.opset, o.verify_each); !s.ok()) return Fail(out, s, path);
+  passes::Refusals refusals;
+  if (absl::Status s = RunPasses(p, o.opset, o.verify_each, &refusals); !s.ok()) return Fail(out, s, path);
 
   OnnxOptions options;
+  options.refusals = &refusals;
   options.opset = o.opset;
   options.strict_types = o.strict_types;
   options.external_data = o.external_data == "always" ? exporters::ExternalData::kAlways

@@ -56,8 +56,8 @@ Value* Decomposer::ReduceLoss(Value* x, int64_t reduction) {
 
 std::vector<const DecomposeRow*> AllDecompositions() {
   std::vector<const DecomposeRow*> out;
-  for (auto table : {AliasDecompositions(), LossDecompositions(), NormDecompositions(), ShapeDecompositions(),
-                     SpecialDecompositions(), LinalgDecompositions(), NnDecompositions()})
+  for (auto table : {AliasDecompositions(), LossDecompositions(), NormDecompositions(), ProductDecompositions(),
+                     ShapeDecompositions(), SpecialDecompositions(), LinalgDecompositions(), NnDecompositions()})
     for (const DecomposeRow& r : table) out.push_back(&r);
   return out;
 }

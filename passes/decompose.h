@@ -32,6 +32,8 @@ class Decomposer : public ir::ArgReader {
   Value* in(std::string_view name);
   Value* opt_in(std::string_view name);
   Values ins(std::string_view name);
+  // A bool argument (`b` is the builder here).
+  bool flag(std::string_view name) { return ArgReader::b(name); }
   // The result's declared type.
   const ir::Type& out_type(size_t i = 0) { return node_.output(i)->type(); }
   // The dtype to compute result i in: as declared, or f32 when widened.
@@ -76,6 +78,7 @@ std::vector<const DecomposeRow*> AllDecompositions();
 absl::Span<const DecomposeRow> AliasDecompositions();    // ops that are others by another name
 absl::Span<const DecomposeRow> LossDecompositions();
 absl::Span<const DecomposeRow> NormDecompositions();     // norms, statistics
+absl::Span<const DecomposeRow> ProductDecompositions();  // products of vectors, matrices and more dims
 absl::Span<const DecomposeRow> ShapeDecompositions();    // data movement made of simpler movement
 absl::Span<const DecomposeRow> SpecialDecompositions();  // special functions
 absl::Span<const DecomposeRow> LinalgDecompositions();

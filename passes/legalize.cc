@@ -11,34 +11,52 @@ namespace {
 // A decomposition may use ops that decompose again; a chain longer than this is a cycle in the tables.
 constexpr int kMaxRounds = 16;
 
-// Replaces `n` by its decomposition. False when the decomposition refuses: the node then stays and is reported.
-bool Decompose(ir::Node* n, const DecomposeRow& row) {
-  ir::Graph& g = *n->graph();
-  ir::Node* before = n->prev();
+// Whether `now` may stand for `old`. The two types must agree where both are known.
+absl::Status Agree(const ir::Node& n, size_t i, const Value* old, const Value* now) {
+  const ir::Type &a = old->type(), &b = now->type();
+  bool same = a.kind == b.kind;
+  if (same && a.is_tensor()) {
+    same = a.dtype == b.dtype && a.rank() == b.rank();
+    for (int k = 0; same && k < a.rank(); ++k) same = !ir::ProvablyDifferent(a.sizes[k], b.sizes[k]);
+  }
+  if (same) return absl::OkStatus();
+  return absl::InternalError(text::StrCat(n.op_name(), ": result ", i, " is ", a.ToString(),
+                                          ", its decomposition gives ", b.ToString()));
+}
+
+// Builds n's decomposition before it. `results` has an entry per result of n, null only where nobody uses it.
+absl::Status Build(ir::Node* n, const DecomposeRow& row, Values& results) {
   Decomposer d(*n, row.widen);
   row.fn(d);
-  bool ok = d.ok() && d.b.ok() && d.results().size() >= n->outputs().size();
-  Values results = d.results();
-  if (ok) {
-    for (size_t i = 0; i < n->outputs().size(); ++i) {
-      Value *old = n->output(i), *now = results[i];
-      if (!old) continue;
-      if (!now) {
-        ok = old->users().empty() && !g.IsOutput(old);
-        continue;
-      }
-      if (old->type().is_tensor() && now->dtype() != old->dtype()) results[i] = now = d.b.Cast(now, old->dtype());
-      // The two must agree where both are known; the declared type stays otherwise.
-      if (old->type().is_tensor()) {
-        ok &= d.b.ok() && now->rank() == old->rank();
-        for (int k = 0; ok && k < old->rank(); ++k) ok &= !ir::ProvablyDifferent(now->sizes()[k], old->sizes()[k]);
-      }
+  if (!d.ok()) return d.status();
+  if (!d.b.ok()) return d.b.status();
+  results = d.results();
+  if (results.size() < n->outputs().size())
+    return absl::InternalError(text::StrCat(n->op_name(), ": its decomposition gives ", results.size(), " results of ",
+                                            n->outputs().size()));
+  for (size_t i = 0; i < n->outputs().size(); ++i) {
+    Value* old = n->output(i);
+    if (!old) continue;
+    if (!results[i]) {
+      if (old->users().empty() && !n->graph()->IsOutput(old)) continue;
+      return absl::UnimplementedError(text::StrCat(n->op_name(), ": result ", i, " is used"));
     }
+    if (old->type().is_tensor() && results[i]->type().is_tensor()) results[i] = d.b.Cast(results[i], old->dtype());
+    if (!d.b.ok()) return d.b.status();
+    if (absl::Status s = Agree(*n, i, old, results[i]); !s.ok()) return s;
   }
-  if (!ok) {
+  return absl::OkStatus();
+}
+
+// Replaces `n` by its decomposition. An error when the decomposition refuses: the node then stays and is reported.
+absl::Status Decompose(ir::Node* n, const DecomposeRow& row) {
+  ir::Graph& g = *n->graph();
+  ir::Node* before = n->prev();
+  Values results;
+  if (absl::Status s = Build(n, row, results); !s.ok()) {
     // Take back what was built.
     while (n->prev() != before) g.Erase(n->prev());
-    return false;
+    return s;
   }
   for (size_t i = 0; i < n->outputs().size(); ++i) {
     Value *old = n->output(i), *now = results[i];
@@ -54,19 +72,23 @@ bool Decompose(ir::Node* n, const DecomposeRow& row) {
   g.Erase(n);
   for (auto& [v, name] : names)
     if (v->producer() && !g.FindValue(name)) g.Rename(v, name);
-  return true;
+  return absl::OkStatus();
 }
 
-void LegalizeGraph(ir::Graph& g, const std::function<bool(const ir::Node&)>& legal) {
+void LegalizeGraph(ir::Graph& g, const std::function<bool(const ir::Node&)>& legal, Refusals& refusals) {
   for (int round = 0; round < kMaxRounds; ++round) {
     bool changed = false;
     for (ir::Node *n = g.first(), *next; n; n = next) {
       next = n->next();
       if (round == 0)
         for (const ir::NamedArg& a : n->args())
-          if (auto sub = a.arg.get<ir::SubGraph>()) LegalizeGraph(**sub, legal);
+          if (auto sub = a.arg.get<ir::SubGraph>()) LegalizeGraph(**sub, legal, refusals);
       if (legal(*n)) continue;
-      if (const DecomposeRow* row = FindDecomposition(n->op_name())) changed |= Decompose(n, *row);
+      const DecomposeRow* row = FindDecomposition(n->op_name());
+      if (!row || refusals.contains(n)) continue;
+      absl::Status s = Decompose(n, *row);
+      changed |= s.ok();
+      if (!s.ok()) refusals.emplace(n, std::move(s));
     }
     if (!changed) return;
   }
@@ -74,8 +96,9 @@ void LegalizeGraph(ir::Graph& g, const std::function<bool(const ir::Node&)>& leg
 
 }  // namespace
 
-absl::Status Legalize(ir::Program& p, const std::function<bool(const ir::Node&)>& legal) {
-  LegalizeGraph(*p.graph, legal);
+absl::Status Legalize(ir::Program& p, const std::function<bool(const ir::Node&)>& legal, Refusals* refusals) {
+  Refusals own;
+  LegalizeGraph(*p.graph, legal, refusals ? *refusals : own);
   return absl::OkStatus();
 }
 

@@ -6,14 +6,33 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "ir/graph.h"
 
 namespace slipway::passes {
 
+// Infers the type of every result and compares it with the declared one, subgraphs included. A provable disagreement
+// (dtype, rank, a size) is InvalidArgument naming the node, its place and both types; else the declared type is kept, or
+// the inferred one taken where none is declared. Any form.
+absl::Status InferShapes(ir::Program& p);
+
+// Inlines the bodies of operators that only set a mode (gradients, autocast, checkpointing) or name a body, and of
+// cond with a known predicate; autocast's casts become nodes. Any form.
+absl::Status InlineSubgraphs(ir::Program& p);
+
+// Resolves vmap regions (torch._functorch.predispatch nodes): operators between _add_batch_dim and _remove_batch_dim
+// see one element of the batch. Elementwise regions get the batch dimension back, others become higher_order.map_impl.
+// Any form.
+absl::Status RemoveVmap(ir::Program& p);
+
 // Rewrites in-place nodes and view aliasing into pure SSA; mutated buffers and inputs become signature outputs. Any
 // form in, functional form out. Unimplemented, naming the node, for what cannot be resolved.
 absl::Status Functionalize(ir::Program& p);
+
+// Tensor subclasses (torchao's quantized weights) are read through their inner tensors: each
+// export.access_subclass_inner_tensor becomes a parameter of its own, "a.weight.qdata". Any form.
+absl::Status UnwrapSubclasses(ir::Program& p);
 
 // Removes nodes that do nothing to values: dropout in evaluation, detach, alias, contiguous, clone, device moves,
 // dtype conversions to the same dtype, assertions. Functional form.
@@ -22,9 +41,13 @@ absl::Status RemoveNoOps(ir::Program& p);
 // Removes nodes whose results nobody uses. Functional form.
 absl::Status EliminateDeadCode(ir::Program& p);
 
+// Why decompositions were not taken, by the node that stays. For look-ups only: the order says nothing.
+using Refusals = absl::flat_hash_map<const ir::Node*, absl::Status>;
+
 // Rewrites nodes by decompositions until `legal` takes each, in subgraphs too. Nodes that are neither legal nor have a
-// decomposition stay: the exporter reports them all together. Functional form.
-absl::Status Legalize(ir::Program& p, const std::function<bool(const ir::Node&)>& legal);
+// decomposition that takes them stay: the exporter reports them all together, with the reasons put into `refusals`
+// (may be null). Functional form.
+absl::Status Legalize(ir::Program& p, const std::function<bool(const ir::Node&)>& legal, Refusals* refusals = nullptr);
 
 }  // namespace slipway::passes
 

@@ -64,6 +64,11 @@ class Emitter {
   // Several results with their dtypes; an entry of kUnknown omits that result.
   std::vector<V> OpN(std::string_view type, std::vector<V> in, Attrs attrs, std::vector<DType> outs);
 
+  // If, Loop, Scan: types are what the bodies say, so nothing is cast.
+  std::vector<V> Control(std::string_view type, const std::vector<V>& in, Attrs attrs, const std::vector<DType>& outs) {
+    return Raw(type, in, std::move(attrs), outs);
+  }
+
   // Small constants, stored as initializers of the outermost graph and shared.
   V Const(DType dtype, Ints dims, std::string bytes);
   V I64(Ints values);         // 1-D

@@ -138,6 +138,7 @@ absl::StatusOr<OnnxReport> ExportOnnx(const ir::Program& p, const std::string& p
   };
 
   std::vector<onnx_out::GraphLowering::Problem> problems;
+  lowering.refusals = options.refusals;
   lowering.Run(*p.graph, &problems);
 
   // Outputs: the user's in order; names are unique, and an input or weight returned as it is gets an Identity.

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ir/graph.h"
+#include "passes/pass.h"
 
 namespace slipway::exporters {
 
@@ -22,6 +23,7 @@ struct OnnxOptions {
   ExternalData external_data = ExternalData::kAuto;  // auto: above 2 GB
   bool strict_types = false;        // never cast around operators without an ONNX Runtime kernel for the type
   bool state_io = false;            // carry mutated buffers and inputs as state_in.* / state_out.*
+  const passes::Refusals* refusals = nullptr;  // why nodes without a lowering were not decomposed; may be null
   std::vector<std::pair<std::string, std::string>> metadata;  // added to the model's metadata_props
 };
 

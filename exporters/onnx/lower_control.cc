@@ -1,8 +1,369 @@
-// Control operators.
+// Control flow: operators that own graphs become If, Loop and Scan. ONNX bodies see the values around them, so what a
+// torch body receives as an operand is simply bound to the outer value; only what changes from iteration to iteration is
+// an input of the body.
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
 #include "exporters/onnx/lower_util.h"
+#include "exporters/onnx/types.h"
 
 namespace slipway::exporters::onnx_out {
+namespace {
 
-absl::Span<const Row> ControlRows() { return {}; }
+using ir::Arg;
+using ir::SubGraph;
+using ir::Type;
+using ir::Value;
+
+DType TypeOf(const Type& t) {
+  return t.is_tensor() ? t.dtype
+         : t.kind == Type::kSymInt ? DType::kInt64
+         : t.kind == Type::kSymFloat ? DType::kFloat64 : DType::kBool;
+}
+
+// Name, element type and sizes. Symbols are left open: within a body they may change from iteration to iteration.
+void Describe(onnx::ValueInfoProto* info, const V& v, const ir::Sizes& sizes) {
+  info->set_name(v.name);
+  auto* tensor = info->mutable_type()->mutable_tensor_type();
+  tensor->set_elem_type(OnnxType(v.dtype));
+  auto* shape = tensor->mutable_shape();
+  for (const ir::Sym& s : sizes) {
+    auto* dim = shape->add_dim();
+    if (auto c = s.constant()) dim->set_dim_value(*c);
+  }
+}
+
+// Operands of a higher-order node: lists in order, laid flat.
+std::vector<Arg> Flat(const Arg& a) {
+  std::vector<Arg> out;
+  if (auto values = a.get<ir::Values>()) {
+    for (Value* v : *values) out.emplace_back(v);
+  } else if (auto ints = a.get<Ints>()) {
+    for (int64_t i : *ints) out.emplace_back(i);
+  } else if (auto syms = a.get<ir::SymInts>()) {
+    for (const ir::IntOrValue& i : *syms) out.emplace_back(i);
+  } else if (!a.is_none()) {
+    out.push_back(a);
+  }
+  return out;
+}
+
+// The ONNX value of an operand that stands for the input `want` of a body.
+V Operand(LoweringContext& c, const Arg& a, const Type& want) {
+  if (Value* v = a.value()) return c.e.Cast(c.raw(v), TypeOf(want));
+  if (auto i = a.get<int64_t>()) return c.e.Integer(*i, TypeOf(want));
+  if (auto d = a.get<double>()) return c.e.Number(*d, TypeOf(want));
+  if (auto b = a.get<bool>()) return c.e.BoolConst(*b);
+  if (want.kind != Type::kConstant && want.kind != Type::kNone) c.Unsupported("an operand that is neither tensor nor number");
+  return {};
+}
+
+// One ONNX body being written.
+class Body {
+ public:
+  Body(LoweringContext& c, std::string_view name)
+      : c_(c), emitter_(&proto_, c.e.shared()), lowering_(emitter_, &c.graph()) {
+    proto_.set_name(std::string(name));
+    emitter_.SetScope("", std::string(name));
+  }
+
+  Emitter& e() { return emitter_; }
+
+  // A formal input of the body's graph.
+  V Input(std::string_view name, DType dtype, const ir::Sizes& sizes) {
+    V v{emitter_.UniqueName(name), dtype, static_cast<int>(sizes.size())};
+    Describe(proto_.add_input(), v, sizes);
+    return v;
+  }
+  void Bind(const Value* v, const V& x) { if (x) lowering_.Bind(v, x); }
+  // Lowers `g`, whose inputs are bound, and gives its results.
+  std::vector<V> Run(const ir::Graph& g) {
+    lowering_.Run(g, c_.graph().problems());
+    std::vector<V> out;
+    for (const Arg& a : g.outputs) {
+      Value* v = a.value();
+      if (v) out.push_back(lowering_.Get(v));
+      else if (auto i = a.get<int64_t>()) out.push_back(emitter_.I64Scalar(*i));
+      else if (auto b = a.get<bool>()) out.push_back(emitter_.BoolConst(*b));
+      else if (auto d = a.get<double>()) out.push_back(emitter_.Number(*d, DType::kFloat64));
+      else out.push_back({});
+    }
+    return out;
+  }
+  // Makes `v` an output of the body. ONNX wants each to be computed in the body and named once.
+  void Output(V v, DType dtype, const ir::Sizes& sizes) {
+    v = emitter_.Cast(v, dtype);
+    if (produced_.empty())
+      for (const auto& n : proto_.node()) produced_.insert(n.output().begin(), n.output().end());
+    if (!produced_.contains(v.name) || !given_.insert(v.name).second) v = emitter_.Op("Identity", {v});
+    given_.insert(v.name);
+    Describe(proto_.add_output(), v, sizes);
+  }
+  onnx::GraphProto Take() { return std::move(proto_); }
+
+ private:
+  LoweringContext& c_;
+  onnx::GraphProto proto_;
+  Emitter emitter_;
+  GraphLowering lowering_;
+  absl::flat_hash_set<std::string> produced_, given_;
+};
+
+const ir::Graph* GraphArg(LoweringContext& c, size_t i) {
+  if (i < c.node().args().size())
+    if (auto g = c.node().At(i).get<SubGraph>()) return g->get();
+  c.Fail("a nested graph is missing");
+  return nullptr;
+}
+
+std::vector<Arg> ListArg(LoweringContext& c, size_t i) {
+  return i < c.node().args().size() ? Flat(c.node().At(i)) : std::vector<Arg>{};
+}
+
+// The declared types of results, for what a body returns.
+bool ResultsMatch(LoweringContext& c, size_t got) {
+  if (got == c.node().outputs().size()) return true;
+  c.Fail(text::StrCat("a nested graph gives ", got, " results of ", c.node().outputs().size()));
+  return false;
+}
+
+std::vector<DType> OutTypes(LoweringContext& c) {
+  std::vector<DType> out;
+  for (Value* v : c.node().outputs())
+    if (v) out.push_back(TypeOf(v->type()));
+  return out;
+}
+// Results in node order, leaving out what is None.
+std::vector<V> Spread(LoweringContext& c, std::vector<V> results) {
+  std::vector<V> out;
+  size_t k = 0;
+  for (Value* v : c.node().outputs()) out.push_back(v ? results[k++] : V{});
+  return out;
+}
+
+V Truth(Emitter& e, V v) {
+  v = e.Cast(v, DType::kBool);
+  return v.rank == 0 ? v : e.Reshape(v, Ints{});
+}
+
+// cond(predicate, true graph, false graph, operands)
+void Cond(LoweringContext& c) {
+  const ir::Graph *graphs[2] = {GraphArg(c, 1), GraphArg(c, 2)};
+  if (!c.ok()) return;
+  std::vector<Arg> operands = ListArg(c, 3);
+  V predicate = Operand(c, c.node().At(0), Type::SymBool(0));
+  Attrs attrs;
+  for (int b = 0; b < 2; ++b) {
+    const ir::Graph& g = *graphs[b];
+    if (g.inputs().size() != operands.size()) return c.Fail("a branch takes other operands than are given");
+    Body body(c, b == 0 ? "then" : "else");
+    for (size_t i = 0; i < operands.size(); ++i) body.Bind(g.inputs()[i], Operand(c, operands[i], g.inputs()[i]->type()));
+    std::vector<V> results = body.Run(g);
+    if (!ResultsMatch(c, results.size())) return;
+    for (size_t i = 0; i < results.size(); ++i) {
+      Value* v = c.node().output(i);
+      if (!v) continue;
+      if (!results[i]) return c.Fail("a branch gives None where a value is declared");
+      Value* inner = g.outputs[i].value();
+      body.Output(results[i], TypeOf(v->type()), inner ? inner->sizes() : ir::Sizes{});
+    }
+    attrs.emplace_back(b == 0 ? "then_branch" : "else_branch", body.Take());
+  }
+  c.Return(Spread(c, c.e.Control("If", {Truth(c.e, predicate)}, std::move(attrs), OutTypes(c))));
+}
+
+// while_loop(condition graph, body graph, carried, captured)
+void WhileLoop(LoweringContext& c) {
+  const ir::Graph *condition = GraphArg(c, 0), *step = GraphArg(c, 1);
+  if (!c.ok()) return;
+  std::vector<Arg> carried = ListArg(c, 2), captured = ListArg(c, 3);
+  const size_t n = carried.size();
+  for (const ir::Graph* g : {condition, step})
+    if (g->inputs().size() != n + captured.size()) return c.Fail("a nested graph takes other operands than are given");
+  if (condition->outputs.size() != 1) return c.Fail("the condition gives more than one result");
+  if (!ResultsMatch(c, step->outputs.size()) || step->outputs.size() != n) return c.Fail("the body gives other values than it carries");
+
+  std::vector<V> start;
+  for (size_t i = 0; i < n; ++i) start.push_back(Operand(c, carried[i], step->inputs()[i]->type()));
+  auto bind_captured = [&](GraphLowering& to, const ir::Graph& g) {
+    for (size_t i = 0; i < captured.size(); ++i)
+      if (V x = Operand(c, captured[i], g.inputs()[n + i]->type())) to.Bind(g.inputs()[n + i], x);
+  };
+  // Whether to begin at all.
+  GraphLowering first(c.e, &c.graph());
+  for (size_t i = 0; i < n; ++i) first.Bind(condition->inputs()[i], start[i]);
+  bind_captured(first, *condition);
+  first.Run(*condition, c.graph().problems());
+  Value* truth = condition->outputs[0].value();
+  if (!truth) return c.Unsupported("a condition that is constant");
+  V begin = Truth(c.e, first.Get(truth));
+
+  Body body(c, "loop");
+  body.Input("iteration", DType::kInt64, {});
+  body.Input("condition_in", DType::kBool, {});
+  for (size_t i = 0; i < n; ++i) {
+    Value* v = step->inputs()[i];
+    body.Bind(v, body.Input(v->name(), TypeOf(v->type()), v->sizes()));
+  }
+  for (size_t i = 0; i < captured.size(); ++i) {
+    Value* v = step->inputs()[n + i];
+    body.Bind(v, Operand(c, captured[i], v->type()));
+    Value* w = condition->inputs()[n + i];
+    body.Bind(w, Operand(c, captured[i], w->type()));
+  }
+  std::vector<V> next = body.Run(*step);
+  for (size_t i = 0; i < n; ++i) {
+    if (!next[i]) return c.Fail("the body gives None for a carried value");
+    next[i] = body.e().Cast(next[i], TypeOf(step->inputs()[i]->type()));
+    body.Bind(condition->inputs()[i], next[i]);
+  }
+  V again = body.Run(*condition)[0];
+  body.Output(Truth(body.e(), again), DType::kBool, {});
+  for (size_t i = 0; i < n; ++i) {
+    Value* v = step->inputs()[i];
+    body.Output(next[i], TypeOf(v->type()), v->sizes());
+  }
+  std::vector<V> in = {V{}, begin};
+  in.insert(in.end(), start.begin(), start.end());
+  std::vector<DType> outs;
+  for (size_t i = 0; i < n; ++i) outs.push_back(TypeOf(step->inputs()[i]->type()));
+  std::vector<V> results = c.e.Control("Loop", in, {{"body", body.Take()}}, outs);
+  c.Return(std::move(results));
+}
+
+// Scan over the first dimension of `xs`: states are carried, the rest of the results stacked.
+void EmitScan(LoweringContext& c, const ir::Graph& g, const std::vector<V>& states, const std::vector<Arg>& xs,
+              const std::vector<Arg>& captured, bool reverse) {
+  const size_t n = states.size(), m = xs.size();
+  if (m == 0) return c.Unsupported("no scanned tensor");
+  if (g.inputs().size() != n + m + captured.size()) return c.Fail("the body takes other operands than are given");
+  if (g.outputs.size() < n || !ResultsMatch(c, g.outputs.size())) return c.Fail("the body gives fewer values than it carries");
+  Body body(c, "scan");
+  for (size_t i = 0; i < n + m; ++i) {
+    Value* v = g.inputs()[i];
+    if (!v->type().is_tensor()) return c.Unsupported("a scanned or carried value that is no tensor");
+    body.Bind(v, body.Input(v->name(), v->dtype(), v->sizes()));
+  }
+  for (size_t i = 0; i < captured.size(); ++i)
+    body.Bind(g.inputs()[n + m + i], Operand(c, captured[i], g.inputs()[n + m + i]->type()));
+  std::vector<V> results = body.Run(g);
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (i >= n && !c.node().output(i)) continue;
+    Value* inner = g.outputs[i].value();
+    if (!results[i] || !inner) return c.Unsupported("a body whose result is a constant");
+    body.Output(results[i], i < n ? g.inputs()[i]->dtype() : c.out_dtype(i), inner->sizes());
+  }
+  std::vector<V> in = states;
+  for (size_t i = 0; i < m; ++i) {
+    Value* v = xs[i].value();
+    if (!v || !v->type().is_tensor() || v->rank() == 0) return c.Fail("a scanned operand is no tensor of a dimension");
+    in.push_back(c.raw(v));
+  }
+  std::vector<DType> outs;
+  int stacked = 0;
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (i >= n && !c.node().output(i)) continue;
+    outs.push_back(i < n ? g.inputs()[i]->dtype() : c.out_dtype(i));
+    stacked += i >= n;
+  }
+  Attrs attrs = {{"body", body.Take()}, {"num_scan_inputs", static_cast<int64_t>(m)}};
+  if (reverse) {
+    attrs.emplace_back("scan_input_directions", Ints(m, 1));
+    attrs.emplace_back("scan_output_directions", Ints(stacked, 1));
+  }
+  std::vector<V> out = c.e.Control("Scan", in, std::move(attrs), outs), all;
+  size_t k = 0;
+  for (size_t i = 0; i < results.size(); ++i) all.push_back(i < n || c.node().output(i) ? out[k++] : V{});
+  c.Return(std::move(all));
+}
+
+// map_impl(body, xs, captured)
+void MapImpl(LoweringContext& c) {
+  const ir::Graph* g = GraphArg(c, 0);
+  if (g && c.ok()) EmitScan(c, *g, {}, ListArg(c, 1), ListArg(c, 2), false);
+}
+
+// scan(body, init, xs, captured); releases before 2.7 have dim and reverse before or instead of the captured values.
+void ScanOp(LoweringContext& c) {
+  const ir::Graph* g = GraphArg(c, 0);
+  if (!g || !c.ok()) return;
+  std::vector<Arg> init = ListArg(c, 1), xs = ListArg(c, 2), captured;
+  bool reverse = false;
+  for (size_t i = 3; i < c.node().args().size(); ++i) {
+    const Arg& a = c.node().At(i);
+    if (auto b = a.get<bool>()) {
+      reverse = *b;
+    } else if (auto dim = a.get<int64_t>()) {
+      if (*dim != 0) return c.Unsupported("a scan over another dimension than the first");
+    } else {
+      captured = Flat(a);
+    }
+  }
+  if (g->inputs().size() < init.size()) return c.Fail("the body takes other operands than are given");
+  std::vector<V> states;
+  for (size_t i = 0; i < init.size(); ++i) states.push_back(Operand(c, init[i], g->inputs()[i]->type()));
+  if (c.ok()) EmitScan(c, *g, states, xs, captured, reverse);
+}
+
+// associative_scan(combine, xs, captured): combine(left…, right…) gives the next left. The first element stands as it
+// is; the others are folded in order, which any grouping of an associative function equals.
+void AssociativeScan(LoweringContext& c) {
+  const ir::Graph* g = GraphArg(c, 0);
+  if (!g || !c.ok()) return;
+  std::vector<Arg> xs = ListArg(c, 1), captured = ListArg(c, 2);
+  const size_t n = xs.size();
+  if (n == 0 || g->inputs().size() != 2 * n + captured.size()) return c.Fail("the body takes other operands than are given");
+  if (g->outputs.size() != n || !ResultsMatch(c, n)) return c.Fail("the body gives other values than it takes");
+  Body body(c, "scan");
+  for (size_t i = 0; i < 2 * n; ++i) {
+    Value* v = g->inputs()[i];
+    if (!v->type().is_tensor()) return c.Unsupported("a scanned value that is no tensor");
+    body.Bind(v, body.Input(v->name(), v->dtype(), v->sizes()));
+  }
+  for (size_t i = 0; i < captured.size(); ++i)
+    body.Bind(g->inputs()[2 * n + i], Operand(c, captured[i], g->inputs()[2 * n + i]->type()));
+  std::vector<V> results = body.Run(*g);
+  std::vector<DType> outs;
+  for (int round = 0; round < 2; ++round) {  // carried, then stacked
+    for (size_t i = 0; i < n; ++i) {
+      Value* v = g->inputs()[i];
+      if (!results[i]) return c.Fail("the body gives None for a scanned value");
+      body.Output(results[i], v->dtype(), v->sizes());
+      outs.push_back(v->dtype());
+    }
+  }
+  std::vector<V> in, heads;
+  for (const Arg& a : xs) {
+    Value* v = a.value();
+    if (!v || !v->type().is_tensor() || v->rank() == 0) return c.Fail("a scanned operand is no tensor of a dimension");
+    V x = c.raw(v);
+    heads.push_back(c.e.Slice(x, {0}, {1}, {0}));
+    in.push_back(c.e.Squeeze(heads.back(), {0}));
+  }
+  for (const Arg& a : xs) {
+    V x = c.raw(a.value());
+    in.push_back(c.e.Slice(x, {1}, {std::numeric_limits<int64_t>::max()}, {0}));
+  }
+  std::vector<V> out = c.e.Control("Scan", in, {{"body", body.Take()}, {"num_scan_inputs", static_cast<int64_t>(n)}}, outs);
+  std::vector<V> all;
+  for (size_t i = 0; i < n; ++i) {
+    out[n + i].rank = heads[i].rank;
+    all.push_back(c.e.Concat({heads[i], out[n + i]}, 0));
+  }
+  c.Return(std::move(all));
+}
+
+constexpr Row kRows[] = {
+    {"higher_order.cond", Cond},
+    {"higher_order.while_loop", WhileLoop},
+    {"higher_order.map_impl", MapImpl},
+    {"higher_order.map", MapImpl},
+    {"higher_order.scan", ScanOp},
+    {"higher_order.associative_scan", AssociativeScan},
+};
+
+}  // namespace
+
+absl::Span<const Row> ControlRows() { return kRows; }
 
 }  // namespace slipway::exporters::onnx_out

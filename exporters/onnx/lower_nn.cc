@@ -332,7 +332,7 @@ void Dropout(LoweringContext& c) {
 }
 
 constexpr Row kRows[] = {
-    {"aten.linear.default", Linear},
+    {"aten.linear.default", Linear, true},
     {"aten.matmul.default", MatMul<"self", "other">}, {"aten.mm.default", MatMul<"self", "mat2">},
     {"aten.bmm.default", MatMul<"self", "mat2">}, {"aten.mv.default", MatMul<"self", "vec">},
     {"aten.dot.default", MatMul<"self", "tensor">},

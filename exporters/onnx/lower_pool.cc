@@ -174,11 +174,17 @@ void AdaptiveAvg(LoweringContext& c) {
     V end = c.e.Div(c.e.Add(c.e.Mul(c.e.Add(rows, one), length), c.e.I64Scalar(n[d] - 1)), count);
     V b = c.e.Unsqueeze(begin, {1}), e = c.e.Unsqueeze(end, {1});
     V inside = c.e.Cast(c.e.And(c.e.GreaterEqual(cols, b), c.e.Less(cols, e)), x.dtype);
-    V matrix = c.e.Transpose(c.e.Div(inside, c.e.Cast(c.e.Sub(e, b), x.dtype)), {1, 0});  // L x n
-    Ints perm(x.rank);
-    for (int k = 0; k < x.rank; ++k) perm[k] = k;
-    std::swap(perm[axis], perm[x.rank - 1]);
-    x = c.e.Transpose(c.e.MatMul(c.e.Transpose(x, perm), matrix), perm);
+    V matrix = c.e.Div(inside, c.e.Cast(c.e.Sub(e, b), x.dtype));  // n x L
+    // (lead, L, rest) so that the product needs no transposition.
+    auto sizes = [&](int from, int to) {
+      return from == to ? c.e.I64({1})
+                        : c.e.Op("ReduceProd", {c.e.Op("Shape", {x}, {{"start", int64_t{from}}, {"end", int64_t{to}}}, DType::kInt64, 1)},
+                                 {{"keepdims", int64_t{1}}}, DType::kInt64, 1);
+    };
+    V folded = c.e.Reshape(x, c.e.Concat({sizes(0, axis), c.e.Dim(x, axis), sizes(axis + 1, x.rank)}, 0), 3, true);
+    std::vector<V> shape;
+    for (int k = 0; k < x.rank; ++k) shape.push_back(k == axis ? c.e.I64({n[d]}) : c.e.Dim(x, k));
+    x = c.e.Reshape(c.e.MatMul(matrix, folded), c.e.Concat(shape, 0), x.rank, true);
   }
   c.Return(x);
 }

@@ -1,5 +1,6 @@
 // Padding, interpolation, grid sampling, and the rearrangements of image blocks.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "exporters/onnx/lower_util.h"
@@ -25,24 +26,35 @@ void PadBy(LoweringContext& c, V x, const SymInts& pad, const std::string& mode,
     return c.Return(c.e.Op("Pad", {x, c.shape(begin), fill}, {{"mode", std::string("constant")}}));
   }
   if (symbolic) return c.Unsupported("symbolic padding in mode " + mode);
-  // Negative padding crops first.
-  Ints starts, ends, axes;
   Ints pads(2 * x.rank, 0);
+  bool negative = false;
   for (int k = 0; k < dims; ++k) {
     int axis = x.rank - 1 - k;
-    int64_t a = pad[2 * k].constant, b = pad[2 * k + 1].constant;
-    if (a < 0 || b < 0) starts.push_back(std::max<int64_t>(-a, 0)), ends.push_back(b < 0 ? b : kEnd), axes.push_back(axis);
-    pads[axis] = std::max<int64_t>(a, 0);
-    pads[x.rank + axis] = std::max<int64_t>(b, 0);
+    pads[axis] = pad[2 * k].constant;
+    pads[x.rank + axis] = pad[2 * k + 1].constant;
+    negative |= pads[axis] < 0 || pads[x.rank + axis] < 0;
   }
-  if (!axes.empty()) x = c.e.Slice(x, starts, ends, axes);
   if (mode == "circular") {
     for (int axis = 0; axis < x.rank; ++axis) {
+      int64_t a = pads[axis], b = pads[x.rank + axis];
       std::vector<V> parts;
-      if (pads[axis]) parts.push_back(c.e.Slice(x, {-pads[axis]}, {kEnd}, {axis}));
-      parts.push_back(x);
-      if (pads[x.rank + axis]) parts.push_back(c.e.Slice(x, {0}, {pads[x.rank + axis]}, {axis}));
+      if (a > 0) parts.push_back(c.e.Slice(x, {-a}, {kEnd}, {axis}));
+      parts.push_back(a < 0 || b < 0 ? c.e.Slice(x, {std::max<int64_t>(-a, 0)}, {b < 0 ? b : kEnd}, {axis}) : x);
+      if (b > 0) parts.push_back(c.e.Slice(x, {0}, {b}, {axis}));
       x = c.e.Concat(parts, axis);
+    }
+    return c.Return(x);
+  }
+  if (negative && (mode == "replicate" || mode == "reflect")) {
+    // Cropping beyond the edge that the other side repeats: by index. Position j reads j - begin, clamped or mirrored.
+    for (int axis = 0; axis < x.rank; ++axis) {
+      int64_t a = pads[axis], b = pads[x.rank + axis];
+      if (a == 0 && b == 0) continue;
+      V last = c.e.Sub(c.e.DimScalar(x, axis), c.e.I64Scalar(1));
+      V i = c.e.Op("Range", {c.e.I64Scalar(-a), c.e.Add(last, c.e.I64Scalar(b + 1)), c.e.I64Scalar(1)}, {}, DType::kInt64, 1);
+      if (mode == "replicate") i = c.e.Max(c.e.Min(i, last), c.e.I64Scalar(0));
+      else i = c.e.Sub(last, c.e.Op("Abs", {c.e.Sub(last, c.e.Op("Abs", {i}))}));
+      x = c.e.Gather(x, i, axis);
     }
     return c.Return(x);
   }
@@ -101,6 +113,19 @@ void Resize(LoweringContext& c, const ResizeSpec& r) {
     std::vector<double> scales = {1, 1};
     if (lifted) scales.push_back(1);
     scales.insert(scales.end(), factors->begin(), factors->end());
+    // The runtime multiplies in f32; a factor rounded down could lose the last pixel. Round up where the size says so.
+    for (int d = 0; d < r.spatial; ++d) {
+      double& f = scales[scales.size() - r.spatial + d];
+      ir::Value* self = c.tensor(vec ? "input" : "self");
+      auto n = self->sizes()[self->rank() - r.spatial + d].constant();
+      auto out = c.out_type().sizes[c.out_rank() - r.spatial + d].constant();
+      float s = static_cast<float>(f);
+      if (s < f && !(n && out)) s = std::nextafter(s, std::numeric_limits<float>::infinity());
+      for (int k = 0; n && out && k < 4 && std::floor(static_cast<float>(*n) * s) < *out; ++k)
+        s = std::nextafter(s, std::numeric_limits<float>::infinity());
+      if (n && out && std::floor(static_cast<float>(*n) * s) != *out) return c.Unsupported("scale_factors that do not give the output size in f32");
+      f = s;
+    }
     in.push_back(c.e.Numbers(scales, DType::kFloat32, {static_cast<int64_t>(scales.size())}));
   } else {
     if (!size) return c.Fail("neither output_size nor scale_factors");
@@ -133,6 +158,35 @@ void GridSample(LoweringContext& c) {
   static constexpr const char* kOld[] = {"bilinear", "nearest", "bicubic"};
   static constexpr const char* kNew[] = {"linear", "nearest", "cubic"};
   static constexpr const char* kPadding[] = {"zeros", "border", "reflection"};
+  // In f16 and bf16 torch computes pixel positions in that type. Do the same, rounding at each step, and hand the
+  // rounded positions on in f32.
+  DType low = c.tensor("grid")->dtype();
+  if (ir::IsLowPrecision(low)) {
+    bool align = c.b("align_corners");
+    V g = c.raw(c.tensor("grid"));
+    std::vector<V> parts;
+    for (int k = 0; k < x.rank - 2; ++k) {
+      V size = c.e.Cast(c.e.DimScalar(x, x.rank - 1 - k), DType::kFloat32);
+      V one = c.e.Number(1, DType::kFloat32), half = c.e.Number(0.5, DType::kFloat32), two = c.e.Number(2, DType::kFloat32);
+      V reach = align ? c.e.Sub(size, one) : size;
+      V u = c.e.Add(c.e.Slice(g, {k}, {k + 1}, {x.rank - 1}), c.e.Number(1, low));
+      V pixel;
+      if (x.rank == 4) {
+        pixel = c.e.Mul(u, c.e.Cast(c.e.Mul(reach, half), low));
+        if (!align) pixel = c.e.Sub(pixel, c.e.Number(0.5, low));
+      } else if (align) {
+        pixel = c.e.Mul(c.e.Mul(u, c.e.Number(0.5, low)), c.e.Cast(reach, low));
+      } else {
+        pixel = c.e.Mul(c.e.Sub(c.e.Mul(u, c.e.Cast(reach, low)), c.e.Number(1, low)), c.e.Number(0.5, low));
+      }
+      pixel = c.e.Cast(pixel, DType::kFloat32);
+      // Back to normalized coordinates; a single aligned pixel has none, any will do.
+      V back = align ? c.e.Sub(c.e.Div(c.e.Mul(two, pixel), c.e.Max(reach, one)), one)
+                     : c.e.Sub(c.e.Div(c.e.Add(c.e.Mul(two, pixel), one), size), one);
+      parts.push_back(back);
+    }
+    grid = c.e.Concat(parts, x.rank - 1);
+  }
   grid = c.e.Cast(grid, x.dtype);
   c.Return(c.e.Op("GridSample", {x, grid},
                   {{"mode", std::string(c.e.opset() >= 20 ? kNew[mode] : kOld[mode])},

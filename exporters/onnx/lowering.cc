@@ -28,8 +28,8 @@ const Row* FindRow(std::string_view op, int opset, const ir::Node* n) {
 
 std::vector<const Row*> AllRows() {
   std::vector<const Row*> out;
-  for (auto table : {ElementwiseRows(), ViewRows(), ReductionRows(), NnRows(), PoolRows(), ResampleRows(),
-                     RecurrentRows(), IndexingRows(), CreationRows(), LinalgRows(), SymbolicRows(), ControlRows(),
+  for (auto table : {ElementwiseRows(), ViewRows(), ReductionRows(), SortRows(), NnRows(), PoolRows(),
+                     ResampleRows(), RecurrentRows(), IndexingRows(), ScatterRows(), CreationRows(), LinalgRows(), SymbolicRows(), ControlRows(),
                      QuantRows()})
     for (const Row& r : table) out.push_back(&r);
   return out;
@@ -136,6 +136,8 @@ void GraphLowering::Run(const ir::Graph& g, std::vector<Problem>* problems) {
     std::vector<V> results;
     if (!row) {
       status = absl::UnimplementedError(text::StrCat(n->op_name(), ": no ONNX lowering"));
+      if (refusals)
+        if (auto it = refusals->find(n); it != refusals->end()) status = it->second;
     } else {
       LoweringContext c(*n, e_, *this, row->widen);
       row->fn(c);

@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 #include "exporters/onnx/emitter.h"
 #include "ir/ops/args.h"
+#include "passes/pass.h"
 
 namespace slipway::exporters::onnx_out {
 
@@ -81,11 +82,13 @@ std::vector<const Row*> AllRows();
 absl::Span<const Row> ElementwiseRows();
 absl::Span<const Row> ViewRows();
 absl::Span<const Row> ReductionRows();
+absl::Span<const Row> SortRows();
 absl::Span<const Row> NnRows();
 absl::Span<const Row> PoolRows();
 absl::Span<const Row> ResampleRows();
 absl::Span<const Row> RecurrentRows();
 absl::Span<const Row> IndexingRows();
+absl::Span<const Row> ScatterRows();
 absl::Span<const Row> CreationRows();
 absl::Span<const Row> LinalgRows();
 absl::Span<const Row> SymbolicRows();
@@ -95,7 +98,8 @@ absl::Span<const Row> QuantRows();
 // Lowers one graph: keeps the ONNX value of each SSA value.
 class GraphLowering {
  public:
-  GraphLowering(Emitter& e, GraphLowering* outer) : e_(e), outer_(outer) {}
+  GraphLowering(Emitter& e, GraphLowering* outer)
+      : refusals(outer ? outer->refusals : nullptr), e_(e), outer_(outer) {}
 
   struct Problem {
     const ir::Node* node;
@@ -109,6 +113,8 @@ class GraphLowering {
   V Get(const ir::Value* v);
   Emitter& emitter() { return e_; }
   std::vector<Problem>* problems() { return problems_; }
+  // Why nodes without a row were not decomposed; null when not known.
+  const passes::Refusals* refusals = nullptr;
   // Called for weights: makes the initializer on first use.
   std::function<V(const ir::Value*)> resolve;
 

@@ -16,6 +16,9 @@ namespace slipway::importers {
 // storage share it. Values that are no tensors are left out; a value that is no dict is InvalidArgument.
 absl::StatusOr<std::vector<std::pair<std::string, ir::TensorRef>>> ReadTensorDict(io::Bytes archive);
 
+// The tensors inside one pickled tensor subclass (torchao's), by attribute: "qdata", "scale", nested ones joined by dots.
+absl::StatusOr<std::vector<std::pair<std::string, ir::TensorRef>>> ReadTensorSubclass(io::Bytes archive);
+
 }  // namespace slipway::importers
 
 #endif  // SLIPWAY_IMPORTERS_CHECKPOINT_STATE_DICT_H_

@@ -91,6 +91,8 @@ enum class Makes : uint8_t {
   kBytes,
   kComplex,
   kEncoded,
+  kWrapperSubclass,  // torch's way to rebuild a tensor subclass from its attributes
+  kInert,            // a name the caller lets pass: a call makes a record of it and nothing else
 };
 struct AllowedName {
   std::string_view module;
@@ -106,6 +108,7 @@ constexpr AllowedName kAllowed[] = {
     {"torch._utils", "_rebuild_parameter", Makes::kParameter},
     {"torch._utils", "_rebuild_parameter_with_state", Makes::kParameterWithState},
     {"torch._tensor", "_rebuild_from_type_v2", Makes::kFromType},
+    {"torch._utils", "_rebuild_wrapper_subclass", Makes::kWrapperSubclass},
     {"torch.nn.parameter", "Parameter", Makes::kParameterClass},
     {"torch", "Tensor", Makes::kNothing},
     {"torch", "UntypedStorage", Makes::kStorageClass},
@@ -129,6 +132,7 @@ constexpr AllowedName kAllowed[] = {
     {"_codecs", "encode", Makes::kEncoded},
 };
 constexpr uint8_t kTypedStorageRow = std::size(kAllowed);  // a storage class of kDtypes
+constexpr uint8_t kInertRow = kTypedStorageRow + 1;        // a name under UnpickleOptions::inert_prefixes
 
 // Items or characters that may be copied, for each byte of the pickle and in any case.
 constexpr uint64_t kWorkPerByte = 4, kFreeWork = 1 << 16;
@@ -153,7 +157,7 @@ std::string_view AsText(absl::Span<const uint8_t> bytes) {
 
 bool IsContainer(PickleKind kind) {
   return kind == PickleKind::kList || kind == PickleKind::kTuple || kind == PickleKind::kSet ||
-         kind == PickleKind::kDict;
+         kind == PickleKind::kDict || kind == PickleKind::kObject;
 }
 
 // `dtype`'s view of `tensor->storage` by offset, sizes and strides: true where every element lies inside.
@@ -605,6 +609,8 @@ class UnpickleMachine {
         return value;
       }
     }
+    for (const std::string& prefix : options_.inert_prefixes)
+      if (module.substr(0, prefix.size()) == prefix) return GlobalValue(kInertRow, module, name);
     Fail(absl::StatusCode::kUnimplemented, absl::StrCat("the name '", Text(module), ".", Text(name),
                                                         "' is not one of those that rebuild tensors; refused"));
     return nullptr;
@@ -655,7 +661,19 @@ class UnpickleMachine {
       return nullptr;
     }
     const Args args{this, callee, args_value->items()};
-    switch (callee->global_ == kTypedStorageRow ? Makes::kStorageClass : kAllowed[callee->global_].makes) {
+    switch (callee->global_ == kTypedStorageRow ? Makes::kStorageClass
+            : callee->global_ == kInertRow      ? Makes::kInert
+                                                : kAllowed[callee->global_].makes) {
+      case Makes::kInert: {
+        PickleValue* record = New(PickleKind::kObject);
+        record->text_ = callee->text();
+        if (!Spend(args.values.size())) return nullptr;
+        record->items_.assign(args.values.begin(), args.values.end());
+        return record;
+      }
+      case Makes::kWrapperSubclass:
+        Malformed("a tensor subclass is rebuilt without its attributes");
+        return nullptr;
       case Makes::kNothing:
       case Makes::kStorageClass:
         Fail(absl::StatusCode::kUnimplemented, absl::StrCat("a call of ", Text(callee->text()), " is not supported"));
@@ -862,6 +880,12 @@ class UnpickleMachine {
 
   // (tensor[, requires_grad[, hooks[, attributes]]])
   PickleValue* MakeParameter(const Args& args) {
+    if (!args.values.empty() && args.values[0]->is(PickleKind::kDict)) {  // a tensor subclass, as its attributes
+      PickleValue* subclass = New(PickleKind::kDict);
+      if (!Spend(args.values[0]->items().size())) return nullptr;
+      subclass->items_.assign(args.values[0]->items().begin(), args.values[0]->items().end());
+      return subclass;
+    }
     const PickleValue* data = args.Of(0, PickleKind::kTensor, "a tensor");
     if (data == nullptr) return nullptr;
     bool requires_grad = true;
@@ -887,6 +911,15 @@ class UnpickleMachine {
       Malformed("calls nest too deeply");
       return nullptr;
     }
+    if (function->global_ < kTypedStorageRow && kAllowed[function->global_].makes == Makes::kWrapperSubclass) {
+      // A tensor subclass: what it is made of is in the attributes, which stand for it.
+      const PickleValue* attributes = args.Of(3, PickleKind::kDict, "a dict of attributes");
+      if (attributes == nullptr) return nullptr;
+      PickleValue* subclass = New(PickleKind::kDict);
+      if (!Spend(attributes->items().size())) return nullptr;
+      subclass->items_.assign(attributes->items().begin(), attributes->items().end());
+      return subclass;
+    }
     const bool is_parameter = type->text() == "torch.nn.parameter Parameter";
     if (!is_parameter && type->text() != "torch Tensor") {
       Malformed(absl::StrCat("a tensor is rebuilt as ", Text(type->text())));
@@ -907,7 +940,7 @@ class UnpickleMachine {
     const PickleValue* state = Pop();
     const PickleValue* target = Top();
     if (state == nullptr || target == nullptr) return;
-    if (!target->is(PickleKind::kDict) && !target->is(PickleKind::kTensor)) {
+    if (!target->is(PickleKind::kDict) && !target->is(PickleKind::kTensor) && !target->is(PickleKind::kObject)) {
       Malformed("attributes are set on a value that has none");
     }
   }

@@ -37,6 +37,7 @@ enum class PickleKind : uint8_t {
   kDtype,    // text() is torch's name, e.g. "bfloat16"
   kLayout,   // text() is e.g. "torch.strided"
   kGlobal,   // an allowed class as a value: text() is "module name"
+  kObject,   // the record of a call of an inert name: text() is "module name", items() are the arguments
 };
 
 // A run of typed elements that lies outside the pickle under `key`.
@@ -105,6 +106,9 @@ struct UnpickleOptions {
   // mention of a storage; a storage that claims more bytes than exist is refused. Where the function is not set (the
   // storages are not known yet), the caller checks PickleStorage::bytes itself.
   std::function<absl::StatusOr<uint64_t>(std::string_view key)> storage_bytes;
+  // Modules whose names may be mentioned and "called" without being known: a call makes a kObject record. Tensor
+  // subclasses (torchao) keep their settings in such objects. Empty: every unknown name is refused.
+  std::vector<std::string> inert_prefixes;
   uint64_t max_values = 8'000'000;      // values made
   uint64_t max_stack = 1'000'000;       // of the machine, in values and marks each
   uint64_t max_expanded = 100'000'000;  // values met when the tree is walked with shared parts repeated

@@ -252,6 +252,7 @@ class ProgramReader {
     Graph* graph;
     const Json *tensors = nullptr, *ints = nullptr, *bools = nullptr, *floats = nullptr, *objects = nullptr;
     int depth = 0;
+    bool mixed_lists = false;  // higher-order operators: a list "of tensors" may hold symbolic numbers too
     text::ViewMap<Value*> values;
   };
 
@@ -302,7 +303,8 @@ class ProgramReader {
   absl::StatusOr<Value*> UseTensor(const Scope& s, const Json& j) {
     ASSIGN(std::string_view name, NameOf(j));
     ASSIGN(Value * v, Use(s, name, j));
-    if (!v->type().is_tensor()) return j.Error(text::StrCat("'", name, "' is not a tensor"));
+    bool takes = v->type().is_tensor() || (s.mixed_lists && v->type().is_sym());
+    if (!takes) return j.Error(text::StrCat("'", name, "' is not a tensor"));
     return v;
   }
   absl::StatusOr<Value*> UseOptionalTensor(const Scope& s, const Json& j) {
@@ -545,6 +547,7 @@ class ProgramReader {
     ASSIGN(auto in, inputs->AsArray());
     std::vector<ir::NamedArg> args;
     args.reserve(in.size());
+    s.mixed_lists = op.variadic;
     for (const Json& a : in) {
       ASSIGN(std::string_view name, NameOf(a));
       ASSIGN(const Json* arg, a.Get("arg"));
@@ -603,6 +606,7 @@ class ProgramReader {
     }
     ASSIGN(const Json* outputs, j.Get("outputs"));
     ASSIGN(auto out, outputs->AsArray());
+    s.mixed_lists = false;
     for (const Json& o : out) {
       ASSIGN(Arg a, ReadArg(s, o));
       g.outputs.push_back(std::move(a));

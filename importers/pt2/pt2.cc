@@ -78,6 +78,15 @@ absl::Status ReadRawWeights(const ZipReader& zip, Storages& storages, const std:
     const ZipEntry* payload = zip.Find(member);
     if (!payload) return absl::InvalidArgumentError(text::StrCat(where, ": member ", member, " is missing"));
     if (pickled && pickled->is_bool() && *pickled->AsBool()) {
+      if (meta && meta->is_object()) {  // a tensor subclass: its tensors, each under its attribute's name
+        auto bytes = zip.Read(*payload, kMaxInflated);
+        if (!bytes.ok()) return Annotate(bytes.status(), where);
+        auto parts = ReadTensorSubclass(*std::move(bytes));
+        if (!parts.ok()) return Annotate(parts.status(), where);
+        for (auto& [attribute, tensor] : *parts)
+          if (absl::Status s = AddWeight(p, text::StrCat(name, ".", attribute), std::move(tensor), config); !s.ok()) return s;
+        continue;
+      }
       auto storage = storages.Of(*payload);
       if (!storage.ok()) return Annotate(storage.status(), where);
       p.objects[name] = {*storage, member};

@@ -42,13 +42,6 @@ void Square(InferContext& c) {
   Value* x = Self(c);
   c.Out(IsBool(x->dtype()) ? DType::kInt64 : x->dtype(), x->sizes());
 }
-void Ldexp(InferContext& c) {  // self * 2.0 ** other
-  Value *x = Self(c), *other = TensorAt(c, 1);
-  DType scale = FloatOf(other->dtype());
-  bool keep = x->rank() > 0 && other->rank() == 0 && Info(scale).cls <= Info(x->dtype()).cls;
-  bool yield = other->rank() > 0 && x->rank() == 0 && Info(x->dtype()).cls <= Info(scale).cls;
-  c.Out(keep ? x->dtype() : yield ? scale : PromoteTypes(x->dtype(), scale), c.Broadcast(x->sizes(), other->sizes()));
-}
 void Where(InferContext& c) {
   Operands all = OperandsAt(c, {0, 1, 2}), values = OperandsAt(c, {1, 2});
   c.Out(c.ResultType(values.tensors, values.scalars), c.Broadcast(all.shapes));
@@ -94,7 +87,7 @@ constexpr ShapeFamily kFamilies[] = {
      "_conj_physical conj_physical resolve_conj resolve_neg _neg_view clone alias detach detach_copy alias_copy contiguous "
      "lift lift_fresh lift_fresh_copy lift_fresh_copy relu relu6 hardtanh hardsigmoid hardswish silu mish gelu elu selu "
      "celu leaky_relu log_sigmoid hardshrink softshrink threshold softplus rrelu glu_jvp dropout alpha_dropout "
-     "feature_dropout feature_alpha_dropout native_dropout_backward fill.Scalar fill.Tensor zero copy _pin_memory "
+     "feature_dropout feature_alpha_dropout fill.Scalar fill.Tensor zero copy _pin_memory "
      "requires_grad_ bernoulli bernoulli.p bernoulli.Tensor uniform normal_functional exponential geometric cauchy "
      "log_normal random random.from random.to special_round _autocast_to_full_precision "
      "_autocast_to_reduced_precision _lazy_clone fake_quantize_per_tensor_affine fake_quantize_per_channel_affine "
@@ -125,7 +118,7 @@ constexpr ShapeFamily kFamilies[] = {
      "__rshift__.Scalar pow.Tensor_Tensor pow.Tensor_Scalar pow.Scalar gcd lcm hypot nextafter heaviside logaddexp "
      "logaddexp2 clamp_min clamp_min.Tensor clamp_max clamp_max.Tensor"},
     {BroadcastFloat,
-     "div.Tensor div.Scalar divide.Tensor divide.Scalar true_divide.Tensor true_divide.Scalar atan2 arctan2 "
+     "ldexp.Tensor div.Tensor div.Scalar divide.Tensor divide.Scalar true_divide.Tensor true_divide.Scalar atan2 arctan2 "
      "copysign.Tensor copysign.Scalar xlogy.Tensor xlogy.Scalar_Self xlogy.Scalar_Other special_xlogy "
      "special_xlogy.self_scalar special_xlogy.other_scalar special_xlog1py special_xlog1py.self_scalar "
      "special_xlog1py.other_scalar special_zeta special_zeta.self_scalar special_zeta.other_scalar igamma igammac "
@@ -147,7 +140,6 @@ constexpr ShapeFamily kFamilies[] = {
     {DivMode, "div.Tensor_mode div.Scalar_mode divide.Tensor_mode divide.Scalar_mode"},
     {FloatPower, "float_power.Tensor_Tensor float_power.Tensor_Scalar float_power.Scalar"},
     {Square, "square"},
-    {Ldexp, "ldexp.Tensor"},
     {BroadcastBool,
      "eq.Tensor eq.Scalar ne.Tensor ne.Scalar lt.Tensor lt.Scalar le.Tensor le.Scalar gt.Tensor gt.Scalar ge.Tensor "
      "ge.Scalar greater.Tensor greater.Scalar greater_equal.Tensor greater_equal.Scalar less.Tensor less.Scalar "
@@ -169,6 +161,7 @@ constexpr ShapeFamily kFamilies[] = {
     {CastFixed<DType::kInt32>, "_cast_Int"},
     {CastFixed<DType::kInt64>, "_cast_Long"},
     {CastFixed<DType::kInt16>, "_cast_Short"},
+    {CastFixed<DType::kComplex32>, "chalf"},
     {LikeSelfAndMask,
      "native_dropout _fused_dropout fake_quantize_per_tensor_affine_cachemask "
      "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams fake_quantize_per_channel_affine_cachemask"},

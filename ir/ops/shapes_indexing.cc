@@ -100,7 +100,10 @@ void EmbeddingBag(InferContext& c) {
   DType index = PromoteTypes(indices->dtype(), offsets->dtype());
   c.Out(w->dtype(), {bags, w->sizes()[1]});
   c.Out(index, {mode != kSum || !fast ? NumelOf(indices) : Sym(0)});
-  c.Out(index, {bags});
+  // Which kernel ran decides whether a closing offset counts as a bag in the sizes.
+  bool forward_only = c.node().op().base == "_embedding_bag_forward_only";
+  bool unknown = c.node().op().base == "embedding_bag" && c.b("include_last_offset");
+  c.Out(index, {unknown ? c.FreshSize() : forward_only ? offsets->sizes()[0] : bags});
   c.Out(index, mode == kMax ? Sizes{bags, w->sizes()[1]} : Sizes{bags});
 }
 

@@ -99,6 +99,7 @@ void Diff(InferContext& c) {
   Value *x = Self(c), *before = c.opt_tensor("prepend"), *after = c.opt_tensor("append");
   int dim = c.dim("dim", x->rank());
   if (x->rank() == 0) return c.Fail("diff of a 0-d tensor");
+  if (c.i("n") == 0) return c.Out(x->dtype(), x->sizes());  // what is to be put around it is not
   Sym size = x->sizes()[dim];
   Values all = {x};
   for (Value* v : {before, after}) {
@@ -111,7 +112,7 @@ void Diff(InferContext& c) {
 void Gradient(InferContext& c) {
   Value* x = Self(c);
   size_t n = c.has("dim") ? c.dims("dim", x->rank()).size() : static_cast<size_t>(x->rank());
-  for (size_t i = 0; i < n; ++i) c.Out(x->dtype(), x->sizes());
+  for (size_t i = 0; i < n; ++i) c.Out(FloatOf(x->dtype()), x->sizes());
 }
 // The area under y over dim; the cumulative form keeps one element less.
 void Trapezoid(InferContext& c) {

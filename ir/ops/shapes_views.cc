@@ -392,8 +392,14 @@ template <int kDim>
 void SplitAlong(InferContext& c) {
   Value* x = Self(c);
   int dim = kDim == 1 && x->rank() == 1 ? 0 : kDim;
-  if (c.node().op().overload == "int") OutSections(c, x, dim, ExprOf(c.sym("sections")));
-  else OutAtIndices(c, x, dim, c.ToSizes(c.sym_ints("indices")));
+  if (c.node().op().overload == "int") {  // the sections are equal
+    int64_t n = c.i("sections");
+    if (n <= 0 || n > kMaxParts) return c.Fail("the number of sections is not positive");
+    Sym part = FloorDiv(SizeAt(c, x, dim), n);
+    for (int64_t i = 0; i < n; ++i) c.Out(x->dtype(), WithDim(x->sizes(), dim, part));
+    return;
+  }
+  OutAtIndices(c, x, dim, c.ToSizes(c.sym_ints("indices")));
 }
 void UnfoldDim(InferContext& c) {
   Value* x = Self(c);

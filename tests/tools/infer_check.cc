@@ -91,6 +91,8 @@ class Checker {
   void GraphNodes(const ir::Graph& g) {
     for (ir::Node* n : g) {
       One(*n);
+      // Inside an autocast region the dtypes depend on the region, which shape functions do not see.
+      if (n->op_name() == "higher_order.wrap_with_autocast") continue;
       for (const ir::NamedArg& a : n->args())
         if (auto sub = a.arg.get<ir::SubGraph>()) GraphNodes(**sub);
     }

@@ -12,7 +12,7 @@ namespace slipway::schemas {
 namespace {
 
 TEST(Embedded, FilesAreWhole) {
-  for (absl::string_view text : {OpSchemas(), OpSchemasExtra(), OrtKernels()}) {
+  for (std::string_view text : {OpSchemas(), OpSchemasExtra(), OrtKernels()}) {
     EXPECT_TRUE(absl::StartsWith(text, "# "));
     EXPECT_TRUE(absl::EndsWith(text, "\n"));
   }
@@ -23,12 +23,12 @@ TEST(Embedded, FilesAreWhole) {
 }
 
 TEST(Embedded, EveryLineHasItsForm) {
-  for (absl::string_view text : {OpSchemas(), OpSchemasExtra()}) {
-    for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+  for (std::string_view text : {OpSchemas(), OpSchemasExtra()}) {
+    for (std::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
       EXPECT_TRUE(line[0] == '#' || absl::StrContains(line, ") -> ")) << line;
     }
   }
-  for (absl::string_view line : absl::StrSplit(OrtKernels(), '\n', absl::SkipEmpty())) {
+  for (std::string_view line : absl::StrSplit(OrtKernels(), '\n', absl::SkipEmpty())) {
     EXPECT_TRUE(line[0] == '#' || std::count(line.begin(), line.end(), '\t') == 2) << line;
   }
 }

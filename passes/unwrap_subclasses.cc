@@ -1,0 +1,38 @@
+// Reads tensor subclasses through their inner tensors. See pass.h.
+#include "base/text.h"
+#include "passes/pass.h"
+
+namespace slipway::passes {
+
+absl::Status UnwrapSubclasses(ir::Program& p) {
+  ir::Graph& g = *p.graph;
+  text::Map<ir::Value*> inner;                         // by FQN of the inner tensor
+  absl::flat_hash_map<const ir::Value*, std::string> fqn;  // of values that are weights or parts of them
+  for (size_t i = 0; i < p.input_specs.size(); ++i)
+    if (p.input_specs[i].kind == ir::InputSpec::kParameter || p.input_specs[i].kind == ir::InputSpec::kBuffer)
+      fqn[g.inputs()[i]] = p.input_specs[i].target;
+  for (ir::Node *n = g.first(), *next; n; n = next) {
+    next = n->next();
+    if (n->op_name() != "export.access_subclass_inner_tensor.default") continue;
+    ir::Value* source = n->Get("src_subclass_tensor").value();
+    const std::string* attribute = n->Get("attr").get<std::string>();
+    auto it = source ? fqn.find(source) : fqn.end();
+    if (it == fqn.end() || !attribute || !n->output())
+      return absl::UnimplementedError("export.access_subclass_inner_tensor.default: of a value that is no weight");
+    std::string name = text::StrCat(it->second, ".", *attribute);
+    ir::Value*& v = inner[name];
+    if (!v) {
+      v = g.AddInput(text::StrCat(source->name(), "_", *attribute), n->output()->type());
+      ir::InputSpec spec;
+      spec.kind = ir::InputSpec::kParameter;
+      spec.target = name;
+      p.input_specs.push_back(std::move(spec));
+      fqn[v] = name;
+    }
+    g.ReplaceAllUses(n->output(), v);
+    g.Erase(n);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace slipway::passes

@@ -1,0 +1,205 @@
+// Shape functions: promotion and the rules that are easy to get wrong. What torch itself says about many more programs is
+// in tests/interop/shapes_test.py.
+#include "ir/ops/infer.h"
+
+#include "gtest/gtest.h"
+#include "ir/builder.h"
+#include "ir/ops/op_table.h"
+#include "passes/pass.h"
+
+namespace slipway::ir {
+namespace {
+
+class Shapes : public testing::Test {
+ protected:
+  Program p;
+  SymTable& t = *p.syms;
+  Sym s0 = t.Symbol("s0"), s1 = t.Symbol("s1");
+
+  Value* In(DType dtype, Sizes sizes) { return p.graph->AddInput("x", Type::Tensor(dtype, std::move(sizes))); }
+  Value* In(Sizes sizes) { return In(DType::kFloat32, std::move(sizes)); }
+  Value* SymIn(Sym e) { return p.graph->AddInput("n", Type::SymInt(e)); }
+
+  // The types of the call's results as text, or the error.
+  std::string Types(std::string_view op, std::vector<Arg> args,
+                    std::vector<std::pair<std::string_view, Arg>> named = {}) {
+    Builder b(*p.graph, nullptr, nullptr);
+    Values out = b.CallMulti(op, std::move(args), std::move(named));
+    if (!b.ok()) return std::string(b.status().message());
+    std::string text;
+    for (Value* v : out) text += (text.empty() ? "" : ", ") + (v ? v->type().ToString() : "none");
+    return text;
+  }
+};
+
+TEST_F(Shapes, EveryRowNamesAnOperator) {
+  for (auto table : {ElementwiseShapes(), ViewShapes(), ReductionShapes(), NnShapes(), IndexingShapes(), CreationShapes(),
+                     LinalgShapes(), SymbolicShapes()})
+    for (const ShapeRow& row : table) EXPECT_NE(FindOp(row.op), nullptr) << row.op;
+}
+
+TEST_F(Shapes, NoOperatorHasTwoRows) {
+  std::vector<std::string_view> names;
+  for (auto table : {ElementwiseShapes(), ViewShapes(), ReductionShapes(), NnShapes(), IndexingShapes(), CreationShapes(),
+                     LinalgShapes(), SymbolicShapes()})
+    for (const ShapeRow& row : table) names.push_back(row.op);
+  std::sort(names.begin(), names.end());
+  auto twice = std::adjacent_find(names.begin(), names.end());
+  EXPECT_EQ(twice, names.end()) << *twice;
+}
+
+TEST_F(Shapes, DimensionedTensorsOutrankZeroDimensionalOnesOutrankNumbers) {
+  Value *half = In(DType::kFloat16, {4}), *zero = In(DType::kFloat64, {}), *ints = In(DType::kInt32, {4});
+  EXPECT_EQ(Types("aten.add.Tensor", {half, zero}), "f16[4]");
+  EXPECT_EQ(Types("aten.add.Tensor", {ints, zero}), "f64[4]");
+  EXPECT_EQ(Types("aten.add.Tensor", {ints, 2.5}), "f32[4]");
+  EXPECT_EQ(Types("aten.add.Tensor", {half, 2.5}), "f16[4]");
+  EXPECT_EQ(Types("aten.mul.Tensor", {zero, 2}), "f64[]");
+  EXPECT_EQ(Types("aten.add.Tensor", {half, ints}), "f16[4]");
+  EXPECT_EQ(Types("aten.add.Tensor", {half, In(DType::kBFloat16, {4})}), "f32[4]");
+  EXPECT_EQ(Types("aten.add.Tensor", {In(DType::kUInt8, {4}), In(DType::kInt8, {4})}), "i16[4]");
+  EXPECT_EQ(Types("aten.mul.Tensor", {half, std::complex<double>(0, 1)}), "c32[4]");
+  EXPECT_EQ(Types("aten.mul.Tensor", {In(DType::kBFloat16, {4}), std::complex<double>(0, 1)}), "c64[4]");
+  EXPECT_EQ(Types("aten.mul.Tensor", {In(DType::kFloat64, {4}), In(DType::kComplex64, {})}), "c128[4]");
+  EXPECT_EQ(Types("aten.pow.Tensor_Scalar", {In(DType::kBool, {4}), 2}), "i64[4]");
+}
+
+TEST_F(Shapes, CategoriesOfResults) {
+  Value *i = In(DType::kInt32, {4, 6}), *b = In(DType::kBool, {4, 6}), *c = In(DType::kComplex64, {4, 6});
+  EXPECT_EQ(Types("aten.div.Tensor", {i, i}), "f32[4,6]");
+  EXPECT_EQ(Types("aten.div.Tensor_mode", {i, i}, {{"rounding_mode", "floor"}}), "i32[4,6]");
+  EXPECT_EQ(Types("aten.sqrt.default", {i}), "f32[4,6]");
+  EXPECT_EQ(Types("aten.lt.Scalar", {i, 2}), "i1[4,6]");
+  EXPECT_EQ(Types("aten.sum.dim_IntList", {b, Ints{1}}), "i64[4]");
+  EXPECT_EQ(Types("aten.amax.default", {i, Ints{}, true}), "i32[1,1]");
+  EXPECT_EQ(Types("aten.abs.default", {c}), "f32[4,6]");
+  EXPECT_EQ(Types("aten.var.correction", {c, Ints{0}}), "f32[6]");
+  EXPECT_EQ(Types("aten.cumsum.default", {b, 0}, {{"dtype", DType::kFloat16}}), "f16[4,6]");
+  EXPECT_EQ(Types("aten.clamp.default", {i, 0.5}), "f32[4,6]");
+}
+
+TEST_F(Shapes, Broadcasting) {
+  EXPECT_EQ(Types("aten.add.Tensor", {In({s0, 1, 5}), In({s1, 1})}), "f32[s0,s1,5]");
+  EXPECT_EQ(Types("aten.add.Tensor", {In({s0, 8}), In({4, 8})}), "f32[4,8]");  // torch guarded on s0 == 4
+  EXPECT_EQ(Types("aten.add.Tensor", {In({3}), In({4})}), "aten.add.Tensor: sizes 3 and 4 do not broadcast");
+}
+
+TEST_F(Shapes, Views) {
+  Value* x = In({s0, 6, 4});
+  EXPECT_EQ(Types("aten.view.default", {x, SymInts{SymIn(s0), -1}}), "f32[s0,24]");
+  EXPECT_EQ(Types("aten.view.default", {x, Ints{-1, 8}}), "f32[3*s0,8]");
+  EXPECT_EQ(Types("aten.view.default", {x, Ints{-1, -1}}), "aten.view.default: more than one size is -1");
+  EXPECT_EQ(Types("aten.view.default", {In({4, 6}), Ints{5, -1}}), "aten.view.default: 24 elements do not divide by 5");
+  EXPECT_EQ(Types("aten.flatten.using_ints", {x}), "f32[24*s0]");
+  EXPECT_EQ(Types("aten.expand.default", {In({s0, 1}), Ints{3, -1, 5}}), "f32[3,s0,5]");
+  EXPECT_EQ(Types("aten.expand.default", {In({4}), Ints{-1, 4}}), "aten.expand.default: a new dimension cannot be -1");
+  EXPECT_EQ(Types("aten.squeeze.default", {In({s0, 1, 3})}), "f32[s0,3]");
+  EXPECT_EQ(Types("aten.squeeze.dim", {In({s0, 1, 3}), 0}), "f32[s0,1,3]");
+  EXPECT_EQ(Types("aten.squeeze.dims", {In({1, 1, 1}), Ints{0, -1}}), "f32[1]");
+  EXPECT_EQ(Types("aten.unsqueeze.default", {In({}), -1}), "f32[1]");
+  EXPECT_EQ(Types("aten.permute.default", {x, Ints{2, 0, 0}}), "aten.permute.default: dims are not a permutation");
+}
+
+TEST_F(Shapes, Slices) {
+  Value* x = In({s0, 6});
+  EXPECT_EQ(Types("aten.slice.Tensor", {x, 1, 2, 100}), "f32[s0,4]");
+  EXPECT_EQ(Types("aten.slice.Tensor", {x, 1, -100, -2}), "f32[s0,4]");
+  EXPECT_EQ(Types("aten.slice.Tensor", {x, 1, 5, 2}), "f32[s0,0]");
+  EXPECT_EQ(Types("aten.slice.Tensor", {x, 1, 0, std::numeric_limits<int64_t>::max(), 4}), "f32[s0,2]");
+  EXPECT_EQ(Types("aten.slice.Tensor", {x, 0, 1}), "f32[s0 - 1,6]");
+  EXPECT_EQ(Types("aten.slice.Tensor", {x, 0, 0, -1}), "f32[s0 - 1,6]");
+  // A bound that may be past the end is clamped, not assumed.
+  EXPECT_EQ(Types("aten.slice.Tensor", {x, 0, 0, SymIn(s1)}), "f32[Min(s0, s1),6]");
+  EXPECT_EQ(Types("aten.slice.Tensor", {x, 1, 0, 6, 0}), "aten.slice.Tensor: the step is not positive");
+}
+
+TEST_F(Shapes, PartsAndJoins) {
+  EXPECT_EQ(Types("aten.split.Tensor", {In({7, s0}), 3}), "f32[3,s0], f32[3,s0], f32[1,s0]");
+  EXPECT_EQ(Types("aten.chunk.default", {In({7}), 4}), "f32[2], f32[2], f32[2], f32[1]");
+  EXPECT_EQ(Types("aten.tensor_split.sections", {In({7}), 3}), "f32[3], f32[2], f32[2]");
+  EXPECT_EQ(Types("aten.split_with_sizes.default", {In({7}), Ints{3, 3}}),
+            "aten.split_with_sizes.default: the parts add up to 6 of 7");
+  EXPECT_EQ(Types("aten.cat.default", {Values{In({0}), In({s0, 3}), In(DType::kFloat64, {s1, 3})}}), "f64[s0 + s1,3]");
+  EXPECT_EQ(Types("aten.stack.default", {Values{In({s0}), In({4})}, -1}), "f32[4,2]");
+}
+
+TEST_F(Shapes, Windows) {
+  Value *x = In({s0, 3, s1, 32}), *w = In({8, 3, 3, 3});
+  EXPECT_EQ(Types("aten.conv2d.default", {x, w, nullptr, Ints{2, 2}, Ints{1, 1}}), "f32[s0,8,(s1 - 1)//2 + 1,16]");
+  EXPECT_EQ(Types("aten.conv2d.padding", {x, w, nullptr, Ints{1}, "same", Ints{2}}), "f32[s0,8,s1,32]");
+  // Transposed: channels are the second size of the weight, times groups.
+  EXPECT_EQ(Types("aten.conv_transpose2d.input", {In({1, 8, s0, 5}), In({8, 3, 4, 4}), nullptr, Ints{2}, Ints{1}, Ints{1}, 2}),
+            "f32[1,6,2*s0 + 1,11]");
+  // A last window that would begin in the right padding is left out.
+  EXPECT_EQ(Types("aten.max_pool2d.default", {In({1, 1, 5, 4}), Ints{2}, Ints{3}, Ints{0}, Ints{1}, true}), "f32[1,1,2,2]");
+  EXPECT_EQ(Types("aten.max_pool2d.default", {In({1, 1, 1, 1}), Ints{1}, Ints{2}, Ints{0}, Ints{1}, true}), "f32[1,1,1,1]");
+  EXPECT_EQ(Types("aten.max_pool2d.default", {In({1, 1, 3, 3}), Ints{1}, Ints{3}, Ints{0}, Ints{1}, true}), "f32[1,1,1,1]");
+  EXPECT_EQ(Types("aten.avg_pool1d.default", {In({1, 7}), Ints{2}, Ints{}, Ints{1}, true}), "f32[1,5]");
+  EXPECT_EQ(Types("aten.max_pool2d.default", {In({1, 1, s0, 4}), Ints{3, 3}, Ints{2, 2}, Ints{1, 1}, Ints{1}, true}),
+            "f32[1,1,s0//2 + 1,3]");
+  EXPECT_EQ(Types("aten.upsample_nearest2d.vec", {In({1, 1, s0, 5}), nullptr, std::vector<double>{2.0, 1.5}}),
+            "f32[1,1,2*s0,7]");
+}
+
+TEST_F(Shapes, Indexing) {
+  Value *x = In({s0, 5, 6, 7}), *i = In(DType::kInt64, {2, 3}), *mask = In(DType::kBool, {5, 6});
+  EXPECT_EQ(Types("aten.index.Tensor", {x, Values{nullptr, i, i}}), "f32[s0,2,3,7]");
+  EXPECT_EQ(Types("aten.index.Tensor", {x, Values{i, nullptr, i}}), "f32[2,3,5,7]");
+  EXPECT_EQ(Types("aten.index.Tensor", {x, Values{nullptr, mask}}).substr(0, 8), "f32[s0,u");
+  EXPECT_EQ(Types("aten.index_select.default", {x, 1, In(DType::kInt64, {s1})}), "f32[s0,s1,6,7]");
+  EXPECT_EQ(Types("aten.embedding.default", {In({10, 4}), i}), "f32[2,3,4]");
+}
+
+TEST_F(Shapes, Products) {
+  EXPECT_EQ(Types("aten.matmul.default", {In({s0, 1, 4, 5}), In({3, 5, 6})}), "f32[s0,3,4,6]");
+  EXPECT_EQ(Types("aten.matmul.default", {In({5}), In({3, 5, 6})}), "f32[3,6]");
+  EXPECT_EQ(Types("aten.mm.default", {In({4, 5}), In({6, 7})}), "aten.mm.default: inner sizes: 5 and 6 differ");
+  EXPECT_EQ(Types("aten.einsum.default", {"b...i,ij->...jb", Values{In({s0, 2, 3, 4}), In({4, 5})}}), "f32[2,3,5,s0]");
+  EXPECT_EQ(Types("aten.linalg_qr.default", {In({5, 3}), "complete"}), "f32[5,5], f32[5,3]");
+  EXPECT_EQ(Types("aten.fft_irfft.default", {In(DType::kComplex64, {4, 5})}), "f32[4,8]");
+}
+
+TEST_F(Shapes, NumbersAndCreation) {
+  EXPECT_EQ(Types("aten.arange.start_step", {0, SymIn(s0), 2}), "i64[(s0 + 1)//2]");
+  EXPECT_EQ(Types("aten.arange.start_step", {5, 0, -2}), "i64[3]");
+  EXPECT_EQ(Types("aten.arange.default", {2.5}), "f32[3]");
+  EXPECT_EQ(Types("aten.full.default", {Ints{2}, true}), "i1[2]");
+  EXPECT_EQ(Types("aten.tril_indices.default", {3, 4, 1}), "i64[2,9]");
+  EXPECT_EQ(Types("aten.triu_indices.default", {3, 4, -1}), "i64[2,11]");
+  EXPECT_EQ(Types("_operator.floordiv", {SymIn(s0 * 6), 4}), "i64 = 3*s0//2");
+  EXPECT_EQ(Types("aten.sym_size.int", {In({2, s0 + 1}), -1}), "i64 = s0 + 1");
+}
+
+TEST_F(Shapes, InPlaceResultsAreTheWrittenArgument) {
+  Value* x = In(DType::kInt32, {4, 1});
+  EXPECT_EQ(Types("aten.add_.Tensor", {x, 1}), "i32[4,1]");
+  EXPECT_EQ(Types("aten.squeeze_.default", {x}), "i32[4]");
+}
+
+TEST_F(Shapes, ThePassNamesWhatContradicts) {
+  Value* x = In({s0, 4});
+  Builder b(*p.graph, nullptr, nullptr);
+  Value* y = b.Call("aten.add.Tensor", {x, 1.0});
+  p.graph->outputs = {y};
+  EXPECT_TRUE(passes::InferShapes(p).ok());
+  y->mutable_type().sizes[0] = s0 + 1;
+  EXPECT_EQ(passes::InferShapes(p).message(),
+            "aten.add.Tensor (%add): result %add is declared as f32[s0 + 1,4], the operator gives f32[s0,4]");
+  y->mutable_type() = Type::Tensor(DType::kFloat16, {s0, 4});
+  EXPECT_EQ(passes::InferShapes(p).code(), absl::StatusCode::kInvalidArgument);
+  // What inference cannot decide is as declared: the program may know better.
+  y->mutable_type() = Type::Tensor(DType::kFloat32, {s1, 4});
+  EXPECT_TRUE(passes::InferShapes(p).ok());
+  EXPECT_EQ(y->type().ToString(), "f32[s1,4]");
+}
+
+TEST_F(Shapes, CheckingMakesNoSymbols) {
+  Builder b(*p.graph, nullptr, nullptr);
+  b.Call("aten.nonzero.default", {In({4, 6})});
+  size_t before = t.symbols().size();
+  EXPECT_TRUE(passes::InferShapes(p).ok());
+  EXPECT_EQ(t.symbols().size(), before);
+}
+
+}  // namespace
+}  // namespace slipway::ir
