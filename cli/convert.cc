@@ -50,6 +50,7 @@ void AddConvert(CLI::App& app, int* code) {
   cmd->add_flag("--strict-types", o.strict_types, "never cast around operators that ONNX Runtime lacks for a type");
   cmd->add_option("--metadata", state->metadata, "KEY=VALUE to store in the model");
   cmd->add_flag("--dry-run", o.dry_run, "say what would be done, write nothing");
+  cmd->add_flag("--verify-each", o.verify_each, "check the program's consistency after every pass");
   cmd->add_option("--diagnostics", state->diagnostics, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
   cmd->add_flag("-q,--quiet", state->quiet, "no summary");
   cmd->callback([state, code] {

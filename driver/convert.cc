@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <chrono>
+#include <functional>
 #include <set>
 
 #include "base/text.h"
@@ -12,6 +13,7 @@
 #include "importers/safetensors/safetensors.h"
 #include "io/digest.h"
 #include "io/mapped_file.h"
+#include "ir/verify.h"
 #include "passes/pass.h"
 
 namespace slipway::driver {
@@ -85,20 +87,37 @@ void NoteDevices(const ir::Program& p, ConvertSummary& summary) {
   for (const std::string& d : devices) summary.lines.push_back(text::StrCat("exported on ", d, ", converted as for cpu"));
 }
 
-// `dropped` receives the names of updated state that the target does not carry.
-absl::Status RunPasses(ir::Program& p, int opset, passes::Refusals* refusals, std::vector<std::string>* dropped) {
+// Runs the passes in order; with `verify` the program is checked before the first and after each. `dropped` receives
+// the names of updated state that the target does not carry.
+absl::Status RunPasses(ir::Program& p, int opset, bool verify, passes::Refusals* refusals,
+                       std::vector<std::string>* dropped) {
   auto legal = [opset](const ir::Node& n) { return exporters::OnnxLegal(n, opset); };
-  if (absl::Status s = passes::InferShapes(p); !s.ok()) return s;
-  if (absl::Status s = passes::UnwrapSubclasses(p); !s.ok()) return s;
-  if (absl::Status s = passes::InlineSubgraphs(p); !s.ok()) return s;
-  if (absl::Status s = passes::RemoveVmap(p); !s.ok()) return s;
-  if (absl::Status s = passes::Functionalize(p); !s.ok()) return s;
-  *dropped = passes::DropMutations(p);
-  if (absl::Status s = passes::RemoveNoOps(p); !s.ok()) return s;
-  if (absl::Status s = passes::EliminateDeadCode(p); !s.ok()) return s;
-  if (absl::Status s = passes::Legalize(p, legal, refusals); !s.ok()) return s;
-  if (absl::Status s = passes::RemoveNoOps(p); !s.ok()) return s;
-  return passes::EliminateDeadCode(p);
+  const struct {
+    const char* name;
+    std::function<absl::Status(ir::Program&)> run;
+  } passes[] = {
+      {"infer-shapes", passes::InferShapes},
+      {"unwrap-subclasses", passes::UnwrapSubclasses},
+      {"inline-subgraphs", passes::InlineSubgraphs},
+      {"remove-vmap", passes::RemoveVmap},
+      {"functionalize", passes::Functionalize},
+      {"drop-mutations", [&](ir::Program& program) {
+         *dropped = passes::DropMutations(program);
+         return absl::OkStatus();
+       }},
+      {"remove-no-ops", passes::RemoveNoOps},
+      {"eliminate-dead-code", passes::EliminateDeadCode},
+      {"legalize", [&](ir::Program& program) { return passes::Legalize(program, legal, refusals); }},
+      {"remove-no-ops", passes::RemoveNoOps},
+      {"eliminate-dead-code", passes::EliminateDeadCode},
+  };
+  if (absl::Status s = verify ? ir::Verify(p) : absl::OkStatus(); !s.ok()) return s;
+  for (const auto& pass : passes) {
+    if (absl::Status s = pass.run(p); !s.ok()) return s;
+    if (absl::Status s = verify ? ir::Verify(p) : absl::OkStatus(); !s.ok())
+      return absl::InternalError(text::StrCat("after ", pass.name, ": ", text::FromAbsl(s.message())));
+  }
+  return absl::OkStatus();
 }
 
 Outcome ToOnnx(const ConvertOptions& o, ConvertSummary* summary) {
@@ -128,7 +147,7 @@ Outcome ToOnnx(const ConvertOptions& o, ConvertSummary* summary) {
                                                            exporters::kMaxOpset, ")")));
   passes::Refusals refusals;
   std::vector<std::string> dropped;
-  if (absl::Status s = RunPasses(p, o.opset, &refusals, &dropped); !s.ok()) return Fail(out, s, path);
+  if (absl::Status s = RunPasses(p, o.opset, o.verify_each, &refusals, &dropped); !s.ok()) return Fail(out, s, path);
 
   OnnxOptions options;
   options.refusals = &refusals;

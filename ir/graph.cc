@@ -57,11 +57,11 @@ std::string Type::ToString() const {
       for (size_t i = 0; i < sizes.size(); ++i) text::StrAppend(&out, i ? "," : "", sizes[i].ToString());
       return text::StrCat(out, "]");
     }
-    case kSymInt: return text::StrCat("i64 = ", expr.ToString());
-    case kSymFloat: return text::StrCat("f64 = ", expr.ToString());
-    case kSymBool: return text::StrCat("i1 = ", expr.ToString());
+    case kSymInt: return text::StrCat("i64(", expr.ToString(), ")");
+    case kSymFloat: return text::StrCat("f64(", expr.ToString(), ")");
+    case kSymBool: return text::StrCat("bool(", expr.ToString(), ")");
     case kToken: return "token";
-    case kObject: return text::StrCat("object<", class_name, ">");
+    case kObject: return text::StrCat("object(", class_name, ")");
     case kConstant: return "constant";
   }
   return "?";

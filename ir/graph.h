@@ -77,7 +77,7 @@ struct Type {
   // All sizes as integers, or nullopt if one is symbolic.
   std::optional<std::vector<int64_t>> StaticSizes() const;
   std::optional<int64_t> StaticNumel() const;
-  std::string ToString() const;  // text form: "f32[s77,8]", "i64 = s77 + 1", "none"
+  std::string ToString() const;  // for people: "f32[s77,8]", "i64(s77 + 1)", "none"
 };
 
 // An integer (or float, bool) argument that may come from a value.
@@ -137,7 +137,7 @@ class Arg {
 struct NamedArg {
   std::string name;  // the schema's argument name; "" for positional arguments of higher-order ops
   Arg arg;
-  int8_t kind = 0;   // 1 positional, 2 keyword, 0 not stated
+  int8_t kind = 0;   // 1 positional, 2 keyword; 0 not stated, or as the declaration suggests
 };
 
 // A value: a graph input or one result of a node.

@@ -881,7 +881,8 @@ int CompareSyms(Sym a, Sym b) {
   const auto [base_b, exponent_b] = BaseAndExponent(b);
   if (exponent_a != 1 || exponent_b != 1) {
     if (int c = CompareSyms(base_a, base_b)) return c;
-    return exponent_a > exponent_b ? -1 : 1;
+    if (exponent_a != exponent_b) return exponent_a > exponent_b ? -1 : 1;
+    return 0;
   }
   const SymNode* na = NodeOf(a);
   const SymNode* nb = NodeOf(b);
@@ -890,8 +891,9 @@ int CompareSyms(Sym a, Sym b) {
   if (na->number > nb->number) return 1;
   if (int c = na->name.compare(nb->name)) return c < 0 ? -1 : 1;
   if (int c = CompareSpans(na->operands, nb->operands)) return c;
-  // Only floats of equal value and different bits (zeros, NaN) come here.
-  return std::bit_cast<uint64_t>(na->number) < std::bit_cast<uint64_t>(nb->number) ? -1 : 1;
+  // Floats of equal value and different bits (zeros, NaN), and equal expressions of two tables.
+  const uint64_t bits_a = std::bit_cast<uint64_t>(na->number), bits_b = std::bit_cast<uint64_t>(nb->number);
+  return bits_a == bits_b ? 0 : bits_a < bits_b ? -1 : 1;
 }
 
 // ---- sums ----

@@ -555,11 +555,19 @@ class ProgramReader {
       if (!value.ok())
         return absl::Status(value.status().code(), text::StrCat("argument '", name, "': ", value.status().message()));
       int8_t kind = 0;
-      if (const Json* k = a.Find("kind"); k && k->is_int()) kind = static_cast<int8_t>(*k->AsInt());
-      // Some operators' positional arguments come without their names.
-      if (op.known && !op.variadic && name.empty() && args.size() < op.args.size()) name = op.args[args.size()].name;
-      if (op.known && !op.variadic && op.ArgIndex(name) < 0)
-        return a.Error(text::StrCat("the operator has no argument '", name, "'"));
+      if (const Json* k = a.Find("kind"); k && k->is_int()) {
+        ASSIGN(int64_t number, k->AsInt());
+        if (number < 0 || number > 2) return k->Error(text::StrCat("unknown ArgumentKind ", number));
+        kind = static_cast<int8_t>(number);
+      }
+      const bool declared = op.known && !op.variadic;
+      // Python functions are called by position, without names.
+      if (declared && name.empty() && args.size() < op.args.size()) name = op.args[args.size()].name;
+      const int index = declared ? op.ArgIndex(name) : -1;
+      if (declared && index < 0) return a.Error(text::StrCat("the operator has no argument '", name, "'"));
+      // Only what is unusual is kept.
+      const bool keyword = declared ? op.args[index].keyword_only : !name.empty();
+      if (kind == (keyword ? 2 : 1)) kind = 0;
       args.push_back({std::string(name), *std::move(value), kind});
     }
     ir::Node* n = s.graph->Insert(op, std::move(args));
