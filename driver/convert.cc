@@ -8,8 +8,8 @@
 #include <set>
 
 #include "base/text.h"
+#include "driver/open.h"
 #include "exporters/onnx/export.h"
-#include "importers/pt2/pt2.h"
 #include "importers/safetensors/safetensors.h"
 #include "io/digest.h"
 #include "io/mapped_file.h"
@@ -87,7 +87,7 @@ void NoteDevices(const ir::Program& p, ConvertSummary& summary) {
   for (const std::string& d : devices) summary.lines.push_back(text::StrCat("exported on ", d, ", converted as for cpu"));
 }
 
-// Runs the passes in order; with `verify` the program is checked before the first and after each. `dropped` receives
+// Runs the passes in order; with `verify` the program is checked after each. `dropped` receives
 // the names of updated state that the target does not carry.
 absl::Status RunPasses(ir::Program& p, int opset, bool verify, passes::Refusals* refusals,
                        std::vector<std::string>* dropped) {
@@ -111,7 +111,6 @@ absl::Status RunPasses(ir::Program& p, int opset, bool verify, passes::Refusals*
       {"remove-no-ops", passes::RemoveNoOps},
       {"eliminate-dead-code", passes::EliminateDeadCode},
   };
-  if (absl::Status s = verify ? ir::Verify(p) : absl::OkStatus(); !s.ok()) return s;
   for (const auto& pass : passes) {
     if (absl::Status s = pass.run(p); !s.ok()) return s;
     if (absl::Status s = verify ? ir::Verify(p) : absl::OkStatus(); !s.ok())
@@ -124,9 +123,7 @@ Outcome ToOnnx(const ConvertOptions& o, ConvertSummary* summary) {
   Outcome out;
   if (o.inputs.size() != 1) return Usage("ONNX takes one program");
   const std::string& path = o.inputs[0];
-  auto file = io::MappedFile::Open(path);
-  if (!file.ok()) return Fail(out, file.status());
-  auto archive = importers::ReadPt2(*file);
+  auto archive = OpenArchive(path);
   if (!archive.ok()) return Fail(out, archive.status(), path);
   if (archive->programs.size() != 1) {
     std::vector<std::string> names;
@@ -186,12 +183,6 @@ Outcome ToOnnx(const ConvertOptions& o, ConvertSummary* summary) {
 }
 
 }  // namespace
-
-absl::StatusOr<ir::Archive> OpenArchive(const std::string& path) {
-  auto file = io::MappedFile::Open(path);
-  if (!file.ok()) return file.status();
-  return importers::ReadPt2(*file);
-}
 
 Outcome Convert(const ConvertOptions& o, ConvertSummary* summary) {
   auto start = std::chrono::steady_clock::now();
