@@ -1,0 +1,130 @@
+// Decompositions as the tables state them: every row names a known operator once, results keep the types that shape
+// functions give, and a refusal says why. Their numbers are compared with torch's by the corpus tests.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "ir/builder.h"
+#include "ir/ops/op_table.h"
+#include "passes/decompose.h"
+#include "passes/pass.h"
+
+namespace slipway::passes {
+namespace {
+
+using ir::Sizes;
+using ir::Type;
+
+TEST(Decompositions, NameKnownOperatorsOnce) {
+  std::set<std::string_view> seen;
+  for (const DecomposeRow* row : AllDecompositions()) {
+    EXPECT_TRUE(ir::GetOp(row->op).known) << row->op;
+    EXPECT_TRUE(seen.insert(row->op).second) << row->op << " has two rows";
+  }
+}
+
+// A program of one node.
+class OneNode {
+ public:
+  explicit OneNode(std::vector<Type> inputs) : b_(*program_.graph, nullptr, nullptr) {
+    program_.form = ir::Form::kFunctional;
+    for (Type& t : inputs) AddInput(std::move(t));
+  }
+  void AddInput(Type t) {
+    x.push_back(program_.graph->AddInput(text::StrCat("x", x.size()), std::move(t)));
+    program_.input_specs.push_back({});
+  }
+  ir::Sym Symbol(std::string_view name) { return program_.syms->Symbol(std::string(name)); }
+
+  // The reasons of refusals after decomposing all that can be; "" when the results kept their types.
+  std::string Legalized(std::string_view op, std::vector<Arg> args,
+                        std::vector<std::pair<std::string_view, Arg>> named = {}) {
+    Values out = b_.CallMulti(op, std::move(args), std::move(named));
+    if (!b_.ok()) return std::string(b_.status().message());
+    std::vector<std::string> before;
+    for (Value* v : out) {
+      before.push_back(v->type().ToString());
+      program_.graph->outputs.push_back(v);
+      program_.output_specs.push_back({});
+    }
+    Refusals refusals;
+    absl::Status s = Legalize(program_, [](const ir::Node& n) { return !FindDecomposition(n.op_name()); }, &refusals);
+    if (!s.ok()) return std::string(s.message());
+    for (const auto& [node, status] : refusals) return std::string(status.message());
+    for (size_t i = 0; i < before.size(); ++i) {
+      std::string now = program_.graph->outputs[i].value()->type().ToString();
+      if (now != before[i]) return text::StrCat("result ", i, " was ", before[i], " and is ", now);
+    }
+    for (ir::Node* n : *program_.graph)
+      if (FindDecomposition(n->op_name())) return text::StrCat(n->op_name(), " is left");
+    return "";
+  }
+
+  Values x;
+
+ private:
+  ir::Program program_;
+  ir::Builder b_;
+};
+
+Type F32(Sizes s) { return Type::Tensor(DType::kFloat32, std::move(s)); }
+Type F16(Sizes s) { return Type::Tensor(DType::kFloat16, std::move(s)); }
+Type I64(Sizes s) { return Type::Tensor(DType::kInt64, std::move(s)); }
+
+TEST(Decompositions, EinsumKeepsItsTypes) {
+  auto einsum = [](std::string equation, std::vector<Type> types) {
+    OneNode p(std::move(types));
+    return p.Legalized("aten.einsum.default", {equation, p.x});
+  };
+  EXPECT_EQ(einsum("ij,jk->ik", {F32({2, 3}), F32({3, 4})}), "");
+  EXPECT_EQ(einsum("bij,bjk", {F32({5, 2, 3}), F32({5, 3, 4})}), "");
+  EXPECT_EQ(einsum("ii->i", {F32({3, 3})}), "");
+  EXPECT_EQ(einsum("ii", {F32({3, 3})}), "");
+  EXPECT_EQ(einsum("iijj->ji", {F32({3, 3, 4, 4})}), "");
+  EXPECT_EQ(einsum("...ij, ...jk -> i...k", {F16({7, 1, 2, 3}), F16({6, 3, 4})}), "");
+  EXPECT_EQ(einsum("i,j,k->kji", {I64({2}), I64({3}), I64({4})}), "");
+  EXPECT_EQ(einsum("bn,anm,bm->ba", {F32({2, 3}), F32({5, 3, 4}), F32({2, 4})}), "");
+  EXPECT_EQ(einsum("ij,ij->", {F32({2, 3}), F32({2, 1})}), "");
+  EXPECT_EQ(einsum(",i->i", {F32({}), F32({3})}), "");
+  EXPECT_NE(einsum("ij->k", {F32({2, 3})}), "");
+}
+
+TEST(Decompositions, KeepSymbolicSizes) {
+  for (auto& [op, args] : std::vector<std::pair<std::string_view, std::function<std::vector<Arg>(Values)>>>{
+           {"aten.diff.default", [](Values x) { return std::vector<Arg>{x[0], 2}; }},
+           {"aten.fft_fftshift.default", [](Values x) { return std::vector<Arg>{x[0]}; }},
+           {"aten.tensor_split.sections", [](Values x) { return std::vector<Arg>{x[0], 3, 1}; }},
+           {"aten.kron.default", [](Values x) { return std::vector<Arg>{x[0], x[0]}; }},
+           {"aten.cdist.default", [](Values x) { return std::vector<Arg>{x[0], x[0]}; }},
+           {"aten.inner.default", [](Values x) { return std::vector<Arg>{x[0], x[0]}; }},
+           {"aten.atleast_3d.default", [](Values x) { return std::vector<Arg>{x[0]}; }},
+           {"aten.linalg_norm.default", [](Values x) { return std::vector<Arg>{x[0], 1}; }},
+           {"aten.renorm.default", [](Values x) { return std::vector<Arg>{x[0], 2, 0, 1.5}; }},
+       }) {
+    OneNode q({});
+    q.AddInput(F32({q.Symbol("s0"), 6}));
+    EXPECT_EQ(q.Legalized(op, args(q.x)), "") << op;
+  }
+}
+
+TEST(Decompositions, LossesKeepTheirTypes) {
+  OneNode a({F16({4, 5, 2}), I64({4, 2}), F16({5})});
+  EXPECT_EQ(a.Legalized("aten.cross_entropy_loss.default", {a.x[0], a.x[1], a.x[2], 1, -100, 0.1}), "");
+  OneNode b({F32({4, 5}), F32({4, 5})});
+  EXPECT_EQ(b.Legalized("aten.cross_entropy_loss.default", {b.x[0], b.x[1], nullptr, 0, -100, 0.1}), "");
+  OneNode c({F32({5}), I64({})});
+  EXPECT_EQ(c.Legalized("aten.nll_loss_nd.default", {c.x[0], c.x[1], nullptr, 0}), "");
+}
+
+TEST(Decompositions, SayWhyTheyRefuse) {
+  OneNode p({F32({3})});
+  std::string why = p.Legalized("aten.rrelu.default", {p.x[0], 0.1, 0.3, true});
+  EXPECT_TRUE(text::Contains(why, "aten.rrelu.default: random slopes")) << why;
+}
+
+}  // namespace
+}  // namespace slipway::passes
