@@ -89,8 +89,8 @@ constexpr ShapeFamily kFamilies[] = {
      "celu leaky_relu log_sigmoid hardshrink softshrink threshold softplus rrelu glu_jvp dropout alpha_dropout "
      "feature_dropout feature_alpha_dropout fill.Scalar fill.Tensor zero copy _pin_memory "
      "requires_grad_ bernoulli bernoulli.p bernoulli.Tensor uniform normal_functional exponential geometric cauchy "
-     "log_normal random random.from random.to special_round _autocast_to_full_precision "
-     "_autocast_to_reduced_precision _lazy_clone fake_quantize_per_tensor_affine fake_quantize_per_channel_affine "
+     "log_normal random random.from random.to special_round "
+     "_lazy_clone fake_quantize_per_tensor_affine fake_quantize_per_channel_affine "
      "fake_quantize_per_tensor_affine.tensor_qparams _prelu_kernel prelu"},
     {RealLikeSelf, "abs absolute"},
     {Angle, "angle"},

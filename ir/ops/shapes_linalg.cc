@@ -182,7 +182,11 @@ void Einsum(InferContext& c) {
       return c.Fail("the equation's result names an unknown letter");
     }
   }
-  c.Out(c.ResultType(all), out);
+  // A sum over one operand's letters widens small integers, a product of two operands does not.
+  DType t = c.ResultType(all);
+  bool sums = out.size() < sizes.size() + dots.size();
+  if (SumDType(t) != t && sums && all.size() > 1) return c.Unsupported("contractions of small integers");
+  c.Out(sums ? SumDType(t) : t, out);
 }
 void MultiDot(InferContext& c) {
   Values all = c.tensors(c.node().op().args[0].name);

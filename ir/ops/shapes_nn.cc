@@ -217,13 +217,14 @@ void AffineGrid(InferContext& c) {
 void BatchNormStats(InferContext& c) {
   Value* x = Self(c);
   const OpDef& op = c.node().op();
-  bool training = op.ArgIndex("training") >= 0 ? c.b("training") : op.base == "_batch_norm_with_update";
+  bool update = op.base.starts_with("_batch_norm");  // these return a reserve as well
+  bool training = op.ArgIndex("training") >= 0 ? c.b("training") : op.base.starts_with("_batch_norm_with_update");
   if (x->rank() < 2) return c.Fail(text::StrCat("rank ", x->rank()));
   Sizes stats = training ? Sizes{x->sizes()[1]} : Sizes{0};
   c.Out(x->dtype(), x->sizes());
   c.Out(x->dtype(), stats);
   c.Out(x->dtype(), stats);
-  if (op.returns.size() > 3) c.Out(DType::kUInt8, {0});
+  if (update) c.Out(DType::kUInt8, {0});
 }
 void BatchNormFunctional(InferContext& c) {  // with the new running statistics
   Value *x = Self(c), *mean = TensorAt(c, 3), *var = TensorAt(c, 4);
@@ -376,7 +377,7 @@ void TripletMargin(InferContext& c) {
   Sizes s = c.Broadcast(o.shapes);
   if (s.empty()) return c.Fail("0-d tensors have no distance");
   s.pop_back();
-  OutLoss(c, c.ResultType(o.tensors), s);
+  OutLoss(c, ToReal(c.FloatResultType(o.tensors)), s);
 }
 void CtcLoss(InferContext& c) {
   Value* x = Self(c);
@@ -624,7 +625,7 @@ constexpr ShapeFamily kFamilies[] = {
     {BatchNormStats,
      "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit.no_stats _native_batch_norm_legit_no_training "
      "_batch_norm_with_update _batch_norm_no_update"},
-    {BatchNormFunctional, "_native_batch_norm_legit_functional"},
+    {BatchNormFunctional, "_native_batch_norm_legit_functional _batch_norm_with_update_functional"},
     {NativeLayerNorm, "native_layer_norm"},
     {NativeGroupNorm, "native_group_norm"},
     {FusedRmsNorm, "_fused_rms_norm"},
