@@ -1,39 +1,51 @@
 // `slipway inspect`: what is in a file.
+#include "driver/inspect.h"
+
+#include <cerrno>
 #include <cstdio>
-#include <map>
 #include <memory>
 
 #include "cli/commands.h"
-#include "driver/convert.h"
-#include "ir/graph.h"
 
 namespace slipway::cli {
 
 void AddInspect(CLI::App& app, int* code) {
   struct State {
     std::string file;
-    bool ops = false;
+    std::string sources = "full";
+    std::string diagnostics = "text";
+    bool ops = false, weights = false, json = false, ir = false;
   };
   auto state = std::make_shared<State>();
   CLI::App* cmd = app.add_subcommand("inspect", "Show what is in a file");
-  cmd->add_option("FILE", state->file, "exported program (.pt2)")->required();
-  cmd->add_flag("--ops", state->ops, "operators and their counts");
+  cmd->add_option("FILE", state->file, "exported program (.pt2), text form or weights (.safetensors)")->required();
+  CLI::Option* json = cmd->add_flag("--json", state->json, "one JSON object (schemas/inspect.schema.json)");
+  CLI::Option* ir = cmd->add_flag("--ir", state->ir, "the programs in slipway's text form (docs/formats.md)")->excludes(json);
+  cmd->add_flag("--ops", state->ops, "operators and their counts")->excludes(ir);
+  cmd->add_flag("--weights", state->weights, "all weights, not only the first")->excludes(ir);
+  cmd->add_option("--sources", state->sources, "with --ir: where nodes come from, as full (parses back), short or none")
+      ->check(CLI::IsMember({"full", "short", "none"}))->needs(ir)->capture_default_str();
+  cmd->add_option("--diagnostics", state->diagnostics, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
   cmd->callback([state, code] {
-    auto archive = driver::OpenArchive(state->file);
-    if (!archive.ok()) {
-      driver::Outcome o{driver::ExitCodeOf(archive.status()), {driver::FromStatus(archive.status(), state->file)}};
-      Report(o, false);
-      *code = o.code;
-      return;
+    absl::StatusOr<std::string> text;
+    if (state->ir) {
+      text = driver::InspectIr(state->file, state->sources == "full"    ? ir::PrintOptions::kFull
+                                            : state->sources == "short" ? ir::PrintOptions::kShort
+                                                                        : ir::PrintOptions::kNone);
+    } else if (auto report = driver::Inspect(state->file); report.ok()) {
+      text = state->json ? driver::ToJson(*report) : driver::ToTable(*report, state->ops, state->weights);
+    } else {
+      text = report.status();
     }
-    for (const auto& p : archive->programs) {
-      std::printf("program %s: %zu nodes, %zu weights, from %s\n", p->name.c_str(), p->graph->node_count(),
-                  p->weights.size(), archive->producer.c_str());
-      std::map<std::string, int> ops;
-      for (const ir::Node* n : *p->graph) ++ops[std::string(n->op_name())];
-      if (state->ops)
-        for (const auto& [name, count] : ops) std::printf("  %6d  %s\n", count, name.c_str());
+    driver::Outcome outcome;
+    if (!text.ok()) {
+      outcome = {driver::ExitCodeOf(text.status()), {driver::FromStatus(text.status(), state->file)}};
+    } else if (std::fwrite(text->data(), 1, text->size(), stdout) != text->size() || std::fflush(stdout) != 0) {
+      absl::Status s = absl::ErrnoToStatus(errno, "standard output");
+      outcome = {driver::kIo, {driver::FromStatus(s)}};
     }
+    Report(outcome, state->diagnostics == "json");
+    *code = outcome.code;
   });
 }
 

@@ -8,8 +8,8 @@
 #include <set>
 
 #include "base/text.h"
+#include "driver/open.h"
 #include "exporters/onnx/export.h"
-#include "importers/pt2/pt2.h"
 #include "importers/safetensors/safetensors.h"
 #include "io/digest.h"
 #include "io/mapped_file.h"
@@ -87,8 +87,10 @@ void NoteDevices(const ir::Program& p, ConvertSummary& summary) {
   for (const std::string& d : devices) summary.lines.push_back(text::StrCat("exported on ", d, ", converted as for cpu"));
 }
 
-// Runs the passes in order; with `verify` the program is checked before the first and after each.
-absl::Status RunPasses(ir::Program& p, int opset, bool verify, passes::Refusals* refusals) {
+// Runs the passes in order; with `verify` the program is checked after each. `dropped` receives
+// the names of updated state that the target does not carry.
+absl::Status RunPasses(ir::Program& p, int opset, bool verify, passes::Refusals* refusals,
+                       std::vector<std::string>* dropped) {
   auto legal = [opset](const ir::Node& n) { return exporters::OnnxLegal(n, opset); };
   const struct {
     const char* name;
@@ -99,13 +101,16 @@ absl::Status RunPasses(ir::Program& p, int opset, bool verify, passes::Refusals*
       {"inline-subgraphs", passes::InlineSubgraphs},
       {"remove-vmap", passes::RemoveVmap},
       {"functionalize", passes::Functionalize},
+      {"drop-mutations", [&](ir::Program& program) {
+         *dropped = passes::DropMutations(program);
+         return absl::OkStatus();
+       }},
       {"remove-no-ops", passes::RemoveNoOps},
       {"eliminate-dead-code", passes::EliminateDeadCode},
       {"legalize", [&](ir::Program& program) { return passes::Legalize(program, legal, refusals); }},
       {"remove-no-ops", passes::RemoveNoOps},
       {"eliminate-dead-code", passes::EliminateDeadCode},
   };
-  if (absl::Status s = verify ? ir::Verify(p) : absl::OkStatus(); !s.ok()) return s;
   for (const auto& pass : passes) {
     if (absl::Status s = pass.run(p); !s.ok()) return s;
     if (absl::Status s = verify ? ir::Verify(p) : absl::OkStatus(); !s.ok())
@@ -118,9 +123,7 @@ Outcome ToOnnx(const ConvertOptions& o, ConvertSummary* summary) {
   Outcome out;
   if (o.inputs.size() != 1) return Usage("ONNX takes one program");
   const std::string& path = o.inputs[0];
-  auto file = io::MappedFile::Open(path);
-  if (!file.ok()) return Fail(out, file.status());
-  auto archive = importers::ReadPt2(*file);
+  auto archive = OpenArchive(path);
   if (!archive.ok()) return Fail(out, archive.status(), path);
   if (archive->programs.size() != 1) {
     std::vector<std::string> names;
@@ -140,7 +143,8 @@ Outcome ToOnnx(const ConvertOptions& o, ConvertSummary* summary) {
     return Fail(out, absl::UnimplementedError(text::StrCat("opset ", o.opset, " (supported: ", exporters::kMinOpset, " … ",
                                                            exporters::kMaxOpset, ")")));
   passes::Refusals refusals;
-  if (absl::Status s = RunPasses(p, o.opset, o.verify_each, &refusals); !s.ok()) return Fail(out, s, path);
+  std::vector<std::string> dropped;
+  if (absl::Status s = RunPasses(p, o.opset, o.verify_each, &refusals, &dropped); !s.ok()) return Fail(out, s, path);
 
   OnnxOptions options;
   options.refusals = &refusals;
@@ -168,7 +172,7 @@ Outcome ToOnnx(const ConvertOptions& o, ConvertSummary* summary) {
     }
     return out;
   }
-  for (const std::string& name : report->dropped_mutations)
+  for (const std::string& name : dropped)
     out.diagnostics.push_back({Severity::kWarning, id::kDroppedState,
                                text::StrCat("the program updates '", name, "'; the updated state is not an output"), "", ""});
   summary->nodes_after = report->nodes_out;
@@ -179,12 +183,6 @@ Outcome ToOnnx(const ConvertOptions& o, ConvertSummary* summary) {
 }
 
 }  // namespace
-
-absl::StatusOr<ir::Archive> OpenArchive(const std::string& path) {
-  auto file = io::MappedFile::Open(path);
-  if (!file.ok()) return file.status();
-  return importers::ReadPt2(*file);
-}
 
 Outcome Convert(const ConvertOptions& o, ConvertSummary* summary) {
   auto start = std::chrono::steady_clock::now();

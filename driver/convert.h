@@ -38,9 +38,6 @@ struct ConvertSummary {
 
 Outcome Convert(const ConvertOptions& options, ConvertSummary* summary);
 
-// Opens any program file. `place` of errors is the file.
-absl::StatusOr<ir::Archive> OpenArchive(const std::string& path);
-
 }  // namespace slipway::driver
 
 #endif  // SLIPWAY_DRIVER_CONVERT_H_

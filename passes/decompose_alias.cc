@@ -88,7 +88,16 @@ void Adjoint(Decomposer& d) {
 }
 void CastTo(Decomposer& d) { d.Return(d.b.Cast(d.tensor("self"), d.out_type().dtype)); }
 
+// The functional copy_: the source in the target's type and sizes.
+void Copy(Decomposer& d) {
+  Value* self = d.tensor("self");
+  Value* src = d.b.Cast(d.tensor("src"), self->dtype());
+  if (src->sizes() != self->sizes()) src = d.b.Call("aten.expand.default", {src, Arg(d.b.SizesOf(self))});
+  d.Return(src);
+}
+
 constexpr DecomposeRow kRows[] = {
+    {"aten.copy.default", Copy, false},
     {"aten.real.default", RealIdentity, false},
     {"aten.conj.default", RealIdentity, false},
     {"aten._conj.default", RealIdentity, false},

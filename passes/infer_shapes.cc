@@ -32,6 +32,8 @@ absl::Status CheckNode(ir::Node& n) {
     text::ConsumePrefix(&why, text::StrCat(n.op_name(), ": "));
     return Bad(n, why);
   }
+  // Operators without results are written with one None.
+  if (inferred->empty() && n.outputs().size() == 1 && !n.output(0)) return absl::OkStatus();
   if (inferred->size() != n.outputs().size())
     return Bad(n, text::StrCat("has ", n.outputs().size(), " results, the operator gives ", inferred->size()));
   for (size_t i = 0; i < inferred->size(); ++i) {

@@ -30,6 +30,9 @@ absl::Status RemoveVmap(ir::Program& p);
 // form in, functional form out. Unimplemented, naming the node, for what cannot be resolved.
 absl::Status Functionalize(ir::Program& p);
 
+// Takes updated buffers, parameters and user inputs out of the outputs and gives their names. Functional form.
+std::vector<std::string> DropMutations(ir::Program& p);
+
 // Tensor subclasses (torchao's quantized weights) are read through their inner tensors: each
 // export.access_subclass_inner_tensor becomes a parameter of its own, "a.weight.qdata". Any form.
 absl::Status UnwrapSubclasses(ir::Program& p);

@@ -84,8 +84,17 @@ std::pair<V, V> TopK(Emitter& e, V x, V k, int axis, bool largest, bool nan, boo
   return {e.Cast(r[0], t), r[1]};
 }
 
-std::vector<V> ScanAlong(LoweringContext& c, std::vector<V> state, const std::vector<V>& xs, int axis,
-                         const ScanBody& body) {
+std::vector<V> ScanAlong(LoweringContext& c, std::vector<V> state, const std::vector<V>& given, int axis,
+                         bool may_be_empty, const ScanBody& body) {
+  std::vector<V> xs = given;
+  V length;
+  if (may_be_empty) {
+    length = c.e.Dim(given[0], axis);
+    for (V& x : xs) {
+      V shape = c.e.Concat({ShapeRange(c.e, x, 0, axis), c.e.I64({1}), ShapeRange(c.e, x, axis + 1, x.rank)}, 0);
+      x = c.e.Concat({x, c.e.Expand(c.e.Integer(0, x.dtype), shape, x.rank)}, axis);
+    }
+  }
   onnx::GraphProto g;
   Emitter inner(&g, c.e.shared());
   std::string name = c.e.UniqueName("scan");
@@ -122,7 +131,10 @@ std::vector<V> ScanAlong(LoweringContext& c, std::vector<V> state, const std::ve
                               {"body", g}},
                              types);
   r.erase(r.begin(), r.begin() + static_cast<int64_t>(state.size()));
-  for (V& v : r) v.rank = xs[0].rank;
+  for (V& v : r) {
+    v.rank = xs[0].rank;
+    if (may_be_empty) v = c.e.SliceV(v, c.e.I64({0}), length, {axis});
+  }
   return r;
 }
 

@@ -44,10 +44,11 @@ V NonZeroMask(Emitter& e, V x);
 std::pair<V, V> TopK(Emitter& e, V x, V k, int axis, bool largest, bool nan, bool sorted = true);
 
 // A loop along `axis` of the tensors `xs` (all of one shape): `body` sees the state and one slice of each, gives the
-// next state and what to emit; results are the emitted slices stacked along `axis` again.
+// next state and what to emit; results are the emitted slices stacked along `axis` again. Runtimes refuse a loop of no
+// steps: `may_be_empty` adds one and drops what it emits.
 using ScanBody = std::function<void(Emitter& e, std::vector<V>& state, const std::vector<V>& slices, std::vector<V>& emit)>;
 std::vector<V> ScanAlong(LoweringContext& c, std::vector<V> state, const std::vector<V>& xs, int axis,
-                         const ScanBody& body);
+                         bool may_be_empty, const ScanBody& body);
 
 // Where each of the values falls among sorted `edges` along the last dim: how many edges are less (`right`: less or
 // equal), as i64 of the values' shape. Edges are 1-D or have the values' leading sizes.

@@ -278,7 +278,13 @@ void Conv(LoweringContext& c, const char* input_name, ConvArgs a) {
   Attrs attrs = {{"kernel_shape", kernel}, {"strides", a.stride}, {"dilations", a.dilation}, {"group", a.groups}};
   V y;
   if (a.transposed) {
-    // An output padding beyond the stride is legal in torch when the dilation allows it; ONNX takes any.
+    // An output padding of the stride or more (legal in torch under dilation) is less padding at the end.
+    for (int d = 0; d < a.spatial; ++d) {
+      if (a.output_padding[d] < a.stride[d]) continue;
+      if (pads[a.spatial + d] < a.output_padding[d]) return c.Unsupported("an output_padding beyond stride and padding");
+      pads[a.spatial + d] -= a.output_padding[d];
+      a.output_padding[d] = 0;
+    }
     attrs.push_back({"pads", pads});
     attrs.push_back({"output_padding", a.output_padding});
     y = c.e.Op("ConvTranspose", b ? std::vector<V>{x, w, b} : std::vector<V>{x, w}, attrs);

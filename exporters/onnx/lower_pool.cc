@@ -145,6 +145,8 @@ void AdaptiveAvg(LoweringContext& c) {
   if (!c.ok()) return;
   V x = c.in("self");
   int first = x.rank - spatial;
+  if (auto count = c.out_type().StaticNumel(); count && *count == 0)
+    return c.Return(c.e.Expand(c.e.Number(0, x.dtype), c.e.I64(*c.out_type().StaticSizes()), x.rank));
   if (std::all_of(n.begin(), n.end(), [](int64_t k) { return k == 1; })) {
     Ints axes;
     for (int d = 0; d < spatial; ++d) axes.push_back(first + d);

@@ -133,13 +133,19 @@ void DequantizeAffine(LoweringContext& c) {
   V y = c.e.Mul(q, scale);
   c.Return(c.e.Reshape(y, c.shape_of(c.tensor("input")), c.out_rank()));
 }
+// Rounds an f32 intermediate to the type torch keeps it in.
+V RoundTo(LoweringContext& c, V v, DType t) { return ir::IsLowPrecision(t) ? c.e.Cast(c.e.Cast(v, t), v.dtype) : v; }
+
 void QuantizeAffine(LoweringContext& c) {
   Blocks b = SplitBlocks(c, "input");
   auto [lo, hi] = Range(c, c.out_dtype());
   if (!c.ok()) return;
   V x = c.e.Reshape(c.in("input"), b.shape, b.rank);
   V scale = c.e.Cast(c.e.Reshape(c.in("scale"), b.scale_shape, b.rank), x.dtype);
-  V q = c.e.Op("Round", {c.e.Mul(x, c.e.Op("Reciprocal", {scale}))});
+  // Input and scale of the same low-precision type: both steps round to it.
+  DType kept = ir::PromoteTypes(c.tensor("input")->dtype(), c.tensor("scale")->dtype());
+  V inverse = RoundTo(c, c.e.Op("Reciprocal", {scale}), c.tensor("scale")->dtype());
+  V q = c.e.Op("Round", {RoundTo(c, c.e.Mul(x, inverse), kept)});
   if (c.has("zero_point")) q = c.e.Add(q, c.e.Cast(c.e.Reshape(c.in("zero_point"), b.scale_shape, b.rank), x.dtype));
   q = c.e.Min(c.e.Max(q, c.e.Number(lo, x.dtype)), c.e.Number(hi, x.dtype));
   c.Return(c.e.Cast(c.e.Reshape(q, c.shape_of(c.tensor("input")), c.out_rank()), c.out_dtype()));
@@ -163,15 +169,16 @@ void ChooseQparams(LoweringContext& c) {
                : c.tensor("input")->dtype() == DType::kBFloat16 ? 0.0078125
                : c.tensor("input")->dtype() == DType::kFloat16 ? 0.0009765625
                                                                : std::numeric_limits<float>::epsilon();
+  const DType own = c.tensor("input")->dtype();  // the scale's arithmetic runs in the input's type
   V scale, zero;
   if (mapping == "SYMMETRIC") {
     V reach = c.e.Max(c.e.Op("Neg", {min}), max);
-    scale = c.e.Div(reach, num((hi - lo) / 2));
+    scale = RoundTo(c, c.e.Div(reach, num((hi - lo) / 2)), own);
     scale = c.e.Max(scale, num(eps));
     zero = c.e.Mul(c.e.Cast(c.e.Greater(scale, num(-1)), t), num(static_cast<double>(static_cast<int64_t>((hi + lo + 1) / 2))));
   } else if (mapping == "ASYMMETRIC") {
-    scale = c.e.Max(c.e.Div(c.e.Sub(max, min), num(hi - lo)), num(eps));
-    zero = c.e.Sub(num(lo), c.e.Op("Round", {c.e.Div(min, scale)}));
+    scale = c.e.Max(RoundTo(c, c.e.Div(RoundTo(c, c.e.Sub(max, min), own), num(hi - lo)), own), num(eps));
+    zero = c.e.Sub(num(lo), c.e.Op("Round", {RoundTo(c, c.e.Div(min, scale), own)}));
     zero = c.e.Min(c.e.Max(zero, num(lo)), num(hi));
   } else {
     return c.Unsupported("mapping type " + mapping);

@@ -77,11 +77,6 @@ void NanMean(LoweringContext& c) {
   V count = Reduce(c, "ReduceSum", c.e.Cast(c.e.Not(IsNan(c.e, x)), t), o);
   c.Return(c.e.Div(Reduce(c, "ReduceSum", c.e.Cast(WithoutNan(c, x), t), o), count));
 }
-void Prod(LoweringContext& c) {
-  V x = c.e.Cast(c.in("self"), c.compute_dtype());
-  c.Return(Reduce(c, "ReduceProd", x, ReadOver(c, x.rank)));
-}
-
 // The largest or smallest, NaN if there is one.
 V Extremum(LoweringContext& c, V x, const Over& o, bool largest, bool nan) {
   DType t = x.dtype;
@@ -251,11 +246,29 @@ V Start(LoweringContext& c, V x, int axis, V value) {
   V shape = c.e.Concat({ShapeRange(c.e, x, 0, axis), ShapeRange(c.e, x, axis + 1, x.rank)}, 0);
   return Filled(c.e, value, shape, x.rank - 1);
 }
+// ONNX Runtime multiplies integers in double precision, which is exact up to 2^53 only: those go through a loop.
+V IntegerProduct(LoweringContext& c, V x, int axis) {
+  V one = Start(c, x, axis, c.e.Integer(1, x.dtype));
+  V running = ScanAlong(c, {one}, {c.e.Concat({c.e.Unsqueeze(one, {axis}), x}, axis)}, axis, false,
+                        [](Emitter& e, std::vector<V>& state, const std::vector<V>& in, std::vector<V>& emit) {
+                          state[0] = e.Mul(state[0], in[0]);
+                          emit = {state[0]};
+                        })[0];
+  return c.e.Slice(running, {-1}, {kEnd}, {axis});
+}
+void Prod(LoweringContext& c) {
+  V x = c.e.Cast(c.in("self"), c.compute_dtype());
+  Over o = ReadOver(c, x.rank);
+  if (ir::IsFloating(x.dtype) || ir::IsBool(c.tensor("self")->dtype())) return c.Return(Reduce(c, "ReduceProd", x, o));
+  for (int d : o.dims) x = IntegerProduct(c, x, d);
+  c.Return(o.keepdim || o.dims.empty() ? x : c.e.Squeeze(x, o.axes()));
+}
+
 void CumProd(LoweringContext& c) {
   V x = c.e.Cast(c.in("self"), c.compute_dtype());
   if (x.rank == 0) return c.Return(x);
   int d = c.dim("dim", x.rank);
-  c.Return(ScanAlong(c, {Start(c, x, d, c.e.Number(1, x.dtype))}, {x}, d,
+  c.Return(ScanAlong(c, {Start(c, x, d, c.e.Number(1, x.dtype))}, {x}, d, MayBeEmpty(c.tensor("self"), {d}),
                      [](Emitter& e, std::vector<V>& state, const std::vector<V>& in, std::vector<V>& emit) {
                        state[0] = e.Mul(state[0], in[0]);
                        emit = {state[0]};
@@ -266,7 +279,7 @@ void LogCumSumExp(LoweringContext& c) {
   if (ir::IsComplex(x.dtype)) return c.Unsupported("complex numbers");
   if (x.rank == 0) return c.Return(x);
   int d = c.dim("dim", x.rank);
-  c.Return(ScanAlong(c, {Start(c, x, d, c.e.Number(-kInfinity, x.dtype))}, {x}, d,
+  c.Return(ScanAlong(c, {Start(c, x, d, c.e.Number(-kInfinity, x.dtype))}, {x}, d, MayBeEmpty(c.tensor("self"), {d}),
                      [](Emitter& e, std::vector<V>& state, const std::vector<V>& in, std::vector<V>& emit) {
                        V high = e.Max(state[0], in[0]), low = e.Min(state[0], in[0]);
                        // Equal infinities: their difference would be NaN.
@@ -289,6 +302,7 @@ void CumExtremum(LoweringContext& c) {
   V position = c.e.Expand(Along(c.e, Iota(c.e, c.e.DimScalar(x, d)), d, x.rank), c.e.Shape(x), x.rank);
   std::vector<V> r = ScanAlong(
       c, {Start(c, x, d, Extreme(c.e, w, !largest)), Start(c, x, d, c.e.I64Scalar(0))}, {x, position}, d,
+      MayBeEmpty(c.tensor("self"), {d}),
       [nan](Emitter& e, std::vector<V>& state, const std::vector<V>& in, std::vector<V>& emit) {
         V better = largest ? e.GreaterEqual(in[0], state[0]) : e.LessEqual(in[0], state[0]);
         if (nan) better = e.Or(IsNan(e, in[0]), better);  // a comparison with a NaN kept so far is false

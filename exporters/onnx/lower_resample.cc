@@ -121,7 +121,7 @@ void Resize(LoweringContext& c, const ResizeSpec& r) {
       auto out = c.out_type().sizes[c.out_rank() - r.spatial + d].constant();
       float s = static_cast<float>(f);
       if (s < f && !(n && out)) s = std::nextafter(s, std::numeric_limits<float>::infinity());
-      for (int k = 0; n && out && k < 4 && std::floor(static_cast<float>(*n) * s) < *out; ++k)
+      for (int k = 0; n && out && k < 4 && std::floor(static_cast<double>(*n) * s) < *out; ++k)
         s = std::nextafter(s, std::numeric_limits<float>::infinity());
       if (n && out && std::floor(static_cast<float>(*n) * s) != *out) return c.Unsupported("scale_factors that do not give the output size in f32");
       f = s;

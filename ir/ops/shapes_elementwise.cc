@@ -85,7 +85,7 @@ constexpr ShapeFamily kFamilies[] = {
     {SameAsSelf,
      "neg negative positive sgn sign floor ceil round round.decimals trunc fix frac nan_to_num bitwise_not conj _conj "
      "_conj_physical conj_physical resolve_conj resolve_neg _neg_view clone alias detach detach_copy alias_copy contiguous "
-     "lift lift_fresh lift_fresh_copy lift_fresh_copy relu relu6 hardtanh hardsigmoid hardswish silu mish gelu elu selu "
+     "lift lift_fresh lift_fresh_copy relu relu6 hardtanh hardsigmoid hardswish silu mish gelu elu selu "
      "celu leaky_relu log_sigmoid hardshrink softshrink threshold softplus rrelu glu_jvp dropout alpha_dropout "
      "feature_dropout feature_alpha_dropout fill.Scalar fill.Tensor zero copy _pin_memory "
      "requires_grad_ bernoulli bernoulli.p bernoulli.Tensor uniform normal_functional exponential geometric cauchy "

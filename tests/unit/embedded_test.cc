@@ -4,31 +4,30 @@
 
 #include <algorithm>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_split.h"
+#include "base/text.h"
 #include "gtest/gtest.h"
 
 namespace slipway::schemas {
 namespace {
 
 TEST(Embedded, FilesAreWhole) {
-  for (std::string_view text : {OpSchemas(), OpSchemasExtra(), OrtKernels()}) {
-    EXPECT_TRUE(absl::StartsWith(text, "# "));
-    EXPECT_TRUE(absl::EndsWith(text, "\n"));
+  for (std::string_view content : {OpSchemas(), OpSchemasExtra(), OrtKernels()}) {
+    EXPECT_TRUE(content.starts_with("# "));
+    EXPECT_TRUE(content.ends_with("\n"));
   }
   EXPECT_TRUE(
-      absl::StrContains(OpSchemas(), "\naten.add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor\n"));
-  EXPECT_TRUE(absl::StrContains(OpSchemasExtra(), "\n_operator.add(Scalar a, Scalar b) -> Scalar\n"));
-  EXPECT_TRUE(absl::StrContains(OrtKernels(), "\nGelu\t20-\tT:f32\n"));
+      text::Contains(OpSchemas(), "\naten.add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor\n"));
+  EXPECT_TRUE(text::Contains(OpSchemasExtra(), "\n_operator.add(Scalar a, Scalar b) -> Scalar\n"));
+  EXPECT_TRUE(text::Contains(OrtKernels(), "\nGelu\t20-\tT:f32\n"));
 }
 
 TEST(Embedded, EveryLineHasItsForm) {
-  for (std::string_view text : {OpSchemas(), OpSchemasExtra()}) {
-    for (std::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
-      EXPECT_TRUE(line[0] == '#' || absl::StrContains(line, ") -> ")) << line;
+  for (std::string_view content : {OpSchemas(), OpSchemasExtra()}) {
+    for (std::string_view line : text::Split(content, '\n', true)) {
+      EXPECT_TRUE(line[0] == '#' || text::Contains(line, ") -> ")) << line;
     }
   }
-  for (std::string_view line : absl::StrSplit(OrtKernels(), '\n', absl::SkipEmpty())) {
+  for (std::string_view line : text::Split(OrtKernels(), '\n', true)) {
     EXPECT_TRUE(line[0] == '#' || std::count(line.begin(), line.end(), '\t') == 2) << line;
   }
 }

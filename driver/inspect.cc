@@ -1,0 +1,428 @@
+// See inspect.h.
+#include "driver/inspect.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "base/text.h"
+#include "driver/diagnostic.h"
+#include "driver/open.h"
+#include "importers/safetensors/safetensors.h"
+#include "io/mapped_file.h"
+
+namespace slipway::driver {
+namespace {
+
+constexpr size_t kShownWeights = 20;
+
+std::string Bytes(uint64_t n) {
+  char buffer[32];
+  if (n >= 10'000'000'000) std::snprintf(buffer, sizeof buffer, "%.1f GB", n / 1e9);
+  else if (n >= 10'000'000) std::snprintf(buffer, sizeof buffer, "%.1f MB", n / 1e6);
+  else if (n >= 10'000) std::snprintf(buffer, sizeof buffer, "%.1f kB", n / 1e3);
+  else std::snprintf(buffer, sizeof buffer, "%llu bytes", static_cast<unsigned long long>(n));
+  return buffer;
+}
+
+std::string Plural(uint64_t n, std::string_view what) { return text::StrCat(n, " ", what, n == 1 ? "" : "s"); }
+
+std::string ConstantText(const ir::Arg& a) {
+  if (a.is_none()) return "None";
+  if (auto x = a.get<int64_t>()) return text::StrCat(*x);
+  if (auto x = a.get<double>()) return text::StrCat(*x);
+  if (auto x = a.get<bool>()) return *x ? "true" : "false";
+  if (auto x = a.get<std::string>()) return *x;
+  return "…";
+}
+
+TensorRow Row(std::string name, std::string kind, const ir::Type& t) {
+  TensorRow row;
+  row.name = std::move(name);
+  row.kind = std::move(kind);
+  row.is_tensor = t.is_tensor();
+  if (t.is_tensor()) {
+    row.dtype = ir::Name(t.dtype);
+    for (ir::Sym s : t.sizes) row.shape.push_back(s.ToString());
+  } else if (t.is_sym()) {
+    row.dtype = t.kind == ir::Type::kSymInt ? "i64" : t.kind == ir::Type::kSymFloat ? "f64" : "bool";
+    row.value = t.expr.ToString();
+  }
+  return row;
+}
+
+TensorRow WeightRow(std::string name, std::string kind, const ir::TensorRef& t) {
+  TensorRow row;
+  row.name = std::move(name);
+  row.kind = std::move(kind);
+  row.dtype = ir::Name(t.dtype);
+  for (int64_t s : t.sizes) row.shape.push_back(text::StrCat(s));
+  row.bytes = static_cast<uint64_t>(t.nbytes());
+  return row;
+}
+
+void Count(const ir::Graph& g, ProgramReport& r, std::set<const ir::Graph*>& seen) {
+  for (const ir::Node* n : g) {
+    ++r.nodes;
+    ++r.ops[std::string(n->op_name())];
+    for (const ir::NamedArg& a : n->args()) {
+      auto sub = a.arg.get<ir::SubGraph>();
+      if (!sub || !*sub || !seen.insert(sub->get()).second) continue;
+      ++r.subgraphs;
+      Count(**sub, r, seen);
+    }
+  }
+}
+
+ProgramReport ReportOf(const ir::Program& p) {
+  ProgramReport r;
+  r.name = p.name;
+  r.form = p.form == ir::Form::kFunctional ? "functional" : "as exported";
+  r.torch_version = p.torch_version;
+  r.dialect = p.verifier_dialect;
+  r.schema_major = p.schema_major;
+  r.schema_minor = p.schema_minor;
+  r.guards = p.guards;
+  r.dims = p.syms->symbols();
+  std::set<const ir::Graph*> seen;
+  Count(*p.graph, r, seen);
+
+  static constexpr const char* kInputs[] = {"input", "parameter", "buffer", "tensor_constant", "custom_obj", "token", "constant"};
+  static constexpr const char* kOutputs[] = {"output", "loss", "buffer_mutation", "parameter_mutation",
+                                             "gradient_to_parameter", "gradient_to_user_input", "user_input_mutation", "token"};
+  for (size_t i = 0; i < p.input_specs.size(); ++i) {
+    const ir::InputSpec& s = p.input_specs[i];
+    const ir::Value& v = *p.graph->inputs()[i];
+    const bool weight = s.kind == ir::InputSpec::kParameter || s.kind == ir::InputSpec::kBuffer || s.kind == ir::InputSpec::kTensorConstant;
+    if (!weight) {
+      TensorRow row = Row(v.name(), kInputs[s.kind], v.type());
+      if (s.kind == ir::InputSpec::kConstant) row.value = ConstantText(s.constant);
+      r.inputs.push_back(std::move(row));
+      continue;
+    }
+    auto it = p.weights.find(s.target);
+    if (it != p.weights.end()) {
+      r.weights.push_back(WeightRow(s.target, kInputs[s.kind], it->second));
+    } else {
+      r.weights.push_back(Row(s.target, kInputs[s.kind], v.type()));
+      r.weights.back().stored = false;
+    }
+  }
+  for (size_t i = 0; i < p.output_specs.size(); ++i) {
+    const ir::OutputSpec& s = p.output_specs[i];
+    const ir::Arg& a = p.graph->outputs[i];
+    const bool update = s.kind != ir::OutputSpec::kUser && s.kind != ir::OutputSpec::kLoss && s.kind != ir::OutputSpec::kToken;
+    TensorRow row;
+    if (const ir::Value* v = a.value()) {
+      row = Row(update ? s.target : v->name(), kOutputs[s.kind], v->type());
+    } else {
+      row.name = text::StrCat("output_", i);
+      row.kind = kOutputs[s.kind];
+      row.is_tensor = false;
+      row.value = ConstantText(a);
+    }
+    (update ? r.updates : r.outputs).push_back(std::move(row));
+  }
+  return r;
+}
+
+std::string TypeText(const TensorRow& r) {
+  if (r.is_tensor) return text::StrCat(r.dtype, "[", text::Join(r.shape, ","), "]");
+  if (!r.dtype.empty()) return text::StrCat(r.dtype, "(", r.value, ")");
+  return r.value.empty() ? r.kind : r.value;
+}
+
+// Control characters of names must not reach a terminal.
+std::string Shown(std::string_view name) {
+  std::string out;
+  for (char c : name) {
+    const uint8_t u = static_cast<uint8_t>(c);
+    out += u < 0x20 || u == 0x7f ? '?' : c;
+  }
+  return out;
+}
+
+class Table {
+ public:
+  void Line(std::string_view s) { text::StrAppend(&out_, s, "\n"); }
+  // Columns are as wide as their widest cell.
+  void Rows(const std::vector<std::vector<std::string>>& rows) {
+    std::vector<size_t> width;
+    for (const auto& row : rows)
+      for (size_t c = 0; c < row.size(); ++c) {
+        if (c >= width.size()) width.push_back(0);
+        width[c] = std::max(width[c], row[c].size());
+      }
+    for (const auto& row : rows) {
+      std::string line = "    ";
+      for (size_t c = 0; c < row.size(); ++c) {
+        line += row[c];
+        if (c + 1 < row.size()) line.append(width[c] - row[c].size() + 2, ' ');
+      }
+      while (!line.empty() && line.back() == ' ') line.pop_back();
+      Line(line);
+    }
+  }
+  void Section(std::string_view title, const std::vector<TensorRow>& rows) {
+    if (rows.empty()) return;
+    Line(text::StrCat("  ", title));
+    std::vector<std::vector<std::string>> cells;
+    for (const TensorRow& r : rows) {
+      cells.push_back({Shown(r.name), Shown(TypeText(r))});
+      if (r.kind != "input" && r.kind != "output") cells.back().push_back(r.kind);
+    }
+    Rows(cells);
+  }
+  void Weights(const std::vector<TensorRow>& rows, bool all) {
+    if (rows.empty()) return;
+    uint64_t bytes = 0, missing = 0;
+    std::map<std::string, std::pair<uint64_t, uint64_t>> by_dtype;
+    for (const TensorRow& r : rows) {
+      bytes += r.bytes;
+      missing += !r.stored;
+      auto& [count, size] = by_dtype[r.dtype];
+      ++count;
+      size += r.bytes;
+    }
+    std::vector<std::string> totals;
+    for (const auto& [dtype, total] : by_dtype) totals.push_back(text::StrCat(total.first, " ", dtype, " of ", Bytes(total.second)));
+    Line(text::StrCat("  weights: ", Plural(rows.size(), "tensor"), ", ", Bytes(bytes), " (", text::Join(totals, ", "), ")",
+                      missing ? text::StrCat(", ", missing, " without values") : ""));
+    std::vector<std::vector<std::string>> cells;
+    for (const TensorRow& r : rows) {
+      if (!all && cells.size() == kShownWeights) break;
+      cells.push_back({Shown(r.name), TypeText(r), r.stored ? Bytes(r.bytes) : "no values", r.kind == "parameter" ? "" : r.kind});
+    }
+    Rows(cells);
+    if (cells.size() < rows.size()) Line(text::StrCat("    … ", rows.size() - cells.size(), " more (--weights lists all)"));
+  }
+  std::string Take() { return std::move(out_); }
+
+ private:
+  std::string out_;
+};
+
+std::string Bound(int64_t v) {
+  if (v == std::numeric_limits<int64_t>::min()) return "-inf";
+  if (v == std::numeric_limits<int64_t>::max()) return "inf";
+  return text::StrCat(v);
+}
+
+// ---- JSON
+
+class Json {
+ public:
+  void Key(std::string_view key) {
+    Comma();
+    text::StrAppend(&out_, JsonString(std::string(key)), ": ");
+    first_ = true;
+  }
+  void Raw(std::string_view s) {
+    Comma();
+    out_ += s;
+  }
+  void String(const std::string& s) { Raw(JsonString(s)); }
+  void Field(std::string_view key, const std::string& value) { Key(key), String(value); }
+  void Number(std::string_view key, uint64_t value) { Key(key), Raw(text::StrCat(value)); }
+  void Open(char bracket) {
+    Comma();
+    out_ += bracket;
+    first_ = true;
+  }
+  void Close(char bracket) {
+    out_ += bracket;
+    first_ = false;
+  }
+  std::string Take() { return std::move(out_); }
+
+ private:
+  std::string out_;
+  bool first_ = true;  // no comma before what comes next
+  void Comma() {
+    if (!first_) out_ += ", ";
+    first_ = false;
+  }
+};
+
+void PutRows(Json& j, std::string_view key, const std::vector<TensorRow>& rows, bool weights) {
+  j.Key(key);
+  j.Open('[');
+  for (const TensorRow& r : rows) {
+    j.Open('{');
+    j.Field("name", r.name);
+    j.Field("kind", r.kind);
+    if (!r.dtype.empty()) j.Field("dtype", r.dtype);
+    if (r.is_tensor) {
+      j.Key("shape");
+      j.Open('[');
+      for (const std::string& s : r.shape) {
+        int64_t n;
+        if (text::ParseNumber(s, &n)) j.Raw(s);
+        else j.String(s);
+      }
+      j.Close(']');
+    } else {
+      j.Field("value", r.value);
+    }
+    if (weights) {
+      j.Number("bytes", r.bytes);
+      j.Key("stored");
+      j.Raw(r.stored ? "true" : "false");
+    }
+    j.Close('}');
+  }
+  j.Close(']');
+}
+
+void PutProgram(Json& j, const ProgramReport& p) {
+  j.Open('{');
+  j.Field("name", p.name);
+  j.Field("form", p.form);
+  j.Field("schema", text::StrCat(p.schema_major, ".", p.schema_minor));
+  j.Field("torch", p.torch_version);
+  j.Field("dialect", p.dialect);
+  j.Number("nodes", p.nodes);
+  j.Number("subgraphs", p.subgraphs);
+  PutRows(j, "inputs", p.inputs, false);
+  PutRows(j, "outputs", p.outputs, false);
+  PutRows(j, "updates", p.updates, false);
+  j.Key("dims");
+  j.Open('[');
+  for (const ir::SymbolInfo& s : p.dims) {
+    j.Open('{');
+    j.Field("name", s.name);
+    auto bound = [&](std::string_view key, int64_t v, int64_t unlimited) {
+      j.Key(key);
+      j.Raw(v == unlimited ? "null" : text::StrCat(v));
+    };
+    bound("min", s.range.min, std::numeric_limits<int64_t>::min());
+    bound("max", s.range.max, std::numeric_limits<int64_t>::max());
+    if (s.hint) {
+      j.Key("hint");
+      j.Raw(text::StrCat(*s.hint));
+    }
+    j.Close('}');
+  }
+  j.Close(']');
+  j.Key("guards");
+  j.Open('[');
+  for (const std::string& g : p.guards) j.String(g);
+  j.Close(']');
+  j.Key("ops");
+  j.Open('{');
+  for (const auto& [name, count] : p.ops) j.Number(name, count);
+  j.Close('}');
+  PutRows(j, "weights", p.weights, true);
+  uint64_t bytes = 0;
+  for (const TensorRow& r : p.weights) bytes += r.bytes;
+  j.Number("weight_bytes", bytes);
+  j.Close('}');
+}
+
+}  // namespace
+
+absl::StatusOr<FileReport> Inspect(const std::string& path) {
+  auto file = io::MappedFile::Open(path);
+  if (!file.ok()) return file.status();
+  FileReport r;
+  r.file = path;
+  r.bytes = (*file)->size();
+  const FileFormat format = FormatOf(**file);
+  if (format == FileFormat::kSafetensors) {
+    auto set = importers::ReadSafetensors(*file);
+    if (!set.ok()) return set.status();
+    r.format = "safetensors";
+    r.metadata = std::move(set->metadata);
+    for (const auto& [name, t] : set->tensors) r.tensors.push_back(WeightRow(name, "tensor", t));
+    return r;
+  }
+  auto archive = OpenArchive(*file);
+  if (!archive.ok()) return archive.status();
+  r.format = format == FileFormat::kText ? "text" : "pt2";
+  r.producer = archive->producer;
+  for (const auto& [name, content] : archive->extra_files) r.extra_files[name] = content.size();
+  for (const auto& p : archive->programs) r.programs.push_back(ReportOf(*p));
+  return r;
+}
+
+std::string ToTable(const FileReport& r, bool ops, bool all_weights) {
+  Table t;
+  const char* format = r.format == "pt2" ? "PT2 archive" : r.format == "text" ? "slipway text" : "safetensors file";
+  t.Line(text::StrCat(r.file, ": ", format, ", ", Bytes(r.bytes), r.producer.empty() ? "" : ", ", Shown(r.producer)));
+  for (const ProgramReport& p : r.programs) {
+    t.Line("");
+    t.Line(text::StrCat("program ", Shown(p.name), ": ", Plural(p.nodes, "node"), " of ", Plural(p.ops.size(), "operator"),
+                        p.subgraphs ? text::StrCat(", ", Plural(p.subgraphs, "subgraph")) : "", ", ", p.form));
+    t.Section("inputs", p.inputs);
+    t.Section("outputs", p.outputs);
+    t.Section("updates", p.updates);
+    if (!p.dims.empty()) {
+      t.Line("  dims");
+      std::vector<std::vector<std::string>> cells;
+      for (const ir::SymbolInfo& s : p.dims)
+        cells.push_back({Shown(s.name), text::StrCat(Bound(s.range.min), "..", Bound(s.range.max)),
+                         s.hint ? text::StrCat(*s.hint, " at export") : ""});
+      t.Rows(cells);
+    }
+    if (!p.guards.empty()) {
+      t.Line("  guards");
+      for (const std::string& g : p.guards) t.Line(text::StrCat("    ", Shown(g)));
+    }
+    t.Weights(p.weights, all_weights);
+    if (ops) {
+      t.Line("  operators");
+      std::vector<std::pair<std::string, int>> order(p.ops.begin(), p.ops.end());
+      std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+      std::vector<std::vector<std::string>> cells;
+      for (const auto& [name, count] : order) cells.push_back({text::StrCat(count), Shown(name)});
+      t.Rows(cells);
+    }
+  }
+  t.Weights(r.tensors, all_weights);
+  auto section = [&](std::string_view title, const auto& map, auto shown) {
+    if (map.empty()) return;
+    t.Line(title);
+    std::vector<std::vector<std::string>> cells;
+    for (const auto& [key, value] : map) cells.push_back({Shown(key), shown(value)});
+    t.Rows(cells);
+  };
+  section("  metadata", r.metadata, [](const std::string& v) { return Shown(v); });
+  section("  extra files", r.extra_files, [](uint64_t n) { return Bytes(n); });
+  return t.Take();
+}
+
+std::string ToJson(const FileReport& r) {
+  Json j;
+  j.Open('{');
+  j.Number("version", 1);
+  j.Field("file", r.file);
+  j.Field("format", r.format);
+  j.Number("bytes", r.bytes);
+  j.Field("producer", r.producer);
+  j.Key("programs");
+  j.Open('[');
+  for (const ProgramReport& p : r.programs) PutProgram(j, p);
+  j.Close(']');
+  PutRows(j, "tensors", r.tensors, true);
+  j.Key("metadata");
+  j.Open('{');
+  for (const auto& [key, value] : r.metadata) j.Field(key, value);
+  j.Close('}');
+  j.Key("extra_files");
+  j.Open('{');
+  for (const auto& [key, size] : r.extra_files) j.Number(key, size);
+  j.Close('}');
+  j.Close('}');
+  return j.Take() + "\n";
+}
+
+absl::StatusOr<std::string> InspectIr(const std::string& path, ir::PrintOptions::Sources sources) {
+  auto archive = OpenArchive(path);
+  if (!archive.ok()) return archive.status();
+  ir::PrintOptions options;
+  options.sources = sources;
+  options.base = FolderOf(path);
+  return ir::Print(*archive, options);
+}
+
+}  // namespace slipway::driver

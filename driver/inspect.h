@@ -1,0 +1,62 @@
+// `slipway inspect`: what is in a file, as a record that is printed for people or as JSON.
+#ifndef SLIPWAY_DRIVER_INSPECT_H_
+#define SLIPWAY_DRIVER_INSPECT_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "ir/graph.h"
+#include "ir/text.h"
+
+namespace slipway::driver {
+
+// A tensor as it is listed: sizes are numbers, or expressions in the dims of its program.
+struct TensorRow {
+  std::string name;
+  std::string kind;   // input, output, parameter, buffer, tensor_constant, …; the kind of update for mutations
+  std::string dtype;  // "f32"; "i64", "f64" and "bool" for symbolic numbers; "" for others
+  std::vector<std::string> shape;
+  bool is_tensor = true;
+  std::string value;   // symbolic numbers: the expression; constants: the value
+  uint64_t bytes = 0;  // weights: of the dense tensor
+  bool stored = true;  // weights: whether the file holds the values
+};
+
+struct ProgramReport {
+  std::string name, form, torch_version, dialect;
+  int schema_major = 0, schema_minor = 0;
+  int nodes = 0;      // subgraphs included
+  int subgraphs = 0;
+  std::vector<TensorRow> inputs, outputs, updates, weights;
+  std::vector<ir::SymbolInfo> dims;
+  std::vector<std::string> guards;
+  std::map<std::string, int> ops;  // with their counts
+};
+
+struct FileReport {
+  std::string file, format, producer;  // format: "pt2", "safetensors" or "text"
+  uint64_t bytes = 0;
+  std::vector<ProgramReport> programs;
+  std::vector<TensorRow> tensors;  // of files without programs
+  std::map<std::string, std::string> metadata;
+  std::map<std::string, uint64_t> extra_files;  // sizes in bytes
+};
+
+// Errors as of the importers; Unimplemented for formats that slipway knows and does not read.
+absl::StatusOr<FileReport> Inspect(const std::string& path);
+
+// The table; `ops` adds the operators, `all_weights` lists weights beyond the first twenty.
+std::string ToTable(const FileReport& report, bool ops, bool all_weights);
+// One object of schemas/inspect.schema.json.
+std::string ToJson(const FileReport& report);
+
+// The text form of a file's programs. Weight files are named relative to the file's folder.
+absl::StatusOr<std::string> InspectIr(const std::string& path, ir::PrintOptions::Sources sources);
+
+}  // namespace slipway::driver
+
+#endif  // SLIPWAY_DRIVER_INSPECT_H_
