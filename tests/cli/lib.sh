@@ -1,0 +1,30 @@
+# For the scripts beside it: source "$ROOT/tests/cli/lib.sh".
+cp "$ROOT/tests/cli/net.sw" .
+
+# fails WHAT...: says what is wrong, with the command's stderr.
+fails() {
+  echo "$*"
+  cat stderr
+  return 1
+}
+
+# expect STATUS PATTERN COMMAND...: the exit status, and an extended regular expression that the last line of stderr
+# matches ('' for an empty stderr). Leaves stdout and stderr in files of these names.
+expect() {
+  local want=$1 pattern=$2 status=0
+  shift 2
+  "$@" > stdout 2> stderr || status=$?
+  [ "$status" = "$want" ] || fails "exit $status, not $want: $*"
+  if [ -z "$pattern" ]; then
+    [ ! -s stderr ] || fails "stderr is not empty: $*"
+  else
+    tail -n 1 stderr | grep -qE -- "$pattern" || fails "the last line does not match '$pattern': $*"
+  fi
+}
+
+# Nothing but the given names is in the folder OUT.
+only() {
+  local found
+  found=$(ls -A out | tr '\n' ' ')
+  [ "$found" = "$*${1:+ }" ] || fails "out/ holds '$found', not '$*'"
+}

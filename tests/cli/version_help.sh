@@ -1,0 +1,12 @@
+# --version and --help go to stdout and need nothing else.
+source "$ROOT/tests/cli/lib.sh"
+expect 0 '' slipway --version
+grep -qE "^slipway $(cat "$ROOT/VERSION") \(ONNX opset 18 … 24, PT2 schema .*, torch operators [0-9.]+\)$" stdout || fails "$(cat stdout)"
+expect 0 '' slipway --help
+grep -q convert stdout && grep -q inspect stdout
+for command in convert inspect; do
+  expect 0 '' slipway $command --help
+done
+for flag in --opset --weights --external-data --dry-run --diagnostics --metadata --verify-each; do
+  slipway convert --help | grep -qe "$flag" || fails "$flag is not in the help"
+done
