@@ -20,10 +20,10 @@ std::string Bytes(uint64_t n) {
 }
 
 void PrintSummary(const driver::ConvertOptions& o, const driver::ConvertSummary& s) {
-  for (const std::string& line : s.lines) std::fprintf(stderr, "note: %s\n", line.c_str());
+  for (const std::string& line : s.lines) std::fprintf(stderr, "note: %s\n", driver::Printable(line).c_str());
   std::string dims = s.dims.empty() ? "static" : text::Join(s.dims, ", ");
   std::fprintf(stderr, "%s%s: %d nodes -> %d, dims %s, weights %s, %s written, %.0f ms, peak %s\n",
-               o.dry_run ? "dry run, " : "", o.output.c_str(), s.nodes_before, s.nodes_after, dims.c_str(),
+               o.dry_run ? "dry run, " : "", o.output.c_str(), s.nodes_before, s.nodes_after, driver::Printable(dims).c_str(),
                Bytes(s.weight_bytes).c_str(), Bytes(s.bytes_written).c_str(), s.seconds * 1e3, Bytes(s.peak_rss).c_str());
 }
 

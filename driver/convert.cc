@@ -193,7 +193,9 @@ Outcome Convert(const ConvertOptions& o, ConvertSummary* summary) {
   }
   Outcome out;
   if (to == "onnx") {
+    std::thread schemas = exporters::PrepareOnnx(o.opset);
     out = ToOnnx(o, summary);
+    schemas.join();
   } else if (to == "pt2" || to == "so" || to == "safetensors" || to == "native-pt2") {
     out.code = kNotSupported;
     out.diagnostics.push_back({Severity::kError, id::kUnsupported, text::StrCat("writing ", to, " files"), "", "the targets of this release: onnx"});

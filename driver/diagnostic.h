@@ -4,6 +4,7 @@
 #define SLIPWAY_DRIVER_DIAGNOSTIC_H_
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -52,6 +53,9 @@ ExitCode ExitCodeOf(const absl::Status& s);
 // "error[SW1001]: cause" with place and help on their own lines; and one JSON object a line.
 std::string ToText(const Diagnostic& d, bool colour);
 std::string ToJson(const Diagnostic& d);
+// What a file calls things may hold anything: the same text with control characters (a forged line, an escape sequence) and
+// bytes that are not UTF-8 shown as escapes. ToText applies it.
+std::string Printable(std::string_view s);
 // A JSON string literal with its quotes.
 std::string JsonString(const std::string& s);
 

@@ -325,7 +325,10 @@ std::vector<Arg> CloneInto(const Graph& g, absl::Span<Value* const> inputs, Grap
     if (auto sub = a.get<SubGraph>()) return Arg(Clone(**sub, into.program()));
     return a;
   };
-  for (const Node* n : g) {
+  // Collected first: `into` may be `g` itself.
+  std::vector<const Node*> nodes;
+  for (const Node* n : g) nodes.push_back(n);
+  for (const Node* n : nodes) {
     std::vector<NamedArg> args;
     for (const NamedArg& a : n->args()) args.push_back({a.name, translate(a.arg), a.kind});
     Node* m = into.Insert(n->op(), std::move(args), before);

@@ -2,6 +2,8 @@
 #include "exporters/onnx/check.h"
 
 #include <exception>
+#include <mutex>
+#include <set>
 
 #include "base/text.h"
 #include "exporters/onnx/types.h"
@@ -13,11 +15,10 @@
 namespace slipway::exporters::onnx_out {
 
 void EnsureSchemas(int opset) {
-  static bool done = [&] {
-    onnx::RegisterOnnxOperatorSetSchema(opset, /*fail_duplicate_schema=*/false);
-    return true;
-  }();
-  (void)done;
+  static std::mutex mutex;
+  static std::set<int>& known = *new std::set<int>;  // outlives threads that are still here at exit
+  std::lock_guard lock(mutex);
+  if (known.insert(opset).second) onnx::RegisterOnnxOperatorSetSchema(opset, /*fail_duplicate_schema=*/false);
 }
 
 absl::Status CheckSkeleton(onnx::ModelProto& model, const std::vector<WeightRef>& weights) {

@@ -73,13 +73,18 @@ std::vector<Unsupported> Group(const std::vector<onnx_out::GraphLowering::Proble
 
 }  // namespace
 
+std::thread PrepareOnnx(int opset) {
+  return std::thread([opset] {
+    if (opset >= kMinOpset && opset <= kMaxOpset) onnx_out::EnsureSchemas(opset);
+  });
+}
+
 absl::StatusOr<OnnxReport> ExportOnnx(const ir::Program& p, const std::string& path, const OnnxOptions& options,
                                       bool dry_run, OnnxReport* on_failure) {
   if (options.opset < kMinOpset || options.opset > kMaxOpset)
     return absl::UnimplementedError(
         text::StrCat("opset ", options.opset, " (supported: ", kMinOpset, " … ", kMaxOpset, ")"));
   onnx_out::EnsureSchemas(options.opset);
-
   onnx::ModelProto model;
   model.set_ir_version(IrVersionFor(options.opset));
   model.set_producer_name("slipway");

@@ -186,6 +186,12 @@ absl::StatusOr<ir::Archive> ReadPt2(const std::shared_ptr<io::MappedFile>& file)
       if (text::Strip(*version) != "0")
         return absl::UnimplementedError(text::StrCat(v->name, ": archive version '", *version, "' (read: 0)"));
     }
+    if (const ZipEntry* order = zip.Find(text::StrCat(folder, "byteorder"))) {
+      auto text = zip.ReadAll(*order, 64);
+      if (!text.ok()) return Annotate(text.status(), order->name);
+      if (text::Strip(*text) != "little")
+        return absl::UnimplementedError(text::StrCat(order->name, ": byte order '", *text, "' (read: little)"));
+    }
     for (const auto& [name, member] : models) {
       auto program = ReadOne(zip, member);
       if (!program.ok()) return program.status();

@@ -1,5 +1,5 @@
 # Each way to fail has its exit status and its last line, and leaves what was there as it was.
-source "$ROOT/tests/cli/lib.sh"
+source "$ROOT/tests/cli/lib.bash"
 mkdir out
 echo kept > out/m.onnx
 

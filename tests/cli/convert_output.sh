@@ -1,5 +1,5 @@
 # What a conversion leaves: the same bytes each time, nothing on stdout, nothing with --dry-run.
-source "$ROOT/tests/cli/lib.sh"
+source "$ROOT/tests/cli/lib.bash"
 mkdir out
 expect 0 'out/one.onnx: 2 nodes' slipway convert net.sw -o out/one.onnx
 [ ! -s stdout ] || fails "stdout is not empty"

@@ -1,5 +1,5 @@
 # Diagnostics for machines and for terminals.
-source "$ROOT/tests/cli/lib.sh"
+source "$ROOT/tests/cli/lib.bash"
 json() { "$PYTHON" -c 'import json, sys; lines = [json.loads(l) for l in sys.stdin]; print(*[(d["severity"], d["id"], sorted(d)) for d in lines], sep="\n")'; }
 
 expect 5 . slipway convert nothing.pt2 -o m.onnx --diagnostics json

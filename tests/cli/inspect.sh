@@ -1,8 +1,8 @@
 # inspect: the table, and the text form that comes back the same.
-source "$ROOT/tests/cli/lib.sh"
+source "$ROOT/tests/cli/lib.bash"
 expect 0 '' slipway inspect net.sw --ops
 diff stdout - <<'EOF'
-net.sw: slipway text, 466 bytes
+net.sw: slipway text, 412 bytes
 
 program model: 2 nodes of 2 operators, as exported
   inputs

@@ -1,5 +1,5 @@
 # A full disk and Ctrl-C leave the old file or nothing, and no temporary.
-source "$ROOT/tests/cli/lib.sh"
+source "$ROOT/tests/cli/lib.bash"
 mkdir out
 head -c 8000000 /dev/urandom > big.bin
 cat > big.sw <<'EOF'

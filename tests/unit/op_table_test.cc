@@ -27,7 +27,9 @@ TEST(OpTable, ParsesEveryDeclaration) {
           << name << ": " << a.type;
       EXPECT_TRUE(!a.written || a.alias) << name;
       // A default that stayed text is an enumeration the parser does not know.
-      if (a.has_default && a.type != "str" && !a.optional) EXPECT_FALSE(a.default_value.is<std::string>()) << name << ": " << a.name;
+      if (a.has_default && a.type != "str" && !a.optional) {
+        EXPECT_FALSE(a.default_value.is<std::string>()) << name << ": " << a.name;
+      }
     }
     for (const ReturnDef& r : op->returns) EXPECT_FALSE(r.type.empty()) << name;
   }

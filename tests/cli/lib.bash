@@ -1,4 +1,4 @@
-# For the scripts beside it: source "$ROOT/tests/cli/lib.sh".
+# For the scripts beside it: source "$ROOT/tests/cli/lib.bash".
 cp "$ROOT/tests/cli/net.sw" .
 
 # fails WHAT...: says what is wrong, with the command's stderr.
