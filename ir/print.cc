@@ -179,7 +179,9 @@ class Printer {
     if (const io::Bytes* b = std::get_if<io::Bytes>(&s.bytes)) {
       if (const io::FileRange* r = b->file_range()) {
         std::string_view path = r->file ? std::string_view(r->file->path()) : std::string_view();
-        if (!base_.empty()) text::ConsumePrefix(&path, base_);
+        if (!base_.empty() && text::ConsumePrefix(&path, base_))
+          while (text::ConsumePrefix(&path, "/")) {
+          }
         return text::StrCat(Quoted(path), "+", r->offset);
       }
     }

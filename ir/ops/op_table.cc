@@ -116,10 +116,13 @@ Arg ParseDefault(Cursor& c, const TypeText& t) {
     return Arg(v);
   }
   if (!c.s.empty() && (c.s[0] == '"' || c.s[0] == '\'')) {
-    char quote = c.s[0];
-    size_t close = c.s.find(quote, 1);
-    std::string text(c.s.substr(1, close - 1));
-    c.s.remove_prefix(close + 1);
+    std::string text;
+    size_t at = 1;
+    for (; at < c.s.size() && c.s[at] != c.s[0]; ++at) {
+      if (c.s[at] == '\\' && at + 1 < c.s.size()) ++at;  // torch escapes quotes and backslashes
+      text += c.s[at];
+    }
+    c.s.remove_prefix(std::min(at + 1, c.s.size()));
     return Arg(text);
   }
   size_t n = 0;
@@ -167,7 +170,8 @@ void ParseDeclaration(std::string_view line, OpDef& op) {
   Cursor c{line.substr(op.name.size())};
   c.Eat("(");
   bool keyword_only = false;
-  while (!c.Eat(")") && !c.s.empty()) {
+  for (size_t left = line.size() + 1; !c.Eat(")") && c.s.size() < left;) {  // ends too where a text is not understood
+    left = c.s.size();
     if (c.Eat(",")) continue;
     c.Space();
     if (c.Eat("*")) {
