@@ -88,6 +88,8 @@ void RmsNorm(LoweringContext& c) {
   int n = static_cast<int>(c.sym_ints("normalized_shape").size());
   double eps = c.opt_f("eps").value_or(c.out_dtype() == DType::kFloat64 ? std::numeric_limits<double>::epsilon()
                                        : std::numeric_limits<float>::epsilon());
+  if (c.e.opset() >= 23 && w)
+    return c.Return(c.e.Op("RMSNormalization", {x, c.e.Cast(w, x.dtype)}, {{"axis", int64_t{x.rank - n}}, {"epsilon", eps}}));
   Ints axes;
   for (int d = x.rank - n; d < x.rank; ++d) axes.push_back(d);
   V ms = c.e.Reduce("ReduceMean", c.e.Mul(x, x), axes, true);
@@ -177,6 +179,29 @@ void Embedding(LoweringContext& c) {
 
 // softmax(q k^T * scale + mask) v, over any leading dims; masks boolean (true: take part) or additive. Opset 23's
 // Attention is not used: ONNX Runtime's kernel for it covers fewer cases than these nodes, which it fuses.
+// Whether the Attention operator of opset 23 computes it: (batch, heads, length, features), nothing empty, and a mask
+// that has the lengths themselves (the operator broadcasts a mask's batch and heads only).
+bool FitsAttentionOp(LoweringContext& c) {
+  ir::Value *q = c.tensor("query"), *k = c.tensor("key"), *v = c.tensor("value"), *mask = c.opt_tensor("attn_mask");
+  if (c.e.opset() < 23 || q->rank() != 4 || k->rank() != 4 || v->rank() != 4 || q->dtype() == DType::kFloat64) return false;
+  for (ir::Value* x : {q, k, v})
+    for (ir::Sym size : x->sizes())
+      if (ir::RangeOf(size).min < 1) return false;
+  const bool grouped = c.b("enable_gqa");
+  auto hq = q->sizes()[1].constant(), hk = k->sizes()[1].constant();
+  if (grouped ? !hq || !hk || *hq % *hk : !ir::ProvablyEqual(q->sizes()[1], k->sizes()[1])) return false;
+  if (!ir::ProvablyEqual(k->sizes()[1], v->sizes()[1])) return false;
+  for (ir::Value* x : {k, v})
+    if (!ir::ProvablyEqual(q->sizes()[0], x->sizes()[0])) return false;
+  if (!mask) return true;
+  const auto& m = mask->sizes();
+  if (c.b("is_causal") || m.size() < 2) return false;
+  if (!ir::ProvablyEqual(m[m.size() - 2], q->sizes()[2]) || !ir::ProvablyEqual(m[m.size() - 1], k->sizes()[2])) return false;
+  for (size_t i = 0; i + 2 < m.size(); ++i)
+    if (!m[i].constant() && !ir::ProvablyEqual(m[i], q->sizes()[i + 4 - m.size()])) return false;
+  return true;
+}
+
 void Attention(LoweringContext& c) {
   V q = c.in("query"), k = c.in("key"), v = c.in("value"), mask = c.opt_in("attn_mask");
   ir::Value* qv = c.tensor("query");
@@ -184,6 +209,14 @@ void Attention(LoweringContext& c) {
   DType t = q.dtype;
   if (c.f("dropout_p") != 0) return c.Unsupported("dropout inside attention (dropout_p is not 0)");
   if (q.rank < 2 || k.rank < 2) return c.Fail("query and key need two dims");
+  if (FitsAttentionOp(c)) {
+    std::vector<V> in = {q, k, v};
+    if (mask) in.push_back(ir::IsBool(mask.dtype) ? mask : c.e.Cast(mask, t));
+    Attrs attrs;
+    if (c.b("is_causal")) attrs.push_back({"is_causal", int64_t{1}});
+    if (auto scale = c.opt_f("scale")) attrs.push_back({"scale", *scale});
+    return c.Return(c.e.Op("Attention", in, std::move(attrs)));
+  }
   if (c.b("enable_gqa") && q.rank >= 3) {
     // Each key head serves query_heads / key_heads query heads in a row.
     auto hq = qv->sizes()[q.rank - 3].constant(), hk = kv->sizes()[k.rank - 3].constant();
@@ -233,7 +266,12 @@ void Attention(LoweringContext& c) {
   if (blocked) scores = c.e.Where(blocked, c.e.Number(-kInf, t), scores);
   V p = c.e.Op("Softmax", {scores}, {{"axis", int64_t{-1}}});
   // A query that may look nowhere gives NaN from softmax and 0 in torch (safe softmax).
-  if (blocked && mask) p = c.e.Where(c.e.Op("IsNaN", {p}, {}, DType::kBool), c.e.Number(0, t), p);
+  if (mask) {
+    const bool may_be_empty = ir::RangeOf(kv->sizes()[k.rank - 2]).min < 1;  // and then has no maximum
+    V nowhere = may_be_empty ? c.e.Op("IsNaN", {p}, {}, DType::kBool)
+                             : c.e.Equal(c.e.Reduce("ReduceMax", scores, {scores.rank - 1}, true), c.e.Number(-kInf, t));
+    p = c.e.Where(nowhere, c.e.Number(0, t), p);
+  }
   c.Return(c.e.MatMul(p, v));
 }
 
