@@ -1,7 +1,9 @@
 // `slipway convert`.
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
+#include <functional>
 #include <memory>
 
 #include "base/text.h"
@@ -27,6 +29,23 @@ void PrintSummary(const driver::ConvertOptions& o, const driver::ConvertSummary&
                Bytes(s.weight_bytes).c_str(), Bytes(s.bytes_written).c_str(), s.seconds * 1e3, Bytes(s.peak_rss).c_str());
 }
 
+// Shows on a terminal how far the weights are, for files that take a while.
+std::function<void(uint64_t, uint64_t)> ProgressBar() {
+  constexpr uint64_t kWorthShowing = 256 << 20;
+  return [last = std::chrono::steady_clock::time_point()](uint64_t done, uint64_t total) mutable {
+    if (total < kWorthShowing) return;
+    const auto now = std::chrono::steady_clock::now();
+    if (done < total && now - last < std::chrono::milliseconds(100)) return;
+    last = now;
+    constexpr int kWidth = 30;
+    const int filled = static_cast<int>(static_cast<double>(done) / total * kWidth);
+    std::fprintf(stderr, "\r[%s%s] %s of %s\033[K", std::string(filled, '=').c_str(), std::string(kWidth - filled, ' ').c_str(),
+                 Bytes(done).c_str(), Bytes(total).c_str());
+    if (done == total) std::fputs("\r\033[K", stderr);
+    std::fflush(stderr);
+  };
+}
+
 }  // namespace
 
 void AddConvert(CLI::App& app, int* code) {
@@ -48,6 +67,13 @@ void AddConvert(CLI::App& app, int* code) {
   cmd->add_option("--weights", o.weights, "safetensors files whose tensors replace the program's by name");
   cmd->add_flag("--allow-missing", o.allow_missing, "with --weights: names the files lack keep the archive's values");
   cmd->add_flag("--strict-types", o.strict_types, "never cast around operators that ONNX Runtime lacks for a type");
+  cmd->add_option_function<std::string>("--state", [&o](const std::string& v) { o.state_io = v == "io"; },
+      "what becomes of state the program updates: drop, with a warning, or io: inputs state_in.FQN, outputs state_out.FQN")
+      ->check(CLI::IsMember({"drop", "io"}))->default_str("drop");
+  cmd->add_option("--custom-op", o.custom_ops, "NAMESPACE::NAME=DOMAIN:OPTYPE: write an operator as a node of a custom domain")
+      ->expected(1)->take_all();
+  cmd->add_option("--input-names", o.input_names, "names of the inputs, in order")->delimiter(',');
+  cmd->add_option("--output-names", o.output_names, "names of the outputs, in order")->delimiter(',');
   cmd->add_option("--metadata", state->metadata, "KEY=VALUE to store in the model");
   cmd->add_flag("--dry-run", o.dry_run, "say what would be done, write nothing");
   cmd->add_flag("--verify-each", o.verify_each, "check the program's consistency after every pass");
@@ -60,6 +86,7 @@ void AddConvert(CLI::App& app, int* code) {
       if (eq == std::string::npos || eq == 0) throw CLI::ValidationError("--metadata", "'" + kv + "' is not KEY=VALUE");
       o.metadata.emplace_back(kv.substr(0, eq), kv.substr(eq + 1));
     }
+    if (isatty(2) && !state->quiet && state->diagnostics == "text") o.progress = ProgressBar();
     driver::ConvertSummary summary;
     driver::Outcome outcome = driver::Convert(o, &summary);
     const bool json = state->diagnostics == "json";

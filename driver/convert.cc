@@ -11,7 +11,6 @@
 #include "driver/open.h"
 #include "exporters/onnx/export.h"
 #include "importers/safetensors/safetensors.h"
-#include "io/digest.h"
 #include "io/mapped_file.h"
 #include "ir/verify.h"
 #include "passes/pass.h"
@@ -89,9 +88,9 @@ void NoteDevices(const ir::Program& p, ConvertSummary& summary) {
 
 // Runs the passes in order; with `verify` the program is checked after each. `dropped` receives
 // the names of updated state that the target does not carry.
-absl::Status RunPasses(ir::Program& p, int opset, bool verify, passes::Refusals* refusals,
+absl::Status RunPasses(ir::Program& p, const OnnxOptions& options, bool verify, passes::Refusals* refusals,
                        std::vector<std::string>* dropped) {
-  auto legal = [opset](const ir::Node& n) { return exporters::OnnxLegal(n, opset); };
+  auto legal = [&options](const ir::Node& n) { return exporters::OnnxLegal(n, options); };
   const struct {
     const char* name;
     std::function<absl::Status(ir::Program&)> run;
@@ -102,7 +101,7 @@ absl::Status RunPasses(ir::Program& p, int opset, bool verify, passes::Refusals*
       {"remove-vmap", passes::RemoveVmap},
       {"functionalize", passes::Functionalize},
       {"drop-mutations", [&](ir::Program& program) {
-         *dropped = passes::DropMutations(program);
+         if (!options.state_io) *dropped = passes::DropMutations(program);
          return absl::OkStatus();
        }},
       {"remove-no-ops", passes::RemoveNoOps},
@@ -123,7 +122,9 @@ Outcome ToOnnx(const ConvertOptions& o, ConvertSummary* summary) {
   Outcome out;
   if (o.inputs.size() != 1) return Usage("ONNX takes one program");
   const std::string& path = o.inputs[0];
-  auto archive = OpenArchive(path);
+  auto file = io::MappedFile::Open(path);
+  if (!file.ok()) return Fail(out, file.status(), path);
+  auto archive = OpenArchive(*file);
   if (!archive.ok()) return Fail(out, archive.status(), path);
   if (archive->programs.size() != 1) {
     std::vector<std::string> names;
@@ -143,18 +144,27 @@ Outcome ToOnnx(const ConvertOptions& o, ConvertSummary* summary) {
     return Fail(out, absl::UnimplementedError(text::StrCat("opset ", o.opset, " (supported: ", exporters::kMinOpset, " … ",
                                                            exporters::kMaxOpset, ")")));
   passes::Refusals refusals;
-  std::vector<std::string> dropped;
-  if (absl::Status s = RunPasses(p, o.opset, o.verify_each, &refusals, &dropped); !s.ok()) return Fail(out, s, path);
-
   OnnxOptions options;
   options.refusals = &refusals;
   options.opset = o.opset;
   options.strict_types = o.strict_types;
+  options.state_io = o.state_io;
+  options.input_names = o.input_names;
+  options.output_names = o.output_names;
+  options.progress = o.progress;
+  for (const std::string& spec : o.custom_ops)
+    if (absl::Status s = exporters::AddCustomOp(spec, &options.custom_ops); !s.ok())
+      return Usage(text::StrCat("--custom-op: ", text::FromAbsl(s.message())));
+  if (absl::Status s = exporters::CheckNames(p, options); !s.ok()) return Usage(std::string(s.message()));
+  std::vector<std::string> dropped;
+  if (absl::Status s = RunPasses(p, options, o.verify_each, &refusals, &dropped); !s.ok()) return Fail(out, s, path);
+
   options.external_data = o.external_data == "always" ? exporters::ExternalData::kAlways
                           : o.external_data == "never" ? exporters::ExternalData::kNever : exporters::ExternalData::kAuto;
   options.metadata = o.metadata;
   options.metadata.emplace_back("slipway.version", SLIPWAY_VERSION);
   options.metadata.emplace_back("slipway.source", archive->producer);
+  options.metadata.emplace_back("slipway.source_digest", SourceDigest(*file));
   OnnxReport failure;
   auto report = exporters::ExportOnnx(p, o.output, options, o.dry_run, &failure);
   if (!report.ok()) {

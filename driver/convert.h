@@ -3,6 +3,7 @@
 #define SLIPWAY_DRIVER_CONVERT_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +25,10 @@ struct ConvertOptions {
   bool dry_run = false;
   bool verify_each = false;          // run the verifier between passes
   std::vector<std::pair<std::string, std::string>> metadata;
+  bool state_io = false;             // updated buffers and inputs are inputs and outputs state_in.FQN, state_out.FQN
+  std::vector<std::string> custom_ops;  // "mylib::foo=com.acme:Foo"
+  std::vector<std::string> input_names, output_names;  // all or none
+  std::function<void(uint64_t done, uint64_t total)> progress;  // called as weights are written, in bytes; may be empty
 };
 
 // The closing summary.

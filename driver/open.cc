@@ -3,6 +3,8 @@
 
 #include "base/text.h"
 #include "importers/pt2/pt2.h"
+#include "io/digest.h"
+#include "io/zip_reader.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 
@@ -48,6 +50,17 @@ absl::StatusOr<ir::Archive> OpenArchive(const std::string& path) {
   auto file = io::MappedFile::Open(path);
   if (!file.ok()) return file.status();
   return OpenArchive(*file);
+}
+
+std::string SourceDigest(const std::shared_ptr<io::MappedFile>& file) {
+  io::Sha256 digest;
+  if (FormatOf(*file) == FileFormat::kPt2) {
+    if (auto zip = io::ZipReader::Open(file); zip.ok())
+      for (const io::ZipEntry& e : (*zip)->entries()) digest.Update(text::StrCat(e.name, "\n", e.size, " ", e.crc32, "\n"));
+  } else {
+    digest.Update(file->data());
+  }
+  return text::StrCat("sha256:", io::ToHex(digest.Finish()));
 }
 
 std::string FolderOf(const std::string& path) {

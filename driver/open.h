@@ -21,6 +21,10 @@ FileFormat FormatOf(const io::MappedFile& file);
 absl::StatusOr<ir::Archive> OpenArchive(const std::shared_ptr<io::MappedFile>& file);
 absl::StatusOr<ir::Archive> OpenArchive(const std::string& path);
 
+// Tells whether two source files hold the same, at no cost per weight byte: "sha256:…" of the names, sizes and CRC-32s of an
+// archive's members in order, or of the bytes of a text.
+std::string SourceDigest(const std::shared_ptr<io::MappedFile>& file);
+
 // "dir" of "dir/file", "." of "file".
 std::string FolderOf(const std::string& path);
 

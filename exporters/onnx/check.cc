@@ -24,7 +24,10 @@ void EnsureSchemas(int opset) {
 absl::Status CheckSkeleton(onnx::ModelProto& model, const std::vector<WeightRef>& weights) {
   onnx::GraphProto* graph = model.mutable_graph();
   const int inputs = graph->input_size();
+  std::set<std::string_view> known;  // weights that are defaults of inputs
+  for (int i = 0; i < inputs; ++i) known.insert(graph->input(i).name());
   for (const WeightRef& w : weights) {
+    if (known.contains(w.name)) continue;
     auto* info = graph->add_input();
     info->set_name(w.name);
     auto* t = info->mutable_type()->mutable_tensor_type();

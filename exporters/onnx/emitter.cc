@@ -31,6 +31,9 @@ void Fill(onnx::AttributeProto* a, const std::string& name, Attr value) {
   } else if (auto p = std::get_if<std::vector<double>>(&value)) {
     a->set_type(A::FLOATS);
     for (double d : *p) a->add_floats(static_cast<float>(d));
+  } else if (auto p = std::get_if<std::vector<std::string>>(&value)) {
+    a->set_type(A::STRINGS);
+    for (std::string& s : *p) a->add_strings(std::move(s));
   } else if (auto p = std::get_if<onnx::GraphProto>(&value)) {
     a->set_type(A::GRAPH);
     *a->mutable_g() = std::move(*p);
@@ -92,6 +95,21 @@ std::vector<V> Emitter::Raw(std::string_view type, const std::vector<V>& in, Att
   return results;
 }
 
+std::vector<V> Emitter::Custom(const std::string& domain, std::string_view type, const std::vector<V>& in, Attrs attrs,
+                               const std::vector<const ir::Type*>& outs) {
+  std::vector<DType> dtypes;
+  for (const ir::Type* t : outs) dtypes.push_back(ElementType(*t));
+  std::vector<V> results = Raw(type, in, std::move(attrs), dtypes);
+  graph_->mutable_node(graph_->node_size() - 1)->set_domain(domain);
+  shared_->custom_domains.insert(domain);
+  for (size_t i = 0; i < outs.size(); ++i) {
+    if (!results[i]) continue;
+    results[i].rank = outs[i]->is_tensor() ? outs[i]->rank() : 0;
+    Describe(graph_->add_value_info(), results[i].name, *outs[i]);
+  }
+  return results;
+}
+
 std::vector<V> Emitter::OpN(std::string_view type, std::vector<V> in, Attrs attrs, std::vector<DType> outs) {
   const onnx::OpSchema* schema = onnx::OpSchemaRegistry::Schema(std::string(type), opset());
   if (!schema) {
@@ -119,17 +137,9 @@ std::vector<V> Emitter::OpN(std::string_view type, std::vector<V> in, Attrs attr
       const auto& constraints = schema->typeConstraintMap();
       auto it = constraints.find(param);
       if (it == constraints.end()) continue;
-      const auto& allowed = it->second.first;
+      const std::string want = SchemaTypeName(dtype);
       bool found = false;
-      for (const auto* s : allowed) found |= *s == text::StrCat("tensor(", ir::Info(dtype).torch_name == "float32" ? "float"
-                                                          : ir::Info(dtype).torch_name == "float64" ? "double"
-                                                          : dtype == DType::kFloat8E4M3FN ? "float8e4m3fn"
-                                                          : dtype == DType::kFloat8E5M2 ? "float8e5m2"
-                                                          : dtype == DType::kFloat8E4M3FNUZ ? "float8e4m3fnuz"
-                                                          : dtype == DType::kFloat8E5M2FNUZ ? "float8e5m2fnuz"
-                                                          : dtype == DType::kInt4 ? "int4"
-                                                          : dtype == DType::kUInt4 ? "uint4"
-                                                                                 : ir::Info(dtype).torch_name, ")");
+      for (const auto* s : it->second.first) found |= *s == want;
       if (!found) return false;
     }
     return HasKernel(type, schema->SinceVersion(), t, &listed);

@@ -5,6 +5,7 @@
 #define SLIPWAY_EXPORTERS_ONNX_EMITTER_H_
 
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,7 +32,8 @@ struct V {
   explicit operator bool() const { return !name.empty(); }
 };
 
-using Attr = std::variant<int64_t, double, std::string, Ints, std::vector<double>, onnx::GraphProto, onnx::TensorProto>;
+using Attr = std::variant<int64_t, double, std::string, Ints, std::vector<double>, std::vector<std::string>, onnx::GraphProto,
+                          onnx::TensorProto>;
 using Attrs = std::vector<std::pair<std::string, Attr>>;
 
 // What nested graphs share with the graph around them.
@@ -42,6 +44,7 @@ struct EmitterShared {
   text::Set node_names;
   text::Map<std::pair<std::string, onnx::TensorProto>> constants;  // by content
   std::vector<std::string> constant_order;
+  std::set<std::string> custom_domains;           // that nodes use
   absl::Status status;                            // the first error of the node being lowered
 };
 
@@ -68,6 +71,10 @@ class Emitter {
   std::vector<V> Control(std::string_view type, const std::vector<V>& in, Attrs attrs, const std::vector<DType>& outs) {
     return Raw(type, in, std::move(attrs), outs);
   }
+
+  // A node of a custom domain, whose results have these types.
+  std::vector<V> Custom(const std::string& domain, std::string_view type, const std::vector<V>& in, Attrs attrs,
+                        const std::vector<const ir::Type*>& outs);
 
   // Small constants, stored as initializers of the outermost graph and shared.
   V Const(DType dtype, Ints dims, std::string bytes);

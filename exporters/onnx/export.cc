@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
+#include <tuple>
 
 #include "absl/container/flat_hash_map.h"
 #include "base/text.h"
@@ -11,7 +13,6 @@
 #include "exporters/onnx/lowering.h"
 #include "exporters/onnx/types.h"
 #include "exporters/onnx/wire.h"
-#include "ir/ops/op_table.h"
 
 namespace slipway::exporters {
 
@@ -31,30 +32,37 @@ int IrVersionFor(int opset) {
   }
 }
 
-bool OnnxLegal(const ir::Node& n, int opset) { return onnx_out::FindRow(n.op_name(), opset, &n) != nullptr; }
+bool OnnxLegal(const ir::Node& n, const OnnxOptions& options) {
+  return onnx_out::FindCustomOp(options.custom_ops, n.op()) != nullptr ||
+         onnx_out::FindRow(n.op_name(), options.opset, &n) != nullptr;
+}
+
+std::thread PrepareOnnx(int opset) {
+  return std::thread([opset] {
+    if (opset >= kMinOpset && opset <= kMaxOpset) onnx_out::EnsureSchemas(opset);
+  });
+}
 
 namespace {
-
-void Describe(onnx::ValueInfoProto* info, const std::string& name, const ir::Type& t) {
-  info->set_name(name);
-  auto* tensor = info->mutable_type()->mutable_tensor_type();
-  DType d = t.is_tensor() ? t.dtype
-            : t.kind == ir::Type::kSymInt ? DType::kInt64
-            : t.kind == ir::Type::kSymFloat ? DType::kFloat64 : DType::kBool;
-  tensor->set_elem_type(onnx_out::OnnxType(d));
-  auto* shape = tensor->mutable_shape();
-  for (const ir::Sym& s : t.sizes) {
-    auto* dim = shape->add_dim();
-    if (auto c = s.constant()) dim->set_dim_value(*c);
-    else dim->set_dim_param(s.ToString());
-  }
-}
 
 std::string RangeText(const ir::SymbolInfo& s) {
   std::string max = s.range.max >= std::numeric_limits<int64_t>::max() - 1 ? "inf" : text::StrCat(s.range.max);
   return text::StrCat(s.name, " = ", std::max<int64_t>(s.range.min, 0), "..", max);
 }
 
+bool IsMutation(OutputSpec::Kind kind) {
+  return kind == OutputSpec::kBufferMutation || kind == OutputSpec::kParameterMutation || kind == OutputSpec::kUserInputMutation;
+}
+
+bool IsUserInput(const ir::Program& p, size_t i) {
+  return p.input_specs[i].kind == InputSpec::kUser && p.graph->inputs()[i]->type().kind != ir::Type::kConstant;
+}
+bool IsUserOutput(const ir::Program& p, size_t i) {
+  const OutputSpec::Kind kind = p.output_specs[i].kind;
+  return (kind == OutputSpec::kUser || kind == OutputSpec::kLoss) && p.graph->outputs[i].value() != nullptr;
+}
+
+// Problems by operator and reason.
 std::vector<Unsupported> Group(const std::vector<onnx_out::GraphLowering::Problem>& problems) {
   std::map<std::pair<std::string, std::string>, Unsupported> by;
   for (const auto& p : problems) {
@@ -71,12 +79,196 @@ std::vector<Unsupported> Group(const std::vector<onnx_out::GraphLowering::Proble
   return out;
 }
 
+// One export, in the order of its functions.
+class Exporter {
+ public:
+  Exporter(const ir::Program& p, const OnnxOptions& o) : p_(p), o_(o), graph_(model_.mutable_graph()), emitter_(graph_, &shared_) {
+    shared_.opset = o.opset;
+    shared_.strict_types = o.strict_types;
+    lowering_.refusals = o.refusals;
+    lowering_.custom_ops = &o.custom_ops;
+    lowering_.resolve = [this](const ir::Value* v) { return Weight(v); };
+    report_.nodes_in = static_cast<int>(p.graph->node_count());
+  }
+
+  absl::StatusOr<OnnxReport> Run(const std::string& path, bool dry_run, OnnxReport* on_failure) {
+    Head();
+    UserInputs();
+    if (o_.state_io) StateInputs();
+    std::vector<onnx_out::GraphLowering::Problem> problems;
+    lowering_.Run(*p_.graph, &problems);
+    Outputs();
+    if (!shared_.status.ok()) report_.unsupported.push_back({"outputs", std::string(shared_.status.message()), "", 1});
+    for (Unsupported& u : Group(problems)) report_.unsupported.push_back(std::move(u));
+    for (const ir::SymbolInfo& s : p_.syms->symbols()) report_.dynamic_dims.push_back(RangeText(s));
+    report_.nodes_out = graph_->node_size();
+    if (!report_.unsupported.empty()) {
+      if (on_failure) *on_failure = report_;
+      return absl::UnimplementedError(text::StrCat(report_.unsupported.size(), " kinds of operators cannot be written"));
+    }
+    if (absl::Status s = MissingWeights(); !s.ok() && !dry_run) return s;
+    Tail();
+    if (absl::Status s = onnx_out::CheckSkeleton(model_, weights_); !s.ok()) return s;
+    for (const auto& w : weights_) report_.weight_bytes += w.tensor.nbytes();
+    if (dry_run) return std::move(report_);
+    auto written = onnx_out::WriteModel(model_, weights_, path, o_);
+    if (!written.ok()) return written.status();
+    report_.file_bytes = *written;
+    return std::move(report_);
+  }
+
+ private:
+  void Head() {
+    model_.set_ir_version(IrVersionFor(o_.opset));
+    model_.set_producer_name("slipway");
+    auto* opset = model_.add_opset_import();
+    opset->set_domain("");
+    opset->set_version(o_.opset);
+    graph_->set_name(p_.name.empty() ? "model" : p_.name);
+    for (const auto* names : {&o_.input_names, &o_.output_names}) shared_.names.insert(names->begin(), names->end());
+  }
+
+  // A graph input and the value it stands for.
+  void Input(const ir::Value* v, std::string name) {
+    if (v->type().is_tensor() && !onnx_out::OnnxType(v->dtype())) {
+      report_.unsupported.push_back({"input " + v->name(), text::StrCat("ONNX has no type for ", ir::Name(v->dtype())), "", 1});
+      return;
+    }
+    onnx_out::Describe(graph_->add_input(), name, v->type());
+    lowering_.Bind(v, {std::move(name), onnx_out::ElementType(v->type()), v->type().is_tensor() ? v->rank() : 0});
+  }
+
+  // The user's, in order, used or not.
+  void UserInputs() {
+    for (size_t i = 0, k = 0; i < p_.graph->inputs().size(); ++i) {
+      const ir::Value* v = p_.graph->inputs()[i];
+      spec_of_[v] = i;
+      if (IsUserInput(p_, i)) Input(v, o_.input_names.empty() ? emitter_.UniqueName(v->name()) : o_.input_names[k++]);
+    }
+  }
+
+  // State that the program updates: an input whose default is the value in the file.
+  void StateInputs() {
+    std::set<std::string> updated;
+    for (const OutputSpec& s : p_.output_specs)
+      if (IsMutation(s.kind)) updated.insert(s.target);
+    for (size_t i = 0; i < p_.graph->inputs().size(); ++i) {
+      const InputSpec& s = p_.input_specs[i];
+      if (s.kind == InputSpec::kUser || !updated.contains(s.target)) continue;
+      const std::string name = emitter_.UniqueName(text::StrCat("state_in.", s.target));
+      Input(p_.graph->inputs()[i], name);
+      if (auto w = p_.weights.find(s.target); w != p_.weights.end()) weights_.push_back({name, w->second});
+    }
+  }
+
+  // The initializer of a weight, made on first use; tensors that are the same bytes in the same form share one.
+  V Weight(const ir::Value* v) {
+    auto it = spec_of_.find(v);
+    if (it == spec_of_.end()) return {};
+    const InputSpec& s = p_.input_specs[it->second];
+    if (s.kind == InputSpec::kUser || s.kind == InputSpec::kConstant) return {};
+    auto w = p_.weights.find(s.target);
+    if (w == p_.weights.end()) {
+      missing_.push_back(s.target);
+      return {"?", v->dtype(), v->rank()};
+    }
+    const ir::TensorRef& t = w->second;
+    if (!onnx_out::OnnxType(t.dtype)) {
+      emitter_.SetStatus(
+          absl::UnimplementedError(text::StrCat("weight '", s.target, "': ONNX has no type for ", ir::Name(t.dtype))));
+      return {"?", v->dtype(), v->rank()};
+    }
+    std::string& name = name_of_[{t.storage.get(), t.offset, t.dtype, t.sizes, t.strides}];
+    if (name.empty()) {
+      name = emitter_.UniqueName(s.target);
+      weights_.push_back({name, t});
+    }
+    return {name, t.dtype, static_cast<int>(t.sizes.size())};
+  }
+
+  // The user's in order, then the state's. Each is the result of a node of the graph and used once: what is not (an input
+  // or a weight handed through, a value returned twice) or must have a certain name gets an Identity.
+  void Outputs() {
+    std::set<std::string> free;  // results of nodes that are no output yet
+    for (const auto& n : graph_->node()) free.insert(n.output().begin(), n.output().end());
+    size_t k = 0;
+    for (const bool state : {false, true}) {
+      for (size_t i = 0; i < p_.graph->outputs.size(); ++i) {
+        const OutputSpec& s = p_.output_specs[i];
+        if (state ? !o_.state_io || !IsMutation(s.kind) : !IsUserOutput(p_, i)) continue;
+        const ir::Value* v = p_.graph->outputs[i].value();
+        V x = lowering_.Get(v);
+        std::string name;
+        if (state) name = emitter_.UniqueName(text::StrCat("state_out.", s.target));
+        else if (!o_.output_names.empty()) name = o_.output_names[k++];
+        else if (!free.contains(x.name)) name = emitter_.UniqueName(text::StrCat(v->name(), "_out"));
+        if (!name.empty()) {
+          emitter_.SetScope("", name);
+          x = emitter_.Op("Identity", {x});
+          graph_->mutable_node(graph_->node_size() - 1)->set_output(0, name);
+          x.name = name;
+        }
+        free.erase(x.name);
+        onnx_out::Describe(graph_->add_output(), x.name, v->type());
+      }
+    }
+  }
+
+  absl::Status MissingWeights() {
+    if (missing_.empty()) return absl::OkStatus();
+    std::sort(missing_.begin(), missing_.end());
+    missing_.erase(std::unique(missing_.begin(), missing_.end()), missing_.end());
+    return absl::InvalidArgumentError(text::StrCat(missing_.size(), " weights have no values (give them with --weights): ",
+                                                   text::Join(missing_, ", ")));
+  }
+
+  void Tail() {
+    for (const std::string& key : shared_.constant_order) *graph_->add_initializer() = shared_.constants[key].second;
+    for (const std::string& domain : shared_.custom_domains) {
+      auto* opset = model_.add_opset_import();
+      opset->set_domain(domain);
+      opset->set_version(1);
+    }
+    auto meta = [this](const std::string& key, const std::string& value) {
+      auto* m = model_.add_metadata_props();
+      m->set_key(key);
+      m->set_value(value);
+    };
+    for (const auto& [key, value] : o_.metadata) meta(key, value);
+    if (!report_.dynamic_dims.empty()) meta("slipway.dims", text::Join(report_.dynamic_dims, "; "));
+  }
+
+  const ir::Program& p_;
+  const OnnxOptions& o_;
+  onnx::ModelProto model_;
+  onnx::GraphProto* graph_;
+  onnx_out::EmitterShared shared_;
+  onnx_out::Emitter emitter_;
+  onnx_out::GraphLowering lowering_{emitter_, nullptr};
+  OnnxReport report_;
+  std::vector<onnx_out::WeightRef> weights_;
+  std::vector<std::string> missing_;  // weights without values
+  absl::flat_hash_map<const ir::Value*, size_t> spec_of_;
+  std::map<std::tuple<const ir::Storage*, int64_t, DType, std::vector<int64_t>, std::vector<int64_t>>, std::string> name_of_;
+};
+
 }  // namespace
 
-std::thread PrepareOnnx(int opset) {
-  return std::thread([opset] {
-    if (opset >= kMinOpset && opset <= kMaxOpset) onnx_out::EnsureSchemas(opset);
-  });
+absl::Status CheckNames(const ir::Program& p, const OnnxOptions& options) {
+  size_t inputs = 0, outputs = 0;
+  for (size_t i = 0; i < p.graph->inputs().size(); ++i) inputs += IsUserInput(p, i);
+  for (size_t i = 0; i < p.graph->outputs.size(); ++i) outputs += IsUserOutput(p, i);
+  std::set<std::string_view> seen;
+  for (const auto& [names, count, flag] : {std::tuple(&options.input_names, inputs, "--input-names"),
+                                           std::tuple(&options.output_names, outputs, "--output-names")}) {
+    if (!names->empty() && names->size() != count)
+      return absl::InvalidArgumentError(text::StrCat(flag, ": ", names->size(), " names for ", count));
+    for (const std::string& name : *names) {
+      if (name.empty()) return absl::InvalidArgumentError(text::StrCat(flag, ": an empty name"));
+      if (!seen.insert(name).second) return absl::InvalidArgumentError(text::StrCat(flag, ": '", name, "' is given twice"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<OnnxReport> ExportOnnx(const ir::Program& p, const std::string& path, const OnnxOptions& options,
@@ -85,127 +277,7 @@ absl::StatusOr<OnnxReport> ExportOnnx(const ir::Program& p, const std::string& p
     return absl::UnimplementedError(
         text::StrCat("opset ", options.opset, " (supported: ", kMinOpset, " … ", kMaxOpset, ")"));
   onnx_out::EnsureSchemas(options.opset);
-  onnx::ModelProto model;
-  model.set_ir_version(IrVersionFor(options.opset));
-  model.set_producer_name("slipway");
-  auto* opset = model.add_opset_import();
-  opset->set_domain("");
-  opset->set_version(options.opset);
-  onnx::GraphProto* graph = model.mutable_graph();
-  graph->set_name(p.name.empty() ? "model" : p.name);
-
-  onnx_out::EmitterShared shared;
-  shared.opset = options.opset;
-  shared.strict_types = options.strict_types;
-  onnx_out::Emitter emitter(graph, &shared);
-  onnx_out::GraphLowering lowering(emitter, nullptr);
-  OnnxReport report;
-  report.nodes_in = static_cast<int>(p.graph->node_count());
-
-  // Inputs: the user's in order, used or not; weights become initializers when first used.
-  std::vector<onnx_out::WeightRef> weights;
-  std::vector<std::string> missing;
-  absl::flat_hash_map<const ir::Value*, size_t> spec_of;
-  for (size_t i = 0; i < p.graph->inputs().size(); ++i) {
-    const ir::Value* v = p.graph->inputs()[i];
-    spec_of[v] = i;
-    const InputSpec& s = p.input_specs[i];
-    if (s.kind != InputSpec::kUser || v->type().kind == ir::Type::kConstant) continue;
-    if (v->type().is_tensor() && !onnx_out::OnnxType(v->dtype())) {
-      report.unsupported.push_back({"input " + v->name(), text::StrCat("ONNX has no type for ", ir::Name(v->dtype())), "", 1});
-      continue;
-    }
-    std::string name = emitter.UniqueName(v->name());
-    Describe(graph->add_input(), name, v->type());
-    lowering.Bind(v, {name, v->type().is_tensor() ? v->dtype()
-                            : v->type().kind == ir::Type::kSymInt ? DType::kInt64
-                            : v->type().kind == ir::Type::kSymFloat ? DType::kFloat64 : DType::kBool,
-                      v->type().is_tensor() ? v->rank() : 0});
-  }
-  lowering.resolve = [&](const ir::Value* v) -> V {
-    auto it = spec_of.find(v);
-    if (it == spec_of.end()) return {};
-    const InputSpec& s = p.input_specs[it->second];
-    auto w = p.weights.find(s.target);
-    if (s.kind == InputSpec::kUser || s.kind == InputSpec::kConstant) return {};
-    if (w == p.weights.end()) {
-      missing.push_back(s.target);
-      return {"?", v->dtype(), v->rank()};
-    }
-    if (!onnx_out::OnnxType(w->second.dtype)) {
-      emitter.SetStatus(absl::UnimplementedError(
-          text::StrCat("weight '", s.target, "': ONNX has no type for ", ir::Name(w->second.dtype))));
-      return {"?", v->dtype(), v->rank()};
-    }
-    std::string name = emitter.UniqueName(s.target);
-    weights.push_back({name, w->second});
-    return {name, w->second.dtype, static_cast<int>(w->second.sizes.size())};
-  };
-
-  std::vector<onnx_out::GraphLowering::Problem> problems;
-  lowering.refusals = options.refusals;
-  lowering.Run(*p.graph, &problems);
-
-  // Outputs: the user's in order; names are unique, and an input or weight returned as it is gets an Identity.
-  text::Map<int> output_names;
-  for (size_t i = 0; i < p.graph->outputs.size(); ++i) {
-    const OutputSpec& s = p.output_specs[i];
-    ir::Value* v = p.graph->outputs[i].value();
-    if (s.kind != OutputSpec::kUser && s.kind != OutputSpec::kLoss) {
-      if (s.kind == OutputSpec::kBufferMutation || s.kind == OutputSpec::kUserInputMutation ||
-          s.kind == OutputSpec::kParameterMutation)
-        report.dropped_mutations.push_back(s.target);
-      continue;
-    }
-    if (!v) continue;  // a Python constant or None
-    V x = lowering.Get(v);
-    emitter.SetScope("", text::StrCat(v->name(), "_out"));
-    bool produced = v->producer() != nullptr && !x.name.empty();
-    // A lowering may hand an input or a constant through, so look at what the name is.
-    bool is_node_output = false;
-    if (produced)
-      for (const auto& n : graph->node())
-        for (const auto& o : n.output()) is_node_output |= o == x.name;
-    if (!is_node_output || output_names.contains(x.name)) x = emitter.Op("Identity", {x});
-    output_names[x.name] = 1;
-    Describe(graph->add_output(), x.name, v->type());
-  }
-  if (!shared.status.ok()) {
-    static const ir::OpDef& root = ir::GetOp("higher_order.root");
-    (void)root;
-    report.unsupported.push_back({"outputs", std::string(shared.status.message()), "", 1});
-  }
-
-  for (Unsupported& u : Group(problems)) report.unsupported.push_back(std::move(u));
-  for (const ir::SymbolInfo& s : p.syms->symbols()) report.dynamic_dims.push_back(RangeText(s));
-  report.nodes_out = graph->node_size();
-  if (!report.unsupported.empty()) {
-    if (on_failure) *on_failure = report;
-    return absl::UnimplementedError(text::StrCat(report.unsupported.size(), " kinds of operators cannot be written"));
-  }
-  if (!missing.empty() && !dry_run) {
-    std::sort(missing.begin(), missing.end());
-    missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
-    return absl::InvalidArgumentError(text::StrCat(missing.size(), " weights have no values (give them with --weights): ",
-                                                   text::Join(missing, ", ")));
-  }
-  for (const std::string& key : shared.constant_order) *graph->add_initializer() = shared.constants[key].second;
-
-  auto meta = [&](const std::string& key, const std::string& value) {
-    auto* m = model.add_metadata_props();
-    m->set_key(key);
-    m->set_value(value);
-  };
-  for (const auto& [k, v] : options.metadata) meta(k, v);
-  if (!report.dynamic_dims.empty()) meta("slipway.dims", text::Join(report.dynamic_dims, "; "));
-
-  if (absl::Status s = onnx_out::CheckSkeleton(model, weights); !s.ok()) return s;
-  for (const auto& w : weights) report.weight_bytes += w.tensor.nbytes();
-  if (dry_run) return report;
-  auto written = onnx_out::WriteModel(model, weights, path, options.external_data);
-  if (!written.ok()) return written.status();
-  report.file_bytes = *written;
-  return report;
+  return Exporter(p, options).Run(path, dry_run, on_failure);
 }
 
 }  // namespace slipway::exporters

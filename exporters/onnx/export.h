@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "exporters/onnx/custom_op.h"
 #include "ir/graph.h"
 #include "passes/pass.h"
 
@@ -26,6 +27,10 @@ struct OnnxOptions {
   bool state_io = false;            // carry mutated buffers and inputs as state_in.* / state_out.*
   const passes::Refusals* refusals = nullptr;  // why nodes without a lowering were not decomposed; may be null
   std::vector<std::pair<std::string, std::string>> metadata;  // added to the model's metadata_props
+  CustomOps custom_ops;
+  std::vector<std::string> input_names, output_names;  // of the user's inputs and outputs, all or none
+  // Called as weights are written, with bytes done and in all.
+  std::function<void(uint64_t, uint64_t)> progress;
 };
 
 constexpr int kMinOpset = 18, kMaxOpset = 24;
@@ -42,12 +47,14 @@ struct OnnxReport {
   int nodes_in = 0, nodes_out = 0;
   uint64_t weight_bytes = 0, file_bytes = 0;
   std::vector<std::string> dynamic_dims;      // "s77 = 2..inf"
-  std::vector<std::string> dropped_mutations; // FQNs whose updated state is not an output
   std::vector<Unsupported> unsupported;       // non-empty: nothing was written
 };
 
-// True when the ONNX target at `opset` takes this node as it is.
-bool OnnxLegal(const ir::Node& n, int opset);
+// True when the ONNX target takes this node as it is: a row at the opset, or a custom operator of the user's.
+bool OnnxLegal(const ir::Node& n, const OnnxOptions& options);
+
+// InvalidArgument where the chosen names are not as many as the program's inputs or outputs, are empty or repeat.
+absl::Status CheckNames(const ir::Program& program, const OnnxOptions& options);
 
 // Builds the ONNX operator schemas that ExportOnnx needs, a third of a small conversion's time, on a
 // thread beside the import. Optional; the caller joins it.

@@ -2,6 +2,7 @@
 #include "exporters/onnx/lowering.h"
 
 #include "base/text.h"
+#include "exporters/onnx/types.h"
 #include "ir/ops/op_table.h"
 
 namespace slipway::exporters::onnx_out {
@@ -16,7 +17,56 @@ const text::ViewMap<std::vector<const Row*>>& Registry() {
   return rows;
 }
 
+// One argument of a custom node, as custom_op.h says.
+struct CustomArgument {
+  LoweringContext& c;
+  std::vector<V>& in;
+  Attrs& attrs;
+  const std::string& name;
+  void operator()(const ir::None&) { in.push_back({}); }
+  void operator()(ir::Value* v) { in.push_back(c.raw(v)); }
+  void operator()(const ir::Values& vs) {
+    for (ir::Value* v : vs) in.push_back(v ? c.raw(v) : V{});
+  }
+  void operator()(const ir::SymInts& x) { in.push_back(c.shape(x)); }
+  void operator()(int64_t x) { attrs.emplace_back(name, x); }
+  void operator()(double x) { attrs.emplace_back(name, x); }
+  void operator()(bool x) { attrs.emplace_back(name, int64_t{x}); }
+  void operator()(const std::string& x) { attrs.emplace_back(name, x); }
+  void operator()(const Ints& x) { attrs.emplace_back(name, x); }
+  void operator()(const std::vector<double>& x) { attrs.emplace_back(name, x); }
+  void operator()(const std::vector<bool>& x) { attrs.emplace_back(name, Ints(x.begin(), x.end())); }
+  void operator()(const std::vector<std::string>& x) { attrs.emplace_back(name, x); }
+  void operator()(DType x) { attrs.emplace_back(name, int64_t{OnnxType(x)}); }
+  template <typename T>
+  void operator()(const T&) { c.Unsupported(text::StrCat("argument ", name, " has no form as an ONNX attribute")); }
+};
+
+void LowerCustom(LoweringContext& c, const CustomOp& custom) {
+  std::vector<V> in;
+  Attrs attrs;
+  size_t index = 0;
+  for (const ir::NamedArg& a : c.node().args()) {
+    const std::string name = a.name.empty() ? text::StrCat("arg", index) : a.name;
+    ++index;
+    std::visit(CustomArgument{c, in, attrs, name}, a.arg.v);
+  }
+  std::vector<const ir::Type*> outs;
+  for (ir::Value* v : c.node().outputs()) {
+    if (!v) return c.Unsupported("a custom operator with a result of None");
+    outs.push_back(&v->type());
+  }
+  if (c.ok()) c.Return(c.e.Custom(custom.domain, custom.op_type, in, std::move(attrs), outs));
+}
+
 }  // namespace
+
+const CustomOp* FindCustomOp(const CustomOps& ops, const ir::OpDef& op) {
+  if (ops.empty()) return nullptr;
+  for (const std::string& name : {op.name, text::StrCat(op.ns, ".", op.base)})
+    if (auto it = ops.find(name); it != ops.end()) return &it->second;
+  return nullptr;
+}
 
 const Row* FindRow(std::string_view op, int opset, const ir::Node* n) {
   auto it = Registry().find(op);
@@ -129,18 +179,20 @@ V GraphLowering::Get(const ir::Value* v) {
 void GraphLowering::Run(const ir::Graph& g, std::vector<Problem>* problems) {
   problems_ = problems;
   for (const ir::Node* n : g) {
+    const CustomOp* custom = custom_ops ? FindCustomOp(*custom_ops, n->op()) : nullptr;
     const Row* row = FindRow(n->op_name(), e_.opset(), n);
     std::string base = n->output(0) ? n->output(0)->name() : std::string(n->op().base);
     e_.SetScope(n->source() ? n->source()->ModulePath() : "", base);
     absl::Status status;
     std::vector<V> results;
-    if (!row) {
+    if (!row && !custom) {
       status = absl::UnimplementedError(text::StrCat(n->op_name(), ": no ONNX lowering"));
       if (refusals)
         if (auto it = refusals->find(n); it != refusals->end()) status = it->second;
     } else {
-      LoweringContext c(*n, e_, *this, row->widen);
-      row->fn(c);
+      LoweringContext c(*n, e_, *this, !custom && row->widen);
+      if (custom) LowerCustom(c, *custom);
+      else row->fn(c);
       results = std::move(c.results());
       status = c.status();
       if (status.ok()) status = e_.shared()->status;
@@ -154,9 +206,7 @@ void GraphLowering::Run(const ir::Graph& g, std::vector<Problem>* problems) {
       ir::Value* v = n->output(i);
       if (!v) continue;
       V x = i < results.size() ? results[i] : V{};
-      DType want = v->type().is_tensor() ? v->dtype()
-                   : v->type().kind == ir::Type::kSymInt ? DType::kInt64
-                   : v->type().kind == ir::Type::kSymFloat ? DType::kFloat64 : DType::kBool;
+      const DType want = ElementType(v->type());
       if (!x) x = {"?", want, v->rank()};
       if (status.ok() && x.name != "?" && x.dtype != want) x = e_.Cast(x, want);
       x.rank = v->type().is_tensor() ? v->rank() : 0;

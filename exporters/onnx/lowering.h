@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
+#include "exporters/onnx/custom_op.h"
 #include "exporters/onnx/emitter.h"
 #include "ir/ops/args.h"
 #include "passes/pass.h"
@@ -74,6 +75,9 @@ struct Row {
   bool (*legal_if)(const ir::Node& n) = nullptr;    // null: always; else the op is legal only where it returns true
 };
 
+// The user's mapping of an op, or null.
+const CustomOp* FindCustomOp(const CustomOps& ops, const ir::OpDef& op);
+
 // The row for an op at an opset, or null. `n` may be null to ask whether any form is legal.
 const Row* FindRow(std::string_view op, int opset, const ir::Node* n);
 std::vector<const Row*> AllRows();
@@ -99,7 +103,7 @@ absl::Span<const Row> QuantRows();
 class GraphLowering {
  public:
   GraphLowering(Emitter& e, GraphLowering* outer)
-      : refusals(outer ? outer->refusals : nullptr), e_(e), outer_(outer) {}
+      : refusals(outer ? outer->refusals : nullptr), custom_ops(outer ? outer->custom_ops : nullptr), e_(e), outer_(outer) {}
 
   struct Problem {
     const ir::Node* node;
@@ -115,6 +119,8 @@ class GraphLowering {
   std::vector<Problem>* problems() { return problems_; }
   // Why nodes without a row were not decomposed; null when not known.
   const passes::Refusals* refusals = nullptr;
+  // Operators that become nodes of custom domains, before any row; null for none.
+  const CustomOps* custom_ops = nullptr;
   // Called for weights: makes the initializer on first use.
   std::function<V(const ir::Value*)> resolve;
 

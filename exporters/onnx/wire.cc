@@ -64,7 +64,7 @@ absl::Status WriteString(io::AtomicFile& out, const std::string& s) {
 }  // namespace
 
 absl::StatusOr<uint64_t> WriteModel(onnx::ModelProto& model, const std::vector<WeightRef>& weights,
-                                    const std::string& path, ExternalData external) {
+                                    const std::string& path, const OnnxOptions& options) {
   uint64_t total = 0;
   for (const WeightRef& w : weights) {
     if (absl::Status s = ir::Validate(w.tensor); !s.ok())
@@ -72,9 +72,9 @@ absl::StatusOr<uint64_t> WriteModel(onnx::ModelProto& model, const std::vector<W
     total += w.tensor.nbytes();
   }
   const uint64_t skeleton_size = model.ByteSizeLong();
-  bool split = external == ExternalData::kAlways;
+  bool split = options.external_data == ExternalData::kAlways;
   if (skeleton_size + total + weights.size() * 256 > kMessageLimit) {
-    if (external == ExternalData::kNever)
+    if (options.external_data == ExternalData::kNever)
       return absl::FailedPreconditionError(
           text::StrCat("the weights take ", total, " bytes; an ONNX file holds less than 2 GB"));
     split = true;
@@ -136,15 +136,14 @@ absl::StatusOr<uint64_t> WriteModel(onnx::ModelProto& model, const std::vector<W
   io::AtomicFile& out = **file;
   if (absl::Status s = WriteString(out, front); !s.ok()) return s;
   if (absl::Status s = WriteString(out, skeleton); !s.ok()) return s;
+  uint64_t done = 0;
   for (size_t i = 0; i < weights.size(); ++i) {
     if (absl::Status s = WriteString(out, heads[i]); !s.ok()) return s;
-    if (!outside[i]) {
-      if (absl::Status s = WriteTensor(out, weights[i].tensor); !s.ok()) return s;
-      continue;
-    }
-    const uint64_t pad = (kPage - data->position() % kPage) % kPage;
-    if (absl::Status s = WriteString(*data, std::string(pad, '\0')); !s.ok()) return s;
-    if (absl::Status s = WriteTensor(*data, weights[i].tensor); !s.ok()) return s;
+    if (outside[i])
+      if (absl::Status s = data->WriteZeros((kPage - data->position() % kPage) % kPage); !s.ok()) return s;
+    if (absl::Status s = WriteTensor(outside[i] ? *data : out, weights[i].tensor); !s.ok()) return s;
+    done += weights[i].tensor.nbytes();
+    if (options.progress) options.progress(done, total);
   }
   const uint64_t written = out.position() + (data ? data->position() : 0);
   std::vector<io::AtomicFile*> files;

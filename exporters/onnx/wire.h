@@ -21,7 +21,7 @@ struct WeightRef {
 // Writes `model` plus `weights` as initializers to `path`; above the limit, or by option, their bytes go to
 // `path`.data, page-aligned. Returns the bytes written in all files.
 absl::StatusOr<uint64_t> WriteModel(onnx::ModelProto& model, const std::vector<WeightRef>& weights,
-                                    const std::string& path, ExternalData external);
+                                    const std::string& path, const OnnxOptions& options);
 
 }  // namespace slipway::exporters::onnx_out
 
