@@ -30,6 +30,11 @@ absl::Status RemoveVmap(ir::Program& p);
 // form in, functional form out. Unimplemented, naming the node, for what cannot be resolved.
 absl::Status Functionalize(ir::Program& p);
 
+// Complex tensors become pairs of real ones, Fourier transforms slipway.dft. Weights that are complex are read as the reals
+// they are stored as. Unimplemented, naming the node, for an operator without a rule and for complex inputs and outputs.
+// Functional form.
+absl::Status LowerComplex(ir::Program& p);
+
 // Takes updated buffers, parameters and user inputs out of the outputs and gives their names. Functional form.
 std::vector<std::string> DropMutations(ir::Program& p);
 
