@@ -108,54 +108,58 @@ def converted(slipway, tmp_path):
     return run
 
 
-def close(got, want, inputs, rtol):
-    assert got.shape == tuple(want.shape)
+def close(got, want, inputs, rtol, name):
+    assert got.shape == tuple(want.shape), name
     want = want.numpy()
-    assert got.dtype == want.dtype
+    assert got.dtype == want.dtype, name
     ok = np.isclose(got, want, rtol=rtol, atol=rtol * 0.05, equal_nan=True)
     bad = np.flatnonzero(~ok)[:8]
     shown = [(*(x.numpy().flatten()[i].item() for x in inputs), got.flatten()[i].item(), want.flatten()[i].item()) for i in bad]
-    assert ok.all(), f"{(~ok).sum()} of {ok.size}: (inputs, got, expected) {shown}"
+    assert ok.all(), f"{name}: {(~ok).sum()} of {ok.size}: (inputs, got, expected) {shown}"
 
 
-@pytest.mark.parametrize("name", UNARY)
-def test_unary(name, converted):
-    function, x = UNARY[name]
-    got, want = converted(function, x)
-    close(got[0], want[0], [x], ROUGH.get(name, 2e-5))
+def check(converted, cases, tolerance):
+    """All cases in one program: {name: (function, inputs)}."""
+    functions = [f for f, _ in cases.values()]
+    counts = [len(inputs) for _, inputs in cases.values()]
+
+    def together(*args):
+        rest = list(args)
+        return tuple(f(*[rest.pop(0) for _ in range(n)]) for f, n in zip(functions, counts))
+
+    got, want = converted(together, *(x.clone() for _, inputs in cases.values() for x in inputs))
+    for (name, (_, inputs)), g, w in zip(cases.items(), got, want):
+        close(g, w, inputs, tolerance(name), name)
 
 
-@pytest.mark.parametrize("name", PAIRS)
-def test_pairs(name, converted):
-    function, inputs = PAIRS[name]
-    got, want = converted(function, *inputs)
-    close(got[0], want[0], inputs, ROUGH.get(name, 2e-5))
+def test_unary(converted):
+    check(converted, {name: (f, [x]) for name, (f, x) in UNARY.items()}, lambda name: ROUGH.get(name, 2e-5))
 
 
-@pytest.mark.parametrize("name", POLYNOMIALS)
-def test_polynomials(name, converted):
-    function, (x, n) = POLYNOMIALS[name]
-    got, want = converted(lambda x, n: (function(x, n), function(x, 5), function(0.25, n)), x, n)
-    close(got[0], want[0], [x, n], 1e-4)
-    close(got[1], want[1], [x, n], 1e-4)
-    close(got[2], want[2], [x, n], 1e-4)
+def test_pairs(converted):
+    check(converted, PAIRS, lambda name: ROUGH.get(name, 2e-5))
 
 
-@pytest.mark.parametrize("name", ["lgamma", "digamma", "erfc", "erfcx", "erfinv", "ndtri", "log_ndtr", "i0", "i1e", "bessel_j0",
-                                  "bessel_y1", "modified_bessel_k0", "scaled_modified_bessel_k1", "airy_ai"])  # fmt: skip
-def test_double(name, converted):
-    function, x = UNARY[name]
-    x = x.double()
-    got, want = converted(function, x)
-    # torch's own coefficients of these are good to nine digits or so.
-    close(got[0], want[0], [x], 1e-7 if name in ("bessel_j0", "bessel_y1", "airy_ai") else 1e-11)
+def test_polynomials(converted):
+    check(converted, POLYNOMIALS, lambda _: 1e-4)
+    numbers = {}
+    for name, (f, (x, n)) in POLYNOMIALS.items():
+        numbers[name + " of order 5"] = (lambda x, f=f: f(x, 5)), [x]
+        numbers[name + " at 0.25"] = (lambda n, f=f: f(0.25, n)), [n]
+    check(converted, numbers, lambda _: 1e-4)
 
 
-@pytest.mark.parametrize("name", ["lgamma", "polygamma_1", "erfc", "bessel_j1", "i0", "angle"])
-def test_integers(name, converted):
-    function, _ = UNARY[name]
-    got, want = converted(function, INTEGERS)
-    close(got[0], want[0], [INTEGERS], 1e-4)
+def test_double(converted):
+    # torch's own coefficients of some are good to five digits in places.
+    names = ["lgamma", "digamma", "erfc", "erfcx", "erfinv", "ndtri", "log_ndtr", "i0", "i1e", "bessel_j0", "bessel_y1",
+             "modified_bessel_k0", "scaled_modified_bessel_k1", "airy_ai"]  # fmt: skip
+    cases = {name: (UNARY[name][0], [UNARY[name][1].double()]) for name in names}
+    check(converted, cases, lambda name: 1e-4 if name in ("bessel_j0", "bessel_y1", "airy_ai") else 1e-11)
+
+
+def test_integers(converted):
+    names = ["lgamma", "polygamma_1", "erfc", "bessel_j1", "i0", "angle"]
+    check(converted, {name: (UNARY[name][0], [INTEGERS]) for name in names}, lambda _: 1e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
@@ -193,3 +197,30 @@ def test_hash(converted):
     for g, w in zip(got, want):
         assert g.shape == tuple(w.shape)
         np.testing.assert_array_equal(g, w.numpy())
+
+
+def test_convolutions_torch_allows(converted):
+    """Integers, and output paddings that ONNX has no word for."""
+    g = torch.Generator().manual_seed(0)
+    i = lambda *shape: torch.randint(-9, 9, shape, generator=g)
+    F = torch.nn.functional
+    got, want = converted(
+        lambda x, w, v, u, b: (
+            F.conv2d(x, w, b, stride=(2, 1), padding=(1, 2), dilation=(1, 2), groups=2),
+            F.conv_transpose2d(x, v, b, stride=(2, 3), padding=(1, 0), output_padding=(1, 2), groups=2, dilation=(2, 1)),
+            F.conv_transpose2d(x.float(), u.float(), b.float(), stride=(2, 3), output_padding=(2, 4), dilation=(3, 5)),
+            F.avg_pool2d(x, 3, 2, 1, ceil_mode=True), F.avg_pool2d(x, 2), F.avg_pool2d(x, 3, 1, divisor_override=4),
+        ), i(2, 4, 7, 6), i(6, 2, 3, 2), i(4, 3, 3, 2), i(4, 6, 3, 2), i(6))  # fmt: skip
+    for g, w in zip(got, want):
+        np.testing.assert_allclose(g, w.numpy(), rtol=1e-6, atol=1e-4 if w.is_floating_point() else 0)
+
+
+def test_fake_quantize(converted):
+    got, want = converted(
+        lambda x, s, z: (
+            torch.fake_quantize_per_tensor_affine(x, 0.1, 3, 0, 255),
+            torch.fake_quantize_per_tensor_affine(x, s[0], z[0], -128, 127),
+            torch.fake_quantize_per_channel_affine(x, s, z, 1, -8, 7),
+        ), torch.linspace(-5, 5, 24).reshape(8, 3), t(0.1, 0.25, 0.7), t(0, 2, -1, dtype=torch.int32))  # fmt: skip
+    for g, w in zip(got, want):
+        np.testing.assert_allclose(g, w.numpy(), rtol=1e-6, atol=1e-6)
