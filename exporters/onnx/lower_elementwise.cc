@@ -116,7 +116,10 @@ void RemainderOp(LoweringContext& c) {
 }
 void Fmod(LoweringContext& c) {
   DType t = c.compute_dtype();
-  c.Return(c.e.Op("Mod", {Operand(c, "self", t), Operand(c, "other", t)}, {{"fmod", int64_t{1}}}, t, c.out_rank()));
+  V a = Operand(c, "self", t), b = Operand(c, "other", t);
+  if (ir::IsFloating(t)) return c.Return(c.e.Op("Mod", {a, b}, {{"fmod", int64_t{1}}}, t, c.out_rank()));
+  // ONNX Runtime computes fmod of integers in binary64; Div truncates exactly.
+  c.Return(c.e.Sub(a, c.e.Mul(c.e.Div(a, b), b)));
 }
 
 // torch's floor division of floats (c10/util/generic_math.h): from the exact remainder, not floor(a / b).
