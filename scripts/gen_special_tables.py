@@ -1,21 +1,26 @@
 #!/usr/bin/env python3
 """Writes passes/special_tables.h: polynomials that passes/decompose_special.cc and its neighbours evaluate.
 
-Each polynomial is a Chebyshev fit of a function's definition, computed with mpmath in 50 digits, cut where terms no longer
-count in binary64, and written in powers of t, where t runs over -1..1 as the variable runs over the interval. Run it with
-mpmath at hand: gen_special_tables.py > passes/special_tables.h
+Each polynomial is a Chebyshev fit of a function's definition, computed with mpmath in 34 digits, cut where terms no longer
+count in binary64, and written in powers of t, where t runs over -1..1 as the variable runs over the interval.
+
+    python scripts/gen_special_tables.py            # writes the header; needs mpmath
+    python scripts/gen_special_tables.py --check    # exit 1 if the header is not what the installed mpmath gives
 """
 
+import argparse
+import pathlib
 import sys
 
 from mpmath import airyai, airybi, bernoulli, besseli, besselj, besselk, bessely, cos, erfc, exp, factorial, findroot
 from mpmath import log, loggamma, mp, mpf, nstr, pi, sin, sqrt
 
-mp.dps = 50
+mp.dps = 34
 EPSILON = mpf(2) ** -55
+HEADER = pathlib.Path(__file__).resolve().parent.parent / "passes" / "special_tables.h"
 
 
-def chebyshev(f, a, b, nodes=90):
+def chebyshev(f, a, b, nodes=64):
     """Coefficients of the interpolant at Chebyshev nodes, cut where all that follow are negligible."""
     xs = [cos(pi * (2 * k + 1) / (2 * nodes)) for k in range(nodes)]
     ys = [f((a + b) / 2 + (b - a) / 2 * x) for x in xs]
@@ -144,26 +149,25 @@ SERIES = [
 ]
 
 
-def write(name, comment, values, interval):
-    if comment:
-        print(f"// {comment}.")
-    low, high = interval
-    body = ", ".join(nstr(v, 19, strip_zeros=False) for v in values)
-    text = f"inline constexpr double k{name}Terms[] = {{{body}}};"
+def definition(name, comment, values, interval=None):
+    """The lines of one table."""
+    text = f"inline constexpr double k{name}Terms[] = {{{', '.join(nstr(v, 19, strip_zeros=False) for v in values)}}};"
+    lines = [f"// {comment}."] if comment else []
     line = ""
     for word in text.split(" "):
         if len(line) + len(word) > 115:
-            print(line)
+            lines.append(line)
             line = "    " + word
         else:
-            line = f"{line} {word}" if line.strip() or line else word
-    print(line)
-    if low is not None:
-        print(f"inline constexpr Fit k{name} = {{k{name}Terms, {nstr(low, 19)}, {nstr(high, 19)}}};")
+            line = f"{line} {word}" if line else word
+    lines.append(line)
+    if interval:
+        lines.append(f"inline constexpr Fit k{name} = {{k{name}Terms, {nstr(interval[0], 19)}, {nstr(interval[1], 19)}}};")
+    return lines
 
 
-def main():
-    print("""// Written by scripts/gen_special_tables.py: polynomials for special functions, fitted to their definitions.
+def header():
+    lines = ["""// Written by scripts/gen_special_tables.py: polynomials for special functions, fitted to their definitions.
 #ifndef SLIPWAY_PASSES_SPECIAL_TABLES_H_
 #define SLIPWAY_PASSES_SPECIAL_TABLES_H_
 
@@ -176,17 +180,27 @@ struct Fit {
   absl::Span<const double> terms;
   double low, high;
 };
-""")
+"""]
     for name, comment, f, low, high in FITS:
         low, high = mpf(low), mpf(high)
         series, scale = chebyshev(f, low, high)
         values = powers(series)
-        growth = sum(abs(v) for v in values) / scale
-        print(f"{name}: {len(values)} terms, growth {nstr(growth, 3)}", file=sys.stderr)
-        write(name, comment, values, (low, high))
+        assert sum(abs(v) for v in values) < 64 * scale, f"{name} cancels in powers of t"
+        lines += definition(name, comment, values, (low, high))
     for name, comment, values in SERIES:
-        write(name, comment, values, (None, None))
-    print("\n}  // namespace slipway::passes\n\n#endif  // SLIPWAY_PASSES_SPECIAL_TABLES_H_")
+        lines += definition(name, comment, values)
+    return "\n".join([*lines, "", "}  // namespace slipway::passes", "", "#endif  // SLIPWAY_PASSES_SPECIAL_TABLES_H_", ""])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="compare with the checked-in header instead of writing it")
+    arguments = parser.parse_args()
+    text = header()
+    if not arguments.check:
+        HEADER.write_text(text)
+    elif HEADER.read_text() != text:
+        sys.exit(f"{HEADER} is not what {sys.argv[0]} writes")
 
 
 if __name__ == "__main__":
