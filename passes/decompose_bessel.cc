@@ -1,5 +1,5 @@
-// Decompositions: Bessel functions and the Airy function, by series about zero and by their asymptotic forms, both fitted
-// (special_tables.h).
+// Decompositions: Bessel functions and the Airy function, by series about zero and by their asymptotic forms, both
+// fitted (special_tables.h).
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -18,16 +18,15 @@ constexpr double kNear = 8;  // where the fits about zero end
 struct Hankel {
   Expr p, q, sin, cos, scale;
 };
-// What J and Y are made of for large x (DLMF 10.17.3, 10.17.4). The angle is rounded to torch's type as torch rounds it.
+// What J and Y are made of for large x (DLMF 10.17.3, 10.17.4). The angle is rounded to torch's type as torch rounds
+// it.
 Hankel LargeArgument(Decomposer& d, int order, Expr x) {
   Expr z = kNear / x, z2 = z * z;
   Expr angle = (x.Cast(d.compute_dtype()) - (order * kPi / 2 + kPi / 4)).Cast(DType::kFloat64);
   return {Eval(order ? kBesselP1 : kBesselP0, z2), z * Eval(order ? kBesselQ1 : kBesselQ0, z2), Sin(angle), Cos(angle),
           Sqrt(2 / kPi / x)};
 }
-Expr BesselJNear(int order, Expr x) {
-  return order ? x * Eval(kBesselJ1, x * x) : Eval(kBesselJ0, x * x);
-}
+Expr BesselJNear(int order, Expr x) { return order ? x * Eval(kBesselJ1, x * x) : Eval(kBesselJ0, x * x); }
 template <int order>
 void BesselJ(Decomposer& d) {
   Expr x = Input(d), y = Abs(x);
@@ -53,7 +52,9 @@ Expr ScaledI(int order, Expr x) {
   return Where(y <= kNear, near, order ? Where(x < 0.0, -far, far) : far);
 }
 template <int order>
-void ScaledBesselI(Decomposer& d) { Result(d, ScaledI(order, Input(d))); }
+void ScaledBesselI(Decomposer& d) {
+  Result(d, ScaledI(order, Input(d)));
+}
 template <int order>
 void BesselI(Decomposer& d) {
   Expr x = Input(d);

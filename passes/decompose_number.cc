@@ -1,5 +1,5 @@
-// Decompositions: divisors of integers, and the parts and neighbours of floating-point numbers, by arithmetic in binary64,
-// in which all of it is exact.
+// Decompositions: divisors of integers, and the parts and neighbours of floating-point numbers, by arithmetic in
+// binary64, in which all of it is exact.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -20,7 +20,9 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 Expr Gcd(Decomposer& d, Expr x, Expr y) {
   return While(
       d.b, {Abs(x), Abs(y)}, {},
-      [](const Exprs& in) { return Expr{in[0].b, in[0].b->Call("aten.any.default", {(!Equal(in[0], 0.0)).v})}; },
+      [](const Exprs& in) {
+        return Expr{in[0].b, in[0].b->Call("aten.any.default", {(!Equal(in[0], 0.0)).v})};
+      },
       [](const Exprs& in) -> Exprs {
         Expr done = Equal(in[0], 0.0), divisor = Where(done, 1.0, in[0]);
         Expr rest{in[0].b, in[0].b->Call("aten.fmod.Tensor", {in[1].v, divisor.v})};
@@ -89,7 +91,7 @@ void NextAfter(Decomposer& d) {
   Expr up = x < y, grows = ((x > 0.0) & up) | ((x < 0.0) & (!up));
   // Towards zero from a power of two, the next number is half as far.
   Expr halved = (!grows) & Equal(Abs(parts.fraction), 0.5);
-  Expr exponent = parts.exponent - format->digits - Where(halved, x * 0.0 + 1.0, 0.0);
+  Expr exponent = parts.exponent - format->digits - halved.Cast(DType::kFloat64);
   Expr step = Pow(2.0, Where(parts.regular, exponent, format->least).Call("clamp_min", {format->least}));
   Expr next = x + Where(up, step, -step);
   next = Where(Equal(next, 0.0), x * 0.0, next);
@@ -157,8 +159,8 @@ void HashTensor(Decomposer& d) {
     bits = Reshape(d, bits, flat);
     while (count > 1) {
       const int64_t half = count / 2;
-      Value* pairs = d.b.Call("aten.bitwise_xor.Tensor",
-                              {Slice(d, bits, last, 0, half), Slice(d, bits, last, half, 2 * half)});
+      Value* pairs =
+          d.b.Call("aten.bitwise_xor.Tensor", {Slice(d, bits, last, 0, half), Slice(d, bits, last, half, 2 * half)});
       bits = count % 2 ? Cat(d, {pairs, Slice(d, bits, last, count - 1)}, last) : pairs;
       count = half + count % 2;
     }
@@ -167,12 +169,9 @@ void HashTensor(Decomposer& d) {
 }
 
 constexpr DecomposeRow kRows[] = {
-    {"aten.gcd.default", GcdOp},
-    {"aten.lcm.default", Lcm},
-    {"aten.frexp.Tensor", Frexp},
-    {"aten.nextafter.default", NextAfter},
-    {"aten.angle.default", Angle},
-    {"aten.hash_tensor.default", HashTensor, false},
+    {"aten.gcd.default", GcdOp},   {"aten.lcm.default", Lcm},
+    {"aten.frexp.Tensor", Frexp},  {"aten.nextafter.default", NextAfter},
+    {"aten.angle.default", Angle}, {"aten.hash_tensor.default", HashTensor, false},
 };
 
 }  // namespace

@@ -86,14 +86,10 @@ struct Chebyshev {
   int closed_above;  // torch uses cosines within (-1, 1) for orders above this
 };
 constexpr Chebyshev kChebyshev[] = {
-    {"special_chebyshev_polynomial_t", 't', false, 6},
-    {"special_chebyshev_polynomial_u", 'u', false, 8},
-    {"special_chebyshev_polynomial_v", 'v', false, 8},
-    {"special_chebyshev_polynomial_w", 'w', false, 8},
-    {"special_shifted_chebyshev_polynomial_t", 't', true, 6},
-    {"special_shifted_chebyshev_polynomial_u", 'u', true, 6},
-    {"special_shifted_chebyshev_polynomial_v", 'v', true, 6},
-    {"special_shifted_chebyshev_polynomial_w", 'w', true, 4},
+    {"special_chebyshev_polynomial_t", 't', false, 6},        {"special_chebyshev_polynomial_u", 'u', false, 8},
+    {"special_chebyshev_polynomial_v", 'v', false, 8},        {"special_chebyshev_polynomial_w", 'w', false, 8},
+    {"special_shifted_chebyshev_polynomial_t", 't', true, 6}, {"special_shifted_chebyshev_polynomial_u", 'u', true, 6},
+    {"special_shifted_chebyshev_polynomial_v", 'v', true, 6}, {"special_shifted_chebyshev_polynomial_w", 'w', true, 4},
 };
 void ChebyshevOp(Decomposer& d) {
   const Chebyshev* family = nullptr;
@@ -108,12 +104,12 @@ void ChebyshevOp(Decomposer& d) {
 
   // At the ends of (-1, 1): the order's sign times 1, n + 1 or 2 n + 1.
   Expr n = o.n.Cast(t), sign = Alternating(o.n, y), odd_order = (o.n + o.n + 1.0).Cast(t);
-  Expr at_one = kind == 'u' ? (o.n + 1.0).Cast(t) : kind == 'w' ? odd_order : n * 0.0 + 1.0;
-  Expr at_minus_one = sign * (kind == 'u' ? (o.n + 1.0).Cast(t) : kind == 'v' ? odd_order : n * 0.0 + 1.0);
+  Expr at_one = kind == 'u' ? (o.n + 1.0).Cast(t) : kind == 'w' ? odd_order : n.Like(1);
+  Expr at_minus_one = sign * (kind == 'u' ? (o.n + 1.0).Cast(t) : kind == 'v' ? odd_order : n.Like(1));
   Expr end = Equal(Abs(y), 1.0), skip = end;
 
-  // Within: cosines of multiples of acos (DLMF 18.5.1 to 18.5.4). ONNX Runtime has no binary64 acos; there the recurrence,
-  // which is as accurate, serves for all orders.
+  // Within: cosines of multiples of acos (DLMF 18.5.1 to 18.5.4). ONNX Runtime has no binary64 acos; there the
+  // recurrence, which is as accurate, serves for all orders.
   std::optional<Expr> closed;
   Expr use_closed = end;
   if (t != DType::kFloat64) {
@@ -126,10 +122,9 @@ void ChebyshevOp(Decomposer& d) {
     if (kind == 'w')
       closed = Where(Equal(Cos(half), 1.0), family->shifted ? sign : odd_order, Sin((n + 0.5) * angle) / Sin(half));
   }
-  Expr steps = Where(skip, o.n * 0.0, o.n);
-  Expr value = Recur(d, steps, first, {twice}, [](Expr, Expr before, Expr last, const Exprs& parts) {
-    return parts[0] * last - before;
-  });
+  Expr steps = Where(skip, 0.0, o.n);
+  Expr value = Recur(d, steps, first, {twice},
+                     [](Expr, Expr before, Expr last, const Exprs& parts) { return parts[0] * last - before; });
   if (closed) value = Where(use_closed, *closed, value);
   ReturnPolynomial(d, o, Where(end, Where(y > 0.0, at_one, at_minus_one), value));
 }
@@ -140,7 +135,7 @@ void Hermite(Decomposer& d, bool physicists) {
   Expr first = physicists ? o.x + o.x : o.x;
   const double limit = o.x.dtype() == DType::kFloat64 ? 512 : 128;
   Expr held = o.n <= limit;
-  Expr steps = Where(held, o.n, o.n * 0.0);
+  Expr steps = Where(held, o.n, 0.0);
   Expr value = Recur(d, steps, first, {first}, [=](Expr j, Expr before, Expr last, const Exprs& parts) {
     return parts[0] * last - (physicists ? j + j : j) * before;
   });
@@ -149,7 +144,7 @@ void Hermite(Decomposer& d, bool physicists) {
 void Laguerre(Decomposer& d) {
   Operands o = Read(d);
   Expr first = 1.0 - o.x, zero = Equal(o.x, 0.0);
-  Expr steps = Where(zero, o.n * 0.0, o.n);
+  Expr steps = Where(zero, 0.0, o.n);
   Expr value = Recur(d, steps, first, {first}, [](Expr j, Expr before, Expr last, const Exprs& parts) {
     return ((j + j + parts[0]) * last - j * before) / (j + 1.0);
   });
@@ -157,7 +152,7 @@ void Laguerre(Decomposer& d) {
 }
 void Legendre(Decomposer& d) {
   Operands o = Read(d);
-  Expr end = Equal(Abs(o.x), 1.0), steps = Where(end, o.n * 0.0, o.n);
+  Expr end = Equal(Abs(o.x), 1.0), steps = Where(end, 0.0, o.n);
   Expr value = Recur(d, steps, o.x, {o.x}, [](Expr j, Expr before, Expr last, const Exprs& parts) {
     return ((j + j + 1.0) * parts[0] * last - j * before) / (j + 1.0);
   });

@@ -26,7 +26,7 @@ const double kHalfLogTwoPi = 0.5 * std::log(2 * kPi);
 // 5.11.1), below 1/2 by reflection (5.5.3).
 Expr LogGamma(Expr x) {
   Expr low = x < 0.5, y = Where(low, 1.0 - x, x);
-  Expr past1 = y >= 1.5, z = y - Where(past1, y * 0.0 + 2.0, 1.0);
+  Expr past1 = y >= 1.5, z = y - past1.Cast(DType::kFloat64) - 1.0;
   Expr near = z * Eval(kLogGammaNear2, z);
   near = Where(past1, near, near - Log1p(z));
   Expr small = y < 9.0, product = y;
@@ -113,8 +113,8 @@ void PolygammaOp(Decomposer& d) {
   Expr below = Where(Equal(Floor(x), x), kInf, s % 2 == 0 ? both - value : both + value);
   // The factorial is of the type, whose range it may leave.
   const double order = static_cast<double>(n) + 1;
-  const double factorial = t == DType::kFloat64 ? std::exp(std::lgamma(order))
-                                                : std::exp(std::lgamma(static_cast<float>(order)));
+  const double factorial =
+      t == DType::kFloat64 ? std::exp(std::lgamma(order)) : std::exp(std::lgamma(static_cast<float>(order)));
   Result(d, Where(low, below, value).Cast(t) * (n % 2 ? factorial : -factorial));
 }
 
@@ -130,15 +130,16 @@ void MultivariateLogGamma(Decomposer& d) {
   Result(d, sum + steps * (steps - 1) / 4 * std::log(kPi));
 }
 
-// P(a, x) or Q(a, x): x^a e^-x / gamma(a) times a Laplace integral, by the trapezoidal rule after the double exponential
-// substitution t = exp(u - exp(-u)) (Takahasi and Mori), at a scale by which the integrand decays:
+// P(a, x) or Q(a, x): x^a e^-x / gamma(a) times a Laplace integral, by the trapezoidal rule after the double
+// exponential substitution t = exp(u - exp(-u)) (Takahasi and Mori), at a scale by which the integrand decays:
 //   Q: integral of exp(-x t) (1 + t)^(a - 1) (DLMF 8.6.5), for x >= max(a, 1),
 //   P: integral of exp(x (1 - e^-t) - a t) (DLMF 8.6.3), elsewhere.
 void IncompleteGamma(Decomposer& d, bool upper) {
   auto [a, x] = Broadcast(Input(d, "self"), Input(d, "other"));
   constexpr double kStep = 0.1, kFirst = -3.6;
   constexpr int kNodes = 80;
-  Expr u = Expr{&d.b, d.b.Call("aten.arange.start_step", {0, kNodes, 1}, {{"dtype", DType::kFloat64}})} * kStep + kFirst;
+  Expr u =
+      Expr{&d.b, d.b.Call("aten.arange.start_step", {0, kNodes, 1}, {{"dtype", DType::kFloat64}})} * kStep + kFirst;
   Expr decay = Exp(-u), t0 = Exp(u - decay), w0 = t0 * (decay + 1.0) * kStep;
   const int rank = a.v->rank();
   auto wide = [&](Expr e) { return Expr{&d.b, Unsqueeze(d, e.v, rank)}; };
@@ -147,8 +148,7 @@ void IncompleteGamma(Decomposer& d, bool upper) {
   Expr a1 = Where(valid, a, 1.0), x1 = Where(valid, x, 1.0);
   Expr tail = (x1 >= 1.0) & (!(x1 < a1));
   auto larger = [](Expr p, Expr q) { return p.Call("maximum", {q.v}); };
-  Expr scale = 1.0 / Where(tail, larger(x1 - a1 + 1.0, Sqrt(x1)),
-                           Where(a1 < 1.0, a1, larger(a1 - x1, Sqrt(a1))));
+  Expr scale = 1.0 / Where(tail, larger(x1 - a1 + 1.0, Sqrt(x1)), Where(a1 < 1.0, a1, larger(a1 - x1, Sqrt(a1))));
   Expr t = wide(scale) * t0, wa = wide(a1), wx = wide(x1);
   Expr integrand = Where(wide(tail), (wa - 1.0) * Log1p(t) - wx * t, -(wx * Expm1(-t)) - wa * t);
   Expr integral{&d.b, d.Sum((Exp(integrand) * w0).v, {rank})};
@@ -165,8 +165,8 @@ void IncompleteGamma(Decomposer& d, bool upper) {
   Result(d, Where((x < 0.0) | (a < 0.0), kNan, value));
 }
 
-// sum of (q + k)^-s over k >= 0 where defined. Terms of a negative q are added one by one, as many as it takes to get past
-// zero: s is then an integer.
+// sum of (q + k)^-s over k >= 0 where defined. Terms of a negative q are added one by one, as many as it takes to get
+// past zero: s is then an integer.
 void Zeta(Decomposer& d) {
   auto [s, q] = Broadcast(Input(d, "self"), Input(d, "other"));
   Expr whole_q = Equal(Floor(q), q), whole_s = Equal(Floor(s), s);
@@ -175,7 +175,9 @@ void Zeta(Decomposer& d) {
   Expr none = start * 0.0;
   Exprs end = While(
       d.b, {start, none}, {s},
-      [](const Exprs& in) { return Expr{in[0].b, in[0].b->Call("aten.any.default", {(in[0] < 0.0).v})}; },
+      [](const Exprs& in) {
+        return Expr{in[0].b, in[0].b->Call("aten.any.default", {(in[0] < 0.0).v})};
+      },
       [](const Exprs& in) -> Exprs {
         Expr more = in[0] < 0.0;
         return {Where(more, in[0] + 1.0, in[0]), Where(more, in[1] + Pow(in[0], -in[2]), in[1])};
@@ -223,7 +225,9 @@ Expr Entropy(Expr x) {
 }
 
 template <Expr (*f)(Expr)>
-void Of(Decomposer& d) { Result(d, f(Input(d))); }
+void Of(Decomposer& d) {
+  Result(d, f(Input(d)));
+}
 
 constexpr DecomposeRow kRows[] = {
     {"aten.lgamma.default", Of<LogGamma>},
@@ -251,7 +255,8 @@ absl::Span<const DecomposeRow> GammaDecompositions() { return kRows; }
 absl::Span<const DecomposeRow> SpecialDecompositions() {
   static const auto& rows = *[] {
     auto* all = new std::vector<DecomposeRow>();
-    for (auto part : {GammaDecompositions(), BesselDecompositions(), PolynomialDecompositions(), NumberDecompositions()})
+    for (auto part :
+         {GammaDecompositions(), BesselDecompositions(), PolynomialDecompositions(), NumberDecompositions()})
       all->insert(all->end(), part.begin(), part.end());
     return all;
   }();

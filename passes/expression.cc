@@ -104,8 +104,8 @@ Exprs While(ir::Builder& b, const Exprs& carried, const Exprs& captured, const s
   }
   for (const Expr& e : captured) constant.push_back(e.v);
   Exprs out;
-  for (Value* v : b.CallTyped("higher_order.while_loop", {Arg(graphs[0]), Arg(graphs[1]), Arg(start), Arg(constant)}, {},
-                              std::move(types)))
+  for (Value* v : b.CallTyped("higher_order.while_loop", {Arg(graphs[0]), Arg(graphs[1]), Arg(start), Arg(constant)},
+                              {}, std::move(types)))
     out.push_back({&b, v});
   return out;
 }

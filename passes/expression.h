@@ -3,8 +3,8 @@
 //   Expr x = Input(d, "self");
 //   Result(d, Where(x < 0.0, Exp(x) * 2.0, 1.0 / x));
 //
-// Special functions are computed in binary64 whatever the operand's type: their formulas cancel and overflow on the way,
-// and one rounding at the end is what a library function of the narrow type gives.
+// Special functions are computed in binary64 whatever the operand's type: their formulas cancel and overflow on the
+// way, and one rounding at the end is what a library function of the narrow type gives.
 #ifndef SLIPWAY_PASSES_EXPRESSION_H_
 #define SLIPWAY_PASSES_EXPRESSION_H_
 
