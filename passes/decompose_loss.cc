@@ -257,6 +257,7 @@ void MultiMarginLoss(Decomposer& d) {
   ir::Builder& b = d.b;
   Value *x = Batched(d, d.in("self")), *target = d.tensor("target"), *weight = d.opt_in("weight");
   ir::Scalar p = d.scalar("p");
+  if (x->rank() == 0) x = Reshape(d, x, {1, 1});
   if (x->rank() != 2 || target->rank() > 1) return d.Fail("operands of wrong rank");
   if (!p.is_constant() || (p.d != 1 && p.d != 2)) return d.Fail("p is neither 1 nor 2");
   Value* index = b.Cast(Reshape(d, target, {-1}), DType::kInt64);

@@ -69,6 +69,27 @@ void MaxPool2dBackward(Decomposer& d) {
   d.Return(Reshape(d, sum, b.SizesOf(x)));
 }
 
+// Rounds to what a quantized tensor could hold. The scale and the zero point are numbers, tensors of one element, or of one
+// for each index along an axis; torch multiplies with the inverse of the scale in f32.
+void FakeQuantize(Decomposer& d) {
+  Value* x = d.in("self");
+  auto parameter = [&](std::string_view name) -> Value* {
+    Value* v = d.node().Get(name).value();
+    if (!v || !v->type().is_tensor()) return d.b.ScalarTensor(d.node().Get(name), x->dtype());
+    v = d.b.Cast(v, x->dtype());
+    if (Declares(d, "axis")) return Along(d, v, d.dim("axis", x->rank()), x->rank());
+    return v->rank() == 0 ? v : Reshape(d, v, SymInts{});
+  };
+  if (Declares(d, "axis") && x->rank() == 0) return d.Fail("channels of a 0-d tensor");
+  Value *scale = parameter("scale"), *zero = parameter("zero_point");
+  Value* level = d.Add(d.Unary("round", d.Mul(x, d.Unary("reciprocal", scale))), zero);
+  Value* held = d.b.Call("aten.clamp.default", {level, d.i("quant_min"), d.i("quant_max")});
+  Value* y = d.Mul(d.Sub(held, zero), scale);
+  if (d.node().outputs().size() < 2) return d.Return(y);
+  Value* within = And(d, d.Cmp("ge", level, d.i("quant_min")), d.Cmp("le", level, d.i("quant_max")));
+  d.Return(Values{y, within});
+}
+
 // Attention by the name of one of its kernels. The results beside the output serve its gradient; only their absence of
 // users makes this the same program.
 void Attention(Decomposer& d) {
@@ -94,6 +115,11 @@ constexpr DecomposeRow kRows[] = {
     {"aten.native_dropout.default", NativeDropout, false},
     {"aten.native_dropout_backward.default", NativeDropoutBackward},
     {"aten.max_pool2d_with_indices_backward.default", MaxPool2dBackward},
+    {"aten.fake_quantize_per_tensor_affine.default", FakeQuantize},
+    {"aten.fake_quantize_per_tensor_affine.tensor_qparams", FakeQuantize},
+    {"aten.fake_quantize_per_tensor_affine_cachemask.default", FakeQuantize},
+    {"aten.fake_quantize_per_channel_affine.default", FakeQuantize},
+    {"aten.fake_quantize_per_channel_affine_cachemask.default", FakeQuantize},
     {"aten._scaled_dot_product_flash_attention_for_cpu.default", Attention, false},
     {"aten._scaled_dot_product_flash_attention.default", Attention, false},
     {"aten._scaled_dot_product_efficient_attention.default", Attention, false},

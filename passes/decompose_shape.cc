@@ -251,6 +251,7 @@ void Diff(Decomposer& d) {
   Value* x = d.in("self");
   if (x->rank() == 0) return d.Fail("a 0-d tensor");
   int dim = d.dim("dim", x->rank());
+  if (d.i("n") == 0) return d.Return(x);  // nothing is put around it then
   Values parts;
   if (Value* v = d.opt_in("prepend")) parts.push_back(v);
   parts.push_back(x);

@@ -52,7 +52,6 @@ struct StatisticsRow { std::string_view op, training; };
 constexpr StatisticsRow kStatistics[] = {
     {"aten.batch_norm.default", "training"},
     {"aten.native_batch_norm.default", "training"},
-    {"aten._native_batch_norm_legit.default", "training"},
     {"aten.instance_norm.default", "use_input_stats"},
 };
 bool UpdatesStatistics(const Node& n) {
@@ -131,6 +130,7 @@ class Functionalizer {
         if (auto sub = a.arg.get<SubGraph>())
           if (absl::Status s = Functionalizer(**sub).Run(); !s.ok()) return s;
       work |= Writes(*n) || IsStrided(*n);
+      if (absl::Status s = Separate(n); !s.ok()) return s;
     }
     if (!work) return absl::OkStatus();
     if (absl::Status s = Normalize(); !s.ok()) return s;
@@ -166,6 +166,36 @@ class Functionalizer {
   absl::flat_hash_set<const Value*> maybe_view_;  // bases that may be views of others
   Node* at_ = nullptr;  // what is made goes before this
   int64_t made_ = 0;
+
+  // An operator that writes several tensors beside its results (training batch normalization) becomes its twin
+  // "…_functional", which also returns what it would write, and a copy for each.
+  absl::Status Separate(Node* n) {
+    Values targets;
+    for (const ir::ArgDef& a : n->op().args)
+      if (a.written && !a.keyword_only) targets.push_back(n->Get(a.name).value());
+    const OpDef* twin = targets.size() < 2 ? nullptr
+                                           : ir::FindOp(text::StrCat(n->op().ns, ".", n->op().base, "_functional.default"));
+    if (!twin || twin->returns.size() != n->op().returns.size() + targets.size()) return absl::OkStatus();
+    ir::Builder b(g_, n, n->source());
+    std::vector<Arg> args;
+    for (const ir::ArgDef& a : twin->args) args.push_back(n->Get(a.name));
+    std::vector<Type> types;
+    for (Value* v : n->outputs()) types.push_back(v ? v->type() : Type());
+    for (Value* v : targets) {
+      if (!v) return Refuse(*n, "None where it writes");
+      types.push_back(v->type());
+    }
+    for (Type& t : types) t.strides_known = false;
+    Values results = b.CallTyped(twin->name, std::move(args), {}, std::move(types));
+    if (!b.ok()) return b.status();
+    for (size_t i = 0; i < n->outputs().size(); ++i)
+      if (Value* v = n->output(i)) g_.ReplaceAllUses(v, results[i]);
+    for (size_t i = 0; i < targets.size(); ++i)
+      b.CallTyped("aten.copy_.default", {targets[i], results[n->outputs().size() + i]}, {}, {targets[i]->type()});
+    if (!b.ok()) return b.status();
+    g_.Erase(n);
+    return absl::OkStatus();
+  }
 
   static bool IsStrided(const Node& n) { return n.op().ns == "aten" && n.op().base.starts_with("as_strided"); }
   Value* RootOf(Value* v) const {
@@ -592,10 +622,7 @@ class Functionalizer {
         if (v && alias_.contains(v) && Tracked(v)) state_[v] = {v, VersionOf(RootOf(v))};
       return absl::OkStatus();
     }
-    if (UpdatesStatistics(*n)) {
-      if (n->op().mutates()) return Refuse(*n, "training with running statistics");
-      return UpdateStatistics(n);
-    }
+    if (UpdatesStatistics(*n)) return UpdateStatistics(n);
     if (targets.size() != 1) return Refuse(*n, "an operator that writes several tensors");
     auto before = Current(targets[0]);
     if (!before.ok()) return before.status();

@@ -19,6 +19,7 @@ V ShapeArg(LoweringContext& c, const char* name) {
 template <int value>
 void Constant(LoweringContext& c) { c.Return(Filled(c.e, c.e.Integer(value, c.out_dtype()), ShapeArg(c, "size"), c.out_rank())); }
 void Full(LoweringContext& c) {
+  if (c.out_rank() == 0) return c.Return(c.number(c.scalar("fill_value"), c.out_dtype()));
   c.Return(Filled(c.e, c.number(c.scalar("fill_value"), c.out_dtype()), ShapeArg(c, "size"), c.out_rank()));
 }
 template <int value>

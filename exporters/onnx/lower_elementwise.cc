@@ -116,7 +116,10 @@ void RemainderOp(LoweringContext& c) {
 }
 void Fmod(LoweringContext& c) {
   DType t = c.compute_dtype();
-  c.Return(c.e.Op("Mod", {Operand(c, "self", t), Operand(c, "other", t)}, {{"fmod", int64_t{1}}}, t, c.out_rank()));
+  V a = Operand(c, "self", t), b = Operand(c, "other", t);
+  if (ir::IsFloating(t)) return c.Return(c.e.Op("Mod", {a, b}, {{"fmod", int64_t{1}}}, t, c.out_rank()));
+  // ONNX Runtime computes fmod of integers in binary64; Div truncates exactly.
+  c.Return(c.e.Sub(a, c.e.Mul(c.e.Div(a, b), b)));
 }
 
 // torch's floor division of floats (c10/util/generic_math.h): from the exact remainder, not floor(a / b).
@@ -627,9 +630,12 @@ constexpr Row kRows[] = {
     {"aten.__and__.Tensor", Bitwise<"And", "BitwiseAnd">}, {"aten.__and__.Scalar", Bitwise<"And", "BitwiseAnd">},
     {"aten.__or__.Tensor", Bitwise<"Or", "BitwiseOr">}, {"aten.__or__.Scalar", Bitwise<"Or", "BitwiseOr">},
     {"aten.__xor__.Tensor", Bitwise<"Xor", "BitwiseXor">}, {"aten.__xor__.Scalar", Bitwise<"Xor", "BitwiseXor">},
+    {"aten.bitwise_and.Scalar_Tensor", Bitwise<"And", "BitwiseAnd">}, {"aten.bitwise_or.Scalar_Tensor", Bitwise<"Or", "BitwiseOr">},
+    {"aten.bitwise_xor.Scalar_Tensor", Bitwise<"Xor", "BitwiseXor">},
     {"aten.bitwise_not.default", BitwiseNot},
     {"aten.__lshift__.Scalar", ShiftLeft}, {"aten.__lshift__.Tensor", ShiftLeft},
     {"aten.bitwise_left_shift.Tensor", ShiftLeft}, {"aten.bitwise_left_shift.Tensor_Scalar", ShiftLeft},
+    {"aten.bitwise_left_shift.Scalar_Tensor", ShiftLeft}, {"aten.bitwise_right_shift.Scalar_Tensor", ShiftRight},
     {"aten.__rshift__.Scalar", ShiftRight}, {"aten.__rshift__.Tensor", ShiftRight},
     {"aten.bitwise_right_shift.Tensor", ShiftRight}, {"aten.bitwise_right_shift.Tensor_Scalar", ShiftRight},
     {"aten.where.self", Where}, {"aten.where.ScalarSelf", Where}, {"aten.where.ScalarOther", Where}, {"aten.where.Scalar", Where},

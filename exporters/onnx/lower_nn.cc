@@ -1,4 +1,5 @@
 // Layers: linear maps, convolutions, normalizations, softmax, attention, embedding.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -285,6 +286,74 @@ struct ConvArgs {
   std::string auto_pad;  // "same" or empty
 };
 
+// Convolution of integers, which ONNX's operators do not take: exact, as a sum of products of matrices over the positions
+// of the kernel. x is batched.
+V IntegerConv(LoweringContext& c, V x, V w, V b, const ConvArgs& a, const Ints& kernel, const Ints& begin, const Ints& end) {
+  constexpr int64_t kMaxPositions = 1024;
+  int64_t positions = 1;
+  for (int64_t k : kernel)
+    if (__builtin_mul_overflow(positions, k, &positions) || positions > kMaxPositions || positions < 1) {
+      c.Unsupported("an integer kernel of so many positions");
+      return x;
+    }
+  const DType t = x.dtype;
+  const int n = a.spatial;
+  x = c.e.Cast(x, DType::kInt64), w = c.e.Cast(w, DType::kInt64);
+  Ints pads(2 * x.rank, 0), stride = a.stride;
+  for (int d = 0; d < n; ++d) pads[2 + d] = begin[d], pads[x.rank + 2 + d] = end[d];
+  if (a.transposed) {
+    // The ordinary convolution of the input with zeros between its elements, under the reversed kernel.
+    for (int d = 0; d < n; ++d) {
+      const int axis = 2 + d;
+      if (const int64_t s = a.stride[d]; s > 1) {
+        std::vector<V> apart;
+        for (int k = 0; k < x.rank; ++k) apart.push_back(k == axis ? c.e.Mul(c.e.Dim(x, k), c.e.I64({s})) : c.e.Dim(x, k));
+        V wide = c.e.Unsqueeze(x, {axis + 1});
+        Ints zeros(2 * wide.rank, 0);
+        zeros[wide.rank + axis + 1] = s - 1;
+        wide = c.e.Op("Pad", {wide, c.e.I64(zeros), c.e.Integer(0, DType::kInt64)}, {});
+        x = c.e.Slice(c.e.Reshape(wide, c.e.Concat(apart, 0), x.rank, true), {0}, {1 - s}, {axis});
+      }
+      const int64_t reach = a.dilation[d] * (kernel[d] - 1);
+      pads[axis] = reach - begin[d];
+      pads[x.rank + axis] = reach - end[d] + a.output_padding[d];
+      stride[d] = 1;
+    }
+  }
+  x = c.e.Op("Pad", {x, c.e.I64(pads), c.e.Integer(0, DType::kInt64)}, {});
+  // Products of (groups, outputs, inputs of a group) and (batch, groups, inputs of a group, places).
+  const int64_t groups = a.groups;
+  V channels = c.e.Div(c.e.Dim(x, 1), c.e.I64({groups}));
+  V sum, sizes;
+  Ints at(n, 0);
+  for (int64_t p = 0; p < positions; ++p) {
+    Ints starts, ends, axes, steps;
+    V taken_w = w;
+    for (int d = 0; d < n; ++d) {
+      const int64_t reach = a.dilation[d] * (kernel[d] - 1), offset = at[d] * a.dilation[d];
+      starts.push_back(offset);
+      ends.push_back(offset == reach ? std::numeric_limits<int64_t>::max() : offset - reach);
+      axes.push_back(2 + d), steps.push_back(stride[d]);
+    }
+    for (int d = n - 1; d >= 0; --d)
+      taken_w = c.e.Gather(taken_w, c.e.I64Scalar(a.transposed ? kernel[d] - 1 - at[d] : at[d]), 2 + d);
+    V part = c.e.Slice(x, starts, ends, axes, steps);
+    if (!sizes) sizes = c.e.Op("Shape", {part}, {{"start", int64_t{2}}}, DType::kInt64, 1);
+    // Inputs and outputs of a group: the weight is (outputs, inputs / groups), transposed (inputs, outputs / groups).
+    V area = c.e.Op("ReduceProd", {sizes}, {{"keepdims", int64_t{1}}}, DType::kInt64, 1);
+    V columns = c.e.Reshape(part, c.e.Concat({c.e.Dim(x, 0), c.e.I64({groups}), channels, area}, 0), 4, true);
+    V matrix = a.transposed ? c.e.Transpose(c.e.Reshape(taken_w, c.e.Concat({c.e.I64({groups}), channels, c.e.I64({-1})}, 0), 3), {0, 2, 1})
+                            : c.e.Reshape(taken_w, c.e.Concat({c.e.I64({groups, -1}), channels}, 0), 3);
+    V product = c.e.MatMul(matrix, columns);
+    sum = sum ? c.e.Add(sum, product) : product;
+    for (int d = n - 1; d >= 0 && ++at[d] == kernel[d]; --d) at[d] = 0;
+  }
+  V outputs = a.transposed ? c.e.Mul(c.e.Dim(w, 1), c.e.I64({groups})) : c.e.Dim(w, 0);
+  V y = c.e.Reshape(sum, c.e.Concat({c.e.Dim(x, 0), outputs, sizes}, 0), x.rank, true);
+  if (b) y = c.e.Add(y, Channel(c, c.e.Cast(b, DType::kInt64), x.rank));
+  return c.e.Cast(y, t);
+}
+
 void Conv(LoweringContext& c, const char* input_name, ConvArgs a) {
   V x = c.in(input_name), w = c.in("weight"), b = c.opt_in("bias");
   ir::Value* wv = c.tensor("weight");
@@ -293,14 +362,16 @@ void Conv(LoweringContext& c, const char* input_name, ConvArgs a) {
     if (v.size() == 1) v.resize(a.spatial, v[0]);
   };
   fit(a.stride), fit(a.padding), fit(a.dilation), fit(a.output_padding);
+  if (!c.ok()) return;
+  for (const Ints* v : {&a.stride, &a.dilation})
+    if (v->size() != static_cast<size_t>(a.spatial)) return c.Fail("a stride or dilation of the wrong length");
   bool unbatched = x.rank == a.spatial + 1;
   if (unbatched) x = c.e.Unsqueeze(x, {0});
-  Ints kernel;
-  for (int d = 0; d < a.spatial; ++d) {
-    auto k = wv->sizes()[d + 2].constant();
-    if (!k) return c.Unsupported("a kernel of symbolic size");
-    kernel.push_back(*k);
-  }
+  Ints kernel;  // complete where all sizes are known; ONNX else reads them off the weight
+  for (int d = 0; d < a.spatial; ++d)
+    if (auto k = wv->sizes()[d + 2].constant()) kernel.push_back(*k);
+  const bool known = kernel.size() == static_cast<size_t>(a.spatial);
+  if (!known && a.auto_pad == "same") return c.Unsupported("padding 'same' with a kernel of symbolic size");
   Ints begin(a.spatial, 0), end(a.spatial, 0);
   for (int d = 0; d < a.spatial; ++d) {
     if (a.auto_pad == "same") {
@@ -311,21 +382,36 @@ void Conv(LoweringContext& c, const char* input_name, ConvArgs a) {
       begin[d] = end[d] = a.padding[d];
     }
   }
+  V y;
+  if (!ir::IsFloating(x.dtype)) {
+    if (!known) return c.Unsupported("an integer kernel of symbolic size");
+    y = IntegerConv(c, x, w, b, a, kernel, begin, end);
+    return c.Return(unbatched ? c.e.Squeeze(y, {0}) : y);
+  }
   Ints pads = begin;
   pads.insert(pads.end(), end.begin(), end.end());
-  Attrs attrs = {{"kernel_shape", kernel}, {"strides", a.stride}, {"dilations", a.dilation}, {"group", a.groups}};
-  V y;
+  Attrs attrs = {{"strides", a.stride}, {"dilations", a.dilation}, {"group", a.groups}};
+  if (known) attrs.push_back({"kernel_shape", kernel});
   if (a.transposed) {
-    // An output padding of the stride or more (legal in torch under dilation) is less padding at the end.
+    // ONNX wants an output padding below the stride (torch, below the stride or the dilation). What is more of it is less
+    // padding at the end, and past that zeros, to which only the bias is added.
+    Ints beyond(2 * x.rank, 0);
+    bool any = false;
     for (int d = 0; d < a.spatial; ++d) {
-      if (a.output_padding[d] < a.stride[d]) continue;
-      if (pads[a.spatial + d] < a.output_padding[d]) return c.Unsupported("an output_padding beyond stride and padding");
-      pads[a.spatial + d] -= a.output_padding[d];
-      a.output_padding[d] = 0;
+      int64_t more = std::max<int64_t>(a.output_padding[d] - (a.stride[d] - 1), 0);
+      a.output_padding[d] -= more;
+      const int64_t taken = std::min(more, pads[a.spatial + d]);
+      pads[a.spatial + d] -= taken;
+      beyond[x.rank + 2 + d] = more - taken;
+      any |= more > taken;
     }
     attrs.push_back({"pads", pads});
     attrs.push_back({"output_padding", a.output_padding});
-    y = c.e.Op("ConvTranspose", b ? std::vector<V>{x, w, b} : std::vector<V>{x, w}, attrs);
+    y = c.e.Op("ConvTranspose", b && !any ? std::vector<V>{x, w, b} : std::vector<V>{x, w}, attrs);
+    if (any) {
+      y = c.e.Op("Pad", {y, c.e.I64(beyond), c.e.Number(0, y.dtype)}, {});
+      if (b) y = c.e.Add(y, Channel(c, b, y.rank));
+    }
   } else {
     attrs.push_back({"pads", pads});
     y = c.e.Op("Conv", b ? std::vector<V>{x, w, b} : std::vector<V>{x, w}, attrs);

@@ -2,7 +2,9 @@
 // window that would start in the right padding is dropped. What ONNX's ceil_mode does there differs between runtimes, so
 // it is never used: the padding at the end is chosen so that plain floor division gives torch's size.
 #include <algorithm>
+#include <functional>
 #include <limits>
+#include <optional>
 
 #include "exporters/onnx/lower_util.h"
 
@@ -71,6 +73,38 @@ V Batched(LoweringContext& c, V x, int spatial, bool* added) {
 }
 V Unbatched(LoweringContext& c, V x, bool added) { return added ? c.e.Squeeze(x, {0}) : x; }
 
+// The sums of windows of integers, whose padding is there already: one slice for each place in the window.
+V WindowSums(LoweringContext& c, V x, const Window& w) {
+  const int first = x.rank - w.spatial;
+  for (int d = 0; d < w.spatial; ++d) {
+    V sum;
+    for (int64_t k = 0; k < w.kernel[d]; ++k) {
+      int64_t end = k == w.kernel[d] - 1 ? std::numeric_limits<int64_t>::max() : k - (w.kernel[d] - 1);
+      V part = c.e.Slice(x, {k}, {end}, {first + d}, {w.stride[d]});
+      sum = sum ? c.e.Add(sum, part) : part;
+    }
+    x = sum;
+  }
+  return x;
+}
+// Integers, which ONNX's AveragePool does not take: sums divided towards zero.
+V IntegerAvgPool(LoweringContext& c, V x, const Window& w, bool include, std::optional<double> divisor) {
+  constexpr int64_t kMaxWindow = 1024;
+  for (int64_t k : w.kernel)
+    if (k < 1 || k > kMaxWindow) return c.Unsupported("an integer window of that size"), x;
+  const DType t = x.dtype;
+  x = c.e.Cast(x, DType::kInt64);
+  V sum = WindowSums(c, PadSpatial(c, x, w.padding, w.pad_end, 0), w);
+  if (divisor) return c.e.Cast(c.e.Div(sum, c.e.Integer(static_cast<int64_t>(*divisor), DType::kInt64)), t);
+  std::vector<V> shape = {c.e.I64({1, 1})};
+  for (int d = 0; d < w.spatial; ++d) shape.push_back(c.e.Dim(x, 2 + d));
+  V ones = c.e.Expand(c.e.Integer(1, DType::kInt64), c.e.Concat(shape, 0), x.rank);
+  Ints rest(w.spatial), zero(w.spatial, 0);
+  for (int d = 0; d < w.spatial; ++d) rest[d] = w.pad_end[d] - w.padding[d];
+  ones = PadSpatial(c, PadSpatial(c, ones, w.padding, w.padding, include ? 1 : 0), zero, rest, 0);
+  return c.e.Cast(c.e.Div(sum, WindowSums(c, ones, w)), t);
+}
+
 template <int spatial>
 void AvgPool(LoweringContext& c) {
   Window w = ReadWindow(c, spatial);
@@ -79,6 +113,8 @@ void AvgPool(LoweringContext& c) {
   V x = Batched(c, c.in("self"), spatial, &added);
   bool include = c.b("count_include_pad");
   auto divisor = spatial == 1 ? std::nullopt : c.opt_f("divisor_override");
+  if (divisor && *divisor == 0) return c.Fail("a divisor of zero");
+  if (!ir::IsFloating(x.dtype)) return c.Return(Unbatched(c, IntegerAvgPool(c, x, w, include, divisor), added));
   Attrs attrs = {{"kernel_shape", w.kernel}, {"strides", w.stride}};
   if (!w.grows && !divisor) {
     attrs.push_back({"pads", Pads(w)});
@@ -176,19 +212,83 @@ void AdaptiveAvg(LoweringContext& c) {
     V end = c.e.Div(c.e.Add(c.e.Mul(c.e.Add(rows, one), length), c.e.I64Scalar(n[d] - 1)), count);
     V b = c.e.Unsqueeze(begin, {1}), e = c.e.Unsqueeze(end, {1});
     V inside = c.e.Cast(c.e.And(c.e.GreaterEqual(cols, b), c.e.Less(cols, e)), x.dtype);
-    V matrix = c.e.Div(inside, c.e.Cast(c.e.Sub(e, b), x.dtype));  // n x L
-    // (lead, L, rest) so that the product needs no transposition.
-    auto sizes = [&](int from, int to) {
-      return from == to ? c.e.I64({1})
-                        : c.e.Op("ReduceProd", {c.e.Op("Shape", {x}, {{"start", int64_t{from}}, {"end", int64_t{to}}}, DType::kInt64, 1)},
-                                 {{"keepdims", int64_t{1}}}, DType::kInt64, 1);
-    };
-    V folded = c.e.Reshape(x, c.e.Concat({sizes(0, axis), c.e.Dim(x, axis), sizes(axis + 1, x.rank)}, 0), 3, true);
-    std::vector<V> shape;
-    for (int k = 0; k < x.rank; ++k) shape.push_back(k == axis ? c.e.I64({n[d]}) : c.e.Dim(x, k));
-    x = c.e.Reshape(c.e.MatMul(matrix, folded), c.e.Concat(shape, 0), x.rank, true);
+    V matrix = c.e.Transpose(c.e.Div(inside, c.e.Cast(c.e.Sub(e, b), x.dtype)), {1, 0});  // L x n
+    // With the dim last and the others folded, the product is of two plain matrices: ONNX Runtime does not broadcast a
+    // batch of no elements.
+    Ints swap(x.rank);
+    for (int k = 0; k < x.rank; ++k) swap[k] = k;
+    std::swap(swap[axis], swap[x.rank - 1]);
+    const bool last = axis == x.rank - 1;
+    if (!last) x = c.e.Transpose(x, swap);
+    V others = c.e.Op("Shape", {x}, {{"start", int64_t{0}}, {"end", int64_t{x.rank - 1}}}, DType::kInt64, 1);
+    V folded = c.e.Concat({c.e.Op("ReduceProd", {others}, {{"keepdims", int64_t{1}}}, DType::kInt64, 1), c.e.Dim(x, x.rank - 1)}, 0);
+    V y = c.e.MatMul(c.e.Reshape(x, folded, 2, true), matrix);
+    x = c.e.Reshape(y, c.e.Concat({others, c.e.I64({n[d]})}, 0), x.rank, true);
+    if (!last) x = c.e.Transpose(x, swap);
   }
   c.Return(x);
+}
+
+// Sizes that are constants where they can be.
+class Shape {
+ public:
+  explicit Shape(LoweringContext& c) : c_(c) {}
+  void Add(std::optional<int64_t> known, const std::function<V()>& size) {
+    known_.push_back(known.value_or(-1));
+    all_ &= known.has_value();
+    parts_.push_back(known ? V{} : size());
+  }
+  V Get() const {
+    if (all_) return c_.e.I64(known_);
+    std::vector<V> parts = parts_;
+    for (size_t i = 0; i < parts.size(); ++i)
+      if (!parts[i]) parts[i] = c_.e.I64({known_[i]});
+    return c_.e.Concat(parts, 0);
+  }
+
+ private:
+  LoweringContext& c_;
+  Ints known_;
+  std::vector<V> parts_;
+  bool all_ = true;
+};
+
+// The windows of one dim: where each element of each is, the last one repeated up to the longest window.
+struct AdaptiveWindows {
+  V index;                                // windows times longest
+  V count, longest, length;               // 1-D of one element
+  std::optional<int64_t> known_count, known_longest;
+};
+AdaptiveWindows WindowsOf(LoweringContext& c, V x, int axis, std::optional<int64_t> length, int64_t count) {
+  AdaptiveWindows w;
+  if (length && count < 0) count = *length;
+  if (length) {
+    Ints index;
+    int64_t longest = 1;
+    auto begin = [&](int64_t i) { return i * *length / count; };
+    auto end = [&](int64_t i) { return ((i + 1) * *length + count - 1) / count; };
+    for (int64_t i = 0; i < count; ++i) longest = std::max(longest, end(i) - begin(i));
+    for (int64_t i = 0; i < count; ++i)
+      for (int64_t k = 0; k < longest; ++k) index.push_back(std::min(begin(i) + k, end(i) - 1));
+    w.known_count = count, w.known_longest = longest;
+    w.index = c.e.I64(index), w.count = c.e.I64({count}), w.longest = c.e.I64({longest}), w.length = c.e.I64({*length});
+    return w;
+  }
+  V zero = c.e.I64Scalar(0), one = c.e.I64Scalar(1);
+  auto range = [&](V n) { return c.e.Op("Range", {zero, c.e.Squeeze(n, {0}), one}, {}, DType::kInt64, 1); };
+  w.length = c.e.Dim(x, axis);
+  if (count < 0) {  // as many windows as elements
+    w.count = w.length, w.longest = c.e.I64({1}), w.known_longest = 1, w.index = range(w.length);
+    return w;
+  }
+  w.known_count = count, w.count = c.e.I64({count});
+  V rows = range(w.count);
+  V begin = c.e.Div(c.e.Mul(rows, w.length), w.count);
+  V end = c.e.Div(c.e.Add(c.e.Mul(c.e.Add(rows, one), w.length), c.e.I64({count - 1})), w.count);
+  w.longest = c.e.Reduce("ReduceMax", c.e.Sub(end, begin), {0}, true);
+  V places = c.e.Min(c.e.Add(c.e.Unsqueeze(begin, {1}), range(w.longest)), c.e.Unsqueeze(c.e.Sub(end, one), {1}));
+  w.index = c.e.Reshape(places, Ints{-1});
+  return w;
 }
 
 template <int spatial>
@@ -196,44 +296,36 @@ void AdaptiveMax(LoweringContext& c) {
   ir::Value* self = c.tensor("self");
   Ints n = OutputSize(c, spatial);
   if (!c.ok()) return;
-  V x = c.in("self");
+  V x = c.in("self"), whole = x;
   int first = x.rank - spatial;
-  Ints sizes;
+  // Gather every window; then one ArgMax over the windows.
+  std::vector<AdaptiveWindows> w;
   for (int d = 0; d < spatial; ++d) {
-    auto s = self->sizes()[first + d].constant();
-    if (!s || n[d] < 0) return c.Unsupported("adaptive max pooling of a symbolic size");
-    sizes.push_back(*s);
+    if (n[d] == 0) return c.Unsupported("adaptive max pooling to no elements");
+    w.push_back(WindowsOf(c, whole, first + d, self->sizes()[first + d].constant(), n[d]));
+    x = c.e.Gather(x, w[d].index, first + d);
   }
-  // Gather every window, padded to the longest by repeating its last element; then one ArgMax over the windows.
-  Ints longest(spatial, 1);
-  std::vector<Ints> index(spatial);
-  for (int d = 0; d < spatial; ++d) {
-    for (int64_t i = 0; i < n[d]; ++i) {
-      int64_t b = i * sizes[d] / n[d], e = ((i + 1) * sizes[d] + n[d] - 1) / n[d];
-      longest[d] = std::max(longest[d], e - b);
-    }
-    for (int64_t i = 0; i < n[d]; ++i) {
-      int64_t b = i * sizes[d] / n[d], e = ((i + 1) * sizes[d] + n[d] - 1) / n[d];
-      for (int64_t k = 0; k < longest[d]; ++k) index[d].push_back(std::min(b + k, e - 1));
-    }
-    x = c.e.Gather(x, c.e.I64(index[d]), first + d);
-  }
-  Ints shape, perm;
+  Shape apart(c), flat(c);
+  Ints perm;
   for (int d = 0; d < first; ++d) {
-    auto s = self->sizes()[d].constant();
-    shape.push_back(s && *s != 0 ? *s : 0);  // 0 copies
-    if (s && *s == 0) return c.Unsupported("an empty batch");
+    for (Shape* s : {&apart, &flat}) s->Add(self->sizes()[d].constant(), [&] { return c.e.Dim(whole, d); });
     perm.push_back(d);
   }
-  for (int d = 0; d < spatial; ++d) shape.push_back(n[d]), shape.push_back(longest[d]);
+  std::optional<int64_t> known_area = 1;
+  V area;
+  for (int d = 0; d < spatial; ++d) {
+    apart.Add(w[d].known_count, [&] { return w[d].count; });
+    apart.Add(w[d].known_longest, [&] { return w[d].longest; });
+    flat.Add(w[d].known_count, [&] { return w[d].count; });
+    area = area ? c.e.Mul(area, w[d].longest) : w[d].longest;
+    if (known_area && w[d].known_longest) *known_area *= *w[d].known_longest;
+    else known_area = std::nullopt;
+  }
+  flat.Add(known_area, [&] { return area; });
   for (int d = 0; d < spatial; ++d) perm.push_back(first + 2 * d);
   for (int d = 0; d < spatial; ++d) perm.push_back(first + 2 * d + 1);
-  V windows = c.e.Transpose(c.e.Reshape(x, c.e.I64(shape), first + 2 * spatial), perm);
-  Ints flat = shape;
-  flat.resize(first);
-  for (int d = 0; d < spatial; ++d) flat.push_back(n[d]);
-  flat.push_back(-1);
-  windows = c.e.Reshape(windows, c.e.I64(flat), first + spatial + 1);
+  V windows = c.e.Transpose(c.e.Reshape(x, apart.Get(), first + 2 * spatial, true), perm);
+  windows = c.e.Reshape(windows, flat.Get(), first + spatial + 1, true);
   V best = c.e.Reduce("ReduceMax", windows, {first + spatial}, false);
   if (c.node().outputs().size() < 2 || !c.used(1)) {
     std::vector<V> out = {best};
@@ -242,22 +334,19 @@ void AdaptiveMax(LoweringContext& c) {
   }
   V arg = c.e.Op("ArgMax", {windows}, {{"axis", int64_t{first + spatial}}, {"keepdims", int64_t{0}}}, DType::kInt64, first + spatial);
   // From the place in the window to the place in the channel.
-  V place;
-  int64_t inner = 1;
+  V place, inner, step;
   for (int d = spatial - 1; d >= 0; --d) {
-    V k = c.e.Op("Mod", {c.e.Div(arg, c.e.I64Scalar(inner)), c.e.I64Scalar(longest[d])});
+    V k = c.e.Op("Mod", {inner ? c.e.Div(arg, inner) : arg, w[d].longest});
     // index[d][i * longest + k] with i the output position along d.
-    Ints rows(n[d]);
-    for (int64_t i = 0; i < n[d]; ++i) rows[i] = i * longest[d];
+    V rows = c.e.Op("Range", {c.e.I64Scalar(0), c.e.Squeeze(w[d].count, {0}), c.e.I64Scalar(1)}, {}, DType::kInt64, 1);
     Ints view(spatial, 1);
-    view[d] = n[d];
-    V base = c.e.Reshape(c.e.I64(rows), view);
-    V coordinate = c.e.Gather(c.e.I64(index[d]), c.e.Add(k, base), 0);
-    int64_t step = 1;
-    for (int q = d + 1; q < spatial; ++q) step *= sizes[q];
-    V term = c.e.Mul(coordinate, c.e.I64Scalar(step));
+    view[d] = -1;
+    V base = c.e.Reshape(c.e.Mul(rows, w[d].longest), view);
+    V coordinate = c.e.Gather(w[d].index, c.e.Add(k, base), 0);
+    V term = step ? c.e.Mul(coordinate, step) : coordinate;
     place = place ? c.e.Add(place, term) : term;
-    inner *= longest[d];
+    step = step ? c.e.Mul(step, w[d].length) : w[d].length;
+    inner = inner ? c.e.Mul(inner, w[d].longest) : w[d].longest;
   }
   c.Return({best, place});
 }
@@ -266,17 +355,19 @@ void AdaptiveMax(LoweringContext& c) {
 template <int spatial>
 void MaxUnpool(LoweringContext& c) {
   V x = c.in("self"), index = c.raw(c.tensor("indices"));
-  ir::Value* self = c.tensor("self");
-  auto out = c.out_type().StaticSizes();
-  if (!out || !self->type().StaticSizes()) return c.Unsupported("max_unpool of symbolic sizes");
-  int lead = x.rank - spatial;
-  Ints flat_in(out->begin(), out->begin() + lead), flat_out = flat_in;
-  int64_t in_area = 1, out_area = 1;
-  for (int d = lead; d < x.rank; ++d) in_area *= *self->sizes()[d].constant(), out_area *= (*out)[d];
-  flat_in.push_back(in_area), flat_out.push_back(out_area);
-  V zeros = c.e.Expand(c.e.Number(0, x.dtype), c.e.I64(flat_out), lead + 1);
-  V y = c.e.Op("ScatterElements", {zeros, c.e.Reshape(index, flat_in), c.e.Reshape(x, flat_in)}, {{"axis", int64_t{-1}}});
-  c.Return(c.e.Reshape(y, *out));
+  V size = c.shape(c.sym_ints("output_size", spatial));
+  if (!c.ok()) return;
+  const int lead = x.rank - spatial;
+  V before = c.e.Op("Shape", {x}, {{"start", int64_t{0}}, {"end", int64_t{lead}}}, DType::kInt64, 1);
+  V inside = c.e.Op("Shape", {x}, {{"start", int64_t{lead}}}, DType::kInt64, 1);
+  auto flat = [&](V dims) {
+    return c.e.Concat({before, c.e.Op("ReduceProd", {dims}, {{"keepdims", int64_t{1}}}, DType::kInt64, 1)}, 0);
+  };
+  V from = flat(inside);
+  V zeros = c.e.Expand(c.e.Number(0, x.dtype), flat(size), lead + 1);
+  V y = c.e.Op("ScatterElements", {zeros, c.e.Reshape(index, from, lead + 1, true), c.e.Reshape(x, from, lead + 1, true)},
+               {{"axis", int64_t{-1}}});
+  c.Return(c.e.Reshape(y, c.e.Concat({before, size}, 0), x.rank, true));
 }
 
 constexpr Row kRows[] = {

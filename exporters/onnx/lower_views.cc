@@ -307,8 +307,11 @@ void Repeat(LoweringContext& c) {
 }
 void Flip(LoweringContext& c) {
   V x = c.in("self");
+  ir::Value* self = c.tensor("self");
   Ints starts, ends, axes, steps;
   for (int d : c.dims("dims", x.rank, false)) {
+    // Nothing changes; and ONNX's inference takes the reverse of an empty dim for one element.
+    if (auto size = d < self->rank() ? self->sizes()[d].constant() : 1; size && *size <= 1) continue;
     starts.push_back(-1);
     ends.push_back(std::numeric_limits<int64_t>::min() + 1);
     axes.push_back(d);

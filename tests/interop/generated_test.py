@@ -9,7 +9,7 @@ import pytest
 SCRIPTS = pathlib.Path(__file__).resolve().parent.parent.parent / "scripts"
 
 
-@pytest.mark.parametrize("script", ["gen_op_schemas.py", "gen_ort_kernels.py"])
+@pytest.mark.parametrize("script", ["gen_op_schemas.py", "gen_ort_kernels.py", "gen_special_tables.py"])
 def test_is_current(script):
     done = subprocess.run([sys.executable, SCRIPTS / script, "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -120,7 +120,42 @@ TEST(Decompositions, LossesKeepTheirTypes) {
   EXPECT_EQ(c.Legalized("aten.nll_loss_nd.default", {c.x[0], c.x[1], nullptr, 0}), "");
 }
 
+TEST(Decompositions, SpecialFunctionsKeepTheirTypes) {
+  for (std::string_view op : {"lgamma", "digamma", "erfc", "erfinv", "i0", "special_ndtri", "special_airy_ai", "special_bessel_y1",
+                              "special_scaled_modified_bessel_k1", "special_log_ndtr", "angle"}) {
+    OneNode p({F16({2, 3})});
+    p.AddInput(I64({p.Symbol("s0"), 3}));
+    EXPECT_EQ(p.Legalized(text::StrCat("aten.", op, ".default"), {p.x[0]}), "") << op;
+    OneNode q({});
+    q.AddInput(I64({q.Symbol("s0"), 3}));
+    EXPECT_EQ(q.Legalized(text::StrCat("aten.", op, ".default"), {q.x[0]}), "") << op;
+  }
+  for (std::string_view op : {"igamma", "special_zeta", "nextafter", "special_hermite_polynomial_h",
+                              "special_shifted_chebyshev_polynomial_w", "special_legendre_polynomial_p"}) {
+    OneNode p({});
+    p.AddInput(F32({p.Symbol("s0"), 1}));
+    p.AddInput(F32({3}));
+    EXPECT_EQ(p.Legalized(text::StrCat("aten.", op, ".default"), {p.x[0], p.x[1]}), "") << op;
+  }
+  for (std::string_view op : {"gcd", "lcm"}) {
+    OneNode p({I64({2, 3}), Type::Tensor(DType::kInt16, {3})});
+    EXPECT_EQ(p.Legalized(text::StrCat("aten.", op, ".default"), {p.x[1], p.x[0]}), "") << op;
+  }
+  OneNode p({F16({4}), F32({4})});
+  EXPECT_EQ(p.Legalized("aten.polygamma.default", {3, p.x[0]}), "");
+  OneNode q({F16({4, 2})});
+  EXPECT_EQ(q.Legalized("aten.frexp.Tensor", {q.x[0]}), "");
+  OneNode r({F32({4, 2})});
+  EXPECT_EQ(r.Legalized("aten.hash_tensor.default", {r.x[0], ir::Ints{1}}, {{"keepdim", true}}), "");
+}
+
 TEST(Decompositions, SayWhyTheyRefuse) {
+  OneNode g({F32({3})});
+  EXPECT_TRUE(text::Contains(g.Legalized("aten.polygamma.default", {1000, g.x[0]}), "an order above"));
+  OneNode h({});
+  h.AddInput(F32({h.Symbol("s0")}));
+  EXPECT_TRUE(text::Contains(h.Legalized("aten.hash_tensor.default", {h.x[0]}), "over a symbolic size"));
+
   OneNode p({F32({3})});
   std::string why = p.Legalized("aten.rrelu.default", {p.x[0], 0.1, 0.3, true});
   EXPECT_TRUE(text::Contains(why, "aten.rrelu.default: random slopes")) << why;
