@@ -30,12 +30,6 @@ Value* EyeLike(Decomposer& d, Value* a) {
   IntOrValue n = d.b.Size(a, -1);
   return Expand(d, Eye(d, n, n, a->dtype()), d.b.SizesOf(a));
 }
-// Whether a size known now is zero.
-bool IsEmpty(Value* x) {
-  for (const ir::Sym& s : x->sizes())
-    if (s.constant() == 0) return true;
-  return false;
-}
 
 // ---- Triangular systems, LU
 
@@ -254,9 +248,9 @@ void Ormqr(Decomposer& d) {
 // Rotations run in f64: what a small value loses to a large one is then below what f32 tells.
 Value* Wide(Decomposer& d, Value* a) { return d.b.Cast(a, DType::kFloat64); }
 
-bool RefuseReturned(Decomposer& d, size_t i, std::string_view what) {
+bool RefuseReturned(Decomposer& d, Value* a, size_t i, std::string_view what) {
   Value* v = d.node().output(i);
-  if (!v || !v->graph()->IsOutput(v) || IsEmpty(v)) return false;
+  if (!v || !v->graph()->IsOutput(v) || IsEmpty(a)) return false;
   d.Unsupported(text::StrCat(what, " as a result of the program: LAPACK leaves their signs to rounding"));
   return true;
 }
@@ -286,7 +280,7 @@ Eigen EigenOf(Decomposer& d, Value* a) {
 void LinalgEigh(Decomposer& d) {
   Value* a = Matrix(d, 0);
   bool wants_vectors = !Declares(d, "compute_v") || d.flag("compute_v");
-  if (!d.ok() || (wants_vectors && RefuseReturned(d, 1, "eigenvectors"))) return;
+  if (!d.ok() || (wants_vectors && RefuseReturned(d, a, 1, "eigenvectors"))) return;
   Eigen e = EigenOf(d, a);
   d.Return({e.values, wants_vectors ? e.vectors : Empty(d, a)});
 }
@@ -336,7 +330,7 @@ void Svd(Decomposer& d) {
     };
     return d.Return({none(d.b.Size(a, -2)), SingularValues(d, a), none(d.b.Size(a, -1))});
   }
-  if (RefuseReturned(d, 0, "singular vectors") || RefuseReturned(d, 2, "singular vectors")) return;
+  if (RefuseReturned(d, a, 0, "singular vectors") || RefuseReturned(d, a, 2, "singular vectors")) return;
   SvdParts p = SvdOf(d, a, full);
   d.Return({p.u, p.s, old ? p.v : TransposeMatrix(d, p.v)});
 }
@@ -432,6 +426,8 @@ void MatrixExp(Decomposer& d) {
   constexpr int64_t kMost = 1100;  // beyond a double's exponents
   Value* a = Matrix(d, 0);
   if (!d.ok()) return;
+  if (ir::IsLowPrecision(d.out_type().dtype))  // torch's kernel has coefficients for f32 and f64 alone
+    return d.Unsupported("f16 and bf16, whose results torch leaves undefined");
   if (IsEmpty(a)) return d.Return(a);
   Value* norm = d.b.Call("aten.amax.default", {d.Sum(d.Unary("abs", a), {-2}, true), ir::Ints{-1}, true});
   Value* times = d.Unary("ceil", d.Unary("log2", ClampMin(d, norm, 1.0)));

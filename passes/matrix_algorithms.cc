@@ -21,6 +21,11 @@ Value* Note(Decomposer& d, Value* info, Value* failed, Value* i) {
 
 }  // namespace
 
+bool IsEmpty(Value* x) {
+  for (const ir::Sym& s : x->sizes())
+    if (s.constant() == 0) return true;
+  return false;
+}
 SymInts BatchOf(Decomposer& d, Value* a) {
   SymInts sizes;
   for (int k = 0; k + 2 < a->rank(); ++k) sizes.push_back(d.b.Size(a, k));
@@ -199,10 +204,11 @@ Jacobi OneSidedJacobi(Decomposer& d, Value* a) {
   constexpr double kNothing = 1e-31;      // of the squared norm: what rounding leaves of zero columns
   IntOrValue n = d.b.Size(a, -1);
   Value* columns = Iota(d, n);
+  Value* v = Expand(d, Eye(d, n, n, a->dtype()), MatrixSizes(BatchOf(d, a), n, n));
+  if (IsEmpty(a)) return {a, v, d.Sum(a, {-2})};
   Value* size = d.b.ScalarTensor(Arg(n), DType::kInt64);
   auto squares = [](Decomposer& d, Value* w) { return d.Sum(d.Mul(w, w), {-2}, true); };
   Value* nothing = d.Mul(d.Sum(squares(d, a), {-1}, true), kNothing);
-  Value* v = Expand(d, Eye(d, n, n, a->dtype()), MatrixSizes(BatchOf(d, a), n, n));
   // Every step rotates disjoint pairs of columns: those whose numbers add up to the step's, modulo n. In n steps, a
   // sweep, each column meets every other.
   Values end = For(

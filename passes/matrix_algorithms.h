@@ -9,6 +9,8 @@
 
 namespace slipway::passes {
 
+// Whether a size known now is zero.
+bool IsEmpty(Value* x);
 // Sizes before the last two; the same followed by `rows` and `columns`.
 SymInts BatchOf(Decomposer& d, Value* a);
 SymInts MatrixSizes(SymInts batch, IntOrValue rows, IntOrValue columns);

@@ -309,6 +309,9 @@ void Flip(LoweringContext& c) {
   V x = c.in("self");
   Ints starts, ends, axes, steps;
   for (int d : c.dims("dims", x.rank, false)) {
+    // What is no longer than 1 is its own mirror image; shape inference misreads such a slice of nothing.
+    auto size = x.rank ? c.tensor("self")->sizes()[d].constant() : 1;
+    if (size && *size <= 1) continue;
     starts.push_back(-1);
     ends.push_back(std::numeric_limits<int64_t>::min() + 1);
     axes.push_back(d);
