@@ -172,7 +172,7 @@ void Logdet(Decomposer& d) {
   d.Return(d.Where(d.Cmp("eq", sign, -1), std::numeric_limits<double>::quiet_NaN(), log));
 }
 
-// ---- Cholesky
+// ---- Symmetric matrices
 
 void LinalgCholesky(Decomposer& d) {
   Value* a = Matrix(d, 0);
@@ -193,6 +193,17 @@ void CholeskySolve(Decomposer& d) {
 void CholeskyInverse(Decomposer& d) {
   Value* factor = Matrix(d, 0);
   if (d.ok()) d.Return(SolveCholesky(d, factor, EyeLike(d, factor), d.flag("upper")));
+}
+
+void LinalgLdlFactor(Decomposer& d) {  // of real numbers, `hermitian` tells nothing
+  Value* a = Matrix(d, 0);
+  if (!d.ok()) return;
+  LdlFactors f = LdlFactor(d, a);
+  d.Return({f.ld, Drop(d, f.pivots), DropTwo(d, f.info)});
+}
+void LinalgLdlSolve(Decomposer& d) {
+  Value *ld = Matrix(d, 0), *pivots = d.tensor("pivots"), *b = Matrix(d, 2);
+  if (d.ok()) d.Return(SolveLdl(d, ld, pivots, b));
 }
 
 // ---- QR
@@ -473,6 +484,9 @@ constexpr DecomposeRow kRows[] = {
     {"aten.linalg_cholesky_ex.default", LinalgCholesky},
     {"aten.cholesky_solve.default", CholeskySolve},
     {"aten.cholesky_inverse.default", CholeskyInverse},
+    {"aten.linalg_ldl_factor.default", LinalgLdlFactor},
+    {"aten.linalg_ldl_factor_ex.default", LinalgLdlFactor},
+    {"aten.linalg_ldl_solve.default", LinalgLdlSolve},
     {"aten.linalg_qr.default", Qr},
     {"aten.qr.default", Qr},
     {"aten.geqrf.default", Geqrf},

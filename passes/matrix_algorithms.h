@@ -65,6 +65,16 @@ Reflectors QrFactor(Decomposer& d, Value* a);
 // The product of the reflectors H0·H1·… (or, transposed, …·H1·H0) applied to c from the left.
 Value* ApplyReflectors(Decomposer& d, const Reflectors& r, Value* c, bool transposed);
 
+// L·D·Lᵀ of the symmetric matrix in A's lower triangle, pivoted as LAPACK's sytrf does.
+struct LdlFactors {
+  Value* ld;
+  Value* pivots;  // [..., n, 1] i64, as LAPACK counts and marks them
+  Value* info;    // [..., 1, 1] i64: 0, or i+1 for the first zero block i
+};
+LdlFactors LdlFactor(Decomposer& d, Value* a);
+// X of A·X = B; pivots are [..., n] of any integer type.
+Value* SolveLdl(Decomposer& d, Value* ld, Value* pivots, Value* b);
+
 // Singular values and the product with the right vectors, by one-sided Jacobi rotations: A·V = W, whose columns are
 // orthogonal, of lengths s in descending order. V is n by n; s and W have n columns, of which those past the m-th are 0.
 struct Jacobi {
