@@ -420,14 +420,17 @@ void LinalgCond(Decomposer& d) {
     Value *first = Select(d, s, -1, 0), *last = Select(d, s, -1, -1);
     return d.Return(p > 0 ? d.Div(first, last) : d.Div(last, first));
   }
+  if (named && *order.get<std::string>() == "nuc") {
+    Value* s = SingularValues(d, a);
+    return d.Return(d.Mul(d.Sum(s, {-1}), d.Sum(d.Unary("reciprocal", s), {-1})));
+  }
   Values inverse = d.b.CallMulti("aten.linalg_inv_ex.default", {a});
-  Value* singular = Unsqueeze(d, Unsqueeze(d, d.Cmp("ne", inverse[1], 0), -1), -1);
-  Value* safe = d.Where(singular, std::numeric_limits<double>::infinity(), inverse[0]);
   auto norm = [&](Value* x) {
     return d.b.Call(named ? "aten.linalg_matrix_norm.str_ord" : "aten.linalg_matrix_norm.default",
                     {x, order, ir::Ints{-2, -1}});
   };
-  d.Return(d.Mul(norm(a), norm(safe)));
+  d.Return(d.Where(d.Cmp("ne", inverse[1], 0), std::numeric_limits<double>::infinity(),
+                   d.Mul(norm(a), norm(inverse[0]))));
 }
 
 // ---- The exponential

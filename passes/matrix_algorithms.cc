@@ -112,7 +112,12 @@ Value* UpperOfLu(Decomposer& d, Value* lu) {
   return d.b.Call("aten.triu.default", {Slice(d, lu, -2, 0, k)});
 }
 
+Value* EmptySolution(Decomposer& d, Value* a, Value* b) {
+  Value* x = d.b.Full(MatrixSizes(BroadcastBatch(d, a, b), d.b.Size(b, -2), d.b.Size(b, -1)), 0, b->dtype());
+  return IsEmpty(x) ? x : nullptr;
+}
 Value* SolveTriangular(Decomposer& d, Value* a, Value* b, bool upper, bool unit) {
+  if (Value* x = EmptySolution(d, a, b)) return x;
   if (upper) {  // a lower one, read from its end
     Value* x = SolveTriangular(d, Flip(d, a, {a->rank() - 2, a->rank() - 1}), Flip(d, b, {b->rank() - 2}), false, unit);
     return Flip(d, x, {x->rank() - 2});
@@ -130,6 +135,7 @@ Value* SolveTriangular(Decomposer& d, Value* a, Value* b, bool upper, bool unit)
   })[0];
 }
 Value* SolveLu(Decomposer& d, Value* lu, Value* order, Value* b, bool transposed) {
+  if (Value* x = EmptySolution(d, lu, b)) return x;
   Value* p = PermutationMatrix(d, order, b->dtype());
   if (!transposed) {
     Value* y = SolveTriangular(d, lu, Matmul(d, TransposeMatrix(d, p), b), false, true);

@@ -44,6 +44,10 @@ Value* PermutationMatrix(Decomposer& d, Value* order, DType dtype);
 Value* LowerOfLu(Decomposer& d, Value* lu);
 Value* UpperOfLu(Decomposer& d, Value* lu);
 
+// X of A·X = B where it is known to be empty, else null. Solves begin with it: runtimes differ in how they broadcast
+// batches of no matrices.
+Value* EmptySolution(Decomposer& d, Value* a, Value* b);
+
 // X of A·X = B, with A's other triangle (and, with `unit`, its diagonal) not read.
 Value* SolveTriangular(Decomposer& d, Value* a, Value* b, bool upper, bool unit);
 // X of A·X = B, or Aᵀ·X = B, from the factors.

@@ -100,6 +100,7 @@ LdlFactors LdlFactor(Decomposer& d, Value* a) {
 }
 
 Value* SolveLdl(Decomposer& d, Value* ld, Value* pivots, Value* b) {
+  if (Value* x = EmptySolution(d, ld, b)) return x;
   IntOrValue n = d.b.Size(ld, -1);
   SymInts batch = BroadcastBatch(d, ld, b);
   Value *rows = RowNumbers(d, n), *size = SizeTensor(d, n);
