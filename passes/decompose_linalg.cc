@@ -259,6 +259,10 @@ void Ormqr(Decomposer& d) {
 // Rotations run in f64: what a small value loses to a large one is then below what f32 tells.
 Value* Wide(Decomposer& d, Value* a) { return d.b.Cast(a, DType::kFloat64); }
 
+bool Used(Decomposer& d, size_t i) {
+  Value* v = d.node().output(i);
+  return v && (!v->users().empty() || v->graph()->IsOutput(v));
+}
 bool RefuseReturned(Decomposer& d, Value* a, size_t i, std::string_view what) {
   Value* v = d.node().output(i);
   if (!v || !v->graph()->IsOutput(v) || IsEmpty(a)) return false;
@@ -268,36 +272,36 @@ bool RefuseReturned(Decomposer& d, Value* a, size_t i, std::string_view what) {
 
 struct Eigen {
   Value* values;   // ascending, f64
-  Value* vectors;  // in columns
+  Value* vectors;  // in columns; null where not wanted
 };
 // Of the symmetric matrix in one triangle of A. With c no less than its norm, A + c·I is positive semidefinite: its
 // singular values and vectors are eigenvalues and eigenvectors.
-Eigen SymmetricEigen(Decomposer& d, Value* a, bool upper) {
+Eigen SymmetricEigen(Decomposer& d, Value* a, bool upper, bool vectors) {
   a = Wide(d, upper ? TransposeMatrix(d, a) : a);
   Value* below = d.b.Call("aten.tril.default", {a, -1});
   a = d.Add(d.b.Call("aten.tril.default", {a}), TransposeMatrix(d, below));
   Value* c = d.Unary("sqrt", d.Sum(d.Mul(a, a), {-2, -1}, true));
   IntOrValue n = d.b.Size(a, -1);
-  Jacobi j = OneSidedJacobi(d, d.Add(a, d.Mul(Eye(d, n, n, a->dtype()), c)));
+  Jacobi j = OneSidedJacobi(d, d.Add(a, d.Mul(Eye(d, n, n, a->dtype()), c)), vectors);
   Value* values = d.Sub(j.s, Drop(d, c));
-  return {Flip(d, values, {values->rank() - 1}), Flip(d, j.v, {j.v->rank() - 1})};
+  return {Flip(d, values, {-1}), vectors ? Flip(d, j.v, {-1}) : nullptr};
 }
-Eigen EigenOf(Decomposer& d, Value* a) {
+Eigen EigenOf(Decomposer& d, Value* a, bool vectors) {
   std::string triangle = d.str("UPLO");
   bool upper = triangle == "U" || triangle == "u";
   if (!upper && triangle != "L" && triangle != "l") d.Fail(text::StrCat("UPLO '", triangle, "'"));
-  return d.ok() ? SymmetricEigen(d, a, upper) : Eigen{a, a};
+  return d.ok() ? SymmetricEigen(d, a, upper, vectors) : Eigen{a, a};
 }
 void LinalgEigh(Decomposer& d) {
   Value* a = Matrix(d, 0);
-  bool wants_vectors = !Declares(d, "compute_v") || d.flag("compute_v");
-  if (!d.ok() || (wants_vectors && RefuseReturned(d, a, 1, "eigenvectors"))) return;
-  Eigen e = EigenOf(d, a);
-  d.Return({e.values, wants_vectors ? e.vectors : Empty(d, a)});
+  bool given = !Declares(d, "compute_v") || d.flag("compute_v");
+  if (!d.ok() || (given && RefuseReturned(d, a, 1, "eigenvectors"))) return;
+  Eigen e = EigenOf(d, a, given && Used(d, 1));
+  d.Return({e.values, given ? e.vectors : Empty(d, a)});
 }
 void LinalgEigvalsh(Decomposer& d) {
   Value* a = Matrix(d, 0);
-  if (d.ok()) d.Return(EigenOf(d, a).values);
+  if (d.ok()) d.Return(EigenOf(d, a, false).values);
 }
 
 // Taller than wide where that is known: rotations then have fewer columns to turn.
@@ -307,7 +311,7 @@ bool Turned(Value* a) {
 }
 Value* SingularValues(Decomposer& d, Value* a) {
   IntOrValue k = Smaller(d, d.b.Size(a, -2), d.b.Size(a, -1));
-  return Slice(d, OneSidedJacobi(d, Wide(d, Turned(a) ? TransposeMatrix(d, a) : a)).s, -1, 0, k);
+  return Slice(d, OneSidedJacobi(d, Wide(d, Turned(a) ? TransposeMatrix(d, a) : a), false).s, -1, 0, k);
 }
 void LinalgSvdvals(Decomposer& d) {
   Value* a = Matrix(d, 0);
@@ -320,7 +324,7 @@ SvdParts SvdOf(Decomposer& d, Value* a, bool full) {
     return {t.v, t.s, t.u};
   }
   IntOrValue m = d.b.Size(a, -2), k = Smaller(d, m, d.b.Size(a, -1));
-  Jacobi j = OneSidedJacobi(d, Wide(d, a));
+  Jacobi j = OneSidedJacobi(d, Wide(d, a), true);
   // The columns of W, scaled, are left vectors; QR gives them up to signs, and completes those of length zero.
   Reflectors r = QrFactor(d, Slice(d, j.w, -1, 0, k));
   Value* q = ColumnsOfQ(d, r, full ? m : k);
@@ -342,6 +346,7 @@ void Svd(Decomposer& d) {
     return d.Return({none(d.b.Size(a, -2)), SingularValues(d, a), none(d.b.Size(a, -1))});
   }
   if (RefuseReturned(d, a, 0, "singular vectors") || RefuseReturned(d, a, 2, "singular vectors")) return;
+  if (!Used(d, 0) && !Used(d, 2)) return d.Return({nullptr, SingularValues(d, a), nullptr});
   SvdParts p = SvdOf(d, a, full);
   d.Return({p.u, p.s, old ? p.v : TransposeMatrix(d, p.v)});
 }
@@ -378,7 +383,7 @@ void MatrixRank(Decomposer& d) {
   bool hermitian = d.flag("hermitian");
   if (!d.ok()) return;
   if (IsEmpty(a)) return d.Return(d.b.Full(BatchOf(d, a), 0, DType::kInt64));
-  Value* values = hermitian ? d.Unary("abs", SymmetricEigen(d, a, false).values) : SingularValues(d, a);
+  Value* values = hermitian ? d.Unary("abs", SymmetricEigen(d, a, false, false).values) : SingularValues(d, a);
   d.Return(d.Sum(d.b.Cast(d.Cmp("gt", values, Threshold(d, a, values)), DType::kInt64), {-1}));
 }
 void Pinv(Decomposer& d) {
@@ -391,13 +396,13 @@ void Pinv(Decomposer& d) {
     return Unsqueeze(d, d.Where(kept, d.Unary("reciprocal", d.Where(kept, square, 1.0)), 0.0), -2);
   };
   if (hermitian) {
-    Eigen e = SymmetricEigen(d, a, false);
+    Eigen e = SymmetricEigen(d, a, false, true);
     Value* least = Threshold(d, a, d.Unary("abs", e.values));
     return d.Return(Matmul(d, d.Mul(e.vectors, inverse(e.values, e.values, least)), TransposeMatrix(d, e.vectors)));
   }
   // A·V = W, whose columns are orthogonal and as long as s: the pseudoinverse is V·s⁻²·Wᵀ.
   bool turned = Turned(a);
-  Jacobi j = OneSidedJacobi(d, Wide(d, turned ? TransposeMatrix(d, a) : a));
+  Jacobi j = OneSidedJacobi(d, Wide(d, turned ? TransposeMatrix(d, a) : a), true);
   Value* scale = inverse(j.s, d.Mul(j.s, j.s), Threshold(d, a, j.s));
   Value* r = Matmul(d, d.Mul(j.v, scale), TransposeMatrix(d, j.w));
   d.Return(turned ? TransposeMatrix(d, r) : r);

@@ -204,52 +204,56 @@ Value* ApplyReflectors(Decomposer& d, const Reflectors& r, Value* c, bool transp
   return For(d, d.b.Size(r.tau, -2), {c}, step, /*backwards=*/!transposed)[0];
 }
 
-Jacobi OneSidedJacobi(Decomposer& d, Value* a) {
+Jacobi OneSidedJacobi(Decomposer& d, Value* a, bool vectors) {
   constexpr int64_t kSweeps = 40;         // rotations converge quadratically: some ten sweeps are the rule
   constexpr double kOrthogonal = 1e-12;   // a cosine this small before a sweep is below rounding after it
   constexpr double kNothing = 1e-31;      // of the squared norm: what rounding leaves of zero columns
   IntOrValue n = d.b.Size(a, -1);
-  Value* columns = Iota(d, n);
-  Value* v = Expand(d, Eye(d, n, n, a->dtype()), MatrixSizes(BatchOf(d, a), n, n));
+  // Columns lie as rows here, so that fetching one is one copy.
+  Value *w = TransposeMatrix(d, a), *numbers = Iota(d, n);
+  Value* v = vectors ? Expand(d, Eye(d, n, n, a->dtype()), MatrixSizes(BatchOf(d, a), n, n)) : nullptr;
   if (IsEmpty(a)) return {a, v, d.Sum(a, {-2})};
-  Value* size = d.b.ScalarTensor(Arg(n), DType::kInt64);
-  auto squares = [](Decomposer& d, Value* w) { return d.Sum(d.Mul(w, w), {-2}, true); };
-  Value* nothing = d.Mul(d.Sum(squares(d, a), {-1}, true), kNothing);
-  // Every step rotates disjoint pairs of columns: those whose numbers add up to the step's, modulo n. In n steps, a
-  // sweep, each column meets every other.
-  Values end = For(
-      d, d.b.Mul(n, kSweeps), {a, v, d.b.ScalarTensor(false, DType::kBool)}, [&](LoopStep& s) {
-        Decomposer& d = s.d;
-        Value *w = s.state[0], *v = s.state[1], *column = s(columns), *n = s(size);
-        Value *round = d.b.Call("aten.remainder.Tensor", {s.i, n});
-        Value* other = d.b.Call("aten.remainder.Tensor", {d.Sub(round, column), n});
-        Value *partner = IndexSelect(d, w, -1, other);
-        Value *own = squares(d, w), *its = IndexSelect(d, own, -1, other);
-        Value* product = d.Sum(d.Mul(w, partner), {-2}, true);
-        Value* extent = Abs(d, product);
-        Value* turn = And(d, d.Cmp("gt", extent, s(nothing)), d.Cmp("ne", column, other));
-        Value* wide = d.Cmp("gt", extent, d.Mul(d.Unary("sqrt", d.Mul(own, its)), kOrthogonal));
-        Value* zeta = d.Div(d.Sub(its, own), d.Where(turn, d.Mul(product, 2.0), 1.0));
-        // Of equal lengths the first turns one way, the second the other.
-        Value* positive = Or(d, d.Cmp("gt", zeta, 0), And(d, d.Cmp("eq", zeta, 0), d.Cmp("lt", column, other)));
-        Value* steep = Abs(d, zeta);
-        Value* tangent = d.Div(d.Where(positive, d.b.ScalarTensor(1.0, w->dtype()), -1.0),
-                               d.Add(steep, d.Unary("sqrt", d.Add(d.Mul(zeta, zeta), 1.0))));
-        tangent = d.Where(turn, tangent, 0.0);
-        Value* cosine = d.Unary("reciprocal", d.Unary("sqrt", d.Add(d.Mul(tangent, tangent), 1.0)));
-        Value* sine = d.Mul(tangent, cosine);
-        auto rotate = [&](Value* x, Value* with) { return d.Sub(d.Mul(x, cosine), d.Mul(with, sine)); };
-        Value* first = d.Cmp("eq", round, 0);
-        Value* busy = Or(d, Any(d, And(d, turn, wide)), And(d, Not(d, first), s.state[2]));
-        s.StopWhen(And(d, Not(d, busy), d.Cmp("eq", d.Add(round, 1), n)));
-        s.state = {rotate(w, partner), rotate(v, IndexSelect(d, v, -1, other)), busy};
-      });
-  Value* lengths = d.Unary("sqrt", squares(d, end[0]));
+  Value *lines = Unsqueeze(d, numbers, -1), *size = d.b.ScalarTensor(Arg(n), DType::kInt64);
+  auto squares = [](Decomposer& d, Value* w) { return d.Sum(d.Mul(w, w), {-1}, true); };
+  Value* nothing = d.Mul(d.Sum(squares(d, w), {-2}, true), kNothing);
+  Values start = {d.b.ScalarTensor(false, DType::kBool), w};
+  if (vectors) start.push_back(v);
+  // Every step rotates disjoint pairs: those whose numbers add up to the step's, modulo n. In n steps, a sweep, each
+  // meets every other.
+  Values end = For(d, d.b.Mul(n, kSweeps), start, [&](LoopStep& s) {
+    Decomposer& d = s.d;
+    Value *w = s.state[1], *line = s(lines), *n = s(size);
+    Value* round = d.b.Call("aten.remainder.Tensor", {s.i, n});
+    Value* other = d.b.Call("aten.remainder.Tensor", {d.Sub(round, s(numbers)), n});
+    Value *others = Unsqueeze(d, other, -1), *partner = IndexSelect(d, w, -2, other);
+    Value *own = squares(d, w), *its = IndexSelect(d, own, -2, other);
+    Value* product = d.Sum(d.Mul(w, partner), {-1}, true);
+    Value* extent = Abs(d, product);
+    Value* turn = And(d, d.Cmp("gt", extent, s(nothing)), d.Cmp("ne", line, others));
+    Value* wide = d.Cmp("gt", extent, d.Mul(d.Unary("sqrt", d.Mul(own, its)), kOrthogonal));
+    Value* zeta = d.Div(d.Sub(its, own), d.Where(turn, d.Mul(product, 2.0), 1.0));
+    // Of equal lengths the first turns one way, the second the other.
+    Value* positive = Or(d, d.Cmp("gt", zeta, 0), And(d, d.Cmp("eq", zeta, 0), d.Cmp("lt", line, others)));
+    Value* tangent = d.Div(d.Where(positive, d.b.ScalarTensor(1.0, w->dtype()), -1.0),
+                           d.Add(Abs(d, zeta), d.Unary("sqrt", d.Add(d.Mul(zeta, zeta), 1.0))));
+    tangent = d.Where(turn, tangent, 0.0);
+    Value* cosine = d.Unary("reciprocal", d.Unary("sqrt", d.Add(d.Mul(tangent, tangent), 1.0)));
+    Value* sine = d.Mul(tangent, cosine);
+    auto rotate = [&](Value* x, Value* with) { return d.Sub(d.Mul(x, cosine), d.Mul(with, sine)); };
+    Value* first = d.Cmp("eq", round, 0);
+    Value* busy = Or(d, Any(d, And(d, turn, wide)), And(d, Not(d, first), s.state[0]));
+    s.StopWhen(And(d, Not(d, busy), d.Cmp("eq", d.Add(round, 1), n)));
+    Values next = {busy, rotate(w, partner)};
+    if (vectors) next.push_back(rotate(s.state[2], IndexSelect(d, s.state[2], -2, other)));
+    s.state = next;
+  });
+  Value* lengths = Squeeze(d, d.Unary("sqrt", squares(d, end[1])), -1);
   Values sorted = d.b.CallMulti("aten.sort.stable", {lengths}, {{"stable", true}, {"dim", -1}, {"descending", true}});
+  if (!vectors) return {nullptr, nullptr, sorted[0]};
   auto arrange = [&](Value* x) {
-    return d.b.Call("aten.gather.default", {x, -1, Expand(d, sorted[1], d.b.SizesOf(x))});
+    return TransposeMatrix(d, GatherRows(d, x, Expand(d, Unsqueeze(d, sorted[1], -1), d.b.SizesOf(x))));
   };
-  return {arrange(end[0]), arrange(end[1]), Squeeze(d, sorted[0], -2)};
+  return {arrange(end[1]), arrange(end[2]), sorted[0]};
 }
 
 }  // namespace slipway::passes

@@ -81,12 +81,13 @@ Value* SolveLdl(Decomposer& d, Value* ld, Value* pivots, Value* b);
 
 // Singular values and the product with the right vectors, by one-sided Jacobi rotations: A·V = W, whose columns are
 // orthogonal, of lengths s in descending order. V is n by n; s and W have n columns, of which those past the m-th are 0.
+// Without `vectors`, W and V may be null.
 struct Jacobi {
   Value* w;  // [..., m, n]
   Value* v;  // [..., n, n]
   Value* s;  // [..., n]
 };
-Jacobi OneSidedJacobi(Decomposer& d, Value* a);
+Jacobi OneSidedJacobi(Decomposer& d, Value* a, bool vectors);
 
 }  // namespace slipway::passes
 
