@@ -317,7 +317,9 @@ void LinalgSvdvals(Decomposer& d) {
   Value* a = Matrix(d, 0);
   if (d.ok()) d.Return(SingularValues(d, a));
 }
-struct SvdParts { Value *u, *s, *v; };
+struct SvdParts {
+  Value *u, *s, *v;
+};
 SvdParts SvdOf(Decomposer& d, Value* a, bool full) {
   if (Turned(a)) {
     SvdParts t = SvdOf(d, TransposeMatrix(d, a), full);
@@ -390,7 +392,8 @@ void Pinv(Decomposer& d) {
   Value* a = Matrix(d, 0);
   bool hermitian = Declares(d, "hermitian") && d.flag("hermitian");
   if (!d.ok()) return;
-  if (IsEmpty(a)) return d.Return(d.b.Full(MatrixSizes(BatchOf(d, a), d.b.Size(a, -1), d.b.Size(a, -2)), 0, a->dtype()));
+  if (IsEmpty(a))
+    return d.Return(d.b.Full(MatrixSizes(BatchOf(d, a), d.b.Size(a, -1), d.b.Size(a, -2)), 0, a->dtype()));
   auto inverse = [&](Value* values, Value* square, Value* least) {  // 1 / square where values count
     Value* kept = d.Cmp("gt", d.Unary("abs", values), least);
     return Unsqueeze(d, d.Where(kept, d.Unary("reciprocal", d.Where(kept, square, 1.0)), 0.0), -2);
@@ -416,9 +419,12 @@ void LinalgCond(Decomposer& d) {
   bool named = order.is<std::string>();
   if (!named) {
     if (order.is_none()) order = Arg(2.0);
-    if (auto i = order.get<int64_t>()) p = static_cast<double>(*i);
-    else if (auto f = order.get<double>()) p = *f;
-    else return d.Unsupported("an order that is not a constant real number");
+    if (auto i = order.get<int64_t>())
+      p = static_cast<double>(*i);
+    else if (auto f = order.get<double>())
+      p = *f;
+    else
+      return d.Unsupported("an order that is not a constant real number");
   }
   if (!named && std::abs(p) == 2) {
     Value* s = SingularValues(d, a);
@@ -434,8 +440,8 @@ void LinalgCond(Decomposer& d) {
     return d.b.Call(named ? "aten.linalg_matrix_norm.str_ord" : "aten.linalg_matrix_norm.default",
                     {x, order, ir::Ints{-2, -1}});
   };
-  d.Return(d.Where(d.Cmp("ne", inverse[1], 0), std::numeric_limits<double>::infinity(),
-                   d.Mul(norm(a), norm(inverse[0]))));
+  d.Return(
+      d.Where(d.Cmp("ne", inverse[1], 0), std::numeric_limits<double>::infinity(), d.Mul(norm(a), norm(inverse[0]))));
 }
 
 // ---- The exponential
@@ -456,8 +462,7 @@ void MatrixExp(Decomposer& d) {
   Value* x = d.Mul(d.Mul(a, d.Unary("exp2", d.Unary("neg", half))), d.Unary("exp2", d.Sub(half, times)));
   IntOrValue n = d.b.Size(a, -1);
   Value *eye = Eye(d, n, n, a->dtype()), *sum = eye;
-  for (int k = a->dtype() == DType::kFloat64 ? 18 : 12; k > 0; --k)
-    sum = d.Add(d.Mul(Matmul(d, x, sum), 1.0 / k), eye);
+  for (int k = a->dtype() == DType::kFloat64 ? 18 : 12; k > 0; --k) sum = d.Add(d.Mul(Matmul(d, x, sum), 1.0 / k), eye);
   d.Return(For(d, kMost, {sum}, [&](LoopStep& s) {
     Value *sum = s.state[0], *left = s(times);
     s.state = {s.d.Where(s.d.Cmp("gt", left, s.i), Matmul(s.d, sum, sum), sum)};

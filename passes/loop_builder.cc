@@ -23,8 +23,7 @@ Value* LoopStep::operator()(Value* outer) {
   return it->second;
 }
 
-Values For(Decomposer& d, IntOrValue count, Values state, const std::function<void(LoopStep&)>& step,
-           bool backwards) {
+Values For(Decomposer& d, IntOrValue count, Values state, const std::function<void(LoopStep&)>& step, bool backwards) {
   if (!d.ok() || !d.b.ok()) return state;
   if (!count.value && count.constant <= kLaidOut) {
     for (int64_t k = 0; k < count.constant; ++k) {
@@ -69,7 +68,8 @@ Values For(Decomposer& d, IntOrValue count, Values state, const std::function<vo
   for (Value* v : carried) condition->AddInput(v->name(), v->type());
   for (Value* v : s.captured_) condition->AddInput(v->name(), v->type());
   condition->outputs = {condition->inputs()[0]};
-  Values results = d.b.CallTyped("higher_order.while_loop", {Arg(condition), Arg(body), carried, s.captured_}, {}, types);
+  Values results =
+      d.b.CallTyped("higher_order.while_loop", {Arg(condition), Arg(body), carried, s.captured_}, {}, types);
   if (!d.b.ok()) return state;
   return Values(results.begin() + 2, results.end());
 }

@@ -1,6 +1,10 @@
 // See matrix_algorithms.h.
 #include "passes/matrix_algorithms.h"
 
+#include <algorithm>
+
+#include "base/text.h"
+
 namespace slipway::passes {
 namespace {
 
@@ -10,10 +14,6 @@ Value* IndexSelect(Decomposer& d, Value* x, int dim, Value* index) {
 Value* GatherRows(Decomposer& d, Value* x, Value* index) { return d.b.Call("aten.gather.default", {x, -2, index}); }
 Value* Abs(Decomposer& d, Value* x) { return d.Unary("abs", x); }
 Value* Any(Decomposer& d, Value* x) { return d.Unary("any", x); }
-// Where to fetch each row from so that rows i and p change places.
-Value* Exchange(Decomposer& d, Value* rows, Value* i, Value* p) {
-  return d.Where(d.Cmp("eq", rows, i), p, d.Where(d.Cmp("eq", rows, p), i, rows));
-}
 // i + 1 where `failed` for the first time.
 Value* Note(Decomposer& d, Value* info, Value* failed, Value* i) {
   return d.Where(And(d, failed, d.Cmp("eq", info, 0)), d.Add(i, 1), info);
@@ -61,32 +61,35 @@ Value* Eye(Decomposer& d, IntOrValue rows, IntOrValue columns, DType dtype) {
 }
 Value* DiagonalOf(Decomposer& d, Value* a) { return d.b.Call("aten.diagonal.default", {a, 0, -2, -1}); }
 
+Value* Exchanged(Decomposer& d, Value* numbers, Value* i, Value* p) {
+  return d.Where(d.Cmp("eq", numbers, i), p, d.Where(d.Cmp("eq", numbers, p), i, numbers));
+}
+
 LuFactors LuFactor(Decomposer& d, Value* a) {
   IntOrValue m = d.b.Size(a, -2), n = d.b.Size(a, -1), k = Smaller(d, m, n);
   SymInts batch = BatchOf(d, a);
   Value *rows = RowNumbers(d, m), *columns = ColumnNumbers(d, n), *steps = RowNumbers(d, k);
-  Values end = For(
-      d, k,
-      {a, d.b.Full(MatrixSizes(batch, k, 1), 0, DType::kInt64), Expand(d, rows, MatrixSizes(batch, m, 1)),
-       d.b.Full(MatrixSizes(batch, 1, 1), 0, DType::kInt64)},
-      [&](LoopStep& s) {
-        Decomposer& d = s.d;
-        Value *a = s.state[0], *pivots = s.state[1], *order = s.state[2], *info = s.state[3], *i = s.i;
-        Value *row = s(rows), *column = s(columns);
-        // The largest at or below the diagonal comes to row i.
-        Value* size = d.Where(d.Cmp("ge", row, i), Abs(d, ColumnAt(d, a, i)), -1.0);
-        Value* p = d.b.Call("aten.argmax.default", {size, -2, true});
-        Value* from = Exchange(d, row, i, p);
-        a = GatherRows(d, a, Expand(d, from, d.b.SizesOf(a)));
-        // Eliminate below it.
-        Value *pivot_row = RowAt(d, a, i), *pivot = ColumnAt(d, pivot_row, i), *left = ColumnAt(d, a, i);
-        Value *zero = d.Cmp("eq", pivot, 0), *below = d.Cmp("gt", row, i);
-        Value* factor = d.Where(zero, left, d.Div(left, d.Where(zero, 1.0, pivot)));
-        Value* reduced = d.Where(d.Cmp("gt", column, i), d.Sub(a, d.Mul(factor, pivot_row)),
-                                 d.Where(d.Cmp("eq", column, i), factor, a));
-        s.state = {d.Where(below, reduced, a), d.Where(d.Cmp("eq", s(steps), i), p, pivots), GatherRows(d, order, from),
-                   Note(d, info, zero, i)};
-      });
+  Values end = For(d, k,
+                   {a, d.b.Full(MatrixSizes(batch, k, 1), 0, DType::kInt64), Expand(d, rows, MatrixSizes(batch, m, 1)),
+                    d.b.Full(MatrixSizes(batch, 1, 1), 0, DType::kInt64)},
+                   [&](LoopStep& s) {
+                     Decomposer& d = s.d;
+                     Value *a = s.state[0], *pivots = s.state[1], *order = s.state[2], *info = s.state[3], *i = s.i;
+                     Value *row = s(rows), *column = s(columns);
+                     // The largest at or below the diagonal comes to row i.
+                     Value* size = d.Where(d.Cmp("ge", row, i), Abs(d, ColumnAt(d, a, i)), -1.0);
+                     Value* p = d.b.Call("aten.argmax.default", {size, -2, true});
+                     Value* from = Exchanged(d, row, i, p);
+                     a = GatherRows(d, a, Expand(d, from, d.b.SizesOf(a)));
+                     // Eliminate below it.
+                     Value *pivot_row = RowAt(d, a, i), *pivot = ColumnAt(d, pivot_row, i), *left = ColumnAt(d, a, i);
+                     Value *zero = d.Cmp("eq", pivot, 0), *below = d.Cmp("gt", row, i);
+                     Value* factor = d.Where(zero, left, d.Div(left, d.Where(zero, 1.0, pivot)));
+                     Value* reduced = d.Where(d.Cmp("gt", column, i), d.Sub(a, d.Mul(factor, pivot_row)),
+                                              d.Where(d.Cmp("eq", column, i), factor, a));
+                     s.state = {d.Where(below, reduced, a), d.Where(d.Cmp("eq", s(steps), i), p, pivots),
+                                GatherRows(d, order, from), Note(d, info, zero, i)};
+                   });
   return {end[0], end[1], end[2], end[3]};
 }
 
@@ -96,7 +99,7 @@ Value* OrderOfPivots(Decomposer& d, Value* pivots, IntOrValue m) {
   Value *rows = RowNumbers(d, m), *from_0 = Unsqueeze(d, d.Sub(d.b.Cast(pivots, DType::kInt64), 1), -1);
   return For(d, d.b.Size(pivots, -1), {Expand(d, rows, MatrixSizes(batch, m, 1))}, [&](LoopStep& s) {
     Value* p = RowAt(s.d, s(from_0), s.i);
-    s.state = {GatherRows(s.d, s.state[0], Exchange(s.d, s(rows), s.i, p))};
+    s.state = {GatherRows(s.d, s.state[0], Exchanged(s.d, s(rows), s.i, p))};
   })[0];
 }
 Value* PermutationMatrix(Decomposer& d, Value* order, DType dtype) {
@@ -150,20 +153,17 @@ CholeskyFactor Cholesky(Decomposer& d, Value* a) {
   IntOrValue n = d.b.Size(a, -1);
   Value *rows = RowNumbers(d, n), *columns = ColumnNumbers(d, n);
   SymInts batch = BatchOf(d, a);
-  Values end = For(d, n,
-                   {d.b.Full(MatrixSizes(batch, n, n), 0, a->dtype()),
-                    d.b.Full(MatrixSizes(batch, 1, 1), 0, DType::kInt64)},
-                   [&](LoopStep& s) {
-                     Decomposer& d = s.d;
-                     Value *l = s.state[0], *info = s.state[1], *i = s.i;
-                     Value* left = d.Sub(ColumnAt(d, s(a), i), Matmul(d, l, TransposeMatrix(d, RowAt(d, l, i))));
-                     Value *pivot = RowAt(d, left, i), *root = d.Unary("sqrt", pivot);
-                     Value* row = s(rows);
-                     Value* column = d.Where(d.Cmp("gt", row, i), d.Div(left, root),
-                                             d.Where(d.Cmp("eq", row, i), root, 0.0));
-                     s.state = {d.Where(d.Cmp("eq", s(columns), i), column, l),
-                                Note(d, info, Not(d, d.Cmp("gt", pivot, 0)), i)};
-                   });
+  Values end = For(
+      d, n, {d.b.Full(MatrixSizes(batch, n, n), 0, a->dtype()), d.b.Full(MatrixSizes(batch, 1, 1), 0, DType::kInt64)},
+      [&](LoopStep& s) {
+        Decomposer& d = s.d;
+        Value *l = s.state[0], *info = s.state[1], *i = s.i;
+        Value* left = d.Sub(ColumnAt(d, s(a), i), Matmul(d, l, TransposeMatrix(d, RowAt(d, l, i))));
+        Value *pivot = RowAt(d, left, i), *root = d.Unary("sqrt", pivot);
+        Value* row = s(rows);
+        Value* column = d.Where(d.Cmp("gt", row, i), d.Div(left, root), d.Where(d.Cmp("eq", row, i), root, 0.0));
+        s.state = {d.Where(d.Cmp("eq", s(columns), i), column, l), Note(d, info, Not(d, d.Cmp("gt", pivot, 0)), i)};
+      });
   return {end[0], end[1]};
 }
 
@@ -196,8 +196,7 @@ Value* ApplyReflectors(Decomposer& d, const Reflectors& r, Value* c, bool transp
   auto step = [&](LoopStep& s) {
     Decomposer& d = s.d;
     Value *row = s(rows), *c = s.state[0];
-    Value* v = d.Where(d.Cmp("gt", row, s.i), ColumnAt(d, s(r.a), s.i),
-                       d.b.Cast(d.Cmp("eq", row, s.i), r.a->dtype()));
+    Value* v = d.Where(d.Cmp("gt", row, s.i), ColumnAt(d, s(r.a), s.i), d.b.Cast(d.Cmp("eq", row, s.i), r.a->dtype()));
     Value* tau = RowAt(d, s(r.tau), s.i);
     s.state = {d.Sub(c, d.Mul(d.Mul(tau, v), Matmul(d, TransposeMatrix(d, v), c)))};
   };
@@ -205,10 +204,13 @@ Value* ApplyReflectors(Decomposer& d, const Reflectors& r, Value* c, bool transp
 }
 
 Jacobi OneSidedJacobi(Decomposer& d, Value* a, bool vectors) {
-  constexpr int64_t kSweeps = 40;         // rotations converge quadratically: some ten sweeps are the rule
-  constexpr double kOrthogonal = 1e-12;   // a cosine this small before a sweep is below rounding after it
-  constexpr double kNothing = 1e-31;      // of the squared norm: what rounding leaves of zero columns
+  constexpr int64_t kSweeps = 40;        // rotations converge quadratically: some ten sweeps are the rule
+  constexpr double kOrthogonal = 1e-12;  // a cosine this small before a sweep is below rounding after it
+  constexpr double kNothing = 1e-31;     // of the squared norm: what rounding leaves of zero columns
+  constexpr int64_t kLargest = int64_t{1} << 32;
   IntOrValue n = d.b.Size(a, -1);
+  if (!n.value && n.constant > kLargest) d.Unsupported(text::StrCat("matrices of ", n.constant, " columns"));
+  if (!d.ok()) return {a, a, a};
   // Columns lie as rows here, so that fetching one is one copy.
   Value *w = TransposeMatrix(d, a), *numbers = Iota(d, n);
   Value* v = vectors ? Expand(d, Eye(d, n, n, a->dtype()), MatrixSizes(BatchOf(d, a), n, n)) : nullptr;

@@ -28,6 +28,9 @@ Value* Eye(Decomposer& d, IntOrValue rows, IntOrValue columns, DType dtype);
 // The diagonal as [..., k].
 Value* DiagonalOf(Decomposer& d, Value* a);
 
+// Numbers with i in the place of p and p in that of i: where to fetch rows from so that the two change places.
+Value* Exchanged(Decomposer& d, Value* numbers, Value* i, Value* p);
+
 // LU with partial pivoting: the largest element of a column, the first of equal ones, as LAPACK's getrf.
 struct LuFactors {
   Value* lu;      // U above, L below the diagonal of ones
@@ -80,8 +83,8 @@ LdlFactors LdlFactor(Decomposer& d, Value* a);
 Value* SolveLdl(Decomposer& d, Value* ld, Value* pivots, Value* b);
 
 // Singular values and the product with the right vectors, by one-sided Jacobi rotations: A·V = W, whose columns are
-// orthogonal, of lengths s in descending order. V is n by n; s and W have n columns, of which those past the m-th are 0.
-// Without `vectors`, W and V may be null.
+// orthogonal, of lengths s in descending order. V is n by n; s and W have n columns, of which those past the m-th are
+// 0. Without `vectors`, W and V may be null.
 struct Jacobi {
   Value* w;  // [..., m, n]
   Value* v;  // [..., n, n]

@@ -1,6 +1,6 @@
-// The LDLᵀ factorization of symmetric matrices with the diagonal pivots of Bunch and Kaufman, and solves from it, in the
-// form of LAPACK's sytrf and sytrs (lower). A block of D is 1 by 1 or 2 by 2 as the numbers tell, differently for each
-// matrix of a stack, so a step works on both forms under masks, and the step after the first row of a 2 by 2 block
+// The LDLᵀ factorization of symmetric matrices with the diagonal pivots of Bunch and Kaufman, and solves from it, in
+// the form of LAPACK's sytrf and sytrs (lower). A block of D is 1 by 1 or 2 by 2 as the numbers tell, differently for
+// each matrix of a stack, so a step works on both forms under masks, and the step after the first row of a 2 by 2 block
 // leaves that matrix alone.
 #include <cmath>
 
@@ -10,10 +10,6 @@ namespace slipway::passes {
 namespace {
 
 Value* Number(Decomposer& d, Value* condition) { return d.b.Cast(condition, DType::kInt64); }
-// Sends i to p and p to i.
-Value* Exchange(Decomposer& d, Value* numbers, Value* i, Value* p) {
-  return d.Where(d.Cmp("eq", numbers, i), p, d.Where(d.Cmp("eq", numbers, p), i, numbers));
-}
 Value* Gather(Decomposer& d, Value* x, int dim, Value* index) {
   return d.b.Call("aten.gather.default", {x, dim, Expand(d, index, d.b.SizesOf(x))});
 }
@@ -35,12 +31,10 @@ LdlFactors LdlFactor(Decomposer& d, Value* a) {
   IntOrValue n = d.b.Size(a, -1);
   SymInts batch = BatchOf(d, a);
   Value *rows = RowNumbers(d, n), *columns = ColumnNumbers(d, n), *size = SizeTensor(d, n);
-  Value* full = d.Add(d.b.Call("aten.tril.default", {a}),
-                      TransposeMatrix(d, d.b.Call("aten.tril.default", {a, -1})));
+  Value* full = d.Add(d.b.Call("aten.tril.default", {a}), TransposeMatrix(d, d.b.Call("aten.tril.default", {a, -1})));
   Value* zero = d.b.Full(MatrixSizes(batch, 1, 1), 0, DType::kInt64);
   Values end = For(
-      d, n, {full, d.b.Full(MatrixSizes(batch, n, 1), 0, DType::kInt64), zero, d.Cmp("ne", zero, 0)},
-      [&](LoopStep& s) {
+      d, n, {full, d.b.Full(MatrixSizes(batch, n, 1), 0, DType::kInt64), zero, d.Cmp("ne", zero, 0)}, [&](LoopStep& s) {
         Decomposer& d = s.d;
         Value *a = s.state[0], *pivots = s.state[1], *info = s.state[2], *done = s.state[3], *k = s.i;
         Value *row = s(rows), *column = s(columns);
@@ -64,7 +58,7 @@ LdlFactors LdlFactor(Decomposer& d, Value* a) {
         Value* own = d.Add(Number(d, two), k);  // the row that comes from p
 
         // Exchange rows and columns of what is left.
-        Value* from = Exchange(d, row, own, p);
+        Value* from = Exchanged(d, row, own, p);
         Value* b = d.Where(d.Cmp("ge", column, k), Gather(d, a, -2, from), a);
         b = d.Where(d.Cmp("ge", row, k), Gather(d, b, -1, TransposeMatrix(d, from)), b);
 
@@ -72,8 +66,9 @@ LdlFactors LdlFactor(Decomposer& d, Value* a) {
         Value *x = ColumnAt(d, b, k), *pivot = RowAt(d, x, k);
         Value *after = d.Cmp("gt", row, k), *l = d.Div(x, d.Where(none, 1.0, pivot));
         auto right = [&](Value* c) { return d.Cmp("gt", column, c); };
-        Value* one_done = d.Where(after, d.Where(right(k), d.Sub(b, d.Mul(l, TransposeMatrix(d, x))),
-                                                 d.Where(d.Cmp("eq", column, k), l, b)), b);
+        Value* one_done = d.Where(
+            after, d.Where(right(k), d.Sub(b, d.Mul(l, TransposeMatrix(d, x))), d.Where(d.Cmp("eq", column, k), l, b)),
+            b);
         // Two: the same with the block's inverse, scaled by its other diagonal as LAPACK does.
         Value *k1 = Next(d, k, s(size)), *y = ColumnAt(d, b, k1);
         Value* d21 = d.Where(two, RowAt(d, x, k1), 1.0);
@@ -83,10 +78,10 @@ LdlFactors LdlFactor(Decomposer& d, Value* a) {
         Value* w0 = d.Mul(d.Sub(d.Mul(x, d11), y), scale);
         Value* w1 = d.Mul(d.Sub(d.Mul(y, d22), x), scale);
         Value* change = d.Add(d.Mul(x, TransposeMatrix(d, w0)), d.Mul(y, TransposeMatrix(d, w1)));
-        Value* two_done = d.Where(
-            d.Cmp("gt", row, k1),
-            d.Where(right(k1), d.Sub(b, change),
-                    d.Where(d.Cmp("eq", column, k), w0, d.Where(d.Cmp("eq", column, k1), w1, b))), b);
+        Value* two_done = d.Where(d.Cmp("gt", row, k1),
+                                  d.Where(right(k1), d.Sub(b, change),
+                                          d.Where(d.Cmp("eq", column, k), w0, d.Where(d.Cmp("eq", column, k1), w1, b))),
+                                  b);
 
         Value* next = d.Where(two, two_done, d.Where(none, b, one_done));
         Value* number = d.Add(p, 1);
@@ -115,7 +110,7 @@ Value* SolveLdl(Decomposer& d, Value* ld, Value* pivots, Value* b) {
     Value *x = s.state[0], *done = s.state[1], *k = s.i, *row = s(rows), *f = s(ld);
     Value *mark = RowAt(d, s(marks), k), *two = And(d, d.Cmp("lt", mark, 0), Not(d, done));
     Value* p = d.Sub(d.Unary("abs", mark), 1);
-    Value* t = Gather(d, x, -2, Exchange(d, row, d.Add(Number(d, two), k), p));
+    Value* t = Gather(d, x, -2, Exchanged(d, row, d.Add(Number(d, two), k), p));
     Value *k1 = Next(d, k, s(size)), *l0 = ColumnAt(d, f, k), *l1 = ColumnAt(d, f, k1);
     Value *x0 = RowAt(d, t, k), *x1 = RowAt(d, t, k1), *d00 = RowAt(d, l0, k);
     Value* one_done = d.Where(d.Cmp("gt", row, k), d.Sub(t, d.Mul(l0, x0)),
@@ -131,19 +126,22 @@ Value* SolveLdl(Decomposer& d, Value* ld, Value* pivots, Value* b) {
   })[0];
 
   // Lᵀ, from the last row on; a block is met at its second row.
-  return For(d, n, {y, idle}, [&](LoopStep& s) {
-    Decomposer& d = s.d;
-    Value *x = s.state[0], *done = s.state[1], *k = s.i, *row = s(rows), *f = s(ld);
-    Value *mark = RowAt(d, s(marks), k), *two = And(d, d.Cmp("lt", mark, 0), Not(d, done));
-    Value* p = d.Sub(d.Unary("abs", mark), 1);
-    Value *k0 = ClampMin(d, d.Sub(k, 1), 0), *after = d.Cmp("gt", row, k);
-    Value* rest = d.Where(after, x, 0.0);
-    Value* t0 = d.Sub(RowAt(d, x, k0), product(d, d.Where(after, ColumnAt(d, f, k0), 0.0), rest));
-    Value* t1 = d.Sub(RowAt(d, x, k), product(d, d.Where(after, ColumnAt(d, f, k), 0.0), rest));
-    Value* t = d.Where(d.Cmp("eq", row, k), t1, d.Where(And(d, two, d.Cmp("eq", row, k0)), t0, x));
-    t = Gather(d, t, -2, Exchange(d, row, k, p));
-    s.state = {d.Where(done, x, t), two};
-  }, /*backwards=*/true)[0];
+  return For(
+      d, n, {y, idle},
+      [&](LoopStep& s) {
+        Decomposer& d = s.d;
+        Value *x = s.state[0], *done = s.state[1], *k = s.i, *row = s(rows), *f = s(ld);
+        Value *mark = RowAt(d, s(marks), k), *two = And(d, d.Cmp("lt", mark, 0), Not(d, done));
+        Value* p = d.Sub(d.Unary("abs", mark), 1);
+        Value *k0 = ClampMin(d, d.Sub(k, 1), 0), *after = d.Cmp("gt", row, k);
+        Value* rest = d.Where(after, x, 0.0);
+        Value* t0 = d.Sub(RowAt(d, x, k0), product(d, d.Where(after, ColumnAt(d, f, k0), 0.0), rest));
+        Value* t1 = d.Sub(RowAt(d, x, k), product(d, d.Where(after, ColumnAt(d, f, k), 0.0), rest));
+        Value* t = d.Where(d.Cmp("eq", row, k), t1, d.Where(And(d, two, d.Cmp("eq", row, k0)), t0, x));
+        t = Gather(d, t, -2, Exchanged(d, row, k, p));
+        s.state = {d.Where(done, x, t), two};
+      },
+      /*backwards=*/true)[0];
 }
 
 }  // namespace slipway::passes

@@ -174,7 +174,7 @@ CASES = {
     "eigh_opposite": (lambda x: from_eigh(torch.block_diag(x, -x), "L"), [torch.eye(2), sym(rand(4, 4))], None),
     "matrix_rank": (linalg.matrix_rank, ANY + [DEFICIENT, ZERO], ANY_SIZES),
     "pinv": (linalg.pinv, ANY + [DEFICIENT, ZERO], ANY_SIZES),
-    "tolerances": (tolerances, ANY, ANY_SIZES),
+    "tolerances": (tolerances, OBLONG[:3], ANY_SIZES),
     "hermitian": (lambda x: (linalg.matrix_rank(sym(x), hermitian=True), linalg.pinv(sym(x), hermitian=True)), SQUARE, SQUARE_SIZES),
     "cond": (lambda x: (linalg.cond(x), linalg.cond(x, -2)), NONEMPTY, ANY_SIZES),
     "cond_by_inverse": (
