@@ -25,6 +25,9 @@ class Decomposer : public ir::ArgReader {
   // With `widen`, tensor arguments of f16 and bf16 come cast to f32 and results go back: intermediate roundings of a
   // chain would otherwise differ from torch's kernels, which compute in f32 and round once.
   Decomposer(ir::Node& n, bool widen);
+  // The same node, built into a graph of its own: the body of a loop.
+  Decomposer(const Decomposer& outer, ir::Graph& body)
+      : ArgReader(outer.node_), b(body, nullptr, outer.node_.source()), widen_(outer.widen_) {}
 
   ir::Builder b;
 

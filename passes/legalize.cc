@@ -80,9 +80,8 @@ void LegalizeGraph(ir::Graph& g, const std::function<bool(const ir::Node&)>& leg
     bool changed = false;
     for (ir::Node *n = g.first(), *next; n; n = next) {
       next = n->next();
-      if (round == 0)
-        for (const ir::NamedArg& a : n->args())
-          if (auto sub = a.arg.get<ir::SubGraph>()) LegalizeGraph(**sub, legal, refusals);
+      for (const ir::NamedArg& a : n->args())  // in every round: decompositions may build loops
+        if (auto sub = a.arg.get<ir::SubGraph>()) LegalizeGraph(**sub, legal, refusals);
       if (legal(*n)) continue;
       const DecomposeRow* row = FindDecomposition(n->op_name());
       if (!row || refusals.contains(n)) continue;

@@ -30,7 +30,7 @@ constexpr std::string_view kConversions[] = {
 constexpr std::string_view kStatements[] = {
     "aten._assert_scalar.default", "aten._assert_tensor_metadata.default", "aten._assert_async.msg",
     "aten._assert_async.default", "aten.sym_constrain_range_for_size.default", "aten.sym_constrain_range.default",
-    "aten._print.default",
+    "aten._print.default", "aten._linalg_check_errors.default",
 };
 
 template <typename Table>
@@ -38,6 +38,15 @@ bool In(const Table& table, std::string_view name) {
   for (std::string_view s : table)
     if (s == name) return true;
   return false;
+}
+
+// The token of a statement wrapped to keep its place among effects: it goes on as it came.
+Value* TokenOfStatement(const ir::Node& n) {
+  if (n.op_name() != "higher_order.with_effects" || n.args().size() < 2 || !n.output()) return nullptr;
+  const auto* op = n.At(1).get<ir::OperatorName>();
+  for (size_t i = 1; i < n.outputs().size(); ++i)
+    if (n.output(i)) return nullptr;
+  return op && In(kStatements, op->name) ? n.At(0).value() : nullptr;
 }
 
 Value* SourceOf(const ir::Node& n) {
@@ -63,6 +72,11 @@ void Clean(ir::Graph& g) {
     for (const ir::NamedArg& a : n->args())
       if (auto sub = a.arg.get<ir::SubGraph>()) Clean(**sub);
     if (In(kStatements, n->op_name())) {
+      g.Erase(n);
+      continue;
+    }
+    if (Value* token = TokenOfStatement(*n)) {
+      g.ReplaceAllUses(n->output(), token);
       g.Erase(n);
       continue;
     }

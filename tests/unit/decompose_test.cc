@@ -149,6 +149,40 @@ TEST(Decompositions, SpecialFunctionsKeepTheirTypes) {
   EXPECT_EQ(r.Legalized("aten.hash_tensor.default", {r.x[0], ir::Ints{1}}, {{"keepdim", true}}), "");
 }
 
+TEST(Decompositions, LinearAlgebraKeepsItsTypes) {
+  for (std::string_view op :
+       {"aten.linalg_lu.default", "aten.linalg_lu_factor_ex.default", "aten.linalg_qr.default", "aten.geqrf.default",
+        "aten.linalg_svdvals.default", "aten.linalg_pinv.atol_rtol_float", "aten.linalg_matrix_rank.atol_rtol_float",
+        "aten.linalg_cond.default", "aten.pinverse.default", "aten._lu_with_info.default"}) {
+    OneNode q({});
+    q.AddInput(F32({q.Symbol("s0"), q.Symbol("s1"), q.Symbol("s2")}));
+    EXPECT_EQ(q.Legalized(op, {q.x[0]}), "") << op;
+    OneNode tall({F32({5, 3})}), wide({F32({0, 2, 7})});
+    EXPECT_EQ(tall.Legalized(op, {tall.x[0]}), "") << op;
+    EXPECT_EQ(wide.Legalized(op, {wide.x[0]}), "") << op;
+  }
+  for (std::string_view op :
+       {"aten.linalg_det.default", "aten.linalg_slogdet.default", "aten.logdet.default", "aten.linalg_inv_ex.default",
+        "aten.linalg_cholesky_ex.default", "aten.cholesky_inverse.default", "aten.linalg_ldl_factor_ex.default",
+        "aten.linalg_eigvalsh.default", "aten.matrix_exp.default"}) {
+    OneNode q({});
+    q.AddInput(F32({q.Symbol("s0"), q.Symbol("s1"), q.Symbol("s1")}));
+    EXPECT_EQ(q.Legalized(op, {q.x[0]}), "") << op;
+    OneNode one({F32({1, 1})}), none({F32({0, 0})});
+    EXPECT_EQ(one.Legalized(op, {one.x[0]}), "") << op;
+    EXPECT_EQ(none.Legalized(op, {none.x[0]}), "") << op;
+  }
+}
+
+TEST(Decompositions, LinearAlgebraRefusesWhatHasNoOneAnswer) {
+  OneNode eigh({F32({3, 3})});
+  EXPECT_TRUE(text::Contains(eigh.Legalized("aten.linalg_eigh.default", {eigh.x[0]}), "LAPACK leaves their signs"));
+  OneNode complex({Type::Tensor(DType::kComplex64, {3, 3})});
+  EXPECT_TRUE(text::Contains(complex.Legalized("aten.linalg_inv.default", {complex.x[0]}), "complex A"));
+  OneNode lu({F32({3, 3})});
+  EXPECT_TRUE(text::Contains(lu.Legalized("aten.linalg_lu.default", {lu.x[0]}, {{"pivot", false}}), "without pivoting"));
+}
+
 TEST(Decompositions, SayWhyTheyRefuse) {
   OneNode g({F32({3})});
   EXPECT_TRUE(text::Contains(g.Legalized("aten.polygamma.default", {1000, g.x[0]}), "an order above"));

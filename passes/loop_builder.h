@@ -1,0 +1,46 @@
+// Loops in decompositions: `for i in range(n)` over carried tensors, as a while_loop node whose body is a graph of its
+// own. One function writes the step, so that a known small count is laid out straight and any other count, known or
+// not, becomes a loop of the same arithmetic.
+#ifndef SLIPWAY_PASSES_LOOP_BUILDER_H_
+#define SLIPWAY_PASSES_LOOP_BUILDER_H_
+
+#include <functional>
+
+#include "absl/container/flat_hash_map.h"
+#include "passes/decompose.h"
+
+namespace slipway::passes {
+
+// What a step sees: where to build, its number, the carried tensors, and the way to values from outside.
+class LoopStep {
+ public:
+  Decomposer& d;  // builds in the body
+  Value* i;       // 0-d i64
+  Values state;   // as carried into this step; the step function leaves the next ones here
+  // A value of the graph around the loop, as seen inside. Every outer value a step uses must come through here.
+  Value* operator()(Value* outer);
+  // The same for a size.
+  IntOrValue operator()(IntOrValue outer) { return outer.value ? IntOrValue((*this)(outer.value)) : outer; }
+  // Ends the loop after this step when `stop`, a 0-d bool, is true. It only saves time: steps laid out straight all
+  // run, so further ones must do no harm.
+  void StopWhen(Value* stop) { stop_ = stop; }
+
+ private:
+  friend Values For(Decomposer& d, IntOrValue count, Values state, const std::function<void(LoopStep&)>& step,
+                    bool backwards);
+  LoopStep(Decomposer& where, Value* number, Values carried) : d(where), i(number), state(std::move(carried)) {}
+
+  ir::Graph* body_ = nullptr;  // null: laid out straight, where outer values are seen as they are
+  absl::flat_hash_map<Value*, Value*> inner_;
+  Values captured_;  // outer values, in the order they were met
+  Value* stop_ = nullptr;
+};
+
+// Runs `step` for i = 0 … count-1 (or, `backwards`, count-1 … 0) and gives the carried tensors at the end. Types of
+// carried tensors stay as they start. A step may be laid out up to thrice and then sees its number as a constant.
+Values For(Decomposer& d, IntOrValue count, Values state, const std::function<void(LoopStep&)>& step,
+           bool backwards = false);
+
+}  // namespace slipway::passes
+
+#endif  // SLIPWAY_PASSES_LOOP_BUILDER_H_
