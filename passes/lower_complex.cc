@@ -32,7 +32,7 @@ Pair ComplexContext::Operand(std::string_view name, DType real) {
   if (const Arg* a = node_.Find(name); a && a->value() && a->value()->type().is_tensor()) return Of(a->value());
   const Scalar s = scalar(name);
   if (s.kind == Scalar::kComplex)
-    return {b.ScalarTensor(s.c.real(), real), s.c.imag() == 0 ? nullptr : b.ScalarTensor(s.c.imag(), real)};
+    return {b.ScalarTensor(s.c.real(), real), b.ScalarTensor(s.c.imag(), real)};
   return {s.value ? b.ScalarTensor(s.value, real) : b.ScalarTensor(s.d, real), nullptr};
 }
 
@@ -76,6 +76,12 @@ void Convert(ComplexContext& c) {
   c.Return({c.b.Cast(x.re, ir::ToReal(to)), x.im ? c.b.Cast(x.im, ir::ToReal(to)) : nullptr});
 }
 void Conj(ComplexContext& c) { c.Return(c.Conj(c.in("self"))); }
+// The conjugate transpose of the last two dimensions.
+void Adjoint(ComplexContext& c) {
+  Pair x = c.Conj(c.in("self"));
+  auto turned = [&](Value* v) { return v && v->rank() > 1 ? c.b.Call("aten.transpose.int", {v, -1, -2}) : v; };
+  c.Return({turned(x.re), turned(x.im)});
+}
 void Same(ComplexContext& c) { c.Return(c.in("self")); }
 void Fill(ComplexContext& c) {
   const Scalar s = c.scalar("fill_value");
@@ -232,7 +238,8 @@ constexpr ComplexRule kRules[] = {
     {"aten.view_as_complex", ViewAsComplex}, {"aten.view_as_real", ViewAsReal}, {"aten.view_as_real_copy", ViewAsReal},
     {"aten.view_as_complex_copy", ViewAsComplex}, {"aten.real", Real}, {"aten.imag", Imag},
     {"aten.complex", MakeComplex}, {"aten.polar", Polar}, {"aten.conj", Conj}, {"aten._conj", Conj},
-    {"aten.conj_physical", Conj}, {"aten._conj_physical", Conj}, {"aten._conj_copy", Conj}, {"aten.resolve_conj", Same},
+    {"aten.conj_physical", Conj}, {"aten._conj_physical", Conj}, {"aten._conj_copy", Conj}, {"aten.resolve_conj", Same}, {"aten.mH", Adjoint},
+    {"aten.adjoint", Adjoint}, {"aten.matrix_H", Adjoint},
     {"aten.resolve_neg", Same}, {"aten._to_copy", Convert}, {"aten.to", Convert}, {"aten.type_as", Convert},
     {"prims.convert_element_type", Convert}, {"aten.full", Fill}, {"aten.zeros", FillConstant<0>},
     {"aten.ones", FillConstant<1>}, {"aten.zeros_like", FillLike<0>}, {"aten.ones_like", FillLike<1>},
@@ -250,8 +257,8 @@ constexpr ComplexRule kRules[] = {
 constexpr std::string_view kByParts[] = {
     "alias", "as_strided", "broadcast_tensors", "broadcast_to", "cat", "chunk", "clone", "concat", "concatenate", "contiguous",
     "cumsum", "detach", "diag", "diag_embed", "diagonal", "diff", "expand", "expand_as", "fft_fftshift", "fft_ifftshift",
-    "flatten", "flip", "fliplr", "flipud", "gather", "hstack", "index", "index_select", "lift_fresh_copy", "mean", "movedim",
-    "narrow", "neg", "permute", "positive", "repeat", "repeat_interleave", "reshape", "roll", "rot90", "select", "slice",
+    "flatten", "flip", "fliplr", "flipud", "gather", "hstack", "index", "index_select", "lift_fresh_copy", "mT", "mean",
+    "movedim", "narrow", "neg", "numpy_T", "permute", "positive", "repeat", "repeat_interleave", "reshape", "roll", "rot90", "select", "slice",
     "split", "split_with_sizes", "squeeze", "stack", "sum", "swapaxes", "swapdims", "t", "tile", "trace", "transpose", "tril",
     "triu", "unbind", "unflatten", "unfold", "unsqueeze", "unsqueeze_copy", "view", "view_copy", "vstack",
 };
