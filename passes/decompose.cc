@@ -57,7 +57,7 @@ Value* Decomposer::ReduceLoss(Value* x, int64_t reduction) {
 std::vector<const DecomposeRow*> AllDecompositions() {
   std::vector<const DecomposeRow*> out;
   for (auto table : {AliasDecompositions(), LossDecompositions(), NormDecompositions(), ProductDecompositions(),
-                     ShapeDecompositions(), SpecialDecompositions(), LinalgDecompositions(), NnDecompositions()})
+                     ShapeDecompositions(), SpecialDecompositions(), LinalgDecompositions(), NnDecompositions(), RecurrentDecompositions()})
     for (const DecomposeRow& r : table) out.push_back(&r);
   return out;
 }

@@ -86,6 +86,7 @@ absl::Span<const DecomposeRow> ShapeDecompositions();    // data movement made o
 absl::Span<const DecomposeRow> SpecialDecompositions();  // special functions
 absl::Span<const DecomposeRow> LinalgDecompositions();
 absl::Span<const DecomposeRow> NnDecompositions();
+absl::Span<const DecomposeRow> RecurrentDecompositions();
 
 }  // namespace slipway::passes
 

@@ -31,7 +31,7 @@ void Recurrent(LoweringContext& c, const Cell& cell) {
   if (c.b("train") && c.f("dropout") != 0 && layers > 1) return c.Unsupported("dropout between layers in training mode");
   const int dirs = both ? 2 : 1, per = biases ? 4 : 2;
   if (static_cast<int64_t>(p.size()) != layers * dirs * per)
-    return c.Unsupported(text::StrCat(p.size(), " weights for ", layers, " layers (projections are not supported)"));
+    return c.Fail(text::StrCat(p.size(), " weights for ", layers, " layers"));
   std::vector<V> states;  // h (and c)
   if (cell.cell_state) {
     for (ir::Value* v : c.tensors("hx")) states.push_back(c.value(v));
@@ -88,10 +88,23 @@ void Lstm(LoweringContext& c) { Recurrent(c, {"LSTM", 4, {0, 3, 1, 2}, {}, true}
 void Gru(LoweringContext& c) { Recurrent(c, {"GRU", 3, {1, 0, 2}, {{"linear_before_reset", int64_t{1}}}, false}); }
 void RnnTanh(LoweringContext& c) { Recurrent(c, {"RNN", 1, {0}, {}, false}); }
 
+void RnnRelu(LoweringContext& c) {
+  const std::vector<std::string> activations(c.b("bidirectional") ? 2 : 1, "Relu");
+  Recurrent(c, {"RNN", 1, {0}, {{"activations", activations}}, false});
+}
+
+// ONNX's operator projects nothing; layers that do are decomposed.
+bool Unprojected(const ir::Node& n) {
+  ir::ArgReader c(n);
+  const int64_t each = c.b("has_biases") ? 4 : 2, directions = c.b("bidirectional") ? 2 : 1;
+  return static_cast<int64_t>(c.tensors("params").size()) == c.i("num_layers") * directions * each;
+}
+
 constexpr Row kRows[] = {
-    {"aten.lstm.input", Lstm, true},
+    {"aten.lstm.input", Lstm, true, 0, Unprojected},
     {"aten.gru.input", Gru, true},
     {"aten.rnn_tanh.input", RnnTanh, true},
+    {"aten.rnn_relu.input", RnnRelu, true},
 };
 
 }  // namespace
