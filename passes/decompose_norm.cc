@@ -18,6 +18,12 @@ Value* NormInput(Decomposer& d) {
   if (auto t = d.dtype("dtype")) return d.b.Cast(x, ir::IsLowPrecision(*t) ? DType::kFloat32 : *t);
   return x;
 }
+// The largest (or least) of numbers that are not negative; the largest of none is 0.
+Value* Extreme(Decomposer& d, Value* x, bool largest, int dim, bool keepdim) {
+  Value* r = d.b.Call(largest ? "aten.amax.default" : "aten.amin.default", {x, ir::Ints{dim}, keepdim});
+  auto size = x->sizes()[dim].constant();
+  return !largest || (size && *size > 0) ? r : d.b.Call("aten.clamp_min.default", {r, 0});
+}
 // Norms of matrices lying in two dims, of order 1, -1, 2, -2, inf, -inf or "nuc".
 Value* MatrixNorm(Decomposer& d, Value* x, double order, bool nuclear, std::vector<int> dims, bool keepdim) {
   if (dims.size() != 2 || dims[0] == dims[1]) return d.Fail("a matrix norm needs two different dims"), x;
@@ -30,15 +36,14 @@ Value* MatrixNorm(Decomposer& d, Value* x, double order, bool nuclear, std::vect
     front.push_back(row), front.push_back(column);
     Value* values = d.b.Call("aten.linalg_svdvals.default", {Permute(d, x, front)});
     int last = values->rank() - 1;
-    Value* r = nuclear ? d.Sum(values, {last})
-                       : d.b.Call(order > 0 ? "aten.amax.default" : "aten.amin.default", {values, ir::Ints{last}});
+    Value* r = nuclear ? d.Sum(values, {last}) : Extreme(d, values, order > 0, last, false);
     if (keepdim) r = Unsqueeze(d, Unsqueeze(d, r, std::min(row, column)), std::max(row, column));
     return r;
   }
   if (magnitude != 1 && !std::isinf(magnitude)) return d.Fail(text::StrCat("matrix norm of order ", order)), x;
   if (std::isinf(magnitude)) std::swap(row, column);
   Value* sums = NormOver(d, x, 1, {row}, true);
-  Value* r = d.b.Call(order > 0 ? "aten.amax.default" : "aten.amin.default", {sums, ir::Ints{column}, true});
+  Value* r = Extreme(d, sums, order > 0, column, true);
   if (keepdim) return r;
   return d.b.Call("aten.squeeze.dims", {r, ir::Ints{row, column}});
 }
