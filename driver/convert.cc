@@ -1,9 +1,8 @@
 // Convert's pipeline: open, join weights, run the passes the target needs, export.
 #include "driver/convert.h"
 
-#include <sys/resource.h>
-
 #include <chrono>
+#include <fstream>
 #include <functional>
 #include <set>
 
@@ -193,6 +192,19 @@ Outcome ToOnnx(const ConvertOptions& o, ConvertSummary* summary) {
   return out;
 }
 
+// The most memory this process has had resident, in bytes; 0 where the system does not say. (getrusage would also count what
+// the process that started this one had.)
+uint64_t PeakMemory() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    uint64_t kib = 0;
+    std::string_view rest = line;
+    if (text::ConsumePrefix(&rest, "VmHWM:") && text::ConsumeSuffix(&rest, "kB") && text::ParseNumber(text::Strip(rest), &kib))
+      return kib * 1024;
+  }
+  return 0;
+}
+
 }  // namespace
 
 Outcome Convert(const ConvertOptions& o, ConvertSummary* summary) {
@@ -204,9 +216,7 @@ Outcome Convert(const ConvertOptions& o, ConvertSummary* summary) {
   }
   Outcome out;
   if (to == "onnx") {
-    std::thread schemas = exporters::PrepareOnnx(o.opset);
     out = ToOnnx(o, summary);
-    schemas.join();
   } else if (to == "pt2" || to == "so" || to == "safetensors" || to == "native-pt2") {
     out.code = kNotSupported;
     out.diagnostics.push_back({Severity::kError, id::kUnsupported, text::StrCat("writing ", to, " files"), "", "the targets of this release: onnx"});
@@ -214,9 +224,7 @@ Outcome Convert(const ConvertOptions& o, ConvertSummary* summary) {
     out = Usage(text::StrCat("the output format is not known from '", o.output, "'"), "end the name in .onnx or give --to");
   }
   summary->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  summary->peak_rss = static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+  summary->peak_rss = PeakMemory();
   return out;
 }
 

@@ -2,24 +2,15 @@
 #include "exporters/onnx/check.h"
 
 #include <exception>
-#include <mutex>
 #include <set>
 
 #include "base/text.h"
 #include "exporters/onnx/types.h"
 #include "onnx/checker.h"
-#include "onnx/defs/operator_sets.h"
 #include "onnx/defs/schema.h"
 #include "onnx/shape_inference/implementation.h"
 
 namespace slipway::exporters::onnx_out {
-
-void EnsureSchemas(int opset) {
-  static std::mutex mutex;
-  static std::set<int>& known = *new std::set<int>;  // outlives threads that are still here at exit
-  std::lock_guard lock(mutex);
-  if (known.insert(opset).second) onnx::RegisterOnnxOperatorSetSchema(opset, /*fail_duplicate_schema=*/false);
-}
 
 absl::Status CheckSkeleton(onnx::ModelProto& model, const std::vector<WeightRef>& weights) {
   onnx::GraphProto* graph = model.mutable_graph();

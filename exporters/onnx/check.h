@@ -10,10 +10,6 @@
 
 namespace slipway::exporters::onnx_out {
 
-// Registers the operator schemas of one opset (they are not registered at start: that would cost every run tens of
-// milliseconds). Waits for another thread that is at it.
-void EnsureSchemas(int opset);
-
 // A failure is a bug of ours, reported as Internal with the checker's words. `model` is unchanged on return.
 absl::Status CheckSkeleton(onnx::ModelProto& model, const std::vector<WeightRef>& weights);
 

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "exporters/onnx/ort_kernels.h"
+#include "exporters/onnx/schemas.h"
 #include "exporters/onnx/types.h"
 #include "onnx/defs/schema.h"
 
@@ -72,6 +73,7 @@ std::vector<V> Emitter::Raw(std::string_view type, const std::vector<V>& in, Att
                             const std::vector<DType>& outs) {
   onnx::NodeProto* n = graph_->add_node();
   n->set_op_type(std::string(type));
+  FindSchema(n->op_type(), opset());  // the checker will look for it
   std::string node_name = scope_.empty() ? base_ : text::StrCat(scope_, "/", base_);
   if (!shared_->node_names.insert(node_name).second) {
     std::string stem = text::StrCat(node_name, ".", type);
@@ -111,7 +113,7 @@ std::vector<V> Emitter::Custom(const std::string& domain, std::string_view type,
 }
 
 std::vector<V> Emitter::OpN(std::string_view type, std::vector<V> in, Attrs attrs, std::vector<DType> outs) {
-  const onnx::OpSchema* schema = onnx::OpSchemaRegistry::Schema(std::string(type), opset());
+  const onnx::OpSchema* schema = FindSchema(std::string(type), opset());
   if (!schema) {
     SetStatus(absl::UnimplementedError(text::StrCat("ONNX operator ", type, " does not exist at opset ", opset())));
     return std::vector<V>(outs.size(), V{"?", DType::kFloat32, 0});

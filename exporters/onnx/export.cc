@@ -37,12 +37,6 @@ bool OnnxLegal(const ir::Node& n, const OnnxOptions& options) {
          onnx_out::FindRow(n.op_name(), options.opset, &n) != nullptr;
 }
 
-std::thread PrepareOnnx(int opset) {
-  return std::thread([opset] {
-    if (opset >= kMinOpset && opset <= kMaxOpset) onnx_out::EnsureSchemas(opset);
-  });
-}
-
 namespace {
 
 std::string RangeText(const ir::SymbolInfo& s) {
@@ -276,7 +270,6 @@ absl::StatusOr<OnnxReport> ExportOnnx(const ir::Program& p, const std::string& p
   if (options.opset < kMinOpset || options.opset > kMaxOpset)
     return absl::UnimplementedError(
         text::StrCat("opset ", options.opset, " (supported: ", kMinOpset, " … ", kMaxOpset, ")"));
-  onnx_out::EnsureSchemas(options.opset);
   return Exporter(p, options).Run(path, dry_run, on_failure);
 }
 

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -55,10 +54,6 @@ bool OnnxLegal(const ir::Node& n, const OnnxOptions& options);
 
 // InvalidArgument where the chosen names are not as many as the program's inputs or outputs, are empty or repeat.
 absl::Status CheckNames(const ir::Program& program, const OnnxOptions& options);
-
-// Builds the ONNX operator schemas that ExportOnnx needs, a third of a small conversion's time, on a
-// thread beside the import. Optional; the caller joins it.
-std::thread PrepareOnnx(int opset);
 
 // Writes `program` (functional, legalized) to `path`, atomically. With unsupported ops the report lists them all and
 // the status is Unimplemented; nothing is written. `dry_run` stops before writing. Weights the program names but does

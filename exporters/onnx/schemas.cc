@@ -1,0 +1,64 @@
+// See schemas.h. The table lists the schema classes that onnx/defs/operator_sets.h declares; CMake takes it from there
+// (cmake/OnnxSchemas.cmake).
+#include "exporters/onnx/schemas.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "onnx/defs/operator_sets.h"
+
+namespace slipway::exporters::onnx_out {
+namespace {
+
+struct Version {
+  int since;
+  onnx::OpSchema (*make)();
+};
+
+// By operator, newest first.
+const std::map<std::string_view, std::vector<Version>>& Versions() {
+  static const auto& versions = *[] {
+    auto* m = new std::map<std::string_view, std::vector<Version>>;
+    const struct {
+      std::string_view type;
+      Version version;
+    } all[] = {
+#define SLIPWAY_SCHEMA(since, type) \
+  {#type, {since, [] { return onnx::GetOpSchema<onnx::ONNX_OPERATOR_SET_SCHEMA_CLASS_NAME(Onnx, since, type)>(); }}},
+#include "onnx_schemas.inc"
+#undef SLIPWAY_SCHEMA
+    };
+    for (const auto& [type, version] : all) (*m)[type].push_back(version);
+    for (auto& [type, list] : *m)
+      std::sort(list.begin(), list.end(), [](const Version& a, const Version& b) { return a.since > b.since; });
+    return m;
+  }();
+  return versions;
+}
+
+}  // namespace
+
+const onnx::OpSchema* FindSchema(const std::string& type, int opset) {
+  static std::recursive_mutex mutex;
+  static std::set<std::pair<std::string, int>>& known = *new std::set<std::pair<std::string, int>>;
+  std::lock_guard lock(mutex);
+  auto it = Versions().find(type);
+  if (it == Versions().end()) return nullptr;
+  for (const Version& v : it->second) {
+    if (v.since > opset) continue;
+    if (known.emplace(type, v.since).second) onnx::RegisterSchema(v.make(), 0, /*fail_duplicate_schema=*/false);
+    const onnx::OpSchema* schema = onnx::OpSchemaRegistry::Schema(type, opset);
+    // The checker infers a function's types by its body, whose operators are those of the function's own opset.
+    if (schema && schema->HasFunction() && known.emplace("body of " + type, opset).second)
+      for (const auto& node : schema->GetFunction(opset)->node()) FindSchema(node.op_type(), opset);
+    return schema;
+  }
+  return nullptr;
+}
+
+}  // namespace slipway::exporters::onnx_out
