@@ -227,6 +227,30 @@ absl::Status Inline(Node* n, const SubGraph& body, const std::vector<Arg>& opera
   return absl::OkStatus();
 }
 
+// Whether a node's graphs only compute: a call of such a body can stay one.
+bool IsPure(const Graph& g) {
+  for (const Node* n : g) {
+    if (n->op().mutates()) return false;
+    for (const NamedArg& a : n->args())
+      if (auto sub = a.arg.get<SubGraph>(); sub && !IsPure(**sub)) return false;
+  }
+  for (const Arg& a : g.outputs)
+    if (!a.value()) return false;
+  return true;
+}
+// invoke_subgraph(body, name, operands…) that stays a call: of a body that only computes, on tensors and symbolic numbers.
+bool Callable(const Node& n) {
+  if (n.args().empty() || !n.At(0).is<SubGraph>() || !IsPure(**n.At(0).get<SubGraph>())) return false;
+  std::vector<Arg> operands;
+  for (size_t i = 1; i < n.args().size(); ++i)
+    if (IsOperand(n, i, 0)) Flatten(n.At(i), operands);
+  for (const Arg& a : operands)
+    if (!a.value()) return false;
+  for (const Value* v : n.outputs())
+    if (!v) return false;
+  return true;
+}
+
 absl::Status InlineIn(Graph& g) {
   for (Node* n = g.first(); n;) {
     Node* before = n->prev();
@@ -235,6 +259,7 @@ absl::Status InlineIn(Graph& g) {
       if (w.op == n->op_name()) wrapper = &w;
     SubGraph body;
     std::vector<Arg> operands;
+    if (wrapper && n->op_name() == "higher_order.invoke_subgraph" && Callable(*n)) wrapper = nullptr;
     if (wrapper) {
       if (wrapper->body >= n->args().size() || !n->At(wrapper->body).is<SubGraph>())
         return absl::InvalidArgumentError(text::StrCat(n->op_name(), ": no body"));

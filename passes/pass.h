@@ -18,7 +18,7 @@ namespace slipway::passes {
 absl::Status InferShapes(ir::Program& p);
 
 // Inlines the bodies of operators that only set a mode (gradients, autocast, checkpointing) or name a body, and of
-// cond with a known predicate; autocast's casts become nodes. Any form.
+// cond with a known predicate; calls (invoke_subgraph) of bodies that only compute stay; autocast's casts become nodes. Any form.
 absl::Status InlineSubgraphs(ir::Program& p);
 
 // Resolves vmap regions (torch._functorch.predispatch nodes): operators between _add_batch_dim and _remove_batch_dim

@@ -36,6 +36,8 @@ using Attr = std::variant<int64_t, double, std::string, Ints, std::vector<double
                           onnx::TensorProto>;
 using Attrs = std::vector<std::pair<std::string, Attr>>;
 
+class FunctionLibrary;
+
 // What nested graphs share with the graph around them.
 struct EmitterShared {
   int opset = 20;
@@ -45,6 +47,7 @@ struct EmitterShared {
   text::Map<std::pair<std::string, onnx::TensorProto>> constants;  // by content
   std::vector<std::string> constant_order;
   std::set<std::string> custom_domains;           // that nodes use
+  FunctionLibrary* functions = nullptr;           // the model's; never null while lowering
   absl::Status status;                            // the first error of the node being lowered
 };
 

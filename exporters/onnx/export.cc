@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "base/text.h"
 #include "exporters/onnx/check.h"
+#include "exporters/onnx/functions.h"
 #include "exporters/onnx/lowering.h"
 #include "exporters/onnx/types.h"
 #include "exporters/onnx/wire.h"
@@ -79,6 +80,7 @@ class Exporter {
   Exporter(const ir::Program& p, const OnnxOptions& o) : p_(p), o_(o), graph_(model_.mutable_graph()), emitter_(graph_, &shared_) {
     shared_.opset = o.opset;
     shared_.strict_types = o.strict_types;
+    shared_.functions = &functions_;
     lowering_.refusals = o.refusals;
     lowering_.custom_ops = &o.custom_ops;
     lowering_.resolve = [this](const ir::Value* v) { return Weight(v); };
@@ -218,6 +220,8 @@ class Exporter {
 
   void Tail() {
     for (const std::string& key : shared_.constant_order) *graph_->add_initializer() = shared_.constants[key].second;
+    for (const onnx::FunctionProto& f : functions_.functions()) *model_.add_functions() = f;
+    shared_.custom_domains.insert(functions_.domains().begin(), functions_.domains().end());
     for (const std::string& domain : shared_.custom_domains) {
       auto* opset = model_.add_opset_import();
       opset->set_domain(domain);
@@ -236,6 +240,7 @@ class Exporter {
   const OnnxOptions& o_;
   onnx::ModelProto model_;
   onnx::GraphProto* graph_;
+  onnx_out::FunctionLibrary functions_;
   onnx_out::EmitterShared shared_;
   onnx_out::Emitter emitter_;
   onnx_out::GraphLowering lowering_{emitter_, nullptr};

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "exporters/onnx/functions.h"
 #include "exporters/onnx/lower_util.h"
 #include "exporters/onnx/types.h"
 
@@ -14,12 +15,6 @@ using ir::Arg;
 using ir::SubGraph;
 using ir::Type;
 using ir::Value;
-
-DType TypeOf(const Type& t) {
-  return t.is_tensor() ? t.dtype
-         : t.kind == Type::kSymInt ? DType::kInt64
-         : t.kind == Type::kSymFloat ? DType::kFloat64 : DType::kBool;
-}
 
 // Name, element type and sizes. Symbols are left open: within a body they may change from iteration to iteration.
 void Describe(onnx::ValueInfoProto* info, const V& v, const ir::Sizes& sizes) {
@@ -50,9 +45,9 @@ std::vector<Arg> Flat(const Arg& a) {
 
 // The ONNX value of an operand that stands for the input `want` of a body.
 V Operand(LoweringContext& c, const Arg& a, const Type& want) {
-  if (Value* v = a.value()) return c.e.Cast(c.raw(v), TypeOf(want));
-  if (auto i = a.get<int64_t>()) return c.e.Integer(*i, TypeOf(want));
-  if (auto d = a.get<double>()) return c.e.Number(*d, TypeOf(want));
+  if (Value* v = a.value()) return c.e.Cast(c.raw(v), ElementType(want));
+  if (auto i = a.get<int64_t>()) return c.e.Integer(*i, ElementType(want));
+  if (auto d = a.get<double>()) return c.e.Number(*d, ElementType(want));
   if (auto b = a.get<bool>()) return c.e.BoolConst(*b);
   if (want.kind != Type::kConstant && want.kind != Type::kNone) c.Unsupported("an operand that is neither tensor nor number");
   return {};
@@ -130,7 +125,7 @@ bool ResultsMatch(LoweringContext& c, size_t got) {
 std::vector<DType> OutTypes(LoweringContext& c) {
   std::vector<DType> out;
   for (Value* v : c.node().outputs())
-    if (v) out.push_back(TypeOf(v->type()));
+    if (v) out.push_back(ElementType(v->type()));
   return out;
 }
 // Results in node order, leaving out what is None.
@@ -165,7 +160,7 @@ void Cond(LoweringContext& c) {
       if (!v) continue;
       if (!results[i]) return c.Fail("a branch gives None where a value is declared");
       Value* inner = g.outputs[i].value();
-      body.Output(results[i], TypeOf(v->type()), inner ? inner->sizes() : ir::Sizes{});
+      body.Output(results[i], ElementType(v->type()), inner ? inner->sizes() : ir::Sizes{});
     }
     attrs.emplace_back(b == 0 ? "then_branch" : "else_branch", body.Take());
   }
@@ -203,7 +198,7 @@ void WhileLoop(LoweringContext& c) {
   body.Input("condition_in", DType::kBool, {});
   for (size_t i = 0; i < n; ++i) {
     Value* v = step->inputs()[i];
-    body.Bind(v, body.Input(v->name(), TypeOf(v->type()), v->sizes()));
+    body.Bind(v, body.Input(v->name(), ElementType(v->type()), v->sizes()));
   }
   for (size_t i = 0; i < captured.size(); ++i) {
     Value* v = step->inputs()[n + i];
@@ -214,19 +209,19 @@ void WhileLoop(LoweringContext& c) {
   std::vector<V> next = body.Run(*step);
   for (size_t i = 0; i < n; ++i) {
     if (!next[i]) return c.Fail("the body gives None for a carried value");
-    next[i] = body.e().Cast(next[i], TypeOf(step->inputs()[i]->type()));
+    next[i] = body.e().Cast(next[i], ElementType(step->inputs()[i]->type()));
     body.Bind(condition->inputs()[i], next[i]);
   }
   V again = body.Run(*condition)[0];
   body.Output(Truth(body.e(), again), DType::kBool, {});
   for (size_t i = 0; i < n; ++i) {
     Value* v = step->inputs()[i];
-    body.Output(next[i], TypeOf(v->type()), v->sizes());
+    body.Output(next[i], ElementType(v->type()), v->sizes());
   }
   std::vector<V> in = {V{}, begin};
   in.insert(in.end(), start.begin(), start.end());
   std::vector<DType> outs;
-  for (size_t i = 0; i < n; ++i) outs.push_back(TypeOf(step->inputs()[i]->type()));
+  for (size_t i = 0; i < n; ++i) outs.push_back(ElementType(step->inputs()[i]->type()));
   std::vector<V> results = c.e.Control("Loop", in, {{"body", body.Take()}}, outs);
   c.Return(std::move(results));
 }
@@ -353,7 +348,29 @@ void AssociativeScan(LoweringContext& c) {
   c.Return(std::move(all));
 }
 
+// invoke_subgraph(body, name, operands…): a call of a local function.
+void InvokeSubgraph(LoweringContext& c) {
+  const ir::Graph* g = GraphArg(c, 0);
+  if (!g || !c.ok()) return;
+  std::string name = "subgraph";
+  std::vector<Arg> operands;
+  for (size_t i = 1; i < c.node().args().size(); ++i) {
+    if (const std::string* s = i == 1 ? c.node().At(i).get<std::string>() : nullptr) name = *s;
+    else if (c.node().args()[i].name.empty())
+      for (Arg& a : Flat(c.node().At(i))) operands.push_back(std::move(a));
+  }
+  if (operands.size() != g->inputs().size() || !ResultsMatch(c, g->outputs.size()))
+    return c.Fail("the body takes or gives other values than the call");
+  std::vector<V> in;
+  for (size_t i = 0; i < operands.size(); ++i) in.push_back(Operand(c, operands[i], g->inputs()[i]->type()));
+  const std::string function = c.e.shared()->functions->NameOf(c, *g, name);
+  std::vector<const Type*> outs;
+  for (const Arg& a : g->outputs) outs.push_back(a.value() ? &a.value()->type() : nullptr);
+  if (c.ok()) c.Return(c.e.Custom(FunctionLibrary::kDomain, function, in, {}, outs));
+}
+
 constexpr Row kRows[] = {
+    {"higher_order.invoke_subgraph", InvokeSubgraph},
     {"higher_order.cond", Cond},
     {"higher_order.while_loop", WhileLoop},
     {"higher_order.map_impl", MapImpl},

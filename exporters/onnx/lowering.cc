@@ -182,7 +182,7 @@ void GraphLowering::Run(const ir::Graph& g, std::vector<Problem>* problems) {
     const CustomOp* custom = custom_ops ? FindCustomOp(*custom_ops, n->op()) : nullptr;
     const Row* row = FindRow(n->op_name(), e_.opset(), n);
     std::string base = n->output(0) ? n->output(0)->name() : std::string(n->op().base);
-    e_.SetScope(n->source() ? n->source()->ModulePath() : "", base);
+    e_.SetScope(module_names && n->source() ? n->source()->ModulePath() : "", base);
     absl::Status status;
     std::vector<V> results;
     if (!row && !custom) {

@@ -103,7 +103,8 @@ absl::Span<const Row> QuantRows();
 class GraphLowering {
  public:
   GraphLowering(Emitter& e, GraphLowering* outer)
-      : refusals(outer ? outer->refusals : nullptr), custom_ops(outer ? outer->custom_ops : nullptr), e_(e), outer_(outer) {}
+      : refusals(outer ? outer->refusals : nullptr), custom_ops(outer ? outer->custom_ops : nullptr),
+        module_names(!outer || outer->module_names), e_(e), outer_(outer) {}
 
   struct Problem {
     const ir::Node* node;
@@ -121,6 +122,8 @@ class GraphLowering {
   const passes::Refusals* refusals = nullptr;
   // Operators that become nodes of custom domains, before any row; null for none.
   const CustomOps* custom_ops = nullptr;
+  // Nodes are named by their module's path.
+  bool module_names = true;
   // Called for weights: makes the initializer on first use.
   std::function<V(const ir::Value*)> resolve;
 
