@@ -26,8 +26,8 @@ Outcome Fail(Outcome o, const absl::Status& s, std::string place = {}, std::stri
   return o;
 }
 
-Outcome Usage(std::string cause, std::string help = {}) {
-  return {kUsage, {{Severity::kError, id::kUnknownFormat, std::move(cause), "", std::move(help)}}};
+Outcome Usage(std::string cause, std::string help = {}, const char* id = id::kBadFlag) {
+  return {kUsage, {{Severity::kError, id, std::move(cause), "", std::move(help)}}};
 }
 
 // Replaces the program's weights by those of the files, by name. All mismatches and all missing names at once.
@@ -221,7 +221,7 @@ Outcome Convert(const ConvertOptions& o, ConvertSummary* summary) {
     out.code = kNotSupported;
     out.diagnostics.push_back({Severity::kError, id::kUnsupported, text::StrCat("writing ", to, " files"), "", "the targets of this release: onnx"});
   } else {
-    out = Usage(text::StrCat("the output format is not known from '", o.output, "'"), "end the name in .onnx or give --to");
+    out = Usage(text::StrCat("the output format is not known from '", o.output, "'"), "end the name in .onnx or give --to", id::kUnknownFormat);
   }
   summary->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   summary->peak_rss = PeakMemory();

@@ -15,6 +15,7 @@ namespace slipway::driver {
 namespace id {
 constexpr char kBadInput[] = "SW1001";          // the input is corrupt, hostile or of the wrong format
 constexpr char kUnknownFormat[] = "SW1002";     // neither input nor output format is known from the name
+constexpr char kBadFlag[] = "SW1003";           // a flag's value has no meaning, or does not fit the program
 constexpr char kMissingWeights[] = "SW1010";    // names without values
 constexpr char kMismatchedWeights[] = "SW1011"; // values that do not fit the program
 constexpr char kUnsupportedOps[] = "SW2001";    // operators the target cannot express

@@ -213,3 +213,32 @@ def test_static(slipway, tmp_path, name):
 def test_lengths(slipway, tmp_path, name, length):
     x = torch.linspace(-2, 2, 4 * length).view(length, 4).sin()
     exported.check(slipway, Module(STATIC[name]), [(x,)], tmp_path, rtol=1e-4, atol=1e-5)
+
+
+@torch.compiler.nested_compile_region
+def block(x, weight, bias):
+    return torch.relu(torch.nn.functional.linear(x, weight, bias)) + x.shape[0]
+
+
+class Blocks(torch.nn.Module):
+    """One body called for several layers, by strict export."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(4))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = block(x, layer.weight, layer.bias)
+        return x
+
+
+def test_nested_compile_region_is_a_function(slipway, tmp_path):
+    import onnx
+
+    exported.check(slipway, Blocks(), [(torch.randn(3, 4),), (torch.randn(7, 4),)], tmp_path,
+                   dynamic_shapes=({0: torch.export.Dim.DYNAMIC},), strict=True)  # fmt: skip
+    model = onnx.load(str(tmp_path / "model.onnx"))
+    assert len(model.functions) == 1
+    calls = [n for n in model.graph.node if n.op_type == model.functions[0].name and n.domain == model.functions[0].domain]
+    assert len(calls) >= 3
