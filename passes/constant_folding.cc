@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "ir/builder.h"
 #include "ir/ops/op_table.h"
+#include "passes/alias.h"
 #include "passes/pass.h"
 #include "passes/purity.h"
 
@@ -59,6 +60,7 @@ class Folder {
   ir::Evaluator& evaluator_;
   const FoldLimits& limits_;
   absl::flat_hash_map<const Value*, const std::string*> leaves_;  // inputs that are small constants, with their names
+  absl::flat_hash_set<const Value*> parameters_;          // parameters among them, and views of nothing else
   absl::flat_hash_set<const ir::Node*> constant_;
   std::vector<Root> roots_;
   std::map<std::tuple<ir::DType, std::vector<int64_t>, std::string>, Value*> made_;
@@ -75,7 +77,9 @@ class Folder {
       const Value* v = g_.inputs()[i];
       auto it = p_.weights.find(s.target);
       auto bytes = StaticBytes(v->type());
-      if (it != p_.weights.end() && bytes && *bytes <= limits_.leaf_bytes) leaves_[v] = &it->first;
+      if (it == p_.weights.end() || !bytes || *bytes > limits_.leaf_bytes) continue;
+      leaves_[v] = &it->first;
+      if (s.kind == ir::InputSpec::kParameter) parameters_.insert(v);
     }
   }
 
@@ -90,7 +94,13 @@ class Folder {
         auto bytes = v ? StaticBytes(v->type()) : std::nullopt;
         fits = fits && bytes && *bytes <= limits_.work_bytes;
       }
-      if (fits && IsPure(*n) && evaluator_.Supports(*n)) constant_.insert(n);
+      // Quantized weights stay what they are: only ATen's own operators are computed.
+      if (!fits || n->op().ns != "aten" || !IsPure(*n) || !evaluator_.Supports(*n)) continue;
+      constant_.insert(n);
+      for (size_t i = 0; i < n->outputs().size(); ++i) {
+        const View view = ViewOf(*n, static_cast<int>(i));
+        if (view.sharing != Sharing::kNone && parameters_.contains(view.parent)) parameters_.insert(n->output(i));
+      }
     }
   }
 
@@ -102,7 +112,8 @@ class Folder {
       for (Value* v : n->outputs()) {
         bool used = outputs.contains(v);
         for (const ir::Node* user : v->users()) used |= !constant_.contains(user);
-        if (used && *StaticBytes(v->type()) <= limits_.result_bytes) roots_.push_back({v});
+        // A parameter seen otherwise stays a parameter, with its name and torch's layout.
+        if (used && !parameters_.contains(v) && *StaticBytes(v->type()) <= limits_.result_bytes) roots_.push_back({v});
       }
     }
   }
@@ -272,12 +283,17 @@ class Folder {
       ir::Builder b(g_, before, before->source());
       now = b.Full(ir::SymInts(r.tensor->sizes.begin(), r.tensor->sizes.end()), std::move(element), dtype);
       if (!b.ok()) return b.status();
+      std::string name = r.value->name();
+      g_.Rename(r.value, g_.UniqueName(name));
+      g_.Rename(now, std::move(name));
     } else {
       auto [it, fresh] = made_.try_emplace({dtype, r.tensor->sizes, *bytes});
       if (fresh) {
         std::string name = text::StrCat("folded_", r.value->name());
         for (int k = 1; p_.weights.contains(name); ++k) name = text::StrCat("folded_", r.value->name(), "_", k);
         ir::Type type = ir::Type::Tensor(dtype, ir::Sizes(r.tensor->sizes.begin(), r.tensor->sizes.end()));
+        type.strides_known = true;
+        type.strides.assign(r.tensor->strides.begin(), r.tensor->strides.end());
         it->second = g_.AddInput(text::StrCat("c_", name), std::move(type));
         p_.input_specs.push_back({ir::InputSpec::kTensorConstant, name});
         p_.weights.emplace(name, *r.tensor);

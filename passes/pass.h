@@ -63,8 +63,8 @@ struct FoldLimits {
 
 // Computes what depends on nothing but constants (numbers, small weights that no output updates) and draws nothing at
 // random. Results become constants of the program, equal ones shared, or a `full` where all elements are the same; what
-// would make the file grow beyond the limits stays, as does what `evaluator` cannot compute. The root graph only:
-// subgraphs capture nothing. Functional form.
+// would make the file grow beyond the limits stays, as do what `evaluator` cannot compute, quantized weights, and views of
+// parameters, which keep their names. The root graph only: subgraphs capture nothing. Functional form.
 absl::Status FoldConstants(ir::Program& p, ir::Evaluator& evaluator, const FoldLimits& limits = {});
 
 // Why decompositions were not taken, by the node that stays. For look-ups only: the order says nothing.

@@ -1,4 +1,6 @@
 // Reductions and normalizations.
+#include <algorithm>
+
 #include "base/text.h"
 #include "ir/ops/op_table.h"
 #include "planner/rules.h"
@@ -90,6 +92,13 @@ void VarianceAndMean(PlanContext& c) {
             Reduce(c, "mean", x, dims, x.dtype, c.Result(1))});
 }
 
+void VectorNorm(PlanContext& c) {
+  Operand x = c.in("self");
+  const double order = c.f("ord");
+  if (x.numel() == 0 && !(order >= 0 && order < 1e308)) return c.Unsupported("of a tensor without elements");
+  c.Return(Reduce(c, "vector_norm", x, Dims(c, x.rank()), c.out_dtype(), c.Result(), {order}));
+}
+
 void Softmax(PlanContext& c) {
   Operand x = c.in("self"), out = c.Result();
   if (x.rank() == 0) x = Unsqueeze(x, 0);
@@ -131,6 +140,7 @@ constexpr PlanFamily kFamilies[] = {
     {Variance, "", "var var.dim var.correction std std.dim std.correction"},
     {VarianceAndMean, "var", "var_mean var_mean.dim var_mean.correction"},
     {VarianceAndMean, "std", "std_mean std_mean.dim std_mean.correction"},
+    {VectorNorm, "", "linalg_vector_norm"},
     {Softmax, "softmax", "softmax.int _softmax"},
     {Softmax, "log_softmax", "log_softmax.int _log_softmax"},
     {LayerNorm, "", "layer_norm native_layer_norm"},
