@@ -20,7 +20,8 @@ class Evaluator {
   virtual bool Supports(const Node& n) const = 0;
 
   // The values of the outputs of `p`, a functional program all of whose outputs are tensors. `inputs` has one entry per
-  // user input, in order; all else comes from p.weights. The program belongs to the evaluator during the call and may
+  // user input that is no Python constant, in order (a symbolic number is a 0-d tensor); their sizes are what symbols
+  // stand for. All else comes from p.weights. The program belongs to the evaluator during the call and may
   // come back rewritten. Results are dense tensors that own their memory and alias neither each other nor the inputs.
   //
   // Errors: Unimplemented naming the operator for what it cannot compute (a symbolic size among it); InvalidArgument
