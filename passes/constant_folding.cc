@@ -36,7 +36,7 @@ class Folder {
     FindConstants();
     FindRoots();
     if (roots_.empty()) return absl::OkStatus();
-    if (absl::Status s = Compute(absl::MakeSpan(roots_)); !s.ok()) return s;
+    Compute(absl::MakeSpan(roots_));
     ChooseRoots();
     for (Root& r : roots_) {
       if (!r.taken) continue;
@@ -136,7 +136,8 @@ class Folder {
   }
 
   // Computes the roots together; where that fails, by halves, so that one bad node spoils only what depends on it.
-  absl::Status Compute(absl::Span<Root> roots) {
+  // Results that cannot be computed, for whatever reason, stay nodes.
+  void Compute(absl::Span<Root> roots) {
     std::vector<const Value*> values;
     for (const Root& r : roots) values.push_back(r.value);
     const absl::flat_hash_set<const ir::Node*> slice = Slice(values);
@@ -170,21 +171,18 @@ class Folder {
       part.output_specs.push_back({});
     }
     auto tensors = evaluator_.Evaluate(part, {});
-    if (!tensors.ok()) {
-      // A plan that contradicts the program is a mistake of ours; all else is a node that stays as it is.
-      if (absl::IsInternal(tensors.status())) return tensors.status();
-      if (roots.size() == 1) return absl::OkStatus();
-      if (absl::Status s = Compute(roots.subspan(0, roots.size() / 2)); !s.ok()) return s;
+    if (!tensors.ok() || tensors->size() != roots.size()) {
+      if (roots.size() == 1) return;
+      Compute(roots.subspan(0, roots.size() / 2));
       return Compute(roots.subspan(roots.size() / 2));
     }
     for (size_t i = 0; i < roots.size(); ++i) {
-      auto bytes = ir::ReadDense((*tensors)[i]);
-      if (!bytes.ok()) return bytes.status();
+      auto bytes = ir::ReadDense((*tensors)[i], limits_.result_bytes);
+      if (!bytes.ok()) continue;
       roots[i].tensor = std::move((*tensors)[i]);
       const size_t size = static_cast<size_t>(ir::ByteSize(roots[i].value->dtype()));
       roots[i].uniform = !bytes->empty() && std::memcmp(bytes->data(), bytes->data() + size, bytes->size() - size) == 0;
     }
-    return absl::OkStatus();
   }
 
   // Takes the roots that do not make the file grow by more than the limit each. Weights that are needed no longer pay

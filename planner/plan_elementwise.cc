@@ -58,6 +58,13 @@ void FloatUnaryWithNumbers(PlanContext& c) {
   for (size_t i = 1; i < c.node().op().args.size(); ++i) numbers.push_back(c.f(c.node().op().args[i].name));
   c.Return(c.Map(c.kernel(), {c.in(size_t{0})}, c.Result(), c.out_dtype(), {}, std::move(numbers)));
 }
+void Selu(PlanContext& c) {
+  c.Return(c.Map("elu", {c.in("self")}, c.Result(), c.out_dtype(), {}, {1.6732632423543772848170429916717, 1.0507009873554804934193349852946, 1}));
+}
+void Celu(PlanContext& c) {
+  const double alpha = c.f("alpha");
+  c.Return(c.Map("elu", {c.in("self")}, c.Result(), c.out_dtype(), {}, {alpha, 1, 1 / alpha}));
+}
 void NanToNum(PlanContext& c) {
   Operand x = c.in("self");
   if (!ir::IsFloating(x.dtype)) return c.Return(x);
@@ -168,6 +175,8 @@ constexpr PlanFamily kFamilies[] = {
     {BitwiseNot, "", "bitwise_not"},
     {Gelu, "", "gelu"},
     {FloatUnaryWithNumbers, "", "elu leaky_relu softplus"},
+    {Selu, "", "selu"},
+    {Celu, "", "celu"},
     {NanToNum, "", "nan_to_num"},
     {Add, "", "add.Tensor add.Scalar"},
     {Sub, "", "sub.Tensor sub.Scalar subtract.Tensor subtract.Scalar"},

@@ -15,6 +15,28 @@ void Expanded(PlanContext& c) {
   if (x.rank() > static_cast<int>(c.out_sizes().size())) return c.Fail("fewer dims than the tensor has");
   c.Return(Expand(std::move(x), c.out_sizes()));
 }
+void Broadcast(PlanContext& c) {
+  std::vector<Operand> out;
+  for (ir::Value* v : c.tensors("tensors")) {
+    if (!v) return c.Fail("a tensor is missing");
+    out.push_back(Expand(c.of(v), c.out_sizes(out.size())));
+  }
+  c.Return(std::move(out));
+}
+void DimsMoved(PlanContext& c) {
+  Operand x = c.in("self");
+  std::vector<int> from = c.dims("source", x.rank(), false), to = c.dims("destination", x.rank(), false);
+  std::vector<int> order(x.rank(), -1);
+  if (x.rank() == 0) return c.Return(x);
+  for (size_t i = 0; i < from.size() && i < to.size(); ++i) order[to[i]] = from[i];
+  int next = 0;
+  for (int& o : order) {
+    if (o >= 0) continue;
+    while (std::find(from.begin(), from.end(), next) != from.end()) ++next;
+    o = next++;
+  }
+  c.Return(Permute(x, order));
+}
 void Permuted(PlanContext& c) {
   Operand x = c.in("self");
   std::vector<int> order = c.dims("dims", x.rank(), false);
@@ -163,8 +185,7 @@ void Repeated(PlanContext& c) {
   Operand x = c.in("self"), out = c.Result();
   if (!c.ok()) return;
   if (x.rank() > out.rank()) return c.Fail("fewer dims than the tensor has");
-  x.sizes.insert(x.sizes.begin(), out.rank() - x.rank(), 1);
-  x.strides.insert(x.strides.begin(), out.rank() - x.rank(), 0);
+  while (x.rank() < out.rank()) x = Unsqueeze(std::move(x), 0);
   // Each dim of the result as (times, size): the times are expanded.
   Operand from = x, to = out;
   from.sizes.clear(), from.strides.clear(), to.sizes.clear(), to.strides.clear();
@@ -258,6 +279,8 @@ constexpr PlanFamily kFamilies[] = {
      "view reshape _unsafe_view view_copy view_as reshape_as flatten.using_ints unflatten.int squeeze squeeze.dim squeeze.dims "
      "squeeze_copy squeeze_copy.dim squeeze_copy.dims ravel _reshape_copy"},
     {Expanded, "", "expand expand_copy expand_as broadcast_to"},
+    {Broadcast, "", "broadcast_tensors"},
+    {DimsMoved, "", "movedim.int movedim.intlist moveaxis.int moveaxis.intlist"},
     {Permuted, "", "permute permute_copy"},
     {Transposed, "", "transpose.int transpose_copy.int swapaxes swapdims"},
     {MatrixTransposed, "", "t t_copy mT numpy_T"},

@@ -98,7 +98,9 @@ absl::Status PlanNode(const ir::Node& n, PlanBuilder& b) {
     }
     Operand& x = c.results()[i];
     // A rule that gives another type than the program states is a mistake that must not become a wrong number.
-    if (x.dtype != v->dtype() || x.sizes != c.out_sizes(i))
+    const Ints declared = c.out_sizes(i);
+    if (!c.ok()) return c.status();
+    if (x.dtype != v->dtype() || x.sizes != declared)
       return absl::InternalError(text::StrCat(n.op_name(), ": planned as ", ir::Name(x.dtype), "[", text::Join(x.sizes, ","),
                                               "], declared as ", v->type().ToString()));
     b.values[v] = std::move(x);
