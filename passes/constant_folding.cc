@@ -78,6 +78,8 @@ class Folder {
       auto it = p_.weights.find(s.target);
       auto bytes = StaticBytes(v->type());
       if (it == p_.weights.end() || !bytes || *bytes > limits_.leaf_bytes) continue;
+      // Complex weights may be read as the reals they are stored as.
+      if (it->second.dtype != v->dtype() || it->second.sizes != *v->type().StaticSizes()) continue;
       leaves_[v] = &it->first;
       if (s.kind == ir::InputSpec::kParameter) parameters_.insert(v);
     }

@@ -21,8 +21,6 @@ namespace {
 
 using namespace slipway;  // NOLINT: a tool of one file
 
-constexpr int kOpset = 20;
-
 const std::map<std::string, std::function<absl::Status(ir::Program&)>>& Passes() {
   static const auto& passes = *new std::map<std::string, std::function<absl::Status(ir::Program&)>>{
       {"infer_shapes", passes::InferShapes},
@@ -43,10 +41,11 @@ const std::map<std::string, std::function<absl::Status(ir::Program&)>>& Passes()
          planner::PlanEvaluator evaluator;
          return passes::FoldConstants(p, evaluator);
        }},
+      {"lower_complex", passes::LowerComplex},
       {"legalize",
        [](ir::Program& p) {
          passes::Refusals refusals;
-         absl::Status s = passes::Legalize(p, [](const ir::Node& n) { return exporters::OnnxLegal(n, kOpset); }, &refusals);
+         absl::Status s = passes::Legalize(p, [](const ir::Node& n) { return exporters::OnnxLegal(n, {}); }, &refusals);
          for (const ir::Node* n : *p.graph)
            if (auto it = refusals.find(n); it != refusals.end())
              std::printf("; refused %s\n", std::string(it->second.message()).c_str());
