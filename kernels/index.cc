@@ -1,5 +1,4 @@
-// Reading and writing by index, running sums and order. Indices count from the end when negative; one that is out of
-// range is an error.
+// Reading and writing by index, running sums and order. An index that is out of range is an error.
 #include <algorithm>
 #include <numeric>
 #include <vector>
@@ -17,9 +16,9 @@ int64_t IndexAt(const char* at, DType dtype) {
   return dtype == DType::kI64 ? *reinterpret_cast<const int64_t*>(at) : *reinterpret_cast<const int32_t*>(at);
 }
 
-// The wrapped index, or -1 where it is out of range.
-int64_t Wrapped(int64_t i, int64_t size) {
-  if (i < 0) i += size;
+// The index, or -1 where it is out of range; from the end when negative, where that is allowed.
+int64_t Checked(int64_t i, int64_t size, bool from_end) {
+  if (i < 0 && from_end) i += size;
   return i >= 0 && i < size ? i : -1;
 }
 
@@ -72,7 +71,7 @@ int64_t Target(const Call& c, size_t first, const Tensor& table, const Odometer&
   for (size_t k = first; k < c.in.size(); ++k) {
     const Tensor& index = c.in[k];
     const int d = static_cast<int>(k - first);
-    const int64_t i = Wrapped(IndexAt(static_cast<char*>(At(index, at.Offset(index)).data), index.dtype), table.sizes[d]);
+    const int64_t i = Checked(IndexAt(static_cast<char*>(At(index, at.Offset(index)).data), index.dtype), table.sizes[d], c.ints[0] != 0);
     if (i < 0) return -1;
     target += i * table.strides[d];
   }
@@ -96,7 +95,7 @@ void Put(const Tensor& to, const Tensor& from) {
 }
 
 // in[0]: the table, its indexed dims first; in[1…]: one index per indexed dim, all of the same sizes. out has the
-// indices' sizes, then the rest of the table's.
+// indices' sizes, then the rest of the table's. ints[0]: whether negative indices count from the end.
 const char* Index(const Call& c) {
   const Tensor &table = c.in[0], &out = c.out[0], &index = c.in[1];
   const Tensor rest = Tail(table, static_cast<int>(c.in.size()) - 1), row = Tail(out, index.rank), head = Head(out, index.rank);
@@ -127,7 +126,7 @@ const char* Gather(const Call& c) {
   const Tensor &table = c.in[0], &index = c.in[1], &out = c.out[0];
   const int dim = static_cast<int>(c.ints[0]);
   for (Odometer at(index); at; at.Next()) {
-    const int64_t i = Wrapped(IndexAt(static_cast<char*>(At(index, at.Offset(index)).data), index.dtype), table.sizes[dim]);
+    const int64_t i = Checked(IndexAt(static_cast<char*>(At(index, at.Offset(index)).data), index.dtype), table.sizes[dim], false);
     if (i < 0) return kOutOfRange;
     const int64_t from = at.Offset(table) + (i - at[dim]) * table.strides[dim];
     WithWord(out.dtype, [&]<typename W>() { out.as<W>()[at.Offset(out)] = table.as<W>()[from]; });
@@ -141,7 +140,7 @@ const char* Scatter(const Call& c) {
   const Tensor &values = c.in[0], &index = c.in[1], &out = c.out[0];
   const int dim = static_cast<int>(c.ints[0]);
   for (Odometer at(index); at; at.Next()) {
-    const int64_t i = Wrapped(IndexAt(static_cast<char*>(At(index, at.Offset(index)).data), index.dtype), out.sizes[dim]);
+    const int64_t i = Checked(IndexAt(static_cast<char*>(At(index, at.Offset(index)).data), index.dtype), out.sizes[dim], false);
     if (i < 0) return kOutOfRange;
     const int64_t to = at.Offset(out) + (i - at[dim]) * out.strides[dim];
     Put<kAdd>(Head(At(out, to), 0), Head(At(values, at.Offset(values)), 0));
@@ -199,8 +198,8 @@ const char* Sort(const Call& c) {
 }
 
 constexpr Kernel kKernels[] = {
-    {"index", Index},
-    {"index_put", IndexPut<false>},
+    {"index", Index},                 // negative indices allowed
+    {"index_put", IndexPut<false>},   // likewise
     {"index_put_add", IndexPut<true>},
     {"gather", Gather},               // dim
     {"scatter", Scatter<false>},      // dim

@@ -27,12 +27,12 @@ void IndexSelect(PlanContext& c) {
     return order;
   }()); };
   if (to.rank() != x.rank()) return c.Fail("the result has another rank");
-  c.Emit("index", {front(x), index}, {front(to)}, out.dtype);
+  c.Emit("index", {front(x), index}, {front(to)}, out.dtype, {false});
   c.Return(out);
 }
 void Embedding(PlanContext& c) {
   Operand out = c.Result();
-  c.Emit("index", {c.in("weight"), Indices(c, c.in("indices"))}, {out}, out.dtype);
+  c.Emit("index", {c.in("weight"), Indices(c, c.in("indices"))}, {out}, out.dtype, {false});
   c.Return(out);
 }
 
@@ -92,7 +92,7 @@ void Index(PlanContext& c) {
   if (out.rank() != static_cast<int>(a.shape.size()) + x.rank() - static_cast<int>(a.dims.size())) return c.Fail("the result has another rank");
   std::vector<Operand> in = {TableView(x, a)};
   in.insert(in.end(), a.indices.begin(), a.indices.end());
-  c.Emit("index", std::move(in), {ShapeFirst(out, a)}, out.dtype);
+  c.Emit("index", std::move(in), {ShapeFirst(out, a)}, out.dtype, {true});
   c.Return(out);
 }
 void IndexPut(PlanContext& c) {
@@ -112,7 +112,7 @@ void IndexPut(PlanContext& c) {
   if (!c.ok()) return;
   std::vector<Operand> in = {ShapeFirst(spread, a)};
   in.insert(in.end(), a.indices.begin(), a.indices.end());
-  c.Emit(c.b("accumulate") ? "index_put_add" : "index_put", std::move(in), {TableView(out, a)}, out.dtype);
+  c.Emit(c.b("accumulate") ? "index_put_add" : "index_put", std::move(in), {TableView(out, a)}, out.dtype, {true});
   c.Return(out);
 }
 

@@ -127,7 +127,7 @@ CASES = {
         [f(2, 3, 4), f(3, 4), f(3, 4) + 1],
     ),  # fmt: skip
     "index": (
-        lambda x, j, k: (x.index_select(1, k), x[j, k], x[:, k], x[j, :, k], x.gather(1, j[:, None, None].expand(2, 1, 5)),
+        lambda x, j, k: (x.index_select(1, j), x[j, k], x[:, k], x[j, :, k], x.gather(1, j[:, None, None].expand(2, 1, 5)),
                          F.embedding(j, x[:, 0]), x.index_put((j, k), x[0, 0]), x.index_put((j, k), x[0, 0], accumulate=True),
                          x.scatter(0, j[:, None, None], x), x.scatter(1, j[:, None, None], 2.5), x.select_scatter(x[0], 0, 1),
                          x.slice_scatter(x[:, :1], 1, 1, 2)),

@@ -154,11 +154,12 @@ TEST(Kernels, ReductionsOverStridedDims) {
 TEST(Kernels, IndicesAreChecked) {
   Owned<float> x({3, 2}, {0, 1, 2, 3, 4, 5}), y({2, 2}, std::vector<float>(4));
   Owned<int64_t> i({2}, {-1, 0});
-  EXPECT_EQ(Call1("index", {x.view(), i.view()}, {y.view()}, DType::kF32), nullptr);
+  EXPECT_EQ(Call1("index", {x.view(), i.view()}, {y.view()}, DType::kF32, {true}), nullptr);
   EXPECT_EQ(y.data, (std::vector<float>{4, 5, 0, 1}));
+  EXPECT_STREQ(Call1("index", {x.view(), i.view()}, {y.view()}, DType::kF32, {false}), "index out of range");
   for (int64_t wrong : {int64_t{3}, int64_t{-4}, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()}) {
     i.data[1] = wrong;
-    EXPECT_STREQ(Call1("index", {x.view(), i.view()}, {y.view()}, DType::kF32), "index out of range");
+    EXPECT_STREQ(Call1("index", {x.view(), i.view()}, {y.view()}, DType::kF32, {true}), "index out of range");
   }
 }
 
@@ -186,6 +187,7 @@ TEST(Run, FreesAndReports) {
   plan.steps[0].kernel = FindKernel("neg");
   plan.steps[0].in = {0}, plan.steps[0].out = {1};
   plan.steps[1].kernel = FindKernel("index");
+  plan.steps[1].ints = {true};
   plan.steps[1].in = {1, 2}, plan.steps[1].out = {3}, plan.steps[1].last_of = {1};
   const float x[] = {1, 2};
   int64_t i = 1;
