@@ -142,6 +142,24 @@ CASES = {
         )
         for t in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64)
     },  # fmt: skip
+    "attention": (
+        lambda q, k, m: (F.scaled_dot_product_attention(q, k, k), F.scaled_dot_product_attention(q, k, k, is_causal=True, scale=0.3),
+                         F.scaled_dot_product_attention(q, k, k, attn_mask=m), F.scaled_dot_product_attention(q, k[:, :1], k[:, :1], enable_gqa=True)),
+        [f(2, 4, 3, 8), f(2, 4, 5, 8), b(3, 5)],
+    ),  # fmt: skip
+    "normalizations": (
+        lambda x, w: (F.batch_norm(x, w, w * w + 1, w, w), F.batch_norm(x, None, None, w, None, True), F.group_norm(x, 2, w, w),
+                      F.instance_norm(x, weight=w), F.rms_norm(x, (5,)), F.rms_norm(x, (6, 5), x[0], 1e-3)),
+        [f(3, 6, 5), f(6)],
+    ),  # fmt: skip
+    "functions": (
+        lambda x, y: (F.logsigmoid(x), F.softshrink(x, 0.3), F.hardshrink(x), F.threshold(x, 0.1, 7), F.prelu(x, y[0, :1]), torch.sinc(x),
+                      torch.deg2rad(x), torch.rad2deg(x), torch.logaddexp(x, y), torch.logaddexp2(x, y), x.logsumexp((0, 1)),
+                      x.logsumexp(1, keepdim=True), *x.aminmax(dim=1), *x.aminmax(), x.count_nonzero(), (x > 0).count_nonzero(1),
+                      torch.isposinf(x / 0), torch.isneginf(x / 0), x.repeat_interleave(2, 0), x.repeat_interleave(3)),
+        [f(3, 4), f(3, 4) + 1],
+    ),  # fmt: skip
+    "grids": (lambda x, y: (*torch.meshgrid(x, y, indexing="xy"), *torch.meshgrid(x, y, y, indexing="ij")), [f(3), f(3) * 2]),
     "decomposed": (lambda x, y: (F.mse_loss(x, y), F.cross_entropy(x, y.softmax(1)), torch.einsum("ij,kj->ik", x, y)), [f(3, 4), f(3, 4)]),
 }
 
