@@ -51,7 +51,7 @@ void DiagEmbed(PlanContext& c) {
   if (!c.ok()) return;
   const int a = c.dim("dim1", out.rank()), b = c.dim("dim2", out.rank());
   if (a == b) return c.Fail("dims are no plane");
-  c.Copy(x, Diagonal(out, c.i("offset"), a, b));
+  c.Copy(x, Diagonal(out, c.Shift(c.i("offset")), a, b));
   c.Return(out);
 }
 void Triangle(PlanContext& c) {

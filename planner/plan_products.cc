@@ -37,6 +37,7 @@ Operand Product(PlanContext& c, Operand x, Operand y, DType dtype) {
     return sizes;
   };
   Operand out = c.Temp(dtype, with(m, n));
+  c.Account(k, n);
   if (!c.ok()) return out;
   c.Emit("matmul", {Expand(x, with(m, k)), Expand(y, with(k, n))}, {out}, x.dtype);
   if (column) out = Drop(out, out.rank() - 1);

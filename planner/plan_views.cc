@@ -120,7 +120,7 @@ void Diagonalled(PlanContext& c) {
   Operand x = c.in("self");
   const int a = c.dim("dim1", x.rank()), b = c.dim("dim2", x.rank());
   if (x.rank() < 2 || a == b) return c.Fail("dims are no plane");
-  c.Return(Diagonal(x, c.i("offset"), a, b));
+  c.Return(Diagonal(x, c.Shift(c.i("offset")), a, b));
 }
 void Unfolded(PlanContext& c) {
   Operand x = c.in("self");
@@ -225,6 +225,7 @@ void Rolled(PlanContext& c) {
 void Padded(PlanContext& c) {
   Operand x = c.in("self");
   const Ints pad = c.ints("pad");
+  for (int64_t v : pad) c.Shift(v);
   Ints sizes = c.out_sizes();
   if (c.node().op_name() == "aten.pad.default" && c.str("mode") != "constant") return c.Unsupported("modes other than constant");
   if (pad.size() % 2 != 0 || static_cast<int>(pad.size()) > 2 * x.rank()) return c.Fail("pad does not fit the tensor");

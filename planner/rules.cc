@@ -152,7 +152,15 @@ Ints PlanContext::out_sizes(size_t i) {
     Unsupported(text::StrCat("result ", i, v ? text::StrCat(" is ", v->type().ToString()) : " is None"));
     return {};
   }
-  return *sizes;
+  int64_t bytes = 16;
+  for (int64_t s : *sizes)
+    if (s < 0 || (s > 0 && __builtin_mul_overflow(bytes, s, &bytes))) Fail("a result's size is out of range");
+  return ok() ? *sizes : Ints{};
+}
+void PlanContext::Account(int64_t a, int64_t b) {
+  int64_t bytes;
+  if (!__builtin_mul_overflow(a, b, &bytes) && !__builtin_mul_overflow(bytes, 8, &bytes) && static_cast<uint64_t>(bytes) <= b_.limit()) return;
+  SetStatus(absl::ResourceExhaustedError(text::StrCat(node_.op_name(), ": takes more than ", b_.limit(), " bytes")));
 }
 bool PlanContext::used(size_t i) {
   ir::Value* v = node_.output(i);

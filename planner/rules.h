@@ -80,6 +80,14 @@ class PlanContext : public ir::ArgReader {
   bool used(size_t i);
 
   Operand Temp(DType dtype, Ints sizes);  // dense
+  // An error where a kernel's own a × b numbers do not fit the memory limit.
+  void Account(int64_t a, int64_t b);
+  // A number by which places move (an offset, a padding): bounded, so that sums with sizes do not overflow.
+  int64_t Shift(int64_t v) {
+    constexpr int64_t kMost = int64_t{1} << 48;
+    if (v < -kMost || v > kMost) Fail("a number is out of range");
+    return ok() ? v : 0;
+  }
   Operand Result(size_t i = 0) { return Temp(out_dtype(i), out_sizes(i)); }
   // One kernel call.
   void Emit(std::string_view kernel, std::vector<Operand> in, std::vector<Operand> out, DType compute, Ints ints = {},

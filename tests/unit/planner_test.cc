@@ -111,6 +111,27 @@ TEST(Evaluate, SaysWhatItCannot) {
   EXPECT_EQ(s.code(), absl::StatusCode::kResourceExhausted);
 }
 
+TEST(Evaluate, HostileSizesAreRefused) {
+  auto refused = [](std::string_view graphs) {
+    return PlanEvaluator().Evaluate(*Parse(graphs), {Tensor<float>(ir::DType::kFloat32, {1, 1}, {1})}).status();
+  };
+  EXPECT_FALSE(refused(R"(graph main(%x: f32[1,1]) {
+    %e: f32[4000000000,4000000000] = aten.expand.default(self=%x, size=[4000000000, 4000000000])
+    %y: f32[] = aten.sum.default(self=%e)
+    return %y
+  })").ok());
+  EXPECT_EQ(refused(R"(graph main(%x: f32[1,1]) {
+    %a: f32[1,100000000] = aten.expand.default(self=%x, size=[1, 100000000])
+    %b: f32[100000000,10000] = aten.expand.default(self=%x, size=[100000000, 10000])
+    %y: f32[1,10000] = aten.mm.default(self=%a, mat2=%b)
+    return %y
+  })").code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(refused(R"(graph main(%x: f32[1,1]) {
+    %y: f32[0] = aten.diagonal.default(self=%x, offset=-9223372036854775807)
+    return %y
+  })").code(), absl::StatusCode::kInvalidArgument);
+}
+
 // Folding: what the golden text does not show.
 TEST(FoldConstants, WeightsThatAreReplacedPayForTheirResults) {
   auto count = [](std::string_view last) {
