@@ -43,16 +43,22 @@ constexpr bool kInt = std::is_integral_v<T>;
 int64_t Wrap(uint64_t x) { return static_cast<int64_t>(x); }
 
 constexpr auto kAdd = [](auto x, auto y) {
-  if constexpr (kInt<decltype(x)>) return Wrap(static_cast<uint64_t>(x) + static_cast<uint64_t>(y));
-  else return x + y;
+  if constexpr (kInt<decltype(x)>)
+    return Wrap(static_cast<uint64_t>(x) + static_cast<uint64_t>(y));
+  else
+    return x + y;
 };
 constexpr auto kSub = [](auto x, auto y) {
-  if constexpr (kInt<decltype(x)>) return Wrap(static_cast<uint64_t>(x) - static_cast<uint64_t>(y));
-  else return x - y;
+  if constexpr (kInt<decltype(x)>)
+    return Wrap(static_cast<uint64_t>(x) - static_cast<uint64_t>(y));
+  else
+    return x - y;
 };
 constexpr auto kMul = [](auto x, auto y) {
-  if constexpr (kInt<decltype(x)>) return Wrap(static_cast<uint64_t>(x) * static_cast<uint64_t>(y));
-  else return x * y;
+  if constexpr (kInt<decltype(x)>)
+    return Wrap(static_cast<uint64_t>(x) * static_cast<uint64_t>(y));
+  else
+    return x * y;
 };
 
 int64_t TruncDiv(int64_t a, int64_t b) { return b == -1 ? Wrap(0 - static_cast<uint64_t>(a)) : a / b; }
@@ -91,8 +97,10 @@ int64_t IntPow(int64_t a, int64_t b) {
   return Wrap(result);
 }
 constexpr auto kPow = [](auto a, auto b) {
-  if constexpr (kInt<decltype(a)>) return IntPow(a, b);
-  else return std::pow(a, b);
+  if constexpr (kInt<decltype(a)>)
+    return IntPow(a, b);
+  else
+    return std::pow(a, b);
 };
 // NaN wins over numbers in maximum and minimum, loses in fmax and fmin.
 constexpr auto kMaximum = [](auto a, auto b) { return a != a || a > b ? a : b; };
@@ -109,8 +117,10 @@ const char* Shift(const Call& c) {
     for (int64_t i = 0; i < n; ++i) {
       const int64_t x = in[0][i], y = in[1][i];
       const bool empty = y < 0 || y >= bits;
-      if constexpr (kLeft) out[i] = empty ? 0 : Wrap(static_cast<uint64_t>(x) << y);
-      else out[i] = empty ? (x < 0 ? -1 : 0) : x >> y;
+      if constexpr (kLeft)
+        out[i] = empty ? 0 : Wrap(static_cast<uint64_t>(x) << y);
+      else
+        out[i] = empty ? (x < 0 ? -1 : 0) : x >> y;
     }
   });
   return nullptr;
@@ -144,16 +154,20 @@ constexpr auto kAddcdiv = [](auto x, auto y, auto z, auto f, bool* zero) {
   }
 };
 constexpr auto kLerp = [](auto x, auto y, auto w, auto, bool*) {
-  if constexpr (kInt<decltype(x)>) return kAdd(x, kMul(w, kSub(y, x)));
-  else return w < decltype(x)(0.5) && w > decltype(x)(-0.5) ? x + w * (y - x) : y - (y - x) * (1 - w);
+  if constexpr (kInt<decltype(x)>)
+    return kAdd(x, kMul(w, kSub(y, x)));
+  else
+    return w < decltype(x)(0.5) && w > decltype(x)(-0.5) ? x + w * (y - x) : y - (y - x) * (1 - w);
 };
 
 // x + factor · y: torch's add and sub with alpha.
 const char* AddScaled(const Call& c) {
   return WithComputeType(c.compute, [&]<typename T>() -> const char* {
     T factor;
-    if constexpr (kInt<T>) factor = c.ints[0];
-    else factor = static_cast<T>(c.floats[0]);
+    if constexpr (kInt<T>)
+      factor = c.ints[0];
+    else
+      factor = static_cast<T>(c.floats[0]);
     Elementwise<T, 2>(c, [factor](const std::array<const T*, 2>& in, T* out, int64_t n) {
       for (int64_t i = 0; i < n; ++i) out[i] = kAdd(in[0][i], kMul(factor, in[1][i]));
     });

@@ -20,16 +20,24 @@ const char* Matmul(const Call& c) {
     std::vector<T> right(k * n), left(k), row(n);
     std::vector<Sum> sum(n);
     int64_t index[kMaxRank] = {};
-    for (int64_t batches = [&] { int64_t x = 1; for (int d = 0; d < batch; ++d) x *= out.sizes[d]; return x; }(); batches > 0; --batches) {
+    for (int64_t batches =
+             [&] {
+               int64_t x = 1;
+               for (int d = 0; d < batch; ++d) x *= out.sizes[d];
+               return x;
+             }();
+         batches > 0; --batches) {
       auto base = [&](const Tensor& t) {
         int64_t o = 0;
         for (int d = 0; d < batch; ++d) o += index[d] * t.strides[d];
         return static_cast<char*>(t.data) + o * ByteSize(t.dtype);
       };
       for (int64_t i = 0; i < k; ++i)
-        LoadRow<T>(base(b) + i * b.strides[batch] * ByteSize(b.dtype), b.dtype, b.strides[batch + 1], n, c.compute, &right[i * n]);
+        LoadRow<T>(base(b) + i * b.strides[batch] * ByteSize(b.dtype), b.dtype, b.strides[batch + 1], n, c.compute,
+                   &right[i * n]);
       for (int64_t r = 0; r < m; ++r) {
-        LoadRow<T>(base(a) + r * a.strides[batch] * ByteSize(a.dtype), a.dtype, a.strides[batch + 1], k, c.compute, left.data());
+        LoadRow<T>(base(a) + r * a.strides[batch] * ByteSize(a.dtype), a.dtype, a.strides[batch + 1], k, c.compute,
+                   left.data());
         std::fill(sum.begin(), sum.end(), Sum(0));
         for (int64_t i = 0; i < k; ++i) {
           const Sum x = static_cast<Sum>(left[i]);
@@ -37,7 +45,8 @@ const char* Matmul(const Call& c) {
           for (int64_t j = 0; j < n; ++j) sum[j] += x * static_cast<Sum>(y[j]);
         }
         for (int64_t j = 0; j < n; ++j) row[j] = static_cast<T>(sum[j]);
-        StoreRow<T>(row.data(), n, base(out) + r * out.strides[batch] * ByteSize(out.dtype), out.dtype, out.strides[batch + 1]);
+        StoreRow<T>(row.data(), n, base(out) + r * out.strides[batch] * ByteSize(out.dtype), out.dtype,
+                    out.strides[batch + 1]);
       }
       for (int d = batch - 1; d >= 0 && ++index[d] == out.sizes[d]; --d) index[d] = 0;
     }

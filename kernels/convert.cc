@@ -22,13 +22,20 @@ void LoadRow(const void* from, DType dtype, int64_t stride, int64_t n, DType as,
   });
   if (dtype == as) return;
   switch (as) {  // what the compute type holds but the dtype does not
-    case DType::kF16: return Round<T, F16>(to, n);
-    case DType::kBF16: return Round<T, BF16>(to, n);
-    case DType::kU8: return Round<T, uint8_t>(to, n);
-    case DType::kI8: return Round<T, int8_t>(to, n);
-    case DType::kI16: return Round<T, int16_t>(to, n);
-    case DType::kI32: return Round<T, int32_t>(to, n);
-    default: return;
+    case DType::kF16:
+      return Round<T, F16>(to, n);
+    case DType::kBF16:
+      return Round<T, BF16>(to, n);
+    case DType::kU8:
+      return Round<T, uint8_t>(to, n);
+    case DType::kI8:
+      return Round<T, int8_t>(to, n);
+    case DType::kI16:
+      return Round<T, int16_t>(to, n);
+    case DType::kI32:
+      return Round<T, int32_t>(to, n);
+    default:
+      return;
   }
 }
 

@@ -32,8 +32,10 @@ To Convert(From x) {
   if constexpr (std::is_same_v<To, From>) {
     return x;
   } else if constexpr (std::is_same_v<To, bool>) {
-    if constexpr (kFromFloat && sizeof(From) == 2) return static_cast<float>(x) != 0;
-    else return x != From(0);
+    if constexpr (kFromFloat && sizeof(From) == 2)
+      return static_cast<float>(x) != 0;
+    else
+      return x != From(0);
   } else if constexpr (kFromFloat && std::is_integral_v<To>) {
     const double d = sizeof(From) == 2 ? static_cast<double>(static_cast<float>(x)) : static_cast<double>(x);
     // Within the range of i64 the conversion is defined; narrower types then wrap.
@@ -54,16 +56,26 @@ To Convert(From x) {
 template <typename F>
 decltype(auto) WithType(DType t, F&& f) {
   switch (t) {
-    case DType::kBool: return f.template operator()<bool>();
-    case DType::kU8: return f.template operator()<uint8_t>();
-    case DType::kI8: return f.template operator()<int8_t>();
-    case DType::kI16: return f.template operator()<int16_t>();
-    case DType::kI32: return f.template operator()<int32_t>();
-    case DType::kI64: return f.template operator()<int64_t>();
-    case DType::kF16: return f.template operator()<F16>();
-    case DType::kBF16: return f.template operator()<BF16>();
-    case DType::kF32: return f.template operator()<float>();
-    case DType::kF64: return f.template operator()<double>();
+    case DType::kBool:
+      return f.template operator()<bool>();
+    case DType::kU8:
+      return f.template operator()<uint8_t>();
+    case DType::kI8:
+      return f.template operator()<int8_t>();
+    case DType::kI16:
+      return f.template operator()<int16_t>();
+    case DType::kI32:
+      return f.template operator()<int32_t>();
+    case DType::kI64:
+      return f.template operator()<int64_t>();
+    case DType::kF16:
+      return f.template operator()<F16>();
+    case DType::kBF16:
+      return f.template operator()<BF16>();
+    case DType::kF32:
+      return f.template operator()<float>();
+    case DType::kF64:
+      return f.template operator()<double>();
   }
   __builtin_unreachable();
 }
@@ -71,19 +83,26 @@ decltype(auto) WithType(DType t, F&& f) {
 template <typename F>
 decltype(auto) WithComputeType(DType t, F&& f) {
   switch (ComputeType(t)) {
-    case DType::kF64: return f.template operator()<double>();
-    case DType::kF32: return f.template operator()<float>();
-    default: return f.template operator()<int64_t>();
+    case DType::kF64:
+      return f.template operator()<double>();
+    case DType::kF32:
+      return f.template operator()<float>();
+    default:
+      return f.template operator()<int64_t>();
   }
 }
 // The same by the size of an element: for kernels that only move data.
 template <typename F>
 decltype(auto) WithWord(DType t, F&& f) {
   switch (ByteSize(t)) {
-    case 1: return f.template operator()<uint8_t>();
-    case 2: return f.template operator()<uint16_t>();
-    case 4: return f.template operator()<uint32_t>();
-    default: return f.template operator()<uint64_t>();
+    case 1:
+      return f.template operator()<uint8_t>();
+    case 2:
+      return f.template operator()<uint16_t>();
+    case 4:
+      return f.template operator()<uint32_t>();
+    default:
+      return f.template operator()<uint64_t>();
   }
 }
 

@@ -71,7 +71,8 @@ int64_t Target(const Call& c, size_t first, const Tensor& table, const Odometer&
   for (size_t k = first; k < c.in.size(); ++k) {
     const Tensor& index = c.in[k];
     const int d = static_cast<int>(k - first);
-    const int64_t i = Checked(IndexAt(static_cast<char*>(At(index, at.Offset(index)).data), index.dtype), table.sizes[d], c.ints[0] != 0);
+    const int64_t i = Checked(IndexAt(static_cast<char*>(At(index, at.Offset(index)).data), index.dtype),
+                              table.sizes[d], c.ints[0] != 0);
     if (i < 0) return -1;
     target += i * table.strides[d];
   }
@@ -86,9 +87,12 @@ void Put(const Tensor& to, const Tensor& from) {
       T* x = reinterpret_cast<T*>(at[0]);
       const T* y = reinterpret_cast<const T*>(at[1]);
       for (int64_t i = 0; i < n; ++i) {
-        if constexpr (!kAdd) x[i * step[0]] = y[i * step[1]];
-        else if constexpr (std::is_same_v<T, bool>) x[i * step[0]] |= y[i * step[1]];
-        else x[i * step[0]] = static_cast<T>(x[i * step[0]] + y[i * step[1]]);
+        if constexpr (!kAdd)
+          x[i * step[0]] = y[i * step[1]];
+        else if constexpr (std::is_same_v<T, bool>)
+          x[i * step[0]] |= y[i * step[1]];
+        else
+          x[i * step[0]] = static_cast<T>(x[i * step[0]] + y[i * step[1]]);
       }
     });
   });
@@ -98,7 +102,8 @@ void Put(const Tensor& to, const Tensor& from) {
 // indices' sizes, then the rest of the table's. ints[0]: whether negative indices count from the end.
 const char* Index(const Call& c) {
   const Tensor &table = c.in[0], &out = c.out[0], &index = c.in[1];
-  const Tensor rest = Tail(table, static_cast<int>(c.in.size()) - 1), row = Tail(out, index.rank), head = Head(out, index.rank);
+  const Tensor rest = Tail(table, static_cast<int>(c.in.size()) - 1), row = Tail(out, index.rank),
+               head = Head(out, index.rank);
   for (Odometer at(index); at; at.Next()) {
     const int64_t target = Target(c, 1, table, at);
     if (target < 0) return kOutOfRange;
@@ -112,7 +117,8 @@ const char* Index(const Call& c) {
 template <bool kAdd>
 const char* IndexPut(const Call& c) {
   const Tensor &table = c.out[0], &values = c.in[0], &index = c.in[1];
-  const Tensor rest = Tail(table, static_cast<int>(c.in.size()) - 1), row = Tail(values, index.rank), head = Head(values, index.rank);
+  const Tensor rest = Tail(table, static_cast<int>(c.in.size()) - 1), row = Tail(values, index.rank),
+               head = Head(values, index.rank);
   for (Odometer at(index); at; at.Next()) {
     const int64_t target = Target(c, 1, table, at);
     if (target < 0) return kOutOfRange;
@@ -126,7 +132,8 @@ const char* Gather(const Call& c) {
   const Tensor &table = c.in[0], &index = c.in[1], &out = c.out[0];
   const int dim = static_cast<int>(c.ints[0]);
   for (Odometer at(index); at; at.Next()) {
-    const int64_t i = Checked(IndexAt(static_cast<char*>(At(index, at.Offset(index)).data), index.dtype), table.sizes[dim], false);
+    const int64_t i =
+        Checked(IndexAt(static_cast<char*>(At(index, at.Offset(index)).data), index.dtype), table.sizes[dim], false);
     if (i < 0) return kOutOfRange;
     const int64_t from = at.Offset(table) + (i - at[dim]) * table.strides[dim];
     WithWord(out.dtype, [&]<typename W>() { out.as<W>()[at.Offset(out)] = table.as<W>()[from]; });
@@ -140,7 +147,8 @@ const char* Scatter(const Call& c) {
   const Tensor &values = c.in[0], &index = c.in[1], &out = c.out[0];
   const int dim = static_cast<int>(c.ints[0]);
   for (Odometer at(index); at; at.Next()) {
-    const int64_t i = Checked(IndexAt(static_cast<char*>(At(index, at.Offset(index)).data), index.dtype), out.sizes[dim], false);
+    const int64_t i =
+        Checked(IndexAt(static_cast<char*>(At(index, at.Offset(index)).data), index.dtype), out.sizes[dim], false);
     if (i < 0) return kOutOfRange;
     const int64_t to = at.Offset(out) + (i - at[dim]) * out.strides[dim];
     Put<kAdd>(Head(At(out, to), 0), Head(At(values, at.Offset(values)), 0));
@@ -162,8 +170,10 @@ const char* Cumulate(const Call& c) {
       LoadRow<T>(At(in, at.Offset(in)).data, in.dtype, in.strides[last], n, c.compute, row.data());
       Sum sum = kProduct ? 1 : 0;
       for (T& x : row) {
-        if constexpr (kProduct) sum *= static_cast<Sum>(x);
-        else sum += static_cast<Sum>(x);
+        if constexpr (kProduct)
+          sum *= static_cast<Sum>(x);
+        else
+          sum += static_cast<Sum>(x);
         x = static_cast<T>(sum);
       }
       StoreRow<T>(row.data(), n, At(out, at.Offset(out)).data, out.dtype, out.strides[last]);
@@ -198,15 +208,15 @@ const char* Sort(const Call& c) {
 }
 
 constexpr Kernel kKernels[] = {
-    {"index", Index},                 // negative indices allowed
-    {"index_put", IndexPut<false>},   // likewise
+    {"index", Index},                // negative indices allowed
+    {"index_put", IndexPut<false>},  // likewise
     {"index_put_add", IndexPut<true>},
-    {"gather", Gather},               // dim
-    {"scatter", Scatter<false>},      // dim
-    {"scatter_add", Scatter<true>},   // dim
+    {"gather", Gather},              // dim
+    {"scatter", Scatter<false>},     // dim
+    {"scatter_add", Scatter<true>},  // dim
     {"cumsum", Cumulate<false>},
     {"cumprod", Cumulate<true>},
-    {"sort", Sort},                   // descending
+    {"sort", Sort},  // descending
 };
 
 }  // namespace

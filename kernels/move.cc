@@ -55,8 +55,10 @@ void Generate(const Tensor& out, F f) {
 
 // ints[0], or floats[0] where there is one.
 const char* Fill(const Call& c) {
-  if (!c.floats.empty()) Generate<double>(c.out[0], [v = c.floats[0]](int64_t) { return v; });
-  else Generate<int64_t>(c.out[0], [v = c.ints[0]](int64_t) { return v; });
+  if (!c.floats.empty())
+    Generate<double>(c.out[0], [v = c.floats[0]](int64_t) { return v; });
+  else
+    Generate<int64_t>(c.out[0], [v = c.ints[0]](int64_t) { return v; });
   return nullptr;
 }
 
@@ -66,7 +68,8 @@ const char* Arange(const Call& c) {
     Generate<double>(c.out[0], [&](int64_t i) { return c.floats[0] + static_cast<double>(i) * c.floats[1]; });
   } else {
     Generate<int64_t>(c.out[0], [&](int64_t i) {
-      return static_cast<int64_t>(static_cast<uint64_t>(c.ints[0]) + static_cast<uint64_t>(i) * static_cast<uint64_t>(c.ints[1]));
+      return static_cast<int64_t>(static_cast<uint64_t>(c.ints[0]) +
+                                  static_cast<uint64_t>(i) * static_cast<uint64_t>(c.ints[1]));
     });
   }
   return nullptr;
@@ -121,7 +124,8 @@ const char* Triangle(const Call& c) {
 }
 
 constexpr Kernel kKernels[] = {
-    {"copy", Copy}, {"fill", Fill}, {"arange", Arange}, {"linspace", Linspace}, {"tril", Triangle<true>}, {"triu", Triangle<false>},
+    {"copy", Copy},         {"fill", Fill},           {"arange", Arange},
+    {"linspace", Linspace}, {"tril", Triangle<true>}, {"triu", Triangle<false>},
 };
 
 }  // namespace

@@ -21,7 +21,8 @@ void ForEachRow(const Call& c, F f) {
   std::vector<T> row(out.sizes[last]);
   Walk<2>({&to, &from}, [&](std::array<char*, 2> at, const std::array<int64_t, 2>& step, int64_t n) {
     for (int64_t i = 0; i < n; ++i) {
-      LoadRow<T>(at[1] + i * step[1] * ByteSize(in.dtype), in.dtype, in.strides[last], out.sizes[last], c.compute, row.data());
+      LoadRow<T>(at[1] + i * step[1] * ByteSize(in.dtype), in.dtype, in.strides[last], out.sizes[last], c.compute,
+                 row.data());
       f(row);
       StoreRow<T>(row.data(), out.sizes[last], at[0] + i * step[0] * ByteSize(out.dtype), out.dtype, out.strides[last]);
     }

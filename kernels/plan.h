@@ -57,8 +57,8 @@ struct RunResult {
   size_t step = 0;
 };
 
-// Runs the plan. `inputs` and `outputs` point to dense memory of the sizes that the plan's buffers of those slots state;
-// they may not overlap. Not ok: the outputs hold nothing of use.
+// Runs the plan. `inputs` and `outputs` point to dense memory of the sizes that the plan's buffers of those slots
+// state; they may not overlap. Not ok: the outputs hold nothing of use.
 RunResult Run(const Plan& plan, std::span<const void* const> inputs, std::span<void* const> outputs);
 
 }  // namespace slipway::kernels

@@ -166,14 +166,21 @@ const char* VectorNorm(const Call& c) {
         rows([&](const T* row, int64_t n) {
           for (int64_t i = 0; i < n; ++i) {
             const double x = std::fabs(static_cast<double>(row[i]));
-            if (order == 2) norm += x * x;
-            else if (order == 1) norm += x;
-            else if (order == 0) norm += x != 0;
-            else if (std::isinf(order)) norm = x != x || norm != norm ? x + norm : order > 0 ? std::fmax(norm, x) : std::fmin(norm, x);
-            else norm += std::pow(x, order);
+            if (order == 2)
+              norm += x * x;
+            else if (order == 1)
+              norm += x;
+            else if (order == 0)
+              norm += x != 0;
+            else if (std::isinf(order))
+              norm = x != x || norm != norm ? x + norm : order > 0 ? std::fmax(norm, x) : std::fmin(norm, x);
+            else
+              norm += std::pow(x, order);
           }
         });
-        store(order == 2 ? std::sqrt(norm) : order == 0 || order == 1 || std::isinf(order) ? norm : std::pow(norm, 1 / order));
+        store(order == 2                                      ? std::sqrt(norm)
+              : order == 0 || order == 1 || std::isinf(order) ? norm
+                                                              : std::pow(norm, 1 / order));
       });
       return nullptr;
     }
@@ -181,10 +188,9 @@ const char* VectorNorm(const Call& c) {
 }
 
 constexpr Kernel kKernels[] = {
-    {"vector_norm", VectorNorm},
-    {"sum", Reduce<Sum>},       {"prod", Reduce<Product>}, {"mean", Reduce<Mean>},     {"amax", Reduce<Largest>},
-    {"amin", Reduce<Smallest>}, {"any", Reduce<Any>},      {"all", Reduce<All>},       {"argmax", Reduce<Argmax>},
-    {"argmin", Reduce<Argmin>}, {"var", Variance<false>},  {"std", Variance<true>},
+    {"vector_norm", VectorNorm}, {"sum", Reduce<Sum>},       {"prod", Reduce<Product>}, {"mean", Reduce<Mean>},
+    {"amax", Reduce<Largest>},   {"amin", Reduce<Smallest>}, {"any", Reduce<Any>},      {"all", Reduce<All>},
+    {"argmax", Reduce<Argmax>},  {"argmin", Reduce<Argmin>}, {"var", Variance<false>},  {"std", Variance<true>},
 };
 
 }  // namespace

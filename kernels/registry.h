@@ -18,7 +18,7 @@ struct Call {
   // The dtype that operands count as (torch's promoted one). Elements are rounded to it when they are read; arithmetic
   // is in ComputeType of it.
   DType compute = DType::kF32;
-  std::span<const int64_t> ints;    // attributes, as the kernel's row documents
+  std::span<const int64_t> ints;  // attributes, as the kernel's row documents
   std::span<const double> floats;
 };
 
@@ -35,10 +35,10 @@ const Kernel* FindKernel(std::string_view name);
 
 std::span<const Kernel> UnaryKernels();
 std::span<const Kernel> BinaryKernels();
-std::span<const Kernel> MoveKernels();       // copies, fills, generators
+std::span<const Kernel> MoveKernels();  // copies, fills, generators
 std::span<const Kernel> IndexKernels();
 std::span<const Kernel> ReduceKernels();
-std::span<const Kernel> ContractKernels();   // products of matrices
+std::span<const Kernel> ContractKernels();  // products of matrices
 std::span<const Kernel> NormalizeKernels();
 
 }  // namespace slipway::kernels

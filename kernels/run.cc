@@ -23,10 +23,14 @@ RunResult Run(const Plan& plan, std::span<const void* const> inputs, std::span<v
   auto address = [&](int buffer) -> char* {
     const Buffer& b = plan.buffers[buffer];
     switch (b.kind) {
-      case Buffer::kConstant: return static_cast<char*>(const_cast<void*>(b.constant));
-      case Buffer::kInput: return static_cast<char*>(const_cast<void*>(inputs[b.slot]));
-      case Buffer::kOutput: return static_cast<char*>(outputs[b.slot]);
-      case Buffer::kTemporary: break;
+      case Buffer::kConstant:
+        return static_cast<char*>(const_cast<void*>(b.constant));
+      case Buffer::kInput:
+        return static_cast<char*>(const_cast<void*>(inputs[b.slot]));
+      case Buffer::kOutput:
+        return static_cast<char*>(outputs[b.slot]);
+      case Buffer::kTemporary:
+        break;
     }
     if (!owned[buffer]) {
       const size_t bytes = (static_cast<size_t>(b.bytes) / kAlignment + 1) * kAlignment;

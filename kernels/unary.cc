@@ -35,13 +35,17 @@ int64_t Not(int64_t x) { return ~x; }
 
 constexpr auto kAbs = [](auto x, Attrs) { return x < 0 ? -x : x == 0 ? decltype(x)(0) : x; };
 constexpr auto kNeg = [](auto x, Attrs) {
-  if constexpr (std::is_integral_v<decltype(x)>) return static_cast<int64_t>(0 - static_cast<uint64_t>(x));
-  else return -x;
+  if constexpr (std::is_integral_v<decltype(x)>)
+    return static_cast<int64_t>(0 - static_cast<uint64_t>(x));
+  else
+    return -x;
 };
 constexpr auto kSign = [](auto x, Attrs) { return (x > 0) - (x < 0); };
 constexpr auto kSquare = [](auto x, Attrs) {
-  if constexpr (std::is_integral_v<decltype(x)>) return static_cast<int64_t>(static_cast<uint64_t>(x) * static_cast<uint64_t>(x));
-  else return x * x;
+  if constexpr (std::is_integral_v<decltype(x)>)
+    return static_cast<int64_t>(static_cast<uint64_t>(x) * static_cast<uint64_t>(x));
+  else
+    return x * x;
 };
 constexpr auto kLogicalNot = [](auto x, Attrs) { return x == 0; };
 constexpr auto kRelu = [](auto x, Attrs) { return x < 0 ? decltype(x)(0) : x; };
@@ -50,8 +54,10 @@ constexpr auto kIsInf = [](auto x, Attrs) { return std::isinf(static_cast<double
 constexpr auto kIsFinite = [](auto x, Attrs) { return std::isfinite(static_cast<double>(x)); };
 constexpr auto kRounding = [](auto f) {
   return [f](auto x, Attrs) {
-    if constexpr (std::is_integral_v<decltype(x)>) return x;
-    else return f(x);
+    if constexpr (std::is_integral_v<decltype(x)>)
+      return x;
+    else
+      return f(x);
   };
 };
 constexpr auto kCeil = kRounding([](auto x) { return std::ceil(x); });
@@ -74,7 +80,8 @@ constexpr Kernel kKernels[] = {
     {"floor", Unary<kFloor, true>},
     {"trunc", Unary<kTrunc, true>},
     {"round", Unary<kRound, true>},
-    {"bitwise_not", [](const Call& c) -> const char* {
+    {"bitwise_not",
+     [](const Call& c) -> const char* {
        if (IsFloating(c.compute)) return "the operator is for integers";
        Elementwise<int64_t, 1>(c, [](const std::array<const int64_t*, 1>& in, int64_t* out, int64_t n) {
          for (int64_t i = 0; i < n; ++i) out[i] = Not(in[0][i]);

@@ -1,5 +1,5 @@
-// Common subexpressions: of pure nodes with equal operators and arguments the first stays. Each graph by itself, since a
-// subgraph captures nothing.
+// Common subexpressions: of pure nodes with equal operators and arguments the first stays. Each graph by itself, since
+// a subgraph captures nothing.
 #include <bit>
 #include <cstring>
 
@@ -26,8 +26,7 @@ class Key {
   std::string text_;
 
   template <typename T>
-    requires(std::is_trivially_copyable_v<T>)
-  void Put(const T& x) {
+  requires(std::is_trivially_copyable_v<T>) void Put(const T& x) {
     text_.append(reinterpret_cast<const char*>(&x), sizeof x);
   }
   void Put(const std::string& s) {

@@ -60,7 +60,7 @@ class Folder {
   ir::Evaluator& evaluator_;
   const FoldLimits& limits_;
   absl::flat_hash_map<const Value*, const std::string*> leaves_;  // inputs that are small constants, with their names
-  absl::flat_hash_set<const Value*> parameters_;          // parameters among them, and views of nothing else
+  absl::flat_hash_set<const Value*> parameters_;                  // parameters among them, and views of nothing else
   absl::flat_hash_set<const ir::Node*> constant_;
   std::vector<Root> roots_;
   std::map<std::tuple<ir::DType, std::vector<int64_t>, std::string>, Value*> made_;
@@ -69,10 +69,12 @@ class Folder {
   void FindLeaves() {
     absl::flat_hash_set<std::string> updated;
     for (const ir::OutputSpec& s : p_.output_specs)
-      if (s.kind == ir::OutputSpec::kBufferMutation || s.kind == ir::OutputSpec::kParameterMutation) updated.insert(s.target);
+      if (s.kind == ir::OutputSpec::kBufferMutation || s.kind == ir::OutputSpec::kParameterMutation)
+        updated.insert(s.target);
     for (size_t i = 0; i < p_.input_specs.size(); ++i) {
       const ir::InputSpec& s = p_.input_specs[i];
-      const bool weight = s.kind == ir::InputSpec::kParameter || s.kind == ir::InputSpec::kBuffer || s.kind == ir::InputSpec::kTensorConstant;
+      const bool weight = s.kind == ir::InputSpec::kParameter || s.kind == ir::InputSpec::kBuffer ||
+                          s.kind == ir::InputSpec::kTensorConstant;
       if (!weight || updated.contains(s.target)) continue;
       const Value* v = g_.inputs()[i];
       auto it = p_.weights.find(s.target);
@@ -253,22 +255,32 @@ class Folder {
       return x;
     };
     switch (dtype) {
-      case ir::DType::kBool: return ir::Arg(as.template operator()<uint8_t>() != 0);
-      case ir::DType::kUInt8: return ir::Arg(static_cast<int64_t>(as.template operator()<uint8_t>()));
-      case ir::DType::kInt8: return ir::Arg(static_cast<int64_t>(as.template operator()<int8_t>()));
-      case ir::DType::kInt16: return ir::Arg(static_cast<int64_t>(as.template operator()<int16_t>()));
-      case ir::DType::kInt32: return ir::Arg(static_cast<int64_t>(as.template operator()<int32_t>()));
-      case ir::DType::kInt64: return ir::Arg(as.template operator()<int64_t>());
-      case ir::DType::kFloat32: return ir::Arg(static_cast<double>(as.template operator()<float>()));
-      case ir::DType::kFloat64: return ir::Arg(as.template operator()<double>());
-      case ir::DType::kFloat16: return ir::Arg(static_cast<double>(static_cast<float>(as.template operator()<_Float16>())));
+      case ir::DType::kBool:
+        return ir::Arg(as.template operator()<uint8_t>() != 0);
+      case ir::DType::kUInt8:
+        return ir::Arg(static_cast<int64_t>(as.template operator()<uint8_t>()));
+      case ir::DType::kInt8:
+        return ir::Arg(static_cast<int64_t>(as.template operator()<int8_t>()));
+      case ir::DType::kInt16:
+        return ir::Arg(static_cast<int64_t>(as.template operator()<int16_t>()));
+      case ir::DType::kInt32:
+        return ir::Arg(static_cast<int64_t>(as.template operator()<int32_t>()));
+      case ir::DType::kInt64:
+        return ir::Arg(as.template operator()<int64_t>());
+      case ir::DType::kFloat32:
+        return ir::Arg(static_cast<double>(as.template operator()<float>()));
+      case ir::DType::kFloat64:
+        return ir::Arg(as.template operator()<double>());
+      case ir::DType::kFloat16:
+        return ir::Arg(static_cast<double>(static_cast<float>(as.template operator()<_Float16>())));
       case ir::DType::kBFloat16: {
         const uint32_t bits = static_cast<uint32_t>(as.template operator()<uint16_t>()) << 16;
         float f;
         std::memcpy(&f, &bits, sizeof f);
         return ir::Arg(static_cast<double>(f));
       }
-      default: return ir::Arg();
+      default:
+        return ir::Arg();
     }
   }
 

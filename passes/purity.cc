@@ -7,9 +7,11 @@
 namespace slipway::passes {
 namespace {
 
-// Drawing operators without a generator argument. They draw only with the probability not 0 and, where they have such an
-// argument, in training; "" stands for always.
-struct Drawing { std::string_view base, probability, training; };
+// Drawing operators without a generator argument. They draw only with the probability not 0 and, where they have such
+// an argument, in training; "" stands for always.
+struct Drawing {
+  std::string_view base, probability, training;
+};
 constexpr Drawing kDrawing[] = {
     {"dropout", "p", "train"},
     {"alpha_dropout", "p", "train"},

@@ -21,11 +21,14 @@ void IndexSelect(PlanContext& c) {
   const int dim = c.dim("dim", x.rank());
   Operand to = AtLeast1d(out);
   // The kernel wants the indexed dim first.
-  auto front = [&](Operand t) { return Permute(t, [&] {
-    std::vector<int> order = {dim};
-    for (int d = 0; d < t.rank(); ++d) if (d != dim) order.push_back(d);
-    return order;
-  }()); };
+  auto front = [&](Operand t) {
+    return Permute(t, [&] {
+      std::vector<int> order = {dim};
+      for (int d = 0; d < t.rank(); ++d)
+        if (d != dim) order.push_back(d);
+      return order;
+    }());
+  };
   if (to.rank() != x.rank()) return c.Fail("the result has another rank");
   c.Emit("index", {front(x), index}, {front(to)}, out.dtype, {false});
   c.Return(out);
@@ -59,8 +62,10 @@ Advanced ReadIndices(PlanContext& c, const Operand& x) {
   for (const Operand& i : a.indices) {
     for (int d = 0; d < i.rank(); ++d) {
       int64_t& size = a.shape[rank - i.rank() + d];
-      if (size == 1) size = i.sizes[d];
-      else if (i.sizes[d] != 1 && i.sizes[d] != size) c.Fail("the indices' sizes do not agree");
+      if (size == 1)
+        size = i.sizes[d];
+      else if (i.sizes[d] != 1 && i.sizes[d] != size)
+        c.Fail("the indices' sizes do not agree");
     }
   }
   if (!c.ok()) return a;
@@ -89,7 +94,8 @@ void Index(PlanContext& c) {
   Operand x = c.in("self"), out = c.Result();
   Advanced a = ReadIndices(c, x);
   if (!c.ok()) return;
-  if (out.rank() != static_cast<int>(a.shape.size()) + x.rank() - static_cast<int>(a.dims.size())) return c.Fail("the result has another rank");
+  if (out.rank() != static_cast<int>(a.shape.size()) + x.rank() - static_cast<int>(a.dims.size()))
+    return c.Fail("the result has another rank");
   std::vector<Operand> in = {TableView(x, a)};
   in.insert(in.end(), a.indices.begin(), a.indices.end());
   c.Emit("index", std::move(in), {ShapeFirst(out, a)}, out.dtype, {true});
@@ -132,14 +138,14 @@ void Gather(PlanContext& c) {
 void Scatter(PlanContext& c) {
   Operand x = c.in("self"), out = c.Result();
   Operand index = AtLeast1d(Indices(c, c.in("index")));
-  Operand src = c.node().op().ArgIndex("src") >= 0
-                    ? AtLeast1d(c.in("src"))
-                    : Expand(c.Cast(c.in("value"), out.dtype), index.sizes);
+  Operand src = c.node().op().ArgIndex("src") >= 0 ? AtLeast1d(c.in("src"))
+                                                   : Expand(c.Cast(c.in("value"), out.dtype), index.sizes);
   const int dim = c.dim("dim", x.rank());
   if (!c.ok()) return;
   c.Copy(x, out);
   if (index.numel() == 0) return c.Return(out);
-  if (src.dtype != out.dtype || !Reaches(AtLeast1d(out), index, dim) || !Reaches(src, index, -1)) return c.Fail("the sizes do not agree");
+  if (src.dtype != out.dtype || !Reaches(AtLeast1d(out), index, dim) || !Reaches(src, index, -1))
+    return c.Fail("the sizes do not agree");
   c.Emit(c.kernel(), {src, index}, {AtLeast1d(out)}, out.dtype, {dim});
   c.Return(out);
 }
@@ -155,15 +161,17 @@ void Cumulate(PlanContext& c) {
 std::pair<Operand, Operand> Sorted(PlanContext& c, const Operand& x, int dim, bool descending) {
   Operand values = c.Temp(x.dtype, x.sizes), places = c.Temp(DType::kInt64, x.sizes);
   if (c.ok())
-    c.Emit("sort", {MoveToLast(AtLeast1d(x), {dim})}, {MoveToLast(AtLeast1d(values), {dim}), MoveToLast(AtLeast1d(places), {dim})},
-           x.dtype, {descending});
+    c.Emit("sort", {MoveToLast(AtLeast1d(x), {dim})},
+           {MoveToLast(AtLeast1d(values), {dim}), MoveToLast(AtLeast1d(places), {dim})}, x.dtype, {descending});
   return {values, places};
 }
 void Sort(PlanContext& c) {
   Operand x = c.in("self");
   auto [values, places] = Sorted(c, x, c.dim("dim", x.rank()), c.b("descending"));
-  if (c.kernel() == "argsort") c.Return(places);
-  else c.Return({values, places});
+  if (c.kernel() == "argsort")
+    c.Return(places);
+  else
+    c.Return({values, places});
 }
 void TopK(PlanContext& c) {
   Operand x = c.in("self");

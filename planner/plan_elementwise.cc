@@ -20,8 +20,10 @@ DType Common(PlanContext& c, std::initializer_list<size_t> positions) {
   std::vector<ir::Scalar> scalars;
   for (size_t i : positions) {
     const std::string& name = c.node().op().args[i].name;
-    if (!IsNumber(c, i)) tensors.push_back(c.node().Get(name).value());
-    else if (auto s = c.opt_scalar(name)) scalars.push_back(*s);
+    if (!IsNumber(c, i))
+      tensors.push_back(c.node().Get(name).value());
+    else if (auto s = c.opt_scalar(name))
+      scalars.push_back(*s);
   }
   DType t = ir::ResultTypeOf(tensors, scalars);
   if (!NativeType(t)) c.Unsupported(text::StrCat("kernels have no ", ir::Name(t)));
@@ -59,7 +61,8 @@ void FloatUnaryWithNumbers(PlanContext& c) {
   c.Return(c.Map(c.kernel(), {c.in(size_t{0})}, c.Result(), c.out_dtype(), {}, std::move(numbers)));
 }
 void Selu(PlanContext& c) {
-  c.Return(c.Map("elu", {c.in("self")}, c.Result(), c.out_dtype(), {}, {1.6732632423543772848170429916717, 1.0507009873554804934193349852946, 1}));
+  c.Return(c.Map("elu", {c.in("self")}, c.Result(), c.out_dtype(), {},
+                 {1.6732632423543772848170429916717, 1.0507009873554804934193349852946, 1}));
 }
 void Celu(PlanContext& c) {
   const double alpha = c.f("alpha");
@@ -68,8 +71,8 @@ void Celu(PlanContext& c) {
 void NanToNum(PlanContext& c) {
   Operand x = c.in("self");
   if (!ir::IsFloating(x.dtype)) return c.Return(x);
-  const double most = x.dtype == DType::kFloat64  ? std::numeric_limits<double>::max()
-                      : x.dtype == DType::kFloat16 ? 65504.0
+  const double most = x.dtype == DType::kFloat64    ? std::numeric_limits<double>::max()
+                      : x.dtype == DType::kFloat16  ? 65504.0
                       : x.dtype == DType::kBFloat16 ? std::ldexp(255.0, 120)
                                                     : static_cast<double>(std::numeric_limits<float>::max());
   c.Return(c.Map("nan_to_num", {x}, c.Result(), x.dtype, {},
@@ -95,10 +98,13 @@ void Scaled(PlanContext& c, bool subtract, bool exchange) {
   if (exchange) std::swap(x, y);
   const auto alpha = c.opt_scalar("alpha");
   if (!alpha || alpha->d == 1) return c.Return(c.Map(subtract ? "sub" : "add", {x, y}, c.Result(), compute));
-  if (alpha->kind == ir::Scalar::kValue || alpha->kind == ir::Scalar::kComplex) return c.Unsupported("alpha is not a known number");
-  if (ir::IsFloating(compute)) return c.Return(c.Map("add_scaled", {x, y}, c.Result(), compute, {}, {subtract ? -alpha->d : alpha->d}));
+  if (alpha->kind == ir::Scalar::kValue || alpha->kind == ir::Scalar::kComplex)
+    return c.Unsupported("alpha is not a known number");
+  if (ir::IsFloating(compute))
+    return c.Return(c.Map("add_scaled", {x, y}, c.Result(), compute, {}, {subtract ? -alpha->d : alpha->d}));
   if (alpha->kind == ir::Scalar::kFloat) return c.Fail("alpha is no integer");
-  c.Return(c.Map("add_scaled", {x, y}, c.Result(), compute, {subtract ? static_cast<int64_t>(0 - static_cast<uint64_t>(alpha->i)) : alpha->i}));
+  c.Return(c.Map("add_scaled", {x, y}, c.Result(), compute,
+                 {subtract ? static_cast<int64_t>(0 - static_cast<uint64_t>(alpha->i)) : alpha->i}));
 }
 void Add(PlanContext& c) { Scaled(c, false, false); }
 void Sub(PlanContext& c) { Scaled(c, true, false); }
@@ -109,7 +115,8 @@ void DivideMode(PlanContext& c) {
   const auto mode = c.opt_str("rounding_mode");
   if (!mode) return FloatBinary(c);
   if (*mode != "floor" && *mode != "trunc") return c.Fail(text::StrCat("rounding_mode=\"", *mode, "\""));
-  c.Return(c.Map(*mode == "floor" ? "div_floor" : "div_trunc", {x, y}, c.Result(), Arithmetic(Common(c, {0, 1}), {x, y})));
+  c.Return(
+      c.Map(*mode == "floor" ? "div_floor" : "div_trunc", {x, y}, c.Result(), Arithmetic(Common(c, {0, 1}), {x, y})));
 }
 void Shift(PlanContext& c) {
   const DType common = Common(c, {0, 1});
@@ -125,7 +132,10 @@ void MaskedFill(PlanContext& c) {
 void Clamp(PlanContext& c) {
   Operand x = c.in("self");
   const DType t = c.out_dtype();
-  struct { const char* name; const char* kernel; } bounds[] = {{"min", "maximum"}, {"max", "minimum"}};
+  struct {
+    const char* name;
+    const char* kernel;
+  } bounds[] = {{"min", "maximum"}, {"max", "minimum"}};
   bool any = false;
   for (const auto& b : bounds) {
     if (c.node().op().ArgIndex(b.name) < 0 || !c.has(b.name)) continue;
@@ -148,9 +158,12 @@ void AddProduct(PlanContext& c) {
   const auto value = c.scalar("value");
   Ints ints;
   std::vector<double> floats;
-  if (ir::IsFloating(c.out_dtype())) floats = {value.d};
-  else if (value.kind == ir::Scalar::kInt || value.kind == ir::Scalar::kBool) ints = {value.i};
-  else return c.Fail("value is no integer");
+  if (ir::IsFloating(c.out_dtype()))
+    floats = {value.d};
+  else if (value.kind == ir::Scalar::kInt || value.kind == ir::Scalar::kBool)
+    ints = {value.i};
+  else
+    return c.Fail("value is no integer");
   Operand x = c.in("self"), y = c.in("tensor1"), z = c.in("tensor2");
   c.Return(c.Map(c.kernel(), {x, y, z}, c.Result(), Arithmetic(c.out_dtype(), {x, y, z}), ints, floats));
 }
@@ -163,7 +176,8 @@ void Convert(PlanContext& c) { c.Return(c.Cast(c.in(size_t{0}), c.out_dtype()));
 
 constexpr PlanFamily kFamilies[] = {
     {FloatUnary, "",
-     "acos acosh asin asinh atan atanh cos cosh erf erfc exp exp2 expm1 frac hardsigmoid hardswish lgamma log log10 log1p "
+     "acos acosh asin asinh atan atanh cos cosh erf erfc exp exp2 expm1 frac hardsigmoid hardswish lgamma log log10 "
+     "log1p "
      "log2 mish reciprocal rsqrt sigmoid silu sin sinh sqrt tan tanh"},
     {SameUnary, "", "abs ceil floor isfinite isinf isnan logical_not neg relu round sign signbit square trunc"},
     {SameUnary, "trunc", "fix"},
@@ -200,8 +214,10 @@ constexpr PlanFamily kFamilies[] = {
     {Binary, "bitwise_and", "__and__.Tensor __and__.Scalar"},
     {Binary, "bitwise_or", "__or__.Tensor __or__.Scalar"},
     {Binary, "bitwise_xor", "__xor__.Tensor __xor__.Scalar"},
-    {Shift, "shift_left", "bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar __lshift__.Tensor __lshift__.Scalar"},
-    {Shift, "shift_right", "bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar __rshift__.Tensor __rshift__.Scalar"},
+    {Shift, "shift_left",
+     "bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar __lshift__.Tensor __lshift__.Scalar"},
+    {Shift, "shift_right",
+     "bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar __rshift__.Tensor __rshift__.Scalar"},
     {Where, "", "where.self where.ScalarSelf where.ScalarOther where.Scalar"},
     {MaskedFill, "", "masked_fill.Scalar masked_fill.Tensor"},
     {Clamp, "", "clamp clamp.Tensor clamp_min clamp_min.Tensor clamp_max clamp_max.Tensor clip clip.Tensor"},
@@ -210,7 +226,8 @@ constexpr PlanFamily kFamilies[] = {
     {AddProduct, "", "addcmul addcdiv"},
     {Lerp, "", "lerp.Scalar lerp.Tensor"},
     {Convert, "",
-     "to.dtype to.dtype_layout to.device to.other to.prim_Device _to_copy type_as alias alias_copy detach detach_copy clone contiguous "
+     "to.dtype to.dtype_layout to.device to.other to.prim_Device _to_copy type_as alias alias_copy detach detach_copy "
+     "clone contiguous "
      "lift_fresh lift_fresh_copy lift positive cpu"},
 };
 

@@ -23,8 +23,10 @@ Operand Product(PlanContext& c, Operand x, Operand y, DType dtype) {
   for (const Operand* t : {&x, &y}) {
     for (int d = 0; d + 2 < t->rank(); ++d) {
       int64_t& size = batch[batch.size() + 2 - t->rank() + d];
-      if (size == 1) size = t->sizes[d];
-      else fits &= t->sizes[d] == 1 || t->sizes[d] == size;
+      if (size == 1)
+        size = t->sizes[d];
+      else
+        fits &= t->sizes[d] == 1 || t->sizes[d] == size;
     }
   }
   if (!fits) {

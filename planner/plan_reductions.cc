@@ -21,8 +21,8 @@ std::vector<int> Dims(PlanContext& c, int rank, bool empty_is_all = true) {
 }
 
 // One call over `dims` into a tensor of the sizes of result i.
-Operand Reduce(PlanContext& c, std::string_view kernel, const Operand& x, const std::vector<int>& dims, DType compute, Operand out,
-               std::vector<double> floats = {}) {
+Operand Reduce(PlanContext& c, std::string_view kernel, const Operand& x, const std::vector<int>& dims, DType compute,
+               Operand out, std::vector<double> floats = {}) {
   // The result without the dims it kept as 1.
   Operand to = out;
   if (to.rank() == x.rank()) {
@@ -123,7 +123,8 @@ void LayerNorm(PlanContext& c) {
     if (p->numel() != n) return c.Fail("weight or bias do not fit");
     in.push_back(c.Reshape(*p, {n}));
   }
-  c.Emit("layer_norm", std::move(in), {c.Reshape(out, {x.numel() / n, n})}, out.dtype, {(weight ? 1 : 0) + (bias ? 2 : 0)}, {c.f("eps")});
+  c.Emit("layer_norm", std::move(in), {c.Reshape(out, {x.numel() / n, n})}, out.dtype,
+         {(weight ? 1 : 0) + (bias ? 2 : 0)}, {c.f("eps")});
   c.Return(out);
 }
 

@@ -81,7 +81,8 @@ void Narrowed(PlanContext& c) {
   const int dim = c.dim("dim", x.rank());
   int64_t start = c.i("start"), length = c.i("length");
   if (start < 0) start += x.sizes[dim];
-  if (start < 0 || length < 0 || start > x.sizes[dim] || length > x.sizes[dim] - start) return c.Fail("outside the tensor");
+  if (start < 0 || length < 0 || start > x.sizes[dim] || length > x.sizes[dim] - start)
+    return c.Fail("outside the tensor");
   c.Return(Narrow(x, dim, start, length));
 }
 void Selected(PlanContext& c) {
@@ -159,8 +160,10 @@ void Join(PlanContext& c, const std::vector<Operand>& parts, int dim) {
 std::vector<Operand> Tensors(PlanContext& c) {
   std::vector<Operand> out;
   for (ir::Value* v : c.tensors("tensors")) {
-    if (!v) c.Fail("a tensor is missing");
-    else out.push_back(c.of(v));
+    if (!v)
+      c.Fail("a tensor is missing");
+    else
+      out.push_back(c.of(v));
   }
   return out;
 }
@@ -227,7 +230,8 @@ void Padded(PlanContext& c) {
   const Ints pad = c.ints("pad");
   for (int64_t v : pad) c.Shift(v);
   Ints sizes = c.out_sizes();
-  if (c.node().op_name() == "aten.pad.default" && c.str("mode") != "constant") return c.Unsupported("modes other than constant");
+  if (c.node().op_name() == "aten.pad.default" && c.str("mode") != "constant")
+    return c.Unsupported("modes other than constant");
   if (pad.size() % 2 != 0 || static_cast<int>(pad.size()) > 2 * x.rank()) return c.Fail("pad does not fit the tensor");
   ir::Scalar value;
   if (auto given = c.opt_scalar("value")) value = *given;
@@ -277,7 +281,8 @@ void SliceScatter(PlanContext& c) {
 
 constexpr PlanFamily kFamilies[] = {
     {Reshaped, "",
-     "view reshape _unsafe_view view_copy view_as reshape_as flatten.using_ints unflatten.int squeeze squeeze.dim squeeze.dims "
+     "view reshape _unsafe_view view_copy view_as reshape_as flatten.using_ints unflatten.int squeeze squeeze.dim "
+     "squeeze.dims "
      "squeeze_copy squeeze_copy.dim squeeze_copy.dims ravel _reshape_copy"},
     {Expanded, "", "expand expand_copy expand_as broadcast_to"},
     {Broadcast, "", "broadcast_tensors"},

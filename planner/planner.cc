@@ -43,7 +43,8 @@ absl::Status At(const ir::Value& v, const absl::Status& s) {
 
 bool IsKnownNumber(const ir::Value& v) {
   const ir::Type& t = v.type();
-  return (t.kind == ir::Type::kSymInt && t.expr.is_constant()) || (t.kind == ir::Type::kSymFloat && t.expr.kind() == ir::SymKind::kFloat) ||
+  return (t.kind == ir::Type::kSymInt && t.expr.is_constant()) ||
+         (t.kind == ir::Type::kSymFloat && t.expr.kind() == ir::SymKind::kFloat) ||
          (t.kind == ir::Type::kSymBool && t.expr.kind() == ir::SymKind::kBool);
 }
 
@@ -101,8 +102,8 @@ absl::Status PlanNode(const ir::Node& n, PlanBuilder& b) {
     const Ints declared = c.out_sizes(i);
     if (!c.ok()) return c.status();
     if (x.dtype != v->dtype() || x.sizes != declared)
-      return absl::InternalError(text::StrCat(n.op_name(), ": planned as ", ir::Name(x.dtype), "[", text::Join(x.sizes, ","),
-                                              "], declared as ", v->type().ToString()));
+      return absl::InternalError(text::StrCat(n.op_name(), ": planned as ", ir::Name(x.dtype), "[",
+                                              text::Join(x.sizes, ","), "], declared as ", v->type().ToString()));
     b.values[v] = std::move(x);
   }
   return absl::OkStatus();
@@ -115,9 +116,11 @@ absl::Status BindOutputs(const ir::Program& p, PlanBuilder& b) {
   for (size_t i = 0; i < p.graph->outputs.size(); ++i) {
     const ir::Value* v = p.graph->outputs[i].value();
     auto x = v ? b.values.find(v) : b.values.end();
-    if (x == b.values.end()) return absl::UnimplementedError(text::StrCat("output ", i, " is not a tensor that kernels know"));
+    if (x == b.values.end())
+      return absl::UnimplementedError(text::StrCat("output ", i, " is not a tensor that kernels know"));
     Operand to{0, 0, x->second.dtype, x->second.sizes, ir::ContiguousStrides(x->second.sizes)};
-    to.buffer = b.AddBuffer({.kind = Buffer::kOutput, .bytes = to.numel() * ir::ByteSize(to.dtype), .slot = static_cast<int>(i)});
+    to.buffer = b.AddBuffer(
+        {.kind = Buffer::kOutput, .bytes = to.numel() * ir::ByteSize(to.dtype), .slot = static_cast<int>(i)});
     out.outputs.push_back({to.dtype, to.sizes});
     kernels::Step step;
     step.kernel = kernels::FindKernel("copy");
@@ -136,7 +139,8 @@ void FindLastUses(kernels::Plan& plan) {
     for (const auto* views : {&plan.steps[i].in, &plan.steps[i].out})
       for (int v : *views) last[plan.views[v].buffer] = static_cast<int>(i);
   for (size_t b = 0; b < last.size(); ++b)
-    if (last[b] >= 0 && plan.buffers[b].kind == Buffer::kTemporary) plan.steps[last[b]].last_of.push_back(static_cast<int>(b));
+    if (last[b] >= 0 && plan.buffers[b].kind == Buffer::kTemporary)
+      plan.steps[last[b]].last_of.push_back(static_cast<int>(b));
 }
 
 }  // namespace
@@ -155,9 +159,12 @@ absl::StatusOr<PlannedProgram> MakePlan(const ir::Program& p, const PlanOptions&
   return out;
 }
 
-bool PlanEvaluator::Supports(const ir::Node& n) const { return NativeLegal(n) || passes::FindDecomposition(n.op_name()); }
+bool PlanEvaluator::Supports(const ir::Node& n) const {
+  return NativeLegal(n) || passes::FindDecomposition(n.op_name());
+}
 
-absl::StatusOr<std::vector<ir::TensorRef>> PlanEvaluator::Evaluate(ir::Program& p, absl::Span<const ir::TensorRef> inputs) {
+absl::StatusOr<std::vector<ir::TensorRef>> PlanEvaluator::Evaluate(ir::Program& p,
+                                                                   absl::Span<const ir::TensorRef> inputs) {
   if (absl::Status s = BindSymbols(p, inputs); !s.ok()) return s;
   passes::Refusals refusals;
   if (absl::Status s = passes::Legalize(p, NativeLegal, &refusals); !s.ok()) return s;
@@ -178,7 +185,8 @@ absl::StatusOr<std::vector<ir::TensorRef>> PlanEvaluator::Evaluate(ir::Program& 
   for (size_t i = 0; i < out.size(); ++i) {
     uint64_t bytes = ir::ByteSize(planned->outputs[i].dtype);
     for (int64_t s : planned->outputs[i].sizes) bytes *= s;
-    if (bytes > options_.memory_limit) return absl::ResourceExhaustedError(text::StrCat("a result of ", bytes, " bytes"));
+    if (bytes > options_.memory_limit)
+      return absl::ResourceExhaustedError(text::StrCat("a result of ", bytes, " bytes"));
     out[i].resize(bytes);
     out_data.push_back(out[i].data());
   }

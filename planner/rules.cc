@@ -15,9 +15,9 @@ namespace slipway::planner {
 namespace {
 
 constexpr std::pair<DType, kernels::DType> kTypes[] = {
-    {DType::kBool, kernels::DType::kBool}, {DType::kUInt8, kernels::DType::kU8},
-    {DType::kInt8, kernels::DType::kI8},   {DType::kInt16, kernels::DType::kI16},
-    {DType::kInt32, kernels::DType::kI32}, {DType::kInt64, kernels::DType::kI64},
+    {DType::kBool, kernels::DType::kBool},   {DType::kUInt8, kernels::DType::kU8},
+    {DType::kInt8, kernels::DType::kI8},     {DType::kInt16, kernels::DType::kI16},
+    {DType::kInt32, kernels::DType::kI32},   {DType::kInt64, kernels::DType::kI64},
     {DType::kFloat16, kernels::DType::kF16}, {DType::kBFloat16, kernels::DType::kBF16},
     {DType::kFloat32, kernels::DType::kF32}, {DType::kFloat64, kernels::DType::kF64},
 };
@@ -89,7 +89,8 @@ Operand Narrow(Operand x, int dim, int64_t start, int64_t length, int64_t step) 
 Operand Select(Operand x, int dim, int64_t index) { return Drop(Narrow(std::move(x), dim, index, 1), dim); }
 Operand Diagonal(Operand x, int64_t offset, int a, int b) {
   const int64_t rows = x.sizes[a], columns = x.sizes[b];
-  const int64_t length = std::max<int64_t>(0, offset >= 0 ? std::min(rows, columns - offset) : std::min(rows + offset, columns));
+  const int64_t length =
+      std::max<int64_t>(0, offset >= 0 ? std::min(rows, columns - offset) : std::min(rows + offset, columns));
   if (length > 0) x.offset += (offset >= 0 ? offset * x.strides[b] : -offset * x.strides[a]) * ir::ByteSize(x.dtype);
   const int64_t stride = x.strides[a] + x.strides[b];
   x = Drop(Drop(std::move(x), std::max(a, b)), std::min(a, b));
@@ -131,13 +132,19 @@ Operand PlanContext::number(const ir::Scalar& s) {
   Operand x{-1, 0, DType::kInt64, {}, {}};
   std::array<char, 8> bytes;
   switch (s.kind) {
-    case ir::Scalar::kInt: case ir::Scalar::kBool: std::memcpy(bytes.data(), &s.i, 8); break;
+    case ir::Scalar::kInt:
+    case ir::Scalar::kBool:
+      std::memcpy(bytes.data(), &s.i, 8);
+      break;
     case ir::Scalar::kFloat:
       std::memcpy(bytes.data(), &s.d, 8);
       x.dtype = DType::kFloat64;
       break;
-    case ir::Scalar::kComplex: Unsupported("complex numbers"); return {0, 0, DType::kFloat32, {}, {}};
-    case ir::Scalar::kValue: return of(s.value);
+    case ir::Scalar::kComplex:
+      Unsupported("complex numbers");
+      return {0, 0, DType::kFloat32, {}, {}};
+    case ir::Scalar::kValue:
+      return of(s.value);
   }
   b_.out().scalars.push_back(bytes);
   x.buffer = b_.AddBuffer({.kind = kernels::Buffer::kConstant, .bytes = 8, .constant = b_.out().scalars.back().data()});
@@ -159,7 +166,9 @@ Ints PlanContext::out_sizes(size_t i) {
 }
 void PlanContext::Account(int64_t a, int64_t b) {
   int64_t bytes;
-  if (!__builtin_mul_overflow(a, b, &bytes) && !__builtin_mul_overflow(bytes, 8, &bytes) && static_cast<uint64_t>(bytes) <= b_.limit()) return;
+  if (!__builtin_mul_overflow(a, b, &bytes) && !__builtin_mul_overflow(bytes, 8, &bytes) &&
+      static_cast<uint64_t>(bytes) <= b_.limit())
+    return;
   SetStatus(absl::ResourceExhaustedError(text::StrCat(node_.op_name(), ": takes more than ", b_.limit(), " bytes")));
 }
 bool PlanContext::used(size_t i) {
@@ -290,15 +299,18 @@ Operand PlanContext::Full(Ints sizes, const ir::Scalar& value, DType dtype) {
   }
   Operand x = Temp(dtype, std::move(sizes));
   if (!ok()) return x;
-  if (value.kind == ir::Scalar::kFloat) Emit("fill", {}, {x}, dtype, {}, {value.d});
-  else Emit("fill", {}, {x}, dtype, {value.i});
+  if (value.kind == ir::Scalar::kFloat)
+    Emit("fill", {}, {x}, dtype, {}, {value.d});
+  else
+    Emit("fill", {}, {x}, dtype, {value.i});
   return x;
 }
 
 const PlanRow* FindPlanRow(std::string_view op) {
   static const auto& rows = *[] {
     auto* m = new text::Map<PlanRow>();
-    for (auto table : {ElementwisePlans(), ViewPlans(), CreationPlans(), DataPlans(), ReductionPlans(), ProductPlans()}) {
+    for (auto table :
+         {ElementwisePlans(), ViewPlans(), CreationPlans(), DataPlans(), ReductionPlans(), ProductPlans()}) {
       for (const PlanFamily& f : table) {
         std::string ops(f.ops);
         for (std::string_view name : text::Split(f.ops, ' ', true)) {

@@ -36,10 +36,10 @@ Operand Permute(const Operand& x, const std::vector<int>& order);
 Operand Swap(Operand x, int a, int b);
 Operand MoveToLast(const Operand& x, const std::vector<int>& dims);  // in the order given
 Operand Unsqueeze(Operand x, int dim);
-Operand Drop(Operand x, int dim);                                    // a dim of size 1, or the first of it
+Operand Drop(Operand x, int dim);  // a dim of size 1, or the first of it
 Operand Narrow(Operand x, int dim, int64_t start, int64_t length, int64_t step = 1);
 Operand Select(Operand x, int dim, int64_t index);
-Operand Diagonal(Operand x, int64_t offset, int a, int b);           // the diagonal becomes the last dim
+Operand Diagonal(Operand x, int64_t offset, int a, int b);  // the diagonal becomes the last dim
 
 // The plan being made.
 class PlanBuilder {
@@ -97,9 +97,9 @@ class PlanContext : public ir::ArgReader {
   Operand Map(std::string_view kernel, std::vector<Operand> in, Operand out, DType compute, Ints ints = {},
               std::vector<double> floats = {});
   void Copy(const Operand& from, const Operand& to);
-  Operand Cast(Operand x, DType dtype);      // x itself when it already is
-  Operand Dense(Operand x);                  // x itself when it already is
-  Operand Reshape(Operand x, Ints sizes);    // a view where strides allow, else of a copy
+  Operand Cast(Operand x, DType dtype);    // x itself when it already is
+  Operand Dense(Operand x);                // x itself when it already is
+  Operand Reshape(Operand x, Ints sizes);  // a view where strides allow, else of a copy
   Operand Full(Ints sizes, const ir::Scalar& value, DType dtype);
 
   void Return(Operand x) { results_ = {std::move(x)}; }

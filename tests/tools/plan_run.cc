@@ -24,8 +24,9 @@ absl::Status Write(const std::string& path, const std::vector<ir::TensorRef>& te
   for (size_t i = 0; i < tensors.size(); ++i) {
     auto bytes = ir::ReadDense(tensors[i]);
     if (!bytes.ok()) return bytes.status();
-    text::StrAppend(&header, i ? "," : "", "\"output.", i, "\":{\"dtype\":\"", ir::Info(tensors[i].dtype).safetensors, "\",\"shape\":[",
-                    text::Join(tensors[i].sizes, ","), "],\"data_offsets\":[", data.size(), ",", data.size() + bytes->size(), "]}");
+    text::StrAppend(&header, i ? "," : "", "\"output.", i, "\":{\"dtype\":\"", ir::Info(tensors[i].dtype).safetensors,
+                    "\",\"shape\":[", text::Join(tensors[i].sizes, ","), "],\"data_offsets\":[", data.size(), ",",
+                    data.size() + bytes->size(), "]}");
     data += *bytes;
   }
   header += "}";
@@ -51,7 +52,8 @@ absl::Status Run(const std::string& model, const std::string& in, const std::str
       if (name == text::StrCat("input.", i)) inputs.push_back(t);
   ir::Program& p = *archive->programs[0];
   planner::PlanEvaluator evaluator;
-  for (auto pass : {passes::InferShapes, passes::UnwrapSubclasses, passes::InlineSubgraphs, passes::RemoveVmap, passes::Functionalize})
+  for (auto pass : {passes::InferShapes, passes::UnwrapSubclasses, passes::InlineSubgraphs, passes::RemoveVmap,
+                    passes::Functionalize})
     if (absl::Status s = pass(p); !s.ok()) return s;
   passes::DropMutations(p);
   for (auto pass : {passes::RemoveNoOps, passes::EliminateDeadCode, passes::MergeCommonSubexpressions})

@@ -2,8 +2,9 @@
 //
 //   run_pass PASS FILE.sw
 //
-// The program is verified before (but for infer_shapes, which takes values without types) and after. What the pass has to say besides (dropped state, refused decompositions)
-// follows as remarks. Exit 1, with the error on stdout, where the pass refuses.
+// The program is verified before (but for infer_shapes, which takes values without types) and after. What the pass has
+// to say besides (dropped state, refused decompositions) follows as remarks. Exit 1, with the error on stdout, where
+// the pass refuses.
 #include <cstdio>
 #include <functional>
 #include <map>
@@ -45,7 +46,8 @@ const std::map<std::string, std::function<absl::Status(ir::Program&)>>& Passes()
       {"legalize",
        [](ir::Program& p) {
          passes::Refusals refusals;
-         absl::Status s = passes::Legalize(p, [](const ir::Node& n) { return exporters::OnnxLegal(n, {}); }, &refusals);
+         absl::Status s = passes::Legalize(
+             p, [](const ir::Node& n) { return exporters::OnnxLegal(n, {}); }, &refusals);
          for (const ir::Node* n : *p.graph)
            if (auto it = refusals.find(n); it != refusals.end())
              std::printf("; refused %s\n", std::string(it->second.message()).c_str());
@@ -72,7 +74,8 @@ absl::Status Run(const std::string& pass, const std::string& path) {
   for (const auto& p : archive->programs) {
     if (absl::Status s = pass == "infer_shapes" ? absl::OkStatus() : ir::Verify(*p); !s.ok()) return s;
     if (absl::Status s = run->second(*p); !s.ok()) return s;
-    if (absl::Status s = ir::Verify(*p); !s.ok()) return absl::InternalError(text::StrCat("afterwards: ", text::FromAbsl(s.message())));
+    if (absl::Status s = ir::Verify(*p); !s.ok())
+      return absl::InternalError(text::StrCat("afterwards: ", text::FromAbsl(s.message())));
   }
   std::fputs(ir::Print(*archive).c_str(), stdout);
   return absl::OkStatus();

@@ -17,9 +17,15 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 template <typename T>
-constexpr DType kTypeOf = std::is_same_v<T, bool> ? DType::kBool : std::is_same_v<T, uint8_t> ? DType::kU8 : std::is_same_v<T, int8_t> ? DType::kI8
-    : std::is_same_v<T, int32_t> ? DType::kI32 : std::is_same_v<T, int64_t> ? DType::kI64 : std::is_same_v<T, float> ? DType::kF32
-    : std::is_same_v<T, double> ? DType::kF64 : std::is_same_v<T, F16> ? DType::kF16 : DType::kBF16;
+constexpr DType kTypeOf = std::is_same_v<T, bool>      ? DType::kBool
+                          : std::is_same_v<T, uint8_t> ? DType::kU8
+                          : std::is_same_v<T, int8_t>  ? DType::kI8
+                          : std::is_same_v<T, int32_t> ? DType::kI32
+                          : std::is_same_v<T, int64_t> ? DType::kI64
+                          : std::is_same_v<T, float>   ? DType::kF32
+                          : std::is_same_v<T, double>  ? DType::kF64
+                          : std::is_same_v<T, F16>     ? DType::kF16
+                                                       : DType::kBF16;
 
 // A tensor with its memory.
 template <typename T>
@@ -38,8 +44,8 @@ struct Owned {
   }
 };
 
-const char* Call1(std::string_view name, std::vector<Tensor> in, std::vector<Tensor> out, DType compute, std::vector<int64_t> ints = {},
-                  std::vector<double> floats = {}) {
+const char* Call1(std::string_view name, std::vector<Tensor> in, std::vector<Tensor> out, DType compute,
+                  std::vector<int64_t> ints = {}, std::vector<double> floats = {}) {
   const Kernel* k = FindKernel(name);
   EXPECT_NE(k, nullptr) << name;
   return k ? k->run({in, out, compute, ints, floats}) : "no kernel";
@@ -47,7 +53,8 @@ const char* Call1(std::string_view name, std::vector<Tensor> in, std::vector<Ten
 
 TEST(Kernels, NamesAreDistinct) {
   std::vector<std::string_view> names;
-  for (auto table : {UnaryKernels(), BinaryKernels(), MoveKernels(), IndexKernels(), ReduceKernels(), ContractKernels(), NormalizeKernels()})
+  for (auto table : {UnaryKernels(), BinaryKernels(), MoveKernels(), IndexKernels(), ReduceKernels(), ContractKernels(),
+                     NormalizeKernels()})
     for (const Kernel& k : table) names.push_back(k.name);
   std::sort(names.begin(), names.end());
   EXPECT_EQ(std::adjacent_find(names.begin(), names.end()), names.end());
@@ -85,7 +92,8 @@ TEST(Kernels, HalfPrecisionRoundsOnce) {
   Owned<F16> y({1}, {F16(0)});
   EXPECT_EQ(Call1("mul", {x.view(), factor.view()}, {y.view()}, DType::kF32), nullptr);
   EXPECT_EQ(static_cast<float>(y.data[0]), static_cast<float>(F16(static_cast<float>(F16(0.1f)) * 0.1f)));
-  Owned<float> z({3}, {1.00390625f, 1.01171875f, static_cast<float>(kNan)});  // halves between bf16 neighbours go to even
+  Owned<float> z({3},
+                 {1.00390625f, 1.01171875f, static_cast<float>(kNan)});  // halves between bf16 neighbours go to even
   Owned<BF16> b({3}, std::vector<BF16>(3));
   EXPECT_EQ(Call1("copy", {z.view()}, {b.view()}, DType::kBF16), nullptr);
   EXPECT_EQ(static_cast<float>(b.data[0]), 1.0f);
@@ -157,7 +165,8 @@ TEST(Kernels, IndicesAreChecked) {
   EXPECT_EQ(Call1("index", {x.view(), i.view()}, {y.view()}, DType::kF32, {true}), nullptr);
   EXPECT_EQ(y.data, (std::vector<float>{4, 5, 0, 1}));
   EXPECT_STREQ(Call1("index", {x.view(), i.view()}, {y.view()}, DType::kF32, {false}), "index out of range");
-  for (int64_t wrong : {int64_t{3}, int64_t{-4}, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()}) {
+  for (int64_t wrong :
+       {int64_t{3}, int64_t{-4}, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()}) {
     i.data[1] = wrong;
     EXPECT_STREQ(Call1("index", {x.view(), i.view()}, {y.view()}, DType::kF32, {true}), "index out of range");
   }
@@ -175,8 +184,10 @@ TEST(Kernels, SortIsStableAndPutsNanLast) {
 TEST(Run, FreesAndReports) {
   // t = -x; out = t[i]
   Plan plan;
-  plan.buffers = {{.kind = Buffer::kInput, .bytes = 8, .slot = 0}, {.kind = Buffer::kTemporary, .bytes = 8},
-                  {.kind = Buffer::kInput, .bytes = 8, .slot = 1}, {.kind = Buffer::kOutput, .bytes = 4, .slot = 0}};
+  plan.buffers = {{.kind = Buffer::kInput, .bytes = 8, .slot = 0},
+                  {.kind = Buffer::kTemporary, .bytes = 8},
+                  {.kind = Buffer::kInput, .bytes = 8, .slot = 1},
+                  {.kind = Buffer::kOutput, .bytes = 4, .slot = 0}};
   auto view = [&](int buffer, DType t, int64_t n) {
     View v{buffer, 0, {}};
     v.shape.dtype = t, v.shape.rank = 1, v.shape.sizes[0] = n, v.shape.strides[0] = 1;

@@ -23,7 +23,8 @@ std::unique_ptr<ir::Program> Parse(std::string_view graphs) {
 
 template <typename T>
 ir::TensorRef Tensor(ir::DType dtype, std::vector<int64_t> sizes, std::vector<T> data) {
-  return ir::OwnedTensor(dtype, std::move(sizes), std::string(reinterpret_cast<const char*>(data.data()), data.size() * sizeof(T)));
+  return ir::OwnedTensor(dtype, std::move(sizes),
+                         std::string(reinterpret_cast<const char*>(data.data()), data.size() * sizeof(T)));
 }
 template <typename T>
 std::vector<T> Numbers(const ir::TensorRef& t) {
@@ -73,7 +74,8 @@ graph main(%x: f32[B,2], %y: f32[B]) {
   %a: f32[B] = aten.add.Tensor(self=%s, other=%z, alpha=2)
   return %a
 })";
-  auto x = Tensor<float>(ir::DType::kFloat32, {2, 2}, {1, 2, 3, 4}), y = Tensor<float>(ir::DType::kFloat32, {2}, {0, 0});
+  auto x = Tensor<float>(ir::DType::kFloat32, {2, 2}, {1, 2, 3, 4}),
+       y = Tensor<float>(ir::DType::kFloat32, {2}, {0, 0});
   auto out = PlanEvaluator().Evaluate(*Parse(kText), {x, y});
   ASSERT_TRUE(out.ok()) << out.status();
   EXPECT_EQ(Numbers<float>((*out)[0]), (std::vector<float>{9, 13}));
@@ -90,7 +92,8 @@ graph main(%x: f32[2], %y: f32[2]) {
   %l: f32[] = aten.mse_loss.default(self=%x, target=%y)
   return %l
 })");
-  auto out = PlanEvaluator().Evaluate(*p, {Tensor<float>(ir::DType::kFloat32, {2}, {1, 2}), Tensor<float>(ir::DType::kFloat32, {2}, {3, 5})});
+  auto out = PlanEvaluator().Evaluate(
+      *p, {Tensor<float>(ir::DType::kFloat32, {2}, {1, 2}), Tensor<float>(ir::DType::kFloat32, {2}, {3, 5})});
   ASSERT_TRUE(out.ok()) << out.status();
   EXPECT_EQ(Numbers<float>((*out)[0]), (std::vector<float>{6.5}));
 }
@@ -103,11 +106,14 @@ TEST(Evaluate, SaysWhatItCannot) {
                            {Tensor<float>(ir::DType::kFloat32, {2}, {1, 2})});
   EXPECT_EQ(s.code(), absl::StatusCode::kUnimplemented);
   EXPECT_TRUE(text::Contains(text::FromAbsl(s.message()), "aten.rand_like")) << s;
-  s = refused("graph main(%x: f32[2], %i: i64[1]) { %r: f32[1] = aten.index_select.default(self=%x, dim=0, index=%i) return %r }",
-              {Tensor<float>(ir::DType::kFloat32, {2}, {1, 2}), Tensor<int64_t>(ir::DType::kInt64, {1}, {2})});
+  s = refused(
+      "graph main(%x: f32[2], %i: i64[1]) { %r: f32[1] = aten.index_select.default(self=%x, dim=0, index=%i) return %r "
+      "}",
+      {Tensor<float>(ir::DType::kFloat32, {2}, {1, 2}), Tensor<int64_t>(ir::DType::kInt64, {1}, {2})});
   EXPECT_EQ(s.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(text::Contains(text::FromAbsl(s.message()), "aten.index_select.default: index out of range")) << s;
-  s = refused("graph main() { %z: f32[1000000] = aten.zeros.default(size=[1000000]) return %z }", {}, {.memory_limit = 1000});
+  s = refused("graph main() { %z: f32[1000000] = aten.zeros.default(size=[1000000]) return %z }", {},
+              {.memory_limit = 1000});
   EXPECT_EQ(s.code(), absl::StatusCode::kResourceExhausted);
 }
 
@@ -119,17 +125,22 @@ TEST(Evaluate, HostileSizesAreRefused) {
     %e: f32[4000000000,4000000000] = aten.expand.default(self=%x, size=[4000000000, 4000000000])
     %y: f32[] = aten.sum.default(self=%e)
     return %y
-  })").ok());
+  })")
+                   .ok());
   EXPECT_EQ(refused(R"(graph main(%x: f32[1,1]) {
     %a: f32[1,100000000] = aten.expand.default(self=%x, size=[1, 100000000])
     %b: f32[100000000,10000] = aten.expand.default(self=%x, size=[100000000, 10000])
     %y: f32[1,10000] = aten.mm.default(self=%a, mat2=%b)
     return %y
-  })").code(), absl::StatusCode::kResourceExhausted);
+  })")
+                .code(),
+            absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(refused(R"(graph main(%x: f32[1,1]) {
     %y: f32[0] = aten.diagonal.default(self=%x, offset=-9223372036854775807)
     return %y
-  })").code(), absl::StatusCode::kInvalidArgument);
+  })")
+                .code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 // Folding: what the golden text does not show.
@@ -140,7 +151,8 @@ weights { $w: f32[4096] @ random(seed=3) }
 graph main(%w: f32[4096] = buffer $w, %x: f32[4096]) {
   %e: f32[4096] = aten.exp.default(self=%w)
   %y: f32[4096] = aten.mul.Tensor(self=%x, other=%e)
-  )", last, "\n}"));
+  )",
+                                last, "\n}"));
     PlanEvaluator evaluator;
     EXPECT_TRUE(passes::FoldConstants(*p, evaluator).ok());
     return p->graph->node_count();
