@@ -13,6 +13,7 @@
 #include "io/mapped_file.h"
 #include "ir/verify.h"
 #include "passes/pass.h"
+#include "planner/evaluator.h"
 
 namespace slipway::driver {
 namespace {
@@ -90,6 +91,8 @@ void NoteDevices(const ir::Program& p, ConvertSummary& summary) {
 absl::Status RunPasses(ir::Program& p, const OnnxOptions& options, bool verify, passes::Refusals* refusals,
                        std::vector<std::string>* dropped) {
   auto legal = [&options](const ir::Node& n) { return exporters::OnnxLegal(n, options); };
+  planner::PlanEvaluator evaluator({.memory_limit = uint64_t{1} << 26});
+  auto fold = [&](ir::Program& program) { return passes::FoldConstants(program, evaluator); };
   const struct {
     const char* name;
     std::function<absl::Status(ir::Program&)> run;
@@ -105,10 +108,14 @@ absl::Status RunPasses(ir::Program& p, const OnnxOptions& options, bool verify, 
        }},
       {"remove-no-ops", passes::RemoveNoOps},
       {"eliminate-dead-code", passes::EliminateDeadCode},
+      {"merge-common-subexpressions", passes::MergeCommonSubexpressions},
+      {"fold-constants", fold},
       {"lower-complex", passes::LowerComplex},
       {"legalize", [&](ir::Program& program) { return passes::Legalize(program, legal, refusals); }},
       {"remove-no-ops", passes::RemoveNoOps},
       {"eliminate-dead-code", passes::EliminateDeadCode},
+      {"merge-common-subexpressions", passes::MergeCommonSubexpressions},
+      {"fold-constants", fold},
   };
   for (const auto& pass : passes) {
     if (absl::Status s = pass.run(p); !s.ok()) return s;

@@ -1,5 +1,6 @@
 // Decompositions: pieces of networks - attention kernels by their own names, activations, gradients of softmax, dropout
 // and pooling.
+#include <cmath>
 #include <limits>
 
 #include "base/text.h"
@@ -106,7 +107,202 @@ void Attention(Decomposer& d) {
   d.Return(out);
 }
 
+// ---- Activations and elementwise functions, for targets that have none of their own
+
+void LogSigmoid(Decomposer& d) {
+  Value* x = d.in("self");
+  Value* tail = d.Unary("log1p", d.Unary("exp", d.Unary("neg", d.Unary("abs", x))));
+  d.Return(d.Sub(d.b.Call("aten.clamp.default", {x, Arg(), 0}), tail));
+}
+template <bool kHard>
+void Shrink(Decomposer& d) {
+  Value* x = d.in("self");
+  const double lambda = d.f("lambd");
+  Value* inside = d.Cmp("le", d.Unary("abs", x), lambda);
+  if (kHard) return d.Return(d.Where(inside, 0.0, x));
+  // NaN is not inside and stays.
+  d.Return(d.Where(inside, 0.0, d.Sub(x, d.Mul(d.Unary("sign", x), lambda))));
+}
+void Threshold(Decomposer& d) {
+  Value* x = d.in("self");
+  d.Return(d.Where(d.Cmp("le", x, d.node().Get("threshold")), d.node().Get("value"), x));
+}
+void PRelu(Decomposer& d) {
+  Value *x = d.in("self"), *w = d.in("weight");
+  if (w->rank() > 1) return d.Unsupported("a weight of more than one dim");
+  if (w->rank() == 1 && x->rank() < 2) w = Reshape(d, w, {});
+  if (w->rank() == 1) w = Along(d, w, 1, x->rank());
+  d.Return(d.Where(d.Cmp("gt", x, 0), x, d.Mul(x, w)));
+}
+void Sinc(Decomposer& d) {
+  Value* x = d.Mul(d.b.Cast(d.in("self"), d.compute_dtype()), 3.14159265358979323846);
+  d.Return(d.Where(d.Cmp("eq", x, 0), 1.0, d.Div(d.Unary("sin", x), x)));
+}
+template <bool kRadians>
+void Angle(Decomposer& d) {
+  Value* x = d.b.Cast(d.in("self"), d.compute_dtype());
+  d.Return(d.Mul(x, kRadians ? 0.017453292519943295769 : 57.295779513082320877));
+}
+template <bool kPositive>
+void IsInfinite(Decomposer& d) { d.Return(d.Cmp("eq", d.in("self"), kPositive ? kInf : -kInf)); }
+// log(exp(x) + exp(y)), or of powers of 2: the larger one plus the logarithm of one plus a fraction.
+template <bool kBase2>
+void LogAddExp(Decomposer& d) {
+  Value *x = d.b.Cast(d.in("self"), d.compute_dtype()), *y = d.b.Cast(d.in("other"), d.compute_dtype());
+  Value* gap = d.Unary("neg", d.Unary("abs", d.Sub(x, y)));
+  Value* tail = d.Unary("log1p", d.Unary(kBase2 ? "exp2" : "exp", gap));
+  if (kBase2) tail = d.Mul(tail, 1.4426950408889634074);
+  Value* most = d.b.Call("aten.maximum.default", {x, y});
+  // Equal infinities have no gap.
+  d.Return(d.Where(And(d, d.Cmp("eq", x, y), d.Unary("isinf", x)), x, d.Add(most, tail)));
+}
+void LogSumExp(Decomposer& d) {
+  Value* x = d.b.Cast(d.in("self"), d.compute_dtype());
+  std::vector<int> dims = d.dims("dim", x->rank());
+  const bool keep = d.flag("keepdim");
+  if (x->rank() == 0) return d.Return(x);
+  ir::Ints over(dims.begin(), dims.end());
+  Value* most = d.b.Call("aten.amax.default", {x, over, true});
+  most = d.Where(d.Unary("isinf", most), 0.0, most);
+  Value* sum = d.Unary("log", d.Sum(d.Unary("exp", d.Sub(x, most)), dims, keep));
+  if (!keep) most = d.b.Call("aten.squeeze.dims", {most, over});
+  d.Return(d.Add(sum, most));
+}
+void AMinMax(Decomposer& d) {
+  Value* x = d.in("self");
+  ir::Ints over;
+  if (auto dim = d.opt_i("dim"); dim && x->rank() > 0) over = {*dim};
+  d.Return(Values{d.b.Call("aten.amin.default", {x, over, d.flag("keepdim")}),
+                  d.b.Call("aten.amax.default", {x, over, d.flag("keepdim")})});
+}
+void CountNonzero(Decomposer& d) {
+  Value* x = d.Cmp("ne", d.in("self"), 0);
+  std::vector<int> dims = AllDims(x->rank());
+  if (d.has("dim")) {
+    dims.clear();
+    for (int64_t k : d.ints("dim")) dims.push_back(d.WrapDim(k, x->rank()));
+    if (dims.empty()) dims = AllDims(x->rank());
+  }
+  d.Return(d.Sum(x, x->rank() ? dims : std::vector<int>{}));
+}
+
+// ---- Normalizations and attention
+
+// (x - mean) / sqrt(variance + eps) over `dims`, which stay as 1 in the statistics.
+Value* Normalized(Decomposer& d, Value* x, const std::vector<int>& dims, Arg eps) {
+  Value* centered = d.Sub(x, d.Mean(x, dims, true));
+  Value* variance = d.Mean(d.Mul(centered, centered), dims, true);
+  return d.Mul(centered, d.Unary("rsqrt", d.Add(variance, std::move(eps))));
+}
+// Times a weight and plus a bias per channel, where given.
+Value* PerChannel(Decomposer& d, Value* y, int channel_dim) {
+  if (Value* w = d.opt_in("weight")) y = d.Mul(y, Along(d, w, channel_dim, y->rank()));
+  if (Value* b = d.opt_in("bias")) y = d.Add(y, Along(d, b, channel_dim, y->rank()));
+  return y;
+}
+void EvalBatchNorm(Decomposer& d) {
+  Value* x = d.in("input");
+  if (x->rank() < 2) return d.Fail("an input of less than 2 dims");
+  Value *mean = d.opt_in("running_mean"), *variance = d.opt_in("running_var");
+  if (d.flag("training")) return d.Return(PerChannel(d, Normalized(d, x, DimsBut(x->rank(), 1), d.f("eps")), 1));
+  if (!mean || !variance) return d.Fail("no running statistics");
+  Value* scale = Along(d, d.Unary("rsqrt", d.Add(variance, d.f("eps"))), 1, x->rank());
+  d.Return(PerChannel(d, d.Mul(d.Sub(x, Along(d, mean, 1, x->rank())), scale), 1));
+}
+void PlainGroupNorm(Decomposer& d) {
+  Value* x = d.in("input");
+  const int64_t groups = d.i("num_groups");
+  if (x->rank() < 2 || groups <= 0) return d.Fail("an input of less than 2 dims, or no group");
+  SymInts sizes = d.b.SizesOf(x);
+  Value* y = Reshape(d, x, {sizes[0], IntOrValue(groups), IntOrValue(-1)});
+  d.Return(PerChannel(d, Reshape(d, Normalized(d, y, {2}, d.f("eps")), sizes), 1));
+}
+void InstanceNorm(Decomposer& d) {
+  Value* x = d.in("input");
+  if (!d.flag("use_input_stats")) return d.Unsupported("running statistics");
+  if (x->rank() < 3) return d.Fail("an input of less than 3 dims");
+  std::vector<int> dims = AllDims(x->rank());
+  dims.erase(dims.begin(), dims.begin() + 2);
+  d.Return(PerChannel(d, Normalized(d, x, dims, d.f("eps")), 1));
+}
+void RmsNorm(Decomposer& d) {
+  Value* x = d.in("input");
+  std::vector<int> dims = AllDims(x->rank());
+  const size_t n = d.sym_ints("normalized_shape").size();
+  if (n > dims.size()) return d.Fail("normalized_shape does not fit");
+  dims.erase(dims.begin(), dims.end() - static_cast<int64_t>(n));
+  // torch's default is the machine epsilon of what it computes in.
+  const double eps = d.has("eps") ? d.f("eps") : d.compute_dtype() == DType::kFloat64 ? 0x1p-52 : 0x1p-23;
+  Value* y = d.Mul(x, d.Unary("rsqrt", d.Add(d.Mean(d.Mul(x, x), dims, true), eps)));
+  if (Value* w = d.opt_in("weight")) y = d.Mul(y, w);
+  d.Return(y);
+}
+// softmax(q kᵀ · scale + mask) v. Rows that may look nowhere give zeros, as in torch.
+void PlainAttention(Decomposer& d) {
+  Value *q = d.in("query"), *k = d.in("key"), *v = d.in("value");
+  if (d.f("dropout_p") != 0) return d.Unsupported("dropout");
+  const int n = q->rank();
+  if (n < 2 || k->rank() != n || v->rank() != n) return d.Unsupported("operands of different rank");
+  if (d.flag("enable_gqa")) {
+    if (n < 3) return d.Fail("heads are missing");
+    auto heads = q->sizes()[n - 3].constant(), kept = k->sizes()[n - 3].constant();
+    if (!heads || !kept || *kept == 0 || *heads % *kept != 0) return d.Unsupported("numbers of heads that are not known multiples");
+    for (Value** t : {&k, &v}) *t = d.b.Call("aten.repeat_interleave.self_int", {*t, *heads / *kept, n - 3});
+  }
+  Value* score = nullptr;
+  Value* turned = Transpose(d, k, n - 2, n - 1);
+  if (d.has("scale")) {
+    score = d.Mul(Matmul(d, q, turned), d.f("scale"));
+  } else {
+    auto width = q->sizes()[n - 1].constant();
+    if (!width || *width <= 0) return d.Unsupported("heads of unknown width");
+    score = d.Mul(Matmul(d, q, turned), 1 / std::sqrt(static_cast<double>(*width)));
+  }
+  if (d.flag("is_causal")) {
+    Value* ones = d.b.Full({d.b.Size(q, n - 2), d.b.Size(k, n - 2)}, true, DType::kBool);
+    score = d.Where(d.b.Call("aten.tril.default", {ones}), score, -kInf);
+  }
+  if (Value* mask = d.opt_tensor("attn_mask"))
+    score = mask->dtype() == DType::kBool ? d.Where(mask, score, -kInf) : d.Add(score, d.b.Cast(mask, score->dtype()));
+  d.Return(Matmul(d, d.b.Call("aten._safe_softmax.default", {score, -1}), v));
+}
+// Each element `repeats` times: a dim of that size, expanded, behind it.
+void RepeatInterleave(Decomposer& d) {
+  Value* x = d.tensor("self");
+  const IntOrValue times = d.sym("repeats");
+  if (!d.has("dim")) x = Reshape(d, x, {-1});
+  const int dim = d.has("dim") ? d.dim("dim", x->rank()) : 0;
+  SymInts sizes = d.b.SizesOf(x), spread = sizes;
+  if (x->rank() == 0) return d.Unsupported("a 0-d tensor");
+  spread.insert(spread.begin() + dim + 1, times);
+  sizes[dim] = d.b.Mul(sizes[dim], times);
+  d.Return(Reshape(d, Expand(d, Unsqueeze(d, x, dim + 1), spread), sizes));
+}
+
 constexpr DecomposeRow kRows[] = {
+    {"aten.log_sigmoid.default", LogSigmoid},
+    {"aten.softshrink.default", Shrink<false>},
+    {"aten.hardshrink.default", Shrink<true>},
+    {"aten.threshold.default", Threshold},
+    {"aten.prelu.default", PRelu},
+    {"aten.sinc.default", Sinc},
+    {"aten.special_sinc.default", Sinc},
+    {"aten.deg2rad.default", Angle<true>},
+    {"aten.rad2deg.default", Angle<false>},
+    {"aten.isposinf.default", IsInfinite<true>},
+    {"aten.isneginf.default", IsInfinite<false>},
+    {"aten.logaddexp.default", LogAddExp<false>},
+    {"aten.logaddexp2.default", LogAddExp<true>},
+    {"aten.logsumexp.default", LogSumExp},
+    {"aten.aminmax.default", AMinMax},
+    {"aten.count_nonzero.default", CountNonzero, false},
+    {"aten.count_nonzero.dim_IntList", CountNonzero, false},
+    {"aten.batch_norm.default", EvalBatchNorm},
+    {"aten.group_norm.default", PlainGroupNorm},
+    {"aten.instance_norm.default", InstanceNorm},
+    {"aten.rms_norm.default", RmsNorm},
+    {"aten.scaled_dot_product_attention.default", PlainAttention},
+    {"aten.repeat_interleave.self_int", RepeatInterleave, false},
     {"aten.rrelu.default", RRelu},
     {"aten.rrelu_with_noise_functional.default", RRelu},
     {"aten._safe_softmax.default", SafeSoftmax},

@@ -87,10 +87,7 @@ void MeshGrid(Decomposer& d) {
   bool swapped = Declares(d, "indexing") && d.str("indexing") == "xy" && xs.size() > 1;
   if (swapped) std::swap(xs[0], xs[1]);
   Values grid = Grid(d, xs);
-  if (swapped) {
-    for (Value*& g : grid) g = Transpose(d, g, 0, 1);
-    std::swap(grid[0], grid[1]);
-  }
+  if (swapped) std::swap(grid[0], grid[1]);
   d.Return(grid);
 }
 void CartesianProd(Decomposer& d) {

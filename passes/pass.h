@@ -8,6 +8,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "ir/evaluator.h"
 #include "ir/graph.h"
 
 namespace slipway::passes {
@@ -48,6 +49,23 @@ absl::Status RemoveNoOps(ir::Program& p);
 
 // Removes nodes whose results nobody uses. Functional form.
 absl::Status EliminateDeadCode(ir::Program& p);
+
+// Of pure nodes with the same operator and arguments only the first stays, in subgraphs too. Functional form.
+absl::Status MergeCommonSubexpressions(ir::Program& p);
+
+// What is worth folding.
+struct FoldLimits {
+  uint64_t leaf_bytes = uint64_t{64} << 10;    // weights up to this size count as constants; larger ones stay references
+  uint64_t work_bytes = uint64_t{1} << 20;     // results on the way
+  uint64_t result_bytes = uint64_t{64} << 10;  // results that stay
+  uint64_t growth_bytes = uint64_t{4} << 10;   // what a result may add to the file beyond the weights it replaces
+};
+
+// Computes what depends on nothing but constants (numbers, small weights that no output updates) and draws nothing at
+// random. Results become constants of the program, equal ones shared, or a `full` where all elements are the same; what
+// would make the file grow beyond the limits stays, as do what `evaluator` cannot compute, quantized weights, and views of
+// parameters, which keep their names. The root graph only: subgraphs capture nothing. Functional form.
+absl::Status FoldConstants(ir::Program& p, ir::Evaluator& evaluator, const FoldLimits& limits = {});
 
 // Why decompositions were not taken, by the node that stays. For look-ups only: the order says nothing.
 using Refusals = absl::flat_hash_map<const ir::Node*, absl::Status>;

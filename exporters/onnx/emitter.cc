@@ -118,7 +118,6 @@ std::vector<V> Emitter::OpN(std::string_view type, std::vector<V> in, Attrs attr
     SetStatus(absl::UnimplementedError(text::StrCat("ONNX operator ", type, " does not exist at opset ", opset())));
     return std::vector<V>(outs.size(), V{"?", DType::kFloat32, 0});
   }
-  if (shared_->strict_types) return Raw(type, in, std::move(attrs), outs);
 
   // Which dtype each of the operator's type parameters has here.
   auto param_of = [&](const auto& formals, size_t i) -> std::string {
@@ -132,9 +131,8 @@ std::vector<V> Emitter::OpN(std::string_view type, std::vector<V> in, Attrs attr
     std::string p = param_of(schema->inputs(), i);
     if (std::none_of(types.begin(), types.end(), [&](auto& t) { return t.first == p; })) types.emplace_back(p, in[i].dtype);
   }
-  bool listed = false;
-  auto runs = [&](const TypeAssignment& t) {
-    // The specification must allow the types, not only the runtime.
+  // The first dtype that the specification does not allow; kUnknown where it allows all.
+  auto forbidden = [&](const TypeAssignment& t) {
     for (const auto& [param, dtype] : t) {
       const auto& constraints = schema->typeConstraintMap();
       auto it = constraints.find(param);
@@ -142,14 +140,18 @@ std::vector<V> Emitter::OpN(std::string_view type, std::vector<V> in, Attrs attr
       const std::string want = SchemaTypeName(dtype);
       bool found = false;
       for (const auto* s : it->second.first) found |= *s == want;
-      if (!found) return false;
+      if (!found) return dtype;
     }
-    return HasKernel(type, schema->SinceVersion(), t, &listed);
+    return DType::kUnknown;
   };
-  if (runs(types)) return Raw(type, in, std::move(attrs), outs);
+  bool listed = false;
+  auto runs = [&](const TypeAssignment& t) {
+    return forbidden(t) == DType::kUnknown && HasKernel(type, schema->SinceVersion(), t, &listed);
+  };
+  if (!shared_->strict_types && runs(types)) return Raw(type, in, std::move(attrs), outs);
 
   // Find one substitute per distinct dtype that makes the operator runnable; the first that works wins.
-  for (size_t p = 0; p < types.size(); ++p) {
+  for (size_t p = 0; p < types.size() && !shared_->strict_types; ++p) {
     for (DType s : Substitutes(types[p].second)) {
       TypeAssignment changed = types;
       DType from = types[p].second;
@@ -177,6 +179,8 @@ std::vector<V> Emitter::OpN(std::string_view type, std::vector<V> in, Attrs attr
       return results;
     }
   }
+  if (DType t = forbidden(types); t != DType::kUnknown)
+    SetStatus(absl::UnimplementedError(text::StrCat("ONNX ", type, " takes no ", ir::Name(t), " at opset ", opset())));
   return Raw(type, in, std::move(attrs), outs);
 }
 
@@ -272,6 +276,13 @@ V Emitter::Cast(V x, DType to) {
   if (type == 0 || OnnxType(x.dtype) == 0) {
     SetStatus(absl::UnimplementedError(text::StrCat("ONNX has no cast from ", ir::Name(x.dtype), " to ", ir::Name(to))));
     return x;
+  }
+  const onnx::OpSchema* schema = FindSchema("Cast", opset());
+  for (DType t : {x.dtype, to}) {
+    const auto& types = t == to ? schema->typeConstraintMap().at("T2").first : schema->typeConstraintMap().at("T1").first;
+    const std::string want = SchemaTypeName(t);
+    if (std::none_of(types.begin(), types.end(), [&](const auto* s) { return *s == want; }))
+      SetStatus(absl::UnimplementedError(text::StrCat("ONNX has no ", ir::Name(t), " at opset ", opset())));
   }
   V v = Raw("Cast", {x}, {{"to", int64_t{type}}}, {to})[0];
   v.rank = x.rank;

@@ -1,0 +1,135 @@
+// Data movement without arithmetic, and tensors made of nothing.
+#include <cstring>
+
+#include "kernels/convert.h"
+#include "kernels/elementwise.h"
+#include "kernels/registry.h"
+#include "kernels/walk.h"
+
+namespace slipway::kernels {
+namespace {
+
+// out = in, converted where dtypes differ.
+const char* Copy(const Call& c) {
+  const Tensor &in = c.in[0], &out = c.out[0];
+  if (in.dtype != out.dtype) {
+    WithType(in.dtype, [&]<typename S>() {
+      WithType(out.dtype, [&]<typename D>() {
+        Walk<2>({&out, &in}, [](std::array<char*, 2> at, const std::array<int64_t, 2>& step, int64_t n) {
+          D* to = reinterpret_cast<D*>(at[0]);
+          const S* from = reinterpret_cast<const S*>(at[1]);
+          for (int64_t i = 0; i < n; ++i) to[i * step[0]] = Convert<D>(from[i * step[1]]);
+        });
+      });
+    });
+    return nullptr;
+  }
+  WithWord(out.dtype, [&]<typename W>() {
+    Walk<2>({&out, &in}, [](std::array<char*, 2> at, const std::array<int64_t, 2>& step, int64_t n) {
+      if (step[0] == 1 && step[1] == 1) {
+        std::memcpy(at[0], at[1], n * sizeof(W));
+        return;
+      }
+      W* to = reinterpret_cast<W*>(at[0]);
+      const W* from = reinterpret_cast<const W*>(at[1]);
+      for (int64_t i = 0; i < n; ++i) to[i * step[0]] = from[i * step[1]];
+    });
+  });
+  return nullptr;
+}
+
+// out[...] = f(position along the last dim)
+template <typename T, typename F>
+void Generate(const Tensor& out, F f) {
+  int64_t position = 0;
+  Walk<1>({&out}, [&](std::array<char*, 1> at, const std::array<int64_t, 1>& step, int64_t n) {
+    T row[kBlock];
+    for (int64_t done = 0; done < n; done += kBlock) {
+      const int64_t m = std::min(kBlock, n - done);
+      for (int64_t i = 0; i < m; ++i) row[i] = f(position++);
+      StoreRow<T>(row, m, at[0], out.dtype, step[0]);
+      at[0] += m * step[0] * ByteSize(out.dtype);
+    }
+  });
+}
+
+// ints[0], or floats[0] where there is one.
+const char* Fill(const Call& c) {
+  if (!c.floats.empty())
+    Generate<double>(c.out[0], [v = c.floats[0]](int64_t) { return v; });
+  else
+    Generate<int64_t>(c.out[0], [v = c.ints[0]](int64_t) { return v; });
+  return nullptr;
+}
+
+// start + i · step of ints, or of floats where there are any.
+const char* Arange(const Call& c) {
+  if (!c.floats.empty()) {
+    Generate<double>(c.out[0], [&](int64_t i) { return c.floats[0] + static_cast<double>(i) * c.floats[1]; });
+  } else {
+    Generate<int64_t>(c.out[0], [&](int64_t i) {
+      return static_cast<int64_t>(static_cast<uint64_t>(c.ints[0]) +
+                                  static_cast<uint64_t>(i) * static_cast<uint64_t>(c.ints[1]));
+    });
+  }
+  return nullptr;
+}
+
+// From floats[0] to floats[1], both included; exact at both ends.
+const char* Linspace(const Call& c) {
+  const int64_t n = c.out[0].numel();
+  WithComputeType(c.compute, [&]<typename T>() {
+    const T start = static_cast<T>(c.floats[0]), end = static_cast<T>(c.floats[1]);
+    if constexpr (std::is_floating_point_v<T>) {
+      const T step = n > 1 ? (end - start) / static_cast<T>(n - 1) : T(0);
+      Generate<T>(c.out[0], [&](int64_t i) {
+        return i < n / 2 || n == 1 ? start + step * static_cast<T>(i) : end - step * static_cast<T>(n - i - 1);
+      });
+    } else {
+      const double step = n > 1 ? static_cast<double>(end - start) / static_cast<double>(n - 1) : 0;
+      Generate<T>(c.out[0], [&](int64_t i) {
+        return static_cast<T>(i < n / 2 || n == 1 ? static_cast<double>(start) + step * static_cast<double>(i)
+                                                  : static_cast<double>(end) - step * static_cast<double>(n - i - 1));
+      });
+    }
+  });
+  return nullptr;
+}
+
+// Keeps what lies on or below (above) the diagonal ints[0] of the last two dims.
+template <bool kLower>
+const char* Triangle(const Call& c) {
+  const Tensor &in = c.in[0], &out = c.out[0];
+  const int row = out.rank - 2, column = out.rank - 1;
+  const Tensor from = DropDim(in, column), to = DropDim(out, column);
+  WithWord(out.dtype, [&]<typename W>() {
+    // Rows one at a time, so that the walk tells which row it is at.
+    for (int64_t i = 0; i < out.sizes[row]; ++i) {
+      Tensor a = DropDim(to, row), b = DropDim(from, row);
+      a.data = static_cast<W*>(to.data) + i * to.strides[row];
+      b.data = static_cast<W*>(from.data) + i * from.strides[row];
+      Walk<2>({&a, &b}, [&](std::array<char*, 2> at, const std::array<int64_t, 2>& step, int64_t n) {
+        for (int64_t k = 0; k < n; ++k) {
+          W* x = reinterpret_cast<W*>(at[0]) + k * step[0];
+          const W* y = reinterpret_cast<const W*>(at[1]) + k * step[1];
+          for (int64_t j = 0; j < out.sizes[column]; ++j) {
+            const bool keep = kLower ? j - i <= c.ints[0] : j - i >= c.ints[0];
+            x[j * out.strides[column]] = keep ? y[j * in.strides[column]] : W(0);
+          }
+        }
+      });
+    }
+  });
+  return nullptr;
+}
+
+constexpr Kernel kKernels[] = {
+    {"copy", Copy},         {"fill", Fill},           {"arange", Arange},
+    {"linspace", Linspace}, {"tril", Triangle<true>}, {"triu", Triangle<false>},
+};
+
+}  // namespace
+
+std::span<const Kernel> MoveKernels() { return kKernels; }
+
+}  // namespace slipway::kernels

@@ -1,0 +1,200 @@
+// Reductions. The operand comes with the reduced dims last; ints[0] is their number, the result has the others.
+// Floating-point sums are kept in f64 and rounded once.
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include "kernels/elementwise.h"
+
+namespace slipway::kernels {
+namespace {
+
+// Splits `in` into the dims that stay and those that go.
+void Split(const Tensor& in, int reduced, Tensor* kept, Tensor* gone) {
+  *kept = *gone = in;
+  kept->rank = in.rank - reduced;
+  gone->rank = reduced;
+  for (int d = 0; d < reduced; ++d)
+    gone->sizes[d] = in.sizes[kept->rank + d], gone->strides[d] = in.strides[kept->rank + d];
+}
+
+// Calls each(rows, out) for every result: rows(f) calls f(row, n) on blocks of what is reduced into it, in order;
+// the result is written through store(k, value) for output k.
+template <typename T, typename Each>
+void ForEachResult(const Call& c, Each each) {
+  const Tensor& in = c.in[0];
+  Tensor kept, gone;
+  Split(in, static_cast<int>(c.ints[0]), &kept, &gone);
+  Walk<2>({&c.out[0], &kept}, [&](std::array<char*, 2> at, const std::array<int64_t, 2>& step, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) {
+      Tensor part = gone;
+      part.data = at[1] + i * step[1] * ByteSize(in.dtype);
+      auto rows = [&](auto f) {
+        Walk<1>({&part}, [&](std::array<char*, 1> from, const std::array<int64_t, 1>& stride, int64_t m) {
+          T row[kBlock];
+          for (int64_t done = 0; done < m; done += kBlock) {
+            const int64_t k = std::min(kBlock, m - done);
+            LoadRow<T>(from[0], in.dtype, stride[0], k, c.compute, row);
+            from[0] += k * stride[0] * ByteSize(in.dtype);
+            f(row, k);
+          }
+        });
+      };
+      auto store = [&](auto value) {
+        using R = decltype(value);
+        StoreRow<R>(&value, 1, at[0] + i * step[0] * ByteSize(c.out[0].dtype), c.out[0].dtype, 1);
+      };
+      each(rows, store);
+    }
+  });
+}
+
+// An accumulator has Add(x) and Result().
+template <template <typename> class Acc>
+const char* Reduce(const Call& c) {
+  WithComputeType(c.compute, [&]<typename T>() {
+    ForEachResult<T>(c, [&](auto rows, auto store) {
+      Acc<T> acc;
+      rows([&](const T* row, int64_t n) {
+        for (int64_t i = 0; i < n; ++i) acc.Add(row[i]);
+      });
+      store(acc.Result());
+    });
+  });
+  return nullptr;
+}
+
+template <typename T>
+using Wide = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
+template <typename T>
+using Stored = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
+
+template <typename T>
+struct Sum {
+  Wide<T> sum = 0;
+  void Add(T x) { sum += static_cast<Wide<T>>(x); }
+  Stored<T> Result() const { return static_cast<Stored<T>>(sum); }
+};
+template <typename T>
+struct Product {
+  Wide<T> product = 1;
+  void Add(T x) { product *= static_cast<Wide<T>>(x); }
+  Stored<T> Result() const { return static_cast<Stored<T>>(product); }
+};
+template <typename T>
+struct Mean {
+  double sum = 0;
+  int64_t count = 0;
+  void Add(T x) { sum += static_cast<double>(x), ++count; }
+  double Result() const { return sum / static_cast<double>(count); }
+};
+template <typename T>
+struct Largest {
+  T best = std::is_integral_v<T> ? std::numeric_limits<T>::min() : -std::numeric_limits<T>::infinity();
+  void Add(T x) { best = x != x || x > best ? x : best; }
+  T Result() const { return best; }
+};
+template <typename T>
+struct Smallest {
+  T best = std::is_integral_v<T> ? std::numeric_limits<T>::max() : std::numeric_limits<T>::infinity();
+  void Add(T x) { best = x != x || x < best ? x : best; }
+  T Result() const { return best; }
+};
+template <typename T>
+struct Any {
+  bool found = false;
+  void Add(T x) { found |= x != 0; }
+  int64_t Result() const { return found; }
+};
+template <typename T>
+struct All {
+  bool holds = true;
+  void Add(T x) { holds &= x != 0; }
+  int64_t Result() const { return holds; }
+};
+// The first of the largest (smallest); the first NaN where there is one.
+template <typename T, bool kLargest>
+struct Place {
+  T best{};
+  int64_t at = 0, count = 0;
+  void Add(T x) {
+    const bool better = kLargest ? x > best : x < best;
+    if (count == 0 || (best == best && (x != x || better))) best = x, at = count;
+    ++count;
+  }
+  int64_t Result() const { return at; }
+};
+template <typename T>
+struct Argmax : Place<T, true> {};
+template <typename T>
+struct Argmin : Place<T, false> {};
+
+// The variance, or its root; floats[0] is the correction. Two passes: first the mean.
+template <bool kRoot>
+const char* Variance(const Call& c) {
+  return WithComputeType(c.compute, [&]<typename T>() -> const char* {
+    if constexpr (std::is_integral_v<T>) {
+      return "the operator is for floating-point numbers";
+    } else {
+      ForEachResult<T>(c, [&](auto rows, auto store) {
+        Mean<T> mean;
+        rows([&](const T* row, int64_t n) {
+          for (int64_t i = 0; i < n; ++i) mean.Add(row[i]);
+        });
+        const double center = mean.Result();
+        double sum = 0;
+        rows([&](const T* row, int64_t n) {
+          for (int64_t i = 0; i < n; ++i) sum += (row[i] - center) * (row[i] - center);
+        });
+        const double v = sum / std::fmax(0.0, static_cast<double>(mean.count) - c.floats[0]);
+        store(kRoot ? std::sqrt(v) : v);
+      });
+      return nullptr;
+    }
+  });
+}
+
+// The vector norm of order floats[0].
+const char* VectorNorm(const Call& c) {
+  return WithComputeType(c.compute, [&]<typename T>() -> const char* {
+    if constexpr (std::is_integral_v<T>) {
+      return "the operator is for floating-point numbers";
+    } else {
+      const double order = c.floats[0];
+      ForEachResult<T>(c, [&](auto rows, auto store) {
+        double norm = order == -std::numeric_limits<double>::infinity() ? -order : 0;
+        rows([&](const T* row, int64_t n) {
+          for (int64_t i = 0; i < n; ++i) {
+            const double x = std::fabs(static_cast<double>(row[i]));
+            if (order == 2)
+              norm += x * x;
+            else if (order == 1)
+              norm += x;
+            else if (order == 0)
+              norm += x != 0;
+            else if (std::isinf(order))
+              norm = x != x || norm != norm ? x + norm : order > 0 ? std::fmax(norm, x) : std::fmin(norm, x);
+            else
+              norm += std::pow(x, order);
+          }
+        });
+        store(order == 2                                      ? std::sqrt(norm)
+              : order == 0 || order == 1 || std::isinf(order) ? norm
+                                                              : std::pow(norm, 1 / order));
+      });
+      return nullptr;
+    }
+  });
+}
+
+constexpr Kernel kKernels[] = {
+    {"vector_norm", VectorNorm}, {"sum", Reduce<Sum>},       {"prod", Reduce<Product>}, {"mean", Reduce<Mean>},
+    {"amax", Reduce<Largest>},   {"amin", Reduce<Smallest>}, {"any", Reduce<Any>},      {"all", Reduce<All>},
+    {"argmax", Reduce<Argmax>},  {"argmin", Reduce<Argmin>}, {"var", Variance<false>},  {"std", Variance<true>},
+};
+
+}  // namespace
+
+std::span<const Kernel> ReduceKernels() { return kKernels; }
+
+}  // namespace slipway::kernels

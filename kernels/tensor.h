@@ -1,0 +1,56 @@
+// What a kernel sees of a tensor: a pointer, an element type, sizes and strides. This room is what runs inside a native
+// library, so it knows no program and needs libc only.
+#ifndef SLIPWAY_KERNELS_TENSOR_H_
+#define SLIPWAY_KERNELS_TENSOR_H_
+
+#include <cstdint>
+
+namespace slipway::kernels {
+
+enum class DType : uint8_t { kBool, kU8, kI8, kI16, kI32, kI64, kF16, kBF16, kF32, kF64 };
+inline constexpr int kDTypes = 10;
+
+constexpr int ByteSize(DType t) {
+  constexpr int kBytes[kDTypes] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8};
+  return kBytes[static_cast<int>(t)];
+}
+constexpr bool IsFloating(DType t) { return t >= DType::kF16; }
+// The type kernels compute elements of `t` in: f32 for f16 and bf16, f64 for f64, i64 for bool and integers (whose
+// narrower results wrap when stored).
+constexpr DType ComputeType(DType t) {
+  return t == DType::kF64 ? DType::kF64 : IsFloating(t) ? DType::kF32 : DType::kI64;
+}
+
+inline constexpr int kMaxRank = 16;
+
+// A view of memory that somebody else owns. Sizes and strides are in elements; strides may be 0 (expanded) or negative
+// (flipped). What a view reaches must lie in the memory behind it: whoever makes one has checked.
+struct Tensor {
+  void* data = nullptr;
+  DType dtype = DType::kF32;
+  int rank = 0;
+  int64_t sizes[kMaxRank] = {};
+  int64_t strides[kMaxRank] = {};
+
+  int64_t numel() const {
+    int64_t n = 1;
+    for (int d = 0; d < rank; ++d) n *= sizes[d];
+    return n;
+  }
+  bool is_contiguous() const {
+    int64_t step = 1;
+    for (int d = rank - 1; d >= 0; --d) {
+      if (sizes[d] != 1 && strides[d] != step) return numel() == 0;
+      step *= sizes[d];
+    }
+    return true;
+  }
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(data);
+  }
+};
+
+}  // namespace slipway::kernels
+
+#endif  // SLIPWAY_KERNELS_TENSOR_H_

@@ -1,0 +1,31 @@
+// The evaluator that passes are handed: it plans a program and runs the plan.
+#ifndef SLIPWAY_PLANNER_EVALUATOR_H_
+#define SLIPWAY_PLANNER_EVALUATOR_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "ir/evaluator.h"
+
+namespace slipway::planner {
+
+struct PlanOptions {
+  uint64_t memory_limit = uint64_t{1} << 34;  // bytes of all temporaries together
+};
+
+// Computes by legalizing to `native`, planning and running.
+class PlanEvaluator : public ir::Evaluator {
+ public:
+  explicit PlanEvaluator(PlanOptions options = {}) : options_(options) {}
+  bool Supports(const ir::Node& n) const override;
+  absl::StatusOr<std::vector<ir::TensorRef>> Evaluate(ir::Program& p, absl::Span<const ir::TensorRef> inputs) override;
+
+ private:
+  PlanOptions options_;
+};
+
+}  // namespace slipway::planner
+
+#endif  // SLIPWAY_PLANNER_EVALUATOR_H_

@@ -1,0 +1,238 @@
+// Operators that work element by element.
+#include <cmath>
+#include <limits>
+
+#include "base/text.h"
+#include "ir/ops/op_table.h"
+#include "planner/rules.h"
+
+namespace slipway::planner {
+namespace {
+
+bool IsNumber(const PlanContext& c, size_t i) {
+  const ir::Value* v = c.node().Get(c.node().op().args[i].name).value();
+  return !v || !v->type().is_tensor();
+}
+
+// torch's promoted dtype of the arguments at these positions.
+DType Common(PlanContext& c, std::initializer_list<size_t> positions) {
+  ir::Values tensors;
+  std::vector<ir::Scalar> scalars;
+  for (size_t i : positions) {
+    const std::string& name = c.node().op().args[i].name;
+    if (!IsNumber(c, i))
+      tensors.push_back(c.node().Get(name).value());
+    else if (auto s = c.opt_scalar(name))
+      scalars.push_back(*s);
+  }
+  DType t = ir::ResultTypeOf(tensors, scalars);
+  if (!NativeType(t)) c.Unsupported(text::StrCat("kernels have no ", ir::Name(t)));
+  return t;
+}
+
+// What arithmetic on operands of a common dtype computes in. torch's kernels for f16 and bf16 take numbers and 0-d
+// tensors in f32; only other tensors are rounded to the common dtype first.
+DType Arithmetic(DType common, absl::Span<const Operand> operands) {
+  if (!ir::IsLowPrecision(common)) return common;
+  for (const Operand& x : operands)
+    if (x.rank() > 0 && x.dtype != common) return common;
+  return DType::kFloat32;
+}
+
+// Floating-point functions: integers count as the result's dtype.
+void FloatUnary(PlanContext& c) { c.Return(c.Map(c.kernel(), {c.in(size_t{0})}, c.Result(), c.out_dtype())); }
+void SameUnary(PlanContext& c) {
+  Operand x = c.in(size_t{0});
+  c.Return(c.Map(c.kernel(), {x}, c.Result(), x.dtype));
+}
+void BitwiseNot(PlanContext& c) {
+  Operand x = c.in(size_t{0});
+  c.Return(c.Map(x.dtype == DType::kBool ? "logical_not" : "bitwise_not", {x}, c.Result(), x.dtype));
+}
+void Gelu(PlanContext& c) {
+  const std::string how = c.str("approximate");
+  if (how != "none" && how != "tanh") c.Unsupported(text::StrCat("approximate=\"", how, "\""));
+  c.Return(c.Map(how == "tanh" ? "gelu_tanh" : "gelu", {c.in("self")}, c.Result(), c.out_dtype()));
+}
+// Functions with number arguments behind `self`, in the order of the declaration.
+void FloatUnaryWithNumbers(PlanContext& c) {
+  std::vector<double> numbers;
+  for (size_t i = 1; i < c.node().op().args.size(); ++i) numbers.push_back(c.f(c.node().op().args[i].name));
+  c.Return(c.Map(c.kernel(), {c.in(size_t{0})}, c.Result(), c.out_dtype(), {}, std::move(numbers)));
+}
+void Selu(PlanContext& c) {
+  c.Return(c.Map("elu", {c.in("self")}, c.Result(), c.out_dtype(), {},
+                 {1.6732632423543772848170429916717, 1.0507009873554804934193349852946, 1}));
+}
+void Celu(PlanContext& c) {
+  const double alpha = c.f("alpha");
+  c.Return(c.Map("elu", {c.in("self")}, c.Result(), c.out_dtype(), {}, {alpha, 1, 1 / alpha}));
+}
+void NanToNum(PlanContext& c) {
+  Operand x = c.in("self");
+  if (!ir::IsFloating(x.dtype)) return c.Return(x);
+  const double most = x.dtype == DType::kFloat64    ? std::numeric_limits<double>::max()
+                      : x.dtype == DType::kFloat16  ? 65504.0
+                      : x.dtype == DType::kBFloat16 ? std::ldexp(255.0, 120)
+                                                    : static_cast<double>(std::numeric_limits<float>::max());
+  c.Return(c.Map("nan_to_num", {x}, c.Result(), x.dtype, {},
+                 {c.opt_f("nan").value_or(0), c.opt_f("posinf").value_or(most), c.opt_f("neginf").value_or(-most)}));
+}
+
+void Binary(PlanContext& c) {
+  Operand x = c.in(size_t{0}), y = c.in(size_t{1});
+  c.Return(c.Map(c.kernel(), {x, y}, c.Result(), Arithmetic(Common(c, {0, 1}), {x, y})));
+}
+// Integers count as the result's floating dtype.
+void FloatBinary(PlanContext& c) {
+  Operand x = c.in(size_t{0}), y = c.in(size_t{1});
+  c.Return(c.Map(c.kernel(), {x, y}, c.Result(), Arithmetic(c.out_dtype(), {x, y})));
+}
+void Compare(PlanContext& c) {
+  c.Return(c.Map(c.kernel(), {c.in(size_t{0}), c.in(size_t{1})}, c.Result(), Common(c, {0, 1})));
+}
+// x + alpha·y, with the operands exchanged for rsub.
+void Scaled(PlanContext& c, bool subtract, bool exchange) {
+  Operand x = c.in(size_t{0}), y = c.in(size_t{1});
+  const DType compute = Arithmetic(Common(c, {0, 1}), {x, y});
+  if (exchange) std::swap(x, y);
+  const auto alpha = c.opt_scalar("alpha");
+  if (!alpha || alpha->d == 1) return c.Return(c.Map(subtract ? "sub" : "add", {x, y}, c.Result(), compute));
+  if (alpha->kind == ir::Scalar::kValue || alpha->kind == ir::Scalar::kComplex)
+    return c.Unsupported("alpha is not a known number");
+  if (ir::IsFloating(compute))
+    return c.Return(c.Map("add_scaled", {x, y}, c.Result(), compute, {}, {subtract ? -alpha->d : alpha->d}));
+  if (alpha->kind == ir::Scalar::kFloat) return c.Fail("alpha is no integer");
+  c.Return(c.Map("add_scaled", {x, y}, c.Result(), compute,
+                 {subtract ? static_cast<int64_t>(0 - static_cast<uint64_t>(alpha->i)) : alpha->i}));
+}
+void Add(PlanContext& c) { Scaled(c, false, false); }
+void Sub(PlanContext& c) { Scaled(c, true, false); }
+void Rsub(PlanContext& c) { Scaled(c, true, true); }
+
+void DivideMode(PlanContext& c) {
+  Operand x = c.in(size_t{0}), y = c.in(size_t{1});
+  const auto mode = c.opt_str("rounding_mode");
+  if (!mode) return FloatBinary(c);
+  if (*mode != "floor" && *mode != "trunc") return c.Fail(text::StrCat("rounding_mode=\"", *mode, "\""));
+  c.Return(
+      c.Map(*mode == "floor" ? "div_floor" : "div_trunc", {x, y}, c.Result(), Arithmetic(Common(c, {0, 1}), {x, y})));
+}
+void Shift(PlanContext& c) {
+  const DType common = Common(c, {0, 1});
+  c.Return(c.Map(c.kernel(), {c.in(size_t{0}), c.in(size_t{1})}, c.Result(), common, {ir::BitSize(common)}));
+}
+
+void Where(PlanContext& c) {
+  c.Return(c.Map("where", {c.in("condition"), c.in("self"), c.in("other")}, c.Result(), c.out_dtype()));
+}
+void MaskedFill(PlanContext& c) {
+  c.Return(c.Map("where", {c.in("mask"), c.in("value"), c.in("self")}, c.Result(), c.out_dtype()));
+}
+void Clamp(PlanContext& c) {
+  Operand x = c.in("self");
+  const DType t = c.out_dtype();
+  struct {
+    const char* name;
+    const char* kernel;
+  } bounds[] = {{"min", "maximum"}, {"max", "minimum"}};
+  bool any = false;
+  for (const auto& b : bounds) {
+    if (c.node().op().ArgIndex(b.name) < 0 || !c.has(b.name)) continue;
+    x = c.Map(b.kernel, {x, c.in(b.name)}, c.Result(), t);
+    any = true;
+  }
+  c.Return(any ? x : c.Cast(x, t));
+}
+void HardTanh(PlanContext& c) {
+  Operand low = c.Map("maximum", {c.in("self"), c.in("min_val")}, c.Result(), c.out_dtype());
+  c.Return(c.Map("minimum", {low, c.in("max_val")}, c.Result(), c.out_dtype()));
+}
+void Relu6(PlanContext& c) {
+  ir::Scalar zero, six;
+  six.i = 6, six.d = 6;
+  Operand low = c.Map("maximum", {c.in("self"), c.number(zero)}, c.Result(), c.out_dtype());
+  c.Return(c.Map("minimum", {low, c.number(six)}, c.Result(), c.out_dtype()));
+}
+void AddProduct(PlanContext& c) {
+  const auto value = c.scalar("value");
+  Ints ints;
+  std::vector<double> floats;
+  if (ir::IsFloating(c.out_dtype()))
+    floats = {value.d};
+  else if (value.kind == ir::Scalar::kInt || value.kind == ir::Scalar::kBool)
+    ints = {value.i};
+  else
+    return c.Fail("value is no integer");
+  Operand x = c.in("self"), y = c.in("tensor1"), z = c.in("tensor2");
+  c.Return(c.Map(c.kernel(), {x, y, z}, c.Result(), Arithmetic(c.out_dtype(), {x, y, z}), ints, floats));
+}
+void Lerp(PlanContext& c) {
+  Operand x = c.in("self"), y = c.in("end"), w = c.in("weight");
+  c.Return(c.Map("lerp", {x, y, w}, c.Result(), Arithmetic(c.out_dtype(), {x, y, w})));
+}
+
+void Convert(PlanContext& c) { c.Return(c.Cast(c.in(size_t{0}), c.out_dtype())); }
+
+constexpr PlanFamily kFamilies[] = {
+    {FloatUnary, "",
+     "acos acosh asin asinh atan atanh cos cosh erf erfc exp exp2 expm1 frac hardsigmoid hardswish lgamma log log10 "
+     "log1p "
+     "log2 mish reciprocal rsqrt sigmoid silu sin sinh sqrt tan tanh"},
+    {SameUnary, "", "abs ceil floor isfinite isinf isnan logical_not neg relu round sign signbit square trunc"},
+    {SameUnary, "trunc", "fix"},
+    {SameUnary, "sign", "sgn"},
+    {FloatUnary, "exp2", "special_exp2"},
+    {FloatUnary, "expm1", "special_expm1"},
+    {FloatUnary, "erf", "special_erf"},
+    {FloatUnary, "sigmoid", "special_expit"},
+    {BitwiseNot, "", "bitwise_not"},
+    {Gelu, "", "gelu"},
+    {FloatUnaryWithNumbers, "", "elu leaky_relu softplus"},
+    {Selu, "", "selu"},
+    {Celu, "", "celu"},
+    {NanToNum, "", "nan_to_num"},
+    {Add, "", "add.Tensor add.Scalar"},
+    {Sub, "", "sub.Tensor sub.Scalar subtract.Tensor subtract.Scalar"},
+    {Rsub, "", "rsub.Tensor rsub.Scalar"},
+    {Binary, "mul", "mul.Tensor mul.Scalar multiply.Tensor multiply.Scalar"},
+    {FloatBinary, "div", "div.Tensor div.Scalar divide.Tensor divide.Scalar true_divide.Tensor true_divide.Scalar"},
+    {DivideMode, "div", "div.Tensor_mode div.Scalar_mode divide.Tensor_mode divide.Scalar_mode"},
+    {Binary, "div_floor", "floor_divide floor_divide.Scalar"},
+    {Binary, "", "remainder.Tensor remainder.Scalar remainder.Scalar_Tensor fmod.Tensor fmod.Scalar"},
+    {Binary, "", "pow.Tensor_Tensor pow.Tensor_Scalar pow.Scalar maximum minimum fmax fmin"},
+    {Binary, "maximum", "max.other"},
+    {Binary, "minimum", "min.other"},
+    {FloatBinary, "", "atan2 copysign.Tensor copysign.Scalar hypot"},
+    {Compare, "",
+     "eq.Tensor eq.Scalar ne.Tensor ne.Scalar lt.Tensor lt.Scalar le.Tensor le.Scalar gt.Tensor gt.Scalar ge.Tensor "
+     "ge.Scalar logical_and logical_or logical_xor"},
+    {Compare, "ne", "not_equal.Tensor not_equal.Scalar"},
+    {Binary, "",
+     "bitwise_and.Tensor bitwise_and.Scalar bitwise_and.Scalar_Tensor bitwise_or.Tensor bitwise_or.Scalar "
+     "bitwise_or.Scalar_Tensor bitwise_xor.Tensor bitwise_xor.Scalar bitwise_xor.Scalar_Tensor"},
+    {Binary, "bitwise_and", "__and__.Tensor __and__.Scalar"},
+    {Binary, "bitwise_or", "__or__.Tensor __or__.Scalar"},
+    {Binary, "bitwise_xor", "__xor__.Tensor __xor__.Scalar"},
+    {Shift, "shift_left",
+     "bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar __lshift__.Tensor __lshift__.Scalar"},
+    {Shift, "shift_right",
+     "bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar __rshift__.Tensor __rshift__.Scalar"},
+    {Where, "", "where.self where.ScalarSelf where.ScalarOther where.Scalar"},
+    {MaskedFill, "", "masked_fill.Scalar masked_fill.Tensor"},
+    {Clamp, "", "clamp clamp.Tensor clamp_min clamp_min.Tensor clamp_max clamp_max.Tensor clip clip.Tensor"},
+    {HardTanh, "", "hardtanh"},
+    {Relu6, "", "relu6"},
+    {AddProduct, "", "addcmul addcdiv"},
+    {Lerp, "", "lerp.Scalar lerp.Tensor"},
+    {Convert, "",
+     "to.dtype to.dtype_layout to.device to.other to.prim_Device _to_copy type_as alias alias_copy detach detach_copy "
+     "clone contiguous "
+     "lift_fresh lift_fresh_copy lift positive cpu"},
+};
+
+}  // namespace
+
+absl::Span<const PlanFamily> ElementwisePlans() { return kFamilies; }
+
+}  // namespace slipway::planner

@@ -1,0 +1,154 @@
+// Reductions and normalizations.
+#include <algorithm>
+
+#include "base/text.h"
+#include "ir/ops/op_table.h"
+#include "planner/rules.h"
+
+namespace slipway::planner {
+namespace {
+
+// The dims to reduce: "dim" where the operator has it, else all. `empty` says what an empty list means.
+std::vector<int> Dims(PlanContext& c, int rank, bool empty_is_all = true) {
+  std::vector<int> dims;
+  if (c.node().op().ArgIndex("dim") < 0) {
+    for (int d = 0; d < rank; ++d) dims.push_back(d);
+  } else {
+    dims = c.dims("dim", rank, empty_is_all);
+    if (rank == 0) dims.clear();
+  }
+  return dims;
+}
+
+// One call over `dims` into a tensor of the sizes of result i.
+Operand Reduce(PlanContext& c, std::string_view kernel, const Operand& x, const std::vector<int>& dims, DType compute,
+               Operand out, std::vector<double> floats = {}) {
+  // The result without the dims it kept as 1.
+  Operand to = out;
+  if (to.rank() == x.rank()) {
+    for (int d = to.rank() - 1; d >= 0; --d)
+      if (std::find(dims.begin(), dims.end(), d) != dims.end()) to = Drop(to, d);
+  }
+  if (to.rank() + static_cast<int>(dims.size()) != x.rank()) {
+    c.Fail("the result has another rank");
+    return out;
+  }
+  c.Emit(kernel, {MoveToLast(x, dims)}, {to}, compute, {static_cast<int64_t>(dims.size())}, std::move(floats));
+  return out;
+}
+
+// Computed in the result's dtype.
+void Sum(PlanContext& c) {
+  Operand x = c.in("self");
+  c.Return(Reduce(c, c.kernel(), x, Dims(c, x.rank()), c.out_dtype(), c.Result()));
+}
+// Computed in the operand's dtype.
+void Extreme(PlanContext& c) {
+  Operand x = c.in("self");
+  if (x.numel() == 0) return c.Unsupported("of a tensor without elements");
+  c.Return(Reduce(c, c.kernel(), x, Dims(c, x.rank()), x.dtype, c.Result()));
+}
+void Truth(PlanContext& c) {
+  Operand x = c.in("self");
+  c.Return(Reduce(c, c.kernel(), x, Dims(c, x.rank(), false), x.dtype, c.Result()));
+}
+void TruthOfAll(PlanContext& c) {
+  Operand x = c.in("self");
+  c.Return(Reduce(c, c.kernel(), x, Dims(c, x.rank()), x.dtype, c.Result()));
+}
+void Place(PlanContext& c) {
+  Operand x = c.in("self");
+  if (x.numel() == 0) return c.Unsupported("of a tensor without elements");
+  if (!c.has("dim") && x.rank() != 1) {
+    // Positions count over the flattened tensor; with keepdim all dims stay as 1.
+    Operand out = c.Temp(DType::kInt64, {});
+    return c.Return(c.Reshape(Reduce(c, c.kernel(), c.Reshape(x, {x.numel()}), {0}, x.dtype, out), c.out_sizes()));
+  }
+  std::vector<int> dims;
+  if (x.rank() > 0) dims = {c.has("dim") ? c.dim("dim", x.rank()) : 0};
+  c.Return(Reduce(c, c.kernel(), x, dims, x.dtype, c.Result()));
+}
+void ExtremeAndPlace(PlanContext& c) {
+  Operand x = c.in("self");
+  if (x.numel() == 0) return c.Unsupported("of a tensor without elements");
+  std::vector<int> dims;
+  if (x.rank() > 0) dims = {c.dim("dim", x.rank())};
+  const bool largest = c.kernel() == "amax";
+  c.Return({Reduce(c, c.kernel(), x, dims, x.dtype, c.Result(0)),
+            Reduce(c, largest ? "argmax" : "argmin", x, dims, x.dtype, c.Result(1))});
+}
+double Correction(PlanContext& c) {
+  if (c.node().op().ArgIndex("correction") >= 0) return c.opt_f("correction").value_or(1);
+  return c.b("unbiased") ? 1 : 0;
+}
+void Variance(PlanContext& c) {
+  Operand x = c.in("self");
+  c.Return(Reduce(c, c.kernel(), x, Dims(c, x.rank()), x.dtype, c.Result(), {Correction(c)}));
+}
+void VarianceAndMean(PlanContext& c) {
+  Operand x = c.in("self");
+  std::vector<int> dims = Dims(c, x.rank());
+  c.Return({Reduce(c, c.kernel(), x, dims, x.dtype, c.Result(0), {Correction(c)}),
+            Reduce(c, "mean", x, dims, x.dtype, c.Result(1))});
+}
+
+void VectorNorm(PlanContext& c) {
+  Operand x = c.in("self");
+  const double order = c.f("ord");
+  if (x.numel() == 0 && !(order >= 0 && order < 1e308)) return c.Unsupported("of a tensor without elements");
+  c.Return(Reduce(c, "vector_norm", x, Dims(c, x.rank()), c.out_dtype(), c.Result(), {order}));
+}
+
+void Softmax(PlanContext& c) {
+  Operand x = c.in("self"), out = c.Result();
+  if (x.rank() == 0) x = Unsqueeze(x, 0);
+  Operand to = out.rank() == 0 ? Unsqueeze(out, 0) : out;
+  const int dim = c.dim("dim", x.rank());
+  c.Emit(c.kernel(), {MoveToLast(x, {dim})}, {MoveToLast(to, {dim})}, out.dtype);
+  c.Return(out);
+}
+void LayerNorm(PlanContext& c) {
+  Operand x = c.Dense(c.in("input")), weight = c.opt_in("weight"), bias = c.opt_in("bias"), out = c.Result();
+  const Ints shape = c.ints("normalized_shape");
+  int64_t n = 1;
+  if (static_cast<int>(shape.size()) > x.rank()) return c.Fail("normalized_shape does not fit");
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (x.sizes[x.rank() - shape.size() + d] != shape[d]) return c.Fail("normalized_shape does not fit");
+    n *= shape[d];
+  }
+  if (n == 0 || !c.ok()) return c.Return(out);
+  std::vector<Operand> in = {c.Reshape(x, {x.numel() / n, n})};
+  for (const Operand* p : {&weight, &bias}) {
+    if (!*p) continue;
+    if (p->numel() != n) return c.Fail("weight or bias do not fit");
+    in.push_back(c.Reshape(*p, {n}));
+  }
+  c.Emit("layer_norm", std::move(in), {c.Reshape(out, {x.numel() / n, n})}, out.dtype,
+         {(weight ? 1 : 0) + (bias ? 2 : 0)}, {c.f("eps")});
+  c.Return(out);
+}
+
+constexpr PlanFamily kFamilies[] = {
+    {Sum, "", "sum sum.dim_IntList mean mean.dim prod prod.dim_int"},
+    {Extreme, "", "amax amin"},
+    {Extreme, "amax", "max"},
+    {Extreme, "amin", "min"},
+    {TruthOfAll, "", "any any.dim all all.dim"},
+    {Truth, "", "any.dims all.dims"},
+    {Place, "", "argmax argmin"},
+    {ExtremeAndPlace, "amax", "max.dim"},
+    {ExtremeAndPlace, "amin", "min.dim"},
+    {Variance, "", "var var.dim var.correction std std.dim std.correction"},
+    {VarianceAndMean, "var", "var_mean var_mean.dim var_mean.correction"},
+    {VarianceAndMean, "std", "std_mean std_mean.dim std_mean.correction"},
+    {VectorNorm, "", "linalg_vector_norm"},
+    {Softmax, "softmax", "softmax.int _softmax"},
+    {Softmax, "log_softmax", "log_softmax.int _log_softmax"},
+    {LayerNorm, "", "layer_norm native_layer_norm"},
+};
+
+}  // namespace
+
+absl::Span<const PlanFamily> ReductionPlans() { return kFamilies; }
+
+}  // namespace slipway::planner

@@ -1,0 +1,217 @@
+// Kernels on views: what strides, conversions and torch's own rules for numbers make of them. Numbers at large are
+// compared with torch by tests/interop/planner_test.py.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "kernels/convert.h"
+#include "kernels/plan.h"
+#include "kernels/registry.h"
+
+namespace slipway::kernels {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+template <typename T>
+constexpr DType kTypeOf = std::is_same_v<T, bool>      ? DType::kBool
+                          : std::is_same_v<T, uint8_t> ? DType::kU8
+                          : std::is_same_v<T, int8_t>  ? DType::kI8
+                          : std::is_same_v<T, int32_t> ? DType::kI32
+                          : std::is_same_v<T, int64_t> ? DType::kI64
+                          : std::is_same_v<T, float>   ? DType::kF32
+                          : std::is_same_v<T, double>  ? DType::kF64
+                          : std::is_same_v<T, F16>     ? DType::kF16
+                                                       : DType::kBF16;
+
+// A tensor with its memory.
+template <typename T>
+struct Owned {
+  std::vector<T> data;
+  std::vector<int64_t> sizes;
+  Owned(std::vector<int64_t> s, std::vector<T> d) : data(std::move(d)), sizes(std::move(s)) {}
+  Tensor view() {
+    Tensor t;
+    t.data = data.data();
+    t.dtype = kTypeOf<T>;
+    t.rank = static_cast<int>(sizes.size());
+    int64_t step = 1;
+    for (int d = t.rank - 1; d >= 0; --d) t.sizes[d] = sizes[d], t.strides[d] = step, step *= sizes[d];
+    return t;
+  }
+};
+
+const char* Call1(std::string_view name, std::vector<Tensor> in, std::vector<Tensor> out, DType compute,
+                  std::vector<int64_t> ints = {}, std::vector<double> floats = {}) {
+  const Kernel* k = FindKernel(name);
+  EXPECT_NE(k, nullptr) << name;
+  return k ? k->run({in, out, compute, ints, floats}) : "no kernel";
+}
+
+TEST(Kernels, NamesAreDistinct) {
+  std::vector<std::string_view> names;
+  for (auto table : {UnaryKernels(), BinaryKernels(), MoveKernels(), IndexKernels(), ReduceKernels(), ContractKernels(),
+                     NormalizeKernels()})
+    for (const Kernel& k : table) names.push_back(k.name);
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(std::adjacent_find(names.begin(), names.end()), names.end());
+  EXPECT_EQ(FindKernel("no such kernel"), nullptr);
+}
+
+TEST(Kernels, CopyTransposesReversesAndConverts) {
+  Owned<float> x({2, 3}, {0, 1.9f, -1.9f, 300, -0.5f, 5});
+  Owned<uint8_t> y({3, 2}, std::vector<uint8_t>(6));
+  Tensor t = x.view();
+  std::swap(t.sizes[0], t.sizes[1]);
+  std::swap(t.strides[0], t.strides[1]);
+  EXPECT_EQ(Call1("copy", {t}, {y.view()}, DType::kU8), nullptr);
+  EXPECT_EQ(y.data, (std::vector<uint8_t>{0, 44, 1, 0, 255, 5}));  // torch: truncate, then wrap
+  Owned<float> z({2, 3}, std::vector<float>(6));
+  Tensor r = x.view();
+  r.data = static_cast<float*>(r.data) + 5;
+  r.strides[0] = -3;
+  r.strides[1] = -1;
+  EXPECT_EQ(Call1("copy", {r}, {z.view()}, DType::kF32), nullptr);
+  EXPECT_EQ(z.data, (std::vector<float>{5, -0.5f, 300, -1.9f, 1.9f, 0}));
+}
+
+TEST(Kernels, LongRowsGoThroughBlocks) {
+  const int64_t n = 1300;
+  Owned<float> x({n}, std::vector<float>(n)), y({n}, std::vector<float>(n));
+  for (int64_t i = 0; i < n; ++i) x.data[i] = static_cast<float>(i);
+  EXPECT_EQ(Call1("square", {x.view()}, {y.view()}, DType::kF32), nullptr);
+  for (int64_t i = 0; i < n; ++i) ASSERT_EQ(y.data[i], static_cast<float>(i) * static_cast<float>(i));
+}
+
+TEST(Kernels, HalfPrecisionRoundsOnce) {
+  Owned<F16> x({1}, {F16(0.1f)});
+  Owned<double> factor({1}, {0.1});
+  Owned<F16> y({1}, {F16(0)});
+  EXPECT_EQ(Call1("mul", {x.view(), factor.view()}, {y.view()}, DType::kF32), nullptr);
+  EXPECT_EQ(static_cast<float>(y.data[0]), static_cast<float>(F16(static_cast<float>(F16(0.1f)) * 0.1f)));
+  Owned<float> z({3},
+                 {1.00390625f, 1.01171875f, static_cast<float>(kNan)});  // halves between bf16 neighbours go to even
+  Owned<BF16> b({3}, std::vector<BF16>(3));
+  EXPECT_EQ(Call1("copy", {z.view()}, {b.view()}, DType::kBF16), nullptr);
+  EXPECT_EQ(static_cast<float>(b.data[0]), 1.0f);
+  EXPECT_EQ(static_cast<float>(b.data[1]), 1.015625f);
+  EXPECT_TRUE(std::isnan(static_cast<float>(b.data[2])));
+}
+
+TEST(Kernels, IntegersWrapAndDivideAsTorchDoes) {
+  Owned<int8_t> x({4}, {100, -7, 7, -128}), y({4}, {100, 2, -2, -1}), z({4}, std::vector<int8_t>(4));
+  auto binary = [&](const char* name) {
+    EXPECT_EQ(Call1(name, {x.view(), y.view()}, {z.view()}, DType::kI8), nullptr);
+    return z.data;
+  };
+  EXPECT_EQ(binary("add"), (std::vector<int8_t>{-56, -5, 5, 127}));
+  EXPECT_EQ(binary("div_floor"), (std::vector<int8_t>{1, -4, -4, -128}));
+  EXPECT_EQ(binary("div_trunc"), (std::vector<int8_t>{1, -3, -3, -128}));
+  EXPECT_EQ(binary("remainder"), (std::vector<int8_t>{0, 1, -1, 0}));
+  EXPECT_EQ(binary("fmod"), (std::vector<int8_t>{0, -1, 1, 0}));
+  y.data = {1, 2, 0, 1};
+  EXPECT_STREQ(Call1("div_floor", {x.view(), y.view()}, {z.view()}, DType::kI8), "division by zero");
+  EXPECT_STREQ(Call1("sin", {x.view()}, {z.view()}, DType::kI8), "the operator is for floating-point numbers");
+}
+
+TEST(Kernels, FloatsDivideAndCompareAsTorchDoes) {
+  Owned<float> x({4}, {-7, 7, 1, static_cast<float>(kNan)}), y({4}, {2, -2, 0, 1}), z({4}, std::vector<float>(4));
+  auto binary = [&](const char* name) {
+    EXPECT_EQ(Call1(name, {x.view(), y.view()}, {z.view()}, DType::kF32), nullptr);
+    return z.data;
+  };
+  std::vector<float> floor = binary("div_floor");
+  EXPECT_EQ(floor[0], -4);
+  EXPECT_EQ(floor[1], -4);
+  EXPECT_TRUE(std::isinf(floor[2]));
+  EXPECT_EQ(binary("remainder")[0], 1);
+  EXPECT_TRUE(std::isnan(binary("maximum")[3]));
+  EXPECT_EQ(binary("fmax")[3], 1);
+  std::swap(x.data, y.data);
+  EXPECT_TRUE(std::isnan(binary("minimum")[3]));
+  EXPECT_EQ(binary("fmin")[3], 1);
+}
+
+TEST(Kernels, ReductionsOverStridedDims) {
+  Owned<int32_t> x({2, 3}, {1, 2, 3, 4, 5, 6});
+  Owned<int64_t> y({3}, std::vector<int64_t>(3));
+  Tensor t = x.view();
+  std::swap(t.sizes[0], t.sizes[1]);
+  std::swap(t.strides[0], t.strides[1]);
+  auto reduce = [&](const char* name) {
+    EXPECT_EQ(Call1(name, {t}, {y.view()}, DType::kI64, {1}), nullptr);
+    return y.data;
+  };
+  EXPECT_EQ(reduce("sum"), (std::vector<int64_t>{5, 7, 9}));
+  EXPECT_EQ(reduce("prod"), (std::vector<int64_t>{4, 10, 18}));
+  EXPECT_EQ(reduce("amax"), (std::vector<int64_t>{4, 5, 6}));
+  EXPECT_EQ(reduce("argmin"), (std::vector<int64_t>{0, 0, 0}));
+  Owned<float> f({3}, {2, static_cast<float>(kNan), 9}), m({}, {0});
+  EXPECT_EQ(Call1("amax", {f.view()}, {m.view()}, DType::kF32, {1}), nullptr);
+  EXPECT_TRUE(std::isnan(m.data[0]));
+  Owned<int64_t> at({}, {0});
+  EXPECT_EQ(Call1("argmax", {f.view()}, {at.view()}, DType::kF32, {1}), nullptr);
+  EXPECT_EQ(at.data[0], 1);
+  EXPECT_EQ(Call1("sum", {Tensor{nullptr, DType::kF32, 1, {0}, {1}}}, {m.view()}, DType::kF32, {1}), nullptr);
+  EXPECT_EQ(m.data[0], 0);
+}
+
+TEST(Kernels, IndicesAreChecked) {
+  Owned<float> x({3, 2}, {0, 1, 2, 3, 4, 5}), y({2, 2}, std::vector<float>(4));
+  Owned<int64_t> i({2}, {-1, 0});
+  EXPECT_EQ(Call1("index", {x.view(), i.view()}, {y.view()}, DType::kF32, {true}), nullptr);
+  EXPECT_EQ(y.data, (std::vector<float>{4, 5, 0, 1}));
+  EXPECT_STREQ(Call1("index", {x.view(), i.view()}, {y.view()}, DType::kF32, {false}), "index out of range");
+  for (int64_t wrong :
+       {int64_t{3}, int64_t{-4}, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()}) {
+    i.data[1] = wrong;
+    EXPECT_STREQ(Call1("index", {x.view(), i.view()}, {y.view()}, DType::kF32, {true}), "index out of range");
+  }
+}
+
+TEST(Kernels, SortIsStableAndPutsNanLast) {
+  Owned<float> x({5}, {2, static_cast<float>(kNan), 1, 2, 0}), y({5}, std::vector<float>(5));
+  Owned<int64_t> at({5}, std::vector<int64_t>(5));
+  EXPECT_EQ(Call1("sort", {x.view()}, {y.view(), at.view()}, DType::kF32, {0}), nullptr);
+  EXPECT_EQ(at.data, (std::vector<int64_t>{4, 2, 0, 3, 1}));
+  EXPECT_EQ(Call1("sort", {x.view()}, {y.view(), at.view()}, DType::kF32, {1}), nullptr);
+  EXPECT_EQ(at.data, (std::vector<int64_t>{1, 0, 3, 2, 4}));
+}
+
+TEST(Run, FreesAndReports) {
+  // t = -x; out = t[i]
+  Plan plan;
+  plan.buffers = {{.kind = Buffer::kInput, .bytes = 8, .slot = 0},
+                  {.kind = Buffer::kTemporary, .bytes = 8},
+                  {.kind = Buffer::kInput, .bytes = 8, .slot = 1},
+                  {.kind = Buffer::kOutput, .bytes = 4, .slot = 0}};
+  auto view = [&](int buffer, DType t, int64_t n) {
+    View v{buffer, 0, {}};
+    v.shape.dtype = t, v.shape.rank = 1, v.shape.sizes[0] = n, v.shape.strides[0] = 1;
+    plan.views.push_back(v);
+  };
+  view(0, DType::kF32, 2), view(1, DType::kF32, 2), view(2, DType::kI64, 1), view(3, DType::kF32, 1);
+  plan.steps.resize(2);
+  plan.steps[0].kernel = FindKernel("neg");
+  plan.steps[0].in = {0}, plan.steps[0].out = {1};
+  plan.steps[1].kernel = FindKernel("index");
+  plan.steps[1].ints = {true};
+  plan.steps[1].in = {1, 2}, plan.steps[1].out = {3}, plan.steps[1].last_of = {1};
+  const float x[] = {1, 2};
+  int64_t i = 1;
+  float out = 0;
+  const void* inputs[] = {x, &i};
+  void* outputs[] = {&out};
+  EXPECT_EQ(kernels::Run(plan, inputs, outputs).why, nullptr);
+  EXPECT_EQ(out, -2);
+  i = 2;
+  RunResult bad = kernels::Run(plan, inputs, outputs);
+  EXPECT_STREQ(bad.why, "index out of range");
+  EXPECT_EQ(bad.step, 1u);
+}
+
+}  // namespace
+}  // namespace slipway::kernels
