@@ -1,6 +1,7 @@
 // Convert's pipeline: open, join weights, run the passes the target needs, export.
 #include "driver/convert.h"
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <functional>
@@ -184,7 +185,8 @@ Outcome ToOnnx(const ConvertOptions& o, ConvertSummary* summary) {
       Diagnostic& last = out.diagnostics.back();
       last.id = id::kUnsupportedOps;
       std::vector<std::string> names;
-      for (const auto& u : failure.unsupported) names.push_back(u.reason);
+      for (const auto& u : failure.unsupported)
+        if (std::find(names.begin(), names.end(), u.reason) == names.end()) names.push_back(u.reason);
       last.cause = text::StrCat("not supported at opset ", o.opset, ": ", text::Join(names, "; "));
     }
     return out;
@@ -197,6 +199,21 @@ Outcome ToOnnx(const ConvertOptions& o, ConvertSummary* summary) {
   summary->weight_bytes = report->weight_bytes;
   summary->bytes_written = report->file_bytes;
   return out;
+}
+
+// The lowest newer opset at which the conversion would succeed; 0 for none.
+int HelpfulOpset(ConvertOptions o) {
+  o.dry_run = true;
+  auto succeeds = [&o](int opset) {
+    ConvertSummary unused;
+    o.opset = opset;
+    return ToOnnx(o, &unused).code == kDone;
+  };
+  const int first = o.opset + 1;
+  if (first > exporters::kMaxOpset || !succeeds(exporters::kMaxOpset)) return 0;
+  for (int opset = first; opset < exporters::kMaxOpset; ++opset)
+    if (succeeds(opset)) return opset;
+  return exporters::kMaxOpset;
 }
 
 // The most memory this process has had resident, in bytes; 0 where the system does not say. (getrusage would also count what
@@ -224,6 +241,8 @@ Outcome Convert(const ConvertOptions& o, ConvertSummary* summary) {
   Outcome out;
   if (to == "onnx") {
     out = ToOnnx(o, summary);
+    if (out.code == kNotSupported && out.diagnostics.back().id == id::kUnsupportedOps)
+      if (int opset = HelpfulOpset(o)) out.diagnostics.back().help = text::StrCat("--opset ", opset, " has all that is needed");
   } else if (to == "pt2" || to == "so" || to == "safetensors" || to == "native-pt2") {
     out.code = kNotSupported;
     out.diagnostics.push_back({Severity::kError, id::kUnsupported, text::StrCat("writing ", to, " files"), "", "the targets of this release: onnx"});
