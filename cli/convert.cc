@@ -67,6 +67,7 @@ void AddConvert(CLI::App& app, int* code) {
   cmd->add_option("--weights", o.weights, "safetensors files whose tensors replace the program's by name");
   cmd->add_flag("--allow-missing", o.allow_missing, "with --weights: names the files lack keep the archive's values");
   cmd->add_flag("--strict-types", o.strict_types, "never cast around operators that ONNX Runtime lacks for a type");
+  cmd->add_flag("--functions", o.functions, "keep repeated blocks (modules that compute the same) as local functions");
   cmd->add_option_function<std::string>("--state", [&o](const std::string& v) { o.state_io = v == "io"; },
       "what becomes of state the program updates: drop, with a warning, or io: inputs state_in.FQN, outputs state_out.FQN")
       ->check(CLI::IsMember({"drop", "io"}))->default_str("drop");

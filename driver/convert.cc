@@ -13,6 +13,7 @@
 #include "importers/safetensors/safetensors.h"
 #include "io/mapped_file.h"
 #include "ir/verify.h"
+#include "passes/outline_blocks.h"
 #include "passes/pass.h"
 #include "planner/evaluator.h"
 
@@ -89,7 +90,7 @@ void NoteDevices(const ir::Program& p, ConvertSummary& summary) {
 
 // Runs the passes in order; with `verify` the program is checked after each. `dropped` receives
 // the names of updated state that the target does not carry.
-absl::Status RunPasses(ir::Program& p, const OnnxOptions& options, bool verify, passes::Refusals* refusals,
+absl::Status RunPasses(ir::Program& p, const OnnxOptions& options, const ConvertOptions& o, passes::Refusals* refusals,
                        std::vector<std::string>* dropped) {
   auto legal = [&options](const ir::Node& n) { return exporters::OnnxLegal(n, options); };
   planner::PlanEvaluator evaluator({.memory_limit = uint64_t{1} << 26});
@@ -117,10 +118,11 @@ absl::Status RunPasses(ir::Program& p, const OnnxOptions& options, bool verify, 
       {"eliminate-dead-code", passes::EliminateDeadCode},
       {"merge-common-subexpressions", passes::MergeCommonSubexpressions},
       {"fold-constants", fold},
+      {"outline-blocks", [&](ir::Program& program) { return o.functions ? passes::OutlineBlocks(program) : absl::OkStatus(); }},
   };
   for (const auto& pass : passes) {
     if (absl::Status s = pass.run(p); !s.ok()) return s;
-    if (absl::Status s = verify ? ir::Verify(p) : absl::OkStatus(); !s.ok())
+    if (absl::Status s = o.verify_each ? ir::Verify(p) : absl::OkStatus(); !s.ok())
       return absl::InternalError(text::StrCat("after ", pass.name, ": ", text::FromAbsl(s.message())));
   }
   return absl::OkStatus();
@@ -165,7 +167,7 @@ Outcome ToOnnx(const ConvertOptions& o, ConvertSummary* summary) {
       return Usage(text::StrCat("--custom-op: ", text::FromAbsl(s.message())));
   if (absl::Status s = exporters::CheckNames(p, options); !s.ok()) return Usage(std::string(s.message()));
   std::vector<std::string> dropped;
-  if (absl::Status s = RunPasses(p, options, o.verify_each, &refusals, &dropped); !s.ok()) return Fail(out, s, path);
+  if (absl::Status s = RunPasses(p, options, o, &refusals, &dropped); !s.ok()) return Fail(out, s, path);
 
   options.external_data = o.external_data == "always" ? exporters::ExternalData::kAlways
                           : o.external_data == "never" ? exporters::ExternalData::kNever : exporters::ExternalData::kAuto;

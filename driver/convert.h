@@ -25,6 +25,7 @@ struct ConvertOptions {
   bool dry_run = false;
   bool verify_each = false;          // run the verifier between passes
   std::vector<std::pair<std::string, std::string>> metadata;
+  bool functions = false;            // repeated blocks become local functions
   bool state_io = false;             // updated buffers and inputs are inputs and outputs state_in.FQN, state_out.FQN
   std::vector<std::string> custom_ops;  // "mylib::foo=com.acme:Foo"
   std::vector<std::string> input_names, output_names;  // all or none

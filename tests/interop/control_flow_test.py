@@ -1,6 +1,8 @@
 """Higher-order operators exported by torch, against eager: cond, while_loop, map, scan, associative_scan, vmap, autocast
 and gradient regions; closed-over weights, nesting, symbolic operands."""
 
+import copy
+
 import exported
 import pytest
 import torch
@@ -242,3 +244,31 @@ def test_nested_compile_region_is_a_function(slipway, tmp_path):
     assert len(model.functions) == 1
     calls = [n for n in model.graph.node if n.op_type == model.functions[0].name and n.domain == model.functions[0].domain]
     assert len(calls) >= 3
+
+
+class Encoder(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        layer = torch.nn.TransformerEncoderLayer(16, 4, 32, batch_first=True, dropout=0.0)
+        self.layers = torch.nn.ModuleList(copy.deepcopy(layer) for _ in range(3))
+        for parameter in self.parameters():
+            torch.nn.init.uniform_(parameter, -0.5, 0.5)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def test_repeated_blocks_are_functions(slipway, tmp_path):
+    import onnx
+
+    def with_functions(*arguments, **options):
+        return slipway(*arguments, "--functions", "--verify-each", **options)
+
+    module = Encoder().train()  # the path in evaluation is one fused operator
+    exported.check(with_functions, module, [(torch.randn(2, 5, 16),), (torch.randn(3, 9, 16),)], tmp_path, rtol=1e-4, atol=1e-4,
+                   dynamic_shapes=({0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO},))  # fmt: skip
+    model = onnx.load(str(tmp_path / "model.onnx"))
+    calls = [n for n in model.graph.node if n.domain == "slipway.functions"]
+    assert len(model.functions) == 1 and len(calls) >= 2, [f.name for f in model.functions]

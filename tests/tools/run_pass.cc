@@ -15,6 +15,7 @@
 #include "io/mapped_file.h"
 #include "ir/text.h"
 #include "ir/verify.h"
+#include "passes/outline_blocks.h"
 #include "passes/pass.h"
 #include "planner/evaluator.h"
 
@@ -43,6 +44,7 @@ const std::map<std::string, std::function<absl::Status(ir::Program&)>>& Passes()
          return passes::FoldConstants(p, evaluator);
        }},
       {"lower_complex", passes::LowerComplex},
+      {"outline_blocks", passes::OutlineBlocks},
       {"legalize",
        [](ir::Program& p) {
          passes::Refusals refusals;
