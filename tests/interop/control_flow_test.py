@@ -87,7 +87,7 @@ def while_that_never_starts(m, x):
 
 @case
 def map_rows(m, x):
-    return map_over(lambda row, weight, n: (row @ weight, row.sum() + n), x, m.l.weight, x.shape[0])
+    return map_over(lambda row, weight, n: (row @ weight, row.sum() + n), x, m.l.weight, x.sum())
 
 
 @case
