@@ -240,6 +240,7 @@ class Functionalizer {
         same();
       } else if (in(kReshaped, op)) {
         std::string name = text::StrCat("aten.", op.substr(0, op.size() - 1), ".", n->op().overload);
+        if (op == "transpose_") name = "aten.transpose.int";  // the one whose overloads have other names
         if (!ir::FindOp(name)) return Refuse(*n, "in-place change of shape");
         std::vector<NamedArg> args(n->args().begin(), n->args().end());
         if (absl::Status s = view(name, std::move(args)); !s.ok()) return s;
