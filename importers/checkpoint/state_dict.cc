@@ -23,6 +23,8 @@ class Collector {
       auto s = std::make_shared<ir::Storage>();
       s->bytes = checkpoint_.BytesOf(t.storage);
       s->size = t.storage.bytes;
+      if (checkpoint_.storages.find(t.storage.key)->second.size() == s->size)
+        s->crc32 = checkpoint_.crcs.find(t.storage.key)->second;
       storage = std::move(s);
     }
     ir::TensorRef ref;
