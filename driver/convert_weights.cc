@@ -146,6 +146,8 @@ Outcome ToSafetensors(const ConvertOptions& o, ConvertSummary* summary) {
     return Fail(out, absl::InvalidArgumentError(text::StrCat(clashes.size(), " names are given twice: ", text::Join(clashes, ", "))), "",
                 "--rename or --exclude one of each");
   if (tensors.empty()) return Fail(out, absl::InvalidArgumentError("no tensors are left to write"));
+  if (o.shards > static_cast<int>(tensors.size()))
+    return Fail(out, absl::InvalidArgumentError(text::StrCat("--shards ", o.shards, ": there are ", tensors.size(), " tensors")));
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   for (const auto& [key, value] : o.metadata) options.metadata[key] = value;
   options.dry_run = o.dry_run;

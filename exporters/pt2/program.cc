@@ -523,12 +523,13 @@ class ProgramWriter {
     out_.EndObject().EndObject().EndArray();
   }
 
-  // The pytrees of a program that states none: positional inputs, a tuple of outputs.
+  // The pytrees of a program that states none: positional inputs, an output or a tuple of them.
+  static constexpr std::string_view kLeaf = R"({"type":null,"context":null,"children_spec":[]})";
   static std::string Tuple(const std::vector<std::string>& children) {
     return text::StrCat(R"({"type":"builtins.tuple","context":"null","children_spec":[)", text::Join(children, ","), "]}");
   }
   static std::string Leaves(size_t n) {
-    return Tuple(std::vector<std::string>(n, R"({"type":null,"context":null,"children_spec":[]})"));
+    return Tuple(std::vector<std::string>(n, std::string(kLeaf)));
   }
   std::string PlainInputs() const {
     size_t n = 0;
@@ -538,7 +539,7 @@ class ProgramWriter {
   std::string PlainOutputs() const {
     size_t n = 0;
     for (const ir::OutputSpec& s : p_.output_specs) n += s.kind == ir::OutputSpec::kUser;
-    return text::StrCat("[1,", Leaves(n), "]");
+    return text::StrCat("[1,", n == 1 ? std::string(kLeaf) : Leaves(n), "]");
   }
 
   void WriteRange(std::string_view key, std::optional<int64_t> min, std::optional<int64_t> max) {

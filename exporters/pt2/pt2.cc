@@ -298,11 +298,11 @@ class ArchiveWriter {
     if (!layout.ok()) return layout.status();
     const std::vector<io::ZipLayout::Piece> pieces = layout->Finish();
     if (absl::Status s = zip_->Begin(member, layout->size()); !s.ok()) return s;
-    for (const io::ZipLayout::Piece& piece : pieces) {
+    for (const io::ZipLayout::Piece& piece : pieces)
       if (absl::Status s = zip_->Append(piece.bytes, piece.crc); !s.ok()) return s;
-      if (!piece.crc) continue;
-      written_ += piece.bytes.size();
-      Progress(piece.bytes.size());
+    for (const Payload& payload : table.placed.payloads) {
+      written_ += payload.bytes.size();
+      Progress(payload.bytes.size());
     }
     return zip_->End();
   }
