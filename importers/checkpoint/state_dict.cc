@@ -121,18 +121,20 @@ absl::StatusOr<Named> ReadCheckpoint(io::Bytes archive, std::string_view key) {
   auto checkpoint = OpenTorchZip(std::move(archive));
   if (!checkpoint.ok()) return checkpoint.status();
   const PickleValue& root = checkpoint->object.root();
-  const PickleValue* dict = Follow(root, key);
+  const PickleValue* dict = Follow(root, key == "." ? std::string_view() : key);
+  std::vector<std::string> candidates;
+  FindTensorDicts(root, "", &candidates);
   Collector c(*checkpoint);
+  // Without a key, tensors beside dicts of tensors (a state of random numbers, say) are hardly what is wanted.
+  if (key.empty() && !candidates.empty()) dict = nullptr;
   if (dict && dict->is(PickleKind::kDict))
     if (absl::Status s = c.AddDict(*dict, "", /*nested=*/false); !s.ok()) return s;
   if (!c.found_.empty()) return std::move(c.found_);
-  std::vector<std::string> candidates;
-  FindTensorDicts(root, "", &candidates);
   constexpr size_t kShown = 8;
   const bool more = candidates.size() > kShown;
   if (more) candidates.resize(kShown);
   return absl::InvalidArgumentError(text::StrCat(
-      key.empty() ? "the checkpoint is no dict of tensors" : text::StrCat("the checkpoint has no dict of tensors at '", key, "'"),
+      key.empty() ? "the checkpoint is no plain dict of tensors" : text::StrCat("the checkpoint has no dict of tensors at '", key, "'"),
       candidates.empty() ? "" : text::StrCat("; --key names one of those within: ", text::Join(candidates, ", "), more ? ", …" : "")));
 }
 

@@ -17,9 +17,9 @@ namespace slipway::importers {
 // storage share it. Values that are no tensors are left out; a value that is no dict is InvalidArgument.
 absl::StatusOr<std::vector<std::pair<std::string, ir::TensorRef>>> ReadTensorDict(io::Bytes archive);
 
-// The tensors of a checkpoint that may be nested: those of the dict that `key` leads to ("model.state_dict"; "" is the
-// outermost), by name; dicts within it are left out. InvalidArgument where there is no such dict or it holds no tensors,
-// naming the dicts that do.
+// The tensors of a checkpoint that may be nested: those of the dict that `key` leads to ("model.state_dict"; "." is the
+// outermost, "" too where there is no other), by name; dicts within it are left out. InvalidArgument where there is no such
+// dict or it holds no tensors, naming the dicts that do.
 absl::StatusOr<std::vector<std::pair<std::string, ir::TensorRef>>> ReadCheckpoint(io::Bytes archive, std::string_view key);
 
 // All tensors of a checkpoint, wherever they lie in dicts, lists and tuples; names are paths: "optimizer.state.0.exp_avg".
