@@ -23,6 +23,11 @@ std::string Bytes(uint64_t n) {
 
 void PrintSummary(const driver::ConvertOptions& o, const driver::ConvertSummary& s) {
   for (const std::string& line : s.lines) std::fprintf(stderr, "note: %s\n", driver::Printable(line).c_str());
+  if (s.tensors > 0) {
+    std::fprintf(stderr, "%s%s: %d tensors of %s, %s written, %.0f ms, peak %s\n", o.dry_run ? "dry run, " : "", o.output.c_str(),
+                 s.tensors, Bytes(s.weight_bytes).c_str(), Bytes(s.bytes_written).c_str(), s.seconds * 1e3, Bytes(s.peak_rss).c_str());
+    return;
+  }
   std::string dims = s.dims.empty() ? "static" : text::Join(s.dims, ", ");
   std::fprintf(stderr, "%s%s: %d nodes -> %d, dims %s, weights %s, %s written, %.0f ms, peak %s\n",
                o.dry_run ? "dry run, " : "", o.output.c_str(), s.nodes_before, s.nodes_after, driver::Printable(dims).c_str(),
@@ -58,13 +63,15 @@ void AddConvert(CLI::App& app, int* code) {
   auto state = std::make_shared<State>();
   driver::ConvertOptions& o = state->options;
   CLI::App* cmd = app.add_subcommand("convert", "Convert a model to the format of OUT's suffix");
-  cmd->add_option("IN", o.inputs, "exported program (.pt2)")->required();
+  cmd->add_option("IN", o.inputs, "exported program (.pt2, NAME=FILE where there are several), or weights: .safetensors, checkpoint, folder of shards")
+      ->required();
   cmd->add_option("-o,--output", o.output, "where to write; the suffix chooses the format")->required();
-  cmd->add_option("--to", o.to, "the format, when the suffix does not say it (onnx)");
+  cmd->add_option("--to", o.to, "the format, when the suffix does not say it (onnx, pt2, safetensors)");
   cmd->add_option("--opset", o.opset, "ONNX opset to declare, exactly")->capture_default_str();
   cmd->add_option("--external-data", o.external_data, "weights in a file of their own")
       ->check(CLI::IsMember({"auto", "always", "never"}))->capture_default_str();
-  cmd->add_option("--weights", o.weights, "safetensors files whose tensors replace the program's by name");
+  cmd->add_option("--weights", o.weights, "safetensors files, checkpoints or folders of shards whose tensors replace the program's by name");
+  cmd->add_option("--key", o.key, "the dict of a nested checkpoint that holds the tensors, such as model.state_dict");
   cmd->add_flag("--allow-missing", o.allow_missing, "with --weights: names the files lack keep the archive's values");
   cmd->add_flag("--strict-types", o.strict_types, "never cast around operators that ONNX Runtime lacks for a type");
   cmd->add_flag("--functions", o.functions, "keep repeated blocks (modules that compute the same) as local functions");
@@ -76,6 +83,16 @@ void AddConvert(CLI::App& app, int* code) {
   cmd->add_option("--input-names", o.input_names, "names of the inputs, in order")->delimiter(',');
   cmd->add_option("--output-names", o.output_names, "names of the outputs, in order")->delimiter(',');
   cmd->add_option("--metadata", state->metadata, "KEY=VALUE to store in the model");
+  cmd->add_option("--torch", o.torch, "PT2: the oldest torch that shall load the archive (2.9, or 2.6 in the older layout)")
+      ->check(CLI::IsMember({"2.9", "2.6"}))->capture_default_str();
+  cmd->add_flag("--no-weights", o.no_weights, "PT2: the programs without their weights");
+  cmd->add_flag("--check-crc", o.check_crc, "PT2: verify the CRC-32 of the source's payloads on the way");
+  cmd->add_option("--dtype", o.dtype, "safetensors: cast floating-point tensors on the way")->check(CLI::IsMember({"bf16", "f16", "f32"}));
+  cmd->add_option("--include", o.include, "safetensors: only tensors whose names the regular expression finds itself in")->expected(1)->take_all();
+  cmd->add_option("--exclude", o.exclude, "safetensors: without those")->expected(1)->take_all();
+  cmd->add_option("--rename", o.rename, "safetensors: RE=>REPLACEMENT on every name, $1 for a group")->expected(1)->take_all();
+  cmd->add_option("--max-shard-size", o.max_shard_size, "safetensors, into a folder: the most bytes of a shard (5GB)");
+  cmd->add_option("--shards", o.shards, "safetensors, into a folder: exactly so many shards")->check(CLI::Range(1, 99999));
   cmd->add_flag("--dry-run", o.dry_run, "say what would be done, write nothing");
   cmd->add_flag("--verify-each", o.verify_each, "check the program's consistency after every pass");
   cmd->add_option("--diagnostics", state->diagnostics, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();

@@ -8,9 +8,9 @@
 #include <set>
 
 #include "base/text.h"
+#include "driver/convert_internal.h"
 #include "driver/open.h"
 #include "exporters/onnx/export.h"
-#include "importers/safetensors/safetensors.h"
 #include "io/mapped_file.h"
 #include "ir/verify.h"
 #include "passes/outline_blocks.h"
@@ -22,62 +22,6 @@ namespace {
 
 using exporters::OnnxOptions;
 using exporters::OnnxReport;
-
-Outcome Fail(Outcome o, const absl::Status& s, std::string place = {}, std::string help = {}) {
-  o.code = ExitCodeOf(s);
-  o.diagnostics.push_back(FromStatus(s, std::move(place), std::move(help)));
-  return o;
-}
-
-Outcome Usage(std::string cause, std::string help = {}, const char* id = id::kBadFlag) {
-  return {kUsage, {{Severity::kError, id, std::move(cause), "", std::move(help)}}};
-}
-
-// Replaces the program's weights by those of the files, by name. All mismatches and all missing names at once.
-absl::Status JoinWeights(ir::Program& p, const ConvertOptions& o, ConvertSummary& summary) {
-  std::map<std::string, ir::TensorRef> given;
-  for (const std::string& path : o.weights) {
-    auto file = io::MappedFile::Open(path);
-    if (!file.ok()) return file.status();
-    auto set = importers::ReadSafetensors(*file);
-    if (!set.ok()) return set.status();
-    for (auto& [name, t] : set->tensors) {
-      if (!given.emplace(name, std::move(t)).second)
-        return absl::InvalidArgumentError(text::StrCat("--weights: '", name, "' is in more than one file"));
-    }
-  }
-  std::vector<std::string> missing, wrong;
-  std::set<std::string> used;
-  for (size_t i = 0; i < p.input_specs.size(); ++i) {
-    const ir::InputSpec& s = p.input_specs[i];
-    if (s.kind != ir::InputSpec::kParameter && s.kind != ir::InputSpec::kBuffer) continue;
-    auto it = given.find(s.target);
-    if (it == given.end()) {
-      if (!p.weights.contains(s.target) || (s.persistent && !o.allow_missing)) missing.push_back(s.target);
-      continue;
-    }
-    used.insert(s.target);
-    const ir::Type& t = p.graph->inputs()[i]->type();
-    auto sizes = t.StaticSizes();
-    if (t.dtype != it->second.dtype || !sizes || *sizes != it->second.sizes) {
-      ir::Type found = ir::Type::Tensor(it->second.dtype, ir::Sizes(it->second.sizes.begin(), it->second.sizes.end()));
-      wrong.push_back(text::StrCat(s.target, " is ", found.ToString(), ", the program wants ", t.ToString()));
-      continue;
-    }
-    p.weights.insert_or_assign(s.target, it->second);
-  }
-  if (!wrong.empty()) return absl::InvalidArgumentError(text::StrCat("--weights: ", text::Join(wrong, "; ")));
-  if (!missing.empty())
-    return absl::InvalidArgumentError(
-        text::StrCat("--weights: ", missing.size(), " names of the program are missing: ", text::Join(missing, ", ")));
-  if (size_t unused = given.size() - used.size(); unused > 0) {
-    std::vector<std::string> names;
-    for (const auto& [name, t] : given)
-      if (!used.contains(name)) names.push_back(name);
-    summary.lines.push_back(text::StrCat(unused, " tensors of --weights are not used: ", text::Join(names, ", ")));
-  }
-  return absl::OkStatus();
-}
 
 // Programs exported elsewhere convert as for cpu; the summary says so.
 void NoteDevices(const ir::Program& p, ConvertSummary& summary) {
@@ -145,11 +89,7 @@ Outcome ToOnnx(const ConvertOptions& o, ConvertSummary* summary) {
   summary->nodes_before = static_cast<int>(p.graph->node_count());
   NoteDevices(p, *summary);
   if (!o.weights.empty())
-    if (absl::Status s = JoinWeights(p, o, *summary); !s.ok()) {
-      out = Fail(out, s, path);
-      out.diagnostics.back().id = id::kMissingWeights;
-      return out;
-    }
+    if (absl::Status s = JoinWeights(p, o, *summary); !s.ok()) return FailWeights(out, s, path);
   if (o.opset < exporters::kMinOpset || o.opset > exporters::kMaxOpset)
     return Fail(out, absl::UnimplementedError(text::StrCat("opset ", o.opset, " (supported: ", exporters::kMinOpset, " … ",
                                                            exporters::kMaxOpset, ")")));
@@ -236,20 +176,21 @@ uint64_t PeakMemory() {
 Outcome Convert(const ConvertOptions& o, ConvertSummary* summary) {
   auto start = std::chrono::steady_clock::now();
   std::string to = o.to;
-  if (to.empty()) {
-    size_t dot = o.output.rfind('.');
-    to = dot == std::string::npos ? "" : o.output.substr(dot + 1);
-  }
+  if (to.empty()) to = FormatOfOutput(o.output);
   Outcome out;
   if (to == "onnx") {
     out = ToOnnx(o, summary);
     if (out.code == kNotSupported && out.diagnostics.back().id == id::kUnsupportedOps)
       if (int opset = HelpfulOpset(o)) out.diagnostics.back().help = text::StrCat("--opset ", opset, " has all that is needed");
-  } else if (to == "pt2" || to == "so" || to == "safetensors" || to == "native-pt2") {
+  } else if (to == "pt2") {
+    out = ToPt2(o, summary);
+  } else if (to == "safetensors") {
+    out = ToSafetensors(o, summary);
+  } else if (to == "so" || to == "native-pt2") {
     out.code = kNotSupported;
-    out.diagnostics.push_back({Severity::kError, id::kUnsupported, text::StrCat("writing ", to, " files"), "", "the targets of this release: onnx"});
+    out.diagnostics.push_back({Severity::kError, id::kUnsupported, text::StrCat("writing ", to, " files"), "", "the targets of this release: onnx, pt2, safetensors"});
   } else {
-    out = Usage(text::StrCat("the output format is not known from '", o.output, "'"), "end the name in .onnx or give --to", id::kUnknownFormat);
+    out = Usage(text::StrCat("the output format is not known from '", o.output, "'"), "end the name in .onnx, .pt2 or .safetensors, or in / for a folder of shards, or give --to", id::kUnknownFormat);
   }
   summary->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   summary->peak_rss = PeakMemory();

@@ -1,6 +1,8 @@
 // See inspect.h.
 #include "driver/inspect.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <limits>
 #include <set>
@@ -8,6 +10,9 @@
 #include "base/text.h"
 #include "driver/diagnostic.h"
 #include "driver/open.h"
+#include "driver/tensors.h"
+#include "importers/checkpoint/state_dict.h"
+#include "importers/pt2/pt2.h"
 #include "importers/safetensors/safetensors.h"
 #include "io/mapped_file.h"
 
@@ -322,6 +327,20 @@ void PutProgram(Json& j, const ProgramReport& p) {
 }  // namespace
 
 absl::StatusOr<FileReport> Inspect(const std::string& path) {
+  struct stat info;
+  if (path.ends_with(".index.json") || (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode))) {
+    auto set = ReadTensors(path, "");
+    if (!set.ok()) return set.status();
+    FileReport r;
+    r.file = path;
+    r.format = "shards";
+    r.metadata = std::move(set->metadata);
+    for (const auto& [name, t] : set->tensors) {
+      r.tensors.push_back(WeightRow(name, "tensor", t));
+      r.bytes += r.tensors.back().bytes;
+    }
+    return r;
+  }
   auto file = io::MappedFile::Open(path);
   if (!file.ok()) return file.status();
   FileReport r;
@@ -336,6 +355,13 @@ absl::StatusOr<FileReport> Inspect(const std::string& path) {
     for (const auto& [name, t] : set->tensors) r.tensors.push_back(WeightRow(name, "tensor", t));
     return r;
   }
+  if (format == FileFormat::kPt2 && !importers::LooksLikePt2(*file) && !path.ends_with(".pt2")) {
+    auto tensors = importers::ListCheckpoint(io::Bytes::Of(*file));
+    if (!tensors.ok()) return tensors.status();
+    r.format = "checkpoint";
+    for (const auto& [name, t] : *tensors) r.tensors.push_back(WeightRow(name, "tensor", t));
+    return r;
+  }
   auto archive = OpenArchive(*file);
   if (!archive.ok()) return archive.status();
   r.format = format == FileFormat::kText ? "text" : "pt2";
@@ -347,7 +373,11 @@ absl::StatusOr<FileReport> Inspect(const std::string& path) {
 
 std::string ToTable(const FileReport& r, bool ops, bool all_weights) {
   Table t;
-  const char* format = r.format == "pt2" ? "PT2 archive" : r.format == "text" ? "slipway text" : "safetensors file";
+  const char* format = r.format == "pt2"          ? "PT2 archive"
+                       : r.format == "text"       ? "slipway text"
+                       : r.format == "checkpoint" ? "torch.save checkpoint"
+                       : r.format == "shards"     ? "shards"
+                                                  : "safetensors file";
   t.Line(text::StrCat(r.file, ": ", format, ", ", Bytes(r.bytes), r.producer.empty() ? "" : ", ", Shown(r.producer)));
   for (const ProgramReport& p : r.programs) {
     t.Line("");

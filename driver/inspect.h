@@ -38,7 +38,7 @@ struct ProgramReport {
 };
 
 struct FileReport {
-  std::string file, format, producer;  // format: "pt2", "safetensors" or "text"
+  std::string file, format, producer;  // format: "pt2", "safetensors", "text", "checkpoint" or "shards"
   uint64_t bytes = 0;
   std::vector<ProgramReport> programs;
   std::vector<TensorRow> tensors;  // of files without programs

@@ -43,10 +43,106 @@ void PutCommon(std::string* out, bool zip64, uint32_t crc, uint64_t size) {
   Put(out, Field32(size), 4);
 }
 
+// The header in front of a member's bytes, padded so that those begin aligned.
+std::string LocalHeader(const ZipMember& member) {
+  const bool zip64 = member.size >= kMax32;
+  std::string extra;
+  if (zip64) {
+    Put(&extra, kZip64Extra, 2);
+    Put(&extra, 16, 2);
+    Put(&extra, member.size, 8);
+    Put(&extra, member.size, 8);
+  }
+  const uint64_t end = member.header_offset + kLocalSize + member.name.size() + extra.size() + kExtraHeader;
+  const uint64_t padding = (ZipWriter::kAlignment - end % ZipWriter::kAlignment) % ZipWriter::kAlignment;
+  Put(&extra, kPaddingExtra, 2);
+  Put(&extra, padding, 2);
+  extra.append(padding, '\0');
+
+  std::string header;
+  Put(&header, 0x04034b50, 4);
+  PutCommon(&header, zip64, member.crc, member.size);
+  Put(&header, member.name.size(), 2);
+  Put(&header, extra.size(), 2);
+  header += member.name;
+  header += extra;
+  return header;
+}
+
+// The central directory and the records that end the archive.
+std::string Directory(const std::vector<ZipMember>& members, uint64_t directory_offset) {
+  std::string records;
+  for (const ZipMember& member : members) {
+    std::string values;  // of the zip64 extra field: the saturated ones, in this order
+    if (member.size >= kMax32) {
+      Put(&values, member.size, 8);
+      Put(&values, member.size, 8);
+    }
+    if (member.header_offset >= kMax32) Put(&values, member.header_offset, 8);
+    Put(&records, 0x02014b50, 4);
+    Put(&records, values.empty() ? 20 : 45, 2);
+    PutCommon(&records, !values.empty(), member.crc, member.size);
+    Put(&records, member.name.size(), 2);
+    Put(&records, values.empty() ? 0 : kExtraHeader + values.size(), 2);
+    records.append(10, '\0');  // comment, disk, attributes
+    Put(&records, Field32(member.header_offset), 4);
+    records += member.name;
+    if (!values.empty()) {
+      Put(&records, kZip64Extra, 2);
+      Put(&records, values.size(), 2);
+      records += values;
+    }
+  }
+  const uint64_t directory_size = records.size(), end = directory_offset + directory_size, count = members.size();
+  if (count >= kMax16 || directory_size >= kMax32 || directory_offset >= kMax32) {
+    Put(&records, 0x06064b50, 4);
+    Put(&records, 44, 8);
+    Put(&records, 45, 2);
+    Put(&records, 45, 2);
+    Put(&records, 0, 8);
+    Put(&records, count, 8);
+    Put(&records, count, 8);
+    Put(&records, directory_size, 8);
+    Put(&records, directory_offset, 8);
+    Put(&records, 0x07064b50, 4);
+    Put(&records, 0, 4);
+    Put(&records, end, 8);
+    Put(&records, 1, 4);
+  }
+  Put(&records, 0x06054b50, 4);
+  Put(&records, 0, 4);
+  Put(&records, std::min(count, kMax16), 2);
+  Put(&records, std::min(count, kMax16), 2);
+  Put(&records, Field32(directory_size), 4);
+  Put(&records, Field32(directory_offset), 4);
+  Put(&records, 0, 2);
+  return records;
+}
+
+absl::Status CheckName(std::string_view name, absl::flat_hash_set<std::string>* names) {
+  if (name.empty() || name.size() > kMax16) {
+    return absl::InvalidArgumentError(absl::StrCat("a zip member's name has ", name.size(), " bytes"));
+  }
+  if (!names->insert(std::string(name)).second) {
+    return absl::InvalidArgumentError(absl::StrCat("two zip members are named ", std::string(name)));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 uint32_t Crc32(uint32_t crc, absl::Span<const uint8_t> bytes) {
   return libdeflate_crc32(crc, bytes.data() == nullptr ? "" : static_cast<const void*>(bytes.data()), bytes.size());
+}
+
+uint32_t Crc32Of(const Bytes& bytes) {
+  uint32_t crc = 0;
+  for (uint64_t done = 0; done < bytes.size(); done += kChunk) {
+    const Bytes chunk = bytes.Part(done, std::min(kChunk, bytes.size() - done));
+    crc = Crc32(crc, chunk.data());
+    if (chunk.file_range() != nullptr) chunk.file_range()->Release();
+  }
+  return crc;
 }
 
 uint32_t Crc32Combine(uint32_t first, uint32_t second, uint64_t second_size) {
@@ -55,39 +151,12 @@ uint32_t Crc32Combine(uint32_t first, uint32_t second, uint64_t second_size) {
 
 absl::Status ZipWriter::Begin(std::string_view name, uint64_t size) {
   if (open_) return absl::InternalError("a zip member begins within another one");
-  if (name.empty() || name.size() > kMax16) {
-    return absl::InvalidArgumentError(absl::StrCat("a zip member's name has ", name.size(), " bytes"));
-  }
-  if (!names_.insert(std::string(name)).second) {
-    return absl::InvalidArgumentError(absl::StrCat("two zip members are named ", std::string(name)));
-  }
+  if (absl::Status status = CheckName(name, &names_); !status.ok()) return status;
   if (members_.empty() && file_->position() != 0) return absl::InternalError("the zip does not begin its file");
   members_.push_back({.name = std::string(name), .size = size, .header_offset = file_->position()});
-
-  const bool zip64 = size >= kMax32;
-  std::string extra;
-  if (zip64) {
-    Put(&extra, kZip64Extra, 2);
-    Put(&extra, 16, 2);
-    Put(&extra, size, 8);
-    Put(&extra, size, 8);
-  }
-  const uint64_t end = file_->position() + kLocalSize + name.size() + extra.size() + kExtraHeader;
-  const uint64_t padding = (kAlignment - end % kAlignment) % kAlignment;
-  Put(&extra, kPaddingExtra, 2);
-  Put(&extra, padding, 2);
-  extra.append(padding, '\0');
-
-  std::string header;
-  Put(&header, 0x04034b50, 4);
-  PutCommon(&header, zip64, /*crc=*/0, size);  // End() fills in the CRC
-  Put(&header, name.size(), 2);
-  Put(&header, extra.size(), 2);
-  header += name;
-  header += extra;
   open_ = true;
   remaining_ = size;
-  return file_->Write(header);
+  return file_->Write(LocalHeader(members_.back()));  // End() fills in the CRC
 }
 
 absl::Status ZipWriter::Append(absl::Span<const uint8_t> bytes) {
@@ -141,55 +210,26 @@ absl::Status ZipWriter::Add(std::string_view name, const Bytes& bytes, std::opti
 
 absl::Status ZipWriter::Finish() {
   if (open_) return absl::InternalError("the zip ends within a member");
-  const uint64_t directory_offset = file_->position();
-  for (const Member& member : members_) {
-    std::string values;  // of the zip64 extra field: the saturated ones, in this order
-    if (member.size >= kMax32) {
-      Put(&values, member.size, 8);
-      Put(&values, member.size, 8);
-    }
-    if (member.header_offset >= kMax32) Put(&values, member.header_offset, 8);
-    std::string record;
-    Put(&record, 0x02014b50, 4);
-    Put(&record, values.empty() ? 20 : 45, 2);
-    PutCommon(&record, !values.empty(), member.crc, member.size);
-    Put(&record, member.name.size(), 2);
-    Put(&record, values.empty() ? 0 : kExtraHeader + values.size(), 2);
-    record.append(10, '\0');  // comment, disk, attributes
-    Put(&record, Field32(member.header_offset), 4);
-    record += member.name;
-    if (!values.empty()) {
-      Put(&record, kZip64Extra, 2);
-      Put(&record, values.size(), 2);
-      record += values;
-    }
-    if (absl::Status status = file_->Write(record); !status.ok()) return status;
-  }
-  const uint64_t end = file_->position(), directory_size = end - directory_offset, count = members_.size();
-  std::string tail;
-  if (count >= kMax16 || directory_size >= kMax32 || directory_offset >= kMax32) {
-    Put(&tail, 0x06064b50, 4);
-    Put(&tail, 44, 8);
-    Put(&tail, 45, 2);
-    Put(&tail, 45, 2);
-    Put(&tail, 0, 8);
-    Put(&tail, count, 8);
-    Put(&tail, count, 8);
-    Put(&tail, directory_size, 8);
-    Put(&tail, directory_offset, 8);
-    Put(&tail, 0x07064b50, 4);
-    Put(&tail, 0, 4);
-    Put(&tail, end, 8);
-    Put(&tail, 1, 4);
-  }
-  Put(&tail, 0x06054b50, 4);
-  Put(&tail, 0, 4);
-  Put(&tail, std::min(count, kMax16), 2);
-  Put(&tail, std::min(count, kMax16), 2);
-  Put(&tail, Field32(directory_size), 4);
-  Put(&tail, Field32(directory_offset), 4);
-  Put(&tail, 0, 2);
-  return file_->Write(tail);
+  return file_->Write(Directory(members_, file_->position()));
+}
+
+void ZipLayout::Put(std::string text) {
+  size_ += text.size();
+  pieces_.push_back({Bytes::Of(std::move(text)), std::nullopt});
+}
+
+absl::Status ZipLayout::Add(std::string_view name, const Bytes& bytes, std::optional<uint32_t> crc) {
+  if (absl::Status status = CheckName(name, &names_); !status.ok()) return status;
+  members_.push_back({.name = std::string(name), .size = bytes.size(), .header_offset = size_, .crc = crc ? *crc : Crc32Of(bytes)});
+  Put(LocalHeader(members_.back()));
+  size_ += bytes.size();
+  pieces_.push_back({bytes, members_.back().crc});
+  return absl::OkStatus();
+}
+
+std::vector<ZipLayout::Piece> ZipLayout::Finish() {
+  Put(Directory(members_, size_));
+  return std::move(pieces_);
 }
 
 }  // namespace slipway::io

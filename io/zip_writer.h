@@ -17,6 +17,14 @@
 
 namespace slipway::io {
 
+// What the directory says of a member.
+struct ZipMember {
+  std::string name;
+  uint64_t size = 0;
+  uint64_t header_offset = 0;
+  uint32_t crc = 0;
+};
+
 // Appends members to an empty AtomicFile, which must outlive this and is committed by its owner after Finish(). After
 // an error neither is of further use.
 class ZipWriter {
@@ -47,19 +55,41 @@ class ZipWriter {
   absl::Status Finish();
 
  private:
-  struct Member {
-    std::string name;
-    uint64_t size = 0;
-    uint64_t header_offset = 0;
-    uint32_t crc = 0;
-  };
-
   AtomicFile* file_;
-  std::vector<Member> members_;
+  std::vector<ZipMember> members_;
   absl::flat_hash_set<std::string> names_;
   bool open_ = false;       // between Begin() and End()
   uint64_t remaining_ = 0;  // bytes the open member still lacks
 };
+
+// Lays out an archive of the same kind that becomes a member of another one (weights of torch up to 2.8 are a zip within
+// the zip): all headers are made before anything is written, so CRCs are needed at once.
+class ZipLayout {
+ public:
+  // A run of the archive's bytes.
+  struct Piece {
+    Bytes bytes;
+    std::optional<uint32_t> crc;
+  };
+
+  // As ZipWriter::Add(). Without `crc` the bytes are read, mapped ones page by page.
+  absl::Status Add(std::string_view name, const Bytes& bytes, std::optional<uint32_t> crc = std::nullopt);
+  // The whole archive in order; nothing may follow.
+  std::vector<Piece> Finish();
+  // Bytes so far; of the whole archive after Finish().
+  uint64_t size() const { return size_; }
+
+ private:
+  std::vector<ZipMember> members_;
+  absl::flat_hash_set<std::string> names_;
+  std::vector<Piece> pieces_;
+  uint64_t size_ = 0;
+
+  void Put(std::string text);
+};
+
+// The CRC-32 of `bytes`, in steps that give mapped pages back.
+uint32_t Crc32Of(const Bytes& bytes);
 
 // The CRC-32 of zip and zlib over `bytes`, continuing from `crc` (0 to begin with).
 uint32_t Crc32(uint32_t crc, absl::Span<const uint8_t> bytes);

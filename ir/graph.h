@@ -322,7 +322,9 @@ struct Program {
   std::vector<OutputSpec> output_specs;  // parallel to graph->outputs
   // Parameters, buffers and constants by FQN. Names may share a storage. A missing one (weightless archive) is absent.
   std::map<std::string, TensorRef> weights;
-  text::Map<std::pair<std::shared_ptr<const Storage>, std::string>> objects;  // custom objects
+  // Pickles of the file by FQN, each with its member's name: custom objects, and tensor subclasses, whose inner tensors
+  // are among `weights` as FQN.ATTRIBUTE.
+  text::Map<std::pair<std::shared_ptr<const Storage>, std::string>> objects;
 
   // Kept from the file for inspection and for writing PT2 again.
   std::string in_spec, out_spec;               // pytree text of the root call signature
@@ -330,6 +332,7 @@ struct Program {
   std::string module_call_graph_json;          // verbatim
   std::string namedtuple_fields_json;          // verbatim
   std::vector<std::string> guards;
+  std::shared_ptr<const Storage> sample_inputs;  // a torch.save archive of (args, kwargs), unread; null without
   std::vector<std::pair<std::string, RangeConstraint>> range_constraints;  // keys as in the file
   std::string torch_version, verifier_dialect;
   int schema_major = 8, schema_minor = 20;

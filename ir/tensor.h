@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -27,6 +28,8 @@ struct Storage {
   struct Foreign { const uint8_t* data; std::shared_ptr<void> owner; };
   std::variant<io::Bytes, Foreign, Splat, Random> bytes;
   uint64_t size = 0;  // bytes; for rules: of the tensor they fill
+  // Of all the bytes, where the container they came in states it: writers need not read them then.
+  std::optional<uint32_t> crc32;
 };
 
 struct TensorRef {

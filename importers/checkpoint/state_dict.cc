@@ -23,6 +23,8 @@ class Collector {
       auto s = std::make_shared<ir::Storage>();
       s->bytes = checkpoint_.BytesOf(t.storage);
       s->size = t.storage.bytes;
+      if (checkpoint_.storages.find(t.storage.key)->second.size() == s->size)
+        s->crc32 = checkpoint_.crcs.find(t.storage.key)->second;
       storage = std::move(s);
     }
     ir::TensorRef ref;
@@ -49,6 +51,27 @@ class Collector {
     return absl::OkStatus();
   }
 
+  // Every tensor below `value`.
+  absl::Status AddAll(const PickleValue& value, const std::string& path) {
+    if (const PickleTensor* t = value.tensor()) return Add(path, *t);
+    const auto below = [&](const PickleValue& child, std::string_view key) {
+      return AddAll(child, path.empty() ? std::string(key) : text::StrCat(path, ".", key));
+    };
+    if (value.is(PickleKind::kDict)) {
+      for (size_t i = 0; i < value.pairs(); ++i) {
+        const PickleValue& key = value.key(i);
+        const std::string name = key.is(PickleKind::kString) ? std::string(key.text())
+                                 : key.is(PickleKind::kInt)  ? std::to_string(key.integer())
+                                                             : text::StrCat("#", i);
+        if (absl::Status s = below(value.value(i), name); !s.ok()) return s;
+      }
+    } else if (value.is(PickleKind::kList) || value.is(PickleKind::kTuple)) {
+      for (size_t i = 0; i < value.items().size(); ++i)
+        if (absl::Status s = below(*value.items()[i], std::to_string(i)); !s.ok()) return s;
+    }
+    return absl::OkStatus();
+  }
+
   Named found_;
 
  private:
@@ -66,7 +89,64 @@ absl::StatusOr<Named> Read(io::Bytes archive, const TorchZipOptions& options, bo
   return std::move(c.found_);
 }
 
+// The value that a path of keys joined by dots leads to; keys may hold dots themselves.
+const PickleValue* Follow(const PickleValue& dict, std::string_view path) {
+  if (path.empty()) return &dict;
+  for (size_t i = 0; i < dict.pairs(); ++i) {
+    if (!dict.key(i).is(PickleKind::kString)) continue;
+    std::string_view rest = path;
+    if (!text::ConsumePrefix(&rest, dict.key(i).text())) continue;
+    if (rest.empty()) return &dict.value(i);
+    if (!text::ConsumePrefix(&rest, ".")) continue;
+    if (const PickleValue* found = Follow(dict.value(i), rest)) return found;
+  }
+  return nullptr;
+}
+
+// The paths of the dicts that hold tensors themselves.
+void FindTensorDicts(const PickleValue& dict, const std::string& path, std::vector<std::string>* found) {
+  bool tensors = false;
+  for (size_t i = 0; i < dict.pairs(); ++i) {
+    if (!dict.key(i).is(PickleKind::kString)) continue;
+    tensors |= dict.value(i).is(PickleKind::kTensor);
+    if (dict.value(i).is(PickleKind::kDict))
+      FindTensorDicts(dict.value(i), path.empty() ? std::string(dict.key(i).text()) : text::StrCat(path, ".", dict.key(i).text()), found);
+  }
+  if (tensors && !path.empty()) found->push_back(path);
+}
+
 }  // namespace
+
+absl::StatusOr<Named> ReadCheckpoint(io::Bytes archive, std::string_view key) {
+  auto checkpoint = OpenTorchZip(std::move(archive));
+  if (!checkpoint.ok()) return checkpoint.status();
+  const PickleValue& root = checkpoint->object.root();
+  const PickleValue* dict = Follow(root, key == "." ? std::string_view() : key);
+  std::vector<std::string> candidates;
+  FindTensorDicts(root, "", &candidates);
+  Collector c(*checkpoint);
+  // Without a key, tensors beside dicts of tensors (a state of random numbers, say) are hardly what is wanted.
+  if (key.empty() && !candidates.empty()) dict = nullptr;
+  if (dict && dict->is(PickleKind::kDict))
+    if (absl::Status s = c.AddDict(*dict, "", /*nested=*/false); !s.ok()) return s;
+  if (!c.found_.empty()) return std::move(c.found_);
+  constexpr size_t kShown = 8;
+  const bool more = candidates.size() > kShown;
+  if (more) candidates.resize(kShown);
+  return absl::InvalidArgumentError(text::StrCat(
+      key.empty() ? "the checkpoint is no plain dict of tensors" : text::StrCat("the checkpoint has no dict of tensors at '", key, "'"),
+      candidates.empty() ? "" : text::StrCat("; --key names one of those within: ", text::Join(candidates, ", "), more ? ", …" : "")));
+}
+
+absl::StatusOr<Named> ListCheckpoint(io::Bytes archive) {
+  auto checkpoint = OpenTorchZip(std::move(archive));
+  if (!checkpoint.ok()) return checkpoint.status();
+  Collector c(*checkpoint);
+  if (absl::Status s = c.AddAll(checkpoint->object.root(), ""); !s.ok()) return s;
+  return std::move(c.found_);
+}
+
+absl::Status CheckPickle(io::Bytes archive) { return OpenTorchZip(std::move(archive)).status(); }
 
 absl::StatusOr<Named> ReadTensorDict(io::Bytes archive) { return Read(std::move(archive), {}, /*nested=*/false); }
 

@@ -82,6 +82,7 @@ absl::StatusOr<TorchCheckpoint> OpenTorchZip(io::Bytes archive, const TorchZipOp
     if (!bytes.ok()) return bytes.status();
     if (entry->method != io::ZipMethod::kStored) inflated += entry->size;
     checkpoint.storages.emplace(key, *std::move(bytes));
+    checkpoint.crcs.emplace(key, entry->crc32);
     return entry->size;
   };
   absl::StatusOr<Unpickled> object = Unpickle(checkpoint.pickle.data(), unpickle);

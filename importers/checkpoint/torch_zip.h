@@ -24,6 +24,7 @@ struct TorchCheckpoint {
   Unpickled object;  // refers to `pickle`
   std::map<std::string, io::Bytes, std::less<>>
       storages;      // by PickleStorage::key; may be longer than the pickle claims
+  std::map<std::string, uint32_t, std::less<>> crcs;  // of those, whole, as the archive states them
   io::Bytes pickle;  // the bytes of data.pkl
 
   // The bytes of that storage's elements, PickleStorage::bytes long. `storage` is one of `object`'s.

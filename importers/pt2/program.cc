@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "importers/json.h"
 #include "ir/ops/op_table.h"
@@ -126,6 +127,8 @@ class ProgramReader {
     RETURN_IF_ERROR(ReadGraph(*graph, *p_.graph, 0, /*root=*/true));
     RETURN_IF_ERROR(ReadSignature(*signature));
     if (const Json* calls = gm->Find("module_call_graph")) RETURN_IF_ERROR(ReadModuleCalls(*calls));
+    if (const Json* fields = gm->Find("treespec_namedtuple_fields"); fields && fields->is_object() && !fields->AsObject()->empty())
+      p_.namedtuple_fields_json = Print(*fields);
     return ApplyRanges();
   }
 
@@ -704,8 +707,35 @@ class ProgramReader {
     return absl::OkStatus();
   }
 
+  // The same value as text again.
+  static void Print(const Json& j, ::slipway::json::Writer& out) {
+    switch (j.type()) {
+      case json::Type::kNull: out.Null(); break;
+      case json::Type::kBool: out.Bool(*j.AsBool()); break;
+      case json::Type::kInt: out.Int(*j.AsInt()); break;
+      case json::Type::kDouble: out.Double(*j.AsDouble()); break;
+      case json::Type::kString: out.String(*j.AsString()); break;
+      case json::Type::kArray:
+        out.BeginArray();
+        for (const Json& item : *j.AsArray()) Print(item, out);
+        out.EndArray();
+        break;
+      case json::Type::kObject:
+        out.BeginObject();
+        for (const json::Member& m : *j.AsObject()) Print(m.value, out.Key(m.key));
+        out.EndObject();
+        break;
+    }
+  }
+  static std::string Print(const Json& j) {
+    ::slipway::json::Writer out;
+    Print(j, out);
+    return out.Take();
+  }
+
   absl::Status ReadModuleCalls(const Json& j) {
     ASSIGN(auto calls, j.AsArray());
+    p_.module_call_graph_json = Print(j);
     for (const Json& c : calls) {
       const Json* fqn = c.Find("fqn");
       const Json* sig = c.Find("signature");

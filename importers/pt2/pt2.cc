@@ -38,6 +38,7 @@ class Storages {
     auto s = std::make_shared<ir::Storage>();
     s->size = bytes->size();
     s->bytes = *std::move(bytes);
+    s->crc32 = e.crc32;
     return slot = std::move(s);
   }
 
@@ -85,7 +86,6 @@ absl::Status ReadRawWeights(const ZipReader& zip, Storages& storages, const std:
         if (!parts.ok()) return Annotate(parts.status(), where);
         for (auto& [attribute, tensor] : *parts)
           if (absl::Status s = AddWeight(p, text::StrCat(name, ".", attribute), std::move(tensor), config); !s.ok()) return s;
-        continue;
       }
       auto storage = storages.Of(*payload);
       if (!storage.ok()) return Annotate(storage.status(), where);
@@ -143,6 +143,26 @@ absl::Status CheckWeights(const ir::Program& p, std::string_view where) {
     if (sizes && *sizes != it->second.sizes)
       return absl::InvalidArgumentError(text::StrCat(where, ": '", s.target, "' has other sizes in the archive than ",
                                                      t.ToString(), " in the graph"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status KeepSampleInputs(const ZipReader& zip, Storages& storages, const std::string& member, ir::Program& p) {
+  const ZipEntry* entry = zip.Find(member);
+  if (!entry || entry->size == 0) return absl::OkStatus();
+  auto storage = storages.Of(*entry);
+  if (!storage.ok()) return Annotate(storage.status(), member);
+  p.sample_inputs = *std::move(storage);
+  return absl::OkStatus();
+}
+
+absl::Status ReadExtraFiles(const ZipReader& zip, std::string_view folder, ir::Archive& archive) {
+  for (const ZipEntry& e : zip.entries()) {
+    std::string_view rest = e.name;
+    if (!text::ConsumePrefix(&rest, folder) || rest.empty() || rest.ends_with('/')) continue;
+    auto text = zip.ReadAll(e, uint64_t{1} << 28);
+    if (!text.ok()) return Annotate(text.status(), e.name);
+    archive.extra_files[std::string(rest)] = *std::move(text);
   }
   return absl::OkStatus();
 }
@@ -207,16 +227,11 @@ absl::StatusOr<ir::Archive> ReadPt2(const std::shared_ptr<io::MappedFile>& file)
         if (!s.ok()) return s;
       }
       if (absl::Status s = CheckWeights(p, member); !s.ok()) return s;
+      if (absl::Status s = KeepSampleInputs(zip, storages, text::StrCat(folder, "data/sample_inputs/", name, ".pt"), p); !s.ok())
+        return s;
       archive.programs.push_back(*std::move(program));
     }
-    const std::string extra = text::StrCat(folder, "extra/");
-    for (const ZipEntry& e : zip.entries()) {
-      std::string_view rest = e.name;
-      if (!text::ConsumePrefix(&rest, extra) || rest.empty()) continue;
-      auto text = zip.ReadAll(e, uint64_t{1} << 28);
-      if (!text.ok()) return Annotate(text.status(), e.name);
-      archive.extra_files[std::string(rest)] = *std::move(text);
-    }
+    if (absl::Status s = ReadExtraFiles(zip, text::StrCat(folder, "extra/"), archive); !s.ok()) return s;
   } else if (zip.Find(kProgramA)) {
     auto program = ReadOne(zip, std::string(kProgramA));
     if (!program.ok()) return program.status();
@@ -224,6 +239,8 @@ absl::StatusOr<ir::Archive> ReadPt2(const std::shared_ptr<io::MappedFile>& file)
     for (const char* member : {"serialized_state_dict.pt", "serialized_constants.pt"})
       if (absl::Status s = ReadPickledWeights(zip, member, p); !s.ok()) return s;
     if (absl::Status s = CheckWeights(p, kProgramA); !s.ok()) return s;
+    if (absl::Status s = KeepSampleInputs(zip, storages, "serialized_example_inputs.pt", p); !s.ok()) return s;
+    if (absl::Status s = ReadExtraFiles(zip, "extra_files/", archive); !s.ok()) return s;
     archive.programs.push_back(*std::move(program));
   } else {
     return absl::InvalidArgumentError(

@@ -1,0 +1,29 @@
+// What the targets of `convert` share; each has a file of its own, convert.cc chooses between them.
+#ifndef SLIPWAY_DRIVER_CONVERT_INTERNAL_H_
+#define SLIPWAY_DRIVER_CONVERT_INTERNAL_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "driver/convert.h"
+#include "ir/graph.h"
+
+namespace slipway::driver {
+
+Outcome ToPt2(const ConvertOptions& o, ConvertSummary* summary);
+Outcome ToSafetensors(const ConvertOptions& o, ConvertSummary* summary);
+
+// The format that an output's name asks for: its suffix, or "safetensors" for a folder ("dir/", or one that exists).
+std::string FormatOfOutput(const std::string& path);
+
+// `o` with the error of `s` at its end.
+Outcome Fail(Outcome o, const absl::Status& s, std::string place = {}, std::string help = {});
+Outcome FailWeights(Outcome o, const absl::Status& s, const std::string& place);
+Outcome Usage(std::string cause, std::string help = {}, const char* id = id::kBadFlag);
+
+// Replaces the program's weights by those of --weights, by name. All mismatches and all missing names at once.
+absl::Status JoinWeights(ir::Program& p, const ConvertOptions& o, ConvertSummary& summary);
+
+}  // namespace slipway::driver
+
+#endif  // SLIPWAY_DRIVER_CONVERT_INTERNAL_H_

@@ -1,0 +1,22 @@
+// Named tensors from wherever they are kept: safetensors files, torch.save checkpoints, folders of shards, exported
+// programs. Only headers are read.
+#ifndef SLIPWAY_DRIVER_TENSORS_H_
+#define SLIPWAY_DRIVER_TENSORS_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "importers/safetensors/safetensors.h"
+
+namespace slipway::driver {
+
+// The tensors of one file or folder. `key` names the dict of a nested checkpoint: "model.state_dict"; other kinds of files
+// ignore it. A folder is read by its index (*.index.json), or, without one, as all its .safetensors files.
+//
+// Errors as of the importers; InvalidArgument where shards lack tensors of the index, or two hold the same name, and for a
+// checkpoint without tensors at `key`, naming the dicts that have some.
+absl::StatusOr<importers::TensorSet> ReadTensors(const std::string& path, const std::string& key);
+
+}  // namespace slipway::driver
+
+#endif  // SLIPWAY_DRIVER_TENSORS_H_

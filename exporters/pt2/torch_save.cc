@@ -1,0 +1,132 @@
+// See torch_save.h.
+#include "exporters/pt2/torch_save.h"
+
+#include <string>
+#include <string_view>
+
+#include "base/text.h"
+
+namespace slipway::exporters {
+namespace {
+
+// The class of a typed storage; newer element types have none and are stated at the tensor.
+std::string_view StorageClass(ir::DType t) {
+  switch (t) {
+    case ir::DType::kUInt8: return "ByteStorage";
+    case ir::DType::kInt8: return "CharStorage";
+    case ir::DType::kInt16: return "ShortStorage";
+    case ir::DType::kInt32: return "IntStorage";
+    case ir::DType::kInt64: return "LongStorage";
+    case ir::DType::kFloat16: return "HalfStorage";
+    case ir::DType::kFloat32: return "FloatStorage";
+    case ir::DType::kFloat64: return "DoubleStorage";
+    case ir::DType::kComplex64: return "ComplexFloatStorage";
+    case ir::DType::kComplex128: return "ComplexDoubleStorage";
+    case ir::DType::kBool: return "BoolStorage";
+    case ir::DType::kBFloat16: return "BFloat16Storage";
+    default: return "";
+  }
+}
+
+// The stack operations that are needed, of pickle protocol 2.
+class Pickle {
+ public:
+  Pickle() { out_ = "\x80\x02"; }
+  void Op(char op) { out_ += op; }
+  void Global(std::string_view module, std::string_view name) { text::StrAppend(&out_, "c", module, "\n", name, "\n"); }
+  void String(std::string_view s) {
+    out_ += 'X';
+    Little(s.size(), 4);
+    out_ += s;
+  }
+  void Int(int64_t v) {
+    if (v >= 0 && v < 256) {
+      out_ += 'K';
+      Little(v, 1);
+    } else if (v == static_cast<int32_t>(v)) {
+      out_ += 'J';
+      Little(v, 4);
+    } else {
+      out_ += '\x8a';
+      Little(8, 1);
+      Little(v, 8);
+    }
+  }
+  void Bool(bool v) { out_ += v ? '\x88' : '\x89'; }
+  void Tuple(const std::vector<int64_t>& items) {
+    out_ += '(';
+    for (int64_t i : items) Int(i);
+    out_ += 't';
+  }
+  void EmptyOrderedDict() {
+    Global("collections", "OrderedDict");
+    out_ += ")R";
+  }
+  std::string Finish() {
+    out_ += '.';
+    return std::move(out_);
+  }
+
+ private:
+  std::string out_;
+  void Little(uint64_t v, int bytes) {
+    for (int i = 0; i < bytes; ++i) out_ += static_cast<char>(v >> (8 * i));
+  }
+};
+
+}  // namespace
+
+absl::StatusOr<io::ZipLayout> TorchSaveDict(const std::vector<NamedTensor>& tensors, const PlacedTensors& placed) {
+  Pickle p;
+  p.EmptyOrderedDict();
+  p.Op('(');
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const NamedTensor& t = tensors[i];
+    const auto [payload, offset] = placed.places[i];
+    const std::string_view storage = StorageClass(t.tensor.dtype);
+    const std::string_view dtype = ir::Info(t.tensor.dtype).torch_name;
+    if (dtype.empty()) return absl::UnimplementedError(text::StrCat("'", t.name, "': elements of type ", ir::Name(t.tensor.dtype)));
+    p.String(t.name);
+    if (t.is_parameter) {
+      p.Global("torch._utils", "_rebuild_parameter");
+      p.Op('(');
+    }
+    p.Global("torch._utils", storage.empty() ? "_rebuild_tensor_v3" : "_rebuild_tensor_v2");
+    p.Op('(');
+    p.Op('(');
+    p.String("storage");
+    if (storage.empty()) p.Global("torch.storage", "UntypedStorage");
+    else p.Global("torch", storage);
+    p.String(std::to_string(payload));
+    p.String("cpu");
+    p.Int(static_cast<int64_t>(placed.payloads[payload].bytes.size() / (storage.empty() ? 1 : ir::ByteSize(t.tensor.dtype))));
+    p.Op('t');
+    p.Op('Q');  // the storage of that id
+    p.Int(offset);
+    p.Tuple(t.tensor.sizes);
+    p.Tuple(t.tensor.strides);
+    p.Bool(t.requires_grad && !t.is_parameter);
+    p.EmptyOrderedDict();  // hooks
+    if (storage.empty()) p.Global("torch", dtype);
+    p.Op('t');
+    p.Op('R');
+    if (t.is_parameter) {
+      p.Bool(t.requires_grad);
+      p.EmptyOrderedDict();
+      p.Op('t');
+      p.Op('R');
+    }
+  }
+  p.Op('u');
+
+  io::ZipLayout zip;
+  absl::Status status = zip.Add("archive/data.pkl", io::Bytes::Of(p.Finish()));
+  if (status.ok()) status = zip.Add("archive/byteorder", io::Bytes::Of("little"));
+  for (size_t i = 0; i < placed.payloads.size() && status.ok(); ++i)
+    status = zip.Add(text::StrCat("archive/data/", i), placed.payloads[i].bytes, placed.payloads[i].crc32);
+  if (status.ok()) status = zip.Add("archive/version", io::Bytes::Of("3\n"));
+  if (!status.ok()) return status;
+  return zip;
+}
+
+}  // namespace slipway::exporters

@@ -1,0 +1,295 @@
+// See safetensors.h.
+#include "exporters/safetensors/safetensors.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <set>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "exporters/safetensors/cast.h"
+#include "io/atomic_writer.h"
+
+namespace slipway::exporters {
+namespace {
+
+using ir::DType;
+
+constexpr uint64_t kMaxHeader = 100'000'000;  // the format's own limit
+constexpr int64_t kStep = int64_t{1} << 20;   // bytes of the source that are held at once, about
+
+// The order of tensors in a file: types of greater rank first. As the reference implementation declares them.
+constexpr DType kRank[] = {DType::kBool,   DType::kFloat4E2M1, DType::kFloat6E2M3,   DType::kFloat6E3M2,   DType::kUInt8,
+                           DType::kInt8,   DType::kFloat8E5M2, DType::kFloat8E4M3FN, DType::kFloat8E8M0FNU, DType::kInt16,
+                           DType::kUInt16, DType::kFloat16,    DType::kBFloat16,     DType::kInt32,        DType::kUInt32,
+                           DType::kFloat32, DType::kComplex64, DType::kFloat64,      DType::kInt64,        DType::kUInt64};
+int RankOf(DType t) { return static_cast<int>(std::find(std::begin(kRank), std::end(kRank), t) - std::begin(kRank)); }
+
+uint64_t BytesOf(const OutTensor& t) { return (static_cast<uint64_t>(t.tensor.numel()) * ir::BitSize(t.dtype) + 7) / 8; }
+
+absl::Status Check(const std::vector<OutTensor>& tensors) {
+  std::set<std::string_view> names;
+  for (const OutTensor& t : tensors) {
+    const auto bad = [&](std::string_view what) { return text::StrCat("'", t.name, "': ", what); };
+    if (t.name == "__metadata__") return absl::InvalidArgumentError(bad("the format keeps this name for itself"));
+    if (!names.insert(t.name).second) return absl::InvalidArgumentError(bad("two tensors have this name"));
+    if (ir::Info(t.dtype).safetensors.empty() || RankOf(t.dtype) == static_cast<int>(std::size(kRank)))
+      return absl::UnimplementedError(bad(text::StrCat("the format has no type ", ir::Name(t.dtype))));
+    if (t.dtype != t.tensor.dtype && !FindCast(t.tensor.dtype, t.dtype))
+      return absl::UnimplementedError(bad(text::StrCat("casting ", ir::Name(t.tensor.dtype), " to ", ir::Name(t.dtype))));
+    if (absl::Status s = ir::Validate(t.tensor); !s.ok()) return absl::Status(s.code(), bad(text::FromAbsl(s.message())));
+    if (ir::ByteSize(t.tensor.dtype) == 0 && !t.tensor.is_contiguous())
+      return absl::UnimplementedError(bad("a strided tensor of parts of bytes"));
+  }
+  return absl::OkStatus();
+}
+
+// One file: its tensors in their order, and the header.
+struct FilePlan {
+  std::vector<const OutTensor*> tensors;
+  std::string header;  // length included
+  uint64_t tensor_bytes = 0;
+  uint64_t size() const { return header.size() + tensor_bytes; }
+};
+
+absl::StatusOr<FilePlan> Plan(std::vector<const OutTensor*> tensors, const SafetensorsOptions& options) {
+  FilePlan plan;
+  std::stable_sort(tensors.begin(), tensors.end(), [](const OutTensor* a, const OutTensor* b) {
+    const int x = RankOf(a->dtype), y = RankOf(b->dtype);
+    return x != y ? x > y : a->name < b->name;
+  });
+  json::Writer out;
+  out.BeginObject();
+  if (!options.metadata.empty()) {
+    out.Key("__metadata__").BeginObject();
+    for (const auto& [key, value] : options.metadata) out.Key(key).String(value);
+    out.EndObject();
+  }
+  for (const OutTensor* t : tensors) {
+    out.Key(t->name).BeginObject().Key("dtype").String(ir::Info(t->dtype).safetensors).Key("shape").BeginArray();
+    for (int64_t n : t->tensor.sizes) out.Int(n);
+    out.EndArray().Key("data_offsets").BeginArray().Int(static_cast<int64_t>(plan.tensor_bytes));
+    plan.tensor_bytes += BytesOf(*t);
+    out.Int(static_cast<int64_t>(plan.tensor_bytes)).EndArray().EndObject();
+  }
+  out.EndObject();
+  std::string text = out.Take();
+  text.append((8 - text.size() % 8) % 8, ' ');
+  if (text.size() > kMaxHeader) return absl::UnimplementedError(text::StrCat("a header of ", text.size(), " bytes (limit ", kMaxHeader, "): use shards"));
+  for (int i = 0; i < 8; ++i) plan.header += static_cast<char>(static_cast<uint64_t>(text.size()) >> (8 * i));
+  plan.header += text;
+  plan.tensors = std::move(tensors);
+  return plan;
+}
+
+class FileWriter {
+ public:
+  FileWriter(io::AtomicFile* file, const SafetensorsOptions& options, uint64_t total, uint64_t* done)
+      : file_(file), options_(options), total_(total), done_(done) {}
+
+  absl::Status Write(const FilePlan& plan) {
+    if (absl::Status s = file_->Write(plan.header); !s.ok()) return s;
+    for (const OutTensor* t : plan.tensors)
+      if (absl::Status s = WriteTensor(*t); !s.ok()) return absl::Status(s.code(), text::StrCat("'", t->name, "': ", s.message()));
+    return absl::OkStatus();
+  }
+
+ private:
+  io::AtomicFile* file_;
+  const SafetensorsOptions& options_;
+  const uint64_t total_;
+  uint64_t* done_;
+  std::vector<uint8_t> gathered_, cast_;
+
+  void Progress(uint64_t bytes) {
+    *done_ += bytes;
+    if (options_.progress) options_.progress(*done_, total_);
+  }
+
+  // Elements that lie one behind the other, cast on the way.
+  absl::Status Put(const OutTensor& t, const uint8_t* from, int64_t count) {
+    const CastFunction cast = FindCast(t.tensor.dtype, t.dtype);
+    const uint64_t bytes = static_cast<uint64_t>(count) * ir::ByteSize(t.dtype);
+    Progress(bytes);
+    if (!cast) return file_->Write(absl::MakeConstSpan(from, bytes));
+    cast_.resize(bytes);
+    cast(from, cast_.data(), count);
+    return file_->Write(absl::MakeConstSpan(cast_));
+  }
+
+  absl::Status WriteTensor(const OutTensor& t) {
+    const uint64_t size = t.tensor.nbytes();
+    if (size == 0) return absl::OkStatus();
+    const ir::Storage& storage = *t.tensor.storage;
+    if (std::holds_alternative<ir::Splat>(storage.bytes) || std::holds_alternative<ir::Random>(storage.bytes)) {
+      auto bytes = ir::ReadDense(t.tensor);
+      if (!bytes.ok()) return bytes.status();
+      return Put(t, reinterpret_cast<const uint8_t*>(bytes->data()), t.tensor.numel());
+    }
+    const auto* bytes = std::get_if<io::Bytes>(&storage.bytes);
+    const uint8_t* base = ir::MappedBytes(storage).data() + t.tensor.offset;
+    const int64_t item = ir::ByteSize(t.tensor.dtype);
+    if (t.tensor.is_contiguous()) {
+      if (t.dtype == t.tensor.dtype) {
+        Progress(size);
+        return bytes ? file_->Append(bytes->Part(t.tensor.offset, size)) : file_->Write(absl::MakeConstSpan(base, size));
+      }
+      const int64_t step = kStep / item;
+      for (int64_t done = 0; done < t.tensor.numel(); done += step) {
+        const int64_t n = std::min(step, t.tensor.numel() - done);
+        if (absl::Status s = Put(t, base + done * item, n); !s.ok()) return s;
+        if (bytes && bytes->file_range()) bytes->Part(t.tensor.offset + done * item, n * item).file_range()->Release();
+      }
+      return absl::OkStatus();
+    }
+    return Gather(t, base, item);
+  }
+
+  // Row by row of the last dimension, some rows at a time.
+  absl::Status Gather(const OutTensor& t, const uint8_t* base, int64_t item) {
+    const std::vector<int64_t>&sizes = t.tensor.sizes, &strides = t.tensor.strides;
+    const int last = static_cast<int>(sizes.size()) - 1;
+    std::vector<int64_t> index(sizes.size(), 0);
+    gathered_.clear();
+    for (int64_t done = 0, numel = t.tensor.numel(); done < numel;) {
+      int64_t row = 0;
+      for (int d = 0; d < last; ++d) row += index[d] * strides[d];
+      for (int64_t i = 0; i < sizes[last];) {
+        const int64_t n = std::min(sizes[last] - i, std::max<int64_t>(1, (kStep - static_cast<int64_t>(gathered_.size())) / item));
+        const size_t at = gathered_.size();
+        gathered_.resize(at + n * item);
+        for (int64_t k = 0; k < n; ++k)
+          std::memcpy(gathered_.data() + at + k * item, base + (row + (i + k) * strides[last]) * item, item);
+        i += n;
+        if (static_cast<int64_t>(gathered_.size()) + item <= kStep) continue;
+        if (absl::Status s = Put(t, gathered_.data(), static_cast<int64_t>(gathered_.size()) / item); !s.ok()) return s;
+        gathered_.clear();
+      }
+      done += sizes[last];
+      for (int d = last - 1; d >= 0 && ++index[d] == sizes[d]; --d) index[d] = 0;
+    }
+    return Put(t, gathered_.data(), static_cast<int64_t>(gathered_.size()) / item);
+  }
+};
+
+// Deals the tensors out to files, in order.
+std::vector<std::vector<const OutTensor*>> Deal(const std::vector<OutTensor>& tensors, const SafetensorsOptions& options) {
+  uint64_t total = 0;
+  for (const OutTensor& t : tensors) total += BytesOf(t);
+  std::vector<std::vector<const OutTensor*>> files(1);
+  uint64_t in_file = 0, before = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const uint64_t size = BytesOf(tensors[i]);
+    bool next;
+    if (options.shards > 0) {
+      // A file ends where it has its share of the bytes, or where the files left need all tensors left.
+      const uint64_t left = options.shards - files.size();
+      const double share = static_cast<double>(total) / options.shards * static_cast<double>(files.size());
+      next = left > 0 && !files.back().empty() && (static_cast<double>(before) + size / 2.0 >= share || tensors.size() - i <= left);
+    } else {
+      next = options.max_shard_size > 0 && !files.back().empty() && in_file + size > options.max_shard_size;
+    }
+    if (next) {
+      files.emplace_back();
+      in_file = 0;
+    }
+    files.back().push_back(&tensors[i]);
+    in_file += size;
+    before += size;
+  }
+  return files;
+}
+
+std::string Padded(size_t n) {
+  std::string s = std::to_string(n);
+  return s.size() < 5 ? std::string(5 - s.size(), '0') + s : s;
+}
+
+}  // namespace
+
+absl::StatusOr<SafetensorsReport> ExportSafetensors(const std::vector<OutTensor>& tensors, const std::string& path,
+                                                    const SafetensorsOptions& options) {
+  if (absl::Status s = Check(tensors); !s.ok()) return s;
+  std::vector<const OutTensor*> all;
+  for (const OutTensor& t : tensors) all.push_back(&t);
+  auto plan = Plan(std::move(all), options);
+  if (!plan.ok()) return plan.status();
+  if (!options.dry_run) {
+    auto file = io::AtomicFile::Create(path);
+    if (!file.ok()) return file.status();
+    uint64_t done = 0;
+    if (absl::Status s = FileWriter(file->get(), options, plan->tensor_bytes, &done).Write(*plan); !s.ok()) return s;
+    if (absl::Status s = (*file)->Commit(); !s.ok()) return s;
+  }
+  return SafetensorsReport{1, plan->tensor_bytes, plan->size()};
+}
+
+absl::StatusOr<SafetensorsReport> ExportShards(const std::vector<OutTensor>& tensors, const std::string& folder,
+                                               const SafetensorsOptions& options) {
+  if (absl::Status s = Check(tensors); !s.ok()) return s;
+  const std::vector<std::vector<const OutTensor*>> files = Deal(tensors, options);
+  std::vector<FilePlan> plans;
+  SafetensorsReport report;
+  for (const auto& list : files) {
+    auto plan = Plan(list, options);
+    if (!plan.ok()) return plan.status();
+    report.tensor_bytes += plan->tensor_bytes;
+    report.file_bytes += plan->size();
+    plans.push_back(*std::move(plan));
+  }
+  report.files = static_cast<int>(plans.size());
+  std::vector<std::string> names;
+  for (size_t i = 0; i < plans.size(); ++i)
+    names.push_back(plans.size() == 1 ? "model.safetensors"
+                                      : text::StrCat("model-", Padded(i + 1), "-of-", Padded(plans.size()), ".safetensors"));
+  std::string index;
+  if (plans.size() > 1) {
+    std::map<std::string_view, std::string_view> map;
+    for (size_t i = 0; i < plans.size(); ++i)
+      for (const OutTensor* t : plans[i].tensors) map[t->name] = names[i];
+    index = text::StrCat("{\n  \"metadata\": {\n    \"total_size\": ", report.tensor_bytes, "\n  },\n  \"weight_map\": {");
+    const char* comma = "\n    ";
+    for (const auto& [name, file] : map) {
+      index += comma;
+      json::AppendString(&index, name);
+      index += ": ";
+      json::AppendString(&index, file);
+      comma = ",\n    ";
+    }
+    index += "\n  }\n}\n";
+    report.file_bytes += index.size();
+  }
+  if (options.dry_run) return report;
+
+  std::string base = folder;
+  while (base.size() > 1 && base.back() == '/') base.pop_back();
+  const bool made = mkdir(base.c_str(), 0777) == 0;
+  if (!made && errno != EEXIST) return absl::ErrnoToStatus(errno, base);
+  const auto write = [&]() -> absl::Status {
+    std::vector<std::unique_ptr<io::AtomicFile>> written;
+    uint64_t done = 0;
+    for (size_t i = 0; i < plans.size() + (index.empty() ? 0 : 1); ++i) {
+      auto file = io::AtomicFile::Create(text::StrCat(base, "/", i < plans.size() ? names[i] : "model.safetensors.index.json"));
+      if (!file.ok()) return file.status();
+      const absl::Status s = i < plans.size() ? FileWriter(file->get(), options, report.tensor_bytes, &done).Write(plans[i])
+                                              : (*file)->Write(index);
+      if (!s.ok()) return s;
+      written.push_back(*std::move(file));
+    }
+    std::vector<io::AtomicFile*> all;
+    for (const auto& f : written) all.push_back(f.get());
+    return io::CommitAll(all);
+  };
+  if (absl::Status s = write(); !s.ok()) {
+    if (made) rmdir(base.c_str());
+    return s;
+  }
+  return report;
+}
+
+}  // namespace slipway::exporters

@@ -1,0 +1,51 @@
+// Named tensors -> a .safetensors file, or a folder of shards with an index. Bytes are copied file to file where the
+// tensors lie as the format wants them, and gathered or cast in small steps where not: memory does not grow with the file.
+#ifndef SLIPWAY_EXPORTERS_SAFETENSORS_SAFETENSORS_H_
+#define SLIPWAY_EXPORTERS_SAFETENSORS_SAFETENSORS_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ir/tensor.h"
+
+namespace slipway::exporters {
+
+struct OutTensor {
+  std::string name;
+  ir::TensorRef tensor;
+  ir::DType dtype = ir::DType::kUnknown;  // what it is written as: the tensor's own, or one that FindCast() reaches from it
+};
+
+struct SafetensorsOptions {
+  std::map<std::string, std::string> metadata;
+  uint64_t max_shard_size = 0;  // bytes of tensors in one shard, where a shard has several; 0: no limit
+  int shards = 0;               // exactly so many files of about the same size; 0: as max_shard_size says
+  bool dry_run = false;         // stop before writing
+  std::function<void(uint64_t done, uint64_t total)> progress;  // bytes of tensors; may be empty
+};
+
+struct SafetensorsReport {
+  int files = 0;
+  uint64_t tensor_bytes = 0, file_bytes = 0;
+};
+
+// Errors of both: Unimplemented for types the format has no name for and for headers over its limit of 100 MB;
+// InvalidArgument for names that repeat or are reserved; those of io::AtomicFile.
+
+// One file, byte for byte as the reference implementation lays it out.
+absl::StatusOr<SafetensorsReport> ExportSafetensors(const std::vector<OutTensor>& tensors, const std::string& path,
+                                                    const SafetensorsOptions& options);
+
+// model-00001-of-0000N.safetensors … and model.safetensors.index.json in `folder`, which is made where it is missing; a
+// single shard is model.safetensors. Tensors are dealt out in the order given. All files appear or none.
+absl::StatusOr<SafetensorsReport> ExportShards(const std::vector<OutTensor>& tensors, const std::string& folder,
+                                               const SafetensorsOptions& options);
+
+}  // namespace slipway::exporters
+
+#endif  // SLIPWAY_EXPORTERS_SAFETENSORS_SAFETENSORS_H_
