@@ -230,7 +230,8 @@ class Converted:
                 raise Failure("mismatch", f"result {k}: {what}")
 
     def grown(self):
-        """Inputs with every symbolic size one larger, values repeated; None where that cannot be."""
+        """Inputs with every symbolic size one larger; None where that cannot be. Whole numbers are repeated, as they may
+        index; real ones are new ones of the same range, as equal ones would leave results open."""
         sizes = {}  # of symbols
         names = {spec.arg.name for spec in self.program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"}
         inputs = [node.meta["val"] for node in self.program.graph.nodes if node.op == "placeholder" and node.name in names]
@@ -238,6 +239,7 @@ class Converted:
             for known, size in zip(tensor.shape, fake.shape):
                 if isinstance(size, torch.SymInt) and size.node.expr.is_symbol:
                     sizes[size.node.expr] = known + 1
+        torch.manual_seed(0)
         grown = []
         for tensor, fake in zip(self.tensors, inputs, strict=True):
             for d, size in enumerate(fake.shape):
@@ -246,6 +248,9 @@ class Converted:
                     if not size.is_Integer:
                         return None
                     tensor = tensor.index_select(d, torch.arange(int(size)) % tensor.shape[d])
+            if any(isinstance(size, torch.SymInt) for size in fake.shape) and tensor.is_floating_point() and tensor.isfinite().any():
+                low, high = tensor[tensor.isfinite()].aminmax()
+                tensor = (low + (high - low) * torch.rand(tensor.shape, dtype=torch.float64)).to(tensor.dtype)
             grown.append(tensor)
         try:
             self.program.module()(*clones(grown))  # what torch guarded on
