@@ -44,6 +44,7 @@ UNSET = {  # give memory as they find it
 }  # fmt: skip
 
 OPEN_INDICES = {"topk"}  # whose indices among equal elements torch leaves open
+SIZES_TOGETHER = {"nn.functional.embedding_bag"}  # whose offsets fit one size only
 # ONNX Runtime's Sigmoid and Tanh are rational fits: their errors are absolute, and not small beside results that are.
 LOOSE, LOOSE_ERROR = {"sigmoid", "special.expit", "nn.functional.silu", "nn.functional.logsigmoid"}, 1e-6
 
@@ -173,7 +174,8 @@ def take(value):
         if 0 in value.shape():
             return torch.empty(value.shape(), dtype=torch.bfloat16)
         return torch.from_dlpack(value._ortvalue.to_dlpack()).clone()
-    return torch.from_numpy(np.array(value.numpy()))
+    array = np.array(value.numpy())
+    return torch.from_numpy(array.astype(np.uint64) if array.dtype.char == "Q" else array)  # torch knows one of its two names
 
 
 def runs_in_onnx(tensors):
@@ -232,6 +234,8 @@ class Converted:
     def grown(self):
         """Inputs with every symbolic size one larger; None where that cannot be. Whole numbers are repeated, as they may
         index; real ones are new ones of the same range, as equal ones would leave results open."""
+        if self.calls[0].info.name in SIZES_TOGETHER:
+            return None
         sizes = {}  # of symbols
         names = {spec.arg.name for spec in self.program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"}
         inputs = [node.meta["val"] for node in self.program.graph.nodes if node.op == "placeholder" and node.name in names]
