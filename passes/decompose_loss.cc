@@ -245,6 +245,21 @@ void CrossEntropyLoss(Decomposer& d) {
   d.Return(d.Add(d.Mul(nll.loss, 1 - smoothing), d.Mul(smooth, share)));
 }
 
+// torch computes this one in pieces of the batch, and gradients beside the loss, which nobody uses in an exported program.
+void LinearCrossEntropy(Decomposer& d, std::string_view reduction, double smoothing) {
+  if (smoothing != 0) return d.Unsupported("label smoothing");
+  if (reduction != "none" && reduction != "mean" && reduction != "sum") return d.Fail("unknown reduction");
+  Value *bias = d.opt_in("linear_bias"), *weight = d.opt_in("weight");
+  Value* logits = d.b.Call("aten.linear.default", {d.in("input"), d.in("linear_weight"), bias ? Arg(bias) : Arg()});
+  Value* logs = d.b.Call("aten.log_softmax.int", {logits, 1});
+  Nll nll = NllLoss(d, logs, d.tensor("target"), weight, reduction == "none" ? 0 : reduction == "mean" ? 1 : 2);
+  Values results(d.node().outputs().size(), nullptr);
+  results[0] = nll.loss;
+  d.Return(std::move(results));
+}
+void LinearCrossEntropyReduced(Decomposer& d) { LinearCrossEntropy(d, d.str("reduction"), d.f("label_smoothing")); }
+void LinearCrossEntropyEach(Decomposer& d) { LinearCrossEntropy(d, "none", 0); }
+
 // The input with a batch dim.
 Value* Batched(Decomposer& d, Value* x) { return x->rank() == 1 ? Unsqueeze(d, x, 0) : x; }
 
@@ -319,6 +334,8 @@ constexpr DecomposeRow kRows[] = {
     {"aten.nll_loss_forward.default", NllLossOp},
     {"aten.nll_loss2d_forward.default", NllLossOp},
     {"aten.cross_entropy_loss.default", CrossEntropyLoss},
+    {"torch_nn._linear_cross_entropy_batch_chunked.default", LinearCrossEntropyReduced},
+    {"torch_nn._linear_cross_entropy_batch_chunked_no_reduction.default", LinearCrossEntropyEach},
     {"aten.multi_margin_loss.default", MultiMarginLoss},
     {"aten.multilabel_margin_loss.default", MultilabelMarginLoss},
     {"aten.multilabel_margin_loss_forward.default", MultilabelMarginLoss},

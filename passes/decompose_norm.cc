@@ -97,6 +97,17 @@ void Renorm(Decomposer& d) {
   d.Return(d.Mul(x, d.Where(d.Cmp("gt", norm, most), factor, 1)));
 }
 
+// Rows that are looked up are scaled down to the norm.
+void EmbeddingRenorm(Decomposer& d) {
+  Value* x = d.in("self");
+  Arg most = d.node().Get("max_norm");
+  Value* norm = NormOver(d, x, d.node().Get("norm_type"), {1}, true);
+  Value* index = d.b.Cast(Reshape(d, d.tensor("indices"), {-1}), DType::kInt64);
+  Value* met = d.b.Call("aten.index_fill.int_Scalar", {d.b.Call("aten.zeros_like.default", {norm}), 0, index, 1.0});
+  Value* factor = d.b.Call("aten.mul.Scalar", {d.Unary("reciprocal", d.Add(norm, 1e-7)), most});
+  d.Return(d.Mul(x, d.Where(And(d, d.Cmp("gt", met, 0), d.Cmp("gt", norm, most)), factor, 1)));
+}
+
 Value* NormExcept(Decomposer& d, Value* v, Arg p, int64_t dim) {
   if (dim == -1) return NormOver(d, v, std::move(p), AllDims(v->rank()), false);
   return NormOver(d, v, std::move(p), DimsBut(v->rank(), d.WrapDim(dim, v->rank())), true);
@@ -241,6 +252,7 @@ constexpr DecomposeRow kRows[] = {
     {"aten.nuclear_norm.default", NuclearNorm},
     {"aten.nuclear_norm.dim", NuclearNorm},
     {"aten.renorm.default", Renorm},
+    {"aten.embedding_renorm.default", EmbeddingRenorm},
     {"aten.norm_except_dim.default", NormExceptDim},
     {"aten._weight_norm.default", WeightNorm},
     {"aten._weight_norm_interface.default", WeightNorm},

@@ -271,6 +271,8 @@ void Kron(Decomposer& d) {
   d.Return(Reshape(d, d.Mul(Reshape(d, x, x_sizes), Reshape(d, y, y_sizes)), sizes));
 }
 
+constexpr double kMostFactor = 1e18;
+
 // beta * self + alpha * product, of the product's shape. With beta 0 torch does not look at self, NaN included.
 void AddScaled(Decomposer& d, Value* product) {
   ir::Scalar beta = d.scalar("beta"), alpha = d.scalar("alpha");
@@ -281,10 +283,15 @@ void AddScaled(Decomposer& d, Value* product) {
     if (is(alpha, 0)) product = none;
     return d.Return(is(beta, 0) ? product : Or(d, d.in("self"), product));
   }
-  if (!is(alpha, 1)) product = d.Mul(product, d.node().Get("alpha"));
+  // Among integers torch takes factors as integers.
+  auto factor = [&](const char* name, const ir::Scalar& s) {
+    const bool cut = s.kind == ir::Scalar::kFloat && !ir::IsFloating(product->dtype());
+    return cut ? Arg(static_cast<int64_t>(std::clamp(s.d, -kMostFactor, kMostFactor))) : d.node().Get(name);
+  };
+  if (!is(alpha, 1)) product = d.Mul(product, factor("alpha", alpha));
   if (is(beta, 0)) return d.Return(product);
   Value* self = d.in("self");
-  if (!is(beta, 1)) self = d.Mul(self, d.node().Get("beta"));
+  if (!is(beta, 1)) self = d.Mul(self, factor("beta", beta));
   d.Return(d.Add(self, product));
 }
 void AddBmm(Decomposer& d) {

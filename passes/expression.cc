@@ -1,9 +1,8 @@
 // See expression.h.
 #include "passes/expression.h"
 
-#include <memory>
-
 #include "base/text.h"
+#include "passes/loop_builder.h"
 
 namespace slipway::passes {
 namespace {
@@ -76,37 +75,26 @@ void Result(Decomposer& d, Expr x) { d.Return(d.b.Cast(x.v, d.compute_dtype()));
 
 Exprs While(ir::Builder& b, const Exprs& carried, const Exprs& captured, const std::function<Expr(const Exprs&)>& again,
             const std::function<Exprs(const Exprs&)>& step) {
-  std::vector<ir::SubGraph> graphs;
-  for (int which = 0; which < 2; ++which) {
-    auto graph = std::make_shared<ir::Graph>(b.graph().program());
-    ir::Builder inner(*graph, nullptr, b.before() ? b.before()->source() : nullptr);
-    Exprs inputs;
-    for (const Exprs* list : {&carried, &captured})
-      for (const Expr& e : *list) {
-        ir::Type type = e.v->type();
-        type.strides_known = false;
-        inputs.push_back({&inner, graph->AddInput(e.v->name(), std::move(type))});
-      }
-    if (which == 0) {
-      graph->outputs.emplace_back(again(inputs).v);
-    } else {
-      for (const Expr& e : step(inputs)) graph->outputs.emplace_back(e.v);
-    }
-    if (!inner.ok()) b.SetStatus(inner.status());
-    graphs.push_back(std::move(graph));
-  }
-  Values start, constant;
-  std::vector<ir::Type> types;
-  for (const Expr& e : carried) {
-    start.push_back(e.v);
-    types.push_back(e.v->type());
-    types.back().strides_known = false;
-  }
-  for (const Expr& e : captured) constant.push_back(e.v);
+  Exprs all = carried;
+  all.insert(all.end(), captured.begin(), captured.end());
+  Values start = {again(all).v};
+  for (const Expr& e : carried) start.push_back(e.v);
+  Values end = WhileLoop(b, start, [&](ir::Graph& body, const Values& inputs, Captures& in) {
+    ir::Builder inner(body, nullptr, b.before() ? b.before()->source() : nullptr);
+    Exprs now, outer;
+    for (size_t k = 1; k < inputs.size(); ++k) now.push_back({&inner, inputs[k]});
+    for (const Expr& e : captured) outer.push_back({&inner, in(e.v)});
+    now.insert(now.end(), outer.begin(), outer.end());
+    Exprs next = step(now);
+    Values out;
+    for (const Expr& e : next) out.push_back(e.v);
+    next.insert(next.end(), outer.begin(), outer.end());
+    out.insert(out.begin(), again(next).v);
+    b.SetStatus(inner.status());
+    return out;
+  });
   Exprs out;
-  for (Value* v : b.CallTyped("higher_order.while_loop", {Arg(graphs[0]), Arg(graphs[1]), Arg(start), Arg(constant)},
-                              {}, std::move(types)))
-    out.push_back({&b, v});
+  for (size_t k = 1; k < end.size(); ++k) out.push_back({&b, end[k]});
   return out;
 }
 

@@ -1,6 +1,7 @@
-// Loops in decompositions: `for i in range(n)` over carried tensors, as a while_loop node whose body is a graph of its
-// own. One function writes the step, so that a known small count is laid out straight and any other count, known or
-// not, becomes a loop of the same arithmetic.
+// Loops in decompositions, as a while_loop node whose body is a graph of its own.
+//
+// For is `for i in range(n)` over carried tensors: one function writes the step, so that a known small count is laid out
+// straight and any other count, known or not, becomes a loop of the same arithmetic. WhileLoop is the node itself.
 #ifndef SLIPWAY_PASSES_LOOP_BUILDER_H_
 #define SLIPWAY_PASSES_LOOP_BUILDER_H_
 
@@ -11,6 +12,27 @@
 
 namespace slipway::passes {
 
+// The way into a loop's body for values of the graph around it: each becomes an input of the body.
+class Captures {
+ public:
+  explicit Captures(ir::Graph& body) : body_(body) {}
+  // `outer` as seen inside; values of the body are seen as they are.
+  Value* operator()(Value* outer);
+  // The captured ones, in the order they were met.
+  const Values& outer() const { return outer_; }
+
+ private:
+  ir::Graph& body_;
+  absl::flat_hash_map<Value*, Value*> inner_;
+  Values outer_;
+};
+
+// Repeats `step` while the first of the carried values, a 0-d bool, is true. `step` builds in `body`, whose inputs are the
+// carried values, and gives the next ones, whose types must stay the same; it tells errors to `b`. The result is what is
+// carried at the end.
+Values WhileLoop(ir::Builder& b, const Values& carried,
+                 const std::function<Values(ir::Graph& body, const Values& carried, Captures& in)>& step);
+
 // What a step sees: where to build, its number, the carried tensors, and the way to values from outside.
 class LoopStep {
  public:
@@ -18,7 +40,7 @@ class LoopStep {
   Value* i;       // 0-d i64
   Values state;   // as carried into this step; the step function leaves the next ones here
   // A value of the graph around the loop, as seen inside. Every outer value a step uses must come through here.
-  Value* operator()(Value* outer);
+  Value* operator()(Value* outer) { return in_ ? (*in_)(outer) : outer; }
   // The same for a size.
   IntOrValue operator()(IntOrValue outer) { return outer.value ? IntOrValue((*this)(outer.value)) : outer; }
   // Ends the loop after this step when `stop`, a 0-d bool, is true. It only saves time: steps laid out straight all
@@ -28,11 +50,10 @@ class LoopStep {
  private:
   friend Values For(Decomposer& d, IntOrValue count, Values state, const std::function<void(LoopStep&)>& step,
                     bool backwards);
-  LoopStep(Decomposer& where, Value* number, Values carried) : d(where), i(number), state(std::move(carried)) {}
+  LoopStep(Decomposer& where, Value* number, Values carried, Captures* in)
+      : d(where), i(number), state(std::move(carried)), in_(in) {}
 
-  ir::Graph* body_ = nullptr;  // null: laid out straight, where outer values are seen as they are
-  absl::flat_hash_map<Value*, Value*> inner_;
-  Values captured_;  // outer values, in the order they were met
+  Captures* in_;  // null: laid out straight, where outer values are seen as they are
   Value* stop_ = nullptr;
 };
 

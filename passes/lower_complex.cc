@@ -263,6 +263,14 @@ constexpr std::string_view kByParts[] = {
     "triu", "unbind", "unflatten", "unfold", "unsqueeze", "unsqueeze_copy", "view", "view_copy", "vstack",
 };
 
+const ComplexRule* FindRule(const ir::OpDef& op) {
+  const std::string base = text::StrCat(op.ns, ".", op.base);
+  for (auto table : {absl::Span<const ComplexRule>(kRules), FourierRules()})
+    for (const ComplexRule& r : table)
+      if (r.op == base || r.op == op.name) return &r;
+  return nullptr;
+}
+
 class Lowering {
  public:
   explicit Lowering(ir::Program& p) : p_(p), g_(*p.graph) {}
@@ -306,7 +314,7 @@ class Lowering {
     }
     ir::Builder b(g_, n, n->source());
     ComplexContext c(*n, b, pairs_);
-    if (const ComplexRule* rule = Find(n->op())) {
+    if (const ComplexRule* rule = FindRule(n->op())) {
       rule->fn(c);
       if (!c.ok()) return c.status();
       if (!b.ok()) return b.status();
@@ -352,14 +360,6 @@ class Lowering {
     ir::Builder b(g_, g_.first(), nullptr);
     pairs_[v] = {b.Call("aten.select.int", {stored, -1, 0}), b.Call("aten.select.int", {stored, -1, 1})};
     return b.status();
-  }
-
-  static const ComplexRule* Find(const ir::OpDef& op) {
-    const std::string base = text::StrCat(op.ns, ".", op.base);
-    for (auto table : {absl::Span<const ComplexRule>(kRules), FourierRules()})
-      for (const ComplexRule& r : table)
-        if (r.op == base || r.op == op.name) return &r;
-    return nullptr;
   }
 
   // The node on real parts and on imaginary ones.
@@ -424,6 +424,8 @@ class Lowering {
 };
 
 }  // namespace
+
+bool HasComplexRule(std::string_view op) { return FindRule(ir::GetOp(op)) != nullptr; }
 
 absl::Status LowerComplex(ir::Program& p) { return Lowering(p).Run(); }
 

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -36,6 +37,9 @@ absl::Status Functionalize(ir::Program& p);
 // Functional form.
 absl::Status LowerComplex(ir::Program& p);
 
+// Whether LowerComplex has a rule for the operator.
+bool HasComplexRule(std::string_view op);
+
 // Takes updated buffers, parameters and user inputs out of the outputs and gives their names. Functional form.
 std::vector<std::string> DropMutations(ir::Program& p);
 
@@ -46,6 +50,8 @@ absl::Status UnwrapSubclasses(ir::Program& p);
 // Removes nodes that do nothing to values: dropout in evaluation, detach, alias, contiguous, clone, device moves,
 // dtype conversions to the same dtype, assertions. Functional form.
 absl::Status RemoveNoOps(ir::Program& p);
+// Whether RemoveNoOps takes the operator out, always or for some arguments.
+bool IsNoOp(std::string_view op);
 
 // Removes nodes whose results nobody uses. Functional form.
 absl::Status EliminateDeadCode(ir::Program& p);

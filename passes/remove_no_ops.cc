@@ -26,6 +26,11 @@ constexpr std::string_view kConversions[] = {
     "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten.to.other", "aten.to.prim_Device",
     "aten._to_copy.default", "aten.type_as.default", "aten.cpu.default",
 };
+// Random only in training; nothing outside it, and with p = 0.
+constexpr std::string_view kDropout[] = {
+    "aten.dropout.default", "aten.feature_dropout.default", "aten.alpha_dropout.default",
+    "aten.feature_alpha_dropout.default",
+};
 // Statements about values that hold by the program's own word.
 constexpr std::string_view kStatements[] = {
     "aten._assert_scalar.default", "aten._assert_tensor_metadata.default", "aten._assert_async.msg",
@@ -56,9 +61,7 @@ Value* SourceOf(const ir::Node& n) {
     Value* v = n.Get("self").value();
     return v && n.output() && v->dtype() == n.output()->dtype() ? v : nullptr;
   }
-  // Dropout of every kind does nothing outside training (and with p = 0).
-  if (n.op_name() == "aten.dropout.default" || n.op_name() == "aten.feature_dropout.default" ||
-      n.op_name() == "aten.alpha_dropout.default" || n.op_name() == "aten.feature_alpha_dropout.default") {
+  if (In(kDropout, n.op_name())) {
     ir::ArgReader a(n);
     bool idle = !a.b("train") || a.f("p") == 0;
     return idle && a.ok() ? n.Get("input").value() : nullptr;
@@ -88,6 +91,12 @@ void Clean(ir::Graph& g) {
 }
 
 }  // namespace
+
+bool IsNoOp(std::string_view op) {
+  for (const Passthrough& p : kPassthrough)
+    if (p.op == op) return true;
+  return In(kConversions, op) || In(kDropout, op) || In(kStatements, op);
+}
 
 absl::Status RemoveNoOps(ir::Program& p) {
   Clean(*p.graph);

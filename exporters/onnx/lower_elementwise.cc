@@ -145,7 +145,12 @@ void DivMode(LoweringContext& c) {
   if (!mode) return c.Return(c.e.Div(a, b));
   bool floating = ir::IsFloating(t);
   if (*mode == "floor") return c.Return(floating ? FloorDivFloat(c, a, b) : FloorDivInt(c, a, b));
-  if (*mode == "trunc") return c.Return(floating ? TruncFloat(c, c.e.Div(a, b)) : c.e.Div(a, b));
+  if (*mode == "trunc") {
+    V quotient = c.e.Div(a, b);
+    // torch rounds it to the result's type first.
+    if (c.out_dtype() != t && ir::IsLowPrecision(c.out_dtype())) quotient = c.e.Cast(c.e.Cast(quotient, c.out_dtype()), t);
+    return c.Return(floating ? TruncFloat(c, quotient) : quotient);
+  }
   c.Unsupported("rounding_mode '" + *mode + "'");
 }
 void FloorDivide(LoweringContext& c) {
@@ -175,7 +180,13 @@ void PowOp(LoweringContext& c) {
     return c.Return(r);
   }
   V a = c.e.Cast(Operand(c, "self", t), DType::kFloat64), b = c.e.Cast(Operand(c, "exponent", t), DType::kFloat64);
-  c.Return(c.e.Cast(c.e.Cast(c.e.Pow(a, b), DType::kInt64), t));
+  V power = c.e.Pow(a, b);
+  // 0 to a negative power is 0 among integers.
+  if (!e.get<int64_t>()) {
+    V zero = c.e.Number(0, DType::kFloat64);
+    power = c.e.Where(c.e.And(IsZero(c, a), c.e.Less(b, zero)), zero, power);
+  }
+  c.Return(c.e.Cast(c.e.Cast(power, DType::kInt64), t));
 }
 
 // NaN in either operand gives NaN. ONNX Runtime's Max and Min propagate it.

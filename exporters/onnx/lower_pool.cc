@@ -145,6 +145,7 @@ void MaxPool(LoweringContext& c) {
   bool added;
   V raw = c.in("self");
   V x = Batched(c, raw, spatial, &added);
+  if (!ir::IsFloating(x.dtype) && x.dtype != DType::kUInt8 && x.dtype != DType::kInt8) x = c.e.Cast(x, DType::kFloat64);
   bool indices = c.node().outputs().size() > 1 && c.used(1);
   Attrs attrs = {{"kernel_shape", w.kernel}, {"strides", w.stride}, {"dilations", w.dilation}, {"pads", Pads(w)}};
   if (!indices) {

@@ -36,10 +36,15 @@ void PadBy(LoweringContext& c, V x, const SymInts& pad, const std::string& mode,
   }
   if (mode == "circular") {
     for (int axis = 0; axis < x.rank; ++axis) {
-      int64_t a = pads[axis], b = pads[x.rank + axis];
+      const int64_t a = pads[axis], b = pads[x.rank + axis];
+      // What negative padding crops is not there to be repeated.
+      if (a < 0 || b < 0) x = c.e.Slice(x, {std::max<int64_t>(-a, 0)}, {b < 0 ? b : kEnd}, {axis});
+      auto left = c.tensor("self")->sizes()[axis].constant();
+      if (left && *left + std::min<int64_t>(a, 0) + std::min<int64_t>(b, 0) < std::max(a, b))
+        return c.Unsupported("circular padding by more than what it crops to");
       std::vector<V> parts;
       if (a > 0) parts.push_back(c.e.Slice(x, {-a}, {kEnd}, {axis}));
-      parts.push_back(a < 0 || b < 0 ? c.e.Slice(x, {std::max<int64_t>(-a, 0)}, {b < 0 ? b : kEnd}, {axis}) : x);
+      parts.push_back(x);
       if (b > 0) parts.push_back(c.e.Slice(x, {0}, {b}, {axis}));
       x = c.e.Concat(parts, axis);
     }
@@ -95,6 +100,15 @@ void Resize(LoweringContext& c, const ResizeSpec& r) {
     if (given.size() == static_cast<size_t>(r.spatial)) factors = given;
   }
   if (!c.ok()) return;
+  if (r.antialias && x.dtype == DType::kUInt8) return c.Unsupported("antialiasing of uint8, which torch does in fixed point");
+  // Aligned corners fix the scale, whatever factor led to the size.
+  auto sizes = c.out_type().StaticSizes();
+  if (r.align_corners && factors && !size && sizes) {
+    factors.reset();
+    size = SymInts(sizes->end() - r.spatial, sizes->end());
+  } else if (r.align_corners && size) {
+    factors.reset();
+  }
   // Run 1-D as 2-D: the runtimes' linear and cubic kernels want two spatial dims.
   bool lifted = r.spatial == 1;
   if (lifted) x = c.e.Unsqueeze(x, {2});

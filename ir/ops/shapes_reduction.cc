@@ -61,7 +61,17 @@ void Dist(InferContext& c) {
   Operands o = OperandsAt(c, {0, 1});
   c.Out(ToReal(c.ResultType(o.tensors)), {});
 }
-void SumToSize(InferContext& c) { c.Out(Self(c)->dtype(), c.ToSizes(c.sym_ints("size"))); }
+// Integers and bool become i64 where something is summed; to a size of no dims torch always sums.
+void SumToSize(InferContext& c) {
+  Value* x = Self(c);
+  Sizes size = c.ToSizes(c.sym_ints("size"));
+  const size_t lead = x->sizes().size() - std::min(x->sizes().size(), size.size());
+  bool sums = size.empty() || lead > 0;
+  for (size_t k = 0; k < size.size() && lead + k < x->sizes().size(); ++k)
+    sums |= size[k].constant() == 1 && x->sizes()[lead + k].constant() != 1;
+  const bool whole = !IsFloating(x->dtype()) && !IsComplex(x->dtype());
+  c.Out(sums && whole ? DType::kInt64 : x->dtype(), std::move(size));
+}
 void NormExceptDim(InferContext& c) {
   Value* x = Self(c);
   int64_t dim = c.i("dim");

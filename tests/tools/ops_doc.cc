@@ -1,0 +1,86 @@
+// Writes docs/ops.md from the operator tables: how each operator reaches each target.
+//
+//   ops_doc TESTED.txt
+//
+// TESTED.txt has a line per operator that the suite of torch's operator samples checks. tests/golden/ops.golden keeps the
+// document current.
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <set>
+#include <string>
+
+#include "exporters/onnx/lowering.h"
+#include "ir/ops/infer.h"
+#include "ir/ops/op_table.h"
+#include "passes/decompose.h"
+#include "passes/pass.h"
+
+namespace {
+
+using namespace slipway;  // NOLINT: a tool of one file
+
+constexpr int kFirstOpset = 18, kLastOpset = 24;
+
+constexpr char kIntroduction[] =
+    R"(# Operators
+
+Written by `ops_doc` from the tables of shape functions, decompositions and lowerings.
+
+- **ONNX**: *direct*, one lowering row; *decomposed*, into operators that have one; *direct or decomposed*, by its
+  arguments; *complex*, only of complex tensors, which become pairs of reals; *removed*, as it changes no value.
+- **ATen**: whether the types of its results can be inferred, which a program written back as ATen needs.
+- **native**: the compiled library; nothing yet.
+- **tested**: among the operators in the programs that `tests/interop/opinfo_test.py` compares with torch. Many others are
+  in tests of their own.
+
+In-place and `out=` overloads are not listed: they become the functional one first.
+
+)";
+
+std::string OnnxForm(std::string_view op, int opset) {
+  using exporters::onnx_out::FindRow;
+  const auto* row = FindRow(op, opset, nullptr);
+  const bool decomposed = passes::FindDecomposition(op) != nullptr;
+  if (row && row->legal_if && decomposed) return "direct or decomposed";
+  if (row) return "direct";
+  if (decomposed) return "decomposed";
+  if (passes::IsNoOp(op)) return "removed";
+  return passes::HasComplexRule(op) ? "complex" : "-";
+}
+
+// "decomposed", or where it changes "decomposed; direct from 23".
+std::string OnnxForms(std::string_view op) {
+  std::string last = OnnxForm(op, kFirstOpset), text = last;
+  for (int opset = kFirstOpset + 1; opset <= kLastOpset; ++opset) {
+    std::string form = OnnxForm(op, opset);
+    if (form == last) continue;
+    text += "; " + form + " from " + std::to_string(opset);
+    last = form;
+  }
+  return text;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::ifstream file(argc == 2 ? argv[1] : "");
+  if (!file) {
+    std::fputs("usage: ops_doc TESTED.txt\n", stderr);
+    return 2;
+  }
+  std::set<std::string, std::less<>> tested;
+  for (std::string line; std::getline(file, line);) tested.insert(line);
+
+  std::cout << kIntroduction << "| operator | ONNX " << kFirstOpset << " … " << kLastOpset
+            << " | ATen | native | tested |\n|---|---|---|---|---|\n";
+  for (std::string_view op : ir::AllOps()) {
+    if (ir::GetOp(op).mutates()) continue;
+    const std::string onnx = OnnxForms(op);
+    const bool shape = ir::FindShapeFn(op) != nullptr;
+    if (onnx == "-" && !shape) continue;
+    std::cout << "| `" << op << "` | " << onnx << " | " << (shape ? "yes" : "-") << " | - | "
+              << (tested.contains(op) ? "yes" : "-") << " |\n";
+  }
+  return 0;
+}
