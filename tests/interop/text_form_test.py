@@ -55,7 +55,7 @@ class Net(torch.nn.Module):
 
 class Control(torch.nn.Module):
     def forward(self, x):
-        y = torch.cond(x.sum() > 0, lambda t: (t.sin(), t), lambda t: (t.cos(), t + 1), (x,))
+        y = torch.cond(x.sum() > 0, lambda t: (t.sin(), t + 2), lambda t: (t.cos(), t + 1), (x,))
         n = torch._higher_order_ops.map(lambda row: row * 2, y[0])
         idx = torch.nonzero(x)
         return n, y[1], idx, x.sum().item() * 2
