@@ -101,14 +101,7 @@ void Resize(LoweringContext& c, const ResizeSpec& r) {
   }
   if (!c.ok()) return;
   if (r.antialias && x.dtype == DType::kUInt8) return c.Unsupported("antialiasing of uint8, which torch does in fixed point");
-  // Aligned corners fix the scale, whatever factor led to the size.
-  auto sizes = c.out_type().StaticSizes();
-  if (r.align_corners && factors && !size && sizes) {
-    factors.reset();
-    size = SymInts(sizes->end() - r.spatial, sizes->end());
-  } else if (r.align_corners && size) {
-    factors.reset();
-  }
+  if (r.antialias && r.align_corners) return c.Unsupported("antialiasing with aligned corners, which torch centers otherwise than ONNX");
   // Run 1-D as 2-D: the runtimes' linear and cubic kernels want two spatial dims.
   bool lifted = r.spatial == 1;
   if (lifted) x = c.e.Unsqueeze(x, {2});

@@ -29,7 +29,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 LIST, OPERATORS = HERE / "opinfo_expected_failures.txt", HERE / "opinfo_operators.txt"
 STATUSES = ("convert", "load", "exec", "sizes")
 MODES = ("plain", "dynamic", "decomposed")
-DEFAULT_MODES = ("plain",) * 5 + ("dynamic",) * 2 + ("decomposed",)  # by what they cost
+DEFAULT_MODES = ("plain",) * 13 + ("dynamic",) * 2 + ("decomposed",)  # by what they cost
 SAMPLES = 2  # in a default run
 EVERYTHING = os.environ.get("SLIPWAY_OPINFO") == "all"
 MATCH = os.environ.get("SLIPWAY_OPINFO_MATCH")
