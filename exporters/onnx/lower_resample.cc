@@ -169,6 +169,8 @@ void GridSample(LoweringContext& c) {
   // rounded positions on in f32.
   DType low = c.tensor("grid")->dtype();
   if (ir::IsLowPrecision(low)) {
+    if (mode == 2 || (mode == 1 && padding == 2))
+      return c.Unsupported("bicubic, or nearest with reflection, in half precision: torch rounds inside the kernel's steps");
     bool align = c.b("align_corners");
     V g = c.raw(c.tensor("grid"));
     std::vector<V> parts;

@@ -349,6 +349,7 @@ std::pair<V, V> Widen(LoweringContext& c, std::pair<V, V> range, double by) {
 constexpr int64_t kMaxBins = 1 << 20;
 
 void HistC(LoweringContext& c) {
+  if (ir::IsLowPrecision(c.tensor("self")->dtype())) return c.Unsupported("half precision: torch rounds every step");
   ir::Value* self = c.tensor("self");
   V x = Flat(c.e, c.in("self"));
   DType t = x.dtype;
