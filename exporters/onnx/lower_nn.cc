@@ -26,7 +26,14 @@ void Linear(LoweringContext& c) {
 }
 
 template <Str a, Str b>
-void MatMul(LoweringContext& c) { c.Return(c.e.MatMul(c.in(a), c.in(b))); }
+void MatMul(LoweringContext& c) {
+  // Sums of nothing are zeros; the runtime is not trusted to clear them.
+  const ir::Value* x = c.tensor(a);
+  auto out = c.out_type().StaticSizes();
+  if (c.ok() && out && x->rank() > 0 && x->sizes().back().constant() == 0)
+    return c.Return(c.e.Expand(c.e.Number(0, c.compute_dtype()), c.e.I64(*out), static_cast<int>(out->size())));
+  c.Return(c.e.MatMul(c.in(a), c.in(b)));
+}
 
 // beta * self + alpha * (a @ b)
 template <Str a_name, Str b_name>
