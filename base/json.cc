@@ -4,26 +4,9 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/utf8.h"
+
 namespace slipway::json {
-namespace {
-
-// Bytes of the UTF-8 sequence at the front of `s`; 0 where there is none.
-size_t SequenceLength(std::string_view s) {
-  const auto at = [&](size_t i) { return static_cast<uint8_t>(s[i]); };
-  const uint8_t lead = at(0);
-  const size_t n = lead < 0x80 ? 1 : lead >= 0xc2 && lead < 0xe0 ? 2 : lead >= 0xe0 && lead < 0xf0 ? 3 : lead >= 0xf0 && lead < 0xf5 ? 4 : 0;
-  if (n == 0 || n > s.size()) return 0;
-  for (size_t i = 1; i < n; ++i)
-    if ((at(i) & 0xc0) != 0x80) return 0;
-  // Overlong forms, surrogates, and what lies beyond U+10FFFF.
-  if ((lead == 0xe0 && at(1) < 0xa0) || (lead == 0xed && at(1) >= 0xa0) || (lead == 0xf0 && at(1) < 0x90) ||
-      (lead == 0xf4 && at(1) >= 0x90))
-    return 0;
-  return n;
-}
-
-}  // namespace
-
 void AppendString(std::string* out, std::string_view s) {
   *out += '"';
   while (!s.empty()) {
@@ -39,7 +22,7 @@ void AppendString(std::string* out, std::string_view s) {
       *out += "\\u00";
       *out += kHex[c >> 4 & 15];
       *out += kHex[c & 15];
-    } else if (const size_t n = SequenceLength(s); n > 0) {
+    } else if (const size_t n = text::Utf8Length(s); n > 0) {
       out->append(s.substr(0, n));
       taken = n;
     } else {

@@ -2,15 +2,24 @@
 #ifndef SLIPWAY_CLI_COMMANDS_H_
 #define SLIPWAY_CLI_COMMANDS_H_
 
+#include <cstdint>
+#include <functional>
 #include <string>
 
 #include "CLI/CLI.hpp"
+#include "driver/convert.h"
 #include "driver/diagnostic.h"
 
 namespace slipway::cli {
 
 void AddConvert(CLI::App& app, int* code);
 void AddInspect(CLI::App& app, int* code);
+void AddUnpack(CLI::App& app, int* code);
+
+// Shows on a terminal how far a command that writes weights is; empty where stderr is none.
+std::function<void(uint64_t done, uint64_t total)> ProgressBar();
+// The closing line of a command that writes, and its remarks.
+void PrintSummary(const std::string& output, bool dry_run, const driver::ConvertSummary& summary);
 
 // "slipway 0.1.0 (ONNX opset 18 … 24, PT2 schema 7 … 8.20, torch operators 2.13.0)"
 std::string VersionText();

@@ -14,15 +14,16 @@ void AddInspect(CLI::App& app, int* code) {
     std::string file;
     std::string sources = "full";
     std::string diagnostics = "text";
-    bool ops = false, weights = false, json = false, ir = false;
+    bool ops = false, weights = false, json = false, ir = false, verify = false;
   };
   auto state = std::make_shared<State>();
   CLI::App* cmd = app.add_subcommand("inspect", "Show what is in a file");
-  cmd->add_option("FILE", state->file, "exported program (.pt2), text form or weights (.safetensors)")->required();
+  cmd->add_option("FILE", state->file, "exported program (.pt2), text form, or weights: .safetensors, checkpoint, folder of shards")->required();
   CLI::Option* json = cmd->add_flag("--json", state->json, "one JSON object (schemas/inspect.schema.json)");
   CLI::Option* ir = cmd->add_flag("--ir", state->ir, "the programs in slipway's text form (docs/formats.md)")->excludes(json);
   cmd->add_flag("--ops", state->ops, "operators and their counts")->excludes(ir);
   cmd->add_flag("--weights", state->weights, "all weights, not only the first")->excludes(ir);
+  cmd->add_flag("--verify", state->verify, "read everything and compare with the checksums that the file states")->excludes(ir);
   cmd->add_option("--sources", state->sources, "with --ir: where nodes come from, as full (parses back), short or none")
       ->check(CLI::IsMember({"full", "short", "none"}))->needs(ir)->capture_default_str();
   cmd->add_option("--diagnostics", state->diagnostics, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
@@ -32,7 +33,7 @@ void AddInspect(CLI::App& app, int* code) {
       text = driver::InspectIr(state->file, state->sources == "full"    ? ir::PrintOptions::kFull
                                             : state->sources == "short" ? ir::PrintOptions::kShort
                                                                         : ir::PrintOptions::kNone);
-    } else if (auto report = driver::Inspect(state->file); report.ok()) {
+    } else if (auto report = driver::Inspect(state->file, state->verify); report.ok()) {
       text = state->json ? driver::ToJson(*report) : driver::ToTable(*report, state->ops, state->weights);
     } else {
       text = report.status();

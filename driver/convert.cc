@@ -173,8 +173,13 @@ uint64_t PeakMemory() {
 
 }  // namespace
 
+SummaryClock::~SummaryClock() {
+  summary_->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  summary_->peak_rss = PeakMemory();
+}
+
 Outcome Convert(const ConvertOptions& o, ConvertSummary* summary) {
-  auto start = std::chrono::steady_clock::now();
+  const SummaryClock clock(summary);
   std::string to = o.to;
   if (to.empty()) to = FormatOfOutput(o.output);
   Outcome out;
@@ -192,8 +197,6 @@ Outcome Convert(const ConvertOptions& o, ConvertSummary* summary) {
   } else {
     out = Usage(text::StrCat("the output format is not known from '", o.output, "'"), "end the name in .onnx, .pt2 or .safetensors, or in / for a folder of shards, or give --to", id::kUnknownFormat);
   }
-  summary->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  summary->peak_rss = PeakMemory();
   return out;
 }
 

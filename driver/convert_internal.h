@@ -2,6 +2,7 @@
 #ifndef SLIPWAY_DRIVER_CONVERT_INTERNAL_H_
 #define SLIPWAY_DRIVER_CONVERT_INTERNAL_H_
 
+#include <chrono>
 #include <string>
 
 #include "absl/status/status.h"
@@ -20,6 +21,23 @@ std::string FormatOfOutput(const std::string& path);
 Outcome Fail(Outcome o, const absl::Status& s, std::string place = {}, std::string help = {});
 Outcome FailWeights(Outcome o, const absl::Status& s, const std::string& place);
 Outcome Usage(std::string cause, std::string help = {}, const char* id = id::kBadFlag);
+
+// torch.export.load runs whatever pickle it finds as sample inputs, so only those of tensors and plain containers are
+// passed on; a line of the summary says why others are not.
+void VetSampleInputs(ir::Program& p, ConvertSummary& summary);
+
+// Fills in the time and the peak memory of a summary when it goes out of scope.
+class SummaryClock {
+ public:
+  explicit SummaryClock(ConvertSummary* summary) : summary_(summary) {}
+  ~SummaryClock();
+  SummaryClock(const SummaryClock&) = delete;
+  SummaryClock& operator=(const SummaryClock&) = delete;
+
+ private:
+  ConvertSummary* summary_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
 
 // Replaces the program's weights by those of --weights, by name. All mismatches and all missing names at once.
 absl::Status JoinWeights(ir::Program& p, const ConvertOptions& o, ConvertSummary& summary);

@@ -33,17 +33,6 @@ std::string StemOf(const std::string& path) {
   return stem;
 }
 
-// torch.export.load runs whatever pickle it finds as sample inputs, so only those of tensors and plain containers are
-// passed on.
-void VetSampleInputs(ir::Program& p, ConvertSummary& summary) {
-  if (!p.sample_inputs) return;
-  const auto* bytes = std::get_if<io::Bytes>(&p.sample_inputs->bytes);
-  const absl::Status s = bytes ? importers::CheckPickle(*bytes) : absl::OkStatus();
-  if (s.ok()) return;
-  p.sample_inputs = nullptr;
-  summary.lines.push_back(text::StrCat("the sample inputs of '", p.name, "' are left out: ", s.message()));
-}
-
 absl::Status Add(ir::Archive from, const Input& input, bool several, ir::Archive& into) {
   if (!input.name.empty() && from.programs.size() != 1)
     return absl::InvalidArgumentError(text::StrCat(input.path, " holds ", from.programs.size(), " programs, which cannot all be named '", input.name, "'"));
@@ -61,6 +50,15 @@ absl::Status Add(ir::Archive from, const Input& input, bool several, ir::Archive
 }
 
 }  // namespace
+
+void VetSampleInputs(ir::Program& p, ConvertSummary& summary) {
+  if (!p.sample_inputs) return;
+  const auto* bytes = std::get_if<io::Bytes>(&p.sample_inputs->bytes);
+  const absl::Status s = bytes ? importers::CheckPickle(*bytes) : absl::OkStatus();
+  if (s.ok()) return;
+  p.sample_inputs = nullptr;
+  summary.lines.push_back(text::StrCat("the sample inputs of '", p.name, "' are left out: ", s.message()));
+}
 
 Outcome ToPt2(const ConvertOptions& o, ConvertSummary* summary) {
   Outcome out;
@@ -93,7 +91,7 @@ Outcome ToPt2(const ConvertOptions& o, ConvertSummary* summary) {
   }
   summary->nodes_after = summary->nodes_before;
   for (const auto& [key, value] : o.metadata) archive.extra_files[key] = value;
-  auto report = exporters::ExportPt2(archive, o.output, options, o.dry_run);
+  auto report = exporters::ExportPt2({{&archive, o.output}}, options, o.dry_run);
   if (!report.ok()) return Fail(out, report.status(), o.inputs.size() == 1 ? o.inputs[0] : "");
   summary->weight_bytes = report->weight_bytes;
   summary->bytes_written = report->file_bytes;

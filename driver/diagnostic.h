@@ -57,8 +57,6 @@ std::string ToJson(const Diagnostic& d);
 // What a file calls things may hold anything: the same text with control characters (a forged line, an escape sequence) and
 // bytes that are not UTF-8 shown as escapes. ToText applies it.
 std::string Printable(std::string_view s);
-// A JSON string literal with its quotes.
-std::string JsonString(const std::string& s);
 
 }  // namespace slipway::driver
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <set>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "driver/diagnostic.h"
 #include "driver/open.h"
@@ -215,87 +216,53 @@ std::string Bound(int64_t v) {
 
 // ---- JSON
 
-class Json {
- public:
-  void Key(std::string_view key) {
-    Comma();
-    text::StrAppend(&out_, JsonString(std::string(key)), ": ");
-    first_ = true;
-  }
-  void Raw(std::string_view s) {
-    Comma();
-    out_ += s;
-  }
-  void String(const std::string& s) { Raw(JsonString(s)); }
-  void Field(std::string_view key, const std::string& value) { Key(key), String(value); }
-  void Number(std::string_view key, uint64_t value) { Key(key), Raw(text::StrCat(value)); }
-  void Open(char bracket) {
-    Comma();
-    out_ += bracket;
-    first_ = true;
-  }
-  void Close(char bracket) {
-    out_ += bracket;
-    first_ = false;
-  }
-  std::string Take() { return std::move(out_); }
-
- private:
-  std::string out_;
-  bool first_ = true;  // no comma before what comes next
-  void Comma() {
-    if (!first_) out_ += ", ";
-    first_ = false;
-  }
-};
-
-void PutRows(Json& j, std::string_view key, const std::vector<TensorRow>& rows, bool weights) {
+void PutRows(json::Writer& j, std::string_view key, const std::vector<TensorRow>& rows, bool weights) {
   j.Key(key);
-  j.Open('[');
+  j.BeginArray();
   for (const TensorRow& r : rows) {
-    j.Open('{');
-    j.Field("name", r.name);
-    j.Field("kind", r.kind);
-    if (!r.dtype.empty()) j.Field("dtype", r.dtype);
+    j.BeginObject();
+    j.Key("name").String(r.name);
+    j.Key("kind").String(r.kind);
+    if (!r.dtype.empty()) j.Key("dtype").String(r.dtype);
     if (r.is_tensor) {
       j.Key("shape");
-      j.Open('[');
+      j.BeginArray();
       for (const std::string& s : r.shape) {
         int64_t n;
         if (text::ParseNumber(s, &n)) j.Raw(s);
         else j.String(s);
       }
-      j.Close(']');
+      j.EndArray();
     } else {
-      j.Field("value", r.value);
+      j.Key("value").String(r.value);
     }
     if (weights) {
-      j.Number("bytes", r.bytes);
+      j.Key("bytes").Int(r.bytes);
       j.Key("stored");
       j.Raw(r.stored ? "true" : "false");
     }
-    j.Close('}');
+    j.EndObject();
   }
-  j.Close(']');
+  j.EndArray();
 }
 
-void PutProgram(Json& j, const ProgramReport& p) {
-  j.Open('{');
-  j.Field("name", p.name);
-  j.Field("form", p.form);
-  j.Field("schema", text::StrCat(p.schema_major, ".", p.schema_minor));
-  j.Field("torch", p.torch_version);
-  j.Field("dialect", p.dialect);
-  j.Number("nodes", p.nodes);
-  j.Number("subgraphs", p.subgraphs);
+void PutProgram(json::Writer& j, const ProgramReport& p) {
+  j.BeginObject();
+  j.Key("name").String(p.name);
+  j.Key("form").String(p.form);
+  j.Key("schema").String(text::StrCat(p.schema_major, ".", p.schema_minor));
+  j.Key("torch").String(p.torch_version);
+  j.Key("dialect").String(p.dialect);
+  j.Key("nodes").Int(p.nodes);
+  j.Key("subgraphs").Int(p.subgraphs);
   PutRows(j, "inputs", p.inputs, false);
   PutRows(j, "outputs", p.outputs, false);
   PutRows(j, "updates", p.updates, false);
   j.Key("dims");
-  j.Open('[');
+  j.BeginArray();
   for (const ir::SymbolInfo& s : p.dims) {
-    j.Open('{');
-    j.Field("name", s.name);
+    j.BeginObject();
+    j.Key("name").String(s.name);
     auto bound = [&](std::string_view key, int64_t v, int64_t unlimited) {
       j.Key(key);
       j.Raw(v == unlimited ? "null" : text::StrCat(v));
@@ -306,27 +273,27 @@ void PutProgram(Json& j, const ProgramReport& p) {
       j.Key("hint");
       j.Raw(text::StrCat(*s.hint));
     }
-    j.Close('}');
+    j.EndObject();
   }
-  j.Close(']');
+  j.EndArray();
   j.Key("guards");
-  j.Open('[');
+  j.BeginArray();
   for (const std::string& g : p.guards) j.String(g);
-  j.Close(']');
+  j.EndArray();
   j.Key("ops");
-  j.Open('{');
-  for (const auto& [name, count] : p.ops) j.Number(name, count);
-  j.Close('}');
+  j.BeginObject();
+  for (const auto& [name, count] : p.ops) j.Key(name).Int(count);
+  j.EndObject();
   PutRows(j, "weights", p.weights, true);
   uint64_t bytes = 0;
   for (const TensorRow& r : p.weights) bytes += r.bytes;
-  j.Number("weight_bytes", bytes);
-  j.Close('}');
+  j.Key("weight_bytes").Int(bytes);
+  j.EndObject();
 }
 
 }  // namespace
 
-absl::StatusOr<FileReport> Inspect(const std::string& path) {
+absl::StatusOr<FileReport> Inspect(const std::string& path, bool verify) {
   struct stat info;
   if (path.ends_with(".index.json") || (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode))) {
     auto set = ReadTensors(path, "");
@@ -339,11 +306,17 @@ absl::StatusOr<FileReport> Inspect(const std::string& path) {
       r.tensors.push_back(WeightRow(name, "tensor", t));
       r.bytes += r.tensors.back().bytes;
     }
+    if (verify) r.verified = Verified{};
     return r;
   }
   auto file = io::MappedFile::Open(path);
   if (!file.ok()) return file.status();
   FileReport r;
+  if (verify) {
+    auto verified = VerifyPayloads(*file);
+    if (!verified.ok()) return verified.status();
+    r.verified = *verified;
+  }
   r.file = path;
   r.bytes = (*file)->size();
   const FileFormat format = FormatOf(**file);
@@ -418,31 +391,37 @@ std::string ToTable(const FileReport& r, bool ops, bool all_weights) {
   };
   section("  metadata", r.metadata, [](const std::string& v) { return Shown(v); });
   section("  extra files", r.extra_files, [](uint64_t n) { return Bytes(n); });
+  if (r.verified)
+    t.Line(r.verified->members == 0 ? "  verified: nothing, the format has no checksums"
+                                    : text::StrCat("  verified: ", Plural(r.verified->members, "member"), ", ", Bytes(r.verified->bytes)));
   return t.Take();
 }
 
 std::string ToJson(const FileReport& r) {
-  Json j;
-  j.Open('{');
-  j.Number("version", 1);
-  j.Field("file", r.file);
-  j.Field("format", r.format);
-  j.Number("bytes", r.bytes);
-  j.Field("producer", r.producer);
+  json::Writer j;
+  j.BeginObject();
+  j.Key("version").Int(1);
+  j.Key("file").String(r.file);
+  j.Key("format").String(r.format);
+  j.Key("bytes").Int(r.bytes);
+  j.Key("producer").String(r.producer);
   j.Key("programs");
-  j.Open('[');
+  j.BeginArray();
   for (const ProgramReport& p : r.programs) PutProgram(j, p);
-  j.Close(']');
+  j.EndArray();
   PutRows(j, "tensors", r.tensors, true);
   j.Key("metadata");
-  j.Open('{');
-  for (const auto& [key, value] : r.metadata) j.Field(key, value);
-  j.Close('}');
+  j.BeginObject();
+  for (const auto& [key, value] : r.metadata) j.Key(key).String(value);
+  j.EndObject();
   j.Key("extra_files");
-  j.Open('{');
-  for (const auto& [key, size] : r.extra_files) j.Number(key, size);
-  j.Close('}');
-  j.Close('}');
+  j.BeginObject();
+  for (const auto& [key, size] : r.extra_files) j.Key(key).Int(size);
+  j.EndObject();
+  if (r.verified) {
+    j.Key("verified").BeginObject().Key("members").Int(r.verified->members).Key("bytes").Int(r.verified->bytes).EndObject();
+  }
+  j.EndObject();
   return j.Take() + "\n";
 }
 

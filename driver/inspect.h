@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "driver/verify_payloads.h"
 #include "ir/graph.h"
 #include "ir/text.h"
 
@@ -44,10 +46,12 @@ struct FileReport {
   std::vector<TensorRow> tensors;  // of files without programs
   std::map<std::string, std::string> metadata;
   std::map<std::string, uint64_t> extra_files;  // sizes in bytes
+  std::optional<Verified> verified;             // with `verify` only
 };
 
-// Errors as of the importers; Unimplemented for formats that slipway knows and does not read.
-absl::StatusOr<FileReport> Inspect(const std::string& path);
+// Errors as of the importers; Unimplemented for formats that slipway knows and does not read. `verify` reads the whole file
+// and adds the errors of VerifyPayloads().
+absl::StatusOr<FileReport> Inspect(const std::string& path, bool verify = false);
 
 // The table; `ops` adds the operators, `all_weights` lists weights beyond the first twenty.
 std::string ToTable(const FileReport& report, bool ops, bool all_weights);

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <map>
+#include <memory>
 #include <set>
 #include <utility>
 #include <vector>
@@ -129,7 +131,7 @@ class ArchiveWriter {
  public:
   ArchiveWriter(const ir::Archive& archive, const Pt2Options& options) : archive_(archive), options_(options) {}
 
-  // Everything that can fail without a file.
+  // Everything that can fail without a file. Once.
   absl::Status Prepare() {
     if (absl::Status s = CheckNames(archive_, options_); !s.ok()) return s;
     std::vector<std::string> refused;
@@ -166,8 +168,8 @@ class ArchiveWriter {
     zip_ = &zip;
     absl::Status s = options_.target == TorchTarget::k29 ? WriteFolder(file->path()) : WriteFlat();
     if (s.ok()) s = zip.Finish();
-    report->weight_bytes = written_;
-    report->file_bytes = file->position();
+    report->weight_bytes += written_;
+    report->file_bytes += file->position();
     return s;
   }
 
@@ -321,18 +323,32 @@ class ArchiveWriter {
 
 }  // namespace
 
-absl::StatusOr<Pt2Report> ExportPt2(const ir::Archive& archive, const std::string& path, const Pt2Options& options, bool dry_run) {
-  ArchiveWriter writer(archive, options);
-  if (absl::Status s = writer.Prepare(); !s.ok()) return s;
+absl::StatusOr<Pt2Report> ExportPt2(absl::Span<const Pt2File> files, const Pt2Options& options, bool dry_run) {
+  Pt2Options each = options;
+  uint64_t total = 0, before = 0;
+  std::deque<ArchiveWriter> writers;
+  for (const Pt2File& f : files) {
+    writers.emplace_back(*f.archive, each);
+    if (absl::Status s = writers.back().Prepare(); !s.ok()) return s;
+    total += writers.back().payload_bytes();
+  }
   Pt2Report report;
   if (dry_run) {
-    report.weight_bytes = writer.payload_bytes();
+    report.weight_bytes = total;
     return report;
   }
-  auto file = io::AtomicFile::Create(path);
-  if (!file.ok()) return file.status();
-  if (absl::Status s = writer.Write(file->get(), &report); !s.ok()) return s;
-  if (absl::Status s = (*file)->Commit(); !s.ok()) return s;
+  if (options.progress) each.progress = [&](uint64_t done, uint64_t) { options.progress(before + done, total); };
+  std::vector<std::unique_ptr<io::AtomicFile>> written;
+  std::vector<io::AtomicFile*> all;
+  for (size_t i = 0; i < files.size(); ++i) {
+    auto file = io::AtomicFile::Create(files[i].path);
+    if (!file.ok()) return file.status();
+    if (absl::Status s = writers[i].Write(file->get(), &report); !s.ok()) return s;
+    before += writers[i].payload_bytes();
+    written.push_back(*std::move(file));
+    all.push_back(written.back().get());
+  }
+  if (absl::Status s = io::CommitAll(all); !s.ok()) return s;
   return report;
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "exporters/pt2/program.h"
 #include "ir/graph.h"
 
@@ -26,12 +27,18 @@ struct Pt2Report {
   uint64_t file_bytes = 0;
 };
 
-// Writes the programs, which keep their form, to `path`, atomically. Programs may share tensors: bytes that two of them
-// hold alike are written once. `dry_run` stops before writing.
+struct Pt2File {
+  const ir::Archive* archive;  // the caller's
+  std::string path;
+};
+
+// Writes each archive's programs, which keep their form, to its path: all files or none of them. Programs of an archive
+// may share tensors: bytes that two of them hold alike are written once. The report is of all files together. `dry_run`
+// stops before writing.
 //
-// Errors: Unimplemented for what the format cannot say, all of it at once; InvalidArgument for program names that cannot
-// be members' names or repeat, and for payloads that fail their CRC; and those of io::AtomicFile.
-absl::StatusOr<Pt2Report> ExportPt2(const ir::Archive& archive, const std::string& path, const Pt2Options& options, bool dry_run);
+// Errors: Unimplemented for what the format cannot say, all of an archive at once; InvalidArgument for program names that
+// cannot be members' names or repeat, and for payloads that fail their CRC; and those of io::AtomicFile.
+absl::StatusOr<Pt2Report> ExportPt2(absl::Span<const Pt2File> files, const Pt2Options& options, bool dry_run);
 
 }  // namespace slipway::exporters
 

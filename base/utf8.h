@@ -1,0 +1,16 @@
+// What is text and what is not: names in files may hold any bytes.
+#ifndef SLIPWAY_BASE_UTF8_H_
+#define SLIPWAY_BASE_UTF8_H_
+
+#include <cstddef>
+#include <string_view>
+
+namespace slipway::text {
+
+// Bytes of the well-formed UTF-8 sequence at the front of `s`, which is not empty (RFC 3629: no overlong forms, surrogates
+// or more than U+10FFFF); 0 where there is none.
+size_t Utf8Length(std::string_view s);
+
+}  // namespace slipway::text
+
+#endif  // SLIPWAY_BASE_UTF8_H_

@@ -1,0 +1,53 @@
+// What commands that write say while they work, and at the end.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+
+#include "base/text.h"
+#include "cli/commands.h"
+
+namespace slipway::cli {
+namespace {
+
+std::string Bytes(uint64_t n) {
+  char buffer[32];
+  if (n >= 10'000'000) std::snprintf(buffer, sizeof buffer, "%.1f MB", n / 1e6);
+  else if (n >= 10'000) std::snprintf(buffer, sizeof buffer, "%.1f kB", n / 1e3);
+  else std::snprintf(buffer, sizeof buffer, "%llu bytes", static_cast<unsigned long long>(n));
+  return buffer;
+}
+
+}  // namespace
+
+void PrintSummary(const std::string& output, bool dry_run, const driver::ConvertSummary& s) {
+  for (const std::string& line : s.lines) std::fprintf(stderr, "note: %s\n", driver::Printable(line).c_str());
+  if (s.tensors > 0) {
+    std::fprintf(stderr, "%s%s: %d tensors of %s, %s written, %.0f ms, peak %s\n", dry_run ? "dry run, " : "", output.c_str(),
+                 s.tensors, Bytes(s.weight_bytes).c_str(), Bytes(s.bytes_written).c_str(), s.seconds * 1e3, Bytes(s.peak_rss).c_str());
+    return;
+  }
+  std::string dims = s.dims.empty() ? "static" : text::Join(s.dims, ", ");
+  std::fprintf(stderr, "%s%s: %d nodes -> %d, dims %s, weights %s, %s written, %.0f ms, peak %s\n",
+               dry_run ? "dry run, " : "", output.c_str(), s.nodes_before, s.nodes_after, driver::Printable(dims).c_str(),
+               Bytes(s.weight_bytes).c_str(), Bytes(s.bytes_written).c_str(), s.seconds * 1e3, Bytes(s.peak_rss).c_str());
+}
+
+std::function<void(uint64_t, uint64_t)> ProgressBar() {
+  if (!isatty(2)) return {};
+  constexpr uint64_t kWorthShowing = 256 << 20;  // smaller files are there at once
+  return [last = std::chrono::steady_clock::time_point()](uint64_t done, uint64_t total) mutable {
+    if (total < kWorthShowing) return;
+    const auto now = std::chrono::steady_clock::now();
+    if (done < total && now - last < std::chrono::milliseconds(100)) return;
+    last = now;
+    constexpr int kWidth = 30;
+    const int filled = static_cast<int>(static_cast<double>(done) / total * kWidth);
+    std::fprintf(stderr, "\r[%s%s] %s of %s\033[K", std::string(filled, '=').c_str(), std::string(kWidth - filled, ' ').c_str(),
+                 Bytes(done).c_str(), Bytes(total).c_str());
+    if (done == total) std::fputs("\r\033[K", stderr);
+    std::fflush(stderr);
+  };
+}
+
+}  // namespace slipway::cli

@@ -1,0 +1,74 @@
+// See unpack.h.
+#include "driver/unpack.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/text.h"
+#include "driver/convert_internal.h"
+#include "driver/open.h"
+#include "exporters/pt2/pt2.h"
+
+namespace slipway::driver {
+namespace {
+
+// The archive of each program that is asked for; the names that are not there are an error, all at once.
+absl::StatusOr<std::vector<ir::Archive>> Divide(ir::Archive whole, const std::vector<std::string>& asked) {
+  std::vector<std::string> names, missing;
+  for (const auto& p : whole.programs) names.push_back(p->name);
+  for (const std::string& name : asked)
+    if (std::find(names.begin(), names.end(), name) == names.end()) missing.push_back(text::StrCat("'", name, "'"));
+  if (!missing.empty())
+    return absl::InvalidArgumentError(text::StrCat("no program ", text::Join(missing, ", "), "; the archive holds ", text::Join(names, ", ")));
+  std::vector<ir::Archive> parts;
+  for (auto& p : whole.programs) {
+    if (!asked.empty() && std::find(asked.begin(), asked.end(), p->name) == asked.end()) continue;
+    ir::Archive& part = parts.emplace_back();
+    part.producer = whole.producer;
+    part.extra_files = whole.extra_files;
+    part.programs.push_back(std::move(p));
+  }
+  return parts;
+}
+
+}  // namespace
+
+Outcome Unpack(const UnpackOptions& o, ConvertSummary* summary) {
+  const SummaryClock clock(summary);
+  Outcome out;
+  exporters::Pt2Options options;
+  options.target = o.torch == "2.6" ? exporters::TorchTarget::k26 : exporters::TorchTarget::k29;
+  options.check_crc = o.check_crc;
+  options.progress = o.progress;
+  auto whole = OpenArchive(o.input);
+  if (!whole.ok()) return Fail(out, whole.status(), o.input);
+  auto parts = Divide(*std::move(whole), o.programs);
+  if (!parts.ok()) return Fail(out, parts.status(), o.input);
+
+  std::string folder = o.folder;
+  while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+  std::vector<exporters::Pt2File> files;
+  for (ir::Archive& part : *parts) {
+    ir::Program& p = *part.programs[0];
+    VetSampleInputs(p, *summary);
+    summary->nodes_before += static_cast<int>(p.graph->node_count());
+    files.push_back({&part, text::StrCat(folder, "/", p.name, ".pt2")});
+    summary->lines.push_back(files.back().path);
+  }
+  summary->nodes_after = summary->nodes_before;
+  const bool made = !o.dry_run && mkdir(folder.c_str(), 0777) == 0;
+  if (!o.dry_run && !made && errno != EEXIST) return Fail(out, absl::ErrnoToStatus(errno, folder));
+  auto report = exporters::ExportPt2(files, options, o.dry_run);
+  if (!report.ok()) {
+    if (made) rmdir(folder.c_str());
+    return Fail(out, report.status(), o.input);
+  }
+  summary->weight_bytes = report->weight_bytes;
+  summary->bytes_written = report->file_bytes;
+  return out;
+}
+
+}  // namespace slipway::driver

@@ -1,0 +1,64 @@
+# Killed at 200 random moments: what is at the destination is what was there, whole, or the new file, whole.
+source "$ROOT/tests/cli/lib.bash"
+head -c 24000000 /dev/urandom > big.bin
+cat > big.sw <<'EOF'
+slipway.ir 1
+weights { $v: f32[3000000] @ "big.bin"+0  $w: f32[3000000] @ "big.bin"+12000000 }
+graph main(%v: f32[3000000] = parameter $v, %w: f32[3000000] = parameter $w, %x: f32[3000000]) {
+  %y: f32[3000000] = aten.add.Tensor(self=%x, other=%w)
+  %z: f32[3000000] = aten.mul.Tensor(self=%y, other=%v)
+  return %z
+}
+EOF
+"$PYTHON" - <<'EOF'
+import pathlib, random, shutil, signal, subprocess, time
+
+KILLS = 200
+out = pathlib.Path("out")
+targets = {  # what is written -> the arguments
+    "m.onnx": ["-o", "out/m.onnx"],
+    "d.onnx": ["-o", "out/d.onnx", "--external-data", "always"],
+    "m.pt2": ["-o", "out/m.pt2"],
+    "old.pt2": ["-o", "out/old.pt2", "--torch", "2.6"],
+    "w.safetensors": ["-o", "out/w.safetensors", "--dtype", "f16"],
+    "shards": ["-o", "out/shards/", "--shards", "2"],
+}
+
+
+def content():
+    return {str(p.relative_to(out)): p.read_bytes() for p in sorted(out.rglob("*")) if p.is_file() and not p.name.endswith(".tmp")}
+
+
+def command(args):
+    return ["slipway", "convert", "big.sw", *args, "--quiet"]
+
+
+random.seed(5)
+after, seconds = {}, {}
+for name, args in targets.items():
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir()
+    start = time.monotonic()
+    subprocess.run(command(args), check=True)
+    seconds[name] = time.monotonic() - start
+    after[name] = content()
+killed = 0
+for i in range(KILLS):
+    name, args = list(targets.items())[i % len(targets)]
+    shutil.rmtree(out)
+    before = {path: b"before " + path.encode() for path in after[name]} if i % 2 else {}
+    for path, bytes_ in before.items():
+        (out / path).parent.mkdir(parents=True, exist_ok=True)
+        (out / path).write_bytes(bytes_)
+    out.mkdir(exist_ok=True)
+    number = random.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM])
+    process = subprocess.Popen(command(args))
+    time.sleep(random.uniform(0, seconds[name]))
+    process.send_signal(number)
+    killed += process.wait() == -number
+    found = content()
+    assert found in (before, after[name]), (i, name, number, {k: len(v) for k, v in found.items()})
+    if number != signal.SIGKILL:
+        assert not list(out.rglob("*.tmp")), (i, name, list(out.rglob("*")))
+assert killed > KILLS // 4, f"only {killed} of {KILLS} came before the end"
+EOF
