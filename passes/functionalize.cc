@@ -597,25 +597,30 @@ class Functionalizer {
   }
   Value* statistics_[2] = {nullptr, nullptr};  // of the node at hand, as exported
 
+  // Tensors become what they are by now.
+  absl::Status Refresh(Arg& a) {
+    absl::Status status;
+    a.ReplaceValues([&](Value* v) -> Value* {
+      if (!v->type().is_tensor()) return v;
+      auto now = Current(v);
+      if (now.ok()) return *now;
+      status = now.status();
+      return v;
+    });
+    return status;
+  }
+
   absl::Status RewriteNode(Node* n) {
     at_ = n;
     const bool writes = Writes(*n);
     Values targets = writes ? WrittenBy(*n) : Values{};
     for (int k = 0; k < 2; ++k) statistics_[k] = n->Get(k == 0 ? "running_mean" : "running_var").value();
-    absl::Status status;
     for (size_t i = 0; i < n->args().size(); ++i) {
       bool stale = false;
       n->At(i).ForEachValue([&](Value* v) { stale |= v->type().is_tensor() && Tracked(v); });
       if (!stale) continue;
       Arg a = n->At(i);
-      a.ReplaceValues([&](Value* v) -> Value* {
-        if (!v->type().is_tensor()) return v;
-        auto now = Current(v);
-        if (now.ok()) return *now;
-        status = now.status();
-        return v;
-      });
-      if (!status.ok()) return status;
+      if (absl::Status s = Refresh(a); !s.ok()) return s;
       n->SetArgAt(i, std::move(a));
     }
     if (!writes) {
@@ -640,16 +645,8 @@ class Functionalizer {
     for (Node* n : nodes_)
       if (absl::Status s = RewriteNode(n); !s.ok()) return s;
     at_ = nullptr;
-    absl::Status status;
     for (Arg& a : g_.outputs)
-      a.ReplaceValues([&](Value* v) -> Value* {
-        if (!v->type().is_tensor()) return v;
-        auto now = Current(v);
-        if (now.ok()) return *now;
-        status = now.status();
-        return v;
-      });
-    if (!status.ok()) return status;
+      if (absl::Status s = Refresh(a); !s.ok()) return s;
     if (root_) AddMutations();
     for (auto it = nodes_.rbegin(); it != nodes_.rend(); ++it) {
       Node* n = *it;

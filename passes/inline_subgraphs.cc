@@ -228,11 +228,11 @@ absl::Status Inline(Node* n, const SubGraph& body, const std::vector<Arg>& opera
 }
 
 // Whether a node's graphs only compute: a call of such a body can stay one.
-bool IsPure(const Graph& g) {
+bool OnlyComputes(const Graph& g) {
   for (const Node* n : g) {
     if (n->op().mutates()) return false;
     for (const NamedArg& a : n->args())
-      if (auto sub = a.arg.get<SubGraph>(); sub && !IsPure(**sub)) return false;
+      if (auto sub = a.arg.get<SubGraph>(); sub && !OnlyComputes(**sub)) return false;
   }
   for (const Arg& a : g.outputs)
     if (!a.value()) return false;
@@ -240,7 +240,7 @@ bool IsPure(const Graph& g) {
 }
 // invoke_subgraph(body, name, operands…) that stays a call: of a body that only computes, on tensors and symbolic numbers.
 bool Callable(const Node& n) {
-  if (n.args().empty() || !n.At(0).is<SubGraph>() || !IsPure(**n.At(0).get<SubGraph>())) return false;
+  if (n.args().empty() || !n.At(0).is<SubGraph>() || !OnlyComputes(**n.At(0).get<SubGraph>())) return false;
   std::vector<Arg> operands;
   for (size_t i = 1; i < n.args().size(); ++i)
     if (IsOperand(n, i, 0)) Flatten(n.At(i), operands);

@@ -263,12 +263,16 @@ constexpr std::string_view kByParts[] = {
     "triu", "unbind", "unflatten", "unfold", "unsqueeze", "unsqueeze_copy", "view", "view_copy", "vstack",
 };
 
-const ComplexRule* FindRule(const ir::OpDef& op) {
+const ComplexRule* FindRule(absl::Span<const ComplexRule> rules, const ir::OpDef& op) {
   const std::string base = text::StrCat(op.ns, ".", op.base);
-  for (auto table : {absl::Span<const ComplexRule>(kRules), FourierRules()})
-    for (const ComplexRule& r : table)
-      if (r.op == base || r.op == op.name) return &r;
+  for (const ComplexRule& r : rules)
+    if (r.op == base || r.op == op.name) return &r;
   return nullptr;
+}
+
+const ComplexRule* FindRule(const ir::OpDef& op) {
+  const ComplexRule* rule = FindRule(kRules, op);
+  return rule ? rule : FindRule(FourierRules(), op);
 }
 
 class Lowering {
@@ -301,7 +305,7 @@ class Lowering {
     bool complex = false;
     for (const ir::NamedArg& a : n.args()) a.arg.ForEachValue([&](Value* v) { complex |= IsComplex(v); });
     for (const Value* v : n.outputs()) complex |= v && IsComplex(v);
-    return complex || n.op().base.starts_with("fft_") || n.op().base == "stft";
+    return complex || FindRule(FourierRules(), n.op());  // of real numbers too, by way of complex ones
   }
 
   absl::Status Rewrite(Node* n) {
@@ -325,7 +329,6 @@ class Lowering {
       OfRealPart(n);
       return absl::OkStatus();
     } else {
-      if (n->op().base.starts_with("fft_")) return absl::OkStatus();  // of real numbers only: fftfreq and the like
       return absl::UnimplementedError(text::StrCat(n->op_name(), ": of complex numbers"));
     }
     for (Value* v : n->outputs()) {

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "ir/evaluator.h"
 #include "ir/graph.h"
+#include "passes/refusals.h"
 
 namespace slipway::passes {
 
@@ -72,9 +73,6 @@ struct FoldLimits {
 // would make the file grow beyond the limits stays, as do what `evaluator` cannot compute, quantized weights, and views of
 // parameters, which keep their names. The root graph only: subgraphs capture nothing. Functional form.
 absl::Status FoldConstants(ir::Program& p, ir::Evaluator& evaluator, const FoldLimits& limits = {});
-
-// Why decompositions were not taken, by the node that stays. For look-ups only: the order says nothing.
-using Refusals = absl::flat_hash_map<const ir::Node*, absl::Status>;
 
 // Rewrites nodes by decompositions until `legal` takes each, in subgraphs too. Nodes that are neither legal nor have a
 // decomposition that takes them stay: the exporter reports them all together, with the reasons put into `refusals`

@@ -13,6 +13,7 @@
 #include "exporters/onnx/functions.h"
 #include "exporters/onnx/lowering.h"
 #include "exporters/onnx/types.h"
+#include "exporters/onnx/ort_workarounds.h"
 #include "exporters/onnx/wire.h"
 
 namespace slipway::exporters {
@@ -221,6 +222,7 @@ class Exporter {
   void Tail() {
     for (const std::string& key : shared_.constant_order) *graph_->add_initializer() = shared_.constants[key].second;
     for (const onnx::FunctionProto& f : functions_.functions()) *model_.add_functions() = f;
+    onnx_out::CastBeforeTranspose(&model_);
     shared_.custom_domains.insert(functions_.domains().begin(), functions_.domains().end());
     for (const std::string& domain : shared_.custom_domains) {
       auto* opset = model_.add_opset_import();

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "exporters/onnx/custom_op.h"
 #include "ir/graph.h"
-#include "passes/pass.h"
+#include "passes/refusals.h"
 
 namespace slipway::exporters {
 

@@ -13,7 +13,7 @@
 #include "exporters/onnx/custom_op.h"
 #include "exporters/onnx/emitter.h"
 #include "ir/ops/args.h"
-#include "passes/pass.h"
+#include "passes/refusals.h"
 
 namespace slipway::exporters::onnx_out {
 

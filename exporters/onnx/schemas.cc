@@ -45,20 +45,22 @@ const std::map<std::string_view, std::vector<Version>>& Versions() {
 
 const onnx::OpSchema* FindSchema(const std::string& type, int opset) {
   static std::recursive_mutex mutex;
-  static std::set<std::pair<std::string, int>>& known = *new std::set<std::pair<std::string, int>>;
+  static auto& found = *new std::map<std::pair<std::string, int>, const onnx::OpSchema*>;
+  static auto& registered = *new std::set<std::pair<std::string, int>>;
   std::lock_guard lock(mutex);
-  auto it = Versions().find(type);
-  if (it == Versions().end()) return nullptr;
-  for (const Version& v : it->second) {
+  const auto [entry, first] = found.try_emplace({type, opset}, nullptr);
+  auto versions = Versions().find(type);
+  if (!first || versions == Versions().end()) return entry->second;
+  for (const Version& v : versions->second) {
     if (v.since > opset) continue;
-    if (known.emplace(type, v.since).second) onnx::RegisterSchema(v.make(), 0, /*fail_duplicate_schema=*/false);
-    const onnx::OpSchema* schema = onnx::OpSchemaRegistry::Schema(type, opset);
+    if (registered.emplace(type, v.since).second) onnx::RegisterSchema(v.make(), 0, /*fail_duplicate_schema=*/false);
+    const onnx::OpSchema* schema = entry->second = onnx::OpSchemaRegistry::Schema(type, opset);
     // The checker infers a function's types by its body, whose operators are those of the function's own opset.
-    if (schema && schema->HasFunction() && known.emplace("body of " + type, opset).second)
+    if (schema && schema->HasFunction())
       for (const auto& node : schema->GetFunction(opset)->node()) FindSchema(node.op_type(), opset);
-    return schema;
+    break;
   }
-  return nullptr;
+  return entry->second;
 }
 
 }  // namespace slipway::exporters::onnx_out

@@ -1,6 +1,8 @@
 """What a converted file promises beyond its numbers: carried state, custom operators, chosen names, shared weights, metadata."""
 
 import re
+import subprocess
+import sys
 
 import numpy as np
 import onnx
@@ -147,3 +149,51 @@ def test_metadata(slipway, tmp_path):
         assert re.fullmatch(r"\w+ = 2\.\.9", properties["slipway.dims"])
         digests.append(properties["slipway.source_digest"])
     assert re.fullmatch("sha256:[0-9a-f]{64}", digests[0]) and digests[1] != digests[2]
+
+
+class Transposed(nn.Module):
+    """A linear layer of 16-bit floats behind a transpose that is read once, or twice."""
+
+    def __init__(self, dtype, twice):
+        super().__init__()
+        self.linear = nn.Linear(8, 24, dtype=dtype)
+        self.twice = twice
+
+    def forward(self, x):
+        y = x.transpose(0, 1)
+        z = self.linear(y)
+        return (z, y) if self.twice else z
+
+
+@pytest.mark.parametrize("twice", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_transposed_linear_of_half_precision(slipway, tmp_path, dtype, twice):
+    # In a process of its own: ONNX Runtime 1.31.1 dies of a MatMul of Cast(Transpose(x)) by a constant.
+    module, x = Transposed(dtype, twice), torch.randn(3, 4, 8, dtype=dtype)
+    export(module, (x,), tmp_path / "m.pt2")
+    slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.onnx")
+    model = onnx.load(tmp_path / "m.onnx")
+    onnx.checker.check_model(model, full_check=True)
+    producer = {name: node.op_type for node in model.graph.node for name in node.output}
+    for node in model.graph.node:
+        if node.op_type == "Cast" and producer.get(node.input[0]) == "Transpose":
+            assert not any(node.output[0] in user.input and user.op_type == "MatMul" for user in model.graph.node)
+    code = (
+        "import sys, numpy as np, onnxruntime as ort\n"
+        "s = ort.InferenceSession(sys.argv[1])\n"
+        "x = ort.OrtValue.ortvalue_from_numpy_with_onnx_type(np.load(sys.argv[2]), int(sys.argv[3]))\n"
+        "y = s.run_with_ort_values(None, {s.get_inputs()[0].name: x})[0]\n"
+        "import torch\n"
+        "t = torch.empty(tuple(y.shape()), dtype=getattr(torch, sys.argv[5]))\n"
+        "import ctypes\n"
+        "ctypes.memmove(t.data_ptr(), y.data_ptr(), t.numel() * 2)\n"
+        "np.save(sys.argv[4], t.float().numpy())\n"
+    )
+    np.save(tmp_path / "x.npy", x.view(torch.int16).numpy().view(np.uint16))
+    number = {torch.float16: 10, torch.bfloat16: 16}[dtype]
+    subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "m.onnx", tmp_path / "x.npy", str(number), tmp_path / "y.npy", str(dtype)[6:]],
+        check=True,
+    )
+    want = module(x)[0] if twice else module(x)
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), want.detach().float().numpy(), rtol=2e-2, atol=2e-2)

@@ -140,7 +140,7 @@ graph main(
 // Written and read; `bytes` receives the file.
 ir::Archive RoundTrip(const ir::Archive& archive, const exporters::Pt2Options& options, std::string* bytes) {
   const std::string path = TempPath("round.pt2");
-  auto written = exporters::ExportPt2(archive, path, options, /*dry_run=*/false);
+  auto written = exporters::ExportPt2({{&archive, path}}, options, /*dry_run=*/false);
   EXPECT_TRUE(written.ok()) << written.status();
   *bytes = ReadWhole(path);
   auto file = io::MappedFile::Open(path);
@@ -182,13 +182,13 @@ graph main(%x: i4[2], %y: f32[3]) {
 }
 )", {});
   ASSERT_TRUE(parsed.ok()) << parsed.status();
-  auto written = exporters::ExportPt2(*parsed, TempPath("refused.pt2"), {}, false);
+  auto written = exporters::ExportPt2({{&*parsed, TempPath("refused.pt2")}}, {}, false);
   ASSERT_EQ(written.status().code(), absl::StatusCode::kUnimplemented);
   EXPECT_NE(written.status().message().find("i4"), written.status().message().npos);
   EXPECT_NE(written.status().message().find("slipway.fancy"), written.status().message().npos);
   EXPECT_FALSE(io::MappedFile::Open(TempPath("refused.pt2")).ok());
   parsed->programs[0]->name = "../up";
-  EXPECT_EQ(exporters::ExportPt2(*parsed, TempPath("refused.pt2"), {}, false).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(exporters::ExportPt2({{&*parsed, TempPath("refused.pt2")}}, {}, false).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace
