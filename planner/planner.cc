@@ -316,19 +316,20 @@ bool PlanEvaluator::Supports(const ir::Node& n) const {
   return NativeLegal(n) || passes::FindDecomposition(n.op_name());
 }
 
+absl::StatusOr<PlannedProgram> PlanFor(ir::Program& p, absl::Span<const ir::TensorRef> inputs,
+                                       const PlanOptions& options) {
+  auto planned = LegalizeAndPlan(p, options);
+  if (planned.ok() || !absl::IsUnimplemented(planned.status())) return planned;
+  if (absl::Status s = BindSymbols(p, inputs); !s.ok()) return s;
+  auto bound = LegalizeAndPlan(p, options);
+  return !bound.ok() && absl::IsUnimplemented(bound.status()) ? planned.status() : std::move(bound);
+}
+
 absl::StatusOr<std::vector<ir::TensorRef>> PlanEvaluator::Evaluate(ir::Program& p,
                                                                    absl::Span<const ir::TensorRef> inputs) {
-  auto planned = LegalizeAndPlan(p, options_);
-  if (!planned.ok() && absl::IsUnimplemented(planned.status())) {
-    // What cannot be planned for all sizes may be planned for these.
-    const absl::Status why = planned.status();
-    if (absl::Status s = BindSymbols(p, inputs); !s.ok()) return s;
-    planned = LegalizeAndPlan(p, options_);
-    if (!planned.ok()) return absl::IsUnimplemented(planned.status()) ? why : planned.status();
-  }
+  auto planned = PlanFor(p, inputs, options_);
   if (!planned.ok()) return planned.status();
-  Runner runner(*std::move(planned), options_);
-  return runner.Run(inputs);
+  return Runner(*std::move(planned), options_).Run(inputs);
 }
 
 }  // namespace slipway::planner

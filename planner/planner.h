@@ -53,6 +53,10 @@ absl::StatusOr<PlannedProgram> MakePlan(const ir::Program& p, const PlanOptions&
 // Legalizes a functional program to `native` and plans it: nodes whose row refuses them are decomposed.
 absl::StatusOr<PlannedProgram> LegalizeAndPlan(ir::Program& p, const PlanOptions& options = {});
 
+// The same; what cannot be planned for all sizes is planned for those of these inputs (BindSymbols).
+absl::StatusOr<PlannedProgram> PlanFor(ir::Program& p, absl::Span<const ir::TensorRef> inputs,
+                                       const PlanOptions& options = {});
+
 }  // namespace slipway::planner
 
 #endif  // SLIPWAY_PLANNER_PLANNER_H_

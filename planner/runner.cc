@@ -1,6 +1,9 @@
 // See runner.h.
 #include "planner/runner.h"
 
+#include <algorithm>
+#include <chrono>
+
 #include "base/text.h"
 #include "planner/rules.h"
 
@@ -36,11 +39,13 @@ absl::StatusOr<std::vector<ir::TensorRef>> Runner::Run(absl::Span<const ir::Tens
   }
   std::vector<std::string> out(plan().outputs.size());
   std::vector<std::vector<int64_t>> sizes(out.size());
+  const auto begin = std::chrono::steady_clock::now();
   const kernels::Failure failure = context_->Run(in, [&](int32_t slot, const kernels::Tensor& shape) -> void* {
     sizes[slot].assign(shape.sizes, shape.sizes + shape.rank);
     out[slot].resize(static_cast<size_t>(shape.numel()) * kernels::ByteSize(shape.dtype));
     return out[slot].data();
   });
+  seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (failure) {
     std::string what = failure.text;
     if (failure.step >= 0) what = text::StrCat(planned_.origins[plan().steps[failure.step].origin], ": ", what);

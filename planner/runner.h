@@ -3,6 +3,7 @@
 #define SLIPWAY_PLANNER_RUNNER_H_
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -26,11 +27,13 @@ class Runner {
   // Of the last run: how long each step took, where profiled; bytes of temporaries.
   std::span<const int64_t> profile() const { return context_->profile(); }
   uint64_t memory() const { return context_->memory(); }
+  double seconds() const { return seconds_; }  // of the last run: sizes, memory and steps
 
  private:
   PlannedProgram planned_;  // without its plan
   PlanOptions options_;
   std::string malformed_;
+  double seconds_ = 0;
   std::shared_ptr<const kernels::Executable> executable_;
   std::unique_ptr<kernels::Context> context_;
 };
