@@ -142,12 +142,15 @@ void Executable::FindLifetimes() {
       l.last = i;
     }
   }
-  // What a loop uses of before it lives to its end. Inner loops end first.
+  // What a loop uses of before it lives to its end, and what it leaves behind is alive from its beginning: a step writes a
+  // part of it in each round. Inner loops end first.
   for (int32_t i = 0; i < none; ++i) {
     const Step& s = p.steps[i];
     if ((s.kind != Step::kJump && s.kind != Step::kUnless) || s.target > i) continue;
-    for (Lifetime& l : life_)
+    for (Lifetime& l : life_) {
       if (l.first < s.target && l.last >= s.target) l.last = std::max(l.last, i);
+      if (l.first > s.target && l.first <= i && l.last > i) l.first = s.target;
+    }
   }
 }
 

@@ -25,7 +25,7 @@ void PlanBuilder::AddView(const Operand& x) {
 }
 int PlanBuilder::AddStep(kernels::Step step) {
   if (out_.plan.exprs.empty()) Expr(Dim(0));  // what steps without an expression name
-  step.origin = static_cast<int>(out_.origins.size()) - 1;
+  step.origin = origin;
   out_.plan.steps.push_back(step);
   return static_cast<int>(out_.plan.steps.size()) - 1;
 }

@@ -143,6 +143,7 @@ absl::Status PlanNode(const ir::Node& n, PlanBuilder& b) {
   if (known) return absl::OkStatus();
   const PlanRow* row = FindPlanRow(n.op_name());
   if (!row) return absl::UnimplementedError(text::StrCat(n.op_name(), ": no kernel"));
+  b.origin = static_cast<int>(b.out().origins.size());
   b.out().origins.emplace_back(n.op_name());
   b.out().places.push_back(n.source() ? n.source()->Describe() : "");
   PlanContext c(n, b, row->kernel);
@@ -188,6 +189,7 @@ absl::Status PlanNode(const ir::Node& n, PlanBuilder& b) {
 // Results into the caller's memory: what a temporary holds densely is made there in the first place.
 absl::Status BindOutputs(const ir::Program& p, PlanBuilder& b) {
   PlannedProgram& out = b.out();
+  b.origin = static_cast<int>(out.origins.size());
   out.origins.emplace_back("return");
   out.places.emplace_back();
   for (size_t i = 0; i < p.graph->outputs.size(); ++i) {
@@ -249,7 +251,9 @@ absl::Status BindOutputs(const ir::Program& p, PlanBuilder& b) {
 absl::Status PlanGraph(const ir::Graph& g, PlanBuilder& b) {
   absl::Status first;
   for (const ir::Node* n : g) {
+    const int outer = b.origin;
     absl::Status s = PlanNode(*n, b);
+    b.origin = outer;
     if (s.ok()) continue;
     if (!absl::IsUnimplemented(s)) return s;
     b.refusals.push_back({n, s});

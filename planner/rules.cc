@@ -406,12 +406,13 @@ const PlanRow* FindPlanRow(std::string_view op) {
   static const auto& rows = *[] {
     auto* m = new text::Map<PlanRow>();
     for (auto table :
-         {ElementwisePlans(), ViewPlans(), CreationPlans(), DataPlans(), ReductionPlans(), ProductPlans()}) {
+         {ElementwisePlans(), ViewPlans(), CreationPlans(), DataPlans(), ReductionPlans(), ProductPlans(), ControlPlans()}) {
       for (const PlanFamily& f : table) {
         std::string ops(f.ops);
         for (std::string_view name : text::Split(f.ops, ' ', true)) {
           const size_t dot = name.find('.');
-          std::string full = text::StrCat("aten.", name, dot == std::string_view::npos ? ".default" : "");
+          std::string full = name[0] == '/' ? std::string(name.substr(1))
+                                            : text::StrCat("aten.", name, dot == std::string_view::npos ? ".default" : "");
           m->emplace(full, PlanRow{"", f.fn, f.kernel.empty() ? name.substr(0, dot) : f.kernel});
         }
       }

@@ -83,6 +83,7 @@ class PlanBuilder {
   void AddView(const Operand& x);
   // Appends a step made from the present origin; returns its index.
   int AddStep(kernels::Step step);
+  int origin = -1;  // that steps are made from
   // The expression's place in the plan. What kernels cannot evaluate is remembered: status().
   int Expr(Dim e);
   int Expr(const Real& r);
@@ -220,7 +221,7 @@ struct PlanRow {
 };
 
 // Operators that share a function and a kernel ("" : each the kernel of its own base name), as names separated by white
-// space. A name is of ATen; without an overload it is the default one.
+// space. A name is of ATen, or after a slash of the namespace it states; without an overload it is the default one.
 struct PlanFamily {
   PlanFn fn;
   std::string_view kernel;
@@ -235,6 +236,7 @@ absl::Span<const PlanFamily> CreationPlans();
 absl::Span<const PlanFamily> DataPlans();
 absl::Span<const PlanFamily> ReductionPlans();
 absl::Span<const PlanFamily> ProductPlans();
+absl::Span<const PlanFamily> ControlPlans();
 
 }  // namespace slipway::planner
 
