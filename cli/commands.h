@@ -14,6 +14,7 @@ namespace slipway::cli {
 
 void AddConvert(CLI::App& app, int* code);
 void AddInspect(CLI::App& app, int* code);
+void AddRun(CLI::App& app, int* code);
 void AddUnpack(CLI::App& app, int* code);
 
 // Shows on a terminal how far a command that writes weights is; empty where stderr is none.

@@ -124,8 +124,8 @@ const char* Triangle(const Call& c) {
 }
 
 constexpr Kernel kKernels[] = {
-    {"copy", Copy},         {"fill", Fill},           {"arange", Arange},
-    {"linspace", Linspace}, {"tril", Triangle<true>}, {"triu", Triangle<false>},
+    {"copy", Copy, true, 1},         {"fill", Fill},           {"arange", Arange},
+    {"linspace", Linspace}, {"tril", Triangle<true>, false, 1}, {"triu", Triangle<false>, false, 1},
 };
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace slipway::kernels {
 
 // One call of a kernel. Results are allocated by the caller with the right sizes and never overlap operands, except
-// where an operand is the very same view.
+// where a kernel is elementwise and the operand is the very same view.
 struct Call {
   std::span<const Tensor> in;
   std::span<const Tensor> out;
@@ -28,6 +28,10 @@ using KernelFn = const char* (*)(const Call& c);
 struct Kernel {
   std::string_view name;
   KernelFn run;
+  // Operands and result have the same sizes, which the executor checks, and the result may lie where an operand of the
+  // same layout lies.
+  bool elementwise = false;
+  int8_t inputs = 0, outputs = 1;  // at least so many
 };
 
 // Null when there is none of that name.

@@ -19,25 +19,29 @@ void Full(PlanContext& c) { c.Return(c.Full(c.out_sizes(), c.scalar("fill_value"
 void ScalarTensor(PlanContext& c) { c.Return(c.Full({}, c.scalar("s"), c.out_dtype())); }
 void Filled(PlanContext& c) { c.Return(c.Full(c.out_sizes(), c.scalar("value"), c.out_dtype())); }
 
+bool IsInt(const ir::Scalar& s) {
+  return s.kind == ir::Scalar::kInt || (s.kind == ir::Scalar::kValue && s.value->type().kind == ir::Type::kSymInt);
+}
 void Arange(PlanContext& c) {
   auto number = [&](const char* name, int64_t otherwise) {
     if (c.node().op().ArgIndex(name) < 0) return Int(otherwise);
     return c.opt_scalar(name).value_or(Int(otherwise));
   };
   const ir::Scalar start = number("start", 0), step = number("step", 1);
-  if (!start.is_constant() || !step.is_constant()) return c.Unsupported("bounds are not known");
+  const auto first = c.expr(start), by = c.expr(step);
+  if (!first || !by) return c.Unsupported("bounds are not known");
   Operand out = c.Result();
-  if (start.kind == ir::Scalar::kInt && step.kind == ir::Scalar::kInt && !ir::IsFloating(out.dtype))
-    c.Emit("arange", {}, {out}, out.dtype, {start.i, step.i});
+  if (IsInt(start) && IsInt(step) && !ir::IsFloating(out.dtype))
+    c.Emit("arange", {}, {out}, out.dtype, {*first, *by});
   else
-    c.Emit("arange", {}, {out}, out.dtype, {}, {start.d, step.d});
+    c.Emit("arange", {}, {out}, out.dtype, {}, {Real(*first), Real(*by)});
   c.Return(out);
 }
 void Linspace(PlanContext& c) {
-  const ir::Scalar start = c.scalar("start"), end = c.scalar("end");
-  if (!start.is_constant() || !end.is_constant()) return c.Unsupported("bounds are not known");
+  const auto start = c.expr(c.scalar("start")), end = c.expr(c.scalar("end"));
+  if (!start || !end) return c.Unsupported("bounds are not known");
   Operand out = c.Result();
-  c.Emit("linspace", {}, {out}, out.dtype, {}, {start.d, end.d});
+  c.Emit("linspace", {}, {out}, out.dtype, {}, {Real(*start), Real(*end)});
   c.Return(out);
 }
 void Eye(PlanContext& c) {
@@ -57,7 +61,7 @@ void DiagEmbed(PlanContext& c) {
 void Triangle(PlanContext& c) {
   Operand x = c.in("self"), out = c.Result();
   if (x.rank() < 2) return c.Fail("of less than 2 dims");
-  c.Emit(c.kernel(), {x}, {out}, out.dtype, {c.i("diagonal")});
+  c.Emit(c.kernel(), {x}, {out}, out.dtype, {c.n("diagonal")});
   c.Return(out);
 }
 

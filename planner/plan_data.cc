@@ -14,28 +14,19 @@ Operand Indices(PlanContext& c, Operand x) {
   if (!ir::IsIntegral(x.dtype)) c.Unsupported(text::StrCat("indices of type ", ir::Name(x.dtype)));
   return c.Cast(x, DType::kInt64);
 }
-Operand AtLeast1d(Operand x) { return x.rank() == 0 ? Unsqueeze(std::move(x), 0) : x; }
 
 void IndexSelect(PlanContext& c) {
   Operand x = AtLeast1d(c.in("self")), index = AtLeast1d(Indices(c, c.in("index"))), out = c.Result();
   const int dim = c.dim("dim", x.rank());
   Operand to = AtLeast1d(out);
-  // The kernel wants the indexed dim first.
-  auto front = [&](Operand t) {
-    return Permute(t, [&] {
-      std::vector<int> order = {dim};
-      for (int d = 0; d < t.rank(); ++d)
-        if (d != dim) order.push_back(d);
-      return order;
-    }());
-  };
   if (to.rank() != x.rank()) return c.Fail("the result has another rank");
-  c.Emit("index", {front(x), index}, {front(to)}, out.dtype, {false});
+  // The kernel wants the indexed dim first.
+  c.Emit("index", {MoveToFront(x, {dim}), index}, {MoveToFront(to, {dim})}, out.dtype, {0});
   c.Return(out);
 }
 void Embedding(PlanContext& c) {
   Operand out = c.Result();
-  c.Emit("index", {c.in("weight"), Indices(c, c.in("indices"))}, {out}, out.dtype, {false});
+  c.Emit("index", {c.in("weight"), Indices(c, c.in("indices"))}, {out}, out.dtype, {0});
   c.Return(out);
 }
 
@@ -43,7 +34,7 @@ void Embedding(PlanContext& c) {
 struct Advanced {
   std::vector<Operand> indices;
   std::vector<int> dims;
-  Ints shape;
+  Dims shape;
 };
 Advanced ReadIndices(PlanContext& c, const Operand& x) {
   Advanced a;
@@ -61,15 +52,12 @@ Advanced ReadIndices(PlanContext& c, const Operand& x) {
   a.shape.assign(rank, 1);
   for (const Operand& i : a.indices) {
     for (int d = 0; d < i.rank(); ++d) {
-      int64_t& size = a.shape[rank - i.rank() + d];
-      if (size == 1)
-        size = i.sizes[d];
-      else if (i.sizes[d] != 1 && i.sizes[d] != size)
-        c.Fail("the indices' sizes do not agree");
+      Dim& size = a.shape[rank - i.rank() + d];
+      if (size.is(1)) size = i.sizes[d];
     }
   }
   if (!c.ok()) return a;
-  for (Operand& i : a.indices) i = Expand(std::move(i), a.shape);
+  for (Operand& i : a.indices) i = c.Expand(std::move(i), a.shape);
   return a;
 }
 // `x` with the indexed dims first; of the result, with the indices' shape first. torch puts the shape where the indexed
@@ -98,7 +86,7 @@ void Index(PlanContext& c) {
     return c.Fail("the result has another rank");
   std::vector<Operand> in = {TableView(x, a)};
   in.insert(in.end(), a.indices.begin(), a.indices.end());
-  c.Emit("index", std::move(in), {ShapeFirst(out, a)}, out.dtype, {true});
+  c.Emit("index", std::move(in), {ShapeFirst(out, a)}, out.dtype, {1});
   c.Return(out);
 }
 void IndexPut(PlanContext& c) {
@@ -107,7 +95,7 @@ void IndexPut(PlanContext& c) {
   if (!c.ok()) return;
   c.Copy(x, out);
   // Values broadcast to what the index would read.
-  Ints sizes;
+  Dims sizes;
   const bool neighbours = a.dims.back() - a.dims.front() + 1 == static_cast<int>(a.dims.size());
   for (int d = 0; d <= x.rank(); ++d) {
     if (d == (neighbours ? a.dims.front() : 0)) sizes.insert(sizes.end(), a.shape.begin(), a.shape.end());
@@ -118,20 +106,20 @@ void IndexPut(PlanContext& c) {
   if (!c.ok()) return;
   std::vector<Operand> in = {ShapeFirst(spread, a)};
   in.insert(in.end(), a.indices.begin(), a.indices.end());
-  c.Emit(c.b("accumulate") ? "index_put_add" : "index_put", std::move(in), {TableView(out, a)}, out.dtype, {true});
+  c.Emit(c.b("accumulate") ? "index_put_add" : "index_put", std::move(in), {TableView(out, a)}, out.dtype, {1});
   c.Return(out);
 }
 
 // torch reads and writes only where all tensors reach.
-bool Reaches(const Operand& big, const Operand& index, int but) {
+void MustReach(PlanContext& c, const Operand& big, const Operand& index, int but) {
+  if (big.rank() != index.rank()) return c.Fail("the index has another rank");
   for (int d = 0; d < index.rank(); ++d)
-    if (d != but && index.sizes[d] > big.sizes[d]) return false;
-  return big.rank() == index.rank();
+    if (d != but) c.RequireLessEqual(index.sizes[d], big.sizes[d], "the index is larger than the tensor");
 }
 void Gather(PlanContext& c) {
   Operand out = c.Result(), x = AtLeast1d(c.in("self")), index = AtLeast1d(Indices(c, c.in("index")));
   const int dim = c.dim("dim", x.rank());
-  if (!Reaches(x, index, dim)) return c.Fail("the index is larger than the tensor");
+  MustReach(c, x, index, dim);
   c.Emit("gather", {x, index}, {AtLeast1d(out)}, out.dtype, {dim});
   c.Return(out);
 }
@@ -139,13 +127,14 @@ void Scatter(PlanContext& c) {
   Operand x = c.in("self"), out = c.Result();
   Operand index = AtLeast1d(Indices(c, c.in("index")));
   Operand src = c.node().op().ArgIndex("src") >= 0 ? AtLeast1d(c.in("src"))
-                                                   : Expand(c.Cast(c.in("value"), out.dtype), index.sizes);
+                                                   : c.Expand(c.Cast(c.in("value"), out.dtype), index.sizes);
   const int dim = c.dim("dim", x.rank());
   if (!c.ok()) return;
   c.Copy(x, out);
-  if (index.numel() == 0) return c.Return(out);
-  if (src.dtype != out.dtype || !Reaches(AtLeast1d(out), index, dim) || !Reaches(src, index, -1))
-    return c.Fail("the sizes do not agree");
+  if (index.numel().is(0)) return c.Return(out);
+  if (src.dtype != out.dtype) return c.Fail("src has another dtype");
+  MustReach(c, AtLeast1d(out), index, dim);
+  MustReach(c, src, index, -1);
   c.Emit(c.kernel(), {src, index}, {AtLeast1d(out)}, out.dtype, {dim});
   c.Return(out);
 }
@@ -176,8 +165,10 @@ void Sort(PlanContext& c) {
 void TopK(PlanContext& c) {
   Operand x = c.in("self");
   const int dim = c.dim("dim", x.rank());
-  const int64_t k = c.i("k");
-  if (x.rank() == 0 || k < 0 || k > x.sizes[dim]) return c.Fail("k is out of range");
+  const Dim k = c.n("k");
+  if (x.rank() == 0) return c.Unsupported("of a 0-d tensor");
+  c.RequireLessEqual(0, k, "k is out of range");
+  c.RequireLessEqual(k, x.sizes[dim], "k is out of range");
   auto [values, places] = Sorted(c, x, dim, c.b("largest"));
   c.Return({Narrow(values, dim, 0, k), Narrow(places, dim, 0, k)});
 }

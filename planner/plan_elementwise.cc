@@ -56,7 +56,7 @@ void Gelu(PlanContext& c) {
 }
 // Functions with number arguments behind `self`, in the order of the declaration.
 void FloatUnaryWithNumbers(PlanContext& c) {
-  std::vector<double> numbers;
+  Reals numbers;
   for (size_t i = 1; i < c.node().op().args.size(); ++i) numbers.push_back(c.f(c.node().op().args[i].name));
   c.Return(c.Map(c.kernel(), {c.in(size_t{0})}, c.Result(), c.out_dtype(), {}, std::move(numbers)));
 }
@@ -97,7 +97,8 @@ void Scaled(PlanContext& c, bool subtract, bool exchange) {
   const DType compute = Arithmetic(Common(c, {0, 1}), {x, y});
   if (exchange) std::swap(x, y);
   const auto alpha = c.opt_scalar("alpha");
-  if (!alpha || alpha->d == 1) return c.Return(c.Map(subtract ? "sub" : "add", {x, y}, c.Result(), compute));
+  if (!alpha || (alpha->is_constant() && alpha->d == 1))
+    return c.Return(c.Map(subtract ? "sub" : "add", {x, y}, c.Result(), compute));
   if (alpha->kind == ir::Scalar::kValue || alpha->kind == ir::Scalar::kComplex)
     return c.Unsupported("alpha is not a known number");
   if (ir::IsFloating(compute))
@@ -156,8 +157,9 @@ void Relu6(PlanContext& c) {
 }
 void AddProduct(PlanContext& c) {
   const auto value = c.scalar("value");
-  Ints ints;
-  std::vector<double> floats;
+  if (!value.is_constant()) return c.Unsupported("value is not known");
+  Dims ints;
+  Reals floats;
   if (ir::IsFloating(c.out_dtype()))
     floats = {value.d};
   else if (value.kind == ir::Scalar::kInt || value.kind == ir::Scalar::kBool)

@@ -9,7 +9,7 @@ namespace slipway::planner {
 namespace {
 
 // torch.matmul: vectors become matrices, leading dims broadcast. The result has `dtype`.
-Operand Product(PlanContext& c, Operand x, Operand y, DType dtype) {
+Operand MatrixProduct(PlanContext& c, Operand x, Operand y, DType dtype) {
   if (x.rank() == 0 || y.rank() == 0) {
     c.Fail("a product of a 0-d tensor");
     return x;
@@ -17,31 +17,23 @@ Operand Product(PlanContext& c, Operand x, Operand y, DType dtype) {
   const bool row = x.rank() == 1, column = y.rank() == 1;
   if (row) x = Unsqueeze(x, 0);
   if (column) y = Unsqueeze(y, 1);
-  const int64_t m = x.sizes[x.rank() - 2], k = x.sizes[x.rank() - 1], n = y.sizes[y.rank() - 1];
-  Ints batch(std::max(x.rank(), y.rank()) - 2, 1);
-  bool fits = y.sizes[y.rank() - 2] == k;
-  for (const Operand* t : {&x, &y}) {
+  const Dim m = x.sizes[x.rank() - 2], k = x.sizes[x.rank() - 1], n = y.sizes[y.rank() - 1];
+  Dims batch(std::max(x.rank(), y.rank()) - 2, 1);
+  c.RequireEqual(y.sizes[y.rank() - 2], k, "the sizes do not agree");
+  for (const Operand* t : {&x, &y})
     for (int d = 0; d + 2 < t->rank(); ++d) {
-      int64_t& size = batch[batch.size() + 2 - t->rank() + d];
-      if (size == 1)
-        size = t->sizes[d];
-      else
-        fits &= t->sizes[d] == 1 || t->sizes[d] == size;
+      Dim& size = batch[batch.size() + 2 - t->rank() + d];
+      if (size.is(1)) size = t->sizes[d];
     }
-  }
-  if (!fits) {
-    c.Fail("the sizes do not agree");
-    return x;
-  }
-  auto with = [&](int64_t a, int64_t b) {
-    Ints sizes = batch;
+  auto with = [&](Dim a, Dim b) {
+    Dims sizes = batch;
     sizes.insert(sizes.end(), {a, b});
     return sizes;
   };
   Operand out = c.Temp(dtype, with(m, n));
   c.Account(k, n);
   if (!c.ok()) return out;
-  c.Emit("matmul", {Expand(x, with(m, k)), Expand(y, with(k, n))}, {out}, x.dtype);
+  c.Emit("matmul", {c.Expand(x, with(m, k)), c.Expand(y, with(k, n))}, {out}, x.dtype);
   if (column) out = Drop(out, out.rank() - 1);
   if (row) out = Drop(out, out.rank() - (column ? 1 : 2));
   return out;
@@ -50,18 +42,18 @@ Operand Product(PlanContext& c, Operand x, Operand y, DType dtype) {
 // What sums of products are kept in before something is added.
 DType Wide(DType t) { return ir::IsLowPrecision(t) ? DType::kFloat32 : t; }
 
-void Matmul(PlanContext& c) { c.Return(Product(c, c.in(size_t{0}), c.in(size_t{1}), c.out_dtype())); }
+void Matmul(PlanContext& c) { c.Return(MatrixProduct(c, c.in(size_t{0}), c.in(size_t{1}), c.out_dtype())); }
 void Linear(PlanContext& c) {
   Operand x = c.in("input"), w = c.in("weight"), bias = c.opt_in("bias");
   if (w.rank() > 2 || w.rank() == 0) return c.Fail("the weight is no matrix");
   if (w.rank() == 2) w = Swap(w, 0, 1);
-  Operand y = Product(c, x, w, bias ? Wide(c.out_dtype()) : c.out_dtype());
+  Operand y = MatrixProduct(c, x, w, bias ? Wide(c.out_dtype()) : c.out_dtype());
   c.Return(bias && c.ok() ? c.Map("add", {y, bias}, c.Result(), Wide(c.out_dtype())) : y);
 }
 // beta·self + alpha·(x @ y)
 void AddProduct(PlanContext& c) {
   const DType t = Wide(c.out_dtype());
-  Operand y = Product(c, c.in(size_t{1}), c.in(size_t{2}), t);
+  Operand y = MatrixProduct(c, c.in(size_t{1}), c.in(size_t{2}), t);
   const ir::Scalar alpha = c.scalar("alpha"), beta = c.scalar("beta");
   if (!c.ok()) return;
   if (!alpha.is_constant() || !beta.is_constant()) return c.Unsupported("alpha or beta is not known");

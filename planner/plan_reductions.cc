@@ -9,7 +9,7 @@ namespace slipway::planner {
 namespace {
 
 // The dims to reduce: "dim" where the operator has it, else all. `empty` says what an empty list means.
-std::vector<int> Dims(PlanContext& c, int rank, bool empty_is_all = true) {
+std::vector<int> ReducedDims(PlanContext& c, int rank, bool empty_is_all = true) {
   std::vector<int> dims;
   if (c.node().op().ArgIndex("dim") < 0) {
     for (int d = 0; d < rank; ++d) dims.push_back(d);
@@ -22,7 +22,7 @@ std::vector<int> Dims(PlanContext& c, int rank, bool empty_is_all = true) {
 
 // One call over `dims` into a tensor of the sizes of result i.
 Operand Reduce(PlanContext& c, std::string_view kernel, const Operand& x, const std::vector<int>& dims, DType compute,
-               Operand out, std::vector<double> floats = {}) {
+               Operand out, Reals floats = {}) {
   // The result without the dims it kept as 1.
   Operand to = out;
   if (to.rank() == x.rank()) {
@@ -40,25 +40,32 @@ Operand Reduce(PlanContext& c, std::string_view kernel, const Operand& x, const 
 // Computed in the result's dtype.
 void Sum(PlanContext& c) {
   Operand x = c.in("self");
-  c.Return(Reduce(c, c.kernel(), x, Dims(c, x.rank()), c.out_dtype(), c.Result()));
+  c.Return(Reduce(c, c.kernel(), x, ReducedDims(c, x.rank()), c.out_dtype(), c.Result()));
+}
+// What has no value of nothing: refused where it is known, else when the plan runs.
+bool HasElements(PlanContext& c, const Operand& x) {
+  const Dim n = x.numel();
+  if (n.is(0)) c.Unsupported("of a tensor without elements");
+  c.RequireLessEqual(1, n, "of a tensor without elements");
+  return c.ok();
 }
 // Computed in the operand's dtype.
 void Extreme(PlanContext& c) {
   Operand x = c.in("self");
-  if (x.numel() == 0) return c.Unsupported("of a tensor without elements");
-  c.Return(Reduce(c, c.kernel(), x, Dims(c, x.rank()), x.dtype, c.Result()));
+  if (!HasElements(c, x)) return;
+  c.Return(Reduce(c, c.kernel(), x, ReducedDims(c, x.rank()), x.dtype, c.Result()));
 }
 void Truth(PlanContext& c) {
   Operand x = c.in("self");
-  c.Return(Reduce(c, c.kernel(), x, Dims(c, x.rank(), false), x.dtype, c.Result()));
+  c.Return(Reduce(c, c.kernel(), x, ReducedDims(c, x.rank(), false), x.dtype, c.Result()));
 }
 void TruthOfAll(PlanContext& c) {
   Operand x = c.in("self");
-  c.Return(Reduce(c, c.kernel(), x, Dims(c, x.rank()), x.dtype, c.Result()));
+  c.Return(Reduce(c, c.kernel(), x, ReducedDims(c, x.rank()), x.dtype, c.Result()));
 }
 void Place(PlanContext& c) {
   Operand x = c.in("self");
-  if (x.numel() == 0) return c.Unsupported("of a tensor without elements");
+  if (!HasElements(c, x)) return;
   if (!c.has("dim") && x.rank() != 1) {
     // Positions count over the flattened tensor; with keepdim all dims stay as 1.
     Operand out = c.Temp(DType::kInt64, {});
@@ -70,7 +77,7 @@ void Place(PlanContext& c) {
 }
 void ExtremeAndPlace(PlanContext& c) {
   Operand x = c.in("self");
-  if (x.numel() == 0) return c.Unsupported("of a tensor without elements");
+  if (!HasElements(c, x)) return;
   std::vector<int> dims;
   if (x.rank() > 0) dims = {c.dim("dim", x.rank())};
   const bool largest = c.kernel() == "amax";
@@ -83,11 +90,11 @@ double Correction(PlanContext& c) {
 }
 void Variance(PlanContext& c) {
   Operand x = c.in("self");
-  c.Return(Reduce(c, c.kernel(), x, Dims(c, x.rank()), x.dtype, c.Result(), {Correction(c)}));
+  c.Return(Reduce(c, c.kernel(), x, ReducedDims(c, x.rank()), x.dtype, c.Result(), {Correction(c)}));
 }
 void VarianceAndMean(PlanContext& c) {
   Operand x = c.in("self");
-  std::vector<int> dims = Dims(c, x.rank());
+  std::vector<int> dims = ReducedDims(c, x.rank());
   c.Return({Reduce(c, c.kernel(), x, dims, x.dtype, c.Result(0), {Correction(c)}),
             Reduce(c, "mean", x, dims, x.dtype, c.Result(1))});
 }
@@ -95,8 +102,8 @@ void VarianceAndMean(PlanContext& c) {
 void VectorNorm(PlanContext& c) {
   Operand x = c.in("self");
   const double order = c.f("ord");
-  if (x.numel() == 0 && !(order >= 0 && order < 1e308)) return c.Unsupported("of a tensor without elements");
-  c.Return(Reduce(c, "vector_norm", x, Dims(c, x.rank()), c.out_dtype(), c.Result(), {order}));
+  if (!(order >= 0 && order < 1e308) && !HasElements(c, x)) return;
+  c.Return(Reduce(c, "vector_norm", x, ReducedDims(c, x.rank()), c.out_dtype(), c.Result(), {order}));
 }
 
 void Softmax(PlanContext& c) {
@@ -109,22 +116,22 @@ void Softmax(PlanContext& c) {
 }
 void LayerNorm(PlanContext& c) {
   Operand x = c.Dense(c.in("input")), weight = c.opt_in("weight"), bias = c.opt_in("bias"), out = c.Result();
-  const Ints shape = c.ints("normalized_shape");
-  int64_t n = 1;
+  const Dims shape = c.ns("normalized_shape");
+  Dim n = 1, rows = 1;
   if (static_cast<int>(shape.size()) > x.rank()) return c.Fail("normalized_shape does not fit");
+  const int kept = x.rank() - static_cast<int>(shape.size());
   for (size_t d = 0; d < shape.size(); ++d) {
-    if (x.sizes[x.rank() - shape.size() + d] != shape[d]) return c.Fail("normalized_shape does not fit");
-    n *= shape[d];
+    c.RequireEqual(x.sizes[kept + d], shape[d], "normalized_shape does not fit");
+    n = n * shape[d];
   }
-  if (n == 0 || !c.ok()) return c.Return(out);
-  std::vector<Operand> in = {c.Reshape(x, {x.numel() / n, n})};
+  for (int d = 0; d < kept; ++d) rows = rows * x.sizes[d];
+  if (n.is(0) || !c.ok()) return c.Return(out);
+  std::vector<Operand> in = {c.Reshape(x, {rows, n})};
   for (const Operand* p : {&weight, &bias}) {
-    if (!*p) continue;
-    if (p->numel() != n) return c.Fail("weight or bias do not fit");
-    in.push_back(c.Reshape(*p, {n}));
+    if (*p) in.push_back(c.Reshape(*p, {n}));
   }
-  c.Emit("layer_norm", std::move(in), {c.Reshape(out, {x.numel() / n, n})}, out.dtype,
-         {(weight ? 1 : 0) + (bias ? 2 : 0)}, {c.f("eps")});
+  c.Emit("layer_norm", std::move(in), {c.Reshape(out, {rows, n})}, out.dtype, {(weight ? 1 : 0) + (bias ? 2 : 0)},
+         {c.f("eps")});
   c.Return(out);
 }
 

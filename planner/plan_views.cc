@@ -1,8 +1,10 @@
 // Operators that see the same numbers otherwise: arithmetic on strides. What joins or repeats copies into views of its
 // result.
 #include <algorithm>
+#include <limits>
 
 #include "base/text.h"
+#include "ir/ops/op_table.h"
 #include "ir/tensor.h"
 #include "planner/rules.h"
 
@@ -13,13 +15,13 @@ void Reshaped(PlanContext& c) { c.Return(c.Reshape(c.in(size_t{0}), c.out_sizes(
 void Expanded(PlanContext& c) {
   Operand x = c.in("self");
   if (x.rank() > static_cast<int>(c.out_sizes().size())) return c.Fail("fewer dims than the tensor has");
-  c.Return(Expand(std::move(x), c.out_sizes()));
+  c.Return(c.Expand(std::move(x), c.out_sizes()));
 }
 void Broadcast(PlanContext& c) {
   std::vector<Operand> out;
   for (ir::Value* v : c.tensors("tensors")) {
     if (!v) return c.Fail("a tensor is missing");
-    out.push_back(Expand(c.of(v), c.out_sizes(out.size())));
+    out.push_back(c.Expand(c.of(v), c.out_sizes(out.size())));
   }
   c.Return(std::move(out));
 }
@@ -61,38 +63,57 @@ void Unsqueezed(PlanContext& c) {
   Operand x = c.in("self");
   c.Return(Unsqueeze(x, c.dim("dim", x.rank() + 1)));
 }
+// The part that a slice names: torch clamps its bounds.
+struct Part {
+  int dim = 0;
+  Dim start, length, step;
+};
+Part SliceOf(PlanContext& c, const Operand& x) {
+  Part p;
+  if (x.rank() == 0) c.Fail("a slice of a 0-d tensor");
+  if (!c.ok()) return p;
+  p.dim = c.dim("dim", x.rank());
+  p.step = c.n("step");
+  const Dim size = x.sizes[p.dim];
+  // The end that stands for "to the end".
+  constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
+  auto bound = [&](const char* name, Dim otherwise) {
+    const Dim v = c.opt_n(name).value_or(otherwise);
+    return v.is(kEnd) ? size : c.Clamp(c.FromEnd(v, size), size);
+  };
+  p.start = bound("start", 0);
+  const Dim end = ir::Max(p.start, bound("end", size));
+  if (!KnownLessEqual(1, p.step)) c.Fail("step is not positive");
+  p.length = p.step.is(1) ? end - p.start : ir::CeilDiv(end - p.start, p.step);
+  return p;
+}
 void Sliced(PlanContext& c) {
   Operand x = c.in("self");
-  if (x.rank() == 0) return c.Fail("a slice of a 0-d tensor");
-  const int dim = c.dim("dim", x.rank());
-  const int64_t size = x.sizes[dim], step = c.i("step");
-  auto bound = [&](const char* name, int64_t otherwise) {
-    int64_t v = c.opt_i(name).value_or(otherwise);
-    if (v < 0) v += size;
-    return std::clamp<int64_t>(v, 0, size);
-  };
-  const int64_t start = bound("start", 0), end = std::max(start, bound("end", size));
-  if (step <= 0) return c.Fail("step is not positive");
-  c.Return(Narrow(x, dim, start, (end - start) / step + ((end - start) % step != 0), step));
+  const Part p = SliceOf(c, x);
+  if (c.ok()) c.Return(Narrow(x, p.dim, p.start, p.length, p.step));
 }
 void Narrowed(PlanContext& c) {
   Operand x = c.in("self");
   if (x.rank() == 0) return c.Fail("a part of a 0-d tensor");
   const int dim = c.dim("dim", x.rank());
-  int64_t start = c.i("start"), length = c.i("length");
-  if (start < 0) start += x.sizes[dim];
-  if (start < 0 || length < 0 || start > x.sizes[dim] || length > x.sizes[dim] - start)
-    return c.Fail("outside the tensor");
+  const Dim start = c.FromEnd(c.n("start"), x.sizes[dim]), length = c.n("length");
+  c.RequireLessEqual(0, start, "outside the tensor");
+  c.RequireLessEqual(0, length, "outside the tensor");
+  c.RequireLessEqual(start + length, x.sizes[dim], "outside the tensor");
   c.Return(Narrow(x, dim, start, length));
+}
+// The index of select and its like, checked.
+Dim IndexOf(PlanContext& c, const Operand& x, int dim) {
+  const Dim index = c.FromEnd(c.n("index"), x.sizes[dim]);
+  c.RequireLessEqual(0, index, "index out of range");
+  c.RequireLessEqual(index + 1, x.sizes[dim], "index out of range");
+  return index;
 }
 void Selected(PlanContext& c) {
   Operand x = c.in("self");
   if (x.rank() == 0) return c.Fail("select of a 0-d tensor");
   const int dim = c.dim("dim", x.rank());
-  int64_t index = c.i("index");
-  if (index < 0) index += x.sizes[dim];
-  if (index < 0 || index >= x.sizes[dim]) return c.Fail("index out of range");
-  c.Return(Select(x, dim, index));
+  c.Return(Select(x, dim, IndexOf(c, x, dim)));
 }
 // Parts one after another along a dim, of the sizes that the results declare.
 void Parts(PlanContext& c) {
@@ -100,13 +121,14 @@ void Parts(PlanContext& c) {
   if (x.rank() == 0) return c.Fail("parts of a 0-d tensor");
   const int dim = c.dim("dim", x.rank());
   std::vector<Operand> parts;
-  int64_t at = 0;
+  Dim at = 0;
   for (size_t i = 0; i < c.node().outputs().size() && c.ok(); ++i) {
-    Ints sizes = c.out_sizes(i);
-    if (static_cast<int>(sizes.size()) != x.rank() || sizes[dim] > x.sizes[dim] - at) return c.Fail("parts do not fit");
+    const Dims sizes = c.out_sizes(i);
+    if (static_cast<int>(sizes.size()) != x.rank()) return c.Fail("parts do not fit");
     parts.push_back(Narrow(x, dim, at, sizes[dim]));
-    at += sizes[dim];
+    at = at + sizes[dim];
   }
+  c.RequireLessEqual(at, x.sizes[dim], "parts do not fit");
   c.Return(std::move(parts));
 }
 void Unbound(PlanContext& c) {
@@ -114,7 +136,9 @@ void Unbound(PlanContext& c) {
   if (x.rank() == 0) return c.Fail("unbind of a 0-d tensor");
   const int dim = c.dim("dim", x.rank());
   std::vector<Operand> parts;
-  for (int64_t i = 0; i < x.sizes[dim]; ++i) parts.push_back(Select(x, dim, i));
+  const int64_t count = static_cast<int64_t>(c.node().outputs().size());
+  c.RequireEqual(x.sizes[dim], count, "another number of parts");
+  for (int64_t i = 0; i < count; ++i) parts.push_back(Select(x, dim, i));
   c.Return(std::move(parts));
 }
 void Diagonalled(PlanContext& c) {
@@ -125,12 +149,12 @@ void Diagonalled(PlanContext& c) {
 }
 void Unfolded(PlanContext& c) {
   Operand x = c.in("self");
-  const int64_t size = c.i("size"), step = c.i("step");
-  if (x.rank() == 0 || step <= 0 || size < 0) return c.Unsupported("of these sizes");
+  const Dim size = c.n("size"), step = c.n("step");
+  if (x.rank() == 0 || !KnownLessEqual(1, step) || !KnownLessEqual(0, size)) return c.Unsupported("of these sizes");
   const int dim = c.dim("dimension", x.rank());
-  if (size > x.sizes[dim]) return c.Fail("size is larger than the dim");
-  const int64_t stride = x.strides[dim];
-  Operand y = Narrow(x, dim, 0, (x.sizes[dim] - size) / step + 1, step);
+  c.RequireLessEqual(size, x.sizes[dim], "size is larger than the dim");
+  const Dim stride = x.strides[dim];
+  Operand y = Narrow(x, dim, 0, ir::FloorDiv(x.sizes[dim] - size, step) + 1, step);
   y.sizes.push_back(size);
   y.strides.push_back(stride);
   c.Return(y);
@@ -138,8 +162,8 @@ void Unfolded(PlanContext& c) {
 void Flipped(PlanContext& c) {
   Operand x = c.in("self");
   for (int d : c.dims("dims", x.rank(), false)) {
-    if (d >= x.rank() || x.sizes[d] == 0) continue;
-    x.offset += (x.sizes[d] - 1) * x.strides[d] * ir::ByteSize(x.dtype);
+    if (d >= x.rank()) continue;
+    x.offset = x.offset + (x.sizes[d] - 1) * x.strides[d] * ir::ByteSize(x.dtype);
     x.strides[d] = -x.strides[d];
   }
   c.Return(x);
@@ -148,13 +172,17 @@ void Flipped(PlanContext& c) {
 // Copies of the operands, one after another.
 void Join(PlanContext& c, const std::vector<Operand>& parts, int dim) {
   Operand out = c.Result();
-  int64_t at = 0;
+  Dim at = 0;
   for (const Operand& x : parts) {
     if (!c.ok()) return;
-    if (x.rank() != out.rank() || x.sizes[dim] > out.sizes[dim] - at) return c.Fail("the tensors do not fit together");
+    if (x.rank() != out.rank()) return c.Fail("the tensors do not fit together");
+    Dims sizes = x.sizes;
+    sizes[dim] = out.sizes[dim];
+    for (int d = 0; d < out.rank(); ++d) c.RequireEqual(sizes[d], out.sizes[d], "the tensors do not fit together");
     c.Copy(x, Narrow(out, dim, at, x.sizes[dim]));
-    at += x.sizes[dim];
+    at = at + x.sizes[dim];
   }
+  c.RequireEqual(at, out.sizes[dim], "the tensors do not fit together");
   c.Return(out);
 }
 std::vector<Operand> Tensors(PlanContext& c) {
@@ -172,7 +200,7 @@ void Concatenated(PlanContext& c) {
   const int rank = static_cast<int>(c.out_sizes().size());
   if (rank == 0) return c.Fail("of 0-d tensors");
   // Vectors of nothing join with everything.
-  std::erase_if(parts, [&](const Operand& x) { return x.rank() == 1 && x.sizes[0] == 0 && rank > 1; });
+  std::erase_if(parts, [&](const Operand& x) { return x.rank() == 1 && x.sizes[0].is(0) && rank > 1; });
   Join(c, parts, c.dim("dim", rank));
 }
 void Stacked(PlanContext& c) {
@@ -190,24 +218,29 @@ void Repeated(PlanContext& c) {
   if (x.rank() > out.rank()) return c.Fail("fewer dims than the tensor has");
   while (x.rank() < out.rank()) x = Unsqueeze(std::move(x), 0);
   // Each dim of the result as (times, size): the times are expanded.
+  const Dims repeats = c.ns(c.node().op().ArgIndex("repeats") >= 0 ? "repeats" : "dims");
   Operand from = x, to = out;
   from.sizes.clear(), from.strides.clear(), to.sizes.clear(), to.strides.clear();
   for (int d = 0; d < out.rank(); ++d) {
-    if (out.sizes[d] == 0) return c.Return(out);
-    if (x.sizes[d] == 0 || out.sizes[d] % x.sizes[d] != 0) return c.Fail("the sizes do not agree");
-    from.sizes.insert(from.sizes.end(), {out.sizes[d] / x.sizes[d], x.sizes[d]});
-    from.strides.insert(from.strides.end(), {0, x.strides[d]});
-    to.sizes.insert(to.sizes.end(), {out.sizes[d] / x.sizes[d], x.sizes[d]});
-    to.strides.insert(to.strides.end(), {out.strides[d] * x.sizes[d], out.strides[d]});
+    const int at = d + static_cast<int>(repeats.size()) - out.rank();
+    const Dim times = at < 0 ? Dim(1) : repeats[at];
+    c.RequireEqual(times * x.sizes[d], out.sizes[d], "the sizes do not agree");
+    if (!times.is(1)) {
+      from.sizes.push_back(times), from.strides.push_back(0);
+      to.sizes.push_back(times), to.strides.push_back(out.strides[d] * x.sizes[d]);
+    }
+    from.sizes.push_back(x.sizes[d]), from.strides.push_back(x.strides[d]);
+    to.sizes.push_back(x.sizes[d]), to.strides.push_back(out.strides[d]);
   }
-  c.Copy(from, to);
+  if (from.rank() > kernels::kMaxRank) return c.Unsupported("of so many dims");
+  if (!KnownZero(out.sizes)) c.Copy(from, to);
   c.Return(out);
 }
 void Rolled(PlanContext& c) {
   Operand x = c.in("self");
-  Ints shifts = c.ints("shifts");
+  const Dims shifts = c.ns("shifts");
   std::vector<int> dims = c.dims("dims", x.rank(), false);
-  Ints sizes = x.sizes;
+  const Dims sizes = x.sizes;
   if (c.ints("dims").empty()) {
     x = c.Reshape(x, {x.numel()});
     dims = {0};
@@ -215,9 +248,9 @@ void Rolled(PlanContext& c) {
   if (shifts.size() != dims.size() || x.rank() == 0) return c.Unsupported("of these dims");
   for (size_t i = 0; i < dims.size() && c.ok(); ++i) {
     const int d = dims[i];
-    const int64_t n = x.sizes[d];
-    if (n == 0) continue;
-    const int64_t shift = (shifts[i] % n + n) % n;
+    const Dim n = x.sizes[d];
+    if (n.is(0)) continue;
+    const Dim shift = ir::Mod(shifts[i], KnownLessEqual(1, n) ? n : ir::Max(n, 1));
     Operand y = c.Temp(x.dtype, x.sizes);
     c.Copy(Narrow(x, d, 0, n - shift), Narrow(y, d, shift, n - shift));
     c.Copy(Narrow(x, d, n - shift, shift), Narrow(y, d, 0, shift));
@@ -227,9 +260,9 @@ void Rolled(PlanContext& c) {
 }
 void Padded(PlanContext& c) {
   Operand x = c.in("self");
-  const Ints pad = c.ints("pad");
-  for (int64_t v : pad) c.Shift(v);
-  Ints sizes = c.out_sizes();
+  const Dims pad = c.ns("pad");
+  for (Dim v : pad) c.Shift(v.constant().value_or(0));
+  const Dims sizes = c.out_sizes();
   if (c.node().op_name() == "aten.pad.default" && c.str("mode") != "constant")
     return c.Unsupported("modes other than constant");
   if (pad.size() % 2 != 0 || static_cast<int>(pad.size()) > 2 * x.rank()) return c.Fail("pad does not fit the tensor");
@@ -240,11 +273,11 @@ void Padded(PlanContext& c) {
   Operand from = x, to = out;
   for (size_t k = 0; k < pad.size() / 2; ++k) {
     const int d = x.rank() - 1 - static_cast<int>(k);
-    const int64_t cut = std::max<int64_t>(0, -pad[2 * k]), cut_end = std::max<int64_t>(0, -pad[2 * k + 1]);
-    const int64_t length = x.sizes[d] - cut - cut_end;
-    if (length < 0) return c.Fail("pad does not fit the tensor");
+    const Dim cut = ir::Max(0, -pad[2 * k]), cut_end = ir::Max(0, -pad[2 * k + 1]);
+    const Dim length = x.sizes[d] - cut - cut_end;
+    c.RequireLessEqual(0, length, "pad does not fit the tensor");
     from = Narrow(from, d, cut, length);
-    to = Narrow(to, d, std::max<int64_t>(0, pad[2 * k]), length);
+    to = Narrow(to, d, ir::Max(0, pad[2 * k]), length);
   }
   c.Copy(from, to);
   c.Return(out);
@@ -253,29 +286,19 @@ void Padded(PlanContext& c) {
 // The tensor with a part of it replaced.
 void SelectScatter(PlanContext& c) {
   Operand x = c.in("self"), src = c.in("src"), out = c.Result();
-  if (!c.ok()) return;
+  if (x.rank() == 0) return c.Fail("select of a 0-d tensor");
   const int dim = c.dim("dim", x.rank());
-  int64_t index = c.i("index");
-  if (index < 0) index += x.sizes[dim];
-  if (x.rank() == 0 || index < 0 || index >= x.sizes[dim]) return c.Fail("index out of range");
+  const Dim index = IndexOf(c, x, dim);
   c.Copy(x, out);
   c.Copy(src, Select(out, dim, index));
   c.Return(out);
 }
 void SliceScatter(PlanContext& c) {
   Operand x = c.in("self"), src = c.in("src"), out = c.Result();
-  if (!c.ok() || x.rank() == 0) return c.Fail("a slice of a 0-d tensor");
-  const int dim = c.dim("dim", x.rank());
-  const int64_t size = x.sizes[dim], step = c.i("step");
-  auto bound = [&](const char* name, int64_t otherwise) {
-    int64_t v = c.opt_i(name).value_or(otherwise);
-    if (v < 0) v += size;
-    return std::clamp<int64_t>(v, 0, size);
-  };
-  const int64_t start = bound("start", 0), end = std::max(start, bound("end", size));
-  if (step <= 0) return c.Fail("step is not positive");
+  const Part p = SliceOf(c, x);
+  if (!c.ok()) return;
   c.Copy(x, out);
-  c.Copy(src, Narrow(out, dim, start, (end - start) / step + ((end - start) % step != 0), step));
+  c.Copy(src, Narrow(out, p.dim, p.start, p.length, p.step));
   c.Return(out);
 }
 

@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <cstring>
 
+#include "absl/container/flat_hash_set.h"
 #include "base/text.h"
 #include "ir/ops/op_table.h"
 #include "passes/decompose.h"
 #include "passes/pass.h"
 #include "planner/bind.h"
 #include "planner/rules.h"
+#include "planner/runner.h"
 
 namespace slipway::planner {
 namespace {
@@ -29,10 +31,10 @@ absl::StatusOr<Operand> BindWeight(const ir::TensorRef& t, PlanBuilder& b) {
     if (!dense.ok()) return dense.status();
     source = ir::OwnedTensor(t.dtype, t.sizes, *std::move(dense));
   }
-  Operand x{0, 0, t.dtype, source.sizes, source.strides};
-  x.buffer = b.AddBuffer({.kind = Buffer::kConstant,
-                          .bytes = static_cast<int64_t>(source.storage->size) - source.offset,
-                          .constant = source.numel() == 0 ? nullptr : address(source)});
+  Operand x{0, 0, t.dtype, Dims(source.sizes.begin(), source.sizes.end()),
+            Dims(source.strides.begin(), source.strides.end())};
+  x.buffer = b.AddBuffer(Buffer::kConstant, static_cast<int64_t>(source.storage->size) - source.offset, 0,
+                         source.numel() == 0 ? nullptr : address(source));
   b.out().storages.push_back(source.storage);
   return x;
 }
@@ -41,163 +43,297 @@ absl::Status At(const ir::Value& v, const absl::Status& s) {
   return absl::Status(s.code(), text::StrCat("%", v.name(), ": ", text::FromAbsl(s.message())));
 }
 
-bool IsKnownNumber(const ir::Value& v) {
-  const ir::Type& t = v.type();
-  return (t.kind == ir::Type::kSymInt && t.expr.is_constant()) ||
-         (t.kind == ir::Type::kSymFloat && t.expr.kind() == ir::SymKind::kFloat) ||
-         (t.kind == ir::Type::kSymBool && t.expr.kind() == ir::SymKind::kBool);
-}
+// Symbols that the inputs' sizes and values state, alone (the first pass) or in a linear expression of nothing else.
+class InputBinder {
+ public:
+  explicit InputBinder(PlanBuilder& b) : b_(b) {}
+  void Add(int input, int dim, Dim e) { sizes_.push_back({input, dim, e}); }
+  void Bind() {
+    for (const auto& s : sizes_)
+      if (s.e.kind() == ir::SymKind::kSymbol && !b_.IsGiven(s.e)) Give(s.e, s.input, s.dim, 1, 0);
+    for (const auto& s : sizes_) {
+      const std::vector<Dim> symbols = s.e.Symbols();
+      if (b_.IsGiven(s.e) || symbols.size() != 1) continue;
+      auto at = [&](int64_t v) { return ir::Evaluate(s.e, [&](std::string_view) { return v; }); };
+      const auto zero = at(0), one = at(1), two = at(2);
+      int64_t scale, again;
+      if (!zero || !one || !two || __builtin_sub_overflow(*one, *zero, &scale) ||
+          __builtin_sub_overflow(*two, *one, &again) || scale != again || scale == 0)
+        continue;
+      // Linear where it counts; the check that sizes come out as given finds where it is not.
+      Give(symbols[0], s.input, s.dim, scale, *zero);
+    }
+  }
+
+ private:
+  struct Size {
+    int input, dim;
+    Dim e;
+  };
+  void Give(Dim symbol, int input, int dim, int64_t scale, int64_t shift) {
+    b_.out().plan.bindings.push_back({b_.Symbol(symbol), input, dim, scale, shift});
+    b_.Give(symbol);
+  }
+  PlanBuilder& b_;
+  std::vector<Size> sizes_;
+};
 
 absl::Status BindInputs(const ir::Program& p, PlanBuilder& b) {
-  int slot = 0;
+  kernels::Plan& plan = b.out().plan;
+  InputBinder binder(b);
   for (size_t i = 0; i < p.graph->inputs().size(); ++i) {
     const ir::Value* v = p.graph->inputs()[i];
     const ir::InputSpec& spec = p.input_specs[i];
     if (spec.kind == ir::InputSpec::kUser) {
-      if (v->type().kind == ir::Type::kConstant) continue;
-      if (IsKnownNumber(*v)) {
-        b.out().inputs.push_back({DType::kInt64, {}});
-        ++slot;
-        continue;
+      const ir::Type& t = v->type();
+      if (t.kind == ir::Type::kConstant || t.kind == ir::Type::kNone) continue;
+      const int slot = static_cast<int>(plan.inputs.size());
+      kernels::Input in{v->name(), kernels::Input::kTensor, kernels::DType::kF32, {}, -1};
+      if (t.is_sym()) {
+        in.kind = kernels::Input::kNumber;
+        in.dtype = t.kind == ir::Type::kSymInt     ? kernels::DType::kI64
+                   : t.kind == ir::Type::kSymFloat ? kernels::DType::kF64
+                                                   : kernels::DType::kBool;
+        if (t.kind == ir::Type::kSymFloat)
+          for (Dim s : t.expr.Symbols()) b.Symbol(s, true);
+        binder.Add(slot, -1, t.expr);
+      } else {
+        if (!t.is_tensor() || !NativeType(v->dtype()))
+          return absl::UnimplementedError(text::StrCat("input %", v->name(), " is ", t.ToString()));
+        if (t.rank() > kernels::kMaxRank) return absl::UnimplementedError("a tensor of too many dims");
+        in.dtype = *NativeType(v->dtype());
+        for (int d = 0; d < t.rank(); ++d) binder.Add(slot, d, t.sizes[d]);
       }
-      auto sizes = v->type().is_tensor() ? v->type().StaticSizes() : std::nullopt;
-      if (!sizes || !NativeType(v->dtype()))
-        return absl::UnimplementedError(text::StrCat("input %", v->name(), " is ", v->type().ToString()));
-      if (sizes->size() > kernels::kMaxRank) return absl::UnimplementedError("a tensor of too many dims");
-      Operand x{0, 0, v->dtype(), *sizes, ir::ContiguousStrides(*sizes)};
-      x.buffer = b.AddBuffer({.kind = Buffer::kInput, .bytes = x.numel() * ir::ByteSize(x.dtype), .slot = slot++});
-      b.out().inputs.push_back({x.dtype, *sizes});
-      b.values[v] = std::move(x);
+      plan.inputs.push_back(std::move(in));
+      b.out().inputs.push_back({t, v->name()});
       continue;
     }
     auto weight = p.weights.find(spec.target);
-    if (weight == p.weights.end() || v->users().empty()) continue;  // what needs it says so
+    if (weight == p.weights.end() || (v->users().empty() && !p.graph->IsOutput(v))) continue;  // what needs it says so
     auto x = BindWeight(weight->second, b);
     if (!x.ok()) return At(*v, x.status());
     b.values[v] = *std::move(x);
   }
-  return absl::OkStatus();
+  binder.Bind();
+  int slot = 0;
+  for (size_t i = 0; i < p.graph->inputs().size(); ++i) {
+    const ir::Value* v = p.graph->inputs()[i];
+    const ir::Type& t = v->type();
+    if (p.input_specs[i].kind != ir::InputSpec::kUser || t.kind == ir::Type::kConstant || t.kind == ir::Type::kNone)
+      continue;
+    kernels::Input& in = plan.inputs[slot];
+    if (t.is_sym()) {
+      in.value = t.kind == ir::Type::kSymFloat ? b.Expr(Real(t.expr)) : b.Expr(t.expr);
+    } else {
+      Dims sizes(t.sizes.begin(), t.sizes.end());
+      Operand x{0, 0, v->dtype(), sizes, ContiguousStrides(sizes)};
+      for (Dim s : sizes) in.sizes.push_back(b.Expr(s));
+      x.buffer = b.AddBuffer(Buffer::kInput, x.numel() * ir::ByteSize(x.dtype), slot);
+      b.values[v] = std::move(x);
+    }
+    ++slot;
+  }
+  return b.status();
 }
 
 absl::Status PlanNode(const ir::Node& n, PlanBuilder& b) {
-  // Numbers that are known need nobody to compute them: their types say them.
+  // Numbers that are known, or made of numbers that are, need nobody to compute them: their types say them.
   bool known = !n.outputs().empty();
-  for (const ir::Value* v : n.outputs()) known = known && v && IsKnownNumber(*v);
+  for (const ir::Value* v : n.outputs()) known = known && v && v->type().is_sym() && b.IsGiven(v->type().expr);
   if (known) return absl::OkStatus();
   const PlanRow* row = FindPlanRow(n.op_name());
   if (!row) return absl::UnimplementedError(text::StrCat(n.op_name(), ": no kernel"));
+  b.origin = static_cast<int>(b.out().origins.size());
   b.out().origins.emplace_back(n.op_name());
+  b.out().places.push_back(n.source() ? n.source()->Describe() : "");
   PlanContext c(n, b, row->kernel);
   row->fn(c);
   if (!c.ok()) return c.status();
   for (size_t i = 0; i < n.outputs().size(); ++i) {
     const ir::Value* v = n.output(i);
     if (!v) continue;
+    if (v->type().is_sym()) {
+      if (c.used(i) && !b.IsGiven(v->type().expr))
+        return absl::UnimplementedError(text::StrCat(n.op_name(), ": %", v->name(), " is ", v->type().ToString()));
+      continue;
+    }
     if (i >= c.results().size() || !c.results()[i]) {
       if (!c.used(i)) continue;
       return absl::UnimplementedError(text::StrCat(n.op_name(), ": result ", i, " is used"));
     }
     Operand& x = c.results()[i];
     // A rule that gives another type than the program states is a mistake that must not become a wrong number.
-    const Ints declared = c.out_sizes(i);
+    const Dims declared = c.out_sizes(i);
     if (!c.ok()) return c.status();
-    if (x.dtype != v->dtype() || x.sizes != declared)
-      return absl::InternalError(text::StrCat(n.op_name(), ": planned as ", ir::Name(x.dtype), "[",
-                                              text::Join(x.sizes, ","), "], declared as ", v->type().ToString()));
+    if (x.dtype != v->dtype() || x.sizes.size() != declared.size())
+      return absl::InternalError(text::StrCat(n.op_name(), ": planned as ", ir::Name(x.dtype), " of ", x.sizes.size(),
+                                              " dims, declared as ", v->type().ToString()));
+    for (size_t d = 0; d < declared.size(); ++d) {
+      if (!b.IsGiven(declared[d])) {
+        // A size that only the declaration names is what the rule found.
+        if (declared[d].kind() != ir::SymKind::kSymbol || !b.IsGiven(x.sizes[d]))
+          return absl::UnimplementedError(text::StrCat(n.op_name(), ": a result of ", v->type().ToString()));
+        b.Set(declared[d], x.sizes[d]);
+      }
+      if (ir::ProvablyDifferent(x.sizes[d], declared[d]))
+        return absl::InternalError(text::StrCat(n.op_name(), ": planned with size ", x.sizes[d].ToString(),
+                                                ", declared as ", v->type().ToString()));
+      c.RequireEqual(x.sizes[d], declared[d], "the result has another size");
+      x.sizes[d] = declared[d];
+    }
     b.values[v] = std::move(x);
   }
-  return absl::OkStatus();
+  return b.status().ok() ? c.status() : b.status();
 }
 
-// Results into the caller's memory.
+// Results into the caller's memory: what a temporary holds densely is made there in the first place.
 absl::Status BindOutputs(const ir::Program& p, PlanBuilder& b) {
   PlannedProgram& out = b.out();
+  b.origin = static_cast<int>(out.origins.size());
   out.origins.emplace_back("return");
+  out.places.emplace_back();
   for (size_t i = 0; i < p.graph->outputs.size(); ++i) {
     const ir::Value* v = p.graph->outputs[i].value();
-    auto x = v ? b.values.find(v) : b.values.end();
-    if (x == b.values.end())
-      return absl::UnimplementedError(text::StrCat("output ", i, " is not a tensor that kernels know"));
-    Operand to{0, 0, x->second.dtype, x->second.sizes, ir::ContiguousStrides(x->second.sizes)};
-    to.buffer = b.AddBuffer(
-        {.kind = Buffer::kOutput, .bytes = to.numel() * ir::ByteSize(to.dtype), .slot = static_cast<int>(i)});
-    out.outputs.push_back({to.dtype, to.sizes});
+    if (!v) continue;  // a constant of the signature
+    const ir::Type& t = v->type();
+    const int slot = static_cast<int>(out.plan.outputs.size());
+    Operand x;
     kernels::Step step;
-    step.kernel = kernels::FindKernel("copy");
-    step.in = {b.AddView(x->second)};
-    step.out = {b.AddView(to)};
+    step.first_number = static_cast<int>(out.plan.numbers.size());
+    if (t.is_sym()) {
+      x.dtype = t.kind == ir::Type::kSymInt     ? DType::kInt64
+                : t.kind == ir::Type::kSymFloat ? DType::kFloat64
+                                                : DType::kBool;
+      step.kernel = kernels::FindKernel("fill");
+      if (t.kind == ir::Type::kSymFloat) {
+        out.plan.numbers.push_back(b.Expr(Real(t.expr)));
+        step.floats = 1;
+      } else {
+        out.plan.numbers.push_back(b.Expr(t.expr));
+        step.ints = 1;
+      }
+    } else {
+      auto found = b.values.find(v);
+      if (found == b.values.end())
+        return absl::UnimplementedError(text::StrCat("output ", i, " is not a tensor that kernels know"));
+      x = found->second;
+      step.kernel = kernels::FindKernel("copy");
+    }
+    out.outputs.push_back({t, v->name()});
+    kernels::Output o{*NativeType(x.dtype), t.is_sym(), {}};
+    for (Dim s : x.sizes) o.sizes.push_back(b.Expr(s));
+    out.plan.outputs.push_back(std::move(o));
+    if (!t.is_sym()) {
+      Buffer& buffer = out.plan.buffers[x.buffer];
+      const int bytes = b.Expr(x.numel() * ir::ByteSize(x.dtype));
+      if (buffer.kind == Buffer::kTemporary && x.offset.is(0) && x.is_contiguous() &&
+          out.plan.buffers[x.buffer].bytes == bytes) {
+        out.plan.buffers[x.buffer].kind = Buffer::kOutput;
+        out.plan.buffers[x.buffer].slot = slot;
+        continue;
+      }
+    }
+    Operand to{0, 0, x.dtype, x.sizes, ContiguousStrides(x.sizes)};
+    to.buffer = b.AddBuffer(Buffer::kOutput, to.numel() * ir::ByteSize(to.dtype), slot);
+    step.first_view = static_cast<int>(out.plan.views.size());
+    step.inputs = t.is_sym() ? 0 : 1;
+    step.outputs = 1;
     step.compute = *NativeType(to.dtype);
-    step.origin = static_cast<int>(out.origins.size()) - 1;
-    out.plan.steps.push_back(std::move(step));
+    if (!t.is_sym()) b.AddView(x);
+    b.AddView(to);
+    b.AddStep(step);
   }
-  return absl::OkStatus();
-}
-
-void FindLastUses(kernels::Plan& plan) {
-  std::vector<int> last(plan.buffers.size(), -1);
-  for (size_t i = 0; i < plan.steps.size(); ++i)
-    for (const auto* views : {&plan.steps[i].in, &plan.steps[i].out})
-      for (int v : *views) last[plan.views[v].buffer] = static_cast<int>(i);
-  for (size_t b = 0; b < last.size(); ++b)
-    if (last[b] >= 0 && plan.buffers[b].kind == Buffer::kTemporary)
-      plan.steps[last[b]].last_of.push_back(static_cast<int>(b));
+  return b.status();
 }
 
 }  // namespace
 
+absl::Status PlanGraph(const ir::Graph& g, PlanBuilder& b) {
+  absl::Status first;
+  for (const ir::Node* n : g) {
+    const int outer = b.origin;
+    absl::Status s = PlanNode(*n, b);
+    b.origin = outer;
+    if (s.ok()) continue;
+    if (!absl::IsUnimplemented(s)) return s;
+    b.refusals.push_back({n, s});
+    if (first.ok()) first = s;
+    // To find what else cannot be planned, the results are taken as made.
+    for (const ir::Value* v : n->outputs()) {
+      if (v)
+        for (Dim size : v->sizes())
+          for (Dim symbol : size.Symbols()) b.Give(symbol);
+      if (v && v->type().is_sym())
+        for (Dim symbol : v->type().expr.Symbols()) b.Give(symbol);
+      if (!v || !v->type().is_tensor() || !NativeType(v->dtype()) || v->rank() > kernels::kMaxRank) continue;
+      PlanContext c(*n, b, "");
+      Dims sizes(v->sizes().begin(), v->sizes().end());
+      Operand x = c.Temp(v->dtype(), sizes);
+      if (c.ok()) b.values[v] = std::move(x);
+    }
+  }
+  return first;
+}
+
 bool NativeLegal(const ir::Node& n) { return FindPlanRow(n.op_name()) != nullptr; }
 
-absl::StatusOr<PlannedProgram> MakePlan(const ir::Program& p, const PlanOptions& options) {
+absl::StatusOr<PlannedProgram> MakePlan(const ir::Program& p, const PlanOptions& options,
+                                        std::vector<Refusal>* refusals) {
   if (p.form != ir::Form::kFunctional) return absl::InvalidArgumentError("a plan is made of a functional program");
   PlannedProgram out;
-  PlanBuilder b(out, options);
+  PlanBuilder b(p, out, options);
   if (absl::Status s = BindInputs(p, b); !s.ok()) return s;
-  for (const ir::Node* n : *p.graph)
-    if (absl::Status s = PlanNode(*n, b); !s.ok()) return s;
-  if (absl::Status s = BindOutputs(p, b); !s.ok()) return s;
-  FindLastUses(out.plan);
+  absl::Status s = PlanGraph(*p.graph, b);
+  if (refusals) *refusals = b.refusals;
+  if (!s.ok()) return s;
+  if (s = BindOutputs(p, b); !s.ok()) return s;
+  // A symbol that nobody gives a number.
+  for (Dim symbol : b.UsedSymbols())
+    if (!b.IsGiven(symbol))
+      return absl::UnimplementedError(
+          text::StrCat("the size ", symbol.ToString(), ": no input and no operator gives it"));
   return out;
+}
+
+absl::StatusOr<PlannedProgram> LegalizeAndPlan(ir::Program& p, const PlanOptions& options) {
+  absl::flat_hash_set<const ir::Node*> refused;
+  for (;;) {
+    passes::Refusals undecomposed;
+    auto legal = [&](const ir::Node& n) { return NativeLegal(n) && !refused.contains(&n); };
+    if (absl::Status s = passes::Legalize(p, legal, &undecomposed); !s.ok()) return s;
+    for (auto pass : {passes::RemoveNoOps, passes::EliminateDeadCode, passes::MergeCommonSubexpressions})
+      if (absl::Status s = pass(p); !s.ok()) return s;
+    std::vector<Refusal> refusals;
+    auto planned = MakePlan(p, options, &refusals);
+    if (planned.ok() || !absl::IsUnimplemented(planned.status())) return planned;
+    bool more = false;
+    for (const Refusal& r : refusals)
+      more |= passes::FindDecomposition(r.node->op_name()) != nullptr && refused.insert(r.node).second;
+    if (more) continue;
+    for (const Refusal& r : refusals)
+      if (auto why = undecomposed.find(r.node); why != undecomposed.end() && !NativeLegal(*r.node)) return why->second;
+    return planned.status();
+  }
 }
 
 bool PlanEvaluator::Supports(const ir::Node& n) const {
   return NativeLegal(n) || passes::FindDecomposition(n.op_name());
 }
 
+absl::StatusOr<PlannedProgram> PlanFor(ir::Program& p, absl::Span<const ir::TensorRef> inputs,
+                                       const PlanOptions& options) {
+  auto planned = LegalizeAndPlan(p, options);
+  if (planned.ok() || !absl::IsUnimplemented(planned.status())) return planned;
+  if (absl::Status s = BindSymbols(p, inputs); !s.ok()) return s;
+  auto bound = LegalizeAndPlan(p, options);
+  return !bound.ok() && absl::IsUnimplemented(bound.status()) ? planned.status() : std::move(bound);
+}
+
 absl::StatusOr<std::vector<ir::TensorRef>> PlanEvaluator::Evaluate(ir::Program& p,
                                                                    absl::Span<const ir::TensorRef> inputs) {
-  if (absl::Status s = BindSymbols(p, inputs); !s.ok()) return s;
-  passes::Refusals refusals;
-  if (absl::Status s = passes::Legalize(p, NativeLegal, &refusals); !s.ok()) return s;
-  for (const ir::Node* n : *p.graph) {
-    if (auto why = refusals.find(n); why != refusals.end()) return why->second;
-  }
-  auto planned = MakePlan(p, options_);
+  auto planned = PlanFor(p, inputs, options_);
   if (!planned.ok()) return planned.status();
-  std::vector<std::string> in(inputs.size()), out(planned->outputs.size());
-  std::vector<const void*> in_data;
-  std::vector<void*> out_data;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    auto dense = ir::ReadDense(inputs[i], options_.memory_limit);
-    if (!dense.ok()) return dense.status();
-    in[i] = *std::move(dense);
-    in_data.push_back(in[i].data());
-  }
-  for (size_t i = 0; i < out.size(); ++i) {
-    uint64_t bytes = ir::ByteSize(planned->outputs[i].dtype);
-    for (int64_t s : planned->outputs[i].sizes) bytes *= s;
-    if (bytes > options_.memory_limit)
-      return absl::ResourceExhaustedError(text::StrCat("a result of ", bytes, " bytes"));
-    out[i].resize(bytes);
-    out_data.push_back(out[i].data());
-  }
-  const kernels::RunResult result = kernels::Run(planned->plan, in_data, out_data);
-  if (result.why)
-    return absl::InvalidArgumentError(
-        text::StrCat(planned->origins[planned->plan.steps[result.step].origin], ": ", result.why));
-  std::vector<ir::TensorRef> tensors;
-  for (size_t i = 0; i < out.size(); ++i)
-    tensors.push_back(ir::OwnedTensor(planned->outputs[i].dtype, planned->outputs[i].sizes, std::move(out[i])));
-  return tensors;
+  return Runner(*std::move(planned), options_).Run(inputs);
 }
 
 }  // namespace slipway::planner

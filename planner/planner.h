@@ -24,22 +24,38 @@ bool NativeLegal(const ir::Node& n);
 // A plan with what it refers to. Movable; the constants' memory stays where it is.
 struct PlannedProgram {
   kernels::Plan plan;
-  // Dense tensors in the order of the program's user inputs and of its outputs.
+  // By slot: the program's user inputs that are no Python constants and its outputs that are values.
   struct Signature {
-    ir::DType dtype;
-    std::vector<int64_t> sizes;
+    ir::Type type;
+    std::string name;
   };
   std::vector<Signature> inputs, outputs;
   std::vector<std::string> origins;  // by Step::origin: the operator
+  std::vector<std::string> places;   // by Step::origin: where in the model, or ""
 
   // What keeps the plan's constants alive.
   std::deque<std::array<char, 8>> scalars;
   std::vector<std::shared_ptr<const ir::Storage>> storages;
 };
 
-// Plans a functional program that is legal for `native`, with sizes that are numbers. Unimplemented, naming the
-// operator, for what it cannot plan; ResourceExhausted over the limit.
-absl::StatusOr<PlannedProgram> MakePlan(const ir::Program& p, const PlanOptions& options = {});
+// Why a node cannot be planned.
+struct Refusal {
+  const ir::Node* node;
+  absl::Status status;
+};
+
+// Plans a functional program that is legal for `native`, for all sizes that its symbols allow. The program's symbol
+// table may gain symbols. Unimplemented, naming the operator, for what it cannot plan, all such nodes in `refusals`
+// (may be null); ResourceExhausted over the limit.
+absl::StatusOr<PlannedProgram> MakePlan(const ir::Program& p, const PlanOptions& options = {},
+                                        std::vector<Refusal>* refusals = nullptr);
+
+// Legalizes a functional program to `native` and plans it: nodes whose row refuses them are decomposed.
+absl::StatusOr<PlannedProgram> LegalizeAndPlan(ir::Program& p, const PlanOptions& options = {});
+
+// The same; what cannot be planned for all sizes is planned for those of these inputs (BindSymbols).
+absl::StatusOr<PlannedProgram> PlanFor(ir::Program& p, absl::Span<const ir::TensorRef> inputs,
+                                       const PlanOptions& options = {});
 
 }  // namespace slipway::planner
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <iterator>
+#include <limits>
 
 #include "base/text.h"
 #include "ir/ops/op_table.h"
@@ -30,29 +31,36 @@ std::optional<kernels::DType> NativeType(DType t) {
   return std::nullopt;
 }
 
-int64_t Operand::numel() const {
-  int64_t n = 1;
-  for (int64_t s : sizes) n *= s;
+DType FromNative(kernels::DType t) {
+  for (const auto& [a, b] : kTypes)
+    if (b == t) return a;
+  return DType::kUnknown;
+}
+
+Dim Product(absl::Span<const Dim> sizes) {
+  Dim n = 1;
+  for (Dim s : sizes) n = n * s;
   return n;
 }
-bool Operand::is_contiguous() const {
-  if (numel() == 0) return true;
-  int64_t step = 1;
+Dims ContiguousStrides(absl::Span<const Dim> sizes) {
+  Dims strides(sizes.size());
+  Dim step = 1;
   for (size_t d = sizes.size(); d-- > 0;) {
-    if (sizes[d] != 1 && strides[d] != step) return false;
-    step *= sizes[d];
+    strides[d] = step;
+    step = step * sizes[d];
+  }
+  return strides;
+}
+bool Operand::is_contiguous() const {
+  if (KnownZero(sizes)) return true;
+  Dim step = 1;
+  for (size_t d = sizes.size(); d-- > 0;) {
+    if (!sizes[d].is(1) && !KnownEqual(strides[d], step)) return false;
+    step = step * sizes[d];
   }
   return true;
 }
 
-Operand Expand(Operand x, const Ints& sizes) {
-  const size_t more = sizes.size() - x.sizes.size();
-  x.sizes.insert(x.sizes.begin(), more, 1);
-  x.strides.insert(x.strides.begin(), more, 0);
-  for (size_t d = 0; d < sizes.size(); ++d)
-    if (x.sizes[d] != sizes[d]) x.sizes[d] = sizes[d], x.strides[d] = 0;
-  return x;
-}
 Operand Permute(const Operand& x, const std::vector<int>& order) {
   Operand y = x;
   for (size_t d = 0; d < order.size(); ++d) y.sizes[d] = x.sizes[order[d]], y.strides[d] = x.strides[order[d]];
@@ -70,6 +78,12 @@ Operand MoveToLast(const Operand& x, const std::vector<int>& dims) {
   order.insert(order.end(), dims.begin(), dims.end());
   return Permute(x, order);
 }
+Operand MoveToFront(const Operand& x, const std::vector<int>& dims) {
+  std::vector<int> order = dims;
+  for (int d = 0; d < x.rank(); ++d)
+    if (std::find(dims.begin(), dims.end(), d) == dims.end()) order.push_back(d);
+  return Permute(x, order);
+}
 Operand Unsqueeze(Operand x, int dim) {
   x.sizes.insert(x.sizes.begin() + dim, 1);
   x.strides.insert(x.strides.begin() + dim, 0);
@@ -80,38 +94,24 @@ Operand Drop(Operand x, int dim) {
   x.strides.erase(x.strides.begin() + dim);
   return x;
 }
-Operand Narrow(Operand x, int dim, int64_t start, int64_t length, int64_t step) {
-  if (length > 0) x.offset += start * x.strides[dim] * ir::ByteSize(x.dtype);
+Operand Narrow(Operand x, int dim, Dim start, Dim length, Dim step) {
+  x.offset = x.offset + start * x.strides[dim] * ir::ByteSize(x.dtype);
   x.sizes[dim] = length;
-  x.strides[dim] *= step;
+  x.strides[dim] = x.strides[dim] * step;
   return x;
 }
-Operand Select(Operand x, int dim, int64_t index) { return Drop(Narrow(std::move(x), dim, index, 1), dim); }
-Operand Diagonal(Operand x, int64_t offset, int a, int b) {
-  const int64_t rows = x.sizes[a], columns = x.sizes[b];
-  const int64_t length =
-      std::max<int64_t>(0, offset >= 0 ? std::min(rows, columns - offset) : std::min(rows + offset, columns));
-  if (length > 0) x.offset += (offset >= 0 ? offset * x.strides[b] : -offset * x.strides[a]) * ir::ByteSize(x.dtype);
-  const int64_t stride = x.strides[a] + x.strides[b];
+Operand Select(Operand x, int dim, Dim index) { return Drop(Narrow(std::move(x), dim, index, 1), dim); }
+Operand Diagonal(Operand x, Dim offset, int a, int b) {
+  const Dim right = ir::Max(offset, 0), down = ir::Max(-offset, 0);
+  const Dim length = ir::Max(0, ir::Min(x.sizes[a] - down, x.sizes[b] - right));
+  x.offset = x.offset + (right * x.strides[b] + down * x.strides[a]) * ir::ByteSize(x.dtype);
+  const Dim stride = x.strides[a] + x.strides[b];
   x = Drop(Drop(std::move(x), std::max(a, b)), std::min(a, b));
   x.sizes.push_back(length);
   x.strides.push_back(stride);
   return x;
 }
-
-int PlanBuilder::AddBuffer(kernels::Buffer b) {
-  out_.plan.buffers.push_back(b);
-  return static_cast<int>(out_.plan.buffers.size()) - 1;
-}
-int PlanBuilder::AddView(const Operand& x) {
-  kernels::View v{x.buffer, x.offset, {}};
-  v.shape.dtype = *NativeType(x.dtype);
-  v.shape.rank = x.rank();
-  std::copy(x.sizes.begin(), x.sizes.end(), v.shape.sizes);
-  std::copy(x.strides.begin(), x.strides.end(), v.shape.strides);
-  out_.plan.views.push_back(v);
-  return static_cast<int>(out_.plan.views.size()) - 1;
-}
+Operand AtLeast1d(Operand x) { return x.rank() == 0 ? Unsqueeze(std::move(x), 0) : x; }
 
 Operand PlanContext::of(const ir::Value* v) {
   auto it = b_.values.find(v);
@@ -128,6 +128,12 @@ Operand PlanContext::in(std::string_view name) {
 }
 Operand PlanContext::in(size_t i) { return in(node_.op().args[i].name); }
 Operand PlanContext::opt_in(std::string_view name) { return has(name) ? in(name) : Operand{}; }
+std::optional<Dim> PlanContext::expr(const ir::Scalar& s) {
+  if (s.kind == ir::Scalar::kInt || s.kind == ir::Scalar::kBool) return s.i;
+  if (s.kind == ir::Scalar::kFloat) return syms().Float(s.d);
+  if (s.kind == ir::Scalar::kValue && s.value->type().is_sym()) return s.value->type().expr;
+  return std::nullopt;
+}
 Operand PlanContext::number(const ir::Scalar& s) {
   Operand x{-1, 0, DType::kInt64, {}, {}};
   std::array<char, 8> bytes;
@@ -143,30 +149,51 @@ Operand PlanContext::number(const ir::Scalar& s) {
     case ir::Scalar::kComplex:
       Unsupported("complex numbers");
       return {0, 0, DType::kFloat32, {}, {}};
-    case ir::Scalar::kValue:
-      return of(s.value);
+    case ir::Scalar::kValue: {
+      const ir::Type& t = s.value->type();
+      if (!t.is_sym()) return of(s.value);
+      const bool real = t.kind == ir::Type::kSymFloat;
+      x = Temp(real ? DType::kFloat64 : DType::kInt64, {});
+      if (real)
+        Emit("fill", {}, {x}, x.dtype, {}, {Real(t.expr)});
+      else
+        Emit("fill", {}, {x}, x.dtype, {t.expr});
+      return x;
+    }
   }
   b_.out().scalars.push_back(bytes);
-  x.buffer = b_.AddBuffer({.kind = kernels::Buffer::kConstant, .bytes = 8, .constant = b_.out().scalars.back().data()});
+  x.buffer = b_.AddBuffer(kernels::Buffer::kConstant, 8, 0, b_.out().scalars.back().data());
   return x;
+}
+std::optional<Dim> PlanContext::opt_n(std::string_view name) {
+  auto v = opt_sym(name);
+  return v ? std::optional<Dim>(ir::ExprOf(*v)) : std::nullopt;
+}
+Dims PlanContext::ns(std::string_view name) {
+  Dims out;
+  for (const ir::IntOrValue& v : sym_ints(name)) out.push_back(ir::ExprOf(v));
+  return out;
 }
 
 DType PlanContext::out_dtype(size_t i) { return node_.output(i) ? node_.output(i)->dtype() : DType::kUnknown; }
-Ints PlanContext::out_sizes(size_t i) {
+Dims PlanContext::out_sizes(size_t i) {
   ir::Value* v = node_.output(i);
-  auto sizes = v && v->type().is_tensor() ? v->type().StaticSizes() : std::nullopt;
-  if (!sizes) {
+  if (!v || !v->type().is_tensor()) {
     Unsupported(text::StrCat("result ", i, v ? text::StrCat(" is ", v->type().ToString()) : " is None"));
     return {};
   }
   int64_t bytes = 16;
-  for (int64_t s : *sizes)
-    if (s < 0 || (s > 0 && __builtin_mul_overflow(bytes, s, &bytes))) Fail("a result's size is out of range");
-  return ok() ? *sizes : Ints{};
+  for (Dim d : v->sizes()) {
+    const auto s = d.constant();
+    if (s && (*s < 0 || (*s > 0 && __builtin_mul_overflow(bytes, *s, &bytes)))) Fail("a result's size is out of range");
+  }
+  return ok() ? Dims(v->sizes().begin(), v->sizes().end()) : Dims{};
 }
-void PlanContext::Account(int64_t a, int64_t b) {
+void PlanContext::Account(Dim a, Dim b) {
+  const auto x = a.constant(), y = b.constant();
   int64_t bytes;
-  if (!__builtin_mul_overflow(a, b, &bytes) && !__builtin_mul_overflow(bytes, 8, &bytes) &&
+  if (!x || !y) return;
+  if (!__builtin_mul_overflow(*x, *y, &bytes) && !__builtin_mul_overflow(bytes, 8, &bytes) &&
       static_cast<uint64_t>(bytes) <= b_.limit())
     return;
   SetStatus(absl::ResourceExhaustedError(text::StrCat(node_.op_name(), ": takes more than ", b_.limit(), " bytes")));
@@ -176,26 +203,54 @@ bool PlanContext::used(size_t i) {
   return v && (!v->users().empty() || v->graph()->IsOutput(v));
 }
 
-Operand PlanContext::Temp(DType dtype, Ints sizes) {
+Operand PlanContext::Temp(DType dtype, Dims sizes) {
   Operand x{0, 0, dtype, std::move(sizes), {}};
-  x.strides = ir::ContiguousStrides(x.sizes);
+  x.strides = ContiguousStrides(x.sizes);
   if (!NativeType(dtype)) Unsupported(text::StrCat("kernels have no ", ir::Name(dtype)));
   if (x.rank() > kernels::kMaxRank) Unsupported(text::StrCat("a tensor of ", x.rank(), " dims"));
-  int64_t bytes = ir::ByteSize(dtype);
-  for (int64_t s : x.sizes)
-    if (s < 0 || __builtin_mul_overflow(bytes, s, &bytes)) Fail("a size is out of range");
+  for (Dim s : x.sizes)
+    if (ir::RangeOf(s).max < 0) Fail("a size is out of range");
   if (!ok()) return x;
-  if (static_cast<uint64_t>(bytes) > b_.limit() || (b_.temporaries += bytes) > b_.limit()) {
+  const Dim bytes = x.numel() * ir::ByteSize(dtype);
+  if (bytes.is_too_large()) Unsupported("sizes are out of range");
+  if (const auto known = bytes.constant(); known && static_cast<uint64_t>(*known) > b_.limit())
     SetStatus(absl::ResourceExhaustedError(
         text::StrCat(node_.op_name(), ": intermediate results take more than ", b_.limit(), " bytes")));
-    return x;
-  }
-  x.buffer = b_.AddBuffer({.kind = kernels::Buffer::kTemporary, .bytes = bytes});
+  if (ok()) x.buffer = b_.AddBuffer(kernels::Buffer::kTemporary, bytes);
   return x;
 }
 
+void PlanContext::RequireEqual(Dim a, Dim b, std::string_view otherwise) {
+  if (KnownEqual(a, b)) return;
+  if (ir::ProvablyDifferent(a, b)) return Fail(otherwise);
+  if (ok())
+    b_.Require(ir::Relation(ir::SymKind::kEq, a, b),
+               text::StrCat(node_.op_name(), ": ", otherwise, " (", a.ToString(), " and ", b.ToString(), ")"));
+}
+void PlanContext::RequireLessEqual(Dim a, Dim b, std::string_view otherwise) {
+  if (KnownLessEqual(a, b)) return;
+  if (ir::ProvablyLess(b, a)) return Fail(otherwise);
+  if (ok())
+    b_.Require(ir::Relation(ir::SymKind::kLe, a, b),
+               text::StrCat(node_.op_name(), ": ", otherwise, " (", a.ToString(), " and ", b.ToString(), ")"));
+}
+Dim PlanContext::Choose(Dim condition, Dim a, Dim b) {
+  if (a == b) return a;
+  auto made = syms().Make(ir::SymKind::kWhere, {condition, a, b});
+  if (made.ok()) return *made;
+  SetStatus(made.status());
+  return 0;
+}
+Dim PlanContext::FromEnd(Dim index, Dim size) {
+  const ir::SymRange r = ir::RangeOf(index);
+  if (r.min >= 0) return index;
+  if (r.max < 0) return index + size;
+  return Choose(ir::Relation(ir::SymKind::kLt, index, 0), index + size, index);
+}
+Dim PlanContext::Clamp(Dim v, Dim size) { return ir::Max(0, ir::Min(v, size)); }
+
 void PlanContext::Emit(std::string_view kernel, std::vector<Operand> in, std::vector<Operand> out, DType compute,
-                       Ints ints, std::vector<double> floats) {
+                       Dims ints, Reals floats) {
   const kernels::Kernel* k = kernels::FindKernel(kernel);
   const auto native = NativeType(compute);
   if (!k) SetStatus(absl::InternalError(text::StrCat(node_.op_name(), ": no kernel ", kernel)));
@@ -204,31 +259,44 @@ void PlanContext::Emit(std::string_view kernel, std::vector<Operand> in, std::ve
     for (const Operand& x : *list)
       if (x.rank() > kernels::kMaxRank) Unsupported(text::StrCat("a tensor of ", x.rank(), " dims"));
   if (!ok()) return;
+  kernels::Plan& plan = b_.out().plan;
   kernels::Step step;
   step.kernel = k;
-  for (const Operand& x : in) step.in.push_back(b_.AddView(x));
-  for (const Operand& x : out) step.out.push_back(b_.AddView(x));
   step.compute = *native;
-  step.ints = std::move(ints);
-  step.floats = std::move(floats);
-  step.origin = static_cast<int>(b_.out().origins.size()) - 1;
-  b_.out().plan.steps.push_back(std::move(step));
+  step.first_view = static_cast<int>(plan.views.size());
+  step.inputs = static_cast<int>(in.size());
+  step.outputs = static_cast<int>(out.size());
+  for (const auto* list : {&in, &out})
+    for (const Operand& x : *list) b_.AddView(x);
+  step.first_number = static_cast<int>(plan.numbers.size());
+  step.ints = static_cast<int>(ints.size());
+  step.floats = static_cast<int>(floats.size());
+  for (Dim d : ints) plan.numbers.push_back(b_.Expr(d));
+  for (const Real& r : floats) plan.numbers.push_back(b_.Expr(r));
+  b_.AddStep(step);
 }
 
-Operand PlanContext::Map(std::string_view kernel, std::vector<Operand> in, Operand out, DType compute, Ints ints,
-                         std::vector<double> floats) {
-  for (Operand& x : in) {
-    bool fits = x.rank() <= out.rank();
-    for (int d = 0; fits && d < x.rank(); ++d) {
-      const int64_t size = x.sizes[d], want = out.sizes[out.rank() - x.rank() + d];
-      fits = size == want || size == 1;
-    }
-    if (!fits) {
-      Fail("the sizes of operands and result do not agree");
-      return out;
-    }
-    x = Expand(std::move(x), out.sizes);
+Operand PlanContext::Expand(Operand x, const Dims& sizes) {
+  if (x.sizes.size() > sizes.size()) {
+    Fail("the sizes of operands and result do not agree");
+    return x;
   }
+  const size_t more = sizes.size() - x.sizes.size();
+  x.sizes.insert(x.sizes.begin(), more, 1);
+  x.strides.insert(x.strides.begin(), more, 0);
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (x.sizes[d] == sizes[d]) continue;
+    if (x.sizes[d].is(1))
+      x.strides[d] = 0;
+    else
+      RequireEqual(x.sizes[d], sizes[d], "the sizes of operands and result do not agree");
+    x.sizes[d] = sizes[d];
+  }
+  return x;
+}
+Operand PlanContext::Map(std::string_view kernel, std::vector<Operand> in, Operand out, DType compute, Dims ints,
+                         Reals floats) {
+  for (Operand& x : in) x = Expand(std::move(x), out.sizes);
   Emit(kernel, std::move(in), {out}, compute, std::move(ints), std::move(floats));
   return out;
 }
@@ -241,81 +309,110 @@ Operand PlanContext::Cast(Operand x, DType dtype) {
 }
 Operand PlanContext::Dense(Operand x) {
   if (x.is_contiguous()) {
-    x.strides = ir::ContiguousStrides(x.sizes);
+    x.strides = ContiguousStrides(x.sizes);
     return x;
   }
   Operand y = Temp(x.dtype, x.sizes);
   Copy(x, y);
   return y;
 }
-Operand PlanContext::Reshape(Operand x, Ints sizes) {
+Operand PlanContext::Reshape(Operand x, Dims sizes) {
+  RequireEqual(x.numel(), Product(sizes), "the number of elements changes");
   Operand y = x;
   y.sizes = sizes;
-  if (y.numel() != x.numel()) {
-    Fail("the number of elements changes");
+  if (x.is_contiguous()) {
+    y.strides = ContiguousStrides(sizes);
     return y;
   }
   y.strides.assign(sizes.size(), 0);
-  if (x.numel() != 0) {
-    // Runs of old dims that memory holds as one are cut into new dims.
-    Ints old_sizes, old_strides;
-    for (int d = 0; d < x.rank(); ++d) {
-      if (x.sizes[d] == 1) continue;
-      if (!old_sizes.empty() && old_strides.back() == x.strides[d] * x.sizes[d]) {
-        old_sizes.back() *= x.sizes[d];
-        old_strides.back() = x.strides[d];
-      } else {
-        old_sizes.push_back(x.sizes[d]);
-        old_strides.push_back(x.strides[d]);
-      }
-    }
-    size_t d = sizes.size();
-    for (size_t run = old_sizes.size(); run-- > 0;) {
-      int64_t left = old_sizes[run], stride = old_strides[run];
-      while (left > 1) {
-        if (d == 0 || left % sizes[d - 1] != 0) {
-          y = Dense(std::move(x));
-          y.sizes = std::move(sizes);
-          y.strides = ir::ContiguousStrides(y.sizes);
-          return y;
-        }
-        --d;
-        y.strides[d] = stride;
-        stride *= sizes[d];
-        left /= sizes[d];
-      }
+  // Runs of old dims that memory holds as one are cut into new dims.
+  Dims old_sizes, old_strides;
+  for (int d = 0; d < x.rank(); ++d) {
+    if (x.sizes[d].is(1)) continue;
+    if (!old_sizes.empty() && old_strides.back() == x.strides[d] * x.sizes[d]) {
+      old_sizes.back() = old_sizes.back() * x.sizes[d];
+      old_strides.back() = x.strides[d];
+    } else {
+      old_sizes.push_back(x.sizes[d]);
+      old_strides.push_back(x.strides[d]);
     }
   }
+  size_t d = sizes.size();
+  bool fits = true;
+  for (size_t run = old_sizes.size(); run-- > 0 && fits;) {
+    Dim done = 1;
+    while (fits && !KnownEqual(done, old_sizes[run])) {
+      fits = d > 0 && !ir::ProvablyLess(old_sizes[run], done);
+      if (!fits) break;
+      --d;
+      y.strides[d] = old_strides[run] * done;
+      done = done * sizes[d];
+    }
+  }
+  while (fits && d > 0) fits = sizes[--d].is(1);
+  if (fits) return y;
+  y = Dense(std::move(x));
+  y.sizes = std::move(sizes);
+  y.strides = ContiguousStrides(y.sizes);
   return y;
 }
-Operand PlanContext::Full(Ints sizes, const ir::Scalar& value, DType dtype) {
-  if (!value.is_constant() || value.kind == ir::Scalar::kComplex) {
-    if (value.kind == ir::Scalar::kValue && value.value->type().is_tensor()) {
-      Operand x = Temp(dtype, std::move(sizes));
-      Copy(of(value.value), x);
-      return x;
-    }
-    Unsupported("the number is not known or complex");
+Operand PlanContext::Full(Dims sizes, const ir::Scalar& value, DType dtype) {
+  if (value.kind == ir::Scalar::kComplex) Unsupported("complex numbers");
+  if (value.kind == ir::Scalar::kValue && value.value->type().is_tensor()) {
+    Operand x = Temp(dtype, std::move(sizes));
+    Copy(of(value.value), x);
+    return x;
   }
   Operand x = Temp(dtype, std::move(sizes));
-  if (!ok()) return x;
-  if (value.kind == ir::Scalar::kFloat)
-    Emit("fill", {}, {x}, dtype, {}, {value.d});
+  const auto number = expr(value);
+  if (!ok() || !number) return x;
+  const bool real = value.kind == ir::Scalar::kFloat ||
+                    (value.kind == ir::Scalar::kValue && value.value->type().kind == ir::Type::kSymFloat);
+  if (real)
+    Emit("fill", {}, {x}, dtype, {}, {value.is_constant() ? Real(value.d) : Real(*number)});
   else
-    Emit("fill", {}, {x}, dtype, {value.i});
+    Emit("fill", {}, {x}, dtype, {*number});
   return x;
+}
+
+void PlanContext::PublishNumber(size_t i, const Operand& x) {
+  const ir::Value* v = node_.output(i);
+  if (!ok() || !v) return;
+  if (b_.IsGiven(v->type().expr)) return b_.Require(v->type().expr, text::StrCat(node_.op_name(), ": another number"));
+  // u0, ToFloat(u0), and Eq(u0, 1) of a bool.
+  Dim e = v->type().expr;
+  if (e.kind() == ir::SymKind::kToFloat || e.kind() == ir::SymKind::kEq) {
+    const bool condition = e.kind() == ir::SymKind::kEq;
+    for (Dim o : e.operands())
+      if (!o.is_constant() && (!condition || e.operands()[0].is(1) || e.operands()[1].is(1))) e = o;
+  }
+  if (e.kind() != ir::SymKind::kSymbol || x.rank() != 0)
+    return Unsupported(text::StrCat("%", v->name(), " is ", v->type().ToString()));
+  b_.Symbol(e, ir::IsFloating(x.dtype));
+  b_.Publish(e, x);
+}
+void PlanContext::PublishSize(size_t i, int dim, const Operand& x) {
+  const Dims sizes = out_sizes(i);
+  if (!ok()) return;
+  if (sizes[dim].kind() == ir::SymKind::kSymbol && !b_.IsGiven(sizes[dim])) return b_.Publish(sizes[dim], x);
+  // The program knows the size already: it must be that.
+  const Dim found = b_.NewSymbol({0, std::numeric_limits<int64_t>::max()});
+  b_.Publish(found, x);
+  if (!b_.IsGiven(sizes[dim])) return Unsupported(text::StrCat("a result of ", sizes[dim].ToString(), " elements"));
+  RequireEqual(found, sizes[dim], "the result has another size");
 }
 
 const PlanRow* FindPlanRow(std::string_view op) {
   static const auto& rows = *[] {
     auto* m = new text::Map<PlanRow>();
     for (auto table :
-         {ElementwisePlans(), ViewPlans(), CreationPlans(), DataPlans(), ReductionPlans(), ProductPlans()}) {
+         {ElementwisePlans(), ViewPlans(), CreationPlans(), DataPlans(), ReductionPlans(), ProductPlans(), ControlPlans()}) {
       for (const PlanFamily& f : table) {
         std::string ops(f.ops);
         for (std::string_view name : text::Split(f.ops, ' ', true)) {
           const size_t dot = name.find('.');
-          std::string full = text::StrCat("aten.", name, dot == std::string_view::npos ? ".default" : "");
+          std::string full = name[0] == '/' ? std::string(name.substr(1))
+                                            : text::StrCat("aten.", name, dot == std::string_view::npos ? ".default" : "");
           m->emplace(full, PlanRow{"", f.fn, f.kernel.empty() ? name.substr(0, dot) : f.kernel});
         }
       }

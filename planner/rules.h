@@ -3,12 +3,16 @@
 #ifndef SLIPWAY_PLANNER_RULES_H_
 #define SLIPWAY_PLANNER_RULES_H_
 
+#include <algorithm>
 #include <initializer_list>
 #include <optional>
 #include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "ir/ops/args.h"
 #include "ir/ops/infer.h"
 #include "planner/planner.h"
@@ -17,46 +21,111 @@ namespace slipway::planner {
 
 using ir::DType;
 using ir::Ints;
+// A size, stride or offset: a number or an expression over symbols. Arithmetic is that of ir::Sym, and so is what can
+// be known: where a rule branches on a Dim it asks what holds for every value that the symbols may have, and goes a way
+// that is right for all where it cannot tell.
+using Dim = ir::Sym;
+using Dims = std::vector<Dim>;
+
+inline bool KnownEqual(Dim a, Dim b) { return ir::ProvablyEqual(a, b); }
+inline bool KnownLessEqual(Dim a, Dim b) { return ir::ProvablyLessEqual(a, b); }
+inline bool KnownZero(const Dims& sizes) {
+  return std::any_of(sizes.begin(), sizes.end(), [](Dim s) { return s.is(0); });
+}
+Dim Product(absl::Span<const Dim> sizes);
+Dims ContiguousStrides(absl::Span<const Dim> sizes);
 
 // A tensor of the plan being made. Default: none.
 struct Operand {
   int buffer = -1;
-  int64_t offset = 0;  // bytes
+  Dim offset = 0;  // bytes
   DType dtype = DType::kUnknown;
-  Ints sizes, strides;  // elements
+  Dims sizes, strides;  // elements
   explicit operator bool() const { return buffer >= 0; }
   int rank() const { return static_cast<int>(sizes.size()); }
-  int64_t numel() const;
-  bool is_contiguous() const;
+  Dim numel() const { return Product(sizes); }
+  bool is_contiguous() const;  // for all values of the symbols
 };
 
 // The same numbers seen otherwise. All take dims that are in range.
-Operand Expand(Operand x, const Ints& sizes);  // to broadcast sizes
 Operand Permute(const Operand& x, const std::vector<int>& order);
 Operand Swap(Operand x, int a, int b);
 Operand MoveToLast(const Operand& x, const std::vector<int>& dims);  // in the order given
+Operand MoveToFront(const Operand& x, const std::vector<int>& dims);
 Operand Unsqueeze(Operand x, int dim);
 Operand Drop(Operand x, int dim);  // a dim of size 1, or the first of it
-Operand Narrow(Operand x, int dim, int64_t start, int64_t length, int64_t step = 1);
-Operand Select(Operand x, int dim, int64_t index);
-Operand Diagonal(Operand x, int64_t offset, int a, int b);  // the diagonal becomes the last dim
+Operand Narrow(Operand x, int dim, Dim start, Dim length, Dim step = 1);
+Operand Select(Operand x, int dim, Dim index);
+Operand Diagonal(Operand x, Dim offset, int a, int b);  // the diagonal becomes the last dim
+Operand AtLeast1d(Operand x);
+
+// A real number of a step: a constant, or an expression.
+struct Real {
+  double value = 0;
+  std::optional<Dim> expr;
+  Real(double v) : value(v) {}  // NOLINT: a plain number is the commonest
+  explicit Real(Dim e) : expr(e) {}
+};
+using Reals = std::vector<Real>;
 
 // The plan being made.
 class PlanBuilder {
  public:
-  explicit PlanBuilder(PlannedProgram& out, const PlanOptions& options) : out_(out), options_(options) {}
+  PlanBuilder(const ir::Program& p, PlannedProgram& out, const PlanOptions& options)
+      : program_(p), out_(out), options_(options) {}
 
   absl::flat_hash_map<const ir::Value*, Operand> values;
+  std::vector<Refusal> refusals;
 
-  int AddBuffer(kernels::Buffer b);
-  int AddView(const Operand& x);
+  const ir::Program& program() const { return program_; }
+  ir::SymTable& syms() { return *program_.syms; }
+  int AddBuffer(kernels::Buffer::Kind kind, Dim bytes, int slot = 0, const void* constant = nullptr);
+  void AddView(const Operand& x);
+  // Appends a step made from the present origin; returns its index.
+  int AddStep(kernels::Step step);
+  int origin = -1;  // that steps are made from
+  // The expression's place in the plan. What kernels cannot evaluate is remembered: status().
+  int Expr(Dim e);
+  int Expr(const Real& r);
+  // The symbol's place in the plan; `real` counts when it is first asked for.
+  int Symbol(Dim symbol, bool real = false);
+  // Whether every symbol inside is given a number: by an input or by a step so far.
+  bool IsGiven(Dim e) const;
+  void Give(Dim symbol) { given_.insert(symbol); }
+  // In the order of the plan's table.
+  std::vector<Dim> UsedSymbols() const { return used_; }
+  // A symbol that nobody else has.
+  Dim NewSymbol(ir::SymRange range);
+  // An error when the plan runs, where the condition does not hold.
+  void Require(Dim condition, std::string_view otherwise);
+  // symbol = the element of x, which is 0-d; = value.
+  void Publish(Dim symbol, const Operand& x);
+  void Set(Dim symbol, Dim value);
+  // Steps that are not always run, or more than once, are between these.
+  void Enter() { ++depth_; }
+  void Leave() { --depth_; }
+
   PlannedProgram& out() { return out_; }
-  uint64_t temporaries = 0;  // bytes
   uint64_t limit() const { return options_.memory_limit; }
+  const absl::Status& status() const { return status_; }
 
  private:
+  int Intern(const kernels::Expr& e);
+  int Compile(Dim e, bool* real);
+  void SetStatus(absl::Status s) {
+    if (status_.ok()) status_ = std::move(s);
+  }
+
+  const ir::Program& program_;
   PlannedProgram& out_;
   const PlanOptions& options_;
+  absl::Status status_;
+  int depth_ = 0;
+  absl::flat_hash_map<Dim, int> symbols_;
+  std::vector<Dim> used_;
+  absl::flat_hash_set<Dim> given_;
+  absl::flat_hash_map<Dim, std::pair<int, bool>> compiled_;
+  absl::flat_hash_map<std::tuple<int, int, int, int, int64_t>, int> interned_;
 };
 
 class PlanContext : public ir::ArgReader {
@@ -65,23 +134,31 @@ class PlanContext : public ir::ArgReader {
 
   // The row's kernel.
   std::string_view kernel() const { return kernel_; }
+  PlanBuilder& builder() { return b_; }
+  ir::SymTable& syms() { return b_.syms(); }
 
   // Arguments as tensors of the plan; in(i) is by position in the declaration.
   Operand in(std::string_view name);
   Operand in(size_t i);
   Operand opt_in(std::string_view name);
   Operand of(const ir::Value* v);
-  // An argument that is a tensor or a number, which becomes a 0-d constant of f64 or i64.
+  // An argument that is a tensor or a number, which becomes a 0-d tensor of f64 or i64.
   Operand number(const ir::Scalar& s);
+  // Integer arguments, symbolic ones too.
+  Dim n(std::string_view name) { return ir::ExprOf(sym(name)); }
+  std::optional<Dim> opt_n(std::string_view name);
+  Dims ns(std::string_view name);
+  // The expression of a number: SymInt, SymFloat; nullopt for tensors.
+  std::optional<Dim> expr(const ir::Scalar& s);
 
   // Result i as declared.
   DType out_dtype(size_t i = 0);
-  Ints out_sizes(size_t i = 0);
+  Dims out_sizes(size_t i = 0);
   bool used(size_t i);
 
-  Operand Temp(DType dtype, Ints sizes);  // dense
-  // An error where a kernel's own a × b numbers do not fit the memory limit.
-  void Account(int64_t a, int64_t b);
+  Operand Temp(DType dtype, Dims sizes);  // dense
+  // An error where a kernel's own a × b numbers are known not to fit the memory limit.
+  void Account(Dim a, Dim b);
   // A number by which places move (an offset, a padding): bounded, so that sums with sizes do not overflow.
   int64_t Shift(int64_t v) {
     constexpr int64_t kMost = int64_t{1} << 48;
@@ -89,18 +166,34 @@ class PlanContext : public ir::ArgReader {
     return ok() ? v : 0;
   }
   Operand Result(size_t i = 0) { return Temp(out_dtype(i), out_sizes(i)); }
+
+  // a == b: nothing where it is known, a check when the plan runs where it is not; an error where it cannot be.
+  void RequireEqual(Dim a, Dim b, std::string_view otherwise);
+  void RequireLessEqual(Dim a, Dim b, std::string_view otherwise);
+  // condition ? a : b
+  Dim Choose(Dim condition, Dim a, Dim b);
+  // An index that may count from the end.
+  Dim FromEnd(Dim index, Dim size);
+  // Within [0, size].
+  Dim Clamp(Dim v, Dim size);
+
   // One kernel call.
-  void Emit(std::string_view kernel, std::vector<Operand> in, std::vector<Operand> out, DType compute, Ints ints = {},
-            std::vector<double> floats = {});
+  void Emit(std::string_view kernel, std::vector<Operand> in, std::vector<Operand> out, DType compute, Dims ints = {},
+            Reals floats = {});
 
   // Operands expanded to the result's sizes, then one call; gives the result.
-  Operand Map(std::string_view kernel, std::vector<Operand> in, Operand out, DType compute, Ints ints = {},
-              std::vector<double> floats = {});
+  Operand Map(std::string_view kernel, std::vector<Operand> in, Operand out, DType compute, Dims ints = {},
+              Reals floats = {});
+  Operand Expand(Operand x, const Dims& sizes);  // to broadcast sizes
   void Copy(const Operand& from, const Operand& to);
   Operand Cast(Operand x, DType dtype);    // x itself when it already is
   Operand Dense(Operand x);                // x itself when it already is
-  Operand Reshape(Operand x, Ints sizes);  // a view where strides allow, else of a copy
-  Operand Full(Ints sizes, const ir::Scalar& value, DType dtype);
+  Operand Reshape(Operand x, Dims sizes);  // a view where strides allow, else of a copy
+  Operand Full(Dims sizes, const ir::Scalar& value, DType dtype);
+
+  // The number that result i stands for is the element of x; the size of dim `dim` of result i is.
+  void PublishNumber(size_t i, const Operand& x);
+  void PublishSize(size_t i, int dim, const Operand& x);
 
   void Return(Operand x) { results_ = {std::move(x)}; }
   void Return(std::vector<Operand> xs) { results_ = std::move(xs); }
@@ -111,6 +204,10 @@ class PlanContext : public ir::ArgReader {
   std::string_view kernel_;
   std::vector<Operand> results_;
 };
+
+// Plans the nodes of a graph whose inputs are among b.values; a refused node is put into b.refusals, and the first
+// one's status returned when all have been looked at.
+absl::Status PlanGraph(const ir::Graph& g, PlanBuilder& b);
 
 // The kernels' name for a dtype; nullopt where they have none.
 std::optional<kernels::DType> NativeType(DType t);
@@ -124,7 +221,7 @@ struct PlanRow {
 };
 
 // Operators that share a function and a kernel ("" : each the kernel of its own base name), as names separated by white
-// space. A name is of ATen; without an overload it is the default one.
+// space. A name is of ATen, or after a slash of the namespace it states; without an overload it is the default one.
 struct PlanFamily {
   PlanFn fn;
   std::string_view kernel;
@@ -139,6 +236,7 @@ absl::Span<const PlanFamily> CreationPlans();
 absl::Span<const PlanFamily> DataPlans();
 absl::Span<const PlanFamily> ReductionPlans();
 absl::Span<const PlanFamily> ProductPlans();
+absl::Span<const PlanFamily> ControlPlans();
 
 }  // namespace slipway::planner
 

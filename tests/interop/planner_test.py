@@ -1,8 +1,9 @@
-"""The planner's evaluator: exported by torch, run on the plain kernels, against torch eager.
+"""`slipway run` on the plain kernels: exported by torch, against torch eager.
 
 Each case is a function and its inputs. With two sets of inputs, the dims that differ are exported as dynamic and both run.
 """
 
+import os
 import pathlib
 import subprocess
 
@@ -11,6 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+SLIPWAY = os.environ.get("SLIPWAY", str(ROOT / "build" / "slipway"))
 NAN, INF = float("nan"), float("inf")
 
 
@@ -183,7 +185,7 @@ def test_equals_eager(case, tmp_path):
     torch.export.save(torch.export.export(Wrapped(function), tuple(inputs), dynamic_shapes=dynamic, strict=False), tmp_path / "m.pt2")
     for given in (inputs, *also):
         save_file({f"input.{k}": x.clone(memory_format=torch.contiguous_format) for k, x in enumerate(given)}, tmp_path / "in.safetensors")
-        command = [ROOT / "build" / "plan_run", "run", tmp_path / "m.pt2", "--inputs", tmp_path / "in.safetensors",
+        command = [SLIPWAY, "run", tmp_path / "m.pt2", "--inputs", tmp_path / "in.safetensors",
                    "--outputs", tmp_path / "out.safetensors"]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr

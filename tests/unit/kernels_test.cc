@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "kernels/convert.h"
-#include "kernels/plan.h"
 #include "kernels/registry.h"
 
 namespace slipway::kernels {
@@ -179,38 +178,6 @@ TEST(Kernels, SortIsStableAndPutsNanLast) {
   EXPECT_EQ(at.data, (std::vector<int64_t>{4, 2, 0, 3, 1}));
   EXPECT_EQ(Call1("sort", {x.view()}, {y.view(), at.view()}, DType::kF32, {1}), nullptr);
   EXPECT_EQ(at.data, (std::vector<int64_t>{1, 0, 3, 2, 4}));
-}
-
-TEST(Run, FreesAndReports) {
-  // t = -x; out = t[i]
-  Plan plan;
-  plan.buffers = {{.kind = Buffer::kInput, .bytes = 8, .slot = 0},
-                  {.kind = Buffer::kTemporary, .bytes = 8},
-                  {.kind = Buffer::kInput, .bytes = 8, .slot = 1},
-                  {.kind = Buffer::kOutput, .bytes = 4, .slot = 0}};
-  auto view = [&](int buffer, DType t, int64_t n) {
-    View v{buffer, 0, {}};
-    v.shape.dtype = t, v.shape.rank = 1, v.shape.sizes[0] = n, v.shape.strides[0] = 1;
-    plan.views.push_back(v);
-  };
-  view(0, DType::kF32, 2), view(1, DType::kF32, 2), view(2, DType::kI64, 1), view(3, DType::kF32, 1);
-  plan.steps.resize(2);
-  plan.steps[0].kernel = FindKernel("neg");
-  plan.steps[0].in = {0}, plan.steps[0].out = {1};
-  plan.steps[1].kernel = FindKernel("index");
-  plan.steps[1].ints = {true};
-  plan.steps[1].in = {1, 2}, plan.steps[1].out = {3}, plan.steps[1].last_of = {1};
-  const float x[] = {1, 2};
-  int64_t i = 1;
-  float out = 0;
-  const void* inputs[] = {x, &i};
-  void* outputs[] = {&out};
-  EXPECT_EQ(kernels::Run(plan, inputs, outputs).why, nullptr);
-  EXPECT_EQ(out, -2);
-  i = 2;
-  RunResult bad = kernels::Run(plan, inputs, outputs);
-  EXPECT_STREQ(bad.why, "index out of range");
-  EXPECT_EQ(bad.step, 1u);
 }
 
 }  // namespace

@@ -1,0 +1,48 @@
+// `slipway run`: a program on given inputs.
+#include "driver/run.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+
+#include "cli/commands.h"
+
+namespace slipway::cli {
+
+void AddRun(CLI::App& app, int* code) {
+  struct State {
+    driver::RunOptions options;
+    bool json = false;
+    std::string diagnostics = "text";
+  };
+  auto state = std::make_shared<State>();
+  CLI::App* cmd = app.add_subcommand("run", "Run an exported program on inputs from a file");
+  cmd->add_option("MODEL", state->options.model, "exported program (.pt2) or text form")->required();
+  cmd->add_option("--inputs", state->options.inputs,
+                  ".safetensors with input.0, input.1, …: the flattened arguments, tensors and symbolic numbers only")
+      ->required();
+  cmd->add_option("--outputs", state->options.outputs, ".safetensors to write, with output.0, output.1, …")->required();
+  cmd->add_option("--repeat", state->options.repeat, "runs; outputs are those of the last")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  cmd->add_flag("--profile", state->options.profile, "time by operator");
+  cmd->add_flag("--json", state->json, "timings as one JSON object on standard output");
+  cmd->add_option("--diagnostics", state->diagnostics, "text or json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  cmd->callback([state, code] {
+    auto report = driver::Run(state->options);
+    driver::Outcome outcome;
+    if (!report.ok()) {
+      outcome = {driver::ExitCodeOf(report.status()), {driver::FromStatus(report.status(), state->options.model)}};
+    } else if (state->json || state->options.profile || state->options.repeat > 1) {
+      const std::string text = state->json ? driver::ToJson(*report) : driver::ToTable(*report);
+      if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+        outcome = {driver::kIo, {driver::FromStatus(absl::ErrnoToStatus(errno, "standard output"))}};
+    }
+    Report(outcome, state->diagnostics == "json");
+    *code = outcome.code;
+  });
+}
+
+}  // namespace slipway::cli

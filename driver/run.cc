@@ -1,0 +1,162 @@
+// See run.h.
+#include "driver/run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <map>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "driver/open.h"
+#include "exporters/safetensors/safetensors.h"
+#include "importers/safetensors/safetensors.h"
+#include "io/mapped_file.h"
+#include "passes/pass.h"
+#include "planner/planner.h"
+#include "planner/runner.h"
+
+namespace slipway::driver {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double Since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+// The tensors input.0 … of the file, all of them.
+absl::StatusOr<std::vector<ir::TensorRef>> ReadInputs(const std::string& path) {
+  auto file = io::MappedFile::Open(path);
+  if (!file.ok()) return file.status();
+  auto set = importers::ReadSafetensors(*file);
+  if (!set.ok()) return set.status();
+  std::vector<ir::TensorRef> inputs(set->tensors.size());
+  for (const auto& [name, tensor] : set->tensors) {
+    const std::optional<size_t> n = [&]() -> std::optional<size_t> {
+      for (size_t i = 0; i < inputs.size(); ++i)
+        if (name == text::StrCat("input.", i)) return i;
+      return std::nullopt;
+    }();
+    if (!n)
+      return absl::InvalidArgumentError(
+          text::StrCat(path, ": '", name, "' is none of input.0 to input.", inputs.size() - 1));
+    inputs[*n] = tensor;
+  }
+  return inputs;
+}
+
+}  // namespace
+
+absl::Status PrepareForNative(ir::Program& p) {
+  planner::PlanEvaluator evaluator({.memory_limit = uint64_t{1} << 26});
+  const std::function<absl::Status(ir::Program&)> passes[] = {
+      passes::InferShapes,
+      passes::UnwrapSubclasses,
+      passes::InlineSubgraphs,
+      passes::RemoveVmap,
+      passes::Functionalize,
+      [](ir::Program& program) {
+        passes::DropMutations(program);
+        return absl::OkStatus();
+      },
+      passes::RemoveNoOps,
+      passes::EliminateDeadCode,
+      passes::MergeCommonSubexpressions,
+      [&](ir::Program& program) { return passes::FoldConstants(program, evaluator); },
+      passes::LowerComplex,
+  };
+  for (const auto& pass : passes)
+    if (absl::Status s = pass(p); !s.ok()) return s;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RunReport> Run(const RunOptions& options) {
+  RunReport report;
+  auto begin = Clock::now();
+  auto archive = OpenArchive(options.model);
+  if (!archive.ok()) return archive.status();
+  if (archive->programs.size() != 1)
+    return absl::UnimplementedError(text::StrCat("an archive of ", archive->programs.size(), " programs"));
+  ir::Program& p = *archive->programs[0];
+  auto inputs = ReadInputs(options.inputs);
+  if (!inputs.ok()) return inputs.status();
+  report.load_seconds = Since(begin);
+
+  begin = Clock::now();
+  if (absl::Status s = PrepareForNative(p); !s.ok()) return s;
+  const planner::PlanOptions plan_options{.memory_limit = options.memory_limit};
+  auto planned = planner::PlanFor(p, *inputs, plan_options);
+  if (!planned.ok()) return planned.status();
+  planner::Runner runner(*std::move(planned), plan_options, options.profile);
+  report.plan_seconds = Since(begin);
+
+  std::vector<ir::TensorRef> outputs;
+  for (int i = 0; i < options.repeat; ++i) {
+    auto made = runner.Run(*inputs);
+    if (!made.ok()) return made.status();
+    report.run_seconds.push_back(runner.seconds());
+    outputs = *std::move(made);
+  }
+  report.temporaries_bytes = runner.memory();
+  report.steps = static_cast<int>(runner.plan().steps.size());
+  std::map<std::string, RunReport::Row> rows;
+  for (size_t i = 0; i < runner.profile().size(); ++i) {
+    const kernels::Step& step = runner.plan().steps[i];
+    RunReport::Row& row = rows[runner.planned().origins[step.origin]];
+    ++row.steps;
+    row.seconds += static_cast<double>(runner.profile()[i]) * 1e-9;
+  }
+  for (auto& [op, row] : rows) {
+    row.op = op;
+    report.profile.push_back(row);
+  }
+  std::stable_sort(report.profile.begin(), report.profile.end(),
+                   [](auto& a, auto& b) { return a.seconds > b.seconds; });
+
+  std::vector<exporters::OutTensor> out;
+  for (size_t i = 0; i < outputs.size(); ++i) out.push_back({text::StrCat("output.", i), outputs[i], outputs[i].dtype});
+  auto written = exporters::ExportSafetensors(out, options.outputs, {});
+  if (!written.ok()) return written.status();
+  return report;
+}
+
+std::string ToTable(const RunReport& r) {
+  char line[256];
+  std::string out;
+  const auto [least, most] = std::minmax_element(r.run_seconds.begin(), r.run_seconds.end());
+  std::snprintf(line, sizeof(line), "load %.3f s, plan %.3f s, run %.3f ms", r.load_seconds, r.plan_seconds,
+                *least * 1e3);
+  out += line;
+  if (r.run_seconds.size() > 1) {
+    std::snprintf(line, sizeof(line), " … %.3f ms (%zu runs)", *most * 1e3, r.run_seconds.size());
+    out += line;
+  }
+  std::snprintf(line, sizeof(line), ", %d steps, %.1f MiB of temporaries\n", r.steps,
+                static_cast<double>(r.temporaries_bytes) / (1 << 20));
+  out += line;
+  double total = 0;
+  for (const RunReport::Row& row : r.profile) total += row.seconds;
+  for (const RunReport::Row& row : r.profile) {
+    std::snprintf(line, sizeof(line), "%12.3f ms %5.1f %% %6lld  ", row.seconds * 1e3,
+                  total > 0 ? 100 * row.seconds / total : 0.0, static_cast<long long>(row.steps));
+    text::StrAppend(&out, std::string(line), row.op, "\n");
+  }
+  return out;
+}
+
+std::string ToJson(const RunReport& r) {
+  json::Writer w;
+  w.BeginObject().Key("load_s").Double(r.load_seconds).Key("plan_s").Double(r.plan_seconds).Key("run_s").BeginArray();
+  for (double s : r.run_seconds) w.Double(s);
+  w.EndArray().Key("temporaries_bytes").Int(static_cast<int64_t>(r.temporaries_bytes)).Key("steps").Int(r.steps);
+  if (!r.profile.empty()) {
+    w.Key("profile").BeginArray();
+    for (const RunReport::Row& row : r.profile)
+      w.BeginObject().Key("op").String(row.op).Key("steps").Int(row.steps).Key("s").Double(row.seconds).EndObject();
+    w.EndArray();
+  }
+  w.EndObject();
+  return w.Take() + "\n";
+}
+
+}  // namespace slipway::driver

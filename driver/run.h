@@ -1,0 +1,51 @@
+// `slipway run`: a program on inputs from a file, by the native plan.
+#ifndef SLIPWAY_DRIVER_RUN_H_
+#define SLIPWAY_DRIVER_RUN_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "ir/graph.h"
+
+namespace slipway::driver {
+
+struct RunOptions {
+  std::string model;    // an exported program or its text form
+  std::string inputs;   // .safetensors: input.0, input.1, …
+  std::string outputs;  // .safetensors: output.0, …
+  int repeat = 1;       // runs; the outputs are those of the last
+  bool profile = false;
+  uint64_t memory_limit = uint64_t{1} << 36;
+};
+
+struct RunReport {
+  double load_seconds = 0, plan_seconds = 0;
+  std::vector<double> run_seconds;  // one a run: checking inputs, sizes, memory, steps
+  uint64_t temporaries_bytes = 0;   // at once
+  int steps = 0;
+  struct Row {
+    std::string op;
+    int64_t steps = 0;
+    double seconds = 0;  // of all runs
+  };
+  std::vector<Row> profile;  // slowest first; empty without `profile`
+};
+
+// What every program goes through before it is planned: functional form, no updates of state among the outputs,
+// constants folded, complex numbers as pairs.
+absl::Status PrepareForNative(ir::Program& p);
+
+// Inputs and outputs are numbered in flattened order, tensors and symbolic numbers (0-d i64, f64, bool) only. Errors:
+// InvalidArgument for inputs that the program does not take and data that an operator refuses; Unimplemented naming
+// what cannot be run; those of reading and writing the files.
+absl::StatusOr<RunReport> Run(const RunOptions& options);
+
+std::string ToTable(const RunReport& report);
+// {"load_s":…,"plan_s":…,"run_s":[…],"temporaries_bytes":…,"steps":…,"profile":[{"op":…,"steps":…,"s":…}]}
+std::string ToJson(const RunReport& report);
+
+}  // namespace slipway::driver
+
+#endif  // SLIPWAY_DRIVER_RUN_H_

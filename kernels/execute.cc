@@ -1,0 +1,408 @@
+// The executor: sizes and memory for a stage at a time, and one walk over the steps. See execute.h.
+#include "kernels/execute.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string_view>
+
+#include "kernels/convert.h"
+
+namespace slipway::kernels {
+namespace {
+
+Failure Fail(Failure::Kind kind, std::string text) { return {kind, std::move(text), -1}; }
+
+std::string_view NameOf(DType t) {
+  constexpr std::string_view kNames[kDTypes] = {"bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"};
+  return kNames[static_cast<int>(t)];
+}
+
+// A 0-d tensor's element.
+Number Read(const void* data, DType dtype, bool real) {
+  return WithType(dtype, [&]<typename T>() {
+    T x;
+    std::memcpy(&x, data, sizeof(T));
+    return real ? Number::Real(Convert<double>(x)) : Number::Int(Convert<int64_t>(x));
+  });
+}
+
+// Where elements of dense tensors of no elements are said to be.
+alignas(kAlignment) char nowhere[kAlignment];
+
+}  // namespace
+
+void Context::Free::operator()(void* p) const { std::free(p); }
+
+Context::Context(std::shared_ptr<const Executable> executable, RunOptions options)
+    : executable_(std::move(executable)), options_(options) {
+  const Plan& p = executable_->plan();
+  symbols_.resize(p.symbols.size());
+  values_.resize(p.exprs.size());
+  inputs_.resize(p.inputs.size());
+  copies_.resize(p.inputs.size());
+  base_.resize(p.buffers.size());
+  bytes_.resize(p.buffers.size());
+  tensors_.resize(p.views.size());
+  reach_.resize(p.views.size());
+  chunks_.resize(executable_->stages_.size());
+  bound_.resize(executable_->stages_.size());
+  ever_.resize(executable_->stages_.size());
+  if (options_.profile) nanoseconds_.resize(p.steps.size());
+}
+
+uint64_t Context::memory() const {
+  uint64_t bytes = 0;
+  for (const Chunk& c : chunks_) bytes += static_cast<uint64_t>(c.bytes);
+  return bytes;
+}
+
+// Takes the inputs, and what they say of symbols.
+Failure Context::Start(std::span<const Tensor> inputs) {
+  const Plan& p = executable_->plan();
+  if (inputs.size() != p.inputs.size())
+    return Fail(Failure::kInput,
+                std::to_string(inputs.size()) + " inputs, the program takes " + std::to_string(p.inputs.size()));
+  auto named = [&](size_t i) { return "input " + std::to_string(i) + " (" + p.inputs[i].name + ")"; };
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Input& want = p.inputs[i];
+    const Tensor& have = inputs[i];
+    if (want.kind == Input::kUnused) continue;
+    if (have.dtype != want.dtype || have.rank != static_cast<int>(want.sizes.size()))
+      return Fail(Failure::kInput, named(i) + ": is " + std::string(NameOf(have.dtype)) + " of " +
+                                       std::to_string(have.rank) + " dims, the program takes " +
+                                       std::string(NameOf(want.dtype)) + " of " + std::to_string(want.sizes.size()));
+    int64_t bytes = ByteSize(have.dtype);
+    bool empty = false;
+    for (int d = 0; d < have.rank; ++d) {
+      if (have.sizes[d] < 0) return Fail(Failure::kInput, named(i) + ": a size is negative");
+      empty |= have.sizes[d] == 0;
+    }
+    for (int d = 0; d < have.rank && !empty; ++d)
+      if (__builtin_mul_overflow(bytes, have.sizes[d], &bytes))
+        return Fail(Failure::kInput, named(i) + ": a size is out of range");
+    if (empty) bytes = 0;
+    if (!empty && !have.data) return Fail(Failure::kInput, named(i) + ": has no memory");
+    inputs_[i] = have;
+    const bool aligned = reinterpret_cast<uintptr_t>(have.data) % static_cast<uintptr_t>(ByteSize(have.dtype)) == 0;
+    if (empty) {
+      inputs_[i].data = nowhere;
+    } else if (!aligned || !have.is_contiguous()) {
+      Chunk& copy = copies_[i];
+      if (copy.bytes < bytes) {
+        copy.bytes = 0;
+        copy.memory.reset(std::aligned_alloc(kAlignment, (static_cast<size_t>(bytes) / kAlignment + 1) * kAlignment));
+        if (!copy.memory) return Fail(Failure::kMemory, "out of memory");
+        copy.bytes = bytes;
+      }
+      inputs_[i].data = copy.memory.get();
+      // Element by element: pointers may lie anywhere.
+      const int64_t size = ByteSize(have.dtype);
+      int64_t at[kMaxRank] = {};
+      char* to = static_cast<char*>(copy.memory.get());
+      for (int64_t n = bytes / size; n > 0; --n, to += size) {
+        int64_t from = 0;
+        for (int d = 0; d < have.rank; ++d) from += at[d] * have.strides[d];
+        std::memcpy(to, static_cast<const char*>(have.data) + from * size, static_cast<size_t>(size));
+        for (int d = have.rank - 1; d >= 0 && ++at[d] == have.sizes[d]; --d) at[d] = 0;
+      }
+    }
+  }
+  for (const Binding& b : p.bindings) {
+    const Tensor& t = inputs_[b.input];
+    const Symbol& symbol = p.symbols[b.symbol];
+    Number value;
+    if (b.dim >= 0) {
+      const int64_t n = t.sizes[b.dim];
+      int64_t rest;
+      if (__builtin_sub_overflow(n, b.shift, &rest) || rest % b.scale != 0)
+        return Fail(Failure::kInput, named(b.input) + ": size " + std::to_string(b.dim) + " is " + std::to_string(n) +
+                                         ", which no " + symbol.name + " gives");
+      value = symbol.real ? Number::Real(static_cast<double>(rest / b.scale)) : Number::Int(rest / b.scale);
+    } else {
+      value = Read(t.data, t.dtype, symbol.real);
+    }
+    if (!symbol.real && (value.bits < symbol.min || value.bits > symbol.max))
+      return Fail(Failure::kInput, named(b.input) + ": " + symbol.name + " = " + std::to_string(value.bits) +
+                                       ", the program takes " + std::to_string(symbol.min) + " to " +
+                                       std::to_string(symbol.max));
+    symbols_[b.symbol] = value;
+  }
+  return {};
+}
+
+// Sizes, strides and reach of a view. One without values, or outside what memory can hold, is an error only when a step
+// uses it: that of a branch not taken, or of a loop's counter at its end, is none.
+void Context::BindView(int32_t i) {
+  const Plan& p = executable_->plan();
+  const View& v = p.views[i];
+  Tensor& t = tensors_[i];
+  auto& [first, last] = reach_[i];
+  t.dtype = v.dtype;
+  t.rank = v.rank;
+  const int64_t size = ByteSize(v.dtype);
+  bool known = values_[v.offset].known, empty = false;
+  for (int d = 0; d < v.rank; ++d) {
+    const Number &n = values_[p.dims[v.first_dim + d]], &s = values_[p.dims[v.first_dim + v.rank + d]];
+    known = known && n.known && s.known && n.bits >= 0;
+    t.sizes[d] = n.bits;
+    t.strides[d] = s.bits;
+    empty |= n.bits == 0;
+  }
+  if (!known) {
+    first = last = -1;
+    return;
+  }
+  first = last = values_[v.offset].bits;
+  if (empty) {
+    first = 0, last = -1;
+    return;
+  }
+  bool fits = first >= 0 && first % size == 0;
+  int64_t numel = 1;
+  for (int d = 0; d < v.rank && fits; ++d) {
+    int64_t way;
+    fits = !__builtin_mul_overflow(numel, t.sizes[d], &numel) &&
+           !__builtin_mul_overflow(t.sizes[d] - 1, t.strides[d], &way) && !__builtin_mul_overflow(way, size, &way) &&
+           !__builtin_add_overflow(way < 0 ? first : last, way, way < 0 ? &first : &last);
+  }
+  fits = fits && !__builtin_add_overflow(last, size - 1, &last) && !__builtin_mul_overflow(numel, size, &numel);
+  if (!fits) first = last = -1;
+}
+
+// Places the temporaries of the stage.
+Failure Context::BindMemory(size_t stage) {
+  const Executable::Stage& s = executable_->stages_[stage];
+  const Plan& p = executable_->plan();
+  sizes_.resize(s.temporaries.size());
+  offsets_.resize(s.temporaries.size());
+  for (size_t i = 0; i < s.temporaries.size(); ++i) {
+    const Number& n = values_[p.buffers[s.temporaries[i]].bytes];
+    bytes_[s.temporaries[i]] = n.known ? n.bits : -1;  // negative: no view fits
+    sizes_[i] = n.known && n.bits > 0 ? n.bits : 0;
+  }
+  const int64_t total = arena_.Place(s.lifetimes, s.deaths, sizes_, offsets_);
+  Chunk& chunk = chunks_[stage];
+  if (total < 0 || memory() - static_cast<uint64_t>(chunk.bytes) + static_cast<uint64_t>(total) + outputs_bytes_ >
+                       options_.memory_limit)
+    return Fail(Failure::kMemory,
+                "intermediate results take more than " + std::to_string(options_.memory_limit) + " bytes");
+  if (chunk.bytes < total || !chunk.memory) {
+    chunk.bytes = 0;
+    chunk.memory.reset(std::aligned_alloc(kAlignment, static_cast<size_t>(total) + kAlignment));
+    if (!chunk.memory) return Fail(Failure::kMemory, "out of memory");
+    chunk.bytes = total;
+  }
+  for (size_t i = 0; i < s.temporaries.size(); ++i)
+    base_[s.temporaries[i]] = static_cast<char*>(chunk.memory.get()) + offsets_[i];
+  return {};
+}
+
+// The caller's memory for results of the stage.
+Failure Context::Allocate(size_t stage, const AllocateOutput& allocate) {
+  const Plan& p = executable_->plan();
+  for (int32_t slot : executable_->stages_[stage].outputs) {
+    const Output& out = p.outputs[slot];
+    Tensor shape;
+    shape.dtype = out.dtype;
+    shape.rank = static_cast<int>(out.sizes.size());
+    int64_t bytes = ByteSize(out.dtype), step = 1;
+    bool fits = true, empty = false;
+    for (int d = shape.rank - 1; d >= 0; --d) {
+      const Number& n = values_[out.sizes[d]];
+      if (!n.known || n.bits < 0)
+        return Fail(Failure::kData, "result " + std::to_string(slot) + ": a size has no value or is negative");
+      shape.sizes[d] = n.bits;
+      shape.strides[d] = step;
+      empty |= n.bits == 0;
+      const int64_t factor = n.bits == 0 ? 1 : n.bits;
+      fits = fits && !__builtin_mul_overflow(step, factor, &step) && !__builtin_mul_overflow(bytes, factor, &bytes);
+    }
+    if (!fits || (!empty && static_cast<uint64_t>(bytes) > options_.memory_limit - outputs_bytes_))
+      return Fail(Failure::kMemory, "results take more than " + std::to_string(options_.memory_limit) + " bytes");
+    if (empty) bytes = 0;
+    void* memory = allocate(slot, shape);
+    if (!memory && !empty) return Fail(Failure::kMemory, "out of memory");
+    outputs_bytes_ += static_cast<uint64_t>(bytes);
+    for (size_t b = 0; b < p.buffers.size(); ++b) {
+      if (p.buffers[b].kind != Buffer::kOutput || p.buffers[b].slot != slot) continue;
+      base_[b] = empty ? nowhere : static_cast<char*>(memory);
+      bytes_[b] = bytes;
+    }
+  }
+  return {};
+}
+
+// Everything of the stage; `again`: nothing but the caller's memory is new.
+Failure Context::BindStage(size_t stage, bool again) {
+  const Executable::Stage& s = executable_->stages_[stage];
+  const Plan& p = executable_->plan();
+  const bool kept = again && bound_[stage];
+  for (size_t later = stage; later < bound_.size(); ++later) bound_[later] = 0;
+  if (!kept) {
+    for (int32_t e : s.exprs) values_[e] = Evaluate(p.exprs[e], values_, symbols_);
+    for (int32_t c : s.checks) {
+      const Number& n = values_[p.checks[c].expr];
+      if (!n.known || n.bits == 0) return Fail(stage == 0 ? Failure::kInput : Failure::kData, p.checks[c].text);
+    }
+  }
+  if (stage == 0) {
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const Input& want = p.inputs[i];
+      const std::string_view name = want.name;
+      auto named = [&] { return "input " + std::to_string(i) + " (" + std::string(name) + ")"; };
+      if (want.kind == Input::kUnused) continue;
+      for (size_t d = 0; d < want.sizes.size(); ++d) {
+        const Number& n = values_[want.sizes[d]];
+        if (!n.known || n.bits != inputs_[i].sizes[d])
+          return Fail(
+              Failure::kInput,
+              named() + ": size " + std::to_string(d) + " is " + std::to_string(inputs_[i].sizes[d]) +
+                  (n.known ? ", the program takes " + std::to_string(n.bits) : ", which the program does not take"));
+      }
+      if (want.value < 0) continue;
+      const Number& n = values_[want.value];
+      const Number have = Read(inputs_[i].data, inputs_[i].dtype, IsFloating(inputs_[i].dtype));
+      if (!n.known || n.bits != have.bits)
+        return Fail(Failure::kInput, named() + ": is not the number that the program takes");
+    }
+    outputs_bytes_ = 0;
+    for (size_t b = 0; b < p.buffers.size(); ++b) {
+      const Buffer& buffer = p.buffers[b];
+      if (buffer.kind == Buffer::kInput) {
+        base_[b] = static_cast<char*>(inputs_[buffer.slot].data);
+        bytes_[b] = inputs_[buffer.slot].numel() * ByteSize(inputs_[buffer.slot].dtype);
+      } else if (buffer.kind == Buffer::kConstant) {
+        base_[b] = buffer.constant ? static_cast<char*>(const_cast<void*>(buffer.constant)) : nowhere;
+        bytes_[b] = p.exprs[buffer.bytes].value;
+      }
+    }
+  }
+  if (Failure f = Allocate(stage, *allocate_)) return f;
+  if (!kept)
+    if (Failure f = BindMemory(stage)) return f;
+  for (int32_t v : kept ? s.callers_views : s.views) {
+    if (!kept && (!executable_->fixed_[v] || !ever_[stage])) BindView(v);
+    const int32_t buffer = executable_->root_[p.views[v].buffer];
+    const auto& [first, last] = reach_[v];
+    const bool fits = first >= 0 && last < bytes_[buffer];
+    tensors_[v].data = fits ? base_[buffer] + (last < 0 ? 0 : values_[p.views[v].offset].bits) : nullptr;
+  }
+  bound_[stage] = ever_[stage] = 1;
+  return {};
+}
+
+Failure Context::Settle(int32_t symbol, Number value) {
+  const Symbol& s = executable_->plan().symbols[symbol];
+  if (!value.known) return Fail(Failure::kData, s.name + " has no value");
+  if (!s.real && (value.bits < s.min || value.bits > s.max))
+    return Fail(Failure::kData, s.name + " = " + std::to_string(value.bits) + " is outside " + std::to_string(s.min) +
+                                    " to " + std::to_string(s.max));
+  symbols_[symbol] = value;
+  return BindStage(static_cast<size_t>(executable_->symbol_stage_[symbol]), false);
+}
+
+// Whether the views of a step can be used.
+Failure Context::Usable(const Step& s) const {
+  for (int32_t v = s.first_view; v < s.first_view + s.inputs + s.outputs; ++v) {
+    if (!bound_[executable_->view_stage_[v]]) return Fail(Failure::kPlan, "sizes are not known yet");
+    if (!tensors_[v].data) return Fail(Failure::kData, "a tensor of these sizes does not fit its memory");
+  }
+  return {};
+}
+
+Failure Context::RunKernel(const Step& s) {
+  const Plan& p = executable_->plan();
+  const std::span<const Tensor> all(tensors_.data() + s.first_view, static_cast<size_t>(s.inputs + s.outputs));
+  const Call call{all.first(s.inputs), all.last(s.outputs), s.compute, {}, {}};
+  if (s.kernel->elementwise) {
+    const Tensor& shape = call.out[0];
+    for (const Tensor& t : call.in)
+      if (t.rank != shape.rank || std::memcmp(t.sizes, shape.sizes, sizeof(int64_t) * static_cast<size_t>(t.rank)) != 0)
+        return Fail(Failure::kData, "the sizes of operands and result do not agree");
+  }
+  ints_.clear();
+  floats_.clear();
+  for (int32_t k = 0; k < s.ints + s.floats; ++k) {
+    const Number& n = values_[p.numbers[s.first_number + k]];
+    if (!n.known) return Fail(Failure::kData, "a number has no value");
+    if (k < s.ints)
+      ints_.push_back(n.bits);
+    else
+      floats_.push_back(n.real());
+  }
+  if (const char* why = s.kernel->run({call.in, call.out, s.compute, ints_, floats_})) return Fail(Failure::kData, why);
+  return {};
+}
+
+Failure Context::Steps() {
+  const Plan& p = executable_->plan();
+  const int32_t end = static_cast<int32_t>(p.steps.size());
+  auto truth = [&](int32_t e, bool* holds) -> Failure {
+    if (!values_[e].known) return Fail(Failure::kData, "a number has no value");
+    *holds = values_[e].bits != 0;
+    return {};
+  };
+  for (int32_t i = 0; i < end;) {
+    const Step& s = p.steps[i];
+    int32_t next = i + 1;
+    Failure f;
+    bool holds = true;
+    const auto begin = options_.profile ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
+    switch (s.kind) {
+      case Step::kKernel:
+        f = Usable(s);
+        if (!f) f = RunKernel(s);
+        break;
+      case Step::kPublish: {
+        const Tensor& t = tensors_[s.first_view];
+        f = Usable(s);
+        if (!f && t.numel() < 1) f = Fail(Failure::kData, "a number of nothing");
+        if (!f) f = Settle(s.symbol, Read(t.data, t.dtype, p.symbols[s.symbol].real));
+        break;
+      }
+      case Step::kSet:
+        f = Settle(s.symbol, values_[s.expr]);
+        break;
+      case Step::kJump:
+        next = s.target;
+        break;
+      case Step::kUnless:
+        f = truth(s.expr, &holds);
+        if (!holds) next = s.target;
+        break;
+      case Step::kCheck:
+        f = truth(s.expr, &holds);
+        if (!f && !holds) f = Fail(Failure::kData, p.texts[s.target]);
+        break;
+    }
+    if (f) {
+      f.step = i;
+      return f;
+    }
+    if (options_.profile)
+      nanoseconds_[i] +=
+          std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count();
+    i = next;
+  }
+  return {};
+}
+
+Failure Context::Run(std::span<const Tensor> inputs, const AllocateOutput& allocate) try {
+  allocate_ = &allocate;
+  last_symbols_ = symbols_;
+  if (Failure f = Start(inputs)) {
+    symbols_ = last_symbols_;
+    return f;
+  }
+  bool again = bound_[0] != 0;
+  for (const Binding& b : executable_->plan().bindings)
+    again = again && last_symbols_[b.symbol].known && last_symbols_[b.symbol].bits == symbols_[b.symbol].bits;
+  if (Failure f = BindStage(0, again)) return f;
+  return Steps();
+} catch (const std::bad_alloc&) {
+  return Fail(Failure::kMemory, "out of memory");
+}
+
+}  // namespace slipway::kernels
