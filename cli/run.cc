@@ -16,8 +16,8 @@ void AddRun(CLI::App& app, int* code) {
     std::string diagnostics = "text";
   };
   auto state = std::make_shared<State>();
-  CLI::App* cmd = app.add_subcommand("run", "Run an exported program on inputs from a file");
-  cmd->add_option("MODEL", state->options.model, "exported program (.pt2) or text form")->required();
+  CLI::App* cmd = app.add_subcommand("run", "Run an exported program or a native library on inputs from a file");
+  cmd->add_option("MODEL", state->options.model, "exported program (.pt2), text form, or native library (.so)")->required();
   cmd->add_option("--inputs", state->options.inputs,
                   ".safetensors with input.0, input.1, …: the flattened arguments, tensors and symbolic numbers only")
       ->required();

@@ -41,3 +41,7 @@ add_library(slipway_onnx INTERFACE)
 target_include_directories(slipway_onnx SYSTEM INTERFACE ${SLIPWAY_ONNX_ROOT}/include)
 target_compile_definitions(slipway_onnx INTERFACE ONNX_ML=1 ONNX_NAMESPACE=onnx __ONNX_DISABLE_STATIC_REGISTRATION)
 target_link_libraries(slipway_onnx INTERFACE ${ONNX_LIBRARY} ${ONNX_PROTO_LIBRARY} protobuf::libprotobuf)
+
+# The plan of a native library: header-only where it is read, flatc where the project is built.
+find_program(FLATC flatc REQUIRED)
+find_path(FLATBUFFERS_INCLUDE flatbuffers/flatbuffers.h REQUIRED)

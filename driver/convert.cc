@@ -192,10 +192,9 @@ Outcome Convert(const ConvertOptions& o, ConvertSummary* summary) {
   } else if (to == "safetensors") {
     out = ToSafetensors(o, summary);
   } else if (to == "so" || to == "native-pt2") {
-    out.code = kNotSupported;
-    out.diagnostics.push_back({Severity::kError, id::kUnsupported, text::StrCat("writing ", to, " files"), "", "the targets of this release: onnx, pt2, safetensors"});
+    out = ToNative(o, to == "native-pt2", summary);
   } else {
-    out = Usage(text::StrCat("the output format is not known from '", o.output, "'"), "end the name in .onnx, .pt2 or .safetensors, or in / for a folder of shards, or give --to", id::kUnknownFormat);
+    out = Usage(text::StrCat("the output format is not known from '", o.output, "'"), "end the name in .onnx, .pt2, .so or .safetensors, or in / for a folder of shards, or give --to", id::kUnknownFormat);
   }
   return out;
 }

@@ -12,6 +12,7 @@
 namespace slipway::driver {
 
 Outcome ToPt2(const ConvertOptions& o, ConvertSummary* summary);
+Outcome ToNative(const ConvertOptions& o, bool package, ConvertSummary* summary);
 Outcome ToSafetensors(const ConvertOptions& o, ConvertSummary* summary);
 
 // The format that an output's name asks for: its suffix, or "safetensors" for a folder ("dir/", or one that exists).
@@ -21,6 +22,9 @@ std::string FormatOfOutput(const std::string& path);
 Outcome Fail(Outcome o, const absl::Status& s, std::string place = {}, std::string help = {});
 Outcome FailWeights(Outcome o, const absl::Status& s, const std::string& place);
 Outcome Usage(std::string cause, std::string help = {}, const char* id = id::kBadFlag);
+
+// The program's dims and their ranges, for the summary.
+void NoteDims(const ir::Program& p, ConvertSummary& summary);
 
 // torch.export.load runs whatever pickle it finds as sample inputs, so only those of tensors and plain containers are
 // passed on; a line of the summary says why others are not.

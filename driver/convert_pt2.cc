@@ -51,6 +51,14 @@ absl::Status Add(ir::Archive from, const Input& input, bool several, ir::Archive
 
 }  // namespace
 
+void NoteDims(const ir::Program& p, ConvertSummary& summary) {
+  const auto bound = [](int64_t v) {
+    return v == std::numeric_limits<int64_t>::min() ? std::string("-inf") : v == std::numeric_limits<int64_t>::max() ? std::string("inf") : std::to_string(v);
+  };
+  for (const ir::SymbolInfo& s : p.syms->symbols())
+    summary.dims.push_back(text::StrCat(s.name, " = ", bound(s.range.min), "..", bound(s.range.max)));
+}
+
 void VetSampleInputs(ir::Program& p, ConvertSummary& summary) {
   if (!p.sample_inputs) return;
   const auto* bytes = std::get_if<io::Bytes>(&p.sample_inputs->bytes);
@@ -78,12 +86,7 @@ Outcome ToPt2(const ConvertOptions& o, ConvertSummary* summary) {
   for (const auto& p : archive.programs) {
     summary->nodes_before += static_cast<int>(p->graph->node_count());
     VetSampleInputs(*p, *summary);
-    for (const ir::SymbolInfo& s : p->syms->symbols()) {
-      const auto bound = [](int64_t v) {
-        return v == std::numeric_limits<int64_t>::min() ? std::string("-inf") : v == std::numeric_limits<int64_t>::max() ? std::string("inf") : std::to_string(v);
-      };
-      summary->dims.push_back(text::StrCat(s.name, " = ", bound(s.range.min), "..", bound(s.range.max)));
-    }
+    NoteDims(*p, *summary);
   }
   if (!o.weights.empty()) {
     if (archive.programs.size() != 1) return Usage("--weights goes with one program");

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "driver/open.h"
+#include "driver/run_library.h"
 #include "exporters/safetensors/safetensors.h"
 #include "importers/safetensors/safetensors.h"
 #include "io/mapped_file.h"
@@ -47,7 +48,7 @@ absl::StatusOr<std::vector<ir::TensorRef>> ReadInputs(const std::string& path) {
 
 }  // namespace
 
-absl::Status PrepareForNative(ir::Program& p) {
+absl::Status PrepareForNative(ir::Program& p, std::vector<std::string>* dropped) {
   planner::PlanEvaluator evaluator({.memory_limit = uint64_t{1} << 26});
   const std::function<absl::Status(ir::Program&)> passes[] = {
       passes::InferShapes,
@@ -55,8 +56,9 @@ absl::Status PrepareForNative(ir::Program& p) {
       passes::InlineSubgraphs,
       passes::RemoveVmap,
       passes::Functionalize,
-      [](ir::Program& program) {
-        passes::DropMutations(program);
+      [&](ir::Program& program) {
+        std::vector<std::string> names = passes::DropMutations(program);
+        if (dropped) *dropped = std::move(names);
         return absl::OkStatus();
       },
       passes::RemoveNoOps,
@@ -70,7 +72,54 @@ absl::Status PrepareForNative(ir::Program& p) {
   return absl::OkStatus();
 }
 
+namespace {
+
+absl::Status WriteOutputs(const std::vector<ir::TensorRef>& outputs, const std::string& path) {
+  std::vector<exporters::OutTensor> out;
+  for (size_t i = 0; i < outputs.size(); ++i) out.push_back({text::StrCat("output.", i), outputs[i], outputs[i].dtype});
+  return exporters::ExportSafetensors(out, path, {}).status();
+}
+
+void AddRows(std::map<std::string, RunReport::Row> rows, RunReport& report) {
+  for (auto& [op, row] : rows) {
+    row.op = op;
+    report.profile.push_back(row);
+  }
+  std::stable_sort(report.profile.begin(), report.profile.end(),
+                   [](auto& a, auto& b) { return a.seconds > b.seconds; });
+}
+
+absl::StatusOr<RunReport> RunLibrary(const RunOptions& options) {
+  RunReport report;
+  auto begin = Clock::now();
+  auto inputs = ReadInputs(options.inputs);
+  if (!inputs.ok()) return inputs.status();
+  auto library = NativeLibrary::Open(options.model);
+  if (!library.ok()) return library.status();
+  report.load_seconds = Since(begin);
+  (*library)->Profile(options.profile);
+  std::vector<ir::TensorRef> outputs;
+  for (int i = 0; i < options.repeat; ++i) {
+    begin = Clock::now();
+    auto made = (*library)->Run(*inputs);
+    report.run_seconds.push_back(Since(begin));
+    if (!made.ok()) return made.status();
+    outputs = *std::move(made);
+  }
+  std::map<std::string, RunReport::Row> rows;
+  (*library)->ProfileRows([&](const std::string& op, int64_t steps, double seconds) {
+    rows[op] = {op, steps, seconds};
+    report.steps += static_cast<int>(steps);
+  });
+  AddRows(std::move(rows), report);
+  if (absl::Status s = WriteOutputs(outputs, options.outputs); !s.ok()) return s;
+  return report;
+}
+
+}  // namespace
+
 absl::StatusOr<RunReport> Run(const RunOptions& options) {
+  if (options.model.ends_with(".so")) return RunLibrary(options);
   RunReport report;
   auto begin = Clock::now();
   auto archive = OpenArchive(options.model);
@@ -106,17 +155,8 @@ absl::StatusOr<RunReport> Run(const RunOptions& options) {
     ++row.steps;
     row.seconds += static_cast<double>(runner.profile()[i]) * 1e-9;
   }
-  for (auto& [op, row] : rows) {
-    row.op = op;
-    report.profile.push_back(row);
-  }
-  std::stable_sort(report.profile.begin(), report.profile.end(),
-                   [](auto& a, auto& b) { return a.seconds > b.seconds; });
-
-  std::vector<exporters::OutTensor> out;
-  for (size_t i = 0; i < outputs.size(); ++i) out.push_back({text::StrCat("output.", i), outputs[i], outputs[i].dtype});
-  auto written = exporters::ExportSafetensors(out, options.outputs, {});
-  if (!written.ok()) return written.status();
+  AddRows(std::move(rows), report);
+  if (absl::Status s = WriteOutputs(outputs, options.outputs); !s.ok()) return s;
   return report;
 }
 

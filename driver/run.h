@@ -1,4 +1,4 @@
-// `slipway run`: a program on inputs from a file, by the native plan.
+// `slipway run`: a program on inputs from a file, by the native plan; or a native library.
 #ifndef SLIPWAY_DRIVER_RUN_H_
 #define SLIPWAY_DRIVER_RUN_H_
 
@@ -12,7 +12,7 @@
 namespace slipway::driver {
 
 struct RunOptions {
-  std::string model;    // an exported program or its text form
+  std::string model;    // an exported program, its text form, or a native library (.so), whose code is run
   std::string inputs;   // .safetensors: input.0, input.1, …
   std::string outputs;  // .safetensors: output.0, …
   int repeat = 1;       // runs; the outputs are those of the last
@@ -33,9 +33,9 @@ struct RunReport {
   std::vector<Row> profile;  // slowest first; empty without `profile`
 };
 
-// What every program goes through before it is planned: functional form, no updates of state among the outputs,
-// constants folded, complex numbers as pairs.
-absl::Status PrepareForNative(ir::Program& p);
+// What every program goes through before it is planned: functional form, no updates of state among the outputs (`dropped`,
+// which may be null, gets their names), constants folded, complex numbers as pairs.
+absl::Status PrepareForNative(ir::Program& p, std::vector<std::string>* dropped = nullptr);
 
 // Inputs and outputs are numbered in flattened order, tensors and symbolic numbers (0-d i64, f64, bool) only. Errors:
 // InvalidArgument for inputs that the program does not take and data that an operator refuses; Unimplemented naming

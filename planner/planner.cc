@@ -19,7 +19,7 @@ namespace {
 using kernels::Buffer;
 
 // A weight as an operand: read where it lies; a copy where it lies badly for its dtype or is made by a rule.
-absl::StatusOr<Operand> BindWeight(const ir::TensorRef& t, PlanBuilder& b) {
+absl::StatusOr<Operand> BindWeight(const std::string& name, const ir::TensorRef& t, PlanBuilder& b) {
   if (absl::Status s = ir::Validate(t); !s.ok()) return s;
   if (!NativeType(t.dtype)) return absl::UnimplementedError(text::StrCat("kernels have no ", ir::Name(t.dtype)));
   if (t.sizes.size() > kernels::kMaxRank) return absl::UnimplementedError("a tensor of too many dims");
@@ -33,9 +33,12 @@ absl::StatusOr<Operand> BindWeight(const ir::TensorRef& t, PlanBuilder& b) {
   }
   Operand x{0, 0, t.dtype, Dims(source.sizes.begin(), source.sizes.end()),
             Dims(source.strides.begin(), source.strides.end())};
-  x.buffer = b.AddBuffer(Buffer::kConstant, static_cast<int64_t>(source.storage->size) - source.offset, 0,
+  int64_t last = 0;  // element; ir::Validate has seen that it is in the storage
+  for (size_t d = 0; d < source.sizes.size(); ++d) last += (source.sizes[d] - 1) * source.strides[d];
+  x.buffer = b.AddBuffer(Buffer::kConstant, source.numel() == 0 ? 0 : (last + 1) * ir::ByteSize(source.dtype), 0,
                          source.numel() == 0 ? nullptr : address(source));
   b.out().storages.push_back(source.storage);
+  b.out().weights.push_back({x.buffer, name, source});
   return x;
 }
 
@@ -110,7 +113,7 @@ absl::Status BindInputs(const ir::Program& p, PlanBuilder& b) {
     }
     auto weight = p.weights.find(spec.target);
     if (weight == p.weights.end() || (v->users().empty() && !p.graph->IsOutput(v))) continue;  // what needs it says so
-    auto x = BindWeight(weight->second, b);
+    auto x = BindWeight(spec.target, weight->second, b);
     if (!x.ok()) return At(*v, x.status());
     b.values[v] = *std::move(x);
   }

@@ -30,6 +30,13 @@ struct PlannedProgram {
     std::string name;
   };
   std::vector<Signature> inputs, outputs;
+  // The weights among the plan's constants, as they lie.
+  struct Weight {
+    int buffer = 0;
+    std::string name;  // FQN
+    ir::TensorRef tensor;
+  };
+  std::vector<Weight> weights;
   std::vector<std::string> origins;  // by Step::origin: the operator
   std::vector<std::string> places;   // by Step::origin: where in the model, or ""
 

@@ -510,8 +510,8 @@ class ProgramWriter {
     }
     out_.BeginArray().BeginObject().Key("fqn").String("").Key("signature").BeginObject();
     out_.Key("inputs").BeginArray().EndArray().Key("outputs").BeginArray().EndArray();
-    out_.Key("in_spec").String(p_.in_spec.empty() ? PlainInputs() : p_.in_spec);
-    out_.Key("out_spec").String(p_.out_spec.empty() ? PlainOutputs() : p_.out_spec);
+    out_.Key("in_spec").String(p_.in_spec.empty() ? PlainInputSpec(p_) : p_.in_spec);
+    out_.Key("out_spec").String(p_.out_spec.empty() ? PlainOutputSpec(p_) : p_.out_spec);
     out_.Key("forward_arg_names");
     if (p_.forward_arg_names.empty()) {
       out_.Null();
@@ -524,24 +524,6 @@ class ProgramWriter {
   }
 
   // The pytrees of a program that states none: positional inputs, an output or a tuple of them.
-  static constexpr std::string_view kLeaf = R"({"type":null,"context":null,"children_spec":[]})";
-  static std::string Tuple(const std::vector<std::string>& children) {
-    return text::StrCat(R"({"type":"builtins.tuple","context":"null","children_spec":[)", text::Join(children, ","), "]}");
-  }
-  static std::string Leaves(size_t n) {
-    return Tuple(std::vector<std::string>(n, std::string(kLeaf)));
-  }
-  std::string PlainInputs() const {
-    size_t n = 0;
-    for (const ir::InputSpec& s : p_.input_specs) n += s.kind == ir::InputSpec::kUser || s.kind == ir::InputSpec::kConstant;
-    return text::StrCat("[1,", Tuple({Leaves(n), R"({"type":"builtins.dict","context":"[]","children_spec":[]})"}), "]");
-  }
-  std::string PlainOutputs() const {
-    size_t n = 0;
-    for (const ir::OutputSpec& s : p_.output_specs) n += s.kind == ir::OutputSpec::kUser;
-    return text::StrCat("[1,", n == 1 ? std::string(kLeaf) : Leaves(n), "]");
-  }
-
   void WriteRange(std::string_view key, std::optional<int64_t> min, std::optional<int64_t> max) {
     out_.Key(key).BeginObject();
     const struct { const char* key; std::optional<int64_t> bound; } bounds[] = {{"min_val", min}, {"max_val", max}};
@@ -597,6 +579,31 @@ void WriteTensorMeta(json::Writer& out, ir::DType dtype, const std::vector<int64
   integers("strides", strides);
   out.Key("storage_offset").BeginObject().Key("as_int").Int(offset).EndObject();
   out.Key("layout").Int(static_cast<int>(ir::Layout::kStrided)).EndObject();
+}
+
+namespace {
+
+// Pytrees in JSON.
+constexpr std::string_view kLeaf = R"({"type":null,"context":null,"children_spec":[]})";
+std::string Tuple(const std::vector<std::string>& children) {
+  return text::StrCat(R"({"type":"builtins.tuple","context":"null","children_spec":[)", text::Join(children, ","), "]}");
+}
+std::string Leaves(size_t n) {
+  return Tuple(std::vector<std::string>(n, std::string(kLeaf)));
+}
+
+}  // namespace
+
+std::string PlainInputSpec(const ir::Program& p) {
+  size_t n = 0;
+  for (const ir::InputSpec& s : p.input_specs) n += s.kind == ir::InputSpec::kUser || s.kind == ir::InputSpec::kConstant;
+  return text::StrCat("[1,", Tuple({Leaves(n), R"({"type":"builtins.dict","context":"[]","children_spec":[]})"}), "]");
+}
+
+std::string PlainOutputSpec(const ir::Program& p) {
+  size_t n = 0;
+  for (const ir::OutputSpec& s : p.output_specs) n += s.kind == ir::OutputSpec::kUser;
+  return text::StrCat("[1,", n == 1 ? std::string(kLeaf) : Leaves(n), "]");
 }
 
 absl::StatusOr<std::string> ProgramToJson(const ir::Program& program, TorchTarget target) {

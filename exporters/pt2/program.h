@@ -20,6 +20,11 @@ enum class TorchTarget { k26, k29 };
 // cannot say: operators of slipway's own, sub-byte element types, custom objects.
 absl::StatusOr<std::string> ProgramToJson(const ir::Program& program, TorchTarget target);
 
+// The pytrees of a call, as torch writes them, for programs that state none: a flat tuple of arguments; one result, or a flat
+// tuple of them.
+std::string PlainInputSpec(const ir::Program& program);
+std::string PlainOutputSpec(const ir::Program& program);
+
 // A TensorMeta of known sizes (payload tables). `offset` is in elements.
 void WriteTensorMeta(json::Writer& out, ir::DType dtype, const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides,
                      int64_t offset, bool requires_grad);

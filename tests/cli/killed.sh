@@ -60,5 +60,5 @@ for i in range(KILLS):
     assert found in (before, after[name]), (i, name, number, {k: len(v) for k, v in found.items()})
     if number != signal.SIGKILL:
         assert not list(out.rglob("*.tmp")), (i, name, list(out.rglob("*")))
-assert killed > KILLS // 4, f"only {killed} of {KILLS} came before the end"
+assert killed > KILLS // 10, f"only {killed} of {KILLS} came before the end"
 EOF

@@ -1,0 +1,120 @@
+// See run_library.h.
+#include "driver/run_library.h"
+
+#include <dlfcn.h>
+
+#include <cstring>
+
+#include "base/text.h"
+#include "slipway/slipway_model.h"
+
+namespace slipway::driver {
+namespace {
+
+// The dtypes of models, as DLPack says them.
+struct TypeRow {
+  ir::DType dtype;
+  uint8_t code, bits;
+};
+constexpr TypeRow kTypes[] = {
+    {ir::DType::kBool, kDLBool, 8},   {ir::DType::kUInt8, kDLUInt, 8},    {ir::DType::kInt8, kDLInt, 8},
+    {ir::DType::kInt16, kDLInt, 16},  {ir::DType::kInt32, kDLInt, 32},    {ir::DType::kInt64, kDLInt, 64},
+    {ir::DType::kFloat16, kDLFloat, 16}, {ir::DType::kBFloat16, kDLBfloat, 16},
+    {ir::DType::kFloat32, kDLFloat, 32}, {ir::DType::kFloat64, kDLFloat, 64}};
+
+}  // namespace
+
+struct NativeLibrary::Functions {
+  decltype(&slipway_model_open) open;
+  decltype(&slipway_model_close) close;
+  decltype(&slipway_model_error) error;
+  decltype(&slipway_model_output_count) output_count;
+  decltype(&slipway_model_run) run;
+  decltype(&slipway_model_profile) profile;
+  decltype(&slipway_model_profile_rows) profile_rows;
+};
+
+absl::StatusOr<std::unique_ptr<NativeLibrary>> NativeLibrary::Open(const std::string& path) {
+  std::unique_ptr<NativeLibrary> out(new NativeLibrary);
+  // A name without a slash is looked for in the system's folders.
+  const std::string place = path.find('/') == std::string::npos ? "./" + path : path;
+  out->library_ = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!out->library_) return absl::InvalidArgumentError(dlerror());
+  out->f_ = std::make_unique<Functions>();
+  bool all = true;
+  auto find = [&](auto* function, const char* name) {
+    *reinterpret_cast<void**>(function) = dlsym(out->library_, name);
+    all = all && *function != nullptr;
+  };
+  find(&out->f_->open, "slipway_model_open");
+  find(&out->f_->close, "slipway_model_close");
+  find(&out->f_->error, "slipway_model_error");
+  find(&out->f_->output_count, "slipway_model_output_count");
+  find(&out->f_->run, "slipway_model_run");
+  find(&out->f_->profile, "slipway_model_profile");
+  find(&out->f_->profile_rows, "slipway_model_profile_rows");
+  if (!all) return absl::InvalidArgumentError(text::StrCat(path, ": a library, but not a model of slipway"));
+  if (out->f_->open(&out->model_) != SLIPWAY_MODEL_OK)
+    return absl::InvalidArgumentError(text::StrCat(path, ": ", std::string(out->f_->error())));
+  return out;
+}
+
+NativeLibrary::~NativeLibrary() {
+  if (model_) f_->close(model_);
+  if (library_) dlclose(library_);
+}
+
+absl::StatusOr<std::vector<ir::TensorRef>> NativeLibrary::Run(absl::Span<const ir::TensorRef> inputs) {
+  std::vector<std::string> bytes(inputs.size());
+  std::vector<DLTensor> tensors(inputs.size());
+  std::vector<const DLTensor*> in;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const ir::TensorRef& t = inputs[i];
+    DLDataType type{};
+    for (const TypeRow& r : kTypes)
+      if (r.dtype == t.dtype) type = {r.code, r.bits, 1};
+    if (type.bits == 0) return absl::UnimplementedError(text::StrCat("input ", i, " is ", ir::Name(t.dtype), ", which libraries do not take"));
+    auto dense = ir::ReadDense(t, uint64_t{1} << 40);
+    if (!dense.ok()) return dense.status();
+    bytes[i] = *std::move(dense);
+    tensors[i] = {bytes[i].data(), {kDLCPU, 0}, static_cast<int32_t>(t.sizes.size()), type, const_cast<int64_t*>(t.sizes.data()), nullptr, 0};
+    in.push_back(&tensors[i]);
+  }
+  std::vector<DLManagedTensorVersioned*> results(f_->output_count(model_));
+  const int code = f_->run(model_, in.data(), in.size(), results.data(), results.size());
+  if (code != SLIPWAY_MODEL_OK) {
+    const std::string why = f_->error();
+    switch (code) {
+      case SLIPWAY_MODEL_BAD_INPUT: return absl::InvalidArgumentError(why);
+      case SLIPWAY_MODEL_UNSUPPORTED: return absl::UnimplementedError(why);
+      case SLIPWAY_MODEL_NO_MEMORY: return absl::ResourceExhaustedError(why);
+      default: return absl::InternalError(why);
+    }
+  }
+  std::vector<ir::TensorRef> out;
+  for (DLManagedTensorVersioned* r : results) {
+    const DLTensor& t = r->dl_tensor;
+    ir::DType dtype = ir::DType::kUnknown;
+    for (const TypeRow& row : kTypes)
+      if (row.code == t.dtype.code && row.bits == t.dtype.bits) dtype = row.dtype;
+    std::vector<int64_t> sizes(t.shape, t.shape + t.ndim);
+    size_t n = t.dtype.bits / 8;
+    for (int64_t s : sizes) n *= static_cast<size_t>(s);
+    out.push_back(ir::OwnedTensor(dtype, std::move(sizes), std::string(n == 0 ? "" : static_cast<const char*>(t.data), n)));
+    r->deleter(r);
+  }
+  return out;
+}
+
+void NativeLibrary::Profile(bool on) { f_->profile(model_, on); }
+
+void NativeLibrary::ProfileRows(const std::function<void(const std::string&, int64_t, double)>& row) const {
+  f_->profile_rows(
+      model_,
+      [](void* user, const char* op, int64_t steps, double seconds) {
+        (*static_cast<const std::function<void(const std::string&, int64_t, double)>*>(user))(op, steps, seconds);
+      },
+      const_cast<void*>(static_cast<const void*>(&row)));
+}
+
+}  // namespace slipway::driver

@@ -1,0 +1,45 @@
+// A native library, run through its C interface as any C program would.
+#ifndef SLIPWAY_DRIVER_RUN_LIBRARY_H_
+#define SLIPWAY_DRIVER_RUN_LIBRARY_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "ir/tensor.h"
+
+struct slipway_model;
+
+namespace slipway::driver {
+
+// The functions of include/slipway/slipway_model.h in a library that was loaded at run time, and the model it holds. The
+// code in the file is run: only for libraries that the user names to be run.
+class NativeLibrary {
+ public:
+  // InvalidArgument for a file that cannot be loaded or holds no model.
+  static absl::StatusOr<std::unique_ptr<NativeLibrary>> Open(const std::string& path);
+  ~NativeLibrary();
+  NativeLibrary(const NativeLibrary&) = delete;
+  NativeLibrary& operator=(const NativeLibrary&) = delete;
+
+  // InvalidArgument, Unimplemented, ResourceExhausted or Internal with the library's text.
+  absl::StatusOr<std::vector<ir::TensorRef>> Run(absl::Span<const ir::TensorRef> inputs);
+
+  void Profile(bool on);
+  void ProfileRows(const std::function<void(const std::string& op, int64_t steps, double seconds)>& row) const;
+
+ private:
+  struct Functions;
+  NativeLibrary() = default;
+
+  void* library_ = nullptr;
+  std::unique_ptr<Functions> f_;
+  slipway_model* model_ = nullptr;
+};
+
+}  // namespace slipway::driver
+
+#endif  // SLIPWAY_DRIVER_RUN_LIBRARY_H_

@@ -1,0 +1,100 @@
+/* The C interface of a native model: the library that `slipway convert -o model.so` writes. It needs libc only. One model is
+ * inside each library; link with it, or dlopen() it and look these functions up.
+ *
+ * Every function may be called from any thread; runs of one model at a time are independent of each other. A function that
+ * can fail returns SLIPWAY_MODEL_OK or what went wrong, and slipway_model_error() then has the text. Nothing throws, exits or
+ * prints. Strings and arrays that are handed out belong to the model and last until it is closed. */
+#ifndef SLIPWAY_SLIPWAY_MODEL_H_
+#define SLIPWAY_SLIPWAY_MODEL_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "slipway/dlpack.h"
+
+#ifndef SLIPWAY_MODEL_API
+#define SLIPWAY_MODEL_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct slipway_model slipway_model;
+
+/* The numbers of slipway's exit codes. */
+enum {
+  SLIPWAY_MODEL_OK = 0,
+  SLIPWAY_MODEL_BAD_INPUT = 3,    /* an input is not what the model takes, or its numbers are wrong for an operator */
+  SLIPWAY_MODEL_UNSUPPORTED = 4,  /* a device or a dtype that it has not */
+  SLIPWAY_MODEL_NO_MEMORY = 6,
+  SLIPWAY_MODEL_BUG = 70
+};
+
+/* Opens the model inside this library; the caller closes it. A library may be opened several times: the weights are shared. */
+SLIPWAY_MODEL_API int slipway_model_open(slipway_model** model);
+SLIPWAY_MODEL_API void slipway_model_close(slipway_model* model);
+
+/* What went wrong in the last call of this thread that failed; "" before. Valid until the thread's next failure. */
+SLIPWAY_MODEL_API const char* slipway_model_error(void);
+
+/* A tensor that goes in or out, in the program's flattened order. */
+typedef struct {
+  const char* name;
+  DLDataType dtype;
+  int32_t ndim;
+  const char* const* dims; /* ndim texts: a number, or an expression in the model's dims: "3", "B", "2*B" */
+  int32_t number;          /* 1: a symbolic number of the program, here a tensor of no dims */
+} slipway_model_value;
+
+SLIPWAY_MODEL_API size_t slipway_model_input_count(const slipway_model* model);
+SLIPWAY_MODEL_API size_t slipway_model_output_count(const slipway_model* model);
+/* `i` is below the count. */
+SLIPWAY_MODEL_API void slipway_model_input(const slipway_model* model, size_t i, slipway_model_value* value);
+SLIPWAY_MODEL_API void slipway_model_output(const slipway_model* model, size_t i, slipway_model_value* value);
+
+/* A dim of the inputs and the sizes it may have, both ends included; INT64_MAX: no limit. */
+typedef struct {
+  const char* name;
+  int64_t min, max;
+} slipway_model_dim;
+
+SLIPWAY_MODEL_API size_t slipway_model_dim_count(const slipway_model* model);
+SLIPWAY_MODEL_API void slipway_model_get_dim(const slipway_model* model, size_t i, slipway_model_dim* dim);
+
+/* A weight by its name in the program. `tensor` is a view of the library's own memory: read only. */
+typedef struct {
+  const char* name;
+  DLTensor tensor;
+} slipway_model_constant;
+
+SLIPWAY_MODEL_API size_t slipway_model_constant_count(const slipway_model* model);
+SLIPWAY_MODEL_API void slipway_model_get_constant(const slipway_model* model, size_t i, slipway_model_constant* constant);
+
+SLIPWAY_MODEL_API size_t slipway_model_metadata_count(const slipway_model* model);
+SLIPWAY_MODEL_API void slipway_model_get_metadata(const slipway_model* model, size_t i, const char** key, const char** value);
+
+/* Runs the model. `inputs` are tensors in the CPU's memory, of any strides, which are only read; dtypes, ranks, sizes, ranges
+ * and relations are checked before anything runs. On success every output[i] is a new dense tensor that the caller deletes
+ * (outputs[i]->deleter(outputs[i])), also after the model is closed, but before the library is unloaded; after a failure they
+ * are all NULL. */
+SLIPWAY_MODEL_API int slipway_model_run(slipway_model* model, const DLTensor* const* inputs, size_t input_count,
+                                        DLManagedTensorVersioned** outputs, size_t output_count);
+
+/* The same into the caller's memory: dense tensors in the CPU's memory of the dtypes and sizes that the outputs have. They may
+ * not overlap each other or the inputs; after a failure they hold nothing of use. */
+SLIPWAY_MODEL_API int slipway_model_run_into(slipway_model* model, const DLTensor* const* inputs, size_t input_count,
+                                             const DLTensor* const* outputs, size_t output_count);
+
+/* Where the time goes. With `on` runs are timed step by step; the sums of all runs since then are handed to `row`, by
+ * operator, slowest first. */
+SLIPWAY_MODEL_API void slipway_model_profile(slipway_model* model, int on);
+SLIPWAY_MODEL_API void slipway_model_profile_rows(slipway_model* model,
+                                                  void (*row)(void* user, const char* op, int64_t steps, double seconds),
+                                                  void* user);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* SLIPWAY_SLIPWAY_MODEL_H_ */

@@ -1,0 +1,263 @@
+// slipway_model.h over runtime/model.h. No exception leaves a function here.
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "runtime/model.h"
+#include "slipway/slipway_model.h"
+
+using slipway::kernels::DType;
+using slipway::kernels::Failure;
+using slipway::kernels::Tensor;
+using slipway::runtime::Model;
+
+struct slipway_model {
+  std::unique_ptr<Model> model;
+  std::vector<std::vector<const char*>> input_dims, output_dims;
+  std::vector<size_t> symbols;    // of the plan: those that inputs give
+  std::vector<size_t> constants;  // those with names
+};
+
+namespace {
+
+thread_local std::string last_error;
+
+int Fail(int code, std::string text) {
+  last_error = std::move(text);
+  return code;
+}
+
+// Runs `f`; what it throws becomes a code.
+template <typename F>
+int Guard(F f) {
+  try {
+    return f();
+  } catch (const std::bad_alloc&) {
+    return Fail(SLIPWAY_MODEL_NO_MEMORY, "out of memory");
+  } catch (const std::exception& e) {
+    return Fail(SLIPWAY_MODEL_BUG, e.what());
+  }
+}
+
+constexpr DLDataType kTypes[slipway::kernels::kDTypes] = {
+    {kDLBool, 8, 1}, {kDLUInt, 8, 1},  {kDLInt, 8, 1},    {kDLInt, 16, 1},   {kDLInt, 32, 1},
+    {kDLInt, 64, 1}, {kDLFloat, 16, 1}, {kDLBfloat, 16, 1}, {kDLFloat, 32, 1}, {kDLFloat, 64, 1}};
+
+DLDataType TypeOf(DType t) { return kTypes[static_cast<int>(t)]; }
+
+// A view of the caller's tensor; "" or what is wrong with it.
+std::string Take(const DLTensor* from, Tensor* to, int* code) {
+  *code = SLIPWAY_MODEL_BAD_INPUT;
+  if (!from) return "is NULL";
+  if (from->device.device_type != kDLCPU) {
+    *code = SLIPWAY_MODEL_UNSUPPORTED;
+    return "is not in the CPU's memory";
+  }
+  if (from->ndim < 0 || from->ndim > slipway::kernels::kMaxRank) return "has " + std::to_string(from->ndim) + " dims";
+  if (from->ndim > 0 && !from->shape) return "has no shape";
+  int dtype = -1;
+  for (int t = 0; t < slipway::kernels::kDTypes; ++t)
+    if (kTypes[t].code == from->dtype.code && kTypes[t].bits == from->dtype.bits && from->dtype.lanes == 1) dtype = t;
+  if (dtype < 0) {
+    *code = SLIPWAY_MODEL_UNSUPPORTED;
+    return "is of a dtype that the model has not";
+  }
+  to->dtype = static_cast<DType>(dtype);
+  to->rank = from->ndim;
+  int64_t step = 1;
+  for (int d = from->ndim - 1; d >= 0; --d) {
+    to->sizes[d] = from->shape[d];
+    to->strides[d] = from->strides ? from->strides[d] : step;
+    if (from->shape[d] < 0 || __builtin_mul_overflow(step, std::max<int64_t>(from->shape[d], 1), &step)) return "has sizes out of range";
+  }
+  to->data = from->data ? static_cast<char*>(from->data) + from->byte_offset : nullptr;
+  return "";
+}
+
+// The inputs as the plan takes them.
+int TakeAll(const Model& m, const DLTensor* const* inputs, size_t count, std::vector<Tensor>* out) {
+  if (count != m.plan().inputs.size())
+    return Fail(SLIPWAY_MODEL_BAD_INPUT,
+                std::to_string(count) + " inputs, the model takes " + std::to_string(m.plan().inputs.size()));
+  out->resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    int code;
+    if (std::string wrong = Take(inputs[i], &(*out)[i], &code); !wrong.empty())
+      return Fail(code, "input " + std::to_string(i) + " (" + m.plan().inputs[i].name + ") " + wrong);
+  }
+  return SLIPWAY_MODEL_OK;
+}
+
+int Report(const Failure& f) {
+  switch (f.kind) {
+    case Failure::kNone: return SLIPWAY_MODEL_OK;
+    case Failure::kMemory: return Fail(SLIPWAY_MODEL_NO_MEMORY, f.text);
+    case Failure::kPlan: return Fail(SLIPWAY_MODEL_BUG, f.text);
+    default: return Fail(SLIPWAY_MODEL_BAD_INPUT, f.text);
+  }
+}
+
+// A result with its memory behind it.
+struct Result {
+  DLManagedTensorVersioned tensor{};
+  int64_t sizes[slipway::kernels::kMaxRank], strides[slipway::kernels::kMaxRank];
+  std::unique_ptr<char[]> memory;
+
+  static void Delete(DLManagedTensorVersioned* self) { delete static_cast<Result*>(self->manager_ctx); }
+};
+
+constexpr size_t kAlignment = 64;
+
+std::vector<std::vector<const char*>> Pointers(const std::vector<std::vector<std::string>>& texts) {
+  std::vector<std::vector<const char*>> out;
+  for (const auto& list : texts) {
+    out.emplace_back();
+    for (const std::string& s : list) out.back().push_back(s.c_str());
+  }
+  return out;
+}
+
+}  // namespace
+
+extern "C" {
+
+int slipway_model_open(slipway_model** model) {
+  *model = nullptr;
+  return Guard([&] {
+    std::string why;
+    auto m = std::make_unique<slipway_model>();
+    m->model = Model::Open(&why);
+    if (!m->model) return Fail(SLIPWAY_MODEL_BAD_INPUT, why);
+    m->input_dims = Pointers(m->model->about().input_dims);
+    m->output_dims = Pointers(m->model->about().output_dims);
+    std::vector<bool> given(m->model->plan().symbols.size());
+    for (const auto& b : m->model->plan().bindings) given[b.symbol] = true;
+    for (size_t i = 0; i < given.size(); ++i)
+      if (given[i] && !m->model->plan().symbols[i].real) m->symbols.push_back(i);
+    for (size_t i = 0; i < m->model->about().constants.size(); ++i)
+      if (!m->model->about().constants[i].name.empty()) m->constants.push_back(i);
+    *model = m.release();
+    return static_cast<int>(SLIPWAY_MODEL_OK);
+  });
+}
+
+void slipway_model_close(slipway_model* model) { delete model; }
+
+const char* slipway_model_error(void) { return last_error.c_str(); }
+
+size_t slipway_model_input_count(const slipway_model* m) { return m->model->plan().inputs.size(); }
+size_t slipway_model_output_count(const slipway_model* m) { return m->model->plan().outputs.size(); }
+
+void slipway_model_input(const slipway_model* m, size_t i, slipway_model_value* value) {
+  const auto& in = m->model->plan().inputs[i];
+  *value = {in.name.c_str(), TypeOf(in.dtype), static_cast<int32_t>(in.sizes.size()), m->input_dims[i].data(),
+            in.kind != slipway::kernels::Input::kTensor};
+}
+
+void slipway_model_output(const slipway_model* m, size_t i, slipway_model_value* value) {
+  const auto& out = m->model->plan().outputs[i];
+  *value = {m->model->about().output_names[i].c_str(), TypeOf(out.dtype), static_cast<int32_t>(out.sizes.size()),
+            m->output_dims[i].data(), out.number};
+}
+
+size_t slipway_model_dim_count(const slipway_model* m) { return m->symbols.size(); }
+void slipway_model_get_dim(const slipway_model* m, size_t i, slipway_model_dim* dim) {
+  const auto& s = m->model->plan().symbols[m->symbols[i]];
+  *dim = {s.name.c_str(), s.min, s.max};
+}
+
+size_t slipway_model_constant_count(const slipway_model* m) { return m->constants.size(); }
+void slipway_model_get_constant(const slipway_model* m, size_t i, slipway_model_constant* constant) {
+  const size_t k = m->constants[i];
+  const auto& c = m->model->about().constants[k];
+  constant->name = c.name.c_str();
+  constant->tensor = {const_cast<uint8_t*>(m->model->ConstantData(k, false)),
+                      {kDLCPU, 0},
+                      static_cast<int32_t>(c.sizes.size()),
+                      TypeOf(c.dtype),
+                      const_cast<int64_t*>(c.sizes.data()),
+                      const_cast<int64_t*>(c.strides.data()),
+                      0};
+}
+
+size_t slipway_model_metadata_count(const slipway_model* m) { return m->model->about().metadata.size(); }
+void slipway_model_get_metadata(const slipway_model* m, size_t i, const char** key, const char** value) {
+  *key = m->model->about().metadata[i].first.c_str();
+  *value = m->model->about().metadata[i].second.c_str();
+}
+
+int slipway_model_run(slipway_model* m, const DLTensor* const* inputs, size_t input_count, DLManagedTensorVersioned** outputs,
+                      size_t output_count) {
+  for (size_t i = 0; i < output_count; ++i) outputs[i] = nullptr;
+  return Guard([&]() -> int {
+    Model& model = *m->model;
+    if (output_count != model.plan().outputs.size())
+      return Fail(SLIPWAY_MODEL_BAD_INPUT, "room for " + std::to_string(output_count) + " outputs, the model has " +
+                                               std::to_string(model.plan().outputs.size()));
+    std::vector<Tensor> in;
+    if (int code = TakeAll(model, inputs, input_count, &in)) return code;
+    std::vector<std::unique_ptr<Result>> results(output_count);
+    const Failure failure = model.Run(in, [&](int32_t slot, const Tensor& shape) -> void* {
+      auto r = std::make_unique<Result>();
+      const size_t bytes = static_cast<size_t>(shape.numel()) * slipway::kernels::ByteSize(shape.dtype);
+      r->memory.reset(new (std::nothrow) char[bytes + kAlignment]);
+      if (!r->memory) return nullptr;
+      std::copy_n(shape.sizes, shape.rank, r->sizes);
+      std::copy_n(shape.strides, shape.rank, r->strides);
+      const auto address = reinterpret_cast<uintptr_t>(r->memory.get());
+      r->tensor.version = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION};
+      r->tensor.manager_ctx = r.get();
+      r->tensor.deleter = Result::Delete;
+      r->tensor.dl_tensor = {reinterpret_cast<void*>((address + kAlignment - 1) / kAlignment * kAlignment),
+                             {kDLCPU, 0}, shape.rank, TypeOf(shape.dtype), r->sizes, r->strides, 0};
+      results[slot] = std::move(r);
+      return results[slot]->tensor.dl_tensor.data;
+    });
+    if (failure) return Report(failure);
+    for (size_t i = 0; i < output_count; ++i) outputs[i] = &results[i].release()->tensor;
+    return SLIPWAY_MODEL_OK;
+  });
+}
+
+int slipway_model_run_into(slipway_model* m, const DLTensor* const* inputs, size_t input_count, const DLTensor* const* outputs,
+                           size_t output_count) {
+  return Guard([&]() -> int {
+    Model& model = *m->model;
+    if (output_count != model.plan().outputs.size())
+      return Fail(SLIPWAY_MODEL_BAD_INPUT, std::to_string(output_count) + " outputs, the model has " +
+                                               std::to_string(model.plan().outputs.size()));
+    std::vector<Tensor> in, out(output_count);
+    if (int code = TakeAll(model, inputs, input_count, &in)) return code;
+    for (size_t i = 0; i < output_count; ++i) {
+      int code;
+      if (std::string wrong = Take(outputs[i], &out[i], &code); !wrong.empty())
+        return Fail(code, "output " + std::to_string(i) + " " + wrong);
+      if (!out[i].is_contiguous()) return Fail(SLIPWAY_MODEL_BAD_INPUT, "output " + std::to_string(i) + " is not dense");
+    }
+    std::string wrong;
+    const Failure failure = model.Run(in, [&](int32_t slot, const Tensor& shape) -> void* {
+      const Tensor& o = out[slot];
+      const bool fits = o.dtype == shape.dtype && o.rank == shape.rank && std::equal(o.sizes, o.sizes + o.rank, shape.sizes);
+      if (fits && (o.data || shape.numel() == 0)) return o.data ? o.data : static_cast<void*>(&wrong);
+      wrong = "output " + std::to_string(slot) + " is not of the dtype and sizes that the model gives:";
+      for (int d = 0; d < shape.rank; ++d) wrong += (d ? ", " : " [") + std::to_string(shape.sizes[d]);
+      wrong += shape.rank ? "]" : " []";
+      return nullptr;
+    });
+    if (!wrong.empty()) return Fail(SLIPWAY_MODEL_BAD_INPUT, wrong);
+    return Report(failure);
+  });
+}
+
+void slipway_model_profile(slipway_model* m, int on) { m->model->Profile(on != 0); }
+
+void slipway_model_profile_rows(slipway_model* m, void (*row)(void*, const char*, int64_t, double), void* user) {
+  Guard([&] {
+    for (const Model::Row& r : m->model->ProfileRows()) row(user, r.op.c_str(), r.steps, r.seconds);
+    return 0;
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,181 @@
+// See model.h.
+#include "runtime/model.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <new>
+
+extern "C" {
+// Where the exporter puts the plan and the weights (payload.S, exporters/native/).
+extern const unsigned char slipway_payload[] __attribute__((visibility("hidden")));
+}
+
+namespace slipway::runtime {
+
+using kernels::Constant;
+using kernels::Failure;
+
+std::unique_ptr<Model> Model::Open(std::string* why) {
+  const unsigned char* payload = slipway_payload;
+  asm("" : "+r"(payload));  // what the compiler sees there is not what will be there
+  kernels::PayloadHeader header;
+  std::memcpy(&header, payload, sizeof header);
+  if (std::memcmp(header.magic, kernels::kPayloadMagic, sizeof header.magic) != 0) {
+    *why = "no model is inside this library";
+    return nullptr;
+  }
+  auto inside = [&](uint64_t offset, uint64_t size) { return offset <= header.size && size <= header.size - offset; };
+  if (!inside(header.plan_offset, header.plan_size) || !inside(header.weights_offset, header.weights_size)) {
+    *why = "the library is damaged";
+    return nullptr;
+  }
+  std::unique_ptr<Model> model(new Model);
+  if (!kernels::ReadPlanFile({payload + header.plan_offset, header.plan_size},
+                             {payload + header.weights_offset, header.weights_size}, &model->about_, why))
+    return nullptr;
+  auto set = std::make_shared<Set>();
+  set->executable = kernels::Executable::Make(model->about_.plan, why);
+  if (!set->executable) return nullptr;
+  for (const Constant& c : model->about_.constants) set->data.push_back(c.data);
+  set->owned.resize(set->data.size());
+  model->active_ = std::move(set);
+  model->nanoseconds_.resize(model->about_.plan.steps.size());
+  model->counts_.resize(model->about_.plan.steps.size());
+  return model;
+}
+
+Failure Model::Run(std::span<const kernels::Tensor> inputs, const kernels::AllocateOutput& allocate) {
+  Runner runner;
+  bool profile;
+  {
+    std::lock_guard lock(mutex_);
+    profile = profile_;
+    if (!idle_.empty()) {
+      runner = std::move(idle_.back());
+      idle_.pop_back();
+    } else {
+      runner.set = active_;
+    }
+  }
+  if (!runner.context)
+    runner.context = std::make_unique<kernels::Context>(runner.set->executable, kernels::RunOptions{.profile = profile});
+  Failure failure = runner.context->Run(inputs, allocate);
+  if (failure.step >= 0) failure.text = about_.origins[plan().steps[failure.step].origin].op + ": " + failure.text;
+  Return(std::move(runner));
+  return failure;
+}
+
+// Contexts keep their memory for the next run, as long as the constants are theirs.
+void Model::Return(Runner runner) {
+  std::lock_guard lock(mutex_);
+  const auto times = runner.context->profile();
+  if (!times.empty()) {
+    // A context counts from its beginning: what it has is taken over and the context let go.
+    for (size_t i = 0; i < times.size(); ++i) {
+      nanoseconds_[i] += times[i];
+      counts_[i] += times[i] > 0;
+    }
+    return;
+  }
+  if (runner.set == active_ && !profile_) idle_.push_back(std::move(runner));
+}
+
+std::string Model::SetConstants(std::span<const ConstantValue> values, bool inactive, bool full) {
+  std::lock_guard lock(mutex_);
+  auto set = std::make_shared<Set>(*(inactive && inactive_ ? inactive_ : active_));
+  std::vector<bool> given(about_.constants.size());
+  for (const ConstantValue& v : values) {
+    const Constant& c = about_.constants[v.constant];
+    const kernels::Tensor& t = v.tensor;
+    auto named = [&](const char* what) { return "constant '" + c.name + "': " + what; };
+    if (t.dtype != c.dtype) return named("another dtype");
+    if (t.rank != static_cast<int>(c.sizes.size()) || !std::equal(c.sizes.begin(), c.sizes.end(), t.sizes)) return named("other sizes");
+    given[v.constant] = true;
+    if (v.keep) {
+      for (int d = 0; d < t.rank; ++d)
+        if (t.sizes[d] > 1 && t.strides[d] != c.strides[d]) return named("lies otherwise in memory than the model's");
+      set->data[v.constant] = static_cast<const uint8_t*>(t.data);
+      set->owned[v.constant] = nullptr;
+      continue;
+    }
+    std::shared_ptr<uint8_t[]> bytes(new uint8_t[std::max<uint64_t>(c.bytes, 1)]());
+    const int64_t item = kernels::ByteSize(c.dtype);
+    int64_t at[kernels::kMaxRank] = {};
+    for (int64_t n = t.numel(); n > 0; --n) {
+      int64_t from = 0, to = 0;
+      for (int d = 0; d < t.rank; ++d) {
+        from += at[d] * t.strides[d];
+        to += at[d] * c.strides[d];
+      }
+      std::memcpy(bytes.get() + to * item, static_cast<const uint8_t*>(t.data) + from * item, static_cast<size_t>(item));
+      for (int d = t.rank - 1; d >= 0 && ++at[d] == t.sizes[d]; --d) at[d] = 0;
+    }
+    set->data[v.constant] = bytes.get();
+    set->owned[v.constant] = std::move(bytes);
+  }
+  std::string missing;
+  for (size_t i = 0; full && i < given.size(); ++i)
+    if (!given[i] && !about_.constants[i].name.empty()) missing += (missing.empty() ? "" : ", ") + about_.constants[i].name;
+  if (!missing.empty()) return "constants without values: " + missing;
+  kernels::Plan plan = about_.plan;
+  for (size_t i = 0; i < about_.constants.size(); ++i)
+    for (int32_t b : about_.constants[i].buffers) plan.buffers[b].constant = set->data[i];
+  std::string why;
+  set->executable = kernels::Executable::Make(std::move(plan), &why);
+  if (!set->executable) return why;
+  if (inactive) {
+    inactive_ = std::move(set);
+  } else {
+    active_ = std::move(set);
+    idle_.clear();
+  }
+  return "";
+}
+
+std::string Model::Swap() {
+  std::lock_guard lock(mutex_);
+  if (!inactive_) return "there is no second set of constants to take";
+  active_.swap(inactive_);
+  idle_.clear();
+  return "";
+}
+
+void Model::DropInactive() {
+  std::lock_guard lock(mutex_);
+  inactive_ = nullptr;
+}
+
+const uint8_t* Model::ConstantData(size_t constant, bool inactive) {
+  std::lock_guard lock(mutex_);
+  return (inactive && inactive_ ? inactive_ : active_)->data[constant];
+}
+
+void Model::Profile(bool on) {
+  std::lock_guard lock(mutex_);
+  profile_ = on;
+  idle_.clear();
+  if (on) {
+    std::fill(nanoseconds_.begin(), nanoseconds_.end(), 0);
+    std::fill(counts_.begin(), counts_.end(), 0);
+  }
+}
+
+std::vector<Model::Row> Model::ProfileRows() {
+  std::lock_guard lock(mutex_);
+  std::map<std::string, Row> rows;
+  for (size_t i = 0; i < nanoseconds_.size(); ++i) {
+    if (counts_[i] == 0) continue;
+    const std::string& op = about_.origins[plan().steps[i].origin].op;
+    Row& row = rows[op];
+    row.op = op;
+    row.steps += counts_[i];
+    row.seconds += static_cast<double>(nanoseconds_[i]) * 1e-9;
+  }
+  std::vector<Row> out;
+  for (auto& [op, row] : rows) out.push_back(std::move(row));
+  std::stable_sort(out.begin(), out.end(), [](const Row& a, const Row& b) { return a.seconds > b.seconds; });
+  return out;
+}
+
+}  // namespace slipway::runtime

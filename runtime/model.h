@@ -1,0 +1,78 @@
+// The model inside this library: its payload read once, its constants, and runs on it. Both C interfaces (slipway_model.h,
+// and the one PyTorch's loader expects) are thin coats over this.
+#ifndef SLIPWAY_RUNTIME_MODEL_H_
+#define SLIPWAY_RUNTIME_MODEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/execute.h"
+#include "kernels/plan_file.h"
+
+namespace slipway::runtime {
+
+// New values of a constant: dense or not, of its dtype and sizes.
+struct ConstantValue {
+  size_t constant = 0;
+  kernels::Tensor tensor;
+  bool keep = false;  // use this memory itself, which the caller keeps alive; only where it lies as the constant does
+};
+
+class Model {
+ public:
+  // Null, with the reason, where this library has no payload or a damaged one.
+  static std::unique_ptr<Model> Open(std::string* why);
+
+  const kernels::NativeModel& about() const { return about_; }
+  const kernels::Plan& plan() const { return about_.plan; }
+
+  // Thread-safe. As Context::Run; the failure's text names the operator.
+  kernels::Failure Run(std::span<const kernels::Tensor> inputs, const kernels::AllocateOutput& allocate);
+
+  // Replaces values of constants, in those that runs use or, with `inactive`, in a second set that Swap() makes the first.
+  // What is not named stays; with `full` every named constant must be. "" or what is wrong, and then nothing has changed.
+  // Runs under way go on with the old ones.
+  std::string SetConstants(std::span<const ConstantValue> values, bool inactive, bool full);
+  std::string Swap();  // "" or why not
+  void DropInactive();
+  // Where a constant's values are now.
+  const uint8_t* ConstantData(size_t constant, bool inactive);
+
+  void Profile(bool on);
+  struct Row {
+    std::string op;
+    int64_t steps = 0;
+    double seconds = 0;
+  };
+  std::vector<Row> ProfileRows();
+
+ private:
+  // A set of values for the constants, and what runs on it. Immutable.
+  struct Set {
+    std::shared_ptr<const kernels::Executable> executable;
+    std::vector<const uint8_t*> data;                     // of constants
+    std::vector<std::shared_ptr<const uint8_t[]>> owned;  // parallel; null where the values are the library's or the caller's
+  };
+  struct Runner {
+    std::shared_ptr<const Set> set;
+    std::unique_ptr<kernels::Context> context;
+  };
+
+  Model() = default;
+  void Return(Runner runner);
+
+  kernels::NativeModel about_;
+  std::mutex mutex_;  // of what follows
+  std::shared_ptr<const Set> active_, inactive_;
+  std::vector<Runner> idle_;
+  bool profile_ = false;
+  std::vector<int64_t> nanoseconds_, counts_;  // by step, of runs that are over
+};
+
+}  // namespace slipway::runtime
+
+#endif  // SLIPWAY_RUNTIME_MODEL_H_
