@@ -2,10 +2,12 @@
 #include "driver/run_library.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 
 #include <cstring>
 
 #include "base/text.h"
+#include "io/mapped_file.h"
 #include "slipway/slipway_model.h"
 
 namespace slipway::driver {
@@ -22,6 +24,25 @@ constexpr TypeRow kTypes[] = {
     {ir::DType::kFloat16, kDLFloat, 16}, {ir::DType::kBFloat16, kDLBfloat, 16},
     {ir::DType::kFloat32, kDLFloat, 32}, {ir::DType::kFloat64, kDLFloat, 64}};
 
+// The dynamic linker does not notice a file that was cut off: the process dies when a missing page is touched.
+absl::Status CheckWhole(const std::string& path) {
+  auto file = io::MappedFile::Open(path);
+  if (!file.ok()) return file.status();
+  const absl::Span<const uint8_t> bytes = (*file)->data();
+  Elf64_Ehdr header;
+  if (bytes.size() < sizeof header || std::memcmp(bytes.data(), ELFMAG, SELFMAG) != 0 || bytes[EI_CLASS] != ELFCLASS64)
+    return absl::InvalidArgumentError(text::StrCat(path, ": no 64-bit ELF library"));
+  std::memcpy(&header, bytes.data(), sizeof header);
+  const auto inside = [&](uint64_t offset, uint64_t size) { return offset <= bytes.size() && size <= bytes.size() - offset; };
+  bool whole = inside(header.e_phoff, uint64_t{header.e_phnum} * sizeof(Elf64_Phdr));
+  for (int i = 0; whole && i < header.e_phnum; ++i) {
+    Elf64_Phdr segment;
+    std::memcpy(&segment, bytes.data() + header.e_phoff + i * sizeof segment, sizeof segment);
+    whole = inside(segment.p_offset, segment.p_filesz);
+  }
+  return whole ? absl::OkStatus() : absl::InvalidArgumentError(text::StrCat(path, ": the library is cut off"));
+}
+
 }  // namespace
 
 struct NativeLibrary::Functions {
@@ -35,6 +56,7 @@ struct NativeLibrary::Functions {
 };
 
 absl::StatusOr<std::unique_ptr<NativeLibrary>> NativeLibrary::Open(const std::string& path) {
+  if (absl::Status s = CheckWhole(path); !s.ok()) return s;
   std::unique_ptr<NativeLibrary> out(new NativeLibrary);
   // A name without a slash is looked for in the system's folders.
   const std::string place = path.find('/') == std::string::npos ? "./" + path : path;

@@ -74,7 +74,11 @@ class InputBinder {
     Dim e;
   };
   void Give(Dim symbol, int input, int dim, int64_t scale, int64_t shift) {
-    b_.out().plan.bindings.push_back({b_.Symbol(symbol), input, dim, scale, shift});
+    const int index = b_.Symbol(symbol);
+    b_.out().plan.bindings.push_back({index, input, dim, scale, shift});
+    // A least size of 2 is what torch notes of every dim that is dynamic: it asks for it while it exports and takes 0 and 1
+    // when the program runs (_check_input_constraints_for_graph).
+    if (int64_t& min = b_.out().plan.symbols[index].min; min == 2) min = 0;
     b_.Give(symbol);
   }
   PlanBuilder& b_;

@@ -1,0 +1,141 @@
+"""Native libraries against eager torch: through slipway run, a C program, ctypes with numpy, and torch's own AOT loader."""
+
+import hashlib
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from exported import export
+from torch import nn
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "samples" / "native"))
+from model import Model  # noqa: E402
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(8, 4)
+        self.register_buffer("scale", torch.tensor([1.0, -2.0, 0.5, 3.0]))
+
+    def forward(self, x, y):
+        h = self.fc(x).relu() * self.scale
+        return {"sum": h + y.T, "pair": (h.argmax(-1), x.shape[0]), "none": None}
+
+
+def made(folder, slipway, *flags, name="m.so"):
+    torch.manual_seed(1)
+    module = Net().eval()
+    batch = torch.export.Dim("B", min=2, max=64)
+    export(module, (torch.randn(3, 8), torch.randn(4, 3)), folder / "m.pt2", dynamic_shapes={"x": {0: batch}, "y": {1: batch}})
+    slipway("convert", folder / "m.pt2", "-o", folder / name, *flags)
+    return module
+
+
+def same(got, want):
+    for g, w in zip(got, want, strict=True):
+        np.testing.assert_allclose(g, w, rtol=1e-5, atol=1e-6)
+
+
+def test_ctypes_and_numpy(slipway, tmp_path):
+    module = made(tmp_path, slipway)
+    model = Model(tmp_path / "m.so")
+    size = model.inputs[0][2][0]
+    assert [(n, str(t), d) for n, t, d in model.inputs] == [("x", "float32", [size, "8"]), ("y", "float32", ["4", size])]
+    for b in (1, 2, 64):
+        x, y = torch.randn(b, 8), torch.randn(4, b)
+        want = module(x, y)
+        # The second one strided: the transpose of a dense array.
+        got = model(x.numpy(), np.ascontiguousarray(y.numpy().T).T)
+        same(got, [want["sum"].detach().numpy(), want["pair"][0].numpy(), np.int64(b)])
+    for bad, text in [
+        ((np.zeros((65, 8), "f4"), np.zeros((4, 65), "f4")), f"{size} = 65, the program takes 0 to 64"),
+        ((np.zeros((3, 8), "f4"), np.zeros((4, 2), "f4")), "y"),
+        ((np.zeros((3, 8), "f8"), np.zeros((4, 3), "f4")), r"\(x\): is f64 of 2 dims, the program takes f32 of 2"),
+        ((np.zeros((3, 8), "f4"),), "1 inputs, the model takes 2"),
+    ]:
+        with pytest.raises(RuntimeError, match=text):
+            model(*bad)
+    model.close()
+
+
+def test_c_program(slipway, tmp_path):
+    module = made(tmp_path, slipway)
+    program = tmp_path / "run"
+    subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'include'}", ROOT / "samples/native/run.c", "-ldl", "-o", program], check=True)
+    text = subprocess.run([program, tmp_path / "m.so", f"{Model(tmp_path / 'm.so').inputs[0][2][0]}=5"], check=True, capture_output=True, text=True).stdout
+    want = module(torch.ones(5, 8), torch.ones(4, 5))["sum"].flatten()[:4].tolist()
+    line = next(line for line in text.splitlines() if line.startswith("output") and "[5, 4]" in line)
+    same([float(x) for x in line.split("]")[1].split()], want)
+
+
+def test_the_file_is_a_library_like_any_other(slipway, tmp_path):
+    made(tmp_path, slipway)
+    first = (tmp_path / "m.so").read_bytes()
+    slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "again.so")
+    assert hashlib.sha256(first).digest() == hashlib.sha256((tmp_path / "again.so").read_bytes()).digest()
+    needed = subprocess.run(["readelf", "-dW", tmp_path / "m.so"], check=True, capture_output=True, text=True)
+    assert needed.stderr == ""
+    libraries = [line.split("[")[1].rstrip("]") for line in needed.stdout.splitlines() if "(NEEDED)" in line]
+    assert set(libraries) <= {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"}, libraries
+    x, y = np.ones((3, 8), "f4"), np.ones((4, 3), "f4")
+    want = Model(tmp_path / "m.so")(x, y)
+    for tool in (["strip"], ["strip", "--strip-unneeded"], ["objcopy", "--strip-debug"]):
+        copy = tmp_path / f"{'_'.join(tool)}.so"
+        shutil.copy(tmp_path / "m.so", copy)
+        subprocess.run([*tool, copy], check=True)
+        same(Model(copy)(x, y), want)
+    # Another model in the same process has weights of its own.
+    torch.manual_seed(2)
+    other = Net().eval()
+    export(other, (torch.randn(3, 8), torch.randn(4, 3)), tmp_path / "o.pt2")
+    slipway("convert", tmp_path / "o.pt2", "-o", tmp_path / "o.so")
+    same(Model(tmp_path / "o.so")(x, y)[:1], [other(torch.ones(3, 8), torch.ones(4, 3))["sum"].detach().numpy()])
+    same(Model(tmp_path / "m.so")(x, y), want)
+
+
+def test_slipway_run(slipway, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    module = made(tmp_path, slipway)
+    x, y = torch.randn(7, 8), torch.randn(4, 7)
+    save_file({"input.0": x, "input.1": y}, tmp_path / "in.safetensors")
+    want = module(x, y)
+    for model in ("m.so", "m.pt2"):
+        slipway("run", tmp_path / model, "--inputs", tmp_path / "in.safetensors", "--outputs", tmp_path / "out.safetensors")
+        got = load_file(tmp_path / "out.safetensors")
+        same([got[f"output.{i}"] for i in range(3)], [want["sum"].detach(), want["pair"][0], torch.tensor(7)])
+    save_file({"input.0": x, "input.1": y[:, :5].contiguous()}, tmp_path / "in.safetensors")
+    failed = slipway("run", tmp_path / "m.so", "--inputs", tmp_path / "in.safetensors", "--outputs", tmp_path / "no.safetensors", status=3)
+    assert "y" in failed.stderr and not (tmp_path / "no.safetensors").exists()
+    (tmp_path / "bad.so").write_bytes((tmp_path / "m.so").read_bytes()[:5000])
+    slipway("run", tmp_path / "bad.so", "--inputs", tmp_path / "in.safetensors", "--outputs", tmp_path / "no.safetensors", status=3)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_torch_loads_the_package(slipway, tmp_path):
+    module = made(tmp_path, slipway, "--to", "native-pt2", name="n.pt2")
+    loaded = torch._inductor.aoti_load_package(str(tmp_path / "n.pt2"))
+    for b in (2, 5):
+        x, y = torch.randn(b, 8), torch.randn(4, b)
+        got, want = loaded(x, y), module(x, y)
+        torch.testing.assert_close(got["sum"], want["sum"], rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(got["pair"][0], want["pair"][0])
+        assert got["pair"][1].item() == b
+    with pytest.raises(RuntimeError, match=" = 65, the program takes 0 to 64"):
+        loaded(torch.randn(65, 8), torch.randn(4, 65))
+    assert sorted(loaded.get_constant_fqns()) == ["fc.bias", "fc.weight", "scale"]
+    new = Net().eval()
+    values = {"fc.weight": new.fc.weight.detach(), "fc.bias": new.fc.bias.detach(), "scale": torch.ones(4)}
+    loaded.load_constants(values, check_full_update=True)
+    new.scale.copy_(values["scale"])
+    x, y = torch.randn(4, 8), torch.randn(4, 4)
+    torch.testing.assert_close(loaded(x, y)["sum"], new(x, y)["sum"], rtol=1e-5, atol=1e-6)
+    with pytest.raises(RuntimeError):
+        loaded.load_constants({"fc.weight": torch.ones(3, 3), "fc.bias": values["fc.bias"], "scale": values["scale"]}, check_full_update=True)
+    torch.testing.assert_close(loaded(x, y)["sum"], new(x, y)["sum"], rtol=1e-5, atol=1e-6)
