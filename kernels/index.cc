@@ -65,18 +65,18 @@ Tensor At(Tensor t, int64_t offset) {
   return t;
 }
 
-// Where k index tensors of equal sizes, in[first…], point to in the first k dims of `table`; -1 when out of range.
-int64_t Target(const Call& c, size_t first, const Tensor& table, const Odometer& at) {
-  int64_t target = 0;
+// Where k index tensors of equal sizes, in[first…], point to in the first k dims of `table`; false when out of range.
+bool Target(const Call& c, size_t first, const Tensor& table, const Odometer& at, int64_t* target) {
+  *target = 0;
   for (size_t k = first; k < c.in.size(); ++k) {
     const Tensor& index = c.in[k];
     const int d = static_cast<int>(k - first);
     const int64_t i = Checked(IndexAt(static_cast<char*>(At(index, at.Offset(index)).data), index.dtype),
                               table.sizes[d], c.ints[0] != 0);
-    if (i < 0) return -1;
-    target += i * table.strides[d];
+    if (i < 0) return false;
+    *target += i * table.strides[d];
   }
-  return target;
+  return true;
 }
 
 // Adds or writes a row of a tensor to another of the same dtype.
@@ -105,8 +105,8 @@ const char* Index(const Call& c) {
   const Tensor rest = Tail(table, static_cast<int>(c.in.size()) - 1), row = Tail(out, index.rank),
                head = Head(out, index.rank);
   for (Odometer at(index); at; at.Next()) {
-    const int64_t target = Target(c, 1, table, at);
-    if (target < 0) return kOutOfRange;
+    int64_t target;
+    if (!Target(c, 1, table, at, &target)) return kOutOfRange;
     Put<false>(At(row, at.Offset(head)), At(rest, target));
   }
   return nullptr;
@@ -120,8 +120,8 @@ const char* IndexPut(const Call& c) {
   const Tensor rest = Tail(table, static_cast<int>(c.in.size()) - 1), row = Tail(values, index.rank),
                head = Head(values, index.rank);
   for (Odometer at(index); at; at.Next()) {
-    const int64_t target = Target(c, 1, table, at);
-    if (target < 0) return kOutOfRange;
+    int64_t target;
+    if (!Target(c, 1, table, at, &target)) return kOutOfRange;
     Put<kAdd>(At(rest, target), At(row, at.Offset(head)));
   }
   return nullptr;

@@ -44,6 +44,10 @@ std::span<const Kernel> IndexKernels();
 std::span<const Kernel> ReduceKernels();
 std::span<const Kernel> ContractKernels();  // products of matrices
 std::span<const Kernel> NormalizeKernels();
+std::span<const Kernel> ConvKernels();
+std::span<const Kernel> PoolKernels();
+std::span<const Kernel> SampleKernels();  // values between elements
+std::span<const Kernel> OrderKernels();   // ranks, searches, runs of equals
 
 }  // namespace slipway::kernels
 

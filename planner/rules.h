@@ -237,6 +237,8 @@ absl::Span<const PlanFamily> DataPlans();
 absl::Span<const PlanFamily> ReductionPlans();
 absl::Span<const PlanFamily> ProductPlans();
 absl::Span<const PlanFamily> ControlPlans();
+absl::Span<const PlanFamily> NnPlans();
+absl::Span<const PlanFamily> OrderPlans();
 
 }  // namespace slipway::planner
 

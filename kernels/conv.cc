@@ -1,0 +1,205 @@
+// Convolutions of up to three spatial dims, as products of matrices over patches: a chunk of the patches is laid out, so
+// that scratch memory stays small.
+#include <algorithm>
+#include <vector>
+
+#include "kernels/convert.h"
+#include "kernels/gemm.h"
+#include "kernels/registry.h"
+#include "kernels/walk.h"
+
+namespace slipway::kernels {
+namespace {
+
+constexpr const char* kSizes = "the sizes do not agree";
+constexpr int kSpatial = 3;
+
+// Attributes of both kinds: groups, then strides, paddings in front, dilations.
+struct Window {
+  int64_t groups, stride[kSpatial], pad[kSpatial], dilation[kSpatial];
+  bool Read(const Call& c) {
+    if (c.ints.size() < 1 + 3 * kSpatial) return false;
+    groups = c.ints[0];
+    bool fits = groups > 0;
+    for (int d = 0; d < kSpatial; ++d) {
+      stride[d] = c.ints[1 + d];
+      pad[d] = c.ints[1 + kSpatial + d];
+      dilation[d] = c.ints[1 + 2 * kSpatial + d];
+      constexpr int64_t kMost = int64_t{1} << 40;
+      fits = fits && stride[d] > 0 && stride[d] < kMost && dilation[d] > 0 && dilation[d] < kMost && pad[d] > -kMost && pad[d] < kMost;
+    }
+    return fits;
+  }
+};
+
+// All elements of a tensor, dense, in the compute type.
+template <typename T>
+std::vector<T> Dense(const Tensor& t, DType as) {
+  std::vector<T> out(static_cast<size_t>(t.numel()));
+  T* to = out.data();
+  const int last = t.rank - 1;
+  if (t.rank == 0 || out.empty()) {
+    if (!out.empty()) LoadRow<T>(t.data, t.dtype, 1, 1, as, to);
+    return out;
+  }
+  Tensor rows = DropDim(t, last);
+  int64_t at[kMaxRank] = {};
+  for (int64_t n = rows.numel(); n > 0; --n, to += t.sizes[last]) {
+    int64_t o = 0;
+    for (int d = 0; d < rows.rank; ++d) o += at[d] * rows.strides[d];
+    LoadRow<T>(static_cast<const char*>(t.data) + o * ByteSize(t.dtype), t.dtype, t.strides[last], t.sizes[last], as, to);
+    for (int d = rows.rank - 1; d >= 0 && ++at[d] == rows.sizes[d]; --d) at[d] = 0;
+  }
+  return out;
+}
+
+template <typename T>
+std::vector<T> Bias(const Call& c, int64_t channels) {
+  if (c.in.size() < 3) return std::vector<T>(static_cast<size_t>(channels), T(0));
+  return Dense<T>(c.in[2], c.compute);
+}
+
+// Stores a dense [channels, positions] block as out[n, first channel …].
+template <typename T>
+void Store(const std::vector<T>& from, const Tensor& out, int64_t n, int64_t first, int64_t channels) {
+  const T* row = from.data();
+  for (int64_t o = 0; o < channels; ++o)
+    for (int64_t z = 0; z < out.sizes[2]; ++z)
+      for (int64_t y = 0; y < out.sizes[3]; ++y, row += out.sizes[4])
+        StoreRow<T>(row, out.sizes[4],
+                    static_cast<char*>(out.data) +
+                        (n * out.strides[0] + (first + o) * out.strides[1] + z * out.strides[2] + y * out.strides[3]) *
+                            ByteSize(out.dtype),
+                    out.dtype, out.strides[4]);
+}
+
+// out[n,o,…] = bias[o] + sum of in[0][n,c,…] · in[1][o,c,…]: x [n,c,d,h,w], weights [o,c/groups,kd,kh,kw], bias [o] where
+// there is one.
+const char* Conv(const Call& c) {
+  const Tensor &x = c.in[0], &w = c.in[1], &out = c.out[0];
+  Window win;
+  if (c.in.size() < 2 || x.rank != 5 || w.rank != 5 || out.rank != 5 || !win.Read(c)) return kSizes;
+  const int64_t in_channels = x.sizes[1], out_channels = w.sizes[0], per = w.sizes[1];
+  if (in_channels != per * win.groups || out_channels % win.groups != 0 || out.sizes[0] != x.sizes[0] ||
+      out.sizes[1] != out_channels || (c.in.size() > 2 && c.in[2].numel() != out_channels))
+    return kSizes;
+  const int64_t *in = x.sizes + 2, *kernel = w.sizes + 2, *to = out.sizes + 2;
+  const int64_t plane = in[0] * in[1] * in[2], positions = to[0] * to[1] * to[2];
+  const int64_t taps = kernel[0] * kernel[1] * kernel[2], depth = per * taps, group_out = out_channels / win.groups;
+  WithComputeType(c.compute, [&]<typename T>() {
+    const std::vector<T> weights = Dense<T>(w, c.compute), bias = Bias<T>(c, out_channels);
+    const int64_t chunk = std::max<int64_t>(64, std::min<int64_t>(positions, 65536 / std::max<int64_t>(1, depth)) / 64 * 64);
+    std::vector<T> patches(static_cast<size_t>(depth * std::min(chunk, positions))), result(static_cast<size_t>(group_out * positions));
+    const bool pointwise = taps == 1 && win.stride[0] == 1 && win.stride[1] == 1 && win.stride[2] == 1 && win.pad[0] == 0 &&
+                           win.pad[1] == 0 && win.pad[2] == 0 && plane == positions;
+    for (int64_t n = 0; n < out.sizes[0]; ++n) {
+      Tensor one = x;
+      one.data = static_cast<char*>(x.data) + n * x.strides[0] * ByteSize(x.dtype);
+      one.sizes[0] = 1;
+      const std::vector<T> image = Dense<T>(one, c.compute);
+      for (int64_t g = 0; g < win.groups; ++g) {
+        const T* source = image.data() + g * per * plane;
+        for (int64_t o = 0; o < group_out; ++o)
+          std::fill_n(result.begin() + o * positions, positions, bias[static_cast<size_t>(g * group_out + o)]);
+        const T* left = weights.data() + g * group_out * depth;
+        if (pointwise) {
+          Gemm<T>(group_out, positions, depth, left, depth, source, plane, result.data(), positions);
+          Store<T>(result, out, n, g * group_out, group_out);
+          continue;
+        }
+        for (int64_t first = 0; first < positions; first += chunk) {
+          const int64_t count = std::min(chunk, positions - first);
+          T* row = patches.data();
+          for (int64_t ch = 0; ch < per; ++ch) {
+            for (int64_t t = 0; t < taps; ++t, row += count) {
+              const int64_t kz = t / (kernel[1] * kernel[2]), ky = t / kernel[2] % kernel[1], kx = t % kernel[2];
+              int64_t p = first;
+              while (p < first + count) {
+                // A run along the last dim.
+                const int64_t oz = p / (to[1] * to[2]), oy = p / to[2] % to[1], ox = p % to[2];
+                const int64_t run = std::min(to[2] - ox, first + count - p);
+                const int64_t z = oz * win.stride[0] - win.pad[0] + kz * win.dilation[0];
+                const int64_t y = oy * win.stride[1] - win.pad[1] + ky * win.dilation[1];
+                T* at = row + (p - first);
+                if (z < 0 || z >= in[0] || y < 0 || y >= in[1]) {
+                  std::fill_n(at, run, T(0));
+                } else {
+                  const T* line = source + ch * plane + (z * in[1] + y) * in[2];
+                  int64_t px = ox * win.stride[2] - win.pad[2] + kx * win.dilation[2];
+                  for (int64_t i = 0; i < run; ++i, px += win.stride[2]) at[i] = px >= 0 && px < in[2] ? line[px] : T(0);
+                }
+                p += run;
+              }
+            }
+          }
+          Gemm<T>(group_out, count, depth, left, depth, patches.data(), count, result.data() + first, positions);
+        }
+        Store<T>(result, out, n, g * group_out, group_out);
+      }
+    }
+  });
+  return nullptr;
+}
+
+// The transposed convolution: x [n,c,d,h,w], weights [c,o/groups,kd,kh,kw]; each element of x adds a patch.
+const char* ConvTransposed(const Call& c) {
+  const Tensor &x = c.in[0], &w = c.in[1], &out = c.out[0];
+  Window win;
+  if (c.in.size() < 2 || x.rank != 5 || w.rank != 5 || out.rank != 5 || !win.Read(c)) return kSizes;
+  const int64_t in_channels = x.sizes[1], group_out = w.sizes[1], out_channels = group_out * win.groups;
+  if (in_channels != w.sizes[0] || in_channels % win.groups != 0 || out.sizes[0] != x.sizes[0] ||
+      out.sizes[1] != out_channels || (c.in.size() > 2 && c.in[2].numel() != out_channels))
+    return kSizes;
+  const int64_t *in = x.sizes + 2, *kernel = w.sizes + 2, *to = out.sizes + 2;
+  const int64_t plane = in[0] * in[1] * in[2], positions = to[0] * to[1] * to[2];
+  const int64_t taps = kernel[0] * kernel[1] * kernel[2], per = in_channels / win.groups, rows = group_out * taps;
+  WithComputeType(c.compute, [&]<typename T>() {
+    using A = Accumulator<T>;
+    const std::vector<T> weights = Dense<T>(w, c.compute), bias = Bias<T>(c, out_channels);
+    std::vector<T> turned(static_cast<size_t>(rows * per)), result(static_cast<size_t>(group_out * positions));
+    const int64_t chunk = std::max<int64_t>(64, std::min<int64_t>(plane, 65536 / std::max<int64_t>(1, rows)) / 64 * 64);
+    std::vector<T> patches;
+    for (int64_t n = 0; n < out.sizes[0]; ++n) {
+      Tensor one = x;
+      one.data = static_cast<char*>(x.data) + n * x.strides[0] * ByteSize(x.dtype);
+      one.sizes[0] = 1;
+      const std::vector<T> image = Dense<T>(one, c.compute);
+      for (int64_t g = 0; g < win.groups; ++g) {
+        for (int64_t o = 0; o < group_out; ++o)
+          std::fill_n(result.begin() + o * positions, positions, bias[static_cast<size_t>(g * group_out + o)]);
+        for (int64_t ch = 0; ch < per; ++ch)
+          for (int64_t r = 0; r < rows; ++r) turned[r * per + ch] = weights[(g * per + ch) * rows + r];
+        for (int64_t first = 0; first < plane; first += chunk) {
+          const int64_t count = std::min(chunk, plane - first);
+          patches.assign(static_cast<size_t>(rows * count), T(0));
+          Gemm<T>(rows, count, per, turned.data(), per, image.data() + g * per * plane + first, plane, patches.data(), count);
+          const T* row = patches.data();
+          for (int64_t o = 0; o < group_out; ++o) {
+            for (int64_t t = 0; t < taps; ++t, row += count) {
+              const int64_t kz = t / (kernel[1] * kernel[2]), ky = t / kernel[2] % kernel[1], kx = t % kernel[2];
+              for (int64_t i = 0; i < count; ++i) {
+                const int64_t p = first + i;
+                const int64_t z = p / (in[1] * in[2]) * win.stride[0] - win.pad[0] + kz * win.dilation[0];
+                const int64_t y = p / in[2] % in[1] * win.stride[1] - win.pad[1] + ky * win.dilation[1];
+                const int64_t q = p % in[2] * win.stride[2] - win.pad[2] + kx * win.dilation[2];
+                if (z < 0 || z >= to[0] || y < 0 || y >= to[1] || q < 0 || q >= to[2]) continue;
+                T& cell = result[o * positions + (z * to[1] + y) * to[2] + q];
+                cell = static_cast<T>(static_cast<A>(cell) + static_cast<A>(row[i]));
+              }
+            }
+          }
+        }
+        Store<T>(result, out, n, g * group_out, group_out);
+      }
+    }
+  });
+  return nullptr;
+}
+
+constexpr Kernel kKernels[] = {{"conv", Conv}, {"conv_transposed", ConvTransposed}};
+
+}  // namespace
+
+std::span<const Kernel> ConvKernels() { return kKernels; }
+
+}  // namespace slipway::kernels

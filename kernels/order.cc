@@ -1,0 +1,434 @@
+// What depends on order and equality: ranks, searches, runs of equals, and results whose size the data decide. Those come in
+// two calls: one that counts (or fills a result of the largest size and counts), then, when the size is known, the other.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "kernels/convert.h"
+#include "kernels/registry.h"
+#include "kernels/walk.h"
+
+namespace slipway::kernels {
+namespace {
+
+constexpr const char* kSizes = "the sizes do not agree";
+constexpr const char* kOutOfRange = "index out of range";
+
+template <typename T>
+bool Before(T a, T b) {  // NaN last
+  return a < b || (a == a && b != b);
+}
+template <typename T>
+bool Same(T a, T b) {
+  return a == b || (a != a && b != b);
+}
+
+// Steps through all positions of `shape`; offset(t) is the present one in a tensor of at least its dims.
+class Positions {
+ public:
+  explicit Positions(const Tensor& shape, int rank) : shape_(shape), rank_(rank) {
+    for (int d = 0; d < rank; ++d) more_ = more_ && shape.sizes[d] > 0;
+  }
+  explicit operator bool() const { return more_; }
+  int64_t operator()(const Tensor& t) const {
+    int64_t o = 0;
+    for (int d = 0; d < rank_; ++d) o += at_[d] * t.strides[d];
+    return o;
+  }
+  int64_t operator[](int d) const { return at_[d]; }
+  void Next() {
+    for (int d = rank_ - 1; d >= 0; --d) {
+      if (++at_[d] < shape_.sizes[d]) return;
+      at_[d] = 0;
+    }
+    more_ = false;
+  }
+
+ private:
+  const Tensor& shape_;
+  int rank_;
+  bool more_ = true;
+  int64_t at_[kMaxRank] = {};
+};
+
+char* At(const Tensor& t, int64_t offset) { return static_cast<char*>(t.data) + offset * ByteSize(t.dtype); }
+int64_t IndexAt(const Tensor& t, int64_t offset) {
+  return t.dtype == DType::kI64 ? *reinterpret_cast<const int64_t*>(At(t, offset))
+                                : *reinterpret_cast<const int32_t*>(At(t, offset));
+}
+bool IsIndex(const Tensor& t) { return t.dtype == DType::kI64 || t.dtype == DType::kI32; }
+
+// Calls f(row, position) for each row along the last dim of in[0]; row is a vector of the dtype's compute type.
+template <typename F>
+void ForEachRow(const Call& c, F f) {
+  const Tensor& in = c.in[0];
+  const int last = in.rank - 1;
+  WithComputeType(in.dtype, [&]<typename T>() {
+    std::vector<T> row(in.sizes[last]);
+    for (Positions at(in, last); at; at.Next()) {
+      LoadRow<T>(At(in, at(in)), in.dtype, in.strides[last], in.sizes[last], in.dtype, row.data());
+      f(row, at);
+    }
+  });
+}
+// Results without the last dim, or rows of the same sizes.
+bool Reduced(const Call& c) {
+  for (const Tensor& t : c.out) {
+    if (t.rank != c.in[0].rank - 1) return false;
+    for (int d = 0; d < t.rank; ++d)
+      if (t.sizes[d] != c.in[0].sizes[d]) return false;
+  }
+  return c.in[0].rank > 0 && c.out.size() == 2 && c.out[1].dtype == DType::kI64;
+}
+bool SameSizes(const Tensor& a, const Tensor& b) {
+  if (a.rank != b.rank) return false;
+  for (int d = 0; d < a.rank; ++d)
+    if (a.sizes[d] != b.sizes[d]) return false;
+  return true;
+}
+
+template <typename T>
+void StoreBoth(const Call& c, const Positions& at, T value, int64_t place) {
+  StoreRow<T>(&value, 1, At(c.out[0], at(c.out[0])), c.out[0].dtype, 1);
+  *reinterpret_cast<int64_t*>(At(c.out[1], at(c.out[1]))) = place;
+}
+
+// The ints[0]-th smallest (from 0) of each row along the last dim and a place of it; NaN counts as the largest.
+const char* Rank(const Call& c) {
+  if (!Reduced(c) || c.ints.empty() || c.ints[0] < 0 || c.ints[0] >= c.in[0].sizes[c.in[0].rank - 1]) return "k is out of range";
+  ForEachRow(c, [&](auto& row, const Positions& at) {
+    std::vector<int64_t> order(row.size());
+    std::iota(order.begin(), order.end(), int64_t{0});
+    auto nth = order.begin() + c.ints[0];
+    std::nth_element(order.begin(), nth, order.end(), [&](int64_t i, int64_t j) {
+      return Before(row[i], row[j]) || (Same(row[i], row[j]) && i < j);
+    });
+    StoreBoth(c, at, row[*nth], *nth);
+  });
+  return nullptr;
+}
+// The lower median of each row; a NaN wins, or with ints[0] counts for nothing.
+const char* Median(const Call& c) {
+  if (!Reduced(c) || c.ints.empty()) return kSizes;
+  if (c.in[0].sizes[c.in[0].rank - 1] == 0) return c.out[0].numel() == 0 ? nullptr : "of a tensor without elements";
+  ForEachRow(c, [&](auto& row, const Positions& at) {
+    std::vector<int64_t> order(row.size());
+    std::iota(order.begin(), order.end(), int64_t{0});
+    const auto nan = std::find_if(row.begin(), row.end(), [](auto x) { return x != x; });
+    if (c.ints[0] == 0 && nan != row.end()) return StoreBoth(c, at, *nan, nan - row.begin());
+    const int64_t numbers = std::count_if(row.begin(), row.end(), [](auto x) { return x == x; });
+    auto nth = order.begin() + std::max<int64_t>(0, (numbers - 1) / 2);
+    std::nth_element(order.begin(), nth, order.end(), [&](int64_t i, int64_t j) {
+      return Before(row[i], row[j]) || (Same(row[i], row[j]) && i < j);
+    });
+    StoreBoth(c, at, row[*nth], *nth);
+  });
+  return nullptr;
+}
+// The most frequent of each row, the smallest of equally frequent ones, and its last place.
+const char* ModeOf(const Call& c) {
+  if (!Reduced(c)) return kSizes;
+  if (c.in[0].sizes[c.in[0].rank - 1] == 0) return c.out[0].numel() == 0 ? nullptr : "of a tensor without elements";
+  bool nan = false;
+  ForEachRow(c, [&](auto& row, const Positions& at) {
+    std::vector<int64_t> order(row.size());
+    std::iota(order.begin(), order.end(), int64_t{0});
+    for (auto x : row) nan |= x != x;
+    if (nan) return;
+    std::stable_sort(order.begin(), order.end(), [&](int64_t i, int64_t j) { return row[i] < row[j]; });
+    int64_t best = order[0], most = 0;
+    for (size_t i = 0; i < order.size();) {
+      size_t j = i;
+      while (j < order.size() && row[order[j]] == row[order[i]]) ++j;
+      if (static_cast<int64_t>(j - i) > most) most = static_cast<int64_t>(j - i), best = order[j - 1];
+      i = j;
+    }
+    StoreBoth(c, at, row[best], best);
+  });
+  return nan ? "the most frequent of numbers with NaN among them" : nullptr;
+}
+// Running largest (smallest) along the last dim and its last place; NaN wins.
+template <bool kLargest>
+const char* RunningExtreme(const Call& c) {
+  if (c.out.size() != 2 || c.in[0].rank == 0 || !SameSizes(c.in[0], c.out[0]) || !SameSizes(c.in[0], c.out[1])) return kSizes;
+  const int last = c.in[0].rank - 1;
+  ForEachRow(c, [&](auto& row, const Positions& at) {
+    std::vector<int64_t> places(row.size());
+    int64_t best = 0;
+    for (size_t i = 0; i < row.size(); ++i) {
+      const auto x = row[i], y = row[best];
+      if (x != x || (y == y && (kLargest ? x >= y : x <= y))) best = static_cast<int64_t>(i);
+      places[i] = best;
+    }
+    auto values = row;
+    for (size_t i = 0; i < row.size(); ++i) values[i] = row[places[i]];
+    using T = std::decay_t<decltype(row[0])>;
+    StoreRow<T>(values.data(), values.size(), At(c.out[0], at(c.out[0])), c.out[0].dtype, c.out[0].strides[last]);
+    StoreRow<int64_t>(places.data(), places.size(), At(c.out[1], at(c.out[1])), c.out[1].dtype, c.out[1].strides[last]);
+  });
+  return nullptr;
+}
+const char* LogCumSumExp(const Call& c) {
+  if (c.in[0].rank == 0 || !SameSizes(c.in[0], c.out[0])) return kSizes;
+  const int last = c.in[0].rank - 1;
+  ForEachRow(c, [&](auto& row, const Positions& at) {
+    double sum = -std::numeric_limits<double>::infinity();
+    using T = std::decay_t<decltype(row[0])>;
+    std::vector<double> out;
+    for (T v : row) {
+      const double x = static_cast<double>(v), low = sum != sum || x != x ? x + sum : std::fmin(x, sum), high = std::fmax(x, sum);
+      sum = low != low ? low : low != high || std::isfinite(low) ? std::log1p(std::exp(low - high)) + high : x;
+      out.push_back(sum);
+    }
+    StoreRow<double>(out.data(), out.size(), At(c.out[0], at(c.out[0])), c.out[0].dtype, c.out[0].strides[last]);
+  });
+  return nullptr;
+}
+
+// Where in[1] would go among the sorted rows of in[0] (one row for all where it has one dim). ints[0]: behind equals.
+const char* Search(const Call& c) {
+  const Tensor &sorted = c.in[0], &x = c.in[1], &out = c.out[0];
+  if (c.in.size() < 2 || sorted.rank == 0 || !SameSizes(x, out) || c.ints.empty()) return kSizes;
+  const bool one = sorted.rank == 1;
+  if (!one) {
+    if (x.rank != sorted.rank) return kSizes;
+    for (int d = 0; d + 1 < x.rank; ++d)
+      if (x.sizes[d] != sorted.sizes[d]) return kSizes;
+  }
+  const int last = sorted.rank - 1;
+  const int64_t n = sorted.sizes[last];
+  WithComputeType(c.compute, [&]<typename T>() {
+    std::vector<T> row(n);
+    int64_t loaded = -1;
+    if (one) LoadRow<T>(sorted.data, sorted.dtype, sorted.strides[last], n, c.compute, row.data());
+    for (Positions at(x, x.rank); at; at.Next()) {
+      if (!one) {
+        int64_t o = 0;
+        for (int d = 0; d < last; ++d) o += at[d] * sorted.strides[d];
+        if (o != loaded || loaded < 0) LoadRow<T>(At(sorted, o), sorted.dtype, sorted.strides[last], n, c.compute, row.data());
+        loaded = o;
+      }
+      T v;
+      LoadRow<T>(At(x, at(x)), x.dtype, 1, 1, c.compute, &v);
+      int64_t low = 0, high = n;
+      while (low < high) {
+        const int64_t mid = low + (high - low) / 2;
+        if (c.ints[0] != 0 ? !(row[mid] > v) : !(row[mid] >= v))
+          low = mid + 1;
+        else
+          high = mid;
+      }
+      StoreRow<int64_t>(&low, 1, At(out, at(out)), out.dtype, 1);
+    }
+  });
+  return nullptr;
+}
+
+// out[0] = how many elements of in[0] are not zero.
+const char* CountNonzero(const Call& c) {
+  int64_t n = 0;
+  WithComputeType(c.in[0].dtype, [&]<typename T>() {
+    for (Positions at(c.in[0], c.in[0].rank); at; at.Next()) {
+      T x;
+      LoadRow<T>(At(c.in[0], at(c.in[0])), c.in[0].dtype, 1, 1, c.in[0].dtype, &x);
+      n += x != 0;
+    }
+  });
+  StoreRow<int64_t>(&n, 1, c.out[0].data, c.out[0].dtype, 1);
+  return nullptr;
+}
+// The positions of the elements that are not zero: out[0] is [n, rank]; further rows than there are stay.
+const char* Nonzero(const Call& c) {
+  const Tensor &x = c.in[0], &out = c.out[0];
+  if (out.rank != 2 || out.sizes[1] != x.rank || out.dtype != DType::kI64) return kSizes;
+  int64_t n = 0;
+  WithComputeType(x.dtype, [&]<typename T>() {
+    for (Positions at(x, x.rank); at && n < out.sizes[0]; at.Next()) {
+      T v;
+      LoadRow<T>(At(x, at(x)), x.dtype, 1, 1, x.dtype, &v);
+      if (v == 0) continue;
+      for (int d = 0; d < x.rank; ++d) out.as<int64_t>()[n * out.strides[0] + d * out.strides[1]] = at[d];
+      ++n;
+    }
+  });
+  return nullptr;
+}
+// out[0], [n]: the elements of in[0] where in[1], of the same sizes, is true.
+const char* MaskedSelect(const Call& c) {
+  const Tensor &x = c.in[0], &mask = c.in[1], &out = c.out[0];
+  if (c.in.size() < 2 || !SameSizes(x, mask) || mask.dtype != DType::kBool || out.rank != 1 || out.dtype != x.dtype) return kSizes;
+  int64_t n = 0;
+  WithWord(x.dtype, [&]<typename W>() {
+    for (Positions at(x, x.rank); at && n < out.sizes[0]; at.Next())
+      if (mask.as<uint8_t>()[at(mask)]) out.as<W>()[out.strides[0] * n++] = x.as<W>()[at(x)];
+  });
+  return nullptr;
+}
+// out[0], which holds the tensor, takes the elements of in[0], [n], in order where in[1] is true.
+const char* MaskedScatter(const Call& c) {
+  const Tensor &source = c.in[0], &mask = c.in[1], &out = c.out[0];
+  if (c.in.size() < 2 || !SameSizes(out, mask) || mask.dtype != DType::kBool || source.rank != 1 || source.dtype != out.dtype)
+    return kSizes;
+  int64_t n = 0;
+  bool fits = true;
+  WithWord(out.dtype, [&]<typename W>() {
+    for (Positions at(out, out.rank); at && fits; at.Next()) {
+      if (!mask.as<uint8_t>()[at(mask)]) continue;
+      if (fits = n < source.sizes[0]; fits) out.as<W>()[at(out)] = source.as<W>()[source.strides[0] * n++];
+    }
+  });
+  return fits ? nullptr : "fewer elements than the mask takes";
+}
+// out[0], [n]: i repeated in[0][i] times.
+const char* RepeatInterleave(const Call& c) {
+  const Tensor &repeats = c.in[0], &out = c.out[0];
+  if (repeats.rank != 1 || out.rank != 1 || out.dtype != DType::kI64 || !IsIndex(repeats)) return kSizes;
+  int64_t n = 0;
+  for (int64_t i = 0; i < repeats.sizes[0]; ++i) {
+    const int64_t times = IndexAt(repeats, i * repeats.strides[0]);
+    if (times < 0) return "repeats are negative";
+    if (times > out.sizes[0] - n) return "repeats do not add up to the result's size";
+    for (int64_t k = 0; k < times; ++k) out.as<int64_t>()[out.strides[0] * n++] = i;
+  }
+  return n == out.sizes[0] ? nullptr : "repeats do not add up to the result's size";
+}
+
+// Rows of in[0], [n, m], that differ. out[0] [n]: which row stands for each distinct one, in order (ints[0]: sorted; else of
+// runs of equal neighbours); out[1] [n]: for each row, the number of its distinct one; out[2] [n]: how many rows it stands
+// for; out[3]: how many there are.
+const char* Unique(const Call& c) {
+  const Tensor& x = c.in[0];
+  if (x.rank != 2 || c.out.size() != 4 || c.ints.empty()) return kSizes;
+  const int64_t n = x.sizes[0], m = x.sizes[1];
+  for (int k = 0; k < 3; ++k)
+    if (c.out[k].rank != 1 || c.out[k].sizes[0] < n || c.out[k].dtype != DType::kI64 || c.out[k].strides[0] != 1) return kSizes;
+  int64_t *first = c.out[0].as<int64_t>(), *inverse = c.out[1].as<int64_t>(), *counts = c.out[2].as<int64_t>(), found = 0;
+  WithComputeType(x.dtype, [&]<typename T>() {
+    std::vector<T> rows(static_cast<size_t>(n * m));
+    for (int64_t i = 0; i < n; ++i) LoadRow<T>(At(x, i * x.strides[0]), x.dtype, x.strides[1], m, x.dtype, &rows[i * m]);
+    std::vector<int64_t> order(n);
+    std::iota(order.begin(), order.end(), int64_t{0});
+    auto row = [&](int64_t i) { return rows.data() + i * m; };
+    if (c.ints[0] != 0)
+      std::stable_sort(order.begin(), order.end(), [&](int64_t i, int64_t j) {
+        return std::lexicographical_compare(row(i), row(i) + m, row(j), row(j) + m, Before<T>);
+      });
+    for (int64_t i = 0; i < n; ++i) {
+      // NaN equals nothing, itself neither.
+      const bool again = i > 0 && std::equal(row(order[i]), row(order[i]) + m, row(order[i - 1]));
+      if (!again) first[found] = order[i], counts[found] = 0, ++found;
+      inverse[order[i]] = found - 1;
+      ++counts[found - 1];
+    }
+  });
+  StoreRow<int64_t>(&found, 1, c.out[3].data, c.out[3].dtype, 1);
+  return nullptr;
+}
+
+enum Reduction : int64_t { kSum, kProd, kMean, kMax, kMin };
+
+// out, which holds the tensor, takes in[0] (sizes at least the index's) at in[1] along the dim ints[0], reduced as ints[1]
+// says; ints[2]: with what stood there.
+const char* ScatterReduce(const Call& c) {
+  const Tensor &values = c.in[0], &index = c.in[1], &out = c.out[0];
+  if (c.in.size() < 2 || c.ints.size() < 3 || values.rank != out.rank || index.rank != out.rank || !IsIndex(index) ||
+      values.dtype != out.dtype || c.ints[0] < 0 || c.ints[0] >= out.rank)
+    return kSizes;
+  const int dim = static_cast<int>(c.ints[0]);
+  for (int d = 0; d < out.rank; ++d)
+    if (index.sizes[d] > values.sizes[d] || (d != dim && index.sizes[d] > out.sizes[d])) return kSizes;
+  const auto how = static_cast<Reduction>(c.ints[1]);
+  const bool with_self = c.ints[2] != 0;
+  bool inside = true;
+  WithComputeType(c.compute, [&]<typename T>() {
+    using A = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;
+    // Results in the compute type, rounded once; how many came to each.
+    std::vector<T> sums(static_cast<size_t>(out.numel()));
+    std::vector<int64_t> counts(sums.size(), with_self ? 1 : 0);
+    size_t k = 0;
+    for (Positions at(out, out.rank); at; at.Next(), ++k) LoadRow<T>(At(out, at(out)), out.dtype, 1, 1, out.dtype, &sums[k]);
+    int64_t dense[kMaxRank], step = 1;
+    for (int d = out.rank - 1; d >= 0; --d) dense[d] = step, step *= out.sizes[d];
+    for (Positions at(index, index.rank); at; at.Next()) {
+      const int64_t i = IndexAt(index, at(index));
+      if (i < 0 || i >= out.sizes[dim]) {
+        inside = false;
+        continue;
+      }
+      int64_t o = i * dense[dim];
+      for (int d = 0; d < out.rank; ++d)
+        if (d != dim) o += at[d] * dense[d];
+      T v;
+      LoadRow<T>(At(values, at(values)), values.dtype, 1, 1, values.dtype, &v);
+      T& x = sums[o];
+      if (counts[o]++ == 0)
+        x = v;
+      else if (how == kSum || how == kMean)
+        x = static_cast<T>(static_cast<A>(x) + static_cast<A>(v));
+      else if (how == kProd)
+        x = static_cast<T>(static_cast<A>(x) * static_cast<A>(v));
+      else if (how == kMax)
+        x = x != x || x > v ? x : v;
+      else
+        x = x != x || x < v ? x : v;
+    }
+    k = 0;
+    for (Positions at(out, out.rank); at; at.Next(), ++k) {
+      if (counts[k] == (with_self ? 1 : 0)) continue;  // untouched
+      T x = sums[k];
+      if (how == kMean) {
+        if constexpr (std::is_integral_v<T>) {
+          const int64_t n = counts[k], q = x / n;
+          x = q - (x % n != 0 && x < 0 ? 1 : 0);
+        } else {
+          x = x / static_cast<T>(counts[k]);
+        }
+      }
+      StoreRow<T>(&x, 1, At(out, at(out)), out.dtype, 1);
+    }
+  });
+  return inside ? nullptr : kOutOfRange;
+}
+
+// out [n] += 1, or in[1][i], at each in[0][i]; a number that is negative or too large is an error.
+const char* Bincount(const Call& c) {
+  const Tensor &x = c.in[0], &out = c.out[0];
+  if (x.rank != 1 || out.rank != 1 || (c.in.size() > 1 && !SameSizes(x, c.in[1]))) return kSizes;
+  std::vector<double> sums(out.sizes[0]);
+  for (int64_t i = 0; i < x.sizes[0]; ++i) {
+    int64_t at;
+    LoadRow<int64_t>(At(x, i * x.strides[0]), x.dtype, 1, 1, x.dtype, &at);
+    if (at < 0 || at >= out.sizes[0]) return kOutOfRange;
+    double w = 1;
+    if (c.in.size() > 1) LoadRow<double>(At(c.in[1], i * c.in[1].strides[0]), c.in[1].dtype, 1, 1, c.in[1].dtype, &w);
+    sums[at] += w;
+  }
+  StoreRow<double>(sums.data(), out.sizes[0], out.data, out.dtype, out.strides[0]);
+  return nullptr;
+}
+
+constexpr Kernel kKernels[] = {
+    {"rank", Rank, false, 1, 2},
+    {"median", Median, false, 1, 2},
+    {"mode", ModeOf, false, 1, 2},
+    {"cummax", RunningExtreme<true>, false, 1, 2},
+    {"cummin", RunningExtreme<false>, false, 1, 2},
+    {"logcumsumexp", LogCumSumExp},
+    {"search", Search, false, 2},
+    {"count_nonzero", CountNonzero},
+    {"nonzero", Nonzero},
+    {"masked_select", MaskedSelect, false, 2},
+    {"masked_scatter", MaskedScatter, false, 2},
+    {"repeat_interleave", RepeatInterleave},
+    {"unique", Unique, false, 1, 4},
+    {"scatter_reduce", ScatterReduce, false, 2},
+    {"bincount", Bincount},
+};
+
+}  // namespace
+
+std::span<const Kernel> OrderKernels() { return kKernels; }
+
+}  // namespace slipway::kernels

@@ -1,0 +1,199 @@
+// Pooling over windows of up to three spatial dims of [n, c, d, h, w], and its inverse.
+#include <algorithm>
+#include <limits>
+
+#include "kernels/convert.h"
+#include "kernels/registry.h"
+
+namespace slipway::kernels {
+namespace {
+
+constexpr const char* kSizes = "the sizes do not agree";
+constexpr int kSpatial = 3;
+
+// A window's bounds along one dim: first, last (not included), step.
+struct Span {
+  int64_t begin, end, step;
+};
+
+template <typename T>
+T Get(const Tensor& t, int64_t offset, DType as) {
+  T x;
+  LoadRow<T>(static_cast<const char*>(t.data) + offset * ByteSize(t.dtype), t.dtype, 1, 1, as, &x);
+  return x;
+}
+template <typename T>
+void Put(const Tensor& t, int64_t offset, T x) {
+  StoreRow<T>(&x, 1, static_cast<char*>(t.data) + offset * ByteSize(t.dtype), t.dtype, 1);
+}
+
+// Calls each(offset of the plane in x, window, offset in out) for every element of the result; span(d, i) is the window of
+// element i along spatial dim d.
+template <typename S, typename F>
+void ForEachWindow(const Tensor& x, const Tensor& out, S span, F each) {
+  for (int64_t n = 0; n < out.sizes[0]; ++n)
+    for (int64_t ch = 0; ch < out.sizes[1]; ++ch)
+      for (int64_t z = 0; z < out.sizes[2]; ++z)
+        for (int64_t y = 0; y < out.sizes[3]; ++y)
+          for (int64_t w = 0; w < out.sizes[4]; ++w) {
+            const Span window[kSpatial] = {span(0, z), span(1, y), span(2, w)};
+            const int64_t at[5] = {n, ch, z, y, w};
+            each(n * x.strides[0] + ch * x.strides[1], window, at);
+          }
+}
+int64_t Offset(const Tensor& t, const int64_t* at) {
+  int64_t o = 0;
+  for (int d = 0; d < 5; ++d) o += at[d] * t.strides[d];
+  return o;
+}
+
+bool Fits(const Call& c, size_t ints) {
+  const Tensor &x = c.in[0], &out = c.out[0];
+  if (x.rank != 5 || out.rank != 5 || c.ints.size() < ints || x.sizes[0] != out.sizes[0] || x.sizes[1] != out.sizes[1]) return false;
+  for (size_t k = 1; k < c.out.size(); ++k)
+    for (int d = 0; d < 5; ++d)
+      if (c.out[k].rank != 5 || c.out[k].sizes[d] != out.sizes[d]) return false;
+  for (int64_t v : c.ints)
+    if (v < -(int64_t{1} << 40) || v > int64_t{1} << 40) return false;
+  return true;
+}
+
+// The largest of each window, NaN above all; out[1], where there is one, is its place in the plane.
+template <typename T, typename S>
+void Largest(const Call& c, S span) {
+  const Tensor &x = c.in[0], &out = c.out[0];
+  ForEachWindow(x, out, span, [&](int64_t plane, const Span* s, const int64_t* at) {
+    T best = std::is_integral_v<T> ? std::numeric_limits<T>::lowest() : -std::numeric_limits<T>::infinity();
+    int64_t place = (s[0].begin * x.sizes[3] + s[1].begin) * x.sizes[4] + s[2].begin;
+    for (int64_t z = s[0].begin; z < s[0].end; z += s[0].step)
+      for (int64_t y = s[1].begin; y < s[1].end; y += s[1].step)
+        for (int64_t w = s[2].begin; w < s[2].end; w += s[2].step) {
+          const T v = Get<T>(x, plane + z * x.strides[2] + y * x.strides[3] + w * x.strides[4], x.dtype);
+          if (v > best || v != v) best = v, place = (z * x.sizes[3] + y) * x.sizes[4] + w;
+        }
+    Put<T>(out, Offset(out, at), best);
+    if (c.out.size() > 1) Put<int64_t>(c.out[1], Offset(c.out[1], at), place);
+  });
+}
+
+// Attributes: kernel, stride, padding, dilation, of three dims each.
+const char* MaxPool(const Call& c) {
+  if (!Fits(c, 4 * kSpatial)) return kSizes;
+  const int64_t *kernel = c.ints.data(), *stride = kernel + 3, *pad = kernel + 6, *dilation = kernel + 9;
+  for (int d = 0; d < kSpatial; ++d)
+    if (kernel[d] < 1 || stride[d] < 1 || dilation[d] < 1) return kSizes;
+  WithComputeType(c.in[0].dtype, [&]<typename T>() {
+    Largest<T>(c, [&](int d, int64_t i) {
+      int64_t begin = i * stride[d] - pad[d];
+      const int64_t end = std::min(begin + (kernel[d] - 1) * dilation[d] + 1, c.in[0].sizes[2 + d]);
+      if (begin < 0) begin += (-begin + dilation[d] - 1) / dilation[d] * dilation[d];
+      return Span{begin, end, dilation[d]};
+    });
+  });
+  return nullptr;
+}
+
+Span Adaptive(const Call& c, int d, int64_t i) {
+  const int64_t in = c.in[0].sizes[2 + d], out = c.out[0].sizes[2 + d];
+  return {i * in / out, ((i + 1) * in + out - 1) / out, 1};
+}
+const char* AdaptiveMaxPool(const Call& c) {
+  if (!Fits(c, 0)) return kSizes;
+  WithComputeType(c.in[0].dtype, [&]<typename T>() {
+    Largest<T>(c, [&](int d, int64_t i) { return Adaptive(c, d, i); });
+  });
+  return nullptr;
+}
+
+// The mean of each window, summed in f64; divisor(d) as the operator counts.
+template <typename S, typename D>
+void Average(const Call& c, S span, D divisor) {
+  const Tensor &x = c.in[0], &out = c.out[0];
+  WithComputeType(c.compute, [&]<typename T>() {
+    using A = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
+    ForEachWindow(x, out, span, [&](int64_t plane, const Span* s, const int64_t* at) {
+      A sum = 0;
+      for (int64_t z = s[0].begin; z < s[0].end; ++z)
+        for (int64_t y = s[1].begin; y < s[1].end; ++y)
+          for (int64_t w = s[2].begin; w < s[2].end; ++w)
+            sum += static_cast<A>(Get<T>(x, plane + z * x.strides[2] + y * x.strides[3] + w * x.strides[4], c.compute));
+      const int64_t by = divisor(s, at);
+      Put<A>(out, Offset(out, at), by == 0 ? (std::is_integral_v<T> ? A(0) : std::numeric_limits<A>::quiet_NaN()) : sum / static_cast<A>(by));
+    });
+  });
+}
+// Attributes: kernel, stride, padding, of three dims each; whether padding counts; the divisor, 0 for none.
+const char* AveragePool(const Call& c) {
+  if (!Fits(c, 3 * kSpatial + 2)) return kSizes;
+  const int64_t *kernel = c.ints.data(), *stride = kernel + 3, *pad = kernel + 6;
+  for (int d = 0; d < kSpatial; ++d)
+    if (kernel[d] < 1 || stride[d] < 1) return kSizes;
+  const bool padding_counts = c.ints[9] != 0;
+  const int64_t fixed = c.ints[10];
+  auto bounds = [&](int d, int64_t i) {
+    const int64_t begin = i * stride[d] - pad[d];
+    return Span{begin, std::min(begin + kernel[d], c.in[0].sizes[2 + d] + pad[d]), 1};
+  };
+  Average(
+      c,
+      [&](int d, int64_t i) {
+        Span s = bounds(d, i);
+        s.begin = std::max<int64_t>(s.begin, 0);
+        s.end = std::min(s.end, c.in[0].sizes[2 + d]);
+        return s;
+      },
+      [&](const Span* s, const int64_t* at) {
+        if (fixed != 0) return fixed;
+        int64_t n = 1;
+        for (int d = 0; d < kSpatial; ++d) {
+          const Span whole = bounds(d, at[2 + d]);
+          n *= padding_counts ? whole.end - whole.begin : std::max<int64_t>(0, s[d].end - s[d].begin);
+        }
+        return n;
+      });
+  return nullptr;
+}
+const char* AdaptiveAveragePool(const Call& c) {
+  if (!Fits(c, 0)) return kSizes;
+  Average(c, [&](int d, int64_t i) { return Adaptive(c, d, i); },
+          [](const Span* s, const int64_t*) {
+            return (s[0].end - s[0].begin) * (s[1].end - s[1].begin) * (s[2].end - s[2].begin);
+          });
+  return nullptr;
+}
+
+// out[n, c, index] = x, where out, [n, c, positions], holds zeros; in[1] has the places.
+const char* MaxUnpool(const Call& c) {
+  const Tensor &x = c.in[0], &index = c.in[1], &out = c.out[0];
+  if (c.in.size() < 2 || x.rank != 3 || index.rank != 3 || out.rank != 3 || index.dtype != DType::kI64 || x.dtype != out.dtype)
+    return kSizes;
+  for (int d = 0; d < 3; ++d)
+    if (x.sizes[d] != index.sizes[d] || (d < 2 && x.sizes[d] != out.sizes[d])) return kSizes;
+  bool inside = true;
+  WithWord(x.dtype, [&]<typename W>() {
+    for (int64_t n = 0; n < x.sizes[0]; ++n)
+      for (int64_t ch = 0; ch < x.sizes[1]; ++ch)
+        for (int64_t i = 0; i < x.sizes[2]; ++i) {
+          const int64_t to = index.as<int64_t>()[n * index.strides[0] + ch * index.strides[1] + i * index.strides[2]];
+          if (to < 0 || to >= out.sizes[2]) {
+            inside = false;
+            continue;
+          }
+          out.as<W>()[n * out.strides[0] + ch * out.strides[1] + to * out.strides[2]] =
+              x.as<W>()[n * x.strides[0] + ch * x.strides[1] + i * x.strides[2]];
+        }
+  });
+  return inside ? nullptr : "index out of range";
+}
+
+constexpr Kernel kKernels[] = {{"max_pool", MaxPool},
+                               {"avg_pool", AveragePool},
+                               {"adaptive_max_pool", AdaptiveMaxPool},
+                               {"adaptive_avg_pool", AdaptiveAveragePool},
+                               {"max_unpool", MaxUnpool}};
+
+}  // namespace
+
+std::span<const Kernel> PoolKernels() { return kKernels; }
+
+}  // namespace slipway::kernels

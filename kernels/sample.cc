@@ -1,0 +1,279 @@
+// Values between elements: resizing along one dim, and sampling at given places.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernels/convert.h"
+#include "kernels/registry.h"
+#include "kernels/walk.h"
+
+namespace slipway::kernels {
+namespace {
+
+constexpr const char* kSizes = "the sizes do not agree";
+
+template <typename T>
+T Cubic1(T x) {  // |x| <= 1
+  constexpr T a = T(-0.75);
+  return ((a + 2) * x - (a + 3)) * x * x + 1;
+}
+template <typename T>
+T Cubic2(T x) {  // 1 < |x| < 2
+  constexpr T a = T(-0.75);
+  return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a;
+}
+
+enum Mode : int64_t { kNearest, kNearestExact, kLinear, kCubic, kLinearAntialias, kCubicAntialias, kModes };
+
+// What one element of the result is made of.
+template <typename T>
+struct Taps {
+  std::vector<int64_t> places;
+  std::vector<T> weights;
+};
+
+// Element i of `out` along a dim of `in` elements. `scale` is the step in the source, as torch computes it.
+template <typename T>
+Taps<T> TapsOf(Mode mode, bool align, T scale, int64_t i, int64_t in) {
+  Taps<T> t;
+  auto add = [&](int64_t at, T w) {
+    t.places.push_back(std::clamp<int64_t>(at, 0, in - 1));
+    t.weights.push_back(w);
+  };
+  const T x = static_cast<T>(i);
+  switch (mode) {
+    case kNearest:
+    case kNearestExact:
+      add(static_cast<int64_t>(std::floor((mode == kNearest ? x : x + T(0.5)) * scale)), T(1));
+      break;
+    case kLinear: {
+      const T at = align ? scale * x : std::max(T(0), scale * (x + T(0.5)) - T(0.5));
+      const int64_t low = std::min(static_cast<int64_t>(at), in - 1);
+      const T part = std::min(std::max(at - static_cast<T>(low), T(0)), T(1));
+      add(low, 1 - part);
+      add(low + (low < in - 1 ? 1 : 0), part);
+      break;
+    }
+    case kCubic: {
+      const T at = align ? scale * x : scale * (x + T(0.5)) - T(0.5);
+      const T floor = std::floor(at), part = std::min(std::max(at - floor, T(0)), T(1));
+      const int64_t low = static_cast<int64_t>(floor);
+      add(low - 1, Cubic2<T>(part + 1));
+      add(low, Cubic1<T>(part));
+      add(low + 1, Cubic1<T>(1 - part));
+      add(low + 2, Cubic2<T>(2 - part));
+      break;
+    }
+    default: {
+      const T reach = T(mode == kLinearAntialias ? 1 : 2);
+      const T support = scale >= 1 ? reach * scale : reach, inverse = scale >= 1 ? 1 / scale : T(1);
+      const T center = scale * (x + T(0.5));
+      const int64_t begin = std::max<int64_t>(static_cast<int64_t>(center - support + T(0.5)), 0);
+      const int64_t end = std::min(static_cast<int64_t>(center + support + T(0.5)), in);
+      T total = 0;
+      for (int64_t j = begin; j < end; ++j) {
+        const T d = std::fabs((static_cast<T>(j) - center + T(0.5)) * inverse);
+        T w;
+        if (mode == kLinearAntialias) {
+          w = d < 1 ? 1 - d : T(0);
+        } else {
+          constexpr T a = T(-0.5);
+          w = d < 1   ? ((a + 2) * d - (a + 3)) * d * d + 1
+              : d < 2 ? (((d - 5) * d + 8) * d - 4) * a
+                      : T(0);
+        }
+        add(j, w);
+        total += w;
+      }
+      if (total != 0)
+        for (T& w : t.weights) w /= total;
+    }
+  }
+  return t;
+}
+
+// Resizes the last dim. Attributes: mode, whether corners align; the factor that was asked for, 0 where sizes were.
+const char* Resample(const Call& c) {
+  const Tensor &x = c.in[0], &out = c.out[0];
+  const int last = out.rank - 1;
+  if (last < 0 || x.rank != out.rank || c.ints.size() < 2 || c.floats.empty() || c.ints[0] < 0 || c.ints[0] >= kModes) return kSizes;
+  for (int d = 0; d < last; ++d)
+    if (x.sizes[d] != out.sizes[d]) return kSizes;
+  const Mode mode = static_cast<Mode>(c.ints[0]);
+  const int64_t in = x.sizes[last], n = out.sizes[last];
+  if (out.numel() == 0) return nullptr;
+  if (in == 0) return "of a tensor without elements";
+  const Tensor from = DropDim(x, last), to = DropDim(out, last);
+  // Copies, of whatever type.
+  if (mode == kNearest || mode == kNearestExact) {
+    const float scale = c.floats[0] > 0 ? static_cast<float>(1.0 / c.floats[0]) : static_cast<float>(in) / static_cast<float>(n);
+    std::vector<int64_t> places(n);
+    for (int64_t i = 0; i < n; ++i) places[i] = TapsOf<float>(mode, false, scale, i, in).places[0];
+    WithWord(out.dtype, [&]<typename W>() {
+      Walk<2>({&to, &from}, [&](std::array<char*, 2> at, const std::array<int64_t, 2>& step, int64_t rows) {
+        for (int64_t r = 0; r < rows; ++r) {
+          W* y = reinterpret_cast<W*>(at[0]) + r * step[0];
+          const W* s = reinterpret_cast<const W*>(at[1]) + r * step[1];
+          for (int64_t i = 0; i < n; ++i) y[i * out.strides[last]] = s[places[i] * x.strides[last]];
+        }
+      });
+    });
+    return nullptr;
+  }
+  return WithComputeType(c.compute, [&]<typename T>() -> const char* {
+    if constexpr (std::is_integral_v<T>) {
+      return "the operator is for floating-point numbers";
+    } else {
+      const bool align = c.ints[1] != 0;
+      const T scale = align ? (n > 1 ? static_cast<T>(in - 1) / static_cast<T>(n - 1) : T(0))
+                      : c.floats[0] > 0 ? static_cast<T>(1.0 / c.floats[0])
+                                        : static_cast<T>(in) / static_cast<T>(n);
+      std::vector<Taps<T>> taps;
+      for (int64_t i = 0; i < n; ++i) taps.push_back(TapsOf<T>(mode, align, scale, i, in));
+      std::vector<T> row(in), line(n);
+      Walk<2>({&to, &from}, [&](std::array<char*, 2> at, const std::array<int64_t, 2>& step, int64_t rows) {
+        for (int64_t r = 0; r < rows; ++r) {
+          LoadRow<T>(at[1] + r * step[1] * ByteSize(x.dtype), x.dtype, x.strides[last], in, c.compute, row.data());
+          for (int64_t i = 0; i < n; ++i) {
+            T sum = 0;
+            for (size_t k = 0; k < taps[i].places.size(); ++k) sum += taps[i].weights[k] * row[taps[i].places[k]];
+            line[i] = sum;
+          }
+          StoreRow<T>(line.data(), n, at[0] + r * step[0] * ByteSize(out.dtype), out.dtype, out.strides[last]);
+        }
+      });
+      return nullptr;
+    }
+  });
+}
+
+enum Interpolation : int64_t { kBilinear = 0, kNearestPlace = 1, kBicubic = 2 };
+enum Padding : int64_t { kZeros = 0, kBorder = 1, kReflection = 2 };
+
+template <typename T>
+T Reflect(T x, int64_t twice_low, int64_t twice_high) {
+  if (twice_low == twice_high) return 0;
+  const T low = static_cast<T>(twice_low) / 2, span = static_cast<T>(twice_high - twice_low) / 2;
+  x = std::fabs(x - low);
+  const T extra = std::fmod(x, span);
+  const auto flips = static_cast<int64_t>(std::floor(x / span));
+  return flips % 2 == 0 ? extra + low : span - extra + low;
+}
+template <typename T>
+T Unnormalize(T x, int64_t size, bool align) {
+  return align ? (x + 1) / 2 * static_cast<T>(size - 1) : ((x + 1) * static_cast<T>(size) - 1) / 2;
+}
+template <typename T>
+T Pad(T x, int64_t size, Padding padding, bool align) {
+  if (padding == kZeros) return x;
+  if (padding == kReflection) x = align ? Reflect(x, 0, 2 * (size - 1)) : Reflect(x, -1, 2 * size - 1);
+  return std::min(static_cast<T>(size - 1), std::max(x, T(0)));  // NaN becomes 0
+}
+
+// x [n,c,d,h,w] at in[1] [n,D,H,W,2 or 3] (coordinates of w, h, and d where there are three) -> [n,c,D,H,W]. Attributes:
+// interpolation, padding, whether corners align.
+const char* GridSample(const Call& c) {
+  const Tensor &x = c.in[0], &out = c.out[0];
+  if (c.in.size() < 2 || x.rank != 5 || out.rank != 5 || c.in[1].rank != 5 || c.ints.size() < 3) return kSizes;
+  const Tensor& grid = c.in[1];
+  const int dims = static_cast<int>(grid.sizes[4]);
+  if ((dims != 2 && dims != 3) || x.sizes[0] != out.sizes[0] || x.sizes[1] != out.sizes[1] || grid.sizes[0] != out.sizes[0] ||
+      (dims == 2 && x.sizes[2] != 1))
+    return kSizes;
+  for (int d = 1; d < 4; ++d)
+    if (grid.sizes[d] != out.sizes[d + 1]) return kSizes;
+  const auto how = static_cast<Interpolation>(c.ints[0]);
+  const auto padding = static_cast<Padding>(c.ints[1]);
+  const bool align = c.ints[2] != 0;
+  if (how < 0 || how > kBicubic || padding < 0 || padding > kReflection || (how == kBicubic && dims != 2)) return kSizes;
+  if (out.numel() > 0 && x.numel() == 0) return "of a tensor without elements";
+  return WithComputeType(c.compute, [&]<typename T>() -> const char* {
+    if constexpr (std::is_integral_v<T>) {
+      return "the operator is for floating-point numbers";
+    } else {
+      // One value; outside it is zero, or where padding says.
+      auto get = [&](int64_t n, int64_t ch, const int64_t* p) -> T {
+        int64_t o = n * x.strides[0] + ch * x.strides[1];
+        for (int d = 0; d < dims; ++d) {
+          const int64_t size = x.sizes[4 - d];
+          if (p[d] < 0 || p[d] >= size) return 0;
+          o += p[d] * x.strides[4 - d];
+        }
+        T v;
+        LoadRow<T>(static_cast<const char*>(x.data) + o * ByteSize(x.dtype), x.dtype, 1, 1, c.compute, &v);
+        return v;
+      };
+      auto place = [](T v) {  // what no tensor is large enough for lies outside
+        return v >= -T(1e9) && v <= T(1e9) ? static_cast<int64_t>(v) : int64_t{-2};
+      };
+      for (int64_t n = 0; n < out.sizes[0]; ++n)
+        for (int64_t z = 0; z < out.sizes[2]; ++z)
+          for (int64_t y = 0; y < out.sizes[3]; ++y)
+            for (int64_t w = 0; w < out.sizes[4]; ++w) {
+              T at[3];
+              LoadRow<T>(static_cast<const char*>(grid.data) + (n * grid.strides[0] + z * grid.strides[1] + y * grid.strides[2] +
+                                                                w * grid.strides[3]) * ByteSize(grid.dtype),
+                         grid.dtype, grid.strides[4], dims, c.compute, at);
+              T raw[3];
+              for (int d = 0; d < dims; ++d) {
+                raw[d] = Unnormalize(at[d], x.sizes[4 - d], align);
+                at[d] = Pad(raw[d], x.sizes[4 - d], padding, align);
+              }
+              for (int64_t ch = 0; ch < out.sizes[1]; ++ch) {
+                T value = 0;
+                int64_t p[3];
+                if (how == kNearestPlace) {
+                  for (int d = 0; d < dims; ++d) p[d] = place(std::nearbyint(at[d]));
+                  value = get(n, ch, p);
+                } else if (how == kBilinear) {
+                  for (int corner = 0; corner < 1 << dims; ++corner) {
+                    T weight = 1;
+                    for (int d = 0; d < dims; ++d) {
+                      const T floor = std::floor(at[d]);
+                      const bool upper = corner >> d & 1;
+                      p[d] = place(floor) + (upper ? 1 : 0);
+                      weight *= upper ? at[d] - floor : floor + 1 - at[d];
+                    }
+                    bool inside = true;
+                    for (int d = 0; d < dims; ++d) inside = inside && p[d] >= 0 && p[d] < x.sizes[4 - d];
+                    if (inside) value += get(n, ch, p) * weight;
+                  }
+                } else {
+                  T weights[2][4];
+                  int64_t low[2];
+                  for (int d = 0; d < 2; ++d) {
+                    const T floor = std::floor(raw[d]), part = raw[d] - floor;
+                    low[d] = place(floor);
+                    weights[d][0] = Cubic2<T>(part + 1);
+                    weights[d][1] = Cubic1<T>(part);
+                    weights[d][2] = Cubic1<T>(1 - part);
+                    weights[d][3] = Cubic2<T>(2 - part);
+                  }
+                  for (int j = 0; j < 4; ++j) {
+                    T row = 0;
+                    for (int i = 0; i < 4; ++i) {
+                      p[0] = place(Pad(static_cast<T>(low[0] - 1 + i), x.sizes[4], padding, align));
+                      p[1] = place(Pad(static_cast<T>(low[1] - 1 + j), x.sizes[3], padding, align));
+                      row += get(n, ch, p) * weights[0][i];
+                    }
+                    value += row * weights[1][j];
+                  }
+                }
+                StoreRow<T>(&value, 1, static_cast<char*>(out.data) + (n * out.strides[0] + ch * out.strides[1] + z * out.strides[2] +
+                                                                       y * out.strides[3] + w * out.strides[4]) * ByteSize(out.dtype),
+                            out.dtype, 1);
+              }
+            }
+      return nullptr;
+    }
+  });
+}
+
+constexpr Kernel kKernels[] = {{"resample", Resample}, {"grid_sample", GridSample, false, 2}};
+
+}  // namespace
+
+std::span<const Kernel> SampleKernels() { return kKernels; }
+
+}  // namespace slipway::kernels

@@ -1,0 +1,226 @@
+// Convolutions, pooling and resampling. Kernels see [n, c, d, h, w]; fewer dims are dims of 1.
+#include <algorithm>
+#include <limits>
+
+#include "base/text.h"
+#include "ir/ops/op_table.h"
+#include "planner/rules.h"
+
+namespace slipway::planner {
+namespace {
+
+constexpr int kSpatial = 3;
+
+// [c, …] or [n, c, …] with `spatial` dims as [n, c, d, h, w].
+Operand To5d(Operand x, int spatial) {
+  if (x.rank() == spatial + 1) x = Unsqueeze(std::move(x), 0);
+  while (x.rank() < kSpatial + 2) x = Unsqueeze(std::move(x), 2);
+  return x;
+}
+// Attributes of `spatial` dims as three, the missing ones in front.
+void Append(Dims& to, const Ints& from, int64_t missing) {
+  for (size_t d = from.size(); d < kSpatial; ++d) to.push_back(missing);
+  for (int64_t v : from) to.push_back(v);
+}
+
+// The spatial dims an operator's name states: "…2d".
+int SpatialOf(PlanContext& c) {
+  const std::string_view name = c.node().op().base;
+  for (int d = 1; d <= kSpatial; ++d)
+    if (text::Contains(name, text::StrCat(d, "d"))) return d;
+  return c.in(size_t{0}).rank() - 2;
+}
+
+void Convolve(PlanContext& c, bool transposed, int spatial, Ints padding) {
+  Operand x = c.in("input"), w = c.in("weight"), bias = c.opt_in("bias"), out = c.Result();
+  if (!c.ok()) return;
+  if (spatial < 1 || spatial > kSpatial || w.rank() != spatial + 2 || (x.rank() != spatial + 1 && x.rank() != spatial + 2))
+    return c.Fail("the sizes do not agree");
+  Dims ints = {c.n("groups")};
+  Append(ints, c.ints("stride", spatial), 1);
+  Append(ints, padding, 0);
+  Append(ints, c.ints("dilation", spatial), 1);
+  std::vector<Operand> in = {To5d(x, spatial), To5d(w, spatial)};
+  if (bias) in.push_back(bias);
+  if (c.ok()) c.Emit(transposed ? "conv_transposed" : "conv", std::move(in), {To5d(out, spatial)}, out.dtype, std::move(ints));
+  c.Return(out);
+}
+void Conv(PlanContext& c) { Convolve(c, false, SpatialOf(c), c.ints("padding", SpatialOf(c))); }
+void ConvTransposed(PlanContext& c) { Convolve(c, true, SpatialOf(c), c.ints("padding", SpatialOf(c))); }
+void Convolution(PlanContext& c) {
+  const int spatial = c.in("input").rank() - 2;
+  Convolve(c, c.b("transposed"), spatial, c.ints("padding", spatial));
+}
+void ConvPadded(PlanContext& c) {
+  const int spatial = SpatialOf(c);
+  Ints padding(spatial, 0);
+  if (const std::string how = c.str("padding"); how == "same") {
+    const Ints dilation = c.ints("dilation", spatial);
+    const Operand w = c.in("weight");
+    for (int d = 0; d < spatial && c.ok(); ++d) {
+      const auto size = w.sizes[w.rank() - spatial + d].constant();
+      if (!size) return c.Unsupported("a kernel of unknown size");
+      padding[d] = c.Shift(dilation[d]) * (*size - 1) / 2;
+    }
+  } else if (how != "valid") {
+    return c.Fail(text::StrCat("padding=\"", how, "\""));
+  }
+  Convolve(c, false, spatial, padding);
+}
+
+// Kernel, stride (the kernel's size where it is empty), padding.
+bool WindowOf(PlanContext& c, int spatial, Dims* ints) {
+  const Ints kernel = c.ints("kernel_size", spatial);
+  Ints stride = c.ints("stride", spatial);
+  if (stride.empty()) stride = kernel;
+  Append(*ints, kernel, 1);
+  Append(*ints, stride, 1);
+  Append(*ints, c.ints("padding", spatial), 0);
+  return c.ok() && kernel.size() == static_cast<size_t>(spatial);
+}
+void MaxPool(PlanContext& c) {
+  const int spatial = SpatialOf(c);
+  Operand x = c.in("self"), out = c.Result();
+  Dims ints;
+  if (!WindowOf(c, spatial, &ints)) return;
+  Append(ints, c.ints("dilation", spatial), 1);
+  std::vector<Operand> results = {out}, to = {To5d(out, spatial)};
+  if (c.node().outputs().size() > 1) {
+    results.push_back(c.Result(1));
+    to.push_back(To5d(results[1], spatial));
+  }
+  c.Emit("max_pool", {To5d(x, spatial)}, std::move(to), x.dtype, std::move(ints));
+  c.Return(std::move(results));
+}
+void AveragePool(PlanContext& c) {
+  const int spatial = SpatialOf(c);
+  Operand x = c.in("self"), out = c.Result();
+  Dims ints;
+  if (!WindowOf(c, spatial, &ints)) return;
+  ints.push_back(c.b("count_include_pad"));
+  const bool divisor = c.node().op().ArgIndex("divisor_override") >= 0 && c.has("divisor_override");
+  ints.push_back(divisor ? c.n("divisor_override") : Dim(0));
+  if (ints.back().is(0) && divisor) return c.Fail("divisor_override is 0");
+  c.Emit("avg_pool", {To5d(x, spatial)}, {To5d(out, spatial)}, out.dtype, std::move(ints));
+  c.Return(out);
+}
+void AdaptivePool(PlanContext& c) {
+  const int spatial = SpatialOf(c);
+  Operand x = c.in("self"), out = c.Result();
+  if (!c.ok()) return;
+  for (int d = x.rank() - spatial; d < x.rank(); ++d) c.RequireLessEqual(1, x.sizes[d], "of a tensor without elements");
+  std::vector<Operand> results = {out}, to = {To5d(out, spatial)};
+  if (c.kernel() == "adaptive_max_pool" && c.node().outputs().size() > 1) {
+    results.push_back(c.Result(1));
+    to.push_back(To5d(results[1], spatial));
+  }
+  c.Emit(c.kernel(), {To5d(x, spatial)}, std::move(to), out.dtype);
+  c.Return(std::move(results));
+}
+void MaxUnpool(PlanContext& c) {
+  const int spatial = SpatialOf(c);
+  Operand x = c.in("self"), places = c.in("indices"), out = c.Full(c.out_sizes(), ir::Scalar(), c.out_dtype());
+  if (!c.ok()) return;
+  auto flat = [&](const Operand& t) {
+    Dims sizes = t.rank() == spatial + 1 ? Dims{1} : Dims{};
+    Dim plane = 1;
+    for (int d = 0; d < t.rank(); ++d) {
+      if (d < t.rank() - spatial)
+        sizes.push_back(t.sizes[d]);
+      else
+        plane = plane * t.sizes[d];
+    }
+    sizes.push_back(plane);
+    return c.Reshape(t, sizes);
+  };
+  c.Emit("max_unpool", {flat(x), flat(places)}, {flat(out)}, out.dtype);
+  c.Return(out);
+}
+
+// As kernels/sample.cc numbers them.
+enum Mode : int64_t { kNearest, kNearestExact, kLinear, kCubic, kLinearAntialias, kCubicAntialias };
+Mode ModeOf(std::string_view op) {
+  if (text::Contains(op, "nearest_exact")) return kNearestExact;
+  if (text::Contains(op, "nearest")) return kNearest;
+  const bool antialias = text::Contains(op, "_aa");
+  if (text::Contains(op, "bicubic")) return antialias ? kCubicAntialias : kCubic;
+  return antialias ? kLinearAntialias : kLinear;
+}
+void Upsample(PlanContext& c) {
+  const int spatial = SpatialOf(c);
+  const Mode mode = ModeOf(c.node().op().base);
+  Operand x = c.in(size_t{0});
+  if (!c.ok()) return;
+  if (x.rank() != spatial + 2) return c.Fail("the rank is not that of the operator");
+  const bool copies = mode == kNearest || mode == kNearestExact;
+  if (!copies && !ir::IsFloating(x.dtype)) return c.Unsupported(text::StrCat(ir::Name(x.dtype), ", which torch rounds in its own way"));
+  if (ir::IsLowPrecision(x.dtype) && !copies && mode != kLinear)
+    return c.Unsupported(text::StrCat(ir::Name(x.dtype), ": torch rounds inside its kernel"));
+  const bool align = !copies && c.b("align_corners");
+  if (align && (mode == kLinearAntialias || mode == kCubicAntialias)) return c.Unsupported("antialiasing with aligned corners");
+  // The factors that were asked for.
+  std::vector<double> factors(spatial, 0);
+  const ir::OpDef& op = c.node().op();
+  if (op.ArgIndex("scale_factors") >= 0) {
+    if (auto given = c.opt_floats("scale_factors"))
+      for (int d = 0; d < spatial && d < static_cast<int>(given->size()); ++d) factors[d] = (*given)[d];
+  } else {
+    const char* names[] = {"scales_d", "scales_h", "scales_w"};
+    for (int d = 0; d < spatial; ++d) {
+      const char* name = spatial == 1 ? "scales" : names[kSpatial - spatial + d];
+      if (op.ArgIndex(name) >= 0) factors[d] = c.opt_f(name).value_or(0);
+    }
+  }
+  const Dims sizes = c.out_sizes();
+  const DType way = copies || !ir::IsLowPrecision(x.dtype) ? x.dtype : DType::kFloat32;
+  for (int d = spatial - 1; d >= 0 && c.ok(); --d) {
+    const int dim = 2 + d;
+    if (sizes[dim] == x.sizes[dim] && (factors[d] == 0 || factors[d] == 1)) continue;
+    Dims next = x.sizes;
+    next[dim] = sizes[dim];
+    Operand y = c.Temp(way, next);
+    c.Emit("resample", {MoveToLast(x, {dim})}, {MoveToLast(y, {dim})}, way, {mode, align}, {factors[d]});
+    x = y;
+  }
+  c.Return(c.Cast(x, c.out_dtype()));
+}
+
+void GridSample(PlanContext& c) {
+  Operand x = c.in("input"), grid = c.in("grid"), out = c.Result();
+  if (!c.ok()) return;
+  if (ir::IsLowPrecision(x.dtype)) return c.Unsupported(text::StrCat(ir::Name(x.dtype), ": torch rounds inside its kernel"));
+  const int spatial = x.rank() - 2;
+  if (spatial < 2 || spatial > 3 || grid.rank() != spatial + 2) return c.Fail("the rank is not that of the operator");
+  if (spatial == 2) grid = Unsqueeze(grid, 1);
+  c.Emit("grid_sample", {To5d(x, spatial), grid}, {To5d(out, spatial)}, out.dtype,
+         {c.n("interpolation_mode"), c.n("padding_mode"), c.b("align_corners")});
+  c.Return(out);
+}
+
+constexpr PlanFamily kFamilies[] = {
+    {Conv, "", "conv1d conv2d conv3d"},
+    {ConvPadded, "", "conv1d.padding conv2d.padding conv3d.padding"},
+    {ConvTransposed, "", "conv_transpose1d conv_transpose2d.input conv_transpose3d.input"},
+    {Convolution, "", "convolution _convolution"},
+    {MaxPool, "",
+     "max_pool1d max_pool2d max_pool3d max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices"},
+    {AveragePool, "", "avg_pool1d avg_pool2d avg_pool3d"},
+    {AdaptivePool, "adaptive_avg_pool",
+     "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d"},
+    {AdaptivePool, "adaptive_max_pool", "adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d"},
+    {MaxUnpool, "", "max_unpool2d max_unpool3d"},
+    {Upsample, "",
+     "upsample_nearest1d upsample_nearest1d.vec upsample_nearest2d upsample_nearest2d.vec upsample_nearest3d "
+     "upsample_nearest3d.vec _upsample_nearest_exact1d _upsample_nearest_exact1d.vec _upsample_nearest_exact2d "
+     "_upsample_nearest_exact2d.vec _upsample_nearest_exact3d _upsample_nearest_exact3d.vec upsample_linear1d "
+     "upsample_linear1d.vec upsample_bilinear2d upsample_bilinear2d.vec upsample_trilinear3d upsample_trilinear3d.vec "
+     "upsample_bicubic2d upsample_bicubic2d.vec _upsample_bilinear2d_aa _upsample_bilinear2d_aa.vec "
+     "_upsample_bicubic2d_aa _upsample_bicubic2d_aa.vec"},
+    {GridSample, "", "grid_sampler grid_sampler_2d grid_sampler_3d"},
+};
+
+}  // namespace
+
+absl::Span<const PlanFamily> NnPlans() { return kFamilies; }
+
+}  // namespace slipway::planner
