@@ -53,12 +53,14 @@ bool HasProgram(const slipway_model& model, size_t program) {
   return program == SLIPWAY_ALL_PROGRAMS || (model.weights_alone ? program == 0 : model.Program(program) != nullptr);
 }
 
-Outcome Export(const slipway_model& model, size_t program, const char* path, const slipway_options* options, slipway_export_info* info) {
+Outcome Export(const slipway_model& model, size_t program, const char* path, const slipway_options* options,
+               slipway_export_info* info) {
   if (!path) return Usage("the path is NULL");
   if (!HasProgram(model, program)) return Usage(text::StrCat("there is no program number ", program));
   driver::ConvertOptions o = options ? options->convert : driver::ConvertOptions();
   // What the input is called in messages. NAME=FILE would be taken apart.
-  o.inputs = {model.path.find('=') != std::string::npos && model.path.find('/') == std::string::npos ? "./" + model.path : model.path};
+  o.inputs = {model.path.find('=') != std::string::npos && model.path.find('/') == std::string::npos ? "./" + model.path
+                                                                                                     : model.path};
   o.output = path;
   driver::ConvertSummary summary;
   Outcome out = driver::Convert(o, &summary, ModelReader(model, program));
@@ -85,7 +87,8 @@ Outcome RunPass(slipway_model& model, size_t program, const char* name, const sl
   ir::Program* p = model.Program(program);
   if (!p) return Usage(text::StrCat("there is no program number ", program));
   driver::PassContext context;
-  if (absl::Status s = driver::SetTarget(options ? options->convert : driver::ConvertOptions(), &context.target); !s.ok())
+  if (absl::Status s = driver::SetTarget(options ? options->convert : driver::ConvertOptions(), &context.target);
+      !s.ok())
     return absl::IsInvalidArgument(s) ? Usage(std::string(s.message())) : Failed(s);
   auto copy = ir::Clone(*p);
   if (!copy.ok()) return Failed(copy.status(), model.path);
@@ -110,7 +113,9 @@ using namespace slipway;  // NOLINT: the C functions live outside
 
 extern "C" {
 
-const char* slipway_pass_name(size_t index) { return index < driver::Passes().size() ? driver::Passes()[index].name : nullptr; }
+const char* slipway_pass_name(size_t index) {
+  return index < driver::Passes().size() ? driver::Passes()[index].name : nullptr;
+}
 
 int slipway_run_pass(slipway_model* model, size_t program, const char* pass, const slipway_options* options) {
   return capi::Call(model, [&] { return capi::RunPass(*model, program, pass, options); });
@@ -125,7 +130,8 @@ int slipway_verify(slipway_model* model, size_t program) {
   });
 }
 
-int slipway_export(slipway_model* model, size_t program, const char* path, const slipway_options* options, slipway_export_info* info) {
+int slipway_export(slipway_model* model, size_t program, const char* path, const slipway_options* options,
+                   slipway_export_info* info) {
   return capi::Call(model, [&] { return capi::Export(*model, program, path, options, info); });
 }
 

@@ -8,8 +8,9 @@
 
 namespace slipway::capi {
 
-// A view of the tensor's bytes that keeps its storage, flagged read-only; where they are not in memory, or not aligned to
-// their elements' size, a dense copy that nobody else has, flagged so. Unimplemented for types that DLPack has no code for.
+// A view of the tensor's bytes that keeps its storage, flagged read-only; where they are not in memory, or not aligned
+// to their elements' size, a dense copy that nobody else has, flagged so. Unimplemented for types that DLPack has no
+// code for.
 absl::StatusOr<DLManagedTensorVersioned*> ToDlpack(const ir::TensorRef& t);
 
 // Always such a copy.

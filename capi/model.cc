@@ -27,7 +27,8 @@ int Record(slipway_model* model, Outcome outcome) {
   model->error.clear();
   if (outcome.code != driver::kDone)
     for (const driver::Diagnostic& d : outcome.diagnostics)
-      if (d.severity == driver::Severity::kError) model->error = text::StrCat("error[", d.id, "]: ", driver::Printable(d.cause));
+      if (d.severity == driver::Severity::kError)
+        model->error = text::StrCat("error[", d.id, "]: ", driver::Printable(d.cause));
   model->diagnostics = std::move(outcome.diagnostics);
   return outcome.code;
 }
@@ -36,9 +37,13 @@ namespace {
 
 bool HoldsProgram(const std::shared_ptr<io::MappedFile>& file) {
   switch (driver::FormatOf(*file)) {
-    case driver::FileFormat::kText: case driver::FileFormat::kOnnx: return true;
-    case driver::FileFormat::kPt2: return importers::LooksLikePt2(file) || file->path().ends_with(".pt2");
-    default: return false;
+    case driver::FileFormat::kText:
+    case driver::FileFormat::kOnnx:
+      return true;
+    case driver::FileFormat::kPt2:
+      return importers::LooksLikePt2(file) || file->path().ends_with(".pt2");
+    default:
+      return false;
   }
 }
 
@@ -47,7 +52,8 @@ Outcome Open(const char* path, const slipway_options* options, slipway_model* mo
   model->path = path;
   struct stat info;
   // What is no file of its own: folders of shards, and libraries that give tensors.
-  const bool composed = text::FromAbsl(path).starts_with("dlpack:") || (stat(path, &info) == 0 && S_ISDIR(info.st_mode));
+  const bool composed =
+      text::FromAbsl(path).starts_with("dlpack:") || (stat(path, &info) == 0 && S_ISDIR(info.st_mode));
   if (!composed) {
     auto file = io::MappedFile::Open(path);
     if (!file.ok()) return Failed(file.status(), path);
@@ -65,7 +71,9 @@ Outcome Open(const char* path, const slipway_options* options, slipway_model* mo
   if (!tensors.ok()) return Failed(tensors.status(), path);
   model->tensors = *std::move(tensors);
   model->weights_alone = true;
-  model->format = composed ? "shards" : driver::FormatOf(*model->file) == driver::FileFormat::kSafetensors ? "safetensors" : "checkpoint";
+  model->format = composed                                                             ? "shards"
+                  : driver::FormatOf(*model->file) == driver::FileFormat::kSafetensors ? "safetensors"
+                                                                                       : "checkpoint";
   return {};
 }
 
@@ -166,7 +174,8 @@ const char* slipway_options_key(size_t index) {
 void slipway_options_progress(slipway_options* options, slipway_progress progress, void* user) {
   if (!options) return;
   options->convert.progress = nullptr;
-  if (progress) options->convert.progress = [progress, user](uint64_t done, uint64_t total) { progress(user, done, total); };
+  if (progress)
+    options->convert.progress = [progress, user](uint64_t done, uint64_t total) { progress(user, done, total); };
 }
 
 }  // extern "C"

@@ -2,9 +2,9 @@
 #ifndef SLIPWAY_CAPI_MODEL_H_
 #define SLIPWAY_CAPI_MODEL_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <algorithm>
 #include <exception>
 #include <map>
 #include <memory>
@@ -30,12 +30,12 @@ struct ValueRow {
 };
 
 struct slipway_model {
-  std::string path;    // as it was opened; "" of a model made in memory
-  std::string format;  // as `inspect` calls it
-  uint64_t bytes = 0;  // of the file
+  std::string path;                               // as it was opened; "" of a model made in memory
+  std::string format;                             // as `inspect` calls it
+  uint64_t bytes = 0;                             // of the file
   std::shared_ptr<slipway::io::MappedFile> file;  // null for folders and for what is not from a file
   bool weights_alone = false;
-  slipway::ir::Archive archive;          // the programs
+  slipway::ir::Archive archive;           // the programs
   slipway::importers::TensorSet tensors;  // of weights alone
 
   // What the latest call left.
@@ -98,7 +98,8 @@ template <typename T>
 bool Fill(T* out, const T& from) {
   if (!out || out->struct_size < sizeof(size_t)) return false;
   const size_t size = std::min(out->struct_size, sizeof(T)) - sizeof(size_t);
-  std::memcpy(reinterpret_cast<char*>(out) + sizeof(size_t), reinterpret_cast<const char*>(&from) + sizeof(size_t), size);
+  std::memcpy(reinterpret_cast<char*>(out) + sizeof(size_t), reinterpret_cast<const char*>(&from) + sizeof(size_t),
+              size);
   return true;
 }
 

@@ -116,8 +116,10 @@ int slipway_inspect(slipway_model* model, const char** json) {
     report.file = model->path;
     report.format = model->format;
     report.bytes = model->bytes;
-    if (model->weights_alone) driver::Describe(model->tensors, &report);
-    else driver::Describe(model->archive, &report);
+    if (model->weights_alone)
+      driver::Describe(model->tensors, &report);
+    else
+      driver::Describe(model->archive, &report);
     model->json = driver::ToJson(report);
     *json = model->json.c_str();
     return {};
@@ -127,7 +129,8 @@ int slipway_inspect(slipway_model* model, const char** json) {
 int slipway_text(slipway_model* model, const char** out) {
   return capi::Call(model, [&]() -> driver::Outcome {
     if (!out) return capi::Usage("text is NULL");
-    if (model->weights_alone) return capi::Failed(absl::UnimplementedError("weights alone have no text form"), model->path);
+    if (model->weights_alone)
+      return capi::Failed(absl::UnimplementedError("weights alone have no text form"), model->path);
     ir::PrintOptions options;
     options.base = driver::FolderOf(model->path);
     model->text = ir::Print(model->archive, options);

@@ -12,14 +12,16 @@ namespace {
 using driver::Outcome;
 
 Outcome NoSuch(const slipway_model& model, std::string_view name) {
-  return Usage(text::StrCat("no weight is named '", name, "'", model.path.empty() ? "" : text::StrCat(" in ", model.path)));
+  return Usage(
+      text::StrCat("no weight is named '", name, "'", model.path.empty() ? "" : text::StrCat(" in ", model.path)));
 }
 
 // A parameter's, buffer's or constant's place among the inputs; -1 for none.
 int InputOf(const ir::Program& p, std::string_view name) {
   for (size_t i = 0; i < p.input_specs.size(); ++i) {
     const ir::InputSpec& s = p.input_specs[i];
-    if ((s.kind == ir::InputSpec::kParameter || s.kind == ir::InputSpec::kBuffer || s.kind == ir::InputSpec::kTensorConstant) &&
+    if ((s.kind == ir::InputSpec::kParameter || s.kind == ir::InputSpec::kBuffer ||
+         s.kind == ir::InputSpec::kTensorConstant) &&
         s.target == name)
       return static_cast<int>(i);
   }
@@ -40,9 +42,12 @@ Outcome Get(const slipway_model& model, size_t program, const char* name, Manage
     if (auto it = p->weights.find(name); it != p->weights.end()) {
       found = &it->second;
     } else if (p->objects.contains(name)) {
-      return Failed(absl::UnimplementedError(text::StrCat("'", name, "' is a tensor subclass: the pass unwrap-subclasses makes weights of its parts")), model.path);
+      return Failed(absl::UnimplementedError(text::StrCat(
+                        "'", name, "' is a tensor subclass: the pass unwrap-subclasses makes weights of its parts")),
+                    model.path);
     } else if (InputOf(*p, name) >= 0) {
-      Outcome o = Failed(absl::InvalidArgumentError(text::StrCat("the model has no values of '", name, "'")), model.path);
+      Outcome o =
+          Failed(absl::InvalidArgumentError(text::StrCat("the model has no values of '", name, "'")), model.path);
       o.diagnostics.back().id = driver::id::kMissingWeights;
       return o;
     }
@@ -73,7 +78,9 @@ Outcome Set(slipway_model& model, size_t program, const char* name, Managed* ten
   const int input = InputOf(*p, name);
   if (input < 0) {
     if (p->weights.contains(name))
-      return Failed(absl::UnimplementedError(text::StrCat("'", name, "' is a part of a tensor subclass: run the pass unwrap-subclasses first")), model.path);
+      return Failed(absl::UnimplementedError(text::StrCat(
+                        "'", name, "' is a part of a tensor subclass: run the pass unwrap-subclasses first")),
+                    model.path);
     return NoSuch(model, name);
   }
   if (absl::Status s = driver::FitsWeight(*p, input, *taken); !s.ok()) {

@@ -20,8 +20,8 @@ struct ConvertFlag {
 // All that say how to convert; not those of where from and where to, or of how to report.
 absl::Span<const ConvertFlag> ConvertFlags();
 
-// Sets a flag, or adds to one that holds several values; switches take "true" and "false". InvalidArgument for a name that
-// there is not and for a value that has no meaning.
+// Sets a flag, or adds to one that holds several values; switches take "true" and "false". InvalidArgument for a name
+// that there is not and for a value that has no meaning.
 absl::Status SetConvertFlag(ConvertOptions& o, std::string_view name, std::string_view value);
 
 }  // namespace slipway::driver

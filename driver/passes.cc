@@ -29,7 +29,8 @@ absl::Status FoldConstants(ir::Program& p, PassContext&) {
 }
 
 absl::Status Legalize(ir::Program& p, PassContext& context) {
-  return passes::Legalize(p, [&](const ir::Node& n) { return exporters::OnnxLegal(n, context.target); }, &context.refusals);
+  return passes::Legalize(
+      p, [&](const ir::Node& n) { return exporters::OnnxLegal(n, context.target); }, &context.refusals);
 }
 
 constexpr Pass kPasses[] = {
@@ -48,13 +49,15 @@ constexpr Pass kPasses[] = {
     {"outline-blocks", true, Plain<passes::OutlineBlocks>},
 };
 // What follows legalize before outline-blocks.
-constexpr std::string_view kCleaners[] = {"remove-no-ops", "eliminate-dead-code", "merge-common-subexpressions", "fold-constants"};
+constexpr std::string_view kCleaners[] = {"remove-no-ops", "eliminate-dead-code", "merge-common-subexpressions",
+                                          "fold-constants"};
 
 }  // namespace
 
 absl::Status SetTarget(const ConvertOptions& o, exporters::OnnxOptions* target) {
   if (o.opset < exporters::kMinOpset || o.opset > exporters::kMaxOpset)
-    return absl::UnimplementedError(text::StrCat("opset ", o.opset, " (supported: ", exporters::kMinOpset, " … ", exporters::kMaxOpset, ")"));
+    return absl::UnimplementedError(
+        text::StrCat("opset ", o.opset, " (supported: ", exporters::kMinOpset, " … ", exporters::kMaxOpset, ")"));
   target->opset = o.opset;
   target->strict_types = o.strict_types;
   for (const std::string& spec : o.custom_ops)

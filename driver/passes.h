@@ -17,13 +17,13 @@ namespace slipway::driver {
 
 // What passes need besides the program.
 struct PassContext {
-  exporters::OnnxOptions target;       // legalize: what is legal
-  passes::Refusals refusals;           // legalize: why decompositions were not taken
-  std::vector<std::string> dropped;    // drop-mutations: the state whose updates are lost
+  exporters::OnnxOptions target;     // legalize: what is legal
+  passes::Refusals refusals;         // legalize: why decompositions were not taken
+  std::vector<std::string> dropped;  // drop-mutations: the state whose updates are lost
 };
 
-// The target that the flags ask for. Unimplemented for an opset that is not written, InvalidArgument for a custom operator's
-// spelling.
+// The target that the flags ask for. Unimplemented for an opset that is not written, InvalidArgument for a custom
+// operator's spelling.
 absl::Status SetTarget(const ConvertOptions& o, exporters::OnnxOptions* target);
 
 struct Pass {

@@ -10,7 +10,9 @@ namespace slipway::driver {
 
 absl::StatusOr<ir::Archive> Reader::Programs(const std::string& path) const { return OpenArchive(path); }
 
-absl::StatusOr<importers::TensorSet> Reader::Tensors(const std::string& path, const std::string& key) const { return ReadTensors(path, key); }
+absl::StatusOr<importers::TensorSet> Reader::Tensors(const std::string& path, const std::string& key) const {
+  return ReadTensors(path, key);
+}
 
 std::string Reader::Digest(const std::string& path) const {
   auto file = io::MappedFile::Open(path);

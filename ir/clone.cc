@@ -11,7 +11,8 @@ absl::StatusOr<std::unique_ptr<Program>> Clone(const Program& p) {
   options.data = false;
   auto parsed = Parse(Print(p, options));
   if (!parsed.ok()) return absl::InternalError(text::StrCat("copying '", p.name, "': ", parsed.status().message()));
-  if (parsed->programs.size() != 1) return absl::InternalError(text::StrCat("copying '", p.name, "' gave ", parsed->programs.size(), " programs"));
+  if (parsed->programs.size() != 1)
+    return absl::InternalError(text::StrCat("copying '", p.name, "' gave ", parsed->programs.size(), " programs"));
   std::unique_ptr<Program> copy = std::move(parsed->programs[0]);
   copy->weights = p.weights;
   copy->objects = p.objects;

@@ -21,16 +21,34 @@ constexpr struct {
   DType dtype;
   uint8_t code, bits;
 } kTypes[] = {
-    {DType::kInt8, kDLInt, 8},           {DType::kInt16, kDLInt, 16},         {DType::kInt32, kDLInt, 32},
-    {DType::kInt64, kDLInt, 64},         {DType::kInt4, kDLInt, 4},           {DType::kInt2, kDLInt, 2},
-    {DType::kUInt8, kDLUInt, 8},         {DType::kUInt16, kDLUInt, 16},       {DType::kUInt32, kDLUInt, 32},
-    {DType::kUInt64, kDLUInt, 64},       {DType::kUInt4, kDLUInt, 4},         {DType::kUInt2, kDLUInt, 2},
-    {DType::kFloat16, kDLFloat, 16},     {DType::kFloat32, kDLFloat, 32},     {DType::kFloat64, kDLFloat, 64},
-    {DType::kBFloat16, kDLBfloat, 16},   {DType::kComplex32, kDLComplex, 32}, {DType::kComplex64, kDLComplex, 64},
-    {DType::kComplex128, kDLComplex, 128}, {DType::kBool, kDLBool, 8},
-    {DType::kFloat8E4M3FN, 10, 8},       {DType::kFloat8E4M3FNUZ, 11, 8},     {DType::kFloat8E5M2, 12, 8},
-    {DType::kFloat8E5M2FNUZ, 13, 8},     {DType::kFloat8E8M0FNU, 14, 8},      {DType::kFloat6E2M3, 15, 6},
-    {DType::kFloat6E3M2, 16, 6},         {DType::kFloat4E2M1, 17, 4},
+    {DType::kInt8, kDLInt, 8},
+    {DType::kInt16, kDLInt, 16},
+    {DType::kInt32, kDLInt, 32},
+    {DType::kInt64, kDLInt, 64},
+    {DType::kInt4, kDLInt, 4},
+    {DType::kInt2, kDLInt, 2},
+    {DType::kUInt8, kDLUInt, 8},
+    {DType::kUInt16, kDLUInt, 16},
+    {DType::kUInt32, kDLUInt, 32},
+    {DType::kUInt64, kDLUInt, 64},
+    {DType::kUInt4, kDLUInt, 4},
+    {DType::kUInt2, kDLUInt, 2},
+    {DType::kFloat16, kDLFloat, 16},
+    {DType::kFloat32, kDLFloat, 32},
+    {DType::kFloat64, kDLFloat, 64},
+    {DType::kBFloat16, kDLBfloat, 16},
+    {DType::kComplex32, kDLComplex, 32},
+    {DType::kComplex64, kDLComplex, 64},
+    {DType::kComplex128, kDLComplex, 128},
+    {DType::kBool, kDLBool, 8},
+    {DType::kFloat8E4M3FN, 10, 8},
+    {DType::kFloat8E4M3FNUZ, 11, 8},
+    {DType::kFloat8E5M2, 12, 8},
+    {DType::kFloat8E5M2FNUZ, 13, 8},
+    {DType::kFloat8E8M0FNU, 14, 8},
+    {DType::kFloat6E2M3, 15, 6},
+    {DType::kFloat6E3M2, 16, 6},
+    {DType::kFloat4E2M1, 17, 4},
 };
 
 constexpr uint64_t kSubbytePadded = uint64_t{1} << 2;
@@ -39,16 +57,19 @@ bool IsHostMemory(DLDeviceType type) { return type == kDLCPU || type == kDLCUDAH
 
 absl::StatusOr<ir::TensorRef> View(const DLTensor& t, uint64_t flags, std::shared_ptr<void> owner) {
   if (!IsHostMemory(t.device.device_type))
-    return absl::UnimplementedError(text::StrCat("a tensor on a device of DLPack's kind ", static_cast<int>(t.device.device_type),
+    return absl::UnimplementedError(text::StrCat("a tensor on a device of DLPack's kind ",
+                                                 static_cast<int>(t.device.device_type),
                                                  "; only memory of the host is read"));
   const auto dtype = DTypeFromDlpack(t.dtype);
   if (!dtype || t.dtype.lanes == 0)
     return absl::UnimplementedError(text::StrCat("elements of DLPack's code ", static_cast<int>(t.dtype.code), " with ",
-                                                 static_cast<int>(t.dtype.bits), " bits and ", t.dtype.lanes, " lanes"));
+                                                 static_cast<int>(t.dtype.bits), " bits and ", t.dtype.lanes,
+                                                 " lanes"));
   const int64_t bits = ir::BitSize(*dtype);
   if (bits % 8 != 0 && (flags & kSubbytePadded) != 0)
     return absl::UnimplementedError(text::StrCat("elements of type ", ir::Name(*dtype), ", each padded to a byte"));
-  if (t.ndim < 0 || t.ndim > kMaxRank) return absl::InvalidArgumentError(text::StrCat("a tensor of ", t.ndim, " dimensions"));
+  if (t.ndim < 0 || t.ndim > kMaxRank)
+    return absl::InvalidArgumentError(text::StrCat("a tensor of ", t.ndim, " dimensions"));
   if (t.ndim > 0 && !t.shape) return absl::InvalidArgumentError("a tensor without a shape");
 
   ir::TensorRef ref;
@@ -63,7 +84,8 @@ absl::StatusOr<ir::TensorRef> View(const DLTensor& t, uint64_t flags, std::share
     ref.strides.assign(t.strides, t.strides + t.ndim);
     for (int i = 0; i < t.ndim; ++i) {
       if (empty || ref.sizes[i] == 1) ref.strides[i] = 0;  // never taken: it may have been anything
-      if (ref.strides[i] < 0) return absl::UnimplementedError(text::StrCat("a negative stride (", ref.strides[i], "); give a dense copy"));
+      if (ref.strides[i] < 0)
+        return absl::UnimplementedError(text::StrCat("a negative stride (", ref.strides[i], "); give a dense copy"));
     }
   }
   if (const int64_t lanes = t.dtype.lanes; lanes > 1) {
@@ -73,20 +95,23 @@ absl::StatusOr<ir::TensorRef> View(const DLTensor& t, uint64_t flags, std::share
       return absl::UnimplementedError(text::StrCat("elements of ", lanes, " lanes that lie apart"));
     if (__builtin_mul_overflow(last, lanes, &last)) return absl::InvalidArgumentError("the tensor's size overflows");
     for (int64_t& stride : ref.strides)
-      if (__builtin_mul_overflow(stride, lanes, &stride)) return absl::InvalidArgumentError("the tensor's strides overflow");
+      if (__builtin_mul_overflow(stride, lanes, &stride))
+        return absl::InvalidArgumentError("the tensor's strides overflow");
     if (t.strides) ref.strides.back() = 1;
   }
 
   // The elements' number and the last one's place, so that no later arithmetic overflows.
   int64_t count = 1, elements = 1;
   for (int64_t n : ref.sizes)
-    if (__builtin_mul_overflow(count, n > 0 ? n : 1, &count)) return absl::InvalidArgumentError("the tensor's size overflows");
+    if (__builtin_mul_overflow(count, n > 0 ? n : 1, &count))
+      return absl::InvalidArgumentError("the tensor's size overflows");
   const std::vector<int64_t> dense = ir::ContiguousStrides(ref.sizes);
   if (!t.strides) ref.strides = dense;
   for (size_t i = 0; i < ref.sizes.size(); ++i) {
     if (empty || ref.sizes[i] == 1) ref.strides[i] = dense[i];
     int64_t reach;
-    if (!empty && (__builtin_mul_overflow(ref.sizes[i] - 1, ref.strides[i], &reach) || __builtin_add_overflow(elements, reach, &elements)))
+    if (!empty && (__builtin_mul_overflow(ref.sizes[i] - 1, ref.strides[i], &reach) ||
+                   __builtin_add_overflow(elements, reach, &elements)))
       return absl::InvalidArgumentError("the tensor's strides overflow");
   }
   if (empty) elements = 0;
@@ -108,7 +133,8 @@ absl::StatusOr<ir::TensorRef> View(const DLTensor& t, uint64_t flags, std::share
     first = reinterpret_cast<const uint8_t*>(begin);
   }
   auto storage = std::make_shared<ir::Storage>();
-  storage->bytes = io::Bytes(io::MemoryRange{std::shared_ptr<const uint8_t>(std::move(owner), first), 0, static_cast<uint64_t>(extent)});
+  storage->bytes = io::Bytes(
+      io::MemoryRange{std::shared_ptr<const uint8_t>(std::move(owner), first), 0, static_cast<uint64_t>(extent)});
   storage->size = static_cast<uint64_t>(extent);
   ref.storage = std::move(storage);
   if (absl::Status s = ir::Validate(ref); !s.ok()) return s;
@@ -140,7 +166,8 @@ std::optional<DLDataType> DlpackType(DType type) {
 absl::StatusOr<ir::TensorRef> FromDlpack(DLManagedTensorVersioned* tensor) {
   std::shared_ptr<void> owner = Own(tensor);
   if (tensor->version.major != DLPACK_MAJOR_VERSION)
-    return absl::UnimplementedError(text::StrCat("a tensor of DLPack ", tensor->version.major, ".", tensor->version.minor, "; only 1.x is read"));
+    return absl::UnimplementedError(
+        text::StrCat("a tensor of DLPack ", tensor->version.major, ".", tensor->version.minor, "; only 1.x is read"));
   return View(tensor->dl_tensor, tensor->flags, std::move(owner));
 }
 

@@ -34,14 +34,16 @@ void ShareStorages(std::map<std::string, ir::TensorRef>& tensors) {
   std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.begin < b.begin; });
   for (size_t first = 0, next; first < pieces.size(); first = next) {
     uintptr_t end = pieces[first].end;
-    for (next = first + 1; next < pieces.size() && pieces[next].begin < end; ++next) end = std::max(end, pieces[next].end);
+    for (next = first + 1; next < pieces.size() && pieces[next].begin < end; ++next)
+      end = std::max(end, pieces[next].end);
     if (next == first + 1) continue;
     auto owners = std::make_shared<std::vector<std::shared_ptr<const ir::Storage>>>();
     for (size_t i = first; i < next; ++i) owners->push_back(pieces[i].tensor->storage);
     auto whole = std::make_shared<ir::Storage>();
     whole->size = end - pieces[first].begin;
     whole->bytes = io::Bytes(io::MemoryRange{
-        std::shared_ptr<const uint8_t>(std::move(owners), reinterpret_cast<const uint8_t*>(pieces[first].begin)), 0, whole->size});
+        std::shared_ptr<const uint8_t>(std::move(owners), reinterpret_cast<const uint8_t*>(pieces[first].begin)), 0,
+        whole->size});
     for (size_t i = first; i < next; ++i) {
       pieces[i].tensor->offset += static_cast<int64_t>(pieces[i].begin - pieces[first].begin);
       pieces[i].tensor->storage = whole;
@@ -54,7 +56,8 @@ absl::Status TakeAll(Next next, const std::string& path, void** state, TensorSet
     const char* name = nullptr;
     DLManagedTensorVersioned* tensor = nullptr;
     if (const int code = next(state, &name, &tensor); code != 0)
-      return absl::InvalidArgumentError(text::StrCat(path, ": slipway_dlpack_next failed with ", code, name ? ": " : "", name ? name : ""));
+      return absl::InvalidArgumentError(
+          text::StrCat(path, ": slipway_dlpack_next failed with ", code, name ? ": " : "", name ? name : ""));
     if (!tensor) return absl::OkStatus();
     auto ref = FromDlpack(tensor);
     const auto bad = [&](absl::StatusCode code, std::string_view what) {
@@ -62,7 +65,8 @@ absl::Status TakeAll(Next next, const std::string& path, void** state, TensorSet
     };
     if (!ref.ok()) return bad(ref.status().code(), text::FromAbsl(ref.status().message()));
     if (!name) return bad(absl::StatusCode::kInvalidArgument, "a tensor without a name");
-    if (!set->tensors.emplace(name, *std::move(ref)).second) return bad(absl::StatusCode::kInvalidArgument, "two tensors have this name");
+    if (!set->tensors.emplace(name, *std::move(ref)).second)
+      return bad(absl::StatusCode::kInvalidArgument, "two tensors have this name");
   }
 }
 

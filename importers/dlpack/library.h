@@ -9,11 +9,12 @@
 
 namespace slipway::importers {
 
-// Loads the library, which runs its code, and takes all its tensors. Those that lie in the same memory (tied weights, views)
-// share a storage. The library stays loaded: its deleters are called later.
+// Loads the library, which runs its code, and takes all its tensors. Those that lie in the same memory (tied weights,
+// views) share a storage. The library stays loaded: its deleters are called later.
 //
-// Errors: NotFound for a file that there is not; InvalidArgument for one that cannot be loaded or has no slipway_dlpack_next,
-// for a failure that it reports and names that repeat; those of FromDlpack() with the tensor's name.
+// Errors: NotFound for a file that there is not; InvalidArgument for one that cannot be loaded or has no
+// slipway_dlpack_next, for a failure that it reports and names that repeat; those of FromDlpack() with the tensor's
+// name.
 absl::StatusOr<TensorSet> ReadDlpackLibrary(const std::string& path);
 
 }  // namespace slipway::importers

@@ -1,5 +1,5 @@
-/* Shares memory with slipway: replaces a weight by numbers that this program owns, reads one back without a copy, and writes
- * ONNX, on two models in two threads.
+/* Shares memory with slipway: replaces a weight by numbers that this program owns, reads one back without a copy, and
+ * writes ONNX, on two models in two threads.
  *
  *     cc samples/c_api/share_weights.c -Iinclude -Lbuild -lslipway -Wl,-rpath,$PWD/build -pthread -o share_weights
  *     ./share_weights program.pt2 first.onnx second.onnx [weights.safetensors]
@@ -51,7 +51,8 @@ static void tell(const slipway_model* model) {
     slipway_diagnostic d = {.struct_size = sizeof d};
     if (slipway_diagnostic_get(model, i, &d) != SLIPWAY_OK) return;
     static const char* const words[] = {"error", "warning", "note"};
-    fprintf(stderr, "%s%s%s: %s%s%s\n", words[d.severity], *d.id ? " " : "", d.id, d.cause, *d.place ? " at " : "", d.place);
+    fprintf(stderr, "%s%s%s: %s%s%s\n", words[d.severity], *d.id ? " " : "", d.id, d.cause, *d.place ? " at " : "",
+            d.place);
   }
 }
 
@@ -73,7 +74,8 @@ static int find(const slipway_model* model, slipway_value* v) {
   for (size_t i = 0; i < slipway_value_count(model, 0, SLIPWAY_WEIGHT); ++i) {
     v->struct_size = sizeof *v;
     if (slipway_value_get(model, 0, SLIPWAY_WEIGHT, i, v) != SLIPWAY_OK) return 0;
-    if (v->dl_dtype.code == kDLFloat && v->dl_dtype.bits == 32 && v->rank <= 8 && strcmp(v->kind, "parameter") == 0) return 1;
+    if (v->dl_dtype.code == kDLFloat && v->dl_dtype.bits == 32 && v->rank <= 8 && strcmp(v->kind, "parameter") == 0)
+      return 1;
   }
   return 0;
 }
@@ -110,7 +112,8 @@ static int convert(const Job* job, int* released) {
     status = options ? slipway_options_set(options, "opset", "18") : SLIPWAY_NO_MEMORY;
     if (status == SLIPWAY_OK) status = slipway_export(model, SLIPWAY_ALL_PROGRAMS, job->output, options, &info);
     if (status == SLIPWAY_OK && job->describes)
-      printf("%s: %d nodes, %s weights\n", job->output, (int)info.nodes_after, info.weight_bytes > 0 ? "with" : "without");
+      printf("%s: %d nodes, %s weights\n", job->output, (int)info.nodes_after,
+             info.weight_bytes > 0 ? "with" : "without");
     slipway_options_free(options);
   }
   if (status != SLIPWAY_OK) tell(model);
@@ -140,7 +143,8 @@ int main(int argc, char** argv) {
     return SLIPWAY_USAGE;
   }
   printf("slipway %s\n", slipway_version());
-  Job jobs[2] = {{argv[1], argv[2], argc > 4 ? argv[4] : NULL, 1, SLIPWAY_OK}, {argv[1], argv[3], argc > 4 ? argv[4] : NULL, 0, SLIPWAY_OK}};
+  Job jobs[2] = {{argv[1], argv[2], argc > 4 ? argv[4] : NULL, 1, SLIPWAY_OK},
+                 {argv[1], argv[3], argc > 4 ? argv[4] : NULL, 0, SLIPWAY_OK}};
   pthread_t threads[2];
   for (int i = 0; i < 2; ++i)
     if (pthread_create(&threads[i], NULL, run, &jobs[i]) != 0) return SLIPWAY_NO_MEMORY;

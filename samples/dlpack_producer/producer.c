@@ -3,8 +3,8 @@
  *     cc -shared -fPIC samples/dlpack_producer/producer.c -Iinclude -o producer.so
  *     slipway convert program.pt2 --weights dlpack:./producer.so -o model.onnx
  *
- * This one makes up the weights of one linear layer, as a matrix that lies transposed and a vector. A real one would hand out
- * the buffers of the engine it is linked with.
+ * This one makes up the weights of one linear layer, as a matrix that lies transposed and a vector. A real one would
+ * hand out the buffers of the engine it is linked with.
  */
 #include <stdlib.h>
 
@@ -74,7 +74,8 @@ int slipway_dlpack_next(void** state, const char** name, DLManagedTensorVersione
       if (!lent) return 1;
       lent->shape[0] = kOut, lent->strides[0] = 1;
       break;
-    default: return 0; /* no more */
+    default:
+      return 0; /* no more */
   }
   *tensor = &lent->managed;
   return 0;

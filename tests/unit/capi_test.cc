@@ -44,7 +44,8 @@ struct Lent {
     if constexpr (requires { managed.version; }) managed.version = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION};
     managed.manager_ctx = this;
     managed.deleter = [](Managed* self) { ++static_cast<Lent*>(self->manager_ctx)->released; };
-    managed.dl_tensor = {numbers.data(), {kDLCPU, 0}, static_cast<int32_t>(shape.size()), {kDLFloat, 32, 1}, shape.data(), nullptr, 0};
+    managed.dl_tensor = {
+        numbers.data(), {kDLCPU, 0}, static_cast<int32_t>(shape.size()), {kDLFloat, 32, 1}, shape.data(), nullptr, 0};
   }
 };
 using Versioned = Lent<DLManagedTensorVersioned>;
@@ -61,12 +62,15 @@ class CApi : public ::testing::Test {
   }
   void TearDown() override {
     slipway_close(model_);
-    for (const char* name : {"net.sw", "out.onnx", "out.pt2", "out.safetensors", "bad.pt2", "a.onnx", "b.onnx"}) unlink(Path(name).c_str());
+    for (const char* name : {"net.sw", "out.onnx", "out.pt2", "out.safetensors", "bad.pt2", "a.onnx", "b.onnx"})
+      unlink(Path(name).c_str());
     EXPECT_EQ(rmdir(folder_.c_str()), 0);
   }
   std::string Path(const std::string& name) const { return folder_ + "/" + name; }
   void Write(const std::string& name, const std::string& content) { std::ofstream(Path(name)) << content; }
-  void Open() { ASSERT_EQ(slipway_open(Path("net.sw").c_str(), nullptr, &model_), SLIPWAY_OK) << slipway_error(model_); }
+  void Open() {
+    ASSERT_EQ(slipway_open(Path("net.sw").c_str(), nullptr, &model_), SLIPWAY_OK) << slipway_error(model_);
+  }
   std::string Read(const std::string& name) const {
     std::ifstream in(Path(name));
     return {std::istreambuf_iterator<char>(in), {}};
@@ -97,7 +101,8 @@ TEST_F(CApi, FailuresToOpen) {
   ASSERT_NE(model_, nullptr);
   EXPECT_NE(std::string(slipway_error(model_)).find("SW3001"), std::string::npos) << slipway_error(model_);
   EXPECT_EQ(slipway_program_count(model_), 0u);
-  EXPECT_EQ(slipway_export(model_, SLIPWAY_ALL_PROGRAMS, Path("out.onnx").c_str(), nullptr, nullptr), SLIPWAY_NOT_SUPPORTED);
+  EXPECT_EQ(slipway_export(model_, SLIPWAY_ALL_PROGRAMS, Path("out.onnx").c_str(), nullptr, nullptr),
+            SLIPWAY_NOT_SUPPORTED);
   slipway_close(model_);
   Write("bad.pt2", "PK\003\004 and no more");
   EXPECT_EQ(slipway_open(Path("bad.pt2").c_str(), nullptr, &model_), SLIPWAY_BAD_INPUT);
@@ -225,12 +230,14 @@ TEST_F(CApi, ExportsLeaveTheModelAsItIs) {
   info.struct_size = sizeof info;
   for (const char* opset : {"18", "20"}) {
     ASSERT_EQ(slipway_options_set(options, "opset", opset), SLIPWAY_OK);
-    ASSERT_EQ(slipway_export(model_, SLIPWAY_ALL_PROGRAMS, Path("out.onnx").c_str(), options, &info), SLIPWAY_OK) << slipway_error(model_);
+    ASSERT_EQ(slipway_export(model_, SLIPWAY_ALL_PROGRAMS, Path("out.onnx").c_str(), options, &info), SLIPWAY_OK)
+        << slipway_error(model_);
     EXPECT_EQ(info.nodes_before, 2);
     EXPECT_EQ(info.weight_bytes, 144u);
   }
   EXPECT_EQ(slipway_export(model_, 0, Path("out.pt2").c_str(), nullptr, nullptr), SLIPWAY_OK) << slipway_error(model_);
-  EXPECT_EQ(slipway_export(model_, 0, Path("out.safetensors").c_str(), nullptr, nullptr), SLIPWAY_OK) << slipway_error(model_);
+  EXPECT_EQ(slipway_export(model_, 0, Path("out.safetensors").c_str(), nullptr, nullptr), SLIPWAY_OK)
+      << slipway_error(model_);
   ASSERT_EQ(slipway_text(model_, &after), SLIPWAY_OK);
   EXPECT_EQ(text, after);
   EXPECT_EQ(slipway_export(model_, 1, Path("out.onnx").c_str(), nullptr, nullptr), SLIPWAY_USAGE);
@@ -251,7 +258,8 @@ TEST_F(CApi, WeightsAlone) {
   EXPECT_EQ(again.released, 1);
   ASSERT_EQ(slipway_weight_set(model_, 0, "numbers", &numbers.managed), SLIPWAY_OK);
   ASSERT_EQ(slipway_value_count(model_, 0, SLIPWAY_WEIGHT), 1u);
-  ASSERT_EQ(slipway_export(model_, 0, Path("out.safetensors").c_str(), nullptr, nullptr), SLIPWAY_OK) << slipway_error(model_);
+  ASSERT_EQ(slipway_export(model_, 0, Path("out.safetensors").c_str(), nullptr, nullptr), SLIPWAY_OK)
+      << slipway_error(model_);
   EXPECT_EQ(slipway_export(model_, 0, Path("out.onnx").c_str(), nullptr, nullptr), SLIPWAY_NOT_SUPPORTED);
   const char* json = nullptr;
   ASSERT_EQ(slipway_inspect(model_, &json), SLIPWAY_OK);
@@ -285,7 +293,8 @@ TEST_F(CApi, Options) {
   EXPECT_EQ(slipway_options_set(options, "input-names", "tokens"), SLIPWAY_OK);
   EXPECT_EQ(slipway_options_set(options, "metadata", "who=we"), SLIPWAY_OK);
   uint64_t seen = 0;
-  slipway_options_progress(options, [](void* user, uint64_t done, uint64_t) { *static_cast<uint64_t*>(user) = done; }, &seen);
+  slipway_options_progress(
+      options, [](void* user, uint64_t done, uint64_t) { *static_cast<uint64_t*>(user) = done; }, &seen);
   Open();
   ASSERT_EQ(slipway_export(model_, 0, Path("out.onnx").c_str(), options, nullptr), SLIPWAY_OK) << slipway_error(model_);
   const std::string onnx = Read("out.onnx");
@@ -322,7 +331,8 @@ TEST_F(CApi, Passes) {
 
 TEST_F(CApi, UnsupportedOperatorsAreAllListed) {
   std::string custom = kNet;
-  custom.replace(custom.find("aten.relu.default(self=%linear)"), std::string("aten.relu.default(self=%linear)").size(), "mylib.first.default(x=%linear)");
+  custom.replace(custom.find("aten.relu.default(self=%linear)"), std::string("aten.relu.default(self=%linear)").size(),
+                 "mylib.first.default(x=%linear)");
   Write("net.sw", custom);
   Open();
   EXPECT_EQ(slipway_export(model_, 0, Path("out.onnx").c_str(), nullptr, nullptr), SLIPWAY_NOT_SUPPORTED);

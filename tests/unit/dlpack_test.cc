@@ -158,13 +158,15 @@ TEST(DlpackTest, Hostile) {
     ExpectRefused(lender, code, word);
   };
   refused({2, 3}, Code::kInvalidArgument, "dimensions", [](Versioned& l) { l.tensor().ndim = -1; });
-  refused({2, 3}, Code::kInvalidArgument, "dimensions", [](Versioned& l) { l.tensor().ndim = std::numeric_limits<int32_t>::max(); });
+  refused({2, 3}, Code::kInvalidArgument, "dimensions",
+          [](Versioned& l) { l.tensor().ndim = std::numeric_limits<int32_t>::max(); });
   refused({2, 3}, Code::kInvalidArgument, "shape", [](Versioned& l) { l.tensor().shape = nullptr; });
   refused({2, 3}, Code::kInvalidArgument, "data", [](Versioned& l) { l.tensor().data = nullptr; });
   refused({2, -3}, Code::kInvalidArgument, "size", [](Versioned&) {});
   refused({kMax, 2}, Code::kInvalidArgument, "overflow", [](Versioned&) {});
   refused({int64_t{1} << 62, int64_t{1} << 62, 0}, Code::kInvalidArgument, "overflow", [](Versioned&) {});
-  refused({kMax / 32}, Code::kInvalidArgument, "address space", [](Versioned& l) { l.tensor().byte_offset = std::numeric_limits<uint64_t>::max() - 64; });
+  refused({kMax / 32}, Code::kInvalidArgument, "address space",
+          [](Versioned& l) { l.tensor().byte_offset = std::numeric_limits<uint64_t>::max() - 64; });
   refused({kMax / 32 + 1}, Code::kInvalidArgument, "overflow", [](Versioned&) {});
   refused({2, 3}, Code::kInvalidArgument, "overflow", [](Versioned& l) { l.SetStrides({kMax, 1}); });
   refused({2, 3}, Code::kUnimplemented, "negative stride", [](Versioned& l) { l.SetStrides({-3, 1}); });
@@ -187,16 +189,32 @@ TEST(DlpackTest, Types) {
   const struct {
     uint8_t code, bits;
     ir::DType dtype;
-  } known[] = {{kDLInt, 8, ir::DType::kInt8}, {kDLInt, 16, ir::DType::kInt16}, {kDLInt, 32, ir::DType::kInt32},
-               {kDLInt, 64, ir::DType::kInt64}, {kDLInt, 4, ir::DType::kInt4}, {kDLUInt, 8, ir::DType::kUInt8},
-               {kDLUInt, 16, ir::DType::kUInt16}, {kDLUInt, 32, ir::DType::kUInt32}, {kDLUInt, 64, ir::DType::kUInt64},
-               {kDLUInt, 4, ir::DType::kUInt4}, {kDLFloat, 16, ir::DType::kFloat16}, {kDLFloat, 32, ir::DType::kFloat32},
-               {kDLFloat, 64, ir::DType::kFloat64}, {kDLBfloat, 16, ir::DType::kBFloat16}, {kDLComplex, 32, ir::DType::kComplex32},
-               {kDLComplex, 64, ir::DType::kComplex64}, {kDLComplex, 128, ir::DType::kComplex128}, {kDLBool, 8, ir::DType::kBool},
-               {kDLFloat8_e4m3fn, 8, ir::DType::kFloat8E4M3FN}, {kDLFloat8_e4m3fnuz, 8, ir::DType::kFloat8E4M3FNUZ},
-               {kDLFloat8_e5m2, 8, ir::DType::kFloat8E5M2}, {kDLFloat8_e5m2fnuz, 8, ir::DType::kFloat8E5M2FNUZ},
-               {kDLFloat8_e8m0fnu, 8, ir::DType::kFloat8E8M0FNU}, {kDLFloat6_e2m3fn, 6, ir::DType::kFloat6E2M3},
-               {kDLFloat6_e3m2fn, 6, ir::DType::kFloat6E3M2}, {kDLFloat4_e2m1fn, 4, ir::DType::kFloat4E2M1}};
+  } known[] = {{kDLInt, 8, ir::DType::kInt8},
+               {kDLInt, 16, ir::DType::kInt16},
+               {kDLInt, 32, ir::DType::kInt32},
+               {kDLInt, 64, ir::DType::kInt64},
+               {kDLInt, 4, ir::DType::kInt4},
+               {kDLUInt, 8, ir::DType::kUInt8},
+               {kDLUInt, 16, ir::DType::kUInt16},
+               {kDLUInt, 32, ir::DType::kUInt32},
+               {kDLUInt, 64, ir::DType::kUInt64},
+               {kDLUInt, 4, ir::DType::kUInt4},
+               {kDLFloat, 16, ir::DType::kFloat16},
+               {kDLFloat, 32, ir::DType::kFloat32},
+               {kDLFloat, 64, ir::DType::kFloat64},
+               {kDLBfloat, 16, ir::DType::kBFloat16},
+               {kDLComplex, 32, ir::DType::kComplex32},
+               {kDLComplex, 64, ir::DType::kComplex64},
+               {kDLComplex, 128, ir::DType::kComplex128},
+               {kDLBool, 8, ir::DType::kBool},
+               {kDLFloat8_e4m3fn, 8, ir::DType::kFloat8E4M3FN},
+               {kDLFloat8_e4m3fnuz, 8, ir::DType::kFloat8E4M3FNUZ},
+               {kDLFloat8_e5m2, 8, ir::DType::kFloat8E5M2},
+               {kDLFloat8_e5m2fnuz, 8, ir::DType::kFloat8E5M2FNUZ},
+               {kDLFloat8_e8m0fnu, 8, ir::DType::kFloat8E8M0FNU},
+               {kDLFloat6_e2m3fn, 6, ir::DType::kFloat6E2M3},
+               {kDLFloat6_e3m2fn, 6, ir::DType::kFloat6E3M2},
+               {kDLFloat4_e2m1fn, 4, ir::DType::kFloat4E2M1}};
   for (const auto& type : known) {
     Versioned lender({2, 4});
     lender.tensor().dtype = {type.code, type.bits, 1};
