@@ -204,6 +204,9 @@ TEST_F(CApi, OlderStructure) {
   EXPECT_EQ(bias.numbers[0], 0);
   back->deleter(back);
   EXPECT_EQ(bias.released, 0);
+  slipway_close(model_);  // before what it holds goes out of scope
+  model_ = nullptr;
+  EXPECT_EQ(bias.released, 1);
 }
 
 TEST_F(CApi, WeightsOut) {
