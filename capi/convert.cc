@@ -15,7 +15,7 @@ using driver::Outcome;
 // Gives the model's programs, or one of them, to conversions, which rewrite what they get.
 class ModelReader : public driver::Reader {
  public:
-  ModelReader(const slipway_model& model, size_t program) : model_(model), program_(program) {}
+  ModelReader(const slipway_archive& model, size_t program) : model_(model), program_(program) {}
 
   absl::StatusOr<ir::Archive> Programs(const std::string&) const override {
     if (model_.weights_alone) return absl::UnimplementedError("weights alone, without a program");
@@ -38,7 +38,7 @@ class ModelReader : public driver::Reader {
   std::string Digest(const std::string&) const override { return model_.file ? driver::SourceDigest(model_.file) : ""; }
 
  private:
-  const slipway_model& model_;
+  const slipway_archive& model_;
   const size_t program_;
 
   std::vector<const ir::Program*> Chosen() const {
@@ -49,11 +49,11 @@ class ModelReader : public driver::Reader {
   }
 };
 
-bool HasProgram(const slipway_model& model, size_t program) {
+bool HasProgram(const slipway_archive& model, size_t program) {
   return program == SLIPWAY_ALL_PROGRAMS || (model.weights_alone ? program == 0 : model.Program(program) != nullptr);
 }
 
-Outcome Export(const slipway_model& model, size_t program, const char* path, const slipway_options* options,
+Outcome Export(const slipway_archive& model, size_t program, const char* path, const slipway_options* options,
                slipway_export_info* info) {
   if (!path) return Usage("the path is NULL");
   if (!HasProgram(model, program)) return Usage(text::StrCat("there is no program number ", program));
@@ -78,7 +78,7 @@ Outcome Export(const slipway_model& model, size_t program, const char* path, con
   return out;
 }
 
-Outcome RunPass(slipway_model& model, size_t program, const char* name, const slipway_options* options) {
+Outcome RunPass(slipway_archive& model, size_t program, const char* name, const slipway_options* options) {
   if (!name) return Usage("the name is NULL");
   const driver::Pass* pass = nullptr;
   for (const driver::Pass& p : driver::Passes())
@@ -117,11 +117,11 @@ const char* slipway_pass_name(size_t index) {
   return index < driver::Passes().size() ? driver::Passes()[index].name : nullptr;
 }
 
-int slipway_run_pass(slipway_model* model, size_t program, const char* pass, const slipway_options* options) {
+int slipway_run_pass(slipway_archive* model, size_t program, const char* pass, const slipway_options* options) {
   return capi::Call(model, [&] { return capi::RunPass(*model, program, pass, options); });
 }
 
-int slipway_verify(slipway_model* model, size_t program) {
+int slipway_verify(slipway_archive* model, size_t program) {
   return capi::Call(model, [&]() -> driver::Outcome {
     const ir::Program* p = model->Program(program);
     if (!p) return capi::Usage(text::StrCat("there is no program number ", program));
@@ -130,7 +130,7 @@ int slipway_verify(slipway_model* model, size_t program) {
   });
 }
 
-int slipway_export(slipway_model* model, size_t program, const char* path, const slipway_options* options,
+int slipway_export(slipway_archive* model, size_t program, const char* path, const slipway_options* options,
                    slipway_export_info* info) {
   return capi::Call(model, [&] { return capi::Export(*model, program, path, options, info); });
 }

@@ -23,7 +23,7 @@ void AddNotes(const std::vector<std::string>& lines, Outcome* outcome) {
   outcome->diagnostics.insert(outcome->diagnostics.begin(), notes.begin(), notes.end());
 }
 
-int Record(slipway_model* model, Outcome outcome) {
+int Record(slipway_archive* model, Outcome outcome) {
   model->error.clear();
   if (outcome.code != driver::kDone)
     for (const driver::Diagnostic& d : outcome.diagnostics)
@@ -47,7 +47,7 @@ bool HoldsProgram(const std::shared_ptr<io::MappedFile>& file) {
   }
 }
 
-Outcome Open(const char* path, const slipway_options* options, slipway_model* model) {
+Outcome Open(const char* path, const slipway_options* options, slipway_archive* model) {
   if (!path) return Usage("the path is NULL");
   model->path = path;
   struct stat info;
@@ -77,11 +77,11 @@ Outcome Open(const char* path, const slipway_options* options, slipway_model* mo
   return {};
 }
 
-slipway_model* NewModel(slipway_model** out) {
+slipway_archive* NewModel(slipway_archive** out) {
   if (!out) return nullptr;
   *out = nullptr;
   try {
-    *out = new slipway_model;
+    *out = new slipway_archive;
   } catch (...) {
   }
   return *out;
@@ -96,16 +96,16 @@ extern "C" {
 
 const char* slipway_version(void) { return SLIPWAY_VERSION; }
 
-int slipway_open(const char* path, const slipway_options* options, slipway_model** out) {
+int slipway_open(const char* path, const slipway_options* options, slipway_archive** out) {
   if (!out) return SLIPWAY_USAGE;
-  slipway_model* model = capi::NewModel(out);
+  slipway_archive* model = capi::NewModel(out);
   if (!model) return SLIPWAY_NO_MEMORY;
   return capi::Call(model, [&] { return capi::Open(path, options, model); });
 }
 
-int slipway_new(slipway_model** out) {
+int slipway_new(slipway_archive** out) {
   if (!out) return SLIPWAY_USAGE;
-  slipway_model* model = capi::NewModel(out);
+  slipway_archive* model = capi::NewModel(out);
   if (!model) return SLIPWAY_NO_MEMORY;
   return capi::Call(model, [&] {
     model->weights_alone = true;
@@ -114,13 +114,13 @@ int slipway_new(slipway_model** out) {
   });
 }
 
-void slipway_close(slipway_model* model) { delete model; }
+void slipway_close(slipway_archive* model) { delete model; }
 
-size_t slipway_diagnostic_count(const slipway_model* model) {
+size_t slipway_diagnostic_count(const slipway_archive* model) {
   return !model ? 0 : model->no_memory ? 1 : model->diagnostics.size();
 }
 
-int slipway_diagnostic_get(const slipway_model* model, size_t index, slipway_diagnostic* out) {
+int slipway_diagnostic_get(const slipway_archive* model, size_t index, slipway_diagnostic* out) {
   if (index >= slipway_diagnostic_count(model)) return SLIPWAY_USAGE;
   slipway_diagnostic full = {sizeof full, SLIPWAY_ERROR, driver::id::kMemory, "out of memory", "", ""};
   if (!model->no_memory) {
@@ -134,7 +134,7 @@ int slipway_diagnostic_get(const slipway_model* model, size_t index, slipway_dia
   return capi::Fill(out, full) ? SLIPWAY_OK : SLIPWAY_USAGE;
 }
 
-const char* slipway_error(const slipway_model* model) {
+const char* slipway_error(const slipway_archive* model) {
   return !model ? "" : model->no_memory ? "error[SW4001]: out of memory" : model->error.c_str();
 }
 

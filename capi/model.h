@@ -29,7 +29,7 @@ struct ValueRow {
   std::vector<const char*> exprs;  // into row.shape
 };
 
-struct slipway_model {
+struct slipway_archive {
   std::string path;                               // as it was opened; "" of a model made in memory
   std::string format;                             // as `inspect` calls it
   uint64_t bytes = 0;                             // of the file
@@ -69,11 +69,11 @@ driver::Outcome Failed(const absl::Status& s, std::string place = {});
 void AddNotes(const std::vector<std::string>& lines, driver::Outcome* outcome);
 
 // Keeps an outcome as the model's latest and gives its status.
-int Record(slipway_model* model, driver::Outcome outcome);
+int Record(slipway_archive* model, driver::Outcome outcome);
 
 // Calls `f`, which gives an Outcome, and records it; exceptions become statuses.
 template <typename F>
-int Call(slipway_model* model, F f) noexcept {
+int Call(slipway_archive* model, F f) noexcept {
   if (!model) return SLIPWAY_USAGE;
   model->no_memory = false;
   try {

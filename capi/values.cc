@@ -34,7 +34,7 @@ ValueRow ToValue(driver::TensorRow row, ir::SymTable* syms) {
   return v;
 }
 
-const std::vector<ValueRow>* Values(const slipway_model& model, size_t program, slipway_role role) {
+const std::vector<ValueRow>* Values(const slipway_archive& model, size_t program, slipway_role role) {
   if (role < SLIPWAY_INPUT || role > SLIPWAY_WEIGHT) return nullptr;
   if (program >= (model.weights_alone ? 1 : model.archive.programs.size())) return nullptr;
   if (auto it = model.values.find({program, role}); it != model.values.end()) return &it->second;
@@ -66,14 +66,14 @@ using namespace slipway;  // NOLINT: the C functions live outside
 
 extern "C" {
 
-size_t slipway_program_count(const slipway_model* model) { return model ? model->archive.programs.size() : 0; }
+size_t slipway_program_count(const slipway_archive* model) { return model ? model->archive.programs.size() : 0; }
 
-const char* slipway_program_name(const slipway_model* model, size_t program) {
+const char* slipway_program_name(const slipway_archive* model, size_t program) {
   const ir::Program* p = model ? model->Program(program) : nullptr;
   return p ? p->name.c_str() : nullptr;
 }
 
-size_t slipway_value_count(const slipway_model* model, size_t program, slipway_role role) {
+size_t slipway_value_count(const slipway_archive* model, size_t program, slipway_role role) {
   if (!model) return 0;
   try {
     const auto* values = capi::Values(*model, program, role);
@@ -83,7 +83,7 @@ size_t slipway_value_count(const slipway_model* model, size_t program, slipway_r
   }
 }
 
-int slipway_value_get(const slipway_model* model, size_t program, slipway_role role, size_t index, slipway_value* out) {
+int slipway_value_get(const slipway_archive* model, size_t program, slipway_role role, size_t index, slipway_value* out) {
   if (!model) return SLIPWAY_USAGE;
   try {
     const auto* values = capi::Values(*model, program, role);
@@ -109,7 +109,7 @@ int slipway_value_get(const slipway_model* model, size_t program, slipway_role r
   }
 }
 
-int slipway_inspect(slipway_model* model, const char** json) {
+int slipway_inspect(slipway_archive* model, const char** json) {
   return capi::Call(model, [&]() -> driver::Outcome {
     if (!json) return capi::Usage("json is NULL");
     driver::FileReport report;
@@ -126,7 +126,7 @@ int slipway_inspect(slipway_model* model, const char** json) {
   });
 }
 
-int slipway_text(slipway_model* model, const char** out) {
+int slipway_text(slipway_archive* model, const char** out) {
   return capi::Call(model, [&]() -> driver::Outcome {
     if (!out) return capi::Usage("text is NULL");
     if (model->weights_alone)

@@ -11,7 +11,7 @@ namespace {
 
 using driver::Outcome;
 
-Outcome NoSuch(const slipway_model& model, std::string_view name) {
+Outcome NoSuch(const slipway_archive& model, std::string_view name) {
   return Usage(
       text::StrCat("no weight is named '", name, "'", model.path.empty() ? "" : text::StrCat(" in ", model.path)));
 }
@@ -29,7 +29,7 @@ int InputOf(const ir::Program& p, std::string_view name) {
 }
 
 template <typename Managed>
-Outcome Get(const slipway_model& model, size_t program, const char* name, Managed** out,
+Outcome Get(const slipway_archive& model, size_t program, const char* name, Managed** out,
             absl::StatusOr<Managed*> (*lend)(const ir::TensorRef&)) {
   if (!out) return Usage("tensor is NULL");
   *out = nullptr;
@@ -62,7 +62,7 @@ Outcome Get(const slipway_model& model, size_t program, const char* name, Manage
 }
 
 template <typename Managed>
-Outcome Set(slipway_model& model, size_t program, const char* name, Managed* tensor) {
+Outcome Set(slipway_archive& model, size_t program, const char* name, Managed* tensor) {
   if (!tensor) return Usage("tensor is NULL");
   auto taken = importers::FromDlpack(tensor);  // first: it is ours from now on
   if (!name) return Usage("the name is NULL");
@@ -95,7 +95,7 @@ Outcome Set(slipway_model& model, size_t program, const char* name, Managed* ten
 
 // A tensor that no model takes is given back all the same.
 template <typename Managed>
-int SetOrFree(slipway_model* model, size_t program, const char* name, Managed* tensor) {
+int SetOrFree(slipway_archive* model, size_t program, const char* name, Managed* tensor) {
   if (!model) {
     if (tensor && tensor->deleter) tensor->deleter(tensor);
     return SLIPWAY_USAGE;
@@ -103,7 +103,7 @@ int SetOrFree(slipway_model* model, size_t program, const char* name, Managed* t
   return Call(model, [&] { return Set(*model, program, name, tensor); });
 }
 
-Outcome Load(slipway_model& model, size_t program, const char* path, const slipway_options* options) {
+Outcome Load(slipway_archive& model, size_t program, const char* path, const slipway_options* options) {
   if (!path) return Usage("the path is NULL");
   driver::ConvertOptions o = options ? options->convert : driver::ConvertOptions();
   Outcome out;
@@ -135,23 +135,23 @@ using namespace slipway;  // NOLINT: the C functions live outside
 
 extern "C" {
 
-int slipway_weight_get(slipway_model* model, size_t program, const char* name, DLManagedTensorVersioned** tensor) {
+int slipway_weight_get(slipway_archive* model, size_t program, const char* name, DLManagedTensorVersioned** tensor) {
   return capi::Call(model, [&] { return capi::Get(*model, program, name, tensor, capi::ToDlpack); });
 }
 
-int slipway_weight_get_unversioned(slipway_model* model, size_t program, const char* name, DLManagedTensor** tensor) {
+int slipway_weight_get_unversioned(slipway_archive* model, size_t program, const char* name, DLManagedTensor** tensor) {
   return capi::Call(model, [&] { return capi::Get(*model, program, name, tensor, capi::ToUnversionedDlpack); });
 }
 
-int slipway_weight_set(slipway_model* model, size_t program, const char* name, DLManagedTensorVersioned* tensor) {
+int slipway_weight_set(slipway_archive* model, size_t program, const char* name, DLManagedTensorVersioned* tensor) {
   return capi::SetOrFree(model, program, name, tensor);
 }
 
-int slipway_weight_set_unversioned(slipway_model* model, size_t program, const char* name, DLManagedTensor* tensor) {
+int slipway_weight_set_unversioned(slipway_archive* model, size_t program, const char* name, DLManagedTensor* tensor) {
   return capi::SetOrFree(model, program, name, tensor);
 }
 
-int slipway_weights_load(slipway_model* model, size_t program, const char* path, const slipway_options* options) {
+int slipway_weights_load(slipway_archive* model, size_t program, const char* path, const slipway_options* options) {
   return capi::Call(model, [&] { return capi::Load(*model, program, path, options); });
 }
 

@@ -1,7 +1,7 @@
 /* slipway as a library: opens what PyTorch exports, gives and takes weights as DLPack tensors without copying them,
  * runs passes, and writes ONNX, PT2 and safetensors.
  *
- *     slipway_model* model;
+ *     slipway_archive* model;
  *     int status = slipway_open("model.pt2", NULL, &model);
  *     if (status == SLIPWAY_OK) status = slipway_weight_set(model, 0, "fc.weight", tensor);
  *     if (status == SLIPWAY_OK) status = slipway_export(model, SLIPWAY_ALL_PROGRAMS, "model.onnx", NULL, NULL);
@@ -77,7 +77,7 @@ SLIPWAY_API void slipway_options_progress(slipway_options* options, slipway_prog
 /* ---- Models ---- */
 
 /* An opened file: one or several programs with their weights, or weights alone. */
-typedef struct slipway_model slipway_model;
+typedef struct slipway_archive slipway_archive;
 
 /* Opens a program (.pt2 of torch 2.5 ... 2.13, slipway's text form), or weights: safetensors, a torch.save checkpoint
  * (the option "key" names a dict within), a folder of shards; "dlpack:LIBRARY" loads a library (dlpack_producer.h),
@@ -86,13 +86,13 @@ typedef struct slipway_model slipway_model;
  *
  * *model is set on failure too, for its diagnostics, and must be closed: it then has no programs and no weights. Only
  * where memory is out it may be NULL, which every function takes. */
-SLIPWAY_API int slipway_open(const char* path, const slipway_options* options, slipway_model** model);
+SLIPWAY_API int slipway_open(const char* path, const slipway_options* options, slipway_archive** model);
 
 /* A model of weights alone that has none yet: slipway_weight_set() adds them. */
-SLIPWAY_API int slipway_new(slipway_model** model);
+SLIPWAY_API int slipway_new(slipway_archive** model);
 
 /* Frees the model. Tensors given out by slipway_weight_get() stay valid. NULL is fine. */
-SLIPWAY_API void slipway_close(slipway_model* model);
+SLIPWAY_API void slipway_close(slipway_archive* model);
 
 /* ---- Diagnostics ---- */
 
@@ -108,18 +108,18 @@ typedef struct slipway_diagnostic {
 } slipway_diagnostic;
 
 /* How many diagnostics the latest call left; errors come last. */
-SLIPWAY_API size_t slipway_diagnostic_count(const slipway_model* model);
+SLIPWAY_API size_t slipway_diagnostic_count(const slipway_archive* model);
 /* One of them. The strings are valid until the next call on the model that returns a status. SLIPWAY_USAGE for an index
  * that there is not; the diagnostics stay as they are. */
-SLIPWAY_API int slipway_diagnostic_get(const slipway_model* model, size_t index, slipway_diagnostic* diagnostic);
+SLIPWAY_API int slipway_diagnostic_get(const slipway_archive* model, size_t index, slipway_diagnostic* diagnostic);
 /* What went wrong in one line, "error[SW1001]: cause"; "" where nothing did. Valid as those strings. */
-SLIPWAY_API const char* slipway_error(const slipway_model* model);
+SLIPWAY_API const char* slipway_error(const slipway_archive* model);
 
 /* ---- What is in a model ---- */
 
-SLIPWAY_API size_t slipway_program_count(const slipway_model* model);
+SLIPWAY_API size_t slipway_program_count(const slipway_archive* model);
 /* NULL for an index that there is not. Valid until the model is closed. */
-SLIPWAY_API const char* slipway_program_name(const slipway_model* model, size_t program);
+SLIPWAY_API const char* slipway_program_name(const slipway_archive* model, size_t program);
 
 typedef enum slipway_role {
   SLIPWAY_INPUT = 0,  /* of the user, in flattened order */
@@ -149,16 +149,16 @@ typedef struct slipway_value {
 
 /* `program` is an index; of a model of weights alone 0, with no values but weights. 0 for a program that there is not.
  */
-SLIPWAY_API size_t slipway_value_count(const slipway_model* model, size_t program, slipway_role role);
+SLIPWAY_API size_t slipway_value_count(const slipway_archive* model, size_t program, slipway_role role);
 /* What `value` points to is valid until the model is closed or one of its weights or programs changed. SLIPWAY_USAGE
  * for an index that there is not, SLIPWAY_NO_MEMORY; the diagnostics stay as they are. */
-SLIPWAY_API int slipway_value_get(const slipway_model* model, size_t program, slipway_role role, size_t index,
+SLIPWAY_API int slipway_value_get(const slipway_archive* model, size_t program, slipway_role role, size_t index,
                                   slipway_value* value);
 
 /* What `slipway inspect --json` prints (schemas/inspect.schema.json), and `slipway inspect --ir`. Valid until the next
  * call of the same function on the model. */
-SLIPWAY_API int slipway_inspect(slipway_model* model, const char** json);
-SLIPWAY_API int slipway_text(slipway_model* model, const char** text);
+SLIPWAY_API int slipway_inspect(slipway_archive* model, const char** json);
+SLIPWAY_API int slipway_text(slipway_archive* model, const char** text);
 
 /* ---- Weights ---- */
 
@@ -167,10 +167,10 @@ SLIPWAY_API int slipway_text(slipway_model* model, const char** text);
  * instead. Strides are always set. The caller calls the deleter; until then the bytes stay, also after slipway_close().
  *
  * SLIPWAY_USAGE for a name that there is not; SLIPWAY_BAD_INPUT for a weight without values. */
-SLIPWAY_API int slipway_weight_get(slipway_model* model, size_t program, const char* name,
+SLIPWAY_API int slipway_weight_get(slipway_archive* model, size_t program, const char* name,
                                    DLManagedTensorVersioned** tensor);
 /* The same for consumers of the older structure, which cannot say that a tensor is read-only: always a copy. */
-SLIPWAY_API int slipway_weight_get_unversioned(slipway_model* model, size_t program, const char* name,
+SLIPWAY_API int slipway_weight_get_unversioned(slipway_archive* model, size_t program, const char* name,
                                                DLManagedTensor** tensor);
 
 /* Replaces a weight's values by a tensor of the same type and sizes, in the memory of the host; it is not copied and
@@ -181,15 +181,15 @@ SLIPWAY_API int slipway_weight_get_unversioned(slipway_model* model, size_t prog
  * The tensor passes to slipway whatever is returned: its deleter is called exactly once, before the call returns where
  * the tensor is refused, else when neither the model nor a tensor given out needs it any more. A tensor of another
  * major version of DLPack is refused (SLIPWAY_NOT_SUPPORTED). */
-SLIPWAY_API int slipway_weight_set(slipway_model* model, size_t program, const char* name,
+SLIPWAY_API int slipway_weight_set(slipway_archive* model, size_t program, const char* name,
                                    DLManagedTensorVersioned* tensor);
-SLIPWAY_API int slipway_weight_set_unversioned(slipway_model* model, size_t program, const char* name,
+SLIPWAY_API int slipway_weight_set_unversioned(slipway_archive* model, size_t program, const char* name,
                                                DLManagedTensor* tensor);
 
 /* Replaces weights by those of a file or folder, by name: what the flag --weights does. The options "key" and
  * "allow-missing" apply; may be NULL. All of them are replaced or, on failure, none. A model of weights alone takes all
  * that there are. */
-SLIPWAY_API int slipway_weights_load(slipway_model* model, size_t program, const char* path,
+SLIPWAY_API int slipway_weights_load(slipway_archive* model, size_t program, const char* path,
                                      const slipway_options* options);
 
 /* ---- Passes and export ---- */
@@ -201,10 +201,10 @@ SLIPWAY_API int slipway_weights_load(slipway_model* model, size_t program, const
 SLIPWAY_API const char* slipway_pass_name(size_t index);
 /* Runs one pass on a program. Options ("opset", "custom-op", ...) matter to passes that prepare for a target; may be
  * NULL. On failure the program is what it was. SLIPWAY_BAD_INPUT where it is not in the form that the pass needs. */
-SLIPWAY_API int slipway_run_pass(slipway_model* model, size_t program, const char* pass,
+SLIPWAY_API int slipway_run_pass(slipway_archive* model, size_t program, const char* pass,
                                  const slipway_options* options);
 /* Checks that a program is consistent; one that was opened is. */
-SLIPWAY_API int slipway_verify(slipway_model* model, size_t program);
+SLIPWAY_API int slipway_verify(slipway_archive* model, size_t program);
 
 typedef struct slipway_export_info {
   size_t struct_size;                /* set by the caller: sizeof(slipway_export_info) */
@@ -217,7 +217,7 @@ typedef struct slipway_export_info {
 /* Writes one program or all, with the weights as they are now: what `slipway convert` does. The format is that of the
  * option "to" or of the path's suffix. The model does not change. The file appears whole or not at all. Warnings and
  * notes are left as diagnostics. `options` and `info` may be NULL. */
-SLIPWAY_API int slipway_export(slipway_model* model, size_t program, const char* path, const slipway_options* options,
+SLIPWAY_API int slipway_export(slipway_archive* model, size_t program, const char* path, const slipway_options* options,
                                slipway_export_info* info);
 
 #ifdef __cplusplus

@@ -46,7 +46,7 @@ static Owned* make(const slipway_value* like, int* released) {
 }
 
 /* What slipway has to say of the latest call. */
-static void tell(const slipway_model* model) {
+static void tell(const slipway_archive* model) {
   for (size_t i = 0; i < slipway_diagnostic_count(model); ++i) {
     slipway_diagnostic d = {.struct_size = sizeof d};
     if (slipway_diagnostic_get(model, i, &d) != SLIPWAY_OK) return;
@@ -56,7 +56,7 @@ static void tell(const slipway_model* model) {
   }
 }
 
-static void describe(const slipway_model* model) {
+static void describe(const slipway_archive* model) {
   static const char* const titles[] = {"input", "output"};
   for (slipway_role role = SLIPWAY_INPUT; role <= SLIPWAY_OUTPUT; ++role) {
     for (size_t i = 0; i < slipway_value_count(model, 0, role); ++i) {
@@ -70,7 +70,7 @@ static void describe(const slipway_model* model) {
 }
 
 /* The first parameter of 32-bit floats. */
-static int find(const slipway_model* model, slipway_value* v) {
+static int find(const slipway_archive* model, slipway_value* v) {
   for (size_t i = 0; i < slipway_value_count(model, 0, SLIPWAY_WEIGHT); ++i) {
     v->struct_size = sizeof *v;
     if (slipway_value_get(model, 0, SLIPWAY_WEIGHT, i, v) != SLIPWAY_OK) return 0;
@@ -86,7 +86,7 @@ typedef struct {
 } Job;
 
 static int convert(const Job* job, int* released) {
-  slipway_model* model;
+  slipway_archive* model;
   DLManagedTensorVersioned* back = NULL;
   slipway_value weight;
   int status = slipway_open(job->program, NULL, &model);

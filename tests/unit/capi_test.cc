@@ -54,7 +54,7 @@ using Unversioned = Lent<DLManagedTensor>;
 class CApi : public ::testing::Test {
  protected:
   std::string folder_ = ::testing::TempDir() + "slipway_capi_" + std::to_string(getpid());
-  slipway_model* model_ = nullptr;
+  slipway_archive* model_ = nullptr;
 
   void SetUp() override {
     mkdir(folder_.c_str(), 0700);
@@ -345,7 +345,7 @@ TEST_F(CApi, UnsupportedOperatorsAreAllListed) {
 
 TEST_F(CApi, TwoModelsInTwoThreads) {
   const auto convert = [&](const char* out) {
-    slipway_model* model = nullptr;
+    slipway_archive* model = nullptr;
     Versioned bias({4});
     for (int i = 0; i < 3; ++i) {
       ASSERT_EQ(slipway_open(Path("net.sw").c_str(), nullptr, &model), SLIPWAY_OK);
