@@ -22,7 +22,7 @@ void AddConvert(CLI::App& app, int* code) {
   cmd->add_option("--opset", o.opset, "ONNX opset to declare, exactly")->capture_default_str();
   cmd->add_option("--external-data", o.external_data, "weights in a file of their own")
       ->check(CLI::IsMember({"auto", "always", "never"}))->capture_default_str();
-  cmd->add_option("--weights", o.weights, "safetensors files, checkpoints or folders of shards whose tensors replace the program's by name");
+  cmd->add_option("--weights", o.weights, "safetensors files, checkpoints, folders of shards, or dlpack:LIBRARY.so (runs its code), whose tensors replace the program's by name");
   cmd->add_option("--key", o.key, "the dict of a nested checkpoint that holds the tensors, such as model.state_dict");
   cmd->add_flag("--allow-missing", o.allow_missing, "with --weights: names the files lack keep the archive's values");
   cmd->add_flag("--strict-types", o.strict_types, "never cast around operators that ONNX Runtime lacks for a type");

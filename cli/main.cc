@@ -9,10 +9,12 @@
 #include "CLI/CLI.hpp"
 #include "cli/commands.h"
 #include "driver/diagnostic.h"
+#include "io/atomic_writer.h"
 
 int main(int argc, char** argv) {
   // A file that grows past a limit is a failed write with a message, as a full disk is.
   std::signal(SIGXFSZ, SIG_IGN);
+  slipway::io::RemoveTemporariesOnSignals();
   CLI::App app("slipway: models as PyTorch leaves them, launched as ONNX and more. No Python, no libtorch.");
   app.name("slipway");
   app.set_version_flag("--version", slipway::cli::VersionText());

@@ -2,13 +2,18 @@
 # ONNX's C++ library is built from the `onnx` source distribution into build/deps by the same script.
 find_package(absl REQUIRED)
 # Debian's package holds abseil both as shared libraries and as archives and names the former: 28 of them, which is a third of
-# the time a small conversion takes. Where there is an archive, it is linked.
+# the time a small conversion takes. Where there is an archive, it is linked. (Not into libslipway.so: the archives are made for
+# programs, with thread-local variables that a library cannot have. SLIPWAY_ABSL_LIBRARIES is for it.)
+set(SLIPWAY_ABSL_LIBRARIES "")
 get_property(imported DIRECTORY PROPERTY IMPORTED_TARGETS)
 foreach(target IN LISTS imported)
   get_target_property(configurations ${target} IMPORTED_CONFIGURATIONS)
   if(target MATCHES "^absl::" AND configurations)
     foreach(configuration IN LISTS configurations)
       get_target_property(location ${target} IMPORTED_LOCATION_${configuration})
+      if(location AND NOT location MATCHES "_test|_mock")
+        list(APPEND SLIPWAY_ABSL_LIBRARIES "${location}")
+      endif()
       string(REGEX REPLACE "\\.so[.0-9]*$" ".a" archive "${location}")
       if(EXISTS "${archive}")
         set_target_properties(${target} PROPERTIES IMPORTED_LOCATION_${configuration} "${archive}")
@@ -35,6 +40,7 @@ target_link_libraries(slipway_cli11 INTERFACE CLI11::CLI11)
 set(SLIPWAY_ONNX_ROOT "${CMAKE_SOURCE_DIR}/build/deps/onnx" CACHE PATH "Where ONNX's C++ library is installed")
 set(Protobuf_USE_STATIC_LIBS ON)
 find_package(Protobuf REQUIRED)
+find_library(SLIPWAY_PROTOBUF_LIBRARY libprotobuf.so REQUIRED)  # for libslipway.so, as abseil's
 find_library(ONNX_LIBRARY libonnx.a PATHS ${SLIPWAY_ONNX_ROOT}/lib REQUIRED NO_DEFAULT_PATH)
 find_library(ONNX_PROTO_LIBRARY libonnx_proto.a PATHS ${SLIPWAY_ONNX_ROOT}/lib REQUIRED NO_DEFAULT_PATH)
 add_library(slipway_onnx INTERFACE)

@@ -4,18 +4,12 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
-#include <functional>
 #include <set>
 
 #include "base/text.h"
 #include "driver/convert_internal.h"
-#include "driver/open.h"
+#include "driver/passes.h"
 #include "exporters/onnx/export.h"
-#include "io/mapped_file.h"
-#include "ir/verify.h"
-#include "passes/outline_blocks.h"
-#include "passes/pass.h"
-#include "planner/evaluator.h"
 
 namespace slipway::driver {
 namespace {
@@ -32,53 +26,11 @@ void NoteDevices(const ir::Program& p, ConvertSummary& summary) {
   for (const std::string& d : devices) summary.lines.push_back(text::StrCat("exported on ", d, ", converted as for cpu"));
 }
 
-// Runs the passes in order; with `verify` the program is checked after each. `dropped` receives
-// the names of updated state that the target does not carry.
-absl::Status RunPasses(ir::Program& p, const OnnxOptions& options, const ConvertOptions& o, passes::Refusals* refusals,
-                       std::vector<std::string>* dropped) {
-  auto legal = [&options](const ir::Node& n) { return exporters::OnnxLegal(n, options); };
-  planner::PlanEvaluator evaluator({.memory_limit = uint64_t{1} << 26});
-  auto fold = [&](ir::Program& program) { return passes::FoldConstants(program, evaluator); };
-  const struct {
-    const char* name;
-    std::function<absl::Status(ir::Program&)> run;
-  } passes[] = {
-      {"infer-shapes", passes::InferShapes},
-      {"unwrap-subclasses", passes::UnwrapSubclasses},
-      {"inline-subgraphs", passes::InlineSubgraphs},
-      {"remove-vmap", passes::RemoveVmap},
-      {"functionalize", passes::Functionalize},
-      {"drop-mutations", [&](ir::Program& program) {
-         if (!options.state_io) *dropped = passes::DropMutations(program);
-         return absl::OkStatus();
-       }},
-      {"remove-no-ops", passes::RemoveNoOps},
-      {"eliminate-dead-code", passes::EliminateDeadCode},
-      {"merge-common-subexpressions", passes::MergeCommonSubexpressions},
-      {"fold-constants", fold},
-      {"lower-complex", passes::LowerComplex},
-      {"legalize", [&](ir::Program& program) { return passes::Legalize(program, legal, refusals); }},
-      {"remove-no-ops", passes::RemoveNoOps},
-      {"eliminate-dead-code", passes::EliminateDeadCode},
-      {"merge-common-subexpressions", passes::MergeCommonSubexpressions},
-      {"fold-constants", fold},
-      {"outline-blocks", [&](ir::Program& program) { return o.functions ? passes::OutlineBlocks(program) : absl::OkStatus(); }},
-  };
-  for (const auto& pass : passes) {
-    if (absl::Status s = pass.run(p); !s.ok()) return s;
-    if (absl::Status s = o.verify_each ? ir::Verify(p) : absl::OkStatus(); !s.ok())
-      return absl::InternalError(text::StrCat("after ", pass.name, ": ", text::FromAbsl(s.message())));
-  }
-  return absl::OkStatus();
-}
-
-Outcome ToOnnx(const ConvertOptions& o, ConvertSummary* summary) {
+Outcome ToOnnx(const ConvertOptions& o, const Reader& reader, ConvertSummary* summary) {
   Outcome out;
   if (o.inputs.size() != 1) return Usage("ONNX takes one program");
   const std::string& path = o.inputs[0];
-  auto file = io::MappedFile::Open(path);
-  if (!file.ok()) return Fail(out, file.status(), path);
-  auto archive = OpenArchive(*file);
+  auto archive = reader.Programs(path);
   if (!archive.ok()) return Fail(out, archive.status(), path);
   if (archive->programs.size() != 1) {
     std::vector<std::string> names;
@@ -90,31 +42,24 @@ Outcome ToOnnx(const ConvertOptions& o, ConvertSummary* summary) {
   NoteDevices(p, *summary);
   if (!o.weights.empty())
     if (absl::Status s = JoinWeights(p, o, *summary); !s.ok()) return FailWeights(out, s, path);
-  if (o.opset < exporters::kMinOpset || o.opset > exporters::kMaxOpset)
-    return Fail(out, absl::UnimplementedError(text::StrCat("opset ", o.opset, " (supported: ", exporters::kMinOpset, " … ",
-                                                           exporters::kMaxOpset, ")")));
-  passes::Refusals refusals;
-  OnnxOptions options;
-  options.refusals = &refusals;
-  options.opset = o.opset;
-  options.strict_types = o.strict_types;
+  PassContext context;
+  OnnxOptions& options = context.target;
+  if (absl::Status s = SetTarget(o, &options); !s.ok()) return absl::IsInvalidArgument(s) ? Usage(std::string(s.message())) : Fail(out, s);
+  options.refusals = &context.refusals;
   options.state_io = o.state_io;
   options.input_names = o.input_names;
   options.output_names = o.output_names;
   options.progress = o.progress;
-  for (const std::string& spec : o.custom_ops)
-    if (absl::Status s = exporters::AddCustomOp(spec, &options.custom_ops); !s.ok())
-      return Usage(text::StrCat("--custom-op: ", text::FromAbsl(s.message())));
   if (absl::Status s = exporters::CheckNames(p, options); !s.ok()) return Usage(std::string(s.message()));
-  std::vector<std::string> dropped;
-  if (absl::Status s = RunPasses(p, options, o, &refusals, &dropped); !s.ok()) return Fail(out, s, path);
+  if (absl::Status s = PrepareForOnnx(p, {.state = o.state_io, .functions = o.functions, .verify_each = o.verify_each}, context); !s.ok())
+    return Fail(out, s, path);
 
   options.external_data = o.external_data == "always" ? exporters::ExternalData::kAlways
                           : o.external_data == "never" ? exporters::ExternalData::kNever : exporters::ExternalData::kAuto;
   options.metadata = o.metadata;
   options.metadata.emplace_back("slipway.version", SLIPWAY_VERSION);
   options.metadata.emplace_back("slipway.source", archive->producer);
-  options.metadata.emplace_back("slipway.source_digest", SourceDigest(*file));
+  if (std::string digest = reader.Digest(path); !digest.empty()) options.metadata.emplace_back("slipway.source_digest", std::move(digest));
   OnnxReport failure;
   auto report = exporters::ExportOnnx(p, o.output, options, o.dry_run, &failure);
   if (!report.ok()) {
@@ -133,9 +78,7 @@ Outcome ToOnnx(const ConvertOptions& o, ConvertSummary* summary) {
     }
     return out;
   }
-  for (const std::string& name : dropped)
-    out.diagnostics.push_back({Severity::kWarning, id::kDroppedState,
-                               text::StrCat("the program updates '", name, "'; the updated state is not an output"), "", ""});
+  for (const std::string& name : context.dropped) out.diagnostics.push_back(DroppedState(name));
   summary->nodes_after = report->nodes_out;
   summary->dims = report->dynamic_dims;
   summary->weight_bytes = report->weight_bytes;
@@ -144,12 +87,12 @@ Outcome ToOnnx(const ConvertOptions& o, ConvertSummary* summary) {
 }
 
 // The lowest newer opset at which the conversion would succeed; 0 for none.
-int HelpfulOpset(ConvertOptions o) {
+int HelpfulOpset(ConvertOptions o, const Reader& reader) {
   o.dry_run = true;
-  auto succeeds = [&o](int opset) {
+  auto succeeds = [&](int opset) {
     ConvertSummary unused;
     o.opset = opset;
-    return ToOnnx(o, &unused).code == kDone;
+    return ToOnnx(o, reader, &unused).code == kDone;
   };
   const int first = o.opset + 1;
   if (first > exporters::kMaxOpset || !succeeds(exporters::kMaxOpset)) return 0;
@@ -178,21 +121,21 @@ SummaryClock::~SummaryClock() {
   summary_->peak_rss = PeakMemory();
 }
 
-Outcome Convert(const ConvertOptions& o, ConvertSummary* summary) {
+Outcome Convert(const ConvertOptions& o, ConvertSummary* summary, const Reader& reader) {
   const SummaryClock clock(summary);
   std::string to = o.to;
   if (to.empty()) to = FormatOfOutput(o.output);
   Outcome out;
   if (to == "onnx") {
-    out = ToOnnx(o, summary);
+    out = ToOnnx(o, reader, summary);
     if (out.code == kNotSupported && out.diagnostics.back().id == id::kUnsupportedOps)
-      if (int opset = HelpfulOpset(o)) out.diagnostics.back().help = text::StrCat("--opset ", opset, " has all that is needed");
+      if (int opset = HelpfulOpset(o, reader)) out.diagnostics.back().help = text::StrCat("--opset ", opset, " has all that is needed");
   } else if (to == "pt2") {
-    out = ToPt2(o, summary);
+    out = ToPt2(o, reader, summary);
   } else if (to == "safetensors") {
-    out = ToSafetensors(o, summary);
+    out = ToSafetensors(o, reader, summary);
   } else if (to == "so" || to == "native-pt2") {
-    out = ToNative(o, to == "native-pt2", summary);
+    out = ToNative(o, to == "native-pt2", reader, summary);
   } else {
     out = Usage(text::StrCat("the output format is not known from '", o.output, "'"), "end the name in .onnx, .pt2, .so or .safetensors, or in / for a folder of shards, or give --to", id::kUnknownFormat);
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "driver/diagnostic.h"
+#include "driver/reader.h"
 #include "ir/graph.h"
 
 namespace slipway::driver {
@@ -54,7 +55,7 @@ struct ConvertSummary {
   std::vector<std::string> lines;  // further remarks
 };
 
-Outcome Convert(const ConvertOptions& options, ConvertSummary* summary);
+Outcome Convert(const ConvertOptions& options, ConvertSummary* summary, const Reader& reader = Reader());
 
 }  // namespace slipway::driver
 

@@ -7,13 +7,14 @@
 
 #include "absl/status/status.h"
 #include "driver/convert.h"
+#include "driver/join_weights.h"
 #include "ir/graph.h"
 
 namespace slipway::driver {
 
-Outcome ToPt2(const ConvertOptions& o, ConvertSummary* summary);
-Outcome ToNative(const ConvertOptions& o, bool package, ConvertSummary* summary);
-Outcome ToSafetensors(const ConvertOptions& o, ConvertSummary* summary);
+Outcome ToPt2(const ConvertOptions& o, const Reader& reader, ConvertSummary* summary);
+Outcome ToNative(const ConvertOptions& o, bool package, const Reader& reader, ConvertSummary* summary);
+Outcome ToSafetensors(const ConvertOptions& o, const Reader& reader, ConvertSummary* summary);
 
 // The format that an output's name asks for: its suffix, or "safetensors" for a folder ("dir/", or one that exists).
 std::string FormatOfOutput(const std::string& path);
@@ -42,9 +43,6 @@ class SummaryClock {
   ConvertSummary* summary_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
-
-// Replaces the program's weights by those of --weights, by name. All mismatches and all missing names at once.
-absl::Status JoinWeights(ir::Program& p, const ConvertOptions& o, ConvertSummary& summary);
 
 }  // namespace slipway::driver
 

@@ -1,21 +1,17 @@
 // From a program to a native library, or to torch's package of one.
 #include "base/text.h"
 #include "driver/convert_internal.h"
-#include "driver/open.h"
 #include "driver/run.h"
 #include "exporters/native/native.h"
-#include "io/mapped_file.h"
 #include "planner/planner.h"
 
 namespace slipway::driver {
 
-Outcome ToNative(const ConvertOptions& o, bool package, ConvertSummary* summary) {
+Outcome ToNative(const ConvertOptions& o, bool package, const Reader& reader, ConvertSummary* summary) {
   Outcome out;
   if (o.inputs.size() != 1) return Usage("a library takes one program");
   const std::string& path = o.inputs[0];
-  auto file = io::MappedFile::Open(path);
-  if (!file.ok()) return Fail(out, file.status(), path);
-  auto archive = OpenArchive(*file);
+  auto archive = reader.Programs(path);
   if (!archive.ok()) return Fail(out, archive.status(), path);
   if (archive->programs.size() != 1)
     return Fail(out, absl::UnimplementedError(text::StrCat("an archive of ", archive->programs.size(), " programs")), path, "slipway unpack divides it");
@@ -33,13 +29,11 @@ Outcome ToNative(const ConvertOptions& o, bool package, ConvertSummary* summary)
   options.metadata = o.metadata;
   options.metadata.emplace_back("slipway.version", SLIPWAY_VERSION);
   options.metadata.emplace_back("slipway.source", archive->producer);
-  options.metadata.emplace_back("slipway.source_digest", SourceDigest(*file));
+  if (std::string digest = reader.Digest(path); !digest.empty()) options.metadata.emplace_back("slipway.source_digest", std::move(digest));
   options.progress = o.progress;
   auto report = exporters::ExportNative(p, *planned, o.output, options, o.dry_run);
   if (!report.ok()) return Fail(out, report.status(), path);
-  for (const std::string& name : dropped)
-    out.diagnostics.push_back({Severity::kWarning, id::kDroppedState,
-                               text::StrCat("the program updates '", name, "'; the updated state is not an output"), "", ""});
+  for (const std::string& name : dropped) out.diagnostics.push_back(DroppedState(name));
   summary->nodes_after = report->steps;
   NoteDims(p, *summary);
   summary->weight_bytes = report->weight_bytes;

@@ -6,7 +6,6 @@
 
 #include "base/text.h"
 #include "driver/convert_internal.h"
-#include "driver/open.h"
 #include "exporters/pt2/pt2.h"
 #include "importers/checkpoint/state_dict.h"
 #include "io/mapped_file.h"
@@ -68,7 +67,7 @@ void VetSampleInputs(ir::Program& p, ConvertSummary& summary) {
   summary.lines.push_back(text::StrCat("the sample inputs of '", p.name, "' are left out: ", s.message()));
 }
 
-Outcome ToPt2(const ConvertOptions& o, ConvertSummary* summary) {
+Outcome ToPt2(const ConvertOptions& o, const Reader& reader, ConvertSummary* summary) {
   Outcome out;
   exporters::Pt2Options options;
   if (o.torch != "2.9" && o.torch != "2.6") return Usage(text::StrCat("--torch ", o.torch), "2.9 or 2.6");
@@ -79,7 +78,7 @@ Outcome ToPt2(const ConvertOptions& o, ConvertSummary* summary) {
   ir::Archive archive;
   for (const std::string& text : o.inputs) {
     const Input input = ParseInput(text);
-    auto read = OpenArchive(input.path);
+    auto read = reader.Programs(input.path);
     if (!read.ok()) return Fail(out, read.status(), input.path);
     if (absl::Status s = Add(*std::move(read), input, o.inputs.size() > 1, archive); !s.ok()) return Fail(out, s, input.path);
   }

@@ -8,7 +8,7 @@
 
 #include "base/text.h"
 #include "driver/convert_internal.h"
-#include "driver/tensors.h"
+#include "importers/safetensors/safetensors.h"
 #include "exporters/safetensors/cast.h"
 #include "exporters/safetensors/safetensors.h"
 
@@ -91,7 +91,7 @@ struct Names {
 
 }  // namespace
 
-Outcome ToSafetensors(const ConvertOptions& o, ConvertSummary* summary) {
+Outcome ToSafetensors(const ConvertOptions& o, const Reader& reader, ConvertSummary* summary) {
   Outcome out;
   exporters::SafetensorsOptions options;
   const bool folder = FormatOfOutput(o.output) == "safetensors" && !o.output.ends_with(".safetensors");
@@ -120,7 +120,7 @@ Outcome ToSafetensors(const ConvertOptions& o, ConvertSummary* summary) {
   std::set<std::pair<const ir::Storage*, int64_t>> places;
   int copies = 0;
   for (const std::string& path : o.inputs) {
-    auto set = ReadTensors(path, o.key);
+    auto set = reader.Tensors(path, o.key);
     if (!set.ok()) return Fail(out, set.status(), path);
     options.metadata.merge(set->metadata);
     for (auto& [name, tensor] : set->tensors) {

@@ -20,6 +20,10 @@ ExitCode ExitCodeOf(const absl::Status& s) {
   }
 }
 
+Diagnostic DroppedState(const std::string& name) {
+  return {Severity::kWarning, id::kDroppedState, "the program updates '" + name + "'; the updated state is not an output", "", ""};
+}
+
 Diagnostic FromStatus(const absl::Status& s, std::string place, std::string help) {
   Diagnostic d;
   switch (ExitCodeOf(s)) {

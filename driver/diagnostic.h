@@ -51,6 +51,9 @@ struct Outcome {
 Diagnostic FromStatus(const absl::Status& s, std::string place = {}, std::string help = {});
 ExitCode ExitCodeOf(const absl::Status& s);
 
+// The warning for state whose updates are not an output.
+Diagnostic DroppedState(const std::string& name);
+
 // "error[SW1001]: cause" with place and help on their own lines; and one JSON object a line.
 std::string ToText(const Diagnostic& d, bool colour);
 std::string ToJson(const Diagnostic& d);

@@ -80,6 +80,8 @@ void Count(const ir::Graph& g, ProgramReport& r, std::set<const ir::Graph*>& see
   }
 }
 
+}  // namespace
+
 ProgramReport ReportOf(const ir::Program& p) {
   ProgramReport r;
   r.name = p.name;
@@ -131,6 +133,8 @@ ProgramReport ReportOf(const ir::Program& p) {
   }
   return r;
 }
+
+namespace {
 
 std::string TypeText(const TensorRow& r) {
   if (r.is_tensor) return text::StrCat(r.dtype, "[", text::Join(r.shape, ","), "]");
@@ -293,6 +297,17 @@ void PutProgram(json::Writer& j, const ProgramReport& p) {
 
 }  // namespace
 
+void Describe(const ir::Archive& archive, FileReport* report) {
+  report->producer = archive.producer;
+  for (const auto& [name, content] : archive.extra_files) report->extra_files[name] = content.size();
+  for (const auto& p : archive.programs) report->programs.push_back(ReportOf(*p));
+}
+
+void Describe(const importers::TensorSet& set, FileReport* report) {
+  report->metadata = set.metadata;
+  for (const auto& [name, t] : set.tensors) report->tensors.push_back(WeightRow(name, "tensor", t));
+}
+
 absl::StatusOr<FileReport> Inspect(const std::string& path, bool verify) {
   struct stat info;
   if (path.ends_with(".index.json") || (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode))) {
@@ -301,11 +316,8 @@ absl::StatusOr<FileReport> Inspect(const std::string& path, bool verify) {
     FileReport r;
     r.file = path;
     r.format = "shards";
-    r.metadata = std::move(set->metadata);
-    for (const auto& [name, t] : set->tensors) {
-      r.tensors.push_back(WeightRow(name, "tensor", t));
-      r.bytes += r.tensors.back().bytes;
-    }
+    Describe(*set, &r);
+    for (const TensorRow& t : r.tensors) r.bytes += t.bytes;
     if (verify) r.verified = Verified{};
     return r;
   }
@@ -324,8 +336,7 @@ absl::StatusOr<FileReport> Inspect(const std::string& path, bool verify) {
     auto set = importers::ReadSafetensors(*file);
     if (!set.ok()) return set.status();
     r.format = "safetensors";
-    r.metadata = std::move(set->metadata);
-    for (const auto& [name, t] : set->tensors) r.tensors.push_back(WeightRow(name, "tensor", t));
+    Describe(*set, &r);
     return r;
   }
   if (format == FileFormat::kPt2 && !importers::LooksLikePt2(*file) && !path.ends_with(".pt2")) {
@@ -338,9 +349,7 @@ absl::StatusOr<FileReport> Inspect(const std::string& path, bool verify) {
   auto archive = OpenArchive(*file);
   if (!archive.ok()) return archive.status();
   r.format = format == FileFormat::kText ? "text" : "pt2";
-  r.producer = archive->producer;
-  for (const auto& [name, content] : archive->extra_files) r.extra_files[name] = content.size();
-  for (const auto& p : archive->programs) r.programs.push_back(ReportOf(*p));
+  Describe(*archive, &r);
   return r;
 }
 

@@ -14,6 +14,10 @@
 #include "ir/graph.h"
 #include "ir/text.h"
 
+namespace slipway::importers {
+struct TensorSet;
+}
+
 namespace slipway::driver {
 
 // A tensor as it is listed: sizes are numbers, or expressions in the dims of its program.
@@ -52,6 +56,12 @@ struct FileReport {
 // Errors as of the importers; Unimplemented for formats that slipway knows and does not read. `verify` reads the whole file
 // and adds the errors of VerifyPayloads().
 absl::StatusOr<FileReport> Inspect(const std::string& path, bool verify = false);
+
+ProgramReport ReportOf(const ir::Program& program);
+
+// Fills in what is known of programs or tensors that are open already: all but the file and its format.
+void Describe(const ir::Archive& archive, FileReport* report);
+void Describe(const importers::TensorSet& set, FileReport* report);
 
 // The table; `ops` adds the operators, `all_weights` lists weights beyond the first twenty.
 std::string ToTable(const FileReport& report, bool ops, bool all_weights);

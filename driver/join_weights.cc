@@ -1,4 +1,6 @@
-// --weights of convert, and the few helpers that all its targets use.
+// See join_weights.h; and the few helpers that all targets of convert use.
+#include "driver/join_weights.h"
+
 #include <sys/stat.h>
 
 #include <map>
@@ -33,6 +35,16 @@ std::string FormatOfOutput(const std::string& path) {
   return dot == std::string::npos ? "" : path.substr(dot + 1);
 }
 
+absl::Status FitsWeight(const ir::Program& p, size_t input, const ir::TensorRef& tensor) {
+  const std::string& name = p.input_specs[input].target;
+  if (p.objects.contains(name)) return absl::InvalidArgumentError(text::StrCat(name, " is a tensor subclass in the program"));
+  const ir::Type& t = p.graph->inputs()[input]->type();
+  const auto sizes = t.StaticSizes();
+  if (t.dtype == tensor.dtype && sizes && *sizes == tensor.sizes) return absl::OkStatus();
+  const ir::Type found = ir::Type::Tensor(tensor.dtype, ir::Sizes(tensor.sizes.begin(), tensor.sizes.end()));
+  return absl::InvalidArgumentError(text::StrCat(name, " is ", found.ToString(), ", the program wants ", t.ToString()));
+}
+
 absl::Status JoinWeights(ir::Program& p, const ConvertOptions& o, ConvertSummary& summary) {
   std::map<std::string, ir::TensorRef> given;
   for (const std::string& path : o.weights) {
@@ -54,23 +66,16 @@ absl::Status JoinWeights(ir::Program& p, const ConvertOptions& o, ConvertSummary
       continue;
     }
     used.insert(s.target);
-    if (p.objects.contains(s.target)) {
-      wrong.push_back(text::StrCat(s.target, " is a tensor subclass in the program"));
+    if (absl::Status fits = FitsWeight(p, i, it->second); !fits.ok()) {
+      wrong.emplace_back(fits.message());
       continue;
     }
-    const ir::Type& t = p.graph->inputs()[i]->type();
-    auto sizes = t.StaticSizes();
-    if (t.dtype != it->second.dtype || !sizes || *sizes != it->second.sizes) {
-      ir::Type found = ir::Type::Tensor(it->second.dtype, ir::Sizes(it->second.sizes.begin(), it->second.sizes.end()));
-      wrong.push_back(text::StrCat(s.target, " is ", found.ToString(), ", the program wants ", t.ToString()));
-      continue;
-    }
-    p.weights.insert_or_assign(s.target, it->second);
   }
   if (!wrong.empty()) return absl::InvalidArgumentError(text::StrCat("--weights: ", text::Join(wrong, "; ")));
   if (!missing.empty())
     return absl::InvalidArgumentError(
         text::StrCat("--weights: ", missing.size(), " names of the program are missing: ", text::Join(missing, ", ")));
+  for (const std::string& name : used) p.weights.insert_or_assign(name, given.at(name));
   if (size_t unused = given.size() - used.size(); unused > 0) {
     std::vector<std::string> names;
     for (const auto& [name, t] : given)

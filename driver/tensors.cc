@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "driver/open.h"
 #include "importers/checkpoint/state_dict.h"
+#include "importers/dlpack/library.h"
 #include "importers/json.h"
 #include "importers/pt2/pt2.h"
 #include "io/mapped_file.h"
@@ -37,12 +38,10 @@ absl::StatusOr<TensorSet> ReadFile(const std::string& path, const std::string& k
   if (format == FileFormat::kText || (format == FileFormat::kPt2 && importers::LooksLikePt2(*file))) {
     auto archive = OpenArchive(*file);
     if (!archive.ok()) return archive.status();
-    TensorSet set;
-    for (const auto& p : archive->programs)
-      for (const auto& [name, tensor] : p->weights)
-        if (!set.tensors.emplace(archive->programs.size() > 1 ? text::StrCat(p->name, ".", name) : name, tensor).second)
-          return absl::InvalidArgumentError(text::StrCat(path, ": two weights are named '", name, "'"));
-    set.metadata["format"] = "pt";
+    std::vector<const ir::Program*> programs;
+    for (const auto& p : archive->programs) programs.push_back(p.get());
+    auto set = WeightsOf(programs);
+    if (!set.ok()) return absl::Status(set.status().code(), text::StrCat(path, ": ", set.status().message()));
     return set;
   }
   if (format != FileFormat::kPt2)
@@ -116,7 +115,18 @@ absl::StatusOr<TensorSet> ReadFolder(const std::string& folder, const std::strin
 
 }  // namespace
 
+absl::StatusOr<TensorSet> WeightsOf(absl::Span<const ir::Program* const> programs) {
+  TensorSet set;
+  for (const ir::Program* p : programs)
+    for (const auto& [name, tensor] : p->weights)
+      if (!set.tensors.emplace(programs.size() > 1 ? text::StrCat(p->name, ".", name) : name, tensor).second)
+        return absl::InvalidArgumentError(text::StrCat("two weights are named '", name, "'"));
+  set.metadata["format"] = "pt";
+  return set;
+}
+
 absl::StatusOr<TensorSet> ReadTensors(const std::string& path, const std::string& key) {
+  if (std::string_view library = path; text::ConsumePrefix(&library, "dlpack:")) return importers::ReadDlpackLibrary(std::string(library));
   struct stat info;
   if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return ReadFolder(path, key);
   if (path.ends_with(".index.json")) return ReadIndexed(FolderOf(path), path, key);

@@ -6,7 +6,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "importers/safetensors/safetensors.h"
+#include "ir/graph.h"
 
 namespace slipway::driver {
 
@@ -15,7 +17,11 @@ namespace slipway::driver {
 //
 // Errors as of the importers; InvalidArgument where shards lack tensors of the index, or two hold the same name, and for a
 // checkpoint without tensors at `key`, naming the dicts that have some.
+// "dlpack:LIBRARY" loads a shared library, running its code (include/slipway/dlpack_producer.h).
 absl::StatusOr<importers::TensorSet> ReadTensors(const std::string& path, const std::string& key);
+
+// The weights of programs; of several, each name with its program's before it. InvalidArgument where two come out alike.
+absl::StatusOr<importers::TensorSet> WeightsOf(absl::Span<const ir::Program* const> programs);
 
 }  // namespace slipway::driver
 

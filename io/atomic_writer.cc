@@ -15,7 +15,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <mutex>
 
 #include "absl/strings/str_cat.h"
 
@@ -56,29 +55,8 @@ void RemoveAllTemporaries(int signal_number) {
   raise(signal_number);  // SA_RESETHAND has put the default back
 }
 
-void HandleSignals() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    owner = getpid();
-    for (int signal_number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ}) {
-      struct sigaction current;
-      // A signal that is ignored (nohup) or that the host program handles stays as it is.
-      if (sigaction(signal_number, nullptr, &current) != 0 || (current.sa_flags & SA_SIGINFO) != 0 ||
-          current.sa_handler != SIG_DFL) {
-        continue;
-      }
-      struct sigaction action = {};
-      action.sa_handler = RemoveAllTemporaries;
-      action.sa_flags = SA_RESETHAND;
-      sigemptyset(&action.sa_mask);
-      sigaction(signal_number, &action, nullptr);
-    }
-  });
-}
-
 // Returns the path's place, for Unregister().
 int Register(const std::string& path) {
-  HandleSignals();
   char* copy = strdup(path.c_str());
   int base = 0;
   for (Chunk* chunk = &first_chunk;; base += kSlotsPerChunk) {
@@ -134,6 +112,21 @@ bool NotSupportedHere(int error) {
 }
 
 }  // namespace
+
+void RemoveTemporariesOnSignals() {
+  owner = getpid();
+  for (int signal_number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ}) {
+    struct sigaction current;
+    // A signal that is ignored (nohup) or that the program handles stays as it is.
+    if (sigaction(signal_number, nullptr, &current) != 0 || (current.sa_flags & SA_SIGINFO) != 0 || current.sa_handler != SIG_DFL)
+      continue;
+    struct sigaction action = {};
+    action.sa_handler = RemoveAllTemporaries;
+    action.sa_flags = SA_RESETHAND;
+    sigemptyset(&action.sa_mask);
+    sigaction(signal_number, &action, nullptr);
+  }
+}
 
 absl::Status AtomicFile::Failed(int error, const char* what) const {
   // Quotas and size limits are a full disk to whoever reads the message.

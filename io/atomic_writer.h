@@ -21,8 +21,8 @@ namespace slipway::io {
 // Errors carry the destination's path and the system's reason: ResourceExhausted for a full disk or quota,
 // PermissionDenied, NotFound (no such folder), and so on. After an error the object is good only for destruction.
 //
-// The temporary, .NAME.slipway-PID-N.tmp, is removed by the destructor, and on SIGINT, SIGTERM, SIGHUP, SIGPIPE and
-// SIGXFSZ where the process had left them to their default, which is then carried out. SIGKILL leaves it behind.
+// The temporary, .NAME.slipway-PID-N.tmp, is removed by the destructor, and by signals as RemoveTemporariesOnSignals()
+// says. SIGKILL leaves it behind.
 class AtomicFile {
  public:
   struct Options {
@@ -85,6 +85,10 @@ class AtomicFile {
   uint64_t written_ = 0;   // bytes handed to the system
   std::vector<uint8_t> buffer_;
 };
+
+// From now on SIGINT, SIGTERM, SIGHUP, SIGPIPE and SIGXFSZ remove the temporaries of this process, where it had left them to
+// their default, which is then carried out. For programs: a library has no business with its host's signals.
+void RemoveTemporariesOnSignals();
 
 // Commits several files that belong together (a model and its weights): none is put in place before all are finished,
 // and where putting one in place fails, those already there are taken back and, where the file system can exchange

@@ -1,5 +1,5 @@
-// Bytes by reference: a part of a mapped file, or of a string in memory. What importers hand on in place of copies,
-// and what writers copy from.
+// Bytes by reference: a part of a mapped file, or of memory that somebody keeps alive. What importers hand on in place of
+// copies, and what writers copy from.
 #ifndef SLIPWAY_IO_BYTE_SOURCE_H_
 #define SLIPWAY_IO_BYTE_SOURCE_H_
 
@@ -30,21 +30,21 @@ struct FileRange {
   }
 };
 
-// The bytes [offset, offset + size) of a string shared by all who refer to it.
+// The bytes [offset, offset + size) of memory shared by all who refer to it: a string, or what another library lends.
 struct MemoryRange {
-  std::shared_ptr<const std::string> owner;
+  std::shared_ptr<const uint8_t> base;  // the first byte; holds whatever keeps the memory alive
   uint64_t offset = 0;
   uint64_t size = 0;
 
-  // The bytes; valid as long as `owner`.
+  // The bytes; valid as long as `base`.
   absl::Span<const uint8_t> data() const {
-    if (owner == nullptr) return {};
-    return absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(owner->data()), owner->size()).subspan(offset, size);
+    if (base == nullptr) return {};
+    return {base.get() + offset, static_cast<size_t>(size)};
   }
 };
 
 // Either of the two. A FileRange is preferred wherever the bytes lie in a file as they are, since writers then copy
-// them inside the kernel; a MemoryRange holds what had to be made (inflated, converted).
+// them inside the kernel; a MemoryRange holds what had to be made (inflated, converted) or came from memory.
 struct Bytes {
   std::variant<FileRange, MemoryRange> source;
 
@@ -59,7 +59,9 @@ struct Bytes {
   // The whole of `text`.
   static Bytes Of(std::string text) {
     const uint64_t size = text.size();
-    return MemoryRange{std::make_shared<const std::string>(std::move(text)), 0, size};
+    auto owner = std::make_shared<const std::string>(std::move(text));
+    const auto* base = reinterpret_cast<const uint8_t*>(owner->data());
+    return MemoryRange{std::shared_ptr<const uint8_t>(std::move(owner), base), 0, size};
   }
 
   // The bytes; valid as long as this object or a copy of it.

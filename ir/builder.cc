@@ -8,8 +8,9 @@
 namespace slipway::ir {
 
 Value* Builder::Poison() {
-  static Graph& graph = *new Graph(nullptr);
-  static Value* value = graph.AddInput("poison", Type::Tensor(DType::kFloat32, {}));
+  // Users are noted at it: one for each thread.
+  static thread_local Graph graph(nullptr);
+  static thread_local Value* value = graph.AddInput("poison", Type::Tensor(DType::kFloat32, {}));
   return value;
 }
 

@@ -92,7 +92,7 @@ class Printer {
   }
 
   std::string Run(absl::Span<const Program* const> programs, const Archive* archive) {
-    CollectStorages(programs);
+    if (options_.data) CollectStorages(programs);
     out_ = text::StrCat(kHeader, "\n");
     if (archive) {
       if (!archive->producer.empty()) Line("producer ", Quoted(archive->producer));
@@ -213,12 +213,7 @@ class Printer {
     for (const std::string& guard : p.guards) Line("guard ", Quoted(guard));
     for (const auto& [key, r] : p.range_constraints) Line("range ", Quoted(key), " = ", Bounds(r.min, r.max));
     PrintDims(p);
-    PrintWeights(p);
-    for (const auto& [name, object] : SortedObjects(p)) {
-      out_ += "object ";
-      PutName('$', name);
-      Line(" = s", storage_ids_[object.first.get()], " ", Quoted(object.second));
-    }
+    if (options_.data) PrintData(p);
     std::vector<const Graph*> graphs = NameGraphs(*p.graph);
     if (options_.sources == PrintOptions::kFull) PrintSources(graphs);
     for (const Graph* g : graphs) PrintGraph(*g, g == p.graph.get() ? &p : nullptr);
@@ -238,8 +233,16 @@ class Printer {
     out_ += "}\n";
   }
 
+  void PrintData(const Program& p) {
+    if (!p.weights.empty()) PrintWeights(p);
+    for (const auto& [name, object] : SortedObjects(p)) {
+      out_ += "object ";
+      PutName('$', name);
+      Line(" = s", storage_ids_[object.first.get()], " ", Quoted(object.second));
+    }
+  }
+
   void PrintWeights(const Program& p) {
-    if (p.weights.empty()) return;
     out_ += "weights {\n";
     for (const auto& [name, t] : p.weights) {
       out_ += "  ";

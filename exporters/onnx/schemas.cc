@@ -41,13 +41,9 @@ const std::map<std::string_view, std::vector<Version>>& Versions() {
   return versions;
 }
 
-}  // namespace
-
-const onnx::OpSchema* FindSchema(const std::string& type, int opset) {
-  static std::recursive_mutex mutex;
+const onnx::OpSchema* FindLocked(const std::string& type, int opset) {
   static auto& found = *new std::map<std::pair<std::string, int>, const onnx::OpSchema*>;
   static auto& registered = *new std::set<std::pair<std::string, int>>;
-  std::lock_guard lock(mutex);
   const auto [entry, first] = found.try_emplace({type, opset}, nullptr);
   auto versions = Versions().find(type);
   if (!first || versions == Versions().end()) return entry->second;
@@ -57,10 +53,22 @@ const onnx::OpSchema* FindSchema(const std::string& type, int opset) {
     const onnx::OpSchema* schema = entry->second = onnx::OpSchemaRegistry::Schema(type, opset);
     // The checker infers a function's types by its body, whose operators are those of the function's own opset.
     if (schema && schema->HasFunction())
-      for (const auto& node : schema->GetFunction(opset)->node()) FindSchema(node.op_type(), opset);
+      for (const auto& node : schema->GetFunction(opset)->node()) FindLocked(node.op_type(), opset);
     break;
   }
   return entry->second;
+}
+
+}  // namespace
+
+std::shared_mutex& RegistryMutex() {
+  static std::shared_mutex& mutex = *new std::shared_mutex;
+  return mutex;
+}
+
+const onnx::OpSchema* FindSchema(const std::string& type, int opset) {
+  std::lock_guard lock(RegistryMutex());
+  return FindLocked(type, opset);
 }
 
 }  // namespace slipway::exporters::onnx_out

@@ -3,6 +3,7 @@
 #ifndef SLIPWAY_EXPORTERS_ONNX_SCHEMAS_H_
 #define SLIPWAY_EXPORTERS_ONNX_SCHEMAS_H_
 
+#include <shared_mutex>
 #include <string>
 
 #include "onnx/defs/schema.h"
@@ -12,6 +13,10 @@ namespace slipway::exporters::onnx_out {
 // The newest schema of an operator of the default domain that an opset has, or null; it and what its function body needs are
 // in ONNX's registry from then on. Thread-safe.
 const onnx::OpSchema* FindSchema(const std::string& type, int opset);
+
+// Held shared while ONNX's own code looks schemas up, since another thread may be in FindSchema(). Not to be held when calling
+// that.
+std::shared_mutex& RegistryMutex();
 
 }  // namespace slipway::exporters::onnx_out
 

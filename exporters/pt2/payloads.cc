@@ -31,10 +31,6 @@ absl::StatusOr<Payload> PayloadOf(const ir::TensorRef& t, Extent e) {
     if (p.bytes.size() == s.size) p.crc32 = s.crc32;
     return p;
   }
-  if (const auto* foreign = std::get_if<ir::Storage::Foreign>(&s.bytes)) {
-    p.bytes = io::Bytes::Of(std::string(reinterpret_cast<const char*>(foreign->data) + e.begin, e.end - e.begin));
-    return p;
-  }
   ir::TensorRef dense = t;  // a rule fills a tensor of its own
   dense.offset = 0;
   dense.sizes = {(e.end - e.begin) / ir::ByteSize(t.dtype)};

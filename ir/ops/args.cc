@@ -32,8 +32,9 @@ void ArgReader::Fail(std::string_view why) {
 
 Value* ArgReader::Poison() {
   // A private f32 scalar that absorbs what is computed after an error.
-  static Graph& graph = *new Graph(nullptr);
-  static Value* value = graph.AddInput("poison", Type::Tensor(DType::kFloat32, {}));
+  // Users are noted at it: one for each thread.
+  static thread_local Graph graph(nullptr);
+  static thread_local Value* value = graph.AddInput("poison", Type::Tensor(DType::kFloat32, {}));
   return value;
 }
 

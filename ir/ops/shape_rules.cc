@@ -2,14 +2,21 @@
 #include "ir/ops/shape_rules.h"
 
 #include <deque>
+#include <mutex>
 
 #include "base/text.h"
 
 namespace slipway::ir {
 
 absl::Span<const ShapeRow> ExpandFamilies(absl::Span<const ShapeFamily> families) {
-  auto& names = *new std::deque<std::string>();
-  auto& rows = *new std::vector<ShapeRow>();
+  struct Expanded {
+    std::deque<std::string> names;
+    std::vector<ShapeRow> rows;
+  };
+  static std::mutex& mutex = *new std::mutex;
+  static auto& all = *new std::deque<Expanded>;
+  std::lock_guard lock(mutex);
+  auto& [names, rows] = all.emplace_back();
   auto is_space = [](char ch) { return ch == ' ' || ch == '\n'; };
   for (const ShapeFamily& f : families) {
     for (size_t at = 0; at < f.ops.size();) {

@@ -1,4 +1,4 @@
-// Prints exported programs in the text form, parses the text, compares, prints again. Driven by
+// Prints exported programs in the text form, parses the text, compares, prints again; copies them. Driven by
 // tests/interop/text_form_test.py.
 //
 //   ir_roundtrip [--verify] FILE.pt2…
@@ -9,6 +9,7 @@
 
 #include "importers/pt2/pt2.h"
 #include "io/mapped_file.h"
+#include "ir/clone.h"
 #include "ir/equal.h"
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -32,6 +33,11 @@ absl::Status RoundTrip(const std::string& path, bool verify) {
   if (!parsed.ok()) return parsed.status();
   std::string why;
   if (!ir::Equal(*archive, *parsed, &why)) return absl::InternalError("parsed again: " + why);
+  for (const auto& p : archive->programs) {
+    auto copy = ir::Clone(*p);
+    if (!copy.ok()) return copy.status();
+    if (!ir::Equal(*p, **copy, &why)) return absl::InternalError("copied: " + why);
+  }
   const std::string again = ir::Print(*parsed);
   if (again == text) return absl::OkStatus();
   size_t at = 0, line = 1;

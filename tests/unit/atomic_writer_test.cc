@@ -250,6 +250,7 @@ TEST_F(AtomicFileTest, SignalsRemoveTemporaries) {
 
 // The process that the test above stops.
 TEST(AtomicFileChild, DISABLED_WaitsForSignal) {
+  io::RemoveTemporariesOnSignals();
   const std::string folder = ::testing::TempDir() + "slipway_child_" + std::to_string(getpid());
   ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
   std::vector<std::unique_ptr<AtomicFile>> files;

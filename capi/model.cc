@@ -1,0 +1,181 @@
+// Models from opening to closing, their diagnostics, and options.
+#include "capi/model.h"
+
+#include <sys/stat.h>
+
+#include "base/text.h"
+#include "driver/convert_flags.h"
+#include "driver/open.h"
+#include "driver/tensors.h"
+#include "importers/pt2/pt2.h"
+
+namespace slipway::capi {
+
+using driver::Outcome;
+
+Outcome Failed(const absl::Status& s, std::string place) {
+  return {driver::ExitCodeOf(s), {driver::FromStatus(s, std::move(place))}};
+}
+
+void AddNotes(const std::vector<std::string>& lines, Outcome* outcome) {
+  std::vector<driver::Diagnostic> notes;
+  for (const std::string& line : lines) notes.push_back({driver::Severity::kNote, "", line, "", ""});
+  outcome->diagnostics.insert(outcome->diagnostics.begin(), notes.begin(), notes.end());
+}
+
+int Record(slipway_archive* model, Outcome outcome) {
+  model->error.clear();
+  if (outcome.code != driver::kDone)
+    for (const driver::Diagnostic& d : outcome.diagnostics)
+      if (d.severity == driver::Severity::kError)
+        model->error = text::StrCat("error[", d.id, "]: ", driver::Printable(d.cause));
+  model->diagnostics = std::move(outcome.diagnostics);
+  return outcome.code;
+}
+
+namespace {
+
+bool HoldsProgram(const std::shared_ptr<io::MappedFile>& file) {
+  switch (driver::FormatOf(*file)) {
+    case driver::FileFormat::kText:
+    case driver::FileFormat::kOnnx:
+      return true;
+    case driver::FileFormat::kPt2:
+      return importers::LooksLikePt2(file) || file->path().ends_with(".pt2");
+    default:
+      return false;
+  }
+}
+
+Outcome Open(const char* path, const slipway_options* options, slipway_archive* model) {
+  if (!path) return Usage("the path is NULL");
+  model->path = path;
+  struct stat info;
+  // What is no file of its own: folders of shards, and libraries that give tensors.
+  const bool composed =
+      text::FromAbsl(path).starts_with("dlpack:") || (stat(path, &info) == 0 && S_ISDIR(info.st_mode));
+  if (!composed) {
+    auto file = io::MappedFile::Open(path);
+    if (!file.ok()) return Failed(file.status(), path);
+    model->bytes = (*file)->size();
+    model->file = *std::move(file);
+    if (HoldsProgram(model->file)) {
+      auto archive = driver::OpenArchive(model->file);
+      if (!archive.ok()) return Failed(archive.status(), path);
+      model->archive = *std::move(archive);
+      model->format = driver::FormatOf(*model->file) == driver::FileFormat::kText ? "text" : "pt2";
+      return {};
+    }
+  }
+  auto tensors = driver::ReadTensors(path, options ? options->convert.key : "");
+  if (!tensors.ok()) return Failed(tensors.status(), path);
+  model->tensors = *std::move(tensors);
+  model->weights_alone = true;
+  model->format = composed                                                             ? "shards"
+                  : driver::FormatOf(*model->file) == driver::FileFormat::kSafetensors ? "safetensors"
+                                                                                       : "checkpoint";
+  return {};
+}
+
+slipway_archive* NewModel(slipway_archive** out) {
+  if (!out) return nullptr;
+  *out = nullptr;
+  try {
+    *out = new slipway_archive;
+  } catch (...) {
+  }
+  return *out;
+}
+
+}  // namespace
+}  // namespace slipway::capi
+
+using namespace slipway;  // NOLINT: the C functions live outside
+
+extern "C" {
+
+const char* slipway_version(void) { return SLIPWAY_VERSION; }
+
+int slipway_open(const char* path, const slipway_options* options, slipway_archive** out) {
+  if (!out) return SLIPWAY_USAGE;
+  slipway_archive* model = capi::NewModel(out);
+  if (!model) return SLIPWAY_NO_MEMORY;
+  return capi::Call(model, [&] { return capi::Open(path, options, model); });
+}
+
+int slipway_new(slipway_archive** out) {
+  if (!out) return SLIPWAY_USAGE;
+  slipway_archive* model = capi::NewModel(out);
+  if (!model) return SLIPWAY_NO_MEMORY;
+  return capi::Call(model, [&] {
+    model->weights_alone = true;
+    model->format = "safetensors";
+    return driver::Outcome();
+  });
+}
+
+void slipway_close(slipway_archive* model) { delete model; }
+
+size_t slipway_diagnostic_count(const slipway_archive* model) {
+  return !model ? 0 : model->no_memory ? 1 : model->diagnostics.size();
+}
+
+int slipway_diagnostic_get(const slipway_archive* model, size_t index, slipway_diagnostic* out) {
+  if (index >= slipway_diagnostic_count(model)) return SLIPWAY_USAGE;
+  slipway_diagnostic full = {sizeof full, SLIPWAY_ERROR, driver::id::kMemory, "out of memory", "", ""};
+  if (!model->no_memory) {
+    const driver::Diagnostic& d = model->diagnostics[index];
+    full.severity = static_cast<slipway_severity>(d.severity);
+    full.id = d.id.c_str();
+    full.cause = d.cause.c_str();
+    full.place = d.place.c_str();
+    full.help = d.help.c_str();
+  }
+  return capi::Fill(out, full) ? SLIPWAY_OK : SLIPWAY_USAGE;
+}
+
+const char* slipway_error(const slipway_archive* model) {
+  return !model ? "" : model->no_memory ? "error[SW4001]: out of memory" : model->error.c_str();
+}
+
+slipway_options* slipway_options_new(void) {
+  try {
+    return new slipway_options;
+  } catch (...) {
+    return nullptr;
+  }
+}
+
+void slipway_options_free(slipway_options* options) { delete options; }
+
+int slipway_options_set(slipway_options* options, const char* key, const char* value) {
+  if (!options) return SLIPWAY_USAGE;
+  try {
+    options->error.clear();
+    if (!key || !value) {
+      options->error = "the key or the value is NULL";
+      return SLIPWAY_USAGE;
+    }
+    const absl::Status s = driver::SetConvertFlag(options->convert, key, value);
+    if (s.ok()) return SLIPWAY_OK;
+    options->error = std::string(s.message());
+    return SLIPWAY_USAGE;
+  } catch (...) {
+    return SLIPWAY_NO_MEMORY;
+  }
+}
+
+const char* slipway_options_error(const slipway_options* options) { return options ? options->error.c_str() : ""; }
+
+const char* slipway_options_key(size_t index) {
+  return index < driver::ConvertFlags().size() ? driver::ConvertFlags()[index].name : nullptr;
+}
+
+void slipway_options_progress(slipway_options* options, slipway_progress progress, void* user) {
+  if (!options) return;
+  options->convert.progress = nullptr;
+  if (progress)
+    options->convert.progress = [progress, user](uint64_t done, uint64_t total) { progress(user, done, total); };
+}
+
+}  // extern "C"

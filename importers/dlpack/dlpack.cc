@@ -1,0 +1,176 @@
+// See dlpack.h.
+#include "importers/dlpack/dlpack.h"
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/text.h"
+
+namespace slipway::importers {
+namespace {
+
+using ir::DType;
+
+constexpr int kMaxRank = 64;  // as ir::Validate() has it
+
+// The codes are written as numbers where a dlpack.h of 1.0 does not name them.
+constexpr struct {
+  DType dtype;
+  uint8_t code, bits;
+} kTypes[] = {
+    {DType::kInt8, kDLInt, 8},
+    {DType::kInt16, kDLInt, 16},
+    {DType::kInt32, kDLInt, 32},
+    {DType::kInt64, kDLInt, 64},
+    {DType::kInt4, kDLInt, 4},
+    {DType::kInt2, kDLInt, 2},
+    {DType::kUInt8, kDLUInt, 8},
+    {DType::kUInt16, kDLUInt, 16},
+    {DType::kUInt32, kDLUInt, 32},
+    {DType::kUInt64, kDLUInt, 64},
+    {DType::kUInt4, kDLUInt, 4},
+    {DType::kUInt2, kDLUInt, 2},
+    {DType::kFloat16, kDLFloat, 16},
+    {DType::kFloat32, kDLFloat, 32},
+    {DType::kFloat64, kDLFloat, 64},
+    {DType::kBFloat16, kDLBfloat, 16},
+    {DType::kComplex32, kDLComplex, 32},
+    {DType::kComplex64, kDLComplex, 64},
+    {DType::kComplex128, kDLComplex, 128},
+    {DType::kBool, kDLBool, 8},
+    {DType::kFloat8E4M3FN, 10, 8},
+    {DType::kFloat8E4M3FNUZ, 11, 8},
+    {DType::kFloat8E5M2, 12, 8},
+    {DType::kFloat8E5M2FNUZ, 13, 8},
+    {DType::kFloat8E8M0FNU, 14, 8},
+    {DType::kFloat6E2M3, 15, 6},
+    {DType::kFloat6E3M2, 16, 6},
+    {DType::kFloat4E2M1, 17, 4},
+};
+
+constexpr uint64_t kSubbytePadded = uint64_t{1} << 2;
+
+bool IsHostMemory(DLDeviceType type) { return type == kDLCPU || type == kDLCUDAHost || type == kDLROCMHost; }
+
+absl::StatusOr<ir::TensorRef> View(const DLTensor& t, uint64_t flags, std::shared_ptr<void> owner) {
+  if (!IsHostMemory(t.device.device_type))
+    return absl::UnimplementedError(text::StrCat("a tensor on a device of DLPack's kind ",
+                                                 static_cast<int>(t.device.device_type),
+                                                 "; only memory of the host is read"));
+  const auto dtype = DTypeFromDlpack(t.dtype);
+  if (!dtype || t.dtype.lanes == 0)
+    return absl::UnimplementedError(text::StrCat("elements of DLPack's code ", static_cast<int>(t.dtype.code), " with ",
+                                                 static_cast<int>(t.dtype.bits), " bits and ", t.dtype.lanes,
+                                                 " lanes"));
+  const int64_t bits = ir::BitSize(*dtype);
+  if (bits % 8 != 0 && (flags & kSubbytePadded) != 0)
+    return absl::UnimplementedError(text::StrCat("elements of type ", ir::Name(*dtype), ", each padded to a byte"));
+  if (t.ndim < 0 || t.ndim > kMaxRank)
+    return absl::InvalidArgumentError(text::StrCat("a tensor of ", t.ndim, " dimensions"));
+  if (t.ndim > 0 && !t.shape) return absl::InvalidArgumentError("a tensor without a shape");
+
+  ir::TensorRef ref;
+  ref.dtype = *dtype;
+  ref.sizes.assign(t.shape, t.shape + t.ndim);
+  bool empty = false;
+  for (int64_t n : ref.sizes) {
+    if (n < 0) return absl::InvalidArgumentError(text::StrCat("a size of ", n));
+    empty |= n == 0;
+  }
+  if (t.strides) {
+    ref.strides.assign(t.strides, t.strides + t.ndim);
+    for (int i = 0; i < t.ndim; ++i) {
+      if (empty || ref.sizes[i] == 1) ref.strides[i] = 0;  // never taken: it may have been anything
+      if (ref.strides[i] < 0)
+        return absl::UnimplementedError(text::StrCat("a negative stride (", ref.strides[i], "); give a dense copy"));
+    }
+  }
+  if (const int64_t lanes = t.dtype.lanes; lanes > 1) {
+    if (t.ndim == 0) return absl::UnimplementedError(text::StrCat("a tensor of no dimensions and ", lanes, " lanes"));
+    int64_t& last = ref.sizes.back();
+    if (t.strides && last > 1 && ref.strides.back() != 1)
+      return absl::UnimplementedError(text::StrCat("elements of ", lanes, " lanes that lie apart"));
+    if (__builtin_mul_overflow(last, lanes, &last)) return absl::InvalidArgumentError("the tensor's size overflows");
+    for (int64_t& stride : ref.strides)
+      if (__builtin_mul_overflow(stride, lanes, &stride))
+        return absl::InvalidArgumentError("the tensor's strides overflow");
+    if (t.strides) ref.strides.back() = 1;
+  }
+
+  // The elements' number and the last one's place, so that no later arithmetic overflows.
+  int64_t count = 1, elements = 1;
+  for (int64_t n : ref.sizes)
+    if (__builtin_mul_overflow(count, n > 0 ? n : 1, &count))
+      return absl::InvalidArgumentError("the tensor's size overflows");
+  const std::vector<int64_t> dense = ir::ContiguousStrides(ref.sizes);
+  if (!t.strides) ref.strides = dense;
+  for (size_t i = 0; i < ref.sizes.size(); ++i) {
+    if (empty || ref.sizes[i] == 1) ref.strides[i] = dense[i];
+    int64_t reach;
+    if (!empty && (__builtin_mul_overflow(ref.sizes[i] - 1, ref.strides[i], &reach) ||
+                   __builtin_add_overflow(elements, reach, &elements)))
+      return absl::InvalidArgumentError("the tensor's strides overflow");
+  }
+  if (empty) elements = 0;
+  int64_t extent = 0, total = 0;
+  if (__builtin_mul_overflow(elements, bits, &extent) || __builtin_add_overflow(extent, 7, &extent) ||
+      __builtin_mul_overflow(count, bits, &total) || __builtin_add_overflow(total, 7, &total))
+    return absl::InvalidArgumentError("the tensor's size overflows");
+  extent /= 8;
+  if (bits % 8 != 0 && !ref.is_contiguous())
+    return absl::UnimplementedError(text::StrCat("a strided tensor of type ", ir::Name(*dtype)));
+
+  const uint8_t* first = nullptr;
+  if (!empty) {
+    if (!t.data) return absl::InvalidArgumentError("a tensor without data");
+    uintptr_t begin, end;
+    if (__builtin_add_overflow(reinterpret_cast<uintptr_t>(t.data), t.byte_offset, &begin) ||
+        __builtin_add_overflow(begin, static_cast<uint64_t>(extent), &end))
+      return absl::InvalidArgumentError("the tensor reaches beyond the address space");
+    first = reinterpret_cast<const uint8_t*>(begin);
+  }
+  auto storage = std::make_shared<ir::Storage>();
+  storage->bytes = io::Bytes(
+      io::MemoryRange{std::shared_ptr<const uint8_t>(std::move(owner), first), 0, static_cast<uint64_t>(extent)});
+  storage->size = static_cast<uint64_t>(extent);
+  ref.storage = std::move(storage);
+  if (absl::Status s = ir::Validate(ref); !s.ok()) return s;
+  return ref;
+}
+
+template <typename Managed>
+std::shared_ptr<void> Own(Managed* tensor) {
+  return std::shared_ptr<void>(tensor, [](void* p) {
+    auto* managed = static_cast<Managed*>(p);
+    if (managed->deleter) managed->deleter(managed);
+  });
+}
+
+}  // namespace
+
+std::optional<DType> DTypeFromDlpack(DLDataType type) {
+  for (const auto& t : kTypes)
+    if (t.code == type.code && t.bits == type.bits) return t.dtype;
+  return std::nullopt;
+}
+
+std::optional<DLDataType> DlpackType(DType type) {
+  for (const auto& t : kTypes)
+    if (t.dtype == type) return DLDataType{t.code, t.bits, 1};
+  return std::nullopt;
+}
+
+absl::StatusOr<ir::TensorRef> FromDlpack(DLManagedTensorVersioned* tensor) {
+  std::shared_ptr<void> owner = Own(tensor);
+  if (tensor->version.major != DLPACK_MAJOR_VERSION)
+    return absl::UnimplementedError(
+        text::StrCat("a tensor of DLPack ", tensor->version.major, ".", tensor->version.minor, "; only 1.x is read"));
+  return View(tensor->dl_tensor, tensor->flags, std::move(owner));
+}
+
+absl::StatusOr<ir::TensorRef> FromDlpack(DLManagedTensor* tensor) { return View(tensor->dl_tensor, 0, Own(tensor)); }
+
+}  // namespace slipway::importers

@@ -1,0 +1,93 @@
+// See library.h.
+#include "importers/dlpack/library.h"
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "importers/dlpack/dlpack.h"
+#include "slipway/dlpack_producer.h"
+
+namespace slipway::importers {
+namespace {
+
+using Next = decltype(&slipway_dlpack_next);
+
+// Puts tensors whose memory overlaps on one storage.
+void ShareStorages(std::map<std::string, ir::TensorRef>& tensors) {
+  struct Piece {
+    uintptr_t begin, end;
+    ir::TensorRef* tensor;
+  };
+  std::vector<Piece> pieces;
+  for (auto& [name, t] : tensors) {
+    const auto bytes = ir::MappedBytes(*t.storage);
+    const auto begin = reinterpret_cast<uintptr_t>(bytes.data());
+    if (!bytes.empty()) pieces.push_back({begin, begin + bytes.size(), &t});
+  }
+  std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.begin < b.begin; });
+  for (size_t first = 0, next; first < pieces.size(); first = next) {
+    uintptr_t end = pieces[first].end;
+    for (next = first + 1; next < pieces.size() && pieces[next].begin < end; ++next)
+      end = std::max(end, pieces[next].end);
+    if (next == first + 1) continue;
+    auto owners = std::make_shared<std::vector<std::shared_ptr<const ir::Storage>>>();
+    for (size_t i = first; i < next; ++i) owners->push_back(pieces[i].tensor->storage);
+    auto whole = std::make_shared<ir::Storage>();
+    whole->size = end - pieces[first].begin;
+    whole->bytes = io::Bytes(io::MemoryRange{
+        std::shared_ptr<const uint8_t>(std::move(owners), reinterpret_cast<const uint8_t*>(pieces[first].begin)), 0,
+        whole->size});
+    for (size_t i = first; i < next; ++i) {
+      pieces[i].tensor->offset += static_cast<int64_t>(pieces[i].begin - pieces[first].begin);
+      pieces[i].tensor->storage = whole;
+    }
+  }
+}
+
+absl::Status TakeAll(Next next, const std::string& path, void** state, TensorSet* set) {
+  for (;;) {
+    const char* name = nullptr;
+    DLManagedTensorVersioned* tensor = nullptr;
+    if (const int code = next(state, &name, &tensor); code != 0)
+      return absl::InvalidArgumentError(
+          text::StrCat(path, ": slipway_dlpack_next failed with ", code, name ? ": " : "", name ? name : ""));
+    if (!tensor) return absl::OkStatus();
+    auto ref = FromDlpack(tensor);
+    const auto bad = [&](absl::StatusCode code, std::string_view what) {
+      return absl::Status(code, text::StrCat(path, ": ", name ? text::StrCat("'", name, "': ") : "", what));
+    };
+    if (!ref.ok()) return bad(ref.status().code(), text::FromAbsl(ref.status().message()));
+    if (!name) return bad(absl::StatusCode::kInvalidArgument, "a tensor without a name");
+    if (!set->tensors.emplace(name, *std::move(ref)).second)
+      return bad(absl::StatusCode::kInvalidArgument, "two tensors have this name");
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<TensorSet> ReadDlpackLibrary(const std::string& path) {
+  // A name without a folder is a file here, not one of the system's libraries.
+  const std::string file = path.find('/') == std::string::npos ? "./" + path : path;
+  struct stat info;
+  if (stat(file.c_str(), &info) != 0) return absl::ErrnoToStatus(errno, path);
+  void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) return absl::InvalidArgumentError(text::StrCat("loading the library: ", dlerror()));
+  const auto next = reinterpret_cast<Next>(dlsym(library, "slipway_dlpack_next"));
+  if (!next) return absl::InvalidArgumentError(text::StrCat(path, ": the library has no function slipway_dlpack_next"));
+  TensorSet set;
+  void* state = nullptr;
+  absl::Status status = TakeAll(next, path, &state, &set);
+  next(&state, nullptr, nullptr);
+  if (!status.ok()) return status;
+  ShareStorages(set.tensors);
+  return set;
+}
+
+}  // namespace slipway::importers
