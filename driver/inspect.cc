@@ -328,7 +328,8 @@ absl::StatusOr<FileReport> Inspect(const std::string& path, bool verify) {
     for (const auto& [name, t] : set->tensors) r.tensors.push_back(WeightRow(name, "tensor", t));
     return r;
   }
-  if (format == FileFormat::kPt2 && !importers::LooksLikePt2(*file) && !path.ends_with(".pt2")) {
+  if (format == FileFormat::kCheckpoint ||
+      (format == FileFormat::kPt2 && !importers::LooksLikePt2(*file) && !path.ends_with(".pt2"))) {
     auto tensors = importers::ListCheckpoint(io::Bytes::Of(*file));
     if (!tensors.ok()) return tensors.status();
     r.format = "checkpoint";

@@ -45,8 +45,8 @@ absl::StatusOr<TensorSet> ReadFile(const std::string& path, const std::string& k
     set.metadata["format"] = "pt";
     return set;
   }
-  if (format != FileFormat::kPt2)
-    return absl::InvalidArgumentError(text::StrCat(path, ": neither safetensors nor a checkpoint of torch.save (zip form) nor an exported program"));
+  if (format != FileFormat::kPt2 && format != FileFormat::kCheckpoint)
+    return absl::InvalidArgumentError(text::StrCat(path, ": neither safetensors nor a checkpoint of torch.save nor an exported program"));
   auto tensors = importers::ReadCheckpoint(io::Bytes::Of(*file), key);
   if (!tensors.ok()) return absl::Status(tensors.status().code(), text::StrCat(path, ": ", tensors.status().message()));
   TensorSet set;

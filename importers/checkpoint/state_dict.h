@@ -13,7 +13,9 @@
 
 namespace slipway::importers {
 
-// The tensors of a torch.save archive whose value is a dict of name -> tensor, in the order written. Tensors of one
+// Each takes a file of torch.save, in its zip form or the one before 1.6 (torch_legacy.h).
+
+// The tensors of a file whose value is a dict of name -> tensor, in the order written. Tensors of one
 // storage share it. Values that are no tensors are left out; a value that is no dict is InvalidArgument.
 absl::StatusOr<std::vector<std::pair<std::string, ir::TensorRef>>> ReadTensorDict(io::Bytes archive);
 

@@ -24,12 +24,12 @@ struct TorchCheckpoint {
   Unpickled object;  // refers to `pickle`
   std::map<std::string, io::Bytes, std::less<>>
       storages;      // by PickleStorage::key; may be longer than the pickle claims
-  std::map<std::string, uint32_t, std::less<>> crcs;  // of those, whole, as the archive states them
-  io::Bytes pickle;  // the bytes of data.pkl
+  std::map<std::string, uint32_t, std::less<>> crcs;  // of those, whole, where the file states them
+  io::Bytes pickle;  // the bytes of the pickle
 
   // The bytes of that storage's elements, PickleStorage::bytes long. `storage` is one of `object`'s.
   io::Bytes BytesOf(const PickleStorage& storage) const {
-    return storages.find(storage.key)->second.Part(0, storage.bytes);
+    return storages.find(storage.key)->second.Part(storage.offset, storage.bytes);
   }
 };
 
