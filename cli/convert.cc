@@ -15,7 +15,7 @@ void AddConvert(CLI::App& app, int* code) {
   auto state = std::make_shared<State>();
   driver::ConvertOptions& o = state->options;
   CLI::App* cmd = app.add_subcommand("convert", "Convert a model to the format of OUT's suffix");
-  cmd->add_option("IN", o.inputs, "exported program (.pt2, NAME=FILE where there are several), or weights: .safetensors, checkpoint, folder of shards")
+  cmd->add_option("IN", o.inputs, "exported program (.pt2, NAME=FILE where there are several), or weights: .safetensors, checkpoint, folder of shards, distributed checkpoint")
       ->required();
   cmd->add_option("-o,--output", o.output, "where to write; the suffix chooses the format")->required();
   cmd->add_option("--to", o.to, "the format, when the suffix does not say it (onnx, pt2, safetensors)");

@@ -120,10 +120,12 @@ Outcome ToSafetensors(const ConvertOptions& o, ConvertSummary* summary) {
   std::set<std::pair<const ir::Storage*, int64_t>> places;
   int copies = 0;
   for (const std::string& path : o.inputs) {
-    auto set = ReadTensors(path, o.key);
+    auto set = ReadShardedTensors(path, o.key);
     if (!set.ok()) return Fail(out, set.status(), path);
     options.metadata.merge(set->metadata);
-    for (auto& [name, tensor] : set->tensors) {
+    for (std::string& note : set->notes) summary->lines.push_back(text::StrCat(path, ": ", note));
+    for (auto& [name, tensor] : set->tensors) set->sharded.emplace(name, std::move(tensor));
+    for (auto& [name, tensor] : set->sharded) {
       auto renamed = names->Apply(name);
       if (!renamed.ok()) return Fail(out, renamed.status(), path);
       if (!*renamed) {
@@ -134,7 +136,8 @@ Outcome ToSafetensors(const ConvertOptions& o, ConvertSummary* summary) {
         clashes.push_back(text::StrCat("'", **renamed, "' (", it->second, " and ", path, ")"));
         continue;
       }
-      if (tensor.numel() > 0 && !places.emplace(tensor.storage.get(), tensor.offset).second) ++copies;
+      const ir::TensorRef* whole = tensor.whole();
+      if (tensor.numel() > 0 && whole && !places.emplace(whole->storage.get(), whole->offset).second) ++copies;
       const bool casts = to != ir::DType::kUnknown && exporters::FindCast(tensor.dtype, to);
       cast += casts;
       bytes += tensor.nbytes();

@@ -296,14 +296,18 @@ void PutProgram(json::Writer& j, const ProgramReport& p) {
 absl::StatusOr<FileReport> Inspect(const std::string& path, bool verify) {
   struct stat info;
   if (path.ends_with(".index.json") || (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode))) {
-    auto set = ReadTensors(path, "");
+    auto set = ReadShardedTensors(path, "");
     if (!set.ok()) return set.status();
     FileReport r;
     r.file = path;
     r.format = "shards";
     r.metadata = std::move(set->metadata);
-    for (const auto& [name, t] : set->tensors) {
-      r.tensors.push_back(WeightRow(name, "tensor", t));
+    for (const auto& [name, t] : set->tensors) set->sharded.emplace(name, t);
+    for (const auto& [name, t] : set->sharded) {
+      ir::TensorRef whole;
+      whole.dtype = t.dtype;
+      whole.sizes = t.sizes;
+      r.tensors.push_back(WeightRow(name, "tensor", whole));
       r.bytes += r.tensors.back().bytes;
     }
     if (verify) r.verified = Verified{};

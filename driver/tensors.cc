@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "driver/open.h"
+#include "importers/checkpoint/distributed.h"
 #include "importers/checkpoint/state_dict.h"
 #include "importers/json.h"
 #include "importers/pt2/pt2.h"
@@ -86,14 +87,37 @@ absl::StatusOr<TensorSet> ReadIndexed(const std::string& folder, const std::stri
   return all;
 }
 
+// The tensors whose names begin with `key` and a dot, without that.
+absl::StatusOr<TensorSet> Below(TensorSet all, const std::string& key, const std::string& folder) {
+  if (key.empty() || key == ".") return all;
+  const std::string prefix = key + ".";
+  const auto keep = [&](auto* map) {
+    std::remove_pointer_t<decltype(map)> kept;
+    for (auto& [name, tensor] : *map)
+      if (name.starts_with(prefix)) kept.emplace(name.substr(prefix.size()), std::move(tensor));
+    *map = std::move(kept);
+  };
+  keep(&all.tensors);
+  keep(&all.sharded);
+  if (all.tensors.empty() && all.sharded.empty())
+    return absl::InvalidArgumentError(text::StrCat(folder, ": no tensor's name begins with '", prefix, "'"));
+  return all;
+}
+
 absl::StatusOr<TensorSet> ReadFolder(const std::string& folder, const std::string& key) {
   std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir(folder.c_str()), closedir);
   if (!dir) return absl::ErrnoToStatus(errno, folder);
   std::set<std::string> indexes, files;
+  bool distributed = false;
   while (const dirent* e = readdir(dir.get())) {
     const std::string_view name = e->d_name;
     if (name.ends_with(".index.json")) indexes.emplace(name);
     if (name.ends_with(".safetensors")) files.emplace(name);
+    distributed |= name == ".metadata";
+  }
+  if (distributed) {
+    auto set = importers::ReadDistributed(folder);
+    return set.ok() ? Below(*std::move(set), key, folder) : set;
   }
   // Beside an index of safetensors there may be one of the .bin files that they were made from.
   std::set<std::string> preferred;
@@ -103,24 +127,41 @@ absl::StatusOr<TensorSet> ReadFolder(const std::string& folder, const std::strin
   if (indexes.size() > 1)
     return absl::InvalidArgumentError(text::StrCat(folder, ": several indexes (", text::Join(indexes, ", "), "): give one of them"));
   if (!indexes.empty()) return ReadIndexed(folder, text::StrCat(folder, "/", *indexes.begin()), key);
-  if (files.empty()) return absl::InvalidArgumentError(text::StrCat(folder, ": a folder without an index or .safetensors files"));
-  TensorSet all;
+  if (files.empty()) return absl::InvalidArgumentError(text::StrCat(folder, ": a folder without .metadata, an index or .safetensors files"));
+  std::vector<std::pair<std::string, TensorSet>> sets;
+  bool shards = false;
   for (const std::string& name : files) {
     const std::string path = text::StrCat(folder, "/", name);
     auto set = ReadFile(path, key);
     if (!set.ok()) return set.status();
-    if (absl::Status s = Merge(*std::move(set), path, &all); !s.ok()) return s;
+    shards |= importers::HasShardPlaces(*set);
+    sets.emplace_back(path, *std::move(set));
   }
+  if (shards) {
+    auto set = importers::JoinShards(std::move(sets));
+    return set.ok() ? Below(*std::move(set), key, folder) : set;
+  }
+  TensorSet all;
+  for (auto& [path, set] : sets)
+    if (absl::Status s = Merge(std::move(set), path, &all); !s.ok()) return s;
   return all;
 }
 
 }  // namespace
 
-absl::StatusOr<TensorSet> ReadTensors(const std::string& path, const std::string& key) {
+absl::StatusOr<TensorSet> ReadShardedTensors(const std::string& path, const std::string& key) {
   struct stat info;
   if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return ReadFolder(path, key);
   if (path.ends_with(".index.json")) return ReadIndexed(FolderOf(path), path, key);
   return ReadFile(path, key);
+}
+
+absl::StatusOr<TensorSet> ReadTensors(const std::string& path, const std::string& key) {
+  auto set = ReadShardedTensors(path, key);
+  if (set.ok() && !set->sharded.empty())
+    return absl::UnimplementedError(text::StrCat(path, ": '", set->sharded.begin()->first,
+                                                 "' lies in several pieces; convert the checkpoint to safetensors first"));
+  return set;
 }
 
 }  // namespace slipway::driver

@@ -21,7 +21,9 @@ namespace {
 using ir::DType;
 
 constexpr uint64_t kMaxHeader = 100'000'000;  // the format's own limit
-constexpr int64_t kStep = int64_t{1} << 20;   // bytes of the source that are held at once, about
+constexpr int64_t kStep = int64_t{1} << 20;       // bytes of the source that are held at once
+constexpr int64_t kScatteredStep = int64_t{16} << 20;  // the same where they are gathered: more of each stretch at a time
+constexpr uint64_t kCopyFrom = uint64_t{256} << 10;    // stretches of so many bytes are copied file to file
 
 // The order of tensors in a file: types of greater rank first. As the reference implementation declares them.
 constexpr DType kRank[] = {DType::kBool,   DType::kFloat4E2M1, DType::kFloat6E2M3,   DType::kFloat6E3M2,   DType::kUInt8,
@@ -43,7 +45,7 @@ absl::Status Check(const std::vector<OutTensor>& tensors) {
     if (t.dtype != t.tensor.dtype && !FindCast(t.tensor.dtype, t.dtype))
       return absl::UnimplementedError(bad(text::StrCat("casting ", ir::Name(t.tensor.dtype), " to ", ir::Name(t.dtype))));
     if (absl::Status s = ir::Validate(t.tensor); !s.ok()) return absl::Status(s.code(), bad(text::FromAbsl(s.message())));
-    if (ir::ByteSize(t.tensor.dtype) == 0 && !t.tensor.is_contiguous())
+    if (const ir::TensorRef* whole = t.tensor.whole(); ir::ByteSize(t.tensor.dtype) == 0 && whole && !whole->is_contiguous())
       return absl::UnimplementedError(bad("a strided tensor of parts of bytes"));
   }
   return absl::OkStatus();
@@ -104,76 +106,42 @@ class FileWriter {
   const SafetensorsOptions& options_;
   const uint64_t total_;
   uint64_t* done_;
-  std::vector<uint8_t> gathered_, cast_;
+  std::vector<uint8_t> cast_;
 
   void Progress(uint64_t bytes) {
     *done_ += bytes;
     if (options_.progress) options_.progress(*done_, total_);
   }
 
-  // Elements that lie one behind the other, cast on the way.
-  absl::Status Put(const OutTensor& t, const uint8_t* from, int64_t count) {
-    const CastFunction cast = FindCast(t.tensor.dtype, t.dtype);
-    const uint64_t bytes = static_cast<uint64_t>(count) * ir::ByteSize(t.dtype);
-    Progress(bytes);
-    if (!cast) return file_->Write(absl::MakeConstSpan(from, bytes));
-    cast_.resize(bytes);
-    cast(from, cast_.data(), count);
-    return file_->Write(absl::MakeConstSpan(cast_));
-  }
-
   absl::Status WriteTensor(const OutTensor& t) {
-    const uint64_t size = t.tensor.nbytes();
-    if (size == 0) return absl::OkStatus();
-    const ir::Storage& storage = *t.tensor.storage;
-    if (std::holds_alternative<ir::Splat>(storage.bytes) || std::holds_alternative<ir::Random>(storage.bytes)) {
-      auto bytes = ir::ReadDense(t.tensor);
-      if (!bytes.ok()) return bytes.status();
-      return Put(t, reinterpret_cast<const uint8_t*>(bytes->data()), t.tensor.numel());
-    }
-    const auto* bytes = std::get_if<io::Bytes>(&storage.bytes);
-    const uint8_t* base = ir::MappedBytes(storage).data() + t.tensor.offset;
-    const int64_t item = ir::ByteSize(t.tensor.dtype);
-    if (t.tensor.is_contiguous()) {
-      if (t.dtype == t.tensor.dtype) {
+    auto reader = ir::ElementReader::Open(t.tensor);
+    if (!reader.ok()) return reader.status();
+    const int64_t item = reader->item();
+    const CastFunction cast = FindCast(t.tensor.dtype, t.dtype);
+    while (reader->left() > 0) {
+      const ir::Run run = reader->Peek();
+      const uint64_t size = static_cast<uint64_t>(run.count * item);
+      const bool dense = run.stride == item && size >= kCopyFrom;
+      const auto* bytes = std::get_if<io::Bytes>(&run.storage->bytes);
+      // What lies side by side in a file goes file to file; for short stretches the call would cost more than the copy.
+      if (!cast && dense && bytes && bytes->file_range()) {
+        if (absl::Status s = file_->Append(bytes->Part(static_cast<uint64_t>(run.offset), size)); !s.ok()) return s;
+        reader->Skip(run.count);
         Progress(size);
-        return bytes ? file_->Append(bytes->Part(t.tensor.offset, size)) : file_->Write(absl::MakeConstSpan(base, size));
+        continue;
       }
-      const int64_t step = kStep / item;
-      for (int64_t done = 0; done < t.tensor.numel(); done += step) {
-        const int64_t n = std::min(step, t.tensor.numel() - done);
-        if (absl::Status s = Put(t, base + done * item, n); !s.ok()) return s;
-        if (bytes && bytes->file_range()) bytes->Part(t.tensor.offset + done * item, n * item).file_range()->Release();
+      const absl::Span<const uint8_t> elements = reader->NextDense((dense ? kStep : kScatteredStep) / item);
+      absl::Span<const uint8_t> out = elements;
+      if (cast) {
+        const uint64_t count = elements.size() / static_cast<size_t>(item);
+        cast_.resize(count * static_cast<uint64_t>(ir::ByteSize(t.dtype)));
+        cast(elements.data(), cast_.data(), count);
+        out = cast_;
       }
-      return absl::OkStatus();
+      if (absl::Status s = file_->Write(out); !s.ok()) return s;
+      Progress(out.size());
     }
-    return Gather(t, base, item);
-  }
-
-  // Row by row of the last dimension, some rows at a time.
-  absl::Status Gather(const OutTensor& t, const uint8_t* base, int64_t item) {
-    const std::vector<int64_t>&sizes = t.tensor.sizes, &strides = t.tensor.strides;
-    const int last = static_cast<int>(sizes.size()) - 1;
-    std::vector<int64_t> index(sizes.size(), 0);
-    gathered_.clear();
-    for (int64_t done = 0, numel = t.tensor.numel(); done < numel;) {
-      int64_t row = 0;
-      for (int d = 0; d < last; ++d) row += index[d] * strides[d];
-      for (int64_t i = 0; i < sizes[last];) {
-        const int64_t n = std::min(sizes[last] - i, std::max<int64_t>(1, (kStep - static_cast<int64_t>(gathered_.size())) / item));
-        const size_t at = gathered_.size();
-        gathered_.resize(at + n * item);
-        for (int64_t k = 0; k < n; ++k)
-          std::memcpy(gathered_.data() + at + k * item, base + (row + (i + k) * strides[last]) * item, item);
-        i += n;
-        if (static_cast<int64_t>(gathered_.size()) + item <= kStep) continue;
-        if (absl::Status s = Put(t, gathered_.data(), static_cast<int64_t>(gathered_.size()) / item); !s.ok()) return s;
-        gathered_.clear();
-      }
-      done += sizes[last];
-      for (int d = last - 1; d >= 0 && ++index[d] == sizes[d]; --d) index[d] = 0;
-    }
-    return Put(t, gathered_.data(), static_cast<int64_t>(gathered_.size()) / item);
+    return absl::OkStatus();
   }
 };
 

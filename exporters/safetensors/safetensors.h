@@ -1,5 +1,5 @@
 // Named tensors -> a .safetensors file, or a folder of shards with an index. Bytes are copied file to file where the
-// tensors lie as the format wants them, and gathered or cast in small steps where not: memory does not grow with the file.
+// tensors or their pieces lie as the format wants them, and gathered or cast in small steps where not: memory does not grow with the file.
 #ifndef SLIPWAY_EXPORTERS_SAFETENSORS_SAFETENSORS_H_
 #define SLIPWAY_EXPORTERS_SAFETENSORS_SAFETENSORS_H_
 
@@ -11,13 +11,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ir/tensor.h"
+#include "ir/sharded.h"
 
 namespace slipway::exporters {
 
 struct OutTensor {
   std::string name;
-  ir::TensorRef tensor;
+  ir::ShardedTensor tensor;
   ir::DType dtype = ir::DType::kUnknown;  // what it is written as: the tensor's own, or one that FindCast() reaches from it
 };
 
