@@ -49,7 +49,11 @@ absl::StatusOr<TensorSet> ReadFile(const std::string& path, const std::string& k
   if (format != FileFormat::kPt2 && format != FileFormat::kCheckpoint)
     return absl::InvalidArgumentError(text::StrCat(path, ": neither safetensors nor a checkpoint of torch.save nor an exported program"));
   auto tensors = importers::ReadCheckpoint(io::Bytes::Of(*file), key);
-  if (!tensors.ok()) return absl::Status(tensors.status().code(), text::StrCat(path, ": ", tensors.status().message()));
+  if (!tensors.ok()) {
+    const std::string_view message = text::FromAbsl(tensors.status().message());
+    if (message.starts_with(path)) return tensors.status();  // as those about members of a zip do
+    return absl::Status(tensors.status().code(), text::StrCat(path, ": ", message));
+  }
   TensorSet set;
   for (auto& [name, tensor] : *tensors) set.tensors.insert_or_assign(name, std::move(tensor));
   set.metadata["format"] = "pt";

@@ -820,7 +820,7 @@ class UnpickleMachine {
     const PickleValue* codec = args.Of(1, PickleKind::kString, "a string");
     if (text == nullptr || codec == nullptr) return nullptr;
     if (codec->text() != "latin1" && codec->text() != "latin-1") {
-      Fail(absl::StatusCode::kUnimplemented, absl::StrCat("the encoding '", Text(codec->text()), "' is not supported"));
+      Malformed(absl::StrCat("the encoding '", Text(codec->text()), "' is not one that stands for bytes; refused"));
       return nullptr;
     }
     if (!Spend(text->text().size())) return nullptr;
