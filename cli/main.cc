@@ -22,6 +22,7 @@ int main(int argc, char** argv) {
   slipway::cli::AddInspect(app, &code);
   slipway::cli::AddRun(app, &code);
   slipway::cli::AddUnpack(app, &code);
+  slipway::cli::AddDiff(app, &code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {
