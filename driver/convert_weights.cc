@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "driver/convert_internal.h"
+#include "driver/tensor_parallel.h"
 #include "driver/tensors.h"
 #include "exporters/safetensors/cast.h"
 #include "exporters/safetensors/safetensors.h"
@@ -97,6 +98,8 @@ Outcome ToSafetensors(const ConvertOptions& o, ConvertSummary* summary) {
   const bool folder = FormatOfOutput(o.output) == "safetensors" && !o.output.ends_with(".safetensors");
   if (!folder && (o.shards > 0 || !o.max_shard_size.empty()))
     return Usage("shards are written to a folder", "end the output's name in /");
+  if (o.tp > 0 && !folder) return Usage("--tp writes a folder", "end the output's name in /");
+  if (o.tp > 0 && (o.shards > 0 || !o.max_shard_size.empty())) return Usage("--tp writes one file a rank", "leave --shards and --max-shard-size out");
   if (o.shards > 0) {
     options.shards = o.shards;
   } else if (folder) {
@@ -155,7 +158,20 @@ Outcome ToSafetensors(const ConvertOptions& o, ConvertSummary* summary) {
   for (const auto& [key, value] : o.metadata) options.metadata[key] = value;
   options.dry_run = o.dry_run;
   options.progress = o.progress;
-  auto report = folder ? exporters::ExportShards(tensors, o.output, options) : exporters::ExportSafetensors(tensors, o.output, options);
+  absl::StatusOr<exporters::SafetensorsReport> report;
+  if (o.tp > 0) {
+    // What the pieces of a tensor cover is checked before it is cut.
+    for (const exporters::OutTensor& t : tensors)
+      if (absl::Status s = ir::Validate(t.tensor); !s.ok()) return Fail(out, s, t.name);
+    auto split = SplitTensors(tensors, o.tp, o.tp_rules);
+    if (!split.ok()) return Fail(out, split.status());
+    for (std::string& note : split->notes) summary->lines.push_back(std::move(note));
+    report = exporters::ExportRanks(split->ranks, o.output, options);
+  } else if (folder) {
+    report = exporters::ExportShards(tensors, o.output, options);
+  } else {
+    report = exporters::ExportSafetensors(tensors, o.output, options);
+  }
   if (!report.ok()) return Fail(out, report.status());
   if (left_out > 0) summary->lines.push_back(text::StrCat(left_out, " tensors are left out"));
   if (cast > 0) summary->lines.push_back(text::StrCat(cast, " tensors are cast to ", o.dtype));

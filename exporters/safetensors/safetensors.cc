@@ -178,6 +178,37 @@ std::string Padded(size_t n) {
   return s.size() < 5 ? std::string(5 - s.size(), '0') + s : s;
 }
 
+// The files of a folder, all or none: `plans` under `names`, and model.safetensors.index.json where `index` is not empty.
+absl::Status WriteFolder(const std::string& folder, const std::vector<FilePlan>& plans, const std::vector<std::string>& names,
+                         const std::string& index, const SafetensorsOptions& options) {
+  uint64_t total = 0;
+  for (const FilePlan& plan : plans) total += plan.tensor_bytes;
+  std::string base = folder;
+  while (base.size() > 1 && base.back() == '/') base.pop_back();
+  const bool made = mkdir(base.c_str(), 0777) == 0;
+  if (!made && errno != EEXIST) return absl::ErrnoToStatus(errno, base);
+  const auto write = [&]() -> absl::Status {
+    std::vector<std::unique_ptr<io::AtomicFile>> written;
+    uint64_t done = 0;
+    for (size_t i = 0; i < plans.size() + (index.empty() ? 0 : 1); ++i) {
+      auto file = io::AtomicFile::Create(text::StrCat(base, "/", i < plans.size() ? names[i] : "model.safetensors.index.json"));
+      if (!file.ok()) return file.status();
+      const absl::Status s = i < plans.size() ? FileWriter(file->get(), options, total, &done).Write(plans[i])
+                                              : (*file)->Write(index);
+      if (!s.ok()) return s;
+      written.push_back(*std::move(file));
+    }
+    std::vector<io::AtomicFile*> all;
+    for (const auto& f : written) all.push_back(f.get());
+    return io::CommitAll(all);
+  };
+  if (absl::Status s = write(); !s.ok()) {
+    if (made) rmdir(base.c_str());
+    return s;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<SafetensorsReport> ExportSafetensors(const std::vector<OutTensor>& tensors, const std::string& path,
@@ -233,30 +264,29 @@ absl::StatusOr<SafetensorsReport> ExportShards(const std::vector<OutTensor>& ten
     report.file_bytes += index.size();
   }
   if (options.dry_run) return report;
+  if (absl::Status s = WriteFolder(folder, plans, names, index, options); !s.ok()) return s;
+  return report;
+}
 
-  std::string base = folder;
-  while (base.size() > 1 && base.back() == '/') base.pop_back();
-  const bool made = mkdir(base.c_str(), 0777) == 0;
-  if (!made && errno != EEXIST) return absl::ErrnoToStatus(errno, base);
-  const auto write = [&]() -> absl::Status {
-    std::vector<std::unique_ptr<io::AtomicFile>> written;
-    uint64_t done = 0;
-    for (size_t i = 0; i < plans.size() + (index.empty() ? 0 : 1); ++i) {
-      auto file = io::AtomicFile::Create(text::StrCat(base, "/", i < plans.size() ? names[i] : "model.safetensors.index.json"));
-      if (!file.ok()) return file.status();
-      const absl::Status s = i < plans.size() ? FileWriter(file->get(), options, report.tensor_bytes, &done).Write(plans[i])
-                                              : (*file)->Write(index);
-      if (!s.ok()) return s;
-      written.push_back(*std::move(file));
-    }
-    std::vector<io::AtomicFile*> all;
-    for (const auto& f : written) all.push_back(f.get());
-    return io::CommitAll(all);
-  };
-  if (absl::Status s = write(); !s.ok()) {
-    if (made) rmdir(base.c_str());
-    return s;
+absl::StatusOr<SafetensorsReport> ExportRanks(const std::vector<std::vector<OutTensor>>& ranks, const std::string& folder,
+                                              const SafetensorsOptions& options) {
+  std::vector<FilePlan> plans;
+  std::vector<std::string> names;
+  SafetensorsReport report;
+  report.files = static_cast<int>(ranks.size());
+  for (const std::vector<OutTensor>& tensors : ranks) {
+    if (absl::Status s = Check(tensors); !s.ok()) return s;
+    std::vector<const OutTensor*> all;
+    for (const OutTensor& t : tensors) all.push_back(&t);
+    auto plan = Plan(std::move(all), options);
+    if (!plan.ok()) return plan.status();
+    report.tensor_bytes += plan->tensor_bytes;
+    report.file_bytes += plan->size();
+    names.push_back(text::StrCat("rank-", Padded(plans.size()), "-of-", Padded(ranks.size()), ".safetensors"));
+    plans.push_back(*std::move(plan));
   }
+  if (options.dry_run) return report;
+  if (absl::Status s = WriteFolder(folder, plans, names, "", options); !s.ok()) return s;
   return report;
 }
 

@@ -34,7 +34,7 @@ struct SafetensorsReport {
   uint64_t tensor_bytes = 0, file_bytes = 0;
 };
 
-// Errors of both: Unimplemented for types the format has no name for and for headers over its limit of 100 MB;
+// Errors of all: Unimplemented for types the format has no name for and for headers over its limit of 100 MB;
 // InvalidArgument for names that repeat or are reserved; those of io::AtomicFile.
 
 // One file, byte for byte as the reference implementation lays it out.
@@ -45,6 +45,10 @@ absl::StatusOr<SafetensorsReport> ExportSafetensors(const std::vector<OutTensor>
 // single shard is model.safetensors. Tensors are dealt out in the order given. All files appear or none.
 absl::StatusOr<SafetensorsReport> ExportShards(const std::vector<OutTensor>& tensors, const std::string& folder,
                                                const SafetensorsOptions& options);
+
+// rank-00000-of-0000N.safetensors … in `folder`, one for each list of tensors; the same name may be in several. As above otherwise.
+absl::StatusOr<SafetensorsReport> ExportRanks(const std::vector<std::vector<OutTensor>>& ranks, const std::string& folder,
+                                              const SafetensorsOptions& options);
 
 }  // namespace slipway::exporters
 
