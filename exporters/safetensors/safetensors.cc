@@ -26,10 +26,12 @@ constexpr int64_t kScatteredStep = int64_t{16} << 20;  // the same where they ar
 constexpr uint64_t kCopyFrom = uint64_t{256} << 10;    // stretches of so many bytes are copied file to file
 
 // The order of tensors in a file: types of greater rank first. As the reference implementation declares them.
-constexpr DType kRank[] = {DType::kBool,   DType::kFloat4E2M1, DType::kFloat6E2M3,   DType::kFloat6E3M2,   DType::kUInt8,
-                           DType::kInt8,   DType::kFloat8E5M2, DType::kFloat8E4M3FN, DType::kFloat8E8M0FNU, DType::kInt16,
-                           DType::kUInt16, DType::kFloat16,    DType::kBFloat16,     DType::kInt32,        DType::kUInt32,
-                           DType::kFloat32, DType::kComplex64, DType::kFloat64,      DType::kInt64,        DType::kUInt64};
+constexpr DType kRank[] = {DType::kBool,           DType::kFloat4E2M1,     DType::kFloat6E2M3,     DType::kFloat6E3M2,
+                           DType::kUInt8,          DType::kInt8,           DType::kFloat8E5M2,     DType::kFloat8E4M3FN,
+                           DType::kFloat8E8M0FNU,  DType::kFloat8E4M3FNUZ, DType::kFloat8E5M2FNUZ, DType::kInt16,
+                           DType::kUInt16,         DType::kFloat16,        DType::kBFloat16,       DType::kInt32,
+                           DType::kUInt32,         DType::kFloat32,        DType::kComplex64,      DType::kFloat64,
+                           DType::kInt64,          DType::kUInt64};
 int RankOf(DType t) { return static_cast<int>(std::find(std::begin(kRank), std::end(kRank), t) - std::begin(kRank)); }
 
 uint64_t BytesOf(const OutTensor& t) { return (static_cast<uint64_t>(t.tensor.numel()) * ir::BitSize(t.dtype) + 7) / 8; }
@@ -45,6 +47,8 @@ absl::Status Check(const std::vector<OutTensor>& tensors) {
     if (t.dtype != t.tensor.dtype && !FindCast(t.tensor.dtype, t.dtype))
       return absl::UnimplementedError(bad(text::StrCat("casting ", ir::Name(t.tensor.dtype), " to ", ir::Name(t.dtype))));
     if (absl::Status s = ir::Validate(t.tensor); !s.ok()) return absl::Status(s.code(), bad(text::FromAbsl(s.message())));
+    if (static_cast<uint64_t>(t.tensor.numel()) * static_cast<uint64_t>(ir::BitSize(t.dtype)) % 8 != 0)
+      return absl::UnimplementedError(bad("the format has no tensors that end within a byte"));
     if (const ir::TensorRef* whole = t.tensor.whole(); ir::ByteSize(t.tensor.dtype) == 0 && whole && !whole->is_contiguous())
       return absl::UnimplementedError(bad("a strided tensor of parts of bytes"));
   }

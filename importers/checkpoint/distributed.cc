@@ -175,6 +175,8 @@ class Folder {
     if (state[1]->is(PickleKind::kLayout) && state[1]->text() != "torch.strided")
       return absl::UnimplementedError(text::StrCat("layout ", state[1]->text()));
     t.dtype = *dtype;
+    // The places of pieces would be in packed elements.
+    if (ir::ByteSize(t.dtype) == 0) return absl::UnimplementedError(text::StrCat("dtype ", state[0]->text(), " in a distributed checkpoint"));
     for (const PickleValue* chunk : chunks->items()) {
       const std::string chunk_type = text::StrCat(kMetadata, "ChunkStorageMetadata");
       Offsets offsets, sizes;
@@ -210,17 +212,11 @@ class Folder {
     if (!checkpoint.ok()) return checkpoint.status();
     const PickleTensor* t = checkpoint->object.root().tensor();
     if (t == nullptr) return Bad(text::StrCat("what lies at byte ", s.offset, " of ", s.file, " is no tensor"));
-    auto dtype = ir::DTypeFromTorchName(t->dtype);
-    if (!dtype) return absl::UnimplementedError(text::StrCat("dtype ", t->dtype));
     auto storage = std::make_shared<ir::Storage>();
-    storage->bytes = checkpoint->BytesOf(t->storage);
-    storage->size = t->storage.bytes;
-    ir::TensorRef ref;
-    ref.storage = std::move(storage);
-    ref.dtype = *dtype;
-    ref.sizes = t->sizes;
-    ref.strides = t->strides;
-    if (__builtin_mul_overflow(t->offset, t->item_size, &ref.offset)) return Bad("the storage offset overflows");
+    storage->bytes = checkpoint->storages.find(t->storage.key)->second;
+    storage->size = std::get<io::Bytes>(storage->bytes).size();
+    auto ref = ReferTo(*t, std::move(storage));
+    if (!ref.ok()) return ref.status();
     file->Release(s.offset, s.length);  // thousands of headers lie among the data
     return ref;
   }

@@ -17,8 +17,6 @@ class Collector {
   explicit Collector(const TorchCheckpoint& checkpoint) : checkpoint_(checkpoint) {}
 
   absl::Status Add(std::string name, const PickleTensor& t) {
-    auto dtype = ir::DTypeFromTorchName(t.dtype);
-    if (!dtype) return absl::UnimplementedError(text::StrCat("'", name, "': dtype ", t.dtype));
     auto& storage = storages_[std::string(t.storage.key)];
     if (!storage) {
       auto s = std::make_shared<ir::Storage>();
@@ -28,15 +26,9 @@ class Collector {
       if (const auto crc = checkpoint_.crcs.find(t.storage.key); crc != checkpoint_.crcs.end()) s->crc32 = crc->second;
       storage = std::move(s);
     }
-    ir::TensorRef ref;
-    ref.storage = storage;
-    ref.dtype = *dtype;
-    ref.sizes = t.sizes;
-    ref.strides = t.strides;
-    if (__builtin_mul_overflow(t.offset, t.item_size, &ref.offset) ||
-        __builtin_add_overflow(ref.offset, static_cast<int64_t>(t.storage.offset), &ref.offset))
-      return absl::InvalidArgumentError(text::StrCat("'", name, "': storage offset overflows"));
-    found_.emplace_back(std::move(name), std::move(ref));
+    auto ref = ReferTo(t, storage);
+    if (!ref.ok()) return absl::Status(ref.status().code(), text::StrCat("'", name, "': ", text::FromAbsl(ref.status().message())));
+    found_.emplace_back(std::move(name), *std::move(ref));
     return absl::OkStatus();
   }
 

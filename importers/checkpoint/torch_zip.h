@@ -5,11 +5,13 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "importers/checkpoint/unpickler.h"
 #include "io/byte_source.h"
+#include "ir/tensor.h"
 
 namespace slipway::importers {
 
@@ -39,6 +41,10 @@ struct TorchCheckpoint {
 // Errors as of io::ZipReader and Unpickle(), naming the archive and the member; Unimplemented for TorchScript archives
 // and for storages in big-endian order.
 absl::StatusOr<TorchCheckpoint> OpenTorchZip(io::Bytes archive, const TorchZipOptions& options = {});
+
+// The tensor over `storage`, which holds all that lies under its key. torch's type of two packed f4 becomes one of single ones, with
+// the last dimension doubled. Unimplemented for types without a DType, and for packed ones that are strided.
+absl::StatusOr<ir::TensorRef> ReferTo(const PickleTensor& tensor, std::shared_ptr<const ir::Storage> storage);
 
 }  // namespace slipway::importers
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -84,3 +84,13 @@ def test_older_forms_are_named(slipway, tmp_path):
         tar.add(tmp_path / "storages", "storages")
     done = slipway("convert", tmp_path / "ancient.pt", "-o", tmp_path / "o.safetensors", status=4)
     assert "before 0.4" in done.stderr.splitlines()[-1]
+
+
+def test_packed_halves_of_bytes(slipway, tmp_path):
+    want = torch.arange(24, dtype=torch.uint8).view(torch.float4_e2m1fn_x2).reshape(4, 6)
+    for legacy in (False, True):
+        torch.save({"t": want}, tmp_path / "f4.pt", _use_new_zipfile_serialization=not legacy)
+        assert "f4e2m1[4,12]  24 bytes" in slipway("inspect", tmp_path / "f4.pt").stdout
+        slipway("convert", tmp_path / "f4.pt", "-o", tmp_path / "f4.safetensors")
+        save_file({"t": want}, tmp_path / "want.safetensors", metadata={"format": "pt"})
+        assert (tmp_path / "f4.safetensors").read_bytes() == (tmp_path / "want.safetensors").read_bytes()
