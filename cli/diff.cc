@@ -18,14 +18,20 @@ void AddDiff(CLI::App& app, int* code) {
   };
   auto state = std::make_shared<State>();
   driver::DiffOptions& o = state->options;
-  CLI::App* cmd = app.add_subcommand("diff", "Compare the tensors of two checkpoints: exit 0 where all are equal, 1 where not");
-  cmd->add_option("A", o.a, "weights: .safetensors, checkpoint, folder of shards, distributed checkpoint, exported program")->required();
+  CLI::App* cmd =
+      app.add_subcommand("diff", "Compare the tensors of two checkpoints: exit 0 where all are equal, 1 where not");
+  cmd->add_option("A", o.a,
+                  "weights: .safetensors, checkpoint, folder of shards, distributed checkpoint, exported program")
+      ->required();
   cmd->add_option("B", o.b, "the same, of any kind")->required();
   cmd->add_option("--key", o.key, "the dict of a nested checkpoint that holds the tensors, such as model.state_dict");
   cmd->add_option("--tolerance", o.tolerance, "floating-point elements that differ by no more are equal")
-      ->check(CLI::NonNegativeNumber)->capture_default_str();
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   cmd->add_flag("--json", state->json, "one JSON object (schemas/diff.schema.json)");
-  cmd->add_option("--diagnostics", state->diagnostics, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
+  cmd->add_option("--diagnostics", state->diagnostics, "text or json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
   cmd->callback([state, code] {
     const driver::DiffOptions& o = state->options;
     if (!std::isfinite(o.tolerance)) throw CLI::ValidationError("--tolerance", "is not a finite number");

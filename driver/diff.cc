@@ -21,8 +21,6 @@ namespace {
 
 using ir::DType;
 
-constexpr int64_t kStep = 1 << 20;  // bytes of each tensor that are compared at a time
-
 // Floating-point types of at most 8 bits: a sign (but for e8m0), an exponent and a fraction.
 struct SmallFloat {
   DType dtype;
@@ -74,9 +72,10 @@ std::vector<double> SmallValues(DType dtype) {
 
 double HalfToDouble(uint16_t h) {
   const int exponent = h >> 10 & 31, fraction = h & 1023;
-  const double magnitude = exponent == 31  ? (fraction ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity())
-                           : exponent == 0 ? std::ldexp(fraction, -24)
-                                           : std::ldexp(fraction + 1024, exponent - 25);
+  const double magnitude =
+      exponent == 31  ? (fraction ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity())
+      : exponent == 0 ? std::ldexp(fraction, -24)
+                      : std::ldexp(fraction + 1024, exponent - 25);
   return h & 0x8000 ? -magnitude : magnitude;
 }
 
@@ -148,7 +147,8 @@ void CountInteger(absl::Span<const uint8_t> a, absl::Span<const uint8_t> b, Coun
 }
 
 // Elements of at most 8 bits, the first in the lowest bits.
-void CountSmall(DType dtype, const std::vector<double>& values, int64_t elements, absl::Span<const uint8_t> a, absl::Span<const uint8_t> b, Counter* count) {
+void CountSmall(DType dtype, const std::vector<double>& values, int64_t elements, absl::Span<const uint8_t> a,
+                absl::Span<const uint8_t> b, Counter* count) {
   const int bits = static_cast<int>(ir::BitSize(dtype));
   const unsigned mask = (1u << bits) - 1;
   const auto code = [&](absl::Span<const uint8_t> from, int64_t i) {
@@ -159,37 +159,58 @@ void CountSmall(DType dtype, const std::vector<double>& values, int64_t elements
   for (int64_t i = 0; i < elements; ++i) {
     const unsigned x = code(a, i), y = code(b, i);
     if (x == y) continue;
-    if (values.empty()) count->Exact(std::fabs(static_cast<double>(x) - y));
-    else count->Real(values[x], values[y]);
+    if (values.empty())
+      count->Exact(std::fabs(static_cast<double>(x) - y));
+    else
+      count->Real(values[x], values[y]);
   }
 }
 
-void Count(DType dtype, const std::vector<double>& values, int64_t elements, absl::Span<const uint8_t> a, absl::Span<const uint8_t> b, Counter* count) {
+void Count(DType dtype, const std::vector<double>& values, int64_t elements, absl::Span<const uint8_t> a,
+           absl::Span<const uint8_t> b, Counter* count) {
   switch (dtype) {
-    case DType::kFloat64: return CountReal<double>(a, b, count);
-    case DType::kFloat32: return CountReal<float>(a, b, count);
+    case DType::kFloat64:
+      return CountReal<double>(a, b, count);
+    case DType::kFloat32:
+      return CountReal<float>(a, b, count);
     case DType::kFloat16:
-      return EachPair<uint16_t>(a, b, [&](uint16_t x, uint16_t y) { if (x != y) count->Real(HalfToDouble(x), HalfToDouble(y)); });
+      return EachPair<uint16_t>(a, b, [&](uint16_t x, uint16_t y) {
+        if (x != y) count->Real(HalfToDouble(x), HalfToDouble(y));
+      });
     case DType::kBFloat16:
-      return EachPair<uint16_t>(a, b, [&](uint32_t x, uint32_t y) { count->Real(std::bit_cast<float>(x << 16), std::bit_cast<float>(y << 16)); });
-    case DType::kComplex64: return CountComplex<float>(a, b, count);
-    case DType::kComplex128: return CountComplex<double>(a, b, count);
+      return EachPair<uint16_t>(a, b, [&](uint32_t x, uint32_t y) {
+        count->Real(std::bit_cast<float>(x << 16), std::bit_cast<float>(y << 16));
+      });
+    case DType::kComplex64:
+      return CountComplex<float>(a, b, count);
+    case DType::kComplex128:
+      return CountComplex<double>(a, b, count);
     case DType::kComplex32:
       return EachPair<std::array<uint16_t, 2>>(a, b, [&](auto x, auto y) {
         count->Complex(HalfToDouble(x[0]), HalfToDouble(x[1]), HalfToDouble(y[0]), HalfToDouble(y[1]));
       });
-    case DType::kInt8: return CountInteger<int8_t>(a, b, count);
-    case DType::kInt16: return CountInteger<int16_t>(a, b, count);
-    case DType::kInt32: return CountInteger<int32_t>(a, b, count);
-    case DType::kInt64: return CountInteger<int64_t>(a, b, count);
-    case DType::kUInt16: return CountInteger<uint16_t>(a, b, count);
-    case DType::kUInt32: return CountInteger<uint32_t>(a, b, count);
-    case DType::kUInt64: return CountInteger<uint64_t>(a, b, count);
-    default: return CountSmall(dtype, values, elements, a, b, count);
+    case DType::kInt8:
+      return CountInteger<int8_t>(a, b, count);
+    case DType::kInt16:
+      return CountInteger<int16_t>(a, b, count);
+    case DType::kInt32:
+      return CountInteger<int32_t>(a, b, count);
+    case DType::kInt64:
+      return CountInteger<int64_t>(a, b, count);
+    case DType::kUInt16:
+      return CountInteger<uint16_t>(a, b, count);
+    case DType::kUInt32:
+      return CountInteger<uint32_t>(a, b, count);
+    case DType::kUInt64:
+      return CountInteger<uint64_t>(a, b, count);
+    default:
+      return CountSmall(dtype, values, elements, a, b, count);
   }
 }
 
-std::string TypeOf(const ir::ShardedTensor& t) { return text::StrCat(ir::Name(t.dtype), "[", text::Join(t.sizes, ","), "]"); }
+std::string TypeOf(const ir::ShardedTensor& t) {
+  return text::StrCat(ir::Name(t.dtype), "[", text::Join(t.sizes, ","), "]");
+}
 
 absl::Status CompareValues(const ir::ShardedTensor& a, const ir::ShardedTensor& b, double tolerance, DiffRow* row) {
   if (absl::Status s = ir::Validate(a); !s.ok()) return s;
@@ -202,11 +223,13 @@ absl::Status CompareValues(const ir::ShardedTensor& a, const ir::ShardedTensor& 
   Counter counter(tolerance, row);
   // Types below a byte are read as bytes, in steps of whole elements.
   const bool parts = ir::ByteSize(a.dtype) == 0;
-  const int64_t step = parts ? kStep / 24 * 24 : kStep / x->item();
+  int64_t step = std::max(x->step(), y->step());
+  if (parts) step = step / 3 * 3;
   for (int64_t done = 0; x->left() > 0;) {
     const absl::Span<const uint8_t> p = x->NextDense(step), q = y->NextDense(step);
     const int64_t bytes = static_cast<int64_t>(p.size());
-    const int64_t elements = parts ? std::min(bytes * 8 / ir::BitSize(a.dtype), row->elements - done) : bytes / x->item();
+    const int64_t elements =
+        parts ? std::min(bytes * 8 / ir::BitSize(a.dtype), row->elements - done) : bytes / x->item();
     if (std::memcmp(p.data(), q.data(), p.size()) != 0) Count(a.dtype, values, elements, p, q, &counter);
     done += elements;
   }
@@ -279,9 +302,15 @@ std::string ToTable(const DiffReport& report, const DiffOptions& options) {
     const std::string name = Printable(r.name);
     text::StrAppend(&out, name, std::string(widest - name.size() + 2, ' '));
     switch (r.kind) {
-      case DiffRow::kOnlyInA: text::StrAppend(&out, "only in A  ", r.a); break;
-      case DiffRow::kOnlyInB: text::StrAppend(&out, "only in B  ", r.b); break;
-      case DiffRow::kType: text::StrAppend(&out, r.a, " in A, ", r.b, " in B"); break;
+      case DiffRow::kOnlyInA:
+        text::StrAppend(&out, "only in A  ", r.a);
+        break;
+      case DiffRow::kOnlyInB:
+        text::StrAppend(&out, "only in B  ", r.b);
+        break;
+      case DiffRow::kType:
+        text::StrAppend(&out, r.a, " in A, ", r.b, " in B");
+        break;
       case DiffRow::kValues:
         text::StrAppend(&out, r.a, "  ", r.unequal, " of ", r.elements, " differ");
         if (r.unequal > r.one_nan) text::StrAppend(&out, ", by at most ", Number(r.max_abs));
@@ -290,9 +319,12 @@ std::string ToTable(const DiffReport& report, const DiffOptions& options) {
     }
     out += '\n';
   }
-  text::StrAppend(&out, report.equal, " of ", report.compared, report.compared == 1 ? " common tensor is equal" : " common tensors are equal");
+  text::StrAppend(&out, report.equal, " of ", report.compared,
+                  report.compared == 1 ? " common tensor is equal" : " common tensors are equal");
   if (options.tolerance > 0) text::StrAppend(&out, " within ", Number(options.tolerance));
-  const int64_t alone = std::count_if(report.rows.begin(), report.rows.end(), [](const DiffRow& r) { return r.kind == DiffRow::kOnlyInA || r.kind == DiffRow::kOnlyInB; });
+  const int64_t alone = std::count_if(report.rows.begin(), report.rows.end(), [](const DiffRow& r) {
+    return r.kind == DiffRow::kOnlyInA || r.kind == DiffRow::kOnlyInB;
+  });
   if (alone > 0) text::StrAppend(&out, ", ", alone, alone == 1 ? " is in one only" : " are in one only");
   return out + "\n";
 }
@@ -308,8 +340,10 @@ std::string ToJson(const DiffReport& report, const DiffOptions& options) {
     if (!r.b.empty()) j.Key("b").String(r.b);
     if (r.kind == DiffRow::kValues) {
       j.Key("elements").Int(r.elements).Key("unequal").Int(r.unequal).Key("one_nan").Int(r.one_nan).Key("max_abs");
-      if (r.unequal > r.one_nan) j.Double(r.max_abs);
-      else j.Null();
+      if (r.unequal > r.one_nan)
+        j.Double(r.max_abs);
+      else
+        j.Null();
     }
     j.EndObject();
   }

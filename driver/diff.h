@@ -22,11 +22,11 @@ struct DiffRow {
   enum Kind { kOnlyInA, kOnlyInB, kType, kValues };
   std::string name;
   Kind kind = kValues;
-  std::string a, b;         // dtype and shape, "f32[4,8]"; "" where there is no such tensor
-  int64_t elements = 0;     // kValues: all of them, and those that differ
+  std::string a, b;      // dtype and shape, "f32[4,8]"; "" where there is no such tensor
+  int64_t elements = 0;  // kValues: all of them, and those that differ
   int64_t unequal = 0;
-  int64_t one_nan = 0;      // of `unequal`: those where exactly one is NaN
-  double max_abs = 0;       // the largest difference of the other ones, as numbers
+  int64_t one_nan = 0;  // of `unequal`: those where exactly one is NaN
+  double max_abs = 0;   // the largest difference of the other ones, as numbers
 };
 
 struct DiffReport {
@@ -36,8 +36,9 @@ struct DiffReport {
   int64_t bytes = 0;          // of values that were read, of both together
 };
 
-// Compares names, dtypes, shapes and, where those agree, values: floating-point and complex elements as f64 numbers (NaN equals
-// NaN, 0 equals -0), all others bit by bit. Tensors are gone through a piece at a time. Errors as of ReadShardedTensors().
+// Compares names, dtypes, shapes and, where those agree, values: floating-point and complex elements as f64 numbers
+// (NaN equals NaN, 0 equals -0), all others bit by bit. Tensors are gone through a piece at a time. Errors as of
+// ReadShardedTensors().
 absl::StatusOr<DiffReport> Diff(const DiffOptions& options);
 
 // The table, and one object of schemas/diff.schema.json.

@@ -10,13 +10,13 @@
 
 namespace slipway::driver {
 
-// The tensors of one file or folder. `key` names the dict of a nested checkpoint: "model.state_dict"; of a distributed one it is
-// the beginning of names, which they lose; other kinds of files ignore it. A folder is read by its .metadata (a distributed
-// checkpoint), by its index (*.index.json), or, without either, as all its .safetensors files, which may be shards of the
-// same tensors.
+// The tensors of one file or folder. `key` names the dict of a nested checkpoint: "model.state_dict"; of a distributed
+// one it is the beginning of names, which they lose; other kinds of files ignore it. A folder is read by its .metadata
+// (a distributed checkpoint), by its index (*.index.json), or, without either, as all its .safetensors files, which may
+// be shards of the same tensors.
 //
-// Errors as of the importers; InvalidArgument where shards lack tensors of the index, or two hold the same name, and for a
-// checkpoint without tensors at `key`, naming the dicts that have some.
+// Errors as of the importers; InvalidArgument where shards lack tensors of the index, or two hold the same name, and
+// for a checkpoint without tensors at `key`, naming the dicts that have some.
 absl::StatusOr<importers::TensorSet> ReadShardedTensors(const std::string& path, const std::string& key);
 
 // The same for callers that need each tensor in one piece: Unimplemented where TensorSet::sharded would not be empty.

@@ -1,6 +1,8 @@
 // See sharded.h.
 #include "ir/sharded.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -13,12 +15,15 @@ namespace slipway::ir {
 namespace {
 
 // Mapped memory is released when what was read spans so many bytes, but not for every few elements that lie far apart.
-constexpr int64_t kMaxResident = int64_t{32} << 20, kLeastWork = int64_t{2} << 20;
-constexpr uint64_t kMaxComparisons = 50'000'000;      // of pieces with each other
+constexpr int64_t kMaxResident = int64_t{32} << 20, kLeastWork = int64_t{1} << 20;
+constexpr int64_t kDenseStep = int64_t{1} << 20, kScatteredStep = int64_t{16} << 20;
+constexpr int64_t kReadFrom = 512;  // bytes of a stretch among others from which on it is read, not mapped
+constexpr uint64_t kMaxComparisons = 50'000'000;  // of pieces with each other
 
 bool Overlap(const Piece& a, const Piece& b) {
   for (size_t d = 0; d < a.offsets.size(); ++d)
-    if (a.offsets[d] >= b.offsets[d] + b.tensor.sizes[d] || b.offsets[d] >= a.offsets[d] + a.tensor.sizes[d]) return false;
+    if (a.offsets[d] >= b.offsets[d] + b.tensor.sizes[d] || b.offsets[d] >= a.offsets[d] + a.tensor.sizes[d])
+      return false;
   return true;
 }
 
@@ -36,17 +41,23 @@ struct Sixteen {
 };
 
 // Copies `count` elements that are `from_stride` bytes apart to places that are `to_stride` bytes apart.
-void CopyElements(const uint8_t* from, int64_t from_stride, int64_t count, int64_t item, uint8_t* to, int64_t to_stride) {
+void CopyElements(const uint8_t* from, int64_t from_stride, int64_t count, int64_t item, uint8_t* to,
+                  int64_t to_stride) {
   if (from_stride == item && to_stride == item) {
     std::memcpy(to, from, static_cast<size_t>(count * item));
     return;
   }
   switch (item) {
-    case 1: return CopyAs<uint8_t>(from, from_stride, count, to, to_stride);
-    case 2: return CopyAs<uint16_t>(from, from_stride, count, to, to_stride);
-    case 4: return CopyAs<uint32_t>(from, from_stride, count, to, to_stride);
-    case 8: return CopyAs<uint64_t>(from, from_stride, count, to, to_stride);
-    default: return CopyAs<Sixteen>(from, from_stride, count, to, to_stride);  // c128
+    case 1:
+      return CopyAs<uint8_t>(from, from_stride, count, to, to_stride);
+    case 2:
+      return CopyAs<uint16_t>(from, from_stride, count, to, to_stride);
+    case 4:
+      return CopyAs<uint32_t>(from, from_stride, count, to, to_stride);
+    case 8:
+      return CopyAs<uint64_t>(from, from_stride, count, to, to_stride);
+    default:
+      return CopyAs<Sixteen>(from, from_stride, count, to, to_stride);  // c128
   }
 }
 
@@ -69,17 +80,21 @@ absl::Status Validate(const ShardedTensor& t) {
     if (n < 0) return absl::InvalidArgumentError("negative size");
     if (!empty && __builtin_mul_overflow(bytes, n, &bytes)) return absl::InvalidArgumentError("tensor size overflows");
   }
-  if (t.pieces.size() > 1 && ByteSize(t.dtype) == 0) return absl::UnimplementedError(text::StrCat("pieces of ", Name(t.dtype)));
+  if (t.pieces.size() > 1 && ByteSize(t.dtype) == 0)
+    return absl::UnimplementedError(text::StrCat("pieces of ", Name(t.dtype)));
   int64_t covered = 0;
   std::vector<const Piece*> order;
   for (const Piece& p : t.pieces) {
     if (p.tensor.dtype != t.dtype)
-      return absl::InvalidArgumentError(text::StrCat(Place(p), " is ", Name(p.tensor.dtype), ", the tensor ", Name(t.dtype)));
+      return absl::InvalidArgumentError(
+          text::StrCat(Place(p), " is ", Name(p.tensor.dtype), ", the tensor ", Name(t.dtype)));
     if (p.tensor.sizes.size() != t.sizes.size() || p.offsets.size() != t.sizes.size())
       return absl::InvalidArgumentError(text::StrCat(Place(p), " has another number of dimensions than the tensor"));
     for (size_t d = 0; d < t.sizes.size(); ++d)
-      if (p.offsets[d] < 0 || p.tensor.sizes[d] < 0 || p.offsets[d] > t.sizes[d] || p.tensor.sizes[d] > t.sizes[d] - p.offsets[d])
-        return absl::InvalidArgumentError(text::StrCat(Place(p), " reaches outside the tensor of [", text::Join(t.sizes, ","), "]"));
+      if (p.offsets[d] < 0 || p.tensor.sizes[d] < 0 || p.offsets[d] > t.sizes[d] ||
+          p.tensor.sizes[d] > t.sizes[d] - p.offsets[d])
+        return absl::InvalidArgumentError(
+            text::StrCat(Place(p), " reaches outside the tensor of [", text::Join(t.sizes, ","), "]"));
     if (absl::Status s = Validate(p.tensor); !s.ok())
       return absl::Status(s.code(), text::StrCat(Place(p), ": ", text::FromAbsl(s.message())));
     const int64_t n = p.tensor.numel();
@@ -92,14 +107,16 @@ absl::Status Validate(const ShardedTensor& t) {
   for (size_t i = 0; i < order.size(); ++i) {
     for (size_t j = i + 1; j < order.size(); ++j) {
       if (!t.sizes.empty() && order[j]->offsets[0] >= order[i]->offsets[0] + order[i]->tensor.sizes[0]) break;
-      if (++comparisons > kMaxComparisons) return absl::OutOfRangeError(text::StrCat("a tensor of ", order.size(), " pieces"));
+      if (++comparisons > kMaxComparisons)
+        return absl::OutOfRangeError(text::StrCat("a tensor of ", order.size(), " pieces"));
       if (Overlap(*order[i], *order[j]))
         return absl::InvalidArgumentError(text::StrCat(Place(*order[i]), " and ", Place(*order[j]), " overlap"));
     }
   }
   const int64_t wanted = empty ? 0 : t.numel();
   if (covered != wanted)
-    return absl::InvalidArgumentError(text::StrCat("the pieces leave a hole: they hold ", covered, " of ", wanted, " elements"));
+    return absl::InvalidArgumentError(
+        text::StrCat("the pieces leave a hole: they hold ", covered, " of ", wanted, " elements"));
   return absl::OkStatus();
 }
 
@@ -109,7 +126,8 @@ absl::StatusOr<ShardedTensor> Narrow(const ShardedTensor& t, size_t dim, int64_t
   out.sizes = t.sizes;
   out.sizes[dim] = length;
   for (const Piece& p : t.pieces) {
-    const int64_t from = std::max(start, p.offsets[dim]), to = std::min(start + length, p.offsets[dim] + p.tensor.sizes[dim]);
+    const int64_t from = std::max(start, p.offsets[dim]),
+                  to = std::min(start + length, p.offsets[dim] + p.tensor.sizes[dim]);
     if (from >= to && t.pieces.size() > 1) continue;
     Piece part = p;
     part.offsets[dim] = std::max<int64_t>(from - start, 0);
@@ -118,7 +136,8 @@ absl::StatusOr<ShardedTensor> Narrow(const ShardedTensor& t, size_t dim, int64_t
     if (p.tensor.numel() > 0) {
       const int64_t bits = (from - p.offsets[dim]) * p.tensor.strides[dim] * BitSize(t.dtype);
       if (bits % 8 != 0 || (ByteSize(t.dtype) == 0 && !(part.tensor.is_contiguous() && p.tensor.is_contiguous())))
-        return absl::UnimplementedError(text::StrCat("a part of a tensor of ", Name(t.dtype), " that begins within a byte"));
+        return absl::UnimplementedError(
+            text::StrCat("a part of a tensor of ", Name(t.dtype), " that begins within a byte"));
       part.tensor.offset += bits / 8;
     }
     out.pieces.push_back(std::move(part));
@@ -136,7 +155,8 @@ absl::StatusOr<ElementReader> ElementReader::Open(ShardedTensor t) {
     r.total_ = r.tensor_.nbytes();
   }
   for (Piece& p : r.tensor_.pieces) {
-    if (std::holds_alternative<Splat>(p.tensor.storage->bytes) || std::holds_alternative<Random>(p.tensor.storage->bytes)) {
+    if (std::holds_alternative<Splat>(p.tensor.storage->bytes) ||
+        std::holds_alternative<Random>(p.tensor.storage->bytes)) {
       auto bytes = ReadDense(p.tensor);
       if (!bytes.ok()) return bytes.status();
       p.tensor = OwnedTensor(p.tensor.dtype, p.tensor.sizes, *std::move(bytes));
@@ -166,6 +186,11 @@ absl::StatusOr<ElementReader> ElementReader::Open(ShardedTensor t) {
   }
   if (!r.parts_.empty()) r.parts_.back().next = 0;
   return r;
+}
+
+int64_t ElementReader::step() const {
+  const bool dense = parts_.size() == 1 && parts_[0].sizes.size() == 1 && parts_[0].strides[0] == item_;
+  return (dense ? kDenseStep : kScatteredStep) / item_;
 }
 
 // Finds the piece that holds the element at_ and how far it goes.
@@ -224,16 +249,27 @@ Run ElementReader::Peek() {
   return run;
 }
 
-Run ElementReader::Next(int64_t most) {
-  Run run = Peek();
-  run.count = std::min(run.count, most);
-  if (run.count == 0) return run;
-  Touch(part_, run.offset, run.offset + (run.count - 1) * run.stride + item_, run.count * item_);
-  Skip(run.count);
-  return run;
+// The bytes [from, from + size) of the storage of the part that is being read: in `to` or, where that is null, in a
+// buffer, where reading them costs less than mapping their surroundings would (the kernel may map megabytes around a
+// touched byte); otherwise where they lie.
+const uint8_t* ElementReader::Fetch(int64_t from, int64_t size, uint8_t* to) {
+  const TensorRef& tensor = tensor_.pieces[part_].tensor;
+  const auto* bytes = std::get_if<io::Bytes>(&tensor.storage->bytes);
+  if (const io::FileRange* range = bytes ? bytes->file_range() : nullptr; range && size >= kReadFrom) {
+    if (to == nullptr) {
+      fetched_.resize(static_cast<size_t>(size));
+      to = fetched_.data();
+    }
+    if (pread(range->file->fd(), to, static_cast<size_t>(size), static_cast<off_t>(range->offset) + from) == size)
+      return to;
+    // Interrupted or cut short: the mapping has them, or fails as mappings do.
+  }
+  Touch(part_, from, from + size, size);
+  return parts_[part_].data + (from - tensor.offset);
 }
 
 void ElementReader::Touch(size_t i, int64_t from, int64_t to, int64_t bytes) {
+  if (spanned_ >= kMaxResident && given_ >= kLeastWork) Release();
   Part& part = parts_[i];
   given_ += bytes;
   spanned_ -= part.touched_to - part.touched_from;
@@ -242,39 +278,53 @@ void ElementReader::Touch(size_t i, int64_t from, int64_t to, int64_t bytes) {
   spanned_ += part.touched_to - part.touched_from;
 }
 
-// Rows of a transposed matrix: the source is gone through in its own order, a stretch of a source row at a time.
+// Where elements that lie side by side are not the last dimension's (a transposed matrix): several of them are read at
+// a time and dealt out to where they belong.
 int64_t ElementReader::GatherTransposed(int64_t most, uint8_t* to) {
   if (in_segment_ == segment_) return 0;
   const Part& part = parts_[part_];
-  const size_t last = part.sizes.size() - 1;
-  if (last == 0 || part.strides[last] == item_ || part.strides[last - 1] != item_) return 0;
-  const int64_t linear = local_ + in_segment_, columns = part.sizes[last];
-  if (linear % columns != 0) return 0;
-  int64_t rest = linear / columns;
-  const int64_t row = rest % part.sizes[last - 1];
-  const int64_t rows = std::min({most / columns, (segment_ - in_segment_) / columns, part.sizes[last - 1] - row});
+  const size_t rank = part.sizes.size();
+  size_t dense = rank - 1;
+  if (part.strides[dense] == item_) return 0;
+  int64_t inner = 1;  // elements below the dense dimension
+  while (part.strides[dense] != item_) {
+    if (dense == 0 || __builtin_mul_overflow(inner, part.sizes[dense], &inner)) return 0;
+    --dense;
+  }
+  const int64_t linear = local_ + in_segment_;
+  if (linear % inner != 0) return 0;
+  int64_t rest = linear / inner;
+  const int64_t row = rest % part.sizes[dense];
+  const int64_t rows = std::min({most / inner, (segment_ - in_segment_) / inner, part.sizes[dense] - row});
   if (rows < 2) return 0;
   int64_t byte = row * item_;
-  rest /= part.sizes[last - 1];
-  for (size_t d = last - 1; d-- > 0; rest /= part.sizes[d]) byte += rest % part.sizes[d] * part.strides[d];
-  const int64_t base = tensor_.pieces[part_].tensor.offset + byte;
-  for (int64_t c = 0; c < columns; ++c) {
-    CopyElements(part.data + byte + c * part.strides[last], item_, rows, item_, to + c * item_, columns * item_);
-    Touch(part_, base + c * part.strides[last], base + c * part.strides[last] + rows * item_, rows * item_);
-    if (spanned_ >= kMaxResident) Release();
+  rest /= part.sizes[dense];
+  for (size_t d = dense; d-- > 0; rest /= part.sizes[d]) byte += rest % part.sizes[d] * part.strides[d];
+  const int64_t base = tensor_.pieces[part_].tensor.offset;
+  std::vector<int64_t> index(rank, 0);
+  for (int64_t i = 0; i < inner; ++i) {
+    CopyElements(Fetch(base + byte, rows * item_, nullptr), item_, rows, item_, to + i * item_, inner * item_);
+    for (size_t d = rank; d-- > dense + 1;) {
+      byte += part.strides[d];
+      if (++index[d] < part.sizes[d]) break;
+      byte -= part.sizes[d] * part.strides[d];
+      index[d] = 0;
+    }
   }
-  in_segment_ += rows * columns;
-  return rows * columns;
+  in_segment_ += rows * inner;
+  return rows * inner;
 }
 
 absl::Span<const uint8_t> ElementReader::NextDense(int64_t most) {
-  if (spanned_ >= kMaxResident && given_ >= kLeastWork) Release();
   most = std::min(most, left());
   if (most <= 0) return {};
   for (int64_t done = 0; done < most;) {
     Peek();
-    if (done == 0 && segment_ - in_segment_ >= most && parts_[part_].sizes.size() == 1 && parts_[part_].strides[0] == item_) {
-      const Run run = Next(most);
+    if (done == 0 && segment_ - in_segment_ >= most && parts_[part_].sizes.size() == 1 &&
+        parts_[part_].strides[0] == item_) {
+      const Run run = Peek();
+      Touch(part_, run.offset, run.offset + most * item_, most * item_);
+      Skip(most);
       return absl::MakeConstSpan(run.data, static_cast<size_t>(most * item_));
     }
     gathered_.resize(static_cast<size_t>(most * item_));
@@ -282,8 +332,17 @@ absl::Span<const uint8_t> ElementReader::NextDense(int64_t most) {
       done += n;
       continue;
     }
-    const Run run = Next(most - done);
-    CopyElements(run.data, run.stride, run.count, item_, gathered_.data() + done * item_, item_);
+    Run run = Peek();
+    run.count = std::min(run.count, most - done);
+    uint8_t* to = gathered_.data() + done * item_;
+    if (run.stride == item_) {
+      if (const uint8_t* at = Fetch(run.offset, run.count * item_, to); at != to)
+        std::memcpy(to, at, static_cast<size_t>(run.count * item_));
+    } else {
+      Touch(part_, run.offset, run.offset + (run.count - 1) * run.stride + item_, run.count * item_);
+      CopyElements(run.data, run.stride, run.count, item_, to, item_);
+    }
+    Skip(run.count);
     done += run.count;
   }
   return gathered_;
@@ -296,7 +355,8 @@ void ElementReader::Release() {
     if (part.touched_to == 0) continue;
     const auto* bytes = std::get_if<io::Bytes>(&tensor_.pieces[i].tensor.storage->bytes);
     if (const io::FileRange* range = bytes ? bytes->file_range() : nullptr)
-      range->file->Release(range->offset + static_cast<uint64_t>(part.touched_from), static_cast<uint64_t>(part.touched_to - part.touched_from));
+      range->file->Release(range->offset + static_cast<uint64_t>(part.touched_from),
+                           static_cast<uint64_t>(part.touched_to - part.touched_from));
     part.touched_from = part.touched_to = 0;
   }
 }

@@ -21,9 +21,8 @@ namespace {
 using ir::DType;
 
 constexpr uint64_t kMaxHeader = 100'000'000;  // the format's own limit
-constexpr int64_t kStep = int64_t{1} << 20;       // bytes of the source that are held at once
-constexpr int64_t kScatteredStep = int64_t{16} << 20;  // the same where they are gathered: more of each stretch at a time
-constexpr uint64_t kCopyFrom = uint64_t{256} << 10;    // stretches of so many bytes are copied file to file
+constexpr int64_t kStep = int64_t{1} << 20;          // bytes of the source that are cast at once
+constexpr uint64_t kCopyFrom = uint64_t{256} << 10;  // stretches of so many bytes are copied file to file
 
 // The order of tensors in a file: types of greater rank first. As the reference implementation declares them.
 constexpr DType kRank[] = {DType::kBool,           DType::kFloat4E2M1,     DType::kFloat6E2M3,     DType::kFloat6E3M2,
@@ -134,7 +133,7 @@ class FileWriter {
         Progress(size);
         continue;
       }
-      const absl::Span<const uint8_t> elements = reader->NextDense((dense ? kStep : kScatteredStep) / item);
+      const absl::Span<const uint8_t> elements = reader->NextDense(dense ? kStep / item : reader->step());
       absl::Span<const uint8_t> out = elements;
       if (cast) {
         const uint64_t count = elements.size() / static_cast<size_t>(item);

@@ -1,5 +1,6 @@
 // Named tensors -> a .safetensors file, or a folder of shards with an index. Bytes are copied file to file where the
-// tensors or their pieces lie as the format wants them, and gathered or cast in small steps where not: memory does not grow with the file.
+// tensors or their pieces lie as the format wants them, and gathered or cast in small steps where not: memory does not
+// grow with the file.
 #ifndef SLIPWAY_EXPORTERS_SAFETENSORS_SAFETENSORS_H_
 #define SLIPWAY_EXPORTERS_SAFETENSORS_SAFETENSORS_H_
 
@@ -18,7 +19,8 @@ namespace slipway::exporters {
 struct OutTensor {
   std::string name;
   ir::ShardedTensor tensor;
-  ir::DType dtype = ir::DType::kUnknown;  // what it is written as: the tensor's own, or one that FindCast() reaches from it
+  ir::DType dtype =
+      ir::DType::kUnknown;  // what it is written as: the tensor's own, or one that FindCast() reaches from it
 };
 
 struct SafetensorsOptions {
@@ -46,9 +48,10 @@ absl::StatusOr<SafetensorsReport> ExportSafetensors(const std::vector<OutTensor>
 absl::StatusOr<SafetensorsReport> ExportShards(const std::vector<OutTensor>& tensors, const std::string& folder,
                                                const SafetensorsOptions& options);
 
-// rank-00000-of-0000N.safetensors … in `folder`, one for each list of tensors; the same name may be in several. As above otherwise.
-absl::StatusOr<SafetensorsReport> ExportRanks(const std::vector<std::vector<OutTensor>>& ranks, const std::string& folder,
-                                              const SafetensorsOptions& options);
+// rank-00000-of-0000N.safetensors … in `folder`, one for each list of tensors; the same name may be in several. As
+// above otherwise.
+absl::StatusOr<SafetensorsReport> ExportRanks(const std::vector<std::vector<OutTensor>>& ranks,
+                                              const std::string& folder, const SafetensorsOptions& options);
 
 }  // namespace slipway::exporters
 

@@ -72,8 +72,10 @@ std::string Shape(const Offsets& sizes) { return text::StrCat("[", text::Join(si
 ir::TensorRef EmptyTensor(ir::DType dtype, Offsets sizes) { return ir::OwnedTensor(dtype, std::move(sizes), ""); }
 
 void AddTensor(std::string name, ir::ShardedTensor tensor, TensorSet* set) {
-  if (const ir::TensorRef* whole = tensor.whole(); whole && whole->sizes == tensor.sizes) set->tensors.emplace(std::move(name), *whole);
-  else set->sharded.emplace(std::move(name), std::move(tensor));
+  if (const ir::TensorRef* whole = tensor.whole(); whole && whole->sizes == tensor.sizes)
+    set->tensors.emplace(std::move(name), *whole);
+  else
+    set->sharded.emplace(std::move(name), std::move(tensor));
 }
 
 // Where an entry's bytes are.
@@ -91,12 +93,15 @@ class Folder {
     const std::string place = text::StrCat(path_, "/.metadata");
     auto file = io::MappedFile::Open(place);
     if (!file.ok()) return file.status();
-    const auto annotate = [&](const absl::Status& s) { return absl::Status(s.code(), text::StrCat(place, ": ", text::FromAbsl(s.message()))); };
+    const auto annotate = [&](const absl::Status& s) {
+      return absl::Status(s.code(), text::StrCat(place, ": ", text::FromAbsl(s.message())));
+    };
     UnpickleOptions options;
     options.inert_names.assign(std::begin(kRecords), std::end(kRecords));
     auto pickle = Unpickle((*file)->data(), options);
     if (!pickle.ok()) return annotate(pickle.status());
-    if (pickle->consumed() != (*file)->size()) return annotate(Bad(text::StrCat("bytes follow the pickle at byte ", pickle->consumed())));
+    if (pickle->consumed() != (*file)->size())
+      return annotate(Bad(text::StrCat("bytes follow the pickle at byte ", pickle->consumed())));
     const std::string type = text::StrCat(kMetadata, "Metadata");
     const PickleValue* entries = Field(pickle->root(), type, "state_dict_metadata");
     const PickleValue* stored = Field(pickle->root(), type, "storage_data");
@@ -115,15 +120,18 @@ class Folder {
         continue;
       }
       auto tensor = ReadTensor(name, entry);
-      if (!tensor.ok()) return absl::Status(tensor.status().code(), text::StrCat(place, ": '", name, "': ", text::FromAbsl(tensor.status().message())));
+      if (!tensor.ok())
+        return absl::Status(tensor.status().code(),
+                            text::StrCat(place, ": '", name, "': ", text::FromAbsl(tensor.status().message())));
       AddTensor(std::move(name), *std::move(tensor), &set);
     }
     if (!others.empty()) {
       constexpr size_t kShown = 8;
       const size_t count = others.size();
       if (count > kShown) others.resize(kShown);
-      set.notes.push_back(text::StrCat(count, count == 1 ? " entry that is no tensor is" : " entries that are no tensors are", " left out: ",
-                                       text::Join(others, ", "), count > kShown ? ", …" : ""));
+      set.notes.push_back(text::StrCat(count,
+                                       count == 1 ? " entry that is no tensor is" : " entries that are no tensors are",
+                                       " left out: ", text::Join(others, ", "), count > kShown ? ", …" : ""));
     }
     set.metadata["format"] = "pt";
     return set;
@@ -139,22 +147,28 @@ class Folder {
       const std::string index = text::StrCat(kMetadata, "MetadataIndex");
       const PickleValue* name = Field(stored.key(i), index, "fqn");
       if (name == nullptr || !name->is(PickleKind::kString)) return Bad("an entry of storage_data has no name");
-      const auto bad = [&](std::string_view what) { return Bad(text::StrCat("storage_data of '", name->text(), "': ", what)); };
+      const auto bad = [&](std::string_view what) {
+        return Bad(text::StrCat("storage_data of '", name->text(), "': ", what));
+      };
       Offsets offsets;
       const PickleValue* at = Field(stored.key(i), index, "offset");
-      if (at != nullptr && !at->is(PickleKind::kNone) && !Ints(at, &offsets)) return bad("the offsets are not natural numbers");
+      if (at != nullptr && !at->is(PickleKind::kNone) && !Ints(at, &offsets))
+        return bad("the offsets are not natural numbers");
       Stored s;
       const PickleValue& info = stored.value(i);
       const PickleValue* path = Field(info, kStorageInfo, "relative_path");
-      if (path == nullptr || !path->is(PickleKind::kString) || !Natural(Field(info, kStorageInfo, "offset"), &s.offset) ||
+      if (path == nullptr || !path->is(PickleKind::kString) ||
+          !Natural(Field(info, kStorageInfo, "offset"), &s.offset) ||
           !Natural(Field(info, kStorageInfo, "length"), &s.length))
         return bad("it has no path, offset and length");
       s.file = std::string(path->text());
-      if (s.file.empty() || s.file == "." || s.file == ".." || s.file.find('/') != s.file.npos || s.file.find('\0') != s.file.npos)
+      if (s.file.empty() || s.file == "." || s.file == ".." || s.file.find('/') != s.file.npos ||
+          s.file.find('\0') != s.file.npos)
         return bad(text::StrCat("'", s.file, "' is not a file of the checkpoint's folder"));
       const PickleValue* transforms = Field(info, kStorageInfo, "transform_descriptors");
       s.transformed = transforms != nullptr && !transforms->is(PickleKind::kNone) && !transforms->items().empty();
-      if (!stored_.emplace(std::pair(name->text(), std::move(offsets)), std::move(s)).second) return bad("it is there twice");
+      if (!stored_.emplace(std::pair(name->text(), std::move(offsets)), std::move(s)).second)
+        return bad("it is there twice");
     }
     return absl::OkStatus();
   }
@@ -164,8 +178,8 @@ class Folder {
     const PickleValue* properties = Field(entry, type, "properties");
     const PickleValue* chunks = Field(entry, type, "chunks");
     ir::ShardedTensor t;
-    if (properties == nullptr || !properties->is(PickleKind::kObject) || properties->items().empty() || chunks == nullptr ||
-        !chunks->is(PickleKind::kList) || !Ints(Field(entry, type, "size"), &t.sizes))
+    if (properties == nullptr || !properties->is(PickleKind::kObject) || properties->items().empty() ||
+        chunks == nullptr || !chunks->is(PickleKind::kList) || !Ints(Field(entry, type, "size"), &t.sizes))
       return Bad("it is not described as a tensor of pieces");
     // (dtype, layout, …)
     const auto state = properties->items().back()->items();
@@ -176,20 +190,24 @@ class Folder {
       return absl::UnimplementedError(text::StrCat("layout ", state[1]->text()));
     t.dtype = *dtype;
     // The places of pieces would be in packed elements.
-    if (ir::ByteSize(t.dtype) == 0) return absl::UnimplementedError(text::StrCat("dtype ", state[0]->text(), " in a distributed checkpoint"));
+    if (ir::ByteSize(t.dtype) == 0)
+      return absl::UnimplementedError(text::StrCat("dtype ", state[0]->text(), " in a distributed checkpoint"));
     for (const PickleValue* chunk : chunks->items()) {
       const std::string chunk_type = text::StrCat(kMetadata, "ChunkStorageMetadata");
       Offsets offsets, sizes;
-      if (!Ints(Field(*chunk, chunk_type, "offsets"), &offsets) || !Ints(Field(*chunk, chunk_type, "sizes"), &sizes) || offsets.size() != sizes.size())
+      if (!Ints(Field(*chunk, chunk_type, "offsets"), &offsets) || !Ints(Field(*chunk, chunk_type, "sizes"), &sizes) ||
+          offsets.size() != sizes.size())
         return Bad("a piece has no offsets and sizes");
       if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) continue;
       const auto found = stored_.find(std::pair(std::string_view(name), offsets));
       if (found == stored_.end()) return Bad(text::StrCat("its piece at ", Shape(offsets), " is not in storage_data"));
       auto piece = ReadPiece(found->second);
-      if (!piece.ok()) return absl::Status(piece.status().code(), text::StrCat("its piece at ", Shape(offsets), ": ", text::FromAbsl(piece.status().message())));
+      if (!piece.ok())
+        return absl::Status(piece.status().code(), text::StrCat("its piece at ", Shape(offsets), ": ",
+                                                                text::FromAbsl(piece.status().message())));
       if (piece->dtype != t.dtype || piece->sizes != sizes)
-        return Bad(text::StrCat("its piece at ", Shape(offsets), " is ", ir::Name(piece->dtype), Shape(piece->sizes), " in ", found->second.file,
-                                ", not ", ir::Name(t.dtype), Shape(sizes)));
+        return Bad(text::StrCat("its piece at ", Shape(offsets), " is ", ir::Name(piece->dtype), Shape(piece->sizes),
+                                " in ", found->second.file, ", not ", ir::Name(t.dtype), Shape(sizes)));
       t.pieces.push_back({*std::move(piece), std::move(offsets)});
     }
     if (absl::Status s = ir::Validate(t); !s.ok()) return s;
@@ -207,7 +225,8 @@ class Folder {
       file = *std::move(opened);
     }
     if (s.offset > file->size() || s.length > file->size() - s.offset)
-      return Bad(text::StrCat("bytes ", s.offset, " … ", s.offset, " + ", s.length, " lie outside ", s.file, " of ", file->size(), " bytes"));
+      return Bad(text::StrCat("bytes ", s.offset, " … ", s.offset, " + ", s.length, " lie outside ", s.file, " of ",
+                              file->size(), " bytes"));
     auto checkpoint = OpenTorchZip(io::FileRange{file, s.offset, s.length});
     if (!checkpoint.ok()) return checkpoint.status();
     const PickleTensor* t = checkpoint->object.root().tensor();
@@ -232,13 +251,17 @@ absl::StatusOr<TensorSet> JoinShards(std::vector<std::pair<std::string, TensorSe
   std::map<std::string, ir::ShardedTensor> joined;
   TensorSet set;
   for (auto& [path, file] : files) {
-    const auto annotate = [&, &path = path](const absl::Status& s) { return absl::Status(s.code(), text::StrCat(path, ": ", kPlaces, ": ", text::FromAbsl(s.message()))); };
+    const auto annotate = [&, &path = path](const absl::Status& s) {
+      return absl::Status(s.code(), text::StrCat(path, ": ", kPlaces, ": ", text::FromAbsl(s.message())));
+    };
     const auto text = file.metadata.find(std::string(kPlaces));
     if (text == file.metadata.end()) return annotate(Bad("it is missing, where other files of the folder have it"));
     auto places = json::Document::Parse(text->second);
     if (!places.ok()) return annotate(places.status());
     for (auto& [name, tensor] : file.tensors) {
-      const auto bad = [&, &name = name](std::string_view what) { return annotate(Bad(text::StrCat("'", name, "': ", what))); };
+      const auto bad = [&, &name = name](std::string_view what) {
+        return annotate(Bad(text::StrCat("'", name, "': ", what)));
+      };
       const json::Value* entry = places->root().Find(name);
       const json::Value* saved = entry ? entry->Find("saved_offsets") : nullptr;
       if (!saved || !saved->is_array()) return bad("it has no saved_offsets");
@@ -249,12 +272,14 @@ absl::StatusOr<TensorSet> JoinShards(std::vector<std::pair<std::string, TensorSe
         whole.dtype = tensor.dtype;
         whole.sizes.assign(values.size(), 0);
       }
-      if (whole.dtype != tensor.dtype || whole.sizes.size() != values.size()) return bad("its pieces have several types or numbers of dimensions");
+      if (whole.dtype != tensor.dtype || whole.sizes.size() != values.size())
+        return bad("its pieces have several types or numbers of dimensions");
       ir::Piece piece{std::move(tensor), {}};
       for (size_t d = 0; d < values.size(); ++d) {
         auto offset = values[d].AsInt();
         int64_t end;
-        if (!offset.ok() || *offset < 0 || __builtin_add_overflow(*offset, piece.tensor.sizes[d], &end)) return bad("an offset is no natural number, or too large");
+        if (!offset.ok() || *offset < 0 || __builtin_add_overflow(*offset, piece.tensor.sizes[d], &end))
+          return bad("an offset is no natural number, or too large");
         piece.offsets.push_back(*offset);
         whole.sizes[d] = std::max(whole.sizes[d], end);
       }
@@ -266,7 +291,8 @@ absl::StatusOr<TensorSet> JoinShards(std::vector<std::pair<std::string, TensorSe
   }
   for (auto& [name, tensor] : joined) {
     if (absl::Status s = ir::Validate(tensor); !s.ok())
-      return absl::Status(s.code(), text::StrCat(files[0].first, " and the files beside it: '", name, "': ", text::FromAbsl(s.message())));
+      return absl::Status(s.code(), text::StrCat(files[0].first, " and the files beside it: '", name,
+                                                 "': ", text::FromAbsl(s.message())));
     if (tensor.pieces.empty()) tensor = ir::ShardedTensor(EmptyTensor(tensor.dtype, tensor.sizes));
     AddTensor(name, std::move(tensor), &set);
   }

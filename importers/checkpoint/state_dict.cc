@@ -27,7 +27,8 @@ class Collector {
       storage = std::move(s);
     }
     auto ref = ReferTo(t, storage);
-    if (!ref.ok()) return absl::Status(ref.status().code(), text::StrCat("'", name, "': ", text::FromAbsl(ref.status().message())));
+    if (!ref.ok())
+      return absl::Status(ref.status().code(), text::StrCat("'", name, "': ", text::FromAbsl(ref.status().message())));
     found_.emplace_back(std::move(name), *std::move(ref));
     return absl::OkStatus();
   }
@@ -110,7 +111,9 @@ void FindTensorDicts(const PickleValue& dict, const std::string& path, std::vect
     if (!dict.key(i).is(PickleKind::kString)) continue;
     tensors |= dict.value(i).is(PickleKind::kTensor);
     if (dict.value(i).is(PickleKind::kDict))
-      FindTensorDicts(dict.value(i), path.empty() ? std::string(dict.key(i).text()) : text::StrCat(path, ".", dict.key(i).text()), found);
+      FindTensorDicts(dict.value(i),
+                      path.empty() ? std::string(dict.key(i).text()) : text::StrCat(path, ".", dict.key(i).text()),
+                      found);
   }
   if (tensors && !path.empty()) found->push_back(path);
 }
@@ -134,8 +137,11 @@ absl::StatusOr<Named> ReadCheckpoint(io::Bytes archive, std::string_view key) {
   const bool more = candidates.size() > kShown;
   if (more) candidates.resize(kShown);
   return absl::InvalidArgumentError(text::StrCat(
-      key.empty() ? "the checkpoint is no plain dict of tensors" : text::StrCat("the checkpoint has no dict of tensors at '", key, "'"),
-      candidates.empty() ? "" : text::StrCat("; --key names one of those within: ", text::Join(candidates, ", "), more ? ", …" : "")));
+      key.empty() ? "the checkpoint is no plain dict of tensors"
+                  : text::StrCat("the checkpoint has no dict of tensors at '", key, "'"),
+      candidates.empty()
+          ? ""
+          : text::StrCat("; --key names one of those within: ", text::Join(candidates, ", "), more ? ", …" : "")));
 }
 
 absl::StatusOr<Named> ListCheckpoint(io::Bytes archive) {

@@ -20,17 +20,20 @@ namespace slipway::importers {
 absl::StatusOr<std::vector<std::pair<std::string, ir::TensorRef>>> ReadTensorDict(io::Bytes archive);
 
 // The tensors of a checkpoint that may be nested: those of the dict that `key` leads to ("model.state_dict"; "." is the
-// outermost, "" too where there is no other), by name; dicts within it are left out. InvalidArgument where there is no such
-// dict or it holds no tensors, naming the dicts that do.
-absl::StatusOr<std::vector<std::pair<std::string, ir::TensorRef>>> ReadCheckpoint(io::Bytes archive, std::string_view key);
+// outermost, "" too where there is no other), by name; dicts within it are left out. InvalidArgument where there is no
+// such dict or it holds no tensors, naming the dicts that do.
+absl::StatusOr<std::vector<std::pair<std::string, ir::TensorRef>>> ReadCheckpoint(io::Bytes archive,
+                                                                                  std::string_view key);
 
-// All tensors of a checkpoint, wherever they lie in dicts, lists and tuples; names are paths: "optimizer.state.0.exp_avg".
+// All tensors of a checkpoint, wherever they lie in dicts, lists and tuples; names are paths:
+// "optimizer.state.0.exp_avg".
 absl::StatusOr<std::vector<std::pair<std::string, ir::TensorRef>>> ListCheckpoint(io::Bytes archive);
 
 // Whether a pickle of anything holds only what this project knows to be harmless: OK, or why not.
 absl::Status CheckPickle(io::Bytes archive);
 
-// The tensors inside one pickled tensor subclass (torchao's), by attribute: "qdata", "scale", nested ones joined by dots.
+// The tensors inside one pickled tensor subclass (torchao's), by attribute: "qdata", "scale", nested ones joined by
+// dots.
 absl::StatusOr<std::vector<std::pair<std::string, ir::TensorRef>>> ReadTensorSubclass(io::Bytes archive);
 
 }  // namespace slipway::importers

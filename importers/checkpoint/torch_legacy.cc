@@ -39,7 +39,8 @@ class Reader {
   absl::StatusOr<Unpickled> Pickle(const char* what, const UnpickleOptions& options) {
     auto read = Unpickle(data_.subspan(at_, std::min<uint64_t>(data_.size() - at_, kMaxPickle)), options);
     if (!read.ok())
-      return absl::Status(read.status().code(), absl::StrCat(what, ", which begins at byte ", at_, ": ", read.status().message()));
+      return absl::Status(read.status().code(),
+                          absl::StrCat(what, ", which begins at byte ", at_, ": ", read.status().message()));
     at_ += read->consumed();
     return read;
   }
@@ -50,10 +51,12 @@ class Reader {
     uint64_t stated = 0;
     for (int i = 7; i >= 0; --i) stated = stated << 8 | data_[at_ + i];
     if (stated != count)
-      return Bad(absl::StrCat("storage '", Shown(key), "' has ", static_cast<int64_t>(stated), " elements, where the pickle says ", count));
+      return Bad(absl::StrCat("storage '", Shown(key), "' has ", static_cast<int64_t>(stated),
+                              " elements, where the pickle says ", count));
     at_ += 8;
     if (bytes > data_.size() - at_)
-      return Bad(absl::StrCat("storage '", Shown(key), "' of ", bytes, " bytes runs past the end of the file, ", data_.size() - at_, " are left"));
+      return Bad(absl::StrCat("storage '", Shown(key), "' of ", bytes, " bytes runs past the end of the file, ",
+                              data_.size() - at_, " are left"));
     io::Bytes part = file_.Part(at_, bytes);
     at_ += bytes;
     return part;
@@ -110,21 +113,24 @@ absl::StatusOr<TorchCheckpoint> OpenTorchLegacy(io::Bytes file, const UnpickleOp
   const uint64_t keys_at = reader.at();
   auto keys = reader.Pickle("the list of storages", {});
   if (!keys.ok()) return keys.status();
-  if (!keys->root().is(PickleKind::kList)) return absl::InvalidArgumentError(absl::StrCat("at byte ", keys_at, ": the list of storages is no list"));
+  if (!keys->root().is(PickleKind::kList))
+    return absl::InvalidArgumentError(absl::StrCat("at byte ", keys_at, ": the list of storages is no list"));
   for (const PickleValue* key : keys->root().items()) {
     const auto storage = key->is(PickleKind::kString) ? mentioned.find(key->text()) : mentioned.end();
     if (storage == mentioned.end())
-      return absl::InvalidArgumentError(absl::StrCat("at byte ", keys_at, ": the list of storages names '", Shown(key->text()),
-                                                     "', which the object does not mention"));
+      return absl::InvalidArgumentError(absl::StrCat("at byte ", keys_at, ": the list of storages names '",
+                                                     Shown(key->text()), "', which the object does not mention"));
     const uint64_t item = static_cast<uint64_t>(TorchItemSize(storage->second->dtype));
     auto bytes = reader.Storage(key->text(), storage->second->whole / item, storage->second->whole);
     if (!bytes.ok()) return bytes.status();
     if (!checkpoint.storages.emplace(std::string(key->text()), *std::move(bytes)).second)
-      return absl::InvalidArgumentError(absl::StrCat("at byte ", keys_at, ": the list of storages repeats '", Shown(key->text()), "'"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("at byte ", keys_at, ": the list of storages repeats '", Shown(key->text()), "'"));
   }
   for (const auto& [key, storage] : mentioned)
     if (!checkpoint.storages.contains(key))
-      return absl::InvalidArgumentError(absl::StrCat("at byte ", keys_at, ": storage '", Shown(key), "' is not in the list of storages"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("at byte ", keys_at, ": storage '", Shown(key), "' is not in the list of storages"));
   if (!reader.done()) return reader.Bad("the file goes on after the last storage");
   return checkpoint;
 }

@@ -25,9 +25,9 @@ struct TorchZipOptions {
 struct TorchCheckpoint {
   Unpickled object;  // refers to `pickle`
   std::map<std::string, io::Bytes, std::less<>>
-      storages;      // by PickleStorage::key; may be longer than the pickle claims
+      storages;                                       // by PickleStorage::key; may be longer than the pickle claims
   std::map<std::string, uint32_t, std::less<>> crcs;  // of those, whole, where the file states them
-  io::Bytes pickle;  // the bytes of the pickle
+  io::Bytes pickle;                                   // the bytes of the pickle
 
   // The bytes of that storage's elements, PickleStorage::bytes long. `storage` is one of `object`'s.
   io::Bytes BytesOf(const PickleStorage& storage) const {
@@ -42,8 +42,9 @@ struct TorchCheckpoint {
 // and for storages in big-endian order.
 absl::StatusOr<TorchCheckpoint> OpenTorchZip(io::Bytes archive, const TorchZipOptions& options = {});
 
-// The tensor over `storage`, which holds all that lies under its key. torch's type of two packed f4 becomes one of single ones, with
-// the last dimension doubled. Unimplemented for types without a DType, and for packed ones that are strided.
+// The tensor over `storage`, which holds all that lies under its key. torch's type of two packed f4 becomes one of
+// single ones, with the last dimension doubled. Unimplemented for types without a DType, and for packed ones that are
+// strided.
 absl::StatusOr<ir::TensorRef> ReferTo(const PickleTensor& tensor, std::shared_ptr<const ir::Storage> storage);
 
 }  // namespace slipway::importers

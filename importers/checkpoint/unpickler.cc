@@ -148,16 +148,26 @@ std::string Text(std::string_view text) {
 // " (NAME)" of the opcodes that call by name or refer outside the pickle, which are never carried out.
 std::string_view OpcodeName(uint8_t op) {
   switch (op) {
-    case 'i': return " (INST)";
-    case 'o': return " (OBJ)";
-    case 'P': return " (PERSID)";
-    case 0x82: return " (EXT1)";
-    case 0x83: return " (EXT2)";
-    case 0x84: return " (EXT4)";
-    case 0x92: return " (NEWOBJ_EX)";
-    case 0x97: return " (NEXT_BUFFER)";
-    case 0x98: return " (READONLY_BUFFER)";
-    default: return "";
+    case 'i':
+      return " (INST)";
+    case 'o':
+      return " (OBJ)";
+    case 'P':
+      return " (PERSID)";
+    case 0x82:
+      return " (EXT1)";
+    case 0x83:
+      return " (EXT2)";
+    case 0x84:
+      return " (EXT4)";
+    case 0x92:
+      return " (NEWOBJ_EX)";
+    case 0x97:
+      return " (NEXT_BUFFER)";
+    case 0x98:
+      return " (READONLY_BUFFER)";
+    default:
+      return "";
   }
 }
 
@@ -979,8 +989,8 @@ class UnpickleMachine {
     const int64_t first = parts[1]->integer(), count = parts[2]->integer();
     if (first < 0 || count < 0 || static_cast<uint64_t>(first) > storage->elements ||
         static_cast<uint64_t>(count) > storage->elements - static_cast<uint64_t>(first)) {
-      Malformed(absl::StrCat("a view of ", count, " elements from element ", first, " does not lie inside its storage '",
-                             Text(storage->key), "' of ", storage->elements));
+      Malformed(absl::StrCat("a view of ", count, " elements from element ", first,
+                             " does not lie inside its storage '", Text(storage->key), "' of ", storage->elements));
       return false;
     }
     const uint64_t item = static_cast<uint64_t>(TorchItemSize(storage->dtype));

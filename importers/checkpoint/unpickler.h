@@ -41,8 +41,8 @@ enum class PickleKind : uint8_t {
              // the states set on it
 };
 
-// A run of typed elements that lies outside the pickle under `key`: all that is there, or a part (files before torch 1.6
-// store views of a storage).
+// A run of typed elements that lies outside the pickle under `key`: all that is there, or a part (files before
+// torch 1.6 store views of a storage).
 struct PickleStorage {
   std::string_view key;
   std::string_view dtype;     // torch's name of the element type; "uint8" for an untyped storage
@@ -73,10 +73,10 @@ class PickleValue {
   bool is(PickleKind kind) const { return kind_ == kind; }
 
   // Each is meaningful for the kinds named; zero, empty or nullptr for others.
-  bool boolean() const { return integer_ != 0; }   // kBool
-  int64_t integer() const { return integer_; }     // kBool, kInt
-  double real() const { return real_; }            // kFloat, kComplex
-  double imag() const { return imag_; }            // kComplex
+  bool boolean() const { return integer_ != 0; }  // kBool
+  int64_t integer() const { return integer_; }    // kBool, kInt
+  double real() const { return real_; }           // kFloat, kComplex
+  double imag() const { return imag_; }           // kComplex
   // kBigInt, kString, kBytes, kDevice, kDtype, kLayout, kGlobal, kObject
   std::string_view text() const { return text_; }
   const PickleTensor* tensor() const { return is(PickleKind::kTensor) ? tensor_.get() : nullptr; }
@@ -145,8 +145,8 @@ class Unpickled {
 // are within the options' limits.
 //
 // Errors give the byte offset. InvalidArgument: malformed or hostile (a name or opcode that is not on the list, a stack
-// underflow, an unknown memo entry, a container that contains itself, a tensor outside its storage, a dict that repeats a
-// string key). Unimplemented: a kind of tensor or text that is known and not read. OutOfRange: beyond a limit.
+// underflow, an unknown memo entry, a container that contains itself, a tensor outside its storage, a dict that repeats
+// a string key). Unimplemented: a kind of tensor or text that is known and not read. OutOfRange: beyond a limit.
 absl::StatusOr<Unpickled> Unpickle(absl::Span<const uint8_t> data, const UnpickleOptions& options = {});
 
 // The size in bytes of one element of the torch dtype of that name; 0 where there is none such.

@@ -11,7 +11,8 @@
 namespace slipway::ir {
 namespace {
 
-// A tensor over a fresh file of random bytes, its dimensions in any order in memory, with a gap and a first byte of its own.
+// A tensor over a fresh file of random bytes, its dimensions in any order in memory, with a gap and a first byte of its
+// own.
 TensorRef Scattered(std::mt19937& rng, DType dtype, const std::vector<int64_t>& sizes) {
   std::vector<size_t> order(sizes.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
