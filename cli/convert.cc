@@ -15,7 +15,7 @@ void AddConvert(CLI::App& app, int* code) {
   auto state = std::make_shared<State>();
   driver::ConvertOptions& o = state->options;
   CLI::App* cmd = app.add_subcommand("convert", "Convert a model to the format of OUT's suffix");
-  cmd->add_option("IN", o.inputs, "exported program (.pt2, NAME=FILE where there are several), or weights: .safetensors, checkpoint, folder of shards")
+  cmd->add_option("IN", o.inputs, "exported program (.pt2, NAME=FILE where there are several), or weights: .safetensors, checkpoint, folder of shards, distributed checkpoint")
       ->required();
   cmd->add_option("-o,--output", o.output, "where to write; the suffix chooses the format")->required();
   cmd->add_option("--to", o.to, "the format, when the suffix does not say it (onnx, pt2, safetensors)");
@@ -45,6 +45,8 @@ void AddConvert(CLI::App& app, int* code) {
   cmd->add_option("--rename", o.rename, "safetensors: RE=>REPLACEMENT on every name, $1 for a group")->expected(1)->take_all();
   cmd->add_option("--max-shard-size", o.max_shard_size, "safetensors, into a folder: the most bytes of a shard (5GB)");
   cmd->add_option("--shards", o.shards, "safetensors, into a folder: exactly so many shards")->check(CLI::Range(1, 99999));
+  CLI::Option* tp = cmd->add_option("--tp", o.tp, "safetensors, into a folder: a file for each rank of a tensor-parallel job")->check(CLI::Range(1, 99999));
+  tp->needs(cmd->add_option("--tp-rules", o.tp_rules, "with --tp: JSON list of {\"match\": RE, \"split\": \"row\"|\"column\"|\"replicate\"}; the first match decides")->needs(tp));
   cmd->add_flag("--dry-run", o.dry_run, "say what would be done, write nothing");
   cmd->add_flag("--verify-each", o.verify_each, "check the program's consistency after every pass");
   cmd->add_option("--diagnostics", state->diagnostics, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();

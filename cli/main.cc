@@ -1,4 +1,6 @@
 // slipway's entry point: one subcommand a file, each a function that adds its flags and returns what to run.
+#include <sys/resource.h>
+
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +17,12 @@ int main(int argc, char** argv) {
   // A file that grows past a limit is a failed write with a message, as a full disk is.
   std::signal(SIGXFSZ, SIG_IGN);
   slipway::io::RemoveTemporariesOnSignals();
+  // A checkpoint of thousands of ranks is thousands of files at once.
+  rlimit files;
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+  }
   CLI::App app("slipway: models as PyTorch leaves them, launched as ONNX and more. No Python, no libtorch.");
   app.name("slipway");
   app.set_version_flag("--version", slipway::cli::VersionText());
@@ -24,6 +32,7 @@ int main(int argc, char** argv) {
   slipway::cli::AddInspect(app, &code);
   slipway::cli::AddRun(app, &code);
   slipway::cli::AddUnpack(app, &code);
+  slipway::cli::AddDiff(app, &code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {

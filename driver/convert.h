@@ -41,6 +41,8 @@ struct ConvertOptions {
   std::vector<std::string> rename;   // "re=>replacement", in order
   std::string max_shard_size;        // "5GB", "500MB", "123456"
   int shards = 0;                    // exactly so many files; 0: by size
+  int tp = 0;                        // a file for each of so many ranks; 0: not split
+  std::string tp_rules;              // the file that says how each tensor is split: see SplitTensors()
   std::function<void(uint64_t done, uint64_t total)> progress;  // called as weights are written, in bytes; may be empty
 };
 

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "driver/convert_internal.h"
+#include "driver/tensor_parallel.h"
 #include "importers/safetensors/safetensors.h"
 #include "exporters/safetensors/cast.h"
 #include "exporters/safetensors/safetensors.h"
@@ -97,6 +98,8 @@ Outcome ToSafetensors(const ConvertOptions& o, const Reader& reader, ConvertSumm
   const bool folder = FormatOfOutput(o.output) == "safetensors" && !o.output.ends_with(".safetensors");
   if (!folder && (o.shards > 0 || !o.max_shard_size.empty()))
     return Usage("shards are written to a folder", "end the output's name in /");
+  if (o.tp > 0 && !folder) return Usage("--tp writes a folder", "end the output's name in /");
+  if (o.tp > 0 && (o.shards > 0 || !o.max_shard_size.empty())) return Usage("--tp writes one file a rank", "leave --shards and --max-shard-size out");
   if (o.shards > 0) {
     options.shards = o.shards;
   } else if (folder) {
@@ -123,7 +126,9 @@ Outcome ToSafetensors(const ConvertOptions& o, const Reader& reader, ConvertSumm
     auto set = reader.Tensors(path, o.key);
     if (!set.ok()) return Fail(out, set.status(), path);
     options.metadata.merge(set->metadata);
-    for (auto& [name, tensor] : set->tensors) {
+    for (std::string& note : set->notes) summary->lines.push_back(text::StrCat(path, ": ", note));
+    for (auto& [name, tensor] : set->tensors) set->sharded.emplace(name, std::move(tensor));
+    for (auto& [name, tensor] : set->sharded) {
       auto renamed = names->Apply(name);
       if (!renamed.ok()) return Fail(out, renamed.status(), path);
       if (!*renamed) {
@@ -134,7 +139,8 @@ Outcome ToSafetensors(const ConvertOptions& o, const Reader& reader, ConvertSumm
         clashes.push_back(text::StrCat("'", **renamed, "' (", it->second, " and ", path, ")"));
         continue;
       }
-      if (tensor.numel() > 0 && !places.emplace(tensor.storage.get(), tensor.offset).second) ++copies;
+      const ir::TensorRef* whole = tensor.whole();
+      if (tensor.numel() > 0 && whole && !places.emplace(whole->storage.get(), whole->offset).second) ++copies;
       const bool casts = to != ir::DType::kUnknown && exporters::FindCast(tensor.dtype, to);
       cast += casts;
       bytes += tensor.nbytes();
@@ -152,7 +158,20 @@ Outcome ToSafetensors(const ConvertOptions& o, const Reader& reader, ConvertSumm
   for (const auto& [key, value] : o.metadata) options.metadata[key] = value;
   options.dry_run = o.dry_run;
   options.progress = o.progress;
-  auto report = folder ? exporters::ExportShards(tensors, o.output, options) : exporters::ExportSafetensors(tensors, o.output, options);
+  absl::StatusOr<exporters::SafetensorsReport> report;
+  if (o.tp > 0) {
+    // What the pieces of a tensor cover is checked before it is cut.
+    for (const exporters::OutTensor& t : tensors)
+      if (absl::Status s = ir::Validate(t.tensor); !s.ok()) return Fail(out, s, t.name);
+    auto split = SplitTensors(tensors, o.tp, o.tp_rules);
+    if (!split.ok()) return Fail(out, split.status());
+    for (std::string& note : split->notes) summary->lines.push_back(std::move(note));
+    report = exporters::ExportRanks(split->ranks, o.output, options);
+  } else if (folder) {
+    report = exporters::ExportShards(tensors, o.output, options);
+  } else {
+    report = exporters::ExportSafetensors(tensors, o.output, options);
+  }
   if (!report.ok()) return Fail(out, report.status());
   if (left_out > 0) summary->lines.push_back(text::StrCat(left_out, " tensors are left out"));
   if (cast > 0) summary->lines.push_back(text::StrCat(cast, " tensors are cast to ", o.dtype));

@@ -305,13 +305,21 @@ void Describe(const ir::Archive& archive, FileReport* report) {
 
 void Describe(const importers::TensorSet& set, FileReport* report) {
   report->metadata = set.metadata;
-  for (const auto& [name, t] : set.tensors) report->tensors.push_back(WeightRow(name, "tensor", t));
+  std::map<std::string_view, TensorRow> rows;
+  for (const auto& [name, t] : set.tensors) rows.emplace(name, WeightRow(name, "tensor", t));
+  for (const auto& [name, t] : set.sharded) {
+    ir::TensorRef whole;
+    whole.dtype = t.dtype;
+    whole.sizes = t.sizes;
+    rows.emplace(name, WeightRow(name, "tensor", whole));
+  }
+  for (auto& [name, row] : rows) report->tensors.push_back(std::move(row));
 }
 
 absl::StatusOr<FileReport> Inspect(const std::string& path, bool verify) {
   struct stat info;
   if (path.ends_with(".index.json") || (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode))) {
-    auto set = ReadTensors(path, "");
+    auto set = ReadShardedTensors(path, "");
     if (!set.ok()) return set.status();
     FileReport r;
     r.file = path;
@@ -339,7 +347,8 @@ absl::StatusOr<FileReport> Inspect(const std::string& path, bool verify) {
     Describe(*set, &r);
     return r;
   }
-  if (format == FileFormat::kPt2 && !importers::LooksLikePt2(*file) && !path.ends_with(".pt2")) {
+  if (format == FileFormat::kCheckpoint ||
+      (format == FileFormat::kPt2 && !importers::LooksLikePt2(*file) && !path.ends_with(".pt2"))) {
     auto tensors = importers::ListCheckpoint(io::Bytes::Of(*file));
     if (!tensors.ok()) return tensors.status();
     r.format = "checkpoint";

@@ -2,6 +2,7 @@
 #include "driver/open.h"
 
 #include "base/text.h"
+#include "importers/checkpoint/torch_legacy.h"
 #include "importers/pt2/pt2.h"
 #include "io/digest.h"
 #include "io/zip_reader.h"
@@ -14,6 +15,7 @@ FileFormat FormatOf(const io::MappedFile& file) {
   const std::string_view bytes(reinterpret_cast<const char*>(file.data().data()), file.data().size());
   if (ir::LooksLikeText(bytes)) return FileFormat::kText;
   if (bytes.starts_with("PK")) return FileFormat::kPt2;
+  if (importers::LooksLikeTorchLegacy(file.data())) return FileFormat::kCheckpoint;
   const std::string_view name = file.path();
   if (name.ends_with(".safetensors")) return FileFormat::kSafetensors;
   if (name.ends_with(".onnx")) return FileFormat::kOnnx;
@@ -34,6 +36,8 @@ absl::StatusOr<ir::Archive> OpenArchive(const std::shared_ptr<io::MappedFile>& f
       }
       case FileFormat::kSafetensors:
         return absl::UnimplementedError(text::StrCat(file->path(), ": a safetensors file holds weights, no program"));
+      case FileFormat::kCheckpoint:
+        return absl::UnimplementedError(text::StrCat(file->path(), ": a checkpoint holds weights, no program"));
       case FileFormat::kOnnx: return absl::UnimplementedError(text::StrCat(file->path(), ": reading ONNX files"));
       case FileFormat::kUnknown: break;
     }

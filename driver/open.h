@@ -11,7 +11,8 @@
 
 namespace slipway::driver {
 
-enum class FileFormat { kUnknown, kPt2, kSafetensors, kText, kOnnx };
+// kPt2 is any zip: a PT2 archive or a checkpoint; kCheckpoint is one in the form before torch 1.6.
+enum class FileFormat { kUnknown, kPt2, kSafetensors, kText, kOnnx, kCheckpoint };
 
 // By the first bytes; ONNX, which has none of its own, by the name.
 FileFormat FormatOf(const io::MappedFile& file);

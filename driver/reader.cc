@@ -11,7 +11,7 @@ namespace slipway::driver {
 absl::StatusOr<ir::Archive> Reader::Programs(const std::string& path) const { return OpenArchive(path); }
 
 absl::StatusOr<importers::TensorSet> Reader::Tensors(const std::string& path, const std::string& key) const {
-  return ReadTensors(path, key);
+  return ReadShardedTensors(path, key);
 }
 
 std::string Reader::Digest(const std::string& path) const {

@@ -18,7 +18,7 @@ class Reader {
   virtual ~Reader() = default;
   // Programs for the caller alone, who rewrites them; as OpenArchive().
   virtual absl::StatusOr<ir::Archive> Programs(const std::string& path) const;
-  // Named tensors; as ReadTensors().
+  // Named tensors; as ReadShardedTensors().
   virtual absl::StatusOr<importers::TensorSet> Tensors(const std::string& path, const std::string& key) const;
   // As SourceDigest(); "" where there is no file.
   virtual std::string Digest(const std::string& path) const;

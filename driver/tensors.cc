@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "driver/open.h"
+#include "importers/checkpoint/distributed.h"
 #include "importers/checkpoint/state_dict.h"
 #include "importers/dlpack/library.h"
 #include "importers/json.h"
@@ -44,10 +45,14 @@ absl::StatusOr<TensorSet> ReadFile(const std::string& path, const std::string& k
     if (!set.ok()) return absl::Status(set.status().code(), text::StrCat(path, ": ", set.status().message()));
     return set;
   }
-  if (format != FileFormat::kPt2)
-    return absl::InvalidArgumentError(text::StrCat(path, ": neither safetensors nor a checkpoint of torch.save (zip form) nor an exported program"));
+  if (format != FileFormat::kPt2 && format != FileFormat::kCheckpoint)
+    return absl::InvalidArgumentError(text::StrCat(path, ": neither safetensors nor a checkpoint of torch.save nor an exported program"));
   auto tensors = importers::ReadCheckpoint(io::Bytes::Of(*file), key);
-  if (!tensors.ok()) return absl::Status(tensors.status().code(), text::StrCat(path, ": ", tensors.status().message()));
+  if (!tensors.ok()) {
+    const std::string_view message = text::FromAbsl(tensors.status().message());
+    if (message.starts_with(path)) return tensors.status();  // as those about members of a zip do
+    return absl::Status(tensors.status().code(), text::StrCat(path, ": ", message));
+  }
   TensorSet set;
   for (auto& [name, tensor] : *tensors) set.tensors.insert_or_assign(name, std::move(tensor));
   set.metadata["format"] = "pt";
@@ -85,14 +90,37 @@ absl::StatusOr<TensorSet> ReadIndexed(const std::string& folder, const std::stri
   return all;
 }
 
+// The tensors whose names begin with `key` and a dot, without that.
+absl::StatusOr<TensorSet> Below(TensorSet all, const std::string& key, const std::string& folder) {
+  if (key.empty() || key == ".") return all;
+  const std::string prefix = key + ".";
+  const auto keep = [&](auto* map) {
+    std::remove_pointer_t<decltype(map)> kept;
+    for (auto& [name, tensor] : *map)
+      if (name.starts_with(prefix)) kept.emplace(name.substr(prefix.size()), std::move(tensor));
+    *map = std::move(kept);
+  };
+  keep(&all.tensors);
+  keep(&all.sharded);
+  if (all.tensors.empty() && all.sharded.empty())
+    return absl::InvalidArgumentError(text::StrCat(folder, ": no tensor's name begins with '", prefix, "'"));
+  return all;
+}
+
 absl::StatusOr<TensorSet> ReadFolder(const std::string& folder, const std::string& key) {
   std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir(folder.c_str()), closedir);
   if (!dir) return absl::ErrnoToStatus(errno, folder);
   std::set<std::string> indexes, files;
+  bool distributed = false;
   while (const dirent* e = readdir(dir.get())) {
     const std::string_view name = e->d_name;
     if (name.ends_with(".index.json")) indexes.emplace(name);
     if (name.ends_with(".safetensors")) files.emplace(name);
+    distributed |= name == ".metadata";
+  }
+  if (distributed) {
+    auto set = importers::ReadDistributed(folder);
+    return set.ok() ? Below(*std::move(set), key, folder) : set;
   }
   // Beside an index of safetensors there may be one of the .bin files that they were made from.
   std::set<std::string> preferred;
@@ -102,14 +130,23 @@ absl::StatusOr<TensorSet> ReadFolder(const std::string& folder, const std::strin
   if (indexes.size() > 1)
     return absl::InvalidArgumentError(text::StrCat(folder, ": several indexes (", text::Join(indexes, ", "), "): give one of them"));
   if (!indexes.empty()) return ReadIndexed(folder, text::StrCat(folder, "/", *indexes.begin()), key);
-  if (files.empty()) return absl::InvalidArgumentError(text::StrCat(folder, ": a folder without an index or .safetensors files"));
-  TensorSet all;
+  if (files.empty()) return absl::InvalidArgumentError(text::StrCat(folder, ": a folder without .metadata, an index or .safetensors files"));
+  std::vector<std::pair<std::string, TensorSet>> sets;
+  bool shards = false;
   for (const std::string& name : files) {
     const std::string path = text::StrCat(folder, "/", name);
     auto set = ReadFile(path, key);
     if (!set.ok()) return set.status();
-    if (absl::Status s = Merge(*std::move(set), path, &all); !s.ok()) return s;
+    shards |= importers::HasShardPlaces(*set);
+    sets.emplace_back(path, *std::move(set));
   }
+  if (shards) {
+    auto set = importers::JoinShards(std::move(sets));
+    return set.ok() ? Below(*std::move(set), key, folder) : set;
+  }
+  TensorSet all;
+  for (auto& [path, set] : sets)
+    if (absl::Status s = Merge(std::move(set), path, &all); !s.ok()) return s;
   return all;
 }
 
@@ -125,12 +162,20 @@ absl::StatusOr<TensorSet> WeightsOf(absl::Span<const ir::Program* const> program
   return set;
 }
 
-absl::StatusOr<TensorSet> ReadTensors(const std::string& path, const std::string& key) {
+absl::StatusOr<TensorSet> ReadShardedTensors(const std::string& path, const std::string& key) {
   if (std::string_view library = path; text::ConsumePrefix(&library, "dlpack:")) return importers::ReadDlpackLibrary(std::string(library));
   struct stat info;
   if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return ReadFolder(path, key);
   if (path.ends_with(".index.json")) return ReadIndexed(FolderOf(path), path, key);
   return ReadFile(path, key);
+}
+
+absl::StatusOr<TensorSet> ReadTensors(const std::string& path, const std::string& key) {
+  auto set = ReadShardedTensors(path, key);
+  if (set.ok() && !set->sharded.empty())
+    return absl::UnimplementedError(text::StrCat(path, ": '", set->sharded.begin()->first,
+                                                 "' lies in several pieces; convert the checkpoint to safetensors first"));
+  return set;
 }
 
 }  // namespace slipway::driver

@@ -21,13 +21,16 @@ namespace {
 using ir::DType;
 
 constexpr uint64_t kMaxHeader = 100'000'000;  // the format's own limit
-constexpr int64_t kStep = int64_t{1} << 20;   // bytes of the source that are held at once, about
+constexpr int64_t kStep = int64_t{1} << 20;          // bytes of the source that are cast at once
+constexpr uint64_t kCopyFrom = uint64_t{256} << 10;  // stretches of so many bytes are copied file to file
 
 // The order of tensors in a file: types of greater rank first. As the reference implementation declares them.
-constexpr DType kRank[] = {DType::kBool,   DType::kFloat4E2M1, DType::kFloat6E2M3,   DType::kFloat6E3M2,   DType::kUInt8,
-                           DType::kInt8,   DType::kFloat8E5M2, DType::kFloat8E4M3FN, DType::kFloat8E8M0FNU, DType::kInt16,
-                           DType::kUInt16, DType::kFloat16,    DType::kBFloat16,     DType::kInt32,        DType::kUInt32,
-                           DType::kFloat32, DType::kComplex64, DType::kFloat64,      DType::kInt64,        DType::kUInt64};
+constexpr DType kRank[] = {DType::kBool,           DType::kFloat4E2M1,     DType::kFloat6E2M3,     DType::kFloat6E3M2,
+                           DType::kUInt8,          DType::kInt8,           DType::kFloat8E5M2,     DType::kFloat8E4M3FN,
+                           DType::kFloat8E8M0FNU,  DType::kFloat8E4M3FNUZ, DType::kFloat8E5M2FNUZ, DType::kInt16,
+                           DType::kUInt16,         DType::kFloat16,        DType::kBFloat16,       DType::kInt32,
+                           DType::kUInt32,         DType::kFloat32,        DType::kComplex64,      DType::kFloat64,
+                           DType::kInt64,          DType::kUInt64};
 int RankOf(DType t) { return static_cast<int>(std::find(std::begin(kRank), std::end(kRank), t) - std::begin(kRank)); }
 
 uint64_t BytesOf(const OutTensor& t) { return (static_cast<uint64_t>(t.tensor.numel()) * ir::BitSize(t.dtype) + 7) / 8; }
@@ -43,7 +46,9 @@ absl::Status Check(const std::vector<OutTensor>& tensors) {
     if (t.dtype != t.tensor.dtype && !FindCast(t.tensor.dtype, t.dtype))
       return absl::UnimplementedError(bad(text::StrCat("casting ", ir::Name(t.tensor.dtype), " to ", ir::Name(t.dtype))));
     if (absl::Status s = ir::Validate(t.tensor); !s.ok()) return absl::Status(s.code(), bad(text::FromAbsl(s.message())));
-    if (ir::ByteSize(t.tensor.dtype) == 0 && !t.tensor.is_contiguous())
+    if (static_cast<uint64_t>(t.tensor.numel()) * static_cast<uint64_t>(ir::BitSize(t.dtype)) % 8 != 0)
+      return absl::UnimplementedError(bad("the format has no tensors that end within a byte"));
+    if (const ir::TensorRef* whole = t.tensor.whole(); ir::ByteSize(t.tensor.dtype) == 0 && whole && !whole->is_contiguous())
       return absl::UnimplementedError(bad("a strided tensor of parts of bytes"));
   }
   return absl::OkStatus();
@@ -104,76 +109,42 @@ class FileWriter {
   const SafetensorsOptions& options_;
   const uint64_t total_;
   uint64_t* done_;
-  std::vector<uint8_t> gathered_, cast_;
+  std::vector<uint8_t> cast_;
 
   void Progress(uint64_t bytes) {
     *done_ += bytes;
     if (options_.progress) options_.progress(*done_, total_);
   }
 
-  // Elements that lie one behind the other, cast on the way.
-  absl::Status Put(const OutTensor& t, const uint8_t* from, int64_t count) {
-    const CastFunction cast = FindCast(t.tensor.dtype, t.dtype);
-    const uint64_t bytes = static_cast<uint64_t>(count) * ir::ByteSize(t.dtype);
-    Progress(bytes);
-    if (!cast) return file_->Write(absl::MakeConstSpan(from, bytes));
-    cast_.resize(bytes);
-    cast(from, cast_.data(), count);
-    return file_->Write(absl::MakeConstSpan(cast_));
-  }
-
   absl::Status WriteTensor(const OutTensor& t) {
-    const uint64_t size = t.tensor.nbytes();
-    if (size == 0) return absl::OkStatus();
-    const ir::Storage& storage = *t.tensor.storage;
-    if (std::holds_alternative<ir::Splat>(storage.bytes) || std::holds_alternative<ir::Random>(storage.bytes)) {
-      auto bytes = ir::ReadDense(t.tensor);
-      if (!bytes.ok()) return bytes.status();
-      return Put(t, reinterpret_cast<const uint8_t*>(bytes->data()), t.tensor.numel());
-    }
-    const auto* bytes = std::get_if<io::Bytes>(&storage.bytes);
-    const uint8_t* base = ir::MappedBytes(storage).data() + t.tensor.offset;
-    const int64_t item = ir::ByteSize(t.tensor.dtype);
-    if (t.tensor.is_contiguous()) {
-      if (t.dtype == t.tensor.dtype) {
+    auto reader = ir::ElementReader::Open(t.tensor);
+    if (!reader.ok()) return reader.status();
+    const int64_t item = reader->item();
+    const CastFunction cast = FindCast(t.tensor.dtype, t.dtype);
+    while (reader->left() > 0) {
+      const ir::Run run = reader->Peek();
+      const uint64_t size = static_cast<uint64_t>(run.count * item);
+      const bool dense = run.stride == item && size >= kCopyFrom;
+      const auto* bytes = std::get_if<io::Bytes>(&run.storage->bytes);
+      // What lies side by side in a file goes file to file; for short stretches the call would cost more than the copy.
+      if (!cast && dense && bytes && bytes->file_range()) {
+        if (absl::Status s = file_->Append(bytes->Part(static_cast<uint64_t>(run.offset), size)); !s.ok()) return s;
+        reader->Skip(run.count);
         Progress(size);
-        return bytes ? file_->Append(bytes->Part(t.tensor.offset, size)) : file_->Write(absl::MakeConstSpan(base, size));
+        continue;
       }
-      const int64_t step = kStep / item;
-      for (int64_t done = 0; done < t.tensor.numel(); done += step) {
-        const int64_t n = std::min(step, t.tensor.numel() - done);
-        if (absl::Status s = Put(t, base + done * item, n); !s.ok()) return s;
-        if (bytes && bytes->file_range()) bytes->Part(t.tensor.offset + done * item, n * item).file_range()->Release();
+      const absl::Span<const uint8_t> elements = reader->NextDense(dense ? kStep / item : reader->step());
+      absl::Span<const uint8_t> out = elements;
+      if (cast) {
+        const uint64_t count = elements.size() / static_cast<size_t>(item);
+        cast_.resize(count * static_cast<uint64_t>(ir::ByteSize(t.dtype)));
+        cast(elements.data(), cast_.data(), count);
+        out = cast_;
       }
-      return absl::OkStatus();
+      if (absl::Status s = file_->Write(out); !s.ok()) return s;
+      Progress(out.size());
     }
-    return Gather(t, base, item);
-  }
-
-  // Row by row of the last dimension, some rows at a time.
-  absl::Status Gather(const OutTensor& t, const uint8_t* base, int64_t item) {
-    const std::vector<int64_t>&sizes = t.tensor.sizes, &strides = t.tensor.strides;
-    const int last = static_cast<int>(sizes.size()) - 1;
-    std::vector<int64_t> index(sizes.size(), 0);
-    gathered_.clear();
-    for (int64_t done = 0, numel = t.tensor.numel(); done < numel;) {
-      int64_t row = 0;
-      for (int d = 0; d < last; ++d) row += index[d] * strides[d];
-      for (int64_t i = 0; i < sizes[last];) {
-        const int64_t n = std::min(sizes[last] - i, std::max<int64_t>(1, (kStep - static_cast<int64_t>(gathered_.size())) / item));
-        const size_t at = gathered_.size();
-        gathered_.resize(at + n * item);
-        for (int64_t k = 0; k < n; ++k)
-          std::memcpy(gathered_.data() + at + k * item, base + (row + (i + k) * strides[last]) * item, item);
-        i += n;
-        if (static_cast<int64_t>(gathered_.size()) + item <= kStep) continue;
-        if (absl::Status s = Put(t, gathered_.data(), static_cast<int64_t>(gathered_.size()) / item); !s.ok()) return s;
-        gathered_.clear();
-      }
-      done += sizes[last];
-      for (int d = last - 1; d >= 0 && ++index[d] == sizes[d]; --d) index[d] = 0;
-    }
-    return Put(t, gathered_.data(), static_cast<int64_t>(gathered_.size()) / item);
+    return absl::OkStatus();
   }
 };
 
@@ -208,6 +179,37 @@ std::vector<std::vector<const OutTensor*>> Deal(const std::vector<OutTensor>& te
 std::string Padded(size_t n) {
   std::string s = std::to_string(n);
   return s.size() < 5 ? std::string(5 - s.size(), '0') + s : s;
+}
+
+// The files of a folder, all or none: `plans` under `names`, and model.safetensors.index.json where `index` is not empty.
+absl::Status WriteFolder(const std::string& folder, const std::vector<FilePlan>& plans, const std::vector<std::string>& names,
+                         const std::string& index, const SafetensorsOptions& options) {
+  uint64_t total = 0;
+  for (const FilePlan& plan : plans) total += plan.tensor_bytes;
+  std::string base = folder;
+  while (base.size() > 1 && base.back() == '/') base.pop_back();
+  const bool made = mkdir(base.c_str(), 0777) == 0;
+  if (!made && errno != EEXIST) return absl::ErrnoToStatus(errno, base);
+  const auto write = [&]() -> absl::Status {
+    std::vector<std::unique_ptr<io::AtomicFile>> written;
+    uint64_t done = 0;
+    for (size_t i = 0; i < plans.size() + (index.empty() ? 0 : 1); ++i) {
+      auto file = io::AtomicFile::Create(text::StrCat(base, "/", i < plans.size() ? names[i] : "model.safetensors.index.json"));
+      if (!file.ok()) return file.status();
+      const absl::Status s = i < plans.size() ? FileWriter(file->get(), options, total, &done).Write(plans[i])
+                                              : (*file)->Write(index);
+      if (!s.ok()) return s;
+      written.push_back(*std::move(file));
+    }
+    std::vector<io::AtomicFile*> all;
+    for (const auto& f : written) all.push_back(f.get());
+    return io::CommitAll(all);
+  };
+  if (absl::Status s = write(); !s.ok()) {
+    if (made) rmdir(base.c_str());
+    return s;
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -265,30 +267,29 @@ absl::StatusOr<SafetensorsReport> ExportShards(const std::vector<OutTensor>& ten
     report.file_bytes += index.size();
   }
   if (options.dry_run) return report;
+  if (absl::Status s = WriteFolder(folder, plans, names, index, options); !s.ok()) return s;
+  return report;
+}
 
-  std::string base = folder;
-  while (base.size() > 1 && base.back() == '/') base.pop_back();
-  const bool made = mkdir(base.c_str(), 0777) == 0;
-  if (!made && errno != EEXIST) return absl::ErrnoToStatus(errno, base);
-  const auto write = [&]() -> absl::Status {
-    std::vector<std::unique_ptr<io::AtomicFile>> written;
-    uint64_t done = 0;
-    for (size_t i = 0; i < plans.size() + (index.empty() ? 0 : 1); ++i) {
-      auto file = io::AtomicFile::Create(text::StrCat(base, "/", i < plans.size() ? names[i] : "model.safetensors.index.json"));
-      if (!file.ok()) return file.status();
-      const absl::Status s = i < plans.size() ? FileWriter(file->get(), options, report.tensor_bytes, &done).Write(plans[i])
-                                              : (*file)->Write(index);
-      if (!s.ok()) return s;
-      written.push_back(*std::move(file));
-    }
-    std::vector<io::AtomicFile*> all;
-    for (const auto& f : written) all.push_back(f.get());
-    return io::CommitAll(all);
-  };
-  if (absl::Status s = write(); !s.ok()) {
-    if (made) rmdir(base.c_str());
-    return s;
+absl::StatusOr<SafetensorsReport> ExportRanks(const std::vector<std::vector<OutTensor>>& ranks, const std::string& folder,
+                                              const SafetensorsOptions& options) {
+  std::vector<FilePlan> plans;
+  std::vector<std::string> names;
+  SafetensorsReport report;
+  report.files = static_cast<int>(ranks.size());
+  for (const std::vector<OutTensor>& tensors : ranks) {
+    if (absl::Status s = Check(tensors); !s.ok()) return s;
+    std::vector<const OutTensor*> all;
+    for (const OutTensor& t : tensors) all.push_back(&t);
+    auto plan = Plan(std::move(all), options);
+    if (!plan.ok()) return plan.status();
+    report.tensor_bytes += plan->tensor_bytes;
+    report.file_bytes += plan->size();
+    names.push_back(text::StrCat("rank-", Padded(plans.size()), "-of-", Padded(ranks.size()), ".safetensors"));
+    plans.push_back(*std::move(plan));
   }
+  if (options.dry_run) return report;
+  if (absl::Status s = WriteFolder(folder, plans, names, "", options); !s.ok()) return s;
   return report;
 }
 

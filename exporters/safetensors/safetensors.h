@@ -1,5 +1,6 @@
 // Named tensors -> a .safetensors file, or a folder of shards with an index. Bytes are copied file to file where the
-// tensors lie as the format wants them, and gathered or cast in small steps where not: memory does not grow with the file.
+// tensors or their pieces lie as the format wants them, and gathered or cast in small steps where not: memory does not
+// grow with the file.
 #ifndef SLIPWAY_EXPORTERS_SAFETENSORS_SAFETENSORS_H_
 #define SLIPWAY_EXPORTERS_SAFETENSORS_SAFETENSORS_H_
 
@@ -11,14 +12,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ir/tensor.h"
+#include "ir/sharded.h"
 
 namespace slipway::exporters {
 
 struct OutTensor {
   std::string name;
-  ir::TensorRef tensor;
-  ir::DType dtype = ir::DType::kUnknown;  // what it is written as: the tensor's own, or one that FindCast() reaches from it
+  ir::ShardedTensor tensor;
+  ir::DType dtype =
+      ir::DType::kUnknown;  // what it is written as: the tensor's own, or one that FindCast() reaches from it
 };
 
 struct SafetensorsOptions {
@@ -34,7 +36,7 @@ struct SafetensorsReport {
   uint64_t tensor_bytes = 0, file_bytes = 0;
 };
 
-// Errors of both: Unimplemented for types the format has no name for and for headers over its limit of 100 MB;
+// Errors of all: Unimplemented for types the format has no name for and for headers over its limit of 100 MB;
 // InvalidArgument for names that repeat or are reserved; those of io::AtomicFile.
 
 // One file, byte for byte as the reference implementation lays it out.
@@ -45,6 +47,11 @@ absl::StatusOr<SafetensorsReport> ExportSafetensors(const std::vector<OutTensor>
 // single shard is model.safetensors. Tensors are dealt out in the order given. All files appear or none.
 absl::StatusOr<SafetensorsReport> ExportShards(const std::vector<OutTensor>& tensors, const std::string& folder,
                                                const SafetensorsOptions& options);
+
+// rank-00000-of-0000N.safetensors … in `folder`, one for each list of tensors; the same name may be in several. As
+// above otherwise.
+absl::StatusOr<SafetensorsReport> ExportRanks(const std::vector<std::vector<OutTensor>>& ranks,
+                                              const std::string& folder, const SafetensorsOptions& options);
 
 }  // namespace slipway::exporters
 

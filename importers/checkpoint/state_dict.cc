@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/text.h"
+#include "importers/checkpoint/torch_legacy.h"
 #include "importers/checkpoint/torch_zip.h"
 
 namespace slipway::importers {
@@ -16,25 +17,19 @@ class Collector {
   explicit Collector(const TorchCheckpoint& checkpoint) : checkpoint_(checkpoint) {}
 
   absl::Status Add(std::string name, const PickleTensor& t) {
-    auto dtype = ir::DTypeFromTorchName(t.dtype);
-    if (!dtype) return absl::UnimplementedError(text::StrCat("'", name, "': dtype ", t.dtype));
     auto& storage = storages_[std::string(t.storage.key)];
     if (!storage) {
       auto s = std::make_shared<ir::Storage>();
-      s->bytes = checkpoint_.BytesOf(t.storage);
-      s->size = t.storage.bytes;
-      if (checkpoint_.storages.find(t.storage.key)->second.size() == s->size)
-        s->crc32 = checkpoint_.crcs.find(t.storage.key)->second;
+      const io::Bytes& bytes = checkpoint_.storages.find(t.storage.key)->second;
+      s->bytes = bytes;
+      s->size = bytes.size();
+      if (const auto crc = checkpoint_.crcs.find(t.storage.key); crc != checkpoint_.crcs.end()) s->crc32 = crc->second;
       storage = std::move(s);
     }
-    ir::TensorRef ref;
-    ref.storage = storage;
-    ref.dtype = *dtype;
-    ref.sizes = t.sizes;
-    ref.strides = t.strides;
-    if (__builtin_mul_overflow(t.offset, t.item_size, &ref.offset))
-      return absl::InvalidArgumentError(text::StrCat("'", name, "': storage offset overflows"));
-    found_.emplace_back(std::move(name), std::move(ref));
+    auto ref = ReferTo(t, storage);
+    if (!ref.ok())
+      return absl::Status(ref.status().code(), text::StrCat("'", name, "': ", text::FromAbsl(ref.status().message())));
+    found_.emplace_back(std::move(name), *std::move(ref));
     return absl::OkStatus();
   }
 
@@ -79,8 +74,14 @@ class Collector {
   std::map<std::string, std::shared_ptr<const ir::Storage>, std::less<>> storages_;
 };
 
+// Either form of torch.save.
+absl::StatusOr<TorchCheckpoint> Open(io::Bytes file, const TorchZipOptions& options = {}) {
+  if (LooksLikeTorchLegacy(file.data())) return OpenTorchLegacy(std::move(file));
+  return OpenTorchZip(std::move(file), options);
+}
+
 absl::StatusOr<Named> Read(io::Bytes archive, const TorchZipOptions& options, bool nested) {
-  auto checkpoint = OpenTorchZip(std::move(archive), options);
+  auto checkpoint = Open(std::move(archive), options);
   if (!checkpoint.ok()) return checkpoint.status();
   const PickleValue& root = checkpoint->object.root();
   if (!root.is(PickleKind::kDict)) return absl::InvalidArgumentError("the pickle holds no dict of tensors");
@@ -110,7 +111,9 @@ void FindTensorDicts(const PickleValue& dict, const std::string& path, std::vect
     if (!dict.key(i).is(PickleKind::kString)) continue;
     tensors |= dict.value(i).is(PickleKind::kTensor);
     if (dict.value(i).is(PickleKind::kDict))
-      FindTensorDicts(dict.value(i), path.empty() ? std::string(dict.key(i).text()) : text::StrCat(path, ".", dict.key(i).text()), found);
+      FindTensorDicts(dict.value(i),
+                      path.empty() ? std::string(dict.key(i).text()) : text::StrCat(path, ".", dict.key(i).text()),
+                      found);
   }
   if (tensors && !path.empty()) found->push_back(path);
 }
@@ -118,7 +121,7 @@ void FindTensorDicts(const PickleValue& dict, const std::string& path, std::vect
 }  // namespace
 
 absl::StatusOr<Named> ReadCheckpoint(io::Bytes archive, std::string_view key) {
-  auto checkpoint = OpenTorchZip(std::move(archive));
+  auto checkpoint = Open(std::move(archive));
   if (!checkpoint.ok()) return checkpoint.status();
   const PickleValue& root = checkpoint->object.root();
   const PickleValue* dict = Follow(root, key == "." ? std::string_view() : key);
@@ -134,19 +137,22 @@ absl::StatusOr<Named> ReadCheckpoint(io::Bytes archive, std::string_view key) {
   const bool more = candidates.size() > kShown;
   if (more) candidates.resize(kShown);
   return absl::InvalidArgumentError(text::StrCat(
-      key.empty() ? "the checkpoint is no plain dict of tensors" : text::StrCat("the checkpoint has no dict of tensors at '", key, "'"),
-      candidates.empty() ? "" : text::StrCat("; --key names one of those within: ", text::Join(candidates, ", "), more ? ", …" : "")));
+      key.empty() ? "the checkpoint is no plain dict of tensors"
+                  : text::StrCat("the checkpoint has no dict of tensors at '", key, "'"),
+      candidates.empty()
+          ? ""
+          : text::StrCat("; --key names one of those within: ", text::Join(candidates, ", "), more ? ", …" : "")));
 }
 
 absl::StatusOr<Named> ListCheckpoint(io::Bytes archive) {
-  auto checkpoint = OpenTorchZip(std::move(archive));
+  auto checkpoint = Open(std::move(archive));
   if (!checkpoint.ok()) return checkpoint.status();
   Collector c(*checkpoint);
   if (absl::Status s = c.AddAll(checkpoint->object.root(), ""); !s.ok()) return s;
   return std::move(c.found_);
 }
 
-absl::Status CheckPickle(io::Bytes archive) { return OpenTorchZip(std::move(archive)).status(); }
+absl::Status CheckPickle(io::Bytes archive) { return Open(std::move(archive)).status(); }
 
 absl::StatusOr<Named> ReadTensorDict(io::Bytes archive) { return Read(std::move(archive), {}, /*nested=*/false); }
 

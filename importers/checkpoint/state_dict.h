@@ -13,22 +13,27 @@
 
 namespace slipway::importers {
 
-// The tensors of a torch.save archive whose value is a dict of name -> tensor, in the order written. Tensors of one
+// Each takes a file of torch.save, in its zip form or the one before 1.6 (torch_legacy.h).
+
+// The tensors of a file whose value is a dict of name -> tensor, in the order written. Tensors of one
 // storage share it. Values that are no tensors are left out; a value that is no dict is InvalidArgument.
 absl::StatusOr<std::vector<std::pair<std::string, ir::TensorRef>>> ReadTensorDict(io::Bytes archive);
 
 // The tensors of a checkpoint that may be nested: those of the dict that `key` leads to ("model.state_dict"; "." is the
-// outermost, "" too where there is no other), by name; dicts within it are left out. InvalidArgument where there is no such
-// dict or it holds no tensors, naming the dicts that do.
-absl::StatusOr<std::vector<std::pair<std::string, ir::TensorRef>>> ReadCheckpoint(io::Bytes archive, std::string_view key);
+// outermost, "" too where there is no other), by name; dicts within it are left out. InvalidArgument where there is no
+// such dict or it holds no tensors, naming the dicts that do.
+absl::StatusOr<std::vector<std::pair<std::string, ir::TensorRef>>> ReadCheckpoint(io::Bytes archive,
+                                                                                  std::string_view key);
 
-// All tensors of a checkpoint, wherever they lie in dicts, lists and tuples; names are paths: "optimizer.state.0.exp_avg".
+// All tensors of a checkpoint, wherever they lie in dicts, lists and tuples; names are paths:
+// "optimizer.state.0.exp_avg".
 absl::StatusOr<std::vector<std::pair<std::string, ir::TensorRef>>> ListCheckpoint(io::Bytes archive);
 
 // Whether a pickle of anything holds only what this project knows to be harmless: OK, or why not.
 absl::Status CheckPickle(io::Bytes archive);
 
-// The tensors inside one pickled tensor subclass (torchao's), by attribute: "qdata", "scale", nested ones joined by dots.
+// The tensors inside one pickled tensor subclass (torchao's), by attribute: "qdata", "scale", nested ones joined by
+// dots.
 absl::StatusOr<std::vector<std::pair<std::string, ir::TensorRef>>> ReadTensorSubclass(io::Bytes archive);
 
 }  // namespace slipway::importers

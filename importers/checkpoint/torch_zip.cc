@@ -2,6 +2,7 @@
 #include "importers/checkpoint/torch_zip.h"
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -93,6 +94,31 @@ absl::StatusOr<TorchCheckpoint> OpenTorchZip(io::Bytes archive, const TorchZipOp
   }
   checkpoint.object = *std::move(object);
   return checkpoint;
+}
+
+absl::StatusOr<ir::TensorRef> ReferTo(const PickleTensor& tensor, std::shared_ptr<const ir::Storage> storage) {
+  const std::optional<ir::DType> dtype = ir::DTypeFromTorchName(tensor.dtype);
+  if (!dtype) return absl::UnimplementedError(absl::StrCat("dtype ", std::string(tensor.dtype)));
+  ir::TensorRef ref;
+  ref.storage = std::move(storage);
+  ref.dtype = *dtype;
+  ref.sizes = tensor.sizes;
+  ref.strides = tensor.strides;
+  if (__builtin_mul_overflow(tensor.offset, tensor.item_size, &ref.offset) ||
+      __builtin_add_overflow(ref.offset, static_cast<int64_t>(tensor.storage.offset), &ref.offset)) {
+    return absl::InvalidArgumentError("the storage offset overflows");
+  }
+  if (ir::ByteSize(*dtype) == 0) {
+    if (ref.sizes.empty() || !ref.is_contiguous()) {
+      return absl::UnimplementedError(absl::StrCat("a strided or 0-dimensional tensor of ", std::string(tensor.dtype)));
+    }
+    const int64_t packed = 8 * tensor.item_size / ir::BitSize(*dtype);
+    if (__builtin_mul_overflow(ref.sizes.back(), packed, &ref.sizes.back())) {
+      return absl::InvalidArgumentError("tensor size overflows");
+    }
+    ref.strides = ir::ContiguousStrides(ref.sizes);
+  }
+  return ref;
 }
 
 }  // namespace slipway::importers

@@ -5,11 +5,13 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "importers/checkpoint/unpickler.h"
 #include "io/byte_source.h"
+#include "ir/tensor.h"
 
 namespace slipway::importers {
 
@@ -23,13 +25,13 @@ struct TorchZipOptions {
 struct TorchCheckpoint {
   Unpickled object;  // refers to `pickle`
   std::map<std::string, io::Bytes, std::less<>>
-      storages;      // by PickleStorage::key; may be longer than the pickle claims
-  std::map<std::string, uint32_t, std::less<>> crcs;  // of those, whole, as the archive states them
-  io::Bytes pickle;  // the bytes of data.pkl
+      storages;                                       // by PickleStorage::key; may be longer than the pickle claims
+  std::map<std::string, uint32_t, std::less<>> crcs;  // of those, whole, where the file states them
+  io::Bytes pickle;                                   // the bytes of the pickle
 
   // The bytes of that storage's elements, PickleStorage::bytes long. `storage` is one of `object`'s.
   io::Bytes BytesOf(const PickleStorage& storage) const {
-    return storages.find(storage.key)->second.Part(0, storage.bytes);
+    return storages.find(storage.key)->second.Part(storage.offset, storage.bytes);
   }
 };
 
@@ -39,6 +41,11 @@ struct TorchCheckpoint {
 // Errors as of io::ZipReader and Unpickle(), naming the archive and the member; Unimplemented for TorchScript archives
 // and for storages in big-endian order.
 absl::StatusOr<TorchCheckpoint> OpenTorchZip(io::Bytes archive, const TorchZipOptions& options = {});
+
+// The tensor over `storage`, which holds all that lies under its key. torch's type of two packed f4 becomes one of
+// single ones, with the last dimension doubled. Unimplemented for types without a DType, and for packed ones that are
+// strided.
+absl::StatusOr<ir::TensorRef> ReferTo(const PickleTensor& tensor, std::shared_ptr<const ir::Storage> storage);
 
 }  // namespace slipway::importers
 

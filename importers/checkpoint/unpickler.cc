@@ -145,6 +145,32 @@ std::string Text(std::string_view text) {
   return absl::CHexEscape(absl::string_view(text.data(), std::min(text.size(), kLongest)));
 }
 
+// " (NAME)" of the opcodes that call by name or refer outside the pickle, which are never carried out.
+std::string_view OpcodeName(uint8_t op) {
+  switch (op) {
+    case 'i':
+      return " (INST)";
+    case 'o':
+      return " (OBJ)";
+    case 'P':
+      return " (PERSID)";
+    case 0x82:
+      return " (EXT1)";
+    case 0x83:
+      return " (EXT2)";
+    case 0x84:
+      return " (EXT4)";
+    case 0x92:
+      return " (NEWOBJ_EX)";
+    case 0x97:
+      return " (NEXT_BUFFER)";
+    case 0x98:
+      return " (READONLY_BUFFER)";
+    default:
+      return "";
+  }
+}
+
 uint64_t LittleEndian(absl::Span<const uint8_t> bytes) {
   uint64_t value = 0;
   for (size_t i = bytes.size(); i-- > 0;) value = value << 8 | bytes[i];
@@ -539,8 +565,8 @@ class UnpickleMachine {
         Push(NewStorage(Pop()));
         return false;
       default:
-        Fail(absl::StatusCode::kUnimplemented,
-             absl::StrCat("opcode 0x", absl::Hex(op, absl::kZeroPad2), " is not supported"));
+        Malformed(absl::StrCat("opcode 0x", absl::Hex(op, absl::kZeroPad2), std::string(OpcodeName(op)),
+                               " is not one of those that rebuild tensors; refused"));
         return false;
     }
   }
@@ -611,8 +637,14 @@ class UnpickleMachine {
     }
     for (const std::string& prefix : options_.inert_prefixes)
       if (module.substr(0, prefix.size()) == prefix) return GlobalValue(kInertRow, module, name);
-    Fail(absl::StatusCode::kUnimplemented, absl::StrCat("the name '", Text(module), ".", Text(name),
-                                                        "' is not one of those that rebuild tensors; refused"));
+    for (const std::string& inert : options_.inert_names) {
+      if (inert.size() == module.size() + 1 + name.size() && inert.compare(0, module.size(), module) == 0 &&
+          inert[module.size()] == ' ' && inert.compare(module.size() + 1, name.size(), name) == 0) {
+        return GlobalValue(kInertRow, module, name);
+      }
+    }
+    Malformed(absl::StrCat("the name '", Text(module), ".", Text(name),
+                           "' is not one of those that rebuild tensors; refused"));
     return nullptr;
   }
 
@@ -676,7 +708,7 @@ class UnpickleMachine {
         return nullptr;
       case Makes::kNothing:
       case Makes::kStorageClass:
-        Fail(absl::StatusCode::kUnimplemented, absl::StrCat("a call of ", Text(callee->text()), " is not supported"));
+        Malformed(absl::StrCat("a call of ", Text(callee->text()), ", which rebuilds no tensor; refused"));
         return nullptr;
       case Makes::kTensor:
         return args.Count(4, 4) ? MakeTensor(args, 0) : nullptr;
@@ -798,7 +830,7 @@ class UnpickleMachine {
     const PickleValue* codec = args.Of(1, PickleKind::kString, "a string");
     if (text == nullptr || codec == nullptr) return nullptr;
     if (codec->text() != "latin1" && codec->text() != "latin-1") {
-      Fail(absl::StatusCode::kUnimplemented, absl::StrCat("the encoding '", Text(codec->text()), "' is not supported"));
+      Malformed(absl::StrCat("the encoding '", Text(codec->text()), "' is not one that stands for bytes; refused"));
       return nullptr;
     }
     if (!Spend(text->text().size())) return nullptr;
@@ -935,14 +967,37 @@ class UnpickleMachine {
     return value;
   }
 
-  // Python attributes set on a value: kept by none of the kinds (an OrderedDict's _metadata, a tensor's __dict__).
+  // Python attributes set on a value: kept by records only (not an OrderedDict's _metadata, a tensor's __dict__).
   void Build() {
     const PickleValue* state = Pop();
-    const PickleValue* target = Top();
+    PickleValue* target = Top();
     if (state == nullptr || target == nullptr) return;
+    if (target->is(PickleKind::kObject)) target->items_.push_back(state);
     if (!target->is(PickleKind::kDict) && !target->is(PickleKind::kTensor) && !target->is(PickleKind::kObject)) {
       Malformed("attributes are set on a value that has none");
     }
+  }
+
+  // Makes `storage` the part of itself that `view` tells: (key of the view, first element, number of elements).
+  bool TakeView(const PickleValue& view, PickleStorage* storage) {
+    const absl::Span<const PickleValue* const> parts = view.items();
+    if (!view.is(PickleKind::kTuple) || parts.size() != 3 || !parts[0]->is(PickleKind::kString) ||
+        !parts[1]->is(PickleKind::kInt) || !parts[2]->is(PickleKind::kInt)) {
+      Malformed("the view of a storage is not (key, first element, number of elements)");
+      return false;
+    }
+    const int64_t first = parts[1]->integer(), count = parts[2]->integer();
+    if (first < 0 || count < 0 || static_cast<uint64_t>(first) > storage->elements ||
+        static_cast<uint64_t>(count) > storage->elements - static_cast<uint64_t>(first)) {
+      Malformed(absl::StrCat("a view of ", count, " elements from element ", first,
+                             " does not lie inside its storage '", Text(storage->key), "' of ", storage->elements));
+      return false;
+    }
+    const uint64_t item = static_cast<uint64_t>(TorchItemSize(storage->dtype));
+    storage->elements = static_cast<uint64_t>(count);
+    storage->bytes = storage->elements * item;
+    storage->offset = static_cast<uint64_t>(first) * item;
+    return true;
   }
 
   // The persistent id ("storage", class, key, location, elements[, view]).
@@ -953,10 +1008,6 @@ class UnpickleMachine {
         parts[0]->text() != "storage" || !parts[1]->is(PickleKind::kGlobal) || !parts[2]->is(PickleKind::kString) ||
         !parts[3]->is(PickleKind::kString) || !parts[4]->is(PickleKind::kInt) || parts[4]->integer() < 0) {
       Malformed("a persistent id is not (\"storage\", class, key, location, number of elements)");
-      return nullptr;
-    }
-    if (parts.size() == 6 && !parts[5]->is(PickleKind::kNone)) {
-      Fail(absl::StatusCode::kUnimplemented, "a storage that is a view of another one is not supported");
       return nullptr;
     }
     const bool typed = parts[1]->global_ == kTypedStorageRow;
@@ -973,6 +1024,7 @@ class UnpickleMachine {
       Malformed(absl::StrCat("storage '", Text(storage.key), "' claims ", storage.elements, " elements"));
       return nullptr;
     }
+    storage.whole = storage.bytes;
     if (options_.storage_bytes) {
       const absl::StatusOr<uint64_t> exist = options_.storage_bytes(storage.key);
       if (!exist.ok()) {
@@ -984,6 +1036,8 @@ class UnpickleMachine {
         return nullptr;
       }
     }
+    if (parts.size() == 6 && !parts[5]->is(PickleKind::kNone) && !TakeView(*parts[5], &storage)) return nullptr;
+    result_.storages_.push_back(storage);
     PickleValue* value = New(PickleKind::kStorage);
     value->tensor_ = std::make_unique<PickleTensor>();
     value->tensor_->storage = storage;

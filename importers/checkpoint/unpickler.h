@@ -37,16 +37,20 @@ enum class PickleKind : uint8_t {
   kDtype,    // text() is torch's name, e.g. "bfloat16"
   kLayout,   // text() is e.g. "torch.strided"
   kGlobal,   // an allowed class as a value: text() is "module name"
-  kObject,   // the record of a call of an inert name: text() is "module name", items() are the arguments
+  kObject,   // the record of a call of an inert name: text() is "module name", items() are the arguments and then
+             // the states set on it
 };
 
-// A run of typed elements that lies outside the pickle under `key`.
+// A run of typed elements that lies outside the pickle under `key`: all that is there, or a part (files before
+// torch 1.6 store views of a storage).
 struct PickleStorage {
   std::string_view key;
   std::string_view dtype;     // torch's name of the element type; "uint8" for an untyped storage
   std::string_view location;  // the device it was saved from, e.g. "cuda:0"
   uint64_t elements = 0;
-  uint64_t bytes = 0;  // elements times the size of one
+  uint64_t bytes = 0;   // elements times the size of one
+  uint64_t offset = 0;  // bytes: where they begin in what lies under the key; not 0 only for views
+  uint64_t whole = 0;   // bytes that the pickle claims to lie under the key, at least offset + bytes
 };
 
 // A strided view of a storage. Checked: every element lies inside the storage, and sizes times item size fits int64.
@@ -69,14 +73,15 @@ class PickleValue {
   bool is(PickleKind kind) const { return kind_ == kind; }
 
   // Each is meaningful for the kinds named; zero, empty or nullptr for others.
-  bool boolean() const { return integer_ != 0; }   // kBool
-  int64_t integer() const { return integer_; }     // kBool, kInt
-  double real() const { return real_; }            // kFloat, kComplex
-  double imag() const { return imag_; }            // kComplex
-  std::string_view text() const { return text_; }  // kBigInt, kString, kBytes, kDevice, kDtype, kLayout, kGlobal
+  bool boolean() const { return integer_ != 0; }  // kBool
+  int64_t integer() const { return integer_; }    // kBool, kInt
+  double real() const { return real_; }           // kFloat, kComplex
+  double imag() const { return imag_; }           // kComplex
+  // kBigInt, kString, kBytes, kDevice, kDtype, kLayout, kGlobal, kObject
+  std::string_view text() const { return text_; }
   const PickleTensor* tensor() const { return is(PickleKind::kTensor) ? tensor_.get() : nullptr; }
   const PickleStorage* storage() const { return is(PickleKind::kStorage) ? &tensor_->storage : nullptr; }
-  // The elements of a kList, kTuple or kSet; the keys and values of a kDict in turn.
+  // The elements of a kList, kTuple or kSet; the keys and values of a kDict in turn; see kObject.
   absl::Span<const PickleValue* const> items() const { return items_; }
 
   // The number of key-value pairs of a kDict, and each of them.
@@ -109,6 +114,8 @@ struct UnpickleOptions {
   // Modules whose names may be mentioned and "called" without being known: a call makes a kObject record. Tensor
   // subclasses (torchao) keep their settings in such objects. Empty: every unknown name is refused.
   std::vector<std::string> inert_prefixes;
+  // The same for single names, "module name".
+  std::vector<std::string> inert_names;
   uint64_t max_values = 8'000'000;      // values made
   uint64_t max_stack = 1'000'000;       // of the machine, in values and marks each
   uint64_t max_expanded = 100'000'000;  // values met when the tree is walked with shared parts repeated
@@ -121,10 +128,13 @@ class Unpickled {
   const PickleValue& root() const { return *root_; }
   // Bytes read, up to and including the STOP; what follows is not part of this pickle.
   uint64_t consumed() const { return consumed_; }
+  // Every mention of a storage, in order; a key may occur several times.
+  absl::Span<const PickleStorage> storages() const { return storages_; }
 
  private:
   friend class UnpickleMachine;
 
+  std::vector<PickleStorage> storages_;
   std::deque<PickleValue> values_;   // stable addresses
   std::deque<std::string> strings_;  // text that had to be made
   const PickleValue* root_ = nullptr;
@@ -134,9 +144,9 @@ class Unpickled {
 // Reads one pickle from the front of `data`. A walk of the result is finite and may recurse: its depth and its length
 // are within the options' limits.
 //
-// Errors give the byte offset. InvalidArgument: malformed or hostile (a stack underflow, an unknown memo entry, a
-// container that contains itself, a tensor outside its storage, a dict that repeats a string key). Unimplemented: a
-// name or opcode that is not on the list, named. OutOfRange: beyond a limit.
+// Errors give the byte offset. InvalidArgument: malformed or hostile (a name or opcode that is not on the list, a stack
+// underflow, an unknown memo entry, a container that contains itself, a tensor outside its storage, a dict that repeats
+// a string key). Unimplemented: a kind of tensor or text that is known and not read. OutOfRange: beyond a limit.
 absl::StatusOr<Unpickled> Unpickle(absl::Span<const uint8_t> data, const UnpickleOptions& options = {});
 
 // The size in bytes of one element of the torch dtype of that name; 0 where there is none such.

@@ -70,6 +70,7 @@ absl::StatusOr<TensorSet> ReadSafetensors(const std::shared_ptr<io::MappedFile>&
     ref.offset = begin;
     ref.strides = ir::ContiguousStrides(ref.sizes);
     if (absl::Status s = ir::Validate(ref); !s.ok()) return bad(text::FromAbsl(s.message()));
+    if (ref.numel() * ir::BitSize(ref.dtype) % 8 != 0) return bad("it ends within a byte");
     if (ref.nbytes() != end - begin) return bad(text::StrCat("takes ", ref.nbytes(), " bytes and has ", end - begin));
     extents.emplace_back(begin, end);
     set.tensors.emplace(std::move(name), std::move(ref));

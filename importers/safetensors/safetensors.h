@@ -6,16 +6,20 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "io/mapped_file.h"
+#include "ir/sharded.h"
 #include "ir/tensor.h"
 
 namespace slipway::importers {
 
 struct TensorSet {
   std::map<std::string, ir::TensorRef> tensors;
+  std::map<std::string, ir::ShardedTensor> sharded;  // those that lie in several pieces; other names than `tensors`
   std::map<std::string, std::string> metadata;
+  std::vector<std::string> notes;  // what was left out, for people
 };
 
 // Errors: InvalidArgument, with the tensor's name, for a header that is too long (over 100 MB), not JSON, or whose

@@ -4,7 +4,7 @@ expect 0 '' slipway --version
 grep -qE "^slipway $(cat "$ROOT/VERSION") \(ONNX opset 18 … 24, PT2 schema .*, torch [0-9.]+ operators\)$" stdout || fails "$(cat stdout)"
 expect 0 '' slipway --help
 grep -q convert stdout && grep -q inspect stdout
-for command in convert inspect; do
+for command in convert inspect diff; do
   expect 0 '' slipway $command --help
 done
 for flag in --opset --weights --external-data --dry-run --diagnostics --metadata --verify-each; do

@@ -1,0 +1,354 @@
+// See diff.h.
+#include "driver/diff.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <map>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "driver/diagnostic.h"
+#include "driver/tensors.h"
+#include "ir/sharded.h"
+
+namespace slipway::driver {
+namespace {
+
+using ir::DType;
+
+// Floating-point types of at most 8 bits: a sign (but for e8m0), an exponent and a fraction.
+struct SmallFloat {
+  DType dtype;
+  int exponent_bits, fraction_bits, bias;
+  enum { kFinite, kIeee, kNanAllOnes, kNanNegativeZero } specials;
+};
+constexpr SmallFloat kSmallFloats[] = {
+    {DType::kFloat8E4M3FN, 4, 3, 7, SmallFloat::kNanAllOnes},
+    {DType::kFloat8E5M2, 5, 2, 15, SmallFloat::kIeee},
+    {DType::kFloat8E4M3FNUZ, 4, 3, 8, SmallFloat::kNanNegativeZero},
+    {DType::kFloat8E5M2FNUZ, 5, 2, 16, SmallFloat::kNanNegativeZero},
+    {DType::kFloat4E2M1, 2, 1, 1, SmallFloat::kFinite},
+    {DType::kFloat6E2M3, 2, 3, 1, SmallFloat::kFinite},
+    {DType::kFloat6E3M2, 3, 2, 3, SmallFloat::kFinite},
+};
+
+double Decode(const SmallFloat& f, unsigned bits) {
+  const unsigned magnitude_mask = (1u << (f.exponent_bits + f.fraction_bits)) - 1;
+  const unsigned magnitude = bits & magnitude_mask;
+  const bool negative = (bits & ~magnitude_mask) != 0;
+  const int exponent = static_cast<int>(magnitude >> f.fraction_bits), all_ones = (1 << f.exponent_bits) - 1;
+  const unsigned fraction = magnitude & ((1u << f.fraction_bits) - 1);
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  if (f.specials == SmallFloat::kNanAllOnes && magnitude == magnitude_mask) return kNan;
+  if (f.specials == SmallFloat::kNanNegativeZero && negative && magnitude == 0) return kNan;
+  double value;
+  if (f.specials == SmallFloat::kIeee && exponent == all_ones) {
+    value = fraction ? kNan : std::numeric_limits<double>::infinity();
+  } else if (exponent == 0) {
+    value = std::ldexp(fraction, 1 - f.bias - f.fraction_bits);
+  } else {
+    value = std::ldexp(fraction + (1u << f.fraction_bits), exponent - f.bias - f.fraction_bits);
+  }
+  return negative ? -value : value;
+}
+
+// The values of all codes of a small type; empty for others.
+std::vector<double> SmallValues(DType dtype) {
+  std::vector<double> values;
+  if (dtype == DType::kFloat8E8M0FNU) {  // powers of two
+    for (int i = 0; i < 255; ++i) values.push_back(std::ldexp(1.0, i - 127));
+    values.push_back(std::numeric_limits<double>::quiet_NaN());
+  }
+  for (const SmallFloat& f : kSmallFloats)
+    if (f.dtype == dtype)
+      for (unsigned bits = 0; bits < (1u << ir::BitSize(dtype)); ++bits) values.push_back(Decode(f, bits));
+  return values;
+}
+
+double HalfToDouble(uint16_t h) {
+  const int exponent = h >> 10 & 31, fraction = h & 1023;
+  const double magnitude =
+      exponent == 31  ? (fraction ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity())
+      : exponent == 0 ? std::ldexp(fraction, -24)
+                      : std::ldexp(fraction + 1024, exponent - 25);
+  return h & 0x8000 ? -magnitude : magnitude;
+}
+
+template <typename T>
+T Load(const uint8_t* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+// Counts the elements of two runs that differ, into a row.
+class Counter {
+ public:
+  Counter(double tolerance, DiffRow* row) : tolerance_(tolerance), row_(row) {}
+
+  void Real(double a, double b) {
+    if (a == b) return;
+    const bool a_nan = std::isnan(a), b_nan = std::isnan(b);
+    if (a_nan && b_nan) return;
+    if (a_nan || b_nan) return OneNan();
+    Different(std::fabs(a - b));
+  }
+  void Complex(double ar, double ai, double br, double bi) {
+    const auto same = [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); };
+    if (same(ar, br) && same(ai, bi)) return;
+    if (std::isnan(ar) != std::isnan(br) || std::isnan(ai) != std::isnan(bi)) return OneNan();
+    Different(std::hypot(same(ar, br) ? 0 : ar - br, same(ai, bi) ? 0 : ai - bi));
+  }
+  // Bits that differ, of numbers this far from each other.
+  void Exact(double distance) {
+    ++row_->unequal;
+    row_->max_abs = std::max(row_->max_abs, distance);
+  }
+
+ private:
+  const double tolerance_;
+  DiffRow* row_;
+
+  void OneNan() {
+    ++row_->unequal;
+    ++row_->one_nan;
+  }
+  void Different(double distance) {
+    if (distance > tolerance_) Exact(distance);
+  }
+};
+
+template <typename T, typename Function>
+void EachPair(absl::Span<const uint8_t> a, absl::Span<const uint8_t> b, const Function& f) {
+  for (size_t i = 0; i + sizeof(T) <= a.size(); i += sizeof(T)) f(Load<T>(&a[i]), Load<T>(&b[i]));
+}
+
+template <typename T>
+void CountReal(absl::Span<const uint8_t> a, absl::Span<const uint8_t> b, Counter* count) {
+  EachPair<T>(a, b, [&](T x, T y) { count->Real(x, y); });
+}
+
+template <typename T>
+void CountComplex(absl::Span<const uint8_t> a, absl::Span<const uint8_t> b, Counter* count) {
+  using Pair = std::array<T, 2>;
+  EachPair<Pair>(a, b, [&](Pair x, Pair y) { count->Complex(x[0], x[1], y[0], y[1]); });
+}
+
+template <typename T>
+void CountInteger(absl::Span<const uint8_t> a, absl::Span<const uint8_t> b, Counter* count) {
+  EachPair<T>(a, b, [&](T x, T y) {
+    if (x != y) count->Exact(std::fabs(static_cast<double>(static_cast<__int128>(x) - static_cast<__int128>(y))));
+  });
+}
+
+// Elements of at most 8 bits, the first in the lowest bits.
+void CountSmall(DType dtype, const std::vector<double>& values, int64_t elements, absl::Span<const uint8_t> a,
+                absl::Span<const uint8_t> b, Counter* count) {
+  const int bits = static_cast<int>(ir::BitSize(dtype));
+  const unsigned mask = (1u << bits) - 1;
+  const auto code = [&](absl::Span<const uint8_t> from, int64_t i) {
+    const size_t bit = static_cast<size_t>(i) * bits, at = bit / 8;
+    const unsigned two = from[at] | (at + 1 < from.size() ? from[at + 1] << 8 : 0);
+    return two >> bit % 8 & mask;
+  };
+  for (int64_t i = 0; i < elements; ++i) {
+    const unsigned x = code(a, i), y = code(b, i);
+    if (x == y) continue;
+    if (values.empty())
+      count->Exact(std::fabs(static_cast<double>(x) - y));
+    else
+      count->Real(values[x], values[y]);
+  }
+}
+
+void Count(DType dtype, const std::vector<double>& values, int64_t elements, absl::Span<const uint8_t> a,
+           absl::Span<const uint8_t> b, Counter* count) {
+  switch (dtype) {
+    case DType::kFloat64:
+      return CountReal<double>(a, b, count);
+    case DType::kFloat32:
+      return CountReal<float>(a, b, count);
+    case DType::kFloat16:
+      return EachPair<uint16_t>(a, b, [&](uint16_t x, uint16_t y) {
+        if (x != y) count->Real(HalfToDouble(x), HalfToDouble(y));
+      });
+    case DType::kBFloat16:
+      return EachPair<uint16_t>(a, b, [&](uint32_t x, uint32_t y) {
+        count->Real(std::bit_cast<float>(x << 16), std::bit_cast<float>(y << 16));
+      });
+    case DType::kComplex64:
+      return CountComplex<float>(a, b, count);
+    case DType::kComplex128:
+      return CountComplex<double>(a, b, count);
+    case DType::kComplex32:
+      return EachPair<std::array<uint16_t, 2>>(a, b, [&](auto x, auto y) {
+        count->Complex(HalfToDouble(x[0]), HalfToDouble(x[1]), HalfToDouble(y[0]), HalfToDouble(y[1]));
+      });
+    case DType::kInt8:
+      return CountInteger<int8_t>(a, b, count);
+    case DType::kInt16:
+      return CountInteger<int16_t>(a, b, count);
+    case DType::kInt32:
+      return CountInteger<int32_t>(a, b, count);
+    case DType::kInt64:
+      return CountInteger<int64_t>(a, b, count);
+    case DType::kUInt16:
+      return CountInteger<uint16_t>(a, b, count);
+    case DType::kUInt32:
+      return CountInteger<uint32_t>(a, b, count);
+    case DType::kUInt64:
+      return CountInteger<uint64_t>(a, b, count);
+    default:
+      return CountSmall(dtype, values, elements, a, b, count);
+  }
+}
+
+std::string TypeOf(const ir::ShardedTensor& t) {
+  return text::StrCat(ir::Name(t.dtype), "[", text::Join(t.sizes, ","), "]");
+}
+
+absl::Status CompareValues(const ir::ShardedTensor& a, const ir::ShardedTensor& b, double tolerance, DiffRow* row) {
+  if (absl::Status s = ir::Validate(a); !s.ok()) return s;
+  if (absl::Status s = ir::Validate(b); !s.ok()) return s;
+  auto x = ir::ElementReader::Open(a);
+  if (!x.ok()) return x.status();
+  auto y = ir::ElementReader::Open(b);
+  if (!y.ok()) return y.status();
+  const std::vector<double> values = SmallValues(a.dtype);
+  Counter counter(tolerance, row);
+  // Types below a byte are read as bytes, in steps of whole elements.
+  const bool parts = ir::ByteSize(a.dtype) == 0;
+  int64_t step = std::max(x->step(), y->step());
+  if (parts) step = step / 3 * 3;
+  for (int64_t done = 0; x->left() > 0;) {
+    const absl::Span<const uint8_t> p = x->NextDense(step), q = y->NextDense(step);
+    const int64_t bytes = static_cast<int64_t>(p.size());
+    const int64_t elements =
+        parts ? std::min(bytes * 8 / ir::BitSize(a.dtype), row->elements - done) : bytes / x->item();
+    if (std::memcmp(p.data(), q.data(), p.size()) != 0) Count(a.dtype, values, elements, p, q, &counter);
+    done += elements;
+  }
+  return absl::OkStatus();
+}
+
+const char* const kKinds[] = {"only_in_a", "only_in_b", "type", "values"};
+
+std::string Number(double v) {
+  char buffer[32];
+  std::snprintf(buffer, sizeof buffer, "%.6g", v);
+  return buffer;
+}
+
+}  // namespace
+
+absl::StatusOr<DiffReport> Diff(const DiffOptions& options) {
+  std::map<std::string, ir::ShardedTensor> sets[2];
+  for (int i = 0; i < 2; ++i) {
+    auto set = ReadShardedTensors(i == 0 ? options.a : options.b, options.key);
+    if (!set.ok()) return set.status();
+    sets[i] = std::move(set->sharded);
+    for (auto& [name, tensor] : set->tensors) sets[i].emplace(name, std::move(tensor));
+  }
+  DiffReport report;
+  for (const auto& [name, a] : sets[0]) {
+    DiffRow row;
+    row.name = name;
+    row.a = TypeOf(a);
+    const auto other = sets[1].find(name);
+    if (other == sets[1].end()) {
+      row.kind = DiffRow::kOnlyInA;
+      report.rows.push_back(std::move(row));
+      continue;
+    }
+    ++report.compared;
+    const ir::ShardedTensor& b = other->second;
+    row.b = TypeOf(b);
+    row.elements = a.numel();
+    if (a.dtype != b.dtype || a.sizes != b.sizes) {
+      row.kind = DiffRow::kType;
+    } else {
+      if (absl::Status s = CompareValues(a, b, options.tolerance, &row); !s.ok())
+        return absl::Status(s.code(), text::StrCat("'", name, "': ", text::FromAbsl(s.message())));
+      report.bytes += a.nbytes() + b.nbytes();
+      if (row.unequal == 0) {
+        ++report.equal;
+        continue;
+      }
+    }
+    report.rows.push_back(std::move(row));
+  }
+  for (const auto& [name, b] : sets[1]) {
+    if (sets[0].contains(name)) continue;
+    DiffRow row;
+    row.name = name;
+    row.kind = DiffRow::kOnlyInB;
+    row.b = TypeOf(b);
+    report.rows.push_back(std::move(row));
+  }
+  std::sort(report.rows.begin(), report.rows.end(), [](const DiffRow& x, const DiffRow& y) { return x.name < y.name; });
+  return report;
+}
+
+std::string ToTable(const DiffReport& report, const DiffOptions& options) {
+  std::string out;
+  size_t widest = 0;
+  for (const DiffRow& r : report.rows) widest = std::max(widest, Printable(r.name).size());
+  for (const DiffRow& r : report.rows) {
+    const std::string name = Printable(r.name);
+    text::StrAppend(&out, name, std::string(widest - name.size() + 2, ' '));
+    switch (r.kind) {
+      case DiffRow::kOnlyInA:
+        text::StrAppend(&out, "only in A  ", r.a);
+        break;
+      case DiffRow::kOnlyInB:
+        text::StrAppend(&out, "only in B  ", r.b);
+        break;
+      case DiffRow::kType:
+        text::StrAppend(&out, r.a, " in A, ", r.b, " in B");
+        break;
+      case DiffRow::kValues:
+        text::StrAppend(&out, r.a, "  ", r.unequal, " of ", r.elements, " differ");
+        if (r.unequal > r.one_nan) text::StrAppend(&out, ", by at most ", Number(r.max_abs));
+        if (r.one_nan > 0) text::StrAppend(&out, ", ", r.one_nan, " NaN in one only");
+        break;
+    }
+    out += '\n';
+  }
+  text::StrAppend(&out, report.equal, " of ", report.compared,
+                  report.compared == 1 ? " common tensor is equal" : " common tensors are equal");
+  if (options.tolerance > 0) text::StrAppend(&out, " within ", Number(options.tolerance));
+  const int64_t alone = std::count_if(report.rows.begin(), report.rows.end(), [](const DiffRow& r) {
+    return r.kind == DiffRow::kOnlyInA || r.kind == DiffRow::kOnlyInB;
+  });
+  if (alone > 0) text::StrAppend(&out, ", ", alone, alone == 1 ? " is in one only" : " are in one only");
+  return out + "\n";
+}
+
+std::string ToJson(const DiffReport& report, const DiffOptions& options) {
+  json::Writer j;
+  j.BeginObject().Key("version").Int(1).Key("a").String(options.a).Key("b").String(options.b);
+  j.Key("tolerance").Double(options.tolerance).Key("equal").Bool(report.rows.empty());
+  j.Key("tensors_compared").Int(report.compared).Key("tensors_equal").Int(report.equal).Key("differences").BeginArray();
+  for (const DiffRow& r : report.rows) {
+    j.BeginObject().Key("name").String(r.name).Key("kind").String(kKinds[r.kind]);
+    if (!r.a.empty()) j.Key("a").String(r.a);
+    if (!r.b.empty()) j.Key("b").String(r.b);
+    if (r.kind == DiffRow::kValues) {
+      j.Key("elements").Int(r.elements).Key("unequal").Int(r.unequal).Key("one_nan").Int(r.one_nan).Key("max_abs");
+      if (r.unequal > r.one_nan)
+        j.Double(r.max_abs);
+      else
+        j.Null();
+    }
+    j.EndObject();
+  }
+  j.EndArray().EndObject();
+  return j.Take() + "\n";
+}
+
+}  // namespace slipway::driver
