@@ -26,6 +26,7 @@ constexpr size_t kBufferSize = size_t{256} << 10;
 // Bytes of one copy in the kernel: large enough for full speed, small enough to be interrupted soon.
 constexpr uint64_t kCopyChunk = uint64_t{16} << 20;
 // Bytes of one write. Measured on ext4 of Linux 6.18: calls of 1 MiB and more take five times as long a byte.
+constexpr uint64_t kPage = 4096;
 constexpr uint64_t kWriteChunk = uint64_t{512} << 10;
 // Copies from this size on ask for their room first, so that a full disk is known before the work is done.
 constexpr uint64_t kReserveFrom = uint64_t{16} << 20;
@@ -251,8 +252,11 @@ absl::Status AtomicFile::CopyFrom(const FileRange& range) {
     left -= count;
     written_ += count;
   };
+  // Where pages of the one file straddle those of the other, the kernel takes 1.5 times as long to copy them by itself as
+  // through a buffer that stays in the processor's cache (ext4, 1 GB: 0.94 s, 0.65 s; cp, whose pages agree, 0.6 s).
+  const bool straddles = left >= kWriteChunk && (range.offset - written_) % kPage != 0;
   // First choice: between files of one file system; may even share the blocks.
-  while (left > 0) {
+  while (left > 0 && !straddles) {
     const ssize_t count = copy_file_range(source, &from, fd_, nullptr, std::min(left, kCopyChunk), 0);
     if (count > 0) {
       done(count);
@@ -263,7 +267,7 @@ absl::Status AtomicFile::CopyFrom(const FileRange& range) {
     }
   }
   // Second: across file systems.
-  while (left > 0) {
+  while (left > 0 && !straddles) {
     const ssize_t count = sendfile(fd_, source, &from, std::min(left, kCopyChunk));
     if (count > 0) {
       done(count);
@@ -273,8 +277,8 @@ absl::Status AtomicFile::CopyFrom(const FileRange& range) {
       return Failed(errno, "write");
     }
   }
-  // Last: by hand, for sources that the kernel does not splice.
-  std::vector<uint8_t> block(left > 0 ? kBufferSize : 0);
+  // Last: by hand, also for sources that the kernel does not splice.
+  std::vector<uint8_t> block(std::min(left, kWriteChunk));
   while (left > 0) {
     const ssize_t count = pread(source, block.data(), std::min<uint64_t>(left, block.size()), from);
     if (count < 0) {
