@@ -93,6 +93,8 @@ constexpr ConvertFlag kFlags[] = {
     {"strict-types", Switch<&O::strict_types>, kTrueFalse},
     {"to", Text<&O::to>, kAny},
     {"torch", Word<&O::torch, kTorches>, "2.9 or 2.6"},
+    {"tp", Number<&O::tp>, "a number"},
+    {"tp-rules", Text<&O::tp_rules>, kAny},
     {"verify-each", Switch<&O::verify_each>, kTrueFalse},
     {"weights", Several<&O::weights>, kAny},
 };
