@@ -47,6 +47,7 @@ std::span<const Kernel> NormalizeKernels();
 std::span<const Kernel> ConvKernels();
 std::span<const Kernel> PoolKernels();
 std::span<const Kernel> SampleKernels();  // values between elements
+std::span<const Kernel> TransformKernels();
 std::span<const Kernel> OrderKernels();   // ranks, searches, runs of equals
 
 }  // namespace slipway::kernels
