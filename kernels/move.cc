@@ -14,6 +14,21 @@ namespace {
 // out = in, converted where dtypes differ.
 const char* Copy(const Call& c) {
   const Tensor &in = c.in[0], &out = c.out[0];
+  if (in.dtype != out.dtype && (IsStoredOnly(in.dtype) || IsStoredOnly(out.dtype))) {
+    WithComputeType(in.dtype, [&]<typename T>() {
+      Walk<2>({&out, &in}, [&](std::array<char*, 2> at, const std::array<int64_t, 2>& step, int64_t n) {
+        T row[kBlock];
+        for (int64_t done = 0; done < n; done += kBlock) {
+          const int64_t m = std::min(kBlock, n - done);
+          LoadRow<T>(at[1], in.dtype, step[1], m, in.dtype, row);
+          StoreRow<T>(row, m, at[0], out.dtype, step[0]);
+          at[0] += m * step[0] * ByteSize(out.dtype);
+          at[1] += m * step[1] * ByteSize(in.dtype);
+        }
+      });
+    });
+    return nullptr;
+  }
   if (in.dtype != out.dtype) {
     WithType(in.dtype, [&]<typename S>() {
       WithType(out.dtype, [&]<typename D>() {
@@ -165,8 +180,8 @@ const char* Edges(const Call& c) {
 }
 
 constexpr Kernel kKernels[] = {
-    {"edges", Edges, false, 1},
-    {"copy", Copy, true, 1},         {"fill", Fill},           {"arange", Arange},
+    {"edges", Edges, false, 1, 1, true},
+    {"copy", Copy, true, 1, 1, true},         {"fill", Fill},           {"arange", Arange},
     {"linspace", Linspace}, {"tril", Triangle<true>, false, 1}, {"triu", Triangle<false>, false, 1},
 };
 

@@ -32,6 +32,7 @@ struct Kernel {
   // same layout lies.
   bool elementwise = false;
   int8_t inputs = 0, outputs = 1;  // at least so many
+  bool any_type = false;           // takes tensors of types that are stored only
 };
 
 // Null when there is none of that name.

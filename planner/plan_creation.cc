@@ -39,10 +39,9 @@ void Arange(PlanContext& c) {
 }
 // A bound that is a number or a 0-d tensor.
 std::optional<Dim> Bound(PlanContext& c, const char* name) {
-  const ir::Scalar s = c.scalar(name);
-  if (auto e = c.expr(s)) return e;
-  if (!c.ok() || s.kind != ir::Scalar::kValue) return std::nullopt;
-  Operand x = c.of(s.value);
+  const ir::Value* v = c.node().Get(name).value();
+  if (!v || !v->type().is_tensor()) return c.expr(c.scalar(name));
+  Operand x = c.of(v);
   if (x.rank() != 0 || !ir::IsFloating(x.dtype)) return std::nullopt;
   const Dim e = c.builder().NewSymbol({});
   c.builder().Symbol(e, true);

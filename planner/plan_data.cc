@@ -340,6 +340,68 @@ void SegmentReduce(PlanContext& c) {
     c.Emit("segment_reduce", {x, runs}, {out}, x.dtype, {runs.rank() - 1, found - std::begin(kNames), !lengths}, std::move(initial));
   c.Return(out);
 }
+void OneHot(PlanContext& c) {
+  Operand x = c.in("self");
+  if (!ir::IsIntegral(x.dtype)) return c.Unsupported(text::StrCat("of ", ir::Name(x.dtype)));
+  Operand index = Indices(c, x), out = c.Full(c.out_sizes(), ir::Scalar(), c.out_dtype());
+  if (!c.ok()) return;
+  if (out.rank() != x.rank() + 1) return c.Fail("the result has another rank");
+  ir::Scalar one;
+  one.i = 1, one.d = 1;
+  Dims sizes = x.sizes;
+  sizes.push_back(1);
+  Operand ones = c.Full(sizes, one, out.dtype);
+  c.Emit("scatter", {ones, Unsqueeze(index, x.rank())}, {out}, out.dtype, {x.rank()});
+  c.Return(out);
+}
+void Bincount(PlanContext& c) {
+  Operand x = c.Cast(c.in("self"), DType::kInt64), weights = c.opt_in("weights");
+  const Dim least = c.n("minlength");
+  if (!c.ok() || x.rank() != 1) return c.Unsupported("of no vector");
+  c.RequireLessEqual(1, x.sizes[0], "of a tensor without elements");
+  Operand most = c.Temp(DType::kInt64, {});
+  c.Emit("amax", {x}, {most}, DType::kInt64, {1});
+  const Dim largest = c.builder().NewSymbol({0, int64_t{1} << 40});
+  if (!c.ok()) return;
+  c.builder().Publish(largest, most);
+  const Dim bins = ir::Max(largest + 1, least);
+  const Dims declared = c.out_sizes();
+  if (declared.size() == 1 && !c.builder().IsGiven(declared[0])) {
+    if (declared[0].kind() != ir::SymKind::kSymbol) return c.Unsupported("of an unknown number of bins");
+    c.builder().Set(declared[0], bins);
+  } else if (declared.size() == 1) {
+    c.RequireEqual(declared[0], bins, "the result has another size");
+  }
+  Operand out = c.Result();
+  std::vector<Operand> in = {x};
+  if (weights) in.push_back(weights);
+  c.Emit("bincount", std::move(in), {out}, DType::kInt64);
+  c.Return(out);
+}
+// Rows of a table summed (0), averaged (1) or maximized (2) by bag.
+void EmbeddingBag(PlanContext& c) {
+  Operand table = c.in("weight"), index = Indices(c, c.in("indices")), offsets = Indices(c, c.in("offsets")),
+          weights = c.opt_in("per_sample_weights"), out = c.Result();
+  if (!c.ok()) return;
+  const int64_t mode = c.i("mode");
+  if (index.rank() != 1 || offsets.rank() != 1) return c.Unsupported("indices that are not 1-D");
+  if (mode < 0 || mode > 2 || (weights && mode != 0)) return c.Unsupported("of this mode");
+  int64_t padding = -1;
+  const bool own = c.node().op().base.find("_embedding_bag") == 0;
+  if (c.node().op().ArgIndex("padding_idx") >= 0)
+    if (auto given = c.opt_i("padding_idx")) {
+      padding = *given;
+      if (padding < 0 && !own) {
+        const auto rows = table.sizes[0].constant();
+        if (!rows) return c.Unsupported("a table of unknown size");
+        padding += *rows;
+      }
+    }
+  std::vector<Operand> in = {table, index, offsets};
+  if (weights) in.push_back(weights);
+  c.Emit("embedding_bag", std::move(in), {out}, out.dtype, {mode, c.b("include_last_offset"), padding});
+  c.Return(out);
+}
 void Dft(PlanContext& c) {
   Operand re = c.in("re"), im = c.opt_in("im");
   Operand y_re = c.Result(0), y_im = c.Result(1);
@@ -362,6 +424,9 @@ constexpr PlanFamily kFamilies[] = {
     {Msort, "sort", "msort"},
     {IsIn, "", "isin.Tensor_Tensor isin.Tensor_Scalar isin.Scalar_Tensor"},
     {SegmentReduce, "", "segment_reduce"},
+    {OneHot, "scatter", "one_hot"},
+    {Bincount, "", "bincount"},
+    {EmbeddingBag, "embedding_bag", "embedding_bag embedding_bag.padding_idx _embedding_bag _embedding_bag_forward_only"},
     {Dft, "", "/slipway.dft.default"},
     {MaskedIndex, "index", "_unsafe_masked_index"},
     {MaskedIndexPut, "index_put_add", "_unsafe_masked_index_put_accumulate"},

@@ -180,7 +180,7 @@ void LayerNorm(PlanContext& c) {
   }
   c.Emit("layer_norm", std::move(in), {c.Reshape(out, {rows, n})}, out.dtype, {(weight ? 1 : 0) + (bias ? 2 : 0)},
          {c.f("eps")});
-  c.Return(out);
+  c.Return(std::move(results));
 }
 
 constexpr PlanFamily kFamilies[] = {
