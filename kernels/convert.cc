@@ -13,7 +13,7 @@ void Round(T* x, int64_t n) {
 
 template <typename T>
 void LoadRow(const void* from, DType dtype, int64_t stride, int64_t n, DType as, T* to) {
-  WithType(dtype, [&]<typename S>() {
+  WithAnyType(dtype, [&]<typename S>() {
     const S* p = static_cast<const S*>(from);
     if (as == DType::kBool)
       for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(Convert<bool>(p[i * stride]));
@@ -41,7 +41,7 @@ void LoadRow(const void* from, DType dtype, int64_t stride, int64_t n, DType as,
 
 template <typename T>
 void StoreRow(const T* from, int64_t n, void* to, DType dtype, int64_t stride) {
-  WithType(dtype, [&]<typename S>() {
+  WithAnyType(dtype, [&]<typename S>() {
     S* p = static_cast<S*>(to);
     for (int64_t i = 0; i < n; ++i) p[i * stride] = Convert<S>(from[i]);
   });

@@ -3,10 +3,12 @@
 #define SLIPWAY_KERNELS_CONVERT_H_
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "kernels/tensor.h"
 
@@ -24,10 +26,51 @@ struct BF16 {
 };
 using F16 = _Float16;
 
+// Floats of 8 bits: 1 sign, 7 - kMantissa exponent, kMantissa bits. Rounded to nearest even; what is too large becomes
+// infinity where the type has it, else NaN, as torch does. kUnsignedZero: no infinity, no -0, whose bits are the one NaN.
+template <int kMantissa, bool kUnsignedZero>
+struct F8 {
+  static constexpr int kBias = (1 << (6 - kMantissa)) - (kUnsignedZero ? 0 : 1);
+  static constexpr bool kInfinity = kMantissa == 2 && !kUnsignedZero;
+  static constexpr uint8_t kNan = kUnsignedZero ? 0x80 : 0x7f;
+  static constexpr uint8_t kMost = kInfinity ? 0x7b : kUnsignedZero ? 0x7f : 0x7e;
+  uint8_t bits = 0;
+  F8() = default;
+  F8(float f) {  // NOLINT: converts as the built-in types do
+    const uint32_t u = std::bit_cast<uint32_t>(f);
+    const uint8_t sign = static_cast<uint8_t>(u >> 24 & 0x80);
+    const uint32_t magnitude = u & 0x7fffffff;
+    if (magnitude > 0x7f800000) {
+      bits = static_cast<uint8_t>(kUnsignedZero ? kNan : sign | kNan);
+      return;
+    }
+    constexpr uint32_t kSmallest = static_cast<uint32_t>(127 + 1 - kBias) << 23;  // the least normal number
+    uint32_t code;
+    if (magnitude < kSmallest) {  // a multiple of the least number
+      const float unit = std::bit_cast<float>(magnitude) * std::bit_cast<float>(static_cast<uint32_t>(127 + kBias + kMantissa - 1) << 23);
+      code = static_cast<uint32_t>(std::nearbyint(unit));
+    } else {
+      constexpr int kDrop = 23 - kMantissa;
+      const uint32_t rounded = magnitude + ((1u << (kDrop - 1)) - 1) + (magnitude >> kDrop & 1);
+      code = (rounded >> kDrop) - (static_cast<uint32_t>(127 - kBias) << kMantissa);
+    }
+    if (code > kMost) code = kInfinity ? 0x7c : kNan;
+    bits = kUnsignedZero && (code == 0 || code == kNan) ? static_cast<uint8_t>(code) : static_cast<uint8_t>(sign | code);
+  }
+  operator float() const {  // NOLINT
+    const int exponent = bits >> kMantissa & ((1 << (7 - kMantissa)) - 1), mantissa = bits & ((1 << kMantissa) - 1);
+    if (kUnsignedZero ? bits == kNan : (bits & 0x7f) > (kInfinity ? 0x7c : kMost)) return std::bit_cast<float>(0x7fc00000u);
+    if (kInfinity && (bits & 0x7f) == 0x7c) return bits & 0x80 ? -HUGE_VALF : HUGE_VALF;
+    const float m = static_cast<float>(exponent == 0 ? mantissa : mantissa | 1 << kMantissa);
+    const float v = std::ldexp(m, (exponent == 0 ? 1 : exponent) - kBias - kMantissa);
+    return bits & 0x80 ? -v : v;
+  }
+};
+
 // A value of type From as To, as torch converts: floats to integers truncate, and what does not fit (undefined in C++)
 // gives what x86 gives; anything but zero is true.
 template <typename To, typename From>
-To Convert(From x) {
+To ConvertWide(From x) {
   constexpr bool kFromFloat = std::is_same_v<From, BF16> || std::is_same_v<From, F16> || std::is_floating_point_v<From>;
   if constexpr (std::is_same_v<To, From>) {
     return x;
@@ -52,7 +95,24 @@ To Convert(From x) {
   }
 }
 
-// Calls f.operator()<T>() with the C++ type of `t`.
+template <typename T>
+constexpr bool kIsF8 = false;
+template <int kMantissa, bool kUnsignedZero>
+constexpr bool kIsF8<F8<kMantissa, kUnsignedZero>> = true;
+
+template <typename To, typename From>
+To Convert(From x) {
+  if constexpr (std::is_same_v<To, From>)
+    return x;
+  else if constexpr (kIsF8<From>)
+    return ConvertWide<To>(static_cast<float>(x));
+  else if constexpr (kIsF8<To>)
+    return To(ConvertWide<float>(x));
+  else
+    return ConvertWide<To>(x);
+}
+
+// Calls f.operator()<T>() with the C++ type of `t`, which is not stored only.
 template <typename F>
 decltype(auto) WithType(DType t, F&& f) {
   switch (t) {
@@ -76,8 +136,29 @@ decltype(auto) WithType(DType t, F&& f) {
       return f.template operator()<float>();
     case DType::kF64:
       return f.template operator()<double>();
+    default:
+      __builtin_unreachable();
   }
-  __builtin_unreachable();
+}
+// The same for all types.
+template <typename F>
+decltype(auto) WithAnyType(DType t, F&& f) {
+  switch (t) {
+    case DType::kU16:
+      return f.template operator()<uint16_t>();
+    case DType::kU32:
+      return f.template operator()<uint32_t>();
+    case DType::kF8E4M3FN:
+      return f.template operator()<F8<3, false>>();
+    case DType::kF8E5M2:
+      return f.template operator()<F8<2, false>>();
+    case DType::kF8E4M3FNUZ:
+      return f.template operator()<F8<3, true>>();
+    case DType::kF8E5M2FNUZ:
+      return f.template operator()<F8<2, true>>();
+    default:
+      return WithType(t, std::forward<F>(f));
+  }
 }
 // The same for the three types that are computed in.
 template <typename F>

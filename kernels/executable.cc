@@ -72,7 +72,9 @@ std::string Executable::Look() {
                 IsDType(s.compute);
     switch (s.kind) {
       case Step::kKernel:
-        fits = fits && s.kernel != nullptr && s.inputs >= s.kernel->inputs && s.outputs >= s.kernel->outputs;
+        fits = fits && s.kernel != nullptr && s.inputs >= s.kernel->inputs && s.outputs >= s.kernel->outputs &&
+               !IsStoredOnly(s.compute);
+        for (int64_t k = 0; fits && !s.kernel->any_type && k < views; ++k) fits = !IsStoredOnly(p.views[s.first_view + k].dtype);
         for (int64_t k = 0; fits && k < s.outputs; ++k) {
           const Buffer& b = p.buffers[p.views[s.first_view + s.inputs + k].buffer];
           fits = b.kind == Buffer::kTemporary || b.kind == Buffer::kOutput;

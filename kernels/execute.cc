@@ -15,13 +15,15 @@ namespace {
 Failure Fail(Failure::Kind kind, std::string text) { return {kind, std::move(text), -1}; }
 
 std::string_view NameOf(DType t) {
-  constexpr std::string_view kNames[kDTypes] = {"bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"};
+  constexpr std::string_view kNames[kDTypes] = {"bool", "u8",  "i8",       "i16",    "i32",        "i64",
+                                                 "f16",  "bf16", "f32",    "f64",    "u16",        "u32",
+                                                 "f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz"};
   return kNames[static_cast<int>(t)];
 }
 
 // A 0-d tensor's element.
 Number Read(const void* data, DType dtype, bool real) {
-  return WithType(dtype, [&]<typename T>() {
+  return WithAnyType(dtype, [&]<typename T>() {
     T x;
     std::memcpy(&x, data, sizeof(T));
     return real ? Number::Real(Convert<double>(x)) : Number::Int(Convert<int64_t>(x));

@@ -82,14 +82,22 @@ bool Target(const Call& c, size_t first, const Tensor& table, const Odometer& at
 // Adds or writes a row of a tensor to another of the same dtype.
 template <bool kAdd>
 void Put(const Tensor& to, const Tensor& from) {
+  if constexpr (!kAdd) {
+    WithWord(to.dtype, [&]<typename W>() {
+      Walk<2>({&to, &from}, [](std::array<char*, 2> at, const std::array<int64_t, 2>& step, int64_t n) {
+        W* x = reinterpret_cast<W*>(at[0]);
+        const W* y = reinterpret_cast<const W*>(at[1]);
+        for (int64_t i = 0; i < n; ++i) x[i * step[0]] = y[i * step[1]];
+      });
+    });
+    return;
+  }
   WithType(to.dtype, [&]<typename T>() {
     Walk<2>({&to, &from}, [](std::array<char*, 2> at, const std::array<int64_t, 2>& step, int64_t n) {
       T* x = reinterpret_cast<T*>(at[0]);
       const T* y = reinterpret_cast<const T*>(at[1]);
       for (int64_t i = 0; i < n; ++i) {
-        if constexpr (!kAdd)
-          x[i * step[0]] = y[i * step[1]];
-        else if constexpr (std::is_same_v<T, bool>)
+        if constexpr (std::is_same_v<T, bool>)
           x[i * step[0]] |= y[i * step[1]];
         else
           x[i * step[0]] = static_cast<T>(x[i * step[0]] + y[i * step[1]]);
@@ -182,6 +190,50 @@ const char* Cumulate(const Call& c) {
   return nullptr;
 }
 
+// Rows of in[0] at in[1], in bags that begin at in[2]; in[3], where there is one: a factor for each. ints: 0 sum, 1 mean,
+// 2 largest; whether the last offset only ends a bag; a row that counts for nothing, -1 for none. An empty bag is zeros.
+const char* EmbeddingBag(const Call& c) {
+  const Tensor &table = c.in[0], &index = c.in[1], &offsets = c.in[2], &out = c.out[0];
+  if (table.rank != 2 || index.rank != 1 || offsets.rank != 1 || out.rank != 2 || c.ints.size() < 3 ||
+      out.sizes[1] != table.sizes[1] || out.sizes[0] != offsets.sizes[0] - (c.ints[1] != 0 ? 1 : 0) ||
+      (c.in.size() > 3 && (c.in[3].rank != 1 || c.in[3].sizes[0] != index.sizes[0])))
+    return "the sizes do not agree";
+  const int64_t n = table.sizes[1];
+  auto at = [](const Tensor& t, int64_t i) { return IndexAt(static_cast<char*>(At(t, i * t.strides[0]).data), t.dtype); };
+  return WithComputeType(c.compute, [&]<typename T>() -> const char* {
+    if constexpr (std::is_integral_v<T>) {
+      return "the operator is for floating-point numbers";
+    } else {
+      std::vector<T> sum(n), row(n);
+      for (int64_t bag = 0; bag < out.sizes[0]; ++bag) {
+        const int64_t begin = at(offsets, bag), end = bag + 1 < offsets.sizes[0] ? at(offsets, bag + 1) : index.sizes[0];
+        if (begin < 0 || end < begin || end > index.sizes[0]) return kOutOfRange;
+        std::fill(sum.begin(), sum.end(), T(0));
+        int64_t count = 0;
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t place = at(index, i);
+          if (place < 0 || place >= table.sizes[0]) return kOutOfRange;
+          if (place == c.ints[2]) continue;
+          LoadRow<T>(At(table, place * table.strides[0]).data, table.dtype, table.strides[1], n, c.compute, row.data());
+          T factor = 1;
+          if (c.in.size() > 3) LoadRow<T>(At(c.in[3], i * c.in[3].strides[0]).data, c.in[3].dtype, 1, 1, c.compute, &factor);
+          for (int64_t j = 0; j < n; ++j) {
+            if (c.ints[0] == 2)
+              sum[j] = count == 0 || row[j] > sum[j] ? row[j] : sum[j];
+            else
+              sum[j] += row[j] * factor;
+          }
+          ++count;
+        }
+        if (c.ints[0] == 1 && count > 0)
+          for (T& x : sum) x /= static_cast<T>(count);
+        StoreRow<T>(sum.data(), n, At(out, bag * out.strides[0]).data, out.dtype, out.strides[1]);
+      }
+      return nullptr;
+    }
+  });
+}
+
 // Sorts along the last dim, stable, NaN last (first when descending, ints[0]). out[0]: values, out[1]: positions.
 const char* Sort(const Call& c) {
   const Tensor &in = c.in[0], &values = c.out[0], &places = c.out[1];
@@ -208,15 +260,16 @@ const char* Sort(const Call& c) {
 }
 
 constexpr Kernel kKernels[] = {
-    {"index", Index},                // negative indices allowed
-    {"index_put", IndexPut<false>},  // likewise
-    {"index_put_add", IndexPut<true>},
-    {"gather", Gather},              // dim
-    {"scatter", Scatter<false>},     // dim
-    {"scatter_add", Scatter<true>},  // dim
+    {"index", Index, false, 2, 1, true},                // negative indices allowed
+    {"index_put", IndexPut<false>, false, 2, 1, true},  // likewise
+    {"index_put_add", IndexPut<true>, false, 2},
+    {"gather", Gather, false, 2, 1, true},              // dim
+    {"scatter", Scatter<false>, false, 2, 1, true},     // dim
+    {"scatter_add", Scatter<true>, false, 2},  // dim
     {"cumsum", Cumulate<false>},
     {"cumprod", Cumulate<true>},
-    {"sort", Sort},  // descending
+    {"embedding_bag", EmbeddingBag, false, 3},
+    {"sort", Sort, false, 1, 2},  // descending
 };
 
 }  // namespace

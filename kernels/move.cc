@@ -1,5 +1,7 @@
 // Data movement without arithmetic, and tensors made of nothing.
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "kernels/convert.h"
 #include "kernels/elementwise.h"
@@ -12,6 +14,21 @@ namespace {
 // out = in, converted where dtypes differ.
 const char* Copy(const Call& c) {
   const Tensor &in = c.in[0], &out = c.out[0];
+  if (in.dtype != out.dtype && (IsStoredOnly(in.dtype) || IsStoredOnly(out.dtype))) {
+    WithComputeType(in.dtype, [&]<typename T>() {
+      Walk<2>({&out, &in}, [&](std::array<char*, 2> at, const std::array<int64_t, 2>& step, int64_t n) {
+        T row[kBlock];
+        for (int64_t done = 0; done < n; done += kBlock) {
+          const int64_t m = std::min(kBlock, n - done);
+          LoadRow<T>(at[1], in.dtype, step[1], m, in.dtype, row);
+          StoreRow<T>(row, m, at[0], out.dtype, step[0]);
+          at[0] += m * step[0] * ByteSize(out.dtype);
+          at[1] += m * step[1] * ByteSize(in.dtype);
+        }
+      });
+    });
+    return nullptr;
+  }
   if (in.dtype != out.dtype) {
     WithType(in.dtype, [&]<typename S>() {
       WithType(out.dtype, [&]<typename D>() {
@@ -123,8 +140,48 @@ const char* Triangle(const Call& c) {
   return nullptr;
 }
 
+// Along the last dim, out[i] = in[i - ints[1]]; what lies outside in is read back from its edge (ints[0] = 0: reflected, the
+// edge itself not repeated), as the edge (1), or from the other end (2).
+const char* Edges(const Call& c) {
+  const Tensor &in = c.in[0], &out = c.out[0];
+  const int last = out.rank - 1;
+  if (last < 0 || in.rank != out.rank || c.ints.size() < 2 || in.dtype != out.dtype) return "the sizes do not agree";
+  for (int d = 0; d < last; ++d)
+    if (in.sizes[d] != out.sizes[d]) return "the sizes do not agree";
+  const int64_t n = in.sizes[last], low = c.ints[1];
+  if (out.numel() == 0) return nullptr;
+  if (n == 0) return "of a tensor without elements";
+  std::vector<int64_t> from(out.sizes[last]);
+  for (int64_t i = 0; i < out.sizes[last]; ++i) {
+    int64_t p;
+    if (__builtin_sub_overflow(i, low, &p)) return "padding is out of range";
+    if (c.ints[0] == 0) {
+      if (p < 0) p = -p;
+      if (p >= n) p = 2 * (n - 1) - p;
+    } else if (c.ints[0] == 1) {
+      p = std::clamp<int64_t>(p, 0, n - 1);
+    } else {
+      p = (p % n + n) % n;
+    }
+    if (p < 0 || p >= n) return "padding is larger than the tensor";
+    from[i] = p;
+  }
+  const Tensor rows = DropDim(in, last), to = DropDim(out, last);
+  WithWord(out.dtype, [&]<typename W>() {
+    Walk<2>({&to, &rows}, [&](std::array<char*, 2> at, const std::array<int64_t, 2>& step, int64_t count) {
+      for (int64_t k = 0; k < count; ++k) {
+        W* y = reinterpret_cast<W*>(at[0]) + k * step[0];
+        const W* x = reinterpret_cast<const W*>(at[1]) + k * step[1];
+        for (size_t i = 0; i < from.size(); ++i) y[static_cast<int64_t>(i) * out.strides[last]] = x[from[i] * in.strides[last]];
+      }
+    });
+  });
+  return nullptr;
+}
+
 constexpr Kernel kKernels[] = {
-    {"copy", Copy, true, 1},         {"fill", Fill},           {"arange", Arange},
+    {"edges", Edges, false, 1, 1, true},
+    {"copy", Copy, true, 1, 1, true},         {"fill", Fill},           {"arange", Arange},
     {"linspace", Linspace}, {"tril", Triangle<true>, false, 1}, {"triu", Triangle<false>, false, 1},
 };
 

@@ -95,17 +95,42 @@ void StoreBoth(const Call& c, const Positions& at, T value, int64_t place) {
   *reinterpret_cast<int64_t*>(At(c.out[1], at(c.out[1]))) = place;
 }
 
-// The ints[0]-th smallest (from 0) of each row along the last dim and a place of it; NaN counts as the largest.
+// The ints[0]-th smallest (from 0) of each row along the last dim and its place; NaN counts as the largest. Which place of
+// equals is seen by callers, so the selection is torch's: partitions around a median of three.
 const char* Rank(const Call& c) {
   if (!Reduced(c) || c.ints.empty() || c.ints[0] < 0 || c.ints[0] >= c.in[0].sizes[c.in[0].rank - 1]) return "k is out of range";
+  const int64_t k = c.ints[0];
   ForEachRow(c, [&](auto& row, const Positions& at) {
     std::vector<int64_t> order(row.size());
     std::iota(order.begin(), order.end(), int64_t{0});
-    auto nth = order.begin() + c.ints[0];
-    std::nth_element(order.begin(), nth, order.end(), [&](int64_t i, int64_t j) {
-      return Before(row[i], row[j]) || (Same(row[i], row[j]) && i < j);
-    });
-    StoreBoth(c, at, row[*nth], *nth);
+    auto swap = [&](int64_t i, int64_t j) {
+      std::swap(row[i], row[j]);
+      std::swap(order[i], order[j]);
+    };
+    auto above = [](auto x, auto y) { return (x != x && y == y) || x > y; };
+    int64_t left = 0, right = static_cast<int64_t>(row.size()) - 1;
+    while (left < right) {
+      if (right == left + 1) {
+        if (above(row[left], row[right])) swap(left, right);
+        break;
+      }
+      swap(left + (right - left) / 2, left + 1);
+      if (above(row[left + 1], row[right])) swap(left + 1, right);
+      if (above(row[left], row[right])) swap(left, right);
+      if (above(row[left + 1], row[left])) swap(left + 1, left);
+      int64_t i = left + 1, j = right;
+      const auto pivot = row[left];
+      for (;;) {
+        do ++i; while (above(pivot, row[i]));
+        do --j; while (above(row[j], pivot));
+        if (j < i) break;
+        swap(i, j);
+      }
+      swap(left, j);
+      if (j <= k) left = i;
+      if (j >= k) right = j - 1;
+    }
+    StoreBoth(c, at, row[k], order[k]);
   });
   return nullptr;
 }
@@ -392,6 +417,73 @@ const char* ScatterReduce(const Call& c) {
   return inside ? nullptr : kOutOfRange;
 }
 
+// Runs along the dim ints[0] of in[0] reduced to one element each, as ints[1] says: in[1], whose dims are those up to ints[0],
+// has their lengths, or with ints[2] where each begins and the last ends. floats[0]: what each starts with, where there is one.
+const char* SegmentReduce(const Call& c) {
+  const Tensor &x = c.in[0], &runs = c.in[1], &out = c.out[0];
+  if (c.in.size() < 2 || c.ints.size() < 3 || c.ints[0] < 0 || c.ints[0] >= x.rank || out.rank != x.rank || !IsIndex(runs)) return kSizes;
+  const int axis = static_cast<int>(c.ints[0]);
+  const auto how = static_cast<Reduction>(c.ints[1]);
+  const bool offsets = c.ints[2] != 0;
+  if (runs.rank != axis + 1) return kSizes;
+  for (int d = 0; d < x.rank; ++d) {
+    if (d < axis && runs.sizes[d] != x.sizes[d]) return kSizes;
+    if (d == axis ? out.sizes[d] != runs.sizes[d] - (offsets ? 1 : 0) : out.sizes[d] != x.sizes[d]) return kSizes;
+  }
+  const char* why = nullptr;
+  WithComputeType(x.dtype, [&]<typename T>() {
+    using A = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;
+    for (Positions at(out, out.rank); at && !why; at.Next()) {
+      int64_t base = 0, rest = 0, begin = 0, end = 0;
+      for (int d = 0; d < axis; ++d) base += at[d] * runs.strides[d];
+      for (int d = 0; d < out.rank; ++d)
+        if (d != axis) rest += at[d] * x.strides[d];
+      if (offsets) {
+        begin = IndexAt(runs, base + at[axis] * runs.strides[axis]);
+        end = IndexAt(runs, base + (at[axis] + 1) * runs.strides[axis]);
+      } else {
+        for (int64_t k = 0; k <= at[axis]; ++k) {
+          begin = end;
+          if (__builtin_add_overflow(end, IndexAt(runs, base + k * runs.strides[axis]), &end)) end = -1;
+        }
+      }
+      if (begin < 0 || end < begin || end > x.sizes[axis]) {
+        why = kOutOfRange;
+        break;
+      }
+      constexpr bool kReal = !std::is_integral_v<T>;
+      T acc = how == kProd ? T(1) : T(0);
+      if constexpr (kReal) {
+        if (how == kMax) acc = -std::numeric_limits<T>::infinity();
+        if (how == kMin) acc = std::numeric_limits<T>::infinity();
+      }
+      if (!c.floats.empty()) acc = static_cast<T>(c.floats[0]);
+      for (int64_t i = begin; i < end; ++i) {
+        T v;
+        LoadRow<T>(At(x, rest + i * x.strides[axis]), x.dtype, 1, 1, x.dtype, &v);
+        if (how == kSum || how == kMean)
+          acc = static_cast<T>(static_cast<A>(acc) + static_cast<A>(v));
+        else if (how == kProd)
+          acc = static_cast<T>(static_cast<A>(acc) * static_cast<A>(v));
+        else if (how == kMax)
+          acc = acc != acc || acc > v ? acc : v;
+        else
+          acc = acc != acc || acc < v ? acc : v;
+      }
+      if constexpr (kReal) {
+        if (how == kMean) {
+          if (end > begin)
+            acc = acc / static_cast<T>(end - begin);
+          else if (c.floats.empty())
+            acc = std::numeric_limits<T>::quiet_NaN();
+        }
+      }
+      StoreRow<T>(&acc, 1, At(out, at(out)), out.dtype, 1);
+    }
+  });
+  return why;
+}
+
 // out [n] += 1, or in[1][i], at each in[0][i]; a number that is negative or too large is an error.
 const char* Bincount(const Call& c) {
   const Tensor &x = c.in[0], &out = c.out[0];
@@ -424,6 +516,7 @@ constexpr Kernel kKernels[] = {
     {"repeat_interleave", RepeatInterleave},
     {"unique", Unique, false, 1, 4},
     {"scatter_reduce", ScatterReduce, false, 2},
+    {"segment_reduce", SegmentReduce, false, 2},
     {"bincount", Bincount},
 };
 

@@ -49,9 +49,10 @@ void ForEachResult(const Call& c, Each each) {
   });
 }
 
-// An accumulator has Add(x) and Result().
-template <template <typename> class Acc>
+// An accumulator has Add(x) and Result(). Those that have no value of nothing refuse to reduce no elements.
+template <template <typename> class Acc, bool kOfNothing = true>
 const char* Reduce(const Call& c) {
+  if (!kOfNothing && c.in[0].numel() == 0 && c.out[0].numel() != 0) return "of a tensor without elements";
   WithComputeType(c.compute, [&]<typename T>() {
     ForEachResult<T>(c, [&](auto rows, auto store) {
       Acc<T> acc;
@@ -161,6 +162,7 @@ const char* VectorNorm(const Call& c) {
       return "the operator is for floating-point numbers";
     } else {
       const double order = c.floats[0];
+      if (std::isinf(order) && c.in[0].numel() == 0 && c.out[0].numel() != 0) return "of a tensor without elements";
       ForEachResult<T>(c, [&](auto rows, auto store) {
         double norm = order == -std::numeric_limits<double>::infinity() ? -order : 0;
         rows([&](const T* row, int64_t n) {
@@ -189,8 +191,8 @@ const char* VectorNorm(const Call& c) {
 
 constexpr Kernel kKernels[] = {
     {"vector_norm", VectorNorm}, {"sum", Reduce<Sum>},       {"prod", Reduce<Product>}, {"mean", Reduce<Mean>},
-    {"amax", Reduce<Largest>},   {"amin", Reduce<Smallest>}, {"any", Reduce<Any>},      {"all", Reduce<All>},
-    {"argmax", Reduce<Argmax>},  {"argmin", Reduce<Argmin>}, {"var", Variance<false>},  {"std", Variance<true>},
+    {"amax", Reduce<Largest, false>},   {"amin", Reduce<Smallest, false>}, {"any", Reduce<Any>},      {"all", Reduce<All>},
+    {"argmax", Reduce<Argmax, false>},  {"argmin", Reduce<Argmin, false>}, {"var", Variance<false>},  {"std", Variance<true>},
 };
 
 }  // namespace

@@ -32,6 +32,7 @@ struct Kernel {
   // same layout lies.
   bool elementwise = false;
   int8_t inputs = 0, outputs = 1;  // at least so many
+  bool any_type = false;           // takes tensors of types that are stored only
 };
 
 // Null when there is none of that name.
@@ -47,6 +48,7 @@ std::span<const Kernel> NormalizeKernels();
 std::span<const Kernel> ConvKernels();
 std::span<const Kernel> PoolKernels();
 std::span<const Kernel> SampleKernels();  // values between elements
+std::span<const Kernel> TransformKernels();
 std::span<const Kernel> OrderKernels();   // ranks, searches, runs of equals
 
 }  // namespace slipway::kernels

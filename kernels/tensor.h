@@ -7,15 +7,21 @@
 
 namespace slipway::kernels {
 
-enum class DType : uint8_t { kBool, kU8, kI8, kI16, kI32, kI64, kF16, kBF16, kF32, kF64 };
-inline constexpr int kDTypes = 10;
+// Plans in files hold these numbers: new ones go to the end. Those from kU16 on are stored and converted only; no kernel
+// has them as operands but `copy` and those that move words.
+enum class DType : uint8_t {
+  kBool, kU8, kI8, kI16, kI32, kI64, kF16, kBF16, kF32, kF64,
+  kU16, kU32, kF8E4M3FN, kF8E5M2, kF8E4M3FNUZ, kF8E5M2FNUZ,
+};
+inline constexpr int kDTypes = 16;
 
 constexpr int ByteSize(DType t) {
-  constexpr int kBytes[kDTypes] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8};
+  constexpr int kBytes[kDTypes] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 2, 4, 1, 1, 1, 1};
   return kBytes[static_cast<int>(t)];
 }
-constexpr bool IsFloating(DType t) { return t >= DType::kF16; }
-// The type kernels compute elements of `t` in: f32 for f16 and bf16, f64 for f64, i64 for bool and integers (whose
+constexpr bool IsStoredOnly(DType t) { return t >= DType::kU16; }
+constexpr bool IsFloating(DType t) { return (t >= DType::kF16 && t <= DType::kF64) || t >= DType::kF8E4M3FN; }
+// The type kernels compute elements of `t` in: f32 for f16, bf16 and f8, f64 for f64, i64 for bool and integers (whose
 // narrower results wrap when stored).
 constexpr DType ComputeType(DType t) {
   return t == DType::kF64 ? DType::kF64 : IsFloating(t) ? DType::kF32 : DType::kI64;

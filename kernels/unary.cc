@@ -143,6 +143,17 @@ constexpr Kernel kKernels[] = {
        using T = decltype(x);
        return x != x ? T(a[0]) : std::isinf(x) ? T(x < 0 ? a[2] : a[1]) : x;
      }>},
+    {"logit",  // eps, negative for none
+     Unary<[](auto x, Attrs a) {
+       using T = decltype(x);
+       const T eps = T(a[0]), z = eps < 0 ? x : x < eps ? eps : 1 - eps < x ? 1 - eps : x;
+       return std::log(z / (1 - z));
+     }>},
+    {"round_decimals",  // the power of ten of the digits to keep, whether it is one of digits to drop
+     Unary<[](auto x, Attrs a) {
+       using T = decltype(x);
+       return a[1] != 0 ? std::nearbyint(x / T(a[0])) * T(a[0]) : std::nearbyint(x * T(a[0])) / T(a[0]);
+     }>},
     {"softplus",  // beta, threshold
      Unary<[](auto x, Attrs a) {
        using T = decltype(x);

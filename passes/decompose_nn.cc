@@ -219,7 +219,13 @@ void PlainGroupNorm(Decomposer& d) {
 }
 void InstanceNorm(Decomposer& d) {
   Value* x = d.in("input");
-  if (!d.flag("use_input_stats")) return d.Unsupported("running statistics");
+  if (!d.flag("use_input_stats")) {  // the same statistics for every sample: a batch norm
+    Value *mean = d.opt_in("running_mean"), *variance = d.opt_in("running_var");
+    if (!mean || !variance) return d.Unsupported("neither the input's statistics nor running ones");
+    return d.Return(d.b.CallTyped("aten.batch_norm.default",
+                                  {x, d.opt_in("weight"), d.opt_in("bias"), mean, variance, false, 0.0, d.f("eps"), false}, {},
+                                  {ir::Type::Tensor(x->dtype(), x->sizes())})[0]);
+  }
   if (x->rank() < 3) return d.Fail("an input of less than 3 dims");
   std::vector<int> dims = AllDims(x->rank());
   dims.erase(dims.begin(), dims.begin() + 2);

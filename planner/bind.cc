@@ -55,7 +55,8 @@ absl::Status Learn(const ir::Program& p, const ir::Value& v, const ir::TensorRef
   for (size_t d = 0; d < want.size(); ++d) {
     if (want[d].kind() == ir::SymKind::kSymbol) {
       const ir::SymRange range = p.syms->range(want[d].name());
-      if (have[d] < range.min || have[d] > range.max) return bad(want[d].name(), " = ", have[d], " is out of range");
+      // 2 is torch's habitual least, which it does not insist on.
+      if (have[d] < (range.min == 2 ? 1 : range.min) || have[d] > range.max) return bad(want[d].name(), " = ", have[d], " is out of range");
       values.try_emplace(want[d].name(), have[d]);
     }
   }

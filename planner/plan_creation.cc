@@ -37,11 +37,47 @@ void Arange(PlanContext& c) {
     c.Emit("arange", {}, {out}, out.dtype, {}, {Real(*first), Real(*by)});
   c.Return(out);
 }
+// A bound that is a number or a 0-d tensor.
+std::optional<Dim> Bound(PlanContext& c, const char* name) {
+  const ir::Value* v = c.node().Get(name).value();
+  if (!v || !v->type().is_tensor()) return c.expr(c.scalar(name));
+  Operand x = c.of(v);
+  if (x.rank() != 0 || !ir::IsFloating(x.dtype)) return std::nullopt;
+  const Dim e = c.builder().NewSymbol({});
+  c.builder().Symbol(e, true);
+  c.builder().Publish(e, x);
+  return e;
+}
 void Linspace(PlanContext& c) {
-  const auto start = c.expr(c.scalar("start")), end = c.expr(c.scalar("end"));
+  const auto start = Bound(c, "start"), end = Bound(c, "end");
   if (!start || !end) return c.Unsupported("bounds are not known");
   Operand out = c.Result();
   c.Emit("linspace", {}, {out}, out.dtype, {}, {Real(*start), Real(*end)});
+  c.Return(out);
+}
+void Logspace(PlanContext& c) {
+  const auto start = Bound(c, "start"), end = Bound(c, "end");
+  if (!start || !end) return c.Unsupported("bounds are not known");
+  Operand out = c.Result();
+  if (!ir::IsFloating(out.dtype) || ir::IsLowPrecision(out.dtype)) return c.Unsupported(text::StrCat("of ", ir::Name(out.dtype)));
+  Operand powers = c.Temp(out.dtype, out.sizes);
+  c.Emit("linspace", {}, {powers}, out.dtype, {}, {Real(*start), Real(*end)});
+  ir::Scalar base;
+  base.kind = ir::Scalar::kFloat;
+  base.d = c.f("base");
+  c.Return(c.Map("pow", {c.number(base), powers}, out, out.dtype));
+}
+// Rows and columns of the places on and below (above) a diagonal of a known matrix.
+void TriangleIndices(PlanContext& c) {
+  const int64_t rows = c.i("row"), columns = c.i("col"), offset = c.Shift(c.i("offset"));
+  if (!c.ok() || rows < 0 || columns < 0 || rows > 1 << 14 || columns > 1 << 14) return c.Unsupported("of these sizes");
+  Operand grid = c.Full({rows, columns}, Int(1), DType::kInt64), kept = c.Temp(DType::kInt64, {rows, columns});
+  c.Emit(c.kernel(), {grid}, {kept}, DType::kInt64, {offset});
+  Operand out = c.Result();
+  if (!c.ok() || out.rank() != 2) return;
+  Operand places = c.Temp(DType::kInt64, {out.sizes[1], 2});
+  c.Emit("nonzero", {kept}, {places}, DType::kInt64);
+  c.Copy(Swap(places, 0, 1), out);
   c.Return(out);
 }
 void Eye(PlanContext& c) {
@@ -67,12 +103,17 @@ void Triangle(PlanContext& c) {
 
 constexpr PlanFamily kFamilies[] = {
     {Zeros, "", "zeros zeros_like new_zeros"},
+    // Memory that nobody has written: torch's is anything, ours is zeros.
+    {Zeros, "", "empty.memory_format empty_like new_empty empty_strided new_empty_strided empty_permuted"},
     {Ones, "", "ones ones_like new_ones"},
     {Full, "", "full full_like new_full"},
     {ScalarTensor, "", "scalar_tensor"},
     {Filled, "", "fill.Scalar fill.Tensor"},
     {Arange, "", "arange arange.start arange.start_step"},
-    {Linspace, "", "linspace"},
+    {Linspace, "", "linspace linspace.Tensor_Tensor linspace.Tensor_Scalar linspace.Scalar_Tensor"},
+    {Logspace, "pow", "logspace logspace.Tensor_Tensor logspace.Tensor_Scalar logspace.Scalar_Tensor"},
+    {TriangleIndices, "tril", "tril_indices"},
+    {TriangleIndices, "triu", "triu_indices"},
     {Eye, "", "eye eye.m"},
     {DiagEmbed, "", "diag_embed"},
     {Triangle, "", "tril triu"},

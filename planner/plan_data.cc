@@ -1,5 +1,7 @@
 // Reading and writing by index, running sums, order.
 #include <algorithm>
+#include <iterator>
+#include <limits>
 
 #include "base/text.h"
 #include "ir/ops/op_table.h"
@@ -40,11 +42,33 @@ Advanced ReadIndices(PlanContext& c, const Operand& x) {
   Advanced a;
   ir::Values given = c.tensors("indices");
   if (static_cast<int>(given.size()) > x.rank()) c.Fail("more indices than dims");
+  int dim = 0;
   for (size_t d = 0; d < given.size() && c.ok(); ++d) {
-    if (!given[d]) continue;
-    if (given[d]->dtype() == DType::kBool || given[d]->dtype() == DType::kUInt8) c.Unsupported("masks as indices");
-    a.indices.push_back(Indices(c, c.of(given[d])));
-    a.dims.push_back(static_cast<int>(d));
+    if (!given[d]) {
+      ++dim;
+      continue;
+    }
+    Operand index = c.of(given[d]);
+    if (index.dtype == DType::kUInt8) c.Unsupported("bytes as masks");
+    if (index.dtype != DType::kBool) {
+      a.indices.push_back(Indices(c, index));
+      a.dims.push_back(dim++);
+      continue;
+    }
+    // A mask stands for the places where it is true, an index for each of its dims.
+    if (index.rank() == 0 || dim + index.rank() > x.rank()) c.Unsupported("a mask of so many dims");
+    if (!c.ok()) return a;
+    for (int k = 0; k < index.rank(); ++k) c.RequireEqual(index.sizes[k], x.sizes[dim + k], "the mask does not fit");
+    Operand count = c.Temp(DType::kInt64, {});
+    c.Emit("count_nonzero", {index}, {count}, DType::kInt64);
+    const Dim n = c.builder().NewSymbol({0, std::numeric_limits<int64_t>::max()});
+    if (c.ok()) c.builder().Publish(n, count);
+    Operand places = c.Temp(DType::kInt64, {n, index.rank()});
+    c.Emit("nonzero", {index}, {places}, DType::kInt64);
+    for (int k = 0; k < index.rank(); ++k) {
+      a.indices.push_back(Select(places, 1, k));
+      a.dims.push_back(dim++);
+    }
   }
   if (a.indices.empty()) c.Unsupported("without an index");
   int rank = 0;
@@ -79,9 +103,16 @@ Operand ShapeFirst(const Operand& out, const Advanced& a) {
 }
 
 void Index(PlanContext& c) {
-  Operand x = c.in("self"), out = c.Result();
+  Operand x = c.in("self");
   Advanced a = ReadIndices(c, x);
   if (!c.ok()) return;
+  // Sizes that only the declaration names.
+  const bool neighbours = a.dims.back() - a.dims.front() + 1 == static_cast<int>(a.dims.size());
+  const int at = neighbours ? a.dims.front() : 0;
+  const Dims declared = c.out_sizes();
+  for (size_t k = 0; k < a.shape.size() && at + k < declared.size(); ++k)
+    if (const Dim s = declared[at + k]; s.kind() == ir::SymKind::kSymbol && !c.builder().IsGiven(s)) c.builder().Set(s, a.shape[k]);
+  Operand out = c.Result();
   if (out.rank() != static_cast<int>(a.shape.size()) + x.rank() - static_cast<int>(a.dims.size()))
     return c.Fail("the result has another rank");
   std::vector<Operand> in = {TableView(x, a)};
@@ -107,6 +138,41 @@ void IndexPut(PlanContext& c) {
   std::vector<Operand> in = {ShapeFirst(spread, a)};
   in.insert(in.end(), a.indices.begin(), a.indices.end());
   c.Emit(c.b("accumulate") ? "index_put_add" : "index_put", std::move(in), {TableView(out, a)}, out.dtype, {1});
+  c.Return(out);
+}
+
+// Indices where the mask is false count for nothing, whatever they are.
+Advanced ReadMasked(PlanContext& c, const Operand& x, const Operand& mask) {
+  Advanced a = ReadIndices(c, x);
+  if (!c.ok()) return a;
+  ir::Scalar zero;
+  for (Operand& i : a.indices)
+    i = c.Map("where", {mask, i, c.number(zero)}, c.Temp(DType::kInt64, a.shape), DType::kInt64);
+  return a;
+}
+void MaskedIndex(PlanContext& c) {
+  Operand x = c.in("self"), mask = c.in("mask"), out = c.Result();
+  Advanced a = ReadMasked(c, x, mask);
+  if (!c.ok()) return;
+  if (a.dims.size() != static_cast<size_t>(x.rank())) return c.Unsupported("without an index for each dim");
+  Operand read = c.Temp(out.dtype, out.sizes);
+  std::vector<Operand> in = {TableView(x, a)};
+  in.insert(in.end(), a.indices.begin(), a.indices.end());
+  if (x.numel().is(0)) return c.Return(c.Full(out.sizes, c.scalar("fill"), out.dtype));
+  c.Emit("index", std::move(in), {ShapeFirst(read, a)}, out.dtype, {1});
+  c.Return(c.Map("where", {mask, read, c.in("fill")}, out, out.dtype));
+}
+void MaskedIndexPut(PlanContext& c) {
+  Operand x = c.in("self"), mask = c.in("mask"), values = c.in("values"), out = c.Result();
+  Advanced a = ReadMasked(c, x, mask);
+  if (!c.ok()) return;
+  if (a.dims.size() != static_cast<size_t>(x.rank())) return c.Unsupported("without an index for each dim");
+  c.Copy(x, out);
+  ir::Scalar zero;
+  Operand added = c.Map("where", {mask, values, c.number(zero)}, c.Temp(out.dtype, a.shape), out.dtype);
+  std::vector<Operand> in = {added};
+  in.insert(in.end(), a.indices.begin(), a.indices.end());
+  if (!x.numel().is(0)) c.Emit("index_put_add", std::move(in), {TableView(out, a)}, out.dtype, {1});
   c.Return(out);
 }
 
@@ -156,6 +222,10 @@ std::pair<Operand, Operand> Sorted(PlanContext& c, const Operand& x, int dim, bo
 }
 void Sort(PlanContext& c) {
   Operand x = c.in("self");
+  // Where torch's own order of equals is that of no stable sort.
+  const bool stable = c.node().op().ArgIndex("stable") >= 0 && c.has("stable") && c.b("stable");
+  if (!stable && (x.dtype == DType::kBool || x.dtype == DType::kFloat16) && c.used(c.kernel() == "argsort" ? 0 : 1))
+    return c.Unsupported(text::StrCat("places of equal ", ir::Name(x.dtype), "s in a sort that is not stable"));
   auto [values, places] = Sorted(c, x, c.dim("dim", x.rank()), c.b("descending"));
   if (c.kernel() == "argsort")
     c.Return(places);
@@ -173,7 +243,193 @@ void TopK(PlanContext& c) {
   c.Return({Narrow(values, dim, 0, k), Narrow(places, dim, 0, k)});
 }
 
+// The tensor as one row of elements; negative indices count from its end.
+void Take(PlanContext& c) {
+  Operand x = c.in("self"), index = Indices(c, c.in("index")), out = c.Result();
+  c.Emit("index", {c.Reshape(x, {x.numel()}), index}, {out}, out.dtype, {1});
+  c.Return(out);
+}
+void Put(PlanContext& c) {
+  Operand x = c.in("self"), index = Indices(c, c.in("index")), source = c.in("source"), out = c.Result();
+  c.Copy(x, out);
+  if (!c.ok()) return;
+  c.Emit(c.b("accumulate") ? "index_put_add" : "index_put", {c.Reshape(source, {source.numel()}), c.Reshape(index, {index.numel()})},
+         {c.Reshape(out, {out.numel()})}, out.dtype, {1});
+  c.Return(out);
+}
+void TakeAlongDim(PlanContext& c) {
+  Operand x = c.in("self"), index = Indices(c, c.in("indices")), out = c.Result();
+  if (!c.ok()) return;
+  if (!c.has("dim")) {
+    c.Emit("gather", {c.Reshape(x, {x.numel()}), c.Reshape(index, {index.numel()})}, {c.Reshape(out, {out.numel()})}, out.dtype, {0});
+    return c.Return(out);
+  }
+  if (x.rank() != index.rank()) return c.Fail("the index has another rank");
+  const int dim = c.dim("dim", x.rank());
+  Dims sizes = index.sizes, at = index.sizes;
+  for (int d = 0; d < x.rank(); ++d)
+    if (d != dim && sizes[d].is(1)) sizes[d] = x.sizes[d];
+  at = sizes;
+  at[dim] = x.sizes[dim];
+  c.Emit("gather", {c.Expand(x, at), c.Expand(index, sizes)}, {out}, out.dtype, {dim});
+  c.Return(out);
+}
+// Slices along a dim written or added at an index.
+void IndexWrite(PlanContext& c) {
+  Operand x = c.in("self"), index = AtLeast1d(Indices(c, c.in("index"))), out = c.Result();
+  if (!c.ok()) return;
+  const int dim = c.dim("dim", x.rank());
+  if (index.rank() != 1) return c.Fail("the index has more than one dim");
+  Operand to = AtLeast1d(out);
+  Dims sizes = to.sizes;
+  sizes[dim] = index.sizes[0];
+  Operand source;
+  if (c.kernel() == "fill") {
+    source = c.Expand(c.Cast(c.in("value"), out.dtype), sizes);
+  } else {
+    source = AtLeast1d(c.in("source"));
+    if (source.dtype != out.dtype) return c.Fail("source has another dtype");
+    if (source.rank() != to.rank()) return c.Fail("source has another rank");
+    for (int d = 0; d < to.rank(); ++d) c.RequireEqual(source.sizes[d], sizes[d], "source does not fit");
+  }
+  const bool add = c.kernel() == "add";
+  if (add)
+    if (const ir::Scalar alpha = c.scalar("alpha"); !alpha.is_constant() || alpha.d != 1) {
+      if (ir::IsLowPrecision(out.dtype)) return c.Unsupported("alpha in half precision");
+      source = c.Map("mul", {source, c.number(alpha)}, c.Temp(out.dtype, source.sizes), out.dtype);
+    }
+  c.Copy(x, out);
+  if (!c.ok()) return;
+  c.Emit(add ? "index_put_add" : "index_put", {MoveToFront(source, {dim}), index}, {MoveToFront(to, {dim})}, out.dtype,
+         {c.kernel() == "fill"});
+  c.Return(out);
+}
+void Msort(PlanContext& c) {
+  Operand x = c.in("self");
+  c.Return(Sorted(c, x, 0, false).first);
+}
+void IsIn(PlanContext& c) {
+  Operand x = c.in(size_t{0}), among = c.in(size_t{1}), out = c.Result();
+  if (!c.ok()) return;
+  const DType t = x.dtype == among.dtype ? x.dtype : ir::PromoteTypes(x.dtype, among.dtype);
+  Operand list = c.Reshape(among, {among.numel()});
+  Dims sizes = x.sizes;
+  sizes.push_back(list.sizes[0]);
+  Operand same = c.Map("eq", {Unsqueeze(x, x.rank()), list}, c.Temp(DType::kBool, sizes), t);
+  Operand found = c.Temp(DType::kBool, x.sizes);
+  c.Emit("any", {same}, {found}, DType::kBool, {1});
+  c.Return(c.b("invert") ? c.Map("logical_not", {found}, out, DType::kBool) : found);
+}
+void SegmentReduce(PlanContext& c) {
+  Operand x = c.in("data"), out = c.Result();
+  constexpr std::string_view kNames[] = {"sum", "prod", "mean", "max", "min"};
+  const std::string how = c.str("reduce");
+  const auto found = std::find(std::begin(kNames), std::end(kNames), how);
+  if (found == std::end(kNames)) return c.Fail(text::StrCat("reduce=\"", how, "\""));
+  if (c.has("indices")) return c.Unsupported("segments given by indices");
+  if (!ir::IsFloating(x.dtype)) return c.Unsupported(text::StrCat("of ", ir::Name(x.dtype)));
+  if (ir::IsLowPrecision(x.dtype)) return c.Unsupported(text::StrCat(ir::Name(x.dtype), ": torch rounds inside its kernel"));
+  const bool lengths = c.has("lengths");
+  Operand runs = Indices(c, c.in(lengths ? "lengths" : "offsets"));
+  Reals initial;
+  if (auto given = c.opt_scalar("initial")) {
+    if (!given->is_constant()) return c.Unsupported("initial is not known");
+    initial.push_back(given->d);
+  }
+  if (c.ok())
+    c.Emit("segment_reduce", {x, runs}, {out}, x.dtype, {runs.rank() - 1, found - std::begin(kNames), !lengths}, std::move(initial));
+  c.Return(out);
+}
+void OneHot(PlanContext& c) {
+  Operand x = c.in("self");
+  if (!ir::IsIntegral(x.dtype)) return c.Unsupported(text::StrCat("of ", ir::Name(x.dtype)));
+  Operand index = Indices(c, x), out = c.Full(c.out_sizes(), ir::Scalar(), c.out_dtype());
+  if (!c.ok()) return;
+  if (out.rank() != x.rank() + 1) return c.Fail("the result has another rank");
+  ir::Scalar one;
+  one.i = 1, one.d = 1;
+  Dims sizes = x.sizes;
+  sizes.push_back(1);
+  Operand ones = c.Full(sizes, one, out.dtype);
+  c.Emit("scatter", {ones, Unsqueeze(index, x.rank())}, {out}, out.dtype, {x.rank()});
+  c.Return(out);
+}
+void Bincount(PlanContext& c) {
+  Operand x = c.Cast(c.in("self"), DType::kInt64), weights = c.opt_in("weights");
+  const Dim least = c.n("minlength");
+  if (!c.ok() || x.rank() != 1) return c.Unsupported("of no vector");
+  c.RequireLessEqual(1, x.sizes[0], "of a tensor without elements");
+  Operand most = c.Temp(DType::kInt64, {});
+  c.Emit("amax", {x}, {most}, DType::kInt64, {1});
+  const Dim largest = c.builder().NewSymbol({0, int64_t{1} << 40});
+  if (!c.ok()) return;
+  c.builder().Publish(largest, most);
+  const Dim bins = ir::Max(largest + 1, least);
+  const Dims declared = c.out_sizes();
+  if (declared.size() == 1 && !c.builder().IsGiven(declared[0])) {
+    if (declared[0].kind() != ir::SymKind::kSymbol) return c.Unsupported("of an unknown number of bins");
+    c.builder().Set(declared[0], bins);
+  } else if (declared.size() == 1) {
+    c.RequireEqual(declared[0], bins, "the result has another size");
+  }
+  Operand out = c.Result();
+  std::vector<Operand> in = {x};
+  if (weights) in.push_back(weights);
+  c.Emit("bincount", std::move(in), {out}, DType::kInt64);
+  c.Return(out);
+}
+// Rows of a table summed (0), averaged (1) or maximized (2) by bag.
+void EmbeddingBag(PlanContext& c) {
+  Operand table = c.in("weight"), index = Indices(c, c.in("indices")), offsets = Indices(c, c.in("offsets")),
+          weights = c.opt_in("per_sample_weights"), out = c.Result();
+  if (!c.ok()) return;
+  const int64_t mode = c.i("mode");
+  if (index.rank() != 1 || offsets.rank() != 1) return c.Unsupported("indices that are not 1-D");
+  if (mode < 0 || mode > 2 || (weights && mode != 0)) return c.Unsupported("of this mode");
+  int64_t padding = -1;
+  const bool own = c.node().op().base.find("_embedding_bag") == 0;
+  if (c.node().op().ArgIndex("padding_idx") >= 0)
+    if (auto given = c.opt_i("padding_idx")) {
+      padding = *given;
+      if (padding < 0 && !own) {
+        const auto rows = table.sizes[0].constant();
+        if (!rows) return c.Unsupported("a table of unknown size");
+        padding += *rows;
+      }
+    }
+  std::vector<Operand> in = {table, index, offsets};
+  if (weights) in.push_back(weights);
+  c.Emit("embedding_bag", std::move(in), {out}, out.dtype, {mode, c.b("include_last_offset"), padding});
+  c.Return(out);
+}
+void Dft(PlanContext& c) {
+  Operand re = c.in("re"), im = c.opt_in("im");
+  Operand y_re = c.Result(0), y_im = c.Result(1);
+  if (!c.ok() || re.rank() == 0) return c.Fail("of a 0-d tensor");
+  if (ir::IsLowPrecision(re.dtype)) return c.Unsupported("a transform of half precision");
+  const int dim = c.dim("dim", re.rank());
+  std::vector<Operand> in = {MoveToLast(re, {dim})};
+  if (im) in.push_back(MoveToLast(im, {dim}));
+  c.Emit("dft", std::move(in), {MoveToLast(y_re, {dim}), MoveToLast(y_im, {dim})}, re.dtype);
+  c.Return({y_re, y_im});
+}
+
 constexpr PlanFamily kFamilies[] = {
+    {Take, "index", "take"},
+    {Put, "index_put", "put"},
+    {TakeAlongDim, "gather", "take_along_dim"},
+    {IndexWrite, "add", "index_add"},
+    {IndexWrite, "copy", "index_copy"},
+    {IndexWrite, "fill", "index_fill.int_Scalar index_fill.int_Tensor"},
+    {Msort, "sort", "msort"},
+    {IsIn, "", "isin.Tensor_Tensor isin.Tensor_Scalar isin.Scalar_Tensor"},
+    {SegmentReduce, "", "segment_reduce"},
+    {OneHot, "scatter", "one_hot"},
+    {Bincount, "", "bincount"},
+    {EmbeddingBag, "embedding_bag", "embedding_bag embedding_bag.padding_idx _embedding_bag _embedding_bag_forward_only"},
+    {Dft, "", "/slipway.dft.default"},
+    {MaskedIndex, "index", "_unsafe_masked_index"},
+    {MaskedIndexPut, "index_put_add", "_unsafe_masked_index_put_accumulate"},
     {IndexSelect, "", "index_select"},
     {Embedding, "", "embedding"},
     {Index, "", "index.Tensor _unsafe_index.Tensor"},

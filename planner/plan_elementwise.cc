@@ -174,6 +174,46 @@ void Lerp(PlanContext& c) {
   c.Return(c.Map("lerp", {x, y, w}, c.Result(), Arithmetic(c.out_dtype(), {x, y, w})));
 }
 
+// log(x / (1 - x)), of x kept within eps of 0 and 1.
+void Logit(PlanContext& c) {
+  c.Return(c.Map("logit", {c.in("self")}, c.Result(), c.out_dtype(), {}, {c.opt_f("eps").value_or(-1)}));
+}
+void RoundDecimals(PlanContext& c) {
+  Operand x = c.in("self");
+  const int64_t decimals = c.i("decimals");
+  if (decimals < -30 || decimals > 30) return c.Unsupported("so many decimals");
+  if (!ir::IsFloating(x.dtype)) return c.Unsupported(text::StrCat("of ", ir::Name(x.dtype)));
+  if (decimals == 0) return c.Return(c.Map("round", {x}, c.Result(), x.dtype));
+  const double power = std::pow(10.0, static_cast<double>(decimals < 0 ? -decimals : decimals));
+  c.Return(c.Map("round_decimals", {x}, c.Result(), x.dtype, {}, {power, decimals < 0 ? 1.0 : 0.0}));
+}
+// x · 2^y
+void Ldexp(PlanContext& c) {
+  Operand x = c.in("self"), y = c.in("other");
+  ir::Scalar two;
+  two.kind = ir::Scalar::kFloat;
+  two.d = 2;
+  const DType t = ir::IsFloating(y.dtype) ? y.dtype : DType::kFloat32;
+  Operand power = c.Map("pow", {c.number(two), y}, c.Temp(t, y.sizes), t);
+  c.Return(c.Map("mul", {x, power}, c.Result(), Arithmetic(c.out_dtype(), {x, power})));
+}
+void FloatPower(PlanContext& c) { c.Return(c.Map("pow", {c.in(size_t{0}), c.in(size_t{1})}, c.Result(), DType::kFloat64)); }
+void Glu(PlanContext& c) {
+  Operand x = c.in("self");
+  if (x.rank() == 0) return c.Fail("of a 0-d tensor");
+  const int dim = c.dim("dim", x.rank());
+  const Dims sizes = c.out_sizes();
+  if (!c.ok()) return;
+  c.RequireEqual(sizes[dim] * 2, x.sizes[dim], "the size is odd");
+  const DType wide = ir::IsLowPrecision(x.dtype) ? DType::kFloat32 : x.dtype;
+  Operand gate = c.Map("sigmoid", {Narrow(x, dim, sizes[dim], sizes[dim])}, c.Temp(wide, sizes), wide);
+  c.Return(c.Map("mul", {Narrow(x, dim, 0, sizes[dim]), gate}, c.Result(), wide));
+}
+void Dropout(PlanContext& c) {
+  if (c.b("train") && c.f("p") != 0) return c.Unsupported("dropout in training mode (call model.eval() before export)");
+  c.Return(c.in(size_t{0}));
+}
+
 void Convert(PlanContext& c) { c.Return(c.Cast(c.in(size_t{0}), c.out_dtype())); }
 
 constexpr PlanFamily kFamilies[] = {
@@ -227,6 +267,15 @@ constexpr PlanFamily kFamilies[] = {
     {Relu6, "", "relu6"},
     {AddProduct, "", "addcmul addcdiv"},
     {Lerp, "", "lerp.Scalar lerp.Tensor"},
+    {Logit, "", "logit special_logit"},
+    {RoundDecimals, "round", "round.decimals"},
+    {Ldexp, "mul", "ldexp.Tensor"},
+    {FloatPower, "pow", "float_power.Tensor_Tensor float_power.Tensor_Scalar float_power.Scalar"},
+    {FloatBinary, "xlogy", "xlogy.Tensor xlogy.Scalar_Self xlogy.Scalar_Other special_xlogy special_xlogy.self_scalar special_xlogy.other_scalar"},
+    {FloatBinary, "xlog1py", "special_xlog1py special_xlog1py.self_scalar special_xlog1py.other_scalar"},
+    {Binary, "heaviside", "heaviside"},
+    {Glu, "sigmoid", "glu"},
+    {Dropout, "", "dropout"},
     {Convert, "",
      "to.dtype to.dtype_layout to.device to.other to.prim_Device _to_copy type_as alias alias_copy detach detach_copy "
      "clone contiguous "

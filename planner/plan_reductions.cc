@@ -45,6 +45,8 @@ void Sum(PlanContext& c) {
 // What has no value of nothing: refused where it is known, else when the plan runs.
 bool HasElements(PlanContext& c, const Operand& x) {
   const Dim n = x.numel();
+  // No results need no value.
+  if (const ir::Value* v = c.node().output(0); v && v->type().is_tensor() && KnownZero(c.out_sizes())) return c.ok();
   if (n.is(0)) c.Unsupported("of a tensor without elements");
   c.RequireLessEqual(1, n, "of a tensor without elements");
   return c.ok();
@@ -106,6 +108,37 @@ void VectorNorm(PlanContext& c) {
   c.Return(Reduce(c, "vector_norm", x, ReducedDims(c, x.rank()), c.out_dtype(), c.Result(), {order}));
 }
 
+// Sums and means of what is a number.
+void NanSum(PlanContext& c) {
+  Operand x = c.in("self"), out = c.Result();
+  if (!c.ok()) return;
+  const std::vector<int> dims = ReducedDims(c, x.rank());
+  if (!ir::IsFloating(x.dtype)) return c.Return(Reduce(c, c.kernel() == "nanmean" ? "mean" : "sum", x, dims, out.dtype, out));
+  Operand nan = c.Map("isnan", {x}, c.Temp(DType::kBool, x.sizes), x.dtype);
+  Operand kept = c.Map("where", {nan, c.number(ir::Scalar()), x}, c.Temp(x.dtype, x.sizes), x.dtype);
+  if (c.kernel() == "nansum") return c.Return(Reduce(c, "sum", kept, dims, out.dtype, out));
+  const DType wide = out.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+  Operand numbers = c.Map("logical_not", {nan}, c.Temp(DType::kBool, x.sizes), DType::kBool);
+  Operand sum = Reduce(c, "sum", kept, dims, out.dtype, c.Temp(ir::IsLowPrecision(out.dtype) ? out.dtype : wide, out.sizes));
+  Operand count = Reduce(c, "sum", numbers, dims, DType::kInt64, c.Temp(DType::kInt64, out.sizes));
+  c.Return(c.Map("div", {sum, count}, out, wide));
+}
+void Dist(PlanContext& c) {
+  Operand x = c.in("self"), y = c.in("other"), out = c.Result();
+  const ir::Scalar p = c.scalar("p");
+  if (!p.is_constant()) return c.Unsupported("p is not known");
+  if (ir::IsLowPrecision(out.dtype)) return c.Unsupported("in half precision");
+  const int rank = std::max(x.rank(), y.rank());
+  Dims sizes(rank, 1);
+  for (const Operand* t : {&x, &y})
+    for (int d = 0; d < t->rank(); ++d)
+      if (Dim& s = sizes[rank - t->rank() + d]; s.is(1)) s = t->sizes[d];
+  Operand difference = c.Map("sub", {x, y}, c.Temp(out.dtype, sizes), out.dtype);
+  if (!(p.d >= 0 && p.d < 1e308) && !HasElements(c, difference)) return;
+  if (c.ok()) c.Emit("vector_norm", {difference}, {out}, out.dtype, {rank}, {p.d});
+  c.Return(out);
+}
+
 void Softmax(PlanContext& c) {
   Operand x = c.in("self"), out = c.Result();
   if (x.rank() == 0) x = Unsqueeze(x, 0);
@@ -130,9 +163,24 @@ void LayerNorm(PlanContext& c) {
   for (const Operand* p : {&weight, &bias}) {
     if (*p) in.push_back(c.Reshape(*p, {n}));
   }
+  std::vector<Operand> results = {out};
+  if (c.used(1) || c.used(2)) {
+    // The mean and the reciprocal of the deviation, of each row.
+    const DType t = c.out_dtype(1), wide = t == DType::kFloat64 ? t : DType::kFloat32;
+    Operand mean = c.Result(1), scale = c.Result(2), variance = c.Temp(wide, {rows});
+    c.Emit("mean", {in[0]}, {c.Reshape(mean, {rows})}, wide, {1});
+    c.Emit("var", {in[0]}, {variance}, wide, {1}, {0.0});
+    ir::Scalar eps;
+    eps.kind = ir::Scalar::kFloat;
+    eps.d = c.f("eps");
+    Operand shifted = c.Map("add", {variance, c.number(eps)}, c.Temp(wide, {rows}), wide);
+    c.Map("rsqrt", {shifted}, c.Reshape(scale, {rows}), wide);
+    results.push_back(mean);
+    results.push_back(scale);
+  }
   c.Emit("layer_norm", std::move(in), {c.Reshape(out, {rows, n})}, out.dtype, {(weight ? 1 : 0) + (bias ? 2 : 0)},
          {c.f("eps")});
-  c.Return(out);
+  c.Return(std::move(results));
 }
 
 constexpr PlanFamily kFamilies[] = {
@@ -149,6 +197,9 @@ constexpr PlanFamily kFamilies[] = {
     {VarianceAndMean, "var", "var_mean var_mean.dim var_mean.correction"},
     {VarianceAndMean, "std", "std_mean std_mean.dim std_mean.correction"},
     {VectorNorm, "", "linalg_vector_norm"},
+    {NanSum, "nansum", "nansum"},
+    {NanSum, "nanmean", "nanmean"},
+    {Dist, "vector_norm", "dist"},
     {Softmax, "softmax", "softmax.int _softmax"},
     {Softmax, "log_softmax", "log_softmax.int _log_softmax"},
     {LayerNorm, "", "layer_norm native_layer_norm"},

@@ -150,7 +150,12 @@ void Diagonalled(PlanContext& c) {
 void Unfolded(PlanContext& c) {
   Operand x = c.in("self");
   const Dim size = c.n("size"), step = c.n("step");
-  if (x.rank() == 0 || !KnownLessEqual(1, step) || !KnownLessEqual(0, size)) return c.Unsupported("of these sizes");
+  if (x.rank() == 0) {  // counts as one element
+    if (!size.is(0) && !size.is(1)) return c.Fail("size is larger than the dim");
+    Operand y = Unsqueeze(x, 0);
+    return c.Return(Narrow(y, 0, 0, size));
+  }
+  if (!KnownLessEqual(1, step) || !KnownLessEqual(0, size)) return c.Unsupported("of these sizes");
   const int dim = c.dim("dimension", x.rank());
   c.RequireLessEqual(size, x.sizes[dim], "size is larger than the dim");
   const Dim stride = x.strides[dim];
@@ -258,13 +263,33 @@ void Rolled(PlanContext& c) {
   }
   c.Return(c.Reshape(x, sizes));
 }
+// A dim at a time, as kernels/move.cc numbers the modes.
+void PadEdges(PlanContext& c, Operand x, const Dims& pad, int64_t mode) {
+  if (pad.size() % 2 != 0 || static_cast<int>(pad.size()) > 2 * x.rank()) return c.Fail("pad does not fit the tensor");
+  for (size_t k = 0; k < pad.size() / 2 && c.ok(); ++k) {
+    const int d = x.rank() - 1 - static_cast<int>(k);
+    if (pad[2 * k].is(0) && pad[2 * k + 1].is(0)) continue;
+    Dims sizes = x.sizes;
+    sizes[d] = sizes[d] + pad[2 * k] + pad[2 * k + 1];
+    Operand y = c.Temp(x.dtype, sizes);
+    c.Emit("edges", {MoveToLast(x, {d})}, {MoveToLast(y, {d})}, x.dtype, {mode, pad[2 * k]});
+    x = y;
+  }
+  c.Return(x);
+}
+void Reflected(PlanContext& c) { PadEdges(c, c.in("self"), c.ns("padding"), 0); }
+void Replicated(PlanContext& c) { PadEdges(c, c.in("self"), c.ns("padding"), 1); }
+void Wrapped(PlanContext& c) { PadEdges(c, c.in("self"), c.ns("pad"), 2); }
 void Padded(PlanContext& c) {
   Operand x = c.in("self");
   const Dims pad = c.ns("pad");
   for (Dim v : pad) c.Shift(v.constant().value_or(0));
   const Dims sizes = c.out_sizes();
-  if (c.node().op_name() == "aten.pad.default" && c.str("mode") != "constant")
-    return c.Unsupported("modes other than constant");
+  if (c.node().op_name() == "aten.pad.default" && c.str("mode") != "constant") {
+    const std::string mode = c.str("mode");
+    if (mode != "reflect" && mode != "replicate" && mode != "circular") return c.Fail(text::StrCat("mode=\"", mode, "\""));
+    return PadEdges(c, x, pad, mode == "reflect" ? 0 : mode == "replicate" ? 1 : 2);
+  }
   if (pad.size() % 2 != 0 || static_cast<int>(pad.size()) > 2 * x.rank()) return c.Fail("pad does not fit the tensor");
   ir::Scalar value;
   if (auto given = c.opt_scalar("value")) value = *given;
@@ -302,6 +327,172 @@ void SliceScatter(PlanContext& c) {
   c.Return(out);
 }
 
+void DiagonalScatter(PlanContext& c) {
+  Operand x = c.in("self"), src = c.in("src"), out = c.Result();
+  const int a = c.dim("dim1", x.rank()), b = c.dim("dim2", x.rank());
+  if (x.rank() < 2 || a == b) return c.Fail("dims are no plane");
+  c.Copy(x, out);
+  c.Copy(src, Diagonal(out, c.Shift(c.i("offset")), a, b));
+  c.Return(out);
+}
+void LinalgDiagonal(PlanContext& c) {
+  Operand x = c.in("A");
+  const int a = c.dim("dim1", x.rank()), b = c.dim("dim2", x.rank());
+  if (x.rank() < 2 || a == b) return c.Fail("dims are no plane");
+  c.Return(Diagonal(x, c.Shift(c.i("offset")), a, b));
+}
+// A vector becomes a diagonal, a matrix gives its own.
+void Diag(PlanContext& c) {
+  Operand x = c.in("self");
+  const bool flat = c.kernel() == "diagflat";
+  const int64_t offset = c.Shift(c.i(flat ? "offset" : "diagonal"));
+  if (!flat && x.rank() == 2) return c.Return(Diagonal(x, offset, 0, 1));
+  if (!flat && x.rank() != 1) return c.Fail("of neither a vector nor a matrix");
+  Operand out = c.Full(c.out_sizes(), ir::Scalar(), c.out_dtype());
+  if (c.ok()) c.Copy(c.Reshape(x, {x.numel()}), Diagonal(out, offset, 0, 1));
+  c.Return(out);
+}
+void Trace(PlanContext& c) {
+  Operand x = c.in("self"), out = c.Result();
+  if (x.rank() != 2) return c.Fail("of no matrix");
+  c.Emit("sum", {Diagonal(x, 0, 0, 1)}, {out}, out.dtype, {1});
+  c.Return(out);
+}
+void PixelShuffle(PlanContext& c) {
+  Operand x = c.in("self");
+  const Dim r = c.n("upscale_factor");
+  if (x.rank() < 3) return c.Fail("fewer than 3 dims");
+  const Dims out = c.out_sizes();
+  if (!c.ok()) return;
+  const int n = x.rank() - 3;
+  Dims sizes(out.begin(), out.begin() + n);
+  for (Dim s : {out[n], r, r, x.sizes[n + 1], x.sizes[n + 2]}) sizes.push_back(s);
+  std::vector<int> order;
+  for (int d = 0; d < n; ++d) order.push_back(d);
+  for (int d : {0, 3, 1, 4, 2}) order.push_back(n + d);
+  c.Return(c.Reshape(Permute(c.Reshape(x, sizes), order), out));
+}
+void PixelUnshuffle(PlanContext& c) {
+  Operand x = c.in("self");
+  const Dim r = c.n("downscale_factor");
+  if (x.rank() < 3) return c.Fail("fewer than 3 dims");
+  const Dims out = c.out_sizes();
+  if (!c.ok()) return;
+  const int n = x.rank() - 3;
+  Dims sizes(out.begin(), out.begin() + n);
+  for (Dim s : {x.sizes[n], out[n + 1], r, out[n + 2], r}) sizes.push_back(s);
+  std::vector<int> order;
+  for (int d = 0; d < n; ++d) order.push_back(d);
+  for (int d : {0, 2, 4, 1, 3}) order.push_back(n + d);
+  c.Return(c.Reshape(Permute(c.Reshape(x, sizes), order), out));
+}
+void ChannelShuffle(PlanContext& c) {
+  Operand x = c.in("self");
+  const Dim groups = c.n("groups");
+  if (x.rank() < 3) return c.Fail("fewer than 3 dims");
+  if (!c.ok() || !KnownLessEqual(1, groups)) return c.Unsupported("of these groups");
+  Dims sizes = x.sizes;
+  sizes[1] = groups;
+  sizes.insert(sizes.begin() + 2, ir::FloorDiv(x.sizes[1], groups));
+  c.Return(c.Reshape(Swap(c.Reshape(x, sizes), 1, 2), x.sizes));
+}
+// Strides over the memory of a tensor that is dense in the program.
+bool IsPlain(PlanContext& c) {
+  const ir::Type& t = c.tensor("self")->type();
+  Dim span = 1;
+  for (int d = t.rank() - 1; t.strides_known && d >= 0; --d) {
+    if (!t.sizes[d].is(1) && !KnownEqual(t.strides[d], span)) c.Unsupported("strides over a tensor that is not contiguous");
+    span = span * t.sizes[d];
+  }
+  if (t.strides_known && !t.storage_offset.is(0)) c.Unsupported("strides over a part of a tensor");
+  return c.ok();
+}
+Operand Strided(PlanContext& c, Operand x) {
+  x.sizes = c.ns("size");
+  x.strides = c.ns("stride");
+  if (x.sizes.size() != x.strides.size()) c.Fail("strides do not fit the sizes");
+  x.offset = x.offset + c.opt_n("storage_offset").value_or(0) * ir::ByteSize(x.dtype);
+  return x;
+}
+void AsStrided(PlanContext& c) {
+  if (IsPlain(c)) c.Return(Strided(c, c.Dense(c.in("self"))));
+}
+void AsStridedScatter(PlanContext& c) {
+  if (!IsPlain(c)) return;
+  Operand x = c.in("self"), src = c.in("src"), out = c.Result();
+  c.Copy(x, out);
+  c.Copy(src, Strided(c, out));
+  c.Return(out);
+}
+
+// Patches of images: windows are views, of a padded copy.
+struct Patches {
+  int64_t kernel[2], dilation[2], padding[2], stride[2];
+};
+bool ReadPatches(PlanContext& c, Patches* p) {
+  const struct {
+    const char* name;
+    int64_t* to;
+    int64_t least;
+  } lists[] = {{"kernel_size", p->kernel, 1}, {"dilation", p->dilation, 1}, {"padding", p->padding, 0}, {"stride", p->stride, 1}};
+  for (const auto& l : lists) {
+    const Ints v = c.ints(l.name, 2);
+    if (!c.ok() || v.size() != 2 || v[0] < l.least || v[1] < l.least || v[0] > 1 << 20 || v[1] > 1 << 20) {
+      c.Fail("the windows make no sense");
+      return false;
+    }
+    std::copy(v.begin(), v.end(), l.to);
+  }
+  return true;
+}
+// How many windows lie along a dim of `size`.
+Dim Windows(const Patches& p, int d, Dim size) {
+  return ir::FloorDiv(size + 2 * p.padding[d] - p.dilation[d] * (p.kernel[d] - 1) - 1, p.stride[d]) + 1;
+}
+// Windows of `x` [n, c, h, w], padded already: [n, c, kh, kw, rows, columns].
+Operand WindowView(const Patches& p, Operand x, Dim rows, Dim columns) {
+  const Dim sh = x.strides[2], sw = x.strides[3];
+  x.sizes = {x.sizes[0], x.sizes[1], p.kernel[0], p.kernel[1], rows, columns};
+  x.strides = {x.strides[0], x.strides[1], sh * p.dilation[0], sw * p.dilation[1], sh * p.stride[0], sw * p.stride[1]};
+  return x;
+}
+void Im2Col(PlanContext& c) {
+  Operand x = c.in("self");
+  Patches p;
+  if (!ReadPatches(c, &p)) return;
+  if (x.rank() == 3) x = Unsqueeze(x, 0);
+  if (x.rank() != 4) return c.Fail("the rank is not that of the operator");
+  const Dim rows = Windows(p, 0, x.sizes[2]), columns = Windows(p, 1, x.sizes[3]);
+  if (p.padding[0] != 0 || p.padding[1] != 0) {
+    Operand padded = c.Full({x.sizes[0], x.sizes[1], x.sizes[2] + 2 * p.padding[0], x.sizes[3] + 2 * p.padding[1]}, ir::Scalar(), x.dtype);
+    if (!c.ok()) return;
+    c.Copy(x, Narrow(Narrow(padded, 2, p.padding[0], x.sizes[2]), 3, p.padding[1], x.sizes[3]));
+    x = padded;
+  }
+  c.Return(c.Reshape(WindowView(p, x, rows, columns), c.out_sizes()));
+}
+void Col2Im(PlanContext& c) {
+  Operand x = c.in("self"), out = c.Result();
+  Patches p;
+  if (!ReadPatches(c, &p)) return;
+  const Dims size = c.ns("output_size");
+  if (size.size() != 2 || p.kernel[0] * p.kernel[1] > 4096) return c.Unsupported("of these sizes");
+  if (ir::IsLowPrecision(x.dtype)) return c.Unsupported(text::StrCat(ir::Name(x.dtype), ": torch rounds inside its kernel"));
+  Operand to = out.rank() == 3 ? Unsqueeze(out, 0) : out;
+  const Dim rows = Windows(p, 0, size[0]), columns = Windows(p, 1, size[1]);
+  Operand from = c.Reshape(x, {to.sizes[0], to.sizes[1], p.kernel[0], p.kernel[1], rows, columns});
+  Operand sum = c.Full({to.sizes[0], to.sizes[1], size[0] + 2 * p.padding[0], size[1] + 2 * p.padding[1]}, ir::Scalar(), x.dtype);
+  if (!c.ok()) return;
+  const Operand windows = WindowView(p, sum, rows, columns);
+  for (int64_t i = 0; i < p.kernel[0]; ++i)
+    for (int64_t j = 0; j < p.kernel[1]; ++j) {
+      const Operand part = Select(Select(windows, 2, i), 2, j);
+      c.Map("add", {part, Select(Select(from, 2, i), 2, j)}, part, x.dtype);
+    }
+  c.Copy(Narrow(Narrow(sum, 2, p.padding[0], size[0]), 3, p.padding[1], size[1]), to);
+  c.Return(out);
+}
+
 constexpr PlanFamily kFamilies[] = {
     {Reshaped, "",
      "view reshape _unsafe_view view_copy view_as reshape_as flatten.using_ints unflatten.int squeeze squeeze.dim "
@@ -329,6 +520,21 @@ constexpr PlanFamily kFamilies[] = {
     {Repeated, "", "repeat tile"},
     {Rolled, "", "roll"},
     {Padded, "", "constant_pad_nd pad"},
+    {Reflected, "edges", "reflection_pad1d reflection_pad2d reflection_pad3d"},
+    {Replicated, "edges", "replication_pad1d replication_pad2d replication_pad3d"},
+    {Wrapped, "edges", "_pad_circular"},
+    {DiagonalScatter, "", "diagonal_scatter"},
+    {LinalgDiagonal, "", "linalg_diagonal"},
+    {Diag, "diag", "diag"},
+    {Diag, "diagflat", "diagflat"},
+    {Trace, "sum", "trace"},
+    {PixelShuffle, "", "pixel_shuffle"},
+    {PixelUnshuffle, "", "pixel_unshuffle"},
+    {ChannelShuffle, "", "channel_shuffle native_channel_shuffle"},
+    {AsStrided, "", "as_strided as_strided_copy"},
+    {AsStridedScatter, "", "as_strided_scatter"},
+    {Im2Col, "", "im2col"},
+    {Col2Im, "", "col2im"},
     {SelectScatter, "", "select_scatter"},
     {SliceScatter, "", "slice_scatter"},
 };

@@ -245,7 +245,7 @@ absl::Status BindOutputs(const ir::Program& p, PlanBuilder& b) {
     step.first_view = static_cast<int>(out.plan.views.size());
     step.inputs = t.is_sym() ? 0 : 1;
     step.outputs = 1;
-    step.compute = *NativeType(to.dtype);
+    step.compute = t.is_sym() ? *NativeType(to.dtype) : kernels::DType::kU8;  // which a copy does not ask
     if (!t.is_sym()) b.AddView(x);
     b.AddView(to);
     b.AddStep(step);

@@ -21,6 +21,9 @@ constexpr std::pair<DType, kernels::DType> kTypes[] = {
     {DType::kInt32, kernels::DType::kI32},   {DType::kInt64, kernels::DType::kI64},
     {DType::kFloat16, kernels::DType::kF16}, {DType::kBFloat16, kernels::DType::kBF16},
     {DType::kFloat32, kernels::DType::kF32}, {DType::kFloat64, kernels::DType::kF64},
+    {DType::kUInt16, kernels::DType::kU16},  {DType::kUInt32, kernels::DType::kU32},
+    {DType::kFloat8E4M3FN, kernels::DType::kF8E4M3FN}, {DType::kFloat8E5M2, kernels::DType::kF8E5M2},
+    {DType::kFloat8E4M3FNUZ, kernels::DType::kF8E4M3FNUZ}, {DType::kFloat8E5M2FNUZ, kernels::DType::kF8E5M2FNUZ},
 };
 
 }  // namespace
@@ -256,13 +259,17 @@ void PlanContext::Emit(std::string_view kernel, std::vector<Operand> in, std::ve
   if (!k) SetStatus(absl::InternalError(text::StrCat(node_.op_name(), ": no kernel ", kernel)));
   if (!native) Unsupported(text::StrCat("kernels have no ", ir::Name(compute)));
   for (const auto* list : {&in, &out})
-    for (const Operand& x : *list)
+    for (const Operand& x : *list) {
       if (x.rank() > kernels::kMaxRank) Unsupported(text::StrCat("a tensor of ", x.rank(), " dims"));
+      if (const auto t = NativeType(x.dtype); k && !k->any_type && t && kernels::IsStoredOnly(*t))
+        Unsupported(text::StrCat("of ", ir::Name(x.dtype)));
+    }
+  if (k && k->any_type && native && kernels::IsStoredOnly(*native)) compute = DType::kUInt8;  // which such kernels do not ask
   if (!ok()) return;
   kernels::Plan& plan = b_.out().plan;
   kernels::Step step;
   step.kernel = k;
-  step.compute = *native;
+  step.compute = *NativeType(compute);
   step.first_view = static_cast<int>(plan.views.size());
   step.inputs = static_cast<int>(in.size());
   step.outputs = static_cast<int>(out.size());
@@ -406,7 +413,7 @@ const PlanRow* FindPlanRow(std::string_view op) {
   static const auto& rows = *[] {
     auto* m = new text::Map<PlanRow>();
     for (auto table :
-         {ElementwisePlans(), ViewPlans(), CreationPlans(), DataPlans(), ReductionPlans(), ProductPlans(), ControlPlans(), NnPlans(), OrderPlans()}) {
+         {ElementwisePlans(), ViewPlans(), CreationPlans(), DataPlans(), ReductionPlans(), ProductPlans(), ControlPlans(), NnPlans(), OrderPlans(), QuantPlans()}) {
       for (const PlanFamily& f : table) {
         std::string ops(f.ops);
         for (std::string_view name : text::Split(f.ops, ' ', true)) {

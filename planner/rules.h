@@ -239,6 +239,7 @@ absl::Span<const PlanFamily> ProductPlans();
 absl::Span<const PlanFamily> ControlPlans();
 absl::Span<const PlanFamily> NnPlans();
 absl::Span<const PlanFamily> OrderPlans();
+absl::Span<const PlanFamily> QuantPlans();
 
 }  // namespace slipway::planner
 
