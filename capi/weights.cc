@@ -83,7 +83,7 @@ Outcome Set(slipway_archive& model, size_t program, const char* name, Managed* t
                     model.path);
     return NoSuch(model, name);
   }
-  if (absl::Status s = driver::FitsWeight(*p, input, *taken); !s.ok()) {
+  if (absl::Status s = driver::FitsWeight(*p, input, taken->dtype, taken->sizes); !s.ok()) {
     Outcome o = Failed(s, model.path);
     o.diagnostics.back().id = driver::id::kMissingWeights;
     return o;

@@ -8,7 +8,10 @@
 
 #include "base/text.h"
 #include "driver/convert_internal.h"
+#include "driver/make_weights.h"
+#include "driver/open.h"
 #include "driver/tensors.h"
+#include "exporters/safetensors/cast.h"
 
 namespace slipway::driver {
 
@@ -35,27 +38,32 @@ std::string FormatOfOutput(const std::string& path) {
   return dot == std::string::npos ? "" : path.substr(dot + 1);
 }
 
-absl::Status FitsWeight(const ir::Program& p, size_t input, const ir::TensorRef& tensor) {
+absl::Status FitsWeight(const ir::Program& p, size_t input, ir::DType dtype, const std::vector<int64_t>& sizes) {
   const std::string& name = p.input_specs[input].target;
   if (p.objects.contains(name)) return absl::InvalidArgumentError(text::StrCat(name, " is a tensor subclass in the program"));
   const ir::Type& t = p.graph->inputs()[input]->type();
-  const auto sizes = t.StaticSizes();
-  if (t.dtype == tensor.dtype && sizes && *sizes == tensor.sizes) return absl::OkStatus();
-  const ir::Type found = ir::Type::Tensor(tensor.dtype, ir::Sizes(tensor.sizes.begin(), tensor.sizes.end()));
+  const auto wanted = t.StaticSizes();
+  if (t.dtype == dtype && wanted && *wanted == sizes) return absl::OkStatus();
+  const ir::Type found = ir::Type::Tensor(dtype, ir::Sizes(sizes.begin(), sizes.end()));
   return absl::InvalidArgumentError(text::StrCat(name, " is ", found.ToString(), ", the program wants ", t.ToString()));
 }
 
 absl::Status JoinWeights(ir::Program& p, const ConvertOptions& o, ConvertSummary& summary) {
-  std::map<std::string, ir::TensorRef> given;
+  std::map<std::string, ir::ShardedTensor> given;
   for (const std::string& path : o.weights) {
-    auto set = ReadTensors(path, o.key);
+    auto set = ReadShardedTensors(path, o.key);
     if (!set.ok()) return set.status();
-    for (auto& [name, t] : set->tensors) {
+    for (std::string& note : set->notes) summary.lines.push_back(text::StrCat(path, ": ", note));
+    for (auto& [name, t] : set->tensors) set->sharded.emplace(name, std::move(t));
+    for (auto& [name, t] : set->sharded)
       if (!given.emplace(name, std::move(t)).second)
         return absl::InvalidArgumentError(text::StrCat("--weights: '", name, "' is in more than one file"));
-    }
   }
   std::vector<std::string> missing, wrong;
+  std::map<std::string, ir::TensorRef> taken;  // as they are
+  std::vector<std::string> made_names;
+  std::vector<WeightToMake> made;
+  int casts = 0;
   std::set<std::string> used;
   for (size_t i = 0; i < p.input_specs.size(); ++i) {
     const ir::InputSpec& s = p.input_specs[i];
@@ -66,16 +74,28 @@ absl::Status JoinWeights(ir::Program& p, const ConvertOptions& o, ConvertSummary
       continue;
     }
     used.insert(s.target);
-    if (absl::Status fits = FitsWeight(p, i, it->second); !fits.ok()) {
+    const ir::ShardedTensor& from = it->second;
+    // Another floating-point type is cast where it would fit otherwise.
+    const ir::DType wanted = p.graph->inputs()[i]->type().dtype;
+    const bool cast = exporters::FindCast(from.dtype, wanted) != nullptr;
+    if (absl::Status fits = FitsWeight(p, i, cast ? wanted : from.dtype, from.sizes); !fits.ok()) {
       wrong.emplace_back(fits.message());
-      continue;
+    } else if (cast || !from.whole()) {
+      casts += cast;
+      made_names.push_back(s.target);
+      made.push_back({from, cast ? wanted : from.dtype, {}});
+    } else {
+      taken[s.target] = *from.whole();
     }
   }
   if (!wrong.empty()) return absl::InvalidArgumentError(text::StrCat("--weights: ", text::Join(wrong, "; ")));
   if (!missing.empty())
     return absl::InvalidArgumentError(
         text::StrCat("--weights: ", missing.size(), " names of the program are missing: ", text::Join(missing, ", ")));
-  for (const std::string& name : used) p.weights.insert_or_assign(name, given.at(name));
+  if (absl::Status s = MakeWeights(made, o.output.empty() ? "." : FolderOf(o.output)); !s.ok()) return s;
+  for (size_t i = 0; i < made.size(); ++i) taken[made_names[i]] = std::move(made[i].made);
+  if (casts > 0) summary.lines.push_back(text::StrCat(casts, " tensors of --weights are cast to the program's types"));
+  for (auto& [name, t] : taken) p.weights.insert_or_assign(name, std::move(t));
   if (size_t unused = given.size() - used.size(); unused > 0) {
     std::vector<std::string> names;
     for (const auto& [name, t] : given)

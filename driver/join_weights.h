@@ -3,6 +3,7 @@
 #define SLIPWAY_DRIVER_JOIN_WEIGHTS_H_
 
 #include <cstddef>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "driver/convert.h"
@@ -12,9 +13,10 @@ namespace slipway::driver {
 
 // Whether a tensor can stand for the program's parameter, buffer or constant that is input number `input`:
 // InvalidArgument saying what both are, where it cannot.
-absl::Status FitsWeight(const ir::Program& p, size_t input, const ir::TensorRef& tensor);
+absl::Status FitsWeight(const ir::Program& p, size_t input, ir::DType dtype, const std::vector<int64_t>& sizes);
 
-// Replaces the program's parameters and buffers by the tensors of o.weights, by name. The error names all mismatches or
+// Replaces the program's parameters and buffers by the tensors of o.weights, by name; those of another floating-point type
+// are cast, those in pieces (distributed checkpoints) put together, in a file without a name beside o.output. The error names all mismatches or
 // all missing names at once, and the program is then as it was. Names that are not used become a line of the summary.
 absl::Status JoinWeights(ir::Program& p, const ConvertOptions& o, ConvertSummary& summary);
 

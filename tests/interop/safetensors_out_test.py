@@ -127,3 +127,21 @@ def test_weights_of_a_program(slipway, tmp_path):
     slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "n.pt2", "--weights", tmp_path / "ckpt.bin", "--key", "net")
     x = torch.randn(2, 4)
     assert torch.equal(torch.export.load(tmp_path / "n.pt2").module()(x), other(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_weights_are_cast_to_the_programs_types(slipway, tmp_path, dtype):
+    module = torch.nn.Sequential(torch.nn.Linear(300, 400), torch.nn.BatchNorm1d(400)).eval()
+    torch.export.save(torch.export.export(module, (torch.randn(2, 300),)), tmp_path / "m.pt2")
+    state = {n: t if not t.is_floating_point() else torch.randn(t.shape).abs().to(dtype) for n, t in module.state_dict().items()}
+    torch.save({n: t.t().contiguous().t() if t.dim() == 2 else t for n, t in state.items()}, tmp_path / "w.pt")
+    done = slipway("convert", tmp_path / "m.pt2", "--weights", tmp_path / "w.pt", "-o", tmp_path / "o.pt2")
+    assert "6 tensors of --weights are cast" in done.stderr
+    got = torch.export.load(tmp_path / "o.pt2").state_dict
+    for name, tensor in state.items():
+        assert torch.equal(got[name], tensor.to(got[name].dtype)) and got[name].dtype == module.state_dict()[name].dtype
+    assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
+    state["0.bias"] = torch.ones(400, dtype=torch.int32)
+    torch.save(state, tmp_path / "w.pt")
+    failed = slipway("convert", tmp_path / "m.pt2", "--weights", tmp_path / "w.pt", "-o", tmp_path / "no.pt2", status=3)
+    assert "0.bias is i32[400], the program wants f32[400]" in failed.stderr
