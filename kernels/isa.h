@@ -28,11 +28,28 @@ struct GemmCall {
   bool accumulate = false;      // c holds something already; there is no bias then
 };
 
+// Functions of dense rows of f32, within a few units in the last place. The result may be the operand.
+enum class RowOp : uint8_t { kExp, kTanh, kErf, kSigmoid, kSilu, kGelu, kGeluTanh, kRelu, kNeg, kSqrt, kRsqrt };
+inline constexpr int kRowOps = 11;
+enum class PairOp : uint8_t { kAdd, kSub, kMul, kDiv };
+inline constexpr int kPairOps = 4;
+
 struct Isa {
   const char* name;
   // Floats of scratch memory that `gemm` needs, which must be aligned to 64 bytes.
   int64_t (*gemm_scratch)(const GemmCall& g);
   void (*gemm)(const GemmCall& g, float* scratch);
+  void (*row[kRowOps])(const float* x, float* out, int64_t n);
+  // An operand of one element counts for all (`one`: 1 the first, 2 the second).
+  void (*pair[kPairOps])(const float* x, const float* y, float* out, int64_t n, int one);
+  // out = exp(x - shift), which may be written over x; the sum of that.
+  float (*exp_sum)(const float* x, float shift, float* out, int64_t n);
+  float (*max)(const float* x, int64_t n);  // -inf of nothing; NaN does not count
+  void (*scale)(float* x, float by, int64_t n);
+  void (*softmax)(const float* x, float* out, int64_t n);
+  void (*log_softmax)(const float* x, float* out, int64_t n);
+  // (x - mean) / sqrt(variance + epsilon) · weight + bias; these may be null.
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, float epsilon, float* out, int64_t n);
 };
 
 // The best of this processor; the environment's SLIPWAY_ISA (v2, avx2, avx512) caps it.

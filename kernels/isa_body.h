@@ -488,9 +488,236 @@ void Gemm(const GemmCall& g, float* scratch) {
     BlockGemm(g, nullptr, scratch);
 }
 
+// ---- Functions of one number, over vectors.
+
+SLIPWAY_INLINE Vec Choose(IntVec mask, Vec a, Vec b) {
+  return reinterpret_cast<Vec>((reinterpret_cast<IntVec>(a) & mask) | (reinterpret_cast<IntVec>(b) & ~mask));
+}
+SLIPWAY_INLINE Vec Abs(Vec x) { return reinterpret_cast<Vec>(reinterpret_cast<IntVec>(x) & 0x7fffffff); }
+SLIPWAY_INLINE Vec WithSign(Vec x, Vec sign) {
+  return reinterpret_cast<Vec>(reinterpret_cast<IntVec>(x) |
+                               (reinterpret_cast<IntVec>(sign) & static_cast<int32_t>(0x80000000)));
+}
+SLIPWAY_INLINE Vec Larger(Vec a, Vec b) { return a > b ? a : b; }  // b where a is NaN
+SLIPWAY_INLINE Vec Smaller(Vec a, Vec b) { return a < b ? a : b; }
+template <int N>
+SLIPWAY_INLINE Vec Polynomial(Vec x, const float (&c)[N]) {
+  Vec y = Splat(c[0]);
+#pragma GCC unroll 16
+  for (int i = 1; i < N; ++i) y = y * x + c[i];
+  return y;
+}
+
+// exp(x) = 2^n · exp(r), |r| <= ln 2 / 2; the power of two in two factors, so that it may leave f32's normal numbers.
+SLIPWAY_INLINE Vec Exp(Vec x) {
+  constexpr float kRound = 12582912;  // 1.5 · 2^23: adding it rounds to an integer
+  const Vec in = Smaller(Larger(x, Splat(-104.5f)), Splat(89.5f));
+  const Vec shifted = in * 1.44269504088896341f + kRound;
+  const IntVec n = reinterpret_cast<IntVec>(shifted) - 0x4b400000;
+  const Vec whole = shifted - kRound;
+  const Vec r = (in - whole * 0.693359375f) + whole * 2.12194440e-4f;
+  Vec y = Polynomial(
+      r, {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f});
+  y = y * (r * r) + r + 1.0f;
+  const IntVec half = n >> 1;
+  y = y * reinterpret_cast<Vec>((half + 127) << 23) * reinterpret_cast<Vec>((n - half + 127) << 23);
+  return Choose(x == x, y, x);
+}
+SLIPWAY_INLINE Vec Tanh(Vec x) {
+  const Vec t = Abs(x), z = x * x;
+  const Vec near = Polynomial(z, {-5.70498872745e-3f, 2.06390887954e-2f, -5.37397155531e-2f, 1.33314422036e-1f,
+                                  -3.33332819422e-1f}) *
+                       z * x +
+                   x;
+  const Vec far = 1.0f - 2.0f / (Exp(t + t) + 1.0f);
+  return WithSign(Choose(t < 0.625f, near, far), x);
+}
+// Beyond 1 by a polynomial for -log(1 - erf).
+SLIPWAY_INLINE Vec Erf(Vec x) {
+  const Vec t = Smaller(Abs(x), Splat(4.0f)), z = x * x;
+  const Vec near =
+      Polynomial(z, {7.853861353153693e-5f, -8.010193625184903e-4f, 5.188327685732524e-3f, -2.685381193529856e-2f,
+                     1.128358514861418e-1f, -3.761262582423300e-1f, 1.128379165726710f}) *
+      x;
+  const Vec log =
+      Polynomial(t, {-1.31981505546718836e-4f, 2.3930741008371115e-3f, -1.956283114850521e-2f, 9.82835441827774e-2f,
+                     6.437320113182068e-1f, 1.1237279176712036f, 1.1637962888926268e-3f});
+  const Vec y = Choose(t < 1.0f, near, WithSign(1.0f - Exp(-log), x));
+  return Choose(x == x, y, x);
+}
+SLIPWAY_INLINE Vec Sigmoid(Vec x) { return 1.0f / (1.0f + Exp(-x)); }
+// F over a row; what is left of it in a vector of its own.
+template <typename F>
+SLIPWAY_INLINE void OverRow(const float* x, float* out, int64_t n, F f) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) Store(out + i, f(Load(x + i)));
+  if (i == n) return;
+  float rest[kLanes] = {};
+  for (int64_t j = i; j < n; ++j) rest[j - i] = x[j];
+  Store(rest, f(Load(rest)));
+  for (int64_t j = i; j < n; ++j) out[j] = rest[j - i];
+}
+
+void ExpRow(const float* x, float* out, int64_t n) {
+  OverRow(
+      x, out, n, [](Vec v) __attribute__((always_inline)) { return Exp(v); });
+}
+void TanhRow(const float* x, float* out, int64_t n) {
+  OverRow(
+      x, out, n, [](Vec v) __attribute__((always_inline)) { return Tanh(v); });
+}
+void ErfRow(const float* x, float* out, int64_t n) {
+  OverRow(
+      x, out, n, [](Vec v) __attribute__((always_inline)) { return Erf(v); });
+}
+void SigmoidRow(const float* x, float* out, int64_t n) {
+  OverRow(
+      x, out, n, [](Vec v) __attribute__((always_inline)) { return Sigmoid(v); });
+}
+void SiluRow(const float* x, float* out, int64_t n) {
+  OverRow(
+      x, out, n, [](Vec v) __attribute__((always_inline)) { return v / (1.0f + Exp(-v)); });
+}
+void GeluRow(const float* x, float* out, int64_t n) {
+  OverRow(
+      x, out, n,
+      [](Vec v) __attribute__((always_inline)) { return v * 0.5f * (1.0f + Erf(v * 0.70710678118654752440f)); });
+}
+void GeluTanhRow(const float* x, float* out, int64_t n) {
+  OverRow(
+      x, out, n, [](Vec v) __attribute__((always_inline)) {
+        return v * 0.5f * (1.0f + Tanh(0.79788456080286535588f * (v + 0.044715f * v * v * v)));
+      });
+}
+void ReluRow(const float* x, float* out, int64_t n) {
+  OverRow(
+      x, out, n, [](Vec v) __attribute__((always_inline)) { return v < 0.0f ? Vec{} : v; });
+}
+void NegRow(const float* x, float* out, int64_t n) {
+  OverRow(
+      x, out, n, [](Vec v) __attribute__((always_inline)) { return -v; });
+}
+void SqrtRow(const float* x, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = __builtin_sqrtf(x[i]);
+}
+void RsqrtRow(const float* x, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = 1 / __builtin_sqrtf(x[i]);
+}
+
+template <PairOp kOp, typename T>
+SLIPWAY_INLINE T Pair(T x, T y) {
+  return kOp == PairOp::kAdd ? x + y : kOp == PairOp::kSub ? x - y : kOp == PairOp::kMul ? x * y : x / y;
+}
+template <PairOp kOp>
+void PairRow(const float* x, const float* y, float* out, int64_t n, int one) {
+  int64_t i = 0;
+  if (one == 0) {
+    for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+      const Vec a = Pair<kOp>(Load(x + i), Load(y + i)), b = Pair<kOp>(Load(x + i + kLanes), Load(y + i + kLanes));
+      Store(out + i, a), Store(out + i + kLanes, b);
+    }
+    for (; i < n; ++i) out[i] = Pair<kOp>(x[i], y[i]);
+  } else if (one == 2) {
+    const float b = *y;
+    for (; i + kLanes <= n; i += kLanes) Store(out + i, Pair<kOp>(Load(x + i), Splat(b)));
+    for (; i < n; ++i) out[i] = Pair<kOp>(x[i], b);
+  } else {
+    const float a = *x;
+    for (; i + kLanes <= n; i += kLanes) Store(out + i, Pair<kOp>(Splat(a), Load(y + i)));
+    for (; i < n; ++i) out[i] = Pair<kOp>(a, y[i]);
+  }
+}
+
+float ExpSum(const float* x, float shift, float* out, int64_t n) {
+  Vec sum[2] = {};
+  int64_t i = 0;
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+    const Vec a = Exp(Load(x + i) - shift), b = Exp(Load(x + i + kLanes) - shift);
+    sum[0] += a, sum[1] += b;
+    Store(out + i, a), Store(out + i + kLanes, b);
+  }
+  float total = Sum(sum[0] + sum[1]);
+  for (; i < n; i += kLanes) {
+    float rest[kLanes] = {};
+    const int64_t m = Least(kLanes, n - i);
+    for (int64_t j = 0; j < m; ++j) rest[j] = x[i + j] - shift;
+    Store(rest, Exp(Load(rest)));
+    for (int64_t j = 0; j < m; ++j) out[i + j] = rest[j], total += rest[j];
+  }
+  return total;
+}
+float MaxRow(const float* x, int64_t n) {
+  float most = -__builtin_inff();
+  int64_t i = 0;
+  if (n >= kLanes) {
+    Vec v = Splat(most);
+    for (; i + kLanes <= n; i += kLanes) v = Larger(Load(x + i), v);
+    for (int j = 0; j < kLanes; ++j) most = v[j] > most ? v[j] : most;
+  }
+  for (; i < n; ++i) most = x[i] > most ? x[i] : most;
+  return most;
+}
+void ScaleRow(float* x, float by, int64_t n) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) Store(x + i, Load(x + i) * by);
+  for (; i < n; ++i) x[i] *= by;
+}
+void SoftmaxRow(const float* x, float* out, int64_t n) {
+  const float sum = ExpSum(x, MaxRow(x, n), out, n);
+  ScaleRow(out, 1 / sum, n);
+}
+void LogSoftmaxRow(const float* x, float* out, int64_t n) {
+  const float most = MaxRow(x, n);
+  float sum = 0, block[256];
+  for (int64_t i = 0; i < n; i += 256) sum += ExpSum(x + i, most, block, Least(256, n - i));
+  const float log = static_cast<float>(__builtin_log(static_cast<double>(sum)));
+  OverRow(
+      x, out, n, [ most, log ](Vec v) __attribute__((always_inline)) { return v - most - log; });
+}
+void LayerNormRow(const float* x, const float* weight, const float* bias, float epsilon, float* out, int64_t n) {
+  Vec sum[2] = {};
+  int64_t i = 0;
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes) sum[0] += Load(x + i), sum[1] += Load(x + i + kLanes);
+  float total = Sum(sum[0] + sum[1]);
+  for (; i < n; ++i) total += x[i];
+  const float mean = total / static_cast<float>(n);
+  Vec squares[2] = {};
+  for (i = 0; i + 2 * kLanes <= n; i += 2 * kLanes) {
+    const Vec a = Load(x + i) - mean, b = Load(x + i + kLanes) - mean;
+    squares[0] += a * a, squares[1] += b * b;
+  }
+  total = Sum(squares[0] + squares[1]);
+  for (; i < n; ++i) total += (x[i] - mean) * (x[i] - mean);
+  const float scale = 1 / __builtin_sqrtf(total / static_cast<float>(n) + epsilon);
+  for (i = 0; i + kLanes <= n; i += kLanes) {
+    Vec v = (Load(x + i) - mean) * scale;
+    if (weight != nullptr) v *= Load(weight + i);
+    if (bias != nullptr) v += Load(bias + i);
+    Store(out + i, v);
+  }
+  for (; i < n; ++i) {
+    float v = (x[i] - mean) * scale;
+    if (weight != nullptr) v *= weight[i];
+    if (bias != nullptr) v += bias[i];
+    out[i] = v;
+  }
+}
+
 }  // namespace
 
 extern const Isa SLIPWAY_ISA_TABLE;
-const Isa SLIPWAY_ISA_TABLE = {SLIPWAY_ISA_NAME, GemmScratch, Gemm};
+const Isa SLIPWAY_ISA_TABLE = {
+    SLIPWAY_ISA_NAME,
+    GemmScratch,
+    Gemm,
+    {ExpRow, TanhRow, ErfRow, SigmoidRow, SiluRow, GeluRow, GeluTanhRow, ReluRow, NegRow, SqrtRow, RsqrtRow},
+    {PairRow<PairOp::kAdd>, PairRow<PairOp::kSub>, PairRow<PairOp::kMul>, PairRow<PairOp::kDiv>},
+    ExpSum,
+    MaxRow,
+    ScaleRow,
+    SoftmaxRow,
+    LogSoftmaxRow,
+    LayerNormRow,
+};
 
 }  // namespace slipway::kernels
