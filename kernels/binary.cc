@@ -3,6 +3,7 @@
 #include <type_traits>
 
 #include "kernels/elementwise.h"
+#include "kernels/isa.h"
 
 namespace slipway::kernels {
 namespace {
@@ -21,6 +22,16 @@ const char* Binary(const Call& c) {
       return kTypes == kFloats ? "the operator is for floating-point numbers" : "the operator is for integers";
     }
   });
+}
+
+// The same with f32 by the instruction set's loop.
+template <PairOp kOp, auto F, Types kTypes = kAll>
+const char* Fast(const Call& c) {
+  if (ComputeType(c.compute) != DType::kF32) return Binary<F, kTypes>(c);
+  const auto run = BestIsa().pair[static_cast<int>(kOp)];
+  Elementwise<float, 2>(
+      c, [run](const std::array<const float*, 2>& in, float* out, int64_t n) { run(in[0], in[1], out, n, 0); });
+  return nullptr;
 }
 
 // Division of integers: F is not called on a divisor of 0, which is an error.
@@ -176,11 +187,11 @@ const char* AddScaled(const Call& c) {
 }
 
 constexpr Kernel kKernels[] = {
-    {"add", Binary<kAdd>},
-    {"sub", Binary<kSub>},
-    {"mul", Binary<kMul>},
+    {"add", Fast<PairOp::kAdd, kAdd>},
+    {"sub", Fast<PairOp::kSub, kSub>},
+    {"mul", Fast<PairOp::kMul, kMul>},
     {"add_scaled", AddScaled},  // factor: floats[0], of integers ints[0]
-    {"div", Binary<[](auto x, auto y) { return x / y; }, kFloats>},
+    {"div", Fast<PairOp::kDiv, [](auto x, auto y) { return x / y; }, kFloats>},
     {"div_floor", Division<FloorDiv, kFloorDivide>},
     {"div_trunc", Division<TruncDiv, [](auto x, auto y) { return std::trunc(x / y); }>},
     {"remainder", Division<FloorMod, kRemainder>},

@@ -1,4 +1,5 @@
-// Products of matrices, plain: operands are read once into rows of the compute type.
+// Products of matrices.
+#include <algorithm>
 #include <vector>
 
 #include "kernels/convert.h"
@@ -9,55 +10,159 @@
 namespace slipway::kernels {
 namespace {
 
-// out[…,m,n] = sum over k of in[0][…,m,k] · in[1][…,k,n]. Leading dims are equal (the caller expands them). Sums of f16
-// and bf16 are kept in f32 and rounded once.
+// What a product is made of: leading dims that are walked, and the matrices of one step.
+struct Product {
+  Tensor a, b, out, bias;  // bias: of out's sizes; no data where there is none
+  int batch = 0;           // leading dims
+  int64_t m = 0, n = 0, k = 0;
+
+  // Calls f with pointers to the matrices of each step: a, b, out, bias.
+  template <typename F>
+  void ForEach(F f) const {
+    int64_t index[kMaxRank] = {}, steps = 1;
+    for (int d = 0; d < batch; ++d) steps *= out.sizes[d];
+    auto at = [&](const Tensor& t) {
+      int64_t o = 0;
+      for (int d = 0; d < batch; ++d) o += index[d] * t.strides[d];
+      return static_cast<char*>(t.data) + o * ByteSize(t.dtype);
+    };
+    for (; steps > 0; --steps) {
+      f(at(a), at(b), at(out), bias.data != nullptr ? at(bias) : nullptr);
+      for (int d = batch - 1; d >= 0 && ++index[d] == out.sizes[d]; --d) index[d] = 0;
+    }
+  }
+};
+
+// The last leading dim becomes rows where the right matrix is the same for all of it.
+void JoinRows(Product& p) {
+  while (p.batch > 0) {
+    const int d = p.batch - 1;
+    auto joins = [&](const Tensor& t) {
+      return t.sizes[d] == 1 || t.sizes[d + 1] == 1 || t.strides[d] == t.strides[d + 1] * t.sizes[d + 1];
+    };
+    if (p.out.sizes[d] != 1 &&
+        (p.b.strides[d] != 0 || !joins(p.a) || !joins(p.out) || (p.bias.data != nullptr && !joins(p.bias))))
+      return;
+    auto drop = [&](Tensor& t, bool rows) {
+      if (rows && t.sizes[d + 1] == 1) t.strides[d + 1] = t.strides[d];
+      if (rows) t.sizes[d + 1] *= t.sizes[d];
+      t = DropDim(t, d);
+    };
+    drop(p.a, true), drop(p.out, true), drop(p.b, false);
+    if (p.bias.data != nullptr) drop(p.bias, true);
+    --p.batch;
+    p.m = p.out.sizes[p.batch];
+  }
+}
+
+// Reads a matrix into dense rows of the compute type.
+template <typename T>
+void LoadMatrix(const char* from, const Tensor& t, DType as, T* to) {
+  const int64_t rows = t.sizes[t.rank - 2], columns = t.sizes[t.rank - 1];
+  const int64_t row = t.strides[t.rank - 2], column = t.strides[t.rank - 1];
+  if (column != 1 && row == 1) {  // along memory, then turned
+    std::vector<T> line(static_cast<size_t>(rows));
+    for (int64_t j = 0; j < columns; ++j) {
+      LoadRow<T>(from + j * column * ByteSize(t.dtype), t.dtype, 1, rows, as, line.data());
+      for (int64_t i = 0; i < rows; ++i) to[i * columns + j] = line[static_cast<size_t>(i)];
+    }
+    return;
+  }
+  for (int64_t i = 0; i < rows; ++i)
+    LoadRow<T>(from + i * row * ByteSize(t.dtype), t.dtype, column, columns, as, to + i * columns);
+}
+
+// In f32: operands are read as they are where nothing is lost.
+void FloatProduct(const Call& c, const Product& p) {
+  auto direct = [&](const Tensor& t) {
+    return t.dtype == c.compute || (c.compute == DType::kF32 && (t.dtype == DType::kF16 || t.dtype == DType::kBF16));
+  };
+  std::vector<float> left, right, product, row(static_cast<size_t>(p.bias.data != nullptr ? p.n : 0));
+  auto matrix = [&](const char* at, const Tensor& t, std::vector<float>& copy) -> MatrixRef {
+    if (direct(t)) return {at, t.dtype, t.strides[t.rank - 2], t.strides[t.rank - 1]};
+    copy.resize(static_cast<size_t>(t.sizes[t.rank - 2] * t.sizes[t.rank - 1]));
+    LoadMatrix<float>(at, t, c.compute, copy.data());
+    return {copy.data(), DType::kF32, t.sizes[t.rank - 1], 1};
+  };
+  const Tensor& out = p.out;
+  const bool narrow = out.dtype != DType::kF32;
+  if (narrow) product.resize(static_cast<size_t>(p.m * p.n));
+  // A bias that is the same for all rows goes with the product.
+  const bool by_column = p.bias.data != nullptr && (p.bias.strides[p.bias.rank - 2] == 0 || p.m == 1);
+  p.ForEach([&](char* a, char* b, char* to, char* bias) {
+    GemmCall g;
+    g.m = p.m, g.n = p.n, g.k = p.k;
+    g.a = matrix(a, p.a, left);
+    g.b = matrix(b, p.b, right);
+    g.c = narrow ? product.data() : reinterpret_cast<float*>(to);
+    g.c_row = narrow ? p.n : out.strides[p.batch];
+    g.c_column = narrow ? 1 : out.strides[p.batch + 1];
+    if (by_column) {
+      LoadRow<float>(bias, p.bias.dtype, p.bias.strides[p.batch + 1], p.n, p.bias.dtype, row.data());
+      g.bias = row.data();
+    } else if (bias != nullptr) {
+      for (int64_t i = 0; i < p.m; ++i) {
+        LoadRow<float>(bias + i * p.bias.strides[p.batch] * ByteSize(p.bias.dtype), p.bias.dtype,
+                       p.bias.strides[p.batch + 1], p.n, p.bias.dtype, row.data());
+        StoreRow<float>(row.data(), p.n, g.c + i * g.c_row, DType::kF32, g.c_column);
+      }
+      g.accumulate = true;
+    }
+    FastGemm(g);
+    if (narrow)
+      for (int64_t r = 0; r < p.m; ++r)
+        StoreRow<float>(&product[static_cast<size_t>(r * p.n)], p.n,
+                        to + r * out.strides[p.batch] * ByteSize(out.dtype), out.dtype, out.strides[p.batch + 1]);
+  });
+}
+
+template <typename T>
+void PlainProduct(const Call& c, const Product& p) {
+  std::vector<T> right(static_cast<size_t>(p.k * p.n)), left(static_cast<size_t>(p.m * p.k)),
+      product(static_cast<size_t>(p.m * p.n));
+  p.ForEach([&](char* a, char* b, char* to, char* bias) {
+    LoadMatrix<T>(b, p.b, c.compute, right.data());
+    LoadMatrix<T>(a, p.a, c.compute, left.data());
+    if (bias != nullptr)
+      LoadMatrix<T>(bias, p.bias, c.compute, product.data());
+    else
+      std::fill(product.begin(), product.end(), T(0));
+    Gemm<T>(p.m, p.n, p.k, left.data(), p.k, right.data(), p.n, product.data(), p.n);
+    for (int64_t r = 0; r < p.m; ++r)
+      StoreRow<T>(&product[static_cast<size_t>(r * p.n)], p.n, to + r * p.out.strides[p.batch] * ByteSize(p.out.dtype),
+                  p.out.dtype, p.out.strides[p.batch + 1]);
+  });
+}
+
+// out[…,m,n] = sum over k of in[0][…,m,k] · in[1][…,k,n], plus in[2][…,m,n] where there is one. Leading dims are equal
+// (the caller expands them). Sums of f16 and bf16 are kept in f32 and rounded once.
 const char* Matmul(const Call& c) {
+  constexpr const char* kSizes = "the sizes do not agree";
+  if (c.in.size() < 2) return kSizes;
   const Tensor &a = c.in[0], &b = c.in[1], &out = c.out[0];
   const int batch = out.rank - 2;
   if (batch < 0 || a.rank != out.rank || b.rank != out.rank || a.sizes[batch] != out.sizes[batch] ||
       b.sizes[batch + 1] != out.sizes[batch + 1] || a.sizes[batch + 1] != b.sizes[batch])
-    return "the sizes do not agree";
+    return kSizes;
   for (int d = 0; d < batch; ++d)
-    if (a.sizes[d] != out.sizes[d] || b.sizes[d] != out.sizes[d]) return "the sizes do not agree";
-  const int64_t m = out.sizes[batch], n = out.sizes[batch + 1], k = a.sizes[batch + 1];
-  WithComputeType(c.compute, [&]<typename T>() {
-    std::vector<T> right(k * n), left(m * k), product(m * n);
-    int64_t index[kMaxRank] = {};
-    int64_t batches = 1;
-    for (int d = 0; d < batch; ++d) batches *= out.sizes[d];
-    for (; batches > 0; --batches) {
-      auto base = [&](const Tensor& t) {
-        int64_t o = 0;
-        for (int d = 0; d < batch; ++d) o += index[d] * t.strides[d];
-        return static_cast<char*>(t.data) + o * ByteSize(t.dtype);
-      };
-      auto load = [&](const Tensor& t, int64_t rows, int64_t columns, T* to) {
-        const int64_t row = t.strides[batch], column = t.strides[batch + 1];
-        if (column != 1 && row == 1) {  // along memory, then turned
-          std::vector<T> line(rows);
-          for (int64_t j = 0; j < columns; ++j) {
-            LoadRow<T>(base(t) + j * column * ByteSize(t.dtype), t.dtype, 1, rows, c.compute, line.data());
-            for (int64_t i = 0; i < rows; ++i) to[i * columns + j] = line[i];
-          }
-          return;
-        }
-        for (int64_t i = 0; i < rows; ++i)
-          LoadRow<T>(base(t) + i * row * ByteSize(t.dtype), t.dtype, column, columns, c.compute, to + i * columns);
-      };
-      load(b, k, n, right.data());
-      load(a, m, k, left.data());
-      std::fill(product.begin(), product.end(), T(0));
-      Gemm<T>(m, n, k, left.data(), k, right.data(), n, product.data(), n);
-      for (int64_t r = 0; r < m; ++r)
-        StoreRow<T>(&product[r * n], n, base(out) + r * out.strides[batch] * ByteSize(out.dtype), out.dtype,
-                    out.strides[batch + 1]);
-      for (int d = batch - 1; d >= 0 && ++index[d] == out.sizes[d]; --d) index[d] = 0;
-    }
-  });
+    if (a.sizes[d] != out.sizes[d] || b.sizes[d] != out.sizes[d]) return kSizes;
+  Product p = {a, b, out, {}, batch, out.sizes[batch], out.sizes[batch + 1], a.sizes[batch + 1]};
+  if (c.in.size() > 2) {
+    if (c.in[2].rank != out.rank) return kSizes;
+    for (int d = 0; d < out.rank; ++d)
+      if (c.in[2].sizes[d] != out.sizes[d]) return kSizes;
+    p.bias = c.in[2];
+  }
+  if (out.numel() == 0) return nullptr;
+  JoinRows(p);
+  if (ComputeType(c.compute) == DType::kF32)
+    FloatProduct(c, p);
+  else
+    WithComputeType(c.compute, [&]<typename T>() { PlainProduct<T>(c, p); });
   return nullptr;
 }
 
-constexpr Kernel kKernels[] = {{"matmul", Matmul}};
+constexpr Kernel kKernels[] = {{.name = "matmul", .run = Matmul, .inputs = 2}};
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/convert.h"
@@ -16,7 +17,13 @@ namespace slipway::kernels {
 
 inline constexpr int64_t kBlock = 512;
 
-// out = op(in...) with `N` operands of out's sizes; op takes rows: op(const std::array<const T*, N>&, T* out, n).
+template <typename T>
+inline constexpr DType kTypeOf = std::is_same_v<T, float>    ? DType::kF32
+                                 : std::is_same_v<T, double> ? DType::kF64
+                                                             : DType::kI64;
+
+// out = op(in...) with `N` operands of out's sizes; op takes rows: op(const std::array<const T*, N>&, T* out, n). Dense
+// rows of T are handed to it where they are.
 template <typename T, size_t N, typename Op>
 void Elementwise(const Call& c, Op op) {
   std::array<const Tensor*, N + 1> all;
@@ -25,16 +32,28 @@ void Elementwise(const Call& c, Op op) {
   Walk(all, [&](std::array<char*, N + 1> at, const std::array<int64_t, N + 1>& step, int64_t n) {
     alignas(64) T rows[N + 1][kBlock];
     std::array<const T*, N> operands;
-    for (size_t i = 0; i < N; ++i) operands[i] = rows[i + 1];
-    for (int64_t done = 0; done < n; done += kBlock) {
-      const int64_t m = std::min(kBlock, n - done);
+    bool direct[N + 1], all_direct = true;
+    for (size_t i = 0; i <= N; ++i) {
+      direct[i] = all[i]->dtype == kTypeOf<T> && (i == 0 || c.compute == kTypeOf<T>)&&(step[i] == 1 || n == 1);
+      all_direct = all_direct && direct[i];
+      if (i > 0 && !direct[i]) operands[i - 1] = rows[i];
+      // One element for the whole row is read once.
+      if (i > 0 && !direct[i] && step[i] == 0)
+        LoadRow<T>(at[i], all[i]->dtype, 0, std::min(n, kBlock), c.compute, rows[i]);
+    }
+    for (int64_t done = 0; done < n;) {
+      const int64_t m = all_direct ? n : std::min(kBlock, n - done);
       for (size_t i = 1; i <= N; ++i) {
-        LoadRow<T>(at[i], all[i]->dtype, step[i], m, c.compute, rows[i]);
+        if (direct[i])
+          operands[i - 1] = reinterpret_cast<const T*>(at[i]);
+        else if (step[i] != 0)
+          LoadRow<T>(at[i], all[i]->dtype, step[i], m, c.compute, rows[i]);
         at[i] += m * step[i] * ByteSize(all[i]->dtype);
       }
-      op(operands, rows[0], m);
-      StoreRow<T>(rows[0], m, at[0], all[0]->dtype, step[0]);
+      op(operands, direct[0] ? reinterpret_cast<T*>(at[0]) : rows[0], m);
+      if (!direct[0]) StoreRow<T>(rows[0], m, at[0], all[0]->dtype, step[0]);
       at[0] += m * step[0] * ByteSize(all[0]->dtype);
+      done += m;
     }
   });
 }

@@ -6,16 +6,20 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/gemm_fast.h"
+
 namespace slipway::kernels {
 
 // Sums of integers wrap.
 template <typename T>
 using Accumulator = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;
 
-// c[m,n] += a[m,k] · b[k,n]; leading dimensions in elements. Rows of c are taken four at a time and columns in runs that
-// registers hold, so that each element of b is read once for four rows.
+// c[m,n] += a[m,k] · b[k,n]; leading dimensions in elements. Rows of c are taken four at a time and columns in runs
+// that registers hold, so that each element of b is read once for four rows.
 template <typename T>
 void Gemm(int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* c, int64_t ldc) {
+  if constexpr (std::is_same_v<T, float>)
+    return FastGemm({m, n, k, {a, DType::kF32, lda, 1}, {b, DType::kF32, ldb, 1}, c, ldc, 1, nullptr, true});
   using A = Accumulator<T>;
   constexpr int64_t kRows = 4, kColumns = 32 / static_cast<int64_t>(sizeof(T)) * 2, kDepth = 256;
   for (int64_t p0 = 0; p0 < k; p0 += kDepth) {

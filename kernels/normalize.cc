@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/convert.h"
+#include "kernels/isa.h"
 #include "kernels/registry.h"
 #include "kernels/walk.h"
 
@@ -29,9 +30,37 @@ void ForEachRow(const Call& c, F f) {
   });
 }
 
+// In f32: calls f(from, to) for every row along the last dim; dense rows are handed to it where they are.
+template <typename F>
+void ForEachFloatRow(const Call& c, F f) {
+  const Tensor &in = c.in[0], &out = c.out[0];
+  const int last = out.rank - 1;
+  const int64_t n = out.sizes[last];
+  const Tensor from = DropDim(in, last), to = DropDim(out, last);
+  const bool reads = in.dtype != DType::kF32 || c.compute != DType::kF32 || in.strides[last] != 1;
+  const bool writes = out.dtype != DType::kF32 || out.strides[last] != 1;
+  std::vector<float> row(reads || writes ? static_cast<size_t>(n) : 0);
+  Walk<2>({&to, &from}, [&](std::array<char*, 2> at, const std::array<int64_t, 2>& step, int64_t rows) {
+    for (int64_t i = 0; i < rows; ++i) {
+      const char* source = at[1] + i * step[1] * ByteSize(in.dtype);
+      char* target = at[0] + i * step[0] * ByteSize(out.dtype);
+      if (reads) LoadRow<float>(source, in.dtype, in.strides[last], n, c.compute, row.data());
+      f(reads ? row.data() : reinterpret_cast<const float*>(source),
+        writes ? row.data() : reinterpret_cast<float*>(target));
+      if (writes) StoreRow<float>(row.data(), n, target, out.dtype, out.strides[last]);
+    }
+  });
+}
+
 // Along the last dim.
 template <bool kLog>
 const char* Softmax(const Call& c) {
+  if (ComputeType(c.compute) == DType::kF32) {
+    const auto run = kLog ? BestIsa().log_softmax : BestIsa().softmax;
+    const int64_t n = c.out[0].sizes[c.out[0].rank - 1];
+    ForEachFloatRow(c, [&](const float* from, float* to) { run(from, to, n); });
+    return nullptr;
+  }
   return WithComputeType(c.compute, [&]<typename T>() -> const char* {
     if constexpr (std::is_integral_v<T>) {
       return kFloatsOnly;
@@ -64,6 +93,13 @@ const char* LayerNorm(const Call& c) {
         if (!(c.ints[0] & bit)) continue;
         const Tensor& t = c.in[next++];
         LoadRow<T>(t.data, t.dtype, t.strides[0], n, c.compute, bit == 1 ? weight.data() : bias.data());
+      }
+      if constexpr (std::is_same_v<T, float>) {
+        const auto run = BestIsa().layer_norm;
+        ForEachFloatRow(c, [&](const float* from, float* to) {
+          run(from, weight.data(), bias.data(), static_cast<float>(c.floats[0]), to, n);
+        });
+        return nullptr;
       }
       ForEachRow<T>(c, [&](std::vector<T>& row) {
         double sum = 0, squares = 0;

@@ -3,6 +3,7 @@
 #include <type_traits>
 
 #include "kernels/elementwise.h"
+#include "kernels/isa.h"
 
 namespace slipway::kernels {
 namespace {
@@ -21,6 +22,15 @@ const char* Unary(const Call& c) {
       return "the operator is for floating-point numbers";
     }
   });
+}
+
+// The same with f32 by the instruction set's loop.
+template <RowOp kOp, auto F, bool kIntegers = false>
+const char* Fast(const Call& c) {
+  if (ComputeType(c.compute) != DType::kF32) return Unary<F, kIntegers>(c);
+  const auto run = BestIsa().row[static_cast<int>(kOp)];
+  Elementwise<float, 1>(c, [run](const std::array<const float*, 1>& in, float* out, int64_t n) { run(in[0], out, n); });
+  return nullptr;
 }
 
 using Attrs = const double*;
@@ -68,10 +78,10 @@ constexpr auto kRound = kRounding([](auto x) { return std::nearbyint(x); });
 // `a` are the attributes `floats`, in the order that the remark gives.
 constexpr Kernel kKernels[] = {
     {"abs", Unary<kAbs, true>},
-    {"neg", Unary<kNeg, true>},
+    {"neg", Fast<RowOp::kNeg, kNeg, true>},
     {"sign", Unary<kSign, true>},
     {"square", Unary<kSquare, true>},
-    {"relu", Unary<kRelu, true>},
+    {"relu", Fast<RowOp::kRelu, kRelu, true>},
     {"logical_not", Unary<kLogicalNot, true>},
     {"isnan", Unary<kIsNan, true>},
     {"isinf", Unary<kIsInf, true>},
@@ -96,9 +106,9 @@ constexpr Kernel kKernels[] = {
     {"atanh", Unary<[](auto x, Attrs) { return std::atanh(x); }>},
     {"cos", Unary<[](auto x, Attrs) { return std::cos(x); }>},
     {"cosh", Unary<[](auto x, Attrs) { return std::cosh(x); }>},
-    {"erf", Unary<[](auto x, Attrs) { return std::erf(x); }>},
+    {"erf", Fast<RowOp::kErf, [](auto x, Attrs) { return std::erf(x); }>},
     {"erfc", Unary<[](auto x, Attrs) { return std::erfc(x); }>},
-    {"exp", Unary<[](auto x, Attrs) { return std::exp(x); }>},
+    {"exp", Fast<RowOp::kExp, [](auto x, Attrs) { return std::exp(x); }>},
     {"exp2", Unary<[](auto x, Attrs) { return std::exp2(x); }>},
     {"expm1", Unary<[](auto x, Attrs) { return std::expm1(x); }>},
     {"frac", Unary<[](auto x, Attrs) { return x - std::trunc(x); }>},
@@ -108,20 +118,21 @@ constexpr Kernel kKernels[] = {
     {"log1p", Unary<[](auto x, Attrs) { return std::log1p(x); }>},
     {"log2", Unary<[](auto x, Attrs) { return std::log2(x); }>},
     {"reciprocal", Unary<[](auto x, Attrs) { return 1 / x; }>},
-    {"rsqrt", Unary<[](auto x, Attrs) { return 1 / std::sqrt(x); }>},
-    {"sigmoid", Unary<[](auto x, Attrs) { return Sigmoid(x); }>},
+    {"rsqrt", Fast<RowOp::kRsqrt, [](auto x, Attrs) { return 1 / std::sqrt(x); }>},
+    {"sigmoid", Fast<RowOp::kSigmoid, [](auto x, Attrs) { return Sigmoid(x); }>},
     {"signbit", Unary<[](auto x, Attrs) { return std::signbit(static_cast<double>(x)); }, true>},
-    {"silu", Unary<[](auto x, Attrs) { return x * Sigmoid(x); }>},
+    {"silu", Fast<RowOp::kSilu, [](auto x, Attrs) { return x * Sigmoid(x); }>},
     {"sin", Unary<[](auto x, Attrs) { return std::sin(x); }>},
     {"sinh", Unary<[](auto x, Attrs) { return std::sinh(x); }>},
-    {"sqrt", Unary<[](auto x, Attrs) { return std::sqrt(x); }>},
+    {"sqrt", Fast<RowOp::kSqrt, [](auto x, Attrs) { return std::sqrt(x); }>},
     {"tan", Unary<[](auto x, Attrs) { return std::tan(x); }>},
-    {"tanh", Unary<[](auto x, Attrs) { return std::tanh(x); }>},
-    {"gelu", Unary<[](auto x, Attrs) { return x * (1 + std::erf(x * decltype(x)(kSqrtHalf))) / 2; }>},
-    {"gelu_tanh", Unary<[](auto x, Attrs) {
-       using T = decltype(x);
-       return x / 2 * (1 + std::tanh(T(0.79788456080286535588) * (x + T(0.044715) * x * x * x)));
-     }>},
+    {"tanh", Fast<RowOp::kTanh, [](auto x, Attrs) { return std::tanh(x); }>},
+    {"gelu", Fast<RowOp::kGelu, [](auto x, Attrs) { return x * (1 + std::erf(x * decltype(x)(kSqrtHalf))) / 2; }>},
+    {"gelu_tanh", Fast<RowOp::kGeluTanh,
+                       [](auto x, Attrs) {
+                         using T = decltype(x);
+                         return x / 2 * (1 + std::tanh(T(0.79788456080286535588) * (x + T(0.044715) * x * x * x)));
+                       }>},
     {"elu",  // alpha, scale, input scale
      Unary<[](auto x, Attrs a) {
        using T = decltype(x);

@@ -8,8 +8,9 @@
 namespace slipway::planner {
 namespace {
 
-// torch.matmul: vectors become matrices, leading dims broadcast. The result has `dtype`.
-Operand MatrixProduct(PlanContext& c, Operand x, Operand y, DType dtype) {
+// torch.matmul: vectors become matrices, leading dims broadcast; the bias, where there is one, is of the last dim. The
+// result has `dtype`.
+Operand MatrixProduct(PlanContext& c, Operand x, Operand y, DType dtype, Operand bias = {}) {
   if (x.rank() == 0 || y.rank() == 0) {
     c.Fail("a product of a 0-d tensor");
     return x;
@@ -33,7 +34,9 @@ Operand MatrixProduct(PlanContext& c, Operand x, Operand y, DType dtype) {
   Operand out = c.Temp(dtype, with(m, n));
   c.Account(k, n);
   if (!c.ok()) return out;
-  c.Emit("matmul", {c.Expand(x, with(m, k)), c.Expand(y, with(k, n))}, {out}, x.dtype);
+  std::vector<Operand> in = {c.Expand(x, with(m, k)), c.Expand(y, with(k, n))};
+  if (bias) in.push_back(c.Expand(bias, with(m, n)));
+  if (c.ok()) c.Emit("matmul", std::move(in), {out}, x.dtype);
   if (column) out = Drop(out, out.rank() - 1);
   if (row) out = Drop(out, out.rank() - (column ? 1 : 2));
   return out;
@@ -47,6 +50,7 @@ void Linear(PlanContext& c) {
   Operand x = c.in("input"), w = c.in("weight"), bias = c.opt_in("bias");
   if (w.rank() > 2 || w.rank() == 0) return c.Fail("the weight is no matrix");
   if (w.rank() == 2) w = Swap(w, 0, 1);
+  if (w.rank() == 2) return c.Return(MatrixProduct(c, x, w, c.out_dtype(), bias));
   Operand y = MatrixProduct(c, x, w, bias ? Wide(c.out_dtype()) : c.out_dtype());
   c.Return(bias && c.ok() ? c.Map("add", {y, bias}, c.Result(), Wide(c.out_dtype())) : y);
 }

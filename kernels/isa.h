@@ -1,0 +1,63 @@
+// The inner loops that are worth one version per instruction set. isa_body.h is their one source, written with vectors
+// of a width that the compiler is told; isa_*.cc compile it, and the best set that the processor has is taken at run
+// time. Code of different sets must not meet at link time: what isa_*.cc compile is in unnamed namespaces and calls
+// nothing.
+#ifndef SLIPWAY_KERNELS_ISA_H_
+#define SLIPWAY_KERNELS_ISA_H_
+
+#include <cstdint>
+
+#include "kernels/tensor.h"
+
+namespace slipway::kernels {
+
+// A matrix of f32, bf16 or f16 in memory; strides in elements.
+struct MatrixRef {
+  const void* data = nullptr;
+  DType dtype = DType::kF32;
+  int64_t row = 0, column = 0;
+};
+
+// c[m,n] = bias[n] + a[m,k] · b[k,n], or added to c. Sums are kept in f32.
+struct GemmCall {
+  int64_t m = 0, n = 0, k = 0;
+  MatrixRef a, b;
+  float* c = nullptr;
+  int64_t c_row = 0, c_column = 1;
+  const float* bias = nullptr;  // n, or null
+  bool accumulate = false;      // c holds something already; there is no bias then
+};
+
+// Functions of dense rows of f32, within a few units in the last place. The result may be the operand.
+enum class RowOp : uint8_t { kExp, kTanh, kErf, kSigmoid, kSilu, kGelu, kGeluTanh, kRelu, kNeg, kSqrt, kRsqrt };
+inline constexpr int kRowOps = 11;
+enum class PairOp : uint8_t { kAdd, kSub, kMul, kDiv };
+inline constexpr int kPairOps = 4;
+
+struct Isa {
+  const char* name;
+  // Floats of scratch memory that `gemm` needs, which must be aligned to 64 bytes.
+  int64_t (*gemm_scratch)(const GemmCall& g);
+  void (*gemm)(const GemmCall& g, float* scratch);
+  void (*row[kRowOps])(const float* x, float* out, int64_t n);
+  // An operand of one element counts for all (`one`: 1 the first, 2 the second).
+  void (*pair[kPairOps])(const float* x, const float* y, float* out, int64_t n, int one);
+  // out = exp(x - shift), which may be written over x; the sum of that.
+  float (*exp_sum)(const float* x, float shift, float* out, int64_t n);
+  float (*max)(const float* x, int64_t n);  // -inf of nothing; NaN does not count
+  void (*scale)(float* x, float by, int64_t n);
+  void (*softmax)(const float* x, float* out, int64_t n);
+  void (*log_softmax)(const float* x, float* out, int64_t n);
+  // (x - mean) / sqrt(variance + epsilon) · weight + bias; these may be null.
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, float epsilon, float* out, int64_t n);
+};
+
+// The best of this processor; the environment's SLIPWAY_ISA (v2, avx2, avx512) caps it.
+const Isa& BestIsa();
+
+// Null where this build or this processor has none of that name.
+const Isa* FindIsa(const char* name);
+
+}  // namespace slipway::kernels
+
+#endif  // SLIPWAY_KERNELS_ISA_H_

@@ -1,0 +1,125 @@
+// The instruction sets' functions of f32 beside those of the C library in f64, in units in the last place.
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/isa.h"
+
+namespace slipway::kernels {
+namespace {
+
+std::vector<const Isa*> Present() {
+  std::vector<const Isa*> all;
+  for (const char* name : {"v2", "avx2", "avx512"})
+    if (const Isa* isa = FindIsa(name))
+      all.push_back(isa);
+    else
+      std::printf("not run: %s\n", name);
+  return all;
+}
+
+double Ulps(float got, double want) {
+  const float near = static_cast<float>(want);
+  if (got == near || (std::isnan(got) && std::isnan(want))) return 0;
+  const double ulp = std::max(std::ldexp(1.0, std::ilogb(near == 0 ? 1e-45f : near) - 23), std::ldexp(1.0, -149));
+  return std::fabs(got - want) / ulp;
+}
+
+TEST(Isa, FunctionsAreWithinAFewUlps) {
+  struct Row {
+    RowOp op;
+    double (*exact)(double);
+    double ulps;
+    float low, high;
+  };
+  const Row rows[] = {
+      {RowOp::kExp, [](double x) { return std::exp(x); }, 3, -104, 89},
+      {RowOp::kTanh, [](double x) { return std::tanh(x); }, 4, -12, 12},
+      {RowOp::kErf, [](double x) { return std::erf(x); }, 4, -5, 5},
+      {RowOp::kSigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }, 4, -80, 80},
+      {RowOp::kSilu, [](double x) { return x / (1 + std::exp(-x)); }, 4, -80, 80},
+      {RowOp::kSqrt, [](double x) { return std::sqrt(x); }, 0.51, 0, 1e9f},
+      {RowOp::kRsqrt, [](double x) { return 1 / std::sqrt(x); }, 2, 1e-3f, 1e9f},
+  };
+  for (const Isa* isa : Present())
+    for (const Row& r : rows) {
+      std::vector<float> x, y;
+      for (int i = 0; i <= 20003; ++i) x.push_back(r.low + (r.high - r.low) * (static_cast<float>(i) / 20003));
+      for (float small = 1e-30f; small < 1; small *= 1.7f) x.push_back(small);
+      y.resize(x.size());
+      isa->row[static_cast<int>(r.op)](x.data(), y.data(), static_cast<int64_t>(x.size()));
+      for (size_t i = 0; i < x.size(); ++i)
+        ASSERT_LE(Ulps(y[i], r.exact(x[i])), r.ulps)
+            << isa->name << " op " << static_cast<int>(r.op) << " of " << x[i] << ": " << y[i];
+    }
+}
+
+TEST(Isa, GeluIsNearTheExactOne) {
+  for (const Isa* isa : Present())
+    for (int i = -8000; i <= 8000; ++i) {
+      const float x = static_cast<float>(i) / 1000;
+      float y, z;
+      isa->row[static_cast<int>(RowOp::kGelu)](&x, &y, 1);
+      isa->row[static_cast<int>(RowOp::kGeluTanh)](&x, &z, 1);
+      const double t = x;
+      ASSERT_NEAR(y, t * 0.5 * std::erfc(-t * std::sqrt(0.5)), 1e-6) << isa->name << " " << x;
+      ASSERT_NEAR(z, t * 0.5 * (1 + std::tanh(0.7978845608028654 * (t + 0.044715 * t * t * t))), 1e-6)
+          << isa->name << " " << x;
+    }
+}
+
+TEST(Isa, InfinitiesAndNan) {
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  for (const Isa* isa : Present()) {
+    auto of = [&](RowOp op, float x) {
+      float y;
+      isa->row[static_cast<int>(op)](&x, &y, 1);
+      return y;
+    };
+    EXPECT_EQ(of(RowOp::kExp, inf), inf);
+    EXPECT_EQ(of(RowOp::kExp, 1000), inf);
+    EXPECT_EQ(of(RowOp::kExp, -inf), 0);
+    EXPECT_EQ(of(RowOp::kTanh, inf), 1);
+    EXPECT_EQ(of(RowOp::kTanh, -inf), -1);
+    EXPECT_EQ(of(RowOp::kErf, -inf), -1);
+    EXPECT_EQ(of(RowOp::kSigmoid, -inf), 0);
+    EXPECT_EQ(of(RowOp::kSigmoid, inf), 1);
+    EXPECT_EQ(of(RowOp::kRelu, -0.5f), 0);
+    for (RowOp op : {RowOp::kExp, RowOp::kTanh, RowOp::kErf, RowOp::kSigmoid, RowOp::kSilu, RowOp::kGelu, RowOp::kRelu})
+      EXPECT_TRUE(std::isnan(of(op, nan))) << isa->name << " " << static_cast<int>(op);
+    EXPECT_TRUE(std::signbit(of(RowOp::kTanh, -0.0f)));
+  }
+}
+
+TEST(Isa, RowsOfAllLengths) {
+  for (const Isa* isa : Present())
+    for (int64_t n = 1; n < 70; ++n) {
+      std::vector<float> x(n), y(n), weight(n), bias(n);
+      for (int64_t i = 0; i < n; ++i)
+        x[i] = std::sin(static_cast<float>(i * i)) * 5, weight[i] = static_cast<float>(i % 3),
+        bias[i] = static_cast<float>(i % 5) - 2;
+      double most = x[0], sum = 0, mean = 0, variance = 0;
+      for (float v : x) most = std::max<double>(most, v), mean += v / static_cast<double>(n);
+      for (float v : x) sum += std::exp(v - most), variance += (v - mean) * (v - mean) / static_cast<double>(n);
+      isa->softmax(x.data(), y.data(), n);
+      for (int64_t i = 0; i < n; ++i) ASSERT_NEAR(y[i], std::exp(x[i] - most) / sum, 1e-6) << isa->name << " " << n;
+      isa->log_softmax(x.data(), y.data(), n);
+      for (int64_t i = 0; i < n; ++i) ASSERT_NEAR(y[i], x[i] - most - std::log(sum), 1e-5) << isa->name << " " << n;
+      isa->layer_norm(x.data(), weight.data(), bias.data(), 1e-5f, y.data(), n);
+      for (int64_t i = 0; i < n; ++i)
+        ASSERT_NEAR(y[i], (x[i] - mean) / std::sqrt(variance + 1e-5) * weight[i] + bias[i], 1e-4)
+            << isa->name << " " << n;
+      for (int one : {0, 1, 2}) {
+        isa->pair[static_cast<int>(PairOp::kDiv)](x.data(), bias.data(), y.data(), n, one);
+        for (int64_t i = 0; i < n; ++i) {
+          const float want = x[one == 1 ? 0 : i] / bias[one == 2 ? 0 : i];
+          ASSERT_TRUE(y[i] == want || (std::isnan(want) && std::isnan(y[i])));
+        }
+      }
+    }
+}
+
+}  // namespace
+}  // namespace slipway::kernels
