@@ -106,3 +106,10 @@ def test_inspects(slipway, checkpoints):
     for name, prefix in (("torch", "more."), ("hf", "")):
         text = slipway("inspect", checkpoints / name).stdout
         assert f"{prefix}columns " in text and "bf16[5,300]" in text
+
+
+def test_joins_a_program(slipway, checkpoints, tmp_path):
+    empty = torch.nn.Sequential(torch.nn.Linear(24, 10), torch.nn.Linear(10, 3)).bfloat16()
+    torch.export.save(torch.export.export(empty, (torch.randn(2, 24).bfloat16(),)), tmp_path / "m.pt2")
+    slipway("convert", tmp_path / "m.pt2", "--weights", checkpoints / "torch", "--key", "model", "-o", tmp_path / "o.pt2")
+    same(torch.export.load(tmp_path / "o.pt2").state_dict, {name: t.bfloat16() for name, t in model().state_dict().items()})
