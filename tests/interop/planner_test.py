@@ -240,12 +240,6 @@ def scans(x):
     return carry, stacked, map_(lambda a, b: a * b, x, x[0] + 1)
 
 
-def associative(x):
-    from torch._higher_order_ops.associative_scan import associative_scan
-
-    return (associative_scan(lambda a, b: a * b, x, 0, combine_mode="pointwise"),)
-
-
 def numbers(x):
     n = (x > 0).sum().item()
     torch._check(n >= 0)
@@ -257,7 +251,6 @@ CASES |= {
     "while": (loop, [f(3), torch.tensor(4)]),
     "cond": (branches, [f(4)], [-f(6)]),
     "scan": (scans, [f(4, 3)], [f(7, 3)]),
-    "associative_scan": (associative, [f(4, 3)]),
     "item": (numbers, [f(9)], [f(12)]),
 }
 
