@@ -227,11 +227,9 @@ Failure Context::Allocate(size_t stage, const AllocateOutput& allocate) {
     void* memory = allocate(slot, shape);
     if (!memory && !empty) return Fail(Failure::kMemory, "out of memory");
     outputs_bytes_ += static_cast<uint64_t>(bytes);
-    for (size_t b = 0; b < p.buffers.size(); ++b) {
-      if (p.buffers[b].kind != Buffer::kOutput || p.buffers[b].slot != slot) continue;
-      base_[b] = empty ? nowhere : static_cast<char*>(memory);
-      bytes_[b] = bytes;
-    }
+    const int32_t buffer = executable_->output_buffer_[slot];
+    base_[buffer] = empty ? nowhere : static_cast<char*>(memory);
+    bytes_[buffer] = bytes;
   }
   return {};
 }

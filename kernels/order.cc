@@ -6,6 +6,7 @@
 #include <numeric>
 #include <vector>
 
+#include "kernels/check.h"
 #include "kernels/convert.h"
 #include "kernels/registry.h"
 #include "kernels/walk.h"
@@ -81,12 +82,6 @@ bool Reduced(const Call& c) {
       if (t.sizes[d] != c.in[0].sizes[d]) return false;
   }
   return c.in[0].rank > 0 && c.out.size() == 2 && c.out[1].dtype == DType::kI64;
-}
-bool SameSizes(const Tensor& a, const Tensor& b) {
-  if (a.rank != b.rank) return false;
-  for (int d = 0; d < a.rank; ++d)
-    if (a.sizes[d] != b.sizes[d]) return false;
-  return true;
 }
 
 template <typename T>
