@@ -2,6 +2,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "kernels/check.h"
 #include "kernels/elementwise.h"
 #include "kernels/isa.h"
 
@@ -123,6 +124,7 @@ constexpr auto kFmin = [](auto a, auto b) { return b != b || a < b ? a : b; };
 template <bool kLeft>
 const char* Shift(const Call& c) {
   if (IsFloating(c.compute)) return "the operator is for integers";
+  if (c.ints.empty() || c.ints[0] < 1 || c.ints[0] > 64) return kAttributeMissing;
   const int64_t bits = c.ints[0];
   Elementwise<int64_t, 2>(c, [bits](const std::array<const int64_t*, 2>& in, int64_t* out, int64_t n) {
     for (int64_t i = 0; i < n; ++i) {
@@ -173,6 +175,7 @@ constexpr auto kLerp = [](auto x, auto y, auto w, auto, bool*) {
 
 // x + factor · y: torch's add and sub with alpha.
 const char* AddScaled(const Call& c) {
+  if (IsFloating(c.compute) ? c.floats.empty() : c.ints.empty()) return kAttributeMissing;
   return WithComputeType(c.compute, [&]<typename T>() -> const char* {
     T factor;
     if constexpr (kInt<T>)
@@ -221,10 +224,10 @@ constexpr Kernel kKernels[] = {
     {"bitwise_xor", Binary<[](auto x, auto y) { return x ^ y; }, kInts>},
     {"shift_left", Shift<true>},    // bits of the dtype
     {"shift_right", Shift<false>},  // bits of the dtype
-    {"where", Ternary<kWhere>},
-    {"addcmul", Ternary<kAddcmul>},  // factor: floats[0], of integers ints[0]
-    {"addcdiv", Ternary<kAddcdiv>},  // factor likewise
-    {"lerp", Ternary<kLerp>},
+    {"where", Ternary<kWhere>, true, 3},
+    {"addcmul", Ternary<kAddcmul>, true, 3},  // factor: floats[0], of integers ints[0]
+    {"addcdiv", Ternary<kAddcdiv>, true, 3},  // factor likewise
+    {"lerp", Ternary<kLerp>, true, 3},
 };
 
 }  // namespace

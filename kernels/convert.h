@@ -27,7 +27,8 @@ struct BF16 {
 using F16 = _Float16;
 
 // Floats of 8 bits: 1 sign, 7 - kMantissa exponent, kMantissa bits. Rounded to nearest even; what is too large becomes
-// infinity where the type has it, else NaN, as torch does. kUnsignedZero: no infinity, no -0, whose bits are the one NaN.
+// infinity where the type has it, the largest number in e4m3fn, and NaN in the others, as torch does. kUnsignedZero: no
+// infinity, no -0, whose bits are the one NaN.
 template <int kMantissa, bool kUnsignedZero>
 struct F8 {
   static constexpr int kBias = (1 << (6 - kMantissa)) - (kUnsignedZero ? 0 : 1);
@@ -54,7 +55,7 @@ struct F8 {
       const uint32_t rounded = magnitude + ((1u << (kDrop - 1)) - 1) + (magnitude >> kDrop & 1);
       code = (rounded >> kDrop) - (static_cast<uint32_t>(127 - kBias) << kMantissa);
     }
-    if (code > kMost) code = kInfinity ? 0x7c : kNan;
+    if (code > kMost) code = kInfinity ? 0x7c : kUnsignedZero ? kNan : kMost;
     bits = kUnsignedZero && (code == 0 || code == kNan) ? static_cast<uint8_t>(code) : static_cast<uint8_t>(sign | code);
   }
   operator float() const {  // NOLINT

@@ -122,13 +122,14 @@ void Executable::FindStages() {
   for (size_t i = 0; i < p.checks.size(); ++i)
     stages_[expr_stage_[p.checks[i].expr]].checks.push_back(static_cast<int32_t>(i));
   for (const Buffer& b : p.buffers) buffer_stage_.push_back(expr_stage_[b.bytes]);
+  output_buffer_.resize(p.outputs.size());
+  for (size_t b = 0; b < p.buffers.size(); ++b)
+    if (p.buffers[b].kind == Buffer::kOutput) output_buffer_[p.buffers[b].slot] = static_cast<int32_t>(b);
   for (size_t i = 0; i < p.outputs.size(); ++i) {
     int32_t stage = 0;
     for (int32_t e : p.outputs[i].sizes) stage = std::max(stage, expr_stage_[e]);
     stages_[stage].outputs.push_back(static_cast<int32_t>(i));
-    for (size_t b = 0; b < p.buffers.size(); ++b)
-      if (p.buffers[b].kind == Buffer::kOutput && p.buffers[b].slot == static_cast<int32_t>(i))
-        buffer_stage_[b] = stage;
+    buffer_stage_[output_buffer_[i]] = stage;
   }
 }
 

@@ -15,9 +15,9 @@ namespace {
 Failure Fail(Failure::Kind kind, std::string text) { return {kind, std::move(text), -1}; }
 
 std::string_view NameOf(DType t) {
-  constexpr std::string_view kNames[kDTypes] = {"bool", "u8",  "i8",       "i16",    "i32",        "i64",
-                                                 "f16",  "bf16", "f32",    "f64",    "u16",        "u32",
-                                                 "f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz"};
+  constexpr std::string_view kNames[kDTypes] = {"bool",     "u8",     "i8",         "i16",       "i32", "i64",
+                                                "f16",      "bf16",   "f32",        "f64",       "u16", "u32",
+                                                "f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz"};
   return kNames[static_cast<int>(t)];
 }
 
@@ -87,29 +87,7 @@ Failure Context::Start(std::span<const Tensor> inputs) {
     if (empty) bytes = 0;
     if (!empty && !have.data) return Fail(Failure::kInput, named(i) + ": has no memory");
     inputs_[i] = have;
-    const bool aligned = reinterpret_cast<uintptr_t>(have.data) % static_cast<uintptr_t>(ByteSize(have.dtype)) == 0;
-    if (empty) {
-      inputs_[i].data = nowhere;
-    } else if (!aligned || !have.is_contiguous()) {
-      Chunk& copy = copies_[i];
-      if (copy.bytes < bytes) {
-        copy.bytes = 0;
-        copy.memory.reset(std::aligned_alloc(kAlignment, (static_cast<size_t>(bytes) / kAlignment + 1) * kAlignment));
-        if (!copy.memory) return Fail(Failure::kMemory, "out of memory");
-        copy.bytes = bytes;
-      }
-      inputs_[i].data = copy.memory.get();
-      // Element by element: pointers may lie anywhere.
-      const int64_t size = ByteSize(have.dtype);
-      int64_t at[kMaxRank] = {};
-      char* to = static_cast<char*>(copy.memory.get());
-      for (int64_t n = bytes / size; n > 0; --n, to += size) {
-        int64_t from = 0;
-        for (int d = 0; d < have.rank; ++d) from += at[d] * have.strides[d];
-        std::memcpy(to, static_cast<const char*>(have.data) + from * size, static_cast<size_t>(size));
-        for (int d = have.rank - 1; d >= 0 && ++at[d] == have.sizes[d]; --d) at[d] = 0;
-      }
-    }
+    if (empty) inputs_[i].data = nowhere;
   }
   for (const Binding& b : p.bindings) {
     const Tensor& t = inputs_[b.input];
@@ -130,6 +108,30 @@ Failure Context::Start(std::span<const Tensor> inputs) {
                                        ", the program takes " + std::to_string(symbol.min) + " to " +
                                        std::to_string(symbol.max));
     symbols_[b.symbol] = value;
+  }
+  // Only now that sizes are in range: what is not dense is copied.
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& have = inputs[i];
+    const int64_t size = ByteSize(have.dtype), bytes = have.numel() * size;
+    const bool aligned = reinterpret_cast<uintptr_t>(have.data) % static_cast<uintptr_t>(size) == 0;
+    if (p.inputs[i].kind == Input::kUnused || bytes == 0 || (aligned && have.is_contiguous())) continue;
+    Chunk& copy = copies_[i];
+    if (copy.bytes < bytes) {
+      copy.bytes = 0;
+      copy.memory.reset(std::aligned_alloc(kAlignment, (static_cast<size_t>(bytes) / kAlignment + 1) * kAlignment));
+      if (!copy.memory) return Fail(Failure::kMemory, "out of memory");
+      copy.bytes = bytes;
+    }
+    inputs_[i].data = copy.memory.get();
+    // Element by element: pointers may lie anywhere.
+    int64_t at[kMaxRank] = {};
+    char* to = static_cast<char*>(copy.memory.get());
+    for (int64_t n = bytes / size; n > 0; --n, to += size) {
+      int64_t from = 0;
+      for (int d = 0; d < have.rank; ++d) from += at[d] * have.strides[d];
+      std::memcpy(to, static_cast<const char*>(have.data) + from * size, static_cast<size_t>(size));
+      for (int d = have.rank - 1; d >= 0 && ++at[d] == have.sizes[d]; --d) at[d] = 0;
+    }
   }
   return {};
 }
@@ -227,11 +229,9 @@ Failure Context::Allocate(size_t stage, const AllocateOutput& allocate) {
     void* memory = allocate(slot, shape);
     if (!memory && !empty) return Fail(Failure::kMemory, "out of memory");
     outputs_bytes_ += static_cast<uint64_t>(bytes);
-    for (size_t b = 0; b < p.buffers.size(); ++b) {
-      if (p.buffers[b].kind != Buffer::kOutput || p.buffers[b].slot != slot) continue;
-      base_[b] = empty ? nowhere : static_cast<char*>(memory);
-      bytes_[b] = bytes;
-    }
+    const int32_t buffer = executable_->output_buffer_[slot];
+    base_[buffer] = empty ? nowhere : static_cast<char*>(memory);
+    bytes_[buffer] = bytes;
   }
   return {};
 }

@@ -65,7 +65,8 @@ class Executable {
   std::vector<int32_t> symbol_stage_, expr_stage_, buffer_stage_, view_stage_;
   std::vector<Lifetime> life_;
   std::vector<int32_t> root_;
-  std::vector<uint8_t> fixed_;  // views whose sizes, strides and offset are constants
+  std::vector<int32_t> output_buffer_;  // by slot
+  std::vector<uint8_t> fixed_;          // views whose sizes, strides and offset are constants
 };
 
 struct RunOptions {

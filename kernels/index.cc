@@ -3,6 +3,7 @@
 #include <numeric>
 #include <vector>
 
+#include "kernels/check.h"
 #include "kernels/convert.h"
 #include "kernels/registry.h"
 #include "kernels/walk.h"
@@ -106,10 +107,32 @@ void Put(const Tensor& to, const Tensor& from) {
   });
 }
 
+// Whether `rows`, the rows read or written, have the sizes of the indices in[1…] and then of the table's other dims.
+bool FitsTable(const Call& c, const Tensor& table, const Tensor& rows) {
+  const int indices = static_cast<int>(c.in.size()) - 1;
+  if (indices < 1 || indices > table.rank || c.ints.empty() || rows.dtype != table.dtype) return false;
+  const Tensor& index = c.in[1];
+  for (size_t k = 1; k < c.in.size(); ++k)
+    if (!IsIndexType(c.in[k].dtype) || !SameSizes(index, c.in[k])) return false;
+  return rows.rank == index.rank + table.rank - indices && SameSizes(index, 0, index.rank, rows, 0) &&
+         SameSizes(table, indices, table.rank - indices, rows, index.rank);
+}
+// Whether an index reaches nowhere outside: all ranks are equal, and but along ints[0] no tensor is smaller than it.
+bool FitsAlong(const Call& c, const Tensor& moved, const Tensor& other) {
+  const Tensor& index = c.in[1];
+  if (c.ints.empty() || c.ints[0] < 0 || c.ints[0] >= index.rank || !IsIndexType(index.dtype) || moved.rank != index.rank ||
+      other.rank != index.rank || moved.dtype != other.dtype)
+    return false;
+  for (int d = 0; d < index.rank; ++d)
+    if (index.sizes[d] > other.sizes[d] || (d != c.ints[0] && index.sizes[d] > moved.sizes[d])) return false;
+  return true;
+}
+
 // in[0]: the table, its indexed dims first; in[1…]: one index per indexed dim, all of the same sizes. out has the
 // indices' sizes, then the rest of the table's. ints[0]: whether negative indices count from the end.
 const char* Index(const Call& c) {
   const Tensor &table = c.in[0], &out = c.out[0], &index = c.in[1];
+  if (!FitsTable(c, table, out)) return kSizesDiffer;
   const Tensor rest = Tail(table, static_cast<int>(c.in.size()) - 1), row = Tail(out, index.rank),
                head = Head(out, index.rank);
   for (Odometer at(index); at; at.Next()) {
@@ -125,6 +148,7 @@ const char* Index(const Call& c) {
 template <bool kAdd>
 const char* IndexPut(const Call& c) {
   const Tensor &table = c.out[0], &values = c.in[0], &index = c.in[1];
+  if (!FitsTable(c, table, values)) return kSizesDiffer;
   const Tensor rest = Tail(table, static_cast<int>(c.in.size()) - 1), row = Tail(values, index.rank),
                head = Head(values, index.rank);
   for (Odometer at(index); at; at.Next()) {
@@ -138,6 +162,7 @@ const char* IndexPut(const Call& c) {
 // out[i][j][k] = in[0][i][index[i][j][k]][k] for the dim ints[0].
 const char* Gather(const Call& c) {
   const Tensor &table = c.in[0], &index = c.in[1], &out = c.out[0];
+  if (!FitsAlong(c, table, out)) return kSizesDiffer;
   const int dim = static_cast<int>(c.ints[0]);
   for (Odometer at(index); at; at.Next()) {
     const int64_t i =
@@ -153,6 +178,7 @@ const char* Gather(const Call& c) {
 template <bool kAdd>
 const char* Scatter(const Call& c) {
   const Tensor &values = c.in[0], &index = c.in[1], &out = c.out[0];
+  if (!FitsAlong(c, out, values)) return kSizesDiffer;
   const int dim = static_cast<int>(c.ints[0]);
   for (Odometer at(index); at; at.Next()) {
     const int64_t i =
@@ -168,6 +194,7 @@ const char* Scatter(const Call& c) {
 template <bool kProduct>
 const char* Cumulate(const Call& c) {
   const Tensor &in = c.in[0], &out = c.out[0];
+  if (in.rank == 0 || !SameSizes(in, out)) return kSizesDiffer;
   const int last = out.rank - 1;
   WithComputeType(c.compute, [&]<typename T>() {
     using Sum = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;  // integers wrap
@@ -195,7 +222,7 @@ const char* Cumulate(const Call& c) {
 const char* EmbeddingBag(const Call& c) {
   const Tensor &table = c.in[0], &index = c.in[1], &offsets = c.in[2], &out = c.out[0];
   if (table.rank != 2 || index.rank != 1 || offsets.rank != 1 || out.rank != 2 || c.ints.size() < 3 ||
-      out.sizes[1] != table.sizes[1] || out.sizes[0] != offsets.sizes[0] - (c.ints[1] != 0 ? 1 : 0) ||
+      !IsIndexType(index.dtype) || !IsIndexType(offsets.dtype) || out.sizes[1] != table.sizes[1] || out.sizes[0] != offsets.sizes[0] - (c.ints[1] != 0 ? 1 : 0) ||
       (c.in.size() > 3 && (c.in[3].rank != 1 || c.in[3].sizes[0] != index.sizes[0])))
     return "the sizes do not agree";
   const int64_t n = table.sizes[1];
@@ -237,6 +264,7 @@ const char* EmbeddingBag(const Call& c) {
 // Sorts along the last dim, stable, NaN last (first when descending, ints[0]). out[0]: values, out[1]: positions.
 const char* Sort(const Call& c) {
   const Tensor &in = c.in[0], &values = c.out[0], &places = c.out[1];
+  if (in.rank == 0 || !SameSizes(in, values) || !SameSizes(in, places) || c.ints.empty()) return kSizesDiffer;
   const int last = in.rank - 1;
   const int64_t n = in.sizes[last];
   const bool descending = c.ints[0] != 0;

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "kernels/check.h"
 #include "kernels/convert.h"
 #include "kernels/elementwise.h"
 #include "kernels/registry.h"
@@ -72,6 +73,7 @@ void Generate(const Tensor& out, F f) {
 
 // ints[0], or floats[0] where there is one.
 const char* Fill(const Call& c) {
+  if (c.floats.empty() && c.ints.empty()) return kAttributeMissing;
   if (!c.floats.empty())
     Generate<double>(c.out[0], [v = c.floats[0]](int64_t) { return v; });
   else
@@ -81,6 +83,7 @@ const char* Fill(const Call& c) {
 
 // start + i · step of ints, or of floats where there are any.
 const char* Arange(const Call& c) {
+  if (c.floats.size() < 2 && (!c.floats.empty() || c.ints.size() < 2)) return kAttributeMissing;
   if (!c.floats.empty()) {
     Generate<double>(c.out[0], [&](int64_t i) { return c.floats[0] + static_cast<double>(i) * c.floats[1]; });
   } else {
@@ -94,6 +97,7 @@ const char* Arange(const Call& c) {
 
 // From floats[0] to floats[1], both included; exact at both ends.
 const char* Linspace(const Call& c) {
+  if (c.floats.size() < 2) return kAttributeMissing;
   const int64_t n = c.out[0].numel();
   WithComputeType(c.compute, [&]<typename T>() {
     const T start = static_cast<T>(c.floats[0]), end = static_cast<T>(c.floats[1]);
@@ -118,6 +122,8 @@ template <bool kLower>
 const char* Triangle(const Call& c) {
   const Tensor &in = c.in[0], &out = c.out[0];
   const int row = out.rank - 2, column = out.rank - 1;
+  if (row < 0 || !SameSizes(in, out) || in.dtype != out.dtype) return kSizesDiffer;
+  if (c.ints.empty()) return kAttributeMissing;
   const Tensor from = DropDim(in, column), to = DropDim(out, column);
   WithWord(out.dtype, [&]<typename W>() {
     // Rows one at a time, so that the walk tells which row it is at.

@@ -3,6 +3,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "kernels/check.h"
 #include "kernels/convert.h"
 #include "kernels/isa.h"
 #include "kernels/registry.h"
@@ -55,6 +56,7 @@ void ForEachFloatRow(const Call& c, F f) {
 // Along the last dim.
 template <bool kLog>
 const char* Softmax(const Call& c) {
+  if (c.in[0].rank == 0 || !SameSizes(c.in[0], c.out[0])) return kSizesDiffer;
   if (ComputeType(c.compute) == DType::kF32) {
     const auto run = kLog ? BestIsa().log_softmax : BestIsa().softmax;
     const int64_t n = c.out[0].sizes[c.out[0].rank - 1];
@@ -82,6 +84,11 @@ const char* Softmax(const Call& c) {
 // Over the last dim: (x - mean) / sqrt(var + floats[0]), times in[1] plus in[2] where given (vectors of that length);
 // ints[0] says which are: 1 weight, 2 bias, 3 both.
 const char* LayerNorm(const Call& c) {
+  if (c.in[0].rank == 0 || !SameSizes(c.in[0], c.out[0]) || c.ints.empty() || c.floats.empty()) return kSizesDiffer;
+  const size_t parameters = static_cast<size_t>((c.ints[0] & 1) + (c.ints[0] >> 1 & 1));
+  if (c.in.size() < 1 + parameters) return kSizesDiffer;
+  for (size_t k = 1; k <= parameters; ++k)
+    if (c.in[k].rank != 1 || c.in[k].sizes[0] != c.out[0].sizes[c.out[0].rank - 1]) return kSizesDiffer;
   return WithComputeType(c.compute, [&]<typename T>() -> const char* {
     if constexpr (std::is_integral_v<T>) {
       return kFloatsOnly;

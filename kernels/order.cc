@@ -6,6 +6,7 @@
 #include <numeric>
 #include <vector>
 
+#include "kernels/check.h"
 #include "kernels/convert.h"
 #include "kernels/registry.h"
 #include "kernels/walk.h"
@@ -82,12 +83,6 @@ bool Reduced(const Call& c) {
   }
   return c.in[0].rank > 0 && c.out.size() == 2 && c.out[1].dtype == DType::kI64;
 }
-bool SameSizes(const Tensor& a, const Tensor& b) {
-  if (a.rank != b.rank) return false;
-  for (int d = 0; d < a.rank; ++d)
-    if (a.sizes[d] != b.sizes[d]) return false;
-  return true;
-}
 
 template <typename T>
 void StoreBoth(const Call& c, const Positions& at, T value, int64_t place) {
@@ -151,6 +146,73 @@ const char* Median(const Call& c) {
     StoreBoth(c, at, row[*nth], *nth);
   });
   return nullptr;
+}
+// Quantiles in[1] [n] of each row along the last dim of in[0]: out [rows…, n]. ints[0]: NaN counts for nothing, else it wins;
+// ints[1]: between two numbers 0 linear, 1 the lower, 2 the higher, 3 their middle, 4 the nearest.
+const char* Quantile(const Call& c) {
+  const Tensor &x = c.in[0], &q = c.in[1], &out = c.out[0];
+  const int last = x.rank - 1;
+  if (c.in.size() < 2 || last < 0 || q.rank != 1 || out.rank != x.rank || out.sizes[last] != q.sizes[0] || c.ints.size() < 2) return kSizes;
+  for (int d = 0; d < last; ++d)
+    if (out.sizes[d] != x.sizes[d]) return kSizes;
+  if (x.sizes[last] == 0) return out.numel() == 0 ? nullptr : "of a tensor without elements";
+  bool inside = true;
+  ForEachRow(c, [&](auto& row, const Positions& at) {
+    using T = std::decay_t<decltype(row[0])>;
+    if constexpr (!std::is_integral_v<T>) {
+      auto sorted = row;
+      std::sort(sorted.begin(), sorted.end(), Before<T>);
+      const int64_t numbers = std::count_if(row.begin(), row.end(), [](T v) { return v == v; });
+      const bool nan = c.ints[0] != 0 ? numbers == 0 : numbers < static_cast<int64_t>(row.size());
+      for (int64_t k = 0; k < q.sizes[0]; ++k) {
+        T part, value = std::numeric_limits<T>::quiet_NaN();
+        LoadRow<T>(At(q, k * q.strides[0]), q.dtype, 1, 1, q.dtype, &part);
+        if (!(part >= 0 && part <= 1)) {
+          inside = false;
+          continue;
+        }
+        if (!nan) {
+          T rank = part * static_cast<T>(numbers - 1);
+          if (c.ints[1] == 1) rank = std::floor(rank);
+          if (c.ints[1] == 2) rank = std::ceil(rank);
+          if (c.ints[1] == 4) rank = std::nearbyint(rank);
+          const T below = std::floor(rank), a = sorted[static_cast<int64_t>(below)],
+                  b = sorted[std::min(static_cast<int64_t>(std::ceil(rank)), numbers - 1)];
+          const T w = c.ints[1] == 3 ? T(0.5) : rank - below;
+          value = a == b ? a : w < T(0.5) ? a + w * (b - a) : b - (b - a) * (1 - w);
+        }
+        StoreRow<T>(&value, 1, At(out, at(out) + k * out.strides[last]), out.dtype, 1);
+      }
+    }
+  });
+  return inside ? nullptr : "q is outside 0 to 1";
+}
+// How many elements of in[0] [n] lie in each of out's bins between floats[0] and floats[1], or the least and the most of
+// them where those are equal.
+const char* Histogram(const Call& c) {
+  const Tensor &x = c.in[0], &out = c.out[0];
+  if (x.rank != 1 || out.rank != 1 || c.floats.size() < 2) return kSizes;
+  const char* why = nullptr;
+  WithComputeType(x.dtype, [&]<typename T>() {
+    if constexpr (!std::is_integral_v<T>) {
+      std::vector<T> row(x.sizes[0]), counts(out.sizes[0]);
+      LoadRow<T>(x.data, x.dtype, x.strides[0], x.sizes[0], x.dtype, row.data());
+      T low = static_cast<T>(c.floats[0]), high = static_cast<T>(c.floats[1]);
+      if (low == high && !row.empty()) {
+        low = *std::min_element(row.begin(), row.end());
+        high = *std::max_element(row.begin(), row.end());
+      }
+      if (low == high) low -= 1, high += 1;
+      if (!(low < high) || !std::isfinite(low) || !std::isfinite(high)) why = "bounds that are not finite";
+      const T bins = static_cast<T>(out.sizes[0]);
+      for (T v : row) {
+        if (why || !(v >= low && v <= high)) continue;
+        counts[std::min(static_cast<int64_t>((v - low) * bins / (high - low)), out.sizes[0] - 1)] += 1;
+      }
+      StoreRow<T>(counts.data(), out.sizes[0], out.data, out.dtype, out.strides[0]);
+    }
+  });
+  return why;
 }
 // The most frequent of each row, the smallest of equally frequent ones, and its last place.
 const char* ModeOf(const Call& c) {
@@ -505,6 +567,8 @@ constexpr Kernel kKernels[] = {
     {"rank", Rank, false, 1, 2},
     {"median", Median, false, 1, 2},
     {"mode", ModeOf, false, 1, 2},
+    {"quantile", Quantile, false, 2},
+    {"histogram", Histogram},
     {"cummax", RunningExtreme<true>, false, 1, 2},
     {"cummin", RunningExtreme<false>, false, 1, 2},
     {"logcumsumexp", LogCumSumExp},

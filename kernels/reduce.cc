@@ -4,11 +4,18 @@
 #include <limits>
 #include <type_traits>
 
+#include "kernels/check.h"
 #include "kernels/elementwise.h"
 
 namespace slipway::kernels {
 namespace {
 
+// Whether the result has the sizes of the dims that stay.
+bool Fits(const Call& c) {
+  const Tensor &in = c.in[0], &out = c.out[0];
+  return !c.ints.empty() && c.ints[0] >= 0 && c.ints[0] <= in.rank && out.rank == in.rank - c.ints[0] &&
+         SameSizes(in, 0, out.rank, out, 0);
+}
 // Splits `in` into the dims that stay and those that go.
 void Split(const Tensor& in, int reduced, Tensor* kept, Tensor* gone) {
   *kept = *gone = in;
@@ -52,6 +59,7 @@ void ForEachResult(const Call& c, Each each) {
 // An accumulator has Add(x) and Result(). Those that have no value of nothing refuse to reduce no elements.
 template <template <typename> class Acc, bool kOfNothing = true>
 const char* Reduce(const Call& c) {
+  if (!Fits(c)) return kSizesDiffer;
   if (!kOfNothing && c.in[0].numel() == 0 && c.out[0].numel() != 0) return "of a tensor without elements";
   WithComputeType(c.compute, [&]<typename T>() {
     ForEachResult<T>(c, [&](auto rows, auto store) {
@@ -133,6 +141,7 @@ struct Argmin : Place<T, false> {};
 // The variance, or its root; floats[0] is the correction. Two passes: first the mean.
 template <bool kRoot>
 const char* Variance(const Call& c) {
+  if (!Fits(c) || c.floats.empty()) return kSizesDiffer;
   return WithComputeType(c.compute, [&]<typename T>() -> const char* {
     if constexpr (std::is_integral_v<T>) {
       return "the operator is for floating-point numbers";
@@ -157,6 +166,7 @@ const char* Variance(const Call& c) {
 
 // The vector norm of order floats[0].
 const char* VectorNorm(const Call& c) {
+  if (!Fits(c) || c.floats.empty()) return kSizesDiffer;
   return WithComputeType(c.compute, [&]<typename T>() -> const char* {
     if constexpr (std::is_integral_v<T>) {
       return "the operator is for floating-point numbers";

@@ -13,7 +13,9 @@ template <auto F, bool kIntegers = false>
 const char* Unary(const Call& c) {
   return WithComputeType(c.compute, [&]<typename T>() -> const char* {
     if constexpr (std::is_floating_point_v<T> || kIntegers) {
-      const double* a = c.floats.data();
+      double attributes[4] = {};
+      std::copy_n(c.floats.begin(), std::min<size_t>(c.floats.size(), 4), attributes);
+      const double* a = attributes;
       Elementwise<T, 1>(c, [a](const std::array<const T*, 1>& in, T* out, int64_t n) {
         for (int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(F(in[0][i], a));
       });

@@ -261,8 +261,12 @@ void PlainAttention(Decomposer& d) {
     score = d.Mul(Matmul(d, q, turned), d.f("scale"));
   } else {
     auto width = q->sizes()[n - 1].constant();
-    if (!width || *width <= 0) return d.Unsupported("heads of unknown width");
-    score = d.Mul(Matmul(d, q, turned), 1 / std::sqrt(static_cast<double>(*width)));
+    if (width && *width <= 0) return d.Unsupported("heads of no width");
+    score = Matmul(d, q, turned);
+    if (width)
+      score = d.Mul(score, 1 / std::sqrt(static_cast<double>(*width)));
+    else
+      score = d.Mul(score, d.Unary("rsqrt", d.b.ScalarTensor(Arg(d.b.Size(q, n - 1)), score->dtype())));
   }
   if (d.flag("is_causal")) {
     Value* ones = d.b.Full({d.b.Size(q, n - 2), d.b.Size(k, n - 2)}, true, DType::kBool);

@@ -1,4 +1,8 @@
 // Tensors made of numbers, and parts of matrices.
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
 #include "base/text.h"
 #include "ir/ops/op_table.h"
 #include "planner/rules.h"
@@ -67,6 +71,39 @@ void Logspace(PlanContext& c) {
   base.d = c.f("base");
   c.Return(c.Map("pow", {c.number(base), powers}, out, out.dtype));
 }
+// Windows of a known length, as constants.
+void Window(PlanContext& c) {
+  const int64_t n = c.i("window_length");
+  const std::string_view name = c.node().op().base;
+  const bool periodic = c.node().op().ArgIndex("periodic") < 0 || c.b("periodic");
+  auto number = [&](const char* arg, double otherwise) { return c.node().op().ArgIndex(arg) >= 0 ? c.f(arg) : otherwise; };
+  const double alpha = number("alpha", name == "hann_window" ? 0.5 : 0.54), beta = number("beta", name == "hann_window" ? 0.5 : name == "kaiser_window" ? 12.0 : 0.46);
+  const DType t = c.out_dtype();
+  if (!c.ok() || n < 0 || n > 1 << 24) return c.Unsupported("of this length");
+  if (t != DType::kFloat32 && t != DType::kFloat64) return c.Unsupported(text::StrCat("of ", ir::Name(t)));
+  std::string bytes;
+  const double last = static_cast<double>(periodic ? n : n - 1);
+  for (int64_t k = 0; k < n; ++k) {
+    const double x = n == 1 ? 0 : static_cast<double>(k) / last, turn = 2 * std::numbers::pi * x;
+    double w = 1;
+    if (n == 1)
+      w = 1;
+    else if (name == "bartlett_window")
+      w = 1 - std::fabs(2 * x - 1);
+    else if (name == "blackman_window")
+      w = 0.42 - 0.5 * std::cos(turn) + 0.08 * std::cos(2 * turn);
+    else if (name == "kaiser_window")
+      w = std::cyl_bessel_i(0.0, beta * std::sqrt(std::max(0.0, 1 - (2 * x - 1) * (2 * x - 1)))) / std::cyl_bessel_i(0.0, beta);
+    else
+      w = alpha - beta * std::cos(turn);
+    const float single = static_cast<float>(w);
+    if (t == DType::kFloat32)
+      bytes.append(reinterpret_cast<const char*>(&single), 4);
+    else
+      bytes.append(reinterpret_cast<const char*>(&w), 8);
+  }
+  c.Return(c.Constant(t, {n}, std::move(bytes)));
+}
 // Rows and columns of the places on and below (above) a diagonal of a known matrix.
 void TriangleIndices(PlanContext& c) {
   const int64_t rows = c.i("row"), columns = c.i("col"), offset = c.Shift(c.i("offset"));
@@ -102,7 +139,7 @@ void Triangle(PlanContext& c) {
 }
 
 constexpr PlanFamily kFamilies[] = {
-    {Zeros, "", "zeros zeros_like new_zeros"},
+    {Zeros, "", "zeros zeros_like new_zeros zero"},
     // Memory that nobody has written: torch's is anything, ours is zeros.
     {Zeros, "", "empty.memory_format empty_like new_empty empty_strided new_empty_strided empty_permuted"},
     {Ones, "", "ones ones_like new_ones"},
@@ -112,6 +149,11 @@ constexpr PlanFamily kFamilies[] = {
     {Arange, "", "arange arange.start arange.start_step"},
     {Linspace, "", "linspace linspace.Tensor_Tensor linspace.Tensor_Scalar linspace.Scalar_Tensor"},
     {Logspace, "pow", "logspace logspace.Tensor_Tensor logspace.Tensor_Scalar logspace.Scalar_Tensor"},
+    {Window, "",
+     "bartlett_window bartlett_window.periodic blackman_window blackman_window.periodic hamming_window "
+     "hamming_window.periodic hamming_window.periodic_alpha hamming_window.periodic_alpha_beta hann_window "
+     "hann_window.periodic kaiser_window kaiser_window.periodic kaiser_window.beta"},
+    {Arange, "arange", "range range.step"},
     {TriangleIndices, "tril", "tril_indices"},
     {TriangleIndices, "triu", "triu_indices"},
     {Eye, "", "eye eye.m"},

@@ -1,5 +1,6 @@
 // Ranks, searches and equals; results whose size only the data tell.
 #include <algorithm>
+#include <iterator>
 
 #include "base/text.h"
 #include "ir/ops/op_table.h"
@@ -29,6 +30,46 @@ void MedianOfAll(PlanContext& c) {
   if (x.numel().is(0)) return c.Unsupported("of a tensor without elements");
   c.RequireLessEqual(1, x.numel(), "of a tensor without elements");
   c.Emit("median", {c.Reshape(x, {x.numel()})}, {out, place}, x.dtype, {c.kernel() == "nanmedian"});
+  c.Return(out);
+}
+// Quantiles along a dim (of all elements where there is none); q is one number, or a vector whose dim comes first.
+void Quantile(PlanContext& c) {
+  Operand x = c.in("self"), q = c.in("q"), out = c.Result();
+  if (!c.ok()) return;
+  if (ir::IsLowPrecision(x.dtype)) return c.Unsupported("in half precision");
+  constexpr std::string_view kModes[] = {"linear", "lower", "higher", "midpoint", "nearest"};
+  const std::string how = c.str("interpolation");
+  const auto mode = std::find(std::begin(kModes), std::end(kModes), how);
+  if (mode == std::end(kModes)) return c.Fail(text::StrCat("interpolation=\"", how, "\""));
+  int dim = 0;
+  const bool all = !c.has("dim");
+  const bool kept = c.b("keepdim");
+  const int rank = x.rank();
+  if (all)
+    x = c.Reshape(x, {x.numel()});
+  else
+    dim = c.dim("dim", x.rank());
+  x = AtLeast1d(x);
+  c.RequireLessEqual(1, x.sizes[dim], "of a tensor without elements");
+  // The result as [reduced…, q].
+  Operand to = out;
+  if (q.rank() == 0)
+    to = Unsqueeze(to, to.rank());
+  else
+    to = MoveToLast(to, {0});
+  if (kept)
+    for (int d = rank - 1; d >= 0; --d)
+      if (all || d == dim) to = Drop(to, d);
+  c.Emit("quantile", {MoveToLast(x, {dim}), AtLeast1d(c.Cast(q, x.dtype))}, {to}, x.dtype,
+         {c.node().op().base.find("nan") == 0, mode - std::begin(kModes)});
+  c.Return(out);
+}
+void Histc(PlanContext& c) {
+  Operand x = c.in("self"), out = c.Result();
+  const ir::Scalar low = c.scalar("min"), high = c.scalar("max");
+  if (!low.is_constant() || !high.is_constant()) return c.Unsupported("bounds are not known");
+  if (x.dtype != DType::kFloat32 && x.dtype != DType::kFloat64) return c.Unsupported(text::StrCat("of ", ir::Name(x.dtype)));
+  if (c.ok()) c.Emit("histogram", {c.Reshape(x, {x.numel()})}, {out}, x.dtype, {}, {low.d, high.d});
   c.Return(out);
 }
 void MostFrequent(PlanContext& c) { Ranked(c, "mode", {}); }
@@ -80,7 +121,7 @@ void Nonzero(PlanContext& c) {
   c.Return(out);
 }
 void NonzeroColumns(PlanContext& c) {
-  Operand x = AtLeast1d(c.in("self"));
+  Operand x = AtLeast1d(c.in(size_t{0}));
   const Operand count = CountNonzero(c, x);
   for (size_t i = 0; i < c.node().outputs().size(); ++i) c.PublishSize(i, 0, count);
   if (!c.ok()) return;
@@ -188,9 +229,8 @@ void Distinct(PlanContext& c, int dim, bool sorted) {
     const bool asked = i == 1 ? c.b("return_inverse") : c.b("return_counts");
     if (!c.node().output(i)) {
       results.push_back({});
-    } else if (!asked) {
-      results.push_back(c.Result(i));  // of no elements
-      if (!results.back().numel().is(0)) return c.Fail("a result that was not asked for");
+    } else if (!asked && KnownZero(c.out_sizes(i))) {
+      results.push_back(c.Result(i));
     } else if (i == 1) {
       results.push_back(dim < 0 ? c.Reshape(inverse, c.out_sizes(1)) : inverse);
     } else {
@@ -202,6 +242,7 @@ void Distinct(PlanContext& c, int dim, bool sorted) {
 }
 void Unique(PlanContext& c) { Distinct(c, -1, true); }
 void UniqueAlong(PlanContext& c) { Distinct(c, c.dim("dim", c.in("self").rank()), true); }
+void UniqueConsecutiveAlong(PlanContext& c) { Distinct(c, c.dim("dim", c.in("self").rank()), false); }
 void UniqueConsecutive(PlanContext& c) { Distinct(c, c.has("dim") ? c.dim("dim", c.in("self").rank()) : -1, false); }
 
 void Item(PlanContext& c) {
@@ -263,10 +304,11 @@ constexpr PlanFamily kFamilies[] = {
     {MedianOfAll, "nanmedian", "nanmedian"},
     {MostFrequent, "", "mode"},
     {Running, "", "cummax cummin logcumsumexp"},
+    {Running, "logcumsumexp", "_logcumsumexp"},
     {SearchSorted, "search", "searchsorted.Tensor searchsorted.Scalar"},
     {Bucketize, "search", "bucketize.Tensor bucketize.Scalar"},
     {Nonzero, "nonzero", "nonzero argwhere"},
-    {NonzeroColumns, "nonzero", "nonzero_numpy"},
+    {NonzeroColumns, "nonzero", "nonzero_numpy where"},
     {NonzeroStatic, "nonzero", "nonzero_static"},
     {MaskedSelect, "", "masked_select"},
     {MaskedScatter, "", "masked_scatter"},
@@ -275,6 +317,9 @@ constexpr PlanFamily kFamilies[] = {
     {Unique, "unique", "_unique2 _unique"},
     {UniqueAlong, "unique", "unique_dim"},
     {UniqueConsecutive, "unique", "unique_consecutive"},
+    {UniqueConsecutiveAlong, "unique", "unique_dim_consecutive"},
+    {Quantile, "quantile", "quantile quantile.scalar nanquantile nanquantile.scalar"},
+    {Histc, "histogram", "histc"},
     {Item, "", "item _local_scalar_dense is_nonzero"},
     {Equal, "", "equal"},
     {ScatterReduce, "", "scatter_reduce.two scatter.reduce scatter.value_reduce"},

@@ -101,6 +101,15 @@ void VarianceAndMean(PlanContext& c) {
             Reduce(c, "mean", x, dims, x.dtype, c.Result(1))});
 }
 
+// torch.norm, whose order and dims are other arguments.
+void Norm(PlanContext& c) {
+  Operand x = c.in("self");
+  const auto p = c.opt_scalar("p");
+  if (p && !p->is_constant()) return c.Unsupported("p is not known");
+  const double order = p ? p->d : 2;
+  if (!(order >= 0 && order < 1e308) && !HasElements(c, x)) return;
+  c.Return(Reduce(c, "vector_norm", x, ReducedDims(c, x.rank()), c.out_dtype(), c.Result(), {order}));
+}
 void VectorNorm(PlanContext& c) {
   Operand x = c.in("self");
   const double order = c.f("ord");
@@ -197,6 +206,7 @@ constexpr PlanFamily kFamilies[] = {
     {VarianceAndMean, "var", "var_mean var_mean.dim var_mean.correction"},
     {VarianceAndMean, "std", "std_mean std_mean.dim std_mean.correction"},
     {VectorNorm, "", "linalg_vector_norm"},
+    {Norm, "vector_norm", "norm.Scalar norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype"},
     {NanSum, "nansum", "nansum"},
     {NanSum, "nanmean", "nanmean"},
     {Dist, "vector_norm", "dist"},

@@ -382,6 +382,16 @@ Operand PlanContext::Full(Dims sizes, const ir::Scalar& value, DType dtype) {
   return x;
 }
 
+Operand PlanContext::Constant(DType dtype, std::vector<int64_t> sizes, std::string bytes) {
+  Operand x{0, 0, dtype, Dims(sizes.begin(), sizes.end()), {}};
+  x.strides = ContiguousStrides(x.sizes);
+  const int64_t size = static_cast<int64_t>(bytes.size());
+  ir::TensorRef t = ir::OwnedTensor(dtype, std::move(sizes), std::move(bytes));
+  x.buffer = b_.AddBuffer(kernels::Buffer::kConstant, size, 0, size == 0 ? nullptr : ir::MappedBytes(*t.storage).data());
+  b_.out().storages.push_back(t.storage);
+  return x;
+}
+
 void PlanContext::PublishNumber(size_t i, const Operand& x) {
   const ir::Value* v = node_.output(i);
   if (!ok() || !v) return;

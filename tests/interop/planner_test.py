@@ -162,7 +162,96 @@ CASES = {
         [f(3, 4), f(3, 4) + 1],
     ),  # fmt: skip
     "grids": (lambda x, y: (*torch.meshgrid(x, y, indexing="xy"), *torch.meshgrid(x, y, y, indexing="ij")), [f(3), f(3) * 2]),
+    "convolutions": (
+        lambda x, w, v, c: (F.conv2d(x, w, c), F.conv2d(x, w, None, (2, 1), (1, 2), (1, 2)), F.conv2d(x, w[:, :1], c, groups=4, padding="same"),
+                            F.conv1d(x[:, :, 0], w[:, :, 0], stride=2), F.conv3d(x[:, None], w[:, None], padding=1),
+                            F.conv_transpose2d(x, v, None, 2, 1, 1), F.conv_transpose1d(x[:, :, 0], v[:, :, 0], groups=2, dilation=2),
+                            F.conv2d(x[0], w), F.conv2d(x.double(), w.double()), F.conv2d(x.bfloat16(), w.bfloat16(), c.bfloat16())),
+        [f(2, 4, 7, 9), f(4, 4, 3, 3), f(4, 2, 3, 3), f(4)],
+    ),
+    "convolution_dynamic": (lambda x, w: F.conv2d(x, w, None, 2, 1).relu(), [f(2, 4, 7, 9), f(4, 4, 3, 3)], [f(3, 4, 12, 10), f(4, 4, 3, 3)]),
+    "pools": (
+        lambda x: (F.max_pool2d(x, 3, 2, 1), *F.max_pool2d(x, (2, 3), (2, 1), return_indices=True), F.max_pool2d(x, 2, 2, ceil_mode=True, dilation=2),
+                   F.avg_pool2d(x, 3, 2, 1), F.avg_pool2d(x, 3, 2, 1, count_include_pad=False, ceil_mode=True), F.avg_pool2d(x, 2, divisor_override=3),
+                   F.avg_pool1d(x[:, 0], 3, 2), F.max_pool1d(x[:, 0], 2), F.avg_pool3d(x, 2), F.max_pool3d(x, 2), F.adaptive_avg_pool2d(x, (3, 4)),
+                   *F.adaptive_max_pool2d(x, 3, return_indices=True), F.adaptive_avg_pool1d(x[0], 2), F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2)),
+        [f(2, 3, 8, 10)],
+    ),
+    "resampling": (
+        lambda x, g: (F.interpolate(x, scale_factor=1.7), F.interpolate(x, (5, 3), mode="nearest-exact"), F.interpolate(x, (11, 4), mode="bilinear"),
+                      F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=True), F.interpolate(x, (9, 5), mode="bicubic"),
+                      F.interpolate(x, (3, 4), mode="bilinear", antialias=True), F.interpolate(x, (3, 4), mode="bicubic", antialias=True),
+                      F.interpolate(x[0], 9, mode="linear"), F.interpolate(x[None], (3, 5, 9), mode="trilinear"), F.interpolate(x.bfloat16(), (9, 9), mode="bilinear"),
+                      *(F.grid_sample(x, g, mode=m, padding_mode=p, align_corners=a) for m in ("bilinear", "nearest", "bicubic")
+                        for p in ("zeros", "border", "reflection") for a in (True, False))),
+        [f(2, 3, 6, 7), f(2, 4, 5, 2)],
+    ),
+    "edges": (
+        lambda x: (F.pad(x, (1, 2, 2, 1), mode="reflect"), F.pad(x, (3, 0, 1, 1), mode="replicate"), F.pad(x, (2, 1, 0, 3), mode="circular"),
+                   F.unfold(x, 2, padding=1), F.fold(F.unfold(x, (2, 3)), (5, 6), (2, 3)), F.pixel_shuffle(x.repeat(1, 4, 1, 1), 2), F.pixel_unshuffle(x[..., :4, :], 2),
+                   F.channel_shuffle(x.repeat(1, 2, 1, 1), 2), x.as_strided((2, 3), (3, 1), 2), torch.diag(x[0, 0, 0]), torch.diagflat(x[0, 0, :2]), x[0, 0].trace()),
+        [f(2, 3, 5, 6)],
+    ),
+    "ranks": (
+        lambda x, k: (*x.kthvalue(2), *x.median(0), x.median(), *x.nanmedian(1), *k.mode(1), *x.cummax(1), *x.cummin(0), x.logcumsumexp(1),
+                      torch.searchsorted(x.sort(dim=1, stable=True).values, x), torch.bucketize(x, x[0].sort(dim=0, stable=True).values, right=True), *k.kthvalue(3),
+                      x.quantile(0.3), x.quantile(x[0, :2].abs().clamp(0, 1), 1), x.nanquantile(0.6, 1, True, interpolation="higher"), x.histc(4)),
+        [f(4, 6), i(4, 6, low=0, high=4)],
+    ),
+    "found": (
+        lambda x, k: (x.nonzero(), x[x > 0], torch.masked_select(x, x < 0.5), *k.unique(return_inverse=True, return_counts=True), *k.unique_consecutive(return_counts=True),
+                      torch.unique(k, dim=0), x.repeat_interleave(k[0].abs(), 1), k[0].abs().bincount(minlength=3), torch.argwhere(k), x[(x > 0).any(1)].sum(0)),
+        [f(4, 6), i(4, 6, low=-2, high=3)],
+    ),
+    "written": (
+        lambda x, j, k: (x.index_add(1, j, x[:, :2]), x.index_copy(0, j, x[:2] + 1), x.index_fill(1, j, 7), x.take(k), x.put(k, x.flatten()[:2] + 9),
+                         torch.take_along_dim(x, x.argsort(dim=1, stable=True), 1), x.masked_scatter(x > 0, x.flip(0)), x.diagonal_scatter(x[0, :4]),
+                         *(x.scatter_reduce(1, k.abs().expand(4, 2), x, r, include_self=s) for r in ("sum", "prod", "mean", "amax", "amin") for s in (True, False)),
+                         torch.isin(k, j), F.one_hot(j, 5)),
+        [f(4, 6), torch.tensor([0, 2]), torch.tensor([-1, 3])],
+    ),
+    "windows": (lambda x: (torch.hann_window(7), torch.hamming_window(6, False), torch.blackman_window(9), torch.bartlett_window(5), torch.kaiser_window(8), x),
+                [f(2)]),
+    "eight_bits": (
+        lambda x: (x.to(torch.float8_e4m3fn).float(), x.to(torch.float8_e5m2).float(), x.to(torch.float8_e4m3fnuz).float(), x.to(torch.float8_e5m2fnuz).float(),
+                   (x * 100).abs().int().to(torch.uint16).long()),
+        [torch.cat([f(200) * torch.logspace(-12, 12, 200, 2), torch.tensor([0.0, -0.0, 448.0, 464.0, 465.0, 57344.0, 61440.0, 70000.0, 240.0, 248.0, 2**-9, 2**-10, INF])])],
+    ),
     "decomposed": (lambda x, y: (F.mse_loss(x, y), F.cross_entropy(x, y.softmax(1)), torch.einsum("ij,kj->ik", x, y)), [f(3, 4), f(3, 4)]),
+}
+
+
+
+def loop(x, n):
+    from torch._higher_order_ops.while_loop import while_loop
+
+    return while_loop(lambda i, a, b: i < n, lambda i, a, b: (i + 1, b + 0, a + b * i), (torch.tensor(0), x, x * 2))
+
+
+def branches(x):
+    return (torch.cond(x.sum() > 0, lambda x: (x.sin(), x[0] * 2), lambda x: (x.cos(), x[1] + 1), (x,)),)
+
+
+def scans(x):
+    from torch._higher_order_ops.map import map as map_
+    from torch._higher_order_ops.scan import scan
+
+    carry, stacked = scan(lambda c, x: (c * 0.5 + x, c.sum() + x), x[0] * 0, x)
+    return carry, stacked, map_(lambda a, b: a * b, x, x[0] + 1)
+
+
+def numbers(x):
+    n = (x > 0).sum().item()
+    torch._check(n >= 0)
+    torch._check(n <= x.shape[0])
+    return x[:n] * 2, x * n, torch.full((n + 1,), 2.5), n
+
+
+CASES |= {
+    "while": (loop, [f(3), torch.tensor(4)]),
+    "cond": (branches, [f(4)], [-f(6)]),
+    "scan": (scans, [f(4, 3)], [f(7, 3)]),
+    "item": (numbers, [f(9)], [f(12)]),
 }
 
 
@@ -193,6 +282,7 @@ def test_equals_eager(case, tmp_path):
         expected = torch.utils._pytree.tree_leaves(function(*given))
         assert len(actual) == len(expected)
         for k, want in enumerate(expected):
+            want = torch.as_tensor(want)
             got = actual[f"output.{k}"]
             assert got.dtype == want.dtype and got.shape == want.shape, k
             rtol, atol = {torch.float16: (2e-3, 2e-3), torch.bfloat16: (1e-2, 1e-2), torch.float64: (1e-12, 1e-12)}.get(want.dtype, (2e-6, 2e-6))

@@ -15,6 +15,7 @@
 #include "ir/ops/op_table.h"
 #include "passes/decompose.h"
 #include "passes/pass.h"
+#include "planner/rules.h"
 
 namespace {
 
@@ -25,12 +26,13 @@ constexpr int kFirstOpset = 18, kLastOpset = 24;
 constexpr char kIntroduction[] =
     R"(# Operators
 
-Written by `ops_doc` from the tables of shape functions, decompositions and lowerings.
+Written by `ops_doc` from the tables of shape functions, decompositions, lowerings and plans.
 
 - **ONNX**: *direct*, one lowering row; *decomposed*, into operators that have one; *direct or decomposed*, by its
   arguments; *complex*, only of complex tensors, which become pairs of reals; *removed*, as it changes no value.
 - **ATen**: whether the types of its results can be inferred, which a program written back as ATen needs.
-- **native**: the compiled library; nothing yet.
+- **native**: plans, which `run` and native libraries execute: *direct*, one row of the planner; *number*, symbolic arithmetic
+  that plans hold as expressions; the rest as for ONNX.
 - **tested**: among the operators in the programs that `tests/interop/opinfo_test.py` compares with torch. Many others are
   in tests of their own.
 
@@ -61,6 +63,15 @@ std::string OnnxForms(std::string_view op) {
   return text;
 }
 
+std::string NativeForm(std::string_view op) {
+  if (planner::FindPlanRow(op)) return "direct";
+  if (passes::FindDecomposition(op)) return "decomposed";
+  if (passes::IsNoOp(op)) return "removed";
+  if (passes::HasComplexRule(op)) return "complex";
+  const bool number = op.starts_with("_operator.") || op.starts_with("math.") || op.starts_with("torch.") || op.starts_with("aten.sym_");
+  return number && ir::FindShapeFn(op) ? "number" : "-";
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -78,8 +89,8 @@ int main(int argc, char** argv) {
     if (ir::GetOp(op).mutates()) continue;
     const std::string onnx = OnnxForms(op);
     const bool shape = ir::FindShapeFn(op) != nullptr;
-    if (onnx == "-" && !shape) continue;
-    std::cout << "| `" << op << "` | " << onnx << " | " << (shape ? "yes" : "-") << " | - | "
+    if (onnx == "-" && !shape && NativeForm(op) == "-") continue;
+    std::cout << "| `" << op << "` | " << onnx << " | " << (shape ? "yes" : "-") << " | " << NativeForm(op) << " | "
               << (tested.contains(op) ? "yes" : "-") << " |\n";
   }
   return 0;

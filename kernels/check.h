@@ -1,0 +1,26 @@
+// What kernels ask of their operands before they touch memory: a plan may come from anywhere, and the executor knows only
+// that each view lies in its buffer and that elementwise operands have the result's sizes.
+#ifndef SLIPWAY_KERNELS_CHECK_H_
+#define SLIPWAY_KERNELS_CHECK_H_
+
+#include "kernels/registry.h"
+#include "kernels/tensor.h"
+
+namespace slipway::kernels {
+
+inline constexpr const char* kSizesDiffer = "the sizes do not agree";
+inline constexpr const char* kAttributeMissing = "an attribute is missing";
+
+// Sizes of dims [first, first + count) of a and those from `at` on of b.
+inline bool SameSizes(const Tensor& a, int first, int count, const Tensor& b, int at) {
+  if (first < 0 || at < 0 || count < 0 || first + count > a.rank || at + count > b.rank) return false;
+  for (int d = 0; d < count; ++d)
+    if (a.sizes[first + d] != b.sizes[at + d]) return false;
+  return true;
+}
+inline bool SameSizes(const Tensor& a, const Tensor& b) { return a.rank == b.rank && SameSizes(a, 0, a.rank, b, 0); }
+inline bool IsIndexType(DType t) { return t == DType::kI64 || t == DType::kI32; }
+
+}  // namespace slipway::kernels
+
+#endif  // SLIPWAY_KERNELS_CHECK_H_
