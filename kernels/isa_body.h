@@ -436,7 +436,7 @@ bool ByDots(const GemmCall& g) { return g.m <= 3 && g.b.row == 1; }
 bool ByCombining(const GemmCall& g) { return g.m == 1 && g.b.column == 1 && g.c_column == 1; }
 // c' = b' · a': the few rows are packed and the many are read where they are.
 bool Turned(const GemmCall& g) {
-  return g.m <= kFewRows && g.m < g.n && g.b.row == 1 && g.b.column != 1 && !g.accumulate;
+  return g.m <= kFewRows && 2 * g.m < g.k && g.m < g.n && g.b.row == 1 && g.b.column != 1 && !g.accumulate;
 }
 
 GemmCall Turn(GemmCall g) {
