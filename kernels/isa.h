@@ -48,6 +48,8 @@ struct Isa {
   void (*scale)(float* x, float by, int64_t n);
   void (*softmax)(const float* x, float* out, int64_t n);
   void (*log_softmax)(const float* x, float* out, int64_t n);
+  // out[i] = bias + sum over t of w[t] · x[offsets[t] + i].
+  void (*taps)(const float* x, const int64_t* offsets, const float* w, int64_t taps, float bias, float* out, int64_t n);
   // (x - mean) / sqrt(variance + epsilon) · weight + bias; these may be null.
   void (*layer_norm)(const float* x, const float* weight, const float* bias, float epsilon, float* out, int64_t n);
 };

@@ -436,7 +436,7 @@ bool ByDots(const GemmCall& g) { return g.m <= 3 && g.b.row == 1; }
 bool ByCombining(const GemmCall& g) { return g.m == 1 && g.b.column == 1 && g.c_column == 1; }
 // c' = b' · a': the few rows are packed and the many are read where they are.
 bool Turned(const GemmCall& g) {
-  return g.m <= kFewRows && g.m < g.n && g.b.row == 1 && g.b.column != 1 && !g.accumulate;
+  return g.m <= kFewRows && 2 * g.m < g.k && g.m < g.n && g.b.row == 1 && g.b.column != 1 && !g.accumulate;
 }
 
 GemmCall Turn(GemmCall g) {
@@ -674,6 +674,33 @@ void LogSoftmaxRow(const float* x, float* out, int64_t n) {
   OverRow(
       x, out, n, [ most, log ](Vec v) __attribute__((always_inline)) { return v - most - log; });
 }
+template <int N>
+SLIPWAY_INLINE void TapsOf(const float* x, const int64_t* offsets, const float* w, int64_t taps, float bias,
+                           float* out) {
+  Vec sum[N];
+#pragma GCC unroll 8
+  for (int v = 0; v < N; ++v) sum[v] = Splat(bias);
+  for (int64_t t = 0; t < taps; ++t) {
+    const float* at = x + offsets[t];
+    const Vec by = Splat(w[t]);
+#pragma GCC unroll 8
+    for (int v = 0; v < N; ++v) sum[v] += by * Load(at + v * kLanes);
+  }
+#pragma GCC unroll 8
+  for (int v = 0; v < N; ++v) Store(out + v * kLanes, sum[v]);
+}
+void TapsRow(const float* x, const int64_t* offsets, const float* w, int64_t taps, float bias, float* out, int64_t n) {
+  int64_t i = 0;
+  for (; i + 4 * kLanes <= n; i += 4 * kLanes) TapsOf<4>(x + i, offsets, w, taps, bias, out + i);
+  for (; i + kLanes <= n; i += kLanes) TapsOf<1>(x + i, offsets, w, taps, bias, out + i);
+  if (i == n) return;
+  if (n >= kLanes) return TapsOf<1>(x + n - kLanes, offsets, w, taps, bias, out + n - kLanes);
+  for (; i < n; ++i) {
+    float sum = bias;
+    for (int64_t t = 0; t < taps; ++t) sum += w[t] * x[offsets[t] + i];
+    out[i] = sum;
+  }
+}
 void LayerNormRow(const float* x, const float* weight, const float* bias, float epsilon, float* out, int64_t n) {
   Vec sum[2] = {};
   int64_t i = 0;
@@ -717,6 +744,7 @@ const Isa SLIPWAY_ISA_TABLE = {
     ScaleRow,
     SoftmaxRow,
     LogSoftmaxRow,
+    TapsRow,
     LayerNormRow,
 };
 

@@ -44,6 +44,7 @@ std::span<const Kernel> MoveKernels();  // copies, fills, generators
 std::span<const Kernel> IndexKernels();
 std::span<const Kernel> ReduceKernels();
 std::span<const Kernel> ContractKernels();  // products of matrices
+std::span<const Kernel> AttentionKernels();
 std::span<const Kernel> NormalizeKernels();
 std::span<const Kernel> ConvKernels();
 std::span<const Kernel> PoolKernels();

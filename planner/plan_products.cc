@@ -1,5 +1,6 @@
 // Products of vectors and matrices, all by one kernel.
 #include <algorithm>
+#include <cmath>
 
 #include "base/text.h"
 #include "ir/ops/op_table.h"
@@ -68,9 +69,67 @@ void AddProduct(PlanContext& c) {
   c.Return(c.Map("add", {x, y}, c.Result(), t));
 }
 
+// A dim as two, of which the second has `inner`.
+Operand SplitDim(Operand x, int dim, int64_t inner) {
+  const Dim size = *x.sizes[dim].constant() / inner, stride = x.strides[dim];
+  x.sizes[dim] = size, x.strides[dim] = stride * inner;
+  x.sizes.insert(x.sizes.begin() + dim + 1, inner);
+  x.strides.insert(x.strides.begin() + dim + 1, stride);
+  return x;
+}
+// Attention in one kernel; what it does not take is decomposed.
+void Attention(PlanContext& c) {
+  Operand q = c.in("query"), k = c.in("key"), v = c.in("value"), mask = c.opt_in("attn_mask");
+  if (!c.ok()) return;
+  const int n = q.rank();
+  if (c.f("dropout_p") != 0) return c.Unsupported("dropout");
+  if (n < 2 || k.rank() != n || v.rank() != n || (mask && mask.rank() > n))
+    return c.Unsupported("operands of different rank");
+  if (!ir::IsLowPrecision(q.dtype) && q.dtype != DType::kFloat32) return c.Unsupported("a kernel of f32 and narrower");
+  std::optional<double> scale = c.opt_f("scale");
+  if (!scale) {
+    auto width = q.sizes[n - 1].constant();
+    if (!width || *width <= 0) return c.Unsupported("heads of unknown width");
+    scale = 1 / std::sqrt(static_cast<double>(*width));
+  }
+  Operand result = c.Result(), out = result;
+  if (!c.ok()) return;
+  if (mask)  // to the rank of the others
+    while (mask.rank() < n) mask = Unsqueeze(mask, 0);
+  if (c.b("enable_gqa")) {
+    if (n < 3) return c.Fail("heads are missing");
+    const int head = n - 3;
+    auto heads = q.sizes[head].constant(), kept = k.sizes[head].constant(), values = v.sizes[head].constant();
+    if (!heads || !kept || !values || *kept <= 0 || *kept != *values || *heads % *kept != 0)
+      return c.Unsupported("numbers of heads that are not known multiples");
+    const int64_t group = *heads / *kept;
+    if (mask && !mask.sizes[head].is(1) && !mask.sizes[head].is(*heads)) return c.Unsupported("a mask for other heads");
+    q = SplitDim(q, head, group), out = SplitDim(out, head, group);
+    k = Unsqueeze(k, head + 1), v = Unsqueeze(v, head + 1);
+    if (mask) mask = mask.sizes[head].is(1) ? Unsqueeze(mask, head + 1) : SplitDim(mask, head, group);
+  }
+  // The sizes of the leading dims, then two.
+  auto with = [&](Dim a, Dim b) {
+    Dims sizes(out.sizes.begin(), out.sizes.end() - 2);
+    sizes.insert(sizes.end(), {a, b});
+    return sizes;
+  };
+  const int r = q.rank();
+  const Dim rows = q.sizes[r - 2], keys = k.sizes[r - 2], width = q.sizes[r - 1];
+  c.RequireEqual(k.sizes[r - 1], width, "the sizes do not agree");
+  c.RequireEqual(v.sizes[r - 2], keys, "the sizes do not agree");
+  std::vector<Operand> in = {c.Expand(q, with(rows, width)), c.Expand(k, with(keys, width)),
+                             c.Expand(v, with(keys, out.sizes[r - 1]))};
+  if (mask) in.push_back(c.Expand(mask, with(rows, keys)));
+  c.Account(rows + keys, width);
+  if (c.ok()) c.Emit("attention", std::move(in), {out}, q.dtype, {c.b("is_causal")}, {*scale});
+  c.Return(result);
+}
+
 constexpr PlanFamily kFamilies[] = {
     {Matmul, "", "matmul mm bmm mv dot"},
     {Linear, "", "linear"},
+    {Attention, "", "scaled_dot_product_attention"},
     {AddProduct, "", "addmm baddbmm addmv"},
 };
 

@@ -1,0 +1,177 @@
+// Scaled dot-product attention without the matrix of all scores: blocks of queries meet blocks of keys, and each row's
+// largest score, sum and result so far are corrected as blocks come (online softmax). In f32.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernels/convert.h"
+#include "kernels/gemm_fast.h"
+#include "kernels/registry.h"
+#include "kernels/walk.h"
+
+namespace slipway::kernels {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr int64_t kMostKeys = 512, kScores = 32768;  // of a block: scores stay in the second-level cache
+
+// The last two dims of a tensor, at one place of the leading ones.
+struct Plane {
+  char* at = nullptr;
+  DType dtype = DType::kF32;
+  int64_t row = 0, column = 0;
+  char* Row(int64_t i) const { return at + i * row * ByteSize(dtype); }
+  MatrixRef Matrix(int64_t first_row) const { return {Row(first_row), dtype, row, column}; }
+};
+
+class Attention {
+ public:
+  Attention(int64_t queries, int64_t keys, int64_t width, int64_t out_width, float scale, bool causal)
+      : queries_(queries),
+        keys_(keys),
+        width_(width),
+        out_width_(out_width),
+        scale_(scale),
+        causal_(causal),
+        block_keys_(std::clamp<int64_t>(keys, 1, kMostKeys)),
+        block_queries_(std::clamp<int64_t>(queries, 1, std::max<int64_t>(12, kScores / block_keys_ / 12 * 12))),
+        scores_(block_queries_ * block_keys_),
+        scaled_(block_queries_ * width),
+        result_(block_queries_ * out_width),
+        most_(static_cast<size_t>(block_queries_)),
+        sum_(static_cast<size_t>(block_queries_)),
+        mask_row_(static_cast<size_t>(block_keys_)) {}
+
+  // `mask`: at is null where there is none.
+  void Run(const Plane& q, const Plane& k, const Plane& v, const Plane& mask, const Plane& out) {
+    for (int64_t i = 0; i < queries_; i += block_queries_)
+      Block(q, k, v, mask, out, i, std::min(block_queries_, queries_ - i));
+  }
+
+ private:
+  void Block(const Plane& q, const Plane& k, const Plane& v, const Plane& mask, const Plane& out, int64_t first,
+             int64_t rows) {
+    for (int64_t i = 0; i < rows; ++i) {
+      float* row = scaled_.data() + i * width_;
+      LoadRow<float>(q.Row(first + i), q.dtype, q.column, width_, q.dtype, row);
+      isa_.scale(row, scale_, width_);
+    }
+    std::fill_n(most_.begin(), rows, -kInf);
+    std::fill_n(sum_.begin(), rows, 0.0f);
+    // Keys after the last query are not seen.
+    const int64_t seen = causal_ ? std::min(keys_, first + rows) : keys_;
+    for (int64_t j = 0; j < seen; j += block_keys_) {
+      const int64_t n = std::min(block_keys_, seen - j);
+      GemmCall g;
+      g.m = rows, g.n = n, g.k = width_;
+      g.a = {scaled_.data(), DType::kF32, width_, 1};
+      g.b = {k.Row(j), k.dtype, k.column, k.row};
+      g.c = scores_.data(), g.c_row = n;
+      FastGemm(g);
+      if (mask.at != nullptr && mask.row == 0) LoadMask(mask, 0, j, n);
+      for (int64_t i = 0; i < rows; ++i) Weights(mask, first, i, j, n, /*begin=*/j == 0);
+      g.n = out_width_, g.k = n;
+      g.a = {scores_.data(), DType::kF32, n, 1};
+      g.b = v.Matrix(j);
+      g.c = result_.data(), g.c_row = out_width_;
+      g.accumulate = j > 0;
+      FastGemm(g);
+    }
+    for (int64_t i = 0; i < rows; ++i) {
+      float* row = result_.data() + i * out_width_;
+      if (seen == 0) std::fill_n(row, out_width_, 0.0f);
+      if (sum_[i] != 0) isa_.scale(row, 1 / sum_[i], out_width_);  // nothing but -inf: zeros
+      StoreRow<float>(row, out_width_, out.Row(first + i), out.dtype, out.column);
+    }
+  }
+
+  // What is added to scores; a mask of bools says which stay.
+  void LoadMask(const Plane& mask, int64_t row, int64_t j, int64_t n) {
+    const char* from = mask.Row(row) + j * mask.column * ByteSize(mask.dtype);
+    LoadRow<float>(from, mask.dtype, mask.column, n, mask.dtype, mask_row_.data());
+    if (mask.dtype == DType::kBool)
+      for (int64_t i = 0; i < n; ++i) mask_row_[i] = mask_row_[i] != 0 ? 0 : -kInf;
+  }
+
+  // Row i's scores of keys [j, j + n) become weights; what there is of its result is brought to the same scale.
+  void Weights(const Plane& mask, int64_t first, int64_t i, int64_t j, int64_t n, bool begin) {
+    float* row = scores_.data() + i * n;
+    if (mask.at != nullptr) {
+      const float* add = mask_row_.data();
+      if (mask.row != 0 && mask.dtype == DType::kF32 && mask.column == 1)
+        add = reinterpret_cast<const float*>(mask.Row(first + i)) + j;
+      else if (mask.row != 0)
+        LoadMask(mask, first + i, j, n);
+      isa_.pair[static_cast<int>(PairOp::kAdd)](row, add, row, n, 0);
+      if (mask.dtype == DType::kBool)  // whatever the score was
+        for (int64_t p = 0; p < n; ++p) row[p] = add[p] != 0 ? -kInf : row[p];
+    }
+    const int64_t kept = causal_ ? std::clamp<int64_t>(first + i + 1 - j, 0, n) : n;
+    std::fill_n(row + kept, n - kept, 0.0f);
+    const float most = std::max(most_[i], isa_.max(row, kept));
+    const float shift = most == -kInf ? 0 : most;
+    const float sum = isa_.exp_sum(row, shift, row, kept);
+    if (begin) {
+      sum_[i] = sum;
+    } else {
+      const float fade = most_[i] == -kInf ? 0 : std::exp(most_[i] - shift);
+      sum_[i] = sum_[i] * fade + sum;
+      isa_.scale(result_.data() + i * out_width_, most_[i] == -kInf ? 1 : fade, out_width_);
+    }
+    most_[i] = most;
+  }
+
+  const int64_t queries_, keys_, width_, out_width_;
+  const float scale_;
+  const bool causal_;
+  const int64_t block_keys_, block_queries_;
+  Scratch scores_, scaled_, result_;
+  std::vector<float> most_, sum_, mask_row_;
+  const Isa& isa_ = BestIsa();
+};
+
+// out[…,l,f] = softmax over s of (in[0][…,l,e] · in[1][…,s,e] · floats[0] + mask) · in[2][…,s,f]; in[3] is the mask
+// where there is one, of bools or numbers, [..., l, s]. ints[0]: query l sees keys up to l only. Leading dims are equal
+// (the caller expands them). Rows that see nothing are zeros.
+const char* ScaledDotProductAttention(const Call& c) {
+  constexpr const char* kSizes = "the sizes do not agree";
+  const Tensor &q = c.in[0], &k = c.in[1], &v = c.in[2], &out = c.out[0];
+  const Tensor* mask = c.in.size() > 3 ? &c.in[3] : nullptr;
+  const int r = out.rank;
+  if (r < 2 || q.rank != r || k.rank != r || v.rank != r || (mask != nullptr && mask->rank != r) || c.ints.empty() ||
+      c.floats.empty())
+    return kSizes;
+  if (q.sizes[r - 2] != out.sizes[r - 2] || q.sizes[r - 1] != k.sizes[r - 1] || k.sizes[r - 2] != v.sizes[r - 2] ||
+      v.sizes[r - 1] != out.sizes[r - 1] ||
+      (mask != nullptr && (mask->sizes[r - 2] != q.sizes[r - 2] || mask->sizes[r - 1] != k.sizes[r - 2])))
+    return kSizes;
+  for (int d = 0; d < r - 2; ++d)
+    for (const Tensor& t : c.in)
+      if (t.sizes[d] != out.sizes[d]) return kSizes;
+  for (const Tensor* t : {&q, &k, &v})
+    if (ComputeType(t->dtype) != DType::kF32) return "attention is for f32 and narrower";
+  if (out.numel() == 0) return nullptr;
+  Attention attention(out.sizes[r - 2], k.sizes[r - 2], q.sizes[r - 1], out.sizes[r - 1],
+                      static_cast<float>(c.floats[0]), c.ints[0] != 0);
+  int64_t index[kMaxRank] = {}, heads = 1;
+  for (int d = 0; d < r - 2; ++d) heads *= out.sizes[d];
+  for (; heads > 0; --heads) {
+    auto plane = [&](const Tensor& t) -> Plane {
+      int64_t o = 0;
+      for (int d = 0; d < r - 2; ++d) o += index[d] * t.strides[d];
+      return {static_cast<char*>(t.data) + o * ByteSize(t.dtype), t.dtype, t.strides[r - 2], t.strides[r - 1]};
+    };
+    attention.Run(plane(q), plane(k), plane(v), mask != nullptr ? plane(*mask) : Plane{}, plane(out));
+    for (int d = r - 3; d >= 0 && ++index[d] == out.sizes[d]; --d) index[d] = 0;
+  }
+  return nullptr;
+}
+
+constexpr Kernel kKernels[] = {{.name = "attention", .run = ScaledDotProductAttention, .inputs = 3}};
+
+}  // namespace
+
+std::span<const Kernel> AttentionKernels() { return kKernels; }
+
+}  // namespace slipway::kernels
