@@ -5,24 +5,15 @@
 #include <elf.h>
 
 #include <cstring>
+#include <optional>
 
 #include "base/text.h"
+#include "importers/dlpack/dlpack.h"
 #include "io/mapped_file.h"
 #include "slipway/slipway_model.h"
 
 namespace slipway::driver {
 namespace {
-
-// The dtypes of models, as DLPack says them.
-struct TypeRow {
-  ir::DType dtype;
-  uint8_t code, bits;
-};
-constexpr TypeRow kTypes[] = {
-    {ir::DType::kBool, kDLBool, 8},   {ir::DType::kUInt8, kDLUInt, 8},    {ir::DType::kInt8, kDLInt, 8},
-    {ir::DType::kInt16, kDLInt, 16},  {ir::DType::kInt32, kDLInt, 32},    {ir::DType::kInt64, kDLInt, 64},
-    {ir::DType::kFloat16, kDLFloat, 16}, {ir::DType::kBFloat16, kDLBfloat, 16},
-    {ir::DType::kFloat32, kDLFloat, 32}, {ir::DType::kFloat64, kDLFloat, 64}};
 
 // The dynamic linker does not notice a file that was cut off: the process dies when a missing page is touched.
 absl::Status CheckWhole(const std::string& path) {
@@ -92,14 +83,12 @@ absl::StatusOr<std::vector<ir::TensorRef>> NativeLibrary::Run(absl::Span<const i
   std::vector<const DLTensor*> in;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ir::TensorRef& t = inputs[i];
-    DLDataType type{};
-    for (const TypeRow& r : kTypes)
-      if (r.dtype == t.dtype) type = {r.code, r.bits, 1};
-    if (type.bits == 0) return absl::UnimplementedError(text::StrCat("input ", i, " is ", ir::Name(t.dtype), ", which libraries do not take"));
+    const std::optional<DLDataType> type = importers::DlpackType(t.dtype);
+    if (!type) return absl::UnimplementedError(text::StrCat("input ", i, " is ", ir::Name(t.dtype), ", which libraries do not take"));
     auto dense = ir::ReadDense(t, uint64_t{1} << 40);
     if (!dense.ok()) return dense.status();
     bytes[i] = *std::move(dense);
-    tensors[i] = {bytes[i].data(), {kDLCPU, 0}, static_cast<int32_t>(t.sizes.size()), type, const_cast<int64_t*>(t.sizes.data()), nullptr, 0};
+    tensors[i] = {bytes[i].data(), {kDLCPU, 0}, static_cast<int32_t>(t.sizes.size()), *type, const_cast<int64_t*>(t.sizes.data()), nullptr, 0};
     in.push_back(&tensors[i]);
   }
   std::vector<DLManagedTensorVersioned*> results(f_->output_count(model_));
@@ -116,9 +105,7 @@ absl::StatusOr<std::vector<ir::TensorRef>> NativeLibrary::Run(absl::Span<const i
   std::vector<ir::TensorRef> out;
   for (DLManagedTensorVersioned* r : results) {
     const DLTensor& t = r->dl_tensor;
-    ir::DType dtype = ir::DType::kUnknown;
-    for (const TypeRow& row : kTypes)
-      if (row.code == t.dtype.code && row.bits == t.dtype.bits) dtype = row.dtype;
+    const ir::DType dtype = importers::DTypeFromDlpack(t.dtype).value_or(ir::DType::kUnknown);
     std::vector<int64_t> sizes(t.shape, t.shape + t.ndim);
     size_t n = t.dtype.bits / 8;
     for (int64_t s : sizes) n *= static_cast<size_t>(s);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <new>
 #include <string>
@@ -78,7 +79,8 @@ void Must(int32_t status, const char* what) {
 }
 
 // c10::ScalarType.
-constexpr int32_t kScalarTypes[slipway::kernels::kDTypes] = {11, 0, 1, 2, 3, 4, 5, 15, 6, 7};
+constexpr int32_t kScalarTypes[] = {11, 0, 1, 2, 3, 4, 5, 15, 6, 7, 27, 28, 24, 23, 26, 25};
+static_assert(std::size(kScalarTypes) == slipway::kernels::kDTypes);
 int32_t ScalarType(DType t) { return kScalarTypes[static_cast<int>(t)]; }
 
 // A view of torch's tensor; throws what is wrong with it.

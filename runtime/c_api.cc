@@ -1,5 +1,7 @@
 // slipway_model.h over runtime/model.h. No exception leaves a function here.
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <new>
 #include <string>
@@ -41,9 +43,12 @@ int Guard(F f) {
   }
 }
 
-constexpr DLDataType kTypes[slipway::kernels::kDTypes] = {
-    {kDLBool, 8, 1}, {kDLUInt, 8, 1},  {kDLInt, 8, 1},    {kDLInt, 16, 1},   {kDLInt, 32, 1},
-    {kDLInt, 64, 1}, {kDLFloat, 16, 1}, {kDLBfloat, 16, 1}, {kDLFloat, 32, 1}, {kDLFloat, 64, 1}};
+constexpr DLDataType kTypes[] = {
+    {kDLBool, 8, 1},  {kDLUInt, 8, 1},   {kDLInt, 8, 1},   {kDLInt, 16, 1},
+    {kDLInt, 32, 1},  {kDLInt, 64, 1},   {kDLFloat, 16, 1}, {kDLBfloat, 16, 1},
+    {kDLFloat, 32, 1}, {kDLFloat, 64, 1}, {kDLUInt, 16, 1}, {kDLUInt, 32, 1},
+    {kDLFloat8_e4m3fn, 8, 1}, {kDLFloat8_e5m2, 8, 1}, {kDLFloat8_e4m3fnuz, 8, 1}, {kDLFloat8_e5m2fnuz, 8, 1}};
+static_assert(std::size(kTypes) == slipway::kernels::kDTypes);
 
 DLDataType TypeOf(DType t) { return kTypes[static_cast<int>(t)]; }
 
