@@ -313,7 +313,9 @@ void BlockGemm(const GemmCall& g, const float* row_bias, float* scratch) {
           const int64_t width = Least(kWidth, n - j);
           const float* panel = panels + j * k;
           int64_t b_row = kWidth;
-          if (in_place && width == kWidth) {
+          if (g.panels) {
+            panel = static_cast<const float*>(g.b.data) + (n0 + j) * g.k + k0 * kWidth;
+          } else if (in_place && width == kWidth) {
             panel = static_cast<const float*>(g.b.data) + k0 * g.b.row + n0 + j;
             b_row = g.b.row;
           } else if (m0 == 0) {
@@ -432,11 +434,11 @@ void Combine(const GemmCall& g, const float* a) {
   }
 }
 
-bool ByDots(const GemmCall& g) { return g.m <= 3 && g.b.row == 1; }
-bool ByCombining(const GemmCall& g) { return g.m == 1 && g.b.column == 1 && g.c_column == 1; }
+bool ByDots(const GemmCall& g) { return !g.panels && g.m <= 3 && g.b.row == 1; }
+bool ByCombining(const GemmCall& g) { return !g.panels && g.m == 1 && g.b.column == 1 && g.c_column == 1; }
 // c' = b' · a': the few rows are packed and the many are read where they are.
 bool Turned(const GemmCall& g) {
-  return g.m <= kFewRows && 2 * g.m < g.k && g.m < g.n && g.b.row == 1 && g.b.column != 1 && !g.accumulate;
+  return !g.panels && g.m <= kFewRows && 2 * g.m < g.k && g.m < g.n && g.b.row == 1 && g.b.column != 1 && !g.accumulate;
 }
 
 GemmCall Turn(GemmCall g) {
@@ -735,6 +737,7 @@ void LayerNormRow(const float* x, const float* weight, const float* bias, float 
 extern const Isa SLIPWAY_ISA_TABLE;
 const Isa SLIPWAY_ISA_TABLE = {
     SLIPWAY_ISA_NAME,
+    kWidth,
     GemmScratch,
     Gemm,
     {ExpRow, TanhRow, ErfRow, SigmoidRow, SiluRow, GeluRow, GeluTanhRow, ReluRow, NegRow, SqrtRow, RsqrtRow},
