@@ -2,6 +2,7 @@
 #include "kernels/conv_fast.h"
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "kernels/gemm_fast.h"
@@ -9,7 +10,7 @@
 namespace slipway::kernels {
 namespace {
 
-constexpr int64_t kPatches = 48 * 1024;  // floats of a block of patches
+constexpr int64_t kPatches = 64 * 1024;  // floats of a block of patches
 
 class Conv {
  public:
@@ -56,10 +57,11 @@ class Conv {
       offsets_[t] =
           (kz * s_.dilation[0] * rows_ + ky * s_.dilation[1]) * line_ + kx % s_.stride[2] * phase_ + kx / s_.stride[2];
     }
-    Scratch image(pointwise() ? 0 : per_ * slices_ * rows_ * line_);
-    const int64_t depth = per_ * taps_,
-                  chunk = std::clamp<int64_t>(kPatches / depth, 64, std::max<int64_t>(positions_, 64));
-    Scratch patches(pointwise() || depthwise ? 0 : depth * chunk);
+    const int64_t depth = per_ * taps_, panel = isa_.panel;
+    const int64_t chunk =
+        std::clamp<int64_t>(kPatches / depth / panel, 2, (positions_ + panel - 1) / panel + 1) * panel;
+    Scratch image(pointwise() ? 0 : per_ * slices_ * rows_ * line_ + panel);
+    Scratch patches(pointwise() || depthwise ? 0 : depth * chunk + panel);
     for (int64_t n = 0; n < batch; ++n)
       for (int64_t g = 0; g < s_.groups; ++g) {
         const float* source = x + (n * s_.groups + g) * per_ * plane_;
@@ -75,30 +77,30 @@ class Conv {
         for (int64_t o = 0; o < group_out_; ++o)
           std::fill_n(to + o * positions_, positions_, add != nullptr ? add[o] : 0.0f);
         if (pointwise()) {
-          Product(left, depth, source, plane_, positions_, to);
+          FastGemm(Product(left, depth, source, plane_, positions_, to));
           continue;
         }
         for (int64_t first = 0; first < positions_; first += chunk) {
           const int64_t count = std::min(chunk, positions_ - first);
-          Lay(image.data(), first, count, patches.data());
-          Product(left, depth, patches.data(), count, count, to + first);
+          for (int64_t p = 0; p < count; p += panel)
+            LayPanel(image.data(), first + p, std::min(panel, count - p), panel, patches.data() + p * depth);
+          GemmCall g = Product(left, depth, patches.data(), 0, count, to + first);
+          g.panels = true;
+          FastGemm(g);
         }
       }
   }
 
  private:
   // to[group_out, count] += left · right.
-  void Product(const float* left, int64_t depth, const float* right, int64_t row, int64_t count, float* to) {
-    FastGemm({group_out_,
-              count,
-              depth,
-              {left, DType::kF32, depth, 1},
-              {right, DType::kF32, row, 1},
-              to,
-              positions_,
-              1,
-              nullptr,
-              true});
+  GemmCall Product(const float* left, int64_t depth, const float* right, int64_t row, int64_t count, float* to) const {
+    GemmCall g;
+    g.m = group_out_, g.n = count, g.k = depth;
+    g.a = {left, DType::kF32, depth, 1};
+    g.b = {right, DType::kF32, row, 1};
+    g.c = to, g.c_row = positions_;
+    g.accumulate = true;
+    return g;
   }
 
   // The channels of a group, padded, by phases.
@@ -135,15 +137,29 @@ class Conv {
       for (int64_t y = 0; y < to_[1]; ++y, to += to_[2])
         isa_.taps(image + Begin(z, y), offsets_.data(), w, taps_, bias, to, to_[2]);
   }
-  // Patches of positions [first, first + count): a row for each channel and tap.
-  void Lay(const float* image, int64_t first, int64_t count, float* to) const {
+  // Patches of `count` positions from `first` on as a panel: for each channel and tap a row of `panel` numbers. Each
+  // run along an output row is copied in full width; what is too much the next one covers, or nobody reads.
+  void LayPanel(const float* image, int64_t first, int64_t count, int64_t panel, float* to) const {
+    struct Run {
+      int64_t from, at;
+    } runs[64];
+    int n = 0;
+    for (int64_t p = 0; p < count;) {
+      const int64_t q = first + p, oz = q / (to_[1] * to_[2]), oy = q / to_[2] % to_[1], ox = q % to_[2];
+      runs[n++] = {Begin(oz, oy) + ox, p};
+      p += std::min(to_[2] - ox, count - p);
+    }
     for (int64_t c = 0; c < per_; ++c, image += slices_ * rows_ * line_)
-      for (int64_t t = 0; t < taps_; ++t)
-        for (int64_t p = first; p < first + count;) {
-          const int64_t oz = p / (to_[1] * to_[2]), oy = p / to_[2] % to_[1], ox = p % to_[2];
-          const int64_t run = std::min(to_[2] - ox, first + count - p);
-          std::copy_n(image + Begin(oz, oy) + offsets_[t] + ox, run, to);
-          p += run, to += run;
+      for (int64_t t = 0; t < taps_; ++t, to += panel)
+        for (int r = 0; r < n; ++r) {
+          const float* from = image + offsets_[t] + runs[r].from;
+          float* at = to + runs[r].at;
+          if (panel == 16)
+            std::memcpy(at, from, 16 * sizeof(float));
+          else if (panel == 32)
+            std::memcpy(at, from, 32 * sizeof(float));
+          else
+            std::memcpy(at, from, static_cast<size_t>(panel) * sizeof(float));
         }
   }
 

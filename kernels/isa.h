@@ -26,6 +26,8 @@ struct GemmCall {
   int64_t c_row = 0, c_column = 1;
   const float* bias = nullptr;  // n, or null
   bool accumulate = false;      // c holds something already; there is no bias then
+  // b.data is of f32 and lies in panels of Isa::panel columns: [n / panel][k][panel], the last one filled up.
+  bool panels = false;
 };
 
 // Functions of dense rows of f32, within a few units in the last place. The result may be the operand.
@@ -36,6 +38,7 @@ inline constexpr int kPairOps = 4;
 
 struct Isa {
   const char* name;
+  int64_t panel;
   // Floats of scratch memory that `gemm` needs, which must be aligned to 64 bytes.
   int64_t (*gemm_scratch)(const GemmCall& g);
   void (*gemm)(const GemmCall& g, float* scratch);

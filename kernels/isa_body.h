@@ -313,7 +313,9 @@ void BlockGemm(const GemmCall& g, const float* row_bias, float* scratch) {
           const int64_t width = Least(kWidth, n - j);
           const float* panel = panels + j * k;
           int64_t b_row = kWidth;
-          if (in_place && width == kWidth) {
+          if (g.panels) {
+            panel = static_cast<const float*>(g.b.data) + (n0 + j) * g.k + k0 * kWidth;
+          } else if (in_place && width == kWidth) {
             panel = static_cast<const float*>(g.b.data) + k0 * g.b.row + n0 + j;
             b_row = g.b.row;
           } else if (m0 == 0) {
@@ -339,10 +341,10 @@ void BlockGemm(const GemmCall& g, const float* row_bias, float* scratch) {
   }
 }
 
-// c[n] of up to three rows of a, where b's columns are dense: every row of memory is read once, several at a time.
+// c[n] of up to four rows of a, where b's columns are dense: every row of memory is read once, several at a time.
 template <int M, typename S>
 void Dots(const GemmCall& g, const float* a, int64_t a_row) {
-  constexpr int N = M == 1 ? 4 : M == 2 ? 4 : 3, U = M == 1 ? 2 : 1;
+  constexpr int N = M <= 2 ? 4 : 3, U = M == 1 ? 2 : 1;
   const S* b = static_cast<const S*>(g.b.data);
   const int64_t apart = g.n / N;  // each of N streams goes over its part
   auto put = [&](int m, int64_t n, float x) {
@@ -432,11 +434,12 @@ void Combine(const GemmCall& g, const float* a) {
   }
 }
 
-bool ByDots(const GemmCall& g) { return g.m <= 3 && g.b.row == 1; }
-bool ByCombining(const GemmCall& g) { return g.m == 1 && g.b.column == 1 && g.c_column == 1; }
+constexpr int64_t kDotRows = 8;
+bool ByDots(const GemmCall& g) { return !g.panels && g.m <= kDotRows && g.b.row == 1; }
+bool ByCombining(const GemmCall& g) { return !g.panels && g.m == 1 && g.b.column == 1 && g.c_column == 1; }
 // c' = b' · a': the few rows are packed and the many are read where they are.
 bool Turned(const GemmCall& g) {
-  return g.m <= kFewRows && 2 * g.m < g.k && g.m < g.n && g.b.row == 1 && g.b.column != 1 && !g.accumulate;
+  return !g.panels && g.m <= kFewRows && 2 * g.m < g.k && g.m < g.n && g.b.row == 1 && g.b.column != 1 && !g.accumulate;
 }
 
 GemmCall Turn(GemmCall g) {
@@ -451,7 +454,7 @@ GemmCall Turn(GemmCall g) {
 }
 
 int64_t GemmScratch(const GemmCall& g) {
-  if (g.m <= 3 && (ByDots(g) || ByCombining(g))) return (g.k + 64) * g.m;
+  if (ByDots(g) || ByCombining(g)) return (g.k + 64) * g.m;
   return BlockScratch(Turned(g) ? Turn(g) : g);
 }
 
@@ -471,8 +474,26 @@ void Gemm(const GemmCall& g, float* scratch) {
     WithElement(g.b, [&]<typename S>(const S*) {
       if (!ByDots(g)) return Combine<S>(g, a);
       if (g.m == 1) return Dots<1, S>(g, a, row);
-      if (g.m == 2) return Dots<2, S>(g, a, row);
-      Dots<3, S>(g, a, row);
+      // Up to four rows at a time, over columns few enough to stay near.
+      const int64_t near = g.m <= 4 ? g.n : 96;
+      for (int64_t n = 0; n < g.n; n += near)
+        for (int64_t m = 0; m < g.m; m += 4) {
+          GemmCall part = g;
+          part.n = Least(near, g.n - n);
+          part.b.data = static_cast<const S*>(g.b.data) + n * g.b.column;
+          part.c = g.c + m * g.c_row + n * g.c_column;
+          if (g.bias != nullptr) part.bias = g.bias + n;
+          const float* rows = a + m * row;
+          const int64_t left = g.m - m;
+          if (left == 1)
+            Dots<1, S>(part, rows, row);
+          else if (left == 2)
+            Dots<2, S>(part, rows, row);
+          else if (left == 3)
+            Dots<3, S>(part, rows, row);
+          else
+            Dots<4, S>(part, rows, row);
+        }
     });
     return;
   }
@@ -735,6 +756,7 @@ void LayerNormRow(const float* x, const float* weight, const float* bias, float 
 extern const Isa SLIPWAY_ISA_TABLE;
 const Isa SLIPWAY_ISA_TABLE = {
     SLIPWAY_ISA_NAME,
+    kWidth,
     GemmScratch,
     Gemm,
     {ExpRow, TanhRow, ErfRow, SigmoidRow, SiluRow, GeluRow, GeluTanhRow, ReluRow, NegRow, SqrtRow, RsqrtRow},
