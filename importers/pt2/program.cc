@@ -538,7 +538,8 @@ class ProgramReader {
     source->stack_trace = text("stack_trace");
     source->nn_module_stack = text("nn_module_stack");
     source->torch_fn = text("torch_fn");
-    for (const json::Member& m : *meta->AsObject())
+    const auto members = meta->AsObject();
+    for (const json::Member& m : *members)
       if (m.key != "stack_trace" && m.key != "nn_module_stack" && m.key != "torch_fn" && m.value.is_string())
         source->other.emplace_back(std::string(m.key), std::string(*m.value.AsString()));
     return source;
@@ -717,12 +718,18 @@ class ProgramReader {
       case json::Type::kString: out.String(*j.AsString()); break;
       case json::Type::kArray:
         out.BeginArray();
-        for (const Json& item : *j.AsArray()) Print(item, out);
+        {
+          const auto items = j.AsArray();
+          for (const Json& item : *items) Print(item, out);
+        }
         out.EndArray();
         break;
       case json::Type::kObject:
         out.BeginObject();
-        for (const json::Member& m : *j.AsObject()) Print(m.value, out.Key(m.key));
+        {
+          const auto members = j.AsObject();
+          for (const json::Member& m : *members) Print(m.value, out.Key(m.key));
+        }
         out.EndObject();
         break;
     }

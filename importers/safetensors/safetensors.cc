@@ -57,7 +57,8 @@ absl::StatusOr<TensorSet> ReadSafetensors(const std::shared_ptr<io::MappedFile>&
     if (!t) return absl::UnimplementedError(text::StrCat(path, ": tensor '", name, "': dtype ", *dtype->AsString()));
     ir::TensorRef ref;
     ref.dtype = *t;
-    for (const json::Value& s : *shape->AsArray()) {
+    const auto sizes = shape->AsArray();
+    for (const json::Value& s : *sizes) {
       auto n = s.AsInt();
       if (!n.ok() || *n < 0) return bad("a size is not a natural number");
       ref.sizes.push_back(*n);
