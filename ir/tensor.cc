@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "absl/status/status.h"
 #include "base/text.h"
@@ -11,6 +12,8 @@ namespace slipway::ir {
 
 int64_t TensorRef::numel() const {
   int64_t n = 1;
+  for (int64_t s : sizes)
+    if (s == 0) return 0;  // whatever the others are: their product may not fit
   for (int64_t s : sizes) n *= s;
   return n;
 }
@@ -20,7 +23,8 @@ std::vector<int64_t> ContiguousStrides(absl::Span<const int64_t> sizes) {
   int64_t step = 1;
   for (size_t i = sizes.size(); i-- > 0;) {
     strides[i] = step;
-    step *= sizes[i] > 1 ? sizes[i] : 1;
+    // Of sizes whose product does not fit, the strides are what Validate() refuses.
+    if (sizes[i] > 1 && __builtin_mul_overflow(step, sizes[i], &step)) step = std::numeric_limits<int64_t>::max();
   }
   return strides;
 }
