@@ -4,17 +4,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <functional>
 #include <map>
 
 #include "base/json.h"
 #include "base/text.h"
 #include "driver/open.h"
+#include "driver/passes.h"
 #include "driver/run_library.h"
 #include "exporters/safetensors/safetensors.h"
 #include "importers/safetensors/safetensors.h"
 #include "io/mapped_file.h"
-#include "passes/pass.h"
 #include "planner/planner.h"
 #include "planner/runner.h"
 
@@ -49,26 +48,12 @@ absl::StatusOr<std::vector<ir::TensorRef>> ReadInputs(const std::string& path) {
 }  // namespace
 
 absl::Status PrepareForNative(ir::Program& p, std::vector<std::string>* dropped) {
-  planner::PlanEvaluator evaluator({.memory_limit = uint64_t{1} << 26});
-  const std::function<absl::Status(ir::Program&)> passes[] = {
-      passes::InferShapes,
-      passes::UnwrapSubclasses,
-      passes::InlineSubgraphs,
-      passes::RemoveVmap,
-      passes::Functionalize,
-      [&](ir::Program& program) {
-        std::vector<std::string> names = passes::DropMutations(program);
-        if (dropped) *dropped = std::move(names);
-        return absl::OkStatus();
-      },
-      passes::RemoveNoOps,
-      passes::EliminateDeadCode,
-      passes::MergeCommonSubexpressions,
-      [&](ir::Program& program) { return passes::FoldConstants(program, evaluator); },
-      passes::LowerComplex,
-  };
-  for (const auto& pass : passes)
-    if (absl::Status s = pass(p); !s.ok()) return s;
+  PassContext context;
+  for (const Pass& pass : Passes()) {
+    if (std::string_view(pass.name) == "legalize") break;  // the planner legalizes for itself
+    if (absl::Status s = RunPass(pass, p, context); !s.ok()) return s;
+  }
+  if (dropped) *dropped = std::move(context.dropped);
   return absl::OkStatus();
 }
 

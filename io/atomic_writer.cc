@@ -25,8 +25,8 @@ namespace {
 constexpr size_t kBufferSize = size_t{256} << 10;
 // Bytes of one copy in the kernel: large enough for full speed, small enough to be interrupted soon.
 constexpr uint64_t kCopyChunk = uint64_t{16} << 20;
-// Bytes of one write. Measured on ext4 of Linux 6.18: calls of 1 MiB and more take five times as long a byte.
 constexpr uint64_t kPage = 4096;
+// Bytes of one write. Measured on ext4 of Linux 6.18: calls of 1 MiB and more take five times as long a byte.
 constexpr uint64_t kWriteChunk = uint64_t{512} << 10;
 // Copies from this size on ask for their room first, so that a full disk is known before the work is done.
 constexpr uint64_t kReserveFrom = uint64_t{16} << 20;

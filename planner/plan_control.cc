@@ -1,6 +1,7 @@
 // Operators that own graphs: their bodies' steps stand in line, with jumps around them and back.
 #include "base/text.h"
 #include "ir/ops/op_table.h"
+#include "ir/ops/operands.h"
 #include "planner/rules.h"
 
 namespace slipway::planner {
@@ -10,22 +11,8 @@ using ir::Arg;
 using ir::Value;
 using kernels::Step;
 
-// Operands of a higher-order node: lists in order, laid flat.
-std::vector<Arg> Flat(const Arg& a) {
-  std::vector<Arg> out;
-  if (auto values = a.get<ir::Values>()) {
-    for (Value* v : *values) out.emplace_back(v);
-  } else if (auto ints = a.get<Ints>()) {
-    for (int64_t i : *ints) out.emplace_back(i);
-  } else if (auto syms = a.get<ir::SymInts>()) {
-    for (const ir::IntOrValue& i : *syms) out.emplace_back(i);
-  } else if (!a.is_none()) {
-    out.push_back(a);
-  }
-  return out;
-}
 std::vector<Arg> ListArg(PlanContext& c, size_t i) {
-  return i < c.node().args().size() ? Flat(c.node().At(i)) : std::vector<Arg>{};
+  return i < c.node().args().size() ? ir::FlatOperands(c.node().At(i)) : std::vector<Arg>{};
 }
 const ir::Graph* GraphArg(PlanContext& c, size_t i) {
   if (i < c.node().args().size())
@@ -336,7 +323,7 @@ void Scan(PlanContext& c) {
     } else if (auto dim = a.get<int64_t>()) {
       if (*dim != 0) return c.Unsupported("a scan over another dimension than the first");
     } else {
-      captured = Flat(a);
+      captured = ir::FlatOperands(a);
     }
   }
   PlanScan(c, *g, ListArg(c, 1), ListArg(c, 2), captured, reverse);
@@ -382,7 +369,7 @@ void InvokeSubgraph(PlanContext& c) {
   for (size_t i = 1; i < c.node().args().size(); ++i) {
     if (i == 1 && c.node().At(i).get<std::string>()) continue;
     if (c.node().args()[i].name.empty())
-      for (Arg& a : Flat(c.node().At(i))) operands.push_back(std::move(a));
+      for (Arg& a : ir::FlatOperands(c.node().At(i))) operands.push_back(std::move(a));
   }
   if (operands.size() != g->inputs().size() || g->outputs.size() != c.node().outputs().size())
     return c.Fail("the body takes or gives other values than the call");

@@ -7,6 +7,7 @@
 #include "exporters/onnx/functions.h"
 #include "exporters/onnx/lower_util.h"
 #include "exporters/onnx/types.h"
+#include "ir/ops/operands.h"
 
 namespace slipway::exporters::onnx_out {
 namespace {
@@ -26,21 +27,6 @@ void Describe(onnx::ValueInfoProto* info, const V& v, const ir::Sizes& sizes) {
     auto* dim = shape->add_dim();
     if (auto c = s.constant()) dim->set_dim_value(*c);
   }
-}
-
-// Operands of a higher-order node: lists in order, laid flat.
-std::vector<Arg> Flat(const Arg& a) {
-  std::vector<Arg> out;
-  if (auto values = a.get<ir::Values>()) {
-    for (Value* v : *values) out.emplace_back(v);
-  } else if (auto ints = a.get<Ints>()) {
-    for (int64_t i : *ints) out.emplace_back(i);
-  } else if (auto syms = a.get<ir::SymInts>()) {
-    for (const ir::IntOrValue& i : *syms) out.emplace_back(i);
-  } else if (!a.is_none()) {
-    out.push_back(a);
-  }
-  return out;
 }
 
 // The ONNX value of an operand that stands for the input `want` of a body.
@@ -112,7 +98,7 @@ const ir::Graph* GraphArg(LoweringContext& c, size_t i) {
 }
 
 std::vector<Arg> ListArg(LoweringContext& c, size_t i) {
-  return i < c.node().args().size() ? Flat(c.node().At(i)) : std::vector<Arg>{};
+  return i < c.node().args().size() ? ir::FlatOperands(c.node().At(i)) : std::vector<Arg>{};
 }
 
 // The declared types of results, for what a body returns.
@@ -291,7 +277,7 @@ void ScanOp(LoweringContext& c) {
     } else if (auto dim = a.get<int64_t>()) {
       if (*dim != 0) return c.Unsupported("a scan over another dimension than the first");
     } else {
-      captured = Flat(a);
+      captured = ir::FlatOperands(a);
     }
   }
   if (g->inputs().size() < init.size()) return c.Fail("the body takes other operands than are given");
@@ -357,7 +343,7 @@ void InvokeSubgraph(LoweringContext& c) {
   for (size_t i = 1; i < c.node().args().size(); ++i) {
     if (const std::string* s = i == 1 ? c.node().At(i).get<std::string>() : nullptr) name = *s;
     else if (c.node().args()[i].name.empty())
-      for (Arg& a : Flat(c.node().At(i))) operands.push_back(std::move(a));
+      for (Arg& a : ir::FlatOperands(c.node().At(i))) operands.push_back(std::move(a));
   }
   if (operands.size() != g->inputs().size() || !ResultsMatch(c, g->outputs.size()))
     return c.Fail("the body takes or gives other values than the call");
