@@ -350,22 +350,30 @@ absl::Status AtomicFile::Commit() {
   return CommitAll(absl::MakeConstSpan(&self, 1));
 }
 
-absl::Status CommitAll(absl::Span<AtomicFile* const> files) {
-  for (AtomicFile* file : files) {
-    if (absl::Status status = file->Finish(); !status.ok()) return status;
-  }
-  // Where old files must come back on failure, they change places with the temporaries, which then hold them.
+// Gives all finished files their names. Old files that must come back on failure change places with the temporaries,
+// which then hold them. The old one that names the others is put aside for that time: killed in between, there is none
+// rather than one that reads others' bytes.
+absl::Status AtomicFile::PutInPlace(absl::Span<AtomicFile* const> files) {
+  const auto is_file = [](const std::string& path) {
+    struct stat info;
+    return lstat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+  };
+  const auto exchange = [](const std::string& a, const std::string& b) {
+    return renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0;
+  };
+  const bool several = files.size() > 1;
+  const std::string& last = files.back()->destination_;
+  const std::string aside = absl::StrCat(last, ".", getpid(), ".before.tmp");
+  const bool put_aside = several && is_file(last);
+  if (put_aside && rename(last.c_str(), aside.c_str()) != 0) return files.back()->Failed(errno, "put in place");
+
   enum class Placed { kRenamed, kExchanged };
   std::vector<Placed> placed;
   absl::Status status;
   for (AtomicFile* file : files) {
-    const char* from = file->temporary_.c_str();
-    const char* to = file->destination_.c_str();
-    struct stat info;  // exchanging would move folders, too
-    if (files.size() > 1 && lstat(to, &info) == 0 && S_ISREG(info.st_mode) &&
-        renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE) == 0) {
+    if (several && is_file(file->destination_) && exchange(file->temporary_, file->destination_)) {
       placed.push_back(Placed::kExchanged);
-    } else if (rename(from, to) == 0) {
+    } else if (rename(file->temporary_.c_str(), file->destination_.c_str()) == 0) {
       placed.push_back(Placed::kRenamed);
     } else {
       status = file->Failed(errno, "put in place");
@@ -374,16 +382,30 @@ absl::Status CommitAll(absl::Span<AtomicFile* const> files) {
   }
   if (!status.ok()) {
     for (size_t i = 0; i < placed.size(); ++i) {
-      const char* from = files[i]->temporary_.c_str();
-      const char* to = files[i]->destination_.c_str();
       if (placed[i] == Placed::kExchanged) {
-        renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE);
+        exchange(files[i]->temporary_, files[i]->destination_);
       } else {
-        rename(to, from);
+        rename(files[i]->destination_.c_str(), files[i]->temporary_.c_str());
       }
     }
-    return status;
+    if (put_aside) rename(aside.c_str(), last.c_str());
+  } else if (put_aside) {
+    unlink(aside.c_str());
   }
+  return status;
+}
+
+absl::Status CommitAll(absl::Span<AtomicFile* const> files) {
+  for (AtomicFile* file : files) {
+    if (absl::Status status = file->Finish(); !status.ok()) return status;
+  }
+  // From here on it is names only, and what signals would clean up is half in place.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  absl::Status status = AtomicFile::PutInPlace(files);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!status.ok()) return status;
   for (AtomicFile* file : files) file->RemoveTemporary();  // the old file, or nothing
   for (AtomicFile* file : files) {
     if (absl::Status synced = file->SyncFolder(); !synced.ok()) return synced;

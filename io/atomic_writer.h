@@ -66,6 +66,7 @@ class AtomicFile {
 
  private:
   friend absl::Status CommitAll(absl::Span<AtomicFile* const> files);
+  static absl::Status PutInPlace(absl::Span<AtomicFile* const> files);
 
   explicit AtomicFile(std::string path) : path_(std::move(path)) {}
 
@@ -92,8 +93,9 @@ void RemoveTemporariesOnSignals();
 
 // Commits several files that belong together (a model and its weights): none is put in place before all are finished,
 // and where putting one in place fails, those already there are taken back and, where the file system can exchange
-// names (ext4, xfs, btrfs, tmpfs, overlayfs), the old files restored. Readers may see
-// the new set partly in place for the moment between the renames: order the file that names the others last.
+// names (ext4, xfs, btrfs, tmpfs, overlayfs), the old files restored. The last is to
+// be the one that names the others: it is absent for the moment between the renames, so that neither readers nor a kill
+// find an old one beside new files.
 absl::Status CommitAll(absl::Span<AtomicFile* const> files);
 
 }  // namespace slipway::io
