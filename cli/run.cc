@@ -25,6 +25,10 @@ void AddRun(CLI::App& app, int* code) {
   cmd->add_option("--repeat", state->options.repeat, "runs; outputs are those of the last")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
+  cmd->add_option("--threads", state->options.threads,
+                  "threads at once; 0: SLIPWAY_NUM_THREADS, OMP_NUM_THREADS or one a processor")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
   cmd->add_flag("--profile", state->options.profile, "time by operator");
   cmd->add_flag("--json", state->json, "timings as one JSON object on standard output");
   cmd->add_option("--diagnostics", state->diagnostics, "text or json")

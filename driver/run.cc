@@ -83,6 +83,7 @@ absl::StatusOr<RunReport> RunLibrary(const RunOptions& options) {
   if (!library.ok()) return library.status();
   report.load_seconds = Since(begin);
   (*library)->Profile(options.profile);
+  if (absl::Status s = (*library)->SetThreads(options.threads); !s.ok()) return s;
   std::vector<ir::TensorRef> outputs;
   for (int i = 0; i < options.repeat; ++i) {
     begin = Clock::now();
@@ -121,7 +122,8 @@ absl::StatusOr<RunReport> Run(const RunOptions& options) {
   const planner::PlanOptions plan_options{.memory_limit = options.memory_limit};
   auto planned = planner::PlanFor(p, *inputs, plan_options);
   if (!planned.ok()) return planned.status();
-  planner::Runner runner(*std::move(planned), plan_options, options.profile);
+  planner::Runner runner(*std::move(planned), plan_options, options.profile,
+                         options.threads > 0 ? options.threads : kernels::DefaultThreads());
   report.plan_seconds = Since(begin);
 
   std::vector<ir::TensorRef> outputs;

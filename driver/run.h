@@ -17,6 +17,7 @@ struct RunOptions {
   std::string outputs;  // .safetensors: output.0, …
   int repeat = 1;       // runs; the outputs are those of the last
   bool profile = false;
+  int threads = 0;  // at once; 0: kernels::DefaultThreads()
   uint64_t memory_limit = uint64_t{1} << 36;
 };
 

@@ -42,6 +42,7 @@ struct NativeLibrary::Functions {
   decltype(&slipway_model_error) error;
   decltype(&slipway_model_output_count) output_count;
   decltype(&slipway_model_run) run;
+  decltype(&slipway_model_set_threads) set_threads;
   decltype(&slipway_model_profile) profile;
   decltype(&slipway_model_profile_rows) profile_rows;
 };
@@ -64,6 +65,7 @@ absl::StatusOr<std::unique_ptr<NativeLibrary>> NativeLibrary::Open(const std::st
   find(&out->f_->error, "slipway_model_error");
   find(&out->f_->output_count, "slipway_model_output_count");
   find(&out->f_->run, "slipway_model_run");
+  find(&out->f_->set_threads, "slipway_model_set_threads");
   find(&out->f_->profile, "slipway_model_profile");
   find(&out->f_->profile_rows, "slipway_model_profile_rows");
   if (!all) return absl::InvalidArgumentError(text::StrCat(path, ": a library, but not a model of slipway"));
@@ -113,6 +115,10 @@ absl::StatusOr<std::vector<ir::TensorRef>> NativeLibrary::Run(absl::Span<const i
     r->deleter(r);
   }
   return out;
+}
+
+absl::Status NativeLibrary::SetThreads(int threads) {
+  return f_->set_threads(model_, threads) == SLIPWAY_MODEL_OK ? absl::OkStatus() : absl::InvalidArgumentError(f_->error());
 }
 
 void NativeLibrary::Profile(bool on) { f_->profile(model_, on); }

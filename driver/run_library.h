@@ -28,6 +28,7 @@ class NativeLibrary {
   // InvalidArgument, Unimplemented, ResourceExhausted or Internal with the library's text.
   absl::StatusOr<std::vector<ir::TensorRef>> Run(absl::Span<const ir::TensorRef> inputs);
 
+  absl::Status SetThreads(int threads);
   void Profile(bool on);
   void ProfileRows(const std::function<void(const std::string& op, int64_t steps, double seconds)>& row) const;
 

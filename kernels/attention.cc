@@ -25,64 +25,75 @@ struct Plane {
   MatrixRef Matrix(int64_t first_row) const { return {Row(first_row), dtype, row, column}; }
 };
 
+// The sizes of one head, and of the blocks that it is taken in.
+struct AttentionShape {
+  AttentionShape(int64_t queries, int64_t keys, int64_t width, int64_t out_width, float scale, bool causal)
+      : queries(queries),
+        keys(keys),
+        width(width),
+        out_width(out_width),
+        scale(scale),
+        causal(causal),
+        block_keys(std::clamp<int64_t>(keys, 1, kMostKeys)),
+        block_queries(std::clamp<int64_t>(queries, 1, std::max<int64_t>(12, kScores / block_keys / 12 * 12))),
+        blocks((queries + block_queries - 1) / block_queries) {}
+
+  const int64_t queries, keys, width, out_width;
+  const float scale;
+  const bool causal;
+  const int64_t block_keys, block_queries, blocks;
+};
+
 class Attention {
  public:
-  Attention(int64_t queries, int64_t keys, int64_t width, int64_t out_width, float scale, bool causal)
-      : queries_(queries),
-        keys_(keys),
-        width_(width),
-        out_width_(out_width),
-        scale_(scale),
-        causal_(causal),
-        block_keys_(std::clamp<int64_t>(keys, 1, kMostKeys)),
-        block_queries_(std::clamp<int64_t>(queries, 1, std::max<int64_t>(12, kScores / block_keys_ / 12 * 12))),
-        scores_(block_queries_ * block_keys_),
-        scaled_(block_queries_ * width),
-        result_(block_queries_ * out_width),
-        most_(static_cast<size_t>(block_queries_)),
-        sum_(static_cast<size_t>(block_queries_)),
-        mask_row_(static_cast<size_t>(block_keys_)) {}
+  explicit Attention(const AttentionShape& shape)
+      : s_(shape),
+        scores_(s_.block_queries * s_.block_keys),
+        scaled_(s_.block_queries * s_.width),
+        result_(s_.block_queries * s_.out_width),
+        most_(static_cast<size_t>(s_.block_queries)),
+        sum_(static_cast<size_t>(s_.block_queries)),
+        mask_row_(static_cast<size_t>(s_.block_keys)) {}
 
-  // `mask`: at is null where there is none.
-  void Run(const Plane& q, const Plane& k, const Plane& v, const Plane& mask, const Plane& out) {
-    for (int64_t i = 0; i < queries_; i += block_queries_)
-      Block(q, k, v, mask, out, i, std::min(block_queries_, queries_ - i));
+  // The queries of block `i`. `mask`: at is null where there is none.
+  void Run(const Plane& q, const Plane& k, const Plane& v, const Plane& mask, const Plane& out, int64_t i) {
+    Block(q, k, v, mask, out, i * s_.block_queries, std::min(s_.block_queries, s_.queries - i * s_.block_queries));
   }
 
  private:
   void Block(const Plane& q, const Plane& k, const Plane& v, const Plane& mask, const Plane& out, int64_t first,
              int64_t rows) {
     for (int64_t i = 0; i < rows; ++i) {
-      float* row = scaled_.data() + i * width_;
-      LoadRow<float>(q.Row(first + i), q.dtype, q.column, width_, q.dtype, row);
-      isa_.scale(row, scale_, width_);
+      float* row = scaled_.data() + i * s_.width;
+      LoadRow<float>(q.Row(first + i), q.dtype, q.column, s_.width, q.dtype, row);
+      isa_.scale(row, s_.scale, s_.width);
     }
     std::fill_n(most_.begin(), rows, -kInf);
     std::fill_n(sum_.begin(), rows, 0.0f);
     // Keys after the last query are not seen.
-    const int64_t seen = causal_ ? std::min(keys_, first + rows) : keys_;
-    for (int64_t j = 0; j < seen; j += block_keys_) {
-      const int64_t n = std::min(block_keys_, seen - j);
+    const int64_t seen = s_.causal ? std::min(s_.keys, first + rows) : s_.keys;
+    for (int64_t j = 0; j < seen; j += s_.block_keys) {
+      const int64_t n = std::min(s_.block_keys, seen - j);
       GemmCall g;
-      g.m = rows, g.n = n, g.k = width_;
-      g.a = {scaled_.data(), DType::kF32, width_, 1};
+      g.m = rows, g.n = n, g.k = s_.width;
+      g.a = {scaled_.data(), DType::kF32, s_.width, 1};
       g.b = {k.Row(j), k.dtype, k.column, k.row};
       g.c = scores_.data(), g.c_row = n;
       FastGemm(g);
       if (mask.at != nullptr && mask.row == 0) LoadMask(mask, 0, j, n);
       for (int64_t i = 0; i < rows; ++i) Weights(mask, first, i, j, n, /*begin=*/j == 0);
-      g.n = out_width_, g.k = n;
+      g.n = s_.out_width, g.k = n;
       g.a = {scores_.data(), DType::kF32, n, 1};
       g.b = v.Matrix(j);
-      g.c = result_.data(), g.c_row = out_width_;
+      g.c = result_.data(), g.c_row = s_.out_width;
       g.accumulate = j > 0;
       FastGemm(g);
     }
     for (int64_t i = 0; i < rows; ++i) {
-      float* row = result_.data() + i * out_width_;
-      if (seen == 0) std::fill_n(row, out_width_, 0.0f);
-      if (sum_[i] != 0) isa_.scale(row, 1 / sum_[i], out_width_);  // nothing but -inf: zeros
-      StoreRow<float>(row, out_width_, out.Row(first + i), out.dtype, out.column);
+      float* row = result_.data() + i * s_.out_width;
+      if (seen == 0) std::fill_n(row, s_.out_width, 0.0f);
+      if (sum_[i] != 0) isa_.scale(row, 1 / sum_[i], s_.out_width);  // nothing but -inf: zeros
+      StoreRow<float>(row, s_.out_width, out.Row(first + i), out.dtype, out.column);
     }
   }
 
@@ -107,7 +118,7 @@ class Attention {
       if (mask.dtype == DType::kBool)  // whatever the score was
         for (int64_t p = 0; p < n; ++p) row[p] = add[p] != 0 ? -kInf : row[p];
     }
-    const int64_t kept = causal_ ? std::clamp<int64_t>(first + i + 1 - j, 0, n) : n;
+    const int64_t kept = s_.causal ? std::clamp<int64_t>(first + i + 1 - j, 0, n) : n;
     std::fill_n(row + kept, n - kept, 0.0f);
     const float most = std::max(most_[i], isa_.max(row, kept));
     const float shift = most == -kInf ? 0 : most;
@@ -117,15 +128,12 @@ class Attention {
     } else {
       const float fade = most_[i] == -kInf ? 0 : std::exp(most_[i] - shift);
       sum_[i] = sum_[i] * fade + sum;
-      isa_.scale(result_.data() + i * out_width_, most_[i] == -kInf ? 1 : fade, out_width_);
+      isa_.scale(result_.data() + i * s_.out_width, most_[i] == -kInf ? 1 : fade, s_.out_width);
     }
     most_[i] = most;
   }
 
-  const int64_t queries_, keys_, width_, out_width_;
-  const float scale_;
-  const bool causal_;
-  const int64_t block_keys_, block_queries_;
+  const AttentionShape& s_;
   Scratch scores_, scaled_, result_;
   std::vector<float> most_, sum_, mask_row_;
   const Isa& isa_ = BestIsa();
@@ -152,19 +160,24 @@ const char* ScaledDotProductAttention(const Call& c) {
   for (const Tensor* t : {&q, &k, &v})
     if (ComputeType(t->dtype) != DType::kF32) return "attention is for f32 and narrower";
   if (out.numel() == 0) return nullptr;
-  Attention attention(out.sizes[r - 2], k.sizes[r - 2], q.sizes[r - 1], out.sizes[r - 1],
-                      static_cast<float>(c.floats[0]), c.ints[0] != 0);
-  int64_t index[kMaxRank] = {}, heads = 1;
+  const AttentionShape shape(out.sizes[r - 2], k.sizes[r - 2], q.sizes[r - 1], out.sizes[r - 1],
+                             static_cast<float>(c.floats[0]), c.ints[0] != 0);
+  int64_t heads = 1;
   for (int d = 0; d < r - 2; ++d) heads *= out.sizes[d];
-  for (; heads > 0; --heads) {
-    auto plane = [&](const Tensor& t) -> Plane {
-      int64_t o = 0;
-      for (int d = 0; d < r - 2; ++d) o += index[d] * t.strides[d];
-      return {static_cast<char*>(t.data) + o * ByteSize(t.dtype), t.dtype, t.strides[r - 2], t.strides[r - 1]};
-    };
-    attention.Run(plane(q), plane(k), plane(v), mask != nullptr ? plane(*mask) : Plane{}, plane(out));
-    for (int d = r - 3; d >= 0 && ++index[d] == out.sizes[d]; --d) index[d] = 0;
-  }
+  // Blocks of one head after the other, so that its keys stay near.
+  ParallelFor(c.workers, heads * shape.blocks, 1, [&](int64_t first, int64_t last) {
+    Attention attention(shape);
+    for (int64_t i = first; i < last; ++i) {
+      int64_t index[kMaxRank] = {};
+      for (int64_t d = r - 3, rest = i / shape.blocks; d >= 0; rest /= out.sizes[d], --d) index[d] = rest % out.sizes[d];
+      auto plane = [&](const Tensor& t) -> Plane {
+        int64_t o = 0;
+        for (int d = 0; d < r - 2; ++d) o += index[d] * t.strides[d];
+        return {static_cast<char*>(t.data) + o * ByteSize(t.dtype), t.dtype, t.strides[r - 2], t.strides[r - 1]};
+      };
+      attention.Run(plane(q), plane(k), plane(v), mask != nullptr ? plane(*mask) : Plane{}, plane(out), i % shape.blocks);
+    }
+  });
   return nullptr;
 }
 

@@ -16,17 +16,22 @@ struct Product {
   int batch = 0;           // leading dims
   int64_t m = 0, n = 0, k = 0;
 
-  // Calls f with pointers to the matrices of each step: a, b, out, bias.
+  int64_t steps() const {
+    int64_t n = 1;
+    for (int d = 0; d < batch; ++d) n *= out.sizes[d];
+    return n;
+  }
+  // Calls f with pointers to the matrices of each of the steps [first, last): a, b, out, bias.
   template <typename F>
-  void ForEach(F f) const {
-    int64_t index[kMaxRank] = {}, steps = 1;
-    for (int d = 0; d < batch; ++d) steps *= out.sizes[d];
+  void ForEach(int64_t first, int64_t last, F f) const {
+    int64_t index[kMaxRank] = {};
+    for (int64_t d = batch - 1, rest = first; d >= 0; rest /= out.sizes[d], --d) index[d] = rest % out.sizes[d];
     auto at = [&](const Tensor& t) {
       int64_t o = 0;
       for (int d = 0; d < batch; ++d) o += index[d] * t.strides[d];
       return static_cast<char*>(t.data) + o * ByteSize(t.dtype);
     };
-    for (; steps > 0; --steps) {
+    for (int64_t step = first; step < last; ++step) {
       f(at(a), at(b), at(out), bias.data != nullptr ? at(bias) : nullptr);
       for (int d = batch - 1; d >= 0 && ++index[d] == out.sizes[d]; --d) index[d] = 0;
     }
@@ -72,8 +77,8 @@ void LoadMatrix(const char* from, const Tensor& t, DType as, T* to) {
     LoadRow<T>(from + i * row * ByteSize(t.dtype), t.dtype, column, columns, as, to + i * columns);
 }
 
-// In f32: operands are read as they are where nothing is lost.
-void FloatProduct(const Call& c, const Product& p) {
+// In f32: operands are read as they are where nothing is lost. The steps [first, last).
+void FloatProduct(const Call& c, const Product& p, int64_t first, int64_t last, const Workers* workers) {
   auto direct = [&](const Tensor& t) {
     return t.dtype == c.compute || (c.compute == DType::kF32 && (t.dtype == DType::kF16 || t.dtype == DType::kBF16));
   };
@@ -89,7 +94,7 @@ void FloatProduct(const Call& c, const Product& p) {
   if (narrow) product.resize(static_cast<size_t>(p.m * p.n));
   // A bias that is the same for all rows goes with the product.
   const bool by_column = p.bias.data != nullptr && (p.bias.strides[p.bias.rank - 2] == 0 || p.m == 1);
-  p.ForEach([&](char* a, char* b, char* to, char* bias) {
+  p.ForEach(first, last, [&](char* a, char* b, char* to, char* bias) {
     GemmCall g;
     g.m = p.m, g.n = p.n, g.k = p.k;
     g.a = matrix(a, p.a, left);
@@ -108,7 +113,7 @@ void FloatProduct(const Call& c, const Product& p) {
       }
       g.accumulate = true;
     }
-    FastGemm(g);
+    FastGemm(g, workers);
     if (narrow)
       for (int64_t r = 0; r < p.m; ++r)
         StoreRow<float>(&product[static_cast<size_t>(r * p.n)], p.n,
@@ -120,7 +125,7 @@ template <typename T>
 void PlainProduct(const Call& c, const Product& p) {
   std::vector<T> right(static_cast<size_t>(p.k * p.n)), left(static_cast<size_t>(p.m * p.k)),
       product(static_cast<size_t>(p.m * p.n));
-  p.ForEach([&](char* a, char* b, char* to, char* bias) {
+  p.ForEach(0, p.steps(), [&](char* a, char* b, char* to, char* bias) {
     LoadMatrix<T>(b, p.b, c.compute, right.data());
     LoadMatrix<T>(a, p.a, c.compute, left.data());
     if (bias != nullptr)
@@ -155,10 +160,16 @@ const char* Matmul(const Call& c) {
   }
   if (out.numel() == 0) return nullptr;
   JoinRows(p);
-  if (ComputeType(c.compute) == DType::kF32)
-    FloatProduct(c, p);
-  else
+  if (ComputeType(c.compute) == DType::kF32) {
+    // Threads take whole matrices where there are enough of them.
+    const int64_t steps = p.steps();
+    if (c.workers != nullptr && steps >= c.workers->threads && p.m * p.n * p.k >= 4096)
+      ParallelFor(c.workers, steps, 1, [&](int64_t first, int64_t last) { FloatProduct(c, p, first, last, nullptr); });
+    else
+      FloatProduct(c, p, 0, steps, c.workers);
+  } else {
     WithComputeType(c.compute, [&]<typename T>() { PlainProduct<T>(c, p); });
+  }
   return nullptr;
 }
 

@@ -72,6 +72,7 @@ class Executable {
 struct RunOptions {
   uint64_t memory_limit = uint64_t{1} << 40;  // bytes of temporaries and results together
   bool profile = false;
+  const Workers* workers = nullptr;  // null: the thread that runs does everything; must outlive the context
 };
 
 // Memory for result `slot`, of the sizes and dtype of `shape`, dense; null where there is none. Called once a run for

@@ -3,6 +3,7 @@
 #define SLIPWAY_KERNELS_GEMM_FAST_H_
 
 #include "kernels/isa.h"
+#include "kernels/parallel.h"
 
 namespace slipway::kernels {
 
@@ -19,8 +20,9 @@ class Scratch {
   float* data_;
 };
 
-// As GemmCall says.
-void FastGemm(const GemmCall& g);
+// As GemmCall says. With workers, columns or rows are split among them; each element is summed in the same order for any
+// number of them.
+void FastGemm(const GemmCall& g, const Workers* workers = nullptr);
 
 }  // namespace slipway::kernels
 

@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "kernels/parallel.h"
 #include "kernels/tensor.h"
 
 namespace slipway::kernels {
@@ -20,6 +21,7 @@ struct Call {
   DType compute = DType::kF32;
   std::span<const int64_t> ints;  // attributes, as the kernel's row documents
   std::span<const double> floats;
+  const Workers* workers = nullptr;  // null: the calling thread alone
 };
 
 // Null when done, else what is wrong with the data, as a constant text ("index out of range").

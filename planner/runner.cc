@@ -9,12 +9,15 @@
 
 namespace slipway::planner {
 
-Runner::Runner(PlannedProgram planned, const PlanOptions& options, bool profile)
+Runner::Runner(PlannedProgram planned, const PlanOptions& options, bool profile, int threads)
     : planned_(std::move(planned)), options_(options) {
   executable_ = kernels::Executable::Make(std::move(planned_.plan), &malformed_);
+  pool_ = kernels::ThreadPool::Make(threads);
   if (executable_)
     context_ = std::make_unique<kernels::Context>(
-        executable_, kernels::RunOptions{.memory_limit = options.memory_limit, .profile = profile});
+        executable_, kernels::RunOptions{.memory_limit = options.memory_limit,
+                                         .profile = profile,
+                                         .workers = pool_ ? &pool_->workers() : nullptr});
 }
 
 absl::StatusOr<std::vector<ir::TensorRef>> Runner::Run(absl::Span<const ir::TensorRef> inputs) {

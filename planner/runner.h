@@ -16,7 +16,7 @@ namespace slipway::planner {
 
 class Runner {
  public:
-  explicit Runner(PlannedProgram planned, const PlanOptions& options = {}, bool profile = false);
+  explicit Runner(PlannedProgram planned, const PlanOptions& options = {}, bool profile = false, int threads = 1);
 
   // One entry per input of the plan. InvalidArgument naming the input or the operator, ResourceExhausted over the
   // limit.
@@ -35,6 +35,7 @@ class Runner {
   std::string malformed_;
   double seconds_ = 0;
   std::shared_ptr<const kernels::Executable> executable_;
+  std::unique_ptr<kernels::ThreadPool> pool_;
   std::unique_ptr<kernels::Context> context_;
 };
 

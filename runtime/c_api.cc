@@ -256,6 +256,14 @@ int slipway_model_run_into(slipway_model* m, const DLTensor* const* inputs, size
   });
 }
 
+int slipway_model_set_threads(slipway_model* m, int threads) {
+  if (threads < 0 || threads > 4096) return Fail(SLIPWAY_MODEL_BAD_INPUT, std::to_string(threads) + " threads");
+  return Guard([&] {
+    m->model->SetThreads(threads);
+    return static_cast<int>(SLIPWAY_MODEL_OK);
+  });
+}
+
 void slipway_model_profile(slipway_model* m, int on) { m->model->Profile(on != 0); }
 
 void slipway_model_profile_rows(slipway_model* m, void (*row)(void*, const char*, int64_t, double), void* user) {

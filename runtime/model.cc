@@ -55,11 +55,16 @@ Failure Model::Run(std::span<const kernels::Tensor> inputs, const kernels::Alloc
       runner = std::move(idle_.back());
       idle_.pop_back();
     } else {
+      if (!pool_made_) pool_ = kernels::ThreadPool::Make(threads_ > 0 ? threads_ : kernels::DefaultThreads());
+      pool_made_ = true;
       runner.set = active_;
+      runner.pool = pool_;
     }
   }
   if (!runner.context)
-    runner.context = std::make_unique<kernels::Context>(runner.set->executable, kernels::RunOptions{.profile = profile});
+    runner.context = std::make_unique<kernels::Context>(
+        runner.set->executable,
+        kernels::RunOptions{.profile = profile, .workers = runner.pool ? &runner.pool->workers() : nullptr});
   Failure failure = runner.context->Run(inputs, allocate);
   if (failure.step >= 0) failure.text = about_.origins[plan().steps[failure.step].origin].op + ": " + failure.text;
   Return(std::move(runner));
@@ -78,7 +83,7 @@ void Model::Return(Runner runner) {
     }
     return;
   }
-  if (runner.set == active_ && !profile_) idle_.push_back(std::move(runner));
+  if (runner.set == active_ && runner.pool == pool_ && !profile_) idle_.push_back(std::move(runner));
 }
 
 std::string Model::SetConstants(std::span<const ConstantValue> values, bool inactive, bool full) {
@@ -149,6 +154,14 @@ void Model::DropInactive() {
 const uint8_t* Model::ConstantData(size_t constant, bool inactive) {
   std::lock_guard lock(mutex_);
   return (inactive && inactive_ ? inactive_ : active_)->data[constant];
+}
+
+void Model::SetThreads(int threads) {
+  std::lock_guard lock(mutex_);
+  threads_ = threads;
+  pool_made_ = false;
+  pool_ = nullptr;
+  idle_.clear();
 }
 
 void Model::Profile(bool on) {

@@ -42,6 +42,10 @@ class Model {
   // Where a constant's values are now.
   const uint8_t* ConstantData(size_t constant, bool inactive);
 
+  // Threads of later runs; 0: kernels::DefaultThreads(), which also holds before the first call. They are started by the first
+  // run that can use them.
+  void SetThreads(int threads);
+
   void Profile(bool on);
   struct Row {
     std::string op;
@@ -59,6 +63,7 @@ class Model {
   };
   struct Runner {
     std::shared_ptr<const Set> set;
+    std::shared_ptr<kernels::ThreadPool> pool;  // may be null
     std::unique_ptr<kernels::Context> context;
   };
 
@@ -69,6 +74,9 @@ class Model {
   std::mutex mutex_;  // of what follows
   std::shared_ptr<const Set> active_, inactive_;
   std::vector<Runner> idle_;
+  int threads_ = 0;
+  bool pool_made_ = false;
+  std::shared_ptr<kernels::ThreadPool> pool_;
   bool profile_ = false;
   std::vector<int64_t> nanoseconds_, counts_;  // by step, of runs that are over
 };

@@ -86,6 +86,12 @@ SLIPWAY_MODEL_API int slipway_model_run(slipway_model* model, const DLTensor* co
 SLIPWAY_MODEL_API int slipway_model_run_into(slipway_model* model, const DLTensor* const* inputs, size_t input_count,
                                              const DLTensor* const* outputs, size_t output_count);
 
+/* How many threads one run may use at once, the calling one included; 0: SLIPWAY_NUM_THREADS or OMP_NUM_THREADS of the
+ * environment, else as many as there are processors for this process. That is what holds before the first call. Runs under way
+ * go on as they began. Results are the same bits for any number. Runs that come at the same time share the threads: while one
+ * has them, another goes on its calling thread alone. */
+SLIPWAY_MODEL_API int slipway_model_set_threads(slipway_model* model, int threads);
+
 /* Where the time goes. With `on` runs are timed step by step; the sums of all runs since then are handed to `row`, by
  * operator, slowest first. */
 SLIPWAY_MODEL_API void slipway_model_profile(slipway_model* model, int on);

@@ -1,0 +1,148 @@
+// See parallel.h.
+#include "kernels/parallel.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace slipway::kernels {
+namespace {
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+constexpr std::chrono::microseconds kLook{40};  // for work, before sleeping
+
+}  // namespace
+
+// The ticket is what threads take tasks by: which loop (24 bits), how many tasks it has, how many are taken (20 bits each).
+// Taking one is a compare-and-swap of the whole, so that a thread that comes late takes none of another loop; whoever took
+// one may look at the loop's function, since the loop does not end before its tasks have.
+struct ThreadPool::State {
+  static constexpr int kBits = 20;
+  static constexpr uint64_t kMask = (uint64_t{1} << kBits) - 1;
+
+  std::mutex busy;
+  std::atomic<uint64_t> ticket{0};
+  std::atomic<uint32_t> loops{0};  // what sleepers wait on
+  std::atomic<int64_t> done{0};
+  std::atomic<bool> stop{false};
+  void (*task)(void*, int64_t) = nullptr;
+  void* context = nullptr;
+  std::exception_ptr thrown;  // the first
+  std::mutex thrown_mutex;
+  std::vector<std::thread> threads;
+  pid_t pid = 0;  // a fork's child has none of the threads
+
+  // Works on the loop at hand until its tasks are taken.
+  void Work() {
+    uint64_t t = ticket.load(std::memory_order_acquire);
+    for (;;) {
+      const uint64_t taken = t & kMask, tasks = t >> kBits & kMask;
+      if (taken >= tasks) return;
+      if (!ticket.compare_exchange_weak(t, t + 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+      try {
+        task(context, static_cast<int64_t>(taken));
+      } catch (...) {
+        std::lock_guard lock(thrown_mutex);
+        if (!thrown) thrown = std::current_exception();
+      }
+      done.fetch_add(1, std::memory_order_release);
+      t = ticket.load(std::memory_order_acquire);
+    }
+  }
+
+  void Live() {
+    uint32_t seen = 0;
+    while (!stop.load(std::memory_order_acquire)) {
+      Work();
+      auto changed = [&] { return loops.load(std::memory_order_acquire) != seen || stop.load(std::memory_order_acquire); };
+      const auto end = std::chrono::steady_clock::now() + kLook;
+      do {
+        for (int i = 0; i < 64 && !changed(); ++i) Pause();
+      } while (!changed() && std::chrono::steady_clock::now() < end);
+      if (!changed()) loops.wait(seen, std::memory_order_acquire);
+      seen = loops.load(std::memory_order_acquire);
+    }
+  }
+
+  void Run(int64_t tasks, void (*f)(void*, int64_t), void* c) {
+    std::unique_lock lock(busy, std::try_to_lock);
+    if (!lock.owns_lock() || tasks < 2 || tasks > static_cast<int64_t>(kMask) || getpid() != pid) {
+      for (int64_t i = 0; i < tasks; ++i) f(c, i);
+      return;
+    }
+    task = f, context = c;
+    done.store(0, std::memory_order_relaxed);
+    const uint32_t loop = loops.load(std::memory_order_relaxed) + 1;
+    ticket.store(uint64_t{loop} << 2 * kBits | static_cast<uint64_t>(tasks) << kBits, std::memory_order_release);
+    loops.store(loop, std::memory_order_release);
+    loops.notify_all();
+    Work();
+    for (int i = 0; done.load(std::memory_order_acquire) != tasks; ++i) {
+      if (i < 1000)
+        Pause();
+      else
+        sched_yield();  // whoever has the last task may need this processor
+    }
+    if (thrown) std::rethrow_exception(std::exchange(thrown, nullptr));
+  }
+};
+
+ThreadPool::ThreadPool(std::unique_ptr<State> state) : state_(std::move(state)) {
+  workers_.threads = static_cast<int>(state_->threads.size()) + 1;
+  workers_.self = state_.get();
+  workers_.run = [](void* self, int64_t tasks, void (*task)(void*, int64_t), void* context) {
+    static_cast<State*>(self)->Run(tasks, task, context);
+  };
+}
+
+std::unique_ptr<ThreadPool> ThreadPool::Make(int threads) {
+  auto state = std::make_unique<State>();
+  state->pid = getpid();
+  try {
+    for (int i = 1; i < threads; ++i) state->threads.emplace_back([s = state.get()] { s->Live(); });
+  } catch (const std::system_error&) {
+    // As many as the system gives.
+  }
+  if (state->threads.empty()) return nullptr;
+  return std::unique_ptr<ThreadPool>(new ThreadPool(std::move(state)));
+}
+
+ThreadPool::~ThreadPool() {
+  if (getpid() != state_->pid) {  // the threads are the parent's: nobody to wait for, nothing that may be taken apart
+    (void)state_.release();
+    return;
+  }
+  state_->stop.store(true, std::memory_order_release);
+  state_->loops.fetch_add(1, std::memory_order_release);
+  state_->loops.notify_all();
+  for (std::thread& t : state_->threads) t.join();
+}
+
+int DefaultThreads() {
+  for (const char* name : {"SLIPWAY_NUM_THREADS", "OMP_NUM_THREADS"})
+    if (const char* text = std::getenv(name)) {
+      const long n = std::strtol(text, nullptr, 10);  // OpenMP allows a list, the first is meant
+      if (n >= 1 && n <= 4096) return static_cast<int>(n);
+    }
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(CPU_COUNT(&set), 1);
+  return std::max(static_cast<int>(std::thread::hardware_concurrency()), 1);
+}
+
+}  // namespace slipway::kernels
