@@ -1,144 +1,130 @@
 #!/usr/bin/env python3
-"""Native libraries beside torch eager and ONNX Runtime, all on one thread: whole models, runs interleaved, least CPU time of each.
+"""Native libraries beside torch eager, AOTInductor and ONNX Runtime: whole models, the same threads, runs interleaved.
 
-    python scripts/bench_native.py --slipway build/slipway [--minilm model.safetensors] [--seconds 3]
+    python scripts/bench_native.py [--threads 1 2] [--match RE] [--aoti FOLDER] [--minilm model.safetensors] [--seconds 4]
 
-One line a case: milliseconds of each, and how many times as long torch (onnxruntime) takes; `err` is the largest difference
-from torch. Ratios of interleaved runs hold on a shared machine, milliseconds do not.
+One line a case: least and median wall time of each, and how many times as long the fastest of the others takes; `err` is the
+largest difference from torch. --aoti keeps AOTInductor's packages in FOLDER (each takes a compiler about a minute) and is left
+out without it. Ratios of interleaved runs hold on a shared machine, milliseconds do not.
 """
 
 import argparse
+import math
+import os
 import pathlib
+import re
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "samples"), str(ROOT / "samples" / "native")]
+sys.path[:0] = [str(ROOT / "samples"), str(ROOT / "samples" / "native"), str(ROOT / "scripts")]
 
 import numpy as np
 import torch
+from bench_models import cases
 from model import Model
-from torch import nn
-from torch.nn import functional
 
 
-class Block(nn.Module):
-    """A decoder's layer as in Llama: RMS norm, rotary positions, shared heads, gated MLP."""
+def minilm(path):
+    """MiniLM's cases: its real weights and the program that is checked in."""
+    from make_minilm import MiniLM
+    from safetensors.torch import load_file
 
-    def __init__(self, width=256, heads=8, kept=2, inner=768):
-        super().__init__()
-        self.heads, self.kept, self.each = heads, kept, width // heads
-        self.q, self.o = nn.Linear(width, width, bias=False), nn.Linear(width, width, bias=False)
-        self.k, self.v = (nn.Linear(width, kept * self.each, bias=False) for _ in range(2))
-        self.gate, self.up, self.down = (nn.Linear(a, b, bias=False) for a, b in ((width, inner), (width, inner), (inner, width)))
-        self.norm1, self.norm2 = nn.RMSNorm(width), nn.RMSNorm(width)
-
-    def forward(self, x, cos, sin):
-        batch, length, width = x.shape
-        y = self.norm1(x)
-
-        def split(t, n):
-            return t.view(batch, length, n, self.each).transpose(1, 2)
-
-        def turn(t):
-            a, b = t.chunk(2, -1)
-            return t * cos + torch.cat((-b, a), -1) * sin
-
-        q, k, v = turn(split(self.q(y), self.heads)), turn(split(self.k(y), self.kept)), split(self.v(y), self.kept)
-        y = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-        x = x + self.o(y.transpose(1, 2).reshape(batch, length, width))
-        y = self.norm2(x)
-        return x + self.down(functional.silu(self.gate(y)) * self.up(y))
-
-
-class Decoder(nn.Module):
-    def __init__(self, length, width=256, words=1000):
-        super().__init__()
-        self.words, self.norm, self.head = nn.Embedding(words, width), nn.RMSNorm(width), nn.Linear(width, words, bias=False)
-        self.blocks = nn.ModuleList(Block(width) for _ in range(2))
-        angles = torch.outer(torch.arange(length).float(), 10000 ** -(torch.arange(16) / 16))
-        self.register_buffer("cos", torch.cat((angles, angles), -1).cos())
-        self.register_buffer("sin", torch.cat((angles, angles), -1).sin())
-
-    def forward(self, ids):
-        x = self.words(ids)
-        for b in self.blocks:
-            x = b(x, self.cos, self.sin)
-        return self.head(self.norm(x))
-
-
-def conv_net():
-    def conv(*a, **k):
-        return nn.Conv2d(*a, **k)
-
-    return nn.Sequential(
-        conv(3, 32, 3, 2, 1), nn.ReLU(), conv(32, 32, 3, 1, 1, groups=32), nn.ReLU(), conv(32, 64, 1), nn.ReLU(),
-        conv(64, 128, 3, 2, 1), nn.ReLU(), conv(128, 128, 3, 1, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 100))
-
-
-def cases(minilm):
-    torch.manual_seed(0)
-    mlp = nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.GELU(), nn.Linear(1024, 10))
-    for rows in (1, 8, 128):
-        yield f"mlp ({rows})", mlp, (torch.randn(rows, 256),), None
-    for length in (1, 128):
-        yield f"decoder (1,{length})", Decoder(length), (torch.randint(0, 1000, (1, length)),), None
-    yield "conv net (1,3,112,112)", conv_net(), (torch.randn(1, 3, 112, 112),), None
-    if minilm:
-        from make_minilm import MiniLM
-        from safetensors.torch import load_file
-
+    def make(batch, length):
         net = MiniLM()
-        net.load_state_dict(load_file(minilm), strict=False)
-        for batch, length in ((1, 16), (1, 128), (8, 128)):
-            ids = torch.randint(0, 30000, (batch, length))
-            yield f"minilm ({batch},{length})", net, (ids, torch.ones_like(ids)), ROOT / "samples" / "minilm.pt2"
+        net.load_state_dict(load_file(path), strict=False)
+        ids = torch.randint(0, 30000, (batch, length))
+        return net, (ids, torch.ones_like(ids))
+
+    return {f"MiniLM ({b},{n})": lambda b=b, n=n: make(b, n) for b, n in ((1, 16), (1, 128), (8, 128))}
+
+
+def package(program, folder, name, threads):
+    """AOTInductor's package, compiled for so many threads unless it is there."""
+    path = pathlib.Path(folder) / f"{re.sub('[^A-Za-z0-9]+', '_', name)}_{threads}.pt2"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torch._inductor.aoti_compile_and_package(program(), package_path=str(path))
+    return torch._inductor.aoti_load_package(str(path))
+
+
+def flat(x):
+    """The first tensor of a result."""
+    while not isinstance(x, torch.Tensor):
+        x = next(iter(x.values())) if isinstance(x, dict) else x[0]
+    return x
+
+
+def measure(runs, seconds):
+    times = {who: [] for who in runs}
+    end = time.monotonic() + seconds
+    while time.monotonic() < end or len(times["slipway"]) < 5:
+        for who, run in runs.items():
+            for warm in (True, False):  # the first run finds the caches full of another's weights
+                begin = time.perf_counter()
+                run()
+                if not warm or seconds < 1:
+                    times[who].append(time.perf_counter() - begin)
+    return times
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--slipway", default=str(ROOT / "build" / "slipway"))
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--match", default="", help="regular expression of cases")
+    parser.add_argument("--aoti", metavar="FOLDER", help="measure AOTInductor too; packages are kept there")
     parser.add_argument("--minilm", help="model.safetensors of all-MiniLM-L6-v2")
-    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--seconds", type=float, default=4, help="for each case")
     args = parser.parse_args()
-    torch.set_num_threads(1)
-    try:
-        import onnxruntime
-    except ImportError:
-        onnxruntime = None
+    import onnxruntime
+
+    cpu = [line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
+    print(f"{cpu[0]}, {len(os.sched_getaffinity(0))} processors, torch {torch.__version__}, onnxruntime {onnxruntime.__version__}")
+    everything = cases() | (minilm(args.minilm) if args.minilm else {})
+    ratios = {n: [] for n in args.threads}
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
-        for number, (name, net, inputs, archive) in enumerate(cases(args.minilm)):
+        for number, (name, make) in enumerate(everything.items()):
+            if not re.search(args.match, name):
+                continue
+            torch.manual_seed(0)
+            net, inputs = make()
             net = net.eval()
             base = pathlib.Path(folder) / f"m{number}"
-            more = ["--weights", args.minilm] if archive else []
-            if not archive:
-                archive = base.with_suffix(".pt2")
+            archive, more = base.with_suffix(".pt2"), []
+            if name.startswith("MiniLM"):
+                archive, more = ROOT / "samples" / "minilm.pt2", ["--weights", args.minilm]
+            else:
                 torch.export.save(torch.export.export(net, inputs), archive)
-            for suffix in [".so", ".onnx"] if onnxruntime else [".so"]:
+            for suffix in (".so", ".onnx"):
                 subprocess.run([args.slipway, "convert", str(archive), *more, "-o", str(base.with_suffix(suffix))], check=True, capture_output=True)
             native, arrays = Model(str(base.with_suffix(".so"))), [t.numpy() for t in inputs]
-            runs = {"torch": lambda: net(*inputs), "slipway": lambda: native(*arrays)}
-            if onnxruntime:
+            outputs = native(*arrays)
+            error = float(np.abs(outputs[0] - flat(net(*inputs)).numpy()).max())
+            for threads in args.threads:
+                torch.set_num_threads(threads)
+                native.set_threads(threads)
                 options = onnxruntime.SessionOptions()
-                options.intra_op_num_threads = options.inter_op_num_threads = 1
+                options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
                 session = onnxruntime.InferenceSession(str(base.with_suffix(".onnx")), options, providers=["CPUExecutionProvider"])
                 feed = {i.name: a for i, a in zip(session.get_inputs(), arrays)}
-                runs["ort"] = lambda: session.run(None, feed)
-            want = net(*inputs)
-            want = next(iter(want.values())) if isinstance(want, dict) else want
-            error = float(np.abs(native(*arrays)[0] - want.numpy()).max())
-            best = dict.fromkeys(runs, float("inf"))
-            end = time.monotonic() + args.seconds
-            while time.monotonic() < end:
-                for who, run in runs.items():
-                    begin = time.thread_time()
-                    run()
-                    best[who] = min(best[who], time.thread_time() - begin)
-            times = "  ".join(f"{who} {t * 1e3:8.3f} ms" for who, t in best.items())
-            ratios = "  ".join(f"{who}/slipway {best[who] / best['slipway']:.2f}" for who in best if who != "slipway")
-            print(f"{name:24} {times}  {ratios}  err {error:.1e}", flush=True)
+                runs = {"slipway": native.bind(arrays, outputs), "torch": lambda: net(*inputs), "ort": lambda: session.run(None, feed)}
+                if args.aoti:
+                    compiled = package(lambda: torch.export.export(net, inputs), args.aoti, name, threads)
+                    runs["aoti"] = lambda: compiled(*inputs)
+                times = measure(runs, args.seconds)
+                least = {who: min(t) for who, t in times.items()}
+                ratio = min(t for who, t in least.items() if who != "slipway") / least["slipway"]
+                ratios[threads].append(ratio)
+                shown = "  ".join(f"{who} {least[who] * 1e3:8.3f} ({statistics.median(t) * 1e3:8.3f})" for who, t in times.items())
+                print(f"{name:33} {threads}T  {shown} ms  best/slipway {ratio:.2f}  err {error:.0e}", flush=True)
+                del session
+    for threads, r in ratios.items():
+        if r:
+            print(f"{threads} threads: geometric mean {math.exp(statistics.fmean(map(math.log, r))):.2f}, least {min(r):.2f}, {len(r)} cases")
 
 
 if __name__ == "__main__":

@@ -92,16 +92,25 @@ class Model:
             out.append((v.name.decode(), _numpy_type(v.dtype), [v.dims[d].decode() for d in range(v.ndim)]))
         return out
 
+    def set_threads(self, threads):
+        """How many threads a run may use; 0: as many as there are processors."""
+        self._check(self._library.slipway_model_set_threads(self._model, threads))
+
+    @staticmethod
+    def _view(array, dtype):
+        """The array's own memory, strides and all. bfloat16 goes as its bits."""
+        t = _Tensor(array.ctypes.data, _Device(_CPU, 0), array.ndim)
+        t.dtype = _DType(4, 16, 1) if dtype == np.uint16 == array.dtype else _DType(_CODES[array.dtype.kind], array.itemsize * 8, 1)
+        t.shape = (ctypes.c_int64 * array.ndim)(*array.shape)
+        t.strides = (ctypes.c_int64 * array.ndim)(*(s // array.itemsize for s in array.strides))
+        return t
+
+    def _views(self, arrays, values):
+        tensors = [self._view(a, dtype) for (_, dtype, _), a in zip(values, arrays)]
+        return (ctypes.POINTER(_Tensor) * len(tensors))(*map(ctypes.pointer, tensors))
+
     def __call__(self, *arrays):
-        tensors = []
-        for (_, dtype, _), array in zip(self.inputs, arrays):
-            # The array's own memory, strides and all. bfloat16 goes as its bits.
-            t = _Tensor(array.ctypes.data, _Device(_CPU, 0), array.ndim)
-            t.dtype = _DType(4, 16, 1) if dtype == np.uint16 == array.dtype else _DType(_CODES[array.dtype.kind], array.itemsize * 8, 1)
-            t.shape = (ctypes.c_int64 * array.ndim)(*array.shape)
-            t.strides = (ctypes.c_int64 * array.ndim)(*(s // array.itemsize for s in array.strides))
-            tensors.append(t)
-        inputs = (ctypes.POINTER(_Tensor) * len(arrays))(*map(ctypes.pointer, tensors))
+        inputs = self._views(arrays, self.inputs)
         results = (ctypes.POINTER(_Managed) * len(self.outputs))()
         self._check(self._library.slipway_model_run(self._model, inputs, ctypes.c_size_t(len(arrays)), results,
                                                     ctypes.c_size_t(len(results))))
@@ -113,6 +122,17 @@ class Model:
             out.append(np.frombuffer(ctypes.string_at(t.data, n), _numpy_type(t.dtype)).reshape(shape).copy())
             r.contents.deleter(r)
         return out
+
+    def bind(self, inputs, outputs):
+        """A function without arguments that runs on these arrays' memory, again and again: dense outputs of the right sizes."""
+        views = self._views(inputs, self.inputs), self._views(outputs, self.outputs)
+        args = self._model, views[0], ctypes.c_size_t(len(inputs)), views[1], ctypes.c_size_t(len(outputs))
+        run, kept = self._library.slipway_model_run_into, (inputs, outputs)
+
+        def call(_kept=kept):
+            self._check(run(*args))
+
+        return call
 
     def close(self):
         if self._model:
