@@ -3,6 +3,7 @@
 #include "driver/convert_internal.h"
 #include "driver/run.h"
 #include "exporters/native/native.h"
+#include "planner/pack_weights.h"
 #include "planner/planner.h"
 
 namespace slipway::driver {
@@ -24,6 +25,7 @@ Outcome ToNative(const ConvertOptions& o, bool package, const Reader& reader, Co
   auto planned = planner::LegalizeAndPlan(p);
   if (!planned.ok()) return Fail(out, planned.status(), path);
 
+  planner::ChooseWeightsToPack(*planned);
   exporters::NativeOptions options;
   options.package = package;
   options.metadata = o.metadata;

@@ -84,6 +84,7 @@ void FloatProduct(const Call& c, const Product& p, int64_t first, int64_t last, 
   };
   std::vector<float> left, right, product, row(static_cast<size_t>(p.bias.data != nullptr ? p.n : 0));
   auto matrix = [&](const char* at, const Tensor& t, std::vector<float>& copy) -> MatrixRef {
+    if (t.packed) return {at, t.dtype, 0, 0};
     if (direct(t)) return {at, t.dtype, t.strides[t.rank - 2], t.strides[t.rank - 1]};
     copy.resize(static_cast<size_t>(t.sizes[t.rank - 2] * t.sizes[t.rank - 1]));
     LoadMatrix<float>(at, t, c.compute, copy.data());
@@ -99,6 +100,7 @@ void FloatProduct(const Call& c, const Product& p, int64_t first, int64_t last, 
     g.m = p.m, g.n = p.n, g.k = p.k;
     g.a = matrix(a, p.a, left);
     g.b = matrix(b, p.b, right);
+    g.packed = p.b.packed;
     g.c = narrow ? product.data() : reinterpret_cast<float*>(to);
     g.c_row = narrow ? p.n : out.strides[p.batch];
     g.c_column = narrow ? 1 : out.strides[p.batch + 1];
@@ -173,7 +175,7 @@ const char* Matmul(const Call& c) {
   return nullptr;
 }
 
-constexpr Kernel kKernels[] = {{.name = "matmul", .run = Matmul, .inputs = 2}};
+constexpr Kernel kKernels[] = {{.name = "matmul", .run = Matmul, .inputs = 2, .packed = 1}};
 
 }  // namespace
 

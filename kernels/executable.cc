@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "kernels/execute.h"
+#include "kernels/panels.h"
 
 namespace slipway::kernels {
 namespace {
@@ -56,6 +57,7 @@ std::string Executable::Look() {
     if (b.kind == Buffer::kInput && !In(b.slot, p.inputs)) return "a buffer is of no input";
     if (b.kind == Buffer::kOutput && (!In(b.slot, p.outputs) || has_memory[b.slot]++))
       return "a buffer is of no output";
+    if (b.packed && b.kind != Buffer::kConstant) return "a buffer is packed";
     if (b.kind == Buffer::kConstant && p.exprs[b.bytes].op != Expr::kInt) return "a constant's size is not known";
   }
   if (std::find(has_memory.begin(), has_memory.end(), 0) != has_memory.end()) return "an output without a buffer";
@@ -94,6 +96,12 @@ std::string Executable::Look() {
       case Step::kCheck:
         fits = fits && In(s.expr, p.exprs) && In(s.target, p.texts) && views == 0;
         break;
+    }
+    for (int64_t k = 0; fits && k < views; ++k) {
+      const View& v = p.views[s.first_view + k];
+      WeightMatrix matrix;
+      const auto& packed = p.buffers[v.buffer].packed;
+      fits = !packed || (TakesPacked(p, s, static_cast<int>(k), &matrix) && matrix == *packed);
     }
     if (!fits) return "a step is malformed";
   }

@@ -11,6 +11,9 @@
 
 namespace slipway::kernels {
 
+// Columns of a panel of a packed weight, for every instruction set: what AVX2 takes at once.
+inline constexpr int64_t kPanel = 16;
+
 // A matrix of f32, bf16 or f16 in memory; strides in elements.
 struct MatrixRef {
   const void* data = nullptr;
@@ -28,6 +31,8 @@ struct GemmCall {
   bool accumulate = false;      // c holds something already; there is no bias then
   // b.data is of f32 and lies in panels of Isa::panel columns: [n / panel][k][panel], the last one filled up.
   bool panels = false;
+  // b.data is a packed weight (panels.h), of b.dtype.
+  bool packed = false;
 };
 
 // Functions of dense rows of f32, within a few units in the last place. The result may be the operand.

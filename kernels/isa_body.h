@@ -88,7 +88,7 @@ constexpr int kRows = SLIPWAY_ISA_ROWS;
 constexpr int kWidth = 2 * kLanes;
 constexpr int64_t kDepth = 400;               // of a block
 constexpr int64_t kLeftStride = kDepth + 16;  // rows of a copy fall into different sets of the cache
-constexpr int64_t kLeftRows = 192 / kRows * kRows;
+constexpr int64_t kLeftRows = 144 / kRows * kRows;
 constexpr int64_t kPanels = 1024 / kWidth;  // of a block
 constexpr int64_t kFewRows = 64;            // up to so many the product is turned, where that saves packing
 
@@ -191,15 +191,30 @@ struct Target {
   const float *row_bias, *column_bias;
 };
 
+// The right operand's rows for one tile: two vectors each, the second `next` elements after the first.
+struct Right {
+  const float* at;
+  int64_t row, next;
+};
+
 template <int R, bool kCopied>
-__attribute__((noinline)) void Tile(int64_t k, const float* a, int64_t a_row, const float* b, int64_t b_row, int64_t n,
+__attribute__((noinline)) void Tile(int64_t k, const float* a, int64_t a_row, const Right& right, int64_t n,
                                     const Target& to) {
   if (kCopied) a_row = kLeftStride;
+  const float* b = right.at;
+  const int64_t b_row = right.row, b_next = right.next;
+  // What is added to in the end is on its way while the sums are made.
+  if (to.column == 1)
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+      __builtin_prefetch(to.c + r * to.row, 1);
+      if (kWidth > 16) __builtin_prefetch(to.c + r * to.row + 16, 1);
+    }
   Vec sum[R][2];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) sum[r][0] = sum[r][1] = Vec{};
   auto step = [&](int64_t p) __attribute__((always_inline)) {
-    const Vec b0 = Load(b), b1 = Load(b + kLanes);
+    const Vec b0 = Load(b), b1 = Load(b + b_next);
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
       const Vec x = Splat(a[r * a_row + p]);
@@ -272,18 +287,36 @@ __attribute__((noinline)) void Tile(int64_t k, const float* a, int64_t a_row, co
 }
 
 template <bool kCopied, int R = kRows>
-SLIPWAY_INLINE void TileOf(int64_t rows, int64_t k, const float* a, int64_t a_row, const float* b, int64_t b_row,
-                           int64_t n, const Target& to) {
-  if (rows == R) return Tile<R, kCopied>(k, a, a_row, b, b_row, n, to);
-  if constexpr (R > 1) TileOf<kCopied, R - 1>(rows, k, a, a_row, b, b_row, n, to);
+SLIPWAY_INLINE void TileOf(int64_t rows, int64_t k, const float* a, int64_t a_row, const Right& b, int64_t n,
+                           const Target& to) {
+  if (rows == R) return Tile<R, kCopied>(k, a, a_row, b, n, to);
+  if constexpr (R > 1) TileOf<kCopied, R - 1>(rows, k, a, a_row, b, n, to);
+}
+
+// Columns [j, j + width) of the rows [k0, k0 + k) of a packed weight: as f32 in `room`, which stays in the first-level cache
+// while the rows of the left operand pass; for a few rows f32 is read where it is.
+SLIPWAY_INLINE Right PackedRight(const GemmCall& g, int64_t k0, int64_t k, int64_t j, int64_t width, float* room) {
+  const int64_t at = j / kPanel * kPanel * g.k + k0 * kPanel + j % kPanel;
+  // Where vectors are wide the second is of the next panel, if there is one.
+  const int64_t next = kLanes < kPanel ? kLanes : width > kPanel ? kPanel * g.k : 0;
+  if (g.b.dtype == DType::kF32 && g.m < 4 * kRows) return {static_cast<const float*>(g.b.data) + at, kPanel, next};
+  WithElement(g.b, [&](auto* from) {
+    from += at;
+    for (int64_t p = 0; p < k; ++p, from += kPanel) {
+      Store(room + p * kWidth, LoadAs(from));
+      Store(room + p * kWidth + kLanes, LoadAs(from + next));
+    }
+  });
+  return {room, kWidth, kLanes};
 }
 
 // Whether panels are read where they are: little is gained by packing for a few rows.
-bool InPlace(const GemmCall& g) { return g.b.dtype == DType::kF32 && g.b.column == 1 && g.m <= kRows; }
+bool InPlace(const GemmCall& g) { return !g.packed && g.b.dtype == DType::kF32 && g.b.column == 1 && g.m <= kRows; }
 
 int64_t BlockScratch(const GemmCall& g) {
   const int64_t k = Least(g.k, kDepth);
-  return k * kWidth * Least(kPanels, (g.n + kWidth - 1) / kWidth) + kLeftStride * Least(kLeftRows, g.m) + 64;
+  const int64_t panels = g.packed ? 1 : Least(kPanels, (g.n + kWidth - 1) / kWidth);
+  return k * kWidth * panels + kLeftStride * Least(kLeftRows, g.m) + 64;
 }
 
 void BlockGemm(const GemmCall& g, const float* row_bias, float* scratch) {
@@ -294,8 +327,10 @@ void BlockGemm(const GemmCall& g, const float* row_bias, float* scratch) {
     for (int64_t k0 = 0; k0 < g.k; k0 += depth) {
       const int64_t k = Least(depth, g.k - k0);
       float* panels = scratch;
-      float* left = scratch + k * kWidth * ((n + kWidth - 1) / kWidth);
-      const bool copied = g.a.dtype != DType::kF32 || g.a.column != 1 || (g.m > kRows && n > 4 * kWidth);
+      float* left = scratch + k * kWidth * (g.packed ? 1 : (n + kWidth - 1) / kWidth);
+      // Rows that lie a multiple of half a page apart meet in the same sets of the cache.
+      const bool meet = g.a.row % 512 == 0 || !g.packed;
+      const bool copied = g.a.dtype != DType::kF32 || g.a.column != 1 || (meet && g.m > kRows && n > 4 * kWidth);
       const bool first = k0 == 0;
       for (int64_t m0 = 0; m0 < g.m; m0 += kLeftRows) {
         const int64_t m = Least(kLeftRows, g.m - m0);
@@ -311,13 +346,14 @@ void BlockGemm(const GemmCall& g, const float* row_bias, float* scratch) {
         }
         for (int64_t j = 0; j < n; j += kWidth) {
           const int64_t width = Least(kWidth, n - j);
-          const float* panel = panels + j * k;
-          int64_t b_row = kWidth;
-          if (g.panels) {
-            panel = static_cast<const float*>(g.b.data) + (n0 + j) * g.k + k0 * kWidth;
+          Right right = {panels + j * k, kWidth, kLanes};
+          if (g.packed) {
+            right = PackedRight(g, k0, k, n0 + j, width, panels);
+          } else if (g.panels) {
+            right.at = static_cast<const float*>(g.b.data) + (n0 + j) * g.k + k0 * kWidth;
           } else if (in_place && width == kWidth) {
-            panel = static_cast<const float*>(g.b.data) + k0 * g.b.row + n0 + j;
-            b_row = g.b.row;
+            right.at = static_cast<const float*>(g.b.data) + k0 * g.b.row + n0 + j;
+            right.row = g.b.row;
           } else if (m0 == 0) {
             WithElement(g.b, [&](auto* p) {
               PackPanel(p + k0 * g.b.row + (n0 + j) * g.b.column, g.b.row, g.b.column, k, width, panels + j * k);
@@ -331,9 +367,9 @@ void BlockGemm(const GemmCall& g, const float* row_bias, float* scratch) {
             to.c = g.c + (m0 + i) * g.c_row + (n0 + j) * g.c_column;
             to.row_bias = first && row_bias != nullptr ? row_bias + m0 + i : nullptr;
             if (copied)
-              TileOf<true>(rows, k, a + i * kLeftStride, kLeftStride, panel, b_row, width, to);
+              TileOf<true>(rows, k, a + i * kLeftStride, kLeftStride, right, width, to);
             else
-              TileOf<false>(rows, k, a + i * a_row, a_row, panel, b_row, width, to);
+              TileOf<false>(rows, k, a + i * a_row, a_row, right, width, to);
           }
         }
       }
@@ -434,12 +470,74 @@ void Combine(const GemmCall& g, const float* a) {
   }
 }
 
+// c[R][n] over a packed weight: with few rows each of its elements counts once or a few times, so that it is read straight
+// through, several panels at a time, with all sums in registers.
+template <int R, int P, typename S>
+SLIPWAY_INLINE void ThinPanels(const GemmCall& g, const float* a, int64_t a_row, int64_t j) {
+  constexpr int V = kPanel / kLanes;
+  const S* b = static_cast<const S*>(g.b.data) + j * g.k;
+  Vec sum[R][P][V];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+    for (int q = 0; q < P; ++q)
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) sum[r][q][v] = Vec{};
+  for (int64_t p = 0; p < g.k; ++p, b += kPanel) {
+    Vec x[R];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) x[r] = Splat(a[r * a_row + p]);
+#pragma GCC unroll 8
+    for (int q = 0; q < P; ++q)
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) {
+        const Vec w = LoadAs(b + q * kPanel * g.k + v * kLanes);
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r) sum[r][q][v] += x[r] * w;
+      }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+    for (int q = 0; q < P; ++q)
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) {
+        const int64_t at = j + q * kPanel + v * kLanes, n = Least(kLanes, g.n - at);
+        float* c = g.c + r * g.c_row + at * g.c_column;
+        Vec y = sum[r][q][v];
+        if (n == kLanes && g.c_column == 1) {
+          if (g.bias != nullptr) y += Load(g.bias + at);
+          if (g.accumulate) y += Load(c);
+          Store(c, y);
+          continue;
+        }
+        alignas(64) float out[kLanes];
+        Store(out, y);
+        for (int64_t i = 0; i < n; ++i)
+          c[i * g.c_column] = out[i] + (g.bias != nullptr ? g.bias[at + i] : 0) + (g.accumulate ? c[i * g.c_column] : 0);
+      }
+}
+template <int R, typename S>
+__attribute__((noinline)) void Thin(const GemmCall& g, const float* a, int64_t a_row) {
+  // As many sums as hide the latency of one, or as registers hold.
+  constexpr int kSums = SLIPWAY_ISA_BYTES == 64 ? 16 : SLIPWAY_ISA_BYTES == 32 ? 12 : 8;
+  constexpr int P = kSums / (R * (kPanel / kLanes)) < 1   ? 1
+                    : kSums / (R * (kPanel / kLanes)) > 4 ? 4
+                                                          : kSums / (R * (kPanel / kLanes));
+  // Streams that far apart that the processor sees each for itself.
+  int64_t j = 0;
+  for (; j + P * kPanel <= g.n; j += P * kPanel) ThinPanels<R, P, S>(g, a, a_row, j);
+  for (; j < g.n; j += kPanel) ThinPanels<R, 1, S>(g, a, a_row, j);
+}
+constexpr int64_t kThinRows = SLIPWAY_ISA_BYTES == 16 ? 2 : 4;
+bool IsThin(const GemmCall& g) { return g.packed && g.m <= kThinRows; }
+
 constexpr int64_t kDotRows = 8;
-bool ByDots(const GemmCall& g) { return !g.panels && g.m <= kDotRows && g.b.row == 1; }
-bool ByCombining(const GemmCall& g) { return !g.panels && g.m == 1 && g.b.column == 1 && g.c_column == 1; }
+bool ByDots(const GemmCall& g) { return !g.packed && !g.panels && g.m <= kDotRows && g.b.row == 1; }
+bool ByCombining(const GemmCall& g) { return !g.packed && !g.panels && g.m == 1 && g.b.column == 1 && g.c_column == 1; }
 // c' = b' · a': the few rows are packed and the many are read where they are.
 bool Turned(const GemmCall& g) {
-  return !g.panels && g.m <= kFewRows && 2 * g.m < g.k && g.m < g.n && g.b.row == 1 && g.b.column != 1 && !g.accumulate;
+  return !g.packed && !g.panels && g.m <= kFewRows && 2 * g.m < g.k && g.m < g.n && g.b.row == 1 && g.b.column != 1 && !g.accumulate;
 }
 
 GemmCall Turn(GemmCall g) {
@@ -454,13 +552,13 @@ GemmCall Turn(GemmCall g) {
 }
 
 int64_t GemmScratch(const GemmCall& g) {
-  if (ByDots(g) || ByCombining(g)) return (g.k + 64) * g.m;
+  if (IsThin(g) || ByDots(g) || ByCombining(g)) return (g.k + 64) * g.m;
   return BlockScratch(Turned(g) ? Turn(g) : g);
 }
 
 void Gemm(const GemmCall& g, float* scratch) {
   if (g.m <= 0 || g.n <= 0) return;
-  if (ByDots(g) || ByCombining(g)) {
+  if (IsThin(g) || ByDots(g) || ByCombining(g)) {
     // Rows of a, dense and of f32.
     const float* a = static_cast<const float*>(g.a.data);
     int64_t row = g.a.row;
@@ -472,6 +570,11 @@ void Gemm(const GemmCall& g, float* scratch) {
       a = scratch, row = g.k;
     }
     WithElement(g.b, [&]<typename S>(const S*) {
+      if (IsThin(g)) {
+        if (g.m == 1) return Thin<1, S>(g, a, row);
+        if (g.m == 2) return Thin<2, S>(g, a, row);
+        if constexpr (kThinRows > 2) return g.m == 3 ? Thin<3, S>(g, a, row) : Thin<4, S>(g, a, row);
+      }
       if (!ByDots(g)) return Combine<S>(g, a);
       if (g.m == 1) return Dots<1, S>(g, a, row);
       // Up to four rows at a time, over columns few enough to stay near.

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,13 @@ struct Symbol {
   bool real = false;
 };
 
+// The right matrix of a product that is the whole of a constant: element (i, j) is element i · row + j · column of it.
+struct WeightMatrix {
+  DType dtype = DType::kF32;
+  int64_t k = 0, n = 0, row = 0, column = 0;
+  bool operator==(const WeightMatrix&) const = default;
+};
+
 struct Buffer {
   enum Kind : uint8_t {
     kTemporary,  // the executor's
@@ -38,6 +46,9 @@ struct Buffer {
   int32_t bytes = 0;               // expression
   const void* constant = nullptr;  // kConstant
   int32_t slot = 0;                // kInput, kOutput: which
+  // kConstant: what the memory is packed as (panels.h). `bytes` is the size unpacked, which views of it are bounded by; only
+  // products take one, as this matrix.
+  std::optional<WeightMatrix> packed;
 };
 
 // A tensor of one step: `offset` bytes into the buffer. dims[first_dim …] has the sizes, then the strides.

@@ -75,8 +75,22 @@ bool ReadPlanFile(std::span<const uint8_t> bytes, std::span<const uint8_t> weigh
     to.sizes = List(c.sizes());
     to.strides = List(c.strides());
     fits = fits && c.dtype() < kDTypes && to.sizes.size() == to.strides.size() && to.sizes.size() <= kMaxRank &&
-           c.offset() <= weights.size() && c.bytes() <= weights.size() - c.offset() && c.offset() % kConstantAlignment == 0 &&
-           Reach(to) == static_cast<int64_t>(c.bytes());
+           c.offset() <= weights.size() && c.offset() % kConstantAlignment == 0 && Reach(to) == static_cast<int64_t>(c.bytes());
+    if (!fits) return;
+    int64_t stored = static_cast<int64_t>(c.bytes());
+    if (const std::vector<int64_t> packed = List(c.packed()); !packed.empty()) {
+      fits = packed.size() == 4 && packed[0] > 0 && packed[1] > 0;
+      if (!fits) return;
+      to.packed = {to.dtype, packed[0], packed[1], packed[2], packed[3]};
+      stored = PanelBytes(packed[0], packed[1], to.dtype);
+      // Whoever unpacks it writes all of the tensor and nothing else.
+      int64_t elements;
+      fits = stored >= 0 && !__builtin_mul_overflow(packed[0], packed[1], &elements) &&
+             elements == static_cast<int64_t>(c.bytes()) / ByteSize(to.dtype) &&
+             ((packed[2] == 1 && packed[3] == packed[0]) || (packed[2] == packed[1] && packed[3] == 1)) &&
+             (to.dtype == DType::kF32 || to.dtype == DType::kBF16 || to.dtype == DType::kF16);
+    }
+    fits = fits && static_cast<uint64_t>(stored) <= weights.size() - c.offset();
     if (!fits) return;
     to.data = weights.data() + c.offset();
     to.bytes = c.bytes();
@@ -112,6 +126,7 @@ bool ReadPlanFile(std::span<const uint8_t> bytes, std::span<const uint8_t> weigh
     Constant& c = m->constants[b.constant()];
     fits = static_cast<uint64_t>(p.exprs[b.bytes()].value) <= c.bytes;
     to.constant = c.data;
+    to.packed = c.packed;
     c.buffers.push_back(static_cast<int32_t>(p.buffers.size() - 1));
   });
   if (!fits) return no("a constant is malformed");

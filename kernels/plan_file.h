@@ -4,16 +4,18 @@
 #define SLIPWAY_KERNELS_PLAN_FILE_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "kernels/panels.h"
 #include "kernels/plan.h"
 
 namespace slipway::kernels {
 
-inline constexpr uint32_t kPlanFileVersion = 1;
+inline constexpr uint32_t kPlanFileVersion = 2;
 
 // What lies at the start of a library's payload; offsets are from there, in bytes.
 struct PayloadHeader {
@@ -36,6 +38,7 @@ struct Constant {
   std::vector<int64_t> sizes, strides;
   const uint8_t* data = nullptr;
   uint64_t bytes = 0;            // that the tensor reaches over
+  std::optional<WeightMatrix> packed;  // how `data` is packed; null: it is the tensor as it is
   std::vector<int32_t> buffers;  // of the plan
 };
 

@@ -35,6 +35,7 @@ struct Kernel {
   bool elementwise = false;
   int8_t inputs = 0, outputs = 1;  // at least so many
   bool any_type = false;           // takes tensors of types that are stored only
+  int8_t packed = -1;              // the operand that may be a packed weight (panels.h); -1: none
 };
 
 // Null when there is none of that name.

@@ -7,12 +7,14 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "ir/graph.h"
+#include "kernels/panels.h"
 #include "kernels/plan.h"
 #include "planner/evaluator.h"
 
@@ -35,6 +37,7 @@ struct PlannedProgram {
     int buffer = 0;
     std::string name;  // FQN
     ir::TensorRef tensor;
+    std::optional<kernels::WeightMatrix> packed;  // as which it is to be packed (pack_weights.h)
   };
   std::vector<Weight> weights;
   std::vector<std::string> origins;  // by Step::origin: the operator

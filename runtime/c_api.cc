@@ -178,7 +178,12 @@ void slipway_model_get_constant(const slipway_model* m, size_t i, slipway_model_
   const size_t k = m->constants[i];
   const auto& c = m->model->about().constants[k];
   constant->name = c.name.c_str();
-  constant->tensor = {const_cast<uint8_t*>(m->model->ConstantData(k, false)),
+  const uint8_t* data = nullptr;
+  Guard([&] {
+    data = m->model->ConstantData(k, false);
+    return static_cast<int>(SLIPWAY_MODEL_OK);
+  });
+  constant->tensor = {const_cast<uint8_t*>(data),
                       {kDLCPU, 0},
                       static_cast<int32_t>(c.sizes.size()),
                       TypeOf(c.dtype),

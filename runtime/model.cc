@@ -39,6 +39,8 @@ std::unique_ptr<Model> Model::Open(std::string* why) {
   if (!set->executable) return nullptr;
   for (const Constant& c : model->about_.constants) set->data.push_back(c.data);
   set->owned.resize(set->data.size());
+  set->plain.resize(set->data.size());
+  set->unpacked.resize(set->data.size());
   model->active_ = std::move(set);
   model->nanoseconds_.resize(model->about_.plan.steps.size());
   model->counts_.resize(model->about_.plan.steps.size());
@@ -97,6 +99,8 @@ std::string Model::SetConstants(std::span<const ConstantValue> values, bool inac
     if (t.dtype != c.dtype) return named("another dtype");
     if (t.rank != static_cast<int>(c.sizes.size()) || !std::equal(c.sizes.begin(), c.sizes.end(), t.sizes)) return named("other sizes");
     given[v.constant] = true;
+    set->unpacked[v.constant] = nullptr;
+    set->plain[v.constant] = v.keep;
     if (v.keep) {
       for (int d = 0; d < t.rank; ++d)
         if (t.sizes[d] > 1 && t.strides[d] != c.strides[d]) return named("lies otherwise in memory than the model's");
@@ -116,6 +120,12 @@ std::string Model::SetConstants(std::span<const ConstantValue> values, bool inac
       std::memcpy(bytes.get() + to * item, static_cast<const uint8_t*>(t.data) + from * item, static_cast<size_t>(item));
       for (int d = t.rank - 1; d >= 0 && ++at[d] == t.sizes[d]; --d) at[d] = 0;
     }
+    if (c.packed) {
+      const kernels::WeightMatrix& m = *c.packed;
+      std::shared_ptr<uint8_t[]> panels(new uint8_t[static_cast<size_t>(kernels::PanelBytes(m.k, m.n, m.dtype))]);
+      kernels::PackPanels({bytes.get(), m.dtype, m.row, m.column}, m.k, m.n, 0, (m.n - 1) / kernels::kPanel + 1, panels.get());
+      bytes = std::move(panels);
+    }
     set->data[v.constant] = bytes.get();
     set->owned[v.constant] = std::move(bytes);
   }
@@ -125,7 +135,10 @@ std::string Model::SetConstants(std::span<const ConstantValue> values, bool inac
   if (!missing.empty()) return "constants without values: " + missing;
   kernels::Plan plan = about_.plan;
   for (size_t i = 0; i < about_.constants.size(); ++i)
-    for (int32_t b : about_.constants[i].buffers) plan.buffers[b].constant = set->data[i];
+    for (int32_t b : about_.constants[i].buffers) {
+      plan.buffers[b].constant = set->data[i];
+      if (set->plain[i]) plan.buffers[b].packed.reset();
+    }
   std::string why;
   set->executable = kernels::Executable::Make(std::move(plan), &why);
   if (!set->executable) return why;
@@ -153,7 +166,16 @@ void Model::DropInactive() {
 
 const uint8_t* Model::ConstantData(size_t constant, bool inactive) {
   std::lock_guard lock(mutex_);
-  return (inactive && inactive_ ? inactive_ : active_)->data[constant];
+  Set& set = *(inactive && inactive_ ? inactive_ : active_);
+  const Constant& c = about_.constants[constant];
+  if (!c.packed || set.plain[constant]) return set.data[constant];
+  if (!set.unpacked[constant]) {
+    const kernels::WeightMatrix& m = *c.packed;
+    std::shared_ptr<uint8_t[]> bytes(new uint8_t[c.bytes]);
+    kernels::UnpackPanels(set.data[constant], m.dtype, m.k, m.n, bytes.get(), m.row, m.column);
+    set.unpacked[constant] = std::move(bytes);
+  }
+  return set.unpacked[constant].get();
 }
 
 void Model::SetThreads(int threads) {

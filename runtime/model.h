@@ -39,7 +39,7 @@ class Model {
   std::string SetConstants(std::span<const ConstantValue> values, bool inactive, bool full);
   std::string Swap();  // "" or why not
   void DropInactive();
-  // Where a constant's values are now.
+  // Where a constant's values are now, laid out as the tensor says. Throws std::bad_alloc.
   const uint8_t* ConstantData(size_t constant, bool inactive);
 
   // Threads of later runs; 0: kernels::DefaultThreads(), which also holds before the first call. They are started by the first
@@ -55,14 +55,16 @@ class Model {
   std::vector<Row> ProfileRows();
 
  private:
-  // A set of values for the constants, and what runs on it. Immutable.
+  // A set of values for the constants, and what runs on it. Immutable but for `unpacked`, which mutex_ guards.
   struct Set {
     std::shared_ptr<const kernels::Executable> executable;
-    std::vector<const uint8_t*> data;                     // of constants
+    std::vector<const uint8_t*> data;                     // of constants, packed where they are packed
     std::vector<std::shared_ptr<const uint8_t[]>> owned;  // parallel; null where the values are the library's or the caller's
+    std::vector<bool> plain;                              // parallel: the caller's own memory, which is never packed
+    std::vector<std::shared_ptr<const uint8_t[]>> unpacked;  // parallel; made when somebody asks for the values
   };
   struct Runner {
-    std::shared_ptr<const Set> set;
+    std::shared_ptr<Set> set;
     std::shared_ptr<kernels::ThreadPool> pool;  // may be null
     std::unique_ptr<kernels::Context> context;
   };
@@ -72,7 +74,7 @@ class Model {
 
   kernels::NativeModel about_;
   std::mutex mutex_;  // of what follows
-  std::shared_ptr<const Set> active_, inactive_;
+  std::shared_ptr<Set> active_, inactive_;
   std::vector<Runner> idle_;
   int threads_ = 0;
   bool pool_made_ = false;

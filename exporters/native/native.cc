@@ -27,6 +27,7 @@ using flatbuffers::Offset;
 
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kLarge = uint64_t{2} << 20;
+constexpr int64_t kPacked = 1 << 20;  // bytes packed at a time
 
 uint64_t RoundUp(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
@@ -36,7 +37,9 @@ struct Constant {
   ir::DType dtype;
   std::vector<int64_t> sizes, strides;
   io::Bytes bytes;
-  uint32_t crc = 0;
+  uint32_t crc = 0;     // of these
+  std::optional<kernels::WeightMatrix> packed;
+  uint64_t size = 0;    // in the library
   uint64_t offset = 0;  // in the weights
 };
 
@@ -80,7 +83,7 @@ class Library {
     io::Sha256 digest;
     digest.Update(*template_id);
     digest.Update(plan);
-    for (const Constant& c : constants_) digest.Update(text::StrCat(c.crc, " ", c.bytes.size(), "\n"));
+    for (const Constant& c : constants_) digest.Update(text::StrCat(c.crc, " ", c.size, "\n"));
     const io::Sha256Digest id = digest.Finish();
     auto frame = FrameFor(header.size, {reinterpret_cast<const char*>(id.data()), 20},
                           text::StrCat("slipway-", io::ToHex(id).substr(0, 32), ".so"));
@@ -92,8 +95,9 @@ class Library {
     Zeros(header.weights_offset - begin);
     const uint64_t weights = size_;
     for (const Constant& c : constants_) {
+      if (c.size == 0) continue;
       Zeros(weights + c.offset - size_);
-      Add(c.bytes, c.crc);
+      Add({c.bytes, c.crc, c.packed, c.size});
     }
     Zeros(frame->payload_offset + header.size - size_);
     Add(std::move(frame->tail));
@@ -107,21 +111,44 @@ class Library {
   template <typename F>
   absl::Status Write(F append) {
     uint64_t done = 0;
-    for (const auto& [bytes, crc] : pieces_) {
-      if (absl::Status s = append(bytes, crc); !s.ok()) return s;
-      done += bytes.size();
+    for (const Piece& piece : pieces_) {
+      if (absl::Status s = piece.packed ? Pack(piece, append) : append(piece.bytes, piece.crc); !s.ok()) return s;
+      done += piece.size;
       if (options_.progress) options_.progress(done, size_);
     }
     return absl::OkStatus();
   }
 
  private:
-  void Add(io::Bytes bytes, std::optional<uint32_t> crc = std::nullopt) {
-    if (bytes.size() == 0) return;
-    size_ += bytes.size();
-    pieces_.emplace_back(std::move(bytes), crc);
+  struct Piece {
+    io::Bytes bytes;
+    std::optional<uint32_t> crc;  // of them
+    std::optional<kernels::WeightMatrix> packed;
+    uint64_t size = 0;  // as written
+  };
+  void Add(Piece piece) {
+    size_ += piece.size;
+    pieces_.push_back(std::move(piece));
   }
-  void Add(std::string bytes) { Add(io::Bytes::Of(std::move(bytes))); }
+  void Add(std::string bytes) {
+    const uint64_t n = bytes.size();
+    if (n > 0) Add({io::Bytes::Of(std::move(bytes)), std::nullopt, std::nullopt, n});
+  }
+
+  // Some panels at a time.
+  template <typename F>
+  static absl::Status Pack(const Piece& piece, F append) {
+    const kernels::WeightMatrix& m = *piece.packed;
+    const int64_t panels = (m.n - 1) / kernels::kPanel + 1, bytes = kernels::PanelBytes(m.k, kernels::kPanel, m.dtype);
+    const int64_t step = std::max<int64_t>(1, kPacked / bytes);
+    for (int64_t first = 0; first < panels; first += step) {
+      const int64_t last = std::min(panels, first + step);
+      std::string out(static_cast<size_t>((last - first) * bytes), '\0');
+      kernels::PackPanels({piece.bytes.data().data(), m.dtype, m.row, m.column}, m.k, m.n, first, last, out.data());
+      if (absl::Status s = append(io::Bytes::Of(std::move(out)), std::nullopt); !s.ok()) return s;
+    }
+    return absl::OkStatus();
+  }
   void Zeros(uint64_t n) { Add(std::string(n, '\0')); }  // less than two large pages
 
   absl::Status PlaceConstants() {
@@ -146,6 +173,7 @@ class Library {
         c = {weight->second->name, t.dtype, t.sizes, t.strides, *std::move(bytes)};
         const bool whole = t.offset == 0 && c.bytes.size() == t.storage->size;
         c.crc = whole && t.storage->crc32 ? *t.storage->crc32 : io::Crc32Of(c.bytes);
+        c.packed = weight->second->packed;
       } else {
         const auto n = static_cast<uint64_t>(plan_.exprs[buffer.bytes].value);
         std::string bytes(static_cast<const char*>(buffer.constant), buffer.constant ? n : 0);
@@ -154,6 +182,7 @@ class Library {
         c.crc = io::Crc32Of(c.bytes);
       }
       constant_of_[static_cast<int>(b)] = static_cast<int>(constants_.size());
+      c.size = c.packed ? static_cast<uint64_t>(kernels::PanelBytes(c.packed->k, c.packed->n, c.packed->dtype)) : c.bytes.size();
       // Tensors of one range of a file are written once: tied weights.
       const io::FileRange* range = c.bytes.file_range();
       if (range) {
@@ -161,12 +190,13 @@ class Library {
         if (!fresh) {
           c.offset = constants_[it->second].offset;
           c.bytes = io::Bytes();
+          c.size = 0;
           constants_.push_back(std::move(c));
           continue;
         }
       }
       c.offset = RoundUp(weights_size_, kernels::kConstantAlignment);
-      weights_size_ = c.offset + c.bytes.size();
+      weights_size_ = c.offset + c.size;
       constants_.push_back(std::move(c));
     }
     return absl::OkStatus();
@@ -232,7 +262,10 @@ class Library {
     for (const Constant& c : constants_)
       constants.push_back(file::CreateConstant(b, b.CreateString(c.name), c.offset, ReachOf(c),
                                                static_cast<uint8_t>(*planner::NativeType(c.dtype)), b.CreateVector(c.sizes),
-                                               b.CreateVector(c.strides)));
+                                               b.CreateVector(c.strides),
+                                               c.packed ? b.CreateVector(std::vector<int64_t>{c.packed->k, c.packed->n, c.packed->row,
+                                                                                              c.packed->column})
+                                                        : 0));
     std::vector<Offset<file::Origin>> origins;
     for (size_t i = 0; i < planned_.origins.size(); ++i)
       origins.push_back(file::CreateOrigin(b, b.CreateSharedString(planned_.origins[i]), b.CreateSharedString(planned_.places[i])));
@@ -281,7 +314,7 @@ class Library {
   std::map<int, int> constant_of_;  // by buffer
   std::map<std::tuple<const io::MappedFile*, uint64_t, uint64_t>, size_t> ranges_;
   uint64_t weights_size_ = 0;
-  std::vector<std::pair<io::Bytes, std::optional<uint32_t>>> pieces_;
+  std::vector<Piece> pieces_;
   uint64_t size_ = 0;
 };
 

@@ -62,7 +62,9 @@ typedef struct {
 SLIPWAY_MODEL_API size_t slipway_model_dim_count(const slipway_model* model);
 SLIPWAY_MODEL_API void slipway_model_get_dim(const slipway_model* model, size_t i, slipway_model_dim* dim);
 
-/* A weight by its name in the program. `tensor` is a view of the library's own memory: read only. */
+/* A weight by its name in the program. `tensor` is a view of the library's own memory: read only. Weights that the library
+ * holds in another order are put in the tensor's order when they are asked for; tensor.data is NULL where there is no memory
+ * for that. */
 typedef struct {
   const char* name;
   DLTensor tensor;

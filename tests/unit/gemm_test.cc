@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "kernels/convert.h"
 #include "kernels/gemm_fast.h"
+#include "kernels/panels.h"
 
 namespace slipway::kernels {
 namespace {
@@ -36,7 +37,7 @@ struct Values {
 void Check(const Isa& isa, int64_t m, int64_t n, int64_t k, DType a_type, DType b_type, int layout,
            std::mt19937& random) {
   const bool a_turned = layout & 1, b_turned = layout & 2, c_turned = layout & 4, accumulate = layout & 8,
-             bias = !accumulate;
+             bias = !accumulate, packed = layout & 16;
   // Rows lie further apart than they are long.
   const int64_t a_step = (a_turned ? m : k) + 3, b_step = (b_turned ? k : n) + 5, c_step = (c_turned ? m : n) + 1;
   const Values a((a_turned ? k : m) * a_step + 1, a_type, random), b((b_turned ? n : k) * b_step + 1, b_type, random);
@@ -49,6 +50,23 @@ void Check(const Isa& isa, int64_t m, int64_t n, int64_t k, DType a_type, DType 
   g.c = c.data(), g.c_row = c_turned ? 1 : c_step, g.c_column = c_turned ? c_step : 1;
   g.bias = bias ? add.data() : nullptr;
   g.accumulate = accumulate;
+  const MatrixRef right = g.b;  // as the sums are taken from
+  std::vector<char> panels;
+  if (packed) {
+    panels.resize(static_cast<size_t>(PanelBytes(k, n, b_type)));
+    PackPanels(g.b, k, n, 0, (n + kPanel - 1) / kPanel, panels.data());
+    std::vector<uint32_t> back(b.f32.size());
+    UnpackPanels(panels.data(), b_type, k, n, back.data(), g.b.row, g.b.column);
+    const auto* bits = static_cast<const char*>(b.data());
+    const int size = ByteSize(b_type);
+    for (int64_t p = 0; p < k; ++p)
+      for (int64_t j = 0; j < n; ++j) {
+        const int64_t at = (p * g.b.row + j * g.b.column) * size;
+        ASSERT_EQ(std::memcmp(reinterpret_cast<const char*>(back.data()) + at, bits + at, size), 0);
+      }
+    g.b = {panels.data(), b_type, 0, 0};
+    g.packed = true;
+  }
   const int64_t floats = isa.gemm_scratch(g);
   constexpr float kFence = 12345;
   Scratch scratch(floats + 16);
@@ -59,7 +77,7 @@ void Check(const Isa& isa, int64_t m, int64_t n, int64_t k, DType a_type, DType 
     for (int64_t j = 0; j < n; ++j) {
       double want = accumulate ? 0.5 : add[j], size = std::fabs(want);
       for (int64_t p = 0; p < k; ++p) {
-        const double x = static_cast<double>(a.f32[i * g.a.row + p * g.a.column]) * b.f32[p * g.b.row + j * g.b.column];
+        const double x = static_cast<double>(a.f32[i * g.a.row + p * g.a.column]) * b.f32[p * right.row + j * right.column];
         want += x, size += std::fabs(x);
       }
       ASSERT_NEAR(c[i * g.c_row + j * g.c_column], want, 1e-6 * size + 1e-6)
@@ -81,7 +99,7 @@ TEST(Gemm, EveryIsaAgreesWithSumsInDouble) {
       continue;
     }
     for (const auto& [m, n, k] : sizes)
-      for (int layout = 0; layout < 16; ++layout) {
+      for (int layout = 0; layout < 32; ++layout) {
         Check(*isa, m, n, k, DType::kF32, DType::kF32, layout, random);
         if (HasFatalFailure()) return;
         if (m * n * k > 1000000) continue;

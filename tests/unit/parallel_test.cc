@@ -15,6 +15,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/gemm_fast.h"
+#include "kernels/panels.h"
 
 namespace slipway::kernels {
 namespace {
@@ -105,6 +106,15 @@ TEST(Parallel, ProductsAreTheSameBits) {
         FastGemm(g, &pool->workers());
         EXPECT_EQ(std::memcmp(alone.data(), together.data(), alone.size() * sizeof(float)), 0)
             << s.m << " " << s.n << " " << s.k << " " << b_turned << bias;
+        std::vector<char> panels(static_cast<size_t>(PanelBytes(s.k, s.n, DType::kF32)));
+        PackPanels(g.b, s.k, s.n, 0, (s.n + kPanel - 1) / kPanel, panels.data());
+        g.b = {panels.data(), DType::kF32, 0, 0};
+        g.packed = true;
+        FastGemm(g, &pool->workers());
+        g.c = alone.data();
+        FastGemm(g);
+        EXPECT_EQ(std::memcmp(alone.data(), together.data(), alone.size() * sizeof(float)), 0)
+            << "packed " << s.m << " " << s.n << " " << s.k << " " << b_turned << bias;
       }
 }
 

@@ -1,0 +1,144 @@
+// Products of matrices against what the processor can do: share of the FMA peak where arithmetic limits, of the read bandwidth
+// where memory does. `cmake --build build --target bench_gemm && build/bench_gemm [threads]`. Weights are packed, as in a native
+// library. Each number is the least CPU time of many repeats, peak and product in turns, so that what a shared machine takes
+// away is taken from both.
+#include <time.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "kernels/convert.h"
+#include "kernels/gemm_fast.h"
+#include "kernels/panels.h"
+
+namespace {
+
+using namespace slipway::kernels;
+
+double Now(clockid_t clock) {
+  timespec t;
+  clock_gettime(clock, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+// Seconds of one call, of the calling thread's CPU time or of the wall.
+template <typename F>
+double Time(bool wall, F f) {
+  const clockid_t clock = wall ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID;
+  const double begin = Now(clock);
+  f();
+  return Now(clock) - begin;
+}
+
+#if defined(__x86_64__)
+typedef float Vec __attribute__((vector_size(32)));
+// Twelve chains of multiply-add: enough to hide their latency.
+__attribute__((target("avx2,fma"), noinline)) double Multiplications(int64_t n) {
+  Vec x = {1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f}, y = x * 1e-9f;
+  Vec a = x, b = x, c = x, d = x, e = x, f = x, g = x, h = x, i = x, j = x, k = x, l = x;
+  for (; n > 0; --n)
+    asm volatile(
+        "vfmadd231ps %12, %13, %0\n vfmadd231ps %12, %13, %1\n vfmadd231ps %12, %13, %2\n vfmadd231ps %12, %13, %3\n"
+        "vfmadd231ps %12, %13, %4\n vfmadd231ps %12, %13, %5\n vfmadd231ps %12, %13, %6\n vfmadd231ps %12, %13, %7\n"
+        "vfmadd231ps %12, %13, %8\n vfmadd231ps %12, %13, %9\n vfmadd231ps %12, %13, %10\n vfmadd231ps %12, %13, %11"
+        : "+x"(a), "+x"(b), "+x"(c), "+x"(d), "+x"(e), "+x"(f), "+x"(g), "+x"(h), "+x"(i), "+x"(j), "+x"(k), "+x"(l)
+        : "x"(x), "x"(y));
+  return 12 * 8 * 2;
+}
+#endif
+
+// Four streams, as a product of one row reads.
+__attribute__((target("avx2"), noinline)) void ReadAll(const std::vector<float>& v) {
+  const int64_t n = static_cast<int64_t>(v.size()) / 4;
+  typedef float At __attribute__((vector_size(32), aligned(4), may_alias));
+  At s[8] = {};
+  for (int64_t i = 0; i + 16 <= n; i += 16)
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) {
+      s[2 * k] += *reinterpret_cast<const At*>(&v[k * n + i]);
+      s[2 * k + 1] += *reinterpret_cast<const At*>(&v[k * n + i + 8]);
+    }
+  for (At& x : s) asm volatile("" ::"x"(x));
+}
+
+struct Product {
+  int64_t m, n, k;
+  DType dtype;
+  std::vector<char> panels;
+  std::vector<float> a, c, bias;
+
+  Product(int64_t m, int64_t n, int64_t k, DType dtype)
+      : m(m), n(n), k(k), dtype(dtype), panels(PanelBytes(k, n, dtype)), a(m * k), c(m * n), bias(n) {
+    std::mt19937 random(1);
+    std::vector<uint32_t> words(k * n);
+    std::vector<uint16_t> halves(k * n);
+    for (int64_t i = 0; i < k * n; ++i) {
+      const float x = static_cast<float>(random() % 1000) / 500 - 1;
+      words[i] = std::bit_cast<uint32_t>(x);
+      halves[i] = dtype == DType::kBF16 ? BF16(x).bits : std::bit_cast<uint16_t>(static_cast<F16>(x));
+    }
+    const void* from = dtype == DType::kF32 ? static_cast<void*>(words.data()) : halves.data();
+    PackPanels({from, dtype, 1, k}, k, n, 0, (n - 1) / kPanel + 1, panels.data());
+    for (float& x : a) x = static_cast<float>(random() % 1000) / 500 - 1;
+  }
+  void Run(const Workers* workers) {
+    GemmCall g;
+    g.m = m, g.n = n, g.k = k;
+    g.a = {a.data(), DType::kF32, k, 1};
+    g.b = {panels.data(), dtype, 0, 0};
+    g.packed = true;
+    g.c = c.data(), g.c_row = n;
+    g.bias = bias.data();
+    FastGemm(g, workers);
+  }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int threads = argc > 1 ? std::atoi(argv[1]) : 1;
+  const auto pool = ThreadPool::Make(threads);
+  const Workers* workers = pool ? &pool->workers() : nullptr;
+  const bool wall = threads > 1;
+  std::printf("%s, %d thread(s)\n", BestIsa().name, threads);
+  const std::vector<float> memory(128 << 20, 1.0f);
+  struct {
+    int64_t m, n, k;
+  } const sizes[] = {{128, 384, 384}, {128, 1536, 384}, {128, 384, 1536}, {1024, 1024, 1024}, {16, 384, 384}, {64, 1024, 784},
+                     {1, 384, 384},   {1, 4096, 4096}};
+  for (const auto& s : sizes)
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      Product p(s.m, s.n, s.k, dtype);
+      double best = std::numeric_limits<double>::infinity(), peak = 0, read = 0;
+      const double work = 2.0 * static_cast<double>(s.m * s.n * s.k);
+      if (argc > 2 && s.m * s.n * s.k != std::atoll(argv[2])) continue;
+      const int inner = std::max(1, static_cast<int>(4e7 / work));
+      for (const double end = Now(CLOCK_MONOTONIC) + 1.5; Now(CLOCK_MONOTONIC) < end;) {
+        best = std::min(best, Time(wall, [&] {
+                          for (int i = 0; i < inner; ++i) p.Run(workers);
+                        }) / inner);
+        double flops = 0;
+        const double t = Time(false, [&] { flops = 200000 * Multiplications(200000); });
+        peak = std::max(peak, flops / t);
+        if (s.m == 1 && s.n > 1000) {
+          const double r = Time(false, [&] { ReadAll(memory); });
+          read = std::max(read, static_cast<double>(memory.size()) * 4 / r);
+        }
+      }
+      std::printf("%5lld x %5lld x %5lld %-5s %9.1f us %7.1f GFLOP/s %5.1f %% of peak", static_cast<long long>(s.m),
+                  static_cast<long long>(s.n), static_cast<long long>(s.k), dtype == DType::kF32 ? "f32" : dtype == DType::kF16 ? "f16" : "bf16", best * 1e6,
+                  work / best * 1e-9, 100 * work / best / peak / threads);
+      if (read > 0) {
+        const double rate = static_cast<double>(p.panels.size()) / best;
+        std::printf(", %5.1f GB/s of weight, %5.1f %% of %.1f GB/s read", rate * 1e-9, 100 * rate / read, read * 1e-9);
+      }
+      std::printf("\n");
+      std::fflush(stdout);
+    }
+}
