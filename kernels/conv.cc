@@ -84,13 +84,19 @@ const char* Conv(const Call& c) {
   if (in_channels != per * win.groups || out_channels % win.groups != 0 || out.sizes[0] != x.sizes[0] ||
       out.sizes[1] != out_channels || (c.in.size() > 2 && c.in[2].numel() != out_channels))
     return kSizes;
-  if (c.compute == DType::kF32) {
+  if (ComputeType(c.compute) == DType::kF32) {
     ConvShape shape;
     shape.groups = win.groups;
     std::copy_n(win.stride, kSpatial, shape.stride);
     std::copy_n(win.pad, kSpatial, shape.pad);
     std::copy_n(win.dilation, kSpatial, shape.dilation);
-    if (FastConv(x, w, c.in.size() > 2 ? &c.in[2] : nullptr, out, shape)) return nullptr;
+    std::vector<float> bias;
+    ConvEpilogue epilogue;
+    if (c.in.size() > 2) {
+      bias = Bias<float>(c, out_channels);
+      epilogue.shift = bias.data();
+    }
+    if (FastConv(x, w, out, shape, epilogue)) return nullptr;
   }
   const int64_t *in = x.sizes + 2, *kernel = w.sizes + 2, *to = out.sizes + 2;
   const int64_t plane = in[0] * in[1] * in[2], positions = to[0] * to[1] * to[2];

@@ -8,6 +8,7 @@
 #endif
 
 #include "kernels/isa.h"
+#include "kernels/isa_conv.h"
 
 namespace slipway::kernels {
 namespace {
@@ -751,6 +752,8 @@ void LayerNormRow(const float* x, const float* weight, const float* bias, float 
   }
 }
 
+#include "kernels/isa_conv_body.h"
+
 }  // namespace
 
 extern const Isa SLIPWAY_ISA_TABLE;
@@ -768,6 +771,7 @@ const Isa SLIPWAY_ISA_TABLE = {
     LogSoftmaxRow,
     TapsRow,
     LayerNormRow,
+    &kConvIsa,
 };
 
 }  // namespace slipway::kernels
