@@ -2,6 +2,7 @@
 #include "kernels/conv_fast.h"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "kernels/convert.h"
@@ -187,6 +188,8 @@ class Conv {
           g.m = std::min(rows, group_out_ - o);
           g.a = w + o * depth + k0;
           g.c = out + at + o * positions_ + p0;
+          const bool done = k0 + k == depth;
+          if (done && !epilogue_.empty()) Finishing(first + o, at + o * positions_ + p0, &g);
           if (laid > 0) {
             ConvBlock there = g;
             there.n = laid, there.dots = 0;
@@ -194,18 +197,35 @@ class Conv {
             isa_.block(there);
             ConvBlock others = g;
             others.n -= laid, others.c += laid;
+            if (others.more != nullptr) others.more += laid;
             if (others.n > 0) isa_.block(others);
           } else {
             isa_.block(g);
           }
-          if (k0 + k < depth || epilogue_.empty()) continue;
+          if (!done || epilogue_.in_tiles()) continue;
+          Finish f;
+          f.activation = epilogue_.activation;
           for (int64_t i = 0; i < g.m; ++i) {
-            const int64_t place = at + (o + i) * positions_ + p0;
-            isa_.finish(out + place, out + place, count, epilogue_.For(first + o + i, place));
+            float* row = out + at + (o + i) * positions_ + p0;
+            isa_.finish(row, row, count, f);
           }
         }
       }
     }
+  }
+  // What tiles do of the epilogue, for rows from output channel `o` on that begin at element `at` of the result.
+  void Finishing(int64_t o, int64_t at, ConvBlock* g) {
+    g->scale = Filled(epilogue_.scale, 1, ones_) + o;
+    g->shift = Filled(epilogue_.shift, 0, zeros_) + o;
+    if (epilogue_.add != nullptr) g->more = epilogue_.add + at;
+    const bool clamps = epilogue_.activation == Activation::kClamp;
+    g->low = clamps ? epilogue_.low : -std::numeric_limits<float>::infinity();
+    g->high = clamps ? epilogue_.high : std::numeric_limits<float>::infinity();
+  }
+  const float* Filled(const float* given, float value, std::vector<float>& own) const {
+    if (given != nullptr) return given;
+    if (own.empty()) own.assign(static_cast<size_t>(group_out_ * s_.groups), value);
+    return own.data();
   }
   // The elements that a strided pointwise convolution reads.
   const float* Sample(const float* x) {
@@ -241,7 +261,7 @@ class Conv {
   int64_t padded_[3] = {}, phase_ = 0, line_ = 0, channel_ = 0;
   WinogradCall winograd_;
   std::vector<int64_t> offsets_;
-  std::vector<float> image_, patches_, sums_;
+  std::vector<float> image_, patches_, sums_, ones_, zeros_;
   const ConvIsa& isa_ = *BestIsa().conv;
 };
 

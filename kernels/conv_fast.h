@@ -26,6 +26,8 @@ struct ConvEpilogue {
   bool empty() const {
     return scale == nullptr && shift == nullptr && add == nullptr && activation == Activation::kNone;
   }
+  // What a tile can do of it itself; the functions of the others come after.
+  bool in_tiles() const { return activation == Activation::kNone || activation == Activation::kClamp; }
   // For channel `o`, whose elements begin `at` elements into the result.
   Finish For(int64_t o, int64_t at) const {
     return {scale != nullptr ? scale[o] : 1.0f,

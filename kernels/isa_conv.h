@@ -21,6 +21,10 @@ struct ConvBlock {
   int64_t c_row = 0;
   bool add = false;
   bool slack = false;  // rows of c may be written up to full vectors
+  // Null: no. Else what is stored is sum · scale[i] + shift[i] + more[i · c_row + j] (`more` may be null), not below
+  // `low` nor above `high`; NaN stays.
+  const float *scale = nullptr, *shift = nullptr, *more = nullptr;
+  float low = 0, high = 0;
 };
 
 // What becomes of sums: x · scale + shift (by channel), plus an element of another tensor, through a function.

@@ -2,9 +2,21 @@
 
 // ---- Blocks of products.
 
+SLIPWAY_INLINE Vec Clamp(Vec x, float low, float high) {
+  const Vec y = x < low ? Splat(low) : x;
+  return y > high ? Splat(high) : y;
+}
+
+// Rows from i on, columns from j on.
 template <int R, int V>
-__attribute__((noinline)) void ConvTile(const ConvBlock& g, const float* a, const float* b, float* c, int64_t n) {
-  const int64_t a_row = g.a_row, b_row = g.b_row, k = g.k;
+__attribute__((noinline)) void ConvTile(const ConvBlock& g, int64_t i, int64_t j, const float* b, int64_t n) {
+  const int64_t b_row = g.b_row, k = g.k;
+  // Every third row, and what the next two are away from it: addresses that an instruction can state.
+  constexpr int kThirds = (R + 2) / 3;
+  const char* a[kThirds];
+#pragma GCC unroll 4
+  for (int r = 0; r < kThirds; ++r) a[r] = reinterpret_cast<const char*>(g.a + (i + 3 * r) * g.a_row);
+  int64_t away = g.a_row * 4;
   Vec sum[R][V];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r)
@@ -16,47 +28,83 @@ __attribute__((noinline)) void ConvTile(const ConvBlock& g, const float* a, cons
     for (int v = 0; v < V; ++v) x[v] = Load(b + v * kLanes);
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
-      const Vec w = Splat(a[r * a_row + p]);
+      const Vec w = Splat(*reinterpret_cast<const float*>(a[r / 3] + r % 3 * away + 4 * p));
 #pragma GCC unroll 2
       for (int v = 0; v < V; ++v) sum[r][v] += w * x[v];
     }
     b += b_row;
   };
+  auto advance = [&](int64_t p) __attribute__((always_inline)) {
+#pragma GCC unroll 4
+    for (int r = 0; r < kThirds; ++r) a[r] += 4 * p;
+    asm("" : "+r"(away));  // or the compiler keeps sums of addresses on the stack
+  };
   int64_t p = 0;
-  for (; p + 4 <= k; p += 4, a += 4) step(0), step(1), step(2), step(3);
-  for (; p < k; ++p) step(0), ++a;
-  if (n == V * kLanes || g.slack) {
-    if (g.add) {
-#pragma GCC unroll 16
-      for (int r = 0; r < R; ++r, c += g.c_row)
-#pragma GCC unroll 2
-        for (int v = 0; v < V; ++v) Store(c + v * kLanes, Load(c + v * kLanes) + sum[r][v]);
-    } else {
-#pragma GCC unroll 16
-      for (int r = 0; r < R; ++r, c += g.c_row)
-#pragma GCC unroll 2
-        for (int v = 0; v < V; ++v) Store(c + v * kLanes, sum[r][v]);
+  for (; p + 4 <= k; p += 4, advance(4)) step(0), step(1), step(2), step(3);
+  for (; p < k; ++p, advance(1)) step(0);
+  float* c = g.c + i * g.c_row + j;
+  float edge[R][V * kLanes];
+  const bool whole = n == V * kLanes || g.slack;
+  if (g.add) {
+    const float* at = c;
+    if (!whole) {
+      for (int r = 0; r < R; ++r)
+        for (int64_t q = 0; q < V * kLanes; ++q) edge[r][q] = q < n ? c[r * g.c_row + q] : 0;
+      at = edge[0];
     }
+    const int64_t row = whole ? g.c_row : V * kLanes;
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r, at += row)
+#pragma GCC unroll 2
+      for (int v = 0; v < V; ++v) sum[r][v] += Load(at + v * kLanes);
+  }
+  if (g.scale != nullptr) {
+    const float* at = g.more;
+    int64_t row = g.c_row;
+    if (at != nullptr) {
+      at += i * row + j;
+      if (!whole) {
+        for (int r = 0; r < R; ++r)
+          for (int64_t q = 0; q < V * kLanes; ++q) edge[r][q] = q < n ? at[r * row + q] : 0;
+        at = edge[0], row = V * kLanes;
+      }
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+      const Vec scale = Splat(g.scale[i + r]), shift = Splat(g.shift[i + r]);
+#pragma GCC unroll 2
+      for (int v = 0; v < V; ++v) {
+        Vec y = sum[r][v] * scale + shift;
+        if (at != nullptr) y += Load(at + r * row + v * kLanes);
+        sum[r][v] = Clamp(y, g.low, g.high);
+      }
+    }
+  }
+  if (whole) {
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r, c += g.c_row)
+#pragma GCC unroll 2
+      for (int v = 0; v < V; ++v) Store(c + v * kLanes, sum[r][v]);
     return;
   }
-  float row[R][V * kLanes];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 2
-    for (int v = 0; v < V; ++v) Store(row[r] + v * kLanes, sum[r][v]);
+    for (int v = 0; v < V; ++v) Store(edge[r] + v * kLanes, sum[r][v]);
   for (int r = 0; r < R; ++r, c += g.c_row)
-    for (int64_t j = 0; j < n; ++j) c[j] = g.add ? c[j] + row[r][j] : row[r][j];
+    for (int64_t q = 0; q < n; ++q) c[q] = edge[r][q];
 }
 
 template <int V, int R = kRows>
-SLIPWAY_INLINE void ConvTileOf(int64_t rows, const ConvBlock& g, const float* a, const float* b, float* c, int64_t n) {
-  if (rows == R) return ConvTile<R, V>(g, a, b, c, n);
-  if constexpr (R > 1) ConvTileOf<V, R - 1>(rows, g, a, b, c, n);
+SLIPWAY_INLINE void ConvTileOf(int64_t rows, const ConvBlock& g, int64_t i, int64_t j, const float* b, int64_t n) {
+  if (rows == R) return ConvTile<R, V>(g, i, j, b, n);
+  if constexpr (R > 1) ConvTileOf<V, R - 1>(rows, g, i, j, b, n);
 }
 
-// One column by R rows of a: sums along k.
+// Column j by R rows of a from i on: sums along k.
 template <int R>
-SLIPWAY_INLINE void ConvDots(const ConvBlock& g, const float* a, const float* column, float* c) {
+SLIPWAY_INLINE void ConvDots(const ConvBlock& g, int64_t i, int64_t j, const float* column) {
+  const float* a = g.a + i * g.a_row;
   Vec sum[R] = {};
   int64_t p = 0;
   for (; p + kLanes <= g.k; p += kLanes) {
@@ -68,7 +116,14 @@ SLIPWAY_INLINE void ConvDots(const ConvBlock& g, const float* a, const float* co
   for (int r = 0; r < R; ++r) {
     float s = Sum(sum[r]);
     for (int64_t q = p; q < g.k; ++q) s += a[r * g.a_row + q] * column[q];
-    c[r * g.c_row] = g.add ? c[r * g.c_row] + s : s;
+    const int64_t at = (i + r) * g.c_row + j;
+    if (g.add) s += g.c[at];
+    if (g.scale != nullptr) {
+      s = s * g.scale[i + r] + g.shift[i + r];
+      if (g.more != nullptr) s += g.more[at];
+      s = s < g.low ? g.low : s > g.high ? g.high : s;
+    }
+    g.c[at] = s;
   }
 }
 
@@ -79,20 +134,17 @@ void ConvBlockOf(const ConvBlock& g) {
     const float* b = g.b + j / kWidth * g.b_panel;
     for (int64_t i = 0, rows; i < g.m; i += rows) {
       rows = g.m - i <= kRows ? g.m - i : g.m - i < 2 * kRows ? (g.m - i + 1) / 2 : kRows;
-      const float* a = g.a + i * g.a_row;
-      float* c = g.c + i * g.c_row + j;
       if (columns > kLanes)
-        ConvTileOf<2>(rows, g, a, b, c, columns);
+        ConvTileOf<2>(rows, g, i, j, b, columns);
       else
-        ConvTileOf<1>(rows, g, a, b, c, columns);
+        ConvTileOf<1>(rows, g, i, j, b, columns);
     }
   }
   for (int64_t j = 0; j < g.dots; ++j) {
     const float* column = g.last + j * g.last_row;
-    float* c = g.c + n + j;
     int64_t i = 0;
-    for (; i + 6 <= g.m; i += 6) ConvDots<6>(g, g.a + i * g.a_row, column, c + i * g.c_row);
-    for (; i < g.m; ++i) ConvDots<1>(g, g.a + i * g.a_row, column, c + i * g.c_row);
+    for (; i + 6 <= g.m; i += 6) ConvDots<6>(g, i, n + j, column);
+    for (; i < g.m; ++i) ConvDots<1>(g, i, n + j, column);
   }
 }
 
@@ -146,10 +198,6 @@ SLIPWAY_INLINE void FinishRow(const float* x, const float* add, float* out, int6
     for (int64_t j = i; j < n; ++j) more[j - i] = add[j];
   Store(rest, f(Load(rest), Load(more)));
   for (int64_t j = i; j < n; ++j) out[j] = rest[j - i];
-}
-SLIPWAY_INLINE Vec Clamp(Vec x, float low, float high) {
-  const Vec y = x < low ? Splat(low) : x;
-  return y > high ? Splat(high) : y;
 }
 void FinishConv(const float* x, float* out, int64_t n, const Finish& f) {
   const float scale = f.scale, shift = f.shift, low = f.low, high = f.high;
