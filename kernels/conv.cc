@@ -16,7 +16,7 @@ constexpr const char* kSizes = "the sizes do not agree";
 constexpr int kSpatial = 3;
 
 // Attributes of both kinds: groups, then strides, paddings in front, dilations.
-struct Window {
+struct Attributes {
   int64_t groups, stride[kSpatial], pad[kSpatial], dilation[kSpatial];
   bool Read(const Call& c) {
     if (c.ints.size() < 1 + 3 * kSpatial) return false;
@@ -78,7 +78,7 @@ void Store(const std::vector<T>& from, const Tensor& out, int64_t n, int64_t fir
 // there is one.
 const char* Conv(const Call& c) {
   const Tensor &x = c.in[0], &w = c.in[1], &out = c.out[0];
-  Window win;
+  Attributes win;
   if (c.in.size() < 2 || x.rank != 5 || w.rank != 5 || out.rank != 5 || !win.Read(c)) return kSizes;
   const int64_t in_channels = x.sizes[1], out_channels = w.sizes[0], per = w.sizes[1];
   if (in_channels != per * win.groups || out_channels % win.groups != 0 || out.sizes[0] != x.sizes[0] ||
@@ -96,7 +96,7 @@ const char* Conv(const Call& c) {
       bias = Bias<float>(c, out_channels);
       epilogue.shift = bias.data();
     }
-    if (FastConv(x, w, out, shape, epilogue)) return nullptr;
+    if (FastConv(x, w, out, shape, epilogue, c.workers)) return nullptr;
   }
   const int64_t *in = x.sizes + 2, *kernel = w.sizes + 2, *to = out.sizes + 2;
   const int64_t plane = in[0] * in[1] * in[2], positions = to[0] * to[1] * to[2];
@@ -159,7 +159,7 @@ const char* Conv(const Call& c) {
 // The transposed convolution: x [n,c,d,h,w], weights [c,o/groups,kd,kh,kw]; each element of x adds a patch.
 const char* ConvTransposed(const Call& c) {
   const Tensor &x = c.in[0], &w = c.in[1], &out = c.out[0];
-  Window win;
+  Attributes win;
   if (c.in.size() < 2 || x.rank != 5 || w.rank != 5 || out.rank != 5 || !win.Read(c)) return kSizes;
   const int64_t in_channels = x.sizes[1], group_out = w.sizes[1], out_channels = group_out * win.groups;
   if (in_channels != w.sizes[0] || in_channels % win.groups != 0 || out.sizes[0] != x.sizes[0] ||

@@ -6,6 +6,8 @@
 #include <cstdint>
 
 #include "kernels/isa_conv.h"
+#include "kernels/padded.h"
+#include "kernels/parallel.h"
 #include "kernels/tensor.h"
 
 namespace slipway::kernels {
@@ -40,9 +42,9 @@ struct ConvEpilogue {
 };
 
 // False where the tensors are not dense, of another type than f32, f16 and bf16, or the padded image would not fit;
-// nothing is written then.
-bool FastConv(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape,
-              const ConvEpilogue& epilogue);
+// nothing is written then. Workers share images, channels and positions; the bits do not depend on them.
+bool FastConv(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape, const ConvEpilogue& epilogue,
+              const Workers* workers = nullptr);
 
 }  // namespace slipway::kernels
 

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "kernels/tensor.h"
+
 namespace slipway::kernels {
 
 // c[m,n] = a[m,k] · b[k,n] (or added to c). Rows of a are read where they lie. b comes in panels of `width` columns:
@@ -61,13 +63,16 @@ struct ConvIsa {
   // Columns of dense rows as a panel: to[p · width + i] = from[p · row + i], i < n; zeros beyond.
   void (*lay_rows)(const float* from, int64_t row, int64_t k, int64_t n, float* to);
   void (*finish)(const float* x, float* out, int64_t n, const Finish& f);
-  // Rows of a plane into a padded one whose border is there already: element i of a row goes to to[i], or, where
-  // `stride` is more than 1, column i + pad to phase (i + pad) % stride, which are `phase` floats long.
-  void (*pad)(const float* from, int64_t rows, int64_t n, int64_t pad, int64_t stride, int64_t phase, float* to,
-              int64_t to_row);
+  // Rows of n elements into a padded plane whose border is there already: element i of a row goes to to[i + pad], or,
+  // where `stride` is more than 1, column i + pad to phase (i + pad) % stride, which are `phase` floats long.
+  void (*pad)(const float* from, int64_t from_row, int64_t rows, int64_t n, int64_t pad, int64_t stride, int64_t phase,
+              float* to, int64_t to_row);
   void (*sum_taps)(const TapRows& r);  // sums of weights[t] · x
   void (*max_taps)(const TapRows& r);  // largest, NaN above all; no weights
   float (*sum)(const float* x, int64_t n);
+  // Elements of f16 or bf16 as f32 and back, rounded to nearest even.
+  void (*read)(const void* from, DType dtype, int64_t n, float* to);
+  void (*write)(const float* from, DType dtype, int64_t n, void* to);
   // Winograd's transforms of F(2×2, 3×3) and F(4×4, 3×3) (winograd.h): [0] m = 2, [1] m = 4; t = m + 2.
   struct Winograd {
     // u[(i · t + j) · element + c] of `channels` filters of 3 × 3 that lie one after another; writes full vectors.

@@ -33,10 +33,11 @@
 
 namespace slipway::kernels {
 
-// One image and group: x [c, height, width], filters w [o, c, 3, 3], out [o, out_height, out_width]; output element
-// (y, x) is over rows y - pad_y … and columns x - pad_x ….
+// One group of `batch` images, which lie x_step (out_step) floats apart: x [c, height, width], filters w [o, c, 3, 3],
+// out [o, out_height, out_width]; output element (y, x) is over rows y - pad_y … and columns x - pad_x ….
 struct WinogradCall {
-  int64_t c = 0, o = 0, height = 0, width = 0, out_height = 0, out_width = 0, pad_y = 0, pad_x = 0;
+  int64_t batch = 1, c = 0, o = 0, height = 0, width = 0, out_height = 0, out_width = 0, pad_y = 0, pad_x = 0;
+  int64_t x_step = 0, out_step = 0;
   const float *x = nullptr, *w = nullptr;
   float* out = nullptr;
 };
@@ -46,7 +47,8 @@ struct WinogradCall {
 int WinogradTile(const WinogradCall& call);
 
 // `first` is the group's first channel, `at` where its results begin, for the epilogue.
-void Winograd(const WinogradCall& call, int m, const ConvEpilogue& epilogue, int64_t first, int64_t at);
+void Winograd(const WinogradCall& call, int m, const ConvEpilogue& epilogue, int64_t first, int64_t at,
+              const Workers* workers);
 
 }  // namespace slipway::kernels
 
