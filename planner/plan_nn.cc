@@ -85,7 +85,7 @@ void MaxPool(PlanContext& c) {
   if (!WindowOf(c, spatial, &ints)) return;
   Append(ints, c.ints("dilation", spatial), 1);
   std::vector<Operand> results = {out}, to = {To5d(out, spatial)};
-  if (c.node().outputs().size() > 1) {
+  if (c.node().outputs().size() > 1 && c.used(1)) {
     results.push_back(c.Result(1));
     to.push_back(To5d(results[1], spatial));
   }
