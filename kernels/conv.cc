@@ -8,6 +8,7 @@
 #include "kernels/check.h"
 #include "kernels/conv_fast.h"
 #include "kernels/conv_parts.h"
+#include "kernels/conv_transposed.h"
 #include "kernels/convert.h"
 #include "kernels/dense_floats.h"
 #include "kernels/gemm.h"
@@ -35,6 +36,14 @@ struct Attributes {
       fits = fits && stride[d] > 0 && stride[d] < kMost && dilation[d] > 0 && dilation[d] < kMost && pad[d] > -kMost && pad[d] < kMost;
     }
     return fits;
+  }
+  ConvShape Shape() const {
+    ConvShape s;
+    s.groups = groups;
+    std::copy_n(stride, kSpatial, s.stride);
+    std::copy_n(pad, kSpatial, s.pad);
+    std::copy_n(dilation, kSpatial, s.dilation);
+    return s;
   }
 };
 
@@ -182,11 +191,6 @@ const char* Conv(const Call& c) {
     if (ComputeType(c.compute) == DType::kF32) epilogue.bias = Bias<float>(c, out_channels), epilogue.what.shift = epilogue.bias.data();
   }
   if (ComputeType(c.compute) == DType::kF32) {
-    ConvShape shape;
-    shape.groups = win.groups;
-    std::copy_n(win.stride, kSpatial, shape.stride);
-    std::copy_n(win.pad, kSpatial, shape.pad);
-    std::copy_n(win.dilation, kSpatial, shape.dilation);
     // Views of memory are laid out first.
     std::vector<float> dense;
     Tensor image = x;
@@ -196,7 +200,7 @@ const char* Conv(const Call& c) {
       int64_t step = 1;
       for (int d = x.rank - 1; d >= 0; --d) image.strides[d] = step, step *= x.sizes[d];
     }
-    if (FastConv(image, w, out, shape, epilogue.what, c.workers)) return nullptr;
+    if (FastConv(image, w, out, win.Shape(), epilogue.what, c.workers)) return nullptr;
   }
   const int64_t *in = x.sizes + 2, *kernel = w.sizes + 2, *to = out.sizes + 2;
   const int64_t plane = in[0] * in[1] * in[2], positions = to[0] * to[1] * to[2];
@@ -271,6 +275,12 @@ const char* ConvTransposed(const Call& c) {
   if (in_channels != w.sizes[0] || in_channels % win.groups != 0 || out.sizes[0] != x.sizes[0] ||
       out.sizes[1] != out_channels || (c.in.size() > 2 && c.in[2].numel() != out_channels))
     return kSizes;
+  if (ComputeType(c.compute) == DType::kF32) {
+    std::vector<float> bias;
+    ConvEpilogue epilogue;
+    if (c.in.size() > 2) bias = Bias<float>(c, out_channels), epilogue.shift = bias.data();
+    if (FastConvTransposed(x, w, out, win.Shape(), epilogue, c.workers)) return nullptr;
+  }
   const int64_t *in = x.sizes + 2, *kernel = w.sizes + 2, *to = out.sizes + 2;
   const int64_t plane = in[0] * in[1] * in[2], positions = to[0] * to[1] * to[2];
   const int64_t taps = kernel[0] * kernel[1] * kernel[2], per = in_channels / win.groups, rows = group_out * taps;
