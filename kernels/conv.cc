@@ -1,10 +1,16 @@
 // Convolutions of up to three spatial dims, as products of matrices over patches: a chunk of the patches is laid out, so
 // that scratch memory stays small.
 #include <algorithm>
+#include <cmath>
+#include <utility>
 #include <vector>
 
+#include "kernels/check.h"
 #include "kernels/conv_fast.h"
+#include "kernels/conv_parts.h"
+#include "kernels/conv_transposed.h"
 #include "kernels/convert.h"
+#include "kernels/dense_floats.h"
 #include "kernels/gemm.h"
 #include "kernels/registry.h"
 #include "kernels/walk.h"
@@ -16,7 +22,7 @@ constexpr const char* kSizes = "the sizes do not agree";
 constexpr int kSpatial = 3;
 
 // Attributes of both kinds: groups, then strides, paddings in front, dilations.
-struct Window {
+struct Attributes {
   int64_t groups, stride[kSpatial], pad[kSpatial], dilation[kSpatial];
   bool Read(const Call& c) {
     if (c.ints.size() < 1 + 3 * kSpatial) return false;
@@ -30,6 +36,14 @@ struct Window {
       fits = fits && stride[d] > 0 && stride[d] < kMost && dilation[d] > 0 && dilation[d] < kMost && pad[d] > -kMost && pad[d] < kMost;
     }
     return fits;
+  }
+  ConvShape Shape() const {
+    ConvShape s;
+    s.groups = groups;
+    std::copy_n(stride, kSpatial, s.stride);
+    std::copy_n(pad, kSpatial, s.pad);
+    std::copy_n(dilation, kSpatial, s.dilation);
+    return s;
   }
 };
 
@@ -74,29 +88,126 @@ void Store(const std::vector<T>& from, const Tensor& out, int64_t n, int64_t fir
                     out.dtype, out.strides[4]);
 }
 
+// A vector with an element for each channel.
+bool IsPerChannel(const Tensor& t, int64_t channels) { return t.rank == 1 && t.sizes[0] == channels && IsFloating(t.dtype); }
+
+// What a batch norm in inference does of channel values: x · scale + shift. Operands from in[first] on: its weight, its
+// bias (those that `parts` has), mean, variance. False where they are not vectors of so many channels.
+struct ChannelNorm {
+  std::vector<float> scale, shift;
+  bool Read(const Call& c, size_t first, int64_t parts, double epsilon, int64_t channels) {
+    scale.assign(static_cast<size_t>(channels), 1);
+    shift.assign(static_cast<size_t>(channels), 0);
+    std::vector<float> mean, variance;
+    for (auto [part, to] : {std::pair{kNormWeight, &scale}, {kNormBias, &shift}, {kNormStatistics, &mean}, {kNormStatistics, &variance}}) {
+      if ((parts & part) == 0) continue;
+      if (first >= c.in.size() || !IsPerChannel(c.in[first], channels)) return false;
+      *to = Dense<float>(c.in[first++], DType::kF32);
+    }
+    if (mean.empty()) return channels == 0;
+    for (int64_t i = 0; i < channels; ++i) {
+      const double by = scale[i] / std::sqrt(static_cast<double>(variance[i]) + epsilon);
+      scale[i] = static_cast<float>(by);
+      shift[i] = static_cast<float>(shift[i] - mean[i] * by);
+    }
+    return true;
+  }
+};
+
+// out = (x - mean) / sqrt(variance + floats[0]) · weight + bias by channel, in[0] being x [n,c,…], dense. ints[0] says which
+// of the others there are, as ConvPart does.
+const char* BatchNorm(const Call& c) {
+  const Tensor &x = c.in[0], &out = c.out[0];
+  ChannelNorm norm;
+  if (c.ints.empty() || c.floats.empty() || !SameSizes(x, out) || x.rank < 2 || !DenseFloats::Takes(x) || !DenseFloats::Takes(out) ||
+      !norm.Read(c, 1, c.ints[0] | kNormStatistics, c.floats[0], x.sizes[1]))
+    return kSizes;
+  if (out.numel() == 0) return nullptr;
+  const int64_t channels = x.sizes[1], planes = x.sizes[0] * channels, plane = x.numel() / planes;
+  const DenseFloats from(x);
+  DenseResult to(out);
+  ParallelFor(c.workers, planes, std::max<int64_t>(1, 16384 / plane), [&](int64_t begin, int64_t end) {
+    Finish f;
+    for (int64_t p = begin; p < end; ++p) {
+      f.scale = norm.scale[p % channels], f.shift = norm.shift[p % channels];
+      BestIsa().conv->finish(from.data() + p * plane, to.data() + p * plane, plane, f);
+    }
+  });
+  to.Store();
+  return nullptr;
+}
+
+// What comes after the sums where the attributes say that there is more than a bias: operands in this order, then
+// floats[0], a batch norm's epsilon, and the bounds of kClamp.
+struct Epilogue {
+  ChannelNorm norm;
+  std::vector<float> bias;
+  ConvEpilogue what;
+  // Null, or what is wrong.
+  const char* Read(const Call& c, const Tensor& out) {
+    const int64_t channels = out.sizes[1], parts = c.ints[kConvParts], activation = c.ints[kConvParts + 1];
+    if (parts < 0 || parts >= 2 * kAdded || activation < 0 || activation > static_cast<int64_t>(Activation::kHardSigmoid) ||
+        c.floats.size() < 3 || out.dtype != DType::kF32 || !out.is_contiguous())
+      return kSizes;
+    size_t next = 2;
+    if (parts & kBias) {
+      if (next >= c.in.size() || !IsPerChannel(c.in[next], channels)) return kSizes;
+      bias = Dense<float>(c.in[next++], DType::kF32);
+      what.shift = bias.data();
+    }
+    if (parts & kNormStatistics) {
+      if (!norm.Read(c, next, parts, c.floats[0], channels)) return kSizes;
+      next += 2 + (parts & kNormWeight ? 1 : 0) + (parts & kNormBias ? 1 : 0);
+      for (size_t i = 0; i < bias.size(); ++i) norm.shift[i] += bias[i] * norm.scale[i];
+      what.scale = norm.scale.data(), what.shift = norm.shift.data();
+    }
+    if (parts & kAdded) {
+      if (next >= c.in.size() || c.in[next].dtype != DType::kF32 || !SameSizes(c.in[next], out) || !c.in[next].is_contiguous())
+        return kSizes;
+      what.add = c.in[next].as<float>();
+    }
+    what.activation = static_cast<Activation>(activation);
+    what.low = static_cast<float>(c.floats[1]), what.high = static_cast<float>(c.floats[2]);
+    return nullptr;
+  }
+};
+
 // out[n,o,…] = bias[o] + sum of in[0][n,c,…] · in[1][o,c,…]: x [n,c,d,h,w], weights [o,c/groups,kd,kh,kw], bias [o] where
-// there is one.
+// there is one. With attributes from kConvParts on, what Epilogue reads comes after; the result is dense and of f32 then.
 const char* Conv(const Call& c) {
   const Tensor &x = c.in[0], &w = c.in[1], &out = c.out[0];
-  Window win;
+  Attributes win;
   if (c.in.size() < 2 || x.rank != 5 || w.rank != 5 || out.rank != 5 || !win.Read(c)) return kSizes;
   const int64_t in_channels = x.sizes[1], out_channels = w.sizes[0], per = w.sizes[1];
   if (in_channels != per * win.groups || out_channels % win.groups != 0 || out.sizes[0] != x.sizes[0] ||
-      out.sizes[1] != out_channels || (c.in.size() > 2 && c.in[2].numel() != out_channels))
+      out.sizes[1] != out_channels)
     return kSizes;
-  if (c.compute == DType::kF32) {
-    ConvShape shape;
-    shape.groups = win.groups;
-    std::copy_n(win.stride, kSpatial, shape.stride);
-    std::copy_n(win.pad, kSpatial, shape.pad);
-    std::copy_n(win.dilation, kSpatial, shape.dilation);
-    if (FastConv(x, w, c.in.size() > 2 ? &c.in[2] : nullptr, out, shape)) return nullptr;
+  const bool more = c.ints.size() > kConvParts + 1;
+  Epilogue epilogue;
+  if (more) {
+    if (const char* wrong = epilogue.Read(c, out)) return wrong;
+  } else if (c.in.size() > 2) {
+    if (!IsPerChannel(c.in[2], out_channels) && c.in[2].numel() != out_channels) return kSizes;
+    if (ComputeType(c.compute) == DType::kF32) epilogue.bias = Bias<float>(c, out_channels), epilogue.what.shift = epilogue.bias.data();
+  }
+  if (ComputeType(c.compute) == DType::kF32) {
+    // Views of memory are laid out first.
+    std::vector<float> dense;
+    Tensor image = x;
+    if (!x.is_contiguous()) {
+      dense = Dense<float>(x, c.compute);
+      image.data = dense.data(), image.dtype = DType::kF32;
+      int64_t step = 1;
+      for (int d = x.rank - 1; d >= 0; --d) image.strides[d] = step, step *= x.sizes[d];
+    }
+    if (FastConv(image, w, out, win.Shape(), epilogue.what, c.workers)) return nullptr;
   }
   const int64_t *in = x.sizes + 2, *kernel = w.sizes + 2, *to = out.sizes + 2;
   const int64_t plane = in[0] * in[1] * in[2], positions = to[0] * to[1] * to[2];
   const int64_t taps = kernel[0] * kernel[1] * kernel[2], depth = per * taps, group_out = out_channels / win.groups;
   WithComputeType(c.compute, [&]<typename T>() {
-    const std::vector<T> weights = Dense<T>(w, c.compute), bias = Bias<T>(c, out_channels);
+    const std::vector<T> weights = Dense<T>(w, c.compute),
+                         bias = more ? std::vector<T>(static_cast<size_t>(out_channels), T(0)) : Bias<T>(c, out_channels);
     const int64_t chunk = std::max<int64_t>(64, std::min<int64_t>(positions, 65536 / std::max<int64_t>(1, depth)) / 64 * 64);
     std::vector<T> patches(static_cast<size_t>(depth * std::min(chunk, positions))), result(static_cast<size_t>(group_out * positions));
     const bool pointwise = taps == 1 && win.stride[0] == 1 && win.stride[1] == 1 && win.stride[2] == 1 && win.pad[0] == 0 &&
@@ -147,18 +258,29 @@ const char* Conv(const Call& c) {
       }
     }
   });
+  if (more)
+    for (int64_t p = 0; p < out.sizes[0] * out_channels; ++p) {
+      float* plane_out = out.as<float>() + p * positions;
+      BestIsa().conv->finish(plane_out, plane_out, positions, epilogue.what.For(p % out_channels, p * positions));
+    }
   return nullptr;
 }
 
 // The transposed convolution: x [n,c,d,h,w], weights [c,o/groups,kd,kh,kw]; each element of x adds a patch.
 const char* ConvTransposed(const Call& c) {
   const Tensor &x = c.in[0], &w = c.in[1], &out = c.out[0];
-  Window win;
+  Attributes win;
   if (c.in.size() < 2 || x.rank != 5 || w.rank != 5 || out.rank != 5 || !win.Read(c)) return kSizes;
   const int64_t in_channels = x.sizes[1], group_out = w.sizes[1], out_channels = group_out * win.groups;
   if (in_channels != w.sizes[0] || in_channels % win.groups != 0 || out.sizes[0] != x.sizes[0] ||
       out.sizes[1] != out_channels || (c.in.size() > 2 && c.in[2].numel() != out_channels))
     return kSizes;
+  if (ComputeType(c.compute) == DType::kF32) {
+    std::vector<float> bias;
+    ConvEpilogue epilogue;
+    if (c.in.size() > 2) bias = Bias<float>(c, out_channels), epilogue.shift = bias.data();
+    if (FastConvTransposed(x, w, out, win.Shape(), epilogue, c.workers)) return nullptr;
+  }
   const int64_t *in = x.sizes + 2, *kernel = w.sizes + 2, *to = out.sizes + 2;
   const int64_t plane = in[0] * in[1] * in[2], positions = to[0] * to[1] * to[2];
   const int64_t taps = kernel[0] * kernel[1] * kernel[2], per = in_channels / win.groups, rows = group_out * taps;
@@ -205,7 +327,7 @@ const char* ConvTransposed(const Call& c) {
   return nullptr;
 }
 
-constexpr Kernel kKernels[] = {{"conv", Conv}, {"conv_transposed", ConvTransposed}};
+constexpr Kernel kKernels[] = {{"conv", Conv, false, 2}, {"conv_transposed", ConvTransposed}, {"batch_norm", BatchNorm, false, 3}};
 
 }  // namespace
 

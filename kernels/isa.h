@@ -41,6 +41,8 @@ inline constexpr int kRowOps = 11;
 enum class PairOp : uint8_t { kAdd, kSub, kMul, kDiv };
 inline constexpr int kPairOps = 4;
 
+struct ConvIsa;
+
 struct Isa {
   const char* name;
   int64_t panel;
@@ -60,6 +62,7 @@ struct Isa {
   void (*taps)(const float* x, const int64_t* offsets, const float* w, int64_t taps, float bias, float* out, int64_t n);
   // (x - mean) / sqrt(variance + epsilon) · weight + bias; these may be null.
   void (*layer_norm)(const float* x, const float* weight, const float* bias, float epsilon, float* out, int64_t n);
+  const ConvIsa* conv;  // isa_conv.h
 };
 
 // The best of this processor; the environment's SLIPWAY_ISA (v2, avx2, avx512) caps it.

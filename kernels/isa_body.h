@@ -8,6 +8,7 @@
 #endif
 
 #include "kernels/isa.h"
+#include "kernels/isa_conv.h"
 
 namespace slipway::kernels {
 namespace {
@@ -854,6 +855,8 @@ void LayerNormRow(const float* x, const float* weight, const float* bias, float 
   }
 }
 
+#include "kernels/isa_conv_body.h"
+
 }  // namespace
 
 extern const Isa SLIPWAY_ISA_TABLE;
@@ -871,6 +874,7 @@ const Isa SLIPWAY_ISA_TABLE = {
     LogSoftmaxRow,
     TapsRow,
     LayerNormRow,
+    &kConvIsa,
 };
 
 }  // namespace slipway::kernels

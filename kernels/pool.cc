@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "kernels/convert.h"
+#include "kernels/pool_fast.h"
 #include "kernels/registry.h"
 
 namespace slipway::kernels {
@@ -76,12 +77,21 @@ void Largest(const Call& c, S span) {
   });
 }
 
+Window WindowOf(const int64_t* kernel, const int64_t* stride, const int64_t* pad, const int64_t* dilation) {
+  Window w;
+  for (int d = 0; d < kSpatial; ++d)
+    w.kernel[d] = kernel[d], w.stride[d] = stride[d], w.pad[d] = pad[d], w.dilation[d] = dilation[d];
+  return w;
+}
+constexpr int64_t kOnes[kSpatial] = {1, 1, 1}, kZeros[kSpatial] = {};
+
 // Attributes: kernel, stride, padding, dilation, of three dims each.
 const char* MaxPool(const Call& c) {
   if (!Fits(c, 4 * kSpatial)) return kSizes;
   const int64_t *kernel = c.ints.data(), *stride = kernel + 3, *pad = kernel + 6, *dilation = kernel + 9;
   for (int d = 0; d < kSpatial; ++d)
     if (kernel[d] < 1 || stride[d] < 1 || dilation[d] < 1) return kSizes;
+  if (c.out.size() == 1 && FastMaxPool(c.in[0], c.out[0], WindowOf(kernel, stride, pad, dilation), c.workers)) return nullptr;
   WithComputeType(c.in[0].dtype, [&]<typename T>() {
     Largest<T>(c, [&](int d, int64_t i) {
       int64_t begin = i * stride[d] - pad[d];
@@ -130,6 +140,9 @@ const char* AveragePool(const Call& c) {
     if (kernel[d] < 1 || stride[d] < 1) return kSizes;
   const bool padding_counts = c.ints[9] != 0;
   const int64_t fixed = c.ints[10];
+  if (ComputeType(c.compute) == DType::kF32 &&
+      FastAveragePool(c.in[0], c.out[0], WindowOf(kernel, stride, pad, kOnes), {fixed, padding_counts}, c.workers))
+    return nullptr;
   auto bounds = [&](int d, int64_t i) {
     const int64_t begin = i * stride[d] - pad[d];
     return Span{begin, std::min(begin + kernel[d], c.in[0].sizes[2 + d] + pad[d]), 1};
@@ -155,6 +168,19 @@ const char* AveragePool(const Call& c) {
 }
 const char* AdaptiveAveragePool(const Call& c) {
   if (!Fits(c, 0)) return kSizes;
+  if (ComputeType(c.compute) == DType::kF32) {
+    // Windows of one size, side by side.
+    int64_t kernel[kSpatial], windows = 1;
+    bool even = true;
+    for (int d = 0; d < kSpatial; ++d) {
+      const int64_t in = c.in[0].sizes[2 + d], out = c.out[0].sizes[2 + d];
+      even = even && out > 0 && in > 0 && in % out == 0;
+      kernel[d] = even ? in / out : 0;
+      windows *= out;
+    }
+    if (even && windows == 1 && FastPlaneMean(c.in[0], c.out[0], c.workers)) return nullptr;
+    if (even && FastAveragePool(c.in[0], c.out[0], WindowOf(kernel, kernel, kZeros, kOnes), {}, c.workers)) return nullptr;
+  }
   Average(c, [&](int d, int64_t i) { return Adaptive(c, d, i); },
           [](const Span* s, const int64_t*) {
             return (s[0].end - s[0].begin) * (s[1].end - s[1].begin) * (s[2].end - s[2].begin);

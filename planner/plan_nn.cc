@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "ir/ops/op_table.h"
+#include "kernels/conv_parts.h"
 #include "planner/rules.h"
 
 namespace slipway::planner {
@@ -68,6 +69,32 @@ void ConvPadded(PlanContext& c) {
   Convolve(c, false, spatial, padding);
 }
 
+void BatchNorm(PlanContext& c) {
+  if (c.b("training")) return c.Unsupported("statistics of the batch");
+  Operand x = c.in("input"), weight = c.opt_in("weight"), bias = c.opt_in("bias"), mean = c.opt_in("running_mean"),
+          variance = c.opt_in("running_var"), out = c.Result();
+  if (!c.ok()) return;
+  if (!mean || !variance) return c.Unsupported("no running statistics");
+  if (x.rank() < 2) return c.Fail("an input of less than 2 dims");
+  if (!ir::IsFloating(x.dtype) || x.dtype == DType::kFloat64) return c.Unsupported(ir::Name(x.dtype));
+  int64_t parts = kernels::kNormStatistics;
+  std::vector<Operand> in = {c.Dense(x)};
+  auto add = [&](const Operand& v, int64_t part) {
+    if (!v) return;
+    if (v.rank() != 1) return c.Fail("the sizes do not agree");
+    c.RequireEqual(v.sizes[0], x.sizes[1], "the sizes do not agree");
+    parts |= part;
+    in.push_back(v);
+  };
+  add(weight, kernels::kNormWeight);
+  add(bias, kernels::kNormBias);
+  add(mean, kernels::kNormStatistics);
+  add(variance, kernels::kNormStatistics);
+  if (!c.ok()) return;
+  c.Emit("batch_norm", std::move(in), {out}, out.dtype, {parts}, {c.f("eps")});
+  c.Return(out);
+}
+
 // Kernel, stride (the kernel's size where it is empty), padding.
 bool WindowOf(PlanContext& c, int spatial, Dims* ints) {
   const Ints kernel = c.ints("kernel_size", spatial);
@@ -85,7 +112,7 @@ void MaxPool(PlanContext& c) {
   if (!WindowOf(c, spatial, &ints)) return;
   Append(ints, c.ints("dilation", spatial), 1);
   std::vector<Operand> results = {out}, to = {To5d(out, spatial)};
-  if (c.node().outputs().size() > 1) {
+  if (c.node().outputs().size() > 1 && c.used(1)) {
     results.push_back(c.Result(1));
     to.push_back(To5d(results[1], spatial));
   }
@@ -202,6 +229,7 @@ constexpr PlanFamily kFamilies[] = {
     {ConvPadded, "", "conv1d.padding conv2d.padding conv3d.padding"},
     {ConvTransposed, "", "conv_transpose1d conv_transpose2d.input conv_transpose3d.input"},
     {Convolution, "", "convolution _convolution"},
+    {BatchNorm, "", "batch_norm"},
     {MaxPool, "",
      "max_pool1d max_pool2d max_pool3d max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices"},
     {AveragePool, "", "avg_pool1d avg_pool2d avg_pool3d"},

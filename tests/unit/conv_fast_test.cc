@@ -39,12 +39,14 @@ void Check(const Case& k) {
                      ws = values(k.o * per * k.kernel[0] * k.kernel[1] * k.kernel[2]), bs = values(k.o),
                      ys(k.n * k.o * to[0] * to[1] * to[2], 99);
   const Tensor x = Of(xs, {k.n, k.c, k.in[0], k.in[1], k.in[2]}),
-               w = Of(ws, {k.o, per, k.kernel[0], k.kernel[1], k.kernel[2]}), b = Of(bs, {k.o}),
+               w = Of(ws, {k.o, per, k.kernel[0], k.kernel[1], k.kernel[2]}),
                y = Of(ys, {k.n, k.o, to[0], to[1], to[2]});
   ConvShape shape;
   shape.groups = k.groups;
   for (int d = 0; d < 3; ++d) shape.stride[d] = k.stride[d], shape.pad[d] = k.pad[d], shape.dilation[d] = k.dilation[d];
-  ASSERT_TRUE(FastConv(x, w, k.bias ? &b : nullptr, y, shape));
+  ConvEpilogue epilogue;
+  if (k.bias) epilogue.shift = bs.data();
+  ASSERT_TRUE(FastConv(x, w, y, shape, epilogue));
   size_t at = 0;
   for (int64_t n = 0; n < k.n; ++n)
     for (int64_t o = 0; o < k.o; ++o)

@@ -1,0 +1,95 @@
+// See pool_fast.h.
+#include "kernels/pool_fast.h"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "kernels/dense_floats.h"
+
+namespace slipway::kernels {
+namespace {
+
+constexpr int64_t kGrain = 4;  // planes
+
+// Calls finish(sums, row, plane, z) with the largest or the sums of each slice's windows, rows `row` floats apart.
+template <typename F>
+bool Pool(const Tensor& x, const Tensor& out, const Window& window, bool largest, const Workers* workers, F finish) {
+  if (!DenseFloats::Takes(x) || !DenseFloats::Takes(out) || x.numel() == 0 || out.numel() == 0) return false;
+  const Padded padded(x.sizes + 2, out.sizes + 2, window);
+  if (!padded.ok()) return false;
+  const ConvIsa& isa = *BestIsa().conv;
+  const int64_t plane = x.sizes[2] * x.sizes[3] * x.sizes[4], planes = x.sizes[0] * x.sizes[1], *to = out.sizes + 2;
+  const int64_t row = (to[2] + isa.lanes - 1) / isa.lanes * isa.lanes;
+  const std::vector<int64_t> offsets = padded.Offsets(1);
+  const std::vector<float> ones(offsets.size(), 1.0f);
+  const DenseFloats from(x);
+  DenseResult result(out);
+  ParallelFor(workers, planes, kGrain, [&](int64_t begin, int64_t end) {
+    Scratch image(padded.size() + isa.width), sums(to[1] * row);
+    padded.Border(largest ? -std::numeric_limits<float>::infinity() : 0, 1, image.data());
+    for (int64_t p = begin; p < end; ++p) {
+      padded.Pad(from.data() + p * plane, 1, image.data());
+      for (int64_t z = 0; z < to[0]; ++z) {
+        TapRows r;
+        r.x = image.data() + padded.Begin(z, 0), r.row = padded.row();
+        r.offsets = offsets.data(), r.taps = static_cast<int64_t>(offsets.size()), r.weights = ones.data();
+        r.out = sums.data(), r.out_row = row, r.rows = to[1], r.n = to[2];
+        (largest ? isa.max_taps : isa.sum_taps)(r);
+        float* place = result.data() + (p * to[0] + z) * to[1] * to[2];
+        for (int64_t y = 0; y < to[1]; ++y) finish(sums.data() + y * row, z, y, place + y * to[2]);
+      }
+    }
+  });
+  result.Store();
+  return true;
+}
+
+}  // namespace
+
+bool FastMaxPool(const Tensor& x, const Tensor& out, const Window& window, const Workers* workers) {
+  const int64_t n = out.sizes[4];
+  return Pool(x, out, window, true, workers,
+              [n](const float* row, int64_t, int64_t, float* to) { std::copy_n(row, n, to); });
+}
+
+bool FastAveragePool(const Tensor& x, const Tensor& out, const Window& window, const PoolDivisor& divisor,
+                     const Workers* workers) {
+  // How many elements count along each dim.
+  std::vector<float> counts[3];
+  for (int d = 0; d < 3 && divisor.fixed == 0; ++d)
+    for (int64_t i = 0; i < out.sizes[2 + d]; ++i) {
+      const int64_t begin = i * window.stride[d] - window.pad[d];
+      int64_t end = std::min(begin + window.kernel[d], x.sizes[2 + d] + window.pad[d]), from = begin;
+      if (!divisor.padding_counts) from = std::max<int64_t>(begin, 0), end = std::min(end, x.sizes[2 + d]);
+      if (end <= from) return false;  // 0 / 0
+      counts[d].push_back(static_cast<float>(end - from));
+    }
+  const int64_t n = out.sizes[4];
+  return Pool(x, out, window, false, workers, [&, n](const float* row, int64_t z, int64_t y, float* to) {
+    if (divisor.fixed != 0) {
+      const float by = static_cast<float>(divisor.fixed);
+      for (int64_t i = 0; i < n; ++i) to[i] = row[i] / by;
+      return;
+    }
+    const float by = counts[0][z] * counts[1][y];
+    for (int64_t i = 0; i < n; ++i) to[i] = row[i] / (by * counts[2][i]);
+  });
+}
+
+bool FastPlaneMean(const Tensor& x, const Tensor& out, const Workers* workers) {
+  if (!DenseFloats::Takes(x) || !DenseFloats::Takes(out) || x.numel() == 0 || out.numel() == 0) return false;
+  const int64_t planes = out.numel(), plane = x.numel() / planes;
+  if (planes * plane != x.numel()) return false;
+  const DenseFloats from(x);
+  DenseResult result(out);
+  const auto sum = BestIsa().conv->sum;
+  ParallelFor(workers, planes, std::max<int64_t>(1, 16384 / plane), [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p)
+      result.data()[p] = sum(from.data() + p * plane, plane) / static_cast<float>(plane);
+  });
+  result.Store();
+  return true;
+}
+
+}  // namespace slipway::kernels

@@ -1,0 +1,315 @@
+// See fuse_conv.h.
+#include "planner/fuse_conv.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "kernels/conv_parts.h"
+#include "kernels/isa_conv.h"
+#include "kernels/plan.h"
+
+namespace slipway::planner {
+namespace {
+
+using kernels::Activation;
+using kernels::Buffer;
+using kernels::DType;
+using kernels::Expr;
+using kernels::Plan;
+using kernels::Step;
+using kernels::View;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+// What a convolution has taken over so far.
+struct Tail {
+  int64_t parts = 0;
+  Activation activation = Activation::kNone;
+  double epsilon = 0, low = -kInf, high = kInf;
+  std::vector<View> more;  // operands behind the image and the weights
+  std::vector<int> origins;
+  bool plain() const { return origins.empty(); }
+};
+
+class Fuser {
+ public:
+  explicit Fuser(PlannedProgram& p) : p_(p), plan_(p.plan) {}
+
+  void Run() {
+    const int n = static_cast<int>(plan_.steps.size());
+    views_.resize(n);
+    gone_.assign(n, 0);
+    tails_.resize(n);
+    block_.resize(n);
+    readers_.resize(plan_.buffers.size());
+    writers_.resize(plan_.buffers.size());
+    for (const auto& w : p_.weights) weights_.push_back(w.buffer);
+    std::sort(weights_.begin(), weights_.end());
+    std::vector<char> begins(n + 1, 0);  // of what is run from its first step to its last, or not at all
+    for (int i = 0; i < n; ++i) {
+      const Step& s = plan_.steps[i];
+      views_[i].assign(plan_.views.begin() + s.first_view, plan_.views.begin() + s.first_view + s.inputs + s.outputs);
+      for (int k = 0; k < s.inputs + s.outputs; ++k)
+        (k < s.inputs ? readers_ : writers_)[views_[i][k].buffer].push_back(i);
+      if (s.kind != Step::kJump && s.kind != Step::kUnless) continue;
+      begins[i + 1] = begins[s.target] = 1;
+    }
+    for (int i = 0, block = 0; i < n; ++i) block_[i] = block += begins[i];
+    bool any = false;
+    for (int i = 0; i < n; ++i) {
+      if (gone_[i] || !IsConv(i)) continue;
+      if (tails_[i].plain() && !Start(i)) continue;
+      any |= Extend(i);
+    }
+    if (any) Rewrite();
+  }
+
+ private:
+  bool IsConv(int i) const {
+    const Step& s = plan_.steps[i];
+    return s.kind == Step::kKernel && s.kernel->name == "conv" && s.outputs == 1 && s.compute == DType::kF32 &&
+           s.ints == static_cast<int>(kernels::kConvParts);
+  }
+  // All of f32; a bias becomes the first of the tail's operands.
+  bool Start(int i) {
+    const Step& s = plan_.steps[i];
+    if (s.inputs < 2 || s.inputs > 3) return false;
+    for (const View& v : views_[i])
+      if (v.dtype != DType::kF32) return false;
+    if (s.inputs == 3) {
+      tails_[i].parts = kernels::kBias;
+      tails_[i].more = {views_[i][2]};
+    }
+    return true;
+  }
+
+  const View& Out(int i) const { return views_[i].back(); }
+  bool IsOne(int expr) const { return plan_.exprs[expr].op == Expr::kInt && plan_.exprs[expr].value == 1; }
+  // Whether both have the same sizes and strides, but for dims of size 1.
+  bool SameLayout(const View& a, const View& b) const {
+    int i = 0, j = 0;
+    for (;;) {
+      while (i < a.rank && IsOne(plan_.dims[a.first_dim + i])) ++i;
+      while (j < b.rank && IsOne(plan_.dims[b.first_dim + j])) ++j;
+      if (i == a.rank || j == b.rank) return i == a.rank && j == b.rank;
+      if (plan_.dims[a.first_dim + i] != plan_.dims[b.first_dim + j] ||
+          plan_.dims[a.first_dim + a.rank + i] != plan_.dims[b.first_dim + b.rank + j])
+        return false;
+      ++i, ++j;
+    }
+  }
+  bool SameElements(const View& a, const View& b) const {
+    return a.buffer == b.buffer && a.offset == b.offset && a.dtype == b.dtype && SameLayout(a, b);
+  }
+  // A number of the plan, not a weight, that stands for all elements.
+  bool Number(const View& v, double* value) const {
+    const Buffer& b = plan_.buffers[v.buffer];
+    if (b.kind != Buffer::kConstant || b.constant == nullptr ||
+        std::binary_search(weights_.begin(), weights_.end(), v.buffer))
+      return false;
+    const Expr& offset = plan_.exprs[v.offset];
+    if (offset.op != Expr::kInt || offset.value != 0) return false;
+    for (int d = 0; d < v.rank; ++d) {
+      const Expr& stride = plan_.exprs[plan_.dims[v.first_dim + v.rank + d]];
+      if (!IsOne(plan_.dims[v.first_dim + d]) && (stride.op != Expr::kInt || stride.value != 0)) return false;
+    }
+    auto read = [&]<typename T>(T x) {
+      std::memcpy(&x, b.constant, sizeof x);
+      *value = static_cast<double>(x);
+      return static_cast<T>(*value) == x;
+    };
+    return v.dtype == DType::kI64   ? read(int64_t{})
+           : v.dtype == DType::kF64 ? read(double{})
+           : v.dtype == DType::kF32 ? read(float{})
+                                    : false;
+  }
+  double Real(int number) const {
+    const Expr& e = plan_.exprs[plan_.numbers[number]];
+    return e.op == Expr::kReal ? std::bit_cast<double>(e.value) : std::numeric_limits<double>::quiet_NaN();
+  }
+
+  // Takes over steps as long as it can; whether it did. The convolution moves to where the last of them is.
+  bool Extend(int i) {
+    bool any = false;
+    for (;;) {
+      const int buffer = Out(i).buffer;
+      if (plan_.buffers[buffer].kind != Buffer::kTemporary || writers_[buffer].size() != 1 ||
+          readers_[buffer].size() != 1)
+        return any;
+      const int j = readers_[buffer][0];
+      if (j <= i || block_[j] != block_[i] || !Fits(i, j)) return any;
+      Tail tail = tails_[i];
+      if (!Take(i, j, &tail)) return any;
+      Move(i, j, std::move(tail));
+      any = true;
+      i = j;
+    }
+  }
+  // Whether the convolution may be done where step j is, in its place.
+  bool Fits(int i, int j) const {
+    const Step& s = plan_.steps[j];
+    if (s.kind != Step::kKernel || s.outputs != 1 || s.compute != DType::kF32) return false;
+    if (Out(j).dtype != DType::kF32 || !SameLayout(Out(j), Out(i))) return false;
+    std::vector<int> used;
+    for (int k = 0; k + 1 < static_cast<int>(views_[i].size()); ++k) used.push_back(views_[i][k].buffer);
+    for (const View& v : tails_[i].more) used.push_back(v.buffer);
+    for (int b : used)
+      for (int w : writers_[b])
+        if (w > i && w <= j) return false;
+    for (int k = 0; k < s.inputs; ++k)
+      if (views_[j][k].buffer == Out(j).buffer) return false;
+    return true;
+  }
+
+  bool Take(int i, int j, Tail* tail) const {
+    const Step& s = plan_.steps[j];
+    const std::string_view name = s.kernel->name;
+    const std::vector<View>& in = views_[j];
+    if (tail->plain()) tail->origins.push_back(plan_.steps[i].origin);
+    tail->origins.push_back(s.origin);
+    const bool summed = tail->activation == Activation::kNone;
+    if (name == "batch_norm") {
+      if (!summed || (tail->parts & (kernels::kAdded | kernels::kNormStatistics)) || s.ints < 1 || s.floats < 1)
+        return false;
+      const Expr& parts = plan_.exprs[plan_.numbers[s.first_number]];
+      if (parts.op != Expr::kInt || !SameElements(in[0], Out(i))) return false;
+      for (int k = 1; k < s.inputs; ++k) {
+        if (in[k].dtype != DType::kF32) return false;
+        tail->more.push_back(in[k]);
+      }
+      tail->parts |= parts.value;
+      tail->epsilon = Real(s.first_number + s.ints);
+      return tail->epsilon == tail->epsilon;
+    }
+    if (name == "add" && s.inputs == 2) {
+      if (!summed || (tail->parts & kernels::kAdded)) return false;
+      for (int k = 0; k < 2; ++k) {
+        if (!SameElements(in[k], Out(i)) || in[1 - k].dtype != DType::kF32 || !SameLayout(in[1 - k], Out(i))) continue;
+        View other = in[1 - k];
+        // With the result's dims, of which the kernel asks that they be the same.
+        other.rank = Out(i).rank, other.first_dim = Out(i).first_dim;
+        tail->more.push_back(other);
+        tail->parts |= kernels::kAdded;
+        return true;
+      }
+      return false;
+    }
+    if ((name == "maximum" || name == "minimum") && s.inputs == 2) {
+      double bound = 0;
+      if ((!summed && tail->activation != Activation::kClamp) || !SameElements(in[0], Out(i)) ||
+          !Number(in[1], &bound) || bound != bound)
+        return false;
+      auto limit = [&](double x) { return name == "maximum" ? std::max(x, bound) : std::min(x, bound); };
+      tail->low = limit(tail->low), tail->high = limit(tail->high);
+      tail->activation = Activation::kClamp;
+      return true;
+    }
+    if (s.inputs != 1 || s.ints != 0 || s.floats != 0 || !SameElements(in[0], Out(i))) return false;
+    if (name == "relu") {
+      if (!summed && tail->activation != Activation::kClamp) return false;
+      tail->low = std::max(tail->low, 0.0), tail->high = std::max(tail->high, 0.0);
+      tail->activation = Activation::kClamp;
+      return true;
+    }
+    if (!summed) return false;
+    for (auto [kernel, activation] : {std::pair{"silu", Activation::kSilu},
+                                      {"hardswish", Activation::kHardSwish},
+                                      {"hardsigmoid", Activation::kHardSigmoid}})
+      if (name == kernel) {
+        tail->activation = activation;
+        return true;
+      }
+    return false;
+  }
+
+  void Move(int i, int j, Tail tail) {
+    auto reads = [&](int step, bool now) {
+      for (int k = 0; k < plan_.steps[step].inputs; ++k) {
+        std::vector<int>& r = readers_[views_[step][k].buffer];
+        if (now)
+          r.push_back(step);
+        else
+          std::erase(r, step);
+      }
+    };
+    reads(i, false), reads(j, false);
+    const View result = views_[j].back();
+    View out = Out(i);
+    out.buffer = result.buffer, out.offset = result.offset;
+    std::vector<View> views = {views_[i][0], views_[i][1]};
+    views.insert(views.end(), tail.more.begin(), tail.more.end());
+    views.push_back(out);
+    Step s = plan_.steps[i];
+    s.inputs = static_cast<int>(views.size()) - 1;
+    plan_.steps[j] = s;
+    views_[j] = std::move(views);
+    gone_[i] = 1;
+    reads(j, true);
+    tails_[j] = std::move(tail);
+  }
+
+  int Add(Expr e) {
+    plan_.exprs.push_back(e);
+    return static_cast<int>(plan_.exprs.size()) - 1;
+  }
+  void Finish(Step& s, const Tail& tail) {
+    const int first = static_cast<int>(plan_.numbers.size());
+    for (int k = 0; k < s.ints; ++k) plan_.numbers.push_back(plan_.numbers[s.first_number + k]);
+    plan_.numbers.push_back(Add({.op = Expr::kInt, .value = tail.parts}));
+    plan_.numbers.push_back(Add({.op = Expr::kInt, .value = static_cast<int64_t>(tail.activation)}));
+    for (double x : {tail.epsilon, tail.low, tail.high})
+      plan_.numbers.push_back(Add({.op = Expr::kReal, .value = std::bit_cast<int64_t>(x)}));
+    s.first_number = first, s.ints += 2, s.floats = 3;
+    std::string name;
+    for (int origin : tail.origins) {
+      std::string_view op = p_.origins[origin];
+      if (const size_t dot = op.find('.'); dot != op.npos && !name.empty()) op = op.substr(dot + 1);
+      if (!name.empty()) op = op.substr(0, op.find('.'));
+      text::StrAppend(&name, name.empty() ? "" : "+", op);
+    }
+    p_.places.push_back(p_.places[s.origin]);
+    s.origin = static_cast<int>(p_.origins.size());
+    p_.origins.push_back(std::move(name));
+  }
+  void Rewrite() {
+    std::vector<Step> steps;
+    std::vector<View> views;
+    std::vector<int> place;  // of old steps among the new
+    for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) {
+      place.push_back(static_cast<int>(steps.size()));
+      if (gone_[i]) continue;
+      Step s = plan_.steps[i];
+      if (!tails_[i].plain()) Finish(s, tails_[i]);
+      s.first_view = static_cast<int>(views.size());
+      views.insert(views.end(), views_[i].begin(), views_[i].end());
+      steps.push_back(s);
+    }
+    place.push_back(static_cast<int>(steps.size()));
+    for (Step& s : steps)
+      if (s.kind == Step::kJump || s.kind == Step::kUnless) s.target = place[s.target];
+    plan_.steps = std::move(steps);
+    plan_.views = std::move(views);
+  }
+
+  PlannedProgram& p_;
+  Plan& plan_;
+  std::vector<std::vector<View>> views_;             // of steps
+  std::vector<char> gone_;                           // steps
+  std::vector<Tail> tails_;                          // of steps
+  std::vector<int> block_;                           // of steps: those of one are run together
+  std::vector<std::vector<int>> readers_, writers_;  // of buffers
+  std::vector<int> weights_;                         // buffers
+};
+
+}  // namespace
+
+void FuseConvs(PlannedProgram& p) { Fuser(p).Run(); }
+
+}  // namespace slipway::planner
