@@ -10,6 +10,7 @@
 #include "passes/decompose.h"
 #include "passes/pass.h"
 #include "planner/bind.h"
+#include "planner/fuse.h"
 #include "planner/rules.h"
 #include "planner/runner.h"
 
@@ -299,6 +300,7 @@ absl::StatusOr<PlannedProgram> MakePlan(const ir::Program& p, const PlanOptions&
     if (!b.IsGiven(symbol))
       return absl::UnimplementedError(
           text::StrCat("the size ", symbol.ToString(), ": no input and no operator gives it"));
+  if (options.fuse) FuseChains(out);
   return out;
 }
 
