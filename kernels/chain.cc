@@ -8,6 +8,7 @@
 #include "kernels/check.h"
 #include "kernels/convert.h"
 #include "kernels/parallel.h"
+#include "kernels/scope.h"
 
 namespace slipway::kernels {
 namespace {
@@ -361,13 +362,12 @@ const char* RunChain(const Call& c) {
   Chain chain;
   if (const char* why = chain.Make(c)) return why;
   if (chain.tiles() == 0) return nullptr;
-  Workspace own;
-  Workspace& memory = c.workspace ? *c.workspace : own;
+  Scope memory(c);
   constexpr int64_t kGrain = 8;  // tiles
   if (c.workers == nullptr || c.workers->threads < 2 || chain.tiles() < 2 * kGrain)
-    return chain.Run(0, chain.tiles(), memory.Take(static_cast<size_t>(chain.scratch())));
+    return chain.Run(0, chain.tiles(), memory->Take(static_cast<size_t>(chain.scratch())));
   std::atomic<const char*> wrong = nullptr;
-  char* const scratch = memory.Take(static_cast<size_t>(chain.scratch() * MostParts(*c.workers)));
+  char* const scratch = memory->Take(static_cast<size_t>(chain.scratch() * memory.parts()));
   std::atomic<int64_t> parts = 0;
   ParallelFor(c.workers, chain.tiles(), kGrain, [&](int64_t first, int64_t last) {
     if (const char* why = chain.Run(first, last, scratch + parts++ * chain.scratch())) wrong = why;

@@ -751,6 +751,8 @@ void LayerNormRow(const float* x, const float* weight, const float* bias, float 
   }
 }
 
+#include "kernels/isa_row_body.h"
+
 }  // namespace
 
 extern const Isa SLIPWAY_ISA_TABLE;
@@ -768,6 +770,10 @@ const Isa SLIPWAY_ISA_TABLE = {
     LogSoftmaxRow,
     TapsRow,
     LayerNormRow,
+    RmsNormRow,
+    SumRow,
+    WidenRow,
+    NarrowRow,
 };
 
 }  // namespace slipway::kernels
