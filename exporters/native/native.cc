@@ -253,7 +253,7 @@ class Library {
                  b.CreateVector(checks), b.CreateVectorOfStructs(buffers), b.CreateVector(plan_.dims), b.CreateVectorOfStructs(views),
                  b.CreateVector(plan_.numbers), b.CreateVectorOfStructs(steps), strings(plan_.texts), b.CreateVector(constants),
                  b.CreateVector(origins), b.CreateVector(leaves), b.CreateString(in_spec), b.CreateString(out_spec),
-                 b.CreateVector(metadata)),
+                 b.CreateVector(metadata), b.CreateVectorOfStructs(ops)),
              file::PlanIdentifier());
     return {reinterpret_cast<const char*>(b.GetBufferPointer()), b.GetSize()};
   }
