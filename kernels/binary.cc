@@ -2,8 +2,9 @@
 #include <cmath>
 #include <type_traits>
 
+#include "kernels/chain.h"
 #include "kernels/check.h"
-#include "kernels/elementwise.h"
+#include "kernels/convert.h"
 #include "kernels/isa.h"
 
 namespace slipway::kernels {
@@ -11,43 +12,56 @@ namespace {
 
 enum Types { kAll, kFloats, kInts };
 
+// F(x, y) per element.
 template <auto F, Types kTypes = kAll>
-const char* Binary(const Call& c) {
-  return WithComputeType(c.compute, [&]<typename T>() -> const char* {
+const char* BinaryRow(const RowCall& r) {
+  return WithComputeType(r.type, [&]<typename T>() -> const char* {
     if constexpr (kTypes == kAll || (kTypes == kFloats) == std::is_floating_point_v<T>) {
-      Elementwise<T, 2>(c, [](const std::array<const T*, 2>& in, T* out, int64_t n) {
-        for (int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(F(in[0][i], in[1][i]));
-      });
+      const T *x = static_cast<const T*>(r.in[0]), *y = static_cast<const T*>(r.in[1]);
+      T* out = static_cast<T*>(r.out);
+#pragma GCC ivdep
+      for (int64_t i = 0; i < r.n; ++i) out[i] = static_cast<T>(F(x[i], y[i]));
       return nullptr;
     } else {
       return kTypes == kFloats ? "the operator is for floating-point numbers" : "the operator is for integers";
     }
   });
 }
-
 // The same with f32 by the instruction set's loop.
 template <PairOp kOp, auto F, Types kTypes = kAll>
-const char* Fast(const Call& c) {
-  if (ComputeType(c.compute) != DType::kF32) return Binary<F, kTypes>(c);
-  const auto run = BestIsa().pair[static_cast<int>(kOp)];
-  Elementwise<float, 2>(
-      c, [run](const std::array<const float*, 2>& in, float* out, int64_t n) { run(in[0], in[1], out, n, 0); });
+const char* FastRow(const RowCall& r) {
+  if (r.type != DType::kF32) return BinaryRow<F, kTypes>(r);
+  BestIsa().pair[static_cast<int>(kOp)](static_cast<const float*>(r.in[0]), static_cast<const float*>(r.in[1]),
+                                        static_cast<float*>(r.out), r.n, 0);
   return nullptr;
 }
-
 // Division of integers: F is not called on a divisor of 0, which is an error.
 template <auto F, auto OfFloats>
-const char* Division(const Call& c) {
-  if (IsFloating(c.compute)) return Binary<OfFloats, kFloats>(c);
+const char* DivisionRow(const RowCall& r) {
+  if (r.type != DType::kI64) return BinaryRow<OfFloats, kFloats>(r);
+  const int64_t *x = static_cast<const int64_t*>(r.in[0]), *y = static_cast<const int64_t*>(r.in[1]);
+  int64_t* out = static_cast<int64_t*>(r.out);
   bool zero = false;
-  Elementwise<int64_t, 2>(c, [&](const std::array<const int64_t*, 2>& in, int64_t* out, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) {
-      zero |= in[1][i] == 0;
-      // Dividing by -1 is negating, which wraps where the quotient does not fit.
-      out[i] = in[1][i] == 0 ? 0 : F(in[0][i], in[1][i]);
-    }
-  });
+  for (int64_t i = 0; i < r.n; ++i) {
+    const bool none = y[i] == 0;
+    zero |= none;
+    // Dividing by -1 is negating, which wraps where the quotient does not fit.
+    out[i] = none ? 0 : F(x[i], y[i]);
+  }
   return zero ? "division by zero" : nullptr;
+}
+
+template <auto F, Types kTypes = kAll>
+constexpr Kernel Binary(std::string_view name) {
+  return RowKernel<BinaryRow<F, kTypes>, 2>(name);
+}
+template <PairOp kOp, auto F, Types kTypes = kAll>
+constexpr Kernel Fast(std::string_view name) {
+  return RowKernel<FastRow<kOp, F, kTypes>, 2>(name);
+}
+template <auto F, auto OfFloats>
+constexpr Kernel Division(std::string_view name) {
+  return RowKernel<DivisionRow<F, OfFloats>, 2>(name);
 }
 
 template <typename T>
@@ -122,39 +136,45 @@ constexpr auto kFmin = [](auto a, auto b) { return b != b || a < b ? a : b; };
 
 // Shifts by `ints[0]` bits or more empty the number.
 template <bool kLeft>
-const char* Shift(const Call& c) {
-  if (IsFloating(c.compute)) return "the operator is for integers";
-  if (c.ints.empty() || c.ints[0] < 1 || c.ints[0] > 64) return kAttributeMissing;
-  const int64_t bits = c.ints[0];
-  Elementwise<int64_t, 2>(c, [bits](const std::array<const int64_t*, 2>& in, int64_t* out, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) {
-      const int64_t x = in[0][i], y = in[1][i];
-      const bool empty = y < 0 || y >= bits;
-      if constexpr (kLeft)
-        out[i] = empty ? 0 : Wrap(static_cast<uint64_t>(x) << y);
-      else
-        out[i] = empty ? (x < 0 ? -1 : 0) : x >> y;
-    }
-  });
+const char* ShiftRow(const RowCall& r) {
+  if (r.type != DType::kI64) return "the operator is for integers";
+  if (r.ints.empty() || r.ints[0] < 1 || r.ints[0] > 64) return kAttributeMissing;
+  const int64_t bits = r.ints[0], *in = static_cast<const int64_t*>(r.in[0]),
+                *by = static_cast<const int64_t*>(r.in[1]);
+  int64_t* out = static_cast<int64_t*>(r.out);
+  for (int64_t i = 0; i < r.n; ++i) {
+    const int64_t x = in[i], y = by[i];
+    const bool empty = y < 0 || y >= bits;
+    if constexpr (kLeft)
+      out[i] = empty ? 0 : Wrap(static_cast<uint64_t>(x) << y);
+    else
+      out[i] = empty ? (x < 0 ? -1 : 0) : x >> y;
+  }
   return nullptr;
 }
 
 // F(x, y, z, factor) with the attribute floats[0], of integers ints[0], as factor.
 template <auto F>
-const char* Ternary(const Call& c) {
-  return WithComputeType(c.compute, [&]<typename T>() -> const char* {
+const char* TernaryRow(const RowCall& r) {
+  return WithComputeType(r.type, [&]<typename T>() -> const char* {
     T factor = 1;
     if constexpr (kInt<T>) {
-      if (!c.ints.empty()) factor = c.ints[0];
+      if (!r.ints.empty()) factor = r.ints[0];
     } else {
-      if (!c.floats.empty()) factor = static_cast<T>(c.floats[0]);
+      if (!r.floats.empty()) factor = static_cast<T>(r.floats[0]);
     }
+    const T *x = static_cast<const T*>(r.in[0]), *y = static_cast<const T*>(r.in[1]),
+            *z = static_cast<const T*>(r.in[2]);
+    T* out = static_cast<T*>(r.out);
     bool zero = false;
-    Elementwise<T, 3>(c, [&](const std::array<const T*, 3>& in, T* out, int64_t n) {
-      for (int64_t i = 0; i < n; ++i) out[i] = F(in[0][i], in[1][i], in[2][i], factor, &zero);
-    });
+#pragma GCC ivdep
+    for (int64_t i = 0; i < r.n; ++i) out[i] = F(x[i], y[i], z[i], factor, &zero);
     return zero ? "division by zero" : nullptr;
   });
+}
+template <auto F>
+constexpr Kernel Ternary(std::string_view name) {
+  return RowKernel<TernaryRow<F>, 3>(name);
 }
 constexpr auto kWhere = [](auto c, auto x, auto y, auto, bool*) { return c != 0 ? x : y; };
 constexpr auto kAddcmul = [](auto x, auto y, auto z, auto f, bool*) { return kAdd(x, kMul(f, kMul(y, z))); };
@@ -174,60 +194,65 @@ constexpr auto kLerp = [](auto x, auto y, auto w, auto, bool*) {
 };
 
 // x + factor · y: torch's add and sub with alpha.
-const char* AddScaled(const Call& c) {
-  if (IsFloating(c.compute) ? c.floats.empty() : c.ints.empty()) return kAttributeMissing;
-  return WithComputeType(c.compute, [&]<typename T>() -> const char* {
+const char* AddScaledRow(const RowCall& r) {
+  if (r.type == DType::kI64 ? r.ints.empty() : r.floats.empty()) return kAttributeMissing;
+  WithComputeType(r.type, [&]<typename T>() {
     T factor;
     if constexpr (kInt<T>)
-      factor = c.ints[0];
+      factor = r.ints[0];
     else
-      factor = static_cast<T>(c.floats[0]);
-    Elementwise<T, 2>(c, [factor](const std::array<const T*, 2>& in, T* out, int64_t n) {
-      for (int64_t i = 0; i < n; ++i) out[i] = kAdd(in[0][i], kMul(factor, in[1][i]));
-    });
-    return nullptr;
+      factor = static_cast<T>(r.floats[0]);
+    const T *x = static_cast<const T*>(r.in[0]), *y = static_cast<const T*>(r.in[1]);
+    T* out = static_cast<T*>(r.out);
+#pragma GCC ivdep
+    for (int64_t i = 0; i < r.n; ++i) out[i] = kAdd(x[i], kMul(factor, y[i]));
   });
+  return nullptr;
 }
 
 constexpr Kernel kKernels[] = {
-    {"add", Fast<PairOp::kAdd, kAdd>},
-    {"sub", Fast<PairOp::kSub, kSub>},
-    {"mul", Fast<PairOp::kMul, kMul>},
-    {"add_scaled", AddScaled},  // factor: floats[0], of integers ints[0]
-    {"div", Fast<PairOp::kDiv, [](auto x, auto y) { return x / y; }, kFloats>},
-    {"div_floor", Division<FloorDiv, kFloorDivide>},
-    {"div_trunc", Division<TruncDiv, [](auto x, auto y) { return std::trunc(x / y); }>},
-    {"remainder", Division<FloorMod, kRemainder>},
-    {"fmod", Division<TruncMod, [](auto x, auto y) { return std::fmod(x, y); }>},
-    {"pow", Binary<kPow>},
-    {"maximum", Binary<kMaximum>},
-    {"minimum", Binary<kMinimum>},
-    {"fmax", Binary<kFmax>},
-    {"fmin", Binary<kFmin>},
-    {"atan2", Binary<[](auto x, auto y) { return std::atan2(x, y); }, kFloats>},
-    {"copysign", Binary<[](auto x, auto y) { return std::copysign(x, y); }, kFloats>},
-    {"xlogy", Binary<[](auto x, auto y) { return y != y ? y : x == 0 ? decltype(x)(0) : x * std::log(y); }, kFloats>},
-    {"xlog1py", Binary<[](auto x, auto y) { return y != y ? y : x == 0 ? decltype(x)(0) : x * std::log1p(y); }, kFloats>},
-    {"heaviside", Binary<[](auto x, auto y) { return x == 0 ? y : decltype(x)(x > 0 ? 1 : 0); }>},
-    {"hypot", Binary<[](auto x, auto y) { return std::hypot(x, y); }, kFloats>},
-    {"eq", Binary<[](auto x, auto y) { return x == y; }>},
-    {"ne", Binary<[](auto x, auto y) { return x != y; }>},
-    {"lt", Binary<[](auto x, auto y) { return x < y; }>},
-    {"le", Binary<[](auto x, auto y) { return x <= y; }>},
-    {"gt", Binary<[](auto x, auto y) { return y < x; }>},
-    {"ge", Binary<[](auto x, auto y) { return y <= x; }>},
-    {"logical_and", Binary<[](auto x, auto y) { return x != 0 && y != 0; }>},
-    {"logical_or", Binary<[](auto x, auto y) { return x != 0 || y != 0; }>},
-    {"logical_xor", Binary<[](auto x, auto y) { return (x != 0) != (y != 0); }>},
-    {"bitwise_and", Binary<[](auto x, auto y) { return x & y; }, kInts>},
-    {"bitwise_or", Binary<[](auto x, auto y) { return x | y; }, kInts>},
-    {"bitwise_xor", Binary<[](auto x, auto y) { return x ^ y; }, kInts>},
-    {"shift_left", Shift<true>},    // bits of the dtype
-    {"shift_right", Shift<false>},  // bits of the dtype
-    {"where", Ternary<kWhere>, true, 3},
-    {"addcmul", Ternary<kAddcmul>, true, 3},  // factor: floats[0], of integers ints[0]
-    {"addcdiv", Ternary<kAddcdiv>, true, 3},  // factor likewise
-    {"lerp", Ternary<kLerp>, true, 3},
+    Fast<PairOp::kAdd, kAdd>("add"),
+    Fast<PairOp::kSub, kSub>("sub"),
+    Fast<PairOp::kMul, kMul>("mul"),
+    RowKernel<AddScaledRow, 2>("add_scaled"),  // factor: floats[0], of integers ints[0]
+    Fast<PairOp::kDiv, [](auto x, auto y) { return x / y; }, kFloats>("div"),
+    Division<FloorDiv, kFloorDivide>("div_floor"),
+    Division<TruncDiv, [](auto x, auto y) { return std::trunc(x / y); }>("div_trunc"),
+    Division<FloorMod, kRemainder>("remainder"),
+    Division<TruncMod, [](auto x, auto y) { return std::fmod(x, y); }>("fmod"),
+    Binary<kPow>("pow"),
+    Binary<kMaximum>("maximum"),
+    Binary<kMinimum>("minimum"),
+    Binary<kFmax>("fmax"),
+    Binary<kFmin>("fmin"),
+    Binary<[](auto x, auto y) { return std::atan2(x, y); }, kFloats>("atan2"),
+    Binary<[](auto x, auto y) { return std::copysign(x, y); }, kFloats>("copysign"),
+    Binary<[](auto x, auto y) { return y != y   ? y
+                                       : x == 0 ? decltype(x)(0)
+                                                : x * std::log(y); }, kFloats>("xlogy"),
+    Binary<[](auto x, auto y) { return y != y   ? y
+                                       : x == 0 ? decltype(x)(0)
+                                                : x * std::log1p(y); }, kFloats>("xlog1py"),
+    Binary<[](auto x, auto y) { return x == 0 ? y : decltype(x)(x > 0 ? 1 : 0); }>("heaviside"),
+    Binary<[](auto x, auto y) { return std::hypot(x, y); }, kFloats>("hypot"),
+    Binary<[](auto x, auto y) { return x == y; }>("eq"),
+    Binary<[](auto x, auto y) { return x != y; }>("ne"),
+    Binary<[](auto x, auto y) { return x < y; }>("lt"),
+    Binary<[](auto x, auto y) { return x <= y; }>("le"),
+    Binary<[](auto x, auto y) { return y < x; }>("gt"),
+    Binary<[](auto x, auto y) { return y <= x; }>("ge"),
+    Binary<[](auto x, auto y) { return x != 0 && y != 0; }>("logical_and"),
+    Binary<[](auto x, auto y) { return x != 0 || y != 0; }>("logical_or"),
+    Binary<[](auto x, auto y) { return (x != 0) != (y != 0); }>("logical_xor"),
+    Binary<[](auto x, auto y) { return x & y; }, kInts>("bitwise_and"),
+    Binary<[](auto x, auto y) { return x | y; }, kInts>("bitwise_or"),
+    Binary<[](auto x, auto y) { return x ^ y; }, kInts>("bitwise_xor"),
+    RowKernel<ShiftRow<true>, 2>("shift_left"),    // bits of the dtype
+    RowKernel<ShiftRow<false>, 2>("shift_right"),  // bits of the dtype
+    Ternary<kWhere>("where"),
+    Ternary<kAddcmul>("addcmul"),  // factor: floats[0], of integers ints[0]
+    Ternary<kAddcdiv>("addcdiv"),  // factor likewise
+    Ternary<kLerp>("lerp"),
 };
 
 }  // namespace

@@ -1,6 +1,8 @@
 // See convert.h.
 #include "kernels/convert.h"
 
+#include "kernels/isa.h"
+
 namespace slipway::kernels {
 namespace {
 
@@ -9,10 +11,37 @@ void Round(T* x, int64_t n) {
   for (int64_t i = 0; i < n; ++i) x[i] = Convert<T>(Convert<Narrow>(x[i]));
 }
 
+bool IsHalf(DType t) { return t == DType::kF16 || t == DType::kBF16; }
+
+// Dense rows of f32 rounded to `as`, by the instruction set's loops.
+void RoundRow(float* x, int64_t n, DType as) {
+  constexpr int64_t kPart = 256;
+  uint16_t narrow[kPart];
+  for (int64_t i = 0; i < n; i += kPart) {
+    const int64_t m = n - i < kPart ? n - i : kPart;
+    BestIsa().narrow(x + i, narrow, as, m);
+    BestIsa().widen(narrow, as, x + i, m);
+  }
+}
+
 }  // namespace
 
 template <typename T>
 void LoadRow(const void* from, DType dtype, int64_t stride, int64_t n, DType as, T* to) {
+  if constexpr (std::is_same_v<T, float>) {
+    const bool half = IsHalf(dtype) && stride == 1;
+    if (half) BestIsa().widen(from, dtype, to, n);
+    if (half && (as == dtype || as == DType::kF32)) return;
+    if (dtype == DType::kF32 && IsHalf(as)) {
+      const float* p = static_cast<const float*>(from);
+      if (stride == 1)
+        std::memcpy(to, p, static_cast<size_t>(n) * sizeof(float));
+      else
+        for (int64_t i = 0; i < n; ++i) to[i] = p[i * stride];
+      return RoundRow(to, n, as);
+    }
+    if (half) return RoundRow(to, n, as);
+  }
   WithAnyType(dtype, [&]<typename S>() {
     const S* p = static_cast<const S*>(from);
     if (as == DType::kBool)
@@ -41,6 +70,8 @@ void LoadRow(const void* from, DType dtype, int64_t stride, int64_t n, DType as,
 
 template <typename T>
 void StoreRow(const T* from, int64_t n, void* to, DType dtype, int64_t stride) {
+  if constexpr (std::is_same_v<T, float>)
+    if (IsHalf(dtype) && stride == 1) return BestIsa().narrow(from, to, dtype, n);
   WithAnyType(dtype, [&]<typename S>() {
     S* p = static_cast<S*>(to);
     for (int64_t i = 0; i < n; ++i) p[i * stride] = Convert<S>(from[i]);

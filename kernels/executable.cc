@@ -24,8 +24,9 @@ bool IsDType(DType t) { return static_cast<int>(t) < kDTypes; }
 std::string Executable::Look() {
   const Plan& p = plan_;
   constexpr size_t kMost = size_t{1} << 28;
-  for (size_t n : {p.symbols.size(), p.exprs.size(), p.inputs.size(), p.outputs.size(), p.bindings.size(),
-                   p.checks.size(), p.buffers.size(), p.dims.size(), p.views.size(), p.numbers.size(), p.steps.size()})
+  for (size_t n :
+       {p.symbols.size(), p.exprs.size(), p.inputs.size(), p.outputs.size(), p.bindings.size(), p.checks.size(),
+        p.buffers.size(), p.dims.size(), p.views.size(), p.numbers.size(), p.steps.size(), p.ops.size()})
     if (n > kMost) return "a table is too long";
   auto exprs = [&](const std::vector<int32_t>& list) {
     return std::all_of(list.begin(), list.end(), [&](int32_t e) { return In(e, p.exprs); });
@@ -67,6 +68,14 @@ std::string Executable::Look() {
         !RangeIn(v.first_dim, int64_t{2} * v.rank, p.dims))
       return "a view is malformed";
   }
+  for (const ChainOp& o : p.ops) {
+    bool fits = o.kernel != nullptr && IsDType(o.compute) && !IsStoredOnly(o.compute) && IsDType(o.result) &&
+                o.inputs >= o.kernel->inputs && o.inputs >= 1 && o.inputs <= ChainOp::kMostInputs && o.slot >= 0 &&
+                o.slot < kMostChainOps && o.ints >= 0 && o.floats >= 0;
+    // A copy is the one that needs no row function, and takes all types.
+    fits = fits && (o.kernel->row ? !IsStoredOnly(o.result) : o.kernel->name == "copy");
+    if (!fits) return "an operation of a chain is malformed";
+  }
   for (const Step& s : p.steps) {
     const int64_t views = int64_t{s.inputs} + s.outputs, numbers = int64_t{s.ints} + s.floats;
     bool fits = s.kind <= Step::kCheck && s.inputs >= 0 && s.outputs >= 0 && s.ints >= 0 && s.floats >= 0 &&
@@ -76,7 +85,9 @@ std::string Executable::Look() {
       case Step::kKernel:
         fits = fits && s.kernel != nullptr && s.inputs >= s.kernel->inputs && s.outputs >= s.kernel->outputs &&
                !IsStoredOnly(s.compute);
-        for (int64_t k = 0; fits && !s.kernel->any_type && k < views; ++k) fits = !IsStoredOnly(p.views[s.first_view + k].dtype);
+        if (fits && (s.ops != 0 || s.kernel->name == "chain")) fits = s.kernel->name == "chain" && LookAtChain(s);
+        for (int64_t k = 0; fits && !s.kernel->any_type && k < views; ++k)
+          fits = !IsStoredOnly(p.views[s.first_view + k].dtype);
         for (int64_t k = 0; fits && k < s.outputs; ++k) {
           const Buffer& b = p.buffers[p.views[s.first_view + s.inputs + k].buffer];
           fits = b.kind == Buffer::kTemporary || b.kind == Buffer::kOutput;
@@ -106,6 +117,29 @@ std::string Executable::Look() {
     if (!fits) return "a step is malformed";
   }
   return "";
+}
+
+bool Executable::LookAtChain(const Step& s) const {
+  const Plan& p = plan_;
+  if (s.ops < 1 || s.ops > kMostChainOps || !RangeIn(s.first_op, s.ops, p.ops) || s.outputs < 1 ||
+      int64_t{s.inputs} + s.outputs > kMostChainTensors)
+    return false;
+  const ChainOp* ops = p.ops.data() + s.first_op;
+  auto type = [&](int in) { return in >= 0 ? p.views[s.first_view + in].dtype : ops[~in].result; };
+  int64_t ints = 0, floats = 0;
+  std::vector<uint8_t> given(static_cast<size_t>(s.outputs), 0);
+  for (int32_t k = 0; k < s.ops; ++k) {
+    const ChainOp& o = ops[k];
+    for (int i = 0; i < o.inputs; ++i) {
+      if (o.in[i] >= s.inputs || ~o.in[i] >= k) return false;
+      if (o.kernel->row && IsStoredOnly(type(o.in[i]))) return false;
+    }
+    if (o.output >= s.outputs) return false;
+    if (o.output >= 0 && (given[o.output]++ || p.views[s.first_view + s.inputs + o.output].dtype != o.result))
+      return false;
+    ints += o.ints, floats += o.floats;
+  }
+  return ints == s.ints && floats == s.floats && std::find(given.begin(), given.end(), 0) == given.end();
 }
 
 void Executable::FindStages() {
@@ -153,8 +187,8 @@ void Executable::FindLifetimes() {
       l.last = i;
     }
   }
-  // What a loop uses of before it lives to its end, and what it leaves behind is alive from its beginning: a step writes a
-  // part of it in each round. Inner loops end first.
+  // What a loop uses of before it lives to its end, and what it leaves behind is alive from its beginning: a step
+  // writes a part of it in each round. Inner loops end first.
   for (int32_t i = 0; i < none; ++i) {
     const Step& s = p.steps[i];
     if ((s.kind != Step::kJump && s.kind != Step::kUnless) || s.target > i) continue;
@@ -166,6 +200,7 @@ void Executable::FindLifetimes() {
 }
 
 // A result of an elementwise step takes over the memory of an operand of the same layout that nobody reads afterwards.
+// Of a chain's results the last operation's may: all operands have been read by then.
 void Executable::ShareMemory() {
   const Plan& p = plan_;
   root_.resize(p.buffers.size());
@@ -177,8 +212,10 @@ void Executable::ShareMemory() {
   };
   for (int32_t i = 0; i < static_cast<int32_t>(p.steps.size()); ++i) {
     const Step& s = p.steps[i];
-    if (s.kind != Step::kKernel || !s.kernel->elementwise || s.outputs != 1) continue;
-    const View& out = p.views[s.first_view + s.inputs];
+    if (s.kind != Step::kKernel || !s.kernel->elementwise || s.outputs < 1) continue;
+    const int32_t result = s.ops > 0 ? p.ops[s.first_op + s.ops - 1].output : s.outputs - 1;
+    if (result < 0 || (s.ops == 0 && s.outputs != 1)) continue;
+    const View& out = p.views[s.first_view + s.inputs + result];
     if (p.buffers[out.buffer].kind != Buffer::kTemporary || life_[out.buffer].first != i) continue;
     for (int32_t k = 0; k < s.inputs; ++k) {
       const View& in = p.views[s.first_view + k];
@@ -189,6 +226,8 @@ void Executable::ShareMemory() {
         const View& other = p.views[s.first_view + j];
         fits = root_[other.buffer] != root || same(other, out);
       }
+      for (int32_t j = 0; fits && j < s.outputs; ++j)
+        fits = j == result || root_[p.views[s.first_view + s.inputs + j].buffer] != root;
       if (!fits) continue;
       root_[out.buffer] = root;
       life_[root].last = life_[out.buffer].last;

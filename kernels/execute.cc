@@ -318,10 +318,9 @@ Failure Context::Usable(const Step& s) const {
 Failure Context::RunKernel(const Step& s) {
   const Plan& p = executable_->plan();
   const std::span<const Tensor> all(tensors_.data() + s.first_view, static_cast<size_t>(s.inputs + s.outputs));
-  const Call call{all.first(s.inputs), all.last(s.outputs), s.compute, {}, {}};
   if (s.kernel->elementwise) {
-    const Tensor& shape = call.out[0];
-    for (const Tensor& t : call.in)
+    const Tensor& shape = all[s.inputs];
+    for (const Tensor& t : all)
       if (t.rank != shape.rank || std::memcmp(t.sizes, shape.sizes, sizeof(int64_t) * static_cast<size_t>(t.rank)) != 0)
         return Fail(Failure::kData, "the sizes of operands and result do not agree");
   }
@@ -335,7 +334,10 @@ Failure Context::RunKernel(const Step& s) {
     else
       floats_.push_back(n.real());
   }
-  if (const char* why = s.kernel->run({call.in, call.out, s.compute, ints_, floats_, options_.workers})) return Fail(Failure::kData, why);
+  workspace_.Clear();
+  const Call call{all.first(s.inputs), all.last(s.outputs), s.compute, ints_, floats_, options_.workers,
+                  {p.ops.data() + s.first_op, static_cast<size_t>(s.ops)}, &workspace_};
+  if (const char* why = s.kernel->run(call)) return Fail(Failure::kData, why);
   return {};
 }
 

@@ -55,6 +55,7 @@ class Executable {
   };
 
   std::string Look();  // what is malformed, or ""
+  bool LookAtChain(const Step& s) const;
   void FindStages();
   void FindLifetimes();
   void ShareMemory();
@@ -129,6 +130,7 @@ class Context {
   std::vector<int64_t> sizes_, offsets_, ints_;
   std::vector<double> floats_;
   Arena arena_;
+  Workspace workspace_;
 };
 
 }  // namespace slipway::kernels

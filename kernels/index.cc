@@ -1,10 +1,13 @@
 // Reading and writing by index, running sums and order. An index that is out of range is an error.
 #include <algorithm>
+#include <atomic>
+#include <cstring>
 #include <numeric>
 #include <vector>
 
 #include "kernels/check.h"
 #include "kernels/convert.h"
+#include "kernels/parallel.h"
 #include "kernels/registry.h"
 #include "kernels/walk.h"
 
@@ -135,6 +138,24 @@ const char* Index(const Call& c) {
   if (!FitsTable(c, table, out)) return kSizesDiffer;
   const Tensor rest = Tail(table, static_cast<int>(c.in.size()) - 1), row = Tail(out, index.rank),
                head = Head(out, index.rank);
+  if (c.in.size() == 2 && (rest.is_contiguous() || rest.rank == 0) && (row.is_contiguous() || row.rank == 0)) {
+    // Dense rows by one index.
+    const int64_t size = ByteSize(out.dtype), step = table.strides[0] * size;
+    const size_t bytes = static_cast<size_t>(rest.numel() * size);
+    std::atomic<bool> outside = false;
+    const int64_t grain = static_cast<int64_t>((size_t{1} << 15) / (bytes + 16)) + 1;
+    ParallelFor(c.workers, index.numel(), grain, [&](int64_t first, int64_t end) {
+      for (Positions<2> at({&index, &head}, first); first < end; ++first, at.Next()) {
+        const int64_t i = Checked(IndexAt(at[0], index.dtype), table.sizes[0], c.ints[0] != 0);
+        if (i < 0) {
+          outside = true;
+          return;
+        }
+        std::memcpy(at[1], table.as<char>() + i * step, bytes);
+      }
+    });
+    return outside ? kOutOfRange : nullptr;
+  }
   for (Odometer at(index); at; at.Next()) {
     int64_t target;
     if (!Target(c, 1, table, at, &target)) return kOutOfRange;

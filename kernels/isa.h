@@ -63,6 +63,12 @@ struct Isa {
   // (x - mean) / sqrt(variance + epsilon) · weight + bias; these may be null.
   void (*layer_norm)(const float* x, const float* weight, const float* bias, float epsilon, float* out, int64_t n);
   const ConvIsa* conv;  // isa_conv.h
+  // x / sqrt(mean of squares + epsilon) · weight, which may be null.
+  void (*rms_norm)(const float* x, const float* weight, float epsilon, float* out, int64_t n);
+  double (*sum)(const float* x, int64_t n);
+  // From and to rows of bf16 and f16.
+  void (*widen)(const void* x, DType dtype, float* out, int64_t n);
+  void (*narrow)(const float* x, void* out, DType dtype, int64_t n);
 };
 
 // The best of this processor; the environment's SLIPWAY_ISA (v2, avx2, avx512) caps it.

@@ -856,6 +856,7 @@ void LayerNormRow(const float* x, const float* weight, const float* bias, float 
 }
 
 #include "kernels/isa_conv_body.h"
+#include "kernels/isa_row_body.h"
 
 }  // namespace
 
@@ -875,6 +876,10 @@ const Isa SLIPWAY_ISA_TABLE = {
     TapsRow,
     LayerNormRow,
     &kConvIsa,
+    RmsNormRow,
+    SumRow,
+    WidenRow,
+    NarrowRow,
 };
 
 }  // namespace slipway::kernels

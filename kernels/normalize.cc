@@ -1,55 +1,63 @@
 // Softmax and layer normalization over the last dims of dense tensors' rows.
+#include <atomic>
 #include <cmath>
 #include <type_traits>
-#include <vector>
+#include <utility>
 
 #include "kernels/check.h"
 #include "kernels/convert.h"
 #include "kernels/isa.h"
+#include "kernels/parallel.h"
 #include "kernels/registry.h"
+#include "kernels/scope.h"
 #include "kernels/walk.h"
 
 namespace slipway::kernels {
 namespace {
 
-constexpr const char* kFloatsOnly = "the operator is for floating-point numbers";
-
-// Calls f(row) for every row along the last dim of in[0], and writes what f leaves in `row` to out[0].
+// Calls f(from, to, row) for every row along the last dim, of in[0] and of out[0], in the compute type T: dense rows of
+// it are handed over where they are, others by way of `row`. Threads share the rows.
 template <typename T, typename F>
 void ForEachRow(const Call& c, F f) {
   const Tensor &in = c.in[0], &out = c.out[0];
   const int last = out.rank - 1;
+  const int64_t n = out.sizes[last];
+  constexpr DType kType = std::is_same_v<T, double> ? DType::kF64 : DType::kF32;
+  const bool reads = in.dtype != kType || c.compute != kType || (in.strides[last] != 1 && n > 1);
+  const bool writes = out.dtype != kType || (out.strides[last] != 1 && n > 1);
   const Tensor from = DropDim(in, last), to = DropDim(out, last);
-  std::vector<T> row(out.sizes[last]);
-  Walk<2>({&to, &from}, [&](std::array<char*, 2> at, const std::array<int64_t, 2>& step, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) {
-      LoadRow<T>(at[1] + i * step[1] * ByteSize(in.dtype), in.dtype, in.strides[last], out.sizes[last], c.compute,
-                 row.data());
-      f(row);
-      StoreRow<T>(row.data(), out.sizes[last], at[0] + i * step[0] * ByteSize(out.dtype), out.dtype, out.strides[last]);
+  Scope memory(c);
+  T* const rows = reads || writes ? memory->Take<T>(n * memory.parts()) : nullptr;
+  std::atomic<int64_t> parts = 0;
+  ParallelFor(c.workers, to.numel(), (int64_t{1} << 13) / (n + 1) + 1, [&](int64_t first, int64_t end) {
+    T* const row = rows ? rows + n * parts++ : nullptr;
+    for (Positions<2> at({&to, &from}, first); first < end; ++first, at.Next()) {
+      if (reads) LoadRow<T>(at[1], in.dtype, in.strides[last], n, c.compute, row);
+      f(reads ? row : reinterpret_cast<const T*>(at[1]), writes ? row : reinterpret_cast<T*>(at[0]));
+      if (writes) StoreRow<T>(row, n, at[0], out.dtype, out.strides[last]);
     }
   });
 }
 
-// In f32: calls f(from, to) for every row along the last dim; dense rows are handed to it where they are.
+// A vector of n as dense numbers of T; null for none.
+template <typename T>
+const T* Vector(const Call& c, const Tensor* t, int64_t n, Workspace& memory) {
+  constexpr DType kType = std::is_same_v<T, double> ? DType::kF64 : DType::kF32;
+  if (t == nullptr) return nullptr;
+  if (t->dtype == kType && c.compute == kType && (t->strides[0] == 1 || n == 1)) return t->as<const T>();
+  T* row = memory.Take<T>(n);
+  LoadRow<T>(t->data, t->dtype, t->strides[0], n, c.compute, row);
+  return row;
+}
+
+// Calls f.operator()<T>() where the call is about floating-point numbers.
 template <typename F>
-void ForEachFloatRow(const Call& c, F f) {
-  const Tensor &in = c.in[0], &out = c.out[0];
-  const int last = out.rank - 1;
-  const int64_t n = out.sizes[last];
-  const Tensor from = DropDim(in, last), to = DropDim(out, last);
-  const bool reads = in.dtype != DType::kF32 || c.compute != DType::kF32 || in.strides[last] != 1;
-  const bool writes = out.dtype != DType::kF32 || out.strides[last] != 1;
-  std::vector<float> row(reads || writes ? static_cast<size_t>(n) : 0);
-  Walk<2>({&to, &from}, [&](std::array<char*, 2> at, const std::array<int64_t, 2>& step, int64_t rows) {
-    for (int64_t i = 0; i < rows; ++i) {
-      const char* source = at[1] + i * step[1] * ByteSize(in.dtype);
-      char* target = at[0] + i * step[0] * ByteSize(out.dtype);
-      if (reads) LoadRow<float>(source, in.dtype, in.strides[last], n, c.compute, row.data());
-      f(reads ? row.data() : reinterpret_cast<const float*>(source),
-        writes ? row.data() : reinterpret_cast<float*>(target));
-      if (writes) StoreRow<float>(row.data(), n, target, out.dtype, out.strides[last]);
-    }
+const char* WithFloats(const Call& c, F f) {
+  return WithComputeType(c.compute, [&]<typename T>() -> const char* {
+    if constexpr (std::is_integral_v<T>)
+      return "the operator is for floating-point numbers";
+    else
+      return f.template operator()<T>();
   });
 }
 
@@ -57,75 +65,75 @@ void ForEachFloatRow(const Call& c, F f) {
 template <bool kLog>
 const char* Softmax(const Call& c) {
   if (c.in[0].rank == 0 || !SameSizes(c.in[0], c.out[0])) return kSizesDiffer;
-  if (ComputeType(c.compute) == DType::kF32) {
-    const auto run = kLog ? BestIsa().log_softmax : BestIsa().softmax;
-    const int64_t n = c.out[0].sizes[c.out[0].rank - 1];
-    ForEachFloatRow(c, [&](const float* from, float* to) { run(from, to, n); });
+  const int64_t n = c.out[0].sizes[c.out[0].rank - 1];
+  return WithFloats(c, [&]<typename T>() {
+    ForEachRow<T>(c, [n](const T* x, T* y) {
+      if constexpr (std::is_same_v<T, float>) {
+        (kLog ? BestIsa().log_softmax : BestIsa().softmax)(x, y, n);
+      } else {
+        if (n == 0) return;
+        T most = x[0], sum = 0;
+        for (int64_t i = 0; i < n; ++i) most = x[i] != x[i] || x[i] > most ? x[i] : most;
+        for (int64_t i = 0; i < n; ++i) sum += std::exp(x[i] - most);
+        const T log = std::log(sum), scale = 1 / sum;
+        for (int64_t i = 0; i < n; ++i) y[i] = kLog ? x[i] - most - log : std::exp(x[i] - most) * scale;
+      }
+    });
     return nullptr;
-  }
-  return WithComputeType(c.compute, [&]<typename T>() -> const char* {
-    if constexpr (std::is_integral_v<T>) {
-      return kFloatsOnly;
-    } else {
-      ForEachRow<T>(c, [](std::vector<T>& row) {
-        if (row.empty()) return;
-        T most = row[0];
-        for (T x : row) most = x != x || x > most ? x : most;
-        double sum = 0;
-        for (T x : row) sum += static_cast<double>(std::exp(x - most));
-        const T log = static_cast<T>(std::log(sum)), scale = static_cast<T>(1 / sum);
-        for (T& x : row) x = kLog ? x - most - log : std::exp(x - most) * scale;
-      });
-      return nullptr;
-    }
   });
 }
 
-// Over the last dim: (x - mean) / sqrt(var + floats[0]), times in[1] plus in[2] where given (vectors of that length);
-// ints[0] says which are: 1 weight, 2 bias, 3 both.
-const char* LayerNorm(const Call& c) {
+// The vectors that ints[0] says are there, 1 weight, 2 bias; false where they are not, or are no vectors of n.
+bool Parameters(const Call& c, int64_t n, const Tensor** weight, const Tensor** bias) {
+  size_t next = 1;
+  for (auto [bit, to] : {std::pair(1, weight), std::pair(2, bias)}) {
+    *to = nullptr;
+    if (!(c.ints[0] & bit)) continue;
+    if (next >= c.in.size() || c.in[next].rank != 1 || c.in[next].sizes[0] != n) return false;
+    *to = &c.in[next++];
+  }
+  return true;
+}
+
+// Over the last dim: (x - mean) / sqrt(var + floats[0]), times in[1] plus in[2] where given; kRms: nothing is taken
+// off, and the mean of squares is the variance.
+template <bool kRms>
+const char* Norm(const Call& c) {
   if (c.in[0].rank == 0 || !SameSizes(c.in[0], c.out[0]) || c.ints.empty() || c.floats.empty()) return kSizesDiffer;
-  const size_t parameters = static_cast<size_t>((c.ints[0] & 1) + (c.ints[0] >> 1 & 1));
-  if (c.in.size() < 1 + parameters) return kSizesDiffer;
-  for (size_t k = 1; k <= parameters; ++k)
-    if (c.in[k].rank != 1 || c.in[k].sizes[0] != c.out[0].sizes[c.out[0].rank - 1]) return kSizesDiffer;
-  return WithComputeType(c.compute, [&]<typename T>() -> const char* {
-    if constexpr (std::is_integral_v<T>) {
-      return kFloatsOnly;
-    } else {
-      const int64_t n = c.out[0].sizes[c.out[0].rank - 1];
-      std::vector<T> weight(n, T(1)), bias(n, T(0));
-      size_t next = 1;
-      for (int bit : {1, 2}) {
-        if (!(c.ints[0] & bit)) continue;
-        const Tensor& t = c.in[next++];
-        LoadRow<T>(t.data, t.dtype, t.strides[0], n, c.compute, bit == 1 ? weight.data() : bias.data());
-      }
+  const int64_t n = c.out[0].sizes[c.out[0].rank - 1];
+  const Tensor *with_weight, *with_bias;
+  if (!Parameters(c, n, &with_weight, &with_bias) || (kRms && with_bias)) return kSizesDiffer;
+  return WithFloats(c, [&]<typename T>() {
+    Scope memory(c);
+    const T *weight = Vector<T>(c, with_weight, n, *memory), *bias = Vector<T>(c, with_bias, n, *memory);
+    ForEachRow<T>(c, [&](const T* x, T* y) {
       if constexpr (std::is_same_v<T, float>) {
-        const auto run = BestIsa().layer_norm;
-        ForEachFloatRow(c, [&](const float* from, float* to) {
-          run(from, weight.data(), bias.data(), static_cast<float>(c.floats[0]), to, n);
-        });
-        return nullptr;
+        if constexpr (kRms)
+          BestIsa().rms_norm(x, weight, static_cast<float>(c.floats[0]), y, n);
+        else
+          BestIsa().layer_norm(x, weight, bias, static_cast<float>(c.floats[0]), y, n);
+      } else {
+        T sum = 0, squares = 0;
+        for (int64_t i = 0; i < n && !kRms; ++i) sum += x[i];
+        const T mean = kRms ? 0 : sum / static_cast<T>(n);
+        for (int64_t i = 0; i < n; ++i) squares += (x[i] - mean) * (x[i] - mean);
+        const T scale = 1 / std::sqrt(squares / static_cast<T>(n) + c.floats[0]);
+        for (int64_t i = 0; i < n; ++i) {
+          y[i] = (x[i] - mean) * scale;
+          if (weight) y[i] *= weight[i];
+          if (bias) y[i] += bias[i];
+        }
       }
-      ForEachRow<T>(c, [&](std::vector<T>& row) {
-        double sum = 0, squares = 0;
-        for (T x : row) sum += static_cast<double>(x);
-        const double mean = sum / static_cast<double>(n);
-        for (T x : row) squares += (static_cast<double>(x) - mean) * (static_cast<double>(x) - mean);
-        const double scale = 1 / std::sqrt(squares / static_cast<double>(n) + c.floats[0]);
-        for (int64_t i = 0; i < n; ++i)
-          row[i] = static_cast<T>((static_cast<double>(row[i]) - mean) * scale) * weight[i] + bias[i];
-      });
-      return nullptr;
-    }
+    });
+    return nullptr;
   });
 }
 
 constexpr Kernel kKernels[] = {
     {"softmax", Softmax<false>},
     {"log_softmax", Softmax<true>},
-    {"layer_norm", LayerNorm},
+    {"layer_norm", Norm<false>},
+    {"rms_norm", Norm<true>},
 };
 
 }  // namespace

@@ -42,6 +42,9 @@ class ThreadPool {
 // run on.
 int DefaultThreads();
 
+// No more parts than this make a loop. Two a thread even out what one thread is held up by.
+inline int64_t MostParts(const Workers& w) { return int64_t{2} * w.threads; }
+
 // Calls f(begin, end) for parts that cover [0, n), each a multiple of `grain` but the last; `workers` may be null. A part
 // has several grains where there are many, so that f's own preparations are few.
 template <typename F>
@@ -50,8 +53,7 @@ void ParallelFor(const Workers* workers, int64_t n, int64_t grain, F f) {
   grain = std::max<int64_t>(grain, 1);
   const int64_t grains = (n - 1) / grain + 1;
   if (workers == nullptr || workers->threads < 2 || grains < 2) return f(int64_t{0}, n);
-  // Two parts a thread even out what one thread is held up by.
-  const int64_t parts = std::min<int64_t>(grains, int64_t{2} * workers->threads);
+  const int64_t parts = std::min<int64_t>(grains, MostParts(*workers));
   struct Context {
     F& f;
     int64_t n, grain, grains, parts;

@@ -75,6 +75,7 @@ struct Step {
   int32_t first_view = 0, inputs = 0, outputs = 0;  // its views are neighbours: operands, then results
   int32_t first_number = 0, ints = 0, floats = 0;   // into Plan::numbers: expressions, integers then reals
   int32_t symbol = 0, expr = 0, target = 0;
+  int32_t first_op = 0, ops = 0;  // into Plan::ops: the operations of a chain
   int32_t origin = 0;  // what the step was made from, for messages and profiles: whoever made the plan knows
 };
 
@@ -117,6 +118,7 @@ struct Plan {
   std::vector<View> views;
   std::vector<int32_t> numbers;
   std::vector<Step> steps;
+  std::vector<ChainOp> ops;
   std::vector<std::string> texts;
 };
 

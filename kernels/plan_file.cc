@@ -143,7 +143,16 @@ bool ReadPlanFile(std::span<const uint8_t> bytes, std::span<const uint8_t> weigh
     to.first_view = s.first_view(), to.inputs = s.inputs(), to.outputs = s.outputs();
     to.first_number = s.first_number(), to.ints = s.ints(), to.floats = s.floats();
     to.symbol = s.symbol(), to.expr = s.expr(), to.target = s.target(), to.origin = s.origin();
+    to.first_op = s.first_op(), to.ops = s.ops();
     fits = fits && to.origin >= 0 && to.origin < static_cast<int64_t>(m->origins.size());
+  });
+  Each(f.ops(), [&](const file::ChainOp& o) {
+    ChainOp& to = p.ops.emplace_back();
+    to.kernel = o.kernel() < kernels.size() ? kernels[o.kernel()] : nullptr;
+    to.compute = static_cast<DType>(o.compute()), to.result = static_cast<DType>(o.result());
+    to.inputs = o.inputs(), to.output = o.output(), to.slot = o.slot();
+    to.in[0] = o.in0(), to.in[1] = o.in1(), to.in[2] = o.in2();
+    to.ints = o.ints(), to.floats = o.floats();
   });
   p.texts = Texts(f.texts());
   Each(f.leaves(), [&](const file::Leaf& l) {

@@ -6,6 +6,7 @@
 
 #include "kernels/check.h"
 #include "kernels/elementwise.h"
+#include "kernels/isa.h"
 
 namespace slipway::kernels {
 namespace {
@@ -38,6 +39,8 @@ void ForEachResult(const Call& c, Each each) {
       part.data = at[1] + i * step[1] * ByteSize(in.dtype);
       auto rows = [&](auto f) {
         Walk<1>({&part}, [&](std::array<char*, 1> from, const std::array<int64_t, 1>& stride, int64_t m) {
+          if (in.dtype == c.compute && in.dtype == ComputeType(in.dtype) && stride[0] == 1)
+            return f(reinterpret_cast<const T*>(from[0]), m);
           T row[kBlock];
           for (int64_t done = 0; done < m; done += kBlock) {
             const int64_t k = std::min(kBlock, m - done);
@@ -65,7 +68,10 @@ const char* Reduce(const Call& c) {
     ForEachResult<T>(c, [&](auto rows, auto store) {
       Acc<T> acc;
       rows([&](const T* row, int64_t n) {
-        for (int64_t i = 0; i < n; ++i) acc.Add(row[i]);
+        if constexpr (requires { acc.AddRow(row, n); })
+          acc.AddRow(row, n);
+        else
+          for (int64_t i = 0; i < n; ++i) acc.Add(row[i]);
       });
       store(acc.Result());
     });
@@ -82,6 +88,12 @@ template <typename T>
 struct Sum {
   Wide<T> sum = 0;
   void Add(T x) { sum += static_cast<Wide<T>>(x); }
+  void AddRow(const T* x, int64_t n) {
+    if constexpr (std::is_same_v<T, float>)
+      sum += BestIsa().sum(x, n);
+    else
+      for (int64_t i = 0; i < n; ++i) Add(x[i]);
+  }
   Stored<T> Result() const { return static_cast<Stored<T>>(sum); }
 };
 template <typename T>
@@ -95,6 +107,12 @@ struct Mean {
   double sum = 0;
   int64_t count = 0;
   void Add(T x) { sum += static_cast<double>(x), ++count; }
+  void AddRow(const T* x, int64_t n) {
+    if constexpr (std::is_same_v<T, float>)
+      sum += BestIsa().sum(x, n), count += n;
+    else
+      for (int64_t i = 0; i < n; ++i) Add(x[i]);
+  }
   double Result() const { return sum / static_cast<double>(count); }
 };
 template <typename T>
@@ -200,9 +218,18 @@ const char* VectorNorm(const Call& c) {
 }
 
 constexpr Kernel kKernels[] = {
-    {"vector_norm", VectorNorm}, {"sum", Reduce<Sum>},       {"prod", Reduce<Product>}, {"mean", Reduce<Mean>},
-    {"amax", Reduce<Largest, false>},   {"amin", Reduce<Smallest, false>}, {"any", Reduce<Any>},      {"all", Reduce<All>},
-    {"argmax", Reduce<Argmax, false>},  {"argmin", Reduce<Argmin, false>}, {"var", Variance<false>},  {"std", Variance<true>},
+    {"vector_norm", VectorNorm},
+    {"sum", Reduce<Sum>},
+    {"prod", Reduce<Product>},
+    {"mean", Reduce<Mean>},
+    {"amax", Reduce<Largest, false>},
+    {"amin", Reduce<Smallest, false>},
+    {"any", Reduce<Any>},
+    {"all", Reduce<All>},
+    {"argmax", Reduce<Argmax, false>},
+    {"argmin", Reduce<Argmin, false>},
+    {"var", Variance<false>},
+    {"std", Variance<true>},
 };
 
 }  // namespace

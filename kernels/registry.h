@@ -8,8 +8,25 @@
 
 #include "kernels/parallel.h"
 #include "kernels/tensor.h"
+#include "kernels/workspace.h"
 
 namespace slipway::kernels {
+
+struct Kernel;
+
+// One operation of a chain: elementwise kernels that pass over their operands together, a block at a time.
+struct ChainOp {
+  static constexpr int kMostInputs = 3;
+  const Kernel* kernel = nullptr;  // has a row function
+  DType compute = DType::kF32;     // as Call::compute
+  DType result = DType::kF32;      // what the result is rounded to
+  int8_t inputs = 0;
+  int8_t output = -1;            // which of the step's results it is; -1: none
+  int16_t in[kMostInputs] = {};  // operands: of the step, or ~k: the result of operation k, which is before this one
+  int16_t slot = 0;              // where the result is kept while the others run: those of dead ones are taken again
+  int32_t ints = 0, floats = 0;  // how many of the step's numbers are its own; they come in the order of operations
+};
+inline constexpr int kMostChainOps = 24, kMostChainTensors = 32;
 
 // One call of a kernel. Results are allocated by the caller with the right sizes and never overlap operands, except
 // where a kernel is elementwise and the operand is the very same view.
@@ -22,7 +39,21 @@ struct Call {
   std::span<const int64_t> ints;  // attributes, as the kernel's row documents
   std::span<const double> floats;
   const Workers* workers = nullptr;  // null: the calling thread alone
+  std::span<const ChainOp> chain = {};
+  Workspace* workspace = nullptr;  // memory for the time of the call; null: the kernel's own
 };
+
+// Rows of an elementwise kernel, dense and of one of the types that are computed in. The result may be an operand.
+struct RowCall {
+  DType type;
+  const void* const* in;
+  void* out;
+  int64_t n;
+  std::span<const int64_t> ints;  // as Call's
+  std::span<const double> floats;
+};
+// Null when done, else what is wrong.
+using RowFn = const char* (*)(const RowCall& r);
 
 // Null when done, else what is wrong with the data, as a constant text ("index out of range").
 using KernelFn = const char* (*)(const Call& c);
@@ -36,6 +67,7 @@ struct Kernel {
   int8_t inputs = 0, outputs = 1;  // at least so many
   bool any_type = false;           // takes tensors of types that are stored only
   int8_t packed = -1;              // the operand that may be a packed weight (panels.h); -1: none
+  RowFn row = nullptr;             // of elementwise kernels: the operator itself, for chains
 };
 
 // Null when there is none of that name.
@@ -43,6 +75,7 @@ const Kernel* FindKernel(std::string_view name);
 
 std::span<const Kernel> UnaryKernels();
 std::span<const Kernel> BinaryKernels();
+std::span<const Kernel> ChainKernels();
 std::span<const Kernel> MoveKernels();  // copies, fills, generators
 std::span<const Kernel> IndexKernels();
 std::span<const Kernel> ReduceKernels();
@@ -53,7 +86,7 @@ std::span<const Kernel> ConvKernels();
 std::span<const Kernel> PoolKernels();
 std::span<const Kernel> SampleKernels();  // values between elements
 std::span<const Kernel> TransformKernels();
-std::span<const Kernel> OrderKernels();   // ranks, searches, runs of equals
+std::span<const Kernel> OrderKernels();  // ranks, searches, runs of equals
 
 }  // namespace slipway::kernels
 

@@ -56,6 +56,38 @@ void Walk(const std::array<const Tensor*, N>& tensors, F row) {
   }
 }
 
+// Positions of tensors of the same sizes, one after the other from any one on: at[k] points to the present element of the
+// k-th.
+template <size_t N>
+class Positions {
+ public:
+  Positions(const std::array<const Tensor*, N>& tensors, int64_t first) : shape_(*tensors[0]) {
+    for (size_t t = 0; t < N; ++t) at_[t] = static_cast<char*>(tensors[t]->data);
+    for (int d = shape_.rank - 1; d >= 0; --d) {
+      index_[d] = shape_.sizes[d] > 0 ? first % shape_.sizes[d] : 0;
+      if (shape_.sizes[d] > 0) first /= shape_.sizes[d];
+      for (size_t t = 0; t < N; ++t) {
+        step_[t][d] = tensors[t]->strides[d] * ByteSize(tensors[t]->dtype);
+        at_[t] += index_[d] * step_[t][d];
+      }
+    }
+  }
+  char* operator[](size_t t) const { return at_[t]; }
+  void Next() {
+    for (int d = shape_.rank - 1; d >= 0; --d) {
+      for (size_t t = 0; t < N; ++t) at_[t] += step_[t][d];
+      if (++index_[d] < shape_.sizes[d]) return;
+      for (size_t t = 0; t < N; ++t) at_[t] -= step_[t][d] * shape_.sizes[d];
+      index_[d] = 0;
+    }
+  }
+
+ private:
+  const Tensor& shape_;
+  std::array<char*, N> at_;
+  int64_t index_[kMaxRank], step_[N][kMaxRank];
+};
+
 // `t` without dimension `dim`; with dims `a` and `b` exchanged.
 inline Tensor DropDim(Tensor t, int dim) {
   --t.rank;

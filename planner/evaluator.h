@@ -13,6 +13,7 @@ namespace slipway::planner {
 
 struct PlanOptions {
   uint64_t memory_limit = uint64_t{1} << 34;  // bytes of all temporaries together
+  bool fuse = true;                             // elementwise steps that follow one another become one; false: for tests
 };
 
 // Computes by legalizing to `native`, planning and running.

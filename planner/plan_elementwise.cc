@@ -83,6 +83,21 @@ void Binary(PlanContext& c) {
   Operand x = c.in(size_t{0}), y = c.in(size_t{1});
   c.Return(c.Map(c.kernel(), {x, y}, c.Result(), Arithmetic(Common(c, {0, 1}), {x, y})));
 }
+// Powers that torch has formulas of their own for.
+void Power(PlanContext& c) {
+  Operand x = c.in("self");
+  const ir::Scalar exponent = c.scalar("exponent");
+  const DType compute = Arithmetic(Common(c, {0, 1}), {x});
+  std::string_view kernel;
+  if (exponent.is_constant() && ir::IsFloating(compute))
+    kernel = exponent.d == 2      ? "square"
+             : exponent.d == 0.5  ? "sqrt"
+             : exponent.d == -0.5 ? "rsqrt"
+             : exponent.d == -1   ? "reciprocal"
+                                  : "";
+  if (kernel.empty()) return Binary(c);
+  c.Return(c.Map(kernel, {x}, c.Result(), compute));
+}
 // Integers count as the result's floating dtype.
 void FloatBinary(PlanContext& c) {
   Operand x = c.in(size_t{0}), y = c.in(size_t{1});
@@ -243,9 +258,10 @@ constexpr PlanFamily kFamilies[] = {
     {DivideMode, "div", "div.Tensor_mode div.Scalar_mode divide.Tensor_mode divide.Scalar_mode"},
     {Binary, "div_floor", "floor_divide floor_divide.Scalar"},
     {Binary, "", "remainder.Tensor remainder.Scalar remainder.Scalar_Tensor fmod.Tensor fmod.Scalar"},
-    {Binary, "", "pow.Tensor_Tensor pow.Tensor_Scalar pow.Scalar maximum minimum fmax fmin"},
+    {Binary, "", "pow.Tensor_Tensor pow.Scalar maximum minimum fmax fmin"},
     {Binary, "maximum", "max.other"},
     {Binary, "minimum", "min.other"},
+    {Power, "pow", "pow.Tensor_Scalar"},
     {FloatBinary, "", "atan2 copysign.Tensor copysign.Scalar hypot"},
     {Compare, "",
      "eq.Tensor eq.Scalar ne.Tensor ne.Scalar lt.Tensor lt.Scalar le.Tensor le.Scalar gt.Tensor gt.Scalar ge.Tensor "

@@ -192,6 +192,32 @@ void LayerNorm(PlanContext& c) {
   c.Return(std::move(results));
 }
 
+// rms_norm in f32 and wider; a result that the fused form gives besides is left to its decomposition.
+void RmsNorm(PlanContext& c) {
+  Operand x = c.Dense(c.in("input")), weight = c.opt_in("weight"), out = c.Result();
+  const Dims shape = c.ns("normalized_shape");
+  const int kept = x.rank() - static_cast<int>(shape.size());
+  if (!c.ok()) return;
+  if (kept < 0) return c.Fail("normalized_shape does not fit");
+  if (c.node().outputs().size() > 1 && c.used(1)) return c.Unsupported("the deviation");
+  if (!ir::IsFloating(x.dtype)) return c.Unsupported(text::StrCat("of ", ir::Name(x.dtype)));
+  Dim n = 1, rows = 1;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    c.RequireEqual(x.sizes[kept + d], shape[d], "normalized_shape does not fit");
+    n = n * shape[d];
+  }
+  for (int d = 0; d < kept; ++d) rows = rows * x.sizes[d];
+  if (n.is(0) || !c.ok()) return c.Return(out);
+  const DType wide = x.dtype == DType::kFloat64 ? x.dtype : DType::kFloat32;
+  if (weight && weight.dtype == DType::kFloat64 && wide != weight.dtype) return c.Unsupported("a weight of f64");
+  std::vector<Operand> in = {c.Reshape(x, {rows, n})};
+  if (weight) in.push_back(c.Reshape(weight, {n}));
+  // torch's default is the machine epsilon of what it computes in.
+  const double eps = c.opt_f("eps").value_or(wide == DType::kFloat64 ? 0x1p-52 : 0x1p-23);
+  if (c.ok()) c.Emit("rms_norm", std::move(in), {c.Reshape(out, {rows, n})}, wide, {weight ? 1 : 0}, {eps});
+  c.Return(out);
+}
+
 constexpr PlanFamily kFamilies[] = {
     {Sum, "", "sum sum.dim_IntList mean mean.dim prod prod.dim_int"},
     {Extreme, "", "amax amin"},
@@ -213,6 +239,7 @@ constexpr PlanFamily kFamilies[] = {
     {Softmax, "softmax", "softmax.int _softmax"},
     {Softmax, "log_softmax", "log_softmax.int _log_softmax"},
     {LayerNorm, "", "layer_norm native_layer_norm"},
+    {RmsNorm, "", "rms_norm _fused_rms_norm"},
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "passes/pass.h"
 #include "planner/bind.h"
 #include "planner/fuse_conv.h"
+#include "planner/fuse.h"
 #include "planner/rules.h"
 #include "planner/runner.h"
 
@@ -300,7 +301,10 @@ absl::StatusOr<PlannedProgram> MakePlan(const ir::Program& p, const PlanOptions&
     if (!b.IsGiven(symbol))
       return absl::UnimplementedError(
           text::StrCat("the size ", symbol.ToString(), ": no input and no operator gives it"));
-  FuseConvs(out);
+  if (options.fuse) {
+    FuseConvs(out);
+    FuseChains(out);
+  }
   return out;
 }
 

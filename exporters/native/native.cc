@@ -214,15 +214,20 @@ class Library {
     std::vector<std::string> kernels;
     std::map<const kernels::Kernel*, uint16_t> kernel_index;
     std::vector<file::Step> steps;
+    auto index_of = [&](const kernels::Kernel* k) -> uint16_t {
+      if (!k) return 0;
+      auto [it, fresh] = kernel_index.try_emplace(k, static_cast<uint16_t>(kernels.size()));
+      if (fresh) kernels.emplace_back(k->name);
+      return it->second;
+    };
+    std::vector<file::ChainOp> ops;
+    for (const kernels::ChainOp& o : plan_.ops)
+      ops.emplace_back(index_of(o.kernel), static_cast<uint8_t>(o.compute), static_cast<uint8_t>(o.result), o.inputs, o.output,
+                       o.slot, o.in[0], o.in[1], o.in[2], o.ints, o.floats);
     for (const kernels::Step& s : plan_.steps) {
-      uint16_t k = 0;
-      if (s.kernel) {
-        auto [it, fresh] = kernel_index.try_emplace(s.kernel, static_cast<uint16_t>(kernels.size()));
-        if (fresh) kernels.emplace_back(s.kernel->name);
-        k = it->second;
-      }
+      const uint16_t k = index_of(s.kernel);
       steps.emplace_back(s.kind, static_cast<uint8_t>(s.compute), k, s.first_view, s.inputs, s.outputs, s.first_number, s.ints,
-                         s.floats, s.symbol, s.expr, s.target, s.origin);
+                         s.floats, s.symbol, s.expr, s.target, s.origin, s.first_op, s.ops);
     }
     std::vector<Offset<file::Symbol>> symbols;
     for (const auto& s : plan_.symbols) symbols.push_back(file::CreateSymbol(b, b.CreateString(s.name), s.min, s.max, s.real));
@@ -281,7 +286,7 @@ class Library {
                  b.CreateVector(checks), b.CreateVectorOfStructs(buffers), b.CreateVector(plan_.dims), b.CreateVectorOfStructs(views),
                  b.CreateVector(plan_.numbers), b.CreateVectorOfStructs(steps), strings(plan_.texts), b.CreateVector(constants),
                  b.CreateVector(origins), b.CreateVector(leaves), b.CreateString(in_spec), b.CreateString(out_spec),
-                 b.CreateVector(metadata)),
+                 b.CreateVector(metadata), b.CreateVectorOfStructs(ops)),
              file::PlanIdentifier());
     return {reinterpret_cast<const char*>(b.GetBufferPointer()), b.GetSize()};
   }

@@ -1,0 +1,51 @@
+// Memory that kernels need for the time of a call: kept from step to step, so that a run in the steady state asks the system
+// for nothing.
+#ifndef SLIPWAY_KERNELS_WORKSPACE_H_
+#define SLIPWAY_KERNELS_WORKSPACE_H_
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+namespace slipway::kernels {
+
+// Not thread-safe: what parts of a kernel need at the same time is taken before they begin.
+class Workspace {
+ public:
+  // Aligned to 64 bytes, with nothing of use in it; std::bad_alloc where there is none. It stays until Clear.
+  char* Take(size_t bytes) {
+    bytes = (bytes + 63) / 64 * 64;
+    if (bytes > left_) return Grow(bytes);
+    char* p = at_;
+    at_ += bytes, left_ -= bytes;
+    return p;
+  }
+  template <typename T>
+  T* Take(int64_t n) {
+    return reinterpret_cast<T*>(Take(static_cast<size_t>(n > 0 ? n : 0) * sizeof(T)));
+  }
+  // What was taken may be taken again.
+  void Clear() {
+    if (chunks_.size() > 1) return Join();
+    if (!chunks_.empty()) at_ = chunks_[0].memory.get(), left_ = chunks_[0].bytes;
+  }
+
+ private:
+  struct Free {
+    void operator()(char* p) const;
+  };
+  struct Chunk {
+    std::unique_ptr<char, Free> memory;
+    size_t bytes = 0;
+  };
+  char* Grow(size_t bytes);
+  void Join();  // one chunk for as much as was taken
+
+  std::vector<Chunk> chunks_;
+  char* at_ = nullptr;
+  size_t left_ = 0;
+};
+
+}  // namespace slipway::kernels
+
+#endif  // SLIPWAY_KERNELS_WORKSPACE_H_

@@ -1,0 +1,16 @@
+// What makes fewer steps of a finished plan. The numbers that it gives stay the same, bit by bit, unless a function here
+// says otherwise.
+#ifndef SLIPWAY_PLANNER_FUSE_H_
+#define SLIPWAY_PLANNER_FUSE_H_
+
+#include "planner/planner.h"
+
+namespace slipway::planner {
+
+// Elementwise steps of the same sizes of which one reads what another gives become one step of kernel `chain`; what only
+// they use needs no memory then. Origins are those of the steps, joined.
+void FuseChains(PlannedProgram& p);
+
+}  // namespace slipway::planner
+
+#endif  // SLIPWAY_PLANNER_FUSE_H_
