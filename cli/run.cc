@@ -35,10 +35,10 @@ void AddRun(CLI::App& app, int* code) {
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
   cmd->callback([state, code] {
-    auto report = driver::Run(state->options);
     driver::Outcome outcome;
+    auto report = driver::Run(state->options, &outcome);
     if (!report.ok()) {
-      outcome = {driver::ExitCodeOf(report.status()), {driver::FromStatus(report.status(), state->options.model)}};
+      if (outcome.diagnostics.empty()) outcome = {driver::ExitCodeOf(report.status()), {driver::FromStatus(report.status(), state->options.model)}};
     } else if (state->json || state->options.profile || state->options.repeat > 1) {
       const std::string text = state->json ? driver::ToJson(*report) : driver::ToTable(*report);
       if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)

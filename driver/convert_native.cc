@@ -20,8 +20,10 @@ Outcome ToNative(const ConvertOptions& o, bool package, const Reader& reader, Co
   if (!o.weights.empty())
     if (absl::Status s = JoinWeights(p, o, *summary); !s.ok()) return FailWeights(out, s, path);
   std::vector<std::string> dropped;
-  if (absl::Status s = PrepareForNative(p, &dropped); !s.ok()) return Fail(out, s, path);
-  auto planned = planner::LegalizeAndPlan(p);
+  if (absl::Status s = PrepareForNative(p, &dropped, o.verify_each); !s.ok()) return Fail(out, s, path);
+  std::vector<passes::Unsupported> unsupported;
+  auto planned = planner::LegalizeAndPlan(p, {.verify_each = o.verify_each}, &unsupported);
+  if (!planned.ok() && !unsupported.empty()) return FailUnsupported(out, unsupported, kByKernels);
   if (!planned.ok()) return Fail(out, planned.status(), path);
 
   exporters::NativeOptions options;

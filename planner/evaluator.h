@@ -13,6 +13,7 @@ namespace slipway::planner {
 
 struct PlanOptions {
   uint64_t memory_limit = uint64_t{1} << 34;  // bytes of all temporaries together
+  bool verify_each = false;                   // the verifier looks at the program after every pass
 };
 
 // Computes by legalizing to `native`, planning and running.

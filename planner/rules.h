@@ -76,7 +76,13 @@ class PlanBuilder {
 
   absl::flat_hash_map<const ir::Value*, Operand> values;
   std::vector<Refusal> refusals;
+  absl::flat_hash_set<const ir::Value*> unknown;  // tensors that are not there because of a refusal
 
+  // An input of the program that kernels cannot take.
+  void Refuse(const ir::Value& input, absl::Status s) {
+    unknown.insert(&input);
+    refusals.push_back({nullptr, std::move(s)});
+  }
   const ir::Program& program() const { return program_; }
   ir::SymTable& syms() { return *program_.syms; }
   int AddBuffer(kernels::Buffer::Kind kind, Dim bytes, int slot = 0, const void* constant = nullptr);
@@ -206,8 +212,8 @@ class PlanContext : public ir::ArgReader {
   std::vector<Operand> results_;
 };
 
-// Plans the nodes of a graph whose inputs are among b.values; a refused node is put into b.refusals, and the first
-// one's status returned when all have been looked at.
+// Plans the nodes of a graph whose inputs are among b.values. Refused nodes are put into b.refusals, all of them; other
+// errors are returned.
 absl::Status PlanGraph(const ir::Graph& g, PlanBuilder& b);
 
 // The kernels' name for a dtype; nullopt where they have none.
