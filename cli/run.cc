@@ -22,6 +22,9 @@ void AddRun(CLI::App& app, int* code) {
                   ".safetensors with input.0, input.1, …: the flattened arguments, tensors and symbolic numbers only")
       ->required();
   cmd->add_option("--outputs", state->options.outputs, ".safetensors to write, with output.0, output.1, …")->required();
+  cmd->add_option("--plugin", state->options.plugins, "a shared library with kernels of your own (slipway_kernel.h), whose code is run")
+      ->expected(1)
+      ->take_all();
   cmd->add_option("--repeat", state->options.repeat, "runs; outputs are those of the last")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();

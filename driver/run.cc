@@ -11,6 +11,7 @@
 #include "driver/convert_internal.h"
 #include "driver/open.h"
 #include "driver/passes.h"
+#include "driver/plugins.h"
 #include "driver/run_library.h"
 #include "exporters/safetensors/safetensors.h"
 #include "importers/safetensors/safetensors.h"
@@ -80,7 +81,7 @@ absl::StatusOr<RunReport> RunLibrary(const RunOptions& options) {
   auto begin = Clock::now();
   auto inputs = ReadInputs(options.inputs);
   if (!inputs.ok()) return inputs.status();
-  auto library = NativeLibrary::Open(options.model);
+  auto library = NativeLibrary::Open(options.model, options.plugins);
   if (!library.ok()) return library.status();
   report.load_seconds = Since(begin);
   (*library)->Profile(options.profile);
@@ -120,7 +121,10 @@ absl::StatusOr<RunReport> Run(const RunOptions& options, Outcome* unsupported) {
 
   begin = Clock::now();
   if (absl::Status s = PrepareForNative(p); !s.ok()) return s;
-  const planner::PlanOptions plan_options{.memory_limit = options.memory_limit};
+  auto plugins = Plugins::Open(options.plugins);
+  if (!plugins.ok()) return plugins.status();
+  planner::PlanOptions plan_options{.memory_limit = options.memory_limit};
+  if (!options.plugins.empty()) plan_options.plugins = [&](std::string_view name) { return plugins->Find(name); };
   std::vector<passes::Unsupported> lacking;
   auto planned = planner::PlanFor(p, *inputs, plan_options, &lacking);
   if (!planned.ok()) {

@@ -16,6 +16,7 @@ struct RunOptions {
   std::string model;    // an exported program, its text form, or a native library (.so), whose code is run
   std::string inputs;   // .safetensors: input.0, input.1, …
   std::string outputs;  // .safetensors: output.0, …
+  std::vector<std::string> plugins;  // shared libraries with kernels, whose code is run
   int repeat = 1;       // runs; the outputs are those of the last
   bool profile = false;
   int threads = 0;  // at once; 0: kernels::DefaultThreads()

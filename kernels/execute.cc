@@ -334,7 +334,8 @@ Failure Context::RunKernel(const Step& s) {
     else
       floats_.push_back(n.real());
   }
-  if (const char* why = s.kernel->run({call.in, call.out, s.compute, ints_, floats_, options_.workers})) return Fail(Failure::kData, why);
+  if (const char* why = s.kernel->run({call.in, call.out, s.compute, ints_, floats_, options_.workers, s.kernel->user}))
+    return Fail(Failure::kData, why);
   return {};
 }
 

@@ -22,6 +22,7 @@ struct Call {
   std::span<const int64_t> ints;  // attributes, as the kernel's row documents
   std::span<const double> floats;
   const Workers* workers = nullptr;  // null: the calling thread alone
+  const void* user = nullptr;        // the kernel's
 };
 
 // Null when done, else what is wrong with the data, as a constant text ("index out of range").
@@ -35,6 +36,7 @@ struct Kernel {
   bool elementwise = false;
   int8_t inputs = 0, outputs = 1;  // at least so many
   bool any_type = false;           // takes tensors of types that are stored only
+  const void* user = nullptr;      // what `run` finds in its call
 };
 
 // Null when there is none of that name.

@@ -166,12 +166,16 @@ absl::Status PlanNode(const ir::Node& n, PlanBuilder& b) {
   for (const ir::Value* v : n.outputs()) known = known && v && v->type().is_sym() && b.IsGiven(v->type().expr);
   if (known) return absl::OkStatus();
   const PlanRow* row = FindPlanRow(n.op_name());
-  if (!row) return absl::UnimplementedError(text::StrCat(n.op_name(), ": no kernel"));
+  const kernels::Kernel* plugin = b.PluginKernel(n);
+  if (!row && !plugin) return absl::UnimplementedError(text::StrCat(n.op_name(), ": no kernel"));
   b.origin = static_cast<int>(b.out().origins.size());
   b.out().origins.emplace_back(n.op_name());
   b.out().places.push_back(n.source() ? n.source()->Describe() : "");
-  PlanContext c(n, b, row->kernel);
-  row->fn(c);
+  PlanContext c(n, b, plugin ? "" : row->kernel);
+  if (plugin)
+    PlanPlugin(c, *plugin);
+  else
+    row->fn(c);
   if (!c.ok()) return c.status();
   for (size_t i = 0; i < n.outputs().size(); ++i) {
     const ir::Value* v = n.output(i);
@@ -332,7 +336,9 @@ absl::StatusOr<PlannedProgram> LegalizeAndPlan(ir::Program& p, const PlanOptions
   absl::flat_hash_set<const ir::Node*> refused;
   for (;;) {
     passes::Refusals undecomposed;
-    auto legal = [&](const ir::Node& n) { return NativeLegal(n) && !refused.contains(&n); };
+    auto legal = [&](const ir::Node& n) {
+      return (NativeLegal(n) || (options.plugins && options.plugins(PluginKernelName(n)))) && !refused.contains(&n);
+    };
     auto legalize = [&](ir::Program& program) { return passes::Legalize(program, legal, &undecomposed); };
     const std::pair<std::string_view, std::function<absl::Status(ir::Program&)>> steps[] = {
         {"legalize", legalize},

@@ -111,6 +111,9 @@ class PlanBuilder {
   void Enter() { ++depth_; }
   void Leave() { --depth_; }
 
+  // The kernel of a plugin for this operator, and the one for its results' sizes; null where there is none.
+  const kernels::Kernel* PluginKernel(const ir::Node& n, bool sizes = false) const;
+
   PlannedProgram& out() { return out_; }
   uint64_t limit() const { return options_.memory_limit; }
   const absl::Status& status() const { return status_; }
@@ -184,6 +187,8 @@ class PlanContext : public ir::ArgReader {
   Dim Clamp(Dim v, Dim size);
 
   // One kernel call.
+  void Emit(const kernels::Kernel& kernel, std::vector<Operand> in, std::vector<Operand> out, DType compute, Dims ints = {},
+            Reals floats = {});
   void Emit(std::string_view kernel, std::vector<Operand> in, std::vector<Operand> out, DType compute, Dims ints = {},
             Reals floats = {});
 
@@ -226,6 +231,11 @@ struct PlanRow {
   PlanFn fn;
   std::string_view kernel;
 };
+
+// A node that a plugin computes.
+void PlanPlugin(PlanContext& c, const kernels::Kernel& kernel);
+// "mylib::blend.default".
+std::string PluginKernelName(const ir::Node& n);
 
 // Operators that share a function and a kernel ("" : each the kernel of its own base name), as names separated by white
 // space. A name is of ATen, or after a slash of the namespace it states; without an overload it is the default one.
