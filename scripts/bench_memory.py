@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-WORKER = """
+WORKER = r"""
 import ctypes, json, re, sys
 
 class Device(ctypes.Structure):
@@ -29,7 +29,7 @@ class Tensor(ctypes.Structure):
 
 def status():
     text = open("/proc/self/status").read()
-    return {key: int(re.search(key + r":\\\\s*(\\\\d+)", text)[1]) * 1024 for key in ("VmHWM", "RssAnon", "RssFile")}
+    return {key: int(re.search(key + r":\s*(\d+)", text)[1]) * 1024 for key in ("VmHWM", "RssAnon", "RssFile")}
 
 library = ctypes.CDLL(sys.argv[1])
 inputs = json.loads(sys.argv[2])  # [[code, bits, shape], ...]
