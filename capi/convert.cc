@@ -92,9 +92,7 @@ Outcome RunPass(slipway_archive& model, size_t program, const char* name, const 
     return absl::IsInvalidArgument(s) ? Usage(std::string(s.message())) : Failed(s);
   auto copy = ir::Clone(*p);
   if (!copy.ok()) return Failed(copy.status(), model.path);
-  if (absl::Status s = driver::RunPass(*pass, **copy, context); !s.ok()) return Failed(s, model.path);
-  if (absl::Status s = ir::Verify(**copy); !s.ok())
-    return Failed(absl::InternalError(text::StrCat("after ", name, ": ", text::FromAbsl(s.message()))), model.path);
+  if (absl::Status s = driver::RunPass(*pass, **copy, context, /*verify=*/true); !s.ok()) return Failed(s, model.path);
   Outcome out;
   std::vector<std::string> refused;
   for (const ir::Node* n : *(*copy)->graph)

@@ -18,7 +18,7 @@ void AddConvert(CLI::App& app, int* code) {
   cmd->add_option("IN", o.inputs, "exported program (.pt2, NAME=FILE where there are several), or weights: .safetensors, checkpoint, folder of shards, distributed checkpoint")
       ->required();
   cmd->add_option("-o,--output", o.output, "where to write; the suffix chooses the format")->required();
-  cmd->add_option("--to", o.to, "the format, when the suffix does not say it (onnx, pt2, safetensors)");
+  cmd->add_option("--to", o.to, "the format, when the suffix does not say it (onnx, pt2, so, native-pt2, safetensors)");
   cmd->add_option("--opset", o.opset, "ONNX opset to declare, exactly")->capture_default_str();
   cmd->add_option("--external-data", o.external_data, "weights in a file of their own")
       ->check(CLI::IsMember({"auto", "always", "never"}))->capture_default_str();
@@ -32,6 +32,8 @@ void AddConvert(CLI::App& app, int* code) {
       ->check(CLI::IsMember({"drop", "io"}))->default_str("drop");
   cmd->add_option("--custom-op", o.custom_ops, "NAMESPACE::NAME=DOMAIN:OPTYPE: write an operator as a node of a custom domain")
       ->expected(1)->take_all();
+  cmd->add_flag("--with-program", o.with_program, "native-pt2: also the exported program, which torch.export.load opens");
+  cmd->add_option("--plugin", o.plugins, "native: a shared library with kernels (slipway_kernel.h), run now and put into the output")->expected(1)->take_all();
   cmd->add_option("--input-names", o.input_names, "names of the inputs, in order")->delimiter(',');
   cmd->add_option("--output-names", o.output_names, "names of the outputs, in order")->delimiter(',');
   cmd->add_option("--metadata", state->metadata, "KEY=VALUE to store in the model");

@@ -14,13 +14,14 @@ void AddInspect(CLI::App& app, int* code) {
     std::string file;
     std::string sources = "full";
     std::string diagnostics = "text";
-    bool ops = false, weights = false, json = false, ir = false, verify = false;
+    bool ops = false, weights = false, json = false, ir = false, verify = false, header = false;
   };
   auto state = std::make_shared<State>();
   CLI::App* cmd = app.add_subcommand("inspect", "Show what is in a file");
   cmd->add_option("FILE", state->file, "exported program (.pt2), text form, or weights: .safetensors, checkpoint, folder of shards")->required();
   CLI::Option* json = cmd->add_flag("--json", state->json, "one JSON object (schemas/inspect.schema.json)");
   CLI::Option* ir = cmd->add_flag("--ir", state->ir, "the programs in slipway's text form (docs/formats.md)")->excludes(json);
+  cmd->add_flag("--header", state->header, "a C header for the model as a native library: of a .so or of a program (slipway_model.h)")->excludes(json)->excludes(ir);
   cmd->add_flag("--ops", state->ops, "operators and their counts")->excludes(ir);
   cmd->add_flag("--weights", state->weights, "all weights, not only the first")->excludes(ir);
   cmd->add_flag("--verify", state->verify, "read everything and compare with the checksums that the file states")->excludes(ir);
@@ -29,7 +30,9 @@ void AddInspect(CLI::App& app, int* code) {
   cmd->add_option("--diagnostics", state->diagnostics, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
   cmd->callback([state, code] {
     absl::StatusOr<std::string> text;
-    if (state->ir) {
+    if (state->header) {
+      text = driver::InspectHeader(state->file);
+    } else if (state->ir) {
       text = driver::InspectIr(state->file, state->sources == "full"    ? ir::PrintOptions::kFull
                                             : state->sources == "short" ? ir::PrintOptions::kShort
                                                                         : ir::PrintOptions::kNone);

@@ -22,6 +22,9 @@ void AddRun(CLI::App& app, int* code) {
                   ".safetensors with input.0, input.1, …: the flattened arguments, tensors and symbolic numbers only")
       ->required();
   cmd->add_option("--outputs", state->options.outputs, ".safetensors to write, with output.0, output.1, …")->required();
+  cmd->add_option("--plugin", state->options.plugins, "a shared library with kernels of your own (slipway_kernel.h), whose code is run")
+      ->expected(1)
+      ->take_all();
   cmd->add_option("--repeat", state->options.repeat, "runs; outputs are those of the last")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
@@ -35,10 +38,10 @@ void AddRun(CLI::App& app, int* code) {
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
   cmd->callback([state, code] {
-    auto report = driver::Run(state->options);
     driver::Outcome outcome;
+    auto report = driver::Run(state->options, &outcome);
     if (!report.ok()) {
-      outcome = {driver::ExitCodeOf(report.status()), {driver::FromStatus(report.status(), state->options.model)}};
+      if (outcome.diagnostics.empty()) outcome = {driver::ExitCodeOf(report.status()), {driver::FromStatus(report.status(), state->options.model)}};
     } else if (state->json || state->options.profile || state->options.repeat > 1) {
       const std::string text = state->json ? driver::ToJson(*report) : driver::ToTable(*report);
       if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)

@@ -62,22 +62,8 @@ Outcome ToOnnx(const ConvertOptions& o, const Reader& reader, ConvertSummary* su
   if (std::string digest = reader.Digest(path); !digest.empty()) options.metadata.emplace_back("slipway.source_digest", std::move(digest));
   OnnxReport failure;
   auto report = exporters::ExportOnnx(p, o.output, options, o.dry_run, &failure);
-  if (!report.ok()) {
-    for (const exporters::Unsupported& u : failure.unsupported) {
-      out.diagnostics.push_back({Severity::kError, id::kUnsupportedOps,
-                                 text::StrCat(u.count > 1 ? text::StrCat(u.count, " × ") : "", u.reason), u.first_place, ""});
-    }
-    out = Fail(out, report.status(), failure.unsupported.empty() ? path : "");
-    if (!failure.unsupported.empty()) {
-      Diagnostic& last = out.diagnostics.back();
-      last.id = id::kUnsupportedOps;
-      std::vector<std::string> names;
-      for (const auto& u : failure.unsupported)
-        if (std::find(names.begin(), names.end(), u.reason) == names.end()) names.push_back(u.reason);
-      last.cause = text::StrCat("not supported at opset ", o.opset, ": ", text::Join(names, "; "));
-    }
-    return out;
-  }
+  if (!report.ok() && !failure.unsupported.empty()) return FailUnsupported(out, failure.unsupported, text::StrCat("at opset ", o.opset));
+  if (!report.ok()) return Fail(out, report.status(), path);
   for (const std::string& name : context.dropped) out.diagnostics.push_back(DroppedState(name));
   summary->nodes_after = report->nodes_out;
   summary->dims = report->dynamic_dims;

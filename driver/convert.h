@@ -27,6 +27,8 @@ struct ConvertOptions {
   bool dry_run = false;
   bool verify_each = false;          // run the verifier between passes
   std::vector<std::pair<std::string, std::string>> metadata;
+  std::vector<std::string> plugins;  // native: shared libraries with kernels, which ride inside
+  bool with_program = false;         // native-pt2: the exported program as well
   bool functions = false;            // repeated blocks become local functions
   bool state_io = false;             // updated buffers and inputs are inputs and outputs state_in.FQN, state_out.FQN
   std::vector<std::string> custom_ops;  // "mylib::foo=com.acme:Foo"

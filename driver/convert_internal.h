@@ -4,11 +4,14 @@
 
 #include <chrono>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "driver/convert.h"
 #include "driver/join_weights.h"
 #include "ir/graph.h"
+#include "passes/refusals.h"
 
 namespace slipway::driver {
 
@@ -23,6 +26,10 @@ std::string FormatOfOutput(const std::string& path);
 Outcome Fail(Outcome o, const absl::Status& s, std::string place = {}, std::string help = {});
 Outcome FailWeights(Outcome o, const absl::Status& s, const std::string& place);
 Outcome Usage(std::string cause, std::string help = {}, const char* id = id::kBadFlag);
+
+// `o` with what a target cannot express, a diagnostic each, and at the end one that names all: "not supported `where`: …".
+inline constexpr std::string_view kByKernels = "by native kernels";
+Outcome FailUnsupported(Outcome o, const std::vector<passes::Unsupported>& unsupported, std::string_view where);
 
 // The program's dims and their ranges, for the summary.
 void NoteDims(const ir::Program& p, ConvertSummary& summary);

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -14,6 +13,7 @@
 #include "base/text.h"
 #include "driver/diagnostic.h"
 #include "driver/tensors.h"
+#include "exporters/safetensors/cast.h"
 #include "ir/sharded.h"
 
 namespace slipway::driver {
@@ -68,15 +68,6 @@ std::vector<double> SmallValues(DType dtype) {
     if (f.dtype == dtype)
       for (unsigned bits = 0; bits < (1u << ir::BitSize(dtype)); ++bits) values.push_back(Decode(f, bits));
   return values;
-}
-
-double HalfToDouble(uint16_t h) {
-  const int exponent = h >> 10 & 31, fraction = h & 1023;
-  const double magnitude =
-      exponent == 31  ? (fraction ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity())
-      : exponent == 0 ? std::ldexp(fraction, -24)
-                      : std::ldexp(fraction + 1024, exponent - 25);
-  return h & 0x8000 ? -magnitude : magnitude;
 }
 
 template <typename T>
@@ -146,6 +137,13 @@ void CountInteger(absl::Span<const uint8_t> a, absl::Span<const uint8_t> b, Coun
   });
 }
 
+// f16 and bf16 as f32, which holds all of them.
+std::vector<uint8_t> Widened(DType dtype, absl::Span<const uint8_t> halves) {
+  std::vector<uint8_t> out(halves.size() * 2);
+  exporters::FindCast(dtype, DType::kFloat32)(halves.data(), out.data(), halves.size() / 2);
+  return out;
+}
+
 // Elements of at most 8 bits, the first in the lowest bits.
 void CountSmall(DType dtype, const std::vector<double>& values, int64_t elements, absl::Span<const uint8_t> a,
                 absl::Span<const uint8_t> b, Counter* count) {
@@ -174,21 +172,14 @@ void Count(DType dtype, const std::vector<double>& values, int64_t elements, abs
     case DType::kFloat32:
       return CountReal<float>(a, b, count);
     case DType::kFloat16:
-      return EachPair<uint16_t>(a, b, [&](uint16_t x, uint16_t y) {
-        if (x != y) count->Real(HalfToDouble(x), HalfToDouble(y));
-      });
     case DType::kBFloat16:
-      return EachPair<uint16_t>(a, b, [&](uint32_t x, uint32_t y) {
-        count->Real(std::bit_cast<float>(x << 16), std::bit_cast<float>(y << 16));
-      });
+      return CountReal<float>(Widened(dtype, a), Widened(dtype, b), count);
     case DType::kComplex64:
       return CountComplex<float>(a, b, count);
     case DType::kComplex128:
       return CountComplex<double>(a, b, count);
     case DType::kComplex32:
-      return EachPair<std::array<uint16_t, 2>>(a, b, [&](auto x, auto y) {
-        count->Complex(HalfToDouble(x[0]), HalfToDouble(x[1]), HalfToDouble(y[0]), HalfToDouble(y[1]));
-      });
+      return CountComplex<float>(Widened(DType::kFloat16, a), Widened(DType::kFloat16, b), count);
     case DType::kInt8:
       return CountInteger<int8_t>(a, b, count);
     case DType::kInt16:

@@ -71,6 +71,11 @@ std::string ToJson(const FileReport& report);
 // The text form of a file's programs. Weight files are named relative to the file's folder.
 absl::StatusOr<std::string> InspectIr(const std::string& path, ir::PrintOptions::Sources sources);
 
+// A C header over slipway_model.h (c_header.h): of a native library or a package of one, which is not run; or of a program, which
+// is planned as `convert` would. Its names begin with the file's, without the suffix. Unimplemented for a program that no
+// library can hold.
+absl::StatusOr<std::string> InspectHeader(const std::string& path);
+
 }  // namespace slipway::driver
 
 #endif  // SLIPWAY_DRIVER_INSPECT_H_

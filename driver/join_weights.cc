@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -18,6 +19,19 @@ namespace slipway::driver {
 Outcome Fail(Outcome o, const absl::Status& s, std::string place, std::string help) {
   o.code = ExitCodeOf(s);
   o.diagnostics.push_back(FromStatus(s, std::move(place), std::move(help)));
+  return o;
+}
+
+Outcome FailUnsupported(Outcome o, const std::vector<passes::Unsupported>& unsupported, std::string_view where) {
+  std::vector<std::string> names;
+  for (const passes::Unsupported& u : unsupported) {
+    o.diagnostics.push_back({Severity::kError, id::kUnsupportedOps,
+                             text::StrCat(u.count > 1 ? text::StrCat(u.count, " × ") : "", u.reason), u.first_place, ""});
+    if (std::find(names.begin(), names.end(), u.reason) == names.end()) names.push_back(u.reason);
+  }
+  o.code = kNotSupported;
+  o.diagnostics.push_back({Severity::kError, id::kUnsupportedOps,
+                           text::StrCat("not supported ", where, ": ", text::Join(names, "; ")), "", ""});
   return o;
 }
 

@@ -68,19 +68,17 @@ absl::Status SetTarget(const ConvertOptions& o, exporters::OnnxOptions* target) 
 
 absl::Span<const Pass> Passes() { return kPasses; }
 
-absl::Status RunPass(const Pass& pass, ir::Program& p, PassContext& context) {
+absl::Status RunPass(const Pass& pass, ir::Program& p, PassContext& context, bool verify) {
   if (pass.functional && p.form != ir::Form::kFunctional)
     return absl::InvalidArgumentError(text::StrCat(pass.name, " needs a functional program: run functionalize first"));
-  return pass.run(p, context);
+  if (absl::Status s = pass.run(p, context); !s.ok()) return s;
+  if (absl::Status s = verify ? ir::Verify(p) : absl::OkStatus(); !s.ok())
+    return absl::InternalError(text::StrCat("after ", pass.name, ": ", text::FromAbsl(s.message())));
+  return absl::OkStatus();
 }
 
 absl::Status PrepareForOnnx(ir::Program& p, const PipelineOptions& options, PassContext& context) {
-  const auto run = [&](const Pass& pass) -> absl::Status {
-    if (absl::Status s = RunPass(pass, p, context); !s.ok()) return s;
-    if (absl::Status s = options.verify_each ? ir::Verify(p) : absl::OkStatus(); !s.ok())
-      return absl::InternalError(text::StrCat("after ", pass.name, ": ", text::FromAbsl(s.message())));
-    return absl::OkStatus();
-  };
+  const auto run = [&](const Pass& pass) { return RunPass(pass, p, context, options.verify_each); };
   for (const Pass& pass : kPasses) {
     const std::string_view name = pass.name;
     if ((name == "drop-mutations" && options.state) || (name == "outline-blocks" && !options.functions)) continue;

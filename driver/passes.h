@@ -35,8 +35,9 @@ struct Pass {
 // Each once, in the order of the pipeline.
 absl::Span<const Pass> Passes();
 
-// InvalidArgument for a program that is not in the form the pass needs; the pass's own errors.
-absl::Status RunPass(const Pass& pass, ir::Program& p, PassContext& context);
+// InvalidArgument for a program that is not in the form the pass needs; the pass's own errors; Internal where `verify`
+// finds that it broke the program.
+absl::Status RunPass(const Pass& pass, ir::Program& p, PassContext& context, bool verify = false);
 
 struct PipelineOptions {
   bool state = false;      // updates of state stay outputs

@@ -8,8 +8,10 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "driver/convert_internal.h"
 #include "driver/open.h"
 #include "driver/passes.h"
+#include "driver/plugins.h"
 #include "driver/run_library.h"
 #include "exporters/safetensors/safetensors.h"
 #include "importers/safetensors/safetensors.h"
@@ -47,11 +49,11 @@ absl::StatusOr<std::vector<ir::TensorRef>> ReadInputs(const std::string& path) {
 
 }  // namespace
 
-absl::Status PrepareForNative(ir::Program& p, std::vector<std::string>* dropped) {
+absl::Status PrepareForNative(ir::Program& p, std::vector<std::string>* dropped, bool verify_each) {
   PassContext context;
   for (const Pass& pass : Passes()) {
     if (std::string_view(pass.name) == "legalize") break;  // the planner legalizes for itself
-    if (absl::Status s = RunPass(pass, p, context); !s.ok()) return s;
+    if (absl::Status s = RunPass(pass, p, context, verify_each); !s.ok()) return s;
   }
   if (dropped) *dropped = std::move(context.dropped);
   return absl::OkStatus();
@@ -79,7 +81,7 @@ absl::StatusOr<RunReport> RunLibrary(const RunOptions& options) {
   auto begin = Clock::now();
   auto inputs = ReadInputs(options.inputs);
   if (!inputs.ok()) return inputs.status();
-  auto library = NativeLibrary::Open(options.model);
+  auto library = NativeLibrary::Open(options.model, options.plugins);
   if (!library.ok()) return library.status();
   report.load_seconds = Since(begin);
   (*library)->Profile(options.profile);
@@ -104,7 +106,7 @@ absl::StatusOr<RunReport> RunLibrary(const RunOptions& options) {
 
 }  // namespace
 
-absl::StatusOr<RunReport> Run(const RunOptions& options) {
+absl::StatusOr<RunReport> Run(const RunOptions& options, Outcome* unsupported) {
   if (options.model.ends_with(".so")) return RunLibrary(options);
   RunReport report;
   auto begin = Clock::now();
@@ -119,9 +121,17 @@ absl::StatusOr<RunReport> Run(const RunOptions& options) {
 
   begin = Clock::now();
   if (absl::Status s = PrepareForNative(p); !s.ok()) return s;
-  const planner::PlanOptions plan_options{.memory_limit = options.memory_limit};
-  auto planned = planner::PlanFor(p, *inputs, plan_options);
-  if (!planned.ok()) return planned.status();
+  auto plugins = Plugins::Open(options.plugins);
+  if (!plugins.ok()) return plugins.status();
+  planner::PlanOptions plan_options{.memory_limit = options.memory_limit};
+  if (!options.plugins.empty()) plan_options.plugins = [&](std::string_view name) { return plugins->Find(name); };
+  std::vector<passes::Unsupported> lacking;
+  auto planned = planner::PlanFor(p, *inputs, plan_options, &lacking);
+  if (!planned.ok()) {
+    if (unsupported && absl::IsUnimplemented(planned.status()) && !lacking.empty())
+      *unsupported = FailUnsupported({}, lacking, kByKernels);
+    return planned.status();
+  }
   planner::Runner runner(*std::move(planned), plan_options, options.profile,
                          options.threads > 0 ? options.threads : kernels::DefaultThreads());
   report.plan_seconds = Since(begin);

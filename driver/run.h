@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "driver/diagnostic.h"
 #include "ir/graph.h"
 
 namespace slipway::driver {
@@ -15,6 +16,7 @@ struct RunOptions {
   std::string model;    // an exported program, its text form, or a native library (.so), whose code is run
   std::string inputs;   // .safetensors: input.0, input.1, …
   std::string outputs;  // .safetensors: output.0, …
+  std::vector<std::string> plugins;  // shared libraries with kernels, whose code is run
   int repeat = 1;       // runs; the outputs are those of the last
   bool profile = false;
   int threads = 0;  // at once; 0: kernels::DefaultThreads()
@@ -35,13 +37,15 @@ struct RunReport {
 };
 
 // What every program goes through before it is planned: functional form, no updates of state among the outputs (`dropped`,
-// which may be null, gets their names), constants folded, complex numbers as pairs.
-absl::Status PrepareForNative(ir::Program& p, std::vector<std::string>* dropped = nullptr);
+// which may be null, gets their names), constants folded, complex numbers as pairs. With `verify_each` the verifier looks
+// at it after every pass: Internal where it finds something.
+absl::Status PrepareForNative(ir::Program& p, std::vector<std::string>* dropped = nullptr, bool verify_each = false);
 
 // Inputs and outputs are numbered in flattened order, tensors and symbolic numbers (0-d i64, f64, bool) only. Errors:
 // InvalidArgument for inputs that the program does not take and data that an operator refuses; Unimplemented naming
-// what cannot be run; those of reading and writing the files.
-absl::StatusOr<RunReport> Run(const RunOptions& options);
+// what cannot be run; those of reading and writing the files. `unsupported` (may be null): where it is operators that
+// kernels lack, what to tell of all of them.
+absl::StatusOr<RunReport> Run(const RunOptions& options, Outcome* unsupported = nullptr);
 
 std::string ToTable(const RunReport& report);
 // {"load_s":…,"plan_s":…,"run_s":[…],"temporaries_bytes":…,"steps":…,"profile":[{"op":…,"steps":…,"s":…}]}

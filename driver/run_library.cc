@@ -37,7 +37,7 @@ absl::Status CheckWhole(const std::string& path) {
 }  // namespace
 
 struct NativeLibrary::Functions {
-  decltype(&slipway_model_open) open;
+  decltype(&slipway_model_open_with) open;
   decltype(&slipway_model_close) close;
   decltype(&slipway_model_error) error;
   decltype(&slipway_model_output_count) output_count;
@@ -47,7 +47,8 @@ struct NativeLibrary::Functions {
   decltype(&slipway_model_profile_rows) profile_rows;
 };
 
-absl::StatusOr<std::unique_ptr<NativeLibrary>> NativeLibrary::Open(const std::string& path) {
+absl::StatusOr<std::unique_ptr<NativeLibrary>> NativeLibrary::Open(const std::string& path,
+                                                                  const std::vector<std::string>& plugins) {
   if (absl::Status s = CheckWhole(path); !s.ok()) return s;
   std::unique_ptr<NativeLibrary> out(new NativeLibrary);
   // A name without a slash is looked for in the system's folders.
@@ -60,7 +61,7 @@ absl::StatusOr<std::unique_ptr<NativeLibrary>> NativeLibrary::Open(const std::st
     *reinterpret_cast<void**>(function) = dlsym(out->library_, name);
     all = all && *function != nullptr;
   };
-  find(&out->f_->open, "slipway_model_open");
+  find(&out->f_->open, "slipway_model_open_with");
   find(&out->f_->close, "slipway_model_close");
   find(&out->f_->error, "slipway_model_error");
   find(&out->f_->output_count, "slipway_model_output_count");
@@ -69,7 +70,13 @@ absl::StatusOr<std::unique_ptr<NativeLibrary>> NativeLibrary::Open(const std::st
   find(&out->f_->profile, "slipway_model_profile");
   find(&out->f_->profile_rows, "slipway_model_profile_rows");
   if (!all) return absl::InvalidArgumentError(text::StrCat(path, ": a library, but not a model of slipway"));
-  if (out->f_->open(&out->model_) != SLIPWAY_MODEL_OK)
+  std::vector<const char*> paths;
+  for (const std::string& p : plugins) paths.push_back(p.c_str());
+  slipway_model_options options{};
+  options.size = sizeof options;
+  options.plugins = paths.data();
+  options.plugin_count = paths.size();
+  if (out->f_->open(&out->model_, &options) != SLIPWAY_MODEL_OK)
     return absl::InvalidArgumentError(text::StrCat(path, ": ", std::string(out->f_->error())));
   return out;
 }

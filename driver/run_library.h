@@ -20,7 +20,8 @@ namespace slipway::driver {
 class NativeLibrary {
  public:
   // InvalidArgument for a file that cannot be loaded or holds no model.
-  static absl::StatusOr<std::unique_ptr<NativeLibrary>> Open(const std::string& path);
+  static absl::StatusOr<std::unique_ptr<NativeLibrary>> Open(const std::string& path,
+                                                             const std::vector<std::string>& plugins = {});
   ~NativeLibrary();
   NativeLibrary(const NativeLibrary&) = delete;
   NativeLibrary& operator=(const NativeLibrary&) = delete;

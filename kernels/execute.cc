@@ -336,7 +336,7 @@ Failure Context::RunKernel(const Step& s) {
   }
   workspace_.Clear();
   const Call call{all.first(s.inputs), all.last(s.outputs), s.compute, ints_, floats_, options_.workers,
-                  {p.ops.data() + s.first_op, static_cast<size_t>(s.ops)}, &workspace_};
+                  {p.ops.data() + s.first_op, static_cast<size_t>(s.ops)}, &workspace_, s.kernel->user};
   if (const char* why = s.kernel->run(call)) return Fail(Failure::kData, why);
   return {};
 }

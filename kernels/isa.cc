@@ -6,7 +6,11 @@
 
 namespace slipway::kernels {
 
+#if defined(__aarch64__)
+extern const Isa kIsaNeon;
+#else
 extern const Isa kIsaBase;
+#endif
 #if defined(__x86_64__)
 extern const Isa kIsaAvx2;
 extern const Isa kIsaAvx512;
@@ -20,7 +24,11 @@ struct Row {
   bool (*present)();
 };
 constexpr Row kRows[] = {
+#if defined(__aarch64__)
+    {&kIsaNeon, [] { return true; }},
+#else
     {&kIsaBase, [] { return true; }},
+#endif
 #if defined(__x86_64__)
     {&kIsaAvx2,
      [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"); }},

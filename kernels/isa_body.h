@@ -5,6 +5,8 @@
 
 #if defined(__F16C__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #include "kernels/isa.h"
@@ -48,6 +50,8 @@ SLIPWAY_INLINE Vec LoadAs(const _Float16* p) {
   return reinterpret_cast<Vec>(_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
 #elif defined(__F16C__) && SLIPWAY_ISA_BYTES == 32
   return reinterpret_cast<Vec>(_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+#elif defined(__aarch64__)
+  return reinterpret_cast<Vec>(vcvt_f32_f16(vld1_f16(reinterpret_cast<const __fp16*>(p))));
 #else
   Vec v;
   for (int i = 0; i < kLanes; ++i) v[i] = static_cast<float>(p[i]);

@@ -44,7 +44,8 @@ int64_t Reach(const Constant& c) {
 
 }  // namespace
 
-bool ReadPlanFile(std::span<const uint8_t> bytes, std::span<const uint8_t> weights, NativeModel* m, std::string* why) {
+bool ReadPlanFile(std::span<const uint8_t> bytes, std::span<const uint8_t> weights, NativeModel* m, std::string* why,
+                  const FindOther& find_other) {
   auto no = [&](std::string text) {
     *why = std::move(text);
     return false;
@@ -61,13 +62,21 @@ bool ReadPlanFile(std::span<const uint8_t> bytes, std::span<const uint8_t> weigh
   Each(f.metadata(), [&](const file::Pair& p) { m->metadata.emplace_back(Text(p.key()), Text(p.value())); });
   Each(f.origins(), [&](const file::Origin& o) { m->origins.push_back({Text(o.op()), Text(o.place())}); });
 
+  bool fits = true;
+  Each(f.plugins(), [&](const file::Plugin& p) {
+    fits = fits && p.offset() <= weights.size() && p.bytes() <= weights.size() - p.offset();
+    if (fits) m->plugins.push_back({Text(p.name()), weights.subspan(p.offset(), p.bytes())});
+  });
+  if (!fits) return no("a plugin lies outside the weights");
   std::vector<const Kernel*> kernels;
   for (const std::string& name : Texts(f.kernels())) {
-    kernels.push_back(FindKernel(name));
-    if (!kernels.back()) return no("this library has no kernel '" + name + "'");
+    std::string reason;
+    const Kernel* k = FindKernel(name);
+    if (!k && find_other) k = find_other(name, *m, &reason);
+    if (!k) return no("this library has no kernel '" + name + "'" + (reason.empty() ? "" : ": " + reason));
+    kernels.push_back(k);
   }
 
-  bool fits = true;
   Each(f.constants(), [&](const file::Constant& c) {
     Constant& to = m->constants.emplace_back();
     to.name = Text(c.name());

@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -54,6 +56,12 @@ struct Leaf {
   int64_t bits = 0;
 };
 
+// A shared library with kernels that the plan calls, inside the payload.
+struct EmbeddedPlugin {
+  std::string name;
+  std::span<const uint8_t> bytes;
+};
+
 struct NativeModel {
   std::string name;
   Plan plan;
@@ -64,11 +72,17 @@ struct NativeModel {
   std::vector<Leaf> leaves;
   std::string in_spec, out_spec;
   std::vector<std::pair<std::string, std::string>> metadata;
+  std::vector<EmbeddedPlugin> plugins;
 };
+
+// Where kernels come from that the registry has not; the model's plugins are read already. Null, with the reason, for one
+// that cannot be had.
+using FindOther = std::function<const Kernel*(std::string_view name, const NativeModel& model, std::string* why)>;
 
 // False, with the reason in `why`, where the bytes are no plan file of this version, name a kernel that is not here, or place
 // a constant outside the weights. The plan itself is looked at by Executable::Make. `weights` must outlive the model.
-bool ReadPlanFile(std::span<const uint8_t> file, std::span<const uint8_t> weights, NativeModel* model, std::string* why);
+bool ReadPlanFile(std::span<const uint8_t> file, std::span<const uint8_t> weights, NativeModel* model, std::string* why,
+                  const FindOther& find_other = nullptr);
 
 }  // namespace slipway::kernels
 

@@ -41,6 +41,7 @@ struct Call {
   const Workers* workers = nullptr;  // null: the calling thread alone
   std::span<const ChainOp> chain = {};
   Workspace* workspace = nullptr;  // memory for the time of the call; null: the kernel's own
+  const void* user = nullptr;        // the kernel's
 };
 
 // Rows of an elementwise kernel, dense and of one of the types that are computed in. The result may be an operand.
@@ -68,6 +69,7 @@ struct Kernel {
   bool any_type = false;           // takes tensors of types that are stored only
   int8_t packed = -1;              // the operand that may be a packed weight (panels.h); -1: none
   RowFn row = nullptr;             // of elementwise kernels: the operator itself, for chains
+  const void* user = nullptr;      // what `run` finds in its call
 };
 
 // Null when there is none of that name.

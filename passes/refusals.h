@@ -2,14 +2,34 @@
 #ifndef SLIPWAY_PASSES_REFUSALS_H_
 #define SLIPWAY_PASSES_REFUSALS_H_
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "ir/graph.h"
 
 namespace slipway::passes {
 
 // Why decompositions were not taken, by the node that stays. For look-ups only: the order says nothing.
 using Refusals = absl::flat_hash_map<const ir::Node*, absl::Status>;
+
+// What a target cannot express, one entry a distinct operator and reason.
+struct Unsupported {
+  std::string op, reason, first_place;
+  int count = 0;
+};
+
+// A node that is not supported, and why.
+struct Problem {
+  const ir::Node* node;  // null: an input of the program
+  absl::Status status;
+};
+
+// By operator and reason, in the order of these; the place is that of the first.
+std::vector<Unsupported> Group(absl::Span<const Problem> problems);
 
 }  // namespace slipway::passes
 

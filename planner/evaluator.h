@@ -3,17 +3,24 @@
 #define SLIPWAY_PLANNER_EVALUATOR_H_
 
 #include <cstdint>
+#include <functional>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "ir/evaluator.h"
+#include "kernels/registry.h"
 
 namespace slipway::planner {
 
 struct PlanOptions {
   uint64_t memory_limit = uint64_t{1} << 34;  // bytes of all temporaries together
   bool fuse = true;                             // elementwise steps that follow one another become one; false: for tests
+  // The kernel of a plugin by its name ("mylib::blend.default"), null where there is none; it must outlive the plan. May be
+  // empty.
+  std::function<const kernels::Kernel*(std::string_view name)> plugins;
+  bool verify_each = false;                   // the verifier looks at the program after every pass
 };
 
 // Computes by legalizing to `native`, planning and running.

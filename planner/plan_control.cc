@@ -97,7 +97,7 @@ void Bind(PlanContext& c, const Value* v, const Arg& a) {
   c.RequireEqual(e, *number, "a body takes another number");
 }
 
-// Plans a body whose inputs are bound.
+// Plans a body whose inputs are bound. What is refused inside is noted; the plan is none then.
 void PlanBody(PlanContext& c, const ir::Graph& g) {
   if (!c.ok()) return;
   if (absl::Status s = PlanGraph(g, c.builder()); !s.ok()) c.SetStatus(s);

@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "base/text.h"
 #include "ir/ops/op_table.h"
+#include "ir/verify.h"
 #include "passes/decompose.h"
 #include "passes/pass.h"
 #include "planner/bind.h"
@@ -107,9 +110,10 @@ absl::Status BindInputs(const ir::Program& p, PlanBuilder& b) {
           for (Dim s : t.expr.Symbols()) b.Symbol(s, true);
         binder.Add(slot, -1, t.expr);
       } else {
-        if (!t.is_tensor() || !NativeType(v->dtype()))
-          return absl::UnimplementedError(text::StrCat("input %", v->name(), " is ", t.ToString()));
-        if (t.rank() > kernels::kMaxRank) return absl::UnimplementedError("a tensor of too many dims");
+        if (!t.is_tensor() || !NativeType(v->dtype()) || t.rank() > kernels::kMaxRank) {
+          b.Refuse(*v, absl::UnimplementedError(text::StrCat("input %", v->name(), " is ", t.ToString())));
+          continue;
+        }
         in.dtype = *NativeType(v->dtype());
         for (int d = 0; d < t.rank(); ++d) binder.Add(slot, d, t.sizes[d]);
       }
@@ -120,6 +124,10 @@ absl::Status BindInputs(const ir::Program& p, PlanBuilder& b) {
     auto weight = p.weights.find(spec.target);
     if (weight == p.weights.end() || (v->users().empty() && !p.graph->IsOutput(v))) continue;  // what needs it says so
     auto x = BindWeight(spec.target, weight->second, b);
+    if (absl::IsUnimplemented(x.status())) {
+      b.Refuse(*v, At(*v, x.status()));
+      continue;
+    }
     if (!x.ok()) return At(*v, x.status());
     b.values[v] = *std::move(x);
   }
@@ -128,7 +136,8 @@ absl::Status BindInputs(const ir::Program& p, PlanBuilder& b) {
   for (size_t i = 0; i < p.graph->inputs().size(); ++i) {
     const ir::Value* v = p.graph->inputs()[i];
     const ir::Type& t = v->type();
-    if (p.input_specs[i].kind != ir::InputSpec::kUser || t.kind == ir::Type::kConstant || t.kind == ir::Type::kNone)
+    if (p.input_specs[i].kind != ir::InputSpec::kUser || t.kind == ir::Type::kConstant || t.kind == ir::Type::kNone ||
+        b.unknown.contains(v))
       continue;
     kernels::Input& in = plan.inputs[slot];
     if (t.is_sym()) {
@@ -145,18 +154,30 @@ absl::Status BindInputs(const ir::Program& p, PlanBuilder& b) {
   return b.status();
 }
 
+// Whether the node reads what is not there because an input or another node was refused: that is not its fault.
+bool ReadsUnknown(const ir::Node& n, const PlanBuilder& b) {
+  bool unknown = false;
+  for (const ir::NamedArg& a : n.args())
+    a.arg.ForEachValue([&](const ir::Value* v) { unknown = unknown || b.unknown.contains(v); });
+  return unknown;
+}
+
 absl::Status PlanNode(const ir::Node& n, PlanBuilder& b) {
   // Numbers that are known, or made of numbers that are, need nobody to compute them: their types say them.
   bool known = !n.outputs().empty();
   for (const ir::Value* v : n.outputs()) known = known && v && v->type().is_sym() && b.IsGiven(v->type().expr);
   if (known) return absl::OkStatus();
   const PlanRow* row = FindPlanRow(n.op_name());
-  if (!row) return absl::UnimplementedError(text::StrCat(n.op_name(), ": no kernel"));
+  const kernels::Kernel* plugin = b.PluginKernel(n);
+  if (!row && !plugin) return absl::UnimplementedError(text::StrCat(n.op_name(), ": no kernel"));
   b.origin = static_cast<int>(b.out().origins.size());
   b.out().origins.emplace_back(n.op_name());
   b.out().places.push_back(n.source() ? n.source()->Describe() : "");
-  PlanContext c(n, b, row->kernel);
-  row->fn(c);
+  PlanContext c(n, b, plugin ? "" : row->kernel);
+  if (plugin)
+    PlanPlugin(c, *plugin);
+  else
+    row->fn(c);
   if (!c.ok()) return c.status();
   for (size_t i = 0; i < n.outputs().size(); ++i) {
     const ir::Value* v = n.output(i);
@@ -258,15 +279,18 @@ absl::Status BindOutputs(const ir::Program& p, PlanBuilder& b) {
 }  // namespace
 
 absl::Status PlanGraph(const ir::Graph& g, PlanBuilder& b) {
-  absl::Status first;
   for (const ir::Node* n : g) {
     const int outer = b.origin;
-    absl::Status s = PlanNode(*n, b);
+    const size_t before = b.refusals.size();
+    const bool innocent = ReadsUnknown(*n, b);
+    absl::Status s = innocent ? b.refusals[0].status : PlanNode(*n, b);
     b.origin = outer;
-    if (s.ok()) continue;
-    if (!absl::IsUnimplemented(s)) return s;
-    b.refusals.push_back({n, s});
-    if (first.ok()) first = s;
+    const bool inside = b.refusals.size() > before;
+    if (s.ok() && !inside) continue;
+    if (!s.ok() && !absl::IsUnimplemented(s)) return s;
+    // What is wrong inside a nested graph counts there; another form of the node around it may still do.
+    if (!innocent && (!inside || passes::FindDecomposition(n->op_name())))
+      b.refusals.push_back({n, s.ok() ? b.refusals[before].status : s});
     // To find what else cannot be planned, the results are taken as made.
     for (const ir::Value* v : n->outputs()) {
       if (v)
@@ -274,14 +298,18 @@ absl::Status PlanGraph(const ir::Graph& g, PlanBuilder& b) {
           for (Dim symbol : size.Symbols()) b.Give(symbol);
       if (v && v->type().is_sym())
         for (Dim symbol : v->type().expr.Symbols()) b.Give(symbol);
-      if (!v || !v->type().is_tensor() || !NativeType(v->dtype()) || v->rank() > kernels::kMaxRank) continue;
+      if (!v || !v->type().is_tensor()) continue;
+      b.unknown.insert(v);
+      if (!NativeType(v->dtype()) || v->rank() > kernels::kMaxRank) continue;
       PlanContext c(*n, b, "");
       Dims sizes(v->sizes().begin(), v->sizes().end());
       Operand x = c.Temp(v->dtype(), sizes);
-      if (c.ok()) b.values[v] = std::move(x);
+      if (!c.ok()) continue;
+      b.values[v] = std::move(x);
+      b.unknown.erase(v);
     }
   }
-  return first;
+  return absl::OkStatus();
 }
 
 bool NativeLegal(const ir::Node& n) { return FindPlanRow(n.op_name()) != nullptr; }
@@ -295,6 +323,7 @@ absl::StatusOr<PlannedProgram> MakePlan(const ir::Program& p, const PlanOptions&
   absl::Status s = PlanGraph(*p.graph, b);
   if (refusals) *refusals = b.refusals;
   if (!s.ok()) return s;
+  if (!b.refusals.empty()) return b.refusals[0].status;
   if (s = BindOutputs(p, b); !s.ok()) return s;
   // A symbol that nobody gives a number.
   for (Dim symbol : b.UsedSymbols())
@@ -308,24 +337,36 @@ absl::StatusOr<PlannedProgram> MakePlan(const ir::Program& p, const PlanOptions&
   return out;
 }
 
-absl::StatusOr<PlannedProgram> LegalizeAndPlan(ir::Program& p, const PlanOptions& options) {
+absl::StatusOr<PlannedProgram> LegalizeAndPlan(ir::Program& p, const PlanOptions& options,
+                                               std::vector<passes::Unsupported>* unsupported) {
   absl::flat_hash_set<const ir::Node*> refused;
   for (;;) {
     passes::Refusals undecomposed;
-    auto legal = [&](const ir::Node& n) { return NativeLegal(n) && !refused.contains(&n); };
-    if (absl::Status s = passes::Legalize(p, legal, &undecomposed); !s.ok()) return s;
-    for (auto pass : {passes::RemoveNoOps, passes::EliminateDeadCode, passes::MergeCommonSubexpressions})
+    auto legal = [&](const ir::Node& n) {
+      return (NativeLegal(n) || (options.plugins && options.plugins(PluginKernelName(n)))) && !refused.contains(&n);
+    };
+    auto legalize = [&](ir::Program& program) { return passes::Legalize(program, legal, &undecomposed); };
+    const std::pair<std::string_view, std::function<absl::Status(ir::Program&)>> steps[] = {
+        {"legalize", legalize},
+        {"remove-no-ops", passes::RemoveNoOps},
+        {"eliminate-dead-code", passes::EliminateDeadCode},
+        {"merge-common-subexpressions", passes::MergeCommonSubexpressions}};
+    for (const auto& [name, pass] : steps) {
       if (absl::Status s = pass(p); !s.ok()) return s;
+      if (absl::Status s = options.verify_each ? ir::Verify(p) : absl::OkStatus(); !s.ok())
+        return absl::InternalError(text::StrCat("after ", name, ": ", text::FromAbsl(s.message())));
+    }
     std::vector<Refusal> refusals;
     auto planned = MakePlan(p, options, &refusals);
     if (planned.ok() || !absl::IsUnimplemented(planned.status())) return planned;
     bool more = false;
     for (const Refusal& r : refusals)
-      more |= passes::FindDecomposition(r.node->op_name()) != nullptr && refused.insert(r.node).second;
+      more |= r.node && passes::FindDecomposition(r.node->op_name()) && refused.insert(r.node).second;
     if (more) continue;
-    for (const Refusal& r : refusals)
-      if (auto why = undecomposed.find(r.node); why != undecomposed.end() && !NativeLegal(*r.node)) return why->second;
-    return planned.status();
+    for (Refusal& r : refusals)  // an operator without a row is what its decomposition refused
+      if (auto why = undecomposed.find(r.node); why != undecomposed.end() && !NativeLegal(*r.node)) r.status = why->second;
+    if (unsupported) *unsupported = passes::Group(refusals);
+    return refusals.empty() ? planned.status() : refusals[0].status;
   }
 }
 
@@ -334,8 +375,8 @@ bool PlanEvaluator::Supports(const ir::Node& n) const {
 }
 
 absl::StatusOr<PlannedProgram> PlanFor(ir::Program& p, absl::Span<const ir::TensorRef> inputs,
-                                       const PlanOptions& options) {
-  auto planned = LegalizeAndPlan(p, options);
+                                       const PlanOptions& options, std::vector<passes::Unsupported>* unsupported) {
+  auto planned = LegalizeAndPlan(p, options, unsupported);
   if (planned.ok() || !absl::IsUnimplemented(planned.status())) return planned;
   if (absl::Status s = BindSymbols(p, inputs); !s.ok()) return s;
   auto bound = LegalizeAndPlan(p, options);

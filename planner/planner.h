@@ -16,6 +16,7 @@
 #include "ir/graph.h"
 #include "kernels/panels.h"
 #include "kernels/plan.h"
+#include "passes/refusals.h"
 #include "planner/evaluator.h"
 
 namespace slipway::planner {
@@ -48,11 +49,8 @@ struct PlannedProgram {
   std::vector<std::shared_ptr<const ir::Storage>> storages;
 };
 
-// Why a node cannot be planned.
-struct Refusal {
-  const ir::Node* node;
-  absl::Status status;
-};
+// A node that cannot be planned, and why.
+using Refusal = passes::Problem;
 
 // Plans a functional program that is legal for `native`, for all sizes that its symbols allow. The program's symbol
 // table may gain symbols. Unimplemented, naming the operator, for what it cannot plan, all such nodes in `refusals`
@@ -60,12 +58,15 @@ struct Refusal {
 absl::StatusOr<PlannedProgram> MakePlan(const ir::Program& p, const PlanOptions& options = {},
                                         std::vector<Refusal>* refusals = nullptr);
 
-// Legalizes a functional program to `native` and plans it: nodes whose row refuses them are decomposed.
-absl::StatusOr<PlannedProgram> LegalizeAndPlan(ir::Program& p, const PlanOptions& options = {});
+// Legalizes a functional program to `native` and plans it: nodes whose row refuses them are decomposed. Where it is
+// Unimplemented, `unsupported` (may be null) gets all that cannot be planned; none where it is no operator's fault.
+absl::StatusOr<PlannedProgram> LegalizeAndPlan(ir::Program& p, const PlanOptions& options = {},
+                                               std::vector<passes::Unsupported>* unsupported = nullptr);
 
 // The same; what cannot be planned for all sizes is planned for those of these inputs (BindSymbols).
 absl::StatusOr<PlannedProgram> PlanFor(ir::Program& p, absl::Span<const ir::TensorRef> inputs,
-                                       const PlanOptions& options = {});
+                                       const PlanOptions& options = {},
+                                       std::vector<passes::Unsupported>* unsupported = nullptr);
 
 }  // namespace slipway::planner
 

@@ -254,17 +254,24 @@ Dim PlanContext::Clamp(Dim v, Dim size) { return ir::Max(0, ir::Min(v, size)); }
 
 void PlanContext::Emit(std::string_view kernel, std::vector<Operand> in, std::vector<Operand> out, DType compute,
                        Dims ints, Reals floats) {
-  const kernels::Kernel* k = kernels::FindKernel(kernel);
+  if (const kernels::Kernel* k = kernels::FindKernel(kernel))
+    Emit(*k, std::move(in), std::move(out), compute, std::move(ints), std::move(floats));
+  else
+    SetStatus(absl::InternalError(text::StrCat(node_.op_name(), ": no kernel ", kernel)));
+}
+
+void PlanContext::Emit(const kernels::Kernel& kernel, std::vector<Operand> in, std::vector<Operand> out, DType compute,
+                       Dims ints, Reals floats) {
+  const kernels::Kernel* k = &kernel;
   const auto native = NativeType(compute);
-  if (!k) SetStatus(absl::InternalError(text::StrCat(node_.op_name(), ": no kernel ", kernel)));
   if (!native) Unsupported(text::StrCat("kernels have no ", ir::Name(compute)));
   for (const auto* list : {&in, &out})
     for (const Operand& x : *list) {
       if (x.rank() > kernels::kMaxRank) Unsupported(text::StrCat("a tensor of ", x.rank(), " dims"));
-      if (const auto t = NativeType(x.dtype); k && !k->any_type && t && kernels::IsStoredOnly(*t))
+      if (const auto t = NativeType(x.dtype); !k->any_type && t && kernels::IsStoredOnly(*t))
         Unsupported(text::StrCat("of ", ir::Name(x.dtype)));
     }
-  if (k && k->any_type && native && kernels::IsStoredOnly(*native)) compute = DType::kUInt8;  // which such kernels do not ask
+  if (k->any_type && native && kernels::IsStoredOnly(*native)) compute = DType::kUInt8;  // which such kernels do not ask
   if (!ok()) return;
   kernels::Plan& plan = b_.out().plan;
   kernels::Step step;

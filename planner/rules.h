@@ -76,7 +76,13 @@ class PlanBuilder {
 
   absl::flat_hash_map<const ir::Value*, Operand> values;
   std::vector<Refusal> refusals;
+  absl::flat_hash_set<const ir::Value*> unknown;  // tensors that are not there because of a refusal
 
+  // An input of the program that kernels cannot take.
+  void Refuse(const ir::Value& input, absl::Status s) {
+    unknown.insert(&input);
+    refusals.push_back({nullptr, std::move(s)});
+  }
   const ir::Program& program() const { return program_; }
   ir::SymTable& syms() { return *program_.syms; }
   int AddBuffer(kernels::Buffer::Kind kind, Dim bytes, int slot = 0, const void* constant = nullptr);
@@ -104,6 +110,9 @@ class PlanBuilder {
   // Steps that are not always run, or more than once, are between these.
   void Enter() { ++depth_; }
   void Leave() { --depth_; }
+
+  // The kernel of a plugin for this operator, and the one for its results' sizes; null where there is none.
+  const kernels::Kernel* PluginKernel(const ir::Node& n, bool sizes = false) const;
 
   PlannedProgram& out() { return out_; }
   uint64_t limit() const { return options_.memory_limit; }
@@ -178,6 +187,8 @@ class PlanContext : public ir::ArgReader {
   Dim Clamp(Dim v, Dim size);
 
   // One kernel call.
+  void Emit(const kernels::Kernel& kernel, std::vector<Operand> in, std::vector<Operand> out, DType compute, Dims ints = {},
+            Reals floats = {});
   void Emit(std::string_view kernel, std::vector<Operand> in, std::vector<Operand> out, DType compute, Dims ints = {},
             Reals floats = {});
 
@@ -206,8 +217,8 @@ class PlanContext : public ir::ArgReader {
   std::vector<Operand> results_;
 };
 
-// Plans the nodes of a graph whose inputs are among b.values; a refused node is put into b.refusals, and the first
-// one's status returned when all have been looked at.
+// Plans the nodes of a graph whose inputs are among b.values. Refused nodes are put into b.refusals, all of them; other
+// errors are returned.
 absl::Status PlanGraph(const ir::Graph& g, PlanBuilder& b);
 
 // The kernels' name for a dtype; nullopt where they have none.
@@ -220,6 +231,11 @@ struct PlanRow {
   PlanFn fn;
   std::string_view kernel;
 };
+
+// A node that a plugin computes.
+void PlanPlugin(PlanContext& c, const kernels::Kernel& kernel);
+// "mylib::blend.default".
+std::string PluginKernelName(const ir::Node& n);
 
 // Operators that share a function and a kernel ("" : each the kernel of its own base name), as names separated by white
 // space. A name is of ATen, or after a slash of the namespace it states; without an overload it is the default one.

@@ -246,7 +246,7 @@ int32_t AOTInductorModelContainerCreateWithDevice(void** out, size_t /*runners*/
     if (device && std::strncmp(device, "cpu", 3) != 0) throw std::runtime_error(std::string("a model for the CPU, not for ") + device);
     auto c = std::make_unique<Container>();
     std::string why;
-    c->model = Model::Open(&why);
+    c->model = Model::Open({}, &why);
     if (!c->model) throw std::runtime_error(why);
     const auto& about = c->model->about();
     for (size_t i = 0; i < about.constants.size(); ++i)

@@ -1,15 +1,17 @@
 // slipway_model.h over runtime/model.h. No exception leaves a function here.
 #include <algorithm>
 #include <cstring>
-#include <iterator>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "kernels/dlpack_type.h"
 #include "runtime/model.h"
 #include "slipway/slipway_model.h"
 
+using slipway::kernels::DlpackTypeOf;
 using slipway::kernels::DType;
 using slipway::kernels::Failure;
 using slipway::kernels::Tensor;
@@ -43,15 +45,6 @@ int Guard(F f) {
   }
 }
 
-constexpr DLDataType kTypes[] = {
-    {kDLBool, 8, 1},  {kDLUInt, 8, 1},   {kDLInt, 8, 1},   {kDLInt, 16, 1},
-    {kDLInt, 32, 1},  {kDLInt, 64, 1},   {kDLFloat, 16, 1}, {kDLBfloat, 16, 1},
-    {kDLFloat, 32, 1}, {kDLFloat, 64, 1}, {kDLUInt, 16, 1}, {kDLUInt, 32, 1},
-    {kDLFloat8_e4m3fn, 8, 1}, {kDLFloat8_e5m2, 8, 1}, {kDLFloat8_e4m3fnuz, 8, 1}, {kDLFloat8_e5m2fnuz, 8, 1}};
-static_assert(std::size(kTypes) == slipway::kernels::kDTypes);
-
-DLDataType TypeOf(DType t) { return kTypes[static_cast<int>(t)]; }
-
 // A view of the caller's tensor; "" or what is wrong with it.
 std::string Take(const DLTensor* from, Tensor* to, int* code) {
   *code = SLIPWAY_MODEL_BAD_INPUT;
@@ -62,14 +55,12 @@ std::string Take(const DLTensor* from, Tensor* to, int* code) {
   }
   if (from->ndim < 0 || from->ndim > slipway::kernels::kMaxRank) return "has " + std::to_string(from->ndim) + " dims";
   if (from->ndim > 0 && !from->shape) return "has no shape";
-  int dtype = -1;
-  for (int t = 0; t < slipway::kernels::kDTypes; ++t)
-    if (kTypes[t].code == from->dtype.code && kTypes[t].bits == from->dtype.bits && from->dtype.lanes == 1) dtype = t;
-  if (dtype < 0) {
+  const std::optional<DType> dtype = slipway::kernels::FromDlpackType(from->dtype);
+  if (!dtype) {
     *code = SLIPWAY_MODEL_UNSUPPORTED;
     return "is of a dtype that the model has not";
   }
-  to->dtype = static_cast<DType>(dtype);
+  to->dtype = *dtype;
   to->rank = from->ndim;
   int64_t step = 1;
   for (int d = from->ndim - 1; d >= 0; --d) {
@@ -128,12 +119,17 @@ std::vector<std::vector<const char*>> Pointers(const std::vector<std::vector<std
 
 extern "C" {
 
-int slipway_model_open(slipway_model** model) {
+int slipway_model_open(slipway_model** model) { return slipway_model_open_with(model, nullptr); }
+
+int slipway_model_open_with(slipway_model** model, const slipway_model_options* given) {
   *model = nullptr;
   return Guard([&] {
+    // What a caller of another version does not know is as if it had not said anything.
+    slipway_model_options options{};
+    if (given) std::memcpy(&options, given, std::min(given->size, sizeof options));
     std::string why;
     auto m = std::make_unique<slipway_model>();
-    m->model = Model::Open(&why);
+    m->model = Model::Open({options.plugins, options.plugins ? options.plugin_count : 0}, &why);
     if (!m->model) return Fail(SLIPWAY_MODEL_BAD_INPUT, why);
     m->input_dims = Pointers(m->model->about().input_dims);
     m->output_dims = Pointers(m->model->about().output_dims);
@@ -157,13 +153,13 @@ size_t slipway_model_output_count(const slipway_model* m) { return m->model->pla
 
 void slipway_model_input(const slipway_model* m, size_t i, slipway_model_value* value) {
   const auto& in = m->model->plan().inputs[i];
-  *value = {in.name.c_str(), TypeOf(in.dtype), static_cast<int32_t>(in.sizes.size()), m->input_dims[i].data(),
+  *value = {in.name.c_str(), DlpackTypeOf(in.dtype), static_cast<int32_t>(in.sizes.size()), m->input_dims[i].data(),
             in.kind != slipway::kernels::Input::kTensor};
 }
 
 void slipway_model_output(const slipway_model* m, size_t i, slipway_model_value* value) {
   const auto& out = m->model->plan().outputs[i];
-  *value = {m->model->about().output_names[i].c_str(), TypeOf(out.dtype), static_cast<int32_t>(out.sizes.size()),
+  *value = {m->model->about().output_names[i].c_str(), DlpackTypeOf(out.dtype), static_cast<int32_t>(out.sizes.size()),
             m->output_dims[i].data(), out.number};
 }
 
@@ -186,7 +182,7 @@ void slipway_model_get_constant(const slipway_model* m, size_t i, slipway_model_
   constant->tensor = {const_cast<uint8_t*>(data),
                       {kDLCPU, 0},
                       static_cast<int32_t>(c.sizes.size()),
-                      TypeOf(c.dtype),
+                      DlpackTypeOf(c.dtype),
                       const_cast<int64_t*>(c.sizes.data()),
                       const_cast<int64_t*>(c.strides.data()),
                       0};
@@ -221,7 +217,7 @@ int slipway_model_run(slipway_model* m, const DLTensor* const* inputs, size_t in
       r->tensor.manager_ctx = r.get();
       r->tensor.deleter = Result::Delete;
       r->tensor.dl_tensor = {reinterpret_cast<void*>((address + kAlignment - 1) / kAlignment * kAlignment),
-                             {kDLCPU, 0}, shape.rank, TypeOf(shape.dtype), r->sizes, r->strides, 0};
+                             {kDLCPU, 0}, shape.rank, DlpackTypeOf(shape.dtype), r->sizes, r->strides, 0};
       results[slot] = std::move(r);
       return results[slot]->tensor.dl_tensor.data;
     });

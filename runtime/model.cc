@@ -16,7 +16,7 @@ namespace slipway::runtime {
 using kernels::Constant;
 using kernels::Failure;
 
-std::unique_ptr<Model> Model::Open(std::string* why) {
+std::unique_ptr<Model> Model::Open(std::span<const char* const> plugins, std::string* why) {
   const unsigned char* payload = slipway_payload;
   asm("" : "+r"(payload));  // what the compiler sees there is not what will be there
   kernels::PayloadHeader header;
@@ -31,8 +31,25 @@ std::unique_ptr<Model> Model::Open(std::string* why) {
     return nullptr;
   }
   std::unique_ptr<Model> model(new Model);
+  auto& loaded = model->plugins_;
+  for (const char* path : plugins) {
+    loaded.push_back(kernels::Plugin::Open(path, why));
+    if (!loaded.back()) return nullptr;
+  }
+  bool embedded = false;
+  const kernels::FindOther find = [&](std::string_view name, const kernels::NativeModel& about, std::string* reason) {
+    for (;; embedded = true) {
+      for (const auto& p : loaded)
+        if (const kernels::Kernel* k = p->Find(name)) return k;
+      if (embedded) return static_cast<const kernels::Kernel*>(nullptr);
+      for (const kernels::EmbeddedPlugin& e : about.plugins) {
+        auto p = kernels::Plugin::OpenBytes(e.bytes, e.name, reason);
+        if (p) loaded.push_back(std::move(p));
+      }
+    }
+  };
   if (!kernels::ReadPlanFile({payload + header.plan_offset, header.plan_size},
-                             {payload + header.weights_offset, header.weights_size}, &model->about_, why))
+                             {payload + header.weights_offset, header.weights_size}, &model->about_, why, find))
     return nullptr;
   auto set = std::make_shared<Set>();
   set->executable = kernels::Executable::Make(model->about_.plan, why);

@@ -12,6 +12,7 @@
 
 #include "kernels/execute.h"
 #include "kernels/plan_file.h"
+#include "kernels/plugin.h"
 
 namespace slipway::runtime {
 
@@ -24,8 +25,9 @@ struct ConstantValue {
 
 class Model {
  public:
-  // Null, with the reason, where this library has no payload or a damaged one.
-  static std::unique_ptr<Model> Open(std::string* why);
+  // Null, with the reason, where this library has no payload or a damaged one, or a plugin that it needs cannot be loaded.
+  // `plugins` are paths of shared libraries with kernels; they are asked before those inside the payload.
+  static std::unique_ptr<Model> Open(std::span<const char* const> plugins, std::string* why);
 
   const kernels::NativeModel& about() const { return about_; }
   const kernels::Plan& plan() const { return about_.plan; }
@@ -72,6 +74,7 @@ class Model {
   Model() = default;
   void Return(Runner runner);
 
+  std::vector<std::shared_ptr<const kernels::Plugin>> plugins_;  // before what holds pointers to their kernels
   kernels::NativeModel about_;
   std::mutex mutex_;  // of what follows
   std::shared_ptr<Set> active_, inactive_;

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "exporters/native/template.h"
 #include "exporters/pt2/program.h"
+#include "exporters/pt2/pt2.h"
 #include "io/atomic_writer.h"
 #include "io/digest.h"
 #include "io/zip_writer.h"
@@ -68,6 +69,10 @@ class Library {
 
   absl::Status Prepare() {
     if (absl::Status s = PlaceConstants(); !s.ok()) return s;
+    for (const auto& [name, bytes] : options_.plugins) {
+      plugin_offsets_.push_back(RoundUp(weights_size_, kernels::kConstantAlignment));
+      weights_size_ = plugin_offsets_.back() + bytes.size();
+    }
     const std::string plan = MakePlanFile();
     kernels::PayloadHeader header{};
     std::memcpy(header.magic, kernels::kPayloadMagic, sizeof header.magic);
@@ -84,6 +89,7 @@ class Library {
     digest.Update(*template_id);
     digest.Update(plan);
     for (const Constant& c : constants_) digest.Update(text::StrCat(c.crc, " ", c.size, "\n"));
+    for (const auto& [name, bytes] : options_.plugins) digest.Update(text::StrCat(io::Crc32Of(bytes), " ", bytes.size(), "\n"));
     const io::Sha256Digest id = digest.Finish();
     auto frame = FrameFor(header.size, {reinterpret_cast<const char*>(id.data()), 20},
                           text::StrCat("slipway-", io::ToHex(id).substr(0, 32), ".so"));
@@ -98,6 +104,11 @@ class Library {
       if (c.size == 0) continue;
       Zeros(weights + c.offset - size_);
       Add({c.bytes, c.crc, c.packed, c.size});
+    }
+    for (size_t i = 0; i < plugin_offsets_.size(); ++i) {
+      Zeros(weights + plugin_offsets_[i] - size_);
+      const io::Bytes& bytes = options_.plugins[i].second;
+      Add({bytes, std::nullopt, std::nullopt, bytes.size()});
     }
     Zeros(frame->payload_offset + header.size - size_);
     Add(std::move(frame->tail));
@@ -277,6 +288,9 @@ class Library {
     std::vector<Offset<file::Pair>> metadata;
     for (const auto& [key, value] : options_.metadata)
       metadata.push_back(file::CreatePair(b, b.CreateString(key), b.CreateString(value)));
+    std::vector<Offset<file::Plugin>> plugins;
+    for (size_t i = 0; i < plugin_offsets_.size(); ++i)
+      plugins.push_back(file::CreatePlugin(b, b.CreateString(options_.plugins[i].first), plugin_offsets_[i], options_.plugins[i].second.size()));
     const std::string in_spec = program_.in_spec.empty() ? PlainInputSpec(program_) : program_.in_spec;
     const std::string out_spec = program_.out_spec.empty() ? PlainOutputSpec(program_) : program_.out_spec;
     const auto leaves = Leaves(b);
@@ -286,7 +300,7 @@ class Library {
                  b.CreateVector(checks), b.CreateVectorOfStructs(buffers), b.CreateVector(plan_.dims), b.CreateVectorOfStructs(views),
                  b.CreateVector(plan_.numbers), b.CreateVectorOfStructs(steps), strings(plan_.texts), b.CreateVector(constants),
                  b.CreateVector(origins), b.CreateVector(leaves), b.CreateString(in_spec), b.CreateString(out_spec),
-                 b.CreateVector(metadata), b.CreateVectorOfStructs(ops)),
+                 b.CreateVector(metadata), b.CreateVectorOfStructs(ops), b.CreateVector(plugins)),
              file::PlanIdentifier());
     return {reinterpret_cast<const char*>(b.GetBufferPointer()), b.GetSize()};
   }
@@ -320,29 +334,30 @@ class Library {
   std::map<std::tuple<const io::MappedFile*, uint64_t, uint64_t>, size_t> ranges_;
   uint64_t weights_size_ = 0;
   std::vector<Piece> pieces_;
+  std::vector<uint64_t> plugin_offsets_;  // in the weights, behind the constants
   uint64_t size_ = 0;
 };
 
-// The members around the library; torch 2.6 … 2.13 look for the first two and for the names' common folder.
-absl::Status WritePackage(Library& library, const ir::Program& program, io::AtomicFile* out) {
-  io::ZipWriter zip(out);
-  const std::string root = "model/", stem = root + "data/aotinductor/model/model.wrapper";
+// The members that torch's AOT loader looks for, torch 2.6 … 2.13. `folder` is that of all members of the archive.
+absl::Status AddLibrary(Library& library, const ir::Program& program, io::ZipWriter& zip, const std::string& folder) {
+  const std::string stem = folder + "data/aotinductor/model/model.wrapper";
   if (absl::Status s = zip.Begin(stem + ".so", library.size()); !s.ok()) return s;
   if (absl::Status s = library.Write([&](const io::Bytes& bytes, std::optional<uint32_t> crc) { return zip.Append(bytes, crc); }); !s.ok())
     return s;
   if (absl::Status s = zip.End(); !s.ok()) return s;
   json::Writer metadata;
   metadata.BeginObject().Key("AOTI_DEVICE_KEY").String("cpu").Key("slipway.program").String(program.name).EndObject();
-  const std::pair<std::string, std::string> rest[] = {
-      {stem + "_metadata.json", metadata.text()},
-      {stem + ".cpp", "// The library beside this was not compiled from C++ of its own.\n"},
-      {root + "archive_format", "pt2"},
-      {root + "archive_version", "0"},
-      {root + ".data/version", "6\n"},
-      {root + "byteorder", "little"},
-  };
-  for (const auto& [name, content] : rest)
-    if (absl::Status s = zip.Add(name, content); !s.ok()) return s;
+  if (absl::Status s = zip.Add(stem + "_metadata.json", metadata.text()); !s.ok()) return s;
+  return zip.Add(stem + ".cpp", "// The library beside this was not compiled from C++ of its own.\n");
+}
+
+// A package of the library alone: the first two members tell the loader the folder.
+absl::Status WritePackage(Library& library, const ir::Program& program, io::AtomicFile* out) {
+  io::ZipWriter zip(out);
+  const std::string folder = "model/";
+  if (absl::Status s = AddLibrary(library, program, zip, folder); !s.ok()) return s;
+  for (const auto& [name, content] : {std::pair{"archive_format", "pt2"}, {"archive_version", "0"}, {".data/version", "6\n"}, {"byteorder", "little"}})
+    if (absl::Status s = zip.Add(folder + name, std::string_view(content)); !s.ok()) return s;
   return zip.Finish();
 }
 
@@ -355,6 +370,16 @@ absl::StatusOr<NativeReport> ExportNative(const ir::Program& program, const plan
   NativeReport report;
   report.steps = static_cast<int>(planned.plan.steps.size());
   report.weight_bytes = library.weights_size();
+  if (options.package && options.with_program) {
+    Pt2Options pt2;
+    pt2.more = [&](io::ZipWriter& zip, const std::string& folder) { return AddLibrary(library, program, zip, folder); };
+    const Pt2File file{options.with_program, path};
+    auto written = ExportPt2({&file, 1}, pt2, dry_run);
+    if (!written.ok()) return written.status();
+    report.weight_bytes += written->weight_bytes;
+    report.file_bytes = written->file_bytes;
+    return report;
+  }
   if (dry_run) return report;
   auto out = io::AtomicFile::Create(path);
   if (!out.ok()) return out.status();

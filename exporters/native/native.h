@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "io/byte_source.h"
 #include "ir/graph.h"
 #include "planner/planner.h"
 
@@ -18,7 +19,10 @@ namespace slipway::exporters {
 
 struct NativeOptions {
   bool package = false;  // a PT2 archive with the library in it
+  // … and with these programs, as torch.export.load opens them: what was exported, of which `program` was made. May be null.
+  const ir::Archive* with_program = nullptr;
   std::vector<std::pair<std::string, std::string>> metadata;
+  std::vector<std::pair<std::string, io::Bytes>> plugins;  // shared libraries that ride inside, with names for messages
   std::function<void(uint64_t done, uint64_t total)> progress;  // weight bytes; may be empty
 };
 

@@ -58,23 +58,6 @@ bool IsUserOutput(const ir::Program& p, size_t i) {
   return (kind == OutputSpec::kUser || kind == OutputSpec::kLoss) && p.graph->outputs[i].value() != nullptr;
 }
 
-// Problems by operator and reason.
-std::vector<Unsupported> Group(const std::vector<onnx_out::GraphLowering::Problem>& problems) {
-  std::map<std::pair<std::string, std::string>, Unsupported> by;
-  for (const auto& p : problems) {
-    std::string op(p.node->op_name()), reason(p.status.message());
-    Unsupported& u = by[{op, reason}];
-    if (u.count++ == 0) {
-      u.op = op;
-      u.reason = reason;
-      if (p.node->source()) u.first_place = p.node->source()->Describe();
-    }
-  }
-  std::vector<Unsupported> out;
-  for (auto& [key, u] : by) out.push_back(std::move(u));
-  return out;
-}
-
 // One export, in the order of its functions.
 class Exporter {
  public:
@@ -92,11 +75,11 @@ class Exporter {
     Head();
     UserInputs();
     if (o_.state_io) StateInputs();
-    std::vector<onnx_out::GraphLowering::Problem> problems;
+    std::vector<passes::Problem> problems;
     lowering_.Run(*p_.graph, &problems);
     Outputs();
     if (!shared_.status.ok()) report_.unsupported.push_back({"outputs", std::string(shared_.status.message()), "", 1});
-    for (Unsupported& u : Group(problems)) report_.unsupported.push_back(std::move(u));
+    for (passes::Unsupported& u : passes::Group(problems)) report_.unsupported.push_back(std::move(u));
     for (const ir::SymbolInfo& s : p_.syms->symbols()) report_.dynamic_dims.push_back(RangeText(s));
     report_.nodes_out = graph_->node_size();
     if (!report_.unsupported.empty()) {

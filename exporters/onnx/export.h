@@ -36,17 +36,11 @@ constexpr int kMinOpset = 18, kMaxOpset = 24;
 // The lowest ONNX IR version that may carry an opset (onnx/docs/Versioning.md).
 int IrVersionFor(int opset);
 
-// Ops that cannot be written, one entry a distinct op and reason.
-struct Unsupported {
-  std::string op, reason, first_place;
-  int count = 0;
-};
-
 struct OnnxReport {
   int nodes_in = 0, nodes_out = 0;
   uint64_t weight_bytes = 0, file_bytes = 0;
   std::vector<std::string> dynamic_dims;      // "s77 = 2..inf"
-  std::vector<Unsupported> unsupported;       // non-empty: nothing was written
+  std::vector<passes::Unsupported> unsupported;  // non-empty: nothing was written
 };
 
 // True when the ONNX target takes this node as it is: a row at the opset, or a custom operator of the user's.

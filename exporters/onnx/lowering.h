@@ -106,10 +106,7 @@ class GraphLowering {
       : refusals(outer ? outer->refusals : nullptr), custom_ops(outer ? outer->custom_ops : nullptr),
         module_names(!outer || outer->module_names), e_(e), outer_(outer) {}
 
-  struct Problem {
-    const ir::Node* node;
-    absl::Status status;
-  };
+  using Problem = passes::Problem;
 
   void Bind(const ir::Value* v, V x) { values_[v] = std::move(x); }
   // Lowers every node; problems are collected, never only the first.

@@ -276,6 +276,8 @@ class ArchiveWriter {
     }
     for (const auto& [name, content] : archive_.extra_files)
       if (absl::Status s = zip_->Add(text::StrCat(folder, "extra/", name), content); !s.ok()) return s;
+    if (options_.more)
+      if (absl::Status s = options_.more(*zip_, folder); !s.ok()) return s;
     const std::pair<const char*, const char*> rest[] = {
         {"archive_format", "pt2"}, {"archive_version", "0"}, {".data/version", "6\n"}, {"byteorder", "little"}};
     for (const auto& [name, content] : rest)

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "exporters/pt2/program.h"
+#include "io/zip_writer.h"
 #include "ir/graph.h"
 
 namespace slipway::exporters {
@@ -20,6 +21,8 @@ struct Pt2Options {
   bool weights = true;    // false: graphs only; torch wants the weights put back before it runs them
   bool check_crc = false; // read every payload whose CRC-32 the source states, and compare
   std::function<void(uint64_t done, uint64_t total)> progress;  // payload bytes; may be empty
+  // Adds members of others' to an archive in the layout of torch 2.9, whose members all lie in `folder` ("name/"); may be empty.
+  std::function<absl::Status(io::ZipWriter& zip, const std::string& folder)> more;
 };
 
 struct Pt2Report {

@@ -33,6 +33,16 @@ enum {
 
 /* Opens the model inside this library; the caller closes it. A library may be opened several times: the weights are shared. */
 SLIPWAY_MODEL_API int slipway_model_open(slipway_model** model);
+
+/* How a model is opened. Set `size` to sizeof(slipway_model_options) and what is not wanted to zero. */
+typedef struct {
+  size_t size;
+  const char* const* plugins; /* paths of shared libraries with kernels (slipway_kernel.h); their code is run */
+  size_t plugin_count;
+} slipway_model_options;
+
+/* `options` may be NULL. */
+SLIPWAY_MODEL_API int slipway_model_open_with(slipway_model** model, const slipway_model_options* options);
 SLIPWAY_MODEL_API void slipway_model_close(slipway_model* model);
 
 /* What went wrong in the last call of this thread that failed; "" before. Valid until the thread's next failure. */

@@ -2,6 +2,7 @@
 
 import hashlib
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -64,14 +65,63 @@ def test_ctypes_and_numpy(slipway, tmp_path):
     model.close()
 
 
-def test_c_program(slipway, tmp_path):
+@pytest.mark.parametrize("compiler", [["cc", "run.c"], ["c++", "-std=c++17", "run.cc"]], ids=["c", "c++"])
+def test_program(slipway, tmp_path, compiler):
     module = made(tmp_path, slipway)
     program = tmp_path / "run"
-    subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'include'}", ROOT / "samples/native/run.c", "-ldl", "-o", program], check=True)
+    subprocess.run([*compiler[:-1], "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'include'}", ROOT / "samples/native" / compiler[-1], "-ldl", "-o", program], check=True)
     text = subprocess.run([program, tmp_path / "m.so", f"{Model(tmp_path / 'm.so').inputs[0][2][0]}=5"], check=True, capture_output=True, text=True).stdout
     want = module(torch.ones(5, 8), torch.ones(4, 5))["sum"].flatten()[:4].tolist()
     line = next(line for line in text.splitlines() if line.startswith("output") and "[5, 4]" in line)
     same([float(x) for x in line.split("]")[1].split()], want)
+    failed = subprocess.run([program, tmp_path / "m.so", f"{Model(tmp_path / 'm.so').inputs[0][2][0]}=99"], capture_output=True, text=True)
+    assert failed.returncode == 1 and "99, the program takes" in failed.stderr
+
+
+USER = """
+#include <stdio.h>
+#include "m.h"
+int main(void) {
+  slipway_model* model;
+  int64_t x_shape[2], y_shape[2];
+  float x[3 * 8], y[4 * 3];
+  DLTensor inputs[M_INPUTS];
+  DLManagedTensorVersioned* outputs[M_OUTPUTS];
+  int i;
+  for (i = 0; i < 24; ++i) x[i] = (float)i / 24;
+  for (i = 0; i < 12; ++i) y[i] = (float)i;
+  if (slipway_model_open(&model) != SLIPWAY_MODEL_OK || !m_fits(model)) return 2;
+  inputs[M_IN_X] = m_in_x(x, x_shape, 3);
+  inputs[M_IN_Y] = m_in_y(y, y_shape, 3);
+  if (m_run(model, inputs, outputs) != SLIPWAY_MODEL_OK) {
+    fprintf(stderr, "%s\\n", slipway_model_error());
+    return 1;
+  }
+  for (i = 0; i < m_out_RESULT_shape(outputs)[0] * m_out_RESULT_shape(outputs)[1]; ++i) printf("%g\\n", (double)m_out_RESULT_data(outputs)[i]);
+  m_delete(outputs);
+  slipway_model_close(model);
+  return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("language", [["cc", "-std=c11"], ["c++", "-std=c++11", "-x", "c++"]], ids=["c", "c++"])
+def test_header(slipway, tmp_path, language):
+    module = made(tmp_path, slipway)
+    header = slipway("inspect", "--header", tmp_path / "m.so").stdout
+    assert header == slipway("inspect", "--header", tmp_path / "m.pt2").stdout
+    slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.native.pt2", "--to", "native-pt2")
+    assert header == slipway("inspect", "--header", tmp_path / "m.native.pt2").stdout
+    (tmp_path / "m.h").write_text(header)
+    (tmp_path / "main.c").write_text(USER.replace("RESULT", re.search(r"const float\* m_out_(\w+)_data", header)[1]))
+    subprocess.run([*language, "-Wall", "-Wextra", "-Werror", "-pedantic", f"-I{ROOT / 'include'}", tmp_path / "main.c", "-x", "none", tmp_path / "m.so",
+                    "-o", tmp_path / "main"], check=True)  # fmt: skip
+    # The library is found by its soname.
+    dynamic = subprocess.run(["readelf", "-dW", tmp_path / "m.so"], check=True, capture_output=True, text=True).stdout
+    (tmp_path / re.search(r"soname: \[(.*)\]", dynamic)[1]).symlink_to(tmp_path / "m.so")
+    text = subprocess.run([tmp_path / "main"], env={"LD_LIBRARY_PATH": str(tmp_path)}, check=True, capture_output=True, text=True).stdout
+    x, y = torch.arange(24).reshape(3, 8) / 24, torch.arange(12.0).reshape(4, 3)
+    np.testing.assert_allclose([float(t) for t in text.split()], module(x, y)["sum"].detach().flatten().numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_the_file_is_a_library_like_any_other(slipway, tmp_path):
@@ -139,3 +189,25 @@ def test_torch_loads_the_package(slipway, tmp_path):
     with pytest.raises(RuntimeError):
         loaded.load_constants({"fc.weight": torch.ones(3, 3), "fc.bias": values["fc.bias"], "scale": values["scale"]}, check_full_update=True)
     torch.testing.assert_close(loaded(x, y)["sum"], new(x, y)["sum"], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_package_with_the_program(slipway, tmp_path):
+    module = made(tmp_path, slipway, "--to", "native-pt2", "--with-program", name="w.pt2")
+    program = torch.export.load(tmp_path / "w.pt2")
+    library = torch._inductor.aoti_load_package(str(tmp_path / "w.pt2"))
+    for b in (2, 7):
+        x, y = torch.randn(b, 8), torch.randn(4, b)
+        got, want = library(x, y), program.module()(x, y)
+        torch.testing.assert_close(got["sum"], want["sum"], rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(want["sum"], module(x, y)["sum"])
+        torch.testing.assert_close(got["pair"][0], want["pair"][0])
+        assert got["pair"][1].item() == want["pair"][1] == b
+    assert program.state_dict.keys() == {"fc.weight", "fc.bias", "scale"}
+    # It is the program that was exported, and a source as good as that.
+    slipway("convert", tmp_path / "w.pt2", "-o", tmp_path / "again.so")
+    slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.so")
+    x, y = np.ones((3, 8), "f4"), np.ones((4, 3), "f4")
+    same(Model(tmp_path / "again.so")(x, y), Model(tmp_path / "m.so")(x, y))
+    assert "fc.weight" in slipway("inspect", tmp_path / "w.pt2").stdout
+    slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "x.so", "--with-program", status=2)

@@ -1,6 +1,7 @@
 """`slipway run` on the plain kernels: exported by torch, against torch eager.
 
 Each case is a function and its inputs. With two sets of inputs, the dims that differ are exported as dynamic and both run.
+Every case runs under each instruction set that the machine has; the others are reported as not run.
 """
 
 import os
@@ -14,6 +15,15 @@ from safetensors.torch import load_file, save_file
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SLIPWAY = os.environ.get("SLIPWAY", str(ROOT / "build" / "slipway"))
 NAN, INF = float("nan"), float("inf")
+
+
+FLAGS = set(pathlib.Path("/proc/cpuinfo").read_text().split())  # of x86-64; elsewhere no set can be chosen
+ISAS = {  # by SLIPWAY_ISA
+    "v2": {"sse4_2"},
+    "avx2": {"avx2", "fma", "f16c"},
+    "avx512": {"avx512f", "avx512vl", "avx512bw", "avx512dq"},
+}
+PRESENT = [isa for isa, needs in ISAS.items() if needs <= FLAGS] or [""]
 
 
 def f(*shape, dtype=torch.float32):
@@ -217,6 +227,26 @@ CASES = {
                    (x * 100).abs().int().to(torch.uint16).long()),
         [torch.cat([f(200) * torch.logspace(-12, 12, 200, 2), torch.tensor([0.0, -0.0, 448.0, 464.0, 465.0, 57344.0, 61440.0, 70000.0, 240.0, 248.0, 2**-9, 2**-10, INF])])],
     ),
+    # As large as it takes to reach vectors, blocks and what is left over of them.
+    "large_products": (
+        lambda x, y, w: (x @ y / 8, F.linear(x[:1], w) / 8, F.linear(x, w, w[:, 0]) / 8, *((x.to(t) @ y.to(t)) / 8 for t in (torch.bfloat16, torch.float16)),
+                         F.linear(x[:3].bfloat16(), w.bfloat16()) / 8, F.linear(x[:70].half(), w.half()) / 8),
+        [f(130, 70).round(decimals=1), f(70, 83).round(decimals=1), f(37, 70).round(decimals=1)],
+    ),
+    "large_rows": (
+        lambda x: (x.softmax(1), x.log_softmax(1), F.layer_norm(x, (1003,)), F.gelu(x), F.gelu(x, approximate="tanh"), x.tanh(), x.sigmoid(), F.silu(x), x.exp(),
+                   x.erf(), x.abs().rsqrt(), x.amax(1), x + x[:1], x * 2, F.rms_norm(x, (1003,)), x.bfloat16().sigmoid(), x.half().exp()),
+        [f(3, 1003)],
+    ),
+    "large_attention": (
+        lambda q, k: (F.scaled_dot_product_attention(q, k, k), F.scaled_dot_product_attention(q, q, q, is_causal=True)),
+        [f(2, 3, 70, 33), f(2, 3, 150, 33)],
+    ),
+    "large_convolutions": (
+        lambda x, w, d, p: (F.conv2d(x, w, None, 1, 1) / 8, F.conv2d(x, w, None, 2, 1) / 8, F.conv2d(x, d, None, 1, 1, 1, 20), F.conv2d(x, p) / 8,
+                            F.max_pool2d(x, 3, 2, 1), F.avg_pool2d(x, 2), F.interpolate(x, scale_factor=2, mode="bilinear")),
+        [f(2, 20, 33, 29).round(decimals=1), f(24, 20, 3, 3).round(decimals=1), f(20, 1, 3, 3), f(31, 20, 1, 1).round(decimals=1)],
+    ),
     "decomposed": (lambda x, y: (F.mse_loss(x, y), F.cross_entropy(x, y.softmax(1)), torch.einsum("ij,kj->ik", x, y)), [f(3, 4), f(3, 4)]),
 }
 
@@ -264,6 +294,12 @@ class Wrapped(torch.nn.Module):
         return self.function(*args)
 
 
+@pytest.mark.parametrize("isa", ISAS)
+def test_instruction_set_is_run(isa):
+    if isa not in PRESENT:
+        pytest.skip(f"not run: this machine has no {isa}")
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_equals_eager(case, tmp_path):
     function, inputs, *also = CASES[case]
@@ -276,14 +312,15 @@ def test_equals_eager(case, tmp_path):
         save_file({f"input.{k}": x.clone(memory_format=torch.contiguous_format) for k, x in enumerate(given)}, tmp_path / "in.safetensors")
         command = [SLIPWAY, "run", tmp_path / "m.pt2", "--inputs", tmp_path / "in.safetensors",
                    "--outputs", tmp_path / "out.safetensors"]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        actual = load_file(tmp_path / "out.safetensors")
         expected = torch.utils._pytree.tree_leaves(function(*given))
-        assert len(actual) == len(expected)
-        for k, want in enumerate(expected):
-            want = torch.as_tensor(want)
-            got = actual[f"output.{k}"]
-            assert got.dtype == want.dtype and got.shape == want.shape, k
-            rtol, atol = {torch.float16: (2e-3, 2e-3), torch.bfloat16: (1e-2, 1e-2), torch.float64: (1e-12, 1e-12)}.get(want.dtype, (2e-6, 2e-6))
-            torch.testing.assert_close(got, want, rtol=rtol, atol=atol, equal_nan=True, msg=lambda m: f"output {k}: {m}")
+        for isa in PRESENT:
+            done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"SLIPWAY_ISA": isa})
+            assert done.returncode == 0, done.stderr
+            actual = load_file(tmp_path / "out.safetensors")
+            assert len(actual) == len(expected)
+            for k, want in enumerate(expected):
+                want = torch.as_tensor(want)
+                got = actual[f"output.{k}"]
+                assert got.dtype == want.dtype and got.shape == want.shape, k
+                rtol, atol = {torch.float16: (2e-3, 2e-3), torch.bfloat16: (1e-2, 1e-2), torch.float64: (1e-12, 1e-12)}.get(want.dtype, (2e-6, 2e-6))
+                torch.testing.assert_close(got, want, rtol=rtol, atol=atol, equal_nan=True, msg=lambda m: f"{isa}, output {k}: {m}")

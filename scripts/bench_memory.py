@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""What a run of a native library takes of memory beside its weights, and what its plan says it takes.
+
+    python scripts/bench_memory.py --slipway build/slipway [--minilm model.safetensors]
+
+For each case: `plan`, the bytes of temporaries and results (slipway run --json, of the same plan); `peak`, by how much a process
+that has opened the library grew while it ran it once, at the most (VmHWM, reset before the run; pages of files, which are the
+weights, do not count); and their ratio, which is to be at most 1.3. Inputs are there before and count on neither side.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+WORKER = r"""
+import ctypes, json, re, sys
+
+class Device(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_int32), ("id", ctypes.c_int32)]
+class DType(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
+class Tensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device", Device), ("ndim", ctypes.c_int32), ("dtype", DType),
+                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.c_void_p), ("byte_offset", ctypes.c_uint64)]
+
+def status():
+    text = open("/proc/self/status").read()
+    return {key: int(re.search(key + r":\s*(\d+)", text)[1]) * 1024 for key in ("VmHWM", "RssAnon", "RssFile")}
+
+library = ctypes.CDLL(sys.argv[1])
+inputs = json.loads(sys.argv[2])  # [[code, bits, shape], ...]
+model = ctypes.c_void_p()
+assert library.slipway_model_open(ctypes.byref(model)) == 0
+library.slipway_model_output_count.restype = ctypes.c_size_t
+tensors, kept = [], []
+for code, bits, shape in inputs:
+    n = bits // 8
+    for s in shape:
+        n *= s
+    data, sizes = ctypes.create_string_buffer(n), (ctypes.c_int64 * len(shape))(*shape)
+    ctypes.memset(data, 0, n)
+    kept += [data, sizes]
+    tensors.append(Tensor(ctypes.addressof(data), Device(1, 0), len(shape), DType(code, bits, 1), sizes, None, 0))
+array = (ctypes.POINTER(Tensor) * len(tensors))(*map(ctypes.pointer, tensors))
+count = library.slipway_model_output_count(model)
+results = (ctypes.c_void_p * count)()
+open("/proc/self/clear_refs", "w").write("5")
+before = status()
+assert library.slipway_model_run(model, array, ctypes.c_size_t(len(tensors)), results, ctypes.c_size_t(count)) == 0
+after = status()
+print(json.dumps({"peak": after["VmHWM"] - after["RssFile"] - before["RssAnon"], "kept": after["RssAnon"] - before["RssAnon"]}))
+"""
+CODES = {"torch.float32": (2, 32), "torch.int64": (0, 64)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--slipway", default=str(ROOT / "build" / "slipway"))
+    parser.add_argument("--minilm", help="model.safetensors of all-MiniLM-L6-v2")
+    arguments = parser.parse_args()
+    sys.path.insert(0, str(ROOT / "scripts"))
+    import torch
+    from bench_native import cases
+    from safetensors.torch import load_file, save_file
+
+    failed = False
+    print(f"{'case':28} {'plan MiB':>9} {'peak MiB':>9} {'ratio':>6}")
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        for name, module, inputs, *_ in cases(arguments.minilm):
+            with torch.no_grad():
+                torch.export.save(torch.export.export(module.eval(), tuple(inputs)), folder / "m.pt2")
+            subprocess.run([arguments.slipway, "convert", folder / "m.pt2", "-o", folder / "m.so", "-q"], check=True)
+            save_file({f"input.{i}": x.contiguous() for i, x in enumerate(inputs)}, folder / "in.safetensors")
+            text = subprocess.run([arguments.slipway, "run", folder / "m.pt2", "--inputs", folder / "in.safetensors", "--outputs", folder / "out.safetensors",
+                                   "--json"], check=True, capture_output=True, text=True).stdout  # fmt: skip
+            results = sum(x.numel() * x.element_size() for x in load_file(folder / "out.safetensors").values())
+            plan = json.loads(text)["temporaries_bytes"] + results
+            shapes = [[*CODES[str(x.dtype)], list(x.shape)] for x in inputs]
+            done = subprocess.run([sys.executable, "-S", "-c", WORKER, folder / "m.so", json.dumps(shapes)], check=True, capture_output=True, text=True)
+            peak = json.loads(done.stdout)["peak"]
+            # A page table's worth of noise is no finding.
+            failed |= peak > 1.3 * plan + (1 << 18)
+            print(f"{name:28} {plan / 2**20:9.2f} {peak / 2**20:9.2f} {peak / plan:6.2f}", flush=True)
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# The kernels and the runtime for 64-bit Arm (NEON): cross-compiled, their unit tests run, and plans that this machine's slipway
+# wrote run and compared with what it computes. Run by hand, or where a cross compiler is at hand:
+#
+#   apt-get install g++-aarch64-linux-gnu qemu-user googletest cmake ninja-build flatbuffers-compiler libflatbuffers-dev
+#   tests/arm/check.sh [FOLDER]        FOLDER: where to build (build/arm)
+#
+# Needs the built slipway and build/run_plan. Says "not run" and exits 0 where the compiler or the emulator is missing.
+set -euo pipefail
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+OUT=${1:-$ROOT/build/arm}
+TRIPLE=aarch64-linux-gnu
+for tool in $TRIPLE-g++ qemu-aarch64; do
+  command -v "$tool" > /dev/null || { echo "not run: no $tool"; exit 0; }
+done
+mkdir -p "$OUT"
+cmake -G Ninja -S "$ROOT/tests/arm" -B "$OUT" -DCMAKE_BUILD_TYPE=Release -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
+  -DCMAKE_C_COMPILER=$TRIPLE-gcc -DCMAKE_CXX_COMPILER=$TRIPLE-g++ > "$OUT/configure.log" || { cat "$OUT/configure.log"; exit 1; }
+ninja -C "$OUT" -j "${JOBS:-2}" --quiet
+arm() { qemu-aarch64 -L /usr/$TRIPLE "$@"; }
+
+# The library that models are put into: its payload is alone in the last segment, as the exporter wants it.
+$TRIPLE-readelf -lW "$OUT/libruntime.so" | grep -E '^ +0[0-9] ' | grep -F '.slipway_payload' | grep -qE '^ +[0-9]+ +\.slipway_payload *$'
+
+# Instruction sets of x86-64 report themselves as not run.
+arm "$OUT/kernel_tests" --gtest_brief=1
+
+# Plans: the same file on both sides, numbers near each other.
+WORK=$(mktemp -d)
+trap 'rm -rf "$WORK"' EXIT
+count=0
+for program in "$ROOT"/tests/arm/*.sw "$ROOT/tests/cli/net.sw"; do
+  "${SLIPWAY:-$ROOT/build/slipway}" convert "$program" -o "$WORK/m.so" -q
+  arm "$OUT/run_plan" "$WORK/m.so" > "$WORK/arm" 2> "$WORK/arm.isa"
+  "${RUN_PLAN:-$ROOT/build/run_plan}" "$WORK/m.so" > "$WORK/here" 2> "$WORK/here.isa"
+  grep -q '^neon' "$WORK/arm.isa"
+  paste "$WORK/arm" "$WORK/here" | awk -v name="$(basename "$program")" '
+    NF != 2 { bad = 1 }
+    { d = $1 - $2; if (d < 0) d = -d; m = $2 < 0 ? -$2 : $2; if ($1 != $2 && !(d <= 1e-5 + 2e-5 * m)) bad = 1; if (d > worst) worst = d }
+    END { printf "%s: %d numbers, at most %g apart\n", name, NR, worst; exit bad || NR == 0 }'
+  count=$((count + 1))
+done
+echo "$count plans as on $(uname -m)"

@@ -1,0 +1,36 @@
+"""Native libraries that are not what they say: read without being run, so what is wrong in them is an error, never a crash."""
+
+import pathlib
+import random
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+
+
+def inspected(slipway, data, path):
+    path.write_bytes(data)
+    binary = slipway("--version").args[0]
+    done = subprocess.run([binary, "inspect", "--header", path], capture_output=True, timeout=60)
+    assert done.returncode in (0, 3), (done.returncode, done.stderr)
+    assert done.returncode == 0 or done.stderr
+    return done.returncode
+
+
+def test_damaged_libraries(slipway, tmp_path):
+    slipway("convert", ROOT / "tests" / "cli" / "net.sw", "-o", tmp_path / "m.so")
+    whole = (tmp_path / "m.so").read_bytes()
+    payload = whole.rindex(b"SLIPWAY1")
+    assert inspected(slipway, whole, tmp_path / "x.so") == 0
+    for size in (10, 63, 64, 4000, payload, payload + 63, payload + 100, payload + 1000):
+        assert inspected(slipway, whole[:size], tmp_path / "x.so") == 3
+    assert inspected(slipway, whole.replace(b"SLIPWAY1", b"SLIPWAY2"), tmp_path / "x.so") == 3
+    chance = random.Random(1)
+    refused = 0
+    for _ in range(60):
+        bad = bytearray(whole)
+        for _ in range(chance.choice((1, 3, 30))):
+            # The ELF header and its segments, the payload's header, the plan.
+            place = chance.choice((chance.randrange(0, 64 + 56 * 9), payload + chance.randrange(8, 64), payload + chance.randrange(64, 2000)))
+            bad[place] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)))
+        refused += inspected(slipway, bytes(bad), tmp_path / "x.so") == 3
+    assert refused > 10
