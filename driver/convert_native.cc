@@ -4,8 +4,8 @@
 #include "driver/plugins.h"
 #include "driver/run.h"
 #include "exporters/native/native.h"
-#include "planner/pack_weights.h"
 #include "io/mapped_file.h"
+#include "planner/pack_weights.h"
 #include "planner/planner.h"
 
 namespace slipway::driver {
@@ -18,7 +18,8 @@ Outcome ToNative(const ConvertOptions& o, bool package, const Reader& reader, Co
   auto archive = reader.Programs(path);
   if (!archive.ok()) return Fail(out, archive.status(), path);
   if (archive->programs.size() != 1)
-    return Fail(out, absl::UnimplementedError(text::StrCat("an archive of ", archive->programs.size(), " programs")), path, "slipway unpack divides it");
+    return Fail(out, absl::UnimplementedError(text::StrCat("an archive of ", archive->programs.size(), " programs")),
+                path, "slipway unpack divides it");
   ir::Program& p = *archive->programs[0];
   summary->nodes_before = static_cast<int>(p.graph->node_count());
   if (!o.weights.empty())
@@ -54,7 +55,8 @@ Outcome ToNative(const ConvertOptions& o, bool package, const Reader& reader, Co
   options.metadata = o.metadata;
   options.metadata.emplace_back("slipway.version", SLIPWAY_VERSION);
   options.metadata.emplace_back("slipway.source", archive->producer);
-  if (std::string digest = reader.Digest(path); !digest.empty()) options.metadata.emplace_back("slipway.source_digest", std::move(digest));
+  if (std::string digest = reader.Digest(path); !digest.empty())
+    options.metadata.emplace_back("slipway.source_digest", std::move(digest));
   options.progress = o.progress;
   for (const std::string& plugin : o.plugins) {
     auto file = io::MappedFile::Open(plugin);

@@ -881,7 +881,7 @@ const Isa SLIPWAY_ISA_TABLE = {
     LayerNormRow,
     &kConvIsa,
     RmsNormRow,
-    SumRow,
+    SumOfRow,
     WidenRow,
     NarrowRow,
 };

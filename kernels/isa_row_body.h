@@ -50,7 +50,7 @@ void NarrowRow(const float* x, void* out, DType dtype, int64_t n) {
 // ---- Sums and norms.
 
 // Kept in f64.
-double SumRow(const float* x, int64_t n) {
+double SumOfRow(const float* x, int64_t n) {
   typedef double DoubleVec __attribute__((vector_size(SLIPWAY_ISA_BYTES)));
   typedef float HalfVecAt __attribute__((vector_size(SLIPWAY_ISA_BYTES / 2), aligned(4), may_alias));
   constexpr int kHalf = kLanes / 2;

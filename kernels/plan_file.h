@@ -1,11 +1,11 @@
-// A native model as it lies in a library (schemas/plan.fbs): read, checked, and turned into a plan whose constants point into
-// the weights.
+// A native model as it lies in a library (schemas/plan.fbs): read, checked, and turned into a plan whose constants
+// point into the weights.
 #ifndef SLIPWAY_KERNELS_PLAN_FILE_H_
 #define SLIPWAY_KERNELS_PLAN_FILE_H_
 
 #include <cstdint>
-#include <optional>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -39,9 +39,9 @@ struct Constant {
   DType dtype = DType::kF32;
   std::vector<int64_t> sizes, strides;
   const uint8_t* data = nullptr;
-  uint64_t bytes = 0;            // that the tensor reaches over
+  uint64_t bytes = 0;                  // that the tensor reaches over
   std::optional<WeightMatrix> packed;  // how `data` is packed; null: it is the tensor as it is
-  std::vector<int32_t> buffers;  // of the plan
+  std::vector<int32_t> buffers;        // of the plan
 };
 
 struct Origin {
@@ -75,12 +75,13 @@ struct NativeModel {
   std::vector<EmbeddedPlugin> plugins;
 };
 
-// Where kernels come from that the registry has not; the model's plugins are read already. Null, with the reason, for one
-// that cannot be had.
+// Where kernels come from that the registry has not; the model's plugins are read already. Null, with the reason, for
+// one that cannot be had.
 using FindOther = std::function<const Kernel*(std::string_view name, const NativeModel& model, std::string* why)>;
 
-// False, with the reason in `why`, where the bytes are no plan file of this version, name a kernel that is not here, or place
-// a constant outside the weights. The plan itself is looked at by Executable::Make. `weights` must outlive the model.
+// False, with the reason in `why`, where the bytes are no plan file of this version, name a kernel that is not here, or
+// place a constant outside the weights. The plan itself is looked at by Executable::Make. `weights` must outlive the
+// model.
 bool ReadPlanFile(std::span<const uint8_t> file, std::span<const uint8_t> weights, NativeModel* model, std::string* why,
                   const FindOther& find_other = nullptr);
 

@@ -41,7 +41,7 @@ struct Call {
   const Workers* workers = nullptr;  // null: the calling thread alone
   std::span<const ChainOp> chain = {};
   Workspace* workspace = nullptr;  // memory for the time of the call; null: the kernel's own
-  const void* user = nullptr;        // the kernel's
+  const void* user = nullptr;      // the kernel's
 };
 
 // Rows of an elementwise kernel, dense and of one of the types that are computed in. The result may be an operand.

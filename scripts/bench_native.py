@@ -42,12 +42,13 @@ def minilm(path):
     return {f"MiniLM ({b},{n})": lambda b=b, n=n: make(b, n) for b, n in ((1, 16), (1, 128), (8, 128))}
 
 
-def package(program, folder, name, threads):
-    """AOTInductor's package, compiled for so many threads unless it is there."""
-    path = pathlib.Path(folder) / f"{re.sub('[^A-Za-z0-9]+', '_', name)}_{threads}.pt2"
+def package(program, folder, name):
+    """AOTInductor's package, compiled for any number of threads unless it is there."""
+    path = pathlib.Path(folder) / f"{re.sub('[^A-Za-z0-9]+', '_', name)}.pt2"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        torch._inductor.aoti_compile_and_package(program(), package_path=str(path))
+        with torch._inductor.config.patch({"cpp.dynamic_threads": True}):
+            torch._inductor.aoti_compile_and_package(program(), package_path=str(path))
     return torch._inductor.aoti_load_package(str(path))
 
 
@@ -113,7 +114,7 @@ def main():
                 feed = {i.name: a for i, a in zip(session.get_inputs(), arrays)}
                 runs = {"slipway": native.bind(arrays, outputs), "torch": lambda: net(*inputs), "ort": lambda: session.run(None, feed)}
                 if args.aoti:
-                    compiled = package(lambda: torch.export.export(net, inputs), args.aoti, name, threads)
+                    compiled = package(lambda: torch.export.export(net, inputs), args.aoti, name)
                     runs["aoti"] = lambda: compiled(*inputs)
                 times = measure(runs, args.seconds)
                 least = {who: min(t) for who, t in times.items()}
