@@ -15,8 +15,9 @@ namespace {
 
 // Products below so many multiplications are not worth another thread's attention.
 constexpr double kAlone = 64 * 1024;
-// Of a part. Rows: by more than 64 the way a sum is taken does not depend on how many there are. Columns: the loops take up to 128 of them together (isa_body.h), and treat what is left otherwise.
-constexpr int64_t kRowGrain = 96, kColumnGrain = 128;
+// Of a part. Rows: by more than 64 the way a sum is taken does not depend on how many there are. Columns: of what is not
+// packed the loops take up to 128 together (isa_body.h), and treat what is left otherwise; of packed weights two panels.
+constexpr int64_t kRowGrain = 96, kColumnGrain = 128, kPackedGrain = 2 * kPanel;
 
 const char* Advance(const MatrixRef& x, int64_t elements) {
   return static_cast<const char*>(x.data) + elements * ByteSize(x.dtype);
@@ -43,7 +44,7 @@ void FastGemm(const GemmCall& g, const Workers* workers) {
       part.c = g.c + begin * g.c_row;
       OnThisThread(part);
     });
-  ParallelFor(workers, g.n, kColumnGrain, [&](int64_t begin, int64_t end) {
+  ParallelFor(workers, g.n, g.packed ? kPackedGrain : kColumnGrain, [&](int64_t begin, int64_t end) {
     GemmCall part = g;
     part.n = end - begin;
     part.b.data = g.panels || g.packed ? Advance(g.b, begin * g.k) : Advance(g.b, begin * g.b.column);

@@ -35,10 +35,10 @@ struct Tensor {
   void* data = nullptr;
   DType dtype = DType::kF32;
   int rank = 0;
-  // A matrix (the last two dims) that lies packed (panels.h), whatever its strides say: products alone take it.
-  bool packed = false;
   int64_t sizes[kMaxRank] = {};
   int64_t strides[kMaxRank] = {};
+  // A matrix (the last two dims) that lies packed (panels.h), whatever its strides say: products alone take it.
+  bool packed = false;
 
   int64_t numel() const {
     int64_t n = 1;
