@@ -39,7 +39,7 @@ struct Finish {
 };
 
 // Rows of a plane by taps: out[r · out_row + i] for r < rows, i < n is made of x[r · row + offsets[t] + i], which is
-// readable in full vectors; rows of out are writable in full vectors.
+// readable in full vectors. Rows are written in order and in full vectors: what is too much the next row covers.
 struct TapRows {
   const float* x = nullptr;
   int64_t row = 0;
