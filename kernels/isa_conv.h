@@ -4,8 +4,6 @@
 
 #include <cstdint>
 
-#include "kernels/tensor.h"
-
 namespace slipway::kernels {
 
 // c[m,n] = a[m,k] · b[k,n] (or added to c). Rows of a are read where they lie. b comes in panels of `width` columns:
@@ -69,10 +67,6 @@ struct ConvIsa {
               float* to, int64_t to_row);
   void (*sum_taps)(const TapRows& r);  // sums of weights[t] · x
   void (*max_taps)(const TapRows& r);  // largest, NaN above all; no weights
-  float (*sum)(const float* x, int64_t n);
-  // Elements of f16 or bf16 as f32 and back, rounded to nearest even.
-  void (*read)(const void* from, DType dtype, int64_t n, float* to);
-  void (*write)(const float* from, DType dtype, int64_t n, void* to);
   // Winograd's transforms of F(2×2, 3×3) and F(4×4, 3×3) (winograd.h): [0] m = 2, [1] m = 4; t = m + 2.
   struct Winograd {
     // u[(i · t + j) · element + c] of `channels` filters of 3 × 3 that lie one after another; writes full vectors.

@@ -341,53 +341,6 @@ void TapRowsOf(const TapRows& g) {
 void SumTaps(const TapRows& r) { TapRowsOf<false>(r); }
 void MaxTaps(const TapRows& r) { TapRowsOf<true>(r); }
 
-float SumRow(const float* x, int64_t n) {
-  Vec sum[4] = {};
-  int64_t i = 0;
-  for (; i + 4 * kLanes <= n; i += 4 * kLanes)
-    for (int v = 0; v < 4; ++v) sum[v] += Load(x + i + v * kLanes);
-  for (; i + kLanes <= n; i += kLanes) sum[0] += Load(x + i);
-  float s = Sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
-  for (; i < n; ++i) s += x[i];
-  return s;
-}
-
-// ---- Elements.
-
-template <typename S>
-SLIPWAY_INLINE void ReadOf(const S* from, int64_t n, float* to) {
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) Store(to + i, LoadAs(from + i));
-  for (; i < n; ++i) to[i] = ToFloat(from[i]);
-}
-void ReadHalves(const void* from, DType dtype, int64_t n, float* to) {
-  if (dtype == DType::kBF16)
-    ReadOf(static_cast<const BFloat*>(from), n, to);
-  else
-    ReadOf(static_cast<const _Float16*>(from), n, to);
-}
-void WriteHalves(const float* from, DType dtype, int64_t n, void* to) {
-  if (dtype == DType::kBF16) {
-    uint16_t* out = static_cast<uint16_t*>(to);
-    for (int64_t i = 0; i < n; ++i) {
-      uint32_t u;
-      __builtin_memcpy(&u, from + i, 4);
-      // To the nearest, to even where two are; NaN stays one.
-      const uint32_t rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
-      out[i] = static_cast<uint16_t>((u & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : rounded);
-    }
-    return;
-  }
-  _Float16* out = static_cast<_Float16*>(to);
-  int64_t i = 0;
-#if defined(__F16C__)
-  for (; i + 8 <= n; i += 8)
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i),
-                     _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
-#endif
-  for (; i < n; ++i) out[i] = static_cast<_Float16>(from[i]);
-}
-
 // ---- Winograd's transforms (winograd.h has the matrices).
 
 template <int M>
@@ -576,9 +529,6 @@ constexpr ConvIsa kConvIsa = {
     PadRows,
     SumTaps,
     MaxTaps,
-    SumRow,
-    ReadHalves,
-    WriteHalves,
     {{WinogradWeights<2>, WinogradInput<2>, WinogradOutput<2>},
      {WinogradWeights<4>, WinogradInput<4>, WinogradOutput<4>}},
 };

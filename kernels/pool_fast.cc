@@ -82,10 +82,10 @@ bool FastPlaneMean(const Tensor& x, const Tensor& out, const Workers* workers) {
   if (planes * plane != x.numel()) return false;
   const DenseFloats from(x);
   DenseResult result(out);
-  const auto sum = BestIsa().conv->sum;
+  const auto sum = BestIsa().sum;
   ParallelFor(workers, planes, std::max<int64_t>(1, 16384 / plane), [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p)
-      result.data()[p] = sum(from.data() + p * plane, plane) / static_cast<float>(plane);
+      result.data()[p] = static_cast<float>(sum(from.data() + p * plane, plane) / static_cast<double>(plane));
   });
   result.Store();
   return true;
