@@ -41,7 +41,7 @@ const std::vector<float> kX = Values(24, 0), kW = Values(36, 1), kB = {0.5f, -0.
                          kV = {2, 0.5f};
 
 // The first result of x, w, b, m, v.
-std::vector<float> Run(ir::Program& p) {
+std::vector<float> Results(ir::Program& p) {
   auto out = PlanEvaluator().Evaluate(
       p, {Tensor({1, 2, 3, 4}, kX), Tensor({2, 2, 3, 3}, kW), Tensor({2}, kB), Tensor({2}, kM), Tensor({2}, kV)});
   EXPECT_TRUE(out.ok()) << out.status();
@@ -81,7 +81,7 @@ TEST(FuseConvs, NormAdditionAndFunction) {
   return %r
 )";
   EXPECT_EQ(Kernels(kBody), "conv");
-  const std::vector<float> got = Run(*Parse(kBody));
+  const std::vector<float> got = Results(*Parse(kBody));
   ASSERT_EQ(got.size(), 24u);
   for (size_t i = 0; i < 24; ++i) {
     const size_t o = i / 12;
@@ -97,7 +97,7 @@ TEST(FuseConvs, ClampsByNumbersJoin) {
   return %s
 )";
   EXPECT_EQ(Kernels(kBody), "conv");
-  const std::vector<float> got = Run(*Parse(kBody));
+  const std::vector<float> got = Results(*Parse(kBody));
   ASSERT_EQ(got.size(), 24u);
   for (size_t i = 0; i < 24; ++i) EXPECT_NEAR(got[i], std::min(std::max(Sum(i), 0.25), 1.0), 1e-5) << i;
 }
