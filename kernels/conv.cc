@@ -102,7 +102,9 @@ struct ChannelNorm {
     for (auto [part, to] : {std::pair{kNormWeight, &scale}, {kNormBias, &shift}, {kNormStatistics, &mean}, {kNormStatistics, &variance}}) {
       if ((parts & part) == 0) continue;
       if (first >= c.in.size() || !IsPerChannel(c.in[first], channels)) return false;
-      *to = Dense<float>(c.in[first++], DType::kF32);
+      const Tensor& t = c.in[first++];
+      to->resize(static_cast<size_t>(channels));
+      LoadRow<float>(t.data, t.dtype, t.strides[0], channels, DType::kF32, to->data());
     }
     if (mean.empty()) return channels == 0;
     for (int64_t i = 0; i < channels; ++i) {

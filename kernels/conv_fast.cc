@@ -125,18 +125,15 @@ class Conv {
     float* image = spaces.image.Make(padded_.size() + isa_.width);
     if (fresh) padded_.Border(0, 1, image);
     padded_.Pad(x, 1, image);
-    const int64_t row = RoundUp(to_[2], isa_.lanes);
-    float* sums = spaces.sums.Make(to_[1] * row);
+    float* sums = spaces.sums.Make(to_[1] * to_[2] + isa_.lanes);
     for (int64_t o = 0; o < group_out_; ++o)
       for (int64_t z = 0; z < to_[0]; ++z) {
         TapRows r;
         r.x = image + padded_.Begin(z, 0), r.row = padded_.row();
         r.offsets = offsets_.data(), r.taps = taps_, r.weights = w + o * taps_;
-        r.out = sums, r.out_row = row, r.rows = to_[1], r.n = to_[2];
+        r.out = sums, r.out_row = to_[2], r.rows = to_[1], r.n = to_[2];
         isa_.sum_taps(r);
         const int64_t place = at + (o * to_[0] + z) * to_[1] * to_[2];
-        if (row != to_[2])  // close up, so that the end is one long row
-          for (int64_t y = 1; y < to_[1]; ++y) std::copy_n(sums + y * row, to_[2], sums + y * to_[2]);
         isa_.finish(sums, out + place, to_[1] * to_[2], epilogue_.For(first + o, place));
       }
   }

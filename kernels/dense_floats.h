@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "kernels/gemm_fast.h"
-#include "kernels/isa_conv.h"
+#include "kernels/tensor.h"
 
 namespace slipway::kernels {
 
@@ -19,7 +19,7 @@ class DenseFloats {
   explicit DenseFloats(const Tensor& t) : data_(t.as<float>()) {
     if (t.dtype == DType::kF32) return;
     copy_ = std::make_unique<Scratch>(t.numel());
-    BestIsa().conv->read(t.data, t.dtype, t.numel(), copy_->data());
+    BestIsa().widen(t.data, t.dtype, copy_->data(), t.numel());
     data_ = copy_->data();
   }
   const float* data() const { return data_; }
@@ -37,7 +37,7 @@ class DenseResult {
   }
   float* data() { return copy_ != nullptr ? copy_->data() : t_.as<float>(); }
   void Store() {
-    if (copy_ != nullptr) BestIsa().conv->write(copy_->data(), t_.dtype, t_.numel(), t_.data);
+    if (copy_ != nullptr) BestIsa().narrow(copy_->data(), t_.data, t_.dtype, t_.numel());
   }
 
  private:

@@ -4,8 +4,6 @@
 
 #include <cstdint>
 
-#include "kernels/tensor.h"
-
 namespace slipway::kernels {
 
 // c[m,n] = a[m,k] · b[k,n] (or added to c). Rows of a are read where they lie. b comes in panels of `width` columns:
@@ -39,7 +37,7 @@ struct Finish {
 };
 
 // Rows of a plane by taps: out[r · out_row + i] for r < rows, i < n is made of x[r · row + offsets[t] + i], which is
-// readable in full vectors; rows of out are writable in full vectors.
+// readable in full vectors. Rows are written in order and in full vectors: what is too much the next row covers.
 struct TapRows {
   const float* x = nullptr;
   int64_t row = 0;
@@ -69,10 +67,6 @@ struct ConvIsa {
               float* to, int64_t to_row);
   void (*sum_taps)(const TapRows& r);  // sums of weights[t] · x
   void (*max_taps)(const TapRows& r);  // largest, NaN above all; no weights
-  float (*sum)(const float* x, int64_t n);
-  // Elements of f16 or bf16 as f32 and back, rounded to nearest even.
-  void (*read)(const void* from, DType dtype, int64_t n, float* to);
-  void (*write)(const float* from, DType dtype, int64_t n, void* to);
   // Winograd's transforms of F(2×2, 3×3) and F(4×4, 3×3) (winograd.h): [0] m = 2, [1] m = 4; t = m + 2.
   struct Winograd {
     // u[(i · t + j) · element + c] of `channels` filters of 3 × 3 that lie one after another; writes full vectors.

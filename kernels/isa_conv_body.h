@@ -101,30 +101,45 @@ SLIPWAY_INLINE void ConvTileOf(int64_t rows, const ConvBlock& g, int64_t i, int6
   if constexpr (R > 1) ConvTileOf<V, R - 1>(rows, g, i, j, b, n);
 }
 
-// Column j by R rows of a from i on: sums along k.
-template <int R>
-SLIPWAY_INLINE void ConvDots(const ConvBlock& g, int64_t i, int64_t j, const float* column) {
+// C columns from j on by R rows of a from i on: sums along k.
+template <int R, int C>
+SLIPWAY_INLINE void ConvDots(const ConvBlock& g, int64_t i, int64_t j) {
   const float* a = g.a + i * g.a_row;
-  Vec sum[R] = {};
+  const float* b = g.last + (j - (g.n - g.dots)) * g.last_row;
+  Vec sum[R][C] = {};
   int64_t p = 0;
   for (; p + kLanes <= g.k; p += kLanes) {
-    const Vec x = Load(column + p);
+    Vec x[C];
+#pragma GCC unroll 4
+    for (int q = 0; q < C; ++q) x[q] = Load(b + q * g.last_row + p);
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) sum[r] += Load(a + r * g.a_row + p) * x;
-  }
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-    float s = Sum(sum[r]);
-    for (int64_t q = p; q < g.k; ++q) s += a[r * g.a_row + q] * column[q];
-    const int64_t at = (i + r) * g.c_row + j;
-    if (g.add) s += g.c[at];
-    if (g.scale != nullptr) {
-      s = s * g.scale[i + r] + g.shift[i + r];
-      if (g.more != nullptr) s += g.more[at];
-      s = s < g.low ? g.low : s > g.high ? g.high : s;
+    for (int r = 0; r < R; ++r) {
+      const Vec w = Load(a + r * g.a_row + p);
+#pragma GCC unroll 4
+      for (int q = 0; q < C; ++q) sum[r][q] += w * x[q];
     }
-    g.c[at] = s;
   }
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+    for (int q = 0; q < C; ++q) {
+      float s = Sum(sum[r][q]);
+      for (int64_t rest = p; rest < g.k; ++rest) s += a[r * g.a_row + rest] * b[q * g.last_row + rest];
+      const int64_t at = (i + r) * g.c_row + j + q;
+      if (g.add) s += g.c[at];
+      if (g.scale != nullptr) {
+        s = s * g.scale[i + r] + g.shift[i + r];
+        if (g.more != nullptr) s += g.more[at];
+        s = s < g.low ? g.low : s > g.high ? g.high : s;
+      }
+      g.c[at] = s;
+    }
+}
+template <int R, int C>
+__attribute__((noinline)) void ConvDotColumns(const ConvBlock& g, int64_t j) {
+  int64_t i = 0;
+  for (; i + R <= g.m; i += R) ConvDots<R, C>(g, i, j);
+  for (; i < g.m; ++i) ConvDots<1, C>(g, i, j);
 }
 
 void ConvBlockOf(const ConvBlock& g) {
@@ -140,12 +155,10 @@ void ConvBlockOf(const ConvBlock& g) {
         ConvTileOf<1>(rows, g, i, j, b, columns);
     }
   }
-  for (int64_t j = 0; j < g.dots; ++j) {
-    const float* column = g.last + j * g.last_row;
-    int64_t i = 0;
-    for (; i + 6 <= g.m; i += 6) ConvDots<6>(g, i, n + j, column);
-    for (; i < g.m; ++i) ConvDots<1>(g, i, n + j, column);
-  }
+  int64_t j = n;
+  for (; j + 4 <= g.n; j += 4) ConvDotColumns<3, 4>(g, j);
+  if (j + 2 <= g.n) ConvDotColumns<4, 2>(g, j), j += 2;
+  if (j < g.n) ConvDotColumns<6, 1>(g, j);
 }
 
 // ---- Panels.
@@ -219,12 +232,13 @@ void FinishConv(const float* x, float* out, int64_t n, const Finish& f) {
       return FinishRow(
           x, f.add, out, n, [=](Vec v, Vec add) __attribute__((always_inline)) {
             const Vec y = sum(v, add);
-            return y * Clamp(y + 3.0f, 0, 6) / 6.0f;
+            return y * (Clamp(y + 3.0f, 0, 6) * (1.0f / 6));
           });
     case Activation::kHardSigmoid:
       return FinishRow(
-          x, f.add, out,
-          n, [=](Vec v, Vec add) __attribute__((always_inline)) { return Clamp(sum(v, add) + 3.0f, 0, 6) / 6.0f; });
+          x, f.add, out, n, [=](Vec v, Vec add) __attribute__((always_inline)) {
+            return Clamp(sum(v, add) + 3.0f, 0, 6) * (1.0f / 6);
+          });
   }
 }
 
@@ -326,53 +340,6 @@ void TapRowsOf(const TapRows& g) {
 }
 void SumTaps(const TapRows& r) { TapRowsOf<false>(r); }
 void MaxTaps(const TapRows& r) { TapRowsOf<true>(r); }
-
-float SumRow(const float* x, int64_t n) {
-  Vec sum[4] = {};
-  int64_t i = 0;
-  for (; i + 4 * kLanes <= n; i += 4 * kLanes)
-    for (int v = 0; v < 4; ++v) sum[v] += Load(x + i + v * kLanes);
-  for (; i + kLanes <= n; i += kLanes) sum[0] += Load(x + i);
-  float s = Sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
-  for (; i < n; ++i) s += x[i];
-  return s;
-}
-
-// ---- Elements.
-
-template <typename S>
-SLIPWAY_INLINE void ReadOf(const S* from, int64_t n, float* to) {
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) Store(to + i, LoadAs(from + i));
-  for (; i < n; ++i) to[i] = ToFloat(from[i]);
-}
-void ReadHalves(const void* from, DType dtype, int64_t n, float* to) {
-  if (dtype == DType::kBF16)
-    ReadOf(static_cast<const BFloat*>(from), n, to);
-  else
-    ReadOf(static_cast<const _Float16*>(from), n, to);
-}
-void WriteHalves(const float* from, DType dtype, int64_t n, void* to) {
-  if (dtype == DType::kBF16) {
-    uint16_t* out = static_cast<uint16_t*>(to);
-    for (int64_t i = 0; i < n; ++i) {
-      uint32_t u;
-      __builtin_memcpy(&u, from + i, 4);
-      // To the nearest, to even where two are; NaN stays one.
-      const uint32_t rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
-      out[i] = static_cast<uint16_t>((u & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : rounded);
-    }
-    return;
-  }
-  _Float16* out = static_cast<_Float16*>(to);
-  int64_t i = 0;
-#if defined(__F16C__)
-  for (; i + 8 <= n; i += 8)
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i),
-                     _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
-#endif
-  for (; i < n; ++i) out[i] = static_cast<_Float16>(from[i]);
-}
 
 // ---- Winograd's transforms (winograd.h has the matrices).
 
@@ -562,9 +529,6 @@ constexpr ConvIsa kConvIsa = {
     PadRows,
     SumTaps,
     MaxTaps,
-    SumRow,
-    ReadHalves,
-    WriteHalves,
     {{WinogradWeights<2>, WinogradInput<2>, WinogradOutput<2>},
      {WinogradWeights<4>, WinogradInput<4>, WinogradOutput<4>}},
 };

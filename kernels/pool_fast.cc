@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kGrain = 4;  // planes
 
-// Calls finish(sums, row, plane, z) with the largest or the sums of each slice's windows, rows `row` floats apart.
+// Calls finish(row, z, y, to) for each row of the result with the largest or the sums of its windows.
 template <typename F>
 bool Pool(const Tensor& x, const Tensor& out, const Window& window, bool largest, const Workers* workers, F finish) {
   if (!DenseFloats::Takes(x) || !DenseFloats::Takes(out) || x.numel() == 0 || out.numel() == 0) return false;
@@ -20,13 +20,12 @@ bool Pool(const Tensor& x, const Tensor& out, const Window& window, bool largest
   if (!padded.ok()) return false;
   const ConvIsa& isa = *BestIsa().conv;
   const int64_t plane = x.sizes[2] * x.sizes[3] * x.sizes[4], planes = x.sizes[0] * x.sizes[1], *to = out.sizes + 2;
-  const int64_t row = (to[2] + isa.lanes - 1) / isa.lanes * isa.lanes;
   const std::vector<int64_t> offsets = padded.Offsets(1);
   const std::vector<float> ones(offsets.size(), 1.0f);
   const DenseFloats from(x);
   DenseResult result(out);
   ParallelFor(workers, planes, kGrain, [&](int64_t begin, int64_t end) {
-    Scratch image(padded.size() + isa.width), sums(to[1] * row);
+    Scratch image(padded.size() + isa.width), sums(to[1] * to[2] + isa.lanes);
     padded.Border(largest ? -std::numeric_limits<float>::infinity() : 0, 1, image.data());
     for (int64_t p = begin; p < end; ++p) {
       padded.Pad(from.data() + p * plane, 1, image.data());
@@ -34,10 +33,10 @@ bool Pool(const Tensor& x, const Tensor& out, const Window& window, bool largest
         TapRows r;
         r.x = image.data() + padded.Begin(z, 0), r.row = padded.row();
         r.offsets = offsets.data(), r.taps = static_cast<int64_t>(offsets.size()), r.weights = ones.data();
-        r.out = sums.data(), r.out_row = row, r.rows = to[1], r.n = to[2];
+        r.out = sums.data(), r.out_row = to[2], r.rows = to[1], r.n = to[2];
         (largest ? isa.max_taps : isa.sum_taps)(r);
         float* place = result.data() + (p * to[0] + z) * to[1] * to[2];
-        for (int64_t y = 0; y < to[1]; ++y) finish(sums.data() + y * row, z, y, place + y * to[2]);
+        for (int64_t y = 0; y < to[1]; ++y) finish(sums.data() + y * to[2], z, y, place + y * to[2]);
       }
     }
   });
@@ -83,10 +82,10 @@ bool FastPlaneMean(const Tensor& x, const Tensor& out, const Workers* workers) {
   if (planes * plane != x.numel()) return false;
   const DenseFloats from(x);
   DenseResult result(out);
-  const auto sum = BestIsa().conv->sum;
+  const auto sum = BestIsa().sum;
   ParallelFor(workers, planes, std::max<int64_t>(1, 16384 / plane), [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p)
-      result.data()[p] = sum(from.data() + p * plane, plane) / static_cast<float>(plane);
+      result.data()[p] = static_cast<float>(sum(from.data() + p * plane, plane) / static_cast<double>(plane));
   });
   result.Store();
   return true;

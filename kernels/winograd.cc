@@ -8,9 +8,10 @@
 namespace slipway::kernels {
 namespace {
 
-constexpr int64_t kLine = 16;                // floats of a cache's line
-constexpr int64_t kImage = 1024 * 1024;      // floats of a transformed part of the image
-constexpr int64_t kNear = 96 * 1024;         // floats that stay in the second-level cache
+constexpr int64_t kLine = 16;            // floats of a cache's line
+constexpr int64_t kImage = 1024 * 1024;  // floats of a transformed part of the image
+// Floats that stay in the second-level cache: of products, of filters.
+constexpr int64_t kNear = 96 * 1024, kFilters = 96 * 1024;
 constexpr int64_t kDepth = 320;              // channels of a block of products
 constexpr int64_t kMost = int64_t{1} << 40;  // no image is that large
 
@@ -21,6 +22,22 @@ int64_t OddLines(int64_t floats) { return (RoundUp(floats, kLine) / kLine | 1) *
 // Rows of tiles of a part of the image.
 int64_t RowsAtOnce(int64_t c, int64_t rows, int64_t tiles, int64_t t) {
   return std::clamp<int64_t>(kImage / (t * t * c * tiles), 1, rows);
+}
+
+// How many of `rows` rows of tiles are multiplied at once: of those that give up to `most` columns, the number that
+// leaves least of panels empty.
+int64_t PartRows(int64_t rows, int64_t tiles, int64_t most, const ConvIsa& isa) {
+  int64_t best = 1;
+  double least = 1e30;
+  for (int64_t n = 1; n <= rows && (n == 1 || n * tiles <= most); ++n) {
+    const int64_t columns = n * tiles, rest = columns % isa.width;
+    const double cost =
+        static_cast<double>(columns - rest) + static_cast<double>(isa.width) * (rest == 0           ? 0
+                                                                                : rest <= isa.lanes ? 0.6
+                                                                                                    : 1);
+    if (cost / static_cast<double>(columns) <= least * 1.005) least = cost / static_cast<double>(columns), best = n;
+  }
+  return best;
 }
 
 }  // namespace
@@ -65,13 +82,13 @@ void Winograd(const WinogradCall& call, int m, const ConvEpilogue& epilogue, int
   const int64_t v_row = OddLines(columns + isa.width), v_element = c * v_row + kLine;
   // Output channels whose filters stay near, and rows of tiles whose products do.
   const int64_t u_row = RoundUp(c, isa.lanes);
-  int64_t outs = std::clamp<int64_t>(kNear / (elements * u_row) / isa.rows, 1, 8) * isa.rows;
+  int64_t outs = std::clamp<int64_t>(kFilters / (elements * u_row) / isa.rows, 1, 8) * isa.rows;
   if (workers != nullptr && workers->threads > 1)
     outs = std::min(outs, RoundUp((o + 2 * workers->threads - 1) / (2 * workers->threads), isa.rows));
-  outs = std::min(outs, o);
+  const int64_t blocks = (o + outs - 1) / outs;
+  outs = std::min(o, RoundUp((o + blocks - 1) / blocks, isa.rows));
   const int64_t u_element = outs * u_row + kLine;
-  const int64_t part = std::clamp<int64_t>(kNear / (elements * outs) / isa.width, 1, 8) * isa.width;
-  const int64_t part_rows = std::clamp<int64_t>(part / tiles, 1, rows), part_columns = part_rows * tiles;
+  const int64_t part_rows = PartRows(rows, tiles, kNear / (elements * outs), isa), part_columns = part_rows * tiles;
   const int64_t p_row = OddLines(part_columns + isa.width), p_element = outs * p_row + kLine;
   const int64_t out_line = RoundUp(tiles, isa.lanes) * m;
   // What of a row the tiles reach.

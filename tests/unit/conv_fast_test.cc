@@ -1,10 +1,17 @@
-// Convolutions of dense f32 beside sums in f64: strides, paddings, dilations, groups, depthwise, one to three dims.
+// Convolutions and pools of dense f32 beside sums in f64: strides, paddings, dilations, groups, depthwise, Winograd's,
+// transposed ones, epilogues, one to three dims; the bits are the same for any number of threads.
+#include <algorithm>
 #include <cmath>
+#include <memory>
 #include <random>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/conv_fast.h"
+#include "kernels/conv_transposed.h"
+#include "kernels/parallel.h"
+#include "kernels/pool_fast.h"
+#include "kernels/winograd.h"
 
 namespace slipway::kernels {
 namespace {
@@ -21,54 +28,100 @@ struct Case {
   int64_t n, c, o, groups;
   int64_t in[3], kernel[3], stride[3], pad[3], dilation[3];
   bool bias;
+  Activation activation = Activation::kNone;
+  bool scale = false, add = false;
 };
 
-void Check(const Case& k) {
-  std::mt19937 random(3);
+std::vector<float> Values(int64_t n, unsigned seed) {
+  std::mt19937 random(seed);
   std::uniform_real_distribution<float> range(-1, 1);
-  auto values = [&](int64_t n) {
-    std::vector<float> v(n);
-    for (float& x : v) x = range(random);
-    return v;
-  };
+  std::vector<float> v(static_cast<size_t>(n));
+  for (float& x : v) x = range(random);
+  return v;
+}
+double Function(Activation a, double x) {
+  switch (a) {
+    case Activation::kNone:
+      return x;
+    case Activation::kClamp:
+      return std::min(std::max(x, -0.25), 1.5);
+    case Activation::kSilu:
+      return x / (1 + std::exp(-x));
+    case Activation::kHardSwish:
+      return x * std::min(std::max(x + 3, 0.0), 6.0) / 6;
+    case Activation::kHardSigmoid:
+      return std::min(std::max(x + 3, 0.0), 6.0) / 6;
+  }
+  return 0;
+}
+
+const Workers* ThreeThreads() {
+  static const std::unique_ptr<ThreadPool> pool = ThreadPool::Make(3);
+  return pool ? &pool->workers() : nullptr;
+}
+
+// A convolution, or a transposed one, beside the sums of its definition.
+void Check(const Case& k, bool transposed = false) {
   int64_t to[3];
   for (int d = 0; d < 3; ++d)
-    to[d] = (k.in[d] + 2 * k.pad[d] - k.dilation[d] * (k.kernel[d] - 1) - 1) / k.stride[d] + 1;
-  const int64_t per = k.c / k.groups, group_out = k.o / k.groups;
-  std::vector<float> xs = values(k.n * k.c * k.in[0] * k.in[1] * k.in[2]),
-                     ws = values(k.o * per * k.kernel[0] * k.kernel[1] * k.kernel[2]), bs = values(k.o),
-                     ys(k.n * k.o * to[0] * to[1] * to[2], 99);
+    to[d] = transposed ? (k.in[d] - 1) * k.stride[d] - 2 * k.pad[d] + k.dilation[d] * (k.kernel[d] - 1) + 1
+                       : (k.in[d] + 2 * k.pad[d] - k.dilation[d] * (k.kernel[d] - 1) - 1) / k.stride[d] + 1;
+  const int64_t per = k.c / k.groups, group_out = k.o / k.groups, taps = k.kernel[0] * k.kernel[1] * k.kernel[2];
+  const int64_t plane = k.in[0] * k.in[1] * k.in[2], positions = to[0] * to[1] * to[2];
+  std::vector<float> xs = Values(k.n * k.c * plane, 1), ws = Values(k.c * group_out * taps, 2), bs = Values(k.o, 3),
+                     scales = Values(k.o, 4), adds = Values(k.n * k.o * positions, 5), ys(k.n * k.o * positions, 99);
   const Tensor x = Of(xs, {k.n, k.c, k.in[0], k.in[1], k.in[2]}),
-               w = Of(ws, {k.o, per, k.kernel[0], k.kernel[1], k.kernel[2]}),
+               w = transposed ? Of(ws, {k.c, group_out, k.kernel[0], k.kernel[1], k.kernel[2]})
+                              : Of(ws, {k.o, per, k.kernel[0], k.kernel[1], k.kernel[2]}),
                y = Of(ys, {k.n, k.o, to[0], to[1], to[2]});
   ConvShape shape;
   shape.groups = k.groups;
   for (int d = 0; d < 3; ++d) shape.stride[d] = k.stride[d], shape.pad[d] = k.pad[d], shape.dilation[d] = k.dilation[d];
   ConvEpilogue epilogue;
   if (k.bias) epilogue.shift = bs.data();
-  ASSERT_TRUE(FastConv(x, w, y, shape, epilogue));
-  size_t at = 0;
+  if (k.scale) epilogue.scale = scales.data();
+  if (k.add) epilogue.add = adds.data();
+  epilogue.activation = k.activation, epilogue.low = -0.25f, epilogue.high = 1.5f;
+  auto run = [&](const Workers* workers) {
+    return transposed ? FastConvTransposed(x, w, y, shape, epilogue, workers)
+                      : FastConv(x, w, y, shape, epilogue, workers);
+  };
+  ASSERT_TRUE(run(ThreeThreads()));
+  const std::vector<float> threaded = ys;
+  std::fill(ys.begin(), ys.end(), 99.0f);
+  ASSERT_TRUE(run(nullptr));
+  ASSERT_EQ(threaded, ys);
+
+  std::vector<double> want(ys.size());
   for (int64_t n = 0; n < k.n; ++n)
     for (int64_t o = 0; o < k.o; ++o)
-      for (int64_t p = 0; p < to[0] * to[1] * to[2]; ++p, ++at) {
-        const int64_t place[3] = {p / (to[1] * to[2]), p / to[2] % to[1], p % to[2]};
-        double want = k.bias ? bs[o] : 0;
+      for (int64_t p = 0; p < (transposed ? plane : positions); ++p)
         for (int64_t c = 0; c < per; ++c)
-          for (int64_t t = 0; t < k.kernel[0] * k.kernel[1] * k.kernel[2]; ++t) {
+          for (int64_t t = 0; t < taps; ++t) {
+            const int64_t *from = transposed ? k.in : to, *limit = transposed ? to : k.in;
+            const int64_t place[3] = {p / (from[1] * from[2]), p / from[2] % from[1], p % from[2]};
             const int64_t tap[3] = {t / (k.kernel[1] * k.kernel[2]), t / k.kernel[2] % k.kernel[1], t % k.kernel[2]};
-            int64_t from[3];
+            int64_t other[3];
             bool inside = true;
             for (int d = 0; d < 3; ++d) {
-              from[d] = place[d] * k.stride[d] - k.pad[d] + tap[d] * k.dilation[d];
-              inside = inside && from[d] >= 0 && from[d] < k.in[d];
+              other[d] = place[d] * k.stride[d] - k.pad[d] + tap[d] * k.dilation[d];
+              inside = inside && other[d] >= 0 && other[d] < limit[d];
             }
             if (!inside) continue;
-            want += static_cast<double>(ws[(o * per + c) * k.kernel[0] * k.kernel[1] * k.kernel[2] + t]) *
-                    xs[((n * k.c + o / group_out * per + c) * k.in[0] + from[0]) * k.in[1] * k.in[2] +
-                       from[1] * k.in[2] + from[2]];
+            const int64_t q = (other[0] * limit[1] + other[1]) * limit[2] + other[2];
+            const int64_t channel = o / group_out * per + c, image = n * k.c + channel;
+            const double weight =
+                transposed ? ws[(channel * group_out + o % group_out) * taps + t] : ws[(o * per + c) * taps + t];
+            want[(n * k.o + o) * positions + (transposed ? q : p)] += weight * xs[image * plane + (transposed ? p : q)];
           }
-        ASSERT_NEAR(ys[at], want, 1e-4) << "at " << at;
-      }
+  // Of the sums' root mean square, which winograd.h says.
+  const double near = 2e-5 * std::max(5.0, std::sqrt(static_cast<double>(per * taps)) / 3);
+  for (size_t i = 0; i < want.size(); ++i) {
+    const size_t o = i / static_cast<size_t>(positions) % static_cast<size_t>(k.o);
+    double v = want[i] * (k.scale ? scales[o] : 1.0) + (k.bias ? bs[o] : 0.0) + (k.add ? adds[i] : 0.0f);
+    v = Function(k.activation, v);
+    ASSERT_NEAR(ys[i], v, near) << "at " << i;
+  }
 }
 
 TEST(FastConv, AgreesWithSumsInDouble) {
@@ -83,10 +136,154 @@ TEST(FastConv, AgreesWithSumsInDouble) {
       {1, 6, 6, 3, {1, 8, 8}, {1, 1, 1}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}, true},
       {1, 2, 3, 1, {4, 5, 6}, {2, 3, 2}, {1, 1, 2}, {1, 1, 1}, {2, 1, 1}, true},
       {1, 64, 16, 1, {1, 30, 30}, {1, 3, 3}, {1, 1, 1}, {0, 2, 2}, {1, 2, 2}, true},
+      // More channels than a block has, all kinds of what is left of panels.
+      {1, 40, 17, 1, {1, 7, 7}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}, true},
+      {1, 330, 19, 1, {1, 1, 49}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}, true},
+      {1, 96, 33, 1, {1, 1, 21}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}, false},
+      {1, 70, 5, 1, {1, 1, 27}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}, true},
+      {3, 70, 7, 1, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}, true},
+      {1, 3, 20, 1, {1, 37, 41}, {1, 7, 7}, {1, 2, 2}, {0, 3, 3}, {1, 1, 1}, true},
+      {1, 20, 20, 20, {1, 15, 7}, {1, 5, 5}, {1, 3, 3}, {0, 2, 2}, {1, 1, 1}, true},
+      {1, 6, 24, 3, {1, 17, 23}, {1, 3, 3}, {1, 1, 2}, {0, 0, 1}, {1, 2, 1}, true},
+      {1, 8, 8, 1, {1, 40, 45}, {1, 5, 1}, {1, 1, 1}, {0, 2, 0}, {1, 1, 1}, false},
   };
   for (const Case& k : cases) {
     Check(k);
     if (HasFatalFailure()) return;
+  }
+}
+
+TEST(FastConv, WinogradsAgreeToo) {
+  const Case cases[] = {
+      {1, 24, 24, 1, {1, 28, 28}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}, true},
+      {2, 33, 18, 1, {1, 13, 17}, {1, 3, 3}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}, true},
+      {3, 64, 26, 1, {1, 7, 7}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}, false},
+      {1, 40, 32, 2, {1, 19, 9}, {1, 3, 3}, {1, 1, 1}, {0, 2, 1}, {1, 1, 1}, true},
+      {1, 350, 12, 1, {1, 16, 16}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}, true},
+  };
+  for (const Case& k : cases) {
+    WinogradCall call;
+    call.batch = k.n, call.c = k.c / k.groups, call.o = k.o / k.groups;
+    call.height = k.in[1], call.width = k.in[2], call.out_height = k.in[1] + 2 * k.pad[1] - 2;
+    call.out_width = k.in[2] + 2 * k.pad[2] - 2;
+    EXPECT_NE(WinogradTile(call), 0);
+    Check(k);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Both tiles, of all sizes at an edge, whichever the costs would say.
+TEST(Winograd, BothTilesAtEveryEdge) {
+  for (int m : {2, 4})
+    for (int64_t size = 1; size <= 9; ++size) {
+      WinogradCall call;
+      call.batch = 2, call.c = 5, call.o = 3, call.height = size + 1, call.width = size + 2;
+      call.pad_y = 1, call.pad_x = 1, call.out_height = size + 1, call.out_width = size + 2;
+      const int64_t plane = call.height * call.width;
+      call.x_step = call.c * plane, call.out_step = call.o * plane;
+      const std::vector<float> x = Values(2 * call.c * plane, 1), w = Values(call.o * call.c * 9, 2);
+      std::vector<float> out(static_cast<size_t>(2 * call.o * plane));
+      call.x = x.data(), call.w = w.data(), call.out = out.data();
+      Winograd(call, m, {}, 0, 0, nullptr);
+      for (int64_t i = 0; i < 2 * call.o * plane; ++i) {
+        const int64_t n = i / (call.o * plane), o = i / plane % call.o, y = i / call.width % call.height,
+                      z = i % call.width;
+        double want = 0;
+        for (int64_t c = 0; c < call.c; ++c)
+          for (int64_t t = 0; t < 9; ++t) {
+            const int64_t iy = y - 1 + t / 3, ix = z - 1 + t % 3;
+            if (iy >= 0 && iy < call.height && ix >= 0 && ix < call.width)
+              want +=
+                  static_cast<double>(w[(o * call.c + c) * 9 + t]) * x[(n * call.c + c) * plane + iy * call.width + ix];
+          }
+        ASSERT_NEAR(out[i], want, 3e-5) << m << " " << size << " at " << i;
+      }
+    }
+}
+
+TEST(FastConv, Epilogues) {
+  Case cases[] = {
+      {2, 20, 14, 1, {1, 9, 11}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}, true},
+      {1, 32, 32, 1, {1, 13, 15}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}, true},
+      {2, 18, 18, 18, {1, 11, 13}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}, true},
+      {1, 70, 7, 1, {1, 1, 21}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}, true},
+      {1, 16, 40, 1, {1, 5, 9}, {1, 1, 1}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}, false},
+  };
+  for (Case& k : cases)
+    for (Activation a :
+         {Activation::kNone, Activation::kClamp, Activation::kSilu, Activation::kHardSwish, Activation::kHardSigmoid})
+      for (int parts = 0; parts < 4; ++parts) {
+        k.activation = a, k.scale = parts & 1, k.add = parts & 2;
+        Check(k);
+        if (HasFatalFailure()) return;
+      }
+}
+
+TEST(FastConv, Transposed) {
+  const Case cases[] = {
+      {1, 8, 6, 1, {1, 9, 11}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}, true},
+      {2, 6, 8, 2, {1, 7, 5}, {1, 4, 4}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}, true},
+      {1, 5, 3, 1, {1, 6, 30}, {1, 3, 3}, {1, 1, 3}, {0, 1, 2}, {1, 2, 1}, false},
+      {1, 340, 3, 1, {1, 23, 25}, {1, 3, 3}, {1, 2, 1}, {0, 1, 1}, {1, 1, 1}, true},
+      {1, 3, 2, 1, {3, 4, 5}, {2, 3, 2}, {2, 1, 2}, {1, 0, 0}, {1, 1, 1}, true},
+  };
+  for (const Case& k : cases) {
+    Check(k, true);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(FastPool, AgreesWithItsDefinition) {
+  struct Pool {
+    int64_t in[3], kernel[3], stride[3], pad[3];
+  };
+  const Pool pools[] = {{{1, 17, 23}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}},
+                        {{1, 8, 9}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}},
+                        {{1, 12, 7}, {1, 3, 5}, {1, 1, 3}, {0, 1, 2}},
+                        {{4, 5, 6}, {2, 3, 2}, {2, 1, 1}, {0, 1, 0}}};
+  for (const Pool& k : pools) {
+    int64_t to[3];
+    Window window;
+    for (int d = 0; d < 3; ++d) {
+      to[d] = (k.in[d] + 2 * k.pad[d] - k.kernel[d]) / k.stride[d] + 1;
+      window.kernel[d] = k.kernel[d], window.stride[d] = k.stride[d], window.pad[d] = k.pad[d], window.dilation[d] = 1;
+    }
+    const int64_t plane = k.in[0] * k.in[1] * k.in[2], positions = to[0] * to[1] * to[2], planes = 10;
+    std::vector<float> xs = Values(planes * plane, 7), ys(static_cast<size_t>(planes * positions));
+    xs[3] = std::nanf("");
+    const Tensor x = Of(xs, {2, 5, k.in[0], k.in[1], k.in[2]}), y = Of(ys, {2, 5, to[0], to[1], to[2]});
+    for (int what = 0; what < 4; ++what) {  // the largest; means by a number, by all, by those inside
+      const PoolDivisor divisor{what == 1 ? 7 : 0, what == 2};
+      ASSERT_TRUE(what == 0 ? FastMaxPool(x, y, window, ThreeThreads())
+                            : FastAveragePool(x, y, window, divisor, nullptr));
+      for (size_t i = 0; i < ys.size(); ++i) {
+        const int64_t p = static_cast<int64_t>(i) % positions, c = static_cast<int64_t>(i) / positions;
+        const int64_t place[3] = {p / (to[1] * to[2]), p / to[2] % to[1], p % to[2]};
+        double sum = 0, most = -1e30;
+        int64_t inside = 0, all = 0;
+        bool nan = false;
+        for (int64_t t = 0; t < k.kernel[0] * k.kernel[1] * k.kernel[2]; ++t) {
+          const int64_t tap[3] = {t / (k.kernel[1] * k.kernel[2]), t / k.kernel[2] % k.kernel[1], t % k.kernel[2]};
+          int64_t from[3];
+          bool in = true, padded = true;
+          for (int d = 0; d < 3; ++d) {
+            from[d] = place[d] * k.stride[d] - k.pad[d] + tap[d];
+            in = in && from[d] >= 0 && from[d] < k.in[d];
+            padded = padded && from[d] < k.in[d] + k.pad[d];
+          }
+          all += padded;
+          if (!in) continue;
+          const float v = xs[c * plane + (from[0] * k.in[1] + from[1]) * k.in[2] + from[2]];
+          ++inside, sum += v, nan = nan || v != v;
+          if (v > most) most = v;
+        }
+        const double want = what == 0 ? most : sum / static_cast<double>(what == 1 ? 7 : what == 2 ? all : inside);
+        if (nan)
+          ASSERT_NE(ys[i], ys[i]) << what << " at " << i;
+        else
+          ASSERT_NEAR(ys[i], want, 1e-6) << what << " at " << i;
+      }
+    }
   }
 }
 
