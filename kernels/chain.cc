@@ -7,6 +7,7 @@
 
 #include "kernels/check.h"
 #include "kernels/convert.h"
+#include "kernels/isa.h"
 #include "kernels/parallel.h"
 #include "kernels/scope.h"
 
@@ -80,6 +81,16 @@ void MoveTile(const char* from, int64_t from_row, int64_t from_column, char* to,
       if (from != to) std::memcpy(to, from, static_cast<size_t>(t.columns * size));
     return;
   }
+  if (size == 4 && from_row == size && to_column == size) {
+    BestIsa().turn(reinterpret_cast<const uint32_t*>(from), from_column / size, reinterpret_cast<uint32_t*>(to),
+                   to_row / size, t.rows, t.columns);
+    return;
+  }
+  if (size == 4 && from_column == size && to_row == size) {
+    BestIsa().turn(reinterpret_cast<const uint32_t*>(from), from_row / size, reinterpret_cast<uint32_t*>(to),
+                   to_column / size, t.columns, t.rows);
+    return;
+  }
   WithWord(dtype, [&]<typename W>() {
     for (int64_t i = 0; i < t.rows; ++i, from += from_row, to += to_row)
       for (int64_t j = 0; j < t.columns; ++j)
@@ -116,8 +127,7 @@ class Chain {
     bool in_place;                         // the value lies in that tensor, else in `buffer`
     int buffer;
     bool rounds;  // the result is not of `type`
-    std::span<const int64_t> ints;
-    std::span<const double> floats;
+    int32_t first_int, ints, first_float, floats;
   };
   struct Instruction {
     bool load;
@@ -143,6 +153,8 @@ class Chain {
   int64_t rows_ = 1, columns_ = 1;
   Tile tile_ = {1, 1};
   int64_t row_tiles_ = 1, column_tiles_ = 1, tiles_ = 0;
+  std::span<const int64_t> ints_;
+  std::span<const double> floats_;
   int ops_count_ = 0, loads_count_ = 0, code_count_ = 0;
   Op ops_[kMostChainOps];
   Load loads_[kMostLoads];
@@ -209,12 +221,13 @@ int Chain::LoadOf(int source, DType as) {
 }
 
 const char* Chain::Make(const Call& c) {
+  ints_ = c.ints, floats_ = c.floats;
   count_ = 0;
   outputs_ = static_cast<int>(c.out.size());
   ops_count_ = static_cast<int>(c.chain.size());
   if (ops_count_ < 1 || ops_count_ > kMostChainOps || outputs_ < 1 ||
       c.in.size() + c.out.size() > static_cast<size_t>(kMostChainTensors))
-    return "the chain is too long";
+    return "the chain is malformed";
   for (const Tensor& t : c.out) tensors_[count_++] = &t;
   for (const Tensor& t : c.in) tensors_[count_++] = &t;
   for (int t = 1; t < count_; ++t)
@@ -254,8 +267,8 @@ const char* Chain::Make(const Call& c) {
     op.buffer = 1 + from.slot;
     op.rounds = op.result != op.type;
     if (ints + from.ints > c.ints.size() || floats + from.floats > c.floats.size()) return kAttributeMissing;
-    op.ints = c.ints.subspan(ints, from.ints);
-    op.floats = c.floats.subspan(floats, from.floats);
+    op.first_int = static_cast<int32_t>(ints), op.ints = from.ints;
+    op.first_float = static_cast<int32_t>(floats), op.floats = from.floats;
     ints += from.ints, floats += from.floats;
     code_[code_count_++] = {false, k};
   }
@@ -276,8 +289,8 @@ const char* Chain::Run(int64_t first, int64_t last, char* scratch) const {
   char *at[kMostChainTensors], *values[kMostChainOps];
   const void* loaded[kMostLoads];
   struct {
-    const char* from = nullptr;
-    Tile tile{};
+    const char* from;
+    Tile tile;
   } kept[kMostLoads];
   for (int i = 0; i < loads_count_; ++i) kept[i].from = nullptr;
   auto buffer = [&](int b) { return scratch + b * kBufferStep; };
@@ -313,7 +326,9 @@ const char* Chain::Run(int64_t first, int64_t last, char* scratch) const {
           const void* in[ChainOp::kMostInputs];
           for (int j = 0; j < op.inputs; ++j) in[j] = loaded[op.in[j]];
           char* to = op.rounds ? buffer(wide_) : value;
-          if (const char* why = op.row({op.type, in, to, n, op.ints, op.floats})) return why;
+          if (const char* why = op.row({op.type, in, to, n, ints_.subspan(op.first_int, op.ints),
+                                        floats_.subspan(op.first_float, op.floats)}))
+            return why;
           if (op.rounds) StoreAs(op.type, to, n, value, op.result);
           break;
         }
@@ -373,6 +388,18 @@ const char* RunChain(const Call& c) {
     if (const char* why = chain.Run(first, last, scratch + parts++ * chain.scratch())) wrong = why;
   });
   return wrong;
+}
+
+const char* RunCopy(const Call& c) {
+  static constexpr Kernel kKernel = {.name = "", .run = nullptr};
+  ChainOp op;
+  op.kernel = &kKernel;
+  op.result = c.out[0].dtype;
+  op.inputs = 1;
+  op.output = 0;
+  Call one = c;
+  one.chain = {&op, 1};
+  return RunChain(one);
 }
 
 namespace {

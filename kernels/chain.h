@@ -12,6 +12,9 @@ namespace slipway::kernels {
 // is the very same view and no operation after the one that gives the result reads it.
 const char* RunChain(const Call& c);
 
+// out[0] = in[0], converted where dtypes differ, as a chain.
+const char* RunCopy(const Call& c);
+
 // A kernel of one row function.
 template <RowFn kRow, int kInputs>
 const char* RunRow(const Call& c) {

@@ -41,6 +41,18 @@ inline constexpr int kRowOps = 11;
 enum class PairOp : uint8_t { kAdd, kSub, kMul, kDiv };
 inline constexpr int kPairOps = 4;
 
+// A step of a recurrent cell for one row of n units. Gates lie n apart, in torch's order: LSTM i f g o, GRU r z n.
+enum class Cell : uint8_t { kLstm, kGru, kTanh, kRelu };
+inline constexpr int kCells = 4;
+constexpr int Gates(Cell cell) { return cell == Cell::kLstm ? 4 : cell == Cell::kGru ? 3 : 1; }
+struct CellCall {
+  const float *x, *own, *bias;  // what input and state contribute; of the latter: a bias, or null
+  const float* h;               // the state: of kGru
+  float* c;                     // of kLstm, updated
+  float* out;                   // the next state, which may not be where h is
+  int64_t n;
+};
+
 struct ConvIsa;
 
 struct Isa {
@@ -69,6 +81,9 @@ struct Isa {
   // From and to rows of bf16 and f16.
   void (*widen)(const void* x, DType dtype, float* out, int64_t n);
   void (*narrow)(const float* x, void* out, DType dtype, int64_t n);
+  // to[i * to_row + j] = from[j * from_row + i] for i < rows, j < columns.
+  void (*turn)(const uint32_t* from, int64_t from_row, uint32_t* to, int64_t to_row, int64_t rows, int64_t columns);
+  void (*cell)(Cell cell, const CellCall& c);
 };
 
 // The best of this processor; the environment's SLIPWAY_ISA (v2, avx2, avx512) caps it.

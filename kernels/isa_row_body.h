@@ -47,6 +47,28 @@ void NarrowRow(const float* x, void* out, DType dtype, int64_t n) {
   for (; i < n; ++i) to[i] = static_cast<_Float16>(x[i]);
 }
 
+// ---- Layouts.
+
+// to[i * to_row + j] = from[j * from_row + i] for i < rows, j < columns.
+void TurnWords(const uint32_t* from, int64_t from_row, uint32_t* to, int64_t to_row, int64_t rows, int64_t columns) {
+  const float* source = reinterpret_cast<const float*>(from);
+  float* target = reinterpret_cast<float*>(to);
+  int64_t j = 0;
+  for (; j + 4 <= columns; j += 4) {
+    int64_t i = 0;
+    for (; i + 4 <= rows; i += 4) {
+      Vec4 r[4];
+      for (int k = 0; k < 4; ++k) r[k] = Load4(source + (j + k) * from_row + i);
+      Turn4(r);
+      for (int k = 0; k < 4; ++k) *reinterpret_cast<Vec4At*>(target + (i + k) * to_row + j) = r[k];
+    }
+    for (; i < rows; ++i)
+      for (int k = 0; k < 4; ++k) to[i * to_row + j + k] = from[(j + k) * from_row + i];
+  }
+  for (; j < columns; ++j)
+    for (int64_t i = 0; i < rows; ++i) to[i * to_row + j] = from[j * from_row + i];
+}
+
 // ---- Sums and norms.
 
 // Kept in f64.
@@ -84,4 +106,79 @@ void RmsNormRow(const float* x, const float* weight, float epsilon, float* out, 
   }
   for (; i + kLanes <= n; i += kLanes) Store(out + i, Load(x + i) * scale);
   for (; i < n; ++i) out[i] = x[i] * scale;
+}
+
+// ---- Recurrent cells, a row of units at a time. Gates lie n apart.
+
+template <typename F>
+SLIPWAY_INLINE void OverUnits(int64_t n, F f) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    f(
+        [i](const float* p) __attribute__((always_inline)) { return Load(p + i); },
+        [i](float* p, Vec v) __attribute__((always_inline)) { Store(p + i, v); });
+  if (i == n) return;
+  const int64_t left = n - i;
+  f(
+      [ i, left ](const float* p) __attribute__((always_inline)) {
+        float rest[kLanes] = {};
+        for (int64_t j = 0; j < left; ++j) rest[j] = p[i + j];
+        return Load(rest);
+      },
+      [ i, left ](float* p, Vec v) __attribute__((always_inline)) {
+        float rest[kLanes];
+        Store(rest, v);
+        for (int64_t j = 0; j < left; ++j) p[i + j] = rest[j];
+      });
+}
+template <bool kBias, typename L>
+SLIPWAY_INLINE Vec OwnGate(const CellCall& c, int gate, L load) {
+  const Vec own = load(c.own + gate * c.n);
+  return kBias ? own + load(c.bias + gate * c.n) : own;
+}
+template <bool kBias>
+SLIPWAY_INLINE void LstmUnits(const CellCall& c) {
+  OverUnits(
+      c.n, [&c](auto load, auto store) __attribute__((always_inline)) {
+        auto gate = [&](int g) __attribute__((always_inline)) {
+          return load(c.x + g * c.n) + OwnGate<kBias>(c, g, load);
+        };
+        const Vec state = Sigmoid(gate(1)) * load(c.c) + Sigmoid(gate(0)) * Tanh(gate(2));
+        store(c.c, state);
+        store(c.out, Sigmoid(gate(3)) * Tanh(state));
+      });
+}
+template <bool kBias>
+SLIPWAY_INLINE void GruUnits(const CellCall& c) {
+  OverUnits(
+      c.n, [&c](auto load, auto store) __attribute__((always_inline)) {
+        const Vec reset = Sigmoid(load(c.x) + OwnGate<kBias>(c, 0, load));
+        const Vec keep = Sigmoid(load(c.x + c.n) + OwnGate<kBias>(c, 1, load));
+        const Vec fresh = Tanh(load(c.x + 2 * c.n) + reset * OwnGate<kBias>(c, 2, load));
+        store(c.out, (load(c.h) - fresh) * keep + fresh);
+      });
+}
+template <bool kBias, bool kTanh>
+SLIPWAY_INLINE void PlainUnits(const CellCall& c) {
+  OverUnits(
+      c.n, [&c](auto load, auto store) __attribute__((always_inline)) {
+        const Vec v = load(c.x) + OwnGate<kBias>(c, 0, load);
+        if constexpr (kTanh)
+          store(c.out, Tanh(v));
+        else
+          store(c.out, v < 0.0f ? Vec{} : v);
+      });
+}
+void CellRow(Cell cell, const CellCall& c) {
+  const bool bias = c.bias != nullptr;
+  switch (cell) {
+    case Cell::kLstm:
+      return bias ? LstmUnits<true>(c) : LstmUnits<false>(c);
+    case Cell::kGru:
+      return bias ? GruUnits<true>(c) : GruUnits<false>(c);
+    case Cell::kTanh:
+      return bias ? PlainUnits<true, true>(c) : PlainUnits<false, true>(c);
+    case Cell::kRelu:
+      return bias ? PlainUnits<true, false>(c) : PlainUnits<false, false>(c);
+  }
 }

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "kernels/chain.h"
 #include "kernels/check.h"
 #include "kernels/convert.h"
 #include "kernels/elementwise.h"
@@ -15,33 +16,8 @@ namespace {
 // out = in, converted where dtypes differ.
 const char* Copy(const Call& c) {
   const Tensor &in = c.in[0], &out = c.out[0];
-  if (in.dtype != out.dtype && (IsStoredOnly(in.dtype) || IsStoredOnly(out.dtype))) {
-    WithComputeType(in.dtype, [&]<typename T>() {
-      Walk<2>({&out, &in}, [&](std::array<char*, 2> at, const std::array<int64_t, 2>& step, int64_t n) {
-        T row[kBlock];
-        for (int64_t done = 0; done < n; done += kBlock) {
-          const int64_t m = std::min(kBlock, n - done);
-          LoadRow<T>(at[1], in.dtype, step[1], m, in.dtype, row);
-          StoreRow<T>(row, m, at[0], out.dtype, step[0]);
-          at[0] += m * step[0] * ByteSize(out.dtype);
-          at[1] += m * step[1] * ByteSize(in.dtype);
-        }
-      });
-    });
-    return nullptr;
-  }
-  if (in.dtype != out.dtype) {
-    WithType(in.dtype, [&]<typename S>() {
-      WithType(out.dtype, [&]<typename D>() {
-        Walk<2>({&out, &in}, [](std::array<char*, 2> at, const std::array<int64_t, 2>& step, int64_t n) {
-          D* to = reinterpret_cast<D*>(at[0]);
-          const S* from = reinterpret_cast<const S*>(at[1]);
-          for (int64_t i = 0; i < n; ++i) to[i * step[0]] = Convert<D>(from[i * step[1]]);
-        });
-      });
-    });
-    return nullptr;
-  }
+  constexpr int64_t kFew = 1024;
+  if (in.dtype != out.dtype || out.numel() > kFew) return RunCopy(c);
   WithWord(out.dtype, [&]<typename W>() {
     Walk<2>({&out, &in}, [](std::array<char*, 2> at, const std::array<int64_t, 2>& step, int64_t n) {
       if (step[0] == 1 && step[1] == 1) {

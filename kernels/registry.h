@@ -85,6 +85,7 @@ std::span<const Kernel> ContractKernels();  // products of matrices
 std::span<const Kernel> AttentionKernels();
 std::span<const Kernel> NormalizeKernels();
 std::span<const Kernel> ConvKernels();
+std::span<const Kernel> RecurrentKernels();
 std::span<const Kernel> PoolKernels();
 std::span<const Kernel> SampleKernels();  // values between elements
 std::span<const Kernel> TransformKernels();

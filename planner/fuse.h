@@ -7,6 +7,9 @@
 
 namespace slipway::planner {
 
+// Steps that normalize rows by the root of their mean square, in f32, become one: within rounding of what they gave.
+void FuseNorms(PlannedProgram& p);
+
 // Elementwise steps of the same sizes of which one reads what another gives become one step of kernel `chain`; what only
 // they use needs no memory then. Origins are those of the steps, joined.
 void FuseChains(PlannedProgram& p);

@@ -332,6 +332,7 @@ absl::StatusOr<PlannedProgram> MakePlan(const ir::Program& p, const PlanOptions&
           text::StrCat("the size ", symbol.ToString(), ": no input and no operator gives it"));
   if (options.fuse) {
     FuseConvs(out);
+    FuseNorms(out);
     FuseChains(out);
   }
   return out;

@@ -255,6 +255,7 @@ absl::Span<const PlanFamily> ReductionPlans();
 absl::Span<const PlanFamily> ProductPlans();
 absl::Span<const PlanFamily> ControlPlans();
 absl::Span<const PlanFamily> NnPlans();
+absl::Span<const PlanFamily> RecurrentPlans();
 absl::Span<const PlanFamily> OrderPlans();
 absl::Span<const PlanFamily> QuantPlans();
 

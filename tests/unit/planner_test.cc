@@ -35,7 +35,7 @@ std::vector<T> Numbers(const ir::TensorRef& t) {
 }
 
 TEST(Rows, NameKnownOperatorsAndKernels) {
-  for (auto table : {ElementwisePlans(), ViewPlans(), CreationPlans(), DataPlans(), ReductionPlans(), ProductPlans(), ControlPlans(), NnPlans(), OrderPlans(), QuantPlans()}) {
+  for (auto table : {ElementwisePlans(), ViewPlans(), CreationPlans(), DataPlans(), ReductionPlans(), ProductPlans(), ControlPlans(), NnPlans(), RecurrentPlans(), OrderPlans(), QuantPlans()}) {
     for (const PlanFamily& f : table) {
       if (!f.kernel.empty() && f.kernel != "argsort" && f.kernel != "nanmedian" && f.kernel != "nansum" && f.kernel != "nanmean" &&
           f.kernel != "diag" && f.kernel != "diagflat") {
