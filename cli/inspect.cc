@@ -18,7 +18,7 @@ void AddInspect(CLI::App& app, int* code) {
   };
   auto state = std::make_shared<State>();
   CLI::App* cmd = app.add_subcommand("inspect", "Show what is in a file");
-  cmd->add_option("FILE", state->file, "exported program (.pt2), text form, or weights: .safetensors, checkpoint, folder of shards")->required();
+  cmd->add_option("FILE", state->file, "exported program (.pt2), text form, native library (.so), or weights: .safetensors, checkpoint, folder of shards")->required();
   CLI::Option* json = cmd->add_flag("--json", state->json, "one JSON object (schemas/inspect.schema.json)");
   CLI::Option* ir = cmd->add_flag("--ir", state->ir, "the programs in slipway's text form (docs/formats.md)")->excludes(json);
   cmd->add_flag("--header", state->header, "a C header for the model as a native library: of a .so or of a program (slipway_model.h)")->excludes(json)->excludes(ir);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
-#include <iterator>
 #include <limits>
 #include <set>
 #include <string_view>
@@ -16,6 +15,7 @@
 #include "driver/run.h"
 #include "io/mapped_file.h"
 #include "planner/planner.h"
+#include "planner/rules.h"
 
 namespace slipway::driver {
 namespace {
@@ -104,10 +104,7 @@ DlpackText Dlpack(kernels::DType t) {
 }
 
 std::string TypeText(const Value& v) {
-  constexpr std::string_view kNames[] = {"bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "u16", "u32",
-                                         "f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz"};
-  static_assert(std::size(kNames) == kernels::kDTypes);
-  return text::StrCat(kNames[static_cast<int>(v.dtype)], "[", text::Join(v.dims, ", "), "]", v.number ? ", a number of the program" : "");
+  return text::StrCat(ir::Name(planner::FromNative(v.dtype)), "[", text::Join(v.dims, ", "), "]", v.number ? ", a number of the program" : "");
 }
 
 bool IsNumber(const std::string& dim) {
@@ -298,10 +295,6 @@ absl::StatusOr<std::string> InspectHeader(const std::string& path) {
   if (LooksNative(*file)) {
     auto native = ReadNative(*file);
     if (!native.ok()) return native.status();
-    for (const auto& t : native->model.plan.inputs)
-      if (static_cast<int>(t.dtype) >= kernels::kDTypes) return absl::InvalidArgumentError(text::StrCat(path, ": the plan is malformed"));
-    for (const auto& t : native->model.plan.outputs)
-      if (static_cast<int>(t.dtype) >= kernels::kDTypes) return absl::InvalidArgumentError(text::StrCat(path, ": the plan is malformed"));
     return CHeader(InterfaceOf(native->model), stem);
   }
   auto archive = OpenArchive(*file);

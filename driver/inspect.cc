@@ -9,13 +9,16 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "driver/c_header.h"
 #include "driver/diagnostic.h"
+#include "driver/native_file.h"
 #include "driver/open.h"
 #include "driver/tensors.h"
 #include "importers/checkpoint/state_dict.h"
 #include "importers/pt2/pt2.h"
 #include "importers/safetensors/safetensors.h"
 #include "io/mapped_file.h"
+#include "planner/rules.h"
 
 namespace slipway::driver {
 namespace {
@@ -316,6 +319,49 @@ void Describe(const importers::TensorSet& set, FileReport* report) {
   for (auto& [name, row] : rows) report->tensors.push_back(std::move(row));
 }
 
+namespace {
+
+// A native library: its interface, its weights, and the operators that its steps were made of.
+void Describe(const kernels::NativeModel& m, FileReport* report) {
+  report->format = "native";
+  report->metadata.insert(m.metadata.begin(), m.metadata.end());
+  for (const kernels::EmbeddedPlugin& p : m.plugins) report->extra_files[p.name] = p.bytes.size();
+  ProgramReport r;
+  const NativeInterface face = InterfaceOf(m);
+  r.name = face.name;
+  r.form = "native plan";
+  const auto rows = [](const std::vector<NativeInterface::Value>& values, const char* kind) {
+    std::vector<TensorRow> out;
+    for (const NativeInterface::Value& v : values)
+      out.push_back({v.name, kind, std::string(ir::Name(planner::FromNative(v.dtype))), v.dims, true, "", 0, true});
+    return out;
+  };
+  r.inputs = rows(face.inputs, "input");
+  r.outputs = rows(face.outputs, "output");
+  for (const NativeInterface::Dim& d : face.dims) {
+    ir::SymbolInfo s;
+    s.name = d.name;
+    s.range = {d.min, d.max};
+    r.dims.push_back(std::move(s));
+  }
+  for (const kernels::Step& s : m.plan.steps) {
+    ++r.nodes;
+    ++r.ops[m.origins[s.origin].op];
+  }
+  for (const kernels::Constant& c : m.constants) {
+    if (c.name.empty()) continue;
+    TensorRow row{c.name, "constant", std::string(ir::Name(planner::FromNative(c.dtype))), {}, true, "", static_cast<uint64_t>(kernels::ByteSize(c.dtype)), true};
+    for (int64_t s : c.sizes) {
+      row.shape.push_back(text::StrCat(s));
+      row.bytes *= static_cast<uint64_t>(s);
+    }
+    r.weights.push_back(std::move(row));
+  }
+  report->programs.push_back(std::move(r));
+}
+
+}  // namespace
+
 absl::StatusOr<FileReport> Inspect(const std::string& path, bool verify) {
   struct stat info;
   if (path.ends_with(".index.json") || (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode))) {
@@ -355,6 +401,12 @@ absl::StatusOr<FileReport> Inspect(const std::string& path, bool verify) {
     for (const auto& [name, t] : *tensors) r.tensors.push_back(WeightRow(name, "tensor", t));
     return r;
   }
+  if (!importers::LooksLikePt2(*file) && LooksNative(*file)) {
+    auto native = ReadNative(*file);
+    if (!native.ok()) return native.status();
+    Describe(native->model, &r);
+    return r;
+  }
   auto archive = OpenArchive(*file);
   if (!archive.ok()) return archive.status();
   r.format = format == FileFormat::kText ? "text" : "pt2";
@@ -365,6 +417,7 @@ absl::StatusOr<FileReport> Inspect(const std::string& path, bool verify) {
 std::string ToTable(const FileReport& r, bool ops, bool all_weights) {
   Table t;
   const char* format = r.format == "pt2"          ? "PT2 archive"
+                       : r.format == "native"     ? "native library"
                        : r.format == "text"       ? "slipway text"
                        : r.format == "checkpoint" ? "torch.save checkpoint"
                        : r.format == "shards"     ? "shards"

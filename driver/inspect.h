@@ -44,7 +44,7 @@ struct ProgramReport {
 };
 
 struct FileReport {
-  std::string file, format, producer;  // format: "pt2", "safetensors", "text", "checkpoint" or "shards"
+  std::string file, format, producer;  // format: "pt2", "safetensors", "text", "checkpoint", "shards" or "native"
   uint64_t bytes = 0;
   std::vector<ProgramReport> programs;
   std::vector<TensorRow> tensors;  // of files without programs

@@ -3,6 +3,7 @@
 
 #include <elf.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/text.h"
@@ -71,6 +72,10 @@ absl::StatusOr<NativeFile> ReadNative(const std::shared_ptr<io::MappedFile>& fil
   if (!kernels::ReadPlanFile({payload.data() + header.plan_offset, header.plan_size}, {payload.data() + header.weights_offset, header.weights_size},
                              &out.model, &why, [](std::string_view, const kernels::NativeModel&, std::string*) { return &kUnknown; }))
     return no(why);
+  const auto known = [](const auto& list) {
+    return std::all_of(list.begin(), list.end(), [](const auto& t) { return static_cast<int>(t.dtype) < kernels::kDTypes; });
+  };
+  if (!known(out.model.plan.inputs) || !known(out.model.plan.outputs)) return no("the plan is malformed");
   return out;
 }
 

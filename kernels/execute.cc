@@ -35,7 +35,28 @@ alignas(kAlignment) char nowhere[kAlignment];
 
 }  // namespace
 
-void Context::Free::operator()(void* p) const { std::free(p); }
+void Context::Free::operator()(void* p) const {
+  if (allocator)
+    allocator->deallocate(allocator->self, p, bytes);
+  else
+    std::free(p);
+}
+
+bool Context::Grow(Chunk& chunk, int64_t bytes) {
+  chunk.bytes = 0;
+  chunk.memory.reset();  // first, so that both are never there at once
+  const size_t rounded = (static_cast<size_t>(bytes) / kAlignment + 1) * kAlignment;
+  const Allocator* a = options_.allocator;
+  void* p = a ? a->allocate(a->self, rounded, kAlignment) : std::aligned_alloc(kAlignment, rounded);
+  if (p && reinterpret_cast<uintptr_t>(p) % kAlignment != 0) {  // not what was asked for
+    a->deallocate(a->self, p, rounded);
+    p = nullptr;
+  }
+  if (!p) return false;
+  chunk.memory = std::unique_ptr<void, Free>(p, Free{a, rounded});
+  chunk.bytes = bytes;
+  return true;
+}
 
 Context::Context(std::shared_ptr<const Executable> executable, RunOptions options)
     : executable_(std::move(executable)), options_(options) {
@@ -116,12 +137,7 @@ Failure Context::Start(std::span<const Tensor> inputs) {
     const bool aligned = reinterpret_cast<uintptr_t>(have.data) % static_cast<uintptr_t>(size) == 0;
     if (p.inputs[i].kind == Input::kUnused || bytes == 0 || (aligned && have.is_contiguous())) continue;
     Chunk& copy = copies_[i];
-    if (copy.bytes < bytes) {
-      copy.bytes = 0;
-      copy.memory.reset(std::aligned_alloc(kAlignment, (static_cast<size_t>(bytes) / kAlignment + 1) * kAlignment));
-      if (!copy.memory) return Fail(Failure::kMemory, "out of memory");
-      copy.bytes = bytes;
-    }
+    if (copy.bytes < bytes && !Grow(copy, bytes)) return Fail(Failure::kMemory, "out of memory");
     inputs_[i].data = copy.memory.get();
     // Element by element: pointers may lie anywhere.
     int64_t at[kMaxRank] = {};
@@ -193,12 +209,7 @@ Failure Context::BindMemory(size_t stage) {
                        options_.memory_limit)
     return Fail(Failure::kMemory,
                 "intermediate results take more than " + std::to_string(options_.memory_limit) + " bytes");
-  if (chunk.bytes < total || !chunk.memory) {
-    chunk.bytes = 0;
-    chunk.memory.reset(std::aligned_alloc(kAlignment, static_cast<size_t>(total) + kAlignment));
-    if (!chunk.memory) return Fail(Failure::kMemory, "out of memory");
-    chunk.bytes = total;
-  }
+  if ((chunk.bytes < total || !chunk.memory) && !Grow(chunk, total)) return Fail(Failure::kMemory, "out of memory");
   for (size_t i = 0; i < s.temporaries.size(); ++i)
     base_[s.temporaries[i]] = static_cast<char*>(chunk.memory.get()) + offsets_[i];
   return {};

@@ -70,10 +70,18 @@ class Executable {
   std::vector<uint8_t> fixed_;          // views whose sizes, strides and offset are constants
 };
 
+// The caller's memory for temporaries, aligned as asked for; null where there is none. Called from the thread that runs.
+struct Allocator {
+  void* (*allocate)(void* self, size_t bytes, size_t alignment) = nullptr;
+  void (*deallocate)(void* self, void* memory, size_t bytes) = nullptr;
+  void* self = nullptr;
+};
+
 struct RunOptions {
   uint64_t memory_limit = uint64_t{1} << 40;  // bytes of temporaries and results together
   bool profile = false;
   const Workers* workers = nullptr;  // null: the thread that runs does everything; must outlive the context
+  const Allocator* allocator = nullptr;  // null: the C library's; must outlive the context
 };
 
 // Memory for result `slot`, of the sizes and dtype of `shape`, dense; null where there is none. Called once a run for
@@ -96,12 +104,16 @@ class Context {
 
  private:
   struct Free {
+    const Allocator* allocator;  // null: the C library's
+    size_t bytes;
     void operator()(void* p) const;
   };
   struct Chunk {
     std::unique_ptr<void, Free> memory;
     int64_t bytes = 0;
   };
+  // At least so many bytes, in place of what the chunk has; false where there are none.
+  bool Grow(Chunk& chunk, int64_t bytes);
 
   Failure Start(std::span<const Tensor> inputs);
   Failure BindStage(size_t stage, bool again);

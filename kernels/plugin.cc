@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <deque>
 
-#include "kernels/dlpack_type.h"
+#include "kernels/dtype_codes.h"
 #include "slipway/slipway_kernel.h"
 
 #ifndef MFD_CLOEXEC

@@ -6,18 +6,20 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <iterator>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "kernels/dtype_codes.h"
 #include "runtime/model.h"
 
 using slipway::kernels::Constant;
 using slipway::kernels::DType;
 using slipway::kernels::Failure;
+using slipway::kernels::ScalarTypeOf;
 using slipway::kernels::Tensor;
 using slipway::runtime::ConstantValue;
 using slipway::runtime::Model;
@@ -78,11 +80,6 @@ void Must(int32_t status, const char* what) {
   if (status != 0) throw std::runtime_error(std::string("torch: ") + what);
 }
 
-// c10::ScalarType.
-constexpr int32_t kScalarTypes[] = {11, 0, 1, 2, 3, 4, 5, 15, 6, 7, 27, 28, 24, 23, 26, 25};
-static_assert(std::size(kScalarTypes) == slipway::kernels::kDTypes);
-int32_t ScalarType(DType t) { return kScalarTypes[static_cast<int>(t)]; }
-
 // A view of torch's tensor; throws what is wrong with it.
 Tensor ViewOf(AtenTensor handle) {
   const Torch& torch = TheTorch();
@@ -95,12 +92,10 @@ Tensor ViewOf(AtenTensor handle) {
   Must(torch.get_sizes(handle, &sizes), "get_sizes");
   Must(torch.get_strides(handle, &strides), "get_strides");
   Tensor t;
-  int found = -1;
-  for (int i = 0; i < slipway::kernels::kDTypes; ++i)
-    if (kScalarTypes[i] == type) found = i;
-  if (found < 0) throw std::runtime_error("is of a dtype that the model has not");
+  const std::optional<DType> dtype = slipway::kernels::FromScalarType(type);
+  if (!dtype) throw std::runtime_error("is of a dtype that the model has not");
   if (dim > slipway::kernels::kMaxRank) throw std::runtime_error("has " + std::to_string(dim) + " dims");
-  t.dtype = static_cast<DType>(found);
+  t.dtype = *dtype;
   t.rank = static_cast<int>(dim);
   for (int d = 0; d < t.rank; ++d) {
     t.sizes[d] = sizes[d];
@@ -133,7 +128,7 @@ class Handles {
 AtenTensor Empty(const Tensor& shape) {
   const Torch& torch = TheTorch();
   AtenTensor out = nullptr;
-  Must(torch.empty_strided(shape.rank, shape.sizes, shape.strides, ScalarType(shape.dtype), torch.device_cpu(), 0, &out), "empty_strided");
+  Must(torch.empty_strided(shape.rank, shape.sizes, shape.strides, ScalarTypeOf(shape.dtype), torch.device_cpu(), 0, &out), "empty_strided");
   return out;
 }
 
@@ -312,7 +307,7 @@ int32_t AOTInductorModelContainerGetConstantFromFolded(void* /*handle*/, size_t 
   return 0;
 }
 int32_t AOTInductorModelContainerGetConstantDtype(void* handle, size_t i, int32_t* dtype) {
-  return Guard([&] { *dtype = ScalarType(Of(handle).model->about().constants[Of(handle).constants.at(i)].dtype); });
+  return Guard([&] { *dtype = ScalarTypeOf(Of(handle).model->about().constants[Of(handle).constants.at(i)].dtype); });
 }
 int32_t AOTInductorModelContainerGetConstantDataSize(void* handle, size_t i, size_t* size) {
   return Guard([&] { *size = Of(handle).model->about().constants[Of(handle).constants.at(i)].bytes; });
@@ -356,7 +351,7 @@ int32_t AOTInductorModelContainerExtractConstantsMap(void* handle, void* map, bo
       const Constant& k = c.model->about().constants[i];
       AtenTensor h = nullptr;
       Must(torch.from_blob(const_cast<uint8_t*>(c.model->ConstantData(i, inactive)), static_cast<int64_t>(k.sizes.size()),
-                           k.sizes.data(), k.strides.data(), 0, ScalarType(k.dtype), torch.device_cpu(), 0, &h,
+                           k.sizes.data(), k.strides.data(), 0, ScalarTypeOf(k.dtype), torch.device_cpu(), 0, &h,
                            torch.layout_strided(), nullptr, 0),
            "create_tensor_from_blob_v2");
       c.extracted.Add(h);

@@ -1,5 +1,6 @@
 // slipway_model.h over runtime/model.h. No exception leaves a function here.
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -7,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/dlpack_type.h"
+#include "kernels/dtype_codes.h"
 #include "runtime/model.h"
 #include "slipway/slipway_model.h"
 
@@ -19,6 +20,7 @@ using slipway::runtime::Model;
 
 struct slipway_model {
   std::unique_ptr<Model> model;
+  std::optional<slipway::kernels::Allocator> allocator;  // the caller's
   std::vector<std::vector<const char*>> input_dims, output_dims;
   std::vector<size_t> symbols;    // of the plan: those that inputs give
   std::vector<size_t> constants;  // those with names
@@ -95,16 +97,36 @@ int Report(const Failure& f) {
   }
 }
 
-// A result with its memory behind it.
+constexpr size_t kAlignment = 64;
+constexpr int kMostThreads = 4096;
+
+// A result with its memory behind it, which may be from the caller's functions: they are asked for no longer than the result is
+// there, the model may be closed before.
 struct Result {
   DLManagedTensorVersioned tensor{};
   int64_t sizes[slipway::kernels::kMaxRank], strides[slipway::kernels::kMaxRank];
-  std::unique_ptr<char[]> memory;
+  std::optional<slipway::kernels::Allocator> allocator;
+  size_t bytes = 0;
+  void* memory = nullptr;
+
+  // False where there is none.
+  bool Allocate(size_t n, const std::optional<slipway::kernels::Allocator>& from) {
+    bytes = (n / kAlignment + 1) * kAlignment;
+    allocator = from;
+    memory = from ? from->allocate(from->self, bytes, kAlignment) : std::aligned_alloc(kAlignment, bytes);
+    return memory != nullptr;
+  }
+  ~Result() {
+    if (!memory) return;
+    if (allocator)
+      allocator->deallocate(allocator->self, memory, bytes);
+    else
+      std::free(memory);
+  }
 
   static void Delete(DLManagedTensorVersioned* self) { delete static_cast<Result*>(self->manager_ctx); }
 };
 
-constexpr size_t kAlignment = 64;
 
 std::vector<std::vector<const char*>> Pointers(const std::vector<std::vector<std::string>>& texts) {
   std::vector<std::vector<const char*>> out;
@@ -129,7 +151,15 @@ int slipway_model_open_with(slipway_model** model, const slipway_model_options* 
     if (given) std::memcpy(&options, given, std::min(given->size, sizeof options));
     std::string why;
     auto m = std::make_unique<slipway_model>();
-    m->model = Model::Open({options.plugins, options.plugins ? options.plugin_count : 0}, &why);
+    slipway::runtime::ModelOptions with;
+    for (size_t i = 0; options.plugins && i < options.plugin_count; ++i) with.plugins.emplace_back(options.plugins[i]);
+    if (options.threads < 0 || options.threads > kMostThreads) return Fail(SLIPWAY_MODEL_BAD_INPUT, std::to_string(options.threads) + " threads");
+    with.threads = options.threads;
+    if (options.parallel_for)
+      with.workers = {options.threads > 0 ? options.threads : slipway::kernels::DefaultThreads(), options.parallel_for, options.parallel_user};
+    if (!options.allocate != !options.deallocate) return Fail(SLIPWAY_MODEL_BAD_INPUT, "allocate and deallocate come together");
+    if (options.allocate) m->allocator = with.allocator = {options.allocate, options.deallocate, options.memory_user};
+    m->model = Model::Open(std::move(with), &why);
     if (!m->model) return Fail(SLIPWAY_MODEL_BAD_INPUT, why);
     m->input_dims = Pointers(m->model->about().input_dims);
     m->output_dims = Pointers(m->model->about().output_dims);
@@ -208,15 +238,13 @@ int slipway_model_run(slipway_model* m, const DLTensor* const* inputs, size_t in
     const Failure failure = model.Run(in, [&](int32_t slot, const Tensor& shape) -> void* {
       auto r = std::make_unique<Result>();
       const size_t bytes = static_cast<size_t>(shape.numel()) * slipway::kernels::ByteSize(shape.dtype);
-      r->memory.reset(new (std::nothrow) char[bytes + kAlignment]);
-      if (!r->memory) return nullptr;
+      if (!r->Allocate(bytes, m->allocator)) return nullptr;
       std::copy_n(shape.sizes, shape.rank, r->sizes);
       std::copy_n(shape.strides, shape.rank, r->strides);
-      const auto address = reinterpret_cast<uintptr_t>(r->memory.get());
       r->tensor.version = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION};
       r->tensor.manager_ctx = r.get();
       r->tensor.deleter = Result::Delete;
-      r->tensor.dl_tensor = {reinterpret_cast<void*>((address + kAlignment - 1) / kAlignment * kAlignment),
+      r->tensor.dl_tensor = {r->memory,
                              {kDLCPU, 0}, shape.rank, DlpackTypeOf(shape.dtype), r->sizes, r->strides, 0};
       results[slot] = std::move(r);
       return results[slot]->tensor.dl_tensor.data;
@@ -258,7 +286,7 @@ int slipway_model_run_into(slipway_model* m, const DLTensor* const* inputs, size
 }
 
 int slipway_model_set_threads(slipway_model* m, int threads) {
-  if (threads < 0 || threads > 4096) return Fail(SLIPWAY_MODEL_BAD_INPUT, std::to_string(threads) + " threads");
+  if (threads < 0 || threads > kMostThreads) return Fail(SLIPWAY_MODEL_BAD_INPUT, std::to_string(threads) + " threads");
   return Guard([&] {
     m->model->SetThreads(threads);
     return static_cast<int>(SLIPWAY_MODEL_OK);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <map>
 #include <new>
 
@@ -16,7 +17,41 @@ namespace slipway::runtime {
 using kernels::Constant;
 using kernels::Failure;
 
-std::unique_ptr<Model> Model::Open(std::span<const char* const> plugins, std::string* why) {
+namespace {
+
+// One loop on the caller's threads.
+struct Loop {
+  void (*task)(void* context, int64_t i);
+  void* context;
+  std::mutex mutex;
+  std::exception_ptr thrown;
+};
+
+void OnCallersThreads(void* self, int64_t tasks, void (*task)(void* context, int64_t i), void* context) {
+  const auto& workers = *static_cast<const kernels::Workers*>(self);
+  Loop loop{task, context, {}, nullptr};
+  workers.run(
+      workers.self, tasks,
+      [](void* p, int64_t i) {
+        Loop& l = *static_cast<Loop*>(p);
+        try {
+          l.task(l.context, i);
+        } catch (...) {
+          std::lock_guard lock(l.mutex);
+          l.thrown = std::current_exception();
+        }
+      },
+      &loop);
+  if (loop.thrown) std::rethrow_exception(loop.thrown);
+}
+
+}  // namespace
+
+Model::Model(ModelOptions options) : options_(std::move(options)), threads_(options_.threads) {
+  if (options_.workers) guarded_ = {options_.workers->threads, OnCallersThreads, &*options_.workers};
+}
+
+std::unique_ptr<Model> Model::Open(ModelOptions options, std::string* why) {
   const unsigned char* payload = slipway_payload;
   asm("" : "+r"(payload));  // what the compiler sees there is not what will be there
   kernels::PayloadHeader header;
@@ -30,9 +65,9 @@ std::unique_ptr<Model> Model::Open(std::span<const char* const> plugins, std::st
     *why = "the library is damaged";
     return nullptr;
   }
-  std::unique_ptr<Model> model(new Model);
+  std::unique_ptr<Model> model(new Model(std::move(options)));
   auto& loaded = model->plugins_;
-  for (const char* path : plugins) {
+  for (const std::string& path : model->options_.plugins) {
     loaded.push_back(kernels::Plugin::Open(path, why));
     if (!loaded.back()) return nullptr;
   }
@@ -74,7 +109,7 @@ Failure Model::Run(std::span<const kernels::Tensor> inputs, const kernels::Alloc
       runner = std::move(idle_.back());
       idle_.pop_back();
     } else {
-      if (!pool_made_) pool_ = kernels::ThreadPool::Make(threads_ > 0 ? threads_ : kernels::DefaultThreads());
+      if (!pool_made_ && !options_.workers) pool_ = kernels::ThreadPool::Make(threads_ > 0 ? threads_ : kernels::DefaultThreads());
       pool_made_ = true;
       runner.set = active_;
       runner.pool = pool_;
@@ -83,7 +118,9 @@ Failure Model::Run(std::span<const kernels::Tensor> inputs, const kernels::Alloc
   if (!runner.context)
     runner.context = std::make_unique<kernels::Context>(
         runner.set->executable,
-        kernels::RunOptions{.profile = profile, .workers = runner.pool ? &runner.pool->workers() : nullptr});
+        kernels::RunOptions{.profile = profile,
+                            .workers = options_.workers ? &guarded_ : runner.pool ? &runner.pool->workers() : nullptr,
+                            .allocator = options_.allocator ? &*options_.allocator : nullptr});
   Failure failure = runner.context->Run(inputs, allocate);
   if (failure.step >= 0) failure.text = about_.origins[plan().steps[failure.step].origin].op + ": " + failure.text;
   Return(std::move(runner));

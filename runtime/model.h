@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,11 +24,18 @@ struct ConstantValue {
   bool keep = false;  // use this memory itself, which the caller keeps alive; only where it lies as the constant does
 };
 
+// How a model is opened. What it names must outlive the model.
+struct ModelOptions {
+  std::vector<std::string> plugins;                   // paths of shared libraries with kernels, asked before those inside the payload
+  int threads = 0;                                    // as of SetThreads
+  std::optional<kernels::Workers> workers;            // the caller's threads, in place of the library's own
+  std::optional<kernels::Allocator> allocator;        // for temporaries
+};
+
 class Model {
  public:
   // Null, with the reason, where this library has no payload or a damaged one, or a plugin that it needs cannot be loaded.
-  // `plugins` are paths of shared libraries with kernels; they are asked before those inside the payload.
-  static std::unique_ptr<Model> Open(std::span<const char* const> plugins, std::string* why);
+  static std::unique_ptr<Model> Open(ModelOptions options, std::string* why);
 
   const kernels::NativeModel& about() const { return about_; }
   const kernels::Plan& plan() const { return about_.plan; }
@@ -45,7 +53,7 @@ class Model {
   const uint8_t* ConstantData(size_t constant, bool inactive);
 
   // Threads of later runs; 0: kernels::DefaultThreads(), which also holds before the first call. They are started by the first
-  // run that can use them.
+  // run that can use them. Nothing where the caller's threads are used.
   void SetThreads(int threads);
 
   void Profile(bool on);
@@ -71,9 +79,11 @@ class Model {
     std::unique_ptr<kernels::Context> context;
   };
 
-  Model() = default;
+  explicit Model(ModelOptions options);
   void Return(Runner runner);
 
+  ModelOptions options_;
+  kernels::Workers guarded_;  // around options_.workers: what a task throws does not pass through the caller
   std::vector<std::shared_ptr<const kernels::Plugin>> plugins_;  // before what holds pointers to their kernels
   kernels::NativeModel about_;
   std::mutex mutex_;  // of what follows

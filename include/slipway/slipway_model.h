@@ -39,6 +39,17 @@ typedef struct {
   size_t size;
   const char* const* plugins; /* paths of shared libraries with kernels (slipway_kernel.h); their code is run */
   size_t plugin_count;
+  int32_t threads; /* as slipway_model_set_threads() takes it */
+  /* The caller's threads in place of the library's own: calls task(context, i) once for each i below `tasks`, on any threads, and
+   * returns when all are done. It may be called from several runs at a time. `threads` says how many it has. */
+  void (*parallel_for)(void* user, int64_t tasks, void (*task)(void* context, int64_t i), void* context);
+  void* parallel_user;
+  /* Memory for what runs keep between their steps and for the results of slipway_model_run(), which give it back when they are
+   * deleted; NULL where there is none. `alignment` is a power of two. Both functions or neither; the small things that go with
+   * them come from the C library. */
+  void* (*allocate)(void* user, size_t bytes, size_t alignment);
+  void (*deallocate)(void* user, void* memory, size_t bytes);
+  void* memory_user;
 } slipway_model_options;
 
 /* `options` may be NULL. */

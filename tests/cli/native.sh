@@ -55,3 +55,31 @@ done
 cmp out/m.so kept
 expect 0 . slipway convert net.sw -o out/v.so --verify-each
 cmp out/v.so kept
+
+# What is inside, without running it.
+expect 0 '' slipway inspect out/m.so --ops
+diff <(head -16 stdout | sed 's/, [0-9.]* [kM]B$//') - <<'EOF'
+out/m.so: native library
+
+program model: 2 nodes of 2 operators, native plan
+  inputs
+    x  f32[B,8]
+  outputs
+    relu  f32[B,4]
+  dims
+    B  1..64
+  weights: 2 tensors, 144 bytes (2 f32 of 144 bytes)
+    fc.weight  f32[4,8]  128 bytes  constant
+    fc.bias    f32[4]    16 bytes   constant
+  operators
+    1  aten.linear.default
+    1  aten.relu.default
+  metadata
+EOF
+slipway inspect out/p.pt2 | sed 1d > package
+slipway inspect out/m.so | sed 1d | cmp - package
+expect 0 '' slipway inspect out/m.so --json
+expect 0 '' slipway inspect out/m.so --header
+grep -q 'static inline DLTensor m_in_x(const float\* data, int64_t shape\[2\], int64_t size_B)' stdout
+expect 3 'SW1001.*cut.so' slipway inspect ./cut.so
+expect 2 . slipway inspect out/m.so --header --json

@@ -211,3 +211,88 @@ def test_package_with_the_program(slipway, tmp_path):
     same(Model(tmp_path / "again.so")(x, y), Model(tmp_path / "m.so")(x, y))
     assert "fc.weight" in slipway("inspect", tmp_path / "w.pt2").stdout
     slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "x.so", "--with-program", status=2)
+
+
+OPTIONS = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "slipway/slipway_model.h"
+
+static long live, bytes, loops, tasks_done;
+static void* take(void* user, size_t n, size_t alignment) {
+  if (user != &live) abort();
+  live += 1;
+  bytes += (long)n;
+  return aligned_alloc(alignment, n);
+}
+static void* none(void* user, size_t n, size_t alignment) {
+  (void)user, (void)n, (void)alignment;
+  return NULL;
+}
+static void give(void* user, void* memory, size_t n) {
+  if (user != &live) abort();
+  live -= 1;
+  bytes -= (long)n;
+  free(memory);
+}
+static void loop(void* user, int64_t tasks, void (*task)(void* context, int64_t i), void* context) {
+  if (user != &loops) abort();
+  loops += 1;
+  for (int64_t i = tasks; i-- > 0;) {
+    task(context, i);
+    tasks_done += 1;
+  }
+}
+
+int main(void) {
+  static float data[128 * 256];
+  int64_t shape[] = {128, 256};
+  DLTensor x = {data, {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, shape, NULL, 0};
+  const DLTensor* inputs[] = {&x};
+  DLManagedTensorVersioned *plain, *own;
+  slipway_model* model;
+  slipway_model_options options;
+  for (int i = 0; i < 128 * 256; ++i) data[i] = (float)(i % 17) / 17;
+  if (slipway_model_open_with(&model, NULL) || slipway_model_run(model, inputs, 1, &plain, 1)) return 1;
+  slipway_model_close(model);
+  memset(&options, 0, sizeof options);
+  options.size = sizeof options;
+  options.threads = 3;
+  options.parallel_for = loop;
+  options.parallel_user = &loops;
+  options.allocate = take;
+  options.memory_user = &live;
+  if (slipway_model_open_with(&model, &options) != SLIPWAY_MODEL_BAD_INPUT) return 2;
+  options.deallocate = give;
+  if (slipway_model_open_with(&model, &options) || slipway_model_run(model, inputs, 1, &own, 1)) return 3;
+  printf("%ld blocks, %ld loops of %ld tasks\\n", live, loops, tasks_done);
+  if (live < 2 || loops < 1 || tasks_done <= loops) return 4;
+  slipway_model_close(model);
+  if (live != 1 || memcmp(plain->dl_tensor.data, own->dl_tensor.data, 128 * 256 * 4) != 0) return 5;
+  own->deleter(own);
+  plain->deleter(plain);
+  if (live != 0 || bytes != 0) return 6;
+  options.allocate = none;
+  if (slipway_model_open_with(&model, &options) || slipway_model_run(model, inputs, 1, &own, 1) != SLIPWAY_MODEL_NO_MEMORY) return 7;
+  slipway_model_close(model);
+  options.size = offsetof(slipway_model_options, threads); /* a caller who knows the first fields only */
+  loops = 0;
+  if (slipway_model_open_with(&model, &options) || slipway_model_run(model, inputs, 1, &own, 1) || loops != 0 || live != 0) return 8;
+  own->deleter(own);
+  slipway_model_close(model);
+  return 0;
+}
+"""
+
+
+def test_callers_threads_and_memory(slipway, tmp_path):
+    net = nn.Sequential(nn.Linear(256, 256), nn.Softmax(-1), nn.Linear(256, 256))
+    export(net, (torch.randn(128, 256),), tmp_path / "m.pt2")
+    slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.so")
+    (tmp_path / "main.c").write_text(OPTIONS)
+    subprocess.run(["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'include'}", tmp_path / "main.c", tmp_path / "m.so", "-o", tmp_path / "main"], check=True)
+    dynamic = subprocess.run(["readelf", "-dW", tmp_path / "m.so"], check=True, capture_output=True, text=True).stdout
+    (tmp_path / re.search(r"soname: \[(.*)\]", dynamic)[1]).symlink_to(tmp_path / "m.so")
+    done = subprocess.run([tmp_path / "main"], env={"LD_LIBRARY_PATH": str(tmp_path)}, capture_output=True, text=True)
+    assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)

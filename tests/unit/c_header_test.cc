@@ -12,7 +12,7 @@ using kernels::DType;
 
 TEST(CHeader, NamesCannotLeaveTheirPlace) {
   NativeInterface m;
-  m.name = "end */ int x; /* \\\n??/ \xe2\x80\xae";
+  m.name = "end */ int x; /* \\\n?" "?/ \xe2\x80\xae";
   m.inputs = {{"a.b", DType::kF32, {"B", "B", "3", "2*B*/1"}, false}, {"a_b", DType::kBF16, {}, false}, {"A_B", DType::kBool, {}, true}};
   m.outputs = {{"*/", DType::kI64, {"?" "?/"}, false}};
   m.dims = {{"B */", 0, std::numeric_limits<int64_t>::max()}};
