@@ -652,7 +652,7 @@ SLIPWAY_INLINE Vec Exp(Vec x) {
   y = y * reinterpret_cast<Vec>((half + 127) << 23) * reinterpret_cast<Vec>((n - half + 127) << 23);
   return Choose(x == x, y, x);
 }
-// By a quotient of polynomials, to 5 units in the last place; beyond 8 it is 1.
+// By a quotient of polynomials, to 6 units in the last place; beyond 8 it is 1.
 SLIPWAY_INLINE Vec Tanh(Vec x) {
   const Vec t = Smaller(Splat(8.0f), Larger(Splat(-8.0f), x)), z = t * t;  // NaN stays
   const Vec y =

@@ -7,6 +7,7 @@
 #include "kernels/check.h"
 #include "kernels/elementwise.h"
 #include "kernels/isa.h"
+#include "kernels/parallel.h"
 
 namespace slipway::kernels {
 namespace {
@@ -59,11 +60,54 @@ void ForEachResult(const Call& c, Each each) {
   });
 }
 
+// Sums in f32 where the results lie along memory and what is reduced does not: rows are added to a row of sums, in the
+// order in which each result's numbers come. kMean divides by their count. False where the operands do not lie so.
+template <bool kMean>
+bool SumAcross(const Call& c) {
+  const Tensor &in = c.in[0], &out = c.out[0];
+  const int last = out.rank - 1;
+  constexpr int64_t kColumns = 256;
+  if (ComputeType(c.compute) != DType::kF32 || last < 0 || in.strides[last] != 1 || in.sizes[last] < 8 ||
+      in.numel() == 0 || in.strides[in.rank - 1] == 1)
+    return false;
+  Tensor kept, gone;
+  Split(in, static_cast<int>(c.ints[0]), &kept, &gone);
+  const Tensor from = DropDim(kept, last), to = DropDim(out, last);
+  const int64_t n = in.sizes[last], blocks = (n + kColumns - 1) / kColumns, size = ByteSize(in.dtype);
+  const double count = static_cast<double>(gone.numel());
+  const int64_t grain = (int64_t{1} << 13) / (gone.numel() * std::min(n, kColumns)) + 1;
+  ParallelFor(c.workers, from.numel() * blocks, grain, [&](int64_t first, int64_t end) {
+    int64_t block = first % blocks;
+    for (Positions<2> at({&to, &from}, first / blocks); first < end; ++first) {
+      const int64_t column = block * kColumns, m = std::min(kColumns, n - column);
+      double sums[kColumns] = {};
+      float row[kColumns];
+      Tensor part = gone;
+      part.data = at[1] + column * size;
+      Walk<1>({&part}, [&](std::array<char*, 1> p, const std::array<int64_t, 1>& step, int64_t rows) {
+        for (int64_t i = 0; i < rows; ++i, p[0] += step[0] * size) {
+          const float* x = reinterpret_cast<const float*>(p[0]);
+          if (in.dtype != DType::kF32 || c.compute != DType::kF32)
+            LoadRow<float>(p[0], in.dtype, 1, m, c.compute, row), x = row;
+          for (int64_t j = 0; j < m; ++j) sums[j] += static_cast<double>(x[j]);
+        }
+      });
+      if constexpr (kMean)
+        for (int64_t j = 0; j < m; ++j) sums[j] /= count;
+      StoreRow<double>(sums, m, at[0] + column * out.strides[last] * ByteSize(out.dtype), out.dtype, out.strides[last]);
+      if (++block == blocks) block = 0, at.Next();
+    }
+  });
+  return true;
+}
+
 // An accumulator has Add(x) and Result(). Those that have no value of nothing refuse to reduce no elements.
 template <template <typename> class Acc, bool kOfNothing = true>
 const char* Reduce(const Call& c) {
   if (!Fits(c)) return kSizesDiffer;
   if (!kOfNothing && c.in[0].numel() == 0 && c.out[0].numel() != 0) return "of a tensor without elements";
+  if constexpr (requires { Acc<float>::kAcross; })
+    if (SumAcross<Acc<float>::kAcross == 2>(c)) return nullptr;
   WithComputeType(c.compute, [&]<typename T>() {
     ForEachResult<T>(c, [&](auto rows, auto store) {
       Acc<T> acc;
@@ -86,6 +130,7 @@ using Stored = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
 
 template <typename T>
 struct Sum {
+  static constexpr int kAcross = 1;  // SumAcross without and with a division
   Wide<T> sum = 0;
   void Add(T x) { sum += static_cast<Wide<T>>(x); }
   void AddRow(const T* x, int64_t n) {
@@ -104,6 +149,7 @@ struct Product {
 };
 template <typename T>
 struct Mean {
+  static constexpr int kAcross = 2;
   double sum = 0;
   int64_t count = 0;
   void Add(T x) { sum += static_cast<double>(x), ++count; }

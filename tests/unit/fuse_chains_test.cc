@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <random>
 
@@ -271,6 +272,69 @@ graph main(%x: f32[8,8]) {
 })";
   EXPECT_EQ(Origins(Plan(kText, true)),
             (std::vector<std::string>{"chain neg+exp", "aten.mm.default", "chain add+relu"}));
+}
+
+TEST(FuseChains, GivesTheSameBitsByThreads) {
+  constexpr std::string_view kText = R"(
+graph main(%x: f32[300,513], %y: bf16[513]) {
+  %a: f32[300,513] = aten.mul.Tensor(self=%x, other=%y)
+  %b: bf16[300,513] = aten._to_copy.default(self=%a, dtype=bf16)
+  %c: bf16[300,513] = aten.tanh.default(self=%b)
+  %d: f32[300,513] = aten.add.Tensor(self=%c, other=%x)
+  %s: f32[300,513] = aten.softmax.int(self=%d, dim=1)
+  %n: f32[300,513] = aten.layer_norm.default(input=%s, normalized_shape=[513])
+  %m: f32[513] = aten.mean.dim(self=%n, dim=[0])
+  %t: f32[513,300] = aten.t.default(self=%n)
+  return %d, %n, %m, %t
+})";
+  std::mt19937 random(1);
+  auto numbers = [&](ir::DType t, std::vector<int64_t> sizes, size_t bytes) {
+    std::string data(bytes, 0);
+    for (size_t i = 0; i + 4 <= bytes; i += 4) {
+      const float x = static_cast<float>(random() % 4001) / 1000 - 2;
+      std::memcpy(data.data() + i, &x, 4);
+    }
+    return ir::OwnedTensor(t, std::move(sizes), std::move(data));
+  };
+  const std::vector<ir::TensorRef> inputs = {numbers(ir::DType::kFloat32, {300, 513}, 300 * 513 * 4),
+                                             numbers(ir::DType::kBFloat16, {513}, 513 * 2)};
+  const auto want = RunPlan(Plan(kText, false), inputs);
+  for (int threads : {1, 2, 5}) {
+    Runner runner(Plan(kText, true), {}, false, threads);
+    auto out = runner.Run(inputs);
+    ASSERT_TRUE(out.ok()) << out.status();
+    for (size_t i = 0; i < want.size(); ++i) EXPECT_TRUE(*ir::ReadDense((*out)[i]) == want[i]) << threads << " " << i;
+  }
+}
+
+TEST(FuseNorms, FindsWhatIsWrittenOut) {
+  constexpr std::string_view kText = R"(
+graph main(%x: f32[2,3,40], %w: f32[40]) {
+  %q: f32[2,3,40] = aten.pow.Tensor_Scalar(self=%x, exponent=2)
+  %m: f32[2,3,1] = aten.mean.dim(self=%q, dim=[-1], keepdim=true)
+  %e: f32[2,3,1] = aten.add.Tensor(self=%m, other=1e-6)
+  %r: f32[2,3,1] = aten.rsqrt.default(self=%e)
+  %y: f32[2,3,40] = aten.mul.Tensor(self=%x, other=%r)
+  %z: f32[2,3,40] = aten.mul.Tensor(self=%w, other=%y)
+  return %z
+})";
+  EXPECT_EQ(Origins(Plan(kText, true)), (std::vector<std::string>{"norm mean+rsqrt+mul+mul"}));
+  std::string x(2 * 3 * 40 * 4, 0), w(40 * 4, 0);
+  for (size_t i = 0; i < x.size() / 4; ++i) {
+    const float v = static_cast<float>(i % 17) - 7.5f;
+    std::memcpy(x.data() + 4 * i, &v, 4);
+    if (i < 40) std::memcpy(w.data() + 4 * i, &v, 4);
+  }
+  const std::vector<ir::TensorRef> inputs = {ir::OwnedTensor(ir::DType::kFloat32, {2, 3, 40}, x),
+                                             ir::OwnedTensor(ir::DType::kFloat32, {40}, w)};
+  const std::string want = RunPlan(Plan(kText, false), inputs)[0], have = RunPlan(Plan(kText, true), inputs)[0];
+  ASSERT_EQ(want.size(), have.size());
+  for (size_t i = 0; i < want.size(); i += 4) {
+    float a, b;
+    std::memcpy(&a, want.data() + i, 4);
+    std::memcpy(&b, have.data() + i, 4);
+    EXPECT_NEAR(a, b, 2e-6 * std::max(1.0f, std::abs(a)));
+  }
 }
 
 }  // namespace
