@@ -10,17 +10,20 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "ir/evaluator.h"
-#include "kernels/registry.h"
+
+namespace slipway::kernels {
+struct Kernel;
+}
 
 namespace slipway::planner {
 
 struct PlanOptions {
   uint64_t memory_limit = uint64_t{1} << 34;  // bytes of all temporaries together
-  bool fuse = true;                             // elementwise steps that follow one another become one; false: for tests
-  // The kernel of a plugin by its name ("mylib::blend.default"), null where there is none; it must outlive the plan. May be
-  // empty.
+  bool fuse = true;                           // elementwise steps that follow one another become one; false: for tests
+  // The kernel of a plugin by its name ("mylib::blend.default"), null where there is none; it must outlive the plan.
+  // May be empty.
   std::function<const kernels::Kernel*(std::string_view name)> plugins;
-  bool verify_each = false;                   // the verifier looks at the program after every pass
+  bool verify_each = false;  // the verifier looks at the program after every pass
 };
 
 // Computes by legalizing to `native`, planning and running.
