@@ -64,6 +64,7 @@ def measure(runs, seconds):
     end = time.monotonic() + seconds
     while time.monotonic() < end or len(times["slipway"]) < 5:
         for who, run in runs.items():
+            time.sleep(0.01)  # other libraries' threads go on looking for work for some milliseconds after a run
             for warm in (True, False):  # the first run finds the caches full of another's weights
                 begin = time.perf_counter()
                 run()
@@ -110,6 +111,8 @@ def main():
                 native.set_threads(threads)
                 options = onnxruntime.SessionOptions()
                 options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+                # Its threads look for work between runs otherwise, on the others' time.
+                options.add_session_config_entry("session.force_spinning_stop", "1")
                 session = onnxruntime.InferenceSession(str(base.with_suffix(".onnx")), options, providers=["CPUExecutionProvider"])
                 feed = {i.name: a for i, a in zip(session.get_inputs(), arrays)}
                 runs = {"slipway": native.bind(arrays, outputs), "torch": lambda: net(*inputs), "ort": lambda: session.run(None, feed)}
