@@ -25,7 +25,8 @@ using Value = NativeInterface::Value;
 // Names come from files: an identifier of theirs is made of letters, digits and underscores.
 std::string Identifier(std::string_view name) {
   std::string out;
-  for (char c : name) out += std::isalnum(static_cast<unsigned char>(c)) && static_cast<unsigned char>(c) < 0x80 ? c : '_';
+  for (char c : name)
+    out += std::isalnum(static_cast<unsigned char>(c)) && static_cast<unsigned char>(c) < 0x80 ? c : '_';
   return out.empty() ? "_" : out;
 }
 
@@ -45,7 +46,8 @@ std::string Comment(std::string_view s) {
       out += buffer;
       continue;
     }
-    const bool pair = !out.empty() && ((out.back() == '*' && c == '/') || (out.back() == '/' && c == '*') || (out.back() == '?' && c == '?'));
+    const bool pair = !out.empty() && ((out.back() == '*' && c == '/') || (out.back() == '/' && c == '*') ||
+                                       (out.back() == '?' && c == '?'));
     if (pair) out += ' ';
     out += c;
   }
@@ -69,15 +71,31 @@ class Names {
 std::string_view CType(kernels::DType t) {
   using enum kernels::DType;
   switch (t) {
-    case kBool: case kU8: case kF8E4M3FN: case kF8E5M2: case kF8E4M3FNUZ: case kF8E5M2FNUZ: return "uint8_t";
-    case kI8: return "int8_t";
-    case kI16: return "int16_t";
-    case kI32: return "int32_t";
-    case kI64: return "int64_t";
-    case kF16: case kBF16: case kU16: return "uint16_t";
-    case kU32: return "uint32_t";
-    case kF32: return "float";
-    case kF64: return "double";
+    case kBool:
+    case kU8:
+    case kF8E4M3FN:
+    case kF8E5M2:
+    case kF8E4M3FNUZ:
+    case kF8E5M2FNUZ:
+      return "uint8_t";
+    case kI8:
+      return "int8_t";
+    case kI16:
+      return "int16_t";
+    case kI32:
+      return "int32_t";
+    case kI64:
+      return "int64_t";
+    case kF16:
+    case kBF16:
+    case kU16:
+      return "uint16_t";
+    case kU32:
+      return "uint32_t";
+    case kF32:
+      return "float";
+    case kF64:
+      return "double";
   }
   return "uint8_t";
 }
@@ -90,21 +108,38 @@ DlpackText Dlpack(kernels::DType t) {
   using enum kernels::DType;
   const int bits = 8 * kernels::ByteSize(t);
   switch (t) {
-    case kBool: return {"kDLBool", bits};
-    case kU8: case kU16: case kU32: return {"kDLUInt", bits};
-    case kI8: case kI16: case kI32: case kI64: return {"kDLInt", bits};
-    case kF16: case kF32: case kF64: return {"kDLFloat", bits};
-    case kBF16: return {"kDLBfloat", bits};
-    case kF8E4M3FN: return {"kDLFloat8_e4m3fn", bits};
-    case kF8E5M2: return {"kDLFloat8_e5m2", bits};
-    case kF8E4M3FNUZ: return {"kDLFloat8_e4m3fnuz", bits};
-    case kF8E5M2FNUZ: return {"kDLFloat8_e5m2fnuz", bits};
+    case kBool:
+      return {"kDLBool", bits};
+    case kU8:
+    case kU16:
+    case kU32:
+      return {"kDLUInt", bits};
+    case kI8:
+    case kI16:
+    case kI32:
+    case kI64:
+      return {"kDLInt", bits};
+    case kF16:
+    case kF32:
+    case kF64:
+      return {"kDLFloat", bits};
+    case kBF16:
+      return {"kDLBfloat", bits};
+    case kF8E4M3FN:
+      return {"kDLFloat8_e4m3fn", bits};
+    case kF8E5M2:
+      return {"kDLFloat8_e5m2", bits};
+    case kF8E4M3FNUZ:
+      return {"kDLFloat8_e4m3fnuz", bits};
+    case kF8E5M2FNUZ:
+      return {"kDLFloat8_e5m2fnuz", bits};
   }
   return {"kDLUInt", bits};
 }
 
 std::string TypeText(const Value& v) {
-  return text::StrCat(ir::Name(planner::FromNative(v.dtype)), "[", text::Join(v.dims, ", "), "]", v.number ? ", a number of the program" : "");
+  return text::StrCat(ir::Name(planner::FromNative(v.dtype)), "[", text::Join(v.dims, ", "), "]",
+                      v.number ? ", a number of the program" : "");
 }
 
 bool IsNumber(const std::string& dim) {
@@ -124,7 +159,8 @@ class Writer {
 
   std::string Write() {
     const std::string guard = text::StrCat("SLIPWAY_INTERFACE_", up_, "_H_");
-    Line("/* The interface of the model '", Comment(m_.name), "', as `slipway inspect --header` prints it: what to hand to the functions of");
+    Line("/* The interface of the model '", Comment(m_.name),
+         "', as `slipway inspect --header` prints it: what to hand to the functions of");
     Line(" * slipway_model.h, of the library that holds the model. */");
     Line("#ifndef ", guard);
     Line("#define ", guard, "\n");
@@ -132,7 +168,8 @@ class Writer {
     if (!m_.dims.empty()) {
       Line("/* Sizes that inputs may have:");
       for (const auto& d : m_.dims)
-        Line(" *   ", Comment(d.name), " = ", d.min, d.max == std::numeric_limits<int64_t>::max() ? " and more" : text::StrCat(" ... ", d.max));
+        Line(" *   ", Comment(d.name), " = ", d.min,
+             d.max == std::numeric_limits<int64_t>::max() ? " and more" : text::StrCat(" ... ", d.max));
       Line(" * Expressions in them say how sizes depend on each other; runs with other sizes are refused. */\n");
     }
     Places("IN", "inputs", inputs_, m_.inputs);
@@ -150,11 +187,13 @@ class Writer {
     text::StrAppend(&out_, args..., "\n");
   }
 
-  void Places(std::string_view kind, std::string_view what, const std::vector<std::string>& names, const std::vector<Value>& values) {
+  void Places(std::string_view kind, std::string_view what, const std::vector<std::string>& names,
+              const std::vector<Value>& values) {
     Line("/* Places among the ", what, ". */");
     Line("enum {");
     for (size_t i = 0; i < names.size(); ++i)
-      Line("  ", up_, "_", kind, "_", Upper(names[i]), " = ", i, ", /* ", Comment(values[i].name), ": ", Comment(TypeText(values[i])), " */");
+      Line("  ", up_, "_", kind, "_", Upper(names[i]), " = ", i, ", /* ", Comment(values[i].name), ": ",
+           Comment(TypeText(values[i])), " */");
     Line("  ", up_, "_", Upper(std::string(what)), " = ", values.size());
     Line("};\n");
   }
@@ -181,10 +220,11 @@ class Writer {
       parameters.push_back("int64_t " + name);
       if (!plain) text::StrAppend(&open, open.empty() ? " " : ", ", name, " is ", Comment(dim));
     }
-    Line("/* Input ", i, ", ", Comment(v.name), ": ", Comment(TypeText(v)), ". A view of dense memory of the caller's, which stays until the run is over,");
+    Line("/* Input ", i, ", ", Comment(v.name), ": ", Comment(TypeText(v)),
+         ". A view of dense memory of the caller's, which stays until the run is over,");
     Line(" * as `shape` does.", open, open.empty() ? "" : ".", " */");
-    Line("static inline DLTensor ", p_, "_in_", inputs_[i], "(const ", CType(v.dtype), "* data, int64_t shape[", std::max<size_t>(rank, 1), "]",
-         parameters.empty() ? "" : ", ", text::Join(parameters, ", "), ") {");
+    Line("static inline DLTensor ", p_, "_in_", inputs_[i], "(const ", CType(v.dtype), "* data, int64_t shape[",
+         std::max<size_t>(rank, 1), "]", parameters.empty() ? "" : ", ", text::Join(parameters, ", "), ") {");
     Line("  DLTensor t;");
     for (size_t d = 0; d < rank; ++d) Line("  shape[", d, "] = ", sizes[d], ";");
     Line("  t.data = (void*)(uintptr_t)data;");
@@ -204,21 +244,28 @@ class Writer {
   // The elements of a result.
   void Output(size_t i) {
     const Value& v = m_.outputs[i];
-    Line("/* Output ", i, ", ", Comment(v.name), ": ", Comment(TypeText(v)), ". Its elements, dense, as long as it is not deleted. */");
-    Line("static inline const ", CType(v.dtype), "* ", p_, "_out_", outputs_[i], "_data(DLManagedTensorVersioned* const outputs[", up_, "_OUTPUTS]) {");
+    Line("/* Output ", i, ", ", Comment(v.name), ": ", Comment(TypeText(v)),
+         ". Its elements, dense, as long as it is not deleted. */");
+    Line("static inline const ", CType(v.dtype), "* ", p_, "_out_", outputs_[i],
+         "_data(DLManagedTensorVersioned* const outputs[", up_, "_OUTPUTS]) {");
     Line("  const DLTensor* t = &outputs[", up_, "_OUT_", Upper(outputs_[i]), "]->dl_tensor;");
     Line("  return (const ", CType(v.dtype), "*)(const void*)((const char*)t->data + t->byte_offset);");
     Line("}");
-    Line("static inline const int64_t* ", p_, "_out_", outputs_[i], "_shape(DLManagedTensorVersioned* const outputs[", up_, "_OUTPUTS]) {");
+    Line("static inline const int64_t* ", p_, "_out_", outputs_[i], "_shape(DLManagedTensorVersioned* const outputs[",
+         up_, "_OUTPUTS]) {");
     Line("  return outputs[", up_, "_OUT_", Upper(outputs_[i]), "]->dl_tensor.shape;");
     Line("}\n");
   }
 
   void Calls() {
-    const std::string in = text::StrCat(std::max<size_t>(m_.inputs.size(), 1)), out = text::StrCat(std::max<size_t>(m_.outputs.size(), 1));
-    Line("/* slipway_model_run() with as many tensors as this model has. On SLIPWAY_MODEL_OK the outputs are the caller's to delete:");
+    const std::string in = text::StrCat(std::max<size_t>(m_.inputs.size(), 1)),
+                      out = text::StrCat(std::max<size_t>(m_.outputs.size(), 1));
+    Line(
+        "/* slipway_model_run() with as many tensors as this model has. On SLIPWAY_MODEL_OK the outputs are the "
+        "caller's to delete:");
     Line(" * ", p_, "_delete(). */");
-    Line("static inline int ", p_, "_run(slipway_model* model, const DLTensor inputs[", in, "], DLManagedTensorVersioned* outputs[", out, "]) {");
+    Line("static inline int ", p_, "_run(slipway_model* model, const DLTensor inputs[", in,
+         "], DLManagedTensorVersioned* outputs[", out, "]) {");
     Line("  const DLTensor* views[", in, "];");
     if (m_.inputs.empty())
       Line("  views[0] = inputs;");
@@ -235,12 +282,14 @@ class Writer {
     Line("/* 1 where the opened model takes and gives what this header says, in numbers, dtypes and dims; else 0. */");
     Line("static inline int ", p_, "_fits(const slipway_model* model) {");
     if (!m_.inputs.empty() || !m_.outputs.empty()) Line("  slipway_model_value v;");
-    Line("  if (slipway_model_input_count(model) != ", up_, "_INPUTS || slipway_model_output_count(model) != ", up_, "_OUTPUTS) return 0;");
+    Line("  if (slipway_model_input_count(model) != ", up_, "_INPUTS || slipway_model_output_count(model) != ", up_,
+         "_OUTPUTS) return 0;");
     auto each = [&](std::string_view kind, const std::vector<Value>& values) {
       for (size_t i = 0; i < values.size(); ++i) {
         Line("  slipway_model_", kind, "(model, ", i, ", &v);");
-        Line("  if (v.dtype.code != ", Dlpack(values[i].dtype).code, " || v.dtype.bits != ", Dlpack(values[i].dtype).bits, " || v.ndim != ",
-             values[i].dims.size(), ") return 0;");
+        Line("  if (v.dtype.code != ", Dlpack(values[i].dtype).code,
+             " || v.dtype.bits != ", Dlpack(values[i].dtype).bits, " || v.ndim != ", values[i].dims.size(),
+             ") return 0;");
       }
     };
     each("input", m_.inputs);
@@ -261,7 +310,8 @@ std::vector<NativeInterface::Dim> DimsOf(const kernels::Plan& plan) {
     if (b.symbol >= 0 && static_cast<size_t>(b.symbol) < given.size()) given[b.symbol] = true;
   std::vector<NativeInterface::Dim> out;
   for (size_t i = 0; i < given.size(); ++i)
-    if (given[i] && !plan.symbols[i].real) out.push_back({plan.symbols[i].name, plan.symbols[i].min, plan.symbols[i].max});
+    if (given[i] && !plan.symbols[i].real)
+      out.push_back({plan.symbols[i].name, plan.symbols[i].min, plan.symbols[i].max});
   return out;
 }
 
@@ -278,7 +328,8 @@ NativeInterface InterfaceOf(const kernels::NativeModel& m) {
   NativeInterface out;
   out.name = m.name;
   for (size_t i = 0; i < m.plan.inputs.size(); ++i)
-    out.inputs.push_back({m.plan.inputs[i].name, m.plan.inputs[i].dtype, m.input_dims[i], m.plan.inputs[i].kind != kernels::Input::kTensor});
+    out.inputs.push_back({m.plan.inputs[i].name, m.plan.inputs[i].dtype, m.input_dims[i],
+                          m.plan.inputs[i].kind != kernels::Input::kTensor});
   for (size_t i = 0; i < m.plan.outputs.size(); ++i)
     out.outputs.push_back({m.output_names[i], m.plan.outputs[i].dtype, m.output_dims[i], m.plan.outputs[i].number});
   out.dims = DimsOf(m.plan);
@@ -299,7 +350,8 @@ absl::StatusOr<std::string> InspectHeader(const std::string& path) {
   }
   auto archive = OpenArchive(*file);
   if (!archive.ok()) return archive.status();
-  if (archive->programs.size() != 1) return absl::UnimplementedError(text::StrCat("an archive of ", archive->programs.size(), " programs"));
+  if (archive->programs.size() != 1)
+    return absl::UnimplementedError(text::StrCat("an archive of ", archive->programs.size(), " programs"));
   ir::Program& p = *archive->programs[0];
   if (absl::Status s = PrepareForNative(p); !s.ok()) return s;
   auto planned = planner::LegalizeAndPlan(p);
@@ -310,7 +362,8 @@ absl::StatusOr<std::string> InspectHeader(const std::string& path) {
     out.inputs.push_back({planned->inputs[i].name, planned->plan.inputs[i].dtype, Texts(planned->inputs[i].type),
                           planned->plan.inputs[i].kind != kernels::Input::kTensor});
   for (size_t i = 0; i < planned->plan.outputs.size(); ++i)
-    out.outputs.push_back({planned->outputs[i].name, planned->plan.outputs[i].dtype, Texts(planned->outputs[i].type), planned->plan.outputs[i].number});
+    out.outputs.push_back({planned->outputs[i].name, planned->plan.outputs[i].dtype, Texts(planned->outputs[i].type),
+                           planned->plan.outputs[i].number});
   out.dims = DimsOf(planned->plan);
   return CHeader(out, stem);
 }

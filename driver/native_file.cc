@@ -36,12 +36,18 @@ absl::StatusOr<Span> LibraryIn(const std::shared_ptr<io::MappedFile>& file) {
 Span PayloadOf(Span elf) {
   Elf64_Ehdr header;
   std::memcpy(&header, elf.data(), sizeof header);
-  const auto inside = [&](uint64_t offset, uint64_t size) { return offset <= elf.size() && size <= elf.size() - offset; };
-  if (header.e_phentsize != sizeof(Elf64_Phdr) || !inside(header.e_phoff, uint64_t{header.e_phnum} * sizeof(Elf64_Phdr))) return {};
+  const auto inside = [&](uint64_t offset, uint64_t size) {
+    return offset <= elf.size() && size <= elf.size() - offset;
+  };
+  if (header.e_phentsize != sizeof(Elf64_Phdr) ||
+      !inside(header.e_phoff, uint64_t{header.e_phnum} * sizeof(Elf64_Phdr)))
+    return {};
   for (int i = 0; i < header.e_phnum; ++i) {
     Elf64_Phdr segment;
     std::memcpy(&segment, elf.data() + header.e_phoff + i * sizeof segment, sizeof segment);
-    if (segment.p_type != PT_LOAD || !inside(segment.p_offset, segment.p_filesz) || segment.p_filesz < sizeof(kernels::PayloadHeader)) continue;
+    if (segment.p_type != PT_LOAD || !inside(segment.p_offset, segment.p_filesz) ||
+        segment.p_filesz < sizeof(kernels::PayloadHeader))
+      continue;
     const Span payload = elf.subspan(segment.p_offset, segment.p_filesz);
     if (std::memcmp(payload.data(), kernels::kPayloadMagic, sizeof kernels::kPayloadMagic) == 0) return payload;
   }
@@ -64,16 +70,21 @@ absl::StatusOr<NativeFile> ReadNative(const std::shared_ptr<io::MappedFile>& fil
   if (payload.empty()) return no("a library, but not a model of slipway, or one that is cut off");
   kernels::PayloadHeader header;
   std::memcpy(&header, payload.data(), sizeof header);
-  const auto inside = [&](uint64_t offset, uint64_t size) { return offset <= payload.size() && size <= payload.size() - offset; };
-  if (!inside(header.plan_offset, header.plan_size) || !inside(header.weights_offset, header.weights_size)) return no("the library is damaged");
+  const auto inside = [&](uint64_t offset, uint64_t size) {
+    return offset <= payload.size() && size <= payload.size() - offset;
+  };
+  if (!inside(header.plan_offset, header.plan_size) || !inside(header.weights_offset, header.weights_size))
+    return no("the library is damaged");
   static constexpr kernels::Kernel kUnknown{.name = "?", .run = nullptr};
   NativeFile out{file, {}};
   std::string why;
-  if (!kernels::ReadPlanFile({payload.data() + header.plan_offset, header.plan_size}, {payload.data() + header.weights_offset, header.weights_size},
-                             &out.model, &why, [](std::string_view, const kernels::NativeModel&, std::string*) { return &kUnknown; }))
+  if (!kernels::ReadPlanFile({payload.data() + header.plan_offset, header.plan_size},
+                             {payload.data() + header.weights_offset, header.weights_size}, &out.model, &why,
+                             [](std::string_view, const kernels::NativeModel&, std::string*) { return &kUnknown; }))
     return no(why);
   const auto known = [](const auto& list) {
-    return std::all_of(list.begin(), list.end(), [](const auto& t) { return static_cast<int>(t.dtype) < kernels::kDTypes; });
+    return std::all_of(list.begin(), list.end(),
+                       [](const auto& t) { return static_cast<int>(t.dtype) < kernels::kDTypes; });
   };
   if (!known(out.model.plan.inputs) || !known(out.model.plan.outputs)) return no("the plan is malformed");
   return out;

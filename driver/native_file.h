@@ -1,5 +1,5 @@
-// What is in a native library, read without running it: the plan file in the payload of a .so, or of the one in a package for
-// torch's AOT loader.
+// What is in a native library, read without running it: the plan file in the payload of a .so, or of the one in a
+// package for torch's AOT loader.
 #ifndef SLIPWAY_DRIVER_NATIVE_FILE_H_
 #define SLIPWAY_DRIVER_NATIVE_FILE_H_
 
@@ -11,8 +11,8 @@
 
 namespace slipway::driver {
 
-// Constants and plugins are views of `file`. The plan is for looking at, not for running: kernels that this slipway has not are
-// taken as if it had them.
+// Constants and plugins are views of `file`. The plan is for looking at, not for running: kernels that this slipway has
+// not are taken as if it had them.
 struct NativeFile {
   std::shared_ptr<io::MappedFile> file;
   kernels::NativeModel model;

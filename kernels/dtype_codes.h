@@ -1,4 +1,5 @@
-// Element types as others number them: DLPack in the C interfaces of models and plugins, c10::ScalarType in torch's loader.
+// Element types as others number them: DLPack in the C interfaces of models and plugins, c10::ScalarType in torch's
+// loader.
 #ifndef SLIPWAY_KERNELS_DTYPE_CODES_H_
 #define SLIPWAY_KERNELS_DTYPE_CODES_H_
 

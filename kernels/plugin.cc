@@ -53,10 +53,13 @@ class Args {
   bool Value(PluginArg kind, slipway_kernel_arg* arg) {
     int64_t n = 0;
     switch (kind) {
-      case PluginArg::kNone: return true;
-      case PluginArg::kTensor: return (arg->value.tensor = Operand()) != nullptr;
+      case PluginArg::kNone:
+        return true;
+      case PluginArg::kTensor:
+        return (arg->value.tensor = Operand()) != nullptr;
       case PluginArg::kInt:
-      case PluginArg::kBool: return Next(&arg->value.i);
+      case PluginArg::kBool:
+        return Next(&arg->value.i);
       case PluginArg::kFloat: {
         if (float_ >= c_.floats.size()) return false;
         arg->value.f = c_.floats[float_++];
@@ -113,8 +116,13 @@ class Args {
   const DLTensor* Operand() {
     if (operand_ >= c_.in.size() || !c_.in[operand_].is_contiguous()) return nullptr;
     const Tensor& t = c_.in[operand_++];
-    return &tensors_.emplace_back(DLTensor{t.data, {kDLCPU, 0}, t.rank, DlpackTypeOf(t.dtype), const_cast<int64_t*>(t.sizes),
-                                           const_cast<int64_t*>(t.strides), 0});
+    return &tensors_.emplace_back(DLTensor{t.data,
+                                           {kDLCPU, 0},
+                                           t.rank,
+                                           DlpackTypeOf(t.dtype),
+                                           const_cast<int64_t*>(t.sizes),
+                                           const_cast<int64_t*>(t.strides),
+                                           0});
   }
 
   const Call& c_;
@@ -130,8 +138,10 @@ thread_local char error_text[kErrorText];
 
 constexpr const char* kMalformed = "a plugin's kernel is called with arguments that make no sense";
 
-const char* Sizes(const slipway_kernel& k, const Args& args, const std::vector<DLTensor>& outputs, const std::vector<int64_t*>& sizes) {
-  const slipway_kernel_call call{args.args().data(), args.args().size(), outputs.data(), outputs.size(), k.user, error_text, kErrorText};
+const char* Sizes(const slipway_kernel& k, const Args& args, const std::vector<DLTensor>& outputs,
+                  const std::vector<int64_t*>& sizes) {
+  const slipway_kernel_call call{args.args().data(), args.args().size(), outputs.data(), outputs.size(), k.user,
+                                 error_text,         kErrorText};
   return k.shape(&call, sizes.data());
 }
 
@@ -156,8 +166,15 @@ const char* RunPlugin(const Call& c) {
     outputs.clear();
   }
   for (const Tensor& t : c.out)
-    outputs.push_back({t.data, {kDLCPU, 0}, t.rank, DlpackTypeOf(t.dtype), const_cast<int64_t*>(t.sizes), const_cast<int64_t*>(t.strides), 0});
-  const slipway_kernel_call call{args.args().data(), args.args().size(), outputs.data(), outputs.size(), k.user, error_text, kErrorText};
+    outputs.push_back({t.data,
+                       {kDLCPU, 0},
+                       t.rank,
+                       DlpackTypeOf(t.dtype),
+                       const_cast<int64_t*>(t.sizes),
+                       const_cast<int64_t*>(t.strides),
+                       0});
+  const slipway_kernel_call call{args.args().data(), args.args().size(), outputs.data(), outputs.size(), k.user,
+                                 error_text,         kErrorText};
   return k.run(&call);
 }
 
@@ -171,9 +188,16 @@ const char* RunSizes(const Call& c) {
   std::vector<DLTensor> outputs;
   std::vector<int64_t*> sizes;
   for (; n > 0; --n) {
-    if (!args.Next(&dtype) || !args.Next(&rank) || dtype < 0 || dtype >= kDTypes || rank < 0 || rank > kMaxRank || rank > to.sizes[0] - all)
+    if (!args.Next(&dtype) || !args.Next(&rank) || dtype < 0 || dtype >= kDTypes || rank < 0 || rank > kMaxRank ||
+        rank > to.sizes[0] - all)
       return kMalformed;
-    outputs.push_back({nullptr, {kDLCPU, 0}, static_cast<int32_t>(rank), DlpackTypeOf(static_cast<DType>(dtype)), nullptr, nullptr, 0});
+    outputs.push_back({nullptr,
+                       {kDLCPU, 0},
+                       static_cast<int32_t>(rank),
+                       DlpackTypeOf(static_cast<DType>(dtype)),
+                       nullptr,
+                       nullptr,
+                       0});
     sizes.push_back(to.as<int64_t>() + all);
     all += rank;
   }
@@ -234,7 +258,8 @@ std::shared_ptr<const Plugin> Plugin::Load(const char* path, int file, const std
     if (p->Find(row->name)) return no("two kernels of one name");
     p->kernels_.push_back({.name = row->name, .run = RunPlugin, .outputs = 0, .any_type = true, .user = &row->kernel});
     if (row->kernel.shape)
-      p->kernels_.push_back({.name = row->sizes_name, .run = RunSizes, .outputs = 1, .any_type = true, .user = &row->kernel});
+      p->kernels_.push_back(
+          {.name = row->sizes_name, .run = RunSizes, .outputs = 1, .any_type = true, .user = &row->kernel});
     p->rows_.push_back(std::move(row));
   }
   return p;
@@ -246,7 +271,8 @@ std::shared_ptr<const Plugin> Plugin::Open(const std::string& path, std::string*
   return Load(place.c_str(), -1, path, why);
 }
 
-std::shared_ptr<const Plugin> Plugin::OpenBytes(std::span<const uint8_t> bytes, const std::string& name, std::string* why) {
+std::shared_ptr<const Plugin> Plugin::OpenBytes(std::span<const uint8_t> bytes, const std::string& name,
+                                                std::string* why) {
   const int file = static_cast<int>(syscall(SYS_memfd_create, "slipway-plugin", MFD_CLOEXEC));
   bool written = file >= 0;
   while (written && !bytes.empty()) {

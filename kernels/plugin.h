@@ -1,5 +1,5 @@
-// Kernels from shared libraries of the user's (include/slipway/slipway_kernel.h), as rows like those of the registry. Their
-// arguments travel as numbers of a step, which the planner writes (planner/plan_custom.cc).
+// Kernels from shared libraries of the user's (include/slipway/slipway_kernel.h), as rows like those of the registry.
+// Their arguments travel as numbers of a step, which the planner writes (planner/plan_custom.cc).
 #ifndef SLIPWAY_KERNELS_PLUGIN_H_
 #define SLIPWAY_KERNELS_PLUGIN_H_
 
@@ -36,14 +36,15 @@ class Plugin {
   // Null, with the reason, where the file cannot be loaded, is no plugin, or one of another version.
   static std::shared_ptr<const Plugin> Open(const std::string& path, std::string* why);
   // The same of a file's content; `name` is for messages.
-  static std::shared_ptr<const Plugin> OpenBytes(std::span<const uint8_t> bytes, const std::string& name, std::string* why);
+  static std::shared_ptr<const Plugin> OpenBytes(std::span<const uint8_t> bytes, const std::string& name,
+                                                 std::string* why);
   ~Plugin();
   Plugin(const Plugin&) = delete;
   Plugin& operator=(const Plugin&) = delete;
 
   // Named "mylib::blend.default"; beside it, where there is a function for sizes, "mylib::blend.default/sizes", whose
-  // result is one i64 tensor of the sizes of all results, one behind the other. Its integers go on with how many results
-  // there are, and the DType and the number of dims of each.
+  // result is one i64 tensor of the sizes of all results, one behind the other. Its integers go on with how many
+  // results there are, and the DType and the number of dims of each.
   std::span<const Kernel> kernels() const { return kernels_; }
   const Kernel* Find(std::string_view name) const;
 

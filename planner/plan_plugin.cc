@@ -1,4 +1,5 @@
-// Operators that plugins compute (kernels/plugin.h): their arguments become numbers of the step, in the order of the node.
+// Operators that plugins compute (kernels/plugin.h): their arguments become numbers of the step, in the order of the
+// node.
 #include <cstring>
 #include <limits>
 #include <string>
@@ -138,7 +139,8 @@ void PlanPlugin(PlanContext& c, const kernels::Kernel& kernel) {
   }
   if (!given) {
     const kernels::Kernel* sizes = c.builder().PluginKernel(c.node(), true);
-    if (!sizes) return c.Unsupported("a result's size is known to the operator only, and its plugin has no function for sizes");
+    if (!sizes)
+      return c.Unsupported("a result's size is known to the operator only, and its plugin has no function for sizes");
     Operand found = c.Temp(DType::kInt64, {dims});
     c.Emit(*sizes, e.in, {found}, DType::kUInt8, ints, e.floats);
     int64_t at = 0;

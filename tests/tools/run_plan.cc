@@ -1,5 +1,6 @@
-// Runs the plan in a native library's payload on numbers of its own, whatever architecture the library is for: plans are the same
-// for all. Prints every element of every result, so that two builds of this can be compared (tests/arm/check.sh).
+// Runs the plan in a native library's payload on numbers of its own, whatever architecture the library is for: plans
+// are the same for all. Prints every element of every result, so that two builds of this can be compared
+// (tests/arm/check.sh).
 //
 //   run_plan MODEL.so
 #include <cmath>
@@ -49,17 +50,21 @@ int main(int argc, char** argv) {
     if (std::memcmp(bytes.data() + at, kPayloadMagic, sizeof kPayloadMagic) == 0) break;
   if (at + sizeof header > bytes.size()) return Fail("no payload");
   std::memcpy(&header, bytes.data() + at, sizeof header);
-  if (header.size > bytes.size() - at || header.plan_offset + header.plan_size > header.size || header.weights_offset + header.weights_size > header.size)
+  if (header.size > bytes.size() - at || header.plan_offset + header.plan_size > header.size ||
+      header.weights_offset + header.weights_size > header.size)
     return Fail("the payload is cut off");
   // Constants lie at multiples of 64 bytes from there.
-  const std::unique_ptr<char, void (*)(void*)> payload(static_cast<char*>(std::aligned_alloc(4096, header.size)), std::free);
+  const std::unique_ptr<char, void (*)(void*)> payload(static_cast<char*>(std::aligned_alloc(4096, header.size)),
+                                                       std::free);
   std::memcpy(payload.get(), bytes.data() + at, header.size);
   auto part = [&](uint64_t offset, uint64_t size) {
     return std::span<const uint8_t>(reinterpret_cast<const uint8_t*>(payload.get()) + offset, size);
   };
   NativeModel model;
   std::string why;
-  if (!ReadPlanFile(part(header.plan_offset, header.plan_size), part(header.weights_offset, header.weights_size), &model, &why)) return Fail(why);
+  if (!ReadPlanFile(part(header.plan_offset, header.plan_size), part(header.weights_offset, header.weights_size),
+                    &model, &why))
+    return Fail(why);
 
   const Plan& plan = model.plan;
   std::vector<Number> symbols(plan.symbols.size()), values(plan.exprs.size());

@@ -92,7 +92,7 @@ TEST(Gemm, EveryIsaAgreesWithSumsInDouble) {
   const int64_t sizes[][3] = {{1, 1, 1},    {1, 130, 37},   {2, 5, 19},   {3, 70, 33},   {4, 16, 16},  {5, 17, 3},
                               {7, 33, 401}, {8, 8, 0},      {13, 31, 50}, {16, 48, 40},  {25, 65, 17}, {64, 70, 34},
                               {97, 5, 90},  {200, 40, 810}, {1, 1030, 9}, {20, 1100, 21}};
-  for (const char* name : {"v2", "avx2", "avx512"}) {
+  for (const char* name : {"v2", "avx2", "avx512", "neon"}) {
     const Isa* isa = FindIsa(name);
     if (isa == nullptr) {
       std::printf("not run: %s\n", name);

@@ -12,7 +12,7 @@ namespace {
 
 std::vector<const Isa*> Present() {
   std::vector<const Isa*> all;
-  for (const char* name : {"v2", "avx2", "avx512"})
+  for (const char* name : {"v2", "avx2", "avx512", "neon"})
     if (const Isa* isa = FindIsa(name))
       all.push_back(isa);
     else

@@ -154,7 +154,7 @@ TEST(Kernels, ReductionsOverStridedDims) {
   Owned<int64_t> at({}, {0});
   EXPECT_EQ(Call1("argmax", {f.view()}, {at.view()}, DType::kF32, {1}), nullptr);
   EXPECT_EQ(at.data[0], 1);
-  EXPECT_EQ(Call1("sum", {Tensor{nullptr, DType::kF32, 1, {0}, {1}}}, {m.view()}, DType::kF32, {1}), nullptr);
+  EXPECT_EQ(Call1("sum", {Tensor{.rank = 1, .sizes = {0}, .strides = {1}}}, {m.view()}, DType::kF32, {1}), nullptr);
   EXPECT_EQ(m.data[0], 0);
 }
 
