@@ -31,6 +31,9 @@ class NormFinder {
       for (int k = 0; k < s.outputs; ++k) writers_[Out(i, k).buffer].push_back(i);
     }
     gone_.assign(n, 0);
+    jumped_to_.assign(n + 1, 0);
+    for (const Step& s : plan_.steps)
+      if (s.kind == Step::kJump || s.kind == Step::kUnless) jumped_to_[s.target] = 1;
     for (int i = 0; i < n; ++i)
       if (Is(i, "mean", 1)) Match(i);
     if (std::find(gone_.begin(), gone_.end(), 1) != gone_.end()) Sweep();
@@ -74,6 +77,8 @@ class NormFinder {
   // The number that the view is of throughout.
   bool Number(const View& v, double* number) const {
     const Buffer& b = plan_.buffers[v.buffer];
+    for (const auto& w : p_.weights)
+      if (w.buffer == v.buffer) return false;  // which may be given another value
     if (b.kind != Buffer::kConstant || !b.constant || !Known(v.offset, 0) || !Known(b.bytes, 8)) return false;
     for (int d = 0; d < v.rank; ++d)
       if (!Known(StrideOf(v, d), 0) && !Known(SizeOf(v, d), 1)) return false;
@@ -126,7 +131,7 @@ class NormFinder {
     for (int k = 0; k + 1 < 6; ++k)
       if (steps[k] > steps[k + 1]) return;
     for (int s = square; s <= end; ++s) {
-      if (plan_.steps[s].kind != Step::kKernel) return;
+      if (plan_.steps[s].kind != Step::kKernel || (s > square && jumped_to_[s])) return;
       for (int k = 0; k < plan_.steps[s].outputs; ++k)
         if (Out(s, k).buffer == x.buffer || (weight && Out(s, k).buffer == weight->buffer)) return;
     }
@@ -176,7 +181,7 @@ class NormFinder {
 
   PlannedProgram& p_;
   Plan& plan_;
-  std::vector<char> gone_;                           // steps
+  std::vector<char> gone_, jumped_to_;               // steps
   std::vector<std::vector<int>> readers_, writers_;  // of buffers
 };
 

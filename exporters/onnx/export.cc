@@ -5,7 +5,9 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <string_view>
 #include <tuple>
+#include <unordered_set>
 
 #include "absl/container/flat_hash_map.h"
 #include "base/text.h"
@@ -202,8 +204,24 @@ class Exporter {
                                                    text::Join(missing_, ", ")));
   }
 
+  // The names that a graph and those inside it read or return.
+  static void CollectUses(const onnx::GraphProto& g, std::unordered_set<std::string_view>& used) {
+    for (const onnx::NodeProto& n : g.node()) {
+      used.insert(n.input().begin(), n.input().end());
+      for (const onnx::AttributeProto& a : n.attribute()) {
+        if (a.has_g()) CollectUses(a.g(), used);
+        for (const onnx::GraphProto& inner : a.graphs()) CollectUses(inner, used);
+      }
+    }
+    for (const onnx::ValueInfoProto& v : g.output()) used.insert(v.name());
+  }
+
   void Tail() {
-    for (const std::string& key : shared_.constant_order) *graph_->add_initializer() = shared_.constants[key].second;
+    // A rule may have asked for a constant and then gone another way.
+    std::unordered_set<std::string_view> used;
+    CollectUses(*graph_, used);
+    for (const std::string& key : shared_.constant_order)
+      if (const auto& constant = shared_.constants[key].second; used.contains(constant.name())) *graph_->add_initializer() = constant;
     for (const onnx::FunctionProto& f : functions_.functions()) *model_.add_functions() = f;
     onnx_out::CastBeforeTranspose(&model_);
     shared_.custom_domains.insert(functions_.domains().begin(), functions_.domains().end());
