@@ -87,6 +87,7 @@ constexpr ConvertFlag kFlags[] = {
     {"no-weights", Switch<&O::no_weights>, kTrueFalse},
     {"opset", Number<&O::opset>, "a number"},
     {"output-names", List<&O::output_names>, kAny},
+    {"plugin", Several<&O::plugins>, kAny},
     {"rename", Several<&O::rename>, kAny},
     {"shards", Number<&O::shards>, "a number"},
     {"state", State, "drop or io"},
@@ -97,6 +98,7 @@ constexpr ConvertFlag kFlags[] = {
     {"tp-rules", Text<&O::tp_rules>, kAny},
     {"verify-each", Switch<&O::verify_each>, kTrueFalse},
     {"weights", Several<&O::weights>, kAny},
+    {"with-program", Switch<&O::with_program>, kTrueFalse},
 };
 
 }  // namespace

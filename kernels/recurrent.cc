@@ -80,7 +80,7 @@ const char* Recurrent(const Call& c) {
   }
   g.c = memory->Take<float>(batch * wide);
   g.c_row = wide;
-  const int64_t grain = std::max<int64_t>(isa.panel, (int64_t{1} << 18) / (batch * n) / isa.panel * isa.panel);
+  const int64_t grain = std::max<int64_t>(isa.panel, (int64_t{1} << 16) / (batch * n) / isa.panel * isa.panel);
   const int64_t scratch = isa.gemm_scratch(g);
   float* const spare = memory->Take<float>(scratch * memory.parts() + 16 * memory.parts());
   const int64_t apart = (scratch + 15) / 16 * 16;
