@@ -35,7 +35,9 @@ void FastGemm(const GemmCall& g, const Workers* workers) {
   if (workers == nullptr || workers->threads < 2 ||
       static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k) < kAlone)
     return OnThisThread(g);
-  if (const int64_t blocks = g.m / kRowGrain; blocks > 1 && g.m > g.n / 8)
+  // Of a packed weight each thread takes its own columns, if that gives each enough: nobody packs what another packs, too.
+  const bool by_columns = g.packed && g.n >= 4 * kPackedGrain * workers->threads;
+  if (const int64_t blocks = g.m / kRowGrain; blocks > 1 && g.m > g.n / 8 && !by_columns)
     return ParallelFor(workers, blocks, 1, [&](int64_t first, int64_t last) {
       const int64_t begin = first * kRowGrain;  // the last block has the rest, so that none has few rows
       GemmCall part = g;
