@@ -158,6 +158,7 @@ class Library {
       kernels::PackPanels({piece.bytes.data().data(), m.dtype, m.row, m.column}, m.k, m.n, first, last, out.data());
       if (absl::Status s = append(io::Bytes::Of(std::move(out)), std::nullopt); !s.ok()) return s;
     }
+    if (const io::FileRange* range = piece.bytes.file_range()) range->Release();  // one weight in memory at a time
     return absl::OkStatus();
   }
   void Zeros(uint64_t n) { Add(std::string(n, '\0')); }  // less than two large pages
