@@ -273,15 +273,9 @@ class Conv {
 
 bool FastConv(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape, const ConvEpilogue& epilogue,
               const Workers* workers) {
-  if (out.numel() == 0 || w.numel() == 0 || x.numel() == 0) return false;
-  if (!DenseFloats::Takes(x) || !DenseFloats::Takes(w) || !DenseFloats::Takes(out)) return false;
+  if (!DenseFloats::TakesAll(x, w, out)) return false;
   Conv conv(x, w, out, shape, epilogue);
-  if (!conv.possible()) return false;
-  const DenseFloats from(x), weights(w);
-  DenseResult to(out);
-  conv.Run(from.data(), weights.data(), to.data(), out.sizes[0], workers);
-  to.Store();
-  return true;
+  return RunOnDense(conv, x, w, out, workers);
 }
 
 }  // namespace slipway::kernels

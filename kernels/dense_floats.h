@@ -15,6 +15,10 @@ class DenseFloats {
   static bool Takes(const Tensor& t) {
     return (t.dtype == DType::kF32 || t.dtype == DType::kF16 || t.dtype == DType::kBF16) && t.is_contiguous();
   }
+  // Tensors with elements, all such as this takes.
+  static bool TakesAll(const Tensor& x, const Tensor& w, const Tensor& out) {
+    return out.numel() != 0 && w.numel() != 0 && x.numel() != 0 && Takes(x) && Takes(w) && Takes(out);
+  }
   // `t` must be one that Takes says yes to.
   explicit DenseFloats(const Tensor& t) : data_(t.as<float>()) {
     if (t.dtype == DType::kF32) return;
@@ -44,6 +48,18 @@ class DenseResult {
   const Tensor& t_;
   std::unique_ptr<Scratch> copy_;
 };
+
+// Runs a convolution's way (possible(), Run(x, w, out, batch, workers)) on the numbers of these tensors; false where it
+// is not one for them.
+template <typename Way>
+bool RunOnDense(Way& way, const Tensor& x, const Tensor& w, const Tensor& out, const Workers* workers) {
+  if (!way.possible()) return false;
+  const DenseFloats from(x), weights(w);
+  DenseResult to(out);
+  way.Run(from.data(), weights.data(), to.data(), out.sizes[0], workers);
+  to.Store();
+  return true;
+}
 
 }  // namespace slipway::kernels
 

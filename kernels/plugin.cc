@@ -73,17 +73,9 @@ class Args {
         return true;
       }
       case PluginArg::kInts:
-        if (!Next(&n) || n < 0 || static_cast<uint64_t>(n) > c_.ints.size() - at_) return false;
-        arg->value.ints = c_.ints.data() + at_;
-        arg->count = static_cast<size_t>(n);
-        at_ += arg->count;
-        return true;
+        return Several(c_.ints, &at_, &arg->value.ints, &arg->count);
       case PluginArg::kFloats:
-        if (!Next(&n) || n < 0 || static_cast<uint64_t>(n) > c_.floats.size() - float_) return false;
-        arg->value.floats = c_.floats.data() + float_;
-        arg->count = static_cast<size_t>(n);
-        float_ += arg->count;
-        return true;
+        return Several(c_.floats, &float_, &arg->value.floats, &arg->count);
       case PluginArg::kTensors: {
         if (!Next(&n) || n < 0 || n > kMostArgs) return false;
         std::vector<const DLTensor*>& list = lists_.emplace_back();
@@ -102,6 +94,16 @@ class Args {
         return true;
     }
     return false;
+  }
+  // As many numbers as the next one says, from `*at` on.
+  template <typename T>
+  bool Several(std::span<const T> numbers, size_t* at, const T** list, size_t* count) {
+    int64_t n;
+    if (!Next(&n) || n < 0 || static_cast<uint64_t>(n) > numbers.size() - *at) return false;
+    *list = numbers.data() + *at;
+    *count = static_cast<size_t>(n);
+    *at += *count;
+    return true;
   }
   const std::string* Text() {
     int64_t n;

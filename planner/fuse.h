@@ -10,6 +10,12 @@ namespace slipway::planner {
 // Steps that normalize rows by the root of their mean square, in f32, become one: within rounding of what they gave.
 void FuseNorms(PlannedProgram& p);
 
+// A convolution of f32 whose result one step alone reads takes that step over, and the one after it: a batch norm, then
+// the addition of a tensor of the same sizes, then a function (relu, clamps by numbers, silu, hardswish, hardsigmoid).
+// Results differ from those of the steps by rounding where there is a batch norm, which becomes one multiplication and
+// addition. Weights stay as they are. Origins are those of the steps, joined.
+void FuseConvs(PlannedProgram& p);
+
 // Elementwise steps of the same sizes of which one reads what another gives become one step of kernel `chain`; what only
 // they use needs no memory then. Origins are those of the steps, joined.
 void FuseChains(PlannedProgram& p);

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "kernels/plan.h"
 #include "planner/fuse.h"
+#include "planner/plan_uses.h"
 
 namespace slipway::planner {
 namespace {
@@ -27,13 +28,9 @@ class Fuser {
   void Run() {
     const int n = static_cast<int>(plan_.steps.size());
     group_.assign(n, -1);
-    readers_.resize(plan_.buffers.size());
-    writers_.resize(plan_.buffers.size());
     std::vector<char> begins(n + 1, 0);  // of what is run from its first step to its last, or not at all
     for (int i = 0; i < n; ++i) {
       const Step& s = plan_.steps[i];
-      for (int k = 0; k < s.inputs; ++k) readers_[In(i, k).buffer].push_back(i);
-      for (int k = 0; k < s.outputs; ++k) writers_[Out(i, k).buffer].push_back(i);
       if (s.kind == Step::kKernel) continue;
       begins[i] = begins[i + 1] = 1;
       if (s.kind == Step::kJump || s.kind == Step::kUnless) begins[s.target] = 1;
@@ -46,7 +43,7 @@ class Fuser {
       groups_.push_back({i});
       // With those that give its operands, where they may come as late as this.
       for (int k = 0; k < plan_.steps[i].inputs; ++k) {
-        const std::vector<int>& writers = writers_[In(i, k).buffer];
+        const std::vector<int>& writers = uses_.writers[In(i, k).buffer];
         for (auto w = writers.rbegin(); w != writers.rend(); ++w) {
           if (*w >= i) continue;
           if (*w >= block && group_[*w] >= 0 && group_[*w] != group_[i]) Join(i, group_[*w]);
@@ -126,10 +123,10 @@ class Fuser {
   // Whether the result of member m is needed in memory.
   bool IsKept(int m, const std::vector<int>& all) const {
     const int b = Out(m).buffer;
-    if (plan_.buffers[b].kind != Buffer::kTemporary || writers_[b].size() != 1) return true;
-    for (int r : readers_[b])
+    if (plan_.buffers[b].kind != Buffer::kTemporary || uses_.writers[b].size() != 1) return true;
+    for (int r : uses_.readers[b])
       if (r <= m || !std::binary_search(all.begin(), all.end(), r)) return true;
-    return readers_[b].empty();
+    return uses_.readers[b].empty();
   }
   // Which member gives operand k of member m; -1: it comes from outside.
   int GiverOf(int m, int k, const std::vector<int>& all) const {
@@ -232,9 +229,7 @@ class Fuser {
       steps.push_back(s);
     }
     place.push_back(static_cast<int>(steps.size()));
-    for (Step& s : steps)
-      if (s.kind == Step::kJump || s.kind == Step::kUnless) s.target = place[s.target];
-    plan_.steps = std::move(steps);
+    ReplaceSteps(plan_, std::move(steps), place);
     plan_.views = std::move(views);
   }
 
@@ -242,7 +237,7 @@ class Fuser {
   Plan& plan_;
   std::vector<int> group_;                           // of steps; -1: none
   std::vector<std::vector<int>> groups_;             // steps in order
-  std::vector<std::vector<int>> readers_, writers_;  // of buffers
+  const PlanUses uses_{plan_};
 };
 
 }  // namespace

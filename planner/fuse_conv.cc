@@ -1,6 +1,4 @@
-// See fuse_conv.h.
-#include "planner/fuse_conv.h"
-
+// Convolutions with what follows them. See fuse.h.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -14,6 +12,8 @@
 #include "kernels/conv_parts.h"
 #include "kernels/isa_conv.h"
 #include "kernels/plan.h"
+#include "planner/fuse.h"
+#include "planner/plan_uses.h"
 
 namespace slipway::planner {
 namespace {
@@ -48,16 +48,12 @@ class Fuser {
     gone_.assign(n, 0);
     tails_.resize(n);
     block_.resize(n);
-    readers_.resize(plan_.buffers.size());
-    writers_.resize(plan_.buffers.size());
     for (const auto& w : p_.weights) weights_.push_back(w.buffer);
     std::sort(weights_.begin(), weights_.end());
     std::vector<char> begins(n + 1, 0);  // of what is run from its first step to its last, or not at all
     for (int i = 0; i < n; ++i) {
       const Step& s = plan_.steps[i];
       views_[i].assign(plan_.views.begin() + s.first_view, plan_.views.begin() + s.first_view + s.inputs + s.outputs);
-      for (int k = 0; k < s.inputs + s.outputs; ++k)
-        (k < s.inputs ? readers_ : writers_)[views_[i][k].buffer].push_back(i);
       if (s.kind != Step::kJump && s.kind != Step::kUnless) continue;
       begins[i + 1] = begins[s.target] = 1;
     }
@@ -140,10 +136,10 @@ class Fuser {
     bool any = false;
     for (;;) {
       const int buffer = Out(i).buffer;
-      if (plan_.buffers[buffer].kind != Buffer::kTemporary || writers_[buffer].size() != 1 ||
-          readers_[buffer].size() != 1)
+      if (plan_.buffers[buffer].kind != Buffer::kTemporary || uses_.writers[buffer].size() != 1 ||
+          uses_.readers[buffer].size() != 1)
         return any;
-      const int j = readers_[buffer][0];
+      const int j = uses_.readers[buffer][0];
       if (j <= i || block_[j] != block_[i] || !Fits(i, j)) return any;
       Tail tail = tails_[i];
       if (!Take(i, j, &tail)) return any;
@@ -161,7 +157,7 @@ class Fuser {
     for (int k = 0; k + 1 < static_cast<int>(views_[i].size()); ++k) used.push_back(views_[i][k].buffer);
     for (const View& v : tails_[i].more) used.push_back(v.buffer);
     for (int b : used)
-      for (int w : writers_[b])
+      for (int w : uses_.writers[b])
         if (w > i && w <= j) return false;
     for (int k = 0; k < s.inputs; ++k)
       if (views_[j][k].buffer == Out(j).buffer) return false;
@@ -232,7 +228,7 @@ class Fuser {
   void Move(int i, int j, Tail tail) {
     auto reads = [&](int step, bool now) {
       for (int k = 0; k < plan_.steps[step].inputs; ++k) {
-        std::vector<int>& r = readers_[views_[step][k].buffer];
+        std::vector<int>& r = uses_.readers[views_[step][k].buffer];
         if (now)
           r.push_back(step);
         else
@@ -292,9 +288,7 @@ class Fuser {
       steps.push_back(s);
     }
     place.push_back(static_cast<int>(steps.size()));
-    for (Step& s : steps)
-      if (s.kind == Step::kJump || s.kind == Step::kUnless) s.target = place[s.target];
-    plan_.steps = std::move(steps);
+    ReplaceSteps(plan_, std::move(steps), place);
     plan_.views = std::move(views);
   }
 
@@ -304,7 +298,7 @@ class Fuser {
   std::vector<char> gone_;                           // steps
   std::vector<Tail> tails_;                          // of steps
   std::vector<int> block_;                           // of steps: those of one are run together
-  std::vector<std::vector<int>> readers_, writers_;  // of buffers
+  PlanUses uses_{plan_};                             // as steps are taken over
   std::vector<int> weights_;                         // buffers
 };
 

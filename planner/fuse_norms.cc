@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "kernels/plan.h"
 #include "planner/fuse.h"
+#include "planner/plan_uses.h"
 
 namespace slipway::planner {
 namespace {
@@ -23,13 +24,6 @@ class NormFinder {
 
   void Run() {
     const int n = static_cast<int>(plan_.steps.size());
-    readers_.assign(plan_.buffers.size(), {});
-    writers_.assign(plan_.buffers.size(), {});
-    for (int i = 0; i < n; ++i) {
-      const Step& s = plan_.steps[i];
-      for (int k = 0; k < s.inputs; ++k) readers_[In(i, k).buffer].push_back(i);
-      for (int k = 0; k < s.outputs; ++k) writers_[Out(i, k).buffer].push_back(i);
-    }
     gone_.assign(n, 0);
     jumped_to_.assign(n + 1, 0);
     for (const Step& s : plan_.steps)
@@ -61,9 +55,9 @@ class NormFinder {
   }
   // The one step that writes the buffer, where it is a temporary that one step reads; -1: another.
   int OnlyWriter(int32_t buffer, size_t readers) const {
-    const bool fits = plan_.buffers[buffer].kind == Buffer::kTemporary && writers_[buffer].size() == 1 &&
-                      readers_[buffer].size() == readers;
-    return fits ? writers_[buffer][0] : -1;
+    const bool fits = plan_.buffers[buffer].kind == Buffer::kTemporary && uses_.writers[buffer].size() == 1 &&
+                      uses_.readers[buffer].size() == readers;
+    return fits ? uses_.writers[buffer][0] : -1;
   }
   // Both see the same numbers, one a row: sizes and strides of all dims but the last, which the one has with size 1 or
   // spread, and the other may not have.
@@ -101,7 +95,7 @@ class NormFinder {
     if (rank < 1 || Out(mean).rank != rank - 1) return;
     auto reader = [&](int step) {
       const int32_t b = Out(step).buffer;
-      return OnlyWriter(b, 1) == step ? readers_[b][0] : -1;
+      return OnlyWriter(b, 1) == step ? uses_.readers[b][0] : -1;
     };
     const int add = reader(mean);
     double epsilon;
@@ -174,15 +168,13 @@ class NormFinder {
       if (!gone_[i]) steps.push_back(plan_.steps[i]);
     }
     place.push_back(static_cast<int>(steps.size()));
-    for (Step& s : steps)
-      if (s.kind == Step::kJump || s.kind == Step::kUnless) s.target = place[s.target];
-    plan_.steps = std::move(steps);
+    ReplaceSteps(plan_, std::move(steps), place);
   }
 
   PlannedProgram& p_;
   Plan& plan_;
   std::vector<char> gone_, jumped_to_;               // steps
-  std::vector<std::vector<int>> readers_, writers_;  // of buffers
+  const PlanUses uses_{plan_};
 };
 
 }  // namespace

@@ -13,7 +13,6 @@
 #include "passes/decompose.h"
 #include "passes/pass.h"
 #include "planner/bind.h"
-#include "planner/fuse_conv.h"
 #include "planner/fuse.h"
 #include "planner/rules.h"
 #include "planner/runner.h"

@@ -1,5 +1,5 @@
 // Which steps convolutions take over, which they leave, and that the numbers stay what they were.
-#include "planner/fuse_conv.h"
+#include "planner/fuse.h"
 
 #include <gtest/gtest.h>
 
