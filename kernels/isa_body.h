@@ -95,6 +95,7 @@ constexpr int64_t kDepth = 400;               // of a block
 constexpr int64_t kLeftStride = kDepth + 16;  // rows of a copy fall into different sets of the cache
 constexpr int64_t kLeftRows = 144 / kRows * kRows;
 constexpr int64_t kPanels = 1024 / kWidth;  // of a block
+constexpr int64_t kFetchers = 4;            // tiles that fetch a quarter of the next panel each
 constexpr int64_t kFewRows = 64;            // up to so many the product is turned, where that saves packing
 
 // Rows of 4 × 4.
@@ -202,12 +203,15 @@ struct Right {
   int64_t row, next;
 };
 
-template <int R, bool kCopied>
+#if SLIPWAY_ISA_BYTES == 32 && defined(__FMA__)
+#include "kernels/isa_avx2_tile.h"
+#define SLIPWAY_SUM_TILE 1
+#endif
+
+// `ahead` is what will be needed next, or null.
+template <int R>
 __attribute__((noinline)) void Tile(int64_t k, const float* a, int64_t a_row, const Right& right, int64_t n,
-                                    const Target& to) {
-  if (kCopied) a_row = kLeftStride;
-  const float* b = right.at;
-  const int64_t b_row = right.row, b_next = right.next;
+                                    const Target& to, [[maybe_unused]] const float* ahead) {
   // What is added to in the end is on its way while the sums are made.
   if (to.column == 1)
 #pragma GCC unroll 16
@@ -216,21 +220,27 @@ __attribute__((noinline)) void Tile(int64_t k, const float* a, int64_t a_row, co
       if (kWidth > 16) __builtin_prefetch(to.c + r * to.row + 16, 1);
     }
   Vec sum[R][2];
+#if SLIPWAY_SUM_TILE
+  if constexpr (R == 6) {
+    SumTile(k, a, a_row, right.at, right.row, right.next, ahead, sum);
+  } else
+#endif
+  {
+    const float* b = right.at;
+    const int64_t b_row = right.row, b_next = right.next;
 #pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) sum[r][0] = sum[r][1] = Vec{};
-  auto step = [&](int64_t p) __attribute__((always_inline)) {
-    const Vec b0 = Load(b), b1 = Load(b + b_next);
+    for (int r = 0; r < R; ++r) sum[r][0] = sum[r][1] = Vec{};
+#pragma GCC unroll 1
+    for (int64_t p = 0; p < k; ++p, b += b_row) {
+      const Vec b0 = Load(b), b1 = Load(b + b_next);
 #pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) {
-      const Vec x = Splat(a[r * a_row + p]);
-      sum[r][0] += x * b0;
-      sum[r][1] += x * b1;
+      for (int r = 0; r < R; ++r) {
+        const Vec x = Splat(a[r * a_row + p]);
+        sum[r][0] += x * b0;
+        sum[r][1] += x * b1;
+      }
     }
-    b += b_row;
-  };
-  int64_t p = 0;
-  for (; p + 4 <= k; p += 4, a += 4) step(0), step(1), step(2), step(3);
-  for (; p < k; ++p) step(0), ++a;
+  }
   if (to.row_bias != nullptr) {
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
@@ -291,20 +301,20 @@ __attribute__((noinline)) void Tile(int64_t k, const float* a, int64_t a_row, co
   }
 }
 
-template <bool kCopied, int R = kRows>
+template <int R = kRows>
 SLIPWAY_INLINE void TileOf(int64_t rows, int64_t k, const float* a, int64_t a_row, const Right& b, int64_t n,
-                           const Target& to) {
-  if (rows == R) return Tile<R, kCopied>(k, a, a_row, b, n, to);
-  if constexpr (R > 1) TileOf<kCopied, R - 1>(rows, k, a, a_row, b, n, to);
+                           const Target& to, const float* ahead) {
+  if (rows == R) return Tile<R>(k, a, a_row, b, n, to, ahead);
+  if constexpr (R > 1) TileOf<R - 1>(rows, k, a, a_row, b, n, to, ahead);
 }
 
-// Columns [j, j + width) of the rows [k0, k0 + k) of a packed weight: as f32 in `room`, which stays in the first-level cache
-// while the rows of the left operand pass; for a few rows f32 is read where it is.
+// Columns [j, j + width) of the rows [k0, k0 + k) of a packed weight: f32 is read where it is; the others become f32 in
+// `room`, which stays in the first-level cache while the rows of the left operand pass.
 SLIPWAY_INLINE Right PackedRight(const GemmCall& g, int64_t k0, int64_t k, int64_t j, int64_t width, float* room) {
   const int64_t at = j / kPanel * kPanel * g.k + k0 * kPanel + j % kPanel;
   // Where vectors are wide the second is of the next panel, if there is one.
   const int64_t next = kLanes < kPanel ? kLanes : width > kPanel ? kPanel * g.k : 0;
-  if (g.b.dtype == DType::kF32 && g.m < 4 * kRows) return {static_cast<const float*>(g.b.data) + at, kPanel, next};
+  if (g.b.dtype == DType::kF32) return {static_cast<const float*>(g.b.data) + at, kPanel, next};
   WithElement(g.b, [&](auto* from) {
     from += at;
     for (int64_t p = 0; p < k; ++p, from += kPanel) {
@@ -364,6 +374,10 @@ void BlockGemm(const GemmCall& g, const float* row_bias, float* scratch) {
               PackPanel(p + k0 * g.b.row + (n0 + j) * g.b.column, g.b.row, g.b.column, k, width, panels + j * k);
             });
           }
+          // The last rows fetch the next panel.
+          const float* next = j + kWidth < n && (g.packed ? g.b.dtype == DType::kF32 : !in_place)
+                                  ? right.at + (g.packed || g.panels ? g.k : k) * kWidth
+                                  : nullptr;
           Target to = {nullptr,    g.c_row,
                        g.c_column, g.accumulate || !first,
                        nullptr,    first && g.bias != nullptr ? g.bias + n0 + j : nullptr};
@@ -371,10 +385,9 @@ void BlockGemm(const GemmCall& g, const float* row_bias, float* scratch) {
             rows = m - i <= kRows ? m - i : m - i < 2 * kRows ? (m - i + 1) / 2 : kRows;
             to.c = g.c + (m0 + i) * g.c_row + (n0 + j) * g.c_column;
             to.row_bias = first && row_bias != nullptr ? row_bias + m0 + i : nullptr;
-            if (copied)
-              TileOf<true>(rows, k, a + i * kLeftStride, kLeftStride, right, width, to);
-            else
-              TileOf<false>(rows, k, a + i * a_row, a_row, right, width, to);
+            const bool fetch = next != nullptr && m - i < (kFetchers + 1) * kRows;
+            TileOf(rows, k, a + i * a_row, a_row, right, width, to, fetch ? next : nullptr);
+            if (fetch) next += k / kFetchers * kWidth;
           }
         }
       }
@@ -475,8 +488,8 @@ void Combine(const GemmCall& g, const float* a) {
   }
 }
 
-// c[R][n] over a packed weight: with few rows each of its elements counts once or a few times, so that it is read straight
-// through, several panels at a time, with all sums in registers.
+// c[R][n] over a packed weight: with few rows each of its elements counts once or a few times, so that it is read
+// straight through, several panels at a time, with all sums in registers.
 template <int R, int P, typename S>
 SLIPWAY_INLINE void ThinPanels(const GemmCall& g, const float* a, int64_t a_row, int64_t j) {
   constexpr int V = kPanel / kLanes;
@@ -519,7 +532,8 @@ SLIPWAY_INLINE void ThinPanels(const GemmCall& g, const float* a, int64_t a_row,
         alignas(64) float out[kLanes];
         Store(out, y);
         for (int64_t i = 0; i < n; ++i)
-          c[i * g.c_column] = out[i] + (g.bias != nullptr ? g.bias[at + i] : 0) + (g.accumulate ? c[i * g.c_column] : 0);
+          c[i * g.c_column] =
+              out[i] + (g.bias != nullptr ? g.bias[at + i] : 0) + (g.accumulate ? c[i * g.c_column] : 0);
       }
 }
 template <int R, typename S>
@@ -542,7 +556,8 @@ bool ByDots(const GemmCall& g) { return !g.packed && !g.panels && g.m <= kDotRow
 bool ByCombining(const GemmCall& g) { return !g.packed && !g.panels && g.m == 1 && g.b.column == 1 && g.c_column == 1; }
 // c' = b' · a': the few rows are packed and the many are read where they are.
 bool Turned(const GemmCall& g) {
-  return !g.packed && !g.panels && g.m <= kFewRows && 2 * g.m < g.k && g.m < g.n && g.b.row == 1 && g.b.column != 1 && !g.accumulate;
+  return !g.packed && !g.panels && g.m <= kFewRows && 2 * g.m < g.k && g.m < g.n && g.b.row == 1 && g.b.column != 1 &&
+         !g.accumulate;
 }
 
 GemmCall Turn(GemmCall g) {
@@ -656,8 +671,9 @@ SLIPWAY_INLINE Vec Exp(Vec x) {
 SLIPWAY_INLINE Vec Tanh(Vec x) {
   const Vec t = Smaller(Splat(8.0f), Larger(Splat(-8.0f), x)), z = t * t;  // NaN stays
   const Vec y =
-         t * Polynomial(z, {-1.454693137e-11f, 3.357095935e-08f, 2.920459519e-05f, 3.926611971e-03f, 1.372619122e-01f, 1.0f}) /
-         Polynomial(z, {1.372334623e-06f, 4.042098881e-04f, 2.745836601e-02f, 4.705952406e-01f, 1.0f});
+      t *
+      Polynomial(z, {-1.454693137e-11f, 3.357095935e-08f, 2.920459519e-05f, 3.926611971e-03f, 1.372619122e-01f, 1.0f}) /
+      Polynomial(z, {1.372334623e-06f, 4.042098881e-04f, 2.745836601e-02f, 4.705952406e-01f, 1.0f});
   return Choose(Abs(x) > 8.5f, WithSign(Splat(1.0f), x), y);
 }
 // The same for erf, which it exceeds by a unit in the last place near its ends: for what adds something to it.
@@ -666,7 +682,8 @@ SLIPWAY_INLINE Vec ErfQuotient(Vec x) {
   return t *
          Polynomial(z, {2.151027957e-06f, 2.865046554e-04f, 3.614966059e-03f, 5.231038854e-02f, 1.862473190e-01f,
                         1.128379107f}) /
-         Polynomial(z, {3.921320240e-05f, 1.135070808e-03f, 1.466705278e-02f, 1.124909893e-01f, 4.983903468e-01f, 1.0f});
+         Polynomial(z,
+                    {3.921320240e-05f, 1.135070808e-03f, 1.466705278e-02f, 1.124909893e-01f, 4.983903468e-01f, 1.0f});
 }
 // Beyond 1 by a polynomial for -log(1 - erf).
 SLIPWAY_INLINE Vec Erf(Vec x) {
@@ -716,8 +733,9 @@ void SiluRow(const float* x, float* out, int64_t n) {
 }
 void GeluRow(const float* x, float* out, int64_t n) {
   OverRow(
-      x, out, n,
-      [](Vec v) __attribute__((always_inline)) { return v * 0.5f * (1.0f + ErfQuotient(v * 0.70710678118654752440f)); });
+      x, out, n, [](Vec v) __attribute__((always_inline)) {
+        return v * 0.5f * (1.0f + ErfQuotient(v * 0.70710678118654752440f));
+      });
 }
 void GeluTanhRow(const float* x, float* out, int64_t n) {
   OverRow(

@@ -11,37 +11,44 @@ SLIPWAY_INLINE Vec Clamp(Vec x, float low, float high) {
 template <int R, int V>
 __attribute__((noinline)) void ConvTile(const ConvBlock& g, int64_t i, int64_t j, const float* b, int64_t n) {
   const int64_t b_row = g.b_row, k = g.k;
-  // Every third row, and what the next two are away from it: addresses that an instruction can state.
-  constexpr int kThirds = (R + 2) / 3;
-  const char* a[kThirds];
-#pragma GCC unroll 4
-  for (int r = 0; r < kThirds; ++r) a[r] = reinterpret_cast<const char*>(g.a + (i + 3 * r) * g.a_row);
-  int64_t away = g.a_row * 4;
   Vec sum[R][V];
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r)
-#pragma GCC unroll 2
-    for (int v = 0; v < V; ++v) sum[r][v] = Vec{};
-  auto step = [&](int64_t p) __attribute__((always_inline)) {
-    Vec x[V];
-#pragma GCC unroll 2
-    for (int v = 0; v < V; ++v) x[v] = Load(b + v * kLanes);
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) {
-      const Vec w = Splat(*reinterpret_cast<const float*>(a[r / 3] + r % 3 * away + 4 * p));
-#pragma GCC unroll 2
-      for (int v = 0; v < V; ++v) sum[r][v] += w * x[v];
-    }
-    b += b_row;
-  };
-  auto advance = [&](int64_t p) __attribute__((always_inline)) {
+#if SLIPWAY_SUM_TILE
+  if constexpr (R == 6 && V == 2) {
+    SumTile(k, g.a + i * g.a_row, g.a_row, b, b_row, kLanes, nullptr, sum);
+  } else
+#endif
+  {
+    // Every third row, and what the next two are away from it: addresses that an instruction can state.
+    constexpr int kThirds = (R + 2) / 3;
+    const char* a[kThirds];
 #pragma GCC unroll 4
-    for (int r = 0; r < kThirds; ++r) a[r] += 4 * p;
-    asm("" : "+r"(away));  // or the compiler keeps sums of addresses on the stack
-  };
-  int64_t p = 0;
-  for (; p + 4 <= k; p += 4, advance(4)) step(0), step(1), step(2), step(3);
-  for (; p < k; ++p, advance(1)) step(0);
+    for (int r = 0; r < kThirds; ++r) a[r] = reinterpret_cast<const char*>(g.a + (i + 3 * r) * g.a_row);
+    int64_t away = g.a_row * 4;
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+      for (int v = 0; v < V; ++v) sum[r][v] = Vec{};
+    auto step = [&](int64_t p) __attribute__((always_inline)) {
+      Vec x[V];
+#pragma GCC unroll 2
+      for (int v = 0; v < V; ++v) x[v] = Load(b + v * kLanes);
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) {
+        const Vec w = Splat(*reinterpret_cast<const float*>(a[r / 3] + r % 3 * away + 4 * p));
+#pragma GCC unroll 2
+        for (int v = 0; v < V; ++v) sum[r][v] += w * x[v];
+      }
+      b += b_row;
+    };
+    auto advance = [&](int64_t p) __attribute__((always_inline)) {
+#pragma GCC unroll 4
+      for (int r = 0; r < kThirds; ++r) a[r] += 4 * p;
+      asm("" : "+r"(away));  // or the compiler keeps sums of addresses on the stack
+    };
+    int64_t p = 0;
+    for (; p + 4 <= k; p += 4, advance(4)) step(0), step(1), step(2), step(3);
+    for (; p < k; ++p, advance(1)) step(0);
+  }
   float* c = g.c + i * g.c_row + j;
   float edge[R][V * kLanes];
   const bool whole = n == V * kLanes || g.slack;

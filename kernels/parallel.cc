@@ -25,7 +25,7 @@ void Pause() {
 #endif
 }
 
-constexpr std::chrono::microseconds kLook{40};  // for work, before sleeping
+constexpr std::chrono::microseconds kLook{500};  // for work, before sleeping
 
 }  // namespace
 

@@ -1,7 +1,7 @@
-// Products of matrices against what the processor can do: share of the FMA peak where arithmetic limits, of the read bandwidth
-// where memory does. `cmake --build build --target bench_gemm && build/bench_gemm [threads]`. Weights are packed, as in a native
-// library. Each number is the least CPU time of many repeats, peak and product in turns, so that what a shared machine takes
-// away is taken from both.
+// Products of matrices against what the processor can do: share of the FMA peak where arithmetic limits, of the read
+// bandwidth where memory does. `cmake --build build --target bench_gemm && build/bench_gemm [threads]`. Weights are
+// packed, as in a native library. Each number is the least CPU time of many repeats, peak and product in turns and over
+// times of one length, so that what a shared machine takes away is taken from both.
 #include <time.h>
 
 #include <algorithm>
@@ -110,21 +110,22 @@ int main(int argc, char** argv) {
   const std::vector<float> memory(128 << 20, 1.0f);
   struct {
     int64_t m, n, k;
-  } const sizes[] = {{128, 384, 384}, {128, 1536, 384}, {128, 384, 1536}, {1024, 1024, 1024}, {16, 384, 384}, {64, 1024, 784},
-                     {1, 384, 384},   {1, 4096, 4096}};
+  } const sizes[] = {{128, 384, 384}, {128, 1536, 384}, {128, 384, 1536}, {1024, 1024, 1024},
+                     {16, 384, 384},  {64, 1024, 784},  {1, 384, 384},    {1, 4096, 4096}};
   for (const auto& s : sizes)
     for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
       Product p(s.m, s.n, s.k, dtype);
       double best = std::numeric_limits<double>::infinity(), peak = 0, read = 0;
       const double work = 2.0 * static_cast<double>(s.m * s.n * s.k);
       if (argc > 2 && s.m * s.n * s.k != std::atoll(argv[2])) continue;
+      const int64_t rounds = std::max<int64_t>(200000, static_cast<int64_t>(work / 192));  // as long as a product
       const int inner = std::max(1, static_cast<int>(4e7 / work));
       for (const double end = Now(CLOCK_MONOTONIC) + 1.5; Now(CLOCK_MONOTONIC) < end;) {
         best = std::min(best, Time(wall, [&] {
-                          for (int i = 0; i < inner; ++i) p.Run(workers);
-                        }) / inner);
+                                for (int i = 0; i < inner; ++i) p.Run(workers);
+                              }) / inner);
         double flops = 0;
-        const double t = Time(false, [&] { flops = 200000 * Multiplications(200000); });
+        const double t = Time(false, [&] { flops = static_cast<double>(rounds) * Multiplications(rounds); });
         peak = std::max(peak, flops / t);
         if (s.m == 1 && s.n > 1000) {
           const double r = Time(false, [&] { ReadAll(memory); });
@@ -132,8 +133,11 @@ int main(int argc, char** argv) {
         }
       }
       std::printf("%5lld x %5lld x %5lld %-5s %9.1f us %7.1f GFLOP/s %5.1f %% of peak", static_cast<long long>(s.m),
-                  static_cast<long long>(s.n), static_cast<long long>(s.k), dtype == DType::kF32 ? "f32" : dtype == DType::kF16 ? "f16" : "bf16", best * 1e6,
-                  work / best * 1e-9, 100 * work / best / peak / threads);
+                  static_cast<long long>(s.n), static_cast<long long>(s.k),
+                  dtype == DType::kF32   ? "f32"
+                  : dtype == DType::kF16 ? "f16"
+                                         : "bf16",
+                  best * 1e6, work / best * 1e-9, 100 * work / best / peak / threads);
       if (read > 0) {
         const double rate = static_cast<double>(p.panels.size()) / best;
         std::printf(", %5.1f GB/s of weight, %5.1f %% of %.1f GB/s read", rate * 1e-9, 100 * rate / read, read * 1e-9);
