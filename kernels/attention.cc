@@ -1,6 +1,7 @@
 // Scaled dot-product attention without the matrix of all scores: blocks of queries meet blocks of keys, and each row's
 // largest score, sum and result so far are corrected as blocks come (online softmax). In f32.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -14,7 +15,8 @@ namespace slipway::kernels {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr int64_t kMostKeys = 512, kScores = 32768;  // of a block: scores stay in the second-level cache
+constexpr int64_t kMostKeys = 512, kScores = 16384;  // of a block: scores stay in the near caches
+constexpr int64_t kManyQueries = 12;                 // for so many keys and values are packed
 
 // The last two dims of a tensor, at one place of the leading ones.
 struct Plane {
@@ -35,8 +37,16 @@ struct AttentionShape {
         scale(scale),
         causal(causal),
         block_keys(std::clamp<int64_t>(keys, 1, kMostKeys)),
-        block_queries(std::clamp<int64_t>(queries, 1, std::max<int64_t>(12, kScores / block_keys / 12 * 12))),
+        block_queries(EvenBlock(queries, std::max<int64_t>(12, kScores / block_keys))),
         blocks((queries + block_queries - 1) / block_queries) {}
+
+  // Rows of a block, of at most `most`: as many in each, in sixes (a tile of a product).
+  static int64_t EvenBlock(int64_t n, int64_t most) {
+    const int64_t blocks = std::max<int64_t>(1, (n + most - 1) / most);
+    return std::max<int64_t>(1, std::min(n, ((n + blocks - 1) / blocks + 5) / 6 * 6));
+  }
+  int64_t KeysFrom(int64_t j) const { return std::min(block_keys, keys - j); }
+  bool packs() const { return queries >= kManyQueries; }
 
   const int64_t queries, keys, width, out_width;
   const float scale;
@@ -51,6 +61,8 @@ class Attention {
         scores_(s_.block_queries * s_.block_keys),
         scaled_(s_.block_queries * s_.width),
         result_(s_.block_queries * s_.out_width),
+        keys_(s_.packs() ? Panels(s_.block_keys) * s_.width : 0),
+        values_(s_.packs() ? Panels(s_.out_width) * s_.block_keys : 0),
         most_(static_cast<size_t>(s_.block_queries)),
         sum_(static_cast<size_t>(s_.block_queries)),
         mask_row_(static_cast<size_t>(s_.block_keys)) {}
@@ -61,12 +73,18 @@ class Attention {
   }
 
  private:
+  static int64_t Panels(int64_t n) { return (n + kPanel - 1) / kPanel * kPanel; }
+
   void Block(const Plane& q, const Plane& k, const Plane& v, const Plane& mask, const Plane& out, int64_t first,
              int64_t rows) {
     for (int64_t i = 0; i < rows; ++i) {
       float* row = scaled_.data() + i * s_.width;
-      LoadRow<float>(q.Row(first + i), q.dtype, q.column, s_.width, q.dtype, row);
-      isa_.scale(row, s_.scale, s_.width);
+      const char* from = q.Row(first + i);
+      if (q.dtype != DType::kF32 || q.column != 1) {
+        LoadRow<float>(from, q.dtype, q.column, s_.width, q.dtype, row);
+        from = reinterpret_cast<const char*>(row);
+      }
+      Times(reinterpret_cast<const float*>(from), s_.scale, s_.width, row);
     }
     std::fill_n(most_.begin(), rows, -kInf);
     std::fill_n(sum_.begin(), rows, 0.0f);
@@ -78,13 +96,17 @@ class Attention {
       g.m = rows, g.n = n, g.k = s_.width;
       g.a = {scaled_.data(), DType::kF32, s_.width, 1};
       g.b = {k.Row(j), k.dtype, k.column, k.row};
+      if ((g.packed = s_.packs())) {
+        Pack(k, v, j);
+        g.b = {keys_.data(), DType::kF32, s_.width, 0};
+      }
       g.c = scores_.data(), g.c_row = n;
       FastGemm(g);
       if (mask.at != nullptr && mask.row == 0) LoadMask(mask, 0, j, n);
       for (int64_t i = 0; i < rows; ++i) Weights(mask, first, i, j, n, /*begin=*/j == 0);
       g.n = s_.out_width, g.k = n;
       g.a = {scores_.data(), DType::kF32, n, 1};
-      g.b = v.Matrix(j);
+      g.b = s_.packs() ? MatrixRef{values_.data(), DType::kF32, s_.KeysFrom(j), 0} : v.Matrix(j);
       g.c = result_.data(), g.c_row = s_.out_width;
       g.accumulate = j > 0;
       FastGemm(g);
@@ -92,9 +114,27 @@ class Attention {
     for (int64_t i = 0; i < rows; ++i) {
       float* row = result_.data() + i * s_.out_width;
       if (seen == 0) std::fill_n(row, s_.out_width, 0.0f);
-      if (sum_[i] != 0) isa_.scale(row, 1 / sum_[i], s_.out_width);  // nothing but -inf: zeros
+      const float by = sum_[i] != 0 ? 1 / sum_[i] : 1;  // nothing but -inf: zeros
+      if (out.dtype == DType::kF32 && out.column == 1) {
+        Times(row, by, s_.out_width, reinterpret_cast<float*>(out.Row(first + i)));
+        continue;
+      }
+      isa_.scale(row, by, s_.out_width);
       StoreRow<float>(row, s_.out_width, out.Row(first + i), out.dtype, out.column);
     }
+  }
+
+  void Times(const float* x, float by, int64_t n, float* to) {
+    isa_.pair[static_cast<int>(PairOp::kMul)](x, &by, to, n, 2);
+  }
+
+  // The block of keys and values from j on, unless it is what there is already.
+  void Pack(const Plane& k, const Plane& v, int64_t j) {
+    const std::array<const char*, 2> at = {k.Row(j), v.Row(j)};
+    if (at == packed_) return;
+    isa_.pack({at[0], k.dtype, k.column, k.row}, s_.width, s_.KeysFrom(j), keys_.data());
+    isa_.pack(v.Matrix(j), s_.KeysFrom(j), s_.out_width, values_.data());
+    packed_ = at;
   }
 
   // What is added to scores; a mask of bools says which stay.
@@ -108,19 +148,20 @@ class Attention {
   // Row i's scores of keys [j, j + n) become weights; what there is of its result is brought to the same scale.
   void Weights(const Plane& mask, int64_t first, int64_t i, int64_t j, int64_t n, bool begin) {
     float* row = scores_.data() + i * n;
+    const int64_t kept = s_.causal ? std::clamp<int64_t>(first + i + 1 - j, 0, n) : n;
+    float most = most_[i];
     if (mask.at != nullptr) {
       const float* add = mask_row_.data();
       if (mask.row != 0 && mask.dtype == DType::kF32 && mask.column == 1)
         add = reinterpret_cast<const float*>(mask.Row(first + i)) + j;
       else if (mask.row != 0)
         LoadMask(mask, first + i, j, n);
-      isa_.pair[static_cast<int>(PairOp::kAdd)](row, add, row, n, 0);
-      if (mask.dtype == DType::kBool)  // whatever the score was
-        for (int64_t p = 0; p < n; ++p) row[p] = add[p] != 0 ? -kInf : row[p];
+      most =
+          std::max(most, isa_.add_max(row, add, mask.dtype == DType::kBool, kept));  // of bools: whatever the score was
+    } else {
+      most = std::max(most, isa_.max(row, kept));
     }
-    const int64_t kept = s_.causal ? std::clamp<int64_t>(first + i + 1 - j, 0, n) : n;
     std::fill_n(row + kept, n - kept, 0.0f);
-    const float most = std::max(most_[i], isa_.max(row, kept));
     const float shift = most == -kInf ? 0 : most;
     const float sum = isa_.exp_sum(row, shift, row, kept);
     if (begin) {
@@ -134,7 +175,8 @@ class Attention {
   }
 
   const AttentionShape& s_;
-  Scratch scores_, scaled_, result_;
+  Scratch scores_, scaled_, result_, keys_, values_;
+  std::array<const char*, 2> packed_ = {};
   std::vector<float> most_, sum_, mask_row_;
   const Isa& isa_ = BestIsa();
 };
@@ -169,13 +211,15 @@ const char* ScaledDotProductAttention(const Call& c) {
     Attention attention(shape);
     for (int64_t i = first; i < last; ++i) {
       int64_t index[kMaxRank] = {};
-      for (int64_t d = r - 3, rest = i / shape.blocks; d >= 0; rest /= out.sizes[d], --d) index[d] = rest % out.sizes[d];
+      for (int64_t d = r - 3, rest = i / shape.blocks; d >= 0; rest /= out.sizes[d], --d)
+        index[d] = rest % out.sizes[d];
       auto plane = [&](const Tensor& t) -> Plane {
         int64_t o = 0;
         for (int d = 0; d < r - 2; ++d) o += index[d] * t.strides[d];
         return {static_cast<char*>(t.data) + o * ByteSize(t.dtype), t.dtype, t.strides[r - 2], t.strides[r - 1]};
       };
-      attention.Run(plane(q), plane(k), plane(v), mask != nullptr ? plane(*mask) : Plane{}, plane(out), i % shape.blocks);
+      attention.Run(plane(q), plane(k), plane(v), mask != nullptr ? plane(*mask) : Plane{}, plane(out),
+                    i % shape.blocks);
     }
   });
   return nullptr;

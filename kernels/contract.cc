@@ -84,7 +84,7 @@ void FloatProduct(const Call& c, const Product& p, int64_t first, int64_t last, 
   };
   std::vector<float> left, right, product, row(static_cast<size_t>(p.bias.data != nullptr ? p.n : 0));
   auto matrix = [&](const char* at, const Tensor& t, std::vector<float>& copy) -> MatrixRef {
-    if (t.packed) return {at, t.dtype, 0, 0};
+    if (t.packed) return {at, t.dtype, p.k, 0};
     if (direct(t)) return {at, t.dtype, t.strides[t.rank - 2], t.strides[t.rank - 1]};
     copy.resize(static_cast<size_t>(t.sizes[t.rank - 2] * t.sizes[t.rank - 1]));
     LoadMatrix<float>(at, t, c.compute, copy.data());

@@ -49,7 +49,7 @@ void FastGemm(const GemmCall& g, const Workers* workers) {
   ParallelFor(workers, g.n, g.packed ? kPackedGrain : kColumnGrain, [&](int64_t begin, int64_t end) {
     GemmCall part = g;
     part.n = end - begin;
-    part.b.data = g.panels || g.packed ? Advance(g.b, begin * g.k) : Advance(g.b, begin * g.b.column);
+    part.b.data = g.packed ? Advance(g.b, begin * g.b.row) : Advance(g.b, begin * g.b.column);
     part.c = g.c + begin * g.c_column;
     if (g.bias != nullptr) part.bias = g.bias + begin;
     OnThisThread(part);

@@ -29,9 +29,7 @@ struct GemmCall {
   int64_t c_row = 0, c_column = 1;
   const float* bias = nullptr;  // n, or null
   bool accumulate = false;      // c holds something already; there is no bias then
-  // b.data is of f32 and lies in panels of Isa::panel columns: [n / panel][k][panel], the last one filled up.
-  bool panels = false;
-  // b.data is a packed weight (panels.h), of b.dtype.
+  // b is a packed matrix (panels.h) of b.dtype with b.row >= k rows, of which the first k count.
   bool packed = false;
 };
 
@@ -57,16 +55,19 @@ struct ConvIsa;
 
 struct Isa {
   const char* name;
-  int64_t panel;
   // Floats of scratch memory that `gemm` needs, which must be aligned to 64 bytes.
   int64_t (*gemm_scratch)(const GemmCall& g);
   void (*gemm)(const GemmCall& g, float* scratch);
+  // A k × n matrix as panels (panels.h) of f32, [ceil(n / kPanel)][k][kPanel].
+  void (*pack)(const MatrixRef& from, int64_t k, int64_t n, float* to);
   void (*row[kRowOps])(const float* x, float* out, int64_t n);
   // An operand of one element counts for all (`one`: 1 the first, 2 the second).
   void (*pair[kPairOps])(const float* x, const float* y, float* out, int64_t n, int one);
   // out = exp(x - shift), which may be written over x; the sum of that.
   float (*exp_sum)(const float* x, float shift, float* out, int64_t n);
   float (*max)(const float* x, int64_t n);  // -inf of nothing; NaN does not count
+  // x += add, or x = add where that is not 0 (`instead`); then the largest as above.
+  float (*add_max)(float* x, const float* add, bool instead, int64_t n);
   void (*scale)(float* x, float by, int64_t n);
   void (*softmax)(const float* x, float* out, int64_t n);
   void (*log_softmax)(const float* x, float* out, int64_t n);

@@ -1,22 +1,25 @@
-// The inner loop of products for AVX2 with FMA, in assembler: compilers move loads across steps until the sums do not fit the
-// registers any more, which costs 4 to 8 % of what the processor can do. Included by isa_body.h, inside its namespaces.
+// The inner loop of products for AVX2 with FMA, in assembler: compilers move loads across steps until the sums do not
+// fit the registers any more, which costs 4 to 8 % of what the processor can do. Included by isa_body.h, inside its
+// namespaces.
 
-// sum[r][v] = sum over p < k of a[r * a_row + p] · (b + p * b_row)[v], for 6 rows and two vectors, the second `b_next` elements
-// after the first. Every fourth step fetches the next line at `ahead`, unless that is null.
+// sum[r][v] = sum over p < k of a[r * a_row + p] · (b + p * b_row)[v], for 6 rows and two vectors, the second `b_next`
+// elements after the first. Every fourth step fetches the next line at `ahead`, unless that is null.
 SLIPWAY_INLINE void SumTile(int64_t k, const float* a, int64_t a_row, const float* b, int64_t b_row, int64_t b_next,
                             const float* ahead, Vec (&sum)[6][2]) {
 // Loads of one right row, then each of the left rows' elements, broadcast, times these.
-#define SLIPWAY_ROWS(AT0, AT1, S0, S1, S2, S3)                                                 \
-  "vbroadcastss " AT0 ", %%ymm14\n\t"                                                          \
-  "vbroadcastss " AT1 ", %%ymm15\n\t"                                                          \
-  "vfmadd231ps %%ymm12, %%ymm14, %[" S0 "]\n\tvfmadd231ps %%ymm13, %%ymm14, %[" S1 "]\n\t"     \
+#define SLIPWAY_ROWS(AT0, AT1, S0, S1, S2, S3)                                     \
+  "vbroadcastss " AT0                                                              \
+  ", %%ymm14\n\t"                                                                  \
+  "vbroadcastss " AT1                                                              \
+  ", %%ymm15\n\t"                                                                  \
+  "vfmadd231ps %%ymm12, %%ymm14, %[" S0 "]\n\tvfmadd231ps %%ymm13, %%ymm14, %[" S1 \
+  "]\n\t"                                                                          \
   "vfmadd231ps %%ymm12, %%ymm15, %[" S2 "]\n\tvfmadd231ps %%ymm13, %%ymm15, %[" S3 "]\n\t"
-#define SLIPWAY_STEP(P)                                                                        \
-  "vmovups (%[b]), %%ymm12\n\tvmovups (%[b],%[next]), %%ymm13\n\t"                             \
-  SLIPWAY_ROWS(P "(%[a])", P "(%[a],%[row])", "s00", "s01", "s10", "s11")                      \
-  SLIPWAY_ROWS(P "(%[a],%[row],2)", P "(%[d])", "s20", "s21", "s30", "s31")                    \
-  SLIPWAY_ROWS(P "(%[d],%[row])", P "(%[d],%[row],2)", "s40", "s41", "s50", "s51")             \
-  "add %[b_row], %[b]\n\t"
+#define SLIPWAY_STEP(P)                                                                                               \
+  "vmovups (%[b]), %%ymm12\n\tvmovups (%[b],%[next]), %%ymm13\n\t" SLIPWAY_ROWS(P "(%[a])", P "(%[a],%[row])", "s00", \
+                                                                                "s01", "s10", "s11")                  \
+      SLIPWAY_ROWS(P "(%[a],%[row],2)", P "(%[d])", "s20", "s21", "s30", "s31")                                       \
+          SLIPWAY_ROWS(P "(%[d],%[row])", P "(%[d],%[row],2)", "s40", "s41", "s50", "s51") "add %[b_row], %[b]\n\t"
 #define SLIPWAY_CLEAR(S) "vxorps %[" S "], %[" S "], %[" S "]\n\t"
   const float* d = a + 3 * a_row;
   int64_t fours = k / 4, rest = k % 4;

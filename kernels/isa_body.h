@@ -113,13 +113,13 @@ SLIPWAY_INLINE Vec4 Load4(const _Float16* p) {
 }
 SLIPWAY_INLINE Vec4 Load4(const BFloat* p) { return Vec4{ToFloat(p[0]), ToFloat(p[1]), ToFloat(p[2]), ToFloat(p[3])}; }
 
-// to[p * width + j] = from[p * row + j * column] for p < k, j < n <= width; zeros beyond n.
-template <typename S>
+// to[p * kTo + j] = from[p * row + j * column] for p < k, j < n <= kTo; zeros beyond n.
+template <int kTo, typename S>
 void PackPanel(const S* from, int64_t row, int64_t column, int64_t k, int64_t n, float* to) {
-  if (column == 1 && n == kWidth) {
-    for (int64_t p = 0; p < k; ++p, from += row, to += kWidth) {
-      Store(to, LoadAs(from));
-      Store(to + kLanes, LoadAs(from + kLanes));
+  if (column == 1 && n == kTo) {
+    for (int64_t p = 0; p < k; ++p, from += row, to += kTo) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kTo; v += kLanes) Store(to + v, LoadAs(from + v));
     }
     return;
   }
@@ -131,21 +131,21 @@ void PackPanel(const S* from, int64_t row, int64_t column, int64_t k, int64_t n,
       for (; p + 4 <= k; p += 4) {
         Vec4 r[4] = {Load4(at + p), Load4(at + column + p), Load4(at + 2 * column + p), Load4(at + 3 * column + p)};
         Turn4(r);
-        for (int i = 0; i < 4; ++i) *reinterpret_cast<Vec4At*>(to + (p + i) * kWidth + j) = r[i];
+        for (int i = 0; i < 4; ++i) *reinterpret_cast<Vec4At*>(to + (p + i) * kTo + j) = r[i];
       }
       for (; p < k; ++p)
-        for (int i = 0; i < 4; ++i) to[p * kWidth + j + i] = ToFloat(at[i * column + p]);
+        for (int i = 0; i < 4; ++i) to[p * kTo + j + i] = ToFloat(at[i * column + p]);
     }
     for (; j < n; ++j)
-      for (int64_t p = 0; p < k; ++p) to[p * kWidth + j] = ToFloat(from[j * column + p]);
-    for (; j < kWidth; ++j)
-      for (int64_t p = 0; p < k; ++p) to[p * kWidth + j] = 0;
+      for (int64_t p = 0; p < k; ++p) to[p * kTo + j] = ToFloat(from[j * column + p]);
+    for (; j < kTo; ++j)
+      for (int64_t p = 0; p < k; ++p) to[p * kTo + j] = 0;
     return;
   }
   for (int64_t p = 0; p < k; ++p) {
     int64_t j = 0;
-    for (; j < n; ++j) to[p * kWidth + j] = ToFloat(from[p * row + j * column]);
-    for (; j < kWidth; ++j) to[p * kWidth + j] = 0;
+    for (; j < n; ++j) to[p * kTo + j] = ToFloat(from[p * row + j * column]);
+    for (; j < kTo; ++j) to[p * kTo + j] = 0;
   }
 }
 
@@ -186,6 +186,13 @@ SLIPWAY_INLINE void WithElement(const MatrixRef& x, F f) {
     f(static_cast<const BFloat*>(x.data));
   else
     f(static_cast<const _Float16*>(x.data));
+}
+
+void Pack(const MatrixRef& from, int64_t k, int64_t n, float* to) {
+  WithElement(from, [&](auto* p) {
+    for (int64_t j = 0; j < n; j += kPanel, to += k * kPanel)
+      PackPanel<kPanel>(p + j * from.column, from.row, from.column, k, Least(kPanel, n - j), to);
+  });
 }
 
 // Where a tile goes: c(i, j) is c[i * row + j * column]. What is added is c itself (`add`), or a bias by row or by
@@ -311,9 +318,9 @@ SLIPWAY_INLINE void TileOf(int64_t rows, int64_t k, const float* a, int64_t a_ro
 // Columns [j, j + width) of the rows [k0, k0 + k) of a packed weight: f32 is read where it is; the others become f32 in
 // `room`, which stays in the first-level cache while the rows of the left operand pass.
 SLIPWAY_INLINE Right PackedRight(const GemmCall& g, int64_t k0, int64_t k, int64_t j, int64_t width, float* room) {
-  const int64_t at = j / kPanel * kPanel * g.k + k0 * kPanel + j % kPanel;
+  const int64_t at = j / kPanel * kPanel * g.b.row + k0 * kPanel + j % kPanel;
   // Where vectors are wide the second is of the next panel, if there is one.
-  const int64_t next = kLanes < kPanel ? kLanes : width > kPanel ? kPanel * g.k : 0;
+  const int64_t next = kLanes < kPanel ? kLanes : width > kPanel ? kPanel * g.b.row : 0;
   if (g.b.dtype == DType::kF32) return {static_cast<const float*>(g.b.data) + at, kPanel, next};
   WithElement(g.b, [&](auto* from) {
     from += at;
@@ -344,7 +351,7 @@ void BlockGemm(const GemmCall& g, const float* row_bias, float* scratch) {
       float* panels = scratch;
       float* left = scratch + k * kWidth * (g.packed ? 1 : (n + kWidth - 1) / kWidth);
       // Rows that lie a multiple of half a page apart meet in the same sets of the cache.
-      const bool meet = g.a.row % 512 == 0 || !g.packed;
+      const bool meet = g.a.row % 512 == 0;
       const bool copied = g.a.dtype != DType::kF32 || g.a.column != 1 || (meet && g.m > kRows && n > 4 * kWidth);
       const bool first = k0 == 0;
       for (int64_t m0 = 0; m0 < g.m; m0 += kLeftRows) {
@@ -364,19 +371,18 @@ void BlockGemm(const GemmCall& g, const float* row_bias, float* scratch) {
           Right right = {panels + j * k, kWidth, kLanes};
           if (g.packed) {
             right = PackedRight(g, k0, k, n0 + j, width, panels);
-          } else if (g.panels) {
-            right.at = static_cast<const float*>(g.b.data) + (n0 + j) * g.k + k0 * kWidth;
           } else if (in_place && width == kWidth) {
             right.at = static_cast<const float*>(g.b.data) + k0 * g.b.row + n0 + j;
             right.row = g.b.row;
           } else if (m0 == 0) {
             WithElement(g.b, [&](auto* p) {
-              PackPanel(p + k0 * g.b.row + (n0 + j) * g.b.column, g.b.row, g.b.column, k, width, panels + j * k);
+              PackPanel<kWidth>(p + k0 * g.b.row + (n0 + j) * g.b.column, g.b.row, g.b.column, k, width,
+                                panels + j * k);
             });
           }
           // The last rows fetch the next panel.
           const float* next = j + kWidth < n && (g.packed ? g.b.dtype == DType::kF32 : !in_place)
-                                  ? right.at + (g.packed || g.panels ? g.k : k) * kWidth
+                                  ? right.at + (g.packed ? g.b.row : k) * kWidth
                                   : nullptr;
           Target to = {nullptr,    g.c_row,
                        g.c_column, g.accumulate || !first,
@@ -493,7 +499,7 @@ void Combine(const GemmCall& g, const float* a) {
 template <int R, int P, typename S>
 SLIPWAY_INLINE void ThinPanels(const GemmCall& g, const float* a, int64_t a_row, int64_t j) {
   constexpr int V = kPanel / kLanes;
-  const S* b = static_cast<const S*>(g.b.data) + j * g.k;
+  const S* b = static_cast<const S*>(g.b.data) + j * g.b.row;
   Vec sum[R][P][V];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r)
@@ -509,7 +515,7 @@ SLIPWAY_INLINE void ThinPanels(const GemmCall& g, const float* a, int64_t a_row,
     for (int q = 0; q < P; ++q)
 #pragma GCC unroll 8
       for (int v = 0; v < V; ++v) {
-        const Vec w = LoadAs(b + q * kPanel * g.k + v * kLanes);
+        const Vec w = LoadAs(b + q * kPanel * g.b.row + v * kLanes);
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) sum[r][q][v] += x[r] * w;
       }
@@ -552,12 +558,11 @@ constexpr int64_t kThinRows = SLIPWAY_ISA_BYTES == 16 ? 2 : 4;
 bool IsThin(const GemmCall& g) { return g.packed && g.m <= kThinRows; }
 
 constexpr int64_t kDotRows = 8;
-bool ByDots(const GemmCall& g) { return !g.packed && !g.panels && g.m <= kDotRows && g.b.row == 1; }
-bool ByCombining(const GemmCall& g) { return !g.packed && !g.panels && g.m == 1 && g.b.column == 1 && g.c_column == 1; }
+bool ByDots(const GemmCall& g) { return !g.packed && g.m <= kDotRows && g.b.row == 1; }
+bool ByCombining(const GemmCall& g) { return !g.packed && g.m == 1 && g.b.column == 1 && g.c_column == 1; }
 // c' = b' · a': the few rows are packed and the many are read where they are.
 bool Turned(const GemmCall& g) {
-  return !g.packed && !g.panels && g.m <= kFewRows && 2 * g.m < g.k && g.m < g.n && g.b.row == 1 && g.b.column != 1 &&
-         !g.accumulate;
+  return !g.packed && g.m <= kFewRows && 2 * g.m < g.k && g.m < g.n && g.b.row == 1 && g.b.column != 1 && !g.accumulate;
 }
 
 GemmCall Turn(GemmCall g) {
@@ -811,6 +816,22 @@ float MaxRow(const float* x, int64_t n) {
   for (; i < n; ++i) most = x[i] > most ? x[i] : most;
   return most;
 }
+float AddMax(float* x, const float* add, bool instead, int64_t n) {
+  Vec v = Splat(-__builtin_inff());
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const Vec a = Load(x + i), b = Load(add + i), y = instead ? (b != 0 ? b : a) : a + b;
+    Store(x + i, y);
+    v = Larger(y, v);
+  }
+  float most = v[0];
+  for (int j = 1; j < kLanes; ++j) most = v[j] > most ? v[j] : most;
+  for (; i < n; ++i) {
+    x[i] = instead ? (add[i] != 0 ? add[i] : x[i]) : x[i] + add[i];
+    most = x[i] > most ? x[i] : most;
+  }
+  return most;
+}
 void ScaleRow(float* x, float by, int64_t n) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) Store(x + i, Load(x + i) * by);
@@ -892,13 +913,14 @@ void LayerNormRow(const float* x, const float* weight, const float* bias, float 
 extern const Isa SLIPWAY_ISA_TABLE;
 const Isa SLIPWAY_ISA_TABLE = {
     SLIPWAY_ISA_NAME,
-    kWidth,
     GemmScratch,
     Gemm,
+    Pack,
     {ExpRow, TanhRow, ErfRow, SigmoidRow, SiluRow, GeluRow, GeluTanhRow, ReluRow, NegRow, SqrtRow, RsqrtRow},
     {PairRow<PairOp::kAdd>, PairRow<PairOp::kSub>, PairRow<PairOp::kMul>, PairRow<PairOp::kDiv>},
     ExpSum,
     MaxRow,
+    AddMax,
     ScaleRow,
     SoftmaxRow,
     LogSoftmaxRow,

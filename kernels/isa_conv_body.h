@@ -40,14 +40,11 @@ __attribute__((noinline)) void ConvTile(const ConvBlock& g, int64_t i, int64_t j
       }
       b += b_row;
     };
-    auto advance = [&](int64_t p) __attribute__((always_inline)) {
-#pragma GCC unroll 4
-      for (int r = 0; r < kThirds; ++r) a[r] += 4 * p;
+#pragma GCC unroll 1
+    for (int64_t p = 0; p < k; ++p) {
+      step(p);
       asm("" : "+r"(away));  // or the compiler keeps sums of addresses on the stack
-    };
-    int64_t p = 0;
-    for (; p + 4 <= k; p += 4, advance(4)) step(0), step(1), step(2), step(3);
-    for (; p < k; ++p, advance(1)) step(0);
+    }
   }
   float* c = g.c + i * g.c_row + j;
   float edge[R][V * kLanes];
@@ -198,7 +195,7 @@ void LayPanel(const float* image, const int64_t* offsets, int64_t k, const int64
   }
 }
 void LayRowsPanel(const float* from, int64_t row, int64_t k, int64_t n, float* to) {
-  PackPanel<float>(from, row, 1, k, n, to);
+  PackPanel<kWidth>(from, row, 1, k, n, to);
 }
 
 // ---- Rows.

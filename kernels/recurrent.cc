@@ -13,24 +13,16 @@
 namespace slipway::kernels {
 namespace {
 
+constexpr const char* kNotDense = "the tensor is not dense or not of f32";
+
 bool IsDenseFloat(const Tensor& t) {
   return t.dtype == DType::kF32 && t.rank > 0 && (t.strides[t.rank - 1] == 1 || t.sizes[t.rank - 1] == 1);
 }
 
-// Matrix w, [n, k] and dense along k, as GemmCall::panels has them of its transpose.
-void Pack(const float* w, int64_t row, int64_t n, int64_t k, int64_t panel, float* to) {
-  for (int64_t j = 0; j < n; j += panel, to += panel * k) {
-    const int64_t width = std::min(panel, n - j);
-    for (int64_t i = 0; i < width; ++i)
-      for (int64_t p = 0; p < k; ++p) to[p * panel + i] = w[(j + i) * row + p];
-    for (int64_t p = 0; p < k && width < panel; ++p) std::fill(to + p * panel + width, to + (p + 1) * panel, 0.0f);
-  }
-}
-
-// in: gates of the inputs [times, batch, gates · n], weight of the state [gates · n, n], the state [batch, n], of LSTM
-// the cells' [batch, n], then the bias of the state [gates · n] where ints[1] is 1. out: states of all times [times,
-// batch, n], the last one [batch, n], of LSTM the cells'. ints[0]: from the last time to the first. All of f32, dense
-// along the last dim.
+// in: gates of the inputs [times, batch, gates · n], weight of the state [n, gates · n], which is dense along n or
+// packed, the state [batch, n], of LSTM the cells' [batch, n], then the bias of the state [gates · n] where ints[1]
+// is 1. out: states of all times [times, batch, n], the last one [batch, n], of LSTM the cells'. ints[0]: from the last
+// time to the first. All of f32, dense along the last dim but for the weight.
 template <Cell kCell>
 const char* Recurrent(const Call& c) {
   constexpr bool kLstm = kCell == Cell::kLstm;
@@ -38,14 +30,15 @@ const char* Recurrent(const Call& c) {
   if (c.ints.size() < 2) return kAttributeMissing;
   const bool has_bias = c.ints[1] != 0;
   if (c.in.size() != 2 + kStates + has_bias || c.out.size() != 1 + kStates) return kSizesDiffer;
-  for (const Tensor& t : c.in)
-    if (!IsDenseFloat(t)) return "the tensor is not dense or not of f32";
-  for (const Tensor& t : c.out)
-    if (!IsDenseFloat(t)) return "the tensor is not dense or not of f32";
   const Tensor &x = c.in[0], &w = c.in[1], &y = c.out[0];
+  for (const Tensor& t : c.in)
+    if (&t != &w && !IsDenseFloat(t)) return kNotDense;
+  for (const Tensor& t : c.out)
+    if (!IsDenseFloat(t)) return kNotDense;
   if (x.rank != 3 || w.rank != 2 || y.rank != 3) return kSizesDiffer;
-  const int64_t times = x.sizes[0], batch = x.sizes[1], n = w.sizes[1], wide = x.sizes[2];
-  if (wide / Gates(kCell) != n || wide % Gates(kCell) != 0 || w.sizes[0] != wide || y.sizes[0] != times ||
+  const int64_t times = x.sizes[0], batch = x.sizes[1], n = w.sizes[0], wide = x.sizes[2];
+  if (w.dtype != DType::kF32 || (!w.packed && n > 1 && w.strides[0] != 1)) return kNotDense;
+  if (wide / Gates(kCell) != n || wide % Gates(kCell) != 0 || w.sizes[1] != wide || y.sizes[0] != times ||
       y.sizes[1] != batch || y.sizes[2] != n)
     return kSizesDiffer;
   auto is_state = [&](const Tensor& t) { return t.rank == 2 && t.sizes[0] == batch && t.sizes[1] == n; };
@@ -69,18 +62,20 @@ const char* Recurrent(const Call& c) {
   Scope memory(c);
   GemmCall g;
   g.m = batch, g.n = wide, g.k = n;
-  g.b = {w.data, DType::kF32, 1, w.strides[0]};
+  g.packed = w.packed;
+  g.b = w.packed ? MatrixRef{w.data, DType::kF32, n, 0} : MatrixRef{w.data, DType::kF32, 1, w.strides[1]};
   // Many products with one matrix: packed once, unless rows are so few that dots are as quick.
   constexpr int64_t kFew = 2;
-  if (batch > kFew && times > 2) {
-    float* packed = memory->Take<float>((wide + isa.panel - 1) / isa.panel * isa.panel * n);
-    Pack(w.as<const float>(), w.strides[0], wide, n, isa.panel, packed);
-    g.b = {packed, DType::kF32, isa.panel, 1};
-    g.panels = true;
+  if (!w.packed && batch > kFew && times > 2) {
+    float* packed = memory->Take<float>((wide + kPanel - 1) / kPanel * kPanel * n);
+    isa.pack(g.b, n, wide, packed);
+    g.b = {packed, DType::kF32, n, 0};
+    g.packed = true;
   }
   g.c = memory->Take<float>(batch * wide);
   g.c_row = wide;
-  const int64_t grain = std::max<int64_t>(isa.panel, (int64_t{1} << 16) / (batch * n) / isa.panel * isa.panel);
+  constexpr int64_t kGrain = 2 * kPanel;
+  const int64_t grain = std::max(kGrain, (int64_t{1} << 16) / (batch * n) / kGrain * kGrain);
   const int64_t scratch = isa.gemm_scratch(g);
   float* const spare = memory->Take<float>(scratch * memory.parts() + 16 * memory.parts());
   const int64_t apart = (scratch + 15) / 16 * 16;
@@ -95,7 +90,7 @@ const char* Recurrent(const Call& c) {
       GemmCall part = g;
       part.n = last - first;
       const float* b = static_cast<const float*>(g.b.data);
-      part.b.data = g.panels ? b + first * n : b + first * w.strides[0];
+      part.b.data = b + first * (g.packed ? n : w.strides[1]);
       part.c = g.c + first;
       isa.gemm(part, spare + apart * parts++);
     });
@@ -118,10 +113,10 @@ const char* Recurrent(const Call& c) {
 }
 
 constexpr Kernel kKernels[] = {
-    {.name = "lstm", .run = Recurrent<Cell::kLstm>, .inputs = 4, .outputs = 3},
-    {.name = "gru", .run = Recurrent<Cell::kGru>, .inputs = 3, .outputs = 2},
-    {.name = "rnn_tanh", .run = Recurrent<Cell::kTanh>, .inputs = 3, .outputs = 2},
-    {.name = "rnn_relu", .run = Recurrent<Cell::kRelu>, .inputs = 3, .outputs = 2},
+    {.name = "lstm", .run = Recurrent<Cell::kLstm>, .inputs = 4, .outputs = 3, .packed = 1},
+    {.name = "gru", .run = Recurrent<Cell::kGru>, .inputs = 3, .outputs = 2, .packed = 1},
+    {.name = "rnn_tanh", .run = Recurrent<Cell::kTanh>, .inputs = 3, .outputs = 2, .packed = 1},
+    {.name = "rnn_relu", .run = Recurrent<Cell::kRelu>, .inputs = 3, .outputs = 2, .packed = 1},
 };
 
 }  // namespace

@@ -64,7 +64,7 @@ void Recurrent(PlanContext& c) {
       if (each == 4) in.push_back(c.Expand(w[2], wide));
       if (!c.ok()) return;
       c.Emit("matmul", std::move(in), {made}, DType::kFloat32);
-      in = {by_time(made), c.Dense(w[1])};
+      in = {by_time(made), Swap(c.Dense(w[1]), 0, 1)};
       std::vector<Operand> out = {by_time(directions == 1 ? y : Narrow(y, 2, n * direction, n))};
       for (size_t k = 0; k < states; ++k) {
         in.push_back(c.Dense(Select(start[k], 0, place)));

@@ -91,7 +91,7 @@ struct Product {
     GemmCall g;
     g.m = m, g.n = n, g.k = k;
     g.a = {a.data(), DType::kF32, k, 1};
-    g.b = {panels.data(), dtype, 0, 0};
+    g.b = {panels.data(), dtype, k, 0};
     g.packed = true;
     g.c = c.data(), g.c_row = n;
     g.bias = bias.data();

@@ -64,7 +64,12 @@ void Check(const Isa& isa, int64_t m, int64_t n, int64_t k, DType a_type, DType 
         const int64_t at = (p * g.b.row + j * g.b.column) * size;
         ASSERT_EQ(std::memcmp(reinterpret_cast<const char*>(back.data()) + at, bits + at, size), 0);
       }
-    g.b = {panels.data(), b_type, 0, 0};
+    if (b_type == DType::kF32) {
+      std::vector<float> same(panels.size() / sizeof(float), -1);
+      isa.pack(g.b, k, n, same.data());
+      EXPECT_EQ(std::memcmp(same.data(), panels.data(), panels.size()), 0);
+    }
+    g.b = {panels.data(), b_type, k, 0};
     g.packed = true;
   }
   const int64_t floats = isa.gemm_scratch(g);

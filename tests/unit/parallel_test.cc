@@ -108,7 +108,7 @@ TEST(Parallel, ProductsAreTheSameBits) {
             << s.m << " " << s.n << " " << s.k << " " << b_turned << bias;
         std::vector<char> panels(static_cast<size_t>(PanelBytes(s.k, s.n, DType::kF32)));
         PackPanels(g.b, s.k, s.n, 0, (s.n + kPanel - 1) / kPanel, panels.data());
-        g.b = {panels.data(), DType::kF32, 0, 0};
+        g.b = {panels.data(), DType::kF32, s.k, 0};
         g.packed = true;
         FastGemm(g, &pool->workers());
         g.c = alone.data();
