@@ -53,17 +53,16 @@ __attribute__((target("avx2,fma"), noinline)) double Multiplications(int64_t n) 
 }
 #endif
 
-// Four streams, as a product of one row reads.
+// As so many streams as the processor sees each for itself; a product of one row reads four.
+template <int kStreams>
 __attribute__((target("avx2"), noinline)) void ReadAll(const std::vector<float>& v) {
-  const int64_t n = static_cast<int64_t>(v.size()) / 4;
+  const int64_t n = static_cast<int64_t>(v.size()) / kStreams;
   typedef float At __attribute__((vector_size(32), aligned(4), may_alias));
-  At s[8] = {};
+  At s[kStreams] = {};
   for (int64_t i = 0; i + 16 <= n; i += 16)
-#pragma GCC unroll 4
-    for (int k = 0; k < 4; ++k) {
-      s[2 * k] += *reinterpret_cast<const At*>(&v[k * n + i]);
-      s[2 * k + 1] += *reinterpret_cast<const At*>(&v[k * n + i + 8]);
-    }
+#pragma GCC unroll 8
+    for (int k = 0; k < kStreams; ++k)
+      s[k] += *reinterpret_cast<const At*>(&v[k * n + i]) + *reinterpret_cast<const At*>(&v[k * n + i + 8]);
   for (At& x : s) asm volatile("" ::"x"(x));
 }
 
@@ -107,7 +106,6 @@ int main(int argc, char** argv) {
   const Workers* workers = pool ? &pool->workers() : nullptr;
   const bool wall = threads > 1;
   std::printf("%s, %d thread(s)\n", BestIsa().name, threads);
-  const std::vector<float> memory(128 << 20, 1.0f);
   struct {
     int64_t m, n, k;
   } const sizes[] = {{128, 384, 384}, {128, 1536, 384}, {128, 384, 1536}, {1024, 1024, 1024},
@@ -116,9 +114,11 @@ int main(int argc, char** argv) {
     for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
       Product p(s.m, s.n, s.k, dtype);
       double best = std::numeric_limits<double>::infinity(), peak = 0, read = 0;
+      const std::vector<float> memory(p.panels.size() / sizeof(float), 1.0f);  // as much as the weight: caches keep as much of it
       const double work = 2.0 * static_cast<double>(s.m * s.n * s.k);
       if (argc > 2 && s.m * s.n * s.k != std::atoll(argv[2])) continue;
       const int64_t rounds = std::max<int64_t>(200000, static_cast<int64_t>(work / 192));  // as long as a product
+      int turn = 0;
       const int inner = std::max(1, static_cast<int>(4e7 / work));
       for (const double end = Now(CLOCK_MONOTONIC) + 1.5; Now(CLOCK_MONOTONIC) < end;) {
         best = std::min(best, Time(wall, [&] {
@@ -128,7 +128,9 @@ int main(int argc, char** argv) {
         const double t = Time(false, [&] { flops = static_cast<double>(rounds) * Multiplications(rounds); });
         peak = std::max(peak, flops / t);
         if (s.m == 1 && s.n > 1000) {
-          const double r = Time(false, [&] { ReadAll(memory); });
+          // One a turn: like the product it finds the caches full of the other's bytes.
+          void (*const readers[])(const std::vector<float>&) = {ReadAll<1>, ReadAll<2>, ReadAll<4>, ReadAll<8>};
+          const double r = Time(false, [&] { readers[turn++ % 4](memory); });
           read = std::max(read, static_cast<double>(memory.size()) * 4 / r);
         }
       }
