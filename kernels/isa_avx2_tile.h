@@ -5,7 +5,7 @@
 // sum[r][v] = sum over p < k of a[r * a_row + p] · (b + p * b_row)[v], for 6 rows and two vectors, the second `b_next`
 // elements after the first. Every fourth step fetches the next line at `ahead`, unless that is null.
 SLIPWAY_INLINE void SumTile(int64_t k, const float* a, int64_t a_row, const float* b, int64_t b_row, int64_t b_next,
-                            const float* ahead, Vec (&sum)[6][2]) {
+                            const char* ahead, Vec (&sum)[6][2]) {
 // Loads of one right row, then each of the left rows' elements, broadcast, times these.
 #define SLIPWAY_ROWS(AT0, AT1, S0, S1, S2, S3)                                     \
   "vbroadcastss " AT0                                                              \
@@ -24,7 +24,7 @@ SLIPWAY_INLINE void SumTile(int64_t k, const float* a, int64_t a_row, const floa
   const float* d = a + 3 * a_row;
   int64_t fours = k / 4, rest = k % 4;
   const int64_t row = a_row * 4, bytes = b_row * 4, next = b_next * 4, step = ahead != nullptr ? 64 : 0;
-  if (ahead == nullptr) ahead = b;
+  if (ahead == nullptr) ahead = reinterpret_cast<const char*>(b);
   asm volatile(
       SLIPWAY_CLEAR("s00") SLIPWAY_CLEAR("s01") SLIPWAY_CLEAR("s10") SLIPWAY_CLEAR("s11") SLIPWAY_CLEAR("s20") SLIPWAY_CLEAR("s21")
       SLIPWAY_CLEAR("s30") SLIPWAY_CLEAR("s31") SLIPWAY_CLEAR("s40") SLIPWAY_CLEAR("s41") SLIPWAY_CLEAR("s50") SLIPWAY_CLEAR("s51")

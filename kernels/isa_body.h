@@ -95,7 +95,6 @@ constexpr int64_t kDepth = 400;               // of a block
 constexpr int64_t kLeftStride = kDepth + 16;  // rows of a copy fall into different sets of the cache
 constexpr int64_t kLeftRows = 144 / kRows * kRows;
 constexpr int64_t kPanels = 1024 / kWidth;  // of a block
-constexpr int64_t kFetchers = 4;            // tiles that fetch a quarter of the next panel each
 constexpr int64_t kFewRows = 64;            // up to so many the product is turned, where that saves packing
 
 // Rows of 4 × 4.
@@ -218,7 +217,7 @@ struct Right {
 // `ahead` is what will be needed next, or null.
 template <int R>
 __attribute__((noinline)) void Tile(int64_t k, const float* a, int64_t a_row, const Right& right, int64_t n,
-                                    const Target& to, [[maybe_unused]] const float* ahead) {
+                                    const Target& to, [[maybe_unused]] const char* ahead) {
   // What is added to in the end is on its way while the sums are made.
   if (to.column == 1)
 #pragma GCC unroll 16
@@ -310,7 +309,7 @@ __attribute__((noinline)) void Tile(int64_t k, const float* a, int64_t a_row, co
 
 template <int R = kRows>
 SLIPWAY_INLINE void TileOf(int64_t rows, int64_t k, const float* a, int64_t a_row, const Right& b, int64_t n,
-                           const Target& to, const float* ahead) {
+                           const Target& to, const char* ahead) {
   if (rows == R) return Tile<R>(k, a, a_row, b, n, to, ahead);
   if constexpr (R > 1) TileOf<R - 1>(rows, k, a, a_row, b, n, to, ahead);
 }
@@ -380,10 +379,13 @@ void BlockGemm(const GemmCall& g, const float* row_bias, float* scratch) {
                                 panels + j * k);
             });
           }
-          // The last rows fetch the next panel.
-          const float* next = j + kWidth < n && (g.packed ? g.b.dtype == DType::kF32 : !in_place)
-                                  ? right.at + (g.packed ? g.b.row : k) * kWidth
-                                  : nullptr;
+          // The last rows fetch the next panel, a line for each four steps.
+          const int size = g.packed ? ByteSize(g.b.dtype) : 4;
+          const char* next = nullptr;
+          if (j + kWidth < n && g.packed)
+            next = static_cast<const char*>(g.b.data) + ((n0 + j + kWidth) * g.b.row + k0 * kPanel) * size;
+          else if (j + kWidth < n && !in_place)
+            next = reinterpret_cast<const char*>(right.at + k * kWidth);
           Target to = {nullptr,    g.c_row,
                        g.c_column, g.accumulate || !first,
                        nullptr,    first && g.bias != nullptr ? g.bias + n0 + j : nullptr};
@@ -391,9 +393,9 @@ void BlockGemm(const GemmCall& g, const float* row_bias, float* scratch) {
             rows = m - i <= kRows ? m - i : m - i < 2 * kRows ? (m - i + 1) / 2 : kRows;
             to.c = g.c + (m0 + i) * g.c_row + (n0 + j) * g.c_column;
             to.row_bias = first && row_bias != nullptr ? row_bias + m0 + i : nullptr;
-            const bool fetch = next != nullptr && m - i < (kFetchers + 1) * kRows;
+            const bool fetch = next != nullptr && m - i < (size + 1) * kRows;
             TileOf(rows, k, a + i * a_row, a_row, right, width, to, fetch ? next : nullptr);
-            if (fetch) next += k / kFetchers * kWidth;
+            if (fetch) next += k / 4 * 64;
           }
         }
       }
