@@ -416,11 +416,20 @@ const char* Unique(const Call& c) {
 
 enum Reduction : int64_t { kSum, kProd, kMean, kMax, kMin };
 
+// x as memory of dtype `t` holds it, where that is a half.
+template <typename T>
+T Kept(T x, DType t) {
+  if constexpr (std::is_same_v<T, float>)
+    if (t == DType::kF16 || t == DType::kBF16) LoadRow<float>(&x, DType::kF32, 1, 1, t, &x);
+  return x;
+}
+
 // out, which holds the tensor, takes in[0] (sizes at least the index's) at in[1] along the dim ints[0], reduced as ints[1]
-// says; ints[2]: with what stood there.
+// says; ints[2]: with what stood there; ints[3]: f16 and bf16 are rounded at each step, not in the end, as torch does it in some
+// kernels.
 const char* ScatterReduce(const Call& c) {
   const Tensor &values = c.in[0], &index = c.in[1], &out = c.out[0];
-  if (c.in.size() < 2 || c.ints.size() < 3 || values.rank != out.rank || index.rank != out.rank || !IsIndex(index) ||
+  if (c.in.size() < 2 || c.ints.size() < 4 || values.rank != out.rank || index.rank != out.rank || !IsIndex(index) ||
       values.dtype != out.dtype || c.ints[0] < 0 || c.ints[0] >= out.rank)
     return kSizes;
   const int dim = static_cast<int>(c.ints[0]);
@@ -428,6 +437,7 @@ const char* ScatterReduce(const Call& c) {
     if (index.sizes[d] > values.sizes[d] || (d != dim && index.sizes[d] > out.sizes[d])) return kSizes;
   const auto how = static_cast<Reduction>(c.ints[1]);
   const bool with_self = c.ints[2] != 0;
+  const DType kept = c.ints[3] != 0 ? out.dtype : DType::kF32;
   bool inside = true;
   WithComputeType(c.compute, [&]<typename T>() {
     using A = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;
@@ -453,9 +463,9 @@ const char* ScatterReduce(const Call& c) {
       if (counts[o]++ == 0)
         x = v;
       else if (how == kSum || how == kMean)
-        x = static_cast<T>(static_cast<A>(x) + static_cast<A>(v));
+        x = Kept(static_cast<T>(static_cast<A>(x) + static_cast<A>(v)), kept);
       else if (how == kProd)
-        x = static_cast<T>(static_cast<A>(x) * static_cast<A>(v));
+        x = Kept(static_cast<T>(static_cast<A>(x) * static_cast<A>(v)), kept);
       else if (how == kMax)
         x = x != x || x > v ? x : v;
       else
@@ -470,7 +480,7 @@ const char* ScatterReduce(const Call& c) {
           const int64_t n = counts[k], q = x / n;
           x = q - (x % n != 0 && x < 0 ? 1 : 0);
         } else {
-          x = x / static_cast<T>(counts[k]);
+          x = Kept(x, out.dtype) / Kept(static_cast<T>(counts[k]), out.dtype);
         }
       }
       StoreRow<T>(&x, 1, At(out, at(out)), out.dtype, 1);
@@ -524,9 +534,9 @@ const char* SegmentReduce(const Call& c) {
         T v;
         LoadRow<T>(At(x, rest + i * x.strides[axis]), x.dtype, 1, 1, x.dtype, &v);
         if (how == kSum || how == kMean)
-          acc = static_cast<T>(static_cast<A>(acc) + static_cast<A>(v));
+          acc = Kept(static_cast<T>(static_cast<A>(acc) + static_cast<A>(v)), x.dtype);
         else if (how == kProd)
-          acc = static_cast<T>(static_cast<A>(acc) * static_cast<A>(v));
+          acc = Kept(static_cast<T>(static_cast<A>(acc) * static_cast<A>(v)), x.dtype);
         else if (how == kMax)
           acc = acc != acc || acc > v ? acc : v;
         else
@@ -535,7 +545,7 @@ const char* SegmentReduce(const Call& c) {
       if constexpr (kReal) {
         if (how == kMean) {
           if (end > begin)
-            acc = acc / static_cast<T>(end - begin);
+            acc = acc / Kept(static_cast<T>(end - begin), x.dtype);
           else if (c.floats.empty())
             acc = std::numeric_limits<T>::quiet_NaN();
         }

@@ -417,7 +417,7 @@ Value* Powers(Decomposer& d, Value* x, IntOrValue n) {
 }
 void LinalgVander(Decomposer& d) {
   Value* x = d.b.Cast(d.in("x"), d.compute_dtype());
-  if (x->rank() == 0) return d.Fail("a 0-d operand");
+  if (x->rank() == 0) x = Unsqueeze(d, x, 0);
   d.Return(Powers(d, x, d.opt_sym("N").value_or(d.b.Size(x, -1))));
 }
 void Vander(Decomposer& d) {

@@ -46,7 +46,8 @@ std::optional<Dim> Bound(PlanContext& c, const char* name) {
   const ir::Value* v = c.node().Get(name).value();
   if (!v || !v->type().is_tensor()) return c.expr(c.scalar(name));
   Operand x = c.of(v);
-  if (x.rank() != 0 || !ir::IsFloating(x.dtype)) return std::nullopt;
+  if (x.rank() != 0 || ir::IsComplex(x.dtype)) return std::nullopt;
+  x = c.Cast(x, DType::kFloat64);
   const Dim e = c.builder().NewSymbol({});
   c.builder().Symbol(e, true);
   c.builder().Publish(e, x);

@@ -328,7 +328,6 @@ void SegmentReduce(PlanContext& c) {
   if (found == std::end(kNames)) return c.Fail(text::StrCat("reduce=\"", how, "\""));
   if (c.has("indices")) return c.Unsupported("segments given by indices");
   if (!ir::IsFloating(x.dtype)) return c.Unsupported(text::StrCat("of ", ir::Name(x.dtype)));
-  if (ir::IsLowPrecision(x.dtype)) return c.Unsupported(text::StrCat(ir::Name(x.dtype), ": torch rounds inside its kernel"));
   const bool lengths = c.has("lengths");
   Operand runs = Indices(c, c.in(lengths ? "lengths" : "offsets"));
   Reals initial;

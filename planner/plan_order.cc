@@ -274,17 +274,15 @@ void ScatterReduce(PlanContext& c) {
   if (!c.ok() || !how) return;
   Operand src = value ? c.Expand(c.Cast(c.in("value"), out.dtype), index.sizes) : AtLeast1d(c.in("src"));
   if (index.dtype != DType::kInt64 && index.dtype != DType::kInt32) return c.Fail("the index is of another dtype");
-  if (ir::IsLowPrecision(out.dtype)) return c.Unsupported(text::StrCat(ir::Name(out.dtype), ": torch rounds inside its kernel"));
   const bool with_self = c.node().op().ArgIndex("include_self") < 0 || c.b("include_self");
   c.Copy(x, out);
-  c.Emit("scatter_reduce", {src, index}, {AtLeast1d(out)}, out.dtype, {c.dim("dim", x.rank()), *how, with_self});
+  c.Emit("scatter_reduce", {src, index}, {AtLeast1d(out)}, out.dtype, {c.dim("dim", x.rank()), *how, with_self, false});
   c.Return(out);
 }
 void IndexReduce(PlanContext& c) {
   Operand x = c.in("self"), index = AtLeast1d(c.in("index")), src = AtLeast1d(c.in("source")), out = c.Result();
   const auto how = ReductionOf(c, c.str("reduce"));
   if (!c.ok() || !how) return;
-  if (ir::IsLowPrecision(out.dtype)) return c.Unsupported(text::StrCat(ir::Name(out.dtype), ": torch rounds inside its kernel"));
   const int dim = c.dim("dim", x.rank());
   if (index.rank() != 1) return c.Fail("the index has more than one dim");
   for (int d = 0; d < src.rank(); ++d) {
@@ -292,7 +290,7 @@ void IndexReduce(PlanContext& c) {
     if (d > dim) index = Unsqueeze(index, index.rank());
   }
   c.Copy(x, out);
-  c.Emit("scatter_reduce", {src, c.Expand(index, src.sizes)}, {AtLeast1d(out)}, out.dtype, {dim, *how, c.b("include_self")});
+  c.Emit("scatter_reduce", {src, c.Expand(index, src.sizes)}, {AtLeast1d(out)}, out.dtype, {dim, *how, c.b("include_self"), true});
   c.Return(out);
 }
 

@@ -81,10 +81,12 @@ Operand SplitDim(Operand x, int dim, int64_t inner) {
 void Attention(PlanContext& c) {
   Operand q = c.in("query"), k = c.in("key"), v = c.in("value"), mask = c.opt_in("attn_mask");
   if (!c.ok()) return;
-  const int n = q.rank();
+  const int n = std::max({q.rank(), k.rank(), v.rank()});
   if (c.f("dropout_p") != 0) return c.Unsupported("dropout");
-  if (n < 2 || k.rank() != n || v.rank() != n || (mask && mask.rank() > n))
-    return c.Unsupported("operands of different rank");
+  for (Operand* t : {&q, &k, &v})
+    while (t->rank() < n && t->rank() >= 2) *t = Unsqueeze(*t, 0);
+  if (n < 2 || q.rank() != n || k.rank() != n || v.rank() != n || (mask && mask.rank() > n))
+    return c.Unsupported("operands of these ranks");
   if (!ir::IsLowPrecision(q.dtype) && q.dtype != DType::kFloat32) return c.Unsupported("a kernel of f32 and narrower");
   std::optional<double> scale = c.opt_f("scale");
   if (!scale) {

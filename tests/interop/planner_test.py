@@ -220,6 +220,21 @@ CASES = {
                          torch.isin(k, j), F.one_hot(j, 5)),
         [f(4, 6), torch.tensor([0, 2]), torch.tensor([-1, 3])],
     ),
+    # torch rounds sums of halves in the end here, at each step there.
+    "halves_reduced": (
+        lambda x, i, n: tuple(
+            y
+            for t in (torch.float16, torch.bfloat16)
+            for y in (
+                *(x.to(t)[:7].scatter_reduce(0, i, x.to(t), r, include_self=s) for r in ("sum", "prod", "mean", "amax") for s in (True, False)),
+                *(x.to(t)[:7].index_reduce(0, i[:, 0], x.to(t), r, include_self=s) for r in ("prod", "mean", "amin") for s in (True, False)),
+                *(torch.segment_reduce(x.to(t), r, lengths=n) for r in ("sum", "prod", "mean", "max")),
+            )
+        ),
+        [f(60, 5) * 0.3 + 1, i(60, 5, low=0, high=7), torch.tensor([10, 0, 25, 25])],
+    ),
+    "bounds": (lambda a, b: (torch.linspace(a, b, 5), torch.linspace(b, a, 4, dtype=torch.int64), torch.logspace(b, a, 4)), [torch.tensor(-2), torch.tensor(3.5)]),
+    "ranks_of_attention": (lambda q, k: F.scaled_dot_product_attention(q, k, k * 2), [f(4, 3, 8), f(2, 4, 6, 8)]),
     "windows": (lambda x: (torch.hann_window(7), torch.hamming_window(6, False), torch.blackman_window(9), torch.bartlett_window(5), torch.kaiser_window(8), x),
                 [f(2)]),
     "eight_bits": (
