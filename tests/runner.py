@@ -4,10 +4,11 @@
   unit                     everything ctest knows in build/ (each gtest case counts)
   SUITE/*.golden           a transcript: the first line is "$ COMMAND", the rest what it must print on stdout; a status
                            other than 0 is a last line "[exit N]". --update rewrites the expected part.
-  SUITE/*.sh               a bash script that must exit 0, run with -eu in an empty folder
+  SUITE/*.sh               a bash script that must exit 0, run with -eu in an empty folder; one whose last line says
+                           "not run: WHY" counts as neither
   SUITE/*_test.py          pytest
 
-SUITE is golden, cli, hostile or interop under tests/. Commands see SLIPWAY (the binary, also first on PATH), ROOT (the
+SUITE is golden, cli, hostile, interop or arm under tests/. Commands see SLIPWAY (the binary, also first on PATH), ROOT (the
 checkout), PYTHON and MINILM (the folder with the sample's weights). The last line is "N passed, M failed".
 """
 
@@ -23,9 +24,10 @@ import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
-SUITES = ("unit", "golden", "cli", "hostile", "interop")
+SUITES = ("unit", "golden", "cli", "hostile", "interop", "arm")
 JOBS = 2
 LIMIT_S = 900
+NOT_RUN = "not run: "
 SHOWN_LINES = 60
 
 
@@ -82,6 +84,8 @@ def run_pytest(path, scratch, _):
 def run_script(path, scratch, _):
     place = 'trap \'echo "${BASH_SOURCE[0]}:$LINENO: $BASH_COMMAND: exit $?" >&2\' ERR; source "$0"'
     status, output = call(["bash", "-eEu", "-o", "pipefail", "-c", place, path], scratch, TMPDIR=str(scratch))
+    if status == 0 and output.rstrip().rpartition("\n")[2].startswith(NOT_RUN):
+        return 0, 0, output
     return int(status == 0), int(status != 0), output
 
 
@@ -139,10 +143,10 @@ def main():
             total_passed += passed
             total_failed += failed
             print(
-                f"{'FAIL' if failed else 'ok':4} {name:40} {passed:5} passed {failed:4} failed  {seconds:7.1f} s",
+                f"{'FAIL' if failed else 'ok' if passed else '--':4} {name:40} {passed:5} passed {failed:4} failed  {seconds:7.1f} s",
                 flush=True,
             )
-            if failed:
+            if failed or not passed:
                 print("\n".join("     | " + line for line in output.splitlines()[-SHOWN_LINES:]), flush=True)
     print(f"{total_passed} passed, {total_failed} failed")
     sys.exit(1 if total_failed or not total_passed else 0)
