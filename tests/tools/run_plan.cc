@@ -1,8 +1,10 @@
-// Runs the plan in a native library's payload on numbers of its own, whatever architecture the library is for: plans
-// are the same for all. Prints every element of every result, so that two builds of this can be compared
-// (tests/arm/check.sh).
+// Runs the plan in a native library's payload, whatever architecture the library is for: plans are the same for all.
 //
-//   run_plan MODEL.so
+//   run_plan MODEL.so                 on numbers of its own; prints every element of every result, so that two builds of
+//                                     this can be compared (tests/arm/check.sh)
+//   run_plan MODEL.so INPUTS RESULTS  on tensors from a file (tests/arm/cases.py)
+//
+// A file of tensors: for each its dtype (kernels/tensor.h) and rank in 32 bits, its sizes in 64, its elements.
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -26,6 +28,14 @@ int Fail(const std::string& what) {
   return 1;
 }
 
+// Dense, in memory of its own.
+void Lay(Tensor* t, std::vector<std::vector<char>>* memory) {
+  int64_t step = 1;
+  for (int d = t->rank - 1; d >= 0; --d) t->strides[d] = step, step *= t->sizes[d];
+  memory->emplace_back(static_cast<size_t>(step) * ByteSize(t->dtype) + 1);
+  t->data = memory->back().data();
+}
+
 // Numbers between -1 and 1, or small integers, the same everywhere.
 void Fill(const Tensor& t, uint32_t seed) {
   for (int64_t i = 0; i < t.numel(); ++i) {
@@ -37,10 +47,56 @@ void Fill(const Tensor& t, uint32_t seed) {
   }
 }
 
+std::vector<Tensor> MakeInputs(const Plan& plan, std::vector<std::vector<char>>* memory) {
+  std::vector<Number> symbols(plan.symbols.size()), values(plan.exprs.size());
+  for (const Binding& b : plan.bindings) {
+    const Symbol& s = plan.symbols[b.symbol];
+    symbols[b.symbol] = s.real ? Number::Real(2) : Number::Int(std::min(std::max<int64_t>(5, s.min), s.max));
+  }
+  for (size_t i = 0; i < values.size(); ++i) values[i] = Evaluate(plan.exprs[i], values, symbols);
+  std::vector<Tensor> inputs;
+  for (const Input& in : plan.inputs) {
+    Tensor t;
+    t.dtype = in.dtype;
+    t.rank = static_cast<int>(in.sizes.size());
+    for (int d = 0; d < t.rank; ++d) t.sizes[d] = values[in.sizes[d]].bits;
+    Lay(&t, memory);
+    Fill(t, static_cast<uint32_t>(inputs.size() + 1));
+    inputs.push_back(t);
+  }
+  return inputs;
+}
+
+// What is cut off counts as zeros, or as not there: the files are the tests' own.
+std::vector<Tensor> ReadTensors(const char* path, std::vector<std::vector<char>>* memory) {
+  std::ifstream file(path, std::ios::binary);
+  std::vector<Tensor> inputs;
+  for (int32_t head[2]; file.read(reinterpret_cast<char*>(head), sizeof head);) {
+    Tensor t;
+    t.dtype = static_cast<DType>(head[0]);
+    t.rank = head[1];
+    file.read(reinterpret_cast<char*>(t.sizes), static_cast<std::streamsize>(sizeof(int64_t)) * t.rank);
+    Lay(&t, memory);
+    file.read(static_cast<char*>(t.data), t.numel() * ByteSize(t.dtype));
+    inputs.push_back(t);
+  }
+  return inputs;
+}
+
+void WriteTensors(const std::vector<Tensor>& tensors, const char* path) {
+  std::ofstream file(path, std::ios::binary);
+  for (const Tensor& t : tensors) {
+    const int32_t head[2] = {static_cast<int32_t>(t.dtype), t.rank};
+    file.write(reinterpret_cast<const char*>(head), sizeof head);
+    file.write(reinterpret_cast<const char*>(t.sizes), static_cast<std::streamsize>(sizeof(int64_t)) * t.rank);
+    file.write(static_cast<const char*>(t.data), t.numel() * ByteSize(t.dtype));
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) return Fail("usage: run_plan MODEL.so");
+  if (argc != 2 && argc != 4) return Fail("usage: run_plan MODEL.so [INPUTS RESULTS]");
   std::ifstream file(argv[1], std::ios::binary);
   std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
   // The payload begins at a page.
@@ -67,29 +123,8 @@ int main(int argc, char** argv) {
     return Fail(why);
 
   const Plan& plan = model.plan;
-  std::vector<Number> symbols(plan.symbols.size()), values(plan.exprs.size());
-  for (const Binding& b : plan.bindings) {
-    const Symbol& s = plan.symbols[b.symbol];
-    symbols[b.symbol] = s.real ? Number::Real(2) : Number::Int(std::min(std::max<int64_t>(5, s.min), s.max));
-  }
-  for (size_t i = 0; i < values.size(); ++i) values[i] = Evaluate(plan.exprs[i], values, symbols);
   std::vector<std::vector<char>> memory;
-  std::vector<Tensor> inputs;
-  for (const Input& in : plan.inputs) {
-    Tensor t;
-    t.dtype = in.dtype;
-    t.rank = static_cast<int>(in.sizes.size());
-    int64_t step = 1;
-    for (int d = t.rank - 1; d >= 0; --d) {
-      t.sizes[d] = values[in.sizes[d]].bits;
-      t.strides[d] = step;
-      step *= t.sizes[d];
-    }
-    memory.emplace_back(static_cast<size_t>(step) * ByteSize(in.dtype) + 1);
-    t.data = memory.back().data();
-    Fill(t, static_cast<uint32_t>(inputs.size() + 1));
-    inputs.push_back(t);
-  }
+  std::vector<Tensor> inputs = argc == 2 ? MakeInputs(plan, &memory) : ReadTensors(argv[2], &memory);
   auto executable = Executable::Make(plan, &why);
   if (!executable) return Fail(why);
   Context context(executable);
@@ -102,6 +137,10 @@ int main(int argc, char** argv) {
   });
   if (failure) return Fail(failure.text);
   std::fprintf(stderr, "%s: %zu steps\n", BestIsa().name, plan.steps.size());
+  if (argc == 4) {
+    WriteTensors(outputs, argv[3]);
+    return 0;
+  }
   for (const Tensor& t : outputs)
     for (int64_t i = 0; i < t.numel(); ++i)
       WithAnyType(t.dtype, [&]<typename T>() { std::printf("%.9g\n", Convert<double>(t.as<T>()[i])); });
