@@ -48,7 +48,8 @@ std::string Executable::Look() {
   for (const Binding& b : p.bindings) {
     if (!In(b.symbol, p.symbols) || !In(b.input, p.inputs) || b.scale == 0) return "a binding is malformed";
     const Input& in = p.inputs[b.input];
-    if (in.kind == Input::kTensor ? !In(b.dim, in.sizes) : b.dim != -1) return "a binding is malformed";
+    if (in.kind == Input::kTensor ? !In(b.dim, in.sizes) : in.kind != Input::kNumber || b.dim != -1)
+      return "a binding is malformed";
   }
   for (const Check& c : p.checks)
     if (!In(c.expr, p.exprs)) return "a check is malformed";
@@ -281,6 +282,9 @@ std::shared_ptr<const Executable> Executable::Make(Plan plan, std::string* why) 
   e->FindLifetimes();
   e->ShareMemory();
   e->FillStages();
+  e->written_.resize(e->plan_.views.size());
+  for (const Step& s : e->plan_.steps)
+    if (s.kind == Step::kKernel) std::fill_n(e->written_.begin() + s.first_view + s.inputs, s.outputs, 1);
   return e;
 }
 

@@ -188,7 +188,10 @@ void Context::BindView(int32_t i) {
            !__builtin_mul_overflow(t.sizes[d] - 1, t.strides[d], &way) && !__builtin_mul_overflow(way, size, &way) &&
            !__builtin_add_overflow(way < 0 ? first : last, way, way < 0 ? &first : &last);
   }
-  fits = fits && !__builtin_add_overflow(last, size - 1, &last) && !__builtin_mul_overflow(numel, size, &numel);
+  fits = fits && !__builtin_add_overflow(last, size - 1, &last) && !__builtin_mul_overflow(numel, size, &numel) &&
+         static_cast<uint64_t>(numel) <= options_.memory_limit;  // expanded ones have elements that take no memory, but time
+  // Elements of results do not share memory.
+  fits = fits && (!executable_->written_[i] || numel <= last - first + 1);
   if (!fits) first = last = -1;
 }
 

@@ -68,6 +68,7 @@ class Executable {
   std::vector<int32_t> root_;
   std::vector<int32_t> output_buffer_;  // by slot
   std::vector<uint8_t> fixed_;          // views whose sizes, strides and offset are constants
+  std::vector<uint8_t> written_;        // views that are results of kernels
 };
 
 // The caller's memory for temporaries, aligned as asked for; null where there is none. Called from the thread that runs.
@@ -78,7 +79,7 @@ struct Allocator {
 };
 
 struct RunOptions {
-  uint64_t memory_limit = uint64_t{1} << 40;  // bytes of temporaries and results together
+  uint64_t memory_limit = uint64_t{1} << 40;  // bytes of temporaries and results together, and of any one tensor
   bool profile = false;
   const Workers* workers = nullptr;  // null: the thread that runs does everything; must outlive the context
   const Allocator* allocator = nullptr;  // null: the C library's; must outlive the context

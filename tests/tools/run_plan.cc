@@ -7,10 +7,7 @@
 // A file of tensors: for each its dtype (kernels/tensor.h) and rank in 32 bits, its sizes in 64, its elements.
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <fstream>
-#include <iterator>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,6 +15,7 @@
 #include "kernels/execute.h"
 #include "kernels/isa.h"
 #include "kernels/plan_file.h"
+#include "payload.h"
 
 using namespace slipway::kernels;
 
@@ -97,30 +95,11 @@ void WriteTensors(const std::vector<Tensor>& tensors, const char* path) {
 
 int main(int argc, char** argv) {
   if (argc != 2 && argc != 4) return Fail("usage: run_plan MODEL.so [INPUTS RESULTS]");
-  std::ifstream file(argv[1], std::ios::binary);
-  std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
-  // The payload begins at a page.
-  size_t at = 0;
-  PayloadHeader header{};
-  for (; at + sizeof header <= bytes.size(); at += 4096)
-    if (std::memcmp(bytes.data() + at, kPayloadMagic, sizeof kPayloadMagic) == 0) break;
-  if (at + sizeof header > bytes.size()) return Fail("no payload");
-  std::memcpy(&header, bytes.data() + at, sizeof header);
-  if (header.size > bytes.size() - at || header.plan_offset + header.plan_size > header.size ||
-      header.weights_offset + header.weights_size > header.size)
-    return Fail("the payload is cut off");
-  // Constants lie at multiples of 64 bytes from there.
-  const std::unique_ptr<char, void (*)(void*)> payload(static_cast<char*>(std::aligned_alloc(4096, header.size)),
-                                                       std::free);
-  std::memcpy(payload.get(), bytes.data() + at, header.size);
-  auto part = [&](uint64_t offset, uint64_t size) {
-    return std::span<const uint8_t>(reinterpret_cast<const uint8_t*>(payload.get()) + offset, size);
-  };
+  Payload payload;
+  if (std::string why = ReadPayload(argv[1], &payload); !why.empty()) return Fail(why);
   NativeModel model;
   std::string why;
-  if (!ReadPlanFile(part(header.plan_offset, header.plan_size), part(header.weights_offset, header.weights_size),
-                    &model, &why))
-    return Fail(why);
+  if (!ReadPlanFile(payload.plan, payload.weights, &model, &why)) return Fail(why);
 
   const Plan& plan = model.plan;
   std::vector<std::vector<char>> memory;
