@@ -42,6 +42,11 @@ void LoadRow(const void* from, DType dtype, int64_t stride, int64_t n, DType as,
     }
     if (half) return RoundRow(to, n, as);
   }
+  if (dtype == DType::kBool) {  // whatever byte is there
+    const uint8_t* p = static_cast<const uint8_t*>(from);
+    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(p[i * stride] != 0);
+    return;
+  }
   WithAnyType(dtype, [&]<typename S>() {
     const S* p = static_cast<const S*>(from);
     if (as == DType::kBool)

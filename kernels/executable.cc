@@ -17,6 +17,11 @@ bool RangeIn(int64_t first, int64_t count, const std::vector<T>& table) {
   return first >= 0 && count >= 0 && first <= static_cast<int64_t>(table.size()) &&
          count <= static_cast<int64_t>(table.size()) - first;
 }
+// Of views with memory in common.
+bool SameElements(const Plan& p, const View& a, const View& b) {
+  return ByteSize(a.dtype) == ByteSize(b.dtype) && a.rank == b.rank && a.offset == b.offset &&
+         std::equal(p.dims.begin() + a.first_dim, p.dims.begin() + a.first_dim + 2 * a.rank, p.dims.begin() + b.first_dim);
+}
 bool IsDType(DType t) { return static_cast<int>(t) < kDTypes; }
 
 }  // namespace
@@ -77,7 +82,9 @@ std::string Executable::Look() {
     fits = fits && (o.kernel->row ? !IsStoredOnly(o.result) : o.kernel->name == "copy");
     if (!fits) return "an operation of a chain is malformed";
   }
-  for (const Step& s : p.steps) {
+  int64_t all_views = 0, backward = 0;
+  for (size_t i = 0; i < p.steps.size(); ++i) {
+    const Step& s = p.steps[i];
     const int64_t views = int64_t{s.inputs} + s.outputs, numbers = int64_t{s.ints} + s.floats;
     bool fits = s.kind <= Step::kCheck && s.inputs >= 0 && s.outputs >= 0 && s.ints >= 0 && s.floats >= 0 &&
                 RangeIn(s.first_view, views, p.views) && RangeIn(s.first_number, numbers, p.numbers) &&
@@ -116,6 +123,11 @@ std::string Executable::Look() {
       fits = !packed || (TakesPacked(p, s, static_cast<int>(k), &matrix) && matrix == *packed);
     }
     if (!fits) return "a step is malformed";
+    all_views += views;
+    backward += (s.kind == Step::kJump || s.kind == Step::kUnless) && s.target <= static_cast<int64_t>(i);
+    // Views are looked at once for each step that has them, buffers once for each loop.
+    if (all_views > static_cast<int64_t>(kMost) || backward * static_cast<int64_t>(p.buffers.size()) > int64_t{1} << 32)
+      return "a table is too long";
   }
   return "";
 }
@@ -206,11 +218,7 @@ void Executable::ShareMemory() {
   const Plan& p = plan_;
   root_.resize(p.buffers.size());
   std::iota(root_.begin(), root_.end(), 0);
-  auto same = [&](const View& a, const View& b) {
-    return ByteSize(a.dtype) == ByteSize(b.dtype) && a.rank == b.rank && a.offset == b.offset &&
-           std::equal(p.dims.begin() + a.first_dim, p.dims.begin() + a.first_dim + 2 * a.rank,
-                      p.dims.begin() + b.first_dim);
-  };
+  auto same = [&](const View& a, const View& b) { return SameElements(p, a, b); };
   for (int32_t i = 0; i < static_cast<int32_t>(p.steps.size()); ++i) {
     const Step& s = p.steps[i];
     if (s.kind != Step::kKernel || !s.kernel->elementwise || s.outputs < 1) continue;
@@ -234,6 +242,25 @@ void Executable::ShareMemory() {
       life_[root].last = life_[out.buffer].last;
       break;
     }
+  }
+}
+
+void Executable::FindMixed() {
+  const Plan& p = plan_;
+  written_.resize(p.views.size());
+  mixed_.resize(p.steps.size());
+  for (size_t i = 0; i < p.steps.size(); ++i) {
+    const Step& s = p.steps[i];
+    if (s.kind != Step::kKernel) continue;
+    std::fill_n(written_.begin() + s.first_view + s.inputs, s.outputs, 1);
+    // A kernel of very many tensors is looked at when it runs.
+    mixed_[i] = int64_t{s.outputs} * (s.inputs + s.outputs) > 4096;
+    for (int32_t k = s.inputs; k < s.inputs + s.outputs && !mixed_[i]; ++k)
+      for (int32_t j = 0; j < k && !mixed_[i]; ++j) {
+        const View &out = p.views[s.first_view + k], &other = p.views[s.first_view + j];
+        mixed_[i] = root_[out.buffer] == root_[other.buffer] &&
+                    !(s.kernel->elementwise && j < s.inputs && SameElements(p, out, other));
+      }
   }
 }
 
@@ -281,10 +308,8 @@ std::shared_ptr<const Executable> Executable::Make(Plan plan, std::string* why) 
   e->FindStages();
   e->FindLifetimes();
   e->ShareMemory();
+  e->FindMixed();
   e->FillStages();
-  e->written_.resize(e->plan_.views.size());
-  for (const Step& s : e->plan_.steps)
-    if (s.kind == Step::kKernel) std::fill_n(e->written_.begin() + s.first_view + s.inputs, s.outputs, 1);
   return e;
 }
 

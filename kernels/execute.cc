@@ -23,6 +23,10 @@ std::string_view NameOf(DType t) {
 
 // A 0-d tensor's element.
 Number Read(const void* data, DType dtype, bool real) {
+  if (dtype == DType::kBool) {  // whatever byte is there
+    const bool x = *static_cast<const uint8_t*>(data) != 0;
+    return real ? Number::Real(x) : Number::Int(x);
+  }
   return WithAnyType(dtype, [&]<typename T>() {
     T x;
     std::memcpy(&x, data, sizeof(T));
@@ -326,7 +330,26 @@ Failure Context::Usable(const Step& s) const {
     if (!bound_[executable_->view_stage_[v]]) return Fail(Failure::kPlan, "sizes are not known yet");
     if (!tensors_[v].data) return Fail(Failure::kData, "a tensor of these sizes does not fit its memory");
   }
+  if (executable_->mixed_[&s - executable_->plan().steps.data()] && Overlap(s))
+    return Fail(Failure::kPlan, "a result lies where another tensor of its step does");
   return {};
+}
+
+// Whether the bytes from the first to the last that a result reaches are another view's too; an elementwise result may lie
+// exactly where an operand does.
+bool Context::Overlap(const Step& s) const {
+  const Plan& p = executable_->plan();
+  auto root = [&](int32_t v) { return executable_->root_[p.views[v].buffer]; };
+  for (int32_t k = s.first_view + s.inputs; k < s.first_view + s.inputs + s.outputs; ++k)
+    for (int32_t j = s.first_view; j < k; ++j) {
+      if (root(j) != root(k) || reach_[j].second < reach_[k].first || reach_[k].second < reach_[j].first) continue;
+      const Tensor &a = tensors_[j], &b = tensors_[k];
+      bool same = s.kernel->elementwise && j < s.first_view + s.inputs && a.data == b.data && a.rank == b.rank &&
+                  ByteSize(a.dtype) == ByteSize(b.dtype);
+      for (int d = 0; same && d < a.rank; ++d) same = a.sizes[d] == b.sizes[d] && a.strides[d] == b.strides[d];
+      if (!same) return true;
+    }
+  return false;
 }
 
 Failure Context::RunKernel(const Step& s) {
@@ -350,7 +373,8 @@ Failure Context::RunKernel(const Step& s) {
   }
   workspace_.Clear();
   const Call call{all.first(s.inputs), all.last(s.outputs), s.compute, ints_, floats_, options_.workers,
-                  {p.ops.data() + s.first_op, static_cast<size_t>(s.ops)}, &workspace_, s.kernel->user};
+                  std::span(p.ops).subspan(static_cast<size_t>(s.ops > 0 ? s.first_op : 0), static_cast<size_t>(s.ops)),
+                  &workspace_, s.kernel->user};
   if (const char* why = s.kernel->run(call)) return Fail(Failure::kData, why);
   return {};
 }
@@ -363,10 +387,12 @@ Failure Context::Steps() {
     *holds = values_[e].bits != 0;
     return {};
   };
+  uint64_t left = options_.step_limit;
   for (int32_t i = 0; i < end;) {
     const Step& s = p.steps[i];
     int32_t next = i + 1;
     Failure f;
+    if (left-- == 0) return {Failure::kData, "the run takes more than " + std::to_string(options_.step_limit) + " steps", i};
     bool holds = true;
     const auto begin = options_.profile ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
     switch (s.kind) {

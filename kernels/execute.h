@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -59,6 +60,7 @@ class Executable {
   void FindStages();
   void FindLifetimes();
   void ShareMemory();
+  void FindMixed();
   void FillStages();
 
   Plan plan_;
@@ -69,6 +71,7 @@ class Executable {
   std::vector<int32_t> output_buffer_;  // by slot
   std::vector<uint8_t> fixed_;          // views whose sizes, strides and offset are constants
   std::vector<uint8_t> written_;        // views that are results of kernels
+  std::vector<uint8_t> mixed_;          // steps of which a result has its memory in common with another view, another than itself
 };
 
 // The caller's memory for temporaries, aligned as asked for; null where there is none. Called from the thread that runs.
@@ -80,6 +83,7 @@ struct Allocator {
 
 struct RunOptions {
   uint64_t memory_limit = uint64_t{1} << 40;  // bytes of temporaries and results together, and of any one tensor
+  uint64_t step_limit = std::numeric_limits<uint64_t>::max();  // steps of a run: for plans whose loops may not end
   bool profile = false;
   const Workers* workers = nullptr;  // null: the thread that runs does everything; must outlive the context
   const Allocator* allocator = nullptr;  // null: the C library's; must outlive the context
@@ -123,6 +127,7 @@ class Context {
   Failure Allocate(size_t stage, const AllocateOutput& allocate);
   Failure Steps();
   Failure Usable(const Step& s) const;
+  bool Overlap(const Step& s) const;
   Failure RunKernel(const Step& s);
   Failure Settle(int32_t symbol, Number value);
 

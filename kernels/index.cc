@@ -96,13 +96,19 @@ void Put(const Tensor& to, const Tensor& from) {
     });
     return;
   }
+  if (to.dtype == DType::kBool) {  // whatever bytes are there
+    Walk<2>({&to, &from}, [](std::array<char*, 2> at, const std::array<int64_t, 2>& step, int64_t n) {
+      for (int64_t i = 0; i < n; ++i) at[0][i * step[0]] = at[0][i * step[0]] != 0 || at[1][i * step[1]] != 0;
+    });
+    return;
+  }
   WithType(to.dtype, [&]<typename T>() {
     Walk<2>({&to, &from}, [](std::array<char*, 2> at, const std::array<int64_t, 2>& step, int64_t n) {
       T* x = reinterpret_cast<T*>(at[0]);
       const T* y = reinterpret_cast<const T*>(at[1]);
       for (int64_t i = 0; i < n; ++i) {
-        if constexpr (std::is_same_v<T, bool>)
-          x[i * step[0]] |= y[i * step[1]];
+        if constexpr (std::is_integral_v<T>)
+          x[i * step[0]] = static_cast<T>(static_cast<uint64_t>(x[i * step[0]]) + static_cast<uint64_t>(y[i * step[1]]));  // wraps
         else
           x[i * step[0]] = static_cast<T>(x[i * step[0]] + y[i * step[1]]);
       }

@@ -61,7 +61,12 @@ T Sigmoid(T x) {
   return 1 / (1 + std::exp(-x));
 }
 
-constexpr auto kAbs = [](auto x, Attrs) { return x < 0 ? -x : x == 0 ? decltype(x)(0) : x; };
+constexpr auto kAbs = [](auto x, Attrs) {
+  if constexpr (std::is_integral_v<decltype(x)>)
+    return x < 0 ? static_cast<decltype(x)>(-static_cast<uint64_t>(x)) : x;  // the least one stays
+  else
+    return x < 0 ? -x : x == 0 ? decltype(x)(0) : x;
+};
 constexpr auto kNeg = [](auto x, Attrs) {
   if constexpr (std::is_integral_v<decltype(x)>)
     return static_cast<int64_t>(0 - static_cast<uint64_t>(x));

@@ -35,6 +35,7 @@ using namespace slipway::kernels;
 namespace {
 
 constexpr uint64_t kMemory = uint64_t{1} << 22;  // of temporaries and results
+constexpr uint64_t kSteps = 1000;
 constexpr int64_t kMostElements = 1 << 16;       // of an input
 constexpr int kSeconds = 10;                     // for a case
 
@@ -64,7 +65,7 @@ void ChangeBytes(Random& random, std::vector<uint8_t>& bytes) {
         word = static_cast<int32_t>(Interesting(random));
         break;
       case 2:
-        word = static_cast<int32_t>(word + Below(random, 33) - 16);
+        word = static_cast<int32_t>(int64_t{word} + Below(random, 33) - 16);
         break;
       case 3:
         std::memcpy(&word, bytes.data() + from, 4);
@@ -87,7 +88,7 @@ template <typename T>
 void Nudge(Random& random, T& x, int64_t limit) {
   const int64_t near = Below(random, 5);
   x = static_cast<T>(near == 0   ? Interesting(random)
-                     : near <= 2 ? static_cast<int64_t>(x) + Below(random, 5) - 2
+                     : near <= 2 ? static_cast<int64_t>(static_cast<uint64_t>(x) + static_cast<uint64_t>(Below(random, 5) - 2))
                                  : Below(random, std::max<int64_t>(limit, 1)));
 }
 
@@ -210,7 +211,7 @@ std::string RunPlan(Random& random, const Plan& plan) {
   auto executable = Executable::Make(plan, &why);
   if (!executable) return why;
   std::unique_ptr<ThreadPool> pool = Below(random, 4) == 0 ? ThreadPool::Make(2) : nullptr;
-  Context context(executable, {.memory_limit = kMemory, .workers = pool ? &pool->workers() : nullptr});
+  Context context(executable, {.memory_limit = kMemory, .step_limit = kSteps, .workers = pool ? &pool->workers() : nullptr});
   std::string said;
   for (int round = 0; round < 2; ++round) {
     std::vector<Number> symbols(plan.symbols.size()), values(plan.exprs.size());
