@@ -28,6 +28,7 @@ void RoundRow(float* x, int64_t n, DType as) {
 
 template <typename T>
 void LoadRow(const void* from, DType dtype, int64_t stride, int64_t n, DType as, T* to) {
+  if (n <= 0) return;
   if constexpr (std::is_same_v<T, float>) {
     const bool half = IsHalf(dtype) && stride == 1;
     if (half) BestIsa().widen(from, dtype, to, n);

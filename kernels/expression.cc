@@ -90,7 +90,9 @@ Number Evaluate(const Expr& e, std::span<const Number> values, std::span<const N
     case Expr::kCeilDiv:
       return FloorDiv(a, b, &r) ? Number::Int(r + (a % b != 0 ? 1 : 0)) : Number{};
     case Expr::kMod:
-      return FloorDiv(a, b, &r) ? Number::Int(a - r * b) : Number{};
+      if (!FloorDiv(a, b, &r)) return {};
+      r = a % b;  // with the divisor's sign
+      return Number::Int(r != 0 && (r < 0) != (b < 0) ? r + b : r);
     case Expr::kPow:
       return Pow(a, b);
     case Expr::kMax:

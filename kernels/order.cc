@@ -191,7 +191,7 @@ const char* Quantile(const Call& c) {
 // them where those are equal.
 const char* Histogram(const Call& c) {
   const Tensor &x = c.in[0], &out = c.out[0];
-  if (x.rank != 1 || out.rank != 1 || c.floats.size() < 2) return kSizes;
+  if (x.rank != 1 || out.rank != 1 || out.sizes[0] < 1 || c.floats.size() < 2) return kSizes;
   const char* why = nullptr;
   WithComputeType(x.dtype, [&]<typename T>() {
     if constexpr (!std::is_integral_v<T>) {
@@ -207,7 +207,8 @@ const char* Histogram(const Call& c) {
       const T bins = static_cast<T>(out.sizes[0]);
       for (T v : row) {
         if (why || !(v >= low && v <= high)) continue;
-        counts[std::min(static_cast<int64_t>((v - low) * bins / (high - low)), out.sizes[0] - 1)] += 1;
+        const T place = (v - low) * bins / (high - low);  // NaN where the bounds are too far apart
+        counts[place < bins ? static_cast<int64_t>(place) : out.sizes[0] - 1] += 1;
       }
       StoreRow<T>(counts.data(), out.sizes[0], out.data, out.dtype, out.strides[0]);
     }
@@ -315,6 +316,7 @@ const char* Search(const Call& c) {
 
 // out[0] = how many elements of in[0] are not zero.
 const char* CountNonzero(const Call& c) {
+  if (c.out[0].numel() < 1) return kSizes;
   int64_t n = 0;
   WithComputeType(c.in[0].dtype, [&]<typename T>() {
     for (Positions at(c.in[0], c.in[0].rank); at; at.Next()) {
@@ -387,14 +389,14 @@ const char* RepeatInterleave(const Call& c) {
 // for; out[3]: how many there are.
 const char* Unique(const Call& c) {
   const Tensor& x = c.in[0];
-  if (x.rank != 2 || c.out.size() != 4 || c.ints.empty()) return kSizes;
+  if (x.rank != 2 || c.out.size() != 4 || c.ints.empty() || c.out[3].numel() < 1) return kSizes;
   const int64_t n = x.sizes[0], m = x.sizes[1];
   for (int k = 0; k < 3; ++k)
     if (c.out[k].rank != 1 || c.out[k].sizes[0] < n || c.out[k].dtype != DType::kI64 || c.out[k].strides[0] != 1) return kSizes;
   int64_t *first = c.out[0].as<int64_t>(), *inverse = c.out[1].as<int64_t>(), *counts = c.out[2].as<int64_t>(), found = 0;
   WithComputeType(x.dtype, [&]<typename T>() {
     std::vector<T> rows(static_cast<size_t>(n * m));
-    for (int64_t i = 0; i < n; ++i) LoadRow<T>(At(x, i * x.strides[0]), x.dtype, x.strides[1], m, x.dtype, &rows[i * m]);
+    for (int64_t i = 0; i < n; ++i) LoadRow<T>(At(x, i * x.strides[0]), x.dtype, x.strides[1], m, x.dtype, rows.data() + i * m);
     std::vector<int64_t> order(n);
     std::iota(order.begin(), order.end(), int64_t{0});
     auto row = [&](int64_t i) { return rows.data() + i * m; };

@@ -54,9 +54,18 @@ bool Fits(const Call& c, size_t ints) {
   for (size_t k = 1; k < c.out.size(); ++k)
     for (int d = 0; d < 5; ++d)
       if (c.out[k].rank != 5 || c.out[k].sizes[d] != out.sizes[d]) return false;
+  // So that bounds of windows are numbers.
   for (int64_t v : c.ints)
-    if (v < -(int64_t{1} << 40) || v > int64_t{1} << 40) return false;
+    if (v < -(int64_t{1} << 30) || v > int64_t{1} << 30) return false;
+  for (int d = 2; d < 5; ++d)
+    if (x.sizes[d] > int64_t{1} << 31 || out.sizes[d] > int64_t{1} << 31) return false;
   return true;
+}
+
+// The position of an element in its plane.
+int64_t Place(const Tensor& x, int64_t z, int64_t y, int64_t w) {
+  const auto height = static_cast<uint64_t>(x.sizes[3]), width = static_cast<uint64_t>(x.sizes[4]);
+  return static_cast<int64_t>((static_cast<uint64_t>(z) * height + static_cast<uint64_t>(y)) * width + static_cast<uint64_t>(w));
 }
 
 // The largest of each window, NaN above all; out[1], where there is one, is its place in the plane.
@@ -65,12 +74,12 @@ void Largest(const Call& c, S span) {
   const Tensor &x = c.in[0], &out = c.out[0];
   ForEachWindow(x, out, span, [&](int64_t plane, const Span* s, const int64_t* at) {
     T best = std::is_integral_v<T> ? std::numeric_limits<T>::lowest() : -std::numeric_limits<T>::infinity();
-    int64_t place = (s[0].begin * x.sizes[3] + s[1].begin) * x.sizes[4] + s[2].begin;
+    int64_t place = Place(x, s[0].begin, s[1].begin, s[2].begin);
     for (int64_t z = s[0].begin; z < s[0].end; z += s[0].step)
       for (int64_t y = s[1].begin; y < s[1].end; y += s[1].step)
         for (int64_t w = s[2].begin; w < s[2].end; w += s[2].step) {
           const T v = Get<T>(x, plane + z * x.strides[2] + y * x.strides[3] + w * x.strides[4], x.dtype);
-          if (v > best || v != v) best = v, place = (z * x.sizes[3] + y) * x.sizes[4] + w;
+          if (v > best || v != v) best = v, place = Place(x, z, y, w);
         }
     Put<T>(out, Offset(out, at), best);
     if (c.out.size() > 1) Put<int64_t>(c.out[1], Offset(c.out[1], at), place);
@@ -120,7 +129,7 @@ template <typename S, typename D>
 void Average(const Call& c, S span, D divisor) {
   const Tensor &x = c.in[0], &out = c.out[0];
   WithComputeType(c.compute, [&]<typename T>() {
-    using A = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
+    using A = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;  // integers wrap
     ForEachWindow(x, out, span, [&](int64_t plane, const Span* s, const int64_t* at) {
       A sum = 0;
       for (int64_t z = s[0].begin; z < s[0].end; ++z)
@@ -128,7 +137,10 @@ void Average(const Call& c, S span, D divisor) {
           for (int64_t w = s[2].begin; w < s[2].end; ++w)
             sum += static_cast<A>(Get<T>(x, plane + z * x.strides[2] + y * x.strides[3] + w * x.strides[4], c.compute));
       const int64_t by = divisor(s, at);
-      Put<A>(out, Offset(out, at), by == 0 ? (std::is_integral_v<T> ? A(0) : std::numeric_limits<A>::quiet_NaN()) : sum / static_cast<A>(by));
+      if constexpr (std::is_integral_v<T>)
+        Put<int64_t>(out, Offset(out, at), by == 0 ? 0 : by == -1 ? static_cast<int64_t>(0 - sum) : static_cast<int64_t>(sum) / by);
+      else
+        Put<A>(out, Offset(out, at), by == 0 ? std::numeric_limits<A>::quiet_NaN() : sum / static_cast<A>(by));
     });
   });
 }
@@ -157,12 +169,12 @@ const char* AveragePool(const Call& c) {
       },
       [&](const Span* s, const int64_t* at) {
         if (fixed != 0) return fixed;
-        int64_t n = 1;
+        uint64_t n = 1;
         for (int d = 0; d < kSpatial; ++d) {
           const Span whole = bounds(d, at[2 + d]);
-          n *= padding_counts ? whole.end - whole.begin : std::max<int64_t>(0, s[d].end - s[d].begin);
+          n *= static_cast<uint64_t>(padding_counts ? whole.end - whole.begin : std::max<int64_t>(0, s[d].end - s[d].begin));
         }
-        return n;
+        return static_cast<int64_t>(n);
       });
   return nullptr;
 }
@@ -170,20 +182,22 @@ const char* AdaptiveAveragePool(const Call& c) {
   if (!Fits(c, 0)) return kSizes;
   if (ComputeType(c.compute) == DType::kF32) {
     // Windows of one size, side by side.
-    int64_t kernel[kSpatial], windows = 1;
-    bool even = true;
+    int64_t kernel[kSpatial];
+    bool even = true, one = true;
     for (int d = 0; d < kSpatial; ++d) {
       const int64_t in = c.in[0].sizes[2 + d], out = c.out[0].sizes[2 + d];
       even = even && out > 0 && in > 0 && in % out == 0;
       kernel[d] = even ? in / out : 0;
-      windows *= out;
+      one = one && out == 1;
     }
-    if (even && windows == 1 && FastPlaneMean(c.in[0], c.out[0], c.workers)) return nullptr;
+    if (even && one && FastPlaneMean(c.in[0], c.out[0], c.workers)) return nullptr;
     if (even && FastAveragePool(c.in[0], c.out[0], WindowOf(kernel, kernel, kZeros, kOnes), {}, c.workers)) return nullptr;
   }
   Average(c, [&](int d, int64_t i) { return Adaptive(c, d, i); },
           [](const Span* s, const int64_t*) {
-            return (s[0].end - s[0].begin) * (s[1].end - s[1].begin) * (s[2].end - s[2].begin);
+            uint64_t n = 1;
+            for (int d = 0; d < kSpatial; ++d) n *= static_cast<uint64_t>(s[d].end - s[d].begin);
+            return static_cast<int64_t>(n);
           });
   return nullptr;
 }
