@@ -195,7 +195,7 @@ void Context::BindView(int32_t i) {
   fits = fits && !__builtin_add_overflow(last, size - 1, &last) && !__builtin_mul_overflow(numel, size, &numel) &&
          static_cast<uint64_t>(numel) <= options_.memory_limit;  // expanded ones have elements that take no memory, but time
   // Elements of results do not share memory.
-  fits = fits && (!executable_->written_[i] || numel <= last - first + 1);
+  fits = fits && (!executable_->written_[i] || numel - 1 <= last - first);
   if (!fits) first = last = -1;
 }
 

@@ -1,4 +1,5 @@
-"""Native libraries that are not what they say: read without being run, so what is wrong in them is an error, never a crash."""
+"""Native libraries that are not what they say: read without being run, so what is wrong in them is an error, never a crash;
+and their plans, changed at random and run."""
 
 import pathlib
 import random
@@ -34,3 +35,19 @@ def test_damaged_libraries(slipway, tmp_path):
             bad[place] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)))
         refused += inspected(slipway, bytes(bad), tmp_path / "x.so") == 3
     assert refused > 10
+
+
+def test_changed_plans(slipway, tmp_path):
+    """Seeds of their own, so that another hundred thousand are run by: fuzz_plan SEED 0 100000 MODEL.so..."""
+    fuzz = pathlib.Path(slipway("--version").args[0]).parent / "fuzz_plan"
+    models = []
+    for program in [*sorted((ROOT / "tests" / "arm").glob("*.sw")), ROOT / "tests" / "cli" / "net.sw"]:
+        models.append(tmp_path / f"{program.stem}.so")
+        slipway("convert", program, "-o", models[-1], "--quiet")
+    assert len(models) > 10
+    done = subprocess.run([fuzz, "1", "0", "5000", *models], capture_output=True, text=True, errors="replace", timeout=600)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "0 of 5000 went wrong" in done.stdout
+    # Some plans are refused, some fail as they run, some run.
+    said = done.stdout
+    assert "a step is malformed" in said and "run: " in said and "  runs" in said

@@ -305,6 +305,7 @@ TEST(Execute, RefusesWhatIsMalformed) {
   expect([](Plan& p) { p.buffers[3].kind = Buffer::kTemporary; });
   expect([](Plan& p) { p.bindings[0].dim = 1; });
   expect([](Plan& p) { p.bindings[0].scale = 0; });
+  expect([](Plan& p) { p.inputs[0].kind = Input::kUnused, p.bindings[0].dim = -1; });
   expect([](Plan& p) { p.outputs[0].dtype = static_cast<DType>(77); });
   // What only sizes show is an error of the run.
   Made m = Chain();
@@ -312,6 +313,53 @@ TEST(Execute, RefusesWhatIsMalformed) {
   m.plan.views[2].offset = static_cast<int>(m.plan.exprs.size()) - 1;
   Context c(Executable::Make(m.plan, &why));
   std::vector<float> x = {1, 2};
+  Result out;
+  EXPECT_EQ(c.Run(std::vector<Tensor>{Of(x, DType::kF32)}, out.into()).kind, Failure::kData);
+}
+
+TEST(Execute, ResultsHaveMemoryOfTheirOwn) {
+  auto run = [](auto change, RunOptions options = {}) {
+    Made m = Chain();
+    change(m);
+    std::string why;
+    auto e = Executable::Make(m.plan, &why);
+    EXPECT_TRUE(e) << why;
+    Context c(e, options);
+    std::vector<float> x = {1, 2, 3};
+    Result out;
+    Failure f = c.Run(std::vector<Tensor>{Of(x, DType::kF32)}, out.into());
+    if (!f) {
+      EXPECT_EQ(out.data, (std::vector<float>{1, 4, 9}));
+    }
+    return f.kind;
+  };
+  EXPECT_EQ(run([](Made&) {}), Failure::kNone);
+  // An elementwise result may be its operand, no other may.
+  auto in_place = [](Made& m) { m.plan.views[3].buffer = m.plan.views[4].buffer = 1; };
+  EXPECT_EQ(run(in_place), Failure::kNone);
+  EXPECT_EQ(run([&](Made& m) {
+              in_place(m);
+              m.plan.steps[1].kernel = FindKernel("cumsum");
+            }),
+            Failure::kPlan);
+  // Its elements neither.
+  EXPECT_EQ(run([](Made& m) { m.plan.dims[m.plan.views[1].first_dim + 1] = m.Int(0); }), Failure::kData);
+  // Nor is an operand larger than memory, wherever its elements lie.
+  EXPECT_EQ(run([](Made& m) {
+              m.plan.dims[m.plan.views[0].first_dim] = m.Int(int64_t{1} << 40);
+              m.plan.dims[m.plan.views[0].first_dim + 1] = m.Int(0);
+            }, {.memory_limit = 1 << 20}),
+            Failure::kData);
+}
+
+TEST(Execute, LoopsMayBeEnded) {
+  Made m = Chain();
+  m.plan.steps[2] = {.kind = Step::kJump, .target = 0};
+  std::string why;
+  auto e = Executable::Make(m.plan, &why);
+  ASSERT_TRUE(e) << why;
+  Context c(e, {.step_limit = 1000});
+  std::vector<float> x = {1, 2, 3};
   Result out;
   EXPECT_EQ(c.Run(std::vector<Tensor>{Of(x, DType::kF32)}, out.into()).kind, Failure::kData);
 }
