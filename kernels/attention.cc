@@ -4,11 +4,11 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "kernels/convert.h"
 #include "kernels/gemm_fast.h"
 #include "kernels/registry.h"
+#include "kernels/scope.h"
 #include "kernels/walk.h"
 
 namespace slipway::kernels {
@@ -56,16 +56,52 @@ struct AttentionShape {
 
 class Attention {
  public:
-  explicit Attention(const AttentionShape& shape)
+  Attention(const AttentionShape& shape, Workspace& memory)
       : s_(shape),
-        scores_(s_.block_queries * s_.block_keys),
-        scaled_(s_.block_queries * s_.width),
-        result_(s_.block_queries * s_.out_width),
-        keys_(s_.packs() ? Panels(s_.block_keys) * s_.width : 0),
-        values_(s_.packs() ? Panels(s_.out_width) * s_.block_keys : 0),
-        most_(static_cast<size_t>(s_.block_queries)),
-        sum_(static_cast<size_t>(s_.block_queries)),
-        mask_row_(static_cast<size_t>(s_.block_keys)) {}
+        memory_(memory),
+        scores_(memory.Take<float>(s_.block_queries * s_.block_keys)),
+        scaled_(memory.Take<float>(s_.block_queries * s_.width)),
+        result_(memory.Take<float>(s_.block_queries * s_.out_width)),
+        keys_(s_.packs() ? memory.Take<float>(Panels(s_.block_keys) * s_.width) : nullptr),
+        values_(s_.packs() ? memory.Take<float>(Panels(s_.out_width) * s_.block_keys) : nullptr),
+        most_(memory.Take<float>(s_.block_queries)),
+        sum_(memory.Take<float>(s_.block_queries)),
+        mask_row_(memory.Take<float>(s_.block_keys)) {}
+
+  // What one of these takes, for such keys and values.
+  static Need MemoryNeed(const AttentionShape& s, const Tensor& k, const Tensor& v) {
+    Need need;
+    need.Take<float>(s.block_queries * s.block_keys);
+    need.Take<float>(s.block_queries * s.width);
+    need.Take<float>(s.block_queries * s.out_width);
+    if (s.packs()) {
+      need.Take<float>(Panels(s.block_keys) * s.width);
+      need.Take<float>(Panels(s.out_width) * s.block_keys);
+    }
+    need.Take<float>(s.block_queries);
+    need.Take<float>(s.block_queries);
+    need.Take<float>(s.block_keys);
+    // Of the products: whole blocks, and what is left of queries and keys.
+    int64_t most = 0;
+    for (int64_t rows : {s.block_queries, (s.queries - 1) % s.block_queries + 1})
+      for (int64_t n : {s.block_keys, (s.keys - 1) % s.block_keys + 1})
+        for (bool scores : {true, false}) {
+          GemmCall g;
+          g.m = rows, g.n = scores ? n : s.out_width, g.k = scores ? s.width : n;
+          g.a = {nullptr, DType::kF32, g.k, 1};
+          g.packed = s.packs();
+          if (g.packed)
+            g.b = {nullptr, DType::kF32, g.k, 0};
+          else if (scores)
+            g.b = {nullptr, k.dtype, k.strides[k.rank - 1], k.strides[k.rank - 2]};
+          else
+            g.b = {nullptr, v.dtype, v.strides[v.rank - 2], v.strides[v.rank - 1]};
+          g.c_row = g.n;
+          most = std::max(most, GemmNeed(g, nullptr).bytes());
+        }
+    need.Take<char>(most);
+    return need;
+  }
 
   // The queries of block `i`. `mask`: at is null where there is none.
   void Run(const Plane& q, const Plane& k, const Plane& v, const Plane& mask, const Plane& out, int64_t i) {
@@ -78,7 +114,7 @@ class Attention {
   void Block(const Plane& q, const Plane& k, const Plane& v, const Plane& mask, const Plane& out, int64_t first,
              int64_t rows) {
     for (int64_t i = 0; i < rows; ++i) {
-      float* row = scaled_.data() + i * s_.width;
+      float* row = scaled_ + i * s_.width;
       const char* from = q.Row(first + i);
       if (q.dtype != DType::kF32 || q.column != 1) {
         LoadRow<float>(from, q.dtype, q.column, s_.width, q.dtype, row);
@@ -86,33 +122,33 @@ class Attention {
       }
       Times(reinterpret_cast<const float*>(from), s_.scale, s_.width, row);
     }
-    std::fill_n(most_.begin(), rows, -kInf);
-    std::fill_n(sum_.begin(), rows, 0.0f);
+    std::fill_n(most_, rows, -kInf);
+    std::fill_n(sum_, rows, 0.0f);
     // Keys after the last query are not seen.
     const int64_t seen = s_.causal ? std::min(s_.keys, first + rows) : s_.keys;
     for (int64_t j = 0; j < seen; j += s_.block_keys) {
       const int64_t n = std::min(s_.block_keys, seen - j);
       GemmCall g;
       g.m = rows, g.n = n, g.k = s_.width;
-      g.a = {scaled_.data(), DType::kF32, s_.width, 1};
+      g.a = {scaled_, DType::kF32, s_.width, 1};
       g.b = {k.Row(j), k.dtype, k.column, k.row};
       if ((g.packed = s_.packs())) {
         Pack(k, v, j);
-        g.b = {keys_.data(), DType::kF32, s_.width, 0};
+        g.b = {keys_, DType::kF32, s_.width, 0};
       }
-      g.c = scores_.data(), g.c_row = n;
-      FastGemm(g);
+      g.c = scores_, g.c_row = n;
+      FastGemm(g, nullptr, &memory_);
       if (mask.at != nullptr && mask.row == 0) LoadMask(mask, 0, j, n);
       for (int64_t i = 0; i < rows; ++i) Weights(mask, first, i, j, n, /*begin=*/j == 0);
       g.n = s_.out_width, g.k = n;
-      g.a = {scores_.data(), DType::kF32, n, 1};
-      g.b = s_.packs() ? MatrixRef{values_.data(), DType::kF32, s_.KeysFrom(j), 0} : v.Matrix(j);
-      g.c = result_.data(), g.c_row = s_.out_width;
+      g.a = {scores_, DType::kF32, n, 1};
+      g.b = s_.packs() ? MatrixRef{values_, DType::kF32, s_.KeysFrom(j), 0} : v.Matrix(j);
+      g.c = result_, g.c_row = s_.out_width;
       g.accumulate = j > 0;
-      FastGemm(g);
+      FastGemm(g, nullptr, &memory_);
     }
     for (int64_t i = 0; i < rows; ++i) {
-      float* row = result_.data() + i * s_.out_width;
+      float* row = result_ + i * s_.out_width;
       if (seen == 0) std::fill_n(row, s_.out_width, 0.0f);
       const float by = sum_[i] != 0 ? 1 / sum_[i] : 1;  // nothing but -inf: zeros
       if (out.dtype == DType::kF32 && out.column == 1) {
@@ -132,26 +168,26 @@ class Attention {
   void Pack(const Plane& k, const Plane& v, int64_t j) {
     const std::array<const char*, 2> at = {k.Row(j), v.Row(j)};
     if (at == packed_) return;
-    isa_.pack({at[0], k.dtype, k.column, k.row}, s_.width, s_.KeysFrom(j), keys_.data());
-    isa_.pack(v.Matrix(j), s_.KeysFrom(j), s_.out_width, values_.data());
+    isa_.pack({at[0], k.dtype, k.column, k.row}, s_.width, s_.KeysFrom(j), keys_);
+    isa_.pack(v.Matrix(j), s_.KeysFrom(j), s_.out_width, values_);
     packed_ = at;
   }
 
   // What is added to scores; a mask of bools says which stay.
   void LoadMask(const Plane& mask, int64_t row, int64_t j, int64_t n) {
     const char* from = mask.Row(row) + j * mask.column * ByteSize(mask.dtype);
-    LoadRow<float>(from, mask.dtype, mask.column, n, mask.dtype, mask_row_.data());
+    LoadRow<float>(from, mask.dtype, mask.column, n, mask.dtype, mask_row_);
     if (mask.dtype == DType::kBool)
       for (int64_t i = 0; i < n; ++i) mask_row_[i] = mask_row_[i] != 0 ? 0 : -kInf;
   }
 
   // Row i's scores of keys [j, j + n) become weights; what there is of its result is brought to the same scale.
   void Weights(const Plane& mask, int64_t first, int64_t i, int64_t j, int64_t n, bool begin) {
-    float* row = scores_.data() + i * n;
+    float* row = scores_ + i * n;
     const int64_t kept = s_.causal ? std::clamp<int64_t>(first + i + 1 - j, 0, n) : n;
     float most = most_[i];
     if (mask.at != nullptr) {
-      const float* add = mask_row_.data();
+      const float* add = mask_row_;
       if (mask.row != 0 && mask.dtype == DType::kF32 && mask.column == 1)
         add = reinterpret_cast<const float*>(mask.Row(first + i)) + j;
       else if (mask.row != 0)
@@ -169,23 +205,23 @@ class Attention {
     } else {
       const float fade = most_[i] == -kInf ? 0 : std::exp(most_[i] - shift);
       sum_[i] = sum_[i] * fade + sum;
-      isa_.scale(result_.data() + i * s_.out_width, most_[i] == -kInf ? 1 : fade, s_.out_width);
+      isa_.scale(result_ + i * s_.out_width, most_[i] == -kInf ? 1 : fade, s_.out_width);
     }
     most_[i] = most;
   }
 
   const AttentionShape& s_;
-  Scratch scores_, scaled_, result_, keys_, values_;
+  Workspace& memory_;
+  float *const scores_, *const scaled_, *const result_, *const keys_, *const values_;
+  float *const most_, *const sum_, *const mask_row_;
   std::array<const char*, 2> packed_ = {};
-  std::vector<float> most_, sum_, mask_row_;
   const Isa& isa_ = BestIsa();
 };
 
-// out[…,l,f] = softmax over s of (in[0][…,l,e] · in[1][…,s,e] · floats[0] + mask) · in[2][…,s,f]; in[3] is the mask
-// where there is one, of bools or numbers, [..., l, s]. ints[0]: query l sees keys up to l only. Leading dims are equal
-// (the caller expands them). Rows that see nothing are zeros.
-const char* ScaledDotProductAttention(const Call& c) {
+// What is wrong with a call's operands, or null.
+const char* Look(const Call& c) {
   constexpr const char* kSizes = "the sizes do not agree";
+  if (c.in.size() < 3) return kSizes;
   const Tensor &q = c.in[0], &k = c.in[1], &v = c.in[2], &out = c.out[0];
   const Tensor* mask = c.in.size() > 3 ? &c.in[3] : nullptr;
   const int r = out.rank;
@@ -201,14 +237,39 @@ const char* ScaledDotProductAttention(const Call& c) {
       if (t.sizes[d] != out.sizes[d]) return kSizes;
   for (const Tensor* t : {&q, &k, &v})
     if (ComputeType(t->dtype) != DType::kF32) return "attention is for f32 and narrower";
-  if (out.numel() == 0) return nullptr;
-  const AttentionShape shape(out.sizes[r - 2], k.sizes[r - 2], q.sizes[r - 1], out.sizes[r - 1],
-                             static_cast<float>(c.floats[0]), c.ints[0] != 0);
+  return nullptr;
+}
+
+AttentionShape ShapeOf(const Call& c) {
+  const Tensor &q = c.in[0], &k = c.in[1], &out = c.out[0];
+  const int r = out.rank;
+  return {out.sizes[r - 2],  k.sizes[r - 2],  q.sizes[r - 1],
+          out.sizes[r - 1], static_cast<float>(c.floats[0]), c.ints[0] != 0};
+}
+
+int64_t Heads(const Tensor& out) {
   int64_t heads = 1;
-  for (int d = 0; d < r - 2; ++d) heads *= out.sizes[d];
+  for (int d = 0; d < out.rank - 2; ++d) heads *= out.sizes[d];
+  return heads;
+}
+
+// out[…,l,f] = softmax over s of (in[0][…,l,e] · in[1][…,s,e] · floats[0] + mask) · in[2][…,s,f]; in[3] is the mask
+// where there is one, of bools or numbers, [..., l, s]. ints[0]: query l sees keys up to l only. Leading dims are equal
+// (the caller expands them). Rows that see nothing are zeros.
+const char* ScaledDotProductAttention(const Call& c) {
+  if (const char* wrong = Look(c)) return wrong;
+  const Tensor &q = c.in[0], &k = c.in[1], &v = c.in[2], &out = c.out[0];
+  const Tensor* mask = c.in.size() > 3 ? &c.in[3] : nullptr;
+  const int r = out.rank;
+  if (out.numel() == 0) return nullptr;
+  const AttentionShape shape = ShapeOf(c);
+  const int64_t parts = Heads(out) * shape.blocks;
+  Scope memory(c);
+  Shares shares(*memory, c.workers, Attention::MemoryNeed(shape, k, v).bytes(), parts);
   // Blocks of one head after the other, so that its keys stay near.
-  ParallelFor(c.workers, heads * shape.blocks, 1, [&](int64_t first, int64_t last) {
-    Attention attention(shape);
+  ParallelFor(c.workers, parts, 1, [&](int64_t first, int64_t last) {
+    Share share(shares);
+    Attention attention(shape, share);
     for (int64_t i = first; i < last; ++i) {
       int64_t index[kMaxRank] = {};
       for (int64_t d = r - 3, rest = i / shape.blocks; d >= 0; rest /= out.sizes[d], --d)
@@ -225,7 +286,16 @@ const char* ScaledDotProductAttention(const Call& c) {
   return nullptr;
 }
 
-constexpr Kernel kKernels[] = {{.name = "attention", .run = ScaledDotProductAttention, .inputs = 3}};
+int64_t AttentionMemory(const Call& c) {
+  if (Look(c) != nullptr) return 0;
+  const AttentionShape shape = ShapeOf(c);
+  Need need;
+  need.Share(c.workers, Attention::MemoryNeed(shape, c.in[1], c.in[2]), Heads(c.out[0]) * shape.blocks);
+  return need.bytes();
+}
+
+constexpr Kernel kKernels[] = {
+    {.name = "attention", .run = ScaledDotProductAttention, .inputs = 3, .memory = AttentionMemory}};
 
 }  // namespace
 

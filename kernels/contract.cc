@@ -1,10 +1,12 @@
 // Products of matrices.
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "kernels/convert.h"
 #include "kernels/gemm.h"
 #include "kernels/registry.h"
+#include "kernels/scope.h"
 #include "kernels/walk.h"
 
 namespace slipway::kernels {
@@ -12,7 +14,8 @@ namespace {
 
 // What a product is made of: leading dims that are walked, and the matrices of one step.
 struct Product {
-  Tensor a, b, out, bias;  // bias: of out's sizes; no data where there is none
+  Tensor a, b, out, bias;  // bias: of out's sizes
+  bool has_bias = false;
   int batch = 0;           // leading dims
   int64_t m = 0, n = 0, k = 0;
 
@@ -32,7 +35,7 @@ struct Product {
       return static_cast<char*>(t.data) + o * ByteSize(t.dtype);
     };
     for (int64_t step = first; step < last; ++step) {
-      f(at(a), at(b), at(out), bias.data != nullptr ? at(bias) : nullptr);
+      f(at(a), at(b), at(out), has_bias ? at(bias) : nullptr);
       for (int d = batch - 1; d >= 0 && ++index[d] == out.sizes[d]; --d) index[d] = 0;
     }
   }
@@ -46,7 +49,7 @@ void JoinRows(Product& p) {
       return t.sizes[d] == 1 || t.sizes[d + 1] == 1 || t.strides[d] == t.strides[d + 1] * t.sizes[d + 1];
     };
     if (p.out.sizes[d] != 1 &&
-        (p.b.strides[d] != 0 || !joins(p.a) || !joins(p.out) || (p.bias.data != nullptr && !joins(p.bias))))
+        (p.b.strides[d] != 0 || !joins(p.a) || !joins(p.out) || (p.has_bias && !joins(p.bias))))
       return;
     auto drop = [&](Tensor& t, bool rows) {
       if (rows && t.sizes[d + 1] == 1) t.strides[d + 1] = t.strides[d];
@@ -54,7 +57,7 @@ void JoinRows(Product& p) {
       t = DropDim(t, d);
     };
     drop(p.a, true), drop(p.out, true), drop(p.b, false);
-    if (p.bias.data != nullptr) drop(p.bias, true);
+    if (p.has_bias) drop(p.bias, true);
     --p.batch;
     p.m = p.out.sizes[p.batch];
   }
@@ -77,51 +80,92 @@ void LoadMatrix(const char* from, const Tensor& t, DType as, T* to) {
     LoadRow<T>(from + i * row * ByteSize(t.dtype), t.dtype, column, columns, as, to + i * columns);
 }
 
-// In f32: operands are read as they are where nothing is lost. The steps [first, last).
-void FloatProduct(const Call& c, const Product& p, int64_t first, int64_t last, const Workers* workers) {
-  auto direct = [&](const Tensor& t) {
-    return t.dtype == c.compute || (c.compute == DType::kF32 && (t.dtype == DType::kF16 || t.dtype == DType::kBF16));
-  };
-  std::vector<float> left, right, product, row(static_cast<size_t>(p.bias.data != nullptr ? p.n : 0));
-  auto matrix = [&](const char* at, const Tensor& t, std::vector<float>& copy) -> MatrixRef {
-    if (t.packed) return {at, t.dtype, p.k, 0};
-    if (direct(t)) return {at, t.dtype, t.strides[t.rank - 2], t.strides[t.rank - 1]};
-    copy.resize(static_cast<size_t>(t.sizes[t.rank - 2] * t.sizes[t.rank - 1]));
-    LoadMatrix<float>(at, t, c.compute, copy.data());
-    return {copy.data(), DType::kF32, t.sizes[t.rank - 1], 1};
-  };
-  const Tensor& out = p.out;
-  const bool narrow = out.dtype != DType::kF32;
-  if (narrow) product.resize(static_cast<size_t>(p.m * p.n));
-  // A bias that is the same for all rows goes with the product.
-  const bool by_column = p.bias.data != nullptr && (p.bias.strides[p.bias.rank - 2] == 0 || p.m == 1);
-  p.ForEach(first, last, [&](char* a, char* b, char* to, char* bias) {
-    GemmCall g;
-    g.m = p.m, g.n = p.n, g.k = p.k;
-    g.a = matrix(a, p.a, left);
-    g.b = matrix(b, p.b, right);
-    g.packed = p.b.packed;
-    g.c = narrow ? product.data() : reinterpret_cast<float*>(to);
-    g.c_row = narrow ? p.n : out.strides[p.batch];
-    g.c_column = narrow ? 1 : out.strides[p.batch + 1];
-    if (by_column) {
-      LoadRow<float>(bias, p.bias.dtype, p.bias.strides[p.batch + 1], p.n, p.bias.dtype, row.data());
-      g.bias = row.data();
-    } else if (bias != nullptr) {
-      for (int64_t i = 0; i < p.m; ++i) {
-        LoadRow<float>(bias + i * p.bias.strides[p.batch] * ByteSize(p.bias.dtype), p.bias.dtype,
-                       p.bias.strides[p.batch + 1], p.n, p.bias.dtype, row.data());
-        StoreRow<float>(row.data(), p.n, g.c + i * g.c_row, DType::kF32, g.c_column);
+// In f32: operands are read as they are where nothing is lost.
+class FloatProduct {
+ public:
+  FloatProduct(const Call& c, const Product& p) : c_(c), p_(p) {}
+
+  // The steps [first, last).
+  void Run(int64_t first, int64_t last, const Workers* workers, Workspace& memory) const {
+    const Tensor& out = p_.out;
+    float* const row = p_.has_bias ? memory.Take<float>(p_.n) : nullptr;
+    float* const left = Direct(p_.a) ? nullptr : memory.Take<float>(p_.m * p_.k);
+    float* const right = Direct(p_.b) ? nullptr : memory.Take<float>(p_.k * p_.n);
+    float* const product = narrow() ? memory.Take<float>(p_.m * p_.n) : nullptr;
+    // A bias that is the same for all rows goes with the product.
+    const bool by_column = p_.has_bias && (p_.bias.strides[p_.bias.rank - 2] == 0 || p_.m == 1);
+    p_.ForEach(first, last, [&](char* a, char* b, char* to, char* bias) {
+      GemmCall g = Sizes();
+      Place(a, p_.a, left, &g.a);
+      Place(b, p_.b, right, &g.b);
+      g.c = narrow() ? product : reinterpret_cast<float*>(to);
+      if (by_column) {
+        LoadRow<float>(bias, p_.bias.dtype, p_.bias.strides[p_.batch + 1], p_.n, p_.bias.dtype, row);
+        g.bias = row;
+      } else if (bias != nullptr) {
+        for (int64_t i = 0; i < p_.m; ++i) {
+          LoadRow<float>(bias + i * p_.bias.strides[p_.batch] * ByteSize(p_.bias.dtype), p_.bias.dtype,
+                         p_.bias.strides[p_.batch + 1], p_.n, p_.bias.dtype, row);
+          StoreRow<float>(row, p_.n, g.c + i * g.c_row, DType::kF32, g.c_column);
+        }
+        g.accumulate = true;
       }
-      g.accumulate = true;
+      FastGemm(g, workers, &memory);
+      if (narrow())
+        for (int64_t r = 0; r < p_.m; ++r)
+          StoreRow<float>(product + r * p_.n, p_.n, to + r * out.strides[p_.batch] * ByteSize(out.dtype), out.dtype,
+                          out.strides[p_.batch + 1]);
+    });
+  }
+
+  // What Run takes.
+  Need MemoryNeed(const Workers* workers) const {
+    Need need;
+    if (p_.has_bias) need.Take<float>(p_.n);
+    if (!Direct(p_.a)) need.Take<float>(p_.m * p_.k);
+    if (!Direct(p_.b)) need.Take<float>(p_.k * p_.n);
+    if (narrow()) need.Take<float>(p_.m * p_.n);
+    need.Take(GemmNeed(Sizes(), workers));
+    return need;
+  }
+
+  // Whether threads take whole matrices: where there are enough of them.
+  bool by_steps() const {
+    return c_.workers != nullptr && p_.steps() >= c_.workers->threads &&
+           static_cast<double>(p_.m) * static_cast<double>(p_.n) * static_cast<double>(p_.k) >= 4096;
+  }
+
+ private:
+  bool Direct(const Tensor& t) const {
+    return t.packed || t.dtype == c_.compute || (c_.compute == DType::kF32 && (t.dtype == DType::kF16 || t.dtype == DType::kBF16));
+  }
+  bool narrow() const { return p_.out.dtype != DType::kF32; }
+  // The product of a step, that is without where its operands lie.
+  GemmCall Sizes() const {
+    GemmCall g;
+    g.m = p_.m, g.n = p_.n, g.k = p_.k;
+    g.packed = p_.b.packed;
+    for (auto [t, to] : {std::pair{&p_.a, &g.a}, {&p_.b, &g.b}}) {
+      const int64_t columns = t->sizes[t->rank - 1], row = t->strides[t->rank - 2], column = t->strides[t->rank - 1];
+      *to = t->packed      ? MatrixRef{nullptr, t->dtype, p_.k, 0}
+            : Direct(*t) ? MatrixRef{nullptr, t->dtype, row, column}
+                         : MatrixRef{nullptr, DType::kF32, columns, 1};
     }
-    FastGemm(g, workers);
-    if (narrow)
-      for (int64_t r = 0; r < p.m; ++r)
-        StoreRow<float>(&product[static_cast<size_t>(r * p.n)], p.n,
-                        to + r * out.strides[p.batch] * ByteSize(out.dtype), out.dtype, out.strides[p.batch + 1]);
-  });
-}
+    g.c_row = narrow() ? p_.n : p_.out.strides[p_.batch];
+    g.c_column = narrow() ? 1 : p_.out.strides[p_.batch + 1];
+    return g;
+  }
+  // The matrix at `at`, or its elements in `copy`.
+  void Place(const char* at, const Tensor& t, float* copy, MatrixRef* to) const {
+    to->data = at;
+    if (copy == nullptr) return;
+    LoadMatrix<float>(at, t, c_.compute, copy);
+    to->data = copy;
+  }
+
+  const Call& c_;
+  const Product& p_;
+};
 
 template <typename T>
 void PlainProduct(const Call& c, const Product& p) {
@@ -141,9 +185,8 @@ void PlainProduct(const Call& c, const Product& p) {
   });
 }
 
-// out[…,m,n] = sum over k of in[0][…,m,k] · in[1][…,k,n], plus in[2][…,m,n] where there is one. Leading dims are equal
-// (the caller expands them). Sums of f16 and bf16 are kept in f32 and rounded once.
-const char* Matmul(const Call& c) {
+// The product of a call; null, or what is wrong.
+const char* ProductOf(const Call& c, Product* p) {
   constexpr const char* kSizes = "the sizes do not agree";
   if (c.in.size() < 2) return kSizes;
   const Tensor &a = c.in[0], &b = c.in[1], &out = c.out[0];
@@ -153,29 +196,55 @@ const char* Matmul(const Call& c) {
     return kSizes;
   for (int d = 0; d < batch; ++d)
     if (a.sizes[d] != out.sizes[d] || b.sizes[d] != out.sizes[d]) return kSizes;
-  Product p = {a, b, out, {}, batch, out.sizes[batch], out.sizes[batch + 1], a.sizes[batch + 1]};
+  *p = {a, b, out, {}, false, batch, out.sizes[batch], out.sizes[batch + 1], a.sizes[batch + 1]};
   if (c.in.size() > 2) {
     if (c.in[2].rank != out.rank) return kSizes;
     for (int d = 0; d < out.rank; ++d)
       if (c.in[2].sizes[d] != out.sizes[d]) return kSizes;
-    p.bias = c.in[2];
+    p->bias = c.in[2];
+    p->has_bias = true;
   }
-  if (out.numel() == 0) return nullptr;
-  JoinRows(p);
-  if (ComputeType(c.compute) == DType::kF32) {
-    // Threads take whole matrices where there are enough of them.
-    const int64_t steps = p.steps();
-    if (c.workers != nullptr && steps >= c.workers->threads && p.m * p.n * p.k >= 4096)
-      ParallelFor(c.workers, steps, 1, [&](int64_t first, int64_t last) { FloatProduct(c, p, first, last, nullptr); });
-    else
-      FloatProduct(c, p, 0, steps, c.workers);
-  } else {
-    WithComputeType(c.compute, [&]<typename T>() { PlainProduct<T>(c, p); });
-  }
+  if (out.numel() != 0) JoinRows(*p);
   return nullptr;
 }
 
-constexpr Kernel kKernels[] = {{.name = "matmul", .run = Matmul, .inputs = 2, .packed = 1}};
+// out[…,m,n] = sum over k of in[0][…,m,k] · in[1][…,k,n], plus in[2][…,m,n] where there is one. Leading dims are equal
+// (the caller expands them). Sums of f16 and bf16 are kept in f32 and rounded once.
+const char* Matmul(const Call& c) {
+  Product p;
+  if (const char* wrong = ProductOf(c, &p)) return wrong;
+  if (c.out[0].numel() == 0) return nullptr;
+  if (ComputeType(c.compute) != DType::kF32) {
+    WithComputeType(c.compute, [&]<typename T>() { PlainProduct<T>(c, p); });
+    return nullptr;
+  }
+  const FloatProduct product(c, p);
+  Scope memory(c);
+  const int64_t steps = p.steps();
+  if (!product.by_steps()) {
+    product.Run(0, steps, c.workers, *memory);
+    return nullptr;
+  }
+  Shares shares(*memory, c.workers, product.MemoryNeed(nullptr).bytes(), steps);
+  ParallelFor(c.workers, steps, 1, [&](int64_t first, int64_t last) {
+    Share share(shares);
+    product.Run(first, last, nullptr, share);
+  });
+  return nullptr;
+}
+
+int64_t MatmulMemory(const Call& c) {
+  Product p;
+  if (ComputeType(c.compute) != DType::kF32 || ProductOf(c, &p) != nullptr) return 0;
+  const FloatProduct product(c, p);
+  const bool by_steps = product.by_steps();
+  const Need each = product.MemoryNeed(by_steps ? nullptr : c.workers);
+  Need need;
+  need.Share(by_steps ? c.workers : nullptr, each, p.steps());
+  return need.bytes();
+}
+
+constexpr Kernel kKernels[] = {{.name = "matmul", .run = Matmul, .inputs = 2, .packed = 1, .memory = MatmulMemory}};
 
 }  // namespace
 

@@ -13,6 +13,7 @@
 #include "kernels/dense_floats.h"
 #include "kernels/gemm.h"
 #include "kernels/registry.h"
+#include "kernels/scope.h"
 #include "kernels/walk.h"
 
 namespace slipway::kernels {
@@ -37,6 +38,23 @@ struct Attributes {
     }
     return fits;
   }
+  // The same, and whether the operands' sizes agree.
+  bool ReadForConv(const Call& c) {
+    if (!OfRankFive(c) || !Read(c)) return false;
+    const Tensor &x = c.in[0], &w = c.in[1], &out = c.out[0];
+    return x.sizes[1] % groups == 0 && x.sizes[1] / groups == w.sizes[1] && w.sizes[0] % groups == 0 &&
+           out.sizes[0] == x.sizes[0] && out.sizes[1] == w.sizes[0];
+  }
+  bool ReadForTransposed(const Call& c) {
+    if (!OfRankFive(c) || !Read(c)) return false;
+    const Tensor &x = c.in[0], &w = c.in[1], &out = c.out[0];
+    return x.sizes[1] == w.sizes[0] && x.sizes[1] % groups == 0 && out.sizes[0] == x.sizes[0] &&
+           out.sizes[1] % groups == 0 && out.sizes[1] / groups == w.sizes[1] &&
+           (c.in.size() < 3 || c.in[2].numel() == out.sizes[1]);
+  }
+  static bool OfRankFive(const Call& c) {
+    return c.in.size() > 1 && c.in[0].rank == 5 && c.in[1].rank == 5 && c.out[0].rank == 5;
+  }
   ConvShape Shape() const {
     ConvShape s;
     s.groups = groups;
@@ -49,13 +67,11 @@ struct Attributes {
 
 // All elements of a tensor, dense, in the compute type.
 template <typename T>
-std::vector<T> Dense(const Tensor& t, DType as) {
-  std::vector<T> out(static_cast<size_t>(t.numel()));
-  T* to = out.data();
+void Dense(const Tensor& t, DType as, T* to) {
   const int last = t.rank - 1;
-  if (t.rank == 0 || out.empty()) {
-    if (!out.empty()) LoadRow<T>(t.data, t.dtype, 1, 1, as, to);
-    return out;
+  if (t.rank == 0 || t.numel() == 0) {
+    if (t.numel() != 0) LoadRow<T>(t.data, t.dtype, 1, 1, as, to);
+    return;
   }
   Tensor rows = DropDim(t, last);
   int64_t at[kMaxRank] = {};
@@ -65,7 +81,17 @@ std::vector<T> Dense(const Tensor& t, DType as) {
     LoadRow<T>(static_cast<const char*>(t.data) + o * ByteSize(t.dtype), t.dtype, t.strides[last], t.sizes[last], as, to);
     for (int d = rows.rank - 1; d >= 0 && ++at[d] == rows.sizes[d]; --d) at[d] = 0;
   }
+}
+template <typename T>
+std::vector<T> Dense(const Tensor& t, DType as) {
+  std::vector<T> out(static_cast<size_t>(t.numel()));
+  Dense<T>(t, as, out.data());
   return out;
+}
+const float* DenseVector(const Tensor& t, DType as, Workspace& memory) {
+  float* const to = memory.Take<float>(t.numel());
+  Dense<float>(t, as, to);
+  return to;
 }
 
 template <typename T>
@@ -94,19 +120,20 @@ bool IsPerChannel(const Tensor& t, int64_t channels) { return t.rank == 1 && t.s
 // What a batch norm in inference does of channel values: x · scale + shift. Operands from in[first] on: its weight, its
 // bias (those that `parts` has), mean, variance. False where they are not vectors of so many channels.
 struct ChannelNorm {
-  std::vector<float> scale, shift;
-  bool Read(const Call& c, size_t first, int64_t parts, double epsilon, int64_t channels) {
-    scale.assign(static_cast<size_t>(channels), 1);
-    shift.assign(static_cast<size_t>(channels), 0);
-    std::vector<float> mean, variance;
-    for (auto [part, to] : {std::pair{kNormWeight, &scale}, {kNormBias, &shift}, {kNormStatistics, &mean}, {kNormStatistics, &variance}}) {
+  static constexpr int kVectors = 4;  // of channels, that Read takes
+  float *scale = nullptr, *shift = nullptr;
+  bool Read(const Call& c, size_t first, int64_t parts, double epsilon, int64_t channels, Workspace& memory) {
+    scale = memory.Take<float>(channels), shift = memory.Take<float>(channels);
+    float *const mean = memory.Take<float>(channels), *const variance = memory.Take<float>(channels);
+    std::fill_n(scale, channels, 1.0f);
+    std::fill_n(shift, channels, 0.0f);
+    for (auto [part, to] : {std::pair{kNormWeight, scale}, {kNormBias, shift}, {kNormStatistics, mean}, {kNormStatistics, variance}}) {
       if ((parts & part) == 0) continue;
       if (first >= c.in.size() || !IsPerChannel(c.in[first], channels)) return false;
       const Tensor& t = c.in[first++];
-      to->resize(static_cast<size_t>(channels));
-      LoadRow<float>(t.data, t.dtype, t.strides[0], channels, DType::kF32, to->data());
+      LoadRow<float>(t.data, t.dtype, t.strides[0], channels, DType::kF32, to);
     }
-    if (mean.empty()) return channels == 0;
+    if ((parts & kNormStatistics) == 0) return channels == 0;
     for (int64_t i = 0; i < channels; ++i) {
       const double by = scale[i] / std::sqrt(static_cast<double>(variance[i]) + epsilon);
       scale[i] = static_cast<float>(by);
@@ -120,14 +147,15 @@ struct ChannelNorm {
 // of the others there are, as ConvPart does.
 const char* BatchNorm(const Call& c) {
   const Tensor &x = c.in[0], &out = c.out[0];
+  Scope memory(c);
   ChannelNorm norm;
   if (c.ints.empty() || c.floats.empty() || !SameSizes(x, out) || x.rank < 2 || !DenseFloats::Takes(x) || !DenseFloats::Takes(out) ||
-      !norm.Read(c, 1, c.ints[0] | kNormStatistics, c.floats[0], x.sizes[1]))
+      !norm.Read(c, 1, c.ints[0] | kNormStatistics, c.floats[0], x.sizes[1], *memory))
     return kSizes;
   if (out.numel() == 0) return nullptr;
   const int64_t channels = x.sizes[1], planes = x.sizes[0] * channels, plane = x.numel() / planes;
-  const DenseFloats from(x);
-  DenseResult to(out);
+  const DenseFloats from(x, *memory);
+  DenseResult to(out, *memory);
   ParallelFor(c.workers, planes, std::max<int64_t>(1, 16384 / plane), [&](int64_t begin, int64_t end) {
     Finish f;
     for (int64_t p = begin; p < end; ++p) {
@@ -142,11 +170,10 @@ const char* BatchNorm(const Call& c) {
 // What comes after the sums where the attributes say that there is more than a bias: operands in this order, then
 // floats[0], a batch norm's epsilon, and the bounds of kClamp.
 struct Epilogue {
-  ChannelNorm norm;
-  std::vector<float> bias;
+  static constexpr int kVectors = ChannelNorm::kVectors + 1;  // of channels, that Read takes at most
   ConvEpilogue what;
   // Null, or what is wrong.
-  const char* Read(const Call& c, const Tensor& out) {
+  const char* Read(const Call& c, const Tensor& out, Workspace& memory) {
     const int64_t channels = out.sizes[1], parts = c.ints[kConvParts], activation = c.ints[kConvParts + 1];
     if (parts < 0 || parts >= 2 * kAdded || activation < 0 || activation > static_cast<int64_t>(Activation::kHardSigmoid) ||
         c.floats.size() < 3 || out.dtype != DType::kF32 || !out.is_contiguous())
@@ -154,14 +181,14 @@ struct Epilogue {
     size_t next = 2;
     if (parts & kBias) {
       if (next >= c.in.size() || !IsPerChannel(c.in[next], channels)) return kSizes;
-      bias = Dense<float>(c.in[next++], DType::kF32);
-      what.shift = bias.data();
+      what.shift = DenseVector(c.in[next++], DType::kF32, memory);
     }
     if (parts & kNormStatistics) {
-      if (!norm.Read(c, next, parts, c.floats[0], channels)) return kSizes;
+      ChannelNorm norm;
+      if (!norm.Read(c, next, parts, c.floats[0], channels, memory)) return kSizes;
       next += 2 + (parts & kNormWeight ? 1 : 0) + (parts & kNormBias ? 1 : 0);
-      for (size_t i = 0; i < bias.size(); ++i) norm.shift[i] += bias[i] * norm.scale[i];
-      what.scale = norm.scale.data(), what.shift = norm.shift.data();
+      for (int64_t i = 0; i < channels && what.shift != nullptr; ++i) norm.shift[i] += what.shift[i] * norm.scale[i];
+      what.scale = norm.scale, what.shift = norm.shift;
     }
     if (parts & kAdded) {
       if (next >= c.in.size() || c.in[next].dtype != DType::kF32 || !SameSizes(c.in[next], out) || !c.in[next].is_contiguous())
@@ -174,35 +201,39 @@ struct Epilogue {
   }
 };
 
+// A dense tensor of f32 of these sizes, without memory.
+Tensor DenseLike(const Tensor& t) {
+  Tensor out = t;
+  out.data = nullptr, out.dtype = DType::kF32;
+  int64_t step = 1;
+  for (int d = t.rank - 1; d >= 0; --d) out.strides[d] = step, step *= t.sizes[d];
+  return out;
+}
+
 // out[n,o,…] = bias[o] + sum of in[0][n,c,…] · in[1][o,c,…]: x [n,c,d,h,w], weights [o,c/groups,kd,kh,kw], bias [o] where
 // there is one. With attributes from kConvParts on, what Epilogue reads comes after; the result is dense and of f32 then.
 const char* Conv(const Call& c) {
-  const Tensor &x = c.in[0], &w = c.in[1], &out = c.out[0];
   Attributes win;
-  if (c.in.size() < 2 || x.rank != 5 || w.rank != 5 || out.rank != 5 || !win.Read(c)) return kSizes;
-  const int64_t in_channels = x.sizes[1], out_channels = w.sizes[0], per = w.sizes[1];
-  if (in_channels != per * win.groups || out_channels % win.groups != 0 || out.sizes[0] != x.sizes[0] ||
-      out.sizes[1] != out_channels)
-    return kSizes;
+  if (!win.ReadForConv(c)) return kSizes;
+  const Tensor &x = c.in[0], &w = c.in[1], &out = c.out[0];
+  const int64_t out_channels = w.sizes[0], per = w.sizes[1];
   const bool more = c.ints.size() > kConvParts + 1;
+  Scope memory(c);
   Epilogue epilogue;
   if (more) {
-    if (const char* wrong = epilogue.Read(c, out)) return wrong;
+    if (const char* wrong = epilogue.Read(c, out, *memory)) return wrong;
   } else if (c.in.size() > 2) {
     if (!IsPerChannel(c.in[2], out_channels) && c.in[2].numel() != out_channels) return kSizes;
-    if (ComputeType(c.compute) == DType::kF32) epilogue.bias = Bias<float>(c, out_channels), epilogue.what.shift = epilogue.bias.data();
+    if (ComputeType(c.compute) == DType::kF32) epilogue.what.shift = DenseVector(c.in[2], c.compute, *memory);
   }
   if (ComputeType(c.compute) == DType::kF32) {
     // Views of memory are laid out first.
-    std::vector<float> dense;
     Tensor image = x;
     if (!x.is_contiguous()) {
-      dense = Dense<float>(x, c.compute);
-      image.data = dense.data(), image.dtype = DType::kF32;
-      int64_t step = 1;
-      for (int d = x.rank - 1; d >= 0; --d) image.strides[d] = step, step *= x.sizes[d];
+      image = DenseLike(x);
+      image.data = const_cast<float*>(DenseVector(x, c.compute, *memory));
     }
-    if (FastConv(image, w, out, win.Shape(), epilogue.what, c.workers)) return nullptr;
+    if (FastConv(image, w, out, win.Shape(), epilogue.what, c.workers, *memory)) return nullptr;
   }
   const int64_t *in = x.sizes + 2, *kernel = w.sizes + 2, *to = out.sizes + 2;
   const int64_t plane = in[0] * in[1] * in[2], positions = to[0] * to[1] * to[2];
@@ -270,18 +301,15 @@ const char* Conv(const Call& c) {
 
 // The transposed convolution: x [n,c,d,h,w], weights [c,o/groups,kd,kh,kw]; each element of x adds a patch.
 const char* ConvTransposed(const Call& c) {
-  const Tensor &x = c.in[0], &w = c.in[1], &out = c.out[0];
   Attributes win;
-  if (c.in.size() < 2 || x.rank != 5 || w.rank != 5 || out.rank != 5 || !win.Read(c)) return kSizes;
+  if (!win.ReadForTransposed(c)) return kSizes;
+  const Tensor &x = c.in[0], &w = c.in[1], &out = c.out[0];
   const int64_t in_channels = x.sizes[1], group_out = w.sizes[1], out_channels = group_out * win.groups;
-  if (in_channels != w.sizes[0] || in_channels % win.groups != 0 || out.sizes[0] != x.sizes[0] ||
-      out.sizes[1] != out_channels || (c.in.size() > 2 && c.in[2].numel() != out_channels))
-    return kSizes;
   if (ComputeType(c.compute) == DType::kF32) {
-    std::vector<float> bias;
+    Scope memory(c);
     ConvEpilogue epilogue;
-    if (c.in.size() > 2) bias = Bias<float>(c, out_channels), epilogue.shift = bias.data();
-    if (FastConvTransposed(x, w, out, win.Shape(), epilogue, c.workers)) return nullptr;
+    if (c.in.size() > 2) epilogue.shift = DenseVector(c.in[2], c.compute, *memory);
+    if (FastConvTransposed(x, w, out, win.Shape(), epilogue, c.workers, *memory)) return nullptr;
   }
   const int64_t *in = x.sizes + 2, *kernel = w.sizes + 2, *to = out.sizes + 2;
   const int64_t plane = in[0] * in[1] * in[2], positions = to[0] * to[1] * to[2];
@@ -329,7 +357,40 @@ const char* ConvTransposed(const Call& c) {
   return nullptr;
 }
 
-constexpr Kernel kKernels[] = {{"conv", Conv, false, 2}, {"conv_transposed", ConvTransposed}, {"batch_norm", BatchNorm, false, 3}};
+int64_t ConvMemory(const Call& c) {
+  Attributes win;
+  if (ComputeType(c.compute) != DType::kF32 || !win.ReadForConv(c)) return 0;
+  const Tensor &x = c.in[0], &w = c.in[1], &out = c.out[0];
+  Need need;
+  const int vectors = c.ints.size() > kConvParts + 1 ? Epilogue::kVectors : c.in.size() > 2 ? 1 : 0;
+  for (int i = 0; i < vectors; ++i) need.Take<float>(w.sizes[0]);
+  if (!x.is_contiguous()) need.Take<float>(x.numel());
+  need.Take(FastConvNeed(x.is_contiguous() ? x : DenseLike(x), w, out, win.Shape(), c.workers));
+  return need.bytes();
+}
+
+int64_t ConvTransposedMemory(const Call& c) {
+  Attributes win;
+  if (ComputeType(c.compute) != DType::kF32 || !win.ReadForTransposed(c)) return 0;
+  Need need;
+  if (c.in.size() > 2) need.Take<float>(c.out[0].sizes[1]);
+  need.Take(FastConvTransposedNeed(c.in[0], c.in[1], c.out[0], win.Shape(), c.workers));
+  return need.bytes();
+}
+
+int64_t BatchNormMemory(const Call& c) {
+  if (c.in[0].rank < 2) return 0;
+  Need need;
+  for (int i = 0; i < ChannelNorm::kVectors; ++i) need.Take<float>(c.in[0].sizes[1]);
+  need.Take(DenseNeed({&c.in[0], &c.out[0]}));
+  return need.bytes();
+}
+
+constexpr Kernel kKernels[] = {
+    {.name = "conv", .run = Conv, .inputs = 2, .memory = ConvMemory},
+    {.name = "conv_transposed", .run = ConvTransposed, .inputs = 2, .memory = ConvTransposedMemory},
+    {.name = "batch_norm", .run = BatchNorm, .inputs = 3, .memory = BatchNormMemory},
+};
 
 }  // namespace
 

@@ -3,11 +3,8 @@
 
 #include <algorithm>
 #include <limits>
-#include <memory>
-#include <vector>
 
 #include "kernels/dense_floats.h"
-#include "kernels/gemm_fast.h"
 #include "kernels/winograd.h"
 
 namespace slipway::kernels {
@@ -19,17 +16,19 @@ constexpr int64_t kRows = 192;     // of a block of weights, about
 
 int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-// Memory of one thread, kept from one image to the next.
+// Memory of one thread, kept from one image to the next; its users agree on how much.
 class Space {
  public:
-  bool empty() const { return memory_ == nullptr; }
+  explicit Space(Workspace& memory) : memory_(memory) {}
+  bool empty() const { return data_ == nullptr; }
   float* Make(int64_t floats) {
-    if (empty()) memory_ = std::make_unique<Scratch>(floats);
-    return memory_->data();
+    if (empty()) data_ = memory_.Take<float>(floats);
+    return data_;
   }
 
  private:
-  std::unique_ptr<Scratch> memory_;
+  Workspace& memory_;
+  float* data_ = nullptr;
 };
 
 class Conv {
@@ -57,43 +56,110 @@ class Conv {
   // Whether there is a way, of which the padded image has a size worth having.
   bool possible() const { return pointwise_ || padded_.ok(); }
 
-  void Run(const float* x, const float* w, float* out, int64_t batch, const Workers* workers) {
-    if (!pointwise_) offsets_ = padded_.Offsets(depthwise_ ? 1 : per_);
-    if (epilogue_.scale == nullptr) ones_.assign(static_cast<size_t>(group_out_ * s_.groups), 1);
-    if (epilogue_.shift == nullptr) zeros_.assign(static_cast<size_t>(group_out_ * s_.groups), 0);
+  void Run(const float* x, const float* w, float* out, int64_t batch, const Workers* workers, Workspace& memory) {
+    Prepare(memory);
     WinogradCall call;
     if (const int m = Winograds(batch, &call); m != 0) {
       for (int64_t g = 0; g < s_.groups; ++g) {
         call.x = x + g * per_ * plane_, call.w = w + g * group_out_ * per_ * taps_;
         call.out = out + g * group_out_ * positions_;
-        Winograd(call, m, epilogue_, g * group_out_, g * group_out_ * positions_, workers);
+        Winograd(call, m, epilogue_, g * group_out_, g * group_out_ * positions_, workers, memory);
       }
       return;
     }
-    auto group = [&](int64_t i, Spaces& spaces, const Workers* inside) {
+    auto group = [&](int64_t i, Spaces& spaces, const Workers* inside, Shares* shares) {
       const int64_t g = i % s_.groups, at = i * group_out_ * positions_;
       const float *source = x + i * per_ * plane_, *left = w + g * group_out_ * per_ * taps_;
       if (depthwise_)
         Depthwise(source, left, out, g * group_out_, at, spaces);
       else
-        Direct(source, left, out, g * group_out_, at, spaces, inside);
+        Direct(source, left, out, g * group_out_, at, spaces, inside, shares);
     };
     const int64_t groups = batch * s_.groups;
-    if (workers == nullptr || depthwise_ || groups >= 2 * workers->threads) {
+    if (by_groups(groups, workers)) {
+      Shares shares(memory, workers, GroupNeed(true).bytes(), groups);
       ParallelFor(workers, groups, 1, [&](int64_t begin, int64_t end) {
-        Spaces spaces;
-        for (int64_t i = begin; i < end; ++i) group(i, spaces, nullptr);
+        Share share(shares);
+        Spaces spaces(share);
+        for (int64_t i = begin; i < end; ++i) group(i, spaces, nullptr, nullptr);
       });
       return;
     }
-    Spaces spaces;
-    for (int64_t i = 0; i < groups; ++i) group(i, spaces, workers);
+    Spaces spaces(memory);
+    const Chunks chunks(*this, workers);
+    Shares shares(memory, workers, PatchesNeed(chunks.size).bytes(), chunks.count * chunks.parts);
+    for (int64_t i = 0; i < groups; ++i) group(i, spaces, workers, &shares);
+  }
+
+  // What Run takes.
+  Need MemoryNeed(int64_t batch, const Workers* workers) const {
+    Need need;
+    if (!pointwise_) need.Take<int64_t>((depthwise_ ? 1 : per_) * taps_);
+    for (int i = 0; i < 2; ++i) need.Take<float>(group_out_ * s_.groups);
+    WinogradCall call;
+    if (const int m = Winograds(batch, &call); m != 0) {
+      need.Take(WinogradNeed(call, m, workers));
+    } else if (const int64_t groups = batch * s_.groups; by_groups(groups, workers)) {
+      need.Share(workers, GroupNeed(true), groups);
+    } else {
+      const Chunks chunks(*this, workers);
+      need.Take(GroupNeed(false));
+      need.Share(workers, PatchesNeed(chunks.size), chunks.count * chunks.parts);
+    }
+    return need;
   }
 
  private:
   struct Spaces {
+    explicit Spaces(Workspace& memory) : image(memory), patches(memory), sums(memory) {}
     Space image, patches, sums;
   };
+  // Where taps read, and the factors and summands of channels that have none.
+  void Prepare(Workspace& memory) {
+    const int64_t channels = group_out_ * s_.groups, planes = depthwise_ ? 1 : per_;
+    if (!pointwise_) padded_.Offsets(planes, offsets_ = memory.Take<int64_t>(planes * taps_));
+    if (epilogue_.scale == nullptr) std::fill_n(ones_ = memory.Take<float>(channels), channels, 1.0f);
+    if (epilogue_.shift == nullptr) std::fill_n(zeros_ = memory.Take<float>(channels), channels, 0.0f);
+  }
+  // How the positions and output channels of an image are cut. The positions of a chunk do not depend on the number of
+  // threads; the rows of a part do.
+  struct Chunks {
+    Chunks(const Conv& c, const Workers* workers) {
+      count = (c.positions_ + kColumns - 1) / kColumns;
+      size = RoundUp((c.positions_ + count - 1) / count, c.isa_.width);
+      const int64_t wanted = workers != nullptr ? 2 * workers->threads : 1;
+      parts = std::clamp<int64_t>(wanted / count, 1, (c.group_out_ + c.isa_.rows - 1) / c.isa_.rows);
+      rows = RoundUp((c.group_out_ + parts - 1) / parts, c.isa_.rows);
+    }
+    int64_t count, size, parts, rows;
+  };
+
+  // Whether threads take whole images and groups.
+  bool by_groups(int64_t groups, const Workers* workers) const {
+    return workers == nullptr || depthwise_ || groups >= 2 * workers->threads;
+  }
+  // Of an image and group; `alone`: patches too.
+  Need GroupNeed(bool alone) const {
+    Need need;
+    if (depthwise_) {
+      need.Take<float>(padded_.size() + isa_.width);
+      need.Take<float>(to_[1] * to_[2] + isa_.lanes);
+      return need;
+    }
+    if (!pointwise_) need.Take<float>(per_ * padded_.size() + isa_.width);
+    if (sampled_) need.Take<float>(per_ * positions_);
+    if (alone) need.Take(PatchesNeed(Chunks(*this, nullptr).size));
+    return need;
+  }
+  int64_t deep() const {
+    const int64_t depth = per_ * taps_, blocks = (depth + kDepth - 1) / kDepth;
+    return (depth + blocks - 1) / blocks;
+  }
+  Need PatchesNeed(int64_t chunk) const {
+    Need need;
+    need.Take<float>((deep() + 1) * (chunk + isa_.width));
+    return need;
+  }
 
   static Window WindowOf(const Tensor& w, const ConvShape& s) {
     Window window;
@@ -130,7 +196,7 @@ class Conv {
       for (int64_t z = 0; z < to_[0]; ++z) {
         TapRows r;
         r.x = image + padded_.Begin(z, 0), r.row = padded_.row();
-        r.offsets = offsets_.data(), r.taps = taps_, r.weights = w + o * taps_;
+        r.offsets = offsets_, r.taps = taps_, r.weights = w + o * taps_;
         r.out = sums, r.out_row = to_[2], r.rows = to_[1], r.n = to_[2];
         isa_.sum_taps(r);
         const int64_t place = at + (o * to_[0] + z) * to_[1] * to_[2];
@@ -138,8 +204,9 @@ class Conv {
       }
   }
 
+  // `shares`: of patches, where there are workers.
   void Direct(const float* x, const float* w, float* out, int64_t first, int64_t at, Spaces& spaces,
-              const Workers* workers) const {
+              const Workers* workers, Shares* shares) const {
     const int64_t width = isa_.width;
     const float* image = x;
     if (!pointwise_) {
@@ -157,32 +224,31 @@ class Conv {
       });
       image = sample;
     }
-    // The positions of a chunk do not depend on the number of threads; the rows of a part do.
-    const int64_t chunks = (positions_ + kColumns - 1) / kColumns;
-    const int64_t chunk = RoundUp((positions_ + chunks - 1) / chunks, width);
-    const int64_t wanted = workers != nullptr ? 2 * workers->threads : 1;
-    const int64_t parts = std::clamp<int64_t>(wanted / chunks, 1, (group_out_ + isa_.rows - 1) / isa_.rows);
-    const int64_t rows = RoundUp((group_out_ + parts - 1) / parts, isa_.rows);
-    if (chunks * parts == 1) return Chunk(image, w, out, first, at, 0, chunk, 0, group_out_, spaces);
-    ParallelFor(workers, chunks * parts, 1, [&](int64_t begin, int64_t end) {
-      Spaces own;
+    const Chunks k(*this, workers);
+    if (shares == nullptr) {
+      for (int64_t i = 0; i < k.count; ++i)
+        Chunk(image, w, out, first, at, i * k.size, k.size, 0, group_out_, spaces.patches);
+      return;
+    }
+    ParallelFor(workers, k.count * k.parts, 1, [&](int64_t begin, int64_t end) {
+      Share share(*shares);
+      Space patches(share);
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t p = i / parts * chunk, o = i % parts * rows;
+        const int64_t p = i / k.parts * k.size, o = i % k.parts * k.rows;
         if (p < positions_ && o < group_out_)
-          Chunk(image, w, out, first, at, p, chunk, o, std::min(group_out_, o + rows), own);
+          Chunk(image, w, out, first, at, p, k.size, o, std::min(group_out_, o + k.rows), patches);
       }
     });
   }
 
   // Output channels [o0, o1) of `chunk` positions from p0 on.
   void Chunk(const float* image, const float* w, float* out, int64_t first, int64_t at, int64_t p0, int64_t chunk,
-             int64_t o0, int64_t o1, Spaces& spaces) const {
-    const int64_t depth = per_ * taps_, width = isa_.width;
-    const int64_t blocks = (depth + kDepth - 1) / kDepth, deep = (depth + blocks - 1) / blocks;
+             int64_t o0, int64_t o1, Space& space) const {
+    const int64_t depth = per_ * taps_, width = isa_.width, deep = this->deep();
     const int64_t rows = RoundUp(kRows, isa_.rows);
     // Few rows do not pay for copying: panels lie in the image.
     const bool in_place = pointwise_ && o1 - o0 <= 2 * isa_.rows;
-    float* const patches = spaces.patches.Make((deep + 1) * (chunk + width));
+    float* const patches = space.Make((deep + 1) * (chunk + width));
     float* const last = patches + deep * chunk + width;
     const int64_t count = std::min(chunk, positions_ - p0);
     int64_t rest = count % width, dots = 0;
@@ -228,8 +294,8 @@ class Conv {
   }
   // What tiles do of the epilogue, for rows from output channel `o` on that begin at element `at` of the result.
   void Finishing(int64_t o, int64_t at, ConvBlock* g) const {
-    g->scale = (epilogue_.scale != nullptr ? epilogue_.scale : ones_.data()) + o;
-    g->shift = (epilogue_.shift != nullptr ? epilogue_.shift : zeros_.data()) + o;
+    g->scale = (epilogue_.scale != nullptr ? epilogue_.scale : ones_) + o;
+    g->shift = (epilogue_.shift != nullptr ? epilogue_.shift : zeros_) + o;
     g->more = epilogue_.add != nullptr ? epilogue_.add + at : nullptr;
     const bool clamps = epilogue_.activation == Activation::kClamp;
     g->low = clamps ? epilogue_.low : -std::numeric_limits<float>::infinity();
@@ -255,7 +321,7 @@ class Conv {
       from[runs] = BeginOf(first + p), at[runs] = p;
       p += std::min(to_[2] - (first + p) % to_[2], count - p);
     }
-    isa_.lay(image, offsets_.data() + k0, k, from, at, runs, to);
+    isa_.lay(image, offsets_ + k0, k, from, at, runs, to);
   }
 
   const ConvShape s_;
@@ -264,18 +330,28 @@ class Conv {
   const int64_t per_, taps_, plane_, positions_, group_out_;
   const Padded padded_;
   bool pointwise_ = false, sampled_ = false, depthwise_ = false;
-  std::vector<int64_t> offsets_;
-  std::vector<float> ones_, zeros_;
+  int64_t* offsets_ = nullptr;
+  float *ones_ = nullptr, *zeros_ = nullptr;
   const ConvIsa& isa_ = *BestIsa().conv;
 };
 
 }  // namespace
 
 bool FastConv(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape, const ConvEpilogue& epilogue,
-              const Workers* workers) {
+              const Workers* workers, Workspace& memory) {
   if (!DenseFloats::TakesAll(x, w, out)) return false;
   Conv conv(x, w, out, shape, epilogue);
-  return RunOnDense(conv, x, w, out, workers);
+  return RunOnDense(conv, x, w, out, workers, memory);
+}
+
+Need FastConvNeed(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape, const Workers* workers) {
+  Need need;
+  if (!DenseFloats::TakesAll(x, w, out)) return need;
+  const Conv conv(x, w, out, shape, {});
+  if (!conv.possible()) return need;
+  need.Take(DenseNeed({&x, &w, &out}));
+  need.Take(conv.MemoryNeed(out.sizes[0], workers));
+  return need;
 }
 
 }  // namespace slipway::kernels

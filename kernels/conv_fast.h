@@ -8,6 +8,7 @@
 #include "kernels/isa_conv.h"
 #include "kernels/padded.h"
 #include "kernels/parallel.h"
+#include "kernels/scope.h"
 #include "kernels/tensor.h"
 
 namespace slipway::kernels {
@@ -44,7 +45,10 @@ struct ConvEpilogue {
 // False where the tensors are not dense, of another type than f32, f16 and bf16, or the padded image would not fit;
 // nothing is written then. Workers share images, channels and positions; the bits do not depend on them.
 bool FastConv(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape, const ConvEpilogue& epilogue,
-              const Workers* workers = nullptr);
+              const Workers* workers, Workspace& memory);
+
+// What FastConv takes of memory for tensors of these sizes, with any epilogue.
+Need FastConvNeed(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape, const Workers* workers);
 
 }  // namespace slipway::kernels
 

@@ -49,39 +49,40 @@ class Transposed {
            static_cast<__int128>(outs_) * to_[0] * to_[1] * phase_ * s_.stride[2] <= kMost && taps_ <= kMost / kColumns;
   }
 
-  void Run(const float* x, const float* w, float* out, int64_t batch, const Workers* workers) {
+  void Run(const float* x, const float* w, float* out, int64_t batch, const Workers* workers, Workspace& memory) const {
     // The weights' rows by output channel and tap.
     const int64_t rows = group_out_ * taps_;
-    Scratch turned(s_.groups * rows * per_);
+    float* const turned = memory.Take<float>(s_.groups * rows * per_);
     ParallelFor(workers, s_.groups * rows, 64, [&](int64_t begin, int64_t end) {
       for (int64_t r0 = begin; r0 < end;) {  // a few rows at once, of one group
         const int64_t g = r0 / rows, r1 = std::min({end, r0 + 16, (g + 1) * rows});
         for (int64_t c = 0; c < per_; ++c)
-          for (int64_t r = r0; r < r1; ++r) turned.data()[r * per_ + c] = w[(g * per_ + c) * rows + r - g * rows];
+          for (int64_t r = r0; r < r1; ++r) turned[r * per_ + c] = w[(g * per_ + c) * rows + r - g * rows];
         r0 = r1;
       }
     });
-    const int64_t blocks = (group_out_ + outs_ - 1) / outs_;
+    const int64_t blocks = (group_out_ + outs_ - 1) / outs_, line = phase_ * s_.stride[2];
+    Shares shares(memory, workers, PartNeed().bytes(), batch * s_.groups * blocks);
     ParallelFor(workers, batch * s_.groups * blocks, 1, [&](int64_t begin, int64_t end) {
-      const int64_t line = phase_ * s_.stride[2];
-      Scratch products(outs_ * taps_ * kColumns), panels(std::min(kDepth, per_) * kColumns),
-          sums(outs_ * to_[0] * to_[1] * line), row(to_[2]);
+      Share share(shares);
+      float *const products = share.Take<float>(products_size()), *const panels = share.Take<float>(panels_size()),
+                  *const sums = share.Take<float>(sums_size()), *const row = share.Take<float>(to_[2]);
       for (int64_t i = begin; i < end; ++i) {
         const int64_t image = i / blocks, g = image % s_.groups, o = i % blocks * outs_;
         const int64_t some = std::min(outs_, group_out_ - o);
-        std::fill_n(sums.data(), some * to_[0] * to_[1] * line, 0.0f);
+        std::fill_n(sums, some * to_[0] * to_[1] * line, 0.0f);
         for (int64_t p = 0; p < plane_; p += kColumns) {
           const int64_t count = std::min(kColumns, plane_ - p);
-          Product(turned.data() + (g * rows + o * taps_) * per_, some * taps_, x + image * per_ * plane_ + p, count,
-                  panels.data(), products.data());
+          Product(turned + (g * rows + o * taps_) * per_, some * taps_, x + image * per_ * plane_ + p, count,
+                  panels, products);
           for (int64_t q = 0; q < some; ++q)
-            Add(products.data() + q * taps_ * kColumns, p, count, sums.data() + q * to_[0] * to_[1] * line);
+            Add(products + q * taps_ * kColumns, p, count, sums + q * to_[0] * to_[1] * line);
         }
         for (int64_t q = 0; q < some; ++q) {
           const int64_t place = (image * group_out_ + o + q) * positions_;
           for (int64_t y = 0; y < to_[0] * to_[1]; ++y) {
-            Weave(sums.data() + (q * to_[0] * to_[1] + y) * line, row.data());
-            isa_.finish(row.data(), out + place + y * to_[2], to_[2],
+            Weave(sums + (q * to_[0] * to_[1] + y) * line, row);
+            isa_.finish(row, out + place + y * to_[2], to_[2],
                         epilogue_.For(g * group_out_ + o + q, place + y * to_[2]));
           }
         }
@@ -89,7 +90,26 @@ class Transposed {
     });
   }
 
+  // What Run takes.
+  Need MemoryNeed(int64_t batch, const Workers* workers) const {
+    Need need;
+    need.Take<float>(s_.groups * group_out_ * taps_ * per_);
+    need.Share(workers, PartNeed(), batch * s_.groups * ((group_out_ + outs_ - 1) / outs_));
+    return need;
+  }
+
  private:
+  int64_t products_size() const { return outs_ * taps_ * kColumns; }
+  int64_t panels_size() const { return std::min(kDepth, per_) * kColumns; }
+  int64_t sums_size() const { return outs_ * to_[0] * to_[1] * phase_ * s_.stride[2]; }
+  Need PartNeed() const {
+    Need need;
+    need.Take<float>(products_size());
+    need.Take<float>(panels_size());
+    need.Take<float>(sums_size());
+    need.Take<float>(to_[2]);
+    return need;
+  }
   // to[rows, count] = left[rows, per] · x's columns, which are `plane` apart.
   void Product(const float* left, int64_t rows, const float* x, int64_t count, float* panels, float* to) const {
     const int64_t width = isa_.width;
@@ -152,14 +172,29 @@ class Transposed {
   const ConvIsa& isa_ = *BestIsa().conv;
 };
 
+bool Takes(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape) {
+  return DenseFloats::TakesAll(x, w, out) && shape.stride[2] <= 64 &&
+         w.sizes[2] * w.sizes[3] * w.sizes[4] <= kMost / kColumns;
+}
+
 }  // namespace
 
 bool FastConvTransposed(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape,
-                        const ConvEpilogue& epilogue, const Workers* workers) {
-  if (!DenseFloats::TakesAll(x, w, out)) return false;
-  if (shape.stride[2] > 64 || w.sizes[2] * w.sizes[3] * w.sizes[4] > kMost / kColumns) return false;
+                        const ConvEpilogue& epilogue, const Workers* workers, Workspace& memory) {
+  if (!Takes(x, w, out, shape)) return false;
   Transposed conv(x, w, out, shape, epilogue);
-  return RunOnDense(conv, x, w, out, workers);
+  return RunOnDense(conv, x, w, out, workers, memory);
+}
+
+Need FastConvTransposedNeed(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape,
+                            const Workers* workers) {
+  Need need;
+  if (!Takes(x, w, out, shape)) return need;
+  const Transposed conv(x, w, out, shape, {});
+  if (!conv.possible()) return need;
+  need.Take(DenseNeed({&x, &w, &out}));
+  need.Take(conv.MemoryNeed(out.sizes[0], workers));
+  return need;
 }
 
 }  // namespace slipway::kernels

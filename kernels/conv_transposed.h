@@ -10,7 +10,11 @@ namespace slipway::kernels {
 // x [n, c, d, h, w], w [c, o / groups, kd, kh, kw]; the sizes agree and strides and dilations are positive. False where
 // the tensors are not what this takes; nothing is written then.
 bool FastConvTransposed(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape,
-                        const ConvEpilogue& epilogue, const Workers* workers);
+                        const ConvEpilogue& epilogue, const Workers* workers, Workspace& memory);
+
+// What it takes of memory for tensors of these sizes.
+Need FastConvTransposedNeed(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape,
+                            const Workers* workers);
 
 }  // namespace slipway::kernels
 

@@ -3,9 +3,10 @@
 #ifndef SLIPWAY_KERNELS_DENSE_FLOATS_H_
 #define SLIPWAY_KERNELS_DENSE_FLOATS_H_
 
-#include <memory>
+#include <initializer_list>
 
-#include "kernels/gemm_fast.h"
+#include "kernels/isa.h"
+#include "kernels/scope.h"
 #include "kernels/tensor.h"
 
 namespace slipway::kernels {
@@ -19,44 +20,51 @@ class DenseFloats {
   static bool TakesAll(const Tensor& x, const Tensor& w, const Tensor& out) {
     return out.numel() != 0 && w.numel() != 0 && x.numel() != 0 && Takes(x) && Takes(w) && Takes(out);
   }
-  // `t` must be one that Takes says yes to.
-  explicit DenseFloats(const Tensor& t) : data_(t.as<float>()) {
+  // `t` must be one that Takes says yes to; a copy lies in `memory`.
+  DenseFloats(const Tensor& t, Workspace& memory) : data_(t.as<float>()) {
     if (t.dtype == DType::kF32) return;
-    copy_ = std::make_unique<Scratch>(t.numel());
-    BestIsa().widen(t.data, t.dtype, copy_->data(), t.numel());
-    data_ = copy_->data();
+    float* const copy = memory.Take<float>(t.numel());
+    BestIsa().widen(t.data, t.dtype, copy, t.numel());
+    data_ = copy;
   }
   const float* data() const { return data_; }
 
  private:
-  std::unique_ptr<Scratch> copy_;
   const float* data_;
 };
 
 // The same for a result: Store() rounds it into the tensor.
 class DenseResult {
  public:
-  explicit DenseResult(const Tensor& t) : t_(t) {
-    if (t.dtype != DType::kF32) copy_ = std::make_unique<Scratch>(t.numel());
-  }
-  float* data() { return copy_ != nullptr ? copy_->data() : t_.as<float>(); }
+  DenseResult(const Tensor& t, Workspace& memory)
+      : t_(t), data_(t.dtype == DType::kF32 ? t.as<float>() : memory.Take<float>(t.numel())) {}
+  float* data() { return data_; }
   void Store() {
-    if (copy_ != nullptr) BestIsa().narrow(copy_->data(), t_.data, t_.dtype, t_.numel());
+    if (t_.dtype != DType::kF32) BestIsa().narrow(data_, t_.data, t_.dtype, t_.numel());
   }
 
  private:
   const Tensor& t_;
-  std::unique_ptr<Scratch> copy_;
+  float* data_;
 };
 
-// Runs a convolution's way (possible(), Run(x, w, out, batch, workers)) on the numbers of these tensors; false where it
-// is not one for them.
+// What these two take for such tensors.
+inline Need DenseNeed(std::initializer_list<const Tensor*> tensors) {
+  Need need;
+  for (const Tensor* t : tensors)
+    if (t->dtype != DType::kF32) need.Take<float>(t->numel());
+  return need;
+}
+
+// Runs a convolution's way (possible(), Run(x, w, out, batch, workers, memory)) on the numbers of these tensors; false
+// where it is not one for them.
 template <typename Way>
-bool RunOnDense(Way& way, const Tensor& x, const Tensor& w, const Tensor& out, const Workers* workers) {
+bool RunOnDense(Way& way, const Tensor& x, const Tensor& w, const Tensor& out, const Workers* workers,
+                Workspace& memory) {
   if (!way.possible()) return false;
-  const DenseFloats from(x), weights(w);
-  DenseResult to(out);
-  way.Run(from.data(), weights.data(), to.data(), out.sizes[0], workers);
+  const DenseFloats from(x, memory), weights(w, memory);
+  DenseResult to(out, memory);
+  way.Run(from.data(), weights.data(), to.data(), out.sizes[0], workers, memory);
   to.Store();
   return true;
 }

@@ -266,19 +266,6 @@ void Executable::FindMixed() {
 
 void Executable::FillStages() {
   const Plan& p = plan_;
-  for (size_t i = 0; i < p.buffers.size(); ++i) {
-    if (p.buffers[i].kind != Buffer::kTemporary || root_[i] != static_cast<int32_t>(i) || life_[i].last < 0) continue;
-    stages_[buffer_stage_[i]].temporaries.push_back(static_cast<int32_t>(i));
-  }
-  for (Stage& s : stages_) {
-    std::stable_sort(s.temporaries.begin(), s.temporaries.end(),
-                     [&](int32_t a, int32_t b) { return life_[a].first < life_[b].first; });
-    for (int32_t b : s.temporaries) s.lifetimes.push_back(life_[b]);
-    s.deaths.resize(s.temporaries.size());
-    std::iota(s.deaths.begin(), s.deaths.end(), 0);
-    std::stable_sort(s.deaths.begin(), s.deaths.end(),
-                     [&](int32_t a, int32_t b) { return s.lifetimes[a].last < s.lifetimes[b].last; });
-  }
   auto constant = [&](int32_t e) { return p.exprs[e].op == Expr::kInt; };
   for (size_t i = 0; i < p.views.size(); ++i) {
     const View& v = p.views[i];
@@ -295,6 +282,29 @@ void Executable::FillStages() {
     const Buffer::Kind kind = p.buffers[v.buffer].kind;
     if (kind == Buffer::kInput || kind == Buffer::kOutput)
       stages_[stage].callers_views.push_back(static_cast<int32_t>(i));
+  }
+  for (size_t i = 0; i < p.buffers.size(); ++i) {
+    if (p.buffers[i].kind != Buffer::kTemporary || root_[i] != static_cast<int32_t>(i) || life_[i].last < 0) continue;
+    stages_[buffer_stage_[i]].temporaries.push_back(static_cast<int32_t>(i));
+  }
+  // What a kernel takes is known when all its views and numbers are.
+  for (int32_t i = 0; i < static_cast<int32_t>(p.steps.size()); ++i) {
+    const Step& s = p.steps[i];
+    if (s.kind != Step::kKernel || s.kernel->memory == nullptr) continue;
+    int32_t stage = 0;
+    for (int32_t k = 0; k < s.inputs + s.outputs; ++k) stage = std::max(stage, view_stage_[s.first_view + k]);
+    for (int32_t k = 0; k < s.ints + s.floats; ++k) stage = std::max(stage, expr_stage_[p.numbers[s.first_number + k]]);
+    stages_[stage].temporaries.push_back(~i);
+  }
+  for (Stage& s : stages_) {
+    auto life = [&](int32_t t) { return t >= 0 ? life_[t] : Lifetime{~t, ~t}; };
+    std::stable_sort(s.temporaries.begin(), s.temporaries.end(),
+                     [&](int32_t a, int32_t b) { return life(a).first < life(b).first; });
+    for (int32_t t : s.temporaries) s.lifetimes.push_back(life(t));
+    s.deaths.resize(s.temporaries.size());
+    std::iota(s.deaths.begin(), s.deaths.end(), 0);
+    std::stable_sort(s.deaths.begin(), s.deaths.end(),
+                     [&](int32_t a, int32_t b) { return s.lifetimes[a].last < s.lifetimes[b].last; });
   }
 }
 

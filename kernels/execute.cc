@@ -1,6 +1,7 @@
 // The executor: sizes and memory for a stage at a time, and one walk over the steps. See execute.h.
 #include "kernels/execute.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -74,6 +75,7 @@ Context::Context(std::shared_ptr<const Executable> executable, RunOptions option
   tensors_.resize(p.views.size());
   reach_.resize(p.views.size());
   chunks_.resize(executable_->stages_.size());
+  lent_.resize(p.steps.size());
   bound_.resize(executable_->stages_.size());
   ever_.resize(executable_->stages_.size());
   if (options_.profile) nanoseconds_.resize(p.steps.size());
@@ -83,6 +85,12 @@ uint64_t Context::memory() const {
   uint64_t bytes = 0;
   for (const Chunk& c : chunks_) bytes += static_cast<uint64_t>(c.bytes);
   return bytes;
+}
+
+uint64_t Context::working_memory() const {
+  int64_t most = 0;
+  for (const Lent& l : lent_) most = std::max(most, l.bytes);
+  return static_cast<uint64_t>(most);
 }
 
 // Takes the inputs, and what they say of symbols.
@@ -199,17 +207,45 @@ void Context::BindView(int32_t i) {
   if (!fits) first = last = -1;
 }
 
-// Places the temporaries of the stage.
+bool Context::Fits(int32_t view) const {
+  const auto& [first, last] = reach_[view];
+  return first >= 0 && last < bytes_[executable_->root_[executable_->plan().views[view].buffer]];
+}
+
+// What the kernel of a step says it takes, as far as it is something to be placed.
+int64_t Context::WorkingBytes(const Step& s) {
+  // No tensor that is real has more elements; one dim of stride 0 may have any number.
+  constexpr int64_t kMostElements = int64_t{1} << 40, kMost = int64_t{1} << 46;
+  const std::span<const Tensor> all(tensors_.data() + s.first_view, static_cast<size_t>(s.inputs + s.outputs));
+  for (int32_t k = 0; k < s.inputs + s.outputs; ++k) {
+    if (!Fits(s.first_view + k)) return 0;
+    if (std::find(all[k].sizes, all[k].sizes + all[k].rank, 0) != all[k].sizes + all[k].rank) return 0;
+    if (all[k].numel() > kMostElements) return 0;
+  }
+  if (!Numbers(s)) return 0;
+  const Plan& p = executable_->plan();
+  const Call call{all.first(s.inputs), all.last(s.outputs), s.compute, ints_, floats_, options_.workers,
+                  std::span(p.ops).subspan(static_cast<size_t>(s.ops > 0 ? s.first_op : 0), static_cast<size_t>(s.ops)),
+                  nullptr, s.kernel->user};
+  const int64_t bytes = s.kernel->memory(call);
+  return bytes > 0 && bytes <= kMost ? bytes : 0;
+}
+
+// Places the temporaries of the stage, whose views' sizes are known.
 Failure Context::BindMemory(size_t stage) {
   const Executable::Stage& s = executable_->stages_[stage];
   const Plan& p = executable_->plan();
   sizes_.resize(s.temporaries.size());
   offsets_.resize(s.temporaries.size());
   for (size_t i = 0; i < s.temporaries.size(); ++i) {
-    const Number& n = values_[p.buffers[s.temporaries[i]].bytes];
-    bytes_[s.temporaries[i]] = n.known ? n.bits : -1;  // negative: no view fits
+    const int32_t b = s.temporaries[i];
+    if (b < 0) continue;
+    const Number& n = values_[p.buffers[b].bytes];
+    bytes_[b] = n.known ? n.bits : -1;  // negative: no view fits
     sizes_[i] = n.known && n.bits > 0 ? n.bits : 0;
   }
+  for (size_t i = 0; i < s.temporaries.size(); ++i)
+    if (const int32_t t = s.temporaries[i]; t < 0) sizes_[i] = WorkingBytes(p.steps[~t]);
   const int64_t total = arena_.Place(s.lifetimes, s.deaths, sizes_, offsets_);
   Chunk& chunk = chunks_[stage];
   if (total < 0 || memory() - static_cast<uint64_t>(chunk.bytes) + static_cast<uint64_t>(total) + outputs_bytes_ >
@@ -217,8 +253,14 @@ Failure Context::BindMemory(size_t stage) {
     return Fail(Failure::kMemory,
                 "intermediate results take more than " + std::to_string(options_.memory_limit) + " bytes");
   if ((chunk.bytes < total || !chunk.memory) && !Grow(chunk, total)) return Fail(Failure::kMemory, "out of memory");
-  for (size_t i = 0; i < s.temporaries.size(); ++i)
-    base_[s.temporaries[i]] = static_cast<char*>(chunk.memory.get()) + offsets_[i];
+  for (size_t i = 0; i < s.temporaries.size(); ++i) {
+    const int32_t t = s.temporaries[i];
+    char* const at = static_cast<char*>(chunk.memory.get()) + offsets_[i];
+    if (t >= 0)
+      base_[t] = at;
+    else
+      lent_[~t] = {at, sizes_[i]};
+  }
   return {};
 }
 
@@ -301,14 +343,15 @@ Failure Context::BindStage(size_t stage, bool again) {
     }
   }
   if (Failure f = Allocate(stage, *allocate_)) return f;
-  if (!kept)
+  if (!kept) {
+    for (int32_t v : s.views)
+      if (!executable_->fixed_[v] || !ever_[stage]) BindView(v);
     if (Failure f = BindMemory(stage)) return f;
+  }
   for (int32_t v : kept ? s.callers_views : s.views) {
-    if (!kept && (!executable_->fixed_[v] || !ever_[stage])) BindView(v);
     const int32_t buffer = executable_->root_[p.views[v].buffer];
-    const auto& [first, last] = reach_[v];
-    const bool fits = first >= 0 && last < bytes_[buffer];
-    tensors_[v].data = fits ? base_[buffer] + (last < 0 ? 0 : values_[p.views[v].offset].bits) : nullptr;
+    tensors_[v].data =
+        Fits(v) ? base_[buffer] + (reach_[v].second < 0 ? 0 : values_[p.views[v].offset].bits) : nullptr;
   }
   bound_[stage] = ever_[stage] = 1;
   return {};
@@ -352,6 +395,21 @@ bool Context::Overlap(const Step& s) const {
   return false;
 }
 
+bool Context::Numbers(const Step& s) {
+  const Plan& p = executable_->plan();
+  ints_.clear();
+  floats_.clear();
+  for (int32_t k = 0; k < s.ints + s.floats; ++k) {
+    const Number& n = values_[p.numbers[s.first_number + k]];
+    if (!n.known) return false;
+    if (k < s.ints)
+      ints_.push_back(n.bits);
+    else
+      floats_.push_back(n.real());
+  }
+  return true;
+}
+
 Failure Context::RunKernel(const Step& s) {
   const Plan& p = executable_->plan();
   const std::span<const Tensor> all(tensors_.data() + s.first_view, static_cast<size_t>(s.inputs + s.outputs));
@@ -361,17 +419,9 @@ Failure Context::RunKernel(const Step& s) {
       if (t.rank != shape.rank || std::memcmp(t.sizes, shape.sizes, sizeof(int64_t) * static_cast<size_t>(t.rank)) != 0)
         return Fail(Failure::kData, "the sizes of operands and result do not agree");
   }
-  ints_.clear();
-  floats_.clear();
-  for (int32_t k = 0; k < s.ints + s.floats; ++k) {
-    const Number& n = values_[p.numbers[s.first_number + k]];
-    if (!n.known) return Fail(Failure::kData, "a number has no value");
-    if (k < s.ints)
-      ints_.push_back(n.bits);
-    else
-      floats_.push_back(n.real());
-  }
-  workspace_.Clear();
+  if (!Numbers(s)) return Fail(Failure::kData, "a number has no value");
+  const Lent& lent = lent_[&s - p.steps.data()];
+  workspace_.Clear(lent.at, static_cast<size_t>(lent.bytes));
   const Call call{all.first(s.inputs), all.last(s.outputs), s.compute, ints_, floats_, options_.workers,
                   std::span(p.ops).subspan(static_cast<size_t>(s.ops > 0 ? s.first_op : 0), static_cast<size_t>(s.ops)),
                   &workspace_, s.kernel->user};

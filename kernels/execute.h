@@ -50,7 +50,7 @@ class Executable {
   struct Stage {
     std::vector<int32_t> exprs, checks, outputs, views;
     std::vector<int32_t> callers_views;  // of `views`: those of the caller's memory
-    std::vector<int32_t> temporaries;    // by first use
+    std::vector<int32_t> temporaries;    // by first use; ~i: what the kernel of step i takes while it runs
     std::vector<Lifetime> lifetimes;     // of temporaries
     std::vector<int32_t> deaths;         // positions in temporaries, by last use
   };
@@ -104,8 +104,12 @@ class Context {
 
   // Nanoseconds in each step so far, where options.profile asks for it.
   std::span<const int64_t> profile() const { return nanoseconds_; }
-  // Bytes of temporaries now held.
+  // Bytes of temporaries now held, with the memory that kernels said they need, which lies among them.
   uint64_t memory() const;
+  // How much of it is kernels': the most that one step takes.
+  uint64_t working_memory() const;
+  // Bytes beside it that kernels took without saying so before.
+  uint64_t unplanned_memory() const { return workspace_.own_bytes(); }
 
  private:
   struct Free {
@@ -123,12 +127,15 @@ class Context {
   Failure Start(std::span<const Tensor> inputs);
   Failure BindStage(size_t stage, bool again);
   Failure BindMemory(size_t stage);
+  int64_t WorkingBytes(const Step& s);
   void BindView(int32_t view);
   Failure Allocate(size_t stage, const AllocateOutput& allocate);
   Failure Steps();
   Failure Usable(const Step& s) const;
   bool Overlap(const Step& s) const;
   Failure RunKernel(const Step& s);
+  bool Numbers(const Step& s);  // into ints_ and floats_; false where one has no value
+  bool Fits(int32_t view) const;
   Failure Settle(int32_t symbol, Number value);
 
   std::shared_ptr<const Executable> executable_;
@@ -143,6 +150,11 @@ class Context {
   std::vector<Tensor> tensors_;                     // of views
   std::vector<std::pair<int64_t, int64_t>> reach_;  // first and last byte of views, relative to their buffers
   std::vector<Chunk> chunks_;                       // of stages
+  struct Lent {
+    char* at = nullptr;
+    int64_t bytes = 0;
+  };
+  std::vector<Lent> lent_;  // to kernels of steps
   std::vector<uint8_t> bound_, ever_;               // stages: in this run, in any run
   std::vector<int64_t> nanoseconds_;
   std::vector<int64_t> sizes_, offsets_, ints_;

@@ -1,15 +1,9 @@
 // See gemm_fast.h.
 #include "kernels/gemm_fast.h"
 
-#include <cstddef>
-#include <new>
+#include <algorithm>
 
 namespace slipway::kernels {
-
-Scratch::Scratch(int64_t floats)
-    : data_(static_cast<float*>(
-          ::operator new(static_cast<size_t>(floats > 0 ? floats : 1) * sizeof(float), std::align_val_t(64)))) {}
-Scratch::~Scratch() { ::operator delete(data_, std::align_val_t(64)); }
 
 namespace {
 
@@ -23,36 +17,89 @@ const char* Advance(const MatrixRef& x, int64_t elements) {
   return static_cast<const char*>(x.data) + elements * ByteSize(x.dtype);
 }
 
-void OnThisThread(const GemmCall& g) {
-  const Isa& isa = BestIsa();
-  Scratch scratch(isa.gemm_scratch(g));
-  isa.gemm(g, scratch.data());
-}
+// The parts of a product that threads take: blocks of rows, or columns.
+class Split {
+ public:
+  Split(const GemmCall& g, const Workers* workers) : g_(g) {
+    if (workers == nullptr || workers->threads < 2 ||
+        static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k) < kAlone)
+      return;
+    workers_ = workers;
+    // Of a packed weight each thread takes its own columns, if that gives each enough: nobody packs what another packs, too.
+    const bool by_columns = g.packed && g.n >= 4 * kPackedGrain * workers->threads;
+    by_rows_ = g.m / kRowGrain > 1 && g.m > g.n / 8 && !by_columns;
+    n_ = by_rows_ ? g.m / kRowGrain : g.n;
+    grain_ = by_rows_ ? 1 : g.packed ? kPackedGrain : kColumnGrain;
+  }
+  // Calls f(part) for each, at the same time.
+  template <typename F>
+  void ForEach(F f) const {
+    if (workers_ == nullptr) return f(g_);
+    ParallelFor(workers_, n_, grain_, [&](int64_t begin, int64_t end) { f(Part(begin, end)); });
+  }
+  // Bytes for a part.
+  Need PartNeed() const {
+    const Isa& isa = BestIsa();
+    const Partition parts(workers_, n_, grain_);
+    int64_t floats = workers_ == nullptr ? isa.gemm_scratch(g_) : 0;
+    for (int64_t i = 0; workers_ != nullptr && i < parts.parts; ++i)
+      floats = std::max(floats, isa.gemm_scratch(Sizes(parts.begin(i), parts.end(i))));
+    Need need;
+    need.Take<float>(floats);
+    return need;
+  }
+  const Workers* workers() const { return workers_; }
+  int64_t parts() const { return Partition(workers_, n_, grain_).parts; }
+
+ private:
+  // Of a part, that is without where it lies.
+  GemmCall Sizes(int64_t first, int64_t last) const {
+    GemmCall part = g_;
+    if (by_rows_)
+      part.m = (last == n_ ? g_.m : last * kRowGrain) - first * kRowGrain;  // the last block has the rest, so that none has few rows
+    else
+      part.n = last - first;
+    return part;
+  }
+  GemmCall Part(int64_t first, int64_t last) const {
+    GemmCall part = Sizes(first, last);
+    if (by_rows_) {
+      const int64_t begin = first * kRowGrain;
+      part.a.data = Advance(g_.a, begin * g_.a.row);
+      part.c = g_.c + begin * g_.c_row;
+      return part;
+    }
+    part.b.data = Advance(g_.b, first * (g_.packed ? g_.b.row : g_.b.column));
+    part.c = g_.c + first * g_.c_column;
+    if (g_.bias != nullptr) part.bias = g_.bias + first;
+    return part;
+  }
+
+  const GemmCall& g_;
+  const Workers* workers_ = nullptr;  // null: the calling thread alone
+  bool by_rows_ = false;
+  int64_t n_ = 1, grain_ = 1;
+};
 
 }  // namespace
 
-void FastGemm(const GemmCall& g, const Workers* workers) {
-  if (workers == nullptr || workers->threads < 2 ||
-      static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k) < kAlone)
-    return OnThisThread(g);
-  // Of a packed weight each thread takes its own columns, if that gives each enough: nobody packs what another packs, too.
-  const bool by_columns = g.packed && g.n >= 4 * kPackedGrain * workers->threads;
-  if (const int64_t blocks = g.m / kRowGrain; blocks > 1 && g.m > g.n / 8 && !by_columns)
-    return ParallelFor(workers, blocks, 1, [&](int64_t first, int64_t last) {
-      const int64_t begin = first * kRowGrain;  // the last block has the rest, so that none has few rows
-      GemmCall part = g;
-      part.m = (last == blocks ? g.m : last * kRowGrain) - begin;
-      part.a.data = Advance(g.a, begin * g.a.row);
-      part.c = g.c + begin * g.c_row;
-      OnThisThread(part);
-    });
-  ParallelFor(workers, g.n, g.packed ? kPackedGrain : kColumnGrain, [&](int64_t begin, int64_t end) {
-    GemmCall part = g;
-    part.n = end - begin;
-    part.b.data = g.packed ? Advance(g.b, begin * g.b.row) : Advance(g.b, begin * g.b.column);
-    part.c = g.c + begin * g.c_column;
-    if (g.bias != nullptr) part.bias = g.bias + begin;
-    OnThisThread(part);
+Need GemmNeed(const GemmCall& g, const Workers* workers) {
+  const Split split(g, workers);
+  Need need;
+  need.Share(split.workers(), split.PartNeed(), split.parts());
+  return need;
+}
+
+void FastGemm(const GemmCall& g, const Workers* workers, Workspace* memory) {
+  Workspace own;
+  if (memory == nullptr) memory = &own;
+  const Workspace::Frame frame(*memory);
+  const Split split(g, workers);
+  Shares shares(*memory, split.workers(), split.PartNeed().bytes(), split.parts());
+  split.ForEach([&](const GemmCall& part) {
+    Share share(shares);
+    const Isa& isa = BestIsa();
+    isa.gemm(part, share.Take<float>(isa.gemm_scratch(part)));
   });
 }
 

@@ -4,25 +4,17 @@
 
 #include "kernels/isa.h"
 #include "kernels/parallel.h"
+#include "kernels/scope.h"
 
 namespace slipway::kernels {
 
-// Memory of one call, aligned to 64 bytes. Throws std::bad_alloc.
-class Scratch {
- public:
-  explicit Scratch(int64_t floats);
-  ~Scratch();
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  float* data() { return data_; }
-
- private:
-  float* data_;
-};
-
 // As GemmCall says. With workers, columns or rows are split among them; each element is summed in the same order for any
 // number of them.
-void FastGemm(const GemmCall& g, const Workers* workers = nullptr);
+// Takes its memory from `memory` for the time of the call, or from the heap.
+void FastGemm(const GemmCall& g, const Workers* workers = nullptr, Workspace* memory = nullptr);
+
+// What FastGemm is going to take.
+Need GemmNeed(const GemmCall& g, const Workers* workers);
 
 }  // namespace slipway::kernels
 

@@ -56,16 +56,14 @@ void Padded::Pad(const float* x, int64_t planes, float* to) const {
                to + ((z + w_.pad[0]) * rows_ + w_.pad[1]) * line_, line_);
 }
 
-std::vector<int64_t> Padded::Offsets(int64_t planes) const {
-  const int64_t *k = w_.kernel, taps = k[0] * k[1] * k[2];
-  std::vector<int64_t> offsets(static_cast<size_t>(planes * taps));
-  for (int64_t c = 0, i = 0; c < planes; ++c)
-    for (int64_t t = 0; t < taps; ++t, ++i) {
+void Padded::Offsets(int64_t planes, int64_t* to) const {
+  const int64_t* k = w_.kernel;
+  for (int64_t c = 0; c < planes; ++c)
+    for (int64_t t = 0; t < taps(); ++t) {
       const int64_t z = t / (k[1] * k[2]) * w_.dilation[0], y = t / k[2] % k[1] * w_.dilation[1],
                     x = t % k[2] * w_.dilation[2];
-      offsets[i] = c * size_ + (z * rows_ + y) * line_ + x % w_.stride[2] * phase_ + x / w_.stride[2];
+      *to++ = c * size_ + (z * rows_ + y) * line_ + x % w_.stride[2] * phase_ + x / w_.stride[2];
     }
-  return offsets;
 }
 
 }  // namespace slipway::kernels

@@ -4,7 +4,6 @@
 #define SLIPWAY_KERNELS_PADDED_H_
 
 #include <cstdint>
-#include <vector>
 
 #include "kernels/isa_conv.h"
 
@@ -32,8 +31,9 @@ class Padded {
   int64_t Begin(int64_t z, int64_t y) const { return (z * w_.stride[0] * rows_ + y * w_.stride[1]) * line_; }
   // Floats between the windows of neighbouring output rows.
   int64_t row() const { return w_.stride[1] * line_; }
-  // Of each tap of `planes` planes, from where a window begins.
-  std::vector<int64_t> Offsets(int64_t planes) const;
+  // Of each tap of `planes` planes, from where a window begins: as many numbers as there are taps.
+  void Offsets(int64_t planes, int64_t* to) const;
+  int64_t taps() const { return w_.kernel[0] * w_.kernel[1] * w_.kernel[2]; }
 
  private:
   // Elements of the operand that lie in the padded plane, along dim d: those beyond are in no window.

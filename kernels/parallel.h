@@ -45,25 +45,32 @@ int DefaultThreads();
 // No more parts than this make a loop. Two a thread even out what one thread is held up by.
 inline int64_t MostParts(const Workers& w) { return int64_t{2} * w.threads; }
 
-// Calls f(begin, end) for parts that cover [0, n), each a multiple of `grain` but the last; `workers` may be null. A part
-// has several grains where there are many, so that f's own preparations are few.
+// How [0, n) is split: into parts that are a multiple of `grain` but the last, as many as the workers are worth. A part has
+// several grains where there are many, so that preparations for a part are few.
+struct Partition {
+  Partition(const Workers* workers, int64_t n, int64_t grain)
+      : n(std::max<int64_t>(n, 0)), grain(std::max<int64_t>(grain, 1)), grains(n > 0 ? (n - 1) / this->grain + 1 : 0),
+        parts(workers == nullptr || workers->threads < 2 ? std::min<int64_t>(grains, 1) : std::min(grains, MostParts(*workers))) {}
+  int64_t begin(int64_t i) const { return parts < 2 ? 0 : grains * i / parts * grain; }
+  int64_t end(int64_t i) const { return parts < 2 ? n : std::min(n, grains * (i + 1) / parts * grain); }
+
+  int64_t n, grain, grains, parts;
+};
+
+// Calls f(begin, end) for parts that cover [0, n), as Partition says; `workers` may be null.
 template <typename F>
 void ParallelFor(const Workers* workers, int64_t n, int64_t grain, F f) {
-  if (n <= 0) return;
-  grain = std::max<int64_t>(grain, 1);
-  const int64_t grains = (n - 1) / grain + 1;
-  if (workers == nullptr || workers->threads < 2 || grains < 2) return f(int64_t{0}, n);
-  const int64_t parts = std::min<int64_t>(grains, MostParts(*workers));
   struct Context {
     F& f;
-    int64_t n, grain, grains, parts;
-  } context{f, n, grain, grains, parts};
+    const Partition p;
+  } context{f, {workers, n, grain}};
+  if (context.p.parts == 0) return;
+  if (context.p.parts == 1) return f(int64_t{0}, n);
   workers->run(
-      workers->self, parts,
+      workers->self, context.p.parts,
       [](void* p, int64_t i) {
         const Context& c = *static_cast<Context*>(p);
-        const int64_t begin = c.grains * i / c.parts * c.grain, end = c.grains * (i + 1) / c.parts * c.grain;
-        c.f(begin, std::min(end, c.n));
+        c.f(c.p.begin(i), c.p.end(i));
       },
       &context);
 }

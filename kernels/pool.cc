@@ -100,7 +100,9 @@ const char* MaxPool(const Call& c) {
   const int64_t *kernel = c.ints.data(), *stride = kernel + 3, *pad = kernel + 6, *dilation = kernel + 9;
   for (int d = 0; d < kSpatial; ++d)
     if (kernel[d] < 1 || stride[d] < 1 || dilation[d] < 1) return kSizes;
-  if (c.out.size() == 1 && FastMaxPool(c.in[0], c.out[0], WindowOf(kernel, stride, pad, dilation), c.workers)) return nullptr;
+  Scope memory(c);
+  if (c.out.size() == 1 && FastMaxPool(c.in[0], c.out[0], WindowOf(kernel, stride, pad, dilation), c.workers, *memory))
+    return nullptr;
   WithComputeType(c.in[0].dtype, [&]<typename T>() {
     Largest<T>(c, [&](int d, int64_t i) {
       int64_t begin = i * stride[d] - pad[d];
@@ -152,8 +154,10 @@ const char* AveragePool(const Call& c) {
     if (kernel[d] < 1 || stride[d] < 1) return kSizes;
   const bool padding_counts = c.ints[9] != 0;
   const int64_t fixed = c.ints[10];
+  Scope memory(c);
   if (ComputeType(c.compute) == DType::kF32 &&
-      FastAveragePool(c.in[0], c.out[0], WindowOf(kernel, stride, pad, kOnes), {fixed, padding_counts}, c.workers))
+      FastAveragePool(c.in[0], c.out[0], WindowOf(kernel, stride, pad, kOnes), {fixed, padding_counts}, c.workers,
+                      *memory))
     return nullptr;
   auto bounds = [&](int d, int64_t i) {
     const int64_t begin = i * stride[d] - pad[d];
@@ -190,8 +194,10 @@ const char* AdaptiveAveragePool(const Call& c) {
       kernel[d] = even ? in / out : 0;
       one = one && out == 1;
     }
-    if (even && one && FastPlaneMean(c.in[0], c.out[0], c.workers)) return nullptr;
-    if (even && FastAveragePool(c.in[0], c.out[0], WindowOf(kernel, kernel, kZeros, kOnes), {}, c.workers)) return nullptr;
+    Scope memory(c);
+    if (even && one && FastPlaneMean(c.in[0], c.out[0], c.workers, *memory)) return nullptr;
+    if (even && FastAveragePool(c.in[0], c.out[0], WindowOf(kernel, kernel, kZeros, kOnes), {}, c.workers, *memory))
+      return nullptr;
   }
   Average(c, [&](int d, int64_t i) { return Adaptive(c, d, i); },
           [](const Span* s, const int64_t*) {
@@ -200,6 +206,17 @@ const char* AdaptiveAveragePool(const Call& c) {
             return static_cast<int64_t>(n);
           });
   return nullptr;
+}
+
+// Of both kinds with windows of a size; `dilates`: there is a dilation.
+template <bool kDilates>
+int64_t PoolMemory(const Call& c) {
+  constexpr int64_t kMost = int64_t{1} << 32;  // no such window pays
+  if (!Fits(c, (kDilates ? 4 : 3) * kSpatial) || c.out.size() != 1) return 0;
+  for (int i = 0; i < (kDilates ? 4 : 3) * kSpatial; ++i)
+    if (c.ints[i] < (i / kSpatial == 2 ? 0 : 1) || c.ints[i] > kMost) return 0;
+  const int64_t* ints = c.ints.data();
+  return FastPoolNeed(c.in[0], c.out[0], WindowOf(ints, ints + 3, ints + 6, kDilates ? ints + 9 : kOnes), c.workers).bytes();
 }
 
 // out[n, c, index] = x, where out, [n, c, positions], holds zeros; in[1] has the places.
@@ -226,8 +243,8 @@ const char* MaxUnpool(const Call& c) {
   return inside ? nullptr : "index out of range";
 }
 
-constexpr Kernel kKernels[] = {{"max_pool", MaxPool},
-                               {"avg_pool", AveragePool},
+constexpr Kernel kKernels[] = {{.name = "max_pool", .run = MaxPool, .memory = PoolMemory<true>},
+                               {.name = "avg_pool", .run = AveragePool, .memory = PoolMemory<false>},
                                {"adaptive_max_pool", AdaptiveMaxPool},
                                {"adaptive_avg_pool", AdaptiveAveragePool},
                                {"max_unpool", MaxUnpool}};

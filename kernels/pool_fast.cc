@@ -12,31 +12,50 @@ namespace {
 
 constexpr int64_t kGrain = 4;  // planes
 
+bool Takes(const Tensor& x, const Tensor& out) {
+  return DenseFloats::Takes(x) && DenseFloats::Takes(out) && x.numel() != 0 && out.numel() != 0;
+}
+
+// Of a thread: a padded plane, and a plane of results.
+Need PartNeed(const Padded& padded, const Tensor& out) {
+  const ConvIsa& isa = *BestIsa().conv;
+  Need need;
+  need.Take<float>(padded.size() + isa.width);
+  need.Take<float>(out.sizes[3] * out.sizes[4] + isa.lanes);
+  return need;
+}
+
 // Calls finish(row, z, y, to) for each row of the result with the largest or the sums of its windows.
 template <typename F>
-bool Pool(const Tensor& x, const Tensor& out, const Window& window, bool largest, const Workers* workers, F finish) {
-  if (!DenseFloats::Takes(x) || !DenseFloats::Takes(out) || x.numel() == 0 || out.numel() == 0) return false;
+bool Pool(const Tensor& x, const Tensor& out, const Window& window, bool largest, const Workers* workers, Workspace& memory,
+          F finish) {
+  if (!Takes(x, out)) return false;
   const Padded padded(x.sizes + 2, out.sizes + 2, window);
   if (!padded.ok()) return false;
   const ConvIsa& isa = *BestIsa().conv;
   const int64_t plane = x.sizes[2] * x.sizes[3] * x.sizes[4], planes = x.sizes[0] * x.sizes[1], *to = out.sizes + 2;
-  const std::vector<int64_t> offsets = padded.Offsets(1);
-  const std::vector<float> ones(offsets.size(), 1.0f);
-  const DenseFloats from(x);
-  DenseResult result(out);
+  int64_t* const offsets = memory.Take<int64_t>(padded.taps());
+  float* const ones = memory.Take<float>(padded.taps());
+  padded.Offsets(1, offsets);
+  std::fill_n(ones, padded.taps(), 1.0f);
+  const DenseFloats from(x, memory);
+  DenseResult result(out, memory);
+  Shares shares(memory, workers, PartNeed(padded, out).bytes(), planes);
   ParallelFor(workers, planes, kGrain, [&](int64_t begin, int64_t end) {
-    Scratch image(padded.size() + isa.width), sums(to[1] * to[2] + isa.lanes);
-    padded.Border(largest ? -std::numeric_limits<float>::infinity() : 0, 1, image.data());
+    Share share(shares);
+    float *const image = share.Take<float>(padded.size() + isa.width),
+                *const sums = share.Take<float>(to[1] * to[2] + isa.lanes);
+    padded.Border(largest ? -std::numeric_limits<float>::infinity() : 0, 1, image);
     for (int64_t p = begin; p < end; ++p) {
-      padded.Pad(from.data() + p * plane, 1, image.data());
+      padded.Pad(from.data() + p * plane, 1, image);
       for (int64_t z = 0; z < to[0]; ++z) {
         TapRows r;
-        r.x = image.data() + padded.Begin(z, 0), r.row = padded.row();
-        r.offsets = offsets.data(), r.taps = static_cast<int64_t>(offsets.size()), r.weights = ones.data();
-        r.out = sums.data(), r.out_row = to[2], r.rows = to[1], r.n = to[2];
+        r.x = image + padded.Begin(z, 0), r.row = padded.row();
+        r.offsets = offsets, r.taps = padded.taps(), r.weights = ones;
+        r.out = sums, r.out_row = to[2], r.rows = to[1], r.n = to[2];
         (largest ? isa.max_taps : isa.sum_taps)(r);
         float* place = result.data() + (p * to[0] + z) * to[1] * to[2];
-        for (int64_t y = 0; y < to[1]; ++y) finish(sums.data() + y * to[2], z, y, place + y * to[2]);
+        for (int64_t y = 0; y < to[1]; ++y) finish(sums + y * to[2], z, y, place + y * to[2]);
       }
     }
   });
@@ -46,14 +65,14 @@ bool Pool(const Tensor& x, const Tensor& out, const Window& window, bool largest
 
 }  // namespace
 
-bool FastMaxPool(const Tensor& x, const Tensor& out, const Window& window, const Workers* workers) {
+bool FastMaxPool(const Tensor& x, const Tensor& out, const Window& window, const Workers* workers, Workspace& memory) {
   const int64_t n = out.sizes[4];
-  return Pool(x, out, window, true, workers,
+  return Pool(x, out, window, true, workers, memory,
               [n](const float* row, int64_t, int64_t, float* to) { std::copy_n(row, n, to); });
 }
 
 bool FastAveragePool(const Tensor& x, const Tensor& out, const Window& window, const PoolDivisor& divisor,
-                     const Workers* workers) {
+                     const Workers* workers, Workspace& memory) {
   // How many elements count along each dim.
   std::vector<float> counts[3];
   for (int d = 0; d < 3 && divisor.fixed == 0; ++d)
@@ -65,7 +84,7 @@ bool FastAveragePool(const Tensor& x, const Tensor& out, const Window& window, c
       counts[d].push_back(static_cast<float>(end - from));
     }
   const int64_t n = out.sizes[4];
-  return Pool(x, out, window, false, workers, [&, n](const float* row, int64_t z, int64_t y, float* to) {
+  return Pool(x, out, window, false, workers, memory, [&, n](const float* row, int64_t z, int64_t y, float* to) {
     if (divisor.fixed != 0) {
       const float by = static_cast<float>(divisor.fixed);
       for (int64_t i = 0; i < n; ++i) to[i] = row[i] / by;
@@ -76,12 +95,24 @@ bool FastAveragePool(const Tensor& x, const Tensor& out, const Window& window, c
   });
 }
 
-bool FastPlaneMean(const Tensor& x, const Tensor& out, const Workers* workers) {
-  if (!DenseFloats::Takes(x) || !DenseFloats::Takes(out) || x.numel() == 0 || out.numel() == 0) return false;
+Need FastPoolNeed(const Tensor& x, const Tensor& out, const Window& window, const Workers* workers) {
+  Need need;
+  if (!Takes(x, out)) return need;
+  const Padded padded(x.sizes + 2, out.sizes + 2, window);
+  if (!padded.ok()) return need;
+  need.Take<int64_t>(padded.taps());
+  need.Take<float>(padded.taps());
+  need.Take(DenseNeed({&x, &out}));
+  need.Share(workers, PartNeed(padded, out), x.sizes[0] * x.sizes[1]);
+  return need;
+}
+
+bool FastPlaneMean(const Tensor& x, const Tensor& out, const Workers* workers, Workspace& memory) {
+  if (!Takes(x, out)) return false;
   const int64_t planes = out.numel(), plane = x.numel() / planes;
   if (planes * plane != x.numel()) return false;
-  const DenseFloats from(x);
-  DenseResult result(out);
+  const DenseFloats from(x, memory);
+  DenseResult result(out, memory);
   const auto sum = BestIsa().sum;
   ParallelFor(workers, planes, std::max<int64_t>(1, 16384 / plane), [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p)

@@ -6,13 +6,14 @@
 
 #include "kernels/padded.h"
 #include "kernels/parallel.h"
+#include "kernels/scope.h"
 #include "kernels/tensor.h"
 
 namespace slipway::kernels {
 
 // x and out are [n, c, d, h, w] with the same n and c. False where the tensors or sizes are not what this takes;
 // nothing is written then.
-bool FastMaxPool(const Tensor& x, const Tensor& out, const Window& window, const Workers* workers);
+bool FastMaxPool(const Tensor& x, const Tensor& out, const Window& window, const Workers* workers, Workspace& memory);
 
 // What a window's sum is divided by: a constant, or how many of its elements lie inside, those of the padding included
 // or not.
@@ -22,10 +23,13 @@ struct PoolDivisor {
 };
 // Dilations are 1.
 bool FastAveragePool(const Tensor& x, const Tensor& out, const Window& window, const PoolDivisor& divisor,
-                     const Workers* workers);
+                     const Workers* workers, Workspace& memory);
+
+// What these two take of memory, about.
+Need FastPoolNeed(const Tensor& x, const Tensor& out, const Window& window, const Workers* workers);
 
 // The mean of each plane: out has one element for each.
-bool FastPlaneMean(const Tensor& x, const Tensor& out, const Workers* workers);
+bool FastPlaneMean(const Tensor& x, const Tensor& out, const Workers* workers, Workspace& memory);
 
 }  // namespace slipway::kernels
 

@@ -59,6 +59,10 @@ using RowFn = const char* (*)(const RowCall& r);
 // Null when done, else what is wrong with the data, as a constant text ("index out of range").
 using KernelFn = const char* (*)(const Call& c);
 
+// How many bytes `run` is going to take from the workspace of such a call: by its sizes, strides, attributes and workers. There is
+// no data yet, and operands need not agree as `run` asks for; all have elements, at most 2^40. No promise: whoever takes more gets it.
+using MemoryFn = int64_t (*)(const Call& c);
+
 struct Kernel {
   std::string_view name;
   KernelFn run;
@@ -70,6 +74,7 @@ struct Kernel {
   int8_t packed = -1;              // the operand that may be a packed weight (panels.h); -1: none
   RowFn row = nullptr;             // of elementwise kernels: the operator itself, for chains
   const void* user = nullptr;      // what `run` finds in its call
+  MemoryFn memory = nullptr;       // null: little, or not known
 };
 
 // Null when there is none of that name.

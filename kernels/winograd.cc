@@ -2,43 +2,246 @@
 #include "kernels/winograd.h"
 
 #include <algorithm>
+#include <cstring>
 
-#include "kernels/gemm_fast.h"
+#include "kernels/isa.h"
 
 namespace slipway::kernels {
 namespace {
 
-constexpr int64_t kLine = 16;            // floats of a cache's line
-constexpr int64_t kImage = 1024 * 1024;  // floats of a transformed part of the image
+constexpr int64_t kLine = 16;  // floats of a cache's line
+// Floats at most: of a transformed slice of the image where filters are kept, where they are not, of filters that are kept.
+constexpr int64_t kSlice = 128 * 1024, kImage = 1024 * 1024, kKept = 1024 * 1024;
+constexpr int64_t kColumns = 512;  // tiles of a slice, at most, unless one row has more
 // Floats that stay in the second-level cache: of products, of filters.
 constexpr int64_t kNear = 96 * 1024, kFilters = 96 * 1024;
-constexpr int64_t kDepth = 320;              // channels of a block of products
-constexpr int64_t kMost = int64_t{1} << 40;  // no image is that large
+constexpr int64_t kDepth = 320;  // channels of a block of products
 
 int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+int64_t Parts(int64_t n, int64_t of) { return (n + of - 1) / of; }
 // A distance between rows such that neighbours fall into different sets of a cache.
 int64_t OddLines(int64_t floats) { return (RoundUp(floats, kLine) / kLine | 1) * kLine; }
 
-// Rows of tiles of a part of the image.
-int64_t RowsAtOnce(int64_t c, int64_t rows, int64_t tiles, int64_t t) {
-  return std::clamp<int64_t>(kImage / (t * t * c * tiles), 1, rows);
-}
-
-// How many of `rows` rows of tiles are multiplied at once: of those that give up to `most` columns, the number that
-// leaves least of panels empty.
-int64_t PartRows(int64_t rows, int64_t tiles, int64_t most, const ConvIsa& isa) {
+// Of up to `most` rows of tiles the number that leaves least of panels empty.
+int64_t FullRows(int64_t most, int64_t tiles, const ConvIsa& isa) {
   int64_t best = 1;
   double least = 1e30;
-  for (int64_t n = 1; n <= rows && (n == 1 || n * tiles <= most); ++n) {
+  for (int64_t n = 1; n <= most; ++n) {
     const int64_t columns = n * tiles, rest = columns % isa.width;
-    const double cost =
-        static_cast<double>(columns - rest) + static_cast<double>(isa.width) * (rest == 0           ? 0
-                                                                                : rest <= isa.lanes ? 0.6
-                                                                                                    : 1);
+    const double last = rest == 0 ? 0 : rest <= isa.lanes ? 0.6 : 1;
+    const double cost = static_cast<double>(columns - rest) + static_cast<double>(isa.width) * last;
     if (cost / static_cast<double>(columns) <= least * 1.005) least = cost / static_cast<double>(columns), best = n;
   }
   return best;
 }
+
+// How a call is cut: rows of tiles into slices (those of one image after those of the one before), output channels into
+// blocks. Where the transformed filters are few they are all kept, and threads take slices; elsewhere there are few slices,
+// threads take input channels, then output channels, and filters are transformed for each slice, a block at a time.
+struct Cut {
+  int64_t t, elements, per_image, all_rows, tiles;
+  bool kept;
+  int64_t rows, outs;  // of a slice, of a block
+  // Floats: of a row of filters, of a slice by elements and panels, of rows and elements of products.
+  int64_t u_row, panels, v_element, p_row, p_element, line, plane, spare_row, out_line;
+
+  Cut(const WinogradCall& call, int m, const Workers* workers) {
+    const ConvIsa& isa = *BestIsa().conv;
+    const int64_t c = call.c, o = call.o, threads = workers != nullptr ? workers->threads : 1;
+    t = m + 2, elements = t * t;
+    per_image = Parts(call.out_height, m), all_rows = call.batch * per_image;
+    tiles = Parts(call.out_width, m);
+    u_row = RoundUp(c, isa.lanes);
+    const double filters = static_cast<double>(elements) * static_cast<double>(o) * static_cast<double>(u_row);
+    const double image = static_cast<double>(elements * c) * static_cast<double>(all_rows) * static_cast<double>(tiles);
+    kept = filters <= std::min<double>(image, kKept) && (image > kSlice || threads > 1) && all_rows >= 2 * threads;
+    const int64_t row = elements * c * tiles;  // floats
+    if (kept)
+      rows = FullRows(std::clamp<int64_t>(kSlice / row, 1, Parts(all_rows, threads > 1 ? 2 * threads : 1)), tiles, isa);
+    else
+      rows = std::clamp<int64_t>(std::min(kImage / row, kColumns / tiles), 1, all_rows);
+    rows = Parts(all_rows, Parts(all_rows, rows));  // evenly
+    const int64_t columns = rows * tiles;
+    panels = Parts(columns, isa.width), v_element = panels * isa.width * c;
+    p_row = OddLines(panels * isa.width);
+    outs = kNear / (elements * p_row);
+    if (!kept) {
+      outs = std::min(outs, kFilters / (elements * u_row));
+      if (threads > 1) outs = std::min(outs, RoundUp(Parts(o, 2 * threads), isa.rows));
+    }
+    outs = std::clamp<int64_t>(outs / isa.rows, 1, 8) * isa.rows;
+    outs = std::min(o, RoundUp(Parts(o, Parts(o, outs)), isa.rows));
+    p_element = outs * p_row + kLine;
+    // Phases of a padded channel: the last tile reads one element beyond, a vector of tiles more.
+    line = RoundUp(tiles + 2 + isa.lanes, isa.lanes);
+    plane = (m * std::min(rows, per_image) + 2) * m * line;
+    spare_row = OddLines(columns + isa.lanes);
+    out_line = RoundUp(tiles, isa.lanes) * m;
+  }
+
+  int64_t slices() const { return Parts(all_rows, rows); }
+  int64_t filters(int64_t o) const { return elements * (o * u_row + kLine); }  // floats of o filters
+
+  Need ImageNeed() const {
+    Need need;
+    need.Take<float>(elements * v_element);
+    return need;
+  }
+  // Of the transform of an image, beside its result.
+  Need InputNeed() const {
+    Need need;
+    need.Take<float>(plane);
+    need.Take<float>(elements * spare_row);
+    return need;
+  }
+  // Of products and what becomes of them.
+  Need ProductNeed() const {
+    Need need;
+    if (!kept) need.Take<float>(filters(outs));
+    need.Take<float>(elements * p_element);
+    need.Take<float>(t * out_line);
+    return need;
+  }
+  // Of a thread.
+  Need PartNeed() const {
+    Need need;
+    if (kept) need.Take(ImageNeed());
+    Need most = InputNeed();
+    if (ProductNeed().bytes() > most.bytes()) most = ProductNeed();
+    need.Take(most);
+    return need;
+  }
+};
+
+class Run {
+ public:
+  Run(const WinogradCall& call, int m, const ConvEpilogue& epilogue, int64_t first, int64_t at, const Workers* workers)
+      : call_(call), m_(m), epilogue_(epilogue), first_(first), at_(at), workers_(workers), k_(call, m, workers) {}
+
+  void Do(Workspace& memory) const {
+    const Workspace::Frame frame(memory);
+    const int64_t o = call_.o;
+    if (k_.kept) {
+      float* const u = memory.Take<float>(k_.filters(o));
+      Shares shares(memory, workers_, k_.PartNeed().bytes());
+      const int64_t u_element = o * k_.u_row + kLine;
+      ParallelFor(workers_, o, 1, [&](int64_t begin, int64_t end) { Filters(begin, end, u + begin * k_.u_row, u_element); });
+      ParallelFor(workers_, k_.slices(), 1, [&](int64_t begin, int64_t end) {
+        Share share(shares);
+        float* const v = share.Take<float>(k_.elements * k_.v_element);
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t row0 = i * k_.rows, rows = std::min(k_.rows, k_.all_rows - row0);
+          Input(row0, rows, 0, call_.c, v, share);
+          Products(row0, rows, 0, o, v, u, share);
+        }
+      });
+      return;
+    }
+    float* const v = memory.Take<float>(k_.elements * k_.v_element);
+    Shares shares(memory, workers_, k_.PartNeed().bytes());
+    for (int64_t row0 = 0; row0 < k_.all_rows; row0 += k_.rows) {
+      const int64_t rows = std::min(k_.rows, k_.all_rows - row0);
+      ParallelFor(workers_, call_.c, 1, [&](int64_t begin, int64_t end) {
+        Share share(shares);
+        Input(row0, rows, begin, end, v, share);
+      });
+      ParallelFor(workers_, o, k_.outs, [&](int64_t begin, int64_t end) {
+        Share share(shares);
+        Products(row0, rows, begin, end, v, nullptr, share);
+      });
+    }
+  }
+
+ private:
+  // Those of output channels [begin, end), from `u` on.
+  void Filters(int64_t begin, int64_t end, float* u, int64_t u_element) const {
+    for (int64_t i = begin; i < end; ++i, u += k_.u_row) way_.weights(call_.w + i * call_.c * 9, call_.c, u, u_element);
+  }
+
+  // Input channels [begin, end) of rows of tiles [row0, row0 + rows), by elements, panels, channels.
+  void Input(int64_t row0, int64_t rows, int64_t begin, int64_t end, float* v, Workspace& memory) const {
+    const Workspace::Frame frame(memory);
+    float *const plane = memory.Take<float>(k_.plane), *const spare = memory.Take<float>(k_.elements * k_.spare_row);
+    const int64_t phases = m_ * k_.line;
+    const int64_t width = std::min(call_.width, m_ * k_.tiles + 2 - call_.pad_x);  // what of a row the tiles reach
+    for (int64_t r = 0, some; r < rows; r += some) {  // of one image
+      const int64_t n = (row0 + r) / k_.per_image, y = (row0 + r) % k_.per_image;
+      some = std::min(k_.per_image - y, rows - r);
+      // Input rows [in0, in1) lie inside; the others are zeros, as is what pads a row.
+      const int64_t top = m_ * y - call_.pad_y;
+      const int64_t in0 = std::clamp<int64_t>(top, 0, call_.height);
+      const int64_t in1 = std::clamp<int64_t>(top + m_ * some + 2, in0, call_.height);
+      std::fill_n(plane, k_.plane, 0.0f);
+      for (int64_t i = begin; i < end; ++i) {
+        const float* x = call_.x + n * call_.x_step + (i * call_.height + in0) * call_.width;
+        isa_.pad(x, call_.width, in1 - in0, width, call_.pad_x, m_, k_.line, plane + (in0 - top) * phases, phases);
+        way_.input(plane, k_.line, some, k_.tiles, spare, k_.spare_row);
+        Lay(spare, r * k_.tiles, some * k_.tiles, v + i * isa_.width);
+      }
+    }
+  }
+  // One channel's elements of columns [first, first + n) into panels.
+  void Lay(const float* from, int64_t first, int64_t n, float* v) const {
+    constexpr int64_t kRun = 8;
+    const int64_t width = isa_.width, panel = width * call_.c;
+    for (int64_t e = 0; e < k_.elements; ++e, from += k_.spare_row, v += k_.v_element)
+      for (int64_t j = 0, some; j < n; j += some) {
+        const int64_t q = (first + j) % width;
+        float* to = v + (first + j) / width * panel + q;
+        some = std::min(width - q, n - j);
+        if (some == width)
+          for (int64_t i = 0; i < width; i += kRun) std::memcpy(to + i, from + j + i, kRun * sizeof(float));
+        else
+          std::memcpy(to, from + j, static_cast<size_t>(some) * sizeof(float));
+      }
+  }
+
+  // Output channels [begin, end) of a slice. `kept`: all filters, or null.
+  void Products(int64_t row0, int64_t rows, int64_t begin, int64_t end, const float* v, const float* kept,
+                Workspace& memory) const {
+    const Workspace::Frame frame(memory);
+    float* const own = kept == nullptr ? memory.Take<float>(k_.filters(k_.outs)) : nullptr;
+    float *const p = memory.Take<float>(k_.elements * k_.p_element), *const lines = memory.Take<float>(k_.t * k_.out_line);
+    const int64_t u_element = (kept == nullptr ? k_.outs : call_.o) * k_.u_row + kLine, panel = isa_.width * call_.c;
+    for (int64_t o0 = begin; o0 < end; o0 += k_.outs) {
+      const int64_t some = std::min(k_.outs, end - o0);
+      const float* u = own;
+      if (kept == nullptr)
+        Filters(o0, o0 + some, own, u_element);
+      else
+        u = kept + o0 * k_.u_row;
+      for (int64_t e = 0; e < k_.elements; ++e)
+        for (int64_t k = 0; k < call_.c; k += kDepth) {
+          ConvBlock g;
+          g.m = some, g.n = rows * k_.tiles, g.k = std::min(kDepth, call_.c - k);
+          g.a = u + e * u_element + k, g.a_row = k_.u_row;
+          g.b = v + e * k_.v_element + k * isa_.width, g.b_row = isa_.width, g.b_panel = panel;
+          g.c = p + e * k_.p_element, g.c_row = k_.p_row;
+          g.add = k > 0, g.slack = true;
+          isa_.block(g);
+        }
+      for (int64_t i = 0; i < some; ++i)
+        for (int64_t y = 0; y < rows; ++y) {
+          way_.output(p + i * k_.p_row + y * k_.tiles, k_.p_element, k_.tiles, lines, k_.out_line);
+          const int64_t n = (row0 + y) / k_.per_image, row = (row0 + y) % k_.per_image * m_;
+          for (int64_t q = 0; q < m_ && row + q < call_.out_height; ++q) {
+            const int64_t place = n * call_.out_step + ((o0 + i) * call_.out_height + row + q) * call_.out_width;
+            isa_.finish(lines + q * k_.out_line, call_.out + place, call_.out_width,
+                        epilogue_.For(first_ + o0 + i, at_ + place));
+          }
+        }
+    }
+  }
+
+  const WinogradCall& call_;
+  const int64_t m_;
+  const ConvEpilogue& epilogue_;
+  const int64_t first_, at_;
+  const Workers* const workers_;
+  const Cut k_;
+  const ConvIsa& isa_ = *BestIsa().conv;
+  const ConvIsa::Winograd& way_ = isa_.winograd[m_ == 2 ? 0 : 1];
+};
 
 }  // namespace
 
@@ -54,98 +257,32 @@ int WinogradTile(const WinogradCall& call) {
     double image, filter;  // of transforms: per channel and tile, per filter
   };
   for (const Cost& k : {Cost{2, 80, 100}, Cost{4, 200, 180}}) {
-    const int64_t t = k.m + 2, rows = call.batch * ((call.out_height + k.m - 1) / k.m),
-                  tiles = (call.out_width + k.m - 1) / k.m;
-    const int64_t at_once = RowsAtOnce(call.c, rows, tiles, t), parts = (rows + at_once - 1) / at_once;
-    const double all = static_cast<double>(rows) * static_cast<double>(tiles);
-    const double padded = static_cast<double>(rows) * static_cast<double>(RoundUp(tiles, static_cast<int64_t>(lanes)));
+    const Cut cut(call, k.m, nullptr);
+    const double rows = static_cast<double>(cut.all_rows), tiles = static_cast<double>(cut.tiles);
+    const double all = rows * tiles, padded = rows * static_cast<double>(RoundUp(cut.tiles, static_cast<int64_t>(lanes)));
     const double columns = std::max(all, std::min(lanes, 8.0));
-    const double cost = static_cast<double>(t * t) * c * o * columns + k.image * (c + o) * (all + padded) / 2 +
-                        k.filter * c * o * static_cast<double>(parts);
+    const double times = cut.kept ? 1 : static_cast<double>(cut.slices());
+    const double cost = static_cast<double>(cut.elements) * c * o * columns + k.image * (c + o) * (all + padded) / 2 +
+                        k.filter * c * o * times;
     if (cost < best) best = cost, which = k.m;
   }
   return which;
 }
 
-void Winograd(const WinogradCall& call, int m, const ConvEpilogue& epilogue, int64_t first, int64_t at,
-              const Workers* workers) {
-  const ConvIsa& isa = *BestIsa().conv;
-  const ConvIsa::Winograd& way = isa.winograd[m == 2 ? 0 : 1];
-  const int64_t t = m + 2, elements = t * t, c = call.c, o = call.o;
-  // Rows of tiles, those of one image after those of the one before.
-  const int64_t per_image = (call.out_height + m - 1) / m, all_rows = call.batch * per_image;
-  const int64_t tiles = (call.out_width + m - 1) / m;
-  const int64_t rows = RowsAtOnce(c, all_rows, tiles, t), columns = rows * tiles;
-  // Phases of a padded channel: the last tile reads one element beyond, a vector of tiles more.
-  const int64_t line = RoundUp(tiles + 2 + isa.lanes, isa.lanes),
-                image = (m * std::min(rows, per_image) + 2) * m * line;
-  const int64_t v_row = OddLines(columns + isa.width), v_element = c * v_row + kLine;
-  // Output channels whose filters stay near, and rows of tiles whose products do.
-  const int64_t u_row = RoundUp(c, isa.lanes);
-  int64_t outs = std::clamp<int64_t>(kFilters / (elements * u_row) / isa.rows, 1, 8) * isa.rows;
-  if (workers != nullptr && workers->threads > 1)
-    outs = std::min(outs, RoundUp((o + 2 * workers->threads - 1) / (2 * workers->threads), isa.rows));
-  const int64_t blocks = (o + outs - 1) / outs;
-  outs = std::min(o, RoundUp((o + blocks - 1) / blocks, isa.rows));
-  const int64_t u_element = outs * u_row + kLine;
-  const int64_t part_rows = PartRows(rows, tiles, kNear / (elements * outs), isa), part_columns = part_rows * tiles;
-  const int64_t p_row = OddLines(part_columns + isa.width), p_element = outs * p_row + kLine;
-  const int64_t out_line = RoundUp(tiles, isa.lanes) * m;
-  // What of a row the tiles reach.
-  const int64_t width = std::min(call.width, m * tiles + 2 - call.pad_x);
+Need WinogradNeed(const WinogradCall& call, int m, const Workers* workers) {
+  const Cut k(call, m, workers);
+  Need need;
+  if (k.kept)
+    need.Take<float>(k.filters(call.o));
+  else
+    need.Take(k.ImageNeed());
+  need.Share(workers, k.PartNeed());
+  return need;
+}
 
-  Scratch v(elements * v_element + isa.width);
-  for (int64_t row0 = 0; row0 < all_rows; row0 += rows) {
-    const int64_t now = std::min(rows, all_rows - row0);
-    ParallelFor(workers, c, 1, [&](int64_t begin_channel, int64_t end_channel) {
-      Scratch plane(image);
-      for (int64_t r = 0, some; r < now; r += some) {  // rows of one image
-        const int64_t n = (row0 + r) / per_image, y = (row0 + r) % per_image;
-        some = std::min(per_image - y, now - r);
-        // Input rows [begin, end) lie inside; the others are zeros, as is what pads a row.
-        const int64_t top = m * y - call.pad_y;
-        const int64_t begin = std::clamp<int64_t>(top, 0, call.height);
-        const int64_t end = std::clamp<int64_t>(top + m * some + 2, begin, call.height);
-        std::fill_n(plane.data(), image, 0.0f);
-        for (int64_t i = begin_channel; i < end_channel; ++i) {
-          const float* x = call.x + n * call.x_step + (i * call.height + begin) * call.width;
-          isa.pad(x, call.width, end - begin, width, call.pad_x, m, line, plane.data() + (begin - top) * m * line,
-                  m * line);
-          way.input(plane.data(), line, some, tiles, v.data() + i * v_row + r * tiles, v_element);
-        }
-      }
-    });
-    ParallelFor(workers, o, outs, [&](int64_t begin_out, int64_t end_out) {
-      Scratch u(elements * u_element + isa.lanes), p(elements * p_element + isa.width), lines(m * out_line);
-      for (int64_t o0 = begin_out; o0 < end_out; o0 += outs) {
-        const int64_t some = std::min(outs, end_out - o0);
-        for (int64_t i = 0; i < some; ++i) way.weights(call.w + (o0 + i) * c * 9, c, u.data() + i * u_row, u_element);
-        for (int64_t y0 = 0; y0 < now; y0 += part_rows) {
-          const int64_t few = std::min(part_rows, now - y0);
-          for (int64_t e = 0; e < elements; ++e)
-            for (int64_t k = 0; k < c; k += kDepth) {
-              ConvBlock g;
-              g.m = some, g.n = few * tiles, g.k = std::min(kDepth, c - k);
-              g.a = u.data() + e * u_element + k, g.a_row = u_row;
-              g.b = v.data() + e * v_element + k * v_row + y0 * tiles, g.b_row = v_row, g.b_panel = isa.width;
-              g.c = p.data() + e * p_element, g.c_row = p_row;
-              g.add = k > 0, g.slack = true;
-              isa.block(g);
-            }
-          for (int64_t i = 0; i < some; ++i)
-            for (int64_t y = 0; y < few; ++y) {
-              way.output(p.data() + i * p_row + y * tiles, p_element, tiles, lines.data(), out_line);
-              const int64_t n = (row0 + y0 + y) / per_image, row = (row0 + y0 + y) % per_image * m;
-              for (int64_t q = 0; q < m && row + q < call.out_height; ++q) {
-                const int64_t place = n * call.out_step + ((o0 + i) * call.out_height + row + q) * call.out_width;
-                isa.finish(lines.data() + q * out_line, call.out + place, call.out_width,
-                           epilogue.For(first + o0 + i, at + place));
-              }
-            }
-        }
-      }
-    });
-  }
+void Winograd(const WinogradCall& call, int m, const ConvEpilogue& epilogue, int64_t first, int64_t at,
+              const Workers* workers, Workspace& memory) {
+  Run(call, m, epilogue, first, at, workers).Do(memory);
 }
 
 }  // namespace slipway::kernels

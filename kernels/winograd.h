@@ -30,6 +30,7 @@
 #include <cstdint>
 
 #include "kernels/conv_fast.h"
+#include "kernels/scope.h"
 
 namespace slipway::kernels {
 
@@ -46,9 +47,13 @@ struct WinogradCall {
 // it where there are channels enough, those of filters where a filter has places enough.
 int WinogradTile(const WinogradCall& call);
 
-// `first` is the group's first channel, `at` where its results begin, for the epilogue.
+// `first` is the group's first channel, `at` where its results begin, for the epilogue. The bits do not depend on workers.
+// Takes its memory for the time of the call.
 void Winograd(const WinogradCall& call, int m, const ConvEpilogue& epilogue, int64_t first, int64_t at,
-              const Workers* workers);
+              const Workers* workers, Workspace& memory);
+
+// What that takes; pointers do not count.
+Need WinogradNeed(const WinogradCall& call, int m, const Workers* workers);
 
 }  // namespace slipway::kernels
 

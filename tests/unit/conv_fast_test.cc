@@ -2,6 +2,7 @@
 // transposed ones, epilogues, one to three dims; the bits are the same for any number of threads.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <random>
 #include <vector>
@@ -23,6 +24,28 @@ Tensor Of(std::vector<float>& data, std::vector<int64_t> sizes) {
   for (int d = x.rank - 1; d >= 0; --d) x.sizes[d] = sizes[d], x.strides[d] = step, step *= sizes[d];
   return x;
 }
+
+// A workspace that has as much as a kernel said it needs, and what lies behind it.
+class Lent {
+ public:
+  explicit Lent(const Need& need) : bytes_(static_cast<size_t>(need.bytes())) {
+    char* const at = behind_.Take(bytes_ + kFence);
+    std::memset(at, 1, bytes_ + kFence);
+    fence_ = at + bytes_;
+    memory_.Clear(at, bytes_);
+  }
+  // Whether it was enough, and nothing else was written to.
+  bool sufficed() const {
+    return memory_.own_bytes() == 0 && std::all_of(fence_, fence_ + kFence, [](char c) { return c == 1; });
+  }
+  Workspace& operator*() { return memory_; }
+
+ private:
+  static constexpr size_t kFence = 256;
+  size_t bytes_;
+  Workspace behind_, memory_;
+  char* fence_;
+};
 
 struct Case {
   int64_t n, c, o, groups;
@@ -83,8 +106,10 @@ void Check(const Case& k, bool transposed = false) {
   if (k.add) epilogue.add = adds.data();
   epilogue.activation = k.activation, epilogue.low = -0.25f, epilogue.high = 1.5f;
   auto run = [&](const Workers* workers) {
-    return transposed ? FastConvTransposed(x, w, y, shape, epilogue, workers)
-                      : FastConv(x, w, y, shape, epilogue, workers);
+    Lent memory(transposed ? FastConvTransposedNeed(x, w, y, shape, workers) : FastConvNeed(x, w, y, shape, workers));
+    const bool done = transposed ? FastConvTransposed(x, w, y, shape, epilogue, workers, *memory)
+                                 : FastConv(x, w, y, shape, epilogue, workers, *memory);
+    return done && memory.sufficed();
   };
   ASSERT_TRUE(run(ThreeThreads()));
   const std::vector<float> threaded = ys;
@@ -184,7 +209,9 @@ TEST(Winograd, BothTilesAtEveryEdge) {
       const std::vector<float> x = Values(2 * call.c * plane, 1), w = Values(call.o * call.c * 9, 2);
       std::vector<float> out(static_cast<size_t>(2 * call.o * plane));
       call.x = x.data(), call.w = w.data(), call.out = out.data();
-      Winograd(call, m, {}, 0, 0, nullptr);
+      Lent memory(WinogradNeed(call, m, nullptr));
+      Winograd(call, m, {}, 0, 0, nullptr, *memory);
+      ASSERT_TRUE(memory.sufficed());
       for (int64_t i = 0; i < 2 * call.o * plane; ++i) {
         const int64_t n = i / (call.o * plane), o = i / plane % call.o, y = i / call.width % call.height,
                       z = i % call.width;
@@ -254,8 +281,10 @@ TEST(FastPool, AgreesWithItsDefinition) {
     const Tensor x = Of(xs, {2, 5, k.in[0], k.in[1], k.in[2]}), y = Of(ys, {2, 5, to[0], to[1], to[2]});
     for (int what = 0; what < 4; ++what) {  // the largest; means by a number, by all, by those inside
       const PoolDivisor divisor{what == 1 ? 7 : 0, what == 2};
-      ASSERT_TRUE(what == 0 ? FastMaxPool(x, y, window, ThreeThreads())
-                            : FastAveragePool(x, y, window, divisor, nullptr));
+      Lent memory(FastPoolNeed(x, y, window, ThreeThreads()));
+      ASSERT_TRUE(what == 0 ? FastMaxPool(x, y, window, ThreeThreads(), *memory)
+                            : FastAveragePool(x, y, window, divisor, nullptr, *memory));
+      ASSERT_TRUE(memory.sufficed());
       for (size_t i = 0; i < ys.size(); ++i) {
         const int64_t p = static_cast<int64_t>(i) % positions, c = static_cast<int64_t>(i) / positions;
         const int64_t place[3] = {p / (to[1] * to[2]), p / to[2] % to[1], p % to[2]};

@@ -74,10 +74,11 @@ void Check(const Isa& isa, int64_t m, int64_t n, int64_t k, DType a_type, DType 
   }
   const int64_t floats = isa.gemm_scratch(g);
   constexpr float kFence = 12345;
-  Scratch scratch(floats + 16);
-  std::fill_n(scratch.data() + floats, 16, kFence);
-  isa.gemm(g, scratch.data());
-  for (int i = 0; i < 16; ++i) ASSERT_EQ(scratch.data()[floats + i], kFence);
+  Workspace memory;
+  float* const scratch = memory.Take<float>(floats + 16);
+  std::fill_n(scratch + floats, 16, kFence);
+  isa.gemm(g, scratch);
+  for (int i = 0; i < 16; ++i) ASSERT_EQ(scratch[floats + i], kFence);
   for (int64_t i = 0; i < m; ++i)
     for (int64_t j = 0; j < n; ++j) {
       double want = accumulate ? 0.5 : add[j], size = std::fabs(want);
