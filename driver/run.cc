@@ -143,7 +143,8 @@ absl::StatusOr<RunReport> Run(const RunOptions& options, Outcome* unsupported) {
     report.run_seconds.push_back(runner.seconds());
     outputs = *std::move(made);
   }
-  report.temporaries_bytes = runner.memory();
+  report.temporaries_bytes = runner.tensor_memory();
+  report.working_bytes = runner.memory() - std::min(runner.memory(), report.temporaries_bytes);
   report.steps = static_cast<int>(runner.plan().steps.size());
   std::map<std::string, RunReport::Row> rows;
   for (size_t i = 0; i < runner.profile().size(); ++i) {
@@ -168,8 +169,8 @@ std::string ToTable(const RunReport& r) {
     std::snprintf(line, sizeof(line), " … %.3f ms (%zu runs)", *most * 1e3, r.run_seconds.size());
     out += line;
   }
-  std::snprintf(line, sizeof(line), ", %d steps, %.1f MiB of temporaries\n", r.steps,
-                static_cast<double>(r.temporaries_bytes) / (1 << 20));
+  std::snprintf(line, sizeof(line), ", %d steps, %.1f MiB of temporaries and %.1f for kernels\n", r.steps,
+                static_cast<double>(r.temporaries_bytes) / (1 << 20), static_cast<double>(r.working_bytes) / (1 << 20));
   out += line;
   double total = 0;
   for (const RunReport::Row& row : r.profile) total += row.seconds;
@@ -185,7 +186,8 @@ std::string ToJson(const RunReport& r) {
   json::Writer w;
   w.BeginObject().Key("load_s").Double(r.load_seconds).Key("plan_s").Double(r.plan_seconds).Key("run_s").BeginArray();
   for (double s : r.run_seconds) w.Double(s);
-  w.EndArray().Key("temporaries_bytes").Int(static_cast<int64_t>(r.temporaries_bytes)).Key("steps").Int(r.steps);
+  w.EndArray().Key("temporaries_bytes").Int(static_cast<int64_t>(r.temporaries_bytes));
+  w.Key("working_bytes").Int(static_cast<int64_t>(r.working_bytes)).Key("steps").Int(r.steps);
   if (!r.profile.empty()) {
     w.Key("profile").BeginArray();
     for (const RunReport::Row& row : r.profile)

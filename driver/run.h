@@ -27,6 +27,7 @@ struct RunReport {
   double load_seconds = 0, plan_seconds = 0;
   std::vector<double> run_seconds;  // one a run: checking inputs, sizes, memory, steps
   uint64_t temporaries_bytes = 0;   // at once
+  uint64_t working_bytes = 0;       // what kernels need to work takes beside that
   int steps = 0;
   struct Row {
     std::string op;
@@ -48,7 +49,7 @@ absl::Status PrepareForNative(ir::Program& p, std::vector<std::string>* dropped 
 absl::StatusOr<RunReport> Run(const RunOptions& options, Outcome* unsupported = nullptr);
 
 std::string ToTable(const RunReport& report);
-// {"load_s":…,"plan_s":…,"run_s":[…],"temporaries_bytes":…,"steps":…,"profile":[{"op":…,"steps":…,"s":…}]}
+// {"load_s":…,"plan_s":…,"run_s":[…],"temporaries_bytes":…,"working_bytes":…,"steps":…,"profile":[{"op":…,"steps":…,"s":…}]}
 std::string ToJson(const RunReport& report);
 
 }  // namespace slipway::driver

@@ -87,10 +87,17 @@ uint64_t Context::memory() const {
   return bytes;
 }
 
-uint64_t Context::working_memory() const {
-  int64_t most = 0;
-  for (const Lent& l : lent_) most = std::max(most, l.bytes);
-  return static_cast<uint64_t>(most);
+uint64_t Context::tensor_memory() const {
+  uint64_t total = 0;
+  Arena arena;
+  for (size_t i = 0; i < bound_.size(); ++i) {
+    const Executable::Stage& s = executable_->stages_[i];
+    if (!bound_[i]) continue;
+    std::vector<int64_t> sizes, offsets(s.temporaries.size());
+    for (int32_t t : s.temporaries) sizes.push_back(t >= 0 ? std::max<int64_t>(bytes_[t], 0) : 0);
+    total += static_cast<uint64_t>(std::max<int64_t>(arena.Place(s.lifetimes, s.deaths, sizes, offsets), 0));
+  }
+  return total;
 }
 
 // Takes the inputs, and what they say of symbols.

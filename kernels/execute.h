@@ -106,9 +106,9 @@ class Context {
   std::span<const int64_t> profile() const { return nanoseconds_; }
   // Bytes of temporaries now held, with the memory that kernels said they need, which lies among them.
   uint64_t memory() const;
-  // How much of it is kernels': the most that one step takes.
-  uint64_t working_memory() const;
-  // Bytes beside it that kernels took without saying so before.
+  // What temporaries alone would take, of the sizes that are bound.
+  uint64_t tensor_memory() const;
+  // Bytes beside memory() that kernels took without saying so before.
   uint64_t unplanned_memory() const { return workspace_.own_bytes(); }
 
  private:
