@@ -11,8 +11,7 @@ namespace {
 
 constexpr int64_t kLine = 16;  // floats of a cache's line
 // Floats at most: of a transformed slice of the image where filters are kept, where they are not, of filters that are kept.
-constexpr int64_t kSlice = 128 * 1024, kImage = 1024 * 1024, kKept = 1024 * 1024;
-constexpr int64_t kColumns = 512;  // tiles of a slice, at most, unless one row has more
+constexpr int64_t kSlice = 160 * 1024, kImage = 1024 * 1024, kKept = 1024 * 1024;
 // Floats that stay in the second-level cache: of products, of filters.
 constexpr int64_t kNear = 96 * 1024, kFilters = 96 * 1024;
 constexpr int64_t kDepth = 320;  // channels of a block of products
@@ -35,15 +34,17 @@ int64_t FullRows(int64_t most, int64_t tiles, const ConvIsa& isa) {
   return best;
 }
 
-// How a call is cut: rows of tiles into slices (those of one image after those of the one before), output channels into
-// blocks. Where the transformed filters are few they are all kept, and threads take slices; elsewhere there are few slices,
-// threads take input channels, then output channels, and filters are transformed for each slice, a block at a time.
+// How a call is cut: rows of tiles (those of one image after those of the one before) into parts, which are multiplied at
+// once, parts into slices; output channels into blocks. Where the transformed filters are few they are all kept, and threads
+// take slices; elsewhere there are few slices, threads take input channels, then output channels, and filters are transformed
+// for each slice, a block at a time.
 struct Cut {
   int64_t t, elements, per_image, all_rows, tiles;
   bool kept;
-  int64_t rows, outs;  // of a slice, of a block
-  // Floats: of a row of filters, of a slice by elements and panels, of rows and elements of products.
-  int64_t u_row, panels, v_element, p_row, p_element, line, plane, spare_row, out_line;
+  int64_t part_rows, parts, outs;  // rows of a part, parts of a slice, output channels of a block
+  // Floats: of a row of filters, of a part by elements and panels (which begin in different sets of a cache, as neighbours are
+  // written one after the other), of rows and elements of products.
+  int64_t u_row, v_panel, v_element, v_part, p_row, p_element, line, plane, spare_row, out_line;
 
   Cut(const WinogradCall& call, int m, const Workers* workers) {
     const ConvIsa& isa = *BestIsa().conv;
@@ -55,36 +56,32 @@ struct Cut {
     const double filters = static_cast<double>(elements) * static_cast<double>(o) * static_cast<double>(u_row);
     const double image = static_cast<double>(elements * c) * static_cast<double>(all_rows) * static_cast<double>(tiles);
     kept = filters <= std::min<double>(image, kKept) && (image > kSlice || threads > 1) && all_rows >= 2 * threads;
-    const int64_t row = elements * c * tiles;  // floats
-    if (kept)
-      rows = FullRows(std::clamp<int64_t>(kSlice / row, 1, Parts(all_rows, threads > 1 ? 2 * threads : 1)), tiles, isa);
-    else
-      rows = std::clamp<int64_t>(std::min(kImage / row, kColumns / tiles), 1, all_rows);
-    rows = Parts(all_rows, Parts(all_rows, rows));  // evenly
-    const int64_t columns = rows * tiles;
-    panels = Parts(columns, isa.width), v_element = panels * isa.width * c;
-    p_row = OddLines(panels * isa.width);
-    outs = kNear / (elements * p_row);
-    if (!kept) {
-      outs = std::min(outs, kFilters / (elements * u_row));
-      if (threads > 1) outs = std::min(outs, RoundUp(Parts(o, 2 * threads), isa.rows));
-    }
+    outs = kFilters / (elements * u_row);
+    if (!kept && threads > 1) outs = std::min(outs, RoundUp(Parts(o, 2 * threads), isa.rows));
     outs = std::clamp<int64_t>(outs / isa.rows, 1, 8) * isa.rows;
     outs = std::min(o, RoundUp(Parts(o, Parts(o, outs)), isa.rows));
-    p_element = outs * p_row + kLine;
+    const int64_t most_rows = kept && threads > 1 ? Parts(all_rows, 2 * threads) : all_rows;
+    part_rows = FullRows(std::clamp<int64_t>(kNear / (elements * outs * tiles), 1, most_rows), tiles, isa);
+    const int64_t panels = Parts(part_rows * tiles, isa.width), all_parts = Parts(all_rows, part_rows);
+    v_panel = isa.width * c + kLine, v_element = panels * v_panel + kLine, v_part = elements * v_element;
+    const int64_t most_parts = kept && threads > 1 ? Parts(all_parts, 2 * threads) : all_parts;
+    parts = std::clamp<int64_t>((kept ? kSlice : kImage) / v_part, 1, most_parts);
+    parts = Parts(all_parts, Parts(all_parts, parts));  // evenly
+    p_row = OddLines(panels * isa.width), p_element = outs * p_row + kLine;
     // Phases of a padded channel: the last tile reads one element beyond, a vector of tiles more.
     line = RoundUp(tiles + 2 + isa.lanes, isa.lanes);
-    plane = (m * std::min(rows, per_image) + 2) * m * line;
-    spare_row = OddLines(columns + isa.lanes);
+    plane = (m * std::min(part_rows, per_image) + 2) * m * line;
+    spare_row = OddLines(part_rows * tiles + isa.width);
     out_line = RoundUp(tiles, isa.lanes) * m;
   }
 
-  int64_t slices() const { return Parts(all_rows, rows); }
+  int64_t rows() const { return parts * part_rows; }  // of a slice
+  int64_t slices() const { return Parts(all_rows, rows()); }
   int64_t filters(int64_t o) const { return elements * (o * u_row + kLine); }  // floats of o filters
 
   Need ImageNeed() const {
     Need need;
-    need.Take<float>(elements * v_element);
+    need.Take<float>(parts * v_part);
     return need;
   }
   // Of the transform of an image, beside its result.
@@ -128,19 +125,19 @@ class Run {
       ParallelFor(workers_, o, 1, [&](int64_t begin, int64_t end) { Filters(begin, end, u + begin * k_.u_row, u_element); });
       ParallelFor(workers_, k_.slices(), 1, [&](int64_t begin, int64_t end) {
         Share share(shares);
-        float* const v = share.Take<float>(k_.elements * k_.v_element);
+        float* const v = share.Take<float>(k_.parts * k_.v_part);
         for (int64_t i = begin; i < end; ++i) {
-          const int64_t row0 = i * k_.rows, rows = std::min(k_.rows, k_.all_rows - row0);
+          const int64_t row0 = i * k_.rows(), rows = std::min(k_.rows(), k_.all_rows - row0);
           Input(row0, rows, 0, call_.c, v, share);
           Products(row0, rows, 0, o, v, u, share);
         }
       });
       return;
     }
-    float* const v = memory.Take<float>(k_.elements * k_.v_element);
+    float* const v = memory.Take<float>(k_.parts * k_.v_part);
     Shares shares(memory, workers_, k_.PartNeed().bytes());
-    for (int64_t row0 = 0; row0 < k_.all_rows; row0 += k_.rows) {
-      const int64_t rows = std::min(k_.rows, k_.all_rows - row0);
+    for (int64_t row0 = 0; row0 < k_.all_rows; row0 += k_.rows()) {
+      const int64_t rows = std::min(k_.rows(), k_.all_rows - row0);
       ParallelFor(workers_, call_.c, 1, [&](int64_t begin, int64_t end) {
         Share share(shares);
         Input(row0, rows, begin, end, v, share);
@@ -158,8 +155,19 @@ class Run {
     for (int64_t i = begin; i < end; ++i, u += k_.u_row) way_.weights(call_.w + i * call_.c * 9, call_.c, u, u_element);
   }
 
-  // Input channels [begin, end) of rows of tiles [row0, row0 + rows), by elements, panels, channels.
+  // Calls f(row0, rows, part) for the parts of a slice.
+  template <typename F>
+  void ForEachPart(int64_t row0, int64_t rows, F f) const {
+    for (int64_t r = 0; r < rows; r += k_.part_rows) f(row0 + r, std::min(k_.part_rows, rows - r), r / k_.part_rows);
+  }
+
+  // Input channels [begin, end) of rows of tiles [row0, row0 + rows), by parts, elements, panels, channels.
   void Input(int64_t row0, int64_t rows, int64_t begin, int64_t end, float* v, Workspace& memory) const {
+    ForEachPart(row0, rows, [&](int64_t first, int64_t n, int64_t part) {
+      InputPart(first, n, begin, end, v + part * k_.v_part, memory);
+    });
+  }
+  void InputPart(int64_t row0, int64_t rows, int64_t begin, int64_t end, float* v, Workspace& memory) const {
     const Workspace::Frame frame(memory);
     float *const plane = memory.Take<float>(k_.plane), *const spare = memory.Take<float>(k_.elements * k_.spare_row);
     const int64_t phases = m_ * k_.line;
@@ -175,25 +183,39 @@ class Run {
       for (int64_t i = begin; i < end; ++i) {
         const float* x = call_.x + n * call_.x_step + (i * call_.height + in0) * call_.width;
         isa_.pad(x, call_.width, in1 - in0, width, call_.pad_x, m_, k_.line, plane + (in0 - top) * phases, phases);
+        float* const to = v + i * isa_.width;
+        if (k_.tiles % isa_.width == 0) {  // rows of tiles are panels
+          for (int64_t j = 0; j < some * k_.tiles; j += isa_.width)
+            way_.input(plane + j / k_.tiles * m_ * phases + j % k_.tiles, k_.line, 1, isa_.width,
+                       to + (r * k_.tiles + j) / isa_.width * k_.v_panel, k_.v_element);
+          continue;
+        }
         way_.input(plane, k_.line, some, k_.tiles, spare, k_.spare_row);
-        Lay(spare, r * k_.tiles, some * k_.tiles, v + i * isa_.width);
+        Lay(spare, r * k_.tiles, some * k_.tiles, to);
       }
     }
   }
-  // One channel's elements of columns [first, first + n) into panels.
+  // One channel's elements of columns [first, first + n) into panels. Copies up to a panel's row too much.
   void Lay(const float* from, int64_t first, int64_t n, float* v) const {
-    constexpr int64_t kRun = 8;
-    const int64_t width = isa_.width, panel = width * call_.c;
-    for (int64_t e = 0; e < k_.elements; ++e, from += k_.spare_row, v += k_.v_element)
-      for (int64_t j = 0, some; j < n; j += some) {
-        const int64_t q = (first + j) % width;
-        float* to = v + (first + j) / width * panel + q;
-        some = std::min(width - q, n - j);
-        if (some == width)
-          for (int64_t i = 0; i < width; i += kRun) std::memcpy(to + i, from + j + i, kRun * sizeof(float));
-        else
-          std::memcpy(to, from + j, static_cast<size_t>(some) * sizeof(float));
-      }
+    switch (isa_.width) {
+      case 8:
+        return LayPanels<8>(from, first, n, v);
+      case 16:
+        return LayPanels<16>(from, first, n, v);
+      default:
+        return LayPanels<32>(from, first, n, v);
+    }
+  }
+  template <int kWidth>
+  void LayPanels(const float* from, int64_t first, int64_t n, float* v) const {
+    const int64_t q = first % kWidth, head = q != 0 ? std::min(kWidth - q, n) : 0;
+    v += first / kWidth * k_.v_panel;
+    for (int64_t e = 0; e < k_.elements; ++e, from += k_.spare_row, v += k_.v_element) {
+      float* to = v;
+      int64_t j = head;
+      if (head != 0) std::memcpy(to + q, from, static_cast<size_t>(head) * sizeof(float)), to += k_.v_panel;
+      for (; j < n; j += kWidth, to += k_.v_panel) std::memcpy(to, from + j, kWidth * sizeof(float));
+    }
   }
 
   // Output channels [begin, end) of a slice. `kept`: all filters, or null.
@@ -202,7 +224,7 @@ class Run {
     const Workspace::Frame frame(memory);
     float* const own = kept == nullptr ? memory.Take<float>(k_.filters(k_.outs)) : nullptr;
     float *const p = memory.Take<float>(k_.elements * k_.p_element), *const lines = memory.Take<float>(k_.t * k_.out_line);
-    const int64_t u_element = (kept == nullptr ? k_.outs : call_.o) * k_.u_row + kLine, panel = isa_.width * call_.c;
+    const int64_t u_element = (kept == nullptr ? k_.outs : call_.o) * k_.u_row + kLine;
     for (int64_t o0 = begin; o0 < end; o0 += k_.outs) {
       const int64_t some = std::min(k_.outs, end - o0);
       const float* u = own;
@@ -210,26 +232,34 @@ class Run {
         Filters(o0, o0 + some, own, u_element);
       else
         u = kept + o0 * k_.u_row;
-      for (int64_t e = 0; e < k_.elements; ++e)
-        for (int64_t k = 0; k < call_.c; k += kDepth) {
-          ConvBlock g;
-          g.m = some, g.n = rows * k_.tiles, g.k = std::min(kDepth, call_.c - k);
-          g.a = u + e * u_element + k, g.a_row = k_.u_row;
-          g.b = v + e * k_.v_element + k * isa_.width, g.b_row = isa_.width, g.b_panel = panel;
-          g.c = p + e * k_.p_element, g.c_row = k_.p_row;
-          g.add = k > 0, g.slack = true;
-          isa_.block(g);
-        }
-      for (int64_t i = 0; i < some; ++i)
-        for (int64_t y = 0; y < rows; ++y) {
-          way_.output(p + i * k_.p_row + y * k_.tiles, k_.p_element, k_.tiles, lines, k_.out_line);
-          const int64_t n = (row0 + y) / k_.per_image, row = (row0 + y) % k_.per_image * m_;
-          for (int64_t q = 0; q < m_ && row + q < call_.out_height; ++q) {
-            const int64_t place = n * call_.out_step + ((o0 + i) * call_.out_height + row + q) * call_.out_width;
-            isa_.finish(lines + q * k_.out_line, call_.out + place, call_.out_width,
-                        epilogue_.For(first_ + o0 + i, at_ + place));
-          }
-        }
+      ForEachPart(row0, rows, [&](int64_t first, int64_t n, int64_t part) {
+        Multiply(u, u_element, v + part * k_.v_part, some, n * k_.tiles, p);
+        for (int64_t i = 0; i < some; ++i) Output(p + i * k_.p_row, o0 + i, first, n, lines);
+      });
+    }
+  }
+  // p[e] = u[e] · v[e] for all elements: `outs` rows, `columns` tiles.
+  void Multiply(const float* u, int64_t u_element, const float* v, int64_t outs, int64_t columns, float* p) const {
+    for (int64_t e = 0; e < k_.elements; ++e)
+      for (int64_t k = 0; k < call_.c; k += kDepth) {
+        ConvBlock g;
+        g.m = outs, g.n = columns, g.k = std::min(kDepth, call_.c - k);
+        g.a = u + e * u_element + k, g.a_row = k_.u_row;
+        g.b = v + e * k_.v_element + k * isa_.width, g.b_row = isa_.width, g.b_panel = k_.v_panel;
+        g.c = p + e * k_.p_element, g.c_row = k_.p_row;
+        g.add = k > 0, g.slack = true;
+        isa_.block(g);
+      }
+  }
+  // Output channel o of rows of tiles [row0, row0 + rows).
+  void Output(const float* p, int64_t o, int64_t row0, int64_t rows, float* lines) const {
+    for (int64_t y = 0; y < rows; ++y) {
+      way_.output(p + y * k_.tiles, k_.p_element, k_.tiles, lines, k_.out_line);
+      const int64_t n = (row0 + y) / k_.per_image, row = (row0 + y) % k_.per_image * m_;
+      for (int64_t q = 0; q < m_ && row + q < call_.out_height; ++q) {
+        const int64_t place = n * call_.out_step + (o * call_.out_height + row + q) * call_.out_width;
+        isa_.finish(lines + q * k_.out_line, call_.out + place, call_.out_width, epilogue_.For(first_ + o, at_ + place));
+      }
     }
   }
 
