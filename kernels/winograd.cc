@@ -35,9 +35,9 @@ int64_t FullRows(int64_t most, int64_t tiles, const ConvIsa& isa) {
 }
 
 // How a call is cut: rows of tiles (those of one image after those of the one before) into parts, which are multiplied at
-// once, parts into slices; output channels into blocks. Where the transformed filters are few they are all kept, and threads
-// take slices; elsewhere there are few slices, threads take input channels, then output channels, and filters are transformed
-// for each slice, a block at a time.
+// once, parts into slices; output channels into blocks. Where the transformed filters are few they are all kept, a slice is
+// one part and threads take slices; elsewhere slices are few, threads take input channels, then output channels, and filters
+// are transformed for each slice, a block at a time.
 struct Cut {
   int64_t t, elements, per_image, all_rows, tiles;
   bool kept;
@@ -61,13 +61,14 @@ struct Cut {
     outs = std::clamp<int64_t>(outs / isa.rows, 1, 8) * isa.rows;
     outs = std::min(o, RoundUp(Parts(o, Parts(o, outs)), isa.rows));
     const int64_t most_rows = kept && threads > 1 ? Parts(all_rows, 2 * threads) : all_rows;
-    part_rows = FullRows(std::clamp<int64_t>(kNear / (elements * outs * tiles), 1, most_rows), tiles, isa);
+    part_rows = kNear / (elements * outs * tiles);
+    if (kept) part_rows = std::min(part_rows, kSlice / (elements * c * tiles));
+    part_rows = FullRows(std::clamp<int64_t>(part_rows, 1, most_rows), tiles, isa);
     const int64_t panels = Parts(part_rows * tiles, isa.width), all_parts = Parts(all_rows, part_rows);
     v_panel = isa.width * c + kLine, v_element = panels * v_panel + kLine, v_part = elements * v_element;
-    const int64_t most_parts = kept && threads > 1 ? Parts(all_parts, 2 * threads) : all_parts;
-    parts = std::clamp<int64_t>((kept ? kSlice : kImage) / v_part, 1, most_parts);
+    parts = kept ? 1 : std::clamp<int64_t>(kImage / v_part, 1, all_parts);
     parts = Parts(all_parts, Parts(all_parts, parts));  // evenly
-    p_row = OddLines(panels * isa.width), p_element = outs * p_row + kLine;
+    p_row = RoundUp(panels * isa.width, kLine), p_element = OddLines(outs * p_row + kLine);
     // Phases of a padded channel: the last tile reads one element beyond, a vector of tiles more.
     line = RoundUp(tiles + 2 + isa.lanes, isa.lanes);
     plane = (m * std::min(part_rows, per_image) + 2) * m * line;
