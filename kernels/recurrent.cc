@@ -19,6 +19,12 @@ bool IsDenseFloat(const Tensor& t) {
   return t.dtype == DType::kF32 && t.rank > 0 && (t.strides[t.rank - 1] == 1 || t.sizes[t.rank - 1] == 1);
 }
 
+// Many products with one matrix: packed once, unless rows are so few that dots are as quick.
+bool Packs(const Tensor& w, int64_t times, int64_t batch) {
+  constexpr int64_t kFew = 2;
+  return !w.packed && batch > kFew && times > 2;
+}
+
 // in: gates of the inputs [times, batch, gates · n], weight of the state [n, gates · n], which is dense along n or
 // packed, the state [batch, n], of LSTM the cells' [batch, n], then the bias of the state [gates · n] where ints[1]
 // is 1. out: states of all times [times, batch, n], the last one [batch, n], of LSTM the cells'. ints[0]: from the last
@@ -64,9 +70,7 @@ const char* Recurrent(const Call& c) {
   g.m = batch, g.n = wide, g.k = n;
   g.packed = w.packed;
   g.b = w.packed ? MatrixRef{w.data, DType::kF32, n, 0} : MatrixRef{w.data, DType::kF32, 1, w.strides[1]};
-  // Many products with one matrix: packed once, unless rows are so few that dots are as quick.
-  constexpr int64_t kFew = 2;
-  if (!w.packed && batch > kFew && times > 2) {
+  if (Packs(w, times, batch)) {
     float* packed = memory->Take<float>((wide + kPanel - 1) / kPanel * kPanel * n);
     isa.pack(g.b, n, wide, packed);
     g.b = {packed, DType::kF32, n, 0};
@@ -112,11 +116,29 @@ const char* Recurrent(const Call& c) {
   return nullptr;
 }
 
+int64_t RecurrentMemory(const Call& c) {
+  if (c.in.size() < 2 || c.in[0].rank != 3 || c.in[1].rank != 2) return 0;
+  const Tensor &x = c.in[0], &w = c.in[1];
+  if (w.sizes[0] != x.sizes[2] || w.sizes[1] > w.sizes[0]) return 0;
+  GemmCall g;
+  g.m = x.sizes[1], g.n = x.sizes[2], g.k = w.sizes[1];
+  const bool packs = Packs(w, x.sizes[0], g.m);
+  g.packed = w.packed || packs;
+  g.b = g.packed ? MatrixRef{nullptr, DType::kF32, g.k, 0} : MatrixRef{nullptr, DType::kF32, 1, w.strides[1]};
+  g.a = {nullptr, DType::kF32, g.k, 1}, g.c_row = g.n;
+  const int64_t parts = c.workers != nullptr ? MostParts(*c.workers) : 1;
+  Need need;
+  if (packs) need.Take<float>((g.n + kPanel - 1) / kPanel * kPanel * g.k);
+  need.Take<float>(g.m * g.n);
+  need.Take<float>((BestIsa().gemm_scratch(g) + 16) * parts);
+  return need.bytes();
+}
+
 constexpr Kernel kKernels[] = {
-    {.name = "lstm", .run = Recurrent<Cell::kLstm>, .inputs = 4, .outputs = 3, .packed = 1},
-    {.name = "gru", .run = Recurrent<Cell::kGru>, .inputs = 3, .outputs = 2, .packed = 1},
-    {.name = "rnn_tanh", .run = Recurrent<Cell::kTanh>, .inputs = 3, .outputs = 2, .packed = 1},
-    {.name = "rnn_relu", .run = Recurrent<Cell::kRelu>, .inputs = 3, .outputs = 2, .packed = 1},
+    {.name = "lstm", .run = Recurrent<Cell::kLstm>, .inputs = 4, .outputs = 3, .packed = 1, .memory = RecurrentMemory},
+    {.name = "gru", .run = Recurrent<Cell::kGru>, .inputs = 3, .outputs = 2, .packed = 1, .memory = RecurrentMemory},
+    {.name = "rnn_tanh", .run = Recurrent<Cell::kTanh>, .inputs = 3, .outputs = 2, .packed = 1, .memory = RecurrentMemory},
+    {.name = "rnn_relu", .run = Recurrent<Cell::kRelu>, .inputs = 3, .outputs = 2, .packed = 1, .memory = RecurrentMemory},
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/registry.h"
+#include "lent.h"
 
 namespace slipway::kernels {
 namespace {
@@ -56,7 +57,11 @@ void Check(int64_t heads, int64_t groups, int64_t queries, int64_t keys, int64_t
   const double floats[] = {0.3};
   const Kernel* kernel = FindKernel("attention");
   ASSERT_NE(kernel, nullptr);
-  ASSERT_EQ(kernel->run({in, results, DType::kF32, ints, floats}), nullptr);
+  Call call{in, results, DType::kF32, ints, floats};
+  Lent memory(kernel->memory(call));
+  call.workspace = &*memory;
+  ASSERT_EQ(kernel->run(call), nullptr);
+  ASSERT_TRUE(memory.sufficed());
   std::vector<double> weights(keys);
   for (int64_t h = 0; h < heads * groups; ++h)
     for (int64_t i = 0; i < queries; ++i) {

@@ -2,7 +2,6 @@
 // transposed ones, epilogues, one to three dims; the bits are the same for any number of threads.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <memory>
 #include <random>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "kernels/parallel.h"
 #include "kernels/pool_fast.h"
 #include "kernels/winograd.h"
+#include "lent.h"
 
 namespace slipway::kernels {
 namespace {
@@ -24,28 +24,6 @@ Tensor Of(std::vector<float>& data, std::vector<int64_t> sizes) {
   for (int d = x.rank - 1; d >= 0; --d) x.sizes[d] = sizes[d], x.strides[d] = step, step *= sizes[d];
   return x;
 }
-
-// A workspace that has as much as a kernel said it needs, and what lies behind it.
-class Lent {
- public:
-  explicit Lent(const Need& need) : bytes_(static_cast<size_t>(need.bytes())) {
-    char* const at = behind_.Take(bytes_ + kFence);
-    std::memset(at, 1, bytes_ + kFence);
-    fence_ = at + bytes_;
-    memory_.Clear(at, bytes_);
-  }
-  // Whether it was enough, and nothing else was written to.
-  bool sufficed() const {
-    return memory_.own_bytes() == 0 && std::all_of(fence_, fence_ + kFence, [](char c) { return c == 1; });
-  }
-  Workspace& operator*() { return memory_; }
-
- private:
-  static constexpr size_t kFence = 256;
-  size_t bytes_;
-  Workspace behind_, memory_;
-  char* fence_;
-};
 
 struct Case {
   int64_t n, c, o, groups;
@@ -106,7 +84,7 @@ void Check(const Case& k, bool transposed = false) {
   if (k.add) epilogue.add = adds.data();
   epilogue.activation = k.activation, epilogue.low = -0.25f, epilogue.high = 1.5f;
   auto run = [&](const Workers* workers) {
-    Lent memory(transposed ? FastConvTransposedNeed(x, w, y, shape, workers) : FastConvNeed(x, w, y, shape, workers));
+    Lent memory((transposed ? FastConvTransposedNeed(x, w, y, shape, workers) : FastConvNeed(x, w, y, shape, workers)).bytes());
     const bool done = transposed ? FastConvTransposed(x, w, y, shape, epilogue, workers, *memory)
                                  : FastConv(x, w, y, shape, epilogue, workers, *memory);
     return done && memory.sufficed();
@@ -185,6 +163,11 @@ TEST(FastConv, WinogradsAgreeToo) {
       {3, 64, 26, 1, {1, 7, 7}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}, false},
       {1, 40, 32, 2, {1, 19, 9}, {1, 3, 3}, {1, 1, 1}, {0, 2, 1}, {1, 1, 1}, true},
       {1, 350, 12, 1, {1, 16, 16}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}, true},
+      // Few filters of large images: kept, slices of several parts and of several images; rows of tiles that are panels.
+      {1, 24, 20, 1, {1, 90, 86}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}, true},
+      {5, 40, 12, 1, {1, 30, 29}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}, true},
+      {1, 32, 9, 1, {1, 67, 64}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}, false},
+      {4, 130, 120, 1, {1, 15, 18}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}, false},
   };
   for (const Case& k : cases) {
     WinogradCall call;
@@ -209,7 +192,7 @@ TEST(Winograd, BothTilesAtEveryEdge) {
       const std::vector<float> x = Values(2 * call.c * plane, 1), w = Values(call.o * call.c * 9, 2);
       std::vector<float> out(static_cast<size_t>(2 * call.o * plane));
       call.x = x.data(), call.w = w.data(), call.out = out.data();
-      Lent memory(WinogradNeed(call, m, nullptr));
+      Lent memory(WinogradNeed(call, m, nullptr).bytes());
       Winograd(call, m, {}, 0, 0, nullptr, *memory);
       ASSERT_TRUE(memory.sufficed());
       for (int64_t i = 0; i < 2 * call.o * plane; ++i) {
@@ -281,7 +264,7 @@ TEST(FastPool, AgreesWithItsDefinition) {
     const Tensor x = Of(xs, {2, 5, k.in[0], k.in[1], k.in[2]}), y = Of(ys, {2, 5, to[0], to[1], to[2]});
     for (int what = 0; what < 4; ++what) {  // the largest; means by a number, by all, by those inside
       const PoolDivisor divisor{what == 1 ? 7 : 0, what == 2};
-      Lent memory(FastPoolNeed(x, y, window, ThreeThreads()));
+      Lent memory(FastPoolNeed(x, y, window, ThreeThreads()).bytes());
       ASSERT_TRUE(what == 0 ? FastMaxPool(x, y, window, ThreeThreads(), *memory)
                             : FastAveragePool(x, y, window, divisor, nullptr, *memory));
       ASSERT_TRUE(memory.sufficed());

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -74,6 +75,15 @@ TEST(Arena, ReusesWhatIsDead) {
   EXPECT_EQ(Arena().Place(lives, deaths, bytes, offsets), 1280);
   const int64_t huge[] = {kMax, 1, 1, 1};
   EXPECT_EQ(Arena().Place(lives, deaths, huge, offsets), -1);
+}
+
+TEST(Arena, TheLargestFirstWhereThatTakesLess) {
+  // A large one that finds no gap among small ones which came before it, and would lie behind them.
+  const Lifetime lives[] = {{0, 1}, {0, 5}, {2, 3}, {4, 5}};
+  const int32_t deaths[] = {0, 2, 1, 3};
+  const int64_t bytes[] = {64, 64, 640, 1280};
+  int64_t offsets[4];
+  EXPECT_EQ(Arena().Place(lives, deaths, bytes, offsets), 1344);
 }
 
 // A plan by hand.
@@ -171,6 +181,46 @@ TEST(Execute, OnePlanServesAllSizes) {
     EXPECT_EQ(out.data[n - 1], static_cast<float>(n * n));
   }
   EXPECT_EQ(c.memory(), 256u);  // of the largest: 50 floats, once
+}
+
+// What a kernel says it needs lies among the temporaries, away from what is alive meanwhile.
+TEST(Execute, KernelsAreLentMemory) {
+  static size_t takes;
+  static constexpr int64_t kNeeds = 1000;
+  const kernels::Kernel probe = {
+      .name = "probe",
+      .run = [](const Call& c) -> const char* {
+        std::memset(c.workspace->Take(takes), 0x7f, takes);
+        std::copy_n(c.in[0].as<float>(), c.in[0].numel(), c.out[0].as<float>());
+        return nullptr;
+      },
+      .inputs = 1,
+      .memory = [](const Call& c) { return c.in[0].sizes[0] == 7 ? std::numeric_limits<int64_t>::max() : kNeeds; }};
+  Made m = Chain();
+  m.plan.steps[1].kernel = &probe;
+  std::string why;
+  auto e = Executable::Make(m.plan, &why);
+  ASSERT_TRUE(e) << why;
+  auto run = [&](Context& c, size_t n) {
+    std::vector<float> x(n);
+    std::iota(x.begin(), x.end(), 1.f);
+    const Tensor in[] = {Of(x, DType::kF32)};
+    Result out;
+    ASSERT_FALSE(c.Run(in, out.into()));
+    for (size_t i = 0; i < n; ++i) ASSERT_EQ(out.data[i], -x[i]);
+  };
+  Context c(e);
+  takes = kNeeds;
+  run(c, 50);
+  EXPECT_EQ(c.tensor_memory(), 2 * 256u);
+  EXPECT_EQ(c.memory(), 2 * 256u + 1024u);
+  EXPECT_EQ(c.unplanned_memory(), 0u);
+  takes = 5000;  // more than it said
+  run(c, 50);
+  EXPECT_GE(c.unplanned_memory(), 5000u);
+  Context other(e);
+  run(other, 7);  // what no memory holds is not placed
+  EXPECT_EQ(other.memory(), 2 * 64u);
 }
 
 TEST(Execute, InputsAreCheckedAndMadeDense) {
