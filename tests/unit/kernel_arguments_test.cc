@@ -64,8 +64,9 @@ TEST(KernelArguments, MakeNoSense) {
         for (int i = below(14); i > 0; --i) ints.push_back(below(8) == 0 ? -1 - below(3) : below(3));
         for (int i = below(4); i > 0; --i) floats.push_back(below(4) - 1.5);
         const Call call{in, out, below(2) ? type : static_cast<DType>(below(10)), ints, floats};
-        if (k->memory != nullptr && std::all_of(all.begin(), all.end(), [](const Guarded& g) { return g.t.numel() > 0; }))
+        if (k->memory != nullptr && std::all_of(all.begin(), all.end(), [](const Guarded& g) { return g.t.numel() > 0; })) {
           ASSERT_GE(k->memory(call), 0) << k->name;
+        }
         const char* why = k->run(call);
         done += why == nullptr;
         for (size_t i = 0; i < all.size(); ++i) {

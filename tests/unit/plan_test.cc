@@ -214,10 +214,11 @@ TEST(Execute, KernelsAreLentMemory) {
   run(c, 50);
   EXPECT_EQ(c.tensor_memory(), 2 * 256u);
   EXPECT_EQ(c.memory(), 2 * 256u + 1024u);
-  EXPECT_EQ(c.unplanned_memory(), 0u);
-  takes = 5000;  // more than it said
+  const uint64_t little = c.unplanned_memory();  // of the elementwise ones
+  takes = 1 << 20;                               // more than it said
   run(c, 50);
-  EXPECT_GE(c.unplanned_memory(), 5000u);
+  EXPECT_LT(little, takes);
+  EXPECT_GE(c.unplanned_memory(), takes);
   Context other(e);
   run(other, 7);  // what no memory holds is not placed
   EXPECT_EQ(other.memory(), 2 * 64u);
