@@ -22,6 +22,9 @@ std::string_view NameOf(DType t) {
   return kNames[static_cast<int>(t)];
 }
 
+// Elements: farther than any memory reaches.
+constexpr int64_t kFar = int64_t{1} << 48;
+
 // A 0-d tensor's element.
 Number Read(const void* data, DType dtype, bool real) {
   if (dtype == DType::kBool) {  // whatever byte is there
@@ -195,12 +198,18 @@ void Context::BindView(int32_t i) {
     return;
   }
   first = last = values_[v.offset].bits;
+  // Strides that nothing goes by may be any number: not one that kernels stumble over.
+  for (int d = 0; d < v.rank; ++d)
+    if ((empty || t.sizes[d] == 1) && (t.strides[d] > kFar || t.strides[d] < -kFar)) t.strides[d] = 0;
+  bool fits = empty || (first >= 0 && first % size == 0);
+  int64_t numel = size;
   if (empty) {
-    first = 0, last = -1;
+    for (int d = 0; d < v.rank && fits; ++d)
+      fits = !__builtin_mul_overflow(numel, std::max<int64_t>(t.sizes[d], 1), &numel);
+    first = fits ? 0 : -1, last = -1;
     return;
   }
-  bool fits = first >= 0 && first % size == 0;
-  int64_t numel = 1;
+  numel = 1;
   for (int d = 0; d < v.rank && fits; ++d) {
     int64_t way;
     fits = !__builtin_mul_overflow(numel, t.sizes[d], &numel) &&
@@ -341,8 +350,9 @@ Failure Context::BindStage(size_t stage, bool again) {
     for (size_t b = 0; b < p.buffers.size(); ++b) {
       const Buffer& buffer = p.buffers[b];
       if (buffer.kind == Buffer::kInput) {
-        base_[b] = static_cast<char*>(inputs_[buffer.slot].data);
-        bytes_[b] = inputs_[buffer.slot].numel() * ByteSize(inputs_[buffer.slot].dtype);
+        const Tensor& in = inputs_[buffer.slot];
+        base_[b] = static_cast<char*>(in.data);
+        bytes_[b] = in.data ? in.numel() * ByteSize(in.dtype) : 0;  // of a number that nothing depends on nothing is kept
       } else if (buffer.kind == Buffer::kConstant) {
         base_[b] = buffer.constant ? static_cast<char*>(const_cast<void*>(buffer.constant)) : nowhere;
         bytes_[b] = p.exprs[buffer.bytes].value;

@@ -378,7 +378,9 @@ TEST(Execute, ResultsHaveMemoryOfTheirOwn) {
     Context c(e, options);
     std::vector<float> x = {1, 2, 3};
     Result out;
-    Failure f = c.Run(std::vector<Tensor>{Of(x, DType::kF32)}, out.into());
+    std::vector<Tensor> inputs(m.plan.inputs.size());
+    inputs[0] = Of(x, DType::kF32);
+    Failure f = c.Run(inputs, out.into());
     if (!f) {
       EXPECT_EQ(out.data, (std::vector<float>{1, 4, 9}));
     }
@@ -395,6 +397,13 @@ TEST(Execute, ResultsHaveMemoryOfTheirOwn) {
             Failure::kPlan);
   // Its elements neither.
   EXPECT_EQ(run([](Made& m) { m.plan.dims[m.plan.views[1].first_dim + 1] = m.Int(0); }), Failure::kData);
+  // A number that nothing depends on has none at all.
+  EXPECT_EQ(run([](Made& m) {
+              m.plan.inputs.push_back({"unused", Input::kUnused, DType::kF32, {}, -1});
+              m.plan.views[0].buffer = m.Buf(Buffer::kInput, m.Int(1), 4, 1);
+              m.plan.dims[m.plan.views[0].first_dim] = m.plan.dims[m.plan.views[1].first_dim] = m.Int(1);
+            }),
+            Failure::kData);
   // Nor is an operand larger than memory, wherever its elements lie.
   EXPECT_EQ(run([](Made& m) {
               m.plan.dims[m.plan.views[0].first_dim] = m.Int(int64_t{1} << 40);
