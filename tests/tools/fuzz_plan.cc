@@ -8,6 +8,7 @@
 // runs in this process, for a debugger. Sanitized builds see more. tests/hostile/native_file_test.py runs some.
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,7 +38,7 @@ namespace {
 constexpr uint64_t kMemory = uint64_t{1} << 22;  // of temporaries and results
 constexpr uint64_t kSteps = 1000;
 constexpr int64_t kMostElements = 1 << 16;       // of an input
-constexpr int kSeconds = 10;                     // for a case
+constexpr int kSeconds = 10;                     // of a processor's time, for a case
 
 using Random = std::mt19937_64;
 
@@ -296,10 +297,13 @@ int main(int argc, char** argv) {
     if (child < 0) return 2;
     if (child == 0) {
       std::map<std::string, uint64_t> seen;
+      const itimerval limit = {{0, 0}, {kSeconds, 0}}, none = {};
       for (; at->load() < first + count; at->fetch_add(1)) {
-        alarm(kSeconds);
+        setitimer(ITIMER_PROF, &limit, nullptr);
+        alarm(20 * kSeconds);
         ++seen[Case(seed, at->load(), payloads, kernels)];
       }
+      setitimer(ITIMER_PROF, &none, nullptr);
       alarm(0);
       for (const auto& [text, n] : seen) std::printf("%8llu  %s\n", static_cast<unsigned long long>(n), text.c_str());
       std::fflush(stdout);
