@@ -137,17 +137,17 @@ class FloatProduct {
 
  private:
   bool Direct(const Tensor& t) const {
-    return t.packed || t.dtype == c_.compute || (c_.compute == DType::kF32 && (t.dtype == DType::kF16 || t.dtype == DType::kBF16));
+    return t.is_packed() || t.dtype == c_.compute || (c_.compute == DType::kF32 && (t.dtype == DType::kF16 || t.dtype == DType::kBF16));
   }
   bool narrow() const { return p_.out.dtype != DType::kF32; }
   // The product of a step, that is without where its operands lie.
   GemmCall Sizes() const {
     GemmCall g;
     g.m = p_.m, g.n = p_.n, g.k = p_.k;
-    g.packed = p_.b.packed;
+    g.packed = p_.b.is_packed();
     for (auto [t, to] : {std::pair{&p_.a, &g.a}, {&p_.b, &g.b}}) {
       const int64_t columns = t->sizes[t->rank - 1], row = t->strides[t->rank - 2], column = t->strides[t->rank - 1];
-      *to = t->packed      ? MatrixRef{nullptr, t->dtype, p_.k, 0}
+      *to = t->is_packed() ? MatrixRef{nullptr, t->dtype, p_.k, 0}
             : Direct(*t) ? MatrixRef{nullptr, t->dtype, row, column}
                          : MatrixRef{nullptr, DType::kF32, columns, 1};
     }
@@ -244,7 +244,7 @@ int64_t MatmulMemory(const Call& c) {
   return need.bytes();
 }
 
-constexpr Kernel kKernels[] = {{.name = "matmul", .run = Matmul, .inputs = 2, .packed = 1, .memory = MatmulMemory}};
+constexpr Kernel kKernels[] = {{.name = "matmul", .run = Matmul, .inputs = 2, .packed = {Packable::kNever, Packable::kFloats}, .memory = MatmulMemory}};
 
 }  // namespace
 

@@ -120,7 +120,7 @@ std::string Executable::Look() {
       const View& v = p.views[s.first_view + k];
       WeightMatrix matrix;
       const auto& packed = p.buffers[v.buffer].packed;
-      fits = !packed || (TakesPacked(p, s, static_cast<int>(k), &matrix) && matrix == *packed);
+      fits = !packed || (TakesPacked(p, s, static_cast<int>(k), packed->packing, &matrix) && matrix == *packed);
     }
     if (!fits) return "a step is malformed";
     all_views += views;

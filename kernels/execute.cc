@@ -183,7 +183,7 @@ void Context::BindView(int32_t i) {
   auto& [first, last] = reach_[i];
   t.dtype = v.dtype;
   t.rank = v.rank;
-  t.packed = p.buffers[v.buffer].packed.has_value();
+  t.packed = p.buffers[v.buffer].packed ? p.buffers[v.buffer].packed->packing : Packing::kNone;
   const int64_t size = ByteSize(v.dtype);
   bool known = values_[v.offset].known, empty = false;
   for (int d = 0; d < v.rank; ++d) {

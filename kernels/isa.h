@@ -52,6 +52,7 @@ struct CellCall {
 };
 
 struct ConvIsa;
+struct QuantIsa;
 
 struct Isa {
   const char* name;
@@ -85,6 +86,7 @@ struct Isa {
   // to[i * to_row + j] = from[j * from_row + i] for i < rows, j < columns.
   void (*turn)(const uint32_t* from, int64_t from_row, uint32_t* to, int64_t to_row, int64_t rows, int64_t columns);
   void (*cell)(Cell cell, const CellCall& c);
+  const QuantIsa* quant;  // isa_quant.h
 };
 
 // The best of this processor; the environment's SLIPWAY_ISA (v2, avx2, avx512) caps it.

@@ -3,7 +3,7 @@
 // hold).
 #include <cstdint>
 
-#if defined(__F16C__)
+#if defined(__F16C__) || defined(__SSE4_1__)
 #include <immintrin.h>
 #elif defined(__aarch64__)
 #include <arm_neon.h>
@@ -11,6 +11,7 @@
 
 #include "kernels/isa.h"
 #include "kernels/isa_conv.h"
+#include "kernels/isa_quant.h"
 
 namespace slipway::kernels {
 namespace {
@@ -908,6 +909,7 @@ void LayerNormRow(const float* x, const float* weight, const float* bias, float 
 }
 
 #include "kernels/isa_conv_body.h"
+#include "kernels/isa_quant_body.h"
 #include "kernels/isa_row_body.h"
 
 }  // namespace
@@ -935,6 +937,7 @@ const Isa SLIPWAY_ISA_TABLE = {
     NarrowRow,
     TurnWords,
     CellRow,
+    &kQuantIsa,
 };
 
 }  // namespace slipway::kernels

@@ -28,10 +28,11 @@ struct Symbol {
   bool real = false;
 };
 
-// The right matrix of a product that is the whole of a constant: element (i, j) is element i · row + j · column of it.
+// A matrix of a product that is the whole of a constant: element (i, j) is element i · row + j · column of it.
 struct WeightMatrix {
   DType dtype = DType::kF32;
   int64_t k = 0, n = 0, row = 0, column = 0;
+  Packing packing = Packing::kPanels;
   bool operator==(const WeightMatrix&) const = default;
 };
 

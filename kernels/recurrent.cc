@@ -22,7 +22,7 @@ bool IsDenseFloat(const Tensor& t) {
 // Many products with one matrix: packed once, unless rows are so few that dots are as quick.
 bool Packs(const Tensor& w, int64_t times, int64_t batch) {
   constexpr int64_t kFew = 2;
-  return !w.packed && batch > kFew && times > 2;
+  return !w.is_packed() && batch > kFew && times > 2;
 }
 
 // in: gates of the inputs [times, batch, gates · n], weight of the state [n, gates · n], which is dense along n or
@@ -43,7 +43,7 @@ const char* Recurrent(const Call& c) {
     if (!IsDenseFloat(t)) return kNotDense;
   if (x.rank != 3 || w.rank != 2 || y.rank != 3) return kSizesDiffer;
   const int64_t times = x.sizes[0], batch = x.sizes[1], n = w.sizes[0], wide = x.sizes[2];
-  if (w.dtype != DType::kF32 || (!w.packed && n > 1 && w.strides[0] != 1)) return kNotDense;
+  if (w.dtype != DType::kF32 || (!w.is_packed() && n > 1 && w.strides[0] != 1)) return kNotDense;
   if (wide / Gates(kCell) != n || wide % Gates(kCell) != 0 || w.sizes[1] != wide || y.sizes[0] != times ||
       y.sizes[1] != batch || y.sizes[2] != n)
     return kSizesDiffer;
@@ -68,8 +68,8 @@ const char* Recurrent(const Call& c) {
   Scope memory(c);
   GemmCall g;
   g.m = batch, g.n = wide, g.k = n;
-  g.packed = w.packed;
-  g.b = w.packed ? MatrixRef{w.data, DType::kF32, n, 0} : MatrixRef{w.data, DType::kF32, 1, w.strides[1]};
+  g.packed = w.is_packed();
+  g.b = w.is_packed() ? MatrixRef{w.data, DType::kF32, n, 0} : MatrixRef{w.data, DType::kF32, 1, w.strides[1]};
   if (Packs(w, times, batch)) {
     float* packed = memory->Take<float>((wide + kPanel - 1) / kPanel * kPanel * n);
     isa.pack(g.b, n, wide, packed);
@@ -123,7 +123,7 @@ int64_t RecurrentMemory(const Call& c) {
   GemmCall g;
   g.m = x.sizes[1], g.n = x.sizes[2], g.k = w.sizes[1];
   const bool packs = Packs(w, x.sizes[0], g.m);
-  g.packed = w.packed || packs;
+  g.packed = w.is_packed() || packs;
   g.b = g.packed ? MatrixRef{nullptr, DType::kF32, g.k, 0} : MatrixRef{nullptr, DType::kF32, 1, w.strides[1]};
   g.a = {nullptr, DType::kF32, g.k, 1}, g.c_row = g.n;
   const int64_t parts = c.workers != nullptr ? MostParts(*c.workers) : 1;
@@ -135,10 +135,10 @@ int64_t RecurrentMemory(const Call& c) {
 }
 
 constexpr Kernel kKernels[] = {
-    {.name = "lstm", .run = Recurrent<Cell::kLstm>, .inputs = 4, .outputs = 3, .packed = 1, .memory = RecurrentMemory},
-    {.name = "gru", .run = Recurrent<Cell::kGru>, .inputs = 3, .outputs = 2, .packed = 1, .memory = RecurrentMemory},
-    {.name = "rnn_tanh", .run = Recurrent<Cell::kTanh>, .inputs = 3, .outputs = 2, .packed = 1, .memory = RecurrentMemory},
-    {.name = "rnn_relu", .run = Recurrent<Cell::kRelu>, .inputs = 3, .outputs = 2, .packed = 1, .memory = RecurrentMemory},
+    {.name = "lstm", .run = Recurrent<Cell::kLstm>, .inputs = 4, .outputs = 3, .packed = {Packable::kNever, Packable::kFloats}, .memory = RecurrentMemory},
+    {.name = "gru", .run = Recurrent<Cell::kGru>, .inputs = 3, .outputs = 2, .packed = {Packable::kNever, Packable::kFloats}, .memory = RecurrentMemory},
+    {.name = "rnn_tanh", .run = Recurrent<Cell::kTanh>, .inputs = 3, .outputs = 2, .packed = {Packable::kNever, Packable::kFloats}, .memory = RecurrentMemory},
+    {.name = "rnn_relu", .run = Recurrent<Cell::kRelu>, .inputs = 3, .outputs = 2, .packed = {Packable::kNever, Packable::kFloats}, .memory = RecurrentMemory},
 };
 
 }  // namespace

@@ -14,6 +14,9 @@ namespace slipway::kernels {
 
 struct Kernel;
 
+// What an operand of a kernel may be where it is a packed weight (panels.h).
+enum class Packable : uint8_t { kNever, kFloats, kFloatsAndBytes, kBytesAndNibbles };
+
 // One operation of a chain: elementwise kernels that pass over their operands together, a block at a time.
 struct ChainOp {
   static constexpr int kMostInputs = 3;
@@ -71,7 +74,7 @@ struct Kernel {
   bool elementwise = false;
   int8_t inputs = 0, outputs = 1;  // at least so many
   bool any_type = false;           // takes tensors of types that are stored only
-  int8_t packed = -1;              // the operand that may be a packed weight (panels.h); -1: none
+  Packable packed[4] = {};         // the first operands
   RowFn row = nullptr;             // of elementwise kernels: the operator itself, for chains
   const void* user = nullptr;      // what `run` finds in its call
   MemoryFn memory = nullptr;       // null: little, or not known
@@ -87,6 +90,7 @@ std::span<const Kernel> MoveKernels();  // copies, fills, generators
 std::span<const Kernel> IndexKernels();
 std::span<const Kernel> ReduceKernels();
 std::span<const Kernel> ContractKernels();  // products of matrices
+std::span<const Kernel> QuantKernels();     // … of which one is small integers with scales
 std::span<const Kernel> AttentionKernels();
 std::span<const Kernel> NormalizeKernels();
 std::span<const Kernel> ConvKernels();

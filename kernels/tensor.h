@@ -29,6 +29,9 @@ constexpr DType ComputeType(DType t) {
 
 inline constexpr int kMaxRank = 16;
 
+// How a matrix lies packed (panels.h). Halves of a byte hold what is in -8..7, or in 0..15.
+enum class Packing : uint8_t { kNone, kPanels, kNibbles, kUnsignedNibbles };
+
 // A view of memory that somebody else owns. Sizes and strides are in elements; strides may be 0 (expanded) or negative
 // (flipped). What a view reaches must lie in the memory behind it: whoever makes one has checked.
 struct Tensor {
@@ -37,8 +40,9 @@ struct Tensor {
   int rank = 0;
   int64_t sizes[kMaxRank] = {};
   int64_t strides[kMaxRank] = {};
-  // A matrix (the last two dims) that lies packed (panels.h), whatever its strides say: products alone take it.
-  bool packed = false;
+  // Of the matrix that the last two dims are, whatever its strides say: products alone take one that lies packed.
+  Packing packed = Packing::kNone;
+  bool is_packed() const { return packed != Packing::kNone; }
 
   int64_t numel() const {
     int64_t n = 1;

@@ -17,7 +17,7 @@ void ChooseWeightsToPack(PlannedProgram& planned) {
   // What each constant's bytes are read as, by the place they lie at: tied weights stay one, packed or not.
   struct Use {
     kernels::WeightMatrix matrix;
-    bool any = false, good = true;
+    bool any = false, good = true, nibbles = true;
   };
   using Place = std::pair<const ir::Storage*, int64_t>;
   std::map<int, Place> place_of;
@@ -32,12 +32,21 @@ void ChooseWeightsToPack(PlannedProgram& planned) {
       if (place == place_of.end()) continue;
       Use& use = uses[place->second];
       kernels::WeightMatrix m;
-      use.good = use.good && kernels::TakesPacked(plan, s, k, &m) && m.n >= kLeastColumns && (!use.any || m == use.matrix);
+      use.nibbles = use.nibbles && kernels::TakesPacked(plan, s, k, kernels::Packing::kNibbles, &m);
+      use.good = use.good && kernels::TakesPacked(plan, s, k, kernels::Packing::kPanels, &m) && m.n >= kLeastColumns &&
+                 (!use.any || m == use.matrix);
       use.matrix = m;
       use.any = true;
     }
-  for (PlannedProgram::Weight& w : planned.weights)
-    if (const Use& use = uses[place_of[w.buffer]]; use.any && use.good) w.packed = use.matrix;
+  for (PlannedProgram::Weight& w : planned.weights) {
+    const Use& use = uses[place_of[w.buffer]];
+    if (!use.any || !use.good) continue;
+    w.packed = use.matrix;
+    if (!use.nibbles) continue;
+    for (kernels::Packing packing : {kernels::Packing::kUnsignedNibbles, kernels::Packing::kNibbles})
+      if (kernels::FitsPacking(plan.buffers[w.buffer].constant, use.matrix.dtype, use.matrix.k * use.matrix.n, packing))
+        w.packed->packing = packing;
+  }
 }
 
 }  // namespace slipway::planner

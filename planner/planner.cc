@@ -330,6 +330,7 @@ absl::StatusOr<PlannedProgram> MakePlan(const ir::Program& p, const PlanOptions&
       return absl::UnimplementedError(
           text::StrCat("the size ", symbol.ToString(), ": no input and no operator gives it"));
   if (options.fuse) {
+    FuseQuantized(out);
     FuseConvs(out);
     FuseNorms(out);
     FuseChains(out);

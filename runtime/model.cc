@@ -174,10 +174,12 @@ std::string Model::SetConstants(std::span<const ConstantValue> values, bool inac
       std::memcpy(bytes.get() + to * item, static_cast<const uint8_t*>(t.data) + from * item, static_cast<size_t>(item));
       for (int d = t.rank - 1; d >= 0 && ++at[d] == t.sizes[d]; --d) at[d] = 0;
     }
-    if (c.packed) {
+    if (c.packed)  // other numbers may not fit
+      set->plain[v.constant] = !kernels::FitsPacking(bytes.get(), c.dtype, static_cast<int64_t>(c.bytes), c.packed->packing);
+    if (c.packed && !set->plain[v.constant]) {
       const kernels::WeightMatrix& m = *c.packed;
-      std::shared_ptr<uint8_t[]> panels(new uint8_t[static_cast<size_t>(kernels::PanelBytes(m.k, m.n, m.dtype))]);
-      kernels::PackPanels({bytes.get(), m.dtype, m.row, m.column}, m.k, m.n, 0, (m.n - 1) / kernels::kPanel + 1, panels.get());
+      std::shared_ptr<uint8_t[]> panels(new uint8_t[static_cast<size_t>(kernels::PanelBytes(m.k, m.n, m.dtype, m.packing))]);
+      kernels::PackPanels({bytes.get(), m.dtype, m.row, m.column}, m.k, m.n, 0, (m.n - 1) / kernels::kPanel + 1, panels.get(), m.packing);
       bytes = std::move(panels);
     }
     set->data[v.constant] = bytes.get();
@@ -226,7 +228,7 @@ const uint8_t* Model::ConstantData(size_t constant, bool inactive) {
   if (!set.unpacked[constant]) {
     const kernels::WeightMatrix& m = *c.packed;
     std::shared_ptr<uint8_t[]> bytes(new uint8_t[c.bytes]);
-    kernels::UnpackPanels(set.data[constant], m.dtype, m.k, m.n, bytes.get(), m.row, m.column);
+    kernels::UnpackPanels(set.data[constant], m.dtype, m.k, m.n, bytes.get(), m.row, m.column, m.packing);
     set.unpacked[constant] = std::move(bytes);
   }
   return set.unpacked[constant].get();

@@ -70,7 +70,7 @@ class Model {
     std::shared_ptr<const kernels::Executable> executable;
     std::vector<const uint8_t*> data;                     // of constants, packed where they are packed
     std::vector<std::shared_ptr<const uint8_t[]>> owned;  // parallel; null where the values are the library's or the caller's
-    std::vector<bool> plain;                              // parallel: the caller's own memory, which is never packed
+    std::vector<bool> plain;                              // parallel: not packed: the caller's own memory, or what does not fit
     std::vector<std::shared_ptr<const uint8_t[]>> unpacked;  // parallel; made when somebody asks for the values
   };
   struct Runner {

@@ -16,6 +16,7 @@
 #include "kernels/convert.h"
 #include "kernels/gemm_fast.h"
 #include "kernels/panels.h"
+#include "kernels/quant_linear.h"
 
 namespace {
 
@@ -98,6 +99,41 @@ struct Product {
   }
 };
 
+// A weight of i8, or of halves of a byte, with a scale of f32 for each `group` rows of a column, beside the same product in f32.
+void MeasureIntegers(int64_t m, int64_t n, int64_t k, Packing packing, int64_t group, const Workers* workers, bool wall) {
+  Product f32(m, n, k, DType::kF32);
+  std::mt19937 random(2);
+  std::vector<int8_t> q(k * n);
+  for (int8_t& x : q) x = static_cast<int8_t>(random() % (packing == Packing::kPanels ? 256 : 16) - (packing == Packing::kPanels ? 128 : 8));
+  std::vector<char> panels(PanelBytes(k, n, DType::kI8, packing));
+  PackPanels({q.data(), DType::kI8, 1, k}, k, n, 0, (n - 1) / kPanel + 1, panels.data(), packing);
+  const std::vector<float> scale(PanelBytes(k / group, n, DType::kF32) / 4, 0.01f);
+  QuantCall g;
+  g.b.n = n, g.b.k = k, g.b.q = panels.data(), g.b.nibbles = packing != Packing::kPanels, g.b.group = group, g.b.scale = scale.data();
+  g.m = m, g.a = f32.a.data(), g.a_row = k, g.c = f32.c.data(), g.c_row = n, g.bias = f32.bias.data();
+  double best = std::numeric_limits<double>::infinity(), wide = best;
+  Workspace workspace;
+  const double work = 2.0 * static_cast<double>(m * n * k);
+  const int inner = std::max(1, static_cast<int>(4e7 / work));
+  for (const double end = Now(CLOCK_MONOTONIC) + 1.5; Now(CLOCK_MONOTONIC) < end;) {
+    auto least = [&](double& to, auto run) {
+      to = std::min(to, Time(wall, [&] {
+                      for (int i = 0; i < inner; ++i) run();
+                    }) / inner);
+    };
+    least(best, [&] {
+      workspace.Clear();
+      FastQuantProduct(g, &workspace, workers);
+    });
+    least(wide, [&] { f32.Run(workers); });
+  }
+  const double bytes = static_cast<double>(panels.size() + scale.size() * 4);
+  std::printf("%5lld x %5lld x %5lld %s/%-5lld %6.1f us %7.1f GFLOP/s, %5.1f GB/s of weight, %.2f x f32\n", static_cast<long long>(m),
+              static_cast<long long>(n), static_cast<long long>(k), packing == Packing::kPanels ? "int8" : "int4", static_cast<long long>(group),
+              best * 1e6, work / best * 1e-9, bytes / best * 1e-9, wide / best);
+  std::fflush(stdout);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -146,5 +182,12 @@ int main(int argc, char** argv) {
       }
       std::printf("\n");
       std::fflush(stdout);
+    }
+  for (int64_t m : {1, 16, 128})
+    for (int64_t n : {384, 4096}) {
+      if (argc > 2 && m * n * n != std::atoll(argv[2])) continue;
+      MeasureIntegers(m, n, n, Packing::kPanels, n, workers, wall);
+      MeasureIntegers(m, n, n, Packing::kPanels, 32, workers, wall);
+      MeasureIntegers(m, n, n, Packing::kNibbles, 32, workers, wall);
     }
 }

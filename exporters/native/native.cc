@@ -150,12 +150,12 @@ class Library {
   template <typename F>
   static absl::Status Pack(const Piece& piece, F append) {
     const kernels::WeightMatrix& m = *piece.packed;
-    const int64_t panels = (m.n - 1) / kernels::kPanel + 1, bytes = kernels::PanelBytes(m.k, kernels::kPanel, m.dtype);
+    const int64_t panels = (m.n - 1) / kernels::kPanel + 1, bytes = kernels::PanelBytes(m.k, kernels::kPanel, m.dtype, m.packing);
     const int64_t step = std::max<int64_t>(1, kPacked / bytes);
     for (int64_t first = 0; first < panels; first += step) {
       const int64_t last = std::min(panels, first + step);
       std::string out(static_cast<size_t>((last - first) * bytes), '\0');
-      kernels::PackPanels({piece.bytes.data().data(), m.dtype, m.row, m.column}, m.k, m.n, first, last, out.data());
+      kernels::PackPanels({piece.bytes.data().data(), m.dtype, m.row, m.column}, m.k, m.n, first, last, out.data(), m.packing);
       if (absl::Status s = append(io::Bytes::Of(std::move(out)), std::nullopt); !s.ok()) return s;
     }
     if (const io::FileRange* range = piece.bytes.file_range()) range->Release();  // one weight in memory at a time
@@ -194,7 +194,7 @@ class Library {
         c.crc = io::Crc32Of(c.bytes);
       }
       constant_of_[static_cast<int>(b)] = static_cast<int>(constants_.size());
-      c.size = c.packed ? static_cast<uint64_t>(kernels::PanelBytes(c.packed->k, c.packed->n, c.packed->dtype)) : c.bytes.size();
+      c.size = c.packed ? static_cast<uint64_t>(kernels::PanelBytes(c.packed->k, c.packed->n, c.packed->dtype, c.packed->packing)) : c.bytes.size();
       // Tensors of one range of a file are written once: tied weights.
       const io::FileRange* range = c.bytes.file_range();
       if (range) {
@@ -281,7 +281,7 @@ class Library {
                                                static_cast<uint8_t>(*planner::NativeType(c.dtype)), b.CreateVector(c.sizes),
                                                b.CreateVector(c.strides),
                                                c.packed ? b.CreateVector(std::vector<int64_t>{c.packed->k, c.packed->n, c.packed->row,
-                                                                                              c.packed->column})
+                                                                                              c.packed->column, static_cast<int64_t>(c.packed->packing)})
                                                         : 0));
     std::vector<Offset<file::Origin>> origins;
     for (size_t i = 0; i < planned_.origins.size(); ++i)
