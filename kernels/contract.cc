@@ -185,6 +185,41 @@ void PlainProduct(const Call& c, const Product& p) {
   });
 }
 
+// The largest magnitude of a dtype of 8 bits; 0 of others.
+int64_t Largest(DType t) { return t == DType::kI8 ? 128 : t == DType::kU8 ? 255 : 0; }
+// Of integers of 8 bits: in f32, which has the sum of so few of their products exactly, whatever the order.
+void ByteProduct(const Call& c, const Product& p, Workspace& memory) {
+  const int64_t depth = std::min(p.k, (int64_t{1} << 24) / (Largest(p.a.dtype) * Largest(p.b.dtype)));
+  float *const left = memory.Take<float>(p.m * p.k), *const right = memory.Take<float>(p.k * p.n);
+  float* const product = memory.Take<float>(p.m * p.n);
+  int64_t* const sums = memory.Take<int64_t>(p.m * p.n);
+  // Rows of memory stay rows: the right matrix may be turned.
+  const bool turned = p.b.strides[p.b.rank - 2] == 1 && p.b.strides[p.b.rank - 1] != 1;
+  Tensor b = p.b;
+  if (turned) std::swap(b.sizes[b.rank - 2], b.sizes[b.rank - 1]), std::swap(b.strides[b.rank - 2], b.strides[b.rank - 1]);
+  p.ForEach(0, p.steps(), [&](char* a, char* from, char* to, char* bias) {
+    LoadMatrix<float>(a, p.a, p.a.dtype, left);
+    LoadMatrix<float>(from, b, b.dtype, right);
+    if (bias != nullptr)
+      LoadMatrix<int64_t>(bias, p.bias, c.compute, sums);
+    else
+      std::fill_n(sums, p.m * p.n, int64_t{0});
+    for (int64_t k = 0; k < p.k; k += depth) {
+      GemmCall g;
+      g.m = p.m, g.n = p.n, g.k = std::min(depth, p.k - k);
+      g.a = {left + k, DType::kF32, p.k, 1};
+      g.b = turned ? MatrixRef{right + k, DType::kF32, 1, p.k} : MatrixRef{right + k * p.n, DType::kF32, p.n, 1};
+      g.c = product, g.c_row = p.n;
+      FastGemm(g, c.workers, &memory);
+      for (int64_t i = 0; i < p.m * p.n; ++i)
+        sums[i] = static_cast<int64_t>(static_cast<uint64_t>(sums[i]) + static_cast<uint64_t>(static_cast<int64_t>(product[i])));
+    }
+    for (int64_t r = 0; r < p.m; ++r)
+      StoreRow<int64_t>(sums + r * p.n, p.n, to + r * p.out.strides[p.batch] * ByteSize(p.out.dtype), p.out.dtype,
+                        p.out.strides[p.batch + 1]);
+  });
+}
+
 // The product of a call; null, or what is wrong.
 const char* ProductOf(const Call& c, Product* p) {
   constexpr const char* kSizes = "the sizes do not agree";
@@ -214,6 +249,11 @@ const char* Matmul(const Call& c) {
   Product p;
   if (const char* wrong = ProductOf(c, &p)) return wrong;
   if (c.out[0].numel() == 0) return nullptr;
+  if (Largest(p.a.dtype) > 0 && Largest(p.b.dtype) > 0 && (c.compute == DType::kI32 || c.compute == DType::kI64)) {
+    Scope memory(c);
+    ByteProduct(c, p, *memory);
+    return nullptr;
+  }
   if (ComputeType(c.compute) != DType::kF32) {
     WithComputeType(c.compute, [&]<typename T>() { PlainProduct<T>(c, p); });
     return nullptr;

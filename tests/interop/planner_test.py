@@ -233,6 +233,12 @@ CASES = {
         ),
         [f(60, 5) * 0.3 + 1, i(60, 5, low=0, high=7), torch.tensor([10, 0, 25, 25])],
     ),
+    # Sums beyond what f32 has exactly.
+    "int_mm": (
+        lambda a, b, c: (torch._int_mm(a, b), torch._int_mm(a, c.t()), torch._int_mm(a[:1], c.t())),
+        [torch.cat([i(17, 3000, low=-128, high=128), torch.full((2, 3000), -128)]).to(torch.int8), torch.cat([i(3000, 30, low=-128, high=128), torch.full((3000, 3), -128)], 1).to(torch.int8),
+         torch.cat([i(20, 3000, low=-128, high=128), torch.full((1, 3000), 127)]).to(torch.int8)],
+    ),
     "bounds": (lambda a, b: (torch.linspace(a, b, 5), torch.linspace(b, a, 4, dtype=torch.int64), torch.logspace(b, a, 4)), [torch.tensor(-2), torch.tensor(3.5)]),
     "ranks_of_attention": (lambda q, k: F.scaled_dot_product_attention(q, k, k * 2), [f(4, 3, 8), f(2, 4, 6, 8)]),
     "windows": (lambda x: (torch.hann_window(7), torch.hamming_window(6, False), torch.blackman_window(9), torch.bartlett_window(5), torch.kaiser_window(8), x),
