@@ -335,6 +335,12 @@ SLIPWAY_INLINE Right PackedRight(const GemmCall& g, int64_t k0, int64_t k, int64
 // Whether panels are read where they are: little is gained by packing for a few rows.
 bool InPlace(const GemmCall& g) { return !g.packed && g.b.dtype == DType::kF32 && g.b.column == 1 && g.m <= kRows; }
 
+// What n is taken in, at most `most` at once: multiples of `of`, which `most` is one of.
+int64_t Even(int64_t n, int64_t most, int64_t of) {
+  const int64_t blocks = (n + most - 1) / most;
+  return blocks > 1 ? ((n + blocks - 1) / blocks + of - 1) / of * of : Most(n, 1);
+}
+
 int64_t BlockScratch(const GemmCall& g) {
   const int64_t k = Least(g.k, kDepth);
   const int64_t panels = g.packed ? 1 : Least(kPanels, (g.n + kWidth - 1) / kWidth);
@@ -342,7 +348,8 @@ int64_t BlockScratch(const GemmCall& g) {
 }
 
 void BlockGemm(const GemmCall& g, const float* row_bias, float* scratch) {
-  const int64_t blocks = (g.k + kDepth - 1) / kDepth, depth = (g.k + blocks - 1) / blocks;
+  // Blocks of about the same size, of whole unrolled steps and whole tiles.
+  const int64_t depth = Even(g.k, kDepth, 4), left_rows = Even(g.m, kLeftRows, kRows);
   const bool in_place = InPlace(g);
   for (int64_t n0 = 0; n0 < g.n; n0 += kPanels * kWidth) {
     const int64_t n = Least(kPanels * kWidth, g.n - n0);
@@ -354,8 +361,8 @@ void BlockGemm(const GemmCall& g, const float* row_bias, float* scratch) {
       const bool meet = g.a.row % 512 == 0;
       const bool copied = g.a.dtype != DType::kF32 || g.a.column != 1 || (meet && g.m > kRows && n > 4 * kWidth);
       const bool first = k0 == 0;
-      for (int64_t m0 = 0; m0 < g.m; m0 += kLeftRows) {
-        const int64_t m = Least(kLeftRows, g.m - m0);
+      for (int64_t m0 = 0; m0 < g.m; m0 += left_rows) {
+        const int64_t m = Least(left_rows, g.m - m0);
         const float* a = nullptr;
         int64_t a_row = kLeftStride;
         if (copied) {
