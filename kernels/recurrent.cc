@@ -119,9 +119,9 @@ const char* Recurrent(const Call& c) {
 int64_t RecurrentMemory(const Call& c) {
   if (c.in.size() < 2 || c.in[0].rank != 3 || c.in[1].rank != 2) return 0;
   const Tensor &x = c.in[0], &w = c.in[1];
-  if (w.sizes[0] != x.sizes[2] || w.sizes[1] > w.sizes[0]) return 0;
+  if (w.sizes[1] != x.sizes[2] || w.sizes[0] > w.sizes[1]) return 0;
   GemmCall g;
-  g.m = x.sizes[1], g.n = x.sizes[2], g.k = w.sizes[1];
+  g.m = x.sizes[1], g.n = x.sizes[2], g.k = w.sizes[0];
   const bool packs = Packs(w, x.sizes[0], g.m);
   g.packed = w.is_packed() || packs;
   g.b = g.packed ? MatrixRef{nullptr, DType::kF32, g.k, 0} : MatrixRef{nullptr, DType::kF32, 1, w.strides[1]};
