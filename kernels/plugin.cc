@@ -21,6 +21,11 @@ namespace {
 constexpr int64_t kMostArgs = 1 << 16, kMostText = 1 << 20;
 constexpr size_t kErrorText = 512;
 
+// A view of the tensor, whose sizes and strides stay its own.
+DLTensor Dlpack(const Tensor& t) {
+  return {t.data, {kDLCPU, 0}, t.rank, DlpackTypeOf(t.dtype), const_cast<int64_t*>(t.sizes), const_cast<int64_t*>(t.strides), 0};
+}
+
 // A step's numbers turned back into arguments. They are data from anywhere.
 class Args {
  public:
@@ -118,13 +123,7 @@ class Args {
   const DLTensor* Operand() {
     if (operand_ >= c_.in.size() || !c_.in[operand_].is_contiguous()) return nullptr;
     const Tensor& t = c_.in[operand_++];
-    return &tensors_.emplace_back(DLTensor{t.data,
-                                           {kDLCPU, 0},
-                                           t.rank,
-                                           DlpackTypeOf(t.dtype),
-                                           const_cast<int64_t*>(t.sizes),
-                                           const_cast<int64_t*>(t.strides),
-                                           0});
+    return &tensors_.emplace_back(Dlpack(t));
   }
 
   const Call& c_;
@@ -167,14 +166,7 @@ const char* RunPlugin(const Call& c) {
         return "the plugin gives other sizes than the program declares";
     outputs.clear();
   }
-  for (const Tensor& t : c.out)
-    outputs.push_back({t.data,
-                       {kDLCPU, 0},
-                       t.rank,
-                       DlpackTypeOf(t.dtype),
-                       const_cast<int64_t*>(t.sizes),
-                       const_cast<int64_t*>(t.strides),
-                       0});
+  for (const Tensor& t : c.out) outputs.push_back(Dlpack(t));
   const slipway_kernel_call call{args.args().data(), args.args().size(), outputs.data(), outputs.size(), k.user,
                                  error_text,         kErrorText};
   return k.run(&call);

@@ -7,6 +7,7 @@
 #include "kernels/convert.h"
 #include "kernels/panels.h"
 #include "kernels/registry.h"
+#include "kernels/scope.h"
 #include "kernels/walk.h"
 
 namespace slipway::kernels {
@@ -70,14 +71,11 @@ void ByBlocks(const QuantCall& g, float* scratch) {
     }
 }
 
-// Memory for the time of a call.
-float* Take(Workspace& workspace, int64_t floats) { return workspace.Take<float>(floats); }
-
 // A [groups, n] operand as panels of f32.
 const float* Panels(const Tensor& t, Workspace& workspace) {
   const int64_t groups = t.sizes[0], n = t.sizes[1];
-  float* row = Take(workspace, n);
-  float* panels = Take(workspace, (n + kPanel - 1) / kPanel * kPanel * groups);
+  float* row = workspace.Take<float>(n);
+  float* panels = workspace.Take<float>((n + kPanel - 1) / kPanel * kPanel * groups);
   for (int64_t g = 0; g < groups; ++g) {
     LoadRow<float>(t.as<char>() + g * t.strides[0] * ByteSize(t.dtype), t.dtype, t.strides[1], n, DType::kF32, row);
     for (int64_t j = 0; j < n; j += kPanel) {
@@ -148,8 +146,8 @@ const char* QuantLinear(const Call& c) {
   if (out.numel() == 0) return nullptr;
   if (g.b.k == 0) return "a product over nothing";
 
-  Workspace own;
-  Workspace& workspace = c.workspace != nullptr ? *c.workspace : own;
+  const Scope memory(c);
+  Workspace& workspace = *memory;
   TakeIntegers(q, g.b, c, workspace);
   if (scaled) {
     const Tensor& scale = c.in[2];
@@ -166,14 +164,14 @@ const char* QuantLinear(const Call& c) {
   }
   if (biased) {
     const Tensor& bias = c.in.back();
-    float* row = Take(workspace, g.b.n);
+    float* row = workspace.Take<float>(g.b.n);
     LoadRow<float>(bias.data, bias.dtype, bias.strides[0], g.b.n, bias.dtype, row);
     g.bias = row;
   }
   // Dense rows of f32 on both sides.
   g.m = out.numel() / g.b.n;
   auto dense = [&](Tensor t, int64_t n) {
-    t.data = Take(workspace, g.m * n);
+    t.data = workspace.Take<float>(g.m * n);
     t.dtype = DType::kF32;
     for (int64_t d = r - 1, step = 1; d >= 0; step *= t.sizes[d], --d) t.strides[d] = step;
     return t;

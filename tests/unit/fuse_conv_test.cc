@@ -13,6 +13,7 @@
 #include "ir/text.h"
 #include "planner/evaluator.h"
 #include "planner/planner.h"
+#include "plan_names.h"
 
 namespace slipway::planner {
 namespace {
@@ -56,10 +57,7 @@ std::string Kernels(std::string_view body) {
   auto p = Parse(body);
   auto planned = LegalizeAndPlan(*p);
   EXPECT_TRUE(planned.ok()) << planned.status();
-  std::string names;
-  for (const auto& s : planned->plan.steps)
-    if (s.kernel) text::StrAppend(&names, names.empty() ? "" : " ", s.kernel->name);
-  return names;
+  return KernelNames(planned->plan);
 }
 double Sum(size_t i) {
   double sum = kB[i / 12];

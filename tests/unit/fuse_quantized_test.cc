@@ -13,6 +13,7 @@
 #include "planner/fuse.h"
 #include "planner/pack_weights.h"
 #include "planner/planner.h"
+#include "plan_names.h"
 
 namespace slipway::planner {
 namespace {
@@ -43,10 +44,7 @@ std::string Kernels(std::string_view body, std::string_view dtype = "f32") {
   auto p = Parse(body, dtype);
   auto planned = LegalizeAndPlan(*p);
   EXPECT_TRUE(planned.ok()) << planned.status();
-  std::string names;
-  for (const auto& s : planned->plan.steps)
-    if (s.kernel) text::StrAppend(&names, names.empty() ? "" : " ", s.kernel->name);
-  return names;
+  return KernelNames(planned->plan);
 }
 
 // As what the weights are packed, by name.
