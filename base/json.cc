@@ -1,4 +1,5 @@
-// See json.h.
+// Escaping is the whole difficulty: names in files may hold any bytes, and the output must be JSON that strict readers
+// accept, so bytes that are not UTF-8 are replaced and numbers print in the shortest form that reads back the same.
 #include "base/json.h"
 
 #include <charconv>

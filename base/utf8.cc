@@ -1,5 +1,7 @@
-// See utf8.h.
+// One table-free decoder: the length follows from the first byte, the second byte's bounds exclude what RFC 3629 forbids.
 #include "base/utf8.h"
+
+#include <cstdio>
 
 #include <cstdint>
 
@@ -17,6 +19,28 @@ size_t Utf8Length(std::string_view s) {
       (lead == 0xf4 && at(1) >= 0x90))
     return 0;
   return n;
+}
+
+std::string Printable(std::string_view s) {
+  std::string out;
+  while (!s.empty()) {
+    const size_t n = Utf8Length(s);
+    const unsigned char c = s[0];
+    const bool control = n == 0 || c < 0x20 || c == 0x7F || (n == 2 && c == 0xC2 && static_cast<unsigned char>(s[1]) < 0xA0);
+    if (!control) {
+      out += s.substr(0, n);
+    } else if (c == '\n' || c == '\t') {
+      out += c == '\n' ? "\\n" : "\\t";
+    } else {
+      for (unsigned char x : s.substr(0, n == 0 ? 1 : n)) {
+        char buffer[8];
+        std::snprintf(buffer, sizeof buffer, "\\x%02x", x);
+        out += buffer;
+      }
+    }
+    s.remove_prefix(n == 0 ? 1 : n);
+  }
+  return out;
 }
 
 }  // namespace slipway::text

@@ -3,6 +3,7 @@
 #define SLIPWAY_BASE_UTF8_H_
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace slipway::text {
@@ -10,6 +11,10 @@ namespace slipway::text {
 // Bytes of the well-formed UTF-8 sequence at the front of `s`, which is not empty (RFC 3629: no overlong forms, surrogates
 // or more than U+10FFFF); 0 where there is none.
 size_t Utf8Length(std::string_view s);
+
+// What a file calls things may hold anything: the same text with control characters (a forged line, an escape sequence) and
+// bytes that are not UTF-8 shown as escapes.
+std::string Printable(std::string_view s);
 
 }  // namespace slipway::text
 

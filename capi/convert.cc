@@ -1,9 +1,8 @@
 // Passes and export.
 #include "base/text.h"
 #include "capi/model.h"
-#include "driver/open.h"
-#include "driver/passes.h"
-#include "driver/tensors.h"
+#include "driver/format.h"
+#include "driver/target.h"
 #include "ir/clone.h"
 #include "ir/verify.h"
 
@@ -23,14 +22,12 @@ class ModelReader : public driver::Reader {
     archive.producer = model_.archive.producer;
     archive.extra_files = model_.archive.extra_files;
     for (const ir::Program* p : Chosen()) {
-      auto copy = ir::Clone(*p);
-      if (!copy.ok()) return copy.status();
-      archive.programs.push_back(*std::move(copy));
+      archive.programs.push_back(ir::Clone(*p));
     }
     return archive;
   }
 
-  absl::StatusOr<importers::TensorSet> Tensors(const std::string&, const std::string&) const override {
+  absl::StatusOr<ir::TensorSet> Tensors(const std::string&, const std::string&) const override {
     if (model_.weights_alone) return model_.tensors;
     return driver::WeightsOf(Chosen());
   }
@@ -80,26 +77,28 @@ Outcome Export(const slipway_archive& model, size_t program, const char* path, c
 
 Outcome RunPass(slipway_archive& model, size_t program, const char* name, const slipway_options* options) {
   if (!name) return Usage("the name is NULL");
-  const driver::Pass* pass = nullptr;
-  for (const driver::Pass& p : driver::Passes())
-    if (p.name == std::string_view(name)) pass = &p;
+  const passes::Pass* pass = passes::FindPass(name);
   if (!pass) return Usage(text::StrCat("no pass is named '", name, "'"));
   ir::Program* p = model.Program(program);
   if (!p) return Usage(text::StrCat("there is no program number ", program));
-  driver::PassContext context;
-  if (absl::Status s = driver::SetTarget(options ? options->convert : driver::ConvertOptions(), &context.target);
-      !s.ok())
-    return absl::IsInvalidArgument(s) ? Usage(std::string(s.message())) : Failed(s);
-  auto copy = ir::Clone(*p);
-  if (!copy.ok()) return Failed(copy.status(), model.path);
-  if (absl::Status s = driver::RunPass(*pass, **copy, context, /*verify=*/true); !s.ok()) return Failed(s, model.path);
+  driver::ConversionContext context;
+  context.verify_each = true;
+  const driver::ConvertOptions o = options ? options->convert : driver::ConvertOptions();
+  const driver::Target* target = driver::FindTarget(o.to.empty() ? "onnx" : o.to);
+  if (target && target->legal) {
+    auto legal = target->legal(o);
+    if (!legal.ok()) return driver::Fail(legal.status());
+    context.legal = *std::move(legal);
+  }
+  std::unique_ptr<ir::Program> copy = ir::Clone(*p);
+  if (absl::Status s = passes::RunPass(*pass, *copy, context); !s.ok()) return driver::Fail(s, model.path);
   Outcome out;
   std::vector<std::string> refused;
-  for (const ir::Node* n : *(*copy)->graph)
+  for (const ir::Node* n : *copy->graph)
     if (auto it = context.refusals.find(n); it != context.refusals.end()) refused.emplace_back(it->second.message());
   AddNotes(refused, &out);
   for (const std::string& state : context.dropped) out.diagnostics.push_back(driver::DroppedState(state));
-  model.archive.programs[program] = *std::move(copy);
+  model.archive.programs[program] = std::move(copy);
   model.Changed();
   return out;
 }
@@ -112,7 +111,7 @@ using namespace slipway;  // NOLINT: the C functions live outside
 extern "C" {
 
 const char* slipway_pass_name(size_t index) {
-  return index < driver::Passes().size() ? driver::Passes()[index].name : nullptr;
+  return index < passes::Passes().size() ? passes::Passes()[index].name.data() : nullptr;
 }
 
 int slipway_run_pass(slipway_archive* model, size_t program, const char* pass, const slipway_options* options) {
@@ -123,7 +122,7 @@ int slipway_verify(slipway_archive* model, size_t program) {
   return capi::Call(model, [&]() -> driver::Outcome {
     const ir::Program* p = model->Program(program);
     if (!p) return capi::Usage(text::StrCat("there is no program number ", program));
-    if (absl::Status s = ir::Verify(*p); !s.ok()) return capi::Failed(s, model->path);
+    if (absl::Status s = ir::Verify(*p); !s.ok()) return driver::Fail(s, model->path);
     return {};
   });
 }

@@ -1,4 +1,4 @@
-// See dlpack_out.h.
+// What a DLPack tensor keeps alive: the storage of a view, or the bytes of a copy.
 #include "capi/dlpack_out.h"
 
 #include <limits>
@@ -15,7 +15,7 @@ constexpr uint64_t kReadOnly = uint64_t{1} << 0, kIsCopied = uint64_t{1} << 1;
 
 // The structure given out and what it points to; the deleter frees it.
 template <typename Managed>
-struct Lent {
+struct Exported {
   Managed managed = {};
   ir::TensorRef tensor;
 };
@@ -36,50 +36,50 @@ absl::StatusOr<ir::TensorRef> Copy(const ir::TensorRef& t) {
 }
 
 template <typename Managed>
-absl::StatusOr<std::unique_ptr<Lent<Managed>>> Lend(const ir::TensorRef& t, bool copy) {
+absl::StatusOr<std::unique_ptr<Exported<Managed>>> Export(const ir::TensorRef& t, bool copy) {
   if (absl::Status s = ir::Validate(t); !s.ok()) return s;
   const auto type = importers::DlpackType(t.dtype);
   if (!type) return absl::UnimplementedError(text::StrCat("DLPack has no type ", ir::Name(t.dtype)));
-  auto lent = std::make_unique<Lent<Managed>>();
-  lent->tensor = t;
+  auto exported = std::make_unique<Exported<Managed>>();
+  exported->tensor = t;
   if (copy) {
     auto copied = Copy(t);
     if (!copied.ok()) return copied.status();
-    lent->tensor = *std::move(copied);
+    exported->tensor = *std::move(copied);
   }
   // Always the address itself: there are consumers that forget byte_offset.
-  const auto bytes = ir::MappedBytes(*lent->tensor.storage);
-  DLTensor& out = lent->managed.dl_tensor;
-  out.data = bytes.empty() ? nullptr : const_cast<uint8_t*>(bytes.data() + lent->tensor.offset);
+  const auto bytes = ir::MappedBytes(*exported->tensor.storage);
+  DLTensor& out = exported->managed.dl_tensor;
+  out.data = bytes.empty() ? nullptr : const_cast<uint8_t*>(bytes.data() + exported->tensor.offset);
   out.device = {kDLCPU, 0};
-  out.ndim = static_cast<int32_t>(lent->tensor.sizes.size());
+  out.ndim = static_cast<int32_t>(exported->tensor.sizes.size());
   out.dtype = *type;
-  out.shape = lent->tensor.sizes.data();
-  out.strides = lent->tensor.strides.data();
+  out.shape = exported->tensor.sizes.data();
+  out.strides = exported->tensor.strides.data();
   out.byte_offset = 0;
-  lent->managed.manager_ctx = lent.get();
-  lent->managed.deleter = [](Managed* self) {
-    if (self) delete static_cast<Lent<Managed>*>(self->manager_ctx);
+  exported->managed.manager_ctx = exported.get();
+  exported->managed.deleter = [](Managed* self) {
+    if (self) delete static_cast<Exported<Managed>*>(self->manager_ctx);
   };
-  return lent;
+  return exported;
 }
 
 }  // namespace
 
 absl::StatusOr<DLManagedTensorVersioned*> ToDlpack(const ir::TensorRef& t) {
   const bool copy = !InPlace(t);
-  auto lent = Lend<DLManagedTensorVersioned>(t, copy);
-  if (!lent.ok()) return lent.status();
-  DLManagedTensorVersioned& managed = (*lent)->managed;
+  auto exported = Export<DLManagedTensorVersioned>(t, copy);
+  if (!exported.ok()) return exported.status();
+  DLManagedTensorVersioned& managed = (*exported)->managed;
   managed.version = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION};
   managed.flags = copy ? kIsCopied : kReadOnly;
-  return &(*lent).release()->managed;
+  return &(*exported).release()->managed;
 }
 
 absl::StatusOr<DLManagedTensor*> ToUnversionedDlpack(const ir::TensorRef& t) {
-  auto lent = Lend<DLManagedTensor>(t, /*copy=*/true);
-  if (!lent.ok()) return lent.status();
-  return &(*lent).release()->managed;
+  auto exported = Export<DLManagedTensor>(t, /*copy=*/true);
+  if (!exported.ok()) return exported.status();
+  return &(*exported).release()->managed;
 }
 
 }  // namespace slipway::capi

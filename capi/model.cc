@@ -1,21 +1,14 @@
 // Models from opening to closing, their diagnostics, and options.
 #include "capi/model.h"
 
-#include <sys/stat.h>
-
 #include "base/text.h"
-#include "driver/convert_flags.h"
-#include "driver/open.h"
-#include "driver/tensors.h"
-#include "importers/pt2/pt2.h"
+#include "base/utf8.h"
+#include "driver/convert_options.h"
+#include "driver/format.h"
 
 namespace slipway::capi {
 
 using driver::Outcome;
-
-Outcome Failed(const absl::Status& s, std::string place) {
-  return {driver::ExitCodeOf(s), {driver::FromStatus(s, std::move(place))}};
-}
 
 void AddNotes(const std::vector<std::string>& lines, Outcome* outcome) {
   std::vector<driver::Diagnostic> notes;
@@ -28,52 +21,33 @@ int Record(slipway_archive* model, Outcome outcome) {
   if (outcome.code != driver::kDone)
     for (const driver::Diagnostic& d : outcome.diagnostics)
       if (d.severity == driver::Severity::kError)
-        model->error = text::StrCat("error[", d.id, "]: ", driver::Printable(d.cause));
+        model->error = text::StrCat("error[", d.id, "]: ", text::Printable(d.cause));
   model->diagnostics = std::move(outcome.diagnostics);
   return outcome.code;
 }
 
 namespace {
 
-bool HoldsProgram(const std::shared_ptr<io::MappedFile>& file) {
-  switch (driver::FormatOf(*file)) {
-    case driver::FileFormat::kText:
-    case driver::FileFormat::kOnnx:
-      return true;
-    case driver::FileFormat::kPt2:
-      return importers::LooksLikePt2(file) || file->path().ends_with(".pt2");
-    default:
-      return false;
-  }
-}
-
 Outcome Open(const char* path, const slipway_options* options, slipway_archive* model) {
   if (!path) return Usage("the path is NULL");
   model->path = path;
-  struct stat info;
-  // What is no file of its own: folders of shards, and libraries that give tensors.
-  const bool composed =
-      text::FromAbsl(path).starts_with("dlpack:") || (stat(path, &info) == 0 && S_ISDIR(info.st_mode));
-  if (!composed) {
-    auto file = io::MappedFile::Open(path);
-    if (!file.ok()) return Failed(file.status(), path);
-    model->bytes = (*file)->size();
-    model->file = *std::move(file);
-    if (HoldsProgram(model->file)) {
-      auto archive = driver::OpenArchive(model->file);
-      if (!archive.ok()) return Failed(archive.status(), path);
-      model->archive = *std::move(archive);
-      model->format = driver::FormatOf(*model->file) == driver::FileFormat::kText ? "text" : "pt2";
-      return {};
-    }
+  auto source = driver::OpenSource(path);
+  if (!source.ok()) return driver::Fail(source.status(), path);
+  model->file = source->file;
+  model->bytes = model->file ? model->file->size() : 0;
+  auto format = driver::FormatOf(*source);
+  if (!format.ok()) return driver::Fail(format.status(), path);
+  model->format = (*format)->name;
+  if (!(*format)->tensors) {
+    auto archive = driver::OpenArchive(*source);
+    if (!archive.ok()) return driver::Fail(archive.status(), path);
+    model->archive = *std::move(archive);
+    return {};
   }
-  auto tensors = driver::ReadTensors(path, options ? options->convert.key : "");
-  if (!tensors.ok()) return Failed(tensors.status(), path);
+  auto tensors = driver::OpenWholeTensors(path, options ? options->convert.key : "");
+  if (!tensors.ok()) return driver::Fail(tensors.status(), path);
   model->tensors = *std::move(tensors);
   model->weights_alone = true;
-  model->format = composed                                                             ? "shards"
-                  : driver::FormatOf(*model->file) == driver::FileFormat::kSafetensors ? "safetensors"
-                                                                                       : "checkpoint";
   return {};
 }
 
@@ -168,7 +142,7 @@ int slipway_options_set(slipway_options* options, const char* key, const char* v
 const char* slipway_options_error(const slipway_options* options) { return options ? options->error.c_str() : ""; }
 
 const char* slipway_options_key(size_t index) {
-  return index < driver::ConvertFlags().size() ? driver::ConvertFlags()[index].name : nullptr;
+  return index < std::size(driver::kConvertFlags) ? driver::kConvertFlags[index].name.data() : nullptr;
 }
 
 void slipway_options_progress(slipway_options* options, slipway_progress progress, void* user) {

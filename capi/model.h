@@ -10,15 +10,16 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "driver/convert.h"
 #include "driver/diagnostic.h"
 #include "driver/inspect.h"
-#include "importers/safetensors/safetensors.h"
 #include "io/mapped_file.h"
 #include "ir/graph.h"
+#include "ir/tensor_set.h"
 #include "slipway/slipway.h"
 
 // One value as slipway_value_get() shows it: the strings and arrays that a slipway_value points to.
@@ -36,7 +37,7 @@ struct slipway_archive {
   std::shared_ptr<slipway::io::MappedFile> file;  // null for folders and for what is not from a file
   bool weights_alone = false;
   slipway::ir::Archive archive;           // the programs
-  slipway::importers::TensorSet tensors;  // of weights alone
+  slipway::ir::TensorSet tensors;  // of weights alone
 
   // What the latest call left.
   std::vector<slipway::driver::Diagnostic> diagnostics;
@@ -61,10 +62,7 @@ struct slipway_options {
 
 namespace slipway::capi {
 
-inline driver::Outcome Usage(std::string cause) {
-  return {driver::kUsage, {{driver::Severity::kError, driver::id::kBadFlag, std::move(cause), "", ""}}};
-}
-driver::Outcome Failed(const absl::Status& s, std::string place = {});
+inline driver::Outcome Usage(std::string_view cause) { return driver::Fail(driver::UsageError(cause)); }
 // Remarks as diagnostics.
 void AddNotes(const std::vector<std::string>& lines, driver::Outcome* outcome);
 

@@ -4,7 +4,7 @@
 #include "base/text.h"
 #include "capi/model.h"
 #include "driver/inspect.h"
-#include "driver/open.h"
+#include "driver/format.h"
 #include "importers/dlpack/dlpack.h"
 #include "ir/sym.h"
 #include "ir/text.h"
@@ -130,7 +130,7 @@ int slipway_text(slipway_archive* model, const char** out) {
   return capi::Call(model, [&]() -> driver::Outcome {
     if (!out) return capi::Usage("text is NULL");
     if (model->weights_alone)
-      return capi::Failed(absl::UnimplementedError("weights alone have no text form"), model->path);
+      return driver::Fail(absl::UnimplementedError("weights alone have no text form"), model->path);
     ir::PrintOptions options;
     options.base = driver::FolderOf(model->path);
     model->text = ir::Print(model->archive, options);

@@ -2,9 +2,9 @@
 #include "base/text.h"
 #include "capi/dlpack_out.h"
 #include "capi/model.h"
-#include "driver/join_weights.h"
-#include "driver/tensors.h"
+#include "driver/format.h"
 #include "importers/dlpack/dlpack.h"
+#include "weights/join.h"
 
 namespace slipway::capi {
 namespace {
@@ -30,7 +30,7 @@ int InputOf(const ir::Program& p, std::string_view name) {
 
 template <typename Managed>
 Outcome Get(const slipway_archive& model, size_t program, const char* name, Managed** out,
-            absl::StatusOr<Managed*> (*lend)(const ir::TensorRef&)) {
+            absl::StatusOr<Managed*> (*to_dlpack)(const ir::TensorRef&)) {
   if (!out) return Usage("tensor is NULL");
   *out = nullptr;
   if (!name) return Usage("the name is NULL");
@@ -42,22 +42,21 @@ Outcome Get(const slipway_archive& model, size_t program, const char* name, Mana
     if (auto it = p->weights.find(name); it != p->weights.end()) {
       found = &it->second;
     } else if (p->objects.contains(name)) {
-      return Failed(absl::UnimplementedError(text::StrCat(
+      return driver::Fail(absl::UnimplementedError(text::StrCat(
                         "'", name, "' is a tensor subclass: the pass unwrap-subclasses makes weights of its parts")),
                     model.path);
     } else if (InputOf(*p, name) >= 0) {
-      Outcome o =
-          Failed(absl::InvalidArgumentError(text::StrCat("the model has no values of '", name, "'")), model.path);
-      o.diagnostics.back().id = driver::id::kMissingWeights;
-      return o;
+      return driver::Fail(driver::WithId(absl::InvalidArgumentError(text::StrCat("the model has no values of '", name, "'")),
+                                         driver::id::kMissingWeights),
+                          model.path);
     }
   } else {
     return Usage(text::StrCat("there is no program number ", program));
   }
   if (!found) return NoSuch(model, name);
-  auto lent = lend(*found);
-  if (!lent.ok()) return Failed(lent.status(), text::StrCat("weight '", name, "'"));
-  *out = *lent;
+  auto tensor_out = to_dlpack(*found);
+  if (!tensor_out.ok()) return driver::Fail(tensor_out.status(), text::StrCat("weight '", name, "'"));
+  *out = *tensor_out;
   return {};
 }
 
@@ -66,7 +65,7 @@ Outcome Set(slipway_archive& model, size_t program, const char* name, Managed* t
   if (!tensor) return Usage("tensor is NULL");
   auto taken = importers::FromDlpack(tensor);  // first: it is ours from now on
   if (!name) return Usage("the name is NULL");
-  if (!taken.ok()) return Failed(taken.status(), text::StrCat("weight '", name, "'"));
+  if (!taken.ok()) return driver::Fail(taken.status(), text::StrCat("weight '", name, "'"));
   if (model.weights_alone) {
     if (program != 0) return Usage(text::StrCat("there is no program number ", program));
     model.tensors.tensors.insert_or_assign(name, *std::move(taken));
@@ -78,15 +77,13 @@ Outcome Set(slipway_archive& model, size_t program, const char* name, Managed* t
   const int input = InputOf(*p, name);
   if (input < 0) {
     if (p->weights.contains(name))
-      return Failed(absl::UnimplementedError(text::StrCat(
+      return driver::Fail(absl::UnimplementedError(text::StrCat(
                         "'", name, "' is a part of a tensor subclass: run the pass unwrap-subclasses first")),
                     model.path);
     return NoSuch(model, name);
   }
-  if (absl::Status s = driver::FitsWeight(*p, input, taken->dtype, taken->sizes); !s.ok()) {
-    Outcome o = Failed(s, model.path);
-    o.diagnostics.back().id = driver::id::kMissingWeights;
-    return o;
+  if (absl::Status s = weights::FitsWeight(*p, input, taken->dtype, taken->sizes); !s.ok()) {
+    return driver::Fail(driver::WithId(s, driver::id::kMissingWeights), model.path);
   }
   p->weights.insert_or_assign(name, *std::move(taken));
   model.Changed();
@@ -109,19 +106,15 @@ Outcome Load(slipway_archive& model, size_t program, const char* path, const sli
   Outcome out;
   if (model.weights_alone) {
     if (program != 0) return Usage(text::StrCat("there is no program number ", program));
-    auto set = driver::ReadTensors(path, o.key);
-    if (!set.ok()) return Failed(set.status(), path);
+    auto set = driver::OpenWholeTensors(path, o.key);
+    if (!set.ok()) return driver::Fail(set.status(), path);
     for (auto& [name, tensor] : set->tensors) model.tensors.tensors.insert_or_assign(name, std::move(tensor));
   } else {
     ir::Program* p = model.Program(program);
     if (!p) return Usage(text::StrCat("there is no program number ", program));
     o.weights = {path};
     driver::ConvertSummary summary;
-    if (absl::Status s = driver::JoinWeights(*p, o, summary); !s.ok()) {
-      out = Failed(s, model.path);
-      out.diagnostics.back().id = driver::id::kMissingWeights;
-      return out;
-    }
+    if (absl::Status s = driver::JoinWeightFiles(*p, o, summary); !s.ok()) return driver::Fail(s, model.path);
     AddNotes(summary.lines, &out);
   }
   model.Changed();

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <string>
+#include <string_view>
 
 #include "CLI/CLI.hpp"
 #include "driver/convert.h"
@@ -17,6 +19,9 @@ void AddDiff(CLI::App& app, int* code);
 void AddInspect(CLI::App& app, int* code);
 void AddRun(CLI::App& app, int* code);
 void AddUnpack(CLI::App& app, int* code);
+
+// Adds the flags of convert's table that have these names.
+void AddFlags(CLI::App* cmd, driver::ConvertOptions& o, std::initializer_list<std::string_view> names);
 
 // Shows on a terminal how far a command that writes weights is; empty where stderr is none.
 std::function<void(uint64_t done, uint64_t total)> ProgressBar();

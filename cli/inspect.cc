@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "io/io_error.h"
 
 namespace slipway::cli {
 
@@ -43,10 +44,9 @@ void AddInspect(CLI::App& app, int* code) {
     }
     driver::Outcome outcome;
     if (!text.ok()) {
-      outcome = {driver::ExitCodeOf(text.status()), {driver::FromStatus(text.status(), state->file)}};
+      outcome = driver::Fail(text.status(), state->file);
     } else if (std::fwrite(text->data(), 1, text->size(), stdout) != text->size() || std::fflush(stdout) != 0) {
-      absl::Status s = absl::ErrnoToStatus(errno, "standard output");
-      outcome = {driver::kIo, {driver::FromStatus(s)}};
+      outcome = driver::Fail(io::IoError(errno, "standard output"));
     }
     Report(outcome, state->diagnostics == "json");
     *code = outcome.code;

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "base/text.h"
+#include "base/utf8.h"
 #include "cli/commands.h"
 
 namespace slipway::cli {
@@ -21,7 +22,7 @@ std::string Bytes(uint64_t n) {
 }  // namespace
 
 void PrintSummary(const std::string& output, bool dry_run, const driver::ConvertSummary& s) {
-  for (const std::string& line : s.lines) std::fprintf(stderr, "note: %s\n", driver::Printable(line).c_str());
+  for (const std::string& line : s.lines) std::fprintf(stderr, "note: %s\n", text::Printable(line).c_str());
   if (s.tensors > 0) {
     std::fprintf(stderr, "%s%s: %d tensors of %s, %s written, %.0f ms, peak %s\n", dry_run ? "dry run, " : "", output.c_str(),
                  s.tensors, Bytes(s.weight_bytes).c_str(), Bytes(s.bytes_written).c_str(), s.seconds * 1e3, Bytes(s.peak_rss).c_str());
@@ -29,7 +30,7 @@ void PrintSummary(const std::string& output, bool dry_run, const driver::Convert
   }
   std::string dims = s.dims.empty() ? "static" : text::Join(s.dims, ", ");
   std::fprintf(stderr, "%s%s: %d nodes -> %d, dims %s, weights %s, %s written, %.0f ms, peak %s\n",
-               dry_run ? "dry run, " : "", output.c_str(), s.nodes_before, s.nodes_after, driver::Printable(dims).c_str(),
+               dry_run ? "dry run, " : "", output.c_str(), s.nodes_before, s.nodes_after, text::Printable(dims).c_str(),
                Bytes(s.weight_bytes).c_str(), Bytes(s.bytes_written).c_str(), s.seconds * 1e3, Bytes(s.peak_rss).c_str());
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "io/io_error.h"
 
 namespace slipway::cli {
 
@@ -39,13 +40,13 @@ void AddRun(CLI::App& app, int* code) {
       ->capture_default_str();
   cmd->callback([state, code] {
     driver::Outcome outcome;
-    auto report = driver::Run(state->options, &outcome);
+    auto report = driver::Run(state->options);
     if (!report.ok()) {
-      if (outcome.diagnostics.empty()) outcome = {driver::ExitCodeOf(report.status()), {driver::FromStatus(report.status(), state->options.model)}};
+      outcome = driver::Fail(report.status(), state->options.model);
     } else if (state->json || state->options.profile || state->options.repeat > 1) {
       const std::string text = state->json ? driver::ToJson(*report) : driver::ToTable(*report);
       if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-        outcome = {driver::kIo, {driver::FromStatus(absl::ErrnoToStatus(errno, "standard output"))}};
+        outcome = driver::Fail(io::IoError(errno, "standard output"));
     }
     Report(outcome, state->diagnostics == "json");
     *code = outcome.code;

@@ -19,19 +19,16 @@ void AddUnpack(CLI::App& app, int* code) {
   cmd->add_option("IN", o.input, "a PT2 archive")->required();
   cmd->add_option("-o,--output", o.folder, "the folder that NAME.pt2 goes to")->required();
   cmd->add_option("--program", o.programs, "only the program of this name; may be repeated")->expected(1)->take_all();
-  cmd->add_option("--torch", o.torch, "the oldest torch that shall load the archives (2.9, or 2.6 in the older layout)")
-      ->check(CLI::IsMember({"2.9", "2.6"}))->capture_default_str();
-  cmd->add_flag("--check-crc", o.check_crc, "verify the CRC-32 of the source's payloads on the way");
-  cmd->add_flag("--dry-run", o.dry_run, "say what would be done, write nothing");
+  AddFlags(cmd, o.convert, {"torch", "check-crc", "dry-run"});
   cmd->add_option("--diagnostics", state->diagnostics, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
   cmd->add_flag("-q,--quiet", state->quiet, "no summary");
   cmd->callback([state, code] {
     driver::UnpackOptions& o = state->options;
     const bool json = state->diagnostics == "json";
-    if (!state->quiet && !json) o.progress = ProgressBar();
+    if (!state->quiet && !json) o.convert.progress = ProgressBar();
     driver::ConvertSummary summary;
     const driver::Outcome outcome = driver::Unpack(o, &summary);
-    if (outcome.code == driver::kDone && !state->quiet && !json) PrintSummary(o.folder, o.dry_run, summary);
+    if (outcome.code == driver::kDone && !state->quiet && !json) PrintSummary(o.folder, o.convert.dry_run, summary);
     Report(outcome, json);
     *code = outcome.code;
   });

@@ -1,21 +1,58 @@
-// Convert's pipeline: open, join weights, run the passes the target needs, export.
+// The way of every conversion: find the target, check the flags, read, join weights, run the target's passes, write.
 #include "driver/convert.h"
 
-#include <algorithm>
+#include <sys/stat.h>
+
 #include <chrono>
 #include <fstream>
+#include <limits>
+#include <map>
 #include <set>
 
 #include "base/text.h"
-#include "driver/convert_internal.h"
-#include "driver/passes.h"
-#include "exporters/onnx/export.h"
+#include "driver/format.h"
+#include "driver/target.h"
+#include "importers/checkpoint/state_dict.h"
+#include "weights/join.h"
 
 namespace slipway::driver {
 namespace {
 
-using exporters::OnnxOptions;
-using exporters::OnnxReport;
+struct Input {
+  std::string name;  // "" = not given
+  std::string path;
+};
+
+// NAME=FILE, unless a file has that whole name.
+Input ParseInput(const std::string& text) {
+  struct stat info;
+  const size_t eq = text.find('=');
+  if (eq == std::string::npos || eq == 0 || text.find('/') < eq || stat(text.c_str(), &info) == 0) return {"", text};
+  return {text.substr(0, eq), text.substr(eq + 1)};
+}
+
+std::string StemOf(const std::string& path) {
+  std::string stem = path.substr(path.rfind('/') + 1);
+  if (const size_t dot = stem.rfind('.'); dot != std::string::npos && dot > 0) stem.resize(dot);
+  return stem;
+}
+
+absl::Status Add(ir::Archive from, const Input& input, bool several, ir::Archive& into) {
+  if (!input.name.empty() && from.programs.size() != 1)
+    return absl::InvalidArgumentError(text::StrCat(input.path, " holds ", from.programs.size(), " programs, which cannot all be named '", input.name, "'"));
+  for (auto& p : from.programs) {
+    if (!input.name.empty()) p->name = input.name;
+    else if (several && from.programs.size() == 1) p->name = StemOf(input.path);
+    into.programs.push_back(std::move(p));
+  }
+  if (into.producer.empty()) into.producer = std::move(from.producer);
+  for (auto& [name, content] : from.extra_files) {
+    auto [it, fresh] = into.extra_files.emplace(name, content);
+    if (!fresh && it->second != content)
+      return absl::InvalidArgumentError(text::StrCat(input.path, ": its extra file '", name, "' differs from that of another input"));
+  }
+  return absl::OkStatus();
+}
 
 // Programs exported elsewhere convert as for cpu; the summary says so.
 void NoteDevices(const ir::Program& p, ConvertSummary& summary) {
@@ -26,65 +63,13 @@ void NoteDevices(const ir::Program& p, ConvertSummary& summary) {
   for (const std::string& d : devices) summary.lines.push_back(text::StrCat("exported on ", d, ", converted as for cpu"));
 }
 
-Outcome ToOnnx(const ConvertOptions& o, const Reader& reader, ConvertSummary* summary) {
-  Outcome out;
-  if (o.inputs.size() != 1) return Usage("ONNX takes one program");
-  const std::string& path = o.inputs[0];
-  auto archive = reader.Programs(path);
-  if (!archive.ok()) return Fail(out, archive.status(), path);
-  if (archive->programs.size() != 1) {
-    std::vector<std::string> names;
-    for (const auto& p : archive->programs) names.push_back(p->name);
-    return Fail(out, absl::UnimplementedError(text::StrCat("an archive of ", names.size(), " programs (", text::Join(names, ", "), ")")), path);
-  }
-  ir::Program& p = *archive->programs[0];
-  summary->nodes_before = static_cast<int>(p.graph->node_count());
-  NoteDevices(p, *summary);
-  if (!o.weights.empty())
-    if (absl::Status s = JoinWeights(p, o, *summary); !s.ok()) return FailWeights(out, s, path);
-  PassContext context;
-  OnnxOptions& options = context.target;
-  if (absl::Status s = SetTarget(o, &options); !s.ok()) return absl::IsInvalidArgument(s) ? Usage(std::string(s.message())) : Fail(out, s);
-  options.refusals = &context.refusals;
-  options.state_io = o.state_io;
-  options.input_names = o.input_names;
-  options.output_names = o.output_names;
-  options.progress = o.progress;
-  if (absl::Status s = exporters::CheckNames(p, options); !s.ok()) return Usage(std::string(s.message()));
-  if (absl::Status s = PrepareForOnnx(p, {.state = o.state_io, .functions = o.functions, .verify_each = o.verify_each}, context); !s.ok())
-    return Fail(out, s, path);
-
-  options.external_data = o.external_data == "always" ? exporters::ExternalData::kAlways
-                          : o.external_data == "never" ? exporters::ExternalData::kNever : exporters::ExternalData::kAuto;
-  options.metadata = o.metadata;
-  options.metadata.emplace_back("slipway.version", SLIPWAY_VERSION);
-  options.metadata.emplace_back("slipway.source", archive->producer);
-  if (std::string digest = reader.Digest(path); !digest.empty()) options.metadata.emplace_back("slipway.source_digest", std::move(digest));
-  OnnxReport failure;
-  auto report = exporters::ExportOnnx(p, o.output, options, o.dry_run, &failure);
-  if (!report.ok() && !failure.unsupported.empty()) return FailUnsupported(out, failure.unsupported, text::StrCat("at opset ", o.opset));
-  if (!report.ok()) return Fail(out, report.status(), path);
-  for (const std::string& name : context.dropped) out.diagnostics.push_back(DroppedState(name));
-  summary->nodes_after = report->nodes_out;
-  summary->dims = report->dynamic_dims;
-  summary->weight_bytes = report->weight_bytes;
-  summary->bytes_written = report->file_bytes;
-  return out;
-}
-
-// The lowest newer opset at which the conversion would succeed; 0 for none.
-int HelpfulOpset(ConvertOptions o, const Reader& reader) {
-  o.dry_run = true;
-  auto succeeds = [&](int opset) {
-    ConvertSummary unused;
-    o.opset = opset;
-    return ToOnnx(o, reader, &unused).code == kDone;
+// The program's dims and their ranges.
+void NoteDims(const ir::Program& p, ConvertSummary& summary) {
+  const auto bound = [](int64_t v) {
+    return v == std::numeric_limits<int64_t>::min() ? std::string("-inf") : v == std::numeric_limits<int64_t>::max() ? std::string("inf") : std::to_string(v);
   };
-  const int first = o.opset + 1;
-  if (first > exporters::kMaxOpset || !succeeds(exporters::kMaxOpset)) return 0;
-  for (int opset = first; opset < exporters::kMaxOpset; ++opset)
-    if (succeeds(opset)) return opset;
-  return exporters::kMaxOpset;
+  for (const ir::SymbolInfo& s : p.syms->symbols())
+    summary.dims.push_back(text::StrCat(s.name, " = ", bound(s.range.min), "..", bound(s.range.max)));
 }
 
 // The most memory this process has had resident, in bytes; 0 where the system does not say. (getrusage would also count what
@@ -100,6 +85,53 @@ uint64_t PeakMemory() {
   return 0;
 }
 
+// What the flags turn off.
+std::vector<std::string_view> Skipped(const ConvertOptions& o) {
+  std::vector<std::string_view> skip;
+  if (o.state == "io") skip.push_back("drop-mutations");
+  if (!o.functions) skip.push_back("outline-blocks");
+  return skip;
+}
+
+absl::Status RunPasses(const Target& target, Conversion& c) {
+  if (target.passes.empty()) return absl::OkStatus();
+  NoteDevices(c.program(), c.summary);
+  c.context.skip = Skipped(c.options);
+  c.context.verify_each = c.options.verify_each;
+  for (const passes::Pipeline* pipeline : target.passes)
+    if (absl::Status s = passes::RunPasses(*pipeline, c.program(), c.context); !s.ok()) return s;
+  return absl::OkStatus();
+}
+
+int CountNodes(const ir::Archive& archive) {
+  size_t nodes = 0;
+  for (const auto& p : archive.programs) nodes += p->graph->node_count();
+  return static_cast<int>(nodes);
+}
+
+absl::Status Run(Conversion& c) {
+  auto target = TargetOf(c.options);
+  if (!target.ok()) return target.status();
+  const Target& t = **target;
+  if (absl::Status s = CheckFlags(c.options, t); !s.ok()) return s;
+  if (t.legal) {
+    auto legal = t.legal(c.options);
+    if (!legal.ok()) return legal.status();
+    c.context.legal = *std::move(legal);
+  }
+  if (t.takes == Target::kTensors) return t.write(c);
+  auto archive = ReadPrograms(c.options, c.reader, t, c.summary);
+  if (!archive.ok()) return archive.status();
+  c.archive = *std::move(archive);
+  const std::string place = c.options.inputs.size() == 1 ? c.options.inputs[0] : "";
+  c.summary.nodes_before = CountNodes(c.archive);
+  if (absl::Status s = RunPasses(t, c); !s.ok()) return WithPlace(s, place);
+  c.summary.nodes_after = CountNodes(c.archive);
+  if (absl::Status s = t.write(c); !s.ok()) return WithPlace(s, place);
+  for (const auto& p : c.archive.programs) NoteDims(*p, c.summary);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 SummaryClock::~SummaryClock() {
@@ -107,24 +139,71 @@ SummaryClock::~SummaryClock() {
   summary_->peak_rss = PeakMemory();
 }
 
-Outcome Convert(const ConvertOptions& o, ConvertSummary* summary, const Reader& reader) {
-  const SummaryClock clock(summary);
-  std::string to = o.to;
-  if (to.empty()) to = FormatOfOutput(o.output);
-  Outcome out;
-  if (to == "onnx") {
-    out = ToOnnx(o, reader, summary);
-    if (out.code == kNotSupported && out.diagnostics.back().id == id::kUnsupportedOps)
-      if (int opset = HelpfulOpset(o, reader)) out.diagnostics.back().help = text::StrCat("--opset ", opset, " has all that is needed");
-  } else if (to == "pt2") {
-    out = ToPt2(o, reader, summary);
-  } else if (to == "safetensors") {
-    out = ToSafetensors(o, reader, summary);
-  } else if (to == "so" || to == "native-pt2") {
-    out = ToNative(o, to == "native-pt2", reader, summary);
-  } else {
-    out = Usage(text::StrCat("the output format is not known from '", o.output, "'"), "end the name in .onnx, .pt2, .so or .safetensors, or in / for a folder of shards, or give --to", id::kUnknownFormat);
+std::vector<std::pair<std::string, std::string>> Conversion::Metadata() const {
+  auto metadata = options.metadata;
+  metadata.emplace_back("slipway.version", SLIPWAY_VERSION);
+  metadata.emplace_back("slipway.source", archive.producer);
+  if (std::string digest = reader.Digest(options.inputs[0]); !digest.empty())
+    metadata.emplace_back("slipway.source_digest", std::move(digest));
+  return metadata;
+}
+
+absl::Status JoinWeightFiles(ir::Program& p, const ConvertOptions& o, ConvertSummary& summary) {
+  std::map<std::string, ir::ShardedTensor> given;
+  for (const std::string& path : o.weights) {
+    auto set = OpenTensors(path, o.key);
+    if (!set.ok()) return set.status();
+    for (std::string& note : set->notes) summary.lines.push_back(text::StrCat(path, ": ", note));
+    for (auto& [name, t] : set->tensors) set->sharded.emplace(name, std::move(t));
+    for (auto& [name, t] : set->sharded)
+      if (!given.emplace(name, std::move(t)).second)
+        return absl::InvalidArgumentError(text::StrCat("--weights: '", name, "' is in more than one file"));
   }
+  const std::string folder = o.output.empty() ? "." : FolderOf(o.output);
+  absl::Status s = weights::JoinWeights(p, given, {.allow_missing = o.allow_missing, .folder = folder}, &summary.lines);
+  return absl::IsInvalidArgument(s) ? WithId(std::move(s), id::kMissingWeights) : s;
+}
+
+absl::StatusOr<ir::Archive> ReadPrograms(const ConvertOptions& o, const Reader& reader, const Target& target,
+                                         ConvertSummary& summary) {
+  const bool one = target.takes == Target::kOneProgram;
+  if (one && o.inputs.size() != 1) return UsageError(text::StrCat(target.title, " takes one program"));
+  ir::Archive archive;
+  for (const std::string& text : o.inputs) {
+    const Input input = one ? Input{"", text} : ParseInput(text);
+    auto read = reader.Programs(input.path);
+    if (!read.ok()) return WithPlace(read.status(), input.path);
+    if (absl::Status s = Add(*std::move(read), input, o.inputs.size() > 1, archive); !s.ok()) return WithPlace(s, input.path);
+  }
+  if (one && archive.programs.size() != 1) {
+    std::vector<std::string> names;
+    for (const auto& p : archive.programs) names.push_back(p->name);
+    return WithPlace(WithHelp(absl::UnimplementedError(text::StrCat("an archive of ", names.size(), " programs (",
+                                                                    text::Join(names, ", "), ")")),
+                              "slipway unpack divides it"),
+                     o.inputs[0]);
+  }
+  if (o.weights.empty()) return archive;
+  if (archive.programs.size() != 1) return UsageError("--weights goes with one program");
+  if (absl::Status s = JoinWeightFiles(*archive.programs[0], o, summary); !s.ok()) return WithPlace(s, o.inputs[0]);
+  return archive;
+}
+
+void VetSampleInputs(ir::Program& p, ConvertSummary& summary) {
+  if (!p.sample_inputs) return;
+  const auto* bytes = std::get_if<io::Bytes>(&p.sample_inputs->bytes);
+  const absl::Status s = bytes ? importers::CheckPickle(*bytes) : absl::OkStatus();
+  if (s.ok()) return;
+  p.sample_inputs = nullptr;
+  summary.lines.push_back(text::StrCat("the sample inputs of '", p.name, "' are left out: ", s.message()));
+}
+
+Outcome Convert(const ConvertOptions& options, ConvertSummary* summary, const Reader& reader) {
+  const SummaryClock clock(summary);
+  Conversion c{options, reader, *summary, {}, {}};
+  if (absl::Status s = Run(c); !s.ok()) return Fail(s);
+  Outcome out;
+  for (const std::string& name : c.context.dropped) out.diagnostics.push_back(DroppedState(name));
   return out;
 }
 

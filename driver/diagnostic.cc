@@ -1,41 +1,101 @@
-// See diagnostic.h.
+// How a status becomes diagnostics: ids and exit codes by payload, else by its code; and texts that no file can forge.
 #include "driver/diagnostic.h"
 
-#include <cstdio>
+#include <algorithm>
+#include <cerrno>
 
+#include "absl/strings/cord.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "base/utf8.h"
+#include "io/io_error.h"
+#include "passes/refusals.h"
 
 namespace slipway::driver {
 
+namespace {
+
+// Payloads of statuses. kParts holds the cause and the place of a diagnostic each, all ended by a zero byte.
+constexpr char kId[] = "slipway/id", kPlace[] = "slipway/place", kHelp[] = "slipway/help", kParts[] = "slipway/parts";
+
+std::string Payload(const absl::Status& s, const char* key) {
+  const auto cord = s.GetPayload(key);
+  return cord ? std::string(*cord) : std::string();
+}
+
+absl::Status With(absl::Status s, const char* key, std::string_view value) {
+  if (!s.ok() && !value.empty() && !s.GetPayload(key)) s.SetPayload(key, absl::Cord(text::ToAbsl(value)));
+  return s;
+}
+
 ExitCode ExitCodeOf(const absl::Status& s) {
+  if (const int error = io::ErrnoOf(s)) return error == ENOMEM ? kNoMemory : kIo;
   switch (s.code()) {
     case absl::StatusCode::kOk: return kDone;
     case absl::StatusCode::kInvalidArgument: case absl::StatusCode::kOutOfRange: case absl::StatusCode::kDataLoss: return kBad;
     case absl::StatusCode::kUnimplemented: case absl::StatusCode::kFailedPrecondition: return kNotSupported;
     case absl::StatusCode::kNotFound: case absl::StatusCode::kPermissionDenied: case absl::StatusCode::kUnavailable:
-    case absl::StatusCode::kResourceExhausted: case absl::StatusCode::kAborted: case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kAborted: case absl::StatusCode::kAlreadyExists:
       return kIo;
+    case absl::StatusCode::kResourceExhausted: return kNoMemory;
     default: return kBug;
   }
 }
 
-Diagnostic DroppedState(const std::string& name) {
-  return {Severity::kWarning, id::kDroppedState, "the program updates '" + name + "'; the updated state is not an output", "", ""};
+const char* IdOf(ExitCode code) {
+  switch (code) {
+    case kBad: return id::kBadInput;
+    case kNotSupported: return id::kUnsupported;
+    case kIo: return id::kWrite;
+    case kNoMemory: return id::kMemory;
+    default: return id::kInternal;
+  }
 }
 
-Diagnostic FromStatus(const absl::Status& s, std::string place, std::string help) {
-  Diagnostic d;
-  switch (ExitCodeOf(s)) {
-    case kBad: d.id = id::kBadInput; break;
-    case kNotSupported: d.id = id::kUnsupported; break;
-    case kIo: d.id = id::kWrite; break;
-    default: d.id = id::kInternal;
+}  // namespace
+
+absl::Status WithId(absl::Status s, std::string_view id) { return With(std::move(s), kId, id); }
+absl::Status WithPlace(absl::Status s, std::string_view place) { return With(std::move(s), kPlace, place); }
+absl::Status WithHelp(absl::Status s, std::string_view help) { return With(std::move(s), kHelp, help); }
+
+absl::Status UsageError(std::string_view cause, std::string_view help, std::string_view id) {
+  return WithId(WithHelp(absl::InvalidArgumentError(text::ToAbsl(cause)), help), id);
+}
+
+absl::Status UnsupportedError(const std::vector<passes::Unsupported>& unsupported, std::string_view where) {
+  std::vector<std::string> names;
+  std::string parts;
+  for (const passes::Unsupported& u : unsupported) {
+    text::StrAppend(&parts, u.count > 1 ? text::StrCat(u.count, " × ") : "", u.reason);
+    parts += '\0';
+    parts += u.first_place;
+    parts += '\0';
+    if (std::find(names.begin(), names.end(), u.reason) == names.end()) names.push_back(u.reason);
   }
-  d.cause = std::string(s.message());
-  d.place = std::move(place);
-  d.help = std::move(help);
-  return d;
+  absl::Status s = absl::UnimplementedError(text::StrCat("not supported ", where, ": ", text::Join(names, "; ")));
+  return With(WithId(std::move(s), id::kUnsupportedOps), kParts, parts);
+}
+
+Outcome Fail(const absl::Status& s, std::string_view place) {
+  Outcome out;
+  out.code = ExitCodeOf(s);
+  std::string name = Payload(s, kId), own = Payload(s, kPlace);
+  const bool usage = name == id::kBadFlag || name == id::kUnknownFormat;
+  if (usage) out.code = kUsage;
+  if (name.empty()) name = IdOf(out.code);
+  const std::string list = Payload(s, kParts);
+  const std::vector<std::string_view> parts = text::Split(list, '\0');
+  for (size_t i = 0; i + 1 < parts.size(); i += 2)
+    out.diagnostics.push_back({Severity::kError, name, std::string(parts[i]), std::string(parts[i + 1]), ""});
+  // A usage error is of the command line and the last of a list is of all: neither has a place.
+  if (usage || !list.empty()) own.clear();
+  else if (own.empty()) own = place;
+  out.diagnostics.push_back({Severity::kError, name, std::string(s.message()), own, Payload(s, kHelp)});
+  return out;
+}
+
+Diagnostic DroppedState(const std::string& name) {
+  return {Severity::kWarning, id::kDroppedState, "the program updates '" + name + "'; the updated state is not an output", "", ""};
 }
 
 namespace {
@@ -44,35 +104,13 @@ const char* Word(Severity s) { return s == Severity::kError ? "error" : s == Sev
 
 }  // namespace
 
-std::string Printable(std::string_view s) {
-  std::string out;
-  while (!s.empty()) {
-    const size_t n = text::Utf8Length(s);
-    const unsigned char c = s[0];
-    const bool control = n == 0 || c < 0x20 || c == 0x7F || (n == 2 && c == 0xC2 && static_cast<unsigned char>(s[1]) < 0xA0);
-    if (!control) {
-      out += s.substr(0, n);
-    } else if (c == '\n' || c == '\t') {
-      out += c == '\n' ? "\\n" : "\\t";
-    } else {
-      for (unsigned char x : s.substr(0, n == 0 ? 1 : n)) {
-        char buffer[8];
-        std::snprintf(buffer, sizeof buffer, "\\x%02x", x);
-        out += buffer;
-      }
-    }
-    s.remove_prefix(n == 0 ? 1 : n);
-  }
-  return out;
-}
-
 std::string ToText(const Diagnostic& d, bool colour) {
   const char* on = !colour ? "" : d.severity == Severity::kError ? "\033[31;1m" : d.severity == Severity::kWarning ? "\033[33;1m" : "\033[36;1m";
   // Place and help come first, so that the last line of stderr says what went wrong.
   std::string out;
-  if (!d.place.empty()) out += "  --> " + Printable(d.place) + "\n";
-  if (!d.help.empty()) out += "  help: " + Printable(d.help) + "\n";
-  out += std::string(on) + Word(d.severity) + "[" + d.id + "]" + (colour ? "\033[0m" : "") + ": " + Printable(d.cause) + "\n";
+  if (!d.place.empty()) out += "  --> " + text::Printable(d.place) + "\n";
+  if (!d.help.empty()) out += "  help: " + text::Printable(d.help) + "\n";
+  out += std::string(on) + Word(d.severity) + "[" + d.id + "]" + (colour ? "\033[0m" : "") + ": " + text::Printable(d.cause) + "\n";
   return out;
 }
 

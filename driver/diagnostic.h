@@ -1,5 +1,6 @@
-// What people are told: an id that stays, one line of cause, the place, and what to do about it. Library code returns
-// absl::Status; the driver turns it into diagnostics and an exit code at the edge.
+// What people are told: an id that stays, one line of cause, the place, and what to do about it. All code returns
+// absl::Status; Fail() turns it into diagnostics and an exit code at the edge. What a status has to say beyond its code and
+// text rides in it as payloads, which the functions here set and Fail() reads.
 #ifndef SLIPWAY_DRIVER_DIAGNOSTIC_H_
 #define SLIPWAY_DRIVER_DIAGNOSTIC_H_
 
@@ -9,13 +10,17 @@
 
 #include "absl/status/status.h"
 
+namespace slipway::passes {
+struct Unsupported;
+}
+
 namespace slipway::driver {
 
 // docs/diagnostics.md lists these ids.
 namespace id {
 constexpr char kBadInput[] = "SW1001";          // the input is corrupt, hostile or of the wrong format
 constexpr char kUnknownFormat[] = "SW1002";     // neither input nor output format is known from the name
-constexpr char kBadFlag[] = "SW1003";           // a flag's value has no meaning, or does not fit the program
+constexpr char kBadFlag[] = "SW1003";           // a flag's value has no meaning, or does not fit the program or the target
 constexpr char kMissingWeights[] = "SW1010";    // names without values
 constexpr char kMismatchedWeights[] = "SW1011"; // values that do not fit the program
 constexpr char kUnsupportedOps[] = "SW2001";    // operators the target cannot express
@@ -46,10 +51,22 @@ struct Outcome {
   std::vector<Diagnostic> diagnostics;  // errors last: the last line says what went wrong
 };
 
-// The diagnostic and exit code of a status by its code: InvalidArgument 3, Unimplemented 4, NotFound, PermissionDenied
-// and ResourceExhausted 5, OutOfRange 3, Internal 70.
-Diagnostic FromStatus(const absl::Status& s, std::string place = {}, std::string help = {});
-ExitCode ExitCodeOf(const absl::Status& s);
+// A usage error: exit code 2.
+absl::Status UsageError(std::string_view cause, std::string_view help = {}, std::string_view id = id::kBadFlag);
+// Unimplemented: what a target cannot express, a diagnostic each, and at the end one that names all: "not supported `where`: …".
+absl::Status UnsupportedError(const std::vector<passes::Unsupported>& unsupported, std::string_view where);
+inline constexpr std::string_view kByKernels = "by native kernels";
+
+// The status with an id, a place or a help for its diagnostic. What it has already stays, and so does an empty text.
+absl::Status WithId(absl::Status s, std::string_view id);
+absl::Status WithPlace(absl::Status s, std::string_view place);
+absl::Status WithHelp(absl::Status s, std::string_view help);
+
+// The errors of a status that is not OK. Where it has no id, id and exit code follow from its errno (io/io_error.h), ENOMEM 6 and
+// any other 5, else from its code: InvalidArgument and OutOfRange 3, Unimplemented 4, NotFound and PermissionDenied 5,
+// ResourceExhausted 6, Internal 70. `place` is for a status
+// without one.
+Outcome Fail(const absl::Status& s, std::string_view place = {});
 
 // The warning for state whose updates are not an output.
 Diagnostic DroppedState(const std::string& name);
@@ -57,9 +74,6 @@ Diagnostic DroppedState(const std::string& name);
 // "error[SW1001]: cause" with place and help on their own lines; and one JSON object a line.
 std::string ToText(const Diagnostic& d, bool colour);
 std::string ToJson(const Diagnostic& d);
-// What a file calls things may hold anything: the same text with control characters (a forged line, an escape sequence) and
-// bytes that are not UTF-8 shown as escapes. ToText applies it.
-std::string Printable(std::string_view s);
 
 }  // namespace slipway::driver
 

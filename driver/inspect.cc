@@ -1,7 +1,5 @@
-// See inspect.h.
+// What a file holds as a record, and the record as a table or as JSON.
 #include "driver/inspect.h"
-
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <limits>
@@ -9,15 +7,12 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "driver/c_header.h"
-#include "driver/diagnostic.h"
-#include "driver/native_file.h"
-#include "driver/open.h"
-#include "driver/tensors.h"
-#include "importers/checkpoint/state_dict.h"
-#include "importers/pt2/pt2.h"
-#include "importers/safetensors/safetensors.h"
+#include "driver/format.h"
+#include "driver/pass_context.h"
+#include "exporters/native/c_header.h"
+#include "importers/native/native_file.h"
 #include "io/mapped_file.h"
+#include "planner/planner.h"
 #include "planner/rules.h"
 
 namespace slipway::driver {
@@ -306,7 +301,7 @@ void Describe(const ir::Archive& archive, FileReport* report) {
   for (const auto& p : archive.programs) report->programs.push_back(ReportOf(*p));
 }
 
-void Describe(const importers::TensorSet& set, FileReport* report) {
+void Describe(const ir::TensorSet& set, FileReport* report) {
   report->metadata = set.metadata;
   std::map<std::string_view, TensorRow> rows;
   for (const auto& [name, t] : set.tensors) rows.emplace(name, WeightRow(name, "tensor", t));
@@ -319,26 +314,23 @@ void Describe(const importers::TensorSet& set, FileReport* report) {
   for (auto& [name, row] : rows) report->tensors.push_back(std::move(row));
 }
 
-namespace {
-
 // A native library: its interface, its weights, and the operators that its steps were made of.
 void Describe(const kernels::NativeModel& m, FileReport* report) {
-  report->format = "native";
   report->metadata.insert(m.metadata.begin(), m.metadata.end());
   for (const kernels::EmbeddedPlugin& p : m.plugins) report->extra_files[p.name] = p.bytes.size();
   ProgramReport r;
-  const NativeInterface face = InterfaceOf(m);
+  const exporters::NativeInterface face = exporters::InterfaceOf(m);
   r.name = face.name;
   r.form = "native plan";
-  const auto rows = [](const std::vector<NativeInterface::Value>& values, const char* kind) {
+  const auto rows = [](const std::vector<exporters::NativeInterface::Value>& values, const char* kind) {
     std::vector<TensorRow> out;
-    for (const NativeInterface::Value& v : values)
+    for (const exporters::NativeInterface::Value& v : values)
       out.push_back({v.name, kind, std::string(ir::Name(planner::FromNative(v.dtype))), v.dims, true, "", 0, true});
     return out;
   };
   r.inputs = rows(face.inputs, "input");
   r.outputs = rows(face.outputs, "output");
-  for (const NativeInterface::Dim& d : face.dims) {
+  for (const exporters::NativeInterface::Dim& d : face.dims) {
     ir::SymbolInfo s;
     s.name = d.name;
     s.range = {d.min, d.max};
@@ -360,68 +352,39 @@ void Describe(const kernels::NativeModel& m, FileReport* report) {
   report->programs.push_back(std::move(r));
 }
 
-}  // namespace
-
 absl::StatusOr<FileReport> Inspect(const std::string& path, bool verify) {
-  struct stat info;
-  if (path.ends_with(".index.json") || (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode))) {
-    auto set = ReadShardedTensors(path, "");
-    if (!set.ok()) return set.status();
-    FileReport r;
-    r.file = path;
-    r.format = "shards";
-    Describe(*set, &r);
-    for (const TensorRow& t : r.tensors) r.bytes += t.bytes;
-    if (verify) r.verified = Verified{};
-    return r;
-  }
-  auto file = io::MappedFile::Open(path);
-  if (!file.ok()) return file.status();
+  auto source = OpenSource(path);
+  if (!source.ok()) return source.status();
   FileReport r;
   if (verify) {
-    auto verified = VerifyPayloads(*file);
+    auto verified = source->file ? VerifyPayloads(source->file) : Verified{};
     if (!verified.ok()) return verified.status();
     r.verified = *verified;
   }
+  auto format = FormatOf(*source);
+  if (!format.ok()) return format.status();
   r.file = path;
-  r.bytes = (*file)->size();
-  const FileFormat format = FormatOf(**file);
-  if (format == FileFormat::kSafetensors) {
-    auto set = importers::ReadSafetensors(*file);
+  r.bytes = source->file ? source->file->size() : 0;
+  r.format = (*format)->name;
+  if ((*format)->describe) {
+    if (absl::Status s = (*format)->describe(*source, &r); !s.ok()) return s;
+  } else if ((*format)->tensors) {
+    auto set = (*format)->tensors(*source, "");
     if (!set.ok()) return set.status();
-    r.format = "safetensors";
     Describe(*set, &r);
-    return r;
+  } else {
+    auto archive = OpenArchive(*source);
+    if (!archive.ok()) return archive.status();
+    Describe(*archive, &r);
   }
-  if (format == FileFormat::kCheckpoint ||
-      (format == FileFormat::kPt2 && !importers::LooksLikePt2(*file) && !path.ends_with(".pt2"))) {
-    auto tensors = importers::ListCheckpoint(io::Bytes::Of(*file));
-    if (!tensors.ok()) return tensors.status();
-    r.format = "checkpoint";
-    for (const auto& [name, t] : *tensors) r.tensors.push_back(WeightRow(name, "tensor", t));
-    return r;
-  }
-  if (!importers::LooksLikePt2(*file) && LooksNative(*file)) {
-    auto native = ReadNative(*file);
-    if (!native.ok()) return native.status();
-    Describe(native->model, &r);
-    return r;
-  }
-  auto archive = OpenArchive(*file);
-  if (!archive.ok()) return archive.status();
-  r.format = format == FileFormat::kText ? "text" : "pt2";
-  Describe(*archive, &r);
   return r;
 }
 
 std::string ToTable(const FileReport& r, bool ops, bool all_weights) {
   Table t;
-  const char* format = r.format == "pt2"          ? "PT2 archive"
-                       : r.format == "native"     ? "native library"
-                       : r.format == "text"       ? "slipway text"
-                       : r.format == "checkpoint" ? "torch.save checkpoint"
-                       : r.format == "shards"     ? "shards"
-                                                  : "safetensors file";
+  std::string_view format = r.format;
+  for (const Format& f : Formats())
+    if (f.name == r.format) format = f.title;
   t.Line(text::StrCat(r.file, ": ", format, ", ", Bytes(r.bytes), r.producer.empty() ? "" : ", ", Shown(r.producer)));
   for (const ProgramReport& p : r.programs) {
     t.Line("");
@@ -503,6 +466,32 @@ absl::StatusOr<std::string> InspectIr(const std::string& path, ir::PrintOptions:
   options.sources = sources;
   options.base = FolderOf(path);
   return ir::Print(*archive, options);
+}
+
+absl::StatusOr<std::string> InspectHeader(const std::string& path) {
+  auto file = io::MappedFile::Open(path);
+  if (!file.ok()) return file.status();
+  const Source source{path, *file};
+  auto format = FormatOf(source);
+  if (!format.ok()) return format.status();
+  std::string stem = path.substr(path.rfind('/') + 1);
+  stem = stem.substr(0, stem.find('.', 1));
+  // A package may hold the program as well as the library.
+  if ((*format)->name == "native" || importers::LooksNative(*file)) {
+    auto native = importers::ReadNative(*file);
+    if (!native.ok()) return native.status();
+    return exporters::CHeader(exporters::InterfaceOf(native->model), stem);
+  }
+  auto archive = OpenArchive(source);
+  if (!archive.ok()) return archive.status();
+  if (archive->programs.size() != 1)
+    return absl::UnimplementedError(text::StrCat("an archive of ", archive->programs.size(), " programs"));
+  ir::Program& p = *archive->programs[0];
+  ConversionContext context;
+  if (absl::Status s = passes::RunPasses(passes::kPreparation, p, context); !s.ok()) return s;
+  auto planned = planner::LegalizeAndPlan(p);
+  if (!planned.ok()) return planned.status();
+  return exporters::CHeader(exporters::InterfaceOf(p.name, *planned), stem);
 }
 
 }  // namespace slipway::driver

@@ -12,10 +12,11 @@
 #include "absl/status/statusor.h"
 #include "driver/verify_payloads.h"
 #include "ir/graph.h"
+#include "ir/tensor_set.h"
 #include "ir/text.h"
 
-namespace slipway::importers {
-struct TensorSet;
+namespace slipway::kernels {
+struct NativeModel;
 }
 
 namespace slipway::driver {
@@ -44,7 +45,7 @@ struct ProgramReport {
 };
 
 struct FileReport {
-  std::string file, format, producer;  // format: "pt2", "safetensors", "text", "checkpoint", "shards" or "native"
+  std::string file, format, producer;  // format: Format::name
   uint64_t bytes = 0;
   std::vector<ProgramReport> programs;
   std::vector<TensorRow> tensors;  // of files without programs
@@ -59,9 +60,10 @@ absl::StatusOr<FileReport> Inspect(const std::string& path, bool verify = false)
 
 ProgramReport ReportOf(const ir::Program& program);
 
-// Fills in what is known of programs or tensors that are open already: all but the file and its format.
+// Fills in what is known of programs, tensors or a native library that are open already: all but the file and its format.
 void Describe(const ir::Archive& archive, FileReport* report);
-void Describe(const importers::TensorSet& set, FileReport* report);
+void Describe(const ir::TensorSet& set, FileReport* report);
+void Describe(const kernels::NativeModel& model, FileReport* report);
 
 // The table; `ops` adds the operators, `all_weights` lists weights beyond the first twenty.
 std::string ToTable(const FileReport& report, bool ops, bool all_weights);

@@ -1,4 +1,4 @@
-// See plugins.h.
+// The first library that has a kernel of a name gives it: the order is that of the command line.
 #include "driver/plugins.h"
 
 namespace slipway::driver {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/plugin.h"
+#include "kernels/executor/plugin.h"
 
 namespace slipway::driver {
 

@@ -1,17 +1,15 @@
-// See reader.h.
+// Files by their paths.
 #include "driver/reader.h"
 
-#include "driver/open.h"
-#include "driver/tensors.h"
-#include "importers/safetensors/safetensors.h"
+#include "driver/format.h"
 #include "io/mapped_file.h"
 
 namespace slipway::driver {
 
 absl::StatusOr<ir::Archive> Reader::Programs(const std::string& path) const { return OpenArchive(path); }
 
-absl::StatusOr<importers::TensorSet> Reader::Tensors(const std::string& path, const std::string& key) const {
-  return ReadShardedTensors(path, key);
+absl::StatusOr<ir::TensorSet> Reader::Tensors(const std::string& path, const std::string& key) const {
+  return OpenTensors(path, key);
 }
 
 std::string Reader::Digest(const std::string& path) const {

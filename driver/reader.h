@@ -6,10 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "ir/graph.h"
-
-namespace slipway::importers {
-struct TensorSet;
-}
+#include "ir/tensor_set.h"
 
 namespace slipway::driver {
 
@@ -18,8 +15,8 @@ class Reader {
   virtual ~Reader() = default;
   // Programs for the caller alone, who rewrites them; as OpenArchive().
   virtual absl::StatusOr<ir::Archive> Programs(const std::string& path) const;
-  // Named tensors; as ReadShardedTensors().
-  virtual absl::StatusOr<importers::TensorSet> Tensors(const std::string& path, const std::string& key) const;
+  // Named tensors; as OpenTensors().
+  virtual absl::StatusOr<ir::TensorSet> Tensors(const std::string& path, const std::string& key) const;
   // As SourceDigest(); "" where there is no file.
   virtual std::string Digest(const std::string& path) const;
 };

@@ -1,4 +1,4 @@
-// See run.h.
+// Both ways of running, by plan and by library, time the same parts and write the same report.
 #include "driver/run.h"
 
 #include <algorithm>
@@ -8,9 +8,8 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "driver/convert_internal.h"
-#include "driver/open.h"
-#include "driver/passes.h"
+#include "driver/format.h"
+#include "driver/pass_context.h"
 #include "driver/plugins.h"
 #include "driver/run_library.h"
 #include "exporters/safetensors/safetensors.h"
@@ -47,22 +46,8 @@ absl::StatusOr<std::vector<ir::TensorRef>> ReadInputs(const std::string& path) {
   return inputs;
 }
 
-}  // namespace
-
-absl::Status PrepareForNative(ir::Program& p, std::vector<std::string>* dropped, bool verify_each) {
-  PassContext context;
-  for (const Pass& pass : Passes()) {
-    if (std::string_view(pass.name) == "legalize") break;  // the planner legalizes for itself
-    if (absl::Status s = RunPass(pass, p, context, verify_each); !s.ok()) return s;
-  }
-  if (dropped) *dropped = std::move(context.dropped);
-  return absl::OkStatus();
-}
-
-namespace {
-
 absl::Status WriteOutputs(const std::vector<ir::TensorRef>& outputs, const std::string& path) {
-  std::vector<exporters::OutTensor> out;
+  std::vector<weights::NamedTensor> out;
   for (size_t i = 0; i < outputs.size(); ++i) out.push_back({text::StrCat("output.", i), outputs[i], outputs[i].dtype});
   return exporters::ExportSafetensors(out, path, {}).status();
 }
@@ -106,11 +91,15 @@ absl::StatusOr<RunReport> RunLibrary(const RunOptions& options) {
 
 }  // namespace
 
-absl::StatusOr<RunReport> Run(const RunOptions& options, Outcome* unsupported) {
-  if (options.model.ends_with(".so")) return RunLibrary(options);
+absl::StatusOr<RunReport> Run(const RunOptions& options) {
   RunReport report;
   auto begin = Clock::now();
-  auto archive = OpenArchive(options.model);
+  auto source = OpenSource(options.model);
+  if (!source.ok()) return source.status();
+  auto format = FormatOf(*source);
+  if (!format.ok()) return format.status();
+  if ((*format)->name == "native") return RunLibrary(options);
+  auto archive = OpenArchive(*source);
   if (!archive.ok()) return archive.status();
   if (archive->programs.size() != 1)
     return absl::UnimplementedError(text::StrCat("an archive of ", archive->programs.size(), " programs"));
@@ -120,18 +109,16 @@ absl::StatusOr<RunReport> Run(const RunOptions& options, Outcome* unsupported) {
   report.load_seconds = Since(begin);
 
   begin = Clock::now();
-  if (absl::Status s = PrepareForNative(p); !s.ok()) return s;
+  ConversionContext context;
+  if (absl::Status s = passes::RunPasses(passes::kPreparation, p, context); !s.ok()) return s;
   auto plugins = Plugins::Open(options.plugins);
   if (!plugins.ok()) return plugins.status();
   planner::PlanOptions plan_options{.memory_limit = options.memory_limit};
   if (!options.plugins.empty()) plan_options.plugins = [&](std::string_view name) { return plugins->Find(name); };
   std::vector<passes::Unsupported> lacking;
   auto planned = planner::PlanFor(p, *inputs, plan_options, &lacking);
-  if (!planned.ok()) {
-    if (unsupported && absl::IsUnimplemented(planned.status()) && !lacking.empty())
-      *unsupported = FailUnsupported({}, lacking, kByKernels);
-    return planned.status();
-  }
+  if (!planned.ok())
+    return absl::IsUnimplemented(planned.status()) && !lacking.empty() ? UnsupportedError(lacking, kByKernels) : planned.status();
   planner::Runner runner(*std::move(planned), plan_options, options.profile,
                          options.threads > 0 ? options.threads : kernels::DefaultThreads());
   report.plan_seconds = Since(begin);

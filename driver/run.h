@@ -37,16 +37,10 @@ struct RunReport {
   std::vector<Row> profile;  // slowest first; empty without `profile`
 };
 
-// What every program goes through before it is planned: functional form, no updates of state among the outputs (`dropped`,
-// which may be null, gets their names), constants folded, complex numbers as pairs. With `verify_each` the verifier looks
-// at it after every pass: Internal where it finds something.
-absl::Status PrepareForNative(ir::Program& p, std::vector<std::string>* dropped = nullptr, bool verify_each = false);
-
 // Inputs and outputs are numbered in flattened order, tensors and symbolic numbers (0-d i64, f64, bool) only. Errors:
 // InvalidArgument for inputs that the program does not take and data that an operator refuses; Unimplemented naming
-// what cannot be run; those of reading and writing the files. `unsupported` (may be null): where it is operators that
-// kernels lack, what to tell of all of them.
-absl::StatusOr<RunReport> Run(const RunOptions& options, Outcome* unsupported = nullptr);
+// what cannot be run; those of reading and writing the files.
+absl::StatusOr<RunReport> Run(const RunOptions& options);
 
 std::string ToTable(const RunReport& report);
 // {"load_s":…,"plan_s":…,"run_s":[…],"temporaries_bytes":…,"working_bytes":…,"steps":…,"profile":[{"op":…,"steps":…,"s":…}]}

@@ -1,4 +1,4 @@
-// See run_library.h.
+// The library is found through dlopen and called through its C functions, so that a run is what any C program gets.
 #include "driver/run_library.h"
 
 #include <dlfcn.h>

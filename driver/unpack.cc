@@ -1,4 +1,4 @@
-// See unpack.h.
+// Archives taken apart: all files appear, or none and no new folder.
 #include "driver/unpack.h"
 
 #include <sys/stat.h>
@@ -8,9 +8,10 @@
 #include <cerrno>
 
 #include "base/text.h"
-#include "driver/convert_internal.h"
-#include "driver/open.h"
+#include "driver/format.h"
+#include "driver/target.h"
 #include "exporters/pt2/pt2.h"
+#include "io/io_error.h"
 
 namespace slipway::driver {
 namespace {
@@ -38,15 +39,14 @@ absl::StatusOr<std::vector<ir::Archive>> Divide(ir::Archive whole, const std::ve
 
 Outcome Unpack(const UnpackOptions& o, ConvertSummary* summary) {
   const SummaryClock clock(summary);
-  Outcome out;
   exporters::Pt2Options options;
-  options.target = o.torch == "2.6" ? exporters::TorchTarget::k26 : exporters::TorchTarget::k29;
-  options.check_crc = o.check_crc;
-  options.progress = o.progress;
+  options.target = o.convert.torch == "2.6" ? exporters::TorchTarget::k26 : exporters::TorchTarget::k29;
+  options.check_crc = o.convert.check_crc;
+  options.progress = o.convert.progress;
   auto whole = OpenArchive(o.input);
-  if (!whole.ok()) return Fail(out, whole.status(), o.input);
+  if (!whole.ok()) return Fail(whole.status(), o.input);
   auto parts = Divide(*std::move(whole), o.programs);
-  if (!parts.ok()) return Fail(out, parts.status(), o.input);
+  if (!parts.ok()) return Fail(parts.status(), o.input);
 
   std::string folder = o.folder;
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
@@ -59,16 +59,16 @@ Outcome Unpack(const UnpackOptions& o, ConvertSummary* summary) {
     summary->lines.push_back(files.back().path);
   }
   summary->nodes_after = summary->nodes_before;
-  const bool made = !o.dry_run && mkdir(folder.c_str(), 0777) == 0;
-  if (!o.dry_run && !made && errno != EEXIST) return Fail(out, absl::ErrnoToStatus(errno, folder));
-  auto report = exporters::ExportPt2(files, options, o.dry_run);
+  const bool made = !o.convert.dry_run && mkdir(folder.c_str(), 0777) == 0;
+  if (!o.convert.dry_run && !made && errno != EEXIST) return Fail(io::IoError(errno, folder));
+  auto report = exporters::ExportPt2(files, options, o.convert.dry_run);
   if (!report.ok()) {
     if (made) rmdir(folder.c_str());
-    return Fail(out, report.status(), o.input);
+    return Fail(report.status(), o.input);
   }
   summary->weight_bytes = report->weight_bytes;
   summary->bytes_written = report->file_bytes;
-  return out;
+  return {};
 }
 
 }  // namespace slipway::driver

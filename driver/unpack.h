@@ -13,10 +13,7 @@ struct UnpackOptions {
   std::string input;
   std::string folder;                 // made where it is missing
   std::vector<std::string> programs;  // names; none: all
-  std::string torch = "2.9";          // as of ConvertOptions
-  bool check_crc = false;
-  bool dry_run = false;
-  std::function<void(uint64_t done, uint64_t total)> progress;
+  ConvertOptions convert;             // of which torch, check_crc, dry_run and progress apply
 };
 
 // Writes FOLDER/NAME.pt2 for every program, with its own weights and all extra files: convert's inverse of packing several

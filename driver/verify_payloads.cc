@@ -1,4 +1,4 @@
-// See verify_payloads.h.
+// Stored members are read through the mapping; archives within the archive are gone into once.
 #include "driver/verify_payloads.h"
 
 #include <string>

@@ -1,4 +1,4 @@
-// See version.h. The version itself comes from the file VERSION through the build.
+// The version itself comes from the file VERSION through the build.
 #include "driver/version.h"
 
 #include "base/text.h"

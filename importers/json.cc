@@ -1,4 +1,4 @@
-// Builds json::Document trees from simdjson's on-demand tokens; see json.h.
+// Builds json::Document trees from simdjson's on-demand tokens.
 #include "importers/json.h"
 
 #include <simdjson.h>

@@ -1,7 +1,8 @@
-// Temporaries, fast copies, renames, and the registry that cleans up when the process is told to stop; see
-// atomic_writer.h.
+// Temporaries, copies inside the kernel, renames, and the registry of what a stopped process has to remove: slots of atomic
+// pointers, since signal handlers read them.
 #include "io/atomic_writer.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
@@ -16,7 +17,10 @@
 #include <atomic>
 #include <cerrno>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "io/io_error.h"
 
 namespace slipway::io {
 namespace {
@@ -100,12 +104,46 @@ absl::StatusOr<std::string> FollowLinks(std::string path) {
     if (lstat(path.c_str(), &info) != 0 || !S_ISLNK(info.st_mode)) return path;
     char target[PATH_MAX];
     const ssize_t size = readlink(path.c_str(), target, sizeof(target));
-    if (size < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot read the link ", path));
-    if (size == sizeof(target)) return absl::ErrnoToStatus(ENAMETOOLONG, absl::StrCat("cannot follow the link ", path));
+    if (size < 0) return IoError(errno, absl::StrCat("cannot read the link ", path));
+    if (size == sizeof(target)) return IoError(ENAMETOOLONG, absl::StrCat("cannot follow the link ", path));
     std::string next(target, size);
     path = next[0] == '/' ? next : absl::StrCat(FolderOf(path), "/", next);
   }
-  return absl::ErrnoToStatus(ELOOP, absl::StrCat("cannot follow the link ", path));
+  return IoError(ELOOP, absl::StrCat("cannot follow the link ", path));
+}
+
+bool IsFile(const std::string& path) {
+  struct stat info;
+  return lstat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+}
+
+// Where the file that names several others waits while these are put in place.
+constexpr absl::string_view kAside = ".before.tmp";
+std::string AsideOf(const std::string& path, pid_t pid) { return absl::StrCat(path, ".", pid, kAside); }
+
+// Takes care of what processes that were killed had put aside: the old file comes back, or goes where there is one of its name.
+void RecoverAside(const std::string& path) {
+  const std::string prefix = path.substr(path.rfind('/') + 1) + ".";
+  DIR* folder = opendir(FolderOf(path).c_str());
+  if (folder == nullptr) return;
+  std::vector<std::string> found;
+  while (const dirent* entry = readdir(folder)) {
+    absl::string_view pid = entry->d_name;
+    int number;
+    if (!absl::ConsumePrefix(&pid, prefix) || !absl::ConsumeSuffix(&pid, kAside) || !absl::SimpleAtoi(pid, &number)) continue;
+    // That of a process that lives is in use.
+    if (number > 0 && number != getpid() && kill(number, 0) != 0 && errno == ESRCH) found.push_back(AsideOf(path, number));
+  }
+  closedir(folder);
+  for (const std::string& aside : found) {
+    if (!IsFile(aside)) continue;
+    if (renameat2(AT_FDCWD, aside.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0) continue;
+    if (errno == EEXIST) {
+      unlink(aside.c_str());
+    } else if (errno == EINVAL && !IsFile(path)) {  // a file system without that flag
+      rename(aside.c_str(), path.c_str());
+    }
+  }
 }
 
 // Whether a failed or empty call says that this way of copying does not work here, rather than that copying failed.
@@ -118,7 +156,7 @@ bool NotSupportedHere(int error) {
 
 void RemoveTemporariesOnSignals() {
   owner = getpid();
-  for (int signal_number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ}) {
+  for (int signal_number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGXCPU, SIGXFSZ}) {
     struct sigaction current;
     // A signal that is ignored (nohup) or that the program handles stays as it is.
     if (sigaction(signal_number, nullptr, &current) != 0 || (current.sa_flags & SA_SIGINFO) != 0 || current.sa_handler != SIG_DFL)
@@ -132,11 +170,7 @@ void RemoveTemporariesOnSignals() {
 }
 
 absl::Status AtomicFile::Failed(int error, const char* what) const {
-  // Quotas and size limits are a full disk to whoever reads the message.
-  if (error == EDQUOT || error == EFBIG) {
-    return absl::ResourceExhaustedError(absl::StrCat("cannot ", what, " ", path_, ": ", strerror(error)));
-  }
-  return absl::ErrnoToStatus(error, absl::StrCat("cannot ", what, " ", path_));
+  return IoError(error, absl::StrCat("cannot ", what, " ", path_));
 }
 
 absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(std::string_view path, const Options& options) {
@@ -148,6 +182,7 @@ absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(std::string_view 
   absl::StatusOr<std::string> destination = FollowLinks(file->path_);
   if (!destination.ok()) return destination.status();
   file->destination_ = *std::move(destination);
+  RecoverAside(file->destination_);
   mode_t mode = 0666;  // less the process's umask
   bool replaces = false;
   struct stat info;
@@ -283,7 +318,7 @@ absl::Status AtomicFile::CopyFrom(const FileRange& range) {
     const ssize_t count = pread(source, block.data(), std::min<uint64_t>(left, block.size()), from);
     if (count < 0) {
       if (errno == EINTR) continue;
-      return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", range.file->path()));
+      return IoError(errno, absl::StrCat("cannot read ", range.file->path()));
     }
     if (count == 0) {
       return absl::DataLossError(
@@ -354,24 +389,20 @@ absl::Status AtomicFile::Commit() {
 // which then hold them. The old one that names the others is put aside for that time: killed in between, there is none
 // rather than one that reads others' bytes.
 absl::Status AtomicFile::PutInPlace(absl::Span<AtomicFile* const> files) {
-  const auto is_file = [](const std::string& path) {
-    struct stat info;
-    return lstat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
-  };
   const auto exchange = [](const std::string& a, const std::string& b) {
     return renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0;
   };
   const bool several = files.size() > 1;
   const std::string& last = files.back()->destination_;
-  const std::string aside = absl::StrCat(last, ".", getpid(), ".before.tmp");
-  const bool put_aside = several && is_file(last);
+  const std::string aside = AsideOf(last, getpid());
+  const bool put_aside = several && IsFile(last);
   if (put_aside && rename(last.c_str(), aside.c_str()) != 0) return files.back()->Failed(errno, "put in place");
 
   enum class Placed { kRenamed, kExchanged };
   std::vector<Placed> placed;
   absl::Status status;
   for (AtomicFile* file : files) {
-    if (several && is_file(file->destination_) && exchange(file->temporary_, file->destination_)) {
+    if (several && IsFile(file->destination_) && exchange(file->temporary_, file->destination_)) {
       placed.push_back(Placed::kExchanged);
     } else if (rename(file->temporary_.c_str(), file->destination_.c_str()) == 0) {
       placed.push_back(Placed::kRenamed);
@@ -395,7 +426,7 @@ absl::Status AtomicFile::PutInPlace(absl::Span<AtomicFile* const> files) {
   return status;
 }
 
-absl::Status CommitAll(absl::Span<AtomicFile* const> files) {
+absl::Status CommitAll(absl::Span<AtomicFile* const> files, absl::Span<const std::string> obsolete) {
   for (AtomicFile* file : files) {
     if (absl::Status status = file->Finish(); !status.ok()) return status;
   }
@@ -404,6 +435,11 @@ absl::Status CommitAll(absl::Span<AtomicFile* const> files) {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   absl::Status status = AtomicFile::PutInPlace(files);
+  for (const std::string& path : obsolete) {
+    if (status.ok() && unlink(path.c_str()) != 0 && errno != ENOENT) {
+      status = IoError(errno, absl::StrCat("cannot remove ", path));
+    }
+  }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (!status.ok()) return status;
   for (AtomicFile* file : files) file->RemoveTemporary();  // the old file, or nothing

@@ -18,7 +18,7 @@ namespace slipway::io {
 
 // One output file, written from front to back. Not for use by several threads at once.
 //
-// Errors carry the destination's path and the system's reason: ResourceExhausted for a full disk or quota,
+// Errors are IoError()s (io/io_error.h) with the destination's path: ResourceExhausted for a full disk or quota,
 // PermissionDenied, NotFound (no such folder), and so on. After an error the object is good only for destruction.
 //
 // The temporary, .NAME.slipway-PID-N.tmp, is removed by the destructor, and by signals as RemoveTemporariesOnSignals()
@@ -33,7 +33,8 @@ class AtomicFile {
   };
 
   // Creates the temporary. `path` must name a regular file or nothing yet; a symbolic link is followed, so that the
-  // link stays and its target is replaced. An existing file's permissions are kept.
+  // link stays and its target is replaced. An existing file's permissions are kept. Where a process that was killed within
+  // CommitAll() left the old file aside, as PATH.PID.before.tmp, it comes back first, or is removed where PATH is there.
   static absl::StatusOr<std::unique_ptr<AtomicFile>> Create(std::string_view path, const Options& options);
   static absl::StatusOr<std::unique_ptr<AtomicFile>> Create(std::string_view path) { return Create(path, Options()); }
 
@@ -65,7 +66,7 @@ class AtomicFile {
   absl::Status Commit();
 
  private:
-  friend absl::Status CommitAll(absl::Span<AtomicFile* const> files);
+  friend absl::Status CommitAll(absl::Span<AtomicFile* const> files, absl::Span<const std::string> obsolete);
   static absl::Status PutInPlace(absl::Span<AtomicFile* const> files);
 
   explicit AtomicFile(std::string path) : path_(std::move(path)) {}
@@ -87,8 +88,8 @@ class AtomicFile {
   std::vector<uint8_t> buffer_;
 };
 
-// From now on SIGINT, SIGTERM, SIGHUP, SIGPIPE and SIGXFSZ remove the temporaries of this process, where it had left them to
-// their default, which is then carried out. For programs: a library has no business with its host's signals.
+// From now on SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGXCPU and SIGXFSZ remove the temporaries of this process, where it
+// had left them to their default, which is then carried out. For programs: a library has no business with its host's signals.
 void RemoveTemporariesOnSignals();
 
 // Commits several files that belong together (a model and its weights): none is put in place before all are finished,
@@ -96,7 +97,10 @@ void RemoveTemporariesOnSignals();
 // names (ext4, xfs, btrfs, tmpfs, overlayfs), the old files restored. The last is to
 // be the one that names the others: it is absent for the moment between the renames, so that neither readers nor a kill
 // find an old one beside new files.
-absl::Status CommitAll(absl::Span<AtomicFile* const> files);
+//
+// `obsolete` are the paths of files that the new ones take the place of besides those of their names: removed once all are in
+// place. Killed before that, both are there.
+absl::Status CommitAll(absl::Span<AtomicFile* const> files, absl::Span<const std::string> obsolete = {});
 
 }  // namespace slipway::io
 

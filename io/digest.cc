@@ -1,4 +1,4 @@
-// The compression function and padding of SHA-256; see digest.h. Names follow FIPS 180-4, section 6.2.
+// The compression function and padding of SHA-256. Names follow FIPS 180-4, section 6.2.
 #include "io/digest.h"
 
 #include <algorithm>

@@ -19,7 +19,7 @@ namespace slipway::io {
 // mapping; copies made through fd() report it as an error instead.
 class MappedFile {
  public:
-  // Opens and maps `path`. Errors: NotFound, PermissionDenied and the other codes of the system's errno;
+  // Opens and maps `path`. Errors: IoError() (io/io_error.h), NotFound where there is none;
   // InvalidArgument where `path` is not a regular file (a directory, a pipe, a device).
   static absl::StatusOr<std::shared_ptr<MappedFile>> Open(std::string_view path);
 

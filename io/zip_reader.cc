@@ -1,4 +1,4 @@
-// Walks a zip's central directory and checks every record before anything is believed; see zip_reader.h.
+// Walks a zip's central directory and checks every record before anything is believed.
 //
 // An archive that two readers could understand differently is refused: the records at the end must agree with each
 // other, each local header with the directory, and no two members may share bytes.

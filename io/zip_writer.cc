@@ -1,4 +1,4 @@
-// Local headers padded to alignment, payloads, and the directory behind them; see zip_writer.h.
+// Local headers padded to alignment, payloads, and the directory behind them.
 #include "io/zip_writer.h"
 
 #include <libdeflate.h>

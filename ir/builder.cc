@@ -1,13 +1,16 @@
-// See builder.h.
+// A call is placed in three steps: arguments are put into schema order, the node is inserted, and its results get the
+// types that the operator's shape function infers. A failed step is remembered and harmless values are returned.
 #include "ir/builder.h"
 
 #include "base/text.h"
 #include "ir/ops/infer.h"
 #include "ir/ops/op_table.h"
+#include "ir/ops/rule.h"
 
 namespace slipway::ir {
 
 Value* Builder::Poison() {
+  if (!ok()) LeaveRule(status_);
   // Users are noted at it: one for each thread.
   static thread_local Graph graph(nullptr);
   static thread_local Value* value = graph.AddInput("poison", Type::Tensor(DType::kFloat32, {}));
@@ -28,11 +31,11 @@ Values Builder::CallMulti(std::string_view op, std::vector<Arg> args,
 Values Builder::CallTyped(std::string_view op_name, std::vector<Arg> args,
                           std::vector<std::pair<std::string_view, Arg>> named, std::vector<Type> types) {
   const OpDef& op = GetOp(op_name);
-  Values poison(8, Poison());
-  if (!ok()) return poison;
+  auto poison = [this] { return Values(8, Poison()); };
+  if (!ok()) return poison();
   if (!op.known || (!op.variadic && args.size() > op.args.size())) {
     SetStatus(absl::InternalError(text::StrCat("builder: bad call of ", op_name)));
-    return poison;
+    return poison();
   }
   std::vector<NamedArg> list;
   for (size_t i = 0; i < args.size(); ++i) {
@@ -45,7 +48,7 @@ Values Builder::CallTyped(std::string_view op_name, std::vector<Arg> args,
   for (auto& [name, arg] : named) {
     if (!op.variadic && op.ArgIndex(name) < 0) {
       SetStatus(absl::InternalError(text::StrCat("builder: ", op_name, " has no argument '", name, "'")));
-      return poison;
+      return poison();
     }
     list.push_back({std::string(name), std::move(arg), 2});
   }
@@ -56,7 +59,7 @@ Values Builder::CallTyped(std::string_view op_name, std::vector<Arg> args,
     if (!inferred.ok()) {
       SetStatus(inferred.status());
       graph_.Erase(n);
-      return poison;
+      return poison();
     }
     types = *std::move(inferred);
   }
@@ -85,7 +88,8 @@ Value* Builder::Full(SymInts sizes, Arg value, DType dtype) {
 IntOrValue Builder::Size(Value* x, int dim) {
   if (dim < 0) dim += x->rank();
   if (dim < 0 || dim >= x->rank()) {
-    SetStatus(absl::InternalError("builder: size of a dimension the tensor lacks"));
+    SetStatus(absl::InvalidArgumentError("the size of a dimension that a tensor lacks"));
+    LeaveRule(status_);
     return 1;
   }
   if (auto c = x->sizes()[dim].constant()) return *c;

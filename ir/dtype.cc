@@ -1,45 +1,26 @@
-// The dtype table and torch's type promotion.
+// Lookups in the table of base/dtypes.h, and torch's type promotion.
 #include "ir/dtype.h"
+
+#include <array>
+#include <iterator>
+#include <utility>
+
+#include "base/dtypes.h"
 
 namespace slipway::ir {
 namespace {
 
-constexpr DTypeClass kB = DTypeClass::kBool, kI = DTypeClass::kIntegral, kF = DTypeClass::kFloating,
-                     kC = DTypeClass::kComplex;
-
 // Indexed by DType.
-constexpr DTypeInfo kInfos[] = {
-    {"unknown", "", "", 0, DTypeClass::kUnknown, false, 0},
-    {"u8", "uint8", "U8", 8, kI, false, 1},
-    {"i8", "int8", "I8", 8, kI, true, 2},
-    {"i16", "int16", "I16", 16, kI, true, 3},
-    {"i32", "int32", "I32", 32, kI, true, 4},
-    {"i64", "int64", "I64", 64, kI, true, 5},
-    {"f16", "float16", "F16", 16, kF, true, 6},
-    {"f32", "float32", "F32", 32, kF, true, 7},
-    {"f64", "float64", "F64", 64, kF, true, 8},
-    {"c32", "complex32", "", 32, kC, true, 9},
-    {"c64", "complex64", "C64", 64, kC, true, 10},
-    {"c128", "complex128", "", 128, kC, true, 11},
-    {"bool", "bool", "BOOL", 8, kB, false, 12},
-    {"bf16", "bfloat16", "BF16", 16, kF, true, 13},
-    {"u16", "uint16", "U16", 16, kI, false, 28},
-    {"u32", "uint32", "U32", 32, kI, false, 34},
-    {"u64", "uint64", "U64", 64, kI, false, 35},
-    {"f8e4m3fn", "float8_e4m3fn", "F8_E4M3", 8, kF, true, 29},
-    {"f8e5m2", "float8_e5m2", "F8_E5M2", 8, kF, true, 30},
-    {"f8e4m3fnuz", "float8_e4m3fnuz", "F8_E4M3FNUZ", 8, kF, true, 31},
-    {"f8e5m2fnuz", "float8_e5m2fnuz", "F8_E5M2FNUZ", 8, kF, true, 32},
-    {"f8e8m0fnu", "float8_e8m0fnu", "F8_E8M0", 8, kF, false, 33},
-    {"i4", "", "", 4, kI, true, 0},
-    {"u4", "", "", 4, kI, false, 0},
-    {"i2", "", "", 2, kI, true, 0},
-    {"u2", "", "", 2, kI, false, 0},
-    {"f4e2m1", "float4_e2m1fn_x2", "F4", 4, kF, true, 0},
-    {"f6e2m3", "", "F6_E2M3", 6, kF, true, 0},
-    {"f6e3m2", "", "F6_E3M2", 6, kF, true, 0},
-};
-static_assert(sizeof(kInfos) / sizeof(kInfos[0]) == static_cast<size_t>(DType::kCount));
+constexpr auto kInfos = [] {
+  std::array<DTypeInfo, std::size(kElementTypes)> infos{};
+  for (size_t i = 0; i < infos.size(); ++i) {
+    const ElementType& t = kElementTypes[i];
+    infos[i] = {t.name, t.torch_name, t.safetensors, t.bits, static_cast<DTypeClass>(t.kind), t.is_signed, t.pt2};
+  }
+  return infos;
+}();
+static_assert(kInfos.size() == static_cast<size_t>(DType::kCount));
+static_assert(static_cast<int>(DTypeClass::kComplex) == static_cast<int>(ElementKind::kComplex));
 
 template <typename Pred>
 std::optional<DType> FindBy(Pred pred) {

@@ -314,44 +314,4 @@ bool Graph::IsOutput(const Value* v) const {
 
 // ---- Cloning
 
-std::vector<Arg> CloneInto(const Graph& g, absl::Span<Value* const> inputs, Graph& into, Node* before) {
-  absl::flat_hash_map<const Value*, Value*> map;
-  for (size_t i = 0; i < g.inputs().size() && i < inputs.size(); ++i) map[g.inputs()[i]] = inputs[i];
-  auto translate = [&](Arg a) {
-    a.ReplaceValues([&](Value* v) {
-      auto it = map.find(v);
-      return it == map.end() ? v : it->second;
-    });
-    if (auto sub = a.get<SubGraph>()) return Arg(Clone(**sub, into.program()));
-    return a;
-  };
-  // Collected first: `into` may be `g` itself.
-  std::vector<const Node*> nodes;
-  for (const Node* n : g) nodes.push_back(n);
-  for (const Node* n : nodes) {
-    std::vector<NamedArg> args;
-    for (const NamedArg& a : n->args()) args.push_back({a.name, translate(a.arg), a.kind});
-    Node* m = into.Insert(n->op(), std::move(args), before);
-    m->set_groups(n->groups());
-    m->hop_single_return = n->hop_single_return;
-    m->set_source(n->source());
-    for (Value* v : n->outputs()) {
-      if (v) map[v] = into.AddOutput(m, v->name(), v->type());
-      else into.AddNoneOutput(m);
-    }
-  }
-  std::vector<Arg> outputs;
-  for (const Arg& a : g.outputs) outputs.push_back(translate(a));
-  return outputs;
-}
-
-SubGraph Clone(const Graph& g, Program* program) {
-  auto copy = std::make_shared<Graph>(program);
-  std::vector<Value*> inputs;
-  for (Value* v : g.inputs()) inputs.push_back(copy->AddInput(v->name(), v->type()));
-  copy->outputs = CloneInto(g, inputs, *copy, nullptr);
-  copy->single_tensor_return = g.single_tensor_return;
-  return copy;
-}
-
 }  // namespace slipway::ir

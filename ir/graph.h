@@ -303,11 +303,6 @@ class Graph {
   Value* NewValue(std::string name, Type type);
 };
 
-// A deep copy of `g`'s nodes into `into` before `before`, inputs replaced by `inputs`; returns the outputs.
-// Subgraph arguments are cloned too.
-std::vector<Arg> CloneInto(const Graph& g, absl::Span<Value* const> inputs, Graph& into, Node* before);
-SubGraph Clone(const Graph& g, Program* program);
-
 // As exported (in-place nodes mutate, views alias) or functional (pure SSA; mutations are outputs).
 enum class Form : uint8_t { kAsExported, kFunctional };
 
@@ -333,7 +328,8 @@ struct Program {
   std::string namedtuple_fields_json;          // verbatim
   std::vector<std::string> guards;
   std::shared_ptr<const Storage> sample_inputs;  // a torch.save archive of (args, kwargs), unread; null without
-  std::vector<std::pair<std::string, RangeConstraint>> range_constraints;  // keys as in the file
+  // Of expressions ("4*s18"), as in the file; ranges of symbols are in `syms`.
+  std::vector<std::pair<std::string, RangeConstraint>> range_constraints;
   std::string torch_version, verifier_dialect;
   int schema_major = 8, schema_minor = 20;
 

@@ -7,21 +7,12 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/escaping.h"
+#include "base/status_macros.h"
 #include "base/text.h"
 #include "io/mapped_file.h"
 #include "ir/ops/op_table.h"
 #include "ir/text.h"
 #include "ir/text_internal.h"
-
-#define RETURN_IF_ERROR(expr) \
-  if (absl::Status s_ = (expr); !s_.ok()) return s_
-#define CONCAT2(a, b) a##b
-#define CONCAT(a, b) CONCAT2(a, b)
-#define ASSIGN(decl, expr) ASSIGN_IMPL(CONCAT(so_, __LINE__), decl, expr)
-#define ASSIGN_IMPL(tmp, decl, expr) \
-  auto tmp = (expr);                 \
-  if (!tmp.ok()) return tmp.status(); \
-  decl = *std::move(tmp)
 
 namespace slipway::ir {
 namespace {
@@ -58,13 +49,11 @@ class Parser {
 
   // Of the program at hand.
   Program* p_ = nullptr;
-  std::vector<SymbolInfo> facts_;  // what the dims section says, applied when all expressions are built
   text::Map<Sym> exprs_;
   text::Map<Pending> pending_;
   text::Set graphs_;
   text::Map<std::shared_ptr<const Device>> devices_;
   std::vector<std::shared_ptr<const Source>> sources_;
-  std::vector<Value*> dense_;  // tensors whose strides are left out
   bool has_main_ = false;
 
   // ---- characters and words
@@ -188,7 +177,7 @@ class Parser {
       if (Eat("-inf")) *bound = kMin;
       else if (Eat("inf")) *bound = kMax;
       else {
-        ASSIGN(*bound, Integer<int64_t>());
+        ASSIGN_OR_RETURN(*bound, Integer<int64_t>());
       }
     }
     return b;
@@ -217,13 +206,13 @@ class Parser {
       at_ += word.size();
       if (!p_) {
         if (word == "producer") {
-          ASSIGN(archive_.producer, String());
+          ASSIGN_OR_RETURN(archive_.producer, String());
           continue;
         }
         if (word == "extra_file") {
-          ASSIGN(std::string name, String());
+          ASSIGN_OR_RETURN(std::string name, String());
           RETURN_IF_ERROR(Expect("="));
-          ASSIGN(std::string content, String());
+          ASSIGN_OR_RETURN(std::string content, String());
           if (!archive_.extra_files.emplace(std::move(name), std::move(content)).second)
             return ErrorAt(at, "the extra file is there already");
           continue;
@@ -235,7 +224,7 @@ class Parser {
       }
       if (word == "program") {
         RETURN_IF_ERROR(Finish());
-        ASSIGN(std::string name, Word());
+        ASSIGN_OR_RETURN(std::string name, Word());
         RETURN_IF_ERROR(Start(std::move(name), at));
         continue;
       }
@@ -250,13 +239,13 @@ class Parser {
     RETURN_IF_ERROR(Expect("{"));
     while (!Eat("}")) {
       const size_t at = at_;
-      ASSIGN(size_t id, StorageId());
+      ASSIGN_OR_RETURN(size_t id, StorageId());
       if (id != storages_.size()) return ErrorAt(at, text::StrCat("storage s", storages_.size(), " is expected"));
       RETURN_IF_ERROR(Expect("="));
       const size_t place = at_;
-      ASSIGN(Storage s, Place());
+      ASSIGN_OR_RETURN(Storage s, Place());
       RETURN_IF_ERROR(Expect(":"));
-      ASSIGN(uint64_t size, Integer<uint64_t>());
+      ASSIGN_OR_RETURN(uint64_t size, Integer<uint64_t>());
       RETURN_IF_ERROR(Fit(s, size, place));
       storages_.push_back(std::make_shared<const Storage>(std::move(s)));
     }
@@ -269,7 +258,7 @@ class Parser {
   }
   absl::StatusOr<std::shared_ptr<const Storage>> UseStorage() {
     const size_t at = at_;
-    ASSIGN(size_t id, StorageId());
+    ASSIGN_OR_RETURN(size_t id, StorageId());
     if (id >= storages_.size()) return ErrorAt(at, text::StrCat("there is no storage s", id));
     return storages_[id];
   }
@@ -295,26 +284,26 @@ class Parser {
     Space();
     const size_t at = at_;
     if (Peek() == '"') {
-      ASSIGN(std::string path, String());
+      ASSIGN_OR_RETURN(std::string path, String());
       RETURN_IF_ERROR(Expect("+"));
-      ASSIGN(uint64_t offset, Integer<uint64_t>());
-      ASSIGN(auto file, File(path, at));
+      ASSIGN_OR_RETURN(uint64_t offset, Integer<uint64_t>());
+      ASSIGN_OR_RETURN(auto file, File(path, at));
       s.bytes = io::Bytes(io::FileRange{std::move(file), offset, 0});
     } else if (EatWord("splat")) {
       RETURN_IF_ERROR(Expect("("));
-      ASSIGN(double value, Real());
+      ASSIGN_OR_RETURN(double value, Real());
       RETURN_IF_ERROR(Expect(")"));
       s.bytes = Splat{value};
     } else if (EatWord("random")) {
       RETURN_IF_ERROR(Expect("("));
       RETURN_IF_ERROR(Expect("seed"));
       RETURN_IF_ERROR(Expect("="));
-      ASSIGN(uint64_t seed, Integer<uint64_t>());
+      ASSIGN_OR_RETURN(uint64_t seed, Integer<uint64_t>());
       RETURN_IF_ERROR(Expect(")"));
       s.bytes = Random{seed};
     } else if (EatWord("base64")) {
       RETURN_IF_ERROR(Expect("("));
-      ASSIGN(std::string coded, String());
+      ASSIGN_OR_RETURN(std::string coded, String());
       RETURN_IF_ERROR(Expect(")"));
       std::string bytes;
       if (!absl::Base64Unescape(coded, &bytes)) return ErrorAt(at, "the string is not base64");
@@ -350,13 +339,11 @@ class Parser {
     archive_.programs.push_back(std::make_unique<Program>());
     p_ = archive_.programs.back().get();
     p_->name = std::move(name);
-    facts_.clear();
     exprs_.clear();
     pending_.clear();
     graphs_.clear();
     devices_.clear();
     sources_.clear();
-    dense_.clear();
     has_main_ = false;
     return absl::OkStatus();
   }
@@ -368,13 +355,6 @@ class Parser {
     for (const auto& [name, pending] : pending_)
       if (!missing || pending.at < missing->at) missing = &pending;
     if (missing) return ErrorAt(missing->at, "the graph is mentioned and does not follow");
-    for (const SymbolInfo& s : facts_) {
-      absl::Status status = s.positive ? p_->syms->SetPositive(s.name) : absl::OkStatus();
-      if (status.ok()) status = p_->syms->SetRange(s.name, s.range);
-      if (!status.ok()) return Error(text::FromAbsl(status.message()));
-    }
-    // Now that ranges are known again, these come out as they did when the text was printed.
-    for (Value* v : dense_) v->mutable_type().strides = DenseStrides(v->type().sizes);
     return absl::OkStatus();
   }
 
@@ -385,18 +365,18 @@ class Parser {
     if (word == "sources") return ParseSources();
     if (word == "object") return ParseObject(at);
     if (word == "form") {
-      ASSIGN(std::string form, Word());
+      ASSIGN_OR_RETURN(std::string form, Word());
       return Choose(kForms, form, "form", &p_->form, at);
     }
     if (word == "schema") {
-      ASSIGN(p_->schema_major, Integer<int>());
-      ASSIGN(p_->schema_minor, Integer<int>());
+      ASSIGN_OR_RETURN(p_->schema_major, Integer<int>());
+      ASSIGN_OR_RETURN(p_->schema_minor, Integer<int>());
       return absl::OkStatus();
     }
     if (word == "range") {
-      ASSIGN(std::string key, String());
+      ASSIGN_OR_RETURN(std::string key, String());
       RETURN_IF_ERROR(Expect("="));
-      ASSIGN(Bounds b, Range());
+      ASSIGN_OR_RETURN(Bounds b, Range());
       p_->range_constraints.emplace_back(std::move(key), RangeConstraint{b.min, b.max});
       return absl::OkStatus();
     }
@@ -407,11 +387,11 @@ class Parser {
     };
     for (auto [name, field] : fields) {
       if (word != name) continue;
-      ASSIGN(*field, String());
+      ASSIGN_OR_RETURN(*field, String());
       return absl::OkStatus();
     }
     if (word == "guard" || word == "forward_arg") {
-      ASSIGN(std::string s, String());
+      ASSIGN_OR_RETURN(std::string s, String());
       (word == "guard" ? p_->guards : p_->forward_arg_names).push_back(std::move(s));
       return absl::OkStatus();
     }
@@ -439,20 +419,21 @@ class Parser {
     while (!Eat("}")) {
       const size_t at = at_;
       SymbolInfo s;
-      ASSIGN(s.name, Word());
+      ASSIGN_OR_RETURN(s.name, Word());
       if (p_->syms->FindSymbol(s.name)) return ErrorAt(at, text::StrCat("dim '", s.name, "' is there already"));
       RETURN_IF_ERROR(Expect("="));
-      ASSIGN(Bounds b, Range());
+      ASSIGN_OR_RETURN(Bounds b, Range());
       if (b.min) s.range.min = *b.min;
       if (b.max) s.range.max = *b.max;
       if (s.range.min > s.range.max) return ErrorAt(at, "the range is empty");
       s.positive = EatWord("positive");
-      p_->syms->Symbol(s.name, /*positive=*/false);
+      absl::Status status = p_->syms->DeclareRange(s.name, s.range);
+      if (status.ok() && s.positive) status = p_->syms->SetPositive(s.name);
+      if (!status.ok()) return ErrorAt(at, text::FromAbsl(status.message()));
       if (EatWord("hint")) {
-        ASSIGN(s.hint, Integer<int64_t>());
+        ASSIGN_OR_RETURN(s.hint, Integer<int64_t>());
         p_->syms->SetHint(s.name, *s.hint);
       }
-      facts_.push_back(std::move(s));
     }
     return absl::OkStatus();
   }
@@ -461,7 +442,7 @@ class Parser {
     RETURN_IF_ERROR(Expect("{"));
     while (!Eat("}")) {
       const size_t at = at_;
-      ASSIGN(std::string name, Name('$'));
+      ASSIGN_OR_RETURN(std::string name, Name('$'));
       RETURN_IF_ERROR(Expect(":"));
       TensorRef t;
       const std::string_view dtype = PeekWord();
@@ -488,12 +469,12 @@ class Parser {
       RETURN_IF_ERROR(Expect("@"));
       Space();
       if (Peek() == 's' && Peek(1) >= '0' && Peek(1) <= '9') {
-        ASSIGN(t.storage, UseStorage());
+        ASSIGN_OR_RETURN(t.storage, UseStorage());
         RETURN_IF_ERROR(Expect("+"));
-        ASSIGN(t.offset, Integer<int64_t>());
+        ASSIGN_OR_RETURN(t.offset, Integer<int64_t>());
       } else {
         const size_t place = at_;
-        ASSIGN(Storage s, Place());
+        ASSIGN_OR_RETURN(Storage s, Place());
         RETURN_IF_ERROR(Fit(s, static_cast<uint64_t>(t.nbytes()), place));
         t.storage = std::make_shared<const Storage>(std::move(s));
       }
@@ -509,7 +490,7 @@ class Parser {
   absl::Status Naturals(std::vector<int64_t>* out) {
     RETURN_IF_ERROR(Expect("["));
     return List("]", [&]() -> absl::Status {
-      ASSIGN(int64_t n, Integer<int64_t>());
+      ASSIGN_OR_RETURN(int64_t n, Integer<int64_t>());
       if (n < 0) return Error("a negative size");
       if (out->size() >= kMaxRank) return Error("too many dimensions");
       out->push_back(n);
@@ -518,10 +499,10 @@ class Parser {
   }
 
   absl::Status ParseObject(size_t at) {
-    ASSIGN(std::string name, Name('$'));
+    ASSIGN_OR_RETURN(std::string name, Name('$'));
     RETURN_IF_ERROR(Expect("="));
-    ASSIGN(auto storage, UseStorage());
-    ASSIGN(std::string member, String());
+    ASSIGN_OR_RETURN(auto storage, UseStorage());
+    ASSIGN_OR_RETURN(std::string member, String());
     if (!p_->objects.emplace(std::move(name), std::pair(std::move(storage), std::move(member))).second)
       return ErrorAt(at, "the object is there already");
     return absl::OkStatus();
@@ -532,15 +513,15 @@ class Parser {
     while (!Eat("}")) {
       RETURN_IF_ERROR(Expect("#"));
       const size_t at = at_;
-      ASSIGN(size_t id, Integer<size_t>());
+      ASSIGN_OR_RETURN(size_t id, Integer<size_t>());
       if (id != sources_.size()) return ErrorAt(at, text::StrCat("source #", sources_.size(), " is expected"));
       auto s = std::make_shared<Source>();
       RETURN_IF_ERROR(Expect("{"));
       RETURN_IF_ERROR(List("}", [&]() -> absl::Status {
         const bool quoted = (Space(), Peek() == '"');
-        ASSIGN(std::string key, Word());
+        ASSIGN_OR_RETURN(std::string key, Word());
         RETURN_IF_ERROR(Expect("="));
-        ASSIGN(std::string value, String());
+        ASSIGN_OR_RETURN(std::string value, String());
         if (quoted) s->other.emplace_back(std::move(key), std::move(value));
         else if (key == "stack") s->stack_trace = std::move(value);
         else if (key == "modules") s->nn_module_stack = std::move(value);
@@ -589,7 +570,7 @@ class Parser {
     RETURN_IF_ERROR(Expect("["));
     return List("]", [&]() -> absl::Status {
       if (out->size() >= kMaxRank) return Error("too many dimensions");
-      ASSIGN(Sym s, Expression());
+      ASSIGN_OR_RETURN(Sym s, Expression());
       out->push_back(s);
       return absl::OkStatus();
     });
@@ -598,9 +579,9 @@ class Parser {
   absl::StatusOr<Device> ParseDevice() {
     RETURN_IF_ERROR(Expect("device("));
     Device d;
-    ASSIGN(d.type, String());
+    ASSIGN_OR_RETURN(d.type, String());
     if (Eat(",")) {
-      ASSIGN(d.index, Integer<int64_t>());
+      ASSIGN_OR_RETURN(d.index, Integer<int64_t>());
     }
     RETURN_IF_ERROR(Expect(")"));
     return d;
@@ -616,11 +597,11 @@ class Parser {
       ++at_;
       if (word == "object") {
         t.kind = Type::kObject;
-        ASSIGN(t.class_name, String());
+        ASSIGN_OR_RETURN(t.class_name, String());
       } else {
         t.kind = word == "i64" ? Type::kSymInt : word == "f64" ? Type::kSymFloat : word == "bool" ? Type::kSymBool : Type::kNone;
         if (t.kind == Type::kNone) return ErrorAt(at, text::StrCat("unknown type '", word.substr(0, 100), "(…)'"));
-        ASSIGN(t.expr, Expression());
+        ASSIGN_OR_RETURN(t.expr, Expression());
       }
       RETURN_IF_ERROR(Expect(")"));
       return t;
@@ -650,18 +631,18 @@ class Parser {
         return absl::OkStatus();
       }
       if (Eat("offset=")) {
-        ASSIGN(t.storage_offset, Expression());
+        ASSIGN_OR_RETURN(t.storage_offset, Expression());
         return absl::OkStatus();
       }
       if (Eat("device=")) {
-        ASSIGN(Device d, ParseDevice());
+        ASSIGN_OR_RETURN(Device d, ParseDevice());
         auto& shared = devices_[d.index ? text::StrCat(d.type, ":", *d.index) : d.type];
         if (!shared) shared = std::make_shared<const Device>(std::move(d));
         t.device = shared;
         return absl::OkStatus();
       }
       if (Eat("layout=")) {
-        ASSIGN(std::string name, Word());
+        ASSIGN_OR_RETURN(std::string name, Word());
         return Choose(kLayouts, name, "layout", &t.layout, at_);
       }
       if (!EatWord("grad")) return Error("strides, offset, device, layout or grad is expected");
@@ -674,7 +655,7 @@ class Parser {
   // ---- graphs
 
   absl::Status ParseGraph(size_t at) {
-    ASSIGN(std::string name, Word());
+    ASSIGN_OR_RETURN(std::string name, Word());
     Graph* g;
     SubGraph keep;
     const bool root = name == "main";
@@ -694,7 +675,7 @@ class Parser {
     graphs_.insert(name);
     RETURN_IF_ERROR(Expect("("));
     RETURN_IF_ERROR(List(")", [&]() -> absl::Status {
-      ASSIGN(Definition d, ParseDefinition());
+      ASSIGN_OR_RETURN(Definition d, ParseDefinition());
       RETURN_IF_ERROR(Define(*g, nullptr, std::move(d)));
       if (!root) return absl::OkStatus();
       InputSpec spec;
@@ -706,16 +687,16 @@ class Parser {
     RETURN_IF_ERROR(Expect("{"));
     while (!EatWord("return")) RETURN_IF_ERROR(ParseNode(*g));
     while (!Eat("}")) {
-      ASSIGN(Arg a, ParseArg(*g));
+      ASSIGN_OR_RETURN(Arg a, ParseArg(*g));
       g->outputs.push_back(std::move(a));
       OutputSpec spec;
       if (root && EatWord("as")) {
         const size_t kind_at = at_;
-        ASSIGN(std::string kind, Word());
+        ASSIGN_OR_RETURN(std::string kind, Word());
         RETURN_IF_ERROR(Choose(kOutputKinds, kind, "kind of output", &spec.kind, kind_at));
         Space();
         if (Peek() == '$') {
-          ASSIGN(spec.target, Name('$'));
+          ASSIGN_OR_RETURN(spec.target, Name('$'));
         }
       }
       if (root) p_->output_specs.push_back(std::move(spec));
@@ -728,15 +709,15 @@ class Parser {
 
   absl::Status ParseInputSpec(const Graph& g, InputSpec* spec) {
     const size_t at = at_;
-    ASSIGN(std::string kind, Word());
+    ASSIGN_OR_RETURN(std::string kind, Word());
     RETURN_IF_ERROR(Choose(kInputKinds, kind, "kind of input", &spec->kind, at));
     Space();
     if (Peek() == '$') {
-      ASSIGN(spec->target, Name('$'));
+      ASSIGN_OR_RETURN(spec->target, Name('$'));
     }
     if (EatWord("non_persistent")) spec->persistent = false;
     if (!Eat("(")) return absl::OkStatus();
-    ASSIGN(spec->constant, ParseArg(g));
+    ASSIGN_OR_RETURN(spec->constant, ParseArg(g));
     return Expect(")");
   }
 
@@ -751,18 +732,18 @@ class Parser {
     Definition d;
     Space();
     d.at = at_;
-    ASSIGN(d.name, Name('%'));
+    ASSIGN_OR_RETURN(d.name, Name('%'));
     if (d.name.empty()) return ErrorAt(d.at, "an empty name");
     RETURN_IF_ERROR(Expect(":"));
     Space();
-    ASSIGN(d.type, ParseType(&d.dense));
+    ASSIGN_OR_RETURN(d.type, ParseType(&d.dense));
     return d;
   }
   // Makes it an input, or a result of `n`.
   absl::Status Define(Graph& g, Node* n, Definition d) {
     if (g.FindValue(d.name)) return ErrorAt(d.at, text::StrCat("'%", d.name, "' is defined twice"));
     Value* v = n ? g.AddOutput(n, std::move(d.name), std::move(d.type)) : g.AddInput(std::move(d.name), std::move(d.type));
-    if (d.dense) dense_.push_back(v);
+    if (d.dense) v->mutable_type().strides = DenseStrides(v->type().sizes);
     return absl::OkStatus();
   }
 
@@ -774,11 +755,11 @@ class Parser {
     std::vector<int> groups;
     bool grouped = false;
     if (Peek() == '%' || Peek() == '[' || PeekWord() == "_") RETURN_IF_ERROR(ParseResults(&results, &groups, &grouped));
-    ASSIGN(std::string op, Word());
+    ASSIGN_OR_RETURN(std::string op, Word());
     RETURN_IF_ERROR(Expect("("));
     std::vector<NamedArg> args;
     RETURN_IF_ERROR(List(")", [&]() -> absl::Status {
-      ASSIGN(NamedArg a, ParseNamedArg(g));
+      ASSIGN_OR_RETURN(NamedArg a, ParseNamedArg(g));
       args.push_back(std::move(a));
       return absl::OkStatus();
     }));
@@ -801,7 +782,7 @@ class Parser {
     Blank();
     if (Peek() == '#') {
       const size_t at = ++at_;
-      ASSIGN(size_t id, Integer<size_t>());
+      ASSIGN_OR_RETURN(size_t id, Integer<size_t>());
       if (id >= sources_.size()) return ErrorAt(at, text::StrCat("there is no source #", id));
       n->set_source(sources_[id]);
     }
@@ -812,7 +793,7 @@ class Parser {
   absl::Status ParseResults(std::vector<Definition>* results, std::vector<int>* groups, bool* grouped) {
     auto one = [&]() -> absl::Status {
       if (EatWord("_")) return results->emplace_back(), absl::OkStatus();
-      ASSIGN(Definition d, ParseDefinition());
+      ASSIGN_OR_RETURN(Definition d, ParseDefinition());
       results->push_back(std::move(d));
       return absl::OkStatus();
     };
@@ -839,14 +820,14 @@ class Parser {
     const size_t begin = at_;
     const bool string = Peek() == '"';
     if (string || !PeekWord().empty()) {
-      ASSIGN(a.name, Word());
+      ASSIGN_OR_RETURN(a.name, Word());
     }
     if (Peek() == ':') {
       ++at_;
       if (EatWord("pos")) a.kind = 1;
       else if (EatWord("kw")) a.kind = 2;
       else {
-        ASSIGN(int kind, Integer<int>());
+        ASSIGN_OR_RETURN(int kind, Integer<int>());
         if (kind < -128 || kind > 127) return Error("unknown kind of argument");
         a.kind = static_cast<int8_t>(kind);
       }
@@ -857,13 +838,13 @@ class Parser {
       a.name.clear();
       at_ = begin;
     }
-    ASSIGN(a.arg, ParseArg(g));
+    ASSIGN_OR_RETURN(a.arg, ParseArg(g));
     return a;
   }
 
   absl::StatusOr<Value*> UseValue(const Graph& g) {
     const size_t at = at_;
-    ASSIGN(std::string name, Name('%'));
+    ASSIGN_OR_RETURN(std::string name, Name('%'));
     Value* v = g.FindValue(name);
     if (!v) return ErrorAt(at, text::StrCat("'%", name, "' is used before it is defined"));
     return v;
@@ -875,15 +856,15 @@ class Parser {
     const size_t at = at_;
     const char c = Peek();
     if (c == '%') {
-      ASSIGN(Value * v, UseValue(g));
+      ASSIGN_OR_RETURN(Value * v, UseValue(g));
       return Arg(v);
     }
     if (c == '"') {
-      ASSIGN(std::string s, String());
+      ASSIGN_OR_RETURN(std::string s, String());
       return Arg(std::move(s));
     }
     if (c == '@') {
-      ASSIGN(std::string name, Name('@'));
+      ASSIGN_OR_RETURN(std::string name, Name('@'));
       if (graphs_.contains(name)) return ErrorAt(at, text::StrCat("graph '", name, "' comes before its first use"));
       auto [it, added] = pending_.try_emplace(name, Pending{nullptr, at});
       if (added) it->second.graph = std::make_shared<Graph>(p_);
@@ -900,16 +881,16 @@ class Parser {
         else break;
       }
       if (!real) {
-        ASSIGN(int64_t i, Integer<int64_t>());
+        ASSIGN_OR_RETURN(int64_t i, Integer<int64_t>());
         return Arg(i);
       }
-      ASSIGN(double d, Real());
+      ASSIGN_OR_RETURN(double d, Real());
       return Arg(d);
     }
     const std::string_view word = PeekWord();
     if (word.empty()) return Error("a value is expected");
     if (word == "device") {
-      ASSIGN(Device d, ParseDevice());
+      ASSIGN_OR_RETURN(Device d, ParseDevice());
       return Arg(std::move(d));
     }
     at_ += word.size();
@@ -919,15 +900,15 @@ class Parser {
     if (word == "nan") return Arg(std::numeric_limits<double>::quiet_NaN());
     if (word == "complex") {
       RETURN_IF_ERROR(Expect("("));
-      ASSIGN(double re, Real());
+      ASSIGN_OR_RETURN(double re, Real());
       RETURN_IF_ERROR(Expect(","));
-      ASSIGN(double im, Real());
+      ASSIGN_OR_RETURN(double im, Real());
       RETURN_IF_ERROR(Expect(")"));
       return Arg(std::complex<double>(re, im));
     }
     if (word == "op") {
       RETURN_IF_ERROR(Expect("("));
-      ASSIGN(std::string name, String());
+      ASSIGN_OR_RETURN(std::string name, String());
       RETURN_IF_ERROR(Expect(")"));
       return Arg(OperatorName{std::move(name)});
     }
@@ -956,7 +937,7 @@ class Parser {
     RETURN_IF_ERROR(Expect("["));
     std::vector<Arg> items;
     RETURN_IF_ERROR(List("]", [&]() -> absl::Status {
-      ASSIGN(Arg a, ParseScalar(g));
+      ASSIGN_OR_RETURN(Arg a, ParseScalar(g));
       items.push_back(std::move(a));
       return absl::OkStatus();
     }));
@@ -996,7 +977,7 @@ class Parser {
     const bool nested = kind.ends_with("_lists") || Peek() == '[';
     at_ = begin;
     if (nested) return ParseNestedList(g, kind, at);
-    ASSIGN(std::vector<Arg> items, Items(g));
+    ASSIGN_OR_RETURN(std::vector<Arg> items, Items(g));
     const bool any = kind.empty();
     {
       Ints x;
@@ -1033,7 +1014,7 @@ class Parser {
     std::vector<std::vector<Arg>> lists;
     RETURN_IF_ERROR(Expect("["));
     RETURN_IF_ERROR(List("]", [&]() -> absl::Status {
-      ASSIGN(std::vector<Arg> items, Items(g));
+      ASSIGN_OR_RETURN(std::vector<Arg> items, Items(g));
       lists.push_back(std::move(items));
       return absl::OkStatus();
     }));

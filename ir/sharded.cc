@@ -1,4 +1,5 @@
-// See sharded.h.
+// Walking a tensor in row-major order over pieces of any layout. Runs of elements that are dense in the source are read
+// at once; transposed layouts are read several columns at a time, so that each page of the source is touched once.
 #include "ir/sharded.h"
 
 #include <unistd.h>

@@ -128,6 +128,21 @@ bool IsPlainLinear(const SymNode& node) {
   return node.kind == SymKind::kAdd || symbols == 1;
 }
 
+// A value of unknown size and bounds that equals only itself; not interned.
+const SymNode* NewTooLarge(SymStore* store, SymType type) {
+  SymNode& node = store->nodes.emplace_back();
+  node.store = store;
+  node.type = type;
+  node.kind = SymKind::kCall;
+  node.name = "TooLarge";
+  node.operands = {Sym(++store->too_large_count)};
+  node.too_large = true;
+  node.plain_linear = false;
+  node.depth = 1;
+  node.tree_size = 2;
+  return &node;
+}
+
 const SymNode* InternIn(SymStore* store, SymKind kind, absl::Span<const Sym> operands, std::string_view name,
                         double number, Sym unit) {
   const SymKey key{kind, std::bit_cast<uint64_t>(number), name, operands};
@@ -143,22 +158,13 @@ const SymNode* InternIn(SymStore* store, SymKind kind, absl::Span<const Sym> ope
     depth = std::max(depth, n ? n->depth + 1 : 1);
     tree_size += n ? n->tree_size : 1;
     too_large |= n && n->too_large;
+    if (n && n->kind == SymKind::kSymbol) n->store->used[n->symbol_index] = true;
     if (tree_size > kMaxSymTreeSize) break;
   }
-  const bool exceeds = depth > kMaxSymDepth || tree_size > kMaxSymTreeSize;
+  if (depth > kMaxSymDepth || tree_size > kMaxSymTreeSize) return NewTooLarge(store, ResultType(kind, operands));
   SymNode& node = store->nodes.emplace_back();
   node.store = store;
   node.type = ResultType(kind, operands);
-  if (exceeds) {  // not interned: it equals only itself
-    node.kind = SymKind::kCall;
-    node.name = "TooLarge";
-    node.operands = {Sym(++store->too_large_count)};
-    node.too_large = true;
-    node.plain_linear = false;
-    node.depth = 1;
-    node.tree_size = 2;
-    return &node;
-  }
   node.kind = kind;
   node.name = std::string(name);
   node.number = number;
@@ -505,8 +511,8 @@ bool AllIntegers(absl::Span<const Sym> operands) {
   return std::all_of(operands.begin(), operands.end(), [](Sym s) { return TypeOf(s) == SymType::kInt; });
 }
 
-// Sums and products with a float inside: evaluated left to right on doubles, so nothing is reordered; only a leading
-// run of integers, or of constants, is folded (that is what left to right does first).
+// Sums and products with a float inside are evaluated left to right on doubles, so nothing is reordered; only leading
+// constants are folded.
 Sym BuildInexact(SymKind kind, absl::Span<const Sym> operands) {
   std::vector<Sym> ops;
   for (size_t i = 0; i < operands.size(); ++i) {
@@ -516,14 +522,6 @@ Sym BuildInexact(SymKind kind, absl::Span<const Sym> operands) {
       ops.push_back(operands[i]);
     }
   }
-  size_t integers = 0;
-  while (integers < ops.size() && TypeOf(ops[integers]) == SymType::kInt) ++integers;
-  if (integers > 1) {
-    const auto prefix = absl::MakeConstSpan(ops).subspan(0, integers);
-    const Sym folded = kind == SymKind::kAdd ? BuildAdd(prefix) : BuildMul(prefix);
-    ops.erase(ops.begin(), ops.begin() + static_cast<ptrdiff_t>(integers) - 1);
-    ops[0] = folded;
-  }
   while (ops.size() > 1) {
     auto folded = FoldConstants(kind, absl::MakeConstSpan(ops).subspan(0, 2));
     if (!folded) break;
@@ -531,23 +529,6 @@ Sym BuildInexact(SymKind kind, absl::Span<const Sym> operands) {
     ops[0] = *folded;
   }
   if (kind == SymKind::kMul && ops.size() > 1 && ops[0].is(1)) ops.erase(ops.begin());
-  // (-1) * (c * x * …) is (-c) * x * … exactly.
-  if (kind == SymKind::kMul && ops.size() > 1 && ops[0].is(-1) && IsKind(ops[1], SymKind::kMul) &&
-      TypeOf(ops[1]) != SymType::kInt) {
-    const auto product = ops[1].operands();
-    const Sym lead = product[0];
-    std::vector<Sym> negated;
-    if (IsKind(lead, SymKind::kFloat)) {
-      negated.push_back(MakeFloat(-lead.float_value()));
-    } else if (TypeOf(lead) == SymType::kInt) {
-      if (!lead.is(-1)) negated.push_back(BuildMul({Sym(-1), lead}));
-    } else {
-      negated = {Sym(-1), lead};
-    }
-    negated.insert(negated.end(), product.begin() + 1, product.end());
-    negated.insert(negated.end(), ops.begin() + 2, ops.end());
-    ops = std::move(negated);
-  }
   if (ops.size() == 1) return ops[0];
   return Intern(kind, ops);
 }
@@ -1476,6 +1457,8 @@ Sym SymTable::Symbol(std::string_view name, bool positive) {
   info.positive = positive;
   if (positive) info.range.min = 1;
   impl_->symbols.push_back(std::move(info));
+  impl_->declared.push_back(false);
+  impl_->used.push_back(false);
   return SymNode::Wrap(&node);
 }
 
@@ -1497,27 +1480,41 @@ absl::StatusOr<Sym> SymTable::Make(SymKind kind, absl::Span<const Sym> operands,
   return Build(kind, operands);
 }
 
-absl::Status SymTable::SetRange(std::string_view symbol, SymRange range) {
-  const SymNode* node = NodeOf(Symbol(symbol, /*positive=*/false));
-  SymRange& current = impl_->symbols[node->symbol_index].range;
-  const SymRange both{std::max(current.min, range.min), std::min(current.max, range.max)};
-  if (both.min > both.max) {
-    const auto text = [](SymRange r) { return absl::StrCat("[", r.min, ", ", r.max, "]"); };
-    return absl::InvalidArgumentError(absl::StrCat("no value is left for symbol ", node->name, ": its range ",
-                                                   text(current), " does not meet ", text(range)));
-  }
-  if (both != current) {
-    current = both;
-    ++impl_->range_epoch;
-  }
+// Sets the range of symbol `i`, which nothing may have been made of unless it stays the same.
+static absl::Status SettleRange(SymStore& store, size_t i, SymRange range) {
+  SymbolInfo& info = store.symbols[i];
+  if (range == info.range) return absl::OkStatus();
+  if (store.used[i])
+    return absl::FailedPreconditionError(absl::StrCat("the range of symbol ", info.name, " changes after expressions were made of it"));
+  info.range = range;
+  ++store.range_epoch;
   return absl::OkStatus();
 }
 
+absl::Status SymTable::SetRange(std::string_view symbol, SymRange range) {
+  const uint32_t i = NodeOf(Symbol(symbol, /*positive=*/false))->symbol_index;
+  const SymRange current = impl_->symbols[i].range;
+  const SymRange both{std::max(current.min, range.min), std::min(current.max, range.max)};
+  if (both.min > both.max) {
+    const auto text = [](SymRange r) { return absl::StrCat("[", r.min, ", ", r.max, "]"); };
+    return absl::InvalidArgumentError(absl::StrCat("no value is left for symbol ", impl_->symbols[i].name, ": its range ",
+                                                   text(current), " does not meet ", text(range)));
+  }
+  return SettleRange(*impl_, i, both);
+}
+
+absl::Status SymTable::DeclareRange(std::string_view symbol, SymRange range) {
+  if (range.min > range.max)
+    return absl::InvalidArgumentError(absl::StrCat("symbol ", std::string(symbol), " has the empty range [", range.min, ", ", range.max, "]"));
+  const uint32_t i = NodeOf(Symbol(symbol, /*positive=*/false))->symbol_index;
+  impl_->declared[i] = true;
+  return SettleRange(*impl_, i, range);
+}
+
 absl::Status SymTable::SetPositive(std::string_view symbol) {
-  SymRange range;
-  range.min = 1;
-  absl::Status status = SetRange(symbol, range);
-  if (status.ok()) impl_->symbols[impl_->by_name.find(symbol)->second->symbol_index].positive = true;
+  const uint32_t i = NodeOf(Symbol(symbol, /*positive=*/false))->symbol_index;
+  const absl::Status status = impl_->declared[i] ? absl::OkStatus() : SetRange(symbol, {1, kInt64Max});
+  if (status.ok()) impl_->symbols[i].positive = true;
   return status;
 }
 
@@ -1531,5 +1528,39 @@ void SymTable::SetHint(std::string_view symbol, int64_t hint) {
 }
 
 std::vector<SymbolInfo> SymTable::symbols() const { return impl_->symbols; }
+
+// ---- SymCopier ----
+
+struct SymCopier::Impl {
+  SymStore* into;
+  absl::flat_hash_map<const SymNode*, const SymNode*> copies;
+};
+
+SymCopier::SymCopier(const SymTable& from, SymTable& into) : impl_(new Impl{into.impl_.get(), {}}) {
+  for (const SymbolInfo& info : from.impl_->symbols) {
+    const SymNode* copy = NodeOf(into.Symbol(info.name, /*positive=*/false));
+    into.impl_->symbols[copy->symbol_index] = info;
+    into.impl_->declared[copy->symbol_index] = true;
+    impl_->copies[from.impl_->by_name.find(info.name)->second] = copy;
+  }
+  ++into.impl_->range_epoch;
+}
+SymCopier::~SymCopier() = default;
+
+Sym SymCopier::operator()(Sym s) {
+  const SymNode* n = NodeOf(s);
+  if (!n || n->store->shared) return s;
+  if (auto it = impl_->copies.find(n); it != impl_->copies.end()) return SymNode::Wrap(it->second);
+  const SymNode* copy;
+  if (n->too_large && n->kind == SymKind::kCall && n->name == "TooLarge") {
+    copy = NewTooLarge(impl_->into, n->type);
+  } else {
+    absl::InlinedVector<Sym, 4> operands;
+    for (Sym o : n->operands) operands.push_back((*this)(o));  // depth is bounded by kMaxSymDepth
+    copy = InternIn(impl_->into, n->kind, operands, n->name, n->number, (*this)(n->unit));
+  }
+  impl_->copies[n] = copy;
+  return SymNode::Wrap(copy);
+}
 
 }  // namespace slipway::ir

@@ -127,7 +127,7 @@ Sym Min(Sym a, Sym b);
 Sym Relation(SymKind kind, Sym a, Sym b);  // kEq … kGe
 Sym Not(Sym a);
 
-// Bounds from the ranges of the symbols inside (interval arithmetic plus linear cancellation).
+// Bounds from the ranges of the symbols inside (interval arithmetic plus linear cancellation); none for integers made of floats.
 SymRange RangeOf(Sym a);
 // True only when a == b (a != b) for every admissible value of the symbols.
 bool ProvablyEqual(Sym a, Sym b);
@@ -172,10 +172,16 @@ class SymTable {
   absl::StatusOr<Sym> Make(SymKind kind, absl::Span<const Sym> operands, std::string_view name = {});
 
   // Narrows a symbol's range (intersection; an empty intersection is an error naming the symbol and both ranges).
-  // A name not seen yet makes a symbol that is not assumed positive; so does SetHint. Ranges may be tightened after
-  // expressions were built; expressions are not re-simplified, so one parsed again may come out simpler.
+  // A name not seen yet makes a symbol that is not assumed positive; so does SetHint.
+  //
+  // Simplification uses ranges, so a range is settled before expressions are made of its symbol: a change afterwards is
+  // FailedPrecondition. Equality of expressions therefore never depends on when a range was set.
   absl::Status SetRange(std::string_view symbol, SymRange range);
-  // The positive=True assumption for an existing or new symbol, and the range [1, unbounded] with it.
+  // Sets a symbol's range to what a file states, in place of what was assumed so far: torch's positive=True comes with
+  // ranges from 0 too. InvalidArgument for an empty range.
+  absl::Status DeclareRange(std::string_view symbol, SymRange range);
+  // The positive=True assumption for an existing or new symbol, and the range [1, unbounded] with it unless a range has
+  // been declared.
   absl::Status SetPositive(std::string_view symbol);
   SymRange range(std::string_view symbol) const;  // full range for an unknown name
   void SetHint(std::string_view symbol, int64_t hint);
@@ -192,7 +198,24 @@ class SymTable {
 
  private:
   friend class Sym;
+  friend class SymCopier;
   friend struct SymNode;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Copies expressions of one table into another, which must be empty: first all symbols, in order, with ranges and hints.
+// Expressions are copied as they are, not simplified again, so that equal ones stay equal and others stay different.
+class SymCopier {
+ public:
+  SymCopier(const SymTable& from, SymTable& into);
+  ~SymCopier();
+  SymCopier(const SymCopier&) = delete;
+  SymCopier& operator=(const SymCopier&) = delete;
+
+  Sym operator()(Sym s);
+
+ private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -1,5 +1,5 @@
 // What the three files of the symbolic-integer algebra share (sym.cc builds, sym_range.cc reasons and evaluates,
-// sym_text.cc prints and parses) and nobody else may include: the node, its store and the builders.
+// sym_text.cc prints and parses) and no other file may include: the node, its store and the builders.
 #ifndef SLIPWAY_IR_SYM_INTERNAL_H_
 #define SLIPWAY_IR_SYM_INTERNAL_H_
 
@@ -96,6 +96,7 @@ struct SymStore {
   absl::flat_hash_set<const SymNode*, SymKeyHash, SymKeyEq> interned;
   absl::flat_hash_map<std::string_view, const SymNode*> by_name;  // keys are the nodes' own names
   std::vector<SymbolInfo> symbols;
+  std::vector<bool> declared, used;  // by symbol: DeclareRange() has been called; expressions have been made of it
   uint64_t range_epoch = 1;
   int64_t too_large_count = 0;
   bool shared = false;

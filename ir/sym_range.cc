@@ -401,120 +401,6 @@ SymRange ModRange(SymRange a, SymRange b) {
   return r;
 }
 
-// ---- intervals of doubles ----
-
-struct DoubleRange {
-  double min = -std::numeric_limits<double>::infinity();
-  double max = std::numeric_limits<double>::infinity();
-};
-
-DoubleRange Checked(double min, double max) {
-  if (std::isnan(min) || std::isnan(max)) return {};
-  return {min, max};
-}
-
-DoubleRange Widened(DoubleRange r) {  // by a few units in the last place
-  for (int i = 0; i < 2; ++i) {
-    r.min = std::nextafter(r.min, -std::numeric_limits<double>::infinity());
-    r.max = std::nextafter(r.max, std::numeric_limits<double>::infinity());
-  }
-  return r;
-}
-
-DoubleRange HullOf(std::initializer_list<double> corners) {
-  for (double c : corners) {
-    if (std::isnan(c)) return {};
-  }
-  return {std::min(corners), std::max(corners)};
-}
-
-// Every operation here rounds the same way at the ends as in between, and rounding is monotonic.
-DoubleRange DoubleRangeOf(Sym s) {
-  if (TypeOf(s) == SymType::kInt) {
-    const SymRange r = RangeOf(s);
-    DoubleRange d;
-    if (!NegInf(r.min)) d.min = static_cast<double>(r.min);
-    if (!PosInf(r.max)) d.max = static_cast<double>(r.max);
-    return d;
-  }
-  const auto ops = s.operands();
-  switch (s.kind()) {
-    case SymKind::kFloat:
-      return Checked(s.float_value(), s.float_value());
-    case SymKind::kToFloat:
-      return DoubleRangeOf(ops[0]);
-    case SymKind::kTruncToFloat: {
-      const DoubleRange r = DoubleRangeOf(ops[0]);
-      return {std::trunc(r.min), std::trunc(r.max)};
-    }
-    case SymKind::kAdd: {
-      DoubleRange r = DoubleRangeOf(ops[0]);
-      for (Sym o : ops.subspan(1)) {
-        const DoubleRange x = DoubleRangeOf(o);
-        r = Checked(r.min + x.min, r.max + x.max);
-      }
-      return r;
-    }
-    case SymKind::kMul: {
-      DoubleRange r = DoubleRangeOf(ops[0]);
-      for (Sym o : ops.subspan(1)) {
-        const DoubleRange x = DoubleRangeOf(o);
-        r = HullOf({r.min * x.min, r.min * x.max, r.max * x.min, r.max * x.max});
-      }
-      return r;
-    }
-    case SymKind::kFloatTrueDiv:
-    case SymKind::kIntTrueDiv: {
-      const DoubleRange a = DoubleRangeOf(ops[0]);
-      const DoubleRange b = DoubleRangeOf(ops[1]);
-      if (b.min <= 0 && b.max >= 0) return {};
-      const DoubleRange r = HullOf({a.min / b.min, a.min / b.max, a.max / b.min, a.max / b.max});
-      return s.kind() == SymKind::kIntTrueDiv ? Widened(r) : r;  // rounded once there, operands rounded here
-    }
-    case SymKind::kFloatPow: {
-      const DoubleRange a = DoubleRangeOf(ops[0]);
-      const DoubleRange e = DoubleRangeOf(ops[1]);
-      if (!(a.min >= 0 && e.min == e.max && e.min >= 0)) return {};
-      return Widened(Checked(std::pow(a.min, e.min), std::pow(a.max, e.min)));
-    }
-    case SymKind::kMax:
-    case SymKind::kMin: {
-      DoubleRange r = DoubleRangeOf(ops[0]);
-      for (Sym o : ops.subspan(1)) {
-        const DoubleRange x = DoubleRangeOf(o);
-        r = s.kind() == SymKind::kMax ? DoubleRange{std::max(r.min, x.min), std::max(r.max, x.max)}
-                                      : DoubleRange{std::min(r.min, x.min), std::min(r.max, x.max)};
-      }
-      return r;
-    }
-    default:
-      return {};
-  }
-}
-
-int64_t ClampDouble(double v) {
-  if (v <= -0x1p63) return kInt64Min;
-  if (v >= 0x1p63) return kInt64Max;
-  return static_cast<int64_t>(v);
-}
-
-SymRange RoundedRange(SymKind kind, Sym a) {
-  const DoubleRange r = DoubleRangeOf(a);
-  const auto round = [kind](double v) {
-    switch (kind) {
-      case SymKind::kTruncToInt:
-        return std::trunc(v);
-      case SymKind::kFloorToInt:
-        return std::floor(v);
-      case SymKind::kCeilToInt:
-        return std::ceil(v);
-      default:
-        return std::nearbyint(v);
-    }
-  };
-  return {ClampDouble(round(r.min)), ClampDouble(round(r.max))};
-}
-
 SymRange ComputeRange(Sym s) {
   const SymNode* n = NodeOf(s);
   const auto& ops = n->operands;
@@ -548,11 +434,6 @@ SymRange ComputeRange(Sym s) {
       }
       return r;
     }
-    case SymKind::kTruncToInt:
-    case SymKind::kFloorToInt:
-    case SymKind::kCeilToInt:
-    case SymKind::kRoundToInt:
-      return RoundedRange(n->kind, ops[0]);
     case SymKind::kWhere:
       return Union(RangeOf(ops[1]), RangeOf(ops[2]));
     default:

@@ -1,6 +1,6 @@
 // Symbolic integers as text: the infix form people and torch 2.5 write, the sympy constructor form torch 2.6 and later
 // write, and one recursive-descent parser for both (a constructor call is a function call to it). Texts come from files
-// nobody vouches for, so length and nesting are limited and every error says at which column.
+// that are not trusted, so length and nesting are limited and every error says at which column.
 #include <charconv>
 #include <cmath>
 #include <string>

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "absl/status/status.h"
+#include "base/floats.h"
 #include "base/text.h"
 
 namespace slipway::ir {
@@ -101,15 +102,8 @@ absl::Status StoreElement(DType dtype, double value, char* out) {
   switch (dtype) {
     case DType::kFloat32: put(static_cast<float>(value)); return absl::OkStatus();
     case DType::kFloat64: put(value); return absl::OkStatus();
-    case DType::kBFloat16: {
-      float f = static_cast<float>(value);
-      uint32_t u;
-      std::memcpy(&u, &f, 4);
-      u += 0x7fff + ((u >> 16) & 1);
-      put(static_cast<uint16_t>(u >> 16));
-      return absl::OkStatus();
-    }
-    case DType::kFloat16: put(static_cast<_Float16>(value)); return absl::OkStatus();
+    case DType::kBFloat16: put(BF16(static_cast<float>(value))); return absl::OkStatus();
+    case DType::kFloat16: put(F16(static_cast<float>(value))); return absl::OkStatus();
     case DType::kInt64: put(static_cast<int64_t>(value)); return absl::OkStatus();
     case DType::kInt32: put(static_cast<int32_t>(value)); return absl::OkStatus();
     case DType::kInt16: put(static_cast<int16_t>(value)); return absl::OkStatus();

@@ -33,7 +33,7 @@ std::string Print(const Program& p, const PrintOptions& options = {});
 struct ParseOptions {
   // Folder that relative paths of weight files start from; "" is the current one.
   std::string base;
-  // Whether weight files may be named by an absolute path or through "..". Off for texts nobody vouches for.
+  // Whether weight files may be named by an absolute path or through "..". Off for texts that are not trusted.
   bool allow_outside = false;
   // What the text is called in errors.
   std::string name = "text";

@@ -5,11 +5,10 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "base/status_macros.h"
 #include "base/text.h"
+#include "ir/ops/higher_order.h"
 #include "ir/ops/op_table.h"
-
-#define RETURN_IF_ERROR(expr) \
-  if (absl::Status s_ = (expr); !s_.ok()) return s_
 
 namespace slipway::ir {
 namespace {
@@ -106,8 +105,10 @@ class Verifier {
       if (it == p_.weights.end()) continue;  // a weightless program
       if (it->second.dtype != v.dtype())
         return Error(text::StrCat("weight '", s.target, "' is ", Name(it->second.dtype), ", input %", v.name(), " is ", Name(v.dtype())));
-      if (auto sizes = v.type().StaticSizes(); sizes && *sizes != it->second.sizes)
-        return Error(text::StrCat("weight '", s.target, "' has other sizes than input %", v.name()));
+      const std::vector<int64_t>& sizes = it->second.sizes;
+      bool fits = sizes.size() == v.sizes().size();
+      for (size_t d = 0; fits && d < sizes.size(); ++d) fits = !ProvablyDifferent(sizes[d], v.sizes()[d]);
+      if (!fits) return Error(text::StrCat("weight '", s.target, "' has other sizes than input %", v.name()));
     }
     for (const auto& [name, t] : p_.weights)
       if (absl::Status s = Validate(t); !s.ok()) return Error(text::StrCat("weight '", name, "': ", text::FromAbsl(s.message())));
@@ -203,6 +204,7 @@ class Verifier {
             return Error(text::StrCat("%", v.name(), " has a size that is no integer: ", s.ToString()));
           if (s.is_constant() && *s.constant() < 0) return Error(text::StrCat("%", v.name(), " has a negative size"));
         }
+        if (!HasElementCount(t)) return Error(text::StrCat("%", v.name(), " has more elements than can be counted"));
         return absl::OkStatus();
       default: return absl::OkStatus();
     }
@@ -259,72 +261,32 @@ class Verifier {
   }
 
   absl::Status VerifySubgraphs(const Node& n, int depth) {
-    std::vector<const Graph*> graphs;
     for (size_t i = 0; i < n.args().size(); ++i) {
       auto sub = n.At(i).get<SubGraph>();
       if (!sub) continue;
       if (!*sub) return Error(text::StrCat("argument ", i, " is a graph that is not there"));
-      graphs.push_back(sub->get());
       const std::string node = where_;
       RETURN_IF_ERROR(VerifyGraph(**sub, text::StrCat(n.op().base, ".", i), depth + 1));
       where_ = node;
     }
-    if (graphs.empty() || !n.op().variadic) return absl::OkStatus();
-    return VerifyArity(n, graphs);
-  }
-
-  // How many operands the node hands over in argument i: a list's length, 1 for anything else, 0 past the end.
-  static size_t Operands(const Node& n, size_t i) {
-    if (i >= n.args().size()) return 0;
-    const Arg& a = n.At(i);
-    if (auto vs = a.get<Values>()) return vs->size();
-    if (auto is = a.get<Ints>()) return is->size();
-    if (auto ss = a.get<SymInts>()) return ss->size();
-    if (auto ds = a.get<std::vector<double>>()) return ds->size();
-    if (auto bs = a.get<std::vector<bool>>()) return bs->size();
-    return 1;
-  }
-
-  // What each higher-order operator passes to its subgraphs and expects back. Others (wrappers) take the arguments after
-  // the graph.
-  absl::Status VerifyArity(const Node& n, const std::vector<const Graph*>& graphs) {
-    const std::string_view op = n.op().base;
-    auto takes = [&](const Graph& g, size_t count) {
-      if (g.inputs().size() == count) return absl::OkStatus();
-      return Error(text::StrCat("a subgraph of ", g.inputs().size(), " inputs gets ", count));
-    };
-    auto gives = [&](const Graph& g, size_t count) {
-      if (g.outputs.size() == count) return absl::OkStatus();
-      return Error(text::StrCat("a subgraph of ", g.outputs.size(), " outputs where ", count, " are wanted"));
-    };
-    const size_t results = n.outputs().size();
-    if (op == "cond") {  // pred, then, else, operands
-      if (graphs.size() != 2 || n.args().size() < 3) return Error("cond wants two subgraphs");
-      for (const Graph* g : graphs) {
-        RETURN_IF_ERROR(takes(*g, Operands(n, 3)));
-        RETURN_IF_ERROR(gives(*g, results));
-      }
-    } else if (op == "while_loop") {  // condition, body, carried, extra
-      if (graphs.size() != 2) return Error("while_loop wants two subgraphs");
-      for (const Graph* g : graphs) RETURN_IF_ERROR(takes(*g, Operands(n, 2) + Operands(n, 3)));
-      RETURN_IF_ERROR(gives(*graphs[0], 1));
-      RETURN_IF_ERROR(gives(*graphs[1], Operands(n, 2)));
-      RETURN_IF_ERROR(gives(*graphs[1], results));
-    } else if (op == "scan") {  // body, init, xs, extra
-      if (graphs.size() != 1) return Error("scan wants one subgraph");
-      RETURN_IF_ERROR(takes(*graphs[0], Operands(n, 1) + Operands(n, 2) + Operands(n, 3)));
-      RETURN_IF_ERROR(gives(*graphs[0], results));
-    } else if (op == "map_impl") {  // body, xs, extra
-      if (graphs.size() != 1) return Error("map_impl wants one subgraph");
-      RETURN_IF_ERROR(takes(*graphs[0], Operands(n, 1) + Operands(n, 2)));
-      RETURN_IF_ERROR(gives(*graphs[0], results));
-    }
-    return absl::OkStatus();
+    if (!n.op().variadic) return absl::OkStatus();
+    const absl::Status s = DecodeHigherOrder(n).status();
+    return s.ok() || absl::IsUnimplemented(s) ? absl::OkStatus() : Error(text::FromAbsl(s.message()));
   }
 };
 
 }  // namespace
 
 absl::Status Verify(const Program& p) { return Verifier(p).Run(); }
+
+bool HasElementCount(const Type& t) {
+  constexpr int64_t kMost = int64_t{1} << 60;
+  int64_t count = 1;
+  for (Sym s : t.sizes) {
+    const auto n = s.constant();
+    if (n && (*n < 0 || __builtin_mul_overflow(count, *n ? *n : 1, &count) || count > kMost)) return false;
+  }
+  return true;
+}
 
 }  // namespace slipway::ir

@@ -16,6 +16,10 @@ namespace slipway::ir {
 // InvalidArgument, naming program, graph and node, for the first that does not hold.
 absl::Status Verify(const Program& p);
 
+// Whether the known sizes of a tensor are at least 0 and their product, zeros left out, below 2^60: what follows counts
+// bytes in 64 bits. True for other types.
+bool HasElementCount(const Type& t);
+
 }  // namespace slipway::ir
 
 #endif  // SLIPWAY_IR_VERIFY_H_

@@ -1,5 +1,4 @@
-// What kernels ask of their operands before they touch memory: a plan may come from anywhere, and the executor knows only
-// that each view lies in its buffer and that elementwise operands have the result's sizes.
+// Checks of operands that many kernels share (registry.h says what they must check).
 #ifndef SLIPWAY_KERNELS_CHECK_H_
 #define SLIPWAY_KERNELS_CHECK_H_
 
@@ -9,7 +8,6 @@
 namespace slipway::kernels {
 
 inline constexpr const char* kSizesDiffer = "the sizes do not agree";
-inline constexpr const char* kAttributeMissing = "an attribute is missing";
 
 // Sizes of dims [first, first + count) of a and those from `at` on of b.
 inline bool SameSizes(const Tensor& a, int first, int count, const Tensor& b, int at) {

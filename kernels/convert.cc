@@ -1,7 +1,8 @@
-// See convert.h.
+// Rows in and out of the compute types. Dense halves go through the instruction set's loops; rounding to a dtype is a conversion there
+// and back, so that it is the rounding of memory.
 #include "kernels/convert.h"
 
-#include "kernels/isa.h"
+#include "kernels/isa/isa.h"
 
 namespace slipway::kernels {
 namespace {

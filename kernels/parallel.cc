@@ -1,4 +1,5 @@
-// See parallel.h.
+// The thread pool. Threads take the tasks of a loop by a ticket (State), look for the next loop for half a millisecond, then sleep; in
+// a child process after a fork there are none, and loops run on the calling thread.
 #include "kernels/parallel.h"
 
 #include <sched.h>
@@ -30,7 +31,7 @@ constexpr std::chrono::microseconds kLook{500};  // for work, before sleeping
 }  // namespace
 
 // The ticket is what threads take tasks by: which loop (24 bits), how many tasks it has, how many are taken (20 bits each).
-// Taking one is a compare-and-swap of the whole, so that a thread that comes late takes none of another loop; whoever took
+// Taking one is a compare-and-swap of the whole, so that a thread that comes late takes none of another loop; the one that took
 // one may look at the loop's function, since the loop does not end before its tasks have.
 struct ThreadPool::State {
   static constexpr int kBits = 20;
@@ -97,7 +98,7 @@ struct ThreadPool::State {
       if (i < 1000)
         Pause();
       else
-        sched_yield();  // whoever has the last task may need this processor
+        sched_yield();  // the thread that has the last task may need this processor
     }
     if (thrown) std::rethrow_exception(std::exchange(thrown, nullptr));
   }
@@ -124,7 +125,7 @@ std::unique_ptr<ThreadPool> ThreadPool::Make(int threads) {
 }
 
 ThreadPool::~ThreadPool() {
-  if (getpid() != state_->pid) {  // the threads are the parent's: nobody to wait for, nothing that may be taken apart
+  if (getpid() != state_->pid) {  // the threads are the parent's: there are none to wait for here, and their state must be left alone
     (void)state_.release();
     return;
   }

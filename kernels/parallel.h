@@ -10,7 +10,7 @@
 
 namespace slipway::kernels {
 
-// Whoever can run tasks at the same time.
+// A pool that runs tasks at the same time.
 struct Workers {
   // How many run at once, the calling thread included.
   int threads = 1;

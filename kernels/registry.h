@@ -1,23 +1,28 @@
-// The run-time registry: every kernel by name. Tables of rows, one table a family (the *.cc beside this); widening the
-// coverage is adding rows.
+// The run-time registry: every kernel by name. Kernels are rows of tables, one table a family; adding a kernel is adding a row.
+//
+// Whatever calls a kernel may come from a plan file of unknown origin. The executor promises that each tensor lies in its buffer,
+// that results overlap nothing they must not, and that operands of elementwise kernels have the result's sizes; a kernel checks the
+// rest (how many operands there are beyond its row's, ranks, sizes, dtypes, attributes) before it touches memory, and answers with
+// a text instead.
 #ifndef SLIPWAY_KERNELS_REGISTRY_H_
 #define SLIPWAY_KERNELS_REGISTRY_H_
 
 #include <span>
 #include <string_view>
 
+#include "kernels/attributes.h"
 #include "kernels/parallel.h"
+#include "kernels/scratch.h"
 #include "kernels/tensor.h"
-#include "kernels/workspace.h"
 
 namespace slipway::kernels {
 
 struct Kernel;
 
-// What an operand of a kernel may be where it is a packed weight (panels.h).
+// What an operand of a kernel may be where it is a packed weight (products/panels.h).
 enum class Packable : uint8_t { kNever, kFloats, kFloatsAndBytes, kBytesAndNibbles };
 
-// One operation of a chain: elementwise kernels that pass over their operands together, a block at a time.
+// One operation of a chain (elementwise/chain.h).
 struct ChainOp {
   static constexpr int kMostInputs = 3;
   const Kernel* kernel = nullptr;  // has a row function
@@ -39,12 +44,12 @@ struct Call {
   // The dtype that operands count as (torch's promoted one). Elements are rounded to it when they are read; arithmetic
   // is in ComputeType of it.
   DType compute = DType::kF32;
-  std::span<const int64_t> ints;  // attributes, as the kernel's row documents
+  std::span<const int64_t> ints;  // the kernel's attributes (attributes.h)
   std::span<const double> floats;
   const Workers* workers = nullptr;  // null: the calling thread alone
   std::span<const ChainOp> chain = {};
-  Workspace* workspace = nullptr;  // memory for the time of the call; null: the kernel's own
-  const void* user = nullptr;      // the kernel's
+  Scratch* scratch = nullptr;  // never null when a kernel runs: see Run
+  const void* user = nullptr;  // the kernel's
 };
 
 // Rows of an elementwise kernel, dense and of one of the types that are computed in. The result may be an operand.
@@ -62,10 +67,6 @@ using RowFn = const char* (*)(const RowCall& r);
 // Null when done, else what is wrong with the data, as a constant text ("index out of range").
 using KernelFn = const char* (*)(const Call& c);
 
-// How many bytes `run` is going to take from the workspace of such a call: by its sizes, strides, attributes and workers. There is
-// no data yet, and operands need not agree as `run` asks for; all have elements, at most 2^40. No promise: whoever takes more gets it.
-using MemoryFn = int64_t (*)(const Call& c);
-
 struct Kernel {
   std::string_view name;
   KernelFn run;
@@ -77,8 +78,31 @@ struct Kernel {
   Packable packed[4] = {};         // the first operands
   RowFn row = nullptr;             // of elementwise kernels: the operator itself, for chains
   const void* user = nullptr;      // what `run` finds in its call
-  MemoryFn memory = nullptr;       // null: little, or not known
+  // `run` may be called with a scratch that counts, and tensors that have sizes but no memory: it returns after its allocations.
+  bool counts_scratch = false;
+  int8_t ints = 0, reals = 0;  // numbers that its attributes are, all of them
 };
+
+constexpr const char* kAttributesMalformed = "the attributes are not those of the kernel";
+
+// `row` with kFunction(call, attributes) as its function.
+template <typename Attributes, const char* (*kFunction)(const Call& c, const Attributes& a)>
+constexpr Kernel With(Kernel row) {
+  row.run = [](const Call& c) {
+    Attributes a{};
+    return ReadAttributes(c.ints, c.floats, &a) ? kFunction(c, a) : kAttributesMalformed;
+  };
+  CountNumbers<Attributes>(&row.ints, &row.reals);
+  return row;
+}
+
+// Calls the kernel, with scratch memory of its own where the call has none.
+const char* Run(const Kernel& kernel, Call c);
+
+// How many bytes of scratch memory the kernel is going to take for such a call, by its sizes, strides, attributes and workers; 0 where
+// its row does not say that it counts. There is no data yet, and operands need not be what the kernel asks for; all have elements,
+// at most 2^40.
+int64_t CountScratch(const Kernel& kernel, Call c);
 
 // Null when there is none of that name.
 const Kernel* FindKernel(std::string_view name);
@@ -89,7 +113,7 @@ std::span<const Kernel> ChainKernels();
 std::span<const Kernel> MoveKernels();  // copies, fills, generators
 std::span<const Kernel> IndexKernels();
 std::span<const Kernel> ReduceKernels();
-std::span<const Kernel> ContractKernels();  // products of matrices
+std::span<const Kernel> MatmulKernels();  // products of matrices
 std::span<const Kernel> QuantKernels();     // … of which one is small integers with scales
 std::span<const Kernel> AttentionKernels();
 std::span<const Kernel> NormalizeKernels();

@@ -1,9 +1,12 @@
-// What a kernel sees of a tensor: a pointer, an element type, sizes and strides. This room is what runs inside a native
-// library, so it knows no program and needs libc only.
+// What a kernel sees of a tensor: a pointer, an element type, sizes and strides. This room is what runs inside a native library, so it
+// knows no program and needs libc only; of base/ it uses two headers of tables and conversions.
 #ifndef SLIPWAY_KERNELS_TENSOR_H_
 #define SLIPWAY_KERNELS_TENSOR_H_
 
+#include <array>
 #include <cstdint>
+
+#include "base/dtypes.h"
 
 namespace slipway::kernels {
 
@@ -15,10 +18,14 @@ enum class DType : uint8_t {
 };
 inline constexpr int kDTypes = 16;
 
-constexpr int ByteSize(DType t) {
-  constexpr int kBytes[kDTypes] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 2, 4, 1, 1, 1, 1};
-  return kBytes[static_cast<int>(t)];
-}
+// The row of the table of element types.
+constexpr const ElementType& Info(DType t) { return kElementTypes[FindElementType(&ElementType::kernel, static_cast<int>(t))]; }
+inline constexpr std::array<int, kDTypes> kByteSizes = [] {
+  std::array<int, kDTypes> bytes{};
+  for (int t = 0; t < kDTypes; ++t) bytes[t] = Info(static_cast<DType>(t)).bits / 8;
+  return bytes;
+}();
+constexpr int ByteSize(DType t) { return kByteSizes[static_cast<int>(t)]; }
 constexpr bool IsStoredOnly(DType t) { return t >= DType::kU16; }
 constexpr bool IsFloating(DType t) { return (t >= DType::kF16 && t <= DType::kF64) || t >= DType::kF8E4M3FN; }
 // The type kernels compute elements of `t` in: f32 for f16, bf16 and f8, f64 for f64, i64 for bool and integers (whose
@@ -32,8 +39,8 @@ inline constexpr int kMaxRank = 16;
 // How a matrix lies packed (panels.h). Halves of a byte hold what is in -8..7, or in 0..15.
 enum class Packing : uint8_t { kNone, kPanels, kNibbles, kUnsignedNibbles };
 
-// A view of memory that somebody else owns. Sizes and strides are in elements; strides may be 0 (expanded) or negative
-// (flipped). What a view reaches must lie in the memory behind it: whoever makes one has checked.
+// A view of memory, which it does not own. Sizes and strides are in elements; strides may be 0 (expanded) or negative (flipped).
+// Every element of a view lies in the memory behind it: its maker has checked that.
 struct Tensor {
   void* data = nullptr;
   DType dtype = DType::kF32;

@@ -1,8 +1,7 @@
-// See alias.h. The op table's alias annotations are the source; the tables here hold what torch leaves out of them.
+// What a view shares follows from the declaration's alias annotations and, where torch leaves them out, from the traits
+// view(ARG,CONDITION); how a write reaches the base, from the trait inverse(HOW). The functions behind those words are here.
 #include "passes/alias.h"
 
-#include <algorithm>
-#include <iterator>
 #include <string_view>
 #include <vector>
 
@@ -20,11 +19,6 @@ using ir::Sym;
 using ir::Type;
 using ir::Value;
 using ir::Values;
-
-template <size_t n>
-bool In(const std::string_view (&list)[n], std::string_view name) {
-  return std::find(std::begin(list), std::end(list), name) != std::end(list);
-}
 
 // ---- Does it share?
 
@@ -104,51 +98,23 @@ Sharing Converts(const Node& n, const Value* self) {
   return all;
 }
 
-Sharing Always(const Node&, const Value*) { return Sharing::kShares; }
-Sharing Idle(const Node& n, const Value*) { return IsIdleDropout(n) ? Sharing::kShares : Sharing::kNone; }
-Sharing IfSameSizes(const Node& n, const Value* self) { return SameSizes(self->type(), n.output()->type()); }
-Sharing IfAlone(const Node& n, const Value*) {  // einsum of one operand may be a permutation
-  const Arg& tensors = n.Get("tensors");
-  auto list = tensors.get<Values>();
-  return list && list->size() == 1 ? Sharing::kUnknown : Sharing::kNone;
+// Whether the view that a trait states exists at this node.
+Sharing Decide(ir::ViewCondition condition, const Node& n, const Value* self) {
+  switch (condition) {
+    case ir::ViewCondition::kNone: return Sharing::kNone;
+    case ir::ViewCondition::kAlways: return Sharing::kShares;
+    case ir::ViewCondition::kIfViewable: return Reshapes(n, self);
+    case ir::ViewCondition::kIfContiguous: return MakesContiguous(n, self);
+    case ir::ViewCondition::kIfSameSizes: return SameSizes(self->type(), n.output()->type());
+    case ir::ViewCondition::kIfUnchanged: return Converts(n, self);
+    case ir::ViewCondition::kIfIdle: return ir::IsRandom(n) ? Sharing::kNone : Sharing::kShares;
+    case ir::ViewCondition::kIfSingle: {  // einsum of one operand may be a permutation
+      auto list = n.Get("tensors").get<Values>();
+      return list && list->size() == 1 ? Sharing::kUnknown : Sharing::kNone;
+    }
+  }
+  return Sharing::kUnknown;
 }
-
-// Operators that decide at run time, and those whose sharing the schema does not state.
-struct SharingRow {
-  std::string_view base, argument;
-  Sharing (*decide)(const Node& n, const Value* self);
-};
-constexpr SharingRow kSharing[] = {
-    {"to", "self", Converts},          {"type_as", "self", Converts},
-    {"contiguous", "self", MakesContiguous}, {"ravel", "self", MakesContiguous},
-    {"reshape", "self", Reshapes},     {"reshape_as", "self", Reshapes}, {"flatten", "self", Reshapes},
-    {"dropout", "input", Idle},        {"feature_dropout", "input", Idle},
-    {"alpha_dropout", "input", Idle},  {"feature_alpha_dropout", "input", Idle},
-    {"unsafe_chunk", "self", Always},  {"unsafe_split", "self", Always}, {"unsafe_split_with_sizes", "self", Always},
-    {"_unsafe_view", "self", Always},  {"lift", "self", Always},         {"data", "self", Always},
-    {"atleast_1d", "", Always},        {"atleast_2d", "", Always},       {"atleast_3d", "", Always},
-    {"broadcast_tensors", "", Always}, {"meshgrid", "", Always},
-    {"sum_to_size", "self", IfSameSizes}, {"einsum", "tensors", IfAlone},
-};
-
-// ---- Writing through
-
-constexpr std::string_view kSame[] = {
-    "_fw_primal", "alias", "alpha_dropout", "conj", "contiguous", "data", "detach", "dropout", "feature_alpha_dropout",
-    "feature_dropout", "lift", "lift_fresh", "positive", "real", "resolve_conj", "resolve_neg", "sum_to_size", "to",
-    "type_as",
-};
-constexpr std::string_view kResized[] = {
-    "_reshape_alias", "_unsafe_view", "atleast_1d", "atleast_2d", "atleast_3d", "flatten", "ravel", "reshape",
-    "reshape_as", "squeeze", "unflatten", "unsqueeze", "view", "view_as",
-};
-constexpr std::string_view kExpanded[] = {"broadcast_tensors", "broadcast_to", "expand", "expand_as", "meshgrid"};
-// Swaps of two dimensions undo themselves.
-constexpr std::string_view kSwapped[] = {"adjoint", "mH", "mT", "matrix_H", "numpy_T", "swapaxes", "swapdims", "t", "transpose"};
-constexpr std::string_view kSplit[] = {
-    "chunk", "dsplit", "hsplit", "split", "split_with_sizes", "tensor_split", "unsafe_chunk", "unsafe_split",
-    "unsafe_split_with_sizes", "vsplit",
-};
 
 }  // namespace
 
@@ -169,12 +135,6 @@ Sharing IsContiguous(const Type& t) {
   return all;
 }
 
-bool IsIdleDropout(const Node& n) {
-  ir::ArgReader a(n);
-  bool idle = !a.b("train") || a.f("p") == 0;
-  return idle && a.ok();
-}
-
 ir::SymInts SizeArgs(ir::Builder& b, Value* x) {
   ir::SymInts out;
   for (int d = 0; d < x->rank(); ++d) {
@@ -188,13 +148,8 @@ View ViewOf(const Node& n, int i) {
   const ir::OpDef& op = n.op();
   const Value* out = n.output(i);
   if (!op.known || op.variadic || !out || !out->type().is_tensor() || op.mutates()) return {};
-  const SharingRow* row = nullptr;
-  if (op.ns == "aten")
-    for (const SharingRow& r : kSharing)
-      if (r.base == op.base) row = &r;
-  std::string_view name = row ? row->argument : "";
-  if (row && name.empty()) name = op.ArgIndex("tensors") >= 0 ? "tensors" : "self";
-  if (!row) {
+  std::string_view name = op.traits.view_of;
+  if (name.empty()) {
     size_t which = static_cast<size_t>(i);
     if (!n.groups().empty()) {
       int left = i;
@@ -223,13 +178,12 @@ View ViewOf(const Node& n, int i) {
     }
   }
   if (!v.parent || !v.parent->type().is_tensor()) return {};
-  v.sharing = row ? row->decide(n, v.parent) : Sharing::kShares;
+  v.sharing = op.traits.view_of.empty() ? Sharing::kShares : Decide(op.traits.view, n, v.parent);
   return v;
 }
 
 absl::StatusOr<Value*> WriteThrough(const Node& n, int i, Value* parent, Value* value, ir::Builder& b,
                                     const std::function<absl::StatusOr<Value*>(Value*)>& sibling) {
-  std::string_view op = n.op().base;
   Type type = parent->type();
   type.strides_known = false;
   ir::ArgReader a(n);
@@ -245,57 +199,8 @@ absl::StatusOr<Value*> WriteThrough(const Node& n, int i, Value* parent, Value* 
   auto resize = [&] { return call("aten.reshape.default", {value, Arg(SizeArgs(b, parent))}); };
   const int rank = parent->rank();
 
-  if (n.op().ns != "aten") return refuse("");
-  if (ir::IsComplex(parent->dtype()) || ir::IsComplex(value->dtype())) return refuse(" of complex numbers");
-  if (In(kSame, op)) return value;
-  if (op == "view" && n.op().overload == "dtype") return call(n.op_name(), {value, Arg(parent->dtype())});
-  if (In(kResized, op)) return resize();
-  if (In(kExpanded, op)) {
-    int extra = value->rank() - rank;
-    bool same = extra >= 0;
-    for (int d = 0; same && d < value->rank(); ++d)
-      same = d < extra ? value->sizes()[d].is(1) : ir::ProvablyEqual(value->sizes()[d], parent->sizes()[d - extra]);
-    // meshgrid of one tensor is that tensor; of more, elements repeat.
-    return same ? resize() : refuse(", whose elements share memory");
-  }
-  if (In(kSwapped, op)) {
-    std::vector<Arg> args;
-    for (const ir::NamedArg& x : n.args()) args.push_back(args.empty() ? Arg(value) : x.arg);
-    return call(n.op_name(), std::move(args));
-  }
-  if (op == "permute") {
-    std::vector<int> dims = a.dims("dims", rank);
-    ir::Ints back(dims.size());
-    for (size_t d = 0; d < dims.size(); ++d) back[dims[d]] = static_cast<int64_t>(d);
-    return call("aten.permute.default", {value, Arg(std::move(back))});
-  }
-  if (op == "movedim" || op == "moveaxis") return call(n.op_name(), {value, n.Get("destination"), n.Get("source")});
-  if (op == "slice" && n.op().overload == "Tensor")
-    return call("aten.slice_scatter.default", {parent, value, n.Get("dim"), n.Get("start"), n.Get("end"), n.Get("step")});
-  if (op == "select" && n.op().overload == "int")
-    return call("aten.select_scatter.default", {parent, value, n.Get("dim"), n.Get("index")});
-  if (op == "narrow" && n.op().overload == "default") {
-    int d = a.dim("dim", rank);
-    ir::IntOrValue start = a.sym("start"), length = a.sym("length"), end;
-    if (!a.ok()) return a.status();
-    if (!start.value && start.constant < 0) {
-      auto size = parent->sizes()[d].constant();
-      if (!size) return refuse(" from a negative start of a symbolic size");
-      start = start.constant + *size;
-    }
-    if (start.value && ir::RangeOf(ir::ExprOf(start)).min < 0) return refuse(" from a start that may be negative");
-    if (!start.value && !length.value) end = start.constant + length.constant;
-    else end = b.CallTyped("_operator.add", {Arg(start), Arg(length)}, {}, {Type::SymInt(ir::ExprOf(start) + ir::ExprOf(length))})[0];
-    return call("aten.slice_scatter.default", {parent, value, d, Arg(start), Arg(end)});
-  }
-  if (op == "diagonal" && n.op().overload == "default")
-    return call("aten.diagonal_scatter.default", {parent, value, n.Get("offset"), n.Get("dim1"), n.Get("dim2")});
-  if (op == "linalg_diagonal")
-    return call("aten.diagonal_scatter.default", {parent, value, n.Get("offset"), n.Get("dim1"), n.Get("dim2")});
-  if (op == "as_strided")
-    return call("aten.as_strided_scatter.default",
-                {parent, value, n.Get("size"), n.Get("stride"), n.Get("storage_offset")});
-  if (op == "unbind" || In(kSplit, op)) {
+  // The results of a split, with `value` in the place of the one that is written.
+  auto join = [&](std::string_view name, int64_t dim) -> absl::StatusOr<Value*> {
     Values parts;
     for (size_t k = 0; k < n.outputs().size(); ++k) {
       if (static_cast<int>(k) == i) {
@@ -307,8 +212,65 @@ absl::StatusOr<Value*> WriteThrough(const Node& n, int i, Value* parent, Value* 
       if (!part.ok()) return part.status();
       parts.push_back(*part);
     }
-    int64_t d = op == "hsplit" ? (rank == 1 ? 0 : 1) : op == "vsplit" ? 0 : op == "dsplit" ? 2 : a.i("dim");
-    return call(op == "unbind" ? "aten.stack.default" : "aten.cat.default", {Arg(std::move(parts)), d});
+    return call(name, {Arg(std::move(parts)), dim});
+  };
+
+  const ir::ViewInverse inverse = n.op().traits.inverse;
+  if (inverse == ir::ViewInverse::kNone) return refuse("");
+  if (ir::IsComplex(parent->dtype()) || ir::IsComplex(value->dtype())) return refuse(" of complex numbers");
+  switch (inverse) {
+    case ir::ViewInverse::kNone: break;
+    case ir::ViewInverse::kSame: return value;
+    case ir::ViewInverse::kReinterpret: return call(n.op_name(), {value, Arg(parent->dtype())});
+    case ir::ViewInverse::kReshape: return resize();
+    case ir::ViewInverse::kUnexpand: {
+      int extra = value->rank() - rank;
+      bool same = extra >= 0;
+      for (int d = 0; same && d < value->rank(); ++d)
+        same = d < extra ? value->sizes()[d].is(1) : ir::ProvablyEqual(value->sizes()[d], parent->sizes()[d - extra]);
+      // meshgrid of one tensor is that tensor; of more, elements repeat.
+      return same ? resize() : refuse(", whose elements share memory");
+    }
+    case ir::ViewInverse::kItself: {  // a swap of two dimensions
+      std::vector<Arg> args;
+      for (const ir::NamedArg& x : n.args()) args.push_back(args.empty() ? Arg(value) : x.arg);
+      return call(n.op_name(), std::move(args));
+    }
+    case ir::ViewInverse::kPermute: {
+      std::vector<int> dims = a.dims("dims", rank);
+      ir::Ints back(dims.size());
+      for (size_t d = 0; d < dims.size(); ++d) back[dims[d]] = static_cast<int64_t>(d);
+      return call("aten.permute.default", {value, Arg(std::move(back))});
+    }
+    case ir::ViewInverse::kMovedim: return call(n.op_name(), {value, n.Get("destination"), n.Get("source")});
+    case ir::ViewInverse::kSlice:
+      return call("aten.slice_scatter.default", {parent, value, n.Get("dim"), n.Get("start"), n.Get("end"), n.Get("step")});
+    case ir::ViewInverse::kSelect:
+      return call("aten.select_scatter.default", {parent, value, n.Get("dim"), n.Get("index")});
+    case ir::ViewInverse::kNarrow: {
+      int d = a.dim("dim", rank);
+      ir::IntOrValue start = a.sym("start"), length = a.sym("length"), end;
+      if (!a.ok()) return a.status();
+      if (!start.value && start.constant < 0) {
+        auto size = parent->sizes()[d].constant();
+        if (!size) return refuse(" from a negative start of a symbolic size");
+        start = start.constant + *size;
+      }
+      if (start.value && ir::RangeOf(ir::ExprOf(start)).min < 0) return refuse(" from a start that may be negative");
+      if (!start.value && !length.value) end = start.constant + length.constant;
+      else end = b.CallTyped("_operator.add", {Arg(start), Arg(length)}, {}, {Type::SymInt(ir::ExprOf(start) + ir::ExprOf(length))})[0];
+      return call("aten.slice_scatter.default", {parent, value, d, Arg(start), Arg(end)});
+    }
+    case ir::ViewInverse::kDiagonal:
+      return call("aten.diagonal_scatter.default", {parent, value, n.Get("offset"), n.Get("dim1"), n.Get("dim2")});
+    case ir::ViewInverse::kStrided:
+      return call("aten.as_strided_scatter.default",
+                  {parent, value, n.Get("size"), n.Get("stride"), n.Get("storage_offset")});
+    case ir::ViewInverse::kStack: return join("aten.stack.default", a.i("dim"));
+    case ir::ViewInverse::kConcatenate: return join("aten.cat.default", a.i("dim"));
+    case ir::ViewInverse::kHsplit: return join("aten.cat.default", rank == 1 ? 0 : 1);
+    case ir::ViewInverse::kVsplit: return join("aten.cat.default", 0);
+    case ir::ViewInverse::kDsplit: return join("aten.cat.default", 2);
   }
   return refuse("");
 }

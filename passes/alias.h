@@ -36,9 +36,6 @@ absl::StatusOr<ir::Value*> WriteThrough(const ir::Node& n, int i, ir::Value* par
 // The sizes of a tensor as arguments: constants where known, else sym_size nodes.
 ir::SymInts SizeArgs(ir::Builder& b, ir::Value* x);
 
-// True when dropout of any kind does nothing here.
-bool IsIdleDropout(const ir::Node& n);
-
 }  // namespace slipway::passes
 
 #endif  // SLIPWAY_PASSES_ALIAS_H_

@@ -57,7 +57,8 @@ Value* Decomposer::ReduceLoss(Value* x, int64_t reduction) {
 std::vector<const DecomposeRow*> AllDecompositions() {
   std::vector<const DecomposeRow*> out;
   for (auto table : {AliasDecompositions(), LossDecompositions(), NormDecompositions(), ProductDecompositions(),
-                     ShapeDecompositions(), SpecialDecompositions(), LinalgDecompositions(), NnDecompositions(), RecurrentDecompositions()})
+                     ShapeDecompositions(), SpecialDecompositions(), LinalgDecompositions(), NnDecompositions(), RecurrentDecompositions(),
+                     QuantizedForms(), QuantDecompositions()})
     for (const DecomposeRow& r : table) out.push_back(&r);
   return out;
 }

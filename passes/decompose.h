@@ -77,6 +77,12 @@ struct DecomposeRow {
 const DecomposeRow* FindDecomposition(std::string_view op);
 std::vector<const DecomposeRow*> AllDecompositions();
 
+// Replaces `n` by what the row makes of it. The row's error where it refuses; the node then stays as it is.
+absl::Status ApplyDecomposition(ir::Node* n, const DecomposeRow& row);
+
+// Takes `n` out: one value for each of its results, null for unused ones, which take over uses, sizes and names.
+void ReplaceNode(ir::Node* n, const Values& results);
+
 // The tables (passes/decompose_*.cc).
 absl::Span<const DecomposeRow> AliasDecompositions();    // ops that are others by another name
 absl::Span<const DecomposeRow> LossDecompositions();
@@ -87,6 +93,8 @@ absl::Span<const DecomposeRow> SpecialDecompositions();  // special functions
 absl::Span<const DecomposeRow> LinalgDecompositions();
 absl::Span<const DecomposeRow> NnDecompositions();
 absl::Span<const DecomposeRow> RecurrentDecompositions();
+absl::Span<const DecomposeRow> QuantizedForms();       // torchao's and pt2e's operators, to slipway.quantize and dequantize
+absl::Span<const DecomposeRow> QuantDecompositions();  // those, to ATen
 
 }  // namespace slipway::passes
 

@@ -245,7 +245,7 @@ void CrossEntropyLoss(Decomposer& d) {
   d.Return(d.Add(d.Mul(nll.loss, 1 - smoothing), d.Mul(smooth, share)));
 }
 
-// torch computes this one in pieces of the batch, and gradients beside the loss, which nobody uses in an exported program.
+// torch computes this one in pieces of the batch, and gradients beside the loss, which are unused in an exported program.
 void LinearCrossEntropy(Decomposer& d, std::string_view reduction, double smoothing) {
   if (smoothing != 0) return d.Unsupported("label smoothing");
   if (reduction != "none" && reduction != "mean" && reduction != "sum") return d.Fail("unknown reduction");

@@ -213,6 +213,7 @@ void PlainGroupNorm(Decomposer& d) {
   Value* x = d.in("input");
   const int64_t groups = d.i("num_groups");
   if (x->rank() < 2 || groups <= 0) return d.Fail("an input of less than 2 dims, or no group");
+  if (x->type().StaticNumel() == 0) return d.Return(x);  // of which a reshape cannot tell the size of a group
   SymInts sizes = d.b.SizesOf(x);
   Value* y = Reshape(d, x, {sizes[0], IntOrValue(groups), IntOrValue(-1)});
   d.Return(PerChannel(d, Reshape(d, Normalized(d, y, {2}, d.f("eps")), sizes), 1));

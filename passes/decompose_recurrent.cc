@@ -34,14 +34,14 @@ Values Step(Decomposer& d, Value* gates, const Values& state, const Weights& w) 
   if (cell == Cell::kRelu) return {d.Unary("relu", d.Add(gates, own))};
   if (cell == Cell::kGru) {
     Values x = d.b.CallMulti("aten.chunk.default", {gates, 3, -1}), y = d.b.CallMulti("aten.chunk.default", {own, 3, -1});
-    if (!d.b.ok()) return state;
+    if (x.size() != 3 || y.size() != 3) return d.Fail("the weights are not of three gates"), state;
     Value* reset = Sigmoid(d, d.Add(x[0], y[0]));
     Value* keep = Sigmoid(d, d.Add(x[1], y[1]));
     Value* fresh = Tanh(d, d.Add(x[2], d.Mul(reset, y[2])));
     return {d.Add(d.Mul(d.Sub(h, fresh), keep), fresh)};
   }
   Values g = d.b.CallMulti("aten.chunk.default", {d.Add(gates, own), 4, -1});
-  if (!d.b.ok()) return state;
+  if (g.size() != 4) return d.Fail("the weights are not of four gates"), state;
   Value* c = d.Add(d.Mul(Sigmoid(d, g[1]), state[1]), d.Mul(Sigmoid(d, g[0]), Tanh(d, g[2])));
   h = d.Mul(Sigmoid(d, g[3]), Tanh(d, c));
   if (w.projection) h = Linear(d, h, w.projection, nullptr);

@@ -1,4 +1,4 @@
-// See expression.h.
+// Operators of Expr as ATen nodes. Numbers beside tensors are converted so that no operand is promoted by accident.
 #include "passes/expression.h"
 
 #include "base/text.h"

@@ -46,21 +46,12 @@ absl::Status Refuse(const Node& n, std::string_view why) {
 
 // ---- Operators that do not say all
 
-// Statistics that training updates without the schema saying so (or saying so beside other results): the names of the
-// argument that turns it on.
-struct StatisticsRow { std::string_view op, training; };
-constexpr StatisticsRow kStatistics[] = {
-    {"aten.batch_norm.default", "training"},
-    {"aten.native_batch_norm.default", "training"},
-    {"aten.instance_norm.default", "use_input_stats"},
-};
+// Whether training updates running statistics, which the declaration does not say (or says beside other results).
 bool UpdatesStatistics(const Node& n) {
-  for (const StatisticsRow& r : kStatistics) {
-    if (r.op != n.op_name()) continue;
-    ir::ArgReader a(n);
-    return a.b(r.training) && (n.Get("running_mean").value() || n.Get("running_var").value());
-  }
-  return false;
+  const std::string_view training = n.op().traits.updates_statistics;
+  if (training.empty()) return false;
+  ir::ArgReader a(n);
+  return a.b(training) && (n.Get("running_mean").value() || n.Get("running_var").value());
 }
 
 bool Writes(const Node& n) { return n.op().mutates() || UpdatesStatistics(n); }
@@ -212,10 +203,6 @@ class Functionalizer {
 
   // Operators that write no element: detach_, transpose_, resize_ to as many elements, dropout_ outside training.
   absl::Status Normalize() {
-    static constexpr std::string_view kNothing[] = {"detach_", "requires_grad_"};
-    static constexpr std::string_view kDropouts[] = {"dropout_", "feature_dropout_", "alpha_dropout_", "feature_alpha_dropout_"};
-    static constexpr std::string_view kReshaped[] = {"as_strided_", "squeeze_", "swapaxes_", "swapdims_", "t_", "transpose_", "unsqueeze_"};
-    auto in = [](const auto& list, std::string_view s) { return std::find(std::begin(list), std::end(list), s) != std::end(list); };
     for (Node *n = g_.first(), *next; n; n = next) {
       next = n->next();
       if (n->op().ns != "aten" || !n->op().mutates() || n->outputs().size() != 1 || !n->output()) continue;
@@ -236,11 +223,12 @@ class Functionalizer {
         g_.Erase(n);
         return absl::OkStatus();
       };
-      if (in(kNothing, op) || (in(kDropouts, op) && IsIdleDropout(*n))) {
+      const ir::OpTraits& traits = n->op().traits;
+      if (!traits.identity.empty() || (!traits.identity_when_idle.empty() && !ir::IsRandom(*n))) {
         same();
-      } else if (in(kReshaped, op)) {
-        std::string name = text::StrCat("aten.", op.substr(0, op.size() - 1), ".", n->op().overload);
-        if (op == "transpose_") name = "aten.transpose.int";  // the one whose overloads have other names
+      } else if (traits.in_place_view) {
+        std::string name(traits.in_place_view_op);
+        if (name.empty()) name = text::StrCat("aten.", op.substr(0, op.size() - 1), ".", n->op().overload);
         if (!ir::FindOp(name)) return Refuse(*n, "in-place change of shape");
         std::vector<NamedArg> args(n->args().begin(), n->args().end());
         if (absl::Status s = view(name, std::move(args)); !s.ok()) return s;
@@ -368,7 +356,7 @@ class Functionalizer {
     return absl::OkStatus();
   }
 
-  // A write to what may or may not be shared is fine when nobody looks at the other side afterwards.
+  // A write to what may or may not be shared is fine when the other side is not read afterwards.
   absl::Status CheckUndecided() {
     if (undecided_.empty()) return absl::OkStatus();
     for (const Write& w : writes_) {
@@ -721,25 +709,6 @@ absl::Status Functionalize(ir::Program& p) {
   if (absl::Status s = Functionalizer(*p.graph).Run(); !s.ok()) return s;
   p.form = ir::Form::kFunctional;
   return absl::OkStatus();
-}
-
-std::vector<std::string> DropMutations(ir::Program& p) {
-  std::vector<std::string> names;
-  std::vector<Arg> outputs;
-  std::vector<ir::OutputSpec> specs;
-  for (size_t i = 0; i < p.graph->outputs.size() && i < p.output_specs.size(); ++i) {
-    const ir::OutputSpec& s = p.output_specs[i];
-    if (s.kind == ir::OutputSpec::kBufferMutation || s.kind == ir::OutputSpec::kParameterMutation ||
-        s.kind == ir::OutputSpec::kUserInputMutation) {
-      names.push_back(s.target);
-      continue;
-    }
-    outputs.push_back(std::move(p.graph->outputs[i]));
-    specs.push_back(s);
-  }
-  p.graph->outputs = std::move(outputs);
-  p.output_specs = std::move(specs);
-  return names;
 }
 
 }  // namespace slipway::passes

@@ -2,6 +2,7 @@
 // names of data-dependent sizes that inference does not. What it contradicts provably is damaged and goes no further.
 #include "base/text.h"
 #include "ir/ops/infer.h"
+#include "ir/ops/op_table.h"
 #include "passes/pass.h"
 
 namespace slipway::passes {
@@ -15,6 +16,12 @@ bool Contradicts(const ir::Type& inferred, const ir::Type& declared) {
   for (int d = 0; d < inferred.rank(); ++d)
     if (ir::ProvablyDifferent(inferred.sizes[d], declared.sizes[d])) return true;
   return false;
+}
+
+// The final states of recurrent layers, which are of the initial states' sizes, whatever old exports declare.
+bool DeclaredWrongly(const ir::Node& n, const ir::Type& inferred, const ir::Type& declared) {
+  return n.op().traits.misdeclared && inferred.is_tensor() && declared.is_tensor() && inferred.dtype == declared.dtype &&
+         declared.rank() == inferred.rank() + 1;
 }
 
 absl::Status Bad(const ir::Node& n, std::string_view what) {
@@ -41,7 +48,8 @@ absl::Status CheckNode(ir::Node& n) {
     ir::Type& type = (*inferred)[i];
     if (!v) continue;
     ir::Type& declared = v->mutable_type();
-    if (declared.kind == ir::Type::kNone || (declared.is_tensor() && declared.dtype == ir::DType::kUnknown)) {
+    if (declared.kind == ir::Type::kNone || (declared.is_tensor() && declared.dtype == ir::DType::kUnknown) ||
+        DeclaredWrongly(n, type, declared)) {
       declared = std::move(type);
     } else if (Contradicts(type, declared)) {
       return Bad(n, text::StrCat("result %", v->name(), " is declared as ", declared.ToString(), ", the operator gives ",

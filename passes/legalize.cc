@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "ir/ops/rule.h"
 #include "passes/decompose.h"
 #include "passes/pass.h"
 
@@ -24,10 +25,10 @@ absl::Status Agree(const ir::Node& n, size_t i, const Value* old, const Value* n
                                           ", its decomposition gives ", b.ToString()));
 }
 
-// Builds n's decomposition before it. `results` has an entry per result of n, null only where nobody uses it.
+// Builds n's decomposition before it. `results` has an entry per result of n, null only where it is unused.
 absl::Status Build(ir::Node* n, const DecomposeRow& row, Values& results) {
   Decomposer d(*n, row.widen);
-  row.fn(d);
+  if (absl::Status s = ir::RunRule(*n, [&] { row.fn(d); }); !s.ok()) return s;
   if (!d.ok()) return d.status();
   if (!d.b.ok()) return d.b.status();
   results = d.results();
@@ -48,8 +49,9 @@ absl::Status Build(ir::Node* n, const DecomposeRow& row, Values& results) {
   return absl::OkStatus();
 }
 
-// Replaces `n` by its decomposition. An error when the decomposition refuses: the node then stays and is reported.
-absl::Status Decompose(ir::Node* n, const DecomposeRow& row) {
+}  // namespace
+
+absl::Status ApplyDecomposition(ir::Node* n, const DecomposeRow& row) {
   ir::Graph& g = *n->graph();
   ir::Node* before = n->prev();
   Values results;
@@ -58,22 +60,26 @@ absl::Status Decompose(ir::Node* n, const DecomposeRow& row) {
     while (n->prev() != before) g.Erase(n->prev());
     return s;
   }
+  ReplaceNode(n, results);
+  return absl::OkStatus();
+}
+
+void ReplaceNode(ir::Node* n, const Values& results) {
+  ir::Graph& g = *n->graph();
+  std::vector<std::pair<Value*, std::string>> names;
   for (size_t i = 0; i < n->outputs().size(); ++i) {
     Value *old = n->output(i), *now = results[i];
     if (!old || !now) continue;
-    std::string name = old->name();
     if (now->type().is_tensor() && now->producer()) now->mutable_type().sizes = old->sizes();
+    if (now->producer() && now->producer() != n) names.emplace_back(now, old->name());
     g.ReplaceAllUses(old, now);
   }
-  std::vector<std::pair<Value*, std::string>> names;
-  for (size_t i = 0; i < n->outputs().size(); ++i)
-    if (n->output(i) && results[i] && results[i]->producer() && results[i]->producer() != n)
-      names.emplace_back(results[i], n->output(i)->name());
   g.Erase(n);
   for (auto& [v, name] : names)
     if (v->producer() && !g.FindValue(name)) g.Rename(v, name);
-  return absl::OkStatus();
 }
+
+namespace {
 
 void LegalizeGraph(ir::Graph& g, const std::function<bool(const ir::Node&)>& legal, Refusals& refusals) {
   for (int round = 0; round < kMaxRounds; ++round) {
@@ -85,7 +91,7 @@ void LegalizeGraph(ir::Graph& g, const std::function<bool(const ir::Node&)>& leg
       if (legal(*n)) continue;
       const DecomposeRow* row = FindDecomposition(n->op_name());
       if (!row || refusals.contains(n)) continue;
-      absl::Status s = Decompose(n, *row);
+      absl::Status s = ApplyDecomposition(n, *row);
       changed |= s.ok();
       if (!s.ok()) refusals.emplace(n, std::move(s));
     }

@@ -1,4 +1,5 @@
-// See loop_builder.h.
+// Short loops with a known count are unrolled; other loops become a while_loop node, whose condition and body are built as
+// graphs of their own with the outer tensors that they use as captured operands.
 #include "passes/loop_builder.h"
 
 #include <memory>

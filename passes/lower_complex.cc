@@ -1,11 +1,12 @@
 // Complex numbers as pairs of reals, for targets that have none: every complex tensor becomes two real tensors of the same
 // sizes. Operators that only move elements, and linear ones with real coefficients, run on each part; products, quotients and
-// functions have rules; Fourier transforms are in lower_complex_fft.cc. See pass.h.
+// functions have rules; Fourier transforms are in lower_complex_fft.cc.
 #include <algorithm>
 #include <iterator>
 
 #include "base/text.h"
 #include "ir/ops/op_table.h"
+#include "ir/ops/rule.h"
 #include "passes/complex_pairs.h"
 #include "passes/pass.h"
 
@@ -319,7 +320,7 @@ class Lowering {
     ir::Builder b(g_, n, n->source());
     ComplexContext c(*n, b, pairs_);
     if (const ComplexRule* rule = FindRule(n->op())) {
-      rule->fn(c);
+      if (absl::Status s = ir::RunRule(*n, [&] { rule->fn(c); }); !s.ok()) return s;
       if (!c.ok()) return c.status();
       if (!b.ok()) return b.status();
     } else if (n->op().ns == "aten" && std::binary_search(std::begin(kByParts), std::end(kByParts), n->op().base)) {

@@ -1,4 +1,5 @@
-// See matrix_algorithms.h.
+// LU with partial pivoting, Cholesky, Householder QR, one-sided Jacobi and triangular solves. Pivots are exchanged by
+// gathering rows, since which row is largest differs from matrix to matrix of a stack.
 #include "passes/matrix_algorithms.h"
 
 #include <algorithm>

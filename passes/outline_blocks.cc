@@ -1,14 +1,15 @@
-// See outline_blocks.h.
-#include "passes/outline_blocks.h"
-
+// Outlining of repeated blocks. Blocks are found by the nodes' module paths and compared as text, so that one pass over the
+// nodes is enough; outer modules go first, and what they took is not looked into again.
 #include <algorithm>
 #include <map>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "base/text.h"
+#include "ir/clone.h"
 #include "ir/ops/op_table.h"
 #include "passes/node_key.h"
+#include "passes/pass.h"
 
 namespace slipway::passes {
 namespace {
@@ -95,26 +96,19 @@ class Outliner {
   }
 
   void Describe(Block& b) const {
-    absl::flat_hash_set<const Node*> inside(b.nodes.begin(), b.nodes.end());
+    ir::Region region = ir::RegionOf(g_, b.nodes);
+    b.inputs = std::move(region.inputs);
+    b.outputs = std::move(region.outputs);
+    const absl::flat_hash_set<const Value*> given(b.outputs.begin(), b.outputs.end());
     absl::flat_hash_map<const Value*, uint64_t> number;
-    auto own = [&](const Value* v) { return v->producer() && inside.contains(v->producer()); };
-    for (Node* n : b.nodes) {
-      for (const ir::NamedArg& a : n->args())
-        a.arg.ForEachValue([&](Value* v) {
-          if (!own(v) && number.try_emplace(v, number.size()).second) b.inputs.push_back(v);
-        });
-      for (Value* v : n->outputs()) number.try_emplace(v, number.size());
+    for (const Value* v : b.inputs) {
+      number.try_emplace(v, number.size());
+      text::StrAppend(&b.signature, v->type().ToString(), ";");
     }
-    for (const Value* v : b.inputs) text::StrAppend(&b.signature, v->type().ToString(), ";");
-    for (Node* n : b.nodes) {
+    for (const Node* n : b.nodes) {
+      for (const Value* v : n->outputs()) number.try_emplace(v, number.size());
       b.signature += NodeKey(*n, [&](const Value* v) { return number.at(v); }).text();
-      for (Value* v : n->outputs()) {
-        text::StrAppend(&b.signature, v->type().ToString(), ";");
-        bool outside = g_.IsOutput(v);
-        for (const Node* user : v->users()) outside |= !inside.contains(user);
-        if (outside) b.outputs.push_back(v);
-        b.signature += outside ? '+' : '-';
-      }
+      for (const Value* v : n->outputs()) text::StrAppend(&b.signature, v->type().ToString(), given.contains(v) ? ";+" : ";-");
     }
   }
 
@@ -122,17 +116,10 @@ class Outliner {
     const Block& first = *members[0];
     if (first.outputs.empty()) return;
     auto body = std::make_shared<Graph>(g_.program());
-    absl::flat_hash_map<const Value*, Value*> map;
-    for (Value* v : first.inputs) map[v] = body->AddInput(text::StrCat("in.", map.size()), v->type());
-    for (Node* n : first.nodes) {
-      std::vector<ir::NamedArg> args(n->args().begin(), n->args().end());
-      for (ir::NamedArg& a : args) a.arg.ReplaceValues([&](Value* v) { return map.at(v); });
-      Node* copy = body->Insert(n->op(), std::move(args), nullptr);
-      copy->set_groups(n->groups());
-      copy->set_source(n->source());
-      for (Value* v : n->outputs()) map[v] = body->AddOutput(copy, v->name(), v->type());
-    }
-    for (Value* v : first.outputs) body->outputs.emplace_back(map.at(v));
+    ir::GraphCopier copier(g_.program());
+    for (Value* v : first.inputs) copier.values[v] = body->AddInput(text::StrCat("in.", copier.values.size()), v->type());
+    for (const Node* n : first.nodes) copier.CopyNode(*n, *body);
+    for (Value* v : first.outputs) body->outputs.emplace_back(copier.values.at(v));
     const std::string name(first.type.substr(first.type.rfind('.') + 1));
     for (const Block* b : members) {
       Values operands = b->inputs;

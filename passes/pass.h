@@ -1,4 +1,5 @@
-// What every pass is: a function from a valid program to a valid program that states the form it needs.
+// The passes: functions from a valid program to a valid program, each with the form it needs; the table of all of them by
+// name; pipelines, which are lists of names, and the one function that runs a pipeline.
 #ifndef SLIPWAY_PASSES_PASS_H_
 #define SLIPWAY_PASSES_PASS_H_
 
@@ -9,16 +10,61 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "ir/evaluator.h"
 #include "ir/graph.h"
 #include "passes/refusals.h"
 
 namespace slipway::passes {
 
+// What passes take besides the program, and what they report besides their status.
+struct PassContext {
+  std::function<bool(const ir::Node&)> legal;  // legalize, which needs it: whether the target takes a node as it is
+  ir::Evaluator* evaluator = nullptr;          // fold-constants: what computes; null: nothing is folded
+  std::vector<std::string_view> skip;          // passes that pipelines leave out
+  bool verify_each = false;                    // the verifier checks the program after every pass
+
+  Refusals refusals;                 // of legalize: why decompositions were not taken
+  std::vector<std::string> dropped;  // by drop-mutations: the state whose updates are lost
+};
+
+struct Pass {
+  std::string_view name;     // "infer-shapes"; its golden test is tests/golden/infer_shapes.golden
+  std::string_view summary;  // one line
+  bool functional;           // whether it needs the functional form; others take any form
+  absl::Status (*run)(ir::Program& p, PassContext& context);
+};
+
+// All of them. FindPass() is null for a name that is none of theirs.
+absl::Span<const Pass> Passes();
+const Pass* FindPass(std::string_view name);
+
+// Names of passes in the order they run.
+using Pipeline = absl::Span<const std::string_view>;
+
+// What a program as it was exported goes through for any target that legalizes it: types are checked, subclasses, regions
+// and mutation resolved, constants folded, complex numbers made pairs. The functional form comes out.
+extern const Pipeline kPreparation;
+// legalize, and what cleans up after decompositions.
+extern const Pipeline kLegalization;
+// Repeated blocks become calls.
+extern const Pipeline kOutlining;
+
+// InvalidArgument for a program that is not in the form that a pass needs; the pass's own error; with verify_each Internal,
+// naming the pass, where the program is not valid afterwards.
+absl::Status RunPass(const Pass& pass, ir::Program& p, PassContext& context);
+absl::Status RunPasses(Pipeline pipeline, ir::Program& p, PassContext& context);
+
+// The passes as functions, for those who need one of them. Their order here is that of the pipelines.
+
 // Infers the type of every result and compares it with the declared one, subgraphs included. A provable disagreement
 // (dtype, rank, a size) is InvalidArgument naming the node, its place and both types; else the declared type is kept, or
-// the inferred one taken where none is declared. Any form.
+// the inferred one taken where none is declared, and for final states of recurrent layers. Any form.
 absl::Status InferShapes(ir::Program& p);
+
+// Tensor subclasses (torchao's quantized weights) are read through their inner tensors: each
+// export.access_subclass_inner_tensor becomes a parameter of its own, "a.weight.qdata". Any form.
+absl::Status UnwrapSubclasses(ir::Program& p);
 
 // Inlines the bodies of operators that only set a mode (gradients, autocast, checkpointing) or name a body, and of
 // cond with a known predicate; calls (invoke_subgraph) of bodies that only compute stay; autocast's casts become nodes. Any form.
@@ -33,20 +79,8 @@ absl::Status RemoveVmap(ir::Program& p);
 // form in, functional form out. Unimplemented, naming the node, for what cannot be resolved.
 absl::Status Functionalize(ir::Program& p);
 
-// Complex tensors become pairs of real ones, Fourier transforms slipway.dft. Weights that are complex are read as the reals
-// they are stored as. Unimplemented, naming the node, for an operator without a rule and for complex inputs and outputs.
-// Functional form.
-absl::Status LowerComplex(ir::Program& p);
-
-// Whether LowerComplex has a rule for the operator.
-bool HasComplexRule(std::string_view op);
-
 // Takes updated buffers, parameters and user inputs out of the outputs and gives their names. Functional form.
 std::vector<std::string> DropMutations(ir::Program& p);
-
-// Tensor subclasses (torchao's quantized weights) are read through their inner tensors: each
-// export.access_subclass_inner_tensor becomes a parameter of its own, "a.weight.qdata". Any form.
-absl::Status UnwrapSubclasses(ir::Program& p);
 
 // Removes nodes that do nothing to values: dropout in evaluation, detach, alias, contiguous, clone, device moves,
 // dtype conversions to the same dtype, assertions. Functional form.
@@ -54,7 +88,19 @@ absl::Status RemoveNoOps(ir::Program& p);
 // Whether RemoveNoOps takes the operator out, always or for some arguments.
 bool IsNoOp(std::string_view op);
 
-// Removes nodes whose results nobody uses. Functional form.
+// Quantized weights and activations in all their spellings become slipway.quantize and slipway.dequantize (quantization.h
+// says what these compute, the .cc what is recognised and how exactly). Functional form; before FoldConstants, which would
+// compute small weights.
+absl::Status RecognizeQuantization(ir::Program& p);
+
+// RMS norms that are written out become aten.rms_norm: the same numbers within the rounding of a sum and a root.
+// Functional form.
+absl::Status RecognizeNorms(ir::Program& p);
+
+// Products with dequantized weights become slipway.quantized_linear, for targets to legalize. After RecognizeQuantization.
+absl::Status FormQuantizedLinears(ir::Program& p);
+
+// Removes nodes whose results are unused. Functional form.
 absl::Status EliminateDeadCode(ir::Program& p);
 
 // Of pure nodes with the same operator and arguments only the first stays, in subgraphs too. Functional form.
@@ -74,10 +120,23 @@ struct FoldLimits {
 // parameters, which keep their names. The root graph only: subgraphs capture nothing. Functional form.
 absl::Status FoldConstants(ir::Program& p, ir::Evaluator& evaluator, const FoldLimits& limits = {});
 
+// Complex tensors become pairs of real ones, Fourier transforms slipway.dft. Weights that are complex are read as the reals
+// they are stored as. Unimplemented, naming the node, for an operator without a rule and for complex inputs and outputs.
+// Functional form.
+absl::Status LowerComplex(ir::Program& p);
+
+// Whether LowerComplex has a rule for the operator.
+bool HasComplexRule(std::string_view op);
+
 // Rewrites nodes by decompositions until `legal` takes each, in subgraphs too. Nodes that are neither legal nor have a
 // decomposition that takes them stay: the exporter reports them all together, with the reasons put into `refusals`
 // (may be null). Functional form.
 absl::Status Legalize(ir::Program& p, const std::function<bool(const ir::Node&)>& legal, Refusals* refusals = nullptr);
+
+// Modules (by the nodes' module paths) whose nodes follow each other and compute the same on values of the same types become
+// higher_order.invoke_subgraph of a shared body, outermost modules first. Weights become operands. Nothing else changes.
+// Functional form.
+absl::Status OutlineBlocks(ir::Program& p);
 
 }  // namespace slipway::passes
 

@@ -1,4 +1,4 @@
-// See refusals.h.
+// Refusals are grouped by operator and reason, sorted by both, each with its count and the first place.
 #include "passes/refusals.h"
 
 #include <map>

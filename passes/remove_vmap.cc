@@ -3,7 +3,6 @@
 // _remove_batch_dim puts it back. A region whose batched operators are all elementwise runs on whole batches, with the
 // batch in front; any other region becomes higher_order.map_impl over the batch, which is what vmap means.
 #include <algorithm>
-#include <iterator>
 #include <string_view>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "base/text.h"
 #include "ir/builder.h"
+#include "ir/clone.h"
 #include "ir/ops/args.h"
 #include "ir/ops/infer.h"
 #include "ir/ops/op_table.h"
@@ -34,23 +34,8 @@ constexpr std::string_view kLeave = "torch._functorch.predispatch._vmap_decremen
 constexpr std::string_view kAdd = "torch._functorch.predispatch._add_batch_dim";
 constexpr std::string_view kRemove = "torch._functorch.predispatch._remove_batch_dim";
 
-// Operators whose result at a place depends on their arguments at that place only, by base name: sorted.
-constexpr std::string_view kElementwise[] = {
-    "__and__", "__or__", "__xor__", "_to_copy", "abs", "acos", "acosh", "add", "addcdiv", "addcmul", "alias", "asin",
-    "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "ceil", "clamp",
-    "clamp_max", "clamp_min", "clone", "copysign", "cos", "cosh", "detach", "div", "elu", "eq", "erf", "erfc", "exp",
-    "exp2", "expm1", "floor", "floor_divide", "fmax", "fmin", "fmod", "frac", "full_like", "ge", "gelu", "gt",
-    "hardsigmoid", "hardswish", "hardtanh", "isfinite", "isinf", "isnan", "le", "leaky_relu", "lerp", "log", "log10",
-    "log1p", "log2", "log_sigmoid", "logaddexp", "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor",
-    "logit", "lt", "maximum", "minimum", "mish", "mul", "nan_to_num", "ne", "neg", "ones_like", "pow", "reciprocal",
-    "relu", "relu6", "remainder", "round", "rsqrt", "rsub", "sigmoid", "sign", "silu", "sin", "sinh", "softplus",
-    "softsign", "sqrt", "square", "sub", "tan", "tanh", "threshold", "to", "true_divide", "trunc", "where", "xlogy",
-    "zeros_like",
-};
 bool IsElementwise(const Node& n) {
-  return n.op().ns == "aten" && !n.op().mutates() && n.outputs().size() == 1 && n.output() &&
-         std::binary_search(std::begin(kElementwise), std::end(kElementwise), n.op().base) &&
-         !(n.op().base == "where" && n.op().overload == "default");
+  return n.op().traits.elementwise && !n.op().mutates() && n.outputs().size() == 1 && n.output();
 }
 
 // x with dimension `from` moved to `to`; x itself when they are the same.
@@ -249,7 +234,8 @@ class Region {
   // The batched nodes become the body of a map over the batch.
   absl::Status AsMap(ir::Builder& b) {
     auto body = std::make_shared<Graph>(g_.program());
-    absl::flat_hash_map<const Value*, Value*> inside;
+    ir::GraphCopier copier(g_.program());
+    auto& inside = copier.values;
     Values xs, captured;
     for (Node* n : adds_) {
       Value* x = n->Get("self").value();
@@ -265,34 +251,13 @@ class Region {
     absl::flat_hash_set<const Node*> own(adds_.begin(), adds_.end());
     for (Node* n : nodes_)
       if (batched_nodes_.contains(n) && !own.contains(n)) moved.push_back(n);
-    for (Node* n : moved)
-      for (Value* v : n->outputs())
-        if (v) inside[v] = nullptr;
-    for (Node* n : moved)
-      for (const NamedArg& a : n->args())
-        a.arg.ForEachValue([&](Value* v) {
-          auto [it, fresh] = inside.try_emplace(v, nullptr);
-          if (!fresh) return;
-          captured.push_back(v);
-          it->second = body->AddInput(v->name(), v->type());
-        });
-    for (Node* n : moved) {
-      std::vector<NamedArg> args;
-      for (const NamedArg& a : n->args()) {
-        NamedArg now{a.name, a.arg, a.kind};
-        now.arg.ReplaceValues([&](Value* v) { return inside[v]; });
-        if (auto sub = a.arg.get<SubGraph>()) now.arg = Arg(ir::Clone(**sub, g_.program()));
-        args.push_back(std::move(now));
-      }
-      Node* m = body->Insert(n->op(), std::move(args));
-      m->set_groups(n->groups());
-      m->hop_single_return = n->hop_single_return;
-      m->set_source(n->source());
-      for (Value* v : n->outputs()) {
-        if (v) inside[v] = body->AddOutput(m, v->name(), v->type());
-        else body->AddNoneOutput(m);
-      }
+    const ir::Region region = ir::RegionOf(g_, moved);
+    for (Value* v : region.inputs) {
+      if (inside.contains(v)) continue;
+      captured.push_back(v);
+      inside[v] = body->AddInput(v->name(), v->type());
     }
+    for (const Node* n : moved) copier.CopyNode(*n, *body);
     // One result of the map per removal of a batched value.
     const ir::Sym batch = xs[0]->sizes()[0];
     std::vector<Type> types;

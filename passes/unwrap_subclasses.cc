@@ -1,4 +1,5 @@
-// Reads tensor subclasses through their inner tensors. See pass.h.
+// Each export.access_subclass_inner_tensor names an attribute of a parameter; the importer has put the tensor there, so a
+// node becomes an input of its own and the wrapper, which nothing reads any more, goes.
 #include "base/text.h"
 #include "passes/pass.h"
 

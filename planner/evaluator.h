@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -31,7 +33,8 @@ class PlanEvaluator : public ir::Evaluator {
  public:
   explicit PlanEvaluator(PlanOptions options = {}) : options_(options) {}
   bool Supports(const ir::Node& n) const override;
-  absl::StatusOr<std::vector<ir::TensorRef>> Evaluate(ir::Program& p, absl::Span<const ir::TensorRef> inputs) override;
+  absl::StatusOr<std::unique_ptr<ir::PreparedProgram>> Prepare(std::unique_ptr<ir::Program> p,
+                                                               absl::Span<const std::string> observe = {}) override;
 
  private:
   PlanOptions options_;

@@ -7,13 +7,6 @@
 
 namespace slipway::planner {
 
-// Steps that normalize rows by the root of their mean square, in f32, become one: within rounding of what they gave.
-void FuseNorms(PlannedProgram& p);
-
-// Products whose right matrix is made of a constant of 8-bit integers (conversions, a zero point, a scale by column or by
-// groups of rows, a rounding) take the integers: within rounding of f32 of what the steps gave.
-void FuseQuantized(PlannedProgram& p);
-
 // A convolution of f32 whose result one step alone reads takes that step over, and the one after it: a batch norm, then
 // the addition of a tensor of the same sizes, then a function (relu, clamps by numbers, silu, hardswish, hardsigmoid).
 // Results differ from those of the steps by rounding where there is a batch norm, which becomes one multiplication and

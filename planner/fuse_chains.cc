@@ -1,11 +1,12 @@
-// Chains: elementwise steps that pass over their operands together. See fuse.h.
+// FuseChains: elementwise steps become one step of kernel `chain`. A chain stands where its last step stood, so earlier members move
+// down past the steps between; that is only done where none of these reads or writes what they do.
 #include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/text.h"
-#include "kernels/plan.h"
+#include "kernels/executor/plan.h"
 #include "planner/fuse.h"
 #include "planner/plan_uses.h"
 
@@ -99,7 +100,7 @@ class Fuser {
     for (int m : all)
       for (int s = m + 1; s < i; ++s)
         if (!member(s) && Conflict(m, s)) return;
-    // Who writes what another uses agrees with it on where that lies.
+    // A member that writes what another reads agrees with it on the view.
     for (int m : all)
       for (int other : all) {
         if (other != m && Out(other).buffer == Out(m).buffer) return;
@@ -212,25 +213,18 @@ class Fuser {
   }
 
   void Rewrite() {
-    std::vector<Step> steps;
-    std::vector<View> views;
-    std::vector<int> place;  // of old steps among the new
-    for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) {
-      place.push_back(static_cast<int>(steps.size()));
+    RewriteSteps(plan_, [&](int i, std::vector<Step>& steps, std::vector<View>& views) {
       const int g = group_[i];
       if (g >= 0 && groups_[g].size() > 1) {
         if (groups_[g].back() == i) steps.push_back(Make(groups_[g], views));
-        continue;
+        return;
       }
       Step s = plan_.steps[i];
-      const int first = s.first_view;
+      const auto first = plan_.views.begin() + s.first_view;
       s.first_view = static_cast<int>(views.size());
-      views.insert(views.end(), plan_.views.begin() + first, plan_.views.begin() + first + s.inputs + s.outputs);
+      views.insert(views.end(), first, first + s.inputs + s.outputs);
       steps.push_back(s);
-    }
-    place.push_back(static_cast<int>(steps.size()));
-    ReplaceSteps(plan_, std::move(steps), place);
-    plan_.views = std::move(views);
+    });
   }
 
   PlannedProgram& p_;

@@ -1,4 +1,4 @@
-// Convolutions with what follows them. See fuse.h.
+// FuseConvs: a convolution takes over the steps that follow it, one after the other, and moves to where the last of them stood.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/text.h"
-#include "kernels/conv_parts.h"
-#include "kernels/isa_conv.h"
-#include "kernels/plan.h"
+#include "kernels/attributes.h"
+#include "kernels/isa/conv.h"
+#include "kernels/executor/plan.h"
 #include "planner/fuse.h"
 #include "planner/plan_uses.h"
 
@@ -29,10 +29,8 @@ using kernels::View;
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
 // What a convolution has taken over so far.
-struct Tail {
-  int64_t parts = 0;
-  Activation activation = Activation::kNone;
-  double epsilon = 0, low = -kInf, high = kInf;
+struct Tail : kernels::ConvTailAttributes {
+  Tail() : ConvTailAttributes{0, Activation::kNone, 0, -kInf, kInf} {}
   std::vector<View> more;  // operands behind the image and the weights
   std::vector<int> origins;
   bool plain() const { return origins.empty(); }
@@ -71,7 +69,7 @@ class Fuser {
   bool IsConv(int i) const {
     const Step& s = plan_.steps[i];
     return s.kind == Step::kKernel && s.kernel->name == "conv" && s.outputs == 1 && s.compute == DType::kF32 &&
-           s.ints == static_cast<int>(kernels::kConvParts);
+           s.floats == 0;
   }
   // All of f32; a bias becomes the first of the tail's operands.
   bool Start(int i) {
@@ -258,11 +256,14 @@ class Fuser {
   void Finish(Step& s, const Tail& tail) {
     const int first = static_cast<int>(plan_.numbers.size());
     for (int k = 0; k < s.ints; ++k) plan_.numbers.push_back(plan_.numbers[s.first_number + k]);
-    plan_.numbers.push_back(Add({.op = Expr::kInt, .value = tail.parts}));
-    plan_.numbers.push_back(Add({.op = Expr::kInt, .value = static_cast<int64_t>(tail.activation)}));
-    for (double x : {tail.epsilon, tail.low, tail.high})
-      plan_.numbers.push_back(Add({.op = Expr::kReal, .value = std::bit_cast<int64_t>(x)}));
-    s.first_number = first, s.ints += 2, s.floats = 3;
+    kernels::ConvTailAttributes attributes = tail;
+    auto add = [&]<typename T>(const T& x) {
+      const bool real = std::is_same_v<T, double>;
+      plan_.numbers.push_back(Add({.op = real ? Expr::kReal : Expr::kInt, .value = std::bit_cast<int64_t>(x)}));
+      ++(real ? s.floats : s.ints);
+    };
+    kernels::ForEachNumber(attributes, add);
+    s.first_number = first;
     std::string name;
     for (int origin : tail.origins) {
       std::string_view op = p_.origins[origin];
@@ -275,21 +276,14 @@ class Fuser {
     p_.origins.push_back(std::move(name));
   }
   void Rewrite() {
-    std::vector<Step> steps;
-    std::vector<View> views;
-    std::vector<int> place;  // of old steps among the new
-    for (int i = 0; i < static_cast<int>(plan_.steps.size()); ++i) {
-      place.push_back(static_cast<int>(steps.size()));
-      if (gone_[i]) continue;
+    RewriteSteps(plan_, [&](int i, std::vector<Step>& steps, std::vector<View>& views) {
+      if (gone_[i]) return;
       Step s = plan_.steps[i];
       if (!tails_[i].plain()) Finish(s, tails_[i]);
       s.first_view = static_cast<int>(views.size());
       views.insert(views.end(), views_[i].begin(), views_[i].end());
       steps.push_back(s);
-    }
-    place.push_back(static_cast<int>(steps.size()));
-    ReplaceSteps(plan_, std::move(steps), place);
-    plan_.views = std::move(views);
+    });
   }
 
   PlannedProgram& p_;

@@ -1,4 +1,5 @@
-// See pack_weights.h.
+// A weight is packed if all its uses agree: views of one constant may lie at the same place in several buffers (tied weights), and a
+// single use as anything but the same whole right matrix keeps it plain.
 #include "planner/pack_weights.h"
 
 #include <map>

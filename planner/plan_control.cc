@@ -1,7 +1,7 @@
 // Operators that own graphs: their bodies' steps stand in line, with jumps around them and back.
 #include "base/text.h"
+#include "ir/ops/higher_order.h"
 #include "ir/ops/op_table.h"
-#include "ir/ops/operands.h"
 #include "planner/rules.h"
 
 namespace slipway::planner {
@@ -11,14 +11,12 @@ using ir::Arg;
 using ir::Value;
 using kernels::Step;
 
-std::vector<Arg> ListArg(PlanContext& c, size_t i) {
-  return i < c.node().args().size() ? ir::FlatOperands(c.node().At(i)) : std::vector<Arg>{};
-}
-const ir::Graph* GraphArg(PlanContext& c, size_t i) {
-  if (i < c.node().args().size())
-    if (auto g = c.node().At(i).get<ir::SubGraph>()) return g->get();
-  c.Fail("a nested graph is missing");
-  return nullptr;
+// The node's graphs and operands; what is wrong with them is the context's error.
+std::optional<ir::HigherOrder> Decode(PlanContext& c) {
+  auto h = ir::DecodeHigherOrder(c.node());
+  if (h.ok()) return *std::move(h);
+  c.SetStatus(h.status());
+  return std::nullopt;
 }
 
 // The number an argument is, where it is one.
@@ -44,9 +42,9 @@ Operand AsTensor(PlanContext& c, const Arg& a, const ir::Type& want) {
   if (!number) c.Unsupported("an operand that is neither tensor nor number");
   if (!c.ok()) return x;
   if (IsReal(want))
-    c.Emit("fill", {}, {x}, x.dtype, {}, {Real(*number)});
+    c.Emit("fill", {}, {x}, x.dtype, FillAttributes{Real(*number)});
   else
-    c.Emit("fill", {}, {x}, x.dtype, {*number});
+    c.Emit("fill", {}, {x}, x.dtype, FillAttributes{*number});
   return x;
 }
 
@@ -138,13 +136,12 @@ void ReturnAll(PlanContext& c, std::vector<Operand> xs) {
   c.Return(std::move(xs));
 }
 
-// cond(predicate, true graph, false graph, operands)
 void Cond(PlanContext& c) {
-  const ir::Graph *graphs[2] = {GraphArg(c, 1), GraphArg(c, 2)};
-  if (!c.ok()) return;
+  const auto h = Decode(c);
+  if (!h) return;
   PlanBuilder& b = c.builder();
-  const std::vector<Arg> operands = ListArg(c, 3);
-  const Dim predicate = Truth(c, c.node().At(0));
+  const std::vector<Arg>& operands = h->captured;
+  const Dim predicate = Truth(c, h->predicate);
   if (!c.ok()) return;
   const size_t results = c.node().outputs().size();
   std::vector<Operand> out(results);
@@ -153,9 +150,7 @@ void Cond(PlanContext& c) {
   const int to_else = Control(c, Step::kUnless, predicate);
   int to_end = 0;
   for (int branch = 0; branch < 2 && c.ok(); ++branch) {
-    const ir::Graph& g = *graphs[branch];
-    if (g.inputs().size() != operands.size() || g.outputs.size() != results)
-      return c.Fail("a branch takes or gives other values");
+    const ir::Graph& g = *h->bodies[branch];
     if (branch == 1) JumpHere(c, to_else);
     for (size_t i = 0; i < operands.size(); ++i) Bind(c, g.inputs()[i], operands[i]);
     PlanBody(c, g);
@@ -216,17 +211,13 @@ void CarryOn(PlanContext& c, const ir::Graph& g, const std::vector<Operand>& car
     if (next[i].buffer != carried[i].buffer) c.Copy(next[i], carried[i]);
 }
 
-// while_loop(condition graph, body graph, carried, captured)
 void WhileLoop(PlanContext& c) {
-  const ir::Graph *condition = GraphArg(c, 0), *body = GraphArg(c, 1);
-  if (!c.ok()) return;
-  const std::vector<Arg> start = ListArg(c, 2), captured = ListArg(c, 3);
-  const size_t n = start.size();
-  for (const ir::Graph* g : {condition, body})
-    if (g->inputs().size() != n + captured.size()) return c.Fail("a nested graph takes other operands than are given");
-  if (condition->outputs.size() != 1 || body->outputs.size() != n || c.node().outputs().size() != n)
-    return c.Fail("a nested graph gives other values than are carried");
-  const std::vector<Operand> carried = Carry(c, start, *body);
+  const auto h = Decode(c);
+  if (!h) return;
+  const ir::SubGraph &condition = h->bodies[0], &body = h->bodies[1];
+  const std::vector<Arg>& captured = h->captured;
+  const size_t n = h->carried.size();
+  const std::vector<Operand> carried = Carry(c, h->carried, *body);
   if (!c.ok()) return;
   PlanBuilder& b = c.builder();
   b.Enter();
@@ -269,33 +260,31 @@ std::vector<Operand> Scanned(PlanContext& c, const std::vector<Arg>& xs, Dim* n)
   std::vector<Operand> out;
   if (xs.empty()) c.Unsupported("no scanned tensor");
   for (const Arg& a : xs) {
-    Value* v = a.value();
-    if (!v || !v->type().is_tensor() || v->rank() == 0) c.Fail("a scanned operand is no tensor of a dimension");
     if (!c.ok()) return out;
-    out.push_back(c.of(v));
+    out.push_back(c.of(a.value()));
     if (out.size() == 1) *n = out[0].sizes[0];
     if (c.ok()) c.RequireEqual(out.back().sizes[0], *n, "scanned tensors of different length");
   }
   return out;
 }
 
-// Over the first dimension of `xs`: states are carried, the rest of the results stacked.
-void PlanScan(PlanContext& c, const ir::Graph& g, const std::vector<Arg>& init, const std::vector<Arg>& xs,
-              const std::vector<Arg>& captured, bool reverse) {
-  const size_t n = init.size(), m = xs.size();
-  if (g.inputs().size() != n + m + captured.size() || g.outputs.size() < n ||
-      c.node().outputs().size() != g.outputs.size())
-    return c.Fail("the body takes or gives other values");
+// scan, and map, which carries nothing: over the first dimension, results beyond the carried ones stacked.
+void Scan(PlanContext& c) {
+  const auto h = Decode(c);
+  if (!h) return;
+  const ir::Graph& g = *h->bodies[0];
+  const std::vector<Arg>& captured = h->captured;
+  const size_t n = h->carried.size(), m = h->scanned.size();
   Dim length;
-  const std::vector<Operand> scanned = Scanned(c, xs, &length);
+  const std::vector<Operand> scanned = Scanned(c, h->scanned, &length);
   if (!c.ok()) return;
-  const std::vector<Operand> carried = Carry(c, init, g);
+  const std::vector<Operand> carried = Carry(c, h->carried, g);
   std::vector<Operand> out(carried);
   for (size_t i = n; i < g.outputs.size() && c.ok(); ++i) out.push_back(c.node().output(i) ? c.Result(i) : Operand{});
   if (!c.ok()) return;
   ForEach(c, 0, length, [&](Dim i) {
     for (size_t k = 0; k < n && c.ok(); ++k) BindTensor(c, g.inputs()[k], carried[k]);
-    const Dim at = reverse ? length - 1 - i : i;
+    const Dim at = h->reverse ? length - 1 - i : i;
     for (size_t k = 0; k < m && c.ok(); ++k) BindTensor(c, g.inputs()[n + k], Select(scanned[k], 0, at));
     for (size_t k = 0; k < captured.size(); ++k) Bind(c, g.inputs()[n + m + k], captured[k]);
     PlanBody(c, g);
@@ -305,38 +294,14 @@ void PlanScan(PlanContext& c, const ir::Graph& g, const std::vector<Arg>& init, 
   });
   ReturnAll(c, std::move(out));
 }
-// map_impl(body, xs, captured)
-void Map(PlanContext& c) {
-  const ir::Graph* g = GraphArg(c, 0);
-  if (g && c.ok()) PlanScan(c, *g, {}, ListArg(c, 1), ListArg(c, 2), false);
-}
-// scan(body, init, xs, captured); releases before 2.7 have dim and reverse before or instead of the captured values.
-void Scan(PlanContext& c) {
-  const ir::Graph* g = GraphArg(c, 0);
-  if (!g || !c.ok()) return;
-  std::vector<Arg> captured;
-  bool reverse = false;
-  for (size_t i = 3; i < c.node().args().size(); ++i) {
-    const Arg& a = c.node().At(i);
-    if (auto b = a.get<bool>()) {
-      reverse = *b;
-    } else if (auto dim = a.get<int64_t>()) {
-      if (*dim != 0) return c.Unsupported("a scan over another dimension than the first");
-    } else {
-      captured = ir::FlatOperands(a);
-    }
-  }
-  PlanScan(c, *g, ListArg(c, 1), ListArg(c, 2), captured, reverse);
-}
-// associative_scan(combine, xs, captured): combine(left…, right…) gives the next left. The first element stands as it is;
-// the others are folded in order, which any grouping of an associative function equals.
+// associative_scan: combine(left…, right…) gives the next left. The first element stands as it is; the others are folded
+// in order, which any grouping of an associative function equals.
 void AssociativeScan(PlanContext& c) {
-  const ir::Graph* g = GraphArg(c, 0);
-  if (!g || !c.ok()) return;
-  const std::vector<Arg> xs = ListArg(c, 1), captured = ListArg(c, 2);
+  const auto h = Decode(c);
+  if (!h) return;
+  const ir::SubGraph& g = h->bodies[0];
+  const std::vector<Arg>&xs = h->scanned, &captured = h->captured;
   const size_t n = xs.size();
-  if (g->inputs().size() != 2 * n + captured.size() || g->outputs.size() != n || c.node().outputs().size() != n)
-    return c.Fail("the body takes or gives other values");
   Dim length;
   const std::vector<Operand> scanned = Scanned(c, xs, &length);
   if (!c.ok()) return;
@@ -361,18 +326,11 @@ void AssociativeScan(PlanContext& c) {
   c.Return(std::move(out));
 }
 
-// invoke_subgraph(body, name, operands…)
 void InvokeSubgraph(PlanContext& c) {
-  const ir::Graph* g = GraphArg(c, 0);
-  if (!g || !c.ok()) return;
-  std::vector<Arg> operands;
-  for (size_t i = 1; i < c.node().args().size(); ++i) {
-    if (i == 1 && c.node().At(i).get<std::string>()) continue;
-    if (c.node().args()[i].name.empty())
-      for (Arg& a : ir::FlatOperands(c.node().At(i))) operands.push_back(std::move(a));
-  }
-  if (operands.size() != g->inputs().size() || g->outputs.size() != c.node().outputs().size())
-    return c.Fail("the body takes or gives other values than the call");
+  const auto h = Decode(c);
+  if (!h) return;
+  const ir::SubGraph& g = h->bodies[0];
+  const std::vector<Arg>& operands = h->captured;
   for (size_t i = 0; i < operands.size(); ++i) Bind(c, g->inputs()[i], operands[i]);
   PlanBody(c, *g);
   std::vector<Operand> out;
@@ -386,8 +344,7 @@ void InvokeSubgraph(PlanContext& c) {
 constexpr PlanFamily kFamilies[] = {
     {Cond, "", "/higher_order.cond"},
     {WhileLoop, "", "/higher_order.while_loop"},
-    {Map, "", "/higher_order.map_impl /higher_order.map"},
-    {Scan, "", "/higher_order.scan"},
+    {Scan, "", "/higher_order.scan /higher_order.map_impl /higher_order.map"},
     {AssociativeScan, "", "/higher_order.associative_scan"},
     {InvokeSubgraph, "", "/higher_order.invoke_subgraph"},
 };

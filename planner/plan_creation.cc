@@ -19,7 +19,20 @@ ir::Scalar Int(int64_t v) {
 
 void Zeros(PlanContext& c) { c.Return(c.Full(c.out_sizes(), Int(0), c.out_dtype())); }
 void Ones(PlanContext& c) { c.Return(c.Full(c.out_sizes(), Int(1), c.out_dtype())); }
-void Full(PlanContext& c) { c.Return(c.Full(c.out_sizes(), c.scalar("fill_value"), c.out_dtype())); }
+// One number that is known is a constant and no step.
+void Full(PlanContext& c) {
+  const ir::Scalar value = c.scalar("fill_value");
+  const Dims sizes = c.out_sizes();
+  const bool one = std::all_of(sizes.begin(), sizes.end(), [](Dim s) { return s.is(1); });
+  if (c.ok() && one && value.is_constant() && value.kind != ir::Scalar::kComplex && std::fabs(value.d) < 0x1p53) {
+    auto storage = std::make_shared<ir::Storage>();
+    storage->bytes = ir::Splat{value.d};
+    storage->size = static_cast<uint64_t>(ir::ByteSize(c.out_dtype()));
+    if (auto bytes = ir::ReadDense({storage, c.out_dtype(), {}, {}, 0}); bytes.ok())
+      return c.Return(c.Constant(c.out_dtype(), std::vector<int64_t>(sizes.size(), 1), *std::move(bytes)));
+  }
+  c.Return(c.Full(sizes, value, c.out_dtype()));
+}
 void ScalarTensor(PlanContext& c) { c.Return(c.Full({}, c.scalar("s"), c.out_dtype())); }
 void Filled(PlanContext& c) { c.Return(c.Full(c.out_sizes(), c.scalar("value"), c.out_dtype())); }
 
@@ -36,9 +49,9 @@ void Arange(PlanContext& c) {
   if (!first || !by) return c.Unsupported("bounds are not known");
   Operand out = c.Result();
   if (IsInt(start) && IsInt(step) && !ir::IsFloating(out.dtype))
-    c.Emit("arange", {}, {out}, out.dtype, {*first, *by});
+    c.Emit("arange", {}, {out}, out.dtype, ArangeAttributes{*first, *by});
   else
-    c.Emit("arange", {}, {out}, out.dtype, {}, {Real(*first), Real(*by)});
+    c.Emit("arange", {}, {out}, out.dtype, ArangeAttributes{Real(*first), Real(*by)});
   c.Return(out);
 }
 // A bound that is a number or a 0-d tensor.
@@ -57,7 +70,7 @@ void Linspace(PlanContext& c) {
   const auto start = Bound(c, "start"), end = Bound(c, "end");
   if (!start || !end) return c.Unsupported("bounds are not known");
   Operand out = c.Result();
-  c.Emit("linspace", {}, {out}, out.dtype, {}, {Real(*start), Real(*end)});
+  c.Emit("linspace", {}, {out}, out.dtype, LinspaceAttributes{Real(*start), Real(*end)});
   c.Return(out);
 }
 void Logspace(PlanContext& c) {
@@ -66,7 +79,7 @@ void Logspace(PlanContext& c) {
   Operand out = c.Result();
   if (!ir::IsFloating(out.dtype) || ir::IsLowPrecision(out.dtype)) return c.Unsupported(text::StrCat("of ", ir::Name(out.dtype)));
   Operand powers = c.Temp(out.dtype, out.sizes);
-  c.Emit("linspace", {}, {powers}, out.dtype, {}, {Real(*start), Real(*end)});
+  c.Emit("linspace", {}, {powers}, out.dtype, LinspaceAttributes{Real(*start), Real(*end)});
   ir::Scalar base;
   base.kind = ir::Scalar::kFloat;
   base.d = c.f("base");
@@ -110,7 +123,7 @@ void TriangleIndices(PlanContext& c) {
   const int64_t rows = c.i("row"), columns = c.i("col"), offset = c.Shift(c.i("offset"));
   if (!c.ok() || rows < 0 || columns < 0 || rows > 1 << 14 || columns > 1 << 14) return c.Unsupported("of these sizes");
   Operand grid = c.Full({rows, columns}, Int(1), DType::kInt64), kept = c.Temp(DType::kInt64, {rows, columns});
-  c.Emit(c.kernel(), {grid}, {kept}, DType::kInt64, {offset});
+  c.Emit(c.kernel(), {grid}, {kept}, DType::kInt64, TriangleAttributes{offset});
   Operand out = c.Result();
   if (!c.ok() || out.rank() != 2) return;
   Operand places = c.Temp(DType::kInt64, {out.sizes[1], 2});
@@ -121,7 +134,7 @@ void TriangleIndices(PlanContext& c) {
 void Eye(PlanContext& c) {
   Operand out = c.Full(c.out_sizes(), Int(0), c.out_dtype());
   if (!c.ok()) return;
-  c.Emit("fill", {}, {Diagonal(out, 0, 0, 1)}, out.dtype, {1});
+  c.Emit("fill", {}, {Diagonal(out, 0, 0, 1)}, out.dtype, FillAttributes{Dim(1)});
   c.Return(out);
 }
 void DiagEmbed(PlanContext& c) {
@@ -135,13 +148,13 @@ void DiagEmbed(PlanContext& c) {
 void Triangle(PlanContext& c) {
   Operand x = c.in("self"), out = c.Result();
   if (x.rank() < 2) return c.Fail("of less than 2 dims");
-  c.Emit(c.kernel(), {x}, {out}, out.dtype, {c.n("diagonal")});
+  c.Emit(c.kernel(), {x}, {out}, out.dtype, TriangleAttributes{c.n("diagonal")});
   c.Return(out);
 }
 
 constexpr PlanFamily kFamilies[] = {
     {Zeros, "", "zeros zeros_like new_zeros zero"},
-    // Memory that nobody has written: torch's is anything, ours is zeros.
+    // Uninitialized memory: torch's is anything, ours is zeros.
     {Zeros, "", "empty.memory_format empty_like new_empty empty_strided new_empty_strided empty_permuted"},
     {Ones, "", "ones ones_like new_ones"},
     {Full, "", "full full_like new_full"},

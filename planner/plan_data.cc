@@ -23,12 +23,12 @@ void IndexSelect(PlanContext& c) {
   Operand to = AtLeast1d(out);
   if (to.rank() != x.rank()) return c.Fail("the result has another rank");
   // The kernel wants the indexed dim first.
-  c.Emit("index", {MoveToFront(x, {dim}), index}, {MoveToFront(to, {dim})}, out.dtype, {0});
+  c.Emit("index", {MoveToFront(x, {dim}), index}, {MoveToFront(to, {dim})}, out.dtype, kernels::IndexAttributes{false});
   c.Return(out);
 }
 void Embedding(PlanContext& c) {
   Operand out = c.Result();
-  c.Emit("index", {c.in("weight"), Indices(c, c.in("indices"))}, {out}, out.dtype, {0});
+  c.Emit("index", {c.in("weight"), Indices(c, c.in("indices"))}, {out}, out.dtype, kernels::IndexAttributes{false});
   c.Return(out);
 }
 
@@ -117,7 +117,7 @@ void Index(PlanContext& c) {
     return c.Fail("the result has another rank");
   std::vector<Operand> in = {TableView(x, a)};
   in.insert(in.end(), a.indices.begin(), a.indices.end());
-  c.Emit("index", std::move(in), {ShapeFirst(out, a)}, out.dtype, {1});
+  c.Emit("index", std::move(in), {ShapeFirst(out, a)}, out.dtype, kernels::IndexAttributes{true});
   c.Return(out);
 }
 void IndexPut(PlanContext& c) {
@@ -137,7 +137,7 @@ void IndexPut(PlanContext& c) {
   if (!c.ok()) return;
   std::vector<Operand> in = {ShapeFirst(spread, a)};
   in.insert(in.end(), a.indices.begin(), a.indices.end());
-  c.Emit(c.b("accumulate") ? "index_put_add" : "index_put", std::move(in), {TableView(out, a)}, out.dtype, {1});
+  c.Emit(c.b("accumulate") ? "index_put_add" : "index_put", std::move(in), {TableView(out, a)}, out.dtype, kernels::IndexAttributes{true});
   c.Return(out);
 }
 
@@ -159,7 +159,7 @@ void MaskedIndex(PlanContext& c) {
   std::vector<Operand> in = {TableView(x, a)};
   in.insert(in.end(), a.indices.begin(), a.indices.end());
   if (x.numel().is(0)) return c.Return(c.Full(out.sizes, c.scalar("fill"), out.dtype));
-  c.Emit("index", std::move(in), {ShapeFirst(read, a)}, out.dtype, {1});
+  c.Emit("index", std::move(in), {ShapeFirst(read, a)}, out.dtype, kernels::IndexAttributes{true});
   c.Return(c.Map("where", {mask, read, c.in("fill")}, out, out.dtype));
 }
 void MaskedIndexPut(PlanContext& c) {
@@ -172,7 +172,7 @@ void MaskedIndexPut(PlanContext& c) {
   Operand added = c.Map("where", {mask, values, c.number(zero)}, c.Temp(out.dtype, a.shape), out.dtype);
   std::vector<Operand> in = {added};
   in.insert(in.end(), a.indices.begin(), a.indices.end());
-  if (!x.numel().is(0)) c.Emit("index_put_add", std::move(in), {TableView(out, a)}, out.dtype, {1});
+  if (!x.numel().is(0)) c.Emit("index_put_add", std::move(in), {TableView(out, a)}, out.dtype, kernels::IndexAttributes{true});
   c.Return(out);
 }
 
@@ -186,7 +186,7 @@ void Gather(PlanContext& c) {
   Operand out = c.Result(), x = AtLeast1d(c.in("self")), index = AtLeast1d(Indices(c, c.in("index")));
   const int dim = c.dim("dim", x.rank());
   MustReach(c, x, index, dim);
-  c.Emit("gather", {x, index}, {AtLeast1d(out)}, out.dtype, {dim});
+  c.Emit("gather", {x, index}, {AtLeast1d(out)}, out.dtype, kernels::AxisAttributes{dim});
   c.Return(out);
 }
 void Scatter(PlanContext& c) {
@@ -201,7 +201,7 @@ void Scatter(PlanContext& c) {
   if (src.dtype != out.dtype) return c.Fail("src has another dtype");
   MustReach(c, AtLeast1d(out), index, dim);
   MustReach(c, src, index, -1);
-  c.Emit(c.kernel(), {src, index}, {AtLeast1d(out)}, out.dtype, {dim});
+  c.Emit(c.kernel(), {src, index}, {AtLeast1d(out)}, out.dtype, kernels::AxisAttributes{dim});
   c.Return(out);
 }
 
@@ -217,7 +217,7 @@ std::pair<Operand, Operand> Sorted(PlanContext& c, const Operand& x, int dim, bo
   Operand values = c.Temp(x.dtype, x.sizes), places = c.Temp(DType::kInt64, x.sizes);
   if (c.ok())
     c.Emit("sort", {MoveToLast(AtLeast1d(x), {dim})},
-           {MoveToLast(AtLeast1d(values), {dim}), MoveToLast(AtLeast1d(places), {dim})}, x.dtype, {descending});
+           {MoveToLast(AtLeast1d(values), {dim}), MoveToLast(AtLeast1d(places), {dim})}, x.dtype, kernels::SortAttributes{descending});
   return {values, places};
 }
 void Sort(PlanContext& c) {
@@ -246,7 +246,7 @@ void TopK(PlanContext& c) {
 // The tensor as one row of elements; negative indices count from its end.
 void Take(PlanContext& c) {
   Operand x = c.in("self"), index = Indices(c, c.in("index")), out = c.Result();
-  c.Emit("index", {c.Reshape(x, {x.numel()}), index}, {out}, out.dtype, {1});
+  c.Emit("index", {c.Reshape(x, {x.numel()}), index}, {out}, out.dtype, kernels::IndexAttributes{true});
   c.Return(out);
 }
 void Put(PlanContext& c) {
@@ -254,14 +254,14 @@ void Put(PlanContext& c) {
   c.Copy(x, out);
   if (!c.ok()) return;
   c.Emit(c.b("accumulate") ? "index_put_add" : "index_put", {c.Reshape(source, {source.numel()}), c.Reshape(index, {index.numel()})},
-         {c.Reshape(out, {out.numel()})}, out.dtype, {1});
+         {c.Reshape(out, {out.numel()})}, out.dtype, kernels::IndexAttributes{true});
   c.Return(out);
 }
 void TakeAlongDim(PlanContext& c) {
   Operand x = c.in("self"), index = Indices(c, c.in("indices")), out = c.Result();
   if (!c.ok()) return;
   if (!c.has("dim")) {
-    c.Emit("gather", {c.Reshape(x, {x.numel()}), c.Reshape(index, {index.numel()})}, {c.Reshape(out, {out.numel()})}, out.dtype, {0});
+    c.Emit("gather", {c.Reshape(x, {x.numel()}), c.Reshape(index, {index.numel()})}, {c.Reshape(out, {out.numel()})}, out.dtype, kernels::AxisAttributes{0});
     return c.Return(out);
   }
   if (x.rank() != index.rank()) return c.Fail("the index has another rank");
@@ -271,7 +271,7 @@ void TakeAlongDim(PlanContext& c) {
     if (d != dim && sizes[d].is(1)) sizes[d] = x.sizes[d];
   at = sizes;
   at[dim] = x.sizes[dim];
-  c.Emit("gather", {c.Expand(x, at), c.Expand(index, sizes)}, {out}, out.dtype, {dim});
+  c.Emit("gather", {c.Expand(x, at), c.Expand(index, sizes)}, {out}, out.dtype, kernels::AxisAttributes{dim});
   c.Return(out);
 }
 // Slices along a dim written or added at an index.
@@ -301,7 +301,7 @@ void IndexWrite(PlanContext& c) {
   c.Copy(x, out);
   if (!c.ok()) return;
   c.Emit(add ? "index_put_add" : "index_put", {MoveToFront(source, {dim}), index}, {MoveToFront(to, {dim})}, out.dtype,
-         {c.kernel() == "fill"});
+         kernels::IndexAttributes{c.kernel() == "fill"});
   c.Return(out);
 }
 void Msort(PlanContext& c) {
@@ -317,7 +317,7 @@ void IsIn(PlanContext& c) {
   sizes.push_back(list.sizes[0]);
   Operand same = c.Map("eq", {Unsqueeze(x, x.rank()), list}, c.Temp(DType::kBool, sizes), t);
   Operand found = c.Temp(DType::kBool, x.sizes);
-  c.Emit("any", {same}, {found}, DType::kBool, {1});
+  c.Emit("any", {same}, {found}, DType::kBool, kernels::ReduceAttributes{1});
   c.Return(c.b("invert") ? c.Map("logical_not", {found}, out, DType::kBool) : found);
 }
 void SegmentReduce(PlanContext& c) {
@@ -330,13 +330,14 @@ void SegmentReduce(PlanContext& c) {
   if (!ir::IsFloating(x.dtype)) return c.Unsupported(text::StrCat("of ", ir::Name(x.dtype)));
   const bool lengths = c.has("lengths");
   Operand runs = Indices(c, c.in(lengths ? "lengths" : "offsets"));
-  Reals initial;
+  std::optional<double> initial;
   if (auto given = c.opt_scalar("initial")) {
     if (!given->is_constant()) return c.Unsupported("initial is not known");
-    initial.push_back(given->d);
+    initial = given->d;
   }
   if (c.ok())
-    c.Emit("segment_reduce", {x, runs}, {out}, x.dtype, {runs.rank() - 1, found - std::begin(kNames), !lengths}, std::move(initial));
+    c.Emit("segment_reduce", {x, runs}, {out}, x.dtype,
+           kernels::SegmentReduceAttributes{runs.rank() - 1, static_cast<kernels::Reduction>(found - std::begin(kNames)), !lengths, initial});
   c.Return(out);
 }
 void OneHot(PlanContext& c) {
@@ -350,7 +351,7 @@ void OneHot(PlanContext& c) {
   Dims sizes = x.sizes;
   sizes.push_back(1);
   Operand ones = c.Full(sizes, one, out.dtype);
-  c.Emit("scatter", {ones, Unsqueeze(index, x.rank())}, {out}, out.dtype, {x.rank()});
+  c.Emit("scatter", {ones, Unsqueeze(index, x.rank())}, {out}, out.dtype, kernels::AxisAttributes{x.rank()});
   c.Return(out);
 }
 void Bincount(PlanContext& c) {
@@ -359,7 +360,7 @@ void Bincount(PlanContext& c) {
   if (!c.ok() || x.rank() != 1) return c.Unsupported("of no vector");
   c.RequireLessEqual(1, x.sizes[0], "of a tensor without elements");
   Operand most = c.Temp(DType::kInt64, {});
-  c.Emit("amax", {x}, {most}, DType::kInt64, {1});
+  c.Emit("amax", {x}, {most}, DType::kInt64, kernels::ReduceAttributes{1});
   const Dim largest = c.builder().NewSymbol({0, int64_t{1} << 40});
   if (!c.ok()) return;
   c.builder().Publish(largest, most);
@@ -398,7 +399,8 @@ void EmbeddingBag(PlanContext& c) {
     }
   std::vector<Operand> in = {table, index, offsets};
   if (weights) in.push_back(weights);
-  c.Emit("embedding_bag", std::move(in), {out}, out.dtype, {mode, c.b("include_last_offset"), padding});
+  c.Emit("embedding_bag", std::move(in), {out}, out.dtype,
+         kernels::EmbeddingBagAttributes{static_cast<kernels::BagMode>(mode), c.b("include_last_offset"), padding});
   c.Return(out);
 }
 void Dft(PlanContext& c) {

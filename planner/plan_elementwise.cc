@@ -54,19 +54,19 @@ void Gelu(PlanContext& c) {
   if (how != "none" && how != "tanh") c.Unsupported(text::StrCat("approximate=\"", how, "\""));
   c.Return(c.Map(how == "tanh" ? "gelu_tanh" : "gelu", {c.in("self")}, c.Result(), c.out_dtype()));
 }
-// Functions with number arguments behind `self`, in the order of the declaration.
-void FloatUnaryWithNumbers(PlanContext& c) {
-  Reals numbers;
-  for (size_t i = 1; i < c.node().op().args.size(); ++i) numbers.push_back(c.f(c.node().op().args[i].name));
-  c.Return(c.Map(c.kernel(), {c.in(size_t{0})}, c.Result(), c.out_dtype(), {}, std::move(numbers)));
+template <typename Attributes>
+void UnaryWith(PlanContext& c, const Attributes& a) {
+  c.Return(c.Map(c.kernel(), {c.in(size_t{0})}, c.Result(), c.out_dtype(), a));
 }
+void Elu(PlanContext& c) { UnaryWith(c, kernels::EluAttributes{c.f("alpha"), c.f("scale"), c.f("input_scale")}); }
+void LeakyRelu(PlanContext& c) { UnaryWith(c, kernels::LeakyReluAttributes{c.f("negative_slope")}); }
+void Softplus(PlanContext& c) { UnaryWith(c, kernels::SoftplusAttributes{c.f("beta"), c.f("threshold")}); }
 void Selu(PlanContext& c) {
-  c.Return(c.Map("elu", {c.in("self")}, c.Result(), c.out_dtype(), {},
-                 {1.6732632423543772848170429916717, 1.0507009873554804934193349852946, 1}));
+  UnaryWith(c, kernels::EluAttributes{1.6732632423543772848170429916717, 1.0507009873554804934193349852946, 1});
 }
 void Celu(PlanContext& c) {
   const double alpha = c.f("alpha");
-  c.Return(c.Map("elu", {c.in("self")}, c.Result(), c.out_dtype(), {}, {alpha, 1, 1 / alpha}));
+  UnaryWith(c, kernels::EluAttributes{alpha, 1, 1 / alpha});
 }
 void NanToNum(PlanContext& c) {
   Operand x = c.in("self");
@@ -75,8 +75,9 @@ void NanToNum(PlanContext& c) {
                       : x.dtype == DType::kFloat16  ? 65504.0
                       : x.dtype == DType::kBFloat16 ? std::ldexp(255.0, 120)
                                                     : static_cast<double>(std::numeric_limits<float>::max());
-  c.Return(c.Map("nan_to_num", {x}, c.Result(), x.dtype, {},
-                 {c.opt_f("nan").value_or(0), c.opt_f("posinf").value_or(most), c.opt_f("neginf").value_or(-most)}));
+  c.Return(c.Map("nan_to_num", {x}, c.Result(), x.dtype,
+                 kernels::NanToNumAttributes{c.opt_f("nan").value_or(0), c.opt_f("posinf").value_or(most),
+                                             c.opt_f("neginf").value_or(-most)}));
 }
 
 void Binary(PlanContext& c) {
@@ -117,10 +118,10 @@ void Scaled(PlanContext& c, bool subtract, bool exchange) {
   if (alpha->kind == ir::Scalar::kValue || alpha->kind == ir::Scalar::kComplex)
     return c.Unsupported("alpha is not a known number");
   if (ir::IsFloating(compute))
-    return c.Return(c.Map("add_scaled", {x, y}, c.Result(), compute, {}, {subtract ? -alpha->d : alpha->d}));
+    return c.Return(c.Map("add_scaled", {x, y}, c.Result(), compute, kernels::FactorAttributes{subtract ? -alpha->d : alpha->d}));
   if (alpha->kind == ir::Scalar::kFloat) return c.Fail("alpha is no integer");
-  c.Return(c.Map("add_scaled", {x, y}, c.Result(), compute,
-                 {subtract ? static_cast<int64_t>(0 - static_cast<uint64_t>(alpha->i)) : alpha->i}));
+  const int64_t factor = subtract ? static_cast<int64_t>(0 - static_cast<uint64_t>(alpha->i)) : alpha->i;
+  c.Return(c.Map("add_scaled", {x, y}, c.Result(), compute, kernels::FactorAttributes{factor}));
 }
 void Add(PlanContext& c) { Scaled(c, false, false); }
 void Sub(PlanContext& c) { Scaled(c, true, false); }
@@ -136,7 +137,7 @@ void DivideMode(PlanContext& c) {
 }
 void Shift(PlanContext& c) {
   const DType common = Common(c, {0, 1});
-  c.Return(c.Map(c.kernel(), {c.in(size_t{0}), c.in(size_t{1})}, c.Result(), common, {ir::BitSize(common)}));
+  c.Return(c.Map(c.kernel(), {c.in(size_t{0}), c.in(size_t{1})}, c.Result(), common, kernels::ShiftAttributes{ir::BitSize(common)}));
 }
 
 void Where(PlanContext& c) {
@@ -173,16 +174,15 @@ void Relu6(PlanContext& c) {
 void AddProduct(PlanContext& c) {
   const auto value = c.scalar("value");
   if (!value.is_constant()) return c.Unsupported("value is not known");
-  Dims ints;
-  Reals floats;
+  kernels::FactorAttributes a;
   if (ir::IsFloating(c.out_dtype()))
-    floats = {value.d};
+    a.factor = value.d;
   else if (value.kind == ir::Scalar::kInt || value.kind == ir::Scalar::kBool)
-    ints = {value.i};
+    a.factor = value.i;
   else
     return c.Fail("value is no integer");
   Operand x = c.in("self"), y = c.in("tensor1"), z = c.in("tensor2");
-  c.Return(c.Map(c.kernel(), {x, y, z}, c.Result(), Arithmetic(c.out_dtype(), {x, y, z}), ints, floats));
+  c.Return(c.Map(c.kernel(), {x, y, z}, c.Result(), Arithmetic(c.out_dtype(), {x, y, z}), a));
 }
 void Lerp(PlanContext& c) {
   Operand x = c.in("self"), y = c.in("end"), w = c.in("weight");
@@ -191,7 +191,7 @@ void Lerp(PlanContext& c) {
 
 // log(x / (1 - x)), of x kept within eps of 0 and 1.
 void Logit(PlanContext& c) {
-  c.Return(c.Map("logit", {c.in("self")}, c.Result(), c.out_dtype(), {}, {c.opt_f("eps").value_or(-1)}));
+  c.Return(c.Map("logit", {c.in("self")}, c.Result(), c.out_dtype(), kernels::LogitAttributes{c.opt_f("eps").value_or(-1)}));
 }
 void RoundDecimals(PlanContext& c) {
   Operand x = c.in("self");
@@ -200,7 +200,7 @@ void RoundDecimals(PlanContext& c) {
   if (!ir::IsFloating(x.dtype)) return c.Unsupported(text::StrCat("of ", ir::Name(x.dtype)));
   if (decimals == 0) return c.Return(c.Map("round", {x}, c.Result(), x.dtype));
   const double power = std::pow(10.0, static_cast<double>(decimals < 0 ? -decimals : decimals));
-  c.Return(c.Map("round_decimals", {x}, c.Result(), x.dtype, {}, {power, decimals < 0 ? 1.0 : 0.0}));
+  c.Return(c.Map("round_decimals", {x}, c.Result(), x.dtype, kernels::RoundDecimalsAttributes{power, decimals < 0 ? 1.0 : 0.0}));
 }
 // x · 2^y
 void Ldexp(PlanContext& c) {
@@ -246,9 +246,11 @@ constexpr PlanFamily kFamilies[] = {
     {FloatUnary, "sigmoid", "special_expit"},
     {BitwiseNot, "", "bitwise_not"},
     {Gelu, "", "gelu"},
-    {FloatUnaryWithNumbers, "", "elu leaky_relu softplus"},
-    {Selu, "", "selu"},
-    {Celu, "", "celu"},
+    {Elu, "", "elu"},
+    {LeakyRelu, "", "leaky_relu"},
+    {Softplus, "", "softplus"},
+    {Selu, "elu", "selu"},
+    {Celu, "elu", "celu"},
     {NanToNum, "", "nan_to_num"},
     {Add, "", "add.Tensor add.Scalar"},
     {Sub, "", "sub.Tensor sub.Scalar subtract.Tensor subtract.Scalar"},

@@ -4,7 +4,6 @@
 
 #include "base/text.h"
 #include "ir/ops/op_table.h"
-#include "kernels/conv_parts.h"
 #include "planner/rules.h"
 
 namespace slipway::planner {
@@ -18,10 +17,12 @@ Operand To5d(Operand x, int spatial) {
   while (x.rank() < kSpatial + 2) x = Unsqueeze(std::move(x), 2);
   return x;
 }
-// Attributes of `spatial` dims as three, the missing ones in front.
-void Append(Dims& to, const Ints& from, int64_t missing) {
-  for (size_t d = from.size(); d < kSpatial; ++d) to.push_back(missing);
-  for (int64_t v : from) to.push_back(v);
+// Attributes of `spatial` dims as three, the missing ones in front; false where there are more.
+bool Fill3(const Ints& from, int64_t missing, int64_t (&to)[kSpatial]) {
+  if (from.size() > kSpatial) return false;
+  std::fill_n(to, kSpatial - from.size(), missing);
+  std::copy(from.begin(), from.end(), to + (kSpatial - from.size()));
+  return true;
 }
 
 // The spatial dims an operator's name states: "…2d".
@@ -37,13 +38,13 @@ void Convolve(PlanContext& c, bool transposed, int spatial, Ints padding) {
   if (!c.ok()) return;
   if (spatial < 1 || spatial > kSpatial || w.rank() != spatial + 2 || (x.rank() != spatial + 1 && x.rank() != spatial + 2))
     return c.Fail("the sizes do not agree");
-  Dims ints = {c.n("groups")};
-  Append(ints, c.ints("stride", spatial), 1);
-  Append(ints, padding, 0);
-  Append(ints, c.ints("dilation", spatial), 1);
+  ConvAttributes a;
+  a.groups = c.n("groups");
+  if (!Fill3(c.ints("stride", spatial), 1, a.stride) || !Fill3(padding, 0, a.padding) || !Fill3(c.ints("dilation", spatial), 1, a.dilation))
+    return c.Fail("more dims than the operator has");
   std::vector<Operand> in = {To5d(x, spatial), To5d(w, spatial)};
   if (bias) in.push_back(bias);
-  if (c.ok()) c.Emit(transposed ? "conv_transposed" : "conv", std::move(in), {To5d(out, spatial)}, out.dtype, std::move(ints));
+  if (c.ok()) c.Emit(transposed ? "conv_transposed" : "conv", std::move(in), {To5d(out, spatial)}, out.dtype, a);
   c.Return(out);
 }
 void Conv(PlanContext& c) { Convolve(c, false, SpatialOf(c), c.ints("padding", SpatialOf(c))); }
@@ -91,44 +92,43 @@ void BatchNorm(PlanContext& c) {
   add(mean, kernels::kNormStatistics);
   add(variance, kernels::kNormStatistics);
   if (!c.ok()) return;
-  c.Emit("batch_norm", std::move(in), {out}, out.dtype, {parts}, {c.f("eps")});
+  c.Emit("batch_norm", std::move(in), {out}, out.dtype, kernels::BatchNormAttributes{parts, c.f("eps")});
   c.Return(out);
 }
 
-// Kernel, stride (the kernel's size where it is empty), padding.
-bool WindowOf(PlanContext& c, int spatial, Dims* ints) {
-  const Ints kernel = c.ints("kernel_size", spatial);
+// Window, stride (the window's size where it is empty), padding.
+template <typename Attributes>
+bool ReadWindow(PlanContext& c, int spatial, Attributes* a) {
+  const Ints window = c.ints("kernel_size", spatial);
   Ints stride = c.ints("stride", spatial);
-  if (stride.empty()) stride = kernel;
-  Append(*ints, kernel, 1);
-  Append(*ints, stride, 1);
-  Append(*ints, c.ints("padding", spatial), 0);
-  return c.ok() && kernel.size() == static_cast<size_t>(spatial);
+  if (stride.empty()) stride = window;
+  return Fill3(window, 1, a->window) && Fill3(stride, 1, a->stride) && Fill3(c.ints("padding", spatial), 0, a->padding) && c.ok() &&
+         window.size() == static_cast<size_t>(spatial);
 }
 void MaxPool(PlanContext& c) {
   const int spatial = SpatialOf(c);
   Operand x = c.in("self"), out = c.Result();
-  Dims ints;
-  if (!WindowOf(c, spatial, &ints)) return;
-  Append(ints, c.ints("dilation", spatial), 1);
+  kernels::MaxPoolAttributes a;
+  if (!ReadWindow(c, spatial, &a) || !Fill3(c.ints("dilation", spatial), 1, a.dilation))
+    return c.Fail("the windows make no sense");
   std::vector<Operand> results = {out}, to = {To5d(out, spatial)};
   if (c.node().outputs().size() > 1 && c.used(1)) {
     results.push_back(c.Result(1));
     to.push_back(To5d(results[1], spatial));
   }
-  c.Emit("max_pool", {To5d(x, spatial)}, std::move(to), x.dtype, std::move(ints));
+  c.Emit("max_pool", {To5d(x, spatial)}, std::move(to), x.dtype, a);
   c.Return(std::move(results));
 }
 void AveragePool(PlanContext& c) {
   const int spatial = SpatialOf(c);
   Operand x = c.in("self"), out = c.Result();
-  Dims ints;
-  if (!WindowOf(c, spatial, &ints)) return;
-  ints.push_back(c.b("count_include_pad"));
+  AveragePoolAttributes a;
+  if (!ReadWindow(c, spatial, &a)) return c.Fail("the windows make no sense");
+  a.padding_counts = c.b("count_include_pad");
   const bool divisor = c.node().op().ArgIndex("divisor_override") >= 0 && c.has("divisor_override");
-  ints.push_back(divisor ? c.n("divisor_override") : Dim(0));
-  if (ints.back().is(0) && divisor) return c.Fail("divisor_override is 0");
-  c.Emit("avg_pool", {To5d(x, spatial)}, {To5d(out, spatial)}, out.dtype, std::move(ints));
+  a.divisor = divisor ? c.n("divisor_override") : Dim(0);
+  if (a.divisor.is(0) && divisor) return c.Fail("divisor_override is 0");
+  c.Emit("avg_pool", {To5d(x, spatial)}, {To5d(out, spatial)}, out.dtype, a);
   c.Return(out);
 }
 void AdaptivePool(PlanContext& c) {
@@ -164,8 +164,8 @@ void MaxUnpool(PlanContext& c) {
   c.Return(out);
 }
 
-// As kernels/sample.cc numbers them.
-enum Mode : int64_t { kNearest, kNearestExact, kLinear, kCubic, kLinearAntialias, kCubicAntialias };
+using Mode = kernels::ResampleMode;
+using enum Mode;
 Mode ModeOf(std::string_view op) {
   if (text::Contains(op, "nearest_exact")) return kNearestExact;
   if (text::Contains(op, "nearest")) return kNearest;
@@ -206,7 +206,7 @@ void Upsample(PlanContext& c) {
     Dims next = x.sizes;
     next[dim] = sizes[dim];
     Operand y = c.Temp(way, next);
-    c.Emit("resample", {MoveToLast(x, {dim})}, {MoveToLast(y, {dim})}, way, {mode, align}, {factors[d]});
+    c.Emit("resample", {MoveToLast(x, {dim})}, {MoveToLast(y, {dim})}, way, kernels::ResampleAttributes{mode, align, factors[d]});
     x = y;
   }
   c.Return(c.Cast(x, c.out_dtype()));
@@ -219,8 +219,12 @@ void GridSample(PlanContext& c) {
   const int spatial = x.rank() - 2;
   if (spatial < 2 || spatial > 3 || grid.rank() != spatial + 2) return c.Fail("the rank is not that of the operator");
   if (spatial == 2) grid = Unsqueeze(grid, 1);
+  const int64_t mode = c.i("interpolation_mode"), padding = c.i("padding_mode");
+  if (mode < 0 || mode >= static_cast<int64_t>(kernels::GridMode::kCount) || padding < 0 ||
+      padding >= static_cast<int64_t>(kernels::GridPadding::kCount))
+    return c.Unsupported("of this mode");
   c.Emit("grid_sample", {To5d(x, spatial), grid}, {To5d(out, spatial)}, out.dtype,
-         {c.n("interpolation_mode"), c.n("padding_mode"), c.b("align_corners")});
+         kernels::GridSampleAttributes{static_cast<kernels::GridMode>(mode), static_cast<kernels::GridPadding>(padding), c.b("align_corners")});
   c.Return(out);
 }
 

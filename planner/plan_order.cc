@@ -10,26 +10,27 @@ namespace slipway::planner {
 namespace {
 
 // Values and places along "dim", which the results keep as 1 or not.
-void Ranked(PlanContext& c, std::string_view kernel, Dims ints) {
+template <typename Attributes>
+void Ranked(PlanContext& c, std::string_view kernel, const Attributes& a) {
   Operand x = AtLeast1d(c.in("self"));
   Operand values = c.Result(0), places = c.Result(1);
   if (!c.ok()) return;
   const int dim = c.dim("dim", x.rank());
   auto reduced = [&](const Operand& t) { return t.rank() == x.rank() ? Drop(t, dim) : t; };
-  c.Emit(kernel, {MoveToLast(x, {dim})}, {reduced(values), reduced(places)}, x.dtype, std::move(ints));
+  c.Emit(kernel, {MoveToLast(x, {dim})}, {reduced(values), reduced(places)}, x.dtype, a);
   c.Return({values, places});
 }
 void KthValue(PlanContext& c) {
   const Dim k = c.n("k");
   c.RequireLessEqual(1, k, "k is out of range");
-  Ranked(c, "rank", {k - 1});
+  Ranked(c, "rank", RankAttributes{k - 1});
 }
-void MedianAlong(PlanContext& c) { Ranked(c, "median", {c.kernel() == "nanmedian"}); }
+void MedianAlong(PlanContext& c) { Ranked(c, "median", kernels::MedianAttributes{c.kernel() == "nanmedian"}); }
 void MedianOfAll(PlanContext& c) {
   Operand x = c.in("self"), out = c.Result(), place = c.Temp(DType::kInt64, {});
   if (x.numel().is(0)) return c.Unsupported("of a tensor without elements");
   c.RequireLessEqual(1, x.numel(), "of a tensor without elements");
-  c.Emit("median", {c.Reshape(x, {x.numel()})}, {out, place}, x.dtype, {c.kernel() == "nanmedian"});
+  c.Emit("median", {c.Reshape(x, {x.numel()})}, {out, place}, x.dtype, kernels::MedianAttributes{c.kernel() == "nanmedian"});
   c.Return(out);
 }
 // Quantiles along a dim (of all elements where there is none); q is one number, or a vector whose dim comes first.
@@ -61,7 +62,7 @@ void Quantile(PlanContext& c) {
     for (int d = rank - 1; d >= 0; --d)
       if (all || d == dim) to = Drop(to, d);
   c.Emit("quantile", {MoveToLast(x, {dim}), AtLeast1d(c.Cast(q, x.dtype))}, {to}, x.dtype,
-         {c.node().op().base.find("nan") == 0, mode - std::begin(kModes)});
+         kernels::QuantileAttributes{c.node().op().base.find("nan") == 0, static_cast<kernels::Interpolation>(mode - std::begin(kModes))});
   c.Return(out);
 }
 void Histc(PlanContext& c) {
@@ -69,10 +70,10 @@ void Histc(PlanContext& c) {
   const ir::Scalar low = c.scalar("min"), high = c.scalar("max");
   if (!low.is_constant() || !high.is_constant()) return c.Unsupported("bounds are not known");
   if (x.dtype != DType::kFloat32 && x.dtype != DType::kFloat64) return c.Unsupported(text::StrCat("of ", ir::Name(x.dtype)));
-  if (c.ok()) c.Emit("histogram", {c.Reshape(x, {x.numel()})}, {out}, x.dtype, {}, {low.d, high.d});
+  if (c.ok()) c.Emit("histogram", {c.Reshape(x, {x.numel()})}, {out}, x.dtype, kernels::HistogramAttributes{low.d, high.d});
   c.Return(out);
 }
-void MostFrequent(PlanContext& c) { Ranked(c, "mode", {}); }
+void MostFrequent(PlanContext& c) { Ranked(c, "mode", kernels::NoAttributes{}); }
 void Running(PlanContext& c) {
   Operand x = c.in("self");
   std::vector<Operand> results = {c.Result(0)};
@@ -97,12 +98,12 @@ void Search(PlanContext& c, Operand sorted, const Operand& x) {
     Operand order = c.in("sorter"), y = c.Temp(sorted.dtype, sorted.sizes);
     if (order.dtype != DType::kInt64 || order.rank() != sorted.rank()) return c.Fail("sorter does not fit");
     for (int d = 0; d < order.rank(); ++d) c.RequireEqual(order.sizes[d], sorted.sizes[d], "sorter does not fit");
-    c.Emit("gather", {sorted, order}, {y}, y.dtype, {sorted.rank() - 1});
+    c.Emit("gather", {sorted, order}, {y}, y.dtype, kernels::AxisAttributes{sorted.rank() - 1});
     sorted = y;
   }
   if (sorted.dtype != x.dtype && (x.rank() > 0 || (ir::IsFloating(x.dtype) && !ir::IsFloating(sorted.dtype))))
     return c.Unsupported("operands of different dtypes");
-  c.Emit("search", {sorted, x}, {out}, sorted.dtype, {right});
+  c.Emit("search", {sorted, x}, {out}, sorted.dtype, kernels::SearchAttributes{right});
   c.Return(out);
 }
 void SearchSorted(PlanContext& c) { Search(c, c.in("sorted_sequence"), c.in("self")); }
@@ -173,7 +174,7 @@ Operand RepeatedPlaces(PlanContext& c, const Operand& repeats, Dim n) {
 }
 Operand SumOf(PlanContext& c, const Operand& x) {
   Operand sum = c.Temp(DType::kInt64, {});
-  c.Emit("sum", {x}, {sum}, DType::kInt64, {1});
+  c.Emit("sum", {x}, {sum}, DType::kInt64, kernels::ReduceAttributes{1});
   return sum;
 }
 void RepeatInterleave(PlanContext& c) {
@@ -191,7 +192,7 @@ void RepeatInterleave(PlanContext& c) {
   c.PublishSize(0, dim, SumOf(c, repeats));
   Operand out = c.Result();
   if (!c.ok()) return;
-  c.Emit("index", {MoveToFront(x, {dim}), RepeatedPlaces(c, repeats, out.sizes[dim])}, {MoveToFront(out, {dim})}, out.dtype, {0});
+  c.Emit("index", {MoveToFront(x, {dim}), RepeatedPlaces(c, repeats, out.sizes[dim])}, {MoveToFront(out, {dim})}, out.dtype, kernels::IndexAttributes{false});
   c.Return(out);
 }
 void RepeatInterleavePlaces(PlanContext& c) {
@@ -216,14 +217,14 @@ void Distinct(PlanContext& c, int dim, bool sorted) {
   const Dim n = rows.sizes[0];
   Operand first = c.Temp(DType::kInt64, {n}), inverse = c.Temp(DType::kInt64, {n}), counts = c.Temp(DType::kInt64, {n}),
           found = c.Temp(DType::kInt64, {});
-  c.Emit("unique", {rows}, {first, inverse, counts, found}, x.dtype, {sorted});
+  c.Emit("unique", {rows}, {first, inverse, counts, found}, x.dtype, kernels::UniqueAttributes{sorted});
   c.PublishSize(0, std::max(dim, 0), found);
   Operand values = c.Result(0);
   if (!c.ok()) return;
   const int at = std::max(dim, 0);
   const Dim u = values.sizes[at];
   c.Emit("index", {dim < 0 ? Select(rows, 1, 0) : MoveToFront(x, {dim}), Narrow(first, 0, 0, u)},
-         {MoveToFront(values, {at})}, values.dtype, {0});
+         {MoveToFront(values, {at})}, values.dtype, kernels::IndexAttributes{false});
   std::vector<Operand> results = {values};
   for (size_t i = 1; i < c.node().outputs().size() && c.ok(); ++i) {
     const bool asked = i == 1 ? c.b("return_inverse") : c.b("return_counts");
@@ -255,15 +256,15 @@ void Equal(PlanContext& c) {
   if (x.dtype != y.dtype) return c.Fail("operands of different dtypes");
   Operand each = c.Map("eq", {x, y}, c.Temp(DType::kBool, x.sizes), x.dtype);
   if (!c.ok()) return;
-  c.Emit("all", {each}, {same}, DType::kBool, {x.rank()});
+  c.Emit("all", {each}, {same}, DType::kBool, kernels::ReduceAttributes{x.rank()});
   c.PublishNumber(0, same);
 }
 
-// As kernels/order.cc numbers them.
-std::optional<int64_t> ReductionOf(PlanContext& c, std::string_view name) {
+// In the order of kernels::Reduction.
+std::optional<kernels::Reduction> ReductionOf(PlanContext& c, std::string_view name) {
   constexpr std::string_view kNames[][2] = {{"sum", "add"}, {"prod", "multiply"}, {"mean", "mean"}, {"amax", "max"}, {"amin", "min"}};
   for (int64_t i = 0; i < 5; ++i)
-    if (name == kNames[i][0] || name == kNames[i][1]) return i;
+    if (name == kNames[i][0] || name == kNames[i][1]) return static_cast<kernels::Reduction>(i);
   c.Fail(text::StrCat("reduce=\"", name, "\""));
   return std::nullopt;
 }
@@ -276,7 +277,8 @@ void ScatterReduce(PlanContext& c) {
   if (index.dtype != DType::kInt64 && index.dtype != DType::kInt32) return c.Fail("the index is of another dtype");
   const bool with_self = c.node().op().ArgIndex("include_self") < 0 || c.b("include_self");
   c.Copy(x, out);
-  c.Emit("scatter_reduce", {src, index}, {AtLeast1d(out)}, out.dtype, {c.dim("dim", x.rank()), *how, with_self, false});
+  c.Emit("scatter_reduce", {src, index}, {AtLeast1d(out)}, out.dtype,
+         kernels::ScatterReduceAttributes{c.dim("dim", x.rank()), *how, with_self, false});
   c.Return(out);
 }
 void IndexReduce(PlanContext& c) {
@@ -290,7 +292,8 @@ void IndexReduce(PlanContext& c) {
     if (d > dim) index = Unsqueeze(index, index.rank());
   }
   c.Copy(x, out);
-  c.Emit("scatter_reduce", {src, c.Expand(index, src.sizes)}, {AtLeast1d(out)}, out.dtype, {dim, *how, c.b("include_self"), true});
+  c.Emit("scatter_reduce", {src, c.Expand(index, src.sizes)}, {AtLeast1d(out)}, out.dtype,
+         kernels::ScatterReduceAttributes{dim, *how, c.b("include_self"), true});
   c.Return(out);
 }
 

@@ -1,4 +1,4 @@
-// Operators that plugins compute (kernels/plugin.h): their arguments become numbers of the step, in the order of the
+// Operators that plugins compute (kernels/executor/plugin.h): their arguments become numbers of the step, in the order of the
 // node.
 #include <cstring>
 #include <limits>
@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "ir/ops/op_table.h"
-#include "kernels/plugin.h"
+#include "kernels/executor/plugin.h"
 #include "planner/rules.h"
 
 namespace slipway::planner {
@@ -142,7 +142,7 @@ void PlanPlugin(PlanContext& c, const kernels::Kernel& kernel) {
     if (!sizes)
       return c.Unsupported("a result's size is known to the operator only, and its plugin has no function for sizes");
     Operand found = c.Temp(DType::kInt64, {dims});
-    c.Emit(*sizes, e.in, {found}, DType::kUInt8, ints, e.floats);
+    c.EmitNumbers(*sizes, e.in, {found}, DType::kUInt8, ints, e.floats);
     int64_t at = 0;
     for (size_t i = 0; i < results && c.ok(); ++i)
       for (int d = 0; d < c.node().output(i)->rank() && c.ok(); ++d, ++at)
@@ -150,7 +150,7 @@ void PlanPlugin(PlanContext& c, const kernels::Kernel& kernel) {
   }
   std::vector<Operand> out;
   for (size_t i = 0; i < results && c.ok(); ++i) out.push_back(c.Result(i));
-  c.Emit(kernel, std::move(e.in), out, DType::kUInt8, std::move(e.ints), std::move(e.floats));
+  c.EmitNumbers(kernel, std::move(e.in), out, DType::kUInt8, std::move(e.ints), std::move(e.floats));
   c.Return(std::move(out));
 }
 

@@ -71,7 +71,8 @@ void Recurrent(PlanContext& c) {
         out.push_back(Select(last[k], 0, place));
       }
       if (each == 4) in.push_back(c.Dense(w[3]));
-      c.Emit(c.kernel(), std::move(in), std::move(out), DType::kFloat32, {direction, each == 4});
+      c.Emit(c.kernel(), std::move(in), std::move(out), DType::kFloat32,
+             kernels::RecurrentAttributes{direction != 0, each == 4});
     }
     x = y;
   }

@@ -20,9 +20,10 @@ std::vector<int> ReducedDims(PlanContext& c, int rank, bool empty_is_all = true)
   return dims;
 }
 
-// One call over `dims` into a tensor of the sizes of result i.
+// One call over `dims` into a tensor of the sizes of result i. What attributes the kernel has besides the number of dims are reals.
+template <typename Attributes = kernels::ReduceAttributes, typename... More>
 Operand Reduce(PlanContext& c, std::string_view kernel, const Operand& x, const std::vector<int>& dims, DType compute,
-               Operand out, Reals floats = {}) {
+               Operand out, More... more) {
   // The result without the dims it kept as 1.
   Operand to = out;
   if (to.rank() == x.rank()) {
@@ -33,7 +34,7 @@ Operand Reduce(PlanContext& c, std::string_view kernel, const Operand& x, const 
     c.Fail("the result has another rank");
     return out;
   }
-  c.Emit(kernel, {MoveToLast(x, dims)}, {to}, compute, {static_cast<int64_t>(dims.size())}, std::move(floats));
+  c.Emit(kernel, {MoveToLast(x, dims)}, {to}, compute, Attributes{static_cast<int>(dims.size()), more...});
   return out;
 }
 
@@ -92,12 +93,12 @@ double Correction(PlanContext& c) {
 }
 void Variance(PlanContext& c) {
   Operand x = c.in("self");
-  c.Return(Reduce(c, c.kernel(), x, ReducedDims(c, x.rank()), x.dtype, c.Result(), {Correction(c)}));
+  c.Return(Reduce<kernels::VarianceAttributes>(c, c.kernel(), x, ReducedDims(c, x.rank()), x.dtype, c.Result(), Correction(c)));
 }
 void VarianceAndMean(PlanContext& c) {
   Operand x = c.in("self");
   std::vector<int> dims = ReducedDims(c, x.rank());
-  c.Return({Reduce(c, c.kernel(), x, dims, x.dtype, c.Result(0), {Correction(c)}),
+  c.Return({Reduce<kernels::VarianceAttributes>(c, c.kernel(), x, dims, x.dtype, c.Result(0), Correction(c)),
             Reduce(c, "mean", x, dims, x.dtype, c.Result(1))});
 }
 
@@ -108,13 +109,13 @@ void Norm(PlanContext& c) {
   if (p && !p->is_constant()) return c.Unsupported("p is not known");
   const double order = p ? p->d : 2;
   if (!(order >= 0 && order < 1e308) && !HasElements(c, x)) return;
-  c.Return(Reduce(c, "vector_norm", x, ReducedDims(c, x.rank()), c.out_dtype(), c.Result(), {order}));
+  c.Return(Reduce<kernels::VectorNormAttributes>(c, "vector_norm", x, ReducedDims(c, x.rank()), c.out_dtype(), c.Result(), order));
 }
 void VectorNorm(PlanContext& c) {
   Operand x = c.in("self");
   const double order = c.f("ord");
   if (!(order >= 0 && order < 1e308) && !HasElements(c, x)) return;
-  c.Return(Reduce(c, "vector_norm", x, ReducedDims(c, x.rank()), c.out_dtype(), c.Result(), {order}));
+  c.Return(Reduce<kernels::VectorNormAttributes>(c, "vector_norm", x, ReducedDims(c, x.rank()), c.out_dtype(), c.Result(), order));
 }
 
 // Sums and means of what is a number.
@@ -144,7 +145,7 @@ void Dist(PlanContext& c) {
       if (Dim& s = sizes[rank - t->rank() + d]; s.is(1)) s = t->sizes[d];
   Operand difference = c.Map("sub", {x, y}, c.Temp(out.dtype, sizes), out.dtype);
   if (!(p.d >= 0 && p.d < 1e308) && !HasElements(c, difference)) return;
-  if (c.ok()) c.Emit("vector_norm", {difference}, {out}, out.dtype, {rank}, {p.d});
+  if (c.ok()) c.Emit("vector_norm", {difference}, {out}, out.dtype, kernels::VectorNormAttributes{rank, p.d});
   c.Return(out);
 }
 
@@ -177,8 +178,8 @@ void LayerNorm(PlanContext& c) {
     // The mean and the reciprocal of the deviation, of each row.
     const DType t = c.out_dtype(1), wide = t == DType::kFloat64 ? t : DType::kFloat32;
     Operand mean = c.Result(1), scale = c.Result(2), variance = c.Temp(wide, {rows});
-    c.Emit("mean", {in[0]}, {c.Reshape(mean, {rows})}, wide, {1});
-    c.Emit("var", {in[0]}, {variance}, wide, {1}, {0.0});
+    c.Emit("mean", {in[0]}, {c.Reshape(mean, {rows})}, wide, kernels::ReduceAttributes{1});
+    c.Emit("var", {in[0]}, {variance}, wide, kernels::VarianceAttributes{1, 0});
     ir::Scalar eps;
     eps.kind = ir::Scalar::kFloat;
     eps.d = c.f("eps");
@@ -187,8 +188,8 @@ void LayerNorm(PlanContext& c) {
     results.push_back(mean);
     results.push_back(scale);
   }
-  c.Emit("layer_norm", std::move(in), {c.Reshape(out, {rows, n})}, out.dtype, {(weight ? 1 : 0) + (bias ? 2 : 0)},
-         {c.f("eps")});
+  c.Emit("layer_norm", std::move(in), {c.Reshape(out, {rows, n})}, out.dtype,
+         kernels::NormAttributes{(weight ? kernels::kNormHasWeight : kernels::NormPart{}) + (bias ? kernels::kNormHasBias : kernels::NormPart{}), c.f("eps")});
   c.Return(std::move(results));
 }
 
@@ -214,7 +215,8 @@ void RmsNorm(PlanContext& c) {
   if (weight) in.push_back(c.Reshape(weight, {n}));
   // torch's default is the machine epsilon of what it computes in.
   const double eps = c.opt_f("eps").value_or(wide == DType::kFloat64 ? 0x1p-52 : 0x1p-23);
-  if (c.ok()) c.Emit("rms_norm", std::move(in), {c.Reshape(out, {rows, n})}, wide, {weight ? 1 : 0}, {eps});
+  if (c.ok()) c.Emit("rms_norm", std::move(in), {c.Reshape(out, {rows, n})}, wide,
+                     kernels::NormAttributes{weight ? kernels::kNormHasWeight : kernels::NormPart{}, eps});
   c.Return(out);
 }
 

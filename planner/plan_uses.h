@@ -1,12 +1,11 @@
-// What the passes over finished plans (fuse_*.cc) share: who reads and writes each buffer, and putting other steps in
-// the place of the old ones.
+// What the passes over finished plans (fuse_*.cc) share: which steps read and write each buffer, and the replacement of steps.
 #ifndef SLIPWAY_PLANNER_PLAN_USES_H_
 #define SLIPWAY_PLANNER_PLAN_USES_H_
 
 #include <utility>
 #include <vector>
 
-#include "kernels/plan.h"
+#include "kernels/executor/plan.h"
 
 namespace slipway::planner {
 
@@ -23,12 +22,22 @@ struct PlanUses {
   }
 };
 
-// `place[i]` is where among the new steps the old step i is or what comes after it, with one entry more for the end:
-// jumps go there.
-inline void ReplaceSteps(kernels::Plan& plan, std::vector<kernels::Step> steps, const std::vector<int>& place) {
+// Makes the steps of a plan anew, in order: `emit(i, steps, views)` appends what takes the place of step i, with its views, or
+// nothing. Jumps go to what takes the place of their targets, or comes after it.
+template <typename F>
+void RewriteSteps(kernels::Plan& plan, F emit) {
+  std::vector<kernels::Step> steps;
+  std::vector<kernels::View> views;
+  std::vector<int> place;  // of old steps, and the end, among the new
+  for (int i = 0; i < static_cast<int>(plan.steps.size()); ++i) {
+    place.push_back(static_cast<int>(steps.size()));
+    emit(i, steps, views);
+  }
+  place.push_back(static_cast<int>(steps.size()));
   for (kernels::Step& s : steps)
     if (s.kind == kernels::Step::kJump || s.kind == kernels::Step::kUnless) s.target = place[s.target];
   plan.steps = std::move(steps);
+  plan.views = std::move(views);
 }
 
 }  // namespace slipway::planner

@@ -263,8 +263,8 @@ void Rolled(PlanContext& c) {
   }
   c.Return(c.Reshape(x, sizes));
 }
-// A dim at a time, as kernels/move.cc numbers the modes.
-void PadEdges(PlanContext& c, Operand x, const Dims& pad, int64_t mode) {
+// A dim at a time.
+void PadEdges(PlanContext& c, Operand x, const Dims& pad, kernels::EdgeMode mode) {
   if (pad.size() % 2 != 0 || static_cast<int>(pad.size()) > 2 * x.rank()) return c.Fail("pad does not fit the tensor");
   for (size_t k = 0; k < pad.size() / 2 && c.ok(); ++k) {
     const int d = x.rank() - 1 - static_cast<int>(k);
@@ -272,14 +272,14 @@ void PadEdges(PlanContext& c, Operand x, const Dims& pad, int64_t mode) {
     Dims sizes = x.sizes;
     sizes[d] = sizes[d] + pad[2 * k] + pad[2 * k + 1];
     Operand y = c.Temp(x.dtype, sizes);
-    c.Emit("edges", {MoveToLast(x, {d})}, {MoveToLast(y, {d})}, x.dtype, {mode, pad[2 * k]});
+    c.Emit("edges", {MoveToLast(x, {d})}, {MoveToLast(y, {d})}, x.dtype, EdgesAttributes{mode, pad[2 * k]});
     x = y;
   }
   c.Return(x);
 }
-void Reflected(PlanContext& c) { PadEdges(c, c.in("self"), c.ns("padding"), 0); }
-void Replicated(PlanContext& c) { PadEdges(c, c.in("self"), c.ns("padding"), 1); }
-void Wrapped(PlanContext& c) { PadEdges(c, c.in("self"), c.ns("pad"), 2); }
+void Reflected(PlanContext& c) { PadEdges(c, c.in("self"), c.ns("padding"), kernels::EdgeMode::kReflect); }
+void Replicated(PlanContext& c) { PadEdges(c, c.in("self"), c.ns("padding"), kernels::EdgeMode::kReplicate); }
+void Wrapped(PlanContext& c) { PadEdges(c, c.in("self"), c.ns("pad"), kernels::EdgeMode::kWrap); }
 void Padded(PlanContext& c) {
   Operand x = c.in("self");
   const Dims pad = c.ns("pad");
@@ -288,7 +288,8 @@ void Padded(PlanContext& c) {
   if (c.node().op_name() == "aten.pad.default" && c.str("mode") != "constant") {
     const std::string mode = c.str("mode");
     if (mode != "reflect" && mode != "replicate" && mode != "circular") return c.Fail(text::StrCat("mode=\"", mode, "\""));
-    return PadEdges(c, x, pad, mode == "reflect" ? 0 : mode == "replicate" ? 1 : 2);
+    using enum kernels::EdgeMode;
+    return PadEdges(c, x, pad, mode == "reflect" ? kReflect : mode == "replicate" ? kReplicate : kWrap);
   }
   if (pad.size() % 2 != 0 || static_cast<int>(pad.size()) > 2 * x.rank()) return c.Fail("pad does not fit the tensor");
   ir::Scalar value;
@@ -355,7 +356,7 @@ void Diag(PlanContext& c) {
 void Trace(PlanContext& c) {
   Operand x = c.in("self"), out = c.Result();
   if (x.rank() != 2) return c.Fail("of no matrix");
-  c.Emit("sum", {Diagonal(x, 0, 0, 1)}, {out}, out.dtype, {1});
+  c.Emit("sum", {Diagonal(x, 0, 0, 1)}, {out}, out.dtype, kernels::ReduceAttributes{1});
   c.Return(out);
 }
 void PixelShuffle(PlanContext& c) {

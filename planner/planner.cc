@@ -1,15 +1,17 @@
-// See planner.h.
+// From the graph to the plan: inputs and weights become buffers, nodes steps by their rows, results the caller's memory. Nodes that a
+// row refuses are collected, decomposed and planned again, so that a program is refused with all that is missing at once.
 #include "planner/planner.h"
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "base/text.h"
+#include "ir/clone.h"
 #include "ir/ops/op_table.h"
-#include "ir/verify.h"
+#include "ir/ops/rule.h"
+#include "ir/specialize.h"
 #include "passes/decompose.h"
 #include "passes/pass.h"
 #include "planner/bind.h"
@@ -80,9 +82,9 @@ class InputBinder {
   void Give(Dim symbol, int input, int dim, int64_t scale, int64_t shift) {
     const int index = b_.Symbol(symbol);
     b_.out().plan.bindings.push_back({index, input, dim, scale, shift});
-    // A least size of 2 is what torch notes of every dim that is dynamic: it asks for it while it exports and takes 0 and 1
-    // when the program runs (_check_input_constraints_for_graph).
-    if (int64_t& min = b_.out().plan.symbols[index].min; min == 2) min = 0;
+    kernels::Symbol& s = b_.out().plan.symbols[index];
+    const ir::SymRange range = ir::RuntimeRange({s.min, s.max});
+    s.min = range.min, s.max = range.max;
     b_.Give(symbol);
   }
   PlanBuilder& b_;
@@ -162,7 +164,7 @@ bool ReadsUnknown(const ir::Node& n, const PlanBuilder& b) {
 }
 
 absl::Status PlanNode(const ir::Node& n, PlanBuilder& b) {
-  // Numbers that are known, or made of numbers that are, need nobody to compute them: their types say them.
+  // Numbers that are known, or made of numbers that are, need no step: their types say them.
   bool known = !n.outputs().empty();
   for (const ir::Value* v : n.outputs()) known = known && v && v->type().is_sym() && b.IsGiven(v->type().expr);
   if (known) return absl::OkStatus();
@@ -173,10 +175,7 @@ absl::Status PlanNode(const ir::Node& n, PlanBuilder& b) {
   b.out().origins.emplace_back(n.op_name());
   b.out().places.push_back(n.source() ? n.source()->Describe() : "");
   PlanContext c(n, b, plugin ? "" : row->kernel);
-  if (plugin)
-    PlanPlugin(c, *plugin);
-  else
-    row->fn(c);
+  if (absl::Status s = ir::RunRule(n, [&] { plugin ? PlanPlugin(c, *plugin) : row->fn(c); }); !s.ok()) return s;
   if (!c.ok()) return c.status();
   for (size_t i = 0; i < n.outputs().size(); ++i) {
     const ir::Value* v = n.output(i);
@@ -324,15 +323,13 @@ absl::StatusOr<PlannedProgram> MakePlan(const ir::Program& p, const PlanOptions&
   if (!s.ok()) return s;
   if (!b.refusals.empty()) return b.refusals[0].status;
   if (s = BindOutputs(p, b); !s.ok()) return s;
-  // A symbol that nobody gives a number.
+  // A symbol that neither an input nor a step gives a number.
   for (Dim symbol : b.UsedSymbols())
     if (!b.IsGiven(symbol))
       return absl::UnimplementedError(
           text::StrCat("the size ", symbol.ToString(), ": no input and no operator gives it"));
   if (options.fuse) {
-    FuseQuantized(out);
     FuseConvs(out);
-    FuseNorms(out);
     FuseChains(out);
   }
   return out;
@@ -342,21 +339,12 @@ absl::StatusOr<PlannedProgram> LegalizeAndPlan(ir::Program& p, const PlanOptions
                                                std::vector<passes::Unsupported>* unsupported) {
   absl::flat_hash_set<const ir::Node*> refused;
   for (;;) {
-    passes::Refusals undecomposed;
-    auto legal = [&](const ir::Node& n) {
+    passes::PassContext context;
+    context.verify_each = options.verify_each;
+    context.legal = [&](const ir::Node& n) {
       return (NativeLegal(n) || (options.plugins && options.plugins(PluginKernelName(n)))) && !refused.contains(&n);
     };
-    auto legalize = [&](ir::Program& program) { return passes::Legalize(program, legal, &undecomposed); };
-    const std::pair<std::string_view, std::function<absl::Status(ir::Program&)>> steps[] = {
-        {"legalize", legalize},
-        {"remove-no-ops", passes::RemoveNoOps},
-        {"eliminate-dead-code", passes::EliminateDeadCode},
-        {"merge-common-subexpressions", passes::MergeCommonSubexpressions}};
-    for (const auto& [name, pass] : steps) {
-      if (absl::Status s = pass(p); !s.ok()) return s;
-      if (absl::Status s = options.verify_each ? ir::Verify(p) : absl::OkStatus(); !s.ok())
-        return absl::InternalError(text::StrCat("after ", name, ": ", text::FromAbsl(s.message())));
-    }
+    if (absl::Status s = passes::RunPasses(passes::kLegalization, p, context); !s.ok()) return s;
     std::vector<Refusal> refusals;
     auto planned = MakePlan(p, options, &refusals);
     if (planned.ok() || !absl::IsUnimplemented(planned.status())) return planned;
@@ -365,7 +353,7 @@ absl::StatusOr<PlannedProgram> LegalizeAndPlan(ir::Program& p, const PlanOptions
       more |= r.node && passes::FindDecomposition(r.node->op_name()) && refused.insert(r.node).second;
     if (more) continue;
     for (Refusal& r : refusals)  // an operator without a row is what its decomposition refused
-      if (auto why = undecomposed.find(r.node); why != undecomposed.end() && !NativeLegal(*r.node)) r.status = why->second;
+      if (auto why = context.refusals.find(r.node); why != context.refusals.end() && !NativeLegal(*r.node)) r.status = why->second;
     if (unsupported) *unsupported = passes::Group(refusals);
     return refusals.empty() ? planned.status() : refusals[0].status;
   }
@@ -384,11 +372,48 @@ absl::StatusOr<PlannedProgram> PlanFor(ir::Program& p, absl::Span<const ir::Tens
   return !bound.ok() && absl::IsUnimplemented(bound.status()) ? planned.status() : std::move(bound);
 }
 
-absl::StatusOr<std::vector<ir::TensorRef>> PlanEvaluator::Evaluate(ir::Program& p,
-                                                                   absl::Span<const ir::TensorRef> inputs) {
-  auto planned = PlanFor(p, inputs, options_);
-  if (!planned.ok()) return planned.status();
-  return Runner(*std::move(planned), options_).Run(inputs);
+namespace {
+
+// A plan for all sizes, or, where there is none, the program to plan anew for each combination of sizes.
+class PreparedPlan : public ir::PreparedProgram {
+ public:
+  PreparedPlan(std::unique_ptr<ir::Program> p, const PlanOptions& options) : program_(std::move(p)), options_(options) {}
+
+  absl::Status Plan() {
+    auto planned = LegalizeAndPlan(*program_, options_);
+    if (planned.ok()) runner_ = std::make_unique<Runner>(*std::move(planned), options_);
+    // Only sizes can make a difference: without symbols the refusal stands.
+    return planned.ok() || (absl::IsUnimplemented(planned.status()) && !program_->syms->symbols().empty()) ? absl::OkStatus()
+                                                                                                         : planned.status();
+  }
+
+  absl::StatusOr<std::vector<ir::TensorRef>> Run(absl::Span<const ir::TensorRef> inputs) override {
+    if (runner_) return runner_->Run(inputs);
+    const std::unique_ptr<ir::Program> bound = ir::Clone(*program_);
+    auto planned = PlanFor(*bound, inputs, options_);
+    if (!planned.ok()) return planned.status();
+    return Runner(*std::move(planned), options_).Run(inputs);
+  }
+
+ private:
+  std::unique_ptr<ir::Program> program_;
+  PlanOptions options_;
+  std::unique_ptr<Runner> runner_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ir::PreparedProgram>> PlanEvaluator::Prepare(std::unique_ptr<ir::Program> p,
+                                                                            absl::Span<const std::string> observe) {
+  for (const std::string& name : observe) {
+    ir::Value* v = p->graph->FindValue(name);
+    if (!v) return absl::NotFoundError(text::StrCat("the program has no value %", name));
+    p->graph->outputs.emplace_back(v);
+    p->output_specs.push_back({});
+  }
+  auto prepared = std::make_unique<PreparedPlan>(std::move(p), options_);
+  if (absl::Status s = prepared->Plan(); !s.ok()) return s;
+  return prepared;
 }
 
 }  // namespace slipway::planner

@@ -14,8 +14,8 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "ir/graph.h"
-#include "kernels/panels.h"
-#include "kernels/plan.h"
+#include "kernels/products/panels.h"
+#include "kernels/executor/plan.h"
 #include "passes/refusals.h"
 #include "planner/evaluator.h"
 

@@ -7,38 +7,18 @@
 #include <iterator>
 #include <limits>
 
+#include "base/dtypes.h"
 #include "base/text.h"
 #include "ir/ops/op_table.h"
 #include "ir/tensor.h"
 
 namespace slipway::planner {
 
-namespace {
-
-constexpr std::pair<DType, kernels::DType> kTypes[] = {
-    {DType::kBool, kernels::DType::kBool},   {DType::kUInt8, kernels::DType::kU8},
-    {DType::kInt8, kernels::DType::kI8},     {DType::kInt16, kernels::DType::kI16},
-    {DType::kInt32, kernels::DType::kI32},   {DType::kInt64, kernels::DType::kI64},
-    {DType::kFloat16, kernels::DType::kF16}, {DType::kBFloat16, kernels::DType::kBF16},
-    {DType::kFloat32, kernels::DType::kF32}, {DType::kFloat64, kernels::DType::kF64},
-    {DType::kUInt16, kernels::DType::kU16},  {DType::kUInt32, kernels::DType::kU32},
-    {DType::kFloat8E4M3FN, kernels::DType::kF8E4M3FN}, {DType::kFloat8E5M2, kernels::DType::kF8E5M2},
-    {DType::kFloat8E4M3FNUZ, kernels::DType::kF8E4M3FNUZ}, {DType::kFloat8E5M2FNUZ, kernels::DType::kF8E5M2FNUZ},
-};
-
-}  // namespace
-
 std::optional<kernels::DType> NativeType(DType t) {
-  for (const auto& [a, b] : kTypes)
-    if (a == t) return b;
-  return std::nullopt;
+  const int kernel = kElementTypes[static_cast<size_t>(t)].kernel;
+  return kernel >= 0 ? std::optional(static_cast<kernels::DType>(kernel)) : std::nullopt;
 }
-
-DType FromNative(kernels::DType t) {
-  for (const auto& [a, b] : kTypes)
-    if (b == t) return a;
-  return DType::kUnknown;
-}
+DType FromNative(kernels::DType t) { return static_cast<DType>(FindElementType(&ElementType::kernel, static_cast<int>(t))); }
 
 Dim Product(absl::Span<const Dim> sizes) {
   Dim n = 1;
@@ -158,9 +138,9 @@ Operand PlanContext::number(const ir::Scalar& s) {
       const bool real = t.kind == ir::Type::kSymFloat;
       x = Temp(real ? DType::kFloat64 : DType::kInt64, {});
       if (real)
-        Emit("fill", {}, {x}, x.dtype, {}, {Real(t.expr)});
+        Emit("fill", {}, {x}, x.dtype, FillAttributes{Real(t.expr)});
       else
-        Emit("fill", {}, {x}, x.dtype, {t.expr});
+        Emit("fill", {}, {x}, x.dtype, FillAttributes{t.expr});
       return x;
     }
   }
@@ -252,16 +232,16 @@ Dim PlanContext::FromEnd(Dim index, Dim size) {
 }
 Dim PlanContext::Clamp(Dim v, Dim size) { return ir::Max(0, ir::Min(v, size)); }
 
-void PlanContext::Emit(std::string_view kernel, std::vector<Operand> in, std::vector<Operand> out, DType compute,
-                       Dims ints, Reals floats) {
+void PlanContext::EmitNumbers(std::string_view kernel, std::vector<Operand> in, std::vector<Operand> out, DType compute,
+                              Dims ints, Reals reals) {
   if (const kernels::Kernel* k = kernels::FindKernel(kernel))
-    Emit(*k, std::move(in), std::move(out), compute, std::move(ints), std::move(floats));
+    EmitNumbers(*k, std::move(in), std::move(out), compute, std::move(ints), std::move(reals));
   else
     SetStatus(absl::InternalError(text::StrCat(node_.op_name(), ": no kernel ", kernel)));
 }
 
-void PlanContext::Emit(const kernels::Kernel& kernel, std::vector<Operand> in, std::vector<Operand> out, DType compute,
-                       Dims ints, Reals floats) {
+void PlanContext::EmitNumbers(const kernels::Kernel& kernel, std::vector<Operand> in, std::vector<Operand> out, DType compute,
+                              Dims ints, Reals reals) {
   const kernels::Kernel* k = &kernel;
   const auto native = NativeType(compute);
   if (!native) Unsupported(text::StrCat("kernels have no ", ir::Name(compute)));
@@ -284,9 +264,9 @@ void PlanContext::Emit(const kernels::Kernel& kernel, std::vector<Operand> in, s
     for (const Operand& x : *list) b_.AddView(x);
   step.first_number = static_cast<int>(plan.numbers.size());
   step.ints = static_cast<int>(ints.size());
-  step.floats = static_cast<int>(floats.size());
+  step.floats = static_cast<int>(reals.size());
   for (Dim d : ints) plan.numbers.push_back(b_.Expr(d));
-  for (const Real& r : floats) plan.numbers.push_back(b_.Expr(r));
+  for (const Real& r : reals) plan.numbers.push_back(b_.Expr(r));
   b_.AddStep(step);
 }
 
@@ -307,12 +287,6 @@ Operand PlanContext::Expand(Operand x, const Dims& sizes) {
     x.sizes[d] = sizes[d];
   }
   return x;
-}
-Operand PlanContext::Map(std::string_view kernel, std::vector<Operand> in, Operand out, DType compute, Dims ints,
-                         Reals floats) {
-  for (Operand& x : in) x = Expand(std::move(x), out.sizes);
-  Emit(kernel, std::move(in), {out}, compute, std::move(ints), std::move(floats));
-  return out;
 }
 void PlanContext::Copy(const Operand& from, const Operand& to) { Map("copy", {from}, to, to.dtype); }
 Operand PlanContext::Cast(Operand x, DType dtype) {
@@ -383,9 +357,9 @@ Operand PlanContext::Full(Dims sizes, const ir::Scalar& value, DType dtype) {
   const bool real = value.kind == ir::Scalar::kFloat ||
                     (value.kind == ir::Scalar::kValue && value.value->type().kind == ir::Type::kSymFloat);
   if (real)
-    Emit("fill", {}, {x}, dtype, {}, {value.is_constant() ? Real(value.d) : Real(*number)});
+    Emit("fill", {}, {x}, dtype, FillAttributes{value.is_constant() ? Real(value.d) : Real(*number)});
   else
-    Emit("fill", {}, {x}, dtype, {*number});
+    Emit("fill", {}, {x}, dtype, FillAttributes{*number});
   return x;
 }
 

@@ -15,6 +15,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "ir/ops/args.h"
 #include "ir/ops/infer.h"
+#include "kernels/attributes.h"
 #include "planner/planner.h"
 
 namespace slipway::planner {
@@ -68,6 +69,16 @@ struct Real {
 };
 using Reals = std::vector<Real>;
 
+// Attributes of kernels whose numbers may be expressions here.
+using FillAttributes = kernels::FillAttributes<Dim, Real>;
+using ArangeAttributes = kernels::ArangeAttributes<Dim, Real>;
+using LinspaceAttributes = kernels::LinspaceAttributes<Real>;
+using TriangleAttributes = kernels::TriangleAttributes<Dim>;
+using EdgesAttributes = kernels::EdgesAttributes<Dim>;
+using RankAttributes = kernels::RankAttributes<Dim>;
+using ConvAttributes = kernels::ConvAttributes<Dim>;
+using AveragePoolAttributes = kernels::AveragePoolAttributes<Dim>;
+
 // The plan being made.
 class PlanBuilder {
  public:
@@ -100,7 +111,7 @@ class PlanBuilder {
   void Give(Dim symbol) { given_.insert(symbol); }
   // In the order of the plan's table.
   std::vector<Dim> UsedSymbols() const { return used_; }
-  // A symbol that nobody else has.
+  // A new symbol.
   Dim NewSymbol(ir::SymRange range);
   // An error when the plan runs, where the condition does not hold.
   void Require(Dim condition, std::string_view otherwise);
@@ -186,15 +197,25 @@ class PlanContext : public ir::ArgReader {
   // Within [0, size].
   Dim Clamp(Dim v, Dim size);
 
-  // One kernel call.
-  void Emit(const kernels::Kernel& kernel, std::vector<Operand> in, std::vector<Operand> out, DType compute, Dims ints = {},
-            Reals floats = {});
-  void Emit(std::string_view kernel, std::vector<Operand> in, std::vector<Operand> out, DType compute, Dims ints = {},
-            Reals floats = {});
-
+  // One kernel call, with the kernel's attributes (kernels/attributes.h).
+  template <typename Attributes = kernels::NoAttributes>
+  void Emit(std::string_view kernel, std::vector<Operand> in, std::vector<Operand> out, DType compute, Attributes attributes = {}) {
+    Numbers n;
+    auto add = [&n](auto&& x) { n.Add(x); };
+    kernels::ForEachNumber(attributes, add);
+    EmitNumbers(kernel, std::move(in), std::move(out), compute, std::move(n.ints), std::move(n.reals));
+  }
   // Operands expanded to the result's sizes, then one call; gives the result.
-  Operand Map(std::string_view kernel, std::vector<Operand> in, Operand out, DType compute, Dims ints = {},
-              Reals floats = {});
+  template <typename Attributes = kernels::NoAttributes>
+  Operand Map(std::string_view kernel, std::vector<Operand> in, Operand out, DType compute, Attributes attributes = {}) {
+    for (Operand& x : in) x = Expand(std::move(x), out.sizes);
+    Emit(kernel, std::move(in), {out}, compute, std::move(attributes));
+    return out;
+  }
+  // A call of a plugin's kernel, which takes its arguments in numbers of its own (kernels/executor/plugin.h).
+  void EmitNumbers(const kernels::Kernel& kernel, std::vector<Operand> in, std::vector<Operand> out, DType compute, Dims ints,
+                   Reals reals);
+
   Operand Expand(Operand x, const Dims& sizes);  // to broadcast sizes
   void Copy(const Operand& from, const Operand& to);
   Operand Cast(Operand x, DType dtype);    // x itself when it already is
@@ -212,6 +233,16 @@ class PlanContext : public ir::ArgReader {
   std::vector<Operand>& results() { return results_; }
 
  private:
+  struct Numbers {
+    Dims ints;
+    Reals reals;
+    void Add(int64_t x) { ints.push_back(x); }
+    void Add(const Dim& x) { ints.push_back(x); }
+    void Add(double x) { reals.push_back(x); }
+    void Add(const Real& x) { reals.push_back(x); }
+  };
+  void EmitNumbers(std::string_view kernel, std::vector<Operand> in, std::vector<Operand> out, DType compute, Dims ints, Reals reals);
+
   PlanBuilder& b_;
   std::string_view kernel_;
   std::vector<Operand> results_;

@@ -1,4 +1,4 @@
-// See runner.h.
+// One run of a plan on tensors of the IR.
 #include "planner/runner.h"
 
 #include <algorithm>
@@ -30,13 +30,19 @@ absl::StatusOr<std::vector<ir::TensorRef>> Runner::Run(absl::Span<const ir::Tens
     if (!dtype || t.sizes.size() > kernels::kMaxRank)
       return absl::InvalidArgumentError(
           text::StrCat("input ", i, " is ", ir::Name(t.dtype), " of ", t.sizes.size(), " dims"));
-    auto dense = ir::ReadDense(t, options_.memory_limit);
-    if (!dense.ok()) return dense.status();
-    bytes[i] = *std::move(dense);
-    in[i].data = bytes[i].data();
+    if (absl::Status s = ir::Validate(t); !s.ok()) return s;
+    const std::vector<int64_t> strides = ir::ContiguousStrides(t.sizes);
+    const auto memory = ir::MappedBytes(*t.storage);
+    const char* at = reinterpret_cast<const char*>(memory.data()) + (memory.empty() ? 0 : t.offset);
+    if (memory.empty() || t.strides != strides || reinterpret_cast<uintptr_t>(at) % ir::ByteSize(t.dtype) != 0) {
+      auto dense = ir::ReadDense(t, options_.memory_limit);
+      if (!dense.ok()) return dense.status();
+      bytes[i] = *std::move(dense);
+      at = bytes[i].data();
+    }
+    in[i].data = const_cast<char*>(at);  // inputs are only read
     in[i].dtype = *dtype;
     in[i].rank = static_cast<int>(t.sizes.size());
-    const std::vector<int64_t> strides = ir::ContiguousStrides(t.sizes);
     std::copy(t.sizes.begin(), t.sizes.end(), in[i].sizes);
     std::copy(strides.begin(), strides.end(), in[i].strides);
   }

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "ir/tensor.h"
-#include "kernels/execute.h"
+#include "kernels/executor/execute.h"
 #include "planner/planner.h"
 
 namespace slipway::planner {

@@ -1,4 +1,5 @@
-// slipway_model.h over runtime/model.h. No exception leaves a function here.
+// The functions of slipway_model.h over runtime/model.h: handles, errors as texts of the calling thread. No exception leaves a
+// function here.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>

@@ -1,4 +1,4 @@
-// See model.h.
+// Reading the payload once, and packed weights: a constant that a caller sets is packed again, one that it reads is unpacked and kept.
 #include "runtime/model.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The model inside this library: its payload read once, its constants, and runs on it. Both C interfaces (slipway_model.h,
-// and the one PyTorch's loader expects) are thin coats over this.
+// The model inside this library: its payload, which is read once, its constants, and runs on it. Both C interfaces (c_api.cc for
+// slipway_model.h, aoti.cc for PyTorch's loader) are made of this. It throws; they let no exception out.
 #ifndef SLIPWAY_RUNTIME_MODEL_H_
 #define SLIPWAY_RUNTIME_MODEL_H_
 
@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/execute.h"
-#include "kernels/plan_file.h"
-#include "kernels/plugin.h"
+#include "kernels/executor/execute.h"
+#include "kernels/executor/plan_file.h"
+#include "kernels/executor/plugin.h"
 
 namespace slipway::runtime {
 
@@ -71,7 +71,7 @@ class Model {
     std::vector<const uint8_t*> data;                     // of constants, packed where they are packed
     std::vector<std::shared_ptr<const uint8_t[]>> owned;  // parallel; null where the values are the library's or the caller's
     std::vector<bool> plain;                              // parallel: not packed: the caller's own memory, or what does not fit
-    std::vector<std::shared_ptr<const uint8_t[]>> unpacked;  // parallel; made when somebody asks for the values
+    std::vector<std::shared_ptr<const uint8_t[]>> unpacked;  // parallel; made when the values are first asked for
   };
   struct Runner {
     std::shared_ptr<Set> set;

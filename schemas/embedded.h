@@ -12,6 +12,8 @@ extern const char slipway_embedded_ops[];
 extern const char slipway_embedded_ops_end[];
 extern const char slipway_embedded_ops_extra[];
 extern const char slipway_embedded_ops_extra_end[];
+extern const char slipway_embedded_op_traits[];
+extern const char slipway_embedded_op_traits_end[];
 extern const char slipway_embedded_ort_kernels[];
 extern const char slipway_embedded_ort_kernels_end[];
 }
@@ -32,6 +34,12 @@ inline std::string_view OpSchemas() { return internal::Between(slipway_embedded_
 // (_operator.add, torch.sym_int) are written as programs write their targets.
 inline std::string_view OpSchemasExtra() {
   return internal::Between(slipway_embedded_ops_extra, slipway_embedded_ops_extra_end);
+}
+
+// schemas/op_traits.txt: what passes ask of operators beside their declarations, one a line, sorted by name:
+//   aten.dropout random(p,train) identity-when-idle(input)
+inline std::string_view OpTraitLines() {
+  return internal::Between(slipway_embedded_op_traits, slipway_embedded_op_traits_end);
 }
 
 // schemas/ort_kernels.txt: which element types onnxruntime's CPU provider has a kernel for, one kernel a line:

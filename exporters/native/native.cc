@@ -1,4 +1,4 @@
-// See native.h. A library is, in order: the template's head, zeros up to the payload, the payload (header, plan, constants),
+// A library is, in order: the template's head, zeros up to the payload, the payload (header, plan, constants),
 // and the template's tail. All of it is laid out before the first byte is written.
 #include "exporters/native/native.h"
 
@@ -16,7 +16,7 @@
 #include "io/atomic_writer.h"
 #include "io/digest.h"
 #include "io/zip_writer.h"
-#include "kernels/plan_file.h"
+#include "kernels/executor/plan_file.h"
 #include "plan_generated.h"
 #include "planner/rules.h"
 

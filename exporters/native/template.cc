@@ -1,4 +1,4 @@
-// See template.h. The template has its payload in a section and a segment of their own, the last of each that occupy memory
+// The template has its payload in a section and a segment of their own, the last of each that occupy memory
 // (runtime/template.ld); what a longer payload pushes back in the file are only parts that are not loaded.
 #include "exporters/native/template.h"
 

@@ -1,4 +1,4 @@
-// See check.h. Weights are described to the checker as graph inputs of their type: their values never matter to it.
+// Weights are described to the checker as graph inputs of their type: their values never matter to it.
 #include "exporters/onnx/check.h"
 
 #include <exception>
@@ -23,9 +23,9 @@ absl::Status CheckSkeleton(onnx::ModelProto& model, const std::vector<WeightRef>
     auto* info = graph->add_input();
     info->set_name(w.name);
     auto* t = info->mutable_type()->mutable_tensor_type();
-    t->set_elem_type(OnnxType(w.tensor.dtype));
+    t->set_elem_type(OnnxType(w.dtype()));
     auto* shape = t->mutable_shape();
-    for (int64_t d : w.tensor.sizes) shape->add_dim()->set_dim_value(d);
+    for (int64_t d : w.dims()) shape->add_dim()->set_dim_value(d);
   }
   absl::Status status;
   try {

@@ -1,4 +1,4 @@
-// See custom_op.h.
+// The spelling OPERATOR=DOMAIN:NAME is checked in full here, so that lowering never meets a malformed one.
 #include "exporters/onnx/custom_op.h"
 
 #include <algorithm>

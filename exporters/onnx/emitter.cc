@@ -1,10 +1,11 @@
-// See emitter.h.
+// Casts around operators are decided here, per input and output, from the kernels that ONNX Runtime has.
 #include "exporters/onnx/emitter.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
+#include "base/floats.h"
 #include "base/text.h"
 #include "exporters/onnx/ort_kernels.h"
 #include "exporters/onnx/schemas.h"
@@ -222,22 +223,13 @@ template <typename T>
 void Append(std::string& out, T v) {
   out.append(reinterpret_cast<const char*>(&v), sizeof v);
 }
-// Rounds to nearest even through float.
-uint16_t ToBFloat16(double d) {
-  float f = static_cast<float>(d);
-  uint32_t u;
-  std::memcpy(&u, &f, 4);
-  if (std::isnan(f)) return 0x7fc0;
-  u += 0x7fff + ((u >> 16) & 1);
-  return static_cast<uint16_t>(u >> 16);
-}
 bool AppendNumber(std::string& out, DType dtype, double v) {
   using enum DType;
   switch (dtype) {
     case kFloat32: Append(out, static_cast<float>(v)); return true;
     case kFloat64: Append(out, v); return true;
-    case kFloat16: Append(out, static_cast<_Float16>(v)); return true;
-    case kBFloat16: Append(out, ToBFloat16(v)); return true;
+    case kFloat16: Append(out, F16(static_cast<float>(v))); return true;
+    case kBFloat16: Append(out, BF16(static_cast<float>(v))); return true;
     case kInt64: Append(out, static_cast<int64_t>(v)); return true;
     case kInt32: Append(out, static_cast<int32_t>(static_cast<int64_t>(v))); return true;
     case kInt16: Append(out, static_cast<int16_t>(static_cast<int64_t>(v))); return true;

@@ -69,7 +69,7 @@ class Exporter {
     shared_.functions = &functions_;
     lowering_.refusals = o.refusals;
     lowering_.custom_ops = &o.custom_ops;
-    lowering_.resolve = [this](const ir::Value* v) { return Weight(v); };
+    lowering_.resolve = [this](const ir::Value* v, const std::optional<onnx_out::StoredForm>& form) { return Weight(v, form); };
     report_.nodes_in = static_cast<int>(p.graph->node_count());
   }
 
@@ -82,16 +82,16 @@ class Exporter {
     Outputs();
     if (!shared_.status.ok()) report_.unsupported.push_back({"outputs", std::string(shared_.status.message()), "", 1});
     for (passes::Unsupported& u : passes::Group(problems)) report_.unsupported.push_back(std::move(u));
-    for (const ir::SymbolInfo& s : p_.syms->symbols()) report_.dynamic_dims.push_back(RangeText(s));
     report_.nodes_out = graph_->node_size();
     if (!report_.unsupported.empty()) {
+      if (report_.unsupported.size() == passes::Group(problems).size()) report_.newer_opset = NewerOpset(problems);
       if (on_failure) *on_failure = report_;
       return absl::UnimplementedError(text::StrCat(report_.unsupported.size(), " kinds of operators cannot be written"));
     }
     if (absl::Status s = MissingWeights(); !s.ok() && !dry_run) return s;
     Tail();
     if (absl::Status s = onnx_out::CheckSkeleton(model_, weights_); !s.ok()) return s;
-    for (const auto& w : weights_) report_.weight_bytes += w.tensor.nbytes();
+    for (const auto& w : weights_) report_.weight_bytes += w.nbytes();
     if (dry_run) return std::move(report_);
     auto written = onnx_out::WriteModel(model_, weights_, path, o_);
     if (!written.ok()) return written.status();
@@ -108,6 +108,34 @@ class Exporter {
     opset->set_version(o_.opset);
     graph_->set_name(p_.name.empty() ? "model" : p_.name);
     for (const auto* names : {&o_.input_names, &o_.output_names}) shared_.names.insert(names->begin(), names->end());
+  }
+
+  // Whether the row of a node at another opset takes it: it is lowered by itself, into a graph that is thrown away.
+  bool LowersAt(const ir::Node& n, int opset) const {
+    onnx::GraphProto graph;
+    onnx_out::FunctionLibrary functions;
+    onnx_out::EmitterShared shared;
+    shared.opset = opset;
+    shared.strict_types = o_.strict_types;
+    shared.functions = &functions;
+    onnx_out::Emitter emitter(&graph, &shared);
+    onnx_out::GraphLowering lowering(emitter, nullptr);
+    lowering.custom_ops = &o_.custom_ops;
+    lowering.resolve = [](const ir::Value* v, const std::optional<onnx_out::StoredForm>& form) {
+      if (form) return V{v->name(), form->dtype, static_cast<int>(form->dims.size())};
+      return V{v->name(), onnx_out::ElementType(v->type()), v->type().is_tensor() ? v->rank() : 0};
+    };
+    std::vector<passes::Problem> problems;
+    lowering.Lower(n, &problems);
+    return problems.empty();
+  }
+
+  // The lowest newer opset whose rows take all of these nodes; 0 where there is none.
+  int NewerOpset(const std::vector<passes::Problem>& problems) const {
+    for (int opset = o_.opset + 1; opset <= kMaxOpset; ++opset)
+      if (std::all_of(problems.begin(), problems.end(), [&](const auto& p) { return p.node && LowersAt(*p.node, opset); }))
+        return opset;
+    return 0;
   }
 
   // A graph input and the value it stands for.
@@ -139,12 +167,12 @@ class Exporter {
       if (s.kind == InputSpec::kUser || !updated.contains(s.target)) continue;
       const std::string name = emitter_.UniqueName(text::StrCat("state_in.", s.target));
       Input(p_.graph->inputs()[i], name);
-      if (auto w = p_.weights.find(s.target); w != p_.weights.end()) weights_.push_back({name, w->second});
+      if (auto w = p_.weights.find(s.target); w != p_.weights.end()) weights_.push_back({name, w->second, std::nullopt});
     }
   }
 
   // The initializer of a weight, made on first use; tensors that are the same bytes in the same form share one.
-  V Weight(const ir::Value* v) {
+  V Weight(const ir::Value* v, const std::optional<onnx_out::StoredForm>& form) {
     auto it = spec_of_.find(v);
     if (it == spec_of_.end()) return {};
     const InputSpec& s = p_.input_specs[it->second];
@@ -160,12 +188,13 @@ class Exporter {
           absl::UnimplementedError(text::StrCat("weight '", s.target, "': ONNX has no type for ", ir::Name(t.dtype))));
       return {"?", v->dtype(), v->rank()};
     }
-    std::string& name = name_of_[{t.storage.get(), t.offset, t.dtype, t.sizes, t.strides}];
+    const onnx_out::WeightRef ref{"", t, form};
+    std::string& name = name_of_[{t.storage.get(), t.offset, ref.dtype(), ref.dims(), t.strides}];
     if (name.empty()) {
       name = emitter_.UniqueName(s.target);
-      weights_.push_back({name, t});
+      weights_.push_back({name, t, form});
     }
-    return {name, t.dtype, static_cast<int>(t.sizes.size())};
+    return {name, ref.dtype(), static_cast<int>(ref.dims().size())};
   }
 
   // The user's in order, then the state's. Each is the result of a node of the graph and used once: what is not (an input
@@ -236,7 +265,9 @@ class Exporter {
       m->set_value(value);
     };
     for (const auto& [key, value] : o_.metadata) meta(key, value);
-    if (!report_.dynamic_dims.empty()) meta("slipway.dims", text::Join(report_.dynamic_dims, "; "));
+    std::vector<std::string> dims;
+    for (const ir::SymbolInfo& s : p_.syms->symbols()) dims.push_back(RangeText(s));
+    if (!dims.empty()) meta("slipway.dims", text::Join(dims, "; "));
   }
 
   const ir::Program& p_;

@@ -39,8 +39,8 @@ int IrVersionFor(int opset);
 struct OnnxReport {
   int nodes_in = 0, nodes_out = 0;
   uint64_t weight_bytes = 0, file_bytes = 0;
-  std::vector<std::string> dynamic_dims;      // "s77 = 2..inf"
   std::vector<passes::Unsupported> unsupported;  // non-empty: nothing was written
+  int newer_opset = 0;  // with `unsupported`: the lowest at which rows take all those nodes; 0 for none
 };
 
 // True when the ONNX target takes this node as it is: a row at the opset, or a custom operator of the user's.

@@ -1,4 +1,5 @@
-// See functions.h.
+// A body is lowered as a graph of its own, with names and constants that nothing outside sees; equal bodies are found by
+// their serialized form.
 #include "exporters/onnx/functions.h"
 
 #include "absl/strings/ascii.h"

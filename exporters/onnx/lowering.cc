@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "exporters/onnx/types.h"
 #include "ir/ops/op_table.h"
+#include "ir/ops/rule.h"
 
 namespace slipway::exporters::onnx_out {
 namespace {
@@ -72,7 +73,7 @@ const Row* FindRow(std::string_view op, int opset, const ir::Node* n) {
   auto it = Registry().find(op);
   if (it == Registry().end()) return nullptr;
   for (const Row* r : it->second)
-    if (opset >= r->min_opset && (!n || !r->legal_if || r->legal_if(*n))) return r;
+    if (opset >= r->min_opset && opset <= r->max_opset && (!n || !r->legal_if || r->legal_if(*n))) return r;
   return nullptr;
 }
 
@@ -168,7 +169,7 @@ V GraphLowering::Get(const ir::Value* v) {
     auto it = g->values_.find(v);
     if (it != g->values_.end()) return it->second;
     if (g->resolve) {
-      V x = g->resolve(v);
+      V x = g->resolve(v, std::nullopt);
       if (x) return g->values_[v] = x;
     }
   }
@@ -176,42 +177,49 @@ V GraphLowering::Get(const ir::Value* v) {
   return {"?", v->dtype(), v->rank()};
 }
 
+V GraphLowering::StoredWeight(const ir::Value* v, const StoredForm& form) {
+  for (GraphLowering* g = this; g; g = g->outer_)
+    if (V x = g->resolve ? g->resolve(v, form) : V{}) return x;
+  return Get(v);
+}
+
 void GraphLowering::Run(const ir::Graph& g, std::vector<Problem>* problems) {
+  for (const ir::Node* n : g) Lower(*n, problems);
+}
+
+void GraphLowering::Lower(const ir::Node& n, std::vector<Problem>* problems) {
   problems_ = problems;
-  for (const ir::Node* n : g) {
-    const CustomOp* custom = custom_ops ? FindCustomOp(*custom_ops, n->op()) : nullptr;
-    const Row* row = FindRow(n->op_name(), e_.opset(), n);
-    std::string base = n->output(0) ? n->output(0)->name() : std::string(n->op().base);
-    e_.SetScope(module_names && n->source() ? n->source()->ModulePath() : "", base);
-    absl::Status status;
-    std::vector<V> results;
-    if (!row && !custom) {
-      status = absl::UnimplementedError(text::StrCat(n->op_name(), ": no ONNX lowering"));
-      if (refusals)
-        if (auto it = refusals->find(n); it != refusals->end()) status = it->second;
-    } else {
-      LoweringContext c(*n, e_, *this, !custom && row->widen);
-      if (custom) LowerCustom(c, *custom);
-      else row->fn(c);
-      results = std::move(c.results());
-      status = c.status();
-      if (status.ok()) status = e_.shared()->status;
-      if (status.ok() && results.size() < n->outputs().size())
-        status = absl::InternalError(text::StrCat(n->op_name(), ": lowering gave ", results.size(), " results of ",
-                                                  n->outputs().size()));
-    }
-    e_.shared()->status = absl::OkStatus();
-    if (!status.ok()) problems->push_back({n, status});
-    for (size_t i = 0; i < n->outputs().size(); ++i) {
-      ir::Value* v = n->output(i);
-      if (!v) continue;
-      V x = i < results.size() ? results[i] : V{};
-      const DType want = ElementType(v->type());
-      if (!x) x = {"?", want, v->rank()};
-      if (status.ok() && x.name != "?" && x.dtype != want) x = e_.Cast(x, want);
-      x.rank = v->type().is_tensor() ? v->rank() : 0;
-      values_[v] = x;
-    }
+  const CustomOp* custom = custom_ops ? FindCustomOp(*custom_ops, n.op()) : nullptr;
+  const Row* row = FindRow(n.op_name(), e_.opset(), &n);
+  std::string base = n.output(0) ? n.output(0)->name() : std::string(n.op().base);
+  e_.SetScope(module_names && n.source() ? n.source()->ModulePath() : "", base);
+  absl::Status status;
+  std::vector<V> results;
+  if (!row && !custom) {
+    status = absl::UnimplementedError(text::StrCat(n.op_name(), ": no ONNX lowering"));
+    if (refusals)
+      if (auto it = refusals->find(&n); it != refusals->end()) status = it->second;
+  } else {
+    LoweringContext c(n, e_, *this, !custom && row->widen);
+    status = ir::RunRule(n, [&] { custom ? LowerCustom(c, *custom) : row->fn(c); });
+    results = std::move(c.results());
+    if (status.ok()) status = c.status();
+    if (status.ok()) status = e_.shared()->status;
+    if (status.ok() && results.size() < n.outputs().size())
+      status = absl::InternalError(text::StrCat(n.op_name(), ": lowering gave ", results.size(), " results of ",
+                                                n.outputs().size()));
+  }
+  e_.shared()->status = absl::OkStatus();
+  if (!status.ok()) problems->push_back({&n, status});
+  for (size_t i = 0; i < n.outputs().size(); ++i) {
+    ir::Value* v = n.output(i);
+    if (!v) continue;
+    V x = i < results.size() ? results[i] : V{};
+    const DType want = ElementType(v->type());
+    if (!x) x = {"?", want, v->rank()};
+    if (status.ok() && x.name != "?" && x.dtype != want) x = e_.Cast(x, want);
+    x.rank = v->type().is_tensor() ? v->rank() : 0;
+    values_[v] = x;
   }
 }
 

@@ -1,4 +1,4 @@
-// How an ATen operator becomes ONNX nodes: one row per op in the tables of lower_*.cc. A row's function reads its
+// How an ATen operator becomes ONNX nodes: one row per op in the tables of lowerings/*.cc. A row's function reads its
 // arguments through LoweringContext (an ir::ArgReader) and writes nodes through its Emitter; it returns one V per result.
 #ifndef SLIPWAY_EXPORTERS_ONNX_LOWERING_H_
 #define SLIPWAY_EXPORTERS_ONNX_LOWERING_H_
@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 #include "exporters/onnx/custom_op.h"
 #include "exporters/onnx/emitter.h"
+#include "exporters/onnx/wire.h"
 #include "ir/ops/args.h"
 #include "passes/refusals.h"
 
@@ -73,6 +74,7 @@ struct Row {
   bool widen = false;
   int min_opset = 0;                                // 0: every opset we write
   bool (*legal_if)(const ir::Node& n) = nullptr;    // null: always; else the op is legal only where it returns true
+  int max_opset = kMaxOpset;
 };
 
 // The user's mapping of an op, or null.
@@ -82,7 +84,7 @@ const CustomOp* FindCustomOp(const CustomOps& ops, const ir::OpDef& op);
 const Row* FindRow(std::string_view op, int opset, const ir::Node* n);
 std::vector<const Row*> AllRows();
 
-// The tables (exporters/onnx/lower_*.cc).
+// The tables (lowerings/*.cc).
 absl::Span<const Row> ElementwiseRows();
 absl::Span<const Row> ViewRows();
 absl::Span<const Row> ReductionRows();
@@ -111,6 +113,8 @@ class GraphLowering {
   void Bind(const ir::Value* v, V x) { values_[v] = std::move(x); }
   // Lowers every node; problems are collected, never only the first.
   void Run(const ir::Graph& g, std::vector<Problem>* problems);
+  // One node; where it cannot be lowered, it is among the problems and its results are placeholders.
+  void Lower(const ir::Node& n, std::vector<Problem>* problems);
   // The ONNX value of `v`; an error in the emitter's status when it has none.
   V Get(const ir::Value* v);
   Emitter& emitter() { return e_; }
@@ -121,8 +125,9 @@ class GraphLowering {
   const CustomOps* custom_ops = nullptr;
   // Nodes are named by their module's path.
   bool module_names = true;
-  // Called for weights: makes the initializer on first use.
-  std::function<V(const ir::Value*)> resolve;
+  // Called for weights: makes the initializer on first use. With a form, the elements lie in the file as it says.
+  std::function<V(const ir::Value*, const std::optional<StoredForm>&)> resolve;
+  V StoredWeight(const ir::Value* v, const StoredForm& form);
 
  private:
   friend class LoweringContext;

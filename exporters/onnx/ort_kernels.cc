@@ -1,4 +1,4 @@
-// See ort_kernels.h. The table is parsed once, on first use.
+// The table is parsed once, on first use.
 #include "exporters/onnx/ort_kernels.h"
 
 #include <limits>

@@ -1,4 +1,4 @@
-// See ort_workarounds.h.
+// Nested graphs and functions are walked too: a Cast there may read a Transpose of the same graph only.
 #include "exporters/onnx/ort_workarounds.h"
 
 #include <string>

@@ -1,4 +1,4 @@
-// See schemas.h. The table lists the schema classes that onnx/defs/operator_sets.h declares; CMake takes it from there
+// The table lists the schema classes that onnx/defs/operator_sets.h declares; CMake takes it from there
 // (cmake/OnnxSchemas.cmake).
 #include "exporters/onnx/schemas.h"
 

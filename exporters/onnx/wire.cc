@@ -1,4 +1,4 @@
-// See wire.h. Field numbers are those of onnx.proto (ModelProto.graph = 7, GraphProto.initializer = 5,
+// Field numbers are those of onnx.proto (ModelProto.graph = 7, GraphProto.initializer = 5,
 // TensorProto.raw_data = 9); the wire format is Protobuf's (varints, length-delimited fields).
 #include "exporters/onnx/wire.h"
 
@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "exporters/onnx/types.h"
 #include "io/atomic_writer.h"
+#include "io/io_error.h"
 
 namespace slipway::exporters::onnx_out {
 namespace {
@@ -26,8 +27,8 @@ void PutLengthKey(std::string& out, int field, uint64_t length) {
 
 onnx::TensorProto Header(const WeightRef& w) {
   onnx::TensorProto t;
-  for (int64_t d : w.tensor.sizes) t.add_dims(d);
-  t.set_data_type(OnnxType(w.tensor.dtype));
+  for (int64_t d : w.dims()) t.add_dims(d);
+  t.set_data_type(OnnxType(w.dtype()));
   t.set_name(w.name);
   return t;
 }
@@ -57,19 +58,76 @@ absl::Status WriteTensor(io::AtomicFile& out, const ir::TensorRef& t) {
   return out.Write({reinterpret_cast<const uint8_t*>(dense->data()), dense->size()});
 }
 
+// Pairs of bytes as bytes of 4 bits each; what does not fit is seen in the result's upper bits. Whole blocks become vectors.
+uint8_t PackPairs(const uint8_t* from, int64_t pairs, uint8_t add, uint8_t to_unsigned, uint8_t* to) {
+  uint8_t outside = 0;
+  const auto pack = [&](int64_t i) {
+    const uint8_t low = from[2 * i], high = from[2 * i + 1];
+    outside |= static_cast<uint8_t>(low + to_unsigned) | static_cast<uint8_t>(high + to_unsigned);
+    to[i] = static_cast<uint8_t>(((low + add) & 15) | (high + add) << 4);
+  };
+  constexpr int64_t kBlock = 64;
+  for (; pairs >= kBlock; pairs -= kBlock, from += 2 * kBlock, to += kBlock)
+    for (int64_t i = 0; i < kBlock; ++i) pack(i);
+  for (int64_t i = 0; i < pairs; ++i) pack(i);
+  return outside;
+}
+
+// A tensor of bytes in 4 bits each, a batch at a time.
+absl::Status WriteNibbles(io::AtomicFile& out, const ir::TensorRef& t, const StoredForm& form) {
+  constexpr int64_t kBatch = int64_t{1} << 20;  // elements, even
+  const int64_t n = t.numel(), row = form.row > 0 ? form.row : std::max<int64_t>(n, 1);
+  const auto* bytes = std::get_if<io::Bytes>(&t.storage->bytes);
+  const bool mapped = bytes && t.is_contiguous();
+  std::string dense;
+  if (!mapped) {
+    auto read = ir::ReadDense(t);
+    if (!read.ok()) return read.status();
+    dense = *std::move(read);
+  }
+  const uint8_t* from = mapped ? bytes->data().data() + t.offset : reinterpret_cast<const uint8_t*>(dense.data());
+  const auto add = static_cast<uint8_t>(form.add), to_unsigned = form.dtype == ir::DType::kInt4 ? uint8_t{8} : add;
+  std::vector<uint8_t> packed;
+  for (int64_t at = 0; at < n;) {
+    const int64_t count = std::min(row - at % row, kBatch), start = static_cast<int64_t>(packed.size());
+    packed.resize(start + (count + 1) / 2);
+    uint8_t outside = PackPairs(from + at, count / 2, add, to_unsigned, packed.data() + start);
+    if (count % 2 != 0) {
+      const uint8_t last[2] = {from[at + count - 1], static_cast<uint8_t>(-add)};  // filled up by a 0
+      outside |= PackPairs(last, 1, add, form.dtype == ir::DType::kInt4 ? 8 : add, packed.data() + start + count / 2);
+    }
+    if ((outside & ~15) != 0) return absl::InvalidArgumentError("integers that do not fit 4 bits, as the program says they do");
+    at += count;
+    if (static_cast<int64_t>(packed.size()) < kBatch / 2 && at < n) continue;
+    if (absl::Status s = out.Write(packed); !s.ok()) return s;
+    packed.clear();
+    if (mapped) {
+      const io::Bytes done = bytes->Part(static_cast<uint64_t>(t.offset), static_cast<uint64_t>(at));
+      if (const io::FileRange* file = done.file_range()) file->Release();
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status WriteString(io::AtomicFile& out, const std::string& s) {
   return out.Write({reinterpret_cast<const uint8_t*>(s.data()), s.size()});
 }
 
 }  // namespace
 
+uint64_t WeightRef::nbytes() const {
+  const auto n = static_cast<uint64_t>(tensor.numel()), row = form ? static_cast<uint64_t>(form->row) : 0;
+  if (!form || !form->nibbles) return static_cast<uint64_t>(tensor.nbytes());
+  return row > 0 ? n / row * ((row + 1) / 2) : (n + 1) / 2;
+}
+
 absl::StatusOr<uint64_t> WriteModel(onnx::ModelProto& model, const std::vector<WeightRef>& weights,
                                     const std::string& path, const OnnxOptions& options) {
   uint64_t total = 0;
   for (const WeightRef& w : weights) {
     if (absl::Status s = ir::Validate(w.tensor); !s.ok())
-      return absl::Status(s.code(), text::StrCat("weight '", w.name, "': ", s.message()));
-    total += w.tensor.nbytes();
+      return io::Prefixed(text::StrCat("weight '", w.name, "': "), s);
+    total += w.nbytes();
   }
   const uint64_t skeleton_size = model.ByteSizeLong();
   bool split = options.external_data == ExternalData::kAlways;
@@ -97,7 +155,7 @@ absl::StatusOr<uint64_t> WriteModel(onnx::ModelProto& model, const std::vector<W
   std::vector<bool> outside(weights.size(), false);
   uint64_t inits = 0, at = 0;
   for (size_t i = 0; i < weights.size(); ++i) {
-    const uint64_t n = weights[i].tensor.nbytes();
+    const uint64_t n = weights[i].nbytes();
     onnx::TensorProto t = Header(weights[i]);
     outside[i] = split && n >= kExternalThreshold;
     if (outside[i]) {
@@ -141,8 +199,11 @@ absl::StatusOr<uint64_t> WriteModel(onnx::ModelProto& model, const std::vector<W
     if (absl::Status s = WriteString(out, heads[i]); !s.ok()) return s;
     if (outside[i])
       if (absl::Status s = data->WriteZeros((kPage - data->position() % kPage) % kPage); !s.ok()) return s;
-    if (absl::Status s = WriteTensor(outside[i] ? *data : out, weights[i].tensor); !s.ok()) return s;
-    done += weights[i].tensor.nbytes();
+    io::AtomicFile& to = outside[i] ? *data : out;
+    const WeightRef& w = weights[i];
+    if (absl::Status s = w.form && w.form->nibbles ? WriteNibbles(to, w.tensor, *w.form) : WriteTensor(to, w.tensor); !s.ok())
+      return io::Prefixed(text::StrCat("weight '", w.name, "': "), s);
+    done += weights[i].nbytes();
     if (options.progress) options.progress(done, total);
   }
   const uint64_t written = out.position() + (data ? data->position() : 0);

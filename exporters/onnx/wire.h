@@ -3,6 +3,7 @@
 #ifndef SLIPWAY_EXPORTERS_ONNX_WIRE_H_
 #define SLIPWAY_EXPORTERS_ONNX_WIRE_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,9 +14,25 @@
 
 namespace slipway::exporters::onnx_out {
 
+// How a tensor lies in the file where it does not lie as the program says: with other dims, and, of integers of 8 bits that take
+// 4 there (`nibbles`), each plus `add`, two in a byte, the first one low; a byte begins anew with each row of `row` elements
+// (0: they all follow each other). Made while it is written.
+struct StoredForm {
+  ir::DType dtype = ir::DType::kUnknown;  // as the file states it
+  std::vector<int64_t> dims;
+  bool nibbles = false;
+  int add = 0;
+  int64_t row = 0;
+};
+
 struct WeightRef {
   std::string name;     // of the initializer
   ir::TensorRef tensor;
+  std::optional<StoredForm> form;  // nullopt: the tensor as it is
+
+  ir::DType dtype() const { return form ? form->dtype : tensor.dtype; }
+  const std::vector<int64_t>& dims() const { return form ? form->dims : tensor.sizes; }
+  uint64_t nbytes() const;  // in the file
 };
 
 // Writes `model` plus `weights` as initializers to `path`; above the limit, or by option, their bytes go to

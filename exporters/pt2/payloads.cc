@@ -1,4 +1,4 @@
-// See payloads.h.
+// The ranges that tensors address are merged per storage and element type; a tensor's place in its run follows.
 #include "exporters/pt2/payloads.h"
 
 #include <algorithm>

@@ -536,20 +536,12 @@ class ProgramWriter {
   }
 
   void WriteRanges() {
+    const auto bound = [](int64_t v, int64_t unbounded) { return v == unbounded ? std::nullopt : std::optional<int64_t>(v); };
     out_.BeginObject();
-    std::set<std::string_view> stated;
-    for (const auto& [key, r] : p_.range_constraints) {
-      stated.insert(key);
-      WriteRange(key, r.min, r.max);
-    }
-    // A program of the text form may know its symbols' ranges only.
-    if (stated.empty()) {
-      for (const ir::SymbolInfo& s : p_.syms->symbols()) {
-        const auto bound = [](int64_t v, int64_t unbounded) { return v == unbounded ? std::nullopt : std::optional<int64_t>(v); };
-        WriteRange(s.name, bound(s.range.min, std::numeric_limits<int64_t>::min()),
-                   bound(s.range.max, std::numeric_limits<int64_t>::max()));
-      }
-    }
+    for (const ir::SymbolInfo& s : p_.syms->symbols())
+      WriteRange(s.name, bound(s.range.min, std::numeric_limits<int64_t>::min()),
+                 bound(s.range.max, std::numeric_limits<int64_t>::max()));
+    for (const auto& [key, r] : p_.range_constraints) WriteRange(key, r.min, r.max);
     out_.EndObject();
   }
 };

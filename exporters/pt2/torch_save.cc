@@ -1,9 +1,11 @@
-// See torch_save.h.
+// The pickle is written opcode by opcode, with the memo numbering of Python's own pickler, and storages follow as members
+// in the order of their keys.
 #include "exporters/pt2/torch_save.h"
 
 #include <string>
 #include <string_view>
 
+#include "base/dtypes.h"
 #include "base/text.h"
 
 namespace slipway::exporters {
@@ -11,21 +13,7 @@ namespace {
 
 // The class of a typed storage; newer element types have none and are stated at the tensor.
 std::string_view StorageClass(ir::DType t) {
-  switch (t) {
-    case ir::DType::kUInt8: return "ByteStorage";
-    case ir::DType::kInt8: return "CharStorage";
-    case ir::DType::kInt16: return "ShortStorage";
-    case ir::DType::kInt32: return "IntStorage";
-    case ir::DType::kInt64: return "LongStorage";
-    case ir::DType::kFloat16: return "HalfStorage";
-    case ir::DType::kFloat32: return "FloatStorage";
-    case ir::DType::kFloat64: return "DoubleStorage";
-    case ir::DType::kComplex64: return "ComplexFloatStorage";
-    case ir::DType::kComplex128: return "ComplexDoubleStorage";
-    case ir::DType::kBool: return "BoolStorage";
-    case ir::DType::kBFloat16: return "BFloat16Storage";
-    default: return "";
-  }
+  return kElementTypes[static_cast<size_t>(t)].storage_class;
 }
 
 // The stack operations that are needed, of pickle protocol 2.

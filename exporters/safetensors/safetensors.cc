@@ -1,4 +1,4 @@
-// See safetensors.h.
+// One header, then the tensors in the order of the format's reference implementation; copied, gathered or cast as they lie.
 #include "exporters/safetensors/safetensors.h"
 
 #include <sys/stat.h>
@@ -12,13 +12,18 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "exporters/safetensors/cast.h"
 #include "io/atomic_writer.h"
+#include "io/io_error.h"
+#include "weights/cast.h"
+#include "weights/checkpoint_folder.h"
 
 namespace slipway::exporters {
 namespace {
 
 using ir::DType;
+using weights::CastFunction;
+using weights::FindCast;
+using weights::NamedTensor;
 
 constexpr uint64_t kMaxHeader = 100'000'000;  // the format's own limit
 constexpr int64_t kStep = int64_t{1} << 20;          // bytes of the source that are cast at once
@@ -33,11 +38,11 @@ constexpr DType kRank[] = {DType::kBool,           DType::kFloat4E2M1,     DType
                            DType::kInt64,          DType::kUInt64};
 int RankOf(DType t) { return static_cast<int>(std::find(std::begin(kRank), std::end(kRank), t) - std::begin(kRank)); }
 
-uint64_t BytesOf(const OutTensor& t) { return (static_cast<uint64_t>(t.tensor.numel()) * ir::BitSize(t.dtype) + 7) / 8; }
+uint64_t BytesOf(const NamedTensor& t) { return (static_cast<uint64_t>(t.tensor.numel()) * ir::BitSize(t.dtype) + 7) / 8; }
 
-absl::Status Check(const std::vector<OutTensor>& tensors) {
+absl::Status Check(const std::vector<NamedTensor>& tensors) {
   std::set<std::string_view> names;
-  for (const OutTensor& t : tensors) {
+  for (const NamedTensor& t : tensors) {
     const auto bad = [&](std::string_view what) { return text::StrCat("'", t.name, "': ", what); };
     if (t.name == "__metadata__") return absl::InvalidArgumentError(bad("the format keeps this name for itself"));
     if (!names.insert(t.name).second) return absl::InvalidArgumentError(bad("two tensors have this name"));
@@ -56,15 +61,15 @@ absl::Status Check(const std::vector<OutTensor>& tensors) {
 
 // One file: its tensors in their order, and the header.
 struct FilePlan {
-  std::vector<const OutTensor*> tensors;
+  std::vector<const NamedTensor*> tensors;
   std::string header;  // length included
   uint64_t tensor_bytes = 0;
   uint64_t size() const { return header.size() + tensor_bytes; }
 };
 
-absl::StatusOr<FilePlan> Plan(std::vector<const OutTensor*> tensors, const SafetensorsOptions& options) {
+absl::StatusOr<FilePlan> Plan(std::vector<const NamedTensor*> tensors, const SafetensorsOptions& options) {
   FilePlan plan;
-  std::stable_sort(tensors.begin(), tensors.end(), [](const OutTensor* a, const OutTensor* b) {
+  std::stable_sort(tensors.begin(), tensors.end(), [](const NamedTensor* a, const NamedTensor* b) {
     const int x = RankOf(a->dtype), y = RankOf(b->dtype);
     return x != y ? x > y : a->name < b->name;
   });
@@ -75,7 +80,7 @@ absl::StatusOr<FilePlan> Plan(std::vector<const OutTensor*> tensors, const Safet
     for (const auto& [key, value] : options.metadata) out.Key(key).String(value);
     out.EndObject();
   }
-  for (const OutTensor* t : tensors) {
+  for (const NamedTensor* t : tensors) {
     out.Key(t->name).BeginObject().Key("dtype").String(ir::Info(t->dtype).safetensors).Key("shape").BeginArray();
     for (int64_t n : t->tensor.sizes) out.Int(n);
     out.EndArray().Key("data_offsets").BeginArray().Int(static_cast<int64_t>(plan.tensor_bytes));
@@ -99,8 +104,8 @@ class FileWriter {
 
   absl::Status Write(const FilePlan& plan) {
     if (absl::Status s = file_->Write(plan.header); !s.ok()) return s;
-    for (const OutTensor* t : plan.tensors)
-      if (absl::Status s = WriteTensor(*t); !s.ok()) return absl::Status(s.code(), text::StrCat("'", t->name, "': ", s.message()));
+    for (const NamedTensor* t : plan.tensors)
+      if (absl::Status s = WriteTensor(*t); !s.ok()) return io::Prefixed(text::StrCat("'", t->name, "': "), s);
     return absl::OkStatus();
   }
 
@@ -116,7 +121,7 @@ class FileWriter {
     if (options_.progress) options_.progress(*done_, total_);
   }
 
-  absl::Status WriteTensor(const OutTensor& t) {
+  absl::Status WriteTensor(const NamedTensor& t) {
     auto reader = ir::ElementReader::Open(t.tensor);
     if (!reader.ok()) return reader.status();
     const int64_t item = reader->item();
@@ -149,10 +154,10 @@ class FileWriter {
 };
 
 // Deals the tensors out to files, in order.
-std::vector<std::vector<const OutTensor*>> Deal(const std::vector<OutTensor>& tensors, const SafetensorsOptions& options) {
+std::vector<std::vector<const NamedTensor*>> Deal(const std::vector<NamedTensor>& tensors, const SafetensorsOptions& options) {
   uint64_t total = 0;
-  for (const OutTensor& t : tensors) total += BytesOf(t);
-  std::vector<std::vector<const OutTensor*>> files(1);
+  for (const NamedTensor& t : tensors) total += BytesOf(t);
+  std::vector<std::vector<const NamedTensor*>> files(1);
   uint64_t in_file = 0, before = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const uint64_t size = BytesOf(tensors[i]);
@@ -181,7 +186,8 @@ std::string Padded(size_t n) {
   return s.size() < 5 ? std::string(5 - s.size(), '0') + s : s;
 }
 
-// The files of a folder, all or none: `plans` under `names`, and model.safetensors.index.json where `index` is not empty.
+// The files of a folder, all or none, in place of the checkpoint that is there: `plans` under `names`, and
+// model.safetensors.index.json where `index` is not empty.
 absl::Status WriteFolder(const std::string& folder, const std::vector<FilePlan>& plans, const std::vector<std::string>& names,
                          const std::string& index, const SafetensorsOptions& options) {
   uint64_t total = 0;
@@ -189,7 +195,7 @@ absl::Status WriteFolder(const std::string& folder, const std::vector<FilePlan>&
   std::string base = folder;
   while (base.size() > 1 && base.back() == '/') base.pop_back();
   const bool made = mkdir(base.c_str(), 0777) == 0;
-  if (!made && errno != EEXIST) return absl::ErrnoToStatus(errno, base);
+  if (!made && errno != EEXIST) return io::IoError(errno, base);
   const auto write = [&]() -> absl::Status {
     std::vector<std::unique_ptr<io::AtomicFile>> written;
     uint64_t done = 0;
@@ -202,8 +208,15 @@ absl::Status WriteFolder(const std::string& folder, const std::vector<FilePlan>&
       written.push_back(*std::move(file));
     }
     std::vector<io::AtomicFile*> all;
-    for (const auto& f : written) all.push_back(f.get());
-    return io::CommitAll(all);
+    std::set<std::string> now;
+    for (const auto& f : written) {
+      all.push_back(f.get());
+      now.insert(f->path());
+    }
+    std::vector<std::string> obsolete;
+    for (const std::string& name : weights::FilesReplaced(base))
+      if (std::string path = text::StrCat(base, "/", name); !now.contains(path)) obsolete.push_back(std::move(path));
+    return io::CommitAll(all, obsolete);
   };
   if (absl::Status s = write(); !s.ok()) {
     if (made) rmdir(base.c_str());
@@ -214,11 +227,11 @@ absl::Status WriteFolder(const std::string& folder, const std::vector<FilePlan>&
 
 }  // namespace
 
-absl::StatusOr<SafetensorsReport> ExportSafetensors(const std::vector<OutTensor>& tensors, const std::string& path,
+absl::StatusOr<SafetensorsReport> ExportSafetensors(const std::vector<NamedTensor>& tensors, const std::string& path,
                                                     const SafetensorsOptions& options) {
   if (absl::Status s = Check(tensors); !s.ok()) return s;
-  std::vector<const OutTensor*> all;
-  for (const OutTensor& t : tensors) all.push_back(&t);
+  std::vector<const NamedTensor*> all;
+  for (const NamedTensor& t : tensors) all.push_back(&t);
   auto plan = Plan(std::move(all), options);
   if (!plan.ok()) return plan.status();
   if (!options.dry_run) {
@@ -231,10 +244,10 @@ absl::StatusOr<SafetensorsReport> ExportSafetensors(const std::vector<OutTensor>
   return SafetensorsReport{1, plan->tensor_bytes, plan->size()};
 }
 
-absl::StatusOr<SafetensorsReport> ExportShards(const std::vector<OutTensor>& tensors, const std::string& folder,
+absl::StatusOr<SafetensorsReport> ExportShards(const std::vector<NamedTensor>& tensors, const std::string& folder,
                                                const SafetensorsOptions& options) {
   if (absl::Status s = Check(tensors); !s.ok()) return s;
-  const std::vector<std::vector<const OutTensor*>> files = Deal(tensors, options);
+  const std::vector<std::vector<const NamedTensor*>> files = Deal(tensors, options);
   std::vector<FilePlan> plans;
   SafetensorsReport report;
   for (const auto& list : files) {
@@ -253,7 +266,7 @@ absl::StatusOr<SafetensorsReport> ExportShards(const std::vector<OutTensor>& ten
   if (plans.size() > 1) {
     std::map<std::string_view, std::string_view> map;
     for (size_t i = 0; i < plans.size(); ++i)
-      for (const OutTensor* t : plans[i].tensors) map[t->name] = names[i];
+      for (const NamedTensor* t : plans[i].tensors) map[t->name] = names[i];
     index = text::StrCat("{\n  \"metadata\": {\n    \"total_size\": ", report.tensor_bytes, "\n  },\n  \"weight_map\": {");
     const char* comma = "\n    ";
     for (const auto& [name, file] : map) {
@@ -271,16 +284,16 @@ absl::StatusOr<SafetensorsReport> ExportShards(const std::vector<OutTensor>& ten
   return report;
 }
 
-absl::StatusOr<SafetensorsReport> ExportRanks(const std::vector<std::vector<OutTensor>>& ranks, const std::string& folder,
+absl::StatusOr<SafetensorsReport> ExportRanks(const std::vector<std::vector<NamedTensor>>& ranks, const std::string& folder,
                                               const SafetensorsOptions& options) {
   std::vector<FilePlan> plans;
   std::vector<std::string> names;
   SafetensorsReport report;
   report.files = static_cast<int>(ranks.size());
-  for (const std::vector<OutTensor>& tensors : ranks) {
+  for (const std::vector<NamedTensor>& tensors : ranks) {
     if (absl::Status s = Check(tensors); !s.ok()) return s;
-    std::vector<const OutTensor*> all;
-    for (const OutTensor& t : tensors) all.push_back(&t);
+    std::vector<const NamedTensor*> all;
+    for (const NamedTensor& t : tensors) all.push_back(&t);
     auto plan = Plan(std::move(all), options);
     if (!plan.ok()) return plan.status();
     report.tensor_bytes += plan->tensor_bytes;

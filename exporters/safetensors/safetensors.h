@@ -12,16 +12,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "ir/sharded.h"
+#include "weights/named_tensor.h"
 
 namespace slipway::exporters {
-
-struct OutTensor {
-  std::string name;
-  ir::ShardedTensor tensor;
-  ir::DType dtype =
-      ir::DType::kUnknown;  // what it is written as: the tensor's own, or one that FindCast() reaches from it
-};
 
 struct SafetensorsOptions {
   std::map<std::string, std::string> metadata;
@@ -40,17 +33,18 @@ struct SafetensorsReport {
 // InvalidArgument for names that repeat or are reserved; those of io::AtomicFile.
 
 // One file, byte for byte as the reference implementation lays it out.
-absl::StatusOr<SafetensorsReport> ExportSafetensors(const std::vector<OutTensor>& tensors, const std::string& path,
+absl::StatusOr<SafetensorsReport> ExportSafetensors(const std::vector<weights::NamedTensor>& tensors, const std::string& path,
                                                     const SafetensorsOptions& options);
 
 // model-00001-of-0000N.safetensors … and model.safetensors.index.json in `folder`, which is made where it is missing; a
-// single shard is model.safetensors. Tensors are dealt out in the order given. All files appear or none.
-absl::StatusOr<SafetensorsReport> ExportShards(const std::vector<OutTensor>& tensors, const std::string& folder,
+// single shard is model.safetensors. Tensors are dealt out in the order given. All files appear or none, and the checkpoint
+// that was there, however many files it had (weights/checkpoint_folder.h), is gone with them; other files stay.
+absl::StatusOr<SafetensorsReport> ExportShards(const std::vector<weights::NamedTensor>& tensors, const std::string& folder,
                                                const SafetensorsOptions& options);
 
 // rank-00000-of-0000N.safetensors … in `folder`, one for each list of tensors; the same name may be in several. As
 // above otherwise.
-absl::StatusOr<SafetensorsReport> ExportRanks(const std::vector<std::vector<OutTensor>>& ranks,
+absl::StatusOr<SafetensorsReport> ExportRanks(const std::vector<std::vector<weights::NamedTensor>>& ranks,
                                               const std::string& folder, const SafetensorsOptions& options);
 
 }  // namespace slipway::exporters

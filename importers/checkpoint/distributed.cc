@@ -1,4 +1,5 @@
-// See distributed.h.
+// The .metadata pickle is read without making any of its classes: records are dicts of fields. Entries name a file, an
+// offset and a length, all of which are checked against the files before a shard is believed.
 #include "importers/checkpoint/distributed.h"
 
 #include <algorithm>
@@ -71,7 +72,7 @@ std::string Shape(const Offsets& sizes) { return text::StrCat("[", text::Join(si
 // An empty tensor lies nowhere.
 ir::TensorRef EmptyTensor(ir::DType dtype, Offsets sizes) { return ir::OwnedTensor(dtype, std::move(sizes), ""); }
 
-void AddTensor(std::string name, ir::ShardedTensor tensor, TensorSet* set) {
+void AddTensor(std::string name, ir::ShardedTensor tensor, ir::TensorSet* set) {
   if (const ir::TensorRef* whole = tensor.whole(); whole && whole->sizes == tensor.sizes)
     set->tensors.emplace(std::move(name), *whole);
   else
@@ -89,7 +90,7 @@ class Folder {
  public:
   explicit Folder(std::string path) : path_(std::move(path)) {}
 
-  absl::StatusOr<TensorSet> Read() {
+  absl::StatusOr<ir::TensorSet> Read() {
     const std::string place = text::StrCat(path_, "/.metadata");
     auto file = io::MappedFile::Open(place);
     if (!file.ok()) return file.status();
@@ -109,7 +110,7 @@ class Folder {
       return annotate(Bad("not the metadata of a distributed checkpoint"));
     if (absl::Status s = IndexStorage(*stored); !s.ok()) return annotate(s);
 
-    TensorSet set;
+    ir::TensorSet set;
     std::vector<std::string> others;
     for (size_t i = 0; i < entries->pairs(); ++i) {
       if (!entries->key(i).is(PickleKind::kString)) return annotate(Bad("a tensor's name is not a string"));
@@ -243,13 +244,13 @@ class Folder {
 
 }  // namespace
 
-absl::StatusOr<TensorSet> ReadDistributed(const std::string& folder) { return Folder(folder).Read(); }
+absl::StatusOr<ir::TensorSet> ReadDistributed(const std::string& folder) { return Folder(folder).Read(); }
 
-bool HasShardPlaces(const TensorSet& file) { return file.metadata.contains(std::string(kPlaces)); }
+bool HasShardPlaces(const ir::TensorSet& file) { return file.metadata.contains(std::string(kPlaces)); }
 
-absl::StatusOr<TensorSet> JoinShards(std::vector<std::pair<std::string, TensorSet>> files) {
+absl::StatusOr<ir::TensorSet> JoinShards(std::vector<std::pair<std::string, ir::TensorSet>> files) {
   std::map<std::string, ir::ShardedTensor> joined;
-  TensorSet set;
+  ir::TensorSet set;
   for (auto& [path, file] : files) {
     const auto annotate = [&, &path = path](const absl::Status& s) {
       return absl::Status(s.code(), text::StrCat(path, ": ", kPlaces, ": ", text::FromAbsl(s.message())));

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "importers/safetensors/safetensors.h"
+#include "ir/tensor_set.h"
 
 namespace slipway::importers {
 
@@ -18,14 +18,14 @@ namespace slipway::importers {
 // Errors: those of Unpickle() for .metadata and for each shard; InvalidArgument for shards that overlap, leave holes,
 // differ from what .metadata says, or lie outside their file, and for files outside the folder; Unimplemented for
 // shards that were transformed (compressed); NotFound and the like for files that are missing.
-absl::StatusOr<TensorSet> ReadDistributed(const std::string& folder);
+absl::StatusOr<ir::TensorSet> ReadDistributed(const std::string& folder);
 
 // Whether a safetensors file says where its tensors belong in larger ones.
-bool HasShardPlaces(const TensorSet& file);
+bool HasShardPlaces(const ir::TensorSet& file);
 
 // The tensors that such files hold together; each comes with the path it was read from. Errors: InvalidArgument, as
 // above.
-absl::StatusOr<TensorSet> JoinShards(std::vector<std::pair<std::string, TensorSet>> files);
+absl::StatusOr<ir::TensorSet> JoinShards(std::vector<std::pair<std::string, ir::TensorSet>> files);
 
 }  // namespace slipway::importers
 

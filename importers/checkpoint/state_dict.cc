@@ -1,4 +1,5 @@
-// See state_dict.h.
+// Which tensors of a checkpoint are its weights. Without a key only a plain dict of tensors is taken: where dicts of tensors
+// lie within, the error names them for --key, whose path is matched key by key, since keys may hold dots themselves.
 #include "importers/checkpoint/state_dict.h"
 
 #include <map>

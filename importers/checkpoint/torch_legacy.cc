@@ -1,4 +1,5 @@
-// See torch_legacy.h.
+// Storages have no directory: each follows the one before it, in the order of the key list, so every length is read and
+// checked in turn before the next can be found.
 #include "importers/checkpoint/torch_legacy.h"
 
 #include <algorithm>

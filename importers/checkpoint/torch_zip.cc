@@ -1,6 +1,7 @@
-// Finds the pickle and the storages of a torch.save zip; see torch_zip.h.
+// Finds the pickle and the storages of a torch.save zip. The archive's folder name is arbitrary, so the pickle is searched for.
 #include "importers/checkpoint/torch_zip.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -39,6 +40,12 @@ absl::StatusOr<std::string> FindFolder(const io::ZipReader& zip) {
 }
 
 }  // namespace
+
+bool LooksLikeTorchZip(const std::shared_ptr<io::MappedFile>& file) {
+  auto zip = io::ZipReader::Open(file);
+  return zip.ok() && std::any_of((*zip)->entries().begin(), (*zip)->entries().end(),
+                                 [](const io::ZipEntry& e) { return std::string_view(e.name).ends_with(kPickleName); });
+}
 
 absl::StatusOr<TorchCheckpoint> OpenTorchZip(io::Bytes archive, const TorchZipOptions& options) {
   absl::StatusOr<std::shared_ptr<const io::ZipReader>> opened = io::ZipReader::Open(std::move(archive));

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "importers/checkpoint/unpickler.h"
 #include "io/byte_source.h"
+#include "io/mapped_file.h"
 #include "ir/tensor.h"
 
 namespace slipway::importers {
@@ -34,6 +35,9 @@ struct TorchCheckpoint {
     return storages.find(storage.key)->second.Part(storage.offset, storage.bytes);
   }
 };
+
+// Whether a file is a zip archive with the pickle of one.
+bool LooksLikeTorchZip(const std::shared_ptr<io::MappedFile>& file);
 
 // Opens the checkpoint that fills `archive`. Stored storages are given as ranges of the file without reading them;
 // deflated ones are inflated.

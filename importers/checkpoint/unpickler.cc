@@ -1,11 +1,13 @@
-// The pickle machine: a stack, a memo, a table of allowed names and what each of them makes; see unpickler.h.
+// The pickle machine: a stack, a memo, a table of allowed names and what each of them makes.
 #include "importers/checkpoint/unpickler.h"
 
 #include <simdjson.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -13,55 +15,30 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "base/dtypes.h"
 
 namespace slipway::importers {
 namespace {
 
-// Torch's element types. `storage_class` is the class that storages of the type are saved as; newer types have none
-// and are saved as untyped bytes. Types below a byte occur only as values, never as a tensor's type.
+// Torch's element types. `storage_class` is the class that storages of the type are saved as; newer types have none and are saved as
+// untyped bytes. Types below a byte occur only as values, never as a tensor's type.
 struct TorchDtype {
   std::string_view name;
-  int64_t item_size;
+  int64_t item_size = 0;
   std::string_view storage_class;
 };
-constexpr TorchDtype kDtypes[] = {
-    {"uint8", 1, "ByteStorage"},
-    {"int8", 1, "CharStorage"},
-    {"int16", 2, "ShortStorage"},
-    {"int32", 4, "IntStorage"},
-    {"int64", 8, "LongStorage"},
-    {"float16", 2, "HalfStorage"},
-    {"float32", 4, "FloatStorage"},
-    {"float64", 8, "DoubleStorage"},
-    {"bfloat16", 2, "BFloat16Storage"},
-    {"bool", 1, "BoolStorage"},
-    {"complex64", 8, "ComplexFloatStorage"},
-    {"complex128", 16, "ComplexDoubleStorage"},
-    {"complex32", 4, ""},
-    {"uint16", 2, ""},
-    {"uint32", 4, ""},
-    {"uint64", 8, ""},
-    {"float8_e4m3fn", 1, ""},
-    {"float8_e5m2", 1, ""},
-    {"float8_e4m3fnuz", 1, ""},
-    {"float8_e5m2fnuz", 1, ""},
-    {"float8_e8m0fnu", 1, ""},
-    {"float4_e2m1fn_x2", 1, ""},
-    {"uint1", 0, ""},
-    {"uint2", 0, ""},
-    {"uint3", 0, ""},
-    {"uint4", 0, ""},
-    {"uint5", 0, ""},
-    {"uint6", 0, ""},
-    {"uint7", 0, ""},
-    {"int1", 0, ""},
-    {"int2", 0, ""},
-    {"int3", 0, ""},
-    {"int4", 0, ""},
-    {"int5", 0, ""},
-    {"int6", 0, ""},
-    {"int7", 0, ""},
-};
+constexpr std::string_view kBelowAByte[] = {"uint1", "uint2", "uint3", "uint4", "uint5", "uint6", "uint7",
+                                            "int1",  "int2",  "int3",  "int4",  "int5",  "int6",  "int7"};
+constexpr size_t kNamed = std::count_if(std::begin(kElementTypes), std::end(kElementTypes),
+                                        [](const ElementType& t) { return !t.torch_name.empty(); });
+constexpr auto kDtypes = [] {
+  std::array<TorchDtype, kNamed + std::size(kBelowAByte)> dtypes;
+  auto at = dtypes.begin();
+  for (const ElementType& t : kElementTypes)
+    if (!t.torch_name.empty()) *at++ = {t.torch_name, (t.bits + 7) / 8, t.storage_class};
+  for (std::string_view name : kBelowAByte) (at++)->name = name;
+  return dtypes;
+}();
 constexpr std::string_view kUntyped = "uint8";
 
 const TorchDtype* FindDtype(std::string_view name) {
@@ -631,7 +608,7 @@ class UnpickleMachine {
       if ((module == "torch" || module == "torch.cuda") && !dtype.storage_class.empty() &&
           name == dtype.storage_class) {
         PickleValue* value = GlobalValue(kTypedStorageRow, module, name);
-        value->integer_ = &dtype - kDtypes;
+        value->integer_ = &dtype - kDtypes.data();
         return value;
       }
     }

@@ -1,12 +1,15 @@
-// See dlpack.h.
+// Versioned (1.x) and unversioned capsules give the same TensorRef. Sizes and strides come from foreign code and are checked
+// with overflow-safe arithmetic before an address is computed.
 #include "importers/dlpack/dlpack.h"
 
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/dtypes.h"
 #include "base/text.h"
 
 namespace slipway::importers {
@@ -15,41 +18,6 @@ namespace {
 using ir::DType;
 
 constexpr int kMaxRank = 64;  // as ir::Validate() has it
-
-// The codes are written as numbers where a dlpack.h of 1.0 does not name them.
-constexpr struct {
-  DType dtype;
-  uint8_t code, bits;
-} kTypes[] = {
-    {DType::kInt8, kDLInt, 8},
-    {DType::kInt16, kDLInt, 16},
-    {DType::kInt32, kDLInt, 32},
-    {DType::kInt64, kDLInt, 64},
-    {DType::kInt4, kDLInt, 4},
-    {DType::kInt2, kDLInt, 2},
-    {DType::kUInt8, kDLUInt, 8},
-    {DType::kUInt16, kDLUInt, 16},
-    {DType::kUInt32, kDLUInt, 32},
-    {DType::kUInt64, kDLUInt, 64},
-    {DType::kUInt4, kDLUInt, 4},
-    {DType::kUInt2, kDLUInt, 2},
-    {DType::kFloat16, kDLFloat, 16},
-    {DType::kFloat32, kDLFloat, 32},
-    {DType::kFloat64, kDLFloat, 64},
-    {DType::kBFloat16, kDLBfloat, 16},
-    {DType::kComplex32, kDLComplex, 32},
-    {DType::kComplex64, kDLComplex, 64},
-    {DType::kComplex128, kDLComplex, 128},
-    {DType::kBool, kDLBool, 8},
-    {DType::kFloat8E4M3FN, 10, 8},
-    {DType::kFloat8E4M3FNUZ, 11, 8},
-    {DType::kFloat8E5M2, 12, 8},
-    {DType::kFloat8E5M2FNUZ, 13, 8},
-    {DType::kFloat8E8M0FNU, 14, 8},
-    {DType::kFloat6E2M3, 15, 6},
-    {DType::kFloat6E3M2, 16, 6},
-    {DType::kFloat4E2M1, 17, 4},
-};
 
 constexpr uint64_t kSubbytePadded = uint64_t{1} << 2;
 
@@ -152,15 +120,15 @@ std::shared_ptr<void> Own(Managed* tensor) {
 }  // namespace
 
 std::optional<DType> DTypeFromDlpack(DLDataType type) {
-  for (const auto& t : kTypes)
-    if (t.code == type.code && t.bits == type.bits) return t.dtype;
+  for (size_t t = 1; t < std::size(kElementTypes); ++t)
+    if (kElementTypes[t].dlpack == type.code && kElementTypes[t].bits == type.bits) return static_cast<DType>(t);
   return std::nullopt;
 }
 
 std::optional<DLDataType> DlpackType(DType type) {
-  for (const auto& t : kTypes)
-    if (t.dtype == type) return DLDataType{t.code, t.bits, 1};
-  return std::nullopt;
+  const ElementType& t = kElementTypes[static_cast<size_t>(type)];
+  if (t.dlpack < 0) return std::nullopt;
+  return DLDataType{static_cast<uint8_t>(t.dlpack), static_cast<uint8_t>(t.bits), 1};
 }
 
 absl::StatusOr<ir::TensorRef> FromDlpack(DLManagedTensorVersioned* tensor) {

@@ -14,7 +14,7 @@ namespace slipway::importers {
 
 // Takes a tensor in the memory of the host; nothing is copied. The reference's storage is what the tensor can address,
 // from its first element on. `tensor` (not null) is taken whatever comes of it: its deleter, if it has one, is called
-// once, before this returns where the tensor is refused, else by whoever lets go of the storage last.
+// once, before this returns where the tensor is refused, else by the last owner of the storage.
 //
 // Lanes become elements of the last dimension.
 //

@@ -1,4 +1,5 @@
-// See library.h.
+// Tensors are asked for one by one; those whose memory overlaps are found by sorting their address ranges and put on one
+// storage, so that tied weights stay tied.
 #include "importers/dlpack/library.h"
 
 #include <dlfcn.h>
@@ -12,6 +13,7 @@
 
 #include "base/text.h"
 #include "importers/dlpack/dlpack.h"
+#include "io/io_error.h"
 #include "slipway/dlpack_producer.h"
 
 namespace slipway::importers {
@@ -51,7 +53,7 @@ void ShareStorages(std::map<std::string, ir::TensorRef>& tensors) {
   }
 }
 
-absl::Status TakeAll(Next next, const std::string& path, void** state, TensorSet* set) {
+absl::Status TakeAll(Next next, const std::string& path, void** state, ir::TensorSet* set) {
   for (;;) {
     const char* name = nullptr;
     DLManagedTensorVersioned* tensor = nullptr;
@@ -72,16 +74,16 @@ absl::Status TakeAll(Next next, const std::string& path, void** state, TensorSet
 
 }  // namespace
 
-absl::StatusOr<TensorSet> ReadDlpackLibrary(const std::string& path) {
+absl::StatusOr<ir::TensorSet> ReadDlpackLibrary(const std::string& path) {
   // A name without a folder is a file here, not one of the system's libraries.
   const std::string file = path.find('/') == std::string::npos ? "./" + path : path;
   struct stat info;
-  if (stat(file.c_str(), &info) != 0) return absl::ErrnoToStatus(errno, path);
+  if (stat(file.c_str(), &info) != 0) return io::IoError(errno, path);
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) return absl::InvalidArgumentError(text::StrCat("loading the library: ", dlerror()));
   const auto next = reinterpret_cast<Next>(dlsym(library, "slipway_dlpack_next"));
   if (!next) return absl::InvalidArgumentError(text::StrCat(path, ": the library has no function slipway_dlpack_next"));
-  TensorSet set;
+  ir::TensorSet set;
   void* state = nullptr;
   absl::Status status = TakeAll(next, path, &state, &set);
   next(&state, nullptr, nullptr);

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "importers/safetensors/safetensors.h"
+#include "ir/tensor_set.h"
 
 namespace slipway::importers {
 
@@ -15,7 +15,7 @@ namespace slipway::importers {
 // Errors: NotFound for a file that there is not; InvalidArgument for one that cannot be loaded or has no
 // slipway_dlpack_next, for a failure that it reports and names that repeat; those of FromDlpack() with the tensor's
 // name.
-absl::StatusOr<TensorSet> ReadDlpackLibrary(const std::string& path);
+absl::StatusOr<ir::TensorSet> ReadDlpackLibrary(const std::string& path);
 
 }  // namespace slipway::importers
 

@@ -2,25 +2,18 @@
 // unknown union tags, enum numbers and names used before they are defined are errors that say where.
 #include "importers/pt2/program.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "base/json.h"
+#include "base/status_macros.h"
 #include "base/text.h"
 #include "importers/json.h"
 #include "ir/ops/op_table.h"
-
-#define RETURN_IF_ERROR(expr) \
-  if (absl::Status s_ = (expr); !s_.ok()) return s_
-#define CONCAT2(a, b) a##b
-#define CONCAT(a, b) CONCAT2(a, b)
-#define ASSIGN(decl, expr) ASSIGN_IMPL(CONCAT(so_, __LINE__), decl, expr)
-#define ASSIGN_IMPL(tmp, decl, expr) \
-  auto tmp = (expr);                 \
-  if (!tmp.ok()) return tmp.status(); \
-  decl = *std::move(tmp)
 
 namespace slipway::importers {
 namespace {
@@ -39,7 +32,7 @@ struct Union {
   const Json* value;
 };
 absl::StatusOr<Union> AsUnion(const Json& j) {
-  ASSIGN(auto members, j.AsObject());
+  ASSIGN_OR_RETURN(auto members, j.AsObject());
   const json::Member* found = nullptr;
   for (const json::Member& m : members) {
     if (m.value.is_null() && members.size() > 1) continue;
@@ -53,7 +46,7 @@ absl::StatusOr<Union> AsUnion(const Json& j) {
 // Floats may be spelled as strings since 2.6.
 absl::StatusOr<double> AsFloat(const Json& j) {
   if (j.is_string()) {
-    ASSIGN(std::string_view s, j.AsString());
+    ASSIGN_OR_RETURN(std::string_view s, j.AsString());
     if (s == "Infinity") return INFINITY;
     if (s == "-Infinity") return -INFINITY;
     if (s == "NaN") return NAN;
@@ -63,7 +56,7 @@ absl::StatusOr<double> AsFloat(const Json& j) {
 }
 
 absl::StatusOr<ir::DType> AsDType(const Json& j) {
-  ASSIGN(int64_t n, j.AsInt());
+  ASSIGN_OR_RETURN(int64_t n, j.AsInt());
   auto t = ir::DTypeFromPt2(n);
   if (!t) return j.Error(text::StrCat("unknown ScalarType ", n));
   return *t;
@@ -71,11 +64,11 @@ absl::StatusOr<ir::DType> AsDType(const Json& j) {
 
 absl::StatusOr<ir::Device> AsDevice(const Json& j) {
   ir::Device d;
-  ASSIGN(const Json* type, j.Get("type"));
-  ASSIGN(std::string_view name, type->AsString());
+  ASSIGN_OR_RETURN(const Json* type, j.Get("type"));
+  ASSIGN_OR_RETURN(std::string_view name, type->AsString());
   d.type = std::string(name);
   if (const Json* index = j.Find("index"); index && !index->is_null()) {
-    ASSIGN(int64_t i, index->AsInt());
+    ASSIGN_OR_RETURN(int64_t i, index->AsInt());
     d.index = i;
   }
   return d;
@@ -83,7 +76,7 @@ absl::StatusOr<ir::Device> AsDevice(const Json& j) {
 
 template <typename T, typename F>
 absl::StatusOr<std::vector<T>> AsList(const Json& j, F element) {
-  ASSIGN(auto items, j.AsArray());
+  ASSIGN_OR_RETURN(auto items, j.AsArray());
   std::vector<T> out;
   out.reserve(items.size());
   for (const Json& item : items) {
@@ -99,37 +92,37 @@ class ProgramReader {
   explicit ProgramReader(ir::Program& p) : p_(p) {}
 
   absl::Status Read(const Json& root) {
-    ASSIGN(const Json* version, root.Get("schema_version"));
+    ASSIGN_OR_RETURN(const Json* version, root.Get("schema_version"));
     RETURN_IF_ERROR(ReadVersion(*version));
     if (const Json* v = root.Find("torch_version"); v && v->is_string()) {
-      ASSIGN(std::string_view s, v->AsString());
+      ASSIGN_OR_RETURN(std::string_view s, v->AsString());
       p_.torch_version = std::string(s);
     }
     for (std::string_view key : {"verifiers", "dialect"}) {
       const Json* v = root.Find(key);
       if (!v) continue;
       if (v->is_array()) {
-        ASSIGN(auto items, v->AsArray());
+        ASSIGN_OR_RETURN(auto items, v->AsArray());
         if (items.empty()) continue;
         v = &items[0];
       }
       if (!v->is_string()) continue;
-      ASSIGN(std::string_view s, v->AsString());
+      ASSIGN_OR_RETURN(std::string_view s, v->AsString());
       p_.verifier_dialect = std::string(s);
     }
     if (const Json* ranges = root.Find("range_constraints")) RETURN_IF_ERROR(ReadRanges(*ranges));
     if (const Json* guards = root.Find("guards_code"); guards && guards->is_array()) {
-      ASSIGN(p_.guards, AsList<std::string>(*guards, AsText));
+      ASSIGN_OR_RETURN(p_.guards, AsList<std::string>(*guards, AsText));
     }
-    ASSIGN(const Json* gm, root.Get("graph_module"));
-    ASSIGN(const Json* graph, gm->Get("graph"));
-    ASSIGN(const Json* signature, gm->Get("signature"));
+    ASSIGN_OR_RETURN(const Json* gm, root.Get("graph_module"));
+    ASSIGN_OR_RETURN(const Json* graph, gm->Get("graph"));
+    ASSIGN_OR_RETURN(const Json* signature, gm->Get("signature"));
     RETURN_IF_ERROR(ReadGraph(*graph, *p_.graph, 0, /*root=*/true));
     RETURN_IF_ERROR(ReadSignature(*signature));
     if (const Json* calls = gm->Find("module_call_graph")) RETURN_IF_ERROR(ReadModuleCalls(*calls));
     if (const Json* fields = gm->Find("treespec_namedtuple_fields"); fields && fields->is_object() && !fields->AsObject()->empty())
       p_.namedtuple_fields_json = Print(*fields);
-    return ApplyRanges();
+    return absl::OkStatus();
   }
 
  private:
@@ -139,15 +132,15 @@ class ProgramReader {
   text::Map<std::shared_ptr<const ir::Source>> sources_;
 
   static absl::StatusOr<std::string> AsText(const Json& j) {
-    ASSIGN(std::string_view s, j.AsString());
+    ASSIGN_OR_RETURN(std::string_view s, j.AsString());
     return std::string(s);
   }
 
   absl::Status ReadVersion(const Json& j) {
-    ASSIGN(const Json* major, j.Get("major"));
-    ASSIGN(const Json* minor, j.Get("minor"));
-    ASSIGN(int64_t a, major->AsInt());
-    ASSIGN(int64_t b, minor->AsInt());
+    ASSIGN_OR_RETURN(const Json* major, j.Get("major"));
+    ASSIGN_OR_RETURN(const Json* minor, j.Get("minor"));
+    ASSIGN_OR_RETURN(int64_t a, major->AsInt());
+    ASSIGN_OR_RETURN(int64_t b, minor->AsInt());
     if (a != 7 && a != 8)
       return absl::UnimplementedError(
           text::StrCat("PT2 schema ", a, ".", b, " (read: 7.x of torch 2.5 and 8.x of torch 2.6 … 2.13)"));
@@ -157,37 +150,41 @@ class ProgramReader {
   }
 
   absl::Status ReadRanges(const Json& j) {
-    ASSIGN(auto members, j.AsObject());
+    ASSIGN_OR_RETURN(auto members, j.AsObject());
     for (const json::Member& m : members) {
       ir::RangeConstraint r;
       for (bool is_max : {false, true}) {
         const Json* bound = m.value.Find(is_max ? "max_val" : "min_val");
         if (!bound || bound->is_null()) continue;
         if (bound->is_double()) continue;  // 2.5's bare Infinity
-        ASSIGN(int64_t v, bound->AsInt());
+        ASSIGN_OR_RETURN(int64_t v, bound->AsInt());
         (is_max ? r.max : r.min) = v;
       }
-      p_.range_constraints.emplace_back(std::string(m.key), r);
+      RETURN_IF_ERROR(DeclareRange(m.key, r));
     }
     return absl::OkStatus();
   }
 
-  // Ranges of plain symbols; those of derived expressions follow from them. After the graph, whose constructor text
-  // states each symbol's assumptions.
-  absl::Status ApplyRanges() {
-    for (const auto& [key, r] : p_.range_constraints) {
-      if (!p_.syms->FindSymbol(key)) continue;
-      ir::SymRange range;
-      if (r.min) range.min = *r.min;
-      if (r.max) range.max = *r.max;
-      RETURN_IF_ERROR(p_.syms->SetRange(key, range));
+  // A symbol's range belongs to the symbol, before any expression is made of it; what is said of an expression ("4*s18") is
+  // kept as it stands. A bound that is not stated is left to the assumptions of the symbol's constructor text.
+  absl::Status DeclareRange(std::string_view key, const ir::RangeConstraint& r) {
+    const bool symbol = !key.empty() && !absl::ascii_isdigit(static_cast<unsigned char>(key[0])) &&
+                        std::all_of(key.begin(), key.end(), [](unsigned char c) { return absl::ascii_isalnum(c) || c == '_'; });
+    if (!symbol) {
+      p_.range_constraints.emplace_back(std::string(key), r);
+      return absl::OkStatus();
     }
-    return absl::OkStatus();
+    p_.syms->Symbol(key, /*positive=*/false);
+    if (!r.min && !r.max) return absl::OkStatus();
+    ir::SymRange range;
+    if (r.min) range.min = *r.min;
+    if (r.max) range.max = *r.max;
+    return r.min ? p_.syms->DeclareRange(key, range) : p_.syms->SetRange(key, range);
   }
 
   absl::StatusOr<ir::Sym> Expr(const Json& sym_expr) {
-    ASSIGN(const Json* text, sym_expr.Get("expr_str"));
-    ASSIGN(std::string_view s, text->AsString());
+    ASSIGN_OR_RETURN(const Json* text, sym_expr.Get("expr_str"));
+    ASSIGN_OR_RETURN(std::string_view s, text->AsString());
     auto it = exprs_.find(s);
     if (it != exprs_.end()) return it->second;
     auto parsed = p_.syms->ParseExpr(s);
@@ -201,9 +198,9 @@ class ProgramReader {
   }
 
   absl::StatusOr<ir::Sym> SymInt(const Json& j) {
-    ASSIGN(Union u, AsUnion(j));
+    ASSIGN_OR_RETURN(Union u, AsUnion(j));
     if (u.tag == "as_int") {
-      ASSIGN(int64_t v, u.value->AsInt());
+      ASSIGN_OR_RETURN(int64_t v, u.value->AsInt());
       return ir::Sym(v);
     }
     if (u.tag == "as_expr") return Expr(*u.value);
@@ -211,26 +208,26 @@ class ProgramReader {
   }
 
   absl::StatusOr<Type> TensorMeta(const Json& j) {
-    ASSIGN(const Json* dtype, j.Get("dtype"));
-    ASSIGN(ir::DType t, AsDType(*dtype));
-    ASSIGN(const Json* sizes, j.Get("sizes"));
-    ASSIGN(auto list, sizes->AsArray());
+    ASSIGN_OR_RETURN(const Json* dtype, j.Get("dtype"));
+    ASSIGN_OR_RETURN(ir::DType t, AsDType(*dtype));
+    ASSIGN_OR_RETURN(const Json* sizes, j.Get("sizes"));
+    ASSIGN_OR_RETURN(auto list, sizes->AsArray());
     Type type = Type::Tensor(t, {});
     for (const Json& s : list) {
-      ASSIGN(ir::Sym e, SymInt(s));
+      ASSIGN_OR_RETURN(ir::Sym e, SymInt(s));
       if (e.is_constant() && *e.constant() < 0) return s.Error("negative size");
       type.sizes.push_back(e);
     }
     if (const Json* strides = j.Find("strides"); strides && strides->is_array()) {
-      ASSIGN(auto items, strides->AsArray());
+      ASSIGN_OR_RETURN(auto items, strides->AsArray());
       for (const Json& s : items) {
-        ASSIGN(ir::Sym e, SymInt(s));
+        ASSIGN_OR_RETURN(ir::Sym e, SymInt(s));
         type.strides.push_back(e);
       }
       type.strides_known = type.strides.size() == type.sizes.size();
     }
     if (const Json* offset = j.Find("storage_offset"); offset && offset->is_object()) {
-      ASSIGN(type.storage_offset, SymInt(*offset));
+      ASSIGN_OR_RETURN(type.storage_offset, SymInt(*offset));
     }
     if (const Json* grad = j.Find("requires_grad"); grad && grad->is_bool()) type.requires_grad = *grad->AsBool();
     if (const Json* layout = j.Find("layout"); layout && layout->is_int()) {
@@ -239,7 +236,7 @@ class ProgramReader {
       type.layout = static_cast<ir::Layout>(n);
     }
     if (const Json* device = j.Find("device"); device && device->is_object()) {
-      ASSIGN(ir::Device d, AsDevice(*device));
+      ASSIGN_OR_RETURN(ir::Device d, AsDevice(*device));
       if (d.type != "cpu" || d.index) {
         auto& shared = devices_[text::StrCat(d.type, ":", d.index.value_or(-1))];
         if (!shared) shared = std::make_shared<const ir::Device>(d);
@@ -273,18 +270,18 @@ class ProgramReader {
       if (kind == Type::kSymFloat) return Type::SymFloat(p_.syms->Symbol(text::StrCat("float_", name), false));
       return at.Error(text::StrCat("symbolic value '", name, "' has no entry in its dictionary"));
     }
-    ASSIGN(Union u, AsUnion(*entry));
+    ASSIGN_OR_RETURN(Union u, AsUnion(*entry));
     ir::Sym e;
     if (u.tag == "as_expr") {
-      ASSIGN(e, Expr(*u.value));
+      ASSIGN_OR_RETURN(e, Expr(*u.value));
     } else if (u.tag == "as_int") {
-      ASSIGN(int64_t v, u.value->AsInt());
+      ASSIGN_OR_RETURN(int64_t v, u.value->AsInt());
       e = v;
     } else if (u.tag == "as_bool") {
-      ASSIGN(bool v, u.value->AsBool());
+      ASSIGN_OR_RETURN(bool v, u.value->AsBool());
       e = p_.syms->Bool(v);
     } else if (u.tag == "as_float") {
-      ASSIGN(double v, AsFloat(*u.value));
+      ASSIGN_OR_RETURN(double v, AsFloat(*u.value));
       e = p_.syms->Float(v);
     } else {
       return entry->Error(text::StrCat("unknown symbolic value '", u.tag, "'"));
@@ -293,7 +290,7 @@ class ProgramReader {
   }
 
   static absl::StatusOr<std::string_view> NameOf(const Json& j) {
-    ASSIGN(const Json* name, j.Get("name"));
+    ASSIGN_OR_RETURN(const Json* name, j.Get("name"));
     return name->AsString();
   }
 
@@ -304,33 +301,33 @@ class ProgramReader {
     return it->second;
   }
   absl::StatusOr<Value*> UseTensor(const Scope& s, const Json& j) {
-    ASSIGN(std::string_view name, NameOf(j));
-    ASSIGN(Value * v, Use(s, name, j));
+    ASSIGN_OR_RETURN(std::string_view name, NameOf(j));
+    ASSIGN_OR_RETURN(Value * v, Use(s, name, j));
     bool takes = v->type().is_tensor() || (s.mixed_lists && v->type().is_sym());
     if (!takes) return j.Error(text::StrCat("'", name, "' is not a tensor"));
     return v;
   }
   absl::StatusOr<Value*> UseOptionalTensor(const Scope& s, const Json& j) {
-    ASSIGN(Union u, AsUnion(j));
+    ASSIGN_OR_RETURN(Union u, AsUnion(j));
     if (u.tag == "as_none") return static_cast<Value*>(nullptr);
     if (u.tag == "as_tensor") return UseTensor(s, *u.value);
     return j.Error(text::StrCat("unknown OptionalTensorArgument '", u.tag, "'"));
   }
   absl::StatusOr<ir::IntOrValue> UseSymInt(const Scope& s, const Json& j) {
-    ASSIGN(Union u, AsUnion(j));
+    ASSIGN_OR_RETURN(Union u, AsUnion(j));
     if (u.tag == "as_int") {
-      ASSIGN(int64_t v, u.value->AsInt());
+      ASSIGN_OR_RETURN(int64_t v, u.value->AsInt());
       return ir::IntOrValue(v);
     }
     if (u.tag != "as_name") return j.Error(text::StrCat("unknown SymIntArgument '", u.tag, "'"));
-    ASSIGN(std::string_view name, u.value->AsString());
-    ASSIGN(Value * v, Use(s, name, j));
+    ASSIGN_OR_RETURN(std::string_view name, u.value->AsString());
+    ASSIGN_OR_RETURN(Value * v, Use(s, name, j));
     if (v->type().kind != Type::kSymInt) return j.Error(text::StrCat("'", name, "' is not a symbolic int"));
     return ir::IntOrValue(v);
   }
 
   absl::StatusOr<Arg> ReadArg(const Scope& s, const Json& j) {
-    ASSIGN(Union u, AsUnion(j));
+    ASSIGN_OR_RETURN(Union u, AsUnion(j));
     const Json& v = *u.value;
     std::string_view tag = u.tag;
     auto tensor = [&](const Json& x) { return UseTensor(s, x); };
@@ -338,78 +335,78 @@ class ProgramReader {
     auto integer = [](const Json& x) { return x.AsInt(); };
     auto number = [](const Json& x) { return AsFloat(x); };
     if (tag == "as_none") return Arg();
-    if (tag == "as_tensor") { ASSIGN(Value * x, UseTensor(s, v)); return Arg(x); }
-    if (tag == "as_tensors") { ASSIGN(ir::Values x, AsList<Value*>(v, tensor)); return Arg(std::move(x)); }
-    if (tag == "as_optional_tensors") { ASSIGN(ir::Values x, AsList<Value*>(v, optional)); return Arg(std::move(x)); }
-    if (tag == "as_optional_tensor") { ASSIGN(Value * x, UseOptionalTensor(s, v)); return Arg(x); }
+    if (tag == "as_tensor") { ASSIGN_OR_RETURN(Value * x, UseTensor(s, v)); return Arg(x); }
+    if (tag == "as_tensors") { ASSIGN_OR_RETURN(ir::Values x, AsList<Value*>(v, tensor)); return Arg(std::move(x)); }
+    if (tag == "as_optional_tensors") { ASSIGN_OR_RETURN(ir::Values x, AsList<Value*>(v, optional)); return Arg(std::move(x)); }
+    if (tag == "as_optional_tensor") { ASSIGN_OR_RETURN(Value * x, UseOptionalTensor(s, v)); return Arg(x); }
     if (tag == "as_nested_tensors") {
-      ASSIGN(auto x, AsList<ir::Values>(v, [&](const Json& e) { return AsList<Value*>(e, tensor); }));
+      ASSIGN_OR_RETURN(auto x, AsList<ir::Values>(v, [&](const Json& e) { return AsList<Value*>(e, tensor); }));
       return Arg(std::move(x));
     }
-    if (tag == "as_int") { ASSIGN(int64_t x, v.AsInt()); return Arg(x); }
-    if (tag == "as_ints") { ASSIGN(ir::Ints x, AsList<int64_t>(v, integer)); return Arg(std::move(x)); }
+    if (tag == "as_int") { ASSIGN_OR_RETURN(int64_t x, v.AsInt()); return Arg(x); }
+    if (tag == "as_ints") { ASSIGN_OR_RETURN(ir::Ints x, AsList<int64_t>(v, integer)); return Arg(std::move(x)); }
     if (tag == "as_int_lists") {
-      ASSIGN(auto x, AsList<ir::Ints>(v, [&](const Json& e) { return AsList<int64_t>(e, integer); }));
+      ASSIGN_OR_RETURN(auto x, AsList<ir::Ints>(v, [&](const Json& e) { return AsList<int64_t>(e, integer); }));
       return Arg(std::move(x));
     }
-    if (tag == "as_float") { ASSIGN(double x, AsFloat(v)); return Arg(x); }
-    if (tag == "as_floats") { ASSIGN(auto x, AsList<double>(v, number)); return Arg(std::move(x)); }
+    if (tag == "as_float") { ASSIGN_OR_RETURN(double x, AsFloat(v)); return Arg(x); }
+    if (tag == "as_floats") { ASSIGN_OR_RETURN(auto x, AsList<double>(v, number)); return Arg(std::move(x)); }
     if (tag == "as_float_lists") {
-      ASSIGN(auto x, AsList<std::vector<double>>(v, [&](const Json& e) { return AsList<double>(e, number); }));
+      ASSIGN_OR_RETURN(auto x, AsList<std::vector<double>>(v, [&](const Json& e) { return AsList<double>(e, number); }));
       return Arg(std::move(x));
     }
-    if (tag == "as_bool") { ASSIGN(bool x, v.AsBool()); return Arg(x); }
+    if (tag == "as_bool") { ASSIGN_OR_RETURN(bool x, v.AsBool()); return Arg(x); }
     if (tag == "as_bools") {
-      ASSIGN(auto x, AsList<bool>(v, [](const Json& e) { return e.AsBool(); }));
+      ASSIGN_OR_RETURN(auto x, AsList<bool>(v, [](const Json& e) { return e.AsBool(); }));
       return Arg(std::move(x));
     }
-    if (tag == "as_string") { ASSIGN(std::string x, AsText(v)); return Arg(std::move(x)); }
-    if (tag == "as_strings") { ASSIGN(auto x, AsList<std::string>(v, AsText)); return Arg(std::move(x)); }
+    if (tag == "as_string") { ASSIGN_OR_RETURN(std::string x, AsText(v)); return Arg(std::move(x)); }
+    if (tag == "as_strings") { ASSIGN_OR_RETURN(auto x, AsList<std::string>(v, AsText)); return Arg(std::move(x)); }
     if (tag == "as_complex") {
-      ASSIGN(const Json* re, v.Get("real"));
-      ASSIGN(const Json* im, v.Get("imag"));
-      ASSIGN(double a, AsFloat(*re));
-      ASSIGN(double b, AsFloat(*im));
+      ASSIGN_OR_RETURN(const Json* re, v.Get("real"));
+      ASSIGN_OR_RETURN(const Json* im, v.Get("imag"));
+      ASSIGN_OR_RETURN(double a, AsFloat(*re));
+      ASSIGN_OR_RETURN(double b, AsFloat(*im));
       return Arg(std::complex<double>(a, b));
     }
-    if (tag == "as_sym_int") { ASSIGN(ir::IntOrValue x, UseSymInt(s, v)); return Arg(x); }
+    if (tag == "as_sym_int") { ASSIGN_OR_RETURN(ir::IntOrValue x, UseSymInt(s, v)); return Arg(x); }
     if (tag == "as_sym_ints") {
-      ASSIGN(auto x, AsList<ir::IntOrValue>(v, [&](const Json& e) { return UseSymInt(s, e); }));
+      ASSIGN_OR_RETURN(auto x, AsList<ir::IntOrValue>(v, [&](const Json& e) { return UseSymInt(s, e); }));
       return Arg(std::move(x));
     }
     if (tag == "as_sym_bool" || tag == "as_sym_float") {
-      ASSIGN(Union w, AsUnion(v));
-      if (w.tag == "as_bool") { ASSIGN(bool x, w.value->AsBool()); return Arg(x); }
-      if (w.tag == "as_float") { ASSIGN(double x, AsFloat(*w.value)); return Arg(x); }
+      ASSIGN_OR_RETURN(Union w, AsUnion(v));
+      if (w.tag == "as_bool") { ASSIGN_OR_RETURN(bool x, w.value->AsBool()); return Arg(x); }
+      if (w.tag == "as_float") { ASSIGN_OR_RETURN(double x, AsFloat(*w.value)); return Arg(x); }
       if (w.tag != "as_name") return v.Error(text::StrCat("unknown symbolic argument '", w.tag, "'"));
-      ASSIGN(std::string_view name, w.value->AsString());
-      ASSIGN(Value * x, Use(s, name, v));
+      ASSIGN_OR_RETURN(std::string_view name, w.value->AsString());
+      ASSIGN_OR_RETURN(Value * x, Use(s, name, v));
       return Arg(x);
     }
     if (tag == "as_sym_bools" || tag == "as_sym_floats")
       return absl::UnimplementedError(text::StrCat("argument kind '", tag, "' (JSON byte ", j.offset(), ")"));
-    if (tag == "as_scalar_type") { ASSIGN(ir::DType x, AsDType(v)); return Arg(x); }
+    if (tag == "as_scalar_type") { ASSIGN_OR_RETURN(ir::DType x, AsDType(v)); return Arg(x); }
     if (tag == "as_memory_format") {
-      ASSIGN(int64_t n, v.AsInt());
+      ASSIGN_OR_RETURN(int64_t n, v.AsInt());
       if (n < 0 || n > 4) return v.Error(text::StrCat("unknown MemoryFormat ", n));
       return Arg(static_cast<ir::MemoryFormat>(n));
     }
     if (tag == "as_layout") {
-      ASSIGN(int64_t n, v.AsInt());
+      ASSIGN_OR_RETURN(int64_t n, v.AsInt());
       if (n < 0 || n > 7) return v.Error(text::StrCat("unknown Layout ", n));
       return Arg(static_cast<ir::Layout>(n));
     }
-    if (tag == "as_device") { ASSIGN(ir::Device d, AsDevice(v)); return Arg(std::move(d)); }
-    if (tag == "as_operator") { ASSIGN(std::string x, AsText(v)); return Arg(ir::OperatorName{OpNameOf(x)}); }
+    if (tag == "as_device") { ASSIGN_OR_RETURN(ir::Device d, AsDevice(v)); return Arg(std::move(d)); }
+    if (tag == "as_operator") { ASSIGN_OR_RETURN(std::string x, AsText(v)); return Arg(ir::OperatorName{OpNameOf(x)}); }
     if (tag == "as_graph") {
-      ASSIGN(const Json* graph, v.Get("graph"));
+      ASSIGN_OR_RETURN(const Json* graph, v.Get("graph"));
       auto sub = std::make_shared<Graph>(&p_);
       RETURN_IF_ERROR(ReadGraph(*graph, *sub, s.depth + 1, /*root=*/false));
       return Arg(std::move(sub));
     }
     if (tag == "as_custom_obj") {
-      ASSIGN(std::string_view name, NameOf(v));
-      ASSIGN(Value * x, Use(s, name, v));
+      ASSIGN_OR_RETURN(std::string_view name, NameOf(v));
+      ASSIGN_OR_RETURN(Value * x, Use(s, name, v));
       return Arg(x);
     }
     if (tag == "as_string_to_argument")
@@ -425,23 +422,23 @@ class ProgramReader {
   }
 
   absl::Status ReadInput(Scope& s, const Json& j) {
-    ASSIGN(Union u, AsUnion(j));
+    ASSIGN_OR_RETURN(Union u, AsUnion(j));
     Type type;
     std::string_view name;
     if (u.tag == "as_tensor") {
-      ASSIGN(name, NameOf(*u.value));
-      ASSIGN(type, TensorType(s, name, j));
+      ASSIGN_OR_RETURN(name, NameOf(*u.value));
+      ASSIGN_OR_RETURN(type, TensorType(s, name, j));
     } else if (u.tag == "as_sym_int" || u.tag == "as_sym_bool" || u.tag == "as_sym_float") {
       Type::Kind kind = u.tag == "as_sym_int" ? Type::kSymInt : u.tag == "as_sym_bool" ? Type::kSymBool : Type::kSymFloat;
-      ASSIGN(Union w, AsUnion(*u.value));
+      ASSIGN_OR_RETURN(Union w, AsUnion(*u.value));
       if (w.tag == "as_name") {
-        ASSIGN(name, w.value->AsString());
-        ASSIGN(type, SymType(s, kind, name, j));
+        ASSIGN_OR_RETURN(name, w.value->AsString());
+        ASSIGN_OR_RETURN(type, SymType(s, kind, name, j));
       } else {
         type.kind = Type::kConstant;
       }
     } else if (u.tag == "as_custom_obj") {
-      ASSIGN(name, NameOf(*u.value));
+      ASSIGN_OR_RETURN(name, NameOf(*u.value));
       type.kind = Type::kObject;
       if (const Json* c = u.value->Find("class_fqn"); c && c->is_string()) type.class_name = std::string(*c->AsString());
     } else {
@@ -452,24 +449,24 @@ class ProgramReader {
   }
 
   absl::Status AddResult(Scope& s, ir::Node* n, const Json& j, std::vector<int>& groups, bool& grouped) {
-    ASSIGN(Union u, AsUnion(j));
+    ASSIGN_OR_RETURN(Union u, AsUnion(j));
     auto add = [&](std::string_view name, Type type, const Json& at) {
       return Define(s, name, s.graph->AddOutput(n, std::string(name), std::move(type)), at);
     };
     if (u.tag == "as_tensors" || u.tag == "as_optional_tensors") {
-      ASSIGN(auto items, u.value->AsArray());
+      ASSIGN_OR_RETURN(auto items, u.value->AsArray());
       for (const Json& item : items) {
         const Json* t = &item;
         if (u.tag == "as_optional_tensors") {
-          ASSIGN(Union w, AsUnion(item));
+          ASSIGN_OR_RETURN(Union w, AsUnion(item));
           if (w.tag == "as_none") {
             s.graph->AddNoneOutput(n);
             continue;
           }
           t = w.value;
         }
-        ASSIGN(std::string_view name, NameOf(*t));
-        ASSIGN(Type type, TensorType(s, name, *t));
+        ASSIGN_OR_RETURN(std::string_view name, NameOf(*t));
+        ASSIGN_OR_RETURN(Type type, TensorType(s, name, *t));
         RETURN_IF_ERROR(add(name, std::move(type), *t));
       }
       groups.push_back(static_cast<int>(items.size()));
@@ -478,40 +475,40 @@ class ProgramReader {
     }
     groups.push_back(-1);
     if (u.tag == "as_tensor") {
-      ASSIGN(std::string_view name, NameOf(*u.value));
-      ASSIGN(Type type, TensorType(s, name, j));
+      ASSIGN_OR_RETURN(std::string_view name, NameOf(*u.value));
+      ASSIGN_OR_RETURN(Type type, TensorType(s, name, j));
       return add(name, std::move(type), j);
     }
     if (u.tag == "as_optional_tensor") {
-      ASSIGN(Union w, AsUnion(*u.value));
+      ASSIGN_OR_RETURN(Union w, AsUnion(*u.value));
       if (w.tag == "as_none") return s.graph->AddNoneOutput(n), absl::OkStatus();
-      ASSIGN(std::string_view name, NameOf(*w.value));
-      ASSIGN(Type type, TensorType(s, name, j));
+      ASSIGN_OR_RETURN(std::string_view name, NameOf(*w.value));
+      ASSIGN_OR_RETURN(Type type, TensorType(s, name, j));
       return add(name, std::move(type), j);
     }
     if (u.tag == "as_none") return s.graph->AddNoneOutput(n), absl::OkStatus();
     if (u.tag == "as_sym_int" || u.tag == "as_sym_bool" || u.tag == "as_sym_float") {
       Type::Kind kind = u.tag == "as_sym_int" ? Type::kSymInt : u.tag == "as_sym_bool" ? Type::kSymBool : Type::kSymFloat;
-      ASSIGN(Union w, AsUnion(*u.value));
+      ASSIGN_OR_RETURN(Union w, AsUnion(*u.value));
       if (w.tag == "as_name") {
-        ASSIGN(std::string_view name, w.value->AsString());
-        ASSIGN(Type type, SymType(s, kind, name, j));
+        ASSIGN_OR_RETURN(std::string_view name, w.value->AsString());
+        ASSIGN_OR_RETURN(Type type, SymType(s, kind, name, j));
         return add(name, std::move(type), j);
       }
-      return s.graph->AddNoneOutput(n), absl::OkStatus();  // folded to a constant: nobody can refer to it
+      return s.graph->AddNoneOutput(n), absl::OkStatus();  // folded to a constant: nothing can refer to it
     }
     if (u.tag == "as_int" || u.tag == "as_float" || u.tag == "as_bool" || u.tag == "as_string")
       return s.graph->AddNoneOutput(n), absl::OkStatus();
     if (u.tag == "as_sym_ints") {
-      ASSIGN(auto items, u.value->AsArray());
+      ASSIGN_OR_RETURN(auto items, u.value->AsArray());
       for (const Json& item : items) {
-        ASSIGN(Union w, AsUnion(item));
+        ASSIGN_OR_RETURN(Union w, AsUnion(item));
         if (w.tag != "as_name") {
           s.graph->AddNoneOutput(n);
           continue;
         }
-        ASSIGN(std::string_view name, w.value->AsString());
-        ASSIGN(Type type, SymType(s, Type::kSymInt, name, item));
+        ASSIGN_OR_RETURN(std::string_view name, w.value->AsString());
+        ASSIGN_OR_RETURN(Type type, SymType(s, Type::kSymInt, name, item));
         RETURN_IF_ERROR(add(name, std::move(type), item));
       }
       groups.back() = static_cast<int>(items.size());
@@ -519,7 +516,7 @@ class ProgramReader {
       return absl::OkStatus();
     }
     if (u.tag == "as_custom_obj") {
-      ASSIGN(std::string_view name, NameOf(*u.value));
+      ASSIGN_OR_RETURN(std::string_view name, NameOf(*u.value));
       Type type;
       type.kind = Type::kObject;
       return add(name, std::move(type), j);
@@ -547,20 +544,20 @@ class ProgramReader {
 
   absl::Status ReadNode(Scope& s, const Json& j, std::string_view target) {
     const ir::OpDef& op = ir::GetOp(ir::OpNameFromTarget(target));
-    ASSIGN(const Json* inputs, j.Get("inputs"));
-    ASSIGN(auto in, inputs->AsArray());
+    ASSIGN_OR_RETURN(const Json* inputs, j.Get("inputs"));
+    ASSIGN_OR_RETURN(auto in, inputs->AsArray());
     std::vector<ir::NamedArg> args;
     args.reserve(in.size());
     s.mixed_lists = op.variadic;
     for (const Json& a : in) {
-      ASSIGN(std::string_view name, NameOf(a));
-      ASSIGN(const Json* arg, a.Get("arg"));
+      ASSIGN_OR_RETURN(std::string_view name, NameOf(a));
+      ASSIGN_OR_RETURN(const Json* arg, a.Get("arg"));
       auto value = ReadArg(s, *arg);
       if (!value.ok())
         return absl::Status(value.status().code(), text::StrCat("argument '", name, "': ", value.status().message()));
       int8_t kind = 0;
       if (const Json* k = a.Find("kind"); k && k->is_int()) {
-        ASSIGN(int64_t number, k->AsInt());
+        ASSIGN_OR_RETURN(int64_t number, k->AsInt());
         if (number < 0 || number > 2) return k->Error(text::StrCat("unknown ArgumentKind ", number));
         kind = static_cast<int8_t>(number);
       }
@@ -577,8 +574,8 @@ class ProgramReader {
     ir::Node* n = s.graph->Insert(op, std::move(args));
     n->set_source(ReadSource(j));
     if (const Json* h = j.Find("is_hop_single_tensor_return"); h && h->is_bool()) n->hop_single_return = *h->AsBool();
-    ASSIGN(const Json* outputs, j.Get("outputs"));
-    ASSIGN(auto out, outputs->AsArray());
+    ASSIGN_OR_RETURN(const Json* outputs, j.Get("outputs"));
+    ASSIGN_OR_RETURN(auto out, outputs->AsArray());
     std::vector<int> groups;
     bool grouped = false;
     for (const Json& o : out) RETURN_IF_ERROR(AddResult(s, n, o, groups, grouped));
@@ -596,23 +593,23 @@ class ProgramReader {
     s.bools = j.Find("sym_bool_values");
     s.floats = j.Find("sym_float_values");
     s.objects = j.Find("custom_obj_values");
-    ASSIGN(const Json* inputs, j.Get("inputs"));
-    ASSIGN(auto in, inputs->AsArray());
+    ASSIGN_OR_RETURN(const Json* inputs, j.Get("inputs"));
+    ASSIGN_OR_RETURN(auto in, inputs->AsArray());
     for (const Json& i : in) RETURN_IF_ERROR(ReadInput(s, i));
-    ASSIGN(const Json* nodes, j.Get("nodes"));
-    ASSIGN(auto list, nodes->AsArray());
+    ASSIGN_OR_RETURN(const Json* nodes, j.Get("nodes"));
+    ASSIGN_OR_RETURN(auto list, nodes->AsArray());
     for (size_t k = 0; k < list.size(); ++k) {
-      ASSIGN(const Json* target, list[k].Get("target"));
-      ASSIGN(std::string_view name, target->AsString());
+      ASSIGN_OR_RETURN(const Json* target, list[k].Get("target"));
+      ASSIGN_OR_RETURN(std::string_view name, target->AsString());
       absl::Status status = ReadNode(s, list[k], name);
       if (!status.ok())
         return absl::Status(status.code(), text::StrCat("node ", k, " (", name, "): ", status.message()));
     }
-    ASSIGN(const Json* outputs, j.Get("outputs"));
-    ASSIGN(auto out, outputs->AsArray());
+    ASSIGN_OR_RETURN(const Json* outputs, j.Get("outputs"));
+    ASSIGN_OR_RETURN(auto out, outputs->AsArray());
     s.mixed_lists = false;
     for (const Json& o : out) {
-      ASSIGN(Arg a, ReadArg(s, o));
+      ASSIGN_OR_RETURN(Arg a, ReadArg(s, o));
       g.outputs.push_back(std::move(a));
     }
     if (const Json* single = j.Find("is_single_tensor_return"); single && single->is_bool())
@@ -624,49 +621,49 @@ class ProgramReader {
   // ---- Signature
 
   absl::StatusOr<std::string> Text(const Json& j, std::string_view key) {
-    ASSIGN(const Json* v, j.Get(key));
+    ASSIGN_OR_RETURN(const Json* v, j.Get(key));
     return AsText(*v);
   }
 
   absl::Status ReadSignature(const Json& j) {
-    ASSIGN(const Json* inputs, j.Get("input_specs"));
-    ASSIGN(auto in, inputs->AsArray());
+    ASSIGN_OR_RETURN(const Json* inputs, j.Get("input_specs"));
+    ASSIGN_OR_RETURN(auto in, inputs->AsArray());
     if (in.size() != p_.graph->inputs().size())
       return inputs->Error(text::StrCat(in.size(), " input_specs for ", p_.graph->inputs().size(), " graph inputs"));
     for (const Json& spec : in) {
-      ASSIGN(Union u, AsUnion(spec));
+      ASSIGN_OR_RETURN(Union u, AsUnion(spec));
       ir::InputSpec s;
       if (u.tag == "user_input") {
-        ASSIGN(const Json* arg, u.value->Get("arg"));
-        ASSIGN(Union w, AsUnion(*arg));
+        ASSIGN_OR_RETURN(const Json* arg, u.value->Get("arg"));
+        ASSIGN_OR_RETURN(Union w, AsUnion(*arg));
         bool sym_const = false;
         if (w.tag.starts_with("as_sym") && w.value->is_object()) sym_const = !w.value->Find("as_name");
         if (w.tag != "as_tensor" && (!w.tag.starts_with("as_sym") || sym_const)) s.kind = ir::InputSpec::kConstant;
         if (s.kind == ir::InputSpec::kConstant) {
           Scope none{p_.graph.get()};
-          ASSIGN(s.constant, ReadArg(none, *arg));
+          ASSIGN_OR_RETURN(s.constant, ReadArg(none, *arg));
         }
       } else if (u.tag == "parameter") {
         s.kind = ir::InputSpec::kParameter;
-        ASSIGN(s.target, Text(*u.value, "parameter_name"));
+        ASSIGN_OR_RETURN(s.target, Text(*u.value, "parameter_name"));
       } else if (u.tag == "buffer") {
         s.kind = ir::InputSpec::kBuffer;
-        ASSIGN(s.target, Text(*u.value, "buffer_name"));
+        ASSIGN_OR_RETURN(s.target, Text(*u.value, "buffer_name"));
         if (const Json* p = u.value->Find("persistent"); p && p->is_bool()) s.persistent = *p->AsBool();
       } else if (u.tag == "tensor_constant") {
         s.kind = ir::InputSpec::kTensorConstant;
-        ASSIGN(s.target, Text(*u.value, "tensor_constant_name"));
+        ASSIGN_OR_RETURN(s.target, Text(*u.value, "tensor_constant_name"));
       } else if (u.tag == "custom_obj") {
         s.kind = ir::InputSpec::kCustomObj;
-        ASSIGN(s.target, Text(*u.value, "custom_obj_name"));
+        ASSIGN_OR_RETURN(s.target, Text(*u.value, "custom_obj_name"));
       } else if (u.tag == "token") {
         s.kind = ir::InputSpec::kToken;
       } else if (u.tag == "constant_input") {
         s.kind = ir::InputSpec::kConstant;
-        ASSIGN(s.target, Text(*u.value, "name"));
-        ASSIGN(const Json* value, u.value->Get("value"));
+        ASSIGN_OR_RETURN(s.target, Text(*u.value, "name"));
+        ASSIGN_OR_RETURN(const Json* value, u.value->Get("value"));
         Scope none{p_.graph.get()};
-        ASSIGN(s.constant, ReadArg(none, *value));
+        ASSIGN_OR_RETURN(s.constant, ReadArg(none, *value));
       } else {
         return spec.Error(text::StrCat("unknown InputSpec '", u.tag, "'"));
       }
@@ -676,8 +673,8 @@ class ProgramReader {
       if (wants_tensor && !t.is_tensor()) return spec.Error("an input_spec of a tensor for an input that is none");
       p_.input_specs.push_back(std::move(s));
     }
-    ASSIGN(const Json* outputs, j.Get("output_specs"));
-    ASSIGN(auto out, outputs->AsArray());
+    ASSIGN_OR_RETURN(const Json* outputs, j.Get("output_specs"));
+    ASSIGN_OR_RETURN(auto out, outputs->AsArray());
     if (out.size() != p_.graph->outputs.size())
       return outputs->Error(text::StrCat(out.size(), " output_specs for ", p_.graph->outputs.size(), " graph outputs"));
     static constexpr struct { std::string_view tag; ir::OutputSpec::Kind kind; std::string_view target; } kOutputs[] = {
@@ -691,7 +688,7 @@ class ProgramReader {
         {"token", ir::OutputSpec::kToken, ""},
     };
     for (const Json& spec : out) {
-      ASSIGN(Union u, AsUnion(spec));
+      ASSIGN_OR_RETURN(Union u, AsUnion(spec));
       ir::OutputSpec s;
       bool known = false;
       for (const auto& row : kOutputs) {
@@ -699,7 +696,7 @@ class ProgramReader {
         known = true;
         s.kind = row.kind;
         if (!row.target.empty()) {
-          ASSIGN(s.target, Text(*u.value, row.target));
+          ASSIGN_OR_RETURN(s.target, Text(*u.value, row.target));
         }
       }
       if (!known) return spec.Error(text::StrCat("unknown OutputSpec '", u.tag, "'"));
@@ -741,16 +738,16 @@ class ProgramReader {
   }
 
   absl::Status ReadModuleCalls(const Json& j) {
-    ASSIGN(auto calls, j.AsArray());
+    ASSIGN_OR_RETURN(auto calls, j.AsArray());
     p_.module_call_graph_json = Print(j);
     for (const Json& c : calls) {
       const Json* fqn = c.Find("fqn");
       const Json* sig = c.Find("signature");
       if (!fqn || !fqn->is_string() || *fqn->AsString() != "" || !sig || !sig->is_object()) continue;
-      ASSIGN(p_.in_spec, Text(*sig, "in_spec"));
-      ASSIGN(p_.out_spec, Text(*sig, "out_spec"));
+      ASSIGN_OR_RETURN(p_.in_spec, Text(*sig, "in_spec"));
+      ASSIGN_OR_RETURN(p_.out_spec, Text(*sig, "out_spec"));
       if (const Json* names = sig->Find("forward_arg_names"); names && names->is_array()) {
-        ASSIGN(p_.forward_arg_names, AsList<std::string>(*names, AsText));
+        ASSIGN_OR_RETURN(p_.forward_arg_names, AsList<std::string>(*names, AsText));
       }
       break;
     }
@@ -772,19 +769,19 @@ absl::StatusOr<std::unique_ptr<ir::Program>> ParseProgram(std::string_view text,
 
 absl::StatusOr<PayloadMeta> ParsePayloadMeta(const Json& j) {
   PayloadMeta m;
-  ASSIGN(const Json* dtype, j.Get("dtype"));
-  ASSIGN(m.dtype, AsDType(*dtype));
+  ASSIGN_OR_RETURN(const Json* dtype, j.Get("dtype"));
+  ASSIGN_OR_RETURN(m.dtype, AsDType(*dtype));
   auto integer = [](const Json& e) -> absl::StatusOr<int64_t> {
-    ASSIGN(Union u, AsUnion(e));
+    ASSIGN_OR_RETURN(Union u, AsUnion(e));
     if (u.tag != "as_int") return e.Error("a symbolic size in a payload");
     return u.value->AsInt();
   };
-  ASSIGN(const Json* sizes, j.Get("sizes"));
-  ASSIGN(m.sizes, AsList<int64_t>(*sizes, integer));
-  ASSIGN(const Json* strides, j.Get("strides"));
-  ASSIGN(m.strides, AsList<int64_t>(*strides, integer));
-  ASSIGN(const Json* offset, j.Get("storage_offset"));
-  ASSIGN(m.storage_offset, integer(*offset));
+  ASSIGN_OR_RETURN(const Json* sizes, j.Get("sizes"));
+  ASSIGN_OR_RETURN(m.sizes, AsList<int64_t>(*sizes, integer));
+  ASSIGN_OR_RETURN(const Json* strides, j.Get("strides"));
+  ASSIGN_OR_RETURN(m.strides, AsList<int64_t>(*strides, integer));
+  ASSIGN_OR_RETURN(const Json* offset, j.Get("storage_offset"));
+  ASSIGN_OR_RETURN(m.storage_offset, integer(*offset));
   return m;
 }
 

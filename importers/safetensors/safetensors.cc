@@ -1,4 +1,5 @@
-// See safetensors.h.
+// The header is untrusted JSON of untrusted length: names, dtypes, shapes and offsets are checked against each other and
+// against the file's size, and the data must be covered without gaps or overlaps, as the format asks.
 #include "importers/safetensors/safetensors.h"
 
 #include <algorithm>
@@ -16,14 +17,27 @@ absl::Status Bad(const std::string& path, const std::string& what) {
   return absl::InvalidArgumentError(text::StrCat(path, ": ", what));
 }
 
+uint64_t HeaderLength(absl::Span<const uint8_t> data) {
+  uint64_t length = 0;
+  for (int i = 7; i >= 0; --i) length = length << 8 | data[i];
+  return length;
+}
+
 }  // namespace
 
-absl::StatusOr<TensorSet> ReadSafetensors(const std::shared_ptr<io::MappedFile>& file) {
+bool LooksLikeSafetensors(absl::Span<const uint8_t> file) {
+  if (file.size() < 10) return false;
+  const uint64_t length = HeaderLength(file);
+  if (length < 2 || length > kMaxHeader || length > file.size() - 8 || file[8] != '{') return false;
+  const uint8_t last = file[8 + length - 1];  // spaces may follow the object
+  return last == '}' || last == ' ';
+}
+
+absl::StatusOr<ir::TensorSet> ReadSafetensors(const std::shared_ptr<io::MappedFile>& file) {
   const std::string& path = file->path();
   absl::Span<const uint8_t> data = file->data();
   if (data.size() < 8) return Bad(path, "shorter than a safetensors header");
-  uint64_t length = 0;
-  for (int i = 7; i >= 0; --i) length = length << 8 | data[i];
+  const uint64_t length = HeaderLength(data);
   if (length > kMaxHeader) return Bad(path, text::StrCat("header of ", length, " bytes (limit ", kMaxHeader, ")"));
   if (length > data.size() - 8) return Bad(path, text::StrCat("header of ", length, " bytes runs past the end"));
   const uint64_t base = 8 + length, room = data.size() - base;
@@ -32,7 +46,7 @@ absl::StatusOr<TensorSet> ReadSafetensors(const std::shared_ptr<io::MappedFile>&
   auto members = doc->root().AsObject();
   if (!members.ok()) return Bad(path, std::string(members.status().message()));
 
-  TensorSet set;
+  ir::TensorSet set;
   auto storage = std::make_shared<ir::Storage>();
   storage->size = room;
   storage->bytes = io::Bytes(io::FileRange{file, base, room});

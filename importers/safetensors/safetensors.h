@@ -3,28 +3,22 @@
 #ifndef SLIPWAY_IMPORTERS_SAFETENSORS_SAFETENSORS_H_
 #define SLIPWAY_IMPORTERS_SAFETENSORS_SAFETENSORS_H_
 
-#include <map>
+#include <cstdint>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "io/mapped_file.h"
-#include "ir/sharded.h"
-#include "ir/tensor.h"
+#include "ir/tensor_set.h"
 
 namespace slipway::importers {
 
-struct TensorSet {
-  std::map<std::string, ir::TensorRef> tensors;
-  std::map<std::string, ir::ShardedTensor> sharded;  // those that lie in several pieces; other names than `tensors`
-  std::map<std::string, std::string> metadata;
-  std::vector<std::string> notes;  // what was left out, for people
-};
+// Whether a file begins as the format does: a length, and that many bytes of a JSON object within the file.
+bool LooksLikeSafetensors(absl::Span<const uint8_t> file);
 
 // Errors: InvalidArgument, with the tensor's name, for a header that is too long (over 100 MB), not JSON, or whose
 // offsets leave holes, overlap, run past the end or disagree with shape and dtype; Unimplemented for unknown dtypes.
-absl::StatusOr<TensorSet> ReadSafetensors(const std::shared_ptr<io::MappedFile>& file);
+absl::StatusOr<ir::TensorSet> ReadSafetensors(const std::shared_ptr<io::MappedFile>& file);
 
 }  // namespace slipway::importers
 

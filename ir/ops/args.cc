@@ -1,8 +1,10 @@
-// Argument getters. See args.h for the contract.
+// Argument getters: each accepts the spellings that exported programs use for one declared type (an integer for a float, a
+// single number for a list) and nothing else.
 #include "ir/ops/args.h"
 
 #include "base/text.h"
 #include "ir/ops/op_table.h"
+#include "ir/ops/rule.h"
 
 namespace slipway::ir {
 
@@ -25,9 +27,11 @@ DTypeClass Scalar::cls() const {
 
 void ArgReader::Unsupported(std::string_view why) {
   SetStatus(absl::UnimplementedError(text::StrCat(node_.op_name(), ": ", why)));
+  LeaveRuleFor(node_, status_);
 }
 void ArgReader::Fail(std::string_view why) {
   SetStatus(absl::InvalidArgumentError(text::StrCat(node_.op_name(), ": ", why)));
+  LeaveRuleFor(node_, status_);
 }
 
 Value* ArgReader::Poison() {

@@ -1,5 +1,5 @@
-// Typed access to a node's arguments, with one sticky error, so that shape functions, decompositions and lowerings read
-// like formulas: each getter returns a harmless value after the first mistake and the caller asks status() once.
+// Typed access to a node's arguments, so that shape functions, decompositions, lowerings and plans read like formulas. The
+// first mistake leaves the rule (rule.h); elsewhere it is kept for status(), and getters return harmless values after it.
 #ifndef SLIPWAY_IR_OPS_ARGS_H_
 #define SLIPWAY_IR_OPS_ARGS_H_
 

@@ -6,6 +6,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "base/text.h"
 #include "ir/ops/op_table.h"
+#include "ir/ops/rule.h"
+#include "ir/verify.h"
 
 namespace slipway::ir {
 
@@ -28,6 +30,19 @@ Sym InferContext::Fresh(SymRange range) {
   }
 }
 
+bool InferContext::RequireEqual(Sym a, Sym b, std::string_view what) {
+  if (a == b) return true;
+  if (ProvablyDifferent(a, b)) {
+    Fail(text::StrCat(what, ": ", a.ToString(), " and ", b.ToString(), " differ"));
+    return false;
+  }
+  if (constraints_ && !ProvablyEqual(a, b)) constraints_->push_back({&node_, Relation(SymKind::kEq, a, b)});
+  return true;
+}
+void InferContext::RequireAtLeast(Sym a, int64_t least) {
+  if (constraints_ && !ProvablyLessEqual(least, a)) constraints_->push_back({&node_, Relation(SymKind::kGe, a, least)});
+}
+
 Sizes InferContext::Broadcast(const Sizes& a, const Sizes& b) {
   const Sizes& longer = a.size() >= b.size() ? a : b;
   const Sizes& shorter = a.size() >= b.size() ? b : a;
@@ -35,14 +50,9 @@ Sizes InferContext::Broadcast(const Sizes& a, const Sizes& b) {
   size_t shift = longer.size() - shorter.size();
   for (size_t i = 0; i < shorter.size(); ++i) {
     Sym x = longer[i + shift], y = shorter[i];
-    if (x == y || y.is(1)) continue;
-    if (x.is(1)) {
-      out[i + shift] = y;
-    } else if (x.is_constant() && y.is_constant()) {
-      Fail(text::StrCat("sizes ", x.ToString(), " and ", y.ToString(), " do not broadcast"));
-    } else if (y.is_constant()) {
-      out[i + shift] = y;  // the symbolic one was guarded to be equal (or to be 1)
-    }
+    if (y.is(1)) continue;
+    if (!x.is(1) && !RequireEqual(x, y, "sizes do not broadcast")) break;
+    if (x.is(1) || y.is_constant()) out[i + shift] = y;
   }
   return out;
 }
@@ -141,16 +151,36 @@ std::optional<std::vector<Type>> WrittenArguments(const Node& n) {
 }
 }  // namespace
 
-absl::StatusOr<std::vector<Type>> InferTypes(const Node& n, FreshSymbols fresh) {
+absl::StatusOr<std::vector<Type>> InferTypes(const Node& n, FreshSymbols fresh, std::vector<ShapeConstraint>* constraints) {
   ShapeFn fn = FindShapeFn(n.op_name());
   if (!fn) {
     if (auto types = WrittenArguments(n)) return *std::move(types);
     return absl::UnimplementedError(text::StrCat(n.op_name(), ": no shape function"));
   }
-  InferContext c(n, fresh);
-  fn(c);
+  InferContext c(n, fresh, constraints);
+  if (absl::Status s = RunRule(n, [&] { fn(c); }); !s.ok()) return s;
   if (!c.ok()) return c.status();
+  for (const Type& t : c.results())
+    if (t.is_tensor() && !HasElementCount(t))
+      return absl::InvalidArgumentError(text::StrCat(n.op_name(), ": a result of ", t.ToString(), " is out of range"));
   return c.results();
+}
+
+namespace {
+void Collect(const Graph& g, std::vector<ShapeConstraint>& out) {
+  for (const Node* n : g) {
+    std::vector<ShapeConstraint> of_node;
+    if (InferTypes(*n, FreshSymbols::kNone, &of_node).ok()) out.insert(out.end(), of_node.begin(), of_node.end());
+    for (const NamedArg& a : n->args())
+      if (auto sub = a.arg.get<SubGraph>()) Collect(**sub, out);
+  }
+}
+}  // namespace
+
+std::vector<ShapeConstraint> ConstraintsOf(const Program& p) {
+  std::vector<ShapeConstraint> out;
+  Collect(*p.graph, out);
+  return out;
 }
 
 }  // namespace slipway::ir

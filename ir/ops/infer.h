@@ -25,10 +25,21 @@ enum class FreshSymbols : uint8_t {
   kNone,  // an expression of unknown value, equal to no other of the node: for checking a node that has its types
 };
 
-// What a shape function sees: the arguments, and a place for the result types in order.
+// A condition that a node needs and that does not hold for all values of the symbols inside: exporting guarded on it.
+struct ShapeConstraint {
+  const Node* node = nullptr;
+  Sym condition;  // bool-valued: an equality or a least value
+};
+
+// What a shape function sees: the arguments, and a place for the result types in order. A rule that takes sizes to be
+// equal, or to be at least so large, says so through Require...(): what is provably false is an error, what is not
+// provable is recorded, so that no rule assumes silently.
 class InferContext : public ArgReader {
  public:
-  explicit InferContext(const Node& n, FreshSymbols fresh = FreshSymbols::kMake) : ArgReader(n), fresh_(fresh) {}
+  // `constraints` (may be null) receives what is recorded.
+  explicit InferContext(const Node& n, FreshSymbols fresh = FreshSymbols::kMake,
+                        std::vector<ShapeConstraint>* constraints = nullptr)
+      : ArgReader(n), fresh_(fresh), constraints_(constraints) {}
 
   void Out(Type t) { results_.push_back(std::move(t)); }
   void Out(DType dtype, Sizes sizes) { Out(Type::Tensor(dtype, std::move(sizes))); }
@@ -40,8 +51,13 @@ class InferContext : public ArgReader {
   // The same for a number that may be negative.
   Sym FreshNumber() { return Fresh({}); }
 
-  // torch's broadcasting. Sizes that cannot be proven equal and are not 1 are taken as equal (torch guarded on it);
-  // provably different ones are an error.
+  // a == b. False, with an error "`what`: a and b differ", where that can never hold.
+  bool RequireEqual(Sym a, Sym b, std::string_view what);
+  // a >= least; no error here where it never holds.
+  void RequireAtLeast(Sym a, int64_t least);
+
+  // torch's broadcasting. Of two sizes that are not known to be 1, equality is required: a symbol whose range begins at 1
+  // or below is taken not to be 1, as exporting guards on it.
   Sizes Broadcast(absl::Span<const Sizes> shapes);
   Sizes Broadcast(const Sizes& a, const Sizes& b);
   DType ResultType(absl::Span<Value* const> tensors, absl::Span<const Scalar> scalars = {}) {
@@ -57,6 +73,7 @@ class InferContext : public ArgReader {
   Sym Fresh(SymRange range);
 
   FreshSymbols fresh_;
+  std::vector<ShapeConstraint>* constraints_;
   int fresh_count_ = 0;
   std::vector<Type> results_;
 };
@@ -71,7 +88,11 @@ struct ShapeRow {
 ShapeFn FindShapeFn(std::string_view op);
 // The types of n's results: by the op's row, else, when every result is an argument written in place, that argument's.
 // Unimplemented when neither tells.
-absl::StatusOr<std::vector<Type>> InferTypes(const Node& n, FreshSymbols fresh = FreshSymbols::kMake);
+absl::StatusOr<std::vector<Type>> InferTypes(const Node& n, FreshSymbols fresh = FreshSymbols::kMake,
+                                             std::vector<ShapeConstraint>* constraints = nullptr);
+// What all nodes of a program need, nested graphs included, in the order of the nodes. Nodes whose types cannot be inferred
+// need nothing here: infer-shapes reports them.
+std::vector<ShapeConstraint> ConstraintsOf(const Program& p);
 
 // The tables, one per family (ops/shapes_*.cc).
 absl::Span<const ShapeRow> ElementwiseShapes();

@@ -44,7 +44,7 @@ TypeText ParseType(Cursor& c) {
   TypeText t;
   if (c.Eat("(")) {  // a tuple type inside a declaration: kept as text
     int depth = 1;
-    t.base = "(";
+    t.base += '(';
     while (depth && !c.s.empty()) {
       depth += c.s[0] == '(' ? 1 : c.s[0] == ')' ? -1 : 0;
       t.base += c.s[0];
@@ -233,6 +233,9 @@ class Table {
         lines_.try_emplace(name, line);
       }
     }
+    for (std::string_view line : text::Split(schemas::OpTraitLines(), '\n', true))
+      if (const size_t space = line.find(' '); line[0] != '#' && space != std::string_view::npos)
+        traits_.try_emplace(line.substr(0, space), line.substr(space));
   }
 
   const OpDef* Find(std::string_view name, bool make_unknown) {
@@ -248,6 +251,9 @@ class Table {
     op.variadic = variadic;
     op.known = line != lines_.end() || variadic;
     if (line != lines_.end()) ParseDeclaration(line->second, op);
+    auto traits = traits_.find(op.name);
+    if (traits == traits_.end()) traits = traits_.find(text::StrCat(op.ns, ".", op.base));
+    if (traits != traits_.end()) op.traits = ParseOpTraits(traits->second).value_or(OpTraits());
     parsed_[op.name] = &op;
     return &op;
   }
@@ -260,6 +266,7 @@ class Table {
   std::string_view version_;
   std::vector<std::string_view> names_;
   text::ViewMap<std::string_view> lines_;
+  text::ViewMap<std::string_view> traits_;  // by full name, or by namespace and base
   text::ViewMap<const OpDef*> parsed_;
   std::deque<OpDef> ops_;
 };

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "ir/ops/op_traits.h"
 
 namespace slipway::ir {
 
@@ -41,6 +42,7 @@ struct OpDef {
   bool variadic = false;  // higher-order ops: arguments are positional and not declared
   std::vector<ArgDef> args;
   std::vector<ReturnDef> returns;
+  OpTraits traits;
 
   int ArgIndex(std::string_view arg) const;  // -1 if none
   bool mutates() const;   // any argument is written

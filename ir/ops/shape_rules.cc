@@ -1,4 +1,4 @@
-// See shape_rules.h.
+// Expansion of families of operators into rows, and the size arithmetic that many shape functions share.
 #include "ir/ops/shape_rules.h"
 
 #include <deque>

@@ -7,12 +7,6 @@
 namespace slipway::ir {
 namespace {
 
-// Two sizes that an operator wants equal.
-bool Match(InferContext& c, Sym a, Sym b, std::string_view what) {
-  if (!ProvablyDifferent(a, b)) return true;
-  c.Fail(text::StrCat(what, ": ", a.ToString(), " and ", b.ToString(), " differ"));
-  return false;
-}
 bool NeedRank(InferContext& c, Value* x, int rank) {
   if (x->rank() == rank) return true;
   c.Fail(text::StrCat("'", x->name(), "' has ", x->rank(), " dimensions, not ", rank));
@@ -37,7 +31,7 @@ void OutMatMul(InferContext& c, Value* a, Value* b) {
   bool row = x.size() == 1, column = y.size() == 1;
   if (row) x.insert(x.begin(), 1);
   if (column) y.push_back(1);
-  if (!Match(c, x.back(), y[y.size() - 2], "inner sizes")) return;
+  if (!c.RequireEqual(x.back(), y[y.size() - 2], "inner sizes")) return;
   Sizes out = c.Broadcast(Batch(x), Batch(y));
   if (!row) out.push_back(x[x.size() - 2]);
   if (!column) out.push_back(y.back());
@@ -54,8 +48,8 @@ void IntMm(InferContext& c) {
 }
 // The batch sizes agree; the constant one of the two is kept.
 Sizes Bmm(InferContext& c, Value* a, Value* b) {
-  if (!NeedRank(c, a, 3) || !NeedRank(c, b, 3) || !Match(c, a->sizes()[0], b->sizes()[0], "batch sizes") ||
-      !Match(c, a->sizes()[2], b->sizes()[1], "inner sizes"))
+  if (!NeedRank(c, a, 3) || !NeedRank(c, b, 3) || !c.RequireEqual(a->sizes()[0], b->sizes()[0], "batch sizes") ||
+      !c.RequireEqual(a->sizes()[2], b->sizes()[1], "inner sizes"))
     return {1, 1, 1};
   return {b->sizes()[0].is_constant() ? b->sizes()[0] : a->sizes()[0], a->sizes()[1], b->sizes()[2]};
 }
@@ -71,12 +65,12 @@ void AddBmmSum(InferContext& c) {
 }
 void AddMm(InferContext& c) {
   Value *a = TensorAt(c, 1), *b = TensorAt(c, 2);
-  if (!NeedRank(c, a, 2) || !NeedRank(c, b, 2) || !Match(c, a->sizes()[1], b->sizes()[0], "inner sizes")) return;
+  if (!NeedRank(c, a, 2) || !NeedRank(c, b, 2) || !c.RequireEqual(a->sizes()[1], b->sizes()[0], "inner sizes")) return;
   c.Out(GivenOr(c, a->dtype()), {a->sizes()[0], b->sizes()[1]});
 }
 void AddMv(InferContext& c) {
   Value* a = TensorAt(c, 1);
-  if (NeedRank(c, a, 2) && Match(c, a->sizes()[1], NumelOf(TensorAt(c, 2)), "inner sizes"))
+  if (NeedRank(c, a, 2) && c.RequireEqual(a->sizes()[1], NumelOf(TensorAt(c, 2)), "inner sizes"))
     c.Out(Self(c)->dtype(), {a->sizes()[0]});
 }
 void AddR(InferContext& c) {
@@ -95,7 +89,7 @@ void Dot(InferContext& c) {
 void Inner(InferContext& c) {
   Value *a = Self(c), *b = TensorAt(c, 1);
   if (a->rank() == 0 || b->rank() == 0) return BroadcastFirstTwo(c);
-  if (!Match(c, a->sizes().back(), b->sizes().back(), "inner sizes")) return;
+  if (!c.RequireEqual(a->sizes().back(), b->sizes().back(), "inner sizes")) return;
   Sizes out(a->sizes().begin(), a->sizes().end() - 1);
   out.insert(out.end(), b->sizes().begin(), b->sizes().end() - 1);
   c.Out(a->dtype(), out);
@@ -108,7 +102,7 @@ void Outer(InferContext& c) {
 void Linear(InferContext& c) {
   Value *x = Self(c), *w = TensorAt(c, 1);
   if (x->rank() == 0 || w->rank() == 0 || w->rank() > 2) return c.Fail("a linear layer needs a matrix of weights");
-  if (!Match(c, x->sizes().back(), w->sizes().back(), "input features")) return;
+  if (!c.RequireEqual(x->sizes().back(), w->sizes().back(), "input features")) return;
   Sizes out(x->sizes().begin(), x->sizes().end() - 1);
   if (w->rank() == 2) out.push_back(w->sizes()[0]);
   c.Out(x->dtype(), out);
@@ -458,7 +452,7 @@ constexpr ShapeFamily kFamilies[] = {
     {Dot, "dot vdot"},
     {Inner, "inner"},
     {Outer, "outer ger"},
-    {Linear, "linear"},
+    {Linear, "linear /slipway.quantized_linear.default"},
     {TensorDot, "tensordot"},
     {Kron, "kron"},
     {Einsum, "einsum"},

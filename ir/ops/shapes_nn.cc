@@ -51,6 +51,7 @@ void OutConv(InferContext& c, const Conv& k, Sym channels, const Sizes& spatial)
   Sizes out;
   if (k.batched) out.push_back(k.x->sizes()[0]);
   out.push_back(channels);
+  for (Sym s : spatial) c.RequireAtLeast(s, 1);
   out.insert(out.end(), spatial.begin(), spatial.end());
   c.Out(k.x->dtype(), out);
 }
@@ -119,6 +120,7 @@ void OutPool(InferContext& c, int n, bool with_indices) {
     Sym& s = out[x->rank() - n + i];
     s = PoolWindows(s, kernel[i], stride[i], padding[i], dilation[i], ceil_mode);
     if (s.is_constant() && *s.constant() < 0) return c.Fail("the kernel is larger than the input");
+    c.RequireAtLeast(s, 1);
   }
   c.Out(x->dtype(), out);
   if (with_indices) c.Out(DType::kInt64, out);
@@ -131,7 +133,7 @@ void Pool(InferContext& c) {
 template <int kDims, bool kIndices>
 void ResizeTo(InferContext& c) {
   Value* x = Self(c);
-  if (x->rank() < kDims) return c.Fail(text::StrCat("rank ", x->rank()));
+  if (x->rank() != kDims + 1 && x->rank() != kDims + 2) return c.Fail(text::StrCat("rank ", x->rank()));
   Sizes size = PerDim(c, "output_size", kDims), out = x->sizes();
   for (int i = 0; i < kDims; ++i) out[x->rank() - kDims + i] = size[i];
   c.Out(x->dtype(), out);
@@ -158,6 +160,7 @@ void Col2Im(InferContext& c) {
   Value* x = Self(c);
   if (x->rank() != 2 && x->rank() != 3) return c.Fail(text::StrCat("rank ", x->rank()));
   Sizes k = PerDim(c, "kernel_size", 2), size = PerDim(c, "output_size", 2);
+  for (std::string_view name : {"dilation", "padding", "stride"}) PerDim(c, name, 2);
   if (!Positive(c, k, "a kernel size")) return;
   Sizes out(x->sizes().begin(), x->sizes().end() - 2);
   out.push_back(FloorDiv(x->sizes()[x->rank() - 2], k[0] * k[1]));
@@ -213,13 +216,28 @@ void AffineGrid(InferContext& c) {
 
 // --- Normalization -----------------------------------------------------------------------------------------------
 
+// The input of an operator that has an argument of one number a channel, which is the second dimension.
+Value* OfChannels(InferContext& c) {
+  Value* x = Self(c);
+  if (x->rank() < 2) c.Fail(text::StrCat("rank ", x->rank()));
+  for (std::string_view name : {"weight", "bias", "running_mean", "running_var"}) {
+    Value* v = c.node().op().ArgIndex(name) >= 0 ? c.opt_tensor(name) : nullptr;
+    if (!v) continue;
+    if (v->rank() != 1) c.Fail(text::StrCat("argument '", name, "' has rank ", v->rank(), ", not 1"));
+    c.RequireEqual(v->sizes()[0], x->sizes()[1], text::StrCat("argument '", name, "' and the channels"));
+  }
+  return x;
+}
+void NormOfChannels(InferContext& c) {
+  Value* x = OfChannels(c);
+  c.Out(x->dtype(), x->sizes());
+}
 // native_batch_norm and its kin: the statistics are there in training only.
 void BatchNormStats(InferContext& c) {
-  Value* x = Self(c);
+  Value* x = OfChannels(c);
   const OpDef& op = c.node().op();
   bool update = op.base.starts_with("_batch_norm");  // these return a reserve as well
   bool training = op.ArgIndex("training") >= 0 ? c.b("training") : op.base.starts_with("_batch_norm_with_update");
-  if (x->rank() < 2) return c.Fail(text::StrCat("rank ", x->rank()));
   Sizes stats = training ? Sizes{x->sizes()[1]} : Sizes{0};
   c.Out(x->dtype(), x->sizes());
   c.Out(x->dtype(), stats);
@@ -227,9 +245,8 @@ void BatchNormStats(InferContext& c) {
   if (update) c.Out(DType::kUInt8, {0});
 }
 void BatchNormFunctional(InferContext& c) {  // with the new running statistics
-  Value *x = Self(c), *mean = TensorAt(c, 3), *var = TensorAt(c, 4);
+  Value *mean = TensorAt(c, 3), *var = TensorAt(c, 4);
   BatchNormStats(c);
-  if (x->rank() < 2) return;
   c.Out(mean->dtype(), mean->sizes());
   c.Out(var->dtype(), var->sizes());
 }
@@ -257,7 +274,7 @@ void FusedRmsNorm(InferContext& c) {
   c.Out(IsLowPrecision(x->dtype()) ? DType::kFloat32 : x->dtype(), StatSizes(c, x));
 }
 void NativeGroupNorm(InferContext& c) {
-  Value* x = Self(c);
+  Value* x = OfChannels(c);
   Sizes stats = {ExprOf(c.sym("N")), c.i("group")};
   c.Out(x->dtype(), x->sizes());
   c.Out(x->dtype(), stats);
@@ -272,6 +289,7 @@ Sizes AttentionSizes(InferContext& c) {
     c.Fail("query, key and value have fewer than 2 dimensions");
     return {1, 1};
   }
+  if (k->dtype() != q->dtype() || v->dtype() != q->dtype()) c.Fail("query, key and value have different dtypes");
   const OpDef& op = c.node().op();
   Sizes out(q->sizes().begin(), q->sizes().end() - 2);
   if (op.ArgIndex("enable_gqa") < 0 || !c.b("enable_gqa"))
@@ -621,7 +639,8 @@ constexpr ShapeFamily kFamilies[] = {
      "upsample_trilinear3d upsample_trilinear3d.vec"},
     {GridSample, "grid_sampler grid_sampler_2d grid_sampler_3d _grid_sampler_2d_cpu_fallback"},
     {AffineGrid, "affine_grid_generator"},
-    {SameAsSelf, "layer_norm group_norm batch_norm instance_norm rms_norm batch_norm_elemt"},
+    {SameAsSelf, "layer_norm rms_norm batch_norm_elemt"},
+    {NormOfChannels, "group_norm batch_norm instance_norm"},
     {BatchNormStats,
      "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit.no_stats _native_batch_norm_legit_no_training "
      "_batch_norm_with_update _batch_norm_no_update"},
@@ -673,7 +692,7 @@ constexpr ShapeFamily kFamilies[] = {
      "/quantized_decomposed.quantize_per_tensor.tensor2 /quantized_decomposed.quantize_per_channel.default "
      "/quantized_decomposed.quantize_per_channel_group.default /quantized_decomposed.quantize_per_token.default "
      "/quantized_decomposed.convert_element_type.no_fuse /torchao.quantize_affine.default "
-     "/torchao.quantize_affine_float8_non_decomposed.default"},
+     "/torchao.quantize_affine_float8_non_decomposed.default /slipway.quantize.default /slipway.dequantize.default"},
     {Dequantize,
      "/quantized_decomposed.dequantize_per_tensor.default /quantized_decomposed.dequantize_per_tensor.tensor "
      "/quantized_decomposed.dequantize_per_tensor.tensor2 /quantized_decomposed.dequantize_per_channel.default "

@@ -51,6 +51,7 @@ void RealAndMean(InferContext& c) {  // std_mean, var_mean
   ReduceSame(c);
 }
 void Quantile(InferContext& c) {
+  if (Value* q = c.node().Get("q").value(); q && q->rank() > 1) return c.Fail("q has more than one dimension");
   Sizes out = Reduced(c);
   const Arg& q = c.node().Get("q");
   if (Value* v = q.value(); v && v->type().is_tensor() && v->rank() == 1) out.insert(out.begin(), v->sizes()[0]);

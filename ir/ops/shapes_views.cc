@@ -26,10 +26,12 @@ Sizes ResolveMinusOne(InferContext& c, Sym numel, Sizes given) {
   if (unknown >= 0) {
     if (known.is(0)) c.Fail("a size of -1 beside a size of 0 is ambiguous");
     else given[unknown] = FloorDiv(numel, known);
-    if (numel.is_constant() && known.is_constant() && !known.is(0) && !Mod(numel, known).is(0))
+    if (known.is(0)) return given;
+    if (numel.is_constant() && known.is_constant() && !Mod(numel, known).is(0))
       c.Fail(text::StrCat(numel.ToString(), " elements do not divide by ", known.ToString()));
-  } else if (numel.is_constant() && known.is_constant() && !(numel == known)) {
-    c.Fail(text::StrCat(numel.ToString(), " elements do not fit ", known.ToString()));
+    else c.RequireEqual(Mod(numel, known), 0, "the elements that do not divide");
+  } else {
+    c.RequireEqual(numel, known, "the number of elements");
   }
   return given;
 }
@@ -106,8 +108,7 @@ void Expand(InferContext& c) {
     if (!out[i].is(-1)) {
       if (added) continue;
       Sym from = x->sizes()[i - (out.size() - rank)];
-      if (from.is_constant() && out[i].is_constant() && !from.is(1) && !(from == out[i]))
-        return c.Fail(text::StrCat("size ", from.ToString(), " does not expand to ", out[i].ToString()));
+      if (!from.is(1) && !c.RequireEqual(from, out[i], "a size does not expand")) return;
       continue;
     }
     if (added) return c.Fail("a new dimension cannot be -1");
@@ -117,6 +118,7 @@ void Expand(InferContext& c) {
 }
 void BroadcastTensors(InferContext& c) {
   Values all = c.tensors("tensors");
+  if (all.empty()) return c.Fail("no tensors");
   Sizes out;
   for (Value* v : all)
     if (v) out = c.Broadcast(out, v->sizes());
@@ -141,6 +143,11 @@ void Repeat(InferContext& c) {  // repeat and tile; tile may name fewer dims tha
   while (sizes.size() < times.size()) sizes.insert(sizes.begin(), 1);
   for (size_t i = 0; i < sizes.size(); ++i) sizes[i] = sizes[i] * times[i];
   c.Out(x->dtype(), sizes);
+}
+
+void ChannelShuffle(InferContext& c) {
+  if (Self(c)->rank() < 3) return c.Fail("fewer than 3 dimensions");
+  SameAsSelf(c);
 }
 
 // --- Dimensions --------------------------------------------------------------------------------------------------
@@ -341,8 +348,7 @@ void SplitSizes(InferContext& c) {
     sum = sum + s;
     c.Out(x->dtype(), WithDim(x->sizes(), dim, s));
   }
-  if (c.ok() && ProvablyDifferent(sum, size))
-    c.Fail(text::StrCat("the parts add up to ", sum.ToString(), " of ", size.ToString()));
+  if (c.ok()) c.RequireEqual(sum, size, "the parts do not add up to the size");
 }
 void OutSections(InferContext& c, Value* x, int dim, Sym sections) {
   if (!sections.is_constant()) return c.Unsupported("a symbolic number of sections");
@@ -477,8 +483,7 @@ void OutJoined(InferContext& c, const Values& all, const std::vector<Sizes>& sha
     sum = sum + s[d];
     for (size_t i = 0; i < out.size(); ++i) {
       if (static_cast<int>(i) == d) continue;
-      if (ProvablyDifferent(out[i], s[i]))
-        return c.Fail(text::StrCat("sizes ", out[i].ToString(), " and ", s[i].ToString(), " at dim ", i, " differ"));
+      if (!c.RequireEqual(out[i], s[i], "sizes of joined tensors")) return;
       if (s[i].is_constant()) out[i] = s[i];
     }
   }
@@ -501,8 +506,7 @@ void Stack(InferContext& c) {
   for (Value* v : all) {
     if (v->rank() != all[0]->rank()) return c.Fail("tensors of different ranks");
     for (size_t i = 0; i < out.size(); ++i) {
-      if (ProvablyDifferent(out[i], v->sizes()[i]))
-        return c.Fail(text::StrCat("sizes ", out[i].ToString(), " and ", v->sizes()[i].ToString(), " differ"));
+      if (!c.RequireEqual(out[i], v->sizes()[i], "sizes of stacked tensors")) return;
       if (v->sizes()[i].is_constant()) out[i] = v->sizes()[i];
     }
   }
@@ -634,8 +638,8 @@ constexpr ShapeFamily kFamilies[] = {
     {ReshapeAny, "resize resize_"},
     {ViewAs, "resize_as resize_as_"},
     {SameAsSelf,
-     "as_strided_scatter select_scatter slice_scatter diagonal_scatter flip fliplr flipud roll tril triu channel_shuffle "
-     "native_channel_shuffle"},
+     "as_strided_scatter select_scatter slice_scatter diagonal_scatter flip fliplr flipud roll tril triu"},
+    {ChannelShuffle, "channel_shuffle native_channel_shuffle"},
     {Expand, "expand expand_copy broadcast_to"},
     {BroadcastTensors, "broadcast_tensors"},
     {MeshGrid, "meshgrid meshgrid.indexing"},

@@ -11,6 +11,14 @@ expect 2 . slipway convert net.sw -o out/m.onnx --opset twenty
 expect 2 . slipway convert net.sw -o out/m.onnx --no-such-flag
 expect 2 'SW1002.*out/m.xyz' slipway convert net.sw -o out/m.xyz
 expect 2 . slipway convert net.sw -o out/m.onnx --metadata novalue
+mkdir folder.onnx
+expect 2 "SW1003.*'folder.onnx' is a folder" slipway convert net.sw -o folder.onnx
+[ -z "$(ls -A folder.onnx)" ] || fails "something was written into it"
+expect 0 . slipway convert net.sw -o folder.onnx/
+expect 2 'SW1003.*standard output' slipway convert net.sw -o -
+expect 2 'SW1003.*standard output' slipway convert net.sw -o - --to onnx
+[ ! -e ./- ] || fails "a file '-' was written"
+expect 0 . slipway convert net.sw -o ./- --to onnx
 
 # 3: bad input
 printf 'PK\003\004 and no more' > bad.pt2

@@ -29,7 +29,7 @@ with open("big.bin", "r+b") as file:
 text = pathlib.Path("big.sw").read_text().replace("2000000", str((1 << 30) // 4))
 pathlib.Path("big.sw").write_text(text)
 interrupted = 0
-for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGXCPU):
     process = subprocess.Popen(["slipway", "convert", "big.sw", "-o", "out/m.onnx", "--external-data", "always", "--quiet"])
     while process.poll() is None and len(list(out.iterdir())) == 1:
         pass
@@ -47,3 +47,18 @@ for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         (out / "m.onnx").write_text("kept\n")
 assert interrupted, "every conversion was faster than its signal"
 EOF
+
+# What SIGKILL leaves between two renames: the next run that writes the same file puts it back, so that a failure leaves that, or
+# removes it. What a process that lives has put aside stays.
+rm -r out && mkdir out
+(exit 0) & gone=$!
+wait "$gone"
+echo old > "out/e.onnx.$gone.before.tmp"
+expect 5 . bash -c 'ulimit -f 1000; exec slipway convert big.sw -o out/e.onnx'
+only e.onnx
+[ "$(cat out/e.onnx)" = old ] || fails "not the old file"
+echo old > "out/e.onnx.$gone.before.tmp"
+echo alive > "out/e.onnx.$$.before.tmp"
+expect 0 '' slipway convert net.sw -o out/e.onnx --quiet
+only e.onnx "e.onnx.$$.before.tmp"
+! grep -q old out/e.onnx

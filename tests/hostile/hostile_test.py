@@ -378,3 +378,18 @@ def test_parts_exchanged_at_random(tmp_path):
         swapped(root, rng)
         write(tmp_path, "bad.pt2", pack(members(root=root)))
         convert(tmp_path, "bad.pt2")
+
+
+def test_integers_that_are_wider_than_the_program_says(tmp_path):
+    text = """slipway.ir 1
+form functional
+weights {
+  $q: i8[4,32] @ splat(9)
+  $s: f32[4,1] @ splat(1)
+}
+graph main(%q: i8[4,32] = buffer $q, %s: f32[4,1] = buffer $s, %x: f32[2,32]) {
+  %y: f32[2,4] = slipway.quantized_linear.default(input=%x, weight=%q, scale=%s, zero_point=None, bias=None, block_size=32, arithmetic=f32, dtype=f32, quant_min=-8, quant_max=7)
+  return %y
+}
+"""
+    refused(tmp_path, text.encode(), "weight 'q': integers that do not fit 4 bits", name="bad.sw")

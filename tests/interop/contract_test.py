@@ -148,6 +148,7 @@ def test_metadata(slipway, tmp_path):
         assert properties["team"] == "a=b" and properties["slipway.version"]
         assert re.fullmatch(r"\w+ = 2\.\.9", properties["slipway.dims"])
         digests.append(properties["slipway.source_digest"])
+        assert properties["slipway.source"].startswith("torch "), properties
     assert re.fullmatch("sha256:[0-9a-f]{64}", digests[0]) and digests[1] != digests[2]
 
 

@@ -343,6 +343,6 @@ def test_equals_eager(case, tmp_path):
                 want = torch.as_tensor(want)
                 got = actual[f"output.{k}"]
                 assert got.dtype == want.dtype and got.shape == want.shape, k
-                f32 = 2e-5 if case == "large_convolutions" else 2e-6  # Winograd's way: kernels/winograd.h states its error
+                f32 = 2e-5 if case == "large_convolutions" else 2e-6  # Winograd's way: kernels/conv/winograd.h states its error
                 rtol, atol = {torch.float16: (2e-3, 2e-3), torch.bfloat16: (1e-2, 1e-2), torch.float64: (1e-12, 1e-12)}.get(want.dtype, (f32, f32))
                 torch.testing.assert_close(got, want, rtol=rtol, atol=atol, equal_nan=True, msg=lambda m: f"{isa}, output {k}: {m}")

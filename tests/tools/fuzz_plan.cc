@@ -26,9 +26,9 @@
 #include <vector>
 
 #include "kernels/convert.h"
-#include "kernels/execute.h"
+#include "kernels/executor/execute.h"
 #include "kernels/parallel.h"
-#include "kernels/plan_file.h"
+#include "kernels/executor/plan_file.h"
 #include "payload.h"
 
 using namespace slipway::kernels;
@@ -279,7 +279,7 @@ int main(int argc, char** argv) {
       return 2;
     }
   std::vector<const Kernel*> kernels;
-  for (auto table : {UnaryKernels(), BinaryKernels(), ChainKernels(), MoveKernels(), IndexKernels(), ReduceKernels(), ContractKernels(),
+  for (auto table : {UnaryKernels(), BinaryKernels(), ChainKernels(), MoveKernels(), IndexKernels(), ReduceKernels(), MatmulKernels(),
                      AttentionKernels(), NormalizeKernels(), ConvKernels(), RecurrentKernels(), PoolKernels(), SampleKernels(),
                      TransformKernels(), OrderKernels()})
     for (const Kernel& k : table) kernels.push_back(FindKernel(k.name));

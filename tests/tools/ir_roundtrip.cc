@@ -35,8 +35,7 @@ absl::Status RoundTrip(const std::string& path, bool verify) {
   if (!ir::Equal(*archive, *parsed, &why)) return absl::InternalError("parsed again: " + why);
   for (const auto& p : archive->programs) {
     auto copy = ir::Clone(*p);
-    if (!copy.ok()) return copy.status();
-    if (!ir::Equal(*p, **copy, &why)) return absl::InternalError("copied: " + why);
+    if (!ir::Equal(*p, *copy, &why)) return absl::InternalError("copied: " + why);
   }
   const std::string again = ir::Print(*parsed);
   if (again == text) return absl::OkStatus();

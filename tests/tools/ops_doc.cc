@@ -35,6 +35,7 @@ Written by `ops_doc` from the tables of shape functions, decompositions, lowerin
   that plans hold as expressions; the rest as for ONNX.
 - **tested**: among the operators in the programs that `tests/interop/opinfo_test.py` compares with torch. Many others are
   in tests of their own.
+- **traits**: what passes ask for beside the declaration; `schemas/op_traits.txt` explains each.
 
 In-place and `out=` overloads are not listed: they become the functional one first.
 
@@ -84,14 +85,14 @@ int main(int argc, char** argv) {
   for (std::string line; std::getline(file, line);) tested.insert(line);
 
   std::cout << kIntroduction << "| operator | ONNX " << kFirstOpset << " … " << kLastOpset
-            << " | ATen | native | tested |\n|---|---|---|---|---|\n";
+            << " | ATen | native | tested | traits |\n|---|---|---|---|---|---|\n";
   for (std::string_view op : ir::AllOps()) {
     if (ir::GetOp(op).mutates()) continue;
     const std::string onnx = OnnxForms(op);
     const bool shape = ir::FindShapeFn(op) != nullptr;
     if (onnx == "-" && !shape && NativeForm(op) == "-") continue;
     std::cout << "| `" << op << "` | " << onnx << " | " << (shape ? "yes" : "-") << " | " << NativeForm(op) << " | "
-              << (tested.contains(op) ? "yes" : "-") << " |\n";
+              << (tested.contains(op) ? "yes" : "-") << " | " << ir::GetOp(op).traits.words << " |\n";
   }
   return 0;
 }

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/plan_file.h"
+#include "kernels/executor/plan_file.h"
 
 namespace slipway::kernels {
 

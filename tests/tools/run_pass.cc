@@ -1,12 +1,15 @@
-// Runs one pass over a program in the text form and prints what comes out: the golden texts are made of it.
+// Runs one pass over a program in the text form and prints what comes out: the golden texts are made of it. Passes over plans
+// (plan: none of them) print the plan of the program that is legalized to `native`.
 //
 //   run_pass PASS FILE.sw
 //
-// The program is verified before (but for infer_shapes, which takes values without types) and after. What the pass has
+// PASS is a name of passes/pass.cc, also with _ for -.
+//
+// The program is verified before (but for infer-shapes, which takes values without types) and after. What the pass has
 // to say besides (dropped state, refused decompositions) follows as remarks. Exit 1, with the error on stdout, where
 // the pass refuses.
+#include <algorithm>
 #include <cstdio>
-#include <functional>
 #include <map>
 #include <string>
 
@@ -15,57 +18,50 @@
 #include "io/mapped_file.h"
 #include "ir/text.h"
 #include "ir/verify.h"
-#include "passes/outline_blocks.h"
+#include "kernels/executor/execute.h"
+#include "kernels/executor/print_plan.h"
 #include "passes/pass.h"
 #include "planner/evaluator.h"
+#include "planner/fuse.h"
+#include "planner/planner.h"
 
 namespace {
 
 using namespace slipway;  // NOLINT: a tool of one file
 
-const std::map<std::string, std::function<absl::Status(ir::Program&)>>& Passes() {
-  static const auto& passes = *new std::map<std::string, std::function<absl::Status(ir::Program&)>>{
-      {"infer_shapes", passes::InferShapes},
-      {"unwrap_subclasses", passes::UnwrapSubclasses},
-      {"inline_subgraphs", passes::InlineSubgraphs},
-      {"remove_vmap", passes::RemoveVmap},
-      {"functionalize", passes::Functionalize},
-      {"drop_mutations",
-       [](ir::Program& p) {
-         for (const std::string& name : passes::DropMutations(p)) std::printf("; dropped %s\n", name.c_str());
-         return absl::OkStatus();
-       }},
-      {"remove_no_ops", passes::RemoveNoOps},
-      {"eliminate_dead_code", passes::EliminateDeadCode},
-      {"common_subexpressions", passes::MergeCommonSubexpressions},
-      {"constant_folding",
-       [](ir::Program& p) {
-         planner::PlanEvaluator evaluator;
-         return passes::FoldConstants(p, evaluator);
-       }},
-      {"lower_complex", passes::LowerComplex},
-      {"outline_blocks", passes::OutlineBlocks},
-      {"legalize",
-       [](ir::Program& p) {
-         passes::Refusals refusals;
-         absl::Status s = passes::Legalize(
-             p, [](const ir::Node& n) { return exporters::OnnxLegal(n, {}); }, &refusals);
-         for (const ir::Node* n : *p.graph)
-           if (auto it = refusals.find(n); it != refusals.end())
-             std::printf("; refused %s\n", std::string(it->second.message()).c_str());
-         return s;
-       }},
+const std::map<std::string, void (*)(planner::PlannedProgram&)>& PlanPasses() {
+  static const auto& passes = *new std::map<std::string, void (*)(planner::PlannedProgram&)>{
+      {"plan", [](planner::PlannedProgram&) {}},
+      {"fuse-conv", planner::FuseConvs},
+      {"fuse-chains", planner::FuseChains},
   };
   return passes;
 }
 
-absl::Status Run(const std::string& pass, const std::string& path) {
-  auto run = Passes().find(pass);
-  if (run == Passes().end()) {
-    std::string names;
-    for (const auto& [name, f] : Passes()) names += " " + name;
-    return absl::InvalidArgumentError("passes:" + names);
+absl::Status PrintPlan(ir::Program& p, void (*pass)(planner::PlannedProgram&)) {
+  planner::PlanOptions options;
+  options.fuse = false;
+  auto planned = planner::LegalizeAndPlan(p, options);
+  if (!planned.ok()) return planned.status();
+  pass(*planned);
+  std::string why;
+  auto executable = kernels::Executable::Make(planned->plan, &why);
+  if (!executable) return absl::InternalError(text::StrCat("afterwards: ", why));
+  std::printf("%s: %s", p.name.c_str(), kernels::PrintPlan(executable->plan()).c_str());
+  return absl::OkStatus();
+}
+
+absl::Status Run(std::string name, const std::string& path) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  const passes::Pass* pass = passes::FindPass(name);
+  const auto plan_pass = PlanPasses().find(name);
+  if (!pass && plan_pass == PlanPasses().end()) {
+    std::string table;
+    for (const passes::Pass& p : passes::Passes()) text::StrAppend(&table, "\n", p.name, ": ", p.summary);
+    for (const auto& [plan_pass_name, f] : PlanPasses()) text::StrAppend(&table, "\n", plan_pass_name, ": of plans");
+    return absl::InvalidArgumentError("the passes are" + table);
   }
+  planner::PlanEvaluator evaluator;
   auto file = io::MappedFile::Open(path);
   if (!file.ok()) return file.status();
   ir::ParseOptions options;
@@ -74,12 +70,22 @@ absl::Status Run(const std::string& pass, const std::string& path) {
   auto archive = ir::Parse({reinterpret_cast<const char*>(data.data()), data.size()}, options);
   if (!archive.ok()) return archive.status();
   for (const auto& p : archive->programs) {
-    if (absl::Status s = pass == "infer_shapes" ? absl::OkStatus() : ir::Verify(*p); !s.ok()) return s;
-    if (absl::Status s = run->second(*p); !s.ok()) return s;
-    if (absl::Status s = ir::Verify(*p); !s.ok())
-      return absl::InternalError(text::StrCat("afterwards: ", text::FromAbsl(s.message())));
+    if (absl::Status s = name == "infer-shapes" ? absl::OkStatus() : ir::Verify(*p); !s.ok()) return s;
+    if (plan_pass != PlanPasses().end()) {
+      if (absl::Status s = PrintPlan(*p, plan_pass->second); !s.ok()) return s;
+      continue;
+    }
+    passes::PassContext context;
+    context.legal = [](const ir::Node& n) { return exporters::OnnxLegal(n, {}); };
+    context.evaluator = &evaluator;
+    context.verify_each = true;
+    if (absl::Status s = passes::RunPass(*pass, *p, context); !s.ok()) return s;
+    for (const std::string& state : context.dropped) std::printf("; dropped %s\n", state.c_str());
+    for (const ir::Node* n : *p->graph)
+      if (auto it = context.refusals.find(n); it != context.refusals.end())
+        std::printf("; refused %s\n", std::string(it->second.message()).c_str());
   }
-  std::fputs(ir::Print(*archive).c_str(), stdout);
+  if (pass) std::fputs(ir::Print(*archive).c_str(), stdout);
   return absl::OkStatus();
 }
 

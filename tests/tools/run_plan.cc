@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "kernels/convert.h"
-#include "kernels/execute.h"
-#include "kernels/isa.h"
-#include "kernels/plan_file.h"
+#include "kernels/executor/execute.h"
+#include "kernels/isa/isa.h"
+#include "kernels/executor/plan_file.h"
 #include "payload.h"
 
 using namespace slipway::kernels;

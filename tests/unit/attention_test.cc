@@ -6,7 +6,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/registry.h"
-#include "lent.h"
+#include "fenced_scratch.h"
 
 namespace slipway::kernels {
 namespace {
@@ -58,8 +58,8 @@ void Check(int64_t heads, int64_t groups, int64_t queries, int64_t keys, int64_t
   const Kernel* kernel = FindKernel("attention");
   ASSERT_NE(kernel, nullptr);
   Call call{in, results, DType::kF32, ints, floats};
-  Lent memory(kernel->memory(call));
-  call.workspace = &*memory;
+  FencedScratch memory(CountScratch(*kernel, call));
+  call.scratch = &*memory;
   ASSERT_EQ(kernel->run(call), nullptr);
   ASSERT_TRUE(memory.sufficed());
   std::vector<double> weights(keys);

@@ -1,11 +1,11 @@
 // Headers for one model: names and texts of files stay inside identifiers and comments.
-#include "driver/c_header.h"
+#include "exporters/native/c_header.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
-namespace slipway::driver {
+namespace slipway::exporters {
 namespace {
 
 using kernels::DType;
@@ -54,4 +54,4 @@ TEST(CHeader, OfNothing) {
 }
 
 }  // namespace
-}  // namespace slipway::driver
+}  // namespace slipway::exporters

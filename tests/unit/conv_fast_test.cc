@@ -4,15 +4,17 @@
 #include <cmath>
 #include <memory>
 #include <random>
+#include <string_view>
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/conv_fast.h"
-#include "kernels/conv_transposed.h"
+#include "kernels/conv/conv_fast.h"
+#include "kernels/conv/conv_transposed.h"
+#include "kernels/isa/isa.h"
 #include "kernels/parallel.h"
-#include "kernels/pool_fast.h"
-#include "kernels/winograd.h"
-#include "lent.h"
+#include "kernels/conv/pool_fast.h"
+#include "kernels/conv/winograd.h"
+#include "fenced_scratch.h"
 
 namespace slipway::kernels {
 namespace {
@@ -84,10 +86,13 @@ void Check(const Case& k, bool transposed = false) {
   if (k.add) epilogue.add = adds.data();
   epilogue.activation = k.activation, epilogue.low = -0.25f, epilogue.high = 1.5f;
   auto run = [&](const Workers* workers) {
-    Lent memory((transposed ? FastConvTransposedNeed(x, w, y, shape, workers) : FastConvNeed(x, w, y, shape, workers)).bytes());
-    const bool done = transposed ? FastConvTransposed(x, w, y, shape, epilogue, workers, *memory)
-                                 : FastConv(x, w, y, shape, epilogue, workers, *memory);
-    return done && memory.sufficed();
+    auto convolve = [&](Scratch& scratch) {
+      return (transposed ? FastConvTransposed : FastConv)(x, w, y, shape, epilogue, workers, scratch);
+    };
+    Scratch counter = Scratch::Counter();
+    convolve(counter);
+    FencedScratch memory(counter.counted());
+    return convolve(*memory) && memory.sufficed();
   };
   ASSERT_TRUE(run(ThreeThreads()));
   const std::vector<float> threaded = ys;
@@ -174,7 +179,10 @@ TEST(FastConv, WinogradsAgreeToo) {
     call.batch = k.n, call.c = k.c / k.groups, call.o = k.o / k.groups;
     call.height = k.in[1], call.width = k.in[2], call.out_height = k.in[1] + 2 * k.pad[1] - 2;
     call.out_width = k.in[2] + 2 * k.pad[2] - 2;
-    EXPECT_NE(WinogradTile(call), 0);
+    // Which way costs less depends on the width of vectors: with AVX-512 the direct one does for some of these.
+    if (std::string_view(BestIsa().name) == "avx2") {
+      EXPECT_NE(WinogradTile(call), 0);
+    }
     Check(k);
     if (HasFatalFailure()) return;
   }
@@ -192,7 +200,9 @@ TEST(Winograd, BothTilesAtEveryEdge) {
       const std::vector<float> x = Values(2 * call.c * plane, 1), w = Values(call.o * call.c * 9, 2);
       std::vector<float> out(static_cast<size_t>(2 * call.o * plane));
       call.x = x.data(), call.w = w.data(), call.out = out.data();
-      Lent memory(WinogradNeed(call, m, nullptr).bytes());
+      Scratch counter = Scratch::Counter();
+      Winograd(call, m, {}, 0, 0, nullptr, counter);
+      FencedScratch memory(counter.counted());
       Winograd(call, m, {}, 0, 0, nullptr, *memory);
       ASSERT_TRUE(memory.sufficed());
       for (int64_t i = 0; i < 2 * call.o * plane; ++i) {
@@ -264,9 +274,14 @@ TEST(FastPool, AgreesWithItsDefinition) {
     const Tensor x = Of(xs, {2, 5, k.in[0], k.in[1], k.in[2]}), y = Of(ys, {2, 5, to[0], to[1], to[2]});
     for (int what = 0; what < 4; ++what) {  // the largest; means by a number, by all, by those inside
       const PoolDivisor divisor{what == 1 ? 7 : 0, what == 2};
-      Lent memory(FastPoolNeed(x, y, window, ThreeThreads()).bytes());
-      ASSERT_TRUE(what == 0 ? FastMaxPool(x, y, window, ThreeThreads(), *memory)
-                            : FastAveragePool(x, y, window, divisor, nullptr, *memory));
+      auto pool = [&](Scratch& scratch) {
+        return what == 0 ? FastMaxPool(x, y, window, ThreeThreads(), scratch)
+                         : FastAveragePool(x, y, window, divisor, nullptr, scratch);
+      };
+      Scratch counter = Scratch::Counter();
+      pool(counter);
+      FencedScratch memory(counter.counted());
+      ASSERT_TRUE(pool(*memory));
       ASSERT_TRUE(memory.sufficed());
       for (size_t i = 0; i < ys.size(); ++i) {
         const int64_t p = static_cast<int64_t>(i) % positions, c = static_cast<int64_t>(i) / positions;

@@ -8,8 +8,8 @@
 
 #include "gtest/gtest.h"
 #include "kernels/convert.h"
-#include "kernels/gemm_fast.h"
-#include "kernels/panels.h"
+#include "kernels/products/gemm_fast.h"
+#include "kernels/products/panels.h"
 
 namespace slipway::kernels {
 namespace {
@@ -74,7 +74,7 @@ void Check(const Isa& isa, int64_t m, int64_t n, int64_t k, DType a_type, DType 
   }
   const int64_t floats = isa.gemm_scratch(g);
   constexpr float kFence = 12345;
-  Workspace memory;
+  Scratch memory;
   float* const scratch = memory.Take<float>(floats + 16);
   std::fill_n(scratch + floats, 16, kFence);
   isa.gemm(g, scratch);

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/isa.h"
+#include "kernels/isa/isa.h"
 
 namespace slipway::kernels {
 namespace {

@@ -3,7 +3,9 @@
 
 #include <set>
 
+#include "base/text.h"
 #include "gtest/gtest.h"
+#include "schemas/embedded.h"
 
 namespace slipway::ir {
 namespace {
@@ -41,6 +43,40 @@ const ArgDef& ArgOf(std::string_view op, std::string_view arg) {
   const int i = d.ArgIndex(arg);
   EXPECT_GE(i, 0) << op << " " << arg;
   return d.args[i < 0 ? 0 : i];
+}
+
+TEST(OpTable, TraitsAreOfDeclaredOperators) {
+  std::set<std::string, std::less<>> names;
+  for (std::string_view name : AllOps()) {
+    names.emplace(name);
+    const OpDef& op = GetOp(name);
+    names.insert(text::StrCat(op.ns, ".", op.base));
+  }
+  std::string_view last;
+  for (std::string_view line : text::Split(schemas::OpTraitLines(), '\n', true)) {
+    if (line.starts_with('#')) continue;
+    const size_t space = line.find(' ');
+    ASSERT_NE(space, std::string_view::npos) << line;
+    const std::string_view name = line.substr(0, space);
+    EXPECT_TRUE(names.contains(name) || name.starts_with("higher_order.")) << name;
+    EXPECT_LT(last, name);
+    last = name;
+    const auto traits = ParseOpTraits(line.substr(space));
+    ASSERT_TRUE(traits) << line;
+    // Arguments that traits name are arguments of every overload they count for.
+    for (std::string_view op : AllOps()) {
+      const OpDef& d = GetOp(op);
+      if (op != name && text::StrCat(d.ns, ".", d.base) != name) continue;
+      const OpTraits& t = d.traits;
+      for (std::string_view a : {t.random_probability, t.random_training, t.identity, t.identity_when_idle, t.cast, t.updates_statistics, t.view_of})
+        EXPECT_TRUE(a.empty() || d.ArgIndex(a) >= 0) << op << " has no argument " << a;
+      EXPECT_TRUE(t.in_place_view_op.empty() || FindOp(t.in_place_view_op)) << line;
+    }
+  }
+  for (std::string_view bad : {"elementwize", "random(", "random()", "random(p,q,r)", "autocast(half)", "view()", "inverse", "body(x)", "body(-1)", "identity(a,b)", "none(a)"})
+    EXPECT_FALSE(ParseOpTraits(bad)) << bad;
+  EXPECT_TRUE(GetOp("aten.where.self").traits.elementwise);
+  EXPECT_FALSE(GetOp("aten.where.default").traits.elementwise) << "the line of an overload stands alone";
 }
 
 TEST(OpTable, KnowsDefaults) {

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/gemm_fast.h"
-#include "kernels/panels.h"
+#include "kernels/products/gemm_fast.h"
+#include "kernels/products/panels.h"
 
 namespace slipway::kernels {
 namespace {
@@ -95,24 +95,25 @@ TEST(Parallel, ProductsAreTheSameBits) {
         std::vector<float> a(s.m * s.k), b(s.k * s.n), add(s.n), alone(s.m * s.n), together(s.m * s.n);
         for (std::vector<float>* v : {&a, &b, &add})
           for (float& x : *v) x = range(random);
+        Scratch scratch;
         GemmCall g;
         g.m = s.m, g.n = s.n, g.k = s.k;
         g.a = {a.data(), DType::kF32, s.k, 1};
         g.b = {b.data(), DType::kF32, b_turned ? 1 : s.n, b_turned ? s.k : 1};
         g.c = alone.data(), g.c_row = s.n;
         g.bias = bias ? add.data() : nullptr;
-        FastGemm(g);
+        FastGemm(g, nullptr, scratch);
         g.c = together.data();
-        FastGemm(g, &pool->workers());
+        FastGemm(g, &pool->workers(), scratch);
         EXPECT_EQ(std::memcmp(alone.data(), together.data(), alone.size() * sizeof(float)), 0)
             << s.m << " " << s.n << " " << s.k << " " << b_turned << bias;
         std::vector<char> panels(static_cast<size_t>(PanelBytes(s.k, s.n, DType::kF32)));
         PackPanels(g.b, s.k, s.n, 0, (s.n + kPanel - 1) / kPanel, panels.data());
         g.b = {panels.data(), DType::kF32, s.k, 0};
         g.packed = true;
-        FastGemm(g, &pool->workers());
+        FastGemm(g, &pool->workers(), scratch);
         g.c = alone.data();
-        FastGemm(g);
+        FastGemm(g, nullptr, scratch);
         EXPECT_EQ(std::memcmp(alone.data(), together.data(), alone.size() * sizeof(float)), 0)
             << "packed " << s.m << " " << s.n << " " << s.k << " " << b_turned << bias;
       }

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/plan_file.h"
+#include "kernels/executor/plan_file.h"
 #include "plan_generated.h"
 
 namespace slipway::kernels {

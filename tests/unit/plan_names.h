@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/text.h"
-#include "kernels/plan.h"
+#include "kernels/executor/plan.h"
 #include "kernels/registry.h"
 
 namespace slipway::planner {

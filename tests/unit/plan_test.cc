@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/execute.h"
+#include "kernels/executor/execute.h"
 
 namespace slipway::kernels {
 namespace {
@@ -183,19 +183,24 @@ TEST(Execute, OnePlanServesAllSizes) {
   EXPECT_EQ(c.memory(), 256u);  // of the largest: 50 floats, once
 }
 
-// What a kernel says it needs lies among the temporaries, away from what is alive meanwhile.
-TEST(Execute, KernelsAreLentMemory) {
+// The scratch memory that a kernel counts lies among the temporaries, away from what is alive meanwhile.
+TEST(Execute, ScratchLiesAmongTemporaries) {
   static size_t takes;
-  static constexpr int64_t kNeeds = 1000;
+  static constexpr int64_t kCounts = 1000;
   const kernels::Kernel probe = {
       .name = "probe",
       .run = [](const Call& c) -> const char* {
-        std::memset(c.workspace->Take(takes), 0x7f, takes);
+        const bool counting = c.scratch->counting();
+        char* const at = c.scratch->Take<char>(!counting ? static_cast<int64_t>(takes)
+                                               : c.in[0].sizes[0] == 7 ? std::numeric_limits<int64_t>::max()
+                                                                       : kCounts);
+        if (counting) return nullptr;
+        std::memset(at, 0x7f, takes);
         std::copy_n(c.in[0].as<float>(), c.in[0].numel(), c.out[0].as<float>());
         return nullptr;
       },
       .inputs = 1,
-      .memory = [](const Call& c) { return c.in[0].sizes[0] == 7 ? std::numeric_limits<int64_t>::max() : kNeeds; }};
+      .counts_scratch = true};
   Made m = Chain();
   m.plan.steps[1].kernel = &probe;
   std::string why;
@@ -210,7 +215,7 @@ TEST(Execute, KernelsAreLentMemory) {
     for (size_t i = 0; i < n; ++i) ASSERT_EQ(out.data[i], -x[i]);
   };
   Context c(e);
-  takes = kNeeds;
+  takes = kCounts;
   run(c, 50);
   EXPECT_EQ(c.tensor_memory(), 2 * 256u);
   EXPECT_EQ(c.memory(), 2 * 256u + 1024u);

@@ -59,7 +59,7 @@ graph main(%x: f32[2,3]) {
   %v: f32[4] = aten.view.default(self=%f, size=[4])
   return %f, %v
 })");
-  auto out = PlanEvaluator().Evaluate(*p, {Tensor<float>(ir::DType::kFloat32, {2, 3}, {0, 1, 2, 3, 4, 5})});
+  auto out = PlanEvaluator().Evaluate(std::move(p), {Tensor<float>(ir::DType::kFloat32, {2, 3}, {0, 1, 2, 3, 4, 5})});
   ASSERT_TRUE(out.ok()) << out.status();
   EXPECT_EQ(Numbers<float>((*out)[0]), (std::vector<float>{2, 5, 0, 3}));
   EXPECT_EQ(Numbers<float>((*out)[1]), (std::vector<float>{2, 5, 0, 3}));
@@ -78,14 +78,50 @@ graph main(%x: f32[B,2], %y: f32[B]) {
 })";
   auto x = Tensor<float>(ir::DType::kFloat32, {2, 2}, {1, 2, 3, 4}),
        y = Tensor<float>(ir::DType::kFloat32, {2}, {0, 0});
-  auto out = PlanEvaluator().Evaluate(*Parse(kText), {x, y});
+  auto out = PlanEvaluator().Evaluate(Parse(kText), {x, y});
   ASSERT_TRUE(out.ok()) << out.status();
   EXPECT_EQ(Numbers<float>((*out)[0]), (std::vector<float>{9, 13}));
   auto wrong = Tensor<float>(ir::DType::kFloat32, {3}, {0, 0, 0});
-  auto refused = PlanEvaluator().Evaluate(*Parse(kText), {x, wrong});
+  auto refused = PlanEvaluator().Evaluate(Parse(kText), {x, wrong});
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(text::Contains(text::FromAbsl(refused.status().message()), "(y)")) << refused.status();
-  EXPECT_FALSE(PlanEvaluator().Evaluate(*Parse(kText), {x}).ok());
+  EXPECT_FALSE(PlanEvaluator().Evaluate(Parse(kText), {x}).ok());
+}
+
+// Prepared once, run at several sizes; a value inside is observed by its name.
+TEST(Evaluate, PreparesOnceAndObservesValues) {
+  constexpr std::string_view kText = R"(
+dims { B = 2..8 positive }
+graph main(%x: f32[B,2]) {
+  %s: f32[B] = aten.sum.dim_IntList(self=%x, dim=[1])
+  %m: f32[B] = aten.mul.Tensor(self=%s, other=%s)
+  return %m
+})";
+  PlanEvaluator evaluator;
+  auto prepared = evaluator.Prepare(Parse(kText), {"s"});
+  ASSERT_TRUE(prepared.ok()) << prepared.status();
+  for (int64_t rows : {2, 3, 2}) {
+    std::vector<float> x(rows * 2, 1.5f);
+    auto out = (*prepared)->Run({Tensor<float>(ir::DType::kFloat32, {rows, 2}, x)});
+    ASSERT_TRUE(out.ok()) << out.status();
+    ASSERT_EQ(out->size(), 2u);
+    EXPECT_EQ(Numbers<float>((*out)[0]), std::vector<float>(rows, 9));
+    EXPECT_EQ(Numbers<float>((*out)[1]), std::vector<float>(rows, 3));
+  }
+  EXPECT_EQ(evaluator.Prepare(Parse(kText), {"t"}).status().code(), absl::StatusCode::kNotFound);
+}
+
+// An input that is not dense, or lies badly for its dtype, is copied; a dense one is read where it lies.
+TEST(Evaluate, ReadsInputsOfAnyLayout) {
+  constexpr std::string_view kText = "graph main(%x: f32[2,3]) { %y: f32[2,3] = aten.neg.default(self=%x) return %y }";
+  ir::TensorRef dense = Tensor<float>(ir::DType::kFloat32, {3, 2}, {1, 2, 3, 4, 5, 6});
+  ir::TensorRef transposed = dense;
+  transposed.sizes = {2, 3};
+  transposed.strides = {1, 2};
+  auto out = PlanEvaluator().Evaluate(Parse(kText), {transposed});
+  ASSERT_TRUE(out.ok()) << out.status();
+  EXPECT_EQ(Numbers<float>((*out)[0]), (std::vector<float>{-1, -3, -5, -2, -4, -6}));
+  EXPECT_EQ(Numbers<float>(dense), (std::vector<float>{1, 2, 3, 4, 5, 6})) << "inputs are not written";
 }
 
 TEST(Evaluate, DecomposesWhatHasNoRow) {
@@ -94,15 +130,14 @@ graph main(%x: f32[2], %y: f32[2]) {
   %l: f32[] = aten.mse_loss.default(self=%x, target=%y)
   return %l
 })");
-  auto out = PlanEvaluator().Evaluate(
-      *p, {Tensor<float>(ir::DType::kFloat32, {2}, {1, 2}), Tensor<float>(ir::DType::kFloat32, {2}, {3, 5})});
+  auto out = PlanEvaluator().Evaluate(std::move(p), {Tensor<float>(ir::DType::kFloat32, {2}, {1, 2}), Tensor<float>(ir::DType::kFloat32, {2}, {3, 5})});
   ASSERT_TRUE(out.ok()) << out.status();
   EXPECT_EQ(Numbers<float>((*out)[0]), (std::vector<float>{6.5}));
 }
 
 TEST(Evaluate, SaysWhatItCannot) {
   auto refused = [](std::string_view graphs, std::vector<ir::TensorRef> inputs, PlanOptions options = {}) {
-    return PlanEvaluator(options).Evaluate(*Parse(graphs), inputs).status();
+    return PlanEvaluator(options).Evaluate(Parse(graphs), inputs).status();
   };
   absl::Status s = refused("graph main(%x: f32[2]) { %r: f32[2] = aten.rand_like.default(self=%x) return %r }",
                            {Tensor<float>(ir::DType::kFloat32, {2}, {1, 2})});
@@ -121,7 +156,7 @@ TEST(Evaluate, SaysWhatItCannot) {
 
 TEST(Evaluate, HostileSizesAreRefused) {
   auto refused = [](std::string_view graphs) {
-    return PlanEvaluator().Evaluate(*Parse(graphs), {Tensor<float>(ir::DType::kFloat32, {1, 1}, {1})}).status();
+    return PlanEvaluator().Evaluate(Parse(graphs), {Tensor<float>(ir::DType::kFloat32, {1, 1}, {1})}).status();
   };
   EXPECT_FALSE(refused(R"(graph main(%x: f32[1,1]) {
     %e: f32[4000000000,4000000000] = aten.expand.default(self=%x, size=[4000000000, 4000000000])

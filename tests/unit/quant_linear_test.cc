@@ -10,9 +10,9 @@
 
 #include "gtest/gtest.h"
 #include "kernels/convert.h"
-#include "kernels/gemm_fast.h"
-#include "kernels/panels.h"
-#include "kernels/quant_linear.h"
+#include "kernels/products/gemm_fast.h"
+#include "kernels/products/panels.h"
+#include "kernels/products/quant_linear.h"
 #include "kernels/registry.h"
 
 namespace slipway::kernels {
@@ -239,10 +239,10 @@ TEST(QuantLinear, TheKernelTakesWhatPlansHave) {
           std::vector<uint16_t> narrow_out(out.size());
           const Tensor to =
               wide ? Of(out.data(), type, {2, m, n}) : Of(narrow_out.data(), type, {m, 2, n}, {n, m * n, 1});
-          const int64_t ints[] = {(f.scaled ? kQuantScale : 0) | (f.shifted ? kQuantZero : 0) | kQuantBias,
+          const int64_t ints[] = {(f.scaled ? kQuantScale : QuantPart{}) | (f.shifted ? kQuantZero : QuantPart{}) | kQuantBias,
                                   static_cast<int64_t>(w.rounded), static_cast<int64_t>(w.scale_rounded)};
-          Workspace workspace;
-          Call c{.in = in, .out = {&to, 1}, .ints = ints, .workers = workers, .workspace = &workspace};
+          Scratch scratch;
+          Call c{.in = in, .out = {&to, 1}, .ints = ints, .workers = workers, .scratch = &scratch};
           const char* why = kernel->run(c);
           EXPECT_EQ(why, nullptr) << why;
           if (!wide) LoadRow<float>(narrow_out.data(), type, 1, 2 * m * n, type, out.data());
@@ -268,7 +268,7 @@ TEST(QuantLinear, OperandsThatDoNotAgreeAreRefused) {
   auto why = [&](std::vector<Tensor> in, std::vector<int64_t> ints, std::vector<int64_t> out) {
     const Tensor to = Of(y.data(), DType::kF32, std::move(out));
     Call c{.in = in, .out = {&to, 1}, .ints = ints};
-    return kernel->run(c) != nullptr;
+    return kernels::Run(*kernel, c) != nullptr;
   };
   const int64_t f32 = static_cast<int64_t>(DType::kF32);
   const Tensor a = Of(x.data(), DType::kF32, {2, 4}), b = Of(q.data(), DType::kI8, {4, 3});

@@ -6,9 +6,9 @@
 #include <random>
 #include <vector>
 
-#include "kernels/panels.h"
+#include "kernels/products/panels.h"
 #include "kernels/registry.h"
-#include "lent.h"
+#include "fenced_scratch.h"
 
 namespace slipway::kernels {
 namespace {
@@ -40,10 +40,10 @@ std::vector<float> Lstm(int64_t times, int64_t batch, int64_t n, bool packed) {
   const int64_t ints[] = {0, 0};
   const Kernel* kernel = FindKernel("lstm");
   Call call{in, out, DType::kF32, ints, {}};
-  const int64_t bytes = kernel->memory(call);
+  const int64_t bytes = CountScratch(*kernel, call);
   EXPECT_GE(bytes, batch * wide * int64_t{sizeof(float)});
-  Lent memory(bytes);
-  call.workspace = &*memory;
+  FencedScratch memory(bytes);
+  call.scratch = &*memory;
   EXPECT_EQ(kernel->run(call), nullptr);
   EXPECT_TRUE(memory.sufficed());
   return y;

@@ -81,7 +81,7 @@ TEST_F(Shapes, CategoriesOfResults) {
 TEST_F(Shapes, Broadcasting) {
   EXPECT_EQ(Types("aten.add.Tensor", {In({s0, 1, 5}), In({s1, 1})}), "f32[s0,s1,5]");
   EXPECT_EQ(Types("aten.add.Tensor", {In({s0, 8}), In({4, 8})}), "f32[4,8]");  // torch guarded on s0 == 4
-  EXPECT_EQ(Types("aten.add.Tensor", {In({3}), In({4})}), "aten.add.Tensor: sizes 3 and 4 do not broadcast");
+  EXPECT_EQ(Types("aten.add.Tensor", {In({3}), In({4})}), "aten.add.Tensor: sizes do not broadcast: 3 and 4 differ");
 }
 
 TEST_F(Shapes, Views) {
@@ -118,7 +118,7 @@ TEST_F(Shapes, PartsAndJoins) {
   EXPECT_EQ(Types("aten.chunk.default", {In({7}), 4}), "f32[2], f32[2], f32[2], f32[1]");
   EXPECT_EQ(Types("aten.tensor_split.sections", {In({7}), 3}), "f32[3], f32[2], f32[2]");
   EXPECT_EQ(Types("aten.split_with_sizes.default", {In({7}), Ints{3, 3}}),
-            "aten.split_with_sizes.default: the parts add up to 6 of 7");
+            "aten.split_with_sizes.default: the parts do not add up to the size: 6 and 7 differ");
   EXPECT_EQ(Types("aten.cat.default", {Values{In({0}), In({s0, 3}), In(DType::kFloat64, {s1, 3})}}), "f64[s0 + s1,3]");
   EXPECT_EQ(Types("aten.stack.default", {Values{In({s0}), In({4})}, -1}), "f32[4,2]");
 }
@@ -199,6 +199,39 @@ TEST_F(Shapes, CheckingMakesNoSymbols) {
   size_t before = t.symbols().size();
   EXPECT_TRUE(passes::InferShapes(p).ok());
   EXPECT_EQ(t.symbols().size(), before);
+}
+
+// What an operator cannot be given is refused here, so that no rule behind it has to.
+TEST_F(Shapes, RefusesWhatDoesNotFit) {
+  Value *x = In({2, 4, 5}), *three = In({3}), *ints = In(DType::kInt8, {2, 4, 5});
+  EXPECT_EQ(Types("aten.group_norm.default", {x, 2, three}), "aten.group_norm.default: argument 'weight' and the channels: 3 and 4 differ");
+  EXPECT_EQ(Types("aten.batch_norm.default", {x, In({}), None{}, None{}, None{}, true, 0.1, 1e-5, false}),
+            "aten.batch_norm.default: argument 'weight' has rank 0, not 1");
+  EXPECT_EQ(Types("aten.scaled_dot_product_attention.default", {x, x, ints}),
+            "aten.scaled_dot_product_attention.default: query, key and value have different dtypes");
+  EXPECT_EQ(Types("aten.repeat.default", {In({2, 8}), Ints{int64_t{1} << 59, 1}}),
+            "aten.repeat.default: a result of f32[1152921504606846976,8] is out of range");
+}
+
+// What a rule needs and cannot prove is recorded with its node; what holds is not, and what cannot hold is an error.
+TEST_F(Shapes, RecordsWhatItNeeds) {
+  auto needed = [&] {
+    std::string text;
+    for (const ShapeConstraint& c : ConstraintsOf(p))
+      text += std::string(c.node->op().base) + ": " + c.condition.ToString() + "\n";
+    return text;
+  };
+  Value *x = In({s0, 8}), *y = In({s1, 8});
+  EXPECT_EQ(Types("aten.add.Tensor", {x, x}), "f32[s0,8]");
+  EXPECT_EQ(needed(), "") << "equal sizes need nothing";
+  EXPECT_EQ(Types("aten.add.Tensor", {x, y}), "f32[s0,8]");
+  EXPECT_EQ(Types("aten.cat.default", {Values{x, y}, 1}), "f32[s0,16]");
+  EXPECT_EQ(Types("aten.mm.default", {In({4, s0}), y}), "f32[4,8]");
+  EXPECT_EQ(Types("aten.view.default", {x, SymInts{-1, 16}}), "f32[s0//2,16]");
+  EXPECT_EQ(Types("aten.max_pool2d.default", {In({1, 1, s0, 8}), Ints{3, 3}}), "f32[1,1,s0//3,2]");
+  EXPECT_EQ(needed(), "add: Eq(s0, s1)\ncat: Eq(s0, s1)\nmm: Eq(s0, s1)\nview: Eq(8*Mod(s0, 2), 0)\nmax_pool2d: s0//3 >= 1\n");
+  EXPECT_EQ(Types("aten.add.Tensor", {x, In({s0, 7})}), "aten.add.Tensor: sizes do not broadcast: 8 and 7 differ");
+  EXPECT_EQ(Types("aten.add.Tensor", {x, In({s0 + 1, 8})}), "aten.add.Tensor: sizes do not broadcast: s0 and s0 + 1 differ");
 }
 
 }  // namespace

@@ -56,9 +56,23 @@ TEST(Verify, ChecksSubgraphs) {
   const std::string cond = "%y: f32[2,3] = higher_order.cond(true, @a.0, @a.1, [%x])\nreturn %y\n}\n"
                            "graph a.0(%x: f32[2,3]) { return %x }\n";
   EXPECT_EQ(Body(cond + "graph a.1(%x: f32[2,3]) { return %x"), "ok");
-  Expect(Body(cond + "graph a.1() { return 1"), "a subgraph of 0 inputs gets 1");
-  Expect(Body(cond + "graph a.1(%x: f32[2,3]) { return"), "a subgraph of 0 outputs where 1 are wanted");
+  Expect(Body(cond + "graph a.1() { return 1"), "a graph of 0 inputs gets 1 operands");
+  Expect(Body(cond + "graph a.1(%x: f32[2,3]) { return"), "a graph of 0 outputs for 1 results");
   Expect(Body(cond + "graph a.1(%x: f32[2,3]) { %y: f32[2] = aten.relu.default()\n return %y"), "argument 'self' is missing");
+  Expect(Body(cond + "graph a.1(%x: f16[2,3]) { return %x"), "operand 0 is f32[2,3], the graph says f16[2,3]");
+  Expect(Body(cond + "graph a.1(%x: f32[2]) { return %x"), "operand 0 is f32[2,3], the graph says f32[2]");
+  Expect(Body(cond + "graph a.1(%x: f32[2,4]) { return %x"), "operand 0 is f32[2,3], the graph says f32[2,4]");
+  Expect(Body(cond + "graph a.1(%x: f32[2,3]) { %y: f32[3] = aten.sum.dim_IntList(self=%x, dim=[0])\nreturn %y"),
+         "result 0 is f32[2,3], the graph says f32[3]");
+  Expect(Body("%y: f32[2,3] = higher_order.cond(true, 1, 2, [%x])\nreturn %y"), "argument 1 is no graph");
+
+  const std::string scan = "%y: f32[3], %z: f32[2,3] = higher_order.scan(@b.0, [%c], [%x], [])\nreturn %z\n}\n";
+  const std::string carry = "%c: f32[3] = aten.sum.dim_IntList(self=%x, dim=[0])\n";
+  EXPECT_EQ(Body(carry + scan + "graph b.0(%c: f32[3], %x: f32[3]) { return %c, %x"), "ok");
+  Expect(Body(carry + scan + "graph b.0(%c: f32[3], %x: f32[2,3]) { return %c, %x"), "operand 1 is f32[2,3], the graph says f32[2,3]");
+  Expect(Body(carry + scan + "graph b.0(%c: f32[3], %x: f64[3]) { return %c, %x"), "operand 1 is f32[2,3], the graph says f64[3]");
+  Expect(Body("%y: f32[2,3] = higher_order.scan(@b.0, [], [3], [])\nreturn %y\n}\ngraph b.0(%x: f32[3]) { return %x"),
+         "operand 0 is no tensor of a dimension");
 }
 
 TEST(Verify, ChecksForm) {
@@ -85,6 +99,18 @@ TEST(Verify, ChecksSignatures) {
   Expect(std::string(Verify(p).message()), "which is no input");
   p.input_specs.clear();
   Expect(std::string(Verify(p).message()), "0 input specs for 1 inputs");
+}
+
+TEST(Verify, ChecksSizes) {
+  EXPECT_EQ(Body("%y: f32[0,1099511627776] = aten.relu.default(self=%x)\nreturn %y"), "ok");
+  Expect(Body("%y: f32[1099511627776,2097152] = aten.relu.default(self=%x)\nreturn %y"), "more elements than can be counted");
+  Program p;
+  Value* w = p.graph->AddInput("w", Type::Tensor(DType::kFloat32, {p.syms->Symbol("s0"), 3}));
+  p.input_specs.push_back({InputSpec::kParameter, "w"});
+  p.weights["w"] = OwnedTensor(DType::kFloat32, {3}, std::string(12, '\0'));
+  Expect(std::string(Verify(p).message()), "weight 'w' has other sizes than input %w");
+  w->mutable_type().sizes = {3};
+  EXPECT_EQ(Verify(p).message(), "");
 }
 
 TEST(Verify, ChecksOrderAndOwners) {

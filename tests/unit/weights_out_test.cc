@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "exporters/pt2/payloads.h"
 #include "exporters/pt2/pt2.h"
-#include "exporters/safetensors/cast.h"
+#include "weights/cast.h"
 #include "gtest/gtest.h"
 #include "importers/json.h"
 #include "importers/pt2/pt2.h"
@@ -33,8 +33,8 @@ TEST(JsonWriter, EscapesAndNumbers) {
 
 TEST(Cast, RoundsToNearestEven) {
   using ir::DType;
-  EXPECT_EQ(exporters::FindCast(DType::kFloat32, DType::kFloat32), nullptr);
-  EXPECT_EQ(exporters::FindCast(DType::kInt32, DType::kFloat32), nullptr);
+  EXPECT_EQ(weights::FindCast(DType::kFloat32, DType::kFloat32), nullptr);
+  EXPECT_EQ(weights::FindCast(DType::kInt32, DType::kFloat32), nullptr);
   const struct { float in; uint16_t f16, bf16; } rows[] = {
       {1.0f, 0x3c00, 0x3f80},          {-0.0f, 0x8000, 0x8000},        {65504.0f, 0x7bff, 0x4780},
       {65520.0f, 0x7c00, 0x4780},      {65519.996f, 0x7bff, 0x4780},   {std::ldexp(1.0f, -24), 0x0001, 0x3380},
@@ -43,9 +43,9 @@ TEST(Cast, RoundsToNearestEven) {
   for (const auto& row : rows) {
     uint16_t out;
     const uint8_t* in = reinterpret_cast<const uint8_t*>(&row.in);
-    exporters::FindCast(DType::kFloat32, DType::kFloat16)(in, reinterpret_cast<uint8_t*>(&out), 1);
+    weights::FindCast(DType::kFloat32, DType::kFloat16)(in, reinterpret_cast<uint8_t*>(&out), 1);
     EXPECT_EQ(out, row.f16) << row.in;
-    exporters::FindCast(DType::kFloat32, DType::kBFloat16)(in, reinterpret_cast<uint8_t*>(&out), 1);
+    weights::FindCast(DType::kFloat32, DType::kBFloat16)(in, reinterpret_cast<uint8_t*>(&out), 1);
     EXPECT_EQ(out, row.bf16) << row.in;
   }
   // Every half comes back from f32 as it was.
@@ -53,8 +53,8 @@ TEST(Cast, RoundsToNearestEven) {
     const uint16_t half = static_cast<uint16_t>(bits);
     float wide;
     uint16_t back;
-    exporters::FindCast(DType::kFloat16, DType::kFloat32)(reinterpret_cast<const uint8_t*>(&half), reinterpret_cast<uint8_t*>(&wide), 1);
-    exporters::FindCast(DType::kFloat32, DType::kFloat16)(reinterpret_cast<const uint8_t*>(&wide), reinterpret_cast<uint8_t*>(&back), 1);
+    weights::FindCast(DType::kFloat16, DType::kFloat32)(reinterpret_cast<const uint8_t*>(&half), reinterpret_cast<uint8_t*>(&wide), 1);
+    weights::FindCast(DType::kFloat32, DType::kFloat16)(reinterpret_cast<const uint8_t*>(&wide), reinterpret_cast<uint8_t*>(&back), 1);
     if ((bits & 0x7fff) > 0x7c00) EXPECT_TRUE(std::isnan(wide));
     else EXPECT_EQ(back, half);
   }

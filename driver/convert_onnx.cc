@@ -1,0 +1,57 @@
+// A program as an ONNX model. What it cannot express is reported all at once, with the newer opset that can, if one does.
+#include "base/text.h"
+#include "driver/target.h"
+#include "exporters/onnx/export.h"
+
+namespace slipway::driver {
+namespace {
+
+using exporters::OnnxOptions;
+
+absl::StatusOr<OnnxOptions> OptionsOf(const ConvertOptions& o) {
+  if (o.opset < exporters::kMinOpset || o.opset > exporters::kMaxOpset)
+    return absl::UnimplementedError(
+        text::StrCat("opset ", o.opset, " (supported: ", exporters::kMinOpset, " … ", exporters::kMaxOpset, ")"));
+  OnnxOptions options;
+  options.opset = o.opset;
+  options.external_data = o.external_data == "always"  ? exporters::ExternalData::kAlways
+                          : o.external_data == "never" ? exporters::ExternalData::kNever
+                                                       : exporters::ExternalData::kAuto;
+  options.strict_types = o.strict_types;
+  options.state_io = o.state == "io";
+  options.input_names = o.input_names;
+  options.output_names = o.output_names;
+  options.progress = o.progress;
+  for (const std::string& spec : o.custom_ops)
+    if (absl::Status s = exporters::AddCustomOp(spec, &options.custom_ops); !s.ok())
+      return UsageError(text::StrCat("--custom-op: ", text::FromAbsl(s.message())));
+  return options;
+}
+
+}  // namespace
+
+absl::StatusOr<Legality> OnnxLegality(const ConvertOptions& o) {
+  auto options = OptionsOf(o);
+  if (!options.ok()) return options.status();
+  return [options = *std::move(options)](const ir::Node& n) { return exporters::OnnxLegal(n, options); };
+}
+
+absl::Status WriteOnnx(Conversion& c) {
+  auto options = OptionsOf(c.options);
+  if (!options.ok()) return options.status();
+  options->refusals = &c.context.refusals;
+  options->metadata = c.Metadata();
+  if (absl::Status s = exporters::CheckNames(c.program(), *options); !s.ok()) return UsageError(std::string(s.message()));
+  exporters::OnnxReport failure;
+  auto report = exporters::ExportOnnx(c.program(), c.options.output, *options, c.options.dry_run, &failure);
+  if (!report.ok() && failure.unsupported.empty()) return report.status();
+  if (!report.ok())
+    return WithHelp(UnsupportedError(failure.unsupported, text::StrCat("at opset ", c.options.opset)),
+                    failure.newer_opset ? text::StrCat("--opset ", failure.newer_opset, " has all that is needed") : "");
+  c.summary.nodes_after = report->nodes_out;
+  c.summary.weight_bytes = report->weight_bytes;
+  c.summary.bytes_written = report->file_bytes;
+  return absl::OkStatus();
+}
+
+}  // namespace slipway::driver

@@ -1,0 +1,78 @@
+// How the text of a flag becomes a value follows from the type of the field that it sets.
+#include "driver/convert_options.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/text.h"
+
+namespace slipway::driver {
+
+namespace convert_flags {
+
+constexpr int kMostNumber = 99999;
+
+bool Parse(std::string_view text, bool* out) {
+  *out = text == "true";
+  return *out || text == "false";
+}
+bool Parse(std::string_view text, int* out) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < 1 || number > kMostNumber) return false;
+  *out = number;
+  return true;
+}
+bool Parse(std::string_view text, std::string* out) {
+  *out = text;
+  return true;
+}
+bool Parse(std::string_view text, Strings* out) {
+  out->emplace_back(text);
+  return true;
+}
+bool Parse(std::string_view text, Pairs* out) {
+  const size_t eq = text.find('=');
+  if (eq == text.npos || eq == 0) return false;
+  out->emplace_back(text.substr(0, eq), text.substr(eq + 1));
+  return true;
+}
+
+std::string Show(bool) { return ""; }
+std::string Show(int number) { return number ? text::StrCat(number) : ""; }
+std::string Show(const std::string& text) { return text; }
+std::string Show(const Strings&) { return ""; }
+std::string Show(const Pairs&) { return ""; }
+
+}  // namespace convert_flags
+
+namespace {
+
+// Whether `text` is one of the words that are all a flag's value may be.
+bool IsWord(std::string_view text, std::string_view words) {
+  for (std::string_view word : text::Split(words, '|'))
+    if (word == text) return true;
+  return false;
+}
+
+bool Set(const ConvertFlag& flag, ConvertOptions& o, std::string_view value) {
+  if (text::Contains(flag.value, "|") && !IsWord(value, flag.value)) return false;
+  if (!text::Contains(flag.value, ",")) return flag.set(o, value);
+  for (std::string_view part : text::Split(value, ','))
+    if (!flag.set(o, part)) return false;
+  return true;
+}
+
+}  // namespace
+
+absl::Status SetConvertFlag(ConvertOptions& o, std::string_view name, std::string_view value) {
+  const auto flag = std::find_if(std::begin(kConvertFlags), std::end(kConvertFlags), [&](const ConvertFlag& f) { return f.name == name; });
+  if (flag == std::end(kConvertFlags)) return absl::InvalidArgumentError(text::StrCat("no flag of convert is named '", name, "'"));
+  if (!Set(*flag, o, value))
+    return absl::InvalidArgumentError(
+        text::StrCat(name, " '", value, "' is not ", flag->kind == ConvertFlag::kSwitch ? "true|false" : flag->value));
+  o.given.insert(flag->name);
+  return absl::OkStatus();
+}
+
+}  // namespace slipway::driver

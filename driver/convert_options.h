@@ -1,0 +1,193 @@
+// What `convert` can be asked for: its options and the table of flags that set them. The command line's parser and --help,
+// the C API's options, the check of which target takes which flag and the tables of docs/cli.md all follow from that table.
+#ifndef SLIPWAY_DRIVER_CONVERT_OPTIONS_H_
+#define SLIPWAY_DRIVER_CONVERT_OPTIONS_H_
+
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace slipway::driver {
+
+struct ConvertOptions {
+  std::vector<std::string> inputs;  // FILE or NAME=FILE
+  std::string output;
+  std::string to;  // the target's name; "": from the output's suffix
+  // Programs
+  std::vector<std::string> weights;  // files or folders whose tensors replace the program's by name
+  std::string key;
+  bool allow_missing = false;
+  // Passes
+  bool verify_each = false;
+  // ONNX
+  int opset = 20;
+  std::string external_data = "auto";
+  bool strict_types = false;
+  bool functions = false;
+  std::string state = "drop";
+  std::vector<std::string> custom_ops;  // "mylib::foo=com.acme:Foo"
+  std::vector<std::string> input_names, output_names;  // all or none
+  // Native libraries
+  std::vector<std::string> plugins;
+  bool with_program = false;
+  // PT2
+  std::string torch = "2.9";
+  bool no_weights = false;
+  bool check_crc = false;
+  // safetensors
+  std::string dtype;  // "": as they are
+  std::vector<std::string> include, exclude, rename;
+  std::string max_shard_size;  // "": 5GB
+  int shards = 0;              // 0: by size
+  int tp = 0;                  // 0: not split
+  std::string tp_rules;
+  // All
+  std::vector<std::pair<std::string, std::string>> metadata;
+  bool dry_run = false;
+
+  std::function<void(uint64_t done, uint64_t total)> progress;  // called as weights are written, in bytes; may be empty
+  std::set<std::string_view> given;  // the names of the flags that were set, for CheckFlags()
+};
+
+// The targets that a flag is for, as bits.
+inline constexpr unsigned kOnnx = 1, kPt2 = 2, kSo = 4, kNativePt2 = 8, kSafetensors = 16;
+inline constexpr unsigned kNative = kSo | kNativePt2, kPrograms = kOnnx | kPt2 | kNative, kAll = kPrograms | kSafetensors;
+
+struct ConvertFlag {
+  enum Kind : uint8_t {
+    kSwitch,    // takes no value; as text "true" or "false"
+    kOne,       // takes a value
+    kRepeated,  // takes a value each time it is given
+    kSeveral,   // takes one value or more each time
+  };
+  std::string_view name;  // "opset"
+  unsigned targets;
+  std::string_view value;  // what help calls the value; words with | between them are all that it may be. "" for switches
+  std::string_view help;   // with Markdown's `code` and **emphasis**
+  Kind kind;
+  bool (*set)(ConvertOptions& o, std::string_view value);  // false for a value that is malformed; `o` is then as it was
+  std::string (*get)(const ConvertOptions& o);             // as text; "" where there is no default to show
+};
+
+// How the table below is written.
+namespace convert_flags {
+
+using Strings = std::vector<std::string>;
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+// A value of a field as text, and as it is shown; Parse() adds to what holds several. False for a value that is malformed.
+bool Parse(std::string_view text, bool* out);
+bool Parse(std::string_view text, int* out);
+bool Parse(std::string_view text, std::string* out);
+bool Parse(std::string_view text, Strings* out);
+bool Parse(std::string_view text, Pairs* out);
+std::string Show(bool);
+std::string Show(int number);
+std::string Show(const std::string& text);
+std::string Show(const Strings&);
+std::string Show(const Pairs&);
+
+template <typename T>
+inline constexpr ConvertFlag::Kind kKindOf = ConvertFlag::kOne;
+template <>
+inline constexpr ConvertFlag::Kind kKindOf<bool> = ConvertFlag::kSwitch;
+template <>
+inline constexpr ConvertFlag::Kind kKindOf<Strings> = ConvertFlag::kRepeated;
+template <>
+inline constexpr ConvertFlag::Kind kKindOf<Pairs> = ConvertFlag::kSeveral;
+
+// A flag that sets one field.
+template <auto field, typename T = std::remove_reference_t<decltype(std::declval<ConvertOptions&>().*field)>>
+constexpr ConvertFlag Flag(std::string_view name, unsigned targets, std::string_view value, std::string_view help,
+                           ConvertFlag::Kind kind = kKindOf<T>) {
+  return {name, targets, value, help, kind,
+          [](ConvertOptions& o, std::string_view text) {
+            T parsed = o.*field;
+            if (!Parse(text, &parsed)) return false;
+            o.*field = std::move(parsed);
+            return true;
+          },
+          [](const ConvertOptions& o) { return Show(o.*field); }};
+}
+
+using O = ConvertOptions;
+
+// All flags that say how to convert; not those of where from and where to, or of how to report. A new one is a field above
+// and a row here.
+inline constexpr ConvertFlag kTable[] = {
+    Flag<&O::to>("to", kAll, "onnx|pt2|so|native-pt2|safetensors", "the format, where OUT's suffix does not say it"),
+    Flag<&O::weights>("weights", kPrograms, "FILE",
+                      "safetensors files, checkpoints or folders of shards whose tensors replace the program's by name; names they "
+                      "lack are an error, and so are other shapes and types, but floating-point types are cast to the program's. "
+                      "`dlpack:LIBRARY.so` loads a shared library, **running its code**, and takes the tensors it gives",
+                      ConvertFlag::kSeveral),
+    Flag<&O::allow_missing>("allow-missing", kPrograms, "", "names that the files of `--weights` lack keep the archive's values"),
+    Flag<&O::key>("key", kAll, "PATH",
+                  "the dict of a nested checkpoint that holds the tensors: `model.state_dict`; `.` is the outermost"),
+    Flag<&O::opset>("opset", kOnnx, "N", "the opset to declare, exactly; 18 … 24"),
+    Flag<&O::external_data>("external-data", kOnnx, "auto|always|never",
+                            "weights in a file of their own; auto: above 2 GB"),
+    Flag<&O::strict_types>("strict-types", kOnnx, "",
+                           "never cast around operators for whose type ONNX Runtime has no kernel"),
+    Flag<&O::state>("state", kOnnx, "drop|io",
+                    "what becomes of buffers and inputs that the program updates: dropped with a warning, or carried: "
+                    "`state_in.FQN` is an input (its default the value in the file), `state_out.FQN` an output"),
+    Flag<&O::functions>("functions", kOnnx, "",
+                        "repeated blocks, modules that compute the same on values of the same types, are kept as local functions"),
+    Flag<&O::custom_ops>("custom-op", kOnnx, "NAMESPACE::NAME=DOMAIN:OPTYPE",
+                         "writes an operator as a node of a custom domain: tensors and symbolic numbers are its inputs, constants "
+                         "its attributes by name; may be repeated"),
+    Flag<&O::input_names>("input-names", kOnnx, "A,B", "names of the inputs, in order; all of them"),
+    Flag<&O::output_names>("output-names", kOnnx, "A,B", "names of the outputs, in order; all of them"),
+    Flag<&O::plugins>("plugin", kNative, "LIBRARY",
+                      "a shared library with kernels for operators of your own (`slipway_kernel.h`), **whose code is run**; it is put "
+                      "into the output. May be repeated"),
+    Flag<&O::with_program>("with-program", kNativePt2, "",
+                           "the exported program as well, so that `torch.export.load` opens the same file. Its weights are in the "
+                           "file twice"),
+    Flag<&O::torch>("torch", kPt2, "2.9|2.6",
+                    "the oldest torch that shall load it. 2.6: the flat layout with pickled weights, which 2.6 … 2.13 load"),
+    Flag<&O::no_weights>("no-weights", kPt2, "",
+                         "the programs only. torch wants the weights back before it loads them; slipway reads such archives"),
+    Flag<&O::check_crc>("check-crc", kPt2, "",
+                        "verify the CRC-32 of the source's payloads on the way (exit code 3 where one is wrong)"),
+    Flag<&O::dtype>("dtype", kSafetensors, "bf16|f16|f32",
+                    "cast f64, f32, f16 and bf16 tensors on the way, rounded to nearest even; others stay"),
+    Flag<&O::include>("include", kSafetensors, "RE",
+                      "only the tensors whose names the regular expression is found in; may be repeated"),
+    Flag<&O::exclude>("exclude", kSafetensors, "RE", "without the tensors whose names the expression is found in; may be repeated"),
+    Flag<&O::rename>("rename", kSafetensors, "RE=>TEXT", "on every name that is left, in order; `$1` is a group. May be repeated"),
+    Flag<&O::max_shard_size>("max-shard-size", kSafetensors, "SIZE",
+                             "into a folder: the most bytes of a shard, `5GB` if not said (`KB MB GB TB`, `KiB MiB GiB TiB`)"),
+    Flag<&O::shards>("shards", kSafetensors, "N", "into a folder: exactly N shards of about the same size"),
+    Flag<&O::tp>("tp", kSafetensors, "N",
+                 "into a folder, with `--tp-rules`: `rank-00000-of-0000N.safetensors` …, the parts of N tensor-parallel ranks"),
+    Flag<&O::tp_rules>("tp-rules", kSafetensors, "FILE", "with `--tp`: how each tensor is split, by rules in JSON"),
+    Flag<&O::metadata>("metadata", kAll, "KEY=VALUE",
+                       "stored in the output, in a PT2 archive as an extra file of that name; may be repeated"),
+    Flag<&O::dry_run>("dry-run", kAll, "", "all but the writing"),
+    Flag<&O::verify_each>("verify-each", kOnnx | kNative, "",
+                          "checks the program's consistency after every pass; a failure is a bug (exit code 70)"),
+};
+
+}  // namespace convert_flags
+
+inline constexpr auto& kConvertFlags = convert_flags::kTable;
+
+// The names of the targets that take the flag, "onnx, pt2"; "" where all do.
+std::string FlagTargets(const ConvertFlag& flag);
+
+// Sets a flag or adds to one that holds several values. InvalidArgument for an unknown name and for a value that has no
+// meaning.
+absl::Status SetConvertFlag(ConvertOptions& o, std::string_view name, std::string_view value);
+
+}  // namespace slipway::driver
+
+#endif  // SLIPWAY_DRIVER_CONVERT_OPTIONS_H_

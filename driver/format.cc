@@ -1,0 +1,333 @@
+// The table of formats. Each is recognised by its structure and not by a few magic bytes: the length that a safetensors file
+// begins with may look like the magic of any other. A new one is a row here and its importer.
+#include "driver/format.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "base/text.h"
+#include "driver/diagnostic.h"
+#include "driver/inspect.h"
+#include "importers/checkpoint/distributed.h"
+#include "importers/checkpoint/state_dict.h"
+#include "importers/checkpoint/torch_legacy.h"
+#include "importers/checkpoint/torch_zip.h"
+#include "importers/dlpack/library.h"
+#include "importers/native/native_file.h"
+#include "importers/pt2/pt2.h"
+#include "importers/safetensors/safetensors.h"
+#include "io/digest.h"
+#include "io/io_error.h"
+#include "io/zip_reader.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "weights/checkpoint_folder.h"
+
+namespace slipway::driver {
+namespace {
+
+using ir::TensorSet;
+
+constexpr std::string_view kLibraryPrefix = "dlpack:", kIndexSuffix = ".index.json";
+
+std::string_view TextOf(const Source& source) {
+  const absl::Span<const uint8_t> data = source.file->data();
+  return {reinterpret_cast<const char*>(data.data()), data.size()};
+}
+
+// ---- Programs
+
+bool IsText(const Source& s) { return s.file && ir::LooksLikeText(TextOf(s)); }
+
+absl::StatusOr<ir::Archive> ReadText(const Source& s) {
+  ir::ParseOptions options;
+  options.base = FolderOf(s.path);
+  options.name = s.path;
+  return ir::Parse(TextOf(s), options);
+}
+
+bool IsPt2(const Source& s) { return s.file && importers::LooksLikePt2(s.file); }
+
+absl::StatusOr<ir::Archive> ReadPt2(const Source& s) { return importers::ReadPt2(s.file); }
+
+bool IsNative(const Source& s) { return s.file && importers::LooksNative(s.file); }
+
+absl::Status DescribeNative(const Source& s, FileReport* report) {
+  auto native = importers::ReadNative(s.file);
+  if (!native.ok()) return native.status();
+  Describe(native->model, report);
+  return absl::OkStatus();
+}
+
+// ---- Tensors
+
+bool IsSafetensors(const Source& s) { return s.file && importers::LooksLikeSafetensors(s.file->data()); }
+
+absl::StatusOr<TensorSet> ReadSafetensors(const Source& s, const std::string&) { return importers::ReadSafetensors(s.file); }
+
+bool IsCheckpoint(const Source& s) {
+  return s.file && (importers::LooksLikeTorchZip(s.file) || importers::LooksLikeTorchLegacy(s.file->data()));
+}
+
+TensorSet SetOf(std::vector<std::pair<std::string, ir::TensorRef>> tensors) {
+  TensorSet set;
+  for (auto& [name, tensor] : tensors) set.tensors.insert_or_assign(name, std::move(tensor));
+  return set;
+}
+
+absl::StatusOr<TensorSet> ReadCheckpoint(const Source& s, const std::string& key) {
+  auto tensors = importers::ReadCheckpoint(io::Bytes::Of(s.file), key);
+  if (!tensors.ok()) return tensors.status();
+  TensorSet set = SetOf(*std::move(tensors));
+  set.metadata["format"] = "pt";
+  return set;
+}
+
+// All tensors, not only those of one dict.
+absl::Status DescribeCheckpoint(const Source& s, FileReport* report) {
+  auto tensors = importers::ListCheckpoint(io::Bytes::Of(s.file));
+  if (!tensors.ok()) return tensors.status();
+  Describe(SetOf(*std::move(tensors)), report);
+  return absl::OkStatus();
+}
+
+// ---- Folders of shards
+
+absl::Status Merge(TensorSet from, const std::string& path, TensorSet* into) {
+  for (auto& [name, tensor] : from.tensors)
+    if (!into->tensors.emplace(name, std::move(tensor)).second)
+      return absl::InvalidArgumentError(text::StrCat(path, ": another shard has a tensor '", name, "' too"));
+  into->metadata.merge(from.metadata);
+  return absl::OkStatus();
+}
+
+// The shards that an index names, each with the tensors it must hold.
+absl::StatusOr<TensorSet> ReadIndexed(const std::string& folder, const std::string& index, const std::string& key) {
+  auto shards = weights::ReadIndex(index);
+  if (!shards.ok()) return shards.status();
+  TensorSet all;
+  for (const auto& [shard, names] : *shards) {
+    const std::string path = text::StrCat(folder, "/", shard);
+    auto set = OpenTensors(path, key);
+    if (!set.ok()) return set.status();
+    for (const std::string& name : names)
+      if (!set->tensors.contains(name)) return absl::InvalidArgumentError(text::StrCat(index, ": '", name, "' is not in ", shard));
+    if (absl::Status s = Merge(*std::move(set), path, &all); !s.ok()) return s;
+  }
+  return all;
+}
+
+// The tensors whose names begin with `key` and a dot, without that.
+absl::StatusOr<TensorSet> Below(TensorSet all, const std::string& key, const std::string& folder) {
+  if (key.empty() || key == ".") return all;
+  const std::string prefix = key + ".";
+  const auto keep = [&](auto* map) {
+    std::remove_pointer_t<decltype(map)> kept;
+    for (auto& [name, tensor] : *map)
+      if (name.starts_with(prefix)) kept.emplace(name.substr(prefix.size()), std::move(tensor));
+    *map = std::move(kept);
+  };
+  keep(&all.tensors);
+  keep(&all.sharded);
+  if (all.tensors.empty() && all.sharded.empty())
+    return absl::InvalidArgumentError(text::StrCat(folder, ": no tensor's name begins with '", prefix, "'"));
+  return all;
+}
+
+absl::StatusOr<TensorSet> ReadFolder(const std::string& folder, const std::string& key) {
+  std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir(folder.c_str()), closedir);
+  if (!dir) return io::IoError(errno, folder);
+  std::set<std::string> indexes, files;
+  bool distributed = false;
+  while (const dirent* e = readdir(dir.get())) {
+    const std::string_view name = e->d_name;
+    if (name.ends_with(".index.json")) indexes.emplace(name);
+    if (name.ends_with(".safetensors")) files.emplace(name);
+    distributed |= name == ".metadata";
+  }
+  if (distributed) {
+    auto set = importers::ReadDistributed(folder);
+    return set.ok() ? Below(*std::move(set), key, folder) : set;
+  }
+  // Beside an index of safetensors there may be one of the .bin files that they were made from.
+  std::set<std::string> preferred;
+  for (const std::string& i : indexes)
+    if (i.ends_with(".safetensors.index.json")) preferred.insert(i);
+  if (!preferred.empty()) indexes = preferred;
+  if (indexes.size() > 1)
+    return absl::InvalidArgumentError(text::StrCat(folder, ": several indexes (", text::Join(indexes, ", "), "): give one of them"));
+  if (!indexes.empty()) {
+    const std::string path = text::StrCat(folder, "/", *indexes.begin());
+    auto shards = weights::ReadIndex(path);
+    if (!shards.ok()) return shards.status();
+    std::set<std::string> indexed;
+    for (const auto& [shard, names] : *shards) indexed.insert(shard);
+    if (absl::Status s = weights::CheckOneCheckpoint(folder, files, *indexes.begin(), indexed); !s.ok()) return s;
+    return ReadIndexed(folder, path, key);
+  }
+  if (absl::Status s = weights::CheckOneCheckpoint(folder, files, "", {}); !s.ok()) return s;
+  if (files.empty()) return absl::InvalidArgumentError(text::StrCat(folder, ": a folder without .metadata, an index or .safetensors files"));
+  std::vector<std::pair<std::string, TensorSet>> sets;
+  bool shards = false;
+  for (const std::string& name : files) {
+    const std::string path = text::StrCat(folder, "/", name);
+    auto set = OpenTensors(path, key);
+    if (!set.ok()) return set.status();
+    shards |= importers::HasShardPlaces(*set);
+    sets.emplace_back(path, *std::move(set));
+  }
+  if (shards) {
+    auto set = importers::JoinShards(std::move(sets));
+    return set.ok() ? Below(*std::move(set), key, folder) : set;
+  }
+  TensorSet all;
+  for (auto& [path, set] : sets)
+    if (absl::Status s = Merge(std::move(set), path, &all); !s.ok()) return s;
+  return all;
+}
+
+bool IsFolder(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+bool IsShards(const Source& s) { return s.file ? s.path.ends_with(kIndexSuffix) : !s.path.starts_with(kLibraryPrefix); }
+
+absl::StatusOr<TensorSet> ReadShards(const Source& s, const std::string& key) {
+  return s.file ? ReadIndexed(FolderOf(s.path), s.path, key) : ReadFolder(s.path, key);
+}
+
+absl::Status DescribeShards(const Source& s, FileReport* report) {
+  auto set = ReadShards(s, "");
+  if (!set.ok()) return set.status();
+  Describe(*set, report);
+  report->bytes = 0;
+  for (const TensorRow& t : report->tensors) report->bytes += t.bytes;
+  return absl::OkStatus();
+}
+
+// ---- Libraries
+
+bool IsLibrary(const Source& s) { return s.path.starts_with(kLibraryPrefix); }
+
+absl::StatusOr<TensorSet> ReadLibrary(const Source& s, const std::string&) {
+  return importers::ReadDlpackLibrary(s.path.substr(kLibraryPrefix.size()));
+}
+
+bool IsNothing(const Source&) { return false; }
+
+constexpr Format kFormats[] = {
+    {"dlpack", "library of tensors", "", IsLibrary, nullptr, ReadLibrary, nullptr},
+    {"shards", "shards", "", IsShards, nullptr, ReadShards, DescribeShards},
+    {"text", "slipway text", "", IsText, ReadText, nullptr, nullptr},
+    {"safetensors", "safetensors file", ".safetensors", IsSafetensors, nullptr, ReadSafetensors, nullptr},
+    {"pt2", "PT2 archive", ".pt2", IsPt2, ReadPt2, nullptr, nullptr},
+    {"native", "native library", ".so", IsNative, nullptr, nullptr, DescribeNative},
+    {"checkpoint", "torch.save checkpoint", "", IsCheckpoint, nullptr, ReadCheckpoint, DescribeCheckpoint},
+    {"onnx", "ONNX model", ".onnx", IsNothing, nullptr, nullptr, nullptr},
+};
+
+// What is wrong with a file that no format recognises: a broken zip archive says where.
+absl::Status Unknown(const Source& source) {
+  if (TextOf(source).starts_with("PK"))
+    if (auto zip = io::ZipReader::Open(source.file); !zip.ok()) return zip.status();
+  return absl::InvalidArgumentError(text::StrCat(source.path, ": of no format that slipway reads"));
+}
+
+}  // namespace
+
+absl::Span<const Format> Formats() { return kFormats; }
+
+absl::StatusOr<Source> OpenSource(const std::string& path) {
+  if (path.starts_with(kLibraryPrefix) || IsFolder(path)) return Source{path, nullptr};
+  auto file = io::MappedFile::Open(path);
+  if (!file.ok()) return file.status();
+  return Source{path, *std::move(file)};
+}
+
+absl::StatusOr<const Format*> FormatOf(const Source& source) {
+  for (const Format& f : kFormats)
+    if (f.matches(source)) return &f;
+  for (const Format& f : kFormats)
+    if (!f.suffix.empty() && source.path.ends_with(f.suffix)) return &f;
+  return Unknown(source);
+}
+
+absl::StatusOr<ir::Archive> OpenArchive(const Source& source) {
+  auto format = FormatOf(source);
+  if (!format.ok()) return format.status();
+  if (!(*format)->programs)
+    return absl::UnimplementedError(text::StrCat(
+        source.path, ": a ", (*format)->title, (*format)->tensors ? " holds weights, no program" : ", of which no program is read"));
+  auto archive = (*format)->programs(source);
+  if (!archive.ok()) return archive;
+  for (const auto& p : archive->programs)
+    if (absl::Status s = ir::Verify(*p); !s.ok()) return s;
+  return archive;
+}
+
+absl::StatusOr<ir::Archive> OpenArchive(const std::string& path) {
+  auto file = io::MappedFile::Open(path);  // whose error says that a folder is none
+  if (!file.ok()) return file.status();
+  return OpenArchive(Source{path, *std::move(file)});
+}
+
+absl::StatusOr<TensorSet> OpenTensors(const Source& source, const std::string& key) {
+  auto format = FormatOf(source);
+  if (!format.ok()) return format.status();
+  if ((*format)->tensors) return (*format)->tensors(source, key);
+  if (!(*format)->programs)
+    return absl::InvalidArgumentError(text::StrCat(source.path, ": a ", (*format)->title, ", of which no tensors are read"));
+  auto archive = OpenArchive(source);
+  if (!archive.ok()) return archive.status();
+  std::vector<const ir::Program*> programs;
+  for (const auto& p : archive->programs) programs.push_back(p.get());
+  return WeightsOf(programs);
+}
+
+absl::StatusOr<TensorSet> OpenTensors(const std::string& path, const std::string& key) {
+  auto source = OpenSource(path);
+  if (!source.ok()) return source.status();
+  auto set = OpenTensors(*source, key);
+  return set.ok() ? std::move(set) : WithPlace(set.status(), path);
+}
+
+absl::StatusOr<TensorSet> OpenWholeTensors(const std::string& path, const std::string& key) {
+  auto set = OpenTensors(path, key);
+  if (set.ok() && !set->sharded.empty())
+    return absl::UnimplementedError(text::StrCat(path, ": '", set->sharded.begin()->first,
+                                                 "' lies in several pieces; convert the checkpoint to safetensors first"));
+  return set;
+}
+
+absl::StatusOr<TensorSet> WeightsOf(absl::Span<const ir::Program* const> programs) {
+  TensorSet set;
+  for (const ir::Program* p : programs)
+    for (const auto& [name, tensor] : p->weights)
+      if (!set.tensors.emplace(programs.size() > 1 ? text::StrCat(p->name, ".", name) : name, tensor).second)
+        return absl::InvalidArgumentError(text::StrCat("two weights are named '", name, "'"));
+  set.metadata["format"] = "pt";
+  return set;
+}
+
+std::string SourceDigest(const std::shared_ptr<io::MappedFile>& file) {
+  io::Sha256 digest;
+  if (auto zip = io::ZipReader::Open(file); zip.ok()) {
+    for (const io::ZipEntry& e : (*zip)->entries()) digest.Update(text::StrCat(e.name, "\n", e.size, " ", e.crc32, "\n"));
+  } else {
+    digest.Update(file->data());
+  }
+  return text::StrCat("sha256:", io::ToHex(digest.Finish()));
+}
+
+std::string FolderOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
+}  // namespace slipway::driver

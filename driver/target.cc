@@ -1,0 +1,83 @@
+// The table of targets. A new one is a row here, its bit and flags in convert_options.h, and a file with its functions.
+#include "driver/target.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace slipway::driver {
+
+absl::StatusOr<Legality> OnnxLegality(const ConvertOptions& o);    // convert_onnx.cc
+absl::StatusOr<Legality> NativeLegality(const ConvertOptions& o);  // convert_native.cc
+absl::Status WriteOnnx(Conversion& c);
+absl::Status WriteLibrary(Conversion& c);
+absl::Status WritePackage(Conversion& c);
+absl::Status WritePt2(Conversion& c);      // convert_pt2.cc
+absl::Status WriteTensors(Conversion& c);  // convert_weights.cc
+
+namespace {
+
+constexpr const passes::Pipeline* kOnnxPasses[] = {&passes::kPreparation, &passes::kLegalization, &passes::kOutlining};
+constexpr const passes::Pipeline* kNativePasses[] = {&passes::kPreparation};  // the planner legalizes as it plans
+
+constexpr Target kTargets[] = {
+    {"onnx", kOnnx, ".onnx", "ONNX", Target::kOneProgram, kOnnxPasses, OnnxLegality, WriteOnnx},
+    {"pt2", kPt2, ".pt2", "a PT2 archive", Target::kSeveralPrograms, {}, nullptr, WritePt2},
+    {"so", kSo, ".so", "a library", Target::kOneProgram, kNativePasses, NativeLegality, WriteLibrary},
+    {"native-pt2", kNativePt2, "", "a library", Target::kOneProgram, kNativePasses, NativeLegality, WritePackage},
+    {"safetensors", kSafetensors, ".safetensors", "safetensors", Target::kTensors, {}, nullptr, WriteTensors},
+};
+
+}  // namespace
+
+absl::Span<const Target> Targets() { return kTargets; }
+
+const Target* FindTarget(std::string_view name) {
+  const auto it = std::find_if(std::begin(kTargets), std::end(kTargets), [&](const Target& t) { return t.name == name; });
+  return it == std::end(kTargets) ? nullptr : it;
+}
+
+bool IsFolder(const std::string& output) {
+  struct stat info;
+  return output.ends_with('/') || (stat(output.c_str(), &info) == 0 && S_ISDIR(info.st_mode));
+}
+
+absl::StatusOr<const Target*> TargetOf(const ConvertOptions& o) {
+  if (o.output == "-")
+    return UsageError("standard output is not written to: outputs appear whole or not at all", "-o ./- names a file of that name");
+  if (const Target* named = FindTarget(o.to)) return named;
+  const auto it = std::find_if(std::begin(kTargets), std::end(kTargets),
+                               [&](const Target& t) { return !t.suffix.empty() && o.output.ends_with(t.suffix); });
+  const bool suffixed = o.to.empty() && it != std::end(kTargets);
+  if (suffixed && IsFolder(o.output))
+    return UsageError(text::StrCat("'", o.output, "' is a folder, and its suffix that of ", it->title),
+                      "for a folder of shards end the name in /, or give --to safetensors; else name what is not a folder");
+  if (suffixed) return it;
+  if (o.to.empty() && IsFolder(o.output)) return FindTarget("safetensors");
+  std::vector<std::string_view> suffixes;
+  for (const Target& t : kTargets)
+    if (!t.suffix.empty()) suffixes.push_back(t.suffix);
+  return UsageError(text::StrCat("the output format is not known from '", o.output, "'"),
+                    text::StrCat("end the name in ", text::Join(suffixes, ", "), ", or in / for a folder of shards, or give --to"),
+                    id::kUnknownFormat);
+}
+
+std::string FlagTargets(const ConvertFlag& flag) {
+  std::vector<std::string_view> names;
+  for (const Target& t : kTargets)
+    if (t.bit & flag.targets) names.push_back(t.name);
+  return names.size() == std::size(kTargets) ? "" : text::Join(names, ", ");
+}
+
+absl::Status CheckFlags(const ConvertOptions& o, const Target& target) {
+  std::vector<std::string> refused;
+  for (const ConvertFlag& flag : kConvertFlags)
+    if (o.given.contains(flag.name) && !(flag.targets & target.bit))
+      refused.push_back(text::StrCat("--", flag.name, " (a flag of ", FlagTargets(flag), ")"));
+  if (refused.empty()) return absl::OkStatus();
+  return UsageError(text::StrCat("--to ", target.name, " does not take ", text::Join(refused, ", ")));
+}
+
+}  // namespace slipway::driver

@@ -1,0 +1,674 @@
+// Elementwise operators: arithmetic, comparisons, logic, activations, casts.
+#include <cmath>
+#include <limits>
+
+#include "exporters/onnx/lowerings/util.h"
+#include "exporters/onnx/types.h"
+
+namespace slipway::exporters::onnx_out {
+namespace {
+
+using ir::Scalar;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+// The input in the type the result is computed in.
+V Self(LoweringContext& c) { return c.e.Cast(c.in("self"), c.compute_dtype()); }
+V Num(LoweringContext& c, double v) { return c.e.Number(v, c.compute_dtype()); }
+
+template <Str op>
+void Unary(LoweringContext& c) { c.Return(c.e.Op(op, {Self(c)})); }
+
+// One node where the op keeps the type and integers are themselves (ceil, floor, trunc of ints).
+template <Str op>
+void FloatOnly(LoweringContext& c) {
+  V x = c.in("self");
+  c.Return(ir::IsFloating(x.dtype) ? c.e.Op(op, {x}) : c.e.Op("Identity", {x}));
+}
+
+void Alias(LoweringContext& c) { c.Return(c.in("self")); }
+
+template <Str op>
+void Binary(LoweringContext& c) {
+  DType t = c.compute_dtype();
+  V a = Operand(c, "self", t), b = Operand(c, "other", t);
+  if (c.has("alpha")) {
+    Scalar alpha = c.scalar("alpha");
+    if (!(alpha.is_constant() && alpha.d == 1 && alpha.kind != Scalar::kComplex)) b = c.e.Mul(b, c.number(alpha, t));
+  }
+  c.Return(c.e.OpN(op, {a, b}, {}, {t})[0]);
+}
+
+void Rsub(LoweringContext& c) {
+  DType t = c.compute_dtype();
+  V a = Operand(c, "self", t), b = Operand(c, "other", t);
+  Scalar alpha = c.scalar("alpha");
+  if (!(alpha.is_constant() && alpha.d == 1)) a = c.e.Mul(a, c.number(alpha, t));
+  c.Return(c.e.Sub(b, a));
+}
+
+template <Str op>
+void Comparison(LoweringContext& c) {
+  DType t = Promoted(c, "self", "other");
+  V r = c.e.Op(op, {Operand(c, "self", t), Operand(c, "other", t)}, {}, DType::kBool, c.out_rank());
+  c.Return(r);
+}
+void NotEqual(LoweringContext& c) {
+  DType t = Promoted(c, "self", "other");
+  c.Return(c.e.Not(c.e.Equal(Operand(c, "self", t), Operand(c, "other", t))));
+}
+
+V ToBool(LoweringContext& c, V x) { return c.e.Cast(x, DType::kBool); }
+template <Str op>
+void Logical(LoweringContext& c) {
+  c.Return(c.e.Op(op, {ToBool(c, c.in("self")), ToBool(c, c.in("other"))}, {}, DType::kBool, c.out_rank()));
+}
+void LogicalNot(LoweringContext& c) { c.Return(c.e.Not(ToBool(c, c.in("self")))); }
+
+// Bitwise on integers, logical on bool.
+template <Str logical, Str bitwise>
+void Bitwise(LoweringContext& c) {
+  DType t = c.out_dtype();
+  V a = Operand(c, "self", t), b = Operand(c, "other", t);
+  c.Return(c.e.Op(ir::IsBool(t) ? std::string_view(logical) : std::string_view(bitwise), {a, b}, {}, t, c.out_rank()));
+}
+void BitwiseNot(LoweringContext& c) {
+  V x = c.in("self");
+  c.Return(ir::IsBool(x.dtype) ? c.e.Not(x) : c.e.Op("BitwiseNot", {x}));
+}
+
+// ONNX shifts unsigned integers only. Left: multiply by a power of two. Right (arithmetic): floor division by one.
+void ShiftLeft(LoweringContext& c) {
+  DType t = c.out_dtype();
+  V a = Operand(c, "self", t), b = Operand(c, "other", t);
+  V p = c.e.Cast(c.e.Pow(c.e.Number(2, DType::kFloat64), c.e.Cast(b, DType::kFloat64)), DType::kInt64);
+  c.Return(c.e.Cast(c.e.Mul(c.e.Cast(a, DType::kInt64), p), t));
+}
+V FloorDivInt(LoweringContext& c, V a, V b) {
+  // ONNX Div truncates; one less where the remainder is non-zero and the signs differ.
+  V q = c.e.Div(a, b);
+  V r = c.e.Sub(a, c.e.Mul(q, b));
+  V zero = c.e.Integer(0, a.dtype);
+  V fix = c.e.And(c.e.Not(c.e.Equal(r, zero)), c.e.Op("Xor", {c.e.Less(r, zero), c.e.Less(b, zero)}, {}, DType::kBool, -1));
+  return c.e.Sub(q, c.e.Cast(fix, a.dtype));
+}
+void ShiftRight(LoweringContext& c) {
+  DType t = c.out_dtype();
+  V a = c.e.Cast(Operand(c, "self", t), DType::kInt64), b = Operand(c, "other", t);
+  V p = c.e.Cast(c.e.Pow(c.e.Number(2, DType::kFloat64), c.e.Cast(b, DType::kFloat64)), DType::kInt64);
+  c.Return(c.e.Cast(FloorDivInt(c, a, p), t));
+}
+
+V IsZero(LoweringContext& c, V x) { return c.e.Equal(x, c.e.Number(0, x.dtype)); }
+
+// Python's modulo: the result has the sign of the divisor.
+V Remainder(LoweringContext& c, V a, V b) {
+  if (!ir::IsFloating(a.dtype)) return c.e.Op("Mod", {a, b}, {}, a.dtype, c.out_rank());
+  V r = c.e.Op("Mod", {a, b}, {{"fmod", int64_t{1}}}, a.dtype, c.out_rank());
+  V zero = c.e.Number(0, a.dtype);
+  V fix = c.e.And(c.e.Not(c.e.Equal(r, zero)),
+                  c.e.Op("Xor", {c.e.Less(r, zero), c.e.Less(b, zero)}, {}, DType::kBool, c.out_rank()));
+  return c.e.Where(fix, c.e.Add(r, b), r);
+}
+void RemainderOp(LoweringContext& c) {
+  DType t = c.compute_dtype();
+  c.Return(Remainder(c, Operand(c, "self", t), Operand(c, "other", t)));
+}
+void Fmod(LoweringContext& c) {
+  DType t = c.compute_dtype();
+  V a = Operand(c, "self", t), b = Operand(c, "other", t);
+  if (ir::IsFloating(t)) return c.Return(c.e.Op("Mod", {a, b}, {{"fmod", int64_t{1}}}, t, c.out_rank()));
+  // ONNX Runtime computes fmod of integers in binary64; Div truncates exactly.
+  c.Return(c.e.Sub(a, c.e.Mul(c.e.Div(a, b), b)));
+}
+
+// torch's floor division of floats (c10/util/generic_math.h): from the exact remainder, not floor(a / b).
+V FloorDivFloat(LoweringContext& c, V a, V b) {
+  V mod = c.e.Op("Mod", {a, b}, {{"fmod", int64_t{1}}}, a.dtype, c.out_rank());
+  V zero = c.e.Number(0, a.dtype), one = c.e.Number(1, a.dtype);
+  V div = c.e.Div(c.e.Sub(a, mod), b);
+  V differ = c.e.And(c.e.Not(c.e.Equal(mod, zero)),
+                     c.e.Op("Xor", {c.e.Less(b, zero), c.e.Less(mod, zero)}, {}, DType::kBool, c.out_rank()));
+  div = c.e.Where(differ, c.e.Sub(div, one), div);
+  V floor = c.e.Op("Floor", {div});
+  floor = c.e.Where(c.e.Greater(c.e.Sub(div, floor), c.e.Number(0.5, a.dtype)), c.e.Add(floor, one), floor);
+  V exact = c.e.Div(a, b);
+  floor = c.e.Where(IsZero(c, div), c.e.Mul(zero, exact), floor);
+  return c.e.Where(IsZero(c, b), exact, floor);
+}
+V TruncFloat(LoweringContext& c, V x) { return c.e.Mul(c.e.Op("Sign", {x}), c.e.Op("Floor", {c.e.Op("Abs", {x})})); }
+
+void DivMode(LoweringContext& c) {
+  auto mode = c.opt_str("rounding_mode");
+  DType t = c.compute_dtype();
+  V a = Operand(c, "self", t), b = Operand(c, "other", t);
+  if (!mode) return c.Return(c.e.Div(a, b));
+  bool floating = ir::IsFloating(t);
+  if (*mode == "floor") return c.Return(floating ? FloorDivFloat(c, a, b) : FloorDivInt(c, a, b));
+  if (*mode == "trunc") {
+    V quotient = c.e.Div(a, b);
+    // torch rounds it to the result's type first.
+    if (c.out_dtype() != t && ir::IsLowPrecision(c.out_dtype())) quotient = c.e.Cast(c.e.Cast(quotient, c.out_dtype()), t);
+    return c.Return(floating ? TruncFloat(c, quotient) : quotient);
+  }
+  c.Unsupported("rounding_mode '" + *mode + "'");
+}
+void FloorDivide(LoweringContext& c) {
+  DType t = c.compute_dtype();
+  V a = Operand(c, "self", t), b = Operand(c, "other", t);
+  c.Return(ir::IsFloating(t) ? FloorDivFloat(c, a, b) : FloorDivInt(c, a, b));
+}
+
+// Integer powers by f64 are exact up to 2^53; beyond, torch wraps, which ONNX's integer Pow does not promise.
+void PowOp(LoweringContext& c) {
+  DType t = c.compute_dtype();
+  if (ir::IsFloating(t)) {
+    const ir::Arg& e = c.node().Get("exponent");
+    double k = e.get<double>() ? *e.get<double>() : e.get<int64_t>() ? static_cast<double>(*e.get<int64_t>()) : NAN;
+    V x = Operand(c, "self", t);
+    if (k == 2) return c.Return(c.e.Mul(x, x));
+    if (k == 0.5) return c.Return(c.e.Op("Sqrt", {x}));
+    if (k == 1) return c.Return(x);
+    if (k == -1) return c.Return(c.e.Op("Reciprocal", {x}));
+    return c.Return(c.e.Pow(x, Operand(c, "exponent", t)));
+  }
+  const ir::Arg& e = c.node().Get("exponent");
+  if (auto k = e.get<int64_t>(); k && *k >= 0 && *k <= 8) {
+    V x = Operand(c, "self", t);
+    V r = *k == 0 ? c.e.Op("Sub", {c.e.Add(x, c.e.Integer(1, t)), x}) : x;
+    for (int64_t i = 1; i < *k; ++i) r = c.e.Mul(r, x);
+    return c.Return(r);
+  }
+  V a = c.e.Cast(Operand(c, "self", t), DType::kFloat64), b = c.e.Cast(Operand(c, "exponent", t), DType::kFloat64);
+  V power = c.e.Pow(a, b);
+  // 0 to a negative power is 0 among integers.
+  if (!e.get<int64_t>()) {
+    V zero = c.e.Number(0, DType::kFloat64);
+    power = c.e.Where(c.e.And(IsZero(c, a), c.e.Less(b, zero)), zero, power);
+  }
+  c.Return(c.e.Cast(c.e.Cast(power, DType::kInt64), t));
+}
+
+// NaN in either operand gives NaN. ONNX Runtime's Max and Min propagate it.
+template <Str op>
+void Extremum(LoweringContext& c) {
+  DType t = c.compute_dtype();
+  c.Return(c.e.OpN(op, {Operand(c, "self", t), Operand(c, "other", t)}, {}, {t})[0]);
+}
+void MaximumBoolSafe(LoweringContext& c) {
+  if (ir::IsBool(c.out_dtype())) return Bitwise<"Or", "Max">(c);
+  Extremum<"Max">(c);
+}
+void MinimumBoolSafe(LoweringContext& c) {
+  if (ir::IsBool(c.out_dtype())) return Bitwise<"And", "Min">(c);
+  Extremum<"Min">(c);
+}
+// The other operand where one is NaN.
+template <Str op>
+void FExtremum(LoweringContext& c) {
+  DType t = c.compute_dtype();
+  V a = Operand(c, "self", t), b = Operand(c, "other", t);
+  if (ir::IsBool(t)) return c.Return(c.e.Op(std::string_view(op) == "Max" ? "Or" : "And", {a, b}, {}, t, c.out_rank()));
+  V r = c.e.OpN(op, {a, b}, {}, {t})[0];
+  if (ir::IsFloating(t)) {
+    r = c.e.Where(c.e.Op("IsNaN", {a}, {}, DType::kBool), b, r);
+    r = c.e.Where(c.e.Op("IsNaN", {b}, {}, DType::kBool), a, r);
+  }
+  c.Return(r);
+}
+
+// min(max(x, lo), hi), in the promoted type.
+void Clamp(LoweringContext& c) {
+  V x = Self(c);
+  DType t = c.compute_dtype();
+  if (c.has("min")) x = c.e.Max(x, Operand(c, "min", t));
+  if (c.has("max")) x = c.e.Min(x, Operand(c, "max", t));
+  c.Return(x);
+}
+void Hardtanh(LoweringContext& c) {
+  V x = Self(c);
+  DType t = c.compute_dtype();
+  x = c.e.Max(x, c.number(c.scalar("min_val"), t));
+  c.Return(c.e.Min(x, c.number(c.scalar("max_val"), t)));
+}
+
+void Where(LoweringContext& c) {
+  DType t = c.compute_dtype();
+  c.Return(c.e.Where(ToBool(c, c.in("condition")), Operand(c, "self", t), Operand(c, "other", t)));
+}
+void MaskedFill(LoweringContext& c) {
+  DType t = c.compute_dtype();
+  V value = Operand(c, "value", t);
+  V x = c.e.Cast(c.in("self"), t);
+  c.Return(c.e.Where(ToBool(c, c.in("mask")), value, x));
+}
+
+// Addition of a scaled product or quotient: self + value * (t1 op t2).
+template <Str op>
+void AddC(LoweringContext& c) {
+  DType t = c.compute_dtype();
+  V p = c.e.OpN(op, {c.e.Cast(c.in("tensor1"), t), c.e.Cast(c.in("tensor2"), t)}, {}, {t})[0];
+  Scalar value = c.scalar("value");
+  if (!(value.is_constant() && value.d == 1)) p = c.e.Mul(c.number(value, t), p);
+  c.Return(c.e.Add(c.e.Cast(c.in("self"), t), p));
+}
+
+void Lerp(LoweringContext& c) {
+  // torch: weight < 0.5 ? a + w (b - a) : b - (b - a)(1 - w). The two agree but for rounding.
+  DType t = c.compute_dtype();
+  V a = c.in("self"), b = c.in("end"), w = Operand(c, "weight", t);
+  V d = c.e.Sub(b, a);
+  V low = c.e.Add(a, c.e.Mul(w, d));
+  V high = c.e.Sub(b, c.e.Mul(d, c.e.Sub(c.e.Number(1, t), w)));
+  V small = c.e.Less(c.e.Op("Abs", {w}), c.e.Number(0.5, t));
+  c.Return(c.e.Where(small, low, high));
+}
+
+void Gelu(LoweringContext& c) {
+  std::string approximate = c.str("approximate");
+  if (c.e.opset() >= 20) return c.Return(c.e.Op("Gelu", {Self(c)}, {{"approximate", approximate}}));
+  V x = Self(c);
+  if (approximate == "tanh") {
+    V x3 = c.e.Mul(c.e.Mul(x, x), x);
+    V inner = c.e.Mul(Num(c, 0.7978845608028654), c.e.Add(x, c.e.Mul(Num(c, 0.044715), x3)));
+    return c.Return(c.e.Mul(c.e.Mul(Num(c, 0.5), x), c.e.Add(Num(c, 1), c.e.Op("Tanh", {inner}))));
+  }
+  V erf = c.e.Op("Erf", {c.e.Mul(x, Num(c, 0.7071067811865476))});
+  c.Return(c.e.Mul(c.e.Mul(x, Num(c, 0.5)), c.e.Add(erf, Num(c, 1))));
+}
+void Silu(LoweringContext& c) {
+  V x = Self(c);
+  c.Return(c.e.Mul(x, c.e.Op("Sigmoid", {x})));
+}
+void Relu(LoweringContext& c) {
+  V x = c.in("self");
+  c.Return(ir::IsFloating(x.dtype) ? c.e.Op("Relu", {x}) : c.e.Max(x, c.e.Integer(0, x.dtype)));
+}
+void LeakyRelu(LoweringContext& c) {
+  c.Return(c.e.Op("LeakyRelu", {Self(c)}, {{"alpha", c.scalar("negative_slope").d}}));
+}
+void Elu(LoweringContext& c) {
+  // x > 0 ? scale x : alpha scale (exp(input_scale x) - 1)
+  V x = Self(c);
+  double alpha = c.scalar("alpha").d, scale = c.scalar("scale").d, in = c.scalar("input_scale").d;
+  if (scale == 1 && in == 1) return c.Return(c.e.Op("Elu", {x}, {{"alpha", alpha}}));
+  V neg = c.e.Mul(Num(c, alpha * scale), c.e.Sub(c.e.Op("Exp", {c.e.Mul(c.e.Min(x, Num(c, 0)), Num(c, in))}), Num(c, 1)));
+  c.Return(c.e.Where(c.e.Greater(x, Num(c, 0)), c.e.Mul(x, Num(c, scale)), neg));
+}
+void Celu(LoweringContext& c) {
+  double alpha = c.scalar("alpha").d;
+  V x = Self(c);
+  V neg = c.e.Mul(Num(c, alpha), c.e.Sub(c.e.Op("Exp", {c.e.Div(c.e.Min(x, Num(c, 0)), Num(c, alpha))}), Num(c, 1)));
+  c.Return(c.e.Where(c.e.Greater(x, Num(c, 0)), x, neg));
+}
+void Selu(LoweringContext& c) {
+  c.Return(c.e.Op("Selu", {Self(c)}, {{"alpha", 1.6732632423543772848170429916717}, {"gamma", 1.0507009873554804934193349852946}}));
+}
+void HardSigmoid(LoweringContext& c) {
+  V x = Self(c);
+  c.Return(c.e.Div(c.e.Min(c.e.Max(c.e.Add(x, Num(c, 3)), Num(c, 0)), Num(c, 6)), Num(c, 6)));
+}
+void HardSwish(LoweringContext& c) {
+  V x = Self(c);
+  c.Return(c.e.Div(c.e.Mul(x, c.e.Min(c.e.Max(c.e.Add(x, Num(c, 3)), Num(c, 0)), Num(c, 6))), Num(c, 6)));
+}
+void Relu6(LoweringContext& c) { c.Return(c.e.Min(c.e.Max(Self(c), Num(c, 0)), Num(c, 6))); }
+V Softplus(LoweringContext& c, V x) {
+  // log(1 + exp(x)) without overflow: max(x, 0) + log(1 + exp(-|x|)).
+  V zero = c.e.Number(0, x.dtype), one = c.e.Number(1, x.dtype);
+  return c.e.Add(c.e.Max(x, zero), c.e.Op("Log", {c.e.Add(one, c.e.Op("Exp", {c.e.Op("Neg", {c.e.Op("Abs", {x})})}))}));
+}
+void SoftplusOp(LoweringContext& c) {
+  double beta = c.scalar("beta").d, threshold = c.scalar("threshold").d;
+  V x = Self(c);
+  V bx = beta == 1 ? x : c.e.Mul(x, Num(c, beta));
+  V soft = Softplus(c, bx);
+  if (beta != 1) soft = c.e.Div(soft, Num(c, beta));
+  c.Return(c.e.Where(c.e.Greater(bx, Num(c, threshold)), x, soft));
+}
+void Mish(LoweringContext& c) {
+  V x = Self(c);
+  c.Return(c.e.Mul(x, c.e.Op("Tanh", {Softplus(c, x)})));
+}
+void LogSigmoid(LoweringContext& c) {
+  V x = Self(c);
+  c.Return(c.e.Op("Neg", {Softplus(c, c.e.Op("Neg", {x}))}));
+}
+void Hardshrink(LoweringContext& c) {
+  V x = Self(c);
+  double l = c.scalar("lambd").d;
+  // NaN is kept: it is neither within nor outside.
+  V inside = c.e.And(c.e.GreaterEqual(x, Num(c, -l)), c.e.LessEqual(x, Num(c, l)));
+  c.Return(c.e.Where(inside, Num(c, 0), x));
+}
+void Softshrink(LoweringContext& c) {
+  V x = Self(c);
+  double l = c.scalar("lambd").d;
+  V shrunk = c.e.Where(c.e.Greater(x, Num(c, l)), c.e.Sub(x, Num(c, l)), c.e.Mul(x, Num(c, 0)));
+  c.Return(c.e.Where(c.e.Less(x, Num(c, -l)), c.e.Add(x, Num(c, l)), shrunk));
+}
+void Threshold(LoweringContext& c) {
+  DType t = c.compute_dtype();
+  V x = c.in("self");
+  c.Return(c.e.Where(c.e.LessEqual(x, c.number(c.scalar("threshold"), t)), c.number(c.scalar("value"), t), x));
+}
+void Prelu(LoweringContext& c) {
+  // The weight is per channel (dim 1) or one for all.
+  ir::Value* x = c.tensor("self");
+  V w = c.in("weight"), v = c.in("self");
+  if (w.rank == 1 && x->rank() > 2) {
+    Ints axes;
+    for (int d = 1; d < x->rank() - 1; ++d) axes.push_back(d);
+    w = c.e.Unsqueeze(w, axes);
+  } else if (x->rank() <= 1 && w.rank == 1) {
+    w = c.e.Reshape(w, Ints{});
+  }
+  c.Return(c.e.Where(c.e.Greater(v, c.e.Number(0, v.dtype)), v, c.e.Mul(w, v)));
+}
+void Glu(LoweringContext& c) {
+  V x = c.in("self");
+  int d = c.dim("dim", x.rank);
+  auto parts = c.e.OpN("Split", {x}, {{"axis", int64_t{d}}, {"num_outputs", int64_t{2}}}, {x.dtype, x.dtype});
+  c.Return(c.e.Mul(parts[0], c.e.Op("Sigmoid", {parts[1]})));
+}
+
+void Rsqrt(LoweringContext& c) { c.Return(c.e.Op("Reciprocal", {c.e.Op("Sqrt", {Self(c)})})); }
+void Square(LoweringContext& c) { V x = Self(c); c.Return(c.e.Mul(x, x)); }
+void Exp2(LoweringContext& c) { c.Return(c.e.Pow(Num(c, 2), Self(c))); }
+// exp(x) - 1 without cancellation near zero (ONNX has none): tanh(x/2) (exp(x) + 1) is exact to rounding.
+void Expm1(LoweringContext& c) {
+  V x = Self(c), one = Num(c, 1);
+  V small = c.e.Mul(c.e.Op("Tanh", {c.e.Mul(x, Num(c, 0.5))}), c.e.Add(c.e.Op("Exp", {x}), one));
+  V plain = c.e.Sub(c.e.Op("Exp", {x}), one);
+  c.Return(c.e.Where(c.e.Less(c.e.Op("Abs", {x}), one), small, plain));
+}
+// log(1 + x) without cancellation (Kahan): x log(u) / (u - 1) with u = 1 + x rounded.
+V Log1pOf(LoweringContext& c, V x) {
+  V one = c.e.Number(1, x.dtype);
+  V u = c.e.Add(one, x);
+  V d = c.e.Sub(u, one);
+  V log = c.e.Op("Log", {u});
+  V zero = IsZero(c, d);
+  V ratio = c.e.Div(c.e.Mul(log, x), c.e.Where(zero, one, d));
+  V inf = c.e.Op("IsInf", {u}, {}, DType::kBool);
+  return c.e.Where(zero, x, c.e.Where(inf, log, ratio));
+}
+void Log1p(LoweringContext& c) { c.Return(Log1pOf(c, Self(c))); }
+void Log2(LoweringContext& c) { c.Return(c.e.Mul(c.e.Op("Log", {Self(c)}), Num(c, 1.4426950408889634))); }
+void Log10(LoweringContext& c) { c.Return(c.e.Mul(c.e.Op("Log", {Self(c)}), Num(c, 0.4342944819032518))); }
+void Atan2(LoweringContext& c) {
+  DType t = c.compute_dtype();
+  V y = Operand(c, "self", t), x = Operand(c, "other", t);
+  auto num = [&](double v) { return c.e.Number(v, t); };
+  // The sign of y, with -0 negative: 1/y tells for zeros.
+  V y_neg = c.e.Or(c.e.Less(y, num(0)), c.e.And(IsZero(c, y), c.e.Less(c.e.Op("Reciprocal", {y}), num(0))));
+  V x_neg = c.e.Or(c.e.Less(x, num(0)), c.e.And(IsZero(c, x), c.e.Less(c.e.Op("Reciprocal", {x}), num(0))));
+  V ax = c.e.Op("Abs", {x}), ay = c.e.Op("Abs", {y});
+  V both_inf = c.e.And(c.e.Equal(ax, num(kInf)), c.e.Equal(ay, num(kInf)));
+  V both_zero = c.e.And(IsZero(c, ax), IsZero(c, ay));
+  V q = c.e.Op("Atan", {c.e.Div(ay, ax)});
+  q = c.e.Where(both_inf, num(M_PI_4), c.e.Where(both_zero, num(0), q));
+  q = c.e.Where(x_neg, c.e.Sub(num(M_PI), q), q);
+  c.Return(c.e.Where(y_neg, c.e.Op("Neg", {q}), q));
+}
+void Hypot(LoweringContext& c) {
+  // Scaled by the larger magnitude, so that squares neither overflow nor vanish.
+  DType t = c.compute_dtype();
+  V a = c.e.Op("Abs", {Operand(c, "self", t)}), b = c.e.Op("Abs", {Operand(c, "other", t)});
+  V m = c.e.Max(a, b);
+  V safe = c.e.Where(c.e.Or(IsZero(c, m), c.e.Equal(m, c.e.Number(kInf, t))), c.e.Number(1, t), m);
+  V x = c.e.Div(a, safe), y = c.e.Div(b, safe);
+  c.Return(c.e.Mul(c.e.Op("Sqrt", {c.e.Add(c.e.Mul(x, x), c.e.Mul(y, y))}), safe));
+}
+void Sinc(LoweringContext& c) {
+  V px = c.e.Mul(Self(c), Num(c, M_PI));
+  V zero = IsZero(c, px);
+  V safe = c.e.Where(zero, Num(c, 1), px);
+  c.Return(c.e.Where(zero, Num(c, 1), c.e.Div(c.e.Op("Sin", {safe}), safe)));
+}
+void Logit(LoweringContext& c) {
+  V x = Self(c);
+  if (auto eps = c.opt_f("eps")) x = c.e.Min(c.e.Max(x, Num(c, *eps)), Num(c, 1 - *eps));
+  c.Return(c.e.Op("Log", {c.e.Div(x, c.e.Sub(Num(c, 1), x))}));
+}
+void Xlogy(LoweringContext& c) {
+  DType t = c.compute_dtype();
+  V x = Operand(c, "self", t), y = Operand(c, "other", t);
+  V r = c.e.Mul(x, c.e.Op("Log", {y}));
+  r = c.e.Where(IsZero(c, x), c.e.Number(0, t), r);
+  c.Return(c.e.Where(c.e.Op("IsNaN", {y}, {}, DType::kBool), c.e.Add(y, x), r));
+}
+void Xlog1py(LoweringContext& c) {
+  DType t = c.compute_dtype();
+  V x = Operand(c, "self", t), y = Operand(c, "other", t);
+  V r = c.e.Mul(x, Log1pOf(c, y));
+  r = c.e.Where(IsZero(c, x), c.e.Number(0, t), r);
+  c.Return(c.e.Where(c.e.Op("IsNaN", {y}, {}, DType::kBool), c.e.Add(y, x), r));
+}
+// log(exp(a) + exp(b)) in base e or 2.
+void LogAddExpBase(LoweringContext& c, double ln_base) {
+  DType t = c.compute_dtype();
+  V a = Operand(c, "self", t), b = Operand(c, "other", t);
+  V m = c.e.Max(a, b);
+  V d = c.e.Op("Abs", {c.e.Sub(a, b)});
+  V e = ln_base == 1 ? c.e.Op("Neg", {d}) : c.e.Mul(d, c.e.Number(-ln_base, t));
+  V l = Log1pOf(c, c.e.Op("Exp", {e}));
+  if (ln_base != 1) l = c.e.Div(l, c.e.Number(ln_base, t));
+  V same_inf = c.e.And(c.e.Equal(a, b), c.e.Op("IsInf", {a}, {}, DType::kBool));
+  c.Return(c.e.Where(same_inf, a, c.e.Add(m, l)));
+}
+void LogAddExp(LoweringContext& c) { LogAddExpBase(c, 1); }
+void LogAddExp2(LoweringContext& c) { LogAddExpBase(c, 0.6931471805599453); }
+void Sgn(LoweringContext& c) {
+  V x = c.in("self");
+  if (ir::IsBool(x.dtype)) return c.Return(c.e.Op("Identity", {x}));
+  c.Return(c.e.Op("Sign", {x}));
+}
+void Abs(LoweringContext& c) {
+  V x = c.in("self");
+  c.Return(ir::IsBool(x.dtype) ? c.e.Op("Identity", {x}) : c.e.Op("Abs", {x}));
+}
+void SignBit(LoweringContext& c) {
+  V x = c.in("self");
+  if (ir::IsBool(x.dtype)) return c.Return(c.e.Less(c.e.Cast(x, DType::kInt32), c.e.Integer(0, DType::kInt32)));
+  V zero = c.e.Number(0, x.dtype);
+  V neg = c.e.Less(x, zero);
+  if (ir::IsFloating(x.dtype))
+    neg = c.e.Or(neg, c.e.And(IsZero(c, x), c.e.Less(c.e.Op("Reciprocal", {x}), zero)));
+  c.Return(neg);
+}
+void Copysign(LoweringContext& c) {
+  DType t = c.compute_dtype();
+  V a = c.e.Op("Abs", {Operand(c, "self", t)}), b = Operand(c, "other", t);
+  V zero = c.e.Number(0, t);
+  V neg = c.e.Or(c.e.Less(b, zero), c.e.And(IsZero(c, b), c.e.Less(c.e.Op("Reciprocal", {b}), zero)));
+  c.Return(c.e.Where(neg, c.e.Op("Neg", {a}), a));
+}
+void Heaviside(LoweringContext& c) {
+  DType t = c.compute_dtype();
+  V x = Operand(c, "self", t), v = Operand(c, "values", t);
+  V zero = c.e.Number(0, t);
+  V r = c.e.Where(c.e.Greater(x, zero), c.e.Number(1, t), zero);
+  c.Return(c.e.Where(c.e.Equal(x, zero), v, r));
+}
+void Trunc(LoweringContext& c) {
+  V x = c.in("self");
+  c.Return(ir::IsFloating(x.dtype) ? TruncFloat(c, x) : c.e.Op("Identity", {x}));
+}
+void Frac(LoweringContext& c) {
+  V x = c.in("self");
+  c.Return(c.e.Sub(x, TruncFloat(c, x)));
+}
+void RoundDecimals(LoweringContext& c) {
+  V x = c.in("self");
+  int64_t k = c.i("decimals");
+  if (!ir::IsFloating(x.dtype)) return c.Return(c.e.Op("Identity", {x}));
+  if (k == 0) return c.Return(c.e.Op("Round", {x}));
+  V scale = c.e.Number(std::pow(10.0, std::abs(static_cast<double>(k))), x.dtype);
+  V up = k > 0 ? c.e.Mul(x, scale) : c.e.Div(x, scale);
+  V r = c.e.Op("Round", {up});
+  c.Return(k > 0 ? c.e.Div(r, scale) : c.e.Mul(r, scale));
+}
+void IsNan(LoweringContext& c) {
+  V x = c.in("self");
+  if (!ir::IsFloating(x.dtype)) return c.Return(c.e.Not(c.e.Equal(x, x)));
+  c.Return(c.e.Op("IsNaN", {x}, {}, DType::kBool));
+}
+void IsInfBy(LoweringContext& c, bool negative, bool positive) {
+  V x = c.in("self");
+  if (!ir::IsFloating(x.dtype)) return c.Return(c.e.Not(c.e.Equal(x, x)));
+  c.Return(c.e.Op("IsInf", {x}, {{"detect_negative", int64_t{negative}}, {"detect_positive", int64_t{positive}}}, DType::kBool));
+}
+void IsInf(LoweringContext& c) { IsInfBy(c, true, true); }
+void IsPosInf(LoweringContext& c) { IsInfBy(c, false, true); }
+void IsNegInf(LoweringContext& c) { IsInfBy(c, true, false); }
+void IsFinite(LoweringContext& c) {
+  V x = c.in("self");
+  if (!ir::IsFloating(x.dtype)) return c.Return(c.e.Equal(x, x));
+  c.Return(c.e.Less(c.e.Op("Abs", {x}), c.e.Number(kInf, x.dtype)));
+}
+void NanToNum(LoweringContext& c) {
+  V x = c.in("self");
+  if (!ir::IsFloating(x.dtype)) return c.Return(c.e.Op("Identity", {x}));
+  DType declared = c.out_dtype();
+  double max = declared == DType::kFloat16 ? 65504.0
+               : declared == DType::kBFloat16 ? 3.3895313892515355e38
+               : declared == DType::kFloat64 ? std::numeric_limits<double>::max()
+                                             : static_cast<double>(std::numeric_limits<float>::max());
+  double nan = c.opt_f("nan").value_or(0), pos = c.opt_f("posinf").value_or(max), neg = c.opt_f("neginf").value_or(-max);
+  V r = c.e.Where(c.e.Op("IsNaN", {x}, {}, DType::kBool), c.e.Number(nan, x.dtype), x);
+  r = c.e.Where(c.e.Equal(x, c.e.Number(kInf, x.dtype)), c.e.Number(pos, x.dtype), r);
+  c.Return(c.e.Where(c.e.Equal(x, c.e.Number(-kInf, x.dtype)), c.e.Number(neg, x.dtype), r));
+}
+void ScaleBy(LoweringContext& c, double k) { c.Return(c.e.Mul(Self(c), Num(c, k))); }
+void Deg2Rad(LoweringContext& c) { ScaleBy(c, M_PI / 180); }
+void Rad2Deg(LoweringContext& c) { ScaleBy(c, 180 / M_PI); }
+void Ldexp(LoweringContext& c) {
+  DType t = c.compute_dtype();
+  c.Return(c.e.Mul(Operand(c, "self", t), c.e.Pow(c.e.Number(2, t), Operand(c, "other", t))));
+}
+void FloatPower(LoweringContext& c) {
+  c.Return(c.e.Pow(Operand(c, "self", DType::kFloat64), Operand(c, "exponent", DType::kFloat64)));
+}
+
+// dtype conversion. Out-of-range floats to integers are undefined in torch as well.
+void ToDtype(LoweringContext& c) {
+  V x = c.raw(c.tensor("self"));
+  DType to = c.out_dtype();
+  if (x.dtype == to) return c.Return(x);
+  if (ir::IsIntegral(to) && ir::ByteSize(to) < 4 && ir::IsFloating(x.dtype)) x = c.e.Cast(x, DType::kInt64);
+  c.Return(c.e.Cast(x, to));
+}
+
+constexpr Row kRows[] = {
+    {"aten.abs.default", Abs},
+    {"aten.neg.default", Unary<"Neg">},
+    {"aten.exp.default", Unary<"Exp">},
+    {"aten.log.default", Unary<"Log">},
+    {"aten.sqrt.default", Unary<"Sqrt">},
+    {"aten.reciprocal.default", Unary<"Reciprocal">},
+    {"aten.rsqrt.default", Rsqrt, true},
+    {"aten.sin.default", Unary<"Sin">}, {"aten.cos.default", Unary<"Cos">}, {"aten.tan.default", Unary<"Tan">},
+    {"aten.asin.default", Unary<"Asin">}, {"aten.acos.default", Unary<"Acos">}, {"aten.atan.default", Unary<"Atan">},
+    {"aten.sinh.default", Unary<"Sinh">}, {"aten.cosh.default", Unary<"Cosh">}, {"aten.tanh.default", Unary<"Tanh">},
+    {"aten.asinh.default", Unary<"Asinh">}, {"aten.acosh.default", Unary<"Acosh">}, {"aten.atanh.default", Unary<"Atanh">},
+    {"aten.sigmoid.default", Unary<"Sigmoid">}, {"aten.special_expit.default", Unary<"Sigmoid">},
+    {"aten.erf.default", Unary<"Erf">}, {"aten.special_erf.default", Unary<"Erf">},
+    {"aten.sign.default", Sgn}, {"aten.sgn.default", Sgn},
+    {"aten.positive.default", Alias},
+    {"aten.ceil.default", FloatOnly<"Ceil">}, {"aten.floor.default", FloatOnly<"Floor">},
+    {"aten.round.default", FloatOnly<"Round">}, {"aten.round.decimals", RoundDecimals, true},
+    {"aten.trunc.default", Trunc, true}, {"aten.fix.default", Trunc, true}, {"aten.frac.default", Frac, true},
+    {"aten.square.default", Square, true}, {"aten.exp2.default", Exp2}, {"aten.special_exp2.default", Exp2},
+    {"aten.expm1.default", Expm1, true}, {"aten.special_expm1.default", Expm1, true},
+    {"aten.log1p.default", Log1p, true}, {"aten.special_log1p.default", Log1p, true},
+    {"aten.log2.default", Log2, true}, {"aten.log10.default", Log10, true},
+    {"aten.atan2.default", Atan2, true}, {"aten.hypot.default", Hypot, true},
+    {"aten.sinc.default", Sinc, true}, {"aten.special_sinc.default", Sinc, true},
+    {"aten.logit.default", Logit, true}, {"aten.special_logit.default", Logit, true},
+    {"aten.xlogy.Tensor", Xlogy, true}, {"aten.xlogy.Scalar_Self", Xlogy, true}, {"aten.xlogy.Scalar_Other", Xlogy, true},
+    {"aten.special_xlogy.default", Xlogy, true},
+    {"aten.special_xlog1py.default", Xlog1py, true}, {"aten.special_xlog1py.self_scalar", Xlog1py, true},
+    {"aten.special_xlog1py.other_scalar", Xlog1py, true},
+    {"aten.logaddexp.default", LogAddExp, true}, {"aten.logaddexp2.default", LogAddExp2, true},
+    {"aten.signbit.default", SignBit}, {"aten.copysign.Tensor", Copysign}, {"aten.copysign.Scalar", Copysign},
+    {"aten.heaviside.default", Heaviside},
+    {"aten.isnan.default", IsNan}, {"aten.isinf.default", IsInf}, {"aten.isfinite.default", IsFinite},
+    {"aten.isposinf.default", IsPosInf}, {"aten.isneginf.default", IsNegInf},
+    {"aten.nan_to_num.default", NanToNum},
+    {"aten.deg2rad.default", Deg2Rad, true}, {"aten.rad2deg.default", Rad2Deg, true},
+    {"aten.ldexp.Tensor", Ldexp, true},
+    {"aten.float_power.Tensor_Tensor", FloatPower}, {"aten.float_power.Tensor_Scalar", FloatPower},
+    {"aten.float_power.Scalar", FloatPower},
+
+    {"aten.add.Tensor", Binary<"Add">}, {"aten.add.Scalar", Binary<"Add">},
+    {"aten.sub.Tensor", Binary<"Sub">}, {"aten.sub.Scalar", Binary<"Sub">},
+    {"aten.subtract.Tensor", Binary<"Sub">}, {"aten.subtract.Scalar", Binary<"Sub">},
+    {"aten.mul.Tensor", Binary<"Mul">}, {"aten.mul.Scalar", Binary<"Mul">},
+    {"aten.multiply.Tensor", Binary<"Mul">}, {"aten.multiply.Scalar", Binary<"Mul">},
+    {"aten.div.Tensor", Binary<"Div">}, {"aten.div.Scalar", Binary<"Div">},
+    {"aten.divide.Tensor", Binary<"Div">}, {"aten.divide.Scalar", Binary<"Div">},
+    {"aten.true_divide.Tensor", Binary<"Div">}, {"aten.true_divide.Scalar", Binary<"Div">},
+    {"aten.rsub.Tensor", Rsub}, {"aten.rsub.Scalar", Rsub},
+    {"aten.div.Tensor_mode", DivMode, true}, {"aten.div.Scalar_mode", DivMode, true},
+    {"aten.divide.Tensor_mode", DivMode, true}, {"aten.divide.Scalar_mode", DivMode, true},
+    {"aten.floor_divide.default", FloorDivide, true}, {"aten.floor_divide.Scalar", FloorDivide, true},
+    {"aten.remainder.Tensor", RemainderOp, true}, {"aten.remainder.Scalar", RemainderOp, true},
+    {"aten.remainder.Scalar_Tensor", RemainderOp, true},
+    {"aten.fmod.Tensor", Fmod}, {"aten.fmod.Scalar", Fmod},
+    {"aten.pow.Tensor_Tensor", PowOp, true}, {"aten.pow.Tensor_Scalar", PowOp, true}, {"aten.pow.Scalar", PowOp, true},
+    {"aten.maximum.default", MaximumBoolSafe}, {"aten.minimum.default", MinimumBoolSafe},
+    {"aten.max.other", MaximumBoolSafe}, {"aten.min.other", MinimumBoolSafe},
+    {"aten.fmax.default", FExtremum<"Max">}, {"aten.fmin.default", FExtremum<"Min">},
+    {"aten.clamp.default", Clamp}, {"aten.clamp.Tensor", Clamp}, {"aten.clip.default", Clamp}, {"aten.clip.Tensor", Clamp},
+    {"aten.clamp_min.default", Clamp}, {"aten.clamp_min.Tensor", Clamp},
+    {"aten.clamp_max.default", Clamp}, {"aten.clamp_max.Tensor", Clamp},
+    {"aten.lerp.Scalar", Lerp, true}, {"aten.lerp.Tensor", Lerp, true},
+    {"aten.addcmul.default", AddC<"Mul">, true}, {"aten.addcdiv.default", AddC<"Div">, true},
+
+    {"aten.eq.Tensor", Comparison<"Equal">}, {"aten.eq.Scalar", Comparison<"Equal">},
+    {"aten.ne.Tensor", NotEqual}, {"aten.ne.Scalar", NotEqual},
+    {"aten.not_equal.Tensor", NotEqual}, {"aten.not_equal.Scalar", NotEqual},
+    {"aten.lt.Tensor", Comparison<"Less">}, {"aten.lt.Scalar", Comparison<"Less">},
+    {"aten.le.Tensor", Comparison<"LessOrEqual">}, {"aten.le.Scalar", Comparison<"LessOrEqual">},
+    {"aten.gt.Tensor", Comparison<"Greater">}, {"aten.gt.Scalar", Comparison<"Greater">},
+    {"aten.ge.Tensor", Comparison<"GreaterOrEqual">}, {"aten.ge.Scalar", Comparison<"GreaterOrEqual">},
+    {"aten.logical_and.default", Logical<"And">}, {"aten.logical_or.default", Logical<"Or">},
+    {"aten.logical_xor.default", Logical<"Xor">}, {"aten.logical_not.default", LogicalNot},
+    {"aten.bitwise_and.Tensor", Bitwise<"And", "BitwiseAnd">}, {"aten.bitwise_and.Scalar", Bitwise<"And", "BitwiseAnd">},
+    {"aten.bitwise_or.Tensor", Bitwise<"Or", "BitwiseOr">}, {"aten.bitwise_or.Scalar", Bitwise<"Or", "BitwiseOr">},
+    {"aten.bitwise_xor.Tensor", Bitwise<"Xor", "BitwiseXor">}, {"aten.bitwise_xor.Scalar", Bitwise<"Xor", "BitwiseXor">},
+    {"aten.__and__.Tensor", Bitwise<"And", "BitwiseAnd">}, {"aten.__and__.Scalar", Bitwise<"And", "BitwiseAnd">},
+    {"aten.__or__.Tensor", Bitwise<"Or", "BitwiseOr">}, {"aten.__or__.Scalar", Bitwise<"Or", "BitwiseOr">},
+    {"aten.__xor__.Tensor", Bitwise<"Xor", "BitwiseXor">}, {"aten.__xor__.Scalar", Bitwise<"Xor", "BitwiseXor">},
+    {"aten.bitwise_and.Scalar_Tensor", Bitwise<"And", "BitwiseAnd">}, {"aten.bitwise_or.Scalar_Tensor", Bitwise<"Or", "BitwiseOr">},
+    {"aten.bitwise_xor.Scalar_Tensor", Bitwise<"Xor", "BitwiseXor">},
+    {"aten.bitwise_not.default", BitwiseNot},
+    {"aten.__lshift__.Scalar", ShiftLeft}, {"aten.__lshift__.Tensor", ShiftLeft},
+    {"aten.bitwise_left_shift.Tensor", ShiftLeft}, {"aten.bitwise_left_shift.Tensor_Scalar", ShiftLeft},
+    {"aten.bitwise_left_shift.Scalar_Tensor", ShiftLeft}, {"aten.bitwise_right_shift.Scalar_Tensor", ShiftRight},
+    {"aten.__rshift__.Scalar", ShiftRight}, {"aten.__rshift__.Tensor", ShiftRight},
+    {"aten.bitwise_right_shift.Tensor", ShiftRight}, {"aten.bitwise_right_shift.Tensor_Scalar", ShiftRight},
+    {"aten.where.self", Where}, {"aten.where.ScalarSelf", Where}, {"aten.where.ScalarOther", Where}, {"aten.where.Scalar", Where},
+    {"aten.masked_fill.Scalar", MaskedFill}, {"aten.masked_fill.Tensor", MaskedFill},
+
+    {"aten.relu.default", Relu}, {"aten.relu6.default", Relu6}, {"aten.gelu.default", Gelu, true},
+    {"aten.silu.default", Silu, true}, {"aten.leaky_relu.default", LeakyRelu}, {"aten.elu.default", Elu, true},
+    {"aten.celu.default", Celu, true}, {"aten.selu.default", Selu},
+    {"aten.hardtanh.default", Hardtanh}, {"aten.hardsigmoid.default", HardSigmoid, true},
+    {"aten.hardswish.default", HardSwish, true}, {"aten.softplus.default", SoftplusOp, true},
+    {"aten.mish.default", Mish, true}, {"aten.log_sigmoid.default", LogSigmoid, true},
+    {"aten.hardshrink.default", Hardshrink}, {"aten.softshrink.default", Softshrink, true},
+    {"aten.threshold.default", Threshold}, {"aten.prelu.default", Prelu, true}, {"aten._prelu_kernel.default", Prelu, true},
+    {"aten.glu.default", Glu, true},
+
+    {"aten._to_copy.default", ToDtype}, {"aten.to.dtype", ToDtype}, {"aten.to.dtype_layout", ToDtype},
+    {"aten.to.device", ToDtype}, {"aten.to.other", ToDtype}, {"aten.to.prim_Device", ToDtype},
+    {"aten.type_as.default", ToDtype},
+};
+
+}  // namespace
+
+absl::Span<const Row> ElementwiseRows() { return kRows; }
+
+}  // namespace slipway::exporters::onnx_out

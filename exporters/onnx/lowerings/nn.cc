@@ -1,0 +1,509 @@
+// Layers: linear maps, convolutions, normalizations, softmax, attention, embedding.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "exporters/onnx/lowerings/util.h"
+
+namespace slipway::exporters::onnx_out {
+namespace {
+
+using ir::IntOrValue;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+// x @ weight.T + bias. The weight keeps torch's layout; its Transpose folds in the runtime. Gemm where x is a matrix.
+void Linear(LoweringContext& c) {
+  V x = c.in("input"), w = c.in("weight"), b = c.opt_in("bias");
+  if (x.rank == 2 && w.rank == 2 && (x.dtype == DType::kFloat32 || x.dtype == DType::kFloat64)) {
+    std::vector<V> in = {x, w};
+    if (b) in.push_back(b);
+    return c.Return(c.e.Op("Gemm", in, {{"transB", int64_t{1}}}, x.dtype, 2));
+  }
+  if (w.rank == 2) w = c.e.Transpose(w, {1, 0});
+  V y = c.e.MatMul(x, w);
+  c.Return(b ? c.e.Add(y, b) : y);
+}
+
+template <Str a, Str b>
+void MatMul(LoweringContext& c) {
+  // Sums of nothing are zeros; the runtime is not trusted to clear them.
+  const ir::Value* x = c.tensor(a);
+  auto out = c.out_type().StaticSizes();
+  if (c.ok() && out && x->rank() > 0 && x->sizes().back().constant() == 0)
+    return c.Return(c.e.Expand(c.e.Number(0, c.compute_dtype()), c.e.I64(*out), static_cast<int>(out->size())));
+  c.Return(c.e.MatMul(c.in(a), c.in(b)));
+}
+
+// beta * self + alpha * (a @ b)
+template <Str a_name, Str b_name>
+void AddMatMul(LoweringContext& c) {
+  DType t = c.compute_dtype();
+  V a = c.in(a_name), b = c.in(b_name), s = c.in("self");
+  ir::Scalar beta = c.scalar("beta"), alpha = c.scalar("alpha");
+  V y = c.e.MatMul(a, b);
+  auto is = [](const ir::Scalar& x, double v) { return x.is_constant() && x.d == v; };
+  if (!is(alpha, 1)) y = c.e.Mul(y, c.number(alpha, t));
+  if (is(beta, 0)) {  // torch then ignores self, NaN included; its shape still broadcasts
+    return c.Return(y.rank == c.out_rank() ? y : c.e.Expand(y, c.shape_of(c.tensor("self")), c.out_rank()));
+  }
+  if (!is(beta, 1)) s = c.e.Mul(s, c.number(beta, t));
+  c.Return(c.e.Add(s, y));
+}
+
+void Softmax(LoweringContext& c) {
+  DType t = c.compute_dtype();
+  V x = c.e.Cast(c.in("self"), t);
+  if (x.rank == 0) return c.Return(c.e.Div(x, x));  // 1, or NaN of NaN and infinity
+  c.Return(c.e.Op("Softmax", {x}, {{"axis", int64_t{c.dim("dim", x.rank)}}}));
+}
+void LogSoftmax(LoweringContext& c) {
+  DType t = c.compute_dtype();
+  V x = c.e.Cast(c.in("self"), t);
+  if (x.rank == 0) return c.Return(c.e.Sub(x, x));
+  c.Return(c.e.Op("LogSoftmax", {x}, {{"axis", int64_t{c.dim("dim", x.rank)}}}));
+}
+
+void LayerNorm(LoweringContext& c) {
+  V x = c.in("input"), w = c.opt_in("weight"), b = c.opt_in("bias");
+  ir::SymInts shape = c.sym_ints("normalized_shape");
+  int axis = x.rank - static_cast<int>(shape.size());
+  double eps = c.f("eps");
+  if (!w) {
+    for (const IntOrValue& i : shape)
+      if (i.value) return c.Unsupported("a symbolic normalized_shape without weight");
+    Ints dims;
+    int64_t n = 1;
+    for (const IntOrValue& i : shape) dims.push_back(i.constant), n *= i.constant;
+    w = c.e.Expand(c.e.Number(1, x.dtype), c.e.I64(dims), static_cast<int>(dims.size()));
+  }
+  std::vector<V> in = {x, w};
+  if (b) in.push_back(b);
+  V y = c.e.Op("LayerNormalization", in, {{"axis", int64_t{axis}}, {"epsilon", eps}});
+  if (c.node().outputs().size() == 1) return c.Return(y);
+  // native_layer_norm also gives mean and 1/std.
+  Ints axes;
+  for (int d = axis; d < x.rank; ++d) axes.push_back(d);
+  V mean = c.e.Reduce("ReduceMean", x, axes, true);
+  V centered = c.e.Sub(x, mean);
+  V var = c.e.Reduce("ReduceMean", c.e.Mul(centered, centered), axes, true);
+  V rstd = c.e.Op("Reciprocal", {c.e.Op("Sqrt", {c.e.Add(var, c.e.Number(eps, x.dtype))})});
+  c.Return({y, mean, rstd});
+}
+
+void RmsNorm(LoweringContext& c) {
+  V x = c.in("input"), w = c.opt_in("weight");
+  int n = static_cast<int>(c.sym_ints("normalized_shape").size());
+  double eps = c.opt_f("eps").value_or(c.out_dtype() == DType::kFloat64 ? std::numeric_limits<double>::epsilon()
+                                       : std::numeric_limits<float>::epsilon());
+  // Of f64 the operator's first stage would be f32.
+  if (c.e.opset() >= 23 && x.dtype == DType::kFloat32) {
+    const auto size = n == 1 && x.rank > 0 ? c.tensor("input")->sizes().back().constant() : std::nullopt;
+    const V scale = w      ? c.e.Cast(w, x.dtype)
+                    : size ? c.e.Numbers(std::vector<double>(static_cast<size_t>(*size), 1.0), x.dtype, {*size})
+                           : V{};
+    if (scale)
+      return c.Return(c.e.Op("RMSNormalization", {x, scale}, {{"axis", int64_t{x.rank - n}}, {"epsilon", eps}}));
+  }
+  Ints axes;
+  for (int d = x.rank - n; d < x.rank; ++d) axes.push_back(d);
+  // Written as ONNX Runtime looks for it: Pow, ReduceMean, Add, Sqrt, Div.
+  V ms = c.e.Reduce("ReduceMean", c.e.Pow(x, c.e.Number(2, x.dtype)), axes, true);
+  V y = c.e.Div(x, c.e.Op("Sqrt", {c.e.Add(ms, c.e.Number(eps, x.dtype))}));
+  c.Return(w ? c.e.Mul(y, w) : y);
+}
+
+// Per-channel affine shaped to broadcast along dim 1.
+V Channel(LoweringContext& c, V v, int rank) {
+  Ints axes;
+  for (int d = 1; d < rank - 1; ++d) axes.push_back(d);
+  return c.e.Unsqueeze(v, axes);
+}
+
+V Filled(LoweringContext& c, V like, double value) {
+  return c.e.Expand(c.e.Number(value, like.dtype), c.e.Shape(like), like.rank);
+}
+
+// Inference: the running statistics. Training: the batch's own, as torch computes them.
+void BatchNorm(LoweringContext& c) {
+  V x = c.in("input"), w = c.opt_in("weight"), b = c.opt_in("bias");
+  V mean = c.opt_in("running_mean"), var = c.opt_in("running_var");
+  bool training = c.b("training") || !mean;
+  double eps = c.f("eps");
+  DType t = x.dtype;
+  if (training) {
+    Ints axes;
+    for (int d = 0; d < x.rank; ++d)
+      if (d != 1) axes.push_back(d);
+    mean = c.e.Reduce("ReduceMean", x, axes, true);
+    V centered = c.e.Sub(x, mean);
+    var = c.e.Reduce("ReduceMean", c.e.Mul(centered, centered), axes, true);
+    V y = c.e.Div(centered, c.e.Op("Sqrt", {c.e.Add(var, c.e.Number(eps, t))}));
+    if (w) y = c.e.Mul(y, Channel(c, w, x.rank));
+    if (b) y = c.e.Add(y, Channel(c, b, x.rank));
+    return c.Return(y);
+  }
+  mean = c.e.Cast(mean, t), var = c.e.Cast(var, t);
+  if (!w) w = Filled(c, mean, 1);
+  if (!b) b = Filled(c, mean, 0);
+  w = c.e.Cast(w, t), b = c.e.Cast(b, t);
+  if (x.rank < 2) return c.Unsupported("an input of rank below 2");
+  c.Return(c.e.Op("BatchNormalization", {x, w, b, mean, var}, {{"epsilon", eps}}));
+}
+
+void GroupNorm(LoweringContext& c) {
+  // (N, C, *) -> (N, groups, C/groups * rest), normalized over the last.
+  V x = c.in("input"), w = c.opt_in("weight"), b = c.opt_in("bias");
+  int64_t groups = c.i("num_groups");
+  DType t = x.dtype;
+  for (ir::Sym size : c.out_type().sizes)
+    if (size.constant() == 0) return c.Return(x);
+  V flat = c.e.Reshape(x, c.e.I64({0, groups, -1}), 3);
+  V mean = c.e.Reduce("ReduceMean", flat, {2}, true);
+  V centered = c.e.Sub(flat, mean);
+  V var = c.e.Reduce("ReduceMean", c.e.Mul(centered, centered), {2}, true);
+  V y = c.e.Div(centered, c.e.Op("Sqrt", {c.e.Add(var, c.e.Number(c.f("eps"), t))}));
+  y = c.e.Reshape(y, c.shape_of(c.tensor("input")), x.rank);
+  if (w) y = c.e.Mul(y, Channel(c, w, x.rank));
+  if (b) y = c.e.Add(y, Channel(c, b, x.rank));
+  c.Return(y);
+}
+void InstanceNorm(LoweringContext& c) {
+  V x = c.in("input"), w = c.opt_in("weight"), b = c.opt_in("bias");
+  double eps = c.f("eps");
+  V mean = c.opt_in("running_mean"), var = c.opt_in("running_var");
+  if (c.b("use_input_stats")) {
+    Ints axes;
+    for (int d = 2; d < x.rank; ++d) axes.push_back(d);
+    mean = c.e.Reduce("ReduceMean", x, axes, true);
+    V centered = c.e.Sub(x, mean);
+    var = c.e.Reduce("ReduceMean", c.e.Mul(centered, centered), axes, true);
+  } else {
+    if (!mean || !var) return c.Fail("no running statistics");
+    mean = Channel(c, mean, x.rank);
+    var = Channel(c, var, x.rank);
+  }
+  V y = c.e.Div(c.e.Sub(x, mean), c.e.Op("Sqrt", {c.e.Add(var, c.e.Number(eps, x.dtype))}));
+  if (w) y = c.e.Mul(y, Channel(c, w, x.rank));
+  if (b) y = c.e.Add(y, Channel(c, b, x.rank));
+  c.Return(y);
+}
+
+void Embedding(LoweringContext& c) {
+  V w = c.raw(c.tensor("weight")), index = c.in("indices");
+  if (index.dtype != DType::kInt64 && index.dtype != DType::kInt32) index = c.e.Cast(index, DType::kInt64);
+  c.Return(c.e.Gather(w, index, 0));
+}
+
+// softmax(q k^T * scale + mask) v, over any leading dims; masks boolean (true: take part) or additive. Opset 23's
+// Attention is not used: ONNX Runtime's kernel for it covers fewer cases than these nodes, which it fuses.
+// Whether the Attention operator of opset 23 computes it: (batch, heads, length, features), nothing empty, and a mask
+// that has the lengths themselves (the operator broadcasts a mask's batch and heads only).
+bool FitsAttentionOp(LoweringContext& c) {
+  ir::Value *q = c.tensor("query"), *k = c.tensor("key"), *v = c.tensor("value"), *mask = c.opt_tensor("attn_mask");
+  if (c.e.opset() < 23 || q->rank() != 4 || k->rank() != 4 || v->rank() != 4 || q->dtype() == DType::kFloat64) return false;
+  for (ir::Value* x : {q, k, v})
+    for (ir::Sym size : x->sizes())
+      if (ir::RangeOf(size).min < 1) return false;
+  const bool grouped = c.b("enable_gqa");
+  auto hq = q->sizes()[1].constant(), hk = k->sizes()[1].constant();
+  if (grouped ? !hq || !hk || *hq % *hk : !ir::ProvablyEqual(q->sizes()[1], k->sizes()[1])) return false;
+  if (!ir::ProvablyEqual(k->sizes()[1], v->sizes()[1])) return false;
+  for (ir::Value* x : {k, v})
+    if (!ir::ProvablyEqual(q->sizes()[0], x->sizes()[0])) return false;
+  if (!mask) return true;
+  const auto& m = mask->sizes();
+  if (c.b("is_causal") || m.size() < 2) return false;
+  if (!ir::ProvablyEqual(m[m.size() - 2], q->sizes()[2]) || !ir::ProvablyEqual(m[m.size() - 1], k->sizes()[2])) return false;
+  for (size_t i = 0; i + 2 < m.size(); ++i)
+    if (!m[i].constant() && !ir::ProvablyEqual(m[i], q->sizes()[i + 4 - m.size()])) return false;
+  return true;
+}
+
+void Attention(LoweringContext& c) {
+  V q = c.in("query"), k = c.in("key"), v = c.in("value"), mask = c.opt_in("attn_mask");
+  ir::Value* qv = c.tensor("query");
+  ir::Value* kv = c.tensor("key");
+  DType t = q.dtype;
+  if (c.f("dropout_p") != 0) return c.Unsupported("dropout inside attention (dropout_p is not 0)");
+  if (q.rank < 2 || k.rank < 2) return c.Fail("query and key need two dims");
+  if (FitsAttentionOp(c)) {
+    std::vector<V> in = {q, k, v};
+    if (mask) in.push_back(ir::IsBool(mask.dtype) ? mask : c.e.Cast(mask, t));
+    Attrs attrs;
+    if (c.b("is_causal")) attrs.push_back({"is_causal", int64_t{1}});
+    if (auto scale = c.opt_f("scale")) attrs.push_back({"scale", *scale});
+    return c.Return(c.e.Op("Attention", in, std::move(attrs)));
+  }
+  if (c.b("enable_gqa") && q.rank >= 3) {
+    // Each key head serves query_heads / key_heads query heads in a row.
+    auto hq = qv->sizes()[q.rank - 3].constant(), hk = kv->sizes()[k.rank - 3].constant();
+    if (!hq || !hk || *hk == 0 || *hq % *hk) return c.Unsupported("grouped heads of symbolic number");
+    if (int64_t r = *hq / *hk; r > 1) {
+      auto repeat = [&](V x, ir::Value* value) {
+        // (…, h, l, d) -> (…, h, 1, l, d) -> tile -> (…, h*r, l, d)
+        int n = x.rank;
+        V y = c.e.Unsqueeze(x, {n - 2});
+        Ints reps(n + 1, 1);
+        reps[n - 2] = r;
+        y = c.e.Op("Tile", {y, c.e.I64(reps)}, {}, x.dtype, n + 1);
+        std::vector<V> shape;
+        V s = c.shape_of(value);
+        if (n > 3) shape.push_back(c.e.Slice(s, {0}, {n - 3}, {0}));
+        shape.push_back(c.e.I64({*hq}));
+        shape.push_back(c.e.Slice(s, {n - 2}, {n}, {0}));
+        return c.e.Reshape(y, c.e.Concat(shape, 0), n);
+      };
+      k = repeat(k, kv);
+      v = repeat(v, c.tensor("value"));
+    }
+  }
+  auto scale = c.opt_f("scale");
+  V s;
+  if (scale) {
+    s = c.e.Number(*scale, t);
+  } else if (auto d = qv->sizes()[q.rank - 1].constant()) {
+    s = c.e.Number(1 / std::sqrt(static_cast<double>(*d)), t);
+  } else {
+    s = c.e.Op("Reciprocal", {c.e.Op("Sqrt", {c.e.Cast(c.e.DimScalar(q, q.rank - 1), t)})});
+  }
+  Ints perm(k.rank);
+  for (int d = 0; d < k.rank; ++d) perm[d] = d;
+  std::swap(perm[k.rank - 1], perm[k.rank - 2]);
+  V scores = c.e.Mul(c.e.MatMul(q, c.e.Transpose(k, perm)), s);
+  V blocked;  // true where a query may not look
+  if (c.b("is_causal")) {
+    if (mask) return c.Unsupported("is_causal together with attn_mask");
+    V lq = c.e.Dim(q, q.rank - 2), lk = c.e.Dim(k, k.rank - 2);
+    V ones = c.e.Expand(c.e.Integer(1, DType::kInt64), c.e.Concat({lq, lk}, 0), 2);
+    blocked = c.e.Equal(c.e.Op("Trilu", {ones}, {{"upper", int64_t{0}}}), c.e.Integer(0, DType::kInt64));
+  } else if (mask) {
+    if (ir::IsBool(mask.dtype)) blocked = c.e.Not(mask);
+    else scores = c.e.Add(scores, c.e.Cast(mask, t));
+  }
+  if (blocked) scores = c.e.Where(blocked, c.e.Number(-kInf, t), scores);
+  V p = c.e.Op("Softmax", {scores}, {{"axis", int64_t{-1}}});
+  // A query that may look nowhere gives NaN from softmax and 0 in torch (safe softmax).
+  if (mask) {
+    const bool may_be_empty = ir::RangeOf(kv->sizes()[k.rank - 2]).min < 1;  // and then has no maximum
+    V nowhere = may_be_empty ? c.e.Op("IsNaN", {p}, {}, DType::kBool)
+                             : c.e.Equal(c.e.Reduce("ReduceMax", scores, {scores.rank - 1}, true), c.e.Number(-kInf, t));
+    p = c.e.Where(nowhere, c.e.Number(0, t), p);
+  }
+  c.Return(c.e.MatMul(p, v));
+}
+
+// ---- Convolution
+
+struct ConvArgs {
+  int spatial = 0;
+  Ints stride, padding, dilation, output_padding;
+  int64_t groups = 1;
+  bool transposed = false;
+  std::string auto_pad;  // "same" or empty
+};
+
+// Convolution of integers, which ONNX's operators do not take: exact, as a sum of products of matrices over the positions
+// of the kernel. x is batched.
+V IntegerConv(LoweringContext& c, V x, V w, V b, const ConvArgs& a, const Ints& kernel, const Ints& begin, const Ints& end) {
+  constexpr int64_t kMaxPositions = 1024;
+  int64_t positions = 1;
+  for (int64_t k : kernel)
+    if (__builtin_mul_overflow(positions, k, &positions) || positions > kMaxPositions || positions < 1) {
+      c.Unsupported("an integer kernel of so many positions");
+      return x;
+    }
+  const DType t = x.dtype;
+  const int n = a.spatial;
+  x = c.e.Cast(x, DType::kInt64), w = c.e.Cast(w, DType::kInt64);
+  Ints pads(2 * x.rank, 0), stride = a.stride;
+  for (int d = 0; d < n; ++d) pads[2 + d] = begin[d], pads[x.rank + 2 + d] = end[d];
+  if (a.transposed) {
+    // The ordinary convolution of the input with zeros between its elements, under the reversed kernel.
+    for (int d = 0; d < n; ++d) {
+      const int axis = 2 + d;
+      if (const int64_t s = a.stride[d]; s > 1) {
+        std::vector<V> apart;
+        for (int k = 0; k < x.rank; ++k) apart.push_back(k == axis ? c.e.Mul(c.e.Dim(x, k), c.e.I64({s})) : c.e.Dim(x, k));
+        V wide = c.e.Unsqueeze(x, {axis + 1});
+        Ints zeros(2 * wide.rank, 0);
+        zeros[wide.rank + axis + 1] = s - 1;
+        wide = c.e.Op("Pad", {wide, c.e.I64(zeros), c.e.Integer(0, DType::kInt64)}, {});
+        x = c.e.Slice(c.e.Reshape(wide, c.e.Concat(apart, 0), x.rank, true), {0}, {1 - s}, {axis});
+      }
+      const int64_t reach = a.dilation[d] * (kernel[d] - 1);
+      pads[axis] = reach - begin[d];
+      pads[x.rank + axis] = reach - end[d] + a.output_padding[d];
+      stride[d] = 1;
+    }
+  }
+  x = c.e.Op("Pad", {x, c.e.I64(pads), c.e.Integer(0, DType::kInt64)}, {});
+  // Products of (groups, outputs, inputs of a group) and (batch, groups, inputs of a group, places).
+  const int64_t groups = a.groups;
+  V channels = c.e.Div(c.e.Dim(x, 1), c.e.I64({groups}));
+  V sum, sizes;
+  Ints at(n, 0);
+  for (int64_t p = 0; p < positions; ++p) {
+    Ints starts, ends, axes, steps;
+    V taken_w = w;
+    for (int d = 0; d < n; ++d) {
+      const int64_t reach = a.dilation[d] * (kernel[d] - 1), offset = at[d] * a.dilation[d];
+      starts.push_back(offset);
+      ends.push_back(offset == reach ? std::numeric_limits<int64_t>::max() : offset - reach);
+      axes.push_back(2 + d), steps.push_back(stride[d]);
+    }
+    for (int d = n - 1; d >= 0; --d)
+      taken_w = c.e.Gather(taken_w, c.e.I64Scalar(a.transposed ? kernel[d] - 1 - at[d] : at[d]), 2 + d);
+    V part = c.e.Slice(x, starts, ends, axes, steps);
+    if (!sizes) sizes = c.e.Op("Shape", {part}, {{"start", int64_t{2}}}, DType::kInt64, 1);
+    // Inputs and outputs of a group: the weight is (outputs, inputs / groups), transposed (inputs, outputs / groups).
+    V area = c.e.Op("ReduceProd", {sizes}, {{"keepdims", int64_t{1}}}, DType::kInt64, 1);
+    V columns = c.e.Reshape(part, c.e.Concat({c.e.Dim(x, 0), c.e.I64({groups}), channels, area}, 0), 4, true);
+    V matrix = a.transposed ? c.e.Transpose(c.e.Reshape(taken_w, c.e.Concat({c.e.I64({groups}), channels, c.e.I64({-1})}, 0), 3), {0, 2, 1})
+                            : c.e.Reshape(taken_w, c.e.Concat({c.e.I64({groups, -1}), channels}, 0), 3);
+    V product = c.e.MatMul(matrix, columns);
+    sum = sum ? c.e.Add(sum, product) : product;
+    for (int d = n - 1; d >= 0 && ++at[d] == kernel[d]; --d) at[d] = 0;
+  }
+  V outputs = a.transposed ? c.e.Mul(c.e.Dim(w, 1), c.e.I64({groups})) : c.e.Dim(w, 0);
+  V y = c.e.Reshape(sum, c.e.Concat({c.e.Dim(x, 0), outputs, sizes}, 0), x.rank, true);
+  if (b) y = c.e.Add(y, Channel(c, c.e.Cast(b, DType::kInt64), x.rank));
+  return c.e.Cast(y, t);
+}
+
+void Conv(LoweringContext& c, const char* input_name, ConvArgs a) {
+  V x = c.in(input_name), w = c.in("weight"), b = c.opt_in("bias");
+  ir::Value* wv = c.tensor("weight");
+  a.spatial = w.rank - 2;
+  auto fit = [&](Ints& v) {
+    if (v.size() == 1) v.resize(a.spatial, v[0]);
+  };
+  fit(a.stride), fit(a.padding), fit(a.dilation), fit(a.output_padding);
+  if (!c.ok()) return;
+  for (const Ints* v : {&a.stride, &a.dilation})
+    if (v->size() != static_cast<size_t>(a.spatial)) return c.Fail("a stride or dilation of the wrong length");
+  bool unbatched = x.rank == a.spatial + 1;
+  if (unbatched) x = c.e.Unsqueeze(x, {0});
+  Ints kernel;  // complete where all sizes are known; ONNX else reads them off the weight
+  for (int d = 0; d < a.spatial; ++d)
+    if (auto k = wv->sizes()[d + 2].constant()) kernel.push_back(*k);
+  const bool known = kernel.size() == static_cast<size_t>(a.spatial);
+  if (!known && a.auto_pad == "same") return c.Unsupported("padding 'same' with a kernel of symbolic size");
+  Ints begin(a.spatial, 0), end(a.spatial, 0);
+  for (int d = 0; d < a.spatial; ++d) {
+    if (a.auto_pad == "same") {
+      int64_t total = a.dilation[d] * (kernel[d] - 1);  // torch puts the odd one at the end
+      begin[d] = total / 2;
+      end[d] = total - total / 2;
+    } else if (!a.padding.empty()) {
+      begin[d] = end[d] = a.padding[d];
+    }
+  }
+  V y;
+  if (!ir::IsFloating(x.dtype)) {
+    if (!known) return c.Unsupported("an integer kernel of symbolic size");
+    y = IntegerConv(c, x, w, b, a, kernel, begin, end);
+    return c.Return(unbatched ? c.e.Squeeze(y, {0}) : y);
+  }
+  Ints pads = begin;
+  pads.insert(pads.end(), end.begin(), end.end());
+  Attrs attrs = {{"strides", a.stride}, {"dilations", a.dilation}, {"group", a.groups}};
+  if (known) attrs.push_back({"kernel_shape", kernel});
+  if (a.transposed) {
+    // ONNX wants an output padding below the stride (torch, below the stride or the dilation). What is more of it is less
+    // padding at the end, and past that zeros, to which only the bias is added.
+    Ints beyond(2 * x.rank, 0);
+    bool any = false;
+    for (int d = 0; d < a.spatial; ++d) {
+      int64_t more = std::max<int64_t>(a.output_padding[d] - (a.stride[d] - 1), 0);
+      a.output_padding[d] -= more;
+      const int64_t taken = std::min(more, pads[a.spatial + d]);
+      pads[a.spatial + d] -= taken;
+      beyond[x.rank + 2 + d] = more - taken;
+      any |= more > taken;
+    }
+    attrs.push_back({"pads", pads});
+    attrs.push_back({"output_padding", a.output_padding});
+    y = c.e.Op("ConvTranspose", b && !any ? std::vector<V>{x, w, b} : std::vector<V>{x, w}, attrs);
+    if (any) {
+      y = c.e.Op("Pad", {y, c.e.I64(beyond), c.e.Number(0, y.dtype)}, {});
+      if (b) y = c.e.Add(y, Channel(c, b, y.rank));
+    }
+  } else {
+    attrs.push_back({"pads", pads});
+    y = c.e.Op("Conv", b ? std::vector<V>{x, w, b} : std::vector<V>{x, w}, attrs);
+  }
+  if (unbatched) y = c.e.Squeeze(y, {0});
+  c.Return(y);
+}
+void ConvNd(LoweringContext& c) {
+  ConvArgs a;
+  int n = c.tensor("weight")->rank() - 2;
+  a.stride = c.ints("stride", n), a.padding = c.ints("padding", n), a.dilation = c.ints("dilation", n);
+  a.groups = c.i("groups");
+  Conv(c, "input", a);
+}
+void ConvPadding(LoweringContext& c) {
+  ConvArgs a;
+  int n = c.tensor("weight")->rank() - 2;
+  a.stride = c.ints("stride", n), a.dilation = c.ints("dilation", n);
+  a.groups = c.i("groups");
+  std::string p = c.str("padding");
+  if (p == "same") a.auto_pad = "same";
+  else if (p != "valid") return c.Fail("padding '" + p + "'");
+  Conv(c, "input", a);
+}
+void ConvTranspose(LoweringContext& c) {
+  ConvArgs a;
+  int n = c.tensor("weight")->rank() - 2;
+  a.stride = c.ints("stride", n), a.padding = c.ints("padding", n), a.dilation = c.ints("dilation", n);
+  a.output_padding = c.ints("output_padding", n);
+  a.groups = c.i("groups");
+  a.transposed = true;
+  Conv(c, "input", a);
+}
+void Convolution(LoweringContext& c) {
+  ConvArgs a;
+  int n = c.tensor("weight")->rank() - 2;
+  a.stride = c.ints("stride", n), a.padding = c.ints("padding", n), a.dilation = c.ints("dilation", n);
+  a.output_padding = c.ints("output_padding", n);
+  a.groups = c.i("groups");
+  a.transposed = c.b("transposed");
+  Conv(c, "input", a);
+}
+
+// Evaluation mode only: dropout does nothing. In training mode it is random, which no file can reproduce.
+void Dropout(LoweringContext& c) {
+  if (c.b("train") && c.f("p") != 0) return c.Unsupported("dropout in training mode (call model.eval() before export)");
+  c.Return(c.in("input"));
+}
+
+constexpr Row kRows[] = {
+    {"aten.linear.default", Linear, true},
+    {"aten.matmul.default", MatMul<"self", "other">}, {"aten.mm.default", MatMul<"self", "mat2">},
+    {"aten.bmm.default", MatMul<"self", "mat2">}, {"aten.mv.default", MatMul<"self", "vec">},
+    {"aten.dot.default", MatMul<"self", "tensor">},
+    {"aten.addmm.default", AddMatMul<"mat1", "mat2">, true}, {"aten.addmv.default", AddMatMul<"mat", "vec">, true},
+    {"aten.baddbmm.default", AddMatMul<"batch1", "batch2">, true},
+    {"aten.softmax.int", Softmax}, {"aten._softmax.default", Softmax},
+    {"aten.log_softmax.int", LogSoftmax}, {"aten._log_softmax.default", LogSoftmax},
+    {"aten.special_softmax.int", Softmax}, {"aten.special_log_softmax.int", LogSoftmax},
+    {"aten.layer_norm.default", LayerNorm, true}, {"aten.native_layer_norm.default", LayerNorm, true},
+    {"aten.rms_norm.default", RmsNorm, true},
+    {"aten.batch_norm.default", BatchNorm, true},
+    {"aten.group_norm.default", GroupNorm, true}, {"aten.instance_norm.default", InstanceNorm, true},
+    {"aten.embedding.default", Embedding},
+    {"aten.scaled_dot_product_attention.default", Attention, true},
+    {"aten.conv1d.default", ConvNd}, {"aten.conv2d.default", ConvNd}, {"aten.conv3d.default", ConvNd},
+    {"aten.conv1d.padding", ConvPadding}, {"aten.conv2d.padding", ConvPadding}, {"aten.conv3d.padding", ConvPadding},
+    {"aten.conv_transpose1d.default", ConvTranspose}, {"aten.conv_transpose2d.input", ConvTranspose},
+    {"aten.conv_transpose3d.input", ConvTranspose}, {"aten.convolution.default", Convolution},
+    {"aten.dropout.default", Dropout}, {"aten.alpha_dropout.default", Dropout},
+    {"aten.feature_dropout.default", Dropout}, {"aten.feature_alpha_dropout.default", Dropout},
+};
+
+}  // namespace
+
+absl::Span<const Row> NnRows() { return kRows; }
+
+}  // namespace slipway::exporters::onnx_out

@@ -1,0 +1,392 @@
+// Pooling: average, maximum, adaptive. torch's output size rule (aten/src/ATen/native/Pool.h): with ceil_mode a last
+// window that would start in the right padding is dropped. What ONNX's ceil_mode does there differs between runtimes, so
+// it is never used: the padding at the end is chosen so that plain floor division gives torch's size.
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <optional>
+
+#include "exporters/onnx/lowerings/util.h"
+
+namespace slipway::exporters::onnx_out {
+namespace {
+
+struct Window {
+  int spatial = 0;
+  Ints kernel, stride, padding, dilation;
+  Ints pad_end;  // padding plus what ceil_mode adds
+  bool grows = false;
+};
+
+// Reads the window and works out the end padding from the declared output sizes.
+Window ReadWindow(LoweringContext& c, int spatial) {
+  Window w;
+  w.spatial = spatial;
+  w.kernel = c.ints("kernel_size", spatial);
+  w.stride = c.ints("stride", spatial);
+  if (w.stride.empty()) w.stride = w.kernel;
+  w.padding = c.ints("padding", spatial);
+  w.dilation = c.node().op().ArgIndex("dilation") >= 0 ? c.ints("dilation", spatial) : Ints(spatial, 1);
+  for (Ints* v : {&w.kernel, &w.stride, &w.padding, &w.dilation})
+    if (v->size() != static_cast<size_t>(spatial)) c.Fail("a window parameter of the wrong length");
+  if (!c.ok()) return w;
+  w.pad_end = w.padding;
+  if (!c.b("ceil_mode")) return w;
+  ir::Value* x = c.tensor(c.node().op().ArgIndex("input") >= 0 ? "input" : "self");
+  for (int d = 0; d < spatial; ++d) {
+    auto in = x->sizes()[x->rank() - spatial + d].constant(), out = c.out_type().sizes[c.out_rank() - spatial + d].constant();
+    const int64_t reach = w.dilation[d] * (w.kernel[d] - 1) + 1;
+    if (in && out) {
+      int64_t need = (*out - 1) * w.stride[d] + reach - *in - w.padding[d];
+      if (need > w.padding[d]) w.pad_end[d] = need, w.grows = true;
+    } else if (w.padding[d] + w.stride[d] - 1 < reach || w.stride[d] == 1) {
+      // No window can start in the padding: enough at the end for one more always gives the ceiling.
+      if (w.stride[d] > 1) w.pad_end[d] = w.padding[d] + w.stride[d] - 1, w.grows = true;
+    } else {
+      c.Unsupported("ceil_mode on a symbolic size whose last window may start in the padding");
+    }
+  }
+  return w;
+}
+
+Ints Pads(const Window& w) {
+  Ints pads = w.padding;
+  pads.insert(pads.end(), w.pad_end.begin(), w.pad_end.end());
+  return pads;
+}
+
+// x with explicit padding on its last dims.
+V PadSpatial(LoweringContext& c, V x, const Ints& begin, const Ints& end, double value) {
+  Ints pads(2 * x.rank, 0);
+  for (size_t d = 0; d < begin.size(); ++d) {
+    pads[x.rank - begin.size() + d] = begin[d];
+    pads[2 * x.rank - end.size() + d] = end[d];
+  }
+  if (std::all_of(pads.begin(), pads.end(), [](int64_t p) { return p == 0; })) return x;
+  return c.e.Op("Pad", {x, c.e.I64(pads), c.e.Number(value, x.dtype)}, {{"mode", std::string("constant")}});
+}
+
+// Adds a batch dim where the input has none.
+V Batched(LoweringContext& c, V x, int spatial, bool* added) {
+  *added = x.rank == spatial + 1;
+  return *added ? c.e.Unsqueeze(x, {0}) : x;
+}
+V Unbatched(LoweringContext& c, V x, bool added) { return added ? c.e.Squeeze(x, {0}) : x; }
+
+// The sums of windows of integers, whose padding is there already: one slice for each place in the window.
+V WindowSums(LoweringContext& c, V x, const Window& w) {
+  const int first = x.rank - w.spatial;
+  for (int d = 0; d < w.spatial; ++d) {
+    V sum;
+    for (int64_t k = 0; k < w.kernel[d]; ++k) {
+      int64_t end = k == w.kernel[d] - 1 ? std::numeric_limits<int64_t>::max() : k - (w.kernel[d] - 1);
+      V part = c.e.Slice(x, {k}, {end}, {first + d}, {w.stride[d]});
+      sum = sum ? c.e.Add(sum, part) : part;
+    }
+    x = sum;
+  }
+  return x;
+}
+// Integers, which ONNX's AveragePool does not take: sums divided towards zero.
+V IntegerAvgPool(LoweringContext& c, V x, const Window& w, bool include, std::optional<double> divisor) {
+  constexpr int64_t kMaxWindow = 1024;
+  for (int64_t k : w.kernel)
+    if (k < 1 || k > kMaxWindow) return c.Unsupported("an integer window of that size"), x;
+  const DType t = x.dtype;
+  x = c.e.Cast(x, DType::kInt64);
+  V sum = WindowSums(c, PadSpatial(c, x, w.padding, w.pad_end, 0), w);
+  if (divisor) return c.e.Cast(c.e.Div(sum, c.e.Integer(static_cast<int64_t>(*divisor), DType::kInt64)), t);
+  std::vector<V> shape = {c.e.I64({1, 1})};
+  for (int d = 0; d < w.spatial; ++d) shape.push_back(c.e.Dim(x, 2 + d));
+  V ones = c.e.Expand(c.e.Integer(1, DType::kInt64), c.e.Concat(shape, 0), x.rank);
+  Ints rest(w.spatial), zero(w.spatial, 0);
+  for (int d = 0; d < w.spatial; ++d) rest[d] = w.pad_end[d] - w.padding[d];
+  ones = PadSpatial(c, PadSpatial(c, ones, w.padding, w.padding, include ? 1 : 0), zero, rest, 0);
+  return c.e.Cast(c.e.Div(sum, WindowSums(c, ones, w)), t);
+}
+
+template <int spatial>
+void AvgPool(LoweringContext& c) {
+  Window w = ReadWindow(c, spatial);
+  if (!c.ok()) return;
+  bool added;
+  V x = Batched(c, c.in("self"), spatial, &added);
+  bool include = c.b("count_include_pad");
+  auto divisor = spatial == 1 ? std::nullopt : c.opt_f("divisor_override");
+  if (divisor && *divisor == 0) return c.Fail("a divisor of zero");
+  if (!ir::IsFloating(x.dtype)) return c.Return(Unbatched(c, IntegerAvgPool(c, x, w, include, divisor), added));
+  Attrs attrs = {{"kernel_shape", w.kernel}, {"strides", w.stride}};
+  if (!w.grows && !divisor) {
+    attrs.push_back({"pads", Pads(w)});
+    attrs.push_back({"count_include_pad", int64_t{include}});
+    return c.Return(Unbatched(c, c.e.Op("AveragePool", {x}, attrs), added));
+  }
+  V mean = c.e.Op("AveragePool", {PadSpatial(c, x, w.padding, w.pad_end, 0)}, attrs);
+  if (divisor) {
+    double k = 1;
+    for (int64_t n : w.kernel) k *= static_cast<double>(n);
+    return c.Return(Unbatched(c, c.e.Mul(mean, c.e.Number(k / *divisor, x.dtype)), added));
+  }
+  // The share of each window that counts: what lies in the input, or in the input and its padding.
+  std::vector<V> shape = {c.e.I64({1, 1})};
+  for (int d = 0; d < spatial; ++d) shape.push_back(c.e.Dim(x, 2 + d));
+  V ones = c.e.Expand(c.e.Number(1, x.dtype), c.e.Concat(shape, 0), x.rank);
+  Ints rest(spatial), zero(spatial, 0);
+  for (int d = 0; d < spatial; ++d) rest[d] = w.pad_end[d] - w.padding[d];
+  if (include) ones = PadSpatial(c, PadSpatial(c, ones, w.padding, w.padding, 1), zero, rest, 0);
+  else ones = PadSpatial(c, ones, w.padding, w.pad_end, 0);
+  c.Return(Unbatched(c, c.e.Div(mean, c.e.Op("AveragePool", {ones}, attrs)), added));
+}
+
+template <int spatial>
+void MaxPool(LoweringContext& c) {
+  Window w = ReadWindow(c, spatial);
+  if (!c.ok()) return;
+  bool added;
+  V raw = c.in("self");
+  V x = Batched(c, raw, spatial, &added);
+  if (!ir::IsFloating(x.dtype) && x.dtype != DType::kUInt8 && x.dtype != DType::kInt8) x = c.e.Cast(x, DType::kFloat64);
+  bool indices = c.node().outputs().size() > 1 && c.used(1);
+  Attrs attrs = {{"kernel_shape", w.kernel}, {"strides", w.stride}, {"dilations", w.dilation}, {"pads", Pads(w)}};
+  if (!indices) {
+    std::vector<V> out = {Unbatched(c, c.e.Op("MaxPool", {x}, attrs), added)};
+    out.resize(c.node().outputs().size(), V{"", DType::kInt64, raw.rank});
+    return c.Return(out);
+  }
+  auto out = c.e.OpN("MaxPool", {x}, attrs, {x.dtype, DType::kInt64});
+  out[0].rank = out[1].rank = x.rank;
+  // ONNX counts over the whole tensor, torch within one channel.
+  V area = c.e.Op("ReduceProd", {c.e.Op("Shape", {x}, {{"start", int64_t{2}}}, DType::kInt64, 1)}, {{"keepdims", int64_t{0}}}, DType::kInt64, 0);
+  out[1] = c.e.Op("Mod", {out[1], area});
+  c.Return({Unbatched(c, out[0], added), Unbatched(c, out[1], added)});
+}
+
+// Adaptive pooling: window i of n covers [floor(i L / n), ceil((i + 1) L / n)).
+Ints OutputSize(LoweringContext& c, int spatial) {
+  auto given = c.opt_sym_ints("output_size", spatial);
+  Ints out(spatial, -1);  // -1: keep
+  if (!given) return c.Fail("output_size is missing"), out;
+  for (int d = 0; d < spatial && d < static_cast<int>(given->size()); ++d) {
+    auto s = c.out_type().sizes[c.out_rank() - spatial + d].constant();
+    if (s) out[d] = *s;
+    else if ((*given)[d].value) c.Unsupported("a symbolic output_size");
+    else out[d] = (*given)[d].constant;
+  }
+  return out;
+}
+
+template <int spatial>
+void AdaptiveAvg(LoweringContext& c) {
+  ir::Value* self = c.tensor("self");
+  Ints n = OutputSize(c, spatial);
+  if (!c.ok()) return;
+  V x = c.in("self");
+  int first = x.rank - spatial;
+  if (auto count = c.out_type().StaticNumel(); count && *count == 0)
+    return c.Return(c.e.Expand(c.e.Number(0, x.dtype), c.e.I64(*c.out_type().StaticSizes()), x.rank));
+  if (std::all_of(n.begin(), n.end(), [](int64_t k) { return k == 1; })) {
+    Ints axes;
+    for (int d = 0; d < spatial; ++d) axes.push_back(first + d);
+    return c.Return(c.e.Reduce("ReduceMean", x, axes, true));
+  }
+  // Evenly divided static sizes are a plain average pool.
+  Ints kernel;
+  for (int d = 0; d < spatial; ++d) {
+    auto s = self->sizes()[first + d].constant();
+    if (s && n[d] > 0 && *s > 0 && *s % n[d] == 0) kernel.push_back(*s / n[d]);
+  }
+  if (kernel.size() == static_cast<size_t>(spatial)) {
+    bool added;
+    x = Batched(c, x, spatial, &added);
+    return c.Return(Unbatched(c, c.e.Op("AveragePool", {x}, {{"kernel_shape", kernel}, {"strides", kernel}}), added));
+  }
+  // Otherwise one matrix a dim: row i averages its window. Built from the run-time size.
+  for (int d = 0; d < spatial; ++d) {
+    int axis = first + d;
+    auto s = self->sizes()[axis].constant();
+    if (n[d] < 0 || (s && *s == n[d])) continue;
+    V length = c.e.DimScalar(x, axis);
+    V rows = c.e.Op("Range", {c.e.I64Scalar(0), c.e.I64Scalar(n[d]), c.e.I64Scalar(1)}, {}, DType::kInt64, 1);
+    V cols = c.e.Op("Range", {c.e.I64Scalar(0), length, c.e.I64Scalar(1)}, {}, DType::kInt64, 1);
+    V count = c.e.I64Scalar(n[d]), one = c.e.I64Scalar(1);
+    V begin = c.e.Div(c.e.Mul(rows, length), count);
+    V end = c.e.Div(c.e.Add(c.e.Mul(c.e.Add(rows, one), length), c.e.I64Scalar(n[d] - 1)), count);
+    V b = c.e.Unsqueeze(begin, {1}), e = c.e.Unsqueeze(end, {1});
+    V inside = c.e.Cast(c.e.And(c.e.GreaterEqual(cols, b), c.e.Less(cols, e)), x.dtype);
+    V matrix = c.e.Transpose(c.e.Div(inside, c.e.Cast(c.e.Sub(e, b), x.dtype)), {1, 0});  // L x n
+    // With the dim last and the others folded, the product is of two plain matrices: ONNX Runtime does not broadcast a
+    // batch of no elements.
+    Ints swap(x.rank);
+    for (int k = 0; k < x.rank; ++k) swap[k] = k;
+    std::swap(swap[axis], swap[x.rank - 1]);
+    const bool last = axis == x.rank - 1;
+    if (!last) x = c.e.Transpose(x, swap);
+    V others = c.e.Op("Shape", {x}, {{"start", int64_t{0}}, {"end", int64_t{x.rank - 1}}}, DType::kInt64, 1);
+    V folded = c.e.Concat({c.e.Op("ReduceProd", {others}, {{"keepdims", int64_t{1}}}, DType::kInt64, 1), c.e.Dim(x, x.rank - 1)}, 0);
+    V y = c.e.MatMul(c.e.Reshape(x, folded, 2, true), matrix);
+    x = c.e.Reshape(y, c.e.Concat({others, c.e.I64({n[d]})}, 0), x.rank, true);
+    if (!last) x = c.e.Transpose(x, swap);
+  }
+  c.Return(x);
+}
+
+// Sizes that are constants where they can be.
+class Shape {
+ public:
+  explicit Shape(LoweringContext& c) : c_(c) {}
+  void Add(std::optional<int64_t> known, const std::function<V()>& size) {
+    known_.push_back(known.value_or(-1));
+    all_ &= known.has_value();
+    parts_.push_back(known ? V{} : size());
+  }
+  V Get() const {
+    if (all_) return c_.e.I64(known_);
+    std::vector<V> parts = parts_;
+    for (size_t i = 0; i < parts.size(); ++i)
+      if (!parts[i]) parts[i] = c_.e.I64({known_[i]});
+    return c_.e.Concat(parts, 0);
+  }
+
+ private:
+  LoweringContext& c_;
+  Ints known_;
+  std::vector<V> parts_;
+  bool all_ = true;
+};
+
+// The windows of one dim: where each element of each is, the last one repeated up to the longest window.
+struct AdaptiveWindows {
+  V index;                                // windows times longest
+  V count, longest, length;               // 1-D of one element
+  std::optional<int64_t> known_count, known_longest;
+};
+AdaptiveWindows WindowsOf(LoweringContext& c, V x, int axis, std::optional<int64_t> length, int64_t count) {
+  constexpr int64_t kMostPlaces = int64_t{1} << 20;  // of a table in the file: longer ones are made when the model runs
+  AdaptiveWindows w;
+  if (length && count < 0) count = *length;
+  if (length && count <= kMostPlaces && *length <= kMostPlaces) {
+    Ints index;
+    int64_t longest = 1;
+    auto begin = [&](int64_t i) { return i * *length / count; };
+    auto end = [&](int64_t i) { return ((i + 1) * *length + count - 1) / count; };
+    for (int64_t i = 0; i < count; ++i) longest = std::max(longest, end(i) - begin(i));
+    for (int64_t i = 0; i < count; ++i)
+      for (int64_t k = 0; k < longest; ++k) index.push_back(std::min(begin(i) + k, end(i) - 1));
+    w.known_count = count, w.known_longest = longest;
+    w.index = c.e.I64(index), w.count = c.e.I64({count}), w.longest = c.e.I64({longest}), w.length = c.e.I64({*length});
+    return w;
+  }
+  V zero = c.e.I64Scalar(0), one = c.e.I64Scalar(1);
+  auto range = [&](V n) { return c.e.Op("Range", {zero, c.e.Squeeze(n, {0}), one}, {}, DType::kInt64, 1); };
+  w.length = c.e.Dim(x, axis);
+  if (count < 0) {  // as many windows as elements
+    w.count = w.length, w.longest = c.e.I64({1}), w.known_longest = 1, w.index = range(w.length);
+    return w;
+  }
+  w.known_count = count, w.count = c.e.I64({count});
+  V rows = range(w.count);
+  V begin = c.e.Div(c.e.Mul(rows, w.length), w.count);
+  V end = c.e.Div(c.e.Add(c.e.Mul(c.e.Add(rows, one), w.length), c.e.I64({count - 1})), w.count);
+  w.longest = c.e.Reduce("ReduceMax", c.e.Sub(end, begin), {0}, true);
+  V places = c.e.Min(c.e.Add(c.e.Unsqueeze(begin, {1}), range(w.longest)), c.e.Unsqueeze(c.e.Sub(end, one), {1}));
+  w.index = c.e.Reshape(places, Ints{-1});
+  return w;
+}
+
+template <int spatial>
+void AdaptiveMax(LoweringContext& c) {
+  ir::Value* self = c.tensor("self");
+  Ints n = OutputSize(c, spatial);
+  if (!c.ok()) return;
+  V x = c.in("self"), whole = x;
+  int first = x.rank - spatial;
+  // Gather every window; then one ArgMax over the windows.
+  std::vector<AdaptiveWindows> w;
+  for (int d = 0; d < spatial; ++d) {
+    if (n[d] == 0) return c.Unsupported("adaptive max pooling to no elements");
+    w.push_back(WindowsOf(c, whole, first + d, self->sizes()[first + d].constant(), n[d]));
+    x = c.e.Gather(x, w[d].index, first + d);
+  }
+  Shape apart(c), flat(c);
+  Ints perm;
+  for (int d = 0; d < first; ++d) {
+    for (Shape* s : {&apart, &flat}) s->Add(self->sizes()[d].constant(), [&] { return c.e.Dim(whole, d); });
+    perm.push_back(d);
+  }
+  std::optional<int64_t> known_area = 1;
+  V area;
+  for (int d = 0; d < spatial; ++d) {
+    apart.Add(w[d].known_count, [&] { return w[d].count; });
+    apart.Add(w[d].known_longest, [&] { return w[d].longest; });
+    flat.Add(w[d].known_count, [&] { return w[d].count; });
+    area = area ? c.e.Mul(area, w[d].longest) : w[d].longest;
+    if (known_area && w[d].known_longest) *known_area *= *w[d].known_longest;
+    else known_area = std::nullopt;
+  }
+  flat.Add(known_area, [&] { return area; });
+  for (int d = 0; d < spatial; ++d) perm.push_back(first + 2 * d);
+  for (int d = 0; d < spatial; ++d) perm.push_back(first + 2 * d + 1);
+  V windows = c.e.Transpose(c.e.Reshape(x, apart.Get(), first + 2 * spatial, true), perm);
+  windows = c.e.Reshape(windows, flat.Get(), first + spatial + 1, true);
+  V best = c.e.Reduce("ReduceMax", windows, {first + spatial}, false);
+  if (c.node().outputs().size() < 2 || !c.used(1)) {
+    std::vector<V> out = {best};
+    out.resize(c.node().outputs().size(), V{"", DType::kInt64, best.rank});
+    return c.Return(out);
+  }
+  V arg = c.e.Op("ArgMax", {windows}, {{"axis", int64_t{first + spatial}}, {"keepdims", int64_t{0}}}, DType::kInt64, first + spatial);
+  // From the place in the window to the place in the channel.
+  V place, inner, step;
+  for (int d = spatial - 1; d >= 0; --d) {
+    V k = c.e.Op("Mod", {inner ? c.e.Div(arg, inner) : arg, w[d].longest});
+    // index[d][i * longest + k] with i the output position along d.
+    V rows = c.e.Op("Range", {c.e.I64Scalar(0), c.e.Squeeze(w[d].count, {0}), c.e.I64Scalar(1)}, {}, DType::kInt64, 1);
+    Ints view(spatial, 1);
+    view[d] = -1;
+    V base = c.e.Reshape(c.e.Mul(rows, w[d].longest), view);
+    V coordinate = c.e.Gather(w[d].index, c.e.Add(k, base), 0);
+    V term = step ? c.e.Mul(coordinate, step) : coordinate;
+    place = place ? c.e.Add(place, term) : term;
+    step = step ? c.e.Mul(step, w[d].length) : w[d].length;
+    inner = inner ? c.e.Mul(inner, w[d].longest) : w[d].longest;
+  }
+  c.Return({best, place});
+}
+
+// Scatter each value to its place in a zero tensor of the output size.
+template <int spatial>
+void MaxUnpool(LoweringContext& c) {
+  V x = c.in("self"), index = c.raw(c.tensor("indices"));
+  V size = c.shape(c.sym_ints("output_size", spatial));
+  if (!c.ok()) return;
+  const int lead = x.rank - spatial;
+  V before = c.e.Op("Shape", {x}, {{"start", int64_t{0}}, {"end", int64_t{lead}}}, DType::kInt64, 1);
+  V inside = c.e.Op("Shape", {x}, {{"start", int64_t{lead}}}, DType::kInt64, 1);
+  auto flat = [&](V dims) {
+    return c.e.Concat({before, c.e.Op("ReduceProd", {dims}, {{"keepdims", int64_t{1}}}, DType::kInt64, 1)}, 0);
+  };
+  V from = flat(inside);
+  V zeros = c.e.Expand(c.e.Number(0, x.dtype), flat(size), lead + 1);
+  V y = c.e.Op("ScatterElements", {zeros, c.e.Reshape(index, from, lead + 1, true), c.e.Reshape(x, from, lead + 1, true)},
+               {{"axis", int64_t{-1}}});
+  c.Return(c.e.Reshape(y, c.e.Concat({before, size}, 0), x.rank, true));
+}
+
+constexpr Row kRows[] = {
+    {"aten.avg_pool1d.default", AvgPool<1>, true}, {"aten.avg_pool2d.default", AvgPool<2>, true}, {"aten.avg_pool3d.default", AvgPool<3>, true},
+    {"aten.max_pool1d.default", MaxPool<1>}, {"aten.max_pool2d.default", MaxPool<2>}, {"aten.max_pool3d.default", MaxPool<3>},
+    {"aten.max_pool1d_with_indices.default", MaxPool<1>}, {"aten.max_pool2d_with_indices.default", MaxPool<2>},
+    {"aten.max_pool3d_with_indices.default", MaxPool<3>},
+    {"aten.adaptive_avg_pool1d.default", AdaptiveAvg<1>, true}, {"aten.adaptive_avg_pool2d.default", AdaptiveAvg<2>, true},
+    {"aten._adaptive_avg_pool2d.default", AdaptiveAvg<2>, true},
+    {"aten.adaptive_avg_pool3d.default", AdaptiveAvg<3>, true}, {"aten._adaptive_avg_pool3d.default", AdaptiveAvg<3>, true},
+    {"aten.adaptive_max_pool1d.default", AdaptiveMax<1>}, {"aten.adaptive_max_pool2d.default", AdaptiveMax<2>},
+    {"aten.adaptive_max_pool3d.default", AdaptiveMax<3>},
+    {"aten.max_unpool2d.default", MaxUnpool<2>}, {"aten.max_unpool3d.default", MaxUnpool<3>},
+};
+
+}  // namespace
+
+absl::Span<const Row> PoolRows() { return kRows; }
+
+}  // namespace slipway::exporters::onnx_out

@@ -1,0 +1,288 @@
+// Quantized tensors as QuantizeLinear and DequantizeLinear, and as MatMulNBits where ONNX has no type for the weights.
+//
+// What is hard here: the numbers must stay those of the program in ONNX Runtime as it comes. It turns a DequantizeLinear that it
+// can bring in front of a MatMul, as a [k, n] matrix, into its own product with *activations rounded to 8 bits* (accuracy
+// level 4, errors of some per cent). So matrices stay as torch has them, [n, k], and products with them are Gemm with transB,
+// which is computed as it is written. MatMulNBits says its level itself, 0: activations stay floats. Where activations are
+// integers in the program, too, products of integers are what is wanted: those need zero points that are written out.
+//
+// The rows at the end say which form stands for what, by opset: a choice between portable forms and ONNX Runtime's own belongs
+// there.
+#include "exporters/onnx/lowerings/util.h"
+#include "passes/quantization.h"
+
+namespace slipway::exporters::onnx_out {
+namespace {
+
+using passes::Dequantized;
+
+bool IsByte(DType t) { return t == DType::kInt8 || t == DType::kUInt8; }
+
+// The 4-bit type that has all integers of the range; nullopt for none.
+std::optional<DType> NibbleType(const std::optional<std::pair<int64_t, int64_t>>& range) {
+  if (range && range->first >= -8 && range->second <= 7) return DType::kInt4;
+  if (range && range->first >= 0 && range->second <= 15) return DType::kUInt4;
+  return std::nullopt;
+}
+
+// Whether the zero points, one for each scale, can be written like the integers.
+bool HasZeros(DType nibbles, const Dequantized& d) {
+  const auto range = passes::StoredRange(d.zero_point);
+  return passes::StoredTensor(d.zero_point) && d.zero_point->dtype() == d.input->dtype() &&
+         d.zero_point->type().StaticNumel() == d.scale->type().StaticNumel() && range &&
+         (nibbles == DType::kInt4 ? range->first >= -8 && range->second <= 7 : range->first >= 0 && range->second <= 15);
+}
+
+// How scales lie in a tensor: one for all, one for each place of a dim, or one for each `block` places of a dim and each of
+// every other.
+struct Layout {
+  enum { kNone, kTensor, kAxis, kBlocks } kind = kNone;
+  int axis = 0;
+  int64_t block = 0;
+};
+Layout LayoutOf(const ir::Sizes& sizes, const Ints& block_size) {
+  Layout l{Layout::kTensor};
+  int single = 0, blocked = 0;
+  for (int d = 0; d < static_cast<int>(sizes.size()); ++d) {
+    if (block_size[d] == -1) continue;
+    const auto size = sizes[d].constant();
+    const bool one = block_size[d] == 1;
+    if (block_size[d] < 1 || (!one && (!size || *size % block_size[d] != 0))) return {};
+    (one ? single : blocked) += 1;
+    if (!one || blocked == 0) l.axis = d, l.block = block_size[d];
+  }
+  if (blocked == 0 && single == 0) return l;
+  l.kind = blocked == 0 && single == 1 ? Layout::kAxis : Layout::kBlocks;
+  if (l.kind == Layout::kAxis) return l;
+  // The blocks must be of one dim, with scales for all places of the others.
+  if (blocked > 1) return {};
+  if (blocked == 0) {  // by places of several dims: blocks of the dim that is left
+    int whole = 0;
+    for (int d = 0; d < static_cast<int>(sizes.size()); ++d)
+      if (block_size[d] == -1) l.axis = d, l.block = sizes[d].constant().value_or(0), ++whole;
+    return whole == 1 && l.block > 0 ? l : Layout{};
+  }
+  return single + 1 == static_cast<int>(sizes.size()) ? l : Layout{};
+}
+
+// A stored zero point that the type of the integers has.
+bool IsPlainZero(const ir::Value* zero, DType integers) {
+  if (!zero || !passes::IsStored(zero)) return !zero;
+  if (zero->dtype() == integers) return true;
+  const auto range = ir::IsIntegral(zero->dtype()) ? passes::StoredRange(zero) : std::nullopt;
+  const auto [low, high] = integers == DType::kUInt8 ? std::pair(0, 255) : std::pair(-128, 127);
+  return range && range->first >= low && range->second <= high;
+}
+
+V Repeated(LoweringContext& c, double number, DType t, const Ints& dims) {
+  int64_t n = 1;
+  for (int64_t d : dims) n *= d;
+  return c.e.Numbers(std::vector<double>(static_cast<size_t>(n), number), t, dims);
+}
+// A stored scale or zero point in `t`, of these dims or one for all of them: an initializer where it is one in the program.
+V Parameter(LoweringContext& c, ir::Value* v, DType t, const Ints& dims) {
+  if (const ir::Node* n = v->producer(); n && n->op_name() == "aten.full.default") {
+    const ir::Arg& fill = n->Get("fill_value");
+    if (const double* number = fill.get<double>()) return Repeated(c, *number, t, dims);
+    if (const int64_t* number = fill.get<int64_t>()) return Repeated(c, static_cast<double>(*number), t, dims);
+  }
+  int64_t n = 1;
+  for (int64_t d : dims) n *= d;
+  if (v->type().StaticNumel() != n) {
+    const V one = c.e.Reshape(c.e.Cast(c.raw(v), t), Ints(dims.size(), 1));
+    return c.e.Expand(one, c.e.I64(dims), static_cast<int>(dims.size()));
+  }
+  // A view of a weight has its elements in the same order.
+  ir::Value* stored = v;
+  while (stored->producer() && passes::IsReshape(*stored->producer())) stored = passes::FirstArgument(*stored->producer());
+  if (passes::StoredTensor(stored) && stored->dtype() == t)
+    return c.graph().StoredWeight(stored, {t, dims});
+  const V x = c.e.Cast(c.raw(v), t);
+  return v->type().StaticSizes() == dims ? x : c.e.Reshape(x, dims);
+}
+
+// ---- slipway.dequantize
+
+// Integers with stored scales. f32 has the product of a byte and a narrower scale exactly, so that computing in it and
+// rounding afterwards is what the program does.
+bool HasForm(const std::optional<Dequantized>& d, bool blocks) {
+  if (!d || d->float_zero_point || !IsByte(d->input->dtype()) || !passes::IsStored(d->scale) ||
+      !IsPlainZero(d->zero_point, d->input->dtype()) || d->product_dtype() == DType::kFloat64 ||
+      d->dtype == DType::kFloat64)
+    return false;
+  const Layout l = LayoutOf(d->input->sizes(), d->block_size);
+  const auto scales = d->scale->type().StaticNumel();
+  const auto zeros = d->zero_point ? d->zero_point->type().StaticNumel() : scales;
+  if (!scales || (zeros != scales && zeros != 1)) return false;
+  switch (l.kind) {
+    case Layout::kNone: return false;
+    case Layout::kTensor: return scales == 1;
+    case Layout::kAxis: return scales == d->input->sizes()[l.axis].constant();
+    case Layout::kBlocks: break;
+  }
+  const auto n = d->input->type().StaticNumel();
+  return n && *n == *scales * l.block && (blocks || l.axis + 1 == d->input->rank());
+}
+
+bool IsConvolution(const ir::Node& n) { return n.op().base.starts_with("conv"); }
+
+// Stored tensors are for convolutions and look-ups: through other operators ONNX Runtime may move a DequantizeLinear until it is
+// in front of a MatMul. Those get the steps.
+template <bool blocks>
+bool TakesDequantize(const ir::Node& n) {
+  const auto d = passes::ReadDequantized(n.output());
+  if (!HasForm(d, blocks)) return false;
+  if (!passes::IsStored(d->input)) return true;
+  for (const ir::Node* user : n.output()->users())
+    if (!IsConvolution(*user) && user->op_name() != "aten.embedding.default") return false;
+  return !n.graph()->IsOutput(n.output());
+}
+
+// With a zero point, 0 if it has none, where `integers` may be multiplied: without one ONNX Runtime goes on with floats.
+V Dequantize(LoweringContext& c, const Dequantized& d, bool integers) {
+  const Layout l = LayoutOf(d.input->sizes(), d.block_size);
+  const auto sizes = d.input->type().StaticSizes();
+  const int rank = d.input->rank();
+  // Opset 21 has blocks and types of 4 bits; before, each block is a row of a matrix.
+  const bool rows = l.kind == Layout::kBlocks && c.e.opset() < 21;
+  auto nibbles = c.e.opset() >= 21 && passes::StoredTensor(d.input) && !integers ? NibbleType(d.range) : std::nullopt;
+  if (nibbles && d.zero_point && !HasZeros(*nibbles, d)) nibbles.reset();
+  V q = nibbles ? c.graph().StoredWeight(d.input, {*nibbles, *sizes, true}) : c.raw(d.input);
+  if (rows) q = c.e.Reshape(q, Ints{-1, l.block});
+  Ints shape;
+  if (l.kind == Layout::kAxis || rows) {
+    shape = {d.scale->type().StaticNumel().value_or(-1)};
+  } else if (l.kind == Layout::kBlocks) {
+    shape = *sizes;
+    shape[l.axis] /= l.block;
+  }
+  V scale = d.scale_dtype ? c.e.Reshape(c.e.Cast(c.e.Cast(c.raw(d.scale), *d.scale_dtype), DType::kFloat32), shape)
+                          : Parameter(c, d.scale, DType::kFloat32, shape);
+  std::vector<V> in = {q, scale};
+  if (d.zero_point)
+    in.push_back(nibbles ? c.graph().StoredWeight(d.zero_point, {*nibbles, shape, true})
+                         : Parameter(c, d.zero_point, q.dtype, shape));
+  else if (integers && l.kind != Layout::kBlocks)
+    in.push_back(Repeated(c, 0, q.dtype, shape));
+  Attrs attrs;
+  if (l.kind == Layout::kAxis || rows) attrs.emplace_back("axis", int64_t{rows ? 0 : l.axis});
+  if (l.kind == Layout::kBlocks && !rows) attrs = {{"axis", int64_t{l.axis}}, {"block_size", l.block}};
+  V y = c.e.Op("DequantizeLinear", in, std::move(attrs), DType::kFloat32, rows ? 2 : rank);
+  if (rows) y = c.e.Reshape(y, c.shape_of(d.input), rank);
+  if (ir::IsLowPrecision(d.product_dtype())) y = c.e.Cast(y, d.product_dtype());
+  return c.e.Cast(y, d.dtype);
+}
+void DequantizeRow(LoweringContext& c) {
+  const ir::Value* y = c.node().output();
+  const auto users = y->users();
+  const bool convolved = !users.empty() && IsConvolution(*users[0]);
+  c.Return(Dequantize(c, *passes::ReadDequantized(y), convolved));
+}
+
+// ---- slipway.quantize
+
+// Activations with one stored scale, or one for each place of a dim.
+bool TakesQuantize(const ir::Node& n) {
+  ir::ArgReader a(n);
+  const ir::Value *x = a.tensor("input"), *scale = a.tensor("scale"), *zero = a.opt_tensor("zero_point");
+  const Ints block = a.ints("block_size");
+  const auto to = a.dtype("dtype");
+  const Layout l = a.ok() && block.size() == static_cast<size_t>(x->rank()) ? LayoutOf(x->sizes(), block) : Layout{};
+  return a.ok() && a.dtype("arithmetic") == DType::kFloat32 && x->dtype() == DType::kFloat32 && to && IsByte(*to) &&
+         passes::IsStored(scale) && IsPlainZero(zero, *to) && (l.kind == Layout::kTensor || l.kind == Layout::kAxis);
+}
+// The quotient in place of the product with the reciprocal: an integer may differ by one where a rounding of f32 decides.
+void Quantize(LoweringContext& c) {
+  V x = c.in("input");
+  const Layout l = LayoutOf(c.tensor("input")->sizes(), c.ints("block_size"));
+  const DType to = c.out_dtype();
+  ir::Value *scales = c.tensor("scale"), *zeros = c.opt_tensor("zero_point");
+  const Ints shape = l.kind == Layout::kTensor ? Ints{} : Ints{*scales->type().StaticNumel()};
+  const V scale = Parameter(c, scales, DType::kFloat32, shape);
+  const V zero = zeros ? Parameter(c, zeros, to, shape) : Repeated(c, 0, to, shape);
+  V q = c.e.Op("QuantizeLinear", {x, scale, zero}, {{"axis", int64_t{l.axis}}}, to, x.rank);
+  const int64_t low = c.i("quant_min"), high = c.i("quant_max");
+  const bool narrower = to == DType::kUInt8 ? low > 0 || high < 255 : low > -128 || high < 127;
+  c.Return(narrower ? c.e.Op("Clip", {q, c.e.Integer(low, to), c.e.Integer(high, to)}) : q);
+}
+
+// ---- slipway.quantized_linear
+
+// Integers of 4 bits in groups that com.microsoft.MatMulNBits has.
+bool FitsMatMulNBits(const ir::Node& n, const Dequantized& d) {
+  const auto type = NibbleType(d.range);
+  const auto sizes = d.input->type().StaticSizes();
+  const int64_t block = d.block_size[1];
+  if (!type || !sizes || !passes::StoredTensor(d.input) || !passes::IsStored(d.scale) || d.scale_dtype ||
+      d.scale->dtype() != DType::kFloat32 || d.product_dtype() != DType::kFloat32 || d.dtype != DType::kFloat32 ||
+      n.output()->dtype() != DType::kFloat32 || block < 16 || (block & (block - 1)) != 0 || (*sizes)[1] % block != 0 ||
+      d.scale->sizes()[0].constant() != (*sizes)[0])
+    return false;
+  if (!d.zero_point) return type == DType::kInt4;  // whose zero, 8, is the default
+  return HasZeros(*type, d);
+}
+template <bool blocks>
+bool TakesLinear(const ir::Node& n) {
+  const auto d = passes::ReadMatrix(n);
+  const auto sizes = d ? d->input->type().StaticSizes() : std::nullopt;
+  return sizes && (*sizes)[0] > 0 && (*sizes)[1] > 0 && ((!blocks && FitsMatMulNBits(n, *d)) || HasForm(d, blocks));
+}
+
+V MatMulNBits(LoweringContext& c, const Dequantized& d) {
+  const Ints sizes = *d.input->type().StaticSizes();
+  const int64_t block = d.block_size[1], groups = sizes[1] / block;
+  // Unsigned, two in a byte, the first one low.
+  const int add = d.range->first < 0 ? 8 : 0;
+  std::vector<V> in = {c.in("input"),
+                       c.graph().StoredWeight(d.input, {DType::kUInt8, {sizes[0], groups, block / 2}, true, add}),
+                       Parameter(c, d.scale, DType::kFloat32, {sizes[0] * groups})};
+  if (d.zero_point)
+    in.push_back(c.graph().StoredWeight(d.zero_point, {DType::kUInt8, {sizes[0], (groups + 1) / 2}, true, add, groups}));
+  Attrs attrs = {{"K", sizes[1]}, {"N", sizes[0]}, {"bits", int64_t{4}}, {"block_size", block}, {"accuracy_level", int64_t{0}}};
+  return c.e.Custom("com.microsoft", "MatMulNBits", in, std::move(attrs), {&c.out_type()})[0];
+}
+
+void Linear(LoweringContext& c) {
+  const Dequantized d = *passes::ReadMatrix(c.node());
+  V x = c.in("input"), bias = c.opt_in("bias");
+  if (c.e.opset() < 21 && FitsMatMulNBits(c.node(), d)) {
+    V y = MatMulNBits(c, d);
+    return c.Return(bias ? c.e.Add(y, bias) : y);
+  }
+  // A product of two dims, whose operator is the one that takes a transposed matrix.
+  const ir::Value* input = c.tensor("input");
+  const auto quantized = passes::ReadDequantized(input);
+  const bool integers = quantized && !passes::IsStored(quantized->input) && HasForm(quantized, false);
+  const int rank = x.rank;
+  if (rank != 2) x = c.e.Reshape(x, c.e.I64({-1, *d.input->sizes()[1].constant()}), 2);
+  std::vector<V> in = {x, c.e.Cast(Dequantize(c, d, integers), x.dtype)};
+  if (bias) in.push_back(c.e.Cast(bias, x.dtype));
+  V y = c.e.Op("Gemm", in, {{"transB", int64_t{1}}}, x.dtype, 2);
+  if (rank == 2) return c.Return(y);
+  const auto sizes = c.out_type().StaticSizes();
+  V shape = sizes ? c.e.I64(*sizes)
+                  : c.e.Concat({c.e.Slice(c.e.Shape(c.in("input")), {0}, {rank - 1}, {0}),
+                                c.e.I64({*d.input->sizes()[0].constant()})},
+                               0);
+  c.Return(c.e.Reshape(y, shape, rank, true));
+}
+
+// int8 x int8 -> int32.
+void IntMm(LoweringContext& c) {
+  c.Return(c.e.Op("MatMulInteger", {c.in("self"), c.in("mat2")}, {}, DType::kInt32, 2));
+}
+
+constexpr Row kRows[] = {
+    {"slipway.dequantize.default", DequantizeRow, false, 21, TakesDequantize<true>},
+    {"slipway.dequantize.default", DequantizeRow, false, 0, TakesDequantize<false>, 20},
+    {"slipway.quantize.default", Quantize, false, 0, TakesQuantize},
+    {"slipway.quantized_linear.default", Linear, true, 21, TakesLinear<true>},
+    {"slipway.quantized_linear.default", Linear, true, 0, TakesLinear<false>, 20},
+    {"aten._int_mm.default", IntMm},
+};
+
+}  // namespace
+
+absl::Span<const Row> QuantRows() { return kRows; }
+
+}  // namespace slipway::exporters::onnx_out

@@ -1,0 +1,23 @@
+// Named tensors: what a file of weights holds.
+#ifndef SLIPWAY_IR_TENSOR_SET_H_
+#define SLIPWAY_IR_TENSOR_SET_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ir/sharded.h"
+#include "ir/tensor.h"
+
+namespace slipway::ir {
+
+struct TensorSet {
+  std::map<std::string, TensorRef> tensors;
+  std::map<std::string, ShardedTensor> sharded;  // those that lie in several pieces; other names than `tensors`
+  std::map<std::string, std::string> metadata;
+  std::vector<std::string> notes;  // what was left out, for people
+};
+
+}  // namespace slipway::ir
+
+#endif  // SLIPWAY_IR_TENSOR_SET_H_

@@ -1,0 +1,342 @@
+// Kernels `conv`, `conv_transposed` and `batch_norm` over three spatial dims. Dense f32 and narrower go through conv_fast.h and
+// conv_transposed.h; what these do not take, f64 and integers become products of matrices over patches, of which a chunk at a time
+// is laid out.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "kernels/check.h"
+#include "kernels/conv/conv_fast.h"
+#include "kernels/conv/conv_transposed.h"
+#include "kernels/convert.h"
+#include "kernels/conv/dense_floats.h"
+#include "kernels/products/gemm.h"
+#include "kernels/registry.h"
+#include "kernels/scratch.h"
+#include "kernels/walk.h"
+
+namespace slipway::kernels {
+namespace {
+
+constexpr int kSpatial = 3;
+
+bool OfRankFive(const Call& c) { return c.in.size() > 1 && c.in[0].rank == 5 && c.in[1].rank == 5 && c.out[0].rank == 5; }
+bool InRange(const ConvAttributes<>& a) {
+  constexpr int64_t kMost = int64_t{1} << 40;
+  bool fits = a.groups > 0;
+  for (int d = 0; d < kSpatial; ++d)
+    fits = fits && a.stride[d] > 0 && a.stride[d] < kMost && a.dilation[d] > 0 && a.dilation[d] < kMost && a.padding[d] > -kMost &&
+           a.padding[d] < kMost;
+  return fits;
+}
+// Whether the operands' sizes agree.
+bool FitsConv(const Call& c, const ConvAttributes<>& a) {
+  if (!OfRankFive(c) || !InRange(a)) return false;
+  const Tensor &x = c.in[0], &w = c.in[1], &out = c.out[0];
+  return x.sizes[1] % a.groups == 0 && x.sizes[1] / a.groups == w.sizes[1] && w.sizes[0] % a.groups == 0 &&
+         out.sizes[0] == x.sizes[0] && out.sizes[1] == w.sizes[0];
+}
+bool FitsTransposed(const Call& c, const ConvAttributes<>& a) {
+  if (!OfRankFive(c) || !InRange(a)) return false;
+  const Tensor &x = c.in[0], &w = c.in[1], &out = c.out[0];
+  return x.sizes[1] == w.sizes[0] && x.sizes[1] % a.groups == 0 && out.sizes[0] == x.sizes[0] && out.sizes[1] % a.groups == 0 &&
+         out.sizes[1] / a.groups == w.sizes[1] && (c.in.size() < 3 || c.in[2].numel() == out.sizes[1]);
+}
+ConvShape ShapeOf(const ConvAttributes<>& a) {
+  ConvShape s;
+  s.groups = a.groups;
+  std::copy_n(a.stride, kSpatial, s.stride);
+  std::copy_n(a.padding, kSpatial, s.pad);
+  std::copy_n(a.dilation, kSpatial, s.dilation);
+  return s;
+}
+
+// All elements of a tensor, dense, in the compute type.
+template <typename T>
+void Dense(const Tensor& t, DType as, T* to) {
+  if (t.rank == 0) return LoadRow<T>(t.data, t.dtype, 1, 1, as, to);
+  const int last = t.rank - 1;
+  const Tensor rows = Head(t, last);
+  for (Positions<1> at(rows, {&t}); at && t.sizes[last] > 0; at.Next(), to += t.sizes[last])
+    LoadRow<T>(at[0], t.dtype, t.strides[last], t.sizes[last], as, to);
+}
+template <typename T>
+std::vector<T> Dense(const Tensor& t, DType as) {
+  std::vector<T> out(static_cast<size_t>(t.numel()));
+  Dense<T>(t, as, out.data());
+  return out;
+}
+// The same in scratch memory.
+float* DenseIn(Scratch& scratch, const Tensor& t, DType as) {
+  float* const to = scratch.Take<float>(t.numel());
+  if (!scratch.counting()) Dense<float>(t, as, to);
+  return to;
+}
+
+template <typename T>
+std::vector<T> Bias(const Call& c, int64_t channels) {
+  if (c.in.size() < 3) return std::vector<T>(static_cast<size_t>(channels), T(0));
+  return Dense<T>(c.in[2], c.compute);
+}
+
+// Stores a dense [channels, positions] block as out[n, first channel …].
+template <typename T>
+void Store(const std::vector<T>& from, const Tensor& out, int64_t n, int64_t first, int64_t channels) {
+  const T* row = from.data();
+  for (int64_t o = 0; o < channels; ++o)
+    for (int64_t z = 0; z < out.sizes[2]; ++z)
+      for (int64_t y = 0; y < out.sizes[3]; ++y, row += out.sizes[4])
+        StoreRow<T>(row, out.sizes[4],
+                    static_cast<char*>(out.data) +
+                        (n * out.strides[0] + (first + o) * out.strides[1] + z * out.strides[2] + y * out.strides[3]) *
+                            ByteSize(out.dtype),
+                    out.dtype, out.strides[4]);
+}
+
+// A vector with an element for each channel.
+bool IsPerChannel(const Tensor& t, int64_t channels) { return t.rank == 1 && t.sizes[0] == channels && IsFloating(t.dtype); }
+
+// What a batch norm in inference does of channel values: x · scale + shift. Operands from in[first] on: its weight, its
+// bias (those that `parts` has), mean, variance. False where they are not vectors of so many channels.
+struct ChannelNorm {
+  float *scale = nullptr, *shift = nullptr;
+  bool Read(const Call& c, size_t first, int64_t parts, double epsilon, int64_t channels, Scratch& scratch) {
+    scale = scratch.Take<float>(channels), shift = scratch.Take<float>(channels);
+    float *const mean = scratch.Take<float>(channels), *const variance = scratch.Take<float>(channels);
+    if (scratch.counting()) return true;
+    std::fill_n(scale, channels, 1.0f);
+    std::fill_n(shift, channels, 0.0f);
+    for (auto [part, to] : {std::pair{kNormWeight, scale}, {kNormBias, shift}, {kNormStatistics, mean}, {kNormStatistics, variance}}) {
+      if ((parts & part) == 0) continue;
+      if (first >= c.in.size() || !IsPerChannel(c.in[first], channels)) return false;
+      const Tensor& t = c.in[first++];
+      LoadRow<float>(t.data, t.dtype, t.strides[0], channels, DType::kF32, to);
+    }
+    if ((parts & kNormStatistics) == 0) return channels == 0;
+    for (int64_t i = 0; i < channels; ++i) {
+      const double by = scale[i] / std::sqrt(static_cast<double>(variance[i]) + epsilon);
+      scale[i] = static_cast<float>(by);
+      shift[i] = static_cast<float>(shift[i] - mean[i] * by);
+    }
+    return true;
+  }
+};
+
+// out = (x - mean) / sqrt(variance + epsilon) · weight + bias by channel, in[0] being x [n,c,…], dense.
+const char* BatchNorm(const Call& c, const BatchNormAttributes& a) {
+  const Tensor &x = c.in[0], &out = c.out[0];
+  Scratch& scratch = *c.scratch;
+  ChannelNorm norm;
+  if (!SameSizes(x, out) || x.rank < 2 || !DenseFloats::Takes(x) || !DenseFloats::Takes(out) ||
+      !norm.Read(c, 1, a.parts | kNormStatistics, a.epsilon, x.sizes[1], scratch))
+    return kSizesDiffer;
+  if (out.numel() == 0) return nullptr;
+  const int64_t channels = x.sizes[1], planes = x.sizes[0] * channels, plane = x.numel() / planes;
+  const DenseFloats from(x, scratch);
+  DenseResult to(out, scratch);
+  if (scratch.counting()) return nullptr;
+  ParallelFor(c.workers, planes, std::max<int64_t>(1, 16384 / plane), [&](int64_t begin, int64_t end) {
+    Finish f;
+    for (int64_t p = begin; p < end; ++p) {
+      f.scale = norm.scale[p % channels], f.shift = norm.shift[p % channels];
+      BestIsa().conv->finish(from.data() + p * plane, to.data() + p * plane, plane, f);
+    }
+  });
+  to.Store();
+  return nullptr;
+}
+
+// What follows the sums of kernel `conv` by its tail, with the operands that are there for it. Null, or what is wrong.
+const char* ReadTail(const Call& c, const ConvTailAttributes& a, const Tensor& out, Scratch& scratch, ConvEpilogue* to) {
+  const int64_t channels = out.sizes[1];
+  if (a.parts < 0 || a.parts >= 2 * kAdded || out.dtype != DType::kF32 || !out.is_contiguous()) return kSizesDiffer;
+  size_t next = 2;
+  float* bias = nullptr;
+  if (a.parts & kBias) {
+    if (next >= c.in.size() || !IsPerChannel(c.in[next], channels)) return kSizesDiffer;
+    to->shift = bias = DenseIn(scratch, c.in[next++], DType::kF32);
+  }
+  if (a.parts & kNormStatistics) {
+    ChannelNorm norm;
+    if (!norm.Read(c, next, a.parts, a.epsilon, channels, scratch)) return kSizesDiffer;
+    next += 2 + (a.parts & kNormWeight ? 1 : 0) + (a.parts & kNormBias ? 1 : 0);
+    for (int64_t i = 0; i < channels && bias != nullptr && !scratch.counting(); ++i) norm.shift[i] += bias[i] * norm.scale[i];
+    to->scale = norm.scale, to->shift = norm.shift;
+  }
+  if (a.parts & kAdded) {
+    if (next >= c.in.size() || c.in[next].dtype != DType::kF32 || !SameSizes(c.in[next], out) || !c.in[next].is_contiguous())
+      return kSizesDiffer;
+    to->add = c.in[next].as<float>();
+  }
+  to->activation = a.activation;
+  to->low = static_cast<float>(a.low), to->high = static_cast<float>(a.high);
+  return nullptr;
+}
+
+// A dense tensor of f32 of these sizes, without memory.
+Tensor DenseLike(const Tensor& t) {
+  Tensor out = t;
+  out.data = nullptr, out.dtype = DType::kF32;
+  int64_t step = 1;
+  for (int d = t.rank - 1; d >= 0; --d) out.strides[d] = step, step *= t.sizes[d];
+  return out;
+}
+
+// out[n,o,…] = bias[o] + sum of in[0][n,c,…] · in[1][o,c,…]: x [n,c,d,h,w], weights [o,c/groups,kd,kh,kw], bias [o] where there is one.
+// With a tail, its operands are in the place of the bias, and the result is dense and of f32.
+const char* Conv(const Call& c, const FusedConvAttributes<>& a) {
+  const ConvAttributes<>& win = a.conv;
+  if (!FitsConv(c, win)) return kSizesDiffer;
+  const Tensor &x = c.in[0], &w = c.in[1], &out = c.out[0];
+  const int64_t out_channels = w.sizes[0], per = w.sizes[1];
+  Scratch& scratch = *c.scratch;
+  ConvEpilogue epilogue;
+  if (a.tail) {
+    if (const char* wrong = ReadTail(c, *a.tail, out, scratch, &epilogue)) return wrong;
+  } else if (c.in.size() > 2) {
+    if (!IsPerChannel(c.in[2], out_channels) && c.in[2].numel() != out_channels) return kSizesDiffer;
+    if (ComputeType(c.compute) == DType::kF32) epilogue.shift = DenseIn(scratch, c.in[2], c.compute);
+  }
+  if (ComputeType(c.compute) == DType::kF32) {
+    // Views of memory are laid out first.
+    Tensor image = x;
+    if (!x.is_contiguous()) {
+      image = DenseLike(x);
+      image.data = DenseIn(scratch, x, c.compute);
+    }
+    if (FastConv(image, w, out, ShapeOf(win), epilogue, c.workers, scratch)) return nullptr;
+  }
+  if (scratch.counting() || out.numel() == 0) return nullptr;  // weights without elements may claim any sizes
+  const int64_t *in = x.sizes + 2, *kernel = w.sizes + 2, *to = out.sizes + 2;
+  const int64_t plane = in[0] * in[1] * in[2], positions = to[0] * to[1] * to[2];
+  const int64_t taps = kernel[0] * kernel[1] * kernel[2], depth = per * taps, group_out = out_channels / win.groups;
+  WithComputeType(c.compute, [&]<typename T>() {
+    const std::vector<T> weights = Dense<T>(w, c.compute),
+                         bias = a.tail ? std::vector<T>(static_cast<size_t>(out_channels), T(0)) : Bias<T>(c, out_channels);
+    const int64_t chunk = std::max<int64_t>(64, std::min<int64_t>(positions, 65536 / std::max<int64_t>(1, depth)) / 64 * 64);
+    std::vector<T> patches(static_cast<size_t>(depth * std::min(chunk, positions))), result(static_cast<size_t>(group_out * positions));
+    const bool pointwise = taps == 1 && win.stride[0] == 1 && win.stride[1] == 1 && win.stride[2] == 1 && win.padding[0] == 0 &&
+                           win.padding[1] == 0 && win.padding[2] == 0 && plane == positions;
+    for (int64_t n = 0; n < out.sizes[0]; ++n) {
+      Tensor one = x;
+      one.data = static_cast<char*>(x.data) + n * x.strides[0] * ByteSize(x.dtype);
+      one.sizes[0] = 1;
+      const std::vector<T> image = Dense<T>(one, c.compute);
+      for (int64_t g = 0; g < win.groups; ++g) {
+        const T* source = image.data() + g * per * plane;
+        for (int64_t o = 0; o < group_out; ++o)
+          std::fill_n(result.begin() + o * positions, positions, bias[static_cast<size_t>(g * group_out + o)]);
+        const T* left = weights.data() + g * group_out * depth;
+        if (pointwise) {
+          Gemm<T>(group_out, positions, depth, left, depth, source, plane, result.data(), positions);
+          Store<T>(result, out, n, g * group_out, group_out);
+          continue;
+        }
+        for (int64_t first = 0; first < positions; first += chunk) {
+          const int64_t count = std::min(chunk, positions - first);
+          T* row = patches.data();
+          for (int64_t ch = 0; ch < per; ++ch) {
+            for (int64_t t = 0; t < taps; ++t, row += count) {
+              const int64_t kz = t / (kernel[1] * kernel[2]), ky = t / kernel[2] % kernel[1], kx = t % kernel[2];
+              int64_t p = first;
+              while (p < first + count) {
+                // A run along the last dim.
+                const int64_t oz = p / (to[1] * to[2]), oy = p / to[2] % to[1], ox = p % to[2];
+                const int64_t run = std::min(to[2] - ox, first + count - p);
+                const int64_t z = oz * win.stride[0] - win.padding[0] + kz * win.dilation[0];
+                const int64_t y = oy * win.stride[1] - win.padding[1] + ky * win.dilation[1];
+                T* at = row + (p - first);
+                if (z < 0 || z >= in[0] || y < 0 || y >= in[1]) {
+                  std::fill_n(at, run, T(0));
+                } else {
+                  const T* line = source + ch * plane + (z * in[1] + y) * in[2];
+                  int64_t px = ox * win.stride[2] - win.padding[2] + kx * win.dilation[2];
+                  for (int64_t i = 0; i < run; ++i, px += win.stride[2]) at[i] = px >= 0 && px < in[2] ? line[px] : T(0);
+                }
+                p += run;
+              }
+            }
+          }
+          Gemm<T>(group_out, count, depth, left, depth, patches.data(), count, result.data() + first, positions);
+        }
+        Store<T>(result, out, n, g * group_out, group_out);
+      }
+    }
+  });
+  if (a.tail)
+    for (int64_t p = 0; p < out.sizes[0] * out_channels; ++p) {
+      float* plane_out = out.as<float>() + p * positions;
+      BestIsa().conv->finish(plane_out, plane_out, positions, epilogue.For(p % out_channels, p * positions));
+    }
+  return nullptr;
+}
+
+// The transposed convolution: x [n,c,d,h,w], weights [c,o/groups,kd,kh,kw]; each element of x adds a patch.
+const char* ConvTransposed(const Call& c, const ConvAttributes<>& win) {
+  if (!FitsTransposed(c, win)) return kSizesDiffer;
+  const Tensor &x = c.in[0], &w = c.in[1], &out = c.out[0];
+  const int64_t in_channels = x.sizes[1], group_out = w.sizes[1], out_channels = group_out * win.groups;
+  if (ComputeType(c.compute) == DType::kF32) {
+    ConvEpilogue epilogue;
+    if (c.in.size() > 2) epilogue.shift = DenseIn(*c.scratch, c.in[2], c.compute);
+    if (FastConvTransposed(x, w, out, ShapeOf(win), epilogue, c.workers, *c.scratch)) return nullptr;
+  }
+  if (c.scratch->counting() || out.numel() == 0) return nullptr;
+  const int64_t *in = x.sizes + 2, *kernel = w.sizes + 2, *to = out.sizes + 2;
+  const int64_t plane = in[0] * in[1] * in[2], positions = to[0] * to[1] * to[2];
+  const int64_t taps = kernel[0] * kernel[1] * kernel[2], per = in_channels / win.groups, rows = group_out * taps;
+  WithComputeType(c.compute, [&]<typename T>() {
+    using A = Accumulator<T>;
+    const std::vector<T> weights = Dense<T>(w, c.compute), bias = Bias<T>(c, out_channels);
+    std::vector<T> transposed(static_cast<size_t>(rows * per)), result(static_cast<size_t>(group_out * positions));
+    const int64_t chunk = std::max<int64_t>(64, std::min<int64_t>(plane, 65536 / std::max<int64_t>(1, rows)) / 64 * 64);
+    std::vector<T> patches;
+    for (int64_t n = 0; n < out.sizes[0]; ++n) {
+      Tensor one = x;
+      one.data = static_cast<char*>(x.data) + n * x.strides[0] * ByteSize(x.dtype);
+      one.sizes[0] = 1;
+      const std::vector<T> image = Dense<T>(one, c.compute);
+      for (int64_t g = 0; g < win.groups; ++g) {
+        for (int64_t o = 0; o < group_out; ++o)
+          std::fill_n(result.begin() + o * positions, positions, bias[static_cast<size_t>(g * group_out + o)]);
+        for (int64_t ch = 0; ch < per; ++ch)
+          for (int64_t r = 0; r < rows; ++r) transposed[r * per + ch] = weights[(g * per + ch) * rows + r];
+        for (int64_t first = 0; first < plane; first += chunk) {
+          const int64_t count = std::min(chunk, plane - first);
+          patches.assign(static_cast<size_t>(rows * count), T(0));
+          Gemm<T>(rows, count, per, transposed.data(), per, image.data() + g * per * plane + first, plane, patches.data(), count);
+          const T* row = patches.data();
+          for (int64_t o = 0; o < group_out; ++o) {
+            for (int64_t t = 0; t < taps; ++t, row += count) {
+              const int64_t kz = t / (kernel[1] * kernel[2]), ky = t / kernel[2] % kernel[1], kx = t % kernel[2];
+              for (int64_t i = 0; i < count; ++i) {
+                const int64_t p = first + i;
+                const int64_t z = p / (in[1] * in[2]) * win.stride[0] - win.padding[0] + kz * win.dilation[0];
+                const int64_t y = p / in[2] % in[1] * win.stride[1] - win.padding[1] + ky * win.dilation[1];
+                const int64_t q = p % in[2] * win.stride[2] - win.padding[2] + kx * win.dilation[2];
+                if (z < 0 || z >= to[0] || y < 0 || y >= to[1] || q < 0 || q >= to[2]) continue;
+                T& cell = result[o * positions + (z * to[1] + y) * to[2] + q];
+                cell = static_cast<T>(static_cast<A>(cell) + static_cast<A>(row[i]));
+              }
+            }
+          }
+        }
+        Store<T>(result, out, n, g * group_out, group_out);
+      }
+    }
+  });
+  return nullptr;
+}
+
+constexpr Kernel kKernels[] = {
+    With<FusedConvAttributes<>, Conv>({.name = "conv", .inputs = 2, .counts_scratch = true}),
+    With<ConvAttributes<>, ConvTransposed>({.name = "conv_transposed", .inputs = 2, .counts_scratch = true}),
+    With<BatchNormAttributes, BatchNorm>({.name = "batch_norm", .inputs = 3, .counts_scratch = true}),
+};
+
+}  // namespace
+
+std::span<const Kernel> ConvKernels() { return kKernels; }
+
+}  // namespace slipway::kernels

@@ -1,0 +1,17 @@
+// Transposed convolutions of dense f32 (f16 and bf16 by way of it): a product of matrices makes what every element of
+// the image adds at every tap, [o · taps, positions], and rows of that are added up by phases of the stride.
+#ifndef SLIPWAY_KERNELS_CONV_CONV_TRANSPOSED_H_
+#define SLIPWAY_KERNELS_CONV_CONV_TRANSPOSED_H_
+
+#include "kernels/conv/conv_fast.h"
+
+namespace slipway::kernels {
+
+// x [n, c, d, h, w], w [c, o / groups, kd, kh, kw]; the sizes agree and strides and dilations are positive. False where the tensors
+// are not what this takes; nothing is written then. Where `scratch` counts, allocations are all that happens.
+bool FastConvTransposed(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape,
+                        const ConvEpilogue& epilogue, const Workers* workers, Scratch& scratch);
+
+}  // namespace slipway::kernels
+
+#endif  // SLIPWAY_KERNELS_CONV_CONV_TRANSPOSED_H_

@@ -1,0 +1,65 @@
+// Dense tensors of f32, f16 or bf16 as f32, for kernels that work in it: the tensor's own memory where it is of f32, a copy in
+// scratch memory where it is not. Where the scratch counts, nothing is copied.
+#ifndef SLIPWAY_KERNELS_CONV_DENSE_FLOATS_H_
+#define SLIPWAY_KERNELS_CONV_DENSE_FLOATS_H_
+
+#include "kernels/isa/isa.h"
+#include "kernels/scratch.h"
+#include "kernels/tensor.h"
+
+namespace slipway::kernels {
+
+class DenseFloats {
+ public:
+  static bool Takes(const Tensor& t) {
+    return (t.dtype == DType::kF32 || t.dtype == DType::kF16 || t.dtype == DType::kBF16) && t.is_contiguous();
+  }
+  // Tensors with elements, all such as this takes.
+  static bool TakesAll(const Tensor& x, const Tensor& w, const Tensor& out) {
+    return out.numel() != 0 && w.numel() != 0 && x.numel() != 0 && Takes(x) && Takes(w) && Takes(out);
+  }
+  // `t` must be one that Takes says yes to.
+  DenseFloats(const Tensor& t, Scratch& scratch) : data_(t.as<float>()) {
+    if (t.dtype == DType::kF32) return;
+    float* const copy = scratch.Take<float>(t.numel());
+    if (!scratch.counting()) BestIsa().widen(t.data, t.dtype, copy, t.numel());
+    data_ = copy;
+  }
+  const float* data() const { return data_; }
+
+ private:
+  const float* data_;
+};
+
+// The same for a result: Store() rounds it into the tensor.
+class DenseResult {
+ public:
+  DenseResult(const Tensor& t, Scratch& scratch)
+      : t_(t), narrows_(t.dtype != DType::kF32 && !scratch.counting()),
+        data_(t.dtype == DType::kF32 ? t.as<float>() : scratch.Take<float>(t.numel())) {}
+  float* data() { return data_; }
+  void Store() {
+    if (narrows_) BestIsa().narrow(data_, t_.data, t_.dtype, t_.numel());
+  }
+
+ private:
+  const Tensor& t_;
+  bool narrows_;
+  float* data_;
+};
+
+// Runs a convolution's way (possible(), Run(x, w, out, batch, workers, scratch)) on the numbers of these tensors; false where it is
+// not one for them.
+template <typename Way>
+bool RunOnDense(Way& way, const Tensor& x, const Tensor& w, const Tensor& out, const Workers* workers, Scratch& scratch) {
+  if (!way.possible()) return false;
+  const DenseFloats from(x, scratch), weights(w, scratch);
+  DenseResult to(out, scratch);
+  way.Run(from.data(), weights.data(), to.data(), out.sizes[0], workers, scratch);
+  to.Store();
+  return true;
+}
+
+}  // namespace slipway::kernels
+
+#endif  // SLIPWAY_KERNELS_CONV_DENSE_FLOATS_H_

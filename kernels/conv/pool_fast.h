@@ -1,0 +1,33 @@
+// Max and average pools of dense f32 (f16, bf16 by way of it) over padded planes (padded.h), whole vectors at a time.
+#ifndef SLIPWAY_KERNELS_CONV_POOL_FAST_H_
+#define SLIPWAY_KERNELS_CONV_POOL_FAST_H_
+
+#include <cstdint>
+
+#include "kernels/conv/padded.h"
+#include "kernels/parallel.h"
+#include "kernels/scratch.h"
+#include "kernels/tensor.h"
+
+namespace slipway::kernels {
+
+// x and out are [n, c, d, h, w] with the same n and c. False where the tensors or sizes are not what this takes; nothing is written
+// then. Where `scratch` counts, allocations are all that happens.
+bool FastMaxPool(const Tensor& x, const Tensor& out, const Window& window, const Workers* workers, Scratch& scratch);
+
+// What a window's sum is divided by: a constant, or how many of its elements lie inside, those of the padding included
+// or not.
+struct PoolDivisor {
+  int64_t fixed = 0;  // 0: counts
+  bool padding_counts = true;
+};
+// Dilations are 1.
+bool FastAveragePool(const Tensor& x, const Tensor& out, const Window& window, const PoolDivisor& divisor,
+                     const Workers* workers, Scratch& scratch);
+
+// The mean of each plane: out has one element for each.
+bool FastPlaneMean(const Tensor& x, const Tensor& out, const Workers* workers, Scratch& scratch);
+
+}  // namespace slipway::kernels
+
+#endif  // SLIPWAY_KERNELS_CONV_POOL_FAST_H_

@@ -1,0 +1,510 @@
+// The executor. A run binds sizes and memory stage by stage, as the numbers that they depend on become known, and walks the steps. What
+// is hard: no number of a plan may be believed. Sizes, strides and offsets are evaluated in arithmetic that notices overflow, a view
+// that does not lie in its buffer has no address, and a step that needs one is an error.
+#include "kernels/executor/execute.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string_view>
+
+#include "kernels/convert.h"
+#include "kernels/walk.h"
+
+namespace slipway::kernels {
+namespace {
+
+Failure Fail(Failure::Kind kind, std::string text) { return {kind, std::move(text), -1}; }
+
+// Elements: farther than any memory reaches.
+constexpr int64_t kFar = int64_t{1} << 48;
+
+// A 0-d tensor's element.
+Number Read(const void* data, DType dtype, bool real) {
+  if (dtype == DType::kBool) {  // whatever byte is there
+    const bool x = *static_cast<const uint8_t*>(data) != 0;
+    return real ? Number::Real(x) : Number::Int(x);
+  }
+  return WithAnyType(dtype, [&]<typename T>() {
+    T x;
+    std::memcpy(&x, data, sizeof(T));
+    return real ? Number::Real(Convert<double>(x)) : Number::Int(Convert<int64_t>(x));
+  });
+}
+
+// Where elements of dense tensors of no elements are said to be.
+alignas(kAlignment) char nowhere[kAlignment];
+
+}  // namespace
+
+void Context::Free::operator()(void* p) const {
+  if (allocator)
+    allocator->deallocate(allocator->self, p, bytes);
+  else
+    std::free(p);
+}
+
+bool Context::Grow(Chunk& chunk, int64_t bytes) {
+  chunk.bytes = 0;
+  chunk.memory.reset();  // first, so that both are never there at once
+  const size_t rounded = (static_cast<size_t>(bytes) / kAlignment + 1) * kAlignment;
+  const Allocator* a = options_.allocator;
+  void* p = a ? a->allocate(a->self, rounded, kAlignment) : std::aligned_alloc(kAlignment, rounded);
+  if (p && reinterpret_cast<uintptr_t>(p) % kAlignment != 0) {  // not what was asked for
+    a->deallocate(a->self, p, rounded);
+    p = nullptr;
+  }
+  if (!p) return false;
+  chunk.memory = std::unique_ptr<void, Free>(p, Free{a, rounded});
+  chunk.bytes = bytes;
+  return true;
+}
+
+Context::Context(std::shared_ptr<const Executable> executable, RunOptions options)
+    : executable_(std::move(executable)), options_(options) {
+  const Plan& p = executable_->plan();
+  symbols_.resize(p.symbols.size());
+  values_.resize(p.exprs.size());
+  inputs_.resize(p.inputs.size());
+  copies_.resize(p.inputs.size());
+  base_.resize(p.buffers.size());
+  bytes_.resize(p.buffers.size());
+  tensors_.resize(p.views.size());
+  reach_.resize(p.views.size());
+  chunks_.resize(executable_->stages_.size());
+  scratch_of_.resize(p.steps.size());
+  bound_.resize(executable_->stages_.size());
+  ever_.resize(executable_->stages_.size());
+  if (options_.profile) nanoseconds_.resize(p.steps.size());
+}
+
+uint64_t Context::memory() const {
+  uint64_t bytes = 0;
+  for (const Chunk& c : chunks_) bytes += static_cast<uint64_t>(c.bytes);
+  return bytes;
+}
+
+uint64_t Context::tensor_memory() const {
+  uint64_t total = 0;
+  Arena arena;
+  for (size_t i = 0; i < bound_.size(); ++i) {
+    const Executable::Stage& s = executable_->stages_[i];
+    if (!bound_[i]) continue;
+    std::vector<int64_t> sizes, offsets(s.temporaries.size());
+    for (int32_t t : s.temporaries) sizes.push_back(t >= 0 ? std::max<int64_t>(bytes_[t], 0) : 0);
+    total += static_cast<uint64_t>(std::max<int64_t>(arena.Place(s.lifetimes, s.deaths, sizes, offsets), 0));
+  }
+  return total;
+}
+
+// Takes the inputs, and what they say of symbols.
+Failure Context::Start(std::span<const Tensor> inputs) {
+  const Plan& p = executable_->plan();
+  if (inputs.size() != p.inputs.size())
+    return Fail(Failure::kInput,
+                std::to_string(inputs.size()) + " inputs, the program takes " + std::to_string(p.inputs.size()));
+  auto named = [&](size_t i) { return "input " + std::to_string(i) + " (" + p.inputs[i].name + ")"; };
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Input& want = p.inputs[i];
+    const Tensor& have = inputs[i];
+    if (want.kind == Input::kUnused) continue;
+    if (have.dtype != want.dtype || have.rank != static_cast<int>(want.sizes.size()))
+      return Fail(Failure::kInput, named(i) + ": is " + std::string(Info(have.dtype).name) + " of " +
+                                       std::to_string(have.rank) + " dims, the program takes " +
+                                       std::string(Info(want.dtype).name) + " of " + std::to_string(want.sizes.size()));
+    int64_t bytes = ByteSize(have.dtype);
+    bool empty = false;
+    for (int d = 0; d < have.rank; ++d) {
+      if (have.sizes[d] < 0) return Fail(Failure::kInput, named(i) + ": a size is negative");
+      empty |= have.sizes[d] == 0;
+    }
+    for (int d = 0; d < have.rank && !empty; ++d)
+      if (__builtin_mul_overflow(bytes, have.sizes[d], &bytes))
+        return Fail(Failure::kInput, named(i) + ": a size is out of range");
+    if (empty) bytes = 0;
+    if (!empty && !have.data) return Fail(Failure::kInput, named(i) + ": has no memory");
+    inputs_[i] = have;
+    if (empty) inputs_[i].data = nowhere;
+  }
+  for (const Binding& b : p.bindings) {
+    const Tensor& t = inputs_[b.input];
+    const Symbol& symbol = p.symbols[b.symbol];
+    Number value;
+    if (b.dim >= 0) {
+      const int64_t n = t.sizes[b.dim];
+      int64_t rest;
+      if (__builtin_sub_overflow(n, b.shift, &rest) || rest % b.scale != 0)
+        return Fail(Failure::kInput, named(b.input) + ": size " + std::to_string(b.dim) + " is " + std::to_string(n) +
+                                         ", which no " + symbol.name + " gives");
+      value = symbol.real ? Number::Real(static_cast<double>(rest / b.scale)) : Number::Int(rest / b.scale);
+    } else {
+      value = Read(t.data, t.dtype, symbol.real);
+    }
+    if (!symbol.real && (value.bits < symbol.min || value.bits > symbol.max))
+      return Fail(Failure::kInput, named(b.input) + ": " + symbol.name + " = " + std::to_string(value.bits) +
+                                       ", the program takes " + std::to_string(symbol.min) + " to " +
+                                       std::to_string(symbol.max));
+    symbols_[b.symbol] = value;
+  }
+  // Only now that sizes are in range: what is not dense is copied.
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& have = inputs[i];
+    const int64_t size = ByteSize(have.dtype), bytes = have.numel() * size;
+    const bool aligned = reinterpret_cast<uintptr_t>(have.data) % static_cast<uintptr_t>(size) == 0;
+    if (p.inputs[i].kind == Input::kUnused || bytes == 0 || (aligned && have.is_contiguous())) continue;
+    Chunk& copy = copies_[i];
+    if (copy.bytes < bytes && !Grow(copy, bytes)) return Fail(Failure::kMemory, "out of memory");
+    inputs_[i].data = copy.memory.get();
+    // Element by element: pointers may be unaligned.
+    char* to = static_cast<char*>(copy.memory.get());
+    for (Positions<1> at(have, {&have}); at; at.Next(), to += size) std::memcpy(to, at[0], static_cast<size_t>(size));
+  }
+  return {};
+}
+
+// Sizes, strides and reach of a view. One without values, or outside what memory can hold, is an error only when a step
+// uses it: that of a branch not taken, or of a loop's counter at its end, is none.
+void Context::BindView(int32_t i) {
+  const Plan& p = executable_->plan();
+  const View& v = p.views[i];
+  Tensor& t = tensors_[i];
+  auto& [first, last] = reach_[i];
+  t.dtype = v.dtype;
+  t.rank = v.rank;
+  t.packed = p.buffers[v.buffer].packed ? p.buffers[v.buffer].packed->packing : Packing::kNone;
+  const int64_t size = ByteSize(v.dtype);
+  bool known = values_[v.offset].known, empty = false;
+  for (int d = 0; d < v.rank; ++d) {
+    const Number &n = values_[p.dims[v.first_dim + d]], &s = values_[p.dims[v.first_dim + v.rank + d]];
+    known = known && n.known && s.known && n.bits >= 0;
+    t.sizes[d] = n.bits;
+    t.strides[d] = s.bits;
+    empty |= n.bits == 0;
+  }
+  if (!known) {
+    first = last = -1;
+    return;
+  }
+  first = last = values_[v.offset].bits;
+  // Strides of dims of size 1, or of tensors without elements, are unused and may be any number: none that overflows in a kernel.
+  for (int d = 0; d < v.rank; ++d)
+    if ((empty || t.sizes[d] == 1) && (t.strides[d] > kFar || t.strides[d] < -kFar)) t.strides[d] = 0;
+  bool fits = empty || (first >= 0 && first % size == 0);
+  int64_t numel = size;
+  if (empty) {
+    for (int d = 0; d < v.rank && fits; ++d)
+      fits = !__builtin_mul_overflow(numel, std::max<int64_t>(t.sizes[d], 1), &numel);
+    first = fits ? 0 : -1, last = -1;
+    return;
+  }
+  numel = 1;
+  for (int d = 0; d < v.rank && fits; ++d) {
+    int64_t way;
+    fits = !__builtin_mul_overflow(numel, t.sizes[d], &numel) &&
+           !__builtin_mul_overflow(t.sizes[d] - 1, t.strides[d], &way) && !__builtin_mul_overflow(way, size, &way) &&
+           !__builtin_add_overflow(way < 0 ? first : last, way, way < 0 ? &first : &last);
+  }
+  fits = fits && !__builtin_add_overflow(last, size - 1, &last) && !__builtin_mul_overflow(numel, size, &numel) &&
+         static_cast<uint64_t>(numel) <= options_.memory_limit;  // expanded ones have elements that take no memory, but time
+  // Elements of results do not share memory.
+  fits = fits && (!executable_->written_[i] || numel - 1 <= last - first);
+  if (!fits) first = last = -1;
+}
+
+bool Context::Fits(int32_t view) const {
+  const auto& [first, last] = reach_[view];
+  return first >= 0 && last < bytes_[executable_->root_[executable_->plan().views[view].buffer]];
+}
+
+// The scratch memory that the kernel of a step counts; 0 where its views are no valid tensors yet.
+int64_t Context::ScratchBytes(const Step& s) {
+  // No tensor that is real has more elements; one dim of stride 0 may have any number.
+  constexpr int64_t kMostElements = int64_t{1} << 40, kMost = int64_t{1} << 46;
+  const std::span<const Tensor> all(tensors_.data() + s.first_view, static_cast<size_t>(s.inputs + s.outputs));
+  for (int32_t k = 0; k < s.inputs + s.outputs; ++k) {
+    if (!Fits(s.first_view + k)) return 0;
+    if (std::find(all[k].sizes, all[k].sizes + all[k].rank, 0) != all[k].sizes + all[k].rank) return 0;
+    if (all[k].numel() > kMostElements) return 0;
+  }
+  if (!Numbers(s)) return 0;
+  const Plan& p = executable_->plan();
+  const Call call{all.first(s.inputs), all.last(s.outputs), s.compute, ints_, floats_, options_.workers,
+                  std::span(p.ops).subspan(static_cast<size_t>(s.ops > 0 ? s.first_op : 0), static_cast<size_t>(s.ops)),
+                  nullptr, s.kernel->user};
+  const int64_t bytes = CountScratch(*s.kernel, call);
+  return bytes > 0 && bytes <= kMost ? bytes : 0;
+}
+
+// Places the temporaries of the stage, whose views' sizes are known.
+Failure Context::BindMemory(size_t stage) {
+  const Executable::Stage& s = executable_->stages_[stage];
+  const Plan& p = executable_->plan();
+  sizes_.resize(s.temporaries.size());
+  offsets_.resize(s.temporaries.size());
+  for (size_t i = 0; i < s.temporaries.size(); ++i) {
+    const int32_t b = s.temporaries[i];
+    if (b < 0) continue;
+    const Number& n = values_[p.buffers[b].bytes];
+    bytes_[b] = n.known ? n.bits : -1;  // negative: no view fits
+    sizes_[i] = n.known && n.bits > 0 ? n.bits : 0;
+  }
+  for (size_t i = 0; i < s.temporaries.size(); ++i)
+    if (const int32_t t = s.temporaries[i]; t < 0) sizes_[i] = ScratchBytes(p.steps[~t]);
+  const int64_t total = arena_.Place(s.lifetimes, s.deaths, sizes_, offsets_);
+  Chunk& chunk = chunks_[stage];
+  if (total < 0 || memory() - static_cast<uint64_t>(chunk.bytes) + static_cast<uint64_t>(total) + outputs_bytes_ >
+                       options_.memory_limit)
+    return Fail(Failure::kMemory,
+                "intermediate results take more than " + std::to_string(options_.memory_limit) + " bytes");
+  if ((chunk.bytes < total || !chunk.memory) && !Grow(chunk, total)) return Fail(Failure::kMemory, "out of memory");
+  for (size_t i = 0; i < s.temporaries.size(); ++i) {
+    const int32_t t = s.temporaries[i];
+    char* const at = static_cast<char*>(chunk.memory.get()) + offsets_[i];
+    if (t >= 0)
+      base_[t] = at;
+    else
+      scratch_of_[~t] = {at, sizes_[i]};
+  }
+  return {};
+}
+
+// The caller's memory for results of the stage.
+Failure Context::Allocate(size_t stage, const AllocateOutput& allocate) {
+  const Plan& p = executable_->plan();
+  for (int32_t slot : executable_->stages_[stage].outputs) {
+    const Output& out = p.outputs[slot];
+    Tensor shape;
+    shape.dtype = out.dtype;
+    shape.rank = static_cast<int>(out.sizes.size());
+    int64_t bytes = ByteSize(out.dtype), step = 1;
+    bool fits = true, empty = false;
+    for (int d = shape.rank - 1; d >= 0; --d) {
+      const Number& n = values_[out.sizes[d]];
+      if (!n.known || n.bits < 0)
+        return Fail(Failure::kData, "result " + std::to_string(slot) + ": a size has no value or is negative");
+      shape.sizes[d] = n.bits;
+      shape.strides[d] = step;
+      empty |= n.bits == 0;
+      const int64_t factor = n.bits == 0 ? 1 : n.bits;
+      fits = fits && !__builtin_mul_overflow(step, factor, &step) && !__builtin_mul_overflow(bytes, factor, &bytes);
+    }
+    if (!fits || (!empty && static_cast<uint64_t>(bytes) > options_.memory_limit - outputs_bytes_))
+      return Fail(Failure::kMemory, "results take more than " + std::to_string(options_.memory_limit) + " bytes");
+    if (empty) bytes = 0;
+    void* memory = allocate(slot, shape);
+    if (!memory && !empty) return Fail(Failure::kMemory, "out of memory");
+    outputs_bytes_ += static_cast<uint64_t>(bytes);
+    const int32_t buffer = executable_->output_buffer_[slot];
+    base_[buffer] = empty ? nowhere : static_cast<char*>(memory);
+    bytes_[buffer] = bytes;
+  }
+  return {};
+}
+
+// Everything of the stage; `again`: nothing but the caller's memory is new.
+Failure Context::BindStage(size_t stage, bool again) {
+  const Executable::Stage& s = executable_->stages_[stage];
+  const Plan& p = executable_->plan();
+  const bool kept = again && bound_[stage];
+  for (size_t later = stage; later < bound_.size(); ++later) bound_[later] = 0;
+  if (!kept) {
+    for (int32_t e : s.exprs) values_[e] = Evaluate(p.exprs[e], values_, symbols_);
+    for (int32_t c : s.checks) {
+      const Number& n = values_[p.checks[c].expr];
+      if (!n.known || n.bits == 0) return Fail(stage == 0 ? Failure::kInput : Failure::kData, p.checks[c].text);
+    }
+  }
+  if (stage == 0) {
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const Input& want = p.inputs[i];
+      const std::string_view name = want.name;
+      auto named = [&] { return "input " + std::to_string(i) + " (" + std::string(name) + ")"; };
+      if (want.kind == Input::kUnused) continue;
+      for (size_t d = 0; d < want.sizes.size(); ++d) {
+        const Number& n = values_[want.sizes[d]];
+        if (!n.known || n.bits != inputs_[i].sizes[d])
+          return Fail(
+              Failure::kInput,
+              named() + ": size " + std::to_string(d) + " is " + std::to_string(inputs_[i].sizes[d]) +
+                  (n.known ? ", the program takes " + std::to_string(n.bits) : ", which the program does not take"));
+      }
+      if (want.value < 0) continue;
+      const Number& n = values_[want.value];
+      const Number have = Read(inputs_[i].data, inputs_[i].dtype, IsFloating(inputs_[i].dtype));
+      if (!n.known || n.bits != have.bits)
+        return Fail(Failure::kInput, named() + ": is not the number that the program takes");
+    }
+    outputs_bytes_ = 0;
+    for (size_t b = 0; b < p.buffers.size(); ++b) {
+      const Buffer& buffer = p.buffers[b];
+      if (buffer.kind == Buffer::kInput) {
+        const Tensor& in = inputs_[buffer.slot];
+        base_[b] = static_cast<char*>(in.data);
+        bytes_[b] = in.data ? in.numel() * ByteSize(in.dtype) : 0;  // an unused number has no memory
+      } else if (buffer.kind == Buffer::kConstant) {
+        base_[b] = buffer.constant ? static_cast<char*>(const_cast<void*>(buffer.constant)) : nowhere;
+        bytes_[b] = p.exprs[buffer.bytes].value;
+      }
+    }
+  }
+  if (Failure f = Allocate(stage, *allocate_)) return f;
+  if (!kept) {
+    for (int32_t v : s.views)
+      if (!executable_->fixed_[v] || !ever_[stage]) BindView(v);
+    if (Failure f = BindMemory(stage)) return f;
+  }
+  for (int32_t v : kept ? s.callers_views : s.views) {
+    const int32_t buffer = executable_->root_[p.views[v].buffer];
+    tensors_[v].data =
+        Fits(v) ? base_[buffer] + (reach_[v].second < 0 ? 0 : values_[p.views[v].offset].bits) : nullptr;
+  }
+  bound_[stage] = ever_[stage] = 1;
+  return {};
+}
+
+Failure Context::Settle(int32_t symbol, Number value) {
+  const Symbol& s = executable_->plan().symbols[symbol];
+  if (!value.known) return Fail(Failure::kData, s.name + " has no value");
+  if (!s.real && (value.bits < s.min || value.bits > s.max))
+    return Fail(Failure::kData, s.name + " = " + std::to_string(value.bits) + " is outside " + std::to_string(s.min) +
+                                    " to " + std::to_string(s.max));
+  symbols_[symbol] = value;
+  return BindStage(static_cast<size_t>(executable_->symbol_stage_[symbol]), false);
+}
+
+// Whether the views of a step can be used.
+Failure Context::Usable(const Step& s) const {
+  for (int32_t v = s.first_view; v < s.first_view + s.inputs + s.outputs; ++v) {
+    if (!bound_[executable_->view_stage_[v]]) return Fail(Failure::kPlan, "sizes are not known yet");
+    if (!tensors_[v].data) return Fail(Failure::kData, "a tensor of these sizes does not fit its memory");
+  }
+  if (executable_->may_overlap_[&s - executable_->plan().steps.data()] && Overlap(s))
+    return Fail(Failure::kPlan, "a result lies where another tensor of its step does");
+  return {};
+}
+
+// Whether the bytes from the first to the last that a result reaches are another view's too; an elementwise result may lie
+// exactly where an operand does.
+bool Context::Overlap(const Step& s) const {
+  const Plan& p = executable_->plan();
+  auto root = [&](int32_t v) { return executable_->root_[p.views[v].buffer]; };
+  for (int32_t k = s.first_view + s.inputs; k < s.first_view + s.inputs + s.outputs; ++k)
+    for (int32_t j = s.first_view; j < k; ++j) {
+      if (root(j) != root(k) || reach_[j].second < reach_[k].first || reach_[k].second < reach_[j].first) continue;
+      const Tensor &a = tensors_[j], &b = tensors_[k];
+      bool same = s.kernel->elementwise && j < s.first_view + s.inputs && a.data == b.data && a.rank == b.rank &&
+                  ByteSize(a.dtype) == ByteSize(b.dtype);
+      for (int d = 0; same && d < a.rank; ++d) same = a.sizes[d] == b.sizes[d] && a.strides[d] == b.strides[d];
+      if (!same) return true;
+    }
+  return false;
+}
+
+bool Context::Numbers(const Step& s) {
+  const Plan& p = executable_->plan();
+  ints_.clear();
+  floats_.clear();
+  for (int32_t k = 0; k < s.ints + s.floats; ++k) {
+    const Number& n = values_[p.numbers[s.first_number + k]];
+    if (!n.known) return false;
+    if (k < s.ints)
+      ints_.push_back(n.bits);
+    else
+      floats_.push_back(n.real());
+  }
+  return true;
+}
+
+Failure Context::RunKernel(const Step& s) {
+  const Plan& p = executable_->plan();
+  const std::span<const Tensor> all(tensors_.data() + s.first_view, static_cast<size_t>(s.inputs + s.outputs));
+  if (s.kernel->elementwise) {
+    const Tensor& shape = all[s.inputs];
+    for (const Tensor& t : all)
+      if (t.rank != shape.rank || std::memcmp(t.sizes, shape.sizes, sizeof(int64_t) * static_cast<size_t>(t.rank)) != 0)
+        return Fail(Failure::kData, "the sizes of operands and result do not agree");
+  }
+  if (!Numbers(s)) return Fail(Failure::kData, "a number has no value");
+  const Block& block = scratch_of_[&s - p.steps.data()];
+  scratch_.Reset(block.at, block.bytes);
+  const Call call{all.first(s.inputs), all.last(s.outputs), s.compute, ints_, floats_, options_.workers,
+                  std::span(p.ops).subspan(static_cast<size_t>(s.ops > 0 ? s.first_op : 0), static_cast<size_t>(s.ops)),
+                  &scratch_, s.kernel->user};
+  if (const char* why = s.kernel->run(call)) return Fail(Failure::kData, why);
+  return {};
+}
+
+Failure Context::Steps() {
+  const Plan& p = executable_->plan();
+  const int32_t end = static_cast<int32_t>(p.steps.size());
+  auto truth = [&](int32_t e, bool* holds) -> Failure {
+    if (!values_[e].known) return Fail(Failure::kData, "a number has no value");
+    *holds = values_[e].bits != 0;
+    return {};
+  };
+  uint64_t left = options_.step_limit;
+  for (int32_t i = 0; i < end;) {
+    const Step& s = p.steps[i];
+    int32_t next = i + 1;
+    Failure f;
+    if (left-- == 0) return {Failure::kData, "the run takes more than " + std::to_string(options_.step_limit) + " steps", i};
+    bool holds = true;
+    const auto begin = options_.profile ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
+    switch (s.kind) {
+      case Step::kKernel:
+        f = Usable(s);
+        if (!f) f = RunKernel(s);
+        break;
+      case Step::kPublish: {
+        const Tensor& t = tensors_[s.first_view];
+        f = Usable(s);
+        if (!f && t.numel() < 1) f = Fail(Failure::kData, "a number of nothing");
+        if (!f) f = Settle(s.symbol, Read(t.data, t.dtype, p.symbols[s.symbol].real));
+        break;
+      }
+      case Step::kSet:
+        f = Settle(s.symbol, values_[s.expr]);
+        break;
+      case Step::kJump:
+        next = s.target;
+        break;
+      case Step::kUnless:
+        f = truth(s.expr, &holds);
+        if (!holds) next = s.target;
+        break;
+      case Step::kCheck:
+        f = truth(s.expr, &holds);
+        if (!f && !holds) f = Fail(Failure::kData, p.texts[s.target]);
+        break;
+    }
+    if (f) {
+      f.step = i;
+      return f;
+    }
+    if (options_.profile)
+      nanoseconds_[i] +=
+          std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count();
+    i = next;
+  }
+  return {};
+}
+
+Failure Context::Run(std::span<const Tensor> inputs, const AllocateOutput& allocate) try {
+  allocate_ = &allocate;
+  last_symbols_ = symbols_;
+  if (Failure f = Start(inputs)) {
+    symbols_ = last_symbols_;
+    return f;
+  }
+  bool again = bound_[0] != 0;
+  for (const Binding& b : executable_->plan().bindings)
+    again = again && last_symbols_[b.symbol].known && last_symbols_[b.symbol].bits == symbols_[b.symbol].bits;
+  if (Failure f = BindStage(0, again)) return f;
+  return Steps();
+} catch (const std::bad_alloc&) {
+  return Fail(Failure::kMemory, "out of memory");
+}
+
+}  // namespace slipway::kernels

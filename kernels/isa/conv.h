@@ -1,0 +1,85 @@
+// The inner loops of convolutions and pools, one version per instruction set (isa.h); conv_body.h is their source.
+#ifndef SLIPWAY_KERNELS_ISA_CONV_H_
+#define SLIPWAY_KERNELS_ISA_CONV_H_
+
+#include <cstdint>
+
+namespace slipway::kernels {
+
+// c[m,n] = a[m,k] · b[k,n] (or added to c). Rows of a are read where they lie. b comes in panels of `width` columns:
+// b(p, j) = b[j / width · panel + p · row + j % width], readable in full vectors; its last `dots` columns, which must
+// be few, are not there but lie as rows of `last`.
+struct ConvBlock {
+  int64_t m = 0, n = 0, k = 0;
+  const float* a = nullptr;
+  int64_t a_row = 0;
+  const float* b = nullptr;
+  int64_t b_row = 0, b_panel = 0;
+  const float* last = nullptr;
+  int64_t last_row = 0, dots = 0;
+  float* c = nullptr;
+  int64_t c_row = 0;
+  bool add = false;
+  bool slack = false;  // rows of c may be written up to full vectors
+  // Null: no. Else what is stored is sum · scale[i] + shift[i] + more[i · c_row + j] (`more` may be null), not below
+  // `low` nor above `high`; NaN stays.
+  const float *scale = nullptr, *shift = nullptr, *more = nullptr;
+  float low = 0, high = 0;
+};
+
+// What becomes of sums: x · scale + shift (by channel), plus an element of another tensor, through a function.
+enum class Activation : uint8_t { kNone, kClamp, kSilu, kHardSwish, kHardSigmoid };
+struct Finish {
+  float scale = 1, shift = 0;
+  const float* add = nullptr;  // as many as the row has, or null
+  Activation activation = Activation::kNone;
+  float low = 0, high = 0;  // of kClamp; NaN stays
+};
+
+// Rows of a plane by taps: out[r · out_row + i] for r < rows, i < n is made of x[r · row + offsets[t] + i], which is
+// readable in full vectors. Rows are written in order and in full vectors: what is too much the next row covers.
+struct TapRows {
+  const float* x = nullptr;
+  int64_t row = 0;
+  const int64_t* offsets = nullptr;
+  int64_t taps = 0;
+  const float* weights = nullptr;
+  float* out = nullptr;
+  int64_t out_row = 0, rows = 0, n = 0;
+};
+
+struct ConvIsa {
+  int64_t lanes, width;  // of a vector, of a panel
+  int64_t rows;          // of a tile
+  // Up to so many columns are better taken as dots.
+  int64_t most_dots;
+  void (*block)(const ConvBlock& b);
+  // to[p · width + i] = image[offsets[p] + place(i)] for p < k: places are `runs` runs of neighbours: run r begins with
+  // image[from[r]] at column at[r]. Writes up to one panel's row too much.
+  void (*lay)(const float* image, const int64_t* offsets, int64_t k, const int64_t* from, const int64_t* at, int runs,
+              float* to);
+  // Columns of dense rows as a panel: to[p · width + i] = from[p · row + i], i < n; zeros beyond.
+  void (*lay_rows)(const float* from, int64_t row, int64_t k, int64_t n, float* to);
+  void (*finish)(const float* x, float* out, int64_t n, const Finish& f);
+  // Rows of n elements into a padded plane whose border is there already: element i of a row goes to to[i + pad], or,
+  // where `stride` is more than 1, column i + pad to phase (i + pad) % stride, which are `phase` floats long.
+  void (*pad)(const float* from, int64_t from_row, int64_t rows, int64_t n, int64_t pad, int64_t stride, int64_t phase,
+              float* to, int64_t to_row);
+  void (*sum_taps)(const TapRows& r);  // sums of weights[t] · x
+  void (*max_taps)(const TapRows& r);  // largest, NaN above all; no weights
+  // Winograd's transforms of F(2×2, 3×3) and F(4×4, 3×3) (winograd.h): [0] m = 2, [1] m = 4; t = m + 2.
+  struct Winograd {
+    // u[(i · t + j) · element + c] of `channels` filters of 3 × 3 that lie one after another; writes full vectors.
+    void (*weights)(const float* w, int64_t channels, float* u, int64_t element);
+    // Tiles of one channel: x holds rows of m phases of `line` floats, tile (y, x) begins with row m·y, element x of
+    // its phases. v[(i · t + j) · element + y · tiles + x]; writes up to a vector too much.
+    void (*input)(const float* x, int64_t line, int64_t rows, int64_t tiles, float* v, int64_t element);
+    // m rows of m · tiles results (`row` floats apart, writable in full vectors of tiles) of products at
+    // p[(i · t + j) · element + x].
+    void (*output)(const float* p, int64_t element, int64_t tiles, float* out, int64_t row);
+  } winograd[2];
+};
+
+}  // namespace slipway::kernels
+
+#endif  // SLIPWAY_KERNELS_ISA_CONV_H_

@@ -1,0 +1,350 @@
+// Part of body.h: products with a matrix of small integers, which quant.h declares. Included inside body.h's namespaces.
+
+// kLanes bytes, as integers.
+SLIPWAY_INLINE IntVec LoadBytes(const int8_t* p) {
+#if SLIPWAY_ISA_BYTES == 64
+  return reinterpret_cast<IntVec>(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+#elif SLIPWAY_ISA_BYTES == 32
+  return reinterpret_cast<IntVec>(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+#else
+  int32_t bits;
+  __builtin_memcpy(&bits, p, 4);
+#if defined(__SSE4_1__)
+  return reinterpret_cast<IntVec>(_mm_cvtepi8_epi32(_mm_cvtsi32_si128(bits)));
+#elif defined(__aarch64__)
+  return reinterpret_cast<IntVec>(vmovl_s16(vget_low_s16(vmovl_s8(vcreate_s8(static_cast<uint32_t>(bits))))));
+#else
+  return IntVec{p[0], p[1], p[2], p[3]};
+#endif
+#endif
+}
+// The two rows in bytes of halves (panels.h).
+SLIPWAY_INLINE IntVec Low(IntVec v) { return (v & 15) - 8; }
+SLIPWAY_INLINE IntVec High(IntVec v) { return v >> 4; }
+SLIPWAY_INLINE Vec Floats(IntVec v) { return __builtin_convertvector(v, Vec); }
+
+SLIPWAY_INLINE Vec LoadAs(const int8_t* p) { return Floats(LoadBytes(p)); }
+
+// Rounded to bf16; NaN as ScaleOf gives it stays one.
+SLIPWAY_INLINE Vec RoundedBF16(Vec v) {
+  const IntVec u = reinterpret_cast<IntVec>(v);
+  return reinterpret_cast<Vec>((u + 0x7fff + ((u >> 16) & 1)) & static_cast<int32_t>(0xffff0000));
+}
+SLIPWAY_INLINE Vec RoundedF16(Vec v) {
+#if defined(__F16C__) && SLIPWAY_ISA_BYTES == 64
+  return reinterpret_cast<Vec>(_mm512_cvtph_ps(_mm512_cvtps_ph(reinterpret_cast<__m512>(v), 0)));
+#elif defined(__F16C__) && SLIPWAY_ISA_BYTES == 32
+  return reinterpret_cast<Vec>(_mm256_cvtph_ps(_mm256_cvtps_ph(reinterpret_cast<__m256>(v), 0)));
+#else
+  for (int i = 0; i < kLanes; ++i) v[i] = static_cast<float>(static_cast<_Float16>(v[i]));
+  return v;
+#endif
+}
+
+// What the integers of some columns are shifted by and multiplied with in some groups. For vector c of columns of group
+// i it is at c / kPart · panel + c % kPart · kLanes + i · group.
+constexpr int kPart = kPanel / kLanes;  // vectors of a panel
+constexpr int64_t kGroups = 4, kMostColumns = 8 * kLanes;
+struct Scales {
+  const float* at;
+  int64_t panel, group;
+  SLIPWAY_INLINE Vec of(int c) const { return Load(at + c / kPart * panel + c % kPart * kLanes); }
+};
+struct Parameters {
+  Scales shift, scale;
+  bool shifted;  // any of them
+  alignas(64) float room[2][kGroups][kMostColumns];
+};
+// From panels of f32, bf16, f16 or i8 to[i][c] for groups first + i < end and columns j + c, c < n.
+__attribute__((noinline)) void WidenPanels(const void* from, DType dtype, const QuantMatrix& b, int64_t first,
+                                           int64_t end, int64_t j, int64_t n, float (*to)[kMostColumns]) {
+  auto all = [&](auto* p) __attribute__((always_inline)) {
+    for (int64_t c = 0; c < n; c += kLanes) {
+      const auto* at = p + (j + c) / kPanel * kPanel * (b.k / b.group) + first * kPanel + (j + c) % kPanel;
+      for (int64_t i = 0; i < end - first; ++i, at += kPanel) Store(to[i] + c, LoadAs(at));
+    }
+  };
+  if (dtype == DType::kF32)
+    all(static_cast<const float*>(from));
+  else if (dtype == DType::kI8)
+    all(static_cast<const int8_t*>(from));
+  else if (dtype == DType::kBF16)
+    all(static_cast<const BFloat*>(from));
+  else
+    all(static_cast<const _Float16*>(from));
+}
+// Whether bytes of panels are all 0.
+SLIPWAY_INLINE bool AllZero(const void* panels, int64_t groups, int64_t first, int64_t end, int64_t j, int64_t n) {
+  uint64_t any = 0, word[2];
+  for (const int64_t after = j + n; j < after; j += kPanel)
+    for (int64_t i = first; i < end; ++i) {
+      __builtin_memcpy(word, static_cast<const char*>(panels) + j / kPanel * kPanel * groups + i * kPanel, sizeof word);
+      any |= word[0] | word[1];
+    }
+  return any == 0;
+}
+// Of groups [first, end), and fetches what will be needed next, here or in the next n columns.
+SLIPWAY_INLINE void LoadParameters(const QuantMatrix& b, int64_t first, int64_t end, int64_t j, int64_t n,
+                                   Parameters* to) {
+  const int64_t groups = b.k / b.group, panel = kPanel * groups;
+  to->shift = {to->room[0][0], kPanel, kMostColumns}, to->scale = {to->room[1][0], kPanel, kMostColumns};
+  if (b.scale != nullptr && b.scale_dtype == DType::kF32 && b.rounded == DType::kF32 &&
+      b.scale_rounded == DType::kF32) {
+    to->scale = {static_cast<const float*>(b.scale) + j / kPanel * panel + first * kPanel + j % kPanel, panel, kPanel};
+  } else {
+    if (b.scale != nullptr) WidenPanels(b.scale, b.scale_dtype, b, first, end, j, n, to->room[1]);
+    for (int64_t i = 0; i < end - first; ++i)
+      for (int64_t c = 0; c < n; c += kLanes) {
+        Vec scale = b.scale != nullptr ? Load(to->room[1][i] + c) : Splat(1);
+        scale = scale == scale ? scale : Splat(__builtin_nanf(""));  // one NaN, which rounding keeps
+        if (b.scale_rounded != DType::kF32)
+          scale = b.scale_rounded == DType::kBF16 ? RoundedBF16(scale) : RoundedF16(scale);
+        Store(to->room[1][i] + c, scale);
+      }
+  }
+  to->shifted = b.offset != 0 ||
+                (b.zero != nullptr && (b.zero_dtype != DType::kI8 || !AllZero(b.zero, groups, first, end, j, n)));
+  if (to->shifted && b.zero != nullptr) WidenPanels(b.zero, b.zero_dtype, b, first, end, j, n, to->room[0]);
+  if (!to->shifted || b.zero == nullptr || b.offset != 0)
+    for (int64_t i = 0; i < end - first; ++i)
+      for (int64_t c = 0; c < n; c += kLanes)
+        Store(to->room[0][i] + c, (to->shifted && b.zero != nullptr ? Load(to->room[0][i] + c) : Vec{}) - b.offset);
+
+  int64_t next = first + kGroups;
+  if (next >= groups) next = 0, j += n;
+  const int64_t line = 64 / ByteSize(b.scale_dtype) / kPanel, zero_line = 64 / ByteSize(b.zero_dtype) / kPanel;
+  for (const int64_t after = Least(j + n, b.n), stop = Least(groups, next + kGroups); j < after && groups > kGroups;
+       j += kPanel) {
+    const int64_t at = j / kPanel * panel;
+    for (int64_t i = next; b.scale != nullptr && i < stop; i += line)
+      __builtin_prefetch(static_cast<const char*>(b.scale) + (at + i * kPanel) * ByteSize(b.scale_dtype));
+    for (int64_t i = next; b.zero != nullptr && i < stop; i += zero_line)
+      __builtin_prefetch(static_cast<const char*>(b.zero) + (at + i * kPanel) * ByteSize(b.zero_dtype));
+  }
+}
+
+// How integers become numbers: as they are or shifted, to be scaled together once a group is summed; or each for
+// itself, rounded to bf16.
+enum class Widening { kPlain, kShifted, kRounded };
+
+// Row p of columns [j, j + kLanes).
+template <bool kNibbles>
+SLIPWAY_INLINE const int8_t* ColumnsAt(const QuantMatrix& b, int64_t p, int64_t j) {
+  const int64_t rows = kNibbles ? (b.k + 1) / 2 : b.k;
+  return static_cast<const int8_t*>(b.q) + j / kPanel * kPanel * rows + (kNibbles ? p / 2 : p) * kPanel + j % kPanel;
+}
+
+// R rows of a, C vectors of columns: what `groups` groups of rows of q add to `total`, or make it (`first`). Halves of
+// a byte are rows that follow each other.
+template <int R, int C, bool kNibbles, Widening kHow>
+__attribute__((noinline)) void AddGroups(const float* a, int64_t a_row, int64_t groups, int64_t depth,
+                                         const int8_t* base, int64_t panel, const Parameters& parameters,
+                                         float (*total)[kMostColumns], bool first) {
+  constexpr bool kTogether = kHow != Widening::kRounded;
+  Vec sum[R][C];
+  auto clear = [&]() __attribute__((always_inline)) {
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+      for (int c = 0; c < C; ++c) sum[r][c] = Vec{};
+  };
+  const int8_t* q[C];
+#pragma GCC unroll 8
+  for (int c = 0; c < C; ++c) q[c] = base + c * kLanes / kPanel * panel + c * kLanes % kPanel;
+  Scales shift = parameters.shift, scale = parameters.scale;
+  auto number = [&](IntVec v, int c) __attribute__((always_inline)) {
+    Vec w = Floats(v);
+    if constexpr (kHow != Widening::kPlain) w -= shift.of(c);
+    if constexpr (kHow == Widening::kRounded) w = RoundedBF16(w * scale.of(c));
+    return w;
+  };
+  // A row of the matrix: of more rows of a than one, all of it is there first.
+  auto row = [&](int64_t p, auto integers) __attribute__((always_inline)) {
+    Vec w[C];
+#pragma GCC unroll 8
+    for (int c = 0; c < C; ++c) w[c] = number(integers(c), c);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const Vec x = Splat(a[r * a_row + p]);
+#pragma GCC unroll 8
+      for (int c = 0; c < C; ++c) sum[r][c] += x * w[c];
+    }
+  };
+  auto put = [&]() __attribute__((always_inline)) {
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+      for (int c = 0; c < C; ++c) {
+        float* t = total[r] + c * kLanes;
+        const Vec s = kTogether ? sum[r][c] * scale.of(c) : sum[r][c];
+        Store(t, first ? s : Load(t) + s);
+      }
+  };
+  clear();
+  for (int64_t i = 0;;) {
+    int64_t p = 0;
+    if constexpr (kNibbles) {
+      for (; p + 2 <= depth; p += 2) {
+        if constexpr (R == 1) {
+          const Vec x = Splat(a[p]), y = Splat(a[p + 1]);
+#pragma GCC unroll 8
+          for (int c = 0; c < C; ++c) {
+            const IntVec v = LoadBytes(q[c] + p / 2 * kPanel);
+            sum[0][c] += x * number(Low(v), c);
+            sum[0][c] += y * number(High(v), c);
+          }
+        } else {
+          IntVec v[C];
+#pragma GCC unroll 8
+          for (int c = 0; c < C; ++c) v[c] = LoadBytes(q[c] + p / 2 * kPanel);
+          row(
+              p, [&](int c) __attribute__((always_inline)) { return Low(v[c]); });
+          row(
+              p + 1, [&](int c) __attribute__((always_inline)) { return High(v[c]); });
+        }
+      }
+      if (p < depth)
+        row(
+            p, [&](int c) __attribute__((always_inline)) { return Low(LoadBytes(q[c] + p / 2 * kPanel)); });
+    } else {
+      auto at = [&](int c) __attribute__((always_inline)) { return LoadBytes(q[c] + p * kPanel); };
+      for (; p < depth; ++p) {
+        if constexpr (R == 1) {
+          const Vec x = Splat(a[p]);
+#pragma GCC unroll 8
+          for (int c = 0; c < C; ++c) sum[0][c] += x * number(at(c), c);
+        } else {
+          row(p, at);
+        }
+      }
+    }
+    const bool last = ++i == groups;
+    if (kTogether || last) put(), first = false;
+    if (last) return;
+    if (kTogether) clear();
+    a += depth, shift.at += shift.group, scale.at += scale.group;
+#pragma GCC unroll 8
+    for (int c = 0; c < C; ++c) q[c] += (kNibbles ? depth / 2 : depth) * kPanel;
+  }
+}
+
+// R rows, C vectors of columns from j on.
+template <int R, int C, bool kNibbles>
+void QuantTile(const QuantCall& g, const float* a, float* to, int64_t j) {
+  const QuantMatrix& b = g.b;
+  const int64_t groups = b.k / b.group, panel = (kNibbles ? (b.k + 1) / 2 : b.k) * kPanel;
+  alignas(64) float total[R][kMostColumns];
+  Parameters parameters;
+  for (int64_t i = 0; i < groups; i += kGroups, a += kGroups * b.group) {
+    const int64_t end = Least(groups, i + kGroups);
+    LoadParameters(b, i, end, j, C * kLanes, &parameters);
+    auto add = [&]<Widening kHow>() __attribute__((always_inline)) {
+      AddGroups<R, C, kNibbles, kHow>(a, g.a_row, end - i, b.group, ColumnsAt<kNibbles>(b, i * b.group, j), panel,
+                                      parameters, total, i == 0);
+    };
+    if constexpr (R == 1) {
+      if (b.rounded == DType::kBF16) {
+        add.template operator()<Widening::kRounded>();
+        continue;
+      }
+    }
+    if (parameters.shifted)
+      add.template operator()<Widening::kShifted>();
+    else
+      add.template operator()<Widening::kPlain>();
+  }
+  for (int r = 0; r < R; ++r, to += g.c_row)
+    for (int c = 0; c < C; ++c) {
+      const int64_t at = j + c * kLanes, n = Least(kLanes, b.n - at);
+      float* t = total[r] + c * kLanes;
+      if (n == kLanes) {
+        Store(to + at, g.bias != nullptr ? Load(t) + Load(g.bias + at) : Load(t));
+        continue;
+      }
+      for (int64_t i = 0; i < n; ++i) to[at + i] = t[i] + (g.bias != nullptr ? g.bias[at + i] : 0);
+    }
+}
+
+template <int R, bool kNibbles>
+SLIPWAY_INLINE void QuantRows(const QuantCall& g, const float* a, float* to) {
+  // As many sums as hide the latency of one, or as registers hold beside what else is needed.
+  constexpr int kSums = SLIPWAY_ISA_BYTES == 64 ? 16 : 8;
+  constexpr int kMost = kSums / R >= 8 ? 8 : kSums / R >= 4 ? 4 : 2;
+  const int64_t vectors = (g.b.n + kPanel - 1) / kPanel * kPart;
+  int64_t v = 0;
+  for (; v + kMost <= vectors; v += kMost) QuantTile<R, kMost, kNibbles>(g, a, to, v * kLanes);
+  if constexpr (kMost > kPart && kPart > 1)
+    for (; v < vectors; v += kPart) QuantTile<R, kPart, kNibbles>(g, a, to, v * kLanes);
+  else if constexpr (kPart == 1)
+    for (; v < vectors; ++v) QuantTile<R, 1, kNibbles>(g, a, to, v * kLanes);
+}
+
+template <bool kNibbles, int R>
+SLIPWAY_INLINE void QuantRowsOf(int64_t rows, const QuantCall& g, const float* a, float* to) {
+  if (rows == R) return QuantRows<R, kNibbles>(g, a, to);
+  if constexpr (R > 1) QuantRowsOf<kNibbles, R - 1>(rows, g, a, to);
+}
+void QuantProduct(const QuantCall& g) {
+  constexpr int kMost = 6;
+  const bool one = g.b.rounded == DType::kBF16;  // the others have no loops for it
+  for (int64_t i = 0, rows; i < g.m; i += rows) {
+    rows = one ? 1 : g.m - i <= kMost ? g.m - i : g.m - i < 2 * kMost ? (g.m - i + 1) / 2 : kMost;
+    const float* a = g.a + i * g.a_row;
+    float* to = g.c + i * g.c_row;
+    if (g.b.nibbles)
+      QuantRowsOf<true, kMost>(rows, g, a, to);
+    else
+      QuantRowsOf<false, kMost>(rows, g, a, to);
+  }
+}
+
+// Rows [p, end) of one group, in one vector of columns.
+template <bool kNibbles, typename F>
+SLIPWAY_INLINE void ExpandGroup(const QuantMatrix& b, int64_t p, int64_t end, int64_t j, float* to, F number) {
+  const int8_t* at = ColumnsAt<kNibbles>(b, p, j);
+  if constexpr (kNibbles) {
+    for (; p + 2 <= end; p += 2, at += kPanel, to += 2 * kPanel) {
+      const IntVec v = LoadBytes(at);
+      Store(to, number(Floats(Low(v))));
+      Store(to + kPanel, number(Floats(High(v))));
+    }
+    if (p < end) Store(to, number(Floats(Low(LoadBytes(at)))));
+  } else {
+    for (; p < end; ++p, at += kPanel, to += kPanel) Store(to, number(Floats(LoadBytes(at))));
+  }
+}
+template <bool kNibbles>
+void Expand(const QuantMatrix& b, int64_t p, int64_t depth, int64_t j, float* to) {
+  Parameters parameters;
+  int64_t loaded = -kGroups;
+  for (const int64_t end = p + depth; p < end;) {
+    const int64_t group = p / b.group, stop = Least(end, (group + 1) * b.group);
+    if (group >= loaded + kGroups) {
+      loaded = group;
+      LoadParameters(b, group, Least(b.k / b.group, group + kGroups), j, kPanel, &parameters);
+    }
+    for (int64_t c = 0; c < kPanel; c += kLanes) {
+      const Vec shift = Load(parameters.shift.at + (group - loaded) * parameters.shift.group + c);
+      const Vec scale = Load(parameters.scale.at + (group - loaded) * parameters.scale.group + c);
+      auto plain = [&](Vec v) __attribute__((always_inline)) { return (v - shift) * scale; };
+      if (b.rounded == DType::kBF16)
+        ExpandGroup<kNibbles>(
+            b, p, stop, j + c, to + c, [&](Vec v) __attribute__((always_inline)) { return RoundedBF16(plain(v)); });
+      else if (b.rounded == DType::kF16)
+        ExpandGroup<kNibbles>(
+            b, p, stop, j + c, to + c, [&](Vec v) __attribute__((always_inline)) { return RoundedF16(plain(v)); });
+      else
+        ExpandGroup<kNibbles>(b, p, stop, j + c, to + c, plain);
+    }
+    to += (stop - p) * kPanel;
+    p = stop;
+  }
+}
+void QuantExpand(const QuantMatrix& b, int64_t p, int64_t depth, int64_t j, float* to) {
+  if (b.nibbles)
+    Expand<true>(b, p, depth, j, to);
+  else
+    Expand<false>(b, p, depth, j, to);
+}
+
+const QuantIsa kQuantIsa = {QuantProduct, QuantExpand};

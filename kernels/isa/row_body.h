@@ -1,0 +1,184 @@
+// Part of body.h: loops that pass over a row once: conversions of narrow types, transposition, sums, norms, recurrent cells.
+
+// ---- Narrow types.
+
+template <typename S>
+SLIPWAY_INLINE void WidenFrom(const S* x, float* out, int64_t n) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) Store(out + i, LoadAs(x + i));
+  for (; i < n; ++i) out[i] = ToFloat(x[i]);
+}
+void WidenRow(const void* x, DType dtype, float* out, int64_t n) {
+  if (dtype == DType::kBF16)
+    WidenFrom(static_cast<const BFloat*>(x), out, n);
+  else
+    WidenFrom(static_cast<const _Float16*>(x), out, n);
+}
+
+typedef uint32_t UintVec __attribute__((vector_size(SLIPWAY_ISA_BYTES)));
+// The upper halves, rounded to nearest even; of NaN the plain one.
+SLIPWAY_INLINE UintVec Upper(Vec v) {
+  const UintVec u = reinterpret_cast<UintVec>(v);
+  const UintVec rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
+  const UintVec number = reinterpret_cast<UintVec>(v == v);
+  return (rounded & number) | (0x7fc0 & ~number);
+}
+void NarrowRow(const float* x, void* out, DType dtype, int64_t n) {
+  int64_t i = 0;
+  if (dtype == DType::kBF16) {
+    uint16_t* to = static_cast<uint16_t*>(out);
+    for (; i + kLanes <= n; i += kLanes)
+      *reinterpret_cast<HalfBitsAt*>(to + i) = __builtin_convertvector(Upper(Load(x + i)), HalfBitsAt);
+    for (; i < n; ++i) {
+      uint32_t u;
+      __builtin_memcpy(&u, x + i, 4);
+      to[i] = x[i] != x[i] ? 0x7fc0 : static_cast<uint16_t>((u + 0x7fff + ((u >> 16) & 1)) >> 16);
+    }
+    return;
+  }
+  _Float16* to = static_cast<_Float16*>(out);
+#if defined(__F16C__) && SLIPWAY_ISA_BYTES == 64
+  for (; i + kLanes <= n; i += kLanes)
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i), _mm512_cvtps_ph(reinterpret_cast<__m512>(Load(x + i)), 0));
+#elif defined(__F16C__) && SLIPWAY_ISA_BYTES == 32
+  for (; i + kLanes <= n; i += kLanes)
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), _mm256_cvtps_ph(reinterpret_cast<__m256>(Load(x + i)), 0));
+#endif
+  for (; i < n; ++i) to[i] = static_cast<_Float16>(x[i]);
+}
+
+// ---- Layouts.
+
+// to[i * to_row + j] = from[j * from_row + i] for i < rows, j < columns.
+void TransposeWords(const uint32_t* from, int64_t from_row, uint32_t* to, int64_t to_row, int64_t rows, int64_t columns) {
+  const float* source = reinterpret_cast<const float*>(from);
+  float* target = reinterpret_cast<float*>(to);
+  int64_t j = 0;
+  for (; j + 4 <= columns; j += 4) {
+    int64_t i = 0;
+    for (; i + 4 <= rows; i += 4) {
+      Vec4 r[4];
+      for (int k = 0; k < 4; ++k) r[k] = Load4(source + (j + k) * from_row + i);
+      Transpose4x4(r);
+      for (int k = 0; k < 4; ++k) *reinterpret_cast<Vec4At*>(target + (i + k) * to_row + j) = r[k];
+    }
+    for (; i < rows; ++i)
+      for (int k = 0; k < 4; ++k) to[i * to_row + j + k] = from[(j + k) * from_row + i];
+  }
+  for (; j < columns; ++j)
+    for (int64_t i = 0; i < rows; ++i) to[i * to_row + j] = from[j * from_row + i];
+}
+
+// ---- Sums and norms.
+
+// Kept in f64.
+double SumOfRow(const float* x, int64_t n) {
+  typedef double DoubleVec __attribute__((vector_size(SLIPWAY_ISA_BYTES)));
+  typedef float HalfVecAt __attribute__((vector_size(SLIPWAY_ISA_BYTES / 2), aligned(4), may_alias));
+  constexpr int kHalf = kLanes / 2;
+  DoubleVec sum[4] = {};
+  int64_t i = 0;
+  for (; i + 4 * kHalf <= n; i += 4 * kHalf)
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k)
+      sum[k] += __builtin_convertvector(*reinterpret_cast<const HalfVecAt*>(x + i + k * kHalf), DoubleVec);
+  const DoubleVec all = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+  double total = 0;
+  for (int k = 0; k < kHalf; ++k) total += all[k];
+  for (; i < n; ++i) total += static_cast<double>(x[i]);
+  return total;
+}
+
+void RmsNormRow(const float* x, const float* weight, float epsilon, float* out, int64_t n) {
+  Vec squares[4] = {};
+  int64_t i = 0;
+  for (; i + 4 * kLanes <= n; i += 4 * kLanes)
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) squares[k] += Load(x + i + k * kLanes) * Load(x + i + k * kLanes);
+  float total = Sum((squares[0] + squares[1]) + (squares[2] + squares[3]));
+  for (; i < n; ++i) total += x[i] * x[i];
+  const float scale = 1 / __builtin_sqrtf(total / static_cast<float>(n) + epsilon);
+  i = 0;
+  if (weight != nullptr) {
+    for (; i + kLanes <= n; i += kLanes) Store(out + i, Load(x + i) * scale * Load(weight + i));
+    for (; i < n; ++i) out[i] = x[i] * scale * weight[i];
+    return;
+  }
+  for (; i + kLanes <= n; i += kLanes) Store(out + i, Load(x + i) * scale);
+  for (; i < n; ++i) out[i] = x[i] * scale;
+}
+
+// ---- Recurrent cells, a row of units at a time. Gates lie n apart.
+
+template <typename F>
+SLIPWAY_INLINE void OverUnits(int64_t n, F f) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    f(
+        [i](const float* p) __attribute__((always_inline)) { return Load(p + i); },
+        [i](float* p, Vec v) __attribute__((always_inline)) { Store(p + i, v); });
+  if (i == n) return;
+  const int64_t left = n - i;
+  f(
+      [ i, left ](const float* p) __attribute__((always_inline)) {
+        float rest[kLanes] = {};
+        for (int64_t j = 0; j < left; ++j) rest[j] = p[i + j];
+        return Load(rest);
+      },
+      [ i, left ](float* p, Vec v) __attribute__((always_inline)) {
+        float rest[kLanes];
+        Store(rest, v);
+        for (int64_t j = 0; j < left; ++j) p[i + j] = rest[j];
+      });
+}
+template <bool kBias, typename L>
+SLIPWAY_INLINE Vec OwnGate(const CellCall& c, int gate, L load) {
+  const Vec own = load(c.own + gate * c.n);
+  return kBias ? own + load(c.bias + gate * c.n) : own;
+}
+template <bool kBias>
+SLIPWAY_INLINE void LstmUnits(const CellCall& c) {
+  OverUnits(
+      c.n, [&c](auto load, auto store) __attribute__((always_inline)) {
+        auto gate = [&](int g) __attribute__((always_inline)) {
+          return load(c.x + g * c.n) + OwnGate<kBias>(c, g, load);
+        };
+        const Vec state = Sigmoid(gate(1)) * load(c.c) + Sigmoid(gate(0)) * Tanh(gate(2));
+        store(c.c, state);
+        store(c.out, Sigmoid(gate(3)) * Tanh(state));
+      });
+}
+template <bool kBias>
+SLIPWAY_INLINE void GruUnits(const CellCall& c) {
+  OverUnits(
+      c.n, [&c](auto load, auto store) __attribute__((always_inline)) {
+        const Vec reset = Sigmoid(load(c.x) + OwnGate<kBias>(c, 0, load));
+        const Vec keep = Sigmoid(load(c.x + c.n) + OwnGate<kBias>(c, 1, load));
+        const Vec fresh = Tanh(load(c.x + 2 * c.n) + reset * OwnGate<kBias>(c, 2, load));
+        store(c.out, (load(c.h) - fresh) * keep + fresh);
+      });
+}
+template <bool kBias, bool kTanh>
+SLIPWAY_INLINE void PlainUnits(const CellCall& c) {
+  OverUnits(
+      c.n, [&c](auto load, auto store) __attribute__((always_inline)) {
+        const Vec v = load(c.x) + OwnGate<kBias>(c, 0, load);
+        if constexpr (kTanh)
+          store(c.out, Tanh(v));
+        else
+          store(c.out, v < 0.0f ? Vec{} : v);
+      });
+}
+void CellRow(Cell cell, const CellCall& c) {
+  const bool bias = c.bias != nullptr;
+  switch (cell) {
+    case Cell::kLstm:
+      return bias ? LstmUnits<true>(c) : LstmUnits<false>(c);
+    case Cell::kGru:
+      return bias ? GruUnits<true>(c) : GruUnits<false>(c);
+    case Cell::kTanh:
+      return bias ? PlainUnits<true, true>(c) : PlainUnits<false, true>(c);
+    case Cell::kRelu:
+      return bias ? PlainUnits<true, false>(c) : PlainUnits<false, false>(c);
+  }
+}

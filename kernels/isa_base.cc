@@ -1,8 +1,0 @@
-// isa_body.h for every x86-64 processor of level 2, and for architectures without a file of their own.
-#if !defined(__aarch64__)
-#define SLIPWAY_ISA_NAME "v2"
-#define SLIPWAY_ISA_TABLE kIsaBase
-#define SLIPWAY_ISA_BYTES 16
-#define SLIPWAY_ISA_ROWS 6
-#include "kernels/isa_body.h"
-#endif

@@ -1,8 +1,0 @@
-// isa_body.h for Arm's 64-bit processors, which all have these vectors (NEON) and conversions of f16.
-#if defined(__aarch64__)
-#define SLIPWAY_ISA_NAME "neon"
-#define SLIPWAY_ISA_TABLE kIsaNeon
-#define SLIPWAY_ISA_BYTES 16
-#define SLIPWAY_ISA_ROWS 12
-#include "kernels/isa_body.h"
-#endif

@@ -1,0 +1,87 @@
+// How a product is split among threads, so that the bits do not depend on how many there are: by rows or by columns, in parts large
+// enough that the instruction set's loops treat each element as they would in the whole product.
+#include "kernels/products/gemm_fast.h"
+
+#include <algorithm>
+
+namespace slipway::kernels {
+
+namespace {
+
+// Products below so many multiplications are not worth another thread's attention.
+constexpr double kAlone = 64 * 1024;
+// Of a part. Rows: by more than 64 the way a sum is taken does not depend on how many there are. Columns: of what is not
+// packed the loops take up to 128 together (isa/body.h), and treat what is left otherwise; of packed weights two panels.
+constexpr int64_t kRowGrain = 96, kColumnGrain = 128, kPackedGrain = 2 * kPanel;
+
+const char* Advance(const MatrixRef& x, int64_t elements) {
+  return static_cast<const char*>(x.data) + elements * ByteSize(x.dtype);
+}
+
+// The parts of a product that threads take: blocks of rows, or columns.
+class Split {
+ public:
+  Split(const GemmCall& g, const Workers* workers) : g_(g) {
+    if (workers == nullptr || workers->threads < 2 ||
+        static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k) < kAlone)
+      return;
+    workers_ = workers;
+    // Of a packed weight each thread takes its own columns, if that gives each enough: no panel is packed twice.
+    const bool by_columns = g.packed && g.n >= 4 * kPackedGrain * workers->threads;
+    by_rows_ = g.m / kRowGrain > 1 && g.m > g.n / 8 && !by_columns;
+    n_ = by_rows_ ? g.m / kRowGrain : g.n;
+    grain_ = by_rows_ ? 1 : g.packed ? kPackedGrain : kColumnGrain;
+  }
+  // Calls f(part, scratch) for each, at the same time.
+  template <typename F>
+  void ForEach(Scratch& scratch, F f) const {
+    if (workers_ == nullptr) {
+      const Scratch::Frame frame(scratch);
+      return f(g_, scratch);
+    }
+    ParallelFor(scratch, workers_, n_, grain_, [&](int64_t begin, int64_t end, Scratch& own) {
+      f(own.counting() ? Sizes(begin, end) : Part(begin, end), own);
+    });
+  }
+
+ private:
+  // A part without where it lies.
+  GemmCall Sizes(int64_t first, int64_t last) const {
+    GemmCall part = g_;
+    if (by_rows_)
+      part.m = (last == n_ ? g_.m : last * kRowGrain) - first * kRowGrain;  // the last block has the rest, so that none has few rows
+    else
+      part.n = last - first;
+    return part;
+  }
+  GemmCall Part(int64_t first, int64_t last) const {
+    GemmCall part = Sizes(first, last);
+    if (by_rows_) {
+      const int64_t begin = first * kRowGrain;
+      part.a.data = Advance(g_.a, begin * g_.a.row);
+      part.c = g_.c + begin * g_.c_row;
+      return part;
+    }
+    part.b.data = Advance(g_.b, first * (g_.packed ? g_.b.row : g_.b.column));
+    part.c = g_.c + first * g_.c_column;
+    if (g_.bias != nullptr) part.bias = g_.bias + first;
+    return part;
+  }
+
+  const GemmCall& g_;
+  const Workers* workers_ = nullptr;  // null: the calling thread alone
+  bool by_rows_ = false;
+  int64_t n_ = 1, grain_ = 1;
+};
+
+}  // namespace
+
+void FastGemm(const GemmCall& g, const Workers* workers, Scratch& scratch) {
+  const Isa& isa = BestIsa();
+  Split(g, workers).ForEach(scratch, [&](const GemmCall& part, Scratch& own) {
+    float* const room = own.Take<float>(isa.gemm_scratch(part));
+    if (!own.counting()) isa.gemm(part, room);
+  });
+}
+
+}  // namespace slipway::kernels

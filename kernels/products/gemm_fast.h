@@ -1,0 +1,17 @@
+// Products of matrices of f32 (bf16, f16) over the instruction set's loops (isa.h), with their scratch memory.
+#ifndef SLIPWAY_KERNELS_PRODUCTS_GEMM_FAST_H_
+#define SLIPWAY_KERNELS_PRODUCTS_GEMM_FAST_H_
+
+#include "kernels/isa/isa.h"
+#include "kernels/parallel.h"
+#include "kernels/scratch.h"
+
+namespace slipway::kernels {
+
+// The product that `g` states. Threads share columns or rows; each element is summed in the same order for any number of them.
+// Takes scratch memory for the time of the call, which is all that it does where `scratch` counts.
+void FastGemm(const GemmCall& g, const Workers* workers, Scratch& scratch);
+
+}  // namespace slipway::kernels
+
+#endif  // SLIPWAY_KERNELS_PRODUCTS_GEMM_FAST_H_

@@ -1,0 +1,141 @@
+// Packing and unpacking, and whether a step of a plan reads a constant as one whole matrix (TakesPacked), which the planner asks to
+// choose what is packed and Executable::Validate to check what a file says.
+#include "kernels/products/panels.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace slipway::kernels {
+namespace {
+
+template <typename T>
+void Pack(const T* from, int64_t row, int64_t column, int64_t k, int64_t n, T* to) {
+  if (n < kPanel) std::fill_n(to, k * kPanel, T(0));
+  if (row == 1) {  // rows of memory go down the panel: some of them together, so that both sides stay in the cache
+    constexpr int64_t kRun = 16;
+    for (int64_t p = 0; p < k; p += kRun)
+      for (int64_t j = 0; j < n; ++j)
+        for (int64_t i = p; i < std::min(k, p + kRun); ++i) to[i * kPanel + j] = from[j * column + i];
+    return;
+  }
+  for (int64_t p = 0; p < k; ++p)
+    for (int64_t j = 0; j < n; ++j) to[p * kPanel + j] = from[p * row + j * column];
+}
+
+template <typename T>
+void Unpack(const T* from, int64_t k, int64_t n, T* to, int64_t row, int64_t column) {
+  for (int64_t j = 0; j < n; ++j)
+    for (int64_t p = 0; p < k; ++p) to[p * row + j * column] = from[(j / kPanel * k + p) * kPanel + j % kPanel];
+}
+
+// What is stored of an integer, and how much less it is.
+int Shift(DType dtype, Packing packing) {
+  return packing == Packing::kUnsignedNibbles ? 8 : packing == Packing::kPanels && dtype == DType::kU8 ? 128 : 0;
+}
+bool IsNibbles(Packing p) { return p == Packing::kNibbles || p == Packing::kUnsignedNibbles; }
+bool IsByte(DType t) { return t == DType::kI8 || t == DType::kU8; }
+
+void PackNibbles(const uint8_t* from, int64_t row, int64_t column, int64_t k, int64_t n, int shift, uint8_t* to) {
+  std::fill_n(to, (k + 1) / 2 * kPanel, uint8_t{8});  // zeros
+  for (int64_t j = 0; j < n; ++j, from += column, ++to)
+    for (int64_t p = 0; p < k; p += 2) {
+      const int first = from[p * row] - shift, second = p + 1 < k ? from[(p + 1) * row] - shift : 0;
+      to[p / 2 * kPanel] = static_cast<uint8_t>(((first + 8) & 15) | (second & 15) << 4);
+    }
+}
+void UnpackNibbles(const uint8_t* from, int64_t k, int64_t n, uint8_t* to, int64_t row, int64_t column, int shift) {
+  for (int64_t j = 0; j < n; ++j)
+    for (int64_t p = 0; p < k; ++p) {
+      const uint8_t byte = from[(j / kPanel * ((k + 1) / 2) + p / 2) * kPanel + j % kPanel];
+      const int x = p % 2 == 0 ? (byte & 15) - 8 : static_cast<int8_t>(byte) >> 4;
+      to[p * row + j * column] = static_cast<uint8_t>(x + shift);
+    }
+}
+
+}  // namespace
+
+bool TakesPacked(const Plan& p, const Step& s, int operand, Packing packing, WeightMatrix* m) {
+  if (s.kind != Step::kKernel || s.kernel == nullptr || operand < 0 || operand >= s.inputs ||
+      operand >= static_cast<int>(std::size(s.kernel->packed)))
+    return false;
+  const View& v = p.views[s.first_view + operand];
+  const Packable takes = s.kernel->packed[operand];
+  const bool byte = IsByte(v.dtype);
+  if (packing == Packing::kPanels) {
+    const bool wide = v.dtype == DType::kF32 || v.dtype == DType::kBF16 || v.dtype == DType::kF16;
+    if (!(wide && (takes == Packable::kFloats || takes == Packable::kFloatsAndBytes)) &&
+        !(byte && (takes == Packable::kFloatsAndBytes || takes == Packable::kBytesAndNibbles)))
+      return false;
+  } else if (!IsNibbles(packing) || !byte || takes != Packable::kBytesAndNibbles) {
+    return false;
+  }
+  const Buffer& b = p.buffers[v.buffer];
+  auto known = [&](int32_t e) { return p.exprs[e].op == Expr::kInt; };
+  auto value = [&](int32_t e) { return p.exprs[e].value; };
+  const int32_t *sizes = p.dims.data() + v.first_dim, *strides = sizes + v.rank;
+  if (b.kind != Buffer::kConstant || v.rank < 2 || !known(v.offset) || value(v.offset) != 0) return false;
+  for (int d = 0; d < v.rank; ++d) {
+    const bool matrix = d >= v.rank - 2;
+    if (!known(strides[d]) || (matrix ? !known(sizes[d]) : value(strides[d]) != 0)) return false;
+  }
+  // Sums of what is narrower than f32 are f32, of its elements as they are.
+  if (ComputeType(s.compute) != DType::kF32 || (v.dtype != s.compute && s.compute != DType::kF32)) return false;
+  *m = {v.dtype, value(sizes[v.rank - 2]), value(sizes[v.rank - 1]), value(strides[v.rank - 2]), value(strides[v.rank - 1]), packing};
+  int64_t bytes;
+  return m->k > 0 && m->n > 0 && ((m->row == 1 && m->column == m->k) || (m->row == m->n && m->column == 1)) &&
+         !__builtin_mul_overflow(m->k, m->n, &bytes) && !__builtin_mul_overflow(bytes, int64_t{ByteSize(v.dtype)}, &bytes) &&
+         known(b.bytes) && bytes == value(b.bytes);
+}
+
+bool FitsPacking(const void* integers, DType dtype, int64_t n, Packing packing) {
+  if (packing == Packing::kPanels) return true;
+  const int low = packing == Packing::kNibbles ? -8 : 0, high = low + 15;
+  auto all = [&](const auto* x) { return std::all_of(x, x + n, [&](int v) { return v >= low && v <= high; }); };
+  return dtype == DType::kI8 ? all(static_cast<const int8_t*>(integers)) : all(static_cast<const uint8_t*>(integers));
+}
+
+int64_t PanelBytes(int64_t k, int64_t n, DType dtype, Packing packing) {
+  int64_t bytes, columns;
+  if (k < 0 || n < 0 || __builtin_add_overflow(n, kPanel - 1, &columns) ||
+      __builtin_mul_overflow(columns / kPanel * kPanel, IsNibbles(packing) ? k / 2 + k % 2 : k, &bytes) ||
+      __builtin_mul_overflow(bytes, int64_t{ByteSize(dtype)}, &bytes))
+    return -1;
+  return bytes;
+}
+
+void PackPanels(const MatrixRef& m, int64_t k, int64_t n, int64_t first, int64_t last, void* to, Packing packing) {
+  const int64_t bytes = PanelBytes(k, kPanel, m.dtype, packing);
+  for (int64_t panel = first; panel < last; ++panel, to = static_cast<char*>(to) + bytes) {
+    const int64_t j = panel * kPanel, columns = std::min(kPanel, n - j);
+    auto pack = [&]<typename T>(T) {
+      Pack(static_cast<const T*>(m.data) + j * m.column, m.row, m.column, k, columns, static_cast<T*>(to));
+    };
+    if (IsNibbles(packing)) {
+      PackNibbles(static_cast<const uint8_t*>(m.data) + j * m.column, m.row, m.column, k, columns, Shift(m.dtype, packing),
+                  static_cast<uint8_t*>(to));
+    } else if (ByteSize(m.dtype) == 4) {
+      pack(uint32_t{});
+    } else if (ByteSize(m.dtype) == 2) {
+      pack(uint16_t{});
+    } else {
+      pack(uint8_t{});
+      if (const int shift = Shift(m.dtype, packing); shift != 0)
+        std::for_each_n(static_cast<uint8_t*>(to), bytes, [&](uint8_t& x) { x = static_cast<uint8_t>(x - shift); });
+    }
+  }
+}
+
+void UnpackPanels(const void* panels, DType dtype, int64_t k, int64_t n, void* to, int64_t row, int64_t column, Packing packing) {
+  auto unpack = [&]<typename T>(T) { Unpack(static_cast<const T*>(panels), k, n, static_cast<T*>(to), row, column); };
+  const int shift = Shift(dtype, packing);
+  if (IsNibbles(packing))
+    return UnpackNibbles(static_cast<const uint8_t*>(panels), k, n, static_cast<uint8_t*>(to), row, column, shift);
+  if (ByteSize(dtype) == 4) return unpack(uint32_t{});
+  if (ByteSize(dtype) == 2) return unpack(uint16_t{});
+  unpack(uint8_t{});
+  auto* bytes = static_cast<uint8_t*>(to);
+  for (int64_t j = 0; j < n && shift != 0; ++j)
+    for (int64_t p = 0; p < k; ++p) bytes[p * row + j * column] = static_cast<uint8_t>(bytes[p * row + j * column] + shift);
+}
+
+}  // namespace slipway::kernels

@@ -1,0 +1,36 @@
+// Packed weights: a matrix of a product, k × n, as panels of kPanel columns, [n / kPanel][k][kPanel], the last one filled up
+// with zeros. Products read such a weight straight through (isa.h), so a native model holds it in this form. Elements keep
+// their dtype; of u8 they are less by 128. Integers that fit (Packing) take half a byte: [n / kPanel][(k + 1) / 2][kPanel] bytes,
+// each with the rows 2i and 2i + 1 of a column. With x = q, or q - 8 of unsigned ones, in -8..7, the lower half is x + 8 of the
+// first and the upper half is x of the second, in two's complement: what unpacks with the fewest operations.
+#ifndef SLIPWAY_KERNELS_PRODUCTS_PANELS_H_
+#define SLIPWAY_KERNELS_PRODUCTS_PANELS_H_
+
+#include <cstdint>
+
+#include "kernels/isa/isa.h"
+#include "kernels/executor/plan.h"
+
+namespace slipway::kernels {
+
+// Whether operand `operand` of the step is such a matrix and its kernel takes it packed like this. The plan's indices are in
+// range.
+bool TakesPacked(const Plan& plan, const Step& step, int operand, Packing packing, WeightMatrix* matrix);
+
+// Whether `n` integers of i8 or u8 may be packed like this.
+bool FitsPacking(const void* integers, DType dtype, int64_t n, Packing packing);
+
+// Bytes of a packed matrix; -1 where they do not fit.
+int64_t PanelBytes(int64_t k, int64_t n, DType dtype, Packing packing = Packing::kPanels);
+
+// Panels [first, last) of `matrix`, of f32, bf16, f16, i8 or u8, one after the other. What goes into nibbles must fit.
+void PackPanels(const MatrixRef& matrix, int64_t k, int64_t n, int64_t first, int64_t last, void* to,
+                Packing packing = Packing::kPanels);
+
+// The way back: element (i, j) goes to to[i * row + j * column].
+void UnpackPanels(const void* panels, DType dtype, int64_t k, int64_t n, void* to, int64_t row, int64_t column,
+                  Packing packing = Packing::kPanels);
+
+}  // namespace slipway::kernels
+
+#endif  // SLIPWAY_KERNELS_PRODUCTS_PANELS_H_

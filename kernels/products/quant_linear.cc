@@ -1,0 +1,230 @@
+// The two ways of a product with integers: for a few rows the instruction set widens them in registers; for more, blocks of the
+// matrix become panels of f32 and the products of floats do the rest. And what brings operands into the form that both read.
+#include "kernels/products/quant_linear.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/convert.h"
+#include "kernels/products/panels.h"
+#include "kernels/registry.h"
+#include "kernels/scratch.h"
+#include "kernels/walk.h"
+
+namespace slipway::kernels {
+namespace {
+
+// Up to so many rows integers are widened in registers for each few of them; of more, blocks of the matrix become f32
+// first. Rounding and groups take time for each few rows.
+int64_t FewRows(const QuantMatrix& b) {
+  return b.rounded == DType::kF16 ? 0 : b.rounded == DType::kBF16 ? 1 : b.group < b.k ? 6 : 24;
+}
+// Columns that a thread takes at least, and that become f32 together; rows of such a block.
+constexpr int64_t kColumns = 128, kRows = 384;
+
+// Columns [begin, begin + n) of the product; begin is a multiple of kPanel.
+QuantCall Columns(const QuantCall& g, int64_t begin, int64_t n) {
+  QuantCall part = g;
+  part.b.n = n;
+  const int64_t groups = g.b.k / g.b.group;
+  auto advance = [&](const void* p, int64_t bytes) -> const void* {
+    return p != nullptr ? static_cast<const char*>(p) + begin * bytes : nullptr;
+  };
+  part.b.q = advance(g.b.q, g.b.nibbles ? (g.b.k + 1) / 2 : g.b.k);
+  part.b.scale = advance(g.b.scale, groups * ByteSize(g.b.scale_dtype));
+  part.b.zero = advance(g.b.zero, groups * ByteSize(g.b.zero_dtype));
+  part.c = g.c + begin;
+  if (g.bias != nullptr) part.bias = g.bias + begin;
+  return part;
+}
+
+// What a block of columns takes: its f32, and what a product with that takes.
+int64_t Depth(const QuantMatrix& b) {
+  const int64_t blocks = (b.k - 1) / kRows + 1;
+  return ((b.k - 1) / blocks + 2) / 2 * 2;
+}
+GemmCall BlockOf(const QuantCall& g) {
+  GemmCall block;
+  block.m = g.m, block.n = std::min(kColumns, g.b.n), block.k = Depth(g.b);
+  block.a = {g.a, DType::kF32, g.a_row, 1};
+  block.b = {nullptr, DType::kF32, block.k, 0};
+  block.packed = true;
+  block.c_row = g.c_row;
+  return block;
+}
+int64_t BlockScratch(const QuantCall& g) {
+  return kColumns * Depth(g.b) + (BestIsa().gemm_scratch(BlockOf(g)) + 15) / 16 * 16;
+}
+void ByBlocks(const QuantCall& g, float* scratch) {
+  const Isa& isa = BestIsa();
+  const int64_t depth = Depth(g.b);
+  GemmCall part = BlockOf(g);
+  for (int64_t j = 0; j < g.b.n; j += kColumns)
+    for (int64_t p = 0; p < g.b.k; p += depth) {
+      part.n = std::min(kColumns, g.b.n - j), part.k = std::min(depth, g.b.k - p);
+      for (int64_t i = 0; i < part.n; i += kPanel) isa.quant->expand(g.b, p, part.k, j + i, scratch + i * part.k);
+      part.a.data = g.a + p;
+      part.b = {scratch, DType::kF32, part.k, 0};
+      part.c = g.c + j;
+      part.accumulate = p > 0;
+      part.bias = p == 0 && g.bias != nullptr ? g.bias + j : nullptr;
+      isa.gemm(part, scratch + kColumns * depth);
+    }
+}
+
+// A [groups, n] operand as panels of f32.
+const float* Panels(const Tensor& t, Scratch& scratch) {
+  const int64_t groups = t.sizes[0], n = t.sizes[1];
+  float* row = scratch.Take<float>(n);
+  float* panels = scratch.Take<float>((n + kPanel - 1) / kPanel * kPanel * groups);
+  if (scratch.counting()) return panels;
+  for (int64_t g = 0; g < groups; ++g) {
+    LoadRow<float>(t.as<char>() + g * t.strides[0] * ByteSize(t.dtype), t.dtype, t.strides[1], n, DType::kF32, row);
+    for (int64_t j = 0; j < n; j += kPanel) {
+      float* to = panels + j * groups + g * kPanel;
+      const int64_t width = std::min(kPanel, n - j);
+      std::copy_n(row + j, width, to);
+      std::fill(to + width, to + kPanel, 0.0f);
+    }
+  }
+  return panels;
+}
+
+bool IsNarrowFloat(DType t) { return t == DType::kF32 || t == DType::kBF16 || t == DType::kF16; }
+
+// The integers as panels, made here where they do not lie so.
+void TakeIntegers(const Tensor& q, QuantMatrix& b, const Call& c, Scratch& scratch) {
+  const bool nibbles = q.packed == Packing::kNibbles || q.packed == Packing::kUnsignedNibbles;
+  const int64_t panels = (b.n - 1) / kPanel + 1;
+  b.q = q.data;
+  b.nibbles = nibbles;
+  b.offset = q.packed == Packing::kUnsignedNibbles ? 8 : !nibbles && q.dtype == DType::kU8 ? 128 : 0;
+  MatrixRef plain = {q.data, q.dtype, q.strides[0], q.strides[1]};
+  if (nibbles) {
+    if (b.group % 2 == 0 || b.group == b.k) return;
+    // A byte would be of two groups.
+    plain = {scratch.Take<char>(b.k * b.n), q.dtype, b.n, 1};
+    if (!scratch.counting())
+      UnpackPanels(q.data, q.dtype, b.k, b.n, const_cast<void*>(plain.data), b.n, 1, q.packed);
+  } else if (q.is_packed()) {
+    return;
+  }
+  char* to = scratch.Take<char>(PanelBytes(b.k, b.n, q.dtype));
+  if (!scratch.counting())
+    ParallelFor(c.workers, panels, 1, [&](int64_t first, int64_t last) {
+      PackPanels(plain, b.k, b.n, first, last, to + first * PanelBytes(b.k, kPanel, q.dtype));
+    });
+  b.q = to;
+  b.nibbles = false;
+  b.offset = q.dtype == DType::kU8 ? 128 : 0;
+}
+
+const char* QuantLinear(const Call& c, const QuantLinearAttributes& a) {
+  constexpr const char* kMalformed = "the operands do not agree";
+  const int64_t parts = a.parts;
+  const bool scaled = (parts & kQuantScale) != 0, shifted = (parts & kQuantZero) != 0,
+             biased = (parts & kQuantBias) != 0;
+  const Tensor &x = c.in[0], &q = c.in[1], &out = c.out[0];
+  if (parts < 0 || parts > 7 || (shifted && !scaled) || c.in.size() != 2u + scaled + shifted + biased)
+    return kMalformed;
+  QuantCall g;
+  g.b.rounded = a.rounded, g.b.scale_rounded = a.scale_rounded;
+  const int r = out.rank;
+  bool fits = IsNarrowFloat(g.b.rounded) && IsNarrowFloat(g.b.scale_rounded) && IsNarrowFloat(x.dtype) && r >= 1 &&
+              x.rank == r && q.rank == 2 && (q.dtype == DType::kI8 || q.dtype == DType::kU8) &&
+              x.sizes[r - 1] == q.sizes[0] && out.sizes[r - 1] == q.sizes[1];
+  for (int d = 0; fits && d + 1 < r; ++d) fits = x.sizes[d] == out.sizes[d];
+  if (!fits) return kMalformed;
+  g.b.k = q.sizes[0], g.b.n = q.sizes[1], g.b.group = g.b.k;
+  if (scaled) {
+    const Tensor& scale = c.in[2];
+    if (scale.rank != 2 || scale.sizes[0] < 1 || g.b.k % scale.sizes[0] != 0 || scale.sizes[1] != g.b.n)
+      return kMalformed;
+    if (shifted && (c.in[3].rank != 2 || c.in[3].sizes[0] != scale.sizes[0] || c.in[3].sizes[1] != g.b.n))
+      return kMalformed;
+    g.b.group = g.b.k / scale.sizes[0];
+  }
+  if (biased && (c.in.back().rank != 1 || c.in.back().sizes[0] != g.b.n)) return kMalformed;
+  if (out.numel() == 0) return nullptr;
+  if (g.b.k == 0) return "a product over nothing";
+
+  Scratch& scratch = *c.scratch;
+  TakeIntegers(q, g.b, c, scratch);
+  if (scaled) {
+    const Tensor& scale = c.in[2];
+    const bool direct = scale.is_packed();
+    g.b.scale = direct ? scale.data : Panels(scale, scratch);
+    g.b.scale_dtype = direct ? scale.dtype : DType::kF32;
+  }
+  if (shifted) {
+    const Tensor& zero = c.in[3];
+    const bool direct = zero.is_packed(), bytes = zero.dtype == DType::kU8;
+    g.b.zero = direct ? zero.data : Panels(zero, scratch);
+    g.b.zero_dtype = !direct ? DType::kF32 : bytes ? DType::kI8 : zero.dtype;
+    if (direct && bytes) g.b.offset -= 128;  // which is less in panels, too
+  }
+  if (biased) {
+    const Tensor& bias = c.in.back();
+    float* row = scratch.Take<float>(g.b.n);
+    if (!scratch.counting()) LoadRow<float>(bias.data, bias.dtype, bias.strides[0], g.b.n, bias.dtype, row);
+    g.bias = row;
+  }
+  // Dense rows of f32 on both sides.
+  g.m = out.numel() / g.b.n;
+  auto dense = [&](Tensor t, int64_t n) {
+    t.data = scratch.Take<float>(g.m * n);
+    t.dtype = DType::kF32;
+    for (int64_t d = r - 1, step = 1; d >= 0; step *= t.sizes[d], --d) t.strides[d] = step;
+    return t;
+  };
+  const bool copied = x.dtype != DType::kF32 || !x.is_contiguous(),
+             kept = out.dtype != DType::kF32 || !out.is_contiguous();
+  const Tensor from = copied ? dense(x, g.b.k) : x, to = kept ? dense(out, g.b.n) : out;
+  if (copied && !scratch.counting())
+    Walk<2>({&x, &from}, [&](const auto& at, const auto& step, int64_t n) {
+      if (step[1] == 1) return LoadRow<float>(at[0], x.dtype, step[0], n, x.dtype, reinterpret_cast<float*>(at[1]));
+      for (int64_t i = 0; i < n; ++i)
+        LoadRow<float>(at[0] + i * step[0] * ByteSize(x.dtype), x.dtype, 1, 1, x.dtype,
+                       reinterpret_cast<float*>(at[1]) + i * step[1]);
+    });
+  g.a = from.as<float>(), g.a_row = g.b.k;
+  g.c = to.as<float>(), g.c_row = g.b.n;
+  FastQuantProduct(g, c.workers, scratch);
+  if (kept && !scratch.counting())
+    Walk<2>({&out, &to}, [&](const auto& at, const auto& step, int64_t n) {
+      for (int64_t i = 0; i < n; i += step[1] == 1 ? n : 1)
+        StoreRow<float>(reinterpret_cast<const float*>(at[1]) + i * step[1], step[1] == 1 ? n : 1,
+                        at[0] + i * step[0] * ByteSize(out.dtype), out.dtype, step[0]);
+    });
+  return nullptr;
+}
+
+constexpr Kernel kKernels[] = {With<QuantLinearAttributes, QuantLinear>(
+    {.name = "quant_linear",
+     .inputs = 2,
+     .packed = {Packable::kNever, Packable::kBytesAndNibbles, Packable::kFloats, Packable::kFloatsAndBytes},
+     .counts_scratch = true})};
+
+}  // namespace
+
+void FastQuantProduct(const QuantCall& g, const Workers* workers, Scratch& scratch) {
+  if (g.m <= 0 || g.b.n <= 0) return;
+  const Isa& isa = BestIsa();
+  const bool few = g.m <= FewRows(g.b);
+  // A thread's attention costs something.
+  if (static_cast<double>(g.m) * static_cast<double>(g.b.n) * static_cast<double>(g.b.k) < 64 * 1024) workers = nullptr;
+  ParallelFor(scratch, workers, (g.b.n - 1) / kColumns + 1, 1, [&](int64_t first, int64_t last, Scratch& own) {
+    float* const room = few ? nullptr : own.Take<float>(BlockScratch(g));
+    if (own.counting()) return;
+    const int64_t begin = first * kColumns;
+    const QuantCall part = Columns(g, begin, std::min(g.b.n, last * kColumns) - begin);
+    if (few)
+      isa.quant->product(part);
+    else
+      ByBlocks(part, room);
+  });
+}
+
+std::span<const Kernel> QuantKernels() { return kKernels; }
+
+}  // namespace slipway::kernels

@@ -1,0 +1,278 @@
+// Constant folding: what depends on constants only is computed now. Which results are worth it is a question of the
+// file's size: a node that fills or expands is smaller than the numbers it makes.
+#include <algorithm>
+#include <cstring>
+
+#include "absl/container/flat_hash_set.h"
+#include "base/floats.h"
+#include "base/text.h"
+#include "ir/builder.h"
+#include "ir/clone.h"
+#include "ir/ops/op_table.h"
+#include "ir/ops/op_traits.h"
+#include "passes/alias.h"
+#include "passes/pass.h"
+
+namespace slipway::passes {
+namespace {
+
+using ir::Value;
+
+std::optional<uint64_t> StaticBytes(const ir::Type& t) {
+  if (!t.is_tensor() || ir::ByteSize(t.dtype) == 0) return std::nullopt;
+  uint64_t bytes = static_cast<uint64_t>(ir::ByteSize(t.dtype));
+  for (const ir::Sym& s : t.sizes) {
+    auto size = s.constant();
+    if (!size || *size < 0 || __builtin_mul_overflow(bytes, static_cast<uint64_t>(*size), &bytes)) return std::nullopt;
+  }
+  return bytes;
+}
+
+class Folder {
+ public:
+  Folder(ir::Program& p, ir::Evaluator& evaluator, const FoldLimits& limits)
+      : p_(p), g_(*p.graph), evaluator_(evaluator), limits_(limits) {}
+
+  absl::Status Run() {
+    FindLeaves();
+    FindConstants();
+    FindRoots();
+    if (roots_.empty()) return absl::OkStatus();
+    Compute(absl::MakeSpan(roots_));
+    ChooseRoots();
+    for (Root& r : roots_) {
+      if (!r.taken) continue;
+      if (absl::Status s = Replace(r); !s.ok()) return s;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  // A constant result that something else uses.
+  struct Root {
+    Value* value;
+    std::optional<ir::TensorRef> tensor;  // as computed; none: it cannot be
+    bool uniform = false;                 // all elements are the same bits
+    bool taken = true;
+    uint64_t cost() const { return uniform ? 0 : static_cast<uint64_t>(tensor->nbytes()); }
+  };
+
+  ir::Program& p_;
+  ir::Graph& g_;
+  ir::Evaluator& evaluator_;
+  const FoldLimits& limits_;
+  absl::flat_hash_map<const Value*, const std::string*> leaves_;  // inputs that are small constants, with their names
+  absl::flat_hash_set<const Value*> parameters_;                  // parameters among them, and views of nothing else
+  absl::flat_hash_set<const ir::Node*> constant_;
+  std::vector<Root> roots_;
+  std::map<std::tuple<ir::DType, std::vector<int64_t>, std::string>, Value*> made_;
+
+  // Weights that no output updates.
+  void FindLeaves() {
+    absl::flat_hash_set<std::string> updated;
+    for (const ir::OutputSpec& s : p_.output_specs)
+      if (s.kind == ir::OutputSpec::kBufferMutation || s.kind == ir::OutputSpec::kParameterMutation)
+        updated.insert(s.target);
+    for (size_t i = 0; i < p_.input_specs.size(); ++i) {
+      const ir::InputSpec& s = p_.input_specs[i];
+      const bool weight = s.kind == ir::InputSpec::kParameter || s.kind == ir::InputSpec::kBuffer ||
+                          s.kind == ir::InputSpec::kTensorConstant;
+      if (!weight || updated.contains(s.target)) continue;
+      const Value* v = g_.inputs()[i];
+      auto it = p_.weights.find(s.target);
+      auto bytes = StaticBytes(v->type());
+      if (it == p_.weights.end() || !bytes || *bytes > limits_.leaf_bytes) continue;
+      // Complex weights may be read as the reals they are stored as.
+      if (it->second.dtype != v->dtype() || it->second.sizes != *v->type().StaticSizes()) continue;
+      leaves_[v] = &it->first;
+      if (s.kind == ir::InputSpec::kParameter) parameters_.insert(v);
+    }
+  }
+
+  bool IsConstant(const Value* v) const {
+    return v->producer() ? constant_.contains(v->producer()) : leaves_.contains(v);
+  }
+  void FindConstants() {
+    for (const ir::Node* n : g_) {
+      bool fits = true;
+      for (const ir::NamedArg& a : n->args()) a.arg.ForEachValue([&](Value* v) { fits = fits && IsConstant(v); });
+      for (const Value* v : n->outputs()) {
+        auto bytes = v ? StaticBytes(v->type()) : std::nullopt;
+        fits = fits && bytes && *bytes <= limits_.work_bytes;
+      }
+      // Quantized weights stay what they are: only ATen's own operators are computed.
+      if (!fits || n->op().ns != "aten" || !ir::IsPure(*n) || !evaluator_.Supports(*n)) continue;
+      constant_.insert(n);
+      for (size_t i = 0; i < n->outputs().size(); ++i) {
+        const View view = ViewOf(*n, static_cast<int>(i));
+        if (view.sharing != Sharing::kNone && parameters_.contains(view.parent)) parameters_.insert(n->output(i));
+      }
+    }
+  }
+
+  void FindRoots() {
+    absl::flat_hash_set<const Value*> outputs;
+    for (const ir::Arg& a : g_.outputs) a.ForEachValue([&](Value* v) { outputs.insert(v); });
+    for (const ir::Node* n : g_) {
+      if (!constant_.contains(n)) continue;
+      for (Value* v : n->outputs()) {
+        bool used = outputs.contains(v);
+        for (const ir::Node* user : v->users()) used |= !constant_.contains(user);
+        // A parameter seen otherwise stays a parameter, with its name and torch's layout.
+        if (used && !parameters_.contains(v) && *StaticBytes(v->type()) <= limits_.result_bytes) roots_.push_back({v});
+      }
+    }
+  }
+
+  // Computes the roots together; where that fails, by halves, so that one bad node spoils only what depends on it.
+  // Results that cannot be computed, for whatever reason, stay nodes.
+  void Compute(absl::Span<Root> roots) {
+    ir::Values values;
+    for (const Root& r : roots) values.push_back(r.value);
+    auto tensors = evaluator_.Evaluate(ir::Extract(p_, ir::RegionThatComputes(g_, values), values), {});
+    if (!tensors.ok() || tensors->size() != roots.size()) {
+      if (roots.size() == 1) return;
+      Compute(roots.subspan(0, roots.size() / 2));
+      return Compute(roots.subspan(roots.size() / 2));
+    }
+    for (size_t i = 0; i < roots.size(); ++i) {
+      auto bytes = ir::ReadDense((*tensors)[i], limits_.result_bytes);
+      if (!bytes.ok()) continue;
+      roots[i].tensor = std::move((*tensors)[i]);
+      const size_t size = static_cast<size_t>(ir::ByteSize(roots[i].value->dtype()));
+      roots[i].uniform = !bytes->empty() && std::memcmp(bytes->data(), bytes->data() + size, bytes->size() - size) == 0;
+    }
+  }
+
+  // Takes the roots that do not make the file grow by more than the limit each. Weights that are needed no longer pay
+  // for results, each once; a root that is left needs what leads to it, so the choice is repeated until it stands.
+  void ChooseRoots() {
+    for (Root& r : roots_) {
+      // A literal already: numbers alone make it.
+      bool literal = r.uniform;
+      for (const ir::NamedArg& a : r.value->producer()->args()) a.arg.ForEachValue([&](Value*) { literal = false; });
+      r.taken = r.tensor.has_value() && !literal;
+    }
+    for (bool changed = true; changed;) {
+      changed = false;
+      absl::flat_hash_set<const Value*> taken;
+      for (const Root& r : roots_)
+        if (r.taken) taken.insert(r.value);
+      // What stays: constant nodes with users that stay.
+      absl::flat_hash_set<const ir::Node*> stays;
+      std::vector<const ir::Node*> nodes;
+      for (const ir::Node* n : g_) nodes.push_back(n);
+      for (const ir::Node* n : nodes) {
+        if (!constant_.contains(n)) stays.insert(n);
+      }
+      for (auto it = nodes.rbegin(); it != nodes.rend(); ++it) {
+        if (stays.contains(*it)) continue;
+        for (const Value* v : (*it)->outputs()) {
+          bool needed = g_.IsOutput(v);
+          for (const ir::Node* user : v->users()) needed |= stays.contains(user);
+          if (needed && !taken.contains(v)) stays.insert(*it);
+        }
+      }
+      absl::flat_hash_map<const Value*, uint64_t> credit;
+      for (const auto& [v, name] : leaves_) {
+        bool freed = !g_.IsOutput(v);
+        for (const ir::Node* user : v->users()) freed = freed && !stays.contains(user);
+        if (freed) credit[v] = *StaticBytes(v->type());
+      }
+      for (Root& r : roots_) {
+        if (!r.taken || r.cost() <= limits_.growth_bytes) continue;
+        uint64_t open = r.cost() - limits_.growth_bytes;
+        for (const ir::Node* n : ir::NodesThatCompute({&r.value, 1})) {
+          for (const ir::NamedArg& a : n->args()) {
+            a.arg.ForEachValue([&](Value* v) {
+              auto it = credit.find(v);
+              if (it == credit.end()) return;
+              const uint64_t paid = std::min(open, it->second);
+              open -= paid;
+              it->second -= paid;
+            });
+          }
+        }
+        if (open > 0) {
+          r.taken = false;
+          changed = true;
+          break;  // what this one keeps is no credit for the others
+        }
+      }
+    }
+  }
+
+  // The number that fills a tensor.
+  static ir::Arg Element(ir::DType dtype, const std::string& bytes) {
+    auto as = [&]<typename T>() {
+      T x;
+      std::memcpy(&x, bytes.data(), sizeof x);
+      return x;
+    };
+    switch (dtype) {
+      case ir::DType::kBool:
+        return ir::Arg(as.template operator()<uint8_t>() != 0);
+      case ir::DType::kUInt8:
+        return ir::Arg(static_cast<int64_t>(as.template operator()<uint8_t>()));
+      case ir::DType::kInt8:
+        return ir::Arg(static_cast<int64_t>(as.template operator()<int8_t>()));
+      case ir::DType::kInt16:
+        return ir::Arg(static_cast<int64_t>(as.template operator()<int16_t>()));
+      case ir::DType::kInt32:
+        return ir::Arg(static_cast<int64_t>(as.template operator()<int32_t>()));
+      case ir::DType::kInt64:
+        return ir::Arg(as.template operator()<int64_t>());
+      case ir::DType::kFloat32:
+        return ir::Arg(static_cast<double>(as.template operator()<float>()));
+      case ir::DType::kFloat64:
+        return ir::Arg(as.template operator()<double>());
+      case ir::DType::kFloat16:
+        return ir::Arg(static_cast<double>(as.template operator()<F16>()));
+      case ir::DType::kBFloat16:
+        return ir::Arg(static_cast<double>(as.template operator()<BF16>()));
+      default:
+        return ir::Arg();
+    }
+  }
+
+  absl::Status Replace(const Root& r) {
+    auto bytes = ir::ReadDense(*r.tensor);
+    if (!bytes.ok()) return bytes.status();
+    const ir::DType dtype = r.value->dtype();
+    Value* now = nullptr;
+    ir::Arg element = r.uniform ? Element(dtype, *bytes) : ir::Arg();
+    if (!element.is_none()) {
+      ir::Node* before = r.value->producer();
+      ir::Builder b(g_, before, before->source());
+      now = b.Full(ir::SymInts(r.tensor->sizes.begin(), r.tensor->sizes.end()), std::move(element), dtype);
+      if (!b.ok()) return b.status();
+      std::string name = r.value->name();
+      g_.Rename(r.value, g_.UniqueName(name));
+      g_.Rename(now, std::move(name));
+    } else {
+      auto [it, fresh] = made_.try_emplace({dtype, r.tensor->sizes, *bytes});
+      if (fresh) {
+        std::string name = text::StrCat("folded_", r.value->name());
+        for (int k = 1; p_.weights.contains(name); ++k) name = text::StrCat("folded_", r.value->name(), "_", k);
+        ir::Type type = ir::Type::Tensor(dtype, ir::Sizes(r.tensor->sizes.begin(), r.tensor->sizes.end()));
+        type.strides_known = true;
+        type.strides.assign(r.tensor->strides.begin(), r.tensor->strides.end());
+        it->second = g_.AddInput(text::StrCat("c_", name), std::move(type));
+        p_.input_specs.push_back({ir::InputSpec::kTensorConstant, name});
+        p_.weights.emplace(name, *r.tensor);
+      }
+      now = it->second;
+    }
+    g_.ReplaceAllUses(r.value, now);
+    return absl::OkStatus();
+  }
+};
+
+}  // namespace
+
+absl::Status FoldConstants(ir::Program& p, ir::Evaluator& evaluator, const FoldLimits& limits) {
+  if (absl::Status s = Folder(p, evaluator, limits).Run(); !s.ok()) return s;
+  return EliminateDeadCode(p);
+}
+
+}  // namespace slipway::passes

@@ -1,0 +1,94 @@
+// The table of passes and the pipelines. A new pass is a file of its own, its declaration in pass.h, a row here and its name
+// in the pipelines that it belongs to.
+#include "passes/pass.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "ir/verify.h"
+
+namespace slipway::passes {
+namespace {
+
+// Passes that need nothing but the program.
+template <absl::Status (*pass)(ir::Program&)>
+absl::Status Plain(ir::Program& p, PassContext&) {
+  return pass(p);
+}
+
+absl::Status RunDropMutations(ir::Program& p, PassContext& context) {
+  context.dropped = DropMutations(p);
+  return absl::OkStatus();
+}
+
+absl::Status RunFoldConstants(ir::Program& p, PassContext& context) {
+  return context.evaluator ? FoldConstants(p, *context.evaluator) : absl::OkStatus();
+}
+
+absl::Status RunLegalize(ir::Program& p, PassContext& context) {
+  if (!context.legal) return absl::InvalidArgumentError("legalize needs a target");
+  return Legalize(p, context.legal, &context.refusals);
+}
+
+constexpr bool kAnyForm = false, kFunctional = true;
+constexpr Pass kPasses[] = {
+    {"infer-shapes", "infers the types of all results and checks those that are declared", kAnyForm, Plain<InferShapes>},
+    {"unwrap-subclasses", "replaces tensor subclasses by the tensors inside them", kAnyForm, Plain<UnwrapSubclasses>},
+    {"inline-subgraphs", "inlines bodies of operators that only set a mode", kAnyForm, Plain<InlineSubgraphs>},
+    {"remove-vmap", "gives regions of vmap their batch dimension back", kAnyForm, Plain<RemoveVmap>},
+    {"functionalize", "resolves mutation and aliasing: pure SSA comes out", kAnyForm, Plain<Functionalize>},
+    {"drop-mutations", "takes updated state out of the outputs", kFunctional, RunDropMutations},
+    {"remove-no-ops", "removes nodes that change no value", kFunctional, Plain<RemoveNoOps>},
+    {"eliminate-dead-code", "removes nodes whose results are unused", kFunctional, Plain<EliminateDeadCode>},
+    {"merge-common-subexpressions", "keeps one of equal pure nodes", kFunctional, Plain<MergeCommonSubexpressions>},
+    {"recognize-quantization", "makes slipway.quantize and slipway.dequantize of quantized tensors", kFunctional,
+     Plain<RecognizeQuantization>},
+    {"recognize-norms", "makes aten.rms_norm of RMS norms that are written out", kFunctional, Plain<RecognizeNorms>},
+    {"fold-constants", "computes what depends on constants only", kFunctional, RunFoldConstants},
+    {"form-quantized-linears", "joins products with their dequantized weights", kFunctional, Plain<FormQuantizedLinears>},
+    {"lower-complex", "makes complex tensors pairs of real ones", kFunctional, Plain<LowerComplex>},
+    {"legalize", "decomposes nodes until the target takes each", kFunctional, RunLegalize},
+    {"outline-blocks", "makes repeated blocks calls of one body", kFunctional, Plain<OutlineBlocks>},
+};
+
+constexpr std::string_view kPreparationPasses[] = {
+    "infer-shapes",    "unwrap-subclasses",      "inline-subgraphs", "remove-vmap",         "functionalize",
+    "drop-mutations",  "remove-no-ops",          "eliminate-dead-code", "merge-common-subexpressions",
+    "recognize-quantization", "recognize-norms", "fold-constants",   "form-quantized-linears", "lower-complex"};
+constexpr std::string_view kLegalizationPasses[] = {"legalize", "remove-no-ops", "eliminate-dead-code",
+                                                    "merge-common-subexpressions", "fold-constants"};
+constexpr std::string_view kOutliningPasses[] = {"outline-blocks"};
+
+}  // namespace
+
+constinit const Pipeline kPreparation = kPreparationPasses;
+constinit const Pipeline kLegalization = kLegalizationPasses;
+constinit const Pipeline kOutlining = kOutliningPasses;
+
+absl::Span<const Pass> Passes() { return kPasses; }
+
+const Pass* FindPass(std::string_view name) {
+  const auto it = std::find_if(std::begin(kPasses), std::end(kPasses), [&](const Pass& pass) { return pass.name == name; });
+  return it == std::end(kPasses) ? nullptr : it;
+}
+
+absl::Status RunPass(const Pass& pass, ir::Program& p, PassContext& context) {
+  if (pass.functional && p.form != ir::Form::kFunctional)
+    return absl::InvalidArgumentError(text::StrCat(pass.name, " needs a functional program: run functionalize first"));
+  if (absl::Status s = pass.run(p, context); !s.ok() || !context.verify_each) return s;
+  if (absl::Status s = ir::Verify(p); !s.ok())
+    return absl::InternalError(text::StrCat("after ", pass.name, ": ", text::FromAbsl(s.message())));
+  return absl::OkStatus();
+}
+
+absl::Status RunPasses(Pipeline pipeline, ir::Program& p, PassContext& context) {
+  for (std::string_view name : pipeline) {
+    if (std::find(context.skip.begin(), context.skip.end(), name) != context.skip.end()) continue;
+    const Pass* pass = FindPass(name);
+    if (!pass) return absl::InternalError(text::StrCat("no pass is named ", name));
+    if (absl::Status s = RunPass(*pass, p, context); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace slipway::passes

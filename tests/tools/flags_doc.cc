@@ -1,0 +1,72 @@
+// The flags of convert, from their table.
+//
+//   flags_doc docs/cli.md     the document with its table of flags as it must be (tests/golden/flags.golden compares)
+//   flags_doc --samples       a line for each flag: its name, the targets that take it, a value (tests/cli/flags.sh walks them)
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+#include <string>
+#include <string_view>
+
+#include "base/text.h"
+#include "driver/convert_options.h"
+#include "driver/target.h"
+
+namespace {
+
+using namespace slipway;  // NOLINT: a tool of one file
+using driver::ConvertFlag;
+
+constexpr std::string_view kBegin = "<!-- written by flags_doc -->\n", kEnd = "<!-- end of flags_doc -->\n";
+
+std::string Escaped(std::string_view s) {
+  std::string out;
+  for (char c : s) out += c == '|' ? "\\|" : std::string(1, c);
+  return out;
+}
+
+std::string Table() {
+  std::string out = "| flag | of | means |\n|---|---|---|\n";
+  for (const ConvertFlag& flag : driver::kConvertFlags) {
+    const std::string targets = driver::FlagTargets(flag), fallback = flag.get({});
+    text::StrAppend(&out, "| `--", flag.name, flag.value.empty() ? "" : " ", Escaped(flag.value),
+                    flag.kind == ConvertFlag::kSeveral ? "…" : "", "` | ", targets.empty() ? "all" : targets, " | ", flag.help,
+                    fallback.empty() ? "" : text::StrCat(" (", fallback, ")"), " |\n");
+  }
+  return out;
+}
+
+int Document(const char* path) {
+  std::ifstream file(path);
+  std::stringstream buffer;
+  buffer << file.rdbuf();
+  const std::string text = buffer.str();
+  const size_t begin = text.find(kBegin), end = text.find(kEnd);
+  if (begin == text.npos || end == text.npos) {
+    std::fprintf(stderr, "%s: no place for the table\n", path);
+    return 1;
+  }
+  std::cout << text.substr(0, begin + kBegin.size()) << Table() << text.substr(end);
+  return 0;
+}
+
+void Samples() {
+  for (const ConvertFlag& flag : driver::kConvertFlags) {
+    std::string targets;
+    for (const driver::Target& t : driver::Targets())
+      if (t.bit & flag.targets) text::StrAppend(&targets, targets.empty() ? "" : ",", t.name);
+    // The first of the words that the value may be, a number, or what the value is called.
+    std::string value(flag.value == "N" ? "1" : flag.value.substr(0, flag.value.find('|')));
+    if (flag.name == "to") continue;  // which chooses the target
+    std::printf("%s %s %s\n", std::string(flag.name).c_str(), targets.c_str(), value.c_str());
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  if (std::string_view(argv[1]) != "--samples") return Document(argv[1]);
+  Samples();
+}

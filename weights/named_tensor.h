@@ -1,0 +1,19 @@
+// A tensor as it is to be written.
+#ifndef SLIPWAY_WEIGHTS_NAMED_TENSOR_H_
+#define SLIPWAY_WEIGHTS_NAMED_TENSOR_H_
+
+#include <string>
+
+#include "ir/sharded.h"
+
+namespace slipway::weights {
+
+struct NamedTensor {
+  std::string name;
+  ir::ShardedTensor tensor;
+  ir::DType dtype = ir::DType::kUnknown;  // that it is written as: the tensor's own, or one that FindCast() reaches from it
+};
+
+}  // namespace slipway::weights
+
+#endif  // SLIPWAY_WEIGHTS_NAMED_TENSOR_H_
