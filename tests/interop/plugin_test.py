@@ -54,7 +54,7 @@ def test_run_and_inside_a_library(slipway, plugin, tmp_path):
     models = [Model(tmp_path / name) for name in ("m.so", "n.so", "m.so")]
     for model in models:
         for got, w in zip(model(x.numpy()), want, strict=True):
-            np.testing.assert_allclose(got, w.numpy(), rtol=1e-6)
+            torch.testing.assert_close(torch.from_numpy(got), w)
         model.close()
 
 
