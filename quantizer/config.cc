@@ -1,0 +1,4 @@
+// Reading configurations.
+#include "quantizer/config.h"
+
+namespace slipway::quantizer {}

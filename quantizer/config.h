@@ -1,0 +1,147 @@
+// What becomes of a weight: torchao's configurations as values, read from the JSON that torchao and transformers write or from
+// short names, and the map from modules to them.
+//
+// Sources: torchao 0.18 (torchao.core.config.config_to_dict, quantization/quant_api.py, prototype/mx_formats, prototype/awq,
+// prototype/smoothquant, prototype/gptq); transformers 4.57 (TorchAoConfig in config.json). docs/quantize.md lists what is taken.
+#ifndef SLIPWAY_QUANTIZER_CONFIG_H_
+#define SLIPWAY_QUANTIZER_CONFIG_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ir/dtype.h"
+
+namespace slipway::quantizer {
+
+// How many weights share a scale: a row (all input features of one output), the tensor, or `group` neighbours of a row.
+struct Granularity {
+  enum Kind : uint8_t { kRow, kTensor, kGroup } kind = kRow;
+  int64_t group = 0;  // for kGroup; > 0
+  bool operator==(const Granularity&) const = default;
+};
+
+// torchao's MappingType.
+enum class Mapping : uint8_t { kSymmetric, kSymmetricNoClippingErr, kAsymmetric };
+
+// How the power of two of an MX block is chosen: torchao's ScaleCalculationMode.
+enum class MxScaling : uint8_t { kFloor, kRceil, kCeil, kEven };
+
+struct Config {
+  // The kinds of quantized weights; names are those of torchao's config classes.
+  enum class Scheme : uint8_t {
+    kInt8WeightOnly,         // Int8WeightOnlyConfig
+    kInt8Dynamic,            // Int8DynamicActivationInt8WeightConfig
+    kInt8Static,             // Int8StaticActivationInt8WeightConfig; scales of activations come from calibration
+    kIntxWeightOnly,         // IntxWeightOnlyConfig
+    kInt8DynamicIntx,        // Int8DynamicActivationIntxWeightConfig ("8da4w")
+    kInt4WeightOnly,         // Int4WeightOnlyConfig (asymmetric, float zero points)
+    kFloat8WeightOnly,       // Float8WeightOnlyConfig
+    kFloat8Dynamic,          // Float8DynamicActivationFloat8WeightConfig
+    kMx,                     // MXDynamicActivationMXWeightConfig
+    kNvfp4WeightOnly,        // NVFP4WeightOnlyConfig
+    kNvfp4Dynamic,           // NVFP4DynamicActivationNVFP4WeightConfig
+  };
+  // What is done with calibration data before: AWQConfig, SmoothQuantConfig, GPTQConfig around the scheme.
+  enum class Method : uint8_t { kRoundToNearest, kAwq, kSmoothQuant, kGptq };
+
+  Scheme scheme = Scheme::kInt8WeightOnly;
+  Granularity granularity;                      // of the weight
+  int bits = 8;                                 // of integers: 1 ... 8
+  Mapping mapping = Mapping::kSymmetric;        // of the weight
+  Mapping act_mapping = Mapping::kSymmetric;    // of integer activations
+  Granularity act_granularity;                  // of activations: kRow is a token
+  bool reduce_range = false;                    // int8 as -64 ... 63
+  std::optional<ir::DType> scale_dtype;         // of Intx schemes; nullopt: the weight's
+  bool hqq = false;                             // Intx: HQQ_SCALE_ONLY; int4: HQQ
+  ir::DType element = ir::DType::kFloat8E4M3FN; // float8 and MX: float8_e4m3fn, float8_e5m2, float4_e2m1
+  std::optional<double> activation_value_lb, activation_value_ub;  // float8 dynamic: bounds of activations' maxima
+  MxScaling mx_scaling = MxScaling::kRceil;
+  int64_t mx_block = 32;
+  bool per_tensor_scale = true;                 // NVFP4: use_dynamic_per_tensor_scale
+
+  Method method = Method::kRoundToNearest;
+  int awq_search_space = 20;                    // scale_search_space_size
+  double smooth_alpha = 0.5;                    // nullopt in torchao's JSON means 0.5 too
+  double gptq_percdamp = 0.01;
+  int gptq_block = 256;
+
+  bool operator==(const Config&) const = default;
+};
+
+// Fields that torchao has and that change no number (set_inductor_config, kernel_preference, mm_config, packing formats for
+// other devices) are checked, and written back at their defaults.
+//
+// The configuration as torchao's config_to_dict() gives it, a JSON object.
+std::string ToJson(const Config& c);
+// As short as people write it: "int4-weight-only:group=32". ParseConfig() reads it back.
+std::string ShortName(const Config& c);
+
+// Which weights get which configuration. Order of precedence for the parameter `FQN.weight` of module `FQN`, as torchao's
+// FqnToConfig: the parameter's name, the module's name, the first `re:` expression (full match, in the order of the map) that
+// matches the parameter's, then the module's; then `_default`. A null configuration leaves a module alone.
+struct ConfigMap {
+  struct Entry {
+    std::string key;                // "a.b", "a.b.weight", "re:...", "_default"
+    std::optional<Config> config;   // nullopt: leave alone
+  };
+  std::vector<Entry> entries;       // in the order of the document
+  // modules_to_not_convert of transformers: names that are left alone where they are, as there, the module, a prefix of it that
+  // ends at a dot, or a part between dots.
+  std::vector<std::string> skip;
+
+  // The one configuration for everything.
+  static ConfigMap Of(const Config& c) { return {{{"_default", c}}, {}}; }
+};
+
+// Reads NAME[:key=value,...] (`int8-weight-only`, `int8-dynamic`, `int4-weight-only:group=32`, `8da4w`, `float8-weight-only`,
+// `float8-dynamic`, `mxfp8`, `mxfp4`, `nvfp4`, `intx:bits=3,group=64`, `awq(int8-weight-only)`, ...). InvalidArgument names the
+// unknown name, key or value, with the nearest that exists.
+absl::StatusOr<Config> ParseShortName(std::string_view text);
+
+// Reads JSON: a torchao configuration, FqnToConfig, or a config.json / quantization_config of transformers. InvalidArgument
+// names each unknown class, field and value with the nearest that exists, all at once; Unimplemented what is known and not
+// taken (a packing format of another device).
+absl::StatusOr<ConfigMap> ParseConfigJson(std::string_view json);
+
+// The map as JSON that ParseConfigJson() reads back, and torchao's config_from_dict(): a plain configuration where it is only
+// `_default`, FqnToConfig otherwise.
+std::string ToJson(const ConfigMap& map);
+
+// How the map applies to a module.
+struct Match {
+  const Config* config = nullptr;        // null: left alone
+  const ConfigMap::Entry* entry = nullptr;  // that decided; null where none matched or `skip` did
+  bool skipped = false;                  // by `skip`
+};
+
+// A ConfigMap made ready to ask: expressions are compiled (RE2).
+class Matcher {
+ public:
+  // InvalidArgument, quoting them, for keys that are no expressions.
+  static absl::StatusOr<Matcher> Make(const ConfigMap& map);  // `map` must outlive the matcher
+  ~Matcher();
+  Matcher(Matcher&&) noexcept;
+  Matcher& operator=(Matcher&&) noexcept;
+
+  // For the parameter `module.parameter`.
+  Match Find(const std::string& module, std::string_view parameter = "weight");
+  // The keys that no Find() has matched yet: configurations for modules that do not exist. Not `_default`.
+  std::vector<std::string> Unmatched() const;
+
+ private:
+  struct State;
+  Matcher();
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace slipway::quantizer
+
+#endif  // SLIPWAY_QUANTIZER_CONFIG_H_
