@@ -61,6 +61,7 @@ struct Config {
   bool reduce_range = false;                    // int8 as -64 ... 63
   std::optional<ir::DType> scale_dtype;         // of Intx schemes; nullopt: the weight's
   bool hqq = false;                             // Intx: HQQ_SCALE_ONLY; int4: HQQ
+  bool int4_cpu = false;                        // PrototypeInt4WeightOnlyConfig: in the weight's dtype, as for torch's CPU kernel
   ir::DType element = ir::DType::kFloat8E4M3FN; // float8 and MX: float8_e4m3fn, float8_e5m2, float4_e2m1
   std::optional<double> activation_value_lb, activation_value_ub;  // float8 dynamic: bounds of activations' maxima
   MxScaling mx_scaling = MxScaling::kRceil;

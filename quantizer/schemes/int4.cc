@@ -1,0 +1,156 @@
+// 4 bits, asymmetric, with zero points that are floats: number = (q - 8) · scale + zero. Zero itself is not kept.
+//
+//   Int4WeightOnlyConfig, PLAIN (in f32; the routine that torchao takes from its GPU library)
+//     scale = max(max - min, 1e-6) / 15, zero = min + 8 · scale, q = clamp(round((w - min) / scale), 0, 15)
+//   PrototypeInt4WeightOnlyConfig ("tinygemm", every step in the weight's dtype)
+//     scale = max((max - min) / 15, 1e-6), zero = min + scale · 8, q = clamp(round((w - (zero - scale · 8)) / scale), 0, 15)
+//   HQQ: scale and zero such that q = w · scale + zero, zero moved by up to 20 steps of a proximal solver while the mean error of
+//     the tensor falls (loops.h, hqq_step); stored as 1 / scale and (8 - zero) / scale.
+//
+// Stored as torchao's Int4Tensor: q - 8, two in a byte, the even column low; scale and zero point transposed, [k / group, n].
+#include <algorithm>
+#include <cmath>
+
+#include "quantizer/scheme.h"
+
+namespace slipway::quantizer {
+namespace {
+
+using ir::DType;
+
+class Int4 : public Scheme {
+ public:
+  Int4(const Config& c, const Shape& s) : Scheme(c, s), rounding_(c.int4_cpu ? s.rounding() : Rounding::kF32) {
+    const std::vector<int64_t> blocks = {s.groups(), s.n};
+    parts_ = {{"qdata", DType::kInt8, {s.n, s.k / 2}}, {"scale", s.dtype, blocks}, {"zero_point", s.dtype, blocks}};
+  }
+  bool float_zero() const override { return true; }
+  DType scale_dtype() const override { return shape_.dtype; }
+
+  bool Quantize(const float* w, int64_t row, int64_t count, int8_t* codes, float* numbers) override {
+    const int64_t groups = count * shape_.groups();
+    const size_t first = static_cast<size_t>(row * shape_.groups()), many = static_cast<size_t>(groups);
+    low_of_.resize(many), high_of_.resize(many), exact_.resize(many);
+    if (!loops_.min_max(w, groups, shape_.group, low_of_.data(), high_of_.data())) return false;
+    const Rounding t = rounding_;
+    for (size_t j = 0; j < many; ++j) {
+      float& scale = scale_[first + j];
+      float& zero = zero_[first + j];
+      if (config_.int4_cpu) {
+        scale = std::max(RoundTo(t, RoundTo(t, high_of_[j] - low_of_[j]) / 15), RoundTo(t, 1e-6f));
+        const float eight = RoundTo(t, scale * 8);
+        zero = RoundTo(t, low_of_[j] + eight);
+        low_of_[j] = RoundTo(t, zero - eight);
+        exact_[j] = scale;
+      } else {
+        exact_[j] = std::max(high_of_[j] - low_of_[j], 1e-6f) / 15;
+        zero = RoundTo(shape_.rounding(), low_of_[j] + exact_[j] * 8);
+        scale = RoundTo(shape_.rounding(), exact_[j]);
+      }
+    }
+    loops_.to_uint4(w, groups, shape_.group, low_of_.data(), exact_.data(), t, codes);
+    if (numbers) loops_.from_uint4(codes, groups, shape_.group, &scale_[first], &zero_[first], shape_.rounding(), numbers);
+    return true;
+  }
+
+  void Choose(float min, float max, float* scale, float* zero) const override {
+    *scale = RoundTo(shape_.rounding(), std::max(max - min, 1e-6f) / 15);
+    *zero = RoundTo(shape_.rounding(), min + *scale * 8);
+  }
+  float Nearest(float x, float scale, float zero) const override {
+    const float q = std::clamp(std::rint((x - (zero - 8 * scale)) / scale), 0.0f, 15.0f);
+    return RoundTo(shape_.rounding(), RoundTo(shape_.rounding(), (q - 8) * scale) + zero);
+  }
+  void QuantizeWith(const float* w, int64_t row, int64_t count, const float* scale, const float* zero, int8_t* codes,
+                    float* numbers) override {
+    const int64_t groups = count * shape_.groups();
+    const size_t first = static_cast<size_t>(row * shape_.groups()), many = static_cast<size_t>(groups);
+    low_of_.resize(many);
+    for (size_t j = 0; j < many; ++j) {
+      scale_[first + j] = scale[j], zero_[first + j] = zero[j];
+      low_of_[j] = zero[j] - 8 * scale[j];
+    }
+    loops_.to_uint4(w, groups, shape_.group, low_of_.data(), scale, Rounding::kF32, codes);
+    if (numbers) loops_.from_uint4(codes, groups, shape_.group, scale, zero, shape_.rounding(), numbers);
+  }
+
+  void Pack(const int8_t* codes, int64_t count, uint8_t* qdata) const override {
+    loops_.pack4(codes, count * shape_.k, -8, qdata);
+  }
+  std::string Values(size_t i) const override {
+    const std::vector<float>& from = i == 1 ? scale_ : zero_;
+    std::vector<float> turned(from.size());
+    const int64_t groups = shape_.groups();
+    for (int64_t r = 0; r < shape_.n; ++r)
+      for (int64_t c = 0; c < groups; ++c) turned[static_cast<size_t>(c * shape_.n + r)] = from[static_cast<size_t>(r * groups + c)];
+    return Encode(turned, shape_.dtype);
+  }
+
+ protected:
+  const Rounding rounding_;
+  std::vector<float> low_of_, high_of_, exact_;
+};
+
+class Int4Hqq : public Int4 {
+ public:
+  Int4Hqq(const Config& c, const Shape& s) : Int4(c, s), inverse_(scale_.size()) {
+    for (auto& round : rounds_) round.resize(scale_.size());
+  }
+  bool observes() const override { return true; }
+
+  void Observe(const float* w, int64_t row, int64_t count) override {
+    const int64_t groups = count * shape_.groups();
+    const size_t first = static_cast<size_t>(row * shape_.groups()), many = static_cast<size_t>(groups);
+    low_of_.resize(many), high_of_.resize(many);
+    if (!loops_.min_max(w, groups, shape_.group, low_of_.data(), high_of_.data())) return;
+    std::vector<float> zero(many);
+    for (size_t j = 0; j < many; ++j) {
+      const float s = std::min(15 / (high_of_[j] - low_of_[j]), 2e4f);
+      inverse_[first + j] = s;
+      zero[j] = std::rint(-low_of_[j] * s);
+    }
+    float beta = 10;
+    for (int round = 0; round < kRounds; ++round) {
+      error_[round] += loops_.hqq_step(w, groups, shape_.group, &inverse_[first], zero.data(), beta, &rounds_[round][first]);
+      std::copy_n(&rounds_[round][first], many, zero.begin());
+      beta *= 1.01f;
+    }
+  }
+  // As long as the mean error falls; the step at which it does not has been taken.
+  void Settle() override {
+    const double count = static_cast<double>(shape_.n) * static_cast<double>(shape_.k);
+    double best = 1e4;
+    int last = 0;
+    for (; last < kRounds && error_[last] / count < best; ++last) best = error_[last] / count;
+    zero_ = std::move(rounds_[std::min(last, kRounds - 1)]);
+    for (auto& round : rounds_) round = {};
+  }
+  bool Quantize(const float* w, int64_t row, int64_t count, int8_t* codes, float* numbers) override {
+    const int64_t groups = count * shape_.groups();
+    const size_t first = static_cast<size_t>(row * shape_.groups()), many = static_cast<size_t>(groups);
+    low_of_.resize(many), high_of_.resize(many);
+    if (!loops_.min_max(w, groups, shape_.group, low_of_.data(), high_of_.data())) return false;
+    loops_.to_uint4_hqq(w, groups, shape_.group, &inverse_[first], &zero_[first], codes);
+    for (size_t j = first; j < first + many; ++j) {
+      const float scale = 1 / inverse_[j];
+      zero_[j] = RoundTo(shape_.rounding(), (8 - zero_[j]) * scale);
+      scale_[j] = RoundTo(shape_.rounding(), scale);
+    }
+    if (numbers) loops_.from_uint4(codes, groups, shape_.group, &scale_[first], &zero_[first], shape_.rounding(), numbers);
+    return true;
+  }
+
+ private:
+  static constexpr int kRounds = 20;
+  std::vector<float> rounds_[kRounds], inverse_;
+  double error_[kRounds] = {};
+};
+
+}  // namespace
+
+std::unique_ptr<Scheme> MakeInt4(const Config& config, const Shape& shape) {
+  if (config.hqq) return std::make_unique<Int4Hqq>(config, shape);
+  return std::make_unique<Int4>(config, shape);
+}
+
+}  // namespace slipway::quantizer
