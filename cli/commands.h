@@ -17,6 +17,7 @@ namespace slipway::cli {
 void AddConvert(CLI::App& app, int* code);
 void AddDiff(CLI::App& app, int* code);
 void AddInspect(CLI::App& app, int* code);
+void AddQuantize(CLI::App& app, int* code);
 void AddRun(CLI::App& app, int* code);
 void AddUnpack(CLI::App& app, int* code);
 

@@ -1,9 +1,13 @@
-// `slipway convert`, and the flags of its table for whichever command takes them.
+// `slipway convert` and `slipway quantize`, and the flags of its table for whichever command takes them.
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <memory>
 
 #include "cli/commands.h"
 #include "driver/convert.h"
+#include "driver/quantize_report.h"
+#include "io/io_error.h"
 
 namespace slipway::cli {
 namespace {
@@ -16,9 +20,9 @@ std::string Plain(std::string_view help) {
   return out;
 }
 
-void AddFlag(CLI::App* cmd, driver::ConvertOptions& o, const driver::ConvertFlag& flag, const std::string& help) {
+void AddFlag(CLI::App* cmd, driver::ConvertOptions& o, const driver::ConvertFlag& flag, const std::string& help, std::string_view as = {}) {
   using Flag = driver::ConvertFlag;
-  const std::string name = "--" + std::string(flag.name);
+  const std::string name = "--" + std::string(as.empty() ? flag.name : as);
   const auto set = [&o, &flag](const std::string& value) {
     if (absl::Status s = driver::SetConvertFlag(o, flag.name, value); !s.ok()) throw CLI::ValidationError("--" + std::string(s.message()));
   };
@@ -42,6 +46,51 @@ void AddFlag(CLI::App* cmd, driver::ConvertOptions& o, const driver::ConvertFlag
 void AddFlags(CLI::App* cmd, driver::ConvertOptions& o, std::initializer_list<std::string_view> names) {
   for (const driver::ConvertFlag& flag : driver::kConvertFlags)
     if (std::find(names.begin(), names.end(), flag.name) != names.end()) AddFlag(cmd, o, flag, Plain(flag.help));
+}
+
+// What quantize is asked and how, under names of its own where convert's are longer.
+void AddQuantize(CLI::App& app, int* code) {
+  struct State {
+    driver::ConvertOptions options;
+    std::string diagnostics = "text";
+    bool quiet = false, json = false;
+  };
+  auto state = std::make_shared<State>();
+  driver::ConvertOptions& o = state->options;
+  CLI::App* cmd = app.add_subcommand("quantize", "Quantize the weights of a checkpoint or of an exported program");
+  cmd->add_option("IN", o.inputs, "weights: .safetensors, checkpoint, folder of shards; or an exported program (.pt2)")->required();
+  cmd->add_option("-o,--output", o.output, "where to write; the suffix chooses the format, as for convert")->required();
+  static constexpr std::pair<std::string_view, std::string_view> kOwn[] = {
+      {"quantize", "config"}, {"quantize-include", "include"}, {"quantize-exclude", "exclude"}};
+  static constexpr std::string_view kNot[] = {"include", "exclude", "rename", "dtype", "tp", "tp-rules"};
+  for (const driver::ConvertFlag& flag : driver::kConvertFlags) {
+    if (std::find(std::begin(kNot), std::end(kNot), flag.name) != std::end(kNot)) continue;
+    const auto* own = std::find_if(std::begin(kOwn), std::end(kOwn), [&](const auto& p) { return p.first == flag.name; });
+    const std::string targets = driver::FlagTargets(flag);
+    AddFlag(cmd, o, flag, targets.empty() ? Plain(flag.help) : targets + ": " + Plain(flag.help), own != std::end(kOwn) ? own->second : "");
+  }
+  cmd->get_option("--config")->required();
+  cmd->add_flag("--json", state->json, "the closing table as JSON on standard output");
+  cmd->add_option("--diagnostics", state->diagnostics, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
+  cmd->add_flag("-q,--quiet", state->quiet, "no closing table");
+  cmd->callback([state, code] {
+    driver::ConvertOptions& o = state->options;
+    const bool json = state->diagnostics == "json";
+    if (!state->quiet && !json) o.progress = ProgressBar();
+    driver::ConvertSummary summary;
+    driver::Outcome outcome = driver::Convert(o, &summary);
+    if (summary.quantized && (outcome.code == driver::kDone || outcome.code == driver::kNo)) {
+      if (!state->quiet && !json) std::fputs(driver::ToTable(*summary.quantized).c_str(), stderr);
+      if (state->json) {
+        const std::string text = driver::ToJson(*summary.quantized);
+        if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+          outcome = driver::Fail(io::IoError(errno, "standard output"));
+      }
+    }
+    if (outcome.code == driver::kDone && !state->quiet && !json) PrintSummary(o.output, o.dry_run, summary);
+    Report(outcome, json);
+    *code = outcome.code;
+  });
 }
 
 void AddConvert(CLI::App& app, int* code) {

@@ -4,11 +4,13 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "driver/convert_options.h"
 #include "driver/diagnostic.h"
+#include "driver/quantize_report.h"
 #include "driver/reader.h"
 #include "ir/graph.h"
 
@@ -23,6 +25,7 @@ struct ConvertSummary {
   double seconds = 0;
   uint64_t peak_rss = 0;  // bytes
   std::vector<std::string> lines;  // further remarks
+  std::shared_ptr<QuantizeReport> quantized;  // what became of weights, with --quantize
 };
 
 // Replaces the program's weights by those of the files of o.weights; notes go to the summary. Errors as of OpenTensors() and

@@ -48,6 +48,14 @@ struct ConvertOptions {
   int shards = 0;              // 0: by size
   int tp = 0;                  // 0: not split
   std::string tp_rules;
+  // Quantizing
+  std::string quantize;  // a configuration's short name or file; "": not
+  std::vector<std::string> quantize_include, quantize_exclude;
+  std::string numerics = "0.18";
+  bool require_all = false;
+  std::string html;
+  int threads = 0;  // 0: as many as there are processors
+  int rank = 0, world_size = 0;  // 0: one process
   // All
   std::vector<std::pair<std::string, std::string>> metadata;
   bool dry_run = false;
@@ -170,6 +178,21 @@ inline constexpr ConvertFlag kTable[] = {
     Flag<&O::tp>("tp", kSafetensors, "N",
                  "into a folder, with `--tp-rules`: `rank-00000-of-0000N.safetensors` …, the parts of N tensor-parallel ranks"),
     Flag<&O::tp_rules>("tp-rules", kSafetensors, "FILE", "with `--tp`: how each tensor is split, by rules in JSON"),
+    Flag<&O::quantize>("quantize", kAll, "CONFIG",
+                       "quantizes weights: a short name (`int8-weight-only`, `8da4w`, `int4-weight-only:group=32`, …) or a file of torchao's "
+                       "JSON; docs/quantize.md"),
+    Flag<&O::quantize_include>("quantize-include", kAll, "RE",
+                               "with `--quantize`: also the weights whose names the expression is found in; may be repeated"),
+    Flag<&O::quantize_exclude>("quantize-exclude", kAll, "RE", "with `--quantize`: not the weights whose names …; may be repeated"),
+    Flag<&O::numerics>("numerics", kAll, "0.18|0.14", "with `--quantize`: the torchao whose numbers are made"),
+    Flag<&O::require_all>("require-all", kAll, "",
+                          "with `--quantize`: exit code 1, and no output, where a weight that was asked for stays in float"),
+    Flag<&O::html>("html", kAll, "FILE", "with `--quantize`: the closing table as a page, with errors by layer"),
+    Flag<&O::threads>("threads", kAll, "N", "with `--quantize`: how many threads; one for each processor if not said"),
+    Flag<&O::rank>("rank", kSafetensors, "R",
+                   "with `--quantize` and `--world-size`: of several processes that write one folder, which this is. Taken from the "
+                   "environment of Slurm, Open MPI and Kubernetes' indexed jobs where not said"),
+    Flag<&O::world_size>("world-size", kSafetensors, "N", "with `--rank`: how many processes there are; 1: the environment is not asked"),
     Flag<&O::metadata>("metadata", kAll, "KEY=VALUE",
                        "stored in the output, in a PT2 archive as an extra file of that name; may be repeated"),
     Flag<&O::dry_run>("dry-run", kAll, "", "all but the writing"),

@@ -5,7 +5,10 @@
 #include <optional>
 #include <set>
 
+#include "base/status_macros.h"
 #include "base/text.h"
+#include "driver/quantize.h"
+#include "driver/ranks.h"
 #include "driver/target.h"
 #include "exporters/safetensors/safetensors.h"
 #include "weights/cast.h"
@@ -121,6 +124,37 @@ void Summarize(const Chosen& chosen, const exporters::SafetensorsReport& report,
   c.summary.bytes_written = report.file_bytes;
 }
 
+// The tensors with quantized weights in place of those that the configuration names.
+absl::Status WriteQuantized(Conversion& c, Chosen chosen, exporters::SafetensorsOptions options) {
+  const ConvertOptions& o = c.options;
+  if (!o.dtype.empty()) return UsageError("--dtype does not go with --quantize", "convert first, then quantize the result");
+  if (o.tp > 0) return UsageError("--tp does not go with --quantize", "split first, then quantize each rank's file");
+  ASSIGN_OR_RETURN(const std::optional<Ranks> ranks, RanksOf(o));
+  ASSIGN_OR_RETURN(QuantizedCheckpoint q, QuantizeCheckpoint(o, std::move(chosen.tensors), &c.summary.lines));
+  c.summary.quantized = q.report;
+  RETURN_IF_ERROR(CheckRequired(o, *q.report));
+  options.metadata.merge(q.metadata);
+  options.metadata.emplace("format", "pt");  // transformers asks for it
+  options.compute = q.compute;
+  options.extra_files = std::move(q.extra_files);
+  exporters::SafetensorsReport report;
+  if (ranks) {
+    if (!IsFolder(o.output)) return UsageError("several ranks write a folder", "end the output's name in /");
+    auto done = exporters::ExportShardsOfRank(q.tensors, o.output, std::move(options), ranks->rank, ranks->world_size, RunOf(o, *q.report));
+    if (!done.ok()) return done.status();
+    report = done->report;
+    c.summary.lines.push_back(text::StrCat("rank ", ranks->rank, " of ", ranks->world_size, " (", ranks->source, "): ", done->written, " of ", report.files,
+                                           " files written, ", done->kept, " were there already",
+                                           done->last ? "; the checkpoint is complete" : "; others are still to come"));
+  } else {
+    ASSIGN_OR_RETURN(report, IsFolder(o.output) ? exporters::ExportShards(q.tensors, o.output, options)
+                                                : exporters::ExportSafetensors(q.tensors, o.output, options));
+  }
+  chosen.tensors = std::move(q.tensors);
+  Summarize(chosen, report, c);
+  return CloseReport(o, *q.report);
+}
+
 }  // namespace
 
 absl::Status WriteTensors(Conversion& c) {
@@ -134,6 +168,7 @@ absl::Status WriteTensors(Conversion& c) {
   if (o.shards > static_cast<int>(chosen->tensors.size()))
     return absl::InvalidArgumentError(text::StrCat("--shards ", o.shards, ": there are ", chosen->tensors.size(), " tensors"));
   options->metadata = chosen->metadata;
+  if (!o.quantize.empty()) return WriteQuantized(c, *std::move(chosen), *std::move(options));
   auto report = o.tp > 0 ? WriteRanks(c, *chosen, *options)
                 : IsFolder(o.output) ? exporters::ExportShards(chosen->tensors, o.output, *options)
                          : exporters::ExportSafetensors(chosen->tensors, o.output, *options);

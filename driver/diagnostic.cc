@@ -58,6 +58,8 @@ absl::Status WithId(absl::Status s, std::string_view id) { return With(std::move
 absl::Status WithPlace(absl::Status s, std::string_view place) { return With(std::move(s), kPlace, place); }
 absl::Status WithHelp(absl::Status s, std::string_view help) { return With(std::move(s), kHelp, help); }
 
+absl::Status AnswerIsNo(std::string_view cause, std::string_view id) { return WithId(absl::FailedPreconditionError(cause), id); }
+
 absl::Status UsageError(std::string_view cause, std::string_view help, std::string_view id) {
   return WithId(WithHelp(absl::InvalidArgumentError(text::ToAbsl(cause)), help), id);
 }
@@ -82,6 +84,7 @@ Outcome Fail(const absl::Status& s, std::string_view place) {
   std::string name = Payload(s, kId), own = Payload(s, kPlace);
   const bool usage = name == id::kBadFlag || name == id::kUnknownFormat;
   if (usage) out.code = kUsage;
+  if (name == id::kNotQuantized) out.code = kNo;
   if (name.empty()) name = IdOf(out.code);
   const std::string list = Payload(s, kParts);
   const std::vector<std::string_view> parts = text::Split(list, '\0');

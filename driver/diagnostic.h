@@ -29,6 +29,7 @@ constexpr char kDroppedState[] = "SW2010";      // warning: a mutation's updated
 constexpr char kDevice[] = "SW2011";            // note: device arguments were rewritten
 constexpr char kWrite[] = "SW3001";             // could not read or write
 constexpr char kMemory[] = "SW4001";            // out of memory or over a limit
+constexpr char kNotQuantized[] = "SW5001";      // --require-all: weights that were asked for stay in float
 constexpr char kInternal[] = "SW9001";          // a bug in slipway
 }  // namespace id
 
@@ -53,6 +54,8 @@ struct Outcome {
 
 // A usage error: exit code 2.
 absl::Status UsageError(std::string_view cause, std::string_view help = {}, std::string_view id = id::kBadFlag);
+// That the answer is no: exit code 1.
+absl::Status AnswerIsNo(std::string_view cause, std::string_view id);
 // Unimplemented: what a target cannot express, a diagnostic each, and at the end one that names all: "not supported `where`: …".
 absl::Status UnsupportedError(const std::vector<passes::Unsupported>& unsupported, std::string_view where);
 inline constexpr std::string_view kByKernels = "by native kernels";

@@ -273,6 +273,17 @@ absl::Status AtomicFile::WriteZeros(uint64_t count) {
   return absl::OkStatus();
 }
 
+absl::Status AtomicFile::Reserve(uint64_t count) {
+  if (count == 0) return absl::OkStatus();
+  if (absl::Status status = Flush(); !status.ok()) return status;
+  if (count >= kReserveFrom && fallocate(fd_, 0, written_, count) != 0 && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))
+    return Failed(errno, "write");
+  if (ftruncate(fd_, static_cast<off_t>(written_ + count)) != 0 || lseek(fd_, static_cast<off_t>(written_ + count), SEEK_SET) < 0)
+    return Failed(errno, "write");
+  written_ += count;
+  return absl::OkStatus();
+}
+
 absl::Status AtomicFile::CopyFrom(const FileRange& range) {
   if (range.size == 0) return absl::OkStatus();
   if (absl::Status status = Flush(); !status.ok()) return status;
@@ -344,7 +355,8 @@ absl::Status AtomicFile::WriteAt(uint64_t offset, absl::Span<const uint8_t> byte
     std::copy(bytes.begin(), bytes.end(), buffer_.begin() + (offset - written_));
     return absl::OkStatus();
   }
-  if (absl::Status status = Flush(); !status.ok()) return status;
+  if (!buffer_.empty())
+    if (absl::Status status = Flush(); !status.ok()) return status;
   while (!bytes.empty()) {
     const ssize_t count = pwrite(fd_, bytes.data(), bytes.size(), offset);
     if (count < 0) {

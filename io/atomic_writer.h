@@ -54,7 +54,11 @@ class AtomicFile {
   absl::Status CopyFrom(const FileRange& range);
   // Appends either kind of bytes.
   absl::Status Append(const Bytes& bytes);
-  // Replaces bytes already written: [offset, offset + bytes.size()) must lie before position().
+  // Appends `count` bytes that WriteAt() fills in later; they are zero until then. Large stretches are allocated, so that a full
+  // disk shows here.
+  absl::Status Reserve(uint64_t count);
+  // Replaces bytes already written: [offset, offset + bytes.size()) must lie before position(). Several threads may do this at
+  // once for bytes that were reserved, as long as none appends.
   absl::Status WriteAt(uint64_t offset, absl::Span<const uint8_t> bytes);
 
   // Bytes appended so far.

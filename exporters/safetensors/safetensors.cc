@@ -8,12 +8,15 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <set>
 
+#include "absl/container/flat_hash_map.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "io/atomic_writer.h"
 #include "io/io_error.h"
+#include "io/mapped_file.h"
 #include "weights/cast.h"
 #include "weights/checkpoint_folder.h"
 
@@ -25,6 +28,7 @@ using weights::CastFunction;
 using weights::FindCast;
 using weights::NamedTensor;
 
+constexpr char kIndex[] = "model.safetensors.index.json";
 constexpr uint64_t kMaxHeader = 100'000'000;  // the format's own limit
 constexpr int64_t kStep = int64_t{1} << 20;          // bytes of the source that are cast at once
 constexpr uint64_t kCopyFrom = uint64_t{256} << 10;  // stretches of so many bytes are copied file to file
@@ -50,7 +54,8 @@ absl::Status Check(const std::vector<NamedTensor>& tensors) {
       return absl::UnimplementedError(bad(text::StrCat("the format has no type ", ir::Name(t.dtype))));
     if (t.dtype != t.tensor.dtype && !FindCast(t.tensor.dtype, t.dtype))
       return absl::UnimplementedError(bad(text::StrCat("casting ", ir::Name(t.tensor.dtype), " to ", ir::Name(t.dtype))));
-    if (absl::Status s = ir::Validate(t.tensor); !s.ok()) return absl::Status(s.code(), bad(text::FromAbsl(s.message())));
+    if (absl::Status s = t.computed ? absl::OkStatus() : ir::Validate(t.tensor); !s.ok())
+      return absl::Status(s.code(), bad(text::FromAbsl(s.message())));
     if (static_cast<uint64_t>(t.tensor.numel()) * static_cast<uint64_t>(ir::BitSize(t.dtype)) % 8 != 0)
       return absl::UnimplementedError(bad("the format has no tensors that end within a byte"));
     if (const ir::TensorRef* whole = t.tensor.whole(); ir::ByteSize(t.tensor.dtype) == 0 && whole && !whole->is_contiguous())
@@ -99,26 +104,55 @@ absl::StatusOr<FilePlan> Plan(std::vector<const NamedTensor*> tensors, const Saf
 
 class FileWriter {
  public:
-  FileWriter(io::AtomicFile* file, const SafetensorsOptions& options, uint64_t total, uint64_t* done)
-      : file_(file), options_(options), total_(total), done_(done) {}
+  FileWriter(const SafetensorsOptions& options, uint64_t total) : options_(options), total_(total) {}
 
-  absl::Status Write(const FilePlan& plan) {
+  // All but what is computed.
+  absl::Status Write(const FilePlan& plan, io::AtomicFile* file) {
+    file_ = file;
     if (absl::Status s = file_->Write(plan.header); !s.ok()) return s;
-    for (const NamedTensor* t : plan.tensors)
-      if (absl::Status s = WriteTensor(*t); !s.ok()) return io::Prefixed(text::StrCat("'", t->name, "': "), s);
+    for (const NamedTensor* t : plan.tensors) {
+      if (t->computed) places_.push_back({t, file_, file_->position()});
+      if (absl::Status s = t->computed ? file_->Reserve(BytesOf(*t)) : WriteTensor(*t); !s.ok())
+        return io::Prefixed(text::StrCat("'", t->name, "': "), s);
+    }
     return absl::OkStatus();
   }
 
+  // What is computed, of the files written so far.
+  absl::Status Compute() {
+    if (places_.empty()) return absl::OkStatus();
+    std::vector<const NamedTensor*> tensors;
+    absl::flat_hash_map<const NamedTensor*, Place> places;
+    for (const Place& p : places_) {
+      tensors.push_back(p.tensor);
+      places.emplace(p.tensor, p);
+    }
+    std::mutex mutex;
+    return options_.compute(tensors, [&](const NamedTensor& t, uint64_t offset, absl::Span<const uint8_t> bytes) {
+      const Place& p = places.at(&t);
+      if (absl::Status s = p.file->WriteAt(p.at + offset, bytes); !s.ok()) return s;
+      const std::lock_guard lock(mutex);
+      Progress(bytes.size());
+      return absl::OkStatus();
+    });
+  }
+
  private:
-  io::AtomicFile* file_;
+  struct Place {
+    const NamedTensor* tensor;
+    io::AtomicFile* file;
+    uint64_t at;
+  };
+  io::AtomicFile* file_ = nullptr;
   const SafetensorsOptions& options_;
   const uint64_t total_;
-  uint64_t* done_;
+  uint64_t done_ = 0;
+  std::vector<Place> places_;
   std::vector<uint8_t> cast_;
 
   void Progress(uint64_t bytes) {
-    *done_ += bytes;
-    if (options_.progress) options_.progress(*done_, total_);
+    done_ += bytes;
+    if (options_.progress) options_.progress(done_, total_);
   }
 
   absl::Status WriteTensor(const NamedTensor& t) {
@@ -158,6 +192,13 @@ std::vector<std::vector<const NamedTensor*>> Deal(const std::vector<NamedTensor>
   uint64_t total = 0;
   for (const NamedTensor& t : tensors) total += BytesOf(t);
   std::vector<std::vector<const NamedTensor*>> files(1);
+  if (!tensors.empty() && tensors[0].shard >= 0) {
+    for (const NamedTensor& t : tensors) {
+      files.resize(std::max(files.size(), static_cast<size_t>(t.shard) + 1));
+      files[static_cast<size_t>(t.shard)].push_back(&t);
+    }
+    return files;
+  }
   uint64_t in_file = 0, before = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const uint64_t size = BytesOf(tensors[i]);
@@ -198,14 +239,20 @@ absl::Status WriteFolder(const std::string& folder, const std::vector<FilePlan>&
   if (!made && errno != EEXIST) return io::IoError(errno, base);
   const auto write = [&]() -> absl::Status {
     std::vector<std::unique_ptr<io::AtomicFile>> written;
-    uint64_t done = 0;
+    FileWriter writer(options, total);
     for (size_t i = 0; i < plans.size() + (index.empty() ? 0 : 1); ++i) {
-      auto file = io::AtomicFile::Create(text::StrCat(base, "/", i < plans.size() ? names[i] : "model.safetensors.index.json"));
+      auto file = io::AtomicFile::Create(text::StrCat(base, "/", i < plans.size() ? names[i] : kIndex));
       if (!file.ok()) return file.status();
-      const absl::Status s = i < plans.size() ? FileWriter(file->get(), options, total, &done).Write(plans[i])
-                                              : (*file)->Write(index);
+      const absl::Status s = i < plans.size() ? writer.Write(plans[i], file->get()) : (*file)->Write(index);
       if (!s.ok()) return s;
       written.push_back(*std::move(file));
+    }
+    if (absl::Status s = writer.Compute(); !s.ok()) return s;
+    for (const auto& [name, text] : options.extra_files) {
+      auto file = io::AtomicFile::Create(text::StrCat(base, "/", name));
+      if (!file.ok()) return file.status();
+      if (absl::Status s = (*file)->Write(text); !s.ok()) return s;
+      written.insert(written.begin(), *std::move(file));
     }
     std::vector<io::AtomicFile*> all;
     std::set<std::string> now;
@@ -225,6 +272,62 @@ absl::Status WriteFolder(const std::string& folder, const std::vector<FilePlan>&
   return absl::OkStatus();
 }
 
+// A folder of files: the plan of each, its name, and the index that names them, where there are several.
+struct Shards {
+  std::vector<FilePlan> plans;
+  std::vector<std::string> names;
+  std::string index;
+  SafetensorsReport report;
+};
+
+absl::StatusOr<Shards> PlanShards(const std::vector<NamedTensor>& tensors, const SafetensorsOptions& options) {
+  if (absl::Status s = Check(tensors); !s.ok()) return s;
+  Shards out;
+  for (const auto& list : Deal(tensors, options)) {
+    auto plan = Plan(list, options);
+    if (!plan.ok()) return plan.status();
+    out.report.tensor_bytes += plan->tensor_bytes;
+    out.report.file_bytes += plan->size();
+    out.plans.push_back(*std::move(plan));
+  }
+  const size_t count = out.plans.size();
+  out.report.files = static_cast<int>(count);
+  if (count == 1) {
+    out.names = {"model.safetensors"};
+    return out;
+  }
+  std::map<std::string_view, std::string_view> map;
+  for (size_t i = 0; i < count; ++i)
+    out.names.push_back(text::StrCat("model-", Padded(i + 1), "-of-", Padded(count), ".safetensors"));
+  for (size_t i = 0; i < count; ++i)
+    for (const NamedTensor* t : out.plans[i].tensors) map[t->name] = out.names[i];
+  out.index = text::StrCat("{\n  \"metadata\": {\n    \"total_size\": ", out.report.tensor_bytes, "\n  },\n  \"weight_map\": {");
+  const char* comma = "\n    ";
+  for (const auto& [name, file] : map) {
+    out.index += comma;
+    json::AppendString(&out.index, name);
+    out.index += ": ";
+    json::AppendString(&out.index, file);
+    comma = ",\n    ";
+  }
+  out.index += "\n  }\n}\n";
+  out.report.file_bytes += out.index.size();
+  return out;
+}
+
+bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+
+bool HoldsText(const std::string& path, const std::string& text) {
+  auto file = io::MappedFile::Open(path);
+  return file.ok() && (*file)->size() == text.size() && std::memcmp((*file)->data().data(), text.data(), text.size()) == 0;
+}
+
+// Whether a file has the plan's size and header: files appear whole, so that its values are there, too.
+bool IsThere(const std::string& path, const FilePlan& plan) {
+  auto file = io::MappedFile::Open(path);
+  return file.ok() && (*file)->size() == plan.size() && std::memcmp((*file)->data().data(), plan.header.data(), plan.header.size()) == 0;
+}
+
 }  // namespace
 
 absl::StatusOr<SafetensorsReport> ExportSafetensors(const std::vector<NamedTensor>& tensors, const std::string& path,
@@ -237,8 +340,9 @@ absl::StatusOr<SafetensorsReport> ExportSafetensors(const std::vector<NamedTenso
   if (!options.dry_run) {
     auto file = io::AtomicFile::Create(path);
     if (!file.ok()) return file.status();
-    uint64_t done = 0;
-    if (absl::Status s = FileWriter(file->get(), options, plan->tensor_bytes, &done).Write(*plan); !s.ok()) return s;
+    FileWriter writer(options, plan->tensor_bytes);
+    if (absl::Status s = writer.Write(*plan, file->get()); !s.ok()) return s;
+    if (absl::Status s = writer.Compute(); !s.ok()) return s;
     if (absl::Status s = (*file)->Commit(); !s.ok()) return s;
   }
   return SafetensorsReport{1, plan->tensor_bytes, plan->size()};
@@ -246,42 +350,60 @@ absl::StatusOr<SafetensorsReport> ExportSafetensors(const std::vector<NamedTenso
 
 absl::StatusOr<SafetensorsReport> ExportShards(const std::vector<NamedTensor>& tensors, const std::string& folder,
                                                const SafetensorsOptions& options) {
-  if (absl::Status s = Check(tensors); !s.ok()) return s;
-  const std::vector<std::vector<const NamedTensor*>> files = Deal(tensors, options);
-  std::vector<FilePlan> plans;
-  SafetensorsReport report;
-  for (const auto& list : files) {
-    auto plan = Plan(list, options);
-    if (!plan.ok()) return plan.status();
-    report.tensor_bytes += plan->tensor_bytes;
-    report.file_bytes += plan->size();
-    plans.push_back(*std::move(plan));
-  }
-  report.files = static_cast<int>(plans.size());
-  std::vector<std::string> names;
-  for (size_t i = 0; i < plans.size(); ++i)
-    names.push_back(plans.size() == 1 ? "model.safetensors"
-                                      : text::StrCat("model-", Padded(i + 1), "-of-", Padded(plans.size()), ".safetensors"));
-  std::string index;
-  if (plans.size() > 1) {
-    std::map<std::string_view, std::string_view> map;
-    for (size_t i = 0; i < plans.size(); ++i)
-      for (const NamedTensor* t : plans[i].tensors) map[t->name] = names[i];
-    index = text::StrCat("{\n  \"metadata\": {\n    \"total_size\": ", report.tensor_bytes, "\n  },\n  \"weight_map\": {");
-    const char* comma = "\n    ";
-    for (const auto& [name, file] : map) {
-      index += comma;
-      json::AppendString(&index, name);
-      index += ": ";
-      json::AppendString(&index, file);
-      comma = ",\n    ";
+  auto shards = PlanShards(tensors, options);
+  if (!shards.ok()) return shards.status();
+  if (options.dry_run) return shards->report;
+  if (absl::Status s = WriteFolder(folder, shards->plans, shards->names, shards->index, options); !s.ok()) return s;
+  return shards->report;
+}
+
+absl::StatusOr<RankReport> ExportShardsOfRank(const std::vector<NamedTensor>& tensors, const std::string& folder,
+                                              SafetensorsOptions options, int rank, int world_size, const std::string& run) {
+  options.metadata["slipway.run"] = run;
+  auto shards = PlanShards(tensors, options);
+  if (!shards.ok()) return shards.status();
+  RankReport out{shards->report, 0, 0, false};
+  if (options.dry_run) return out;
+  std::string base = folder;
+  while (base.size() > 1 && base.back() == '/') base.pop_back();
+  if (mkdir(base.c_str(), 0777) != 0 && errno != EEXIST) return io::IoError(errno, base);
+  // Files of another checkpoint would be read along with these.
+  const std::string index = text::StrCat(base, "/", kIndex);
+  for (const std::string& name : weights::FilesReplaced(base))
+    if (name != kIndex && std::find(shards->names.begin(), shards->names.end(), name) == shards->names.end())
+      return absl::FailedPreconditionError(text::StrCat(base, "/", name, " is of another checkpoint: remove it, or choose an empty folder"));
+  if (!shards->index.empty() && Exists(index) && !HoldsText(index, shards->index) && unlink(index.c_str()) != 0 && errno != ENOENT)
+    return io::IoError(errno, index);
+  const auto path = [&](size_t i) { return text::StrCat(base, "/", shards->names[i]); };
+  uint64_t total = 0;
+  for (size_t i = 0; i < shards->plans.size(); ++i)
+    if (static_cast<int>(i % static_cast<size_t>(world_size)) == rank) total += shards->plans[i].tensor_bytes;
+  for (size_t i = 0; i < shards->plans.size(); ++i) {
+    if (static_cast<int>(i % static_cast<size_t>(world_size)) != rank) continue;
+    if (IsThere(path(i), shards->plans[i])) {
+      ++out.kept;
+      continue;
     }
-    index += "\n  }\n}\n";
-    report.file_bytes += index.size();
+    auto file = io::AtomicFile::Create(path(i));
+    if (!file.ok()) return file.status();
+    FileWriter writer(options, total);
+    if (absl::Status s = writer.Write(shards->plans[i], file->get()); !s.ok()) return s;
+    if (absl::Status s = writer.Compute(); !s.ok()) return s;
+    if (absl::Status s = (*file)->Commit(); !s.ok()) return s;
+    ++out.written;
   }
-  if (options.dry_run) return report;
-  if (absl::Status s = WriteFolder(folder, plans, names, index, options); !s.ok()) return s;
-  return report;
+  for (size_t i = 0; i < shards->plans.size(); ++i)
+    if (!IsThere(path(i), shards->plans[i])) return out;
+  out.last = true;
+  std::vector<std::pair<std::string, std::string>> texts = options.extra_files;
+  if (!shards->index.empty()) texts.emplace_back(kIndex, shards->index);
+  for (const auto& [name, text] : texts) {
+    auto file = io::AtomicFile::Create(text::StrCat(base, "/", name));
+    if (!file.ok()) return file.status();
+    if (absl::Status s = (*file)->Write(text); !s.ok()) return s;
+    if (absl::Status s = (*file)->Commit(); !s.ok()) return s;
+  }
+  return out;
 }
 
 absl::StatusOr<SafetensorsReport> ExportRanks(const std::vector<std::vector<NamedTensor>>& ranks, const std::string& folder,

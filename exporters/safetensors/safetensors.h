@@ -8,20 +8,30 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "weights/named_tensor.h"
 
 namespace slipway::exporters {
+
+// Puts bytes of a computed tensor in their place, `offset` bytes from its beginning. Thread-safe.
+using WriteComputed =
+    std::function<absl::Status(const weights::NamedTensor& tensor, uint64_t offset, absl::Span<const uint8_t> bytes)>;
 
 struct SafetensorsOptions {
   std::map<std::string, std::string> metadata;
   uint64_t max_shard_size = 0;  // bytes of tensors in one shard, where a shard has several; 0: no limit
   int shards = 0;               // exactly so many files of about the same size; 0: as max_shard_size says
   bool dry_run = false;         // stop before writing
+  std::vector<std::pair<std::string, std::string>> extra_files;  // names and texts of what a folder gets besides
   std::function<void(uint64_t done, uint64_t total)> progress;  // bytes of tensors; may be empty
+  // Makes the values of computed tensors, of the list it is handed, in any order and from any thread; called once a set of files
+  // that is written together, after all else is in them.
+  std::function<absl::Status(const std::vector<const weights::NamedTensor*>& tensors, const WriteComputed& write)> compute;
 };
 
 struct SafetensorsReport {
@@ -41,6 +51,19 @@ absl::StatusOr<SafetensorsReport> ExportSafetensors(const std::vector<weights::N
 // that was there, however many files it had (weights/checkpoint_folder.h), is gone with them; other files stay.
 absl::StatusOr<SafetensorsReport> ExportShards(const std::vector<weights::NamedTensor>& tensors, const std::string& folder,
                                                const SafetensorsOptions& options);
+
+// As ExportShards(), by `world_size` processes that share a folder, each with the same tensors and options: this one writes the
+// files whose number modulo world_size is `rank`, each as soon as it is whole, and leaves alone those that are there already with
+// the same header (so that a run that was killed goes on where it was). Who finishes last writes the index and calls `last`.
+// `run` stands for inputs and configuration in the headers. FailedPrecondition where the folder holds files of another
+// checkpoint.
+struct RankReport {
+  SafetensorsReport report;  // of all files
+  int written = 0, kept = 0;
+  bool last = false;
+};
+absl::StatusOr<RankReport> ExportShardsOfRank(const std::vector<weights::NamedTensor>& tensors, const std::string& folder,
+                                              SafetensorsOptions options, int rank, int world_size, const std::string& run);
 
 // rank-00000-of-0000N.safetensors … in `folder`, one for each list of tensors; the same name may be in several. As
 // above otherwise.

@@ -1,0 +1,167 @@
+// Which weights are quantized with what. What is hard here is to be sure that nothing asked for is silently skipped: every name in
+// a configuration, an --include and an --exclude must have met a weight, and every weight has a row that says why.
+#include "driver/quantize.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <set>
+#include <thread>
+
+#include "base/status_macros.h"
+#include "base/text.h"
+#include "driver/diagnostic.h"
+#include "io/atomic_writer.h"
+#include "io/io_error.h"
+#include "io/mapped_file.h"
+
+namespace slipway::driver {
+namespace {
+
+using quantizer::Config;
+
+absl::StatusOr<quantizer::ConfigMap> ReadConfigs(const std::string& text) {
+  struct stat info;
+  const bool file = text.ends_with(".json") || (stat(text.c_str(), &info) == 0 && S_ISREG(info.st_mode));
+  if (file) {
+    ASSIGN_OR_RETURN(const std::shared_ptr<io::MappedFile> mapped, io::MappedFile::Open(text));
+    auto map = quantizer::ParseConfigJson({reinterpret_cast<const char*>(mapped->data().data()), mapped->data().size()});
+    return map.ok() ? std::move(map) : WithPlace(map.status(), text);
+  }
+  auto config = quantizer::ParseShortName(text);
+  if (!config.ok()) return UsageError(config.status().message(), "docs/quantize.md lists the names; a file of torchao's JSON is taken, too");
+  return quantizer::ConfigMap::Of(*config);
+}
+
+absl::StatusOr<std::vector<weights::NameExpression>> Expressions(const std::vector<std::string>& texts) {
+  std::vector<weights::NameExpression> out;
+  for (const std::string& t : texts) {
+    auto e = weights::NameExpression::Compile(t);
+    if (!e.ok()) return UsageError(e.status().message());
+    out.push_back(*std::move(e));
+  }
+  return out;
+}
+
+// Whether any is found in the name; marks which.
+bool FoundIn(const std::vector<weights::NameExpression>& expressions, std::vector<bool>& hit, const std::string& name) {
+  bool any = false;
+  for (size_t i = 0; i < expressions.size(); ++i)
+    if (expressions[i].FoundIn(name)) any = hit[i] = true;
+  return any;
+}
+
+}  // namespace
+
+int Threads(const ConvertOptions& o) {
+  return o.threads > 0 ? o.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+absl::StatusOr<std::unique_ptr<Chooser>> Chooser::Make(const ConvertOptions& o) {
+  auto c = std::unique_ptr<Chooser>(new Chooser);
+  ASSIGN_OR_RETURN(c->configs_, ReadConfigs(o.quantize));
+  ASSIGN_OR_RETURN(auto matcher, quantizer::Matcher::Make(c->configs_));
+  c->matcher_ = std::make_unique<quantizer::Matcher>(std::move(matcher));
+  if (o.numerics != "0.18" && o.numerics != "0.14") return UsageError(text::StrCat("--numerics '", o.numerics, "'"), "0.18 or 0.14");
+  c->options_.eps_of_0_14 = o.numerics == "0.14";
+  ASSIGN_OR_RETURN(c->include_, Expressions(o.quantize_include));
+  ASSIGN_OR_RETURN(c->exclude_, Expressions(o.quantize_exclude));
+  c->include_hit_.resize(c->include_.size());
+  c->exclude_hit_.resize(c->exclude_.size());
+  c->report_.config_json = quantizer::ToJson(c->configs_);
+  return c;
+}
+
+void Chooser::Consider(size_t index, const quantizer::Candidate& t, const std::string& why_not) {
+  std::string module(quantizer::ModuleOf(t.name));
+  std::string_view parameter = "weight";
+  if (module.empty()) {  // MODULE.other, or a name without a module
+    const size_t dot = t.name.rfind('.');
+    module = dot == std::string::npos ? "" : t.name.substr(0, dot);
+    parameter = dot == std::string::npos ? std::string_view(t.name) : std::string_view(t.name).substr(dot + 1);
+  }
+  QuantizedRow row;
+  row.name = t.name;
+  row.dtype = std::string(ir::Name(t.dtype));
+  row.sizes = t.sizes;
+  int64_t elements = 1;
+  for (int64_t n : t.sizes) elements *= n;
+  row.bytes_before = row.bytes_after = (static_cast<uint64_t>(elements) * static_cast<uint64_t>(ir::BitSize(t.dtype)) + 7) / 8;
+
+  const bool excluded = FoundIn(exclude_, exclude_hit_, t.name), included = FoundIn(include_, include_hit_, t.name);
+  const quantizer::Match match = matcher_->Find(module, parameter);
+  const bool by_name = match.entry && match.entry->key != "_default";
+  row.asked = why_not.empty() || ((by_name || included) && match.config);
+  if (excluded) {
+    row.why = "excluded", row.asked = false;
+  } else if (match.skipped) {
+    row.why = "modules_to_not_convert", row.asked = false;
+  } else if (!match.config) {
+    row.why = match.entry ? "null in the configuration" : "not in the configuration";
+    row.asked = false;
+  } else if (!why_not.empty() && !(by_name || included)) {
+    row.why = why_not;
+  } else if (t.sizes.size() != 2) {
+    row.why = text::StrCat(t.sizes.size(), " dimensions");
+    problems_.push_back(text::StrCat("'", t.name, "' has ", t.sizes.size(), " dimensions; weights of two are quantized"));
+  } else {
+    auto scheme = quantizer::Scheme::Make(*match.config, t.dtype, t.sizes[0], t.sizes[1], options_);
+    if (scheme.ok()) {
+      row.config = quantizer::ShortName(*match.config);
+      row.bytes_after = 0;
+      for (const quantizer::Part& p : (*scheme)->parts()) {
+        uint64_t n = 1;
+        for (int64_t s : p.sizes) n *= static_cast<uint64_t>(s);
+        row.bytes_after += n * static_cast<uint64_t>(ir::ByteSize(p.dtype));
+      }
+      chosen_.push_back({index, match.config, *std::move(scheme), report_.rows.size()});
+    } else {
+      row.why = std::string(scheme.status().message());
+      if (absl::IsInvalidArgument(scheme.status())) problems_.push_back(text::StrCat("'", t.name, "': ", row.why));
+    }
+  }
+  report_.rows.push_back(std::move(row));
+}
+
+absl::StatusOr<std::vector<ChosenWeight>> Chooser::Finish() {
+  if (!problems_.empty())
+    return WithHelp(absl::InvalidArgumentError(text::StrCat("the configuration does not fit ", problems_.size(), " weights: ", text::Join(problems_, "; "))),
+                    "--exclude them, or choose another group");
+  std::vector<std::string> unmet;
+  for (const std::string& key : matcher_->Unmatched()) unmet.push_back(text::StrCat("'", key, "' of the configuration"));
+  for (size_t i = 0; i < include_.size(); ++i)
+    if (!include_hit_[i]) unmet.push_back(text::StrCat("--include '", include_[i].text(), "'"));
+  for (size_t i = 0; i < exclude_.size(); ++i)
+    if (!exclude_hit_[i]) unmet.push_back(text::StrCat("--exclude '", exclude_[i].text(), "'"));
+  if (!unmet.empty())
+    return WithHelp(absl::InvalidArgumentError(text::StrCat(text::Join(unmet, ", "), unmet.size() == 1 ? " is the name of no weight" : " are the names of no weights")),
+                    "slipway inspect lists the weights");
+  if (chosen_.empty()) {
+    std::set<std::string> why;
+    for (const QuantizedRow& r : report_.rows) why.insert(r.why);
+    return WithHelp(absl::InvalidArgumentError(report_.rows.empty() ? "there are no weights of two dimensions"
+                                                                    : text::StrCat("no weight is quantized: ", text::Join(why, ", "))),
+                    "--include 'RE' chooses weights by name");
+  }
+  return std::move(chosen_);
+}
+
+absl::Status CheckRequired(const ConvertOptions& o, const QuantizeReport& report) {
+  if (!o.require_all) return absl::OkStatus();
+  std::vector<std::string> left;
+  for (const QuantizedRow* r : report.left()) left.push_back(text::StrCat("'", r->name, "' (", r->why, ")"));
+  if (left.empty()) return absl::OkStatus();
+  return AnswerIsNo(text::StrCat("--require-all: ", left.size(), " weights would stay in float: ", text::Join(left, ", ")), id::kNotQuantized);
+}
+
+absl::Status CloseReport(const ConvertOptions& o, const QuantizeReport& report) {
+  if (!o.html.empty()) {
+    ASSIGN_OR_RETURN(auto file, io::AtomicFile::Create(o.html));
+    RETURN_IF_ERROR(file->Write(ToHtml(report)));
+    RETURN_IF_ERROR(file->Commit());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace slipway::driver

@@ -1,0 +1,46 @@
+// The proof that quantizing happened: what became of every weight, in how many bytes, with which error.
+#ifndef SLIPWAY_DRIVER_QUANTIZE_REPORT_H_
+#define SLIPWAY_DRIVER_QUANTIZE_REPORT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace slipway::driver {
+
+struct QuantizedRow {
+  std::string name;          // the parameter's FQN
+  std::string config;        // short name of the configuration; "" where it stays as it is
+  std::string why;           // why it stays, for people
+  bool asked = false;        // a linear layer, or chosen by name: --require-all wants it quantized
+  std::string dtype;         // before
+  std::vector<int64_t> sizes;
+  uint64_t bytes_before = 0, bytes_after = 0;
+  double relative_error = 0;  // ||w - q|| / ||w||
+  double max_error = 0;
+};
+
+struct QuantizeReport {
+  std::vector<QuantizedRow> rows;    // weights of two and more dimensions, by name
+  uint64_t other_bytes = 0;          // tensors that have no row
+  int other_tensors = 0;
+  std::string config_json;           // reproduces the run
+
+  int quantized() const;
+  uint64_t bytes_before() const;
+  uint64_t bytes_after() const;
+  // Of all quantized weights together.
+  double relative_error() const;
+  // Linears that stay in float without having been excluded.
+  std::vector<const QuantizedRow*> left() const;
+};
+
+// For people: rows that differ only in numbers within their names are one line.
+std::string ToTable(const QuantizeReport& r);
+std::string ToJson(const QuantizeReport& r);
+// A page by itself: the table, and the errors by layer as a picture.
+std::string ToHtml(const QuantizeReport& r);
+
+}  // namespace slipway::driver
+
+#endif  // SLIPWAY_DRIVER_QUANTIZE_REPORT_H_

@@ -1,0 +1,85 @@
+// Names that models give to what is no linear layer. Kept as data: what a new family calls its layers is a word in a table.
+#include "quantizer/select.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "base/status_macros.h"
+#include "base/text.h"
+#include "importers/json.h"
+
+namespace slipway::quantizer {
+namespace {
+
+constexpr std::string_view kEmbeddingParts[] = {"embed", "embd"};
+constexpr std::string_view kEmbeddingNames[] = {"wte", "wpe", "shared", "lookup", "relative_attention_bias"};
+constexpr std::string_view kNormNames[] = {"ln", "ln_1", "ln_2", "ln_3", "ln_f", "ln_pre", "ln_post", "layer_norm", "layernorm"};
+constexpr std::string_view kHeads[] = {"lm_head", "output", "embed_out", "head", "decoder"};
+constexpr std::string_view kConv1dModels[] = {"gpt2", "openai-gpt", "gpt_bigcode_conv1d", "imagegpt", "decision_transformer"};
+
+template <size_t n>
+bool Has(const std::string_view (&names)[n], std::string_view name) {
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
+// "attn" and "c_attn" of "h.0.attn.c_attn".
+std::pair<std::string_view, std::string_view> LastTwo(std::string_view module) {
+  const size_t dot = module.rfind('.');
+  if (dot == std::string_view::npos) return {"", module};
+  const std::string_view before = module.substr(0, dot);
+  const size_t other = before.rfind('.');
+  return {other == std::string_view::npos ? before : before.substr(other + 1), module.substr(dot + 1)};
+}
+
+}  // namespace
+
+bool IsEmbeddingName(std::string_view module) {
+  const auto [before, last] = LastTwo(module);
+  for (std::string_view name : {before, last}) {
+    const std::string lower = absl::AsciiStrToLower(name);
+    // "embed_out" and "embedding_projection" are linears.
+    const bool projects = lower.find("proj") != std::string::npos || lower.find("out") != std::string::npos ||
+                          lower.find("dense") != std::string::npos || lower.find("linear") != std::string::npos;
+    for (std::string_view part : kEmbeddingParts)
+      if (lower.find(part) != std::string::npos && !projects && (name == last || before == last || lower == "embeddings")) return true;
+  }
+  return Has(kEmbeddingNames, last);
+}
+
+absl::StatusOr<ModelFacts> ModelFacts::Read(std::string_view config_json) {
+  namespace json = importers::json;
+  ASSIGN_OR_RETURN(const json::Document document, json::Document::Parse(config_json));
+  ModelFacts facts;
+  if (!document.root().is_object()) return document.root().Error("config.json is no object");
+  if (const json::Value* v = document.root().Find("model_type"); v && v->is_string()) facts.model_type = v->AsString().value();
+  if (const json::Value* v = document.root().Find("tie_word_embeddings"); v && v->is_bool()) facts.tied_embeddings = v->AsBool().value();
+  const json::Value* q = document.root().Find("quantization_config");
+  facts.quantized = q && !q->is_null();
+  return facts;
+}
+
+std::string_view ModuleOf(std::string_view name) {
+  constexpr std::string_view kSuffix = ".weight";
+  return name.size() > kSuffix.size() && name.ends_with(kSuffix) ? name.substr(0, name.size() - kSuffix.size()) : std::string_view();
+}
+
+std::string WhyNotLinear(const Candidate& t, const ModelFacts& facts, const std::function<bool(const std::string&)>& has) {
+  if (!ir::IsFloating(t.dtype)) return text::StrCat("of ", ir::Name(t.dtype));
+  if (t.sizes.size() != 2) return text::StrCat(t.sizes.size(), t.sizes.size() == 1 ? " dimension" : " dimensions");
+  const std::string_view module = ModuleOf(t.name);
+  if (module.empty()) return "not called MODULE.weight";
+  const auto [before, last] = LastTwo(module);
+  if (IsEmbeddingName(module)) return "an embedding";
+  const std::string lower = absl::AsciiStrToLower(last);
+  if (lower.find("norm") != std::string::npos || Has(kNormNames, lower)) return "a norm";
+  if (Has(kConv1dModels, facts.model_type) && last.starts_with("c_"))
+    return text::StrCat("a Conv1D of ", facts.model_type, ", [in, out]");
+  if (t.shares_embedding) return "tied to the embedding";
+  if (facts.tied_embeddings && Has(kHeads, last) && module.find("layers") == std::string_view::npos)
+    return "tied to the embedding (config.json)";
+  if (last == "out_proj" && has(text::StrCat(module.substr(0, module.size() - last.size()), "in_proj_weight")))
+    return "of nn.MultiheadAttention";
+  return "";
+}
+
+}  // namespace slipway::quantizer
