@@ -125,8 +125,8 @@ struct ConfigMap {
 
 // Reads NAME[:key=value,...] (`int8-weight-only`, `int8-dynamic`, `int4-weight-only:group=32`, `8da4w`, `float8-weight-only`,
 // `float8-dynamic`, `mxfp8`, `mxfp4`, `nvfp4`, `intx:bits=3,group=64`) or a method around one,
-// METHOD(NAME[:...])[:key=value,...] (`awq(int8-weight-only)`, `gptq(int4-weight-only:group=128):percdamp=0.05`). Underscores do
-// for hyphens. InvalidArgument names all unknown names, keys and values, each with the nearest that exists.
+// METHOD(NAME[:...])[:key=value,...] (`awq(int8-weight-only)`, `gptq(int4-weight-only:group=128):percdamp=0.05`). Underscores
+// do for hyphens. InvalidArgument names all unknown names, keys and values, each with the nearest that exists.
 absl::StatusOr<Config> ParseShortName(std::string_view text);
 
 // One row a short name: the name, the keys that it takes as people write them, the class it stands for and its defaults as

@@ -770,8 +770,8 @@ void CheckFields(Reader& r, const Class& cls, const Config& c) {
   for (const Field& f : cls.fields) has_activations |= f.name == "activation_dtype";
   const ir::DType activations = r.activation_element.value_or(DefaultConfig(c.scheme).element);
   if (has_activations && activations != c.element) {
-    const std::string what = text::StrCat(cls.name, ": activation_dtype and weight_dtype differ, ", ir::Name(activations), " and ",
-                                          ir::Name(c.element));
+    const std::string what = text::StrCat(cls.name, ": activation_dtype and weight_dtype differ, ", ir::Name(activations),
+                                          " and ", ir::Name(c.element));
     if (c.scheme == Scheme::kMx) r.Wrong(what);
     else r.NotTaken(what);
   }
@@ -902,7 +902,7 @@ void ReadLegacy(Reader& r, std::string_view name, const Value* arguments, Config
         if (f.name == m.key) field = &f;
       if (m.key == "layout") continue;  // how a kernel wants the integers to lie
       if (m.key == "use_hqq" && cls->scheme == Scheme::kInt4WeightOnly) c.hqq = r.Bool(m.value).value_or(false);
-      else if (m.key == "group_size" && cls->scheme == Scheme::kInt8WeightOnly && m.value.is_int()) ReadInt4Group(r, m.value, &c);
+      else if (m.key == "group_size" && field != nullptr && m.value.is_int()) ReadInt4Group(r, m.value, &c);  // int8 too, then
       else if (field != nullptr) field->read(r, m.value, &c);
       else r.Unknown("argument", m.key, known);
     }
@@ -1036,7 +1036,7 @@ absl::StatusOr<ConfigMap> ParseConfigJson(std::string_view json) {
     const Reader::At at(&r, "quantization_config");
     ReadTransformers(r, *inner, &out);
   } else {
-    r.Wrong("there is no configuration: neither _type as in torchao's nor quantization_config or quant_type as in transformers'");
+    r.Wrong("has no configuration: neither torchao's _type nor transformers' quantization_config or quant_type");
   }
   RETURN_IF_ERROR(r.ToStatus());
   return out;

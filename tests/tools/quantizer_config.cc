@@ -3,8 +3,8 @@
 // quantizer_config CONFIG [MODULE...]: CONFIG is JSON where it begins with '{', else a short name. Prints the canonical JSON;
 // then, where it is one configuration for all, its short name; then a line for each module, tabs between:
 //   MODULE  key that decided, or -  short name, "null" (left alone) or "skipped"
-// and "unmatched" with each key that matched none of them. What is wrong goes to stderr: exit 1 for what is not valid, 2 for what
-// is not supported.
+// and "unmatched" with each key that matched none of them. What is wrong goes to stderr: exit 1 for what is not valid, 2 for
+// what is not supported.
 #include <cstdio>
 #include <iostream>
 #include <string>
