@@ -58,7 +58,7 @@ absl::Status WithId(absl::Status s, std::string_view id) { return With(std::move
 absl::Status WithPlace(absl::Status s, std::string_view place) { return With(std::move(s), kPlace, place); }
 absl::Status WithHelp(absl::Status s, std::string_view help) { return With(std::move(s), kHelp, help); }
 
-absl::Status AnswerIsNo(std::string_view cause, std::string_view id) { return WithId(absl::FailedPreconditionError(cause), id); }
+absl::Status AnswerIsNo(std::string_view cause, std::string_view id) { return WithId(absl::FailedPreconditionError(text::ToAbsl(cause)), id); }
 
 absl::Status UsageError(std::string_view cause, std::string_view help, std::string_view id) {
   return WithId(WithHelp(absl::InvalidArgumentError(text::ToAbsl(cause)), help), id);

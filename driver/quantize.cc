@@ -30,7 +30,7 @@ absl::StatusOr<quantizer::ConfigMap> ReadConfigs(const std::string& text) {
     return map.ok() ? std::move(map) : WithPlace(map.status(), text);
   }
   auto config = quantizer::ParseShortName(text);
-  if (!config.ok()) return UsageError(config.status().message(), "docs/quantize.md lists the names; a file of torchao's JSON is taken, too");
+  if (!config.ok()) return UsageError(std::string(config.status().message()), "docs/quantize.md lists the names; a file of torchao's JSON is taken, too");
   return quantizer::ConfigMap::Of(*config);
 }
 
@@ -38,7 +38,7 @@ absl::StatusOr<std::vector<weights::NameExpression>> Expressions(const std::vect
   std::vector<weights::NameExpression> out;
   for (const std::string& t : texts) {
     auto e = weights::NameExpression::Compile(t);
-    if (!e.ok()) return UsageError(e.status().message());
+    if (!e.ok()) return UsageError(std::string(e.status().message()));
     out.push_back(*std::move(e));
   }
   return out;

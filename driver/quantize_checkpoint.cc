@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "driver/diagnostic.h"
+#include "driver/format.h"
 #include "driver/quantize.h"
 #include "driver/target.h"
 #include "importers/json.h"

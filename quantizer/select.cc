@@ -36,7 +36,7 @@ std::pair<std::string_view, std::string_view> LastTwo(std::string_view module) {
 bool IsEmbeddingName(std::string_view module) {
   const auto [before, last] = LastTwo(module);
   for (std::string_view name : {before, last}) {
-    const std::string lower = absl::AsciiStrToLower(name);
+    const std::string lower = absl::AsciiStrToLower(text::ToAbsl(name));
     // "embed_out" and "embedding_projection" are linears.
     const bool projects = lower.find("proj") != std::string::npos || lower.find("out") != std::string::npos ||
                           lower.find("dense") != std::string::npos || lower.find("linear") != std::string::npos;
@@ -70,7 +70,7 @@ std::string WhyNotLinear(const Candidate& t, const ModelFacts& facts, const std:
   if (module.empty()) return "not called MODULE.weight";
   const auto [before, last] = LastTwo(module);
   if (IsEmbeddingName(module)) return "an embedding";
-  const std::string lower = absl::AsciiStrToLower(last);
+  const std::string lower = absl::AsciiStrToLower(text::ToAbsl(last));
   if (lower.find("norm") != std::string::npos || Has(kNormNames, lower)) return "a norm";
   if (Has(kConv1dModels, facts.model_type) && last.starts_with("c_"))
     return text::StrCat("a Conv1D of ", facts.model_type, ", [in, out]");
