@@ -253,6 +253,8 @@ TEST(Matcher, ExpressionsOfPython) {
   EXPECT_EQ(make("re:a(?!b)").code(), absl::StatusCode::kUnimplemented);
   EXPECT_EQ(make(R"(re:(a)\1)").code(), absl::StatusCode::kUnimplemented);
   EXPECT_EQ(make(R"(re:\pL)").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(make("re:[^a[:digit:]]").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(make("re:[:a:][]:][^]:]").ok());
   EXPECT_EQ(make("re:a(").code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(make("re:((((a{100}){100}){100}){100})").code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(Says(std::string(make("re:a(").message()), "'re:a('"));
