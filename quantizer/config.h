@@ -129,11 +129,11 @@ struct ConfigMap {
 // do for hyphens. InvalidArgument names all unknown names, keys and values, each with the nearest that exists.
 absl::StatusOr<Config> ParseShortName(std::string_view text);
 
-// One row a short name: the name, the keys that it takes as people write them, the class it stands for and its defaults as
-// ToJson() gives them. For help texts and docs/quantize.md.
+// One row a short name: the name, the keys that it takes as people write them, each with the default that it has, and the class
+// it stands for. For help texts and docs/quantize.md.
 struct ShortNameRow {
   std::string_view name;
-  std::string keys;  // "group=N, per=row|tensor"; empty where there are none
+  std::string keys;  // "per=row|tensor (row), group=N"
   std::string_view class_name;
 };
 std::vector<ShortNameRow> ShortNames();

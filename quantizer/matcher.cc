@@ -22,13 +22,19 @@ constexpr std::string_view kDefault = "_default";
 // What RE2 reads and Python's `re` refuses or reads as something else, so that an expression means here what it means there or
 // is refused; empty where there is none of it.
 std::string_view ForeignSyntax(std::string_view s) {
+  bool in_class = false;
   for (size_t i = 0; i < s.size(); ++i) {
     const std::string_view rest = s.substr(i);
     if (s[i] == '\\') {
       if (rest.size() > 1 && text::Contains("pPQECz", rest.substr(1, 1))) return rest.substr(0, 2);
       ++i;
-    } else if (rest.starts_with("[[:")) {
-      return rest.substr(0, 3);
+    } else if (in_class) {
+      if (rest.starts_with("[:")) return rest.substr(0, 2);
+      in_class = s[i] != ']';
+    } else if (s[i] == '[') {  // a ']' that comes first is one of the class
+      in_class = true;
+      if (i + 1 < s.size() && s[i + 1] == '^') ++i;
+      if (i + 1 < s.size() && s[i + 1] == ']') ++i;
     } else if (rest.starts_with("(?U")) {
       return rest.substr(0, 3);
     }

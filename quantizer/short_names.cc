@@ -241,6 +241,14 @@ void ReadKeys(std::string_view items, std::string_view owner, absl::Span<const K
     if (said[i] != nullptr) keys[i].set(c, values[i]);
 }
 
+// A value of the key as people write it.
+std::string PrintValue(const Key& key, double value) {
+  if (key.kind == Key::kChoice) return std::string(key.choices[static_cast<size_t>(value)]);
+  if (key.kind == Key::kInt) return text::StrCat(static_cast<int64_t>(value));
+  char number[32];
+  return std::string(number, std::to_chars(number, number + sizeof number, value).ptr);
+}
+
 // ":group=32,hqq": the keys whose values differ from those of `base`.
 std::string PrintKeys(absl::Span<const Key> keys, const Config& base, const Config& c) {
   std::string out;
@@ -249,13 +257,7 @@ std::string PrintKeys(absl::Span<const Key> keys, const Config& base, const Conf
     const double value = key.get(c), usual = key.get(base);
     if (std::isnan(value) || value == usual || (key.kind == Key::kFlag && value == 0)) continue;
     text::StrAppend(&out, out.empty() ? ":" : ",", key.name);
-    if (key.kind == Key::kFlag) continue;
-    char number[32];
-    const auto end = std::to_chars(number, number + sizeof number, value).ptr;
-    text::StrAppend(&out, "=");
-    if (key.kind == Key::kChoice) text::StrAppend(&out, key.choices[static_cast<size_t>(value)]);
-    else if (key.kind == Key::kInt) text::StrAppend(&out, static_cast<int64_t>(value));
-    else text::StrAppend(&out, std::string_view(number, end - number));
+    if (key.kind != Key::kFlag) text::StrAppend(&out, "=", PrintValue(key, value));
   }
   return out;
 }
@@ -328,22 +330,23 @@ std::string ShortName(const Config& c) {
 }
 
 std::vector<ShortNameRow> ShortNames() {
-  const auto describe = [](absl::Span<const Key> keys) {
+  const auto describe = [](absl::Span<const Key> keys, const Config& base) {
     std::vector<std::string> out;
     for (const Key& key : keys) {
       std::string s(key.name);
       if (key.kind == Key::kChoice) text::StrAppend(&s, "=", text::Join(key.choices, "|"));
       else if (key.kind != Key::kFlag) s += key.kind == Key::kInt ? "=N" : "=X";
+      if (key.kind != Key::kFlag && !std::isnan(key.get(base))) text::StrAppend(&s, " (", PrintValue(key, key.get(base)), ")");
       out.push_back(std::move(s));
     }
     return text::Join(out, ", ");
   };
   std::vector<ShortNameRow> rows;
-  for (const Name& n : kNames) rows.push_back({n.name, describe(n.keys), ClassName(Begin(n))});
+  for (const Name& n : kNames) rows.push_back({n.name, describe(n.keys, Begin(n)), ClassName(Begin(n))});
   for (const MethodName& m : kMethods) {
     Config c;
     c.method = m.method;
-    rows.push_back({m.name, describe(m.keys), ClassName(c)});
+    rows.push_back({m.name, describe(m.keys, c), ClassName(c)});
   }
   return rows;
 }

@@ -5,6 +5,8 @@
 //   MODULE  key that decided, or -  short name, "null" (left alone) or "skipped"
 // and "unmatched" with each key that matched none of them. What is wrong goes to stderr: exit 1 for what is not valid, 2 for
 // what is not supported.
+//
+// quantizer_config --names prints the rows of the table in docs/quantize.md.
 #include <cstdio>
 #include <iostream>
 #include <string>
@@ -23,6 +25,14 @@ absl::StatusOr<quantizer::ConfigMap> Parse(const std::string& text) {
   return quantizer::ConfigMap::Of(*c);
 }
 
+void PrintNames() {
+  for (const quantizer::ShortNameRow& row : quantizer::ShortNames()) {
+    std::string keys;
+    for (const char c : row.keys) keys += c == '|' ? std::string("\\|") : std::string(1, c);
+    std::cout << "| `" << row.name << "` | " << keys << " | `" << row.class_name << "` |\n";
+  }
+}
+
 int Fail(const absl::Status& status) {
   std::cerr << std::string(status.message()) << "\n";
   return status.code() == absl::StatusCode::kUnimplemented ? 2 : 1;
@@ -35,6 +45,7 @@ int main(int argc, char** argv) {
     std::cerr << "usage: quantizer_config CONFIG [MODULE...]\n";
     return 3;
   }
+  if (std::string(argv[1]) == "--names") return PrintNames(), 0;
   const auto map = Parse(argv[1]);
   if (!map.ok()) return Fail(map.status());
   auto matcher = quantizer::Matcher::Make(*map);
