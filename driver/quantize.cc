@@ -104,7 +104,7 @@ void Chooser::Consider(size_t index, const quantizer::Candidate& t, const std::s
     row.why = why_not;
   } else if (t.sizes.size() != 2) {
     row.why = text::StrCat(t.sizes.size(), " dimensions");
-    problems_.push_back(text::StrCat("'", t.name, "' has ", t.sizes.size(), " dimensions; weights of two are quantized"));
+    problems_[text::StrCat(t.sizes.size(), " dimensions, and weights of two are quantized")].push_back(t.name);
   } else {
     auto scheme = quantizer::Scheme::Make(*match.config, t.dtype, t.sizes[0], t.sizes[1], options_);
     if (scheme.ok()) {
@@ -118,16 +118,19 @@ void Chooser::Consider(size_t index, const quantizer::Candidate& t, const std::s
       chosen_.push_back({index, match.config, *std::move(scheme), report_.rows.size()});
     } else {
       row.why = std::string(scheme.status().message());
-      if (absl::IsInvalidArgument(scheme.status())) problems_.push_back(text::StrCat("'", t.name, "': ", row.why));
+      if (absl::IsInvalidArgument(scheme.status())) problems_[row.why].push_back(t.name);
     }
   }
   report_.rows.push_back(std::move(row));
 }
 
 absl::StatusOr<std::vector<ChosenWeight>> Chooser::Finish() {
-  if (!problems_.empty())
-    return WithHelp(absl::InvalidArgumentError(text::StrCat("the configuration does not fit ", problems_.size(), " weights: ", text::Join(problems_, "; "))),
-                    "--exclude them, or choose another group");
+  if (!problems_.empty()) {
+    std::string all;
+    for (const auto& [why, names] : problems_)
+      all += text::StrCat(all.empty() ? "" : "; ", "'", names[0], "'", names.size() > 1 ? text::StrCat(" and ", names.size() - 1, " more") : "", ": ", why);
+    return WithHelp(absl::InvalidArgumentError(text::StrCat("the configuration does not fit: ", all)), "--exclude them, or choose another group");
+  }
   std::vector<std::string> unmet;
   for (const std::string& key : matcher_->Unmatched()) unmet.push_back(text::StrCat("'", key, "' of the configuration"));
   for (size_t i = 0; i < include_.size(); ++i)

@@ -53,7 +53,7 @@ class Chooser {
   std::vector<weights::NameExpression> include_, exclude_;
   std::vector<bool> include_hit_, exclude_hit_;
   std::vector<ChosenWeight> chosen_;
-  std::vector<std::string> problems_;
+  std::map<std::string, std::vector<std::string>> problems_;  // names by what is wrong
   QuantizeReport report_;
 };
 

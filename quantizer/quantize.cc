@@ -8,6 +8,7 @@
 #include <mutex>
 #include <thread>
 
+#include "absl/cleanup/cleanup.h"
 #include "base/status_macros.h"
 
 namespace slipway::quantizer {
@@ -41,6 +42,8 @@ absl::Span<const float> RowReader::Next() {
 
 absl::StatusOr<Error> QuantizeWeight(const ir::ShardedTensor& w, Scheme& scheme, bool codes_as_they_are, const PartSink& sink) {
   const int64_t k = scheme.shape().k;
+  scheme.Start();
+  const absl::Cleanup finish = [&] { scheme.Finish(); };
   if (scheme.observes()) {
     ASSIGN_OR_RETURN(RowReader reader, RowReader::Open(w));
     int64_t row = 0;

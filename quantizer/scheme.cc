@@ -72,6 +72,19 @@ std::string Swizzle(absl::Span<const uint8_t> bytes, int64_t rows, int64_t colum
   return out;
 }
 
+void Scheme::Start() {
+  const size_t count = shape_.whole ? 1 : static_cast<size_t>(shape_.n * shape_.groups());
+  scale_.assign(count, 0);
+  zero_.assign(count, 0);
+  any_ = false;
+}
+void Scheme::Finish() {
+  scale_.clear();
+  scale_.shrink_to_fit();
+  zero_.clear();
+  zero_.shrink_to_fit();
+}
+
 int64_t Scheme::packed_row() const { return parts_[0].sizes[1] * ir::ByteSize(parts_[0].dtype); }
 
 void Scheme::Pack(const int8_t* codes, int64_t count, uint8_t* qdata) const {

@@ -54,6 +54,10 @@ class Scheme {
   // qdata is the first.
   absl::Span<const Part> parts() const { return parts_; }
 
+  // Allocates what is kept of the rows, and gives it back. Before Start() and after Finish() a scheme costs nothing.
+  virtual void Start();
+  virtual void Finish();
+
   // Whether Observe() must have seen all rows before Quantize() sees any.
   virtual bool observes() const { return shape_.whole; }
   virtual void Observe(const float* /*rows*/, int64_t /*row*/, int64_t /*count*/) {}
@@ -87,11 +91,7 @@ class Scheme {
                             float* numbers);
 
  protected:
-  Scheme(const Config& config, const Shape& shape) : config_(config), shape_(shape), loops_(BestLoops()) {
-    const size_t count = shape.whole ? 1 : static_cast<size_t>(shape.n * shape.groups());
-    scale_.resize(count);
-    zero_.resize(count);
-  }
+  Scheme(const Config& config, const Shape& shape) : config_(config), shape_(shape), loops_(BestLoops()) {}
   // The least and greatest of the tensor, of what has been observed.
   void ObserveRange(const float* rows, int64_t count);
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "base/floats.h"
 #include "quantizer/loops/loops.h"
@@ -51,20 +52,50 @@ void WidenF16(const uint16_t* __restrict from, float* __restrict to, int64_t n) 
   }
 }
 
+// Groups may be shorter than a vector of bytes has elements, so that a loop over one would run without vectors. Parameters of
+// groups are therefore spread to elements, kSpan at a time, and `body(at, n, e...)` goes through n elements from `at` on, whose
+// parameters are e[0], e[1], ….
+template <typename Body, typename... Params>
+inline void ByElements(int64_t groups, int64_t g, Body&& body, const Params* __restrict... params) {
+  constexpr int64_t kSpan = 512;
+  alignas(64) float spread[sizeof...(Params)][kSpan];
+  const float* from[] = {params...};
+  const auto call = [&](int64_t at, int64_t n) {
+    [&]<size_t... k>(std::index_sequence<k...>) { body(at, n, spread[k]...); }(std::index_sequence_for<Params...>());
+  };
+  if (g >= kSpan) {
+    for (int64_t j = 0; j < groups; ++j) {
+      for (size_t k = 0; k < sizeof...(Params); ++k)
+        for (int64_t i = 0; i < kSpan; ++i) spread[k][i] = from[k][j];
+      for (int64_t at = 0; at < g; at += kSpan) call(j * g + at, g - at < kSpan ? g - at : kSpan);
+    }
+    return;
+  }
+  const int64_t most = kSpan / g;
+  for (int64_t j = 0; j < groups; j += most) {
+    const int64_t count = groups - j < most ? groups - j : most;
+    for (size_t k = 0; k < sizeof...(Params); ++k)
+      for (int64_t c = 0; c < count; ++c)
+        for (int64_t i = 0; i < g; ++i) spread[k][c * g + i] = from[k][j + c];
+    call(j * g, count * g);
+  }
+}
+
 bool MinMax(const float* __restrict x, int64_t groups, int64_t g, float* __restrict min, float* __restrict max) {
   uint32_t largest = 0;
+#pragma omp simd reduction(max : largest)
+  for (int64_t i = 0; i < groups * g; ++i) {
+    const uint32_t magnitude = std::bit_cast<uint32_t>(x[i]) & 0x7fffffff;
+    largest = magnitude > largest ? magnitude : largest;
+  }
   for (int64_t j = 0; j < groups; ++j, x += g) {
     float low = x[0], high = x[0];
-    uint32_t bits = 0;
-#pragma omp simd reduction(min : low) reduction(max : high) reduction(max : bits)
+#pragma omp simd reduction(min : low) reduction(max : high)
     for (int64_t i = 0; i < g; ++i) {
       low = x[i] < low ? x[i] : low;
       high = x[i] > high ? x[i] : high;
-      const uint32_t magnitude = std::bit_cast<uint32_t>(x[i]) & 0x7fffffff;
-      bits = magnitude > bits ? magnitude : bits;
     }
     min[j] = low, max[j] = high;
-    largest = bits > largest ? bits : largest;
   }
   return largest < 0x7f800000;
 }
@@ -72,52 +103,62 @@ bool MinMax(const float* __restrict x, int64_t groups, int64_t g, float* __restr
 void ToInt(const float* __restrict x, int64_t groups, int64_t g, const float* __restrict inv, const float* __restrict zero,
            Rounding r, float low, float high, int8_t* __restrict q) {
   WithRounding(r, [&]<Rounding kR>() {
-    for (int64_t j = 0; j < groups; ++j, x += g, q += g) {
-      const float by = inv[j], add = zero[j];
-      for (int64_t i = 0; i < g; ++i)
-        q[i] = static_cast<int8_t>(static_cast<int32_t>(Clamp(std::rint(Round<kR>(x[i] * by)) + add, low, high)));
-    }
+    const auto body = [=](int64_t at, int64_t n, const float* __restrict by, const float* __restrict add) {
+      const float* __restrict from = x + at;
+      int8_t* __restrict to = q + at;
+      for (int64_t i = 0; i < n; ++i)
+        to[i] = static_cast<int8_t>(static_cast<int32_t>(Clamp(std::rint(Round<kR>(from[i] * by[i])) + add[i], low, high)));
+    };
+    ByElements(groups, g, body, inv, zero);
   });
 }
 
 void FromInt(const int8_t* __restrict q, int64_t groups, int64_t g, const float* __restrict scale, const float* __restrict zero,
              Rounding r, float* __restrict x) {
   WithRounding(r, [&]<Rounding kR>() {
-    for (int64_t j = 0; j < groups; ++j, x += g, q += g) {
-      const float by = scale[j], sub = zero[j];
-      for (int64_t i = 0; i < g; ++i) x[i] = Round<kR>((static_cast<float>(q[i]) - sub) * by);
-    }
+    const auto body = [=](int64_t at, int64_t n, const float* __restrict by, const float* __restrict sub) {
+      const int8_t* __restrict from = q + at;
+      float* __restrict to = x + at;
+      for (int64_t i = 0; i < n; ++i) to[i] = Round<kR>((static_cast<float>(from[i]) - sub[i]) * by[i]);
+    };
+    ByElements(groups, g, body, scale, zero);
   });
 }
 
 void ToUint4(const float* __restrict x, int64_t groups, int64_t g, const float* __restrict base, const float* __restrict scale,
              Rounding r, int8_t* __restrict q) {
   WithRounding(r, [&]<Rounding kR>() {
-    for (int64_t j = 0; j < groups; ++j, x += g, q += g) {
-      const float sub = base[j], by = scale[j];
-      for (int64_t i = 0; i < g; ++i)
-        q[i] = static_cast<int8_t>(static_cast<int32_t>(Clamp(std::rint(Round<kR>(Round<kR>(x[i] - sub) / by)), 0, 15)));
-    }
+    const auto body = [=](int64_t at, int64_t n, const float* __restrict sub, const float* __restrict by) {
+      const float* __restrict from = x + at;
+      int8_t* __restrict to = q + at;
+      for (int64_t i = 0; i < n; ++i)
+        to[i] = static_cast<int8_t>(static_cast<int32_t>(Clamp(std::rint(Round<kR>(Round<kR>(from[i] - sub[i]) / by[i])), 0, 15)));
+    };
+    ByElements(groups, g, body, base, scale);
   });
 }
 
 void FromUint4(const int8_t* __restrict q, int64_t groups, int64_t g, const float* __restrict scale,
                const float* __restrict zero, Rounding r, float* __restrict x) {
   WithRounding(r, [&]<Rounding kR>() {
-    for (int64_t j = 0; j < groups; ++j, x += g, q += g) {
-      const float by = scale[j], add = zero[j];
-      for (int64_t i = 0; i < g; ++i) x[i] = Round<kR>(Round<kR>((static_cast<float>(q[i]) - 8) * by) + add);
-    }
+    const auto body = [=](int64_t at, int64_t n, const float* __restrict by, const float* __restrict add) {
+      const int8_t* __restrict from = q + at;
+      float* __restrict to = x + at;
+      for (int64_t i = 0; i < n; ++i) to[i] = Round<kR>(Round<kR>((static_cast<float>(from[i]) - 8) * by[i]) + add[i]);
+    };
+    ByElements(groups, g, body, scale, zero);
   });
 }
 
 void ToUint4Hqq(const float* __restrict x, int64_t groups, int64_t g, const float* __restrict scale,
                 const float* __restrict zero, int8_t* __restrict q) {
-  for (int64_t j = 0; j < groups; ++j, x += g, q += g) {
-    const float by = scale[j], add = zero[j];
-    for (int64_t i = 0; i < g; ++i)
-      q[i] = static_cast<int8_t>(static_cast<int32_t>(Clamp(std::rint(x[i] * by + add), 0, 15)));
-  }
+  const auto body = [=](int64_t at, int64_t n, const float* __restrict by, const float* __restrict add) {
+    const float* __restrict from = x + at;
+    int8_t* __restrict to = q + at;
+    for (int64_t i = 0; i < n; ++i)
+      to[i] = static_cast<int8_t>(static_cast<int32_t>(Clamp(std::rint(from[i] * by[i] + add[i]), 0, 15)));
+  };
+  ByElements(groups, g, body, scale, zero);
 }
 
 // Of a number that the format holds without overflow.
@@ -137,13 +178,15 @@ inline uint8_t Float8Code(float x) {
 template <int kMantissa, int kBias>
 void ToFloat8Of(const float* __restrict x, int64_t groups, int64_t g, const float* __restrict scale, bool reciprocal,
                 float largest, uint8_t* __restrict q) {
-  for (int64_t j = 0; j < groups; ++j, x += g, q += g) {
-    const float by = scale[j];
+  const auto body = [=](int64_t at, int64_t n, const float* __restrict by) {
+    const float* __restrict from = x + at;
+    uint8_t* __restrict to = q + at;
     if (reciprocal)
-      for (int64_t i = 0; i < g; ++i) q[i] = Float8Code<kMantissa, kBias>(Clamp(x[i] * by, -largest, largest));
+      for (int64_t i = 0; i < n; ++i) to[i] = Float8Code<kMantissa, kBias>(Clamp(from[i] * by[i], -largest, largest));
     else
-      for (int64_t i = 0; i < g; ++i) q[i] = Float8Code<kMantissa, kBias>(Clamp(x[i] / by, -largest, largest));
-  }
+      for (int64_t i = 0; i < n; ++i) to[i] = Float8Code<kMantissa, kBias>(Clamp(from[i] / by[i], -largest, largest));
+  };
+  ByElements(groups, g, body, scale);
 }
 
 void ToFloat8(const float* x, int64_t groups, int64_t g, const float* scale, bool reciprocal, bool e5m2, uint8_t* q) {
@@ -153,14 +196,16 @@ void ToFloat8(const float* x, int64_t groups, int64_t g, const float* scale, boo
 template <int kMantissa, int kBias, Rounding kR>
 void FromFloat8Of(const uint8_t* __restrict q, int64_t groups, int64_t g, const float* __restrict scale, float* __restrict x) {
   const float rebase = std::bit_cast<float>(static_cast<uint32_t>(127 + 127 - kBias) << 23);
-  for (int64_t j = 0; j < groups; ++j, x += g, q += g) {
-    const float by = scale[j];
-    for (int64_t i = 0; i < g; ++i) {
-      const uint32_t code = q[i];
+  const auto body = [=](int64_t at, int64_t n, const float* __restrict by) {
+    const uint8_t* __restrict from = q + at;
+    float* __restrict to = x + at;
+    for (int64_t i = 0; i < n; ++i) {
+      const uint32_t code = from[i];
       const float magnitude = std::bit_cast<float>((code & 0x7f) << (23 - kMantissa)) * rebase;
-      x[i] = Round<kR>(std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | (code & 0x80) << 24) * by);
+      to[i] = Round<kR>(std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | (code & 0x80) << 24) * by[i]);
     }
-  }
+  };
+  ByElements(groups, g, body, scale);
 }
 
 void FromFloat8(const uint8_t* q, int64_t groups, int64_t g, const float* scale, bool e5m2, Rounding r, float* x) {
@@ -180,28 +225,32 @@ inline uint8_t Float4Code(float x) {
 
 void ToFloat4(const float* __restrict x, int64_t groups, int64_t g, const float* __restrict scale, bool reciprocal,
               uint8_t* __restrict q) {
-  for (int64_t j = 0; j < groups; ++j, x += g, q += g) {
-    const float by = scale[j];
+  const auto body = [=](int64_t at, int64_t n, const float* __restrict by) {
+    const float* __restrict from = x + at;
+    uint8_t* __restrict to = q + at;
     if (reciprocal)
-      for (int64_t i = 0; i < g; ++i) q[i] = Float4Code(x[i] * by);
+      for (int64_t i = 0; i < n; ++i) to[i] = Float4Code(from[i] * by[i]);
     else
-      for (int64_t i = 0; i < g; ++i) q[i] = Float4Code(x[i] / by);
-  }
+      for (int64_t i = 0; i < n; ++i) to[i] = Float4Code(from[i] / by[i]);
+  };
+  ByElements(groups, g, body, scale);
 }
 
 void FromFloat4(const uint8_t* __restrict q, int64_t groups, int64_t g, const float* __restrict scale, Rounding r,
                 float* __restrict x) {
   WithRounding(r, [&]<Rounding kR>() {
-    for (int64_t j = 0; j < groups; ++j, x += g, q += g) {
-      const float by = scale[j];
-      for (int64_t i = 0; i < g; ++i) {
-        const uint32_t code = q[i] & 7;
-        // Exponent and mantissa as a float's, 2^-126 times as large; below 1 there is one number, a half.
+    const auto body = [=](int64_t at, int64_t n, const float* __restrict by) {
+      const uint8_t* __restrict from = q + at;
+      float* __restrict to = x + at;
+      for (int64_t i = 0; i < n; ++i) {
+        const uint32_t code = from[i] & 7;
+        // Exponent and mantissa as a float's; below 1 there is one number, a half.
         const float normal = std::bit_cast<float>((code << 22) + (126u << 23));
         const float magnitude = code < 2 ? 0.5f * static_cast<float>(code) : normal;
-        x[i] = Round<kR>(std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | static_cast<uint32_t>(q[i] & 8) << 28) * by);
+        to[i] = Round<kR>(std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | static_cast<uint32_t>(from[i] & 8) << 28) * by[i]);
       }
-    }
+    };
+    ByElements(groups, g, body, scale);
   });
 }
 
@@ -210,18 +259,26 @@ void Pack4(const int8_t* __restrict q, int64_t n, int add, uint8_t* __restrict t
     to[i] = static_cast<uint8_t>(((q[2 * i] + add) & 15) | ((q[2 * i + 1] + add) & 15) << 4);
 }
 
-void ScaleFit(const float* __restrict x, int64_t groups, int64_t g, const float* __restrict scale, float low, float high,
-              float* __restrict xq, float* __restrict qq) {
+void FitScales(const float* __restrict x, int64_t groups, int64_t g, float low, float high, float eps, int rounds,
+               float* __restrict scale, float* __restrict change) {
   for (int64_t j = 0; j < groups; ++j, x += g) {
-    const float by = scale[j];
-    float a = 0, b = 0;
-#pragma omp simd reduction(+ : a, b)
-    for (int64_t i = 0; i < g; ++i) {
-      const float q = Clamp(std::rint(x[i] / by), low, high);
-      a += x[i] * q;
-      b += q * q;
+    float by = scale[j];
+    for (int round = 0; round < rounds; ++round) {
+      float xq = 0, qq = 0;
+#pragma omp simd reduction(+ : xq, qq)
+      for (int64_t i = 0; i < g; ++i) {
+        const float q = Clamp(std::rint(x[i] / by), low, high);
+        xq += x[i] * q;
+        qq += q * q;
+      }
+      float next = qq > 0 ? xq / qq : by;
+      next = std::fabs(next < eps ? eps : next);
+      if (next == by) break;  // and so in all rounds to come
+      const float moved = std::fabs(next - by) / (by < eps ? eps : by);
+      if (change && moved > change[round]) change[round] = moved;
+      by = next;
     }
-    xq[j] = a, qq[j] = b;
+    scale[j] = by;
   }
 }
 
@@ -251,8 +308,8 @@ inline float PowerMinus3Tenths(float x) {
   return e * std::bit_cast<float>(static_cast<uint32_t>(static_cast<int32_t>(whole) + 127) << 23);
 }
 
-double HqqStep(const float* __restrict x, int64_t groups, int64_t g, const float* __restrict scale, const float* __restrict zero,
-               float beta, float* __restrict next) {
+double HqqStep(const float* __restrict x, int64_t groups, int64_t g, const float* __restrict scale, const float* zero, float beta,
+               float* next) {
   double error = 0;
   const float by = 1 / beta;
   for (int64_t j = 0; j < groups; ++j, x += g) {
@@ -292,7 +349,7 @@ void Errors(const float* __restrict x, const float* __restrict y, int64_t n, Err
 }
 
 constexpr Loops kLoops = {SLIPWAY_LOOPS_NAME, WidenBF16, WidenF16,   MinMax,     ToInt,     FromInt, ToUint4,  FromUint4, ToUint4Hqq,
-                          ToFloat8,           FromFloat8, ToFloat4,  FromFloat4, Pack4,     ScaleFit, HqqStep, Errors};
+                          ToFloat8,           FromFloat8, ToFloat4,  FromFloat4, Pack4,     FitScales, HqqStep, Errors};
 
 }  // namespace SLIPWAY_LOOPS
 }  // namespace slipway::quantizer

@@ -53,10 +53,14 @@ struct Loops {
   // Two codes of 4 bits in a byte, the first in the low half, `add` added to each; n is even.
   void (*pack4)(const int8_t* q, int64_t n, int add, uint8_t* to);
 
-  // Of q = clamp(rint(x / scale), low, high): Σ x·q and Σ q².
-  void (*scale_fit)(const float* x, int64_t groups, int64_t g, const float* scale, float low, float high, float* xq, float* qq);
+  // Fits scales by least squares, `rounds` times: q = clamp(rint(x / s), low, high), s = max(Σ x·q / Σ q², eps), the old one where
+  // all q are 0. scale holds the first and gets the last; change[r] the largest |new - old| / old of round r so far, where it is
+  // not null.
+  void (*fit_scales)(const float* x, int64_t groups, int64_t g, float low, float high, float eps, int rounds, float* scale,
+                     float* change);
   // A step of HQQ (Badri & Shaji 2023) for 4 bits: q = clamp(rint(x · scale + zero), 0, 15), y = (q - zero) / scale,
-  // e = shrink(x - y): sign · max(|·| - |·|^-0.3 / beta, 0); next = mean(q - (x - e) · scale). Returns Σ |x - y|.
+  // e = shrink(x - y): sign · max(|·| - |·|^-0.3 / beta, 0); next = mean(q - (x - e) · scale), which may
+  // be written over zero. Returns Σ |x - y|.
   double (*hqq_step)(const float* x, int64_t groups, int64_t g, const float* scale, const float* zero, float beta, float* next);
 
   void (*errors)(const float* x, const float* y, int64_t n, ErrorSums* sums);

@@ -116,45 +116,29 @@ class Affine : public Scheme {
   std::vector<float> low_of_, high_of_, inverse_, scales_, zeros_;
 };
 
-// The scales of all rounds are kept, since only the last row says after which one all of them stop.
+// Only the last row says after which round all groups stop, so that the rounds are taken twice: keeping all of their scales would
+// cost twenty times the scales.
 class HqqScaleOnly : public Affine {
  public:
-  HqqScaleOnly(const Config& c, const Shape& s, const Options& options) : Affine(c, s, options) {
-    for (auto& round : rounds_) round.resize(scale_.size());
+  using Affine::Affine;
+  void Start() override {
+    Affine::Start();
+    rounds_ = kRounds;
+    std::fill(std::begin(change_), std::end(change_), 0.0f);
   }
   bool observes() const override { return true; }
-
-  void Observe(const float* w, int64_t row, int64_t count) override {
-    constexpr float kEps = 0x1p-23f;
-    const int64_t groups = count * shape_.groups();
-    const size_t first = static_cast<size_t>(row * shape_.groups()), many = static_cast<size_t>(groups);
-    low_of_.resize(many), high_of_.resize(many), xq_.resize(many), qq_.resize(many), scales_.resize(many);
-    if (!loops_.min_max(w, groups, shape_.group, low_of_.data(), high_of_.data())) return;
-    for (size_t j = 0; j < many; ++j) scales_[j] = std::max(std::max(-low_of_[j], high_of_[j]) / -low_, kEps);
-    for (int round = 0; round < kRounds; ++round) {
-      loops_.scale_fit(w, groups, shape_.group, scales_.data(), low_, high_, xq_.data(), qq_.data());
-      for (size_t j = 0; j < many; ++j) {
-        const float s = std::fabs(std::max(qq_[j] > 0 ? xq_[j] / qq_[j] : scales_[j], kEps));
-        change_[round] = std::max(change_[round], std::fabs(s - scales_[j]) / std::max(scales_[j], kEps));
-        rounds_[round][first + j] = scales_[j] = s;
-      }
-    }
-  }
+  void Observe(const float* w, int64_t, int64_t count) override { Fit(w, count, kRounds, change_); }
   void Settle() override {
-    int last = 0;
-    while (last + 1 < kRounds && !(change_[last] < 1e-5f)) ++last;
-    fitted_ = std::move(rounds_[last]);
-    for (auto& round : rounds_) round = {};
+    for (rounds_ = 1; rounds_ < kRounds && !(change_[rounds_ - 1] < 1e-5f);) ++rounds_;
   }
 
   // q from the fitted scale, by a true division; then the scale is rounded.
   bool Quantize(const float* w, int64_t row, int64_t count, int8_t* codes, float* numbers) override {
+    if (!Fit(w, count, rounds_, nullptr)) return false;
     const int64_t groups = count * shape_.groups();
     const size_t first = static_cast<size_t>(row * shape_.groups());
-    low_of_.resize(static_cast<size_t>(groups)), high_of_.resize(static_cast<size_t>(groups));
-    if (!loops_.min_max(w, groups, shape_.group, low_of_.data(), high_of_.data())) return false;
     for (int64_t j = 0; j < groups; ++j) {
-      const float by = fitted_[first + static_cast<size_t>(j)];
+      const float by = scales_[static_cast<size_t>(j)];
       const float* x = w + j * shape_.group;
       int8_t* q = codes + j * shape_.group;
       for (int64_t i = 0; i < shape_.group; ++i) q[i] = static_cast<int8_t>(std::clamp(std::rint(x[i] / by), low_, high_));
@@ -166,7 +150,20 @@ class HqqScaleOnly : public Affine {
 
  private:
   static constexpr int kRounds = 20;
-  std::vector<float> rounds_[kRounds], fitted_, xq_, qq_;
+
+  // scales_ of these rows.
+  bool Fit(const float* w, int64_t count, int rounds, float* change) {
+    constexpr float kEps = 0x1p-23f;
+    const int64_t groups = count * shape_.groups();
+    const size_t many = static_cast<size_t>(groups);
+    low_of_.resize(many), high_of_.resize(many), scales_.resize(many);
+    if (!loops_.min_max(w, groups, shape_.group, low_of_.data(), high_of_.data())) return false;
+    for (size_t j = 0; j < many; ++j) scales_[j] = std::max(std::max(-low_of_[j], high_of_[j]) / -low_, kEps);
+    loops_.fit_scales(w, groups, shape_.group, low_, high_, kEps, rounds, scales_.data(), change);
+    return true;
+  }
+
+  int rounds_ = kRounds;
   float change_[kRounds] = {};
 };
 

@@ -91,50 +91,32 @@ class Int4 : public Scheme {
   std::vector<float> low_of_, high_of_, exact_;
 };
 
+// As HQQ of integers (affine.cc), the rounds are taken twice.
 class Int4Hqq : public Int4 {
  public:
-  Int4Hqq(const Config& c, const Shape& s) : Int4(c, s), inverse_(scale_.size()) {
-    for (auto& round : rounds_) round.resize(scale_.size());
+  using Int4::Int4;
+  void Start() override {
+    Int4::Start();
+    rounds_ = kRounds;
+    std::fill(std::begin(error_), std::end(error_), 0.0);
   }
   bool observes() const override { return true; }
-
-  void Observe(const float* w, int64_t row, int64_t count) override {
-    const int64_t groups = count * shape_.groups();
-    const size_t first = static_cast<size_t>(row * shape_.groups()), many = static_cast<size_t>(groups);
-    low_of_.resize(many), high_of_.resize(many);
-    if (!loops_.min_max(w, groups, shape_.group, low_of_.data(), high_of_.data())) return;
-    std::vector<float> zero(many);
-    for (size_t j = 0; j < many; ++j) {
-      const float s = std::min(15 / (high_of_[j] - low_of_[j]), 2e4f);
-      inverse_[first + j] = s;
-      zero[j] = std::rint(-low_of_[j] * s);
-    }
-    float beta = 10;
-    for (int round = 0; round < kRounds; ++round) {
-      error_[round] += loops_.hqq_step(w, groups, shape_.group, &inverse_[first], zero.data(), beta, &rounds_[round][first]);
-      std::copy_n(&rounds_[round][first], many, zero.begin());
-      beta *= 1.01f;
-    }
-  }
+  void Observe(const float* w, int64_t, int64_t count) override { Fit(w, count, kRounds, error_); }
   // As long as the mean error falls; the step at which it does not has been taken.
   void Settle() override {
     const double count = static_cast<double>(shape_.n) * static_cast<double>(shape_.k);
     double best = 1e4;
-    int last = 0;
-    for (; last < kRounds && error_[last] / count < best; ++last) best = error_[last] / count;
-    zero_ = std::move(rounds_[std::min(last, kRounds - 1)]);
-    for (auto& round : rounds_) round = {};
+    for (rounds_ = 1; rounds_ < kRounds && error_[rounds_ - 1] / count < best; ++rounds_) best = error_[rounds_ - 1] / count;
   }
   bool Quantize(const float* w, int64_t row, int64_t count, int8_t* codes, float* numbers) override {
+    if (!Fit(w, count, rounds_, nullptr)) return false;
     const int64_t groups = count * shape_.groups();
-    const size_t first = static_cast<size_t>(row * shape_.groups()), many = static_cast<size_t>(groups);
-    low_of_.resize(many), high_of_.resize(many);
-    if (!loops_.min_max(w, groups, shape_.group, low_of_.data(), high_of_.data())) return false;
-    loops_.to_uint4_hqq(w, groups, shape_.group, &inverse_[first], &zero_[first], codes);
-    for (size_t j = first; j < first + many; ++j) {
-      const float scale = 1 / inverse_[j];
-      zero_[j] = RoundTo(shape_.rounding(), (8 - zero_[j]) * scale);
-      scale_[j] = RoundTo(shape_.rounding(), scale);
+    const size_t first = static_cast<size_t>(row * shape_.groups());
+    loops_.to_uint4_hqq(w, groups, shape_.group, exact_.data(), zeros_.data(), codes);
+    for (size_t j = 0; j < static_cast<size_t>(groups); ++j) {
+      const float scale = 1 / exact_[j];
+      zero_[first + j] = RoundTo(shape_.rounding(), (8 - zeros_[j]) * scale);
+      scale_[first + j] = RoundTo(shape_.rounding(), scale);
     }
     if (numbers) loops_.from_uint4(codes, groups, shape_.group, &scale_[first], &zero_[first], shape_.rounding(), numbers);
     return true;
@@ -142,7 +124,28 @@ class Int4Hqq : public Int4 {
 
  private:
   static constexpr int kRounds = 20;
-  std::vector<float> rounds_[kRounds], inverse_;
+
+  // exact_, the inverse scales, and zeros_ of these rows.
+  bool Fit(const float* w, int64_t count, int rounds, double* error) {
+    const int64_t groups = count * shape_.groups();
+    const size_t many = static_cast<size_t>(groups);
+    low_of_.resize(many), high_of_.resize(many), exact_.resize(many), zeros_.resize(many);
+    if (!loops_.min_max(w, groups, shape_.group, low_of_.data(), high_of_.data())) return false;
+    for (size_t j = 0; j < many; ++j) {
+      exact_[j] = std::min(15 / (high_of_[j] - low_of_[j]), 2e4f);
+      zeros_[j] = std::rint(-low_of_[j] * exact_[j]);
+    }
+    float beta = 10;
+    for (int round = 0; round < rounds; ++round) {
+      const double sum = loops_.hqq_step(w, groups, shape_.group, exact_.data(), zeros_.data(), beta, zeros_.data());
+      if (error) error[round] += sum;
+      beta *= 1.01f;
+    }
+    return true;
+  }
+
+  int rounds_ = kRounds;
+  std::vector<float> zeros_;
   double error_[kRounds] = {};
 };
 

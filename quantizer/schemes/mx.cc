@@ -36,7 +36,15 @@ class Mx : public Scheme {
     const int64_t down = (s.n + 127) / 128, across = (s.groups() + 3) / 4;
     parts_ = {{"qdata", four_ ? DType::kUInt8 : c.element, {s.n, four_ ? s.k / 2 : s.k}},
               {"scale", DType::kFloat8E8M0FNU, {32 * down, 16 * across}}};
-    exponents_.resize(scale_.size());
+  }
+  void Start() override {
+    Scheme::Start();
+    exponents_.assign(scale_.size(), 0);
+  }
+  void Finish() override {
+    Scheme::Finish();
+    exponents_.clear();
+    exponents_.shrink_to_fit();
   }
 
   bool Quantize(const float* w, int64_t row, int64_t count, int8_t* codes, float* numbers) override {

@@ -7,14 +7,12 @@
 // Scales are stored swizzled (scheme.h), two codes in a byte, the even column low.
 #include <algorithm>
 
-#include "base/floats.h"
 #include "quantizer/scheme.h"
 
 namespace slipway::quantizer {
 namespace {
 
 using ir::DType;
-using E4M3 = F8<kE4M3FN>;
 
 class Nvfp4 : public Scheme {
  public:
@@ -22,7 +20,15 @@ class Nvfp4 : public Scheme {
     const int64_t down = (s.n + 127) / 128, across = (s.groups() + 3) / 4;
     parts_ = {{"qdata", DType::kUInt8, {s.n, s.k / 2}}, {"scale", DType::kFloat8E4M3FN, {32 * down, 16 * across}}};
     if (c.per_tensor_scale) parts_.push_back({"per_tensor_scale", DType::kFloat32, {}});
-    blocks_.resize(scale_.size());
+  }
+  void Start() override {
+    Scheme::Start();
+    blocks_.assign(scale_.size(), 0);
+  }
+  void Finish() override {
+    Scheme::Finish();
+    blocks_.clear();
+    blocks_.shrink_to_fit();
   }
 
   bool observes() const override { return config_.per_tensor_scale; }
@@ -34,15 +40,17 @@ class Nvfp4 : public Scheme {
     const size_t first = static_cast<size_t>(row * shape_.groups()), many = static_cast<size_t>(groups);
     low_of_.resize(many), high_of_.resize(many), by_.resize(many);
     if (!loops_.min_max(w, groups, shape_.group, low_of_.data(), high_of_.data())) return false;
+    // A tensor of zeros: its blocks get the least scale, not 0 / 0.
+    const bool two = config_.per_tensor_scale;
+    const float tensor = two && tensor_ > 0 ? tensor_ : 1.0f, inverse = 1 / tensor;
+    for (size_t j = 0; j < many; ++j)
+      by_[j] = std::clamp(std::max(-low_of_[j], high_of_[j]) / 6.0f / tensor, 0x1p-6f, 448.0f);
+    constexpr float kOne = 1;
+    loops_.to_float8(by_.data(), 1, groups, &kOne, true, false, &blocks_[first]);
+    loops_.from_float8(&blocks_[first], 1, groups, &kOne, false, Rounding::kF32, by_.data());
     for (size_t j = 0; j < many; ++j) {
-      const float block = std::max(-low_of_[j], high_of_[j]) / 6.0f;
-      // A tensor of zeros: its blocks get the least scale, not 0 / 0.
-      const float ratio = !config_.per_tensor_scale ? block : tensor_ > 0 ? block / tensor_ : 0.0f;
-      const E4M3 s(std::clamp(ratio, 0x1p-6f, 448.0f));
-      blocks_[first + j] = s.bits;
-      const float number = static_cast<float>(s);
-      by_[j] = !config_.per_tensor_scale ? 1 / number : tensor_ > 0 ? (1 / tensor_) / number : 1 / number;
-      scale_[first + j] = config_.per_tensor_scale ? number * tensor_ : number;
+      scale_[first + j] = two ? by_[j] * tensor_ : by_[j];
+      by_[j] = inverse / by_[j];
     }
     auto* q = reinterpret_cast<uint8_t*>(codes);
     loops_.to_float4(w, groups, shape_.group, by_.data(), true, q);

@@ -58,6 +58,7 @@ int Run(int argc, char** argv) {
     // In two chunks, as large tensors go by.
     const int64_t half = n / 2;
     quantizer::Scheme& s = **scheme;
+    s.Start();
     if (s.observes()) {
       s.Observe(w.data(), 0, half);
       s.Observe(w.data() + half * k, half, n - half);
