@@ -9,8 +9,10 @@
 #include <map>
 #include <set>
 
+#include "base/status_macros.h"
 #include "base/text.h"
 #include "driver/format.h"
+#include "driver/quantize.h"
 #include "driver/target.h"
 #include "importers/checkpoint/state_dict.h"
 #include "weights/join.h"
@@ -109,6 +111,17 @@ int CountNodes(const ir::Archive& archive) {
   return static_cast<int>(nodes);
 }
 
+absl::Status Quantize(const Target& target, Conversion& c) {
+  const ConvertOptions& o = c.options;
+  if (o.quantize.empty()) return absl::OkStatus();
+  if (c.archive.programs.size() != 1)
+    return WithHelp(absl::UnimplementedError("quantizing an archive of several programs"), "slipway unpack divides it");
+  const bool aten = target.passes.empty();  // nothing legalizes the program: it is spelled in torch's operators
+  ASSIGN_OR_RETURN(c.summary.quantized, QuantizeProgram(c.program(), o, aten, o.output.empty() ? "." : FolderOf(o.output)));
+  RETURN_IF_ERROR(CheckRequired(o, *c.summary.quantized));
+  return CloseReport(o, *c.summary.quantized);
+}
+
 absl::Status Run(Conversion& c) {
   auto target = TargetOf(c.options);
   if (!target.ok()) return target.status();
@@ -124,6 +137,7 @@ absl::Status Run(Conversion& c) {
   if (!archive.ok()) return archive.status();
   c.archive = *std::move(archive);
   const std::string place = c.options.inputs.size() == 1 ? c.options.inputs[0] : "";
+  if (absl::Status s = Quantize(t, c); !s.ok()) return WithPlace(s, place);
   c.summary.nodes_before = CountNodes(c.archive);
   if (absl::Status s = RunPasses(t, c); !s.ok()) return WithPlace(s, place);
   c.summary.nodes_after = CountNodes(c.archive);

@@ -52,6 +52,17 @@ bool FoundIn(const std::vector<weights::NameExpression>& expressions, std::vecto
   return any;
 }
 
+QuantizedRow RowOf(const quantizer::Candidate& t) {
+  QuantizedRow row;
+  row.name = t.name;
+  row.dtype = std::string(ir::Name(t.dtype));
+  row.sizes = t.sizes;
+  int64_t elements = 1;
+  for (int64_t n : t.sizes) elements *= n;
+  row.bytes_before = row.bytes_after = (static_cast<uint64_t>(elements) * static_cast<uint64_t>(ir::BitSize(t.dtype)) + 7) / 8;
+  return row;
+}
+
 }  // namespace
 
 int Threads(const ConvertOptions& o) {
@@ -81,14 +92,7 @@ void Chooser::Consider(size_t index, const quantizer::Candidate& t, const std::s
     module = dot == std::string::npos ? "" : t.name.substr(0, dot);
     parameter = dot == std::string::npos ? std::string_view(t.name) : std::string_view(t.name).substr(dot + 1);
   }
-  QuantizedRow row;
-  row.name = t.name;
-  row.dtype = std::string(ir::Name(t.dtype));
-  row.sizes = t.sizes;
-  int64_t elements = 1;
-  for (int64_t n : t.sizes) elements *= n;
-  row.bytes_before = row.bytes_after = (static_cast<uint64_t>(elements) * static_cast<uint64_t>(ir::BitSize(t.dtype)) + 7) / 8;
-
+  QuantizedRow row = RowOf(t);
   const bool excluded = FoundIn(exclude_, exclude_hit_, t.name), included = FoundIn(include_, include_hit_, t.name);
   const quantizer::Match match = matcher_->Find(module, parameter);
   const bool by_name = match.entry && match.entry->key != "_default";
@@ -121,6 +125,15 @@ void Chooser::Consider(size_t index, const quantizer::Candidate& t, const std::s
       if (absl::IsInvalidArgument(scheme.status())) problems_[row.why].push_back(t.name);
     }
   }
+  report_.rows.push_back(std::move(row));
+}
+
+void Chooser::Leave(const quantizer::Candidate& t, const std::string& why) {
+  QuantizedRow row = RowOf(t);
+  row.why = why;
+  // Names are marked as met all the same: the message for them would be the wrong one.
+  FoundIn(exclude_, exclude_hit_, t.name);
+  if (FoundIn(include_, include_hit_, t.name)) problems_[why].push_back(t.name);
   report_.rows.push_back(std::move(row));
 }
 

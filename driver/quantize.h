@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "driver/convert_options.h"
 #include "driver/quantize_report.h"
+#include "ir/graph.h"
 #include "quantizer/config.h"
 #include "quantizer/scheme.h"
 #include "quantizer/select.h"
@@ -38,6 +39,8 @@ class Chooser {
 
   // A candidate, and why it is no linear layer ("" where it is one). Adds a row to the report; the weight, where it is chosen.
   void Consider(size_t index, const quantizer::Candidate& t, const std::string& why_not);
+  // A row for what cannot be quantized, whatever the configuration says.
+  void Leave(const quantizer::Candidate& t, const std::string& why);
   // All weights chosen. InvalidArgument naming every weight that a configuration cannot take and every name in the configuration
   // that is no module's.
   absl::StatusOr<std::vector<ChosenWeight>> Finish();
@@ -74,6 +77,11 @@ struct QuantizedCheckpoint {
 // `tensors` by name. Notes go to `lines`.
 absl::StatusOr<QuantizedCheckpoint> QuantizeCheckpoint(const ConvertOptions& o, std::vector<weights::NamedTensor> tensors,
                                                        std::vector<std::string>* lines);
+
+// Replaces the linear layers of a program by quantized ones, as the options say; `aten` spells them in operators that torch has.
+// Values are kept in a scratch file in `folder`.
+absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, const ConvertOptions& o, bool aten,
+                                                                const std::string& folder);
 
 // --require-all: FailedPrecondition, naming them, where weights that were asked for stay in float.
 absl::Status CheckRequired(const ConvertOptions& o, const QuantizeReport& report);

@@ -46,6 +46,11 @@ bool IsEmbeddingName(std::string_view module) {
   return Has(kEmbeddingNames, last);
 }
 
+bool IsAttentionOutput(std::string_view name, const std::function<bool(const std::string&)>& has) {
+  constexpr std::string_view kEnd = "out_proj.weight";
+  return name.ends_with(kEnd) && has(text::StrCat(name.substr(0, name.size() - kEnd.size()), "in_proj_weight"));
+}
+
 absl::StatusOr<ModelFacts> ModelFacts::Read(std::string_view config_json) {
   namespace json = importers::json;
   ASSIGN_OR_RETURN(const json::Document document, json::Document::Parse(config_json));
@@ -77,9 +82,7 @@ std::string WhyNotLinear(const Candidate& t, const ModelFacts& facts, const std:
   if (t.shares_embedding) return "tied to the embedding";
   if (facts.tied_embeddings && Has(kHeads, last) && module.find("layers") == std::string_view::npos)
     return "tied to the embedding (config.json)";
-  if (last == "out_proj" && has(text::StrCat(module.substr(0, module.size() - last.size()), "in_proj_weight")))
-    return "of nn.MultiheadAttention";
-  return "";
+  return IsAttentionOutput(t.name, has) ? "of nn.MultiheadAttention" : "";
 }
 
 }  // namespace slipway::quantizer

@@ -46,6 +46,9 @@ std::string_view ModuleOf(std::string_view name);
 // Why the tensor is no weight of a linear layer; "" where it is one. `has` tells whether the checkpoint has a tensor of a name.
 std::string WhyNotLinear(const Candidate& t, const ModelFacts& facts, const std::function<bool(const std::string&)>& has);
 
+// Whether a weight is the output projection of torch's nn.MultiheadAttention, which torchao leaves alone.
+bool IsAttentionOutput(std::string_view name, const std::function<bool(const std::string&)>& has);
+
 // Whether a module is an embedding by its name.
 bool IsEmbeddingName(std::string_view module);
 

@@ -1,17 +1,11 @@
-// The values go through a file that is unlinked as soon as it is open: the kernel frees it with the last mapping.
+// Casts and gathers, a step at a time, into a scratch file.
 #include "weights/make_weights.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
 #include <memory>
 
-#include "base/text.h"
-#include "io/io_error.h"
 #include "io/mapped_file.h"
+#include "io/scratch_file.h"
 #include "weights/cast.h"
 
 namespace slipway::weights {
@@ -19,38 +13,7 @@ namespace {
 
 constexpr int64_t kStep = int64_t{1} << 16;  // elements: stays in the processor's cache
 
-// A file descriptor of a file that goes with it.
-class Scratch {
- public:
-  static absl::StatusOr<std::unique_ptr<Scratch>> Make(const std::string& folder) {
-    std::unique_ptr<Scratch> s(new Scratch);
-    std::string path = text::StrCat(folder, "/.slipway-XXXXXX");
-    s->fd_ = mkostemp(path.data(), O_CLOEXEC);
-    if (s->fd_ < 0) return io::IoError(errno, folder);
-    unlink(path.c_str());
-    return s;
-  }
-  ~Scratch() {
-    if (fd_ >= 0) close(fd_);
-  }
-  absl::Status Write(absl::Span<const uint8_t> bytes) {
-    while (!bytes.empty()) {
-      const ssize_t n = write(fd_, bytes.data(), bytes.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return io::IoError(errno, "a file for weights that are cast or joined");
-      bytes.remove_prefix(static_cast<size_t>(n));
-    }
-    return absl::OkStatus();
-  }
-  // Its bytes, which outlive it.
-  absl::StatusOr<std::shared_ptr<io::MappedFile>> Map() const { return io::MappedFile::Open(text::StrCat("/proc/self/fd/", fd_)); }
-
- private:
-  Scratch() = default;
-  int fd_ = -1;
-};
-
-absl::Status MakeOne(const WeightToMake& w, Scratch& out) {
+absl::Status MakeOne(const WeightToMake& w, io::ScratchFile& out) {
   const CastFunction cast = FindCast(w.from.dtype, w.to);
   if (!cast && w.from.dtype != w.to) return absl::InternalError("no cast between these types");
   auto reader = ir::ElementReader::Open(w.from);
@@ -64,7 +27,7 @@ absl::Status MakeOne(const WeightToMake& w, Scratch& out) {
       cast(elements.data(), block.data(), count);
       elements = block;
     }
-    if (absl::Status s = out.Write(elements); !s.ok()) return s;
+    if (absl::Status s = out.Append(elements); !s.ok()) return s;
   }
   return absl::OkStatus();
 }
@@ -73,7 +36,7 @@ absl::Status MakeOne(const WeightToMake& w, Scratch& out) {
 
 absl::Status MakeWeights(std::vector<WeightToMake>& weights, const std::string& folder) {
   if (weights.empty()) return absl::OkStatus();
-  auto scratch = Scratch::Make(folder);
+  auto scratch = io::ScratchFile::Make(folder);
   if (!scratch.ok()) return scratch.status();
   for (const WeightToMake& w : weights)
     if (absl::Status s = MakeOne(w, **scratch); !s.ok()) return s;

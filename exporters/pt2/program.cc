@@ -1,6 +1,7 @@
 // The schema writer: one function a record, named after it, as importers/pt2/program.cc has one to read each.
 #include "exporters/pt2/program.h"
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <set>
@@ -382,6 +383,21 @@ class ProgramWriter {
 
   // ---- Graphs
 
+  static std::vector<size_t> Numbers(size_t n) {
+    std::vector<size_t> out(n);
+    for (size_t i = 0; i < n; ++i) out[i] = i;
+    return out;
+  }
+  // torch passes a program's own tensors before the arguments of the call.
+  std::vector<size_t> InputOrder() const {
+    std::vector<size_t> order = Numbers(p_.input_specs.size());
+    std::stable_partition(order.begin(), order.end(), [&](size_t i) {
+      const ir::InputSpec::Kind kind = p_.input_specs[i].kind;
+      return kind != ir::InputSpec::kUser && kind != ir::InputSpec::kConstant;
+    });
+    return order;
+  }
+
   static void Collect(const Graph& g, std::vector<const Value*>* values) {
     for (const Value* v : g.inputs()) values->push_back(v);
     for (const Node* n : g)
@@ -392,7 +408,7 @@ class ProgramWriter {
   void WriteGraph(const Graph& g, bool root) {
     GraphNames graphs{g, {}, {}};
     out_.BeginObject().Key("inputs").BeginArray();
-    for (size_t i = 0; i < g.inputs().size(); ++i) {
+    for (size_t i : root ? InputOrder() : Numbers(g.inputs().size())) {
       const Value& v = *g.inputs()[i];
       if (v.type().kind != Type::kConstant) {
         WriteValue(v);
@@ -438,7 +454,7 @@ class ProgramWriter {
   void WriteSignature() {
     GraphNames none{*p_.graph, {}, {}};
     out_.BeginObject().Key("input_specs").BeginArray();
-    for (size_t i = 0; i < p_.input_specs.size(); ++i) {
+    for (size_t i : InputOrder()) {
       const ir::InputSpec& s = p_.input_specs[i];
       const Value& v = *p_.graph->inputs()[i];
       const auto named = [&](std::string_view kind, std::string_view key) {
