@@ -16,11 +16,17 @@ bool Parse(std::string_view text, bool* out) {
   *out = text == "true";
   return *out || text == "false";
 }
-bool Parse(std::string_view text, int* out) {
-  int number = 0;
+bool Parse(std::string_view text, int64_t* out) {
+  int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number < 1 || number > kMostNumber) return false;
+  if (error != std::errc() || end != text.data() + text.size() || number < 0 || number > kMostNumber) return false;
   *out = number;
+  return true;
+}
+bool Parse(std::string_view text, int* out) {
+  int64_t number = 0;
+  if (!Parse(text, &number) || number == 0) return false;
+  *out = static_cast<int>(number);
   return true;
 }
 bool Parse(std::string_view text, std::string* out) {
@@ -40,6 +46,7 @@ bool Parse(std::string_view text, Pairs* out) {
 
 std::string Show(bool) { return ""; }
 std::string Show(int number) { return number ? text::StrCat(number) : ""; }
+std::string Show(int64_t number) { return Show(static_cast<int>(number)); }
 std::string Show(const std::string& text) { return text; }
 std::string Show(const Strings&) { return ""; }
 std::string Show(const Pairs&) { return ""; }

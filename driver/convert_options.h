@@ -52,10 +52,12 @@ struct ConvertOptions {
   std::string quantize;  // a configuration's short name or file; "": not
   std::vector<std::string> quantize_include, quantize_exclude;
   std::string numerics = "0.18";
+  std::string calibration;
   bool require_all = false;
   std::string html;
   int threads = 0;  // 0: as many as there are processors
-  int rank = 0, world_size = 0;  // 0: one process
+  int64_t rank = 0;  // from 0
+  int world_size = 0;  // 0: not said
   // All
   std::vector<std::pair<std::string, std::string>> metadata;
   bool dry_run = false;
@@ -92,12 +94,14 @@ using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 // A value of a field as text, and as it is shown; Parse() adds to what holds several. False for a value that is malformed.
 bool Parse(std::string_view text, bool* out);
-bool Parse(std::string_view text, int* out);
+bool Parse(std::string_view text, int* out);      // from 1
+bool Parse(std::string_view text, int64_t* out);  // from 0
 bool Parse(std::string_view text, std::string* out);
 bool Parse(std::string_view text, Strings* out);
 bool Parse(std::string_view text, Pairs* out);
 std::string Show(bool);
 std::string Show(int number);
+std::string Show(int64_t number);
 std::string Show(const std::string& text);
 std::string Show(const Strings&);
 std::string Show(const Pairs&);
@@ -185,11 +189,13 @@ inline constexpr ConvertFlag kTable[] = {
                                "with `--quantize`: also the weights whose names the expression is found in; may be repeated"),
     Flag<&O::quantize_exclude>("quantize-exclude", kAll, "RE", "with `--quantize`: not the weights whose names …; may be repeated"),
     Flag<&O::numerics>("numerics", kAll, "0.18|0.14", "with `--quantize`: the torchao whose numbers are made"),
+    Flag<&O::calibration>("calibration", kPrograms, "FILE",
+                          "with `--quantize`: .safetensors of inputs, for the methods that look at activations; docs/quantize.md"),
     Flag<&O::require_all>("require-all", kAll, "",
                           "with `--quantize`: exit code 1, and no output, where a weight that was asked for stays in float"),
     Flag<&O::html>("html", kAll, "FILE", "with `--quantize`: the closing table as a page, with errors by layer"),
     Flag<&O::threads>("threads", kAll, "N", "with `--quantize`: how many threads; one for each processor if not said"),
-    Flag<&O::rank>("rank", kSafetensors, "R",
+    Flag<&O::rank>("rank", kSafetensors, "N",
                    "with `--quantize` and `--world-size`: of several processes that write one folder, which this is. Taken from the "
                    "environment of Slurm, Open MPI and Kubernetes' indexed jobs where not said"),
     Flag<&O::world_size>("world-size", kSafetensors, "N", "with `--rank`: how many processes there are; 1: the environment is not asked"),

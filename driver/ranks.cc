@@ -58,7 +58,7 @@ absl::StatusOr<std::optional<Ranks>> RanksOf(const ConvertOptions& o) {
   if (rank_given || size_given) {
     if (size_given && o.world_size == 1) return std::optional<Ranks>();
     if (!rank_given || !size_given) return UsageError("--rank and --world-size go together");
-    r = {o.rank, o.world_size, "as the flags say"};
+    r = {static_cast<int>(o.rank), o.world_size, "as the flags say"};
   } else {
     for (const Launcher& l : kLaunchers) {
       if (!std::getenv(l.rank) || !std::getenv(l.size)) continue;
