@@ -1,10 +1,10 @@
 // Quantizes linear weights of a program with calibration data and writes every part and the numbers they stand for: what tests compare
 // with torchao's.
 //
-//     calibrate_weights CONFIG MODEL CALIBRATION.safetensors OUT.safetensors [memory=BYTES] [percentile=P] [threads=N] [weight=RE]
+//     calibrate_weights CONFIG MODEL CALIBRATION.safetensors OUT.safetensors [memory=BYTES] [percentile=P] [threads=N] [weight=TEXT]
 //
 // Of a weight X: X.qdata, X.scale, ..., X.codes (a byte each), X.dequant (f32, of W · diag(factors)), X.act_pre_scale, X.act_scale,
-// X.act_zero_point. MODEL is a program; weights are its parameters of two dimensions whose name holds `weight` (".weight").
+// X.act_zero_point. MODEL is a program; weights are its parameters of two dimensions whose name holds TEXT (".weight").
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
