@@ -44,6 +44,10 @@ Error Error::Of(const ErrorSums& sums) {
   return {sums.reference > 0 ? std::sqrt(sums.difference / sums.reference) : 0, sums.max};
 }
 
+absl::Status NotFinite() {
+  return absl::InvalidArgumentError("the weight has infinities or NaN, of which no scale can be made");
+}
+
 absl::Status PartWriter::Rows(const int8_t* codes, int64_t row, int64_t count) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(codes);
   const int64_t k = scheme_.shape().k;
@@ -98,7 +102,7 @@ absl::StatusOr<Error> QuantizeWeight(const ir::ShardedTensor& w, Scheme& scheme,
     codes.resize(rows.size());
     numbers.resize(rows.size());
     if (!scheme.Quantize(prepare(rows), row, count, codes.data(), numbers.data()))
-      return absl::InvalidArgumentError("the weight has infinities or NaN, of which no scale can be made");
+      return NotFinite();
     if (!columns.empty()) loops.times(numbers.data(), inverse.data(), count, k, Rounding::kF32, numbers.data());
     loops.errors(rows.data(), numbers.data(), static_cast<int64_t>(rows.size()), &sums);
     RETURN_IF_ERROR(writer.Rows(codes.data(), row, count));

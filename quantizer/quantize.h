@@ -34,6 +34,9 @@ struct Error {
 absl::StatusOr<Error> QuantizeWeight(const ir::ShardedTensor& w, Scheme& scheme, bool codes_as_they_are, const PartSink& sink,
                                      absl::Span<const float> columns = {});
 
+// The error for such a weight.
+absl::Status NotFinite();
+
 // Gives the parts of a weight to a sink, rows as they are done.
 class PartWriter {
  public:

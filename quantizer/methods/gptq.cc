@@ -237,7 +237,7 @@ absl::StatusOr<Calibrated> QuantizeGptq(const CalibratedWeight& q) {
     }
     float low, high;
     if (!BestLoops().min_max(w.data(), 1, count * k, &low, &high))
-      return absl::InvalidArgumentError("the weight has infinities or NaN, of which no scale can be made");
+      return NotFinite();
     solved = w;
     scale.resize(static_cast<size_t>(count * groups)), zero.resize(scale.size());
     // Blocks of rows at fixed places: the sums do not depend on how many threads there are.

@@ -15,8 +15,11 @@ absl::StatusOr<Calibrated> QuantizeSmooth(const CalibratedWeight& q) {
   const auto columns = static_cast<size_t>(q.k());
   std::vector<float> least(columns), greatest(columns), unused(columns);
   ASSIGN_OR_RETURN(RowReader reader, RowReader::Open(q.w));
-  for (absl::Span<const float> rows = reader.Next(); !rows.empty(); rows = reader.Next())
+  for (absl::Span<const float> rows = reader.Next(); !rows.empty(); rows = reader.Next()) {
+    float low, high;
+    if (!BestLoops().min_max(rows.data(), 1, static_cast<int64_t>(rows.size()), &low, &high)) return NotFinite();
     BestLoops().columns(rows.data(), static_cast<int64_t>(rows.size()) / q.k(), q.k(), least.data(), greatest.data(), unused.data());
+  }
   const auto alpha = static_cast<float>(q.scheme.config().smooth_alpha);
   const Rounding t = q.rounding();
   std::vector<float> factors(columns);
