@@ -17,7 +17,7 @@
 #include "io/mapped_file.h"
 #include "ir/clone.h"
 #include "kernels/parallel.h"
-#include "passes/quantization.h"
+#include "passes/quantize_linears.h"
 #include "planner/evaluator.h"
 
 namespace slipway::driver {
@@ -171,20 +171,12 @@ struct Observed {
 absl::StatusOr<std::vector<Observed>> FindLayers(const ir::Program& p, const std::map<std::string, const Config*>& layers) {
   std::map<std::string, std::vector<const ir::Value*>> inputs;
   std::vector<std::string> order;
-  for (const ir::Node* n : *p.graph) {
-    const std::string_view name = passes::MatrixOf(*n);
-    if (name.empty()) continue;
-    const ir::Value* matrix = n->Get(name).value();
-    const passes::Permuted turned = passes::ReadPermutation(matrix);
-    if (turned.source) matrix = turned.source;
-    if (!passes::StoredTensor(matrix)) continue;
-    const std::string& weight = p.input_specs[static_cast<size_t>(matrix->index())].target;
-    if (!layers.contains(weight)) continue;
-    const std::string_view op = n->op_name();
-    const ir::Value* x = n->Get(op == "aten.linear.default" ? "input" : op == "aten.addmm.default" ? "mat1" : "self").value();
-    auto& values = inputs[weight];
-    if (values.empty()) order.push_back(weight);
-    if (std::find(values.begin(), values.end(), x) == values.end()) values.push_back(x);
+  for (const passes::LinearLayer& layer : passes::FindLinears(p)) {
+    if (!layers.contains(layer.weight)) continue;
+    auto& values = inputs[layer.weight];
+    order.push_back(layer.weight);
+    for (const passes::LinearUse& use : layer.uses)
+      if (std::find(values.begin(), values.end(), use.input) == values.end()) values.push_back(use.input);
   }
   std::vector<std::string> missing;
   for (const auto& [weight, config] : layers)
@@ -271,6 +263,7 @@ absl::Status Calibrate(const ir::Program& original, const std::map<std::string, 
   if (p->form != ir::Form::kFunctional) {
     functional = ir::Clone(original);
     ConversionContext context;
+    context.skip = {"fold-constants"};  // a transposed weight stays the parameter that it is
     RETURN_IF_ERROR(passes::RunPasses(passes::kPreparation, *functional, context));
     p = functional.get();
   }

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "kernels/products/gemm_fast.h"
@@ -206,6 +207,8 @@ absl::StatusOr<Calibrated> QuantizeGptq(const CalibratedWeight& q) {
   std::vector<bool> dead;
   ASSIGN_OR_RETURN(const std::vector<float> u, FactorOfInverse(q.statistics, c.gptq_percdamp, &dead, workers));
 
+  q.scheme.Start();
+  const absl::Cleanup finish = [&] { q.scheme.Finish(); };
   if (q.scheme.observes()) {  // a scale of the tensor beside those of groups
     ASSIGN_OR_RETURN(RowReader reader, RowReader::Open(q.w));
     int64_t row = 0;

@@ -219,12 +219,12 @@ class Net(nn.Module):
         self.query, self.key = nn.Linear(64, 64), nn.Linear(64, 64)
         self.twice = nn.Linear(64, 64)
         self.turned = nn.Parameter(torch.randn(64, 32) / 8)
-        self.last = nn.Linear(64, 24)
+        self.last, self.mm = nn.Linear(64, 24), nn.Linear(64, 24, bias=False)
 
     def forward(self, x, scale):
         x = torch.nn.functional.gelu(self.query(x) + self.key(x)) * scale
         x = self.twice(torch.tanh(self.twice(x)))
-        return self.last(x), torch.mm(self.last.weight, x[0].t()), x @ self.turned
+        return self.last(x), torch.mm(self.last.weight, x[0].t()), x @ self.turned, torch.mm(x[0], self.mm.weight.t())
 
 
 def test_programs(tmp_path):
@@ -236,7 +236,7 @@ def test_programs(tmp_path):
     stacked = {f"input.{i}": torch.stack([s[i] for s in samples]) for i in range(2)}
     separate = {f"sample{j}.input.{i}": s[i] for j, s in enumerate(samples) for i in range(2)}
     first = calibrate(tmp_path, "gptq(int4-weight-only:group=32)", stacked)
-    assert {name.split(".")[0] for name in first} == {"query", "key", "twice", "last"}
+    assert {name.split(".")[0] for name in first} == {"query", "key", "twice", "last", "mm"}
     for data, options in ((separate, []), (stacked, ["memory=1"]), (stacked, ["threads=3"])):
         again = calibrate(tmp_path, "gptq(int4-weight-only:group=32)", data, *options)
         assert all(torch.equal(t, again[name]) for name, t in first.items())

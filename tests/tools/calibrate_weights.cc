@@ -28,7 +28,7 @@ int Fail(const absl::Status& s) {
   return 3;
 }
 
-// The numbers that codes stand for.
+// The numbers that codes stand for; the scheme must not have finished.
 std::vector<float> Numbers(const quantizer::Scheme& s, const std::string& codes) {
   const quantizer::Shape& shape = s.shape();
   std::vector<float> out(codes.size());
@@ -75,8 +75,10 @@ int Run(int argc, char** argv) {
     if (!scheme.ok()) return scheme.status();
     for (const bool as_they_are : {true, false}) {
       std::vector<std::string> parts((*scheme)->parts().size());
+      std::vector<float> numbers;
       auto done = quantizer::QuantizeCalibrated(t, **scheme, statistics, options.threads, as_they_are,
                                                 [&](size_t i, uint64_t offset, absl::Span<const uint8_t> bytes) {
+                                                  if (i == 1 && as_they_are) numbers = Numbers(**scheme, parts[0]);
                                                   if (parts[i].size() < offset + bytes.size()) parts[i].resize(offset + bytes.size());
                                                   std::memcpy(parts[i].data() + offset, bytes.data(), bytes.size());
                                                   return absl::OkStatus();
@@ -84,7 +86,7 @@ int Run(int argc, char** argv) {
       if (!done.ok()) return done.status();
       if (as_they_are) {
         add(name + ".codes", DType::kInt8, {n, k}, parts[0]);
-        add(name + ".dequant", DType::kFloat32, {n, k}, quantizer::Encode(Numbers(**scheme, parts[0]), DType::kFloat32));
+        add(name + ".dequant", DType::kFloat32, {n, k}, quantizer::Encode(numbers, DType::kFloat32));
         if (!done->act_pre_scale.empty()) add(name + ".act_pre_scale", DType::kFloat32, {k}, quantizer::Encode(done->act_pre_scale, DType::kFloat32));
         if (done->act_scale) {
           add(name + ".act_scale", DType::kFloat32, {}, quantizer::Encode({&*done->act_scale, 1}, DType::kFloat32));
