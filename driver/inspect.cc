@@ -11,6 +11,7 @@
 #include "driver/pass_context.h"
 #include "exporters/native/c_header.h"
 #include "importers/native/native_file.h"
+#include "io/inputs.h"
 #include "io/mapped_file.h"
 #include "planner/planner.h"
 #include "planner/rules.h"
@@ -377,6 +378,7 @@ absl::StatusOr<FileReport> Inspect(const std::string& path, bool verify) {
     if (!archive.ok()) return archive.status();
     Describe(*archive, &r);
   }
+  if (absl::Status s = io::InputsUnchanged(); !s.ok()) return s;
   return r;
 }
 

@@ -92,6 +92,7 @@ class Exporter {
     Tail();
     if (absl::Status s = onnx_out::CheckSkeleton(model_, weights_); !s.ok()) return s;
     for (const auto& w : weights_) report_.weight_bytes += w.nbytes();
+    if (absl::Status s = CheckOutput(report_.weight_bytes, o_.max_output); !s.ok()) return s;
     if (dry_run) return std::move(report_);
     auto written = onnx_out::WriteModel(model_, weights_, path, o_);
     if (!written.ok()) return written.status();

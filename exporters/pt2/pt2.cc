@@ -14,6 +14,7 @@
 #include "exporters/pt2/payloads.h"
 #include "exporters/pt2/torch_save.h"
 #include "io/atomic_writer.h"
+#include "io/io_error.h"
 #include "io/zip_writer.h"
 
 namespace slipway::exporters {
@@ -191,15 +192,10 @@ class ArchiveWriter {
     if (options_.progress) options_.progress(done_, total_);
   }
 
-  absl::Status CheckCrc(const io::Bytes& bytes, std::optional<uint32_t> crc, std::string_view what) const {
-    if (!options_.check_crc || !crc || io::Crc32Of(bytes) == *crc) return absl::OkStatus();
-    return absl::InvalidArgumentError(text::StrCat("'", what, "': the bytes do not have the CRC-32 that the source states"));
-  }
-
   absl::Status Add(const std::string& member, const io::Bytes& bytes, std::optional<uint32_t> crc, std::string_view what) {
-    if (absl::Status s = CheckCrc(bytes, crc, what); !s.ok()) return s;
     written_ += bytes.size();
-    return zip_->Add(member, bytes, crc);
+    const absl::Status s = zip_->Add(member, bytes, crc);
+    return s.ok() ? s : io::Prefixed(text::StrCat("'", what, "': "), s);
   }
 
   // ---- One folder, raw weights (torch 2.9 …)
@@ -294,10 +290,6 @@ class ArchiveWriter {
 
   absl::Status WritePickled(const std::string& member, const Table& table) {
     if (table.tensors.empty()) return zip_->Add(member, std::string_view());
-    for (size_t i = 0; i < table.tensors.size(); ++i) {
-      const Payload& payload = table.placed.payloads[table.placed.places[i].payload];
-      if (absl::Status s = CheckCrc(payload.bytes, payload.crc32, table.tensors[i].name); !s.ok()) return s;
-    }
     auto layout = TorchSaveDict(table.tensors, table.placed);
     if (!layout.ok()) return layout.status();
     const std::vector<io::ZipLayout::Piece> pieces = layout->Finish();
@@ -334,6 +326,7 @@ absl::StatusOr<Pt2Report> ExportPt2(absl::Span<const Pt2File> files, const Pt2Op
     if (absl::Status s = writers.back().Prepare(); !s.ok()) return s;
     total += writers.back().payload_bytes();
   }
+  if (absl::Status s = CheckOutput(total, options.max_output); !s.ok()) return s;
   Pt2Report report;
   if (dry_run) {
     report.weight_bytes = total;
@@ -342,9 +335,15 @@ absl::StatusOr<Pt2Report> ExportPt2(absl::Span<const Pt2File> files, const Pt2Op
   if (options.progress) each.progress = [&](uint64_t done, uint64_t) { options.progress(before + done, total); };
   std::vector<std::unique_ptr<io::AtomicFile>> written;
   std::vector<io::AtomicFile*> all;
+  std::vector<std::string> paths;
+  for (const Pt2File& f : files) paths.push_back(f.path);
+  io::RecoverAside(paths);
   for (size_t i = 0; i < files.size(); ++i) {
-    auto file = io::AtomicFile::Create(files[i].path);
+    auto file = io::AtomicFile::Create(paths[i], {.recovered = true});
     if (!file.ok()) return file.status();
+    // Of several programs, equal payloads are written once: how much is known afterwards.
+    const bool known = files[i].archive->programs.size() == 1;
+    if (absl::Status s = (*file)->Reserve(known ? writers[i].payload_bytes() : 0); !s.ok()) return s;
     if (absl::Status s = writers[i].Write(file->get(), &report); !s.ok()) return s;
     before += writers[i].payload_bytes();
     written.push_back(*std::move(file));

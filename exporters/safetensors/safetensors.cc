@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "io/atomic_writer.h"
 #include "io/io_error.h"
+#include "ir/storage_check.h"
 #include "weights/cast.h"
 #include "weights/checkpoint_folder.h"
 
@@ -103,6 +104,7 @@ class FileWriter {
       : file_(file), options_(options), total_(total), done_(done) {}
 
   absl::Status Write(const FilePlan& plan) {
+    if (absl::Status s = file_->Reserve(plan.size()); !s.ok()) return s;
     if (absl::Status s = file_->Write(plan.header); !s.ok()) return s;
     for (const NamedTensor* t : plan.tensors)
       if (absl::Status s = WriteTensor(*t); !s.ok()) return io::Prefixed(text::StrCat("'", t->name, "': "), s);
@@ -115,6 +117,7 @@ class FileWriter {
   const uint64_t total_;
   uint64_t* done_;
   std::vector<uint8_t> cast_;
+  ir::StorageCheck check_;
 
   void Progress(uint64_t bytes) {
     *done_ += bytes;
@@ -126,6 +129,10 @@ class FileWriter {
     if (!reader.ok()) return reader.status();
     const int64_t item = reader->item();
     const CastFunction cast = FindCast(t.tensor.dtype, t.dtype);
+    for (const ir::Piece& piece : t.tensor.pieces) {
+      const bool copied = !cast && piece.tensor.is_contiguous() && static_cast<uint64_t>(piece.tensor.nbytes()) >= kCopyFrom;
+      if (absl::Status s = copied ? absl::OkStatus() : check_.Read(piece.tensor); !s.ok()) return s;
+    }
     while (reader->left() > 0) {
       const ir::Run run = reader->Peek();
       const uint64_t size = static_cast<uint64_t>(run.count * item);
@@ -133,7 +140,7 @@ class FileWriter {
       const auto* bytes = std::get_if<io::Bytes>(&run.storage->bytes);
       // What lies side by side in a file goes file to file; for short stretches the call would cost more than the copy.
       if (!cast && dense && bytes && bytes->file_range()) {
-        if (absl::Status s = file_->Append(bytes->Part(static_cast<uint64_t>(run.offset), size)); !s.ok()) return s;
+        if (absl::Status s = check_.Copy(*run.storage, static_cast<uint64_t>(run.offset), size, *file_); !s.ok()) return s;
         reader->Skip(run.count);
         Progress(size);
         continue;
@@ -197,10 +204,14 @@ absl::Status WriteFolder(const std::string& folder, const std::vector<FilePlan>&
   const bool made = mkdir(base.c_str(), 0777) == 0;
   if (!made && errno != EEXIST) return io::IoError(errno, base);
   const auto write = [&]() -> absl::Status {
+    std::vector<std::string> paths;
+    for (const std::string& name : names) paths.push_back(text::StrCat(base, "/", name));
+    if (!index.empty()) paths.push_back(text::StrCat(base, "/model.safetensors.index.json"));
+    io::RecoverAside(paths);
     std::vector<std::unique_ptr<io::AtomicFile>> written;
     uint64_t done = 0;
-    for (size_t i = 0; i < plans.size() + (index.empty() ? 0 : 1); ++i) {
-      auto file = io::AtomicFile::Create(text::StrCat(base, "/", i < plans.size() ? names[i] : "model.safetensors.index.json"));
+    for (size_t i = 0; i < paths.size(); ++i) {
+      auto file = io::AtomicFile::Create(paths[i], {.recovered = true});
       if (!file.ok()) return file.status();
       const absl::Status s = i < plans.size() ? FileWriter(file->get(), options, total, &done).Write(plans[i])
                                               : (*file)->Write(index);
@@ -234,6 +245,7 @@ absl::StatusOr<SafetensorsReport> ExportSafetensors(const std::vector<NamedTenso
   for (const NamedTensor& t : tensors) all.push_back(&t);
   auto plan = Plan(std::move(all), options);
   if (!plan.ok()) return plan.status();
+  if (absl::Status s = CheckOutput(plan->size(), options.max_output); !s.ok()) return s;
   if (!options.dry_run) {
     auto file = io::AtomicFile::Create(path);
     if (!file.ok()) return file.status();
@@ -279,6 +291,7 @@ absl::StatusOr<SafetensorsReport> ExportShards(const std::vector<NamedTensor>& t
     index += "\n  }\n}\n";
     report.file_bytes += index.size();
   }
+  if (absl::Status s = CheckOutput(report.file_bytes, options.max_output); !s.ok()) return s;
   if (options.dry_run) return report;
   if (absl::Status s = WriteFolder(folder, plans, names, index, options); !s.ok()) return s;
   return report;
@@ -301,6 +314,7 @@ absl::StatusOr<SafetensorsReport> ExportRanks(const std::vector<std::vector<Name
     names.push_back(text::StrCat("rank-", Padded(plans.size()), "-of-", Padded(ranks.size()), ".safetensors"));
     plans.push_back(*std::move(plan));
   }
+  if (absl::Status s = CheckOutput(report.file_bytes, options.max_output); !s.ok()) return s;
   if (options.dry_run) return report;
   if (absl::Status s = WriteFolder(folder, plans, names, "", options); !s.ok()) return s;
   return report;
