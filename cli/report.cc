@@ -66,8 +66,12 @@ std::string VersionText() { return driver::VersionText(); }
 
 void Report(const driver::Outcome& outcome, bool json) {
   const bool colour = !json && isatty(2) && !std::getenv("NO_COLOR");
+  size_t warnings = 0;
+  constexpr size_t kMostWarnings = 200;
   for (const driver::Diagnostic& d : outcome.diagnostics)
-    std::fputs((json ? driver::ToJson(d) : driver::ToText(d, colour)).c_str(), stderr);
+    if (json || d.severity == driver::Severity::kError || ++warnings <= kMostWarnings)
+      std::fputs((json ? driver::ToJson(d) : driver::ToText(d, colour)).c_str(), stderr);
+  if (warnings > kMostWarnings) std::fprintf(stderr, "warning: … and %zu more\n", warnings - kMostWarnings);
 }
 
 }  // namespace slipway::cli

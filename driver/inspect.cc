@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "driver/format.h"
 #include "driver/pass_context.h"
 #include "exporters/native/c_header.h"
@@ -141,15 +142,8 @@ std::string TypeText(const TensorRow& r) {
   return r.value.empty() ? r.kind : r.value;
 }
 
-// Control characters of names must not reach a terminal.
-std::string Shown(std::string_view name) {
-  std::string out;
-  for (char c : name) {
-    const uint8_t u = static_cast<uint8_t>(c);
-    out += u < 0x20 || u == 0x7f ? '?' : c;
-  }
-  return out;
-}
+// Control characters of names must not reach a terminal, and one long name must not fill it.
+std::string Shown(std::string_view name) { return text::Printable(text::Shortened(name, 400)); }
 
 class Table {
  public:
@@ -387,7 +381,7 @@ std::string ToTable(const FileReport& r, bool ops, bool all_weights) {
   std::string_view format = r.format;
   for (const Format& f : Formats())
     if (f.name == r.format) format = f.title;
-  t.Line(text::StrCat(r.file, ": ", format, ", ", Bytes(r.bytes), r.producer.empty() ? "" : ", ", Shown(r.producer)));
+  t.Line(text::StrCat(Shown(r.file), ": ", format, ", ", Bytes(r.bytes), r.producer.empty() ? "" : ", ", Shown(r.producer)));
   for (const ProgramReport& p : r.programs) {
     t.Line("");
     t.Line(text::StrCat("program ", Shown(p.name), ": ", Plural(p.nodes, "node"), " of ", Plural(p.ops.size(), "operator"),

@@ -256,12 +256,18 @@ absl::StatusOr<DiffReport> Diff(ir::TensorSet first, ir::TensorSet second, const
   return report;
 }
 
+namespace {
+
+std::string Shown(std::string_view name) { return text::Printable(text::Shortened(name, 400)); }
+
+}  // namespace
+
 std::string ToTable(const DiffReport& report, const DiffOptions& options) {
   std::string out;
   size_t widest = 0;
-  for (const DiffRow& r : report.rows) widest = std::max(widest, text::Printable(r.name).size());
+  for (const DiffRow& r : report.rows) widest = std::max(widest, Shown(r.name).size());
   for (const DiffRow& r : report.rows) {
-    const std::string name = text::Printable(r.name);
+    const std::string name = Shown(r.name);
     text::StrAppend(&out, name, std::string(widest - name.size() + 2, ' '));
     switch (r.kind) {
       case DiffRow::kOnlyInA:

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "exporters/native/template.h"
+#include "exporters/program_names.h"
 #include "exporters/pt2/program.h"
 #include "exporters/pt2/pt2.h"
 #include "io/atomic_writer.h"
@@ -368,6 +369,7 @@ absl::Status WritePackage(Library& library, const ir::Program& program, io::Atom
 
 absl::StatusOr<NativeReport> ExportNative(const ir::Program& program, const planner::PlannedProgram& planned,
                                           const std::string& path, const NativeOptions& options, bool dry_run) {
+  if (absl::Status s = CheckProgramNames(program); !s.ok()) return s;
   Library library(program, planned, options);
   if (absl::Status s = library.Prepare(); !s.ok()) return s;
   if (absl::Status s = CheckOutput(library.size(), options.max_output); !s.ok()) return s;

@@ -17,6 +17,7 @@
 #include "exporters/onnx/types.h"
 #include "exporters/onnx/ort_workarounds.h"
 #include "exporters/onnx/wire.h"
+#include "exporters/program_names.h"
 
 namespace slipway::exporters {
 
@@ -310,6 +311,7 @@ absl::StatusOr<OnnxReport> ExportOnnx(const ir::Program& p, const std::string& p
   if (options.opset < kMinOpset || options.opset > kMaxOpset)
     return absl::UnimplementedError(
         text::StrCat("opset ", options.opset, " (supported: ", kMinOpset, " … ", kMaxOpset, ")"));
+  if (absl::Status s = CheckProgramNames(p); !s.ok()) return s;
   return Exporter(p, options).Run(path, dry_run, on_failure);
 }
 

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/utf8.h"
+#include "exporters/program_names.h"
 #include "exporters/pt2/payloads.h"
 #include "exporters/pt2/torch_save.h"
 #include "io/atomic_writer.h"
@@ -114,14 +116,14 @@ class Payloads {
 absl::Status CheckNames(const ir::Archive& archive, const Pt2Options& options) {
   std::set<std::string_view> names;
   for (const auto& p : archive.programs) {
-    if (p->name.empty() || p->name.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos || p->name.starts_with('.'))
+    if (p->name.empty() || p->name.find_first_of("/\\") != std::string::npos || p->name.starts_with('.') || !text::IsPlain(p->name))
       return absl::InvalidArgumentError(text::StrCat("'", p->name, "' cannot be the name of a program in an archive"));
     if (!names.insert(p->name).second) return absl::InvalidArgumentError(text::StrCat("two programs are named '", p->name, "'"));
   }
   if (options.target == TorchTarget::k26 && archive.programs.size() != 1)
     return absl::UnimplementedError("the layout of torch 2.6 holds one program");
   for (const auto& [name, content] : archive.extra_files) {
-    bool bad = name.empty() || name.starts_with('/') || name.find('\0') != name.npos;
+    bool bad = name.empty() || name.starts_with('/') || !text::IsPlain(name);
     for (std::string_view part : text::Split(name, '/')) bad |= part.empty() || part == "." || part == "..";
     if (bad) return absl::InvalidArgumentError(text::StrCat("'", name, "' cannot be the name of an extra file"));
   }
@@ -137,6 +139,7 @@ class ArchiveWriter {
     if (absl::Status s = CheckNames(archive_, options_); !s.ok()) return s;
     std::vector<std::string> refused;
     for (const auto& p : archive_.programs) {
+      if (absl::Status s = CheckProgramNames(*p); !s.ok()) return s;
       auto json = ProgramToJson(*p, options_.target);
       const std::string prefix = archive_.programs.size() > 1 ? text::StrCat(p->name, ": ") : "";
       if (!json.ok()) {
@@ -251,7 +254,7 @@ class ArchiveWriter {
     const size_t slash = path.rfind('/');
     std::string stem = slash == path.npos ? path : path.substr(slash + 1);
     if (stem.ends_with(".pt2")) stem.resize(stem.size() - 4);
-    return stem.empty() || stem == "." || stem == ".." || stem.size() > 255 ? "archive/" : stem + "/";
+    return stem.empty() || stem == "." || stem == ".." || stem.size() > 255 || !text::IsPlain(stem) ? "archive/" : stem + "/";
   }
 
   absl::Status WriteFolder(const std::string& path) {

@@ -12,6 +12,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "io/atomic_writer.h"
 #include "io/io_error.h"
 #include "ir/storage_check.h"
@@ -45,6 +46,7 @@ absl::Status Check(const std::vector<NamedTensor>& tensors) {
   std::set<std::string_view> names;
   for (const NamedTensor& t : tensors) {
     const auto bad = [&](std::string_view what) { return text::StrCat("'", t.name, "': ", what); };
+    if (!text::IsUtf8(t.name)) return absl::InvalidArgumentError(bad("a tensor's name is not UTF-8"));
     if (t.name == "__metadata__") return absl::InvalidArgumentError(bad("the format keeps this name for itself"));
     if (!names.insert(t.name).second) return absl::InvalidArgumentError(bad("two tensors have this name"));
     if (ir::Info(t.dtype).safetensors.empty() || RankOf(t.dtype) == static_cast<int>(std::size(kRank)))
