@@ -371,6 +371,8 @@ absl::StatusOr<FileReport> Inspect(const std::string& path, bool verify) {
     auto archive = OpenArchive(*source);
     if (!archive.ok()) return archive.status();
     Describe(*archive, &r);
+    for (const auto& p : archive->programs)
+      if (absl::Status s = verify ? passes::InferShapes(*p, &r.verified->corrected) : absl::OkStatus(); !s.ok()) return s;
   }
   if (absl::Status s = io::InputsUnchanged(); !s.ok()) return s;
   return r;
@@ -424,6 +426,8 @@ std::string ToTable(const FileReport& r, bool ops, bool all_weights) {
   if (r.verified)
     t.Line(r.verified->members == 0 ? "  verified: nothing, the format has no checksums"
                                     : text::StrCat("  verified: ", Plural(r.verified->members, "member"), ", ", Bytes(r.verified->bytes)));
+  if (r.verified)
+    for (const std::string& c : r.verified->corrected) t.Line(text::StrCat("  note: ", Shown(c)));
   return t.Take();
 }
 
@@ -449,7 +453,9 @@ std::string ToJson(const FileReport& r) {
   for (const auto& [key, size] : r.extra_files) j.Key(key).Int(size);
   j.EndObject();
   if (r.verified) {
-    j.Key("verified").BeginObject().Key("members").Int(r.verified->members).Key("bytes").Int(r.verified->bytes).EndObject();
+    j.Key("verified").BeginObject().Key("members").Int(r.verified->members).Key("bytes").Int(r.verified->bytes).Key("corrected").BeginArray();
+    for (const std::string& c : r.verified->corrected) j.String(c);
+    j.EndArray().EndObject();
   }
   j.EndObject();
   return j.Take() + "\n";
