@@ -83,7 +83,7 @@ absl::StatusOr<std::string> WithQuantizationConfig(std::string_view config, cons
 
 // Files of the output for files of the input: where a folder of several is read and nothing else is asked for.
 void KeepShards(const ConvertOptions& o, std::vector<NamedTensor>& tensors) {
-  if (!IsFolder(o.output) || o.shards > 0 || !o.max_shard_size.empty()) return;
+  if (!IsFolder(o.output) || o.shards > 0 || o.max_shard_size > 0) return;
   std::map<std::string, int> files;
   for (const NamedTensor& t : tensors) {
     const ir::TensorRef* whole = t.tensor.whole();

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "io/crc32.h"
 #include "zip_builder.h"
 
 namespace slipway::io {
@@ -159,6 +160,70 @@ TEST_F(AtomicFileTest, ShortenedSourcesAreReported) {
   EXPECT_EQ((*file)->CopyFrom({*source, 0, 100'000}).code(), absl::StatusCode::kDataLoss);
 }
 
+// What comes through memory is compared with the checksum that is given: small parts, and large ones whose pages straddle.
+TEST_F(AtomicFileTest, ComparesChecksums) {
+  const std::string text(3'000'000, 'y');
+  std::ofstream(Path("in"), std::ios::binary) << text;
+  auto source = MappedFile::Open(Path("in"));
+  ASSERT_TRUE(source.ok());
+  auto file = AtomicFile::Create(Path("out"));
+  ASSERT_TRUE(file.ok());
+  for (const uint64_t size : {uint64_t{1000}, uint64_t{300'000}, uint64_t{2'999'983}}) {
+    const FileRange range{*source, 17, size};
+    const uint32_t crc = Crc32(0, range.data());
+    EXPECT_TRUE((*file)->CopyFrom(range, crc).ok());
+    EXPECT_EQ((*file)->CopyFrom(range, crc ^ 1).code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST_F(AtomicFileTest, ReservedRoomIsGivenBack) {
+  auto file = AtomicFile::Create(Path("out"));
+  ASSERT_TRUE(file.ok());
+  ASSERT_TRUE((*file)->Reserve(uint64_t{64} << 20).ok());
+  ASSERT_TRUE((*file)->Write("few").ok());
+  ASSERT_TRUE((*file)->Commit().ok());
+  struct stat info;
+  ASSERT_EQ(stat(Path("out").c_str(), &info), 0);
+  EXPECT_EQ(info.st_size, 3);
+  EXPECT_LE(info.st_blocks, 64);
+}
+
+// Another file, even one that this output is not made of: weights are used until the end.
+TEST_F(AtomicFileTest, ChangedInputsStopTheCommit) {
+  std::ofstream(Path("in")) << "before";
+  auto source = MappedFile::Open(Path("in"));
+  ASSERT_TRUE(source.ok());
+  EXPECT_TRUE(InputsUnchanged().ok());
+  usleep(20'000);  // the system's clock of files is coarse
+  std::ofstream(Path("in")) << "behind";
+  EXPECT_EQ(InputsUnchanged().code(), absl::StatusCode::kDataLoss);
+  {
+    auto file = AtomicFile::Create(Path("out"));
+    ASSERT_TRUE(file.ok());
+    EXPECT_EQ((*file)->Commit().code(), absl::StatusCode::kDataLoss);
+  }
+  EXPECT_EQ(Names(), std::vector<std::string>{"in"});
+  *source = nullptr;
+  EXPECT_TRUE(InputsUnchanged().ok());
+}
+
+// What a killed process had put aside comes back, or goes where there is a new one; names that are not asked for stay.
+TEST_F(AtomicFileTest, RecoversWhatWasPutAside) {
+  const pid_t gone = fork();
+  if (gone == 0) _exit(0);
+  waitpid(gone, nullptr, 0);
+  const auto aside = [&](const std::string& name) { return Path(name) + "." + std::to_string(gone) + ".before.tmp"; };
+  std::ofstream(aside("a")) << "old a";
+  std::ofstream(aside("b.x")) << "old b";
+  std::ofstream(Path("b.x")) << "new b";
+  std::ofstream(aside("c")) << "old c";
+  const std::string paths[] = {Path("a"), Path("b.x"), Path("d")};
+  RecoverAside(paths);
+  EXPECT_EQ(ReadWhole(Path("a")), "old a");
+  EXPECT_EQ(ReadWhole(Path("b.x")), "new b");
+  EXPECT_EQ(Names(), (std::vector<std::string>{"a", "b.x", "c." + std::to_string(gone) + ".before.tmp"}));
+}
+
 TEST_F(AtomicFileTest, TwoFilesTogether) {
   std::ofstream(Path("a")) << "old a";
   for (bool fails : {true, false}) {
@@ -250,7 +315,7 @@ TEST_F(AtomicFileTest, SignalsRemoveTemporaries) {
 
 // The process that the test above stops.
 TEST(AtomicFileChild, DISABLED_WaitsForSignal) {
-  io::RemoveTemporariesOnSignals();
+  io::RemoveTemporariesOnSignals([](const LostInput&) { _exit(1); });
   const std::string folder = ::testing::TempDir() + "slipway_child_" + std::to_string(getpid());
   ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
   std::vector<std::unique_ptr<AtomicFile>> files;
