@@ -28,7 +28,9 @@ void BroadcastThree(InferContext& c) {
   Operands o = OperandsAt(c, {0, 1, 2});
   c.Out(c.ResultType(o.tensors, o.scalars), c.Broadcast(o.shapes));
 }
-void LikeSelfBroadcast(InferContext& c) {  // self's dtype, sizes of self and the second argument
+void LikeSelfMasked(InferContext& c) {  // self's dtype, sizes of self and the mask
+  NeedDType(c, TensorAt(c, 1), [](DType t) { return IsBool(t) || t == DType::kUInt8; }, "a mask");
+  if (c.node().op().base == "masked_scatter") NeedSameDType(c, {Self(c), TensorAt(c, 2)});
   Operands o = OperandsAt(c, {0, 1});
   c.Out(Self(c)->dtype(), c.Broadcast(o.shapes));
 }
@@ -48,6 +50,7 @@ void Where(InferContext& c) {
 }
 void Lerp(InferContext& c) {  // the ends decide the dtype, the weight is of the same one
   Operands all = OperandsAt(c, {0, 1, 2}), ends = OperandsAt(c, {0, 1});
+  NeedSameDType(c, {Self(c), TensorAt(c, 1)});
   c.Out(c.ResultType(ends.tensors), c.Broadcast(all.shapes));
 }
 void MakeComplex(InferContext& c) {
@@ -145,7 +148,7 @@ constexpr ShapeFamily kFamilies[] = {
      "ge.Scalar greater.Tensor greater.Scalar greater_equal.Tensor greater_equal.Scalar less.Tensor less.Scalar "
      "less_equal.Tensor less_equal.Scalar not_equal.Tensor not_equal.Scalar logical_and logical_or logical_xor isclose"},
     {BroadcastThree, "addcmul addcdiv clamp clamp.Tensor clip clip.Tensor"},
-    {LikeSelfBroadcast, "masked_fill.Scalar masked_fill.Tensor masked_scatter"},
+    {LikeSelfMasked, "masked_fill.Scalar masked_fill.Tensor masked_scatter"},
     {Where, "where.self where.ScalarSelf where.ScalarOther where.Scalar"},
     {Lerp, "lerp.Scalar lerp.Tensor"},
     {MakeComplex, "complex polar"},

@@ -20,6 +20,8 @@ Sizes IndexedSizes(InferContext& c, const Sizes& x, const Values& indices) {
   for (Value* v : indices) {
     if (!v) {
       all.push_back({});
+    } else if (!IsIntegral(v->dtype()) && !IsBool(v->dtype())) {
+      c.Fail(text::StrCat("'", v->name(), "' is ", Name(v->dtype()), ", which is no index"));
     } else if (v->dtype() == DType::kBool || v->dtype() == DType::kUInt8) {
       Sym n = c.FreshSize();
       for (int d = 0; d < v->rank(); ++d) all.push_back({true, {n}});
@@ -58,10 +60,25 @@ void Index(InferContext& c) {
   Value* x = Self(c);
   c.Out(x->dtype(), IndexedSizes(c, x->sizes(), c.tensors("indices")));
 }
+void IndexPut(InferContext& c) {
+  Value *x = Self(c), *values = c.tensor("values");
+  NeedSameDType(c, {x, values});
+  const Values indices = c.tensors("indices");
+  auto is_mask = [](Value* v) { return v && (IsBool(v->dtype()) || v->dtype() == DType::kUInt8); };
+  if (std::none_of(indices.begin(), indices.end(), is_mask))
+    NeedExpands(c, values->sizes(), IndexedSizes(c, x->sizes(), indices), "the values");
+  SameAsSelf(c);
+}
 void MaskedIndex(InferContext& c) {
   Value* x = Self(c);
   Sizes s = IndexedSizes(c, x->sizes(), c.tensors("indices"));
   c.Out(x->dtype(), c.Broadcast(s, TensorAt(c, 1)->sizes()));
+}
+void MaskedIndexPut(InferContext& c) {
+  Value *x = Self(c), *values = c.tensor("values");
+  NeedSameDType(c, {x, values});
+  IndexedSizes(c, x->sizes(), c.tensors("indices"));
+  SameAsSelf(c);
 }
 void Gather(InferContext& c) {
   c.dim("dim", Self(c)->rank());
@@ -146,8 +163,13 @@ void HistogramDDCount(InferContext& c) {
 }
 void HistogramDDEdges(InferContext& c) {
   Sizes bins;
-  for (Value* v : c.tensors("bins"))
-    if (v) bins.push_back(NumelOf(v) - 1);
+  for (Value* v : c.tensors("bins")) {
+    if (!v) return c.Fail("no edges of a dimension");
+    NeedRank(c, v, 1);
+    bins.push_back(NumelOf(v) - 1);
+  }
+  if (Self(c)->rank() == 0) return c.Fail("a 0-d tensor");
+  c.RequireEqual(Self(c)->sizes().back(), static_cast<int64_t>(bins.size()), "numbers of dimensions and of edges");
   OutHistogramDD(c, bins);
 }
 DType PositionDType(InferContext& c) { return c.b("out_int32") ? DType::kInt32 : DType::kInt64; }
@@ -193,9 +215,10 @@ void Multinomial(InferContext& c) {
 constexpr ShapeFamily kFamilies[] = {
     {Index, "index.Tensor _unsafe_index.Tensor index.Tensor_hacked_twin _unsafe_index.Tensor_hacked_twin"},
     {MaskedIndex, "_unsafe_masked_index"},
+    {IndexPut, "index_put index_put.hacked_twin _unsafe_index_put _unsafe_index_put.hacked_twin _index_put_impl"},
+    {MaskedIndexPut, "_unsafe_masked_index_put_accumulate"},
     {SameAsSelf,
-     "index_put index_put.hacked_twin _unsafe_index_put _unsafe_index_put.hacked_twin _index_put_impl "
-     "_unsafe_masked_index_put_accumulate index_add index_copy index_fill.int_Scalar index_fill.int_Tensor index_reduce "
+     "index_add index_copy index_fill.int_Scalar index_fill.int_Tensor index_reduce "
      "scatter.src scatter.value scatter.reduce scatter.value_reduce scatter_add scatter_reduce.two put"},
     {Gather, "gather"},
     {IndexSelect, "index_select"},
