@@ -100,6 +100,7 @@ void TakeAlongDim(InferContext& c) {
 void Embedding(InferContext& c) {
   Value* w = Self(c);
   if (w->rank() != 2) return c.Fail("the table is not a matrix");
+  NeedDType(c, TensorAt(c, 1), IsIntegral, "an index");
   Sizes out = TensorAt(c, 1)->sizes();
   out.push_back(w->sizes()[1]);
   c.Out(w->dtype(), out);
@@ -108,6 +109,13 @@ void Embedding(InferContext& c) {
 void EmbeddingBag(InferContext& c) {
   Value *w = Self(c), *indices = TensorAt(c, 1), *offsets = TensorAt(c, 2);
   if (w->rank() != 2 || offsets->rank() != 1) return c.Fail("bad ranks");
+  if (indices->rank() != 1 && indices->rank() != 2) return c.Fail("the indices are neither a list nor rows");
+  NeedDType(c, indices, IsIntegral, "an index");
+  NeedDType(c, offsets, IsIntegral, "an offset");
+  if (Value* weights = c.opt_tensor("per_sample_weights")) {
+    NeedSameDType(c, {w, weights});
+    NeedSameSizes(c, weights->sizes(), indices->sizes(), "a weight for each index");
+  }
   constexpr int64_t kSum = 0, kMax = 2;
   int64_t mode = c.i("mode"), padding = c.opt_i("padding_idx").value_or(-1);
   Sym bags = offsets->sizes()[0] - (c.b("include_last_offset") ? 1 : 0);
@@ -145,6 +153,8 @@ void HistogramCount(InferContext& c) {
   c.Out(Self(c)->dtype(), {Sym(n) + 1});
 }
 void HistogramEdges(InferContext& c) {
+  NeedRank(c, TensorAt(c, 1), 1);
+  NeedSameDType(c, {Self(c), TensorAt(c, 1)});
   Sym n = NumelOf(TensorAt(c, 1));
   c.Out(Self(c)->dtype(), {n - 1});
   c.Out(Self(c)->dtype(), {n});

@@ -139,7 +139,11 @@ void BroadcastTensors(InferContext& c) {
 void MeshGrid(InferContext& c) {
   Values all = c.tensors("tensors");
   Sizes out;
-  for (Value* v : all) out.push_back(v ? NumelOf(v) : Sym(1));
+  for (Value* v : all) {
+    if (v && v->rank() > 1) return c.Fail(text::StrCat("'", v->name(), "' is no vector"));
+    if (v) NeedSameDType(c, {all[0], v});
+    out.push_back(v ? NumelOf(v) : Sym(1));
+  }
   bool xy = c.node().op().ArgIndex("indexing") >= 0 && c.str("indexing") == "xy";
   if (xy && out.size() >= 2) std::swap(out[0], out[1]);
   for (Value* v : all)
@@ -604,7 +608,11 @@ void CartesianProd(InferContext& c) {
   Values all = Tensors(c);
   if (!c.ok()) return;
   Sym n = 1;
-  for (Value* v : all) n = n * NumelOf(v);
+  for (Value* v : all) {
+    NeedRank(c, v, 1);
+    NeedSameDType(c, {all[0], v});
+    n = n * NumelOf(v);
+  }
   if (all.size() == 1) return c.Out(all[0]->dtype(), {n});
   c.Out(c.ResultType(all), {n, static_cast<int64_t>(all.size())});
 }

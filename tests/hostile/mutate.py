@@ -711,6 +711,7 @@ KINDS = {  # what changes a file, and the commands on it
     "folder": (None, TENSORS),
     "inputs": (changed_safetensors, ("run-inputs",)),
 }
+NAMING = ("text", "folder")  # of files that may not be there
 COMMON = {"program": ("onnx", "so")}  # the commands that most of the code is behind, which every mutant sees
 
 
@@ -766,6 +767,10 @@ def mutant(seed, chance, place, binary):
     suffix = {"legacy": ".pt", "inputs": ".safetensors"}.get(seed.kind, seed.path.suffix)
     place = place.with_suffix(suffix)
     good = seed.inputs.read_bytes() if seed.kind == "inputs" else seed.data()
+    if seed.kind == "text":  # its weights lie beside it
+        for name in set(re.findall(r"[\w.-]+\.pt2", good.decode())):
+            if (seed.path.parent / name).exists() and not (place.parent / name).exists():
+                (place.parent / name).symlink_to(seed.path.parent / name)
     if seed.kind == "program" and chance.random() < 0.5:
         data = changed_consistently(chance, seed, place, binary)
     else:
@@ -882,7 +887,7 @@ def fields_of(data):
     return at == len(data)
 
 
-def fault(name, run, command, out, size, settings, chance):
+def fault(name, kind, run, command, out, size, settings, chance):
     """What is wrong with a run, or ''."""
     said = run.said
     if "Sanitizer" in said or "runtime error:" in said:
@@ -895,7 +900,8 @@ def fault(name, run, command, out, size, settings, chance):
     last = ([line for line in said.splitlines() if line.startswith("error")] or [""])[-1]
     if run.status == 70 or "error[SW9" in said:
         return f"exit 70: {last}"
-    if run.status not in ((0, 1, 3, 4, 6) if name in ("diff",) else (0, 3, 4, 6)):
+    allowed = {0, 3, 4, 6} | ({1} if name == "diff" else set()) | ({5} if kind in NAMING and "cannot open" in last else set())
+    if run.status not in allowed:
         return f"exit {run.status}: {last or said[-200:]}"
     if run.cpu_s > settings.limit_s:
         return "hang: it took more than the limit"
@@ -904,9 +910,9 @@ def fault(name, run, command, out, size, settings, chance):
     if run.status not in (0, 1) and not re.match(r"error\[SW\d{4}\]: .", last):
         return f"exit {run.status} without a diagnostic"
     if not settings.sanitized:
-        allowed = 4 * size + MEMORY + settings.base
-        if run.memory > allowed and (took := memory_of(command)) > allowed:
-            return f"memory: {took // MB} MB of {allowed // MB} (exit {run.status})"
+        most = 4 * size + MEMORY + settings.base
+        if run.memory > most and (took := memory_of(command)) > most:
+            return f"memory: {took // MB} MB of {most // MB} (exit {run.status})"
     written = sorted(p for p in out.rglob("*"))
     if name == "api":
         return "parts left: " + " ".join(p.name for p in written if "tmp" in p.name) if any("tmp" in p.name for p in written) else ""
@@ -994,7 +1000,7 @@ def walk(settings, job, results, counts, faults):
                 if command:
                     run = call(command, settings.limit_s)
                     counts[name, run.status] += 1
-                    if what := fault(name, run, command, out, size, settings, chance):
+                    if what := fault(name, seed.kind, run, command, out, size, settings, chance):
                         faults[f"{name}: {alike(what)}"] += 1
                         keep(settings, number, name, what, path, command, run)
                 shutil.rmtree(out)

@@ -103,7 +103,8 @@ void Export(slipway_archive* model, const std::string& folder, Worst& worst) {
 
 void Walk(const std::string& folder, const char* file, Worst& worst) {
   slipway_archive* model = nullptr;
-  worst.Met(slipway_open(file, nullptr, &model), model);
+  const int opened = slipway_open(file, nullptr, &model);
+  worst.Met(opened, model);
   ReadDiagnostics(model);
   const char* text = nullptr;
   if (worst.Met(slipway_inspect(model, &text), model) == SLIPWAY_OK) Touch(text);
