@@ -398,6 +398,33 @@ void EfficientAttention(InferContext& c) {
   c.Out(DType::kInt64, {});
   c.Out(DType::kInt64, {});
 }
+// The states and weights of layers, each of one or two directions: what follows from the features of the input and of the states.
+void CheckLayers(InferContext& c, Value* x, const Values& states) {
+  const std::string_view base = c.node().op().base;
+  const int64_t gates = base == "lstm" ? 4 : base == "gru" ? 3 : 1, layers = c.i("num_layers");
+  const int64_t directions = c.b("bidirectional") ? 2 : 1;
+  const bool biases = c.b("has_biases"), packed = c.node().op().overload == "data";
+  if (layers < 1 || layers > 1 << 16) return c.Fail("the number of layers is out of range");
+  const Sym out = states[0]->sizes().back(), hidden = states.back()->sizes().back();
+  const bool projected = base == "lstm" && !ProvablyEqual(out, hidden);
+  for (Value* s : states) {
+    NeedRank(c, s, packed ? 3 : x->rank());
+    c.RequireEqual(s->sizes()[0], layers * directions, "states and layers");
+    if (!packed && x->rank() == 3) c.RequireEqual(s->sizes()[1], x->sizes()[c.b("batch_first") ? 0 : 1], "batches of the states and the input");
+  }
+  const Values params = c.tensors("params");
+  const size_t each = 2 + (biases ? 2 : 0) + (projected ? 1 : 0);
+  if (params.size() != each * static_cast<size_t>(layers * directions)) return c.Fail(text::StrCat(params.size(), " weights"));
+  for (size_t k = 0; k < params.size(); ++k) {
+    if (!params[k]) return c.Fail("a weight is missing");
+    NeedSameDType(c, {x, params[k]});
+    const Sym in = k / each < static_cast<size_t>(directions) ? x->sizes().back() : out * directions;
+    const size_t which = k % each;
+    Sizes wanted = which == 0 ? Sizes{gates * hidden, in} : which == 1 ? Sizes{gates * hidden, out} : Sizes{gates * hidden};
+    if (projected && which + 1 == each) wanted = {out, hidden};
+    NeedSameSizes(c, params[k]->sizes(), wanted, text::StrCat("weight ", k));
+  }
+}
 // lstm, gru, rnn over whole sequences: outputs, then final states of the initial ones' types.
 template <int kStates>
 void Recurrent(InferContext& c) {
@@ -408,14 +435,38 @@ void Recurrent(InferContext& c) {
     if (!s || s->rank() < 2) return c.Fail("a state has fewer than 2 dimensions");
     NeedSameDType(c, {x, s});
   }
+  if (static_cast<int>(states.size()) != kStates) return c.Fail("too many states");
+  CheckLayers(c, x, states);
   Sizes out = x->sizes();
   out.back() = states[0]->sizes().back() * (c.b("bidirectional") ? 2 : 1);
   c.Out(x->dtype(), out);
   for (int i = 0; i < kStates; ++i) c.Out(states[i]->dtype(), states[i]->sizes());
 }
+template <int kGates>
+void CheckCell(InferContext& c, Value* h) {
+  Value* x = Self(c);
+  NeedRankAtLeast(c, x, 1);
+  NeedRank(c, h, x->rank());
+  const Sym hidden = h->sizes().back();
+  NeedSameSizes(c, WithDim(x->sizes(), x->rank() - 1, hidden), h->sizes(), "sizes of the state");
+  NeedSameSizes(c, c.tensor("w_ih")->sizes(), {kGates * hidden, x->sizes().back()}, "argument 'w_ih'");
+  NeedSameSizes(c, c.tensor("w_hh")->sizes(), {kGates * hidden, hidden}, "argument 'w_hh'");
+  for (std::string_view name : {"b_ih", "b_hh"})
+    if (Value* b = c.opt_tensor(name)) NeedSameSizes(c, b->sizes(), {kGates * hidden}, text::StrCat("argument '", name, "'"));
+  NeedSameDType(c, {x, h, c.tensor("w_ih"), c.tensor("w_hh"), c.opt_tensor("b_ih"), c.opt_tensor("b_hh")});
+}
+template <int kGates>
+void Cell(InferContext& c) {
+  Value* h = TensorAt(c, 1);
+  CheckCell<kGates>(c, h);
+  c.Out(h->dtype(), h->sizes());
+}
 void LstmCell(InferContext& c) {
   Values states = c.tensors("hx");
   if (states.size() != 2 || !states[0] || !states[1]) return c.Fail("two states are needed");
+  CheckCell<4>(c, states[0]);
+  NeedSameDType(c, {states[0], states[1]});
+  NeedSameSizes(c, states[0]->sizes(), states[1]->sizes(), "sizes of the two states");
   for (Value* s : states) c.Out(s->dtype(), s->sizes());
 }
 
@@ -736,7 +787,8 @@ constexpr ShapeFamily kFamilies[] = {
     {Recurrent<2>, "lstm.input lstm.data"},
     {Recurrent<1>, "gru.input gru.data rnn_tanh.input rnn_tanh.data rnn_relu.input rnn_relu.data"},
     {LstmCell, "lstm_cell"},
-    {LikeSecond, "gru_cell rnn_tanh_cell rnn_relu_cell"},
+    {Cell<3>, "gru_cell"},
+    {Cell<1>, "rnn_tanh_cell rnn_relu_cell"},
     {LossBroadcast, "mse_loss smooth_l1_loss huber_loss binary_cross_entropy_with_logits"},
     {LossBroadcastFloat, "kl_div poisson_nll_loss"},
     {LossBroadcastReal, "l1_loss"},
