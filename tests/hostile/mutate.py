@@ -609,11 +609,11 @@ def changed_safetensors(chance, data):
         elif edit == 3 and isinstance(one.get("data_offsets"), list):
             change_list(chance, one["data_offsets"], lambda: chance.choice((interesting(chance), len(data))))
         elif edit == 4:
-            header[chance.choice((names[0] + ".x", "", "\0", "x" * 5000, "a\nb", "\x1b[1m", "../x"))] = one
+            header[chance.choice(("a.x", "", "\0", "x" * 5000, "a\nb", "\x1b[1m", "../x"))] = one
         elif edit == 5:
             header["__metadata__"] = chance.choice(({}, {"format": "pt"}, {"a": 1}, [], {"x" * 100: "y" * 1000}))
         else:
-            del header[chance.choice(names)]
+            header.pop(chance.choice(names), None)
             names = [name for name in header if name != "__metadata__"]
     text = json.dumps(header).encode()
     if chance.random() < 0.1:
