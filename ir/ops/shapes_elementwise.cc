@@ -40,6 +40,18 @@ void FloatPower(InferContext& c) {
   bool complex = IsComplex(c.ResultType(o.tensors, o.scalars));
   c.Out(complex ? DType::kComplex128 : DType::kFloat64, c.Broadcast(o.shapes));
 }
+void Prelu(InferContext& c) {
+  Value *x = Self(c), *w = TensorAt(c, 1);
+  NeedSameDType(c, {x, w});
+  if (c.node().op().base == "_prelu_kernel") {
+    NeedExpands(c, w->sizes(), x->sizes(), "the slopes");
+  } else {
+    if (w->rank() > 1) return c.Fail("the slopes are no vector");
+    const Sym n = w->rank() ? w->sizes()[0] : Sym(1);
+    if (!n.is(1)) c.RequireEqual(n, x->rank() < 2 ? Sym(1) : x->sizes()[1], "slopes and channels");
+  }
+  SameAsSelf(c);
+}
 void Square(InferContext& c) {
   Value* x = Self(c);
   c.Out(IsBool(x->dtype()) ? DType::kInt64 : x->dtype(), x->sizes());
@@ -94,7 +106,8 @@ constexpr ShapeFamily kFamilies[] = {
      "requires_grad_ bernoulli bernoulli.p bernoulli.Tensor uniform normal_functional exponential geometric cauchy "
      "log_normal random random.from random.to special_round "
      "_lazy_clone fake_quantize_per_tensor_affine fake_quantize_per_channel_affine "
-     "fake_quantize_per_tensor_affine.tensor_qparams _prelu_kernel prelu"},
+     "fake_quantize_per_tensor_affine.tensor_qparams"},
+    {Prelu, "_prelu_kernel prelu"},
     {RealLikeSelf, "abs absolute"},
     {Angle, "angle"},
     {RealPart, "real imag"},

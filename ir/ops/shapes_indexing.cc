@@ -77,7 +77,7 @@ void MaskedIndex(InferContext& c) {
 void MaskedIndexPut(InferContext& c) {
   Value *x = Self(c), *values = c.tensor("values");
   NeedSameDType(c, {x, values});
-  IndexedSizes(c, x->sizes(), c.tensors("indices"));
+  NeedExpands(c, c.Broadcast(values->sizes(), c.tensor("mask")->sizes()), IndexedSizes(c, x->sizes(), c.tensors("indices")), "the values");
   SameAsSelf(c);
 }
 void Gather(InferContext& c) {

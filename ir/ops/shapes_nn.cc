@@ -68,8 +68,10 @@ void OutForward(InferContext& c, const Conv& k, const Sizes& padding) {
   Sizes stride = PerDim(c, "stride", k.n), dilation = PerDim(c, "dilation", k.n), out;
   if (!c.ok() || !Positive(c, stride, "a stride") || !Positive(c, dilation, "a dilation")) return;
   NeedNotNegative(c, padding, "a padding");
-  for (int i = 0; i < k.n; ++i)
+  for (int i = 0; i < k.n; ++i) {
     out.push_back(Windows(k.x->sizes()[k.x->rank() - k.n + i], k.w->sizes()[2 + i], stride[i], padding[i], dilation[i]));
+    if (ProvablyLess(out.back(), 1)) return c.Fail("the kernel is larger than the input");
+  }
   OutConv(c, k, k.w->sizes()[0], out);
 }
 void CheckForward(InferContext& c, const Conv& k) {
@@ -143,13 +145,14 @@ void OutPool(InferContext& c, int n, bool with_indices) {
   Sizes stride = c.ToSizes(c.sym_ints("stride"));
   stride = stride.empty() ? kernel : PerDim(c, "stride", n);
   Sizes dilation = c.node().op().ArgIndex("dilation") >= 0 ? PerDim(c, "dilation", n) : Sizes(n, 1);
-  if (!c.ok() || !Positive(c, stride, "a stride") || !Positive(c, kernel, "a kernel size")) return;
+  if (!Positive(c, stride, "a stride") || !Positive(c, kernel, "a kernel size") || !Positive(c, dilation, "a dilation")) return;
+  NeedNotNegative(c, padding, "a padding");
   bool ceil_mode = c.b("ceil_mode");
   Sizes out = x->sizes();
   for (int i = 0; i < n; ++i) {
     Sym& s = out[x->rank() - n + i];
     s = PoolWindows(s, kernel[i], stride[i], padding[i], dilation[i], ceil_mode);
-    if (s.is_constant() && *s.constant() < 0) return c.Fail("the kernel is larger than the input");
+    if (ProvablyLess(s, 1)) return c.Fail("the kernel is larger than the input");
     c.RequireAtLeast(s, 1);
   }
   c.Out(x->dtype(), out);
