@@ -258,7 +258,7 @@ TEST_F(Shapes, RefusesWhatTorchRefuses) {
       {"aten.conv2d.default", {x4, In({8, 4, 7, 7})}, "the kernel is larger than the input"},
       {"aten.prelu.default", {In({7}), In(DType::kUInt8, {})}, "'x' is f32 and 'x' u8"},
       {"aten._unsafe_masked_index_put_accumulate.default",
-       {In({5, 5}), In(boolean, {10, 10}), Values{In(i64, {10, 1}), In(i64, {1, 10})}, In({10, 2})}, "sizes do not broadcast: 10 and 2 differ"},
+       {In({5, 5}), In(boolean, {10, 10}), Values{In(i64, {10, 1}), In(i64, {1, 10})}, In({10, 2})}, "sizes do not broadcast: 2 and 10 differ"},
       {"aten.grid_sampler_2d.default", {x4, In({2, 5, 5, 3}), 0, 0, false}, "coordinates of a point of the grid: 3 and 2 differ"},
       {"aten.layer_norm.default", {m, Ints{3}}, "normalized_shape: 3 and 4 differ"},
       {"aten.layer_norm.default", {m, Ints{4}, In({5})}, "argument 'weight': 5 and 4 differ"},
