@@ -80,12 +80,33 @@ void MaskedIndexPut(InferContext& c) {
   NeedExpands(c, c.Broadcast(values->sizes(), c.tensor("mask")->sizes()), IndexedSizes(c, x->sizes(), c.tensors("indices")), "the values");
   SameAsSelf(c);
 }
+// Indices along a dimension: of the tensor's rank, and of no more elements in the other dimensions.
+void CheckAlong(InferContext& c, Value* x, Value* index, int dim) {
+  NeedDType(c, index, IsIntegral, "an index");
+  if (NumelOf(index).is(0)) return;
+  if (std::max(x->rank(), 1) != std::max(index->rank(), 1)) return c.Fail("the tensor and the indices differ in rank");
+  for (int d = 0; d < std::min(x->rank(), index->rank()); ++d)
+    if (d != dim && ProvablyLess(x->sizes()[d], index->sizes()[d])) return c.Fail("more indices than the size");
+}
 void Gather(InferContext& c) {
-  c.dim("dim", Self(c)->rank());
+  CheckAlong(c, Self(c), c.tensor("index"), c.dim("dim", Self(c)->rank()));
   c.Out(Self(c)->dtype(), c.tensor("index")->sizes());
+}
+void Scatter(InferContext& c) {
+  Value *x = Self(c), *index = c.tensor("index");
+  CheckAlong(c, x, index, c.dim("dim", x->rank()));
+  if (Value* src = c.node().op().ArgIndex("src") >= 0 ? c.tensor("src") : nullptr) {
+    NeedSameDType(c, {x, src});
+    if (!NumelOf(index).is(0) && std::max(src->rank(), 1) != std::max(index->rank(), 1)) return c.Fail("the values and the indices differ in rank");
+    for (int d = 0; d < std::min(src->rank(), index->rank()); ++d)
+      if (ProvablyLess(src->sizes()[d], index->sizes()[d])) return c.Fail("fewer values than indices");
+  }
+  SameAsSelf(c);
 }
 void IndexSelect(InferContext& c) {
   Value* x = Self(c);
+  NeedDType(c, c.tensor("index"), IsIntegral, "an index");
+  if (c.tensor("index")->rank() > 1) return c.Fail("the indices are no list");
   c.Out(x->dtype(), WithDim(x->sizes(), c.dim("dim", x->rank()), NumelOf(c.tensor("index"))));
 }
 void Take(InferContext& c) { c.Out(Self(c)->dtype(), TensorAt(c, 1)->sizes()); }
@@ -143,6 +164,9 @@ void NonZeroList(InferContext& c) {
 void MaskedSelect(InferContext& c) { c.Out(Self(c)->dtype(), {c.FreshSize()}); }
 void BinCount(InferContext& c) {
   Value* w = c.opt_tensor("weights");
+  NeedRank(c, Self(c), 1);
+  NeedDType(c, Self(c), IsIntegral, "of integers");
+  if (w) NeedSameSizes(c, w->sizes(), Self(c)->sizes(), "a weight for each number");
   c.Out(!w ? DType::kInt64 : w->dtype() == DType::kFloat32 ? DType::kFloat32 : DType::kFloat64, {c.FreshSize()});
 }
 void Histc(InferContext& c) { c.Out(Self(c)->dtype(), {c.i("bins")}); }
@@ -228,8 +252,8 @@ constexpr ShapeFamily kFamilies[] = {
     {IndexPut, "index_put index_put.hacked_twin _unsafe_index_put _unsafe_index_put.hacked_twin _index_put_impl"},
     {MaskedIndexPut, "_unsafe_masked_index_put_accumulate"},
     {SameAsSelf,
-     "index_add index_copy index_fill.int_Scalar index_fill.int_Tensor index_reduce "
-     "scatter.src scatter.value scatter.reduce scatter.value_reduce scatter_add scatter_reduce.two put"},
+     "index_add index_copy index_fill.int_Scalar index_fill.int_Tensor index_reduce put"},
+    {Scatter, "scatter.src scatter.value scatter.reduce scatter.value_reduce scatter_add scatter_reduce.two"},
     {Gather, "gather"},
     {IndexSelect, "index_select"},
     {Take, "take"},
