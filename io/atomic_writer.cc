@@ -100,33 +100,42 @@ bool IsFile(const std::string& path) {
 constexpr absl::string_view kAside = ".before.tmp";
 std::string AsideOf(const std::string& path, pid_t pid) { return absl::StrCat(path, ".", pid, kAside); }
 
-// Takes care of one file that a process that was killed had put aside: it comes back, or goes where there is one of its name.
-void Recover(const std::string& aside, const std::string& path) {
-  if (!IsFile(aside) || renameat2(AT_FDCWD, aside.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0) return;
-  if (errno == EEXIST) {
-    unlink(aside.c_str());
-  } else if (errno == EINVAL && !IsFile(path)) {  // a file system without that flag
-    rename(aside.c_str(), path.c_str());
+constexpr absl::string_view kTemporary = ".slipway-";
+constexpr size_t kMostOfName = 180;  // of a destination's name in a temporary's: file systems allow 255 bytes
+std::string NameOf(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+// Which file's temporary, or old file put aside, a name in a folder is, and the process that made it; 0 for other names.
+int MakerOf(absl::string_view name, absl::string_view* file) {
+  absl::string_view pid;
+  if (absl::ConsumeSuffix(&name, kAside)) {
+    const size_t dot = name.rfind('.');
+    if (dot == name.npos) return 0;
+    *file = name.substr(0, dot);
+    pid = name.substr(dot + 1);
+  } else {
+    const size_t mark = name.rfind(kTemporary);
+    if (mark == name.npos || mark == 0 || !absl::ConsumeSuffix(&name, ".tmp") || !absl::ConsumePrefix(&name, ".")) return 0;
+    *file = name.substr(0, mark - 1);
+    pid = name.substr(mark - 1 + kTemporary.size());
+    pid = pid.substr(0, pid.find('-'));
   }
+  int number;
+  return absl::SimpleAtoi(pid, &number) && number > 0 ? number : 0;
 }
 
-// Those of `names` in `folder`.
-void RecoverIn(const std::string& folder, const std::set<std::string>& names) {
+// Removes what processes that were killed left in the folder of files of these names. What one that lives made is in use.
+void RemoveLeftovers(const std::string& folder, const std::set<std::string>& names) {
   std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(folder.c_str()), closedir);
   if (open == nullptr) return;
-  std::vector<std::pair<std::string, std::string>> found;
+  std::vector<std::string> found;
   while (const dirent* entry = readdir(open.get())) {
-    absl::string_view name = entry->d_name;
-    if (!absl::ConsumeSuffix(&name, kAside)) continue;
-    const size_t dot = name.rfind('.');
-    int pid;
-    if (dot == name.npos || !absl::SimpleAtoi(name.substr(dot + 1), &pid)) continue;
-    const std::string path = absl::StrCat(folder, "/", name.substr(0, dot));
-    // That of a process that lives is in use.
-    const bool dead = pid > 0 && pid != getpid() && kill(pid, 0) != 0 && errno == ESRCH;
-    if (dead && names.contains(std::string(name.substr(0, dot)))) found.emplace_back(AsideOf(path, pid), path);
+    absl::string_view file;
+    const int maker = MakerOf(entry->d_name, &file);
+    if (maker == 0 || maker == getpid() || !names.contains(std::string(file))) continue;
+    if (kill(maker, 0) != 0 && errno == ESRCH) found.push_back(absl::StrCat(folder, "/", entry->d_name));
   }
-  for (const auto& [aside, path] : found) Recover(aside, path);
+  for (const std::string& path : found)
+    if (IsFile(path)) unlink(path.c_str());
 }
 
 // Whether a failed or empty call says that this way of copying does not work here, rather than that copying failed.
@@ -157,12 +166,6 @@ void RemoveTemporariesOnSignals(void (*end)(const LostInput& lost)) {
   }
 }
 
-void RecoverAside(absl::Span<const std::string> paths) {
-  std::map<std::string, std::set<std::string>> folders;
-  for (const std::string& path : paths) folders[FolderOf(path)].insert(path.substr(path.rfind('/') + 1));
-  for (const auto& [folder, names] : folders) RecoverIn(folder, names);
-}
-
 absl::Status AtomicFile::Failed(int error, const char* what) const {
   return IoError(error, absl::StrCat("cannot ", what, " ", path_));
 }
@@ -176,7 +179,6 @@ absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(std::string_view 
   absl::StatusOr<std::string> destination = FollowLinks(file->path_);
   if (!destination.ok()) return destination.status();
   file->destination_ = *std::move(destination);
-  if (!options.recovered) RecoverAside(absl::MakeConstSpan(&file->destination_, 1));
   mode_t mode = 0666;  // less the process's umask
   bool replaces = false;
   struct stat info;
@@ -193,10 +195,9 @@ absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(std::string_view 
   static std::atomic<uint64_t> counter = 0;
   const std::string& target = file->destination_;
   const std::string folder = FolderOf(target);
-  // The name is cut so that the temporary's does not exceed what file systems allow (255 bytes).
-  const std::string name = target.substr(target.rfind('/') + 1).substr(0, 180);
+  const std::string name = NameOf(target).substr(0, kMostOfName);
   for (int attempt = 0;; ++attempt) {
-    std::string temporary = absl::StrCat(folder, "/.", name, ".slipway-", getpid(), "-", counter.fetch_add(1), ".tmp");
+    std::string temporary = absl::StrCat(folder, "/.", name, kTemporary, getpid(), "-", counter.fetch_add(1), ".tmp");
     // Registered first: a signal between the two calls must find it.
     file->registration_ = Register(temporary);
     file->fd_ = open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
@@ -485,6 +486,11 @@ absl::Status CommitAll(absl::Span<AtomicFile* const> files, absl::Span<const std
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (!status.ok()) return status;
   for (AtomicFile* file : files) file->RemoveTemporary();  // the old file, or nothing
+  std::map<std::string, std::set<std::string>> names;
+  const auto add = [&](const std::string& path) { names[FolderOf(path)].insert({NameOf(path), NameOf(path).substr(0, kMostOfName)}); };
+  for (AtomicFile* file : files) add(file->destination_);
+  for (const std::string& path : obsolete) add(path);
+  for (const auto& [folder, of_folder] : names) RemoveLeftovers(folder, of_folder);
   for (AtomicFile* file : files) {
     if (absl::Status synced = file->SyncFolder(); !synced.ok()) return synced;
   }

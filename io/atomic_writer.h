@@ -24,7 +24,7 @@ namespace slipway::io {
 // PermissionDenied, NotFound (no such folder), and so on. After an error the object is good only for destruction.
 //
 // The temporary, .NAME.slipway-PID-N.tmp, is removed by the destructor, and by signals as RemoveTemporariesOnSignals()
-// says. SIGKILL leaves it behind.
+// says. SIGKILL leaves it behind, for the next process that writes NAME.
 class AtomicFile {
  public:
   struct Options {
@@ -32,12 +32,10 @@ class AtomicFile {
     // survives a power cut. Off, as with cp: the system writes back later, and errors of write and close are reported
     // all the same.
     bool durable = false;
-    // That RecoverAside() was called for this path.
-    bool recovered = false;
   };
 
   // Creates the temporary. `path` must name a regular file or nothing yet; a symbolic link is followed, so that the
-  // link stays and its target is replaced. An existing file's permissions are kept. RecoverAside() comes first.
+  // link stays and its target is replaced. An existing file's permissions are kept.
   static absl::StatusOr<std::unique_ptr<AtomicFile>> Create(std::string_view path, const Options& options);
   static absl::StatusOr<std::unique_ptr<AtomicFile>> Create(std::string_view path) { return Create(path, Options()); }
 
@@ -105,16 +103,15 @@ class AtomicFile {
 // ends the process and is async-signal-safe. For programs: a library has no business with its host's signals.
 void RemoveTemporariesOnSignals(void (*end)(const LostInput& lost));
 
-// Takes care of what a process that was killed within CommitAll() left of the files to be written: the old one that it had put aside,
-// as PATH.PID.before.tmp, comes back, or is removed where PATH is there. Each folder is read once.
-void RecoverAside(absl::Span<const std::string> paths);
-
 // Commits several files that belong together (a model and its weights). An error where an input that this process has mapped
 // changed since it was opened (io/inputs.h). None is put in place before all are finished,
 // and where putting one in place fails, those already there are taken back and, where the file system can exchange
 // names (ext4, xfs, btrfs, tmpfs, overlayfs), the old files restored. The last is to
 // be the one that names the others: it is absent for the moment between the renames, so that neither readers nor a kill
 // find an old one beside new files.
+//
+// Once all are in place, what processes that were killed had left of files of these names goes, too: temporaries, and the old one that
+// had been put aside, as PATH.PID.before.tmp. It does not come back before: the files that it names may be new.
 //
 // `obsolete` are the paths of files that the new ones take the place of besides those of their names: removed once all are in
 // place. Killed before that, both are there.

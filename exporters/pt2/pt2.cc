@@ -338,11 +338,8 @@ absl::StatusOr<Pt2Report> ExportPt2(absl::Span<const Pt2File> files, const Pt2Op
   if (options.progress) each.progress = [&](uint64_t done, uint64_t) { options.progress(before + done, total); };
   std::vector<std::unique_ptr<io::AtomicFile>> written;
   std::vector<io::AtomicFile*> all;
-  std::vector<std::string> paths;
-  for (const Pt2File& f : files) paths.push_back(f.path);
-  io::RecoverAside(paths);
   for (size_t i = 0; i < files.size(); ++i) {
-    auto file = io::AtomicFile::Create(paths[i], {.recovered = true});
+    auto file = io::AtomicFile::Create(files[i].path);
     if (!file.ok()) return file.status();
     // Of several programs, equal payloads are written once: how much is known afterwards.
     const bool known = files[i].archive->programs.size() == 1;

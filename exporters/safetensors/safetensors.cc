@@ -250,11 +250,10 @@ absl::Status WriteFolder(const std::string& folder, const std::vector<FilePlan>&
     std::vector<std::string> paths;
     for (const std::string& name : names) paths.push_back(text::StrCat(base, "/", name));
     if (!index.empty()) paths.push_back(text::StrCat(base, "/model.safetensors.index.json"));
-    io::RecoverAside(paths);
     std::vector<std::unique_ptr<io::AtomicFile>> written;
     FileWriter writer(options, total);
     for (size_t i = 0; i < paths.size(); ++i) {
-      auto file = io::AtomicFile::Create(paths[i], {.recovered = true});
+      auto file = io::AtomicFile::Create(paths[i]);
       if (!file.ok()) return file.status();
       const absl::Status s = i < plans.size() ? writer.Write(plans[i], file->get()) : (*file)->Write(index);
       if (!s.ok()) return s;

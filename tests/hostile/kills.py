@@ -5,7 +5,7 @@
 
 Files that belong together are renamed one after the other. Killed between two, the one that names the others is absent, never
 an old one beside new files. What SIGKILL leaves beside them are temporaries (.NAME.slipway-PID-N.tmp) and the file that was put
-aside (NAME.PID.before.tmp); other signals leave nothing. Then the same command runs to its end, which removes or restores the latter.
+aside (NAME.PID.before.tmp); other signals leave nothing. Then the same command runs to its end, which removes them.
 """
 
 import os
@@ -28,6 +28,25 @@ graph main(%v: f32[2000, 1500] = parameter $v, %w: f32[2000, 1500] = parameter $
   %r: f32[2, 1500] = aten.{op}.Tensor(self=%y, other=%z)
   return %r
 }}
+"""
+
+# Loaded first, it kills the process when it is about to give the AT-th file its name, or to remove one: the moments between two
+# renames are too short to be met by chance.
+KILLER = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+static void count(void) {
+  static int calls;
+  if (++calls == atoi(getenv("AT"))) raise(SIGKILL);
+}
+#define NEXT(name) typeof(name)* next = (typeof(name)*)dlsym(RTLD_NEXT, #name); count(); return next
+int rename(const char* a, const char* b) { NEXT(rename)(a, b); }
+int renameat2(int c, const char* a, int d, const char* b, unsigned flags) { NEXT(renameat2)(c, a, d, b, flags); }
+int unlink(const char* a) { NEXT(unlink)(a); }
 """
 
 INDEX = "shards/model.safetensors.index.json"
@@ -81,6 +100,9 @@ def main():
     run(["convert", "a=new.sw", "b=old.sw", "-o", "two.pt2"])
     run(["convert", "a=old.sw", "b=new.sw", "-o", "two_old.pt2"])
 
+    pathlib.Path("killer.c").write_text(KILLER)
+    subprocess.run(["cc", "-std=gnu11", "-shared", "-fPIC", "killer.c", "-o", "killer.so", "-ldl"], check=True)
+
     out = pathlib.Path("out")
     states, seconds = {}, {}
     for name, (command, _) in TARGETS.items():
@@ -105,10 +127,15 @@ def main():
         for path, data in before.items():
             (out / path).parent.mkdir(parents=True, exist_ok=True)
             (out / path).write_bytes(data)
-        number = random.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
-        process = subprocess.Popen([SLIPWAY, *command, "--quiet"])
-        time.sleep(random.uniform(0, 1.1) * seconds[name] if random.random() < 0.5 else random.uniform(0.7, 1.1) * seconds[name])
-        process.send_signal(number)
+        if leader and i % 2:
+            number = signal.SIGKILL
+            chosen = os.environ | {"LD_PRELOAD": os.path.abspath("killer.so"), "AT": str(random.randint(1, 8))}
+            process = subprocess.Popen([SLIPWAY, *command, "--quiet"], env=chosen)
+        else:
+            number = random.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
+            process = subprocess.Popen([SLIPWAY, *command, "--quiet"])
+            time.sleep(random.uniform(0, 1.1) * seconds[name] if random.random() < 0.5 else random.uniform(0.7, 1.1) * seconds[name])
+            process.send_signal(number)
         killed += process.wait() == -number
         found = content(out)
         why = whole(found, before, after, leader)
@@ -120,7 +147,7 @@ def main():
         if left:
             run(command)
             assert content(out) == after, f"{name}, run again after kill {i}: {sorted(content(out))}"
-            assert not list(out.rglob("*.before.tmp")), f"{name}, run again after kill {i}, keeps what was put aside"
+            assert not list(out.rglob("*.tmp")), f"{name}, run again after kill {i}: {list(out.rglob('*.tmp'))}"
     print(f"{killed} of {count} came before the end, {between} of them between two renames")
     assert killed > count // 10, "nearly every conversion was faster than its signal"
 

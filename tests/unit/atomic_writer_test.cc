@@ -207,21 +207,29 @@ TEST_F(AtomicFileTest, ChangedInputsStopTheCommit) {
   EXPECT_TRUE(InputsUnchanged().ok());
 }
 
-// What a killed process had put aside comes back, or goes where there is a new one; names that are not asked for stay.
-TEST_F(AtomicFileTest, RecoversWhatWasPutAside) {
+// What a killed process left of the files that are written goes once these are in place; anything else stays.
+TEST_F(AtomicFileTest, RemovesLeftovers) {
   const pid_t gone = fork();
   if (gone == 0) _exit(0);
   waitpid(gone, nullptr, 0);
-  const auto aside = [&](const std::string& name) { return Path(name) + "." + std::to_string(gone) + ".before.tmp"; };
-  std::ofstream(aside("a")) << "old a";
-  std::ofstream(aside("b.x")) << "old b";
-  std::ofstream(Path("b.x")) << "new b";
-  std::ofstream(aside("c")) << "old c";
-  const std::string paths[] = {Path("a"), Path("b.x"), Path("d")};
-  RecoverAside(paths);
-  EXPECT_EQ(ReadWhole(Path("a")), "old a");
-  EXPECT_EQ(ReadWhole(Path("b.x")), "new b");
-  EXPECT_EQ(Names(), (std::vector<std::string>{"a", "b.x", "c." + std::to_string(gone) + ".before.tmp"}));
+  const std::string number = std::to_string(gone), alive = std::to_string(getppid());
+  const std::vector<std::string> stay = {".b.x.slipway-" + alive + "-0.tmp", ".b.slipway-" + number + "-3.tmp", "b." + number + ".before.tmp",
+                                         "b.x." + alive + ".before.tmp", "b.x.before.tmp"};
+  const std::vector<std::string> go = {".b.x.slipway-" + number + "-0.tmp", "b.x." + number + ".before.tmp"};
+  for (const auto* names : {&stay, &go})
+    for (const std::string& name : *names) std::ofstream(Path(name)) << "old";
+  {
+    auto file = AtomicFile::Create(Path("b.x"));
+    ASSERT_TRUE(file.ok());
+  }
+  EXPECT_EQ(Names().size(), stay.size() + go.size());  // not before
+  auto file = AtomicFile::Create(Path("b.x"));
+  ASSERT_TRUE(file.ok());
+  ASSERT_TRUE((*file)->Commit().ok());
+  std::vector<std::string> expected = stay;
+  expected.push_back("b.x");
+  std::sort(expected.begin(), expected.end());
+  EXPECT_EQ(Names(), expected);
 }
 
 TEST_F(AtomicFileTest, TwoFilesTogether) {
