@@ -25,6 +25,7 @@ struct PlanOptions {
   // The kernel of a plugin by its name ("mylib::blend.default"), null where there is none; it must outlive the plan.
   // May be empty.
   std::function<const kernels::Kernel*(std::string_view name)> plugins;
+  int threads = 1;           // that PlanEvaluator's programs run on
   bool verify_each = false;  // the verifier looks at the program after every pass
 };
 

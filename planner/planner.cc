@@ -381,7 +381,7 @@ class PreparedPlan : public ir::PreparedProgram {
 
   absl::Status Plan() {
     auto planned = LegalizeAndPlan(*program_, options_);
-    if (planned.ok()) runner_ = std::make_unique<Runner>(*std::move(planned), options_);
+    if (planned.ok()) runner_ = std::make_unique<Runner>(*std::move(planned), options_, false, options_.threads);
     // Only sizes can make a difference: without symbols the refusal stands.
     return planned.ok() || (absl::IsUnimplemented(planned.status()) && !program_->syms->symbols().empty()) ? absl::OkStatus()
                                                                                                          : planned.status();
@@ -392,7 +392,7 @@ class PreparedPlan : public ir::PreparedProgram {
     const std::unique_ptr<ir::Program> bound = ir::Clone(*program_);
     auto planned = PlanFor(*bound, inputs, options_);
     if (!planned.ok()) return planned.status();
-    return Runner(*std::move(planned), options_).Run(inputs);
+    return Runner(*std::move(planned), options_, false, options_.threads).Run(inputs);
   }
 
  private:

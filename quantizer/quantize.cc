@@ -40,48 +40,76 @@ absl::Span<const float> RowReader::Next() {
   return floats_;
 }
 
-absl::StatusOr<Error> QuantizeWeight(const ir::ShardedTensor& w, Scheme& scheme, bool codes_as_they_are, const PartSink& sink) {
+Error Error::Of(const ErrorSums& sums) {
+  return {sums.reference > 0 ? std::sqrt(sums.difference / sums.reference) : 0, sums.max};
+}
+
+absl::Status NotFinite() {
+  return absl::InvalidArgumentError("the weight has infinities or NaN, of which no scale can be made");
+}
+
+absl::Status PartWriter::Rows(const int8_t* codes, int64_t row, int64_t count) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(codes);
+  const int64_t k = scheme_.shape().k;
+  if (as_they_are_) return sink_(0, static_cast<uint64_t>(row * k), {bytes, static_cast<size_t>(count * k)});
+  packed_.resize(static_cast<size_t>(count * scheme_.packed_row()));
+  scheme_.Pack(codes, count, packed_.data());
+  return sink_(0, static_cast<uint64_t>(row * scheme_.packed_row()), packed_);
+}
+
+absl::Status PartWriter::Values() {
+  for (size_t i = 1; i < scheme_.parts().size(); ++i) {
+    const std::string values = scheme_.Values(i);
+    RETURN_IF_ERROR(sink_(i, 0, {reinterpret_cast<const uint8_t*>(values.data()), values.size()}));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Error> QuantizeWeight(const ir::ShardedTensor& w, Scheme& scheme, bool codes_as_they_are, const PartSink& sink,
+                                     absl::Span<const float> columns) {
   const int64_t k = scheme.shape().k;
   scheme.Start();
   const absl::Cleanup finish = [&] { scheme.Finish(); };
+  const Loops& loops = BestLoops();
+  std::vector<float> scaled;
+  // Rows as they are quantized.
+  const auto prepare = [&](absl::Span<const float> rows) {
+    if (columns.empty()) return rows.data();
+    scaled.resize(rows.size());
+    loops.times(rows.data(), columns.data(), static_cast<int64_t>(rows.size()) / k, k, scheme.shape().rounding(), scaled.data());
+    return static_cast<const float*>(scaled.data());
+  };
   if (scheme.observes()) {
     ASSIGN_OR_RETURN(RowReader reader, RowReader::Open(w));
     int64_t row = 0;
     for (absl::Span<const float> rows = reader.Next(); !rows.empty(); rows = reader.Next()) {
       const int64_t count = static_cast<int64_t>(rows.size()) / k;
-      scheme.Observe(rows.data(), row, count);
+      scheme.Observe(prepare(rows), row, count);
       row += count;
     }
     scheme.Settle();
   }
+  std::vector<float> inverse(columns.size());
+  for (size_t i = 0; i < columns.size(); ++i) inverse[i] = 1 / columns[i];
   ASSIGN_OR_RETURN(RowReader reader, RowReader::Open(w));
+  PartWriter writer(scheme, codes_as_they_are, sink);
   std::vector<int8_t> codes;
   std::vector<float> numbers;
-  std::vector<uint8_t> packed;
   ErrorSums sums;
   int64_t row = 0;
   for (absl::Span<const float> rows = reader.Next(); !rows.empty(); rows = reader.Next()) {
     const int64_t count = static_cast<int64_t>(rows.size()) / k;
     codes.resize(rows.size());
     numbers.resize(rows.size());
-    if (!scheme.Quantize(rows.data(), row, count, codes.data(), numbers.data()))
-      return absl::InvalidArgumentError("the weight has infinities or NaN, of which no scale can be made");
-    BestLoops().errors(rows.data(), numbers.data(), static_cast<int64_t>(rows.size()), &sums);
-    const auto* bytes = reinterpret_cast<const uint8_t*>(codes.data());
-    if (codes_as_they_are) {
-      RETURN_IF_ERROR(sink(0, static_cast<uint64_t>(row * k), {bytes, codes.size()}));
-    } else {
-      packed.resize(static_cast<size_t>(count * scheme.packed_row()));
-      scheme.Pack(codes.data(), count, packed.data());
-      RETURN_IF_ERROR(sink(0, static_cast<uint64_t>(row * scheme.packed_row()), packed));
-    }
+    if (!scheme.Quantize(prepare(rows), row, count, codes.data(), numbers.data()))
+      return NotFinite();
+    if (!columns.empty()) loops.times(numbers.data(), inverse.data(), count, k, Rounding::kF32, numbers.data());
+    loops.errors(rows.data(), numbers.data(), static_cast<int64_t>(rows.size()), &sums);
+    RETURN_IF_ERROR(writer.Rows(codes.data(), row, count));
     row += count;
   }
-  for (size_t i = 1; i < scheme.parts().size(); ++i) {
-    const std::string values = scheme.Values(i);
-    RETURN_IF_ERROR(sink(i, 0, {reinterpret_cast<const uint8_t*>(values.data()), values.size()}));
-  }
-  return Error{sums.reference > 0 ? std::sqrt(sums.difference / sums.reference) : 0, sums.max};
+  RETURN_IF_ERROR(writer.Values());
+  return Error::Of(sums);
 }
 
 absl::Status InParallel(int threads, size_t count, const std::function<absl::Status(size_t i)>& work) {

@@ -22,12 +22,37 @@ using PartSink = std::function<absl::Status(size_t part, uint64_t offset, absl::
 struct Error {
   double relative = 0;  // ||w - q|| / ||w||, Frobenius; 0 for a weight of zeros
   double max = 0;       // largest |w - q|
+  static Error Of(const ErrorSums& sums);
 };
 
 // Quantizes a weight of the scheme's shape and dtype, whose elements are read in order, twice where the scheme observes.
 // `codes_as_they_are` gives part 0 as one code a byte instead of packed. InvalidArgument for a weight that is not finite; errors
 // of reading and of the sink.
-absl::StatusOr<Error> QuantizeWeight(const ir::ShardedTensor& w, Scheme& scheme, bool codes_as_they_are, const PartSink& sink);
+//
+// With `columns`, k factors, W · diag(columns) is quantized, each product rounded to the weight's dtype; the error is then that of
+// what is quantized divided by them again.
+absl::StatusOr<Error> QuantizeWeight(const ir::ShardedTensor& w, Scheme& scheme, bool codes_as_they_are, const PartSink& sink,
+                                     absl::Span<const float> columns = {});
+
+// The error for such a weight.
+absl::Status NotFinite();
+
+// Gives the parts of a weight to a sink, rows as they are done.
+class PartWriter {
+ public:
+  PartWriter(const Scheme& scheme, bool codes_as_they_are, const PartSink& sink)
+      : scheme_(scheme), as_they_are_(codes_as_they_are), sink_(sink) {}
+  // Codes, one a byte, of rows [row, row + count).
+  absl::Status Rows(const int8_t* codes, int64_t row, int64_t count);
+  // The other parts, after the last row.
+  absl::Status Values();
+
+ private:
+  const Scheme& scheme_;
+  const bool as_they_are_;
+  const PartSink& sink_;
+  std::vector<uint8_t> packed_;
+};
 
 // The elements of a weight of f32, bf16 or f16 as floats, in chunks of whole rows of about kChunk elements.
 class RowReader {

@@ -105,7 +105,9 @@ void Scheme::QuantizeWith(const float* rows, int64_t row, int64_t count, const f
   Quantize(rows, row, count, codes, numbers);
 }
 
-absl::StatusOr<std::unique_ptr<Scheme>> Scheme::Make(const Config& c, DType dtype, int64_t n, int64_t k, const Options& options) {
+namespace {
+
+absl::StatusOr<std::unique_ptr<Scheme>> MakeScheme(const Config& c, DType dtype, int64_t n, int64_t k, const Scheme::Options& options) {
   if (dtype != DType::kFloat32 && dtype != DType::kBFloat16 && dtype != DType::kFloat16)
     return absl::UnimplementedError(text::StrCat("weights of ", ir::Name(dtype), " are not quantized (f32, bf16 and f16 are)"));
   if (n <= 0 || k <= 0) return absl::FailedPreconditionError("an empty weight");
@@ -149,6 +151,16 @@ absl::StatusOr<std::unique_ptr<Scheme>> Scheme::Make(const Config& c, DType dtyp
       return MakeNvfp4(c, s);
   }
   return absl::InternalError("no such scheme");
+}
+
+}  // namespace
+
+std::unique_ptr<Scheme> Scheme::Again() const { return Make(config_, shape_.dtype, shape_.n, shape_.k, options_).value(); }
+
+absl::StatusOr<std::unique_ptr<Scheme>> Scheme::Make(const Config& c, DType dtype, int64_t n, int64_t k, const Options& options) {
+  auto scheme = MakeScheme(c, dtype, n, k, options);
+  if (scheme.ok()) (*scheme)->options_ = options;
+  return scheme;
 }
 
 }  // namespace slipway::quantizer

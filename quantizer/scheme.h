@@ -49,7 +49,10 @@ class Scheme {
   static absl::StatusOr<std::unique_ptr<Scheme>> Make(const Config& config, ir::DType dtype, int64_t n, int64_t k,
                                                       const Options& options);
   virtual ~Scheme() = default;
+  // Another of the same, which has seen no weight yet.
+  std::unique_ptr<Scheme> Again() const;
 
+  const Config& config() const { return config_; }
   const Shape& shape() const { return shape_; }
   // qdata is the first.
   absl::Span<const Part> parts() const { return parts_; }
@@ -83,7 +86,8 @@ class Scheme {
   virtual ir::DType scale_dtype() const { return ir::DType::kFloat32; }
 
   // Chooses scale and zero point for one group from its least and greatest, as Quantize() would, and the number of the code
-  // nearest to x with them: for GPTQ, which quantizes column by column. Not for schemes of whole tensors.
+  // nearest to x with them: for GPTQ, which quantizes column by column. A scale of the tensor beside those of groups must have
+  // been observed. Of the schemes that GPTQ goes around (CheckConfig); safe on several threads.
   virtual void Choose(float min, float max, float* scale, float* zero) const;
   virtual float Nearest(float x, float scale, float zero) const;
   // As Quantize(), with scales and zero points that are given, [count, groups()].
@@ -97,6 +101,7 @@ class Scheme {
 
   const Config config_;
   const Shape shape_;
+  Options options_;
   const Loops& loops_;
   std::vector<Part> parts_;
   std::vector<float> scale_, zero_;

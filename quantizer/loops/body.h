@@ -348,8 +348,30 @@ void Errors(const float* __restrict x, const float* __restrict y, int64_t n, Err
   }
 }
 
+void Times(const float* x, const float* __restrict by, int64_t rows, int64_t n, Rounding r, float* to) {
+  WithRounding(r, [&]<Rounding kR>() {
+    for (int64_t j = 0; j < rows; ++j, x += n, to += n)
+      for (int64_t i = 0; i < n; ++i) to[i] = Round<kR>(x[i] * by[i]);
+  });
+}
+
+void AddScaled(const float* __restrict x, float by, int64_t n, float* __restrict to) {
+  for (int64_t i = 0; i < n; ++i) to[i] += by * x[i];
+}
+
+void Columns(const float* __restrict x, int64_t rows, int64_t n, float* __restrict min, float* __restrict max,
+             float* __restrict magnitude) {
+  for (int64_t j = 0; j < rows; ++j, x += n)
+    for (int64_t i = 0; i < n; ++i) {
+      min[i] = x[i] < min[i] ? x[i] : min[i];
+      max[i] = x[i] > max[i] ? x[i] : max[i];
+      magnitude[i] += std::fabs(x[i]);
+    }
+}
+
 constexpr Loops kLoops = {SLIPWAY_LOOPS_NAME, WidenBF16, WidenF16,   MinMax,     ToInt,     FromInt, ToUint4,  FromUint4, ToUint4Hqq,
-                          ToFloat8,           FromFloat8, ToFloat4,  FromFloat4, Pack4,     FitScales, HqqStep, Errors};
+                          ToFloat8,           FromFloat8, ToFloat4,  FromFloat4, Pack4,     FitScales, HqqStep, Errors,
+                          Times,              AddScaled,  Columns};
 
 }  // namespace SLIPWAY_LOOPS
 }  // namespace slipway::quantizer

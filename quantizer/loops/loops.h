@@ -64,6 +64,13 @@ struct Loops {
   double (*hqq_step)(const float* x, int64_t groups, int64_t g, const float* scale, const float* zero, float beta, float* next);
 
   void (*errors)(const float* x, const float* y, int64_t n, ErrorSums* sums);
+
+  // R(x · by), where each row of x is as long as `by`; may be written over x.
+  void (*times)(const float* x, const float* by, int64_t rows, int64_t n, Rounding r, float* to);
+  // to += by · x
+  void (*add_scaled)(const float* x, float by, int64_t n, float* to);
+  // Of columns, joined with what they hold: least, greatest, and the sum of magnitudes.
+  void (*columns)(const float* x, int64_t rows, int64_t n, float* min, float* max, float* magnitude);
 };
 
 // The best that the processor has, or what SLIPWAY_ISA (v2, avx2, avx512) asks for.

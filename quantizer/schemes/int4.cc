@@ -54,8 +54,9 @@ class Int4 : public Scheme {
   }
 
   void Choose(float min, float max, float* scale, float* zero) const override {
-    *scale = RoundTo(shape_.rounding(), std::max(max - min, 1e-6f) / 15);
-    *zero = RoundTo(shape_.rounding(), min + *scale * 8);
+    const float exact = std::max(max - min, 1e-6f) / 15;
+    *scale = RoundTo(shape_.rounding(), exact);
+    *zero = RoundTo(shape_.rounding(), min + exact * 8);
   }
   float Nearest(float x, float scale, float zero) const override {
     const float q = std::clamp(std::rint((x - (zero - 8 * scale)) / scale), 0.0f, 15.0f);
