@@ -15,6 +15,7 @@
 #include "importers/json.h"
 #include "io/io_error.h"
 #include "io/mapped_file.h"
+#include "quantizer/calibrate.h"
 #include "quantizer/quantize.h"
 #include "quantizer/torchao_layout.h"
 
@@ -132,6 +133,10 @@ absl::StatusOr<QuantizedCheckpoint> QuantizeCheckpoint(const ConvertOptions& o, 
     chooser->Consider(i, c, quantizer::WhyNotLinear(c, facts, has));
   }
   ASSIGN_OR_RETURN(std::vector<ChosenWeight> chosen, chooser->Finish());
+  for (const ChosenWeight& w : chosen)
+    if (quantizer::LayerStatistics::Needed(*w.config))
+      return UsageError(text::StrCat(quantizer::ShortName(*w.config), " looks at activations, which a checkpoint cannot compute"),
+                        "quantize the exported program (.pt2), with --calibration");
 
   QuantizedCheckpoint out;
   out.report = std::make_shared<QuantizeReport>(std::move(chooser->report()));

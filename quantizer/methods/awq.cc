@@ -36,6 +36,7 @@ std::vector<float> Factors(absl::Span<const float> mean, float ratio, Rounding t
 absl::StatusOr<double> Loss(const CalibratedWeight& q, absl::Span<const float> factors) {
   const Loops& loops = BestLoops();
   const std::unique_ptr<Scheme> scheme = q.scheme.Again();
+  scheme->Start();
   const int64_t k = q.k(), rows = q.statistics.sample_rows();
   const Config& c = scheme->config();
   std::vector<float> inverse, scaled;
