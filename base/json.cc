@@ -9,6 +9,12 @@
 
 namespace slipway::json {
 void AppendString(std::string* out, std::string_view s) {
+  const auto control = [&](char c) {
+    constexpr char kHex[] = "0123456789abcdef";
+    *out += "\\u00";
+    *out += kHex[c >> 4 & 15];
+    *out += kHex[c & 15];
+  };
   *out += '"';
   while (!s.empty()) {
     const char c = s[0];
@@ -19,11 +25,11 @@ void AppendString(std::string* out, std::string_view s) {
     } else if (c == '\n') {
       *out += "\\n";
     } else if (static_cast<uint8_t>(c) < 0x20 || c == 0x7f) {
-      constexpr char kHex[] = "0123456789abcdef";
-      *out += "\\u00";
-      *out += kHex[c >> 4 & 15];
-      *out += kHex[c & 15];
-    } else if (const size_t n = text::Utf8Length(s); n > 0) {
+      control(c);
+    } else if (const size_t n = text::Utf8Length(s); n == 2 && c == '\xc2' && static_cast<uint8_t>(s[1]) < 0xa0) {
+      control(s[1]);  // terminals take these as controls, too
+      taken = 2;
+    } else if (n > 0) {
       out->append(s.substr(0, n));
       taken = n;
     } else {

@@ -21,13 +21,52 @@ size_t Utf8Length(std::string_view s) {
   return n;
 }
 
+namespace {
+
+// Whether the `n` bytes at the front, as Utf8Length() has it, are a character that may be shown: no control character of C0 or C1.
+bool Shown(std::string_view s, size_t n) {
+  const unsigned char c = s[0];
+  return n > 0 && c >= 0x20 && c != 0x7F && !(n == 2 && c == 0xC2 && static_cast<unsigned char>(s[1]) < 0xA0);
+}
+
+bool Continues(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+
+}  // namespace
+
+bool IsUtf8(std::string_view s) {
+  for (size_t n; !s.empty(); s.remove_prefix(n))
+    if ((n = Utf8Length(s)) == 0) return false;
+  return true;
+}
+
+bool IsPlain(std::string_view s) {
+  while (!s.empty()) {
+    const size_t n = Utf8Length(s);
+    if (!Shown(s, n)) return false;
+    s.remove_prefix(n);
+  }
+  return true;
+}
+
+std::string Shortened(std::string_view s, size_t most) {
+  if (s.size() <= most) return std::string(s);
+  size_t head = most / 3 * 2, tail = s.size() - most / 3;
+  while (head > 0 && Continues(s[head])) --head;
+  while (tail < s.size() && Continues(s[tail])) ++tail;
+  std::string out(s.substr(0, head));
+  out += " … ";
+  out += std::to_string(tail - head);
+  out += " bytes … ";
+  out += s.substr(tail);
+  return out;
+}
+
 std::string Printable(std::string_view s) {
   std::string out;
   while (!s.empty()) {
     const size_t n = Utf8Length(s);
     const unsigned char c = s[0];
-    const bool control = n == 0 || c < 0x20 || c == 0x7F || (n == 2 && c == 0xC2 && static_cast<unsigned char>(s[1]) < 0xA0);
-    if (!control) {
+    if (Shown(s, n)) {
       out += s.substr(0, n);
     } else if (c == '\n' || c == '\t') {
       out += c == '\n' ? "\\n" : "\\t";

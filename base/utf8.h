@@ -16,6 +16,15 @@ size_t Utf8Length(std::string_view s);
 // bytes that are not UTF-8 shown as escapes.
 std::string Printable(std::string_view s);
 
+// Whether all of it is UTF-8.
+bool IsUtf8(std::string_view s);
+
+// Whether the text is UTF-8 without control characters: what can be the name of a file, and what readers of archives take.
+bool IsPlain(std::string_view s);
+
+// A text of at most about `most` bytes: what is longer loses its middle, "abc … 113000 bytes … xyz", between characters.
+std::string Shortened(std::string_view s, size_t most);
+
 }  // namespace slipway::text
 
 #endif  // SLIPWAY_BASE_UTF8_H_

@@ -91,6 +91,9 @@ Outcome RunPass(slipway_archive& model, size_t program, const char* name, const 
     context.legal = *std::move(legal);
   }
   std::unique_ptr<ir::Program> copy = ir::Clone(*p);
+  // Passes rely on types that fit their operators; every pipeline begins with this check.
+  if (!model.typed.contains(program))
+    if (absl::Status s = passes::InferShapes(*copy); !s.ok()) return driver::Fail(s, model.path);
   if (absl::Status s = passes::RunPass(*pass, *copy, context); !s.ok()) return driver::Fail(s, model.path);
   Outcome out;
   std::vector<std::string> refused;
@@ -99,6 +102,7 @@ Outcome RunPass(slipway_archive& model, size_t program, const char* name, const 
   AddNotes(refused, &out);
   for (const std::string& state : context.dropped) out.diagnostics.push_back(driver::DroppedState(state));
   model.archive.programs[program] = std::move(copy);
+  model.typed.insert(program);
   model.Changed();
   return out;
 }

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <new>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,6 +38,7 @@ struct slipway_archive {
   std::shared_ptr<slipway::io::MappedFile> file;  // null for folders and for what is not from a file
   bool weights_alone = false;
   slipway::ir::Archive archive;           // the programs
+  std::set<size_t> typed;                 // those whose types were checked against their operators
   slipway::ir::TensorSet tensors;  // of weights alone
 
   // What the latest call left.

@@ -11,6 +11,7 @@
 #include "CLI/CLI.hpp"
 #include "driver/convert.h"
 #include "driver/diagnostic.h"
+#include "io/inputs.h"
 
 namespace slipway::cli {
 
@@ -32,8 +33,12 @@ void PrintSummary(const std::string& output, bool dry_run, const driver::Convert
 // "slipway 0.1.0 (ONNX opset 18 … 24, PT2 schema 7 … 8.20, torch operators 2.13.0)"
 std::string VersionText();
 
+// --diagnostics, for every command.
+void AddDiagnostics(CLI::App* cmd, std::string* format);
 // Writes the outcome's diagnostics to stderr, as text or JSON lines.
 void Report(const driver::Outcome& outcome, bool json);
+// Reports in the same way, and ends the process: for io::RemoveTemporariesOnSignals().
+[[noreturn]] void EndOnLostInput(const io::LostInput& lost);
 
 }  // namespace slipway::cli
 

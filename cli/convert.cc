@@ -109,7 +109,7 @@ void AddConvert(CLI::App& app, int* code) {
     const std::string targets = driver::FlagTargets(flag);
     AddFlag(cmd, o, flag, targets.empty() ? Plain(flag.help) : targets + ": " + Plain(flag.help));
   }
-  cmd->add_option("--diagnostics", state->diagnostics, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
+  AddDiagnostics(cmd, &state->diagnostics);
   cmd->add_flag("-q,--quiet", state->quiet, "no summary");
   cmd->callback([state, code] {
     driver::ConvertOptions& o = state->options;

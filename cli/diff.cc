@@ -31,9 +31,7 @@ void AddDiff(CLI::App& app, int* code) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   cmd->add_flag("--json", state->json, "one JSON object (schemas/diff.schema.json)");
-  cmd->add_option("--diagnostics", state->diagnostics, "text or json")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->capture_default_str();
+  AddDiagnostics(cmd, &state->diagnostics);
   cmd->callback([state, code] {
     const weights::DiffOptions& o = state->options;
     if (!std::isfinite(o.tolerance)) throw CLI::ValidationError("--tolerance", "is not a finite number");

@@ -28,7 +28,7 @@ void AddInspect(CLI::App& app, int* code) {
   cmd->add_flag("--verify", state->verify, "read everything and compare with the checksums that the file states")->excludes(ir);
   cmd->add_option("--sources", state->sources, "with --ir: where nodes come from, as full (parses back), short or none")
       ->check(CLI::IsMember({"full", "short", "none"}))->needs(ir)->capture_default_str();
-  cmd->add_option("--diagnostics", state->diagnostics, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
+  AddDiagnostics(cmd, &state->diagnostics);
   cmd->callback([state, code] {
     absl::StatusOr<std::string> text;
     if (state->header) {

@@ -16,7 +16,7 @@
 int main(int argc, char** argv) {
   // A file that grows past a limit is a failed write with a message, as a full disk is.
   std::signal(SIGXFSZ, SIG_IGN);
-  slipway::io::RemoveTemporariesOnSignals();
+  slipway::io::RemoveTemporariesOnSignals(slipway::cli::EndOnLostInput);
   // A checkpoint of thousands of ranks is thousands of files at once.
   rlimit files;
   if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {

@@ -1,6 +1,7 @@
 // What commands that write say while they work, and at the end.
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 
@@ -19,18 +20,23 @@ std::string Bytes(uint64_t n) {
   return buffer;
 }
 
+std::string Shown(std::string_view text, size_t most) { return text::Printable(text::Shortened(text, most)); }
+
 }  // namespace
 
 void PrintSummary(const std::string& output, bool dry_run, const driver::ConvertSummary& s) {
-  for (const std::string& line : s.lines) std::fprintf(stderr, "note: %s\n", text::Printable(line).c_str());
+  constexpr size_t kMostLines = 200, kMostLine = 1000;
+  for (size_t i = 0; i < std::min(s.lines.size(), kMostLines); ++i) std::fprintf(stderr, "note: %s\n", Shown(s.lines[i], kMostLine).c_str());
+  if (s.lines.size() > kMostLines) std::fprintf(stderr, "note: … and %zu more\n", s.lines.size() - kMostLines);
+  const std::string name = Shown(output, kMostLine);
   if (s.tensors > 0) {
-    std::fprintf(stderr, "%s%s: %d tensors of %s, %s written, %.0f ms, peak %s\n", dry_run ? "dry run, " : "", output.c_str(),
+    std::fprintf(stderr, "%s%s: %d tensors of %s, %s written, %.0f ms, peak %s\n", dry_run ? "dry run, " : "", name.c_str(),
                  s.tensors, Bytes(s.weight_bytes).c_str(), Bytes(s.bytes_written).c_str(), s.seconds * 1e3, Bytes(s.peak_rss).c_str());
     return;
   }
   std::string dims = s.dims.empty() ? "static" : text::Join(s.dims, ", ");
   std::fprintf(stderr, "%s%s: %d nodes -> %d, dims %s, weights %s, %s written, %.0f ms, peak %s\n",
-               dry_run ? "dry run, " : "", output.c_str(), s.nodes_before, s.nodes_after, text::Printable(dims).c_str(),
+               dry_run ? "dry run, " : "", name.c_str(), s.nodes_before, s.nodes_after, Shown(dims, kMostLine).c_str(),
                Bytes(s.weight_bytes).c_str(), Bytes(s.bytes_written).c_str(), s.seconds * 1e3, Bytes(s.peak_rss).c_str());
 }
 

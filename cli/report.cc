@@ -4,17 +4,74 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/utf8.h"
 #include "cli/commands.h"
 #include "driver/version.h"
 
 namespace slipway::cli {
 
+namespace {
+
+// What signal handlers need to know of the command line.
+bool json_lines = false;
+
+// Async-signal-safe.
+class Line {
+ public:
+  void Put(std::string_view text) {
+    for (; !text.empty() && size_ < sizeof(text_); text.remove_prefix(1)) text_[size_++] = text[0];
+  }
+  // A path as text that is neither a control character nor the end of a JSON string, cut where it is very long.
+  void PutPath(std::string_view path) {
+    constexpr size_t kMost = 1000;
+    for (path = path.substr(0, kMost); !path.empty();) {
+      const size_t n = text::Utf8Length(path);
+      const bool shown = n > 1 || (n == 1 && static_cast<unsigned char>(path[0]) >= 0x20 && path[0] != 0x7f);
+      const bool quoted = json_lines && shown && (path[0] == '"' || path[0] == '\\');
+      Put(!shown || quoted ? "?" : path.substr(0, n));
+      path.remove_prefix(n == 0 ? 1 : n);
+    }
+  }
+  void Write() const {
+    if (write(2, text_, size_) < 0) return;  // there is nobody left to tell
+  }
+
+ private:
+  char text_[4096];
+  size_t size_ = 0;
+};
+
+}  // namespace
+
+void AddDiagnostics(CLI::App* cmd, std::string* format) {
+  cmd->add_option("--diagnostics", *format, "text or json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str()
+      ->each([](const std::string& value) { json_lines = value == "json"; });
+}
+
+void EndOnLostInput(const io::LostInput& lost) {
+  Line line;
+  line.Put(json_lines ? "{\"severity\":\"error\",\"id\":\"" : "error[");
+  line.Put(lost.changed ? driver::id::kBadInput : driver::id::kWrite);
+  line.Put(json_lines ? "\",\"cause\":\"" : "]: ");
+  line.PutPath(lost.path);
+  line.Put(lost.changed ? " changed while it was read" : " could not be read: the system has lost bytes of it");
+  line.Put(json_lines ? "\",\"place\":\"\",\"help\":\"\"}\n" : "\n");
+  line.Write();
+  _Exit(lost.changed ? driver::kBad : driver::kIo);
+}
+
 std::string VersionText() { return driver::VersionText(); }
 
 void Report(const driver::Outcome& outcome, bool json) {
   const bool colour = !json && isatty(2) && !std::getenv("NO_COLOR");
+  size_t warnings = 0;
+  constexpr size_t kMostWarnings = 200;
   for (const driver::Diagnostic& d : outcome.diagnostics)
-    std::fputs((json ? driver::ToJson(d) : driver::ToText(d, colour)).c_str(), stderr);
+    if (json || d.severity == driver::Severity::kError || ++warnings <= kMostWarnings)
+      std::fputs((json ? driver::ToJson(d) : driver::ToText(d, colour)).c_str(), stderr);
+  if (warnings > kMostWarnings) std::fprintf(stderr, "warning: … and %zu more\n", warnings - kMostWarnings);
 }
 
 }  // namespace slipway::cli

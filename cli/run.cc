@@ -35,9 +35,7 @@ void AddRun(CLI::App& app, int* code) {
       ->capture_default_str();
   cmd->add_flag("--profile", state->options.profile, "time by operator");
   cmd->add_flag("--json", state->json, "timings as one JSON object on standard output");
-  cmd->add_option("--diagnostics", state->diagnostics, "text or json")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->capture_default_str();
+  AddDiagnostics(cmd, &state->diagnostics);
   cmd->callback([state, code] {
     driver::Outcome outcome;
     auto report = driver::Run(state->options);

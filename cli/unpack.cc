@@ -19,8 +19,8 @@ void AddUnpack(CLI::App& app, int* code) {
   cmd->add_option("IN", o.input, "a PT2 archive")->required();
   cmd->add_option("-o,--output", o.folder, "the folder that NAME.pt2 goes to")->required();
   cmd->add_option("--program", o.programs, "only the program of this name; may be repeated")->expected(1)->take_all();
-  AddFlags(cmd, o.convert, {"torch", "check-crc", "dry-run"});
-  cmd->add_option("--diagnostics", state->diagnostics, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
+  AddFlags(cmd, o.convert, {"torch", "check-crc", "max-output", "dry-run"});
+  AddDiagnostics(cmd, &state->diagnostics);
   cmd->add_flag("-q,--quiet", state->quiet, "no summary");
   cmd->callback([state, code] {
     driver::UnpackOptions& o = state->options;

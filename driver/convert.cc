@@ -137,6 +137,9 @@ absl::Status Run(Conversion& c) {
   if (!archive.ok()) return archive.status();
   c.archive = *std::move(archive);
   const std::string place = c.options.inputs.size() == 1 ? c.options.inputs[0] : "";
+  Storages storages;
+  storages.Add(c.archive);
+  if (absl::Status s = c.Admit(storages); !s.ok()) return WithPlace(s, place);
   if (absl::Status s = Quantize(t, c); !s.ok()) return WithPlace(s, place);
   c.summary.nodes_before = CountNodes(c.archive);
   if (absl::Status s = RunPasses(t, c); !s.ok()) return WithPlace(s, place);
@@ -151,6 +154,11 @@ absl::Status Run(Conversion& c) {
 SummaryClock::~SummaryClock() {
   summary_->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   summary_->peak_rss = PeakMemory();
+}
+
+absl::Status Conversion::Admit(const Storages& storages) {
+  max_output = options.max_output > 0 ? options.max_output : MostOutput(storages.bytes());
+  return storages.Verify(options.check_crc);
 }
 
 std::vector<std::pair<std::string, std::string>> Conversion::Metadata() const {
@@ -214,7 +222,7 @@ void VetSampleInputs(ir::Program& p, ConvertSummary& summary) {
 
 Outcome Convert(const ConvertOptions& options, ConvertSummary* summary, const Reader& reader) {
   const SummaryClock clock(summary);
-  Conversion c{options, reader, *summary, {}, {}};
+  Conversion c{options, reader, *summary, {}, {}, 0};
   if (absl::Status s = Run(c); !s.ok()) return Fail(s);
   Outcome out;
   for (const std::string& name : c.context.dropped) out.diagnostics.push_back(DroppedState(name));

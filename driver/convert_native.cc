@@ -41,6 +41,7 @@ absl::Status Write(Conversion& c, bool package) {
   options.package = package;
   options.metadata = c.Metadata();
   options.progress = o.progress;
+  options.max_output = c.max_output;
   for (const std::string& plugin : o.plugins) {
     auto file = io::MappedFile::Open(plugin);
     if (!file.ok()) return WithPlace(file.status(), plugin);

@@ -41,6 +41,7 @@ absl::Status WriteOnnx(Conversion& c) {
   if (!options.ok()) return options.status();
   options->refusals = &c.context.refusals;
   options->metadata = c.Metadata();
+  options->max_output = c.max_output;
   if (absl::Status s = exporters::CheckNames(c.program(), *options); !s.ok()) return UsageError(std::string(s.message()));
   exporters::OnnxReport failure;
   auto report = exporters::ExportOnnx(c.program(), c.options.output, *options, c.options.dry_run, &failure);

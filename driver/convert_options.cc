@@ -29,6 +29,19 @@ bool Parse(std::string_view text, int* out) {
   *out = static_cast<int>(number);
   return true;
 }
+bool Parse(std::string_view text, uint64_t* bytes) {
+  static constexpr struct { std::string_view name; uint64_t bytes; } kUnits[] = {
+      {"", 1}, {"B", 1}, {"KB", 1000}, {"MB", 1000'000}, {"GB", 1000'000'000}, {"TB", 1000'000'000'000},
+      {"KiB", uint64_t{1} << 10}, {"MiB", uint64_t{1} << 20}, {"GiB", uint64_t{1} << 30}, {"TiB", uint64_t{1} << 40}};
+  uint64_t number = 0, size;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || number == 0) return false;
+  const std::string_view name = text.substr(end - text.data());
+  const auto unit = std::find_if(std::begin(kUnits), std::end(kUnits), [&](const auto& u) { return u.name == name; });
+  if (unit == std::end(kUnits) || __builtin_mul_overflow(number, unit->bytes, &size)) return false;
+  *bytes = size;
+  return true;
+}
 bool Parse(std::string_view text, std::string* out) {
   *out = text;
   return true;
@@ -47,6 +60,7 @@ bool Parse(std::string_view text, Pairs* out) {
 std::string Show(bool) { return ""; }
 std::string Show(int number) { return number ? text::StrCat(number) : ""; }
 std::string Show(int64_t number) { return Show(static_cast<int>(number)); }
+std::string Show(uint64_t bytes) { return bytes ? text::StrCat(bytes) : ""; }
 std::string Show(const std::string& text) { return text; }
 std::string Show(const Strings&) { return ""; }
 std::string Show(const Pairs&) { return ""; }

@@ -40,11 +40,10 @@ struct ConvertOptions {
   // PT2
   std::string torch = "2.9";
   bool no_weights = false;
-  bool check_crc = false;
   // safetensors
   std::string dtype;  // "": as they are
   std::vector<std::string> include, exclude, rename;
-  std::string max_shard_size;  // "": 5GB
+  uint64_t max_shard_size = 0;  // bytes; 0: 5GB
   int shards = 0;              // 0: by size
   int tp = 0;                  // 0: not split
   std::string tp_rules;
@@ -60,6 +59,8 @@ struct ConvertOptions {
   int world_size = 0;  // 0: not said
   // All
   std::vector<std::pair<std::string, std::string>> metadata;
+  bool check_crc = false;
+  uint64_t max_output = 0;  // bytes; 0: as MostOutput() (driver/storages.h)
   bool dry_run = false;
 
   std::function<void(uint64_t done, uint64_t total)> progress;  // called as weights are written, in bytes; may be empty
@@ -96,12 +97,14 @@ using Pairs = std::vector<std::pair<std::string, std::string>>;
 bool Parse(std::string_view text, bool* out);
 bool Parse(std::string_view text, int* out);      // from 1
 bool Parse(std::string_view text, int64_t* out);  // from 0
+bool Parse(std::string_view text, uint64_t* bytes);  // "5GB": powers of 1000, or of 1024 for "GiB"; not 0
 bool Parse(std::string_view text, std::string* out);
 bool Parse(std::string_view text, Strings* out);
 bool Parse(std::string_view text, Pairs* out);
 std::string Show(bool);
 std::string Show(int number);
 std::string Show(int64_t number);
+std::string Show(uint64_t bytes);
 std::string Show(const std::string& text);
 std::string Show(const Strings&);
 std::string Show(const Pairs&);
@@ -168,8 +171,6 @@ inline constexpr ConvertFlag kTable[] = {
                     "the oldest torch that shall load it. 2.6: the flat layout with pickled weights, which 2.6 … 2.13 load"),
     Flag<&O::no_weights>("no-weights", kPt2, "",
                          "the programs only. torch wants the weights back before it loads them; slipway reads such archives"),
-    Flag<&O::check_crc>("check-crc", kPt2, "",
-                        "verify the CRC-32 of the source's payloads on the way (exit code 3 where one is wrong)"),
     Flag<&O::dtype>("dtype", kSafetensors, "bf16|f16|f32",
                     "cast f64, f32, f16 and bf16 tensors on the way, rounded to nearest even; others stay"),
     Flag<&O::include>("include", kSafetensors, "RE",
@@ -201,6 +202,11 @@ inline constexpr ConvertFlag kTable[] = {
     Flag<&O::world_size>("world-size", kSafetensors, "N", "with `--rank`: how many processes there are; 1: the environment is not asked"),
     Flag<&O::metadata>("metadata", kAll, "KEY=VALUE",
                        "stored in the output, in a PT2 archive as an extra file of that name; may be repeated"),
+    Flag<&O::check_crc>("check-crc", kAll, "",
+                        "compares all weights with the CRC-32 that the source states (archives and checkpoints) before anything is "
+                        "written; exit code 3 where one is wrong. Without it those are compared that are read or copied through memory"),
+    Flag<&O::max_output>("max-output", kAll, "SIZE",
+                         "the most bytes to write (exit code 6); if not said, 1 GiB and four times what the input's weights take"),
     Flag<&O::dry_run>("dry-run", kAll, "", "all but the writing"),
     Flag<&O::verify_each>("verify-each", kOnnx | kNative, "",
                           "checks the program's consistency after every pass; a failure is a bug (exit code 70)"),

@@ -10,7 +10,7 @@ absl::Status WritePt2(Conversion& c) {
   exporters::Pt2Options options;
   options.target = o.torch == "2.6" ? exporters::TorchTarget::k26 : exporters::TorchTarget::k29;
   options.weights = !o.no_weights;
-  options.check_crc = o.check_crc;
+  options.max_output = c.max_output;
   options.progress = o.progress;
   for (const auto& p : c.archive.programs) VetSampleInputs(*p, c.summary);
   for (const auto& [key, value] : o.metadata) c.archive.extra_files[key] = value;

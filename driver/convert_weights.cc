@@ -1,6 +1,5 @@
 // From named tensors, wherever they are kept, to safetensors: merge, choose, rename, cast, split.
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <optional>
 #include <set>
@@ -18,34 +17,16 @@
 namespace slipway::driver {
 namespace {
 
-// "5GB" in bytes; powers of 1000, or of 1024 for "GiB". 0 where it is no size.
-uint64_t ParseSize(std::string_view s) {
-  uint64_t number = 0;
-  const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), number);
-  if (error != std::errc()) return 0;
-  std::string_view unit = s.substr(end - s.data());
-  static constexpr struct { std::string_view name; uint64_t bytes; } kUnits[] = {
-      {"", 1}, {"B", 1}, {"KB", 1000}, {"MB", 1000'000}, {"GB", 1000'000'000}, {"TB", 1000'000'000'000},
-      {"KiB", uint64_t{1} << 10}, {"MiB", uint64_t{1} << 20}, {"GiB", uint64_t{1} << 30}, {"TiB", uint64_t{1} << 40}};
-  for (const auto& u : kUnits) {
-    uint64_t bytes;
-    if (u.name == unit) return __builtin_mul_overflow(number, u.bytes, &bytes) ? 0 : bytes;
-  }
-  return 0;
-}
-
 // What the flags ask for; a usage error where they contradict each other.
 absl::StatusOr<exporters::SafetensorsOptions> OptionsOf(const ConvertOptions& o) {
   exporters::SafetensorsOptions options;
-  const bool folder = IsFolder(o.output), sharded = o.shards > 0 || !o.max_shard_size.empty();
+  const bool folder = IsFolder(o.output), sharded = o.shards > 0 || o.max_shard_size > 0;
   if (!folder && sharded) return UsageError("shards are written to a folder", "end the output's name in /");
   if ((o.tp > 0) != !o.tp_rules.empty()) return UsageError("--tp and --tp-rules go together");
   if (o.tp > 0 && !folder) return UsageError("--tp writes a folder", "end the output's name in /");
   if (o.tp > 0 && sharded) return UsageError("--tp writes one file a rank", "leave --shards and --max-shard-size out");
   options.shards = o.shards;
-  if (folder && o.shards == 0) options.max_shard_size = ParseSize(o.max_shard_size.empty() ? "5GB" : o.max_shard_size);
-  if (folder && o.shards == 0 && options.max_shard_size == 0)
-    return UsageError(text::StrCat("--max-shard-size '", o.max_shard_size, "' is no size"), "such as 5GB, 500MB or 1GiB");
+  if (folder && o.shards == 0) options.max_shard_size = o.max_shard_size > 0 ? o.max_shard_size : 5'000'000'000;
   options.dry_run = o.dry_run;
   options.progress = o.progress;
   return options;
@@ -66,9 +47,11 @@ absl::StatusOr<Chosen> Choose(Conversion& c, const weights::NameRules& names) {
   std::map<std::string, std::string> origin;  // by the name that is written
   std::vector<std::string> clashes;
   std::set<std::pair<const ir::Storage*, int64_t>> places;
+  Storages storages;
   for (const std::string& path : c.options.inputs) {
     auto set = c.reader.Tensors(path, c.options.key);
     if (!set.ok()) return WithPlace(set.status(), path);
+    storages.Add(*set);
     out.metadata.merge(set->metadata);
     for (std::string& note : set->notes) c.summary.lines.push_back(text::StrCat(path, ": ", note));
     for (auto& [name, tensor] : set->tensors) set->sharded.emplace(name, std::move(tensor));
@@ -95,6 +78,7 @@ absl::StatusOr<Chosen> Choose(Conversion& c, const weights::NameRules& names) {
     return WithHelp(absl::InvalidArgumentError(text::StrCat(clashes.size(), " names are given twice: ", text::Join(clashes, ", "))),
                     "--rename or --exclude one of each");
   if (out.tensors.empty()) return absl::InvalidArgumentError("no tensors are left to write");
+  if (absl::Status s = c.Admit(storages); !s.ok()) return s;
   std::sort(out.tensors.begin(), out.tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   for (const auto& [key, value] : c.options.metadata) out.metadata[key] = value;
   return out;
@@ -168,6 +152,7 @@ absl::Status WriteTensors(Conversion& c) {
   if (o.shards > static_cast<int>(chosen->tensors.size()))
     return absl::InvalidArgumentError(text::StrCat("--shards ", o.shards, ": there are ", chosen->tensors.size(), " tensors"));
   options->metadata = chosen->metadata;
+  options->max_output = c.max_output;
   if (!o.quantize.empty()) return WriteQuantized(c, *std::move(chosen), *std::move(options));
   auto report = o.tp > 0 ? WriteRanks(c, *chosen, *options)
                 : IsFolder(o.output) ? exporters::ExportShards(chosen->tensors, o.output, *options)

@@ -18,6 +18,9 @@ namespace {
 // Payloads of statuses. kParts holds the cause and the place of a diagnostic each, all ended by a zero byte.
 constexpr char kId[] = "slipway/id", kPlace[] = "slipway/place", kHelp[] = "slipway/help", kParts[] = "slipway/parts";
 
+// What is said of one file is bounded: its names may be as long as the file.
+constexpr size_t kMostCause = 6000, kMostPlace = 500, kMostParts = 100;
+
 std::string Payload(const absl::Status& s, const char* key) {
   const auto cord = s.GetPayload(key);
   return cord ? std::string(*cord) : std::string();
@@ -88,17 +91,20 @@ Outcome Fail(const absl::Status& s, std::string_view place) {
   if (name.empty()) name = IdOf(out.code);
   const std::string list = Payload(s, kParts);
   const std::vector<std::string_view> parts = text::Split(list, '\0');
-  for (size_t i = 0; i + 1 < parts.size(); i += 2)
-    out.diagnostics.push_back({Severity::kError, name, std::string(parts[i]), std::string(parts[i + 1]), ""});
+  const size_t count = parts.size() / 2;
+  for (size_t i = 0; i < std::min(count, kMostParts); ++i)
+    out.diagnostics.push_back({Severity::kError, name, text::Shortened(parts[2 * i], kMostPlace), text::Shortened(parts[2 * i + 1], kMostPlace), ""});
+  if (count > kMostParts) out.diagnostics.push_back({Severity::kError, name, text::StrCat("… and ", count - kMostParts, " more"), "", ""});
   // A usage error is of the command line and the last of a list is of all: neither has a place.
   if (usage || !list.empty()) own.clear();
   else if (own.empty()) own = place;
-  out.diagnostics.push_back({Severity::kError, name, std::string(s.message()), own, Payload(s, kHelp)});
+  out.diagnostics.push_back({Severity::kError, name, text::Shortened(text::FromAbsl(s.message()), kMostCause),
+                             text::Shortened(own, kMostPlace), text::Shortened(Payload(s, kHelp), kMostPlace)});
   return out;
 }
 
 Diagnostic DroppedState(const std::string& name) {
-  return {Severity::kWarning, id::kDroppedState, "the program updates '" + name + "'; the updated state is not an output", "", ""};
+  return {Severity::kWarning, id::kDroppedState, "the program updates '" + text::Shortened(name, kMostPlace) + "'; the updated state is not an output", "", ""};
 }
 
 namespace {

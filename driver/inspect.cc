@@ -7,10 +7,12 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "driver/format.h"
 #include "driver/pass_context.h"
 #include "exporters/native/c_header.h"
 #include "importers/native/native_file.h"
+#include "io/inputs.h"
 #include "io/mapped_file.h"
 #include "planner/planner.h"
 #include "planner/rules.h"
@@ -140,15 +142,8 @@ std::string TypeText(const TensorRow& r) {
   return r.value.empty() ? r.kind : r.value;
 }
 
-// Control characters of names must not reach a terminal.
-std::string Shown(std::string_view name) {
-  std::string out;
-  for (char c : name) {
-    const uint8_t u = static_cast<uint8_t>(c);
-    out += u < 0x20 || u == 0x7f ? '?' : c;
-  }
-  return out;
-}
+// Control characters of names must not reach a terminal, and one long name must not fill it.
+std::string Shown(std::string_view name) { return text::Printable(text::Shortened(name, 400)); }
 
 class Table {
  public:
@@ -376,7 +371,10 @@ absl::StatusOr<FileReport> Inspect(const std::string& path, bool verify) {
     auto archive = OpenArchive(*source);
     if (!archive.ok()) return archive.status();
     Describe(*archive, &r);
+    for (const auto& p : archive->programs)
+      if (absl::Status s = verify ? passes::InferShapes(*p, &r.verified->corrected) : absl::OkStatus(); !s.ok()) return s;
   }
+  if (absl::Status s = io::InputsUnchanged(); !s.ok()) return s;
   return r;
 }
 
@@ -385,7 +383,7 @@ std::string ToTable(const FileReport& r, bool ops, bool all_weights) {
   std::string_view format = r.format;
   for (const Format& f : Formats())
     if (f.name == r.format) format = f.title;
-  t.Line(text::StrCat(r.file, ": ", format, ", ", Bytes(r.bytes), r.producer.empty() ? "" : ", ", Shown(r.producer)));
+  t.Line(text::StrCat(Shown(r.file), ": ", format, ", ", Bytes(r.bytes), r.producer.empty() ? "" : ", ", Shown(r.producer)));
   for (const ProgramReport& p : r.programs) {
     t.Line("");
     t.Line(text::StrCat("program ", Shown(p.name), ": ", Plural(p.nodes, "node"), " of ", Plural(p.ops.size(), "operator"),
@@ -428,6 +426,8 @@ std::string ToTable(const FileReport& r, bool ops, bool all_weights) {
   if (r.verified)
     t.Line(r.verified->members == 0 ? "  verified: nothing, the format has no checksums"
                                     : text::StrCat("  verified: ", Plural(r.verified->members, "member"), ", ", Bytes(r.verified->bytes)));
+  if (r.verified)
+    for (const std::string& c : r.verified->corrected) t.Line(text::StrCat("  note: ", Shown(c)));
   return t.Take();
 }
 
@@ -453,7 +453,9 @@ std::string ToJson(const FileReport& r) {
   for (const auto& [key, size] : r.extra_files) j.Key(key).Int(size);
   j.EndObject();
   if (r.verified) {
-    j.Key("verified").BeginObject().Key("members").Int(r.verified->members).Key("bytes").Int(r.verified->bytes).EndObject();
+    j.Key("verified").BeginObject().Key("members").Int(r.verified->members).Key("bytes").Int(r.verified->bytes).Key("corrected").BeginArray();
+    for (const std::string& c : r.verified->corrected) j.String(c);
+    j.EndArray().EndObject();
   }
   j.EndObject();
   return j.Take() + "\n";

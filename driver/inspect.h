@@ -55,7 +55,7 @@ struct FileReport {
 };
 
 // Errors as of the importers; Unimplemented for formats that slipway knows and does not read. `verify` reads the whole file
-// and adds the errors of VerifyPayloads().
+// and adds the errors of VerifyPayloads() and, for programs, of passes::InferShapes().
 absl::StatusOr<FileReport> Inspect(const std::string& path, bool verify = false);
 
 ProgramReport ReportOf(const ir::Program& program);

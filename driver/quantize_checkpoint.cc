@@ -15,6 +15,7 @@
 #include "importers/json.h"
 #include "io/io_error.h"
 #include "io/mapped_file.h"
+#include "quantizer/calibrate.h"
 #include "quantizer/quantize.h"
 #include "quantizer/torchao_layout.h"
 
@@ -83,7 +84,7 @@ absl::StatusOr<std::string> WithQuantizationConfig(std::string_view config, cons
 
 // Files of the output for files of the input: where a folder of several is read and nothing else is asked for.
 void KeepShards(const ConvertOptions& o, std::vector<NamedTensor>& tensors) {
-  if (!IsFolder(o.output) || o.shards > 0 || !o.max_shard_size.empty()) return;
+  if (!IsFolder(o.output) || o.shards > 0 || o.max_shard_size > 0) return;
   std::map<std::string, int> files;
   for (const NamedTensor& t : tensors) {
     const ir::TensorRef* whole = t.tensor.whole();
@@ -132,6 +133,10 @@ absl::StatusOr<QuantizedCheckpoint> QuantizeCheckpoint(const ConvertOptions& o, 
     chooser->Consider(i, c, quantizer::WhyNotLinear(c, facts, has));
   }
   ASSIGN_OR_RETURN(std::vector<ChosenWeight> chosen, chooser->Finish());
+  for (const ChosenWeight& w : chosen)
+    if (quantizer::LayerStatistics::Needed(*w.config))
+      return UsageError(text::StrCat(quantizer::ShortName(*w.config), " looks at activations, which a checkpoint cannot compute"),
+                        "quantize the exported program (.pt2), with --calibration");
 
   QuantizedCheckpoint out;
   out.report = std::make_shared<QuantizeReport>(std::move(chooser->report()));

@@ -5,12 +5,14 @@
 
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "driver/calibrate.h"
 #include "driver/diagnostic.h"
 #include "driver/quantize.h"
 #include "io/io_error.h"
 #include "io/mapped_file.h"
 #include "io/scratch_file.h"
 #include "passes/quantize_linears.h"
+#include "quantizer/calibrate.h"
 #include "quantizer/quantize.h"
 
 namespace slipway::driver {
@@ -120,31 +122,71 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, 
   }
   ASSIGN_OR_RETURN(const std::unique_ptr<io::ScratchFile> scratch, io::ScratchFile::Make(folder));
   std::vector<QuantizedLayer> forms(chosen.size());
-  RETURN_IF_ERROR(quantizer::InParallel(Threads(o), chosen.size(), [&](size_t i) -> absl::Status {
-    const ChosenWeight& w = chosen[i];
-    const LinearLayer& layer = layers[w.index];
-    const bool four = IsFourBitFloat(*w.config);
-    std::vector<uint8_t> changed;
-    bool known = false;
-    const auto sink = [&](size_t part, uint64_t at, absl::Span<const uint8_t> bytes) -> absl::Status {
+  std::vector<size_t> plain;
+  std::map<std::string, size_t> calibrated;
+  std::map<std::string, const Config*> asked;
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    const std::string& name = layers[chosen[i].index].weight;
+    if (!quantizer::LayerStatistics::Needed(*chosen[i].config)) {
+      plain.push_back(i);
+    } else {
+      calibrated[name] = i;
+      asked[name] = chosen[i].config;
+    }
+  }
+  if (asked.empty() != o.calibration.empty())
+    return asked.empty() ? UsageError("--calibration is for methods that look at activations", "awq(…), gptq(…), smoothquant(…), int8-static")
+                         : UsageError(text::StrCat(quantizer::ShortName(*asked.begin()->second), " looks at activations"),
+                                      "--calibration FILE.safetensors gives inputs to run the program on");
+
+  // Puts codes in their place and keeps the rest.
+  const auto sink_of = [&](size_t i) {
+    return [&, i, known = false, changed = std::vector<uint8_t>()](size_t part, uint64_t at, absl::Span<const uint8_t> bytes) mutable -> absl::Status {
+      const ChosenWeight& w = chosen[i];
       if (part > 0) {
         if (!known) forms[i] = FormOf(*w.config, *w.scheme, w.scheme->scales(), w.scheme->zeros());
         known = true;
         return absl::OkStatus();
       }
-      if (four) {
+      if (IsFourBitFloat(*w.config)) {
         changed.assign(bytes.begin(), bytes.end());
         for (uint8_t& b : changed) b = static_cast<uint8_t>(TwiceFloat4(b));
         bytes = changed;
       }
       return scratch->WriteAt(places[i] + at, bytes);
     };
-    auto error = quantizer::QuantizeWeight(ir::ShardedTensor(p.weights.at(layer.weight)), *w.scheme, true, sink);
-    if (!error.ok()) return io::Prefixed(text::StrCat("'", layer.weight, "': "), error.status());
-    report->rows[w.row].relative_error = error->relative;
-    report->rows[w.row].max_error = error->max;
+  };
+  const auto note = [&](size_t i, const quantizer::Error& error) {
+    report->rows[chosen[i].row].relative_error = error.relative;
+    report->rows[chosen[i].row].max_error = error.max;
+  };
+  RETURN_IF_ERROR(quantizer::InParallel(Threads(o), plain.size(), [&](size_t at) -> absl::Status {
+    const size_t i = plain[at];
+    const std::string& name = layers[chosen[i].index].weight;
+    auto error = quantizer::QuantizeWeight(ir::ShardedTensor(p.weights.at(name)), *chosen[i].scheme, true, sink_of(i));
+    if (!error.ok()) return io::Prefixed(text::StrCat("'", name, "': "), error.status());
+    note(i, *error);
     return absl::OkStatus();
   }));
+  if (!asked.empty()) {
+    CalibrationOptions options;
+    options.threads = Threads(o);
+    RETURN_IF_ERROR(Calibrate(p, asked, o.calibration, options, [&](const std::string& name, const quantizer::LayerStatistics& statistics) -> absl::Status {
+      const size_t i = calibrated.at(name);
+      auto done = quantizer::QuantizeCalibrated(ir::ShardedTensor(p.weights.at(name)), *chosen[i].scheme, statistics, Threads(o), true, sink_of(i));
+      if (!done.ok()) return io::Prefixed(text::StrCat("'", name, "': "), done.status());
+      note(i, done->error);
+      const int64_t k = chosen[i].scheme->shape().k;
+      const DType dtype = chosen[i].scheme->shape().dtype;
+      if (!done->act_pre_scale.empty()) forms[i].act_pre_scale = ir::OwnedTensor(dtype, {k}, quantizer::Encode(done->act_pre_scale, dtype));
+      if (done->act_scale) {
+        const float zero = static_cast<float>(done->act_zero_point);
+        forms[i].act_scale = ir::OwnedTensor(DType::kFloat32, {1, 1}, quantizer::Encode({&*done->act_scale, 1}, DType::kFloat32));
+        if (zero != 0) forms[i].act_zero_point = ir::OwnedTensor(DType::kInt8, {1, 1}, quantizer::Encode({&zero, 1}, DType::kInt8));
+      }
+      return absl::OkStatus();
+    }));
+  }
   ASSIGN_OR_RETURN(const std::shared_ptr<io::MappedFile> file, scratch->Map());
   for (size_t i = 0; i < chosen.size(); ++i) {
     const quantizer::Scheme& scheme = *chosen[i].scheme;

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "driver/format.h"
 #include "driver/pass_context.h"
 #include "driver/plugins.h"
@@ -164,7 +165,7 @@ std::string ToTable(const RunReport& r) {
   for (const RunReport::Row& row : r.profile) {
     std::snprintf(line, sizeof(line), "%12.3f ms %5.1f %% %6lld  ", row.seconds * 1e3,
                   total > 0 ? 100 * row.seconds / total : 0.0, static_cast<long long>(row.steps));
-    text::StrAppend(&out, std::string(line), row.op, "\n");
+    text::StrAppend(&out, std::string(line), text::Printable(text::Shortened(row.op, 400)), "\n");
   }
   return out;
 }

@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "driver/convert.h"
 #include "driver/pass_context.h"
+#include "driver/storages.h"
 #include "ir/graph.h"
 #include "passes/pass.h"
 
@@ -25,7 +26,10 @@ struct Conversion {
   ConvertSummary& summary;
   ir::Archive archive;
   ConversionContext context;
+  uint64_t max_output = 0;  // bytes; set by Admit()
 
+  // What was read, before anything is made of it: verified as --check-crc asks, and the output limited by what it holds.
+  absl::Status Admit(const Storages& storages);
   ir::Program& program() { return *archive.programs[0]; }
   // What a model says of its making: --metadata, slipway's version, the source's producer and digest.
   std::vector<std::pair<std::string, std::string>> Metadata() const;

@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "driver/format.h"
+#include "driver/storages.h"
 #include "driver/target.h"
 #include "exporters/pt2/pt2.h"
 #include "io/io_error.h"
@@ -41,10 +42,13 @@ Outcome Unpack(const UnpackOptions& o, ConvertSummary* summary) {
   const SummaryClock clock(summary);
   exporters::Pt2Options options;
   options.target = o.convert.torch == "2.6" ? exporters::TorchTarget::k26 : exporters::TorchTarget::k29;
-  options.check_crc = o.convert.check_crc;
   options.progress = o.convert.progress;
   auto whole = OpenArchive(o.input);
   if (!whole.ok()) return Fail(whole.status(), o.input);
+  Storages storages;
+  storages.Add(*whole);
+  if (absl::Status s = storages.Verify(o.convert.check_crc); !s.ok()) return Fail(s, o.input);
+  options.max_output = o.convert.max_output > 0 ? o.convert.max_output : MostOutput(storages.bytes());
   auto parts = Divide(*std::move(whole), o.programs);
   if (!parts.ok()) return Fail(parts.status(), o.input);
 

@@ -13,7 +13,7 @@ struct UnpackOptions {
   std::string input;
   std::string folder;                 // made where it is missing
   std::vector<std::string> programs;  // names; none: all
-  ConvertOptions convert;             // of which torch, check_crc, dry_run and progress apply
+  ConvertOptions convert;             // of which torch, check_crc, max_output, dry_run and progress apply
 };
 
 // Writes FOLDER/NAME.pt2 for every program, with its own weights and all extra files: convert's inverse of packing several

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "io/mapped_file.h"
@@ -13,6 +15,8 @@ namespace slipway::driver {
 struct Verified {
   uint64_t members = 0;
   uint64_t bytes = 0;  // uncompressed
+  // Types that a program declares wrongly and that are known better: what older exporters did.
+  std::vector<std::string> corrected;
 };
 
 // Reads every member of a zip archive (PT2, torch.save), those of zips within it included, and compares with the CRC-32

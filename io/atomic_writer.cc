@@ -1,5 +1,4 @@
-// Temporaries, copies inside the kernel, renames, and the registry of what a stopped process has to remove: slots of atomic
-// pointers, since signal handlers read them.
+// Temporaries, copies inside the kernel, renames, and the registry of what a stopped process has to remove.
 #include "io/atomic_writer.h"
 
 #include <dirent.h>
@@ -16,11 +15,17 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <map>
+#include <set>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "io/crc32.h"
+#include "io/inputs.h"
 #include "io/io_error.h"
+#include "io/signal_slots.h"
 
 namespace slipway::io {
 namespace {
@@ -32,63 +37,37 @@ constexpr uint64_t kCopyChunk = uint64_t{16} << 20;
 constexpr uint64_t kPage = 4096;
 // Bytes of one write. Measured on ext4 of Linux 6.18: calls of 1 MiB and more take five times as long a byte.
 constexpr uint64_t kWriteChunk = uint64_t{512} << 10;
-// Copies from this size on ask for their room first, so that a full disk is known before the work is done.
+// Files from this size on ask for their room first, so that a full disk is known before the work is done.
 constexpr uint64_t kReserveFrom = uint64_t{16} << 20;
 constexpr int kMaxNameAttempts = 1000;
 
 // ----- the registry of temporaries
 
-// Paths that a signal must remove. A slot is claimed and emptied by exchanging its pointer, so that the handler (which
-// may run on any thread, at any moment) and the owner never both have it. Slots come in chunks that are never freed.
-constexpr int kSlotsPerChunk = 64;
-struct Chunk {
-  std::atomic<char*> slots[kSlotsPerChunk] = {};
-  std::atomic<Chunk*> next = nullptr;
-};
-static_assert(std::atomic<char*>::is_always_lock_free);
-Chunk first_chunk;
+constinit SignalSlots<char> temporaries;  // paths
 pid_t owner;  // a forked child must not remove its parent's files
+void (*end_on_lost_input)(const LostInput& lost);
 
-// Async-signal-safe: atomics, getpid, unlink and raise only.
-void RemoveAllTemporaries(int signal_number) {
+// Async-signal-safe: atomics, getpid and unlink only. The paths are not freed: free() is not safe here.
+void RemoveAllTemporaries() {
   const int saved_errno = errno;
-  for (Chunk* chunk = getpid() == owner ? &first_chunk : nullptr; chunk != nullptr;
-       chunk = chunk->next.load(std::memory_order_acquire)) {
-    for (std::atomic<char*>& slot : chunk->slots) {
-      if (char* path = slot.exchange(nullptr)) unlink(path);  // not freed: free() is not safe here
-    }
-  }
+  if (getpid() == owner) temporaries.TakeAll([](const char& path) { unlink(&path); });
   errno = saved_errno;
+}
+
+void OnSignal(int signal_number) {
+  RemoveAllTemporaries();
   raise(signal_number);  // SA_RESETHAND has put the default back
 }
 
-// Returns the path's place, for Unregister().
-int Register(const std::string& path) {
-  char* copy = strdup(path.c_str());
-  int base = 0;
-  for (Chunk* chunk = &first_chunk;; base += kSlotsPerChunk) {
-    for (int i = 0; i < kSlotsPerChunk; ++i) {
-      char* empty = nullptr;
-      if (chunk->slots[i].compare_exchange_strong(empty, copy)) return base + i;
-    }
-    Chunk* next = chunk->next.load(std::memory_order_acquire);
-    if (next == nullptr) {
-      auto* fresh = new Chunk;
-      if (chunk->next.compare_exchange_strong(next, fresh, std::memory_order_acq_rel)) {
-        next = fresh;
-      } else {
-        delete fresh;  // another thread was first; `next` is its chunk
-      }
-    }
-    chunk = next;
-  }
+void OnBusError(int signal_number, siginfo_t* info, void*) {
+  RemoveAllTemporaries();
+  LostInput lost;
+  if (info->si_code > 0 && FindLostInput(info->si_addr, &lost)) end_on_lost_input(lost);
+  raise(signal_number);
 }
 
-void Unregister(int place) {
-  Chunk* chunk = &first_chunk;
-  for (; place >= kSlotsPerChunk; place -= kSlotsPerChunk) chunk = chunk->next.load(std::memory_order_acquire);
-  free(chunk->slots[place].exchange(nullptr));
-}
+int Register(const std::string& path) { return temporaries.Add(strdup(path.c_str())); }
+void Unregister(int place) { free(temporaries.Take(place)); }
 
 // ----- paths
 
@@ -121,29 +100,42 @@ bool IsFile(const std::string& path) {
 constexpr absl::string_view kAside = ".before.tmp";
 std::string AsideOf(const std::string& path, pid_t pid) { return absl::StrCat(path, ".", pid, kAside); }
 
-// Takes care of what processes that were killed had put aside: the old file comes back, or goes where there is one of its name.
-void RecoverAside(const std::string& path) {
-  const std::string prefix = path.substr(path.rfind('/') + 1) + ".";
-  DIR* folder = opendir(FolderOf(path).c_str());
-  if (folder == nullptr) return;
+constexpr absl::string_view kTemporary = ".slipway-";
+constexpr size_t kMostOfName = 180;  // of a destination's name in a temporary's: file systems allow 255 bytes
+std::string NameOf(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+// Which file's temporary, or old file put aside, a name in a folder is, and the process that made it; 0 for other names.
+int MakerOf(absl::string_view name, absl::string_view* file) {
+  absl::string_view pid;
+  if (absl::ConsumeSuffix(&name, kAside)) {
+    const size_t dot = name.rfind('.');
+    if (dot == name.npos) return 0;
+    *file = name.substr(0, dot);
+    pid = name.substr(dot + 1);
+  } else {
+    const size_t mark = name.rfind(kTemporary);
+    if (mark == name.npos || mark == 0 || !absl::ConsumeSuffix(&name, ".tmp") || !absl::ConsumePrefix(&name, ".")) return 0;
+    *file = name.substr(0, mark - 1);
+    pid = name.substr(mark - 1 + kTemporary.size());
+    pid = pid.substr(0, pid.find('-'));
+  }
+  int number;
+  return absl::SimpleAtoi(pid, &number) && number > 0 ? number : 0;
+}
+
+// Removes what processes that were killed left in the folder of files of these names. What one that lives made is in use.
+void RemoveLeftovers(const std::string& folder, const std::set<std::string>& names) {
+  std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(folder.c_str()), closedir);
+  if (open == nullptr) return;
   std::vector<std::string> found;
-  while (const dirent* entry = readdir(folder)) {
-    absl::string_view pid = entry->d_name;
-    int number;
-    if (!absl::ConsumePrefix(&pid, prefix) || !absl::ConsumeSuffix(&pid, kAside) || !absl::SimpleAtoi(pid, &number)) continue;
-    // That of a process that lives is in use.
-    if (number > 0 && number != getpid() && kill(number, 0) != 0 && errno == ESRCH) found.push_back(AsideOf(path, number));
+  while (const dirent* entry = readdir(open.get())) {
+    absl::string_view file;
+    const int maker = MakerOf(entry->d_name, &file);
+    if (maker == 0 || maker == getpid() || !names.contains(std::string(file))) continue;
+    if (kill(maker, 0) != 0 && errno == ESRCH) found.push_back(absl::StrCat(folder, "/", entry->d_name));
   }
-  closedir(folder);
-  for (const std::string& aside : found) {
-    if (!IsFile(aside)) continue;
-    if (renameat2(AT_FDCWD, aside.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0) continue;
-    if (errno == EEXIST) {
-      unlink(aside.c_str());
-    } else if (errno == EINVAL && !IsFile(path)) {  // a file system without that flag
-      rename(aside.c_str(), path.c_str());
-    }
-  }
+  for (const std::string& path : found)
+    if (IsFile(path)) unlink(path.c_str());
 }
 
 // Whether a failed or empty call says that this way of copying does not work here, rather than that copying failed.
@@ -154,16 +146,21 @@ bool NotSupportedHere(int error) {
 
 }  // namespace
 
-void RemoveTemporariesOnSignals() {
+void RemoveTemporariesOnSignals(void (*end)(const LostInput& lost)) {
   owner = getpid();
-  for (int signal_number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGXCPU, SIGXFSZ}) {
+  end_on_lost_input = end;
+  for (int signal_number : {SIGBUS, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGXCPU, SIGXFSZ}) {
     struct sigaction current;
     // A signal that is ignored (nohup) or that the program handles stays as it is.
     if (sigaction(signal_number, nullptr, &current) != 0 || (current.sa_flags & SA_SIGINFO) != 0 || current.sa_handler != SIG_DFL)
       continue;
     struct sigaction action = {};
-    action.sa_handler = RemoveAllTemporaries;
+    action.sa_handler = OnSignal;
     action.sa_flags = SA_RESETHAND;
+    if (signal_number == SIGBUS) {
+      action.sa_sigaction = OnBusError;
+      action.sa_flags |= SA_SIGINFO;
+    }
     sigemptyset(&action.sa_mask);
     sigaction(signal_number, &action, nullptr);
   }
@@ -182,7 +179,6 @@ absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(std::string_view 
   absl::StatusOr<std::string> destination = FollowLinks(file->path_);
   if (!destination.ok()) return destination.status();
   file->destination_ = *std::move(destination);
-  RecoverAside(file->destination_);
   mode_t mode = 0666;  // less the process's umask
   bool replaces = false;
   struct stat info;
@@ -199,10 +195,9 @@ absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(std::string_view 
   static std::atomic<uint64_t> counter = 0;
   const std::string& target = file->destination_;
   const std::string folder = FolderOf(target);
-  // The name is cut so that the temporary's does not exceed what file systems allow (255 bytes).
-  const std::string name = target.substr(target.rfind('/') + 1).substr(0, 180);
+  const std::string name = NameOf(target).substr(0, kMostOfName);
   for (int attempt = 0;; ++attempt) {
-    std::string temporary = absl::StrCat(folder, "/.", name, ".slipway-", getpid(), "-", counter.fetch_add(1), ".tmp");
+    std::string temporary = absl::StrCat(folder, "/.", name, kTemporary, getpid(), "-", counter.fetch_add(1), ".tmp");
     // Registered first: a signal between the two calls must find it.
     file->registration_ = Register(temporary);
     file->fd_ = open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
@@ -231,12 +226,25 @@ void AtomicFile::RemoveTemporary() {
   temporary_.clear();
 }
 
+absl::Status AtomicFile::Reserve(uint64_t size) {
+  if (size < kReserveFrom) return absl::OkStatus();
+  if (fallocate(fd_, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(size)) == 0) {
+    reserved_ = size;
+    return absl::OkStatus();
+  }
+  // Other errors say that this file system cannot.
+  return errno == ENOSPC || errno == EDQUOT || errno == EFBIG ? Failed(errno, "write") : absl::OkStatus();
+}
+
 absl::Status AtomicFile::WriteThrough(const uint8_t* data, uint64_t size) {
   while (size > 0) {
     const ssize_t count = write(fd_, data, std::min(size, kWriteChunk));
     if (count < 0) {
       if (errno == EINTR) continue;
-      return Failed(errno, "write");
+      const int error = errno;
+      // The bytes lie in a mapping that has lost them.
+      if (absl::Status s = error == EFAULT ? InputsUnchanged() : absl::OkStatus(); !s.ok()) return s;
+      return Failed(error, "write");
     }
     data += count;
     size -= count;
@@ -273,77 +281,98 @@ absl::Status AtomicFile::WriteZeros(uint64_t count) {
   return absl::OkStatus();
 }
 
-absl::Status AtomicFile::Reserve(uint64_t count) {
+absl::Status AtomicFile::Skip(uint64_t count) {
   if (count == 0) return absl::OkStatus();
   if (absl::Status status = Flush(); !status.ok()) return status;
-  if (count >= kReserveFrom && fallocate(fd_, 0, written_, count) != 0 && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))
-    return Failed(errno, "write");
   if (ftruncate(fd_, static_cast<off_t>(written_ + count)) != 0 || lseek(fd_, static_cast<off_t>(written_ + count), SEEK_SET) < 0)
     return Failed(errno, "write");
   written_ += count;
   return absl::OkStatus();
 }
 
-absl::Status AtomicFile::CopyFrom(const FileRange& range) {
-  if (range.size == 0) return absl::OkStatus();
-  if (absl::Status status = Flush(); !status.ok()) return status;
-  if (range.size >= kReserveFrom && fallocate(fd_, 0, written_, range.size) != 0 &&
-      (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
-    return Failed(errno, "write");
+// Bytes [at, at + size) of the file, at most; 0 where it has become shorter.
+absl::StatusOr<uint64_t> ReadSome(const MappedFile& file, uint8_t* to, uint64_t size, uint64_t at) {
+  for (;;) {
+    const ssize_t count = pread(file.fd(), to, size, static_cast<off_t>(at));
+    if (count > 0) return static_cast<uint64_t>(count);
+    if (count == 0)
+      return absl::DataLossError(absl::StrCat(file.path(), " changed while it was read: byte ", at, " is missing"));
+    if (errno != EINTR) return IoError(errno, absl::StrCat("cannot read ", file.path()));
   }
+}
+
+// Between files of one file system, maybe by sharing the blocks; then across file systems. Returns how many bytes: fewer where the
+// rest cannot be copied this way.
+absl::StatusOr<uint64_t> AtomicFile::CopyInKernel(const FileRange& range) {
   const int source = range.file->fd();
   off_t from = static_cast<off_t>(range.offset);
   uint64_t left = range.size;
-  const auto done = [&](uint64_t count) {
-    left -= count;
-    written_ += count;
-  };
-  // Where pages of the one file straddle those of the other, the kernel takes 1.5 times as long to copy them by itself as
-  // through a buffer that stays in the processor's cache (ext4, 1 GB: 0.94 s, 0.65 s; cp, whose pages agree, 0.6 s).
-  const bool straddles = left >= kWriteChunk && (range.offset - written_) % kPage != 0;
-  // First choice: between files of one file system; may even share the blocks.
-  while (left > 0 && !straddles) {
+  while (left > 0) {
     const ssize_t count = copy_file_range(source, &from, fd_, nullptr, std::min(left, kCopyChunk), 0);
     if (count > 0) {
-      done(count);
+      left -= count;
     } else if (count == 0 || NotSupportedHere(errno)) {
       break;
     } else if (errno != EINTR) {
       return Failed(errno, "write");
     }
   }
-  // Second: across file systems.
-  while (left > 0 && !straddles) {
+  while (left > 0) {
     const ssize_t count = sendfile(fd_, source, &from, std::min(left, kCopyChunk));
     if (count > 0) {
-      done(count);
+      left -= count;
     } else if (count == 0 || NotSupportedHere(errno)) {
       break;
     } else if (errno != EINTR && errno != EAGAIN) {
       return Failed(errno, "write");
     }
   }
-  // Last: by hand, also for sources that the kernel does not splice.
-  std::vector<uint8_t> block(std::min(left, kWriteChunk));
-  while (left > 0) {
-    const ssize_t count = pread(source, block.data(), std::min<uint64_t>(left, block.size()), from);
-    if (count < 0) {
-      if (errno == EINTR) continue;
-      return IoError(errno, absl::StrCat("cannot read ", range.file->path()));
-    }
-    if (count == 0) {
-      return absl::DataLossError(
-          absl::StrCat(range.file->path(), " became shorter while it was copied: byte ", from, " is missing"));
-    }
-    if (absl::Status status = WriteThrough(block.data(), count); !status.ok()) return status;
-    from += count;
-    left -= count;
-  }
-  return absl::OkStatus();
+  written_ += range.size - left;
+  return range.size - left;
 }
 
-absl::Status AtomicFile::Append(const Bytes& bytes) {
-  if (const FileRange* range = bytes.file_range()) return CopyFrom(*range);
+absl::Status AtomicFile::CopyFrom(const FileRange& range, std::optional<uint32_t> crc) {
+  if (range.size == 0) return absl::OkStatus();
+  const MappedFile& file = *range.file;
+  uint32_t sum = 0;
+  uint64_t done = 0;
+  bool summed = crc.has_value();
+  if (range.size < kBufferSize) {
+    if (buffer_.size() + range.size > kBufferSize) {
+      if (absl::Status status = Flush(); !status.ok()) return status;
+    }
+    const size_t begin = buffer_.size();
+    buffer_.resize(begin + range.size);
+    while (done < range.size) {
+      absl::StatusOr<uint64_t> count = ReadSome(file, buffer_.data() + begin + done, range.size - done, range.offset + done);
+      if (!count.ok()) return count.status();
+      done += *count;
+    }
+    if (summed) sum = Crc32(0, absl::MakeConstSpan(buffer_).subspan(begin));
+  } else {
+    if (absl::Status status = Flush(); !status.ok()) return status;
+    // Where pages of the one file straddle those of the other, the kernel takes 1.5 times as long to copy them by itself as
+    // through a buffer that stays in the processor's cache (ext4, 1 GB: 0.94 s, 0.65 s; cp, whose pages agree, 0.6 s).
+    if ((range.offset - written_) % kPage == 0) {
+      absl::StatusOr<uint64_t> count = CopyInKernel(range);
+      if (!count.ok()) return count.status();
+      done = *count;
+      summed = summed && done == 0;
+    }
+    std::vector<uint8_t> block(std::min(range.size - done, kWriteChunk));
+    while (done < range.size) {
+      absl::StatusOr<uint64_t> count = ReadSome(file, block.data(), std::min<uint64_t>(range.size - done, block.size()), range.offset + done);
+      if (!count.ok()) return count.status();
+      if (summed) sum = Crc32(sum, absl::MakeConstSpan(block).first(*count));
+      if (absl::Status status = WriteThrough(block.data(), *count); !status.ok()) return status;
+      done += *count;
+    }
+  }
+  return summed ? CheckCrc(sum, *crc) : absl::OkStatus();
+}
+
+absl::Status AtomicFile::Append(const Bytes& bytes, std::optional<uint32_t> crc) {
+  if (const FileRange* range = bytes.file_range()) return CopyFrom(*range, crc);
   return Write(bytes.data());
 }
 
@@ -373,6 +402,7 @@ absl::Status AtomicFile::WriteAt(uint64_t offset, absl::Span<const uint8_t> byte
 absl::Status AtomicFile::Finish() {
   if (fd_ < 0) return absl::FailedPreconditionError(absl::StrCat(path_, " is committed already"));
   if (absl::Status status = Flush(); !status.ok()) return status;
+  if (reserved_ > written_ && ftruncate(fd_, static_cast<off_t>(written_)) != 0) return Failed(errno, "write");  // gives back the rest
   if (options_.durable && fdatasync(fd_) != 0) return Failed(errno, "write");
   const int fd = fd_;
   fd_ = -1;
@@ -442,6 +472,7 @@ absl::Status CommitAll(absl::Span<AtomicFile* const> files, absl::Span<const std
   for (AtomicFile* file : files) {
     if (absl::Status status = file->Finish(); !status.ok()) return status;
   }
+  if (absl::Status status = InputsUnchanged(); !status.ok()) return status;
   // From here on it is names only, and what signals would clean up is half in place.
   sigset_t all, before;
   sigfillset(&all);
@@ -455,6 +486,11 @@ absl::Status CommitAll(absl::Span<AtomicFile* const> files, absl::Span<const std
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (!status.ok()) return status;
   for (AtomicFile* file : files) file->RemoveTemporary();  // the old file, or nothing
+  std::map<std::string, std::set<std::string>> names;
+  const auto add = [&](const std::string& path) { names[FolderOf(path)].insert({NameOf(path), NameOf(path).substr(0, kMostOfName)}); };
+  for (AtomicFile* file : files) add(file->destination_);
+  for (const std::string& path : obsolete) add(path);
+  for (const auto& [folder, of_folder] : names) RemoveLeftovers(folder, of_folder);
   for (AtomicFile* file : files) {
     if (absl::Status synced = file->SyncFolder(); !synced.ok()) return synced;
   }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "io/byte_source.h"
+#include "io/inputs.h"
 
 namespace slipway::io {
 
@@ -22,7 +24,7 @@ namespace slipway::io {
 // PermissionDenied, NotFound (no such folder), and so on. After an error the object is good only for destruction.
 //
 // The temporary, .NAME.slipway-PID-N.tmp, is removed by the destructor, and by signals as RemoveTemporariesOnSignals()
-// says. SIGKILL leaves it behind.
+// says. SIGKILL leaves it behind, for the next process that writes NAME.
 class AtomicFile {
  public:
   struct Options {
@@ -33,8 +35,7 @@ class AtomicFile {
   };
 
   // Creates the temporary. `path` must name a regular file or nothing yet; a symbolic link is followed, so that the
-  // link stays and its target is replaced. An existing file's permissions are kept. Where a process that was killed within
-  // CommitAll() left the old file aside, as PATH.PID.before.tmp, it comes back first, or is removed where PATH is there.
+  // link stays and its target is replaced. An existing file's permissions are kept.
   static absl::StatusOr<std::unique_ptr<AtomicFile>> Create(std::string_view path, const Options& options);
   static absl::StatusOr<std::unique_ptr<AtomicFile>> Create(std::string_view path) { return Create(path, Options()); }
 
@@ -49,16 +50,19 @@ class AtomicFile {
   }
   // Appends `count` zero bytes.
   absl::Status WriteZeros(uint64_t count);
-  // Appends a part of another file inside the kernel: at the speed of cp, with none of it in this process's memory.
-  // DataLoss where that file has become shorter since it was opened.
-  absl::Status CopyFrom(const FileRange& range);
+  // Asks for the room of the first `size` bytes, so that a full disk is known before the work is done. What is not written of it
+  // is given back.
+  absl::Status Reserve(uint64_t size);
+  // Appends a part of another file at the speed of cp, none of it mapped: inside the kernel where its pages are pages of this one,
+  // too, through a small buffer otherwise. `crc` is the CRC-32 that the bytes should have: InvalidArgument where they came through
+  // the buffer and have another. DataLoss where that file has become shorter since it was opened.
+  absl::Status CopyFrom(const FileRange& range, std::optional<uint32_t> crc = std::nullopt);
   // Appends either kind of bytes.
-  absl::Status Append(const Bytes& bytes);
-  // Appends `count` bytes that WriteAt() fills in later; they are zero until then. Large stretches are allocated, so that a full
-  // disk shows here.
-  absl::Status Reserve(uint64_t count);
+  absl::Status Append(const Bytes& bytes, std::optional<uint32_t> crc = std::nullopt);
+  // Appends `count` bytes that WriteAt() fills in later; they are zero until then.
+  absl::Status Skip(uint64_t count);
   // Replaces bytes already written: [offset, offset + bytes.size()) must lie before position(). Several threads may do this at
-  // once for bytes that were reserved, as long as none appends.
+  // once for bytes that were skipped, as long as none appends.
   absl::Status WriteAt(uint64_t offset, absl::Span<const uint8_t> bytes);
 
   // Bytes appended so far.
@@ -76,6 +80,7 @@ class AtomicFile {
   explicit AtomicFile(std::string path) : path_(std::move(path)) {}
 
   absl::Status Failed(int error, const char* what) const;
+  absl::StatusOr<uint64_t> CopyInKernel(const FileRange& range);
   absl::Status Flush();
   absl::Status WriteThrough(const uint8_t* data, uint64_t size);
   absl::Status Finish();
@@ -89,18 +94,24 @@ class AtomicFile {
   int fd_ = -1;
   int registration_ = -1;  // place in the registry that signals clean up
   uint64_t written_ = 0;   // bytes handed to the system
+  uint64_t reserved_ = 0;
   std::vector<uint8_t> buffer_;
 };
 
-// From now on SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGXCPU and SIGXFSZ remove the temporaries of this process, where it
-// had left them to their default, which is then carried out. For programs: a library has no business with its host's signals.
-void RemoveTemporariesOnSignals();
+// From now on SIGBUS, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGXCPU and SIGXFSZ remove the temporaries of this process, where it
+// had left them to their default, which is then carried out. SIGBUS of a mapped file (io/inputs.h) calls `end` instead, which
+// ends the process and is async-signal-safe. For programs: a library has no business with its host's signals.
+void RemoveTemporariesOnSignals(void (*end)(const LostInput& lost));
 
-// Commits several files that belong together (a model and its weights): none is put in place before all are finished,
+// Commits several files that belong together (a model and its weights). An error where an input that this process has mapped
+// changed since it was opened (io/inputs.h). None is put in place before all are finished,
 // and where putting one in place fails, those already there are taken back and, where the file system can exchange
 // names (ext4, xfs, btrfs, tmpfs, overlayfs), the old files restored. The last is to
 // be the one that names the others: it is absent for the moment between the renames, so that neither readers nor a kill
 // find an old one beside new files.
+//
+// Once all are in place, what processes that were killed had left of files of these names goes, too: temporaries, and the old one that
+// had been put aside, as PATH.PID.before.tmp. It does not come back before: the files that it names may be new.
 //
 // `obsolete` are the paths of files that the new ones take the place of besides those of their names: removed once all are in
 // place. Killed before that, both are there.

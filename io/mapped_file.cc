@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "io/inputs.h"
 #include "io/io_error.h"
 
 namespace slipway::io {
@@ -37,7 +38,10 @@ absl::StatusOr<std::shared_ptr<MappedFile>> MappedFile::Open(std::string_view pa
   if (!S_ISREG(info.st_mode)) {
     return absl::InvalidArgumentError(absl::StrCat(path, " is ", KindOfFile(info.st_mode), ", not a regular file"));
   }
-  if (info.st_size == 0) return file;
+  if (info.st_size == 0) {
+    AddInput(*file);
+    return file;
+  }
   if (static_cast<uint64_t>(info.st_size) > std::numeric_limits<size_t>::max()) {
     return absl::OutOfRangeError(absl::StrCat(path, " is too large to map"));
   }
@@ -45,10 +49,12 @@ absl::StatusOr<std::shared_ptr<MappedFile>> MappedFile::Open(std::string_view pa
   if (data == MAP_FAILED) return IoError(errno, absl::StrCat("cannot map ", path));
   file->data_ = static_cast<const uint8_t*>(data);
   file->size_ = static_cast<uint64_t>(info.st_size);
+  AddInput(*file);
   return file;
 }
 
 MappedFile::~MappedFile() {
+  RemoveInput(*this);
   if (data_ != nullptr) munmap(const_cast<uint8_t*>(data_), static_cast<size_t>(size_));
   close(fd_);
 }

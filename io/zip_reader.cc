@@ -43,7 +43,10 @@ uint64_t U64(const uint8_t* p) { return U32(p) | static_cast<uint64_t>(U32(p + 4
 bool Inside(uint64_t offset, uint64_t size, uint64_t limit) { return offset <= limit && size <= limit - offset; }
 
 std::string Quoted(std::string_view name) {
-  return absl::StrCat("\"", absl::Utf8SafeCHexEscape(absl::string_view(name.data(), name.size())), "\"");
+  constexpr size_t kMost = 300;  // bytes; names may have 65,535
+  const bool cut = name.size() > kMost;
+  name = name.substr(0, kMost);
+  return absl::StrCat("\"", absl::Utf8SafeCHexEscape(absl::string_view(name.data(), name.size())), cut ? "\"…" : "\"");
 }
 
 // Where the directory is.

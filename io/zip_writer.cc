@@ -1,9 +1,6 @@
 // Local headers padded to alignment, payloads, and the directory behind them.
 #include "io/zip_writer.h"
 
-#include <libdeflate.h>
-#include <zlib.h>
-
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -131,24 +128,6 @@ absl::Status CheckName(std::string_view name, absl::flat_hash_set<std::string>* 
 
 }  // namespace
 
-uint32_t Crc32(uint32_t crc, absl::Span<const uint8_t> bytes) {
-  return libdeflate_crc32(crc, bytes.data() == nullptr ? "" : static_cast<const void*>(bytes.data()), bytes.size());
-}
-
-uint32_t Crc32Of(const Bytes& bytes) {
-  uint32_t crc = 0;
-  for (uint64_t done = 0; done < bytes.size(); done += kChunk) {
-    const Bytes chunk = bytes.Part(done, std::min(kChunk, bytes.size() - done));
-    crc = Crc32(crc, chunk.data());
-    if (chunk.file_range() != nullptr) chunk.file_range()->Release();
-  }
-  return crc;
-}
-
-uint32_t Crc32Combine(uint32_t first, uint32_t second, uint64_t second_size) {
-  return static_cast<uint32_t>(crc32_combine64(first, second, static_cast<z_off64_t>(second_size)));
-}
-
 absl::Status ZipWriter::Begin(std::string_view name, uint64_t size) {
   if (open_) return absl::InternalError("a zip member begins within another one");
   if (absl::Status status = CheckName(name, &names_); !status.ok()) return status;
@@ -174,7 +153,7 @@ absl::Status ZipWriter::Append(const Bytes& bytes, std::optional<uint32_t> crc) 
   uint32_t& sum = members_.back().crc;
   if (crc.has_value()) {
     sum = Crc32Combine(sum, *crc, range->size);
-    return file_->CopyFrom(*range);
+    return file_->CopyFrom(*range, crc);
   }
   for (uint64_t done = 0; done < range->size; done += kChunk) {
     const FileRange chunk{range->file, range->offset + done, std::min(kChunk, range->size - done)};

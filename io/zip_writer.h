@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "io/atomic_writer.h"
 #include "io/byte_source.h"
+#include "io/crc32.h"
 
 namespace slipway::io {
 
@@ -87,15 +88,6 @@ class ZipLayout {
 
   void Put(std::string text);
 };
-
-// The CRC-32 of `bytes`, in steps that give mapped pages back.
-uint32_t Crc32Of(const Bytes& bytes);
-
-// The CRC-32 of zip and zlib over `bytes`, continuing from `crc` (0 to begin with).
-uint32_t Crc32(uint32_t crc, absl::Span<const uint8_t> bytes);
-
-// The CRC-32 of two runs of bytes one behind the other, from the CRC of each and the length of the second.
-uint32_t Crc32Combine(uint32_t first, uint32_t second, uint64_t second_size);
 
 }  // namespace slipway::io
 

@@ -31,7 +31,7 @@ absl::Status Bad(const ir::Node& n, std::string_view what) {
                    at.empty() ? "" : text::StrCat(" in ", at), ": ", what));
 }
 
-absl::Status CheckNode(ir::Node& n) {
+absl::Status CheckNode(ir::Node& n, std::vector<std::string>* corrected) {
   auto inferred = ir::InferTypes(n, ir::FreshSymbols::kNone);
   if (!inferred.ok()) {
     if (absl::IsUnimplemented(inferred.status())) return absl::OkStatus();  // the declared types stand
@@ -48,8 +48,10 @@ absl::Status CheckNode(ir::Node& n) {
     ir::Type& type = (*inferred)[i];
     if (!v) continue;
     ir::Type& declared = v->mutable_type();
-    if (declared.kind == ir::Type::kNone || (declared.is_tensor() && declared.dtype == ir::DType::kUnknown) ||
-        DeclaredWrongly(n, type, declared)) {
+    const bool wrong = DeclaredWrongly(n, type, declared);
+    if (wrong && corrected)
+      corrected->push_back(text::StrCat(n.op_name(), ": %", v->name(), " is declared as ", declared.ToString(), ", corrected to ", type.ToString()));
+    if (wrong || declared.kind == ir::Type::kNone || (declared.is_tensor() && declared.dtype == ir::DType::kUnknown)) {
       declared = std::move(type);
     } else if (Contradicts(type, declared)) {
       return Bad(n, text::StrCat("result %", v->name(), " is declared as ", declared.ToString(), ", the operator gives ",
@@ -59,20 +61,20 @@ absl::Status CheckNode(ir::Node& n) {
   return absl::OkStatus();
 }
 
-absl::Status CheckGraph(ir::Graph& g) {
+absl::Status CheckGraph(ir::Graph& g, std::vector<std::string>* corrected) {
   for (ir::Node* n : g) {
-    if (absl::Status s = CheckNode(*n); !s.ok()) return s;
+    if (absl::Status s = CheckNode(*n, corrected); !s.ok()) return s;
     // Inside an autocast region the dtypes depend on the region, which shape functions do not see.
     if (n->op_name() == "higher_order.wrap_with_autocast") continue;
     for (const ir::NamedArg& a : n->args())
       if (auto sub = a.arg.get<ir::SubGraph>())
-        if (absl::Status s = CheckGraph(**sub); !s.ok()) return s;
+        if (absl::Status s = CheckGraph(**sub, corrected); !s.ok()) return s;
   }
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::Status InferShapes(ir::Program& p) { return CheckGraph(*p.graph); }
+absl::Status InferShapes(ir::Program& p, std::vector<std::string>* corrected) { return CheckGraph(*p.graph, corrected); }
 
 }  // namespace slipway::passes

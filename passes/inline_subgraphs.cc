@@ -206,6 +206,15 @@ absl::StatusOr<std::optional<ir::HigherOrder>> ToInline(const Node& n) {
   return *std::move(h);
 }
 
+bool HasAutocast(const Graph& g) {
+  for (const Node* n : g) {
+    if (n->op_name() == "higher_order.wrap_with_autocast") return true;
+    for (const NamedArg& a : n->args())
+      if (auto sub = a.arg.get<SubGraph>(); sub && HasAutocast(**sub)) return true;
+  }
+  return false;
+}
+
 absl::Status InlineIn(Graph& g) {
   for (Node* n = g.first(); n;) {
     Node* before = n->prev();
@@ -226,6 +235,11 @@ absl::Status InlineIn(Graph& g) {
 
 }  // namespace
 
-absl::Status InlineSubgraphs(ir::Program& p) { return InlineIn(*p.graph); }
+// What an autocast region declares follows from its casts, and could not be checked until they are there.
+absl::Status InlineSubgraphs(ir::Program& p) {
+  const bool check = HasAutocast(*p.graph);
+  if (absl::Status s = InlineIn(*p.graph); !s.ok()) return s;
+  return check ? InferShapes(p) : absl::OkStatus();
+}
 
 }  // namespace slipway::passes

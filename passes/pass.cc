@@ -16,6 +16,8 @@ absl::Status Plain(ir::Program& p, PassContext&) {
   return pass(p);
 }
 
+absl::Status RunInferShapes(ir::Program& p, PassContext&) { return InferShapes(p); }
+
 absl::Status RunDropMutations(ir::Program& p, PassContext& context) {
   context.dropped = DropMutations(p);
   return absl::OkStatus();
@@ -32,7 +34,7 @@ absl::Status RunLegalize(ir::Program& p, PassContext& context) {
 
 constexpr bool kAnyForm = false, kFunctional = true;
 constexpr Pass kPasses[] = {
-    {"infer-shapes", "infers the types of all results and checks those that are declared", kAnyForm, Plain<InferShapes>},
+    {"infer-shapes", "infers the types of all results and checks those that are declared", kAnyForm, RunInferShapes},
     {"unwrap-subclasses", "replaces tensor subclasses by the tensors inside them", kAnyForm, Plain<UnwrapSubclasses>},
     {"inline-subgraphs", "inlines bodies of operators that only set a mode", kAnyForm, Plain<InlineSubgraphs>},
     {"remove-vmap", "gives regions of vmap their batch dimension back", kAnyForm, Plain<RemoveVmap>},

@@ -59,8 +59,9 @@ absl::Status RunPasses(Pipeline pipeline, ir::Program& p, PassContext& context);
 
 // Infers the type of every result and compares it with the declared one, subgraphs included. A provable disagreement
 // (dtype, rank, a size) is InvalidArgument naming the node, its place and both types; else the declared type is kept, or
-// the inferred one taken where none is declared, and for final states of recurrent layers. Any form.
-absl::Status InferShapes(ir::Program& p);
+// the inferred one taken where none is declared, and for final states of recurrent layers, which `corrected` (may be null) lists.
+// Any form.
+absl::Status InferShapes(ir::Program& p, std::vector<std::string>* corrected = nullptr);
 
 // Tensor subclasses (torchao's quantized weights) are read through their inner tensors: each
 // export.access_subclass_inner_tensor becomes a parameter of its own, "a.weight.qdata". Any form.

@@ -291,11 +291,16 @@ class Region {
   }
 };
 
-absl::Status Resolve(Graph& g) {
+// Whether there was anything to resolve.
+absl::StatusOr<bool> Resolve(Graph& g) {
+  bool any = false;
   for (Node* n = g.first(); n;) {
     for (const NamedArg& a : n->args())
-      if (auto sub = a.arg.get<SubGraph>())
-        if (absl::Status s = Resolve(**sub); !s.ok()) return s;
+      if (auto sub = a.arg.get<SubGraph>()) {
+        auto inside = Resolve(**sub);
+        if (!inside.ok()) return inside.status();
+        any |= *inside;
+      }
     Node* next = n->next();
     if (n->op_name() == kLoad) {
       g.Erase(n);
@@ -303,16 +308,22 @@ absl::Status Resolve(Graph& g) {
       auto rest = Region(g, n).Resolve();
       if (!rest.ok()) return rest.status();
       next = *rest;
+      any = true;
     } else if (n->op_name() == kLeave || n->op_name() == kAdd || n->op_name() == kRemove) {
       return absl::InvalidArgumentError(text::StrCat(n->op_name(), ": outside a vmap region"));
     }
     n = next;
   }
-  return absl::OkStatus();
+  return any;
 }
 
 }  // namespace
 
-absl::Status RemoveVmap(ir::Program& p) { return Resolve(*p.graph); }
+// Regions declare the types of elements, which could not be checked against the batches that they are of until now.
+absl::Status RemoveVmap(ir::Program& p) {
+  auto any = Resolve(*p.graph);
+  if (!any.ok()) return any.status();
+  return *any ? InferShapes(p) : absl::OkStatus();
+}
 
 }  // namespace slipway::passes

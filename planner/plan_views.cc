@@ -59,6 +59,12 @@ void MatrixTransposed(PlanContext& c) {
   Operand x = c.in("self");
   c.Return(x.rank() < 2 ? x : Swap(x, x.rank() - 2, x.rank() - 1));
 }
+void Reversed(PlanContext& c) {
+  Operand x = c.in("self");
+  std::vector<int> order;
+  for (int d = x.rank(); d-- > 0;) order.push_back(d);
+  c.Return(Permute(x, order));
+}
 void Unsqueezed(PlanContext& c) {
   Operand x = c.in("self");
   c.Return(Unsqueeze(x, c.dim("dim", x.rank() + 1)));
@@ -504,7 +510,8 @@ constexpr PlanFamily kFamilies[] = {
     {DimsMoved, "", "movedim.int movedim.intlist moveaxis.int moveaxis.intlist"},
     {Permuted, "", "permute permute_copy"},
     {Transposed, "", "transpose.int transpose_copy.int swapaxes swapdims"},
-    {MatrixTransposed, "", "t t_copy mT numpy_T"},
+    {MatrixTransposed, "", "t t_copy mT"},
+    {Reversed, "", "numpy_T"},
     {Unsqueezed, "", "unsqueeze unsqueeze_copy"},
     {Sliced, "", "slice.Tensor slice_copy.Tensor"},
     {Narrowed, "", "narrow narrow_copy"},

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "absl/cleanup/cleanup.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "kernels/products/gemm_fast.h"
@@ -194,6 +195,8 @@ absl::StatusOr<Calibrated> QuantizeCalibrated(const ir::ShardedTensor& w, Scheme
   if (statistics.k() != scheme.shape().k)
     return absl::InvalidArgumentError(text::StrCat("the weight has ", scheme.shape().k, " input features and the calibration data ",
                                                       statistics.k()));
+  scheme.Start();
+  const absl::Cleanup finish = [&] { scheme.Finish(); };
   const CalibratedWeight q{w, scheme, statistics, std::max(1, threads), codes_as_they_are, sink};
   switch (c.method) {
     case Method::kAwq: return QuantizeAwq(q);

@@ -2,7 +2,7 @@
 # Gets everything slipway is built and tested with, each part once: what is there already is skipped, so a second run takes
 # seconds. samples/quickstart.sh and tests/run.sh source this file for its functions; run by hand it takes parts by name:
 #
-#     scripts/setup.sh [packages] [onnx] [build] [minilm] [venv]        (default: packages onnx)
+#     scripts/setup.sh [packages] [onnx] [build] [minilm] [venv] [fuzz]        (default: packages onnx)
 #
 # Everything but the Debian packages lands in build/ and goes away with it.
 set -euo pipefail
@@ -168,6 +168,32 @@ setup_minilm() {
   fi
 }
 
+# --- libFuzzer -----------------------------------------------------------------------------------------------------------
+
+FUZZ_PACKAGE=libfuzzer-14-dev
+
+# The engine alone, 0.2 MB: the package wants clang beside it, which nothing here needs. Its empty function for the blocks of
+# code that ran gives way to that of tests/fuzz/feedback.cc.
+get_fuzz() {
+  local work="$DEPS/fuzz-download"
+  rm -rf "$work" "$DEPS/fuzz"
+  mkdir -p "$work"
+  (cd "$work" && { apt-get download "$FUZZ_PACKAGE" || { [[ $EUID -eq 0 ]] && apt-get update && apt-get download "$FUZZ_PACKAGE"; }; })
+  dpkg-deb -x "$work"/*.deb "$work/package"
+  mkdir "$work/fuzz"
+  objcopy --weaken-symbol=__sanitizer_cov_trace_pc "$work"/package/usr/lib/llvm-*/lib/libFuzzer.a "$work/fuzz/libFuzzer.a"
+  mv "$work/fuzz" "$DEPS/fuzz"
+  rm -rf "$work"
+}
+
+setup_fuzz() {
+  if [[ -e "$DEPS/fuzz/libFuzzer.a" ]]; then
+    skip "libFuzzer ($FUZZ_PACKAGE)"
+  else
+    step "libFuzzer ($FUZZ_PACKAGE)" get_fuzz
+  fi
+}
+
 # --- Python ------------------------------------------------------------------------------------------------------------
 
 make_venv() { [[ -x "$VENV/bin/pip" ]] || python3 -m venv "$VENV"; }
@@ -200,10 +226,10 @@ if [[ "${BASH_SOURCE[0]}" == "$0" ]]; then
   [[ $# -gt 0 ]] || set -- packages onnx
   for part in "$@"; do
     case "$part" in
-      packages | onnx | minilm) "setup_$part" ;;
+      packages | onnx | minilm | fuzz) "setup_$part" ;;
       build) setup_build all ;;
       venv) setup_venv tests ;;
-      *) fail "no such part: $part (packages, onnx, build, minilm, venv)" ;;
+      *) fail "no such part: $part (packages, onnx, build, minilm, venv, fuzz)" ;;
     esac
   done
 fi

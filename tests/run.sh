@@ -9,5 +9,6 @@ setup_packages
 setup_onnx
 setup_venv tests
 setup_minilm
+setup_fuzz
 setup_build all
 exec "$VENV/bin/python" "$ROOT/tests/runner.py" "$@"

@@ -14,6 +14,8 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "base/utf8.h"
+#include "io/inputs.h"
+#include "io/io_error.h"
 #include "ir/sharded.h"
 #include "weights/cast.h"
 
@@ -232,7 +234,7 @@ absl::StatusOr<DiffReport> Diff(ir::TensorSet first, ir::TensorSet second, const
       row.kind = DiffRow::kType;
     } else {
       if (absl::Status s = CompareValues(a, b, options.tolerance, &row); !s.ok())
-        return absl::Status(s.code(), text::StrCat("'", name, "': ", text::FromAbsl(s.message())));
+        return io::Prefixed(text::StrCat("'", name, "': "), s);
       report.bytes += a.nbytes() + b.nbytes();
       if (row.unequal == 0) {
         ++report.equal;
@@ -249,16 +251,23 @@ absl::StatusOr<DiffReport> Diff(ir::TensorSet first, ir::TensorSet second, const
     row.b = TypeOf(b);
     report.rows.push_back(std::move(row));
   }
+  if (absl::Status s = io::InputsUnchanged(); !s.ok()) return s;
   std::sort(report.rows.begin(), report.rows.end(), [](const DiffRow& x, const DiffRow& y) { return x.name < y.name; });
   return report;
 }
 
+namespace {
+
+std::string Shown(std::string_view name) { return text::Printable(text::Shortened(name, 400)); }
+
+}  // namespace
+
 std::string ToTable(const DiffReport& report, const DiffOptions& options) {
   std::string out;
   size_t widest = 0;
-  for (const DiffRow& r : report.rows) widest = std::max(widest, text::Printable(r.name).size());
+  for (const DiffRow& r : report.rows) widest = std::max(widest, Shown(r.name).size());
   for (const DiffRow& r : report.rows) {
-    const std::string name = text::Printable(r.name);
+    const std::string name = Shown(r.name);
     text::StrAppend(&out, name, std::string(widest - name.size() + 2, ' '));
     switch (r.kind) {
       case DiffRow::kOnlyInA:

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "exporters/native/template.h"
+#include "exporters/program_names.h"
 #include "exporters/pt2/program.h"
 #include "exporters/pt2/pt2.h"
 #include "io/atomic_writer.h"
@@ -152,6 +153,8 @@ class Library {
     const kernels::WeightMatrix& m = *piece.packed;
     const int64_t panels = (m.n - 1) / kernels::kPanel + 1, bytes = kernels::PanelBytes(m.k, kernels::kPanel, m.dtype, m.packing);
     const int64_t step = std::max<int64_t>(1, kPacked / bytes);
+    if (piece.crc)
+      if (absl::Status s = io::CheckCrc(io::Crc32(0, piece.bytes.data()), *piece.crc); !s.ok()) return s;
     for (int64_t first = 0; first < panels; first += step) {
       const int64_t last = std::min(panels, first + step);
       std::string out(static_cast<size_t>((last - first) * bytes), '\0');
@@ -366,8 +369,10 @@ absl::Status WritePackage(Library& library, const ir::Program& program, io::Atom
 
 absl::StatusOr<NativeReport> ExportNative(const ir::Program& program, const planner::PlannedProgram& planned,
                                           const std::string& path, const NativeOptions& options, bool dry_run) {
+  if (absl::Status s = CheckProgramNames(program); !s.ok()) return s;
   Library library(program, planned, options);
   if (absl::Status s = library.Prepare(); !s.ok()) return s;
+  if (absl::Status s = CheckOutput(library.size(), options.max_output); !s.ok()) return s;
   NativeReport report;
   report.steps = static_cast<int>(planned.plan.steps.size());
   report.weight_bytes = library.weights_size();
@@ -384,8 +389,9 @@ absl::StatusOr<NativeReport> ExportNative(const ir::Program& program, const plan
   if (dry_run) return report;
   auto out = io::AtomicFile::Create(path);
   if (!out.ok()) return out.status();
+  if (absl::Status s = (*out)->Reserve(library.size()); !s.ok()) return s;
   const absl::Status s = options.package ? WritePackage(library, program, out->get())
-                                         : library.Write([&](const io::Bytes& bytes, std::optional<uint32_t>) { return (*out)->Append(bytes); });
+                                         : library.Write([&](const io::Bytes& bytes, std::optional<uint32_t> crc) { return (*out)->Append(bytes, crc); });
   if (!s.ok()) return s;
   report.file_bytes = (*out)->position();
   if (absl::Status committed = (*out)->Commit(); !committed.ok()) return committed;

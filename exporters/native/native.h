@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "exporters/output_limit.h"
 #include "io/byte_source.h"
 #include "ir/graph.h"
 #include "planner/planner.h"
@@ -24,6 +25,7 @@ struct NativeOptions {
   std::vector<std::pair<std::string, std::string>> metadata;
   std::vector<std::pair<std::string, io::Bytes>> plugins;  // shared libraries that ride inside, with names for messages
   std::function<void(uint64_t done, uint64_t total)> progress;  // weight bytes; may be empty
+  uint64_t max_output = kAnyOutput;  // bytes
 };
 
 struct NativeReport {

@@ -17,6 +17,7 @@
 #include "exporters/onnx/types.h"
 #include "exporters/onnx/ort_workarounds.h"
 #include "exporters/onnx/wire.h"
+#include "exporters/program_names.h"
 
 namespace slipway::exporters {
 
@@ -92,6 +93,7 @@ class Exporter {
     Tail();
     if (absl::Status s = onnx_out::CheckSkeleton(model_, weights_); !s.ok()) return s;
     for (const auto& w : weights_) report_.weight_bytes += w.nbytes();
+    if (absl::Status s = CheckOutput(report_.weight_bytes, o_.max_output); !s.ok()) return s;
     if (dry_run) return std::move(report_);
     auto written = onnx_out::WriteModel(model_, weights_, path, o_);
     if (!written.ok()) return written.status();
@@ -309,6 +311,7 @@ absl::StatusOr<OnnxReport> ExportOnnx(const ir::Program& p, const std::string& p
   if (options.opset < kMinOpset || options.opset > kMaxOpset)
     return absl::UnimplementedError(
         text::StrCat("opset ", options.opset, " (supported: ", kMinOpset, " … ", kMaxOpset, ")"));
+  if (absl::Status s = CheckProgramNames(p); !s.ok()) return s;
   return Exporter(p, options).Run(path, dry_run, on_failure);
 }
 

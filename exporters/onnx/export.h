@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "exporters/onnx/custom_op.h"
+#include "exporters/output_limit.h"
 #include "ir/graph.h"
 #include "passes/refusals.h"
 
@@ -30,6 +31,7 @@ struct OnnxOptions {
   std::vector<std::string> input_names, output_names;  // of the user's inputs and outputs, all or none
   // Called as weights are written, with bytes done and in all.
   std::function<void(uint64_t, uint64_t)> progress;
+  uint64_t max_output = kAnyOutput;  // bytes of weights
 };
 
 constexpr int kMinOpset = 18, kMaxOpset = 24;

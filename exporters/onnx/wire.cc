@@ -8,6 +8,7 @@
 #include "exporters/onnx/types.h"
 #include "io/atomic_writer.h"
 #include "io/io_error.h"
+#include "ir/storage_check.h"
 
 namespace slipway::exporters::onnx_out {
 namespace {
@@ -34,14 +35,12 @@ onnx::TensorProto Header(const WeightRef& w) {
 }
 
 // The dense bytes of a tensor, file to file where they lie dense in a file.
-absl::Status WriteTensor(io::AtomicFile& out, const ir::TensorRef& t) {
+absl::Status WriteTensor(io::AtomicFile& out, const ir::TensorRef& t, ir::StorageCheck& check) {
   const uint64_t n = t.nbytes();
   if (n == 0) return absl::OkStatus();
-  if (const io::Bytes* bytes = std::get_if<io::Bytes>(&t.storage->bytes); bytes && t.is_contiguous()) {
-    io::Bytes part = bytes->Part(t.offset, n);
-    if (const io::FileRange* range = part.file_range()) return out.CopyFrom(*range);
-    return out.Write(part.data());
-  }
+  if (std::holds_alternative<io::Bytes>(t.storage->bytes) && t.is_contiguous())
+    return check.Copy(*t.storage, static_cast<uint64_t>(t.offset), n, out);
+  if (absl::Status s = check.Read(t); !s.ok()) return s;
   // Strided: by slices of the first dimension so that memory stays bounded.
   if (t.sizes.size() > 1 && t.sizes[0] > 1 && n > (uint64_t{64} << 20)) {
     ir::TensorRef row = t;
@@ -49,7 +48,7 @@ absl::Status WriteTensor(io::AtomicFile& out, const ir::TensorRef& t) {
     row.strides.erase(row.strides.begin());
     for (int64_t i = 0; i < t.sizes[0]; ++i) {
       row.offset = t.offset + i * t.strides[0] * ir::ByteSize(t.dtype);
-      if (absl::Status s = WriteTensor(out, row); !s.ok()) return s;
+      if (absl::Status s = WriteTensor(out, row, check); !s.ok()) return s;
     }
     return absl::OkStatus();
   }
@@ -74,7 +73,8 @@ uint8_t PackPairs(const uint8_t* from, int64_t pairs, uint8_t add, uint8_t to_un
 }
 
 // A tensor of bytes in 4 bits each, a batch at a time.
-absl::Status WriteNibbles(io::AtomicFile& out, const ir::TensorRef& t, const StoredForm& form) {
+absl::Status WriteNibbles(io::AtomicFile& out, const ir::TensorRef& t, const StoredForm& form, ir::StorageCheck& check) {
+  if (absl::Status s = check.Read(t); !s.ok()) return s;
   constexpr int64_t kBatch = int64_t{1} << 20;  // elements, even
   const int64_t n = t.numel(), row = form.row > 0 ? form.row : std::max<int64_t>(n, 1);
   const auto* bytes = std::get_if<io::Bytes>(&t.storage->bytes);
@@ -192,6 +192,8 @@ absl::StatusOr<uint64_t> WriteModel(onnx::ModelProto& model, const std::vector<W
   PutLengthKey(front, 7, skeleton.size() + inits);
 
   io::AtomicFile& out = **file;
+  if (absl::Status s = (data ? *data : out).Reserve(data ? at : skeleton_size + total); !s.ok()) return s;
+  ir::StorageCheck check;
   if (absl::Status s = WriteString(out, front); !s.ok()) return s;
   if (absl::Status s = WriteString(out, skeleton); !s.ok()) return s;
   uint64_t done = 0;
@@ -201,7 +203,7 @@ absl::StatusOr<uint64_t> WriteModel(onnx::ModelProto& model, const std::vector<W
       if (absl::Status s = data->WriteZeros((kPage - data->position() % kPage) % kPage); !s.ok()) return s;
     io::AtomicFile& to = outside[i] ? *data : out;
     const WeightRef& w = weights[i];
-    if (absl::Status s = w.form && w.form->nibbles ? WriteNibbles(to, w.tensor, *w.form) : WriteTensor(to, w.tensor); !s.ok())
+    if (absl::Status s = w.form && w.form->nibbles ? WriteNibbles(to, w.tensor, *w.form, check) : WriteTensor(to, w.tensor, check); !s.ok())
       return io::Prefixed(text::StrCat("weight '", w.name, "': "), s);
     done += weights[i].nbytes();
     if (options.progress) options.progress(done, total);

@@ -11,9 +11,12 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/utf8.h"
+#include "exporters/program_names.h"
 #include "exporters/pt2/payloads.h"
 #include "exporters/pt2/torch_save.h"
 #include "io/atomic_writer.h"
+#include "io/io_error.h"
 #include "io/zip_writer.h"
 
 namespace slipway::exporters {
@@ -113,14 +116,14 @@ class Payloads {
 absl::Status CheckNames(const ir::Archive& archive, const Pt2Options& options) {
   std::set<std::string_view> names;
   for (const auto& p : archive.programs) {
-    if (p->name.empty() || p->name.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos || p->name.starts_with('.'))
+    if (p->name.empty() || p->name.find_first_of("/\\") != std::string::npos || p->name.starts_with('.') || !text::IsPlain(p->name))
       return absl::InvalidArgumentError(text::StrCat("'", p->name, "' cannot be the name of a program in an archive"));
     if (!names.insert(p->name).second) return absl::InvalidArgumentError(text::StrCat("two programs are named '", p->name, "'"));
   }
   if (options.target == TorchTarget::k26 && archive.programs.size() != 1)
     return absl::UnimplementedError("the layout of torch 2.6 holds one program");
   for (const auto& [name, content] : archive.extra_files) {
-    bool bad = name.empty() || name.starts_with('/') || name.find('\0') != name.npos;
+    bool bad = name.empty() || name.starts_with('/') || !text::IsPlain(name);
     for (std::string_view part : text::Split(name, '/')) bad |= part.empty() || part == "." || part == "..";
     if (bad) return absl::InvalidArgumentError(text::StrCat("'", name, "' cannot be the name of an extra file"));
   }
@@ -136,6 +139,7 @@ class ArchiveWriter {
     if (absl::Status s = CheckNames(archive_, options_); !s.ok()) return s;
     std::vector<std::string> refused;
     for (const auto& p : archive_.programs) {
+      if (absl::Status s = CheckProgramNames(*p); !s.ok()) return s;
       auto json = ProgramToJson(*p, options_.target);
       const std::string prefix = archive_.programs.size() > 1 ? text::StrCat(p->name, ": ") : "";
       if (!json.ok()) {
@@ -191,15 +195,10 @@ class ArchiveWriter {
     if (options_.progress) options_.progress(done_, total_);
   }
 
-  absl::Status CheckCrc(const io::Bytes& bytes, std::optional<uint32_t> crc, std::string_view what) const {
-    if (!options_.check_crc || !crc || io::Crc32Of(bytes) == *crc) return absl::OkStatus();
-    return absl::InvalidArgumentError(text::StrCat("'", what, "': the bytes do not have the CRC-32 that the source states"));
-  }
-
   absl::Status Add(const std::string& member, const io::Bytes& bytes, std::optional<uint32_t> crc, std::string_view what) {
-    if (absl::Status s = CheckCrc(bytes, crc, what); !s.ok()) return s;
     written_ += bytes.size();
-    return zip_->Add(member, bytes, crc);
+    const absl::Status s = zip_->Add(member, bytes, crc);
+    return s.ok() ? s : io::Prefixed(text::StrCat("'", what, "': "), s);
   }
 
   // ---- One folder, raw weights (torch 2.9 …)
@@ -255,7 +254,7 @@ class ArchiveWriter {
     const size_t slash = path.rfind('/');
     std::string stem = slash == path.npos ? path : path.substr(slash + 1);
     if (stem.ends_with(".pt2")) stem.resize(stem.size() - 4);
-    return stem.empty() || stem == "." || stem == ".." || stem.size() > 255 ? "archive/" : stem + "/";
+    return stem.empty() || stem == "." || stem == ".." || stem.size() > 255 || !text::IsPlain(stem) ? "archive/" : stem + "/";
   }
 
   absl::Status WriteFolder(const std::string& path) {
@@ -294,10 +293,6 @@ class ArchiveWriter {
 
   absl::Status WritePickled(const std::string& member, const Table& table) {
     if (table.tensors.empty()) return zip_->Add(member, std::string_view());
-    for (size_t i = 0; i < table.tensors.size(); ++i) {
-      const Payload& payload = table.placed.payloads[table.placed.places[i].payload];
-      if (absl::Status s = CheckCrc(payload.bytes, payload.crc32, table.tensors[i].name); !s.ok()) return s;
-    }
     auto layout = TorchSaveDict(table.tensors, table.placed);
     if (!layout.ok()) return layout.status();
     const std::vector<io::ZipLayout::Piece> pieces = layout->Finish();
@@ -334,6 +329,7 @@ absl::StatusOr<Pt2Report> ExportPt2(absl::Span<const Pt2File> files, const Pt2Op
     if (absl::Status s = writers.back().Prepare(); !s.ok()) return s;
     total += writers.back().payload_bytes();
   }
+  if (absl::Status s = CheckOutput(total, options.max_output); !s.ok()) return s;
   Pt2Report report;
   if (dry_run) {
     report.weight_bytes = total;
@@ -345,6 +341,9 @@ absl::StatusOr<Pt2Report> ExportPt2(absl::Span<const Pt2File> files, const Pt2Op
   for (size_t i = 0; i < files.size(); ++i) {
     auto file = io::AtomicFile::Create(files[i].path);
     if (!file.ok()) return file.status();
+    // Of several programs, equal payloads are written once: how much is known afterwards.
+    const bool known = files[i].archive->programs.size() == 1;
+    if (absl::Status s = (*file)->Reserve(known ? writers[i].payload_bytes() : 0); !s.ok()) return s;
     if (absl::Status s = writers[i].Write(file->get(), &report); !s.ok()) return s;
     before += writers[i].payload_bytes();
     written.push_back(*std::move(file));

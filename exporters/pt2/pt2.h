@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "exporters/output_limit.h"
 #include "exporters/pt2/program.h"
 #include "io/zip_writer.h"
 #include "ir/graph.h"
@@ -19,7 +20,7 @@ namespace slipway::exporters {
 struct Pt2Options {
   TorchTarget target = TorchTarget::k29;
   bool weights = true;    // false: graphs only; torch wants the weights put back before it runs them
-  bool check_crc = false; // read every payload whose CRC-32 the source states, and compare
+  uint64_t max_output = kAnyOutput;  // bytes of payloads
   std::function<void(uint64_t done, uint64_t total)> progress;  // payload bytes; may be empty
   // Adds members of others' to an archive in the layout of torch 2.9, whose members all lie in `folder` ("name/"); may be empty.
   std::function<absl::Status(io::ZipWriter& zip, const std::string& folder)> more;

@@ -14,9 +14,11 @@
 #include "absl/container/flat_hash_map.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "io/atomic_writer.h"
 #include "io/io_error.h"
 #include "io/mapped_file.h"
+#include "ir/storage_check.h"
 #include "weights/cast.h"
 #include "weights/checkpoint_folder.h"
 
@@ -48,6 +50,7 @@ absl::Status Check(const std::vector<NamedTensor>& tensors) {
   std::set<std::string_view> names;
   for (const NamedTensor& t : tensors) {
     const auto bad = [&](std::string_view what) { return text::StrCat("'", t.name, "': ", what); };
+    if (!text::IsUtf8(t.name)) return absl::InvalidArgumentError(bad("a tensor's name is not UTF-8"));
     if (t.name == "__metadata__") return absl::InvalidArgumentError(bad("the format keeps this name for itself"));
     if (!names.insert(t.name).second) return absl::InvalidArgumentError(bad("two tensors have this name"));
     if (ir::Info(t.dtype).safetensors.empty() || RankOf(t.dtype) == static_cast<int>(std::size(kRank)))
@@ -109,10 +112,11 @@ class FileWriter {
   // All but what is computed.
   absl::Status Write(const FilePlan& plan, io::AtomicFile* file) {
     file_ = file;
+    if (absl::Status s = file_->Reserve(plan.size()); !s.ok()) return s;
     if (absl::Status s = file_->Write(plan.header); !s.ok()) return s;
     for (const NamedTensor* t : plan.tensors) {
       if (t->computed) places_.push_back({t, file_, file_->position()});
-      if (absl::Status s = t->computed ? file_->Reserve(BytesOf(*t)) : WriteTensor(*t); !s.ok())
+      if (absl::Status s = t->computed ? file_->Skip(BytesOf(*t)) : WriteTensor(*t); !s.ok())
         return io::Prefixed(text::StrCat("'", t->name, "': "), s);
     }
     return absl::OkStatus();
@@ -149,6 +153,7 @@ class FileWriter {
   uint64_t done_ = 0;
   std::vector<Place> places_;
   std::vector<uint8_t> cast_;
+  ir::StorageCheck check_;
 
   void Progress(uint64_t bytes) {
     done_ += bytes;
@@ -160,6 +165,10 @@ class FileWriter {
     if (!reader.ok()) return reader.status();
     const int64_t item = reader->item();
     const CastFunction cast = FindCast(t.tensor.dtype, t.dtype);
+    for (const ir::Piece& piece : t.tensor.pieces) {
+      const bool copied = !cast && piece.tensor.is_contiguous() && static_cast<uint64_t>(piece.tensor.nbytes()) >= kCopyFrom;
+      if (absl::Status s = copied ? absl::OkStatus() : check_.Read(piece.tensor); !s.ok()) return s;
+    }
     while (reader->left() > 0) {
       const ir::Run run = reader->Peek();
       const uint64_t size = static_cast<uint64_t>(run.count * item);
@@ -167,7 +176,7 @@ class FileWriter {
       const auto* bytes = std::get_if<io::Bytes>(&run.storage->bytes);
       // What lies side by side in a file goes file to file; for short stretches the call would cost more than the copy.
       if (!cast && dense && bytes && bytes->file_range()) {
-        if (absl::Status s = file_->Append(bytes->Part(static_cast<uint64_t>(run.offset), size)); !s.ok()) return s;
+        if (absl::Status s = check_.Copy(*run.storage, static_cast<uint64_t>(run.offset), size, *file_); !s.ok()) return s;
         reader->Skip(run.count);
         Progress(size);
         continue;
@@ -238,10 +247,13 @@ absl::Status WriteFolder(const std::string& folder, const std::vector<FilePlan>&
   const bool made = mkdir(base.c_str(), 0777) == 0;
   if (!made && errno != EEXIST) return io::IoError(errno, base);
   const auto write = [&]() -> absl::Status {
+    std::vector<std::string> paths;
+    for (const std::string& name : names) paths.push_back(text::StrCat(base, "/", name));
+    if (!index.empty()) paths.push_back(text::StrCat(base, "/model.safetensors.index.json"));
     std::vector<std::unique_ptr<io::AtomicFile>> written;
     FileWriter writer(options, total);
-    for (size_t i = 0; i < plans.size() + (index.empty() ? 0 : 1); ++i) {
-      auto file = io::AtomicFile::Create(text::StrCat(base, "/", i < plans.size() ? names[i] : kIndex));
+    for (size_t i = 0; i < paths.size(); ++i) {
+      auto file = io::AtomicFile::Create(paths[i]);
       if (!file.ok()) return file.status();
       const absl::Status s = i < plans.size() ? writer.Write(plans[i], file->get()) : (*file)->Write(index);
       if (!s.ok()) return s;
@@ -337,6 +349,7 @@ absl::StatusOr<SafetensorsReport> ExportSafetensors(const std::vector<NamedTenso
   for (const NamedTensor& t : tensors) all.push_back(&t);
   auto plan = Plan(std::move(all), options);
   if (!plan.ok()) return plan.status();
+  if (absl::Status s = CheckOutput(plan->size(), options.max_output); !s.ok()) return s;
   if (!options.dry_run) {
     auto file = io::AtomicFile::Create(path);
     if (!file.ok()) return file.status();
@@ -352,6 +365,7 @@ absl::StatusOr<SafetensorsReport> ExportShards(const std::vector<NamedTensor>& t
                                                const SafetensorsOptions& options) {
   auto shards = PlanShards(tensors, options);
   if (!shards.ok()) return shards.status();
+  if (absl::Status s = CheckOutput(shards->report.file_bytes, options.max_output); !s.ok()) return s;
   if (options.dry_run) return shards->report;
   if (absl::Status s = WriteFolder(folder, shards->plans, shards->names, shards->index, options); !s.ok()) return s;
   return shards->report;
@@ -362,6 +376,7 @@ absl::StatusOr<RankReport> ExportShardsOfRank(const std::vector<NamedTensor>& te
   options.metadata["slipway.run"] = run;
   auto shards = PlanShards(tensors, options);
   if (!shards.ok()) return shards.status();
+  if (absl::Status s = CheckOutput(shards->report.file_bytes, options.max_output); !s.ok()) return s;
   RankReport out{shards->report, 0, 0, false};
   if (options.dry_run) return out;
   std::string base = folder;
@@ -423,6 +438,7 @@ absl::StatusOr<SafetensorsReport> ExportRanks(const std::vector<std::vector<Name
     names.push_back(text::StrCat("rank-", Padded(plans.size()), "-of-", Padded(ranks.size()), ".safetensors"));
     plans.push_back(*std::move(plan));
   }
+  if (absl::Status s = CheckOutput(report.file_bytes, options.max_output); !s.ok()) return s;
   if (options.dry_run) return report;
   if (absl::Status s = WriteFolder(folder, plans, names, "", options); !s.ok()) return s;
   return report;

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "exporters/output_limit.h"
 #include "weights/named_tensor.h"
 
 namespace slipway::exporters {
@@ -26,6 +27,7 @@ struct SafetensorsOptions {
   std::map<std::string, std::string> metadata;
   uint64_t max_shard_size = 0;  // bytes of tensors in one shard, where a shard has several; 0: no limit
   int shards = 0;               // exactly so many files of about the same size; 0: as max_shard_size says
+  uint64_t max_output = kAnyOutput;  // bytes in all files
   bool dry_run = false;         // stop before writing
   std::vector<std::pair<std::string, std::string>> extra_files;  // names and texts of what a folder gets besides
   std::function<void(uint64_t done, uint64_t total)> progress;  // bytes of tensors; may be empty

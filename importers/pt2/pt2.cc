@@ -156,10 +156,16 @@ absl::Status KeepSampleInputs(const ZipReader& zip, Storages& storages, const st
   return absl::OkStatus();
 }
 
+// They are held in memory, and a program is printed with all of them: together they may be some times as long as the archive.
 absl::Status ReadExtraFiles(const ZipReader& zip, std::string_view folder, ir::Archive& archive) {
+  constexpr uint64_t kTimes = 4, kAnyhow = uint64_t{64} << 20;
+  uint64_t left = kAnyhow;
+  for (const ZipEntry& e : zip.entries()) left += kTimes * e.compressed_size;
   for (const ZipEntry& e : zip.entries()) {
     std::string_view rest = e.name;
     if (!text::ConsumePrefix(&rest, folder) || rest.empty() || rest.ends_with('/')) continue;
+    if (e.size > left) return absl::OutOfRangeError(text::StrCat(e.name, ": the extra files inflate to many times what the archive takes"));
+    left -= e.size;
     auto text = zip.ReadAll(e, uint64_t{1} << 28);
     if (!text.ok()) return Annotate(text.status(), e.name);
     archive.extra_files[std::string(rest)] = *std::move(text);

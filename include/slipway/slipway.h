@@ -200,7 +200,8 @@ SLIPWAY_API int slipway_weights_load(slipway_archive* model, size_t program, con
  * for ever. */
 SLIPWAY_API const char* slipway_pass_name(size_t index);
 /* Runs one pass on a program. Options ("opset", "custom-op", ...) matter to passes that prepare for a target; may be
- * NULL. On failure the program is what it was. SLIPWAY_BAD_INPUT where it is not in the form that the pass needs. */
+ * NULL. On failure the program is what it was. SLIPWAY_BAD_INPUT where it is not in the form that the pass needs, or
+ * declares types that its operators do not give, which the first pass on a program looks at. */
 SLIPWAY_API int slipway_run_pass(slipway_archive* model, size_t program, const char* pass,
                                  const slipway_options* options);
 /* Checks that a program is consistent; one that was opened is. */

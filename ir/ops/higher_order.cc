@@ -136,8 +136,28 @@ class Decoder {
         CheckTensor(result->type(), v->type(), i >= stacked_from ? 1 : 0, "result", i);
   }
 
+  // What a turn hands to the next one.
+  void CheckTurns(const Graph& body) {
+    for (size_t i = 0; i < h_.carried.size() && i < body.outputs.size(); ++i)
+      if (const Value* v = body.outputs[i].value()) CheckTensor(v->type(), body.inputs()[i]->type(), 0, "carried value", i);
+  }
+
+  // One turn an element of the first dimension, of all that is scanned and of all that is stacked.
+  void CheckLengths(size_t stacked_from) {
+    const Sym* length = nullptr;
+    auto check = [&](const Value* v, const char* what, size_t i) {
+      if (!v || !v->type().is_tensor() || v->rank() == 0) return;
+      const Sym& size = v->sizes()[0];
+      if (length && ProvablyDifferent(*length, size)) Fail(what, " ", i, " has ", size.ToString(), " rows, the first operand ", length->ToString());
+      if (!length) length = &size;
+    };
+    for (size_t i = 0; i < h_.scanned.size(); ++i) check(h_.scanned[i].value(), "operand", i);
+    for (size_t i = stacked_from; i < n_.outputs().size(); ++i) check(n_.output(i), "result", i);
+  }
+
   void Check() {
     for (const SubGraph& g : h_.bodies) CheckInputs(*g);
+    if (!status_.ok()) return;
     constexpr size_t kNone = -1;
     switch (h_.kind) {
       case HigherOrder::kCond:
@@ -150,14 +170,18 @@ class Decoder {
         if (h_.bodies[1]->outputs.size() != h_.carried.size())
           Fail("the body gives ", h_.bodies[1]->outputs.size(), " values of ", h_.carried.size(), " carried");
         CheckOutputs(*h_.bodies[1], kNone);
+        if (status_.ok()) CheckTurns(*h_.bodies[1]);
         break;
       case HigherOrder::kScan:
         if (h_.bodies[0]->outputs.size() < h_.carried.size()) Fail("the body gives fewer values than it carries");
         CheckOutputs(*h_.bodies[0], h_.carried.size());
+        if (status_.ok()) CheckTurns(*h_.bodies[0]);
+        CheckLengths(h_.carried.size());
         break;
       case HigherOrder::kAssociativeScan:
         if (h_.bodies[0]->outputs.size() != h_.scanned.size()) Fail("the body gives other values than it takes");
         CheckOutputs(*h_.bodies[0], 0);
+        CheckLengths(0);
         break;
       case HigherOrder::kCall:
         CheckOutputs(*h_.bodies[0], kNone);

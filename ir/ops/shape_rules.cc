@@ -88,6 +88,43 @@ Sym SliceLength(Sym size, std::optional<Sym> start, std::optional<Sym> end, Sym 
   return FloorDiv(last - first + step - 1, step);
 }
 
+void NeedSameDType(InferContext& c, std::initializer_list<Value*> tensors) {
+  Value* first = nullptr;
+  for (Value* v : tensors) {
+    if (!v) continue;
+    if (!first) first = v;
+    if (v->dtype() != first->dtype())
+      c.Fail(text::StrCat("'", first->name(), "' is ", Name(first->dtype()), " and '", v->name(), "' ", Name(v->dtype())));
+  }
+}
+void NeedParameterDType(InferContext& c, Value* x, std::initializer_list<Value*> parameters) {
+  NeedSameDType(c, parameters);
+  for (Value* v : parameters)
+    if (v && !(IsLowPrecision(x->dtype()) && v->dtype() == DType::kFloat32)) NeedSameDType(c, {x, v});
+}
+void NeedDType(InferContext& c, Value* x, bool (*is)(DType), std::string_view what) {
+  if (!is(x->dtype())) c.Fail(text::StrCat("'", x->name(), "' is ", Name(x->dtype()), ", not ", what));
+}
+void NeedRank(InferContext& c, Value* x, int rank) {
+  if (x->rank() != rank) c.Fail(text::StrCat("'", x->name(), "' has ", x->rank(), " dimensions, not ", rank));
+}
+void NeedRankAtLeast(InferContext& c, Value* x, int rank) {
+  if (x->rank() < rank) c.Fail(text::StrCat("'", x->name(), "' has fewer than ", rank, " dimensions"));
+}
+void NeedSameSizes(InferContext& c, const Sizes& a, const Sizes& b, std::string_view what) {
+  if (a.size() != b.size()) return c.Fail(text::StrCat(what, ": ", a.size(), " and ", b.size(), " dimensions"));
+  for (size_t i = 0; i < a.size(); ++i) c.RequireEqual(a[i], b[i], what);
+}
+void NeedExpands(InferContext& c, const Sizes& from, const Sizes& to, std::string_view what) {
+  if (from.size() > to.size()) return c.Fail(text::StrCat(what, ": ", from.size(), " dimensions do not expand to ", to.size()));
+  for (size_t i = 0; i < from.size(); ++i)
+    if (!from[i].is(1)) c.RequireEqual(from[i], to[to.size() - from.size() + i], what);
+}
+void NeedNotNegative(InferContext& c, const Sizes& numbers, std::string_view what) {
+  for (Sym n : numbers)
+    if (ProvablyLess(n, 0)) c.Fail(text::StrCat(what, " is negative"));
+}
+
 void SameAsSelf(InferContext& c) {
   Value* x = Self(c);
   c.Out(x->dtype(), x->sizes());

@@ -49,6 +49,18 @@ Sizes WithDim(Sizes sizes, int dim, Sym size);  // one size replaced; unchanged 
 // Length of a slice of a dimension, bounds clamped as torch does; nullopt bounds are the ends.
 Sym SliceLength(Sym size, std::optional<Sym> start, std::optional<Sym> end, Sym step);
 
+// What torch refuses, as an error that leaves the rule. Nulls among `tensors` are skipped.
+void NeedSameDType(InferContext& c, std::initializer_list<Value*> tensors);
+// The same for the parameters of a normalization, which may be f32 where `x` is of 16 bits.
+void NeedParameterDType(InferContext& c, Value* x, std::initializer_list<Value*> parameters);
+void NeedDType(InferContext& c, Value* x, bool (*is)(DType), std::string_view what);
+void NeedRank(InferContext& c, Value* x, int rank);
+void NeedRankAtLeast(InferContext& c, Value* x, int rank);
+void NeedSameSizes(InferContext& c, const Sizes& a, const Sizes& b, std::string_view what);
+// `from` expands to `to`: no more dimensions, and each of 1 or of the other's size.
+void NeedExpands(InferContext& c, const Sizes& from, const Sizes& to, std::string_view what);
+void NeedNotNegative(InferContext& c, const Sizes& numbers, std::string_view what);
+
 // Type-preserving rules.
 void SameAsSelf(InferContext& c);        // dtype and sizes of the first argument
 void FloatLikeSelf(InferContext& c);     // its sizes, its dtype made floating

@@ -28,7 +28,9 @@ void BroadcastThree(InferContext& c) {
   Operands o = OperandsAt(c, {0, 1, 2});
   c.Out(c.ResultType(o.tensors, o.scalars), c.Broadcast(o.shapes));
 }
-void LikeSelfBroadcast(InferContext& c) {  // self's dtype, sizes of self and the second argument
+void LikeSelfMasked(InferContext& c) {  // self's dtype, sizes of self and the mask
+  NeedDType(c, TensorAt(c, 1), [](DType t) { return IsBool(t) || t == DType::kUInt8; }, "a mask");
+  if (c.node().op().base == "masked_scatter") NeedSameDType(c, {Self(c), TensorAt(c, 2)});
   Operands o = OperandsAt(c, {0, 1});
   c.Out(Self(c)->dtype(), c.Broadcast(o.shapes));
 }
@@ -37,6 +39,18 @@ void FloatPower(InferContext& c) {
   Operands o = OperandsAt(c, {0, 1});
   bool complex = IsComplex(c.ResultType(o.tensors, o.scalars));
   c.Out(complex ? DType::kComplex128 : DType::kFloat64, c.Broadcast(o.shapes));
+}
+void Prelu(InferContext& c) {
+  Value *x = Self(c), *w = TensorAt(c, 1);
+  NeedSameDType(c, {x, w});
+  if (c.node().op().base == "_prelu_kernel") {
+    NeedExpands(c, w->sizes(), x->sizes(), "the slopes");
+  } else {
+    if (w->rank() > 1) return c.Fail("the slopes are no vector");
+    const Sym n = w->rank() ? w->sizes()[0] : Sym(1);
+    if (!n.is(1)) c.RequireEqual(n, x->rank() < 2 ? Sym(1) : x->sizes()[1], "slopes and channels");
+  }
+  SameAsSelf(c);
 }
 void Square(InferContext& c) {
   Value* x = Self(c);
@@ -48,6 +62,7 @@ void Where(InferContext& c) {
 }
 void Lerp(InferContext& c) {  // the ends decide the dtype, the weight is of the same one
   Operands all = OperandsAt(c, {0, 1, 2}), ends = OperandsAt(c, {0, 1});
+  NeedSameDType(c, {Self(c), TensorAt(c, 1)});
   c.Out(c.ResultType(ends.tensors), c.Broadcast(all.shapes));
 }
 void MakeComplex(InferContext& c) {
@@ -91,7 +106,8 @@ constexpr ShapeFamily kFamilies[] = {
      "requires_grad_ bernoulli bernoulli.p bernoulli.Tensor uniform normal_functional exponential geometric cauchy "
      "log_normal random random.from random.to special_round "
      "_lazy_clone fake_quantize_per_tensor_affine fake_quantize_per_channel_affine "
-     "fake_quantize_per_tensor_affine.tensor_qparams _prelu_kernel prelu"},
+     "fake_quantize_per_tensor_affine.tensor_qparams"},
+    {Prelu, "_prelu_kernel prelu"},
     {RealLikeSelf, "abs absolute"},
     {Angle, "angle"},
     {RealPart, "real imag"},
@@ -145,7 +161,7 @@ constexpr ShapeFamily kFamilies[] = {
      "ge.Scalar greater.Tensor greater.Scalar greater_equal.Tensor greater_equal.Scalar less.Tensor less.Scalar "
      "less_equal.Tensor less_equal.Scalar not_equal.Tensor not_equal.Scalar logical_and logical_or logical_xor isclose"},
     {BroadcastThree, "addcmul addcdiv clamp clamp.Tensor clip clip.Tensor"},
-    {LikeSelfBroadcast, "masked_fill.Scalar masked_fill.Tensor masked_scatter"},
+    {LikeSelfMasked, "masked_fill.Scalar masked_fill.Tensor masked_scatter"},
     {Where, "where.self where.ScalarSelf where.ScalarOther where.Scalar"},
     {Lerp, "lerp.Scalar lerp.Tensor"},
     {MakeComplex, "complex polar"},

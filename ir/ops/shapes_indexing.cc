@@ -20,6 +20,8 @@ Sizes IndexedSizes(InferContext& c, const Sizes& x, const Values& indices) {
   for (Value* v : indices) {
     if (!v) {
       all.push_back({});
+    } else if (!IsIntegral(v->dtype()) && !IsBool(v->dtype())) {
+      c.Fail(text::StrCat("'", v->name(), "' is ", Name(v->dtype()), ", which is no index"));
     } else if (v->dtype() == DType::kBool || v->dtype() == DType::kUInt8) {
       Sym n = c.FreshSize();
       for (int d = 0; d < v->rank(); ++d) all.push_back({true, {n}});
@@ -58,17 +60,53 @@ void Index(InferContext& c) {
   Value* x = Self(c);
   c.Out(x->dtype(), IndexedSizes(c, x->sizes(), c.tensors("indices")));
 }
+void IndexPut(InferContext& c) {
+  Value *x = Self(c), *values = c.tensor("values");
+  NeedSameDType(c, {x, values});
+  const Values indices = c.tensors("indices");
+  auto is_mask = [](Value* v) { return v && (IsBool(v->dtype()) || v->dtype() == DType::kUInt8); };
+  if (std::none_of(indices.begin(), indices.end(), is_mask))
+    NeedExpands(c, values->sizes(), IndexedSizes(c, x->sizes(), indices), "the values");
+  SameAsSelf(c);
+}
 void MaskedIndex(InferContext& c) {
   Value* x = Self(c);
   Sizes s = IndexedSizes(c, x->sizes(), c.tensors("indices"));
   c.Out(x->dtype(), c.Broadcast(s, TensorAt(c, 1)->sizes()));
 }
+void MaskedIndexPut(InferContext& c) {
+  Value *x = Self(c), *values = c.tensor("values");
+  NeedSameDType(c, {x, values});
+  NeedExpands(c, c.Broadcast(values->sizes(), c.tensor("mask")->sizes()), IndexedSizes(c, x->sizes(), c.tensors("indices")), "the values");
+  SameAsSelf(c);
+}
+// Indices along a dimension: of the tensor's rank, and of no more elements in the other dimensions.
+void CheckAlong(InferContext& c, Value* x, Value* index, int dim) {
+  NeedDType(c, index, IsIntegral, "an index");
+  if (NumelOf(index).is(0)) return;
+  if (std::max(x->rank(), 1) != std::max(index->rank(), 1)) return c.Fail("the tensor and the indices differ in rank");
+  for (int d = 0; d < std::min(x->rank(), index->rank()); ++d)
+    if (d != dim && ProvablyLess(x->sizes()[d], index->sizes()[d])) return c.Fail("more indices than the size");
+}
 void Gather(InferContext& c) {
-  c.dim("dim", Self(c)->rank());
+  CheckAlong(c, Self(c), c.tensor("index"), c.dim("dim", Self(c)->rank()));
   c.Out(Self(c)->dtype(), c.tensor("index")->sizes());
+}
+void Scatter(InferContext& c) {
+  Value *x = Self(c), *index = c.tensor("index");
+  CheckAlong(c, x, index, c.dim("dim", x->rank()));
+  if (Value* src = c.node().op().ArgIndex("src") >= 0 ? c.tensor("src") : nullptr) {
+    NeedSameDType(c, {x, src});
+    if (!NumelOf(index).is(0) && std::max(src->rank(), 1) != std::max(index->rank(), 1)) return c.Fail("the values and the indices differ in rank");
+    for (int d = 0; d < std::min(src->rank(), index->rank()); ++d)
+      if (ProvablyLess(src->sizes()[d], index->sizes()[d])) return c.Fail("fewer values than indices");
+  }
+  SameAsSelf(c);
 }
 void IndexSelect(InferContext& c) {
   Value* x = Self(c);
+  NeedDType(c, c.tensor("index"), IsIntegral, "an index");
+  if (c.tensor("index")->rank() > 1) return c.Fail("the indices are no list");
   c.Out(x->dtype(), WithDim(x->sizes(), c.dim("dim", x->rank()), NumelOf(c.tensor("index"))));
 }
 void Take(InferContext& c) { c.Out(Self(c)->dtype(), TensorAt(c, 1)->sizes()); }
@@ -83,6 +121,7 @@ void TakeAlongDim(InferContext& c) {
 void Embedding(InferContext& c) {
   Value* w = Self(c);
   if (w->rank() != 2) return c.Fail("the table is not a matrix");
+  NeedDType(c, TensorAt(c, 1), IsIntegral, "an index");
   Sizes out = TensorAt(c, 1)->sizes();
   out.push_back(w->sizes()[1]);
   c.Out(w->dtype(), out);
@@ -91,6 +130,13 @@ void Embedding(InferContext& c) {
 void EmbeddingBag(InferContext& c) {
   Value *w = Self(c), *indices = TensorAt(c, 1), *offsets = TensorAt(c, 2);
   if (w->rank() != 2 || offsets->rank() != 1) return c.Fail("bad ranks");
+  if (indices->rank() != 1 && indices->rank() != 2) return c.Fail("the indices are neither a list nor rows");
+  NeedDType(c, indices, IsIntegral, "an index");
+  NeedDType(c, offsets, IsIntegral, "an offset");
+  if (Value* weights = c.opt_tensor("per_sample_weights")) {
+    NeedSameDType(c, {w, weights});
+    NeedSameSizes(c, weights->sizes(), indices->sizes(), "a weight for each index");
+  }
   constexpr int64_t kSum = 0, kMax = 2;
   int64_t mode = c.i("mode"), padding = c.opt_i("padding_idx").value_or(-1);
   Sym bags = offsets->sizes()[0] - (c.b("include_last_offset") ? 1 : 0);
@@ -118,6 +164,9 @@ void NonZeroList(InferContext& c) {
 void MaskedSelect(InferContext& c) { c.Out(Self(c)->dtype(), {c.FreshSize()}); }
 void BinCount(InferContext& c) {
   Value* w = c.opt_tensor("weights");
+  NeedRank(c, Self(c), 1);
+  NeedDType(c, Self(c), IsIntegral, "of integers");
+  if (w) NeedSameSizes(c, w->sizes(), Self(c)->sizes(), "a weight for each number");
   c.Out(!w ? DType::kInt64 : w->dtype() == DType::kFloat32 ? DType::kFloat32 : DType::kFloat64, {c.FreshSize()});
 }
 void Histc(InferContext& c) { c.Out(Self(c)->dtype(), {c.i("bins")}); }
@@ -128,6 +177,8 @@ void HistogramCount(InferContext& c) {
   c.Out(Self(c)->dtype(), {Sym(n) + 1});
 }
 void HistogramEdges(InferContext& c) {
+  NeedRank(c, TensorAt(c, 1), 1);
+  NeedSameDType(c, {Self(c), TensorAt(c, 1)});
   Sym n = NumelOf(TensorAt(c, 1));
   c.Out(Self(c)->dtype(), {n - 1});
   c.Out(Self(c)->dtype(), {n});
@@ -146,8 +197,13 @@ void HistogramDDCount(InferContext& c) {
 }
 void HistogramDDEdges(InferContext& c) {
   Sizes bins;
-  for (Value* v : c.tensors("bins"))
-    if (v) bins.push_back(NumelOf(v) - 1);
+  for (Value* v : c.tensors("bins")) {
+    if (!v) return c.Fail("no edges of a dimension");
+    NeedRank(c, v, 1);
+    bins.push_back(NumelOf(v) - 1);
+  }
+  if (Self(c)->rank() == 0) return c.Fail("a 0-d tensor");
+  c.RequireEqual(Self(c)->sizes().back(), static_cast<int64_t>(bins.size()), "numbers of dimensions and of edges");
   OutHistogramDD(c, bins);
 }
 DType PositionDType(InferContext& c) { return c.b("out_int32") ? DType::kInt32 : DType::kInt64; }
@@ -193,10 +249,11 @@ void Multinomial(InferContext& c) {
 constexpr ShapeFamily kFamilies[] = {
     {Index, "index.Tensor _unsafe_index.Tensor index.Tensor_hacked_twin _unsafe_index.Tensor_hacked_twin"},
     {MaskedIndex, "_unsafe_masked_index"},
+    {IndexPut, "index_put index_put.hacked_twin _unsafe_index_put _unsafe_index_put.hacked_twin _index_put_impl"},
+    {MaskedIndexPut, "_unsafe_masked_index_put_accumulate"},
     {SameAsSelf,
-     "index_put index_put.hacked_twin _unsafe_index_put _unsafe_index_put.hacked_twin _index_put_impl "
-     "_unsafe_masked_index_put_accumulate index_add index_copy index_fill.int_Scalar index_fill.int_Tensor index_reduce "
-     "scatter.src scatter.value scatter.reduce scatter.value_reduce scatter_add scatter_reduce.two put"},
+     "index_add index_copy index_fill.int_Scalar index_fill.int_Tensor index_reduce put"},
+    {Scatter, "scatter.src scatter.value scatter.reduce scatter.value_reduce scatter_add scatter_reduce.two"},
     {Gather, "gather"},
     {IndexSelect, "index_select"},
     {Take, "take"},

@@ -7,16 +7,6 @@
 namespace slipway::ir {
 namespace {
 
-bool NeedRank(InferContext& c, Value* x, int rank) {
-  if (x->rank() == rank) return true;
-  c.Fail(text::StrCat("'", x->name(), "' has ", x->rank(), " dimensions, not ", rank));
-  return false;
-}
-bool NeedMatrix(InferContext& c, Value* x) {
-  if (x->rank() >= 2) return true;
-  c.Fail(text::StrCat("'", x->name(), "' has fewer than 2 dimensions"));
-  return false;
-}
 Sizes Batch(const Sizes& s) { return Sizes(s.begin(), s.end() - 2); }
 Sizes Join(Sizes a, std::initializer_list<Sym> b) {
   a.insert(a.end(), b.begin(), b.end());
@@ -26,6 +16,7 @@ Sizes Join(Sizes a, std::initializer_list<Sym> b) {
 // --- Products ----------------------------------------------------------------------------------------------------
 
 void OutMatMul(InferContext& c, Value* a, Value* b) {
+  NeedSameDType(c, {a, b});
   Sizes x = a->sizes(), y = b->sizes();
   if (x.empty() || y.empty()) return c.Fail("a 0-d tensor in a matrix product");
   bool row = x.size() == 1, column = y.size() == 1;
@@ -40,17 +31,24 @@ void OutMatMul(InferContext& c, Value* a, Value* b) {
 void MatMul(InferContext& c) { OutMatMul(c, Self(c), TensorAt(c, 1)); }
 void Mm(InferContext& c) {
   Value *a = Self(c), *b = TensorAt(c, 1);
-  if (NeedRank(c, a, 2) && NeedRank(c, b, 2)) OutMatMul(c, a, b);
+  NeedRank(c, a, 2);
+  NeedRank(c, b, 2);
+  OutMatMul(c, a, b);
 }
 void IntMm(InferContext& c) {
   Value *a = Self(c), *b = TensorAt(c, 1);
-  if (NeedRank(c, a, 2) && NeedRank(c, b, 2)) c.Out(DType::kInt32, {a->sizes()[0], b->sizes()[1]});
+  NeedRank(c, a, 2);
+  NeedRank(c, b, 2);
+  c.RequireEqual(a->sizes()[1], b->sizes()[0], "inner sizes");
+  c.Out(DType::kInt32, {a->sizes()[0], b->sizes()[1]});
 }
 // The batch sizes agree; the constant one of the two is kept.
 Sizes Bmm(InferContext& c, Value* a, Value* b) {
-  if (!NeedRank(c, a, 3) || !NeedRank(c, b, 3) || !c.RequireEqual(a->sizes()[0], b->sizes()[0], "batch sizes") ||
-      !c.RequireEqual(a->sizes()[2], b->sizes()[1], "inner sizes"))
-    return {1, 1, 1};
+  NeedSameDType(c, {a, b});
+  NeedRank(c, a, 3);
+  NeedRank(c, b, 3);
+  c.RequireEqual(a->sizes()[0], b->sizes()[0], "batch sizes");
+  c.RequireEqual(a->sizes()[2], b->sizes()[1], "inner sizes");
   return {b->sizes()[0].is_constant() ? b->sizes()[0] : a->sizes()[0], a->sizes()[1], b->sizes()[2]};
 }
 DType GivenOr(InferContext& c, DType t) {
@@ -58,36 +56,55 @@ DType GivenOr(InferContext& c, DType t) {
 }
 void BatchMm(InferContext& c) { c.Out(GivenOr(c, Self(c)->dtype()), Bmm(c, Self(c), TensorAt(c, 1))); }
 // self (broadcast) + product: baddbmm, addbmm, addmm, addmv, addr
-void AddBmm(InferContext& c) { c.Out(GivenOr(c, TensorAt(c, 1)->dtype()), Bmm(c, TensorAt(c, 1), TensorAt(c, 2))); }
+void OutAdded(InferContext& c, DType t, const Sizes& product) {
+  if (t == TensorAt(c, 1)->dtype()) NeedSameDType(c, {Self(c), TensorAt(c, 1)});
+  NeedExpands(c, Self(c)->sizes(), product, "what is added to the product");
+  c.Out(t, product);
+}
+void AddBmm(InferContext& c) { OutAdded(c, GivenOr(c, TensorAt(c, 1)->dtype()), Bmm(c, TensorAt(c, 1), TensorAt(c, 2))); }
 void AddBmmSum(InferContext& c) {
   Sizes s = Bmm(c, TensorAt(c, 1), TensorAt(c, 2));
-  c.Out(TensorAt(c, 1)->dtype(), {s[1], s[2]});
+  OutAdded(c, TensorAt(c, 1)->dtype(), {s[1], s[2]});
 }
 void AddMm(InferContext& c) {
   Value *a = TensorAt(c, 1), *b = TensorAt(c, 2);
-  if (!NeedRank(c, a, 2) || !NeedRank(c, b, 2) || !c.RequireEqual(a->sizes()[1], b->sizes()[0], "inner sizes")) return;
-  c.Out(GivenOr(c, a->dtype()), {a->sizes()[0], b->sizes()[1]});
+  NeedSameDType(c, {a, b});
+  NeedRank(c, a, 2);
+  NeedRank(c, b, 2);
+  c.RequireEqual(a->sizes()[1], b->sizes()[0], "inner sizes");
+  OutAdded(c, GivenOr(c, a->dtype()), {a->sizes()[0], b->sizes()[1]});
 }
 void AddMv(InferContext& c) {
-  Value* a = TensorAt(c, 1);
-  if (NeedRank(c, a, 2) && c.RequireEqual(a->sizes()[1], NumelOf(TensorAt(c, 2)), "inner sizes"))
-    c.Out(Self(c)->dtype(), {a->sizes()[0]});
+  Value *a = TensorAt(c, 1), *b = TensorAt(c, 2);
+  NeedSameDType(c, {a, b});
+  NeedRank(c, a, 2);
+  NeedRank(c, b, 1);
+  c.RequireEqual(a->sizes()[1], b->sizes()[0], "inner sizes");
+  OutAdded(c, a->dtype(), {a->sizes()[0]});
 }
 void AddR(InferContext& c) {
   Values all = {Self(c), TensorAt(c, 1), TensorAt(c, 2)};
-  if (NeedRank(c, all[1], 1) && NeedRank(c, all[2], 1))
-    c.Out(c.ResultType(all), {all[1]->sizes()[0], all[2]->sizes()[0]});
+  NeedRank(c, all[1], 1);
+  NeedRank(c, all[2], 1);
+  Sizes out = {all[1]->sizes()[0], all[2]->sizes()[0]};
+  NeedExpands(c, all[0]->sizes(), out, "what is added to the product");
+  c.Out(c.ResultType(all), out);
 }
 void Mv(InferContext& c) {
   Value *a = Self(c), *b = TensorAt(c, 1);
-  if (NeedRank(c, a, 2) && NeedRank(c, b, 1)) OutMatMul(c, a, b);
+  NeedRank(c, a, 2);
+  NeedRank(c, b, 1);
+  OutMatMul(c, a, b);
 }
 void Dot(InferContext& c) {
   Value *a = Self(c), *b = TensorAt(c, 1);
-  if (NeedRank(c, a, 1) && NeedRank(c, b, 1)) OutMatMul(c, a, b);
+  NeedRank(c, a, 1);
+  NeedRank(c, b, 1);
+  OutMatMul(c, a, b);
 }
 void Inner(InferContext& c) {
   Value *a = Self(c), *b = TensorAt(c, 1);
+  NeedSameDType(c, {a, b});
   if (a->rank() == 0 || b->rank() == 0) return BroadcastFirstTwo(c);
   if (!c.RequireEqual(a->sizes().back(), b->sizes().back(), "inner sizes")) return;
   Sizes out(a->sizes().begin(), a->sizes().end() - 1);
@@ -96,8 +113,9 @@ void Inner(InferContext& c) {
 }
 void Outer(InferContext& c) {
   Values all = {Self(c), TensorAt(c, 1)};
-  if (NeedRank(c, all[0], 1) && NeedRank(c, all[1], 1))
-    c.Out(c.ResultType(all), {all[0]->sizes()[0], all[1]->sizes()[0]});
+  NeedRank(c, all[0], 1);
+  NeedRank(c, all[1], 1);
+  c.Out(c.ResultType(all), {all[0]->sizes()[0], all[1]->sizes()[0]});
 }
 void Linear(InferContext& c) {
   Value *x = Self(c), *w = TensorAt(c, 1);
@@ -105,12 +123,22 @@ void Linear(InferContext& c) {
   if (!c.RequireEqual(x->sizes().back(), w->sizes().back(), "input features")) return;
   Sizes out(x->sizes().begin(), x->sizes().end() - 1);
   if (w->rank() == 2) out.push_back(w->sizes()[0]);
+  Value* bias = c.opt_tensor("bias");
+  if (bias) NeedExpands(c, bias->sizes(), out, "the bias");
+  // A quantized layer says of what dtype its weight is, and rounds.
+  if (c.node().op().ns == "aten") NeedSameDType(c, {x, w, bias});
   c.Out(x->dtype(), out);
 }
 void TensorDot(InferContext& c) {
   Value *a = Self(c), *b = TensorAt(c, 1);
   std::vector<int> da = c.dims("dims_self", a->rank(), false), db = c.dims("dims_other", b->rank(), false);
   if (da.size() != db.size()) return c.Fail("the lists of dims differ in length");
+  NeedSameDType(c, {a, b});
+  for (size_t i = 0; i < da.size(); ++i) {
+    if (da[i] >= a->rank() || db[i] >= b->rank()) return c.Fail("a 0-d tensor has no dimension to contract");
+    const Sym m = a->sizes()[da[i]], n = b->sizes()[db[i]];
+    if (!m.is(1) && !n.is(1)) c.RequireEqual(m, n, "contracted sizes");
+  }
   Sizes out;
   auto keep = [&](Value* v, const std::vector<int>& dims) {
     for (int d = 0; d < v->rank(); ++d)
@@ -186,6 +214,15 @@ void MultiDot(InferContext& c) {
   Values all = c.tensors(c.node().op().args[0].name);
   if (all.size() < 2 || !all.front() || !all.back()) return c.Fail("fewer than two tensors");
   Sizes out;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const bool end = i == 0 || i + 1 == all.size();
+    if (!all[i] || all[i]->rank() != 2) {
+      if (!all[i] || !end || all[i]->rank() != 1) return c.Fail(text::StrCat("tensor ", i, " is no matrix"));
+    }
+    if (i == 0) continue;
+    NeedSameDType(c, {all[0], all[i]});
+    c.RequireEqual(all[i - 1]->sizes().back(), all[i]->sizes()[0], "inner sizes");
+  }
   if (all.front()->rank() == 2) out.push_back(all.front()->sizes()[0]);
   if (all.back()->rank() == 2) out.push_back(all.back()->sizes()[1]);
   c.Out(all[0]->dtype(), out);
@@ -211,9 +248,20 @@ void Trilinear(InferContext& c) {
   c.Out(in[0]->dtype(), c.Reduce(out, c.dims("sumdim", rank, false), false));
 }
 void Bilinear(InferContext& c) {
-  Value *x = Self(c), *w = TensorAt(c, 2);
-  if (x->rank() == 0 || !NeedRank(c, w, 3)) return c.Fail("bad ranks");
-  c.Out(x->dtype(), WithDim(x->sizes(), x->rank() - 1, w->sizes()[0]));
+  Value *x = Self(c), *y = TensorAt(c, 1), *w = TensorAt(c, 2), *bias = c.opt_tensor("bias");
+  NeedRank(c, w, 3);
+  NeedRankAtLeast(c, x, 1);
+  NeedSameDType(c, {x, y, w, bias});
+  NeedSameSizes(c, WithDim(x->sizes(), x->rank() - 1, w->sizes()[1]), x->sizes(), "features of the first input");
+  NeedSameSizes(c, WithDim(x->sizes(), x->rank() - 1, w->sizes()[2]), y->sizes(), "sizes of the second input");
+  Sizes out = WithDim(x->sizes(), x->rank() - 1, w->sizes()[0]);
+  if (bias) NeedExpands(c, bias->sizes(), out, "the bias");
+  c.Out(x->dtype(), out);
+}
+void Cross(InferContext& c) {
+  BroadcastFirstTwo(c);
+  const Sizes& s = c.results()[0].sizes;
+  if (c.has("dim")) c.RequireEqual(s.empty() ? Sym(1) : s[c.dim("dim", static_cast<int>(s.size()))], 3, "the size of a vector");
 }
 void VecDot(InferContext& c) {
   Operands o = OperandsAt(c, {0, 1});
@@ -230,15 +278,27 @@ struct Matrix {
   Sym m, n, k;
 };
 bool ReadMatrix(InferContext& c, Value* v, Matrix& a) {
-  if (!NeedMatrix(c, v)) return false;
+  NeedRankAtLeast(c, v, 2);
   a = {v, Batch(v->sizes()), v->sizes()[v->rank() - 2], v->sizes().back(), 0};
   a.k = SmallerOf(a.m, a.n);
   return c.ok();
 }
 
+bool ReadSquare(InferContext& c, Value* v, Matrix& a) {
+  return ReadMatrix(c, v, a) && c.RequireEqual(a.m, a.n, "rows and columns of a square matrix");
+}
+void NeedSquare(InferContext& c, Value* v) {
+  Matrix a;
+  ReadSquare(c, v, a);
+}
+
+void SquareLikeSelf(InferContext& c) {
+  NeedSquare(c, Self(c));
+  SameAsSelf(c);
+}
 void SameAndInfo(InferContext& c) {  // cholesky_ex, inv_ex: a status per matrix
   Matrix a;
-  if (!ReadMatrix(c, Self(c), a)) return;
+  if (!ReadSquare(c, Self(c), a)) return;
   SameAsSelf(c);
   c.Out(DType::kInt32, a.batch);
 }
@@ -247,9 +307,9 @@ void PerMatrixTo(InferContext& c) {
   Matrix a;
   if (ReadMatrix(c, Self(c), a)) c.Out(kTo, a.batch);
 }
-void PerMatrix(InferContext& c) {
+void PerMatrix(InferContext& c) {  // determinants
   Matrix a;
-  if (ReadMatrix(c, Self(c), a)) c.Out(a.v->dtype(), a.batch);
+  if (ReadSquare(c, Self(c), a)) c.Out(a.v->dtype(), a.batch);
 }
 void PerMatrixReal(InferContext& c) {
   Matrix a;
@@ -269,7 +329,7 @@ void SlogDet(InferContext& c) {
 }
 void EigenValues(InferContext& c) {  // of symmetric matrices
   Matrix a;
-  if (ReadMatrix(c, Self(c), a)) c.Out(ToReal(a.v->dtype()), Join(a.batch, {a.n}));
+  if (ReadSquare(c, Self(c), a)) c.Out(ToReal(a.v->dtype()), Join(a.batch, {a.n}));
 }
 void Eigh(InferContext& c) {
   EigenValues(c);
@@ -277,7 +337,7 @@ void Eigh(InferContext& c) {
 }
 void ComplexEigenValues(InferContext& c) {
   Matrix a;
-  if (ReadMatrix(c, Self(c), a)) c.Out(ToComplex(a.v->dtype()), Join(a.batch, {a.n}));
+  if (ReadSquare(c, Self(c), a)) c.Out(ToComplex(a.v->dtype()), Join(a.batch, {a.n}));
 }
 void Eig(InferContext& c) {
   ComplexEigenValues(c);
@@ -334,6 +394,7 @@ void LuFactor(InferContext& c) {
 void LuUnpack(InferContext& c) {
   Matrix a;
   if (!ReadMatrix(c, Self(c), a)) return;
+  NeedSameSizes(c, TensorAt(c, 1)->sizes(), Join(a.batch, {a.k}), "the pivots");
   bool data = c.b("unpack_data");
   c.Out(a.v->dtype(), c.b("unpack_pivots") ? Join(a.batch, {a.m, a.m}) : Sizes{0});
   c.Out(a.v->dtype(), data ? Join(a.batch, {a.m, a.k}) : Sizes{0});
@@ -341,7 +402,7 @@ void LuUnpack(InferContext& c) {
 }
 void LdlFactor(InferContext& c) {
   Matrix a;
-  if (!ReadMatrix(c, Self(c), a)) return;
+  if (!ReadSquare(c, Self(c), a)) return;
   SameAsSelf(c);
   c.Out(DType::kInt32, Join(a.batch, {a.n}));
   if (c.node().op().returns.size() > 2) c.Out(DType::kInt32, a.batch);
@@ -353,12 +414,17 @@ Sizes SolutionSizes(InferContext& c, const Matrix& a, const Matrix& b) {
 template <size_t kMatrix, size_t kRight>
 void Solution(InferContext& c) {
   Matrix a, b;
-  if (ReadMatrix(c, TensorAt(c, kMatrix), a) && ReadMatrix(c, TensorAt(c, kRight), b))
-    c.Out(b.v->dtype(), SolutionSizes(c, a, b));
+  if (!ReadSquare(c, TensorAt(c, kMatrix), a) || !ReadMatrix(c, TensorAt(c, kRight), b)) return;
+  NeedSameDType(c, {a.v, b.v});
+  const bool left = c.node().op().ArgIndex("left") < 0 || c.b("left");
+  c.RequireEqual(a.n, left ? b.m : b.n, "sizes of the matrix and the right-hand sides");
+  c.Out(b.v->dtype(), SolutionSizes(c, a, b));
 }
 void TriangularSolve(InferContext& c) {
   Matrix a, b;
-  if (!ReadMatrix(c, TensorAt(c, 1), a) || !ReadMatrix(c, Self(c), b)) return;
+  if (!ReadSquare(c, TensorAt(c, 1), a) || !ReadMatrix(c, Self(c), b)) return;
+  NeedSameDType(c, {a.v, b.v});
+  c.RequireEqual(a.n, b.m, "sizes of the matrix and the right-hand sides");
   c.Out(b.v->dtype(), SolutionSizes(c, a, b));
   c.Out(a.v->dtype(), Join(c.Broadcast(a.batch, b.batch), {a.m, a.n}));
 }
@@ -366,16 +432,20 @@ void TriangularSolve(InferContext& c) {
 void Solve(InferContext& c) {
   Matrix a;
   Value* right = TensorAt(c, 1);
-  if (!ReadMatrix(c, Self(c), a)) return;
+  if (!ReadSquare(c, Self(c), a)) return;
+  NeedSameDType(c, {a.v, right});
+  const bool left = c.node().op().ArgIndex("left") < 0 || c.b("left");
   const Sizes& s = right->sizes();
   Sizes rows = Join(a.batch, {a.m});
   bool vectors = s.size() == 1 || (s.size() == rows.size() && std::equal(s.begin(), s.end(), rows.begin(), ProvablyEqual));
   Sizes out;
   if (vectors) {
+    c.RequireEqual(a.n, s.back(), "sizes of the matrix and the right-hand sides");
     out = Join(c.Broadcast(a.batch, Sizes(s.begin(), s.end() - 1)), {s.back()});
   } else {
     Matrix b;
     if (!ReadMatrix(c, right, b)) return;
+    c.RequireEqual(a.n, left ? b.m : b.n, "sizes of the matrix and the right-hand sides");
     out = SolutionSizes(c, a, b);
   }
   c.Out(a.v->dtype(), out);
@@ -395,6 +465,17 @@ void Geqrf(InferContext& c) {
   SameAsSelf(c);
   c.Out(a.v->dtype(), Join(a.batch, {a.k}));
 }
+void Householder(InferContext& c) {
+  Matrix a;
+  Value* tau = TensorAt(c, 1);
+  if (!ReadMatrix(c, Self(c), a)) return;
+  NeedRankAtLeast(c, tau, 1);
+  NeedSameDType(c, {a.v, tau});
+  NeedSameSizes(c, WithDim(tau->sizes(), tau->rank() - 1, 0), Join(a.batch, {0}), "batches of the reflections");
+  if (ProvablyLess(a.m, a.n)) c.Fail("fewer rows than columns");
+  if (ProvablyLess(a.n, tau->sizes().back())) c.Fail("more reflections than columns");
+  SameAsSelf(c);
+}
 void LikeThird(InferContext& c) {
   Value* x = TensorAt(c, 2);
   c.Out(x->dtype(), x->sizes());
@@ -405,6 +486,8 @@ void TensorInverse(InferContext& c) {
   if (ind <= 0 || ind > x->rank()) return c.Fail("ind is out of range");
   Sizes out(x->sizes().begin() + ind, x->sizes().end());
   out.insert(out.end(), x->sizes().begin(), x->sizes().begin() + ind);
+  c.RequireEqual(Product(Sizes(x->sizes().begin(), x->sizes().begin() + ind)), Product(Sizes(x->sizes().begin() + ind, x->sizes().end())),
+                 "elements of the rows and the columns");
   c.Out(x->dtype(), out);
 }
 void TensorSolve(InferContext& c) {
@@ -420,7 +503,10 @@ void TensorSolve(InferContext& c) {
     s = kept;
   }
   if (other->rank() > static_cast<int>(s.size())) return c.Fail("bad ranks");
-  c.Out(x->dtype(), Sizes(s.begin() + other->rank(), s.end()));
+  Sizes out(s.begin() + other->rank(), s.end());
+  c.RequireEqual(Product(out), NumelOf(other), "elements of the unknowns and the right-hand sides");
+  NeedSameDType(c, {x, other});
+  c.Out(x->dtype(), out);
 }
 void Vandermonde(InferContext& c) {
   Value* x = Self(c);
@@ -459,11 +545,12 @@ constexpr ShapeFamily kFamilies[] = {
     {MultiDot, "linalg_multi_dot chain_matmul"},
     {Trilinear, "_trilinear"},
     {Bilinear, "bilinear"},
-    {BroadcastFirstTwo, "cross linalg_cross"},
+    {Cross, "cross linalg_cross"},
     {VecDot, "linalg_vecdot"},
-    {SameAsSelf,
+    {SquareLikeSelf,
      "cholesky linalg_cholesky cholesky_inverse linalg_inv inverse matrix_exp linalg_matrix_exp matrix_power "
-     "linalg_matrix_power linalg_householder_product orgqr"},
+     "linalg_matrix_power"},
+    {Householder, "linalg_householder_product orgqr"},
     {SameAndInfo, "linalg_cholesky_ex linalg_inv_ex"},
     {PerMatrix, "linalg_det det logdet"},
     {DetWithFactors, "_linalg_det _linalg_slogdet"},

@@ -32,23 +32,32 @@ Sym Windows(Sym in, Sym k, Sym s, Sym p, Sym d) { return FloorDiv(in + 2 * p - d
 // --- Convolution -------------------------------------------------------------------------------------------------
 
 struct Conv {
-  Value *x, *w;
+  Value *x, *w, *bias;
   int n;  // spatial dimensions
   bool batched;
 };
 bool ReadConv(InferContext& c, Conv& k) {
   k.x = Self(c);
   k.w = TensorAt(c, 1);
+  k.bias = c.opt_tensor("bias");
   k.n = k.w->rank() - 2;
   k.batched = k.x->rank() == k.w->rank();
   if (k.n < 1 || (!k.batched && k.x->rank() != k.n + 1)) {
     c.Fail(text::StrCat("ranks ", k.x->rank(), " and ", k.w->rank(), " are no convolution"));
     return false;
   }
+  NeedSameDType(c, {k.x, k.w, k.bias});
   return c.ok();
+}
+Sym Channels(const Conv& k) { return k.x->sizes()[k.x->rank() - k.n - 1]; }
+Sym Groups(InferContext& c) {
+  Sym groups = c.node().op().ArgIndex("groups") >= 0 ? ExprOf(c.sym("groups")) : Sym(1);
+  if (ProvablyLess(groups, 1)) c.Fail("the number of groups is not positive");
+  return groups;
 }
 void OutConv(InferContext& c, const Conv& k, Sym channels, const Sizes& spatial) {
   Sizes out;
+  if (k.bias) NeedSameSizes(c, k.bias->sizes(), {channels}, "the bias and the channels of the result");
   if (k.batched) out.push_back(k.x->sizes()[0]);
   out.push_back(channels);
   for (Sym s : spatial) c.RequireAtLeast(s, 1);
@@ -58,21 +67,37 @@ void OutConv(InferContext& c, const Conv& k, Sym channels, const Sizes& spatial)
 void OutForward(InferContext& c, const Conv& k, const Sizes& padding) {
   Sizes stride = PerDim(c, "stride", k.n), dilation = PerDim(c, "dilation", k.n), out;
   if (!c.ok() || !Positive(c, stride, "a stride") || !Positive(c, dilation, "a dilation")) return;
-  for (int i = 0; i < k.n; ++i)
+  NeedNotNegative(c, padding, "a padding");
+  for (int i = 0; i < k.n; ++i) {
     out.push_back(Windows(k.x->sizes()[k.x->rank() - k.n + i], k.w->sizes()[2 + i], stride[i], padding[i], dilation[i]));
+    if (ProvablyLess(out.back(), 1)) return c.Fail("the kernel is larger than the input");
+  }
   OutConv(c, k, k.w->sizes()[0], out);
+}
+void CheckForward(InferContext& c, const Conv& k) {
+  const Sym groups = Groups(c);
+  c.RequireEqual(Channels(k), k.w->sizes()[1] * groups, "channels of the input and the weight");
+  c.RequireEqual(Mod(k.w->sizes()[0], groups), 0, "channels of the result that the groups do not divide");
 }
 void OutTransposed(InferContext& c, const Conv& k) {
   Sizes stride = PerDim(c, "stride", k.n), dilation = PerDim(c, "dilation", k.n), padding = PerDim(c, "padding", k.n),
         extra = PerDim(c, "output_padding", k.n), out;
+  if (!Positive(c, stride, "a stride") || !Positive(c, dilation, "a dilation")) return;
+  NeedNotNegative(c, padding, "a padding");
+  NeedNotNegative(c, extra, "an output padding");
+  c.RequireEqual(Channels(k), k.w->sizes()[0], "channels of the input and the weight");
+  c.RequireEqual(Mod(Channels(k), Groups(c)), 0, "channels of the input that the groups do not divide");
   for (int i = 0; i < k.n; ++i)
     out.push_back((k.x->sizes()[k.x->rank() - k.n + i] - 1) * stride[i] - 2 * padding[i] +
                   dilation[i] * (k.w->sizes()[2 + i] - 1) + extra[i] + 1);
-  OutConv(c, k, k.w->sizes()[1] * ExprOf(c.sym("groups")), out);
+  OutConv(c, k, k.w->sizes()[1] * Groups(c), out);
 }
 void ConvForward(InferContext& c) {
   Conv k;
-  if (ReadConv(c, k)) OutForward(c, k, PerDim(c, "padding", k.n));
+  if (!ReadConv(c, k)) return;
+  // A depthwise convolution takes its groups from the channels.
+  if (c.node().op().base != "_conv_depthwise2d" && c.node().op().base != "conv_depthwise3d") CheckForward(c, k);
+  OutForward(c, k, PerDim(c, "padding", k.n));
 }
 void ConvTranspose(InferContext& c) {
   Conv k;
@@ -81,11 +106,14 @@ void ConvTranspose(InferContext& c) {
 void Convolution(InferContext& c) {
   Conv k;
   if (!ReadConv(c, k)) return;
-  c.b("transposed") ? OutTransposed(c, k) : OutForward(c, k, PerDim(c, "padding", k.n));
+  if (c.b("transposed")) return OutTransposed(c, k);
+  CheckForward(c, k);
+  OutForward(c, k, PerDim(c, "padding", k.n));
 }
 void ConvPadding(InferContext& c) {  // "valid" or "same"
   Conv k;
   if (!ReadConv(c, k)) return;
+  CheckForward(c, k);
   std::string padding = c.str("padding");
   if (padding == "valid") return OutForward(c, k, Sizes(k.n, 0));
   if (padding != "same") return c.Fail(text::StrCat("padding '", padding, "'"));
@@ -93,7 +121,11 @@ void ConvPadding(InferContext& c) {  // "valid" or "same"
 }
 void ConvTbc(InferContext& c) {
   Value *x = Self(c), *w = TensorAt(c, 1);
-  if (x->rank() != 3 || w->rank() != 3) return c.Fail("bad ranks");
+  NeedRank(c, x, 3);
+  NeedRank(c, w, 3);
+  NeedSameDType(c, {x, w, c.tensor("bias")});
+  NeedSameSizes(c, c.tensor("bias")->sizes(), {w->sizes()[2]}, "the bias and the channels of the result");
+  c.RequireEqual(x->sizes()[2], w->sizes()[1], "channels of the input and the weight");
   c.Out(x->dtype(), {x->sizes()[0] + 2 * c.i("pad") + 1 - w->sizes()[0], x->sizes()[1], w->sizes()[2]});
 }
 
@@ -113,13 +145,14 @@ void OutPool(InferContext& c, int n, bool with_indices) {
   Sizes stride = c.ToSizes(c.sym_ints("stride"));
   stride = stride.empty() ? kernel : PerDim(c, "stride", n);
   Sizes dilation = c.node().op().ArgIndex("dilation") >= 0 ? PerDim(c, "dilation", n) : Sizes(n, 1);
-  if (!c.ok() || !Positive(c, stride, "a stride") || !Positive(c, kernel, "a kernel size")) return;
+  if (!Positive(c, stride, "a stride") || !Positive(c, kernel, "a kernel size") || !Positive(c, dilation, "a dilation")) return;
+  NeedNotNegative(c, padding, "a padding");
   bool ceil_mode = c.b("ceil_mode");
   Sizes out = x->sizes();
   for (int i = 0; i < n; ++i) {
     Sym& s = out[x->rank() - n + i];
     s = PoolWindows(s, kernel[i], stride[i], padding[i], dilation[i], ceil_mode);
-    if (s.is_constant() && *s.constant() < 0) return c.Fail("the kernel is larger than the input");
+    if (ProvablyLess(s, 1)) return c.Fail("the kernel is larger than the input");
     c.RequireAtLeast(s, 1);
   }
   c.Out(x->dtype(), out);
@@ -201,6 +234,9 @@ void Upsample(InferContext& c) {  // to output_size, or by scale_factors
 void GridSample(InferContext& c) {
   Value *x = Self(c), *grid = TensorAt(c, 1);
   if (x->rank() < 4 || grid->rank() != x->rank()) return c.Fail("the grid does not fit the input's rank");
+  NeedSameDType(c, {x, grid});
+  c.RequireEqual(x->sizes()[0], grid->sizes()[0], "batches of the input and the grid");
+  c.RequireEqual(grid->sizes().back(), x->rank() - 2, "coordinates of a point of the grid");
   Sizes out = {x->sizes()[0], x->sizes()[1]};
   out.insert(out.end(), grid->sizes().begin() + 1, grid->sizes().end() - 1);
   c.Out(x->dtype(), out);
@@ -220,10 +256,18 @@ void AffineGrid(InferContext& c) {
 Value* OfChannels(InferContext& c) {
   Value* x = Self(c);
   if (x->rank() < 2) c.Fail(text::StrCat("rank ", x->rank()));
+  std::initializer_list<std::string_view> groups = {"num_groups", "group"};
+  for (std::string_view name : groups) {
+    if (c.node().op().ArgIndex(name) < 0) continue;
+    const int64_t n = c.i(name);
+    if (n <= 0) c.Fail("the number of groups is not positive");
+    c.RequireEqual(Mod(x->sizes()[1], n), 0, "channels that the groups do not divide");
+  }
   for (std::string_view name : {"weight", "bias", "running_mean", "running_var"}) {
     Value* v = c.node().op().ArgIndex(name) >= 0 ? c.opt_tensor(name) : nullptr;
     if (!v) continue;
     if (v->rank() != 1) c.Fail(text::StrCat("argument '", name, "' has rank ", v->rank(), ", not 1"));
+    NeedParameterDType(c, x, {v});
     c.RequireEqual(v->sizes()[0], x->sizes()[1], text::StrCat("argument '", name, "' and the channels"));
   }
   return x;
@@ -252,18 +296,35 @@ void BatchNormFunctional(InferContext& c) {  // with the new running statistics
 }
 // Sizes with the normalized dimensions as 1.
 Sizes StatSizes(InferContext& c, Value* x) {
-  size_t n = c.sym_ints("normalized_shape").size();
-  Sizes out = x->sizes();
+  Sizes normalized = c.ToSizes(c.sym_ints("normalized_shape")), out = x->sizes();
+  size_t n = normalized.size();
+  if (n == 0) c.Fail("no normalized dimension");
   if (n > out.size()) {
     c.Fail("more normalized dimensions than there are");
     return out;
   }
+  NeedSameSizes(c, normalized, Sizes(out.end() - static_cast<std::ptrdiff_t>(n), out.end()), "normalized_shape");
+  for (std::string_view name : {"weight", "bias"}) {
+    Value* v = c.node().op().ArgIndex(name) >= 0 ? c.opt_tensor(name) : nullptr;
+    if (v) NeedSameSizes(c, v->sizes(), normalized, text::StrCat("argument '", name, "'"));
+  }
   std::fill(out.end() - static_cast<std::ptrdiff_t>(n), out.end(), Sym(1));
   return out;
+}
+void LayerNorm(InferContext& c) {
+  Value* x = Self(c);
+  StatSizes(c, x);
+  NeedParameterDType(c, x, {c.opt_tensor("weight"), c.opt_tensor("bias")});
+  SameAsSelf(c);
+}
+void RmsNorm(InferContext& c) {
+  StatSizes(c, Self(c));
+  SameAsSelf(c);
 }
 void NativeLayerNorm(InferContext& c) {
   Value* x = Self(c);
   Sizes stats = StatSizes(c, x);
+  NeedParameterDType(c, x, {c.opt_tensor("weight"), c.opt_tensor("bias")});
   c.Out(x->dtype(), x->sizes());
   c.Out(x->dtype(), stats);
   c.Out(x->dtype(), stats);
@@ -291,9 +352,27 @@ Sizes AttentionSizes(InferContext& c) {
   }
   if (k->dtype() != q->dtype() || v->dtype() != q->dtype()) c.Fail("query, key and value have different dtypes");
   const OpDef& op = c.node().op();
+  const Sym keys = k->sizes()[k->rank() - 2];
+  c.RequireEqual(q->sizes().back(), k->sizes().back(), "features of the query and the key");
+  c.RequireEqual(keys, v->sizes()[v->rank() - 2], "lengths of key and value");
   Sizes out(q->sizes().begin(), q->sizes().end() - 2);
-  if (op.ArgIndex("enable_gqa") < 0 || !c.b("enable_gqa"))
+  if (op.ArgIndex("enable_gqa") < 0 || !c.b("enable_gqa")) {
     for (Value* t : {k, v}) out = c.Broadcast(out, Sizes(t->sizes().begin(), t->sizes().end() - 2));
+  } else {
+    NeedRankAtLeast(c, q, 3);
+    for (Value* t : {k, v}) {
+      NeedRank(c, t, q->rank());
+      const Sym heads = t->sizes()[t->rank() - 3];
+      if (heads.is(0)) c.Fail("a key or value of no heads");
+      c.RequireEqual(Mod(out.back(), heads), 0, "heads that do not divide");
+    }
+  }
+  if (Value* mask = op.ArgIndex("attn_mask") >= 0 ? c.opt_tensor("attn_mask") : nullptr) {
+    Sizes scores = out;
+    scores.push_back(q->sizes()[q->rank() - 2]);
+    scores.push_back(keys);
+    c.Broadcast(scores, mask->sizes());
+  }
   out.push_back(q->sizes()[q->rank() - 2]);
   out.push_back(v->sizes().back());
   return out;
@@ -322,22 +401,75 @@ void EfficientAttention(InferContext& c) {
   c.Out(DType::kInt64, {});
   c.Out(DType::kInt64, {});
 }
+// The states and weights of layers, each of one or two directions: what follows from the features of the input and of the states.
+void CheckLayers(InferContext& c, Value* x, const Values& states) {
+  const std::string_view base = c.node().op().base;
+  const int64_t gates = base == "lstm" ? 4 : base == "gru" ? 3 : 1, layers = c.i("num_layers");
+  const int64_t directions = c.b("bidirectional") ? 2 : 1;
+  const bool biases = c.b("has_biases"), packed = c.node().op().overload == "data";
+  if (layers < 1 || layers > 1 << 16) return c.Fail("the number of layers is out of range");
+  const Sym out = states[0]->sizes().back(), hidden = states.back()->sizes().back();
+  const bool projected = base == "lstm" && !ProvablyEqual(out, hidden);
+  for (Value* s : states) {
+    NeedRank(c, s, packed ? 3 : x->rank());
+    c.RequireEqual(s->sizes()[0], layers * directions, "states and layers");
+    if (!packed && x->rank() == 3) c.RequireEqual(s->sizes()[1], x->sizes()[c.b("batch_first") ? 0 : 1], "batches of the states and the input");
+  }
+  const Values params = c.tensors("params");
+  const size_t each = 2 + (biases ? 2 : 0) + (projected ? 1 : 0);
+  if (params.size() != each * static_cast<size_t>(layers * directions)) return c.Fail(text::StrCat(params.size(), " weights"));
+  for (size_t k = 0; k < params.size(); ++k) {
+    if (!params[k]) return c.Fail("a weight is missing");
+    NeedSameDType(c, {x, params[k]});
+    const Sym in = k / each < static_cast<size_t>(directions) ? x->sizes().back() : out * directions;
+    const size_t which = k % each;
+    Sizes wanted = which == 0 ? Sizes{gates * hidden, in} : which == 1 ? Sizes{gates * hidden, out} : Sizes{gates * hidden};
+    if (projected && which + 1 == each) wanted = {out, hidden};
+    NeedSameSizes(c, params[k]->sizes(), wanted, text::StrCat("weight ", k));
+  }
+}
 // lstm, gru, rnn over whole sequences: outputs, then final states of the initial ones' types.
 template <int kStates>
 void Recurrent(InferContext& c) {
   Value* x = Self(c);
   Values states = c.tensors("hx");
   if (static_cast<int>(states.size()) < kStates || x->rank() < 2) return c.Fail("bad ranks");
-  for (Value* s : states)
+  for (Value* s : states) {
     if (!s || s->rank() < 2) return c.Fail("a state has fewer than 2 dimensions");
+    NeedSameDType(c, {x, s});
+  }
+  if (static_cast<int>(states.size()) != kStates) return c.Fail("too many states");
+  CheckLayers(c, x, states);
   Sizes out = x->sizes();
   out.back() = states[0]->sizes().back() * (c.b("bidirectional") ? 2 : 1);
   c.Out(x->dtype(), out);
   for (int i = 0; i < kStates; ++i) c.Out(states[i]->dtype(), states[i]->sizes());
 }
+template <int kGates>
+void CheckCell(InferContext& c, Value* h) {
+  Value* x = Self(c);
+  NeedRankAtLeast(c, x, 1);
+  NeedRank(c, h, x->rank());
+  const Sym hidden = h->sizes().back();
+  NeedSameSizes(c, WithDim(x->sizes(), x->rank() - 1, hidden), h->sizes(), "sizes of the state");
+  NeedSameSizes(c, c.tensor("w_ih")->sizes(), {kGates * hidden, x->sizes().back()}, "argument 'w_ih'");
+  NeedSameSizes(c, c.tensor("w_hh")->sizes(), {kGates * hidden, hidden}, "argument 'w_hh'");
+  for (std::string_view name : {"b_ih", "b_hh"})
+    if (Value* b = c.opt_tensor(name)) NeedSameSizes(c, b->sizes(), {kGates * hidden}, text::StrCat("argument '", name, "'"));
+  NeedSameDType(c, {x, h, c.tensor("w_ih"), c.tensor("w_hh"), c.opt_tensor("b_ih"), c.opt_tensor("b_hh")});
+}
+template <int kGates>
+void Cell(InferContext& c) {
+  Value* h = TensorAt(c, 1);
+  CheckCell<kGates>(c, h);
+  c.Out(h->dtype(), h->sizes());
+}
 void LstmCell(InferContext& c) {
   Values states = c.tensors("hx");
   if (states.size() != 2 || !states[0] || !states[1]) return c.Fail("two states are needed");
+  CheckCell<4>(c, states[0]);
+  NeedSameDType(c, {states[0], states[1]});
+  NeedSameSizes(c, states[0]->sizes(), states[1]->sizes(), "sizes of the two states");
   for (Value* s : states) c.Out(s->dtype(), s->sizes());
 }
 
@@ -434,6 +566,7 @@ void Glu(InferContext& c) {
   Value* x = Self(c);
   int dim = c.dim("dim", x->rank());
   if (x->rank() == 0) return c.Fail("glu of a 0-d tensor");
+  c.RequireEqual(Mod(x->sizes()[dim], 2), 0, "a size that is not even");
   c.Out(x->dtype(), WithDim(x->sizes(), dim, FloorDiv(x->sizes()[dim], 2)));
 }
 void DropoutBackward(InferContext& c) {  // grad * mask * scale
@@ -639,7 +772,9 @@ constexpr ShapeFamily kFamilies[] = {
      "upsample_trilinear3d upsample_trilinear3d.vec"},
     {GridSample, "grid_sampler grid_sampler_2d grid_sampler_3d _grid_sampler_2d_cpu_fallback"},
     {AffineGrid, "affine_grid_generator"},
-    {SameAsSelf, "layer_norm rms_norm batch_norm_elemt"},
+    {LayerNorm, "layer_norm"},
+    {RmsNorm, "rms_norm"},
+    {SameAsSelf, "batch_norm_elemt"},
     {NormOfChannels, "group_norm batch_norm instance_norm"},
     {BatchNormStats,
      "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit.no_stats _native_batch_norm_legit_no_training "
@@ -655,7 +790,8 @@ constexpr ShapeFamily kFamilies[] = {
     {Recurrent<2>, "lstm.input lstm.data"},
     {Recurrent<1>, "gru.input gru.data rnn_tanh.input rnn_tanh.data rnn_relu.input rnn_relu.data"},
     {LstmCell, "lstm_cell"},
-    {LikeSecond, "gru_cell rnn_tanh_cell rnn_relu_cell"},
+    {Cell<3>, "gru_cell"},
+    {Cell<1>, "rnn_tanh_cell rnn_relu_cell"},
     {LossBroadcast, "mse_loss smooth_l1_loss huber_loss binary_cross_entropy_with_logits"},
     {LossBroadcastFloat, "kl_div poisson_nll_loss"},
     {LossBroadcastReal, "l1_loss"},

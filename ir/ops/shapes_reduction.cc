@@ -39,6 +39,12 @@ void ReduceTo(InferContext& c) {
 }
 void ReduceWithIndices(InferContext& c) {
   Sizes out = Reduced(c);
+  if (Declares(c, "k")) {
+    Value* x = Self(c);
+    int dim = c.dim("dim", x->rank());
+    Sym k = ExprOf(c.sym("k"));
+    if (ProvablyLess(k, 1) || ProvablyLess(x->rank() ? x->sizes()[dim] : Sym(1), k)) return c.Fail("k is out of range");
+  }
   c.Out(Self(c)->dtype(), out);
   c.Out(DType::kInt64, out);
 }
@@ -57,9 +63,13 @@ void Quantile(InferContext& c) {
   if (Value* v = q.value(); v && v->type().is_tensor() && v->rank() == 1) out.insert(out.begin(), v->sizes()[0]);
   c.Out(Self(c)->dtype(), out);
 }
-void Trace(InferContext& c) { c.Out(SumDType(Self(c)->dtype()), {}); }
+void Trace(InferContext& c) {
+  NeedRank(c, Self(c), 2);
+  c.Out(SumDType(Self(c)->dtype()), {});
+}
 void Dist(InferContext& c) {
   Operands o = OperandsAt(c, {0, 1});
+  c.Broadcast(o.shapes);
   c.Out(ToReal(c.ResultType(o.tensors)), {});
 }
 // Integers and bool become i64 where something is summed; to a size of no dims torch always sums.
@@ -98,7 +108,11 @@ void WithIndices(InferContext& c) {  // sort, cummax: values and positions of th
 void Indices(InferContext& c) { c.Out(DType::kInt64, Self(c)->sizes()); }
 void TopK(InferContext& c) {
   Value* x = Self(c);
-  Sizes out = WithDim(x->sizes(), c.dim("dim", x->rank()), ExprOf(c.sym("k")));
+  int dim = c.dim("dim", x->rank());
+  Sym k = ExprOf(c.sym("k"));
+  NeedNotNegative(c, {k}, "k");
+  if (ProvablyLess(x->rank() ? x->sizes()[dim] : Sym(1), k)) return c.Fail("k is larger than the size");
+  Sizes out = WithDim(x->sizes(), dim, k);
   c.Out(x->dtype(), out);
   c.Out(DType::kInt64, out);
 }

@@ -41,7 +41,15 @@ void View(InferContext& c) {
   Sizes given = c.ToSizes(c.sym_ints(c.node().op().args[1].name));
   c.Out(x->dtype(), ResolveMinusOne(c, NumelOf(x), std::move(given)));
 }
-void ViewAs(InferContext& c) { c.Out(Self(c)->dtype(), TensorAt(c, 1)->sizes()); }
+void ViewAs(InferContext& c) {
+  c.RequireEqual(NumelOf(Self(c)), NumelOf(TensorAt(c, 1)), "the number of elements");
+  c.Out(Self(c)->dtype(), TensorAt(c, 1)->sizes());
+}
+void ExpandAs(InferContext& c) {
+  NeedExpands(c, Self(c)->sizes(), TensorAt(c, 1)->sizes(), "a size does not expand");
+  c.Out(Self(c)->dtype(), TensorAt(c, 1)->sizes());
+}
+void ResizeAs(InferContext& c) { c.Out(Self(c)->dtype(), TensorAt(c, 1)->sizes()); }
 void ViewDType(InferContext& c) {
   Value* x = Self(c);
   DType to = c.dtype("dtype").value_or(x->dtype());
@@ -56,11 +64,14 @@ void ViewAsComplex(InferContext& c) {
   Value* x = Self(c);
   Sizes s = x->sizes();
   if (s.empty()) return c.Fail("a complex view needs a last dimension of 2");
+  NeedDType(c, x, IsFloating, "a floating-point type");
+  c.RequireEqual(s.back(), 2, "the last dimension of a complex view");
   s.pop_back();
   c.Out(ToComplex(x->dtype()), s);
 }
 void ViewAsReal(InferContext& c) {
   Value* x = Self(c);
+  NeedDType(c, x, IsComplex, "a complex type");
   Sizes s = x->sizes();
   s.push_back(2);
   c.Out(ToReal(x->dtype()), s);
@@ -128,7 +139,11 @@ void BroadcastTensors(InferContext& c) {
 void MeshGrid(InferContext& c) {
   Values all = c.tensors("tensors");
   Sizes out;
-  for (Value* v : all) out.push_back(v ? NumelOf(v) : Sym(1));
+  for (Value* v : all) {
+    if (v && v->rank() > 1) return c.Fail(text::StrCat("'", v->name(), "' is no vector"));
+    if (v) NeedSameDType(c, {all[0], v});
+    out.push_back(v ? NumelOf(v) : Sym(1));
+  }
   bool xy = c.node().op().ArgIndex("indexing") >= 0 && c.str("indexing") == "xy";
   if (xy && out.size() >= 2) std::swap(out[0], out[1]);
   for (Value* v : all)
@@ -139,6 +154,7 @@ void Repeat(InferContext& c) {  // repeat and tile; tile may name fewer dims tha
   Sizes times = c.ToSizes(c.sym_ints(c.node().op().args[1].name)), sizes = x->sizes();
   if (c.node().op().base == "repeat" && times.size() < sizes.size())
     return c.Fail("fewer repeats than the tensor has dimensions");
+  NeedNotNegative(c, times, "a number of repeats");
   while (times.size() < sizes.size()) times.insert(times.begin(), 1);
   while (sizes.size() < times.size()) sizes.insert(sizes.begin(), 1);
   for (size_t i = 0; i < sizes.size(); ++i) sizes[i] = sizes[i] * times[i];
@@ -147,6 +163,9 @@ void Repeat(InferContext& c) {  // repeat and tile; tile may name fewer dims tha
 
 void ChannelShuffle(InferContext& c) {
   if (Self(c)->rank() < 3) return c.Fail("fewer than 3 dimensions");
+  Sym groups = ExprOf(c.sym("groups"));
+  if (ProvablyLess(groups, 1)) return c.Fail("the number of groups is not positive");
+  c.RequireEqual(Mod(Self(c)->sizes()[1], groups), 0, "channels that the groups do not divide");
   SameAsSelf(c);
 }
 
@@ -240,7 +259,7 @@ void Rot90(InferContext& c) {
   Value* x = Self(c);
   std::vector<int> dims = c.dims("dims", x->rank(), false);
   if (dims.size() != 2) return c.Fail("dims must be two");
-  if (!c.ok()) return;
+  if (x->rank() < 2 || dims[0] == dims[1]) return c.Fail("a rotation needs two different dimensions");
   c.i("k") % 2 == 0 ? OutSwapped(c, 0, 0) : OutSwapped(c, dims[0], dims[1]);
 }
 Sizes AtLeast(Sizes s, int rank) {
@@ -270,26 +289,33 @@ Sym SizeAt(InferContext& c, Value* x, int dim) {
   return 1;
 }
 
-void Slice(InferContext& c) {
-  Value* x = Self(c);
+Sizes SliceSizes(InferContext& c, Value* x) {
   int dim = c.dim("dim", x->rank());
   Sym step = ExprOf(c.sym("step"));
-  if (step.is_constant() && *step.constant() <= 0) return c.Fail("the step is not positive");
+  if (ProvablyLess(step, 1)) c.Fail("the step is not positive");
   Sym size = SizeAt(c, x, dim);
-  if (!c.ok()) return;
-  c.Out(x->dtype(), WithDim(x->sizes(), dim, SliceLength(size, OptSym(c, "start"), OptSym(c, "end"), step)));
+  return WithDim(x->sizes(), dim, SliceLength(size, OptSym(c, "start"), OptSym(c, "end"), step));
 }
-void Select(InferContext& c) {
-  Value* x = Self(c);
+void Slice(InferContext& c) { c.Out(Self(c)->dtype(), SliceSizes(c, Self(c))); }
+Sizes SelectSizes(InferContext& c, Value* x) {
   int dim = c.dim("dim", x->rank());
-  if (x->rank() == 0) return c.Fail("select of a 0-d tensor");
+  if (x->rank() == 0) c.Fail("select of a 0-d tensor");
   Sizes out = x->sizes();
+  Sym index = ExprOf(c.sym("index")), size = out[dim];
+  if (ProvablyLessEqual(size, index) || ProvablyLess(index + size, 0)) c.Fail(text::StrCat("index ", index.ToString(), " of a size of ", size.ToString()));
   out.erase(out.begin() + dim);
-  c.Out(x->dtype(), out);
+  return out;
 }
+void Select(InferContext& c) { c.Out(Self(c)->dtype(), SelectSizes(c, Self(c))); }
 void Narrow(InferContext& c) {
   Value* x = Self(c);
-  c.Out(x->dtype(), WithDim(x->sizes(), c.dim("dim", x->rank()), ExprOf(c.sym("length"))));
+  int dim = c.dim("dim", x->rank());
+  Sym size = SizeAt(c, x, dim), length = ExprOf(c.sym("length"));
+  Sym start = c.node().op().overload == "Tensor" ? Sym(0) : ExprOf(c.sym("start"));
+  NeedNotNegative(c, {length}, "the length");
+  if (ProvablyLess(start, 0)) start = start + size;
+  if (ProvablyLess(size, start + length) || ProvablyLess(start, 0)) return c.Fail("the part reaches beyond the size");
+  c.Out(x->dtype(), WithDim(x->sizes(), dim, length));
 }
 void Unbind(InferContext& c) {
   Value* x = Self(c);
@@ -401,6 +427,7 @@ void SplitAlong(InferContext& c) {
   if (c.node().op().overload == "int") {  // the sections are equal
     int64_t n = c.i("sections");
     if (n <= 0 || n > kMaxParts) return c.Fail("the number of sections is not positive");
+    c.RequireEqual(Mod(SizeAt(c, x, dim), n), 0, "a size that the sections do not divide");
     Sym part = FloorDiv(SizeAt(c, x, dim), n);
     for (int64_t i = 0; i < n; ++i) c.Out(x->dtype(), WithDim(x->sizes(), dim, part));
     return;
@@ -413,6 +440,8 @@ void UnfoldDim(InferContext& c) {
   Sym size = c.i("size"), step = c.i("step");
   if (step.is_constant() && *step.constant() <= 0) return c.Fail("the step is not positive");
   Sizes out = x->sizes();
+  NeedNotNegative(c, {size}, "the size of a window");
+  if (ProvablyLess(out.empty() ? Sym(1) : out[dim], size)) return c.Fail("a window is larger than the size");
   if (!out.empty()) out[dim] = FloorDiv(out[dim] - size, step) + 1;
   out.push_back(size);
   c.Out(x->dtype(), out);
@@ -424,13 +453,16 @@ Sym DiagonalLength(Sym rows, Sym columns, int64_t offset) {
   Sym a = offset < 0 ? rows + offset : rows, b = offset > 0 ? columns - offset : columns;
   return LargerOf(SmallerOf(a, b), 0);
 }
-void OutDiagonal(InferContext& c, Value* x, int64_t offset, int dim1, int dim2) {
-  if (x->rank() < 2 || dim1 == dim2) return c.Fail("a diagonal needs two different dimensions");
+Sizes DiagonalSizes(InferContext& c, Value* x, int64_t offset, int dim1, int dim2) {
+  if (x->rank() < 2 || dim1 == dim2) c.Fail("a diagonal needs two different dimensions");
   Sizes out;
   for (int d = 0; d < x->rank(); ++d)
     if (d != dim1 && d != dim2) out.push_back(x->sizes()[d]);
   out.push_back(DiagonalLength(x->sizes()[dim1], x->sizes()[dim2], offset));
-  c.Out(x->dtype(), out);
+  return out;
+}
+void OutDiagonal(InferContext& c, Value* x, int64_t offset, int dim1, int dim2) {
+  c.Out(x->dtype(), DiagonalSizes(c, x, offset, dim1, dim2));
 }
 void Diagonal(InferContext& c) {
   Value* x = Self(c);
@@ -456,6 +488,36 @@ void DiagEmbed(InferContext& c) {
   Sizes out;
   for (int d = 0, from = 0; d < rank; ++d) out.push_back(d == dim1 || d == dim2 ? side : x->sizes()[from++]);
   c.Out(x->dtype(), out);
+}
+
+// --- Parts written -----------------------------------------------------------------------------------------------
+
+void OutScattered(InferContext& c, const Sizes& part) {
+  NeedSameSizes(c, TensorAt(c, 1)->sizes(), part, "sizes of what is written");
+  SameAsSelf(c);
+}
+void SliceScatter(InferContext& c) { OutScattered(c, SliceSizes(c, Self(c))); }
+void SelectScatter(InferContext& c) { OutScattered(c, SelectSizes(c, Self(c))); }
+void AsStridedScatter(InferContext& c) { OutScattered(c, c.ToSizes(c.sym_ints("size"))); }
+void DiagonalScatter(InferContext& c) {
+  Value* x = Self(c);
+  OutScattered(c, DiagonalSizes(c, x, c.i("offset"), c.dim("dim1", x->rank()), c.dim("dim2", x->rank())));
+}
+void Flip(InferContext& c) {
+  std::vector<int> dims = c.dims("dims", Self(c)->rank(), /*empty_is_all=*/false);
+  std::sort(dims.begin(), dims.end());
+  if (std::adjacent_find(dims.begin(), dims.end()) != dims.end()) return c.Fail("a dimension is flipped twice");
+  SameAsSelf(c);
+}
+void Roll(InferContext& c) {
+  const size_t shifts = c.sym_ints("shifts").size(), dims = c.dims("dims", Self(c)->rank(), /*empty_is_all=*/false).size();
+  if (dims == 0 ? shifts != 1 : shifts != dims) return c.Fail("shifts and dims differ in number");
+  SameAsSelf(c);
+}
+template <int kRank>
+void LikeSelfOfRank(InferContext& c) {
+  NeedRankAtLeast(c, Self(c), kRank);
+  SameAsSelf(c);
 }
 
 // --- Joins -------------------------------------------------------------------------------------------------------
@@ -546,7 +608,11 @@ void CartesianProd(InferContext& c) {
   Values all = Tensors(c);
   if (!c.ok()) return;
   Sym n = 1;
-  for (Value* v : all) n = n * NumelOf(v);
+  for (Value* v : all) {
+    NeedRank(c, v, 1);
+    NeedSameDType(c, {all[0], v});
+    n = n * NumelOf(v);
+  }
   if (all.size() == 1) return c.Out(all[0]->dtype(), {n});
   c.Out(c.ResultType(all), {n, static_cast<int64_t>(all.size())});
 }
@@ -590,6 +656,8 @@ void PixelShuffle(InferContext& c) {
   int n = x->rank();
   if (n < 3 || r <= 0 || r > 1 << 20) return c.Fail("needs 3 dimensions and a positive factor");
   Sizes out = x->sizes();
+  if (kShuffle) c.RequireEqual(Mod(out[n - 3], r * r), 0, "channels that the factor does not divide");
+  else for (int d : {n - 2, n - 1}) c.RequireEqual(Mod(out[d], r), 0, "a size that the factor does not divide");
   out[n - 3] = kShuffle ? FloorDiv(out[n - 3], r * r) : out[n - 3] * (r * r);
   for (int d : {n - 2, n - 1}) out[d] = kShuffle ? out[d] * r : FloorDiv(out[d], r);
   c.Out(x->dtype(), out);
@@ -627,7 +695,8 @@ void RepeatInterleaveCounts(InferContext& c) {
 
 constexpr ShapeFamily kFamilies[] = {
     {View, "view reshape _unsafe_view view_copy _reshape_copy _reshape_alias _reshape_alias_copy /prims.reshape.default"},
-    {ViewAs, "view_as reshape_as expand_as"},
+    {ViewAs, "view_as reshape_as"},
+    {ExpandAs, "expand_as"},
     {ViewDType, "view.dtype view_copy.dtype"},
     {ViewAsComplex, "view_as_complex view_as_complex_copy"},
     {ViewAsReal, "view_as_real view_as_real_copy"},
@@ -636,9 +705,15 @@ constexpr ShapeFamily kFamilies[] = {
     {Unflatten, "unflatten.int"},
     {AsStrided, "as_strided as_strided_copy as_strided_"},
     {ReshapeAny, "resize resize_"},
-    {ViewAs, "resize_as resize_as_"},
-    {SameAsSelf,
-     "as_strided_scatter select_scatter slice_scatter diagonal_scatter flip fliplr flipud roll tril triu"},
+    {ResizeAs, "resize_as resize_as_"},
+    {AsStridedScatter, "as_strided_scatter"},
+    {SelectScatter, "select_scatter"},
+    {SliceScatter, "slice_scatter"},
+    {DiagonalScatter, "diagonal_scatter"},
+    {Flip, "flip"},
+    {LikeSelfOfRank<2>, "fliplr tril triu"},
+    {LikeSelfOfRank<1>, "flipud"},
+    {Roll, "roll"},
     {ChannelShuffle, "channel_shuffle native_channel_shuffle"},
     {Expand, "expand expand_copy broadcast_to"},
     {BroadcastTensors, "broadcast_tensors"},

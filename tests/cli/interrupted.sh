@@ -48,17 +48,16 @@ for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, sig
 assert interrupted, "every conversion was faster than its signal"
 EOF
 
-# What SIGKILL leaves between two renames: the next run that writes the same file puts it back, so that a failure leaves that, or
-# removes it. What a process that lives has put aside stays.
+# What SIGKILL leaves between two renames, the old file that names others, whose bytes may be new, and temporaries: they stay where a
+# run that writes the same file fails, and go where it succeeds. What a process that lives has put aside stays.
 rm -r out && mkdir out
 (exit 0) & gone=$!
 wait "$gone"
 echo old > "out/e.onnx.$gone.before.tmp"
-expect 5 . bash -c 'ulimit -f 1000; exec slipway convert big.sw -o out/e.onnx'
-only e.onnx
-[ "$(cat out/e.onnx)" = old ] || fails "not the old file"
-echo old > "out/e.onnx.$gone.before.tmp"
+echo part > "out/.e.onnx.data.slipway-$gone-1.tmp"
 echo alive > "out/e.onnx.$$.before.tmp"
-expect 0 '' slipway convert net.sw -o out/e.onnx --quiet
-only e.onnx "e.onnx.$$.before.tmp"
+expect 5 . bash -c 'ulimit -f 1000; exec slipway convert big.sw -o out/e.onnx'
+[ "$(ls -A out | wc -l)" = 3 ] || fails "not what was there"
+expect 0 '' slipway convert net.sw -o out/e.onnx --external-data always --quiet
+[ "$(ls -A out | tr '\n' ' ')" = "e.onnx e.onnx.$$.before.tmp e.onnx.data " ] || fails "$(ls -A out)"
 ! grep -q old out/e.onnx

@@ -1,4 +1,5 @@
-# inspect --verify finds every member whose bytes are not those of its checksum, in zips within zips too.
+# inspect --verify finds every member whose bytes are not those of its checksum, in zips within zips too, and programs whose types
+# cannot be. Conversions compare the checksums of what they read.
 source "$ROOT/tests/cli/lib.bash"
 slipway convert net.sw -o m.pt2 -q
 slipway convert net.sw -o old.pt2 --torch 2.6 -q
@@ -28,5 +29,53 @@ EOF
 expect 3 "SW1001.*1 member .*weight_0'" slipway inspect bad_m.pt2 --verify
 expect 3 "SW1001.*2 members .*'serialized_state_dict.pt', 'serialized_state_dict.pt/.*data/0'" slipway inspect bad_old.pt2 --verify
 expect 0 '' slipway inspect bad_m.pt2
-expect 3 'SW1001' slipway convert bad_m.pt2 -o x.pt2 --check-crc
-[ ! -e x.pt2 ]
+# Every target refuses it: bytes that are read are compared, large ones that the kernel copies with --check-crc.
+for target in onnx pt2 so native-pt2 safetensors; do
+  expect 3 "SW1001.*CRC-32" slipway convert bad_m.pt2 -o x --to $target
+  expect 3 "SW1001.*CRC-32" slipway convert bad_m.pt2 -o x --to $target --check-crc
+done
+expect 3 'SW1001.*CRC' slipway convert bad_old.pt2 -o x.onnx
+expect 3 'SW1001.*CRC-32' slipway convert bad_m.pt2 -o x.safetensors --dtype f16
+expect 3 'SW1001.*CRC-32' slipway unpack bad_m.pt2 -o folder
+[ ! -e x ] && [ ! -e x.onnx ] && [ ! -e x.safetensors ] && [ ! -e folder ] || fails "something was written"
+
+# A larger weight, which is copied, packed or cast.
+head -c 9000000 /dev/urandom > big.bin
+cat > big.sw <<'SW'
+slipway.ir 1
+weights { $w: f32[1500, 1500] @ "big.bin"+0 }
+graph main(%w: f32[1500, 1500] = parameter $w, %x: f32[2, 1500]) {
+  %y: f32[2, 1500] = aten.mm.default(self=%x, mat2=%w)
+  return %y
+}
+SW
+slipway convert big.sw -o big.pt2 -q
+"$PYTHON" - <<'EOF'
+data = bytearray(open("big.pt2", "rb").read())
+data[5_000_000] ^= 1
+open("bad_big.pt2", "wb").write(data)
+EOF
+for flags in '--to onnx' '--to so' '--to native-pt2' '--to safetensors' '--to safetensors --dtype bf16' '--to pt2 --torch 2.6'; do
+  expect 3 "SW1001.*CRC-32" slipway convert bad_big.pt2 -o x $flags
+done
+for target in onnx pt2 so native-pt2 safetensors; do
+  expect 3 "SW1001.*'w'.*CRC-32" slipway convert bad_big.pt2 -o x --to $target --check-crc
+done
+[ ! -e x ] || fails "something was written"
+expect 0 '' slipway convert big.pt2 -o x --to onnx --check-crc -q
+
+# Types that the operators do not give, though nothing else is wrong with the file.
+cat > lying.sw <<'SW'
+slipway.ir 1
+graph main(%q: i8[1,2,4,8], %k: f32[1,2,4,8]) {
+  %y: f32[1,2,4,8] = aten.scaled_dot_product_attention.default(query=%q, key=%k, value=%k)
+  return %y
+}
+SW
+expect 3 'SW1001.*different dtypes' slipway convert lying.sw -o x.onnx
+expect 0 '' slipway inspect lying.sw
+expect 3 'SW1001.*different dtypes' slipway inspect lying.sw --verify
+expect 0 '' slipway inspect "$ROOT/tests/golden/infer_shapes_states.sw" --verify
+grep -q 'aten.lstm.input: %hn is declared as f32\[1,1,2,7\], corrected to f32\[1,2,7\]' stdout || fails "does not say what is corrected"
+expect 0 '' slipway inspect "$ROOT/tests/golden/infer_shapes_states.sw" --verify --json
+"$PYTHON" -c 'import json; assert len(json.load(open("stdout"))["verified"]["corrected"]) == 2'

@@ -37,6 +37,19 @@ def test_damaged_libraries(slipway, tmp_path):
     assert refused > 10
 
 
+def test_run_reads_the_payload_before_the_code(slipway, tmp_path):
+    """A size that the payload says of itself is what its library believes: looked at in the file, before it is loaded."""
+    slipway("convert", ROOT / "tests" / "cli" / "net.sw", "-o", tmp_path / "m.so")
+    whole = (tmp_path / "m.so").read_bytes()
+    payload = whole.rindex(b"SLIPWAY1")
+    bad = bytearray(whole)
+    bad[payload + 8 : payload + 24] = b"\xff" * 7 + b"\x7f" + (1 << 40).to_bytes(8, "little")  # the size, where the plan lies
+    (tmp_path / "x.so").write_bytes(bad)
+    (tmp_path / "in.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
+    done = slipway("run", tmp_path / "x.so", "--inputs", tmp_path / "in.safetensors", "--outputs", tmp_path / "o.safetensors", status=3)
+    assert "the library is damaged" in done.stderr
+
+
 def test_changed_plans(slipway, tmp_path):
     """Seeds of their own, so that another hundred thousand are run by: fuzz_plan SEED 0 100000 MODEL.so..."""
     fuzz = pathlib.Path(slipway("--version").args[0]).parent / "fuzz_plan"

@@ -104,7 +104,7 @@ CASES = {
     },
     "views": (
         lambda x: (x.permute(2, 0, 1).reshape(5, 12), x.transpose(0, 2).flatten(), x[:, 1::2], x[-1], x.flip(0, 2), x.unfold(2, 3, 2),
-                   x.diagonal(1, 1, 2), x[:, :1].expand(3, 6, 5), x.movedim((0, 1), (2, 0)), x.unsqueeze(1).squeeze(), x.mT.contiguous().view(15, 4)),
+                   x.diagonal(1, 1, 2), x[:, :1].expand(3, 6, 5), x.movedim((0, 1), (2, 0)), x.unsqueeze(1).squeeze(), x.mT.contiguous().view(15, 4), x.T.contiguous(), x.T[1] * 2),
         [f(3, 4, 5)],
         [f(3, 4, 5)],
     ),  # fmt: skip

@@ -56,8 +56,8 @@ void Samples() {
     std::string targets;
     for (const driver::Target& t : driver::Targets())
       if (t.bit & flag.targets) text::StrAppend(&targets, targets.empty() ? "" : ",", t.name);
-    // The first of the words that the value may be, a number, or what the value is called.
-    std::string value(flag.value == "N" ? "1" : flag.value.substr(0, flag.value.find('|')));
+    // The first of the words that the value may be, a number, a size, or what the value is called.
+    std::string value(flag.value == "N" ? "1" : flag.value == "SIZE" ? "5GB" : flag.value.substr(0, flag.value.find('|')));
     if (flag.name == "to") continue;  // which chooses the target
     std::printf("%s %s %s\n", std::string(flag.name).c_str(), targets.c_str(), value.c_str());
   }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "io/crc32.h"
 #include "zip_builder.h"
 
 namespace slipway::io {
@@ -159,6 +160,78 @@ TEST_F(AtomicFileTest, ShortenedSourcesAreReported) {
   EXPECT_EQ((*file)->CopyFrom({*source, 0, 100'000}).code(), absl::StatusCode::kDataLoss);
 }
 
+// What comes through memory is compared with the checksum that is given: small parts, and large ones whose pages straddle.
+TEST_F(AtomicFileTest, ComparesChecksums) {
+  const std::string text(3'000'000, 'y');
+  std::ofstream(Path("in"), std::ios::binary) << text;
+  auto source = MappedFile::Open(Path("in"));
+  ASSERT_TRUE(source.ok());
+  auto file = AtomicFile::Create(Path("out"));
+  ASSERT_TRUE(file.ok());
+  for (const uint64_t size : {uint64_t{1000}, uint64_t{300'000}, uint64_t{2'999'983}}) {
+    const FileRange range{*source, 17, size};
+    const uint32_t crc = Crc32(0, range.data());
+    EXPECT_TRUE((*file)->CopyFrom(range, crc).ok());
+    EXPECT_EQ((*file)->CopyFrom(range, crc ^ 1).code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST_F(AtomicFileTest, ReservedRoomIsGivenBack) {
+  auto file = AtomicFile::Create(Path("out"));
+  ASSERT_TRUE(file.ok());
+  ASSERT_TRUE((*file)->Reserve(uint64_t{64} << 20).ok());
+  ASSERT_TRUE((*file)->Write("few").ok());
+  ASSERT_TRUE((*file)->Commit().ok());
+  struct stat info;
+  ASSERT_EQ(stat(Path("out").c_str(), &info), 0);
+  EXPECT_EQ(info.st_size, 3);
+  EXPECT_LE(info.st_blocks, 64);
+}
+
+// Another file, even one that this output is not made of: weights are used until the end.
+TEST_F(AtomicFileTest, ChangedInputsStopTheCommit) {
+  std::ofstream(Path("in")) << "before";
+  auto source = MappedFile::Open(Path("in"));
+  ASSERT_TRUE(source.ok());
+  EXPECT_TRUE(InputsUnchanged().ok());
+  usleep(20'000);  // the system's clock of files is coarse
+  std::ofstream(Path("in")) << "behind";
+  EXPECT_EQ(InputsUnchanged().code(), absl::StatusCode::kDataLoss);
+  {
+    auto file = AtomicFile::Create(Path("out"));
+    ASSERT_TRUE(file.ok());
+    EXPECT_EQ((*file)->Commit().code(), absl::StatusCode::kDataLoss);
+  }
+  EXPECT_EQ(Names(), std::vector<std::string>{"in"});
+  *source = nullptr;
+  EXPECT_TRUE(InputsUnchanged().ok());
+}
+
+// What a killed process left of the files that are written goes once these are in place; anything else stays.
+TEST_F(AtomicFileTest, RemovesLeftovers) {
+  const pid_t gone = fork();
+  if (gone == 0) _exit(0);
+  waitpid(gone, nullptr, 0);
+  const std::string number = std::to_string(gone), alive = std::to_string(getppid());
+  const std::vector<std::string> stay = {".b.x.slipway-" + alive + "-0.tmp", ".b.slipway-" + number + "-3.tmp", "b." + number + ".before.tmp",
+                                         "b.x." + alive + ".before.tmp", "b.x.before.tmp"};
+  const std::vector<std::string> go = {".b.x.slipway-" + number + "-0.tmp", "b.x." + number + ".before.tmp"};
+  for (const auto* names : {&stay, &go})
+    for (const std::string& name : *names) std::ofstream(Path(name)) << "old";
+  {
+    auto file = AtomicFile::Create(Path("b.x"));
+    ASSERT_TRUE(file.ok());
+  }
+  EXPECT_EQ(Names().size(), stay.size() + go.size());  // not before
+  auto file = AtomicFile::Create(Path("b.x"));
+  ASSERT_TRUE(file.ok());
+  ASSERT_TRUE((*file)->Commit().ok());
+  std::vector<std::string> expected = stay;
+  expected.push_back("b.x");
+  std::sort(expected.begin(), expected.end());
+  EXPECT_EQ(Names(), expected);
+}
+
 TEST_F(AtomicFileTest, TwoFilesTogether) {
   std::ofstream(Path("a")) << "old a";
   for (bool fails : {true, false}) {
@@ -250,7 +323,7 @@ TEST_F(AtomicFileTest, SignalsRemoveTemporaries) {
 
 // The process that the test above stops.
 TEST(AtomicFileChild, DISABLED_WaitsForSignal) {
-  io::RemoveTemporariesOnSignals();
+  io::RemoveTemporariesOnSignals([](const LostInput&) { _exit(1); });
   const std::string folder = ::testing::TempDir() + "slipway_child_" + std::to_string(getpid());
   ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
   std::vector<std::unique_ptr<AtomicFile>> files;

@@ -310,6 +310,20 @@ TEST_F(CApi, Options) {
   EXPECT_GT(keys, 10u);
 }
 
+// A pass by itself relies on what a pipeline would have refused before it: here a loop of 2^63 parts.
+TEST_F(CApi, PassesSeeTypesThatFit) {
+  Write("net.sw", R"(slipway.ir 1
+graph main(%x: f32[6]) {
+  [%a: f32[3], %b: f32[3]] = aten.hsplit.int(self=%x, sections=9223372036854775807)
+  return %a, %b
+}
+)");
+  Open();
+  for (const char* pass : {"functionalize", "remove-no-ops", "fold-constants"})
+    EXPECT_EQ(slipway_run_pass(model_, 0, pass, nullptr), SLIPWAY_BAD_INPUT) << pass;
+  EXPECT_NE(std::string(slipway_error(model_)).find("aten.hsplit.int"), std::string::npos) << slipway_error(model_);
+}
+
 TEST_F(CApi, Passes) {
   Open();
   EXPECT_EQ(slipway_run_pass(model_, 0, "fold-constants", nullptr), SLIPWAY_BAD_INPUT) << "not functional yet";

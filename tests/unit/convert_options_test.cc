@@ -18,6 +18,7 @@ namespace {
 std::string Sample(const ConvertFlag& flag) {
   if (flag.kind == ConvertFlag::kSwitch) return "true";
   if (flag.value == "N") return "20";
+  if (flag.value == "SIZE") return "5GB";
   if (flag.value == "KEY=VALUE") return "a=b";
   return std::string(flag.value.substr(0, flag.value.find('|')));
 }
@@ -78,10 +79,15 @@ TEST(ConvertFlags, ValuesWithoutMeaningAreRefused) {
   ConvertOptions o;
   for (const auto& [name, value] : {std::pair("opset", "0"), {"opset", "-1"}, {"opset", "20x"}, {"opset", "100000"},
                                     {"shards", ""}, {"state", "keep"}, {"dtype", "f64"}, {"torch", "2.7"}, {"to", "tflite"},
+                                    {"max-output", "5XB"}, {"max-output", "0"}, {"max-output", "99999999TB"}, {"max-output", "-1"},
                                     {"metadata", "novalue"}, {"metadata", "=x"}, {"dry-run", "yes"}, {"no-such-flag", "1"}})
     EXPECT_FALSE(SetConvertFlag(o, name, value).ok()) << name << " " << value;
   EXPECT_TRUE(o.given.empty());
   EXPECT_EQ(o.opset, 20);
+  ASSERT_TRUE(SetConvertFlag(o, "max-output", "3MiB").ok());
+  EXPECT_EQ(o.max_output, uint64_t{3} << 20);
+  ASSERT_TRUE(SetConvertFlag(o, "max-shard-size", "2GB").ok());
+  EXPECT_EQ(o.max_shard_size, 2'000'000'000u);
   ASSERT_TRUE(SetConvertFlag(o, "input-names", "a,b").ok());
   ASSERT_TRUE(SetConvertFlag(o, "input-names", "c").ok());
   EXPECT_EQ(o.input_names, (std::vector<std::string>{"a", "b", "c"}));

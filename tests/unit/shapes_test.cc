@@ -2,6 +2,8 @@
 // in tests/interop/shapes_test.py.
 #include "ir/ops/infer.h"
 
+#include <regex>
+
 #include "gtest/gtest.h"
 #include "ir/builder.h"
 #include "ir/ops/op_table.h"
@@ -211,6 +213,109 @@ TEST_F(Shapes, RefusesWhatDoesNotFit) {
             "aten.scaled_dot_product_attention.default: query, key and value have different dtypes");
   EXPECT_EQ(Types("aten.repeat.default", {In({2, 8}), Ints{int64_t{1} << 59, 1}}),
             "aten.repeat.default: a result of f32[1152921504606846976,8] is out of range");
+}
+
+// One mutant a line that came to exit 70, through ONNX's checker or a decomposition, before the rule looked.
+TEST_F(Shapes, RefusesWhatTorchRefuses) {
+  const DType f16 = DType::kFloat16, i64 = DType::kInt64, boolean = DType::kBool;
+  Value *m = In({3, 4}), *n = In({4, 5}), *v = In({4}), *halves = In(f16, {4, 5}), *batch = In({2, 3, 4}), *x4 = In({2, 4, 6, 6});
+  Value *square = In({4, 4}), *ids = In(i64, {3});
+  const struct {
+    std::string_view op;
+    std::vector<Arg> args;
+    std::string_view why;
+  } cases[] = {
+      {"aten.mm.default", {m, halves}, "'x' is f32 and 'x' f16"},
+      {"aten.matmul.default", {In(DType::kInt16, {3, 4}), n}, "'x' is i16 and 'x' f32"},
+      {"aten.bmm.default", {batch, In(i64, {2, 4, 5})}, "'x' is f32 and 'x' i64"},
+      {"aten.baddbmm.default", {In({2, 0, 5}), batch, In({2, 4, 5})}, "what is added to the product: 0 and 3 differ"},
+      {"aten.addmm.default", {In({6}), m, n}, "what is added to the product: 6 and 5 differ"},
+      {"aten.addmm.default", {In(f16, {5}), m, n}, "'x' is f16 and 'x' f32"},
+      {"aten.addmv.default", {In({2, 3}), m, v}, "what is added to the product: 2 dimensions do not expand to 1"},
+      {"aten.addmv.default", {In({3}), m, In({2, 2})}, "'x' has 2 dimensions, not 1"},
+      {"aten.addr.default", {In({2, 2}), v, v}, "what is added to the product: 2 and 4 differ"},
+      {"aten._int_mm.default", {In(DType::kInt8, {3, 4}), In(DType::kInt8, {5, 4})}, "inner sizes: 4 and 5 differ"},
+      {"aten.linear.default", {m, In({5, 4}), In({3})}, "the bias: 3 and 5 differ"},
+      {"aten.tensordot.default", {m, n, Ints{0}, Ints{1}}, "contracted sizes: 3 and 5 differ"},
+      {"aten.linalg_multi_dot.default", {Values{m, m}}, "inner sizes: 4 and 3 differ"},
+      {"aten.bilinear.default", {m, In({3, 5}), In({6, 4, 4})}, "sizes of the second input: 4 and 5 differ"},
+      {"aten.linalg_cross.default", {m, m}, "the size of a vector: 4 and 3 differ"},
+      {"aten.linalg_cholesky.default", {m}, "rows and columns of a square matrix: 3 and 4 differ"},
+      {"aten.linalg_eigvalsh.default", {In({5, 1})}, "rows and columns of a square matrix: 5 and 1 differ"},
+      {"aten.linalg_ldl_factor_ex.default", {In({2, 5, 1})}, "rows and columns of a square matrix: 5 and 1 differ"},
+      {"aten.lu_unpack.default", {In({3, 3, 5}), In(DType::kInt32, {0, 3})}, "the pivots: 0 and 3 differ"},
+      {"aten.linalg_solve_triangular.default", {square, In({3, 2})}, "sizes of the matrix and the right-hand sides: 4 and 3 differ"},
+      {"aten.cholesky_solve.default", {In({3, 2}), square}, "sizes of the matrix and the right-hand sides: 4 and 3 differ"},
+      {"aten.linalg_solve.default", {square, In({3, 2})}, "sizes of the matrix and the right-hand sides: 4 and 3 differ"},
+      {"aten.linalg_tensorinv.default", {In({2, 3, 4})}, "elements of the rows and the columns: 6 and 4 differ"},
+      {"aten.linalg_householder_product.default", {m, v}, "fewer rows than columns"},
+      {"aten.conv2d.default", {x4, In({8, 3, 3, 3})}, "channels of the input and the weight: 4 and 3 differ"},
+      {"aten.conv2d.default", {x4, In({8, 4, 3, 3}), In(boolean, {8})}, "'x' is f32 and 'x' bool"},
+      {"aten.conv2d.default", {x4, In({8, 4, 3, 3}), In({7})}, "the bias and the channels of the result: 7 and 8 differ"},
+      {"aten.conv_transpose2d.input", {x4, In({3, 8, 3, 3})}, "channels of the input and the weight: 4 and 3 differ"},
+      {"aten.conv_transpose2d.input", {x4, In({4, 8, 3, 3}), None{}, Ints{0, 1}}, "a stride is not positive"},
+      {"aten.avg_pool1d.default", {In({2, 3, 1}), Ints{3}}, "the kernel is larger than the input"},
+      {"aten.conv2d.default", {x4, In({8, 4, 7, 7})}, "the kernel is larger than the input"},
+      {"aten.prelu.default", {In({7}), In(DType::kUInt8, {})}, "'x' is f32 and 'x' u8"},
+      {"aten._unsafe_masked_index_put_accumulate.default",
+       {In({5, 5}), In(boolean, {10, 10}), Values{In(i64, {10, 1}), In(i64, {1, 10})}, In({10, 2})}, "sizes do not broadcast: 2 and 10 differ"},
+      {"aten.grid_sampler_2d.default", {x4, In({2, 5, 5, 3}), 0, 0, false}, "coordinates of a point of the grid: 3 and 2 differ"},
+      {"aten.layer_norm.default", {m, Ints{3}}, "normalized_shape: 3 and 4 differ"},
+      {"aten.layer_norm.default", {m, Ints{4}, In({5})}, "argument 'weight': 5 and 4 differ"},
+      {"aten.layer_norm.default", {In(i64, {3, 4}), Ints{4}, v}, "'x' is i64 and 'x' f32"},
+      {"aten.rms_norm.default", {m, Ints{}}, "no normalized dimension"},
+      {"aten.group_norm.default", {x4, 3}, "channels that the groups do not divide: 1 and 0 differ"},
+      {"aten.group_norm.default", {x4, 2, In(f16, {4})}, "'x' is f32 and 'x' f16"},
+      {"aten.scaled_dot_product_attention.default", {batch, batch, In({2, 2, 4})}, "lengths of key and value: 3 and 2 differ"},
+      {"aten.glu.default", {In({3, 5})}, "a size that is not even: 1 and 0 differ"},
+      {"aten.gru.input", {batch, In({1, 3, 6}), Values{In({18, 4}), In({18, 6})}, false, 1, 0.0, false, false, false},
+       ""},
+      {"aten.gru.input", {batch, In({1, 3, 6}), Values{In({18, 4}), In({18, 5})}, false, 1, 0.0, false, false, false},
+       "weight 1: 5 and 6 differ"},
+      {"aten.gru.input", {m, In({1, 6}), Values{In({18, 4}), In({18})}, false, 1, 0.0, false, false, false},
+       "weight 1: 1 and 2 dimensions"},
+      {"aten.gru_cell.default", {m, In({3, 6}), In({12, 4}), In({18, 6})}, "argument 'w_ih': 12 and 18 differ"},
+      {"aten.view_as.default", {m, v}, "the number of elements: 12 and 4 differ"},
+      {"aten.expand_as.default", {x4, m}, "a size does not expand: 4 dimensions do not expand to 2"},
+      {"aten.slice_scatter.default", {m, m, 0, 1, 2}, "sizes of what is written: 3 and 1 differ"},
+      {"aten.select_scatter.default", {m, m, 0, 0}, "sizes of what is written: 2 and 1 dimensions"},
+      {"aten.select.int", {m, 0, 3}, "index 3 of a size of 3"},
+      {"aten.diagonal_scatter.default", {m, v}, "sizes of what is written: 4 and 3 differ"},
+      {"aten.as_strided_scatter.default", {m, v, Ints{2}, Ints{1}}, "sizes of what is written: 4 and 2 differ"},
+      {"aten.flip.default", {m, Ints{1, -1}}, "a dimension is flipped twice"},
+      {"aten.roll.default", {m, Ints{1, 1}, Ints{0}}, "shifts and dims differ in number"},
+      {"aten.triu.default", {v}, "'x' has fewer than 2 dimensions"},
+      {"aten.trace.default", {v}, "'x' has 1 dimensions, not 2"},
+      {"aten.narrow.default", {m, 1, 2, 3}, "the part reaches beyond the size"},
+      {"aten.unfold.default", {m, 0, int64_t{1} << 60, 1}, "a window is larger than the size"},
+      {"aten.view_as_complex.default", {m}, "the last dimension of a complex view: 4 and 2 differ"},
+      {"aten.repeat.default", {m, Ints{-1, 1}}, "a number of repeats is negative"},
+      {"aten.pixel_shuffle.default", {x4, 3}, "channels that the factor does not divide: 4 and 0 differ"},
+      {"aten.cartesian_prod.default", {Values{v, ids}}, "'x' is f32 and 'x' i64"},
+      {"aten.cartesian_prod.default", {Values{m}}, "'x' has 2 dimensions, not 1"},
+      {"aten.lerp.Scalar", {m, In(DType::kInt8, {3, 4}), 0.5}, "'x' is f32 and 'x' i8"},
+      {"aten.masked_scatter.default", {In(boolean, {3}), In(boolean, {3}), In({3})}, "'x' is bool and 'x' f32"},
+      {"aten.masked_fill.Scalar", {m, m, 0.5}, "'x' is f32, not a mask"},
+      {"aten.dist.default", {In({5}), In({3})}, "sizes do not broadcast: 5 and 3 differ"},
+      {"aten.topk.default", {m, 5}, "k is larger than the size"},
+      {"aten.kthvalue.default", {m, 5}, "k is out of range"},
+      {"aten.index.Tensor", {m, Values{v}}, "'x' is f32, which is no index"},
+      {"aten.index_put.default", {m, Values{ids}, In({2, 4})}, "the values: 2 and 3 differ"},
+      {"aten.bincount.default", {In(i64, {})}, "'x' has 0 dimensions, not 1"},
+      {"aten.gather.default", {m, 0, ids}, "the tensor and the indices differ in rank"},
+      {"aten.scatter.src", {m, 0, In(i64, {2, 5}), In({2, 5})}, "more indices than the size"},
+      {"aten.scatter_add.default", {m, 0, In(i64, {2, 4}), In(f16, {2, 4})}, "'x' is f32 and 'x' f16"},
+      {"aten.index_select.default", {m, 0, v}, "'x' is f32, not an index"},
+      {"aten.embedding.default", {m, v}, "'x' is f32, not an index"},
+      {"aten.embedding_bag.padding_idx", {m, In(i64, {7}), In(i64, {2}), false, 0, false, In({5}), false, None{}}, "a weight for each index: 5 and 7 differ"},
+      {"aten.histogram.bins_tensor", {v, In({})}, "'x' has 0 dimensions, not 1"},
+      {"aten.histogramdd.TensorList_bins", {m, Values{v, v, v, m}}, "'x' has 2 dimensions, not 1"},
+  };
+  for (const auto& c : cases) {
+    const std::string said = std::regex_replace(Types(c.op, c.args), std::regex("'x_[0-9]+'"), "'x'");
+    if (c.why.empty()) EXPECT_EQ(said.find(": "), std::string::npos) << said;
+    else EXPECT_EQ(said, std::string(c.op) + ": " + std::string(c.why));
+  }
 }
 
 // What a rule needs and cannot prove is recorded with its node; what holds is not, and what cannot hold is an error.

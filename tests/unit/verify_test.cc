@@ -71,6 +71,12 @@ TEST(Verify, ChecksSubgraphs) {
   EXPECT_EQ(Body(carry + scan + "graph b.0(%c: f32[3], %x: f32[3]) { return %c, %x"), "ok");
   Expect(Body(carry + scan + "graph b.0(%c: f32[3], %x: f32[2,3]) { return %c, %x"), "operand 1 is f32[2,3], the graph says f32[2,3]");
   Expect(Body(carry + scan + "graph b.0(%c: f32[3], %x: f64[3]) { return %c, %x"), "operand 1 is f32[2,3], the graph says f64[3]");
+  Expect(Body("%c: f32[3] = aten.sum.dim_IntList(self=%x, dim=[0])\n%y: f32[3], %z: f32[4,3] = higher_order.scan(@b.0, [%c], [%x], [])\n"
+              "return %z\n}\ngraph b.0(%c: f32[3], %x: f32[3]) { return %c, %x"),
+         "result 1 has 4 rows, the first operand 2");
+  Expect(Body("%y: f32[2,4] = higher_order.while_loop(@b.0, @b.1, [%x], [])\nreturn %y\n}\n"
+              "graph b.0(%x: f32[2,3]) { return true }\ngraph b.1(%x: f32[2,3]) { %y: f32[2,4] = aten.tan.default(self=%x)\nreturn %y"),
+         "carried value 0 is f32[2,4], the graph says f32[2,3]");
   Expect(Body("%y: f32[2,3] = higher_order.scan(@b.0, [], [3], [])\nreturn %y\n}\ngraph b.0(%x: f32[3]) { return %x"),
          "operand 0 is no tensor of a dimension");
 }

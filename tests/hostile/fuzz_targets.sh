@@ -1,0 +1,14 @@
+# Each fuzz target of tests/fuzz for two seconds, in whatever build this is; an hour each is scripts/fuzz.sh.
+fuzz=$(dirname "$SLIPWAY")/fuzz
+if ! ls "$fuzz"/fuzz_* > /dev/null 2>&1; then
+  echo "not run: no libFuzzer (scripts/setup.sh fuzz)"
+  exit 0
+fi
+"$PYTHON" "$ROOT/tests/fuzz/make_seeds.py" seeds "$SLIPWAY"
+for binary in "$fuzz"/fuzz_*; do
+  target=${binary##*/fuzz_}
+  [ -d "seeds/$target" ] || { echo "no seeds of $target"; exit 1; }
+  mkdir "$target"
+  "$binary" "$target" "seeds/$target" -dict="$ROOT/tests/fuzz/$target.dict" -seed=1 -max_total_time=2 -timeout=10 -rss_limit_mb=4096 \
+    > log 2>&1 || { tail -n 30 log; exit 1; }
+done
