@@ -52,6 +52,9 @@ struct ConvertOptions {
   std::vector<std::string> quantize_include, quantize_exclude;
   std::string numerics = "0.18";
   std::string calibration;
+  std::string error_budget;  // "1%"
+  uint64_t size_budget = 0;  // bytes; 0: none
+  std::string save_config;
   bool require_all = false;
   std::string html;
   int threads = 0;  // 0: as many as there are processors
@@ -184,14 +187,19 @@ inline constexpr ConvertFlag kTable[] = {
                  "into a folder, with `--tp-rules`: `rank-00000-of-0000N.safetensors` …, the parts of N tensor-parallel ranks"),
     Flag<&O::tp_rules>("tp-rules", kSafetensors, "FILE", "with `--tp`: how each tensor is split, by rules in JSON"),
     Flag<&O::quantize>("quantize", kAll, "CONFIG",
-                       "quantizes weights: a short name (`int8-weight-only`, `8da4w`, `int4-weight-only:group=32`, …) or a file of torchao's "
-                       "JSON; docs/quantize.md"),
+                       "quantizes weights: a short name (`int8-weight-only`, `8da4w`, `int4-weight-only:group=32`, …), a file of torchao's "
+                       "JSON, or `auto` with a budget; docs/quantize.md"),
     Flag<&O::quantize_include>("quantize-include", kAll, "RE",
                                "with `--quantize`: also the weights whose names the expression is found in; may be repeated"),
     Flag<&O::quantize_exclude>("quantize-exclude", kAll, "RE", "with `--quantize`: not the weights whose names …; may be repeated"),
     Flag<&O::numerics>("numerics", kAll, "0.18|0.14", "with `--quantize`: the torchao whose numbers are made"),
     Flag<&O::calibration>("calibration", kPrograms, "FILE",
                           "with `--quantize`: .safetensors of inputs, for the methods that look at activations; docs/quantize.md"),
+    Flag<&O::error_budget>("error-budget", kAll, "SHARE",
+                           "with `--quantize auto`: the smallest whose weights are off by at most this, `1%` or `0.01`, all together"),
+    Flag<&O::size_budget>("size-budget", kAll, "SIZE", "with `--quantize auto`: the most exact whose tensors take at most this"),
+    Flag<&O::save_config>("save-config", kAll, "FILE",
+                          "with `--quantize`: the configuration of each layer as JSON, which `--quantize FILE` reproduces the run with"),
     Flag<&O::require_all>("require-all", kAll, "",
                           "with `--quantize`: exit code 1, and no output, where a weight that was asked for stays in float"),
     Flag<&O::html>("html", kAll, "FILE", "with `--quantize`: the closing table as a page, with errors by layer"),

@@ -12,6 +12,7 @@
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "driver/diagnostic.h"
+#include "driver/quantize_budget.h"
 #include "io/atomic_writer.h"
 #include "io/io_error.h"
 #include "io/mapped_file.h"
@@ -70,8 +71,17 @@ int Threads(const ConvertOptions& o) {
 }
 
 absl::StatusOr<std::unique_ptr<Chooser>> Chooser::Make(const ConvertOptions& o) {
+  // Until a budget has chosen: what finds out which weights there are to choose for.
+  if (o.quantize == kAutomatic) return Make(o, quantizer::ConfigMap::Of(quantizer::Config()));
+  if (!o.error_budget.empty() || o.size_budget > 0)
+    return UsageError("--error-budget and --size-budget choose configurations themselves", "--config auto");
+  ASSIGN_OR_RETURN(quantizer::ConfigMap configs, ReadConfigs(o.quantize));
+  return Make(o, std::move(configs));
+}
+
+absl::StatusOr<std::unique_ptr<Chooser>> Chooser::Make(const ConvertOptions& o, quantizer::ConfigMap configs) {
   auto c = std::unique_ptr<Chooser>(new Chooser);
-  ASSIGN_OR_RETURN(c->configs_, ReadConfigs(o.quantize));
+  c->configs_ = std::move(configs);
   ASSIGN_OR_RETURN(auto matcher, quantizer::Matcher::Make(c->configs_));
   c->matcher_ = std::make_unique<quantizer::Matcher>(std::move(matcher));
   if (o.numerics != "0.18" && o.numerics != "0.14") return UsageError(text::StrCat("--numerics '", o.numerics, "'"), "0.18 or 0.14");
@@ -172,9 +182,10 @@ absl::Status CheckRequired(const ConvertOptions& o, const QuantizeReport& report
 }
 
 absl::Status CloseReport(const ConvertOptions& o, const QuantizeReport& report) {
-  if (!o.html.empty()) {
-    ASSIGN_OR_RETURN(auto file, io::AtomicFile::Create(o.html));
-    RETURN_IF_ERROR(file->Write(ToHtml(report)));
+  for (const auto& [path, text] : {std::pair(o.html, ToHtml(report)), std::pair(o.save_config, report.config_json + "\n")}) {
+    if (path.empty()) continue;
+    ASSIGN_OR_RETURN(auto file, io::AtomicFile::Create(path));
+    RETURN_IF_ERROR(file->Write(text));
     RETURN_IF_ERROR(file->Commit());
   }
   return absl::OkStatus();

@@ -36,6 +36,7 @@ class Chooser {
  public:
   // Reads the configuration (a short name, or a file of JSON). Usage errors for names that mean nothing.
   static absl::StatusOr<std::unique_ptr<Chooser>> Make(const ConvertOptions& o);
+  static absl::StatusOr<std::unique_ptr<Chooser>> Make(const ConvertOptions& o, quantizer::ConfigMap configs);
 
   // A candidate, and why it is no linear layer ("" where it is one). Adds a row to the report; the weight, where it is chosen.
   void Consider(size_t index, const quantizer::Candidate& t, const std::string& why_not);
@@ -85,7 +86,7 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, 
 
 // --require-all: FailedPrecondition, naming them, where weights that were asked for stay in float.
 absl::Status CheckRequired(const ConvertOptions& o, const QuantizeReport& report);
-// Writes --html.
+// Writes --html and --save-config.
 absl::Status CloseReport(const ConvertOptions& o, const QuantizeReport& report);
 
 }  // namespace slipway::driver

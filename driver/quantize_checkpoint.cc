@@ -11,6 +11,7 @@
 #include "driver/diagnostic.h"
 #include "driver/format.h"
 #include "driver/quantize.h"
+#include "driver/quantize_budget.h"
 #include "driver/target.h"
 #include "importers/json.h"
 #include "io/io_error.h"
@@ -102,7 +103,7 @@ void KeepShards(const ConvertOptions& o, std::vector<NamedTensor>& tensors) {
 
 absl::StatusOr<QuantizedCheckpoint> QuantizeCheckpoint(const ConvertOptions& o, std::vector<NamedTensor> tensors,
                                                        std::vector<std::string>* lines) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<Chooser> chooser, Chooser::Make(o));
+  ASSIGN_OR_RETURN(std::unique_ptr<Chooser> chooser, Chooser::Make(o));
   const std::string model_config = ConfigBeside(o);
   quantizer::ModelFacts facts;
   if (!model_config.empty()) {
@@ -122,17 +123,31 @@ absl::StatusOr<QuantizedCheckpoint> QuantizeCheckpoint(const ConvertOptions& o, 
     if (quantizer::IsEmbeddingName(quantizer::ModuleOf(t.name))) embeddings.insert(PlaceOf(t));
   }
   const auto has = [&](const std::string& name) { return names.contains(name); };
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const NamedTensor& t = tensors[i];
-    const quantizer::Candidate c{t.name, t.tensor.dtype, t.tensor.sizes, t.tensor.whole() && embeddings.contains(PlaceOf(t))};
-    if (c.sizes.size() < 2) {
-      chooser->report().other_bytes += static_cast<uint64_t>(t.tensor.nbytes());
-      ++chooser->report().other_tensors;
-      continue;
+  const auto consider = [&](Chooser& c) {
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const NamedTensor& t = tensors[i];
+      const quantizer::Candidate it{t.name, t.tensor.dtype, t.tensor.sizes, t.tensor.whole() && embeddings.contains(PlaceOf(t))};
+      if (it.sizes.size() < 2) {
+        c.report().other_bytes += static_cast<uint64_t>(t.tensor.nbytes());
+        ++c.report().other_tensors;
+        continue;
+      }
+      c.Consider(i, it, quantizer::WhyNotLinear(it, facts, has));
     }
-    chooser->Consider(i, c, quantizer::WhyNotLinear(c, facts, has));
+    return c.Finish();
+  };
+  ASSIGN_OR_RETURN(std::vector<ChosenWeight> chosen, consider(*chooser));
+  if (o.quantize == kAutomatic) {
+    std::vector<BudgetWeight> weights;
+    uint64_t others = chooser->report().bytes_before();
+    for (const ChosenWeight& w : chosen) {
+      weights.push_back({tensors[w.index].name, tensors[w.index].tensor});
+      others -= static_cast<uint64_t>(tensors[w.index].tensor.nbytes());
+    }
+    ASSIGN_OR_RETURN(quantizer::ConfigMap configs, ConfigsWithin(o, weights, others, false));
+    ASSIGN_OR_RETURN(chooser, Chooser::Make(o, std::move(configs)));
+    ASSIGN_OR_RETURN(chosen, consider(*chooser));
   }
-  ASSIGN_OR_RETURN(std::vector<ChosenWeight> chosen, chooser->Finish());
   for (const ChosenWeight& w : chosen)
     if (quantizer::LayerStatistics::Needed(*w.config))
       return UsageError(text::StrCat(quantizer::ShortName(*w.config), " looks at activations, which a checkpoint cannot compute"),

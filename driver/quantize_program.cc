@@ -8,6 +8,7 @@
 #include "driver/calibrate.h"
 #include "driver/diagnostic.h"
 #include "driver/quantize.h"
+#include "driver/quantize_budget.h"
 #include "io/io_error.h"
 #include "io/mapped_file.h"
 #include "io/scratch_file.h"
@@ -90,26 +91,40 @@ QuantizedLayer FormOf(const Config& c, const quantizer::Scheme& scheme, std::vec
 
 absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, const ConvertOptions& o, bool aten,
                                                                 const std::string& folder) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<Chooser> chooser, Chooser::Make(o));
+  ASSIGN_OR_RETURN(std::unique_ptr<Chooser> chooser, Chooser::Make(o));
   const std::vector<LinearLayer> layers = passes::FindLinears(p);
   std::map<std::string, size_t> linear;
   for (size_t i = 0; i < layers.size(); ++i) linear[layers[i].weight] = i;
   const auto has = [&](const std::string& name) { return p.weights.contains(name); };
-  for (const auto& [name, t] : p.weights) {
-    if (t.sizes.size() < 2) {
-      chooser->report().other_bytes += static_cast<uint64_t>(t.nbytes());
-      ++chooser->report().other_tensors;
-      continue;
+  const auto consider = [&](Chooser& c) {
+    for (const auto& [name, t] : p.weights) {
+      if (t.sizes.size() < 2) {
+        c.report().other_bytes += static_cast<uint64_t>(t.nbytes());
+        ++c.report().other_tensors;
+        continue;
+      }
+      const auto it = linear.find(name);
+      const quantizer::Candidate candidate{name, t.dtype, t.sizes, false};
+      if (it == linear.end())
+        c.Leave(candidate, "no weight of a linear layer");
+      else
+        c.Consider(it->second, candidate, quantizer::IsAttentionOutput(name, has) ? "of nn.MultiheadAttention" : "");
     }
-    const auto it = linear.find(name);
-    quantizer::Candidate c{name, t.dtype, t.sizes, false};
-    if (it == linear.end()) {
-      chooser->Leave(c, "no weight of a linear layer");
-      continue;
+    return c.Finish();
+  };
+  ASSIGN_OR_RETURN(std::vector<ChosenWeight> chosen, consider(*chooser));
+  if (o.quantize == kAutomatic) {
+    std::vector<BudgetWeight> weights;
+    uint64_t others = chooser->report().bytes_before();
+    for (const ChosenWeight& w : chosen) {
+      const ir::TensorRef& t = p.weights.at(layers[w.index].weight);
+      weights.push_back({layers[w.index].weight, ir::ShardedTensor(t)});
+      others -= static_cast<uint64_t>(t.nbytes());
     }
-    chooser->Consider(it->second, c, quantizer::IsAttentionOutput(name, has) ? "of nn.MultiheadAttention" : "");
+    ASSIGN_OR_RETURN(quantizer::ConfigMap configs, ConfigsWithin(o, weights, others, true));
+    ASSIGN_OR_RETURN(chooser, Chooser::Make(o, std::move(configs)));
+    ASSIGN_OR_RETURN(chosen, consider(*chooser));
   }
-  ASSIGN_OR_RETURN(std::vector<ChosenWeight> chosen, chooser->Finish());
   auto report = std::make_shared<QuantizeReport>(std::move(chooser->report()));
   for (const ChosenWeight& w : chosen) RETURN_IF_ERROR(CheckForPrograms(*w.config));
 

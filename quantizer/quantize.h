@@ -22,6 +22,7 @@ using PartSink = std::function<absl::Status(size_t part, uint64_t offset, absl::
 struct Error {
   double relative = 0;  // ||w - q|| / ||w||, Frobenius; 0 for a weight of zeros
   double max = 0;       // largest |w - q|
+  double reference = 0; // ||w||²
   static Error Of(const ErrorSums& sums);
 };
 
