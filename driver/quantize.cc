@@ -82,6 +82,7 @@ absl::StatusOr<std::unique_ptr<Chooser>> Chooser::Make(const ConvertOptions& o) 
 absl::StatusOr<std::unique_ptr<Chooser>> Chooser::Make(const ConvertOptions& o, quantizer::ConfigMap configs) {
   auto c = std::unique_ptr<Chooser>(new Chooser);
   c->configs_ = std::move(configs);
+  c->automatic_ = o.quantize == kAutomatic;
   ASSIGN_OR_RETURN(auto matcher, quantizer::Matcher::Make(c->configs_));
   c->matcher_ = std::make_unique<quantizer::Matcher>(std::move(matcher));
   if (o.numerics != "0.18" && o.numerics != "0.14") return UsageError(text::StrCat("--numerics '", o.numerics, "'"), "0.18 or 0.14");
@@ -112,7 +113,7 @@ void Chooser::Consider(size_t index, const quantizer::Candidate& t, const std::s
   } else if (match.skipped) {
     row.why = "modules_to_not_convert", row.asked = false;
   } else if (!match.config) {
-    row.why = match.entry ? "null in the configuration" : "not in the configuration";
+    row.why = automatic_ ? "as the budget chose" : match.entry ? "null in the configuration" : "not in the configuration";
     row.asked = false;
   } else if (!why_not.empty() && !(by_name || included)) {
     row.why = why_not;

@@ -54,6 +54,7 @@ class Chooser {
   quantizer::ConfigMap configs_;
   std::unique_ptr<quantizer::Matcher> matcher_;
   quantizer::Scheme::Options options_;
+  bool automatic_ = false;  // a budget chose the configurations
   std::vector<weights::NameExpression> include_, exclude_;
   std::vector<bool> include_hit_, exclude_hit_;
   std::vector<ChosenWeight> chosen_;

@@ -41,7 +41,7 @@ absl::Span<const float> RowReader::Next() {
 }
 
 Error Error::Of(const ErrorSums& sums) {
-  return {sums.reference > 0 ? std::sqrt(sums.difference / sums.reference) : 0, sums.max};
+  return {sums.reference > 0 ? std::sqrt(sums.difference / sums.reference) : 0, sums.max, sums.reference};
 }
 
 absl::Status NotFinite() {

@@ -1,7 +1,7 @@
 // Quantizes linear weights of a program with calibration data and writes every part and the numbers they stand for: what tests compare
 // with torchao's.
 //
-//     calibrate_weights CONFIG MODEL CALIBRATION.safetensors OUT.safetensors [memory=BYTES] [percentile=P] [threads=N] [weight=TEXT]
+//     calibrate_weights CONFIG MODEL CALIBRATION.safetensors OUT.safetensors [memory=BYTES] [percentile=P] [rows=N] [threads=N] [weight=TEXT]
 //
 // Of a weight X: X.qdata, X.scale, ..., X.codes (a byte each), X.dequant (f32, of W · diag(factors)), X.act_pre_scale, X.act_scale,
 // X.act_zero_point. MODEL is a program; weights are its parameters of two dimensions whose name holds TEXT (".weight").
@@ -45,12 +45,14 @@ std::vector<float> Numbers(const quantizer::Scheme& s, const std::string& codes)
 }
 
 int Run(int argc, char** argv) {
-  if (argc < 5) return Fail(absl::InvalidArgumentError("calibrate_weights CONFIG MODEL CALIBRATION OUT [memory=] [percentile=] [threads=] [weight=]"));
+  if (argc < 5) return Fail(absl::InvalidArgumentError("calibrate_weights CONFIG MODEL CALIBRATION OUT [memory=] [percentile=] [rows=] [threads=] [weight=]"));
   driver::CalibrationOptions options;
   std::string part = ".weight";
   for (int i = 5; i < argc; ++i) {
-    const char* value = std::strchr(argv[i], '=') + 1;
+    const char* value = std::strchr(argv[i], '=');
+    if (!value++) return Fail(absl::InvalidArgumentError(argv[i]));
     if (argv[i][0] == 'm') options.statistics_memory = std::strtoull(value, nullptr, 10);
+    if (argv[i][0] == 'r') options.statistics.sample_rows = std::strtoll(value, nullptr, 10);
     if (argv[i][0] == 'p') options.statistics.percentile = std::strtod(value, nullptr);
     if (argv[i][0] == 't') options.threads = std::atoi(value);
     if (argv[i][0] == 'w') part = value;
