@@ -234,6 +234,7 @@ absl::StatusOr<QuantizedCheckpoint> QuantizeCheckpoint(const ConvertOptions& o, 
       QuantizedRow& row = report->rows[w.row];
       row.relative_error = error->relative;
       row.max_error = error->max;
+      row.squares = error->reference;
       return absl::OkStatus();
     });
   };

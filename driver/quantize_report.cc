@@ -44,7 +44,7 @@ struct Line {
   const QuantizedRow* first = nullptr;
   int count = 0;
   uint64_t before = 0, after = 0;
-  double squares = 0, weights = 0, max = 0;  // sums of ||w - q||² and ||w||² are not kept: errors are joined as mean squares
+  double errors = 0, squares = 0, max = 0;  // ||w - q||², ||w||²
 };
 
 std::vector<Line> Lines(const QuantizeReport& r) {
@@ -59,7 +59,8 @@ std::vector<Line> Lines(const QuantizeReport& r) {
     if (line.count == 2) line.name = pattern;
     line.before += row.bytes_before;
     line.after += row.bytes_after;
-    line.squares += row.relative_error * row.relative_error;
+    line.errors += row.relative_error * row.relative_error * row.squares;
+    line.squares += row.squares;
     line.max = std::max(line.max, row.max_error);
   }
   return lines;
@@ -100,15 +101,13 @@ uint64_t QuantizeReport::bytes_after() const {
   return sum;
 }
 double QuantizeReport::relative_error() const {
-  double squares = 0, elements = 0;
+  double errors = 0, squares = 0;
   for (const QuantizedRow& r : rows) {
     if (r.config.empty()) continue;
-    double n = 1;
-    for (int64_t s : r.sizes) n *= static_cast<double>(s);
-    squares += r.relative_error * r.relative_error * n;
-    elements += n;
+    errors += r.relative_error * r.relative_error * r.squares;
+    squares += r.squares;
   }
-  return elements > 0 ? std::sqrt(squares / elements) : 0;
+  return squares > 0 ? std::sqrt(errors / squares) : 0;
 }
 std::vector<const QuantizedRow*> QuantizeReport::left() const {
   std::vector<const QuantizedRow*> out;
@@ -126,7 +125,7 @@ std::string ToTable(const QuantizeReport& r) {
     cells.push_back({text::Printable(line.name), line.count > 1 ? text::StrCat("(", line.count, ")") : "",
                      text::StrCat(line.first->dtype, " ", shape), left ? text::StrCat("stays: ", line.first->why) : line.first->config,
                      Bytes(line.before), left ? "" : Bytes(line.after),
-                     left ? "" : Format("%.2e", std::sqrt(line.squares / line.count)), left ? "" : Format("%.2e", line.max)});
+                     left ? "" : Format("%.2e", line.squares > 0 ? std::sqrt(line.errors / line.squares) : 0), left ? "" : Format("%.2e", line.max)});
   }
   std::vector<size_t> widths(cells[0].size());
   for (const auto& row : cells)

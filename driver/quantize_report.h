@@ -18,6 +18,7 @@ struct QuantizedRow {
   uint64_t bytes_before = 0, bytes_after = 0;
   double relative_error = 0;  // ||w - q|| / ||w||
   double max_error = 0;
+  double squares = 0;         // ||w||²
 };
 
 struct QuantizeReport {

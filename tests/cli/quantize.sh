@@ -98,3 +98,26 @@ gives 0 slipway convert ranks/ -o joined.safetensors
 # Files of another checkpoint are not mixed in.
 gives 4 slipway quantize m.safetensors -o ranks/ --config 8da4w --exclude odd --shards 2 --rank 0 --world-size 2
 says "is of another checkpoint"
+
+# Budgets choose for each layer; the choice is a configuration that gives the same file.
+for budget in "--error-budget 2%" "--size-budget 20KB"; do
+  gives 0 slipway quantize m.safetensors -o auto.safetensors --config auto $budget --save-config chosen.json --json -q
+  python3 - "$budget" <<'PY'
+import json, sys
+r = json.load(open("stdout"))
+assert r["relative_error"] <= 0.02 if "error" in sys.argv[1] else r["bytes_after"] <= 20000, r
+assert r["quantized"] > 0
+PY
+  gives 0 slipway quantize m.safetensors -o again.safetensors --config chosen.json -q
+  cmp auto.safetensors again.safetensors
+done
+gives 1 slipway quantize m.safetensors -o x.safetensors --config auto --size-budget 1KB
+says "--size-budget: the smallest that int8 and int4 make of it is"
+gives 1 slipway quantize m.safetensors -o x.safetensors --config auto --size-budget 20KB --error-budget 0.0001%
+gives 2 slipway quantize m.safetensors -o x.safetensors --config auto
+gives 2 slipway quantize m.safetensors -o x.safetensors --config auto --error-budget none
+gives 2 slipway quantize m.safetensors -o x.safetensors --config int8-weight-only --error-budget 1%
+# Methods that look at activations need a program and inputs.
+gives 2 slipway quantize m.safetensors -o x.safetensors --config 'awq(int8-weight-only)'
+says "which a checkpoint cannot compute"
+[ ! -e x.safetensors ]
