@@ -29,6 +29,14 @@ bool Shown(std::string_view s, size_t n) {
   return n > 0 && c >= 0x20 && c != 0x7F && !(n == 2 && c == 0xC2 && static_cast<unsigned char>(s[1]) < 0xA0);
 }
 
+// Whether it is one that orders what follows, or that some programs end lines at: U+061C, U+200E and F, U+2028 … 2E, U+2066 … 69.
+bool Reorders(std::string_view s, size_t n) {
+  const auto at = [&](size_t i) { return static_cast<uint8_t>(s[i]); };
+  if (n == 2) return at(0) == 0xd8 && at(1) == 0x9c;
+  if (n != 3 || at(0) != 0xe2) return false;
+  return at(1) == 0x80 ? at(2) == 0x8e || at(2) == 0x8f || (at(2) >= 0xa8 && at(2) <= 0xae) : at(1) == 0x81 && at(2) >= 0xa6 && at(2) <= 0xa9;
+}
+
 bool Continues(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
 }  // namespace
@@ -66,7 +74,7 @@ std::string Printable(std::string_view s) {
   while (!s.empty()) {
     const size_t n = Utf8Length(s);
     const unsigned char c = s[0];
-    if (Shown(s, n)) {
+    if (Shown(s, n) && !Reorders(s, n)) {
       out += s.substr(0, n);
     } else if (c == '\n' || c == '\t') {
       out += c == '\n' ? "\\n" : "\\t";

@@ -12,8 +12,8 @@ namespace slipway::text {
 // or more than U+10FFFF); 0 where there is none.
 size_t Utf8Length(std::string_view s);
 
-// What a file calls things may hold anything: the same text with control characters (a forged line, an escape sequence) and
-// bytes that are not UTF-8 shown as escapes.
+// What a file calls things may hold anything: the same text with control characters (a forged line, an escape sequence,
+// another direction of writing) and bytes that are not UTF-8 shown as escapes.
 std::string Printable(std::string_view s);
 
 // Whether all of it is UTF-8.

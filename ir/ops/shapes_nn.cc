@@ -151,6 +151,7 @@ void OutPool(InferContext& c, int n, bool with_indices) {
   Sizes out = x->sizes();
   for (int i = 0; i < n; ++i) {
     Sym& s = out[x->rank() - n + i];
+    if (ProvablyLess(dilation[i] * (kernel[i] - 1) + 1, 2 * padding[i])) return c.Fail("the padding is more than half of the kernel");
     s = PoolWindows(s, kernel[i], stride[i], padding[i], dilation[i], ceil_mode);
     if (ProvablyLess(s, 1)) return c.Fail("the kernel is larger than the input");
     c.RequireAtLeast(s, 1);

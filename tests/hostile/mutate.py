@@ -926,7 +926,7 @@ def fault(name, kind, run, command, out, size, settings, chance):
         if path.suffix == ".onnx" and not fields_of(path.read_bytes()):
             return "output is no protobuf"
         if path.suffix in (".pt2", ".safetensors", ".so") and chance.random() < 0.15:
-            again = call([settings.binary, "inspect", *(["--verify"] if path.suffix != ".so" else ["--json"]), path], settings.limit_s)
+            again = call([settings.binary, "inspect", "--verify" if path.suffix == ".safetensors" else "--json", path], settings.limit_s)
             if again.status != 0:
                 return f"output does not read back: exit {again.status}: {again.said[-200:]}"
     if name not in ("inspect", "ir", "ops", "json", "verify", "header", "diff") and not any(p.is_file() for p in written):

@@ -255,6 +255,7 @@ TEST_F(Shapes, RefusesWhatTorchRefuses) {
       {"aten.conv_transpose2d.input", {x4, In({3, 8, 3, 3})}, "channels of the input and the weight: 4 and 3 differ"},
       {"aten.conv_transpose2d.input", {x4, In({4, 8, 3, 3}), None{}, Ints{0, 1}}, "a stride is not positive"},
       {"aten.avg_pool1d.default", {In({2, 3, 1}), Ints{3}}, "the kernel is larger than the input"},
+      {"aten.max_pool2d_with_indices.default", {x4, Ints{3, 3}, Ints{2, 2}, Ints{0, 7}}, "the padding is more than half of the kernel"},
       {"aten.conv2d.default", {x4, In({8, 4, 7, 7})}, "the kernel is larger than the input"},
       {"aten.prelu.default", {In({7}), In(DType::kUInt8, {})}, "'x' is f32 and 'x' u8"},
       {"aten._unsafe_masked_index_put_accumulate.default",
