@@ -176,6 +176,10 @@ def test_gptq_groups_across_blocks(tmp_path):
     assert loss("gptq(int4-weight-only:group=96):block=32") == pytest.approx(base, rel=0.05)
     assert loss("gptq(int4-weight-only:group=96):block=7") == pytest.approx(base, rel=0.05)
     assert loss("gptq(int8-weight-only):block=50") < base / 100
+    # torchao takes a row's scale from its first block.
+    wanted = torchao_gptq(hessian.float(), linear.weight.detach(), ao.Int8WeightOnlyConfig())
+    d = wanted.dequantize().double() - weight
+    assert loss("gptq(int8-weight-only)") < torch.einsum("nk,kl,nl->", d, hessian, d).item()
 
 
 def test_gptq_few_samples(tmp_path):
