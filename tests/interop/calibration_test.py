@@ -5,6 +5,7 @@ import os
 import pathlib
 import subprocess
 
+import onnxruntime
 import pytest
 import torch
 import torchao.prototype.gptq.api as gptq
@@ -176,6 +177,10 @@ def test_gptq_groups_across_blocks(tmp_path):
     assert loss("gptq(int4-weight-only:group=96):block=32") == pytest.approx(base, rel=0.05)
     assert loss("gptq(int4-weight-only:group=96):block=7") == pytest.approx(base, rel=0.05)
     assert loss("gptq(int8-weight-only):block=50") < base / 100
+    # torchao takes a row's scale from its first block.
+    wanted = torchao_gptq(hessian.float(), linear.weight.detach(), ao.Int8WeightOnlyConfig())
+    d = wanted.dequantize().double() - weight
+    assert loss("gptq(int8-weight-only)") < torch.einsum("nk,kl,nl->", d, hessian, d).item()
 
 
 def test_gptq_few_samples(tmp_path):
@@ -255,6 +260,45 @@ def test_programs(tmp_path):
     for name, inputs in seen.items():
         x, w = torch.cat(inputs).abs().amax(0), getattr(model, name).weight.detach().abs().amax(0)
         torch.testing.assert_close(got[f"{name}.weight.act_pre_scale"], ((w + eps) / (x + eps)).sqrt(), rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("target", ["q.pt2", "q.onnx"])
+@pytest.mark.parametrize(
+    "name,method,base",
+    [
+        ("awq(int8-weight-only)", AWQConfig, ao.Int8WeightOnlyConfig()),
+        ("awq(int8-dynamic)", AWQConfig, ao.Int8DynamicActivationInt8WeightConfig()),
+        ("smoothquant(int8-dynamic)", SmoothQuantConfig, ao.Int8DynamicActivationInt8WeightConfig()),
+        ("smoothquant(int8-dynamic:asym)", SmoothQuantConfig, ao.Int8DynamicActivationInt8WeightConfig(act_mapping_type=ASYM)),
+        ("int8-static", None, {}),
+        ("int8-static:asym", None, {"act_mapping_type": ASYM}),
+    ],
+)
+def test_quantized_programs(slipway, name, method, base, target, tmp_path):
+    """The command line's programs compute what torchao's modules compute."""
+    linear, x = layer(tmp_path, 24, 128)
+    x = x + 0.5
+    save_file({"input.0": x}, tmp_path / "c.safetensors")
+    slipway("quantize", tmp_path / "model.pt2", "-o", tmp_path / target, "--config", name, "--calibration", tmp_path / "c.safetensors", "--require-all")
+    model = nn.Sequential(linear)
+    if method:
+        model[0].weight = two_steps(method, base, linear, x)
+    else:
+        kind = base.get("act_mapping_type", ao.MappingType.SYMMETRIC)
+        options = {"scale_dtype": torch.float32, "zero_point_dtype": torch.int8, "eps": torch.finfo(torch.float32).eps}
+        scale, zero = choose_qparams_affine(x, kind, x.shape, torch.int8, **options)
+        config = ao.quant_api.Int8StaticActivationInt8WeightConfig(scale.view(1, 1), zero.view(1, 1), [PerTensor(), PerRow()], **base)
+        ao.quantize_(model, config)
+    x = x[:40] * 1.1  # beyond what was seen, too
+    with torch.no_grad():
+        wanted = model(x)
+    if target == "q.pt2":
+        got = torch.export.load(tmp_path / target).module()(x)
+    else:
+        session = onnxruntime.InferenceSession(tmp_path / target, providers=["CPUExecutionProvider"])
+        got = torch.from_numpy(session.run(None, {session.get_inputs()[0].name: x.numpy()})[0])
+    # A last bit of a factor may tip a code over.
+    assert (got - wanted).norm() < 2e-3 * wanted.norm()
 
 
 def test_refusals(tmp_path):
