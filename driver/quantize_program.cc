@@ -72,6 +72,7 @@ QuantizedLayer FormOf(const Config& c, const quantizer::Scheme& scheme, std::vec
       q.range = {-128, 127};
       q.activations = QuantizedLayer::Activations::kInteger;
       q.asymmetric = c.act_mapping == Mapping::kAsymmetric;
+      if (c.reduce_range) q.act_range = {-64, 63};
       q.per_tensor = c.act_granularity.kind == quantizer::Granularity::kTensor;
       break;
     case S::kInt8DynamicIntx:

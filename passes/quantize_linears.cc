@@ -127,7 +127,7 @@ class Rewriter {
     std::vector<std::pair<std::string_view, Arg>> named = {{"zero_point_dtype", DType::kInt8}, {"keepdim", true}};
     if (!fake) named.insert(named.end(), {{"eps", 0x1p-23}, {"scale_dtype", DType::kFloat32}});
     Values made = b.CallMulti("torchao.choose_qparams_affine.default",
-                              {x, q_.asymmetric ? "ASYMMETRIC" : "SYMMETRIC", sizes, DType::kInt8, Arg(int64_t{-128}), Arg(int64_t{127})},
+                              {x, q_.asymmetric ? "ASYMMETRIC" : "SYMMETRIC", sizes, DType::kInt8, Arg(q_.act_range.first), Arg(q_.act_range.second)},
                               std::move(named));
     if (!b.ok()) return {x, x, block};
     return {made[0], q_.asymmetric ? made[1] : nullptr, block};
@@ -135,7 +135,7 @@ class Rewriter {
   Value* Quantize(Builder& b, Value* x, const Qparams& params) {
     const DType arithmetic = ir::PromoteTypes(x->dtype(), params.scale->dtype());
     return b.Call("slipway.quantize.default",
-                  {x, params.scale, params.zero, params.block, arithmetic, DType::kInt8, int64_t{-128}, int64_t{127}});
+                  {x, params.scale, params.zero, params.block, arithmetic, DType::kInt8, q_.act_range.first, q_.act_range.second});
   }
 
   Value* FakeQuantized(Builder& b, Value* x) {

@@ -44,6 +44,7 @@ struct QuantizedLayer {
   // What becomes of the layer's inputs: nothing; quantized and dequantized again; or quantized, and the product one of integers.
   enum class Activations { kFloat, kFakeQuantized, kInteger } activations = Activations::kFloat;
   bool asymmetric = false;                 // of the activations' scales
+  std::pair<int64_t, int64_t> act_range = {-128, 127};  // of their integers
   bool per_tensor = false;                 // one scale for all activations, not one a token
   std::optional<ir::TensorRef> act_scale, act_zero_point;  // static ones; else they are made of each input
   std::optional<ir::TensorRef> act_pre_scale;              // [k]: inputs are multiplied by it before

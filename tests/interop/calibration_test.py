@@ -270,7 +270,9 @@ def test_programs(tmp_path):
         ("awq(int8-dynamic)", AWQConfig, ao.Int8DynamicActivationInt8WeightConfig()),
         ("smoothquant(int8-dynamic)", SmoothQuantConfig, ao.Int8DynamicActivationInt8WeightConfig()),
         ("smoothquant(int8-dynamic:asym)", SmoothQuantConfig, ao.Int8DynamicActivationInt8WeightConfig(act_mapping_type=ASYM)),
+        ("smoothquant(int8-dynamic:reduce-range)", SmoothQuantConfig, ao.Int8DynamicActivationInt8WeightConfig(reduce_range=True)),
         ("int8-static", None, {}),
+        ("int8-static:reduce-range", None, {"reduce_range": True}),
         ("int8-static:asym", None, {"act_mapping_type": ASYM}),
     ],
 )
@@ -286,7 +288,8 @@ def test_quantized_programs(slipway, name, method, base, target, tmp_path):
     else:
         kind = base.get("act_mapping_type", ao.MappingType.SYMMETRIC)
         options = {"scale_dtype": torch.float32, "zero_point_dtype": torch.int8, "eps": torch.finfo(torch.float32).eps}
-        scale, zero = choose_qparams_affine(x, kind, x.shape, torch.int8, **options)
+        ends = (-64, 63) if "reduce_range" in base else (-128, 127)
+        scale, zero = choose_qparams_affine(x, kind, x.shape, torch.int8, *ends, **options)
         config = ao.quant_api.Int8StaticActivationInt8WeightConfig(scale.view(1, 1), zero.view(1, 1), [PerTensor(), PerRow()], **base)
         ao.quantize_(model, config)
     x = x[:40] * 1.1  # beyond what was seen, too
