@@ -54,10 +54,10 @@ struct Loops {
   void (*pack4)(const int8_t* q, int64_t n, int add, uint8_t* to);
 
   // Fits scales by least squares, `rounds` times: q = clamp(rint(x / s), low, high), s = max(Σ x·q / Σ q², eps), the old one where
-  // all q are 0. scale holds the first and gets the last; change[r] the largest |new - old| / old of round r so far, where it is
-  // not null.
+  // all q are 0. scale holds the first and gets the last; change[r] the largest |new - old| / old of round r so far, settled[j]
+  // the round from which on nothing changes, `rounds` where there is none; where they are not null.
   void (*fit_scales)(const float* x, int64_t groups, int64_t g, float low, float high, float eps, int rounds, float* scale,
-                     float* change);
+                     float* change, uint8_t* settled);
   // A step of HQQ (Badri & Shaji 2023) for 4 bits: q = clamp(rint(x · scale + zero), 0, 15), y = (q - zero) / scale,
   // e = shrink(x - y): sign · max(|·| - |·|^-0.3 / beta, 0); next = mean(q - (x - e) · scale), which may
   // be written over zero. Returns Σ |x - y|.

@@ -116,33 +116,51 @@ class Affine : public Scheme {
   std::vector<float> low_of_, high_of_, inverse_, scales_, zeros_;
 };
 
-// Only the last row says after which round all groups stop, so that the rounds are taken twice: keeping all of their scales would
-// cost twenty times the scales.
+// Only the last row says after which round all groups stop. The scales after the last round are kept, and when a group had reached its
+// own: those that had not by then are fitted again.
 class HqqScaleOnly : public Affine {
  public:
   using Affine::Affine;
   void Start() override {
     Affine::Start();
+    fitted_.assign(scale_.size(), 0);
+    settled_.assign(scale_.size(), 0);
     rounds_ = kRounds;
     std::fill(std::begin(change_), std::end(change_), 0.0f);
   }
+  void Finish() override {
+    Affine::Finish();
+    std::vector<float>().swap(fitted_);
+    std::vector<uint8_t>().swap(settled_);
+  }
   bool observes() const override { return true; }
-  void Observe(const float* w, int64_t, int64_t count) override { Fit(w, count, kRounds, change_); }
+  void Observe(const float* w, int64_t row, int64_t count) override {
+    const int64_t groups = count * shape_.groups();
+    float* fitted = &fitted_[static_cast<size_t>(row * shape_.groups())];
+    if (First(w, groups, fitted))
+      loops_.fit_scales(w, groups, shape_.group, low_, high_, kEps, kRounds, fitted, change_, &settled_[static_cast<size_t>(row * shape_.groups())]);
+  }
   void Settle() override {
     for (rounds_ = 1; rounds_ < kRounds && !(change_[rounds_ - 1] < 1e-5f);) ++rounds_;
   }
 
   // q from the fitted scale, by a true division; then the scale is rounded.
   bool Quantize(const float* w, int64_t row, int64_t count, int8_t* codes, float* numbers) override {
-    if (!Fit(w, count, rounds_, nullptr)) return false;
     const int64_t groups = count * shape_.groups();
     const size_t first = static_cast<size_t>(row * shape_.groups());
+    scales_.resize(static_cast<size_t>(groups));
+    if (!First(w, groups, scales_.data())) return false;
     for (int64_t j = 0; j < groups; ++j) {
-      const float by = scales_[static_cast<size_t>(j)];
+      const size_t group = first + static_cast<size_t>(j);
+      float& by = scales_[static_cast<size_t>(j)];
       const float* x = w + j * shape_.group;
+      if (settled_[group] <= rounds_)
+        by = fitted_[group];
+      else
+        loops_.fit_scales(x, 1, shape_.group, low_, high_, kEps, rounds_, &by, nullptr, nullptr);
       int8_t* q = codes + j * shape_.group;
       for (int64_t i = 0; i < shape_.group; ++i) q[i] = static_cast<int8_t>(std::clamp(std::rint(x[i] / by), low_, high_));
-      scale_[first + static_cast<size_t>(j)] = RoundTo(RoundingOf(scale_dtype_), RoundTo(shape_.rounding(), by));
+      scale_[group] = RoundTo(RoundingOf(scale_dtype_), RoundTo(shape_.rounding(), by));
     }
     if (numbers) loops_.from_int(codes, groups, shape_.group, &scale_[first], &zero_[first], shape_.rounding(), numbers);
     return true;
@@ -150,20 +168,20 @@ class HqqScaleOnly : public Affine {
 
  private:
   static constexpr int kRounds = 20;
+  static constexpr float kEps = 0x1p-23f;
 
-  // scales_ of these rows.
-  bool Fit(const float* w, int64_t count, int rounds, float* change) {
-    constexpr float kEps = 0x1p-23f;
-    const int64_t groups = count * shape_.groups();
+  // The scales to begin with; false where a weight is not finite.
+  bool First(const float* w, int64_t groups, float* scales) {
     const size_t many = static_cast<size_t>(groups);
-    low_of_.resize(many), high_of_.resize(many), scales_.resize(many);
+    low_of_.resize(many), high_of_.resize(many);
     if (!loops_.min_max(w, groups, shape_.group, low_of_.data(), high_of_.data())) return false;
-    for (size_t j = 0; j < many; ++j) scales_[j] = std::max(std::max(-low_of_[j], high_of_[j]) / -low_, kEps);
-    loops_.fit_scales(w, groups, shape_.group, low_, high_, kEps, rounds, scales_.data(), change);
+    for (size_t j = 0; j < many; ++j) scales[j] = std::max(std::max(-low_of_[j], high_of_[j]) / -low_, kEps);
     return true;
   }
 
   int rounds_ = kRounds;
+  std::vector<float> fitted_;
+  std::vector<uint8_t> settled_;
   float change_[kRounds] = {};
 };
 

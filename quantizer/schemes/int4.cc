@@ -92,7 +92,8 @@ class Int4 : public Scheme {
   std::vector<float> low_of_, high_of_, exact_;
 };
 
-// As HQQ of integers (affine.cc), the rounds are taken twice.
+// Only the last row says how many rounds there are. The zeros after each round are kept as long as that costs little memory; of
+// larger weights the rounds are taken again.
 class Int4Hqq : public Int4 {
  public:
   using Int4::Int4;
@@ -100,9 +101,16 @@ class Int4Hqq : public Int4 {
     Int4::Start();
     rounds_ = kRounds;
     std::fill(std::begin(error_), std::end(error_), 0.0);
+    if (scale_.size() <= kMostKept) kept_.resize(scale_.size() * kRounds);
+  }
+  void Finish() override {
+    Int4::Finish();
+    std::vector<float>().swap(kept_);
   }
   bool observes() const override { return true; }
-  void Observe(const float* w, int64_t, int64_t count) override { Fit(w, count, kRounds, error_); }
+  void Observe(const float* w, int64_t row, int64_t count) override {
+    Fit(w, count, kRounds, error_, kept_.empty() ? nullptr : &kept_[static_cast<size_t>(row * shape_.groups())]);
+  }
   // As long as the mean error falls; the step at which it does not has been taken.
   void Settle() override {
     const double count = static_cast<double>(shape_.n) * static_cast<double>(shape_.k);
@@ -110,9 +118,11 @@ class Int4Hqq : public Int4 {
     for (rounds_ = 1; rounds_ < kRounds && error_[rounds_ - 1] / count < best; ++rounds_) best = error_[rounds_ - 1] / count;
   }
   bool Quantize(const float* w, int64_t row, int64_t count, int8_t* codes, float* numbers) override {
-    if (!Fit(w, count, rounds_, nullptr)) return false;
     const int64_t groups = count * shape_.groups();
     const size_t first = static_cast<size_t>(row * shape_.groups());
+    if (!Fit(w, count, kept_.empty() ? rounds_ : 0, nullptr, nullptr)) return false;
+    if (!kept_.empty())
+      std::copy_n(&kept_[static_cast<size_t>(rounds_ - 1) * scale_.size() + first], groups, zeros_.begin());
     loops_.to_uint4_hqq(w, groups, shape_.group, exact_.data(), zeros_.data(), codes);
     for (size_t j = 0; j < static_cast<size_t>(groups); ++j) {
       const float scale = 1 / exact_[j];
@@ -125,9 +135,11 @@ class Int4Hqq : public Int4 {
 
  private:
   static constexpr int kRounds = 20;
+  static constexpr size_t kMostKept = size_t{1} << 19;  // groups: 40 MiB of zeros
 
-  // exact_, the inverse scales, and zeros_ of these rows.
-  bool Fit(const float* w, int64_t count, int rounds, double* error) {
+  // exact_, the inverse scales, and zeros_ of these rows, after so many rounds; after each of them to `kept`, a round every
+  // scale_.size().
+  bool Fit(const float* w, int64_t count, int rounds, double* error, float* kept) {
     const int64_t groups = count * shape_.groups();
     const size_t many = static_cast<size_t>(groups);
     low_of_.resize(many), high_of_.resize(many), exact_.resize(many), zeros_.resize(many);
@@ -140,13 +152,14 @@ class Int4Hqq : public Int4 {
     for (int round = 0; round < rounds; ++round) {
       const double sum = loops_.hqq_step(w, groups, shape_.group, exact_.data(), zeros_.data(), beta, zeros_.data());
       if (error) error[round] += sum;
+      if (kept) std::copy_n(zeros_.begin(), groups, kept + static_cast<size_t>(round) * scale_.size());
       beta *= 1.01f;
     }
     return true;
   }
 
   int rounds_ = kRounds;
-  std::vector<float> zeros_;
+  std::vector<float> zeros_, kept_;
   double error_[kRounds] = {};
 };
 
