@@ -235,6 +235,7 @@ absl::StatusOr<QuantizedCheckpoint> QuantizeCheckpoint(const ConvertOptions& o, 
       row.relative_error = error->relative;
       row.max_error = error->max;
       row.squares = error->reference;
+      row.measured = true;
       return absl::OkStatus();
     });
   };

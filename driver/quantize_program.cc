@@ -176,6 +176,7 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, 
     report->rows[chosen[i].row].relative_error = error.relative;
     report->rows[chosen[i].row].max_error = error.max;
     report->rows[chosen[i].row].squares = error.reference;
+    report->rows[chosen[i].row].measured = true;
   };
   RETURN_IF_ERROR(quantizer::InParallel(Threads(o), plain.size(), [&](size_t at) -> absl::Status {
     const size_t i = plain[at];

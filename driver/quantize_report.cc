@@ -42,7 +42,7 @@ std::string Pattern(const std::string& name) {
 struct Line {
   std::string name;
   const QuantizedRow* first = nullptr;
-  int count = 0;
+  int count = 0, measured = 0;
   uint64_t before = 0, after = 0;
   double errors = 0, squares = 0, max = 0;  // ||w - q||², ||w||²
 };
@@ -61,6 +61,7 @@ std::vector<Line> Lines(const QuantizeReport& r) {
     line.after += row.bytes_after;
     line.errors += row.relative_error * row.relative_error * row.squares;
     line.squares += row.squares;
+    line.measured += row.measured;
     line.max = std::max(line.max, row.max_error);
   }
   return lines;
@@ -125,7 +126,8 @@ std::string ToTable(const QuantizeReport& r) {
     cells.push_back({text::Printable(line.name), line.count > 1 ? text::StrCat("(", line.count, ")") : "",
                      text::StrCat(line.first->dtype, " ", shape), left ? text::StrCat("stays: ", line.first->why) : line.first->config,
                      Bytes(line.before), left ? "" : Bytes(line.after),
-                     left ? "" : Format("%.2e", line.squares > 0 ? std::sqrt(line.errors / line.squares) : 0), left ? "" : Format("%.2e", line.max)});
+                     line.measured == 0 ? "" : Format("%.2e", line.squares > 0 ? std::sqrt(line.errors / line.squares) : 0),
+                     line.measured == 0 ? "" : Format("%.2e", line.max)});
   }
   std::vector<size_t> widths(cells[0].size());
   for (const auto& row : cells)
@@ -153,7 +155,7 @@ std::string ToJson(const QuantizeReport& r) {
     row.config.empty() ? out.Null() : out.String(row.config);
     if (row.config.empty()) out.Key("why").String(row.why).Key("asked").Bool(row.asked);
     out.Key("bytes_before").Int(static_cast<int64_t>(row.bytes_before)).Key("bytes_after").Int(static_cast<int64_t>(row.bytes_after));
-    if (!row.config.empty()) out.Key("relative_error").Double(row.relative_error).Key("max_error").Double(row.max_error);
+    if (row.measured) out.Key("relative_error").Double(row.relative_error).Key("max_error").Double(row.max_error);
     out.EndObject();
   }
   out.EndArray().Key("quantized").Int(r.quantized()).Key("bytes_before").Int(static_cast<int64_t>(r.bytes_before()));
@@ -166,7 +168,7 @@ std::string ToHtml(const QuantizeReport& r) {
   std::vector<const QuantizedRow*> bars;
   double most = 0;
   for (const QuantizedRow& row : r.rows) {
-    if (row.config.empty()) continue;
+    if (!row.measured) continue;
     bars.push_back(&row);
     most = std::max(most, row.relative_error);
   }
@@ -194,8 +196,8 @@ std::string ToHtml(const QuantizeReport& r) {
     const bool left = row.config.empty();
     rows += text::StrCat("<tr", left ? " class=\"left\"" : "", "><td>", Escaped(row.name), "</td><td>", row.dtype, " ", shape, "</td><td>",
                          left ? text::StrCat("stays: ", Escaped(row.why)) : Escaped(row.config), "</td><td>", Bytes(row.bytes_before), "</td><td>",
-                         left ? "" : Bytes(row.bytes_after), "</td><td>", left ? "" : Format("%.3e", row.relative_error), "</td><td>",
-                         left ? "" : Format("%.3e", row.max_error), "</td></tr>\n");
+                         left ? "" : Bytes(row.bytes_after), "</td><td>", row.measured ? Format("%.3e", row.relative_error) : "", "</td><td>",
+                         row.measured ? Format("%.3e", row.max_error) : "", "</td></tr>\n");
   }
   return text::StrCat(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>slipway quantize</title><style>\n"

@@ -19,6 +19,7 @@ struct QuantizedRow {
   double relative_error = 0;  // ||w - q|| / ||w||
   double max_error = 0;
   double squares = 0;         // ||w||²
+  bool measured = false;      // whether the three are known: another process may have the weight
 };
 
 struct QuantizeReport {
