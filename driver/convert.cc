@@ -92,6 +92,7 @@ std::vector<std::string_view> Skipped(const ConvertOptions& o) {
   std::vector<std::string_view> skip;
   if (o.state == "io") skip.push_back("drop-mutations");
   if (!o.functions) skip.push_back("outline-blocks");
+  if (o.onnx_form == "exact") skip.push_back("relax-activations");
   return skip;
 }
 

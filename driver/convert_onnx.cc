@@ -17,6 +17,9 @@ absl::StatusOr<OnnxOptions> OptionsOf(const ConvertOptions& o) {
   options.external_data = o.external_data == "always"  ? exporters::ExternalData::kAlways
                           : o.external_data == "never" ? exporters::ExternalData::kNever
                                                        : exporters::ExternalData::kAuto;
+  options.form = o.onnx_form == "ort"        ? exporters::OnnxForm::kOrt
+                 : o.onnx_form == "portable" ? exporters::OnnxForm::kPortable
+                                             : exporters::OnnxForm::kExact;
   options.strict_types = o.strict_types;
   options.state_io = o.state == "io";
   options.input_names = o.input_names;

@@ -28,6 +28,7 @@ struct ConvertOptions {
   bool verify_each = false;
   // ONNX
   int opset = 20;
+  std::string onnx_form = "exact";
   std::string external_data = "auto";
   bool strict_types = false;
   bool functions = false;
@@ -150,6 +151,10 @@ inline constexpr ConvertFlag kTable[] = {
     Flag<&O::key>("key", kAll, "PATH",
                   "the dict of a nested checkpoint that holds the tensors: `model.state_dict`; `.` is the outermost"),
     Flag<&O::opset>("opset", kOnnx, "N", "the opset to declare, exactly; 18 … 24"),
+    Flag<&O::onnx_form>("onnx-form", kOnnx, "exact|portable|ort",
+                        "how products with quantized weights are written: as the program computes them; in standard operators; in "
+                        "those that ONNX Runtime runs fast. **`portable` and `ort` let the runtime round activations to 8 bits, "
+                        "with errors of some per cent**; docs/quantize.md"),
     Flag<&O::external_data>("external-data", kOnnx, "auto|always|never",
                             "weights in a file of their own; auto: above 2 GB"),
     Flag<&O::strict_types>("strict-types", kOnnx, "",

@@ -19,7 +19,8 @@ absl::Status WriteTensors(Conversion& c);  // convert_weights.cc
 
 namespace {
 
-constexpr const passes::Pipeline* kOnnxPasses[] = {&passes::kPreparation, &passes::kLegalization, &passes::kOutlining};
+constexpr const passes::Pipeline* kOnnxPasses[] = {&passes::kPreparation, &passes::kRelaxation, &passes::kLegalization,
+                                                   &passes::kOutlining};
 constexpr const passes::Pipeline* kNativePasses[] = {&passes::kPreparation};  // the planner legalizes as it plans
 
 constexpr Target kTargets[] = {

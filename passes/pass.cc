@@ -48,6 +48,7 @@ constexpr Pass kPasses[] = {
     {"recognize-norms", "makes aten.rms_norm of RMS norms that are written out", kFunctional, Plain<RecognizeNorms>},
     {"fold-constants", "computes what depends on constants only", kFunctional, RunFoldConstants},
     {"form-quantized-linears", "joins products with their dequantized weights", kFunctional, Plain<FormQuantizedLinears>},
+    {"relax-activations", "leaves the rounding of activations to the target", kFunctional, Plain<RelaxActivations>},
     {"lower-complex", "makes complex tensors pairs of real ones", kFunctional, Plain<LowerComplex>},
     {"legalize", "decomposes nodes until the target takes each", kFunctional, RunLegalize},
     {"outline-blocks", "makes repeated blocks calls of one body", kFunctional, Plain<OutlineBlocks>},
@@ -57,6 +58,7 @@ constexpr std::string_view kPreparationPasses[] = {
     "infer-shapes",    "unwrap-subclasses",      "inline-subgraphs", "remove-vmap",         "functionalize",
     "drop-mutations",  "remove-no-ops",          "eliminate-dead-code", "merge-common-subexpressions",
     "recognize-quantization", "recognize-norms", "fold-constants",   "form-quantized-linears", "lower-complex"};
+constexpr std::string_view kRelaxationPasses[] = {"relax-activations"};
 constexpr std::string_view kLegalizationPasses[] = {"legalize", "remove-no-ops", "eliminate-dead-code",
                                                     "merge-common-subexpressions", "fold-constants"};
 constexpr std::string_view kOutliningPasses[] = {"outline-blocks"};
@@ -64,6 +66,7 @@ constexpr std::string_view kOutliningPasses[] = {"outline-blocks"};
 }  // namespace
 
 constinit const Pipeline kPreparation = kPreparationPasses;
+constinit const Pipeline kRelaxation = kRelaxationPasses;
 constinit const Pipeline kLegalization = kLegalizationPasses;
 constinit const Pipeline kOutlining = kOutliningPasses;
 

@@ -45,6 +45,8 @@ using Pipeline = absl::Span<const std::string_view>;
 // What a program as it was exported goes through for any target that legalizes it: types are checked, subclasses, regions
 // and mutation resolved, constants folded, complex numbers made pairs. The functional form comes out.
 extern const Pipeline kPreparation;
+// Between those two, for targets that may round activations in their own way.
+extern const Pipeline kRelaxation;
 // legalize, and what cleans up after decompositions.
 extern const Pipeline kLegalization;
 // Repeated blocks become calls.
@@ -100,6 +102,11 @@ absl::Status RecognizeNorms(ir::Program& p);
 
 // Products with dequantized weights become slipway.quantized_linear, for targets to legalize. After RecognizeQuantization.
 absl::Status FormQuantizedLinears(ir::Program& p);
+
+// Activations that the program rounds to 8 bits in front of a product with a quantized matrix are left to the target: products of
+// fake-quantized ones take the floats; products of integers become slipway.quantized_linear with `activations`. Changes numbers,
+// so only for targets that are told to. After FormQuantizedLinears.
+absl::Status RelaxActivations(ir::Program& p);
 
 // Removes nodes whose results are unused. Functional form.
 absl::Status EliminateDeadCode(ir::Program& p);

@@ -19,7 +19,8 @@
 // then without a zero point.
 //
 // slipway.quantized_linear(input, weight, scale, zero_point, bias, block_size, …) is linear with a dequantized matrix, for
-// targets that have one operator for both: weight [n, k], scale [n or 1, k / block_size].
+// targets that have one operator for both: weight [n, k], scale [n or 1, k / block_size]. With `activations`, which only
+// relax-activations gives, the program rounded its input to that type, and the target may do it in its own way or not at all.
 #ifndef SLIPWAY_PASSES_QUANTIZATION_H_
 #define SLIPWAY_PASSES_QUANTIZATION_H_
 

@@ -16,6 +16,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
+#include "exporters/onnx/export.h"
 #include "ir/graph.h"
 #include "onnx/onnx_pb.h"
 
@@ -41,6 +42,7 @@ class FunctionLibrary;
 // What nested graphs share with the graph around them.
 struct EmitterShared {
   int opset = 20;
+  OnnxForm form = OnnxForm::kExact;
   bool strict_types = false;
   text::Set names;         // all value names ever used: ONNX forbids reuse across scopes
   text::Set node_names;
@@ -56,6 +58,7 @@ class Emitter {
   explicit Emitter(onnx::GraphProto* graph, EmitterShared* shared) : graph_(graph), shared_(shared) {}
 
   int opset() const { return shared_->opset; }
+  OnnxForm form() const { return shared_->form; }
   EmitterShared* shared() { return shared_; }
   onnx::GraphProto* graph() { return graph_; }
 

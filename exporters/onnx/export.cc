@@ -39,7 +39,7 @@ int IrVersionFor(int opset) {
 
 bool OnnxLegal(const ir::Node& n, const OnnxOptions& options) {
   return onnx_out::FindCustomOp(options.custom_ops, n.op()) != nullptr ||
-         onnx_out::FindRow(n.op_name(), options.opset, &n) != nullptr;
+         onnx_out::FindRow(n.op_name(), options.opset, &n, options.form) != nullptr;
 }
 
 namespace {
@@ -66,6 +66,7 @@ class Exporter {
  public:
   Exporter(const ir::Program& p, const OnnxOptions& o) : p_(p), o_(o), graph_(model_.mutable_graph()), emitter_(graph_, &shared_) {
     shared_.opset = o.opset;
+    shared_.form = o.form;
     shared_.strict_types = o.strict_types;
     shared_.functions = &functions_;
     lowering_.refusals = o.refusals;
@@ -118,6 +119,7 @@ class Exporter {
     onnx_out::FunctionLibrary functions;
     onnx_out::EmitterShared shared;
     shared.opset = opset;
+    shared.form = o_.form;
     shared.strict_types = o_.strict_types;
     shared.functions = &functions;
     onnx_out::Emitter emitter(&graph, &shared);
@@ -184,12 +186,13 @@ class Exporter {
       missing_.push_back(s.target);
       return {"?", v->dtype(), v->rank()};
     }
-    const ir::TensorRef& t = w->second;
+    ir::TensorRef t = w->second;
     if (!onnx_out::OnnxType(t.dtype)) {
       emitter_.SetStatus(
           absl::UnimplementedError(text::StrCat("weight '", s.target, "': ONNX has no type for ", ir::Name(t.dtype))));
       return {"?", v->dtype(), v->rank()};
     }
+    if (form && !form->strides.empty()) t.sizes = form->sizes, t.strides = form->strides;
     const onnx_out::WeightRef ref{"", t, form};
     std::string& name = name_of_[{t.storage.get(), t.offset, ref.dtype(), ref.dims(), t.strides}];
     if (name.empty()) {

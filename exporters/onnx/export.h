@@ -20,9 +20,14 @@ namespace slipway::exporters {
 
 enum class ExternalData { kAuto, kAlways, kNever };
 
+// How products with quantized matrices are written, as bits for the rows of lowerings. kExact: what the program computes. The
+// others let the runtime round activations to 8 bits: kPortable, standard operators; kOrt, what ONNX Runtime runs fast.
+enum class OnnxForm : unsigned { kExact = 1, kPortable = 2, kOrt = 4 };
+
 struct OnnxOptions {
   int opset = 20;                   // 18 … 24
   ExternalData external_data = ExternalData::kAuto;  // auto: above 2 GB
+  OnnxForm form = OnnxForm::kExact;
   bool strict_types = false;        // never cast around operators without an ONNX Runtime kernel for the type
   bool state_io = false;            // carry mutated buffers and inputs as state_in.* / state_out.*
   const passes::Refusals* refusals = nullptr;  // why nodes without a lowering were not decomposed; may be null

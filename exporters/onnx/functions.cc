@@ -12,6 +12,7 @@ namespace slipway::exporters::onnx_out {
 std::string FunctionLibrary::NameOf(LoweringContext& caller, const ir::Graph& g, std::string_view wanted) {
   EmitterShared shared;  // names and constants of its own: a function sees nothing around it
   shared.opset = caller.e.opset();
+  shared.form = caller.e.form();
   shared.strict_types = caller.e.shared()->strict_types;
   shared.functions = this;
   onnx::GraphProto body;

@@ -69,11 +69,13 @@ const CustomOp* FindCustomOp(const CustomOps& ops, const ir::OpDef& op) {
   return nullptr;
 }
 
-const Row* FindRow(std::string_view op, int opset, const ir::Node* n) {
+const Row* FindRow(std::string_view op, int opset, const ir::Node* n, OnnxForm form) {
   auto it = Registry().find(op);
   if (it == Registry().end()) return nullptr;
   for (const Row* r : it->second)
-    if (opset >= r->min_opset && opset <= r->max_opset && (!n || !r->legal_if || r->legal_if(*n))) return r;
+    if (opset >= r->min_opset && opset <= r->max_opset && (r->forms & static_cast<unsigned>(form)) != 0 &&
+        (!n || !r->legal_if || r->legal_if(*n)))
+      return r;
   return nullptr;
 }
 
@@ -190,7 +192,7 @@ void GraphLowering::Run(const ir::Graph& g, std::vector<Problem>* problems) {
 void GraphLowering::Lower(const ir::Node& n, std::vector<Problem>* problems) {
   problems_ = problems;
   const CustomOp* custom = custom_ops ? FindCustomOp(*custom_ops, n.op()) : nullptr;
-  const Row* row = FindRow(n.op_name(), e_.opset(), &n);
+  const Row* row = FindRow(n.op_name(), e_.opset(), &n, e_.form());
   std::string base = n.output(0) ? n.output(0)->name() : std::string(n.op().base);
   e_.SetScope(module_names && n.source() ? n.source()->ModulePath() : "", base);
   absl::Status status;

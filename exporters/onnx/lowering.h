@@ -75,13 +75,14 @@ struct Row {
   int min_opset = 0;                                // 0: every opset we write
   bool (*legal_if)(const ir::Node& n) = nullptr;    // null: always; else the op is legal only where it returns true
   int max_opset = kMaxOpset;
+  unsigned forms = ~0U;                             // bits of OnnxForm
 };
 
 // The user's mapping of an op, or null.
 const CustomOp* FindCustomOp(const CustomOps& ops, const ir::OpDef& op);
 
-// The row for an op at an opset, or null. `n` may be null to ask whether any form is legal.
-const Row* FindRow(std::string_view op, int opset, const ir::Node* n);
+// The first row for an op at an opset, or null. `n` may be null to ask whether any form is legal.
+const Row* FindRow(std::string_view op, int opset, const ir::Node* n, OnnxForm form = OnnxForm::kExact);
 std::vector<const Row*> AllRows();
 
 // The tables (lowerings/*.cc).

@@ -72,8 +72,8 @@ uint8_t PackPairs(const uint8_t* from, int64_t pairs, uint8_t add, uint8_t to_un
   return outside;
 }
 
-// A tensor of bytes in 4 bits each, a batch at a time.
-absl::Status WriteNibbles(io::AtomicFile& out, const ir::TensorRef& t, const StoredForm& form, ir::StorageCheck& check) {
+// A tensor of bytes, each with something added, in 8 or 4 bits, a batch at a time.
+absl::Status WriteIntegers(io::AtomicFile& out, const ir::TensorRef& t, const StoredForm& form, ir::StorageCheck& check) {
   if (absl::Status s = check.Read(t); !s.ok()) return s;
   constexpr int64_t kBatch = int64_t{1} << 20;  // elements, even
   const int64_t n = t.numel(), row = form.row > 0 ? form.row : std::max<int64_t>(n, 1);
@@ -90,9 +90,11 @@ absl::Status WriteNibbles(io::AtomicFile& out, const ir::TensorRef& t, const Sto
   std::vector<uint8_t> packed;
   for (int64_t at = 0; at < n;) {
     const int64_t count = std::min(row - at % row, kBatch), start = static_cast<int64_t>(packed.size());
-    packed.resize(start + (count + 1) / 2);
-    uint8_t outside = PackPairs(from + at, count / 2, add, to_unsigned, packed.data() + start);
-    if (count % 2 != 0) {
+    packed.resize(start + (form.nibbles ? (count + 1) / 2 : count));
+    if (!form.nibbles)
+      std::transform(from + at, from + at + count, packed.begin() + start, [add](uint8_t b) { return static_cast<uint8_t>(b + add); });
+    uint8_t outside = form.nibbles ? PackPairs(from + at, count / 2, add, to_unsigned, packed.data() + start) : 0;
+    if (form.nibbles && count % 2 != 0) {
       const uint8_t last[2] = {from[at + count - 1], static_cast<uint8_t>(-add)};  // filled up by a 0
       outside |= PackPairs(last, 1, add, form.dtype == ir::DType::kInt4 ? 8 : add, packed.data() + start + count / 2);
     }
@@ -203,7 +205,8 @@ absl::StatusOr<uint64_t> WriteModel(onnx::ModelProto& model, const std::vector<W
       if (absl::Status s = data->WriteZeros((kPage - data->position() % kPage) % kPage); !s.ok()) return s;
     io::AtomicFile& to = outside[i] ? *data : out;
     const WeightRef& w = weights[i];
-    if (absl::Status s = w.form && w.form->nibbles ? WriteNibbles(to, w.tensor, *w.form, check) : WriteTensor(to, w.tensor, check); !s.ok())
+    const bool changed = w.form && (w.form->nibbles || w.form->add != 0);
+    if (absl::Status s = changed ? WriteIntegers(to, w.tensor, *w.form, check) : WriteTensor(to, w.tensor, check); !s.ok())
       return io::Prefixed(text::StrCat("weight '", w.name, "': "), s);
     done += weights[i].nbytes();
     if (options.progress) options.progress(done, total);

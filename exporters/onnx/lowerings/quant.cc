@@ -6,8 +6,11 @@
 // which is computed as it is written. MatMulNBits says its level itself, 0: activations stay floats. Where activations are
 // integers in the program, too, products of integers are what is wanted: those need zero points that are written out.
 //
-// The rows at the end say which form stands for what, by opset: a choice between portable forms and ONNX Runtime's own belongs
-// there.
+// The rows at the end say which form stands for what, by opset and OnnxForm. The other forms than kExact are what ONNX Runtime has
+// fast products for (activations rounded to 8 bits): kPortable in standard operators, which it fuses as long as no ReLU follows;
+// kOrt as MatMulNBits, or in the operators that become DynamicQuantizeMatMul.
+#include <utility>
+
 #include "exporters/onnx/lowerings/util.h"
 #include "passes/quantization.h"
 
@@ -228,6 +231,12 @@ bool TakesLinear(const ir::Node& n) {
   return sizes && (*sizes)[0] > 0 && (*sizes)[1] > 0 && ((!blocks && FitsMatMulNBits(n, *d)) || HasForm(d, blocks));
 }
 
+// In standard operators alone.
+bool TakesGemm(const ir::Node& n) {
+  const auto d = passes::ReadMatrix(n);
+  return d && d->input->type().StaticSizes() && d->input->type().StaticNumel() != 0 && HasForm(d, false);
+}
+
 V MatMulNBits(LoweringContext& c, const Dequantized& d) {
   const Ints sizes = *d.input->type().StaticSizes();
   const int64_t block = d.block_size[1], groups = sizes[1] / block;
@@ -245,7 +254,7 @@ V MatMulNBits(LoweringContext& c, const Dequantized& d) {
 void Linear(LoweringContext& c) {
   const Dequantized d = *passes::ReadMatrix(c.node());
   V x = c.in("input"), bias = c.opt_in("bias");
-  if (c.e.opset() < 21 && FitsMatMulNBits(c.node(), d)) {
+  if (c.e.opset() < 21 && c.e.form() != OnnxForm::kPortable && FitsMatMulNBits(c.node(), d)) {
     V y = MatMulNBits(c, d);
     return c.Return(bias ? c.e.Add(y, bias) : y);
   }
@@ -267,17 +276,153 @@ void Linear(LoweringContext& c) {
   c.Return(c.e.Reshape(y, shape, rank, true));
 }
 
+// ---- slipway.quantized_linear in the forms that let the runtime round activations
+
+// The stored tensor of scales or zero points, with as many elements in the same order and converted once at most; null for none.
+ir::Value* StoredParameters(ir::Value* v) {
+  const auto n = v->type().StaticNumel();
+  bool cast = false;
+  while (v->producer()) {
+    ir::Value* source = passes::CastSource(v);
+    if (source && std::exchange(cast, true)) return nullptr;
+    if (!source && passes::IsReshape(*v->producer())) source = passes::FirstArgument(*v->producer());
+    if (!source) return nullptr;
+    v = source;
+  }
+  const ir::TensorRef* t = passes::StoredTensor(v);
+  return t && t->is_contiguous() && t->numel() == n ? v : nullptr;
+}
+
+// Scales [n, k / block] as f32. `sizes` and `strides` say in which order, and how often, the elements are wanted.
+V Scales(LoweringContext& c, const Dequantized& d, const Ints& dims, const Ints& sizes, const Ints& strides) {
+  ir::Value* stored = StoredParameters(d.scale);
+  V scale = c.e.Cast(c.graph().StoredWeight(stored, {stored->dtype(), dims, false, 0, 0, sizes, strides}), d.scale->dtype());
+  if (d.scale_dtype) scale = c.e.Cast(scale, *d.scale_dtype);
+  return c.e.Cast(scale, DType::kFloat32);
+}
+
+// Bytes whose scales and zero points are written, in the order that another form wants.
+template <bool blocks>
+bool IsRelaxed(const std::optional<Dequantized>& d) {
+  if (!d || !HasForm(d, true) || !d->input->type().StaticSizes() || d->input->type().StaticNumel() == 0 ||
+      !passes::StoredTensor(d->input) || !StoredParameters(d->scale))
+    return false;
+  const ir::Value* zero = d->zero_point;
+  if (zero && (!passes::StoredTensor(zero) || !passes::StoredTensor(zero)->is_contiguous() || zero->dtype() != d->input->dtype() ||
+               zero->type().StaticNumel() != d->scale->type().StaticNumel()))
+    return false;
+  return blocks || LayoutOf(d->input->sizes(), d->block_size).kind != Layout::kBlocks;
+}
+
+// DequantizeLinear of [k, n], by columns or by blocks of them, and MatMul.
+template <bool blocks>
+bool TakesPortable(const ir::Node& n) {
+  return IsRelaxed<blocks>(passes::ReadMatrix(n));
+}
+void Portable(LoweringContext& c) {
+  const Dequantized d = *passes::ReadMatrix(c.node());
+  const Ints sizes = *d.input->type().StaticSizes(), turned = {sizes[1], sizes[0]};
+  const Layout l = LayoutOf(d.input->sizes(), d.block_size);
+  const ir::TensorRef& stored = *passes::StoredTensor(d.input);
+  auto nibbles = c.e.opset() >= 21 ? NibbleType(d.range) : std::nullopt;
+  if (nibbles && d.zero_point && !HasZeros(*nibbles, d)) nibbles.reset();
+  const DType type = nibbles.value_or(d.input->dtype());
+  const int64_t groups = l.kind == Layout::kBlocks ? sizes[1] / l.block : 1;
+  Ints dims, view, strides;  // of scales and zero points
+  if (l.kind == Layout::kAxis) dims = view = {sizes[0]}, strides = {1};
+  if (l.kind == Layout::kBlocks) dims = view = {groups, sizes[0]}, strides = {1, groups};
+  if (l.kind == Layout::kTensor) view = {1}, strides = {1};
+  std::vector<V> in = {c.graph().StoredWeight(d.input, {type, turned, nibbles.has_value(), 0, 0, turned,
+                                                        {stored.strides[1], stored.strides[0]}}),
+                       Scales(c, d, dims, view, strides)};
+  if (d.zero_point) in.push_back(c.graph().StoredWeight(d.zero_point, {type, dims, nibbles.has_value(), 0, 0, view, strides}));
+  Attrs attrs;
+  if (l.kind == Layout::kAxis) attrs = {{"axis", int64_t{1}}};
+  if (l.kind == Layout::kBlocks) attrs = {{"axis", int64_t{0}}, {"block_size", l.block}};
+  const V x = c.in("input"), bias = c.opt_in("bias");
+  const V y = c.e.MatMul(x, c.e.Cast(c.e.Op("DequantizeLinear", in, std::move(attrs), DType::kFloat32, 2), x.dtype));
+  c.Return(bias ? c.e.Add(y, c.e.Cast(bias, x.dtype)) : y);
+}
+
+// MatMulNBits of 4 or 8 bits that rounds activations, too, in blocks of the same size: the smaller, the closer.
+constexpr int64_t kLevel4Block = 32;
+int64_t BlockIn(int64_t group) {
+  const int64_t block = std::min(kLevel4Block, group & -group);
+  return block < 16 ? 0 : block;
+}
+int64_t GroupOf(const Dequantized& d) { return d.block_size[1] == -1 ? *d.input->sizes()[1].constant() : d.block_size[1]; }
+bool TakesRounding(const ir::Node& n) {
+  const auto d = passes::ReadMatrix(n);
+  if (!IsRelaxed<true>(d) || BlockIn(GroupOf(*d)) == 0) return false;
+  return d->zero_point || d->input->dtype() == DType::kInt8;  // whose zero, 8 or 128, is the default
+}
+void RoundingLinear(LoweringContext& c) {
+  const Dequantized d = *passes::ReadMatrix(c.node());
+  const Ints sizes = *d.input->type().StaticSizes();
+  const int64_t group = GroupOf(d), block = BlockIn(group), groups = sizes[1] / group, blocks = sizes[1] / block;
+  auto nibbles = NibbleType(d.range);
+  if (nibbles && (d.zero_point ? !HasZeros(*nibbles, d) : *nibbles != DType::kInt4)) nibbles.reset();
+  const bool packed = nibbles.has_value();
+  const int add = packed ? (*nibbles == DType::kInt4 ? 8 : 0) : d.input->dtype() == DType::kInt8 ? 128 : 0;
+  // A scale for each block: that of its group.
+  const bool shared = d.block_size[0] == -1;
+  const Ints view = {sizes[0], groups, group / block}, strides = {shared ? 0 : groups, 1, 0};
+  std::vector<V> in = {c.in("input"),
+                       c.graph().StoredWeight(d.input, {DType::kUInt8, {sizes[0], blocks, packed ? block / 2 : block}, packed, add}),
+                       Scales(c, d, {sizes[0] * blocks}, view, strides)};
+  if (d.zero_point)
+    in.push_back(c.graph().StoredWeight(
+        d.zero_point, {DType::kUInt8, {sizes[0], packed ? (blocks + 1) / 2 : blocks}, packed, add, packed ? blocks : 0, view, strides}));
+  const V x = c.e.Cast(in[0], DType::kFloat32), bias = c.opt_in("bias");
+  in[0] = x;
+  Attrs attrs = {{"K", sizes[1]}, {"N", sizes[0]}, {"bits", int64_t{packed ? 4 : 8}}, {"block_size", block},
+                 {"accuracy_level", int64_t{4}}};
+  ir::Type type = c.out_type();
+  type.dtype = DType::kFloat32;
+  V y = c.e.Custom("com.microsoft", "MatMulNBits", in, std::move(attrs), {&type})[0];
+  c.Return(bias ? c.e.Add(y, c.e.Cast(bias, DType::kFloat32)) : y);
+}
+
+// Integers of activations with one scale for all of them, made of them. Weights are unsigned, with zero point 128: sums of
+// products of u8 and s8 saturate on processors with AVX2 only.
+bool TakesDynamic(const ir::Node& n) {
+  ir::ArgReader a(n);
+  const auto d = passes::ReadMatrix(n);
+  return a.dtype("activations") == DType::kInt8 && IsRelaxed<false>(d) && !d->zero_point && d->input->dtype() == DType::kInt8;
+}
+void DynamicLinear(LoweringContext& c) {
+  const Dequantized d = *passes::ReadMatrix(c.node());
+  const Ints turned = {*d.input->sizes()[1].constant(), *d.input->sizes()[0].constant()};
+  const ir::TensorRef& stored = *passes::StoredTensor(d.input);
+  const V x = c.e.Cast(c.in("input"), DType::kFloat32), bias = c.opt_in("bias");
+  const std::vector<V> q =
+      c.e.OpN("DynamicQuantizeLinear", {x}, {}, {DType::kUInt8, DType::kFloat32, DType::kUInt8});
+  const V w = c.graph().StoredWeight(d.input, {DType::kUInt8, turned, false, 128, 0, turned, {stored.strides[1], stored.strides[0]}});
+  const Ints scales = d.block_size[0] == -1 ? Ints{} : Ints{turned[1]}, view = scales.empty() ? Ints{1} : scales;
+  V y = c.e.Op("MatMulInteger", {q[0], w, q[2], c.e.Integer(128, DType::kUInt8)}, {}, DType::kInt32, x.rank);
+  const V scale = c.e.Op("Mul", {q[1], Scales(c, d, scales, view, {1})}, {}, DType::kFloat32, static_cast<int>(scales.size()));
+  y = c.e.Mul(c.e.Cast(y, DType::kFloat32), scale);
+  c.Return(bias ? c.e.Add(y, c.e.Cast(bias, DType::kFloat32)) : y);
+}
+
 // int8 x int8 -> int32.
 void IntMm(LoweringContext& c) {
   c.Return(c.e.Op("MatMulInteger", {c.in("self"), c.in("mat2")}, {}, DType::kInt32, 2));
 }
 
+constexpr unsigned kExact = static_cast<unsigned>(OnnxForm::kExact), kPortable = static_cast<unsigned>(OnnxForm::kPortable),
+                   kOrt = static_cast<unsigned>(OnnxForm::kOrt);
 constexpr Row kRows[] = {
     {"slipway.dequantize.default", DequantizeRow, false, 21, TakesDequantize<true>},
     {"slipway.dequantize.default", DequantizeRow, false, 0, TakesDequantize<false>, 20},
     {"slipway.quantize.default", Quantize, false, 0, TakesQuantize},
+    {"slipway.quantized_linear.default", DynamicLinear, true, 0, TakesDynamic, kMaxOpset, kPortable | kOrt},
+    {"slipway.quantized_linear.default", RoundingLinear, true, 0, TakesRounding, kMaxOpset, kOrt},
+    {"slipway.quantized_linear.default", Portable, true, 21, TakesPortable<true>, kMaxOpset, kPortable},
+    {"slipway.quantized_linear.default", Portable, true, 0, TakesPortable<false>, 20, kPortable},
     {"slipway.quantized_linear.default", Linear, true, 21, TakesLinear<true>},
-    {"slipway.quantized_linear.default", Linear, true, 0, TakesLinear<false>, 20},
+    {"slipway.quantized_linear.default", Linear, true, 0, TakesGemm, 20, kPortable},
+    {"slipway.quantized_linear.default", Linear, true, 0, TakesLinear<false>, 20, kExact | kOrt},
     {"aten._int_mm.default", IntMm},
 };
 
