@@ -17,26 +17,26 @@ const Node* Producer(const Value* v, std::string_view op) {
   return n && n->op_name() == op ? n : nullptr;
 }
 
-// x of quantize(x), to 8 bits, with a scale that is made of x; null for other values. `scale` (may be null) gets the scale.
-Value* RoundedInput(const Value* q, Value** scale = nullptr) {
+// quantize(x), to 8 bits, with a scale that is made of x; x is null for other values.
+struct Rounded {
+  Value *x = nullptr, *scale = nullptr, *zero_point = nullptr;
+};
+Rounded ReadRounded(const Value* q) {
   const Node* quantize = Producer(q, "slipway.quantize.default");
-  if (!quantize) return nullptr;
+  if (!quantize) return {};
   ir::ArgReader a(*quantize);
-  Value *x = a.tensor("input"), *s = a.tensor("scale");
-  if (!a.ok() || a.dtype("dtype") != ir::DType::kInt8) return nullptr;
-  const Node* made = Producer(s, "torchao.choose_qparams_affine.default");
-  if (!made || made->output(0) != s || made->Get("input").value() != x) return nullptr;
-  if (scale) *scale = s;
-  return x;
+  const Rounded r = {a.tensor("input"), a.tensor("scale"), a.opt_tensor("zero_point")};
+  if (!a.ok() || a.dtype("dtype") != ir::DType::kInt8) return {};
+  const Node* made = Producer(r.scale, "torchao.choose_qparams_affine.default");
+  return made && made->output(0) == r.scale && made->Get("input").value() == r.x ? r : Rounded{};
 }
 
 // linear(dequantize(quantize(x)), q) -> linear(x, q)
 void TakeFloats(Node* linear) {
   const auto d = ReadDequantized(linear->Get("input").value());
-  Value* x = d ? RoundedInput(d->input) : nullptr;
-  if (x && x->dtype() == d->dtype && RoundedInput(d->input) == x && Producer(d->scale, "torchao.choose_qparams_affine.default") &&
-      d->scale == Producer(d->input, "slipway.quantize.default")->Get("scale").value())
-    linear->SetArg("input", x);
+  if (!d) return;
+  const Rounded r = ReadRounded(d->input);
+  if (r.x && r.x->dtype() == d->dtype && r.scale == d->scale && r.zero_point == d->zero_point) linear->SetArg("input", r.x);
 }
 
 // What is behind views that keep the order of elements, and conversions.
@@ -69,17 +69,16 @@ Scaled OnlyProduct(Value* v) {
 
 // (quantize(x) · qᵀ) · scale of x · scale of q, in f32 -> linear(x, q), with integers of activations.
 absl::Status JoinIntegers(Node* mm) {
-  Value *rows = mm->Get("self").value(), *scale = nullptr;
-  const Permuted turned = ReadPermutation(mm->Get("mat2").value());
+  Value *rows = mm->Get("self").value(), *columns = mm->Get("mat2").value();
+  const Permuted turned = ReadPermutation(columns);
+  Value* stored = turned.source && turned.order == std::vector<int>{1, 0} ? turned.source : columns;
   Value* q = Behind(rows);
-  Value* x = RoundedInput(q, &scale);
-  if (!x || x->dtype() != ir::DType::kFloat32 || !turned.source || turned.order != std::vector<int>{1, 0} ||
-      !StoredTensor(turned.source) || turned.source->dtype() != ir::DType::kInt8 ||
-      Producer(q, "slipway.quantize.default")->Get("zero_point").value())
+  const Rounded r = ReadRounded(q);
+  if (!r.x || r.zero_point || r.x->dtype() != ir::DType::kFloat32 || !StoredTensor(stored) || stored->dtype() != ir::DType::kInt8)
     return absl::OkStatus();
-  const auto sizes = turned.source->type().StaticSizes();
+  const auto sizes = columns->type().StaticSizes();  // [k, n]
   const Scaled first = OnlyProduct(mm->output());
-  if (!sizes || !first.node || Behind(first.factor) != scale) return absl::OkStatus();
+  if (!sizes || !first.node || Behind(first.factor) != r.scale) return absl::OkStatus();
   const Scaled second = OnlyProduct(first.node->output());
   if (!second.node || !IsStored(second.factor) || second.factor->dtype() != ir::DType::kFloat32 ||
       second.node->output()->dtype() != ir::DType::kFloat32)
@@ -87,13 +86,14 @@ absl::Status JoinIntegers(Node* mm) {
   // One scale a row of the weight, or one for all, which lie along the last dim of a product of two.
   const auto scales = second.factor->type().StaticNumel();
   const bool shared = scales == 1, along = second.factor->rank() == 0 || second.factor->sizes().back().constant() == scales;
-  if ((!shared && scales != (*sizes)[0]) || !along || second.node->output()->rank() != 2) return absl::OkStatus();
+  if ((!shared && scales != (*sizes)[1]) || !along || second.node->output()->rank() != 2) return absl::OkStatus();
 
   ir::Builder b(*mm->graph(), second.node, second.node->source());
-  Value* floats = rows == q ? x : b.Call("aten.reshape.default", {x, ir::Ints{-1, (*sizes)[1]}});
-  Value* by = b.Call("aten.reshape.default", {second.factor, ir::Ints{shared ? 1 : (*sizes)[0], 1}});
+  Value* x = rows == q ? r.x : b.Call("aten.reshape.default", {r.x, ir::Ints{-1, (*sizes)[0]}});
+  Value* weight = stored != columns ? stored : b.Call("aten.permute.default", {stored, ir::Ints{1, 0}});
+  Value* scale = b.Call("aten.reshape.default", {second.factor, ir::Ints{shared ? 1 : (*sizes)[1], 1}});
   Value* y = b.Call("slipway.quantized_linear.default",
-                    {floats, turned.source, by, nullptr, nullptr, -1, ir::DType::kFloat32, ir::DType::kFloat32},
+                    {x, weight, scale, nullptr, nullptr, -1, ir::DType::kFloat32, ir::DType::kFloat32},
                     {{"activations", ir::DType::kInt8}});
   if (!b.ok()) return b.status();
   ReplaceNode(second.node, {y});

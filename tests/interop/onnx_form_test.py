@@ -40,7 +40,7 @@ def case(tmp_path_factory):
     torch.manual_seed(3)
     path = tmp_path_factory.mktemp("form") / "net.pt2"
     x = torch.randn(2, 5, 64)
-    torch.export.save(export(Net().eval(), (x,)), path)
+    export(Net().eval(), (x,), path)
     return path, x.numpy()
 
 
@@ -85,12 +85,13 @@ def test_form(slipway, tmp_path, case, config, form, opset):
     elif form == "ort":
         assert written.count("MatMulNBits") == run.count("MatMulNBits") == 3
     elif opset == 20 and ("group" in config or config.startswith("8da4w")):  # blocks, which opset 21 has first
-        assert written.count("Gemm") == written.count("DequantizeLinear") == 3
+        assert written.count("Gemm") + written.count("MatMul") == written.count("DequantizeLinear") == 3
+        return
     else:
         assert written.count("MatMul") == written.count("DequantizeLinear") == 3 and "Transpose" not in written
-        assert run.count("MatMulNBits") == (0 if "tensor" in config else 3), run
+        assert run.count("MatMulNBits") == 3, run
     sizes = {n: (tmp_path / f"{n}.onnx").stat().st_size for n in ("exact", "form")}
-    assert sizes["form"] < 1.2 * sizes["exact"]
+    assert sizes["form"] < 1.2 * sizes["exact"]  # nothing became floats
 
 
 @pytest.mark.parametrize("form", ["portable", "ort"])
@@ -99,7 +100,7 @@ def test_form(slipway, tmp_path, case, config, form, opset):
 def test_other_types(slipway, tmp_path, config, dtype, form):
     torch.manual_seed(4)
     x = torch.randn(7, 64).to(dtype)
-    torch.export.save(export(nn.Sequential(nn.Linear(64, 32), nn.Tanh(), nn.Linear(32, 16)).to(dtype).eval(), (x,)), tmp_path / "m.pt2")
+    export(nn.Sequential(nn.Linear(64, 32), nn.Tanh(), nn.Linear(32, 16)).to(dtype).eval(), (x,), tmp_path / "m.pt2")
     got = []
     for name in ("exact", form):
         path = convert(slipway, tmp_path / "m.pt2", tmp_path / f"{name}.onnx", config, "--onnx-form", name)

@@ -293,6 +293,22 @@ ir::Value* StoredParameters(ir::Value* v) {
   return t && t->is_contiguous() && t->numel() == n ? v : nullptr;
 }
 
+// A matrix [n, k] that is stored, or whose transpose is.
+struct StoredMatrix {
+  ir::Value* value = nullptr;
+  Ints sizes, strides;
+};
+std::optional<StoredMatrix> ReadStored(ir::Value* v) {
+  const passes::Permuted turned = passes::ReadPermutation(v);
+  const bool is_turned = turned.source && turned.order == std::vector<int>{1, 0};
+  ir::Value* stored = is_turned ? turned.source : v;
+  const ir::TensorRef* t = passes::StoredTensor(stored);
+  if (!t || t->sizes.size() != 2 || t->numel() == 0) return std::nullopt;
+  StoredMatrix m = {stored, t->sizes, t->strides};
+  if (is_turned) std::swap(m.sizes[0], m.sizes[1]), std::swap(m.strides[0], m.strides[1]);
+  return m;
+}
+
 // Scales [n, k / block] as f32. `sizes` and `strides` say in which order, and how often, the elements are wanted.
 V Scales(LoweringContext& c, const Dequantized& d, const Ints& dims, const Ints& sizes, const Ints& strides) {
   ir::Value* stored = StoredParameters(d.scale);
@@ -304,9 +320,7 @@ V Scales(LoweringContext& c, const Dequantized& d, const Ints& dims, const Ints&
 // Bytes whose scales and zero points are written, in the order that another form wants.
 template <bool blocks>
 bool IsRelaxed(const std::optional<Dequantized>& d) {
-  if (!d || !HasForm(d, true) || !d->input->type().StaticSizes() || d->input->type().StaticNumel() == 0 ||
-      !passes::StoredTensor(d->input) || !StoredParameters(d->scale))
-    return false;
+  if (!d || !HasForm(d, true) || !ReadStored(d->input) || !StoredParameters(d->scale)) return false;
   const ir::Value* zero = d->zero_point;
   if (zero && (!passes::StoredTensor(zero) || !passes::StoredTensor(zero)->is_contiguous() || zero->dtype() != d->input->dtype() ||
                zero->type().StaticNumel() != d->scale->type().StaticNumel()))
@@ -321,9 +335,9 @@ bool TakesPortable(const ir::Node& n) {
 }
 void Portable(LoweringContext& c) {
   const Dequantized d = *passes::ReadMatrix(c.node());
-  const Ints sizes = *d.input->type().StaticSizes(), turned = {sizes[1], sizes[0]};
+  const StoredMatrix w = *ReadStored(d.input);
+  const Ints sizes = w.sizes, turned = {sizes[1], sizes[0]};
   const Layout l = LayoutOf(d.input->sizes(), d.block_size);
-  const ir::TensorRef& stored = *passes::StoredTensor(d.input);
   auto nibbles = c.e.opset() >= 21 ? NibbleType(d.range) : std::nullopt;
   if (nibbles && d.zero_point && !HasZeros(*nibbles, d)) nibbles.reset();
   const DType type = nibbles.value_or(d.input->dtype());
@@ -332,8 +346,7 @@ void Portable(LoweringContext& c) {
   if (l.kind == Layout::kAxis) dims = view = {sizes[0]}, strides = {1};
   if (l.kind == Layout::kBlocks) dims = view = {groups, sizes[0]}, strides = {1, groups};
   if (l.kind == Layout::kTensor) view = {1}, strides = {1};
-  std::vector<V> in = {c.graph().StoredWeight(d.input, {type, turned, nibbles.has_value(), 0, 0, turned,
-                                                        {stored.strides[1], stored.strides[0]}}),
+  std::vector<V> in = {c.graph().StoredWeight(w.value, {type, turned, nibbles.has_value(), 0, 0, turned, {w.strides[1], w.strides[0]}}),
                        Scales(c, d, dims, view, strides)};
   if (d.zero_point) in.push_back(c.graph().StoredWeight(d.zero_point, {type, dims, nibbles.has_value(), 0, 0, view, strides}));
   Attrs attrs;
@@ -358,7 +371,8 @@ bool TakesRounding(const ir::Node& n) {
 }
 void RoundingLinear(LoweringContext& c) {
   const Dequantized d = *passes::ReadMatrix(c.node());
-  const Ints sizes = *d.input->type().StaticSizes();
+  const StoredMatrix w = *ReadStored(d.input);
+  const Ints& sizes = w.sizes;
   const int64_t group = GroupOf(d), block = BlockIn(group), groups = sizes[1] / group, blocks = sizes[1] / block;
   auto nibbles = NibbleType(d.range);
   if (nibbles && (d.zero_point ? !HasZeros(*nibbles, d) : *nibbles != DType::kInt4)) nibbles.reset();
@@ -368,7 +382,8 @@ void RoundingLinear(LoweringContext& c) {
   const bool shared = d.block_size[0] == -1;
   const Ints view = {sizes[0], groups, group / block}, strides = {shared ? 0 : groups, 1, 0};
   std::vector<V> in = {c.in("input"),
-                       c.graph().StoredWeight(d.input, {DType::kUInt8, {sizes[0], blocks, packed ? block / 2 : block}, packed, add}),
+                       c.graph().StoredWeight(w.value, {DType::kUInt8, {sizes[0], blocks, packed ? block / 2 : block}, packed, add, 0,
+                                                        sizes, w.strides}),
                        Scales(c, d, {sizes[0] * blocks}, view, strides)};
   if (d.zero_point)
     in.push_back(c.graph().StoredWeight(
@@ -392,12 +407,12 @@ bool TakesDynamic(const ir::Node& n) {
 }
 void DynamicLinear(LoweringContext& c) {
   const Dequantized d = *passes::ReadMatrix(c.node());
-  const Ints turned = {*d.input->sizes()[1].constant(), *d.input->sizes()[0].constant()};
-  const ir::TensorRef& stored = *passes::StoredTensor(d.input);
+  const StoredMatrix stored = *ReadStored(d.input);
+  const Ints turned = {stored.sizes[1], stored.sizes[0]};
   const V x = c.e.Cast(c.in("input"), DType::kFloat32), bias = c.opt_in("bias");
   const std::vector<V> q =
       c.e.OpN("DynamicQuantizeLinear", {x}, {}, {DType::kUInt8, DType::kFloat32, DType::kUInt8});
-  const V w = c.graph().StoredWeight(d.input, {DType::kUInt8, turned, false, 128, 0, turned, {stored.strides[1], stored.strides[0]}});
+  const V w = c.graph().StoredWeight(stored.value, {DType::kUInt8, turned, false, 128, 0, turned, {stored.strides[1], stored.strides[0]}});
   const Ints scales = d.block_size[0] == -1 ? Ints{} : Ints{turned[1]}, view = scales.empty() ? Ints{1} : scales;
   V y = c.e.Op("MatMulInteger", {q[0], w, q[2], c.e.Integer(128, DType::kUInt8)}, {}, DType::kInt32, x.rank);
   const V scale = c.e.Op("Mul", {q[1], Scales(c, d, scales, view, {1})}, {}, DType::kFloat32, static_cast<int>(scales.size()));
