@@ -23,7 +23,7 @@ CONFIGS = [
 
 
 class Net(nn.Module):
-    """No ReLU, which keeps ONNX Runtime from fusing; a product of three dims, with and without bias, an odd number of columns."""
+    """No ReLU, which keeps ONNX Runtime from fusing; products with and without bias, one with an odd number of columns."""
 
     def __init__(self):
         super().__init__()
@@ -100,18 +100,33 @@ def test_form(slipway, tmp_path, case, config, form, opset):
 def test_other_types(slipway, tmp_path, config, dtype, form):
     torch.manual_seed(4)
     x = torch.randn(7, 64).to(dtype)
-    export(nn.Sequential(nn.Linear(64, 32), nn.Tanh(), nn.Linear(32, 16)).to(dtype).eval(), (x,), tmp_path / "m.pt2")
+    module = nn.Sequential(nn.Linear(64, 32), nn.Tanh(), nn.Linear(32, 16)).to(dtype)
+    export(module, (x,), tmp_path / "m.pt2")
     got = []
     for name in ("exact", form):
         path = convert(slipway, tmp_path / "m.pt2", tmp_path / f"{name}.onnx", config, "--onnx-form", name)
         session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-        value = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(
-            x.view(torch.int16).numpy().view(np.uint16), onnx.TensorProto.BFLOAT16 if dtype == torch.bfloat16 else onnx.TensorProto.FLOAT16
-        )
+        kind = onnx.TensorProto.BFLOAT16 if dtype == torch.bfloat16 else onnx.TensorProto.FLOAT16
+        value = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(x.view(torch.int16).numpy().view(np.uint16), kind)
         y = session.run_with_ort_values(None, {session.get_inputs()[0].name: value})[0]
         binding = torch.utils.dlpack.from_dlpack(y._ortvalue.to_dlpack())
         got.append(binding.float().numpy())
     assert error(got[1], got[0]) < 5e-2
+
+
+@pytest.mark.parametrize("config", ["int8-weight-only", "intx:bits=4,mapping=asymmetric", "intx:bits=4,group=16,mapping=asymmetric"])
+def test_blocks_of_16(slipway, tmp_path, config):
+    """Three blocks a row: zero points of 4 bits fill up a byte at its end."""
+    torch.manual_seed(5)
+    x = torch.randn(9, 48)
+    export(nn.Sequential(nn.Linear(48, 7)), (x,), tmp_path / "m.pt2")
+    exact = outputs(convert(slipway, tmp_path / "m.pt2", tmp_path / "exact.onnx", config), x.numpy())
+    ort = convert(slipway, tmp_path / "m.pt2", tmp_path / "ort.onnx", config, "--onnx-form", "ort")
+    assert error(outputs(ort, x.numpy()), exact) < 2e-2
+    (node,) = [n for n in onnx.load(str(ort)).graph.node if n.op_type == "MatMulNBits"]
+    assert {a.name: a.i for a in node.attribute} == {
+        "K": 48, "N": 7, "bits": 8 if config == "int8-weight-only" else 4, "block_size": 16, "accuracy_level": 4
+    }  # fmt: skip
 
 
 def test_small_groups_stay_exact(slipway, tmp_path, case):
