@@ -6,6 +6,7 @@ import onnxruntime
 import pytest
 import torch
 from exported import export
+from safetensors.torch import save_file
 from torch import nn
 
 CONFIGS = [
@@ -127,6 +128,17 @@ def test_blocks_of_16(slipway, tmp_path, config):
     assert {a.name: a.i for a in node.attribute} == {
         "K": 48, "N": 7, "bits": 8 if config == "int8-weight-only" else 4, "block_size": 16, "accuracy_level": 4
     }  # fmt: skip
+
+
+def test_static_activations_stay_exact(slipway, tmp_path, case):
+    """Their exact form is a product of integers already."""
+    pt2, x = case
+    save_file({"input.0": torch.tensor(x)}, tmp_path / "c.safetensors")
+    files = [
+        convert(slipway, pt2, tmp_path / f"{form}.onnx", "int8-static", "--calibration", tmp_path / "c.safetensors", "--onnx-form", form)
+        for form in ("exact", "portable", "ort")
+    ]
+    assert files[0].read_bytes() == files[1].read_bytes() == files[2].read_bytes()
 
 
 def test_small_groups_stay_exact(slipway, tmp_path, case):

@@ -251,6 +251,12 @@ V MatMulNBits(LoweringContext& c, const Dequantized& d) {
   return c.e.Custom("com.microsoft", "MatMulNBits", in, std::move(attrs), {&c.out_type()})[0];
 }
 
+// Whether activations come as integers with stored scales: the exact form of those is a product of integers.
+bool HasIntegerInput(const ir::Node& linear) {
+  const auto d = passes::ReadDequantized(linear.Get("input").value());
+  return d && !passes::IsStored(d->input) && HasForm(d, false);
+}
+
 void Linear(LoweringContext& c) {
   const Dequantized d = *passes::ReadMatrix(c.node());
   V x = c.in("input"), bias = c.opt_in("bias");
@@ -259,9 +265,7 @@ void Linear(LoweringContext& c) {
     return c.Return(bias ? c.e.Add(y, bias) : y);
   }
   // A product of two dims, whose operator is the one that takes a transposed matrix.
-  const ir::Value* input = c.tensor("input");
-  const auto quantized = passes::ReadDequantized(input);
-  const bool integers = quantized && !passes::IsStored(quantized->input) && HasForm(quantized, false);
+  const bool integers = HasIntegerInput(c.node());
   const int rank = x.rank;
   if (rank != 2) x = c.e.Reshape(x, c.e.I64({-1, *d.input->sizes()[1].constant()}), 2);
   std::vector<V> in = {x, c.e.Cast(Dequantize(c, d, integers), x.dtype)};
@@ -331,7 +335,7 @@ bool IsRelaxed(const std::optional<Dequantized>& d) {
 // DequantizeLinear of [k, n], by columns or by blocks of them, and MatMul.
 template <bool blocks>
 bool TakesPortable(const ir::Node& n) {
-  return IsRelaxed<blocks>(passes::ReadMatrix(n));
+  return IsRelaxed<blocks>(passes::ReadMatrix(n)) && !HasIntegerInput(n);
 }
 void Portable(LoweringContext& c) {
   const Dequantized d = *passes::ReadMatrix(c.node());
@@ -357,8 +361,9 @@ void Portable(LoweringContext& c) {
   c.Return(bias ? c.e.Add(y, c.e.Cast(bias, x.dtype)) : y);
 }
 
-// MatMulNBits of 4 or 8 bits that rounds activations, too, in blocks of the same size: the smaller, the closer.
-constexpr int64_t kLevel4Block = 32;
+// MatMulNBits of 4 or 8 bits that rounds activations, too, in blocks of the same size. Smaller ones are closer and slower: 32 in
+// place of 128 takes a fifth to two fifths more time for 0.7 % of error in place of 0.8 %.
+constexpr int64_t kLevel4Block = 128;
 int64_t BlockIn(int64_t group) {
   const int64_t block = std::min(kLevel4Block, group & -group);
   return block < 16 ? 0 : block;
@@ -366,7 +371,7 @@ int64_t BlockIn(int64_t group) {
 int64_t GroupOf(const Dequantized& d) { return d.block_size[1] == -1 ? *d.input->sizes()[1].constant() : d.block_size[1]; }
 bool TakesRounding(const ir::Node& n) {
   const auto d = passes::ReadMatrix(n);
-  if (!IsRelaxed<true>(d) || BlockIn(GroupOf(*d)) == 0) return false;
+  if (!IsRelaxed<true>(d) || BlockIn(GroupOf(*d)) == 0 || HasIntegerInput(n)) return false;
   return d->zero_point || d->input->dtype() == DType::kInt8;  // whose zero, 8 or 128, is the default
 }
 void RoundingLinear(LoweringContext& c) {
