@@ -70,6 +70,17 @@ Values WrittenBy(const Node& n) {
   return out;
 }
 
+// A number can stand for a tensor that is read, not for one that is written.
+absl::Status CheckWritten(const Node& n) {
+  for (const ir::ArgDef& a : n.op().args) {
+    if (!a.written || a.is_list) continue;
+    const Arg& arg = n.Get(a.name);
+    if (!arg.is_none() && !arg.value())
+      return absl::InvalidArgumentError(text::StrCat(n.op_name(), ": argument '", a.name, "' is written and is no tensor"));
+  }
+  return absl::OkStatus();
+}
+
 // Overloads by "aten.base.".
 const std::vector<std::string_view>& Overloads(std::string_view stem) {
   static const auto& map = *[] {
@@ -120,6 +131,7 @@ class Functionalizer {
       for (const NamedArg& a : n->args())
         if (auto sub = a.arg.get<SubGraph>())
           if (absl::Status s = Functionalizer(**sub).Run(); !s.ok()) return s;
+      if (absl::Status s = CheckWritten(*n); !s.ok()) return s;
       work |= Writes(*n) || IsStrided(*n);
       if (absl::Status s = Separate(n); !s.ok()) return s;
     }

@@ -324,6 +324,20 @@ graph main(%x: f32[6]) {
   EXPECT_NE(std::string(slipway_error(model_)).find("aten.hsplit.int"), std::string::npos) << slipway_error(model_);
 }
 
+// A number where an operator writes: no later pass knows what to do with it.
+TEST_F(CApi, WhatIsWrittenIsATensor) {
+  Write("net.sw", R"(slipway.ir 1
+form as_exported
+graph main(%x: f32[6]) {
+  %y: f32[6] = aten.exponential_.default(self=2.0)
+  return %y
+}
+)");
+  Open();
+  EXPECT_EQ(slipway_run_pass(model_, 0, "functionalize", nullptr), SLIPWAY_BAD_INPUT) << slipway_error(model_);
+  EXPECT_NE(std::string(slipway_error(model_)).find("is written and is no tensor"), std::string::npos) << slipway_error(model_);
+}
+
 TEST_F(CApi, Passes) {
   Open();
   EXPECT_EQ(slipway_run_pass(model_, 0, "fold-constants", nullptr), SLIPWAY_BAD_INPUT) << "not functional yet";
