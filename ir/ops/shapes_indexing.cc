@@ -242,7 +242,10 @@ void SegmentReduce(InferContext& c) {
 void Multinomial(InferContext& c) {
   Sizes out = Self(c)->sizes();
   if (out.empty()) return c.Fail("a distribution has no dimensions");
-  out.back() = ExprOf(c.sym("num_samples"));
+  const Sym samples = ExprOf(c.sym("num_samples"));
+  if (const auto n = samples.constant(), of = out.back().constant(); n && of && (*n < 1 || (!c.b("replacement") && *n > *of)))
+    return c.Fail(text::StrCat(*n, " samples of ", *of));
+  out.back() = samples;
   c.Out(DType::kInt64, out);
 }
 

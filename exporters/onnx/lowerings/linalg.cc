@@ -1,5 +1,6 @@
 // Linear algebra and spectra that ONNX has itself. Factorizations and solvers are decompositions.
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "exporters/onnx/lowerings/util.h"
@@ -19,6 +20,7 @@ void Dft(LoweringContext& c) {
   const auto n = c.tensor("re")->sizes()[dim].constant();
   const bool power_of_two = n && *n > 0 && (*n & (*n - 1)) == 0;
   if (n && *n == 0) return c.Unsupported("a transform of length 0");
+  if (n && *n > std::numeric_limits<int32_t>::max()) return c.Unsupported("a transform of 2^31 points or more");
   if (t != DType::kFloat32 && t != DType::kFloat64) return c.Unsupported("a transform of half precision");
 
   if (t == DType::kFloat32 && n && !power_of_two && *n <= kLongestTable) {
