@@ -208,7 +208,7 @@ inline constexpr ConvertFlag kTable[] = {
     Flag<&O::require_all>("require-all", kAll, "",
                           "with `--quantize`: exit code 1, and no output, where a weight that was asked for stays in float"),
     Flag<&O::html>("html", kAll, "FILE", "with `--quantize`: the closing table as a page, with errors by layer"),
-    Flag<&O::threads>("threads", kAll, "N", "with `--quantize`: how many threads; one for each processor if not said"),
+    Flag<&O::threads>("threads", kAll, "N", "with `--quantize`: how many threads; as many as `run` takes if not said"),
     Flag<&O::rank>("rank", kSafetensors, "N",
                    "with `--quantize` and `--world-size`: of several processes that write one folder, which this is. Taken from the "
                    "environment of Slurm, Open MPI and Kubernetes' indexed jobs where not said"),

@@ -7,15 +7,14 @@
 
 #include <algorithm>
 #include <set>
-#include <thread>
 
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "driver/diagnostic.h"
-#include "driver/quantize_budget.h"
 #include "io/atomic_writer.h"
 #include "io/io_error.h"
 #include "io/mapped_file.h"
+#include "kernels/parallel.h"
 
 namespace slipway::driver {
 namespace {
@@ -67,7 +66,7 @@ QuantizedRow RowOf(const quantizer::Candidate& t) {
 }  // namespace
 
 int Threads(const ConvertOptions& o) {
-  return o.threads > 0 ? o.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return o.threads > 0 ? o.threads : kernels::DefaultThreads();
 }
 
 absl::StatusOr<std::unique_ptr<Chooser>> Chooser::Make(const ConvertOptions& o) {
@@ -125,11 +124,7 @@ void Chooser::Consider(size_t index, const quantizer::Candidate& t, const std::s
     if (scheme.ok()) {
       row.config = quantizer::ShortName(*match.config);
       row.bytes_after = 0;
-      for (const quantizer::Part& p : (*scheme)->parts()) {
-        uint64_t n = 1;
-        for (int64_t s : p.sizes) n *= static_cast<uint64_t>(s);
-        row.bytes_after += n * static_cast<uint64_t>(ir::ByteSize(p.dtype));
-      }
+      for (const quantizer::Part& p : (*scheme)->parts()) row.bytes_after += p.nbytes();
       chosen_.push_back({index, match.config, *std::move(scheme), report_.rows.size()});
     } else {
       row.why = std::string(scheme.status().message());
@@ -137,6 +132,11 @@ void Chooser::Consider(size_t index, const quantizer::Candidate& t, const std::s
     }
   }
   report_.rows.push_back(std::move(row));
+}
+
+void Chooser::Pass(uint64_t bytes) {
+  report_.other_bytes += bytes;
+  ++report_.other_tensors;
 }
 
 void Chooser::Leave(const quantizer::Candidate& t, const std::string& why) {
@@ -172,6 +172,25 @@ absl::StatusOr<std::vector<ChosenWeight>> Chooser::Finish() {
                     "--include 'RE' chooses weights by name");
   }
   return std::move(chosen_);
+}
+
+absl::StatusOr<std::unique_ptr<Chooser>> Choose(const ConvertOptions& o, bool program, const std::function<void(Chooser&)>& consider,
+                                                const std::function<BudgetWeight(size_t)>& weight, std::vector<ChosenWeight>* chosen) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Chooser> chooser, Chooser::Make(o));
+  consider(*chooser);
+  ASSIGN_OR_RETURN(*chosen, chooser->Finish());
+  if (o.quantize != kAutomatic) return chooser;
+  std::vector<BudgetWeight> weights;
+  uint64_t others = chooser->report().bytes_before();
+  for (const ChosenWeight& w : *chosen) {
+    weights.push_back(weight(w.index));
+    others -= static_cast<uint64_t>(weights.back().tensor.nbytes());
+  }
+  ASSIGN_OR_RETURN(quantizer::ConfigMap configs, ConfigsWithin(o, weights, others, program));
+  ASSIGN_OR_RETURN(chooser, Chooser::Make(o, std::move(configs)));
+  consider(*chooser);
+  ASSIGN_OR_RETURN(*chosen, chooser->Finish());
+  return chooser;
 }
 
 absl::Status CheckRequired(const ConvertOptions& o, const QuantizeReport& report) {

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "driver/convert_options.h"
+#include "driver/quantize_budget.h"
 #include "driver/quantize_report.h"
 #include "ir/graph.h"
 #include "quantizer/config.h"
@@ -40,6 +41,8 @@ class Chooser {
 
   // A candidate, and why it is no linear layer ("" where it is one). Adds a row to the report; the weight, where it is chosen.
   void Consider(size_t index, const quantizer::Candidate& t, const std::string& why_not);
+  // A tensor without a row: of less than two dimensions.
+  void Pass(uint64_t bytes);
   // A row for what cannot be quantized, whatever the configuration says.
   void Leave(const quantizer::Candidate& t, const std::string& why);
   // All weights chosen. InvalidArgument naming every weight that a configuration cannot take and every name in the configuration
@@ -62,7 +65,12 @@ class Chooser {
   QuantizeReport report_;
 };
 
-// How many threads to use: --threads, or all processors.
+// What gets quantized with what: `consider` shows a chooser all weights, and, where budgets choose, `weight` gives the one of an
+// index and a second chooser sees all again.
+absl::StatusOr<std::unique_ptr<Chooser>> Choose(const ConvertOptions& o, bool program, const std::function<void(Chooser&)>& consider,
+                                                const std::function<BudgetWeight(size_t)>& weight, std::vector<ChosenWeight>* chosen);
+
+// How many threads to use: --threads, or as many as `run` does.
 int Threads(const ConvertOptions& o);
 
 // A checkpoint as it is written: tensors in place of those that are quantized, and the metadata that torchao's loader wants.

@@ -52,12 +52,11 @@ absl::Status Measure(const BudgetWeight& w, bool program, Weight& out) {
     uint64_t bytes = 0;
     for (size_t i = 0; i < (*scheme)->parts().size(); ++i) {
       const quantizer::Part& p = (*scheme)->parts()[i];
-      uint64_t n = 1;
-      for (int64_t s : p.sizes) n *= static_cast<uint64_t>(s);
       // Programs keep integers of 4 bits two in a byte, and no zero points of symmetric ones.
       const bool packed = program && config.bits == 4;
-      if (!packed || i == 0) bytes += packed ? n / 2 : n * static_cast<uint64_t>(ir::ByteSize(p.dtype));
-      else if (p.name == "scale") bytes += n * 4;
+      if (!packed) bytes += p.nbytes();
+      else if (i == 0) bytes += p.numel() / 2;
+      else if (p.name == "scale") bytes += p.numel() * 4;
     }
     out.reference = error->reference;
     out.forms.push_back({config, bytes, error->relative * error->relative * error->reference});

@@ -1,7 +1,6 @@
 // A checkpoint, quantized as it is written: each weight gives way to its parts, whose values the exporter asks for once everything
 // else is in the file.
 #include <algorithm>
-#include <mutex>
 #include <set>
 
 #include "absl/container/flat_hash_map.h"
@@ -11,7 +10,6 @@
 #include "driver/diagnostic.h"
 #include "driver/format.h"
 #include "driver/quantize.h"
-#include "driver/quantize_budget.h"
 #include "driver/target.h"
 #include "importers/json.h"
 #include "io/io_error.h"
@@ -66,7 +64,7 @@ void Copy(const json_in::Value& v, json::Writer& out) {
 }
 
 // The model's configuration with what transformers reads of how its weights are quantized (TorchAoConfig).
-absl::StatusOr<std::string> WithQuantizationConfig(std::string_view config, const QuantizeReport& report) {
+absl::StatusOr<std::string> WithQuantizationConfig(std::string_view config, quantizer::ConfigMap configs, const QuantizeReport& report) {
   ASSIGN_OR_RETURN(const json_in::Document document, json_in::Document::Parse(config));
   json::Writer out;
   out.BeginObject();
@@ -74,12 +72,14 @@ absl::StatusOr<std::string> WithQuantizationConfig(std::string_view config, cons
     out.Key(m.key);
     Copy(m.value, out);
   }
-  out.Key("quantization_config").BeginObject().Key("quant_method").String("torchao");
-  out.Key("quant_type").BeginObject().Key("default").Raw(report.config_json).EndObject();
-  out.Key("quant_type_kwargs").BeginObject().EndObject().Key("modules_to_not_convert").BeginArray();
-  for (const QuantizedRow& row : report.rows)
-    if (row.config.empty() && row.sizes.size() == 2 && !quantizer::ModuleOf(row.name).empty()) out.String(quantizer::ModuleOf(row.name));
-  out.EndArray().Key("include_input_output_embeddings").Bool(false).Key("untie_embedding_weights").Bool(false).EndObject().EndObject();
+  configs.keep_head = false;
+  for (const QuantizedRow& row : report.rows) {
+    const std::string module(quantizer::ModuleOf(row.name));
+    if (row.config.empty() && row.sizes.size() == 2 && !module.empty() &&
+        std::find(configs.skip.begin(), configs.skip.end(), module) == configs.skip.end())
+      configs.skip.push_back(module);
+  }
+  out.Key("quantization_config").Raw(quantizer::ToQuantizationConfigJson(configs)).EndObject();
   return out.Take() + "\n";
 }
 
@@ -103,7 +103,6 @@ void KeepShards(const ConvertOptions& o, std::vector<NamedTensor>& tensors) {
 
 absl::StatusOr<QuantizedCheckpoint> QuantizeCheckpoint(const ConvertOptions& o, std::vector<NamedTensor> tensors,
                                                        std::vector<std::string>* lines) {
-  ASSIGN_OR_RETURN(std::unique_ptr<Chooser> chooser, Chooser::Make(o));
   const std::string model_config = ConfigBeside(o);
   quantizer::ModelFacts facts;
   if (!model_config.empty()) {
@@ -128,26 +127,15 @@ absl::StatusOr<QuantizedCheckpoint> QuantizeCheckpoint(const ConvertOptions& o, 
       const NamedTensor& t = tensors[i];
       const quantizer::Candidate it{t.name, t.tensor.dtype, t.tensor.sizes, t.tensor.whole() && embeddings.contains(PlaceOf(t))};
       if (it.sizes.size() < 2) {
-        c.report().other_bytes += static_cast<uint64_t>(t.tensor.nbytes());
-        ++c.report().other_tensors;
+        c.Pass(static_cast<uint64_t>(t.tensor.nbytes()));
         continue;
       }
       c.Consider(i, it, quantizer::WhyNotLinear(it, facts, has));
     }
-    return c.Finish();
   };
-  ASSIGN_OR_RETURN(std::vector<ChosenWeight> chosen, consider(*chooser));
-  if (o.quantize == kAutomatic) {
-    std::vector<BudgetWeight> weights;
-    uint64_t others = chooser->report().bytes_before();
-    for (const ChosenWeight& w : chosen) {
-      weights.push_back({tensors[w.index].name, tensors[w.index].tensor});
-      others -= static_cast<uint64_t>(tensors[w.index].tensor.nbytes());
-    }
-    ASSIGN_OR_RETURN(quantizer::ConfigMap configs, ConfigsWithin(o, weights, others, false));
-    ASSIGN_OR_RETURN(chooser, Chooser::Make(o, std::move(configs)));
-    ASSIGN_OR_RETURN(chosen, consider(*chooser));
-  }
+  std::vector<ChosenWeight> chosen;
+  const auto weight = [&](size_t i) { return BudgetWeight{tensors[i].name, tensors[i].tensor}; };
+  ASSIGN_OR_RETURN(const std::unique_ptr<Chooser> chooser, Choose(o, false, consider, weight, &chosen));
   for (const ChosenWeight& w : chosen)
     if (quantizer::LayerStatistics::Needed(*w.config))
       return UsageError(text::StrCat(quantizer::ShortName(*w.config), " looks at activations, which a checkpoint cannot compute"),
@@ -156,7 +144,7 @@ absl::StatusOr<QuantizedCheckpoint> QuantizeCheckpoint(const ConvertOptions& o, 
   QuantizedCheckpoint out;
   out.report = std::make_shared<QuantizeReport>(std::move(chooser->report()));
   if (!model_config.empty()) {
-    ASSIGN_OR_RETURN(std::string text, WithQuantizationConfig(model_config, *out.report));
+    ASSIGN_OR_RETURN(std::string text, WithQuantizationConfig(model_config, chooser->configs(), *out.report));
     out.extra_files.emplace_back("config.json", std::move(text));
   }
 
@@ -172,7 +160,6 @@ absl::StatusOr<QuantizedCheckpoint> QuantizeCheckpoint(const ConvertOptions& o, 
   struct State {
     std::vector<Weight> weights;
     absl::flat_hash_map<std::string, Part> parts;  // by the name that is written
-    std::mutex mutex;
   };
   auto state = std::make_shared<State>();
   std::string all_names = "[";

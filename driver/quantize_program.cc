@@ -8,7 +8,6 @@
 #include "driver/calibrate.h"
 #include "driver/diagnostic.h"
 #include "driver/quantize.h"
-#include "driver/quantize_budget.h"
 #include "io/io_error.h"
 #include "io/mapped_file.h"
 #include "io/scratch_file.h"
@@ -92,7 +91,6 @@ QuantizedLayer FormOf(const Config& c, const quantizer::Scheme& scheme, std::vec
 
 absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, const ConvertOptions& o, bool aten,
                                                                 const std::string& folder) {
-  ASSIGN_OR_RETURN(std::unique_ptr<Chooser> chooser, Chooser::Make(o));
   const std::vector<LinearLayer> layers = passes::FindLinears(p);
   std::map<std::string, size_t> linear;
   for (size_t i = 0; i < layers.size(); ++i) linear[layers[i].weight] = i;
@@ -100,8 +98,7 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, 
   const auto consider = [&](Chooser& c) {
     for (const auto& [name, t] : p.weights) {
       if (t.sizes.size() < 2) {
-        c.report().other_bytes += static_cast<uint64_t>(t.nbytes());
-        ++c.report().other_tensors;
+        c.Pass(static_cast<uint64_t>(t.nbytes()));
         continue;
       }
       const auto it = linear.find(name);
@@ -111,21 +108,10 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, 
       else
         c.Consider(it->second, candidate, quantizer::IsAttentionOutput(name, has) ? "of nn.MultiheadAttention" : "");
     }
-    return c.Finish();
   };
-  ASSIGN_OR_RETURN(std::vector<ChosenWeight> chosen, consider(*chooser));
-  if (o.quantize == kAutomatic) {
-    std::vector<BudgetWeight> weights;
-    uint64_t others = chooser->report().bytes_before();
-    for (const ChosenWeight& w : chosen) {
-      const ir::TensorRef& t = p.weights.at(layers[w.index].weight);
-      weights.push_back({layers[w.index].weight, ir::ShardedTensor(t)});
-      others -= static_cast<uint64_t>(t.nbytes());
-    }
-    ASSIGN_OR_RETURN(quantizer::ConfigMap configs, ConfigsWithin(o, weights, others, true));
-    ASSIGN_OR_RETURN(chooser, Chooser::Make(o, std::move(configs)));
-    ASSIGN_OR_RETURN(chosen, consider(*chooser));
-  }
+  std::vector<ChosenWeight> chosen;
+  const auto weight = [&](size_t i) { return BudgetWeight{layers[i].weight, ir::ShardedTensor(p.weights.at(layers[i].weight))}; };
+  ASSIGN_OR_RETURN(const std::unique_ptr<Chooser> chooser, Choose(o, true, consider, weight, &chosen));
   auto report = std::make_shared<QuantizeReport>(std::move(chooser->report()));
   for (const ChosenWeight& w : chosen) RETURN_IF_ERROR(CheckForPrograms(*w.config));
 

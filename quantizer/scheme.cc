@@ -62,9 +62,18 @@ std::string Encode(absl::Span<const float> numbers, DType t) {
   return out;
 }
 
+uint64_t Part::numel() const {
+  uint64_t n = 1;
+  for (int64_t size : sizes) n *= static_cast<uint64_t>(size);
+  return n;
+}
+
+std::vector<int64_t> SwizzledSizes(int64_t rows, int64_t columns) { return {(rows + 127) / 128 * 32, (columns + 3) / 4 * 16}; }
+
 std::string Swizzle(absl::Span<const uint8_t> bytes, int64_t rows, int64_t columns) {
-  const int64_t tiles_down = (rows + 127) / 128, tiles_across = (columns + 3) / 4;
-  std::string out(static_cast<size_t>(tiles_down * tiles_across * 512), '\0');
+  const std::vector<int64_t> sizes = SwizzledSizes(rows, columns);
+  const int64_t tiles_across = sizes[1] / 16;
+  std::string out(static_cast<size_t>(sizes[0] * sizes[1]), '\0');
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < columns; ++c)
       out[static_cast<size_t>((r / 128 * tiles_across + c / 4) * 512 + r % 32 * 16 + r % 128 / 32 * 4 + c % 4)] =
@@ -89,6 +98,12 @@ int64_t Scheme::packed_row() const { return parts_[0].sizes[1] * ir::ByteSize(pa
 
 void Scheme::Pack(const int8_t* codes, int64_t count, uint8_t* qdata) const {
   std::memcpy(qdata, codes, static_cast<size_t>(count * shape_.k));
+}
+
+bool Scheme::FindRanges(const float* w, int64_t groups) {
+  low_of_.resize(static_cast<size_t>(groups));
+  high_of_.resize(static_cast<size_t>(groups));
+  return loops_.min_max(w, groups, shape_.group, low_of_.data(), high_of_.data());
 }
 
 void Scheme::ObserveRange(const float* rows, int64_t count) {

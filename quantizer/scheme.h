@@ -27,6 +27,8 @@ struct Part {
   std::string_view name;
   ir::DType dtype;
   std::vector<int64_t> sizes;
+  uint64_t numel() const;
+  uint64_t nbytes() const { return numel() * static_cast<uint64_t>(ir::ByteSize(dtype)); }
 };
 
 // What is the same for all schemes of a weight.
@@ -98,6 +100,8 @@ class Scheme {
   Scheme(const Config& config, const Shape& shape) : config_(config), shape_(shape), loops_(BestLoops()) {}
   // The least and greatest of the tensor, of what has been observed.
   void ObserveRange(const float* rows, int64_t count);
+  // low_of_ and high_of_: the least and greatest of each group. False where there is an infinity or NaN.
+  bool FindRanges(const float* w, int64_t groups);
 
   const Config config_;
   const Shape shape_;
@@ -105,6 +109,7 @@ class Scheme {
   const Loops& loops_;
   std::vector<Part> parts_;
   std::vector<float> scale_, zero_;
+  std::vector<float> low_of_, high_of_;  // of the chunk at hand
   float least_ = 0, greatest_ = 0;
   bool any_ = false;
 };
@@ -124,6 +129,8 @@ std::string Encode(absl::Span<const float> numbers, ir::DType t);
 // Scales of blocks [rows, columns], a byte each, in the order of NVIDIA's block-scaled products: tiles of 128 x 4, row by row, in
 // each the byte of (r, c) at (r % 32) · 16 + (r / 32) · 4 + c; zeros beyond the edges.
 std::string Swizzle(absl::Span<const uint8_t> bytes, int64_t rows, int64_t columns);
+// The sizes of what that is, as torchao declares it: [32 * tiles down, 16 * tiles across].
+std::vector<int64_t> SwizzledSizes(int64_t rows, int64_t columns);
 
 }  // namespace slipway::quantizer
 

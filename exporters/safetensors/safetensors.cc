@@ -249,7 +249,7 @@ absl::Status WriteFolder(const std::string& folder, const std::vector<FilePlan>&
   const auto write = [&]() -> absl::Status {
     std::vector<std::string> paths;
     for (const std::string& name : names) paths.push_back(text::StrCat(base, "/", name));
-    if (!index.empty()) paths.push_back(text::StrCat(base, "/model.safetensors.index.json"));
+    if (!index.empty()) paths.push_back(text::StrCat(base, "/", kIndex));
     std::vector<std::unique_ptr<io::AtomicFile>> written;
     FileWriter writer(options, total);
     for (size_t i = 0; i < paths.size(); ++i) {

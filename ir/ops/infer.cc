@@ -102,7 +102,9 @@ DType InferContext::FloatResultType(absl::Span<Value* const> tensors, absl::Span
 Sizes InferContext::Reduce(const Sizes& in, const std::vector<int>& dims, bool keepdim) {
   Sizes out;
   for (int d = 0; d < static_cast<int>(in.size()); ++d) {
-    if (std::find(dims.begin(), dims.end(), d) == dims.end()) out.push_back(in[d]);
+    const auto given = std::count(dims.begin(), dims.end(), d);
+    if (given > 1) Fail(text::StrCat("dim ", d, " is given twice"));
+    if (given == 0) out.push_back(in[d]);
     else if (keepdim) out.push_back(1);
   }
   return out;

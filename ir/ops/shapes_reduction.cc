@@ -18,10 +18,6 @@ Sizes Reduced(InferContext& c) {
   std::vector<int> dims(x->rank());
   for (int d = 0; d < x->rank(); ++d) dims[d] = d;
   if (Declares(c, "dim")) dims = c.dims("dim", x->rank());
-  std::vector<int> sorted = dims;
-  std::sort(sorted.begin(), sorted.end());
-  if (const auto twice = std::adjacent_find(sorted.begin(), sorted.end()); twice != sorted.end())
-    c.Fail(text::StrCat("dim ", *twice, " is given twice"));
   return c.Reduce(x->sizes(), dims, KeepDim(c));
 }
 

@@ -45,10 +45,7 @@ class Affine : public Scheme {
   bool Quantize(const float* w, int64_t row, int64_t count, int8_t* codes, float* numbers) override {
     const int64_t groups = count * shape_.groups();
     const size_t first = static_cast<size_t>(row * shape_.groups());
-    low_of_.resize(static_cast<size_t>(groups));
-    high_of_.resize(static_cast<size_t>(groups));
-    const bool finite = loops_.min_max(w, groups, shape_.group, low_of_.data(), high_of_.data());
-    if (!finite) return false;
+    if (!FindRanges(w, groups)) return false;
     if (shape_.whole) {
       scales_.assign(static_cast<size_t>(groups), scale_[0]);
       zeros_.assign(static_cast<size_t>(groups), zero_[0]);
@@ -113,7 +110,7 @@ class Affine : public Scheme {
   Mapping mapping_;
   DType scale_dtype_;
   Rounding product_;
-  std::vector<float> low_of_, high_of_, inverse_, scales_, zeros_;
+  std::vector<float> inverse_, scales_, zeros_;
 };
 
 // Only the last row says after which round all groups stop. The scales after the last round are kept, and when a group had reached its
@@ -172,10 +169,8 @@ class HqqScaleOnly : public Affine {
 
   // The scales to begin with; false where a weight is not finite.
   bool First(const float* w, int64_t groups, float* scales) {
-    const size_t many = static_cast<size_t>(groups);
-    low_of_.resize(many), high_of_.resize(many);
-    if (!loops_.min_max(w, groups, shape_.group, low_of_.data(), high_of_.data())) return false;
-    for (size_t j = 0; j < many; ++j) scales[j] = std::max(std::max(-low_of_[j], high_of_[j]) / -low_, kEps);
+    if (!FindRanges(w, groups)) return false;
+    for (size_t j = 0; j < static_cast<size_t>(groups); ++j) scales[j] = std::max(std::max(-low_of_[j], high_of_[j]) / -low_, kEps);
     return true;
   }
 

@@ -28,8 +28,8 @@ class Float8 : public Scheme {
   bool Quantize(const float* w, int64_t row, int64_t count, int8_t* codes, float* numbers) override {
     const int64_t groups = count * shape_.groups();
     const size_t many = static_cast<size_t>(groups);
-    low_of_.resize(many), high_of_.resize(many), scales_.resize(many);
-    if (!loops_.min_max(w, groups, shape_.group, low_of_.data(), high_of_.data())) return false;
+    scales_.resize(many);
+    if (!FindRanges(w, groups)) return false;
     float unused;
     for (size_t j = 0; j < many; ++j) {
       if (shape_.whole)
@@ -69,7 +69,7 @@ class Float8 : public Scheme {
   }
 
   const bool e5m2_;
-  std::vector<float> low_of_, high_of_, scales_;
+  std::vector<float> scales_;
 };
 
 }  // namespace

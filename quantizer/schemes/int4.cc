@@ -30,8 +30,8 @@ class Int4 : public Scheme {
   bool Quantize(const float* w, int64_t row, int64_t count, int8_t* codes, float* numbers) override {
     const int64_t groups = count * shape_.groups();
     const size_t first = static_cast<size_t>(row * shape_.groups()), many = static_cast<size_t>(groups);
-    low_of_.resize(many), high_of_.resize(many), exact_.resize(many);
-    if (!loops_.min_max(w, groups, shape_.group, low_of_.data(), high_of_.data())) return false;
+    exact_.resize(many);
+    if (!FindRanges(w, groups)) return false;
     const Rounding t = rounding_;
     for (size_t j = 0; j < many; ++j) {
       float& scale = scale_[first + j];
@@ -89,7 +89,7 @@ class Int4 : public Scheme {
 
  protected:
   const Rounding rounding_;
-  std::vector<float> low_of_, high_of_, exact_;
+  std::vector<float> exact_;
 };
 
 // Only the last row says how many rounds there are. The zeros after each round are kept as long as that costs little memory; of
@@ -142,8 +142,8 @@ class Int4Hqq : public Int4 {
   bool Fit(const float* w, int64_t count, int rounds, double* error, float* kept) {
     const int64_t groups = count * shape_.groups();
     const size_t many = static_cast<size_t>(groups);
-    low_of_.resize(many), high_of_.resize(many), exact_.resize(many), zeros_.resize(many);
-    if (!loops_.min_max(w, groups, shape_.group, low_of_.data(), high_of_.data())) return false;
+    exact_.resize(many), zeros_.resize(many);
+    if (!FindRanges(w, groups)) return false;
     for (size_t j = 0; j < many; ++j) {
       exact_[j] = std::min(15 / (high_of_[j] - low_of_[j]), 2e4f);
       zeros_[j] = std::rint(-low_of_[j] * exact_[j]);

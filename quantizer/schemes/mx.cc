@@ -33,9 +33,8 @@ class Mx : public Scheme {
   Mx(const Config& c, const Shape& s)
       : Scheme(c, s), four_(c.element == DType::kFloat4E2M1), e5m2_(c.element == DType::kFloat8E5M2),
         largest_(four_ ? 6.0f : e5m2_ ? 57344.0f : 448.0f), power_(four_ ? 2 : e5m2_ ? 15 : 8), mantissa_(four_ ? 1 : e5m2_ ? 2 : 3) {
-    const int64_t down = (s.n + 127) / 128, across = (s.groups() + 3) / 4;
     parts_ = {{"qdata", four_ ? DType::kUInt8 : c.element, {s.n, four_ ? s.k / 2 : s.k}},
-              {"scale", DType::kFloat8E8M0FNU, {32 * down, 16 * across}}};
+              {"scale", DType::kFloat8E8M0FNU, SwizzledSizes(s.n, s.groups())}};
   }
   void Start() override {
     Scheme::Start();
@@ -50,8 +49,8 @@ class Mx : public Scheme {
   bool Quantize(const float* w, int64_t row, int64_t count, int8_t* codes, float* numbers) override {
     const int64_t groups = count * shape_.groups();
     const size_t first = static_cast<size_t>(row * shape_.groups()), many = static_cast<size_t>(groups);
-    low_of_.resize(many), high_of_.resize(many), by_.resize(many);
-    if (!loops_.min_max(w, groups, shape_.group, low_of_.data(), high_of_.data())) return false;
+    by_.resize(many);
+    if (!FindRanges(w, groups)) return false;
     const bool rceil = config_.mx_scaling == MxScaling::kRceil;
     for (size_t j = 0; j < many; ++j) {
       const int e = Exponent(std::max(-low_of_[j], high_of_[j]));
@@ -94,7 +93,7 @@ class Mx : public Scheme {
   const float largest_;
   const int power_, mantissa_;
   std::vector<uint8_t> exponents_;
-  std::vector<float> low_of_, high_of_, by_;
+  std::vector<float> by_;
 };
 
 }  // namespace

@@ -18,8 +18,7 @@ using ir::DType;
 class Nvfp4 : public Scheme {
  public:
   Nvfp4(const Config& c, const Shape& s) : Scheme(c, s) {
-    const int64_t down = (s.n + 127) / 128, across = (s.groups() + 3) / 4;
-    parts_ = {{"qdata", DType::kUInt8, {s.n, s.k / 2}}, {"scale", DType::kFloat8E4M3FN, {32 * down, 16 * across}}};
+    parts_ = {{"qdata", DType::kUInt8, {s.n, s.k / 2}}, {"scale", DType::kFloat8E4M3FN, SwizzledSizes(s.n, s.groups())}};
     if (c.per_tensor_scale) parts_.push_back({"per_tensor_scale", DType::kFloat32, {}});
   }
   void Start() override {
@@ -39,8 +38,8 @@ class Nvfp4 : public Scheme {
   bool Quantize(const float* w, int64_t row, int64_t count, int8_t* codes, float* numbers) override {
     const int64_t groups = count * shape_.groups();
     const size_t first = static_cast<size_t>(row * shape_.groups()), many = static_cast<size_t>(groups);
-    low_of_.resize(many), high_of_.resize(many), by_.resize(many);
-    if (!loops_.min_max(w, groups, shape_.group, low_of_.data(), high_of_.data())) return false;
+    by_.resize(many);
+    if (!FindRanges(w, groups)) return false;
     for (size_t j = 0; j < many; ++j) by_[j] = BlockScale(low_of_[j], high_of_[j]);
     Convert(w, first, groups, by_.data(), codes, numbers);
     return true;
@@ -88,7 +87,7 @@ class Nvfp4 : public Scheme {
 
   float tensor_ = 0;
   std::vector<uint8_t> blocks_;
-  std::vector<float> low_of_, high_of_, by_;
+  std::vector<float> by_;
 };
 
 }  // namespace

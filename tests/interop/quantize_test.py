@@ -280,6 +280,12 @@ def test_maps_and_config_json(slipway, tmp_path):
     assert "lm_head" in written["quantization_config"]["modules_to_not_convert"]
     assert written["quantization_config"]["quant_type"]["default"] == config_to_dict(CONFIGS["int8-weight-only"])
     slipway("quantize", tmp_path / "out", "-o", f"{tmp_path}/again/", "--config", "int8-weight-only", status=3)
+    # What transformers said to leave alone is said again, once.
+    (tmp_path / "t.json").write_text(json.dumps({**written["quantization_config"], "modules_to_not_convert": ["up"]}))
+    slipway("quantize", folder, "-o", f"{tmp_path}/skipped/", "--config", tmp_path / "t.json")
+    again = json.loads((tmp_path / "skipped" / "config.json").read_text())["quantization_config"]
+    assert again["quant_type"]["default"] == config_to_dict(CONFIGS["int8-weight-only"])
+    assert sorted(again["modules_to_not_convert"]) == ["embed_tokens", "lm_head", "up"]
 
 
 def test_several_processes(slipway, tmp_path):

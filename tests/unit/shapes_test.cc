@@ -228,6 +228,7 @@ TEST_F(Shapes, RefusesWhatTorchRefuses) {
       {"aten.mm.default", {m, halves}, "'x' is f32 and 'x' f16"},
       {"aten.logsumexp.default", {m, Ints{1, 1}}, "dim 1 is given twice"},
       {"aten.sum.dim_IntList", {m, Ints{0, -2}}, "dim 0 is given twice"},
+      {"aten.linalg_vector_norm.default", {m, 2, Ints{1, 1}}, "dim 1 is given twice"},
       {"aten.multinomial.default", {m, 5}, "5 samples of 4"},
       {"aten.matmul.default", {In(DType::kInt16, {3, 4}), n}, "'x' is i16 and 'x' f32"},
       {"aten.bmm.default", {batch, In(i64, {2, 4, 5})}, "'x' is f32 and 'x' i64"},
