@@ -219,6 +219,22 @@ struct QuantLinearAttributes {
   auto Fields() { return std::tie(parts, rounded, scale_rounded); }
 };
 
+// integer_linear: which operands there are beside input, matrix, scale and the input's scale: a zero point before the latter, the
+// input's behind it, then a bias; what sums times the input's scale are rounded to (f32: they are not).
+enum IntegerPart : int64_t { kIntegerZero = 1, kIntegerInputZero = 2, kIntegerBias = 4 };
+struct IntegerLinearAttributes {
+  int64_t parts;
+  DType rounded;
+  auto Fields() { return std::tie(parts, rounded); }
+};
+// quantize_rows: integers in low..high; scales are at least eps. A zero point is chosen where `asymmetric`.
+struct QuantizeRowsAttributes {
+  bool asymmetric;
+  int64_t low, high;
+  double eps;
+  auto Fields() { return std::tie(asymmetric, low, high, eps); }
+};
+
 // Convolutions, by spatial dim. The numbers of groups may be an expression.
 template <typename Int = int64_t>
 struct ConvAttributes {

@@ -16,7 +16,7 @@ const Kernel* FindKernel(std::string_view name) {
       int8_t inputs;
     } tables[] = {{UnaryKernels(), true, 1},      {BinaryKernels(), true, 2},  {ChainKernels(), true, 0},
                   {MoveKernels(), false, 0},      {IndexKernels(), false, 1},  {ReduceKernels(), false, 1},
-                  {MatmulKernels(), false, 2},    {QuantKernels(), false, 2},  {AttentionKernels(), false, 3},
+                  {MatmulKernels(), false, 2},    {QuantKernels(), false, 2},  {IntegerKernels(), false, 1}, {AttentionKernels(), false, 3},
                   {NormalizeKernels(), false, 1}, {ConvKernels(), false, 2},   {RecurrentKernels(), false, 3},
                   {PoolKernels(), false, 1},      {SampleKernels(), false, 1}, {OrderKernels(), false, 1},
                   {TransformKernels(), false, 1}};

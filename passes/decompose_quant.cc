@@ -273,6 +273,49 @@ void ChooseQparams(Decomposer& d) {
   d.Return({d.b.Cast(Reshape(d, scale, sizes), d.out_type(0).dtype), d.b.Cast(Reshape(d, zero, sizes), d.out_type(1).dtype)});
 }
 
+void QuantizeRows(Decomposer& d) {
+  Value* x = d.in("input");
+  const int64_t low = d.i("quant_min"), high = d.i("quant_max");
+  ir::Ints block(static_cast<size_t>(x->rank()), 1);
+  block.back() = -1;
+  SymInts sizes(block.begin(), block.end());
+  if (!d.ok()) return;
+  sizes.back() = d.b.Size(x, x->rank() - 1);
+  Values made = d.b.CallMulti("torchao.choose_qparams_affine.default",
+                              {x, d.flag("asymmetric") ? "ASYMMETRIC" : "SYMMETRIC", sizes, DType::kInt8, low, high, d.f("eps")},
+                              {{"scale_dtype", DType::kFloat32}, {"zero_point_dtype", DType::kInt8}, {"keepdim", true}});
+  if (!d.b.ok()) return;
+  Value* q = d.b.Call("slipway.quantize.default", {x, made[0], made[1], block, DType::kFloat32, DType::kInt8, low, high});
+  d.Return({q, made[0], made[1]});
+}
+
+// One scale a column: exact sums, then the scales. Several: a product of floats, whose sums round.
+void IntegerLinear(Decomposer& d) {
+  Value *x = d.in("input"), *scale = d.in("input_scale"), *w = d.in("weight"), *bias = d.opt_in("bias");
+  Value *zero = d.opt_in("input_zero_point"), *w_zero = d.opt_in("zero_point");
+  const int64_t block = d.i("block_size");
+  if (!d.ok()) return;
+  Value* y;
+  if (block == -1) {
+    auto integers = [&](Value* v, Value* less) {
+      v = d.b.Cast(v, DType::kInt32);
+      return less ? d.Sub(v, d.b.Cast(less, DType::kInt32)) : v;
+    };
+    y = Matmul(d, integers(x, zero), Transpose(d, integers(w, w_zero), 0, 1));
+    y = d.Mul(d.b.Cast(y, DType::kFloat32), scale);
+    if (auto rounded = d.dtype("rounded")) y = d.b.Cast(y, *rounded);
+    y = d.Mul(y, Reshape(d, d.in("scale"), {-1}));
+    if (bias) y = d.Add(y, bias);
+  } else {
+    Value* floats = d.b.Cast(x, DType::kFloat32);
+    if (zero) floats = d.Sub(floats, d.b.Cast(zero, DType::kFloat32));
+    Dequantized m;
+    m.input = w, m.scale = d.in("scale"), m.zero_point = w_zero, m.block_size = {1, block};
+    y = d.b.Call("aten.linear.default", {d.Mul(floats, scale), Emit(d.b, m), bias});
+  }
+  d.Return(y);
+}
+
 constexpr DecomposeRow kNamed[] = {
     {"quantized_decomposed.quantize_per_tensor.default", QuantizePerTensor, false},
     {"quantized_decomposed.quantize_per_tensor.tensor", QuantizePerTensor, false},
@@ -291,6 +334,8 @@ constexpr DecomposeRow kInAten[] = {
     {"slipway.quantize.default", Quantize, false},
     {"slipway.dequantize.default", Dequantize, false},
     {"slipway.quantized_linear.default", QuantizedLinear, false},
+    {"slipway.integer_linear.default", IntegerLinear, false},
+    {"slipway.quantize_rows.default", QuantizeRows, false},
     {"torchao.choose_qparams_affine.default", ChooseQparams, false},
 };
 

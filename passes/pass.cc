@@ -48,6 +48,7 @@ constexpr Pass kPasses[] = {
     {"recognize-norms", "makes aten.rms_norm of RMS norms that are written out", kFunctional, Plain<RecognizeNorms>},
     {"fold-constants", "computes what depends on constants only", kFunctional, RunFoldConstants},
     {"form-quantized-linears", "joins products with their dequantized weights", kFunctional, Plain<FormQuantizedLinears>},
+    {"form-integer-linears", "joins products of quantized activations and weights with their scales", kFunctional, Plain<FormIntegerLinears>},
     {"relax-activations", "leaves the rounding of activations to the target", kFunctional, Plain<RelaxActivations>},
     {"lower-complex", "makes complex tensors pairs of real ones", kFunctional, Plain<LowerComplex>},
     {"legalize", "decomposes nodes until the target takes each", kFunctional, RunLegalize},
@@ -59,6 +60,7 @@ constexpr std::string_view kPreparationPasses[] = {
     "drop-mutations",  "remove-no-ops",          "eliminate-dead-code", "merge-common-subexpressions",
     "recognize-quantization", "recognize-norms", "fold-constants",   "form-quantized-linears", "lower-complex"};
 constexpr std::string_view kRelaxationPasses[] = {"relax-activations"};
+constexpr std::string_view kIntegerPasses[] = {"form-integer-linears"};
 constexpr std::string_view kLegalizationPasses[] = {"legalize", "remove-no-ops", "eliminate-dead-code",
                                                     "merge-common-subexpressions", "fold-constants"};
 constexpr std::string_view kOutliningPasses[] = {"outline-blocks"};
@@ -67,6 +69,7 @@ constexpr std::string_view kOutliningPasses[] = {"outline-blocks"};
 
 constinit const Pipeline kPreparation = kPreparationPasses;
 constinit const Pipeline kRelaxation = kRelaxationPasses;
+constinit const Pipeline kIntegerProducts = kIntegerPasses;
 constinit const Pipeline kLegalization = kLegalizationPasses;
 constinit const Pipeline kOutlining = kOutliningPasses;
 

@@ -47,6 +47,8 @@ using Pipeline = absl::Span<const std::string_view>;
 extern const Pipeline kPreparation;
 // Between those two, for targets that may round activations in their own way.
 extern const Pipeline kRelaxation;
+// For targets with products of integers and their scales: what they take them in.
+extern const Pipeline kIntegerProducts;
 // legalize, and what cleans up after decompositions.
 extern const Pipeline kLegalization;
 // Repeated blocks become calls.
@@ -102,6 +104,12 @@ absl::Status RecognizeNorms(ir::Program& p);
 
 // Products with dequantized weights become slipway.quantized_linear, for targets to legalize. After RecognizeQuantization.
 absl::Status FormQuantizedLinears(ir::Program& p);
+
+// What programs spell out around integers of activations becomes one node each: scales made of rows and the integers
+// (slipway.quantize_rows); products of integers with the scales behind them, and linear layers of dequantized integers on both sides
+// (slipway.integer_linear). Of the latter the sums become exact; all else computes what the program says, in its order. After
+// FormQuantizedLinears.
+absl::Status FormIntegerLinears(ir::Program& p);
 
 // Activations that the program rounds to 8 bits in front of a product with a quantized matrix are left to the target: products of
 // fake-quantized ones take the floats; products of integers become slipway.quantized_linear with `activations`. Changes numbers,

@@ -18,7 +18,7 @@ void ChooseWeightsToPack(PlannedProgram& planned) {
   // What each constant's bytes are read as, by the place they lie at: tied weights stay one, packed or not.
   struct Use {
     kernels::WeightMatrix matrix;
-    bool any = false, good = true, nibbles = true;
+    bool any = false, good = true, nibbles = true, quads = true, panels = true;
   };
   using Place = std::pair<const ir::Storage*, int64_t>;
   std::map<int, Place> place_of;
@@ -33,9 +33,13 @@ void ChooseWeightsToPack(PlannedProgram& planned) {
       if (place == place_of.end()) continue;
       Use& use = uses[place->second];
       kernels::WeightMatrix m;
-      use.nibbles = use.nibbles && kernels::TakesPacked(plan, s, k, kernels::Packing::kNibbles, &m);
-      use.good = use.good && kernels::TakesPacked(plan, s, k, kernels::Packing::kPanels, &m) && m.n >= kLeastColumns &&
-                 (!use.any || m == use.matrix);
+      auto takes = [&](kernels::Packing packing) { return kernels::TakesPacked(plan, s, k, packing, &m); };
+      use.nibbles = use.nibbles && takes(kernels::Packing::kNibbles);
+      use.quads = use.quads && takes(kernels::Packing::kQuads);
+      use.panels = use.panels && takes(kernels::Packing::kPanels);
+      use.good = use.good && (use.quads || use.panels);
+      m.packing = kernels::Packing::kPanels;
+      use.good = use.good && m.n >= kLeastColumns && (!use.any || m == use.matrix);
       use.matrix = m;
       use.any = true;
     }
@@ -43,6 +47,7 @@ void ChooseWeightsToPack(PlannedProgram& planned) {
     const Use& use = uses[place_of[w.buffer]];
     if (!use.any || !use.good) continue;
     w.packed = use.matrix;
+    w.packed->packing = use.panels ? kernels::Packing::kPanels : kernels::Packing::kQuads;
     if (!use.nibbles) continue;
     for (kernels::Packing packing : {kernels::Packing::kUnsignedNibbles, kernels::Packing::kNibbles})
       if (kernels::FitsPacking(plan.buffers[w.buffer].constant, use.matrix.dtype, use.matrix.k * use.matrix.n, packing))

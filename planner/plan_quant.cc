@@ -52,6 +52,54 @@ void QuantizedLinear(PlanContext& c) {
   c.Return(out);
 }
 
+// Sums of integers leave 32 bits where they have more terms (kernels/products/integer_linear.cc).
+constexpr int64_t kMostTerms = 1 << 16;
+
+void IntegerLinear(PlanContext& c) {
+  Operand x = c.in("input"), x_scale = c.in("input_scale"), x_zero = c.opt_in("input_zero_point"), q = c.in("weight"),
+          scale = c.in("scale"), zero = c.opt_in("zero_point"), bias = c.opt_in("bias");
+  const DType rounded = c.dtype("rounded").value_or(DType::kFloat32);
+  if (!c.ok()) return;
+  if (x.rank() == 0 || q.rank() != 2 || scale.rank() != 2 || (zero && zero.rank() != 2)) return c.Fail("the operands are no matrices");
+  if (x.dtype != DType::kInt8 || !IsByte(q.dtype) || x_scale.dtype != DType::kFloat32 || scale.dtype != DType::kFloat32 ||
+      (x_zero && x_zero.dtype != DType::kInt8) || (zero && zero.dtype != q.dtype) || (bias && bias.dtype != DType::kFloat32) ||
+      (rounded != DType::kFloat32 && rounded != DType::kBFloat16))
+    return c.Unsupported("operands of these types");
+  const Dim n = q.sizes[0];
+  const auto k = q.sizes[1].constant(), groups = scale.sizes[1].constant();
+  if (!k || !groups || *k < 1 || *k > kMostTerms || *groups < 1 || *k % *groups != 0 ||
+      (*groups > 1 && (*k / *groups % 8 != 0 || rounded != DType::kFloat32)))
+    return c.Unsupported("groups of other sizes");
+  if (zero) c.RequireEqual(zero.sizes[1], *groups, "zero points and scales do not agree");
+  c.RequireEqual(x.sizes.back(), *k, "the sizes do not agree");
+  Operand out = c.Result();
+  if (!c.ok()) return;
+  Dims rows(x.sizes.begin(), x.sizes.end());
+  rows.back() = 1;
+  std::vector<Operand> in = {c.Dense(x), Swap(q, 0, 1), ByGroups(c, scale, n)};
+  if (zero) in.push_back(ByGroups(c, zero, n));
+  in.push_back(c.Expand(x_scale, rows));
+  if (x_zero) in.push_back(c.Expand(x_zero, rows));
+  if (bias) in.push_back(c.Expand(bias, {n}));
+  constexpr kernels::IntegerPart kNone{};
+  const int64_t parts = (zero ? kernels::kIntegerZero : kNone) | (x_zero ? kernels::kIntegerInputZero : kNone) |
+                        (bias ? kernels::kIntegerBias : kNone);
+  if (c.ok()) c.Emit("integer_linear", std::move(in), {out}, DType::kFloat32, kernels::IntegerLinearAttributes{parts, *NativeType(rounded)});
+  c.Return(out);
+}
+
+void QuantizeRows(PlanContext& c) {
+  Operand x = c.in("input");
+  if (!c.ok()) return;
+  if (x.rank() == 0 || !IsKernelFloat(x.dtype)) return c.Unsupported("rows of this type");
+  const int64_t low = c.i("quant_min"), high = c.i("quant_max");
+  if (low < -128 || high > 127 || low >= high) return c.Unsupported("integers of another range");
+  std::vector<Operand> out = {c.Result(0), c.Result(1), c.Result(2)};
+  if (c.ok())
+    c.Emit("quantize_rows", {c.Dense(x)}, out, DType::kFloat32, kernels::QuantizeRowsAttributes{c.b("asymmetric"), low, high, c.f("eps")});
+  c.Return(std::move(out));
+}
+
 // int8 · int8 in int32.
 void IntMm(PlanContext& c) {
   Operand x = c.in("self"), y = c.in("mat2"), out = c.Result();
@@ -61,6 +109,8 @@ void IntMm(PlanContext& c) {
 
 constexpr PlanFamily kFamilies[] = {
     {QuantizedLinear, "quant_linear", "/slipway.quantized_linear.default"},
+    {IntegerLinear, "integer_linear", "/slipway.integer_linear.default"},
+    {QuantizeRows, "quantize_rows", "/slipway.quantize_rows.default"},
     {IntMm, "matmul", "_int_mm"},
 };
 

@@ -338,6 +338,9 @@ absl::StatusOr<PlannedProgram> MakePlan(const ir::Program& p, const PlanOptions&
 absl::StatusOr<PlannedProgram> LegalizeAndPlan(ir::Program& p, const PlanOptions& options,
                                                std::vector<passes::Unsupported>* unsupported) {
   absl::flat_hash_set<const ir::Node*> refused;
+  passes::PassContext forming;
+  forming.verify_each = options.verify_each;
+  if (absl::Status s = passes::RunPasses(passes::kIntegerProducts, p, forming); !s.ok()) return s;
   for (;;) {
     passes::PassContext context;
     context.verify_each = options.verify_each;

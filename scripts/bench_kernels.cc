@@ -109,13 +109,13 @@ void QuantMatmul(State& state) {
   const int64_t m = state.range(0), n = state.range(1), k = n, group = state.range(2) != 0 ? state.range(2) : k;
   std::mt19937 random(2);
   std::vector<int8_t> q(k * n);
-  for (int8_t& x : q) x = static_cast<int8_t>(kPacking == Packing::kPanels ? random() % 256 - 128 : random() % 16 - 8);
+  for (int8_t& x : q) x = static_cast<int8_t>(kPacking == Packing::kQuads ? random() % 256 - 128 : random() % 16 - 8);
   std::vector<char> panels(PanelBytes(k, n, DType::kI8, kPacking));
   PackPanels({q.data(), DType::kI8, 1, k}, k, n, 0, (n - 1) / kPanel + 1, panels.data(), kPacking);
   const std::vector<float> scale(PanelBytes(k / group, n, DType::kF32) / 4, 0.01f), a(m * k, 0.5f);
   std::vector<float> c(m * n);
   QuantCall g;
-  g.b.n = n, g.b.k = k, g.b.q = panels.data(), g.b.nibbles = kPacking != Packing::kPanels, g.b.group = group, g.b.scale = scale.data();
+  g.b.n = n, g.b.k = k, g.b.q = panels.data(), g.b.nibbles = kPacking != Packing::kQuads, g.b.offset = kPacking == Packing::kQuads ? -128 : -8, g.b.group = group, g.b.scale = scale.data();
   g.m = m, g.a = a.data(), g.a_row = k, g.c = c.data(), g.c_row = n;
   Scratch scratch;
   for (auto _ : state) {
@@ -159,7 +159,7 @@ const bool kPeaks = [] {
 BENCHMARK_TEMPLATE(Matmul, DType::kF32)->Apply(Sizes);
 BENCHMARK_TEMPLATE(Matmul, DType::kBF16)->Apply(Sizes);
 BENCHMARK_TEMPLATE(Matmul, DType::kF16)->Apply(Sizes);
-BENCHMARK_TEMPLATE(QuantMatmul, Packing::kPanels)->ArgsProduct({{1, 16, 128}, {384, 4096}, {0, 32}});
+BENCHMARK_TEMPLATE(QuantMatmul, Packing::kQuads)->ArgsProduct({{1, 16, 128}, {384, 4096}, {0, 32}});
 BENCHMARK_TEMPLATE(QuantMatmul, Packing::kNibbles)->ArgsProduct({{1, 16, 128}, {384, 4096}, {32}});
 BENCHMARK(Dft)->Arg(4096)->Arg(4093)->Arg(5000)->Arg(100000);
 

@@ -129,6 +129,17 @@ void Linear(InferContext& c) {
   if (c.node().op().ns == "aten") NeedSameDType(c, {x, w, bias});
   c.Out(x->dtype(), out);
 }
+// input [.., k] and weight [n, k] are integers, input_scale has an element a row.
+void IntegerLinear(InferContext& c) {
+  Value *x = c.tensor("input"), *w = c.tensor("weight"), *scale = c.tensor("input_scale");
+  if (x->rank() == 0 || w->rank() != 2 || scale->rank() != x->rank()) return c.Fail("an integer linear layer needs matrices");
+  if (!c.RequireEqual(x->sizes().back(), w->sizes().back(), "input features")) return;
+  Sizes out(x->sizes().begin(), x->sizes().end() - 1), rows = out;
+  rows.push_back(1);
+  NeedExpands(c, scale->sizes(), rows, "the input's scale");
+  out.push_back(w->sizes()[0]);
+  c.Out(DType::kFloat32, out);
+}
 void TensorDot(InferContext& c) {
   Value *a = Self(c), *b = TensorAt(c, 1);
   std::vector<int> da = c.dims("dims_self", a->rank(), false), db = c.dims("dims_other", b->rank(), false);
@@ -539,6 +550,7 @@ constexpr ShapeFamily kFamilies[] = {
     {Inner, "inner"},
     {Outer, "outer ger"},
     {Linear, "linear /slipway.quantized_linear.default"},
+    {IntegerLinear, "/slipway.integer_linear.default"},
     {TensorDot, "tensordot"},
     {Kron, "kron"},
     {Einsum, "einsum"},

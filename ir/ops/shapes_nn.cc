@@ -726,6 +726,15 @@ Sizes BlockSizes(InferContext& c, Value* x, bool keep) {
   }
   return out;
 }
+void QuantizeRows(InferContext& c) {
+  Value* x = Self(c);
+  if (x->rank() == 0) return c.Fail("a tensor without rows");
+  Sizes rows(x->sizes().begin(), x->sizes().end());
+  c.Out(DType::kInt8, rows);
+  rows.back() = 1;
+  c.Out(DType::kFloat32, rows);
+  c.Out(DType::kInt8, rows);
+}
 void BlockParameters(InferContext& c) {
   Value* x = Self(c);
   Sizes out = BlockSizes(c, x, c.b("keepdim"));
@@ -843,6 +852,7 @@ constexpr ShapeFamily kFamilies[] = {
      "/quantized_decomposed.choose_qparams_per_token_asymmetric.default "
      "/quantized_decomposed._choose_qparams_per_token_asymmetric_impl.default"},
     {BlockParameters, "/torchao.choose_qparams_affine.default"},
+    {QuantizeRows, "/slipway.quantize_rows.default"},
     {BlockScale, "/torchao.choose_scale_float8.default"},
 };
 

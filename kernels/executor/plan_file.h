@@ -17,7 +17,7 @@
 
 namespace slipway::kernels {
 
-inline constexpr uint32_t kPlanFileVersion = 3;
+inline constexpr uint32_t kPlanFileVersion = 4;
 
 // What lies at the start of a library's payload; offsets are from there, in bytes.
 struct PayloadHeader {

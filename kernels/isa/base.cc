@@ -2,6 +2,7 @@
 #if !defined(__aarch64__)
 #define SLIPWAY_ISA_NAME "v2"
 #define SLIPWAY_ISA_TABLE kIsaBase
+#define SLIPWAY_DOT_TABLE kDotBase
 #define SLIPWAY_ISA_BYTES 16
 #define SLIPWAY_ISA_ROWS 6
 #include "kernels/isa/body.h"

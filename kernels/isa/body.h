@@ -1,5 +1,5 @@
 // The loops that isa.h declares, for one instruction set: base.cc, avx2.cc, avx512.cc and neon.cc each include this file once,
-// with SLIPWAY_ISA_NAME, SLIPWAY_ISA_TABLE, SLIPWAY_ISA_BYTES (of a vector) and SLIPWAY_ISA_ROWS (rows of a tile: with two
+// with SLIPWAY_ISA_NAME, SLIPWAY_ISA_TABLE, SLIPWAY_DOT_TABLE, SLIPWAY_ISA_BYTES (of a vector) and SLIPWAY_ISA_ROWS (rows of a tile: with two
 // vectors each, what the registers hold). Written with the vector extensions of GCC and Clang; intrinsics only where these have
 // no form of an instruction. Everything is in an unnamed namespace and calls no function outside it, so that code compiled for a
 // newer processor is never linked into an older one's path.
@@ -13,27 +13,13 @@
 
 #include "kernels/isa/isa.h"
 #include "kernels/isa/conv.h"
+#include "kernels/isa/dot.h"
 #include "kernels/isa/quant.h"
 
 namespace slipway::kernels {
 namespace {
 
-constexpr int kLanes = SLIPWAY_ISA_BYTES / 4;
-typedef float Vec __attribute__((vector_size(SLIPWAY_ISA_BYTES)));
-typedef float VecAt __attribute__((vector_size(SLIPWAY_ISA_BYTES), aligned(4), may_alias));
-typedef int32_t IntVec __attribute__((vector_size(SLIPWAY_ISA_BYTES)));
-typedef uint16_t HalfBitsAt __attribute__((vector_size(SLIPWAY_ISA_BYTES / 2), aligned(2), may_alias));
-typedef float Vec4At __attribute__((vector_size(16), aligned(4), may_alias));
-typedef float Vec4 __attribute__((vector_size(16)));
-typedef int32_t Int4 __attribute__((vector_size(16)));
-
-#define SLIPWAY_INLINE inline __attribute__((always_inline))
-
-SLIPWAY_INLINE int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
-SLIPWAY_INLINE int64_t Most(int64_t a, int64_t b) { return a > b ? a : b; }
-SLIPWAY_INLINE Vec Load(const float* p) { return *reinterpret_cast<const VecAt*>(p); }
-SLIPWAY_INLINE void Store(float* p, Vec v) { *reinterpret_cast<VecAt*>(p) = v; }
-SLIPWAY_INLINE Vec Splat(float x) { return x - Vec{}; }
+#include "kernels/isa/vectors.h"
 
 // Elements as f32.
 struct BFloat {
@@ -918,10 +904,14 @@ void LayerNormRow(const float* x, const float* weight, const float* bias, float 
 }
 
 #include "kernels/isa/conv_body.h"
+#include "kernels/isa/dot_body.h"
 #include "kernels/isa/quant_body.h"
 #include "kernels/isa/row_body.h"
 
 }  // namespace
+
+extern const DotIsa SLIPWAY_DOT_TABLE;
+const DotIsa SLIPWAY_DOT_TABLE = {SLIPWAY_ISA_NAME, DotRowBytes, PrepareRow, DotProduct, Extremes, QuantizeRow};
 
 extern const Isa SLIPWAY_ISA_TABLE;
 const Isa SLIPWAY_ISA_TABLE = {

@@ -2,6 +2,7 @@
 #if defined(__aarch64__)
 #define SLIPWAY_ISA_NAME "neon"
 #define SLIPWAY_ISA_TABLE kIsaNeon
+#define SLIPWAY_DOT_TABLE kDotNeon
 #define SLIPWAY_ISA_BYTES 16
 #define SLIPWAY_ISA_ROWS 12
 #include "kernels/isa/body.h"

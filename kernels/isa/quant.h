@@ -9,20 +9,23 @@
 
 namespace slipway::kernels {
 
-// A k × n matrix in panels (panels.h) of small integers. Element (p, j) counts as rounded((q - zero) · scale), with
+// A k × n matrix of small integers, packed (panels.h). Element (p, j) counts as rounded((q - zero) · scale), with
 // zero and scale of row p / group and column j, in f32.
 struct QuantMatrix {
   int64_t n = 0, k = 0;
-  const void* q = nullptr;  // of i8, or halves of a byte
+  const void* q = nullptr;  // kQuads, or nibbles
   bool nibbles = false;
-  float offset = 0;   // what is added to each stored integer
-  int64_t group = 0;  // divides k; even where k is not it, if these are halves of bytes
+  float offset = 0;   // what is added to each stored integer: an integer
+  int64_t group = 0;  // divides k
   // Panels of matrices of k / group rows, of f32, bf16, f16 or i8.
   const void *scale = nullptr, *zero = nullptr;  // null: 1, 0
   DType scale_dtype = DType::kF32, zero_dtype = DType::kF32;
   DType scale_rounded = DType::kF32;  // bf16, f16: the scale is rounded to that first
   DType rounded = DType::kF32;        // bf16, f16: each element is rounded to that
 };
+
+// Rows of a column that lie together.
+constexpr int64_t QuantUnit(const QuantMatrix& b) { return b.nibbles ? 8 : 4; }
 
 // c[m,n] = bias[n] + a[m,k] · b[k,n], rows of a and c dense.
 struct QuantCall {
@@ -36,10 +39,10 @@ struct QuantCall {
 };
 
 struct QuantIsa {
-  // With all of b's integers widened in registers: for a few rows. Not of matrices that are rounded to f16.
+  // With all of b's integers widened in registers: for a few rows. Not of matrices that are rounded to f16, or of groups that
+  // QuantUnit does not divide and of which there are several.
   void (*product)(const QuantCall& g);
-  // Elements of rows [p, p + depth) and of a panel of columns from j on, as f32: to[depth][kPanel]. p is even, j a
-  // multiple of kPanel.
+  // Elements of rows [p, p + depth) and of a panel of columns from j on, as f32: to[depth][kPanel]. j is a multiple of kPanel.
   void (*expand)(const QuantMatrix& b, int64_t p, int64_t depth, int64_t j, float* to);
 };
 

@@ -1,35 +1,9 @@
 // Part of body.h: products with a matrix of small integers, which quant.h declares. Included inside body.h's namespaces.
 
-// kLanes bytes, as integers.
-SLIPWAY_INLINE IntVec LoadBytes(const int8_t* p) {
-#if SLIPWAY_ISA_BYTES == 64
-  return reinterpret_cast<IntVec>(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
-#elif SLIPWAY_ISA_BYTES == 32
-  return reinterpret_cast<IntVec>(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
-#else
-  int32_t bits;
-  __builtin_memcpy(&bits, p, 4);
-#if defined(__SSE4_1__)
-  return reinterpret_cast<IntVec>(_mm_cvtepi8_epi32(_mm_cvtsi32_si128(bits)));
-#elif defined(__aarch64__)
-  return reinterpret_cast<IntVec>(vmovl_s16(vget_low_s16(vmovl_s8(vcreate_s8(static_cast<uint32_t>(bits))))));
-#else
-  return IntVec{p[0], p[1], p[2], p[3]};
-#endif
-#endif
-}
-// The two rows in bytes of halves (panels.h).
-SLIPWAY_INLINE IntVec Low(IntVec v) { return (v & 15) - 8; }
-SLIPWAY_INLINE IntVec High(IntVec v) { return v >> 4; }
 SLIPWAY_INLINE Vec Floats(IntVec v) { return __builtin_convertvector(v, Vec); }
 
 SLIPWAY_INLINE Vec LoadAs(const int8_t* p) { return Floats(LoadBytes(p)); }
 
-// Rounded to bf16; NaN as ScaleOf gives it stays one.
-SLIPWAY_INLINE Vec RoundedBF16(Vec v) {
-  const IntVec u = reinterpret_cast<IntVec>(v);
-  return reinterpret_cast<Vec>((u + 0x7fff + ((u >> 16) & 1)) & static_cast<int32_t>(0xffff0000));
-}
 SLIPWAY_INLINE Vec RoundedF16(Vec v) {
 #if defined(__F16C__) && SLIPWAY_ISA_BYTES == 64
   return reinterpret_cast<Vec>(_mm512_cvtph_ps(_mm512_cvtps_ph(reinterpret_cast<__m512>(v), 0)));
@@ -44,7 +18,7 @@ SLIPWAY_INLINE Vec RoundedF16(Vec v) {
 // What the integers of some columns are shifted by and multiplied with in some groups. For vector c of columns of group
 // i it is at c / kPart · panel + c % kPart · kLanes + i · group.
 constexpr int kPart = kPanel / kLanes;  // vectors of a panel
-constexpr int64_t kGroups = 4, kMostColumns = 8 * kLanes;
+constexpr int64_t kGroups = 4, kMostColumns = (8 > kPart ? 8 : kPart) * kLanes;
 struct Scales {
   const float* at;
   int64_t panel, group;
@@ -52,7 +26,7 @@ struct Scales {
 };
 struct Parameters {
   Scales shift, scale;
-  bool shifted;  // any of them
+  bool uniform;  // all integers are shifted by -offset
   alignas(64) float room[2][kGroups][kMostColumns];
 };
 // From panels of f32, bf16, f16 or i8 to[i][c] for groups first + i < end and columns j + c, c < n.
@@ -102,13 +76,12 @@ SLIPWAY_INLINE void LoadParameters(const QuantMatrix& b, int64_t first, int64_t 
         Store(to->room[1][i] + c, scale);
       }
   }
-  to->shifted = b.offset != 0 ||
-                (b.zero != nullptr && (b.zero_dtype != DType::kI8 || !AllZero(b.zero, groups, first, end, j, n)));
-  if (to->shifted && b.zero != nullptr) WidenPanels(b.zero, b.zero_dtype, b, first, end, j, n, to->room[0]);
-  if (!to->shifted || b.zero == nullptr || b.offset != 0)
+  to->uniform = b.zero == nullptr || (b.zero_dtype == DType::kI8 && AllZero(b.zero, groups, first, end, j, n));
+  if (!to->uniform) WidenPanels(b.zero, b.zero_dtype, b, first, end, j, n, to->room[0]);
+  if (to->uniform || b.offset != 0)
     for (int64_t i = 0; i < end - first; ++i)
       for (int64_t c = 0; c < n; c += kLanes)
-        Store(to->room[0][i] + c, (to->shifted && b.zero != nullptr ? Load(to->room[0][i] + c) : Vec{}) - b.offset);
+        Store(to->room[0][i] + c, (to->uniform ? Vec{} : Load(to->room[0][i] + c)) - b.offset);
 
   int64_t next = first + kGroups;
   if (next >= groups) next = 0, j += n;
@@ -123,108 +96,125 @@ SLIPWAY_INLINE void LoadParameters(const QuantMatrix& b, int64_t first, int64_t 
   }
 }
 
-// How integers become numbers: as they are or shifted, to be scaled together once a group is summed; or each for
-// itself, rounded to bf16.
-enum class Widening { kPlain, kShifted, kRounded };
+// How integers become numbers: all shifted by the same or each column by its own, to be scaled together once a group is summed; or
+// each for itself, rounded to bf16.
+enum class Widening { kUniform, kShifted, kRounded };
 
-// Row p of columns [j, j + kLanes).
+// Rows of a column that lie together, in one word of a vector (panels.h); bytes of these of a panel.
 template <bool kNibbles>
-SLIPWAY_INLINE const int8_t* ColumnsAt(const QuantMatrix& b, int64_t p, int64_t j) {
-  const int64_t rows = kNibbles ? (b.k + 1) / 2 : b.k;
-  return static_cast<const int8_t*>(b.q) + j / kPanel * kPanel * rows + (kNibbles ? p / 2 : p) * kPanel + j % kPanel;
+constexpr int kUnit = kNibbles ? 8 : 4;
+constexpr int64_t kUnitBytes = 4 * kPanel;
+template <bool kNibbles>
+constexpr int ShiftOf(int row) {
+  return kNibbles ? row % 4 * 8 + row / 4 * 4 : row * 8;
+}
+// Row `row` of those in each word.
+template <bool kNibbles>
+SLIPWAY_INLINE WordVec RowOf(WordVec v, int row) {
+  const int shift = ShiftOf<kNibbles>(row);
+  if (shift != 0) v >>= shift;
+  return shift == (kNibbles ? 28 : 24) ? v : v & (kNibbles ? 15 : 255);
+}
+// The same as floats, less what `-offset` says, exactly: integers of so few bits become the lowest ones of 2^23 + integer.
+constexpr float kTwo23 = 0x1p23f;
+template <bool kNibbles>
+SLIPWAY_INLINE Vec UniformRow(WordVec v, int row, float offset) {
+#if SLIPWAY_ISA_BYTES == 64
+  if constexpr (kNibbles) {  // by the lower four bits of each word, of a table
+    const Vec table = Vec{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} + offset;
+    return reinterpret_cast<Vec>(_mm512_permutexvar_ps(reinterpret_cast<__m512i>(v >> ShiftOf<kNibbles>(row)), reinterpret_cast<__m512>(table)));
+  }
+  const WordVec low = ShiftOf<kNibbles>(row) == 0 ? v : v >> ShiftOf<kNibbles>(row);
+  const __m512i bits = _mm512_ternarylogic_epi32(reinterpret_cast<__m512i>(low), _mm512_set1_epi32(255), _mm512_set1_epi32(0x4b000000), 0xea);
+  return reinterpret_cast<Vec>(bits) - (kTwo23 - offset);
+#else
+  return reinterpret_cast<Vec>(RowOf<kNibbles>(v, row) | 0x4b000000u) - (kTwo23 - offset);
+#endif
 }
 
-// R rows of a, C vectors of columns: what `groups` groups of rows of q add to `total`, or make it (`first`). Halves of
-// a byte are rows that follow each other.
+// The words of rows [p, p + kUnit) from column j on.
+template <bool kNibbles>
+SLIPWAY_INLINE const char* WordsAt(const QuantMatrix& b, int64_t p, int64_t j) {
+  const int64_t units = (b.k + kUnit<kNibbles> - 1) / kUnit<kNibbles>;
+  return static_cast<const char*>(b.q) + (j / kPanel * units + p / kUnit<kNibbles>) * kUnitBytes + j % kPanel * 4;
+}
+
+// R rows of a, C vectors of columns: what `groups` groups of rows of q add to `total`, or make it (`first`). One row of a goes
+// through one panel after the other, with several sums a column: memory is read in one stream, as fast as it comes.
 template <int R, int C, bool kNibbles, Widening kHow>
-__attribute__((noinline)) void AddGroups(const float* a, int64_t a_row, int64_t groups, int64_t depth,
-                                         const int8_t* base, int64_t panel, const Parameters& parameters,
-                                         float (*total)[kMostColumns], bool first) {
+__attribute__((noinline)) void AddGroups(const float* a, int64_t a_row, int64_t groups, int64_t depth, const char* base,
+                                         int64_t panel, float offset, const Parameters& parameters, float (*total)[kMostColumns],
+                                         bool first) {
   constexpr bool kTogether = kHow != Widening::kRounded;
-  Vec sum[R][C];
+  constexpr int kRows = kUnit<kNibbles>;
+  constexpr int kSums = R > 1 ? 1 : SLIPWAY_ISA_BYTES == 64 ? kRows : SLIPWAY_ISA_BYTES == 32 ? 4 : 2;
+  Vec sum[R][C][kSums];
   auto clear = [&]() __attribute__((always_inline)) {
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
-      for (int c = 0; c < C; ++c) sum[r][c] = Vec{};
-  };
-  const int8_t* q[C];
+      for (int c = 0; c < C; ++c)
 #pragma GCC unroll 8
-  for (int c = 0; c < C; ++c) q[c] = base + c * kLanes / kPanel * panel + c * kLanes % kPanel;
+        for (int i = 0; i < kSums; ++i) sum[r][c][i] = Vec{};
+  };
+  const char* q[C];
+#pragma GCC unroll 8
+  for (int c = 0; c < C; ++c) q[c] = base + c * kLanes / kPanel * panel + c * kLanes % kPanel * 4;
   Scales shift = parameters.shift, scale = parameters.scale;
-  auto number = [&](IntVec v, int c) __attribute__((always_inline)) {
-    Vec w = Floats(v);
-    if constexpr (kHow != Widening::kPlain) w -= shift.of(c);
+  auto number = [&](WordVec v, int row, int c) __attribute__((always_inline)) {
+    if constexpr (kHow == Widening::kUniform) return UniformRow<kNibbles>(v, row, offset);
+    Vec w = __builtin_convertvector(reinterpret_cast<IntVec>(RowOf<kNibbles>(v, row)), Vec) - shift.of(c);
     if constexpr (kHow == Widening::kRounded) w = RoundedBF16(w * scale.of(c));
     return w;
-  };
-  // A row of the matrix: of more rows of a than one, all of it is there first.
-  auto row = [&](int64_t p, auto integers) __attribute__((always_inline)) {
-    Vec w[C];
-#pragma GCC unroll 8
-    for (int c = 0; c < C; ++c) w[c] = number(integers(c), c);
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const Vec x = Splat(a[r * a_row + p]);
-#pragma GCC unroll 8
-      for (int c = 0; c < C; ++c) sum[r][c] += x * w[c];
-    }
   };
   auto put = [&]() __attribute__((always_inline)) {
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
       for (int c = 0; c < C; ++c) {
+#pragma GCC unroll 4
+        for (int half = kSums / 2; half > 0; half /= 2)
+#pragma GCC unroll 4
+          for (int i = 0; i < half; ++i) sum[r][c][i] += sum[r][c][i + half];
         float* t = total[r] + c * kLanes;
-        const Vec s = kTogether ? sum[r][c] * scale.of(c) : sum[r][c];
+        const Vec s = kTogether ? sum[r][c][0] * scale.of(c) : sum[r][c][0];
         Store(t, first ? s : Load(t) + s);
       }
   };
   clear();
-  for (int64_t i = 0;;) {
+  for (int64_t g = 0;;) {
     int64_t p = 0;
-    if constexpr (kNibbles) {
-      for (; p + 2 <= depth; p += 2) {
-        if constexpr (R == 1) {
-          const Vec x = Splat(a[p]), y = Splat(a[p + 1]);
+    for (; p + kRows <= depth; p += kRows) {
+      WordVec v[C];
 #pragma GCC unroll 8
-          for (int c = 0; c < C; ++c) {
-            const IntVec v = LoadBytes(q[c] + p / 2 * kPanel);
-            sum[0][c] += x * number(Low(v), c);
-            sum[0][c] += y * number(High(v), c);
-          }
-        } else {
-          IntVec v[C];
+      for (int c = 0; c < C; ++c) v[c] = LoadWords(q[c]), q[c] += kUnitBytes;
 #pragma GCC unroll 8
-          for (int c = 0; c < C; ++c) v[c] = LoadBytes(q[c] + p / 2 * kPanel);
-          row(
-              p, [&](int c) __attribute__((always_inline)) { return Low(v[c]); });
-          row(
-              p + 1, [&](int c) __attribute__((always_inline)) { return High(v[c]); });
-        }
-      }
-      if (p < depth)
-        row(
-            p, [&](int c) __attribute__((always_inline)) { return Low(LoadBytes(q[c] + p / 2 * kPanel)); });
-    } else {
-      auto at = [&](int c) __attribute__((always_inline)) { return LoadBytes(q[c] + p * kPanel); };
-      for (; p < depth; ++p) {
-        if constexpr (R == 1) {
-          const Vec x = Splat(a[p]);
+      for (int i = 0; i < kRows; ++i) {
+        Vec w[C];
 #pragma GCC unroll 8
-          for (int c = 0; c < C; ++c) sum[0][c] += x * number(at(c), c);
-        } else {
-          row(p, at);
+        for (int c = 0; c < C; ++c) w[c] = number(v[c], i, c);
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r) {
+          const Vec x = Splat(a[r * a_row + p + i]);
+#pragma GCC unroll 8
+          for (int c = 0; c < C; ++c) sum[r][c][i % kSums] += x * w[c];
         }
       }
     }
-    const bool last = ++i == groups;
+    if (p < depth)  // of the last group, the only one
+      for (int i = 0; p + i < depth; ++i)
+        for (int c = 0; c < C; ++c) {
+          const WordVec one = LoadWords(q[c]) >> ShiftOf<kNibbles>(i) & (kNibbles ? 15 : 255);
+          Vec w = __builtin_convertvector(reinterpret_cast<IntVec>(one), Vec);
+          w = kHow == Widening::kUniform ? w + offset : w - shift.of(c);
+          if constexpr (kHow == Widening::kRounded) w = RoundedBF16(w * scale.of(c));
+          for (int r = 0; r < R; ++r) sum[r][c][0] += Splat(a[r * a_row + p + i]) * w;
+        }
+    const bool last = ++g == groups;
     if (kTogether || last) put(), first = false;
     if (last) return;
     if (kTogether) clear();
     a += depth, shift.at += shift.group, scale.at += scale.group;
-#pragma GCC unroll 8
-    for (int c = 0; c < C; ++c) q[c] += (kNibbles ? depth / 2 : depth) * kPanel;
   }
 }
 
@@ -232,14 +222,14 @@ __attribute__((noinline)) void AddGroups(const float* a, int64_t a_row, int64_t 
 template <int R, int C, bool kNibbles>
 void QuantTile(const QuantCall& g, const float* a, float* to, int64_t j) {
   const QuantMatrix& b = g.b;
-  const int64_t groups = b.k / b.group, panel = (kNibbles ? (b.k + 1) / 2 : b.k) * kPanel;
+  const int64_t groups = b.k / b.group, panel = (b.k + kUnit<kNibbles> - 1) / kUnit<kNibbles> * kUnitBytes;
   alignas(64) float total[R][kMostColumns];
   Parameters parameters;
   for (int64_t i = 0; i < groups; i += kGroups, a += kGroups * b.group) {
     const int64_t end = Least(groups, i + kGroups);
     LoadParameters(b, i, end, j, C * kLanes, &parameters);
     auto add = [&]<Widening kHow>() __attribute__((always_inline)) {
-      AddGroups<R, C, kNibbles, kHow>(a, g.a_row, end - i, b.group, ColumnsAt<kNibbles>(b, i * b.group, j), panel,
+      AddGroups<R, C, kNibbles, kHow>(a, g.a_row, end - i, b.group, WordsAt<kNibbles>(b, i * b.group, j), panel, b.offset,
                                       parameters, total, i == 0);
     };
     if constexpr (R == 1) {
@@ -248,10 +238,10 @@ void QuantTile(const QuantCall& g, const float* a, float* to, int64_t j) {
         continue;
       }
     }
-    if (parameters.shifted)
-      add.template operator()<Widening::kShifted>();
+    if (parameters.uniform)
+      add.template operator()<Widening::kUniform>();
     else
-      add.template operator()<Widening::kPlain>();
+      add.template operator()<Widening::kShifted>();
   }
   for (int r = 0; r < R; ++r, to += g.c_row)
     for (int c = 0; c < C; ++c) {
@@ -267,9 +257,9 @@ void QuantTile(const QuantCall& g, const float* a, float* to, int64_t j) {
 
 template <int R, bool kNibbles>
 SLIPWAY_INLINE void QuantRows(const QuantCall& g, const float* a, float* to) {
-  // As many sums as hide the latency of one, or as registers hold beside what else is needed.
+  // As many sums as registers hold beside what else is needed; one row has several for each column.
   constexpr int kSums = SLIPWAY_ISA_BYTES == 64 ? 16 : 8;
-  constexpr int kMost = kSums / R >= 8 ? 8 : kSums / R >= 4 ? 4 : 2;
+  constexpr int kMost = R == 1 ? kPart : kSums / R >= 8 ? 8 : kSums / R >= 4 ? 4 : 2;
   const int64_t vectors = (g.b.n + kPanel - 1) / kPanel * kPart;
   int64_t v = 0;
   for (; v + kMost <= vectors; v += kMost) QuantTile<R, kMost, kNibbles>(g, a, to, v * kLanes);
@@ -301,16 +291,20 @@ void QuantProduct(const QuantCall& g) {
 // Rows [p, end) of one group, in one vector of columns.
 template <bool kNibbles, typename F>
 SLIPWAY_INLINE void ExpandGroup(const QuantMatrix& b, int64_t p, int64_t end, int64_t j, float* to, F number) {
-  const int8_t* at = ColumnsAt<kNibbles>(b, p, j);
-  if constexpr (kNibbles) {
-    for (; p + 2 <= end; p += 2, at += kPanel, to += 2 * kPanel) {
-      const IntVec v = LoadBytes(at);
-      Store(to, number(Floats(Low(v))));
-      Store(to + kPanel, number(Floats(High(v))));
+  constexpr int kRows = kUnit<kNibbles>;
+  auto floats = [](WordVec v) __attribute__((always_inline)) { return __builtin_convertvector(reinterpret_cast<IntVec>(v), Vec); };
+  while (p < end) {
+    const WordVec v = LoadWords(WordsAt<kNibbles>(b, p, j));
+    const int from = static_cast<int>(p % kRows);
+    const int64_t stop = Least(end, p - from + kRows);
+    if (from == 0 && stop - p == kRows) {
+#pragma GCC unroll 8
+      for (int i = 0; i < kRows; ++i) Store(to + i * kPanel, number(floats(RowOf<kNibbles>(v, i))));
+      p += kRows, to += kRows * kPanel;
+      continue;
     }
-    if (p < end) Store(to, number(Floats(Low(LoadBytes(at)))));
-  } else {
-    for (; p < end; ++p, at += kPanel, to += kPanel) Store(to, number(Floats(LoadBytes(at))));
+    for (int i = from; p < stop; ++i, ++p, to += kPanel)
+      Store(to, number(floats(v >> ShiftOf<kNibbles>(i) & (kNibbles ? 15 : 255))));
   }
 }
 template <bool kNibbles>

@@ -3,6 +3,7 @@
 #include "kernels/products/panels.h"
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 
 namespace slipway::kernels {
@@ -28,28 +29,67 @@ void Unpack(const T* from, int64_t k, int64_t n, T* to, int64_t row, int64_t col
     for (int64_t p = 0; p < k; ++p) to[p * row + j * column] = from[(j / kPanel * k + p) * kPanel + j % kPanel];
 }
 
-// What is stored of an integer, and how much less it is.
-int Shift(DType dtype, Packing packing) {
-  return packing == Packing::kUnsignedNibbles ? 8 : packing == Packing::kPanels && dtype == DType::kU8 ? 128 : 0;
-}
 bool IsNibbles(Packing p) { return p == Packing::kNibbles || p == Packing::kUnsignedNibbles; }
 bool IsByte(DType t) { return t == DType::kI8 || t == DType::kU8; }
 
-void PackNibbles(const uint8_t* from, int64_t row, int64_t column, int64_t k, int64_t n, int shift, uint8_t* to) {
-  std::fill_n(to, (k + 1) / 2 * kPanel, uint8_t{8});  // zeros
-  for (int64_t j = 0; j < n; ++j, from += column, ++to)
-    for (int64_t p = 0; p < k; p += 2) {
-      const int first = from[p * row] - shift, second = p + 1 < k ? from[(p + 1) * row] - shift : 0;
-      to[p / 2 * kPanel] = static_cast<uint8_t>(((first + 8) & 15) | (second & 15) << 4);
-    }
+// How much larger than the integer what is stored of it is.
+int Shift(DType dtype, Packing packing) {
+  switch (packing) {
+    case Packing::kPanels: return dtype == DType::kU8 ? -128 : 0;
+    case Packing::kQuads: return dtype == DType::kI8 ? 128 : 0;
+    case Packing::kNibbles: return 8;
+    default: return 0;
+  }
 }
-void UnpackNibbles(const uint8_t* from, int64_t k, int64_t n, uint8_t* to, int64_t row, int64_t column, int shift) {
-  for (int64_t j = 0; j < n; ++j)
-    for (int64_t p = 0; p < k; ++p) {
-      const uint8_t byte = from[(j / kPanel * ((k + 1) / 2) + p / 2) * kPanel + j % kPanel];
-      const int x = p % 2 == 0 ? (byte & 15) - 8 : static_cast<int8_t>(byte) >> 4;
-      to[p * row + j * column] = static_cast<uint8_t>(x + shift);
+
+// Rows of a column that are stored together, and the bytes of these for all columns of a panel.
+constexpr int64_t kQuad = 4, kOctet = 8, kUnitBytes = 4 * kPanel;
+
+// Adding 128 to a byte, or 8 to half of one, turns its highest bit: so `shift` is added to four bytes at once.
+uint32_t Four(const uint8_t* from, int64_t row, int shift) {
+  uint32_t x;
+  if (row == 1) {
+    std::memcpy(&x, from, 4);
+  } else {
+    const uint8_t bytes[4] = {from[0], from[row], from[2 * row], from[3 * row]};
+    std::memcpy(&x, bytes, 4);
+  }
+  return x ^ static_cast<uint32_t>(shift) * 0x01010101u;
+}
+void PackQuads(const uint8_t* from, int64_t row, int64_t column, int64_t k, int64_t n, int shift, uint8_t* to) {
+  std::fill_n(to, (k + kQuad - 1) / kQuad * kUnitBytes, uint8_t{0});
+  for (int64_t j = 0; j < n; ++j, from += column, to += kQuad) {
+    int64_t p = 0;
+    uint8_t* at = to;
+    for (; p + kQuad <= k; p += kQuad, at += kUnitBytes) {
+      const uint32_t four = Four(from + p * row, row, shift);
+      std::memcpy(at, &four, 4);
     }
+    for (; p < k; ++p) at[p % kQuad] = static_cast<uint8_t>(from[p * row] ^ shift);
+  }
+}
+void PackNibbles(const uint8_t* from, int64_t row, int64_t column, int64_t k, int64_t n, int shift, uint8_t* to) {
+  std::fill_n(to, (k + kOctet - 1) / kOctet * kUnitBytes, uint8_t{0});
+  for (int64_t j = 0; j < n; ++j, from += column, to += kQuad) {
+    int64_t p = 0;
+    uint8_t* at = to;
+    for (; p + kOctet <= k; p += kOctet, at += kUnitBytes) {
+      const uint32_t low = Four(from + p * row, row, shift), high = Four(from + (p + kQuad) * row, row, shift);
+      const uint32_t both = (low & 0x0f0f0f0fu) | (high & 0x0f0f0f0fu) << 4;
+      std::memcpy(at, &both, 4);
+    }
+    for (; p < k; ++p) {
+      const int x = (from[p * row] ^ shift) & 15;
+      uint8_t& byte = at[p % kQuad];
+      byte = static_cast<uint8_t>(byte | (p % kOctet < kQuad ? x : x << 4));
+    }
+  }
+}
+// The stored integer of row p of a panel's column.
+int StoredAt(const uint8_t* panel, int64_t p, int64_t column, bool nibbles) {
+  if (!nibbles) return panel[p / kQuad * kUnitBytes + column * kQuad + p % kQuad];
+  const int byte = panel[p / kOctet * kUnitBytes + column * kQuad + p % kQuad];
+  return p % kOctet < kQuad ? byte & 15 : byte >> 4;
 }
 
 }  // namespace
@@ -64,9 +104,9 @@ bool TakesPacked(const Plan& p, const Step& s, int operand, Packing packing, Wei
   if (packing == Packing::kPanels) {
     const bool wide = v.dtype == DType::kF32 || v.dtype == DType::kBF16 || v.dtype == DType::kF16;
     if (!(wide && (takes == Packable::kFloats || takes == Packable::kFloatsAndBytes)) &&
-        !(byte && (takes == Packable::kFloatsAndBytes || takes == Packable::kBytesAndNibbles)))
+        !(byte && takes == Packable::kFloatsAndBytes))
       return false;
-  } else if (!IsNibbles(packing) || !byte || takes != Packable::kBytesAndNibbles) {
+  } else if (!byte || takes != Packable::kBytesAndNibbles) {
     return false;
   }
   const Buffer& b = p.buffers[v.buffer];
@@ -88,54 +128,61 @@ bool TakesPacked(const Plan& p, const Step& s, int operand, Packing packing, Wei
 }
 
 bool FitsPacking(const void* integers, DType dtype, int64_t n, Packing packing) {
-  if (packing == Packing::kPanels) return true;
+  if (!IsNibbles(packing)) return true;
   const int low = packing == Packing::kNibbles ? -8 : 0, high = low + 15;
   auto all = [&](const auto* x) { return std::all_of(x, x + n, [&](int v) { return v >= low && v <= high; }); };
   return dtype == DType::kI8 ? all(static_cast<const int8_t*>(integers)) : all(static_cast<const uint8_t*>(integers));
 }
 
 int64_t PanelBytes(int64_t k, int64_t n, DType dtype, Packing packing) {
-  int64_t bytes, columns;
-  if (k < 0 || n < 0 || __builtin_add_overflow(n, kPanel - 1, &columns) ||
-      __builtin_mul_overflow(columns / kPanel * kPanel, IsNibbles(packing) ? k / 2 + k % 2 : k, &bytes) ||
-      __builtin_mul_overflow(bytes, int64_t{ByteSize(dtype)}, &bytes))
+  int64_t rows, bytes, columns;
+  const int64_t unit = IsNibbles(packing) ? kOctet : packing == Packing::kQuads ? kQuad : 1;
+  if (k < 0 || n < 0 || __builtin_add_overflow(n, kPanel - 1, &columns) || __builtin_add_overflow(k, unit - 1, &rows) ||
+      __builtin_mul_overflow(columns / kPanel * kPanel, rows / unit * (unit == 1 ? ByteSize(dtype) : kQuad), &bytes))
     return -1;
   return bytes;
 }
 
 void PackPanels(const MatrixRef& m, int64_t k, int64_t n, int64_t first, int64_t last, void* to, Packing packing) {
   const int64_t bytes = PanelBytes(k, kPanel, m.dtype, packing);
+  const int shift = Shift(m.dtype, packing);
   for (int64_t panel = first; panel < last; ++panel, to = static_cast<char*>(to) + bytes) {
     const int64_t j = panel * kPanel, columns = std::min(kPanel, n - j);
     auto pack = [&]<typename T>(T) {
       Pack(static_cast<const T*>(m.data) + j * m.column, m.row, m.column, k, columns, static_cast<T*>(to));
     };
+    const uint8_t* from = static_cast<const uint8_t*>(m.data) + j * m.column;  // of bytes
     if (IsNibbles(packing)) {
-      PackNibbles(static_cast<const uint8_t*>(m.data) + j * m.column, m.row, m.column, k, columns, Shift(m.dtype, packing),
-                  static_cast<uint8_t*>(to));
+      PackNibbles(from, m.row, m.column, k, columns, shift, static_cast<uint8_t*>(to));
+    } else if (packing == Packing::kQuads) {
+      PackQuads(from, m.row, m.column, k, columns, shift, static_cast<uint8_t*>(to));
     } else if (ByteSize(m.dtype) == 4) {
       pack(uint32_t{});
     } else if (ByteSize(m.dtype) == 2) {
       pack(uint16_t{});
     } else {
       pack(uint8_t{});
-      if (const int shift = Shift(m.dtype, packing); shift != 0)
-        std::for_each_n(static_cast<uint8_t*>(to), bytes, [&](uint8_t& x) { x = static_cast<uint8_t>(x - shift); });
+      if (shift != 0)
+        std::for_each_n(static_cast<uint8_t*>(to), bytes, [&](uint8_t& x) { x = static_cast<uint8_t>(x + shift); });
     }
   }
 }
 
 void UnpackPanels(const void* panels, DType dtype, int64_t k, int64_t n, void* to, int64_t row, int64_t column, Packing packing) {
   auto unpack = [&]<typename T>(T) { Unpack(static_cast<const T*>(panels), k, n, static_cast<T*>(to), row, column); };
-  const int shift = Shift(dtype, packing);
-  if (IsNibbles(packing))
-    return UnpackNibbles(static_cast<const uint8_t*>(panels), k, n, static_cast<uint8_t*>(to), row, column, shift);
   if (ByteSize(dtype) == 4) return unpack(uint32_t{});
   if (ByteSize(dtype) == 2) return unpack(uint16_t{});
-  unpack(uint8_t{});
-  auto* bytes = static_cast<uint8_t*>(to);
-  for (int64_t j = 0; j < n && shift != 0; ++j)
-    for (int64_t p = 0; p < k; ++p) bytes[p * row + j * column] = static_cast<uint8_t>(bytes[p * row + j * column] + shift);
+  const int shift = Shift(dtype, packing);
+  const bool nibbles = IsNibbles(packing), quads = packing == Packing::kQuads;
+  const int64_t bytes = PanelBytes(k, kPanel, dtype, packing);
+  auto* out = static_cast<uint8_t*>(to);
+  for (int64_t j = 0; j < n; ++j) {
+    const uint8_t* panel = static_cast<const uint8_t*>(panels) + j / kPanel * bytes;
+    for (int64_t p = 0; p < k; ++p) {
+      const int x = nibbles || quads ? StoredAt(panel, p, j % kPanel, nibbles) : panel[p * kPanel + j % kPanel];
+      out[p * row + j * column] = static_cast<uint8_t>(x - shift);
+    }
+  }
 }
 
 }  // namespace slipway::kernels

@@ -1,8 +1,14 @@
-// Packed weights: a matrix of a product, k × n, as panels of kPanel columns, [n / kPanel][k][kPanel], the last one filled up
-// with zeros. Products read such a weight straight through (isa.h), so a native model holds it in this form. Elements keep
-// their dtype; of u8 they are less by 128. Integers that fit (Packing) take half a byte: [n / kPanel][(k + 1) / 2][kPanel] bytes,
-// each with the rows 2i and 2i + 1 of a column. With x = q, or q - 8 of unsigned ones, in -8..7, the lower half is x + 8 of the
-// first and the upper half is x of the second, in two's complement: what unpacks with the fewest operations.
+// Packed weights: a matrix of a product, k × n, in panels of kPanel columns, the last one filled up with zeros. Products read such a
+// weight straight through (isa.h), so a native model holds it in this form.
+//
+//   kPanels           [n / kPanel][k][kPanel] elements of the dtype; of u8 they are less by 128
+//   kQuads            integers of 8 bits: [n / kPanel][k / 4][kPanel][4] bytes, four rows of a column next to each other, as the
+//                     instructions for sums of four products take them. Unsigned: i8 is larger by 128
+//   kNibbles          integers in -8..7: [n / kPanel][k / 8][kPanel][4] bytes. Byte b of rows 8i … 8i + 7 of a column has row 8i + b in
+//                     its lower half and row 8i + 4 + b in its upper one, both larger by 8
+//   kUnsignedNibbles  integers in 0..15: the same, not larger
+//
+// Rows behind k are zeros as they are stored.
 #ifndef SLIPWAY_KERNELS_PRODUCTS_PANELS_H_
 #define SLIPWAY_KERNELS_PRODUCTS_PANELS_H_
 

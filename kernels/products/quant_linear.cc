@@ -17,6 +17,7 @@ namespace {
 // Up to so many rows integers are widened in registers for each few of them; of more, blocks of the matrix become f32
 // first. Rounding and groups take time for each few rows.
 int64_t FewRows(const QuantMatrix& b) {
+  if (b.group < b.k && b.group % QuantUnit(b) != 0) return 0;
   return b.rounded == DType::kF16 ? 0 : b.rounded == DType::kBF16 ? 1 : b.group < b.k ? 6 : 24;
 }
 // Columns that a thread takes at least, and that become f32 together; rows of such a block.
@@ -30,7 +31,7 @@ QuantCall Columns(const QuantCall& g, int64_t begin, int64_t n) {
   auto advance = [&](const void* p, int64_t bytes) -> const void* {
     return p != nullptr ? static_cast<const char*>(p) + begin * bytes : nullptr;
   };
-  part.b.q = advance(g.b.q, g.b.nibbles ? (g.b.k + 1) / 2 : g.b.k);
+  part.b.q = advance(g.b.q, (g.b.k + QuantUnit(g.b) - 1) / QuantUnit(g.b) * 4);
   part.b.scale = advance(g.b.scale, groups * ByteSize(g.b.scale_dtype));
   part.b.zero = advance(g.b.zero, groups * ByteSize(g.b.zero_dtype));
   part.c = g.c + begin;
@@ -72,52 +73,7 @@ void ByBlocks(const QuantCall& g, float* scratch) {
     }
 }
 
-// A [groups, n] operand as panels of f32.
-const float* Panels(const Tensor& t, Scratch& scratch) {
-  const int64_t groups = t.sizes[0], n = t.sizes[1];
-  float* row = scratch.Take<float>(n);
-  float* panels = scratch.Take<float>((n + kPanel - 1) / kPanel * kPanel * groups);
-  if (scratch.counting()) return panels;
-  for (int64_t g = 0; g < groups; ++g) {
-    LoadRow<float>(t.as<char>() + g * t.strides[0] * ByteSize(t.dtype), t.dtype, t.strides[1], n, DType::kF32, row);
-    for (int64_t j = 0; j < n; j += kPanel) {
-      float* to = panels + j * groups + g * kPanel;
-      const int64_t width = std::min(kPanel, n - j);
-      std::copy_n(row + j, width, to);
-      std::fill(to + width, to + kPanel, 0.0f);
-    }
-  }
-  return panels;
-}
-
 bool IsNarrowFloat(DType t) { return t == DType::kF32 || t == DType::kBF16 || t == DType::kF16; }
-
-// The integers as panels, made here where they do not lie so.
-void TakeIntegers(const Tensor& q, QuantMatrix& b, const Call& c, Scratch& scratch) {
-  const bool nibbles = q.packed == Packing::kNibbles || q.packed == Packing::kUnsignedNibbles;
-  const int64_t panels = (b.n - 1) / kPanel + 1;
-  b.q = q.data;
-  b.nibbles = nibbles;
-  b.offset = q.packed == Packing::kUnsignedNibbles ? 8 : !nibbles && q.dtype == DType::kU8 ? 128 : 0;
-  MatrixRef plain = {q.data, q.dtype, q.strides[0], q.strides[1]};
-  if (nibbles) {
-    if (b.group % 2 == 0 || b.group == b.k) return;
-    // A byte would be of two groups.
-    plain = {scratch.Take<char>(b.k * b.n), q.dtype, b.n, 1};
-    if (!scratch.counting())
-      UnpackPanels(q.data, q.dtype, b.k, b.n, const_cast<void*>(plain.data), b.n, 1, q.packed);
-  } else if (q.is_packed()) {
-    return;
-  }
-  char* to = scratch.Take<char>(PanelBytes(b.k, b.n, q.dtype));
-  if (!scratch.counting())
-    ParallelFor(c.workers, panels, 1, [&](int64_t first, int64_t last) {
-      PackPanels(plain, b.k, b.n, first, last, to + first * PanelBytes(b.k, kPanel, q.dtype));
-    });
-  b.q = to;
-  b.nibbles = false;
-  b.offset = q.dtype == DType::kU8 ? 128 : 0;
-}
 
 const char* QuantLinear(const Call& c, const QuantLinearAttributes& a) {
   constexpr const char* kMalformed = "the operands do not agree";
@@ -153,13 +109,13 @@ const char* QuantLinear(const Call& c, const QuantLinearAttributes& a) {
   if (scaled) {
     const Tensor& scale = c.in[2];
     const bool direct = scale.is_packed();
-    g.b.scale = direct ? scale.data : Panels(scale, scratch);
+    g.b.scale = direct ? scale.data : PanelsOfFloats(scale, scratch);
     g.b.scale_dtype = direct ? scale.dtype : DType::kF32;
   }
   if (shifted) {
     const Tensor& zero = c.in[3];
     const bool direct = zero.is_packed(), bytes = zero.dtype == DType::kU8;
-    g.b.zero = direct ? zero.data : Panels(zero, scratch);
+    g.b.zero = direct ? zero.data : PanelsOfFloats(zero, scratch);
     g.b.zero_dtype = !direct ? DType::kF32 : bytes ? DType::kI8 : zero.dtype;
     if (direct && bytes) g.b.offset -= 128;  // which is less in panels, too
   }
@@ -206,6 +162,37 @@ constexpr Kernel kKernels[] = {With<QuantLinearAttributes, QuantLinear>(
      .counts_scratch = true})};
 
 }  // namespace
+
+const float* PanelsOfFloats(const Tensor& t, Scratch& scratch) {
+  const int64_t groups = t.sizes[0], n = t.sizes[1];
+  float* row = scratch.Take<float>(n);
+  float* panels = scratch.Take<float>((n + kPanel - 1) / kPanel * kPanel * groups);
+  if (scratch.counting()) return panels;
+  for (int64_t g = 0; g < groups; ++g) {
+    LoadRow<float>(t.as<char>() + g * t.strides[0] * ByteSize(t.dtype), t.dtype, t.strides[1], n, DType::kF32, row);
+    for (int64_t j = 0; j < n; j += kPanel) {
+      float* to = panels + j * groups + g * kPanel;
+      const int64_t width = std::min(kPanel, n - j);
+      std::copy_n(row + j, width, to);
+      std::fill(to + width, to + kPanel, 0.0f);
+    }
+  }
+  return panels;
+}
+
+void TakeIntegers(const Tensor& q, QuantMatrix& b, const Call& c, Scratch& scratch) {
+  b.nibbles = q.packed == Packing::kNibbles || q.packed == Packing::kUnsignedNibbles;
+  b.offset = q.packed == Packing::kNibbles ? -8 : !b.nibbles && q.dtype == DType::kI8 ? -128 : 0;
+  b.q = q.data;
+  if (q.is_packed()) return;
+  const int64_t panel = PanelBytes(b.k, kPanel, q.dtype, Packing::kQuads), panels = (b.n - 1) / kPanel + 1;
+  char* to = scratch.Take<char>(panel * panels);
+  if (!scratch.counting())
+    ParallelFor(c.workers, panels, 1, [&](int64_t first, int64_t last) {
+      PackPanels({q.data, q.dtype, q.strides[0], q.strides[1]}, b.k, b.n, first, last, to + first * panel, Packing::kQuads);
+    });
+  b.q = to;
+}
 
 void FastQuantProduct(const QuantCall& g, const Workers* workers, Scratch& scratch) {
   if (g.m <= 0 || g.b.n <= 0) return;

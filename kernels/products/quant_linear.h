@@ -5,6 +5,7 @@
 #include "kernels/attributes.h"
 #include "kernels/isa/quant.h"
 #include "kernels/parallel.h"
+#include "kernels/registry.h"
 #include "kernels/scratch.h"
 
 namespace slipway::kernels {
@@ -12,6 +13,18 @@ namespace slipway::kernels {
 // Kernel `quant_linear`: out[…,m,n] = x[…,m,k] · w[k,n], with sums in f32, where w = (q - zero) · scale in f32, rounded. Operands: x of
 // f32, bf16 or f16; q, a k × n matrix of i8 or u8; scale, then zero (both [groups, n], where groups divides k and each is for
 // k / groups rows that follow each other; a zero only with a scale); a bias of n. QuantLinearAttributes says what there is of these.
+
+// Kernel `integer_linear`: out[…,m,n] = Σ over groups of (Σ (x - x_zero) · (q - zero)) · scale · x_scale + bias, with inner sums of
+// integers (dot.h says in which order the rest is). Operands: x of i8, dense; q and scale as above, scale of f32; a zero of q's dtype;
+// x_scale [..., 1] of f32; x_zero [..., 1] of i8; a bias of f32. IntegerLinearAttributes says which of these there are. The result is
+// f32, dense.
+// Kernel `quantize_rows`: from x of f32, bf16 or f16, dense: integers q of i8, scale [..., 1] of f32 and zero point [..., 1] of i8, chosen
+// for each row as torchao's choose_qparams_affine and quantize_affine do (torchao 0.18, quant_primitives.py).
+
+// The integers of q packed, made so in scratch memory where they are not: b's q, nibbles and offset.
+void TakeIntegers(const Tensor& q, QuantMatrix& b, const Call& c, Scratch& scratch);
+// A [groups, n] operand as panels of f32.
+const float* PanelsOfFloats(const Tensor& t, Scratch& scratch);
 
 // The product that `g` states. Threads share columns; each element is summed in the same order for any number of them. Takes scratch
 // memory, which is all that it does where `scratch` counts.

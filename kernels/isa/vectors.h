@@ -1,0 +1,47 @@
+// The vectors of one instruction set, which body.h and dot_body.h are written with: included once by each file that includes these, inside
+// its unnamed namespace, after SLIPWAY_ISA_BYTES and the intrinsics.
+
+constexpr int kLanes = SLIPWAY_ISA_BYTES / 4;
+typedef float Vec __attribute__((vector_size(SLIPWAY_ISA_BYTES)));
+typedef float VecAt __attribute__((vector_size(SLIPWAY_ISA_BYTES), aligned(4), may_alias));
+typedef int32_t IntVec __attribute__((vector_size(SLIPWAY_ISA_BYTES)));
+typedef uint32_t WordVec __attribute__((vector_size(SLIPWAY_ISA_BYTES)));
+typedef uint32_t WordVecAt __attribute__((vector_size(SLIPWAY_ISA_BYTES), aligned(4), may_alias));
+typedef uint16_t HalfBitsAt __attribute__((vector_size(SLIPWAY_ISA_BYTES / 2), aligned(2), may_alias));
+typedef float Vec4At __attribute__((vector_size(16), aligned(4), may_alias));
+typedef float Vec4 __attribute__((vector_size(16)));
+typedef int32_t Int4 __attribute__((vector_size(16)));
+
+#define SLIPWAY_INLINE inline __attribute__((always_inline))
+
+SLIPWAY_INLINE int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
+SLIPWAY_INLINE int64_t Most(int64_t a, int64_t b) { return a > b ? a : b; }
+SLIPWAY_INLINE Vec Load(const float* p) { return *reinterpret_cast<const VecAt*>(p); }
+SLIPWAY_INLINE void Store(float* p, Vec v) { *reinterpret_cast<VecAt*>(p) = v; }
+SLIPWAY_INLINE Vec Splat(float x) { return x - Vec{}; }
+SLIPWAY_INLINE WordVec LoadWords(const void* p) { return *static_cast<const WordVecAt*>(p); }
+
+// kLanes bytes, as integers.
+SLIPWAY_INLINE IntVec LoadBytes(const int8_t* p) {
+#if SLIPWAY_ISA_BYTES == 64
+  return reinterpret_cast<IntVec>(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+#elif SLIPWAY_ISA_BYTES == 32
+  return reinterpret_cast<IntVec>(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+#else
+  int32_t bits;
+  __builtin_memcpy(&bits, p, 4);
+#if defined(__SSE4_1__)
+  return reinterpret_cast<IntVec>(_mm_cvtepi8_epi32(_mm_cvtsi32_si128(bits)));
+#elif defined(__aarch64__)
+  return reinterpret_cast<IntVec>(vmovl_s16(vget_low_s16(vmovl_s8(vcreate_s8(static_cast<uint32_t>(bits))))));
+#else
+  return IntVec{p[0], p[1], p[2], p[3]};
+#endif
+#endif
+}
+
+// Rounded to bf16; NaN as ScaleOf gives it stays one.
+SLIPWAY_INLINE Vec RoundedBF16(Vec v) {
+  const IntVec u = reinterpret_cast<IntVec>(v);
+  return reinterpret_cast<Vec>((u + 0x7fff + ((u >> 16) & 1)) & static_cast<int32_t>(0xffff0000));
+}
