@@ -72,18 +72,17 @@ absl::StatusOr<RunReport> RunLibrary(const RunOptions& options) {
   report.load_seconds = Since(begin);
   (*library)->Profile(options.profile);
   if (absl::Status s = (*library)->SetThreads(options.threads); !s.ok()) return s;
-  std::vector<ir::TensorRef> outputs;
+  if (absl::Status s = (*library)->SetInputs(*inputs); !s.ok()) return s;
   for (int i = 0; i < options.repeat; ++i) {
     begin = Clock::now();
-    auto made = (*library)->Run(*inputs);
+    if (absl::Status s = (*library)->Execute(); !s.ok()) return s;
     report.run_seconds.push_back(Since(begin));
-    if (!made.ok()) return made.status();
-    outputs = *std::move(made);
   }
+  const std::vector<ir::TensorRef> outputs = (*library)->Outputs();
   std::map<std::string, RunReport::Row> rows;
   (*library)->ProfileRows([&](const std::string& op, int64_t steps, double seconds) {
     rows[op] = {op, steps, seconds};
-    report.steps += static_cast<int>(steps);
+    report.steps += static_cast<int>(steps / std::max(options.repeat, 1));
   });
   AddRows(std::move(rows), report);
   if (absl::Status s = WriteOutputs(outputs, options.outputs); !s.ok()) return s;

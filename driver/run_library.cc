@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "base/text.h"
 #include "importers/dlpack/dlpack.h"
@@ -85,46 +86,66 @@ absl::StatusOr<std::unique_ptr<NativeLibrary>> NativeLibrary::Open(const std::st
 }
 
 NativeLibrary::~NativeLibrary() {
+  FreeResults();
   if (model_) f_->close(model_);
   if (library_) dlclose(library_);
 }
 
-absl::StatusOr<std::vector<ir::TensorRef>> NativeLibrary::Run(absl::Span<const ir::TensorRef> inputs) {
-  std::vector<std::string> bytes(inputs.size());
-  std::vector<DLTensor> tensors(inputs.size());
-  std::vector<const DLTensor*> in;
+void NativeLibrary::FreeResults() {
+  for (DLManagedTensorVersioned* r : std::exchange(results_, {}))
+    if (r) r->deleter(r);
+}
+
+absl::Status NativeLibrary::SetInputs(absl::Span<const ir::TensorRef> inputs) {
+  inputs_.assign(inputs.begin(), inputs.end());
+  bytes_.resize(inputs.size());
+  tensors_.resize(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const ir::TensorRef& t = inputs[i];
+    const ir::TensorRef& t = inputs_[i];
     const std::optional<DLDataType> type = importers::DlpackType(t.dtype);
     if (!type) return absl::UnimplementedError(text::StrCat("input ", i, " is ", ir::Name(t.dtype), ", which libraries do not take"));
     auto dense = ir::ReadDense(t, uint64_t{1} << 40);
     if (!dense.ok()) return dense.status();
-    bytes[i] = *std::move(dense);
-    tensors[i] = {bytes[i].data(), {kDLCPU, 0}, static_cast<int32_t>(t.sizes.size()), *type, const_cast<int64_t*>(t.sizes.data()), nullptr, 0};
-    in.push_back(&tensors[i]);
+    bytes_[i] = *std::move(dense);
+    tensors_[i] = {bytes_[i].data(), {kDLCPU, 0}, static_cast<int32_t>(t.sizes.size()), *type, const_cast<int64_t*>(t.sizes.data()), nullptr, 0};
   }
-  std::vector<DLManagedTensorVersioned*> results(f_->output_count(model_));
-  const int code = f_->run(model_, in.data(), in.size(), results.data(), results.size());
-  if (code != SLIPWAY_MODEL_OK) {
-    const std::string why = f_->error();
-    switch (code) {
-      case SLIPWAY_MODEL_BAD_INPUT: return absl::InvalidArgumentError(why);
-      case SLIPWAY_MODEL_UNSUPPORTED: return absl::UnimplementedError(why);
-      case SLIPWAY_MODEL_NO_MEMORY: return absl::ResourceExhaustedError(why);
-      default: return absl::InternalError(why);
-    }
+  return absl::OkStatus();
+}
+
+absl::Status NativeLibrary::Execute() {
+  FreeResults();
+  std::vector<const DLTensor*> in;
+  for (const DLTensor& t : tensors_) in.push_back(&t);
+  results_.resize(f_->output_count(model_));
+  const int code = f_->run(model_, in.data(), in.size(), results_.data(), results_.size());
+  if (code == SLIPWAY_MODEL_OK) return absl::OkStatus();
+  const std::string why = f_->error();
+  switch (code) {
+    case SLIPWAY_MODEL_BAD_INPUT: return absl::InvalidArgumentError(why);
+    case SLIPWAY_MODEL_UNSUPPORTED: return absl::UnimplementedError(why);
+    case SLIPWAY_MODEL_NO_MEMORY: return absl::ResourceExhaustedError(why);
+    default: return absl::InternalError(why);
   }
+}
+
+std::vector<ir::TensorRef> NativeLibrary::Outputs() const {
   std::vector<ir::TensorRef> out;
-  for (DLManagedTensorVersioned* r : results) {
+  for (const DLManagedTensorVersioned* r : results_) {
+    if (!r) continue;  // the last run failed
     const DLTensor& t = r->dl_tensor;
     const ir::DType dtype = importers::DTypeFromDlpack(t.dtype).value_or(ir::DType::kUnknown);
     std::vector<int64_t> sizes(t.shape, t.shape + t.ndim);
     size_t n = t.dtype.bits / 8;
     for (int64_t s : sizes) n *= static_cast<size_t>(s);
     out.push_back(ir::OwnedTensor(dtype, std::move(sizes), std::string(n == 0 ? "" : static_cast<const char*>(t.data), n)));
-    r->deleter(r);
   }
   return out;
+}
+
+absl::StatusOr<std::vector<ir::TensorRef>> NativeLibrary::Run(absl::Span<const ir::TensorRef> inputs) {
+  if (absl::Status s = SetInputs(inputs); !s.ok()) return s;
+  if (absl::Status s = Execute(); !s.ok()) return s;
+  return Outputs();
 }
 
 absl::Status NativeLibrary::SetThreads(int threads) {

@@ -10,8 +10,8 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "ir/tensor.h"
+#include "slipway/slipway_model.h"
 
-struct slipway_model;
 
 namespace slipway::driver {
 
@@ -26,7 +26,11 @@ class NativeLibrary {
   NativeLibrary(const NativeLibrary&) = delete;
   NativeLibrary& operator=(const NativeLibrary&) = delete;
 
-  // InvalidArgument, Unimplemented, ResourceExhausted or Internal with the library's text.
+  // The three steps of a run, so that the middle one can be repeated and timed: copies of the inputs, the model's work alone, and copies
+  // of its latest results. InvalidArgument, Unimplemented, ResourceExhausted or Internal with the library's text.
+  absl::Status SetInputs(absl::Span<const ir::TensorRef> inputs);
+  absl::Status Execute();
+  std::vector<ir::TensorRef> Outputs() const;
   absl::StatusOr<std::vector<ir::TensorRef>> Run(absl::Span<const ir::TensorRef> inputs);
 
   absl::Status SetThreads(int threads);
@@ -36,10 +40,15 @@ class NativeLibrary {
  private:
   struct Functions;
   NativeLibrary() = default;
+  void FreeResults();
 
   void* library_ = nullptr;
   std::unique_ptr<Functions> f_;
   slipway_model* model_ = nullptr;
+  std::vector<ir::TensorRef> inputs_;  // whose sizes `tensors_` points to
+  std::vector<std::string> bytes_;
+  std::vector<DLTensor> tensors_;
+  std::vector<DLManagedTensorVersioned*> results_;  // null: there are none
 };
 
 }  // namespace slipway::driver

@@ -17,6 +17,10 @@ void FuseConvs(PlannedProgram& p);
 // they use needs no memory then. Origins are those of the steps, joined.
 void FuseChains(PlannedProgram& p);
 
+// Temporaries that are copied into a larger tensor are computed there where nothing tells the difference, and the copies are left out.
+// Parts of parts come first. Numbers stay the same.
+void PlaceParts(PlannedProgram& p);
+
 }  // namespace slipway::planner
 
 #endif  // SLIPWAY_PLANNER_FUSE_H_

@@ -190,7 +190,7 @@ void Join(PlanContext& c, const std::vector<Operand>& parts, int dim) {
     Dims sizes = x.sizes;
     sizes[dim] = out.sizes[dim];
     for (int d = 0; d < out.rank(); ++d) c.RequireEqual(sizes[d], out.sizes[d], "the tensors do not fit together");
-    c.Copy(x, Narrow(out, dim, at, x.sizes[dim]));
+    c.CopyPart(x, Narrow(out, dim, at, x.sizes[dim]));
     at = at + x.sizes[dim];
   }
   c.RequireEqual(at, out.sizes[dim], "the tensors do not fit together");

@@ -331,6 +331,7 @@ absl::StatusOr<PlannedProgram> MakePlan(const ir::Program& p, const PlanOptions&
   if (options.fuse) {
     FuseConvs(out);
     FuseChains(out);
+    PlaceParts(out);
   }
   return out;
 }

@@ -44,6 +44,13 @@ struct PlannedProgram {
   std::vector<std::string> origins;  // by Step::origin: the operator
   std::vector<std::string> places;   // by Step::origin: where in the model, or ""
 
+  // Copies of whole temporaries into parts of larger tensors, for PlaceParts (fuse.h): a step `copy` made from `origin`, of all of the
+  // temporary `from`, dense, to the bytes of `to` from `offset` (an expression) on, dense too. Those of one origin do not overlap.
+  struct Part {
+    int from = 0, to = 0, offset = 0, origin = 0;
+  };
+  std::vector<Part> parts;
+
   // What keeps the plan's constants alive.
   std::deque<std::array<char, 8>> scalars;
   std::vector<std::shared_ptr<const ir::Storage>> storages;

@@ -289,6 +289,14 @@ Operand PlanContext::Expand(Operand x, const Dims& sizes) {
   return x;
 }
 void PlanContext::Copy(const Operand& from, const Operand& to) { Map("copy", {from}, to, to.dtype); }
+void PlanContext::CopyPart(const Operand& from, const Operand& to) {
+  Copy(from, to);
+  const kernels::Buffer& buffer = b_.out().plan.buffers[from.buffer];
+  if (!ok() || from.dtype != to.dtype || buffer.kind != kernels::Buffer::kTemporary || !from.offset.is(0) || !from.is_contiguous() ||
+      !to.is_contiguous() || buffer.bytes != b_.Expr(from.numel() * ir::ByteSize(from.dtype)))
+    return;
+  b_.out().parts.push_back({from.buffer, to.buffer, b_.Expr(to.offset), b_.origin});
+}
 Operand PlanContext::Cast(Operand x, DType dtype) {
   if (x.dtype == dtype) return x;
   Operand y = Temp(dtype, x.sizes);

@@ -218,6 +218,7 @@ class PlanContext : public ir::ArgReader {
 
   Operand Expand(Operand x, const Dims& sizes);  // to broadcast sizes
   void Copy(const Operand& from, const Operand& to);
+  void CopyPart(const Operand& from, const Operand& to);  // the same, to a part that no other of this node's copies overlaps
   Operand Cast(Operand x, DType dtype);    // x itself when it already is
   Operand Dense(Operand x);                // x itself when it already is
   Operand Reshape(Operand x, Dims sizes);  // a view where strides allow, else of a copy

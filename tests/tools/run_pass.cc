@@ -34,6 +34,7 @@ const std::map<std::string, void (*)(planner::PlannedProgram&)>& PlanPasses() {
       {"plan", [](planner::PlannedProgram&) {}},
       {"fuse-conv", planner::FuseConvs},
       {"fuse-chains", planner::FuseChains},
+      {"place-parts", planner::PlaceParts},
   };
   return passes;
 }

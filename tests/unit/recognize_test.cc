@@ -122,7 +122,7 @@ TEST(RecognizeQuantization, GroupsWithZeroPoints) {
   return %y
 )";
   EXPECT_EQ(Kernels(kBody), "quant_linear");
-  EXPECT_EQ(Packings(kBody), "q3 s1 z1");
+  EXPECT_EQ(Packings(kBody), "q4 s1 z1");
   ExpectSame(kBody);
 }
 
@@ -144,7 +144,7 @@ TEST(RecognizeQuantization, ChannelsWithZeroPointsOfAnyType) {
   return %y
 )";
   EXPECT_EQ(Kernels(kBody), "quant_linear");
-  EXPECT_EQ(Packings(kBody), "u3");
+  EXPECT_EQ(Packings(kBody), "u4");
   ExpectSame(kBody);
 }
 
@@ -156,7 +156,7 @@ TEST(RecognizeQuantization, ScalesBehindTheProduct) {
   return %y
 )";
   EXPECT_EQ(Kernels(kBody), "quant_linear");
-  EXPECT_EQ(Packings(kBody), "t3 r1");
+  EXPECT_EQ(Packings(kBody), "t4 r1");
   ExpectSame(kBody);
 }
 
@@ -168,7 +168,7 @@ TEST(RecognizeQuantization, WeightsOfBFloat16) {
   return %y
 )";
   EXPECT_EQ(Kernels(kBody, "bf16"), "quant_linear");
-  EXPECT_EQ(Packings(kBody, "bf16"), "q3 h1 z1");
+  EXPECT_EQ(Packings(kBody, "bf16"), "q4 h1 z1");
   ExpectSame(kBody, ir::DType::kBFloat16, 4e-3);
   // A scale of f32 counts as bf16 there.
   constexpr std::string_view kWide = R"(

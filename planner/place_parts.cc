@@ -1,0 +1,134 @@
+// PlaceParts: what is computed only to be copied into a part of a larger tensor is computed there. A decoder's keys and values are joined
+// with those of the past, then stacked, then stacked with those of all layers: without this each is written three times.
+//
+// A temporary moves if the copy covers all of it and lies dense in the larger one, so that each of its views keeps its sizes and strides and
+// changes its place only. The larger one's other parts are written by copies of the same operator, which do not overlap, or by what has
+// moved there for them.
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
+#include "planner/fuse.h"
+#include "planner/plan_uses.h"
+
+namespace slipway::planner {
+namespace {
+
+using kernels::Buffer;
+using kernels::Expr;
+using kernels::Plan;
+using kernels::Step;
+using kernels::View;
+
+using Part = PlannedProgram::Part;
+
+class Placer {
+ public:
+  Placer(Plan& plan, absl::Span<const Part> parts) : plan_(plan), parts_(parts), part_of_(plan.views.size(), -1), gone_(plan.steps.size()) {}
+
+  void Run() {
+    by_buffer_.resize(plan_.buffers.size());
+    for (int i = 0; i < Steps(); ++i)
+      for (int k = 0; k < Views(i); ++k) {
+        std::vector<int>& steps = by_buffer_[ViewAt(i, k).buffer];
+        if (steps.empty() || steps.back() != i) steps.push_back(i);
+      }
+    for (size_t p = 0; p < parts_.size(); ++p) Place(static_cast<int>(p));
+    if (std::find(gone_.begin(), gone_.end(), 1) == gone_.end()) return;
+    RewriteSteps(plan_, [&](int i, std::vector<Step>& steps, std::vector<View>& views) {
+      if (gone_[i]) return;
+      Step s = plan_.steps[i];
+      const auto first = plan_.views.begin() + s.first_view;
+      s.first_view = static_cast<int>(views.size());
+      views.insert(views.end(), first, first + s.inputs + s.outputs);
+      steps.push_back(s);
+    });
+  }
+
+ private:
+  int Steps() const { return static_cast<int>(plan_.steps.size()); }
+  int Views(int step) const { return plan_.steps[step].inputs + plan_.steps[step].outputs; }
+  View& ViewAt(int step, int k) { return plan_.views[plan_.steps[step].first_view + k]; }
+  bool IsOutput(int step, int k) const { return k >= plan_.steps[step].inputs; }
+
+  void Place(int index) {
+    const Part& p = parts_[index];
+    const std::vector<int>& touches = by_buffer_[p.from];
+    if (plan_.buffers[p.from].kind != Buffer::kTemporary || touches.empty() || p.from == p.to) return;
+    const int copy = FindCopy(p);
+    if (copy < 0) return;
+    // Everything before the copy makes it, nothing after changes it.
+    for (int i : touches)
+      for (int k = 0; k < Views(i); ++k)
+        if (!gone_[i] && ViewAt(i, k).buffer == p.from && IsOutput(i, k) && i > copy) return;
+    const int first = touches.front(), last = std::max(touches.back(), copy);
+    if (!IsStraight(first, last, copy)) return;
+    for (int i : by_buffer_[p.to])
+      for (int k = 0; k < Views(i); ++k)
+        if (!gone_[i] && ViewAt(i, k).buffer == p.to && !IsOtherPart(i, k, p, index) && (IsOutput(i, k) || i < copy)) return;
+    for (int i : touches)
+      for (int k = 0; k < Views(i); ++k) {
+        View& v = ViewAt(i, k);
+        if (v.buffer != p.from) continue;
+        v.buffer = p.to;
+        v.offset = Sum(v.offset, p.offset);
+        part_of_[plan_.steps[i].first_view + k] = index;
+      }
+    gone_[copy] = true;
+    std::vector<int> both;
+    std::merge(by_buffer_[p.to].begin(), by_buffer_[p.to].end(), touches.begin(), touches.end(), std::back_inserter(both));
+    both.erase(std::unique(both.begin(), both.end()), both.end());
+    by_buffer_[p.to] = std::move(both);
+    by_buffer_[p.from].clear();
+  }
+
+  int FindCopy(const Part& p) {
+    for (int i : by_buffer_[p.from]) {
+      const Step& s = plan_.steps[i];
+      if (!gone_[i] && s.kind == Step::kKernel && s.kernel->name == "copy" && s.origin == p.origin && s.inputs == 1 &&
+          ViewAt(i, 0).buffer == p.from && ViewAt(i, 1).buffer == p.to && ViewAt(i, 1).offset == p.offset)
+        return i;
+    }
+    return -1;
+  }
+  // One way through all steps; the sizes that the copy knows are known from the first on.
+  bool IsStraight(int first, int last, int copy) const {
+    for (int i = 0; i < Steps(); ++i) {
+      const Step& s = plan_.steps[i];
+      const bool jump = s.kind == Step::kJump || s.kind == Step::kUnless;
+      if (jump && ((i >= first && i <= last) || (s.target > first && s.target <= last))) return false;
+      if ((s.kind == Step::kSet || s.kind == Step::kPublish) && i >= first && i <= copy) return false;
+    }
+    return true;
+  }
+  // Whether a view of the larger tensor is of another of its parts, or the copy itself.
+  bool IsOtherPart(int i, int k, const Part& p, int index) {
+    const int other = part_of_[plan_.steps[i].first_view + k];
+    if (other >= 0) return other != index && parts_[other].origin == p.origin;
+    const Step& s = plan_.steps[i];
+    return s.kind == Step::kKernel && s.kernel->name == "copy" && s.origin == p.origin && IsOutput(i, k);
+  }
+  int32_t Sum(int32_t a, int32_t b) {
+    const Expr &x = plan_.exprs[a], &y = plan_.exprs[b];
+    auto is = [](const Expr& e, int64_t value) { return e.op == Expr::kInt && e.value == value; };
+    if (is(x, 0)) return b;
+    if (is(y, 0)) return a;
+    plan_.exprs.push_back(x.op == Expr::kInt && y.op == Expr::kInt ? Expr{.op = Expr::kInt, .value = x.value + y.value}
+                                                                   : Expr{.op = Expr::kAdd, .a = a, .b = b});
+    return static_cast<int32_t>(plan_.exprs.size()) - 1;
+  }
+
+  Plan& plan_;
+  const absl::Span<const Part> parts_;
+  std::vector<int> part_of_;  // of views: by which part they have moved; -1: none
+  std::vector<char> gone_;    // steps
+  std::vector<std::vector<int>> by_buffer_;  // steps with views of it, in order
+};
+
+}  // namespace
+
+void PlaceParts(PlannedProgram& p) {
+  if (!p.parts.empty()) Placer(p.plan, p.parts).Run();
+}
+
+}  // namespace slipway::planner

@@ -1,0 +1,143 @@
+// Products of integers and the integers of rows: every instruction set that this processor has, to the bit, beside the definitions in
+// kernels/isa/dot.h written out with numbers one by one.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/convert.h"
+#include "kernels/isa/dot.h"
+#include "kernels/products/panels.h"
+#include "kernels/registry.h"
+
+namespace slipway::kernels {
+namespace {
+
+constexpr const char* kNames[] = {"v2", "avx2", "avxvnni", "avx512", "avx512vnni", "neon"};
+
+template <typename T>
+std::vector<T> Panels(const std::vector<T>& rows, DType dtype, int64_t k, int64_t n, Packing packing = Packing::kPanels) {
+  std::vector<T> out(static_cast<size_t>(PanelBytes(k, n, dtype, packing)) / sizeof(T));
+  PackPanels({rows.data(), dtype, 1, k}, k, n, 0, (n - 1) / kPanel + 1, out.data(), packing);
+  return out;
+}
+
+struct Case {
+  int64_t m, n, k, groups;
+};
+
+TEST(Dot, SumsAreExactUnderEveryInstructionSet) {
+  std::mt19937 random(1);
+  auto integer = [&](int low, int high) { return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1)); };
+  for (const char* name : kNames) {
+    const DotIsa* isa = FindDot(name);
+    if (isa == nullptr) {
+      std::printf("not run: %s\n", name);
+      continue;
+    }
+    for (const auto& [m, n, k, groups] : {Case{1, 37, 64, 2}, {1, 16, 4096, 1}, {2, 70, 96, 3}, {3, 16, 37, 1}, {5, 100, 40, 5}, {13, 65, 512, 16}, {7, 130, 6, 1}})
+      for (Packing packing : {Packing::kQuads, Packing::kNibbles, Packing::kUnsignedNibbles})
+        for (int form = 0; form < 8; ++form) {
+          const bool shifted = form & 1, asymmetric = form & 2, extreme = form & 4;
+          const bool nibbles = packing != Packing::kQuads;
+          const int low = packing == Packing::kQuads ? -128 : packing == Packing::kNibbles ? -8 : 0, high = nibbles ? low + 15 : 127;
+          std::vector<int8_t> a, q, zero;
+          for (int64_t i = 0; i < m * k; ++i) a.push_back(static_cast<int8_t>(extreme ? -128 : integer(-128, 127)));
+          for (int64_t i = 0; i < n * k; ++i) q.push_back(static_cast<int8_t>(extreme ? (packing == Packing::kQuads ? low : high) : integer(low, high)));
+          for (int64_t i = 0; i < n * groups; ++i) zero.push_back(static_cast<int8_t>(integer(-9, 9)));
+          std::vector<float> scale, a_scale, bias;
+          for (int64_t i = 0; i < n * groups; ++i) scale.push_back(static_cast<float>(integer(1, 64)) / 1024);
+          for (int64_t i = 0; i < m; ++i) a_scale.push_back(static_cast<float>(integer(1, 999)) / 777);
+          for (int64_t i = 0; i < n; ++i) bias.push_back(static_cast<float>(integer(-99, 99)) / 7);
+          std::vector<int32_t> a_zero;
+          for (int64_t i = 0; i < m; ++i) a_zero.push_back(integer(-128, 127));
+
+          const auto b = Panels(q, DType::kI8, k, n, packing);
+          const auto scales = Panels(scale, DType::kF32, groups, n);
+          const auto zeros = Panels(zero, DType::kI8, groups, n);
+          DotCall g;
+          g.m = m, g.n = n, g.k = k, g.group = k / groups, g.nibbles = nibbles;
+          g.b = reinterpret_cast<const uint8_t*>(b.data());
+          g.offset = packing == Packing::kQuads ? -128 : packing == Packing::kNibbles ? -8 : 0;
+          g.scale = scales.data(), g.zero = shifted ? zeros.data() : nullptr;
+          g.a_row = isa->row_bytes(k, nibbles);
+          std::vector<char> rows(static_cast<size_t>(m * g.a_row));
+          std::vector<int32_t> sums(static_cast<size_t>(m * groups));
+          for (int64_t i = 0; i < m; ++i)
+            isa->prepare(a.data() + i * k, k, g.group, nibbles, rows.data() + i * g.a_row, sums.data() + i * groups);
+          g.a = rows.data(), g.a_sum = sums.data(), g.a_scale = a_scale.data(), g.a_zero = asymmetric ? a_zero.data() : nullptr;
+          g.bias = bias.data();
+          g.rounded = groups == 1 && form == 0 ? DType::kBF16 : DType::kF32;
+          std::vector<float> c(static_cast<size_t>(m * (n + 1)), 7);
+          g.c = c.data(), g.c_row = n + 1;
+          isa->product(g);
+          for (int64_t i = 0; i < m; ++i) {
+            ASSERT_EQ(c[static_cast<size_t>(i * (n + 1) + n)], 7);
+            for (int64_t j = 0; j < n; ++j) {
+              double total = 0, size = 0;
+              float exact = 0;
+              for (int64_t group = 0; group < groups; ++group) {
+                int32_t sum = 0;
+                for (int64_t p = group * g.group; p < (group + 1) * g.group; ++p)
+                  sum += (a[static_cast<size_t>(i * k + p)] - (asymmetric ? a_zero[static_cast<size_t>(i)] : 0)) *
+                         (q[static_cast<size_t>(j * k + p)] - (shifted ? zero[static_cast<size_t>(j * groups + group)] : 0));
+                const float s = scale[static_cast<size_t>(j * groups + group)];
+                exact = static_cast<float>(sum) * a_scale[static_cast<size_t>(i)];
+                if (g.rounded == DType::kBF16) exact = static_cast<float>(BF16(exact));
+                exact = exact * s;
+                total += static_cast<double>(sum) * static_cast<double>(s), size += std::fabs(static_cast<double>(sum) * static_cast<double>(s));
+              }
+              const double by = static_cast<double>(a_scale[static_cast<size_t>(i)]), shift = static_cast<double>(bias[static_cast<size_t>(j)]);
+              const float got = c[static_cast<size_t>(i * (n + 1) + j)];
+              const std::string what = std::string(name) + " " + std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) + " packed " +
+                                       std::to_string(static_cast<int>(packing)) + " form " + std::to_string(form) + " at " + std::to_string(i) + "," + std::to_string(j);
+              if (groups == 1) {
+                ASSERT_EQ(got, exact + bias[static_cast<size_t>(j)]) << what;
+              } else {
+                ASSERT_NEAR(static_cast<double>(got), total * by + shift, 1e-6 * (size * by + std::fabs(shift))) << what;
+              }
+            }
+          }
+        }
+  }
+}
+
+TEST(Dot, RowsAreQuantizedAlikeUnderEveryInstructionSet) {
+  std::mt19937 random(2);
+  std::uniform_real_distribution<float> range(-3, 3);
+  constexpr float kInf = std::numeric_limits<float>::infinity(), kNaN = std::numeric_limits<float>::quiet_NaN();
+  for (const char* name : kNames) {
+    const DotIsa* isa = FindDot(name);
+    if (isa == nullptr) continue;
+    for (int64_t n : {1, 3, 16, 37, 200}) {
+      std::vector<float> x;
+      for (int64_t i = 0; i < n; ++i) x.push_back(range(random));
+      if (n > 3) x[1] = 0.5f, x[2] = 1.5f, x[3] = -2.5f;
+      float least, greatest;
+      isa->extremes(x.data(), n, &least, &greatest);
+      EXPECT_EQ(least, *std::min_element(x.begin(), x.end()));
+      EXPECT_EQ(greatest, *std::max_element(x.begin(), x.end()));
+      for (float by : {1.0f, 42.3f, 1e9f}) {
+        if (n == 37) x[5] = kInf, x[6] = -kInf, x[7] = kNaN;
+        std::vector<int8_t> q(static_cast<size_t>(n));
+        isa->quantize(x.data(), n, by, 3, -128, 127, q.data());
+        for (int64_t i = 0; i < n; ++i) {
+          const float v = std::nearbyint(x[static_cast<size_t>(i)] * by) + 3;
+          const int want = std::isnan(v) ? 0 : static_cast<int>(std::clamp(v, -128.0f, 127.0f));
+          ASSERT_EQ(q[static_cast<size_t>(i)], want) << name << " " << n << " " << i;
+        }
+      }
+      if (n == 37) {
+        isa->extremes(x.data(), n, &least, &greatest);
+        EXPECT_TRUE(std::isnan(least) && std::isnan(greatest));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace slipway::kernels
