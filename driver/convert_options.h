@@ -29,6 +29,7 @@ struct ConvertOptions {
   // ONNX
   int opset = 20;
   std::string onnx_form = "exact";
+  bool allow_int8_activations = false;
   std::string external_data = "auto";
   bool strict_types = false;
   bool functions = false;
@@ -155,6 +156,9 @@ inline constexpr ConvertFlag kTable[] = {
                         "how products with quantized weights are written: as the program computes them; in standard operators; in "
                         "those that ONNX Runtime runs fast. **`portable` and `ort` let the runtime round activations to 8 bits, "
                         "with errors of some per cent**; docs/quantize.md"),
+    Flag<&O::allow_int8_activations>("allow-int8-activations", kNative, "",
+                                     "rounds the activations of linear layers with quantized weights to 8 bits while the library runs, each "
+                                     "row by a scale of its own, and multiplies integers: **numbers change by some tenths of a per cent**"),
     Flag<&O::external_data>("external-data", kOnnx, "auto|always|never",
                             "weights in a file of their own; auto: above 2 GB"),
     Flag<&O::strict_types>("strict-types", kOnnx, "",

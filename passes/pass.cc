@@ -23,6 +23,12 @@ absl::Status RunDropMutations(ir::Program& p, PassContext& context) {
   return absl::OkStatus();
 }
 
+absl::Status RunQuantizeActivations(ir::Program& p, PassContext& context) {
+  auto rounded = QuantizeActivations(p);
+  if (rounded.ok()) context.rounded += *rounded;
+  return rounded.status();
+}
+
 absl::Status RunFoldConstants(ir::Program& p, PassContext& context) {
   return context.evaluator ? FoldConstants(p, *context.evaluator) : absl::OkStatus();
 }
@@ -49,6 +55,7 @@ constexpr Pass kPasses[] = {
     {"fold-constants", "computes what depends on constants only", kFunctional, RunFoldConstants},
     {"form-quantized-linears", "joins products with their dequantized weights", kFunctional, Plain<FormQuantizedLinears>},
     {"form-integer-linears", "joins products of quantized activations and weights with their scales", kFunctional, Plain<FormIntegerLinears>},
+    {"quantize-activations", "rounds activations in front of quantized weights to 8 bits", kFunctional, RunQuantizeActivations},
     {"relax-activations", "leaves the rounding of activations to the target", kFunctional, Plain<RelaxActivations>},
     {"lower-complex", "makes complex tensors pairs of real ones", kFunctional, Plain<LowerComplex>},
     {"legalize", "decomposes nodes until the target takes each", kFunctional, RunLegalize},
@@ -61,6 +68,7 @@ constexpr std::string_view kPreparationPasses[] = {
     "recognize-quantization", "recognize-norms", "fold-constants",   "form-quantized-linears", "lower-complex"};
 constexpr std::string_view kRelaxationPasses[] = {"relax-activations"};
 constexpr std::string_view kIntegerPasses[] = {"form-integer-linears"};
+constexpr std::string_view kActivationPasses[] = {"form-integer-linears", "quantize-activations"};
 constexpr std::string_view kLegalizationPasses[] = {"legalize", "remove-no-ops", "eliminate-dead-code",
                                                     "merge-common-subexpressions", "fold-constants"};
 constexpr std::string_view kOutliningPasses[] = {"outline-blocks"};
@@ -70,6 +78,7 @@ constexpr std::string_view kOutliningPasses[] = {"outline-blocks"};
 constinit const Pipeline kPreparation = kPreparationPasses;
 constinit const Pipeline kRelaxation = kRelaxationPasses;
 constinit const Pipeline kIntegerProducts = kIntegerPasses;
+constinit const Pipeline kActivationIntegers = kActivationPasses;
 constinit const Pipeline kLegalization = kLegalizationPasses;
 constinit const Pipeline kOutlining = kOutliningPasses;
 

@@ -25,6 +25,7 @@ struct PassContext {
   bool verify_each = false;                    // the verifier checks the program after every pass
 
   Refusals refusals;                 // of legalize: why decompositions were not taken
+  int rounded = 0;                   // by quantize-activations: layers whose activations are integers now
   std::vector<std::string> dropped;  // by drop-mutations: the state whose updates are lost
 };
 
@@ -49,6 +50,8 @@ extern const Pipeline kPreparation;
 extern const Pipeline kRelaxation;
 // For targets with products of integers and their scales: what they take them in.
 extern const Pipeline kIntegerProducts;
+// Before that, where activations may be rounded to integers that the program keeps as floats.
+extern const Pipeline kActivationIntegers;
 // legalize, and what cleans up after decompositions.
 extern const Pipeline kLegalization;
 // Repeated blocks become calls.
@@ -110,6 +113,11 @@ absl::Status FormQuantizedLinears(ir::Program& p);
 // (slipway.integer_linear). Of the latter the sums become exact; all else computes what the program says, in its order. After
 // FormQuantizedLinears.
 absl::Status FormIntegerLinears(ir::Program& p);
+
+// Activations are rounded to 8 bits, row by row, in front of linear layers of quantized weights that the program computes in floats, and
+// these become slipway.integer_linear; gives their number. Changes numbers, so only for those who ask. After FormIntegerLinears, which
+// leaves what is not of integers yet.
+absl::StatusOr<int> QuantizeActivations(ir::Program& p);
 
 // Activations that the program rounds to 8 bits in front of a product with a quantized matrix are left to the target: products of
 // fake-quantized ones take the floats; products of integers become slipway.quantized_linear with `activations`. Changes numbers,
