@@ -1,5 +1,6 @@
 // Instruction set "avx512vnni": AVX-512 with sums of four products of bytes (VNNI): the loops of dot_body.h alone; for all others this processor has what
 // avx512.cc is compiled for.
+#if defined(__x86_64__)
 #include <cstdint>
 
 #include <immintrin.h>
@@ -22,3 +23,4 @@ extern const DotIsa kDotAvx512Vnni;
 const DotIsa kDotAvx512Vnni = {"avx512vnni", DotRowBytes, PrepareRow, DotProduct, Extremes, QuantizeRow};
 
 }  // namespace slipway::kernels
+#endif

@@ -1,5 +1,6 @@
 // Instruction set "avxvnni": AVX2 with sums of four products of bytes (AVX-VNNI): the loops of dot_body.h alone; for all others this processor has what
 // avx2.cc is compiled for.
+#if defined(__x86_64__)
 #include <cstdint>
 
 #include <immintrin.h>
@@ -22,3 +23,4 @@ extern const DotIsa kDotAvxVnni;
 const DotIsa kDotAvxVnni = {"avxvnni", DotRowBytes, PrepareRow, DotProduct, Extremes, QuantizeRow};
 
 }  // namespace slipway::kernels
+#endif

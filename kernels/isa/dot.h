@@ -44,7 +44,7 @@ struct DotIsa {
   void (*quantize)(const float* x, int64_t n, float by, float zero, float low, float high, int8_t* to);
 };
 
-// The best of this processor; SLIPWAY_ISA caps it as BestIsa(): v2, avx2, avxvnni, avx512, avx512vnni.
+// The best of this processor; SLIPWAY_ISA caps it as BestIsa(): v2, avx2, avxvnni, avx512, avx512vnni, avx512bf16.
 const DotIsa& BestDot();
 // Null where this build or this processor has none of that name.
 const DotIsa* FindDot(const char* name);

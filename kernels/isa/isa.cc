@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "kernels/isa/bf16.h"
 #include "kernels/isa/dot.h"
 
 namespace slipway::kernels {
@@ -23,6 +24,7 @@ extern const DotIsa kDotBase;
 #if defined(__x86_64__)
 extern const Isa kIsaAvx2, kIsaAvx512;
 extern const DotIsa kDotAvx2, kDotAvxVnni, kDotAvx512, kDotAvx512Vnni;
+extern const Bf16Isa kBf16Avx512;
 #endif
 
 namespace {
@@ -40,25 +42,28 @@ struct Row {
   const char* name;
   const Isa* isa;
   const DotIsa* dot;
+  const Bf16Isa* bf16;  // or null
   bool (*present)();
 };
 constexpr Row kRows[] = {
 #if defined(__aarch64__)
-    {"neon", &kIsaNeon, &kDotNeon, [] { return true; }},
+    {"neon", &kIsaNeon, &kDotNeon, nullptr, [] { return true; }},
 #else
-    {"v2", &kIsaBase, &kDotBase, [] { return true; }},
+    {"v2", &kIsaBase, &kDotBase, nullptr, [] { return true; }},
 #endif
 #if defined(__x86_64__)
-    {"avx2", &kIsaAvx2, &kDotAvx2,
+    {"avx2", &kIsaAvx2, &kDotAvx2, nullptr,
      [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"); }},
-    {"avxvnni", &kIsaAvx2, &kDotAvxVnni, HasAvxVnni},
-    {"avx512", &kIsaAvx512, &kDotAvx512,
+    {"avxvnni", &kIsaAvx2, &kDotAvxVnni, nullptr, HasAvxVnni},
+    {"avx512", &kIsaAvx512, &kDotAvx512, nullptr,
      [] {
        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
               __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
      }},
-    {"avx512vnni", &kIsaAvx512, &kDotAvx512Vnni, [] { return __builtin_cpu_supports("avx512vnni") != 0; }},
+    {"avx512vnni", &kIsaAvx512, &kDotAvx512Vnni, nullptr, [] { return __builtin_cpu_supports("avx512vnni") != 0; }},
+    {"avx512bf16", &kIsaAvx512, &kDotAvx512Vnni, &kBf16Avx512,
+     [] { return __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16"); }},
 #endif
 };
 
@@ -87,6 +92,7 @@ const Row* Find(const char* name) {
 
 const Isa& BestIsa() { return *Best().isa; }
 const DotIsa& BestDot() { return *Best().dot; }
+const Bf16Isa* BestBf16() { return Best().bf16; }
 
 const Isa* FindIsa(const char* name) {
   const Row* r = Find(name);

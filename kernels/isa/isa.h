@@ -89,7 +89,7 @@ struct Isa {
   const QuantIsa* quant;  // quant.h
 };
 
-// The best of this processor; the environment's SLIPWAY_ISA (v2, avx2, avx512) caps it.
+// The best of this processor; the environment's SLIPWAY_ISA (v2, avx2, avxvnni, avx512, avx512vnni, avx512bf16) caps it.
 const Isa& BestIsa();
 
 // Null where this build or this processor has none of that name.

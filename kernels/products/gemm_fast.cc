@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "kernels/isa/bf16.h"
+
 namespace slipway::kernels {
 
 namespace {
@@ -78,6 +80,13 @@ class Split {
 
 void FastGemm(const GemmCall& g, const Workers* workers, Scratch& scratch) {
   const Isa& isa = BestIsa();
+  if (const Bf16Isa* bf16 = BestBf16(); bf16 != nullptr && bf16->takes(g)) {
+    Split(g, workers).ForEach(scratch, [&](const GemmCall& part, Scratch& own) {
+      float* const room = own.Take<float>(bf16->scratch(part));
+      if (!own.counting()) bf16->gemm(part, room);
+    });
+    return;
+  }
   Split(g, workers).ForEach(scratch, [&](const GemmCall& part, Scratch& own) {
     float* const room = own.Take<float>(isa.gemm_scratch(part));
     if (!own.counting()) isa.gemm(part, room);

@@ -1,5 +1,6 @@
 // Products of matrices by every instruction set that this processor has, beside sums in f64: odd sizes, strides,
 // dtypes.
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "kernels/convert.h"
 #include "kernels/products/gemm_fast.h"
+#include "kernels/isa/bf16.h"
 #include "kernels/products/panels.h"
 
 namespace slipway::kernels {
@@ -115,6 +117,48 @@ TEST(Gemm, EveryIsaAgreesWithSumsInDouble) {
         if (HasFatalFailure()) return;
       }
   }
+}
+
+// Products of bf16 by instructions for sums of two: sums in f32 of exact products, whatever the sizes.
+TEST(Gemm, SumsOfTwoProductsOfBF16) {
+  const Bf16Isa* bf16 = BestBf16();
+  if (bf16 == nullptr) GTEST_SKIP() << "this processor has no instructions for them";
+  std::mt19937 random(5);
+  for (const auto& [m, n, k] : {std::array<int64_t, 3>{8, 16, 2}, {13, 70, 64}, {9, 33, 1030}, {37, 129, 2050}})
+    for (bool accumulate : {false, true}) {
+      const Values a(m * (k + 2), DType::kBF16, random), b(n * k, DType::kBF16, random);
+      std::vector<char> panels(static_cast<size_t>(PanelBytes(k, n, DType::kBF16)));
+      PackPanels({b.data(), DType::kBF16, 1, k}, k, n, 0, (n - 1) / kPanel + 1, panels.data());
+      std::vector<float> c(static_cast<size_t>(m * (n + 1)), 0.5f), bias(static_cast<size_t>(n), 0.25f);
+      GemmCall g;
+      g.m = m, g.n = n, g.k = k;
+      g.a = {a.data(), DType::kBF16, k + 2, 1};
+      g.b = {panels.data(), DType::kBF16, k, 0};
+      g.packed = true, g.c = c.data(), g.c_row = n + 1, g.accumulate = accumulate;
+      g.bias = accumulate ? nullptr : bias.data();
+      ASSERT_TRUE(bf16->takes(g));
+      std::vector<float> scratch(static_cast<size_t>(bf16->scratch(g)));
+      bf16->gemm(g, scratch.data());
+      for (int64_t i = 0; i < m; ++i) {
+        ASSERT_EQ(c[static_cast<size_t>(i * (n + 1) + n)], 0.5f);
+        for (int64_t j = 0; j < n; ++j) {
+          double sum = accumulate ? 0.5 : 0.25, size = sum;
+          for (int64_t p = 0; p < k; ++p) {
+            const double term = static_cast<double>(a.f32[static_cast<size_t>(i * (k + 2) + p)]) * static_cast<double>(b.f32[static_cast<size_t>(j * k + p)]);
+            sum += term, size += std::fabs(term);
+          }
+          ASSERT_NEAR(static_cast<double>(c[static_cast<size_t>(i * (n + 1) + j)]), sum, 1e-6 * size + 1e-30) << m << "x" << n << "x" << k;
+        }
+      }
+      // Odd k, few rows and other types are not taken.
+      GemmCall other = g;
+      other.k = 3;
+      EXPECT_FALSE(bf16->takes(other));
+      other = g, other.m = 2;
+      EXPECT_FALSE(bf16->takes(other));
+      other = g, other.a.dtype = DType::kF32;
+      EXPECT_FALSE(bf16->takes(other));
+    }
 }
 
 }  // namespace
