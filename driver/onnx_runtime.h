@@ -1,0 +1,43 @@
+// ONNX models, run by onnxruntime in an installed Python: a process of its own, with a limit of time, since slipway links with
+// neither.
+#ifndef SLIPWAY_DRIVER_ONNX_RUNTIME_H_
+#define SLIPWAY_DRIVER_ONNX_RUNTIME_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "ir/tensor.h"
+
+namespace slipway::driver {
+
+using Tensors = std::vector<ir::TensorRef>;
+
+struct OnnxRuntimeOptions {
+  std::string python;           // the interpreter; "": python3 or python of PATH
+  double timeout_seconds = 600;  // for loading and all runs
+  int threads = 0;              // 0: as onnxruntime has it
+};
+
+struct OnnxRuns {
+  std::string version;                // of onnxruntime
+  std::vector<std::string> outputs;   // their names
+  std::vector<std::string> observed;  // of the values asked for, those that the model makes
+  // Of each set of inputs: the outputs, then the observed values. InvalidArgument with onnxruntime's text where it refused.
+  std::vector<absl::StatusOr<Tensors>> results;
+};
+
+// Loads the model once and runs it on each set of inputs, in the order of the model's inputs. `observe` names values that the
+// main graph's nodes make, to be given besides; null: the file is loaded as it is.
+//
+// Errors: Unimplemented (SW6002) where there is no Python with onnxruntime and numpy, and where onnxruntime has no kernel for a
+// node; InvalidArgument for a model that it does not load; ResourceExhausted over the limit of time; Internal where the process
+// died otherwise.
+absl::StatusOr<OnnxRuns> RunOnnx(const std::string& model, absl::Span<const Tensors> sets, const OnnxRuntimeOptions& options,
+                                 const std::vector<std::string>* observe = nullptr);
+
+}  // namespace slipway::driver
+
+#endif  // SLIPWAY_DRIVER_ONNX_RUNTIME_H_
