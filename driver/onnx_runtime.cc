@@ -65,6 +65,7 @@ absl::StatusOr<std::string> Request(const std::string& model, absl::Span<const T
 }
 
 absl::StatusOr<ir::TensorRef> ReadTensor(const json_in::Value& v, const io::MemoryFile& outputs) {
+  if (v.is_null()) return ir::TensorRef();
   ASSIGN_OR_RETURN(const json_in::Value* name, v.Get("dtype"));
   ASSIGN_OR_RETURN(const std::string_view dtype_name, name->AsString());
   const std::optional<ir::DType> dtype = ir::DTypeFromName(dtype_name);

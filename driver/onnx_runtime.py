@@ -9,6 +9,7 @@ import sys
 sys.path[:] = [folder for folder in sys.path if folder]  # nothing is imported from the current folder
 import json
 import os
+import re
 
 reply_fd = os.dup(1)
 os.dup2(2, 1)  # what libraries print is no part of the reply
@@ -77,15 +78,17 @@ def encode(number, content):
     return put(number << 3 | 2) + put(len(content)) + content
 
 
-def made_values(model):
-    """The names of what the main graph's nodes make."""
-    names = []
+def value_names(model):
+    """The names of what the main graph's nodes make, and of its outputs."""
+    made, outputs = [], set()
     for number, graph in fields(memoryview(model)):
         if number == 7:
-            for number, node in fields(graph):
+            for number, part in fields(graph):
                 if number == 1:
-                    names += [bytes(v).decode() for n, v in fields(node) if n == 2]
-    return names
+                    made += [bytes(v).decode() for n, v in fields(part) if n == 2]
+                if number == 12:
+                    outputs |= {bytes(v).decode() for n, v in fields(part) if n == 1}
+    return made, outputs
 
 
 def session(request):
@@ -96,9 +99,10 @@ def session(request):
         return ort.InferenceSession(request["model"], options, providers=["CPUExecutionProvider"]), []
     with open(request["model"], "rb") as f:
         model = f.read()
-    known, wanted = set(made_values(model)), set(request["observe"])
+    wanted, (made, outputs) = set(request["observe"]), value_names(model)
+    # What one node of a program becomes makes NAME, NAME.1, NAME.2, …
+    observed = [n for n in made if n not in outputs and (n in wanted or re.sub(r"\.\d+$", "", n) in wanted)]
     # Messages that are written one after the other are read as one: graphs merge, and get these outputs at the end.
-    observed = [name for name in request["observe"] if name in known]
     model += encode(7, b"".join(encode(12, encode(1, name.encode())) for name in observed))
     folder = os.path.dirname(os.path.abspath(request["model"]))
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
@@ -151,6 +155,9 @@ def main():
                 values = s.run_with_ort_values(None, {n: feed(t, data) for n, t in zip(names, inputs)})
                 tensors = []
                 for v in values:
+                    if len(tensors) >= len(reply["outputs"]) and v.data_type() not in NAMES:
+                        tensors.append(None)  # a value on the way that is no tensor
+                        continue
                     tensors.append(take(v, out, at))
                     at += tensors[-1]["bytes"]
                 reply["results"].append({"tensors": tensors})

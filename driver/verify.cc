@@ -244,7 +244,10 @@ absl::StatusOr<VerifyReport> Verify(const VerifyOptions& o) {
   if (o.layers) {
     const auto differs = std::find_if(report.sets.begin(), report.sets.end(), [](const VerifySet& s) { return !s.agree; });
     const size_t s = differs == report.sets.end() ? 0 : static_cast<size_t>(differs - report.sets.begin());
-    ASSIGN_OR_RETURN(report.layers, CompareLayers(**a, **b, in.tensors[s], o));
+    if (!pa && !pb) return UsageError("--layers needs a program as A or B");
+    auto layers = CompareLayers(**a, **b, in.tensors[s], o);
+    if (layers.ok()) report.layers = *std::move(layers);
+    else report.layers.emplace().note = text::StrCat("not found: ", text::FromAbsl(layers.status().message()));  // the answer stands
   }
   return report;
 }

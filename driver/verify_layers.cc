@@ -11,8 +11,9 @@
 #include "absl/container/flat_hash_map.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "driver/convert.h"
 #include "driver/onnx_runtime.h"
-#include "driver/pass_context.h"
+#include "io/temp_folder.h"
 #include "ir/clone.h"
 
 namespace slipway::driver {
@@ -80,7 +81,7 @@ absl::StatusOr<Tensors> Observe(const ir::Program& p, const std::vector<std::str
   return prepared->Run(inputs);
 }
 
-// Values by pairs of names, as many at a time as may be held; `differs` fills in a node where one does.
+// The values of pairs in both. One without a storage is not there.
 using Values = std::function<absl::StatusOr<std::pair<Tensors, Tensors>>(absl::Span<const Pair>)>;
 
 // Goes through the pairs in order; stops at the first that differs.
@@ -91,6 +92,7 @@ absl::Status FindFirst(const std::vector<Pair>& pairs, const Values& values, boo
     ASSIGN_OR_RETURN(const auto both, values(absl::MakeConstSpan(pairs).subspan(first, last - first)));
     for (size_t i = first; i < last; ++i) {
       const ir::TensorRef &a = both.first[i - first], &b = both.second[i - first];
+      if (!b.storage) continue;  // B has no such value
       ++layers.compared;
       std::optional<weights::Difference> difference;
       if (TypeOf(a) == TypeOf(b)) {
@@ -151,12 +153,158 @@ absl::StatusOr<VerifyLayers> ComparePrograms(const ir::Program& original_a, cons
   return layers;
 }
 
+// ---- A program and an ONNX model
+
+// "name" of "name.3".
+std::string_view FamilyOf(std::string_view name) {
+  const size_t dot = name.rfind('.');
+  return dot == std::string_view::npos || name.find_first_not_of("0123456789", dot + 1) != std::string_view::npos ? name : name.substr(0, dot);
+}
+
+// Compares the values that the model has by A's names. What one node of A became makes several: the last of its type is its result.
+absl::StatusOr<VerifyLayers> CompareOnnx(const ir::Program& a, const Tensors& inputs, const std::string& model, const VerifyOptions& o) {
+  VerifyLayers layers;
+  ASSIGN_OR_RETURN(const Plugins plugins, Plugins::Open(o.plugins));
+  const text::Map<int64_t> symbols = SymbolsOf(a, inputs);
+  std::vector<Pair> pairs;
+  for (const ir::Value* v : ValuesOf(a)) pairs.push_back({v, "", BytesOf(*v, symbols)});
+  const int64_t all = static_cast<int64_t>(pairs.size());
+  const Values values = [&](absl::Span<const Pair> some) -> absl::StatusOr<std::pair<Tensors, Tensors>> {
+    std::vector<std::string> names;
+    for (const Pair& p : some) names.push_back(p.a->name());
+    ASSIGN_OR_RETURN(Tensors of_a, Observe(a, names, inputs, o, plugins));
+    ASSIGN_OR_RETURN(OnnxRuns runs, RunOnnx(model, absl::MakeConstSpan(&inputs, 1), {o.python, o.timeout, o.threads}, &names));
+    if (!runs.results[0].ok()) return runs.results[0].status();
+    layers.how = text::StrCat("those of A by slipway's kernels, those of B by onnxruntime ", runs.version);
+    text::Map<std::vector<const ir::TensorRef*>> found;
+    for (size_t i = 0; i < runs.results[0]->size(); ++i) {
+      const std::string& name = i < runs.outputs.size() ? runs.outputs[i] : runs.observed[i - runs.outputs.size()];
+      found[name].push_back(&(*runs.results[0])[i]);
+      if (FamilyOf(name) != name) found[FamilyOf(name)].push_back(&(*runs.results[0])[i]);
+    }
+    Tensors of_b(some.size());
+    for (size_t i = 0; i < some.size(); ++i)
+      if (const auto it = found.find(names[i]); it != found.end())
+        for (const ir::TensorRef* t : it->second)
+          if (t->dtype == of_a[i].dtype && t->sizes == of_a[i].sizes) of_b[i] = *t;
+    return std::pair(std::move(of_a), std::move(of_b));
+  };
+  RETURN_IF_ERROR(FindFirst(pairs, values, /*exact=*/false, o, layers));
+  if (!layers.first) layers.unmatched = all - layers.compared;
+  return layers;
+}
+
+// ---- What slipway converts of A's beginnings
+
+// Gives a program in memory to a conversion.
+class OneProgram : public Reader {
+ public:
+  explicit OneProgram(const ir::Program& p) : p_(p) {}
+  absl::StatusOr<ir::Archive> Programs(const std::string&) const override {
+    ir::Archive archive;
+    archive.programs.push_back(ir::Clone(p_));
+    return archive;
+  }
+  std::string Digest(const std::string&) const override { return ""; }
+
+ private:
+  const ir::Program& p_;
+};
+
+// These values of `a`, computed by what is converted of it up to them.
+absl::StatusOr<Tensors> RunConverted(const ir::Program& a, absl::Span<const Pair> pairs, const std::string& suffix, const Tensors& inputs,
+                                     const VerifyOptions& o) {
+  ir::Values values;
+  for (const Pair& p : pairs) values.push_back(const_cast<ir::Value*>(p.a));
+  const std::unique_ptr<ir::Program> part = ir::Extract(a, ir::RegionThatComputes(*a.graph, values), values);
+  const std::vector<const ir::Value*> all = TakenInputs(a);
+  Tensors some;  // of the inputs, those that the part takes
+  for (const ir::Value* v : TakenInputs(*part))
+    for (size_t i = 0; i < all.size(); ++i)
+      if (all[i]->name() == v->name()) some.push_back(inputs[i]);
+  ASSIGN_OR_RETURN(const auto folder, io::TempFolder::Make());
+  ConvertOptions options;
+  options.inputs = {"part"};
+  options.output = folder->path() + "/part" + suffix;
+  options.plugins = suffix == ".so" ? o.plugins : std::vector<std::string>();
+  ConvertSummary summary;
+  const Outcome outcome = Convert(options, &summary, OneProgram(*part));
+  if (outcome.code != kDone) return absl::UnimplementedError(text::StrCat("a part is not converted: ", outcome.diagnostics.back().cause));
+  ASSIGN_OR_RETURN(const auto model, VerifyModel::Open(options.output, o));
+  ASSIGN_OR_RETURN(auto results, model->Run(absl::MakeConstSpan(&some, 1)));
+  if (results[0].ok() && results[0]->size() != pairs.size()) return absl::InternalError("a part gives another number of outputs");
+  return std::move(results[0]);
+}
+
+absl::StatusOr<VerifyLayers> CompareConverted(const ir::Program& a, const Tensors& inputs, const std::string& suffix, const VerifyOptions& o) {
+  VerifyLayers layers;
+  layers.how = text::StrCat("those of A by slipway's kernels, beside what A's beginnings give when converted to ", suffix);
+  ASSIGN_OR_RETURN(const Plugins plugins, Plugins::Open(o.plugins));
+  const text::Map<int64_t> symbols = SymbolsOf(a, inputs);
+  std::vector<Pair> pairs;
+  for (const ir::Value* v : ValuesOf(a)) pairs.push_back({v, v->name(), BytesOf(*v, symbols)});
+  const Values values = [&](absl::Span<const Pair> some) -> absl::StatusOr<std::pair<Tensors, Tensors>> {
+    std::vector<std::string> names;
+    for (const Pair& p : some) names.push_back(p.a->name());
+    ASSIGN_OR_RETURN(Tensors of_a, Observe(a, names, inputs, o, plugins));
+    ASSIGN_OR_RETURN(Tensors of_b, RunConverted(a, some, suffix, inputs, o));
+    return std::pair(std::move(of_a), std::move(of_b));
+  };
+  RETURN_IF_ERROR(FindFirst(pairs, values, /*exact=*/false, o, layers));
+  if (layers.first) return layers;
+  // Values that are outputs stand in the way of fusion. One at a time they do less: beginnings of different lengths are tried by
+  // bisection, each with its last value as the only output.
+  size_t good = 0, bad = pairs.size();  // the beginnings up to `good` agree, that up to `bad` does not
+  const auto differs = [&](size_t n) -> absl::StatusOr<bool> {
+    const Pair last = pairs[n - 1];
+    VerifyLayers one;
+    RETURN_IF_ERROR(FindFirst({last}, values, /*exact=*/false, o, one));
+    if (one.first) layers.first = one.first;
+    return one.first.has_value();
+  };
+  if (pairs.empty()) return layers;
+  for (size_t i = 0; i < a.graph->outputs.size() && !layers.first; ++i)
+    if (const ir::Value* v = a.graph->outputs[i].value(); v && v->producer()) {
+      const auto at = std::find_if(pairs.begin(), pairs.end(), [&](const Pair& p) { return p.a == v; });
+      if (at == pairs.end()) continue;
+      bad = static_cast<size_t>(at - pairs.begin()) + 1;
+      ASSIGN_OR_RETURN(const bool differs_here, differs(bad));
+      if (differs_here) break;
+    }
+  if (!layers.first) {
+    layers.note = text::StrCat("what slipway converts of A agrees with A, up to the outputs: B was not made of A by this slipway, or was changed");
+    return layers;
+  }
+  while (bad - good > 1) {
+    const size_t middle = good + (bad - good) / 2;
+    ASSIGN_OR_RETURN(const bool differs_here, differs(middle));
+    (differs_here ? bad : good) = middle;
+  }
+  layers.note = "found by bisection over single values: with all of them as outputs the conversion agrees";
+  return layers;
+}
+
+// A program and a model of another kind. What a run cannot do is part of the answer.
+absl::StatusOr<VerifyLayers> CompareWith(const ir::Program& original, const VerifyModel& model, const std::string& path, const Tensors& inputs,
+                                         const VerifyOptions& o) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<ir::Program> p, Unchanged(original));
+  const bool onnx = model.kind() == "ONNX model";
+  if (onnx) {
+    ASSIGN_OR_RETURN(VerifyLayers layers, CompareOnnx(*p, inputs, path, o));
+    if (layers.first) return layers;
+  }
+  return CompareConverted(*p, inputs, onnx ? ".onnx" : ".so", o);
+}
+
 }  // namespace
 
 absl::StatusOr<VerifyLayers> CompareLayers(const VerifyModel& a, const VerifyModel& b, const Tensors& inputs, const VerifyOptions& o) {
   const ir::Program *pa = a.program(), *pb = b.program();
-  if (pa && pb) return ComparePrograms(*pa, *pb, inputs, o);
-  return absl::UnimplementedError("--layers");
+  auto layers = pa && pb ? ComparePrograms(*pa, *pb, inputs, o)
+                : pa     ? CompareWith(*pa, b, o.b, inputs, o)
+                         : CompareWith(*pb, a, o.a, inputs, o);
+  if (!pa && layers.ok() && layers->first) std::swap(layers->first->a_type, layers->first->b_type);
+  return layers;
 }
 
 }  // namespace slipway::driver

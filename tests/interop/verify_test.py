@@ -76,29 +76,44 @@ def faults(text):
             yield name, place(f"{op}.{overload}(" + arguments[: number.start(1)] + changed + arguments[number.end(1) :])
 
 
+def planted(slipway, tmp_path, rng, trial, size=40):
+    """A random program as text, one with a fault, and the name of the value that is wrong."""
+    program = tmp_path / f"{trial}.pt2"
+    torch.manual_seed(trial)
+    dims = ({0: torch.export.Dim("B", max=64)},)
+    torch.export.save(torch.export.export(Random(rng, size).eval(), (torch.randn(3, 16),), dynamic_shapes=dims), program)
+    whole, broken = tmp_path / f"{trial}.sw", tmp_path / f"{trial}_broken.sw"
+    whole.write_text(slipway("inspect", program, "--ir").stdout)
+    name, changed = rng.choice(list(faults(whole.read_text())))
+    broken.write_text(changed)
+    return whole, broken, name
+
+
+def layers(slipway, *arguments):
+    """Whether the fault reaches an output or not."""
+    arguments = ["verify", *arguments, "--layers", "--json", "--no-reference", "--python", sys.executable]
+    try:
+        done = slipway(*arguments, status=1)
+    except AssertionError:
+        done = slipway(*arguments, status=0)
+    return json.loads(done.stdout)["layers"]
+
+
 def test_layers_names_planted_faults(slipway, tmp_path):
     rng = random.Random(1)
-    trial = 0
-    while trial < TRIALS:
-        program = tmp_path / f"{trial}.pt2"
-        torch.manual_seed(trial)
-        torch.export.save(torch.export.export(Random(rng, 40).eval(), (torch.randn(3, 16),), dynamic_shapes=({0: torch.export.Dim("B", max=64)},)), program)
-        text = slipway("inspect", program, "--ir").stdout
-        whole = tmp_path / f"{trial}.sw"
-        whole.write_text(text)
-        name, changed = rng.choice(list(faults(text)))
-        broken = tmp_path / f"{trial}_broken.sw"
-        broken.write_text(changed)
-        done = slipway_any(slipway, "verify", whole, broken, "--layers", "--json", "--no-reference")
-        first = json.loads(done.stdout)["layers"]["first"]
-        assert first and first["value"] == name, (trial, name, first, program)
+    for trial in range(TRIALS):
+        whole, broken, name = planted(slipway, tmp_path, rng, trial)
+        first = layers(slipway, whole, broken)["first"]
+        assert first and first["value"] == name, (trial, name, first, whole)
         assert "verify_test.py:" in first["place"], first
-        trial += 1
 
 
-def slipway_any(slipway, *arguments):
-    """Whether the fault reaches an output or not."""
-    try:
-        return slipway(*arguments, status=1)
-    except AssertionError:
-        return slipway(*arguments, status=0)
+def test_layers_names_faults_in_onnx(slipway, tmp_path):
+    """The model of the program with the fault: what onnxruntime computes is compared with what the program says."""
+    rng = random.Random(2)
+    for trial in range(TRIALS // 2):
+        whole, broken, name = planted(slipway, tmp_path, rng, trial, size=25)
+        model = tmp_path / f"{trial}.onnx"
+        slipway("convert", broken, "-o", model)
+        first = layers(slipway, whole, model)["first"]
+        assert first and first["value"] == name, (trial, name, first, whole)
