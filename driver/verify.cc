@@ -17,6 +17,8 @@
 namespace slipway::driver {
 namespace {
 
+constexpr char kHowInputs[] = "--inputs FILE gives inputs: .safetensors with input.0, input.1, …";
+
 using Results = std::vector<absl::StatusOr<Tensors>>;
 
 // Sets of inputs that both are run on.
@@ -47,7 +49,7 @@ absl::StatusOr<Inputs> Made(const ir::Program& p, const VerifyOptions& o) {
   for (int i = 0; i < std::max(1, o.sweep); ++i) {
     auto sizes = in.generator->Sizes(i, o.sweep > 0);
     auto tensors = sizes.ok() ? in.generator->Values(*sizes, i) : absl::StatusOr<Tensors>(sizes.status());
-    if (!tensors.ok()) return WithHelp(tensors.status(), "--inputs FILE gives inputs: .safetensors with input.0, input.1, …");
+    if (!tensors.ok()) return WithHelp(tensors.status(), kHowInputs);
     in.tensors.push_back(*std::move(tensors));
     VerifySet& set = in.sets.emplace_back();
     set.source = text::StrCat("seed ", options.seed, o.adversarial ? ", edge values" : "");
@@ -65,7 +67,7 @@ absl::StatusOr<Inputs> FindInputs(const ir::Program* a, const ir::Program* b, co
   if (!o.inputs.empty()) return FilesOf(o);
   const ir::Program* p = a ? a : b;
   if (!p)
-    return UsageError("neither is a program, of which inputs could be made", "--inputs FILE gives inputs: .safetensors with input.0, input.1, …");
+    return UsageError("neither is a program, of which inputs could be made", kHowInputs);
   if (o.seed || o.adversarial || o.sweep > 0) return Made(*p, o);
   auto samples = SampleInputs(*p);
   if (!samples.ok() && b && b != p) samples = SampleInputs(*b);
@@ -235,7 +237,7 @@ absl::StatusOr<VerifyReport> Verify(const VerifyOptions& o) {
     compared = compared || (*first)[s].ok() || (*second)[s].ok();
     report.agree = report.agree && in.sets[s].agree;
   }
-  if (!compared) return WithPlace((*first)[0].status(), o.a);
+  if (!compared) return WithPlace(WithHelp((*first)[0].status(), o.inputs.empty() ? kHowInputs : ""), o.a);
   report.sets = std::move(in.sets);
   for (const auto* model : {a->get(), b->get()})
     if (const std::string note = model->note(); !note.empty()) report.notes.push_back(note);
@@ -245,7 +247,7 @@ absl::StatusOr<VerifyReport> Verify(const VerifyOptions& o) {
     const auto differs = std::find_if(report.sets.begin(), report.sets.end(), [](const VerifySet& s) { return !s.agree; });
     const size_t s = differs == report.sets.end() ? 0 : static_cast<size_t>(differs - report.sets.begin());
     if (!pa && !pb) return UsageError("--layers needs a program as A or B");
-    auto layers = CompareLayers(**a, **b, in.tensors[s], o);
+    auto layers = CompareLayers(**a, **b, in.tensors[s], report.agree, o);
     if (layers.ok()) report.layers = *std::move(layers);
     else report.layers.emplace().note = text::StrCat("not found: ", text::FromAbsl(layers.status().message()));  // the answer stands
   }

@@ -22,6 +22,8 @@
 namespace slipway::driver {
 namespace {
 
+constexpr int64_t kMostInteger = 3;  // of those that index nothing
+
 using ir::DType;
 using Assignment = text::Map<int64_t>;
 
@@ -157,7 +159,7 @@ void PutFloat(DType dtype, double v, std::string* bytes) {
 
 // Values that go wrong easily, as f64: of the narrower types some round to zero or infinity, which are as good.
 double EdgeFloat(DType dtype, Bits& bits) {
-  const double least = dtype == DType::kFloat64 ? 0x1p-1040 : dtype == DType::kFloat16 ? 0x1p-20 : 0x1p-140;
+  const double least = dtype == DType::kFloat64 ? 0x1p-1040 : dtype == DType::kFloat16 ? 0x1p-20 : 0x1p-130;
   const double most = dtype == DType::kFloat64 ? std::numeric_limits<double>::max() : dtype == DType::kFloat16 ? 65504 : 0x1.fep127;
   constexpr double kInf = std::numeric_limits<double>::infinity();
   const double values[] = {0.0, -0.0, kInf, -kInf, std::numeric_limits<double>::quiet_NaN(), least, -least, most, -most, 1.0, -1.0};
@@ -235,6 +237,7 @@ struct InputGenerator::Impl {
   std::vector<const ir::Value*> inputs;
   std::vector<Symbol> symbols;  // of the inputs
   std::vector<Condition> conditions;
+  bool impossible = false;  // a condition that never holds
   std::vector<std::optional<ir::Sym>> bounds;  // of integer inputs
 
   Impl(const ir::Program& program, const Options& o) : p(ir::Clone(program)), options(o), inputs(TakenInputs(*p)) {
@@ -272,6 +275,7 @@ struct InputGenerator::Impl {
     Condition c{expr, least, most, {}};
     for (ir::Sym s : expr.Symbols()) c.symbols.emplace_back(s.name());
     if (!c.symbols.empty()) conditions.push_back(std::move(c));
+    else if (!Holds(c, {})) impossible = true;
   }
 
   void FindConditions() {
@@ -394,7 +398,7 @@ struct InputGenerator::Impl {
     if (ir::ByteSize(t.dtype) == 0) return absl::UnimplementedError(text::StrCat("making elements of ", ir::Name(t.dtype)));
     // Of an index, what it may be.
     std::optional<int64_t> below = bounds[i] ? ir::Evaluate(*bounds[i], In(sizes)) : std::nullopt;
-    const int64_t most = std::min(MostOf(t.dtype), below ? std::max<int64_t>(*below - 1, 0) : most_integer);
+    const int64_t most = std::min(MostOf(t.dtype), std::min(most_integer, below ? std::max<int64_t>(*below - 1, 0) : kMostInteger));
     for (int64_t k = 0; k < n; ++k) {
       const bool edge = options.adversarial && bits.Next() % 5 == 0;
       if (ir::IsBool(t.dtype)) {
@@ -419,7 +423,7 @@ InputGenerator::~InputGenerator() = default;
 
 absl::StatusOr<text::Map<int64_t>> InputGenerator::Sizes(int index, bool sweep) {
   Bits bits(impl_->options.seed * 1000003 + static_cast<uint64_t>(index));
-  for (int attempt = 0; attempt < 20; ++attempt) {
+  for (int attempt = 0; attempt < 20 && !impl_->impossible; ++attempt) {
     Assignment sizes = impl_->Start(attempt < 3 ? index : index + 2, sweep, bits);
     // Where the largest sizes together are too many elements, each is halved in turn.
     for (size_t k = 0; !impl_->symbols.empty() && k < 16 * impl_->symbols.size() && impl_->Elements(sizes) > impl_->options.most_elements; ++k) {

@@ -286,23 +286,28 @@ absl::StatusOr<VerifyLayers> CompareConverted(const ir::Program& a, const Tensor
 
 // A program and a model of another kind. What a run cannot do is part of the answer.
 absl::StatusOr<VerifyLayers> CompareWith(const ir::Program& original, const VerifyModel& model, const std::string& path, const Tensors& inputs,
-                                         const VerifyOptions& o) {
+                                         bool agree, const VerifyOptions& o) {
   ASSIGN_OR_RETURN(const std::unique_ptr<ir::Program> p, Unchanged(original));
   const bool onnx = model.kind() == "ONNX model";
+  VerifyLayers layers;
   if (onnx) {
-    ASSIGN_OR_RETURN(VerifyLayers layers, CompareOnnx(*p, inputs, path, o));
-    if (layers.first) return layers;
+    ASSIGN_OR_RETURN(layers, CompareOnnx(*p, inputs, path, o));
+    if (layers.first || agree) return layers;
+  }
+  if (agree) {
+    layers.how = text::StrCat("a ", model.kind(), " shows none");
+    return layers;
   }
   return CompareConverted(*p, inputs, onnx ? ".onnx" : ".so", o);
 }
 
 }  // namespace
 
-absl::StatusOr<VerifyLayers> CompareLayers(const VerifyModel& a, const VerifyModel& b, const Tensors& inputs, const VerifyOptions& o) {
+absl::StatusOr<VerifyLayers> CompareLayers(const VerifyModel& a, const VerifyModel& b, const Tensors& inputs, bool agree, const VerifyOptions& o) {
   const ir::Program *pa = a.program(), *pb = b.program();
   auto layers = pa && pb ? ComparePrograms(*pa, *pb, inputs, o)
-                : pa     ? CompareWith(*pa, b, o.b, inputs, o)
-                         : CompareWith(*pb, a, o.a, inputs, o);
+                : pa     ? CompareWith(*pa, b, o.b, inputs, agree, o)
+                         : CompareWith(*pb, a, o.a, inputs, agree, o);
   if (!pa && layers.ok() && layers->first) std::swap(layers->first->a_type, layers->first->b_type);
   return layers;
 }

@@ -15,8 +15,9 @@ absl::StatusOr<weights::Tolerance> ToleranceFor(const ir::TensorRef& a, const Ve
 // A functional program with the nodes that `p` has, as far as they survive functionalization: nothing is folded, joined or removed.
 absl::StatusOr<std::unique_ptr<ir::Program>> Unchanged(const ir::Program& p);
 
-// Both on one set of inputs. One of them is a program.
-absl::StatusOr<VerifyLayers> CompareLayers(const VerifyModel& a, const VerifyModel& b, const Tensors& inputs, const VerifyOptions& o);
+// Both on one set of inputs, on which their outputs agree or not. One of them is a program.
+absl::StatusOr<VerifyLayers> CompareLayers(const VerifyModel& a, const VerifyModel& b, const Tensors& inputs, bool agree,
+                                           const VerifyOptions& o);
 
 }  // namespace slipway::driver
 
