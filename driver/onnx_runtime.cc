@@ -108,8 +108,11 @@ absl::StatusOr<OnnxRuns> ReadReply(const json_in::Value& reply, const io::Memory
   ASSIGN_OR_RETURN(const json_in::Value* version, reply.Get("version"));
   ASSIGN_OR_RETURN(const std::string_view version_text, version->AsString());
   runs.version = version_text;
+  ASSIGN_OR_RETURN(const json_in::Value* opset, reply.Get("opset"));
+  ASSIGN_OR_RETURN(runs.opset, opset->AsInt());
   ASSIGN_OR_RETURN(runs.outputs, Names(reply, "outputs"));
   ASSIGN_OR_RETURN(runs.observed, Names(reply, "observed"));
+  ASSIGN_OR_RETURN(runs.made, Names(reply, "made"));
   ASSIGN_OR_RETURN(const json_in::Value* results, reply.Get("results"));
   ASSIGN_OR_RETURN(const auto sets, results->AsArray());
   for (const json_in::Value& set : sets) {

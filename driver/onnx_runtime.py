@@ -78,16 +78,55 @@ def encode(number, content):
     return put(number << 3 | 2) + put(len(content)) + content
 
 
-def value_names(model):
-    """The names of what the main graph's nodes make, and of its outputs."""
-    made, outputs = [], set()
-    for number, graph in fields(memoryview(model)):
-        if number == 7:
-            for number, part in fields(graph):
+def opset(path):
+    """The version of ONNX's own operators that the model declares."""
+    with open(path, "rb") as f:
+        model = f.read()
+    for number, part in fields(memoryview(model)):
+        if number == 8:
+            entry = dict(fields(part))
+            if not bytes(entry.get(1, b"")):
+                return entry.get(2, 0)
+    return 0
+
+
+def nodes_of(graph):
+    """(inputs, outputs) of a graph's nodes. What nested graphs read is among the inputs of the node they belong to."""
+    for number, node in fields(graph):
+        if number == 1:
+            inputs, outputs = [], []
+            for number, part in fields(node):
                 if number == 1:
-                    made += [bytes(v).decode() for n, v in fields(part) if n == 2]
-                if number == 12:
-                    outputs |= {bytes(v).decode() for n, v in fields(part) if n == 1}
+                    inputs.append(bytes(part).decode())
+                elif number == 2:
+                    outputs.append(bytes(part).decode())
+                elif number == 5:
+                    for number, nested in fields(part):
+                        if number in (6, 11):
+                            inputs += [name for reads, _ in nodes_of(nested) for name in reads]
+                            inputs += output_names(nested)
+            yield inputs, outputs
+
+
+def output_names(graph):
+    return [bytes(name).decode() for number, value in fields(graph) if number == 12 for n, name in fields(value) if n == 1]
+
+
+def family(name):
+    """What one node of a program becomes makes NAME, NAME.1, NAME.2, …"""
+    return re.sub(r"\.\d+$", "", name)
+
+
+def results(model, wanted):
+    """The values of wanted families that are read outside of them, in order, and those of them that are outputs of the model."""
+    graphs = [graph for number, graph in fields(memoryview(model)) if number == 7]
+    outputs = {name for graph in graphs for name in output_names(graph)}
+    nodes = [node for graph in graphs for node in nodes_of(graph)]
+    leaving = set(outputs)
+    for reads, makes in nodes:
+        own = {family(name) for name in makes} | set(makes)
+        leaving |= {name for name in reads if name not in own and family(name) not in own}
+    made = [name for _, makes in nodes for name in makes if name in leaving and (name in wanted or family(name) in wanted)]
     return made, outputs
 
 
@@ -96,17 +135,16 @@ def session(request):
     options.log_severity_level = 4
     options.intra_op_num_threads = request["threads"]
     if request["observe"] is None:
-        return ort.InferenceSession(request["model"], options, providers=["CPUExecutionProvider"]), []
+        return ort.InferenceSession(request["model"], options, providers=["CPUExecutionProvider"]), [], []
     with open(request["model"], "rb") as f:
         model = f.read()
-    wanted, (made, outputs) = set(request["observe"]), value_names(model)
-    # What one node of a program becomes makes NAME, NAME.1, NAME.2, …
-    observed = [n for n in made if n not in outputs and (n in wanted or re.sub(r"\.\d+$", "", n) in wanted)]
+    made, outputs = results(model, set(request["observe"]))
+    observed = [name for name in made if name not in outputs]
     # Messages that are written one after the other are read as one: graphs merge, and get these outputs at the end.
     model += encode(7, b"".join(encode(12, encode(1, name.encode())) for name in observed))
     folder = os.path.dirname(os.path.abspath(request["model"]))
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
-    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"]), observed
+    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"]), observed, made
 
 
 def feed(t, data):
@@ -132,7 +170,7 @@ def take(value, out, at):
 def main():
     request = json.load(sys.stdin)
     try:
-        s, observed = session(request)
+        s, observed, made = session(request)
     except Exception as e:
         lacks = "NOT_IMPLEMENTED" in str(e) or "Could not find an implementation" in str(e)
         finish({"error": str(e), "kind": "lacks" if lacks else "load"})
@@ -141,6 +179,8 @@ def main():
         "inputs": [{"name": i.name, "type": NAMES.get(i.type, i.type), "rank": len(i.shape)} for i in s.get_inputs()],
         "outputs": [o.name for o in s.get_outputs()][: len(s.get_outputs()) - len(observed)],
         "observed": observed,
+        "made": made,
+        "opset": opset(request["model"]),
         "results": [],
     }
     names = [i.name for i in s.get_inputs()]

@@ -54,12 +54,12 @@ uint64_t BytesOf(const ir::Value& v, const text::Map<int64_t>& symbols) {
   return bytes;
 }
 
-// The values that nodes of the root graph make and that runs can give: tensors and symbolic numbers.
+// The tensors that nodes of the root graph make and something uses.
 std::vector<const ir::Value*> ValuesOf(const ir::Program& p) {
   std::vector<const ir::Value*> out;
   for (const ir::Node* n : *p.graph)
     for (const ir::Value* v : n->outputs())
-      if (v && v->type().is_tensor()) out.push_back(v);
+      if (v && v->type().is_tensor() && (!v->users().empty() || p.graph->IsOutput(v))) out.push_back(v);
   return out;
 }
 
@@ -153,47 +153,6 @@ absl::StatusOr<VerifyLayers> ComparePrograms(const ir::Program& original_a, cons
   return layers;
 }
 
-// ---- A program and an ONNX model
-
-// "name" of "name.3".
-std::string_view FamilyOf(std::string_view name) {
-  const size_t dot = name.rfind('.');
-  return dot == std::string_view::npos || name.find_first_not_of("0123456789", dot + 1) != std::string_view::npos ? name : name.substr(0, dot);
-}
-
-// Compares the values that the model has by A's names. What one node of A became makes several: the last of its type is its result.
-absl::StatusOr<VerifyLayers> CompareOnnx(const ir::Program& a, const Tensors& inputs, const std::string& model, const VerifyOptions& o) {
-  VerifyLayers layers;
-  ASSIGN_OR_RETURN(const Plugins plugins, Plugins::Open(o.plugins));
-  const text::Map<int64_t> symbols = SymbolsOf(a, inputs);
-  std::vector<Pair> pairs;
-  for (const ir::Value* v : ValuesOf(a)) pairs.push_back({v, "", BytesOf(*v, symbols)});
-  const int64_t all = static_cast<int64_t>(pairs.size());
-  const Values values = [&](absl::Span<const Pair> some) -> absl::StatusOr<std::pair<Tensors, Tensors>> {
-    std::vector<std::string> names;
-    for (const Pair& p : some) names.push_back(p.a->name());
-    ASSIGN_OR_RETURN(Tensors of_a, Observe(a, names, inputs, o, plugins));
-    ASSIGN_OR_RETURN(OnnxRuns runs, RunOnnx(model, absl::MakeConstSpan(&inputs, 1), {o.python, o.timeout, o.threads}, &names));
-    if (!runs.results[0].ok()) return runs.results[0].status();
-    layers.how = text::StrCat("those of A by slipway's kernels, those of B by onnxruntime ", runs.version);
-    text::Map<std::vector<const ir::TensorRef*>> found;
-    for (size_t i = 0; i < runs.results[0]->size(); ++i) {
-      const std::string& name = i < runs.outputs.size() ? runs.outputs[i] : runs.observed[i - runs.outputs.size()];
-      found[name].push_back(&(*runs.results[0])[i]);
-      if (FamilyOf(name) != name) found[FamilyOf(name)].push_back(&(*runs.results[0])[i]);
-    }
-    Tensors of_b(some.size());
-    for (size_t i = 0; i < some.size(); ++i)
-      if (const auto it = found.find(names[i]); it != found.end())
-        for (const ir::TensorRef* t : it->second)
-          if (t->dtype == of_a[i].dtype && t->sizes == of_a[i].sizes) of_b[i] = *t;
-    return std::pair(std::move(of_a), std::move(of_b));
-  };
-  RETURN_IF_ERROR(FindFirst(pairs, values, /*exact=*/false, o, layers));
-  if (!layers.first) layers.unmatched = all - layers.compared;
-  return layers;
-}
-
 // ---- What slipway converts of A's beginnings
 
 // Gives a program in memory to a conversion.
@@ -211,6 +170,34 @@ class OneProgram : public Reader {
   const ir::Program& p_;
 };
 
+// What slipway makes of a program, in a folder that is gone with it.
+class Converted {
+ public:
+  Converted(const ir::Program& p, const std::string& suffix, int opset, const VerifyOptions& o) {
+    auto folder = io::TempFolder::Make();
+    if (!folder.ok()) {
+      status_ = folder.status();
+      return;
+    }
+    folder_ = *std::move(folder);
+    ConvertOptions options;
+    options.inputs = {"part"};
+    options.output = path_ = folder_->path() + "/part" + suffix;
+    if (suffix == ".so") options.plugins = o.plugins;
+    if (opset > 0) options.opset = opset;
+    ConvertSummary summary;
+    const Outcome outcome = Convert(options, &summary, OneProgram(p));
+    if (outcome.code != kDone) status_ = absl::UnimplementedError(text::StrCat("a part is not converted: ", outcome.diagnostics.back().cause));
+  }
+  const absl::Status& status() const { return status_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::unique_ptr<io::TempFolder> folder_;
+  std::string path_;
+  absl::Status status_;
+};
+
 // These values of `a`, computed by what is converted of it up to them.
 absl::StatusOr<Tensors> RunConverted(const ir::Program& a, absl::Span<const Pair> pairs, const std::string& suffix, const Tensors& inputs,
                                      const VerifyOptions& o) {
@@ -222,15 +209,9 @@ absl::StatusOr<Tensors> RunConverted(const ir::Program& a, absl::Span<const Pair
   for (const ir::Value* v : TakenInputs(*part))
     for (size_t i = 0; i < all.size(); ++i)
       if (all[i]->name() == v->name()) some.push_back(inputs[i]);
-  ASSIGN_OR_RETURN(const auto folder, io::TempFolder::Make());
-  ConvertOptions options;
-  options.inputs = {"part"};
-  options.output = folder->path() + "/part" + suffix;
-  options.plugins = suffix == ".so" ? o.plugins : std::vector<std::string>();
-  ConvertSummary summary;
-  const Outcome outcome = Convert(options, &summary, OneProgram(*part));
-  if (outcome.code != kDone) return absl::UnimplementedError(text::StrCat("a part is not converted: ", outcome.diagnostics.back().cause));
-  ASSIGN_OR_RETURN(const auto model, VerifyModel::Open(options.output, o));
+  const Converted converted(*part, suffix, 0, o);
+  RETURN_IF_ERROR(converted.status());
+  ASSIGN_OR_RETURN(const auto model, VerifyModel::Open(converted.path(), o));
   ASSIGN_OR_RETURN(auto results, model->Run(absl::MakeConstSpan(&some, 1)));
   if (results[0].ok() && results[0]->size() != pairs.size()) return absl::InternalError("a part gives another number of outputs");
   return std::move(results[0]);
@@ -284,6 +265,82 @@ absl::StatusOr<VerifyLayers> CompareConverted(const ir::Program& a, const Tensor
   return layers;
 }
 
+// ---- A program and an ONNX model
+
+// "name" of "name.3".
+std::string_view FamilyOf(std::string_view name) {
+  const size_t dot = name.rfind('.');
+  return dot == std::string_view::npos || name.find_first_not_of("0123456789", dot + 1) != std::string_view::npos ? name : name.substr(0, dot);
+}
+
+// The values that an ONNX model has by A's names, as tensors of the types that A's have; those it has not have no storage. What one
+// node of A became may make several: its result is the only one of its type that others read.
+absl::StatusOr<Tensors> ObserveOnnx(const std::string& model, const std::vector<std::string>& names, const Tensors& of_a, const Tensors& inputs,
+                                    const VerifyOptions& o, OnnxRuns* said) {
+  ASSIGN_OR_RETURN(OnnxRuns runs, RunOnnx(model, absl::MakeConstSpan(&inputs, 1), {o.python, o.timeout, o.threads}, &names));
+  if (!runs.results[0].ok()) return runs.results[0].status();
+  const Tensors& values = *runs.results[0];
+  if (values.size() != runs.outputs.size() + runs.observed.size()) return absl::InvalidArgumentError("onnxruntime's answer is of other values");
+  text::Map<const ir::TensorRef*> by_name;
+  for (size_t i = 0; i < values.size(); ++i)
+    by_name[i < runs.outputs.size() ? runs.outputs[i] : runs.observed[i - runs.outputs.size()]] = &values[i];
+  text::Map<std::vector<const ir::TensorRef*>> families;
+  for (const std::string& name : runs.made)
+    if (const auto it = by_name.find(name); it != by_name.end()) {
+      families[name].push_back(it->second);
+      if (FamilyOf(name) != name) families[FamilyOf(name)].push_back(it->second);
+    }
+  Tensors found(names.size());
+  for (size_t i = 0; i < names.size(); ++i) {
+    const auto it = families.find(names[i]);
+    if (it == families.end()) continue;
+    std::vector<const ir::TensorRef*> same = it->second;
+    std::erase_if(same, [&](const ir::TensorRef* t) { return t->dtype != of_a[i].dtype || t->sizes != of_a[i].sizes; });
+    if (same.size() == 1) found[i] = *same[0];
+  }
+  *said = std::move(runs);
+  return found;
+}
+
+// Whether two values agree within the tolerance.
+absl::StatusOr<bool> Agree(const ir::TensorRef& a, const ir::TensorRef& b, const VerifyOptions& o) {
+  ASSIGN_OR_RETURN(const weights::Tolerance tolerance, ToleranceFor(a, o));
+  ASSIGN_OR_RETURN(const weights::Difference d, weights::Compare(a, b, tolerance));
+  return d.unequal == 0;
+}
+
+// Passes may give the name of a node that they took out to another one. So B's values are believed to be A's of the same names unless
+// the model that slipway makes of A now has another value under that name.
+absl::StatusOr<VerifyLayers> CompareOnnx(const ir::Program& original, const ir::Program& a, const Tensors& inputs, const std::string& model,
+                                         const VerifyOptions& o) {
+  VerifyLayers layers;
+  ASSIGN_OR_RETURN(const Plugins plugins, Plugins::Open(o.plugins));
+  const text::Map<int64_t> symbols = SymbolsOf(a, inputs);
+  std::vector<Pair> pairs;
+  for (const ir::Value* v : ValuesOf(a)) pairs.push_back({v, "", BytesOf(*v, symbols)});
+  const int64_t all = static_cast<int64_t>(pairs.size());
+  std::unique_ptr<Converted> now;
+  const Values values = [&](absl::Span<const Pair> some) -> absl::StatusOr<std::pair<Tensors, Tensors>> {
+    std::vector<std::string> names;
+    for (const Pair& p : some) names.push_back(p.a->name());
+    ASSIGN_OR_RETURN(Tensors of_a, Observe(a, names, inputs, o, plugins));
+    OnnxRuns runs;
+    ASSIGN_OR_RETURN(Tensors of_b, ObserveOnnx(model, names, of_a, inputs, o, &runs));
+    layers.how = text::StrCat("those of A by slipway's kernels, those of B by onnxruntime ", runs.version);
+    if (!now) now = std::make_unique<Converted>(original, ".onnx", static_cast<int>(runs.opset), o);
+    auto of_now = now->status().ok() ? ObserveOnnx(now->path(), names, of_a, inputs, o, &runs) : absl::StatusOr<Tensors>(now->status());
+    for (size_t i = 0; of_now.ok() && i < names.size(); ++i) {
+      if (!(*of_now)[i].storage || !of_b[i].storage) continue;
+      ASSIGN_OR_RETURN(const bool same, Agree(of_a[i], (*of_now)[i], o));
+      if (!same) of_b[i] = {};
+    }
+    return std::pair(std::move(of_a), std::move(of_b));
+  };
+  RETURN_IF_ERROR(FindFirst(pairs, values, /*exact=*/false, o, layers));
+  if (!layers.first) layers.unmatched = all - layers.compared;
+  return layers;
+}
+
 // A program and a model of another kind. What a run cannot do is part of the answer.
 absl::StatusOr<VerifyLayers> CompareWith(const ir::Program& original, const VerifyModel& model, const std::string& path, const Tensors& inputs,
                                          bool agree, const VerifyOptions& o) {
@@ -291,7 +348,7 @@ absl::StatusOr<VerifyLayers> CompareWith(const ir::Program& original, const Veri
   const bool onnx = model.kind() == "ONNX model";
   VerifyLayers layers;
   if (onnx) {
-    ASSIGN_OR_RETURN(layers, CompareOnnx(*p, inputs, path, o));
+    ASSIGN_OR_RETURN(layers, CompareOnnx(original, *p, inputs, path, o));
     if (layers.first || agree) return layers;
   }
   if (agree) {
