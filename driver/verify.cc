@@ -12,6 +12,7 @@
 #include "driver/run.h"
 #include "driver/verify_layers.h"
 #include "driver/verify_model.h"
+#include "io/inputs.h"
 #include "ir/clone.h"
 
 namespace slipway::driver {
@@ -251,6 +252,7 @@ absl::StatusOr<VerifyReport> Verify(const VerifyOptions& o) {
     if (layers.ok()) report.layers = *std::move(layers);
     else report.layers.emplace().note = text::StrCat("not found: ", text::FromAbsl(layers.status().message()));  // the answer stands
   }
+  RETURN_IF_ERROR(io::InputsUnchanged());
   return report;
 }
 

@@ -52,21 +52,33 @@ class Bits {
   uint64_t state_;
 };
 
-// What an index into a value's users must be below; found by following the value through nodes that keep its elements.
+// What an index into a value's users must be below, for the values of the root graph; found by following values backwards through
+// nodes that keep their elements.
 class IndexBounds {
  public:
-  std::optional<ir::Sym> Of(const ir::Value* v) {
-    if (auto known = known_.find(v); known != known_.end()) return known->second;
-    known_[v] = std::nullopt;  // a value that leads back to itself adds nothing
+  explicit IndexBounds(const ir::Graph& g) {
+    for (const ir::Node* n = g.last(); n; n = n->prev())
+      for (const ir::Value* v : n->outputs())
+        if (v) Settle(v);
+    for (const ir::Value* v : g.inputs()) Settle(v);
+  }
+  std::optional<ir::Sym> Of(const ir::Value* v) const {
+    const auto known = known_.find(v);
+    return known == known_.end() ? std::nullopt : std::optional<ir::Sym>(known->second);
+  }
+
+ private:
+  absl::flat_hash_map<const ir::Value*, ir::Sym> known_;
+
+  // After all that comes behind it: the least of what its users ask.
+  void Settle(const ir::Value* v) {
+    if (!v->type().is_tensor() || !ir::IsIntegral(v->dtype())) return;
     std::optional<ir::Sym> least;
     const absl::flat_hash_set<const ir::Node*> users(v->users().begin(), v->users().end());
     for (const ir::Node* n : users)
       if (auto bound = Through(*n, v)) least = least ? ir::Min(*least, *bound) : *bound;
-    return known_[v] = least;
+    if (least) known_.emplace(v, *least);
   }
-
- private:
-  absl::flat_hash_map<const ir::Value*, std::optional<ir::Sym>> known_;
 
   static std::optional<ir::Sym> SizeOf(const ir::Value* v, int64_t dim) {
     if (!v || !v->type().is_tensor()) return std::nullopt;
@@ -79,8 +91,8 @@ class IndexBounds {
     return std::nullopt;
   }
 
-  // The least of what one user asks of it.
-  std::optional<ir::Sym> Through(const ir::Node& n, const ir::Value* v) {
+  // What one user asks of it.
+  std::optional<ir::Sym> Through(const ir::Node& n, const ir::Value* v) const {
     std::string_view op = n.op_name();
     if (!text::ConsumePrefix(&op, "aten.")) return std::nullopt;
     op = op.substr(0, op.find('.'));
@@ -243,7 +255,7 @@ struct InputGenerator::Impl {
   Impl(const ir::Program& program, const Options& o) : p(ir::Clone(program)), options(o), inputs(TakenInputs(*p)) {
     FindSymbols();
     FindConditions();
-    IndexBounds index;
+    const IndexBounds index(*p->graph);
     for (const ir::Value* v : inputs) bounds.push_back(v->type().is_tensor() && ir::IsIntegral(v->dtype()) ? index.Of(v) : std::nullopt);
   }
 
@@ -342,6 +354,12 @@ struct InputGenerator::Impl {
     return sum;
   }
 
+  Assignment Least() const {
+    Assignment sizes;
+    for (const Symbol& s : symbols) sizes[s.name] = s.least;
+    return sizes;
+  }
+
   Assignment Start(int index, bool sweep, Bits& bits) const {
     Assignment sizes;
     for (const Symbol& s : symbols) {
@@ -355,7 +373,9 @@ struct InputGenerator::Impl {
   // From `sizes` on to some that fit.
   bool Repair(Assignment& sizes, Bits& bits) const {
     std::vector<const Condition*> violated = Violated(sizes);
-    for (int step = 0; step < 4000 && !violated.empty(); ++step) {
+    // As often as is quick, whatever the number of conditions.
+    const size_t most = std::min<size_t>(4000, 400'000 / (conditions.size() + 1));
+    for (size_t step = 0; step < most && !violated.empty(); ++step) {
       const Condition& c = *violated[bits.Next() % violated.size()];
       const std::string& name = c.symbols[bits.Next() % c.symbols.size()];
       const auto s = std::find_if(symbols.begin(), symbols.end(), [&](const Symbol& s) { return s.name == name; });
@@ -432,6 +452,8 @@ absl::StatusOr<text::Map<int64_t>> InputGenerator::Sizes(int index, bool sweep) 
     }
     if (impl_->Repair(sizes, bits) && impl_->Elements(sizes) <= impl_->options.most_elements) return sizes;
   }
+  if (impl_->Elements(impl_->Least()) > impl_->options.most_elements)
+    return absl::ResourceExhaustedError(text::StrCat("inputs of more than ", impl_->options.most_elements, " elements"));
   return absl::InvalidArgumentError("no sizes were found that fit all ranges and relations of the inputs");
 }
 

@@ -103,7 +103,9 @@ absl::StatusOr<SubprocessResult> RunSubprocess(const std::vector<std::string>& a
   SubprocessResult result;
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(o.timeout_seconds);
   size_t written = 0;
-  const auto old = signal(SIGPIPE, SIG_IGN);
+  struct sigaction ignore = {}, old;
+  ignore.sa_handler = SIG_IGN;
+  sigaction(SIGPIPE, &ignore, &old);  // a program that does not read its input
   while (out.read >= 0 || error.read >= 0) {
     if (written == o.input.size()) Pipe::Close(in.write);
     pollfd fds[] = {{out.read, POLLIN, 0}, {error.read, POLLIN, 0}, {in.write, POLLOUT, 0}};
@@ -131,7 +133,7 @@ absl::StatusOr<SubprocessResult> RunSubprocess(const std::vector<std::string>& a
       else if (n < 0 && errno != EAGAIN && errno != EINTR) Pipe::Close(in.write), written = o.input.size();
     }
   }
-  signal(SIGPIPE, old);
+  sigaction(SIGPIPE, &old, nullptr);
   int status = 0;
   // It may have closed its outputs and go on.
   while (!result.timed_out && waitpid(child, &status, WNOHANG) == 0) {

@@ -61,6 +61,28 @@ graph main(%x: f32[B]) {
   EXPECT_FALSE(InputGenerator(*p, {}).Sizes(0, false).ok());
 }
 
+TEST(InputGenerator, RefusesWhatIsTooLarge) {
+  const auto p = Parse(R"(slipway.ir 1
+graph main(%x: f32[1000000000000]) {
+  return %x
+}
+)");
+  EXPECT_TRUE(absl::IsResourceExhausted(InputGenerator(*p, {}).Sizes(0, false).status()));
+}
+
+// Recursion over the nodes would end the process.
+TEST(InputGenerator, TakesLongPrograms) {
+  std::string text = "slipway.ir 1\nweights { $w: f32[7] @ splat(1.0) }\ngraph main(%w: f32[7] = parameter $w, %v0: i64[4]) {\n";
+  for (int i = 0; i < 100000; ++i)
+    text += "  %v" + std::to_string(i + 1) + ": i64[4] = aten.clone.default(self=%v" + std::to_string(i) + ")\n";
+  text += "  %e: f32[4] = aten.take.default(self=%w, index=%v100000)\n  return %e\n}\n";
+  const auto p = Parse(text);
+  InputGenerator g(*p, {.seed = 3, .adversarial = true});
+  const Tensors values = *g.Values(*g.Sizes(0, false), 0);
+  const std::vector<double> v = *weights::ToDoubles(values[0]);
+  EXPECT_LE(*std::max_element(v.begin(), v.end()), 6);
+}
+
 TEST(InputGenerator, SameSeedSameInputs) {
   const auto p = Parse(kRelated);
   const auto make = [&](uint64_t seed) {
