@@ -81,3 +81,10 @@ expect 6 'SW4001.*more than 0.2 s' slipway verify net.sw net.onnx --python bin/s
 expect 3 'SW1001.*signal 11' slipway verify net.sw net.onnx --python bin/crash
 expect 3 'SW1001' slipway verify net.sw net.onnx --python bin/liar
 expect 4 'SW6002.*python3' env PATH="$PWD/bin" "$SLIPWAY" verify net.sw net.onnx
+printf '#!/bin/sh\ncat > /dev/null; echo "{\\"version\\": \\"1\\", \\"outputs\\": [], \\"observed\\": [], \\"made\\": [], \\"opset\\": 20, \\"results\\": [{\\"error\\": \\"too hot\\", \\"kind\\": \\"run\\"}]}"\n' > bin/fussy
+chmod +x bin/fussy
+expect 1 SW6001 slipway verify net.sw net.onnx --python bin/fussy
+grep -q 'B refuses inputs that A takes: onnxruntime: too hot' stdout
+# Nobody reads the answer: the signal ends it, as before other programs were run.
+timeout 60 "$SLIPWAY" verify net.sw net.onnx --python bin/fussy 2> stderr | true
+[ "${PIPESTATUS[0]}" != 124 ] || fails "it does not end without a reader"
