@@ -34,7 +34,8 @@ absl::Status NoRuntime(std::string_view why) {
 }
 
 absl::StatusOr<std::string> Request(const std::string& model, absl::Span<const Tensors> sets, const OnnxRuntimeOptions& o,
-                                    const std::vector<std::string>* observe, io::MemoryFile& inputs, const io::MemoryFile& outputs) {
+                                    const std::vector<std::string>* observe, io::MemoryFile& inputs,
+                                        const io::MemoryFile& outputs) {
   json::Writer w;
   w.BeginObject().Key("model").String(model).Key("threads").Int(o.threads);
   w.Key("inputs_fd").Int(inputs.fd()).Key("outputs_fd").Int(outputs.fd()).Key("sets").BeginArray();
@@ -44,7 +45,8 @@ absl::StatusOr<std::string> Request(const std::string& model, absl::Span<const T
     for (const ir::TensorRef& t : set) {
       ASSIGN_OR_RETURN(std::string bytes, ir::ReadDense(t, uint64_t{1} << 40));
       bytes.resize((bytes.size() + 63) / 64 * 64);
-      w.BeginObject().Key("dtype").String(ir::Name(t.dtype)).Key("offset").Int(static_cast<int64_t>(at)).Key("shape").BeginArray();
+      w.BeginObject().Key("dtype").String(ir::Name(t.dtype)).Key("offset").Int(static_cast<int64_t>(at)).Key("shape")
+          .BeginArray();
       for (int64_t size : t.sizes) w.Int(size);
       w.EndArray().EndObject();
       at += bytes.size();
@@ -85,7 +87,8 @@ absl::StatusOr<ir::TensorRef> ReadTensor(const json_in::Value& v, const io::Memo
   ASSIGN_OR_RETURN(std::string data, outputs.Read(static_cast<uint64_t>(offset), static_cast<uint64_t>(bytes)));
   int64_t elements = 1;
   for (int64_t s : sizes)
-    if (s < 0 || __builtin_mul_overflow(elements, s, &elements)) return absl::InvalidArgumentError("a reply with a size out of range");
+    if (s < 0 || __builtin_mul_overflow(elements, s, &elements))
+        return absl::InvalidArgumentError("a reply with a size out of range");
   int64_t wanted;
   if (__builtin_mul_overflow(elements, ir::ByteSize(*dtype), &wanted) || wanted != bytes)
     return absl::InvalidArgumentError("a reply whose tensor is not of its size");
@@ -137,7 +140,8 @@ absl::StatusOr<OnnxRuns> ReadReply(const json_in::Value& reply, const io::Memory
 absl::StatusOr<OnnxRuns> RunOnnx(const std::string& model, absl::Span<const Tensors> sets, const OnnxRuntimeOptions& o,
                                  const std::vector<std::string>* observe) {
   const std::string script(slipway_embedded_onnx_runtime, slipway_embedded_onnx_runtime_end);
-  const std::vector<std::string> pythons = o.python.empty() ? std::vector<std::string>{"python3", "python"} : std::vector{o.python};
+  const std::vector<std::string> pythons = o.python.empty() ? std::vector<std::string>{"python3", "python"}
+      : std::vector{o.python};
   std::vector<std::string> whys;
   for (const std::string& python : pythons) {
     ASSIGN_OR_RETURN(io::MemoryFile inputs, io::MemoryFile::Make("inputs"));
@@ -156,7 +160,8 @@ absl::StatusOr<OnnxRuns> RunOnnx(const std::string& model, absl::Span<const Tens
                       "--timeout allows more");
     if (done->signal != 0) {
       const std::string why =
-          text::StrCat("onnxruntime died of signal ", done->signal, " (", std::string(strsignal(done->signal)), "): ", Said(done->error));
+          text::StrCat("onnxruntime died of signal ", done->signal, " (", std::string(strsignal(done->signal)), "): ",
+              Said(done->error));
       return done->signal == SIGKILL ? absl::ResourceExhaustedError(why) : absl::InvalidArgumentError(why);
     }
     auto reply = json_in::Document::Parse(done->output);
@@ -168,7 +173,8 @@ absl::StatusOr<OnnxRuns> RunOnnx(const std::string& model, absl::Span<const Tens
     const json_in::Value* error = root.Find("error");
     if (!error) {
       auto runs = ReadReply(root, outputs);
-      if (runs.ok() && runs->results.size() != sets.size()) return absl::InternalError("onnxruntime's answer is of other inputs");
+      if (runs.ok() && runs->results.size() != sets.size())
+          return absl::InternalError("onnxruntime's answer is of other inputs");
       return runs;
     }
     ASSIGN_OR_RETURN(const std::string_view why, error->AsString());

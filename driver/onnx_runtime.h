@@ -27,14 +27,14 @@ struct OnnxRuns {
   std::vector<std::string> outputs;   // their names
   std::vector<std::string> observed;  // of the values asked for, those that the model makes
   std::vector<std::string> made;      // these, and outputs of such names, in the order of the model's nodes
-  // Of each set of inputs: the outputs, then the observed values, of unknown type where they are no tensors. InvalidArgument with
-  // onnxruntime's text where it refused.
+  // Of each set of inputs: the outputs, then the observed values, of unknown type where they are no tensors. InvalidArgument
+  // with onnxruntime's text where it refused.
   std::vector<absl::StatusOr<Tensors>> results;
 };
 
 // Loads the model once and runs it on each set of inputs, in the order of the model's inputs. `observe`: values that the main
-// graph's nodes make are given besides where they have these names, or one with .1, .2 … behind it, as slipway names what it makes
-// of one node; only those that something else than their own kind reads. Null: the file is loaded as it is.
+// graph's nodes make are given besides where they have these names, or one with .1, .2 … behind it, as slipway names what it
+// makes of one node; only those that something else than their own kind reads. Null: the file is loaded as it is.
 //
 // Errors: Unimplemented (SW6002) where there is no Python with onnxruntime and numpy, and where onnxruntime has no kernel for a
 // node; InvalidArgument for a model that it does not load; ResourceExhausted over the limit of time; Internal where the process

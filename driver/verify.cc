@@ -1,5 +1,5 @@
-// The way of a comparison: open both, find inputs, run both, compare outputs, say how far each is from the program in f64, and look
-// for the first node that differs.
+// The way of a comparison: open both, find inputs, run both, compare outputs, say how far each is from the program in f64,
+// and look for the first node that differs.
 #include "driver/verify.h"
 
 #include <algorithm>
@@ -64,7 +64,8 @@ absl::StatusOr<Inputs> Made(const ir::Program& p, const VerifyOptions& o) {
 std::string TypeOf(const ir::TensorRef& t) { return text::StrCat(ir::Name(t.dtype), "[", text::Join(t.sizes, ","), "]"); }
 
 // Files, samples, or what is made; in this order of preference.
-absl::StatusOr<Inputs> FindInputs(const ir::Program* a, const ir::Program* b, const VerifyOptions& o, std::vector<std::string>* notes) {
+absl::StatusOr<Inputs> FindInputs(const ir::Program* a, const ir::Program* b, const VerifyOptions& o,
+    std::vector<std::string>* notes) {
   if (!o.inputs.empty()) return FilesOf(o);
   const ir::Program* p = a ? a : b;
   if (!p)
@@ -73,7 +74,8 @@ absl::StatusOr<Inputs> FindInputs(const ir::Program* a, const ir::Program* b, co
   auto samples = SampleInputs(*p);
   if (!samples.ok() && b && b != p) samples = SampleInputs(*b);
   if (!samples.ok()) {
-    if (p->sample_inputs) notes->push_back(text::StrCat("the sample inputs are not used: ", text::FromAbsl(samples.status().message())));
+    if (p->sample_inputs) notes->push_back(text::StrCat("the sample inputs are not used: ",
+                                                text::FromAbsl(samples.status().message())));
     return Made(*p, o);
   }
   Inputs in;
@@ -103,7 +105,8 @@ std::vector<int64_t> Place(int64_t index, const std::vector<int64_t>& sizes) {
   return place;
 }
 
-absl::Status CompareOutputs(const Tensors& a, const Tensors& b, const std::vector<std::string>& names, const VerifyOptions& o, VerifySet& set) {
+absl::Status CompareOutputs(const Tensors& a, const Tensors& b, const std::vector<std::string>& names,
+    const VerifyOptions& o, VerifySet& set) {
   if (a.size() != b.size()) {
     set.agree = false;
     set.reason = text::StrCat("A gives ", a.size(), " outputs, B ", b.size());
@@ -126,7 +129,8 @@ absl::Status CompareOutputs(const Tensors& a, const Tensors& b, const std::vecto
   return absl::OkStatus();
 }
 
-absl::Status CompareSet(const absl::StatusOr<Tensors>& a, const absl::StatusOr<Tensors>& b, const std::vector<std::string>& names,
+absl::Status CompareSet(const absl::StatusOr<Tensors>& a, const absl::StatusOr<Tensors>& b,
+    const std::vector<std::string>& names,
                         const VerifyOptions& o, VerifySet& set) {
   if (a.ok() && b.ok()) return CompareOutputs(*a, *b, names, o, set);
   const auto said = [](const absl::StatusOr<Tensors>& x) { return std::string(x.status().message()); };
@@ -135,7 +139,8 @@ absl::Status CompareSet(const absl::StatusOr<Tensors>& a, const absl::StatusOr<T
     return absl::OkStatus();
   }
   set.agree = false;
-  set.reason = a.ok() ? text::StrCat("B refuses inputs that A takes: ", said(b)) : text::StrCat("A refuses inputs that B takes: ", said(a));
+  set.reason = a.ok() ? text::StrCat("B refuses inputs that A takes: ", said(b))
+      : text::StrCat("A refuses inputs that B takes: ", said(a));
   return absl::OkStatus();
 }
 
@@ -163,7 +168,8 @@ absl::StatusOr<std::optional<double>> ErrorOf(const ir::TensorRef& t, const ir::
   return most;
 }
 
-absl::Status AddReference(const ir::Program& p, const Inputs& in, const Results& a, const Results& b, const VerifyOptions& o, VerifyReport& report) {
+absl::Status AddReference(const ir::Program& p, const Inputs& in, const Results& a, const Results& b, const VerifyOptions& o,
+    VerifyReport& report) {
   auto reference = RunReference(p, in, o);
   if (!reference.ok()) {
     report.reference_note = text::StrCat("no f64 reference: ", text::FromAbsl(reference.status().message()));
@@ -172,7 +178,8 @@ absl::Status AddReference(const ir::Program& p, const Inputs& in, const Results&
   for (size_t s = 0; s < report.sets.size(); ++s) {
     const auto& wanted = (*reference)[s];
     if (!wanted.ok() || !a[s].ok() || !b[s].ok()) {
-      if (!wanted.ok() && a[s].ok()) report.reference_note = text::StrCat("no f64 reference: ", text::FromAbsl(wanted.status().message()));
+      if (!wanted.ok() && a[s].ok())
+        report.reference_note = text::StrCat("no f64 reference: ", text::FromAbsl(wanted.status().message()));
       continue;
     }
     for (size_t i = 0; i < report.sets[s].outputs.size() && i < wanted->size(); ++i) {
@@ -250,7 +257,8 @@ absl::StatusOr<VerifyReport> Verify(const VerifyOptions& o) {
     if (!pa && !pb) return UsageError("--layers needs a program as A or B");
     auto layers = CompareLayers(**a, **b, in.tensors[s], report.agree, o);
     if (layers.ok()) report.layers = *std::move(layers);
-    else report.layers.emplace().note = text::StrCat("not found: ", text::FromAbsl(layers.status().message()));  // the answer stands
+    else report.layers.emplace().note = text::StrCat("not found: ",
+                                                       text::FromAbsl(layers.status().message()));  // the answer stands
   }
   RETURN_IF_ERROR(io::InputsUnchanged());
   return report;

@@ -16,8 +16,8 @@ namespace slipway::driver {
 
 struct VerifyOptions {
   std::string a, b;  // an exported program, its text form, a native library or package (whose code is run), an ONNX model
-  // What it runs on: files of `slipway run`'s form; else, unless one of seed, adversarial and sweep is set, the archive's samples;
-  // else what is made.
+  // What it runs on: files of `slipway run`'s form; else, unless one of seed, adversarial and sweep is set, the archive's
+  // samples; else what is made.
   std::vector<std::string> inputs;
   std::optional<uint64_t> seed;
   bool adversarial = false;
@@ -77,11 +77,12 @@ struct VerifyReport {
   std::optional<VerifyLayers> layers;
 };
 
-// What elements of a type may differ by if nothing is said: rtol of the element, and atol times the root mean square of A's output,
-// since sums of many terms are off by parts of the terms and not of the sum. Zero for integers.
+// What elements of a type may differ by if nothing is said: rtol of the element, and atol times the root mean square of A's
+// output, since sums of many terms are off by parts of the terms and not of the sum. Zero for integers.
 weights::Tolerance DefaultTolerance(ir::DType dtype);
 
-// Errors: those of opening both, Unimplemented for what one of them is made of, InvalidArgument where A and B both refuse the inputs.
+// Errors: those of opening both, Unimplemented for what one of them is made of, InvalidArgument where A and B both refuse the
+// inputs.
 absl::StatusOr<VerifyReport> Verify(const VerifyOptions& options);
 
 std::string ToTable(const VerifyReport& report, const VerifyOptions& options);

@@ -1,5 +1,5 @@
-// Sizes are found by local search: from a starting point, a symbol of a condition that does not hold is given another size as long
-// as no more conditions fail than before. Relations among a handful of symbols need no more.
+// Sizes are found by local search: from a starting point, a symbol of a condition that does not hold is given another size as
+// long as no more conditions fail than before. Relations among a handful of symbols need no more.
 #include "driver/verify_inputs.h"
 
 #include <algorithm>
@@ -52,8 +52,8 @@ class Bits {
   uint64_t state_;
 };
 
-// What an index into a value's users must be below, for the values of the root graph; found by following values backwards through
-// nodes that keep their elements.
+// What an index into a value's users must be below, for the values of the root graph; found by following values backwards
+// through nodes that keep their elements.
 class IndexBounds {
  public:
   explicit IndexBounds(const ir::Graph& g) {
@@ -121,9 +121,11 @@ class IndexBounds {
       const auto bound = by && is("self") ? Of(n.output()) : std::nullopt;
       return !bound ? std::nullopt : std::optional<ir::Sym>(op == "add" ? *bound - *by : *bound + *by);
     }
-    static constexpr std::string_view kKeep[] = {"view",    "reshape", "unsqueeze", "squeeze",    "expand",   "permute", "transpose", "t",     "flatten",
-                                                 "unflatten", "contiguous", "clone", "to",      "_to_copy",   "slice",    "select",  "alias",     "detach", "repeat",
-                                                 "cat",     "stack",   "lift_fresh_copy", "_unsafe_view", "expand_as", "view_as", "roll", "flip", "long", "int"};
+    static constexpr std::string_view kKeep[] = {
+        "view",      "reshape", "unsqueeze", "squeeze", "expand",     "permute",         "transpose",     "t",
+        "flatten",   "clone",   "to",        "slice",   "unflatten",  "_to_copy",        "_unsafe_view",  "select",
+        "alias",     "detach",  "roll",      "flip",    "contiguous", "lift_fresh_copy", "repeat",        "cat",
+        "stack",     "long",    "int",       "view_as", "expand_as"};
     if (std::find(std::begin(kKeep), std::end(kKeep), op) != std::end(kKeep)) return n.output() ? Of(n.output()) : std::nullopt;
     return std::nullopt;
   }
@@ -172,9 +174,11 @@ void PutFloat(DType dtype, double v, std::string* bytes) {
 // Values that go wrong easily, as f64: of the narrower types some round to zero or infinity, which are as good.
 double EdgeFloat(DType dtype, Bits& bits) {
   const double least = dtype == DType::kFloat64 ? 0x1p-1040 : dtype == DType::kFloat16 ? 0x1p-20 : 0x1p-130;
-  const double most = dtype == DType::kFloat64 ? std::numeric_limits<double>::max() : dtype == DType::kFloat16 ? 65504 : 0x1.fep127;
+  const double most = dtype == DType::kFloat64 ? std::numeric_limits<double>::max() : dtype == DType::kFloat16 ? 65504
+      : 0x1.fep127;
   constexpr double kInf = std::numeric_limits<double>::infinity();
-  const double values[] = {0.0, -0.0, kInf, -kInf, std::numeric_limits<double>::quiet_NaN(), least, -least, most, -most, 1.0, -1.0};
+  const double values[] = {0.0, -0.0, kInf, -kInf, std::numeric_limits<double>::quiet_NaN(), least, -least, most, -most, 1.0,
+      -1.0};
   return values[bits.Next() % std::size(values)];
 }
 
@@ -188,13 +192,19 @@ void PutInteger(DType dtype, int64_t v, std::string* bytes) {
   bytes->append(reinterpret_cast<const char*>(&v), static_cast<size_t>(ir::ByteSize(dtype)));  // little-endian
 }
 
+// A symbolic number is a tensor of no dims.
+DType NumberType(const ir::Type& t) {
+  return t.kind == ir::Type::kSymInt ? DType::kInt64 : t.kind == ir::Type::kSymFloat ? DType::kFloat64 : DType::kBool;
+}
+
 }  // namespace
 
 std::vector<const ir::Value*> TakenInputs(const ir::Program& p) {
   std::vector<const ir::Value*> inputs;
   for (size_t i = 0; i < p.input_specs.size(); ++i) {
     const ir::Value* v = p.graph->inputs()[i];
-    if (p.input_specs[i].kind == ir::InputSpec::kUser && v->type().kind != ir::Type::kConstant && v->type().kind != ir::Type::kNone)
+    if (p.input_specs[i].kind == ir::InputSpec::kUser && v->type().kind != ir::Type::kConstant &&
+        v->type().kind != ir::Type::kNone)
       inputs.push_back(v);
   }
   return inputs;
@@ -226,7 +236,7 @@ absl::StatusOr<Tensors> SampleInputs(const ir::Program& p) {
     if (!fits && number.empty())
       return absl::InvalidArgumentError(text::StrCat("one is not of the type of %", users[i]->name(), ", ", t.ToString()));
     if (fits) out.push_back(*tensor);
-    else out.push_back(ir::OwnedTensor(number.size() == 1 ? DType::kBool : t.kind == ir::Type::kSymFloat ? DType::kFloat64 : DType::kInt64, {}, number));
+    else out.push_back(ir::OwnedTensor(NumberType(t), {}, std::move(number)));
   }
   return out;
 }
@@ -256,7 +266,8 @@ struct InputGenerator::Impl {
     FindSymbols();
     FindConditions();
     const IndexBounds index(*p->graph);
-    for (const ir::Value* v : inputs) bounds.push_back(v->type().is_tensor() && ir::IsIntegral(v->dtype()) ? index.Of(v) : std::nullopt);
+    for (const ir::Value* v : inputs)
+      bounds.push_back(v->type().is_tensor() && ir::IsIntegral(v->dtype()) ? index.Of(v) : std::nullopt);
   }
 
   void FindSymbols() {
@@ -295,13 +306,15 @@ struct InputGenerator::Impl {
       for (ir::Sym s : v->sizes()) AddCondition(s, 0);
     for (const ir::ShapeConstraint& c : ir::ConstraintsOf(*p)) AddCondition(c.condition);
     for (const auto& [text, range] : p->range_constraints)
-      if (auto expr = p->syms->ParseExpr(text); expr.ok() && expr->is_integer_valued()) AddCondition(*expr, range.min, range.max);
+      if (auto expr = p->syms->ParseExpr(text); expr.ok() && expr->is_integer_valued())
+        AddCondition(*expr, range.min, range.max);
     for (const std::string& guard : p->guards)
       if (auto text = GuardText(guard))
         if (auto expr = p->syms->ParseExpr(*text); expr.ok() && !expr->is_integer_valued()) AddCondition(*expr);
   }
 
-  // A guard names sizes by the arguments of the Python function: L['x'].size()[1]. Null where it asks for what is no input's size.
+  // A guard names sizes by the arguments of the Python function: L['x'].size()[1]. Null where it asks for what is no input's
+  // size.
   std::optional<std::string> GuardText(std::string_view guard) const {
     std::string out;
     for (;;) {
@@ -364,8 +377,9 @@ struct InputGenerator::Impl {
     Assignment sizes;
     for (const Symbol& s : symbols) {
       const auto any = [&] { return bits.Between(s.least, s.most); };
-      if (!sweep) sizes[s.name] = index == 0 && s.hint && *s.hint >= s.least && *s.hint <= s.most ? *s.hint : index == 0 ? std::clamp<int64_t>(3, s.least, s.most) : std::min(any(), std::max(s.least, int64_t{32}));
-      else sizes[s.name] = index == 0 ? s.least : index == 1 ? s.most : any();
+      if (sweep) sizes[s.name] = index == 0 ? s.least : index == 1 ? s.most : any();
+      else if (index == 0) sizes[s.name] = std::clamp(s.hint.value_or(3), s.least, s.most);
+      else sizes[s.name] = std::min(any(), std::max(s.least, int64_t{32}));
     }
     return sizes;
   }
@@ -405,20 +419,22 @@ struct InputGenerator::Impl {
       } else {
         Put(&bytes, ir::EvaluateBool(t.expr, In(sizes)).value_or(bits.Next() % 2 == 0));
       }
-      return ir::OwnedTensor(t.kind == ir::Type::kSymInt ? DType::kInt64 : t.kind == ir::Type::kSymFloat ? DType::kFloat64 : DType::kBool, {}, std::move(bytes));
+      return ir::OwnedTensor(NumberType(t), {}, std::move(bytes));
     }
     std::vector<int64_t> shape;
     int64_t n = 1;
     for (ir::Sym s : t.sizes) {
       const auto size = ir::Evaluate(s, In(sizes));
-      if (!size || *size < 0) return absl::UnimplementedError(text::StrCat("making %", inputs[i]->name(), ", which is ", t.ToString()));
+      if (!size || *size < 0)
+        return absl::UnimplementedError(text::StrCat("making %", inputs[i]->name(), ", which is ", t.ToString()));
       shape.push_back(*size);
       n *= *size;
     }
     if (ir::ByteSize(t.dtype) == 0) return absl::UnimplementedError(text::StrCat("making elements of ", ir::Name(t.dtype)));
     // Of an index, what it may be.
     std::optional<int64_t> below = bounds[i] ? ir::Evaluate(*bounds[i], In(sizes)) : std::nullopt;
-    const int64_t most = std::min(MostOf(t.dtype), std::min(most_integer, below ? std::max<int64_t>(*below - 1, 0) : kMostInteger));
+    const int64_t most = std::min(MostOf(t.dtype), std::min(most_integer, below ? std::max<int64_t>(*below - 1, 0)
+        : kMostInteger));
     for (int64_t k = 0; k < n; ++k) {
       const bool edge = options.adversarial && bits.Next() % 5 == 0;
       if (ir::IsBool(t.dtype)) {
@@ -429,7 +445,8 @@ struct InputGenerator::Impl {
       } else if (ir::ByteSize(t.dtype) == 1) {
         Put(&bytes, static_cast<uint8_t>(bits.Next() & 0xbb));  // a float8 that is neither infinite nor NaN
       } else if (ir::IsComplex(t.dtype)) {
-        for (int part = 0; part < 2; ++part) PutFloat(ir::ToReal(t.dtype), edge ? EdgeFloat(ir::ToReal(t.dtype), bits) : bits.Normal(), &bytes);
+        for (int part = 0; part < 2; ++part)
+          PutFloat(ir::ToReal(t.dtype), edge ? EdgeFloat(ir::ToReal(t.dtype), bits) : bits.Normal(), &bytes);
       } else {
         PutFloat(t.dtype, edge ? EdgeFloat(t.dtype, bits) : bits.Normal(), &bytes);
       }
@@ -443,10 +460,11 @@ InputGenerator::~InputGenerator() = default;
 
 absl::StatusOr<text::Map<int64_t>> InputGenerator::Sizes(int index, bool sweep) {
   Bits bits(impl_->options.seed * 1000003 + static_cast<uint64_t>(index));
+  const int64_t most_elements = impl_->options.most_elements;
   for (int attempt = 0; attempt < 20 && !impl_->impossible; ++attempt) {
     Assignment sizes = impl_->Start(attempt < 3 ? index : index + 2, sweep, bits);
     // Where the largest sizes together are too many elements, each is halved in turn.
-    for (size_t k = 0; !impl_->symbols.empty() && k < 16 * impl_->symbols.size() && impl_->Elements(sizes) > impl_->options.most_elements; ++k) {
+    for (size_t k = 0; !impl_->symbols.empty() && k < 16 * impl_->symbols.size() && impl_->Elements(sizes) > most_elements; ++k) {
       const Impl::Symbol& s = impl_->symbols[k % impl_->symbols.size()];
       sizes[s.name] = std::max(s.least, sizes[s.name] / 2);
     }

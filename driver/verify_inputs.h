@@ -38,12 +38,13 @@ class InputGenerator {
   ~InputGenerator();
 
   // Sizes for the symbols of the inputs. The first are those seen at export, or small ones; with `sweep` the least of all, the
-  // largest of all (of what has no end some size), then any. InvalidArgument where none were found that fit all conditions; ResourceExhausted where
-  // the least are too many elements.
+  // largest of all (of what has no end some size), then any. InvalidArgument where none were found that fit all conditions;
+  // ResourceExhausted where the least are too many elements.
   absl::StatusOr<text::Map<int64_t>> Sizes(int index, bool sweep);
   // Values for tensors of these sizes. `most_integer`: integers are at most this, but for edge
   // values.
-  absl::StatusOr<Tensors> Values(const text::Map<int64_t>& sizes, int index, int64_t most_integer = std::numeric_limits<int64_t>::max());
+  absl::StatusOr<Tensors> Values(const text::Map<int64_t>& sizes, int index,
+                                 int64_t most_integer = std::numeric_limits<int64_t>::max());
 
  private:
   struct Impl;

@@ -1,7 +1,7 @@
-// Three ways, by what B shows of its inside. A program shows all its values, which are compared with A's of the same names; since
-// both are run by the same kernels, any other bit is a difference. An ONNX model is asked for the values whose names its nodes have
-// from A, or else, like a library, which shows nothing, compared with what slipway itself converts of A's beginnings: that finds
-// what the conversion does wrong, but not what was done to the file.
+// Three ways, by what B shows of its inside. A program shows all its values, which are compared with A's of the same names;
+// since both are run by the same kernels, any other bit is a difference. An ONNX model is asked for the values whose names its
+// nodes have from A, or else, like a library, which shows nothing, compared with what slipway itself converts of A's
+// beginnings: that finds what the conversion does wrong, but not what was done to the file.
 #include "driver/verify_layers.h"
 
 #include <algorithm>
@@ -36,7 +36,8 @@ text::Map<int64_t> SymbolsOf(const ir::Program& p, const Tensors& inputs) {
   const std::vector<const ir::Value*> taken = TakenInputs(p);
   for (size_t i = 0; i < taken.size() && i < inputs.size(); ++i)
     for (size_t d = 0; d < taken[i]->sizes().size() && d < inputs[i].sizes.size(); ++d)
-      if (taken[i]->sizes()[d].kind() == ir::SymKind::kSymbol) values.try_emplace(std::string(taken[i]->sizes()[d].name()), inputs[i].sizes[d]);
+      if (taken[i]->sizes()[d].kind() == ir::SymKind::kSymbol)
+        values.try_emplace(std::string(taken[i]->sizes()[d].name()), inputs[i].sizes[d]);
   return values;
 }
 
@@ -72,7 +73,8 @@ Node Describe(const ir::Value& v) {
 }
 
 // Runs `p` up to these values.
-absl::StatusOr<Tensors> Observe(const ir::Program& p, const std::vector<std::string>& names, const Tensors& inputs, const VerifyOptions& o,
+absl::StatusOr<Tensors> Observe(const ir::Program& p, const std::vector<std::string>& names, const Tensors& inputs,
+    const VerifyOptions& o,
                                 const Plugins& plugins) {
   std::unique_ptr<ir::Program> copy = ir::Clone(p);
   copy->graph->outputs.clear();
@@ -85,10 +87,12 @@ absl::StatusOr<Tensors> Observe(const ir::Program& p, const std::vector<std::str
 using Values = std::function<absl::StatusOr<std::pair<Tensors, Tensors>>(absl::Span<const Pair>)>;
 
 // Goes through the pairs in order; stops at the first that differs.
-absl::Status FindFirst(const std::vector<Pair>& pairs, const Values& values, bool exact, const VerifyOptions& o, VerifyLayers& layers) {
+absl::Status FindFirst(const std::vector<Pair>& pairs, const Values& values, bool exact, const VerifyOptions& o,
+    VerifyLayers& layers) {
   for (size_t first = 0, last; first < pairs.size(); first = last) {
     uint64_t bytes = 0;
-    for (last = first; last < pairs.size() && (last == first || bytes + pairs[last].bytes <= o.observe_limit); ++last) bytes += pairs[last].bytes;
+    for (last = first; last < pairs.size() && (last == first || bytes + pairs[last].bytes <= o.observe_limit); ++last)
+        bytes += pairs[last].bytes;
     ASSIGN_OR_RETURN(const auto both, values(absl::MakeConstSpan(pairs).subspan(first, last - first)));
     for (size_t i = first; i < last; ++i) {
       const ir::TensorRef &a = both.first[i - first], &b = both.second[i - first];
@@ -130,7 +134,8 @@ std::vector<Pair> Match(const ir::Program& a, const ir::Program& b, const text::
   return pairs;
 }
 
-absl::StatusOr<VerifyLayers> ComparePrograms(const ir::Program& original_a, const ir::Program& original_b, const Tensors& inputs,
+absl::StatusOr<VerifyLayers> ComparePrograms(const ir::Program& original_a, const ir::Program& original_b,
+    const Tensors& inputs,
                                              const VerifyOptions& o) {
   VerifyLayers layers;
   layers.how = o.rtol || o.atol ? "both run by slipway's kernels" : "both run by slipway's kernels: bits are compared";
@@ -147,7 +152,9 @@ absl::StatusOr<VerifyLayers> ComparePrograms(const ir::Program& original_a, cons
   };
   RETURN_IF_ERROR(FindFirst(pairs, values, /*exact=*/true, o, layers));
   if (layers.first) {
-    const ir::Value* other = b->graph->FindValue(std::find_if(pairs.begin(), pairs.end(), [&](const Pair& p) { return p.a->name() == layers.first->value; })->b);
+    const std::string& first = layers.first->value;
+    const auto pair = std::find_if(pairs.begin(), pairs.end(), [&](const Pair& p) { return p.a->name() == first; });
+    const ir::Value* other = b->graph->FindValue(pair->b);
     if (other->producer()->op_name() != layers.first->op) layers.first->b_op = other->producer()->op_name();
   }
   return layers;
@@ -187,7 +194,8 @@ class Converted {
     if (opset > 0) options.opset = opset;
     ConvertSummary summary;
     const Outcome outcome = Convert(options, &summary, OneProgram(p));
-    if (outcome.code != kDone) status_ = absl::UnimplementedError(text::StrCat("a part is not converted: ", outcome.diagnostics.back().cause));
+    if (outcome.code != kDone)
+      status_ = absl::UnimplementedError(text::StrCat("a part is not converted: ", outcome.diagnostics.back().cause));
   }
   const absl::Status& status() const { return status_; }
   const std::string& path() const { return path_; }
@@ -199,7 +207,8 @@ class Converted {
 };
 
 // These values of `a`, computed by what is converted of it up to them.
-absl::StatusOr<Tensors> RunConverted(const ir::Program& a, absl::Span<const Pair> pairs, const std::string& suffix, const Tensors& inputs,
+absl::StatusOr<Tensors> RunConverted(const ir::Program& a, absl::Span<const Pair> pairs, const std::string& suffix,
+    const Tensors& inputs,
                                      const VerifyOptions& o) {
   ir::Values values;
   for (const Pair& p : pairs) values.push_back(const_cast<ir::Value*>(p.a));
@@ -213,11 +222,13 @@ absl::StatusOr<Tensors> RunConverted(const ir::Program& a, absl::Span<const Pair
   RETURN_IF_ERROR(converted.status());
   ASSIGN_OR_RETURN(const auto model, VerifyModel::Open(converted.path(), o));
   ASSIGN_OR_RETURN(auto results, model->Run(absl::MakeConstSpan(&some, 1)));
-  if (results[0].ok() && results[0]->size() != pairs.size()) return absl::InternalError("a part gives another number of outputs");
+  if (results[0].ok() && results[0]->size() != pairs.size())
+      return absl::InternalError("a part gives another number of outputs");
   return std::move(results[0]);
 }
 
-absl::StatusOr<VerifyLayers> CompareConverted(const ir::Program& a, const Tensors& inputs, const std::string& suffix, const VerifyOptions& o) {
+absl::StatusOr<VerifyLayers> CompareConverted(const ir::Program& a, const Tensors& inputs, const std::string& suffix,
+    const VerifyOptions& o) {
   VerifyLayers layers;
   layers.how = text::StrCat("those of A by slipway's kernels, beside what A's beginnings give when converted to ", suffix);
   ASSIGN_OR_RETURN(const Plugins plugins, Plugins::Open(o.plugins));
@@ -233,8 +244,8 @@ absl::StatusOr<VerifyLayers> CompareConverted(const ir::Program& a, const Tensor
   };
   RETURN_IF_ERROR(FindFirst(pairs, values, /*exact=*/false, o, layers));
   if (layers.first) return layers;
-  // Values that are outputs stand in the way of fusion. One at a time they do less: beginnings of different lengths are tried by
-  // bisection, each with its last value as the only output.
+  // Values that are outputs stand in the way of fusion. One at a time they do less: beginnings of different lengths are tried
+  // by bisection, each with its last value as the only output.
   size_t good = 0, bad = pairs.size();  // the beginnings up to `good` agree, that up to `bad` does not
   const auto differs = [&](size_t n) -> absl::StatusOr<bool> {
     const Pair last = pairs[n - 1];
@@ -253,7 +264,7 @@ absl::StatusOr<VerifyLayers> CompareConverted(const ir::Program& a, const Tensor
       if (differs_here) break;
     }
   if (!layers.first) {
-    layers.note = text::StrCat("what slipway converts of A agrees with A, up to the outputs: B was not made of A by this slipway, or was changed");
+    layers.note = "what slipway converts of A agrees with A, up to the outputs: B was not made of A by this slipway, or was changed";
     return layers;
   }
   while (bad - good > 1) {
@@ -270,17 +281,21 @@ absl::StatusOr<VerifyLayers> CompareConverted(const ir::Program& a, const Tensor
 // "name" of "name.3".
 std::string_view FamilyOf(std::string_view name) {
   const size_t dot = name.rfind('.');
-  return dot == std::string_view::npos || name.find_first_not_of("0123456789", dot + 1) != std::string_view::npos ? name : name.substr(0, dot);
+  return dot == std::string_view::npos || name.find_first_not_of("0123456789", dot + 1) != std::string_view::npos
+             ? name
+             : name.substr(0, dot);
 }
 
-// The values that an ONNX model has by A's names, as tensors of the types that A's have; those it has not have no storage. What one
-// node of A became may make several: its result is the only one of its type that others read.
-absl::StatusOr<Tensors> ObserveOnnx(const std::string& model, const std::vector<std::string>& names, const Tensors& of_a, const Tensors& inputs,
+// The values that an ONNX model has by A's names, as tensors of the types that A's have; those it has not have no storage.
+// What one node of A became may make several: its result is the only one of its type that others read.
+absl::StatusOr<Tensors> ObserveOnnx(const std::string& model, const std::vector<std::string>& names, const Tensors& of_a,
+    const Tensors& inputs,
                                     const VerifyOptions& o, OnnxRuns* said) {
   ASSIGN_OR_RETURN(OnnxRuns runs, RunOnnx(model, absl::MakeConstSpan(&inputs, 1), {o.python, o.timeout, o.threads}, &names));
   if (!runs.results[0].ok()) return runs.results[0].status();
   const Tensors& values = *runs.results[0];
-  if (values.size() != runs.outputs.size() + runs.observed.size()) return absl::InvalidArgumentError("onnxruntime's answer is of other values");
+  if (values.size() != runs.outputs.size() + runs.observed.size())
+      return absl::InvalidArgumentError("onnxruntime's answer is of other values");
   text::Map<const ir::TensorRef*> by_name;
   for (size_t i = 0; i < values.size(); ++i)
     by_name[i < runs.outputs.size() ? runs.outputs[i] : runs.observed[i - runs.outputs.size()]] = &values[i];
@@ -309,9 +324,10 @@ absl::StatusOr<bool> Agree(const ir::TensorRef& a, const ir::TensorRef& b, const
   return d.unequal == 0;
 }
 
-// Passes may give the name of a node that they took out to another one. So B's values are believed to be A's of the same names unless
-// the model that slipway makes of A now has another value under that name.
-absl::StatusOr<VerifyLayers> CompareOnnx(const ir::Program& original, const ir::Program& a, const Tensors& inputs, const std::string& model,
+// Passes may give the name of a node that they took out to another one. So B's values are believed to be A's of the same
+// names unless the model that slipway makes of A now has another value under that name.
+absl::StatusOr<VerifyLayers> CompareOnnx(const ir::Program& original, const ir::Program& a, const Tensors& inputs,
+    const std::string& model,
                                          const VerifyOptions& o) {
   VerifyLayers layers;
   ASSIGN_OR_RETURN(const Plugins plugins, Plugins::Open(o.plugins));
@@ -328,7 +344,8 @@ absl::StatusOr<VerifyLayers> CompareOnnx(const ir::Program& original, const ir::
     ASSIGN_OR_RETURN(Tensors of_b, ObserveOnnx(model, names, of_a, inputs, o, &runs));
     layers.how = text::StrCat("those of A by slipway's kernels, those of B by onnxruntime ", runs.version);
     if (!now) now = std::make_unique<Converted>(original, ".onnx", static_cast<int>(runs.opset), o);
-    auto of_now = now->status().ok() ? ObserveOnnx(now->path(), names, of_a, inputs, o, &runs) : absl::StatusOr<Tensors>(now->status());
+    auto of_now = now->status().ok() ? ObserveOnnx(now->path(), names, of_a, inputs, o, &runs)
+                                       : absl::StatusOr<Tensors>(now->status());
     for (size_t i = 0; of_now.ok() && i < names.size(); ++i) {
       if (!(*of_now)[i].storage || !of_b[i].storage) continue;
       ASSIGN_OR_RETURN(const bool same, Agree(of_a[i], (*of_now)[i], o));
@@ -342,7 +359,8 @@ absl::StatusOr<VerifyLayers> CompareOnnx(const ir::Program& original, const ir::
 }
 
 // A program and a model of another kind. What a run cannot do is part of the answer.
-absl::StatusOr<VerifyLayers> CompareWith(const ir::Program& original, const VerifyModel& model, const std::string& path, const Tensors& inputs,
+absl::StatusOr<VerifyLayers> CompareWith(const ir::Program& original, const VerifyModel& model, const std::string& path,
+    const Tensors& inputs,
                                          bool agree, const VerifyOptions& o) {
   ASSIGN_OR_RETURN(const std::unique_ptr<ir::Program> p, Unchanged(original));
   const bool onnx = model.kind() == "ONNX model";
@@ -360,7 +378,8 @@ absl::StatusOr<VerifyLayers> CompareWith(const ir::Program& original, const Veri
 
 }  // namespace
 
-absl::StatusOr<VerifyLayers> CompareLayers(const VerifyModel& a, const VerifyModel& b, const Tensors& inputs, bool agree, const VerifyOptions& o) {
+absl::StatusOr<VerifyLayers> CompareLayers(const VerifyModel& a, const VerifyModel& b, const Tensors& inputs, bool agree,
+    const VerifyOptions& o) {
   const ir::Program *pa = a.program(), *pb = b.program();
   auto layers = pa && pb ? ComparePrograms(*pa, *pb, inputs, o)
                 : pa     ? CompareWith(*pa, b, o.b, inputs, agree, o)

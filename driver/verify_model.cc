@@ -131,7 +131,8 @@ absl::StatusOr<std::unique_ptr<VerifyModel>> VerifyModel::Open(const std::string
   if (format->name == "native") return OpenLibrary(source, o);
   ASSIGN_OR_RETURN(ir::Archive archive, OpenArchive(source));
   if (archive.programs.size() != 1)
-    return WithHelp(absl::UnimplementedError(text::StrCat("an archive of ", archive.programs.size(), " programs")), "slipway unpack divides it");
+    return WithHelp(absl::UnimplementedError(text::StrCat("an archive of ", archive.programs.size(), " programs")),
+        "slipway unpack divides it");
   ASSIGN_OR_RETURN(Plugins plugins, Plugins::Open(o.plugins));
   return std::make_unique<ProgramModel>(std::move(archive.programs[0]), std::move(plugins), o);
 }

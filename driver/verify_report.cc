@@ -29,19 +29,23 @@ std::string Differs(const weights::Difference& d) {
 std::string SetTitle(const VerifySet& s) {
   std::vector<std::string> sizes;
   for (const auto& [name, value] : s.sizes) sizes.push_back(text::StrCat(Shown(name), " = ", value));
-  return text::StrCat("inputs: ", Shown(s.source), sizes.empty() ? "" : " · ", text::Join(sizes, ", "), s.inputs.empty() ? "" : " · ",
+  return text::StrCat("inputs: ", Shown(s.source), sizes.empty() ? "" : " · ", text::Join(sizes, ", "),
+                      s.inputs.empty() ? "" : " · ",
                       Shown(text::Join(s.inputs, ", ")), "\n");
 }
 
 std::string OutputLine(const VerifyOutput& o, size_t widest) {
   const std::string name = Shown(o.name);
-  std::string out = text::StrCat("  ", o.agree ? "agrees   " : "DIFFERS  ", name, std::string(widest - std::min(widest, name.size()) + 2, ' '));
+  std::string out = text::StrCat("  ", o.agree ? "agrees   " : "DIFFERS  ", name,
+                                 std::string(widest - std::min(widest, name.size()) + 2, ' '));
   if (!o.difference) return text::StrCat(out, o.a_type, " in A, ", o.b_type, " in B\n");
   text::StrAppend(&out, o.a_type, "  ", Differs(*o.difference));
   if (o.difference->first >= 0)
-    text::StrAppend(&out, ", first at [", text::Join(o.first, ","), "]: ", Number(o.difference->first_a), " in A, ", Number(o.difference->first_b), " in B");
+    text::StrAppend(&out, ", first at [", text::Join(o.first, ","), "]: ", Number(o.difference->first_a), " in A, ",
+        Number(o.difference->first_b), " in B");
   out += '\n';
-  if (o.a_error && o.b_error) text::StrAppend(&out, "           from the f64 reference: A ", Number(*o.a_error), ", B ", Number(*o.b_error), "\n");
+  if (o.a_error && o.b_error)
+    text::StrAppend(&out, "           from the f64 reference: A ", Number(*o.a_error), ", B ", Number(*o.b_error), "\n");
   return out;
 }
 
@@ -79,7 +83,8 @@ void WriteOutput(const VerifyOutput& o, json::Writer& w) {
       w.EndArray().Key("first_a").Double(o.difference->first_a).Key("first_b").Double(o.difference->first_b);
     }
   }
-  if (o.a_error && o.b_error) w.Key("reference").BeginObject().Key("a").Double(*o.a_error).Key("b").Double(*o.b_error).EndObject();
+  if (o.a_error && o.b_error)
+    w.Key("reference").BeginObject().Key("a").Double(*o.a_error).Key("b").Double(*o.b_error).EndObject();
   w.EndObject();
 }
 
@@ -114,12 +119,14 @@ std::string ToTable(const VerifyReport& r, const VerifyOptions& o) {
   if (r.layers) out += LayersText(*r.layers);
   const auto differ = std::count_if(r.sets.begin(), r.sets.end(), [](const VerifySet& s) { return !s.agree; });
   if (r.agree) return out + "they agree\n";
-  return text::StrCat(out, "they differ", r.sets.size() > 1 ? text::StrCat(" on ", differ, " of ", r.sets.size(), " sets of inputs") : "", "\n");
+  return text::StrCat(out, "they differ", r.sets.size() > 1 ? text::StrCat(" on ", differ, " of ", r.sets.size(),
+      " sets of inputs") : "", "\n");
 }
 
 std::string ToJson(const VerifyReport& r, const VerifyOptions& o) {
   json::Writer w;
-  w.BeginObject().Key("version").Int(1).Key("a").String(o.a).Key("b").String(o.b).Key("agree").Bool(r.agree).Key("sets").BeginArray();
+  w.BeginObject().Key("version").Int(1).Key("a").String(o.a).Key("b").String(o.b).Key("agree").Bool(r.agree).Key("sets")
+      .BeginArray();
   for (const VerifySet& s : r.sets) {
     w.BeginObject().Key("source").String(s.source).Key("sizes").BeginObject();
     for (const auto& [name, value] : s.sizes) w.Key(name).Int(value);

@@ -56,7 +56,8 @@ struct Pipe {
 };
 
 // In the child. Never returns.
-[[noreturn]] void Become(const char* program, char* const* argv, int in, int out, int error, const SubprocessOptions& o, pid_t parent) {
+[[noreturn]] void Become(const char* program, char* const* argv, int in, int out, int error, const SubprocessOptions& o,
+    pid_t parent) {
   setpgid(0, 0);  // so that its children can be killed with it
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);
@@ -124,7 +125,9 @@ absl::StatusOr<SubprocessResult> RunSubprocess(const std::vector<std::string>& a
       if (fds[i].revents == 0) continue;
       Pipe& p = i == 0 ? out : error;
       const ssize_t n = read(p.read, buffer, sizeof buffer);
-      if (n > 0) Keep(buffer, static_cast<size_t>(n), i == 0 ? o.max_output : o.max_output / 16, i == 1, i == 0 ? &result.output : &result.error, &result.output_cut);
+      if (n > 0 && i == 0) Keep(buffer, static_cast<size_t>(n), o.max_output, /*end=*/false, &result.output,
+          &result.output_cut);
+      else if (n > 0) Keep(buffer, static_cast<size_t>(n), o.max_output / 16, /*end=*/true, &result.error, nullptr);
       else if (n == 0 || errno != EINTR) Pipe::Close(p.read);
     }
     if (fds[2].revents != 0) {

@@ -19,7 +19,8 @@ namespace {
 using ir::DType;
 
 constexpr std::pair<DType, SmallFloat> kSmallFloats[] = {
-    {DType::kFloat8E4M3FN, kE4M3FN}, {DType::kFloat8E5M2, kE5M2}, {DType::kFloat8E4M3FNUZ, kE4M3FNUZ}, {DType::kFloat8E5M2FNUZ, kE5M2FNUZ},
+    {DType::kFloat8E4M3FN, kE4M3FN}, {DType::kFloat8E5M2, kE5M2}, {DType::kFloat8E4M3FNUZ, kE4M3FNUZ},
+        {DType::kFloat8E5M2FNUZ, kE5M2FNUZ},
     {DType::kFloat4E2M1, kE2M1},     {DType::kFloat6E2M3, kE2M3}, {DType::kFloat6E3M2, kE3M2},
 };
 
@@ -118,7 +119,8 @@ void Comparison::Complexes(const uint8_t* a, const uint8_t* b, int64_t elements)
       ++d_.one_nan;
       continue;
     }
-    Apart(d_.elements + i, std::hypot(same(0) ? 0 : x[0] - y[0], same(1) ? 0 : x[1] - y[1]), std::hypot(x[0], x[1]), x[0], y[0]);
+    Apart(d_.elements + i, std::hypot(same(0) ? 0 : x[0] - y[0], same(1) ? 0 : x[1] - y[1]), std::hypot(x[0], x[1]), x[0],
+        y[0]);
   }
 }
 
@@ -128,7 +130,8 @@ void Comparison::Integers(const uint8_t* a, const uint8_t* b, int64_t elements) 
     const T x = Load<T>(a + i * sizeof(T)), y = Load<T>(b + i * sizeof(T));
     if (x == y) continue;
     const __int128 d = static_cast<__int128>(x) - static_cast<__int128>(y);
-    Apart(d_.elements + i, std::fabs(static_cast<double>(d)), std::fabs(static_cast<double>(x)), static_cast<double>(x), static_cast<double>(y));
+    Apart(d_.elements + i, std::fabs(static_cast<double>(d)), std::fabs(static_cast<double>(x)), static_cast<double>(x),
+        static_cast<double>(y));
   }
 }
 

@@ -30,8 +30,8 @@ struct Difference {
 };
 
 // Compares runs of elements that follow each other. Floating-point and complex elements are compared as f64 numbers: NaN equals
-// NaN, 0 equals -0, an infinity equals only itself. All others are integers, for which the tolerance counts as well; those of less
-// than a byte, the first in the lowest bits, are compared as codes.
+// NaN, 0 equals -0, an infinity equals only itself. All others are integers, for which the tolerance counts as well; those of
+// less than a byte, the first in the lowest bits, are compared as codes.
 class Comparison {
  public:
   Comparison(ir::DType dtype, Tolerance tolerance);

@@ -1,4 +1,5 @@
-// Inputs that are made for comparisons (driver/verify_inputs.h): within ranges, relations and tables, the same for the same seed.
+// Inputs that are made for comparisons (driver/verify_inputs.h): within ranges, relations and tables, the same for the same
+// seed.
 #include "driver/verify_inputs.h"
 
 #include <cmath>
