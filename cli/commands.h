@@ -21,6 +21,7 @@ void AddInspect(CLI::App& app, int* code);
 void AddQuantize(CLI::App& app, int* code);
 void AddRun(CLI::App& app, int* code);
 void AddUnpack(CLI::App& app, int* code);
+void AddVerify(CLI::App& app, int* code);
 
 // Adds the flags of convert's table that have these names.
 void AddFlags(CLI::App* cmd, driver::ConvertOptions& o, std::initializer_list<std::string_view> names);

@@ -34,6 +34,7 @@ int main(int argc, char** argv) {
   slipway::cli::AddRun(app, &code);
   slipway::cli::AddUnpack(app, &code);
   slipway::cli::AddDiff(app, &code);
+  slipway::cli::AddVerify(app, &code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {

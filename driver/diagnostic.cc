@@ -16,7 +16,7 @@ namespace slipway::driver {
 namespace {
 
 // Payloads of statuses. kParts holds the cause and the place of a diagnostic each, all ended by a zero byte.
-constexpr char kId[] = "slipway/id", kPlace[] = "slipway/place", kHelp[] = "slipway/help", kParts[] = "slipway/parts";
+constexpr char kId[] = "slipway/id", kPlace[] = "slipway/place", kHelp[] = "slipway/help", kParts[] = "slipway/parts", kAnswer[] = "slipway/answer";
 
 // What is said of one file is bounded: its names may be as long as the file.
 constexpr size_t kMostCause = 6000, kMostPlace = 500, kMostParts = 100;
@@ -61,7 +61,9 @@ absl::Status WithId(absl::Status s, std::string_view id) { return With(std::move
 absl::Status WithPlace(absl::Status s, std::string_view place) { return With(std::move(s), kPlace, place); }
 absl::Status WithHelp(absl::Status s, std::string_view help) { return With(std::move(s), kHelp, help); }
 
-absl::Status AnswerIsNo(std::string_view cause, std::string_view id) { return WithId(absl::FailedPreconditionError(text::ToAbsl(cause)), id); }
+absl::Status AnswerIsNo(std::string_view cause, std::string_view id) {
+  return With(WithId(absl::FailedPreconditionError(text::ToAbsl(cause)), id), kAnswer, "no");
+}
 
 absl::Status UsageError(std::string_view cause, std::string_view help, std::string_view id) {
   return WithId(WithHelp(absl::InvalidArgumentError(text::ToAbsl(cause)), help), id);
@@ -87,7 +89,7 @@ Outcome Fail(const absl::Status& s, std::string_view place) {
   std::string name = Payload(s, kId), own = Payload(s, kPlace);
   const bool usage = name == id::kBadFlag || name == id::kUnknownFormat;
   if (usage) out.code = kUsage;
-  if (name == id::kNotQuantized) out.code = kNo;
+  if (s.GetPayload(kAnswer)) out.code = kNo;
   if (name.empty()) name = IdOf(out.code);
   const std::string list = Payload(s, kParts);
   const std::vector<std::string_view> parts = text::Split(list, '\0');

@@ -26,27 +26,6 @@ using Clock = std::chrono::steady_clock;
 
 double Since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-// The tensors input.0 … of the file, all of them.
-absl::StatusOr<std::vector<ir::TensorRef>> ReadInputs(const std::string& path) {
-  auto file = io::MappedFile::Open(path);
-  if (!file.ok()) return file.status();
-  auto set = importers::ReadSafetensors(*file);
-  if (!set.ok()) return set.status();
-  std::vector<ir::TensorRef> inputs(set->tensors.size());
-  for (const auto& [name, tensor] : set->tensors) {
-    const std::optional<size_t> n = [&]() -> std::optional<size_t> {
-      for (size_t i = 0; i < inputs.size(); ++i)
-        if (name == text::StrCat("input.", i)) return i;
-      return std::nullopt;
-    }();
-    if (!n)
-      return absl::InvalidArgumentError(
-          text::StrCat(path, ": '", name, "' is none of input.0 to input.", inputs.size() - 1));
-    inputs[*n] = tensor;
-  }
-  return inputs;
-}
-
 absl::Status WriteOutputs(const std::vector<ir::TensorRef>& outputs, const std::string& path) {
   std::vector<weights::NamedTensor> out;
   for (size_t i = 0; i < outputs.size(); ++i) out.push_back({text::StrCat("output.", i), outputs[i], outputs[i].dtype});
@@ -90,6 +69,26 @@ absl::StatusOr<RunReport> RunLibrary(const RunOptions& options) {
 }
 
 }  // namespace
+
+absl::StatusOr<std::vector<ir::TensorRef>> ReadInputs(const std::string& path) {
+  auto file = io::MappedFile::Open(path);
+  if (!file.ok()) return file.status();
+  auto set = importers::ReadSafetensors(*file);
+  if (!set.ok()) return set.status();
+  std::vector<ir::TensorRef> inputs(set->tensors.size());
+  for (const auto& [name, tensor] : set->tensors) {
+    const std::optional<size_t> n = [&]() -> std::optional<size_t> {
+      for (size_t i = 0; i < inputs.size(); ++i)
+        if (name == text::StrCat("input.", i)) return i;
+      return std::nullopt;
+    }();
+    if (!n)
+      return absl::InvalidArgumentError(
+          text::StrCat(path, ": '", name, "' is none of input.0 to input.", inputs.size() - 1));
+    inputs[*n] = tensor;
+  }
+  return inputs;
+}
 
 absl::StatusOr<RunReport> Run(const RunOptions& options) {
   RunReport report;

@@ -59,6 +59,7 @@ constexpr Pass kPasses[] = {
     {"relax-activations", "leaves the rounding of activations to the target", kFunctional, Plain<RelaxActivations>},
     {"lower-complex", "makes complex tensors pairs of real ones", kFunctional, Plain<LowerComplex>},
     {"legalize", "decomposes nodes until the target takes each", kFunctional, RunLegalize},
+    {"widen-floats", "computes in f64: what a program's numbers are compared with", kFunctional, Plain<WidenFloats>},
     {"outline-blocks", "makes repeated blocks calls of one body", kFunctional, Plain<OutlineBlocks>},
 };
 

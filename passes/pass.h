@@ -157,6 +157,10 @@ bool HasComplexRule(std::string_view op);
 // (may be null). Functional form.
 absl::Status Legalize(ir::Program& p, const std::function<bool(const ir::Node&)>& legal, Refusals* refusals = nullptr);
 
+// The program computes in f64 what it computes in f32, f16 and bf16. It takes what it took, and gives f64 for those. Unimplemented
+// for complex tensors and for what looks at the bits of floats. Functional form.
+absl::Status WidenFloats(ir::Program& p);
+
 // Modules (by the nodes' module paths) whose nodes follow each other and compute the same on values of the same types become
 // higher_order.invoke_subgraph of a shared body, outermost modules first. Weights become operands. Nothing else changes.
 // Functional form.

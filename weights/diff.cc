@@ -1,175 +1,21 @@
-// Elements of every type become f64 or are compared as bits, a piece at a time; small floats go through tables of their codes.
+// Names are joined, and values compared (weights/compare.h) a piece at a time.
 #include "weights/diff.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstdio>
-#include <cstring>
-#include <limits>
 #include <map>
 #include <utility>
 
-#include "base/floats.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "io/inputs.h"
 #include "io/io_error.h"
 #include "ir/sharded.h"
-#include "weights/cast.h"
+#include "weights/compare.h"
 
 namespace slipway::weights {
 namespace {
-
-using ir::DType;
-
-constexpr std::pair<DType, SmallFloat> kSmallFloats[] = {
-    {DType::kFloat8E4M3FN, kE4M3FN}, {DType::kFloat8E5M2, kE5M2}, {DType::kFloat8E4M3FNUZ, kE4M3FNUZ}, {DType::kFloat8E5M2FNUZ, kE5M2FNUZ},
-    {DType::kFloat4E2M1, kE2M1},     {DType::kFloat6E2M3, kE2M3}, {DType::kFloat6E3M2, kE3M2},
-};
-
-// The values of all codes of a small type; empty for others.
-std::vector<double> SmallValues(DType dtype) {
-  std::vector<double> values;
-  if (dtype == DType::kFloat8E8M0FNU) {  // powers of two
-    for (int i = 0; i < 255; ++i) values.push_back(std::ldexp(1.0, i - 127));
-    values.push_back(std::numeric_limits<double>::quiet_NaN());
-  }
-  for (const auto& [t, f] : kSmallFloats)
-    if (t == dtype)
-      for (unsigned bits = 0; bits < (1u << ir::BitSize(dtype)); ++bits) values.push_back(Decode(f, bits));
-  return values;
-}
-
-template <typename T>
-T Load(const uint8_t* at) {
-  T value;
-  std::memcpy(&value, at, sizeof value);
-  return value;
-}
-
-// Counts the elements of two runs that differ, into a row.
-class Counter {
- public:
-  Counter(double tolerance, DiffRow* row) : tolerance_(tolerance), row_(row) {}
-
-  void Real(double a, double b) {
-    if (a == b) return;
-    const bool a_nan = std::isnan(a), b_nan = std::isnan(b);
-    if (a_nan && b_nan) return;
-    if (a_nan || b_nan) return OneNan();
-    Different(std::fabs(a - b));
-  }
-  void Complex(double ar, double ai, double br, double bi) {
-    const auto same = [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); };
-    if (same(ar, br) && same(ai, bi)) return;
-    if (std::isnan(ar) != std::isnan(br) || std::isnan(ai) != std::isnan(bi)) return OneNan();
-    Different(std::hypot(same(ar, br) ? 0 : ar - br, same(ai, bi) ? 0 : ai - bi));
-  }
-  // Bits that differ, of numbers this far from each other.
-  void Exact(double distance) {
-    ++row_->unequal;
-    row_->max_abs = std::max(row_->max_abs, distance);
-  }
-
- private:
-  const double tolerance_;
-  DiffRow* row_;
-
-  void OneNan() {
-    ++row_->unequal;
-    ++row_->one_nan;
-  }
-  void Different(double distance) {
-    if (distance > tolerance_) Exact(distance);
-  }
-};
-
-template <typename T, typename Function>
-void EachPair(absl::Span<const uint8_t> a, absl::Span<const uint8_t> b, const Function& f) {
-  for (size_t i = 0; i + sizeof(T) <= a.size(); i += sizeof(T)) f(Load<T>(&a[i]), Load<T>(&b[i]));
-}
-
-template <typename T>
-void CountReal(absl::Span<const uint8_t> a, absl::Span<const uint8_t> b, Counter* count) {
-  EachPair<T>(a, b, [&](T x, T y) { count->Real(x, y); });
-}
-
-template <typename T>
-void CountComplex(absl::Span<const uint8_t> a, absl::Span<const uint8_t> b, Counter* count) {
-  using Pair = std::array<T, 2>;
-  EachPair<Pair>(a, b, [&](Pair x, Pair y) { count->Complex(x[0], x[1], y[0], y[1]); });
-}
-
-template <typename T>
-void CountInteger(absl::Span<const uint8_t> a, absl::Span<const uint8_t> b, Counter* count) {
-  EachPair<T>(a, b, [&](T x, T y) {
-    if (x != y) count->Exact(std::fabs(static_cast<double>(static_cast<__int128>(x) - static_cast<__int128>(y))));
-  });
-}
-
-// f16 and bf16 as f32, which holds all of them.
-std::vector<uint8_t> Widened(DType dtype, absl::Span<const uint8_t> halves) {
-  std::vector<uint8_t> out(halves.size() * 2);
-  FindCast(dtype, DType::kFloat32)(halves.data(), out.data(), halves.size() / 2);
-  return out;
-}
-
-// Elements of at most 8 bits, the first in the lowest bits.
-void CountSmall(DType dtype, const std::vector<double>& values, int64_t elements, absl::Span<const uint8_t> a,
-                absl::Span<const uint8_t> b, Counter* count) {
-  const int bits = static_cast<int>(ir::BitSize(dtype));
-  const unsigned mask = (1u << bits) - 1;
-  const auto code = [&](absl::Span<const uint8_t> from, int64_t i) {
-    const size_t bit = static_cast<size_t>(i) * bits, at = bit / 8;
-    const unsigned two = from[at] | (at + 1 < from.size() ? from[at + 1] << 8 : 0);
-    return two >> bit % 8 & mask;
-  };
-  for (int64_t i = 0; i < elements; ++i) {
-    const unsigned x = code(a, i), y = code(b, i);
-    if (x == y) continue;
-    if (values.empty())
-      count->Exact(std::fabs(static_cast<double>(x) - y));
-    else
-      count->Real(values[x], values[y]);
-  }
-}
-
-void Count(DType dtype, const std::vector<double>& values, int64_t elements, absl::Span<const uint8_t> a,
-           absl::Span<const uint8_t> b, Counter* count) {
-  switch (dtype) {
-    case DType::kFloat64:
-      return CountReal<double>(a, b, count);
-    case DType::kFloat32:
-      return CountReal<float>(a, b, count);
-    case DType::kFloat16:
-    case DType::kBFloat16:
-      return CountReal<float>(Widened(dtype, a), Widened(dtype, b), count);
-    case DType::kComplex64:
-      return CountComplex<float>(a, b, count);
-    case DType::kComplex128:
-      return CountComplex<double>(a, b, count);
-    case DType::kComplex32:
-      return CountComplex<float>(Widened(DType::kFloat16, a), Widened(DType::kFloat16, b), count);
-    case DType::kInt8:
-      return CountInteger<int8_t>(a, b, count);
-    case DType::kInt16:
-      return CountInteger<int16_t>(a, b, count);
-    case DType::kInt32:
-      return CountInteger<int32_t>(a, b, count);
-    case DType::kInt64:
-      return CountInteger<int64_t>(a, b, count);
-    case DType::kUInt16:
-      return CountInteger<uint16_t>(a, b, count);
-    case DType::kUInt32:
-      return CountInteger<uint32_t>(a, b, count);
-    case DType::kUInt64:
-      return CountInteger<uint64_t>(a, b, count);
-    default:
-      return CountSmall(dtype, values, elements, a, b, count);
-  }
-}
 
 std::string TypeOf(const ir::ShardedTensor& t) {
   return text::StrCat(ir::Name(t.dtype), "[", text::Join(t.sizes, ","), "]");
@@ -182,8 +28,8 @@ absl::Status CompareValues(const ir::ShardedTensor& a, const ir::ShardedTensor& 
   if (!x.ok()) return x.status();
   auto y = ir::ElementReader::Open(b);
   if (!y.ok()) return y.status();
-  const std::vector<double> values = SmallValues(a.dtype);
-  Counter counter(tolerance, row);
+  const bool numbers = ir::IsFloating(a.dtype) || ir::IsComplex(a.dtype);
+  Comparison comparison(a.dtype, {.atol = numbers ? tolerance : 0});
   // Types below a byte are read as bytes, in steps of whole elements.
   const bool parts = ir::ByteSize(a.dtype) == 0;
   int64_t step = std::max(x->step(), y->step());
@@ -193,9 +39,12 @@ absl::Status CompareValues(const ir::ShardedTensor& a, const ir::ShardedTensor& 
     const int64_t bytes = static_cast<int64_t>(p.size());
     const int64_t elements =
         parts ? std::min(bytes * 8 / ir::BitSize(a.dtype), row->elements - done) : bytes / x->item();
-    if (std::memcmp(p.data(), q.data(), p.size()) != 0) Count(a.dtype, values, elements, p, q, &counter);
+    comparison.Add(p.data(), q.data(), elements);
     done += elements;
   }
+  row->unequal = comparison.result().unequal;
+  row->one_nan = comparison.result().one_nan;
+  row->max_abs = comparison.result().max_abs;
   return absl::OkStatus();
 }
 

@@ -153,6 +153,41 @@ absl::StatusOr<Named> ListCheckpoint(io::Bytes archive) {
   return std::move(c.found_);
 }
 
+namespace {
+
+absl::Status AddLeaves(const PickleValue& value, Collector& c, std::vector<PickleLeaf>* out) {
+  if (const PickleTensor* t = value.tensor()) {
+    if (absl::Status s = c.Add("", *t); !s.ok()) return s;
+    out->emplace_back(std::move(c.found_.back().second));
+    c.found_.clear();
+    return absl::OkStatus();
+  }
+  const bool dict = value.is(PickleKind::kDict);
+  if (dict || value.is(PickleKind::kList) || value.is(PickleKind::kTuple)) {
+    for (size_t i = 0; i < (dict ? value.pairs() : value.items().size()); ++i)
+      if (absl::Status s = AddLeaves(dict ? value.value(i) : *value.items()[i], c, out); !s.ok()) return s;
+    return absl::OkStatus();
+  }
+  switch (value.kind()) {
+    case PickleKind::kInt: out->emplace_back(value.integer()); break;
+    case PickleKind::kBool: out->emplace_back(value.boolean()); break;
+    case PickleKind::kFloat: out->emplace_back(value.real()); break;
+    default: out->emplace_back(); break;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<PickleLeaf>> ReadLeaves(io::Bytes archive) {
+  auto checkpoint = Open(std::move(archive));
+  if (!checkpoint.ok()) return checkpoint.status();
+  Collector c(*checkpoint);
+  std::vector<PickleLeaf> leaves;
+  if (absl::Status s = AddLeaves(checkpoint->object.root(), c, &leaves); !s.ok()) return s;
+  return leaves;
+}
+
 absl::Status CheckPickle(io::Bytes archive) { return Open(std::move(archive)).status(); }
 
 absl::StatusOr<Named> ReadTensorDict(io::Bytes archive) { return Read(std::move(archive), {}, /*nested=*/false); }

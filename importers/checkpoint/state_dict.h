@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -28,6 +29,11 @@ absl::StatusOr<std::vector<std::pair<std::string, ir::TensorRef>>> ReadCheckpoin
 // All tensors of a checkpoint, wherever they lie in dicts, lists and tuples; names are paths:
 // "optimizer.state.0.exp_avg".
 absl::StatusOr<std::vector<std::pair<std::string, ir::TensorRef>>> ListCheckpoint(io::Bytes archive);
+
+// A leaf of nested containers: a tensor, a number, or (monostate) None and all else.
+using PickleLeaf = std::variant<std::monostate, ir::TensorRef, int64_t, double, bool>;
+// The leaves of a file's value in the order that torch flattens lists, tuples and dicts in: sample inputs.
+absl::StatusOr<std::vector<PickleLeaf>> ReadLeaves(io::Bytes archive);
 
 // Whether a pickle of anything holds only what this project knows to be harmless: OK, or why not.
 absl::Status CheckPickle(io::Bytes archive);

@@ -699,7 +699,7 @@ def changed_members(chance, data):
 # ---- good files
 
 
-PROGRAM = ("onnx", "so", "pt2", "native-pt2", "safetensors", "inspect", "ir", "ops", "json", "verify", "header", "run", "diff", "unpack", "api")
+PROGRAM = ("onnx", "so", "pt2", "native-pt2", "safetensors", "inspect", "ir", "ops", "json", "verify", "header", "run", "compare", "diff", "unpack", "api")
 TENSORS = ("safetensors", "cast", "shards", "inspect", "json", "verify", "diff", "api")
 KINDS = {  # what changes a file, and the commands on it
     "program": (changed_members, PROGRAM),
@@ -807,6 +807,8 @@ def command_of(name, seed, path, out, binary):
             return [binary, "run", seed.path, "--inputs", path, "--outputs", out / "o.safetensors", "--threads", "1"]
         case "diff":
             return [binary, "diff", path, seed.path]
+        case "compare":
+            return [binary, "verify", path, seed.path, "--layers", "--threads", "1"]
         case "unpack":
             return [binary, "unpack", path, "-o", str(out / "o") + "/"]
         case "api":
@@ -900,7 +902,7 @@ def fault(name, kind, run, command, out, size, settings, chance):
     last = ([line for line in said.splitlines() if line.startswith("error")] or [""])[-1]
     if run.status == 70 or "error[SW9" in said:
         return f"exit 70: {last}"
-    allowed = {0, 3, 4, 6} | ({1} if name == "diff" else set()) | ({5} if kind in NAMING and "cannot open" in last else set())
+    allowed = {0, 3, 4, 6} | ({1} if name in ("diff", "compare") else set()) | ({5} if kind in NAMING and "cannot open" in last else set())
     if run.status not in allowed:
         return f"exit {run.status}: {last or said[-200:]}"
     if run.cpu_s > settings.limit_s:
@@ -909,7 +911,7 @@ def fault(name, kind, run, command, out, size, settings, chance):
         return run.problem
     if run.status not in (0, 1) and not re.match(r"error\[SW\d{4}\]: .", last):
         return f"exit {run.status} without a diagnostic"
-    if not settings.sanitized:
+    if not settings.sanitized and name != "compare":  # which makes inputs as large as the program asks for, up to a limit of its own
         most = 4 * size + MEMORY + settings.base
         if run.memory > most and (took := memory_of(command)) > most:
             return f"memory: {took // MB} MB of {most // MB} (exit {run.status})"
@@ -929,7 +931,7 @@ def fault(name, kind, run, command, out, size, settings, chance):
             again = call([settings.binary, "inspect", "--verify" if path.suffix == ".safetensors" else "--json", path], settings.limit_s)
             if again.status != 0:
                 return f"output does not read back: exit {again.status}: {again.said[-200:]}"
-    if name not in ("inspect", "ir", "ops", "json", "verify", "header", "diff") and not any(p.is_file() for p in written):
+    if name not in ("inspect", "ir", "ops", "json", "verify", "header", "diff", "compare") and not any(p.is_file() for p in written):
         return "exit 0 without output"
     return ""
 

@@ -8,32 +8,9 @@ import torch
 from torch.export import Dim, export, save
 
 from conftest import ROOT
+from json_schema import conform
 
 ROUNDTRIP = ROOT / "build" / "ir_roundtrip"
-
-
-SCHEMA = json.loads((ROOT / "schemas" / "inspect.schema.json").read_text())
-TYPES = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool, "null": type(None)}
-
-
-def conform(value, schema=SCHEMA, place="$"):
-    """Asserts that `value` is as the schema says, by the keywords that inspect.schema.json uses."""
-    if "$ref" in schema:
-        return conform(value, SCHEMA["$defs"][schema["$ref"].removeprefix("#/$defs/")], place)
-    if "type" in schema:
-        types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-        assert any(type(value) is TYPES[t] for t in types), f"{place}: {value!r} is not of type {types}"
-    assert "const" not in schema or value == schema["const"], place
-    assert "enum" not in schema or value in schema["enum"], f"{place}: {value!r}"
-    if isinstance(value, dict):
-        assert set(schema.get("required", ())) <= set(value), f"{place}: {sorted(value)}"
-        for key, item in value.items():
-            part = schema.get("properties", {}).get(key, schema.get("additionalProperties", {}))
-            assert part is not False, f"{place}: unknown key {key}"
-            conform(item, part, f"{place}.{key}")
-    if isinstance(value, list):
-        for i, item in enumerate(value):
-            conform(item, schema.get("items", {}), f"{place}[{i}]")
 
 
 class Net(torch.nn.Module):
@@ -92,7 +69,7 @@ def test_text_is_read_back(slipway, archive, tmp_path):
 
 def test_json(slipway, archive):
     report = json.loads(slipway("inspect", archive, "--json").stdout)
-    conform(report)
+    conform(report, "inspect")
     [program] = report["programs"]
     loaded = torch.export.load(str(archive))
     assert [w["name"] for w in program["weights"] if w["kind"] == "parameter"] == [
@@ -110,7 +87,7 @@ def test_safetensors(slipway, tmp_path):
 
     save_file({"a": torch.zeros(2, 3), "b": torch.zeros(4, dtype=torch.bfloat16)}, tmp_path / "w.safetensors", {"k": "v"})
     report = json.loads(slipway("inspect", tmp_path / "w.safetensors", "--json").stdout)
-    conform(report)
+    conform(report, "inspect")
     assert [(t["name"], t["dtype"], t["shape"], t["bytes"]) for t in report["tensors"]] == [
         ("a", "f32", [2, 3], 24),
         ("b", "bf16", [4], 8),
