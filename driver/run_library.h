@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "io/mapped_file.h"
 #include "ir/tensor.h"
 
 struct slipway_model;
@@ -37,6 +38,7 @@ class NativeLibrary {
   struct Functions;
   NativeLibrary() = default;
 
+  std::shared_ptr<io::MappedFile> file_;
   void* library_ = nullptr;
   std::unique_ptr<Functions> f_;
   slipway_model* model_ = nullptr;

@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "ir/builder.h"
 #include "ir/ops/args.h"
+#include "ir/ops/functional.h"
 #include "ir/ops/infer.h"
 #include "ir/ops/op_table.h"
 #include "passes/alias.h"

@@ -5,7 +5,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "base/text.h"
-#include "ir/ops/op_table.h"
+#include "ir/ops/functional.h"
 #include "ir/ops/rule.h"
 #include "ir/verify.h"
 

@@ -293,44 +293,6 @@ bool OpDef::is_view() const {
 const OpDef& GetOp(std::string_view name) { return *TheTable().Find(name, /*make_unknown=*/true); }
 const OpDef* FindOp(std::string_view name) { return TheTable().Find(name, /*make_unknown=*/false); }
 
-namespace {
-// Overloads by "aten.base.".
-const std::vector<std::string_view>& Overloads(std::string_view stem) {
-  static const auto& map = *[] {
-    auto* m = new text::Map<std::vector<std::string_view>>();
-    for (std::string_view name : AllOps())
-      if (size_t dot = name.rfind('.'); dot != std::string_view::npos) (*m)[name.substr(0, dot + 1)].push_back(name);
-    return m;
-  }();
-  static const auto& none = *new std::vector<std::string_view>();
-  auto it = map.find(stem);
-  return it == map.end() ? none : it->second;
-}
-}  // namespace
-
-const OpDef* FunctionalOf(const OpDef& op) {
-  std::string_view base = op.base;
-  if (base.starts_with("__i") && base.ends_with("__")) return FindOp(text::StrCat(op.ns, ".__", base.substr(3), ".", op.overload));
-  if (base.ends_with('_')) {
-    base.remove_suffix(1);
-    if (const OpDef* f = FindOp(text::StrCat(op.ns, ".", base, ".", op.overload)); f && !f->mutates()) return f;
-  }
-  std::vector<std::string_view> names;
-  for (const ArgDef& a : op.args)
-    if (!a.written || !a.keyword_only) names.push_back(a.name);
-  for (std::string_view candidate : Overloads(text::StrCat(op.ns, ".", base, "."))) {
-    const OpDef* f = FindOp(candidate);
-    if (!f || f->mutates() || f->args.size() != names.size()) continue;
-    bool same = true;
-    for (size_t i = 0; same && i < names.size(); ++i) {
-      const ArgDef& have = op.args[op.ArgIndex(names[i])];
-      same = f->args[i].name == names[i] && f->args[i].type == have.type && f->args[i].is_list == have.is_list;
-    }
-    if (same) return f;
-  }
-  return nullptr;
-}
-
 std::string OpNameFromTarget(std::string_view target) {
   text::ConsumePrefix(&target, "torch.ops.");
   return std::string(target);

@@ -54,8 +54,6 @@ struct OpDef {
 const OpDef& GetOp(std::string_view name);
 // Null when the table has no such op.
 const OpDef* FindOp(std::string_view name);
-// The operator that computes what an in-place or out= operator writes; null when torch has none.
-const OpDef* FunctionalOf(const OpDef& op);
 
 // PT2 target text <-> op name: "torch.ops.aten.add.Tensor" <-> "aten.add.Tensor"; "_operator.add", "torch.sym_max",
 // "math.trunc" and "torch._functorch…" are themselves.

@@ -393,3 +393,33 @@ graph main(%q: i8[4,32] = buffer $q, %s: f32[4,1] = buffer $s, %x: f32[2,32]) {
 }
 """
     refused(tmp_path, text.encode(), "weight 'q': integers that do not fit 4 bits", name="bad.sw")
+
+
+def test_an_element_of_a_vmap_that_is_none_of_its_batch(tmp_path):
+    text = """slipway.ir 1
+graph main(%x: {batch}, %w: f32[4,4]) {{
+  %n: i64(3) = aten.sym_size.int(self=%x, dim=0)
+  _ = torch._functorch.predispatch._vmap_increment_nesting(batch_size=%n, randomness="error")
+  %e: f32[4] = torch._functorch.predispatch._add_batch_dim(self=%x, batch_dim=0, level=1)
+  %p: f32[4] = aten.matmul.default(self=%e, other=%w)
+  %y: f32[3,4] = torch._functorch.predispatch._remove_batch_dim(self=%p, level=1, batch_size=%n, out_dim=0)
+  _ = torch._functorch.predispatch._vmap_decrement_nesting()
+  return %y
+}}
+"""
+    for batch in ("u8[3,4]", "f32[3,5]", "f32[3,4,1]"):
+        refused(tmp_path, text.format(batch=batch).encode(), r"the result is declared as f32\[4\], an element of the batch is ", name="bad.sw")
+    (tmp_path / "good.sw").write_text(text.format(batch="f32[3,4]"))
+    assert convert(tmp_path, "good.sw")[0] == 0
+
+
+def test_the_most_negative_diagonal(tmp_path):
+    (tmp_path / "far.sw").write_text("""slipway.ir 1
+graph main(%x: f32[3,8]) {
+  %d: f32[0] = aten.diagonal.default(self=%x, offset=-9223372036854775808)
+  %t: f32[3,8] = aten.tril.default(self=%x, diagonal=-9223372036854775808)
+  %u: f32[3,8] = aten.triu.default(self=%x, diagonal=-9223372036854775808)
+  return %d, %t, %u
+}
+""")
+    assert convert(tmp_path, "far.sw")[0] == 0

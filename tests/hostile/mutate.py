@@ -1095,6 +1095,7 @@ def main():
     settings.mending = settings.mending.resolve() if settings.mending else settings.binary
     if settings.batch:
         settings.kinds = settings.kinds or [kind for kind, (_, commands) in KINDS.items() if "api" in commands]
+    settings.seeds = settings.seeds.resolve()  # links lead there
     if not settings.seeds.is_dir():
         subprocess.run([sys.executable, HERE / "mutate_seeds.py", settings.seeds, settings.binary], check=True)
     settings.found = [s for s in seeds_of(settings.seeds, settings.kinds) if re.search(settings.match, s.path.name)]
