@@ -423,3 +423,31 @@ graph main(%x: f32[3,8]) {
 }
 """)
     assert convert(tmp_path, "far.sw")[0] == 0
+
+
+def test_inner_tensors_of_other_types_than_the_program_says(tmp_path):
+    text = """slipway.ir 1
+weights {{
+  $w: f32[4,8] @ splat(1)
+  $w.scale: f32[4,1] @ splat(1)
+}}
+graph main(%w: f32[4,8] = parameter $w, %x: f32[4,1]) {{
+  %s: f32[4,1] = export.access_subclass_inner_tensor.default(src_subclass_tensor=%w, attr="scale")
+  %t: {declared} = export.access_subclass_inner_tensor.default(src_subclass_tensor=%w, attr="{attribute}")
+  %y: f32[4,1] = aten.mul.Tensor(self=%x, other=%s)
+  %z: f32[4,1] = aten.add.Tensor(self=%y, other=%t)
+  return %z
+}}
+"""
+    for declared in ("u8[4,1]", "f32[1]", "f32[1,1]"):
+        refused(tmp_path, text.format(declared=declared, attribute="scale").encode(), r"'w.scale' is declared as .*, it is f32\[4,1\]", name="bad.sw")
+    (tmp_path / "good.sw").write_text(text.format(declared="f32[4,1]", attribute="scale"))
+    assert convert(tmp_path, "good.sw")[0] == 0
+
+
+def test_members_that_inflate_to_a_memory_full(tmp_path):
+    weight = "m/data/weights/weight_0"
+    data = pack(members() | {weight: random.Random(1).randbytes(3 << 20)}, zipfile.ZIP_DEFLATED)
+    [(directory, local)] = [(at, local) for at, local, name in records(data) if name == weight]
+    data = patched(patched(data, directory + 24, "<I", 2 << 30), local + 22, "<I", 2 << 30)
+    refused(tmp_path, data, f"inflate to many times what the archive takes, '{weight}' to {2 << 30} bytes", status=6)
