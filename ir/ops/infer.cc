@@ -187,9 +187,12 @@ absl::StatusOr<std::vector<Type>> InferTypes(const Node& n, FreshSymbols fresh, 
     if (absl::Status s = CheckWhatIsWritten(n, c.results(), *written); !s.ok()) return s;
     return *std::move(written);
   }
-  for (const Type& t : c.results())
+  for (const Type& t : c.results()) {
+    if (t.is_tensor() && t.dtype == DType::kUnknown)
+      return absl::InvalidArgumentError(text::StrCat(n.op_name(), ": dtypes that have no common one"));
     if (t.is_tensor() && !HasElementCount(t))
       return absl::InvalidArgumentError(text::StrCat(n.op_name(), ": a result of ", t.ToString(), " is out of range"));
+  }
   return c.results();
 }
 

@@ -94,7 +94,7 @@ for how in cut touch; do
   changed in.safetensors fallocate $how slipway convert in.safetensors -o out/m.safetensors --rename 'v=>u'
 done
 # A library that is run: the dynamic linker has mapped it.
-"$PYTHON" -c 'import json, struct; h = json.dumps({"x": {"dtype": "F32", "shape": [3, 3000], "data_offsets": [0, 36000]}}).encode()
+"$PYTHON" -c 'import json, struct; h = json.dumps({"input.0": {"dtype": "F32", "shape": [3, 3000], "data_offsets": [0, 36000]}}).encode()
 open("x.safetensors", "wb").write(struct.pack("<Q", len(h)) + h + bytes(36000))'
 for how in cut touch; do changed in.so dlopen $how slipway run in.so --inputs x.safetensors --outputs out/y.safetensors; done
 changed in.pt2 madvise cut slipway inspect in.pt2 --verify --diagnostics json

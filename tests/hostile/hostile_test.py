@@ -1,4 +1,4 @@
-"""Whatever the input, a conversion ends with exit 3 or 4, one error line that names the place, and no output; it never
+"""Whatever the input, a conversion ends with exit 3, 4 or 6, one error line that names the place, and no output; it never
 crashes and never runs what it reads. SLIPWAY may name a sanitized build, whose complaints are crashes too.
 """
 
@@ -30,7 +30,7 @@ def convert(folder, *arguments):
     output.parent.mkdir(exist_ok=True)
     done = subprocess.run([SLIPWAY, "convert", *map(str, arguments), "-o", str(output), "--quiet"], cwd=folder, capture_output=True, timeout=LIMIT_S)
     stderr = done.stderr.decode()  # valid UTF-8 whatever was in the file
-    assert done.returncode in (0, 3, 4), f"exit {done.returncode}\n{stderr[-3000:]}"
+    assert done.returncode in (0, 3, 4, 6), f"exit {done.returncode}\n{stderr[-3000:]}"
     written = sorted(p.name for p in output.parent.iterdir())
     if done.returncode == 0:
         assert "m.onnx" in written
@@ -451,3 +451,26 @@ def test_members_that_inflate_to_a_memory_full(tmp_path):
     [(directory, local)] = [(at, local) for at, local, name in records(data) if name == weight]
     data = patched(patched(data, directory + 24, "<I", 2 << 30), local + 22, "<I", 2 << 30)
     refused(tmp_path, data, f"inflate to many times what the archive takes, '{weight}' to {2 << 30} bytes", status=6)
+
+
+def test_json_that_the_text_form_keeps(tmp_path):
+    text = 'slipway.ir 1\n{} "{}"\ngraph main(%x: f32[2]) {{\n  %y: f32[2] = aten.relu.default(self=%x)\n  return %y\n}}\n'
+    for key in ("module_calls", "namedtuples"):
+        for json_text in ('[{\\"fqn\\"{1}]', "[", "[] []"):
+            refused(tmp_path, text.format(key, json_text).encode(), "what is kept of the JSON form", name="bad.sw")
+
+
+def test_distinct_slices_whose_places_were_not_asked_for(tmp_path):
+    (tmp_path / "unique.sw").write_text("""slipway.ir 1
+dims {
+  u0 = 0..inf
+  u1 = 0..inf
+}
+graph main(%x: f32[2,3]) {
+  %a: f32[2,u0], %b: i64[3], %c: i64[u0] = aten.unique_dim.default(self=%x, dim=1, sorted=true, return_inverse=false, return_counts=false)
+  %d: f32[2,u1], %e: i64[3], %f: i64[u1] = aten.unique_dim_consecutive.default(self=%x, dim=1, return_inverse=false, return_counts=false)
+  return %a, %b, %c, %d, %e, %f
+}
+""")
+    code, stderr = convert(tmp_path, "unique.sw")
+    assert code == 0, stderr

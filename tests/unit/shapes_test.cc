@@ -237,6 +237,7 @@ TEST_F(Shapes, RefusesWhatTorchRefuses) {
       {"aten.addmm.default", {In(f16, {5}), m, n}, "'x' is f16 and 'x' f32"},
       {"aten.addmv.default", {In({2, 3}), m, v}, "what is added to the product: 2 dimensions do not expand to 1"},
       {"aten.addmv.default", {In({3}), m, In({2, 2})}, "'x' has 2 dimensions, not 1"},
+      {"aten.mul.Tensor", {In(DType::kFloat8E8M0FNU, {4}), v}, "dtypes that have no common one"},
       {"aten.addr.default", {In({2, 2}), v, v}, "what is added to the product: 2 and 4 differ"},
       {"aten._int_mm.default", {In(DType::kInt8, {3, 4}), In(DType::kInt8, {5, 4})}, "inner sizes: 4 and 5 differ"},
       {"aten.linear.default", {m, In({5, 4}), In({3})}, "the bias: 3 and 5 differ"},
