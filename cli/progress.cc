@@ -5,20 +5,13 @@
 #include <chrono>
 #include <cstdio>
 
+#include "base/byte_count.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "cli/commands.h"
 
 namespace slipway::cli {
 namespace {
-
-std::string Bytes(uint64_t n) {
-  char buffer[32];
-  if (n >= 10'000'000) std::snprintf(buffer, sizeof buffer, "%.1f MB", n / 1e6);
-  else if (n >= 10'000) std::snprintf(buffer, sizeof buffer, "%.1f kB", n / 1e3);
-  else std::snprintf(buffer, sizeof buffer, "%llu bytes", static_cast<unsigned long long>(n));
-  return buffer;
-}
 
 std::string Shown(std::string_view text, size_t most) { return text::Printable(text::Shortened(text, most)); }
 
@@ -28,16 +21,17 @@ void PrintSummary(const std::string& output, bool dry_run, const driver::Convert
   constexpr size_t kMostLines = 200, kMostLine = 1000;
   for (size_t i = 0; i < std::min(s.lines.size(), kMostLines); ++i) std::fprintf(stderr, "note: %s\n", Shown(s.lines[i], kMostLine).c_str());
   if (s.lines.size() > kMostLines) std::fprintf(stderr, "note: … and %zu more\n", s.lines.size() - kMostLines);
-  const std::string name = Shown(output, kMostLine);
+  const std::string name = Shown(output, kMostLine), weights = text::ByteCount(s.weight_bytes), written = text::ByteCount(s.bytes_written);
+  const std::string peak = text::ByteCount(s.peak_rss);
   if (s.tensors > 0) {
     std::fprintf(stderr, "%s%s: %d tensors of %s, %s written, %.0f ms, peak %s\n", dry_run ? "dry run, " : "", name.c_str(),
-                 s.tensors, Bytes(s.weight_bytes).c_str(), Bytes(s.bytes_written).c_str(), s.seconds * 1e3, Bytes(s.peak_rss).c_str());
+                 s.tensors, weights.c_str(), written.c_str(), s.seconds * 1e3, peak.c_str());
     return;
   }
   std::string dims = s.dims.empty() ? "static" : text::Join(s.dims, ", ");
   std::fprintf(stderr, "%s%s: %d nodes -> %d, dims %s, weights %s, %s written, %.0f ms, peak %s\n",
                dry_run ? "dry run, " : "", name.c_str(), s.nodes_before, s.nodes_after, Shown(dims, kMostLine).c_str(),
-               Bytes(s.weight_bytes).c_str(), Bytes(s.bytes_written).c_str(), s.seconds * 1e3, Bytes(s.peak_rss).c_str());
+               weights.c_str(), written.c_str(), s.seconds * 1e3, peak.c_str());
 }
 
 std::function<void(uint64_t, uint64_t)> ProgressBar() {
@@ -51,7 +45,7 @@ std::function<void(uint64_t, uint64_t)> ProgressBar() {
     constexpr int kWidth = 30;
     const int filled = static_cast<int>(static_cast<double>(done) / total * kWidth);
     std::fprintf(stderr, "\r[%s%s] %s of %s\033[K", std::string(filled, '=').c_str(), std::string(kWidth - filled, ' ').c_str(),
-                 Bytes(done).c_str(), Bytes(total).c_str());
+                 text::ByteCount(done).c_str(), text::ByteCount(total).c_str());
     if (done == total) std::fputs("\r\033[K", stderr);
     std::fflush(stderr);
   };

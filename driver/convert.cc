@@ -15,6 +15,7 @@
 #include "driver/quantize.h"
 #include "driver/target.h"
 #include "importers/checkpoint/state_dict.h"
+#include "io/inflated.h"
 #include "weights/join.h"
 
 namespace slipway::driver {
@@ -122,11 +123,10 @@ absl::Status Quantize(const Target& target, Conversion& c) {
     return WithHelp(absl::UnimplementedError("quantizing an archive of several programs"), "slipway unpack divides it");
   const bool aten = target.passes.empty();  // nothing legalizes the program: it is spelled in torch's operators
   ASSIGN_OR_RETURN(c.summary.quantized, QuantizeProgram(c.program(), o, aten, o.output.empty() ? "." : FolderOf(o.output)));
-  RETURN_IF_ERROR(CheckRequired(o, *c.summary.quantized));
-  return CloseReport(o, *c.summary.quantized);
+  return CheckRequired(o, *c.summary.quantized);
 }
 
-absl::Status Run(Conversion& c) {
+absl::Status WriteTarget(Conversion& c) {
   auto target = TargetOf(c.options);
   if (!target.ok()) return target.status();
   const Target& t = **target;
@@ -153,6 +153,12 @@ absl::Status Run(Conversion& c) {
   return absl::OkStatus();
 }
 
+// What tells about the output comes after it, so that no report is of an output that there is not.
+absl::Status Run(Conversion& c) {
+  RETURN_IF_ERROR(WriteTarget(c));
+  return c.summary.quantized ? CloseReport(c.options, *c.summary.quantized) : absl::OkStatus();
+}
+
 }  // namespace
 
 SummaryClock::~SummaryClock() {
@@ -161,7 +167,7 @@ SummaryClock::~SummaryClock() {
 }
 
 absl::Status Conversion::Admit(const Storages& storages) {
-  max_output = options.max_output > 0 ? options.max_output : MostOutput(storages.bytes());
+  max_output = options.max_output > 0 ? options.max_output : io::MostMadeOf(storages.bytes());
   return storages.Verify(options.check_crc);
 }
 

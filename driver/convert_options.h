@@ -65,7 +65,7 @@ struct ConvertOptions {
   // All
   std::vector<std::pair<std::string, std::string>> metadata;
   bool check_crc = false;
-  uint64_t max_output = 0;  // bytes; 0: as MostOutput() (driver/storages.h)
+  uint64_t max_output = 0;  // bytes; 0: as MostMadeOf() (io/inflated.h)
   bool dry_run = false;
 
   std::function<void(uint64_t done, uint64_t total)> progress;  // called as weights are written, in bytes; may be empty

@@ -10,6 +10,7 @@
 #include <set>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "base/text.h"
 #include "driver/diagnostic.h"
 #include "driver/inspect.h"
@@ -18,6 +19,7 @@
 #include "importers/checkpoint/torch_legacy.h"
 #include "importers/checkpoint/torch_zip.h"
 #include "importers/dlpack/library.h"
+#include "importers/json.h"
 #include "importers/native/native_file.h"
 #include "importers/pt2/pt2.h"
 #include "importers/safetensors/safetensors.h"
@@ -48,7 +50,16 @@ absl::StatusOr<ir::Archive> ReadText(const Source& s) {
   ir::ParseOptions options;
   options.base = FolderOf(s.path);
   options.name = s.path;
-  return ir::Parse(TextOf(s), options);
+  ASSIGN_OR_RETURN(ir::Archive archive, ir::Parse(TextOf(s), options));
+  // Parts of the JSON form that no program is made of are kept as they are.
+  for (const auto& p : archive.programs) {
+    for (const std::string* json : {&p->module_call_graph_json, &p->namedtuple_fields_json}) {
+      if (json->empty()) continue;
+      if (auto document = importers::json::Document::Parse(*json); !document.ok())
+        return absl::InvalidArgumentError(text::StrCat(s.path, ": what is kept of the JSON form: ", document.status().message()));
+    }
+  }
+  return archive;
 }
 
 bool IsPt2(const Source& s) { return s.file && importers::LooksLikePt2(s.file); }

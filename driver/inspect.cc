@@ -5,6 +5,7 @@
 #include <limits>
 #include <set>
 
+#include "base/byte_count.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "base/utf8.h"
@@ -21,15 +22,6 @@ namespace slipway::driver {
 namespace {
 
 constexpr size_t kShownWeights = 20;
-
-std::string Bytes(uint64_t n) {
-  char buffer[32];
-  if (n >= 10'000'000'000) std::snprintf(buffer, sizeof buffer, "%.1f GB", n / 1e9);
-  else if (n >= 10'000'000) std::snprintf(buffer, sizeof buffer, "%.1f MB", n / 1e6);
-  else if (n >= 10'000) std::snprintf(buffer, sizeof buffer, "%.1f kB", n / 1e3);
-  else std::snprintf(buffer, sizeof buffer, "%llu bytes", static_cast<unsigned long long>(n));
-  return buffer;
-}
 
 std::string Plural(uint64_t n, std::string_view what) { return text::StrCat(n, " ", what, n == 1 ? "" : "s"); }
 
@@ -188,13 +180,13 @@ class Table {
       size += r.bytes;
     }
     std::vector<std::string> totals;
-    for (const auto& [dtype, total] : by_dtype) totals.push_back(text::StrCat(total.first, " ", dtype, " of ", Bytes(total.second)));
-    Line(text::StrCat("  weights: ", Plural(rows.size(), "tensor"), ", ", Bytes(bytes), " (", text::Join(totals, ", "), ")",
+    for (const auto& [dtype, total] : by_dtype) totals.push_back(text::StrCat(total.first, " ", dtype, " of ", text::ByteCount(total.second)));
+    Line(text::StrCat("  weights: ", Plural(rows.size(), "tensor"), ", ", text::ByteCount(bytes), " (", text::Join(totals, ", "), ")",
                       missing ? text::StrCat(", ", missing, " without values") : ""));
     std::vector<std::vector<std::string>> cells;
     for (const TensorRow& r : rows) {
       if (!all && cells.size() == kShownWeights) break;
-      cells.push_back({Shown(r.name), TypeText(r), r.stored ? Bytes(r.bytes) : "no values", r.kind == "parameter" ? "" : r.kind});
+      cells.push_back({Shown(r.name), TypeText(r), r.stored ? text::ByteCount(r.bytes) : "no values", r.kind == "parameter" ? "" : r.kind});
     }
     Rows(cells);
     if (cells.size() < rows.size()) Line(text::StrCat("    … ", rows.size() - cells.size(), " more (--weights lists all)"));
@@ -383,7 +375,7 @@ std::string ToTable(const FileReport& r, bool ops, bool all_weights) {
   std::string_view format = r.format;
   for (const Format& f : Formats())
     if (f.name == r.format) format = f.title;
-  t.Line(text::StrCat(Shown(r.file), ": ", format, ", ", Bytes(r.bytes), r.producer.empty() ? "" : ", ", Shown(r.producer)));
+  t.Line(text::StrCat(Shown(r.file), ": ", format, ", ", text::ByteCount(r.bytes), r.producer.empty() ? "" : ", ", Shown(r.producer)));
   for (const ProgramReport& p : r.programs) {
     t.Line("");
     t.Line(text::StrCat("program ", Shown(p.name), ": ", Plural(p.nodes, "node"), " of ", Plural(p.ops.size(), "operator"),
@@ -422,10 +414,10 @@ std::string ToTable(const FileReport& r, bool ops, bool all_weights) {
     t.Rows(cells);
   };
   section("  metadata", r.metadata, [](const std::string& v) { return Shown(v); });
-  section("  extra files", r.extra_files, [](uint64_t n) { return Bytes(n); });
+  section("  extra files", r.extra_files, [](uint64_t n) { return text::ByteCount(n); });
   if (r.verified)
     t.Line(r.verified->members == 0 ? "  verified: nothing, the format has no checksums"
-                                    : text::StrCat("  verified: ", Plural(r.verified->members, "member"), ", ", Bytes(r.verified->bytes)));
+                                    : text::StrCat("  verified: ", Plural(r.verified->members, "member"), ", ", text::ByteCount(r.verified->bytes)));
   if (r.verified)
     for (const std::string& c : r.verified->corrected) t.Line(text::StrCat("  note: ", Shown(c)));
   return t.Take();

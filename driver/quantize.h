@@ -95,7 +95,7 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, 
 
 // --require-all: FailedPrecondition, naming them, where weights that were asked for stay in float.
 absl::Status CheckRequired(const ConvertOptions& o, const QuantizeReport& report);
-// Writes --html and --save-config.
+// Writes --html and --save-config, which are of an output that is written.
 absl::Status CloseReport(const ConvertOptions& o, const QuantizeReport& report);
 
 }  // namespace slipway::driver

@@ -7,6 +7,7 @@
 #include <map>
 #include <tuple>
 
+#include "base/byte_count.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "base/utf8.h"
@@ -18,13 +19,6 @@ std::string Format(const char* format, double v) {
   char buffer[48];
   std::snprintf(buffer, sizeof buffer, format, v);
   return buffer;
-}
-
-std::string Bytes(uint64_t n) {
-  if (n >= 10'000'000'000) return Format("%.2f GB", static_cast<double>(n) / 1e9);
-  if (n >= 10'000'000) return Format("%.1f MB", static_cast<double>(n) / 1e6);
-  if (n >= 10'000) return Format("%.1f kB", static_cast<double>(n) / 1e3);
-  return text::StrCat(n, " B");
 }
 
 // Numbers between dots as a star.
@@ -125,7 +119,7 @@ std::string ToTable(const QuantizeReport& r) {
     const bool left = line.first->config.empty();
     cells.push_back({text::Printable(line.name), line.count > 1 ? text::StrCat("(", line.count, ")") : "",
                      text::StrCat(line.first->dtype, " ", shape), left ? text::StrCat("stays: ", line.first->why) : line.first->config,
-                     Bytes(line.before), left ? "" : Bytes(line.after),
+                     text::ByteCount(line.before), left ? "" : text::ByteCount(line.after),
                      line.measured == 0 ? "" : Format("%.2e", line.squares > 0 ? std::sqrt(line.errors / line.squares) : 0),
                      line.measured == 0 ? "" : Format("%.2e", line.max)});
   }
@@ -138,8 +132,8 @@ std::string ToTable(const QuantizeReport& r) {
     for (size_t i = 0; i < row.size(); ++i) line += Padded(row[i], widths[i]) + (i + 1 < row.size() ? "  " : "");
     out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
-  if (r.other_tensors > 0) out += text::StrCat(r.other_tensors, " other tensors stay as they are (", Bytes(r.other_bytes), ")\n");
-  out += text::StrCat(r.quantized(), " of ", r.rows.size(), " weights quantized, ", Bytes(r.bytes_before()), " -> ", Bytes(r.bytes_after()),
+  if (r.other_tensors > 0) out += text::StrCat(r.other_tensors, " other tensors stay as they are (", text::ByteCount(r.other_bytes), ")\n");
+  out += text::StrCat(r.quantized(), " of ", r.rows.size(), " weights quantized, ", text::ByteCount(r.bytes_before()), " -> ", text::ByteCount(r.bytes_after()),
                       " (", Format("%.1f", r.bytes_before() > 0 ? 100.0 * static_cast<double>(r.bytes_after()) / static_cast<double>(r.bytes_before()) : 100.0),
                       " %), relative error ", Format("%.2e", r.relative_error()), "\n");
   return out;
@@ -195,8 +189,8 @@ std::string ToHtml(const QuantizeReport& r) {
     for (int64_t n : row.sizes) shape += text::StrCat(shape.empty() ? "" : "×", n);
     const bool left = row.config.empty();
     rows += text::StrCat("<tr", left ? " class=\"left\"" : "", "><td>", Escaped(row.name), "</td><td>", row.dtype, " ", shape, "</td><td>",
-                         left ? text::StrCat("stays: ", Escaped(row.why)) : Escaped(row.config), "</td><td>", Bytes(row.bytes_before), "</td><td>",
-                         left ? "" : Bytes(row.bytes_after), "</td><td>", row.measured ? Format("%.3e", row.relative_error) : "", "</td><td>",
+                         left ? text::StrCat("stays: ", Escaped(row.why)) : Escaped(row.config), "</td><td>", text::ByteCount(row.bytes_before), "</td><td>",
+                         left ? "" : text::ByteCount(row.bytes_after), "</td><td>", row.measured ? Format("%.3e", row.relative_error) : "", "</td><td>",
                          row.measured ? Format("%.3e", row.max_error) : "", "</td></tr>\n");
   }
   return text::StrCat(
@@ -205,8 +199,8 @@ std::string ToHtml(const QuantizeReport& r) {
       "table{border-collapse:collapse}td,th{padding:.2em .9em;border-bottom:1px solid #dde2e8;text-align:left}\n"
       "td:nth-child(n+4){text-align:right;font-variant-numeric:tabular-nums}.left{color:#6b7480}\n"
       "rect{fill:#2f6fb5}rect:hover{fill:#e07b2a}.grid{stroke:#dde2e8}svg text{font-size:11px;text-anchor:end;fill:#6b7480}\n"
-      "</style></head><body>\n<h1>", r.quantized(), " of ", r.rows.size(), " weights quantized</h1>\n<p>", Bytes(r.bytes_before()), " &rarr; ",
-      Bytes(r.bytes_after()), ", relative error ", Format("%.2e", r.relative_error()), "</p>\n<h2>Relative error by weight</h2>\n", svg,
+      "</style></head><body>\n<h1>", r.quantized(), " of ", r.rows.size(), " weights quantized</h1>\n<p>", text::ByteCount(r.bytes_before()), " &rarr; ",
+      text::ByteCount(r.bytes_after()), ", relative error ", Format("%.2e", r.relative_error()), "</p>\n<h2>Relative error by weight</h2>\n", svg,
       "<h2>Weights</h2>\n<table><tr><th>weight</th><th>shape</th><th>becomes</th><th>bytes</th><th>to</th><th>rel. error</th><th>max "
       "error</th></tr>\n", rows, "</table>\n</body></html>\n");
 }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "base/text.h"
 #include "importers/dlpack/dlpack.h"
 #include "importers/native/native_file.h"
@@ -18,11 +19,11 @@ namespace slipway::driver {
 namespace {
 
 // The dynamic linker does not notice a file that was cut off: the process dies when a missing page is touched. And a library
-// believes what its payload says of its own size: it lies in the same file.
-absl::Status CheckWhole(const std::string& path) {
-  auto file = io::MappedFile::Open(path);
-  if (!file.ok()) return file.status();
-  const absl::Span<const uint8_t> bytes = (*file)->data();
+// believes what its payload says of its own size: it lies in the same file. While the file that this returns is open, one that is
+// cut off later is known by its size (io/inputs.h).
+absl::StatusOr<std::shared_ptr<io::MappedFile>> OpenWhole(const std::string& path) {
+  ASSIGN_OR_RETURN(std::shared_ptr<io::MappedFile> file, io::MappedFile::Open(path));
+  const absl::Span<const uint8_t> bytes = file->data();
   Elf64_Ehdr header;
   if (bytes.size() < sizeof header || std::memcmp(bytes.data(), ELFMAG, SELFMAG) != 0 || bytes[EI_CLASS] != ELFCLASS64)
     return absl::InvalidArgumentError(text::StrCat(path, ": no 64-bit ELF library"));
@@ -35,7 +36,8 @@ absl::Status CheckWhole(const std::string& path) {
     whole = inside(segment.p_offset, segment.p_filesz);
   }
   if (!whole) return absl::InvalidArgumentError(text::StrCat(path, ": the library is cut off"));
-  return importers::ReadNative(*file).status();
+  RETURN_IF_ERROR(importers::ReadNative(file).status());
+  return file;
 }
 
 }  // namespace
@@ -53,8 +55,8 @@ struct NativeLibrary::Functions {
 
 absl::StatusOr<std::unique_ptr<NativeLibrary>> NativeLibrary::Open(const std::string& path,
                                                                   const std::vector<std::string>& plugins) {
-  if (absl::Status s = CheckWhole(path); !s.ok()) return s;
   std::unique_ptr<NativeLibrary> out(new NativeLibrary);
+  ASSIGN_OR_RETURN(out->file_, OpenWhole(path));
   // A name without a slash is looked for in the system's folders.
   const std::string place = path.find('/') == std::string::npos ? "./" + path : path;
   out->library_ = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);

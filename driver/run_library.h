@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "io/mapped_file.h"
 #include "ir/tensor.h"
 #include "slipway/slipway_model.h"
 
@@ -42,6 +43,7 @@ class NativeLibrary {
   NativeLibrary() = default;
   void FreeResults();
 
+  std::shared_ptr<io::MappedFile> file_;
   void* library_ = nullptr;
   std::unique_ptr<Functions> f_;
   slipway_model* model_ = nullptr;

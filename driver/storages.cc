@@ -1,8 +1,6 @@
 // Storages are told apart by their objects: aliases share one.
 #include "driver/storages.h"
 
-#include <limits>
-
 #include "base/text.h"
 #include "ir/storage_check.h"
 
@@ -39,12 +37,6 @@ absl::Status Storages::Verify(bool all) const {
   }
   if (bad.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(text::StrCat(text::Join(bad, ", "), ": the bytes do not have the CRC-32 that the file states"));
-}
-
-uint64_t MostOutput(uint64_t held) {
-  constexpr uint64_t kTimes = 4, kAnyhow = uint64_t{1} << 30;
-  constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
-  return held > (kMost - kAnyhow) / kTimes ? kMost : held * kTimes + kAnyhow;
 }
 
 }  // namespace slipway::driver

@@ -38,10 +38,6 @@ class Storages {
   void Add(const std::shared_ptr<const ir::Storage>& storage, std::string_view name);
 };
 
-// The most bytes that a conversion may write without being told that more is wanted: weights may be cast and expanded, files of a few
-// bytes that ask for a disk full of output are attacks or mistakes.
-uint64_t MostOutput(uint64_t held);
-
 }  // namespace slipway::driver
 
 #endif  // SLIPWAY_DRIVER_STORAGES_H_

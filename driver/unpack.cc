@@ -12,6 +12,7 @@
 #include "driver/storages.h"
 #include "driver/target.h"
 #include "exporters/pt2/pt2.h"
+#include "io/inflated.h"
 #include "io/io_error.h"
 
 namespace slipway::driver {
@@ -48,7 +49,7 @@ Outcome Unpack(const UnpackOptions& o, ConvertSummary* summary) {
   Storages storages;
   storages.Add(*whole);
   if (absl::Status s = storages.Verify(o.convert.check_crc); !s.ok()) return Fail(s, o.input);
-  options.max_output = o.convert.max_output > 0 ? o.convert.max_output : MostOutput(storages.bytes());
+  options.max_output = o.convert.max_output > 0 ? o.convert.max_output : io::MostMadeOf(storages.bytes());
   auto parts = Divide(*std::move(whole), o.programs);
   if (!parts.ok()) return Fail(parts.status(), o.input);
 

@@ -5,18 +5,18 @@
 #include <vector>
 
 #include "base/text.h"
+#include "io/inflated.h"
 #include "io/zip_reader.h"
 #include "io/zip_writer.h"
 
 namespace slipway::driver {
 namespace {
 
-constexpr uint64_t kMostInflated = uint64_t{1} << 33;
-
-absl::Status VerifyZip(const io::ZipReader& zip, const std::string& prefix, Verified* sum, std::vector<std::string>* bad) {
+absl::Status VerifyZip(const io::ZipReader& zip, uint64_t most, const std::string& prefix, Verified* sum, std::vector<std::string>* bad) {
   for (const io::ZipEntry& e : zip.entries()) {
     const std::string name = prefix + e.name;
-    auto bytes = zip.Read(e, kMostInflated);  // what is deflated is checked as it is inflated
+    // One member is held at a time.
+    auto bytes = io::MembersWithin(zip, most).Read(e);  // what is deflated is checked as it is inflated
     if (!bytes.ok()) {
       if (!absl::IsInvalidArgument(bytes.status())) return bytes.status();
       bad->push_back(text::StrCat("'", name, "'"));
@@ -28,7 +28,7 @@ absl::Status VerifyZip(const io::ZipReader& zip, const std::string& prefix, Veri
     if (!prefix.empty() || e.size < 4) continue;  // a zip within a zip within a zip is bytes
     if (const io::Bytes head = bytes->Part(0, 4); head.data()[0] != 'P' || head.data()[1] != 'K') continue;
     if (auto inner = io::ZipReader::Open(*bytes); inner.ok())
-      if (absl::Status s = VerifyZip(**inner, name + "/", sum, bad); !s.ok()) return s;
+      if (absl::Status s = VerifyZip(**inner, most, name + "/", sum, bad); !s.ok()) return s;
   }
   return absl::OkStatus();
 }
@@ -42,7 +42,7 @@ absl::StatusOr<Verified> VerifyPayloads(const std::shared_ptr<io::MappedFile>& f
   auto zip = io::ZipReader::Open(file);
   if (!zip.ok()) return zip.status();
   std::vector<std::string> bad;
-  if (absl::Status s = VerifyZip(**zip, "", &sum, &bad); !s.ok()) return s;
+  if (absl::Status s = VerifyZip(**zip, io::MostMadeOf(file->size()), "", &sum, &bad); !s.ok()) return s;
   if (!bad.empty())
     return absl::InvalidArgumentError(text::StrCat(bad.size(), bad.size() == 1 ? " member is" : " members are",
                                                    " not the bytes the archive's CRC-32 was made of: ", text::Join(bad, ", ")));

@@ -84,16 +84,22 @@ absl::Status InputsUnchanged() {
 }
 
 bool FindLostInput(const void* address, LostInput* lost) {
-  bool found = false;
+  bool found = false, shorter = false;
   const auto* at = static_cast<const uint8_t*>(address);
   slots.TakeAll([&](const Input& input) {
-    // A mapping ends with a page, whose bytes behind the file's last are zeros: no address there can be at fault.
-    if (at < input.data || static_cast<uint64_t>(at - input.data) >= input.size) return;
+    if (found) return;
     struct stat info;
-    *lost = {input.path.c_str(), fstat(input.fd, &info) == 0 && !Unchanged(input, info)};
-    found = true;
+    const bool known = fstat(input.fd, &info) == 0;
+    // A mapping ends with a page, whose bytes behind the file's last are zeros: no address there can be at fault.
+    if (at >= input.data && static_cast<uint64_t>(at - input.data) < input.size) {
+      *lost = {input.path.c_str(), known && !Unchanged(input, info)};
+      found = true;
+    } else if (known && static_cast<uint64_t>(info.st_size) < input.size) {
+      *lost = {input.path.c_str(), true};
+      shorter = true;
+    }
   });
-  return found;
+  return found || shorter;
 }
 
 }  // namespace slipway::io

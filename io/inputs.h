@@ -23,8 +23,9 @@ struct LostInput {
   bool changed;  // since it was opened; otherwise the system could not read it
 };
 
-// The mapped file that `address` lies in. For signal handlers, of which the first that asks ends the process: async-signal-safe, and
-// the files are not known to InputsUnchanged() afterwards. False where the address is in none.
+// The mapped file that `address` lies in, else one that is shorter than when it was opened: the dynamic linker has mapped it too, to
+// a place that nobody tells. For signal handlers, of which the first that asks ends the process: async-signal-safe, and the files are
+// not known to InputsUnchanged() afterwards. False where there is none.
 bool FindLostInput(const void* address, LostInput* lost);
 
 }  // namespace slipway::io

@@ -15,17 +15,17 @@ namespace {
 
 constexpr int kMaxDepth = 64;  // of subgraphs
 
-bool IsSymbolicOrTensor(const Value* v) { return v && (v->type().is_sym() || v->type().is_tensor()); }
+bool IsNumber(const Value* v) { return v && (v->type().is_sym() || (v->type().is_tensor() && v->rank() == 0)); }
 
 // Whether `a` can stand for one argument of the base type; torch passes numbers where tensors are declared, and 0-d
 // tensors and symbolic numbers where numbers are.
 bool FitsElement(std::string_view type, const Arg& a) {
   const Value* v = a.value();
-  const bool number = a.is<int64_t>() || a.is<double>() || a.is<bool>() || a.is<std::complex<double>>() || IsSymbolicOrTensor(v);
-  if (type == "Tensor") return number;
+  const bool number = a.is<int64_t>() || a.is<double>() || a.is<bool>() || a.is<std::complex<double>>() || IsNumber(v);
+  if (type == "Tensor") return number || (v && v->type().is_tensor());
   if (type == "Scalar" || type == "complex" || type == "float") return number;
   if (type == "int" || type == "SymInt" || type == "bool" || type == "SymBool")
-    return a.is<int64_t>() || a.is<bool>() || IsSymbolicOrTensor(v);
+    return a.is<int64_t>() || a.is<bool>() || IsNumber(v);
   if (type == "str") return a.is<std::string>();
   if (type == "ScalarType") return a.is<DType>();
   if (type == "Layout") return a.is<Layout>();

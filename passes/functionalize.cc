@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "ir/builder.h"
 #include "ir/ops/args.h"
+#include "ir/ops/functional.h"
 #include "ir/ops/infer.h"
 #include "ir/ops/op_table.h"
 #include "passes/alias.h"
@@ -79,44 +80,6 @@ absl::Status CheckWritten(const Node& n) {
       return absl::InvalidArgumentError(text::StrCat(n.op_name(), ": argument '", a.name, "' is written and is no tensor"));
   }
   return absl::OkStatus();
-}
-
-// Overloads by "aten.base.".
-const std::vector<std::string_view>& Overloads(std::string_view stem) {
-  static const auto& map = *[] {
-    auto* m = new text::Map<std::vector<std::string_view>>();
-    for (std::string_view name : ir::AllOps())
-      if (size_t dot = name.rfind('.'); dot != std::string_view::npos) (*m)[name.substr(0, dot + 1)].push_back(name);
-    return m;
-  }();
-  static const auto& none = *new std::vector<std::string_view>();
-  auto it = map.find(stem);
-  return it == map.end() ? none : it->second;
-}
-
-// The operator that computes what an in-place or out= operator writes; null when torch has none.
-const OpDef* FunctionalOf(const OpDef& op) {
-  std::string_view base = op.base;
-  if (base.starts_with("__i") && base.ends_with("__"))
-    return ir::FindOp(text::StrCat(op.ns, ".__", base.substr(3), ".", op.overload));
-  if (base.ends_with('_')) {
-    base.remove_suffix(1);
-    if (const OpDef* f = ir::FindOp(text::StrCat(op.ns, ".", base, ".", op.overload)); f && !f->mutates()) return f;
-  }
-  std::vector<std::string_view> names;
-  for (const ir::ArgDef& a : op.args)
-    if (!a.written || !a.keyword_only) names.push_back(a.name);
-  for (std::string_view candidate : Overloads(text::StrCat(op.ns, ".", base, "."))) {
-    const OpDef* f = ir::FindOp(candidate);
-    if (!f || f->mutates() || f->args.size() != names.size()) continue;
-    bool same = true;
-    for (size_t i = 0; same && i < names.size(); ++i) {
-      const ir::ArgDef& have = op.args[op.ArgIndex(names[i])];
-      same = f->args[i].name == names[i] && f->args[i].type == have.type && f->args[i].is_list == have.is_list;
-    }
-    if (same) return f;
-  }
-  return nullptr;
 }
 
 // ---- One graph
@@ -526,7 +489,7 @@ class Functionalizer {
       diagonal = full(diagonal, n->Get("fill_value"));
       result = b.CallTyped("aten.diagonal_scatter.default", {before, diagonal}, {}, {type})[0];
     } else {
-      const OpDef* f = FunctionalOf(n->op());
+      const OpDef* f = ir::FunctionalOf(n->op());
       if (!f || f->returns.size() != 1 || f->returns[0].is_list) return Refuse(*n, "no functional counterpart of this in-place operator");
       std::vector<NamedArg> args;
       for (const NamedArg& x : n->args()) {

@@ -8,6 +8,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "base/status_macros.h"
 #include "base/text.h"
 #include "ir/builder.h"
 #include "ir/clone.h"
@@ -95,6 +96,19 @@ class Region {
     return static_cast<int>(d < 0 ? d + rank : d);
   }
 
+  // What the region sees of a batch is declared as one element of it.
+  static absl::Status CheckElement(const Node& n, const Value& batch) {
+    ASSIGN_OR_RETURN(const int dim, DimOf(n, "batch_dim", batch.rank()));
+    ir::Sizes sizes = batch.sizes();
+    sizes.erase(sizes.begin() + dim);
+    const Type& declared = n.output()->type();
+    bool same = declared.dtype == batch.dtype() && declared.sizes.size() == sizes.size();
+    for (size_t d = 0; same && d < sizes.size(); ++d) same = !ir::ProvablyDifferent(declared.sizes[d], sizes[d]);
+    if (same) return absl::OkStatus();
+    return Bad(n, text::StrCat("the result is declared as ", declared.ToString(), ", an element of the batch is ",
+                               Type::Tensor(batch.dtype(), std::move(sizes)).ToString()));
+  }
+
   absl::Status Collect() {
     int depth = 0;
     for (Node* n = enter_->next();; n = n->next()) {
@@ -119,6 +133,7 @@ class Region {
           continue;
         }
         if (x->rank() == 0) return Bad(*n, "a tensor without dimensions has no batch");
+        if (absl::Status s = CheckElement(*n, *x); !s.ok()) return s;
         adds_.push_back(n);
         batched_.insert(n->output());
         batched_nodes_.insert(n);

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "io/inflated.h"
 #include "io/zip_reader.h"
 
 namespace slipway::importers {
@@ -48,6 +49,7 @@ bool LooksLikeTorchZip(const std::shared_ptr<io::MappedFile>& file) {
 }
 
 absl::StatusOr<TorchCheckpoint> OpenTorchZip(io::Bytes archive, const TorchZipOptions& options) {
+  const uint64_t most = options.max_inflated_bytes > 0 ? options.max_inflated_bytes : io::MostMadeOf(archive.size());
   absl::StatusOr<std::shared_ptr<const io::ZipReader>> opened = io::ZipReader::Open(std::move(archive));
   if (!opened.ok()) return opened.status();
   const io::ZipReader& zip = **opened;
@@ -74,7 +76,7 @@ absl::StatusOr<TorchCheckpoint> OpenTorchZip(io::Bytes archive, const TorchZipOp
   if (!text.ok()) return text.status();
   checkpoint.pickle = io::Bytes::Of(*std::move(text));
 
-  uint64_t inflated = 0;
+  io::MembersWithin members(zip, most);
   UnpickleOptions unpickle = options.unpickle;
   unpickle.storage_bytes = [&](std::string_view key) -> absl::StatusOr<uint64_t> {
     if (const auto known = checkpoint.storages.find(key); known != checkpoint.storages.end()) {
@@ -85,10 +87,8 @@ absl::StatusOr<TorchCheckpoint> OpenTorchZip(io::Bytes archive, const TorchZipOp
       return absl::InvalidArgumentError(
           absl::StrCat("storage '", absl::CHexEscape(std::string(key)), "' is not in the archive"));
     }
-    absl::StatusOr<io::Bytes> bytes =
-        zip.Read(*entry, entry->method == io::ZipMethod::kStored ? entry->size : options.max_inflated_bytes - inflated);
+    absl::StatusOr<io::Bytes> bytes = members.Read(*entry);
     if (!bytes.ok()) return bytes.status();
-    if (entry->method != io::ZipMethod::kStored) inflated += entry->size;
     checkpoint.storages.emplace(key, *std::move(bytes));
     checkpoint.crcs.emplace(key, entry->crc32);
     return entry->size;

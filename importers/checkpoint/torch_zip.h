@@ -18,7 +18,7 @@ namespace slipway::importers {
 
 struct TorchZipOptions {
   uint64_t max_pickle_bytes = uint64_t{1} << 30;    // of data.pkl
-  uint64_t max_inflated_bytes = uint64_t{1} << 33;  // of all deflated storages together; they are held in memory
+  uint64_t max_inflated_bytes = 0;                  // of all deflated storages together, held in memory; 0: io::MostMadeOf()
   UnpickleOptions unpickle;                         // its storage_bytes is set here
 };
 

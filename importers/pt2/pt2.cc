@@ -10,6 +10,7 @@
 #include "importers/checkpoint/state_dict.h"
 #include "importers/json.h"
 #include "importers/pt2/program.h"
+#include "io/inflated.h"
 #include "io/zip_reader.h"
 
 namespace slipway::importers {
@@ -17,7 +18,6 @@ namespace {
 
 constexpr std::string_view kProgramA = "serialized_exported_program.json";
 constexpr uint64_t kMaxJson = uint64_t{1} << 31;
-constexpr uint64_t kMaxInflated = uint64_t{1} << 34;
 
 using io::ZipEntry;
 using io::ZipReader;
@@ -26,14 +26,15 @@ absl::Status Annotate(const absl::Status& s, std::string_view where) {
   return s.ok() ? s : absl::Status(s.code(), text::StrCat(where, ": ", s.message()));
 }
 
-// Storages already made, so that tensors of one payload share it.
+// Storages already made, so that tensors of one payload share it, and the other members that are read whole.
 class Storages {
  public:
-  explicit Storages(const ZipReader& zip) : zip_(zip) {}
+  explicit Storages(const ZipReader& zip, uint64_t archive) : members_(zip, io::MostMadeOf(archive)) {}
+  absl::StatusOr<io::Bytes> Read(const ZipEntry& e) { return members_.Read(e); }
   absl::StatusOr<std::shared_ptr<const ir::Storage>> Of(const ZipEntry& e) {
     auto& slot = by_name_[e.name];
     if (slot) return slot;
-    auto bytes = zip_.Read(e, kMaxInflated);
+    auto bytes = members_.Read(e);
     if (!bytes.ok()) return bytes.status();
     auto s = std::make_shared<ir::Storage>();
     s->size = bytes->size();
@@ -43,7 +44,7 @@ class Storages {
   }
 
  private:
-  const ZipReader& zip_;
+  io::MembersWithin members_;
   std::map<std::string, std::shared_ptr<const ir::Storage>> by_name_;
 };
 
@@ -80,7 +81,7 @@ absl::Status ReadRawWeights(const ZipReader& zip, Storages& storages, const std:
     if (!payload) return absl::InvalidArgumentError(text::StrCat(where, ": member ", member, " is missing"));
     if (pickled && pickled->is_bool() && *pickled->AsBool()) {
       if (meta && meta->is_object()) {  // a tensor subclass: its tensors, each under its attribute's name
-        auto bytes = zip.Read(*payload, kMaxInflated);
+        auto bytes = storages.Read(*payload);
         if (!bytes.ok()) return Annotate(bytes.status(), where);
         auto parts = ReadTensorSubclass(*std::move(bytes));
         if (!parts.ok()) return Annotate(parts.status(), where);
@@ -110,10 +111,10 @@ absl::Status ReadRawWeights(const ZipReader& zip, Storages& storages, const std:
 }
 
 // A and B-pickle: a torch.save archive inside the archive, holding a dict of name -> tensor.
-absl::Status ReadPickledWeights(const ZipReader& zip, const std::string& member, ir::Program& p) {
+absl::Status ReadPickledWeights(const ZipReader& zip, Storages& storages, const std::string& member, ir::Program& p) {
   const ZipEntry* entry = zip.Find(member);
   if (!entry || entry->size == 0) return absl::OkStatus();
-  auto bytes = zip.Read(*entry, kMaxInflated);
+  auto bytes = storages.Read(*entry);
   if (!bytes.ok()) return Annotate(bytes.status(), member);
   auto tensors = ReadTensorDict(*std::move(bytes));
   if (!tensors.ok()) return Annotate(tensors.status(), member);
@@ -188,7 +189,7 @@ absl::StatusOr<ir::Archive> ReadPt2(const std::shared_ptr<io::MappedFile>& file)
   if (!opened.ok()) return opened.status();
   const ZipReader& zip = **opened;
   ir::Archive archive;
-  Storages storages(zip);
+  Storages storages(zip, file->size());
 
   // Container B: everything lies in the folder of the first member.
   std::string folder;
@@ -228,7 +229,7 @@ absl::StatusOr<ir::Archive> ReadPt2(const std::shared_ptr<io::MappedFile>& file)
       for (const auto& kind : kinds) {
         std::string dir = text::StrCat(folder, kind.dir);
         std::string pickled = text::StrCat(dir, name, ".pt");
-        absl::Status s = zip.Find(pickled) ? ReadPickledWeights(zip, pickled, p)
+        absl::Status s = zip.Find(pickled) ? ReadPickledWeights(zip, storages, pickled, p)
                                            : ReadRawWeights(zip, storages, text::StrCat(dir, name, kind.config), dir, p);
         if (!s.ok()) return s;
       }
@@ -243,7 +244,7 @@ absl::StatusOr<ir::Archive> ReadPt2(const std::shared_ptr<io::MappedFile>& file)
     if (!program.ok()) return program.status();
     ir::Program& p = **program;
     for (const char* member : {"serialized_state_dict.pt", "serialized_constants.pt"})
-      if (absl::Status s = ReadPickledWeights(zip, member, p); !s.ok()) return s;
+      if (absl::Status s = ReadPickledWeights(zip, storages, member, p); !s.ok()) return s;
     if (absl::Status s = CheckWeights(p, kProgramA); !s.ok()) return s;
     if (absl::Status s = KeepSampleInputs(zip, storages, "serialized_example_inputs.pt", p); !s.ok()) return s;
     if (absl::Status s = ReadExtraFiles(zip, "extra_files/", archive); !s.ok()) return s;

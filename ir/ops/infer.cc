@@ -5,7 +5,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "base/text.h"
-#include "ir/ops/op_table.h"
+#include "ir/ops/functional.h"
 #include "ir/ops/rule.h"
 #include "ir/verify.h"
 
@@ -135,6 +135,24 @@ ShapeFn FindShapeFn(std::string_view op) {
 }
 
 namespace {
+// The rule of the operator that computes what `op` writes into its first argument; null where there is none, or where the
+// operator changes the argument's sizes, as squeeze_ does.
+ShapeFn RuleOfWhatIsWritten(const OpDef& op) {
+  if (op.args.empty() || !op.args[0].written) return nullptr;
+  const OpDef* f = FunctionalOf(op);
+  return f && !f->is_view() ? FindShapeFn(f->name) : nullptr;
+}
+
+// What an in-place operator computes has the sizes of what it is written into.
+absl::Status CheckWhatIsWritten(const Node& n, absl::Span<const Type> computed, absl::Span<const Type> written) {
+  if (computed.empty() || written.empty() || !computed[0].is_tensor()) return absl::OkStatus();
+  const Sizes &from = computed[0].sizes, &to = written[0].sizes;
+  bool fits = from.size() == to.size();
+  for (size_t d = 0; fits && d < from.size(); ++d) fits = !ProvablyDifferent(from[d], to[d]);
+  if (fits) return absl::OkStatus();
+  return absl::InvalidArgumentError(text::StrCat(n.op_name(), ": writes ", computed[0].ToString(), " into ", written[0].ToString()));
+}
+
 // The types of results that are arguments written in place; nullopt when some result is not.
 std::optional<std::vector<Type>> WrittenArguments(const Node& n) {
   const OpDef& op = n.op();
@@ -155,16 +173,26 @@ std::optional<std::vector<Type>> WrittenArguments(const Node& n) {
 
 absl::StatusOr<std::vector<Type>> InferTypes(const Node& n, FreshSymbols fresh, std::vector<ShapeConstraint>* constraints) {
   ShapeFn fn = FindShapeFn(n.op_name());
+  std::optional<std::vector<Type>> written;
   if (!fn) {
-    if (auto types = WrittenArguments(n)) return *std::move(types);
-    return absl::UnimplementedError(text::StrCat(n.op_name(), ": no shape function"));
+    written = WrittenArguments(n);
+    if (!written) return absl::UnimplementedError(text::StrCat(n.op_name(), ": no shape function"));
+    fn = RuleOfWhatIsWritten(n.op());
+    if (!fn) return *std::move(written);
   }
   InferContext c(n, fresh, constraints);
   if (absl::Status s = RunRule(n, [&] { fn(c); }); !s.ok()) return s;
   if (!c.ok()) return c.status();
-  for (const Type& t : c.results())
+  if (written) {
+    if (absl::Status s = CheckWhatIsWritten(n, c.results(), *written); !s.ok()) return s;
+    return *std::move(written);
+  }
+  for (const Type& t : c.results()) {
+    if (t.is_tensor() && t.dtype == DType::kUnknown)
+      return absl::InvalidArgumentError(text::StrCat(n.op_name(), ": dtypes that have no common one"));
     if (t.is_tensor() && !HasElementCount(t))
       return absl::InvalidArgumentError(text::StrCat(n.op_name(), ": a result of ", t.ToString(), " is out of range"));
+  }
   return c.results();
 }
 

@@ -86,8 +86,8 @@ struct ShapeRow {
 
 // Null when the op has no row.
 ShapeFn FindShapeFn(std::string_view op);
-// The types of n's results: by the op's row, else, when every result is an argument written in place, that argument's.
-// Unimplemented when neither tells.
+// The types of n's results: by the op's row, else, when every result is an argument written in place, that argument's, and
+// what is written was looked at by the row of the operator that computes it. Unimplemented when neither tells.
 absl::StatusOr<std::vector<Type>> InferTypes(const Node& n, FreshSymbols fresh = FreshSymbols::kMake,
                                              std::vector<ShapeConstraint>* constraints = nullptr);
 // What all nodes of a program need, nested graphs included, in the order of the nodes. Nodes whose types cannot be inferred

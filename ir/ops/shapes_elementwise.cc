@@ -30,9 +30,37 @@ void BroadcastThree(InferContext& c) {
 }
 void LikeSelfMasked(InferContext& c) {  // self's dtype, sizes of self and the mask
   NeedDType(c, TensorAt(c, 1), [](DType t) { return IsBool(t) || t == DType::kUInt8; }, "a mask");
-  if (c.node().op().base == "masked_scatter") NeedSameDType(c, {Self(c), TensorAt(c, 2)});
+  if (c.node().op().base.starts_with("masked_scatter")) NeedSameDType(c, {Self(c), TensorAt(c, 2)});
+  else if (c.node().op().overload == "Tensor") NeedRank(c, TensorAt(c, 2), 0);
   Operands o = OperandsAt(c, {0, 1});
   c.Out(Self(c)->dtype(), c.Broadcast(o.shapes));
+}
+void FillWith(InferContext& c) {
+  NeedRank(c, TensorAt(c, 1), 0);
+  SameAsSelf(c);
+}
+// Copied from, or with probabilities from, a tensor that expands to self's sizes.
+void FromExpanded(InferContext& c) {
+  NeedExpands(c, TensorAt(c, 1)->sizes(), Self(c)->sizes(), "the second tensor");
+  SameAsSelf(c);
+}
+// One scale and one zero point for each slice along an axis.
+void FakeQuantizeChannels(InferContext& c) {
+  Value *x = Self(c), *scale = c.tensor("scale"), *zero_point = c.tensor("zero_point");
+  const int axis = c.dim("axis", x->rank());
+  NeedRankAtLeast(c, x, 1);
+  NeedRank(c, scale, 1);
+  NeedSameSizes(c, zero_point->sizes(), scale->sizes(), "scales and zero points");
+  c.RequireEqual(scale->sizes()[0], x->sizes()[axis], "scales and slices");
+}
+void LikeSelfChannels(InferContext& c) {
+  FakeQuantizeChannels(c);
+  SameAsSelf(c);
+}
+void LikeSelfAndMaskChannels(InferContext& c) {
+  FakeQuantizeChannels(c);
+  c.Out(Self(c)->dtype(), Self(c)->sizes());
+  c.Out(DType::kBool, Self(c)->sizes());
 }
 void DivMode(InferContext& c) { c.has("rounding_mode") ? BroadcastFirstTwo(c) : BroadcastFloat(c); }
 void FloatPower(InferContext& c) {
@@ -57,6 +85,7 @@ void Square(InferContext& c) {
   c.Out(IsBool(x->dtype()) ? DType::kInt64 : x->dtype(), x->sizes());
 }
 void Where(InferContext& c) {
+  NeedDType(c, Self(c), [](DType t) { return IsBool(t) || t == DType::kUInt8; }, "a condition");
   Operands all = OperandsAt(c, {0, 1, 2}), values = OperandsAt(c, {1, 2});
   c.Out(c.ResultType(values.tensors, values.scalars), c.Broadcast(all.shapes));
 }
@@ -102,11 +131,14 @@ constexpr ShapeFamily kFamilies[] = {
      "_conj_physical conj_physical resolve_conj resolve_neg _neg_view clone alias detach detach_copy alias_copy contiguous "
      "lift lift_fresh lift_fresh_copy relu relu6 hardtanh hardsigmoid hardswish silu mish gelu elu selu "
      "celu leaky_relu log_sigmoid hardshrink softshrink threshold softplus rrelu glu_jvp dropout alpha_dropout "
-     "feature_dropout feature_alpha_dropout fill.Scalar fill.Tensor zero copy _pin_memory "
-     "requires_grad_ bernoulli bernoulli.p bernoulli.Tensor uniform normal_functional exponential geometric cauchy "
+     "feature_dropout feature_alpha_dropout fill.Scalar zero _pin_memory "
+     "requires_grad_ bernoulli bernoulli.p uniform normal_functional exponential geometric cauchy "
      "log_normal random random.from random.to special_round "
-     "_lazy_clone fake_quantize_per_tensor_affine fake_quantize_per_channel_affine "
+     "_lazy_clone fake_quantize_per_tensor_affine "
      "fake_quantize_per_tensor_affine.tensor_qparams"},
+    {FillWith, "fill.Tensor"},
+    {FromExpanded, "copy bernoulli.Tensor"},
+    {LikeSelfChannels, "fake_quantize_per_channel_affine"},
     {Prelu, "_prelu_kernel prelu"},
     {RealLikeSelf, "abs absolute"},
     {Angle, "angle"},
@@ -180,7 +212,8 @@ constexpr ShapeFamily kFamilies[] = {
     {CastFixed<DType::kComplex32>, "chalf"},
     {LikeSelfAndMask,
      "native_dropout _fused_dropout fake_quantize_per_tensor_affine_cachemask "
-     "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams fake_quantize_per_channel_affine_cachemask"},
+     "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams"},
+    {LikeSelfAndMaskChannels, "fake_quantize_per_channel_affine_cachemask"},
 };
 
 }  // namespace

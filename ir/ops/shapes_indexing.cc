@@ -103,15 +103,51 @@ void Scatter(InferContext& c) {
   }
   SameAsSelf(c);
 }
+// A list of indices, or one index.
+Value* IndexList(InferContext& c) {
+  Value* index = c.tensor("index");
+  NeedDType(c, index, IsIntegral, "an index");
+  if (index->rank() > 1) c.Fail("the indices are no list");
+  return index;
+}
+void IndexFill(InferContext& c) {
+  Value* x = Self(c);
+  IndexList(c);
+  c.dim("dim", x->rank());
+  if (c.node().op().overload == "int_Tensor") NeedRank(c, c.tensor("value"), 0);
+  SameAsSelf(c);
+}
+// A slice of the source for each index; a tensor of one element may come without dimensions.
+void IndexWrite(InferContext& c) {
+  Value *x = Self(c), *source = c.tensor("source");
+  NeedSameDType(c, {x, source});
+  const int dim = c.dim("dim", x->rank());
+  const Sym count = NumelOf(IndexList(c));
+  c.RequireEqual(source->rank() ? source->sizes()[std::min(dim, source->rank() - 1)] : Sym(1), count, "indices and slices");
+  if (x->rank() <= 1 && source->rank() <= 1) return SameAsSelf(c);
+  NeedSameSizes(c, WithDim(source->sizes(), dim, 1), WithDim(x->sizes(), dim, 1), "sizes of a slice");
+  SameAsSelf(c);
+}
+void Put(InferContext& c) {
+  Value *x = Self(c), *index = TensorAt(c, 1), *source = TensorAt(c, 2);
+  NeedSameDType(c, {x, source});
+  NeedDType(c, index, IsIntegral, "an index");
+  c.RequireEqual(NumelOf(source), NumelOf(index), "indices and values");
+  SameAsSelf(c);
+}
 void IndexSelect(InferContext& c) {
   Value* x = Self(c);
-  NeedDType(c, c.tensor("index"), IsIntegral, "an index");
-  if (c.tensor("index")->rank() > 1) return c.Fail("the indices are no list");
+  IndexList(c);
   c.Out(x->dtype(), WithDim(x->sizes(), c.dim("dim", x->rank()), NumelOf(c.tensor("index"))));
 }
-void Take(InferContext& c) { c.Out(Self(c)->dtype(), TensorAt(c, 1)->sizes()); }
+void Take(InferContext& c) {
+  NeedDType(c, TensorAt(c, 1), IsIntegral, "an index");
+  if (NumelOf(Self(c)).is(0) && !NumelOf(TensorAt(c, 1)).is(0)) return c.Fail("elements of an empty tensor");
+  c.Out(Self(c)->dtype(), TensorAt(c, 1)->sizes());
+}
 void TakeAlongDim(InferContext& c) {
   Value *x = Self(c), *index = TensorAt(c, 1);
+  NeedDType(c, index, IsIntegral, "an index");
   if (!c.has("dim")) return c.Out(x->dtype(), {NumelOf(index)});
   if (x->rank() != index->rank()) return c.Fail("the tensor and the indices differ in rank");
   int dim = c.dim("dim", x->rank());
@@ -161,7 +197,11 @@ void NonZeroList(InferContext& c) {
   Sym n = c.FreshSize();
   for (int d = 0; d < std::max(1, Self(c)->rank()); ++d) c.Out(DType::kInt64, {n});
 }
-void MaskedSelect(InferContext& c) { c.Out(Self(c)->dtype(), {c.FreshSize()}); }
+void MaskedSelect(InferContext& c) {
+  NeedDType(c, TensorAt(c, 1), [](DType t) { return IsBool(t) || t == DType::kUInt8; }, "a mask");
+  c.Broadcast(Self(c)->sizes(), TensorAt(c, 1)->sizes());
+  c.Out(Self(c)->dtype(), {c.FreshSize()});
+}
 void BinCount(InferContext& c) {
   Value* w = c.opt_tensor("weights");
   NeedRank(c, Self(c), 1);
@@ -169,7 +209,10 @@ void BinCount(InferContext& c) {
   if (w) NeedSameSizes(c, w->sizes(), Self(c)->sizes(), "a weight for each number");
   c.Out(!w ? DType::kInt64 : w->dtype() == DType::kFloat32 ? DType::kFloat32 : DType::kFloat64, {c.FreshSize()});
 }
-void Histc(InferContext& c) { c.Out(Self(c)->dtype(), {c.i("bins")}); }
+void Histc(InferContext& c) {
+  if (c.i("bins") <= 0) return c.Fail("the number of bins is not positive");
+  c.Out(Self(c)->dtype(), {c.i("bins")});
+}
 void HistogramCount(InferContext& c) {
   int64_t n = c.i("bins");
   if (n <= 0) return c.Fail("the number of bins is not positive");
@@ -207,9 +250,24 @@ void HistogramDDEdges(InferContext& c) {
   OutHistogramDD(c, bins);
 }
 DType PositionDType(InferContext& c) { return c.b("out_int32") ? DType::kInt32 : DType::kInt64; }
-void SearchSorted(InferContext& c) { c.Out(PositionDType(c), TensorAt(c, 1)->sizes()); }
-void Bucketize(InferContext& c) { c.Out(PositionDType(c), Self(c)->sizes()); }
-void SearchScalar(InferContext& c) { c.Out(PositionDType(c), {}); }
+// A list of boundaries, or one for each place of what is searched for before its last dimension.
+void SearchSorted(InferContext& c) {
+  Value *boundaries = Self(c), *x = TensorAt(c, 1);
+  NeedRankAtLeast(c, boundaries, 1);
+  if (boundaries->rank() > 1) {
+    if (x->rank() != boundaries->rank()) return c.Fail("neither a list of boundaries nor one for each row");
+    for (int d = 0; d + 1 < x->rank(); ++d) c.RequireEqual(boundaries->sizes()[d], x->sizes()[d], "lists of boundaries and rows");
+  }
+  c.Out(PositionDType(c), x->sizes());
+}
+void Bucketize(InferContext& c) {
+  NeedRank(c, TensorAt(c, 1), 1);
+  c.Out(PositionDType(c), Self(c)->sizes());
+}
+void SearchScalar(InferContext& c) {
+  NeedRank(c, c.tensor(c.node().op().base == "bucketize" ? "boundaries" : "sorted_sequence"), 1);
+  c.Out(PositionDType(c), {});
+}
 // Distinct values, or slices along a dimension; then the place of each element among them, and how often each occurs.
 void Unique(InferContext& c) {
   Value* x = Self(c);
@@ -227,6 +285,7 @@ void Unique(InferContext& c) {
 }
 void OneHot(InferContext& c) {
   int64_t n = c.i("num_classes");
+  NeedDType(c, Self(c), IsIntegral, "of classes");
   Sizes out = Self(c)->sizes();
   out.push_back(n < 0 ? c.FreshSize() : Sym(n));
   c.Out(DType::kInt64, out);
@@ -254,8 +313,9 @@ constexpr ShapeFamily kFamilies[] = {
     {MaskedIndex, "_unsafe_masked_index"},
     {IndexPut, "index_put index_put.hacked_twin _unsafe_index_put _unsafe_index_put.hacked_twin _index_put_impl"},
     {MaskedIndexPut, "_unsafe_masked_index_put_accumulate"},
-    {SameAsSelf,
-     "index_add index_copy index_fill.int_Scalar index_fill.int_Tensor index_reduce put"},
+    {IndexWrite, "index_add index_copy index_reduce"},
+    {IndexFill, "index_fill.int_Scalar index_fill.int_Tensor"},
+    {Put, "put"},
     {Scatter, "scatter.src scatter.value scatter.reduce scatter.value_reduce scatter_add scatter_reduce.two"},
     {Gather, "gather"},
     {IndexSelect, "index_select"},

@@ -117,6 +117,8 @@ void ConvPadding(InferContext& c) {  // "valid" or "same"
   std::string padding = c.str("padding");
   if (padding == "valid") return OutForward(c, k, Sizes(k.n, 0));
   if (padding != "same") return c.Fail(text::StrCat("padding '", padding, "'"));
+  for (Sym stride : PerDim(c, "stride", k.n)) c.RequireEqual(stride, 1, "the stride of padding 'same'");
+  if (!Positive(c, PerDim(c, "dilation", k.n), "a dilation")) return;
   OutConv(c, k, k.w->sizes()[0], Sizes(k.x->sizes().end() - k.n, k.x->sizes().end()));
 }
 void ConvTbc(InferContext& c) {
@@ -182,9 +184,14 @@ void Im2Col(InferContext& c) {
   if (x->rank() != 3 && x->rank() != 4) return c.Fail(text::StrCat("rank ", x->rank()));
   Sizes k = PerDim(c, "kernel_size", 2), d = PerDim(c, "dilation", 2), p = PerDim(c, "padding", 2),
         s = PerDim(c, "stride", 2);
-  if (!Positive(c, s, "a stride")) return;
+  if (!Positive(c, s, "a stride") || !Positive(c, k, "a kernel size") || !Positive(c, d, "a dilation")) return;
+  NeedNotNegative(c, p, "a padding");
   Sym blocks = 1;
-  for (int i = 0; i < 2; ++i) blocks = blocks * Windows(x->sizes()[x->rank() - 2 + i], k[i], s[i], p[i], d[i]);
+  for (int i = 0; i < 2; ++i) {
+    const Sym along = Windows(x->sizes()[x->rank() - 2 + i], k[i], s[i], p[i], d[i]);
+    if (ProvablyLess(along, 1)) return c.Fail("the kernel is larger than the input");
+    blocks = blocks * along;
+  }
   Sizes out(x->sizes().begin(), x->sizes().end() - 3);
   out.push_back(x->sizes()[x->rank() - 3] * k[0] * k[1]);
   out.push_back(blocks);
@@ -194,8 +201,17 @@ void Col2Im(InferContext& c) {
   Value* x = Self(c);
   if (x->rank() != 2 && x->rank() != 3) return c.Fail(text::StrCat("rank ", x->rank()));
   Sizes k = PerDim(c, "kernel_size", 2), size = PerDim(c, "output_size", 2);
-  for (std::string_view name : {"dilation", "padding", "stride"}) PerDim(c, name, 2);
-  if (!Positive(c, k, "a kernel size")) return;
+  const Sizes d = PerDim(c, "dilation", 2), p = PerDim(c, "padding", 2), s = PerDim(c, "stride", 2);
+  if (!Positive(c, k, "a kernel size") || !Positive(c, d, "a dilation") || !Positive(c, s, "a stride")) return;
+  NeedNotNegative(c, p, "a padding");
+  Sym blocks = 1;
+  for (int i = 0; i < 2; ++i) {
+    const Sym along = Windows(size[i], k[i], s[i], p[i], d[i]);
+    if (ProvablyLess(along, 1)) return c.Fail("the kernel is larger than the result");
+    blocks = blocks * along;
+  }
+  c.RequireEqual(x->sizes().back(), blocks, "blocks");
+  c.RequireEqual(Mod(x->sizes()[x->rank() - 2], k[0] * k[1]), 0, "a number of rows that the kernel does not divide");
   Sizes out(x->sizes().begin(), x->sizes().end() - 2);
   out.push_back(FloorDiv(x->sizes()[x->rank() - 2], k[0] * k[1]));
   out.insert(out.end(), size.begin(), size.end());
@@ -372,7 +388,7 @@ Sizes AttentionSizes(InferContext& c) {
     Sizes scores = out;
     scores.push_back(q->sizes()[q->rank() - 2]);
     scores.push_back(keys);
-    c.Broadcast(scores, mask->sizes());
+    NeedExpands(c, mask->sizes(), scores, "the mask");
   }
   out.push_back(q->sizes()[q->rank() - 2]);
   out.push_back(v->sizes().back());

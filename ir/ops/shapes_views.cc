@@ -469,7 +469,7 @@ void Diagonal(InferContext& c) {
   OutDiagonal(c, x, c.i("offset"), c.dim("dim1", x->rank()), c.dim("dim2", x->rank()));
 }
 void OutVectorDiagonal(InferContext& c, Value* x, Sym length, int64_t offset) {
-  Sym side = length + (offset < 0 ? -offset : offset);
+  Sym side = length + (offset < 0 ? -Sym(offset) : Sym(offset));
   c.Out(x->dtype(), {side, side});
 }
 void Diag(InferContext& c) {
@@ -484,7 +484,7 @@ void DiagEmbed(InferContext& c) {
   int64_t offset = c.i("offset");
   int rank = x->rank() + 1, dim1 = c.dim("dim1", rank), dim2 = c.dim("dim2", rank);
   if (dim1 == dim2) return c.Fail("a diagonal needs two different dimensions");
-  Sym side = x->sizes().back() + (offset < 0 ? -offset : offset);
+  Sym side = x->sizes().back() + (offset < 0 ? -Sym(offset) : Sym(offset));
   Sizes out;
   for (int d = 0, from = 0; d < rank; ++d) out.push_back(d == dim1 || d == dim2 ? side : x->sizes()[from++]);
   c.Out(x->dtype(), out);

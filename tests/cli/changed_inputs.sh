@@ -39,6 +39,12 @@ ssize_t copy_file_range(int in, off_t* a, int out, off_t* b, size_t n, unsigned 
   change("copy_file_range");
   return next(in, a, out, b, n, f);
 }
+void* dlopen(const char* file, int flags) {
+  NEXT(dlopen);
+  void* library = next(file, flags);
+  change("dlopen");
+  return library;
+}
 int fallocate(int fd, int mode, off_t at, off_t n) {
   NEXT(fallocate);
   change("fallocate");
@@ -59,6 +65,7 @@ graph main(%v: f32[3000, 2500] = parameter $v, %w: f32[3000, 2500] = parameter $
 SW
 slipway convert big.sw -o whole.pt2 -q
 slipway convert big.sw -o whole.safetensors -q
+slipway convert big.sw -o whole.so -q
 cp whole.safetensors other.safetensors
 mkdir out
 
@@ -86,6 +93,10 @@ for how in cut touch; do
   changed in.safetensors fallocate $how slipway convert in.safetensors -o out/m.safetensors --dtype f16
   changed in.safetensors fallocate $how slipway convert in.safetensors -o out/m.safetensors --rename 'v=>u'
 done
+# A library that is run: the dynamic linker has mapped it.
+"$PYTHON" -c 'import json, struct; h = json.dumps({"input.0": {"dtype": "F32", "shape": [3, 3000], "data_offsets": [0, 36000]}}).encode()
+open("x.safetensors", "wb").write(struct.pack("<Q", len(h)) + h + bytes(36000))'
+for how in cut touch; do changed in.so dlopen $how slipway run in.so --inputs x.safetensors --outputs out/y.safetensors; done
 changed in.pt2 madvise cut slipway inspect in.pt2 --verify --diagnostics json
 "$PYTHON" -c 'import json; d = json.loads(open("stderr").readlines()[-1]); assert d["id"] == "SW1001" and d["cause"].startswith("in.pt2"), d'
 # Through the kernel: the weights lie on a page in both files.

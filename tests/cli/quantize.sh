@@ -70,6 +70,23 @@ gives 3 slipway quantize none.safetensors -o x.safetensors --config int8-weight-
 says "no weights of two dimensions"
 [ ! -e x.safetensors ]
 
+# The page and the configuration are of an output that is written: also of a program.
+cat > net.sw <<'SW'
+slipway.ir 1
+weights { $up.weight: f32[16, 64] @ "net.bin"+0 }
+graph main(%w: f32[16, 64] = parameter $up.weight, %x: f32[3, 64]) {
+  %y: f32[3, 16] = aten.linear.default(input=%x, weight=%w)
+  return %y
+}
+SW
+python3 -c 'import struct; open("net.bin", "wb").write(struct.pack("<1024f", *(((i * 37) % 101 - 50) / 50 for i in range(1024))))'
+gives 0 slipway convert net.sw -o net.onnx --quantize int8-weight-only --html net.html --save-config net.json -q
+[ -s net.html ] && [ -s net.json ]
+for pair in net.sw:net.onnx m.safetensors:net.safetensors; do
+  gives 5 slipway convert ${pair%:*} -o nowhere/${pair#*:} --quantize int8-weight-only --html x.html --save-config x.json -q
+  [ ! -e x.html ] && [ ! -e x.json ]
+done
+
 # A weight of zeros is one of zeros, whatever the scheme.
 for config in int8-weight-only int8-weight-only:per=tensor 8da4w intx:bits=4,group=32,hqq int4-weight-only:group=32,hqq float8-weight-only mxfp8 mxfp4 nvfp4; do
   gives 0 slipway quantize zero.safetensors -o z.safetensors --config $config --json -q

@@ -1,4 +1,4 @@
-"""Whatever the input, a conversion ends with exit 3 or 4, one error line that names the place, and no output; it never
+"""Whatever the input, a conversion ends with exit 3, 4 or 6, one error line that names the place, and no output; it never
 crashes and never runs what it reads. SLIPWAY may name a sanitized build, whose complaints are crashes too.
 """
 
@@ -30,7 +30,7 @@ def convert(folder, *arguments):
     output.parent.mkdir(exist_ok=True)
     done = subprocess.run([SLIPWAY, "convert", *map(str, arguments), "-o", str(output), "--quiet"], cwd=folder, capture_output=True, timeout=LIMIT_S)
     stderr = done.stderr.decode()  # valid UTF-8 whatever was in the file
-    assert done.returncode in (0, 3, 4), f"exit {done.returncode}\n{stderr[-3000:]}"
+    assert done.returncode in (0, 3, 4, 6), f"exit {done.returncode}\n{stderr[-3000:]}"
     written = sorted(p.name for p in output.parent.iterdir())
     if done.returncode == 0:
         assert "m.onnx" in written
@@ -393,3 +393,84 @@ graph main(%q: i8[4,32] = buffer $q, %s: f32[4,1] = buffer $s, %x: f32[2,32]) {
 }
 """
     refused(tmp_path, text.encode(), "weight 'q': integers that do not fit 4 bits", name="bad.sw")
+
+
+def test_an_element_of_a_vmap_that_is_none_of_its_batch(tmp_path):
+    text = """slipway.ir 1
+graph main(%x: {batch}, %w: f32[4,4]) {{
+  %n: i64(3) = aten.sym_size.int(self=%x, dim=0)
+  _ = torch._functorch.predispatch._vmap_increment_nesting(batch_size=%n, randomness="error")
+  %e: f32[4] = torch._functorch.predispatch._add_batch_dim(self=%x, batch_dim=0, level=1)
+  %p: f32[4] = aten.matmul.default(self=%e, other=%w)
+  %y: f32[3,4] = torch._functorch.predispatch._remove_batch_dim(self=%p, level=1, batch_size=%n, out_dim=0)
+  _ = torch._functorch.predispatch._vmap_decrement_nesting()
+  return %y
+}}
+"""
+    for batch in ("u8[3,4]", "f32[3,5]", "f32[3,4,1]"):
+        refused(tmp_path, text.format(batch=batch).encode(), r"the result is declared as f32\[4\], an element of the batch is ", name="bad.sw")
+    (tmp_path / "good.sw").write_text(text.format(batch="f32[3,4]"))
+    assert convert(tmp_path, "good.sw")[0] == 0
+
+
+def test_the_most_negative_diagonal(tmp_path):
+    (tmp_path / "far.sw").write_text("""slipway.ir 1
+graph main(%x: f32[3,8]) {
+  %d: f32[0] = aten.diagonal.default(self=%x, offset=-9223372036854775808)
+  %t: f32[3,8] = aten.tril.default(self=%x, diagonal=-9223372036854775808)
+  %u: f32[3,8] = aten.triu.default(self=%x, diagonal=-9223372036854775808)
+  return %d, %t, %u
+}
+""")
+    assert convert(tmp_path, "far.sw")[0] == 0
+
+
+def test_inner_tensors_of_other_types_than_the_program_says(tmp_path):
+    text = """slipway.ir 1
+weights {{
+  $w: f32[4,8] @ splat(1)
+  $w.scale: f32[4,1] @ splat(1)
+}}
+graph main(%w: f32[4,8] = parameter $w, %x: f32[4,1]) {{
+  %s: f32[4,1] = export.access_subclass_inner_tensor.default(src_subclass_tensor=%w, attr="scale")
+  %t: {declared} = export.access_subclass_inner_tensor.default(src_subclass_tensor=%w, attr="{attribute}")
+  %y: f32[4,1] = aten.mul.Tensor(self=%x, other=%s)
+  %z: f32[4,1] = aten.add.Tensor(self=%y, other=%t)
+  return %z
+}}
+"""
+    for declared in ("u8[4,1]", "f32[1]", "f32[1,1]"):
+        refused(tmp_path, text.format(declared=declared, attribute="scale").encode(), r"'w.scale' is declared as .*, it is f32\[4,1\]", name="bad.sw")
+    (tmp_path / "good.sw").write_text(text.format(declared="f32[4,1]", attribute="scale"))
+    assert convert(tmp_path, "good.sw")[0] == 0
+
+
+def test_members_that_inflate_to_a_memory_full(tmp_path):
+    weight = "m/data/weights/weight_0"
+    data = pack(members() | {weight: random.Random(1).randbytes(3 << 20)}, zipfile.ZIP_DEFLATED)
+    [(directory, local)] = [(at, local) for at, local, name in records(data) if name == weight]
+    data = patched(patched(data, directory + 24, "<I", 2 << 30), local + 22, "<I", 2 << 30)
+    refused(tmp_path, data, f"inflate to many times what the archive takes, '{weight}' to {2 << 30} bytes", status=6)
+
+
+def test_json_that_the_text_form_keeps(tmp_path):
+    text = 'slipway.ir 1\n{} "{}"\ngraph main(%x: f32[2]) {{\n  %y: f32[2] = aten.relu.default(self=%x)\n  return %y\n}}\n'
+    for key in ("module_calls", "namedtuples"):
+        for json_text in ('[{\\"fqn\\"{1}]', "[", "[] []"):
+            refused(tmp_path, text.format(key, json_text).encode(), "what is kept of the JSON form", name="bad.sw")
+
+
+def test_distinct_slices_whose_places_were_not_asked_for(tmp_path):
+    (tmp_path / "unique.sw").write_text("""slipway.ir 1
+dims {
+  u0 = 0..inf
+  u1 = 0..inf
+}
+graph main(%x: f32[2,3]) {
+  %a: f32[2,u0], %b: i64[3], %c: i64[u0] = aten.unique_dim.default(self=%x, dim=1, sorted=true, return_inverse=false, return_counts=false)
+  %d: f32[2,u1], %e: i64[3], %f: i64[u1] = aten.unique_dim_consecutive.default(self=%x, dim=1, return_inverse=false, return_counts=false)
+  return %a, %b, %c, %d, %e, %f
+}
+""")
+    code, stderr = convert(tmp_path, "unique.sw")
+    assert code == 0, stderr

@@ -2,6 +2,7 @@
 """Mutants of what slipway reads, each given to its commands; what must never happen is counted, and kept with its command.
 
     mutate.py --seed 1 --count 10000 --jobs 2 [--binary build/slipway] [--seeds FOLDER] [--commands onnx,so] [--kinds program]
+    mutate.py --seed 1 --count 100000 --batch 50 --binary build/asan/slipway --mending build/slipway   # the C API, sanitized
 
 Mutant N of a seed is the same in every run, so that `--first N --count 1` makes it again. It is a good file, changed in a few
 places: the JSON of a program (sizes, dtypes, ranks, strides, arguments, nodes, names, keys, the bodies of cond, while_loop and
@@ -974,40 +975,105 @@ def walk(settings, job, results, counts, faults):
     resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT_FILE, LIMIT_FILE))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     mutants = 0
+    with tempfile.TemporaryDirectory(prefix="slipway-mutants-") as scratch:
+        scratch = pathlib.Path(scratch)
+        waiting = []
+        for one in made(settings, job, results, scratch):
+            mutants += 1
+            if not settings.batch:
+                for name in names_of(settings, one):
+                    check(settings, one, name, scratch, counts, faults)
+                one.remove()
+                continue
+            waiting.append(one)
+            if len(waiting) == settings.batch:
+                check_batch(settings, waiting, scratch, counts, faults)
+                waiting = []
+        if waiting:
+            check_batch(settings, waiting, scratch, counts, faults)
+    return mutants
+
+
+@dataclasses.dataclass
+class Made:
+    """A mutant, its number and the good file that it comes from; `chance` goes on where its making stopped."""
+
+    number: int
+    seed: Seed
+    chance: random.Random
+    path: pathlib.Path
+    size: int
+
+    def remove(self):
+        shutil.rmtree(self.path) if self.path.is_dir() else self.path.unlink()
+
+
+def made(settings, job, results, scratch):
+    """Makes the mutants of a job, one after the other."""
     by_kind = collections.defaultdict(list)
     for seed in settings.found:
         by_kind[seed.kind].append(seed)
     kinds = sorted(by_kind)
     weights = [6 if kind == "program" else 1 for kind in kinds]
-    with tempfile.TemporaryDirectory(prefix="slipway-mutants-") as scratch:
-        scratch = pathlib.Path(scratch)
-        for number in range(settings.first + job, settings.first + settings.count, settings.jobs):
-            if settings.until and time.monotonic() > settings.until:
-                break
-            chance = random.Random(f"{settings.seed}/{number}")
-            seed = chance.choice(by_kind[chance.choices(kinds, weights)[0]])
-            try:
-                path, size = mutant(seed, chance, scratch / "mutant", settings.binary)
-            except (ValueError, LookupError, TypeError, AttributeError, struct.error, zipfile.BadZipFile, RecursionError) as error:
-                results.put(("unmade", f"{seed.path.name}: {error!r}"))
-                continue
-            mutants += 1
-            names = [c for c in KINDS[seed.kind][1] if c in COMMON.get(seed.kind, ())]
-            others = [c for c in KINDS[seed.kind][1] if c not in names]
-            names += chance.sample(others, min(len(others), settings.some))
-            for name in [c for c in (KINDS[seed.kind][1] if settings.commands and settings.count == 1 else names) if not settings.commands or c in settings.commands]:
-                out = scratch / "out"
-                out.mkdir()
-                command = command_of(name, seed, path, out, settings.binary)
-                if command:
-                    run = call(command, settings.limit_s)
-                    counts[name, run.status] += 1
-                    if what := fault(name, seed.kind, run, command, out, size, settings, chance):
-                        faults[f"{name}: {alike(what)}"] += 1
-                        keep(settings, number, name, what, path, command, run)
-                shutil.rmtree(out)
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-    return mutants
+    for number in range(settings.first + job, settings.first + settings.count, settings.jobs):
+        if settings.until and time.monotonic() > settings.until:
+            return
+        chance = random.Random(f"{settings.seed}/{number}")
+        seed = chance.choice(by_kind[chance.choices(kinds, weights)[0]])
+        try:
+            path, size = mutant(seed, chance, scratch / f"mutant-{number}", settings.mending)
+        except (ValueError, LookupError, TypeError, AttributeError, struct.error, zipfile.BadZipFile, RecursionError) as error:
+            results.put(("unmade", f"{seed.path.name}: {error!r}"))
+            continue
+        yield Made(number, seed, chance, path, size)
+
+
+def names_of(settings, one):
+    """The commands that a mutant is given to: all of its kind where one mutant was asked for."""
+    of_kind = KINDS[one.seed.kind][1]
+    names = [c for c in of_kind if c in COMMON.get(one.seed.kind, ())]
+    others = [c for c in of_kind if c not in names]
+    names += one.chance.sample(others, min(len(others), settings.some))
+    return [c for c in (of_kind if settings.commands and settings.count == 1 else names) if not settings.commands or c in settings.commands]
+
+
+def check(settings, one, name, scratch, counts, faults):
+    """Gives a mutant to a command."""
+    out = scratch / "out"
+    out.mkdir()
+    found = False
+    if command := command_of(name, one.seed, one.path, out, settings.binary):
+        run = call(command, settings.limit_s)
+        counts[name, run.status] += 1
+        if what := fault(name, one.seed.kind, run, command, out, one.size, settings, one.chance):
+            found = True
+            faults[f"{name}: {alike(what)}"] += 1
+            keep(settings, one.number, name, what, one.path, command, run)
+    shutil.rmtree(out)
+    return found
+
+
+def check_batch(settings, batch, scratch, counts, faults):
+    """Gives mutants to one process of capi_walk, which is most of what a sanitized run of one costs. Where that shows a fault
+    they go in one by one, so that it is found with its mutant; one that needs the others is kept with all of them."""
+    out = scratch / "out"
+    out.mkdir()
+    command = [settings.binary.parent / "capi_walk", out, *(one.path for one in batch)]
+    run = call(command, settings.limit_s)
+    what = fault("api", "folder", run, command, out, sum(one.size for one in batch), settings, batch[0].chance)
+    shutil.rmtree(out)
+    counts[f"api by {settings.batch}", run.status] += 1
+    if what and not any([check(settings, one, "api", scratch, counts, faults) for one in batch]):
+        together = scratch / "together"
+        together.mkdir()
+        for one in batch:
+            one.path.rename(together / one.path.name)
+        faults[f"api, together: {alike(what)}"] += 1
+        keep(settings, batch[0].number, "api", f"{what} (all files of the folder in one call)", together, [*command[:2], together], run)
+        shutil.rmtree(together)
+        return
+    for one in batch:
+        one.remove()
 
 
 def main():
@@ -1019,6 +1085,8 @@ def main():
     parser.add_argument("--seconds", type=float, help="ends then, however many there were")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--some", type=int, default=2, help="commands on a mutant besides those that each one sees")
+    parser.add_argument("--batch", type=int, default=0, help="only through the C API, so many mutants a process")
+    parser.add_argument("--mending", type=pathlib.Path, help="the binary that says what follows from a change, a fast one; else --binary")
     parser.add_argument("--seeds", type=pathlib.Path, default=ROOT / "build" / "mutants" / "seeds", help="good files; made where there are none")
     parser.add_argument("--kinds", type=lambda text: text.split(","), default=[], help=", ".join(KINDS))
     parser.add_argument("--commands", type=lambda text: text.split(","), default=[], help="only these")
@@ -1026,6 +1094,10 @@ def main():
     parser.add_argument("--keep", type=pathlib.Path, default=ROOT / "build" / "mutants" / "faults")
     settings = parser.parse_args()
     settings.binary = settings.binary.resolve()
+    settings.mending = settings.mending.resolve() if settings.mending else settings.binary
+    if settings.batch:
+        settings.kinds = settings.kinds or [kind for kind, (_, commands) in KINDS.items() if "api" in commands]
+    settings.seeds = settings.seeds.resolve()  # links lead there
     if not settings.seeds.is_dir():
         subprocess.run([sys.executable, HERE / "mutate_seeds.py", settings.seeds, settings.binary], check=True)
     settings.found = [s for s in seeds_of(settings.seeds, settings.kinds) if re.search(settings.match, s.path.name)]

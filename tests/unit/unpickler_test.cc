@@ -412,7 +412,7 @@ TEST(TorchZip, Refusals) {
                   {.name = "a/data/0", .data = std::string(9000, 'x'), .deflated = true}},
                  {.max_inflated_bytes = 8999})
                 .code(),
-            kLimit);
+            absl::StatusCode::kResourceExhausted);
 }
 
 }  // namespace

@@ -41,6 +41,9 @@ TEST(Verify, ChecksArguments) {
   Expect(Body("%y: f32[2,3] = aten.relu.default(self=None)\nreturn %y"), "argument 'self' does not fit Tensor");
   Expect(Body("%y: f32[6] = aten.view.default(self=%x, size=[\"a\"])\nreturn %y"), "does not fit SymInt[]");
   Expect(Body("%y: f32[2,3] = aten.softmax.int(self=%x, dim=0.5)\nreturn %y"), "does not fit int");
+  Expect(Body("%y: f32[2,3] = aten.add.Scalar(self=%x, other=%x)\nreturn %y"), "argument 'other' does not fit Scalar");
+  Expect(Body("%y: f32[2] = aten.select.int(self=%x, dim=1, index=%x)\nreturn %y"), "does not fit SymInt");
+  EXPECT_EQ(Body("%z: f32[] = aten.sum.default(self=%x)\n%y: f32[2,3] = aten.add.Scalar(self=%x, other=%z)\nreturn %y"), "ok");
   Expect(Body("%y: f32[2,3] = aten.softmax.int(self=%x, dim=0, dtype=strided)\nreturn %y"), "does not fit ScalarType?");
 }
 

@@ -103,7 +103,8 @@ std::optional<Indexing> ReadMaskedIndices(LoweringContext& c, V x) {
 }
 
 V DiagonalPositions(Emitter& e, V x, int64_t offset) {
-  int64_t down = offset < 0 ? -offset : 0, right = offset > 0 ? offset : 0;
+  constexpr int64_t kBeyond = int64_t{1} << 60;  // of every size
+  const int64_t down = -std::clamp<int64_t>(offset, -kBeyond, 0), right = std::clamp<int64_t>(offset, 0, kBeyond);
   V rows = e.Sub(e.DimScalar(x, 0), e.I64Scalar(down)), columns = e.Sub(e.DimScalar(x, 1), e.I64Scalar(right));
   V i = e.Unsqueeze(Iota(e, e.Max(e.Min(rows, columns), e.I64Scalar(0))), {1});
   return e.Concat({down ? e.Add(i, e.I64Scalar(down)) : i, right ? e.Add(i, e.I64Scalar(right)) : i}, 1);

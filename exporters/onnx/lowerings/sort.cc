@@ -200,6 +200,11 @@ void Quantile(LoweringContext& c) {
 // ---- Distinct values.
 V Empty(LoweringContext& c, DType t) { return c.e.Const(t, {0}, ""); }
 
+// Whether a result is wanted: along a dimension torch gives all of them, asked for or not, but of unique_consecutive.
+bool Gives(LoweringContext& c, const char* flag) {
+  const ir::OpDef& op = c.node().op();
+  return (op.ArgIndex(flag) >= 0 && c.b(flag)) || op.base == "unique_dim" || op.base == "unique_dim_consecutive";
+}
 void Unique(LoweringContext& c) {
   ir::Value* self = c.tensor("self");
   V x = c.in("self");
@@ -208,12 +213,11 @@ void Unique(LoweringContext& c) {
   if (by_dim) attrs.push_back({"axis", int64_t{c.dim("dim", x.rank)}});
   std::vector<V> r = c.e.OpN("Unique", {x}, attrs, {x.dtype, DType::kInt64, DType::kInt64, DType::kInt64});
   r[0].rank = by_dim ? x.rank : 1;
-  bool inverse = c.b("return_inverse");
+  const bool inverse = Gives(c, "return_inverse");
   V back = inverse ? r[2] : Empty(c, DType::kInt64);
   back.rank = 1;
   if (inverse && !by_dim) back = c.e.Reshape(back, c.shape_of(self), self->rank(), true);
-  bool counts = c.node().op().ArgIndex("return_counts") >= 0 && c.b("return_counts");
-  c.Return({r[0], back, counts ? r[3] : Empty(c, DType::kInt64)});
+  c.Return({r[0], back, Gives(c, "return_counts") ? r[3] : Empty(c, DType::kInt64)});
 }
 void UniqueConsecutive(LoweringContext& c) {
   ir::Value* self = c.tensor("self");
@@ -236,11 +240,11 @@ void UniqueConsecutive(LoweringContext& c) {
   starts.rank = 1;
   V values = c.e.Op("Compress", {x, starts}, {{"axis", int64_t{d}}}, x.dtype, x.rank);
   V inverse = Empty(c, DType::kInt64), counts = inverse;
-  if (c.b("return_inverse")) {
+  if (Gives(c, "return_inverse")) {
     inverse = c.e.Sub(c.e.Op("CumSum", {c.e.Cast(starts, DType::kInt64), c.e.I64Scalar(0)}), c.e.I64Scalar(1));
     if (!by_dim) inverse = c.e.Reshape(inverse, c.shape_of(self), self->rank(), true);
   }
-  if (c.b("return_counts")) {
+  if (Gives(c, "return_counts")) {
     V begin = c.e.Squeeze(c.e.Op("NonZero", {starts}, {}, DType::kInt64, 2), {0});
     V end = c.e.Concat({c.e.Slice(begin, {1}, {kEnd}, {0}), n}, 0);
     // Of nothing: no run, and no end either.
