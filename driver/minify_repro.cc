@@ -76,7 +76,7 @@ class Python {
     text::StrAppend(&text, "\n\nINPUTS = (\n");
     for (const std::string& a : arguments) text::StrAppend(&text, "    ", a, ",\n");
     text::StrAppend(&text, ")\nDYNAMIC = ", Dynamic(values), "  # dimensions whose sizes are free\n", Tail());
-    RETURN_IF_ERROR(status_);
+    RETURN_IF_ERROR(failure_);
     if (!data_.empty()) RETURN_IF_ERROR(Put(folder + "/repro.bin", data_));
     return Put(folder + "/repro.py", text);
   }
@@ -85,7 +85,7 @@ class Python {
   const ir::Program& p_;
   const std::vector<ir::TensorRef>& inputs_;
   const ReproOptions& options_;
-  absl::Status status_;
+  absl::Status failure_;
   std::string data_;  // of repro.bin
   std::string members_, bodies_;
   absl::flat_hash_map<const Value*, std::string> names_;
@@ -100,7 +100,7 @@ class Python {
 
   std::string DTypeText(DType t) {
     const std::string_view name = ir::Info(t).torch_name;
-    if (name.empty() && status_.ok()) status_ = absl::UnimplementedError(text::StrCat("elements of type ", ir::Name(t), " in Python"));
+    if (name.empty() && failure_.ok()) failure_ = absl::UnimplementedError(text::StrCat("elements of type ", ir::Name(t), " in Python"));
     return text::StrCat("torch.", name);
   }
 
@@ -151,7 +151,7 @@ class Python {
     }
     auto bytes = ir::ReadDense(t, uint64_t{1} << 34);
     if (!bytes.ok()) {
-      if (status_.ok()) status_ = bytes.status();
+      if (failure_.ok()) failure_ = bytes.status();
       return "";
     }
     const int64_t n = t.numel();
@@ -216,7 +216,7 @@ class Python {
     if (auto g = a.get<ir::SubGraph>()) return Function(**g);
     if (auto nested = a.get<std::vector<ir::Values>>()) return ListOf(*nested, [&](const ir::Values& vs) { return ListOf(vs, value); });
     if (auto lists = a.get<std::vector<ir::Ints>>()) return ListOf(*lists, [&](const ir::Ints& is) { return ListOf(is, integer); });
-    if (status_.ok()) status_ = absl::UnimplementedError("an argument that Python code cannot state");
+    if (failure_.ok()) failure_ = absl::UnimplementedError("an argument that Python code cannot state");
     return "None";
   }
 
@@ -297,7 +297,7 @@ class Python {
       }
       auto weight = p_.weights.find(spec.target);
       if (weight == p_.weights.end()) {
-        if (status_.ok()) status_ = absl::UnimplementedError(text::StrCat("'", spec.target, "' has no values"));
+        if (failure_.ok()) failure_ = absl::UnimplementedError(text::StrCat("'", spec.target, "' has no values"));
         continue;
       }
       const std::string tensor = Tensor(weight->second);
