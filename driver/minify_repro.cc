@@ -213,7 +213,6 @@ class Python {
     }
     if (auto l = a.get<ir::Layout>()) return *l == ir::Layout::kStrided ? "torch.strided" : "None";
     if (a.is<ir::Device>()) return "torch.device(\"cpu\")";
-    if (auto g = a.get<ir::SubGraph>()) return Function(**g);
     if (auto nested = a.get<std::vector<ir::Values>>()) return ListOf(*nested, [&](const ir::Values& vs) { return ListOf(vs, value); });
     if (auto lists = a.get<std::vector<ir::Ints>>()) return ListOf(*lists, [&](const ir::Ints& is) { return ListOf(is, integer); });
     if (failure_.ok()) failure_ = absl::UnimplementedError("an argument that Python code cannot state");
@@ -229,7 +228,9 @@ class Python {
       const bool in_place = a.name.empty() || op.variadic || (i < op.args.size() && op.args[i].name == a.name && !op.args[i].keyword_only);
       positional &= in_place && a.kind != 2;
       // Higher-order operators want tuples.
-      std::string value = Text(a.arg);
+      const auto graph = a.arg.get<ir::SubGraph>();
+      const bool condition = i == 0 && n.op_name() == "higher_order.while_loop";
+      std::string value = graph ? Function(**graph, condition) : Text(a.arg);
       if (op.variadic && value.starts_with("[")) value = text::StrCat("tuple(", value, ")");
       arguments.push_back(positional || a.name.empty() ? value : text::StrCat(a.name, "=", value));
     }
@@ -259,18 +260,19 @@ class Python {
     return text::StrCat(TupleOf(names), " = ");
   }
 
-  void Body(const ir::Graph& g, std::string_view indent, std::string& out) {
+  // `bare`: the result alone, not in a tuple.
+  void Body(const ir::Graph& g, std::string_view indent, bool bare, std::string& out) {
     for (const ir::Node* n : g) {
       const std::string call = Call(*n);
       text::StrAppend(&out, indent, Target(*n), call, "\n");
     }
     std::vector<std::string> results;
     for (const Arg& a : g.outputs) results.push_back(Text(a));
-    text::StrAppend(&out, indent, "return ", TupleOf(results), "\n");
+    text::StrAppend(&out, indent, "return ", bare && results.size() == 1 ? results[0] : TupleOf(results), "\n");
   }
 
   // A nested graph is a function before the module.
-  std::string Function(const ir::Graph& g) {
+  std::string Function(const ir::Graph& g, bool bare) {
     std::string& name = functions_[&g];
     if (!name.empty()) return name;
     const std::string made = text::StrCat("body_", functions_.size());
@@ -278,7 +280,7 @@ class Python {
     std::vector<std::string> inputs;
     for (const Value* v : g.inputs()) inputs.push_back(NameFor(v));
     std::string text = text::StrCat("\n\ndef ", made, "(", text::Join(inputs, ", "), "):\n");
-    Body(g, "    ", text);
+    Body(g, "    ", bare || g.single_tensor_return, text);
     bodies_ += text;
     return made;
   }
@@ -308,7 +310,7 @@ class Python {
       text::StrAppend(&loads, "        ", name, " = self.", name, "\n");
     }
     std::string body;
-    Body(g, "        ", body);
+    Body(g, "        ", false, body);
     std::string out = bodies_;
     text::StrAppend(&out, "\n\nclass Repro(torch.nn.Module):\n");
     if (!members_.empty()) text::StrAppend(&out, "    def __init__(self):\n        super().__init__()\n", members_, "\n");
@@ -335,16 +337,18 @@ class Python {
     std::string head = "#!/usr/bin/env python3\n";
     text::StrAppend(&head, "\"\"\"What is left of a program that fails: ", options_.failure.find("\"\"\"") == std::string::npos ? options_.failure : "", R"(
 
-    python repro.py             runs it, exports it to repro.pt2, and runs the check on that: exits as the check does
-    python repro.py --run       only runs it
+    python repro.py             exports it to repro.pt2 and runs the check on that: exits as the check does
+    python repro.py --run       runs it in eager mode
 
 Needs torch. SLIPWAY names the binary where the check is one of slipway's.
 """
 import _operator  # noqa: F401
 import math  # noqa: F401
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 
 import torch
 
@@ -372,23 +376,17 @@ def load(offset, sizes, dtype):
 
 def main():
     model = Repro()
-    try:
+    if "--run" in sys.argv:
         with torch.no_grad():
             for result in model(*INPUTS):
                 print(tuple(result.shape) if isinstance(result, torch.Tensor) else result)
-    except Exception as error:  # it may be what is looked for
-        print(f"eager: {type(error).__name__}: {error}", file=sys.stderr)
-        if "--run" in sys.argv:
-            return 1
-    if "--run" in sys.argv:
         return 0
     pt2 = os.path.join(HERE, "repro.pt2")
     torch.export.save(torch.export.export(model, INPUTS, dynamic_shapes=DYNAMIC), pt2)
     slipway = os.environ.get("SLIPWAY", "slipway")
     files = {"{}": pt2, "{pt2}": pt2, "{inputs}": os.path.join(HERE, "inputs.safetensors"), "{other}": os.path.join(HERE, "other.ir")}
-    files["{folder}"] = os.path.join(HERE, "repro.out")
+    files["{folder}"] = tempfile.mkdtemp()
     files["{onnx}"] = os.path.join(files["{folder}"], "out.onnx")
-    os.makedirs(files["{folder}"], exist_ok=True)
     code = 0
     for step in CHECK:
         if "{ir}" in step and step.startswith("slipway "):
@@ -404,6 +402,7 @@ def main():
         code = subprocess.run(step, shell=True, cwd=os.path.join(HERE, FROM)).returncode
         if code != 0:
             break
+    shutil.rmtree(files["{folder}"])
     return code if code >= 0 else 128 - code
 
 

@@ -111,9 +111,6 @@ Value* StandInFor(Program& p, const Value* v, const StandIns& names) {
   const std::string name = names.NameFor(v->name());
   if (Value* there = p.graph->FindValue(name)) return there;
   Type type = v->type();
-  type.strides_known = false;
-  type.strides.clear();
-  type.storage_offset = 0;
   type.requires_grad = false;
   p.input_specs.emplace_back();
   return p.graph->AddInput(name, std::move(type));
@@ -466,10 +463,9 @@ Edit StripMetadata() {
     ForEachType(p, [&](Type& t) {
       t.device = nullptr;
       t.requires_grad = false;
-      t.strides_known = false;
-      t.strides.clear();
-      t.storage_offset = 0;
       for (ir::Sym s : t.sizes) note(s);
+      for (ir::Sym s : t.strides) note(s);
+      note(t.storage_offset);
       note(t.expr);
     });
     auto table = std::make_unique<ir::SymTable>();
@@ -488,6 +484,17 @@ Edit StripMetadata() {
     });
     p.syms = std::move(table);
     Tidy(p);
+    return absl::OkStatus();
+  };
+}
+
+Edit DropStrides() {
+  return [](Program& p) {
+    ForEachType(p, [](Type& t) {
+      t.strides_known = false;
+      t.strides.clear();
+      t.storage_offset = 0;
+    });
     return absl::OkStatus();
   };
 }

@@ -65,8 +65,10 @@ Edit Hoist(GraphPath path);
 Edit KeepOutputs(Places keep);
 // Inputs of the same type become one.
 Edit MergeInputs();
-// Where nodes come from, devices, gradients, strides, ranges that nothing uses, and what the file said of its making.
+// Where nodes come from, devices, gradients, symbols that nothing uses, and what the file said of its signature.
 Edit StripMetadata();
+// How tensors lie in memory.
+Edit DropStrides();
 // Arguments with a default that may be left out are left out: all, or the one of the node.
 Edit DropArguments();
 Edit DropArgument(GraphPath path, int place, std::string name);

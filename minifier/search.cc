@@ -72,10 +72,11 @@ class Reduction {
 
   absl::Status Isolate() {
     if (best().graph->node_count() > 1) {
-      ASSIGN_OR_RETURN(bool apart, Fails(Keep(AllNodes(best()), Joint::kApart), "take all nodes apart"));
+      ASSIGN_OR_RETURN(bool apart, Fails(Together({Keep(AllNodes(best()), Joint::kApart), StripMetadata()}), "take all nodes apart"));
       if (!apart && HasSymbols()) {
         // Sizes that no input names any more are a trouble of their own.
-        ASSIGN_OR_RETURN(apart, Fails(Together({PinSymbols(options_.symbols), Keep(AllNodes(best()), Joint::kApart)}), "take all nodes apart, sizes known"));
+        ASSIGN_OR_RETURN(apart, Fails(Together({PinSymbols(options_.symbols), Keep(AllNodes(best()), Joint::kApart), StripMetadata()}),
+                                      "take all nodes apart, sizes known"));
       }
       if (apart) return Halve();
     }
@@ -264,7 +265,7 @@ class Reduction {
 
   absl::Status Simplify() {
     const std::vector<std::string> weights = WeightNames();
-    ASSIGN_OR_RETURN(const bool all, Fails(AsFarAsPossible({PinSymbols(options_.symbols), StripMetadata(), DropArguments(), ReplaceWeights(weights, false),
+    ASSIGN_OR_RETURN(const bool all, Fails(AsFarAsPossible({PinSymbols(options_.symbols), DropStrides(), DropArguments(), ReplaceWeights(weights, false),
                                                             WidenFloats(), ShrinkSizes(), MergeInputs(), StripMetadata()}),
                                            "simplify all"));
     if (all) return absl::OkStatus();
@@ -276,6 +277,7 @@ class Reduction {
     RETURN_IF_ERROR(Fails(WidenFloats(), "widen floats").status());
     RETURN_IF_ERROR(Shrink());
     RETURN_IF_ERROR(Fails(MergeInputs(), "merge inputs").status());
+    RETURN_IF_ERROR(Fails(DropStrides(), "drop strides").status());
     return Fails(StripMetadata(), "strip metadata").status();
   }
 
