@@ -9,6 +9,7 @@ last line of stderr.
 import os
 import socket
 import sys
+import threading
 
 
 def export(path):
@@ -24,6 +25,12 @@ def export(path):
         print(f"{type(error).__name__}: {lines[0]}", file=sys.stderr)
         return 1
     return 0
+
+
+def end_with(connection):
+    """A client that was killed wants no answer."""
+    if not connection.recv(1):
+        os._exit(1)
 
 
 def serve(path):
@@ -42,6 +49,7 @@ def serve(path):
             request, descriptors, _, _ = socket.recv_fds(connection, 65536, 2)
             os.dup2(descriptors[0], 1)
             os.dup2(descriptors[1], 2)
+            threading.Thread(target=end_with, args=(connection,), daemon=True).start()
             code = 70
             try:
                 code = export(request.decode())
