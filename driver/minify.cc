@@ -425,8 +425,8 @@ absl::Status WriteResult(const MinifyOptions& o, const Check& check, const ir::P
   const std::vector<ir::TensorRef> inputs = prober.data().InputsOf(p, prober.names());
   std::vector<std::string> missing;
   unlink((o.folder + "/min.onnx").c_str());
-  auto converted = RunProcess({o.slipway, "convert", o.folder + "/min.ir", "-o", o.folder + "/min.onnx", "-q"}, {o.timeout, o.memory});
-  const bool onnx = converted.ok() && converted->how == ProcessResult::kExited && converted->code == 0;
+  auto converted = io::RunSubprocess({o.slipway, "convert", o.folder + "/min.ir", "-o", o.folder + "/min.onnx", "-q"}, {.timeout_seconds = o.timeout, .memory_limit = o.memory});
+  const bool onnx = converted.ok() && !converted->timed_out && converted->exit_code == 0;
   std::error_code error;
   const std::filesystem::path here = std::filesystem::current_path(error), folder = std::filesystem::weakly_canonical(o.folder, error);
   ReproOptions repro;
@@ -465,7 +465,7 @@ absl::StatusOr<std::string> KeyOf(const MinifyOptions& o, const Check& check) {
 }
 
 absl::Status Run(const MinifyOptions& o, MinifyReport& report) {
-  ASSIGN_OR_RETURN(const Check check, Check::Parse({o.check, o.fail_code, o.fail_regex, o.slipway, {o.timeout, o.memory}}));
+  ASSIGN_OR_RETURN(const Check check, Check::Parse({o.check, o.fail_code, o.fail_regex, o.slipway, o.timeout, o.memory}));
   ASSIGN_OR_RETURN(std::unique_ptr<ir::Program> program, ReadOne(o.input));
   const std::unique_ptr<ir::Program> original = ir::Clone(*program);
   std::unique_ptr<ir::Program> other;

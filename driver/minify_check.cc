@@ -180,23 +180,18 @@ std::string Check::Replaced(std::string_view text, const CandidateFiles& files, 
   return out;
 }
 
-Verdict Check::Judge(const Step& step, const ProcessResult& r, const CandidateFiles& files) const {
+Verdict Check::Judge(const Step& step, const io::SubprocessResult& r, const CandidateFiles& files) const {
   Verdict v;
   const bool user = command_ && step.tells;
-  if (r.how == ProcessResult::kTimedOut) {
-    v.failure = "timeout";
-  } else if (r.how == ProcessResult::kSignalled) {
-    v.failure = text::StrCat("signal ", r.code);
-  } else {
-    v.failure = text::StrCat("exit ", r.code);
-  }
+  const bool exited = !r.timed_out && r.exit_code >= 0;
+  v.failure = r.timed_out ? "timeout" : exited ? text::StrCat("exit ", r.exit_code) : text::StrCat("signal ", r.signal);
   const bool regex = user && !options_.fail_regex.empty();
-  const bool matches = regex && (RE2::PartialMatch(r.out, options_.fail_regex) || RE2::PartialMatch(r.err, options_.fail_regex));
-  bool fails = r.how != ProcessResult::kExited || (step.code == 0 ? r.code != 0 : r.code == step.code);
-  if (user && options_.fail_code) fails = r.how == ProcessResult::kExited && r.code == *options_.fail_code;
+  const bool matches = regex && (RE2::PartialMatch(r.output, options_.fail_regex) || RE2::PartialMatch(r.error, options_.fail_regex));
+  bool fails = !exited || (step.code == 0 ? r.exit_code != 0 : r.exit_code == step.code);
+  if (user && options_.fail_code) fails = exited && r.exit_code == *options_.fail_code;
   if (regex) fails = matches && (!options_.fail_code || fails);
   if (!fails) {
-    if (r.how == ProcessResult::kExited && r.code == 0) v.failure.clear();
+    if (exited && r.exit_code == 0) v.failure.clear();
     else if (!step.tells || !user) v.kind = Verdict::kUnusable;  // verify could not compare
     return v;
   }
@@ -204,8 +199,8 @@ Verdict Check::Judge(const Step& step, const ProcessResult& r, const CandidateFi
   // Whoever says by code or pattern what the failure is has said all of it.
   if (regex) v.failure = "output matches";
   else if (user && options_.fail_code) return v;
-  else if (r.how == ProcessResult::kExited && step.diagnostics) {
-    for (std::string_view line : text::Split(r.err, '\n')) {
+  else if (exited && step.diagnostics) {
+    for (std::string_view line : text::Split(r.error, '\n')) {
       if (JsonText(line, "severity") != "error") continue;
       const std::string_view id = JsonText(line, "id");
       if (!id_.empty()) {
@@ -218,8 +213,8 @@ Verdict Check::Judge(const Step& step, const ProcessResult& r, const CandidateFi
       return v;
     }
     if (!id_.empty()) v.kind = Verdict::kPasses;
-  } else if (r.how == ProcessResult::kExited && user) {
-    v.message = Normalized(LastLine(r.err), files.folder);
+  } else if (exited && user) {
+    v.message = Normalized(LastLine(r.error), files.folder);
   }
   return v;
 }
@@ -230,7 +225,7 @@ absl::StatusOr<Verdict> Check::Run(const CandidateFiles& files) const {
     std::vector<std::string> argv;
     const bool shell = command_ && step.tells;
     for (const std::string& a : step.argv) argv.push_back(Replaced(a, files, shell));
-    auto result = RunProcess(argv, options_.limits);
+    auto result = io::RunSubprocess(argv, {.timeout_seconds = options_.timeout, .memory_limit = options_.memory, .max_output = size_t{8} << 20});
     if (!result.ok()) return result.status();
     v = Judge(step, *result, files);
     if (v.kind != Verdict::kPasses) return v;
@@ -255,7 +250,7 @@ std::vector<std::string> Check::ShellSteps() const {
 
 std::string Check::Key() const {
   return text::StrCat(options_.check, "\n", options_.fail_code ? std::to_string(*options_.fail_code) : "", "\n", options_.fail_regex, "\n",
-                      options_.limits.seconds, " ", options_.limits.memory);
+                      options_.timeout, " ", options_.memory);
 }
 
 }  // namespace slipway::driver

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "driver/subprocess.h"
+#include "io/subprocess.h"
 
 namespace slipway::driver {
 
@@ -17,7 +17,8 @@ struct CheckOptions {
   std::optional<int> fail_code;   // the only exit code that counts
   std::string fail_regex;         // what output must contain
   std::string slipway;            // the binary for checks that are slipway's own
-  ProcessLimits limits;
+  double timeout = 0;             // seconds; 0: none
+  uint64_t memory = 0;            // bytes; 0: none
 };
 
 // Files of a candidate. Those that are not asked for are empty.
@@ -73,7 +74,7 @@ class Check {
   std::string other_;
 
   std::string Replaced(std::string_view text, const CandidateFiles& files, bool quote) const;
-  Verdict Judge(const Step& step, const ProcessResult& result, const CandidateFiles& files) const;
+  Verdict Judge(const Step& step, const io::SubprocessResult& result, const CandidateFiles& files) const;
 };
 
 // A message without what differs between runs and candidates: numbers and sizes become #, paths below `folder` {}.
