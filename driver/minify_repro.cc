@@ -1,6 +1,7 @@
 // A program as a torch.nn.Module: one call a node, in the operators of the graph. Numbers that are few stand in the text.
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <set>
 
 #include "absl/container/flat_hash_map.h"
@@ -75,7 +76,8 @@ class Python {
     text += module;
     text::StrAppend(&text, "\n\nINPUTS = (\n");
     for (const std::string& a : arguments) text::StrAppend(&text, "    ", a, ",\n");
-    text::StrAppend(&text, ")\nDYNAMIC = ", Dynamic(values), "  # dimensions whose sizes are free\n", Tail());
+    const std::string dynamic = Dynamic(values);
+    text::StrAppend(&text, ")\n", dims_, "DYNAMIC = ", dynamic, "  # dimensions whose sizes are free\n", Tail());
     RETURN_IF_ERROR(failure_);
     if (!data_.empty()) RETURN_IF_ERROR(Put(folder + "/repro.bin", data_));
     return Put(folder + "/repro.py", text);
@@ -87,7 +89,7 @@ class Python {
   const ReproOptions& options_;
   absl::Status failure_;
   std::string data_;  // of repro.bin
-  std::string members_, bodies_;
+  std::string members_, bodies_, dims_;
   absl::flat_hash_map<const Value*, std::string> names_;
   absl::flat_hash_map<const ir::Graph*, std::string> functions_;
   std::set<std::string> taken_;
@@ -318,16 +320,30 @@ class Python {
     return out;
   }
 
+  // The dimensions whose sizes are free. Sizes that are computed of a symbol (8*s0) need it by name.
   std::string Dynamic(const std::vector<const Value*>& values) {
     std::vector<std::string> out;
-    bool any = false;
+    bool any = false, computed = false;
+    std::set<std::string> used;
+    for (const Value* v : values) {
+      if (!v->type().is_tensor()) continue;
+      for (ir::Sym s : v->sizes()) {
+        computed |= !s.is_constant() && s.kind() != ir::SymKind::kSymbol;
+        for (ir::Sym x : s.Symbols()) used.insert(std::string(x.name()));
+      }
+    }
+    if (computed)
+      for (const std::string& name : used) {
+        const ir::SymRange range = p_.syms->range(name);
+        text::StrAppend(&dims_, name, " = torch.export.Dim(", Quoted(name), ", min=", std::max<int64_t>(range.min, 0),
+                        range.max == std::numeric_limits<int64_t>::max() ? "" : text::StrCat(", max=", range.max), ")\n");
+      }
     for (const Value* v : values) {
       std::vector<std::string> dims;
       for (size_t d = 0; d < v->sizes().size(); ++d)
-        if (v->type().is_tensor() && !v->sizes()[d].is_constant()) dims.push_back(text::StrCat(d, ": torch.export.Dim.AUTO"));
-      any |= !dims.empty();
+        if (v->type().is_tensor() && !v->sizes()[d].is_constant()) dims.push_back(text::StrCat(d, ": ", computed ? v->sizes()[d].ToString() : "torch.export.Dim.AUTO"));
+      any |= !dims.empty() || !v->type().is_tensor();
       const std::string none = v->type().is_tensor() ? "None" : "torch.export.Dim.AUTO";
-      any |= !v->type().is_tensor();
       out.push_back(dims.empty() ? none : text::StrCat("{", text::Join(dims, ", "), "}"));
     }
     return any ? TupleOf(out) : "None";

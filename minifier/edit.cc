@@ -2,6 +2,7 @@
 #include "minifier/edit.h"
 
 #include <algorithm>
+#include <cctype>
 #include <limits>
 #include <map>
 #include <set>
@@ -75,9 +76,33 @@ void ForgetSignature(Program& p) {
   p.module_call_graph_json.clear();
   p.namedtuple_fields_json.clear();
   p.guards.clear();
-  p.range_constraints.clear();
   p.sample_inputs = nullptr;
   p.graph->single_tensor_return = false;
+}
+
+// Ranges of expressions whose symbols are gone say nothing.
+void DropIdleRanges(Program& p) {
+  if (p.range_constraints.empty()) return;
+  text::Set used;
+  ForEachType(p, [&](Type& t) {
+    const auto note = [&](ir::Sym s) {
+      if (!s.is_constant())
+        for (ir::Sym x : s.Symbols()) used.insert(std::string(x.name()));
+    };
+    for (ir::Sym s : t.sizes) note(s);
+    note(t.expr);
+  });
+  std::erase_if(p.range_constraints, [&](const auto& range) {
+    const std::string_view key = range.first;
+    for (size_t i = 0, end; i < key.size(); i = end) {
+      const auto is_word = [&](size_t k) { return k < key.size() && (std::isalnum(static_cast<unsigned char>(key[k])) || key[k] == '_'); };
+      for (end = i; is_word(end);) ++end;
+      const std::string_view word = key.substr(i, end - i);
+      if (end == i) ++end;
+      else if (p.syms->FindSymbol(word) && !used.contains(word)) return true;
+    }
+    return false;
+  });
 }
 
 // Inputs and weights that nothing uses go.
@@ -104,6 +129,7 @@ void Tidy(Program& p) {
   std::erase_if(p.weights, [&](const auto& w) { return !needed(w.first); });
   absl::erase_if(p.objects, [&](const auto& o) { return !needed(o.first); });
   ForgetSignature(p);
+  DropIdleRanges(p);
 }
 
 // The input that stands for `v`, made on first use.
@@ -468,6 +494,7 @@ Edit StripMetadata() {
       note(t.storage_offset);
       note(t.expr);
     });
+    DropIdleRanges(p);  // while their symbols are known
     auto table = std::make_unique<ir::SymTable>();
     absl::flat_hash_map<ir::Sym, ir::Sym> renewed;
     for (const ir::SymbolInfo& s : p.syms->symbols()) {
@@ -484,6 +511,13 @@ Edit StripMetadata() {
     });
     p.syms = std::move(table);
     Tidy(p);
+    return absl::OkStatus();
+  };
+}
+
+Edit DropRanges() {
+  return [](Program& p) {
+    p.range_constraints.clear();
     return absl::OkStatus();
   };
 }

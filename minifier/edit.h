@@ -67,6 +67,8 @@ Edit KeepOutputs(Places keep);
 Edit MergeInputs();
 // Where nodes come from, devices, gradients, symbols that nothing uses, and what the file said of its signature.
 Edit StripMetadata();
+// What the file says of expressions over symbols (8*s0 = 8..512).
+Edit DropRanges();
 // How tensors lie in memory.
 Edit DropStrides();
 // Arguments with a default that may be left out are left out: all, or the one of the node.

@@ -265,7 +265,7 @@ class Reduction {
 
   absl::Status Simplify() {
     const std::vector<std::string> weights = WeightNames();
-    ASSIGN_OR_RETURN(const bool all, Fails(AsFarAsPossible({PinSymbols(options_.symbols), DropStrides(), DropArguments(), ReplaceWeights(weights, false),
+    ASSIGN_OR_RETURN(const bool all, Fails(AsFarAsPossible({PinSymbols(options_.symbols), DropRanges(), DropStrides(), DropArguments(), ReplaceWeights(weights, false),
                                                             WidenFloats(), ShrinkSizes(), MergeInputs(), StripMetadata()}),
                                            "simplify all"));
     if (all) return absl::OkStatus();
@@ -278,6 +278,7 @@ class Reduction {
     RETURN_IF_ERROR(Shrink());
     RETURN_IF_ERROR(Fails(MergeInputs(), "merge inputs").status());
     RETURN_IF_ERROR(Fails(DropStrides(), "drop strides").status());
+    RETURN_IF_ERROR(Fails(DropRanges(), "drop ranges of expressions").status());
     return Fails(StripMetadata(), "strip metadata").status();
   }
 
