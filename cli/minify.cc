@@ -45,6 +45,7 @@ void AddMinify(CLI::App& app, int* code) {
   CLI::Option* fail_code = cmd->add_option("--fail-code", state->fail_code, "only this exit code of the command is the failure")->check(CLI::Range(1, 255));
   cmd->add_option("--fail-regex", o.fail_regex, "only output of the command that matches is the failure (RE2)");
   cmd->add_option("--inputs", o.inputs, ".safetensors with input.0, input.1, …, as for run; the archive's samples, else made-up numbers, if not said");
+  cmd->add_option("--python", o.python, "for accuracy:onnx: the Python with onnxruntime and numpy; python3 of PATH if not said");
   cmd->add_option("--timeout", o.timeout, "seconds that a check may take; 0: any")->check(CLI::NonNegativeNumber)->capture_default_str();
   cmd->add_option("--memory", o.memory, "bytes that each process of a check may have; 0: any")->transform(CLI::AsSizeValue(false))->default_str("8GiB");
   cmd->add_option("-j,--jobs", o.jobs, "checks at once; the result is the same")->check(CLI::Range(1, 256))->capture_default_str();

@@ -465,7 +465,7 @@ absl::StatusOr<std::string> KeyOf(const MinifyOptions& o, const Check& check) {
 }
 
 absl::Status Run(const MinifyOptions& o, MinifyReport& report) {
-  ASSIGN_OR_RETURN(const Check check, Check::Parse({o.check, o.fail_code, o.fail_regex, o.slipway, o.timeout, o.memory}));
+  ASSIGN_OR_RETURN(const Check check, Check::Parse({o.check, o.fail_code, o.fail_regex, o.python, o.slipway, o.timeout, o.memory}));
   ASSIGN_OR_RETURN(std::unique_ptr<ir::Program> program, ReadOne(o.input));
   const std::unique_ptr<ir::Program> original = ir::Clone(*program);
   std::unique_ptr<ir::Program> other;

@@ -23,6 +23,7 @@ struct MinifyOptions {
   std::optional<int> fail_code;
   std::string fail_regex;
   std::string inputs;            // .safetensors for the original; "": its samples, or made up
+  std::string python;            // with onnxruntime, for accuracy:onnx
   double timeout = 120;          // seconds of a check; 0: none
   uint64_t memory = uint64_t{8} << 30;  // bytes of a check's process; 0: none
   int jobs = 1;                  // checks at once

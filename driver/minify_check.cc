@@ -129,6 +129,7 @@ absl::StatusOr<Check> Check::Parse(const CheckOptions& options) {
     }
     Step s;
     s.argv = {"{slipway}", "verify", "{ir}", against, "--inputs", "{inputs}"};
+    if (!options.python.empty()) s.argv.insert(s.argv.end(), {"--python", options.python});
     s.tells = true;
     s.code = 1;
     c.steps_.push_back(std::move(s));
@@ -192,10 +193,14 @@ Verdict Check::Judge(const Step& step, const io::SubprocessResult& r, const Cand
   if (regex) fails = matches && (!options_.fail_code || fails);
   if (!fails) {
     if (exited && r.exit_code == 0) v.failure.clear();
-    else if (!step.tells || !user) v.kind = Verdict::kUnusable;  // verify could not compare
+    else if (!step.tells || !user) v.kind = Verdict::kUnusable, v.message = Normalized(LastLine(r.error), files.folder);  // verify could not compare
     return v;
   }
   v.kind = step.tells ? Verdict::kFails : Verdict::kUnusable;
+  if (!step.tells) {
+    v.message = Normalized(LastLine(r.error), files.folder);
+    return v;
+  }
   // Whoever says by code or pattern what the failure is has said all of it.
   if (regex) v.failure = "output matches";
   else if (user && options_.fail_code) return v;

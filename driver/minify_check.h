@@ -16,6 +16,7 @@ struct CheckOptions {
   std::string check;              // --check
   std::optional<int> fail_code;   // the only exit code that counts
   std::string fail_regex;         // what output must contain
+  std::string python;             // for slipway verify; "": as it finds one
   std::string slipway;            // the binary for checks that are slipway's own
   double timeout = 0;             // seconds; 0: none
   uint64_t memory = 0;            // bytes; 0: none

@@ -106,7 +106,10 @@ absl::Status WriteMinifiedText(const ir::Program& p, const std::string& folder, 
   }
   ir::PrintOptions print;
   print.base = folder;
-  return WriteFile(text::StrCat(folder, "/", stem, ".ir"), ir::Print(*copy, print));
+  RETURN_IF_ERROR(WriteFile(text::StrCat(folder, "/", stem, ".ir"), ir::Print(*copy, print)));
+  // A larger program may have left one.
+  if (large.empty()) unlink(text::StrCat(folder, "/", stem, ".bin").c_str());
+  return absl::OkStatus();
 }
 
 absl::Status WriteMinifiedPt2(const ir::Program& p, const std::vector<ir::TensorRef>& inputs, const std::string& path) {

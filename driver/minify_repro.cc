@@ -1,4 +1,6 @@
 // A program as a torch.nn.Module: one call a node, in the operators of the graph. Numbers that are few stand in the text.
+#include <unistd.h>
+
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -79,7 +81,8 @@ class Python {
     const std::string dynamic = Dynamic(values);
     text::StrAppend(&text, ")\n", dims_, "DYNAMIC = ", dynamic, "  # dimensions whose sizes are free\n", Tail());
     RETURN_IF_ERROR(failure_);
-    if (!data_.empty()) RETURN_IF_ERROR(Put(folder + "/repro.bin", data_));
+    if (data_.empty()) unlink((folder + "/repro.bin").c_str());
+    else RETURN_IF_ERROR(Put(folder + "/repro.bin", data_));
     return Put(folder + "/repro.py", text);
   }
 

@@ -276,7 +276,7 @@ absl::Status InferAgain(Program& p) {
       } else if (type.kind == declared.kind && type.is_sym() && !declared.expr.is_constant()) {
         type = declared;
       }
-      v->mutable_type() = std::move(type);
+      if (!SameType(type, declared)) v->mutable_type() = std::move(type);
     }
   }
   return absl::OkStatus();
@@ -454,9 +454,11 @@ Edit KeepOutputs(Places keep) {
       if (static_cast<size_t>(i) >= g.outputs.size()) return Misfit("no such output");
       outputs.push_back(g.outputs[static_cast<size_t>(i)]);
     }
+    const size_t before = g.outputs.size();
     g.outputs = std::move(outputs);
     p.output_specs.assign(g.outputs.size(), {});
     for (Node* n : g) AddOutputs(p, *n, false);
+    if (g.outputs.size() >= before) return Misfit("the output is all that its node is for");
     Tidy(p);
     return absl::OkStatus();
   };
@@ -685,6 +687,9 @@ Edit ReplaceSize(int64_t size, int64_t to, bool multiples) {
 Edit WidenFloats() {
   return [](Program& p) -> absl::Status {
     const auto other = [](DType t) { return ir::IsLowPrecision(t) || t == DType::kFloat64; };
+    bool any = false;
+    ForEachType(p, [&](Type& t) { any |= t.is_tensor() && other(t.dtype); });
+    if (!any) return Misfit("no other floats");
     for (size_t i = 0; i < p.input_specs.size(); ++i) {
       Type& t = p.graph->inputs()[i]->mutable_type();
       if (!t.is_tensor() || !other(t.dtype)) continue;
