@@ -79,7 +79,7 @@ class Python {
     text::StrAppend(&text, "\n\nINPUTS = (\n");
     for (const std::string& a : arguments) text::StrAppend(&text, "    ", a, ",\n");
     const std::string dynamic = Dynamic(values);
-    text::StrAppend(&text, ")\n", dims_, "DYNAMIC = ", dynamic, "  # dimensions whose sizes are free\n", Tail());
+    text::StrAppend(&text, ")\n", dims_, "DYNAMIC = ", dynamic, "  # dimensions whose sizes are free\n", Ranges(values), Tail());
     RETURN_IF_ERROR(failure_);
     if (data_.empty()) unlink((folder + "/repro.bin").c_str());
     else RETURN_IF_ERROR(Put(folder + "/repro.bin", data_));
@@ -352,6 +352,34 @@ class Python {
     return any ? TupleOf(out) : "None";
   }
 
+  // Ranges of expressions, which archives state and exporting again does not: "8*s0" = 8..512.
+  std::string Ranges(const std::vector<const Value*>& values) {
+    if (p_.range_constraints.empty()) return "";
+    std::string ranges, symbols;
+    std::set<std::string> seen;
+    for (const auto& [key, range] : p_.range_constraints)
+      text::StrAppend(&ranges, ranges.empty() ? "" : ", ", Quoted(key), ": (", range.min ? std::to_string(*range.min) : "0", ", ",
+                      range.max ? std::to_string(*range.max) : "int_oo", ")");
+    for (size_t i = 0; i < values.size(); ++i)
+      for (size_t d = 0; d < values[i]->sizes().size(); ++d)
+        for (ir::Sym s = values[i]->sizes()[d]; ir::Sym x : s.Symbols())
+          if (s == x && seen.insert(std::string(x.name())).second)
+            text::StrAppend(&symbols, symbols.empty() ? "" : ", ", Quoted(x.name()), ": (", i, ", ", d, ")");
+    return text::StrCat("RANGES = {", ranges, "}\nSYMBOLS = {", symbols, R"PY(}  # whose values are sizes: the input, the dimension
+
+
+def restore_ranges(program):
+    """The file stated ranges of expressions, too."""
+    values = {n.name: n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"}
+    inputs = [values[name] for name in program.graph_signature.user_inputs]
+    symbols = {name: inputs[i].shape[d].node.expr for name, (i, d) in SYMBOLS.items()}
+    for text, (least, most) in RANGES.items():
+        program.range_constraints[sympy.sympify(text, locals=symbols)] = ValueRanges(least, most)
+
+
+)PY");
+  }
+
   std::string Head() {
     std::string head = "#!/usr/bin/env python3\n";
     text::StrAppend(&head, "\"\"\"What is left of a program that fails: ", options_.failure.find("\"\"\"") == std::string::npos ? options_.failure : "", R"(
@@ -373,6 +401,10 @@ import torch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 )");
+    if (!p_.range_constraints.empty()) {
+      const size_t at = head.find("\nHERE = ");
+      head.insert(at, "import sympy\nfrom torch.utils._sympy.numbers import int_oo  # noqa: F401\nfrom torch.utils._sympy.value_ranges import ValueRanges\n");
+    }
     if (!data_.empty())
       head += R"(
 
@@ -389,6 +421,7 @@ def load(offset, sizes, dtype):
 
   std::string Tail() {
     std::string out = "CHECK = [\n";
+    const bool ranges = !p_.range_constraints.empty();
     for (const std::string& step : options_.steps) text::StrAppend(&out, "    ", Quoted(step), ",\n");
     text::StrAppend(&out, "]  # commands, {} being the program\nFROM = ", Quoted(options_.from), R"PY(  # where they start, seen from here
 
@@ -401,7 +434,8 @@ def main():
                 print(tuple(result.shape) if isinstance(result, torch.Tensor) else result)
         return 0
     pt2 = os.path.join(HERE, "repro.pt2")
-    torch.export.save(torch.export.export(model, INPUTS, dynamic_shapes=DYNAMIC), pt2)
+    program = torch.export.export(model, INPUTS, dynamic_shapes=DYNAMIC)
+    torch.export.save(program, pt2)
     slipway = os.environ.get("SLIPWAY", "slipway")
     files = {"{}": pt2, "{pt2}": pt2, "{inputs}": os.path.join(HERE, "inputs.safetensors"), "{other}": os.path.join(HERE, "other.ir")}
     files["{folder}"] = tempfile.mkdtemp()
@@ -428,6 +462,7 @@ def main():
 if __name__ == "__main__":
     sys.exit(main())
 )PY");
+    if (ranges) out.insert(out.find("    torch.export.save("), "    restore_ranges(program)\n");
     return out;
   }
 };
