@@ -220,13 +220,23 @@ class Prober : public minifier::Oracle {
     return absl::OkStatus();
   }
 
-  // Best-so-far, whole at any time.
-  absl::Status WriteBest() const {
+  // Best-so-far, whole at any time. On the way texts refer to the weights of the original where they lie; the last ones stand
+  // alone. What a format cannot say is not there, and `missing` (may be null) says why.
+  absl::Status WriteBest(bool last, std::vector<std::string>* missing) const {
     const std::vector<ir::TensorRef> inputs = data_.InputsOf(*best_.program, *names_);
-    RETURN_IF_ERROR(WriteMinifiedText(*best_.program, options_.folder, "min", false));
-    if (best_.other) RETURN_IF_ERROR(WriteMinifiedText(*best_.other, options_.folder, "other", false));
-    if (absl::Status s = WriteMinifiedPt2(*best_.program, inputs, options_.folder + "/min.pt2"); !s.ok() && !absl::IsUnimplemented(s)) return s;
-    return WriteMinifiedInputs(inputs, options_.folder + "/inputs.safetensors");
+    RETURN_IF_ERROR(WriteMinifiedText(*best_.program, options_.folder, "min", !last));
+    if (best_.other) RETURN_IF_ERROR(WriteMinifiedText(*best_.other, options_.folder, "other", !last));
+    for (const char* stem : {"min", "other"})  // the links of those on the way
+      for (int i = 0; last && unlink(text::StrCat(options_.folder, "/", stem, ".", i).c_str()) == 0; ++i) {
+      }
+    const auto settle = [&](const absl::Status& s, const char* name) -> absl::Status {
+      if (s.ok() || io::ErrnoOf(s) != 0) return s;
+      unlink(text::StrCat(options_.folder, "/", name).c_str());
+      if (missing) missing->push_back(text::StrCat(name, ": ", s.message()));
+      return absl::OkStatus();
+    };
+    RETURN_IF_ERROR(settle(WriteMinifiedPt2(*best_.program, inputs, options_.folder + "/min.pt2"), "min.pt2"));
+    return settle(WriteMinifiedInputs(inputs, options_.folder + "/inputs.safetensors"), "inputs.safetensors");
   }
 
  private:
@@ -361,7 +371,7 @@ class Prober : public minifier::Oracle {
     const std::string step = text::StrCat(what, ": ", before, " → ", report_.reached.nodes, " nodes");
     steps_.push_back(step);
     if (options_.progress) options_.progress(report_.reached);
-    return WriteBest();
+    return WriteBest(false, nullptr);
   }
 };
 
@@ -420,10 +430,10 @@ std::string ReportText(const MinifyOptions& o, const ir::Program& original, cons
 }
 
 absl::Status WriteResult(const MinifyOptions& o, const Check& check, const ir::Program& original, const Prober& prober, MinifyReport& report) {
-  RETURN_IF_ERROR(prober.WriteBest());
+  std::vector<std::string> missing;
+  RETURN_IF_ERROR(prober.WriteBest(true, &missing));
   const ir::Program& p = prober.best();
   const std::vector<ir::TensorRef> inputs = prober.data().InputsOf(p, prober.names());
-  std::vector<std::string> missing;
   unlink((o.folder + "/min.onnx").c_str());
   auto converted = io::RunSubprocess({o.slipway, "convert", o.folder + "/min.ir", "-o", o.folder + "/min.onnx", "-q"}, {.timeout_seconds = o.timeout, .memory_limit = o.memory});
   const bool onnx = converted.ok() && !converted->timed_out && converted->exit_code == 0;

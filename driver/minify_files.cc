@@ -35,7 +35,8 @@ absl::Status WriteFile(const std::string& path, std::string_view content, bool e
 // The same tensor in another file of the same bytes.
 class Links {
  public:
-  explicit Links(std::string folder) : folder_(std::move(folder)) {}
+  // FOLDER/STEM.0 …
+  explicit Links(std::string begin) : begin_(std::move(begin)) {}
 
   absl::StatusOr<ir::TensorRef> Move(const ir::TensorRef& t, const io::FileRange& range) {
     std::shared_ptr<const ir::Storage>& moved = storages_[t.storage.get()];
@@ -44,8 +45,9 @@ class Links {
       if (!file) {
         char absolute[4096];
         if (!realpath(range.file->path().c_str(), absolute)) return io::IoError(errno, range.file->path());
-        const std::string link = text::StrCat(folder_, "/weights.", files_.size());
-        if (symlink(absolute, link.c_str()) != 0 && errno != EEXIST) return io::IoError(errno, link);
+        const std::string link = text::StrCat(begin_, ".", files_.size() - 1);
+        unlink(link.c_str());  // of an earlier run
+        if (symlink(absolute, link.c_str()) != 0) return io::IoError(errno, link);
         ASSIGN_OR_RETURN(file, io::MappedFile::Open(link));
       }
       ir::Storage s = *t.storage;
@@ -58,7 +60,7 @@ class Links {
   }
 
  private:
-  std::string folder_;
+  std::string begin_;
   std::map<const io::MappedFile*, std::shared_ptr<io::MappedFile>> files_;
   std::map<const ir::Storage*, std::shared_ptr<const ir::Storage>> storages_;
 };
@@ -68,7 +70,7 @@ class Links {
 absl::Status WriteMinifiedText(const ir::Program& p, const std::string& folder, const std::string& stem, bool link) {
   const std::unique_ptr<ir::Program> copy = ir::Clone(p);
   copy->sample_inputs = nullptr;
-  Links links(folder);
+  Links links(text::StrCat(folder, "/", stem));
   std::vector<ir::TensorRef*> large;
   for (auto& [name, t] : copy->weights) {
     const io::Bytes* bytes = std::get_if<io::Bytes>(&t.storage->bytes);
@@ -88,8 +90,13 @@ absl::Status WriteMinifiedText(const ir::Program& p, const std::string& folder, 
     ASSIGN_OR_RETURN(auto file, io::AtomicFile::Create(path));
     for (const ir::TensorRef* t : large) {
       offsets.push_back(file->position());
-      ASSIGN_OR_RETURN(const std::string dense, ir::ReadDense(*t, uint64_t{1} << 40));
-      RETURN_IF_ERROR(file->Write(dense));
+      const auto& bytes = std::get<io::Bytes>(t->storage->bytes);
+      if (t->is_contiguous() && ir::BitSize(t->dtype) % 8 == 0) {
+        RETURN_IF_ERROR(file->Append(bytes.Part(static_cast<uint64_t>(t->offset), static_cast<uint64_t>(t->nbytes()))));
+      } else {
+        ASSIGN_OR_RETURN(const std::string dense, ir::ReadDense(*t, uint64_t{1} << 40));
+        RETURN_IF_ERROR(file->Write(dense));
+      }
       RETURN_IF_ERROR(file->WriteZeros((64 - file->position() % 64) % 64));
     }
     RETURN_IF_ERROR(file->Commit());
