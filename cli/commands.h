@@ -18,6 +18,7 @@ namespace slipway::cli {
 void AddConvert(CLI::App& app, int* code);
 void AddDiff(CLI::App& app, int* code);
 void AddInspect(CLI::App& app, int* code);
+void AddMinify(CLI::App& app, int* code);
 void AddQuantize(CLI::App& app, int* code);
 void AddRun(CLI::App& app, int* code);
 void AddUnpack(CLI::App& app, int* code);

@@ -30,6 +30,7 @@ int main(int argc, char** argv) {
   int code = slipway::driver::kDone;
   slipway::cli::AddConvert(app, &code);
   slipway::cli::AddInspect(app, &code);
+  slipway::cli::AddMinify(app, &code);
   slipway::cli::AddQuantize(app, &code);
   slipway::cli::AddRun(app, &code);
   slipway::cli::AddUnpack(app, &code);

@@ -32,6 +32,7 @@ constexpr char kMemory[] = "SW4001";            // out of memory or over a limit
 constexpr char kNotQuantized[] = "SW5001";      // --require-all: weights that were asked for stay in float
 constexpr char kDiffers[] = "SW6001";       // verify: the two do not compute the same
 constexpr char kNoRuntime[] = "SW6002";     // no Python with onnxruntime
+constexpr char kDoesNotFail[] = "SW6101";       // minify: the program does not fail the check
 constexpr char kInternal[] = "SW9001";          // a bug in slipway
 }  // namespace id
 

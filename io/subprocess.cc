@@ -68,9 +68,11 @@ struct Pipe {
   for (int fd : o.inherit) fcntl(fd, F_SETFD, 0);
   signal(SIGPIPE, SIG_DFL);
   signal(SIGXFSZ, SIG_DFL);
+  const rlimit no_core{0, 0};
+  setrlimit(RLIMIT_CORE, &no_core);
   if (o.memory_limit > 0) {
     const rlimit limit{o.memory_limit, o.memory_limit};
-    setrlimit(RLIMIT_AS, &limit);
+    setrlimit(RLIMIT_DATA, &limit);
   }
   execv(program, argv);
   _exit(127);
@@ -99,56 +101,60 @@ absl::StatusOr<SubprocessResult> RunSubprocess(const std::vector<std::string>& a
   if (child < 0) return IoError(errno, "fork");
   if (child == 0) Become(program->c_str(), arguments.data(), in.read, out.write, error.write, o, parent);
   Pipe::Close(in.read), Pipe::Close(out.write), Pipe::Close(error.write);
-  fcntl(in.write, F_SETFL, O_NONBLOCK);
+  for (int fd : {in.write, out.read, error.read}) fcntl(fd, F_SETFL, O_NONBLOCK);
+  const int ended = static_cast<int>(syscall(SYS_pidfd_open, child, 0));  // readable once it has; -1 on old kernels
 
   SubprocessResult result;
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(o.timeout_seconds);
   size_t written = 0;
   struct sigaction ignore = {}, old;
   ignore.sa_handler = SIG_IGN;
-  sigaction(SIGPIPE, &ignore, &old);  // a program that does not read its input
-  while (out.read >= 0 || error.read >= 0) {
+  if (!o.input.empty()) sigaction(SIGPIPE, &ignore, &old);  // a program that does not read its input
+  // What is there of its outputs.
+  const auto drain = [&](int i) {
+    Pipe& p = i == 0 ? out : error;
+    char buffer[65536];
+    while (p.read >= 0) {
+      const ssize_t n = read(p.read, buffer, sizeof buffer);
+      if (n > 0) Keep(buffer, static_cast<size_t>(n), i == 0 ? o.max_output : o.max_output / 16, i == 1, i == 0 ? &result.output : &result.error, &result.output_cut);
+      else if (n < 0 && errno == EINTR) continue;
+      else if (n < 0 && errno == EAGAIN) return;
+      else Pipe::Close(p.read);
+    }
+  };
+  int status = 0;
+  // Until it ends: its children may hold its outputs for longer.
+  while (waitpid(child, &status, WNOHANG) == 0) {
     if (written == o.input.size()) Pipe::Close(in.write);
-    pollfd fds[] = {{out.read, POLLIN, 0}, {error.read, POLLIN, 0}, {in.write, POLLOUT, 0}};
-    int wait = 1000;
+    pollfd fds[] = {{out.read, POLLIN, 0}, {error.read, POLLIN, 0}, {in.write, POLLOUT, 0}, {ended, POLLIN, 0}};
+    int wait = ended < 0 ? 10 : 1000;
     if (o.timeout_seconds > 0) {
       const double left = std::chrono::duration<double>(end - std::chrono::steady_clock::now()).count();
       if (left <= 0) {
         result.timed_out = true;
         break;
       }
-      wait = static_cast<int>(std::min(1000.0, left * 1e3)) + 1;
+      wait = static_cast<int>(std::min(static_cast<double>(wait), left * 1e3)) + 1;
     }
-    if (poll(fds, 3, wait) < 0 && errno != EINTR) break;
-    char buffer[65536];
-    for (int i = 0; i < 2; ++i) {
-      if (fds[i].revents == 0) continue;
-      Pipe& p = i == 0 ? out : error;
-      const ssize_t n = read(p.read, buffer, sizeof buffer);
-      if (n > 0 && i == 0) Keep(buffer, static_cast<size_t>(n), o.max_output, /*end=*/false, &result.output,
-          &result.output_cut);
-      else if (n > 0) Keep(buffer, static_cast<size_t>(n), o.max_output / 16, /*end=*/true, &result.error, nullptr);
-      else if (n == 0 || errno != EINTR) Pipe::Close(p.read);
-    }
+    if (poll(fds, 4, wait) < 0 && errno != EINTR) break;
+    for (int i = 0; i < 2; ++i)
+      if (fds[i].revents != 0) drain(i);
     if (fds[2].revents != 0) {
       const ssize_t n = write(in.write, o.input.data() + written, o.input.size() - written);
       if (n > 0) written += static_cast<size_t>(n);
       else if (n < 0 && errno != EAGAIN && errno != EINTR) Pipe::Close(in.write), written = o.input.size();
     }
   }
-  sigaction(SIGPIPE, &old, nullptr);
-  int status = 0;
-  // It may have closed its outputs and go on.
-  while (!result.timed_out && waitpid(child, &status, WNOHANG) == 0) {
-    if (o.timeout_seconds > 0 && std::chrono::steady_clock::now() > end) result.timed_out = true;
-    else usleep(1000);
-  }
+  if (!o.input.empty()) sigaction(SIGPIPE, &old, nullptr);
+  if (ended >= 0) close(ended);
   kill(-child, SIGKILL);
   if (result.timed_out) {
     kill(child, SIGKILL);
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
   }
+  drain(0);
+  drain(1);
   if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
   else if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);
   return result;

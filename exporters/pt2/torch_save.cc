@@ -2,6 +2,7 @@
 // in the order of their keys.
 #include "exporters/pt2/torch_save.h"
 
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -62,51 +63,43 @@ class Pickle {
   }
 };
 
-}  // namespace
-
-absl::StatusOr<io::ZipLayout> TorchSaveDict(const std::vector<NamedTensor>& tensors, const PlacedTensors& placed) {
-  Pickle p;
-  p.EmptyOrderedDict();
+absl::Status AddTensor(Pickle& p, const NamedTensor& t, const PlacedTensors& placed, const PlacedTensors::Place& place) {
+  const std::string_view storage = StorageClass(t.tensor.dtype);
+  const std::string_view dtype = ir::Info(t.tensor.dtype).torch_name;
+  if (dtype.empty()) return absl::UnimplementedError(text::StrCat("'", t.name, "': elements of type ", ir::Name(t.tensor.dtype)));
+  if (t.is_parameter) {
+    p.Global("torch._utils", "_rebuild_parameter");
+    p.Op('(');
+  }
+  p.Global("torch._utils", storage.empty() ? "_rebuild_tensor_v3" : "_rebuild_tensor_v2");
   p.Op('(');
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const NamedTensor& t = tensors[i];
-    const auto [payload, offset] = placed.places[i];
-    const std::string_view storage = StorageClass(t.tensor.dtype);
-    const std::string_view dtype = ir::Info(t.tensor.dtype).torch_name;
-    if (dtype.empty()) return absl::UnimplementedError(text::StrCat("'", t.name, "': elements of type ", ir::Name(t.tensor.dtype)));
-    p.String(t.name);
-    if (t.is_parameter) {
-      p.Global("torch._utils", "_rebuild_parameter");
-      p.Op('(');
-    }
-    p.Global("torch._utils", storage.empty() ? "_rebuild_tensor_v3" : "_rebuild_tensor_v2");
-    p.Op('(');
-    p.Op('(');
-    p.String("storage");
-    if (storage.empty()) p.Global("torch.storage", "UntypedStorage");
-    else p.Global("torch", storage);
-    p.String(std::to_string(payload));
-    p.String("cpu");
-    p.Int(static_cast<int64_t>(placed.payloads[payload].bytes.size() / (storage.empty() ? 1 : ir::ByteSize(t.tensor.dtype))));
-    p.Op('t');
-    p.Op('Q');  // the storage of that id
-    p.Int(offset);
-    p.Tuple(t.tensor.sizes);
-    p.Tuple(t.tensor.strides);
-    p.Bool(t.requires_grad && !t.is_parameter);
-    p.EmptyOrderedDict();  // hooks
-    if (storage.empty()) p.Global("torch", dtype);
+  p.Op('(');
+  p.String("storage");
+  if (storage.empty()) p.Global("torch.storage", "UntypedStorage");
+  else p.Global("torch", storage);
+  p.String(std::to_string(place.payload));
+  p.String("cpu");
+  p.Int(static_cast<int64_t>(placed.payloads[place.payload].bytes.size() / (storage.empty() ? 1 : ir::ByteSize(t.tensor.dtype))));
+  p.Op('t');
+  p.Op('Q');  // the storage of that id
+  p.Int(place.offset);
+  p.Tuple(t.tensor.sizes);
+  p.Tuple(t.tensor.strides);
+  p.Bool(t.requires_grad && !t.is_parameter);
+  p.EmptyOrderedDict();  // hooks
+  if (storage.empty()) p.Global("torch", dtype);
+  p.Op('t');
+  p.Op('R');
+  if (t.is_parameter) {
+    p.Bool(t.requires_grad);
+    p.EmptyOrderedDict();
     p.Op('t');
     p.Op('R');
-    if (t.is_parameter) {
-      p.Bool(t.requires_grad);
-      p.EmptyOrderedDict();
-      p.Op('t');
-      p.Op('R');
-    }
   }
-  p.Op('u');
+  return absl::OkStatus();
+}
 
+absl::StatusOr<io::ZipLayout> LayOut(Pickle p, const PlacedTensors& placed) {
   io::ZipLayout zip;
   absl::Status status = zip.Add("archive/data.pkl", io::Bytes::Of(p.Finish()));
   if (status.ok()) status = zip.Add("archive/byteorder", io::Bytes::Of("little"));
@@ -115,6 +108,55 @@ absl::StatusOr<io::ZipLayout> TorchSaveDict(const std::vector<NamedTensor>& tens
   if (status.ok()) status = zip.Add("archive/version", io::Bytes::Of("3\n"));
   if (!status.ok()) return status;
   return zip;
+}
+
+}  // namespace
+
+absl::StatusOr<io::ZipLayout> TorchSaveDict(const std::vector<NamedTensor>& tensors, const PlacedTensors& placed) {
+  Pickle p;
+  p.EmptyOrderedDict();
+  p.Op('(');
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    p.String(tensors[i].name);
+    if (absl::Status s = AddTensor(p, tensors[i], placed, placed.places[i]); !s.ok()) return s;
+  }
+  p.Op('u');
+  return LayOut(std::move(p), placed);
+}
+
+absl::StatusOr<std::string> TorchSaveArguments(const std::vector<SampleArgument>& arguments) {
+  std::vector<NamedTensor> tensors;
+  for (const SampleArgument& a : arguments)
+    if (!a.number) tensors.push_back({text::StrCat("argument ", tensors.size()), a.tensor});
+  auto placed = PlaceTensors(tensors);
+  if (!placed.ok()) return placed.status();
+  Pickle p;
+  p.Op('(');
+  size_t next = 0;
+  for (const SampleArgument& a : arguments) {
+    if (!a.number) {
+      if (absl::Status s = AddTensor(p, tensors[next], *placed, placed->places[next]); !s.ok()) return s;
+      ++next;
+      continue;
+    }
+    auto bytes = ir::ReadDense(a.tensor);
+    if (!bytes.ok()) return bytes.status();
+    int64_t number = 0;
+    if (bytes->size() != sizeof number) return absl::InvalidArgumentError("a number that is no i64");
+    std::memcpy(&number, bytes->data(), sizeof number);
+    p.Int(number);
+  }
+  p.Op('t');
+  p.Op('}');
+  p.Op('\x86');
+  auto zip = LayOut(std::move(p), *placed);
+  if (!zip.ok()) return zip.status();
+  std::string out;
+  for (const io::ZipLayout::Piece& piece : zip->Finish()) {
+    const auto data = piece.bytes.data();
+    out.append(reinterpret_cast<const char*>(data.data()), data.size());
+  }
+  return out;
 }
 
 }  // namespace slipway::exporters

@@ -1,19 +1,29 @@
-// Dicts of tensors as torch.save writes them (a zip with a protocol-2 pickle): how archives of torch up to 2.8 keep
-// weights.
+// What torch.save writes (a zip with a protocol-2 pickle): dicts of tensors, which archives of torch up to 2.8 keep weights in, and
+// the arguments of a call, which archives keep as sample inputs.
 #ifndef SLIPWAY_EXPORTERS_PT2_TORCH_SAVE_H_
 #define SLIPWAY_EXPORTERS_PT2_TORCH_SAVE_H_
 
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "exporters/pt2/payloads.h"
 #include "io/zip_writer.h"
+#include "ir/tensor.h"
 
 namespace slipway::exporters {
 
 // The archive, laid out: name -> Parameter or Tensor, in that order. Unimplemented for element types that torch's
 // pickles have no name for.
 absl::StatusOr<io::ZipLayout> TorchSaveDict(const std::vector<NamedTensor>& tensors, const PlacedTensors& placed);
+
+// The positional arguments of a call, ((a, b, …), {}): tensors, and the element of a 0-d i64 tensor as a Python int where
+// `number` says so. The bytes of the file. As above.
+struct SampleArgument {
+  ir::TensorRef tensor;
+  bool number = false;
+};
+absl::StatusOr<std::string> TorchSaveArguments(const std::vector<SampleArgument>& arguments);
 
 }  // namespace slipway::exporters
 

@@ -1,0 +1,35 @@
+// Files of candidates and of the result: text that stands alone, archives with sample inputs, and a program of torch that makes the
+// same graph again.
+#ifndef SLIPWAY_DRIVER_MINIFY_FILES_H_
+#define SLIPWAY_DRIVER_MINIFY_FILES_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "ir/graph.h"
+#include "ir/tensor.h"
+
+namespace slipway::driver {
+
+// `folder`/`stem`.ir. Weights of up to 64 KiB are in the text, others in `stem`.bin beside it or, where they lie in files already and
+// `link` is set, in those, through symbolic links in the folder.
+absl::Status WriteMinifiedText(const ir::Program& p, const std::string& folder, const std::string& stem, bool link);
+// With `inputs` as sample inputs, where torch has a name for their types.
+absl::Status WriteMinifiedPt2(const ir::Program& p, const std::vector<ir::TensorRef>& inputs, const std::string& path);
+// input.0, input.1, …
+absl::Status WriteMinifiedInputs(const std::vector<ir::TensorRef>& inputs, const std::string& path);
+
+struct ReproOptions {
+  std::vector<std::string> steps;  // what fails: shell commands with {}, {pt2}, {ir}, {inputs}, {other}, {onnx}, {folder}
+  std::string from;                // the folder that commands start from, relative to that of the result
+  std::string result;              // the folder of the result, as seen from there
+  std::string failure;             // for people
+};
+// repro.py, and repro.bin for numbers that do not fit in it; Unimplemented for what torch cannot be told in Python.
+absl::Status WriteReproPython(const ir::Program& p, const std::vector<ir::TensorRef>& inputs, const ReproOptions& options, const std::string& folder);
+absl::Status WriteReproShell(const ReproOptions& options, const std::string& folder);
+
+}  // namespace slipway::driver
+
+#endif  // SLIPWAY_DRIVER_MINIFY_FILES_H_
