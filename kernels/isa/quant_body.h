@@ -18,7 +18,7 @@ SLIPWAY_INLINE Vec RoundedF16(Vec v) {
 // What the integers of some columns are shifted by and multiplied with in some groups. For vector c of columns of group
 // i it is at c / kPart · panel + c % kPart · kLanes + i · group.
 constexpr int kPart = kPanel / kLanes;  // vectors of a panel
-constexpr int64_t kGroups = 4, kMostColumns = (8 > kPart ? 8 : kPart) * kLanes;
+constexpr int64_t kGroups = 16, kMostColumns = (8 > kPart ? 8 : kPart) * kLanes;
 struct Scales {
   const float* at;
   int64_t panel, group;
@@ -26,7 +26,7 @@ struct Scales {
 };
 struct Parameters {
   Scales shift, scale;
-  bool uniform;  // all integers are shifted by -offset
+  bool uniform;  // all integers are shifted by -offset, and nobody asked for `shift`
   alignas(64) float room[2][kGroups][kMostColumns];
 };
 // From panels of f32, bf16, f16 or i8 to[i][c] for groups first + i < end and columns j + c, c < n.
@@ -58,7 +58,7 @@ SLIPWAY_INLINE bool AllZero(const void* panels, int64_t groups, int64_t first, i
   return any == 0;
 }
 // Of groups [first, end), and fetches what will be needed next, here or in the next n columns.
-SLIPWAY_INLINE void LoadParameters(const QuantMatrix& b, int64_t first, int64_t end, int64_t j, int64_t n,
+SLIPWAY_INLINE void LoadParameters(const QuantMatrix& b, int64_t first, int64_t end, int64_t j, int64_t n, bool shifts,
                                    Parameters* to) {
   const int64_t groups = b.k / b.group, panel = kPanel * groups;
   to->shift = {to->room[0][0], kPanel, kMostColumns}, to->scale = {to->room[1][0], kPanel, kMostColumns};
@@ -78,7 +78,7 @@ SLIPWAY_INLINE void LoadParameters(const QuantMatrix& b, int64_t first, int64_t 
   }
   to->uniform = b.zero == nullptr || (b.zero_dtype == DType::kI8 && AllZero(b.zero, groups, first, end, j, n));
   if (!to->uniform) WidenPanels(b.zero, b.zero_dtype, b, first, end, j, n, to->room[0]);
-  if (to->uniform || b.offset != 0)
+  if (shifts || (!to->uniform && b.offset != 0))
     for (int64_t i = 0; i < end - first; ++i)
       for (int64_t c = 0; c < n; c += kLanes)
         Store(to->room[0][i] + c, (to->uniform ? Vec{} : Load(to->room[0][i] + c)) - b.offset);
@@ -167,6 +167,10 @@ __attribute__((noinline)) void AddGroups(const float* a, int64_t a_row, int64_t 
     if constexpr (kHow == Widening::kRounded) w = RoundedBF16(w * scale.of(c));
     return w;
   };
+  Vec kept[C];  // the totals of one row
+  if constexpr (R == 1)
+#pragma GCC unroll 8
+    for (int c = 0; c < C; ++c) kept[c] = first ? Vec{} : Load(total[0] + c * kLanes);
   auto put = [&]() __attribute__((always_inline)) {
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r)
@@ -176,9 +180,13 @@ __attribute__((noinline)) void AddGroups(const float* a, int64_t a_row, int64_t 
         for (int half = kSums / 2; half > 0; half /= 2)
 #pragma GCC unroll 4
           for (int i = 0; i < half; ++i) sum[r][c][i] += sum[r][c][i + half];
-        float* t = total[r] + c * kLanes;
         const Vec s = kTogether ? sum[r][c][0] * scale.of(c) : sum[r][c][0];
-        Store(t, first ? s : Load(t) + s);
+        if constexpr (R == 1) {
+          kept[c] += s;
+        } else {
+          float* t = total[r] + c * kLanes;
+          Store(t, first ? s : Load(t) + s);
+        }
       }
   };
   clear();
@@ -212,10 +220,13 @@ __attribute__((noinline)) void AddGroups(const float* a, int64_t a_row, int64_t 
         }
     const bool last = ++g == groups;
     if (kTogether || last) put(), first = false;
-    if (last) return;
+    if (last) break;
     if (kTogether) clear();
     a += depth, shift.at += shift.group, scale.at += scale.group;
   }
+  if constexpr (R == 1)
+#pragma GCC unroll 8
+    for (int c = 0; c < C; ++c) Store(total[0] + c * kLanes, kept[c]);
 }
 
 // R rows, C vectors of columns from j on.
@@ -227,7 +238,7 @@ void QuantTile(const QuantCall& g, const float* a, float* to, int64_t j) {
   Parameters parameters;
   for (int64_t i = 0; i < groups; i += kGroups, a += kGroups * b.group) {
     const int64_t end = Least(groups, i + kGroups);
-    LoadParameters(b, i, end, j, C * kLanes, &parameters);
+    LoadParameters(b, i, end, j, C * kLanes, b.rounded != DType::kF32, &parameters);
     auto add = [&]<Widening kHow>() __attribute__((always_inline)) {
       AddGroups<R, C, kNibbles, kHow>(a, g.a_row, end - i, b.group, WordsAt<kNibbles>(b, i * b.group, j), panel, b.offset,
                                       parameters, total, i == 0);
@@ -315,7 +326,7 @@ void Expand(const QuantMatrix& b, int64_t p, int64_t depth, int64_t j, float* to
     const int64_t group = p / b.group, stop = Least(end, (group + 1) * b.group);
     if (group >= loaded + kGroups) {
       loaded = group;
-      LoadParameters(b, group, Least(b.k / b.group, group + kGroups), j, kPanel, &parameters);
+      LoadParameters(b, group, Least(b.k / b.group, group + kGroups), j, kPanel, true, &parameters);
     }
     for (int64_t c = 0; c < kPanel; c += kLanes) {
       const Vec shift = Load(parameters.shift.at + (group - loaded) * parameters.shift.group + c);
