@@ -17,7 +17,7 @@
 #include <set>
 #include <thread>
 
-#include "base/json.h"
+#include "absl/types/span.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "base/utf8.h"
@@ -190,8 +190,14 @@ class Prober : public minifier::Oracle {
           break;
         }
       }
-      RETURN_IF_ERROR(Ask(window));
+      RETURN_IF_ERROR(Ask(absl::MakeConstSpan(window)));
       for (size_t i = 0; i < window.size(); ++i) {
+        for (int attempt = 0; attempt < 2 && GaveOut(*log_.Find(window[i].digest)); ++attempt) {
+          std::optional<Candidate> same = Respelled(window[i]);
+          if (!same) break;
+          window[i] = *std::move(same);
+          RETURN_IF_ERROR(Ask(absl::MakeConstSpan(&window[i], 1)));
+        }
         if (!Matches(*log_.Find(window[i].digest))) continue;
         RETURN_IF_ERROR(Accept(std::move(window[i]), what));
         return places[i];
@@ -258,6 +264,29 @@ class Prober : public minifier::Oracle {
 
   bool Matches(const Verdict& v) const {
     return v.kind == Verdict::kFails && v.failure == target_.failure && (!messages_ || v.message == target_.message);
+  }
+
+  // Whether the check was stopped by what it met, where the failure that is looked for is another.
+  bool GaveOut(const Verdict& v) const {
+    if (v.kind != Verdict::kFails || Matches(v)) return false;
+    const bool memory = text::Contains(v.message, "MemoryError") || text::Contains(v.message, "bad_alloc") || text::Contains(v.message, "annot allocate memory") ||
+                        text::Contains(v.message, "ut of memory");
+    // A shell says 128 + N of a command that signal N ended.
+    std::string_view code = v.failure;
+    int number = 0;
+    const bool by_shell = text::ConsumePrefix(&code, "exit ") && text::ParseNumber(code, &number) && number > 128;
+    return memory || by_shell || v.failure == "timeout" || v.failure.starts_with("signal");
+  }
+  std::optional<Candidate> Respelled(const Candidate& c) const {
+    Candidate same;
+    same.program = ir::Clone(*c.program);
+    if (!names_->Respell(*same.program)) return std::nullopt;
+    if (c.other) {
+      same.other = ir::Clone(*c.other);
+      names_->Respell(*same.other);
+    }
+    same.digest = DigestOf(same);
+    return same;
   }
 
   void Note() {
@@ -335,7 +364,7 @@ class Prober : public minifier::Oracle {
   }
 
   // Verdicts of all of them in the log.
-  absl::Status Ask(const std::vector<Candidate>& window) {
+  absl::Status Ask(absl::Span<const Candidate> window) {
     std::vector<const Candidate*> unknown;
     for (const Candidate& c : window)
       if (!log_.Find(c.digest)) unknown.push_back(&c);

@@ -325,6 +325,16 @@ std::string StandIns::ValueOf(std::string_view input) const {
   return values_[ordinal];
 }
 
+bool StandIns::Respell(Program& p) const {
+  bool any = false;
+  for (Value* v : p.graph->inputs()) {
+    if (!v->name().starts_with(prefix_)) continue;
+    p.graph->Rename(v, text::StrCat(prefix_, "0", std::string_view(v->name()).substr(prefix_.size())));
+    any = true;
+  }
+  return any;
+}
+
 std::vector<Node*> NodesOf(const Graph& g) {
   std::vector<Node*> nodes;
   for (Node* n : g) nodes.push_back(n);

@@ -33,6 +33,9 @@ class StandIns {
   std::string NameFor(std::string_view value) const;
   // The value of the original that an input of this name stands for; "" for none.
   std::string ValueOf(std::string_view input) const;
+  // The same program with such inputs under names that mean the same: another text for a check that gives out on this one.
+  // False where there are none.
+  bool Respell(ir::Program& p) const;
 
  private:
   text::Map<int> ordinals_;

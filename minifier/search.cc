@@ -38,6 +38,7 @@ class Reduction {
       before = Size();
       RETURN_IF_ERROR(HoistBodies());
       RETURN_IF_ERROR(RemoveNodes());
+      RETURN_IF_ERROR(TryFew());
       RETURN_IF_ERROR(ReduceBodies());
     }
     RETURN_IF_ERROR(Simplify());
@@ -172,6 +173,22 @@ class Reduction {
         }
         if (size == 1) break;
       }
+    }
+    return absl::OkStatus();
+  }
+
+  // Of few nodes: one or two of them alone, which removing one after the other does not come by where what is between does not fail
+  // (or the check gave out).
+  absl::Status TryFew() {
+    constexpr size_t kFew = 8;
+    for (bool again = true; again && best().graph->node_count() > 2 && best().graph->node_count() <= kFew;) {
+      const int n = static_cast<int>(best().graph->node_count());
+      std::vector<Edit> edits;
+      for (int i = 0; i < n; ++i) edits.push_back(Keep({i}));
+      for (int i = 0; i < n; ++i)
+        for (int k = i + 1; k < n; ++k) edits.push_back(Keep({i, k}, Joint::kBypass));
+      ASSIGN_OR_RETURN(const auto done, oracle_.FirstThatFails(edits, "few nodes alone"));
+      again = done.has_value();
     }
     return absl::OkStatus();
   }
