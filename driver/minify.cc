@@ -1,4 +1,5 @@
-// The oracle of the search (minifier/search.h): candidates become files, files are checked by processes, and what is known stays
+// The oracle of the search (minifier/search.h): candidates become files, files are checked by processes, and what is known
+// stays
 // in a log, so that a run that was killed goes on where it was: the search is deterministic, and repeats itself from the log.
 #include "driver/minify.h"
 
@@ -17,7 +18,7 @@
 #include <set>
 #include <thread>
 
-#include "base/json.h"
+#include "absl/types/span.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "base/utf8.h"
@@ -103,10 +104,12 @@ class Log {
   }
 
   absl::Status Add(const std::string& digest, const Verdict& v) {
-    const std::string line = text::StrCat(digest, "\t", v.kind == Verdict::kFails ? "fails" : v.kind == Verdict::kPasses ? "passes" : "unusable",
+    const std::string line = text::StrCat(digest, "\t",
+        v.kind == Verdict::kFails ? "fails" : v.kind == Verdict::kPasses ? "passes" : "unusable",
                                           "\t", Field(v.failure), "\t", Field(v.message), "\n");
     std::lock_guard lock(mutex_);
-    if (write(fd_, line.data(), line.size()) != static_cast<ssize_t>(line.size()) || fdatasync(fd_) != 0) return io::IoError(errno, "probes.log");
+    if (write(fd_, line.data(), line.size()) != static_cast<ssize_t>(line.size()) ||
+        fdatasync(fd_) != 0) return io::IoError(errno, "probes.log");
     verdicts_.insert_or_assign(digest, Verdict{v.kind, Field(v.failure), Field(v.message)});
     return absl::OkStatus();
   }
@@ -141,7 +144,8 @@ std::string DigestOf(const Candidate& c) {
 
 class Prober : public minifier::Oracle {
  public:
-  Prober(const MinifyOptions& options, const Check& check, MinifyReport& report) : options_(options), check_(check), report_(report) {}
+  Prober(const MinifyOptions& options, const Check& check, MinifyReport& report) : options_(options), check_(check),
+      report_(report) {}
 
   absl::Status Open(std::unique_ptr<ir::Program> program, std::unique_ptr<ir::Program> other, const std::string& key) {
     best_.program = std::move(program);
@@ -190,8 +194,14 @@ class Prober : public minifier::Oracle {
           break;
         }
       }
-      RETURN_IF_ERROR(Ask(window));
+      RETURN_IF_ERROR(Ask(absl::MakeConstSpan(window)));
       for (size_t i = 0; i < window.size(); ++i) {
+        for (int attempt = 0; attempt < 2 && GaveOut(*log_.Find(window[i].digest)); ++attempt) {
+          std::optional<Candidate> same = Respelled(window[i]);
+          if (!same) break;
+          window[i] = *std::move(same);
+          RETURN_IF_ERROR(Ask(absl::MakeConstSpan(&window[i], 1)));
+        }
         if (!Matches(*log_.Find(window[i].digest))) continue;
         RETURN_IF_ERROR(Accept(std::move(window[i]), what));
         return places[i];
@@ -254,10 +264,35 @@ class Prober : public minifier::Oracle {
   const Clock::time_point start_ = Clock::now();
 
   std::string Scratch() const { return options_.folder + "/probes"; }
-  static std::string Describe(const Verdict& v) { return v.message.empty() ? v.failure : text::StrCat(v.failure, ": ", v.message); }
+  static std::string Describe(const Verdict& v) { return v.message.empty() ? v.failure : text::StrCat(v.failure, ": ",
+      v.message); }
 
   bool Matches(const Verdict& v) const {
     return v.kind == Verdict::kFails && v.failure == target_.failure && (!messages_ || v.message == target_.message);
+  }
+
+  // Whether the check was stopped by what it met, where the failure that is looked for is another.
+  bool GaveOut(const Verdict& v) const {
+    if (v.kind != Verdict::kFails || Matches(v)) return false;
+    const bool memory = text::Contains(v.message, "MemoryError") || text::Contains(v.message, "bad_alloc") ||
+        text::Contains(v.message, "annot allocate memory") ||
+                        text::Contains(v.message, "ut of memory");
+    // A shell says 128 + N of a command that signal N ended.
+    std::string_view code = v.failure;
+    int number = 0;
+    const bool by_shell = text::ConsumePrefix(&code, "exit ") && text::ParseNumber(code, &number) && number > 128;
+    return memory || by_shell || v.failure == "timeout" || v.failure.starts_with("signal");
+  }
+  std::optional<Candidate> Respelled(const Candidate& c) const {
+    Candidate same;
+    same.program = ir::Clone(*c.program);
+    if (!names_->Respell(*same.program)) return std::nullopt;
+    if (c.other) {
+      same.other = ir::Clone(*c.other);
+      names_->Respell(*same.other);
+    }
+    same.digest = DigestOf(same);
+    return same;
   }
 
   void Note() {
@@ -293,7 +328,8 @@ class Prober : public minifier::Oracle {
     const absl::Status written = WriteFiles(c, files);
     absl::StatusOr<Verdict> v;
     if (!written.ok() && io::ErrnoOf(written) != 0) v = written;
-    else if (!written.ok()) v = Verdict{Verdict::kUnusable, "cannot be written", text::Shortened(std::string(written.message()), 500)};
+    else if (!written.ok()) v = Verdict{Verdict::kUnusable, "cannot be written",
+        text::Shortened(std::string(written.message()), 500)};
     else v = check_.Run(files);
     RemoveFolder(files.folder);
     return v;
@@ -335,7 +371,7 @@ class Prober : public minifier::Oracle {
   }
 
   // Verdicts of all of them in the log.
-  absl::Status Ask(const std::vector<Candidate>& window) {
+  absl::Status Ask(absl::Span<const Candidate> window) {
     std::vector<const Candidate*> unknown;
     for (const Candidate& c : window)
       if (!log_.Find(c.digest)) unknown.push_back(&c);
@@ -400,20 +436,27 @@ std::string Code(std::string_view s) {
   return text::StrCat("`", out, "`");
 }
 
-std::string ReportText(const MinifyOptions& o, const ir::Program& original, const Prober& prober, const MinifyReport& report, bool onnx, const std::vector<std::string>& missing) {
+std::string ReportText(const MinifyOptions& o, const ir::Program& original, const Prober& prober, const MinifyReport& report,
+    bool onnx, const std::vector<std::string>& missing) {
   const ir::Program& p = prober.best();
   std::string out = "# A program that fails, made small\n\n";
-  text::StrAppend(&out, "The failure: ", Code(report.failure), "\n\nThe check: ", Code(o.check), o.fail_code ? text::StrCat(", exit code ", *o.fail_code) : "",
+  text::StrAppend(&out, "The failure: ", Code(report.failure), "\n\nThe check: ", Code(o.check),
+      o.fail_code ? text::StrCat(", exit code ", *o.fail_code) : "",
                   o.fail_regex.empty() ? "" : text::StrCat(", output that matches ", Code(o.fail_regex)), "\n\n");
-  text::StrAppend(&out, "| | before | after |\n|---|---|---|\n| nodes | ", report.reached.nodes_before, " | ", report.reached.nodes, " |\n| inputs | ",
-                  UserInputs(original).size(), " | ", UserInputs(p).size(), " |\n| outputs | ", original.graph->outputs.size(), " | ", p.graph->outputs.size(),
-                  " |\n| weights | ", original.weights.size(), ", ", SizeText(WeightBytes(original)), " | ", p.weights.size(), ", ", SizeText(WeightBytes(p)),
+  text::StrAppend(&out, "| | before | after |\n|---|---|---|\n| nodes | ", report.reached.nodes_before, " | ",
+      report.reached.nodes, " |\n| inputs | ",
+                  UserInputs(original).size(), " | ", UserInputs(p).size(), " |\n| outputs | ",
+                      original.graph->outputs.size(), " | ", p.graph->outputs.size(),
+                  " |\n| weights | ", original.weights.size(), ", ", SizeText(WeightBytes(original)), " | ", p.weights.size(),
+                      ", ", SizeText(WeightBytes(p)),
                   " |\n| symbolic sizes | ", Symbols(original), " | ", Symbols(p), " |\n\n## What is left\n\n");
   for (const ir::Node* n : *p.graph) {
     std::string place;
-    if (const ir::Value* v = n->output() ? original.graph->FindValue(n->output()->name()) : nullptr; v && v->producer() && v->producer()->source())
+    if (const ir::Value* v = n->output() ? original.graph->FindValue(n->output()->name()) : nullptr; v && v->producer() &&
+        v->producer()->source())
       place = v->producer()->source()->Describe();
-    text::StrAppend(&out, "- ", Code(n->op_name()), n->output() ? text::StrCat(" (", Code("%" + n->output()->name()), ", ", Code(n->output()->type().ToString()), ")") : "",
+    text::StrAppend(&out, "- ", Code(n->op_name()),
+        n->output() ? text::StrCat(" (", Code("%" + n->output()->name()), ", ", Code(n->output()->type().ToString()), ")") : "",
                     place.empty() ? "" : text::StrCat(", in ", Code(place)), "\n");
   }
   text::StrAppend(&out, "\n## What was done\n\n");
@@ -421,31 +464,38 @@ std::string ReportText(const MinifyOptions& o, const ir::Program& original, cons
   if (prober.steps().empty()) out += "Nothing could be taken away.\n";
   if (report.stopped) out += "\nA limit of time or probes was reached: more may go.\n";
   for (const std::string& note : report.notes) text::StrAppend(&out, "\nNote: ", text::Printable(note), ".\n");
-  text::StrAppend(&out, "\nThe numbers are ", prober.data().origin(), ".\n\n## Files\n\n- `min.ir`: the program as text; `min.pt2`", onnx ? ", `min.onnx`" : "",
+  text::StrAppend(&out, "\nThe numbers are ", prober.data().origin(),
+      ".\n\n## Files\n\n- `min.ir`: the program as text; `min.pt2`", onnx ? ", `min.onnx`" : "",
                   ": the same\n- `inputs.safetensors`: its inputs, as `slipway run` takes them\n- `repro.sh`: the check on it\n- `repro.py`: the same program in torch, and the check on what that "
                   "exports\n- `probes.log`: what was asked; the same command goes on from it\n");
   for (const std::string& m : missing) text::StrAppend(&out, "\nNot written: ", text::Printable(m), ".\n");
-  text::StrAppend(&out, "\nMade by ", VersionText(), original.torch_version.empty() ? "" : text::StrCat("; the program by torch ", text::Printable(original.torch_version)), ".\n");
+  text::StrAppend(&out, "\nMade by ", VersionText(),
+      original.torch_version.empty() ? "" : text::StrCat("; the program by torch ", text::Printable(original.torch_version)),
+      ".\n");
   return out;
 }
 
-absl::Status WriteResult(const MinifyOptions& o, const Check& check, const ir::Program& original, const Prober& prober, MinifyReport& report) {
+absl::Status WriteResult(const MinifyOptions& o, const Check& check, const ir::Program& original, const Prober& prober,
+    MinifyReport& report) {
   std::vector<std::string> missing;
   RETURN_IF_ERROR(prober.WriteBest(true, &missing));
   const ir::Program& p = prober.best();
   const std::vector<ir::TensorRef> inputs = prober.data().InputsOf(p, prober.names());
   unlink((o.folder + "/min.onnx").c_str());
-  auto converted = io::RunSubprocess({o.slipway, "convert", o.folder + "/min.ir", "-o", o.folder + "/min.onnx", "-q"}, {.timeout_seconds = o.timeout, .memory_limit = o.memory});
+  auto converted = io::RunSubprocess({o.slipway, "convert", o.folder + "/min.ir", "-o", o.folder + "/min.onnx", "-q"},
+      {.timeout_seconds = o.timeout, .memory_limit = o.memory});
   const bool onnx = converted.ok() && !converted->timed_out && converted->exit_code == 0;
   std::error_code error;
-  const std::filesystem::path here = std::filesystem::current_path(error), folder = std::filesystem::weakly_canonical(o.folder, error);
+  const std::filesystem::path here = std::filesystem::current_path(error),
+      folder = std::filesystem::weakly_canonical(o.folder, error);
   ReproOptions repro;
   repro.steps = check.ShellSteps();
   repro.from = std::filesystem::relative(here, folder, error).string();
   repro.result = std::filesystem::relative(folder, here, error).string() + "/";
   repro.failure = text::Printable(text::Shortened(report.failure, 300));
   RETURN_IF_ERROR(WriteReproShell(repro, o.folder));
-  if (absl::Status s = WriteReproPython(p, inputs, repro, o.folder); absl::IsUnimplemented(s)) missing.push_back(text::StrCat("repro.py: ", s.message()));
+  if (absl::Status s = WriteReproPython(p, inputs, repro,
+      o.folder); absl::IsUnimplemented(s)) missing.push_back(text::StrCat("repro.py: ", s.message()));
   else RETURN_IF_ERROR(s);
   ASSIGN_OR_RETURN(auto file, io::AtomicFile::Create(o.folder + "/report.md"));
   RETURN_IF_ERROR(file->Write(ReportText(o, original, prober, report, onnx, missing)));
@@ -457,7 +507,8 @@ absl::StatusOr<std::unique_ptr<ir::Program>> ReadOne(const std::string& path) {
   auto archive = OpenArchive(path);
   if (!archive.ok()) return WithPlace(archive.status(), path);
   if (archive->programs.size() != 1)
-    return WithPlace(WithHelp(absl::UnimplementedError(text::StrCat("an archive of ", archive->programs.size(), " programs")), "slipway unpack divides it"), path);
+    return WithPlace(WithHelp(absl::UnimplementedError(text::StrCat("an archive of ", archive->programs.size(), " programs")),
+        "slipway unpack divides it"), path);
   return std::move(archive->programs[0]);
 }
 
@@ -475,7 +526,8 @@ absl::StatusOr<std::string> KeyOf(const MinifyOptions& o, const Check& check) {
 }
 
 absl::Status Run(const MinifyOptions& o, MinifyReport& report) {
-  ASSIGN_OR_RETURN(const Check check, Check::Parse({o.check, o.fail_code, o.fail_regex, o.python, o.slipway, o.timeout, o.memory}));
+  ASSIGN_OR_RETURN(const Check check, Check::Parse({o.check, o.fail_code, o.fail_regex, o.python, o.slipway, o.timeout,
+      o.memory}));
   ASSIGN_OR_RETURN(std::unique_ptr<ir::Program> program, ReadOne(o.input));
   const std::unique_ptr<ir::Program> original = ir::Clone(*program);
   std::unique_ptr<ir::Program> other;

@@ -85,7 +85,8 @@ absl::StatusOr<Check> Check::Parse(const CheckOptions& options) {
   const auto convert = [&](const std::string& target, const std::string& opset, bool tells) -> absl::StatusOr<Step> {
     Step s;
     if (target != "onnx" && target != "so" && target != "pt2")
-      return UsageError(text::StrCat("--check ", options.check, ": '", target, "' is no target of checks"), "onnx, so and pt2 are");
+      return UsageError(text::StrCat("--check ", options.check, ": '", target, "' is no target of checks"),
+          "onnx, so and pt2 are");
     int number = 0;
     if (!opset.empty() && (target != "onnx" || !text::ParseNumber(std::string_view(opset), &number)))
       return UsageError(text::StrCat("--check ", options.check, ": '", opset, "' is no opset"));
@@ -104,7 +105,8 @@ absl::StatusOr<Check> Check::Parse(const CheckOptions& options) {
   absl::Status status;
   if (check == "run") {
     Step s;
-    s.argv = {"{slipway}", "run", "{ir}", "--inputs", "{inputs}", "--outputs", "{folder}/outputs.safetensors", "--diagnostics", "json"};
+    s.argv = {"{slipway}", "run", "{ir}", "--inputs", "{inputs}", "--outputs", "{folder}/outputs.safetensors",
+        "--diagnostics", "json"};
     s.tells = s.diagnostics = true;
     c.steps_.push_back(std::move(s));
     c.ir_ = c.inputs_ = c.numeric_ = true;
@@ -115,7 +117,8 @@ absl::StatusOr<Check> Check::Parse(const CheckOptions& options) {
   } else if (text::ConsumePrefix(&rest, "diagnostic:")) {
     c.id_ = std::string(rest);
     std::string target = TakeSuffix(&c.id_);
-    if (!RE2::FullMatch(c.id_, R"(SW[0-9]{4})")) return UsageError(text::StrCat("--check ", check, ": '", c.id_, "' is no diagnostic"), "docs/diagnostics.md lists them");
+    if (!RE2::FullMatch(c.id_, R"(SW[0-9]{4})")) return UsageError(text::StrCat("--check ", check, ": '", c.id_,
+        "' is no diagnostic"), "docs/diagnostics.md lists them");
     status = add(convert(target.empty() ? "onnx" : target, "", true));
   } else if (text::ConsumePrefix(&rest, "accuracy:")) {
     std::string target(rest);
@@ -162,7 +165,8 @@ absl::StatusOr<Check> Check::Parse(const CheckOptions& options) {
 std::string Check::Replaced(std::string_view text, const CandidateFiles& files, bool quote) const {
   const std::pair<std::string_view, std::string> all[] = {
       {"{}", files.pt2},           {"{pt2}", files.pt2},       {"{ir}", files.ir},          {"{inputs}", files.inputs},
-      {"{onnx}", files.folder + "/out.onnx"}, {"{other}", files.other}, {"{folder}", files.folder}, {"{slipway}", options_.slipway},
+      {"{onnx}", files.folder + "/out.onnx"}, {"{other}", files.other}, {"{folder}", files.folder},
+          {"{slipway}", options_.slipway},
   };
   std::string out;
   while (!text.empty()) {
@@ -187,13 +191,15 @@ Verdict Check::Judge(const Step& step, const io::SubprocessResult& r, const Cand
   const bool exited = !r.timed_out && r.exit_code >= 0;
   v.failure = r.timed_out ? "timeout" : exited ? text::StrCat("exit ", r.exit_code) : text::StrCat("signal ", r.signal);
   const bool regex = user && !options_.fail_regex.empty();
-  const bool matches = regex && (RE2::PartialMatch(r.output, options_.fail_regex) || RE2::PartialMatch(r.error, options_.fail_regex));
+  const bool matches = regex && (RE2::PartialMatch(r.output, options_.fail_regex) ||
+      RE2::PartialMatch(r.error, options_.fail_regex));
   bool fails = !exited || (step.code == 0 ? r.exit_code != 0 : r.exit_code == step.code);
   if (user && options_.fail_code) fails = exited && r.exit_code == *options_.fail_code;
   if (regex) fails = matches && (!options_.fail_code || fails);
   if (!fails) {
     if (exited && r.exit_code == 0) v.failure.clear();
-    else if (!step.tells || !user) v.kind = Verdict::kUnusable, v.message = Normalized(LastLine(r.error), files.folder);  // verify could not compare
+    // verify could not compare
+    else if (!step.tells || !user) v.kind = Verdict::kUnusable, v.message = Normalized(LastLine(r.error), files.folder);
     return v;
   }
   v.kind = step.tells ? Verdict::kFails : Verdict::kUnusable;
@@ -230,7 +236,8 @@ absl::StatusOr<Verdict> Check::Run(const CandidateFiles& files) const {
     std::vector<std::string> argv;
     const bool shell = command_ && step.tells;
     for (const std::string& a : step.argv) argv.push_back(Replaced(a, files, shell));
-    auto result = io::RunSubprocess(argv, {.timeout_seconds = options_.timeout, .memory_limit = options_.memory, .max_output = size_t{8} << 20});
+    auto result = io::RunSubprocess(argv, {.timeout_seconds = options_.timeout, .memory_limit = options_.memory,
+        .max_output = size_t{8} << 20});
     if (!result.ok()) return result.status();
     v = Judge(step, *result, files);
     if (v.kind != Verdict::kPasses) return v;
@@ -254,7 +261,8 @@ std::vector<std::string> Check::ShellSteps() const {
 }
 
 std::string Check::Key() const {
-  return text::StrCat(options_.check, "\n", options_.fail_code ? std::to_string(*options_.fail_code) : "", "\n", options_.fail_regex, "\n",
+  return text::StrCat(options_.check, "\n", options_.fail_code ? std::to_string(*options_.fail_code) : "", "\n",
+      options_.fail_regex, "\n",
                       options_.timeout, " ", options_.memory);
 }
 

@@ -1,5 +1,7 @@
-// What a minifier asks of a candidate: commands on its files, run as processes with limits, and the class of failure that comes of
-// them. A candidate counts only where it fails in the class of the original: another bug that is met on the way is not followed.
+// What a minifier asks of a candidate: commands on its files, run as processes with limits, and the class of failure that
+// comes of
+// them. A candidate counts only where it fails in the class of the original: another bug that is met on the way is not
+// followed.
 #ifndef SLIPWAY_DRIVER_MINIFY_CHECK_H_
 #define SLIPWAY_DRIVER_MINIFY_CHECK_H_
 

@@ -127,7 +127,8 @@ absl::StatusOr<std::vector<TensorRef>> ReadInputs(const std::string& path, const
     auto it = set.tensors.find(text::StrCat("input.", i));
     if (it == set.tensors.end()) return absl::InvalidArgumentError(text::StrCat(path, ": there is no input.", i));
     if (!MayFit(it->second, inputs[i]->type()))
-      return absl::InvalidArgumentError(text::StrCat(path, ": input.", i, " is ", ir::Name(it->second.dtype), "[", text::Join(it->second.sizes, ","),
+      return absl::InvalidArgumentError(text::StrCat(path, ": input.", i, " is ", ir::Name(it->second.dtype), "[",
+          text::Join(it->second.sizes, ","),
                                                      "], the program takes ", inputs[i]->type().ToString()));
     out.push_back(it->second);
   }
@@ -158,7 +159,8 @@ std::unique_ptr<ir::Program> Runnable(const ir::Program& original) {
 }
 
 // The values that can be computed, as long as they fit.
-void Record(const ir::Program& original, const std::vector<TensorRef>& inputs, const text::Map<int64_t>& symbols, text::Map<TensorRef>& values) {
+void Record(const ir::Program& original, const std::vector<TensorRef>& inputs, const text::Map<int64_t>& symbols,
+    text::Map<TensorRef>& values) {
   std::unique_ptr<ir::Program> p = Runnable(original);
   if (!p) return;
   planner::PlanEvaluator evaluator({.memory_limit = uint64_t{1} << 33});
@@ -202,7 +204,8 @@ void Record(const ir::Program& original, const std::vector<TensorRef>& inputs, c
 std::vector<const Value*> UserInputs(const ir::Program& p) {
   std::vector<const Value*> out;
   for (size_t i = 0; i < p.input_specs.size(); ++i)
-    if (p.input_specs[i].kind == ir::InputSpec::kUser && p.graph->inputs()[i]->type().kind != Type::kConstant) out.push_back(p.graph->inputs()[i]);
+    if (p.input_specs[i].kind == ir::InputSpec::kUser &&
+        p.graph->inputs()[i]->type().kind != Type::kConstant) out.push_back(p.graph->inputs()[i]);
   return out;
 }
 
@@ -223,7 +226,8 @@ absl::StatusOr<MinifyData> MinifyData::Make(const ir::Program& original, const s
   }
   for (size_t i = 0; i < given.size(); ++i)
     for (size_t k = 0; k < given[i].sizes.size(); ++k)
-      if (ir::Sym s = inputs[i]->type().sizes[k]; !s.is_constant() && s.kind() == ir::SymKind::kSymbol) d.symbols_[std::string(s.name())] = given[i].sizes[k];
+      if (ir::Sym s = inputs[i]->type().sizes[k]; !s.is_constant() &&
+          s.kind() == ir::SymKind::kSymbol) d.symbols_[std::string(s.name())] = given[i].sizes[k];
   if (given.empty()) {
     for (const Value* v : inputs) given.push_back(MadeUp(v->name(), v->type(), d.symbols_));
     d.origin_ = "made-up inputs";
@@ -242,7 +246,8 @@ std::vector<TensorRef> MinifyData::InputsOf(const ir::Program& candidate, const 
   for (const Value* v : UserInputs(candidate)) {
     auto it = values_.find(names.ValueOf(v->name()));
     // Sizes that depend on data are what the data say.
-    if (it != values_.end() && (Fits(it->second, v->type(), symbols_) || (!v->type().StaticSizes() && MayFit(it->second, v->type())))) out.push_back(it->second);
+    if (it != values_.end() && (Fits(it->second, v->type(), symbols_) ||
+        (!v->type().StaticSizes() && MayFit(it->second, v->type())))) out.push_back(it->second);
     else out.push_back(MadeUp(v->name(), v->type(), symbols_));
   }
   return out;

@@ -1,4 +1,5 @@
-// What candidates of a minification are run on: the inputs of the original where they are still inputs, the values that it computed
+// What candidates of a minification are run on: the inputs of the original where they are still inputs, the values that it
+// computed
 // where it was cut, and made-up ones where sizes have changed or nothing could be computed.
 #ifndef SLIPWAY_DRIVER_MINIFY_DATA_H_
 #define SLIPWAY_DRIVER_MINIFY_DATA_H_

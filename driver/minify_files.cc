@@ -156,16 +156,19 @@ absl::Status WriteMinifiedInputs(const std::vector<ir::TensorRef>& inputs, const
 }
 
 absl::Status WriteReproShell(const ReproOptions& o, const std::string& folder) {
-  std::string script = text::StrCat("#!/bin/sh\n# Fails as the original did: ", o.failure, "\nset -e\ncd \"$(dirname \"$0\")/", o.from, "\"\n");
+  std::string script = text::StrCat("#!/bin/sh\n# Fails as the original did: ", o.failure,
+      "\nset -e\ncd \"$(dirname \"$0\")/", o.from, "\"\n");
   bool scratch = false, slipway = false;
   std::string body;
   for (std::string step : o.steps) {
     const std::pair<std::string_view, std::string> files[] = {
-        {"{pt2}", o.result + "min.pt2"}, {"{}", o.result + "min.pt2"},     {"{ir}", o.result + "min.ir"}, {"{inputs}", o.result + "inputs.safetensors"},
+        {"{pt2}", o.result + "min.pt2"}, {"{}", o.result + "min.pt2"},     {"{ir}", o.result + "min.ir"},
+            {"{inputs}", o.result + "inputs.safetensors"},
         {"{other}", o.result + "other.ir"}, {"{onnx}", "\"$scratch\"/out.onnx"}, {"{folder}", "\"$scratch\""},
     };
     for (const auto& [key, value] : files)
-      for (size_t at = step.find(key); at != std::string::npos; at = step.find(key, at + value.size())) step.replace(at, key.size(), value);
+      for (size_t at = step.find(key); at != std::string::npos; at = step.find(key, at + value.size())) step.replace(at,
+          key.size(), value);
     scratch |= text::Contains(step, "$scratch");
     if (step.starts_with("slipway ")) {
       step.replace(0, 7, "\"${SLIPWAY:-slipway}\"");

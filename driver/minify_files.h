@@ -1,4 +1,5 @@
-// Files of candidates and of the result: text that stands alone, archives with sample inputs, and a program of torch that makes the
+// Files of candidates and of the result: text that stands alone, archives with sample inputs, and a program of torch that
+// makes the
 // same graph again.
 #ifndef SLIPWAY_DRIVER_MINIFY_FILES_H_
 #define SLIPWAY_DRIVER_MINIFY_FILES_H_
@@ -12,7 +13,8 @@
 
 namespace slipway::driver {
 
-// `folder`/`stem`.ir. Weights of up to 64 KiB are in the text, others in `stem`.bin beside it or, where they lie in files already and
+// `folder`/`stem`.ir. Weights of up to 64 KiB are in the text, others in `stem`.bin beside it or, where they lie in files
+// already and
 // `link` is set, in those, through symbolic links in the folder.
 absl::Status WriteMinifiedText(const ir::Program& p, const std::string& folder, const std::string& stem, bool link);
 // With `inputs` as sample inputs, where torch has a name for their types.
@@ -27,7 +29,8 @@ struct ReproOptions {
   std::string failure;             // for people
 };
 // repro.py, and repro.bin for numbers that do not fit in it; Unimplemented for what torch cannot be told in Python.
-absl::Status WriteReproPython(const ir::Program& p, const std::vector<ir::TensorRef>& inputs, const ReproOptions& options, const std::string& folder);
+absl::Status WriteReproPython(const ir::Program& p, const std::vector<ir::TensorRef>& inputs, const ReproOptions& options,
+    const std::string& folder);
 absl::Status WriteReproShell(const ReproOptions& options, const std::string& folder);
 
 }  // namespace slipway::driver

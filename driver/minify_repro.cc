@@ -63,23 +63,27 @@ std::string ListOf(const List& list, F element) {
 }
 
 // A tuple in Python.
-std::string TupleOf(const std::vector<std::string>& parts) { return text::StrCat("(", text::Join(parts, ", "), parts.size() == 1 ? ",)" : ")"); }
+std::string TupleOf(const std::vector<std::string>& parts) { return text::StrCat("(", text::Join(parts, ", "),
+    parts.size() == 1 ? ",)" : ")"); }
 
 class Python {
  public:
-  Python(const ir::Program& p, const std::vector<ir::TensorRef>& inputs, const ReproOptions& options) : p_(p), inputs_(inputs), options_(options) {}
+  Python(const ir::Program& p, const std::vector<ir::TensorRef>& inputs, const ReproOptions& options) : p_(p),
+      inputs_(inputs), options_(options) {}
 
   absl::Status Write(const std::string& folder) {
     std::string module = Module();
     std::vector<std::string> arguments;
     const std::vector<const Value*> values = UserInputs(p_);
-    for (size_t i = 0; i < values.size(); ++i) arguments.push_back(values[i]->type().is_tensor() ? Tensor(inputs_[i]) : Number(inputs_[i]));
+    for (size_t i = 0; i < values.size(); ++i) arguments.push_back(values[i]->type().is_tensor() ? Tensor(inputs_[i])
+        : Number(inputs_[i]));
     std::string text = Head();
     text += module;
     text::StrAppend(&text, "\n\nINPUTS = (\n");
     for (const std::string& a : arguments) text::StrAppend(&text, "    ", a, ",\n");
     const std::string dynamic = Dynamic(values);
-    text::StrAppend(&text, ")\n", dims_, "DYNAMIC = ", dynamic, "  # dimensions whose sizes are free\n", Ranges(values), Tail());
+    text::StrAppend(&text, ")\n", dims_, "DYNAMIC = ", dynamic, "  # dimensions whose sizes are free\n", Ranges(values),
+        Tail());
     RETURN_IF_ERROR(failure_);
     if (data_.empty()) unlink((folder + "/repro.bin").c_str());
     else RETURN_IF_ERROR(Put(folder + "/repro.bin", data_));
@@ -105,7 +109,8 @@ class Python {
 
   std::string DTypeText(DType t) {
     const std::string_view name = ir::Info(t).torch_name;
-    if (name.empty() && failure_.ok()) failure_ = absl::UnimplementedError(text::StrCat("elements of type ", ir::Name(t), " in Python"));
+    if (name.empty() && failure_.ok()) failure_ = absl::UnimplementedError(text::StrCat("elements of type ", ir::Name(t),
+        " in Python"));
     return text::StrCat("torch.", name);
   }
 
@@ -151,7 +156,8 @@ class Python {
     std::vector<std::string> sizes;
     for (int64_t s : t.sizes) sizes.push_back(std::to_string(s));
     if (auto splat = std::get_if<ir::Splat>(&t.storage->bytes)) {
-      const std::string value = ir::IsFloating(t.dtype) || ir::IsComplex(t.dtype) ? Real(splat->value) : text::StrCat(static_cast<int64_t>(splat->value));
+      const std::string value = ir::IsFloating(t.dtype) ||
+          ir::IsComplex(t.dtype) ? Real(splat->value) : text::StrCat(static_cast<int64_t>(splat->value));
       return text::StrCat("torch.full(", TupleOf(sizes), ", ", value, ").to(", dtype, ")");
     }
     auto bytes = ir::ReadDense(t, uint64_t{1} << 34);
@@ -181,8 +187,10 @@ class Python {
     std::string base;
     for (char c : v->name()) base += (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ? c : '_';
     static const std::set<std::string_view>& kWords = *new std::set<std::string_view>{
-        "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del", "elif", "else", "except", "finally", "for", "from",
-        "global", "if", "import", "in", "is", "lambda", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while", "with", "yield",
+        "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del", "elif", "else", "except",
+            "finally", "for", "from",
+        "global", "if", "import", "in", "is", "lambda", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while",
+            "with", "yield",
         "None", "True", "False", "self", "torch", "math", "load", "float", "_operator", "operator"};
     if (base.empty() || (base[0] >= '0' && base[0] <= '9')) base = text::StrCat("v", base);
     if (kWords.contains(base)) base += "_";
@@ -207,19 +215,23 @@ class Python {
     if (auto s = a.get<std::string>()) return Quoted(*s);
     if (auto c = a.get<std::complex<double>>()) return text::StrCat("complex(", Real(c->real()), ", ", Real(c->imag()), ")");
     if (auto is = a.get<ir::Ints>()) return ListOf(*is, integer);
-    if (auto ss = a.get<ir::SymInts>()) return ListOf(*ss, [&](const ir::IntOrValue& x) { return x.value ? ValueText(x.value) : std::to_string(x.constant); });
+    if (auto ss = a.get<ir::SymInts>()) return ListOf(*ss,
+        [&](const ir::IntOrValue& x) { return x.value ? ValueText(x.value) : std::to_string(x.constant); });
     if (auto ds = a.get<std::vector<double>>()) return ListOf(*ds, [](double d) { return Real(d); });
     if (auto bs = a.get<std::vector<bool>>()) return ListOf(*bs, [](bool b) { return std::string(b ? "True" : "False"); });
     if (auto ts = a.get<std::vector<std::string>>()) return ListOf(*ts, [](const std::string& s) { return Quoted(s); });
     if (auto t = a.get<DType>()) return DTypeText(*t);
     if (auto m = a.get<ir::MemoryFormat>()) {
-      static constexpr const char* kNames[] = {"contiguous_format", "contiguous_format", "channels_last", "channels_last_3d", "preserve_format"};
+      static constexpr const char* kNames[] = {"contiguous_format", "contiguous_format", "channels_last", "channels_last_3d",
+          "preserve_format"};
       return text::StrCat("torch.", kNames[static_cast<int>(*m)]);
     }
     if (auto l = a.get<ir::Layout>()) return *l == ir::Layout::kStrided ? "torch.strided" : "None";
     if (a.is<ir::Device>()) return "torch.device(\"cpu\")";
-    if (auto nested = a.get<std::vector<ir::Values>>()) return ListOf(*nested, [&](const ir::Values& vs) { return ListOf(vs, value); });
-    if (auto lists = a.get<std::vector<ir::Ints>>()) return ListOf(*lists, [&](const ir::Ints& is) { return ListOf(is, integer); });
+    if (auto nested = a.get<std::vector<ir::Values>>()) return ListOf(*nested,
+        [&](const ir::Values& vs) { return ListOf(vs, value); });
+    if (auto lists = a.get<std::vector<ir::Ints>>()) return ListOf(*lists,
+        [&](const ir::Ints& is) { return ListOf(is, integer); });
     if (failure_.ok()) failure_ = absl::UnimplementedError("an argument that Python code cannot state");
     return "None";
   }
@@ -230,7 +242,8 @@ class Python {
     bool positional = true;
     for (size_t i = 0; i < n.args().size(); ++i) {
       const ir::NamedArg& a = n.args()[i];
-      const bool in_place = a.name.empty() || op.variadic || (i < op.args.size() && op.args[i].name == a.name && !op.args[i].keyword_only);
+      const bool in_place = a.name.empty() || op.variadic ||
+          (i < op.args.size() && op.args[i].name == a.name && !op.args[i].keyword_only);
       positional &= in_place && a.kind != 2;
       // Higher-order operators want tuples.
       const auto graph = a.arg.get<ir::SubGraph>();
@@ -344,7 +357,8 @@ class Python {
     for (const Value* v : values) {
       std::vector<std::string> dims;
       for (size_t d = 0; d < v->sizes().size(); ++d)
-        if (v->type().is_tensor() && !v->sizes()[d].is_constant()) dims.push_back(text::StrCat(d, ": ", computed ? v->sizes()[d].ToString() : "torch.export.Dim.AUTO"));
+        if (v->type().is_tensor() && !v->sizes()[d].is_constant()) dims.push_back(text::StrCat(d, ": ",
+            computed ? v->sizes()[d].ToString() : "torch.export.Dim.AUTO"));
       any |= !dims.empty() || !v->type().is_tensor();
       const std::string none = v->type().is_tensor() ? "None" : "torch.export.Dim.AUTO";
       out.push_back(dims.empty() ? none : text::StrCat("{", text::Join(dims, ", "), "}"));
@@ -358,7 +372,8 @@ class Python {
     std::string ranges, symbols;
     std::set<std::string> seen;
     for (const auto& [key, range] : p_.range_constraints)
-      text::StrAppend(&ranges, ranges.empty() ? "" : ", ", Quoted(key), ": (", range.min ? std::to_string(*range.min) : "0", ", ",
+      text::StrAppend(&ranges, ranges.empty() ? "" : ", ", Quoted(key), ": (", range.min ? std::to_string(*range.min) : "0",
+          ", ",
                       range.max ? std::to_string(*range.max) : "int_oo", ")");
     for (size_t i = 0; i < values.size(); ++i)
       for (size_t d = 0; d < values[i]->sizes().size(); ++d)
@@ -469,7 +484,8 @@ if __name__ == "__main__":
 
 }  // namespace
 
-absl::Status WriteReproPython(const ir::Program& p, const std::vector<ir::TensorRef>& inputs, const ReproOptions& options, const std::string& folder) {
+absl::Status WriteReproPython(const ir::Program& p, const std::vector<ir::TensorRef>& inputs, const ReproOptions& options,
+    const std::string& folder) {
   return Python(p, inputs, options).Write(folder);
 }
 

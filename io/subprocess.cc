@@ -116,7 +116,8 @@ absl::StatusOr<SubprocessResult> RunSubprocess(const std::vector<std::string>& a
     char buffer[65536];
     while (p.read >= 0) {
       const ssize_t n = read(p.read, buffer, sizeof buffer);
-      if (n > 0) Keep(buffer, static_cast<size_t>(n), i == 0 ? o.max_output : o.max_output / 16, i == 1, i == 0 ? &result.output : &result.error, &result.output_cut);
+      if (n > 0) Keep(buffer, static_cast<size_t>(n), i == 0 ? o.max_output : o.max_output / 16, i == 1,
+          i == 0 ? &result.output : &result.error, &result.output_cut);
       else if (n < 0 && errno == EINTR) continue;
       else if (n < 0 && errno == EAGAIN) return;
       else Pipe::Close(p.read);

@@ -95,7 +95,8 @@ void DropIdleRanges(Program& p) {
   std::erase_if(p.range_constraints, [&](const auto& range) {
     const std::string_view key = range.first;
     for (size_t i = 0, end; i < key.size(); i = end) {
-      const auto is_word = [&](size_t k) { return k < key.size() && (std::isalnum(static_cast<unsigned char>(key[k])) || key[k] == '_'); };
+      const auto is_word = [&](size_t k) { return k < key.size() &&
+          (std::isalnum(static_cast<unsigned char>(key[k])) || key[k] == '_'); };
       for (end = i; is_word(end);) ++end;
       const std::string_view word = key.substr(i, end - i);
       if (end == i) ++end;
@@ -146,7 +147,8 @@ Value* StandInFor(Program& p, const Value* v, const StandIns& names) {
 void AddOutputs(Program& p, const Node& n, bool all) {
   Graph& g = *p.graph;
   const auto taken = [&](const Value* v) { return !IsData(v) || !v->users().empty() || g.IsOutput(v); };
-  if (!all && std::any_of(n.outputs().begin(), n.outputs().end(), [&](const Value* v) { return IsData(v) && taken(v); })) return;
+  if (!all && std::any_of(n.outputs().begin(), n.outputs().end(),
+      [&](const Value* v) { return IsData(v) && taken(v); })) return;
   for (Value* v : n.outputs()) {
     if (taken(v)) continue;
     g.outputs.emplace_back(v);
@@ -325,6 +327,16 @@ std::string StandIns::ValueOf(std::string_view input) const {
   return values_[ordinal];
 }
 
+bool StandIns::Respell(Program& p) const {
+  bool any = false;
+  for (Value* v : p.graph->inputs()) {
+    if (!v->name().starts_with(prefix_)) continue;
+    p.graph->Rename(v, text::StrCat(prefix_, "0", std::string_view(v->name()).substr(prefix_.size())));
+    any = true;
+  }
+  return any;
+}
+
 std::vector<Node*> NodesOf(const Graph& g) {
   std::vector<Node*> nodes;
   for (Node* n : g) nodes.push_back(n);
@@ -335,7 +347,8 @@ Graph* FindGraph(Program& p, const GraphPath& path) {
   Graph* g = p.graph.get();
   for (auto [place, argument] : path) {
     const std::vector<Node*> nodes = NodesOf(*g);
-    if (static_cast<size_t>(place) >= nodes.size() || static_cast<size_t>(argument) >= nodes[static_cast<size_t>(place)]->args().size()) return nullptr;
+    if (static_cast<size_t>(place) >= nodes.size() ||
+        static_cast<size_t>(argument) >= nodes[static_cast<size_t>(place)]->args().size()) return nullptr;
     auto sub = nodes[static_cast<size_t>(place)]->At(static_cast<size_t>(argument)).get<ir::SubGraph>();
     if (!sub || !*sub) return nullptr;
     g = sub->get();

@@ -1,5 +1,6 @@
 // Changes that make a program smaller. Each leaves a program that the verifier takes, or says why it cannot; whether what
-// is left is still of interest is for the caller to find out. Nothing here computes: types are inferred again where sizes change.
+// is left is still of interest is for the caller to find out. Nothing here computes: types are inferred again where sizes
+// change.
 //
 // Nodes and graphs are named by their places, so that one edit can be applied to copies of a program.
 #ifndef SLIPWAY_MINIFIER_EDIT_H_
@@ -33,6 +34,9 @@ class StandIns {
   std::string NameFor(std::string_view value) const;
   // The value of the original that an input of this name stands for; "" for none.
   std::string ValueOf(std::string_view input) const;
+  // The same program with such inputs under names that mean the same: another text for a check that gives out on this one.
+  // False where there are none.
+  bool Respell(ir::Program& p) const;
 
  private:
   text::Map<int> ordinals_;
@@ -51,7 +55,8 @@ enum class Joint : uint8_t {
   kBypass,  // an operand of the same type of what made it, else a new input
   kApart,   // a new input, also for what nodes that stay have made: no two nodes are connected
 };
-// Only the nodes at `keep` stay in the root graph. Outputs are those of the program that stay, and what nothing uses. Inputs and
+// Only the nodes at `keep` stay in the root graph. Outputs are those of the program that stay, and what nothing uses. Inputs
+// and
 // weights that nothing uses go, and what the program says of its signature.
 Edit KeepNodes(Places keep, Joint joint, const StandIns* names);
 // The node at `place` goes, its results being operand `operand` of the same type, counted over its values; all others stay.

@@ -1,4 +1,5 @@
-// Halving presumes that of two halves the second fails where the first does not; what it comes to is asked before it is believed.
+// Halving presumes that of two halves the second fails where the first does not; what it comes to is asked before it is
+// believed.
 #include "minifier/search.h"
 
 #include <algorithm>
@@ -30,7 +31,8 @@ Places Without(const Places& all, size_t begin, size_t end) {
 
 class Reduction {
  public:
-  Reduction(Oracle& oracle, const StandIns& names, const SearchOptions& options) : oracle_(oracle), names_(names), options_(options) {}
+  Reduction(Oracle& oracle, const StandIns& names, const SearchOptions& options) : oracle_(oracle), names_(names),
+      options_(options) {}
 
   absl::Status Run() {
     RETURN_IF_ERROR(Isolate());
@@ -38,6 +40,7 @@ class Reduction {
       before = Size();
       RETURN_IF_ERROR(HoistBodies());
       RETURN_IF_ERROR(RemoveNodes());
+      RETURN_IF_ERROR(TryFew());
       RETURN_IF_ERROR(ReduceBodies());
     }
     RETURN_IF_ERROR(Simplify());
@@ -72,10 +75,12 @@ class Reduction {
 
   absl::Status Isolate() {
     if (best().graph->node_count() > 1) {
-      ASSIGN_OR_RETURN(bool apart, Fails(Together({Keep(AllNodes(best()), Joint::kApart), StripMetadata()}), "take all nodes apart"));
+      ASSIGN_OR_RETURN(bool apart, Fails(Together({Keep(AllNodes(best()), Joint::kApart), StripMetadata()}),
+          "take all nodes apart"));
       if (!apart && HasSymbols()) {
         // Sizes that no input names any more are a trouble of their own.
-        ASSIGN_OR_RETURN(apart, Fails(Together({PinSymbols(options_.symbols), Keep(AllNodes(best()), Joint::kApart), StripMetadata()}),
+        ASSIGN_OR_RETURN(apart, Fails(Together({PinSymbols(options_.symbols), Keep(AllNodes(best()), Joint::kApart),
+            StripMetadata()}),
                                       "take all nodes apart, sizes known"));
       }
       if (apart) return Halve();
@@ -166,12 +171,30 @@ class Reduction {
             if (all.size() == 1) edits = {Keep(rest, Joint::kCut)};
             asked_for_nothing_ |= all.size() == 1;
           }
-          ASSIGN_OR_RETURN(const auto done, oracle_.FirstThatFails(edits, size == 1 ? "remove a node" : text::StrCat("remove ", end - begin, " nodes")));
+          ASSIGN_OR_RETURN(const auto done, oracle_.FirstThatFails(edits,
+              size == 1 ? "remove a node" : text::StrCat("remove ", end - begin, " nodes")));
           if (done && size == 1) again = true;
           end = std::min(begin, best().graph->node_count());
         }
         if (size == 1) break;
       }
+    }
+    return absl::OkStatus();
+  }
+
+  // Of few nodes: one or two of them alone, which removing one after the other does not come by where what is between does
+  // not fail
+  // (or the check gave out).
+  absl::Status TryFew() {
+    constexpr size_t kFew = 8;
+    for (bool again = true; again && best().graph->node_count() > 2 && best().graph->node_count() <= kFew;) {
+      const int n = static_cast<int>(best().graph->node_count());
+      std::vector<Edit> edits;
+      for (int i = 0; i < n; ++i) edits.push_back(Keep({i}));
+      for (int i = 0; i < n; ++i)
+        for (int k = i + 1; k < n; ++k) edits.push_back(Keep({i, k}, Joint::kBypass));
+      ASSIGN_OR_RETURN(const auto done, oracle_.FirstThatFails(edits, "few nodes alone"));
+      again = done.has_value();
     }
     return absl::OkStatus();
   }
@@ -251,7 +274,8 @@ class Reduction {
   static Edit ShrinkSizes() {
     return [](Program& p) -> absl::Status {
       for (int64_t size : SizesOf(p)) {
-        for (const auto& [to, multiples] : std::initializer_list<std::pair<int64_t, bool>>{{2, true}, {2, false}, {4, true}, {4, false}}) {
+        for (const auto& [to, multiples] : std::initializer_list<std::pair<int64_t,
+            bool>>{{2, true}, {2, false}, {4, true}, {4, false}}) {
           if (to >= size) continue;
           const Edit e = ReplaceSize(size, to, multiples);
           if (!e(*ir::Clone(p)).ok()) continue;
@@ -265,7 +289,8 @@ class Reduction {
 
   absl::Status Simplify() {
     const std::vector<std::string> weights = WeightNames();
-    ASSIGN_OR_RETURN(const bool all, Fails(AsFarAsPossible({PinSymbols(options_.symbols), DropRanges(), DropStrides(), DropArguments(), ReplaceWeights(weights, false),
+    ASSIGN_OR_RETURN(const bool all, Fails(AsFarAsPossible({PinSymbols(options_.symbols), DropRanges(), DropStrides(),
+        DropArguments(), ReplaceWeights(weights, false),
                                                             WidenFloats(), ShrinkSizes(), MergeInputs(), StripMetadata()}),
                                            "simplify all"));
     if (all) return absl::OkStatus();
@@ -320,7 +345,8 @@ class Reduction {
         for (const ir::NamedArg& a : n->args())
           if (!a.name.empty()) names.push_back(a.name);
         for (const std::string& name : names)
-          RETURN_IF_ERROR(Fails(DropArgument(path, static_cast<int>(place), name), text::StrCat("leave ", name, " out")).status());
+          RETURN_IF_ERROR(Fails(DropArgument(path, static_cast<int>(place), name),
+              text::StrCat("leave ", name, " out")).status());
       }
     }
     return absl::OkStatus();
@@ -329,10 +355,12 @@ class Reduction {
   absl::Status SimplifyWeights() {
     const std::vector<std::string> names = WeightNames();
     if (names.empty()) return absl::OkStatus();
-    ASSIGN_OR_RETURN(const auto all, oracle_.FirstThatFails({ReplaceWeights(names, false), ReplaceWeights(names, true)}, "make weights by a rule"));
+    ASSIGN_OR_RETURN(const auto all, oracle_.FirstThatFails({ReplaceWeights(names, false), ReplaceWeights(names, true)},
+        "make weights by a rule"));
     if (all) return absl::OkStatus();
     for (const std::string& name : names)
-      RETURN_IF_ERROR(oracle_.FirstThatFails({ReplaceWeights({name}, false), ReplaceWeights({name}, true)}, "make a weight by a rule").status());
+      RETURN_IF_ERROR(oracle_.FirstThatFails({ReplaceWeights({name}, false), ReplaceWeights({name}, true)},
+          "make a weight by a rule").status());
     return absl::OkStatus();
   }
 

@@ -59,7 +59,7 @@ def run(arguments, address):
             continue
         out = os.path.join(arguments.out, name)
         begin = time.time()
-        done = subprocess.run([arguments.slipway, "minify", model, "-o", out, "--check", " ".join([*check, "{}"])], capture_output=True, text=True)
+        done = subprocess.run([arguments.slipway, "minify", model, "-o", out, "--timeout", "600", "--check", " ".join([*check, "{}"])], capture_output=True, text=True)
         seconds = time.time() - begin
         found = re.search(r"probe (\d+) · (\d+) → (\d+) node", done.stderr)
         if done.returncode != 0 or not found:

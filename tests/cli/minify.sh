@@ -64,6 +64,15 @@ expect 0 '4 → 1 node ' slipway minify unsupported.sw -o so --check convert:so
 expect 0 '4 → 1 node ' slipway minify unsupported.sw -o id --check diagnostic:SW2001
 expect 0 '4 → 1 node ' slipway minify unsupported.sw -o run --check run
 
+# Two programs that should compute the same, cut alike.
+sed 's/%b7: f32\[4,8\] = aten\.[a-z]*/%b7: f32[4,8] = aten.sin/' branches.sw > other.sw
+expect 0 '25 → 1 node ' slipway minify branches.sw -o accuracy --check accuracy:other.sw
+grep -q '%b7' accuracy/min.ir || fails "another node than the one that differs"
+expect 1 'SW6001' env SLIPWAY="$SLIPWAY" sh accuracy/repro.sh
+expect 1 'SW6101' slipway minify branches.sw -o good --check accuracy:branches.sw
+expect 1 'SW6101' slipway minify branches.sw -o good --check accuracy:so
+expect 4 'another structure' slipway minify branches.sw -o good --check accuracy:chain.sw
+
 # A program that does not fail, or not so.
 expect 1 'SW6101.*does not fail the check' slipway minify chain.sw -o good --check convert:onnx
 expect 1 'SW6101.*does not fail' slipway minify chain.sw -o good --check 'grep -q aten.relu {ir}'

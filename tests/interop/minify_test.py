@@ -207,6 +207,21 @@ def test_mutation(slipway, tmp_path, monkeypatch):
     assert sorted(operators(tmp_path / "mul")) == ["aten.mul_.Tensor", "aten.select.int"]
 
 
+def test_accuracy(slipway, minilm, tmp_path, monkeypatch):
+    """A wrong constant in one LayerNorm of a copy of a real model: that node is left."""
+    model = tmp_path / "minilm.pt2"
+    slipway("convert", ROOT / "samples" / "minilm.pt2", "--weights", minilm / "model.safetensors", "-o", model, "-q")
+    monkeypatch.chdir(tmp_path)
+    text = slipway("inspect", "--ir", "minilm.pt2").stdout
+    good = re.search(r"%layer_norm_7: .*", text).group()
+    (tmp_path / "bad.ir").write_text(text.replace(good, good.replace("eps=1e-12", "eps=0.01")))
+    done = slipway("minify", "minilm.pt2", "-o", "out", "--check", "accuracy:bad.ir")
+    assert "→ 1 node " in done.stderr
+    assert "%layer_norm_7" in (tmp_path / "out" / "min.ir").read_text()
+    assert "layer.3" in (tmp_path / "out" / "report.md").read_text()
+    assert repro(tmp_path / "out", monkeypatch) == 1
+
+
 def test_not_failing(slipway, tmp_path):
     model = save(TwoBranches(), (torch.randn(4, 8),), tmp_path / "m.pt2")
     done = slipway("minify", model, "-o", tmp_path / "out", "--check", "convert:onnx", status=1)
