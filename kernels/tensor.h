@@ -27,6 +27,8 @@ inline constexpr std::array<int, kDTypes> kByteSizes = [] {
 }();
 constexpr int ByteSize(DType t) { return kByteSizes[static_cast<int>(t)]; }
 constexpr bool IsStoredOnly(DType t) { return t >= DType::kU16; }
+// Those that products take as matrices.
+constexpr bool IsFloat8(DType t) { return t == DType::kF8E4M3FN || t == DType::kF8E5M2; }
 constexpr bool IsFloating(DType t) { return (t >= DType::kF16 && t <= DType::kF64) || t >= DType::kF8E4M3FN; }
 // The type kernels compute elements of `t` in: f32 for f16, bf16 and f8, f64 for f64, i64 for bool and integers (whose
 // narrower results wrap when stored).

@@ -22,7 +22,8 @@ void QuantizedLinear(PlanContext& c) {
               rounded_scale = c.dtype("scale_dtype").value_or(scale.dtype);
   if (!c.ok()) return;
   if (x.rank() == 0 || q.rank() != 2 || scale.rank() != 2 || (zero && zero.rank() != 2)) return c.Fail("the operands are no matrices");
-  if (!IsByte(q.dtype) || !IsKernelFloat(x.dtype) || !IsKernelFloat(scale.dtype) || !IsKernelFloat(arithmetic) ||
+  const bool float8 = q.dtype == DType::kFloat8E4M3FN || q.dtype == DType::kFloat8E5M2;
+  if ((!IsByte(q.dtype) && (!float8 || zero)) || !IsKernelFloat(x.dtype) || !IsKernelFloat(scale.dtype) || !IsKernelFloat(arithmetic) ||
       !IsKernelFloat(to))
     return c.Unsupported("a matrix of these types");
   // Products are rounded once, scales too; a difference that is not exact is one of f32.

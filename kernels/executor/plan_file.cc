@@ -144,7 +144,7 @@ bool ReadPlanFile(std::span<const uint8_t> bytes, std::span<const uint8_t> weigh
     if (const std::vector<int64_t> packed = copy.List(c.packed()); !packed.empty()) {
       const bool byte = to.dtype == DType::kI8 || to.dtype == DType::kU8;
       fits = packed.size() == 5 && packed[0] > 0 && packed[1] > 0 && packed[4] >= static_cast<int64_t>(Packing::kPanels) &&
-             packed[4] <= static_cast<int64_t>(byte ? Packing::kUnsignedNibbles : Packing::kPanels);
+             packed[4] <= static_cast<int64_t>(byte ? Packing::kUnsignedNibbles : IsFloat8(to.dtype) ? Packing::kQuads : Packing::kPanels);
       if (!fits) return;
       to.packed = {to.dtype, packed[0], packed[1], packed[2], packed[3], static_cast<Packing>(packed[4])};
       stored = PanelBytes(packed[0], packed[1], to.dtype, to.packed->packing);
@@ -153,7 +153,7 @@ bool ReadPlanFile(std::span<const uint8_t> bytes, std::span<const uint8_t> weigh
       fits = stored >= 0 && !__builtin_mul_overflow(packed[0], packed[1], &elements) &&
              elements == static_cast<int64_t>(c.bytes()) / ByteSize(to.dtype) &&
              ((packed[2] == 1 && packed[3] == packed[0]) || (packed[2] == packed[1] && packed[3] == 1)) &&
-             (byte || to.dtype == DType::kF32 || to.dtype == DType::kBF16 || to.dtype == DType::kF16);
+             (byte || IsFloat8(to.dtype) || to.dtype == DType::kF32 || to.dtype == DType::kBF16 || to.dtype == DType::kF16);
     }
     fits = fits && static_cast<uint64_t>(stored) <= weights.size() - c.offset();
     if (!fits) return;

@@ -9,13 +9,14 @@
 
 namespace slipway::kernels {
 
-// A k × n matrix of small integers, packed (panels.h). Element (p, j) counts as rounded((q - zero) · scale), with
+// A k × n matrix of small integers or of float8, packed (panels.h). Element (p, j) counts as rounded((q - zero) · scale), with
 // zero and scale of row p / group and column j, in f32.
 struct QuantMatrix {
   int64_t n = 0, k = 0;
   const void* q = nullptr;  // kQuads, or nibbles
   bool nibbles = false;
-  float offset = 0;   // what is added to each stored integer: an integer
+  DType dtype = DType::kI8;  // kF8E4M3FN, kF8E5M2: quads of these, without offset and zero; all others: integers
+  float offset = 0;          // what is added to each stored integer: an integer
   int64_t group = 0;  // divides k
   // Panels of matrices of k / group rows, of f32, bf16, f16 or i8.
   const void *scale = nullptr, *zero = nullptr;  // null: 1, 0

@@ -100,53 +100,86 @@ SLIPWAY_INLINE void LoadParameters(const QuantMatrix& b, int64_t first, int64_t 
 // each for itself, rounded to bf16.
 enum class Widening { kUniform, kShifted, kRounded };
 
+// What is stored of an element.
+enum class Code { kByte, kNibble, kE4M3, kE5M2 };
+constexpr bool IsNibbles(Code c) { return c == Code::kNibble; }
+constexpr bool IsCodeOfFloat(Code c) { return c == Code::kE4M3 || c == Code::kE5M2; }
+
 // Rows of a column that lie together, in one word of a vector (panels.h); bytes of these of a panel.
-template <bool kNibbles>
-constexpr int kUnit = kNibbles ? 8 : 4;
+template <Code kCode>
+constexpr int kUnit = IsNibbles(kCode) ? 8 : 4;
 constexpr int64_t kUnitBytes = 4 * kPanel;
-template <bool kNibbles>
+template <Code kCode>
 constexpr int ShiftOf(int row) {
-  return kNibbles ? row % 4 * 8 + row / 4 * 4 : row * 8;
+  return IsNibbles(kCode) ? row % 4 * 8 + row / 4 * 4 : row * 8;
 }
 // Row `row` of those in each word.
-template <bool kNibbles>
+template <Code kCode>
 SLIPWAY_INLINE WordVec RowOf(WordVec v, int row) {
-  const int shift = ShiftOf<kNibbles>(row);
+  const int shift = ShiftOf<kCode>(row);
   if (shift != 0) v >>= shift;
-  return shift == (kNibbles ? 28 : 24) ? v : v & (kNibbles ? 15 : 255);
+  return shift == (IsNibbles(kCode) ? 28 : 24) ? v : v & (IsNibbles(kCode) ? 15 : 255);
 }
 // The same as floats, less what `-offset` says, exactly: integers of so few bits become the lowest ones of 2^23 + integer.
 constexpr float kTwo23 = 0x1p23f;
-template <bool kNibbles>
+template <Code kCode>
 SLIPWAY_INLINE Vec UniformRow(WordVec v, int row, float offset) {
 #if SLIPWAY_ISA_BYTES == 64
-  if constexpr (kNibbles) {  // by the lower four bits of each word, of a table
+  if constexpr (IsNibbles(kCode)) {  // by the lower four bits of each word, of a table
     const Vec table = Vec{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} + offset;
-    return reinterpret_cast<Vec>(_mm512_permutexvar_ps(reinterpret_cast<__m512i>(v >> ShiftOf<kNibbles>(row)), reinterpret_cast<__m512>(table)));
+    return reinterpret_cast<Vec>(_mm512_permutexvar_ps(reinterpret_cast<__m512i>(v >> ShiftOf<kCode>(row)), reinterpret_cast<__m512>(table)));
   }
-  const WordVec low = ShiftOf<kNibbles>(row) == 0 ? v : v >> ShiftOf<kNibbles>(row);
+  const WordVec low = ShiftOf<kCode>(row) == 0 ? v : v >> ShiftOf<kCode>(row);
   const __m512i bits = _mm512_ternarylogic_epi32(reinterpret_cast<__m512i>(low), _mm512_set1_epi32(255), _mm512_set1_epi32(0x4b000000), 0xea);
   return reinterpret_cast<Vec>(bits) - (kTwo23 - offset);
 #else
-  return reinterpret_cast<Vec>(RowOf<kNibbles>(v, row) | 0x4b000000u) - (kTwo23 - offset);
+  return reinterpret_cast<Vec>(RowOf<kCode>(v, row) | 0x4b000000u) - (kTwo23 - offset);
 #endif
 }
 
+// float8 in the low byte of each word. e4m3fn has no infinity and one NaN, e5m2 is the upper half of f16. Without conversions of f16 the
+// bits become those of a number whose exponent is too small by a constant, so that numbers below the least normal one come out right, too.
+template <Code kCode>
+SLIPWAY_INLINE Vec Float8(WordVec v) {
+  const WordVec size = v & 0x7f;
+#if defined(__F16C__) && SLIPWAY_ISA_BYTES >= 32
+  const WordVec half = (v & 0x80) << 8 | size << (kCode == Code::kE4M3 ? 7 : 8);
+#if SLIPWAY_ISA_BYTES == 64
+  Vec f = reinterpret_cast<Vec>(_mm512_cvtph_ps(_mm512_cvtepi32_epi16(reinterpret_cast<__m512i>(half))));
+#else
+  const __m256i wide = reinterpret_cast<__m256i>(half);
+  Vec f = reinterpret_cast<Vec>(_mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1))));
+#endif
+  if constexpr (kCode == Code::kE5M2) return f;
+  f *= 256;
+#else
+  const WordVec sign = (v & 0x80) << 24;
+  const Vec f = reinterpret_cast<Vec>(sign | size << (kCode == Code::kE4M3 ? 20 : 21)) * (kCode == Code::kE4M3 ? 0x1p120f : 0x1p112f);
+  if constexpr (kCode == Code::kE5M2) return size >= 0x7c ? reinterpret_cast<Vec>(sign | 0x7f800000u | (size & 3) << 21) : f;
+#endif
+  return size == 0x7f ? reinterpret_cast<Vec>((v & 0x80) << 24 | 0x7fc00000u) : f;
+}
+template <Code kCode>
+SLIPWAY_INLINE Vec ValueOf(WordVec v, int row, float offset) {
+  if constexpr (IsCodeOfFloat(kCode)) return Float8<kCode>(RowOf<kCode>(v, row));
+  else return UniformRow<kCode>(v, row, offset);
+}
+
 // The words of rows [p, p + kUnit) from column j on.
-template <bool kNibbles>
+template <Code kCode>
 SLIPWAY_INLINE const char* WordsAt(const QuantMatrix& b, int64_t p, int64_t j) {
-  const int64_t units = (b.k + kUnit<kNibbles> - 1) / kUnit<kNibbles>;
-  return static_cast<const char*>(b.q) + (j / kPanel * units + p / kUnit<kNibbles>) * kUnitBytes + j % kPanel * 4;
+  const int64_t units = (b.k + kUnit<kCode> - 1) / kUnit<kCode>;
+  return static_cast<const char*>(b.q) + (j / kPanel * units + p / kUnit<kCode>) * kUnitBytes + j % kPanel * 4;
 }
 
 // R rows of a, C vectors of columns: what `groups` groups of rows of q add to `total`, or make it (`first`). One row of a goes
 // through one panel after the other, with several sums a column: memory is read in one stream, as fast as it comes.
-template <int R, int C, bool kNibbles, Widening kHow>
+template <int R, int C, Code kCode, Widening kHow>
 __attribute__((noinline)) void AddGroups(const float* a, int64_t a_row, int64_t groups, int64_t depth, const char* base,
                                          int64_t panel, float offset, const Parameters& parameters, float (*total)[kMostColumns],
                                          bool first) {
   constexpr bool kTogether = kHow != Widening::kRounded;
-  constexpr int kRows = kUnit<kNibbles>;
+  constexpr int kRows = kUnit<kCode>;
   constexpr int kSums = R > 1 ? 1 : SLIPWAY_ISA_BYTES == 64 ? kRows : SLIPWAY_ISA_BYTES == 32 ? 4 : 2;
   Vec sum[R][C][kSums];
   auto clear = [&]() __attribute__((always_inline)) {
@@ -162,8 +195,10 @@ __attribute__((noinline)) void AddGroups(const float* a, int64_t a_row, int64_t 
   for (int c = 0; c < C; ++c) q[c] = base + c * kLanes / kPanel * panel + c * kLanes % kPanel * 4;
   Scales shift = parameters.shift, scale = parameters.scale;
   auto number = [&](WordVec v, int row, int c) __attribute__((always_inline)) {
-    if constexpr (kHow == Widening::kUniform) return UniformRow<kNibbles>(v, row, offset);
-    Vec w = __builtin_convertvector(reinterpret_cast<IntVec>(RowOf<kNibbles>(v, row)), Vec) - shift.of(c);
+    if constexpr (kHow == Widening::kUniform) return ValueOf<kCode>(v, row, offset);
+    Vec w;
+    if constexpr (IsCodeOfFloat(kCode)) w = ValueOf<kCode>(v, row, offset);
+    else w = __builtin_convertvector(reinterpret_cast<IntVec>(RowOf<kCode>(v, row)), Vec) - shift.of(c);
     if constexpr (kHow == Widening::kRounded) w = RoundedBF16(w * scale.of(c));
     return w;
   };
@@ -212,9 +247,14 @@ __attribute__((noinline)) void AddGroups(const float* a, int64_t a_row, int64_t 
     if (p < depth)  // of the last group, the only one
       for (int i = 0; p + i < depth; ++i)
         for (int c = 0; c < C; ++c) {
-          const WordVec one = LoadWords(q[c]) >> ShiftOf<kNibbles>(i) & (kNibbles ? 15 : 255);
-          Vec w = __builtin_convertvector(reinterpret_cast<IntVec>(one), Vec);
-          w = kHow == Widening::kUniform ? w + offset : w - shift.of(c);
+          const WordVec one = LoadWords(q[c]) >> ShiftOf<kCode>(i) & (IsNibbles(kCode) ? 15 : 255);
+          Vec w;
+          if constexpr (IsCodeOfFloat(kCode)) {
+            w = Float8<kCode>(one);
+          } else {
+            w = __builtin_convertvector(reinterpret_cast<IntVec>(one), Vec);
+            w = kHow == Widening::kUniform ? w + offset : w - shift.of(c);
+          }
           if constexpr (kHow == Widening::kRounded) w = RoundedBF16(w * scale.of(c));
           for (int r = 0; r < R; ++r) sum[r][c][0] += Splat(a[r * a_row + p + i]) * w;
         }
@@ -230,17 +270,17 @@ __attribute__((noinline)) void AddGroups(const float* a, int64_t a_row, int64_t 
 }
 
 // R rows, C vectors of columns from j on.
-template <int R, int C, bool kNibbles>
+template <int R, int C, Code kCode>
 void QuantTile(const QuantCall& g, const float* a, float* to, int64_t j) {
   const QuantMatrix& b = g.b;
-  const int64_t groups = b.k / b.group, panel = (b.k + kUnit<kNibbles> - 1) / kUnit<kNibbles> * kUnitBytes;
+  const int64_t groups = b.k / b.group, panel = (b.k + kUnit<kCode> - 1) / kUnit<kCode> * kUnitBytes;
   alignas(64) float total[R][kMostColumns];
   Parameters parameters;
   for (int64_t i = 0; i < groups; i += kGroups, a += kGroups * b.group) {
     const int64_t end = Least(groups, i + kGroups);
     LoadParameters(b, i, end, j, C * kLanes, b.rounded != DType::kF32, &parameters);
     auto add = [&]<Widening kHow>() __attribute__((always_inline)) {
-      AddGroups<R, C, kNibbles, kHow>(a, g.a_row, end - i, b.group, WordsAt<kNibbles>(b, i * b.group, j), panel, b.offset,
+      AddGroups<R, C, kCode, kHow>(a, g.a_row, end - i, b.group, WordsAt<kCode>(b, i * b.group, j), panel, b.offset,
                                       parameters, total, i == 0);
     };
     if constexpr (R == 1) {
@@ -249,7 +289,9 @@ void QuantTile(const QuantCall& g, const float* a, float* to, int64_t j) {
         continue;
       }
     }
-    if (parameters.uniform)
+    if constexpr (IsCodeOfFloat(kCode))
+      add.template operator()<Widening::kUniform>();
+    else if (parameters.uniform)
       add.template operator()<Widening::kUniform>();
     else
       add.template operator()<Widening::kShifted>();
@@ -266,24 +308,31 @@ void QuantTile(const QuantCall& g, const float* a, float* to, int64_t j) {
     }
 }
 
-template <int R, bool kNibbles>
+template <int R, Code kCode>
 SLIPWAY_INLINE void QuantRows(const QuantCall& g, const float* a, float* to) {
   // As many sums as registers hold beside what else is needed; one row has several for each column.
   constexpr int kSums = SLIPWAY_ISA_BYTES == 64 ? 16 : 8;
   constexpr int kMost = R == 1 ? kPart : kSums / R >= 8 ? 8 : kSums / R >= 4 ? 4 : 2;
   const int64_t vectors = (g.b.n + kPanel - 1) / kPanel * kPart;
   int64_t v = 0;
-  for (; v + kMost <= vectors; v += kMost) QuantTile<R, kMost, kNibbles>(g, a, to, v * kLanes);
+  for (; v + kMost <= vectors; v += kMost) QuantTile<R, kMost, kCode>(g, a, to, v * kLanes);
   if constexpr (kMost > kPart && kPart > 1)
-    for (; v < vectors; v += kPart) QuantTile<R, kPart, kNibbles>(g, a, to, v * kLanes);
+    for (; v < vectors; v += kPart) QuantTile<R, kPart, kCode>(g, a, to, v * kLanes);
   else if constexpr (kPart == 1)
-    for (; v < vectors; ++v) QuantTile<R, 1, kNibbles>(g, a, to, v * kLanes);
+    for (; v < vectors; ++v) QuantTile<R, 1, kCode>(g, a, to, v * kLanes);
 }
 
-template <bool kNibbles, int R>
+template <Code kCode, int R>
 SLIPWAY_INLINE void QuantRowsOf(int64_t rows, const QuantCall& g, const float* a, float* to) {
-  if (rows == R) return QuantRows<R, kNibbles>(g, a, to);
-  if constexpr (R > 1) QuantRowsOf<kNibbles, R - 1>(rows, g, a, to);
+  if (rows == R) return QuantRows<R, kCode>(g, a, to);
+  if constexpr (R > 1) QuantRowsOf<kCode, R - 1>(rows, g, a, to);
+}
+// f.operator()<what b stores>().
+template <typename F>
+SLIPWAY_INLINE void WithCode(const QuantMatrix& b, F f) {
+  if (b.dtype == DType::kF8E4M3FN) return f.template operator()<Code::kE4M3>();
+  if (b.dtype == DType::kF8E5M2) return f.template operator()<Code::kE5M2>();
+  return b.nibbles ? f.template operator()<Code::kNibble>() : f.template operator()<Code::kByte>();
 }
 void QuantProduct(const QuantCall& g) {
   constexpr int kMost = 6;
@@ -292,33 +341,33 @@ void QuantProduct(const QuantCall& g) {
     rows = one ? 1 : g.m - i <= kMost ? g.m - i : g.m - i < 2 * kMost ? (g.m - i + 1) / 2 : kMost;
     const float* a = g.a + i * g.a_row;
     float* to = g.c + i * g.c_row;
-    if (g.b.nibbles)
-      QuantRowsOf<true, kMost>(rows, g, a, to);
-    else
-      QuantRowsOf<false, kMost>(rows, g, a, to);
+    WithCode(g.b, [&]<Code kCode>() __attribute__((always_inline)) { QuantRowsOf<kCode, kMost>(rows, g, a, to); });
   }
 }
 
 // Rows [p, end) of one group, in one vector of columns.
-template <bool kNibbles, typename F>
+template <Code kCode, typename F>
 SLIPWAY_INLINE void ExpandGroup(const QuantMatrix& b, int64_t p, int64_t end, int64_t j, float* to, F number) {
-  constexpr int kRows = kUnit<kNibbles>;
-  auto floats = [](WordVec v) __attribute__((always_inline)) { return __builtin_convertvector(reinterpret_cast<IntVec>(v), Vec); };
+  constexpr int kRows = kUnit<kCode>;
+  auto floats = [](WordVec v) __attribute__((always_inline)) {
+    if constexpr (IsCodeOfFloat(kCode)) return Float8<kCode>(v);
+    else return __builtin_convertvector(reinterpret_cast<IntVec>(v), Vec);
+  };
   while (p < end) {
-    const WordVec v = LoadWords(WordsAt<kNibbles>(b, p, j));
+    const WordVec v = LoadWords(WordsAt<kCode>(b, p, j));
     const int from = static_cast<int>(p % kRows);
     const int64_t stop = Least(end, p - from + kRows);
     if (from == 0 && stop - p == kRows) {
 #pragma GCC unroll 8
-      for (int i = 0; i < kRows; ++i) Store(to + i * kPanel, number(floats(RowOf<kNibbles>(v, i))));
+      for (int i = 0; i < kRows; ++i) Store(to + i * kPanel, number(floats(RowOf<kCode>(v, i))));
       p += kRows, to += kRows * kPanel;
       continue;
     }
     for (int i = from; p < stop; ++i, ++p, to += kPanel)
-      Store(to, number(floats(v >> ShiftOf<kNibbles>(i) & (kNibbles ? 15 : 255))));
+      Store(to, number(floats(v >> ShiftOf<kCode>(i) & (IsNibbles(kCode) ? 15 : 255))));
   }
 }
-template <bool kNibbles>
+template <Code kCode>
 void Expand(const QuantMatrix& b, int64_t p, int64_t depth, int64_t j, float* to) {
   Parameters parameters;
   int64_t loaded = -kGroups;
@@ -333,23 +382,20 @@ void Expand(const QuantMatrix& b, int64_t p, int64_t depth, int64_t j, float* to
       const Vec scale = Load(parameters.scale.at + (group - loaded) * parameters.scale.group + c);
       auto plain = [&](Vec v) __attribute__((always_inline)) { return (v - shift) * scale; };
       if (b.rounded == DType::kBF16)
-        ExpandGroup<kNibbles>(
+        ExpandGroup<kCode>(
             b, p, stop, j + c, to + c, [&](Vec v) __attribute__((always_inline)) { return RoundedBF16(plain(v)); });
       else if (b.rounded == DType::kF16)
-        ExpandGroup<kNibbles>(
+        ExpandGroup<kCode>(
             b, p, stop, j + c, to + c, [&](Vec v) __attribute__((always_inline)) { return RoundedF16(plain(v)); });
       else
-        ExpandGroup<kNibbles>(b, p, stop, j + c, to + c, plain);
+        ExpandGroup<kCode>(b, p, stop, j + c, to + c, plain);
     }
     to += (stop - p) * kPanel;
     p = stop;
   }
 }
 void QuantExpand(const QuantMatrix& b, int64_t p, int64_t depth, int64_t j, float* to) {
-  if (b.nibbles)
-    Expand<true>(b, p, depth, j, to);
-  else
-    Expand<false>(b, p, depth, j, to);
+  WithCode(b, [&]<Code kCode>() __attribute__((always_inline)) { Expand<kCode>(b, p, depth, j, to); });
 }
 
 const QuantIsa kQuantIsa = {QuantProduct, QuantExpand};

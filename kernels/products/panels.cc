@@ -100,7 +100,7 @@ bool TakesPacked(const Plan& p, const Step& s, int operand, Packing packing, Wei
     return false;
   const View& v = p.views[s.first_view + operand];
   const Packable takes = s.kernel->packed[operand];
-  const bool byte = IsByte(v.dtype);
+  const bool byte = IsByte(v.dtype) || (IsFloat8(v.dtype) && packing == Packing::kQuads);
   if (packing == Packing::kPanels) {
     const bool wide = v.dtype == DType::kF32 || v.dtype == DType::kBF16 || v.dtype == DType::kF16;
     if (!(wide && (takes == Packable::kFloats || takes == Packable::kFloatsAndBytes)) &&
@@ -129,6 +129,7 @@ bool TakesPacked(const Plan& p, const Step& s, int operand, Packing packing, Wei
 
 bool FitsPacking(const void* integers, DType dtype, int64_t n, Packing packing) {
   if (!IsNibbles(packing)) return true;
+  if (!IsByte(dtype)) return false;
   const int low = packing == Packing::kNibbles ? -8 : 0, high = low + 15;
   auto all = [&](const auto* x) { return std::all_of(x, x + n, [&](int v) { return v >= low && v <= high; }); };
   return dtype == DType::kI8 ? all(static_cast<const int8_t*>(integers)) : all(static_cast<const uint8_t*>(integers));

@@ -87,7 +87,7 @@ const char* QuantLinear(const Call& c, const QuantLinearAttributes& a) {
   g.b.rounded = a.rounded, g.b.scale_rounded = a.scale_rounded;
   const int r = out.rank;
   bool fits = IsNarrowFloat(g.b.rounded) && IsNarrowFloat(g.b.scale_rounded) && IsNarrowFloat(x.dtype) && r >= 1 &&
-              x.rank == r && q.rank == 2 && (q.dtype == DType::kI8 || q.dtype == DType::kU8) &&
+              x.rank == r && q.rank == 2 && !IsStoredOnly(out.dtype) && (q.dtype == DType::kI8 || q.dtype == DType::kU8 || IsFloat8(q.dtype)) &&
               x.sizes[r - 1] == q.sizes[0] && out.sizes[r - 1] == q.sizes[1];
   for (int d = 0; fits && d + 1 < r; ++d) fits = x.sizes[d] == out.sizes[d];
   if (!fits) return kMalformed;
@@ -100,6 +100,8 @@ const char* QuantLinear(const Call& c, const QuantLinearAttributes& a) {
       return kMalformed;
     g.b.group = g.b.k / scale.sizes[0];
   }
+  for (size_t i = 2; i < c.in.size(); ++i)
+    if (IsStoredOnly(c.in[i].dtype) || (IsFloat8(q.dtype) && shifted)) return kMalformed;
   if (biased && (c.in.back().rank != 1 || c.in.back().sizes[0] != g.b.n)) return kMalformed;
   if (out.numel() == 0) return nullptr;
   if (g.b.k == 0) return "a product over nothing";
@@ -158,6 +160,7 @@ const char* QuantLinear(const Call& c, const QuantLinearAttributes& a) {
 constexpr Kernel kKernels[] = {With<QuantLinearAttributes, QuantLinear>(
     {.name = "quant_linear",
      .inputs = 2,
+     .any_type = true,
      .packed = {Packable::kNever, Packable::kBytesAndNibbles, Packable::kFloats, Packable::kFloatsAndBytes},
      .counts_scratch = true})};
 
@@ -182,6 +185,7 @@ const float* PanelsOfFloats(const Tensor& t, Scratch& scratch) {
 
 void TakeIntegers(const Tensor& q, QuantMatrix& b, const Call& c, Scratch& scratch) {
   b.nibbles = q.packed == Packing::kNibbles || q.packed == Packing::kUnsignedNibbles;
+  if (IsFloat8(q.dtype)) b.dtype = q.dtype;
   b.offset = q.packed == Packing::kNibbles ? -8 : !b.nibbles && q.dtype == DType::kI8 ? -128 : 0;
   b.q = q.data;
   if (q.is_packed()) return;

@@ -39,13 +39,16 @@ struct Weight {
   std::vector<float> scale, zero;  // [n][groups]
   DType rounded = DType::kF32, scale_rounded = DType::kF32;
 
-  int integer(int64_t p, int64_t j) const {
+  float stored(int64_t p, int64_t j) const {
     const uint8_t x = q[static_cast<size_t>(j * k + p)];
-    return dtype == DType::kI8 ? static_cast<int8_t>(x) : x;
+    if (!IsFloat8(dtype)) return static_cast<float>(dtype == DType::kI8 ? static_cast<int8_t>(x) : x);
+    float value;
+    LoadRow<float>(&x, dtype, 1, 1, dtype, &value);
+    return value;
   }
   double at(int64_t p, int64_t j) const {
     const size_t g = static_cast<size_t>(j * groups + p / (k / groups));
-    const float w = (static_cast<float>(integer(p, j)) - (zero.empty() ? 0 : zero[g])) *
+    const float w = (stored(p, j) - (zero.empty() ? 0 : zero[g])) *
                     (scale.empty() ? 1 : Rounded(scale[g], scale_rounded));
     return static_cast<double>(Rounded(w, rounded));
   }
@@ -64,6 +67,8 @@ Weight Made(int64_t k, int64_t n, int64_t groups, DType dtype, Packing packing, 
                                                                                 : -128;
   for (int64_t i = 0; i < k * n; ++i)
     w.q.push_back(static_cast<uint8_t>(low + static_cast<int>(random() % (packing == Packing::kQuads ? 256 : 16))));
+  if (IsFloat8(dtype))  // numbers, of sizes whose sums say something
+    for (uint8_t& x : w.q) x = static_cast<uint8_t>((x & 0x80) | (x & 0x7f) % (dtype == DType::kF8E4M3FN ? 0x50 : 0x48));
   std::uniform_real_distribution<float> range(0.01f, 0.3f);
   for (int64_t i = 0; i < groups * n && scaled; ++i) w.scale.push_back(range(random));
   // Some groups have none.
@@ -117,6 +122,9 @@ constexpr Form kForms[] = {
     {DType::kI8, Packing::kQuads, true, true, DType::kBF16},
     {DType::kI8, Packing::kNibbles, true, true, DType::kBF16},
     {DType::kI8, Packing::kNibbles, true, false, DType::kF16},
+    {DType::kF8E4M3FN, Packing::kQuads, true, false},
+    {DType::kF8E5M2, Packing::kQuads, true, false},
+    {DType::kF8E4M3FN, Packing::kQuads, true, false, DType::kBF16},
 };
 std::string Name(const Form& f) {
   return std::to_string(static_cast<int>(f.dtype)) + " packed " + std::to_string(static_cast<int>(f.packing)) +
@@ -154,6 +162,7 @@ TEST(QuantLinear, EveryIsaAgreesWithSumsInDouble) {
         g.b.scale = scale.empty() ? nullptr : scale.data();
         g.b.zero = zero.empty() ? nullptr : zero.data();
         g.b.rounded = f.rounded;
+        g.b.dtype = f.dtype;
         const std::string what = std::string(name) + " " + std::to_string(m) + "x" + std::to_string(n) + "x" +
                                  std::to_string(k) + " " + Name(f);
 
@@ -184,6 +193,31 @@ TEST(QuantLinear, EveryIsaAgreesWithSumsInDouble) {
         ExpectProduct(w, m, x, bias, got, 1e-6, what);
         if (HasFatalFailure()) return;
       }
+  }
+}
+
+// All numbers of float8, with infinities and NaN.
+TEST(QuantLinear, EveryFloat8) {
+  for (const char* name : {"v2", "avx2", "avx512", "neon"}) {
+    const Isa* isa = FindIsa(name);
+    if (isa == nullptr) continue;
+    for (DType t : {DType::kF8E4M3FN, DType::kF8E5M2}) {
+      std::vector<uint8_t> codes;
+      for (int i = 0; i < 256; ++i) codes.push_back(static_cast<uint8_t>(i));
+      std::vector<char> packed(static_cast<size_t>(PanelBytes(16, kPanel, t, Packing::kQuads)));
+      PackPanels({codes.data(), t, 1, 16}, 16, kPanel, 0, 1, packed.data(), Packing::kQuads);
+      QuantMatrix b;
+      b.n = kPanel, b.k = 16, b.q = packed.data(), b.dtype = t, b.group = 16;
+      float wide[16 * kPanel], want[256];
+      isa->quant->expand(b, 0, 16, 0, wide);
+      LoadRow<float>(codes.data(), t, 1, 256, t, want);
+      for (int64_t p = 0; p < 16; ++p)
+        for (int64_t j = 0; j < kPanel; ++j) {
+          const float got = wide[p * kPanel + j], code = want[j * 16 + p];
+          if (std::isnan(code)) EXPECT_TRUE(std::isnan(got)) << name;
+          else EXPECT_EQ(got, code) << name << " " << j * 16 + p;
+        }
+    }
   }
 }
 
