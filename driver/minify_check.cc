@@ -9,19 +9,6 @@
 namespace slipway::driver {
 namespace {
 
-// For the shell, where it needs quotes: a command may have its own around a placeholder.
-std::string Quoted(std::string_view path) {
-  static const RE2& kPlain = *new RE2(R"([-A-Za-z0-9_./+,=@%]+)");
-  if (RE2::FullMatch(re2::StringPiece(path.data(), path.size()), kPlain)) return std::string(path);
-  std::string out = "'";
-  for (char c : path) {
-    if (c == '\'') out += "'\\''";
-    else out += c;
-  }
-  out += "'";
-  return out;
-}
-
 void ReplaceAll(std::string* s, std::string_view from, std::string_view to) {
   if (from.empty()) return;
   for (size_t at = s->find(from); at != std::string::npos; at = s->find(from, at + to.size())) s->replace(at, from.size(), to);
@@ -57,6 +44,18 @@ std::string TakeSuffix(std::string* s) {
 }
 
 }  // namespace
+
+std::string ShellQuoted(std::string_view path) {
+  static const RE2& kPlain = *new RE2(R"([-A-Za-z0-9_./+,=@%]+)");
+  if (RE2::FullMatch(re2::StringPiece(path.data(), path.size()), kPlain)) return std::string(path);
+  std::string out = "'";
+  for (char c : path) {
+    if (c == '\'') out += "'\\''";
+    else out += c;
+  }
+  out += "'";
+  return out;
+}
 
 std::string Normalized(std::string_view message, std::string_view folder) {
   std::string s(message.substr(0, 4000));
@@ -173,7 +172,7 @@ std::string Check::Replaced(std::string_view text, const CandidateFiles& files, 
     bool found = false;
     for (const auto& [key, value] : all) {
       if (!text.starts_with(key)) continue;
-      out += quote ? Quoted(value) : value;
+      out += quote ? ShellQuoted(value) : value;
       text.remove_prefix(key.size());
       found = true;
       break;
