@@ -68,11 +68,13 @@ std::string Normalized(std::string_view message, std::string_view folder) {
   static const RE2& kNumber = *new RE2(R"(-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?)");
   static const RE2& kSum = *new RE2(R"(#(\s*(//|\*\*|[-+*/,x^×])\s*#)+)");
   static const RE2& kGroup = *new RE2(R"([\[(]\s*#?\s*,?\s*[\])])");
+  static const RE2& kFunction = *new RE2(R"(\b(Max|Min|Mod|PythonMod|FloorDiv|CleanDiv|CeilDiv)#)");
   RE2::GlobalReplace(&s, kAddress, "#");
   RE2::GlobalReplace(&s, kSymbol, "#");
   RE2::GlobalReplace(&s, kNumber, "#");
   // Sizes and expressions over them are one thing, however many there are.
-  while (RE2::GlobalReplace(&s, kSum, "#") + RE2::GlobalReplace(&s, kGroup, "#") > 0 && s.size() > 1) {
+  while (RE2::GlobalReplace(&s, kSum, "#") + RE2::GlobalReplace(&s, kGroup, "#") + RE2::GlobalReplace(&s, kFunction, "#") > 0 &&
+         s.size() > 1) {
   }
   return s;
 }
