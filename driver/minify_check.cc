@@ -9,19 +9,6 @@
 namespace slipway::driver {
 namespace {
 
-// For the shell, where it needs quotes: a command may have its own around a placeholder.
-std::string Quoted(std::string_view path) {
-  static const RE2& kPlain = *new RE2(R"([-A-Za-z0-9_./+,=@%]+)");
-  if (RE2::FullMatch(re2::StringPiece(path.data(), path.size()), kPlain)) return std::string(path);
-  std::string out = "'";
-  for (char c : path) {
-    if (c == '\'') out += "'\\''";
-    else out += c;
-  }
-  out += "'";
-  return out;
-}
-
 void ReplaceAll(std::string* s, std::string_view from, std::string_view to) {
   if (from.empty()) return;
   for (size_t at = s->find(from); at != std::string::npos; at = s->find(from, at + to.size())) s->replace(at, from.size(), to);
@@ -58,6 +45,18 @@ std::string TakeSuffix(std::string* s) {
 
 }  // namespace
 
+std::string ShellQuoted(std::string_view path) {
+  static const RE2& kPlain = *new RE2(R"([-A-Za-z0-9_./+,=@%]+)");
+  if (RE2::FullMatch(re2::StringPiece(path.data(), path.size()), kPlain)) return std::string(path);
+  std::string out = "'";
+  for (char c : path) {
+    if (c == '\'') out += "'\\''";
+    else out += c;
+  }
+  out += "'";
+  return out;
+}
+
 std::string Normalized(std::string_view message, std::string_view folder) {
   std::string s(message.substr(0, 4000));
   if (!folder.empty()) {
@@ -69,11 +68,13 @@ std::string Normalized(std::string_view message, std::string_view folder) {
   static const RE2& kNumber = *new RE2(R"(-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?)");
   static const RE2& kSum = *new RE2(R"(#(\s*(//|\*\*|[-+*/,x^×])\s*#)+)");
   static const RE2& kGroup = *new RE2(R"([\[(]\s*#?\s*,?\s*[\])])");
+  static const RE2& kFunction = *new RE2(R"(\b(Max|Min|Mod|PythonMod|FloorDiv|CleanDiv|CeilDiv)#)");
   RE2::GlobalReplace(&s, kAddress, "#");
   RE2::GlobalReplace(&s, kSymbol, "#");
   RE2::GlobalReplace(&s, kNumber, "#");
   // Sizes and expressions over them are one thing, however many there are.
-  while (RE2::GlobalReplace(&s, kSum, "#") + RE2::GlobalReplace(&s, kGroup, "#") > 0 && s.size() > 1) {
+  while (RE2::GlobalReplace(&s, kSum, "#") + RE2::GlobalReplace(&s, kGroup, "#") + RE2::GlobalReplace(&s, kFunction, "#") > 0 &&
+         s.size() > 1) {
   }
   return s;
 }
@@ -173,7 +174,7 @@ std::string Check::Replaced(std::string_view text, const CandidateFiles& files, 
     bool found = false;
     for (const auto& [key, value] : all) {
       if (!text.starts_with(key)) continue;
-      out += quote ? Quoted(value) : value;
+      out += quote ? ShellQuoted(value) : value;
       text.remove_prefix(key.size());
       found = true;
       break;

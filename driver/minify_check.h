@@ -80,6 +80,9 @@ class Check {
   Verdict Judge(const Step& step, const io::SubprocessResult& result, const CandidateFiles& files) const;
 };
 
+// A word for the shell, in quotes where it needs them: a command may have its own around a placeholder.
+std::string ShellQuoted(std::string_view word);
+
 // A message without what differs between runs and candidates: numbers and sizes become #, paths below `folder` {}.
 std::string Normalized(std::string_view message, std::string_view folder);
 

@@ -9,6 +9,7 @@
 
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "driver/minify_check.h"
 #include "driver/minify_data.h"
 #include "exporters/pt2/pt2.h"
 #include "exporters/pt2/torch_save.h"
@@ -157,14 +158,15 @@ absl::Status WriteMinifiedInputs(const std::vector<ir::TensorRef>& inputs, const
 
 absl::Status WriteReproShell(const ReproOptions& o, const std::string& folder) {
   std::string script = text::StrCat("#!/bin/sh\n# Fails as the original did: ", o.failure,
-      "\nset -e\ncd \"$(dirname \"$0\")/", o.from, "\"\n");
+      "\nset -e\ncd \"$(dirname \"$0\")\"/", ShellQuoted(o.from), "\n");
   bool scratch = false, slipway = false;
   std::string body;
   for (std::string step : o.steps) {
     const std::pair<std::string_view, std::string> files[] = {
-        {"{pt2}", o.result + "min.pt2"}, {"{}", o.result + "min.pt2"},     {"{ir}", o.result + "min.ir"},
-            {"{inputs}", o.result + "inputs.safetensors"},
-        {"{other}", o.result + "other.ir"}, {"{onnx}", "\"$scratch\"/out.onnx"}, {"{folder}", "\"$scratch\""},
+        {"{pt2}", ShellQuoted(o.result + "min.pt2")}, {"{}", ShellQuoted(o.result + "min.pt2")},
+                {"{ir}", ShellQuoted(o.result + "min.ir")},
+            {"{inputs}", ShellQuoted(o.result + "inputs.safetensors")},
+        {"{other}", ShellQuoted(o.result + "other.ir")}, {"{onnx}", "\"$scratch\"/out.onnx"}, {"{folder}", "\"$scratch\""},
     };
     for (const auto& [key, value] : files)
       for (size_t at = step.find(key); at != std::string::npos; at = step.find(key, at + value.size())) step.replace(at,

@@ -407,6 +407,7 @@ Needs torch. SLIPWAY names the binary where the check is one of slipway's.
 import _operator  # noqa: F401
 import math  # noqa: F401
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -464,9 +465,9 @@ def main():
             with open(files["{ir}"], "w") as text:
                 subprocess.run([slipway, "inspect", "--ir", pt2], stdout=text, check=True)
         for name, path in files.items():
-            step = step.replace(name, path)
+            step = step.replace(name, shlex.quote(path))
         if step.startswith("slipway "):
-            step = slipway + step[len("slipway"):]
+            step = shlex.quote(slipway) + step[len("slipway"):]
         code = subprocess.run(step, shell=True, cwd=os.path.join(HERE, FROM)).returncode
         if code != 0:
             break

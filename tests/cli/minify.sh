@@ -27,6 +27,10 @@ for file in min.ir min.pt2 min.onnx inputs.safetensors report.md; do cmp out/$fi
 slipway minify out/min.ir -o again --check '! grep -q aten.relu {ir}' -q
 cmp out/min.ir again/min.ir
 
+# A folder whose name the shell would take apart.
+slipway minify branches.sw -o "a b'\$c" --check '! grep -q aten.relu {ir}' -q
+mkdir elsewhere && (cd elsewhere && expect 1 '' sh "../a b'\$c/repro.sh")
+
 # Two branches: a node of each and where they meet.
 cat > meet.sh <<'EOF'
 grep -q aten.relu "$1" && grep -q aten.tanh "$1" && grep -qE 'aten.add.Tensor\(self=%[ab][0-9]+, other=%[ab][0-9]+' "$1" && exit 3

@@ -1,6 +1,7 @@
 // Edits of the minifier on small programs: what stays, what takes its place, and that the verifier takes all that comes out.
 #include "minifier/edit.h"
 
+#include "driver/minify_check.h"
 #include "gtest/gtest.h"
 #include "ir/clone.h"
 #include "ir/text.h"
@@ -167,6 +168,14 @@ TEST(Search, EndsWhereNothingGoes) {
   const StandIns names(oracle.best());
   ASSERT_TRUE(Search(oracle, names, {{{"B", 2}}}).ok());
   EXPECT_EQ(oracle.best().graph->node_count(), 4u);
+}
+
+TEST(Normalized, LeavesSizesAndPathsOut) {
+  const auto normalized = [](const char* s) { return driver::Normalized(s, "/tmp/x"); };
+  EXPECT_EQ(normalized("a view of [s6, 4, 8*Max(1, s76//5)] as (s6*4, 32) fails"), "a view of # as # fails");
+  EXPECT_EQ(normalized("a view of [2, 4, 8] as (8, 8) fails"), "a view of # as # fails");
+  EXPECT_EQ(normalized("no function for <Map object at 0x7f00a1> in /tmp/x/model.pt2"), "no function for <Map object at #> in {}model.pt#");
+  EXPECT_EQ(normalized("no function for op='aten.foo', overload='default'"), "no function for op='aten.foo', overload='default'");
 }
 
 }  // namespace
