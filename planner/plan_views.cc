@@ -134,7 +134,7 @@ void Parts(PlanContext& c) {
     parts.push_back(Narrow(x, dim, at, sizes[dim]));
     at = at + sizes[dim];
   }
-  c.RequireLessEqual(at, x.sizes[dim], "parts do not fit");
+  c.RequireEqual(at, x.sizes[dim], "the parts do not add up to the size");
   c.Return(std::move(parts));
 }
 void Unbound(PlanContext& c) {

@@ -154,6 +154,21 @@ TEST(Evaluate, SaysWhatItCannot) {
   EXPECT_EQ(s.code(), absl::StatusCode::kResourceExhausted);
 }
 
+TEST(Evaluate, PartsOfASplitAddUp) {
+  constexpr char kText[] = R"(
+dims { A = 0..8 }
+graph main(%x: f32[8], %n: i64(A)) {
+  %p: f32[A], %q: f32[3] = aten.split_with_sizes.default(self=%x, split_sizes=[%n, 3])
+  return %p, %q
+})";
+  const ir::TensorRef x = Tensor<float>(ir::DType::kFloat32, {8}, {0, 1, 2, 3, 4, 5, 6, 7});
+  auto of = [&](int64_t n) { return PlanEvaluator().Evaluate(Parse(kText), {x, Tensor<int64_t>(ir::DType::kInt64, {}, {n})}); };
+  auto parts = of(5);
+  ASSERT_TRUE(parts.ok()) << parts.status();
+  EXPECT_EQ(Numbers<float>((*parts)[1]), (std::vector<float>{5, 6, 7}));
+  EXPECT_EQ(of(4).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(Evaluate, HostileSizesAreRefused) {
   auto refused = [](std::string_view graphs) {
     return PlanEvaluator().Evaluate(Parse(graphs), {Tensor<float>(ir::DType::kFloat32, {1, 1}, {1})}).status();
