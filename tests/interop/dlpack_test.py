@@ -225,7 +225,7 @@ def test_real_weights_from_memory_give_the_same_file(library, slipway, minilm, t
 
 
 def test_options_are_the_flags_of_convert(library, slipway):
-    flags = set(re.findall(r"^\s+(?:-\w,\s*)?--([a-z][a-z-]+)", slipway("convert", "--help").stdout, re.M))
+    flags = set(re.findall(r"^\s+(?:-\w,\s*)?--([a-z][a-z0-9-]+)", slipway("convert", "--help").stdout, re.M))
     keys, i = set(), 0
     while key := library.c.slipway_options_key(i):
         keys.add(key.decode())
