@@ -60,7 +60,7 @@ absl::StatusOr<RunReport> RunLibrary(const RunOptions& options) {
   const std::vector<ir::TensorRef> outputs = (*library)->Outputs();
   std::map<std::string, RunReport::Row> rows;
   (*library)->ProfileRows([&](const slipway_model_work& row) {
-    rows[row.op] = {row.op, row.steps, row.seconds, {row.operations, row.bytes, row.most_rows}};
+    rows[row.op] = {row.op, row.steps, row.seconds, row.operations, row.bytes, row.most_rows};
     report.steps += static_cast<int>(row.steps / std::max(options.repeat, 1));
   });
   RunReport::Memory memory;
@@ -141,8 +141,8 @@ absl::StatusOr<RunReport> Run(const RunOptions& options) {
     ++row.steps;
     row.seconds += static_cast<double>(runner.profile()[i]) * 1e-9;
     const kernels::Work& work = runner.work()[i];
-    row.work.operations += work.operations, row.work.bytes += work.bytes;
-    row.work.most_rows = std::max(row.work.most_rows, work.most_rows);
+    row.operations += work.operations, row.bytes += work.bytes;
+    row.most_rows = std::max(row.most_rows, work.most_rows);
   }
   AddRows(std::move(rows), report);
   if (absl::Status s = WriteOutputs(outputs, options.outputs); !s.ok()) return s;
@@ -172,9 +172,9 @@ std::string ToTable(const RunReport& r) {
   for (const RunReport::Row& row : r.profile) {
     // A product of one row reads each weight once for two operations: memory is what bounds it.
     char rate[32] = "";
-    if (row.work.operations > 0 && row.work.most_rows == 1)
+    if (row.operations > 0 && row.most_rows == 1)
       std::snprintf(rate, sizeof(rate), "%.1f GB/s", row.bytes_per_second() * 1e-9);
-    else if (row.work.operations > 0)
+    else if (row.operations > 0)
       std::snprintf(rate, sizeof(rate), "%.1f GFLOP/s", row.per_second() * 1e-9);
     std::snprintf(line, sizeof(line), "%12.3f ms %5.1f %% %6lld %14s  ", row.seconds * 1e3,
                   total > 0 ? 100 * row.seconds / total : 0.0, static_cast<long long>(row.steps), rate);
@@ -194,8 +194,8 @@ std::string ToJson(const RunReport& r) {
     w.Key("profile").BeginArray();
     for (const RunReport::Row& row : r.profile) {
       w.BeginObject().Key("op").String(row.op).Key("steps").Int(row.steps).Key("s").Double(row.seconds);
-      if (row.work.operations > 0) {
-        w.Key("operations").Double(row.work.operations).Key("weight_bytes").Double(row.work.bytes).Key("most_rows").Int(row.work.most_rows);
+      if (row.operations > 0) {
+        w.Key("operations").Double(row.operations).Key("weight_bytes").Double(row.bytes).Key("most_rows").Int(row.most_rows);
         w.Key("gflops").Double(row.per_second() * 1e-9).Key("gbps").Double(row.bytes_per_second() * 1e-9);
       }
       w.EndObject();

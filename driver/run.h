@@ -10,7 +10,6 @@
 #include "absl/status/statusor.h"
 #include "driver/diagnostic.h"
 #include "ir/graph.h"
-#include "kernels/executor/execute.h"
 
 namespace slipway::driver {
 
@@ -38,9 +37,11 @@ struct RunReport {
     std::string op;
     int64_t steps = 0;
     double seconds = 0;  // of all runs
-    kernels::Work work;  // of its products
-    double per_second() const { return seconds > 0 ? work.operations / seconds : 0; }
-    double bytes_per_second() const { return seconds > 0 ? work.bytes / seconds : 0; }
+    // Of its products of matrices: multiplications and additions, bytes of right matrices, the most rows of a left one.
+    double operations = 0, bytes = 0;
+    int64_t most_rows = 0;
+    double per_second() const { return seconds > 0 ? operations / seconds : 0; }
+    double bytes_per_second() const { return seconds > 0 ? bytes / seconds : 0; }
   };
   std::vector<Row> profile;  // slowest first; empty without `profile`
 };

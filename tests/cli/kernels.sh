@@ -5,38 +5,38 @@ cat > two.sw <<'SW'
 slipway.ir 1
 dims { B = 1..64 positive }
 weights {
-  $up.weight: f32[48,64] @ random(seed=7)
-  $down.weight: f32[32,48] @ random(seed=8)
+  $up.weight: f32[64,64] @ random(seed=7)
+  $down.weight: f32[32,64] @ random(seed=8)
 }
 graph main(
-  %p_up_weight: f32[48,64] = parameter $up.weight,
-  %p_down_weight: f32[32,48] = parameter $down.weight,
+  %p_up_weight: f32[64,64] = parameter $up.weight,
+  %p_down_weight: f32[32,64] = parameter $down.weight,
   %x: f32[B,64],
 ) {
-  %up: f32[B,48] = aten.linear.default(input=%x, weight=%p_up_weight, bias=None)
-  %relu: f32[B,48] = aten.relu.default(self=%up)
+  %up: f32[B,64] = aten.linear.default(input=%x, weight=%p_up_weight, bias=None)
+  %relu: f32[B,64] = aten.relu.default(self=%up)
   %down: f32[B,32] = aten.linear.default(input=%relu, weight=%p_down_weight, bias=None)
   return %down
 }
 SW
 slipway convert two.sw -o f32.so -q
 slipway convert two.sw -o int8.so -q --quantize int8-weight-only
-slipway convert two.sw -o int4.so -q --quantize int4-weight-only:group=16
+slipway convert two.sw -o int4.so -q --quantize intx:bits=4,group=32
 slipway convert two.sw -o dynamic.so -q --quantize int8-dynamic
 has() { grep -qE -- "$1" stdout || { cat stdout; fails "no line of '$1'"; }; }
 
 # Rows decide: few of them read packed panels once.
 expect 0 '' slipway inspect f32.so --kernels
 has 'products on this machine: [a-z0-9]+, integers [a-z0-9]+'
-has 'matmul +B x 64 x 48 +f32 x f32 -> f32 +12.3 kB in panels +1-[24] rows: [a-z0-9]+: packed panels read once; [35]-64 rows: [a-z0-9]+: tiles of f32'
-has 'matmul +B x 48 x 32'
+has 'matmul +B x 64 x 64 +f32 x f32 -> f32 +16.4 kB in panels +1-[24] rows: [a-z0-9]+: packed panels read once; [35]-64 rows: [a-z0-9]+: tiles of f32'
+has 'matmul +B x 64 x 32'
 expect 0 '' slipway inspect int8.so --kernels
-has 'quant_linear +B x 64 x 48 +f32 x i8 -> f32 .*in quads.*1-24 rows: [a-z0-9]+: widened in registers; 25-64 rows: [a-z0-9]+: blocks of f32'
+has 'quant_linear +B x 64 x 64 +f32 x i8 -> f32 .*in quads.*1-24 rows: [a-z0-9]+: widened in registers; 25-64 rows: [a-z0-9]+: blocks of f32'
 expect 0 '' slipway inspect int4.so --kernels
-has 'quant_linear .* in (unsigned )?nibbles, [34] groups .*blocks of f32'
+has 'quant_linear .* in (unsigned )?nibbles, 2 groups .*blocks of f32'
 expect 0 '' slipway inspect dynamic.so --kernels
 has 'quantize_rows +B x 64 +f32 -> i8 '
-has 'integer_linear +B x 64 x 48 +i8 x i8 -> f32 .*in quads'
+has 'integer_linear +B x 64 x 64 +i8 x i8 -> f32 .*in quads'
 
 # The instruction set is capped, and that is said.
 if [ "$(uname -m)" = x86_64 ]; then
@@ -64,9 +64,9 @@ python3 - <<'PY'
 import json
 k = json.load(open("stdout"))["kernels"]
 up, down = k["products"]
-assert (up["m"], up["k"], up["n"], up["batch"]) == ("B", 64, 48, 1), up
+assert (up["m"], up["k"], up["n"], up["batch"]) == ("B", 64, 64, 1), up
 assert (up["left"], up["right"], up["result"], up["groups"], up["packing"]) == ("f32", "i8", "f32", 1, "quads"), up
-assert up["weight_bytes"] == 64 * 48 + 48 * 4, up
+assert up["weight_bytes"] == 64 * 64 + 64 * 4, up
 assert [(l["from"], l["to"]) for l in up["loops"]] == [(1, 24), (25, 64)], up
 assert all(l["isa"] == k["isa"] for l in up["loops"])
 PY
@@ -94,10 +94,10 @@ for model in two.sw ./f32.so; do
 import json
 r = json.load(open("stdout"))
 row = next(x for x in r["profile"] if x["op"] == "aten.linear.default")
-assert row["operations"] == 3 * 2 * 32 * (64 * 48 + 48 * 32), row
-assert row["weight_bytes"] == 3 * 4 * (64 * 48 + 48 * 32) and row["most_rows"] == 32, row
+assert row["operations"] == 3 * 2 * 32 * (64 * 64 + 64 * 32), row
+assert row["weight_bytes"] == 3 * 4 * (64 * 64 + 64 * 32) and row["most_rows"] == 32, row
 assert abs(row["gflops"] - row["operations"] / row["s"] * 1e-9) <= 1e-6 * row["gflops"]
-assert r["temporaries_bytes"] >= 32 * 48 * 4, r
+assert r["temporaries_bytes"] >= 32 * 64 * 4, r
 assert all("gflops" not in x for x in r["profile"] if x["op"] != "aten.linear.default")
 PY
 done
