@@ -201,16 +201,21 @@ class Table {
   std::string out_;
 };
 
-// "avx512: widened in registers", or with the numbers of rows before each.
+// "avx512: widened in registers", or with the numbers of rows before each; "or" where other sizes decide.
 std::string LoopsText(const ProductRow& p) {
+  const bool by_rows = p.loops.size() > 1 && p.loops[1].from > p.loops[0].from;
   std::vector<std::string> parts;
   for (const ProductRow::Rows& l : p.loops) {
     std::string rows;
-    if (p.loops.size() > 1)
-      rows = text::StrCat(l.from, l.to == 0 ? "-" : l.to > l.from ? text::StrCat("-", l.to) : "", l.to == 1 ? " row: " : " rows: ");
+    if (by_rows) {
+      rows = text::StrCat(l.from);
+      if (l.to == 0) rows += '+';
+      if (l.to > l.from) text::StrAppend(&rows, "-", l.to);
+      rows += l.to == 1 ? " row: " : " rows: ";
+    }
     parts.push_back(text::StrCat(rows, l.isa, ": ", l.way));
   }
-  return text::Join(parts, "; ");
+  return text::Join(parts, by_rows ? "; " : " or ");
 }
 
 std::vector<std::vector<std::string>> ProductCells(const KernelsReport& r) {

@@ -446,7 +446,7 @@ void Context::CountWork(const Step& s, const Call& call) {
       !s.kernel->product(call, 0, &p) || p.n.value == 0)
     return;
   Work& work = work_[&s - executable_->plan().steps.data()];
-  work.operations += p.operations, work.bytes += p.bytes;
+  work.operations += p.operations, work.bytes += p.bytes * p.reads;
   work.most_rows = std::max(work.most_rows, p.m.value);
 }
 

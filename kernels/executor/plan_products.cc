@@ -38,35 +38,31 @@ class Reader {
     out.batch = out.m = out.k = out.n = "?";
     out.left = p_.views[s.first_view].dtype;
     out.result = p_.views[s.first_view + s.inputs].dtype;
-    std::vector<Tensor> tensors(static_cast<size_t>(s.inputs + s.outputs));
-    for (size_t i = 0; i < tensors.size(); ++i)
-      if (!TensorOf(p_.views[s.first_view + static_cast<int32_t>(i)], &tensors[i])) return out;
-    std::vector<int64_t> ints;
-    std::vector<double> reals;
-    for (int32_t k = 0; k < s.ints + s.floats; ++k) {
-      const Number& n = some_[p_.numbers[s.first_number + k]];
-      if (!n.known) return out;
-      if (k < s.ints) ints.push_back(n.bits);
-      else reals.push_back(n.real());
-    }
-    const auto operands = static_cast<size_t>(s.inputs);
-    Call call{.in = std::span<const Tensor>(tensors).first(operands), .out = std::span<const Tensor>(tensors).subspan(operands)};
-    call.compute = s.compute, call.ints = ints, call.floats = reals, call.user = s.kernel->user;
     Product p;
-    if (!s.kernel->product(call, 0, &p)) return out;
+    Bound operands;
+    if (!Bind(s, some_, &operands) || !s.kernel->product(operands.call, 0, &p)) return out;
     out.batch = Text(s, p.batch), out.m = Text(s, p.m), out.k = Text(s, p.k);
     out.n = p.n.value == 0 ? "" : Text(s, p.n);
     out.groups = p.groups;
     if (p.matrix >= 0) {
-      const Tensor& matrix = tensors[static_cast<size_t>(p.matrix)];
+      const Tensor& matrix = operands.tensors[static_cast<size_t>(p.matrix)];
       out.has_right = true, out.right = matrix.dtype, out.packing = matrix.packed;
       if (p_.buffers[p_.views[s.first_view + p.matrix].buffer].kind == Buffer::kConstant) out.bytes = p.bytes;
     }
-    Loops(s, call, p, &out.loops);
+    Loops(s, operands.call, p, &out.loops);
     return out;
   }
 
  private:
+  struct Bound {
+    std::vector<Tensor> tensors;
+    std::vector<int64_t> ints;
+    std::vector<double> reals;
+    Call call;
+  };
+
+  static bool Same(const Loop& a, const Loop& b) { return std::strcmp(a.isa, b.isa) == 0 && std::strcmp(a.way, b.way) == 0; }
+
   template <typename F>
   std::vector<Number> With(F value) const {
     std::vector<Number> symbols, values;
@@ -79,14 +75,31 @@ class Reader {
     return values;
   }
 
+  // The call of a step with these values; false where it cannot be.
+  bool Bind(const Step& s, const std::vector<Number>& values, Bound* to) const {
+    to->tensors.resize(static_cast<size_t>(s.inputs + s.outputs));
+    for (size_t i = 0; i < to->tensors.size(); ++i)
+      if (!TensorOf(p_.views[s.first_view + static_cast<int32_t>(i)], values, &to->tensors[i])) return false;
+    for (int32_t k = 0; k < s.ints + s.floats; ++k) {
+      const Number& n = values[p_.numbers[s.first_number + k]];
+      if (!n.known) return false;
+      if (k < s.ints) to->ints.push_back(n.bits);
+      else to->reals.push_back(n.real());
+    }
+    const auto inputs = static_cast<size_t>(s.inputs);
+    to->call = {.in = std::span<const Tensor>(to->tensors).first(inputs), .out = std::span<const Tensor>(to->tensors).subspan(inputs)};
+    to->call.compute = s.compute, to->call.ints = to->ints, to->call.floats = to->reals, to->call.user = s.kernel->user;
+    return true;
+  }
+
   // False for what has no elements, or more than memory has.
-  bool TensorOf(const View& v, Tensor* t) const {
+  bool TensorOf(const View& v, const std::vector<Number>& values, Tensor* t) const {
     t->dtype = v.dtype, t->rank = v.rank;
     const auto& packed = p_.buffers[v.buffer].packed;
     t->packed = packed ? packed->packing : Packing::kNone;
     int64_t elements = 1, reach = 0;
     for (int d = 0; d < v.rank; ++d) {
-      const Number &size = some_[p_.dims[v.first_dim + d]], &stride = some_[p_.dims[v.first_dim + v.rank + d]];
+      const Number &size = values[p_.dims[v.first_dim + d]], &stride = values[p_.dims[v.first_dim + v.rank + d]];
       if (!size.known || !stride.known || size.bits < 1 || __builtin_mul_overflow(elements, size.bits, &elements) || elements > kMostElements)
         return false;
       t->sizes[d] = size.bits, t->strides[d] = size.bits == 1 && (stride.bits > kFar || stride.bits < -kFar) ? 0 : stride.bits;
@@ -127,7 +140,13 @@ class Reader {
     bool fixed = true;
     for (int d = p.m.first; d < p.m.last; ++d) fixed = fixed && !symbolic_[p_.dims[p_.views[s.first_view + p.m.tensor].first_dim + d]];
     if (fixed) {
-      out->push_back({p.m.value, p.m.value, p.loop});
+      for (const auto* values : {&least_, &some_, &most_}) {
+        Bound operands;
+        Product at;
+        if (!Bind(s, *values, &operands) || !s.kernel->product(operands.call, 0, &at)) continue;
+        const bool known = std::any_of(out->begin(), out->end(), [&](const PlanProduct::Rows& r) { return Same(r.loop, at.loop); });
+        if (!known) out->push_back({p.m.value, p.m.value, at.loop});
+      }
       return;
     }
     int64_t from = RowsWith(least_, s, p.m), to = RowsWith(most_, s, p.m);
@@ -136,8 +155,7 @@ class Reader {
     for (int64_t rows = from; rows <= tried; ++rows) {
       Product at;
       if (!s.kernel->product(call, rows, &at)) return out->clear();
-      const bool same = !out->empty() && std::strcmp(out->back().loop.isa, at.loop.isa) == 0 && std::strcmp(out->back().loop.way, at.loop.way) == 0;
-      if (!same) out->push_back({rows, rows, at.loop});
+      if (out->empty() || !Same(out->back().loop, at.loop)) out->push_back({rows, rows, at.loop});
       out->back().to = rows;
     }
     out->back().to = to;

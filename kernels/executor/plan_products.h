@@ -24,7 +24,8 @@ struct PlanProduct {
     int64_t from = 1, to = 0;      // numbers of rows; to = 0: any number of them
     Loop loop;
   };
-  std::vector<Rows> loops;         // in order; empty where sizes cannot be told
+  // In order; empty where sizes cannot be told. Several for the same rows where other sizes decide among them.
+  std::vector<Rows> loops;
 };
 
 // The plan must be valid (Executable::Make).

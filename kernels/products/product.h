@@ -30,6 +30,7 @@ struct Product {
   int matrix = -1;             // which operand is the right matrix (of convolutions: the weights); -1: none
   double operations = 0;       // multiplications and additions
   double bytes = 0;            // of the right matrix as it lies, with its scales
+  double reads = 1;            // how often the call goes over these
   Loop loop;
 };
 

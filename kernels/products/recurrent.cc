@@ -134,7 +134,7 @@ bool StateProduct(const Call& c, const RecurrentAttributes&, int64_t rows, Produ
   p->batch = SizeOf(x, 0, 0, 1), p->m = SizeOf(x, 0, 1, 2), p->k = SizeOf(w, 1, 0, 1), p->n = SizeOf(w, 1, 1, 2);
   if (rows > 0) p->m.value = rows;
   p->matrix = 1;
-  p->operations = Operations(*p), p->bytes = BytesOf(w) * static_cast<double>(p->batch.value);
+  p->operations = Operations(*p), p->bytes = BytesOf(w), p->reads = static_cast<double>(p->batch.value);
   p->loop = PlainGemmLoop(StateGemm(w, p->batch.value, p->m.value));
   return true;
 }
