@@ -24,8 +24,9 @@ class Reader {
       for (int k = 0; k < Operands(e.op); ++k) depends = depends || symbolic_[of[k]];
       symbolic_.push_back(depends);
     }
-    some_ = With([](const Symbol& s, int64_t i) -> std::optional<int64_t> { return std::clamp(1009 + 2 * i * i, std::min(s.min, s.max), s.max); });
-    least_ = With([](const Symbol& s, int64_t) -> std::optional<int64_t> { return std::min(std::max<int64_t>(s.min, 1), s.max); });
+    using Value = std::optional<int64_t>;
+    some_ = With([](const Symbol& s, int64_t i) -> Value { return std::clamp(1009 + 2 * i * i, std::min(s.min, s.max), s.max); });
+    least_ = With([](const Symbol& s, int64_t) -> Value { return std::min(std::max<int64_t>(s.min, 1), s.max); });
     most_ = With([](const Symbol& s, int64_t) {
       return s.max == std::numeric_limits<int64_t>::max() ? std::nullopt : std::optional(s.max);
     });
@@ -173,7 +174,8 @@ std::vector<PlanProduct> ProductsOf(const Plan& plan) {
   std::vector<PlanProduct> out;
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const Step& s = plan.steps[i];
-    if (s.kind == Step::kKernel && s.kernel->product != nullptr && s.inputs > 0 && s.outputs > 0) out.push_back(reader.Read(static_cast<int32_t>(i)));
+    if (s.kind == Step::kKernel && s.kernel->product != nullptr && s.inputs > 0 && s.outputs > 0)
+      out.push_back(reader.Read(static_cast<int32_t>(i)));
   }
   return out;
 }
