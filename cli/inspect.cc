@@ -15,7 +15,7 @@ void AddInspect(CLI::App& app, int* code) {
     std::string file;
     std::string sources = "full";
     std::string diagnostics = "text";
-    bool ops = false, weights = false, json = false, ir = false, verify = false, header = false;
+    bool ops = false, weights = false, json = false, ir = false, verify = false, header = false, kernels = false;
   };
   auto state = std::make_shared<State>();
   CLI::App* cmd = app.add_subcommand("inspect", "Show what is in a file");
@@ -25,6 +25,7 @@ void AddInspect(CLI::App& app, int* code) {
   cmd->add_flag("--header", state->header, "a C header for the model as a native library: of a .so or of a program (slipway_model.h)")->excludes(json)->excludes(ir);
   cmd->add_flag("--ops", state->ops, "operators and their counts")->excludes(ir);
   cmd->add_flag("--weights", state->weights, "all weights, not only the first")->excludes(ir);
+  cmd->add_flag("--kernels", state->kernels, "of a native library: its products of matrices and the loops that they would take on this machine")->excludes(ir);
   cmd->add_flag("--verify", state->verify, "read everything and compare with the checksums that the file states")->excludes(ir);
   cmd->add_option("--sources", state->sources, "with --ir: where nodes come from, as full (parses back), short or none")
       ->check(CLI::IsMember({"full", "short", "none"}))->needs(ir)->capture_default_str();
@@ -37,7 +38,7 @@ void AddInspect(CLI::App& app, int* code) {
       text = driver::InspectIr(state->file, state->sources == "full"    ? ir::PrintOptions::kFull
                                             : state->sources == "short" ? ir::PrintOptions::kShort
                                                                         : ir::PrintOptions::kNone);
-    } else if (auto report = driver::Inspect(state->file, state->verify); report.ok()) {
+    } else if (auto report = driver::Inspect(state->file, state->verify, state->kernels); report.ok()) {
       text = state->json ? driver::ToJson(*report) : driver::ToTable(*report, state->ops, state->weights);
     } else {
       text = report.status();

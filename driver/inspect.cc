@@ -15,6 +15,10 @@
 #include "importers/native/native_file.h"
 #include "io/inputs.h"
 #include "io/mapped_file.h"
+#include "kernels/executor/execute.h"
+#include "kernels/executor/plan_products.h"
+#include "kernels/isa/bf16.h"
+#include "kernels/isa/dot.h"
 #include "planner/planner.h"
 #include "planner/rules.h"
 
@@ -197,6 +201,38 @@ class Table {
   std::string out_;
 };
 
+// "avx512: widened in registers", or with the numbers of rows before each; "or" where other sizes decide.
+std::string LoopsText(const ProductRow& p) {
+  const bool by_rows = p.loops.size() > 1 && p.loops[1].from > p.loops[0].from;
+  std::vector<std::string> parts;
+  for (const ProductRow::Rows& l : p.loops) {
+    std::string rows;
+    if (by_rows) {
+      rows = text::StrCat(l.from);
+      if (l.to == 0) rows += '+';
+      if (l.to > l.from) text::StrAppend(&rows, "-", l.to);
+      rows += l.to == 1 ? " row: " : " rows: ";
+    }
+    parts.push_back(text::StrCat(rows, l.isa, ": ", l.way));
+  }
+  return text::Join(parts, by_rows ? "; " : " or ");
+}
+
+std::vector<std::vector<std::string>> ProductCells(const KernelsReport& r) {
+  std::vector<std::vector<std::string>> cells;
+  for (const ProductRow& p : r.products) {
+    std::string sizes = p.batch == "1" ? "" : text::StrCat(p.batch, " of ");
+    text::StrAppend(&sizes, p.m, " x ", p.k, p.n.empty() ? "" : text::StrCat(" x ", p.n));
+    std::string weight = p.bytes == 0 ? "" : text::ByteCount(p.bytes);
+    if (!p.packing.empty()) text::StrAppend(&weight, " in ", p.packing);
+    if (p.groups > 1) text::StrAppend(&weight, ", ", p.groups, " groups");
+    cells.push_back({Shown(p.place.empty() ? p.op : p.place), p.kernel, Shown(sizes),
+                     p.right.empty() ? text::StrCat(p.left, " -> ", p.result) : text::StrCat(p.left, " x ", p.right, " -> ", p.result),
+                     weight, LoopsText(p)});
+  }
+  return cells;
+}
+
 std::string Bound(int64_t v) {
   if (v == std::numeric_limits<int64_t>::min()) return "-inf";
   if (v == std::numeric_limits<int64_t>::max()) return "inf";
@@ -233,6 +269,35 @@ void PutRows(json::Writer& j, std::string_view key, const std::vector<TensorRow>
     j.EndObject();
   }
   j.EndArray();
+}
+
+void PutKernels(json::Writer& j, const KernelsReport& r) {
+  j.BeginObject().Key("isa").String(r.isa).Key("integers").String(r.integers).Key("bf16").String(r.bf16).Key("cap").String(r.cap);
+  j.Key("products").BeginArray();
+  // Numbers as numbers.
+  auto size = [&](std::string_view key, const std::string& s) {
+    int64_t n;
+    j.Key(key);
+    if (text::ParseNumber(s, &n)) j.Int(n);
+    else j.String(s);
+  };
+  for (const ProductRow& p : r.products) {
+    j.BeginObject().Key("op").String(p.op).Key("place").String(p.place).Key("kernel").String(p.kernel);
+    size("batch", p.batch), size("m", p.m), size("k", p.k);
+    if (!p.n.empty()) size("n", p.n);
+    j.Key("left").String(p.left);
+    if (!p.right.empty()) j.Key("right").String(p.right);
+    j.Key("result").String(p.result).Key("groups").Int(p.groups).Key("packing").String(p.packing).Key("weight_bytes").Int(p.bytes);
+    j.Key("loops").BeginArray();
+    for (const ProductRow::Rows& l : p.loops) {
+      j.BeginObject().Key("from").Int(l.from).Key("to");
+      if (l.to == 0) j.Raw("null");
+      else j.Int(l.to);
+      j.Key("isa").String(l.isa).Key("way").String(l.way).EndObject();
+    }
+    j.EndArray().EndObject();
+  }
+  j.EndArray().EndObject();
 }
 
 void PutProgram(json::Writer& j, const ProgramReport& p) {
@@ -339,7 +404,38 @@ void Describe(const kernels::NativeModel& m, FileReport* report) {
   report->programs.push_back(std::move(r));
 }
 
-absl::StatusOr<FileReport> Inspect(const std::string& path, bool verify) {
+namespace {
+
+absl::StatusOr<KernelsReport> KernelsOf(const Source& source) {
+  if (!source.file || !importers::LooksNative(source.file))
+    return absl::UnimplementedError(text::StrCat(source.path, ": --kernels is for native libraries: convert the program to one first"));
+  auto native = importers::ReadNative(source.file);
+  if (!native.ok()) return native.status();
+  const kernels::NativeModel& model = native->model;
+  std::string why;
+  const auto checked = kernels::Executable::Make(model.plan, &why);
+  if (!checked) return absl::InvalidArgumentError(text::StrCat(source.path, ": the plan is malformed: ", why));
+  KernelsReport r;
+  r.isa = kernels::BestIsa().name, r.integers = kernels::BestDot().name;
+  if (const kernels::Bf16Isa* bf16 = kernels::BestBf16()) r.bf16 = bf16->name;
+  if (const char* cap = kernels::IsaCap()) r.cap = cap;
+  static constexpr const char* kPackings[] = {"", "panels", "quads", "nibbles", "unsigned nibbles"};
+  const auto name = [](kernels::DType t) { return std::string(ir::Name(planner::FromNative(t))); };
+  for (kernels::PlanProduct& p : kernels::ProductsOf(checked->plan())) {
+    const kernels::Step& step = checked->plan().steps[static_cast<size_t>(p.step)];
+    const kernels::Origin& origin = model.origins[static_cast<size_t>(step.origin)];
+    ProductRow row{origin.op, origin.place, std::string(step.kernel->name), p.batch, p.m, p.k, p.n, name(p.left),
+                   p.has_right ? name(p.right) : "", name(p.result), kPackings[static_cast<int>(p.packing)], p.groups,
+                   static_cast<uint64_t>(p.bytes), {}};
+    for (const kernels::PlanProduct::Rows& l : p.loops) row.loops.push_back({l.from, l.to, l.loop.isa, l.loop.way});
+    r.products.push_back(std::move(row));
+  }
+  return r;
+}
+
+}  // namespace
+
+absl::StatusOr<FileReport> Inspect(const std::string& path, bool verify, bool kernels) {
   auto source = OpenSource(path);
   if (!source.ok()) return source.status();
   FileReport r;
@@ -353,6 +449,11 @@ absl::StatusOr<FileReport> Inspect(const std::string& path, bool verify) {
   r.file = path;
   r.bytes = source->file ? source->file->size() : 0;
   r.format = (*format)->name;
+  if (kernels) {
+    auto report = KernelsOf(*source);
+    if (!report.ok()) return report.status();
+    r.kernels = *std::move(report);
+  }
   if ((*format)->describe) {
     if (absl::Status s = (*format)->describe(*source, &r); !s.ok()) return s;
   } else if ((*format)->tensors) {
@@ -405,6 +506,12 @@ std::string ToTable(const FileReport& r, bool ops, bool all_weights) {
       t.Rows(cells);
     }
   }
+  if (r.kernels) {
+    const KernelsReport& k = *r.kernels;
+    t.Line(text::StrCat("  products on this machine: ", k.isa, ", integers ", k.integers, k.bf16.empty() ? "" : ", bf16 ", k.bf16,
+                        k.cap.empty() ? "" : text::StrCat(" (capped by SLIPWAY_ISA=", k.cap, ")")));
+    t.Rows(ProductCells(k));
+  }
   t.Weights(r.tensors, all_weights);
   auto section = [&](std::string_view title, const auto& map, auto shown) {
     if (map.empty()) return;
@@ -448,6 +555,10 @@ std::string ToJson(const FileReport& r) {
     j.Key("verified").BeginObject().Key("members").Int(r.verified->members).Key("bytes").Int(r.verified->bytes).Key("corrected").BeginArray();
     for (const std::string& c : r.verified->corrected) j.String(c);
     j.EndArray().EndObject();
+  }
+  if (r.kernels) {
+    j.Key("kernels");
+    PutKernels(j, *r.kernels);
   }
   j.EndObject();
   return j.Take() + "\n";

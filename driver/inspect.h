@@ -44,6 +44,27 @@ struct ProgramReport {
   std::map<std::string, int> ops;  // with their counts
 };
 
+// A product of matrices in a native library's plan. Sizes are numbers or expressions, `n` is "" where nothing is multiplied.
+struct ProductRow {
+  std::string op, place, kernel, batch, m, k, n;
+  std::string left, right, result;  // dtypes; right "" where there is no right matrix
+  std::string packing;              // how the right matrix lies: panels, quads, nibbles; "" as it is
+  int64_t groups = 0;               // of rows of it with a scale each; 0: no scales
+  uint64_t bytes = 0;               // of it with its scales, where it is a constant
+  struct Rows {
+    int64_t from = 1, to = 0;  // numbers of rows; to = 0: any number of them
+    std::string isa, way;
+  };
+  std::vector<Rows> loops;  // empty where sizes cannot be told
+};
+
+// What the kernels of this slipway would do on this machine.
+struct KernelsReport {
+  std::string isa, integers, bf16;  // instruction sets; bf16 "" where there is none
+  std::string cap;                  // SLIPWAY_ISA, where that caps them
+  std::vector<ProductRow> products;
+};
+
 struct FileReport {
   std::string file, format, producer;  // format: Format::name
   uint64_t bytes = 0;
@@ -52,11 +73,13 @@ struct FileReport {
   std::map<std::string, std::string> metadata;
   std::map<std::string, uint64_t> extra_files;  // sizes in bytes
   std::optional<Verified> verified;             // with `verify` only
+  std::optional<KernelsReport> kernels;         // with `kernels` only
 };
 
 // Errors as of the importers; Unimplemented for formats that slipway knows and does not read. `verify` reads the whole file
-// and adds the errors of VerifyPayloads() and, for programs, of passes::InferShapes().
-absl::StatusOr<FileReport> Inspect(const std::string& path, bool verify = false);
+// and adds the errors of VerifyPayloads() and, for programs, of passes::InferShapes(). `kernels` is for native libraries and packages
+// of one, Unimplemented for others.
+absl::StatusOr<FileReport> Inspect(const std::string& path, bool verify = false, bool kernels = false);
 
 ProgramReport ReportOf(const ir::Program& program);
 

@@ -59,10 +59,12 @@ absl::StatusOr<RunReport> RunLibrary(const RunOptions& options) {
   }
   const std::vector<ir::TensorRef> outputs = (*library)->Outputs();
   std::map<std::string, RunReport::Row> rows;
-  (*library)->ProfileRows([&](const std::string& op, int64_t steps, double seconds) {
-    rows[op] = {op, steps, seconds};
-    report.steps += static_cast<int>(steps / std::max(options.repeat, 1));
+  (*library)->ProfileRows([&](const slipway_model_work& row) {
+    rows[row.op] = {row.op, row.steps, row.seconds, row.operations, row.bytes, row.most_rows};
+    report.steps += static_cast<int>(row.steps / std::max(options.repeat, 1));
   });
+  RunReport::Memory memory;
+  if ((*library)->Memory(&memory.temporaries, &memory.working)) report.memory = memory;
   AddRows(std::move(rows), report);
   if (absl::Status s = WriteOutputs(outputs, options.outputs); !s.ok()) return s;
   return report;
@@ -129,8 +131,8 @@ absl::StatusOr<RunReport> Run(const RunOptions& options) {
     report.run_seconds.push_back(runner.seconds());
     outputs = *std::move(made);
   }
-  report.temporaries_bytes = runner.tensor_memory();
-  report.working_bytes = runner.memory() - std::min(runner.memory(), report.temporaries_bytes);
+  const uint64_t temporaries = runner.tensor_memory();
+  report.memory = {temporaries, runner.memory() - std::min(runner.memory(), temporaries)};
   report.steps = static_cast<int>(runner.plan().steps.size());
   std::map<std::string, RunReport::Row> rows;
   for (size_t i = 0; i < runner.profile().size(); ++i) {
@@ -138,6 +140,9 @@ absl::StatusOr<RunReport> Run(const RunOptions& options) {
     RunReport::Row& row = rows[runner.planned().origins[step.origin]];
     ++row.steps;
     row.seconds += static_cast<double>(runner.profile()[i]) * 1e-9;
+    const kernels::Work& work = runner.work()[i];
+    row.operations += work.operations, row.bytes += work.bytes;
+    row.most_rows = std::max(row.most_rows, work.most_rows);
   }
   AddRows(std::move(rows), report);
   if (absl::Status s = WriteOutputs(outputs, options.outputs); !s.ok()) return s;
@@ -155,14 +160,24 @@ std::string ToTable(const RunReport& r) {
     std::snprintf(line, sizeof(line), " … %.3f ms (%zu runs)", *most * 1e3, r.run_seconds.size());
     out += line;
   }
-  std::snprintf(line, sizeof(line), ", %d steps, %.1f MiB of temporaries and %.1f for kernels\n", r.steps,
-                static_cast<double>(r.temporaries_bytes) / (1 << 20), static_cast<double>(r.working_bytes) / (1 << 20));
-  out += line;
+  if (r.steps > 0) text::StrAppend(&out, ", ", r.steps, " steps");
+  if (r.memory) {
+    std::snprintf(line, sizeof(line), ", %.1f MiB of temporaries and %.1f for kernels",
+                  static_cast<double>(r.memory->temporaries) / (1 << 20), static_cast<double>(r.memory->working) / (1 << 20));
+    out += line;
+  }
+  out += '\n';
   double total = 0;
   for (const RunReport::Row& row : r.profile) total += row.seconds;
   for (const RunReport::Row& row : r.profile) {
-    std::snprintf(line, sizeof(line), "%12.3f ms %5.1f %% %6lld  ", row.seconds * 1e3,
-                  total > 0 ? 100 * row.seconds / total : 0.0, static_cast<long long>(row.steps));
+    // A product of one row reads each weight once for two operations: memory is what bounds it.
+    char rate[32] = "";
+    if (row.operations > 0 && row.most_rows == 1)
+      std::snprintf(rate, sizeof(rate), "%.1f GB/s", row.bytes_per_second() * 1e-9);
+    else if (row.operations > 0)
+      std::snprintf(rate, sizeof(rate), "%.1f GFLOP/s", row.per_second() * 1e-9);
+    std::snprintf(line, sizeof(line), "%12.3f ms %5.1f %% %6lld %14s  ", row.seconds * 1e3,
+                  total > 0 ? 100 * row.seconds / total : 0.0, static_cast<long long>(row.steps), rate);
     text::StrAppend(&out, std::string(line), text::Printable(text::Shortened(row.op, 400)), "\n");
   }
   return out;
@@ -172,12 +187,19 @@ std::string ToJson(const RunReport& r) {
   json::Writer w;
   w.BeginObject().Key("load_s").Double(r.load_seconds).Key("plan_s").Double(r.plan_seconds).Key("run_s").BeginArray();
   for (double s : r.run_seconds) w.Double(s);
-  w.EndArray().Key("temporaries_bytes").Int(static_cast<int64_t>(r.temporaries_bytes));
-  w.Key("working_bytes").Int(static_cast<int64_t>(r.working_bytes)).Key("steps").Int(r.steps);
+  w.EndArray();
+  if (r.memory) w.Key("temporaries_bytes").Int(r.memory->temporaries).Key("working_bytes").Int(r.memory->working);
+  w.Key("steps").Int(r.steps);
   if (!r.profile.empty()) {
     w.Key("profile").BeginArray();
-    for (const RunReport::Row& row : r.profile)
-      w.BeginObject().Key("op").String(row.op).Key("steps").Int(row.steps).Key("s").Double(row.seconds).EndObject();
+    for (const RunReport::Row& row : r.profile) {
+      w.BeginObject().Key("op").String(row.op).Key("steps").Int(row.steps).Key("s").Double(row.seconds);
+      if (row.operations > 0) {
+        w.Key("operations").Double(row.operations).Key("weight_bytes").Double(row.bytes).Key("most_rows").Int(row.most_rows);
+        w.Key("gflops").Double(row.per_second() * 1e-9).Key("gbps").Double(row.bytes_per_second() * 1e-9);
+      }
+      w.EndObject();
+    }
     w.EndArray();
   }
   w.EndObject();

@@ -3,6 +3,7 @@
 #define SLIPWAY_DRIVER_RUN_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,13 +27,21 @@ struct RunOptions {
 struct RunReport {
   double load_seconds = 0, plan_seconds = 0;
   std::vector<double> run_seconds;  // one a run: checking inputs, sizes, memory, steps
-  uint64_t temporaries_bytes = 0;   // at once
-  uint64_t working_bytes = 0;       // what kernels need to work takes beside that
+  struct Memory {
+    uint64_t temporaries = 0;  // bytes at once
+    uint64_t working = 0;      // what kernels need to work takes beside that
+  };
+  std::optional<Memory> memory;  // null: an older library does not say
   int steps = 0;
   struct Row {
     std::string op;
     int64_t steps = 0;
     double seconds = 0;  // of all runs
+    // Of its products of matrices: multiplications and additions, bytes of right matrices, the most rows of a left one.
+    double operations = 0, bytes = 0;
+    int64_t most_rows = 0;
+    double per_second() const { return seconds > 0 ? operations / seconds : 0; }
+    double bytes_per_second() const { return seconds > 0 ? bytes / seconds : 0; }
   };
   std::vector<Row> profile;  // slowest first; empty without `profile`
 };
@@ -46,7 +55,8 @@ absl::StatusOr<std::vector<ir::TensorRef>> ReadInputs(const std::string& path);
 absl::StatusOr<RunReport> Run(const RunOptions& options);
 
 std::string ToTable(const RunReport& report);
-// {"load_s":…,"plan_s":…,"run_s":[…],"temporaries_bytes":…,"working_bytes":…,"steps":…,"profile":[{"op":…,"steps":…,"s":…}]}
+// {"load_s":…,"plan_s":…,"run_s":[…],"temporaries_bytes":…,"working_bytes":…,"steps":…,"profile":[{"op":…,"steps":…,"s":…}]}; the bytes
+// where they are known. Rows with products have "operations", "weight_bytes", "most_rows", "gflops" and "gbps" too.
 std::string ToJson(const RunReport& report);
 
 }  // namespace slipway::driver

@@ -51,6 +51,8 @@ struct NativeLibrary::Functions {
   decltype(&slipway_model_set_threads) set_threads;
   decltype(&slipway_model_profile) profile;
   decltype(&slipway_model_profile_rows) profile_rows;
+  decltype(&slipway_model_profile_work) profile_work;  // these may be null
+  decltype(&slipway_model_memory) memory;
 };
 
 absl::StatusOr<std::unique_ptr<NativeLibrary>> NativeLibrary::Open(const std::string& path,
@@ -75,7 +77,10 @@ absl::StatusOr<std::unique_ptr<NativeLibrary>> NativeLibrary::Open(const std::st
   find(&out->f_->set_threads, "slipway_model_set_threads");
   find(&out->f_->profile, "slipway_model_profile");
   find(&out->f_->profile_rows, "slipway_model_profile_rows");
-  if (!all) return absl::InvalidArgumentError(text::StrCat(path, ": a library, but not a model of slipway"));
+  const bool complete = all;
+  find(&out->f_->profile_work, "slipway_model_profile_work");
+  find(&out->f_->memory, "slipway_model_memory");
+  if (!complete) return absl::InvalidArgumentError(text::StrCat(path, ": a library, but not a model of slipway"));
   std::vector<const char*> paths;
   for (const std::string& p : plugins) paths.push_back(p.c_str());
   slipway_model_options options{};
@@ -156,13 +161,23 @@ absl::Status NativeLibrary::SetThreads(int threads) {
 
 void NativeLibrary::Profile(bool on) { f_->profile(model_, on); }
 
-void NativeLibrary::ProfileRows(const std::function<void(const std::string&, int64_t, double)>& row) const {
+void NativeLibrary::ProfileRows(const std::function<void(const slipway_model_work&)>& row) const {
+  using Row = std::function<void(const slipway_model_work&)>;
+  void* const user = const_cast<void*>(static_cast<const void*>(&row));
+  if (f_->profile_work != nullptr)
+    return f_->profile_work(model_, [](void* f, const slipway_model_work* work) { (*static_cast<const Row*>(f))(*work); }, user);
   f_->profile_rows(
       model_,
-      [](void* user, const char* op, int64_t steps, double seconds) {
-        (*static_cast<const std::function<void(const std::string&, int64_t, double)>*>(user))(op, steps, seconds);
+      [](void* f, const char* op, int64_t steps, double seconds) {
+        (*static_cast<const Row*>(f))({sizeof(slipway_model_work), op, steps, seconds, 0, 0, 0});
       },
-      const_cast<void*>(static_cast<const void*>(&row)));
+      user);
+}
+
+bool NativeLibrary::Memory(uint64_t* temporaries, uint64_t* working) const {
+  if (f_->memory == nullptr) return false;
+  f_->memory(model_, temporaries, working);
+  return true;
 }
 
 }  // namespace slipway::driver

@@ -36,7 +36,10 @@ class NativeLibrary {
 
   absl::Status SetThreads(int threads);
   void Profile(bool on);
-  void ProfileRows(const std::function<void(const std::string& op, int64_t steps, double seconds)>& row) const;
+  // Of libraries that are older the work is 0.
+  void ProfileRows(const std::function<void(const slipway_model_work& row)>& row) const;
+  // False where the library is older and does not say; as slipway_model_memory().
+  bool Memory(uint64_t* temporaries, uint64_t* working) const;
 
  private:
   struct Functions;

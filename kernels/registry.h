@@ -18,6 +18,7 @@
 namespace slipway::kernels {
 
 struct Kernel;
+struct Product;
 
 // What an operand of a kernel may be where it is a packed weight (products/panels.h).
 enum class Packable : uint8_t { kNever, kFloats, kFloatsAndBytes, kBytesAndNibbles };
@@ -80,6 +81,9 @@ struct Kernel {
   const void* user = nullptr;      // what `run` finds in its call
   // `run` may be called with a scratch that counts, and tensors that have sizes but no memory: it returns after its allocations.
   bool counts_scratch = false;
+  // Of products of matrices (products/product.h): what the call is, with `rows` rows in place of its own where that is not 0. Tensors
+  // may have no memory; all have elements. False where the operands do not agree.
+  bool (*product)(const Call& c, int64_t rows, Product* p) = nullptr;
   int8_t ints = 0, reals = 0;  // numbers that its attributes are, all of them
 };
 

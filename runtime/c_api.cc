@@ -303,4 +303,22 @@ void slipway_model_profile_rows(slipway_model* m, void (*row)(void*, const char*
   });
 }
 
+void slipway_model_profile_work(slipway_model* m, void (*row)(void*, const slipway_model_work*), void* user) {
+  Guard([&] {
+    for (const Model::Row& r : m->model->ProfileRows()) {
+      const slipway_model_work work{sizeof work, r.op.c_str(), r.steps, r.seconds, r.work.operations, r.work.bytes, r.work.most_rows};
+      row(user, &work);
+    }
+    return 0;
+  });
+}
+
+void slipway_model_memory(slipway_model* m, uint64_t* temporaries, uint64_t* working) {
+  *temporaries = *working = 0;
+  Guard([&] {
+    m->model->Memory(temporaries, working);
+    return 0;
+  });
+}
+
 }  // extern "C"

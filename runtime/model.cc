@@ -19,6 +19,13 @@ using kernels::Failure;
 
 namespace {
 
+// What a context holds.
+void TakeMemory(const kernels::Context& context, uint64_t* temporaries, uint64_t* working) {
+  *temporaries = context.tensor_memory();
+  const uint64_t all = context.memory() + context.unplanned_memory();
+  *working = all - std::min(all, *temporaries);
+}
+
 // One loop on the caller's threads.
 struct Loop {
   void (*task)(void* context, int64_t i);
@@ -96,6 +103,7 @@ std::unique_ptr<Model> Model::Open(ModelOptions options, std::string* why) {
   model->active_ = std::move(set);
   model->nanoseconds_.resize(model->about_.plan.steps.size());
   model->counts_.resize(model->about_.plan.steps.size());
+  model->work_.resize(model->about_.plan.steps.size());
   return model;
 }
 
@@ -136,7 +144,11 @@ void Model::Return(Runner runner) {
     for (size_t i = 0; i < times.size(); ++i) {
       nanoseconds_[i] += times[i];
       counts_[i] += times[i] > 0;
+      const kernels::Work& work = runner.context->work()[i];
+      work_[i].operations += work.operations, work_[i].bytes += work.bytes;
+      work_[i].most_rows = std::max(work_[i].most_rows, work.most_rows);
     }
+    TakeMemory(*runner.context, &temporaries_, &working_);
     return;
   }
   if (runner.set == active_ && runner.pool == pool_ && !profile_) idle_.push_back(std::move(runner));
@@ -249,7 +261,14 @@ void Model::Profile(bool on) {
   if (on) {
     std::fill(nanoseconds_.begin(), nanoseconds_.end(), 0);
     std::fill(counts_.begin(), counts_.end(), 0);
+    std::fill(work_.begin(), work_.end(), kernels::Work{});
   }
+}
+
+void Model::Memory(uint64_t* temporaries, uint64_t* working) {
+  std::lock_guard lock(mutex_);
+  *temporaries = temporaries_, *working = working_;
+  if (!idle_.empty()) TakeMemory(*idle_.back().context, temporaries, working);
 }
 
 std::vector<Model::Row> Model::ProfileRows() {
@@ -262,6 +281,8 @@ std::vector<Model::Row> Model::ProfileRows() {
     row.op = op;
     row.steps += counts_[i];
     row.seconds += static_cast<double>(nanoseconds_[i]) * 1e-9;
+    row.work.operations += work_[i].operations, row.work.bytes += work_[i].bytes;
+    row.work.most_rows = std::max(row.work.most_rows, work_[i].most_rows);
   }
   std::vector<Row> out;
   for (auto& [op, row] : rows) out.push_back(std::move(row));

@@ -61,8 +61,11 @@ class Model {
     std::string op;
     int64_t steps = 0;
     double seconds = 0;
+    kernels::Work work;
   };
   std::vector<Row> ProfileRows();
+  // Bytes that the latest run that is over had at once: of temporaries, and what kernels took to work. 0 before one.
+  void Memory(uint64_t* temporaries, uint64_t* working);
 
  private:
   // A set of values for the constants, and what runs on it. Immutable but for `unpacked`, which mutex_ guards.
@@ -94,6 +97,8 @@ class Model {
   std::shared_ptr<kernels::ThreadPool> pool_;
   bool profile_ = false;
   std::vector<int64_t> nanoseconds_, counts_;  // by step, of runs that are over
+  std::vector<kernels::Work> work_;
+  uint64_t temporaries_ = 0, working_ = 0;  // of the latest run that was timed
 };
 
 }  // namespace slipway::runtime

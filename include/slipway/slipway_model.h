@@ -122,6 +122,24 @@ SLIPWAY_MODEL_API void slipway_model_profile_rows(slipway_model* model,
                                                   void (*row)(void* user, const char* op, int64_t steps, double seconds),
                                                   void* user);
 
+/* The same, with what products of matrices did in these steps. Libraries that older
+ * slipways made have neither this nor the next function: look them up with dlsym(). */
+typedef struct {
+  size_t size; /* of this struct: newer libraries may have more at its end */
+  const char* op;
+  int64_t steps;
+  double seconds;
+  double operations; /* multiplications and additions; 0 where nothing is a product */
+  double bytes;      /* of right matrices with their scales, as the library holds them, once a product */
+  int64_t most_rows; /* of a left matrix: of one row, bytes per second are what counts */
+} slipway_model_work;
+SLIPWAY_MODEL_API void slipway_model_profile_work(slipway_model* model, void (*row)(void* user, const slipway_model_work* work),
+                                                  void* user);
+
+/* Bytes that one run holds at once between its steps, and what kernels take beside them to work: those of the latest run. 0 before
+ * the first. */
+SLIPWAY_MODEL_API void slipway_model_memory(slipway_model* model, uint64_t* temporaries, uint64_t* working);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

@@ -12,6 +12,7 @@
 #include "kernels/convert.h"
 #include "kernels/conv/dense_floats.h"
 #include "kernels/products/gemm.h"
+#include "kernels/products/product.h"
 #include "kernels/registry.h"
 #include "kernels/scratch.h"
 #include "kernels/walk.h"
@@ -329,9 +330,42 @@ const char* ConvTransposed(const Call& c, const ConvAttributes<>& win) {
   return nullptr;
 }
 
+// Weights times patches: rows are output channels of a group.
+bool ConvProduct(const Call& c, const FusedConvAttributes<>& a, int64_t, Product* p) {
+  if (!FitsConv(c, a.conv)) return false;
+  const Tensor &w = c.in[1], &out = c.out[0];
+  const int result = static_cast<int>(c.in.size());
+  p->batch = SizeOf(out, result, 0, 1), p->batch.value *= a.conv.groups, p->batch.times = a.conv.groups;
+  p->m = SizeOf(w, 1, 0, 1), p->m.value /= a.conv.groups, p->m.over = a.conv.groups;
+  p->k = SizeOf(w, 1, 1, 5), p->n = SizeOf(out, result, 2, 5);
+  p->matrix = 1;
+  p->operations = Operations(*p), p->bytes = BytesOf(w);
+  Tensor image = c.in[0];
+  if (!image.is_contiguous()) image = DenseLike(image);
+  const char* way = ComputeType(c.compute) == DType::kF32 ? FastConvWay(image, w, out, ShapeOf(a.conv)) : nullptr;
+  p->loop = way != nullptr ? Loop{BestIsa().name, way} : Loop{"any", "plain loops over patches"};
+  return true;
+}
+bool TransposedProduct(const Call& c, const ConvAttributes<>& a, int64_t, Product* p) {
+  if (!FitsTransposed(c, a)) return false;
+  const Tensor &x = c.in[0], &w = c.in[1], &out = c.out[0];
+  p->batch = SizeOf(x, 0, 0, 1), p->batch.value *= a.groups, p->batch.times = a.groups;
+  p->m = SizeOf(w, 1, 1, 5), p->n = SizeOf(x, 0, 2, 5);
+  p->k = SizeOf(w, 1, 0, 1), p->k.value /= a.groups, p->k.over = a.groups;
+  p->matrix = 1;
+  p->operations = Operations(*p), p->bytes = BytesOf(w);
+  const bool fast = ComputeType(c.compute) == DType::kF32 && TakesConvTransposed(x, w, out, ShapeOf(a));
+  p->loop = fast ? Loop{BestIsa().name, "a product, added up by phases"} : Loop{"any", "plain loops over patches"};
+  return true;
+}
+
 constexpr Kernel kKernels[] = {
-    With<FusedConvAttributes<>, Conv>({.name = "conv", .inputs = 2, .counts_scratch = true}),
-    With<ConvAttributes<>, ConvTransposed>({.name = "conv_transposed", .inputs = 2, .counts_scratch = true}),
+    With<FusedConvAttributes<>, Conv>(
+        {.name = "conv", .inputs = 2, .counts_scratch = true, .product = ProductOfCall<FusedConvAttributes<>, ConvProduct>}),
+    With<ConvAttributes<>, ConvTransposed>({.name = "conv_transposed",
+                                            .inputs = 2,
+                                            .counts_scratch = true,
+                                            .product = ProductOfCall<ConvAttributes<>, TransposedProduct>}),
     With<BatchNormAttributes, BatchNorm>({.name = "batch_norm", .inputs = 3, .counts_scratch = true}),
 };
 

@@ -42,6 +42,13 @@ class Conv {
   // Whether the convolution can be done here: the padded image is not much larger than the image.
   bool possible() const { return pointwise_ || padded_.ok(); }
 
+  const char* Way(int64_t batch) const {
+    WinogradCall call;
+    const int m = Winograds(batch, &call);
+    if (m != 0) return m == 2 ? "Winograd, F(2 x 2)" : "Winograd, F(4 x 4)";
+    return depthwise_ ? "depthwise, by taps" : pointwise_ ? "pointwise, in blocks" : "direct, in blocks of patches";
+  }
+
   void Run(const float* x, const float* w, float* out, int64_t batch, const Workers* workers, Scratch& scratch) {
     Prepare(scratch);
     WinogradCall call;
@@ -275,6 +282,12 @@ bool FastConv(const Tensor& x, const Tensor& w, const Tensor& out, const ConvSha
   if (!DenseFloats::TakesAll(x, w, out)) return false;
   Conv conv(x, w, out, shape, epilogue);
   return RunOnDense(conv, x, w, out, workers, scratch);
+}
+
+const char* FastConvWay(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape) {
+  if (!DenseFloats::TakesAll(x, w, out)) return nullptr;
+  const Conv conv(x, w, out, shape, {});
+  return conv.possible() ? conv.Way(out.sizes[0]) : nullptr;
 }
 
 }  // namespace slipway::kernels

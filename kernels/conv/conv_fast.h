@@ -48,6 +48,9 @@ struct ConvEpilogue {
 bool FastConv(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape, const ConvEpilogue& epilogue,
               const Workers* workers, Scratch& scratch);
 
+// How FastConv would take it, for people; null where it would not. The epilogue does not matter.
+const char* FastConvWay(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape);
+
 }  // namespace slipway::kernels
 
 #endif  // SLIPWAY_KERNELS_CONV_CONV_FAST_H_

@@ -169,4 +169,8 @@ bool FastConvTransposed(const Tensor& x, const Tensor& w, const Tensor& out, con
   return RunOnDense(conv, x, w, out, workers, scratch);
 }
 
+bool TakesConvTransposed(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape) {
+  return Takes(x, w, out, shape) && Transposed(x, w, out, shape, {}).possible();
+}
+
 }  // namespace slipway::kernels

@@ -12,6 +12,9 @@ namespace slipway::kernels {
 bool FastConvTransposed(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape,
                         const ConvEpilogue& epilogue, const Workers* workers, Scratch& scratch);
 
+// Whether it takes these.
+bool TakesConvTransposed(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape);
+
 }  // namespace slipway::kernels
 
 #endif  // SLIPWAY_KERNELS_CONV_CONV_TRANSPOSED_H_

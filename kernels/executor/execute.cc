@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "kernels/convert.h"
+#include "kernels/products/product.h"
 #include "kernels/walk.h"
 
 namespace slipway::kernels {
@@ -77,7 +78,7 @@ Context::Context(std::shared_ptr<const Executable> executable, RunOptions option
   scratch_of_.resize(p.steps.size());
   bound_.resize(executable_->stages_.size());
   ever_.resize(executable_->stages_.size());
-  if (options_.profile) nanoseconds_.resize(p.steps.size());
+  if (options_.profile) nanoseconds_.resize(p.steps.size()), work_.resize(p.steps.size());
 }
 
 uint64_t Context::memory() const {
@@ -433,7 +434,20 @@ Failure Context::RunKernel(const Step& s) {
                   std::span(p.ops).subspan(static_cast<size_t>(s.ops > 0 ? s.first_op : 0), static_cast<size_t>(s.ops)),
                   &scratch_, s.kernel->user};
   if (const char* why = s.kernel->run(call)) return Fail(Failure::kData, why);
+  if (options_.profile && s.kernel->product != nullptr) CountWork(s, call);
   return {};
+}
+
+// What a call that went well did.
+void Context::CountWork(const Step& s, const Call& call) {
+  Product p;
+  const auto empty = [](const Tensor& t) { return t.numel() == 0; };
+  if (std::any_of(call.in.begin(), call.in.end(), empty) || std::any_of(call.out.begin(), call.out.end(), empty) ||
+      !s.kernel->product(call, 0, &p) || p.n.value == 0)
+    return;
+  Work& work = work_[&s - executable_->plan().steps.data()];
+  work.operations += p.operations, work.bytes += p.bytes * p.reads;
+  work.most_rows = std::max(work.most_rows, p.m.value);
 }
 
 Failure Context::Steps() {

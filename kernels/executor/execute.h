@@ -92,6 +92,13 @@ struct RunOptions {
 // each result, as soon as its sizes are known.
 using AllocateOutput = std::function<void*(int32_t slot, const Tensor& shape)>;
 
+// What the products of matrices in a step did (kernels/products/product.h).
+struct Work {
+  double operations = 0;  // multiplications and additions
+  double bytes = 0;       // of right matrices, once a product
+  int64_t most_rows = 0;  // of the left matrix
+};
+
 // Not thread-safe: one per concurrent run.
 class Context {
  public:
@@ -103,6 +110,7 @@ class Context {
 
   // Nanoseconds in each step so far, where options.profile asks for it.
   std::span<const int64_t> profile() const { return nanoseconds_; }
+  std::span<const Work> work() const { return work_; }
   // Bytes of temporaries now held, with the scratch memory of kernels that lies among them.
   uint64_t memory() const;
   // What temporaries alone would take, of the sizes that are bound.
@@ -133,6 +141,7 @@ class Context {
   Failure Usable(const Step& s) const;
   bool Overlap(const Step& s) const;
   Failure RunKernel(const Step& s);
+  void CountWork(const Step& s, const Call& call);
   bool Numbers(const Step& s);  // into ints_ and floats_; false where one has no value
   bool Fits(int32_t view) const;
   Failure Settle(int32_t symbol, Number value);
@@ -156,6 +165,7 @@ class Context {
   std::vector<Block> scratch_of_;                   // of steps: among the temporaries
   std::vector<uint8_t> bound_, ever_;               // stages: in this run, in any run
   std::vector<int64_t> nanoseconds_;
+  std::vector<Work> work_;
   std::vector<int64_t> sizes_, offsets_, ints_;
   std::vector<double> floats_;
   Arena arena_;

@@ -5,6 +5,7 @@
 #include <bit>
 #include <charconv>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace slipway::kernels {
@@ -13,6 +14,29 @@ namespace {
 std::string Real(double x) {
   char text[32];
   return std::string(text, std::to_chars(text, text + sizeof text, x).ptr);
+}
+
+// With at most `left` operands of operands: what a file names again and again would not end.
+std::string ExpressionText(const Plan& p, int32_t i, bool inside, int* left) {
+  static constexpr const char* kNames[Expr::kOps] = {
+      "", "", "", "+", "*", "//", "ceildiv", "%", "pow", "max", "min", "&", "|", "^", "+", "*", "/", "pow", "max", "min", "mod", "sqrt",
+      "trunc", "real", "/", "trunc", "floor", "ceil", "round", "==", "<", "<=", "==", "<", "<=", "and", "or", "not", "select"};
+  if (--*left < 0) return "…";
+  const Expr& e = p.exprs[i];
+  if (e.op == Expr::kInt) return std::to_string(e.value);
+  if (e.op == Expr::kReal) return Real(std::bit_cast<double>(e.value));
+  if (e.op == Expr::kSymbol) return p.symbols[e.value].name;
+  const std::string name = kNames[e.op];
+  const int operands = Operands(e.op);
+  const bool word = name[0] >= 'a' && name[0] <= 'z';
+  if (operands == 2 && !word) {
+    const std::string a = ExpressionText(p, e.a, true, left), text = a + " " + name + " " + ExpressionText(p, e.b, true, left);
+    return inside ? "(" + text + ")" : text;
+  }
+  const int32_t of[] = {e.a, e.b, e.c};
+  std::string text = name + "(";
+  for (int k = 0; k < operands; ++k) text += (k == 0 ? "" : ", ") + ExpressionText(p, of[k], false, left);
+  return text + ")";
 }
 
 class Printer {
@@ -65,22 +89,8 @@ class Printer {
   }
 
   std::string Expression(int32_t i, bool inside = false) {
-    static constexpr const char* kNames[Expr::kOps] = {
-        "", "", "", "+", "*", "//", "ceildiv", "%", "pow", "max", "min", "&", "|", "^", "+", "*", "/", "pow", "max", "min", "mod", "sqrt",
-        "trunc", "real", "/", "trunc", "floor", "ceil", "round", "==", "<", "<=", "==", "<", "<=", "and", "or", "not", "select"};
-    const Expr& e = p_.exprs[i];
-    if (e.op == Expr::kInt) return std::to_string(e.value);
-    if (e.op == Expr::kReal) return Real(std::bit_cast<double>(e.value));
-    if (e.op == Expr::kSymbol) return p_.symbols[e.value].name;
-    const std::string name = kNames[e.op];
-    const int operands = Operands(e.op);
-    const bool word = name[0] >= 'a' && name[0] <= 'z';
-    if (operands == 2 && !word) {
-      const std::string text = Expression(e.a, true) + " " + name + " " + Expression(e.b, true);
-      return inside ? "(" + text + ")" : text;
-    }
-    const int32_t of[] = {e.a, e.b, e.c};
-    return name + List('(', of, operands, ')');
+    int most = std::numeric_limits<int>::max();
+    return ExpressionText(p_, i, inside, &most);
   }
 
   // By the values that sizes and strides have for arbitrary values of the symbols.
@@ -176,5 +186,12 @@ class Printer {
 }  // namespace
 
 std::string PrintPlan(const Plan& plan) { return Printer(plan).Print(); }
+
+std::string PrintExpression(const Plan& plan, int32_t expression) {
+  int most = 64;
+  std::string text = ExpressionText(plan, expression, true, &most);
+  std::erase(text, ' ');
+  return text;
+}
 
 }  // namespace slipway::kernels

@@ -20,6 +20,9 @@ namespace slipway::kernels {
 // The plan must be valid (Executable::Make).
 std::string PrintPlan(const Plan& plan);
 
+// One expression: "((2*B)+1)"; of long ones the beginning, with "…" in place of operands.
+std::string PrintExpression(const Plan& plan, int32_t expression);
+
 }  // namespace slipway::kernels
 
 #endif  // SLIPWAY_KERNELS_EXECUTOR_PRINT_PLAN_H_

@@ -107,7 +107,7 @@ void Gemm(const GemmCall& g, float* scratch) {
 }  // namespace
 
 extern const Bf16Isa kBf16Avx512;
-const Bf16Isa kBf16Avx512 = {Takes, Scratch, Gemm};
+const Bf16Isa kBf16Avx512 = {"avx512bf16", Takes, Scratch, Gemm};
 
 }  // namespace slipway::kernels
 #endif

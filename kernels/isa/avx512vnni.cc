@@ -20,7 +20,7 @@ namespace {
 }  // namespace
 
 extern const DotIsa kDotAvx512Vnni;
-const DotIsa kDotAvx512Vnni = {"avx512vnni", DotRowBytes, PrepareRow, DotProduct, Extremes, QuantizeRow};
+const DotIsa kDotAvx512Vnni = {"avx512vnni", {kByteWay, kNibbleWay}, DotRowBytes, PrepareRow, DotProduct, Extremes, QuantizeRow};
 
 }  // namespace slipway::kernels
 #endif

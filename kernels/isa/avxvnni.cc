@@ -20,7 +20,7 @@ namespace {
 }  // namespace
 
 extern const DotIsa kDotAvxVnni;
-const DotIsa kDotAvxVnni = {"avxvnni", DotRowBytes, PrepareRow, DotProduct, Extremes, QuantizeRow};
+const DotIsa kDotAvxVnni = {"avxvnni", {kByteWay, kNibbleWay}, DotRowBytes, PrepareRow, DotProduct, Extremes, QuantizeRow};
 
 }  // namespace slipway::kernels
 #endif

@@ -553,15 +553,18 @@ __attribute__((noinline)) void Thin(const GemmCall& g, const float* a, int64_t a
   for (; j < g.n; j += kPanel) ThinPanels<R, 1, S>(g, a, a_row, j);
 }
 constexpr int64_t kThinRows = SLIPWAY_ISA_BYTES == 16 ? 2 : 4;
-bool IsThin(const GemmCall& g) { return g.packed && g.m <= kThinRows; }
 
 constexpr int64_t kDotRows = 8;
-bool ByDots(const GemmCall& g) { return !g.packed && g.m <= kDotRows && g.b.row == 1; }
-bool ByCombining(const GemmCall& g) { return !g.packed && g.m == 1 && g.b.column == 1 && g.c_column == 1; }
-// c' = b' · a': the few rows are packed and the many are read where they are.
-bool ComputesTransposed(const GemmCall& g) {
-  return !g.packed && g.m <= kFewRows && 2 * g.m < g.k && g.m < g.n && g.b.row == 1 && g.b.column != 1 && !g.accumulate;
+
+GemmWay WayOf(const GemmCall& g) {
+  if (g.packed) return g.m <= kThinRows ? GemmWay::kPanels : GemmWay::kTiles;
+  if (g.m <= kDotRows && g.b.row == 1) return GemmWay::kDots;
+  if (g.m == 1 && g.b.column == 1 && g.c_column == 1) return GemmWay::kCombine;
+  // c' = b' · a': the few rows are packed and the many are read where they are.
+  const bool few = g.m <= kFewRows && 2 * g.m < g.k && g.m < g.n;
+  return few && g.b.row == 1 && g.b.column != 1 && !g.accumulate ? GemmWay::kTransposed : GemmWay::kTiles;
 }
+bool IsBlocked(GemmWay way) { return way == GemmWay::kTransposed || way == GemmWay::kTiles; }
 
 GemmCall Transposed(GemmCall g) {
   const MatrixRef a = g.a;
@@ -575,13 +578,15 @@ GemmCall Transposed(GemmCall g) {
 }
 
 int64_t GemmScratch(const GemmCall& g) {
-  if (IsThin(g) || ByDots(g) || ByCombining(g)) return (g.k + 64) * g.m;
-  return BlockScratch(ComputesTransposed(g) ? Transposed(g) : g);
+  const GemmWay way = WayOf(g);
+  if (!IsBlocked(way)) return (g.k + 64) * g.m;
+  return BlockScratch(way == GemmWay::kTransposed ? Transposed(g) : g);
 }
 
 void Gemm(const GemmCall& g, float* scratch) {
   if (g.m <= 0 || g.n <= 0) return;
-  if (IsThin(g) || ByDots(g) || ByCombining(g)) {
+  const GemmWay way = WayOf(g);
+  if (!IsBlocked(way)) {
     // Rows of a, dense and of f32.
     const float* a = static_cast<const float*>(g.a.data);
     int64_t row = g.a.row;
@@ -593,12 +598,12 @@ void Gemm(const GemmCall& g, float* scratch) {
       a = scratch, row = g.k;
     }
     WithElement(g.b, [&]<typename S>(const S*) {
-      if (IsThin(g)) {
+      if (way == GemmWay::kPanels) {
         if (g.m == 1) return Thin<1, S>(g, a, row);
         if (g.m == 2) return Thin<2, S>(g, a, row);
         if constexpr (kThinRows > 2) return g.m == 3 ? Thin<3, S>(g, a, row) : Thin<4, S>(g, a, row);
       }
-      if (!ByDots(g)) return Combine<S>(g, a);
+      if (way == GemmWay::kCombine) return Combine<S>(g, a);
       if (g.m == 1) return Dots<1, S>(g, a, row);
       // Up to four rows at a time, over columns few enough to stay near.
       const int64_t near = g.m <= 4 ? g.n : 96;
@@ -629,7 +634,7 @@ void Gemm(const GemmCall& g, float* scratch) {
       for (int64_t j = 0; j < g.n; ++j) g.c[i * g.c_row + j * g.c_column] = g.bias != nullptr ? g.bias[j] : 0;
     return;
   }
-  if (ComputesTransposed(g))
+  if (way == GemmWay::kTransposed)
     BlockGemm(Transposed(g), g.bias, scratch);
   else
     BlockGemm(g, nullptr, scratch);
@@ -911,13 +916,14 @@ void LayerNormRow(const float* x, const float* weight, const float* bias, float 
 }  // namespace
 
 extern const DotIsa SLIPWAY_DOT_TABLE;
-const DotIsa SLIPWAY_DOT_TABLE = {SLIPWAY_ISA_NAME, DotRowBytes, PrepareRow, DotProduct, Extremes, QuantizeRow};
+const DotIsa SLIPWAY_DOT_TABLE = {SLIPWAY_ISA_NAME, {kByteWay, kNibbleWay}, DotRowBytes, PrepareRow, DotProduct, Extremes, QuantizeRow};
 
 extern const Isa SLIPWAY_ISA_TABLE;
 const Isa SLIPWAY_ISA_TABLE = {
     SLIPWAY_ISA_NAME,
     GemmScratch,
     Gemm,
+    WayOf,
     Pack,
     {ExpRow, TanhRow, ErfRow, SigmoidRow, SiluRow, GeluRow, GeluTanhRow, ReluRow, NegRow, SqrtRow, RsqrtRow},
     {PairRow<PairOp::kAdd>, PairRow<PairOp::kSub>, PairRow<PairOp::kMul>, PairRow<PairOp::kDiv>},

@@ -33,6 +33,7 @@ struct DotCall {
 
 struct DotIsa {
   const char* name;
+  const char* way[2];  // how `product` multiplies, for people: whole bytes, nibbles
   // Bytes of a row of k integers as `product` reads them.
   int64_t (*row_bytes)(int64_t k, bool nibbles);
   // k integers as such a row, and the sum of each group.

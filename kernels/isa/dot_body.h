@@ -8,8 +8,14 @@
 
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 constexpr bool kWideA = false;
+constexpr const char *kByteWay = "sums of four products (VNNI)", *kNibbleWay = kByteWay;
 #else
 constexpr bool kWideA = true;  // of whole bytes
+#if defined(__SSE4_1__)
+constexpr const char *kByteWay = "16-bit products", *kNibbleWay = "products of bytes, pairs in 16 bits";
+#else
+constexpr const char *kByteWay = "32-bit products", *kNibbleWay = kByteWay;
+#endif
 #endif
 
 constexpr int64_t kQuad = 4;

@@ -69,7 +69,7 @@ constexpr Row kRows[] = {
 
 // Each row needs what the rows of the other loops before it need; one that adds instructions may be missing between them.
 const Row& Choose() {
-  const char* cap = std::getenv("SLIPWAY_ISA");
+  const char* cap = IsaCap();
   const Row* best = kRows;
   for (const Row& r : kRows) {
     if (r.present()) best = &r;
@@ -93,6 +93,13 @@ const Row* Find(const char* name) {
 const Isa& BestIsa() { return *Best().isa; }
 const DotIsa& BestDot() { return *Best().dot; }
 const Bf16Isa* BestBf16() { return Best().bf16; }
+
+const char* IsaCap() {
+  const char* cap = std::getenv("SLIPWAY_ISA");
+  for (const Row& r : kRows)
+    if (cap != nullptr && std::strcmp(cap, r.name) == 0) return r.name;
+  return nullptr;
+}
 
 const Isa* FindIsa(const char* name) {
   const Row* r = Find(name);

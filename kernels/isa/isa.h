@@ -51,6 +51,15 @@ struct CellCall {
   int64_t n;
 };
 
+// How `gemm` takes a product.
+enum class GemmWay : uint8_t {
+  kPanels,      // few rows: each packed panel is read once, with all sums in registers
+  kDots,        // few rows: dots along the dense columns of b
+  kCombine,     // one row: a sum of the dense rows of b
+  kTransposed,  // tiles of the transposed product
+  kTiles,       // tiles, of blocks of a and b
+};
+
 struct ConvIsa;
 struct QuantIsa;
 
@@ -59,6 +68,7 @@ struct Isa {
   // Floats of scratch memory that `gemm` needs, which must be aligned to 64 bytes.
   int64_t (*gemm_scratch)(const GemmCall& g);
   void (*gemm)(const GemmCall& g, float* scratch);
+  GemmWay (*gemm_way)(const GemmCall& g);
   // A k × n matrix as panels (panels.h) of f32, [ceil(n / kPanel)][k][kPanel].
   void (*pack)(const MatrixRef& from, int64_t k, int64_t n, float* to);
   void (*row[kRowOps])(const float* x, float* out, int64_t n);
@@ -91,6 +101,9 @@ struct Isa {
 
 // The best of this processor; the environment's SLIPWAY_ISA (v2, avx2, avxvnni, avx512, avx512vnni, avx512bf16) caps it.
 const Isa& BestIsa();
+
+// What SLIPWAY_ISA caps it to; null where that is not set, or not the name of a set.
+const char* IsaCap();
 
 // Null where this build or this processor has none of that name.
 const Isa* FindIsa(const char* name);

@@ -9,6 +9,7 @@
 #include "kernels/check.h"
 #include "kernels/convert.h"
 #include "kernels/products/gemm_fast.h"
+#include "kernels/products/product.h"
 #include "kernels/registry.h"
 #include "kernels/scratch.h"
 #include "kernels/walk.h"
@@ -249,8 +250,28 @@ const char* ScaledDotProductAttention(const Call& c, const AttentionAttributes& 
   return nullptr;
 }
 
+// Of the two products, the one with the keys; the work is that of both, over the keys that queries see.
+bool AttentionProduct(const Call& c, const AttentionAttributes& a, int64_t rows, Product* p) {
+  if (Validate(c) != nullptr) return false;
+  const Tensor &q = c.in[0], &k = c.in[1], &v = c.in[2];
+  const int r = q.rank;
+  p->batch = SizeOf(q, 0, 0, r - 2), p->m = SizeOf(q, 0, r - 2, r - 1), p->k = SizeOf(q, 0, r - 1, r), p->n = SizeOf(k, 1, r - 2, r - 1);
+  if (rows > 0) p->m.value = rows;
+  const double queries = static_cast<double>(p->m.value), keys = static_cast<double>(p->n.value), less = std::min(queries, keys);
+  const double pairs = a.causal ? less * (less + 1) / 2 + (queries - less) * keys : queries * keys;
+  p->operations = 2 * static_cast<double>(p->batch.value) * pairs * static_cast<double>(q.sizes[r - 1] + v.sizes[r - 1]);
+  p->bytes = BytesOf(k) + BytesOf(v);
+  p->matrix = 1;
+  const AttentionShape shape(p->m.value, p->n.value, p->k.value, v.sizes[r - 1], 1, a.causal);
+  p->loop = {BestIsa().name, shape.packs() ? "blocks of keys and values packed" : "keys and values read in place"};
+  return true;
+}
+
 constexpr Kernel kKernels[] = {
-    With<AttentionAttributes, ScaledDotProductAttention>({.name = "attention", .inputs = 3, .counts_scratch = true})};
+    With<AttentionAttributes, ScaledDotProductAttention>({.name = "attention",
+                                                          .inputs = 3,
+                                                          .counts_scratch = true,
+                                                          .product = ProductOfCall<AttentionAttributes, AttentionProduct>})};
 
 }  // namespace
 

@@ -76,11 +76,17 @@ class Split {
   int64_t n_ = 1, grain_ = 1;
 };
 
+// Null where the product is not for it.
+const Bf16Isa* Bf16For(const GemmCall& g) {
+  const Bf16Isa* bf16 = BestBf16();
+  return bf16 != nullptr && bf16->takes(g) ? bf16 : nullptr;
+}
+
 }  // namespace
 
 void FastGemm(const GemmCall& g, const Workers* workers, Scratch& scratch) {
   const Isa& isa = BestIsa();
-  if (const Bf16Isa* bf16 = BestBf16(); bf16 != nullptr && bf16->takes(g)) {
+  if (const Bf16Isa* bf16 = Bf16For(g)) {
     Split(g, workers).ForEach(scratch, [&](const GemmCall& part, Scratch& own) {
       float* const room = own.Take<float>(bf16->scratch(part));
       if (!own.counting()) bf16->gemm(part, room);
@@ -91,6 +97,18 @@ void FastGemm(const GemmCall& g, const Workers* workers, Scratch& scratch) {
     float* const room = own.Take<float>(isa.gemm_scratch(part));
     if (!own.counting()) isa.gemm(part, room);
   });
+}
+
+Loop PlainGemmLoop(const GemmCall& g) {
+  static constexpr const char* kWays[] = {"packed panels read once", "dots along k", "a sum of rows", "tiles of the transposed product",
+                                          "tiles of f32"};
+  const Isa& isa = BestIsa();
+  return {isa.name, kWays[static_cast<int>(isa.gemm_way(g))]};
+}
+
+Loop GemmLoop(const GemmCall& g) {
+  if (const Bf16Isa* bf16 = Bf16For(g)) return {bf16->name, "sums of two products of bf16"};
+  return PlainGemmLoop(g);
 }
 
 }  // namespace slipway::kernels

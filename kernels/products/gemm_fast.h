@@ -4,6 +4,7 @@
 
 #include "kernels/isa/isa.h"
 #include "kernels/parallel.h"
+#include "kernels/products/product.h"
 #include "kernels/scratch.h"
 
 namespace slipway::kernels {
@@ -11,6 +12,9 @@ namespace slipway::kernels {
 // The product that `g` states. Threads share columns or rows; each element is summed in the same order for any number of them.
 // Takes scratch memory for the time of the call, which is all that it does where `scratch` counts.
 void FastGemm(const GemmCall& g, const Workers* workers, Scratch& scratch);
+// The loop that FastGemm takes for `g`, pointers apart; the one of isa.h, which knows no sums of two bf16.
+Loop GemmLoop(const GemmCall& g);
+Loop PlainGemmLoop(const GemmCall& g);
 
 }  // namespace slipway::kernels
 

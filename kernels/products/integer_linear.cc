@@ -6,6 +6,7 @@
 #include "kernels/convert.h"
 #include "kernels/isa/dot.h"
 #include "kernels/products/panels.h"
+#include "kernels/products/product.h"
 #include "kernels/products/quant_linear.h"
 #include "kernels/registry.h"
 #include "kernels/scratch.h"
@@ -126,6 +127,19 @@ const char* IntegerLinear(const Call& c, const IntegerLinearAttributes& a) {
   return nullptr;
 }
 
+bool IntegerProduct(const Call& c, const IntegerLinearAttributes& a, int64_t rows, Product* p) {
+  if (c.in.size() < 4 || c.in[0].rank < 1 || c.in[1].rank != 2 || c.in[2].rank != 2) return false;
+  SetRows(c, a.parts & kIntegerZero ? 4 : 3, p);
+  if (rows > 0) p->m.value = rows;
+  p->operations = Operations(*p);
+  p->groups = c.in[2].sizes[0];
+  QuantMatrix matrix;
+  SetPacking(c.in[1], matrix);
+  const DotIsa& isa = BestDot();
+  p->loop = {isa.name, isa.way[matrix.nibbles]};
+  return true;
+}
+
 // Scale and zero point of a row, each operation rounded to the dtype of the activations, as torchao's choose_qparams_affine.
 struct RowQuantizer {
   const QuantizeRowsAttributes& a;
@@ -185,13 +199,28 @@ const char* QuantizeRows(const Call& c, const QuantizeRowsAttributes& a) {
   return nullptr;
 }
 
+bool RowsProduct(const Call& c, const QuantizeRowsAttributes&, int64_t rows, Product* p) {
+  if (c.in.size() != 1 || c.in[0].rank < 1) return false;
+  const Tensor& x = c.in[0];
+  p->m = SizeOf(x, 0, 0, x.rank - 1), p->k = SizeOf(x, 0, x.rank - 1, x.rank);
+  if (rows > 0) p->m.value = rows;
+  p->n.value = 0;
+  p->loop = {BestDot().name, "extremes of a row, then its integers"};
+  return true;
+}
+
 constexpr Kernel kKernels[] = {
     With<IntegerLinearAttributes, IntegerLinear>(
         {.name = "integer_linear",
          .inputs = 4,
          .packed = {Packable::kNever, Packable::kBytesAndNibbles, Packable::kFloats, Packable::kFloatsAndBytes},
-         .counts_scratch = true}),
-    With<QuantizeRowsAttributes, QuantizeRows>({.name = "quantize_rows", .inputs = 1, .outputs = 3, .counts_scratch = true}),
+         .counts_scratch = true,
+         .product = ProductOfCall<IntegerLinearAttributes, IntegerProduct>}),
+    With<QuantizeRowsAttributes, QuantizeRows>({.name = "quantize_rows",
+                                                .inputs = 1,
+                                                .outputs = 3,
+                                                .counts_scratch = true,
+                                                .product = ProductOfCall<QuantizeRowsAttributes, RowsProduct>}),
 };
 
 }  // namespace

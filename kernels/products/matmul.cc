@@ -14,8 +14,8 @@
 namespace slipway::kernels {
 namespace {
 
-// What a product is made of: leading dims that are walked, and the matrices of one step.
-struct Product {
+// What a call is made of: leading dims that are walked, and the matrices of one step.
+struct Operands {
   Tensor a, b, out, bias;  // bias: of out's sizes
   bool has_bias = false;
   int batch = 0;           // leading dims
@@ -35,7 +35,7 @@ struct Product {
 };
 
 // The last leading dim becomes rows where the right matrix is the same for all of it.
-void JoinRows(Product& p) {
+void JoinRows(Operands& p) {
   while (p.batch > 0) {
     const int d = p.batch - 1;
     auto joins = [&](const Tensor& t) {
@@ -76,7 +76,7 @@ void LoadMatrix(const char* from, const Tensor& t, DType as, T* to) {
 // In f32: operands are read as they are where nothing is lost.
 class FloatProduct {
  public:
-  FloatProduct(const Call& c, const Product& p) : c_(c), p_(p) {}
+  FloatProduct(const Call& c, const Operands& p) : c_(c), p_(p) {}
 
   // The steps [first, last).
   void Run(int64_t first, int64_t last, const Workers* workers, Scratch& scratch) const {
@@ -111,6 +111,8 @@ class FloatProduct {
                           out.strides[p_.batch + 1]);
     });
   }
+
+  Loop TakenLoop() const { return GemmLoop(Sizes()); }
 
   // Whether threads take whole matrices: where there are enough of them.
   bool by_steps() const {
@@ -147,11 +149,11 @@ class FloatProduct {
   }
 
   const Call& c_;
-  const Product& p_;
+  const Operands& p_;
 };
 
 template <typename T>
-void PlainProduct(const Call& c, const Product& p) {
+void PlainProduct(const Call& c, const Operands& p) {
   T *const right = c.scratch->Take<T>(p.k * p.n), *const left = c.scratch->Take<T>(p.m * p.k),
     *const product = c.scratch->Take<T>(p.m * p.n);
   if (c.scratch->counting()) return;
@@ -172,7 +174,7 @@ void PlainProduct(const Call& c, const Product& p) {
 // The largest magnitude of a dtype of 8 bits; 0 of others.
 int64_t Largest(DType t) { return t == DType::kI8 ? 128 : t == DType::kU8 ? 255 : 0; }
 // Of integers of 8 bits: in f32, which has the sum of so few of their products exactly, whatever the order.
-void ByteProduct(const Call& c, const Product& p, Scratch& scratch) {
+void ByteProduct(const Call& c, const Operands& p, Scratch& scratch) {
   const int64_t depth = std::min(p.k, (int64_t{1} << 24) / (Largest(p.a.dtype) * Largest(p.b.dtype)));
   float *const left = scratch.Take<float>(p.m * p.k), *const right = scratch.Take<float>(p.k * p.n);
   float* const product = scratch.Take<float>(p.m * p.n);
@@ -209,7 +211,7 @@ void ByteProduct(const Call& c, const Product& p, Scratch& scratch) {
 }
 
 // The product of a call; null, or what is wrong.
-const char* ProductOf(const Call& c, Product* p) {
+const char* ProductOf(const Call& c, Operands* p) {
   if (c.in.size() < 2) return kSizesDiffer;
   const Tensor &a = c.in[0], &b = c.in[1], &out = c.out[0];
   const int batch = out.rank - 2;
@@ -228,19 +230,23 @@ const char* ProductOf(const Call& c, Product* p) {
   return nullptr;
 }
 
+// Integers of 8 bits, what is computed in f32, and all others.
+enum class Way : uint8_t { kBytes, kFloats, kPlain };
+Way WayOf(const Call& c, const Operands& p) {
+  if (Largest(p.a.dtype) > 0 && Largest(p.b.dtype) > 0 && (c.compute == DType::kI32 || c.compute == DType::kI64)) return Way::kBytes;
+  return ComputeType(c.compute) == DType::kF32 ? Way::kFloats : Way::kPlain;
+}
+
 // out[…,m,n] = sum over k of in[0][…,m,k] · in[1][…,k,n], plus in[2][…,m,n] where there is one. Leading dims are equal
 // (the caller expands them). Sums of f16 and bf16 are kept in f32 and rounded once.
 const char* Matmul(const Call& c, const NoAttributes&) {
-  Product p;
+  Operands p;
   if (const char* wrong = ProductOf(c, &p)) return wrong;
   if (c.out[0].numel() == 0) return nullptr;
-  if (Largest(p.a.dtype) > 0 && Largest(p.b.dtype) > 0 && (c.compute == DType::kI32 || c.compute == DType::kI64)) {
-    ByteProduct(c, p, *c.scratch);
-    return nullptr;
-  }
-  if (ComputeType(c.compute) != DType::kF32) {
-    WithComputeType(c.compute, [&]<typename T>() { PlainProduct<T>(c, p); });
-    return nullptr;
+  switch (WayOf(c, p)) {
+    case Way::kBytes: ByteProduct(c, p, *c.scratch); return nullptr;
+    case Way::kPlain: WithComputeType(c.compute, [&]<typename T>() { PlainProduct<T>(c, p); }); return nullptr;
+    case Way::kFloats: break;
   }
   const FloatProduct product(c, p);
   const bool by_steps = product.by_steps();
@@ -250,8 +256,29 @@ const char* Matmul(const Call& c, const NoAttributes&) {
   return nullptr;
 }
 
-constexpr Kernel kKernels[] = {With<NoAttributes, Matmul>(
-    {.name = "matmul", .inputs = 2, .packed = {Packable::kNever, Packable::kFloats}, .counts_scratch = true})};
+bool MatmulProduct(const Call& c, const NoAttributes&, int64_t rows, Product* to) {
+  Operands p;
+  if (ProductOf(c, &p) != nullptr) return false;
+  const Tensor &a = c.in[0], &b = c.in[1];
+  const int r = a.rank;
+  to->batch = SizeOf(a, 0, 0, p.batch);
+  to->m = SizeOf(a, 0, p.batch, r - 1), to->k = SizeOf(b, 1, r - 2, r - 1), to->n = SizeOf(b, 1, r - 1, r);
+  if (rows > 0) to->m.value = p.m = rows;
+  to->matrix = 1;
+  to->operations = Operations(*to), to->bytes = BytesOf(b);
+  switch (WayOf(c, p)) {
+    case Way::kBytes: to->loop = {BestIsa().name, "integers as f32, in exact runs"}; break;
+    case Way::kPlain: to->loop = {"any", "plain loops"}; break;
+    case Way::kFloats: to->loop = FloatProduct(c, p).TakenLoop(); break;
+  }
+  return true;
+}
+
+constexpr Kernel kKernels[] = {With<NoAttributes, Matmul>({.name = "matmul",
+                                                           .inputs = 2,
+                                                           .packed = {Packable::kNever, Packable::kFloats},
+                                                           .counts_scratch = true,
+                                                           .product = ProductOfCall<NoAttributes, MatmulProduct>})};
 
 }  // namespace
 

@@ -7,6 +7,7 @@
 
 #include "kernels/convert.h"
 #include "kernels/products/panels.h"
+#include "kernels/products/product.h"
 #include "kernels/registry.h"
 #include "kernels/scratch.h"
 #include "kernels/walk.h"
@@ -20,6 +21,8 @@ int64_t FewRows(const QuantMatrix& b) {
   if (b.group < b.k && b.group % QuantUnit(b) != 0) return 0;
   return b.rounded == DType::kF16 ? 0 : b.rounded == DType::kBF16 ? 1 : b.group < b.k ? 6 : 24;
 }
+// Whether the product is one of few rows.
+bool HasFewRows(const QuantCall& g) { return g.m <= FewRows(g.b); }
 // Columns that a thread takes at least, and that become f32 together; rows of such a block.
 constexpr int64_t kColumns = 128, kRows = 384;
 
@@ -75,34 +78,45 @@ void ByBlocks(const QuantCall& g, float* scratch) {
 
 bool IsNarrowFloat(DType t) { return t == DType::kF32 || t == DType::kBF16 || t == DType::kF16; }
 
-const char* QuantLinear(const Call& c, const QuantLinearAttributes& a) {
-  constexpr const char* kMalformed = "the operands do not agree";
+// The sizes of the product of a call and how its integers lie; false where the operands do not agree.
+bool ReadSizes(const Call& c, const QuantLinearAttributes& a, QuantCall* to) {
   const int64_t parts = a.parts;
   const bool scaled = (parts & kQuantScale) != 0, shifted = (parts & kQuantZero) != 0,
              biased = (parts & kQuantBias) != 0;
   const Tensor &x = c.in[0], &q = c.in[1], &out = c.out[0];
   if (parts < 0 || parts > 7 || (shifted && !scaled) || c.in.size() != 2u + scaled + shifted + biased)
-    return kMalformed;
-  QuantCall g;
+    return false;
+  QuantCall& g = *to;
   g.b.rounded = a.rounded, g.b.scale_rounded = a.scale_rounded;
   const int r = out.rank;
   bool fits = IsNarrowFloat(g.b.rounded) && IsNarrowFloat(g.b.scale_rounded) && IsNarrowFloat(x.dtype) && r >= 1 &&
               x.rank == r && q.rank == 2 && !IsStoredOnly(out.dtype) && (q.dtype == DType::kI8 || q.dtype == DType::kU8 || IsFloat8(q.dtype)) &&
               x.sizes[r - 1] == q.sizes[0] && out.sizes[r - 1] == q.sizes[1];
   for (int d = 0; fits && d + 1 < r; ++d) fits = x.sizes[d] == out.sizes[d];
-  if (!fits) return kMalformed;
+  if (!fits) return false;
   g.b.k = q.sizes[0], g.b.n = q.sizes[1], g.b.group = g.b.k;
   if (scaled) {
     const Tensor& scale = c.in[2];
     if (scale.rank != 2 || scale.sizes[0] < 1 || g.b.k % scale.sizes[0] != 0 || scale.sizes[1] != g.b.n)
-      return kMalformed;
+      return false;
     if (shifted && (c.in[3].rank != 2 || c.in[3].sizes[0] != scale.sizes[0] || c.in[3].sizes[1] != g.b.n))
-      return kMalformed;
+      return false;
     g.b.group = g.b.k / scale.sizes[0];
   }
   for (size_t i = 2; i < c.in.size(); ++i)
-    if (IsStoredOnly(c.in[i].dtype) || (IsFloat8(q.dtype) && shifted)) return kMalformed;
-  if (biased && (c.in.back().rank != 1 || c.in.back().sizes[0] != g.b.n)) return kMalformed;
+    if (IsStoredOnly(c.in[i].dtype) || (IsFloat8(q.dtype) && shifted)) return false;
+  if (biased && (c.in.back().rank != 1 || c.in.back().sizes[0] != g.b.n)) return false;
+  SetPacking(q, g.b);
+  if (g.b.n > 0) g.m = out.numel() / g.b.n;
+  return true;
+}
+
+const char* QuantLinear(const Call& c, const QuantLinearAttributes& a) {
+  QuantCall g;
+  if (!ReadSizes(c, a, &g)) return "the operands do not agree";
+  const Tensor &x = c.in[0], &q = c.in[1], &out = c.out[0];
+  const bool scaled = (a.parts & kQuantScale) != 0, shifted = (a.parts & kQuantZero) != 0, biased = (a.parts & kQuantBias) != 0;
+  const int r = out.rank;
   if (out.numel() == 0) return nullptr;
   if (g.b.k == 0) return "a product over nothing";
 
@@ -128,7 +142,6 @@ const char* QuantLinear(const Call& c, const QuantLinearAttributes& a) {
     g.bias = row;
   }
   // Dense rows of f32 on both sides.
-  g.m = out.numel() / g.b.n;
   auto dense = [&](Tensor t, int64_t n) {
     t.data = scratch.Take<float>(g.m * n);
     t.dtype = DType::kF32;
@@ -157,12 +170,26 @@ const char* QuantLinear(const Call& c, const QuantLinearAttributes& a) {
   return nullptr;
 }
 
+bool QuantProduct(const Call& c, const QuantLinearAttributes& a, int64_t rows, Product* p) {
+  QuantCall g;
+  if (!ReadSizes(c, a, &g)) return false;
+  const size_t scales = (a.parts & kQuantScale ? 1 : 0) + (a.parts & kQuantZero ? 1 : 0);
+  SetRows(c, 2 + scales, p);
+  if (rows > 0) p->m.value = rows;
+  g.m = p->m.value;
+  p->operations = Operations(*p);
+  p->groups = scales > 0 ? g.b.k / g.b.group : 0;
+  p->loop = {BestIsa().name, HasFewRows(g) ? "widened in registers" : "blocks of f32"};
+  return true;
+}
+
 constexpr Kernel kKernels[] = {With<QuantLinearAttributes, QuantLinear>(
     {.name = "quant_linear",
      .inputs = 2,
      .any_type = true,
      .packed = {Packable::kNever, Packable::kBytesAndNibbles, Packable::kFloats, Packable::kFloatsAndBytes},
-     .counts_scratch = true})};
+     .counts_scratch = true,
+     .product = ProductOfCall<QuantLinearAttributes, QuantProduct>})};
 
 }  // namespace
 
@@ -183,10 +210,14 @@ const float* PanelsOfFloats(const Tensor& t, Scratch& scratch) {
   return panels;
 }
 
-void TakeIntegers(const Tensor& q, QuantMatrix& b, const Call& c, Scratch& scratch) {
+void SetPacking(const Tensor& q, QuantMatrix& b) {
   b.nibbles = q.packed == Packing::kNibbles || q.packed == Packing::kUnsignedNibbles;
   if (IsFloat8(q.dtype)) b.dtype = q.dtype;
   b.offset = q.packed == Packing::kNibbles ? -8 : !b.nibbles && q.dtype == DType::kI8 ? -128 : 0;
+}
+
+void TakeIntegers(const Tensor& q, QuantMatrix& b, const Call& c, Scratch& scratch) {
+  SetPacking(q, b);
   b.q = q.data;
   if (q.is_packed()) return;
   const int64_t panel = PanelBytes(b.k, kPanel, q.dtype, Packing::kQuads), panels = (b.n - 1) / kPanel + 1;
@@ -201,7 +232,7 @@ void TakeIntegers(const Tensor& q, QuantMatrix& b, const Call& c, Scratch& scrat
 void FastQuantProduct(const QuantCall& g, const Workers* workers, Scratch& scratch) {
   if (g.m <= 0 || g.b.n <= 0) return;
   const Isa& isa = BestIsa();
-  const bool few = g.m <= FewRows(g.b);
+  const bool few = HasFewRows(g);
   // A thread's attention costs something.
   if (static_cast<double>(g.m) * static_cast<double>(g.b.n) * static_cast<double>(g.b.k) < 64 * 1024) workers = nullptr;
   ParallelFor(scratch, workers, (g.b.n - 1) / kColumns + 1, 1, [&](int64_t first, int64_t last, Scratch& own) {

@@ -21,6 +21,8 @@ namespace slipway::kernels {
 // Kernel `quantize_rows`: from x of f32, bf16 or f16, dense: integers q of i8, scale [..., 1] of f32 and zero point [..., 1] of i8, chosen
 // for each row as torchao's choose_qparams_affine and quantize_affine do (torchao 0.18, quant_primitives.py).
 
+// How the integers of q lie, or will once they are packed: b's nibbles and offset.
+void SetPacking(const Tensor& q, QuantMatrix& b);
 // The integers of q packed, made so in scratch memory where they are not: b's q, nibbles and offset.
 void TakeIntegers(const Tensor& q, QuantMatrix& b, const Call& c, Scratch& scratch);
 // A [groups, n] operand as panels of f32.

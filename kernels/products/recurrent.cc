@@ -7,6 +7,8 @@
 #include "kernels/check.h"
 #include "kernels/isa/isa.h"
 #include "kernels/parallel.h"
+#include "kernels/products/gemm_fast.h"
+#include "kernels/products/product.h"
 #include "kernels/registry.h"
 #include "kernels/scratch.h"
 
@@ -23,6 +25,15 @@ bool IsDenseFloat(const Tensor& t) {
 bool Packs(const Tensor& w, int64_t times, int64_t batch) {
   constexpr int64_t kFew = 2;
   return !w.is_packed() && batch > kFew && times > 2;
+}
+
+// The product with the state, without where it lies: of a weight that is to be packed, as if it were.
+GemmCall StateGemm(const Tensor& w, int64_t times, int64_t batch) {
+  GemmCall g;
+  g.m = batch, g.n = w.sizes[1], g.k = w.sizes[0];
+  g.packed = w.is_packed() || Packs(w, times, batch);
+  g.b = g.packed ? MatrixRef{nullptr, DType::kF32, g.k, 0} : MatrixRef{nullptr, DType::kF32, 1, w.strides[1]};
+  return g;
 }
 
 // in: gates of the inputs [times, batch, gates · n], weight of the state [n, gates · n], which is dense along n or
@@ -57,16 +68,12 @@ const char* Recurrent(const Call& c, const RecurrentAttributes& a) {
   if (batch == 0 || n == 0) return nullptr;
   const Isa& isa = BestIsa();
   Scratch& scratch = *c.scratch;
-  GemmCall g;
-  g.m = batch, g.n = wide, g.k = n;
-  g.packed = w.is_packed();
-  g.b = w.is_packed() ? MatrixRef{w.data, DType::kF32, n, 0} : MatrixRef{w.data, DType::kF32, 1, w.strides[1]};
-  const bool packs = Packs(w, times, batch);
-  if (packs) {
+  GemmCall g = StateGemm(w, times, batch);
+  g.b.data = w.data;
+  if (g.packed && !w.is_packed()) {
     float* packed = scratch.Take<float>((wide + kPanel - 1) / kPanel * kPanel * n);
-    if (!scratch.counting()) isa.pack(g.b, n, wide, packed);
-    g.b = {packed, DType::kF32, n, 0};
-    g.packed = true;
+    if (!scratch.counting()) isa.pack({w.data, DType::kF32, 1, w.strides[1]}, n, wide, packed);
+    g.b.data = packed;
   }
   g.c = scratch.Take<float>(batch * wide);
   g.c_row = wide;
@@ -120,6 +127,18 @@ const char* Recurrent(const Call& c, const RecurrentAttributes& a) {
   return nullptr;
 }
 
+// The product with the state, once for each time.
+bool StateProduct(const Call& c, const RecurrentAttributes&, int64_t rows, Product* p) {
+  if (c.in.size() < 2 || c.in[0].rank != 3 || c.in[1].rank != 2) return false;
+  const Tensor &x = c.in[0], &w = c.in[1];
+  p->batch = SizeOf(x, 0, 0, 1), p->m = SizeOf(x, 0, 1, 2), p->k = SizeOf(w, 1, 0, 1), p->n = SizeOf(w, 1, 1, 2);
+  if (rows > 0) p->m.value = rows;
+  p->matrix = 1;
+  p->operations = Operations(*p), p->bytes = BytesOf(w), p->reads = static_cast<double>(p->batch.value);
+  p->loop = PlainGemmLoop(StateGemm(w, p->batch.value, p->m.value));
+  return true;
+}
+
 template <Cell kCell>
 constexpr Kernel Row(std::string_view name) {
   constexpr int8_t kStates = kCell == Cell::kLstm ? 2 : 1;
@@ -127,7 +146,8 @@ constexpr Kernel Row(std::string_view name) {
                                                       .inputs = 2 + kStates,
                                                       .outputs = 1 + kStates,
                                                       .packed = {Packable::kNever, Packable::kFloats},
-                                                      .counts_scratch = true});
+                                                      .counts_scratch = true,
+                                                      .product = ProductOfCall<RecurrentAttributes, StateProduct>});
 }
 constexpr Kernel kKernels[] = {Row<Cell::kLstm>("lstm"), Row<Cell::kGru>("gru"), Row<Cell::kTanh>("rnn_tanh"),
                                Row<Cell::kRelu>("rnn_relu")};

@@ -1,0 +1,183 @@
+// Kernels are asked with tensors that have no memory, whose sizes are what the plan's expressions give for some values of its symbols,
+// and for each number of rows up to one behind which no loop changes. No number of a plan may be believed: what a run would refuse is
+// listed without sizes.
+#include "kernels/executor/plan_products.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "kernels/executor/print_plan.h"
+
+namespace slipway::kernels {
+namespace {
+
+constexpr int64_t kMostRows = 256;                         // above, no loop depends on them
+constexpr int64_t kMostElements = int64_t{1} << 40, kFar = int64_t{1} << 60;
+
+class Reader {
+ public:
+  explicit Reader(const Plan& plan) : p_(plan) {
+    for (const Expr& e : p_.exprs) {
+      const int32_t of[] = {e.a, e.b, e.c};
+      bool depends = e.op == Expr::kSymbol;
+      for (int k = 0; k < Operands(e.op); ++k) depends = depends || symbolic_[of[k]];
+      symbolic_.push_back(depends);
+    }
+    using Value = std::optional<int64_t>;
+    some_ = With([](const Symbol& s, int64_t i) -> Value { return std::clamp(1009 + 2 * i * i, std::min(s.min, s.max), s.max); });
+    least_ = With([](const Symbol& s, int64_t) -> Value { return std::min(std::max<int64_t>(s.min, 1), s.max); });
+    most_ = With([](const Symbol& s, int64_t) {
+      return s.max == std::numeric_limits<int64_t>::max() ? std::nullopt : std::optional(s.max);
+    });
+  }
+
+  PlanProduct Read(int32_t step) const {
+    const Step& s = p_.steps[step];
+    PlanProduct out;
+    out.step = step;
+    out.batch = out.m = out.k = out.n = "?";
+    out.left = p_.views[s.first_view].dtype;
+    out.result = p_.views[s.first_view + s.inputs].dtype;
+    Product p;
+    Bound operands;
+    if (!Bind(s, some_, &operands) || !s.kernel->product(operands.call, 0, &p)) return out;
+    out.batch = Text(s, p.batch), out.m = Text(s, p.m), out.k = Text(s, p.k);
+    out.n = p.n.value == 0 ? "" : Text(s, p.n);
+    out.groups = p.groups;
+    if (p.matrix >= 0) {
+      const Tensor& matrix = operands.tensors[static_cast<size_t>(p.matrix)];
+      out.has_right = true, out.right = matrix.dtype, out.packing = matrix.packed;
+      if (p_.buffers[p_.views[s.first_view + p.matrix].buffer].kind == Buffer::kConstant) out.bytes = p.bytes;
+    }
+    Loops(s, operands.call, p, &out.loops);
+    return out;
+  }
+
+ private:
+  struct Bound {
+    std::vector<Tensor> tensors;
+    std::vector<int64_t> ints;
+    std::vector<double> reals;
+    Call call;
+  };
+
+  static bool Same(const Loop& a, const Loop& b) { return std::strcmp(a.isa, b.isa) == 0 && std::strcmp(a.way, b.way) == 0; }
+
+  template <typename F>
+  std::vector<Number> With(F value) const {
+    std::vector<Number> symbols, values;
+    for (const Symbol& s : p_.symbols) {
+      const std::optional<int64_t> v = value(s, static_cast<int64_t>(symbols.size()));
+      symbols.push_back(!v ? Number{} : s.real ? Number::Real(static_cast<double>(*v)) : Number::Int(*v));
+    }
+    values.reserve(p_.exprs.size());
+    for (const Expr& e : p_.exprs) values.push_back(Evaluate(e, values, symbols));
+    return values;
+  }
+
+  // The call of a step with these values; false where it cannot be.
+  bool Bind(const Step& s, const std::vector<Number>& values, Bound* to) const {
+    to->tensors.resize(static_cast<size_t>(s.inputs + s.outputs));
+    for (size_t i = 0; i < to->tensors.size(); ++i)
+      if (!TensorOf(p_.views[s.first_view + static_cast<int32_t>(i)], values, &to->tensors[i])) return false;
+    for (int32_t k = 0; k < s.ints + s.floats; ++k) {
+      const Number& n = values[p_.numbers[s.first_number + k]];
+      if (!n.known) return false;
+      if (k < s.ints) to->ints.push_back(n.bits);
+      else to->reals.push_back(n.real());
+    }
+    const auto inputs = static_cast<size_t>(s.inputs);
+    to->call = {.in = std::span<const Tensor>(to->tensors).first(inputs), .out = std::span<const Tensor>(to->tensors).subspan(inputs)};
+    to->call.compute = s.compute, to->call.ints = to->ints, to->call.floats = to->reals, to->call.user = s.kernel->user;
+    return true;
+  }
+
+  // False for what has no elements, or more than memory has.
+  bool TensorOf(const View& v, const std::vector<Number>& values, Tensor* t) const {
+    t->dtype = v.dtype, t->rank = v.rank;
+    const auto& packed = p_.buffers[v.buffer].packed;
+    t->packed = packed ? packed->packing : Packing::kNone;
+    int64_t elements = 1, reach = 0;
+    for (int d = 0; d < v.rank; ++d) {
+      const Number &size = values[p_.dims[v.first_dim + d]], &stride = values[p_.dims[v.first_dim + v.rank + d]];
+      if (!size.known || !stride.known || size.bits < 1 || __builtin_mul_overflow(elements, size.bits, &elements) || elements > kMostElements)
+        return false;
+      t->sizes[d] = size.bits, t->strides[d] = size.bits == 1 && (stride.bits > kFar || stride.bits < -kFar) ? 0 : stride.bits;
+      int64_t way;
+      if (__builtin_mul_overflow(size.bits - 1, t->strides[d], &way) || way > kFar || way < -kFar) return false;
+      reach += way < 0 ? -way : way;
+      if (reach > kFar) return false;
+    }
+    return true;
+  }
+
+  // A size as text: the number, or its dims.
+  std::string Text(const Step& s, const ProductSize& size) const {
+    std::string text;
+    int64_t number = 1;
+    for (int d = size.first; d < size.last; ++d) {
+      const int32_t e = p_.dims[p_.views[s.first_view + size.tensor].first_dim + d];
+      if (symbolic_[e]) text += (text.empty() ? "" : "*") + PrintExpression(p_, e);
+      else number *= some_[e].bits;
+    }
+    if (text.empty()) return std::to_string(size.value);
+    number *= size.times;
+    if (number != 1) text = std::to_string(number) + "*" + text;
+    return size.over != 1 ? text + "/" + std::to_string(size.over) : text;
+  }
+
+  // The least and the largest number of rows; 0: not known.
+  int64_t RowsWith(const std::vector<Number>& values, const Step& s, const ProductSize& m) const {
+    int64_t rows = 1;
+    for (int d = m.first; d < m.last; ++d) {
+      const Number& n = values[p_.dims[p_.views[s.first_view + m.tensor].first_dim + d]];
+      if (!n.known || n.bits < 1 || __builtin_mul_overflow(rows, n.bits, &rows)) return 0;
+    }
+    return rows;
+  }
+
+  void Loops(const Step& s, const Call& call, const Product& p, std::vector<PlanProduct::Rows>* out) const {
+    bool fixed = true;
+    for (int d = p.m.first; d < p.m.last; ++d) fixed = fixed && !symbolic_[p_.dims[p_.views[s.first_view + p.m.tensor].first_dim + d]];
+    if (fixed) {
+      for (const auto* values : {&least_, &some_, &most_}) {
+        Bound operands;
+        Product at;
+        if (!Bind(s, *values, &operands) || !s.kernel->product(operands.call, 0, &at)) continue;
+        const bool known = std::any_of(out->begin(), out->end(), [&](const PlanProduct::Rows& r) { return Same(r.loop, at.loop); });
+        if (!known) out->push_back({p.m.value, p.m.value, at.loop});
+      }
+      return;
+    }
+    int64_t from = RowsWith(least_, s, p.m), to = RowsWith(most_, s, p.m);
+    if (from == 0 || from > kMostElements || (to != 0 && to < from)) from = 1, to = 0;
+    const int64_t tried = to == 0 ? std::max(from, kMostRows) : std::max(from, std::min(to, kMostRows));
+    for (int64_t rows = from; rows <= tried; ++rows) {
+      Product at;
+      if (!s.kernel->product(call, rows, &at)) return out->clear();
+      if (out->empty() || !Same(out->back().loop, at.loop)) out->push_back({rows, rows, at.loop});
+      out->back().to = rows;
+    }
+    out->back().to = to;
+  }
+
+  const Plan& p_;
+  std::vector<bool> symbolic_;                  // of expressions: whether they depend on a symbol
+  std::vector<Number> some_, least_, most_;     // their values
+};
+
+}  // namespace
+
+std::vector<PlanProduct> ProductsOf(const Plan& plan) {
+  const Reader reader(plan);
+  std::vector<PlanProduct> out;
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const Step& s = plan.steps[i];
+    if (s.kind == Step::kKernel && s.kernel->product != nullptr && s.inputs > 0 && s.outputs > 0)
+      out.push_back(reader.Read(static_cast<int32_t>(i)));
+  }
+  return out;
+}
+
+}  // namespace slipway::kernels
