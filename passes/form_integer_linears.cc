@@ -17,10 +17,6 @@ namespace {
 using ir::Node;
 using ir::Value;
 
-const Node* Producer(const Value* v, std::string_view op) {
-  const Node* n = v ? v->producer() : nullptr;
-  return n && n->op_name() == op ? n : nullptr;
-}
 // The only user of v, which is no output.
 Node* OnlyUser(const Value* v) { return v->users().size() == 1 && !v->graph()->IsOutput(v) ? v->users()[0] : nullptr; }
 
@@ -84,15 +80,15 @@ absl::Status FormRows(Node* quantize) {
 
 // A weight as [n, k], of what stores it or its transpose.
 Value* AsRows(ir::Builder& b, Value* columns) {
-  const Permuted turned = ReadPermutation(columns);
-  return turned.source && turned.order == std::vector<int>{1, 0} ? turned.source : b.Call("aten.permute.default", {columns, ir::Ints{1, 0}});
+  Value* rows = TransposedSource(columns);
+  return rows ? rows : b.Call("aten.permute.default", {columns, ir::Ints{1, 0}});
 }
 
 // Whether v is `times` the sums of the columns of a stored matrix, as a constant that was folded says.
 bool IsFoldedSums(const Value* v, const Value* matrix, int64_t times) {
-  const Permuted turned = ReadPermutation(matrix);
-  const bool transposed = turned.source != nullptr && turned.order == std::vector<int>{1, 0};
-  const ir::TensorRef *sums = StoredTensor(v), *w = StoredTensor(transposed ? turned.source : matrix);
+  const Value* source = TransposedSource(matrix);
+  const bool transposed = source != nullptr;
+  const ir::TensorRef *sums = StoredTensor(v), *w = StoredTensor(transposed ? source : matrix);
   if (!sums || !w || w->sizes.size() != 2 || sums->dtype != ir::DType::kInt32 || w->dtype != ir::DType::kInt8) return false;
   const int64_t rows = w->sizes[0], columns = w->sizes[1], n = transposed ? rows : columns;
   auto given = ir::ReadDense(*sums), integers = ir::ReadDense(*w);

@@ -36,9 +36,8 @@ std::optional<Product> Read(Node* n) {
     if (!alpha.is_constant() || !beta.is_constant() || alpha.d != 1 || beta.d != 1) return std::nullopt;
   }
   if (!a.ok() || p.x->rank() == 0 || !ir::IsFloating(p.x->dtype())) return std::nullopt;
-  const Permuted turned = ReadPermutation(w);
-  if (turned.source && turned.order == std::vector<int>{1, 0}) {
-    w = turned.source;
+  if (Value* source = TransposedSource(w)) {
+    w = source;
     p.transposed = !p.transposed;
   }
   auto d = ReadDequantized(w);

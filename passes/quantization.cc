@@ -212,4 +212,9 @@ Permuted ReadPermutation(const Value* v) {
   return a.ok() && p.source && p.order.size() == static_cast<size_t>(rank) ? p : Permuted{};
 }
 
+ir::Value* TransposedSource(const ir::Value* v) {
+  const Permuted turned = ReadPermutation(v);
+  return turned.source && turned.order == std::vector<int>{1, 0} ? turned.source : nullptr;
+}
+
 }  // namespace slipway::passes

@@ -73,12 +73,19 @@ inline ir::Value* FirstArgument(const ir::Node& n) { return n.Get(n.op().args[0]
 ir::Value* CastSource(const ir::Value* v);
 // A view with the same elements in the same order.
 bool IsReshape(const ir::Node& n);
+// The node that makes v, where it is one of `op`; null for others.
+inline const ir::Node* Producer(const ir::Value* v, std::string_view op) {
+  const ir::Node* n = v ? v->producer() : nullptr;
+  return n && n->op_name() == op ? n : nullptr;
+}
 // v = permute(source, order), however it is spelled; a null source for other values.
 struct Permuted {
   ir::Value* source = nullptr;
   std::vector<int> order;
 };
 Permuted ReadPermutation(const ir::Value* v);
+// The matrix that v is the transpose of; null for other values.
+ir::Value* TransposedSource(const ir::Value* v);
 
 }  // namespace slipway::passes
 

@@ -12,11 +12,6 @@ namespace {
 using ir::Node;
 using ir::Value;
 
-const Node* Producer(const Value* v, std::string_view op) {
-  const Node* n = v ? v->producer() : nullptr;
-  return n && n->op_name() == op ? n : nullptr;
-}
-
 // quantize(x), to 8 bits, with a scale that is made of x; x is null for other values.
 struct Rounded {
   Value *x = nullptr, *scale = nullptr, *zero_point = nullptr;
@@ -70,8 +65,8 @@ Scaled OnlyProduct(Value* v) {
 // (quantize(x) · qᵀ) · scale of x · scale of q, in f32 -> linear(x, q), with integers of activations.
 absl::Status JoinIntegers(Node* mm) {
   Value *rows = mm->Get("self").value(), *columns = mm->Get("mat2").value();
-  const Permuted turned = ReadPermutation(columns);
-  Value* stored = turned.source && turned.order == std::vector<int>{1, 0} ? turned.source : columns;
+  Value* source = TransposedSource(columns);
+  Value* stored = source ? source : columns;
   Value* q = Behind(rows);
   const Rounded r = ReadRounded(q);
   if (!r.x || r.zero_point || r.x->dtype() != ir::DType::kFloat32 || !StoredTensor(stored) || stored->dtype() != ir::DType::kInt8)

@@ -53,9 +53,6 @@ void QuantizedLinear(PlanContext& c) {
   c.Return(out);
 }
 
-// Sums of integers leave 32 bits where they have more terms (kernels/products/integer_linear.cc).
-constexpr int64_t kMostTerms = 1 << 16;
-
 void IntegerLinear(PlanContext& c) {
   Operand x = c.in("input"), x_scale = c.in("input_scale"), x_zero = c.opt_in("input_zero_point"), q = c.in("weight"),
           scale = c.in("scale"), zero = c.opt_in("zero_point"), bias = c.opt_in("bias");
@@ -68,7 +65,7 @@ void IntegerLinear(PlanContext& c) {
     return c.Unsupported("operands of these types");
   const Dim n = q.sizes[0];
   const auto k = q.sizes[1].constant(), groups = scale.sizes[1].constant();
-  if (!k || !groups || *k < 1 || *k > kMostTerms || *groups < 1 || *k % *groups != 0 ||
+  if (!k || !groups || *k < 1 || *k > kernels::kMostIntegerTerms || *groups < 1 || *k % *groups != 0 ||
       (*groups > 1 && (*k / *groups % 8 != 0 || rounded != DType::kFloat32)))
     return c.Unsupported("groups of other sizes");
   if (zero) c.RequireEqual(zero.sizes[1], *groups, "zero points and scales do not agree");

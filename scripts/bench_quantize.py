@@ -4,7 +4,7 @@
 slipway reads and writes files; torchao's time is that of the call alone, on a model that is in memory, so that it is favoured.
 Each library runs in its own process, in turns.
 
-    python scripts/bench_quantize.py [--gb 2] [--dtypes bf16,f32] [--memory-gb 8] [--rounds 3] [--folder /tmp]
+    python scripts/bench_quantize.py [--gb 2] [--dtypes bf16,f32] [--memory-gb 8] [--rounds 3] [--folder FOLDER]
 """
 
 import argparse
@@ -97,7 +97,7 @@ def main():
     parser.add_argument("--memory-gb", type=float, default=0, help="also the memory that a checkpoint of this size takes")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--configs", default="", help="only these, with spaces between")
-    parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("/tmp"))
+    parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()))
     settings = parser.parse_args()
     out = settings.folder / "bench_quantized.safetensors"
     chosen = settings.configs.split() or list(CONFIGS)

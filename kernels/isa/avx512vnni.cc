@@ -1,26 +1,7 @@
-// Instruction set "avx512vnni": AVX-512 with sums of four products of bytes (VNNI): the loops of dot_body.h alone; for all others this processor has what
-// avx512.cc is compiled for.
+// Instruction set "avx512vnni": AVX-512 with sums of four products of bytes (VNNI). Its other loops are those of avx512.cc.
 #if defined(__x86_64__)
-#include <cstdint>
-
-#include <immintrin.h>
-
-#include "kernels/isa/dot.h"
-#include "kernels/isa/isa.h"
-
+#define SLIPWAY_ISA_NAME "avx512vnni"
+#define SLIPWAY_DOT_TABLE kDotAvx512Vnni
 #define SLIPWAY_ISA_BYTES 64
-
-namespace slipway::kernels {
-namespace {
-
-#include "kernels/isa/vectors.h"
-
-#include "kernels/isa/dot_body.h"
-
-}  // namespace
-
-extern const DotIsa kDotAvx512Vnni;
-const DotIsa kDotAvx512Vnni = {"avx512vnni", {kByteWay, kNibbleWay}, DotRowBytes, PrepareRow, DotProduct, Extremes, QuantizeRow};
-
-}  // namespace slipway::kernels
+#include "kernels/isa/dot_set.h"
 #endif

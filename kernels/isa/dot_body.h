@@ -1,5 +1,5 @@
-// The loops that dot.h declares, for one instruction set: base.cc, avx2.cc, avxvnni.cc, avx512.cc, avx512vnni.cc and neon.cc each
-// include this file once, after vectors.h, with SLIPWAY_DOT_NAME and SLIPWAY_DOT_TABLE, inside its unnamed namespace.
+// The loops that dot.h declares, for one instruction set: body.h and dot_set.h each include this file once, after vectors.h, inside their
+// unnamed namespace.
 //
 // Four rows of a column lie in a word of b, unsigned, and four integers of a row of a in a word or two: a step adds the four products
 // to the sum in the column's lane. Where there is an instruction for it (VNNI), that is the step. Elsewhere halves of a byte are

@@ -26,7 +26,7 @@ struct Scales {
 };
 struct Parameters {
   Scales shift, scale;
-  bool uniform;  // all integers are shifted by -offset, and nobody asked for `shift`
+  bool uniform;  // all integers are shifted by -offset; `shift` has that only where it was asked for
   alignas(64) float room[2][kGroups][kMostColumns];
 };
 // From panels of f32, bf16, f16 or i8 to[i][c] for groups first + i < end and columns j + c, c < n.

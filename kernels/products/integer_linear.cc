@@ -10,14 +10,13 @@
 #include "kernels/products/quant_linear.h"
 #include "kernels/registry.h"
 #include "kernels/scratch.h"
+#include "kernels/walk.h"
 
 namespace slipway::kernels {
 namespace {
 
 // Columns that a thread takes at least.
 constexpr int64_t kColumns = 64;
-// Of more rows than these, sums may leave 32 bits: 255 · 128 · k.
-constexpr int64_t kMostK = 1 << 16;
 
 bool SameRows(const Tensor& a, const Tensor& b) {
   if (a.rank != b.rank) return false;
@@ -30,15 +29,7 @@ bool IsDense(const Tensor& t) { return !t.is_packed() && t.is_contiguous(); }
 // Elements of a tensor of [rows…, 1], row by row.
 template <typename From, typename To>
 void TakeRows(const Tensor& t, To* to) {
-  int64_t at[kMaxRank] = {}, offset = 0;
-  for (int64_t i = 0, n = t.numel(); i < n; ++i) {
-    to[i] = static_cast<To>(t.as<From>()[offset]);
-    for (int d = t.rank - 1; d >= 0; --d) {
-      offset += t.strides[d];
-      if (++at[d] < t.sizes[d]) break;
-      offset -= at[d] * t.strides[d], at[d] = 0;
-    }
-  }
+  for (Positions<1> at(t, {&t}); at; at.Next()) *to++ = static_cast<To>(*reinterpret_cast<const From*>(at[0]));
 }
 
 const char* IntegerLinear(const Call& c, const IntegerLinearAttributes& a) {
@@ -64,7 +55,7 @@ const char* IntegerLinear(const Call& c, const IntegerLinearAttributes& a) {
   DotCall g;
   g.k = q.sizes[0], g.n = q.sizes[1];
   const int64_t groups = scale.sizes[0];
-  if (groups < 1 || g.k % groups != 0 || scale.sizes[1] != g.n || g.k > kMostK) return kMalformed;
+  if (groups < 1 || g.k % groups != 0 || scale.sizes[1] != g.n || g.k > kMostIntegerTerms) return kMalformed;
   g.group = g.k / groups;
   if (groups > 1 && (g.group % 8 != 0 || a.rounded != DType::kF32)) return kMalformed;
   if (zero != nullptr && (zero->rank != 2 || zero->sizes[0] != groups || zero->sizes[1] != g.n || zero->dtype != q.dtype))

@@ -56,32 +56,22 @@ uint32_t Four(const uint8_t* from, int64_t row, int shift) {
   }
   return x ^ static_cast<uint32_t>(shift) * 0x01010101u;
 }
-void PackQuads(const uint8_t* from, int64_t row, int64_t column, int64_t k, int64_t n, int shift, uint8_t* to) {
-  std::fill_n(to, (k + kQuad - 1) / kQuad * kUnitBytes, uint8_t{0});
+// A panel of quads or nibbles.
+void PackUnits(const uint8_t* from, int64_t row, int64_t column, int64_t k, int64_t n, int shift, bool nibbles, uint8_t* to) {
+  const int64_t unit = nibbles ? kOctet : kQuad;
+  std::fill_n(to, (k + unit - 1) / unit * kUnitBytes, uint8_t{0});
   for (int64_t j = 0; j < n; ++j, from += column, to += kQuad) {
     int64_t p = 0;
     uint8_t* at = to;
-    for (; p + kQuad <= k; p += kQuad, at += kUnitBytes) {
-      const uint32_t four = Four(from + p * row, row, shift);
-      std::memcpy(at, &four, 4);
-    }
-    for (; p < k; ++p) at[p % kQuad] = static_cast<uint8_t>(from[p * row] ^ shift);
-  }
-}
-void PackNibbles(const uint8_t* from, int64_t row, int64_t column, int64_t k, int64_t n, int shift, uint8_t* to) {
-  std::fill_n(to, (k + kOctet - 1) / kOctet * kUnitBytes, uint8_t{0});
-  for (int64_t j = 0; j < n; ++j, from += column, to += kQuad) {
-    int64_t p = 0;
-    uint8_t* at = to;
-    for (; p + kOctet <= k; p += kOctet, at += kUnitBytes) {
-      const uint32_t low = Four(from + p * row, row, shift), high = Four(from + (p + kQuad) * row, row, shift);
-      const uint32_t both = (low & 0x0f0f0f0fu) | (high & 0x0f0f0f0fu) << 4;
-      std::memcpy(at, &both, 4);
+    for (; p + unit <= k; p += unit, at += kUnitBytes) {
+      uint32_t word = Four(from + p * row, row, shift);
+      if (nibbles) word = (word & 0x0f0f0f0fu) | (Four(from + (p + kQuad) * row, row, shift) & 0x0f0f0f0fu) << 4;
+      std::memcpy(at, &word, 4);
     }
     for (; p < k; ++p) {
-      const int x = (from[p * row] ^ shift) & 15;
+      const int x = from[p * row] ^ shift;
       uint8_t& byte = at[p % kQuad];
-      byte = static_cast<uint8_t>(byte | (p % kOctet < kQuad ? x : x << 4));
+      byte = static_cast<uint8_t>(byte | (!nibbles ? x : p % kOctet < kQuad ? x & 15 : (x & 15) << 4));
     }
   }
 }
@@ -153,10 +143,8 @@ void PackPanels(const MatrixRef& m, int64_t k, int64_t n, int64_t first, int64_t
       Pack(static_cast<const T*>(m.data) + j * m.column, m.row, m.column, k, columns, static_cast<T*>(to));
     };
     const uint8_t* from = static_cast<const uint8_t*>(m.data) + j * m.column;  // of bytes
-    if (IsNibbles(packing)) {
-      PackNibbles(from, m.row, m.column, k, columns, shift, static_cast<uint8_t*>(to));
-    } else if (packing == Packing::kQuads) {
-      PackQuads(from, m.row, m.column, k, columns, shift, static_cast<uint8_t*>(to));
+    if (IsNibbles(packing) || packing == Packing::kQuads) {
+      PackUnits(from, m.row, m.column, k, columns, shift, IsNibbles(packing), static_cast<uint8_t*>(to));
     } else if (ByteSize(m.dtype) == 4) {
       pack(uint32_t{});
     } else if (ByteSize(m.dtype) == 2) {

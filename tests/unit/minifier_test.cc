@@ -171,10 +171,10 @@ TEST(Search, EndsWhereNothingGoes) {
 }
 
 TEST(Normalized, LeavesSizesAndPathsOut) {
-  const auto normalized = [](const char* s) { return driver::Normalized(s, "/tmp/x"); };
+  const auto normalized = [](const char* s) { return driver::Normalized(s, "scratch/x"); };
   EXPECT_EQ(normalized("a view of [s6, 4, 8*Max(1, s76//5)] as (s6*4, 32) fails"), "a view of # as # fails");
   EXPECT_EQ(normalized("a view of [2, 4, 8] as (8, 8) fails"), "a view of # as # fails");
-  EXPECT_EQ(normalized("no function for <Map object at 0x7f00a1> in /tmp/x/model.pt2"), "no function for <Map object at #> in {}model.pt#");
+  EXPECT_EQ(normalized("no function for <Map object at 0x7f00a1> in scratch/x/model.pt2"), "no function for <Map object at #> in {}model.pt#");
   EXPECT_EQ(normalized("no function for op='aten.foo', overload='default'"), "no function for op='aten.foo', overload='default'");
 }
 
