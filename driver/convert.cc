@@ -16,6 +16,7 @@
 #include "driver/target.h"
 #include "importers/checkpoint/state_dict.h"
 #include "io/inflated.h"
+#include "shapes/free_dims.h"
 #include "weights/join.h"
 
 namespace slipway::driver {
@@ -126,6 +127,19 @@ absl::Status Quantize(const Target& target, Conversion& c) {
   return CheckRequired(o, *c.summary.quantized);
 }
 
+// --dynamic.
+absl::Status FreeInputDims(Conversion& c) {
+  if (c.options.dynamic.empty()) return absl::OkStatus();
+  for (auto& p : c.archive.programs) {
+    ASSIGN_OR_RETURN(const shapes::Ledger ledger, shapes::FreeDims(*p, shapes::AskForAll));
+    for (const shapes::DimFact& f : ledger.dims)
+      if (f.asked && f.kind == shapes::DimFact::kStatic)
+        c.summary.lines.push_back(text::StrCat(f.input, ".", f.axis, " = ", f.example, ": ", f.cause));
+    for (const std::string& note : ledger.notes) c.summary.lines.push_back(note);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status WriteTarget(Conversion& c) {
   auto target = TargetOf(c.options);
   if (!target.ok()) return target.status();
@@ -144,6 +158,7 @@ absl::Status WriteTarget(Conversion& c) {
   Storages storages;
   storages.Add(c.archive);
   if (absl::Status s = c.Admit(storages); !s.ok()) return WithPlace(s, place);
+  if (absl::Status s = FreeInputDims(c); !s.ok()) return WithPlace(s, place);
   if (absl::Status s = Quantize(t, c); !s.ok()) return WithPlace(s, place);
   c.summary.nodes_before = CountNodes(c.archive);
   if (absl::Status s = RunPasses(t, c); !s.ok()) return WithPlace(s, place);

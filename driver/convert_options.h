@@ -24,6 +24,8 @@ struct ConvertOptions {
   std::vector<std::string> weights;  // files or folders whose tensors replace the program's by name
   std::string key;
   bool allow_missing = false;
+  // Shapes
+  std::string dynamic;  // "auto" or what docs/shapes.md describes; "": as the program says
   // Passes
   bool verify_each = false;
   // ONNX
@@ -148,6 +150,9 @@ inline constexpr ConvertFlag kTable[] = {
                       "lack are an error, and so are other shapes and types, but floating-point types are cast to the program's. "
                       "`dlpack:LIBRARY.so` loads a shared library, **running its code**, and takes the tensors it gives",
                       ConvertFlag::kSeveral),
+    Flag<&O::dynamic>("dynamic", kPrograms, "auto|SPEC",
+                      "makes dimensions of inputs dynamic that the program was exported without: all of them, or those of "
+                      "`'ids:[batch,seq=1..512],mask:[batch,seq]'`, where a number pins; docs/shapes.md"),
     Flag<&O::allow_missing>("allow-missing", kPrograms, "", "names that the files of `--weights` lack keep the archive's values"),
     Flag<&O::key>("key", kAll, "PATH",
                   "the dict of a nested checkpoint that holds the tensors: `model.state_dict`; `.` is the outermost"),

@@ -1,0 +1,980 @@
+// The program is inferred again and again with what is known so far, until nothing new is learned:
+//
+//   each round   types flow from the inputs; numbers that may be sizes are unknowns; equations are solved as they come
+//   when stable  unknowns that no equation reaches are decided by evidence, or pin the dimensions they may stand for
+//   at the end   arguments are rewritten, symbols named, types inferred once more
+//
+// Every inferred type must have the sizes of the example when the example's numbers are put in. Where it has not, an
+// explanation was wrong, and the dimensions involved are pinned.
+#include "shapes/free_dims.h"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <limits>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "base/status_macros.h"
+#include "base/text.h"
+#include "ir/builder.h"
+#include "ir/ops/higher_order.h"
+#include "ir/ops/infer.h"
+#include "ir/ops/op_table.h"
+#include "shapes/evidence.h"
+#include "shapes/rewrite.h"
+#include "shapes/size_args.h"
+#include "shapes/view_rule.h"
+
+namespace slipway::shapes {
+namespace {
+
+using ir::Node;
+using ir::Sym;
+using ir::SymKind;
+using ir::Type;
+using ir::Value;
+
+constexpr int kMaxRounds = 200;
+
+std::string PlaceOf(const Node& n) {
+  const std::string at = n.source() ? n.source()->Describe() : "";
+  return text::StrCat(n.op_name(), at.empty() ? (n.output() ? text::StrCat(" (%", n.output()->name(), ")") : "") : text::StrCat(" in ", at));
+}
+
+// An unknown: a dimension of an input, or a number that may be a size.
+struct Unknown {
+  Sym symbol = 0;
+  int64_t value = 0;       // of the example
+  std::optional<Sym> is;   // what it was found to be, over other unknowns
+  // A dimension
+  const Value* input = nullptr;
+  int axis = 0;
+  DimAsk ask;
+  ir::SymRange range{2, std::numeric_limits<int64_t>::max()};
+  std::string cause, help;   // of a number or a relation
+  std::string bound_cause;   // of the range
+  // A number
+  SizeArg arg;
+  Value* holder = nullptr;   // stands in the argument while types are inferred
+  bool from_view = false;    // ExplainView() says what it is, each round
+  bool dimension() const { return input != nullptr; }
+};
+
+class Solver {
+ public:
+  Solver(ir::Program& p, const AskFor& ask) : p_(p), ask_(ask), holders_(&p) {}
+
+  absl::StatusOr<Ledger> Run() {
+    MakeUnknowns();
+    if (dimensions_ == 0) return Facts();
+    RETURN_IF_ERROR(SolveAll());
+    RETURN_IF_ERROR(Rewrite());
+    return Facts();
+  }
+
+ private:
+  ir::Program& p_;
+  const AskFor& ask_;
+  ir::Graph holders_;  // owns the values that stand for numbers
+  std::deque<Unknown> unknowns_;
+  size_t dimensions_ = 0;  // the first unknowns are dimensions
+  absl::flat_hash_map<std::string, int> by_name_;
+  absl::flat_hash_map<const Node*, std::vector<int>> numbers_;  // of a node, by position among its arguments
+  std::vector<std::pair<Value*, Type>> stated_;                 // types as exported
+  absl::flat_hash_map<const Value*, int> stated_at_;
+  absl::flat_hash_set<const Value*> data_;  // values that depend on what the user gives
+  absl::flat_hash_map<Sym, Sym> canonical_;
+  std::vector<std::string> notes_;
+  bool changed_ = false;
+  struct OpenView {
+    const Node* node;
+    std::vector<int> numbers;
+    Sym product;
+  };
+  std::vector<OpenView> open_views_;  // of the round
+  struct Equation {
+    const Node* node;
+    Sym a, b;
+  };
+  std::vector<Equation> unsolved_;  // of the round
+
+  // --- Unknowns ---------------------------------------------------------------------------------------------------
+
+  void MakeUnknowns() {
+    for (size_t i = 0; i < p_.graph->inputs().size(); ++i) {
+      Value* v = p_.graph->inputs()[i];
+      if (i >= p_.input_specs.size() || p_.input_specs[i].kind != ir::InputSpec::kUser || !v->type().is_tensor()) continue;
+      data_.insert(v);
+      for (int axis = 0; axis < v->rank(); ++axis) {
+        auto size = v->sizes()[axis].constant();
+        if (!size) continue;
+        auto ask = ask_(*v, axis);
+        if (!ask || !ask->free || *size < 2) continue;
+        Unknown u;
+        u.input = v;
+        u.axis = axis;
+        u.value = *size;
+        u.ask = *ask;
+        Add(std::move(u), "dim");
+      }
+    }
+    dimensions_ = unknowns_.size();
+    if (dimensions_ > 0) Visit(*p_.graph);
+  }
+  int Add(Unknown u, std::string_view base) {
+    const std::string name = text::StrCat("slipway_", base, "_", unknowns_.size());
+    u.symbol = p_.syms->Symbol(name);
+    by_name_[name] = static_cast<int>(unknowns_.size());
+    unknowns_.push_back(std::move(u));
+    return static_cast<int>(unknowns_.size()) - 1;
+  }
+  void State(Value* v) {
+    stated_at_[v] = static_cast<int>(stated_.size());
+    stated_.emplace_back(v, v->type());
+  }
+  void Visit(ir::Graph& g) {
+    for (Value* v : g.inputs()) State(v);
+    for (Node* n : g) {
+      for (const ir::NamedArg& a : n->args())
+        if (auto sub = a.arg.get<ir::SubGraph>())
+          if (!stated_at_.contains((*sub)->inputs().empty() ? nullptr : (*sub)->inputs()[0])) Visit(**sub);
+      bool from_data = false;
+      for (const ir::NamedArg& a : n->args()) a.arg.ForEachValue([&](Value* v) { from_data |= data_.contains(v); });
+      for (Value* v : n->outputs()) {
+        if (!v) continue;
+        State(v);
+        if (from_data) data_.insert(v);
+      }
+      for (SizeArg& a : SizeArgsOf(*n)) {
+        const bool view = a.role == SizeRole::kView;
+        if (a.value < 2 || a.value >= (int64_t{1} << 62)) {
+          if (view) numbers_[n].push_back(-1);
+          continue;
+        }
+        Unknown u;
+        u.value = a.value;
+        u.from_view = view && !ViewSizesArg(*n).empty();
+        u.arg = a;
+        const int k = Add(std::move(u), "number");
+        unknowns_[k].holder = holders_.AddInput(text::StrCat("number_", k), Type::SymInt(unknowns_[k].symbol));
+        numbers_[n].push_back(k);
+        SetSizeArg(unknowns_[k].arg, unknowns_[k].holder);
+      }
+    }
+  }
+
+  // --- Expressions ------------------------------------------------------------------------------------------------
+
+  Unknown* Find(Sym symbol) {
+    auto it = by_name_.find(std::string(symbol.name()));
+    return it == by_name_.end() ? nullptr : &unknowns_[it->second];
+  }
+  // With everything put in that is known.
+  Sym Canonical(Sym s) {
+    if (s.is_constant()) return s;
+    if (auto it = canonical_.find(s); it != canonical_.end()) return it->second;
+    Sym out = ir::Substitute(s, [&](Sym symbol) -> std::optional<Sym> {
+      Unknown* u = Find(symbol);
+      if (!u || !u->is) return std::nullopt;
+      return Canonical(*u->is);
+    });
+    return canonical_[s] = out;
+  }
+  // For the example. Sizes that depend on data get numbers of their own.
+  std::optional<int64_t> ValueOf(Sym s) {
+    return ir::Evaluate(s, [&](std::string_view name) -> std::optional<int64_t> {
+      auto it = by_name_.find(std::string(name));
+      if (it != by_name_.end()) return unknowns_[it->second].value;
+      return 1009 + static_cast<int64_t>(std::hash<std::string_view>()(name) % 9001);
+    });
+  }
+  std::vector<int> UnknownsIn(Sym s) {
+    std::vector<int> out;
+    for (Sym symbol : s.Symbols())
+      if (auto it = by_name_.find(std::string(symbol.name())); it != by_name_.end()) out.push_back(it->second);
+    return out;
+  }
+  static bool Mentions(Sym s, Sym symbol) {
+    for (Sym x : s.Symbols())
+      if (x == symbol) return true;
+    return false;
+  }
+
+  void Assign(Unknown& u, Sym to) {
+    u.is = to;
+    canonical_.clear();
+    changed_ = true;
+  }
+  // A dimension stays what it was; a number is just that.
+  void Pin(int k, std::string cause, std::string help = "") {
+    Unknown& u = unknowns_[k];
+    if (u.is) return;
+    if (u.dimension()) {
+      u.cause = std::move(cause);
+      u.help = std::move(help);
+    }
+    Assign(u, u.value);
+  }
+  void PinAll(Sym s, const std::string& cause, const std::string& help = "") {
+    for (int k : UnknownsIn(Canonical(s))) Pin(k, cause, help);
+  }
+
+  // --- Equations --------------------------------------------------------------------------------------------------
+
+  // a - b as a sum in which `symbol` stands once, times `factor`; what symbol then is.
+  std::optional<Sym> SolveFor(Sym symbol, Sym a, Sym b, bool exact_only) {
+    const Sym difference = a - b;
+    std::vector<Sym> terms = {difference};
+    if (!difference.is_constant() && difference.kind() == SymKind::kAdd)
+      terms.assign(difference.operands().begin(), difference.operands().end());
+    Sym factor = 0, rest = 0;
+    bool found = false;
+    for (Sym t : terms) {
+      if (!Mentions(t, symbol)) {
+        rest = rest - t;
+        continue;
+      }
+      if (found) return std::nullopt;
+      found = true;
+      if (t == symbol) {
+        factor = 1;
+        continue;
+      }
+      if (t.kind() != SymKind::kMul) return std::nullopt;
+      factor = 1;
+      int times = 0;
+      for (Sym f : t.operands()) {
+        if (f == symbol) ++times;
+        else if (Mentions(f, symbol)) return std::nullopt;
+        else factor = factor * f;
+      }
+      if (times != 1) return std::nullopt;
+    }
+    if (!found) return std::nullopt;
+    if (factor.is(1)) return rest;
+    if (factor.is(-1)) return -rest;
+    const Sym quotient = ir::FloorDiv(rest, factor);
+    if (exact_only && !ir::ProvablyEqual(quotient * factor, rest)) return std::nullopt;
+    return quotient;
+  }
+
+  bool TrySolve(int k, Sym a, Sym b, const std::string& why) {
+    Unknown& u = unknowns_[k];
+    auto e = SolveFor(u.symbol, a, b, u.dimension());
+    if (!e || Mentions(*e, u.symbol) || e->is_too_large()) return false;
+    auto value = ValueOf(*e);
+    if (!value || *value != u.value) return false;
+    if (u.dimension()) u.cause = why;
+    Assign(u, *e);
+    return true;
+  }
+
+  // Learns from a == b. False: it does not hold for the example.
+  bool Equate(Sym a, Sym b, const Node& n) {
+    a = Canonical(a);
+    b = Canonical(b);
+    if (a == b || ir::ProvablyEqual(a, b)) return true;
+    auto x = ValueOf(a), y = ValueOf(b);
+    if (!x || !y) return true;  // beyond what is solved for
+    if (*x != *y) return false;
+    std::vector<int> in = UnknownsIn(a);
+    for (int k : UnknownsIn(b))
+      if (std::find(in.begin(), in.end(), k) == in.end()) in.push_back(k);
+    std::sort(in.begin(), in.end());
+    const bool sizes = std::any_of(in.begin(), in.end(), [&](int k) { return unknowns_[k].dimension(); });
+    const bool numbers = std::any_of(in.begin(), in.end(), [&](int k) { return !unknowns_[k].dimension(); });
+    const std::string why = text::StrCat(PlaceOf(n), ": ", Shown(a), " = ", Shown(b));
+    if (numbers) {
+      // The latest first: earlier numbers explain later ones.
+      for (auto it = in.rbegin(); it != in.rend(); ++it)
+        if (!unknowns_[*it].dimension() && TrySolve(*it, a, b, why)) return true;
+      if (!sizes) {
+        for (int k : in) Pin(k, why);
+        return true;
+      }
+      unsolved_.push_back({&n, a, b});
+      return true;
+    }
+    for (auto it = in.rbegin(); it != in.rend(); ++it)
+      if (TrySolve(*it, a, b, why)) return true;
+    for (int k : in) Pin(k, why);
+    return true;
+  }
+
+  // low <= high, which holds for the example: a bound where it is one of a single dimension.
+  void AtMost(Sym low, Sym high, const Node& n) {
+    low = Canonical(low);
+    high = Canonical(high);
+    if (ir::ProvablyLessEqual(low, high)) return;
+    auto a = ValueOf(low), b = ValueOf(high);
+    if (!a || !b || *a > *b) return;
+    bounds_.push_back({low, high, PlaceOf(n)});
+  }
+  struct Bound {
+    Sym low, high;
+    std::string place;
+  };
+  std::vector<Bound> bounds_;  // of the last round
+
+  // Puts in the case of the example for minima and maxima, and notes what that takes.
+  Sym Decide(Sym s, const Node& n) {
+    if (s.is_constant() || s.operands().empty()) return s;
+    std::vector<Sym> operands;
+    bool same = true;
+    for (Sym o : s.operands()) {
+      operands.push_back(s.is_integer_valued() ? Decide(o, n) : o);
+      same &= operands.back() == o;
+    }
+    const bool max = s.kind() == SymKind::kMax;
+    if ((max || s.kind() == SymKind::kMin) && s.is_integer_valued()) {
+      Sym best = operands[0];
+      auto value = ValueOf(best);
+      for (Sym o : operands) {
+        auto v = ValueOf(o);
+        if (!v || !value) return s;
+        if (max ? *v > *value : *v < *value) best = o, value = v;
+      }
+      for (Sym o : operands)
+        if (o != best) max ? AtMost(o, best, n) : AtMost(best, o, n);
+      return best;
+    }
+    if (same) return s;
+    auto made = p_.syms->Make(s.kind(), operands, s.name());
+    return made.ok() ? *made : s;
+  }
+
+  // --- A round ----------------------------------------------------------------------------------------------------
+
+  Type WithKnown(Type t) {
+    for (Sym& s : t.sizes) s = Canonical(s);
+    t.expr = Canonical(t.expr);
+    return t;
+  }
+  const Type& Stated(const Value* v) const { return stated_[stated_at_.at(v)].second; }
+
+  void SetRootInputs() {
+    for (Value* v : p_.graph->inputs()) v->mutable_type() = Stated(v);
+    for (size_t k = 0; k < dimensions_; ++k)
+      const_cast<Value*>(unknowns_[k].input)->mutable_type().sizes[unknowns_[k].axis] = Canonical(unknowns_[k].symbol);
+  }
+
+  void Round() {
+    changed_ = false;
+    open_views_.clear();
+    unsolved_.clear();
+    bounds_.clear();
+    SetRootInputs();
+    Infer(*p_.graph);
+    // What is written back into an input or a weight has its sizes.
+    for (size_t i = 0; i < p_.output_specs.size() && i < p_.graph->outputs.size(); ++i) MatchWritten(p_.output_specs[i], p_.graph->outputs[i].value());
+  }
+  void MatchWritten(const ir::OutputSpec& spec, const Value* v) {
+    if (!v || !v->type().is_tensor() || !v->producer()) return;
+    for (size_t i = 0; i < p_.input_specs.size() && i < p_.graph->inputs().size(); ++i) {
+      const Value* input = p_.graph->inputs()[i];
+      const bool it = spec.kind == ir::OutputSpec::kUserInputMutation
+                          ? p_.input_specs[i].kind == ir::InputSpec::kUser && input->name() == spec.target
+                      : spec.kind == ir::OutputSpec::kBufferMutation || spec.kind == ir::OutputSpec::kParameterMutation
+                          ? p_.input_specs[i].kind != ir::InputSpec::kUser && p_.input_specs[i].target == spec.target
+                          : false;
+      if (!it || input->rank() != v->rank()) continue;
+      for (int d = 0; d < v->rank(); ++d)
+        if (!Equate(v->sizes()[d], input->sizes()[d], *v->producer())) Blame(*v->producer(), "what is written back has other sizes");
+    }
+  }
+
+  void Infer(ir::Graph& g) {
+    for (Node* n : g) {
+      SetNumbers(*n);
+      if (IsHigherOrder(*n)) InferHigherOrder(*n);
+      else InferNode(*n);
+    }
+  }
+  static bool IsHigherOrder(const Node& n) {
+    return std::any_of(n.args().begin(), n.args().end(), [](const ir::NamedArg& a) { return a.arg.is<ir::SubGraph>(); });
+  }
+
+  // Gives the holders of the node's numbers what is known of them.
+  void SetNumbers(Node& n) {
+    auto it = numbers_.find(&n);
+    if (it == numbers_.end()) return;
+    if (std::string_view arg = ViewSizesArg(n); !arg.empty()) ExplainViewOf(n, it->second);
+    else if (!ExpandSizesArg(n).empty()) ExplainExpand(n, it->second);
+    for (int k : it->second)
+      if (k >= 0) unknowns_[k].holder->mutable_type().expr = Canonical(unknowns_[k].symbol);
+  }
+  static Value* FirstTensor(const Node& n) {
+    for (const ir::NamedArg& a : n.args())
+      if (Value* v = a.arg.value(); v && v->type().is_tensor()) return v;
+    return nullptr;
+  }
+  void ExplainViewOf(Node& n, const std::vector<int>& numbers) {
+    Value* x = FirstTensor(n);
+    if (!x) return;
+    std::vector<int64_t> to;
+    const ir::Arg& sizes = n.Get(ViewSizesArg(n));
+    if (auto ints = sizes.get<ir::Ints>()) to.assign(ints->begin(), ints->end());
+    else if (auto some = sizes.get<ir::SymInts>()) {
+      for (const ir::IntOrValue& i : *some) {
+        if (!i.value) to.push_back(i.constant);
+        else if (auto v = ValueOf(ir::ExprOf(i))) to.push_back(*v);
+        else return;
+      }
+    }
+    if (to.size() != numbers.size()) return;  // sizes that were symbols before
+    Type from = WithKnown(x->type());
+    // What an earlier round could not tell, and this one knows as a number, is one.
+    auto explained = ExplainView(from.sizes, to, [&](Sym s) { return ValueOf(s); });
+    if (!explained) {
+      for (Sym s : from.sizes)
+        PinAll(s, text::StrCat(PlaceOf(n), ": the elements of ", ShownSizes(from.sizes), " are regrouped to ", ShownInts(to)),
+               "export the program with dynamic_shapes, or unify two static exports of different sizes");
+      for (int k : numbers)
+        if (k >= 0) Pin(k, "");
+      return;
+    }
+    for (size_t j = 0; j < numbers.size(); ++j) {
+      if (numbers[j] < 0 || explained->sizes[j].open) continue;
+      Unknown& u = unknowns_[numbers[j]];
+      const Sym e = explained->sizes[j].expr;
+      if (u.is && Canonical(u.symbol) == Canonical(e)) continue;
+      if (!Mentions(e, u.symbol)) Assign(u, e);
+    }
+    for (const ViewSizes::Open& open : explained->open) {
+      OpenView view{&n, {}, open.product};
+      for (int j = open.first; j < open.first + open.count; ++j)
+        if (numbers[j] >= 0) view.numbers.push_back(numbers[j]);
+      // All but one known: that one is what the others leave.
+      Sym rest = 1;
+      int left = -1, unknown = 0;
+      for (int k : view.numbers) {
+        const Sym s = Canonical(unknowns_[k].symbol);
+        if (s == unknowns_[k].symbol) left = k, ++unknown;
+        else rest = rest * s;
+      }
+      if (unknown == 1) {
+        const Sym e = ir::FloorDiv(open.product, rest);
+        auto value = ValueOf(e);
+        if (value && *value == unknowns_[left].value && !Mentions(e, unknowns_[left].symbol)) Assign(unknowns_[left], e);
+        else PinAll(open.product, text::StrCat(PlaceOf(n), ": ", Shown(open.product), " is divided"));
+      } else if (unknown > 1) {
+        open_views_.push_back(std::move(view));
+      }
+    }
+  }
+  void ExplainExpand(Node& n, const std::vector<int>& numbers) {
+    Value* x = FirstTensor(n);
+    if (!x) return;
+    for (int k : numbers) {
+      if (k < 0) continue;
+      Unknown& u = unknowns_[k];
+      const int total = static_cast<int>(n.Get("size").is<ir::Ints>() ? n.Get("size").get<ir::Ints>()->size()
+                                         : n.Get("size").is<ir::SymInts>() ? n.Get("size").get<ir::SymInts>()->size() : 0);
+      const int d = u.arg.element - (total - x->rank());
+      if (u.is || d < 0 || d >= x->rank() || x->sizes()[d].is(1)) continue;
+      const Sym size = Canonical(x->sizes()[d]);
+      if (ValueOf(size) == u.value && !Mentions(size, u.symbol)) Assign(u, size);
+    }
+  }
+
+  // A node that cannot have the sizes that were tried: what it takes stays as it was.
+  void Blame(Node& n, const std::string& why) {
+    const std::string cause = text::StrCat(PlaceOf(n), ": ", why);
+    for (const ir::NamedArg& a : n.args())
+      a.arg.ForEachValue([&](Value* v) {
+        for (Sym s : v->type().sizes) PinAll(s, cause);
+        PinAll(v->type().expr, cause);
+      });
+    if (auto it = numbers_.find(&n); it != numbers_.end())
+      for (int k : it->second)
+        if (k >= 0) PinAll(unknowns_[k].symbol, cause);
+  }
+  bool TakesUnknowns(const Node& n) {
+    bool any = false;
+    for (const ir::NamedArg& a : n.args())
+      a.arg.ForEachValue([&](Value* v) {
+        for (Sym s : v->type().sizes) any |= !UnknownsIn(s).empty();
+        any |= !UnknownsIn(v->type().expr).empty();
+      });
+    return any;
+  }
+
+  void InferNode(Node& n) {
+    if (!TakesUnknowns(n)) {
+      for (Value* v : n.outputs())
+        if (v) v->mutable_type() = Stated(v);
+      return;
+    }
+    std::vector<ir::ShapeConstraint> constraints;
+    auto types = ir::InferTypes(n, ir::FreshSymbols::kNone, &constraints);
+    if (!types.ok()) {
+      const bool no_rule = absl::IsUnimplemented(types.status());
+      std::string_view why = text::FromAbsl(types.status().message());
+      text::ConsumePrefix(&why, text::StrCat(n.op_name(), ": "));
+      Blame(n, no_rule ? text::StrCat("how its sizes follow is not known (", why, ")") : std::string(why));
+      for (Value* v : n.outputs())
+        if (v) v->mutable_type() = Stated(v);
+      return;
+    }
+    for (const ir::ShapeConstraint& c : constraints) {
+      const Sym e = c.condition;
+      if (e.is_constant() || e.operands().size() != 2) continue;
+      if (e.kind() == SymKind::kEq && !Equate(e.operands()[0], e.operands()[1], n)) return Blame(n, text::StrCat(Shown(e.operands()[0]), " and ", Shown(e.operands()[1]), " differ"));
+      if (e.kind() == SymKind::kGe) AtMost(e.operands()[1], e.operands()[0], n);
+    }
+    size_t i = 0;
+    for (Value* v : n.outputs()) {
+      if (v) Take(n, *v, i < types->size() ? (*types)[i] : Stated(v));
+      ++i;
+    }
+  }
+  static bool HasUnknownCall(Sym s) {
+    if (s.is_constant()) return false;
+    if (s.kind() == SymKind::kCall && s.name() == "unknown") return true;
+    for (Sym o : s.operands())
+      if (HasUnknownCall(o)) return true;
+    return false;
+  }
+  // The inferred type, where it has the example's sizes.
+  void Take(Node& n, Value& v, const Type& inferred) {
+    const Type& stated = Stated(&v);
+    Type t = stated;
+    t.strides_known = false;
+    if (t.is_tensor() && inferred.is_tensor() && inferred.rank() == t.rank()) {
+      for (int d = 0; d < t.rank(); ++d) {
+        const Sym s = HasUnknownCall(inferred.sizes[d]) ? t.sizes[d] : Decide(Canonical(inferred.sizes[d]), n);
+        if (ValueOf(s) != ValueOf(stated.sizes[d])) {
+          Blame(n, text::StrCat("its result has a size of ", stated.sizes[d].ToString(), ", not of ", Shown(s)));
+          v.mutable_type() = stated;
+          return;
+        }
+        t.sizes[d] = s;
+      }
+    } else if (t.is_tensor()) {
+      Blame(n, "its result has another rank");
+    } else if (t.is_sym() && inferred.is_sym() && !HasUnknownCall(inferred.expr)) {
+      t.expr = Canonical(inferred.expr);
+    }
+    v.mutable_type() = std::move(t);
+  }
+
+  // --- Higher-order operators -------------------------------------------------------------------------------------
+
+  Type OfArg(const ir::Arg& a, const Type& fallback) {
+    Value* v = a.value();
+    return v ? WithKnown(v->type()) : fallback;
+  }
+  // Sets an input of a body. A body that several nodes call must get the same sizes from each.
+  void SetInput(Node& n, Value* input, Type t, bool drop_first = false) {
+    const Type& stated = Stated(input);
+    if (!stated.is_tensor() || !t.is_tensor()) {
+      if (stated.is_sym() && t.is_sym()) input->mutable_type().expr = t.expr;
+      return;
+    }
+    if (drop_first && !t.sizes.empty()) t.sizes.erase(t.sizes.begin());
+    if (t.rank() != stated.rank()) return Blame(n, "a body takes another rank");
+    Type to = stated;
+    to.strides_known = false;
+    to.sizes = t.sizes;
+    if (seen_bodies_.contains(input->graph()))
+      for (int d = 0; d < to.rank(); ++d)
+        if (!Equate(input->sizes()[d], to.sizes[d], n)) Blame(n, "a body is called with other sizes");
+    input->mutable_type() = std::move(to);
+  }
+  absl::flat_hash_set<const ir::Graph*> seen_bodies_;
+
+  void InferHigherOrder(Node& n) {
+    auto decoded = ir::DecodeHigherOrder(n);
+    if (!decoded.ok()) {
+      if (TakesUnknowns(n)) Blame(n, "how its sizes follow is not known");
+      for (Value* v : n.outputs())
+        if (v) v->mutable_type() = Stated(v);
+      return;
+    }
+    const ir::HigherOrder& h = *decoded;
+    for (const ir::SubGraph& body : h.bodies) {
+      size_t i = 0;
+      auto give = [&](const std::vector<ir::Arg>& args, bool drop) {
+        for (const ir::Arg& a : args) {
+          if (i >= body->inputs().size()) return;
+          Value* input = body->inputs()[i++];
+          SetInput(n, input, OfArg(a, Stated(input)), drop);
+        }
+      };
+      give(h.carried, false);
+      const bool associative = h.kind == ir::HigherOrder::kAssociativeScan;
+      give(h.scanned, true);
+      if (associative) give(h.scanned, true);
+      give(h.captured, false);
+      seen_bodies_.insert(body.get());
+      Infer(*body);
+    }
+    auto output = [&](size_t body, size_t i) -> const Value* {
+      return body < h.bodies.size() && i < h.bodies[body]->outputs.size() ? h.bodies[body]->outputs[i].value() : nullptr;
+    };
+    for (size_t i = 0; i < n.outputs().size(); ++i) {
+      Value* v = n.output(i);
+      if (!v) continue;
+      Type t = Stated(v);
+      const size_t body = h.kind == ir::HigherOrder::kWhileLoop ? 1 : 0;
+      const Value* made = output(body, i);
+      if (!made || !t.is_tensor() || !made->type().is_tensor()) {
+        v->mutable_type() = t;
+        continue;
+      }
+      ir::Sizes sizes = WithKnown(made->type()).sizes;
+      const bool stacked = h.kind == ir::HigherOrder::kScan && i >= h.carried.size();
+      if (associative(h)) sizes.clear();
+      if (stacked || associative(h)) {
+        const ir::Arg* along = h.scanned.empty() ? nullptr : &h.scanned[0];
+        if (along && along->value() && along->value()->rank() > 0) {
+          if (associative(h)) sizes = i < h.scanned.size() && h.scanned[i].value() ? WithKnown(h.scanned[i].value()->type()).sizes : ir::Sizes();
+          else sizes.insert(sizes.begin(), Canonical(along->value()->sizes()[0]));
+        }
+      }
+      // Carried values keep their sizes; branches agree.
+      if (i < h.carried.size() && h.carried[i].value() && !stacked) Same(n, sizes, h.carried[i].value()->sizes());
+      if (h.kind == ir::HigherOrder::kCond)
+        if (const Value* other = output(1, i); other && other->type().is_tensor()) Same(n, sizes, other->sizes());
+      Type inferred = t;
+      inferred.sizes = sizes;
+      Take(n, *v, inferred);
+    }
+  }
+  static bool associative(const ir::HigherOrder& h) { return h.kind == ir::HigherOrder::kAssociativeScan; }
+  void Same(Node& n, const ir::Sizes& a, const ir::Sizes& b) {
+    for (size_t d = 0; d < a.size() && a.size() == b.size(); ++d)
+      if (!Equate(a[d], b[d], n)) Blame(n, "its bodies give different sizes");
+  }
+
+  // --- Decisions --------------------------------------------------------------------------------------------------
+
+  absl::Status SolveAll() {
+    for (int round = 0; round < kMaxRounds; ++round) {
+      seen_bodies_.clear();
+      Round();
+      if (changed_ || DecideNumbers() || DecideViews() || DecideEquations() || DecideScalars() || DecideUnwritable(*p_.graph)) continue;
+      return absl::OkStatus();
+    }
+    return absl::InternalError("the sizes of the program do not settle");
+  }
+
+  // Numbers that no equation reaches. First those that nothing but themselves explains.
+  bool DecideNumbers() {
+    changed_ = false;
+    std::vector<int> doubtful;
+    for (size_t k = dimensions_; k < unknowns_.size(); ++k) {
+      Unknown& u = unknowns_[k];
+      if (u.is || InOpenView(static_cast<int>(k))) continue;
+      if (Explanations(u).empty()) Assign(u, u.value);
+      else doubtful.push_back(static_cast<int>(k));
+    }
+    if (changed_) return true;
+    for (int k : doubtful) {
+      Unknown& u = unknowns_[k];
+      if (u.is) continue;
+      const std::vector<Sym> fits = Explanations(u);
+      const Evidence evidence = EvidenceFor(*u.arg.node, u.value);
+      const std::string place = text::StrCat(PlaceOf(*u.arg.node), ": ", u.arg.arg, " ", u.value);
+      if (fits.empty() || evidence == Evidence::kLiteral) {
+        if (!fits.empty()) notes_.push_back(text::StrCat(place, " is taken as written in the source, not as ", Shown(fits[0])));
+        Assign(u, u.value);
+      } else if (fits.size() == 1 && u.value > 2 && IsSymbol(fits[0]) && IsRangeOfPositions(u)) {
+        notes_.push_back(text::StrCat(place, " is taken as ", Shown(fits[0])));
+        Assign(u, fits[0]);
+      } else {
+        for (Sym s : fits)
+          PinAll(s, text::StrCat(place, " may be a number or ", Shown(s)),
+                 "unify two static exports of different sizes (slipway shapes A --unify B), which tells");
+        if (!u.is) Assign(u, u.value);
+      }
+      return true;  // each decision may settle others
+    }
+    return false;
+  }
+  static bool IsSymbol(Sym s) { return !s.is_constant() && s.kind() == SymKind::kSymbol; }
+  static bool IsRangeOfPositions(const Unknown& u) { return u.arg.node->op().base == "arange"; }
+  bool InOpenView(int k) const {
+    return std::any_of(open_views_.begin(), open_views_.end(),
+                       [&](const OpenView& v) { return std::find(v.numbers.begin(), v.numbers.end(), k) != v.numbers.end(); });
+  }
+
+  // Expressions that the number may stand for: a dimension, one more or less, its double or half, a product of two.
+  std::vector<Sym> Explanations(const Unknown& u) {
+    std::vector<Sym> among;
+    if (u.arg.role == SizeRole::kBound || u.arg.role == SizeRole::kPad || u.arg.role == SizeRole::kSetting) {
+      // Within a dimension of a fixed size of something computed, a bound is a number; of a table, it may be any size.
+      const Value* x = FirstTensor(*u.arg.node);
+      if (!x) return {};
+      const Sym size = BoundedSize(u, *x);
+      if (!UnknownsIn(size).empty()) {
+        for (int k : UnknownsIn(size))
+          if (unknowns_[k].dimension()) among.push_back(unknowns_[k].symbol);
+        if (u.arg.role == SizeRole::kPad) return PadSuspicion(u, size, among);
+        return Matching(u.value, among, size);
+      }
+      if (data_.contains(x)) return {};
+    }
+    for (size_t k = 0; k < dimensions_; ++k)
+      if (!unknowns_[k].is) among.push_back(unknowns_[k].symbol);
+    return Matching(u.value, among, 0);
+  }
+  // Pads that round a size up hide where it came from.
+  std::vector<Sym> PadSuspicion(const Unknown& u, Sym size, std::vector<Sym> among) {
+    auto value = ValueOf(size);
+    if (!value || (*value + u.value) % 8 != 0 || *value % 8 == 0) return {};
+    return among;
+  }
+  // The size of the dimension that a bound counts in.
+  Sym BoundedSize(const Unknown& u, const Value& x) {
+    const Node& n = *u.arg.node;
+    if (u.arg.role == SizeRole::kPad) {
+      const int d = x.rank() - 1 - u.arg.element / 2;
+      return d >= 0 && d < x.rank() ? Canonical(x.sizes()[d]) : Sym(0);
+    }
+    const ir::Arg& dim = n.Get("dim");
+    int64_t d = dim.get<int64_t>() ? *dim.get<int64_t>() : u.arg.role == SizeRole::kBound ? 0 : x.rank() - 1;
+    if (d < 0) d += x.rank();
+    return d >= 0 && d < x.rank() ? Canonical(x.sizes()[d]) : Sym(0);
+  }
+  std::vector<Sym> Matching(int64_t value, const std::vector<Sym>& among, Sym size) {
+    std::vector<Sym> out;
+    auto add = [&](Sym s) {
+      auto v = ValueOf(s);
+      if (v && *v == value && std::find(out.begin(), out.end(), s) == out.end()) out.push_back(s);
+    };
+    if (!size.is_constant()) {
+      add(size);
+      add(size - 1);
+      add(ir::FloorDiv(size, 2));
+    }
+    for (Sym s : among) add(s);
+    if (!out.empty()) return out;
+    for (Sym s : among) {
+      add(s + 1);
+      add(s - 1);
+      add(s * 2);
+      add(ir::FloorDiv(s, 2));
+      for (Sym t : among) add(s * t);
+    }
+    return out;
+  }
+
+  bool DecideViews() {
+    changed_ = false;
+    for (const OpenView& v : open_views_)
+      PinAll(v.product, text::StrCat(PlaceOf(*v.node), ": ", Shown(v.product), " is divided in a way that the sizes leave open"),
+             "unify two static exports of different sizes (slipway shapes A --unify B), which tells");
+    return changed_;
+  }
+  bool DecideEquations() {
+    changed_ = false;
+    for (const Equation& e : unsolved_) {
+      const std::string why = text::StrCat(PlaceOf(*e.node), ": ", Shown(e.a), " = ", Shown(e.b));
+      PinAll(e.a, why);
+      PinAll(e.b, why);
+    }
+    return changed_;
+  }
+  // What a graph cannot compute from the sizes of its inputs.
+  bool DecideUnwritable(const ir::Graph& g) {
+    changed_ = false;
+    absl::flat_hash_set<Sym> sizes;
+    for (const Value* v : g.inputs()) {
+      for (Sym s : v->type().sizes) sizes.insert(Canonical(s));
+      if (v->type().kind == Type::kSymInt) sizes.insert(Canonical(v->type().expr));
+    }
+    for (const Node* n : g) {
+      for (const ir::NamedArg& a : n->args())
+        if (auto sub = a.arg.get<ir::SubGraph>())
+          if (DecideUnwritable(**sub)) return true;
+      auto it = numbers_.find(n);
+      if (it == numbers_.end()) continue;
+      for (int k : it->second) {
+        if (k < 0) continue;
+        const Sym e = Canonical(unknowns_[k].symbol);
+        bool writable = SizeWriter::Writes(e);
+        for (Sym s : e.Symbols()) writable &= sizes.contains(s);
+        if (!writable) PinAll(e, text::StrCat(PlaceOf(*n), ": ", unknowns_[k].arg.arg, " is ", Shown(e), ", which nothing there tells"));
+      }
+    }
+    return changed_;
+  }
+  // Numbers that tensors are computed with, as in x.sum(1) / x.shape[1].
+  bool DecideScalars() {
+    changed_ = false;
+    std::vector<ScalarDoubt> doubts;
+    std::vector<Sym> sizes;
+    for (size_t k = 0; k < dimensions_; ++k)
+      if (!unknowns_[k].is) sizes.push_back(unknowns_[k].symbol);
+    if (sizes.empty()) return false;
+    FindScalarDoubts(p_, sizes, [&](Sym s) { return Find(s)->axis == 0; }, [&](Sym s) { return ValueOf(s); }, &doubts);
+    for (const ScalarDoubt& d : doubts)
+      PinAll(d.symbol, text::StrCat(PlaceOf(*d.node), ": the number ", d.number, " may be ", Shown(d.symbol)),
+             "unify two static exports of different sizes (slipway shapes A --unify B), which tells");
+    return changed_;
+  }
+
+  // --- The program ------------------------------------------------------------------------------------------------
+
+  absl::Status Rewrite();
+  absl::Status WriteNumbers(ir::Graph& g);
+  void NarrowBy(Sym low, Sym high, const std::string& place);
+  absl::flat_hash_set<const ir::Graph*> written_;
+
+  // --- Facts ------------------------------------------------------------------------------------------------------
+
+  std::map<std::string, std::string> final_names_;  // of the solver's symbols
+
+  std::string Shown(Sym s) {
+    // Before symbols are named, dimensions are called after their inputs.
+    s = Canonical(s);
+    std::string text = s.ToString();
+    if (s.is_constant()) return text;
+    std::vector<std::pair<std::string, std::string>> names;
+    for (int k : UnknownsIn(s)) {
+      const Unknown& u = unknowns_[k];
+      names.emplace_back(u.symbol.name(), u.dimension() ? text::StrCat(u.input->name(), ".", u.axis) : std::to_string(u.value));
+    }
+    std::sort(names.begin(), names.end(), [](const auto& a, const auto& b) { return a.first.size() > b.first.size(); });
+    for (const auto& [from, to] : names)
+      for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) text.replace(at, from.size(), to);
+    return text;
+  }
+  std::string ShownSizes(const ir::Sizes& sizes) {
+    std::vector<std::string> parts;
+    for (Sym s : sizes) parts.push_back(Shown(s));
+    return text::StrCat("[", text::Join(parts, ", "), "]");
+  }
+  static std::string ShownInts(const std::vector<int64_t>& ints) { return text::StrCat("[", text::Join(ints, ", "), "]"); }
+
+  absl::StatusOr<Ledger> Facts();
+};
+
+// --- Rewriting ----------------------------------------------------------------------------------------------------
+
+void Solver::NarrowBy(Sym low, Sym high, const std::string& place) {
+  // low <= high as factor * symbol + rest <= 0.
+  const Sym d = Canonical(low) - Canonical(high);
+  std::vector<int> in = UnknownsIn(d);
+  if (in.size() != 1) return;
+  Unknown& u = unknowns_[in[0]];
+  int64_t rest = 0, factor = 0;
+  std::vector<Sym> terms = {d};
+  if (!d.is_constant() && d.kind() == SymKind::kAdd) terms.assign(d.operands().begin(), d.operands().end());
+  for (Sym t : terms) {
+    if (auto k = t.constant()) rest += *k;
+    else if (t == u.symbol) factor += 1;
+    else if (t.kind() == SymKind::kMul && t.operands().size() == 2 && t.operands()[0].is_constant() && t.operands()[1] == u.symbol)
+      factor += *t.operands()[0].constant();
+    else return;
+  }
+  if (factor > 0) {
+    const int64_t most = static_cast<int64_t>(std::floor(static_cast<double>(-rest) / static_cast<double>(factor)));
+    if (most < u.range.max) u.range.max = most, u.bound_cause = text::StrCat(place, ": at most ", most);
+  } else if (factor < 0) {
+    const int64_t least = static_cast<int64_t>(std::ceil(static_cast<double>(rest) / static_cast<double>(-factor)));
+    if (least > u.range.min) u.range.min = least, u.bound_cause = text::StrCat(place, ": at least ", least);
+  }
+}
+
+absl::Status Solver::Rewrite() {
+  for (const Bound& b : bounds_) NarrowBy(b.low, b.high, b.place);
+  // Strides follow sizes where the layout allows; what is not known is not stated.
+  for (auto& [v, stated] : stated_) {
+    Type& t = v->mutable_type();
+    for (Sym& s : t.sizes) s = Canonical(s);
+    t.expr = Canonical(t.expr);
+    if (!t.is_tensor() || t.sizes == stated.sizes) {
+      if (t.is_tensor()) t.strides_known = stated.strides_known;
+      continue;
+    }
+    auto strides = StridesLike(stated, t.sizes);
+    t.strides_known = strides.has_value();
+    t.strides = strides ? *std::move(strides) : ir::Sizes();
+  }
+  RETURN_IF_ERROR(WriteNumbers(*p_.graph));
+  std::vector<NamedSymbol> named;
+  std::set<std::string> names;
+  const auto taken = [&](const std::string& name) { return names.contains(name) || p_.syms->FindSymbol(name).has_value(); };
+  for (size_t k = 0; k < dimensions_; ++k) {
+    Unknown& u = unknowns_[k];
+    if (u.is) continue;
+    std::string name = u.ask.name.empty() || taken(u.ask.name) ? NameForDim(*u.input, u.axis, taken) : u.ask.name;
+    names.insert(name);
+    if (u.ask.range.min > u.range.min && u.ask.range.min <= u.value) u.range.min = u.ask.range.min;
+    if (u.ask.range.max < u.range.max && u.ask.range.max >= u.value) u.range.max = u.ask.range.max;
+    named.push_back({u.symbol, name, u.range, u.value});
+    final_names_[std::string(u.symbol.name())] = name;
+  }
+  return RenameSymbols(p_, named);
+}
+
+absl::Status Solver::WriteNumbers(ir::Graph& g) {
+  SizeWriter writer(g);
+  std::vector<Node*> nodes;
+  for (Node* n : g) nodes.push_back(n);
+  for (Node* n : nodes) {
+    for (const ir::NamedArg& a : n->args())
+      if (auto sub = a.arg.get<ir::SubGraph>())
+        if (written_.insert(sub->get()).second) RETURN_IF_ERROR(WriteNumbers(**sub));
+    auto it = numbers_.find(n);
+    if (it == numbers_.end()) continue;
+    for (int k : it->second) {
+      if (k < 0) continue;
+      const Unknown& u = unknowns_[k];
+      auto value = writer.Write(Canonical(u.symbol));
+      if (!value)
+        return absl::UnimplementedError(text::StrCat(PlaceOf(*n), ": ", u.arg.arg, " is ", Shown(u.symbol), ", which nothing here computes"));
+      SetSizeArg(u.arg, *value);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// --- Facts --------------------------------------------------------------------------------------------------------
+
+absl::StatusOr<Ledger> Solver::Facts() {
+  Ledger out;
+  out.notes = notes_;
+  absl::flat_hash_map<std::pair<const Value*, int>, const Unknown*> of;
+  for (size_t k = 0; k < dimensions_; ++k) of[{unknowns_[k].input, unknowns_[k].axis}] = &unknowns_[k];
+  for (size_t i = 0; i < p_.graph->inputs().size() && i < p_.input_specs.size(); ++i) {
+    const Value* v = p_.graph->inputs()[i];
+    if (p_.input_specs[i].kind != ir::InputSpec::kUser || !v->type().is_tensor()) continue;
+    for (int axis = 0; axis < v->rank(); ++axis) {
+      DimFact f;
+      f.input = v->name();
+      f.axis = axis;
+      f.size = v->sizes()[axis];
+      f.kind = f.size.is_constant() ? DimFact::kStatic : f.size.kind() == SymKind::kSymbol ? DimFact::kFree : DimFact::kRelated;
+      f.range = ir::RangeOf(f.size);
+      auto it = of.find({v, axis});
+      if (it != of.end()) {
+        const Unknown& u = *it->second;
+        f.asked = true;
+        f.example = u.value;
+        f.cause = u.cause.empty() ? u.bound_cause : u.cause;
+        f.help = u.help;
+        if (u.is && f.kind == DimFact::kFree) f.kind = DimFact::kRelated;
+      } else if (auto k = f.size.constant()) {
+        f.example = *k;
+        if (*k < 2) f.cause = text::StrCat("a size of ", *k, " is specialized: it broadcasts or is empty");
+      }
+      out.dims.push_back(std::move(f));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::optional<DimAsk> AskForAll(const Value&, int) { return DimAsk(); }
+
+absl::StatusOr<Ledger> FreeDims(ir::Program& p, const AskFor& ask) { return Solver(p, ask).Run(); }
+
+}  // namespace slipway::shapes

@@ -1,0 +1,43 @@
+// Static -> dynamic: the input dimensions of a program that was exported for one size are made symbols, and the numbers in it
+// that were computed from sizes are found again.
+//
+// An export keeps 8 where the model said x.shape[1]. Each such number becomes an unknown; the shape functions of all nodes say
+// which sizes must be equal, and solving these equations gives most unknowns as expressions of the inputs' dimensions. What the
+// equations leave open is decided by evidence: the source line that the node keeps, the kind of the argument. Where a number may or may not be a
+// size and nothing tells, the dimensions in question stay static, with the node named: a wrong number is never acceptable.
+//
+// What cannot be seen in one file: branches that the model took because of a size, and numbers that came from a size by
+// arithmetic that no other part of the program repeats. docs/shapes.md says more; `shapes --unify` sees them.
+#ifndef SLIPWAY_SHAPES_FREE_DIMS_H_
+#define SLIPWAY_SHAPES_FREE_DIMS_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "ir/graph.h"
+#include "shapes/ledger.h"
+
+namespace slipway::shapes {
+
+// Which input dimensions are asked for. `name` may be empty; a range is what the caller promises.
+struct DimAsk {
+  bool free = true;
+  std::string name;
+  ir::SymRange range;
+};
+// By input and axis; nullopt leaves a dimension as it is.
+using AskFor = std::function<std::optional<DimAsk>(const ir::Value& input, int axis)>;
+// Every dimension that is not 0 or 1, which torch specializes as well.
+std::optional<DimAsk> AskForAll(const ir::Value& input, int axis);
+
+// Rewrites the program: types get symbols, arguments the nodes that compute them. The facts say what became of each
+// dimension of the user inputs, in order. Any form. The program computes what it did for the sizes of the example.
+absl::StatusOr<Ledger> FreeDims(ir::Program& p, const AskFor& ask);
+
+}  // namespace slipway::shapes
+
+#endif  // SLIPWAY_SHAPES_FREE_DIMS_H_

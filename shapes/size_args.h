@@ -1,0 +1,46 @@
+// The integers among a node's arguments that a program may have computed from sizes before it was exported: the sizes of a
+// view, the end of a slice, the length of an arange. A static export keeps only their values; this says which arguments they
+// are, and what kind of number stands there.
+#ifndef SLIPWAY_SHAPES_SIZE_ARGS_H_
+#define SLIPWAY_SHAPES_SIZE_ARGS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace slipway::shapes {
+
+enum class SizeRole : uint8_t {
+  kView,    // a size of a view or reshape: all of them together have the elements of the tensor
+  kExpand,  // a size to expand to: that of the tensor wherever it is not 1
+  kBound,   // a place or an extent within one dimension of the tensor (slice, narrow, select, split)
+  kPad,     // elements added at an end of a dimension
+  kCreate,  // a size or a bound of a tensor that is made of nothing (zeros, arange), repeated or resampled
+  kSetting, // a setting of the operator that programs rarely compute (top k, shifts, the size of an adaptive pool)
+};
+
+// One integer: node.Get(arg), or its element.
+struct SizeArg {
+  ir::Node* node = nullptr;
+  std::string arg;
+  int element = -1;  // -1: the argument is one integer
+  SizeRole role = SizeRole::kSetting;
+  int64_t value = 0;
+};
+
+// Those of `n` that are constants now, in the order of the declaration. Arguments that hold settings of layers (strides,
+// paddings, kernel sizes, dimensions) are not among them.
+std::vector<SizeArg> SizeArgsOf(ir::Node& n);
+
+// Writes the integer.
+void SetSizeArg(const SizeArg& a, ir::IntOrValue to);
+
+// Whether all sizes of the operator's result are stated by one argument that has as many elements as the tensor; its name.
+std::string_view ViewSizesArg(const ir::Node& n);   // view, reshape; "" for others
+std::string_view ExpandSizesArg(const ir::Node& n);  // expand; "" for others
+
+}  // namespace slipway::shapes
+
+#endif  // SLIPWAY_SHAPES_SIZE_ARGS_H_
