@@ -131,6 +131,7 @@ absl::Status Quantize(const Target& target, Conversion& c) {
 absl::Status FreeInputDims(Conversion& c) {
   if (c.options.dynamic.empty()) return absl::OkStatus();
   for (auto& p : c.archive.programs) {
+    RETURN_IF_ERROR(passes::RunPasses(passes::kPlainNodes, *p, c.context));
     ASSIGN_OR_RETURN(const shapes::Ledger ledger, shapes::FreeDims(*p, shapes::AskForAll));
     for (const shapes::DimFact& f : ledger.dims)
       if (f.asked && f.kind == shapes::DimFact::kStatic)

@@ -67,6 +67,7 @@ constexpr std::string_view kPreparationPasses[] = {
     "infer-shapes",    "unwrap-subclasses",      "inline-subgraphs", "remove-vmap",         "functionalize",
     "drop-mutations",  "remove-no-ops",          "eliminate-dead-code", "merge-common-subexpressions",
     "recognize-quantization", "recognize-norms", "fold-constants",   "form-quantized-linears", "lower-complex"};
+constexpr std::string_view kPlainNodesPasses[] = {"infer-shapes", "unwrap-subclasses", "inline-subgraphs", "remove-vmap"};
 constexpr std::string_view kRelaxationPasses[] = {"relax-activations"};
 constexpr std::string_view kIntegerPasses[] = {"form-integer-linears"};
 constexpr std::string_view kActivationPasses[] = {"form-integer-linears", "quantize-activations"};
@@ -77,6 +78,7 @@ constexpr std::string_view kOutliningPasses[] = {"outline-blocks"};
 }  // namespace
 
 constinit const Pipeline kPreparation = kPreparationPasses;
+constinit const Pipeline kPlainNodes = kPlainNodesPasses;
 constinit const Pipeline kRelaxation = kRelaxationPasses;
 constinit const Pipeline kIntegerProducts = kIntegerPasses;
 constinit const Pipeline kActivationIntegers = kActivationPasses;

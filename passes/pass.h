@@ -46,6 +46,8 @@ using Pipeline = absl::Span<const std::string_view>;
 // What a program as it was exported goes through for any target that legalizes it: types are checked, subclasses, regions
 // and mutation resolved, constants folded, complex numbers made pairs. The functional form comes out.
 extern const Pipeline kPreparation;
+// The first of these, after which types are right and no node hides others: what looks at sizes starts from.
+extern const Pipeline kPlainNodes;
 // Between those two, for targets that may round activations in their own way.
 extern const Pipeline kRelaxation;
 // For targets with products of integers and their scales: what they take them in.

@@ -38,6 +38,25 @@ bool HasToken(std::string_view line, std::string_view token) {
   return false;
 }
 
+// Whether a line names what is a size by its name: x.shape, seq_len, batch_size, n.
+bool NamesSize(std::string_view line) {
+  for (size_t i = 0; i < line.size();) {
+    if (!InWord(line[i])) {
+      ++i;
+      continue;
+    }
+    size_t end = i;
+    while (end < line.size() && InWord(line[end])) ++end;
+    const std::string_view word = line.substr(i, end - i);
+    i = end;
+    if (std::isdigit(static_cast<unsigned char>(word[0]))) continue;
+    if (word.size() <= 2 && word != "x" && word != "in" && word != "if" && word != "is" && word != "or" && word != "F") return true;
+    for (std::string_view part : {"shape", "size", "len", "seq", "batch", "bsz", "height", "width", "numel", "count", "num_", "dim"})
+      if (word.find(part) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
 struct Number {
   double value;
   bool integer;
@@ -94,8 +113,7 @@ bool Near(double a, double b) { return std::abs(a - b) <= 1e-6 * std::abs(b); }
 
 constexpr std::string_view kDivisions[] = {"div", "div_", "divide", "true_divide", "floor_divide", "remainder", "fmod"};
 constexpr std::string_view kArithmetic[] = {"mul", "mul_", "multiply", "add", "add_", "sub", "sub_", "rsub", "full", "fill", "fill_",
-                                            "masked_fill", "masked_fill_", "clamp", "clamp_", "clamp_max", "full_like", "new_full",
-                                            "lt", "le", "gt", "ge", "eq", "ne", "where", "scalar_tensor"};
+                                            "clamp", "clamp_", "clamp_max", "full_like", "new_full", "scalar_tensor"};
 
 class Finder {
  public:
@@ -163,7 +181,8 @@ class Finder {
       bool doubt = false;
       if (!floats) {
         // Integers: indices, positions, numbers of things.
-        doubt = number.value >= 2 && (number.value == size || (number.value == size - 1 && size > 3));
+        // (Doubling is what a 2 is for, where the size is that of a batch.)
+        doubt = number.value == 2 ? number.value == size && !leading_(s) : number.value > 2 && (number.value == size || number.value == size - 1);
       } else if (number.value == size) {
         doubt = (division || base == "mul") && (WasReduced(x, s) || (division && number.integer && x && Has(*x, s) && !leading_(s)));
       } else if (size > 2 && number.value == size - 1) {
@@ -171,12 +190,14 @@ class Finder {
       } else if (Near(number.value, 1 / size) || Near(number.value, std::sqrt(size)) || Near(number.value, 1 / std::sqrt(size))) {
         doubt = WasReduced(x, s) && !FixedSizeExplains(x, size);
       }
-      if (doubt && EvidenceOf(n, number.value) != Evidence::kLiteral) Doubt(n, s, number.value);
+      if (doubt && MayBeSize(n, number.value)) Doubt(n, s, number.value);
     }
   }
-  static Evidence EvidenceOf(const Node& n, double value) {
-    if (value == std::floor(value) && std::abs(value) < 1e15) return EvidenceFor(n, static_cast<int64_t>(value));
-    return Evidence::kNone;
+  // A line that names no size and has no short name, which may be one, computes with something else.
+  static bool MayBeSize(const Node& n, double value) {
+    if (value == std::floor(value) && std::abs(value) < 1e15 && EvidenceFor(n, static_cast<int64_t>(value)) == Evidence::kLiteral) return false;
+    const std::string_view line = LineOf(n);
+    return line.empty() || NamesSize(line);
   }
 };
 

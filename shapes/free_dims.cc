@@ -60,7 +60,7 @@ struct Unknown {
   // A number
   SizeArg arg;
   Value* holder = nullptr;   // stands in the argument while types are inferred
-  bool from_view = false;    // ExplainView() says what it is, each round
+  bool negative = false;     // the argument is the negative of it: a place counted from the end
   bool dimension() const { return input != nullptr; }
 };
 
@@ -82,7 +82,7 @@ class Solver {
   ir::Graph holders_;  // owns the values that stand for numbers
   std::deque<Unknown> unknowns_;
   size_t dimensions_ = 0;  // the first unknowns are dimensions
-  absl::flat_hash_map<std::string, int> by_name_;
+  text::Map<int> by_name_;
   absl::flat_hash_map<const Node*, std::vector<int>> numbers_;  // of a node, by position among its arguments
   std::vector<std::pair<Value*, Type>> stated_;                 // types as exported
   absl::flat_hash_map<const Value*, int> stated_at_;
@@ -96,6 +96,7 @@ class Solver {
     Sym product;
   };
   std::vector<OpenView> open_views_;  // of the round
+  absl::flat_hash_map<Sym, std::vector<Sym>> merged_;  // of the round: what sizes were merged from, outermost first
   struct Equation {
     const Node* node;
     Sym a, b;
@@ -151,13 +152,15 @@ class Solver {
       }
       for (SizeArg& a : SizeArgsOf(*n)) {
         const bool view = a.role == SizeRole::kView;
-        if (a.value < 2 || a.value >= (int64_t{1} << 62)) {
+        const bool negative = a.role == SizeRole::kBound && a.value <= -2;
+        const int64_t value = negative ? -a.value : a.value;
+        if (value < 2 || value >= (int64_t{1} << 62)) {
           if (view) numbers_[n].push_back(-1);
           continue;
         }
         Unknown u;
-        u.value = a.value;
-        u.from_view = view && !ViewSizesArg(*n).empty();
+        u.value = value;
+        u.negative = negative;
         u.arg = a;
         const int k = Add(std::move(u), "number");
         unknowns_[k].holder = holders_.AddInput(text::StrCat("number_", k), Type::SymInt(unknowns_[k].symbol));
@@ -170,7 +173,7 @@ class Solver {
   // --- Expressions ------------------------------------------------------------------------------------------------
 
   Unknown* Find(Sym symbol) {
-    auto it = by_name_.find(std::string(symbol.name()));
+    auto it = by_name_.find(symbol.name());
     return it == by_name_.end() ? nullptr : &unknowns_[it->second];
   }
   // With everything put in that is known.
@@ -187,15 +190,16 @@ class Solver {
   // For the example. Sizes that depend on data get numbers of their own.
   std::optional<int64_t> ValueOf(Sym s) {
     return ir::Evaluate(s, [&](std::string_view name) -> std::optional<int64_t> {
-      auto it = by_name_.find(std::string(name));
+      auto it = by_name_.find(name);
       if (it != by_name_.end()) return unknowns_[it->second].value;
+      if (auto open = open_sizes_.find(name); open != open_sizes_.end()) return open->second;
       return 1009 + static_cast<int64_t>(std::hash<std::string_view>()(name) % 9001);
     });
   }
   std::vector<int> UnknownsIn(Sym s) {
     std::vector<int> out;
     for (Sym symbol : s.Symbols())
-      if (auto it = by_name_.find(std::string(symbol.name())); it != by_name_.end()) out.push_back(it->second);
+      if (auto it = by_name_.find(symbol.name()); it != by_name_.end()) out.push_back(it->second);
     return out;
   }
   static bool Mentions(Sym s, Sym symbol) {
@@ -279,7 +283,7 @@ class Solver {
     b = Canonical(b);
     if (a == b || ir::ProvablyEqual(a, b)) return true;
     auto x = ValueOf(a), y = ValueOf(b);
-    if (!x || !y) return true;  // beyond what is solved for
+    if (!x || !y || IsOpen(a) || IsOpen(b)) return true;  // beyond what is solved for
     if (*x != *y) return false;
     std::vector<int> in = UnknownsIn(a);
     for (int k : UnknownsIn(b))
@@ -301,9 +305,24 @@ class Solver {
     }
     for (auto it = in.rbegin(); it != in.rend(); ++it)
       if (TrySolve(*it, a, b, why)) return true;
+    // A condition that sizes must meet: divisibility, or equal results of divisions. Where it is not met the program fails.
+    if (!(a.is_constant() || b.is_constant()) || IsDivisibility(a, b)) {
+      conditions_.insert({text::StrCat(Shown(a), " = ", Shown(b)), PlaceOf(n)});
+      return true;
+    }
     for (int k : in) Pin(k, why);
     return true;
   }
+
+  static bool IsDivisibility(Sym a, Sym b) {
+    if (a.is(0)) std::swap(a, b);
+    if (!b.is(0) || a.is_constant()) return false;
+    if (a.kind() == SymKind::kMod) return true;
+    return a.kind() == SymKind::kMul && std::any_of(a.operands().begin(), a.operands().end(), [](Sym f) {
+             return !f.is_constant() && f.kind() == SymKind::kMod;
+           });
+  }
+  std::map<std::string, std::string> conditions_;  // with the node of each
 
   // low <= high, which holds for the example: a bound where it is one of a single dimension.
   void AtMost(Sym low, Sym high, const Node& n) {
@@ -336,7 +355,9 @@ class Solver {
       for (Sym o : operands) {
         auto v = ValueOf(o);
         if (!v || !value) return s;
+        // Of equal ones an expression, which may turn out to be the other.
         if (max ? *v > *value : *v < *value) best = o, value = v;
+        else if (*v == *value && best.is_constant()) best = o;
       }
       for (Sym o : operands)
         if (o != best) max ? AtMost(o, best, n) : AtMost(best, o, n);
@@ -367,6 +388,8 @@ class Solver {
     open_views_.clear();
     unsolved_.clear();
     bounds_.clear();
+    blames_.clear();
+    merged_.clear();
     SetRootInputs();
     Infer(*p_.graph);
     // What is written back into an input or a weight has its sizes.
@@ -405,7 +428,7 @@ class Solver {
     if (std::string_view arg = ViewSizesArg(n); !arg.empty()) ExplainViewOf(n, it->second);
     else if (!ExpandSizesArg(n).empty()) ExplainExpand(n, it->second);
     for (int k : it->second)
-      if (k >= 0) unknowns_[k].holder->mutable_type().expr = Canonical(unknowns_[k].symbol);
+      if (k >= 0) unknowns_[k].holder->mutable_type().expr = unknowns_[k].negative ? -Canonical(unknowns_[k].symbol) : Canonical(unknowns_[k].symbol);
   }
   static Value* FirstTensor(const Node& n) {
     for (const ir::NamedArg& a : n.args())
@@ -426,16 +449,21 @@ class Solver {
       }
     }
     if (to.size() != numbers.size()) return;  // sizes that were symbols before
-    Type from = WithKnown(x->type());
-    // What an earlier round could not tell, and this one knows as a number, is one.
-    auto explained = ExplainView(from.sizes, to, [&](Sym s) { return ValueOf(s); });
+    const Type from = WithKnown(x->type());
+    if (std::any_of(from.sizes.begin(), from.sizes.end(), [&](Sym s) { return IsOpen(s) && !s.Symbols().empty() && OpenOnly(s); })) return;
+    auto explained = ExplainView(from.sizes, to, [&](Sym s) { return ValueOf(s); }, [&](Sym s) {
+      auto order = merged_.find(s);
+      return order == merged_.end() ? std::vector<Sym>() : order->second;
+    });
     if (!explained) {
-      for (Sym s : from.sizes)
-        PinAll(s, text::StrCat(PlaceOf(n), ": the elements of ", ShownSizes(from.sizes), " are regrouped to ", ShownInts(to)),
-               "export the program with dynamic_shapes, or unify two static exports of different sizes");
-      for (int k : numbers)
-        if (k >= 0) Pin(k, "");
+      if (!std::any_of(from.sizes.begin(), from.sizes.end(), [&](Sym s) { return IsOpen(s); }))
+        Blame(n, text::StrCat("the elements of ", ShownSizes(from.sizes), " are regrouped to ", ShownInts(to)));
       return;
+    }
+    for (const ViewSize& size : explained->sizes) {
+      if (size.factors.size() < 2) continue;
+      auto [it, fresh] = merged_.emplace(size.expr, size.factors);
+      if (!fresh && it->second != size.factors) it->second.clear();  // two orders: neither tells
     }
     for (size_t j = 0; j < numbers.size(); ++j) {
       if (numbers[j] < 0 || explained->sizes[j].open) continue;
@@ -460,7 +488,7 @@ class Solver {
         const Sym e = ir::FloorDiv(open.product, rest);
         auto value = ValueOf(e);
         if (value && *value == unknowns_[left].value && !Mentions(e, unknowns_[left].symbol)) Assign(unknowns_[left], e);
-        else PinAll(open.product, text::StrCat(PlaceOf(n), ": ", Shown(open.product), " is divided"));
+        else Blame(n, text::StrCat(Shown(open.product), " is divided"));
       } else if (unknown > 1) {
         open_views_.push_back(std::move(view));
       }
@@ -477,27 +505,71 @@ class Solver {
       const int d = u.arg.element - (total - x->rank());
       if (u.is || d < 0 || d >= x->rank() || x->sizes()[d].is(1)) continue;
       const Sym size = Canonical(x->sizes()[d]);
-      if (ValueOf(size) == u.value && !Mentions(size, u.symbol)) Assign(u, size);
+      if (!OpenOnly(size) && ValueOf(size) == u.value && !Mentions(size, u.symbol)) Assign(u, size);
     }
   }
 
-  // A node that cannot have the sizes that were tried: what it takes stays as it was.
+  // A node that cannot have the sizes that were tried: what it takes stays as it was, unless other nodes tell more first.
   void Blame(Node& n, const std::string& why) {
-    const std::string cause = text::StrCat(PlaceOf(n), ": ", why);
+    Blamed blamed{text::StrCat(PlaceOf(n), ": ", why), {}};
     for (const ir::NamedArg& a : n.args())
       a.arg.ForEachValue([&](Value* v) {
-        for (Sym s : v->type().sizes) PinAll(s, cause);
-        PinAll(v->type().expr, cause);
+        for (Sym s : v->type().sizes) blamed.sizes.push_back(s);
+        blamed.sizes.push_back(v->type().expr);
       });
     if (auto it = numbers_.find(&n); it != numbers_.end())
       for (int k : it->second)
-        if (k >= 0) PinAll(unknowns_[k].symbol, cause);
+        if (k >= 0) blamed.sizes.push_back(unknowns_[k].symbol);
+    blames_.push_back(std::move(blamed));
+  }
+  struct Blamed {
+    std::string why;
+    std::vector<Sym> sizes;
+  };
+  std::vector<Blamed> blames_;  // of the round
+  bool DecideBlames() {
+    changed_ = false;
+    for (const Blamed& b : blames_) {
+      for (Sym s : b.sizes) PinAll(s, b.why);
+      if (changed_) return true;  // each may settle others
+    }
+    return false;
+  }
+  // The results of a node whose sizes are not known in this round: nothing is learned from them.
+  void LeaveOpen(const Node& n) {
+    for (Value* v : n.outputs()) {
+      if (!v) continue;
+      v->mutable_type() = Stated(v);
+      if (!v->type().is_tensor()) continue;
+      v->mutable_type().strides_known = false;
+      for (Sym& s : v->mutable_type().sizes) {
+        auto size = s.constant();
+        if (size && *size >= 2) s = OpenSize(*size);
+      }
+    }
+  }
+  // Of this value, and nothing else is known of it.
+  Sym OpenSize(int64_t value) {
+    const std::string name = text::StrCat("slipway_open_", value);
+    open_sizes_[name] = value;
+    return p_.syms->Symbol(name);
+  }
+  text::Map<int64_t> open_sizes_;
+  bool OpenOnly(Sym s) {
+    for (Sym x : s.Symbols())
+      if (open_sizes_.contains(x.name())) return true;
+    return false;
+  }
+  bool IsOpen(Sym s) {
+    for (Sym x : s.Symbols())
+      if (!by_name_.contains(x.name())) return true;
+    return false;
   }
   bool TakesUnknowns(const Node& n) {
     bool any = false;
     for (const ir::NamedArg& a : n.args())
       a.arg.ForEachValue([&](Value* v) {
-        for (Sym s : v->type().sizes) any |= !UnknownsIn(s).empty();
+        for (Sym s : v->type().sizes) any |= !UnknownsIn(s).empty() || IsOpen(s);
         any |= !UnknownsIn(v->type().expr).empty();
       });
     return any;
@@ -516,14 +588,15 @@ class Solver {
       std::string_view why = text::FromAbsl(types.status().message());
       text::ConsumePrefix(&why, text::StrCat(n.op_name(), ": "));
       Blame(n, no_rule ? text::StrCat("how its sizes follow is not known (", why, ")") : std::string(why));
-      for (Value* v : n.outputs())
-        if (v) v->mutable_type() = Stated(v);
-      return;
+      return LeaveOpen(n);
     }
     for (const ir::ShapeConstraint& c : constraints) {
       const Sym e = c.condition;
       if (e.is_constant() || e.operands().size() != 2) continue;
-      if (e.kind() == SymKind::kEq && !Equate(e.operands()[0], e.operands()[1], n)) return Blame(n, text::StrCat(Shown(e.operands()[0]), " and ", Shown(e.operands()[1]), " differ"));
+      if (e.kind() == SymKind::kEq && !Equate(e.operands()[0], e.operands()[1], n)) {
+        Blame(n, text::StrCat(Shown(e.operands()[0]), " and ", Shown(e.operands()[1]), " differ"));
+        return LeaveOpen(n);
+      }
       if (e.kind() == SymKind::kGe) AtMost(e.operands()[1], e.operands()[0], n);
     }
     size_t i = 0;
@@ -549,13 +622,13 @@ class Solver {
         const Sym s = HasUnknownCall(inferred.sizes[d]) ? t.sizes[d] : Decide(Canonical(inferred.sizes[d]), n);
         if (ValueOf(s) != ValueOf(stated.sizes[d])) {
           Blame(n, text::StrCat("its result has a size of ", stated.sizes[d].ToString(), ", not of ", Shown(s)));
-          v.mutable_type() = stated;
-          return;
+          return LeaveOpen(n);
         }
         t.sizes[d] = s;
       }
     } else if (t.is_tensor()) {
       Blame(n, "its result has another rank");
+      return LeaveOpen(n);
     } else if (t.is_sym() && inferred.is_sym() && !HasUnknownCall(inferred.expr)) {
       t.expr = Canonical(inferred.expr);
     }
@@ -591,9 +664,7 @@ class Solver {
     auto decoded = ir::DecodeHigherOrder(n);
     if (!decoded.ok()) {
       if (TakesUnknowns(n)) Blame(n, "how its sizes follow is not known");
-      for (Value* v : n.outputs())
-        if (v) v->mutable_type() = Stated(v);
-      return;
+      return LeaveOpen(n);
     }
     const ir::HigherOrder& h = *decoded;
     for (const ir::SubGraph& body : h.bodies) {
@@ -657,7 +728,7 @@ class Solver {
     for (int round = 0; round < kMaxRounds; ++round) {
       seen_bodies_.clear();
       Round();
-      if (changed_ || DecideNumbers() || DecideViews() || DecideEquations() || DecideScalars() || DecideUnwritable(*p_.graph)) continue;
+      if (changed_ || DecideBlames() || DecideNumbers() || DecideViews() || DecideEquations() || DecideScalars() || DecideUnwritable(*p_.graph)) continue;
       return absl::OkStatus();
     }
     return absl::InternalError("the sizes of the program do not settle");
@@ -683,7 +754,7 @@ class Solver {
       if (fits.empty() || evidence == Evidence::kLiteral) {
         if (!fits.empty()) notes_.push_back(text::StrCat(place, " is taken as written in the source, not as ", Shown(fits[0])));
         Assign(u, u.value);
-      } else if (fits.size() == 1 && u.value > 2 && IsSymbol(fits[0]) && IsRangeOfPositions(u)) {
+      } else if (fits.size() == 1 && u.value > 2 && IsPlainProduct(fits[0]) && IsRangeOfPositions(u)) {
         notes_.push_back(text::StrCat(place, " is taken as ", Shown(fits[0])));
         Assign(u, fits[0]);
       } else {
@@ -696,7 +767,10 @@ class Solver {
     }
     return false;
   }
-  static bool IsSymbol(Sym s) { return !s.is_constant() && s.kind() == SymKind::kSymbol; }
+  static bool IsPlainProduct(Sym s) {
+    return !s.is_constant() && (s.kind() == SymKind::kSymbol || s.kind() == SymKind::kMul) && s.ToString().find_first_of("+-/%") == std::string::npos &&
+           (s.kind() == SymKind::kSymbol || !s.operands()[0].is_constant());
+  }
   static bool IsRangeOfPositions(const Unknown& u) { return u.arg.node->op().base == "arange"; }
   bool InOpenView(int k) const {
     return std::any_of(open_views_.begin(), open_views_.end(),
@@ -715,13 +789,13 @@ class Solver {
         for (int k : UnknownsIn(size))
           if (unknowns_[k].dimension()) among.push_back(unknowns_[k].symbol);
         if (u.arg.role == SizeRole::kPad) return PadSuspicion(u, size, among);
-        return Matching(u.value, among, size);
+        return Matching(u, among, size);
       }
       if (data_.contains(x)) return {};
     }
     for (size_t k = 0; k < dimensions_; ++k)
       if (!unknowns_[k].is) among.push_back(unknowns_[k].symbol);
-    return Matching(u.value, among, 0);
+    return Matching(u, among, 0);
   }
   // Pads that round a size up hide where it came from.
   std::vector<Sym> PadSuspicion(const Unknown& u, Sym size, std::vector<Sym> among) {
@@ -741,11 +815,11 @@ class Solver {
     if (d < 0) d += x.rank();
     return d >= 0 && d < x.rank() ? Canonical(x.sizes()[d]) : Sym(0);
   }
-  std::vector<Sym> Matching(int64_t value, const std::vector<Sym>& among, Sym size) {
+  std::vector<Sym> Matching(const Unknown& u, const std::vector<Sym>& among, Sym size) {
     std::vector<Sym> out;
     auto add = [&](Sym s) {
       auto v = ValueOf(s);
-      if (v && *v == value && std::find(out.begin(), out.end(), s) == out.end()) out.push_back(s);
+      if (v && *v == u.value && std::find(out.begin(), out.end(), s) == out.end()) out.push_back(s);
     };
     if (!size.is_constant()) {
       add(size);
@@ -753,13 +827,17 @@ class Solver {
       add(ir::FloorDiv(size, 2));
     }
     for (Sym s : among) add(s);
-    if (!out.empty()) return out;
-    for (Sym s : among) {
-      add(s + 1);
-      add(s - 1);
-      add(s * 2);
-      add(ir::FloorDiv(s, 2));
-      for (Sym t : among) add(s * t);
+    if (!out.empty() || u.arg.role == SizeRole::kSetting) return out;
+    const bool resampled = u.arg.arg == "output_size", repeated = u.arg.arg == "repeats" || u.arg.arg == "dims";
+    for (size_t i = 0; i < among.size() && !repeated; ++i) {
+      add(among[i] * 2);
+      if (resampled) {
+        add(ir::FloorDiv(among[i], 2));
+        continue;
+      }
+      add(among[i] + 1);
+      add(among[i] - 1);
+      for (size_t j = 0; j < i; ++j) add(among[i] * among[j]);
     }
     return out;
   }
@@ -927,7 +1005,7 @@ absl::Status Solver::WriteNumbers(ir::Graph& g) {
     for (int k : it->second) {
       if (k < 0) continue;
       const Unknown& u = unknowns_[k];
-      auto value = writer.Write(Canonical(u.symbol));
+      auto value = writer.Write(u.negative ? -Canonical(u.symbol) : Canonical(u.symbol));
       if (!value)
         return absl::UnimplementedError(text::StrCat(PlaceOf(*n), ": ", u.arg.arg, " is ", Shown(u.symbol), ", which nothing here computes"));
       SetSizeArg(u.arg, *value);

@@ -8,6 +8,7 @@ namespace {
 
 using ir::Sym;
 using Value = std::function<std::optional<int64_t>(Sym)>;
+using Order = std::function<std::vector<Sym>(Sym)>;
 
 // The dimensions [from, from_end) become [to, to_end).
 struct Group {
@@ -45,8 +46,8 @@ std::vector<Sym> FactorsOf(Sym e) {
 
 class GroupSolver {
  public:
-  GroupSolver(absl::Span<const Sym> from, absl::Span<const int64_t> from_values, absl::Span<const int64_t> to, const Value& value)
-      : from_(from), from_values_(from_values), to_(to), value_(value) {}
+  GroupSolver(absl::Span<const Sym> from, absl::Span<const int64_t> from_values, absl::Span<const int64_t> to, const Value& value, const Order& order)
+      : from_(from), from_values_(from_values), to_(to), value_(value), order_(order) {}
 
   // Sizes for the group's part of `to`; open ones where several fit. False: none fits.
   bool Solve(std::vector<ViewSize>& out, std::optional<Sym>& open) {
@@ -62,9 +63,10 @@ class GroupSolver {
     if (several == 0) return false;
     if (several == 1) {
       out[only].expr = product;
+      if (from_.size() > 1) out[only].factors.assign(from_.begin(), from_.end());
       return true;
     }
-    if (ByPlace(out) && ir::ProvablyEqual(Product(out), product)) return true;
+    if (ByPlaceInSomeOrder(out, product)) return true;
     for (int j = 0; j < n; ++j) out[j] = {Sym(to_[j])};
     const int ways = ByFactors(product, out);
     if (ways == 1) return true;
@@ -77,6 +79,7 @@ class GroupSolver {
   absl::Span<const Sym> from_;
   absl::Span<const int64_t> from_values_, to_;
   const Value& value_;
+  const Order& order_;
 
   static Sym Product(const std::vector<ViewSize>& sizes) {
     Sym p = 1;
@@ -84,15 +87,64 @@ class GroupSolver {
     return p;
   }
 
-  // Each dimension that is no number lies within one size of the view.
-  bool ByPlace(std::vector<ViewSize>& out) {
+  struct Factor {
+    Sym expr;
+    int64_t value;
+  };
+  // Sizes that are products came from merging dimensions, in an order that they do not tell: those orders are tried in which
+  // every factor lies within one size of the view. True where exactly one result comes out.
+  bool ByPlaceInSomeOrder(std::vector<ViewSize>& out, Sym product) {
+    std::vector<std::vector<Factor>> dims;
+    std::vector<bool> fixed;
+    int64_t orders = 1;
+    for (size_t i = 0; i < from_.size(); ++i) {
+      std::vector<Factor> factors;
+      const std::vector<Sym> known = order_(from_[i]);
+      for (Sym f : known.empty() ? FactorsOf(from_[i]) : known) {
+        auto v = value_(f);
+        if (!v || *v <= 0) return false;
+        factors.push_back({f, *v});
+        if (known.empty()) orders *= static_cast<int64_t>(factors.size());
+      }
+      if (orders > 120) return false;
+      dims.push_back(std::move(factors));
+      fixed.push_back(!known.empty());
+    }
+    std::vector<std::vector<int>> order(dims.size());
+    for (size_t i = 0; i < dims.size(); ++i)
+      for (size_t f = 0; f < dims[i].size(); ++f) order[i].push_back(static_cast<int>(f));
+    std::vector<std::vector<ViewSize>> found;
+    while (true) {
+      std::vector<Factor> all;
+      for (size_t i = 0; i < dims.size(); ++i)
+        for (int f : order[i]) all.push_back(dims[i][f]);
+      std::vector<ViewSize> sizes = out;
+      if (ByPlace(all, sizes) && ir::ProvablyEqual(Product(sizes), product)) {
+        const auto same = [&](const std::vector<ViewSize>& w) {
+          for (size_t j = 0; j < w.size(); ++j)
+            if (!(w[j].expr == sizes[j].expr)) return false;
+          return true;
+        };
+        if (std::none_of(found.begin(), found.end(), same)) found.push_back(std::move(sizes));
+      }
+      size_t i = 0;
+      while (i < order.size() && (fixed[i] || !std::next_permutation(order[i].begin(), order[i].end()))) ++i;
+      if (i == order.size()) break;
+    }
+    if (found.size() != 1) return false;
+    out = found[0];
+    return true;
+  }
+  // Each factor that is no number lies within one size of the view.
+  bool ByPlace(const std::vector<Factor>& from, std::vector<ViewSize>& out) {
     std::vector<Sym> factor(to_.size(), Sym(1));
-    std::vector<int64_t> taken(to_.size(), 1);
+    std::vector<int64_t> taken(to_.size(), 1), reached(to_.size(), 0);
+    std::vector<std::vector<Sym>> parts(to_.size());  // innermost first
     int64_t inner = 1;
-    for (int i = static_cast<int>(from_.size()) - 1; i >= 0; --i) {
-      const int64_t low = inner, high = inner * from_values_[i];
+    for (auto f = from.rbegin(); f != from.rend(); ++f) {
+      const int64_t low = inner, high = inner * f->value;
       inner = high;
-      if (from_[i].is_constant()) continue;
+      if (f->expr.is_constant()) continue;
       int64_t low_to = 1;
       int found = -1;
       for (int j = static_cast<int>(to_.size()) - 1; j >= 0; --j) {
@@ -101,12 +153,25 @@ class GroupSolver {
         low_to = high_to;
       }
       if (found < 0) return false;
-      factor[found] = from_[i] * factor[found];
-      taken[found] *= from_values_[i];
+      factor[found] = f->expr * factor[found];
+      taken[found] *= f->value;
+      // What lies below it in the same size is a number.
+      int64_t begin = reached[found];
+      if (begin == 0) {
+        begin = 1;
+        for (size_t j = found + 1; j < to_.size(); ++j) begin *= to_[j];
+      }
+      if (low > begin) parts[found].push_back(Sym(low / begin));
+      parts[found].push_back(f->expr);
+      reached[found] = high;
     }
-    for (size_t j = 0; j < to_.size(); ++j) {
+    int64_t end = 1;
+    for (int j = static_cast<int>(to_.size()) - 1; j >= 0; --j) {
+      end *= to_[j];
       if (to_[j] % taken[j] != 0) return false;
       out[j].expr = Sym(to_[j] / taken[j]) * factor[j];
+      if (reached[j] != 0 && end > reached[j]) parts[j].push_back(Sym(end / reached[j]));
+      out[j].factors.assign(parts[j].rbegin(), parts[j].rend());
     }
     return true;
   }
@@ -168,7 +233,8 @@ class GroupSolver {
 
 }  // namespace
 
-std::optional<ViewSizes> ExplainView(absl::Span<const Sym> from, absl::Span<const int64_t> to, const Value& value) {
+std::optional<ViewSizes> ExplainView(absl::Span<const Sym> from, absl::Span<const int64_t> to, const Value& value,
+                                     const Order& order) {
   std::vector<int64_t> from_values, to_values(to.begin(), to.end());
   int64_t elements = 1;
   for (Sym s : from) {
@@ -193,7 +259,7 @@ std::optional<ViewSizes> ExplainView(absl::Span<const Sym> from, absl::Span<cons
     std::vector<ViewSize> sizes;
     std::optional<Sym> open;
     GroupSolver solver(from.subspan(g.from, m), absl::MakeSpan(from_values).subspan(g.from, m),
-                       absl::MakeSpan(to_values).subspan(g.to, n), value);
+                       absl::MakeSpan(to_values).subspan(g.to, n), value, order);
     if (!solver.Solve(sizes, open)) return std::nullopt;
     if (open && unknown >= g.to && unknown < g.to_end) {
       // -1 takes what the numbers beside it leave.

@@ -17,12 +17,13 @@ namespace slipway::shapes {
 struct ViewSize {
   ir::Sym expr = 0;
   bool open = false;
+  std::vector<ir::Sym> factors;  // of a product of several dimensions, outermost first, where the order is known
 };
 
 // `from` is viewed with sizes of the values `to`, one of which may be -1; `value` evaluates an expression of `from` for the
 // example. Dimensions are grouped where the products of the sizes before them agree, as reshaping keeps such groups apart. In
 // a group with one size, that is the product. A dimension whose span in row-major order lies within one size of the view
-// is a factor of that size; an expression that several sizes share is divided into its own factors. Sizes that can be divided in
+// is a factor of that size; where such a dimension is a product itself, `factors` may tell the order of what was merged into it. An expression that several sizes share is divided into its own factors. Sizes that can be divided in
 // several ways are open, with their product in `open_product` (one for each group; the sizes of a group follow each other).
 // nullopt: the elements are regrouped in a way that no sizes but the example's explain.
 struct ViewSizes {
@@ -34,7 +35,8 @@ struct ViewSizes {
   std::vector<Open> open;
 };
 std::optional<ViewSizes> ExplainView(absl::Span<const ir::Sym> from, absl::Span<const int64_t> to,
-                                     const std::function<std::optional<int64_t>(ir::Sym)>& value);
+                                     const std::function<std::optional<int64_t>(ir::Sym)>& value,
+                                     const std::function<std::vector<ir::Sym>(ir::Sym)>& factors);
 
 }  // namespace slipway::shapes
 

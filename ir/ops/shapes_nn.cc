@@ -426,14 +426,16 @@ void CheckLayers(InferContext& c, Value* x, const Values& states) {
   const bool biases = c.b("has_biases"), packed = c.node().op().overload == "data";
   if (layers < 1 || layers > 1 << 16) return c.Fail("the number of layers is out of range");
   const Sym out = states[0]->sizes().back(), hidden = states.back()->sizes().back();
-  const bool projected = base == "lstm" && !ProvablyEqual(out, hidden);
+  const Values params = c.tensors("params");
+  const size_t plain = 2 + (biases ? 2 : 0);
+  const bool projected = base == "lstm" && params.size() == (plain + 1) * static_cast<size_t>(layers * directions);
+  if (!projected) c.RequireEqual(out, hidden, "sizes of the states");
   for (Value* s : states) {
     NeedRank(c, s, packed ? 3 : x->rank());
     c.RequireEqual(s->sizes()[0], layers * directions, "states and layers");
     if (!packed && x->rank() == 3) c.RequireEqual(s->sizes()[1], x->sizes()[c.b("batch_first") ? 0 : 1], "batches of the states and the input");
   }
-  const Values params = c.tensors("params");
-  const size_t each = 2 + (biases ? 2 : 0) + (projected ? 1 : 0);
+  const size_t each = plain + (projected ? 1 : 0);
   if (params.size() != each * static_cast<size_t>(layers * directions)) return c.Fail(text::StrCat(params.size(), " weights"));
   for (size_t k = 0; k < params.size(); ++k) {
     if (!params[k]) return c.Fail("a weight is missing");
