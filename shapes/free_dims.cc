@@ -425,21 +425,14 @@ class Solver {
   void SetNumbers(Node& n) {
     auto it = numbers_.find(&n);
     if (it == numbers_.end()) return;
-    if (std::string_view arg = ViewSizesArg(n); !arg.empty()) ExplainViewOf(n, it->second);
+    if (const Viewed viewed = ViewedSizes(n); !viewed.arg.empty()) ExplainViewOf(n, viewed, it->second);
     else if (!ExpandSizesArg(n).empty()) ExplainExpand(n, it->second);
     for (int k : it->second)
       if (k >= 0) unknowns_[k].holder->mutable_type().expr = unknowns_[k].negative ? -Canonical(unknowns_[k].symbol) : Canonical(unknowns_[k].symbol);
   }
-  static Value* FirstTensor(const Node& n) {
-    for (const ir::NamedArg& a : n.args())
-      if (Value* v = a.arg.value(); v && v->type().is_tensor()) return v;
-    return nullptr;
-  }
-  void ExplainViewOf(Node& n, const std::vector<int>& numbers) {
-    Value* x = FirstTensor(n);
-    if (!x) return;
+  void ExplainViewOf(Node& n, const Viewed& viewed, const std::vector<int>& numbers) {
     std::vector<int64_t> to;
-    const ir::Arg& sizes = n.Get(ViewSizesArg(n));
+    const ir::Arg& sizes = n.Get(viewed.arg);
     if (auto ints = sizes.get<ir::Ints>()) to.assign(ints->begin(), ints->end());
     else if (auto some = sizes.get<ir::SymInts>()) {
       for (const ir::IntOrValue& i : *some) {
@@ -449,15 +442,16 @@ class Solver {
       }
     }
     if (to.size() != numbers.size()) return;  // sizes that were symbols before
-    const Type from = WithKnown(x->type());
-    if (std::any_of(from.sizes.begin(), from.sizes.end(), [&](Sym s) { return IsOpen(s) && !s.Symbols().empty() && OpenOnly(s); })) return;
-    auto explained = ExplainView(from.sizes, to, [&](Sym s) { return ValueOf(s); }, [&](Sym s) {
+    ir::Sizes from = viewed.from;
+    for (Sym& s : from) s = Canonical(s);
+    if (std::any_of(from.begin(), from.end(), [&](Sym s) { return OpenOnly(s); })) return;
+    auto explained = ExplainView(from, to, [&](Sym s) { return ValueOf(s); }, [&](Sym s) {
       auto order = merged_.find(s);
       return order == merged_.end() ? std::vector<Sym>() : order->second;
     });
     if (!explained) {
-      if (!std::any_of(from.sizes.begin(), from.sizes.end(), [&](Sym s) { return IsOpen(s); }))
-        Blame(n, text::StrCat("the elements of ", ShownSizes(from.sizes), " are regrouped to ", ShownInts(to)));
+      if (!std::any_of(from.begin(), from.end(), [&](Sym s) { return IsOpen(s); }))
+        Blame(n, text::StrCat("the elements of ", ShownSizes(from), " are regrouped to ", ShownInts(to)));
       return;
     }
     for (const ViewSize& size : explained->sizes) {

@@ -111,13 +111,24 @@ void SetSizeArg(const SizeArg& a, ir::IntOrValue to) {
   a.node->SetArg(a.arg, ir::Arg(std::move(all)));
 }
 
-std::string_view ViewSizesArg(const ir::Node& n) {
-  if (n.op().ns != "aten" || n.op().base == "unflatten") return "";
-  for (std::string_view arg : {std::string_view("size"), std::string_view("shape")}) {
+ir::Value* FirstTensor(const ir::Node& n) {
+  for (const ir::NamedArg& a : n.args())
+    if (ir::Value* v = a.arg.value(); v && v->type().is_tensor()) return v;
+  return nullptr;
+}
+
+Viewed ViewedSizes(const ir::Node& n) {
+  const ir::Value* x = FirstTensor(n);
+  if (n.op().ns != "aten" || !x) return {};
+  for (std::string_view arg : {std::string_view("size"), std::string_view("shape"), std::string_view("sizes")}) {
     auto row = Table().find(Key{n.op().base, arg});
-    if (row != Table().end() && row->second == SizeRole::kView && n.op().ArgIndex(arg) >= 0) return arg;
+    if (row == Table().end() || row->second != SizeRole::kView || n.op().ArgIndex(arg) < 0) continue;
+    if (n.op().base != "unflatten") return {arg, x->sizes()};
+    auto dim = n.Get("dim").get<int64_t>();
+    const int64_t d = dim ? (*dim < 0 ? *dim + x->rank() : *dim) : -1;
+    if (d >= 0 && d < x->rank()) return {arg, {x->sizes()[d]}};
   }
-  return "";
+  return {};
 }
 
 std::string_view ExpandSizesArg(const ir::Node& n) {

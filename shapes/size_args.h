@@ -37,9 +37,17 @@ std::vector<SizeArg> SizeArgsOf(ir::Node& n);
 // Writes the integer.
 void SetSizeArg(const SizeArg& a, ir::IntOrValue to);
 
-// Whether all sizes of the operator's result are stated by one argument that has as many elements as the tensor; its name.
-std::string_view ViewSizesArg(const ir::Node& n);   // view, reshape; "" for others
-std::string_view ExpandSizesArg(const ir::Node& n);  // expand; "" for others
+// Where an argument states the sizes that a tensor, or one dimension of it, is viewed with: the argument's name, and the sizes
+// that are viewed. An empty name for other operators.
+struct Viewed {
+  std::string_view arg;
+  ir::Sizes from;
+};
+Viewed ViewedSizes(const ir::Node& n);
+// The argument that states the sizes of an expand; "" for other operators.
+std::string_view ExpandSizesArg(const ir::Node& n);
+// The first argument that is a tensor; null without.
+ir::Value* FirstTensor(const ir::Node& n);
 
 }  // namespace slipway::shapes
 
