@@ -412,8 +412,8 @@ class Solver {
 
   void Infer(ir::Graph& g) {
     for (Node* n : g) {
-      SetNumbers(*n);
-      if (IsHigherOrder(*n)) InferHigherOrder(*n);
+      if (!SetNumbers(*n)) LeaveOpen(*n);
+      else if (IsHigherOrder(*n)) InferHigherOrder(*n);
       else InferNode(*n);
     }
   }
@@ -421,16 +421,20 @@ class Solver {
     return std::any_of(n.args().begin(), n.args().end(), [](const ir::NamedArg& a) { return a.arg.is<ir::SubGraph>(); });
   }
 
-  // Gives the holders of the node's numbers what is known of them.
-  void SetNumbers(Node& n) {
+  // Gives the holders of the node's numbers what is known of them. False: too little for this round.
+  bool SetNumbers(Node& n) {
     auto it = numbers_.find(&n);
-    if (it == numbers_.end()) return;
-    if (const Viewed viewed = ViewedSizes(n); !viewed.arg.empty()) ExplainViewOf(n, viewed, it->second);
-    else if (!ExpandSizesArg(n).empty()) ExplainExpand(n, it->second);
+    if (it == numbers_.end()) return true;
+    if (const Viewed viewed = ViewedSizes(n); !viewed.arg.empty()) {
+      if (!ExplainViewOf(n, viewed, it->second)) return false;
+    } else if (!ExpandSizesArg(n).empty()) {
+      ExplainExpand(n, it->second);
+    }
     for (int k : it->second)
       if (k >= 0) unknowns_[k].holder->mutable_type().expr = unknowns_[k].negative ? -Canonical(unknowns_[k].symbol) : Canonical(unknowns_[k].symbol);
+    return true;
   }
-  void ExplainViewOf(Node& n, const Viewed& viewed, const std::vector<int>& numbers) {
+  bool ExplainViewOf(Node& n, const Viewed& viewed, const std::vector<int>& numbers) {
     std::vector<int64_t> to;
     const ir::Arg& sizes = n.Get(viewed.arg);
     if (auto ints = sizes.get<ir::Ints>()) to.assign(ints->begin(), ints->end());
@@ -438,21 +442,26 @@ class Solver {
       for (const ir::IntOrValue& i : *some) {
         if (!i.value) to.push_back(i.constant);
         else if (auto v = ValueOf(ir::ExprOf(i))) to.push_back(*v);
-        else return;
+        else return true;
       }
     }
-    if (to.size() != numbers.size()) return;  // sizes that were symbols before
+    if (to.size() != numbers.size()) return true;  // sizes that were symbols before
     ir::Sizes from = viewed.from;
     for (Sym& s : from) s = Canonical(s);
-    if (std::any_of(from.begin(), from.end(), [&](Sym s) { return OpenOnly(s); })) return;
+    if (std::any_of(from.begin(), from.end(), [&](Sym s) { return OpenOnly(s); })) return false;
     auto explained = ExplainView(from, to, [&](Sym s) { return ValueOf(s); }, [&](Sym s) {
       auto order = merged_.find(s);
       return order == merged_.end() ? std::vector<Sym>() : order->second;
     });
+    // Numbers among the sizes that no equation has reached yet may do so in a later round.
+    if (!explained || !explained->open.empty())
+      for (Sym s : from)
+        for (int k : UnknownsIn(s))
+          if (!unknowns_[k].dimension()) return false;
     if (!explained) {
       if (!std::any_of(from.begin(), from.end(), [&](Sym s) { return IsOpen(s); }))
         Blame(n, text::StrCat("the elements of ", ShownSizes(from), " are regrouped to ", ShownInts(to)));
-      return;
+      return false;
     }
     for (const ViewSize& size : explained->sizes) {
       if (size.factors.size() < 2) continue;
@@ -487,6 +496,7 @@ class Solver {
         open_views_.push_back(std::move(view));
       }
     }
+    return true;
   }
   void ExplainExpand(Node& n, const std::vector<int>& numbers) {
     Value* x = FirstTensor(n);
