@@ -24,6 +24,7 @@
 #include "ir/ops/higher_order.h"
 #include "ir/ops/infer.h"
 #include "ir/ops/op_table.h"
+#include "shapes/align.h"
 #include "shapes/evidence.h"
 #include "shapes/rewrite.h"
 #include "shapes/size_args.h"
@@ -48,7 +49,8 @@ std::string PlaceOf(const Node& n) {
 // An unknown: a dimension of an input, or a number that may be a size.
 struct Unknown {
   Sym symbol = 0;
-  int64_t value = 0;       // of the example
+  int64_t value = 0;          // of the example
+  std::vector<int64_t> more;  // of further examples, where the program is unified with others
   std::optional<Sym> is;   // what it was found to be, over other unknowns
   // A dimension
   const Value* input = nullptr;
@@ -66,12 +68,15 @@ struct Unknown {
 
 class Solver {
  public:
-  Solver(ir::Program& p, const AskFor& ask) : p_(p), ask_(ask), holders_(&p) {}
+  // `others`: the same program at other sizes, node by node.
+  Solver(ir::Program& p, const AskFor& ask, std::vector<const Alignment*> others = {})
+      : p_(p), ask_(ask), others_(std::move(others)), holders_(&p) {}
 
   absl::StatusOr<Ledger> Run() {
     MakeUnknowns();
     if (dimensions_ == 0) return Facts();
     RETURN_IF_ERROR(SolveAll());
+    if (!failure_.empty()) return absl::UnimplementedError(failure_);
     RETURN_IF_ERROR(Rewrite());
     return Facts();
   }
@@ -79,6 +84,8 @@ class Solver {
  private:
   ir::Program& p_;
   const AskFor& ask_;
+  std::vector<const Alignment*> others_;
+  std::string failure_;  // why the programs are not one at several sizes
   ir::Graph holders_;  // owns the values that stand for numbers
   std::deque<Unknown> unknowns_;
   size_t dimensions_ = 0;  // the first unknowns are dimensions
@@ -114,11 +121,12 @@ class Solver {
         auto size = v->sizes()[axis].constant();
         if (!size) continue;
         auto ask = ask_(*v, axis);
-        if (!ask || !ask->free || *size < 2) continue;
         Unknown u;
+        u.value = *size;
+        for (const Alignment* other : others_) u.more.push_back(other->values.at(v)->sizes()[axis].constant().value_or(0));
+        if (!ask || !ask->free || (!Varies(u) && (*size < 2 || !others_.empty()))) continue;
         u.input = v;
         u.axis = axis;
-        u.value = *size;
         u.ask = *ask;
         Add(std::move(u), "dim");
       }
@@ -153,15 +161,19 @@ class Solver {
       for (SizeArg& a : SizeArgsOf(*n)) {
         const bool view = a.role == SizeRole::kView;
         const bool negative = a.role == SizeRole::kBound && a.value <= -2;
-        const int64_t value = negative ? -a.value : a.value;
-        if (value < 2 || value >= (int64_t{1} << 62)) {
+        Unknown u;
+        u.value = negative ? -a.value : a.value;
+        u.negative = negative;
+        u.arg = a;
+        for (const Alignment* other : others_) {
+          const int64_t there = other->NumberAt(a);
+          u.more.push_back(negative ? -there : there);
+        }
+        if (!Varies(u) && (u.value < 2 || u.value >= (int64_t{1} << 62))) {
           if (view) numbers_[n].push_back(-1);
           continue;
         }
-        Unknown u;
-        u.value = value;
-        u.negative = negative;
-        u.arg = a;
+        if (!others_.empty() && !Varies(u)) u.is = u.value;
         const int k = Add(std::move(u), "number");
         unknowns_[k].holder = holders_.AddInput(text::StrCat("number_", k), Type::SymInt(unknowns_[k].symbol));
         numbers_[n].push_back(k);
@@ -188,13 +200,23 @@ class Solver {
     return canonical_[s] = out;
   }
   // For the example. Sizes that depend on data get numbers of their own.
-  std::optional<int64_t> ValueOf(Sym s) {
+  std::optional<int64_t> ValueOf(Sym s, size_t example = 0) {
     return ir::Evaluate(s, [&](std::string_view name) -> std::optional<int64_t> {
       auto it = by_name_.find(name);
-      if (it != by_name_.end()) return unknowns_[it->second].value;
+      if (it != by_name_.end()) return ValueOf(unknowns_[it->second], example);
       if (auto open = open_sizes_.find(name); open != open_sizes_.end()) return open->second;
       return 1009 + static_cast<int64_t>(std::hash<std::string_view>()(name) % 9001);
     });
+  }
+  static int64_t ValueOf(const Unknown& u, size_t example) { return example == 0 ? u.value : u.more[example - 1]; }
+  // For every example.
+  bool Fits(Sym s, const Unknown& u) {
+    for (size_t k = 0; k <= others_.size(); ++k)
+      if (auto v = ValueOf(s, k); !v || *v != ValueOf(u, k)) return false;
+    return true;
+  }
+  static bool Varies(const Unknown& u) {
+    return std::any_of(u.more.begin(), u.more.end(), [&](int64_t v) { return v != u.value; });
   }
   std::vector<int> UnknownsIn(Sym s) {
     std::vector<int> out;
@@ -217,6 +239,7 @@ class Solver {
   void Pin(int k, std::string cause, std::string help = "") {
     Unknown& u = unknowns_[k];
     if (u.is) return;
+    if (Varies(u) && failure_.empty()) failure_ = cause.empty() ? text::StrCat("a number is ", u.value, " in one program and ", u.more[0], " in another, and nothing explains it") : cause;
     if (u.dimension()) {
       u.cause = std::move(cause);
       u.help = std::move(help);
@@ -270,8 +293,7 @@ class Solver {
     Unknown& u = unknowns_[k];
     auto e = SolveFor(u.symbol, a, b, u.dimension());
     if (!e || Mentions(*e, u.symbol) || e->is_too_large()) return false;
-    auto value = ValueOf(*e);
-    if (!value || *value != u.value) return false;
+    if (!Fits(*e, u)) return false;
     if (u.dimension()) u.cause = why;
     Assign(u, *e);
     return true;
@@ -282,9 +304,9 @@ class Solver {
     a = Canonical(a);
     b = Canonical(b);
     if (a == b || ir::ProvablyEqual(a, b)) return true;
-    auto x = ValueOf(a), y = ValueOf(b);
-    if (!x || !y || IsOpen(a) || IsOpen(b)) return true;  // beyond what is solved for
-    if (*x != *y) return false;
+    if (!ValueOf(a) || !ValueOf(b) || IsOpen(a) || IsOpen(b)) return true;  // beyond what is solved for
+    for (size_t k = 0; k <= others_.size(); ++k)
+      if (ValueOf(a, k) != ValueOf(b, k)) return false;
     std::vector<int> in = UnknownsIn(a);
     for (int k : UnknownsIn(b))
       if (std::find(in.begin(), in.end(), k) == in.end()) in.push_back(k);
@@ -339,6 +361,18 @@ class Solver {
   };
   std::vector<Bound> bounds_;  // of the last round
 
+  // Whether another example has its extremum at the operand where the first has.
+  bool SameOrder(const std::vector<Sym>& operands, size_t example, bool max) {
+    const auto extremum = [&](size_t k) {
+      size_t best = 0;
+      for (size_t i = 1; i < operands.size(); ++i) {
+        auto a = ValueOf(operands[i], k), b = ValueOf(operands[best], k);
+        if (a && b && (max ? *a > *b : *a < *b)) best = i;
+      }
+      return best;
+    };
+    return extremum(0) == extremum(example);
+  }
   // Puts in the case of the example for minima and maxima, and notes what that takes.
   Sym Decide(Sym s, const Node& n) {
     if (s.is_constant() || s.operands().empty()) return s;
@@ -352,6 +386,8 @@ class Solver {
     if ((max || s.kind() == SymKind::kMin) && s.is_integer_valued()) {
       Sym best = operands[0];
       auto value = ValueOf(best);
+      for (size_t k = 1; k <= others_.size(); ++k)
+        if (!SameOrder(operands, k, max)) return s;
       for (Sym o : operands) {
         auto v = ValueOf(o);
         if (!v || !value) return s;
@@ -376,6 +412,9 @@ class Solver {
     return t;
   }
   const Type& Stated(const Value* v) const { return stated_[stated_at_.at(v)].second; }
+  const Type& StatedIn(const Value* v, size_t example) const {
+    return example == 0 ? Stated(v) : others_[example - 1]->values.at(v)->type();
+  }
 
   void SetRootInputs() {
     for (Value* v : p_.graph->inputs()) v->mutable_type() = Stated(v);
@@ -449,10 +488,21 @@ class Solver {
     ir::Sizes from = viewed.from;
     for (Sym& s : from) s = Canonical(s);
     if (std::any_of(from.begin(), from.end(), [&](Sym s) { return OpenOnly(s); })) return false;
-    auto explained = ExplainView(from, to, [&](Sym s) { return ValueOf(s); }, [&](Sym s) {
-      auto order = merged_.find(s);
-      return order == merged_.end() ? std::vector<Sym>() : order->second;
-    });
+    std::optional<ViewSizes> explained;
+    for (size_t k = 0; k <= others_.size(); ++k) {
+      for (size_t j = 0; k > 0 && j < numbers.size(); ++j)
+        if (numbers[j] >= 0) to[j] = ValueOf(unknowns_[numbers[j]], k);
+      explained = ExplainView(from, to, [&](Sym s) { return ValueOf(s, k); }, [&](Sym s) {
+        auto order = merged_.find(s);
+        return order == merged_.end() ? std::vector<Sym>() : order->second;
+      });
+      // Where the first example leaves several ways, or misleads, another may tell.
+      bool fits = explained.has_value() && (explained->open.empty() || k == others_.size());
+      for (size_t j = 0; fits && j < numbers.size(); ++j)
+        fits = numbers[j] < 0 || explained->sizes[j].open || Fits(explained->sizes[j].expr, unknowns_[numbers[j]]);
+      if (fits) break;
+      if (k == others_.size()) explained.reset();
+    }
     // Numbers among the sizes that no equation has reached yet may do so in a later round.
     if (!explained || !explained->open.empty())
       for (Sym s : from)
@@ -472,7 +522,7 @@ class Solver {
       if (numbers[j] < 0 || explained->sizes[j].open) continue;
       Unknown& u = unknowns_[numbers[j]];
       const Sym e = explained->sizes[j].expr;
-      if (u.is && Canonical(u.symbol) == Canonical(e)) continue;
+      if (u.is && (Canonical(u.symbol) == Canonical(e) || !others_.empty())) continue;
       if (!Mentions(e, u.symbol)) Assign(u, e);
     }
     for (const ViewSizes::Open& open : explained->open) {
@@ -489,8 +539,7 @@ class Solver {
       }
       if (unknown == 1) {
         const Sym e = ir::FloorDiv(open.product, rest);
-        auto value = ValueOf(e);
-        if (value && *value == unknowns_[left].value && !Mentions(e, unknowns_[left].symbol)) Assign(unknowns_[left], e);
+        if (Fits(e, unknowns_[left]) && !Mentions(e, unknowns_[left].symbol)) Assign(unknowns_[left], e);
         else Blame(n, text::StrCat(Shown(open.product), " is divided"));
       } else if (unknown > 1) {
         open_views_.push_back(std::move(view));
@@ -509,7 +558,7 @@ class Solver {
       const int d = u.arg.element - (total - x->rank());
       if (u.is || d < 0 || d >= x->rank() || x->sizes()[d].is(1)) continue;
       const Sym size = Canonical(x->sizes()[d]);
-      if (!OpenOnly(size) && ValueOf(size) == u.value && !Mentions(size, u.symbol)) Assign(u, size);
+      if (!OpenOnly(size) && Fits(size, u) && !Mentions(size, u.symbol)) Assign(u, size);
     }
   }
 
@@ -624,10 +673,11 @@ class Solver {
     if (t.is_tensor() && inferred.is_tensor() && inferred.rank() == t.rank()) {
       for (int d = 0; d < t.rank(); ++d) {
         const Sym s = HasUnknownCall(inferred.sizes[d]) ? t.sizes[d] : Decide(Canonical(inferred.sizes[d]), n);
-        if (ValueOf(s) != ValueOf(stated.sizes[d])) {
-          Blame(n, text::StrCat("its result has a size of ", stated.sizes[d].ToString(), ", not of ", Shown(s)));
-          return LeaveOpen(n);
-        }
+        for (size_t k = 0; k <= others_.size(); ++k)
+          if (ValueOf(s, k) != ValueOf(StatedIn(&v, k).sizes[d], k)) {
+            Blame(n, text::StrCat("its result has a size of ", StatedIn(&v, k).sizes[d].ToString(), ", not of ", Shown(s)));
+            return LeaveOpen(n);
+          }
         t.sizes[d] = s;
       }
     } else if (t.is_tensor()) {
@@ -732,6 +782,7 @@ class Solver {
     for (int round = 0; round < kMaxRounds; ++round) {
       seen_bodies_.clear();
       Round();
+      if (!failure_.empty()) return absl::OkStatus();
       if (changed_ || DecideBlames() || DecideNumbers() || DecideViews() || DecideEquations() || DecideScalars() || DecideUnwritable(*p_.graph)) continue;
       return absl::OkStatus();
     }
@@ -745,7 +796,7 @@ class Solver {
     for (size_t k = dimensions_; k < unknowns_.size(); ++k) {
       Unknown& u = unknowns_[k];
       if (u.is || InOpenView(static_cast<int>(k))) continue;
-      if (Explanations(u).empty()) Assign(u, u.value);
+      if (!Varies(u) && (!others_.empty() || Explanations(u).empty())) Assign(u, u.value);
       else doubtful.push_back(static_cast<int>(k));
     }
     if (changed_) return true;
@@ -755,7 +806,10 @@ class Solver {
       const std::vector<Sym> fits = Explanations(u);
       const Evidence evidence = EvidenceFor(*u.arg.node, u.value);
       const std::string place = text::StrCat(PlaceOf(*u.arg.node), ": ", u.arg.arg, " ", u.value);
-      if (fits.empty() || evidence == Evidence::kLiteral) {
+      if (Varies(u)) {
+        if (fits.empty() && failure_.empty()) failure_ = text::StrCat(place, " here and ", u.more[0], " there: no expression of the inputs' sizes explains it");
+        Assign(u, fits.empty() ? Sym(u.value) : fits[0]);
+      } else if (fits.empty() || evidence == Evidence::kLiteral) {
         if (!fits.empty()) notes_.push_back(text::StrCat(place, " is taken as written in the source, not as ", Shown(fits[0])));
         Assign(u, u.value);
       } else if (fits.size() == 1 && u.value > 2 && IsPlainProduct(fits[0]) && IsRangeOfPositions(u)) {
@@ -784,6 +838,11 @@ class Solver {
   // Expressions that the number may stand for: a dimension, one more or less, its double or half, a product of two.
   std::vector<Sym> Explanations(const Unknown& u) {
     std::vector<Sym> among;
+    if (Varies(u)) {
+      for (size_t k = 0; k < dimensions_; ++k)
+        if (!unknowns_[k].is) among.push_back(unknowns_[k].symbol);
+      return LinearFits(u, among);
+    }
     if (u.arg.role == SizeRole::kBound || u.arg.role == SizeRole::kPad || u.arg.role == SizeRole::kSetting) {
       // Within a dimension of a fixed size of something computed, a bound is a number; of a table, it may be any size.
       const Value* x = FirstTensor(*u.arg.node);
@@ -800,6 +859,34 @@ class Solver {
     for (size_t k = 0; k < dimensions_; ++k)
       if (!unknowns_[k].is) among.push_back(unknowns_[k].symbol);
     return Matching(u, among, 0);
+  }
+  // What a number that differs between the programs may be: a product of sizes, or c * size + d, or one divided by a number.
+  std::vector<Sym> LinearFits(const Unknown& u, const std::vector<Sym>& among) {
+    std::vector<Sym> out;
+    auto add = [&](Sym s) {
+      if (Fits(s, u) && std::find(out.begin(), out.end(), s) == out.end()) out.push_back(s);
+    };
+    std::vector<Sym> sizes = among;
+    for (size_t i = 0; i < among.size(); ++i)
+      for (size_t j = 0; j <= i; ++j) sizes.push_back(among[i] * among[j]);
+    for (Sym s : sizes) add(s);
+    for (size_t k = 1; k <= others_.size() && out.empty(); ++k) {
+      for (Sym s : sizes) {
+        auto x = ValueOf(s), y = ValueOf(s, k);
+        if (!x || !y || *x == *y) continue;
+        const int64_t rise = u.more[k - 1] - u.value, run = *y - *x;
+        if (rise % run == 0) {
+          add(s * (rise / run) + (u.value - rise / run * *x));
+        } else if (run % rise == 0) {
+          for (int64_t d = -3; d <= 3; ++d) {
+            const Sym q = ir::FloorDiv(s + d, run / rise);
+            if (auto v = ValueOf(q)) add(q + (u.value - *v));
+          }
+        }
+      }
+    }
+    if (out.size() > 1) out.resize(1);
+    return out;
   }
   // Pads that round a size up hide where it came from.
   std::vector<Sym> PadSuspicion(const Unknown& u, Sym size, std::vector<Sym> among) {
@@ -822,8 +909,7 @@ class Solver {
   std::vector<Sym> Matching(const Unknown& u, const std::vector<Sym>& among, Sym size) {
     std::vector<Sym> out;
     auto add = [&](Sym s) {
-      auto v = ValueOf(s);
-      if (v && *v == u.value && std::find(out.begin(), out.end(), s) == out.end()) out.push_back(s);
+      if (Fits(s, u) && std::find(out.begin(), out.end(), s) == out.end()) out.push_back(s);
     };
     if (!size.is_constant()) {
       add(size);
@@ -889,6 +975,7 @@ class Solver {
   // Numbers that tensors are computed with, as in x.sum(1) / x.shape[1].
   bool DecideScalars() {
     changed_ = false;
+    if (!others_.empty()) return false;  // what varies is an unknown, what does not is a number
     std::vector<ScalarDoubt> doubts;
     std::vector<Sym> sizes;
     for (size_t k = 0; k < dimensions_; ++k)
@@ -1058,5 +1145,16 @@ absl::StatusOr<Ledger> Solver::Facts() {
 std::optional<DimAsk> AskForAll(const Value&, int) { return DimAsk(); }
 
 absl::StatusOr<Ledger> FreeDims(ir::Program& p, const AskFor& ask) { return Solver(p, ask).Run(); }
+
+absl::StatusOr<Ledger> Unify(ir::Program& p, absl::Span<const ir::Program* const> others) {
+  std::vector<Alignment> alignments;
+  for (const ir::Program* other : others) {
+    ASSIGN_OR_RETURN(Alignment a, Align(p, *other));
+    alignments.push_back(std::move(a));
+  }
+  std::vector<const Alignment*> all;
+  for (const Alignment& a : alignments) all.push_back(&a);
+  return Solver(p, AskForAll, all).Run();
+}
 
 }  // namespace slipway::shapes

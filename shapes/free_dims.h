@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "ir/graph.h"
 #include "shapes/ledger.h"
 
@@ -37,6 +38,12 @@ std::optional<DimAsk> AskForAll(const ir::Value& input, int axis);
 // Rewrites the program: types get symbols, arguments the nodes that compute them. The facts say what became of each
 // dimension of the user inputs, in order. Any form. The program computes what it did for the sizes of the example.
 absl::StatusOr<Ledger> FreeDims(ir::Program& p, const AskFor& ask);
+
+// The same model exported at several sizes: `p` becomes dynamic in the dimensions that differ, so that it is each of the others at
+// its sizes. The ledger is as above. Weights are those of `p`, and must be of the same names, types and sizes. InvalidArgument where
+// the programs are not one: another operator, another constant; Unimplemented where a number differs that no expression of
+// the inputs' sizes explains. Both name the node.
+absl::StatusOr<Ledger> Unify(ir::Program& p, absl::Span<const ir::Program* const> others);
 
 }  // namespace slipway::shapes
 
