@@ -21,6 +21,7 @@ void AddInspect(CLI::App& app, int* code);
 void AddMinify(CLI::App& app, int* code);
 void AddQuantize(CLI::App& app, int* code);
 void AddRun(CLI::App& app, int* code);
+void AddShapes(CLI::App& app, int* code);
 void AddUnpack(CLI::App& app, int* code);
 void AddVerify(CLI::App& app, int* code);
 

@@ -33,6 +33,7 @@ int main(int argc, char** argv) {
   slipway::cli::AddMinify(app, &code);
   slipway::cli::AddQuantize(app, &code);
   slipway::cli::AddRun(app, &code);
+  slipway::cli::AddShapes(app, &code);
   slipway::cli::AddUnpack(app, &code);
   slipway::cli::AddDiff(app, &code);
   slipway::cli::AddVerify(app, &code);

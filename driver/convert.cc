@@ -13,10 +13,10 @@
 #include "base/text.h"
 #include "driver/format.h"
 #include "driver/quantize.h"
+#include "driver/shapes.h"
 #include "driver/target.h"
 #include "importers/checkpoint/state_dict.h"
 #include "io/inflated.h"
-#include "shapes/free_dims.h"
 #include "weights/join.h"
 
 namespace slipway::driver {
@@ -127,15 +127,12 @@ absl::Status Quantize(const Target& target, Conversion& c) {
   return CheckRequired(o, *c.summary.quantized);
 }
 
-// --dynamic.
-absl::Status FreeInputDims(Conversion& c) {
-  if (c.options.dynamic.empty()) return absl::OkStatus();
-  for (auto& p : c.archive.programs) {
-    RETURN_IF_ERROR(passes::RunPasses(passes::kPlainNodes, *p, c.context));
-    ASSIGN_OR_RETURN(const shapes::Ledger ledger, shapes::FreeDims(*p, shapes::AskForAll));
+// What is asked of dimensions, and what came of it.
+absl::Status ChangeShapes(Conversion& c) {
+  ASSIGN_OR_RETURN(const auto ledgers, ApplyShapes(c.archive, c.options, c.reader, c.context));
+  for (const shapes::Ledger& ledger : ledgers) {
     for (const shapes::DimFact& f : ledger.dims)
-      if (f.asked && f.kind == shapes::DimFact::kStatic)
-        c.summary.lines.push_back(text::StrCat(f.input, ".", f.axis, " = ", f.example, ": ", f.cause));
+      if (std::string lost = LostDim(f); !lost.empty()) c.summary.lines.push_back(std::move(lost));
     for (const std::string& note : ledger.notes) c.summary.lines.push_back(note);
   }
   return absl::OkStatus();
@@ -159,7 +156,7 @@ absl::Status WriteTarget(Conversion& c) {
   Storages storages;
   storages.Add(c.archive);
   if (absl::Status s = c.Admit(storages); !s.ok()) return WithPlace(s, place);
-  if (absl::Status s = FreeInputDims(c); !s.ok()) return WithPlace(s, place);
+  if (absl::Status s = ChangeShapes(c); !s.ok()) return WithPlace(s, place);
   if (absl::Status s = Quantize(t, c); !s.ok()) return WithPlace(s, place);
   c.summary.nodes_before = CountNodes(c.archive);
   if (absl::Status s = RunPasses(t, c); !s.ok()) return WithPlace(s, place);

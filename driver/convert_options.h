@@ -26,6 +26,9 @@ struct ConvertOptions {
   bool allow_missing = false;
   // Shapes
   std::string dynamic;  // "auto" or what docs/shapes.md describes; "": as the program says
+  std::vector<std::string> unify;            // files of the same model at other sizes
+  std::vector<std::pair<std::string, std::string>> dim_names;
+  std::vector<std::string> require_dynamic;  // "x:0"
   // Passes
   bool verify_each = false;
   // ONNX
@@ -150,9 +153,14 @@ inline constexpr ConvertFlag kTable[] = {
                       "lack are an error, and so are other shapes and types, but floating-point types are cast to the program's. "
                       "`dlpack:LIBRARY.so` loads a shared library, **running its code**, and takes the tensors it gives",
                       ConvertFlag::kSeveral),
-    Flag<&O::dynamic>("dynamic", kPrograms, "auto|SPEC",
-                      "makes dimensions of inputs dynamic that the program was exported without: all of them, or those of "
+    Flag<&O::dynamic>("dynamic", kPrograms, "SPEC",
+                      "makes dimensions of inputs dynamic that the program was exported without: `auto`, all of them, or those of "
                       "`'ids:[batch,seq=1..512],mask:[batch,seq]'`, where a number pins; docs/shapes.md"),
+    Flag<&O::unify>("unify", kPrograms, "FILE",
+                    "an export of the same model at other sizes: dimensions that differ become dynamic; may be repeated. docs/shapes.md"),
+    Flag<&O::dim_names>("dim-names", kPrograms, "OLD=NEW", "new names of dynamic dimensions: `s77=batch`; may be repeated"),
+    Flag<&O::require_dynamic>("require-dynamic", kPrograms, "INPUT:AXIS",
+                              "exit code 4 with the reason where that dimension is static; may be repeated"),
     Flag<&O::allow_missing>("allow-missing", kPrograms, "", "names that the files of `--weights` lack keep the archive's values"),
     Flag<&O::key>("key", kAll, "PATH",
                   "the dict of a nested checkpoint that holds the tensors: `model.state_dict`; `.` is the outermost"),

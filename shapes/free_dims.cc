@@ -77,7 +77,8 @@ class Solver {
     if (dimensions_ == 0) return Facts();
     RETURN_IF_ERROR(SolveAll());
     if (!failure_.empty()) return absl::UnimplementedError(failure_);
-    RETURN_IF_ERROR(Rewrite());
+    for (size_t k = 0; k < dimensions_; ++k) needs_.push_back(Shown(unknowns_[k].symbol));
+    RETURN_IF_ERROR(Rewrite());  // symbols of this table end here
     return Facts();
   }
 
@@ -159,7 +160,6 @@ class Solver {
         if (from_data) data_.insert(v);
       }
       for (SizeArg& a : SizeArgsOf(*n)) {
-        const bool view = a.role == SizeRole::kView;
         const bool negative = a.role == SizeRole::kBound && a.value <= -2;
         Unknown u;
         u.value = negative ? -a.value : a.value;
@@ -169,10 +169,7 @@ class Solver {
           const int64_t there = other->NumberAt(a);
           u.more.push_back(negative ? -there : there);
         }
-        if (!Varies(u) && (u.value < 2 || u.value >= (int64_t{1} << 62))) {
-          if (view) numbers_[n].push_back(-1);
-          continue;
-        }
+        if (!Varies(u) && (u.value < 2 || u.value >= (int64_t{1} << 62))) continue;
         if (!others_.empty() && !Varies(u)) u.is = u.value;
         const int k = Add(std::move(u), "number");
         unknowns_[k].holder = holders_.AddInput(text::StrCat("number_", k), Type::SymInt(unknowns_[k].symbol));
@@ -325,8 +322,9 @@ class Solver {
       unsolved_.push_back({&n, a, b});
       return true;
     }
-    for (auto it = in.rbegin(); it != in.rend(); ++it)
-      if (TrySolve(*it, a, b, why)) return true;
+    for (bool follows : {true, false})
+      for (auto it = in.rbegin(); it != in.rend(); ++it)
+        if (unknowns_[*it].ask.follows == follows && TrySolve(*it, a, b, why)) return true;
     // A condition that sizes must meet: divisibility, or equal results of divisions. Where it is not met the program fails.
     if (!(a.is_constant() || b.is_constant()) || IsDivisibility(a, b)) {
       conditions_.insert({text::StrCat(Shown(a), " = ", Shown(b)), PlaceOf(n)});
@@ -470,10 +468,10 @@ class Solver {
       ExplainExpand(n, it->second);
     }
     for (int k : it->second)
-      if (k >= 0) unknowns_[k].holder->mutable_type().expr = unknowns_[k].negative ? -Canonical(unknowns_[k].symbol) : Canonical(unknowns_[k].symbol);
+      unknowns_[k].holder->mutable_type().expr = unknowns_[k].negative ? -Canonical(unknowns_[k].symbol) : Canonical(unknowns_[k].symbol);
     return true;
   }
-  bool ExplainViewOf(Node& n, const Viewed& viewed, const std::vector<int>& numbers) {
+  bool ExplainViewOf(Node& n, const Viewed& viewed, const std::vector<int>& unknown) {
     std::vector<int64_t> to;
     const ir::Arg& sizes = n.Get(viewed.arg);
     if (auto ints = sizes.get<ir::Ints>()) to.assign(ints->begin(), ints->end());
@@ -484,7 +482,8 @@ class Solver {
         else return true;
       }
     }
-    if (to.size() != numbers.size()) return true;  // sizes that were symbols before
+    std::vector<int> numbers(to.size(), -1);  // by element
+    for (int k : unknown) numbers[unknowns_[k].arg.element] = k;
     ir::Sizes from = viewed.from;
     for (Sym& s : from) s = Canonical(s);
     if (std::any_of(from.begin(), from.end(), [&](Sym s) { return OpenOnly(s); })) return false;
@@ -551,7 +550,6 @@ class Solver {
     Value* x = FirstTensor(n);
     if (!x) return;
     for (int k : numbers) {
-      if (k < 0) continue;
       Unknown& u = unknowns_[k];
       const int total = static_cast<int>(n.Get("size").is<ir::Ints>() ? n.Get("size").get<ir::Ints>()->size()
                                          : n.Get("size").is<ir::SymInts>() ? n.Get("size").get<ir::SymInts>()->size() : 0);
@@ -572,7 +570,7 @@ class Solver {
       });
     if (auto it = numbers_.find(&n); it != numbers_.end())
       for (int k : it->second)
-        if (k >= 0) blamed.sizes.push_back(unknowns_[k].symbol);
+        blamed.sizes.push_back(unknowns_[k].symbol);
     blames_.push_back(std::move(blamed));
   }
   struct Blamed {
@@ -783,7 +781,7 @@ class Solver {
       seen_bodies_.clear();
       Round();
       if (!failure_.empty()) return absl::OkStatus();
-      if (changed_ || DecideBlames() || DecideNumbers() || DecideViews() || DecideEquations() || DecideScalars() || DecideUnwritable(*p_.graph)) continue;
+      if (changed_ || DecideBlames() || DecideNumbers() || DecideViews() || DecideEquations() || DecideScalars() || DecideUnwritable(*p_.graph) || DecideFollowers()) continue;
       return absl::OkStatus();
     }
     return absl::InternalError("the sizes of the program do not settle");
@@ -948,6 +946,13 @@ class Solver {
     }
     return changed_;
   }
+  // Dimensions that were not asked for and need not be what others are.
+  bool DecideFollowers() {
+    changed_ = false;
+    for (size_t k = 0; k < dimensions_; ++k)
+      if (!unknowns_[k].is && unknowns_[k].ask.follows) Pin(static_cast<int>(k), "it was not asked for");
+    return changed_;
+  }
   // What a graph cannot compute from the sizes of its inputs.
   bool DecideUnwritable(const ir::Graph& g) {
     changed_ = false;
@@ -963,7 +968,6 @@ class Solver {
       auto it = numbers_.find(n);
       if (it == numbers_.end()) continue;
       for (int k : it->second) {
-        if (k < 0) continue;
         const Sym e = Canonical(unknowns_[k].symbol);
         bool writable = SizeWriter::Writes(e);
         for (Sym s : e.Symbols()) writable &= sizes.contains(s);
@@ -997,7 +1001,7 @@ class Solver {
 
   // --- Facts ------------------------------------------------------------------------------------------------------
 
-  std::map<std::string, std::string> final_names_;  // of the solver's symbols
+  std::vector<std::string> needs_;  // of dimensions, as shown
 
   std::string Shown(Sym s) {
     // Before symbols are named, dimensions are called after their inputs.
@@ -1078,7 +1082,6 @@ absl::Status Solver::Rewrite() {
     if (u.ask.range.min > u.range.min && u.ask.range.min <= u.value) u.range.min = u.ask.range.min;
     if (u.ask.range.max < u.range.max && u.ask.range.max >= u.value) u.range.max = u.ask.range.max;
     named.push_back({u.symbol, name, u.range, u.value});
-    final_names_[std::string(u.symbol.name())] = name;
   }
   return RenameSymbols(p_, named);
 }
@@ -1094,7 +1097,6 @@ absl::Status Solver::WriteNumbers(ir::Graph& g) {
     auto it = numbers_.find(n);
     if (it == numbers_.end()) continue;
     for (int k : it->second) {
-      if (k < 0) continue;
       const Unknown& u = unknowns_[k];
       auto value = writer.Write(u.negative ? -Canonical(u.symbol) : Canonical(u.symbol));
       if (!value)
@@ -1110,8 +1112,9 @@ absl::Status Solver::WriteNumbers(ir::Graph& g) {
 absl::StatusOr<Ledger> Solver::Facts() {
   Ledger out;
   out.notes = notes_;
-  absl::flat_hash_map<std::pair<const Value*, int>, const Unknown*> of;
-  for (size_t k = 0; k < dimensions_; ++k) of[{unknowns_[k].input, unknowns_[k].axis}] = &unknowns_[k];
+  out.conditions.assign(conditions_.begin(), conditions_.end());
+  absl::flat_hash_map<std::pair<const Value*, int>, size_t> of;
+  for (size_t k = 0; k < dimensions_ && !needs_.empty(); ++k) of[{unknowns_[k].input, unknowns_[k].axis}] = k;
   for (size_t i = 0; i < p_.graph->inputs().size() && i < p_.input_specs.size(); ++i) {
     const Value* v = p_.graph->inputs()[i];
     if (p_.input_specs[i].kind != ir::InputSpec::kUser || !v->type().is_tensor()) continue;
@@ -1122,10 +1125,13 @@ absl::StatusOr<Ledger> Solver::Facts() {
       f.size = v->sizes()[axis];
       f.kind = f.size.is_constant() ? DimFact::kStatic : f.size.kind() == SymKind::kSymbol ? DimFact::kFree : DimFact::kRelated;
       f.range = ir::RangeOf(f.size);
+      f.needs_range = f.range;
+      f.needs = f.size.ToString();
       auto it = of.find({v, axis});
       if (it != of.end()) {
-        const Unknown& u = *it->second;
-        f.asked = true;
+        const Unknown& u = unknowns_[it->second];
+        f.asked = !u.ask.follows;
+        f.needs = needs_[it->second];
         f.example = u.value;
         f.cause = u.cause.empty() ? u.bound_cause : u.cause;
         f.help = u.help;

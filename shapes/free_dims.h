@@ -27,6 +27,7 @@ namespace slipway::shapes {
 // Which input dimensions are asked for. `name` may be empty; a range is what the caller promises.
 struct DimAsk {
   bool free = true;
+  bool follows = false;  // only where a dimension that is asked for makes it
   std::string name;
   ir::SymRange range;
 };

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ir/graph.h"
@@ -27,12 +28,23 @@ struct DimFact {
   // What decided: "aten.add.Tensor (model.py:7): 8 and 12 differ". Empty where nothing limits the dimension.
   std::string cause;
   std::string help;  // what would keep it dynamic
+  // What the nodes need, where that was found out: the size over dimensions called INPUT.AXIS, and its range.
+  std::string needs;
+  ir::SymRange needs_range;
 };
 
 struct Ledger {
   std::vector<DimFact> dims;       // by input, then axis
+  // What sizes must meet besides, each with the node that needs it: the program fails where they do not.
+  std::vector<std::pair<std::string, std::string>> conditions;
   std::vector<std::string> notes;  // numbers taken for sizes by evidence, one line each
 };
+
+// The ledger of a program as it is. Its dimensions are those that it states; why they are static, related or bounded is found out on a
+// copy at the sizes of its example, with every dimension free (free_dims.h). What the copy knows better than the program, a dimension
+// that no node needs to be static, a smaller range, is in `cause` and `help`.
+// Without `explain`, only what the program states.
+Ledger LedgerOf(const ir::Program& p, bool explain = true);
 
 }  // namespace slipway::shapes
 

@@ -134,7 +134,7 @@ absl::Status RenameSymbols(ir::Program& p, const std::vector<NamedSymbol>& named
   for (const NamedSymbol& n : named) {
     table->Symbol(n.name);
     RETURN_IF_ERROR(table->DeclareRange(n.name, n.range));
-    table->SetHint(n.name, n.example);
+    if (n.example != 0) table->SetHint(n.name, n.example);
   }
   for (const ir::SymbolInfo& s : known) {
     if (!used.contains(s.name) || by_name.contains(s.name)) continue;

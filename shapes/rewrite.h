@@ -41,7 +41,7 @@ struct NamedSymbol {
   ir::Sym symbol;
   std::string name;
   ir::SymRange range;
-  int64_t example;
+  int64_t example;  // 0: not known
 };
 absl::Status RenameSymbols(ir::Program& p, const std::vector<NamedSymbol>& named);
 
