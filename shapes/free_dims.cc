@@ -69,8 +69,9 @@ struct Unknown {
 class Solver {
  public:
   // `others`: the same program at other sizes, node by node.
-  Solver(ir::Program& p, const AskFor& ask, std::vector<const Alignment*> others = {})
-      : p_(p), ask_(ask), others_(std::move(others)), holders_(&p) {}
+  // `literal`: numbers in the program are just that.
+  Solver(ir::Program& p, const AskFor& ask, std::vector<const Alignment*> others = {}, bool literal = false)
+      : p_(p), ask_(ask), others_(std::move(others)), literal_(literal), holders_(&p) {}
 
   absl::StatusOr<Ledger> Run() {
     MakeUnknowns();
@@ -86,6 +87,7 @@ class Solver {
   ir::Program& p_;
   const AskFor& ask_;
   std::vector<const Alignment*> others_;
+  const bool literal_;
   std::string failure_;  // why the programs are not one at several sizes
   ir::Graph holders_;  // owns the values that stand for numbers
   std::deque<Unknown> unknowns_;
@@ -105,6 +107,11 @@ class Solver {
   };
   std::vector<OpenView> open_views_;  // of the round
   absl::flat_hash_map<Sym, std::vector<Sym>> merged_;  // of the round: what sizes were merged from, outermost first
+  struct Bound {
+    Sym low, high;
+    std::string place;
+  };
+  std::vector<Bound> bounds_;  // of the round
   struct Equation {
     const Node* node;
     Sym a, b;
@@ -159,6 +166,7 @@ class Solver {
         State(v);
         if (from_data) data_.insert(v);
       }
+      if (literal_) continue;
       for (SizeArg& a : SizeArgsOf(*n)) {
         const bool negative = a.role == SizeRole::kBound && a.value <= -2;
         Unknown u;
@@ -325,22 +333,53 @@ class Solver {
     for (bool follows : {true, false})
       for (auto it = in.rbegin(); it != in.rend(); ++it)
         if (unknowns_[*it].ask.follows == follows && TrySolve(*it, a, b, why)) return true;
-    // A condition that sizes must meet: divisibility, or equal results of divisions. Where it is not met the program fails.
-    if (!(a.is_constant() || b.is_constant()) || IsDivisibility(a, b)) {
-      conditions_.insert({text::StrCat(Shown(a), " = ", Shown(b)), PlaceOf(n)});
-      return true;
-    }
-    for (int k : in) Pin(k, why);
+    // Divisions by sizes come from views with -1 and leave nothing over, which the node that divides needs as well.
+    Sym x = a, y = b;
+    while (ClearDivision(x, y)) {}
+    if (!(x == a && y == b) && Equal(x, y))
+      for (auto it = in.rbegin(); it != in.rend(); ++it)
+        if (TrySolve(*it, x, y, why)) return true;
+    // A condition that sizes must meet: divisibility, equal results of divisions, a product. Where it is not met the program fails, or
+    // does what it does in eager mode.
+    if (!NarrowByQuotient(a, b, PlaceOf(n))) conditions_.insert({text::StrCat(Shown(a), " = ", Shown(b)), PlaceOf(n)});
     return true;
   }
-
-  static bool IsDivisibility(Sym a, Sym b) {
-    if (a.is(0)) std::swap(a, b);
-    if (!b.is(0) || a.is_constant()) return false;
-    if (a.kind() == SymKind::kMod) return true;
-    return a.kind() == SymKind::kMul && std::any_of(a.operands().begin(), a.operands().end(), [](Sym f) {
-             return !f.is_constant() && f.kind() == SymKind::kMod;
-           });
+  bool Equal(Sym a, Sym b) {
+    for (size_t k = 0; k <= others_.size(); ++k)
+      if (!ValueOf(a, k) || ValueOf(a, k) != ValueOf(b, k)) return false;
+    return true;
+  }
+  // c * (x // y) = b becomes c * x = b * y; on either side.
+  static bool ClearDivision(Sym& a, Sym& b) {
+    for (bool swapped : {false, true}) {
+      Sym& side = swapped ? b : a;
+      Sym& other = swapped ? a : b;
+      if (side.is_constant()) continue;
+      std::vector<Sym> factors = {side};
+      if (side.kind() == SymKind::kMul) factors.assign(side.operands().begin(), side.operands().end());
+      for (Sym& f : factors) {
+        if (f.is_constant() || f.kind() != SymKind::kFloorDiv || f.operands()[1].is_constant()) continue;
+        other = other * f.operands()[1];
+        f = f.operands()[0];
+        Sym product = 1;
+        for (Sym g : factors) product = product * g;
+        side = product;
+        return true;
+      }
+    }
+    return false;
+  }
+  // d // c = k bounds d.
+  bool NarrowByQuotient(Sym a, Sym b, const std::string& place) {
+    if (a.is_constant()) std::swap(a, b);
+    auto k = b.constant();
+    if (!k || a.is_constant() || a.kind() != SymKind::kFloorDiv) return false;
+    const Sym d = a.operands()[0];
+    auto c = a.operands()[1].constant();
+    if (!c || *c <= 0 || d.is_constant() || d.kind() != SymKind::kSymbol) return false;
+    bounds_.push_back({*c * *k, d, place});
+    bounds_.push_back({d, *c * *k + *c - 1, place});
+    return true;
   }
   std::map<std::string, std::string> conditions_;  // with the node of each
 
@@ -353,11 +392,6 @@ class Solver {
     if (!a || !b || *a > *b) return;
     bounds_.push_back({low, high, PlaceOf(n)});
   }
-  struct Bound {
-    Sym low, high;
-    std::string place;
-  };
-  std::vector<Bound> bounds_;  // of the last round
 
   // Whether another example has its extremum at the operand where the first has.
   bool SameOrder(const std::vector<Sym>& operands, size_t example, bool max) {
@@ -426,6 +460,7 @@ class Solver {
     unsolved_.clear();
     bounds_.clear();
     blames_.clear();
+    conditions_.clear();
     merged_.clear();
     SetRootInputs();
     Infer(*p_.graph);
@@ -979,7 +1014,7 @@ class Solver {
   // Numbers that tensors are computed with, as in x.sum(1) / x.shape[1].
   bool DecideScalars() {
     changed_ = false;
-    if (!others_.empty()) return false;  // what varies is an unknown, what does not is a number
+    if (literal_ || !others_.empty()) return false;  // what varies is an unknown, what does not is a number
     std::vector<ScalarDoubt> doubts;
     std::vector<Sym> sizes;
     for (size_t k = 0; k < dimensions_; ++k)
@@ -1150,7 +1185,9 @@ absl::StatusOr<Ledger> Solver::Facts() {
 
 std::optional<DimAsk> AskForAll(const Value&, int) { return DimAsk(); }
 
-absl::StatusOr<Ledger> FreeDims(ir::Program& p, const AskFor& ask) { return Solver(p, ask).Run(); }
+absl::StatusOr<Ledger> FreeDims(ir::Program& p, const AskFor& ask, Numbers numbers) {
+  return Solver(p, ask, {}, numbers == Numbers::kLiteral).Run();
+}
 
 absl::StatusOr<Ledger> Unify(ir::Program& p, absl::Span<const ir::Program* const> others) {
   std::vector<Alignment> alignments;

@@ -38,7 +38,11 @@ std::optional<DimAsk> AskForAll(const ir::Value& input, int axis);
 
 // Rewrites the program: types get symbols, arguments the nodes that compute them. The facts say what became of each
 // dimension of the user inputs, in order. Any form. The program computes what it did for the sizes of the example.
-absl::StatusOr<Ledger> FreeDims(ir::Program& p, const AskFor& ask);
+enum class Numbers : uint8_t {
+  kMayBeSizes,  // in a static export
+  kLiteral,     // in one with symbols: sizes are symbols already
+};
+absl::StatusOr<Ledger> FreeDims(ir::Program& p, const AskFor& ask, Numbers numbers = Numbers::kMayBeSizes);
 
 // The same model exported at several sizes: `p` becomes dynamic in the dimensions that differ, so that it is each of the others at
 // its sizes. The ledger is as above. Weights are those of `p`, and must be of the same names, types and sizes. InvalidArgument where

@@ -54,7 +54,7 @@ Ledger LedgerOf(const ir::Program& p, bool explain) {
     if (number < 0) return out;  // no example: nothing to find out from
   auto copy = ir::Clone(p);
   if (!ir::Specialize(*copy, example).ok()) return out;
-  auto needs = FreeDims(*copy, AskForAll);
+  auto needs = FreeDims(*copy, AskForAll, example.empty() ? Numbers::kMayBeSizes : Numbers::kLiteral);
   if (!needs.ok()) return out;
   out.conditions = needs->conditions;
   for (DimFact& f : out.dims) {
