@@ -495,6 +495,7 @@ class Solver {
 
   // Gives the holders of the node's numbers what is known of them. False: too little for this round.
   bool SetNumbers(Node& n) {
+    if (literal_) return MatchView(n);
     auto it = numbers_.find(&n);
     if (it == numbers_.end()) return true;
     if (const Viewed viewed = ViewedSizes(n); !viewed.arg.empty()) {
@@ -504,6 +505,25 @@ class Solver {
     }
     for (int k : it->second)
       unknowns_[k].holder->mutable_type().expr = unknowns_[k].negative ? -Canonical(unknowns_[k].symbol) : Canonical(unknowns_[k].symbol);
+    return true;
+  }
+  // Sizes of a view that are symbols are those of the dimensions that they take the place of.
+  bool MatchView(Node& n) {
+    const Viewed viewed = ViewedSizes(n);
+    auto sizes = viewed.arg.empty() ? nullptr : n.Get(viewed.arg).get<ir::SymInts>();
+    if (!sizes) return true;
+    std::vector<int64_t> to;
+    for (const ir::IntOrValue& i : *sizes) {
+      auto v = ValueOf(ir::ExprOf(i));
+      if (!v) return true;
+      to.push_back(*v);
+    }
+    ir::Sizes from = viewed.from;
+    for (Sym& s : from) s = Canonical(s);
+    auto explained = ExplainView(from, to, [&](Sym s) { return ValueOf(s); }, [](Sym) { return std::vector<Sym>(); });
+    for (size_t j = 0; explained && j < to.size(); ++j)
+      if ((*sizes)[j].value && !explained->sizes[j].open && !OpenOnly(explained->sizes[j].expr))
+        Equate(explained->sizes[j].expr, ir::ExprOf((*sizes)[j]), n);
     return true;
   }
   bool ExplainViewOf(Node& n, const Viewed& viewed, const std::vector<int>& unknown) {
@@ -887,7 +907,8 @@ class Solver {
         if (u.arg.role == SizeRole::kPad) return PadSuspicion(u, size, among);
         return Matching(u, among, size);
       }
-      if (data_.contains(x)) return {};
+      // (Parameters are split into matrices.)
+      if (data_.contains(x) || text::Contains(u.arg.node->op().base, "split")) return {};
     }
     for (size_t k = 0; k < dimensions_; ++k)
       if (!unknowns_[k].is) among.push_back(unknowns_[k].symbol);
