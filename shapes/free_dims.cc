@@ -732,6 +732,8 @@ class Solver {
             return LeaveOpen(n);
           }
         t.sizes[d] = s;
+        // A window has room at least once.
+        if (text::Contains(n.op().base, "conv") || text::Contains(n.op().base, "pool")) AtMost(1, s, n);
       }
     } else if (t.is_tensor()) {
       Blame(n, "its result has another rank");
@@ -1053,6 +1055,12 @@ class Solver {
   absl::Status Rewrite();
   absl::Status WriteNumbers(ir::Graph& g);
   void NarrowBy(Sym low, Sym high, const std::string& place);
+  // Sums, products and divisions of sizes grow with them.
+  static bool IsMonotone(Sym s) {
+    if (s.is_constant() || s.kind() == SymKind::kSymbol) return true;
+    if (s.kind() != SymKind::kAdd && s.kind() != SymKind::kMul && s.kind() != SymKind::kFloorDiv && s.kind() != SymKind::kPow) return false;
+    return std::all_of(s.operands().begin(), s.operands().end(), IsMonotone);
+  }
   absl::flat_hash_set<const ir::Graph*> written_;
 
   // --- Facts ------------------------------------------------------------------------------------------------------
@@ -1087,27 +1095,39 @@ class Solver {
 // --- Rewriting ----------------------------------------------------------------------------------------------------
 
 void Solver::NarrowBy(Sym low, Sym high, const std::string& place) {
-  // low <= high as factor * symbol + rest <= 0.
-  const Sym d = Canonical(low) - Canonical(high);
-  std::vector<int> in = UnknownsIn(d);
-  if (in.size() != 1) return;
+  low = Canonical(low);
+  high = Canonical(high);
+  std::vector<int> in = UnknownsIn(low);
+  for (int k : UnknownsIn(high))
+    if (std::find(in.begin(), in.end(), k) == in.end()) in.push_back(k);
+  if (in.size() != 1 || IsOpen(low) || IsOpen(high) || !IsMonotone(low) || !IsMonotone(high)) return;
   Unknown& u = unknowns_[in[0]];
-  int64_t rest = 0, factor = 0;
-  std::vector<Sym> terms = {d};
-  if (!d.is_constant() && d.kind() == SymKind::kAdd) terms.assign(d.operands().begin(), d.operands().end());
-  for (Sym t : terms) {
-    if (auto k = t.constant()) rest += *k;
-    else if (t == u.symbol) factor += 1;
-    else if (t.kind() == SymKind::kMul && t.operands().size() == 2 && t.operands()[0].is_constant() && t.operands()[1] == u.symbol)
-      factor += *t.operands()[0].constant();
-    else return;
+  const auto holds = [&](int64_t size) {
+    const auto value = [&](std::string_view) { return std::optional<int64_t>(size); };
+    auto a = ir::Evaluate(low, value), b = ir::Evaluate(high, value);
+    return a && b && *a <= *b;
+  };
+  if (!holds(u.value)) return;
+  // Sizes for which it holds are an interval around the example.
+  int64_t least = u.range.min;
+  if (least < u.value && !holds(least)) {
+    for (int64_t fails = least, good = u.value; good - fails > 1;) {
+      const int64_t middle = fails + (good - fails) / 2;
+      holds(middle) ? good = middle : fails = middle;
+      least = good;
+    }
+    u.range.min = least;
+    u.bound_cause = text::StrCat(place, ": at least ", least);
   }
-  if (factor > 0) {
-    const int64_t most = static_cast<int64_t>(std::floor(static_cast<double>(-rest) / static_cast<double>(factor)));
-    if (most < u.range.max) u.range.max = most, u.bound_cause = text::StrCat(place, ": at most ", most);
-  } else if (factor < 0) {
-    const int64_t least = static_cast<int64_t>(std::ceil(static_cast<double>(rest) / static_cast<double>(-factor)));
-    if (least > u.range.min) u.range.min = least, u.bound_cause = text::StrCat(place, ": at least ", least);
+  int64_t most = std::min(u.range.max, int64_t{1} << 40);
+  if (!holds(most)) {
+    for (int64_t good = u.value, fails = most; fails - good > 1;) {
+      const int64_t middle = good + (fails - good) / 2;
+      holds(middle) ? good = middle : fails = middle;
+      most = good;
+    }
+    if (most > u.value || holds(u.value)) u.range.max = std::max(most == std::min(u.range.max, int64_t{1} << 40) ? u.value : most, u.value);
+    u.bound_cause = text::StrCat(place, ": at most ", u.range.max);
   }
 }
 
