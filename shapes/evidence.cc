@@ -88,13 +88,22 @@ bool Before(const Value* v, int steps, const F& f) {
   return found;
 }
 
-bool WasReduced(const Value* v, Sym symbol) {
+int Occurrences(const Value& v, Sym symbol) {
+  int n = 0;
+  for (Sym s : v.sizes())
+    for (Sym x : s.Symbols()) n += x == symbol;
+  return n;
+}
+// Whether a node took away a dimension of that size; products of matrices count where `products` says so.
+bool WasReduced(const Value* v, Sym symbol, bool products) {
   return Before(v, 4, [&](const Node& n, const Value& result) {
-    if (Has(result, symbol)) return false;
-    bool had = false;
+    const std::string_view base = n.op().base;
+    if (base == "select" || base == "slice" || (!products && (base == "matmul" || base == "bmm" || base == "mm"))) return false;
+    const int left = Occurrences(result, symbol);
+    bool fewer = false;
     for (const ir::NamedArg& a : n.args())
-      a.arg.ForEachValue([&](Value* x) { had |= x->type().is_tensor() && Has(*x, symbol); });
-    return had && n.op().base != "select" && n.op().base != "slice";
+      a.arg.ForEachValue([&](Value* x) { fewer |= x->type().is_tensor() && Occurrences(*x, symbol) > left; });
+    return fewer;
   });
 }
 bool FixedSizeExplains(const Value* v, double size) {
@@ -184,11 +193,13 @@ class Finder {
         // (Doubling is what a 2 is for, where the size is that of a batch.)
         doubt = number.value == 2 ? number.value == size && !leading_(s) : number.value > 2 && (number.value == size || number.value == size - 1);
       } else if (number.value == size) {
-        doubt = (division || base == "mul") && (WasReduced(x, s) || (division && number.integer && x && Has(*x, s) && !leading_(s)));
+        doubt = (division || base == "mul") && (WasReduced(x, s, true) || (division && number.integer && x && Has(*x, s) && !leading_(s)));
       } else if (size > 2 && number.value == size - 1) {
         doubt = division && x && Has(*x, s) && !leading_(s);
-      } else if (Near(number.value, 1 / size) || Near(number.value, std::sqrt(size)) || Near(number.value, 1 / std::sqrt(size))) {
-        doubt = WasReduced(x, s) && !FixedSizeExplains(x, size);
+      } else if (Near(number.value, 1 / size)) {
+        doubt = WasReduced(x, s, true) && !FixedSizeExplains(x, size);
+      } else if (Near(number.value, std::sqrt(size)) || Near(number.value, 1 / std::sqrt(size))) {
+        doubt = WasReduced(x, s, false) && !FixedSizeExplains(x, size);
       }
       if (doubt && MayBeSize(n, number.value)) Doubt(n, s, number.value);
     }

@@ -177,7 +177,7 @@ class Solver {
           const int64_t there = other->NumberAt(a);
           u.more.push_back(negative ? -there : there);
         }
-        if (!Varies(u) && (u.value < 2 || u.value >= (int64_t{1} << 62))) continue;
+        if (!Varies(u) && (u.value < 2 || u.value >= (int64_t{1} << 62) || a.role == SizeRole::kNumber)) continue;
         if (!others_.empty() && !Varies(u)) u.is = u.value;
         const int k = Add(std::move(u), "number");
         unknowns_[k].holder = holders_.AddInput(text::StrCat("number_", k), Type::SymInt(unknowns_[k].symbol));

@@ -80,8 +80,9 @@ std::vector<SizeArg> SizeArgsOf(ir::Node& n) {
   if (!op.known || op.variadic || (op.ns != "aten" && op.ns != "prims")) return out;
   for (const ir::ArgDef& def : op.args) {
     auto row = Table().find(Key{op.base, def.name});
-    if (row == Table().end() && (def.type != "SymInt" || IsSetting(def.name))) continue;
-    const SizeRole role = row == Table().end() ? SizeRole::kSetting : row->second;
+    const bool number = !def.is_list && (def.type == "Scalar" || def.type == "Tensor");
+    if (row == Table().end() && ((def.type != "SymInt" && !number) || IsSetting(def.name))) continue;
+    const SizeRole role = row != Table().end() ? row->second : number ? SizeRole::kNumber : SizeRole::kSetting;
     const ir::Arg* a = n.Find(def.name);
     if (!a) continue;
     if (auto i = a->get<int64_t>()) {

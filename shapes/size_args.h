@@ -19,6 +19,7 @@ enum class SizeRole : uint8_t {
   kPad,     // elements added at an end of a dimension
   kCreate,  // a size or a bound of a tensor that is made of nothing (zeros, arange), repeated or resampled
   kSetting, // a setting of the operator that programs rarely compute (top k, shifts, the size of an adaptive pool)
+  kNumber,  // what tensors are computed with: x / 8
 };
 
 // One integer: node.Get(arg), or its element.
