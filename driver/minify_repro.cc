@@ -10,6 +10,7 @@
 #include "base/floats.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "driver/minify_data.h"
 #include "driver/minify_files.h"
 #include "io/atomic_writer.h"
@@ -21,30 +22,9 @@ namespace {
 using ir::Arg;
 using ir::DType;
 using ir::Value;
+using text::Quoted;
 
 constexpr int64_t kInText = 64;  // elements
-
-std::string Quoted(std::string_view s) {
-  std::string out = "\"";
-  for (char c : s) {
-    const unsigned char u = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (c == '\n') {
-      out += "\\n";
-    } else if (u < 0x20 || u == 0x7f) {
-      static constexpr char kHex[] = "0123456789abcdef";
-      out += "\\x";
-      out += kHex[u >> 4];
-      out += kHex[u & 15];
-    } else {
-      out += c;
-    }
-  }
-  out += "\"";
-  return out;
-}
 
 std::string Real(double d) {
   if (std::isnan(d)) return "float(\"nan\")";
@@ -201,6 +181,14 @@ class Python {
 
   // ---- Nodes
 
+  // \xHH is a byte in the text form and a character in Python.
+  std::string StringText(const std::string& s) {
+    bool same = text::IsUtf8(s);
+    for (size_t i = 0; i + 1 < s.size(); ++i) same = same && !(s[i] == '\xc2' && static_cast<uint8_t>(s[i + 1]) < 0xa0);
+    if (!same && failure_.ok()) failure_ = absl::UnimplementedError("a string of bytes that are no text, in Python");
+    return Quoted(s);
+  }
+
   std::string ValueText(const Value* v) { return v ? NameFor(v) : "None"; }
 
   std::string Text(const Arg& a) {
@@ -212,14 +200,14 @@ class Python {
     if (auto i = a.get<int64_t>()) return std::to_string(*i);
     if (auto d = a.get<double>()) return Real(*d);
     if (auto b = a.get<bool>()) return *b ? "True" : "False";
-    if (auto s = a.get<std::string>()) return Quoted(*s);
+    if (auto s = a.get<std::string>()) return StringText(*s);
     if (auto c = a.get<std::complex<double>>()) return text::StrCat("complex(", Real(c->real()), ", ", Real(c->imag()), ")");
     if (auto is = a.get<ir::Ints>()) return ListOf(*is, integer);
     if (auto ss = a.get<ir::SymInts>()) return ListOf(*ss,
         [&](const ir::IntOrValue& x) { return x.value ? ValueText(x.value) : std::to_string(x.constant); });
     if (auto ds = a.get<std::vector<double>>()) return ListOf(*ds, [](double d) { return Real(d); });
     if (auto bs = a.get<std::vector<bool>>()) return ListOf(*bs, [](bool b) { return std::string(b ? "True" : "False"); });
-    if (auto ts = a.get<std::vector<std::string>>()) return ListOf(*ts, [](const std::string& s) { return Quoted(s); });
+    if (auto ts = a.get<std::vector<std::string>>()) return ListOf(*ts, [&](const std::string& s) { return StringText(s); });
     if (auto t = a.get<DType>()) return DTypeText(*t);
     if (auto m = a.get<ir::MemoryFormat>()) {
       static constexpr const char* kNames[] = {"contiguous_format", "contiguous_format", "channels_last", "channels_last_3d",

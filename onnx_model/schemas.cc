@@ -1,6 +1,6 @@
 // The table lists the schema classes that onnx/defs/operator_sets.h declares; CMake takes it from there
 // (cmake/OnnxSchemas.cmake).
-#include "exporters/onnx/schemas.h"
+#include "onnx_model/schemas.h"
 
 #include <algorithm>
 #include <map>
@@ -12,7 +12,7 @@
 
 #include "onnx/defs/operator_sets.h"
 
-namespace slipway::exporters::onnx_out {
+namespace slipway::onnx_model {
 namespace {
 
 struct Version {
@@ -71,4 +71,4 @@ const onnx::OpSchema* FindSchema(const std::string& type, int opset) {
   return FindLocked(type, opset);
 }
 
-}  // namespace slipway::exporters::onnx_out
+}  // namespace slipway::onnx_model
