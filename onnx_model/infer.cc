@@ -1,5 +1,6 @@
 // ONNX's own inference and checker, asked about programs. They walk functions as deep as those call each other, and trust what they
 // read: what would make them walk for ever is found before.
+#include <algorithm>
 #include <exception>
 #include <map>
 #include <set>
@@ -95,23 +96,22 @@ class Calls {
   }
 };
 
+int OpsetOf(const google::protobuf::RepeatedPtrField<onnx::OperatorSetIdProto>& imports, int otherwise) {
+  for (const auto& o : imports)
+    if (o.domain().empty() || o.domain() == "ai.onnx") return static_cast<int>(std::clamp<int64_t>(o.version(), 1, 1 << 20));
+  return otherwise;
+}
+
 // Puts the schemas that a model needs into ONNX's registry.
 void Register(const onnx::ModelProto& m) {
-  int opset = 1;
-  for (const auto& o : m.opset_import())
-    if (o.domain().empty() || o.domain() == "ai.onnx") opset = static_cast<int>(std::clamp<int64_t>(o.version(), 1, 1 << 20));
+  const int opset = OpsetOf(m.opset_import(), 1);
   const auto see = [&](int version) {
     return [version](const onnx::NodeProto& n) {
       if (n.domain().empty() || n.domain() == "ai.onnx") (void)FindSchema(n.op_type(), version);
     };
   };
   ForEachNode(m.graph().node(), see(opset));
-  for (const onnx::FunctionProto& f : m.functions()) {
-    int own = opset;
-    for (const auto& o : f.opset_import())
-      if (o.domain().empty() || o.domain() == "ai.onnx") own = static_cast<int>(std::clamp<int64_t>(o.version(), 1, 1 << 20));
-    ForEachNode(f.node(), see(own));
-  }
+  for (const onnx::FunctionProto& f : m.functions()) ForEachNode(f.node(), see(OpsetOf(f.opset_import(), opset)));
 }
 
 bool KnowsOpsets(const onnx::ModelProto& m) {
@@ -257,6 +257,20 @@ absl::Status Check(const Program& p) {
   return CheckModel(model);
 }
 
+void SetFrame(Program& p, const onnx::ModelProto& frame) {
+  std::string bytes = frame.SerializeAsString();
+  auto storage = std::make_shared<ir::Storage>();
+  storage->size = bytes.size();
+  storage->bytes = io::Bytes::Of(std::move(bytes));
+  p.objects.insert_or_assign(std::string(kFrame), std::make_pair(std::move(storage), text::StrCat(OpsetOf(frame.opset_import(), 1))));
+}
+
+int OpsetOf(const Program& p) {
+  auto it = p.objects.find(kFrame);
+  int opset = 1;
+  return it != p.objects.end() && text::ParseNumber(it->second.second, &opset) ? opset : 1;
+}
+
 void StripMetadata(Program& p) {
   auto frame = FrameOf(p);
   if (!frame.ok()) return;
@@ -298,12 +312,7 @@ bool MayDrop(const Program& p, const Node& n, const ir::NamedArg& a) {
   const Operator op = OperatorOf(n.op_name());
   if (op.type.starts_with("#")) return false;
   if (!op.domain.empty()) return true;  // nothing is known that requires it
-  auto frame = FrameOf(p);
-  int opset = 1;
-  if (frame.ok())
-    for (const auto& o : frame->opset_import())
-      if (o.domain().empty() || o.domain() == "ai.onnx") opset = static_cast<int>(std::clamp<int64_t>(o.version(), 1, 1 << 20));
-  const onnx::OpSchema* schema = FindSchema(op.type, opset);
+  const onnx::OpSchema* schema = FindSchema(op.type, OpsetOf(p));
   if (!schema) return true;
   auto it = schema->attributes().find(a.name.starts_with("#") ? a.name.substr(1) : a.name);
   return it == schema->attributes().end() || !it->second.required;

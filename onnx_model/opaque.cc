@@ -27,7 +27,7 @@ using ir::Value;
 
 namespace {
 
-constexpr std::string_view kDialect = "ONNX", kFrame = "onnx", kPrefix = "onnx.", kBetween = "::";
+constexpr std::string_view kDialect = "ONNX", kPrefix = "onnx.", kBetween = "::";
 constexpr std::string_view kInitializer = "#initializer", kSparse = "#sparse_initializer";
 
 std::string OpName(const Operator& o) {
@@ -721,14 +721,6 @@ absl::StatusOr<onnx::TensorProto> Inline(const Weight& w) {
   t.set_name(w.name);
   ASSIGN_OR_RETURN(*t.mutable_raw_data(), ir::ReadDense(w.tensor));
   return t;
-}
-
-void SetFrame(Program& p, const onnx::ModelProto& frame) {
-  std::string bytes = frame.SerializeAsString();
-  auto storage = std::make_shared<ir::Storage>();
-  storage->size = bytes.size();
-  storage->bytes = io::Bytes::Of(std::move(bytes));
-  p.objects.insert_or_assign(std::string(kFrame), std::make_pair(std::move(storage), std::string("ModelProto")));
 }
 
 absl::StatusOr<onnx::ModelProto> FrameOf(const Program& p) {

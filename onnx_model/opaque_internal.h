@@ -10,6 +10,9 @@ namespace slipway::onnx_model {
 ir::Type Dense(ir::Type t);
 // A weight with its data.
 absl::StatusOr<onnx::TensorProto> Inline(const Weight& w);
+// The model without its nodes, and beside it the version of ONNX's own operators.
+inline constexpr std::string_view kFrame = "onnx";
+int OpsetOf(const ir::Program& p);
 void SetFrame(ir::Program& p, const onnx::ModelProto& frame);
 
 }  // namespace slipway::onnx_model
