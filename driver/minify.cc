@@ -342,8 +342,8 @@ class Prober : public minifier::Oracle {
   bool Valid(ir::Program& p) const {
     if (!ir::Verify(p).ok()) return false;
     if (!onnx()) return !infers_ || passes::InferShapes(p).ok();
-    for (const ir::Value* v : UserInputs(p))  // which a model has to state the types of
-      if (v->type().kind == ir::Type::kObject && v->type().class_name.empty()) return false;
+    for (const ir::Value* v : UserInputs(p))  // a model has to state types, and only tensors are handed to a check
+      if (v->type().kind == ir::Type::kObject && (v->type().class_name.empty() || check_.wants_inputs())) return false;
     return !infers_ || onnx_model::Check(p).ok();
   }
 

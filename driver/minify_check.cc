@@ -82,12 +82,15 @@ std::string Normalized(std::string_view message, std::string_view folder) {
 
 namespace {
 
-// What onnxruntime says without what nodes and values are called in it: candidates lose their names.
+// What onnxruntime says without what nodes and values are called in it, since candidates lose their names, and without the nodes that it
+// stands inside of.
 std::string WithoutNames(std::string s) {
   static const RE2& kQuoted = *new RE2(R"('[^']*'|\\?"[^"\\]*\\?")");
   static const RE2& kNode = *new RE2(R"(\b([Nn]ode:?) ?(\([^()]*\)|[^ ]*))");
+  static const RE2& kInside = *new RE2(R"(Node '' Op \([^()]*\) \[[A-Za-z]*InferenceError\] Graph attribute inferencing failed: )");
   RE2::GlobalReplace(&s, kQuoted, "''");
   RE2::GlobalReplace(&s, kNode, "\\1 ''");
+  RE2::GlobalReplace(&s, kInside, "");
   return s;
 }
 

@@ -410,16 +410,25 @@ Edit RemoveNested(GraphPath path, Places remove) {
     Graph* g = FindGraph(p, path);
     if (!g) return Misfit("no such graph");
     const std::vector<Node*> nodes = NodesOf(*g);
+    // Graphs of ONNX models do not give back values of those around them.
+    size_t own_inputs = g->inputs().size();
+    if (onnx_model::IsOnnx(p)) {
+      const Graph& outer = *FindGraph(p, GraphPath(path.begin(), path.end() - 1));
+      if (const ir::Values* captured = onnx_model::CapturedBy(*NodesOf(outer)[static_cast<size_t>(path.back().first)]))
+        own_inputs -= std::min(own_inputs, captured->size());
+    }
     for (auto place = remove.rbegin(); place != remove.rend(); ++place) {
       if (static_cast<size_t>(*place) >= nodes.size()) return Misfit("no such node");
       Node* n = nodes[static_cast<size_t>(*place)];
       for (Value* v : n->outputs()) {
         if (!v || (v->users().empty() && !g->IsOutput(v))) continue;
         Value* same = nullptr;
-        for (Value* operand : OperandsOf(*n))
-          if (!same && SameType(operand->type(), v->type())) same = operand;
-        for (Value* input : g->inputs())
-          if (!same && SameType(input->type(), v->type())) same = input;
+        const auto try_value = [&](Value* x) {
+          const bool outer = !x->producer() && static_cast<size_t>(x->index()) >= own_inputs;
+          if (!same && SameType(x->type(), v->type()) && !(outer && g->IsOutput(v))) same = x;
+        };
+        for (Value* operand : OperandsOf(*n)) try_value(operand);
+        for (Value* input : g->inputs()) try_value(input);
         if (!same) return Misfit("nothing of the type");
         g->ReplaceAllUses(v, same);
       }
@@ -567,6 +576,7 @@ Edit DropRanges() {
 
 Edit DropStrides() {
   return [](Program& p) {
+    if (onnx_model::IsOnnx(p)) return absl::OkStatus();  // which has none
     ForEachType(p, [](Type& t) {
       t.strides_known = false;
       t.strides.clear();

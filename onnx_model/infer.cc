@@ -232,6 +232,7 @@ absl::Status InferTypes(Program& p, bool afresh) {
     } catch (const std::exception&) {  // what it has not come to is not known
     }
   }
+  for (Value* v : p.graph->inputs()) v->mutable_type() = Dense(v->type());
   Assigner(p, afresh).Graph(*p.graph, model.graph(), true);
   return absl::OkStatus();
 }
