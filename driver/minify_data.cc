@@ -292,7 +292,8 @@ absl::StatusOr<MinifyData> MinifyData::Make(const ir::Program& original, const s
     for (const Value* v : inputs) given.push_back(MadeUp(v->name(), v->type(), d.symbols_));
     d.origin_ = "made-up inputs";
   }
-  for (size_t i = 0; i < inputs.size(); ++i) d.values_[inputs[i]->name()] = given[i];
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (given[i].dtype != DType::kUnknown) d.values_[inputs[i]->name()] = given[i];  // no sequence, no text
   if (record) {
     const size_t before = d.values_.size();
     if (onnx_model::IsOnnx(original)) {

@@ -544,6 +544,10 @@ class Writer {
   // What was stated of a value, with its type as it is now.
   void Info(const Value* v, const onnx::ValueInfoProto* stated, onnx::ValueInfoProto* out) const {
     if (stated) *out = *stated;
+    if (stated && v->type().kind == ir::Type::kObject) {  // which may say less: the shape of what is in a sequence
+      ir::SymTable symbols;
+      if (TypeOf(stated->type(), symbols).class_name == v->type().class_name) return out->set_name(NameOf(v));
+    }
     out->clear_type();
     Describe(out, NameOf(v), v->type());
   }

@@ -52,8 +52,9 @@ const onnx::OpSchema* FindLocked(const std::string& type, int opset) {
     if (registered.emplace(type, v.since).second) onnx::RegisterSchema(v.make(), 0, /*fail_duplicate_schema=*/false);
     const onnx::OpSchema* schema = entry->second = onnx::OpSchemaRegistry::Schema(type, opset);
     // The checker infers a function's types by its body, whose operators are those of the function's own opset.
-    if (schema && schema->HasFunction())
-      for (const auto& node : schema->GetFunction(opset)->node()) FindLocked(node.op_type(), opset);
+    // Null where the body is of operators that the opset has not.
+    const onnx::FunctionProto* body = schema && schema->HasFunction() ? schema->GetFunction(opset) : nullptr;
+    for (int i = 0; body && i < body->node_size(); ++i) FindLocked(body->node(i).op_type(), opset);
     break;
   }
   return entry->second;
