@@ -42,6 +42,14 @@ bool SameType(const Type& a, const Type& b) {
   return a.is_tensor() && a.dtype == b.dtype && a.sizes == b.sizes;
 }
 
+// Whether `by` may take the place of `v`. Of what an ONNX model's custom operators make nothing is known; whether it goes is asked.
+bool MayStandFor(const Value* by, const Value* v) {
+  if (SameType(by->type(), v->type())) return true;
+  const auto unknown = [](const Type& t) { return t.kind == Type::kObject && t.class_name.empty(); };
+  const bool alike = by->type().kind == Type::kObject && v->type().kind == Type::kObject && by->type().class_name == v->type().class_name;
+  return (alike || unknown(by->type()) || unknown(v->type())) && onnx_model::IsOnnx(*v->graph()->program());
+}
+
 // The values among a node's arguments, in order, repetitions left out.
 ir::Values OperandsOf(const Node& n) {
   ir::Values out;
@@ -173,7 +181,7 @@ absl::Status KeepIn(Program& p, const Places& keep, Joint joint, const StandIns&
       Value* same = nullptr;
       if (joint == Joint::kBypass)
         for (Value* operand : OperandsOf(*v->producer()))
-          if (!same && SameType(operand->type(), v->type())) same = operand;
+          if (!same && MayStandFor(operand, v)) same = operand;
       if (!same) return StandInFor(p, v, names);
       v = same;
     }
@@ -200,7 +208,7 @@ absl::Status KeepIn(Program& p, const Places& keep, Joint joint, const StandIns&
       while (v->producer() && !kept.contains(v->producer())) {
         Value* same = nullptr;
         for (Value* operand : OperandsOf(*v->producer()))
-          if (!same && SameType(operand->type(), v->type())) same = operand;
+          if (!same && MayStandFor(operand, v)) same = operand;
         if (!same) break;
         v = same;
       }
@@ -399,7 +407,7 @@ Edit BypassNode(int place, int operand, const StandIns* names) {
       if (i != static_cast<size_t>(place)) keep.push_back(static_cast<int>(i));
     for (Value* v : n->outputs()) {
       if (!v) continue;
-      if (SameType(v->type(), by->type())) p.graph->ReplaceAllUses(v, by);
+      if (MayStandFor(by, v)) p.graph->ReplaceAllUses(v, by);
     }
     return KeepIn(p, keep, Joint::kCut, *names);
   };
@@ -425,7 +433,7 @@ Edit RemoveNested(GraphPath path, Places remove) {
         Value* same = nullptr;
         const auto try_value = [&](Value* x) {
           const bool outer = !x->producer() && static_cast<size_t>(x->index()) >= own_inputs;
-          if (!same && SameType(x->type(), v->type()) && !(outer && g->IsOutput(v))) same = x;
+          if (!same && MayStandFor(x, v) && !(outer && g->IsOutput(v))) same = x;
         };
         for (Value* operand : OperandsOf(*n)) try_value(operand);
         for (Value* input : g->inputs()) try_value(input);
