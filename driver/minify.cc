@@ -233,6 +233,8 @@ class Prober : public minifier::Oracle {
     const Verdict& v = *log_.Find(digest);
     if (!Matches(v) && !flaky_)
       report_.notes.push_back("the check is flaky: what is left failed when it was found, and did not when it was asked again");
+    if (best_.program->graph->node_count() == 0)
+      report_.notes.push_back("without any node it fails so, too: the failure is the check's own, or of what is around the nodes");
     return absl::OkStatus();
   }
 
