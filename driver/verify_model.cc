@@ -129,9 +129,9 @@ absl::StatusOr<std::unique_ptr<VerifyModel>> OpenLibrary(const Source& source, c
 
 absl::StatusOr<std::unique_ptr<VerifyModel>> VerifyModel::Open(const std::string& path, const VerifyOptions& o, bool unoptimized) {
   ASSIGN_OR_RETURN(const Source source, OpenSource(path));
-  if (path.ends_with(".onnx")) return std::make_unique<OnnxModel>(path, o, unoptimized);
-  if (unoptimized) return UsageError("--ort-unoptimized is for an ONNX model as A");
   ASSIGN_OR_RETURN(const Format* format, FormatOf(source));
+  if (format->name == "onnx") return std::make_unique<OnnxModel>(path, o, unoptimized);
+  if (unoptimized) return UsageError("--ort-unoptimized is for an ONNX model as A");
   if (format->name == "native") return OpenLibrary(source, o);
   ASSIGN_OR_RETURN(ir::Archive archive, OpenArchive(source));
   if (archive.programs.size() != 1)

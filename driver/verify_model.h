@@ -20,7 +20,7 @@ namespace slipway::driver {
 // its own error is of the model: Unimplemented, and so on.
 class VerifyModel {
  public:
-  // What `path` is follows from its structure; an .onnx from its name.
+  // What `path` is follows from its structure.
   // With `unoptimized` onnxruntime runs it as it is written.
   static absl::StatusOr<std::unique_ptr<VerifyModel>> Open(const std::string& path, const VerifyOptions& options,
                                                            bool unoptimized = false);
