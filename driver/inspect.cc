@@ -422,6 +422,16 @@ absl::Status Describe(const importers::OnnxModel& model, FileReport* report) {
   onnx.external_data = model.external;
   ProgramReport r = ReportOf(*model.program);
   r.form = "ONNX graph";
+  // Inference has names for all that it does not know; those of the interface are what the model says.
+  std::set<std::string_view> dims;
+  const auto note = [&](const ir::Value* v) {
+    for (ir::Sym s : v->type().sizes)
+      for (ir::Sym x : s.Symbols()) dims.insert(x.name());
+  };
+  for (const ir::Value* v : model.program->graph->inputs()) note(v);
+  for (const ir::Arg& a : model.program->graph->outputs)
+    if (a.value()) note(a.value());
+  std::erase_if(r.dims, [&](const ir::SymbolInfo& s) { return !dims.contains(s.name); });
   for (TensorRow& w : r.weights) w.kind = w.kind == "buffer" ? "input_default" : w.kind == "tensor_constant" ? "nested" : "parameter";
   report->programs.push_back(std::move(r));
   return absl::OkStatus();

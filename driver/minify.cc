@@ -460,7 +460,15 @@ int64_t WeightBytes(const ir::Program& p) {
 
 std::string Symbols(const ir::Program& p) {
   std::vector<std::string> names;
-  for (const ir::SymbolInfo& s : p.syms->symbols()) names.push_back(s.name);
+  if (onnx_model::IsOnnx(p)) {  // inference has names for all that it does not know
+    std::set<std::string> seen;
+    for (const ir::Value* v : UserInputs(p))
+      for (ir::Sym s : v->type().sizes)
+        for (ir::Sym x : s.Symbols())
+          if (seen.emplace(x.name()).second) names.emplace_back(x.name());
+  } else {
+    for (const ir::SymbolInfo& s : p.syms->symbols()) names.push_back(s.name);
+  }
   return names.empty() ? "none" : text::Join(names, ", ");
 }
 

@@ -506,6 +506,8 @@ class Writer {
     RETURN_IF_ERROR(MainInputs(model.ir_version(), *g, stated));
     try {
       RETURN_IF_ERROR(Body(*p_.graph, *g));
+      for (const Arg& a : p_.graph->outputs)
+        if (!a.value()) return Invalid("an output that is no value");
       for (const Arg& a : p_.graph->outputs) Info(a.value(), StatedAs(stated.output(), a.value()), g->add_output());
       text::ViewMap<const Value*> made;
       for (const Node* n : *p_.graph)
@@ -731,7 +733,7 @@ absl::StatusOr<onnx::ModelProto> FrameOf(const Program& p) {
   auto it = p.objects.find(kFrame);
   onnx::ModelProto frame;
   const auto* bytes = it == p.objects.end() ? nullptr : std::get_if<io::Bytes>(&it->second.first->bytes);
-  if (!bytes || !frame.ParseFromArray(bytes->data().data(), static_cast<int>(bytes->size()))) return Invalid("a program that is no ONNX model");
+  if (!bytes || bytes->size() > INT32_MAX || !frame.ParseFromArray(bytes->data().data(), static_cast<int>(bytes->size()))) return Invalid("a program that is no ONNX model");
   return frame;
 }
 
