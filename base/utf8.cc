@@ -90,4 +90,37 @@ std::string Printable(std::string_view s) {
   return out;
 }
 
+void AppendQuoted(std::string_view s, std::string* out) {
+  constexpr char kHex[] = "0123456789abcdef";
+  *out += '"';
+  for (size_t i = 0; i < s.size(); ++i) {
+    const char c = s[i];
+    const uint8_t u = static_cast<uint8_t>(c);
+    if (c == '"' || c == '\\') {
+      *out += '\\';
+      *out += c;
+    } else if (c == '\n') {
+      *out += "\\n";
+    } else if (c == '\t') {
+      *out += "\\t";
+    } else if (u >= 0x20 && u < 0x7f) {
+      *out += c;
+    } else if (size_t n = u >= 0x80 ? Utf8Length(s.substr(i)) : 0; n > 0 && !(u == 0xc2 && n == 2 && static_cast<uint8_t>(s[i + 1]) < 0xa0)) {
+      out->append(s, i, n);
+      i += n - 1;
+    } else {
+      *out += "\\x";
+      *out += kHex[u >> 4];
+      *out += kHex[u & 15];
+    }
+  }
+  *out += '"';
+}
+
+std::string Quoted(std::string_view s) {
+  std::string out;
+  AppendQuoted(s, &out);
+  return out;
+}
+
 }  // namespace slipway::text

@@ -1,5 +1,5 @@
-// `slipway diff`: whether two checkpoints hold the same.
-#include "weights/diff.h"
+// `slipway diff`: whether two checkpoints or ONNX models hold the same.
+#include "driver/diff.h"
 
 #include <cerrno>
 #include <cmath>
@@ -7,7 +7,6 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "driver/format.h"
 #include "io/io_error.h"
 
 namespace slipway::cli {
@@ -21,9 +20,9 @@ void AddDiff(CLI::App& app, int* code) {
   auto state = std::make_shared<State>();
   weights::DiffOptions& o = state->options;
   CLI::App* cmd =
-      app.add_subcommand("diff", "Compare the tensors of two checkpoints: exit 0 where all are equal, 1 where not");
+      app.add_subcommand("diff", "Compare the tensors of two checkpoints, or two ONNX models: exit 0 where all are equal, 1 where not");
   cmd->add_option("A", o.a,
-                  "weights: .safetensors, checkpoint, folder of shards, distributed checkpoint, exported program")
+                  "weights: .safetensors, checkpoint, folder of shards, distributed checkpoint, exported program, ONNX model")
       ->required();
   cmd->add_option("B", o.b, "the same, of any kind")->required();
   cmd->add_option("--key", state->key, "the dict of a nested checkpoint that holds the tensors, such as model.state_dict");
@@ -36,14 +35,12 @@ void AddDiff(CLI::App& app, int* code) {
     const weights::DiffOptions& o = state->options;
     if (!std::isfinite(o.tolerance)) throw CLI::ValidationError("--tolerance", "is not a finite number");
     driver::Outcome outcome;
-    auto a = driver::OpenTensors(o.a, state->key);
-    auto b = a.ok() ? driver::OpenTensors(o.b, state->key) : absl::StatusOr<ir::TensorSet>(a.status());
-    auto report = b.ok() ? weights::Diff(*std::move(a), *std::move(b), o) : absl::StatusOr<weights::DiffReport>(b.status());
+    const auto report = driver::DiffFiles(o, state->key);
     if (!report.ok()) {
       outcome = driver::Fail(report.status());
     } else {
-      const std::string text = state->json ? weights::ToJson(*report, o) : weights::ToTable(*report, o);
-      outcome.code = report->rows.empty() ? driver::kDone : driver::kNo;
+      const std::string text = state->json ? driver::ToJson(*report, o) : driver::ToTable(*report, o);
+      outcome.code = report->equal() ? driver::kDone : driver::kNo;
       if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
         outcome = driver::Fail(io::IoError(errno, "standard output"));
     }

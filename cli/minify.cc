@@ -37,17 +37,17 @@ void AddMinify(CLI::App& app, int* code) {
   auto state = std::make_shared<State>();
   driver::MinifyOptions& o = state->options;
   CLI::App* cmd = app.add_subcommand("minify", "Find the smallest program that still fails a check");
-  cmd->add_option("IN", o.input, "exported program (.pt2) or text form")->required();
+  cmd->add_option("IN", o.input, "exported program (.pt2), text form, or ONNX model (.onnx)")->required();
   cmd->add_option("-o,--output", o.folder, "the folder for the result; the same command goes on with what is in it")->required();
   cmd->add_option("--check", o.check,
-                  "a command that exits 0 where all is well, {} in it being the candidate as .pt2, {ir} as text, {onnx} as ONNX, {inputs} its inputs; "
-                  "or one of slipway's own: convert:onnx[@OPSET], convert:so, run, accuracy:onnx, accuracy:so, accuracy:OTHER.pt2, diagnostic:ID[@TARGET]")
+                  "a command that exits 0 where all is well, {} in it being the candidate as .pt2 (of an ONNX model: .onnx), {ir} as text, {onnx} as ONNX, {inputs} its inputs; "
+                  "or one of slipway's own: convert:onnx[@OPSET], convert:so, run, accuracy:onnx, accuracy:so, accuracy:OTHER.pt2, diagnostic:ID[@TARGET]; of an ONNX model run, accuracy:ort-unoptimized, accuracy:OTHER.onnx")
       ->required();
   CLI::Option* fail_code = cmd->add_option("--fail-code", state->fail_code,
       "only this exit code of the command is the failure")->check(CLI::Range(1, 255));
   cmd->add_option("--fail-regex", o.fail_regex, "only output of the command that matches is the failure (RE2)");
   cmd->add_option("--inputs", o.inputs, ".safetensors with input.0, input.1, …, as for run; the archive's samples, else made-up numbers, if not said");
-  cmd->add_option("--python", o.python, "for accuracy:onnx: the Python with onnxruntime and numpy; python3 of PATH if not said");
+  cmd->add_option("--python", o.python, "for accuracy:onnx and ONNX models: the Python with onnxruntime and numpy; python3 of PATH if not said");
   cmd->add_option("--timeout", o.timeout, "seconds that a check may take; 0: any")->check(CLI::NonNegativeNumber)->capture_default_str();
   cmd->add_option("--memory", o.memory, "bytes that each process of a check may have; 0: any")->transform(CLI::AsSizeValue(false))->default_str("8GiB");
   cmd->add_option("-j,--jobs", o.jobs, "checks at once; the result is the same")

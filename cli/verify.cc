@@ -43,6 +43,8 @@ void AddVerify(CLI::App& app, int* code) {
   cmd->add_flag("--layers", o.layers, "find the first node whose value differs, and where it comes from");
   cmd->add_option("--python", o.python,
       "the Python with onnxruntime and numpy that runs an .onnx; python3 of PATH if not said");
+  cmd->add_flag("--ort-unoptimized", o.unoptimized,
+      "A, an .onnx, is run without onnxruntime's optimizations; it may be B, too");
   cmd->add_option("--timeout", o.timeout, "seconds that onnxruntime may take")->check(CLI::PositiveNumber)
       ->capture_default_str();
   cmd->add_option("--plugin", o.plugins, "a shared library with kernels of your own (slipway_kernel.h), whose code is run")

@@ -58,6 +58,7 @@ const char* IdOf(ExitCode code) {
 }  // namespace
 
 absl::Status WithId(absl::Status s, std::string_view id) { return With(std::move(s), kId, id); }
+std::string IdOf(const absl::Status& s) { return Payload(s, kId); }
 absl::Status WithPlace(absl::Status s, std::string_view place) { return With(std::move(s), kPlace, place); }
 absl::Status WithHelp(absl::Status s, std::string_view help) { return With(std::move(s), kHelp, help); }
 

@@ -68,6 +68,9 @@ absl::Status WithId(absl::Status s, std::string_view id);
 absl::Status WithPlace(absl::Status s, std::string_view place);
 absl::Status WithHelp(absl::Status s, std::string_view help);
 
+// The id that WithId() gave; "" for none.
+std::string IdOf(const absl::Status& s);
+
 // The errors of a status that is not OK. Where it has no id, id and exit code follow from its errno (io/io_error.h), ENOMEM 6 and
 // any other 5, else from its code: InvalidArgument and OutOfRange 3, Unimplemented 4, NotFound and PermissionDenied 5,
 // ResourceExhausted 6, Internal 70. `place` is for a status without one. Texts that are very long lose their middle, and long lists

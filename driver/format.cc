@@ -21,6 +21,7 @@
 #include "importers/dlpack/library.h"
 #include "importers/json.h"
 #include "importers/native/native_file.h"
+#include "importers/onnx/onnx.h"
 #include "importers/pt2/pt2.h"
 #include "importers/safetensors/safetensors.h"
 #include "io/digest.h"
@@ -230,17 +231,29 @@ absl::StatusOr<TensorSet> ReadLibrary(const Source& s, const std::string&) {
   return importers::ReadDlpackLibrary(s.path.substr(kLibraryPrefix.size()));
 }
 
-bool IsNothing(const Source&) { return false; }
+// ---- ONNX models
+
+bool IsOnnx(const Source& s) { return s.file && importers::LooksLikeOnnx(*s.file); }
+
+absl::StatusOr<std::unique_ptr<ir::Program>> ReadOnnx(const Source& s) {
+  ASSIGN_OR_RETURN(importers::OnnxModel model, importers::ReadOnnx(s.file));
+  return std::move(model.program);
+}
+
+absl::Status DescribeOnnx(const Source& s, FileReport* report) {
+  ASSIGN_OR_RETURN(const importers::OnnxModel model, importers::ReadOnnx(s.file));
+  return Describe(model, report);
+}
 
 constexpr Format kFormats[] = {
-    {"dlpack", "library of tensors", "", IsLibrary, nullptr, ReadLibrary, nullptr},
-    {"shards", "shards", "", IsShards, nullptr, ReadShards, DescribeShards},
-    {"text", "slipway text", "", IsText, ReadText, nullptr, nullptr},
-    {"safetensors", "safetensors file", ".safetensors", IsSafetensors, nullptr, ReadSafetensors, nullptr},
-    {"pt2", "PT2 archive", ".pt2", IsPt2, ReadPt2, nullptr, nullptr},
-    {"native", "native library", ".so", IsNative, nullptr, nullptr, DescribeNative},
-    {"checkpoint", "torch.save checkpoint", "", IsCheckpoint, nullptr, ReadCheckpoint, DescribeCheckpoint},
-    {"onnx", "ONNX model", ".onnx", IsNothing, nullptr, nullptr, nullptr},
+    {"dlpack", "library of tensors", "", IsLibrary, nullptr, ReadLibrary, nullptr, nullptr},
+    {"shards", "shards", "", IsShards, nullptr, ReadShards, nullptr, DescribeShards},
+    {"text", "slipway text", "", IsText, ReadText, nullptr, nullptr, nullptr},
+    {"safetensors", "safetensors file", ".safetensors", IsSafetensors, nullptr, ReadSafetensors, nullptr, nullptr},
+    {"pt2", "PT2 archive", ".pt2", IsPt2, ReadPt2, nullptr, nullptr, nullptr},
+    {"native", "native library", ".so", IsNative, nullptr, nullptr, nullptr, DescribeNative},
+    {"checkpoint", "torch.save checkpoint", "", IsCheckpoint, nullptr, ReadCheckpoint, nullptr, DescribeCheckpoint},
+    {"onnx", "ONNX model", ".onnx", IsOnnx, nullptr, nullptr, ReadOnnx, DescribeOnnx},
 };
 
 // What is wrong with a file that no format recognises: a broken zip archive says where.
@@ -272,6 +285,9 @@ absl::StatusOr<const Format*> FormatOf(const Source& source) {
 absl::StatusOr<ir::Archive> OpenArchive(const Source& source) {
   auto format = FormatOf(source);
   if (!format.ok()) return format.status();
+  if ((*format)->opaque)
+    return WithHelp(absl::UnimplementedError(text::StrCat(source.path, ": an ", (*format)->title, ", of which no program is read")),
+                    "slipway inspect, diff, verify and minify take ONNX models; what converts is the program that they were made of");
   if (!(*format)->programs)
     return absl::UnimplementedError(text::StrCat(
         source.path, ": a ", (*format)->title, (*format)->tensors ? " holds weights, no program" : ", of which no program is read"));
@@ -286,6 +302,14 @@ absl::StatusOr<ir::Archive> OpenArchive(const std::string& path) {
   auto file = io::MappedFile::Open(path);  // whose error says that a folder is none
   if (!file.ok()) return file.status();
   return OpenArchive(Source{path, *std::move(file)});
+}
+
+absl::StatusOr<std::unique_ptr<ir::Program>> OpenOpaque(const Source& source) {
+  ASSIGN_OR_RETURN(const Format* format, FormatOf(source));
+  if (!format->opaque) return nullptr;
+  ASSIGN_OR_RETURN(std::unique_ptr<ir::Program> program, format->opaque(source));
+  RETURN_IF_ERROR(ir::Verify(*program));
+  return program;
 }
 
 absl::StatusOr<TensorSet> OpenTensors(const Source& source, const std::string& key) {

@@ -31,6 +31,8 @@ struct Format {
   // What it gives; null where it gives none. A format of programs without a function of its own for tensors gives weights.
   absl::StatusOr<ir::Archive> (*programs)(const Source& source);
   absl::StatusOr<ir::TensorSet> (*tensors)(const Source& source, const std::string& key);
+  // The program of nodes that are not understood, to be reduced and compared only (onnx_model/opaque.h); null for other formats.
+  absl::StatusOr<std::unique_ptr<ir::Program>> (*opaque)(const Source& source);
   // Fills in what `inspect` shows, where that is more than its programs or tensors; may be null.
   absl::Status (*describe)(const Source& source, FileReport* report);
 };
@@ -45,6 +47,9 @@ absl::StatusOr<const Format*> FormatOf(const Source& source);
 // The programs of a file, verified. Unimplemented for formats that hold none, or that are not read; else as of the importers.
 absl::StatusOr<ir::Archive> OpenArchive(const Source& source);
 absl::StatusOr<ir::Archive> OpenArchive(const std::string& path);
+
+// The program of opaque nodes of a file whose format has one, verified; else null.
+absl::StatusOr<std::unique_ptr<ir::Program>> OpenOpaque(const Source& source);
 
 // The tensors of a file or folder, by reference. `key` names the dict of a nested checkpoint: "model.state_dict"; of a
 // distributed one it is the beginning of names, which they lose; other formats ignore it. A folder is read by its .metadata

@@ -13,12 +13,14 @@
 #include "driver/pass_context.h"
 #include "exporters/native/c_header.h"
 #include "importers/native/native_file.h"
+#include "importers/onnx/onnx.h"
 #include "io/inputs.h"
 #include "io/mapped_file.h"
 #include "kernels/executor/execute.h"
 #include "kernels/executor/plan_products.h"
 #include "kernels/isa/bf16.h"
 #include "kernels/isa/dot.h"
+#include "onnx_model/opaque.h"
 #include "planner/planner.h"
 #include "planner/rules.h"
 
@@ -49,6 +51,8 @@ TensorRow Row(std::string name, std::string kind, const ir::Type& t) {
   } else if (t.is_sym()) {
     row.dtype = t.kind == ir::Type::kSymInt ? "i64" : t.kind == ir::Type::kSymFloat ? "f64" : "bool";
     row.value = t.expr.ToString();
+  } else if (t.kind == ir::Type::kObject) {
+    row.value = t.class_name;
   }
   return row;
 }
@@ -404,6 +408,35 @@ void Describe(const kernels::NativeModel& m, FileReport* report) {
   report->programs.push_back(std::move(r));
 }
 
+// An ONNX model: its graph, and what it states beside it.
+absl::Status Describe(const importers::OnnxModel& model, FileReport* report) {
+  auto frame = onnx_model::FrameOf(*model.program);
+  if (!frame.ok()) return frame.status();
+  report->producer = frame->producer_name();
+  if (!frame->producer_version().empty()) text::StrAppend(&report->producer, " ", frame->producer_version());
+  for (const auto& m : frame->metadata_props()) report->metadata[m.key()] = m.value();
+  OnnxReport& onnx = report->onnx.emplace();
+  onnx.ir_version = frame->ir_version();
+  for (const auto& o : frame->opset_import()) onnx.opsets[o.domain()] = o.version();
+  for (const auto& f : frame->functions()) onnx.functions.push_back(text::StrCat(f.domain(), "::", f.name()));
+  onnx.external_data = model.external;
+  ProgramReport r = ReportOf(*model.program);
+  r.form = "ONNX graph";
+  // Inference has names for all that it does not know; those of the interface are what the model says.
+  std::set<std::string_view> dims;
+  const auto note = [&](const ir::Value* v) {
+    for (ir::Sym s : v->type().sizes)
+      for (ir::Sym x : s.Symbols()) dims.insert(x.name());
+  };
+  for (const ir::Value* v : model.program->graph->inputs()) note(v);
+  for (const ir::Arg& a : model.program->graph->outputs)
+    if (a.value()) note(a.value());
+  std::erase_if(r.dims, [&](const ir::SymbolInfo& s) { return !dims.contains(s.name); });
+  for (TensorRow& w : r.weights) w.kind = w.kind == "buffer" ? "input_default" : w.kind == "tensor_constant" ? "nested" : "parameter";
+  report->programs.push_back(std::move(r));
+  return absl::OkStatus();
+}
+
 namespace {
 
 absl::StatusOr<KernelsReport> KernelsOf(const Source& source) {
@@ -520,6 +553,14 @@ std::string ToTable(const FileReport& r, bool ops, bool all_weights) {
     for (const auto& [key, value] : map) cells.push_back({Shown(key), shown(value)});
     t.Rows(cells);
   };
+  if (r.onnx) {
+    std::vector<std::string> opsets;
+    for (const auto& [domain, version] : r.onnx->opsets) opsets.push_back(text::StrCat(domain.empty() ? "ai.onnx" : Shown(domain), " ", version));
+    t.Line(text::StrCat("  opsets: ", text::Join(opsets, ", "), "; IR version ", r.onnx->ir_version));
+    if (!r.onnx->functions.empty()) t.Line("  functions");
+    for (const std::string& f : r.onnx->functions) t.Line(text::StrCat("    ", Shown(f)));
+    section("  external data", r.onnx->external_data, [](uint64_t n) { return text::ByteCount(n); });
+  }
   section("  metadata", r.metadata, [](const std::string& v) { return Shown(v); });
   section("  extra files", r.extra_files, [](uint64_t n) { return text::ByteCount(n); });
   if (r.verified)
@@ -560,16 +601,34 @@ std::string ToJson(const FileReport& r) {
     j.Key("kernels");
     PutKernels(j, *r.kernels);
   }
+  if (r.onnx) {
+    j.Key("onnx").BeginObject().Key("ir_version").Int(r.onnx->ir_version).Key("opsets").BeginObject();
+    for (const auto& [domain, version] : r.onnx->opsets) j.Key(domain).Int(version);
+    j.EndObject().Key("functions").BeginArray();
+    for (const std::string& f : r.onnx->functions) j.String(f);
+    j.EndArray().Key("external_data").BeginObject();
+    for (const auto& [file, bytes] : r.onnx->external_data) j.Key(file).Int(bytes);
+    j.EndObject().EndObject();
+  }
   j.EndObject();
   return j.Take() + "\n";
 }
 
 absl::StatusOr<std::string> InspectIr(const std::string& path, ir::PrintOptions::Sources sources) {
-  auto archive = OpenArchive(path);
-  if (!archive.ok()) return archive.status();
   ir::PrintOptions options;
   options.sources = sources;
   options.base = FolderOf(path);
+  auto source = OpenSource(path);
+  if (!source.ok()) return source.status();
+  if (source->file) {
+    auto opaque = OpenOpaque(*source);
+    if (!opaque.ok()) return opaque.status();
+    options.data = false;
+    if (*opaque) return ir::Print(**opaque, options);
+    options.data = true;
+  }
+  auto archive = source->file ? OpenArchive(*source) : OpenArchive(path);
+  if (!archive.ok()) return archive.status();
   return ir::Print(*archive, options);
 }
 

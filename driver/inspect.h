@@ -19,6 +19,10 @@ namespace slipway::kernels {
 struct NativeModel;
 }
 
+namespace slipway::importers {
+struct OnnxModel;
+}
+
 namespace slipway::driver {
 
 // A tensor as it is listed: sizes are numbers, or expressions in the dims of its program.
@@ -65,6 +69,14 @@ struct KernelsReport {
   std::vector<ProductRow> products;
 };
 
+// What an ONNX model states beside its graph.
+struct OnnxReport {
+  int64_t ir_version = 0;
+  std::map<std::string, int64_t> opsets;          // by domain, "" being ONNX's own
+  std::vector<std::string> functions;             // "domain::name"
+  std::map<std::string, uint64_t> external_data;  // files of weights: bytes that the model uses of them
+};
+
 struct FileReport {
   std::string file, format, producer;  // format: Format::name
   uint64_t bytes = 0;
@@ -74,6 +86,7 @@ struct FileReport {
   std::map<std::string, uint64_t> extra_files;  // sizes in bytes
   std::optional<Verified> verified;             // with `verify` only
   std::optional<KernelsReport> kernels;         // with `kernels` only
+  std::optional<OnnxReport> onnx;               // of ONNX models
 };
 
 // Errors as of the importers; Unimplemented for formats that slipway knows and does not read. `verify` reads the whole file
@@ -87,13 +100,14 @@ ProgramReport ReportOf(const ir::Program& program);
 void Describe(const ir::Archive& archive, FileReport* report);
 void Describe(const ir::TensorSet& set, FileReport* report);
 void Describe(const kernels::NativeModel& model, FileReport* report);
+absl::Status Describe(const importers::OnnxModel& model, FileReport* report);
 
 // The table; `ops` adds the operators, `all_weights` lists weights beyond the first twenty.
 std::string ToTable(const FileReport& report, bool ops, bool all_weights);
 // One object of schemas/inspect.schema.json.
 std::string ToJson(const FileReport& report);
 
-// The text form of a file's programs. Weight files are named relative to the file's folder.
+// The text form of a file's programs; of an ONNX model its graph, for reading only. Weight files are named relative to the file's folder.
 absl::StatusOr<std::string> InspectIr(const std::string& path, ir::PrintOptions::Sources sources);
 
 // A C header over slipway_model.h (c_header.h): of a native library or a package of one, which is not run; or of a program, which

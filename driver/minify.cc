@@ -35,6 +35,7 @@
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "minifier/search.h"
+#include "onnx_model/opaque.h"
 #include "passes/pass.h"
 
 namespace slipway::driver {
@@ -152,8 +153,13 @@ class Prober : public minifier::Oracle {
     best_.other = std::move(other);
     best_.digest = DigestOf(best_);
     names_ = std::make_unique<minifier::StandIns>(*best_.program);
-    ASSIGN_OR_RETURN(data_, MinifyData::Make(*best_.program, options_.inputs, check_.numeric()));
-    infers_ = passes::InferShapes(*ir::Clone(*best_.program)).ok();
+    ASSIGN_OR_RETURN(data_, RecordedData());
+    if (onnx()) {
+      data_.StateTypes(*best_.program);
+      if (best_.other) data_.StateTypes(*best_.other);
+      best_.digest = DigestOf(best_);
+    }
+    infers_ = onnx() ? onnx_model::Check(*best_.program).ok() : passes::InferShapes(*ir::Clone(*best_.program)).ok();
     report_.reached.nodes_before = CountNodes(*best_.program->graph);
     RETURN_IF_ERROR(MakeFolder(options_.folder));
     RemoveFolder(Scratch());
@@ -227,6 +233,8 @@ class Prober : public minifier::Oracle {
     const Verdict& v = *log_.Find(digest);
     if (!Matches(v) && !flaky_)
       report_.notes.push_back("the check is flaky: what is left failed when it was found, and did not when it was asked again");
+    if (best_.program->graph->node_count() == 0)
+      report_.notes.push_back("without any node it fails so, too: the failure is the check's own, or of what is around the nodes");
     return absl::OkStatus();
   }
 
@@ -235,7 +243,7 @@ class Prober : public minifier::Oracle {
   absl::Status WriteBest(bool last, std::vector<std::string>* missing) const {
     const std::vector<ir::TensorRef> inputs = data_.InputsOf(*best_.program, *names_);
     RETURN_IF_ERROR(WriteMinifiedText(*best_.program, options_.folder, "min", !last));
-    if (best_.other) RETURN_IF_ERROR(WriteMinifiedText(*best_.other, options_.folder, "other", !last));
+    if (best_.other && !onnx()) RETURN_IF_ERROR(WriteMinifiedText(*best_.other, options_.folder, "other", !last));
     for (const char* stem : {"min", "other"})  // the links of those on the way
       for (int i = 0; last && unlink(text::StrCat(options_.folder, "/", stem, ".", i).c_str()) == 0; ++i) {
       }
@@ -245,7 +253,12 @@ class Prober : public minifier::Oracle {
       if (missing) missing->push_back(text::StrCat(name, ": ", s.message()));
       return absl::OkStatus();
     };
-    RETURN_IF_ERROR(settle(WriteMinifiedPt2(*best_.program, inputs, options_.folder + "/min.pt2"), "min.pt2"));
+    if (onnx()) {
+      if (best_.other) RETURN_IF_ERROR(WriteMinifiedOnnx(*best_.other, options_.folder + "/other.onnx"));
+      RETURN_IF_ERROR(WriteMinifiedOnnx(*best_.program, options_.folder + "/min.onnx"));
+    } else {
+      RETURN_IF_ERROR(settle(WriteMinifiedPt2(*best_.program, inputs, options_.folder + "/min.pt2"), "min.pt2"));
+    }
     return settle(WriteMinifiedInputs(inputs, options_.folder + "/inputs.safetensors"), "inputs.safetensors");
   }
 
@@ -262,6 +275,16 @@ class Prober : public minifier::Oracle {
   std::set<std::string> counted_;
   std::vector<std::string> steps_;
   const Clock::time_point start_ = Clock::now();
+
+  bool onnx() const { return onnx_model::IsOnnx(*best_.program); }
+
+  // What the check depends on must be there; what the values between nodes are is only of use.
+  absl::StatusOr<MinifyData> RecordedData() const {
+    const OnnxRuntimeOptions runtime{.python = options_.python, .timeout_seconds = options_.timeout > 0 ? options_.timeout : 3600};
+    auto data = MinifyData::Make(*best_.program, options_.inputs, check_.numeric(), runtime);
+    if (data.ok() || IdOf(data.status()) != id::kNoRuntime || !check_.runtime().empty()) return data;
+    return MinifyData::Make(*best_.program, options_.inputs, false, runtime);
+  }
 
   std::string Scratch() const { return options_.folder + "/probes"; }
   static std::string Describe(const Verdict& v) { return v.message.empty() ? v.failure : text::StrCat(v.failure, ": ",
@@ -318,7 +341,13 @@ class Prober : public minifier::Oracle {
     if (c.digest == best_.digest) return std::nullopt;
     return c;
   }
-  bool Valid(ir::Program& p) const { return ir::Verify(p).ok() && (!infers_ || passes::InferShapes(p).ok()); }
+  bool Valid(ir::Program& p) const {
+    if (!ir::Verify(p).ok()) return false;
+    if (!onnx()) return !infers_ || passes::InferShapes(p).ok();
+    for (const ir::Value* v : UserInputs(p))  // a model has to state types, and only tensors are handed to a check
+      if (v->type().kind == ir::Type::kObject && (v->type().class_name.empty() || check_.wants_inputs())) return false;
+    return !infers_ || onnx_model::Check(p).ok();
+  }
 
   // Files of a candidate, the check on them.
   absl::StatusOr<Verdict> Probe(const Candidate& c) const {
@@ -340,9 +369,16 @@ class Prober : public minifier::Oracle {
       files.ir = files.folder + "/model.ir";
       RETURN_IF_ERROR(WriteMinifiedText(*c.program, files.folder, "model", true));
     }
-    if (c.other) {
+    if (c.other && onnx()) {
+      files.other = files.folder + "/other.onnx";
+      RETURN_IF_ERROR(WriteMinifiedOnnx(*c.other, files.other));
+    } else if (c.other) {
       files.other = files.folder + "/other.ir";
       RETURN_IF_ERROR(WriteMinifiedText(*c.other, files.folder, "other", true));
+    }
+    if (check_.wants_onnx()) {
+      files.onnx = files.folder + "/model.onnx";
+      RETURN_IF_ERROR(WriteMinifiedOnnx(*c.program, files.onnx));
     }
     if (check_.wants_pt2()) {
       files.pt2 = files.folder + "/model.pt2";
@@ -424,7 +460,15 @@ int64_t WeightBytes(const ir::Program& p) {
 
 std::string Symbols(const ir::Program& p) {
   std::vector<std::string> names;
-  for (const ir::SymbolInfo& s : p.syms->symbols()) names.push_back(s.name);
+  if (onnx_model::IsOnnx(p)) {  // inference has names for all that it does not know
+    std::set<std::string> seen;
+    for (const ir::Value* v : UserInputs(p))
+      for (ir::Sym s : v->type().sizes)
+        for (ir::Sym x : s.Symbols())
+          if (seen.emplace(x.name()).second) names.emplace_back(x.name());
+  } else {
+    for (const ir::SymbolInfo& s : p.syms->symbols()) names.push_back(s.name);
+  }
   return names.empty() ? "none" : text::Join(names, ", ");
 }
 
@@ -434,6 +478,15 @@ std::string Code(std::string_view s) {
   for (char& c : out)
     if (c == '`') c = '\'';
   return text::StrCat("`", out, "`");
+}
+
+// The module and line that a node came from; of an ONNX model what the node is called.
+std::string PlaceOf(const ir::Node& n) {
+  if (!n.source()) return "";
+  if (onnx_model::IsOnnx(*n.graph()->program()))
+    for (const auto& [key, value] : n.source()->other)
+      if (key == "name") return value;
+  return n.source()->Describe();
 }
 
 std::string ReportText(const MinifyOptions& o, const ir::Program& original, const Prober& prober, const MinifyReport& report,
@@ -452,9 +505,8 @@ std::string ReportText(const MinifyOptions& o, const ir::Program& original, cons
                   " |\n| symbolic sizes | ", Symbols(original), " | ", Symbols(p), " |\n\n## What is left\n\n");
   for (const ir::Node* n : *p.graph) {
     std::string place;
-    if (const ir::Value* v = n->output() ? original.graph->FindValue(n->output()->name()) : nullptr; v && v->producer() &&
-        v->producer()->source())
-      place = v->producer()->source()->Describe();
+    if (const ir::Value* v = n->output() ? original.graph->FindValue(n->output()->name()) : nullptr; v && v->producer())
+      place = PlaceOf(*v->producer());
     text::StrAppend(&out, "- ", Code(n->op_name()),
         n->output() ? text::StrCat(" (", Code("%" + n->output()->name()), ", ", Code(n->output()->type().ToString()), ")") : "",
                     place.empty() ? "" : text::StrCat(", in ", Code(place)), "\n");
@@ -465,9 +517,15 @@ std::string ReportText(const MinifyOptions& o, const ir::Program& original, cons
   if (report.stopped) out += "\nA limit of time or probes was reached: more may go.\n";
   for (const std::string& note : report.notes) text::StrAppend(&out, "\nNote: ", text::Printable(note), ".\n");
   text::StrAppend(&out, "\nThe numbers are ", prober.data().origin(),
-      ".\n\n## Files\n\n- `min.ir`: the program as text; `min.pt2`", onnx ? ", `min.onnx`" : "",
-                  ": the same\n- `inputs.safetensors`: its inputs, as `slipway run` takes them\n- `repro.sh`: the check on it\n- `repro.py`: the same program in torch, and the check on what that "
-                  "exports\n- `probes.log`: what was asked; the same command goes on from it\n");
+      ".\n\n## Files\n\n");
+  if (onnx_model::IsOnnx(p))
+    out += "- `min.onnx`: the model; `min.ir`: its nodes as text, to be read\n";
+  else
+    text::StrAppend(&out, "- `min.ir`: the program as text; `min.pt2`", onnx ? ", `min.onnx`" : "", ": the same\n");
+  out += "- `inputs.safetensors`: its inputs, as `slipway run` takes them\n- `repro.sh`: the check on it\n";
+  if (onnx_model::IsOnnx(p)) out += "- `repro.py`: the same with onnxruntime and numpy alone\n";
+  else out += "- `repro.py`: the same program in torch, and the check on what that exports\n";
+  out += "- `probes.log`: what was asked; the same command goes on from it\n";
   for (const std::string& m : missing) text::StrAppend(&out, "\nNot written: ", text::Printable(m), ".\n");
   text::StrAppend(&out, "\nMade by ", VersionText(),
       original.torch_version.empty() ? "" : text::StrCat("; the program by torch ", text::Printable(original.torch_version)),
@@ -481,22 +539,32 @@ absl::Status WriteResult(const MinifyOptions& o, const Check& check, const ir::P
   RETURN_IF_ERROR(prober.WriteBest(true, &missing));
   const ir::Program& p = prober.best();
   const std::vector<ir::TensorRef> inputs = prober.data().InputsOf(p, prober.names());
-  unlink((o.folder + "/min.onnx").c_str());
-  auto converted = io::RunSubprocess({o.slipway, "convert", o.folder + "/min.ir", "-o", o.folder + "/min.onnx", "-q"},
-      {.timeout_seconds = o.timeout, .memory_limit = o.memory});
-  const bool onnx = converted.ok() && !converted->timed_out && converted->exit_code == 0;
+  const bool model = onnx_model::IsOnnx(p);
+  bool onnx = model;
+  if (!model) {
+    unlink((o.folder + "/min.onnx").c_str());
+    auto converted = io::RunSubprocess({o.slipway, "convert", o.folder + "/min.ir", "-o", o.folder + "/min.onnx", "-q"},
+        {.timeout_seconds = o.timeout, .memory_limit = o.memory});
+    onnx = converted.ok() && !converted->timed_out && converted->exit_code == 0;
+  }
   std::error_code error;
   const std::filesystem::path here = std::filesystem::current_path(error),
       folder = std::filesystem::weakly_canonical(o.folder, error);
   ReproOptions repro;
+  repro.onnx = model;
+  repro.runtime = check.runtime();
   repro.steps = check.ShellSteps();
   repro.from = std::filesystem::relative(here, folder, error).string();
   repro.result = std::filesystem::relative(folder, here, error).string() + "/";
   repro.failure = text::Printable(text::Shortened(report.failure, 300));
   RETURN_IF_ERROR(WriteReproShell(repro, o.folder));
-  if (absl::Status s = WriteReproPython(p, inputs, repro,
-      o.folder); absl::IsUnimplemented(s)) missing.push_back(text::StrCat("repro.py: ", s.message()));
-  else RETURN_IF_ERROR(s);
+  if (model) {
+    RETURN_IF_ERROR(WriteReproOnnx(repro, o.folder));
+  } else {
+    const absl::Status written = WriteReproPython(p, inputs, repro, o.folder);
+    if (absl::IsUnimplemented(written)) missing.push_back(text::StrCat("repro.py: ", written.message()));
+    else RETURN_IF_ERROR(written);
+  }
   ASSIGN_OR_RETURN(auto file, io::AtomicFile::Create(o.folder + "/report.md"));
   RETURN_IF_ERROR(file->Write(ReportText(o, original, prober, report, onnx, missing)));
   for (std::string& m : missing) report.notes.push_back("not written: " + std::move(m));
@@ -504,6 +572,13 @@ absl::Status WriteResult(const MinifyOptions& o, const Check& check, const ir::P
 }
 
 absl::StatusOr<std::unique_ptr<ir::Program>> ReadOne(const std::string& path) {
+  auto source = OpenSource(path);
+  if (!source.ok()) return WithPlace(source.status(), path);
+  if (source->file) {
+    auto opaque = OpenOpaque(*source);
+    if (!opaque.ok()) return WithPlace(opaque.status(), path);
+    if (*opaque) return opaque;
+  }
   auto archive = OpenArchive(path);
   if (!archive.ok()) return WithPlace(archive.status(), path);
   if (archive->programs.size() != 1)
@@ -513,7 +588,7 @@ absl::StatusOr<std::unique_ptr<ir::Program>> ReadOne(const std::string& path) {
 }
 
 // All that the answers depend on.
-absl::StatusOr<std::string> KeyOf(const MinifyOptions& o, const Check& check) {
+absl::StatusOr<std::string> KeyOf(const MinifyOptions& o, const Check& check, absl::Span<const ir::Program* const> models) {
   io::Sha256 key;
   key.Update(check.Key());
   for (const std::string& path : {o.input, o.inputs, check.other()}) {
@@ -521,28 +596,38 @@ absl::StatusOr<std::string> KeyOf(const MinifyOptions& o, const Check& check) {
     ASSIGN_OR_RETURN(const auto file, io::MappedFile::Open(path));
     key.Update(text::StrCat("\n", SourceDigest(file)));
   }
+  std::set<std::string> beside;  // files of weights
+  for (const ir::Program* p : models)
+    for (const auto& [name, t] : p->weights)
+      if (const auto* bytes = std::get_if<io::Bytes>(&t.storage->bytes); bytes && bytes->file_range())
+        if (const auto& file = bytes->file_range()->file; file->path() != o.input && beside.insert(file->path()).second)
+          key.Update(text::StrCat("\n", SourceDigest(file)));
   key.Update(VersionText());
   return io::ToHex(key.Finish()).substr(0, 32);
 }
 
 absl::Status Run(const MinifyOptions& o, MinifyReport& report) {
-  ASSIGN_OR_RETURN(const Check check, Check::Parse({o.check, o.fail_code, o.fail_regex, o.python, o.slipway, o.timeout,
-      o.memory}));
   ASSIGN_OR_RETURN(std::unique_ptr<ir::Program> program, ReadOne(o.input));
+  const bool onnx = onnx_model::IsOnnx(*program);
+  ASSIGN_OR_RETURN(const Check check, Check::Parse({o.check, o.fail_code, o.fail_regex, o.python, o.slipway, onnx, o.timeout,
+      o.memory}));
   const std::unique_ptr<ir::Program> original = ir::Clone(*program);
   std::unique_ptr<ir::Program> other;
   if (!check.other().empty()) {
     ASSIGN_OR_RETURN(other, ReadOne(check.other()));
-    if (CountNodes(*other->graph) != CountNodes(*program->graph))
+    if (CountNodes(*other->graph) != CountNodes(*program->graph) || onnx_model::IsOnnx(*other) != onnx)
       return WithPlace(absl::UnimplementedError("a program of another structure, which cannot be cut alike"), check.other());
   }
-  ASSIGN_OR_RETURN(const std::string key, KeyOf(o, check));
+  std::vector<const ir::Program*> models;
+  for (const ir::Program* p : {program.get(), other.get()})
+    if (p && onnx) models.push_back(p);
+  ASSIGN_OR_RETURN(const std::string key, KeyOf(o, check, models));
   Prober prober(o, check, report);
   RETURN_IF_ERROR(prober.Open(std::move(program), std::move(other), key));
   ASSIGN_OR_RETURN(const bool fails, prober.Establish());
   if (!fails) {
     const Verdict& v = prober.target();
-    return WithPlace(AnswerIsNo(v.kind == Verdict::kPasses ? "the program does not fail the check"
+    return WithPlace(AnswerIsNo(v.kind == Verdict::kPasses ? text::StrCat("the ", onnx ? "model" : "program", " does not fail the check")
                                                            : text::StrCat("the program fails in another way than the check asks for: ", v.failure,
                                                                           v.message.empty() ? "" : ": ", v.message),
                                 id::kDoesNotFail),

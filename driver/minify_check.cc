@@ -3,6 +3,7 @@
 
 #include <re2/re2.h>
 
+#include "base/status_macros.h"
 #include "base/text.h"
 #include "driver/diagnostic.h"
 
@@ -79,83 +80,27 @@ std::string Normalized(std::string_view message, std::string_view folder) {
   return s;
 }
 
+namespace {
+
+// What onnxruntime says without what nodes and values are called in it, since candidates lose their names, and without the nodes that it
+// stands inside of.
+std::string WithoutNames(std::string s) {
+  static const RE2& kQuoted = *new RE2(R"('[^']*'|\\?"[^"\\]*\\?")");
+  static const RE2& kNode = *new RE2(R"(\b([Nn]ode:?) ?(\([^()]*\)|[^ ]*))");
+  static const RE2& kInside = *new RE2(R"(Node '' Op \([^()]*\) \[[A-Za-z]*InferenceError\] Graph attribute inferencing failed: )");
+  RE2::GlobalReplace(&s, kQuoted, "''");
+  RE2::GlobalReplace(&s, kNode, "\\1 ''");
+  RE2::GlobalReplace(&s, kInside, "");
+  return s;
+}
+
+}  // namespace
+
 absl::StatusOr<Check> Check::Parse(const CheckOptions& options) {
   Check c;
   c.options_ = options;
-  std::string check = options.check;
-  const auto convert = [&](const std::string& target, const std::string& opset, bool tells) -> absl::StatusOr<Step> {
-    Step s;
-    if (target != "onnx" && target != "so" && target != "pt2")
-      return UsageError(text::StrCat("--check ", options.check, ": '", target, "' is no target of checks"),
-          "onnx, so and pt2 are");
-    int number = 0;
-    if (!opset.empty() && (target != "onnx" || !text::ParseNumber(std::string_view(opset), &number)))
-      return UsageError(text::StrCat("--check ", options.check, ": '", opset, "' is no opset"));
-    s.argv = {"{slipway}", "convert", "{ir}", "-o", text::StrCat("{folder}/out.", target), "--diagnostics", "json"};
-    if (!opset.empty()) s.argv.insert(s.argv.end(), {"--opset", opset});
-    s.tells = tells;
-    s.diagnostics = true;
-    c.ir_ = true;
-    return s;
-  };
-  const auto add = [&](absl::StatusOr<Step> s) -> absl::Status {
-    if (s.ok()) c.steps_.push_back(*std::move(s));
-    return s.status();
-  };
-  std::string_view rest = check;
-  absl::Status status;
-  if (check == "run") {
-    Step s;
-    s.argv = {"{slipway}", "run", "{ir}", "--inputs", "{inputs}", "--outputs", "{folder}/outputs.safetensors",
-        "--diagnostics", "json"};
-    s.tells = s.diagnostics = true;
-    c.steps_.push_back(std::move(s));
-    c.ir_ = c.inputs_ = c.numeric_ = true;
-  } else if (text::ConsumePrefix(&rest, "convert:")) {
-    std::string target(rest);
-    const std::string opset = TakeSuffix(&target);
-    status = add(convert(target, opset, true));
-  } else if (text::ConsumePrefix(&rest, "diagnostic:")) {
-    c.id_ = std::string(rest);
-    std::string target = TakeSuffix(&c.id_);
-    if (!RE2::FullMatch(c.id_, R"(SW[0-9]{4})")) return UsageError(text::StrCat("--check ", check, ": '", c.id_,
-        "' is no diagnostic"), "docs/diagnostics.md lists them");
-    status = add(convert(target.empty() ? "onnx" : target, "", true));
-  } else if (text::ConsumePrefix(&rest, "accuracy:")) {
-    std::string target(rest);
-    const std::string opset = target.starts_with("onnx@") ? TakeSuffix(&target) : "";
-    std::string against = text::StrCat("{folder}/out.", target);
-    if (target == "onnx" || target == "so") {
-      status = add(convert(target, opset, false));
-    } else {
-      c.other_ = target;
-      against = "{other}";
-    }
-    Step s;
-    s.argv = {"{slipway}", "verify", "{ir}", against, "--inputs", "{inputs}"};
-    if (!options.python.empty()) s.argv.insert(s.argv.end(), {"--python", options.python});
-    s.tells = true;
-    s.code = 1;
-    c.steps_.push_back(std::move(s));
-    c.ir_ = c.inputs_ = c.numeric_ = true;
-  } else {
-    c.command_ = true;
-    c.pt2_ = text::Contains(check, "{}") || text::Contains(check, "{pt2}");
-    c.ir_ = text::Contains(check, "{ir}");
-    c.inputs_ = text::Contains(check, "{inputs}");
-    const bool onnx = text::Contains(check, "{onnx}");
-    if (!c.pt2_ && !c.ir_ && !onnx)
-      return UsageError(text::StrCat("--check '", check, "' names no file of the candidate"),
-                        "{} in the command stands for it as .pt2, {ir} as text, {onnx} as ONNX; slipway's own checks are convert:onnx, "
-                        "convert:so, run, accuracy:onnx, accuracy:so, accuracy:OTHER.pt2, diagnostic:SW2001");
-    c.numeric_ = true;
-    if (onnx) status = add(convert("onnx", "", false));
-    Step s;
-    s.argv = {"/bin/sh", "-c", check};
-    s.tells = true;
-    c.steps_.push_back(std::move(s));
-  }
-  if (!status.ok()) return status;
+  const absl::Status s = options.onnx ? c.ParseModelCheck() : c.ParseProgramCheck();
+  if (!s.ok()) return s;
   if (!options.fail_regex.empty()) {
     const RE2 pattern(options.fail_regex, RE2::Quiet);
     if (!pattern.ok()) return UsageError(text::StrCat("--fail-regex: ", pattern.error()));
@@ -163,10 +108,124 @@ absl::StatusOr<Check> Check::Parse(const CheckOptions& options) {
   return c;
 }
 
+absl::Status Check::ParseProgramCheck() {
+  const std::string& check = options_.check;
+  const auto convert = [&](const std::string& target, const std::string& opset, bool tells) -> absl::Status {
+    Step s;
+    if (target != "onnx" && target != "so" && target != "pt2")
+      return UsageError(text::StrCat("--check ", check, ": '", target, "' is no target of checks"), "onnx, so and pt2 are");
+    int number = 0;
+    if (!opset.empty() && (target != "onnx" || !text::ParseNumber(std::string_view(opset), &number)))
+      return UsageError(text::StrCat("--check ", check, ": '", opset, "' is no opset"));
+    s.argv = {"{slipway}", "convert", "{ir}", "-o", text::StrCat("{folder}/out.", target), "--diagnostics", "json"};
+    if (!opset.empty()) s.argv.insert(s.argv.end(), {"--opset", opset});
+    s.tells = tells;
+    s.diagnostics = true;
+    ir_ = true;
+    steps_.push_back(std::move(s));
+    return absl::OkStatus();
+  };
+  std::string_view rest = check;
+  if (check == "run") {
+    AddRun("{ir}");
+    ir_ = true;
+  } else if (text::ConsumePrefix(&rest, "convert:")) {
+    std::string target(rest);
+    const std::string opset = TakeSuffix(&target);
+    return convert(target, opset, true);
+  } else if (text::ConsumePrefix(&rest, "diagnostic:")) {
+    id_ = std::string(rest);
+    std::string target = TakeSuffix(&id_);
+    if (!RE2::FullMatch(id_, R"(SW[0-9]{4})"))
+      return UsageError(text::StrCat("--check ", check, ": '", id_, "' is no diagnostic"), "docs/diagnostics.md lists them");
+    return convert(target.empty() ? "onnx" : target, "", true);
+  } else if (text::ConsumePrefix(&rest, "accuracy:")) {
+    std::string target(rest);
+    const std::string opset = target.starts_with("onnx@") ? TakeSuffix(&target) : "";
+    std::string against = text::StrCat("{folder}/out.", target);
+    if (target == "onnx" || target == "so") {
+      RETURN_IF_ERROR(convert(target, opset, false));
+    } else {
+      other_ = target;
+      against = "{other}";
+    }
+    AddVerify({"{ir}", against});
+    ir_ = true;
+  } else {
+    pt2_ = text::Contains(check, "{}") || text::Contains(check, "{pt2}");
+    ir_ = text::Contains(check, "{ir}");
+    const bool onnx = text::Contains(check, "{onnx}");
+    if (!pt2_ && !ir_ && !onnx)
+      return UsageError(text::StrCat("--check '", check, "' names no file of the candidate"),
+                        "{} in the command stands for it as .pt2, {ir} as text, {onnx} as ONNX; slipway's own checks are convert:onnx, "
+                        "convert:so, run, accuracy:onnx, accuracy:so, accuracy:OTHER.pt2, diagnostic:SW2001");
+    if (onnx) RETURN_IF_ERROR(convert("onnx", "", false));
+    AddCommand();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Check::ParseModelCheck() {
+  const std::string& check = options_.check;
+  constexpr char kOwn[] = "slipway's own checks of ONNX models are run, accuracy:ort-unoptimized, accuracy:OTHER.onnx";
+  std::string_view rest = check;
+  onnx_ = true;
+  if (check == "run") {
+    AddRun("{onnx}");
+    runtime_ = "run";
+  } else if (check.starts_with("convert:") || check.starts_with("diagnostic:") || check == "accuracy:onnx" || check == "accuracy:so") {
+    return UsageError(text::StrCat("--check ", check, ": an ONNX model is not converted"), kOwn);
+  } else if (check == "accuracy:ort-unoptimized") {
+    AddVerify({"{onnx}", "{onnx}", "--ort-unoptimized"});
+    runtime_ = "unoptimized";
+  } else if (text::ConsumePrefix(&rest, "accuracy:")) {
+    other_ = std::string(rest);
+    AddVerify({"{onnx}", "{other}"});
+    runtime_ = "other";
+  } else {
+    ir_ = text::Contains(check, "{ir}");
+    if (!ir_ && !text::Contains(check, "{}") && !text::Contains(check, "{onnx}"))
+      return UsageError(text::StrCat("--check '", check, "' names no file of the candidate"),
+                        text::StrCat("{} in the command stands for it as .onnx, {ir} as text; ", kOwn));
+    AddCommand();
+  }
+  return absl::OkStatus();
+}
+
+void Check::AddRun(const char* model) {
+  Step s;
+  s.argv = {"{slipway}", "run", model, "--inputs", "{inputs}", "--outputs", "{folder}/outputs.safetensors", "--diagnostics", "json"};
+  if (!options_.python.empty()) s.argv.insert(s.argv.end(), {"--python", options_.python});
+  s.tells = s.diagnostics = true;
+  steps_.push_back(std::move(s));
+  inputs_ = numeric_ = true;
+}
+
+void Check::AddVerify(const std::vector<std::string>& models) {
+  Step s;
+  s.argv = {"{slipway}", "verify"};
+  s.argv.insert(s.argv.end(), models.begin(), models.end());
+  s.argv.insert(s.argv.end(), {"--inputs", "{inputs}"});
+  if (!options_.python.empty()) s.argv.insert(s.argv.end(), {"--python", options_.python});
+  s.tells = true;
+  s.code = 1;
+  steps_.push_back(std::move(s));
+  inputs_ = numeric_ = true;
+}
+
+void Check::AddCommand() {
+  Step s;
+  s.argv = {"/bin/sh", "-c", options_.check};
+  s.tells = true;
+  steps_.push_back(std::move(s));
+  inputs_ = text::Contains(options_.check, "{inputs}");
+  command_ = numeric_ = true;
+}
+
 std::string Check::Replaced(std::string_view text, const CandidateFiles& files, bool quote) const {
   const std::pair<std::string_view, std::string> all[] = {
-      {"{}", files.pt2},           {"{pt2}", files.pt2},       {"{ir}", files.ir},          {"{inputs}", files.inputs},
-      {"{onnx}", files.folder + "/out.onnx"}, {"{other}", files.other}, {"{folder}", files.folder},
+      {"{}", onnx_ ? files.onnx : files.pt2}, {"{pt2}", files.pt2}, {"{ir}", files.ir}, {"{inputs}", files.inputs},
+      {"{onnx}", onnx_ ? files.onnx : files.folder + "/out.onnx"}, {"{other}", files.other}, {"{folder}", files.folder},
           {"{slipway}", options_.slipway},
   };
   std::string out;
@@ -222,6 +281,7 @@ Verdict Check::Judge(const Step& step, const io::SubprocessResult& r, const Cand
       }
       v.failure = std::string(id);
       v.message = Normalized(JsonText(line, "cause"), files.folder);
+      if (onnx_) v.message = WithoutNames(std::move(v.message));
       return v;
     }
     if (!id_.empty()) v.kind = Verdict::kPasses;

@@ -20,6 +20,7 @@ struct CheckOptions {
   std::string fail_regex;         // what output must contain
   std::string python;             // for slipway verify; "": as it finds one
   std::string slipway;            // the binary for checks that are slipway's own
+  bool onnx = false;              // candidates are ONNX models
   double timeout = 0;             // seconds; 0: none
   uint64_t memory = 0;            // bytes; 0: none
 };
@@ -27,7 +28,7 @@ struct CheckOptions {
 // Files of a candidate. Those that are not asked for are empty.
 struct CandidateFiles {
   std::string folder;  // theirs alone; checks may write there
-  std::string pt2, ir, inputs, other;
+  std::string pt2, onnx, ir, inputs, other;
 };
 
 // What became of a candidate.
@@ -48,10 +49,13 @@ class Check {
   static absl::StatusOr<Check> Parse(const CheckOptions& options);
 
   bool wants_pt2() const { return pt2_; }
+  bool wants_onnx() const { return onnx_; }  // of ONNX models
   bool wants_ir() const { return ir_; }
   bool wants_inputs() const { return inputs_; }
   // The program that candidates are compared with (accuracy:OTHER.pt2); "" for none.
   const std::string& other() const { return other_; }
+  // What repro.py does by itself of an ONNX model: "run", "unoptimized", "other"; "" for the steps.
+  const std::string& runtime() const { return runtime_; }
   // Whether results depend on the numbers that the program is given.
   bool numeric() const { return numeric_; }
 
@@ -73,9 +77,14 @@ class Check {
   CheckOptions options_;
   std::vector<Step> steps_;
   std::string id_;  // diagnostic:ID
-  bool pt2_ = false, ir_ = false, inputs_ = false, numeric_ = false, command_ = false;
-  std::string other_;
+  bool pt2_ = false, onnx_ = false, ir_ = false, inputs_ = false, numeric_ = false, command_ = false;
+  std::string other_, runtime_;
 
+  absl::Status ParseProgramCheck();
+  absl::Status ParseModelCheck();
+  void AddRun(const char* model);
+  void AddVerify(const std::vector<std::string>& models);
+  void AddCommand();
   std::string Replaced(std::string_view text, const CandidateFiles& files, bool quote) const;
   Verdict Judge(const Step& step, const io::SubprocessResult& result, const CandidateFiles& files) const;
 };

@@ -3,16 +3,21 @@
 
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "absl/container/flat_hash_set.h"
 #include "base/floats.h"
 #include "base/status_macros.h"
+#include "driver/diagnostic.h"
 #include "driver/pass_context.h"
+#include "exporters/onnx/export.h"
 #include "importers/checkpoint/state_dict.h"
 #include "importers/safetensors/safetensors.h"
 #include "io/mapped_file.h"
+#include "io/temp_folder.h"
 #include "ir/clone.h"
 #include "ir/ops/op_table.h"
+#include "onnx_model/opaque.h"
 #include "passes/pass.h"
 #include "planner/evaluator.h"
 
@@ -199,6 +204,60 @@ void Record(const ir::Program& original, const std::vector<TensorRef>& inputs, c
   for (size_t i = 0; i < names.size(); ++i) values.insert_or_assign(names[i], std::move((*results)[i]));
 }
 
+// The same of an ONNX model. One that onnxruntime does not run is cut behind the last node with which it does.
+absl::Status RecordModel(const ir::Program& original, const text::Map<int64_t>& symbols, const OnnxRuntimeOptions& runtime,
+    text::Map<TensorRef>& values) {
+  ASSIGN_OR_RETURN(const auto folder, io::TempFolder::Make());
+  const std::string path = folder->path() + "/model.onnx";
+  const minifier::StandIns names(original);
+  OnnxRuntimeOptions options = runtime;
+  options.optimize = false;
+  options.exact = options.lenient = true;
+  // Whether the first nodes run.
+  const auto run = [&](size_t count) -> absl::StatusOr<bool> {
+    std::unique_ptr<ir::Program> p = ir::Clone(original);
+    minifier::Places places(count);
+    std::iota(places.begin(), places.end(), 0);
+    if (count < p->graph->node_count()) RETURN_IF_ERROR(minifier::KeepNodes(places, minifier::Joint::kCut, &names)(*p));
+    Tensors inputs;
+    for (const Value* v : UserInputs(*p)) {
+      auto it = values.find(v->name());
+      if (it == values.end()) return false;
+      inputs.push_back(it->second);
+    }
+    std::vector<std::string> wanted;
+    int64_t bytes = 0;
+    for (const ir::Node* n : *p->graph)
+      for (const Value* v : n->outputs()) {
+        if (!v) continue;
+        int64_t size = v->type().is_tensor() ? ir::ByteSize(v->dtype()) : 0;
+        if (v->type().is_tensor())
+          for (int64_t s : SizesOf(v->type(), symbols)) size = size > kMostRecorded ? size : size * s;
+        if (bytes + size > kMostRecorded) continue;
+        bytes += size;
+        wanted.push_back(v->name());
+      }
+    RETURN_IF_ERROR(exporters::ExportOpaque(*p, path).status());
+    auto runs = RunOnnx(path, absl::MakeConstSpan(&inputs, 1), options, &wanted);
+    if (!runs.ok() && IdOf(runs.status()) == id::kNoRuntime) return runs.status();
+    if (!runs.ok() || !runs->results[0].ok()) return false;
+    std::vector<std::string> given = runs->outputs;
+    given.insert(given.end(), runs->observed.begin(), runs->observed.end());
+    for (size_t i = 0; i < given.size() && i < runs->results[0]->size(); ++i)
+      if ((*runs->results[0])[i].storage && original.graph->FindValue(given[i]))
+        values.insert_or_assign(given[i], (*runs->results[0])[i]);
+    return true;
+  };
+  const size_t all = original.graph->node_count();
+  ASSIGN_OR_RETURN(const bool whole, run(all));
+  for (size_t good = 0, bad = all; !whole && good + 1 < bad;) {
+    const size_t middle = good + (bad - good) / 2;
+    ASSIGN_OR_RETURN(const bool runs, run(middle));
+    (runs ? good : bad) = middle;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::vector<const Value*> UserInputs(const ir::Program& p) {
@@ -209,7 +268,8 @@ std::vector<const Value*> UserInputs(const ir::Program& p) {
   return out;
 }
 
-absl::StatusOr<MinifyData> MinifyData::Make(const ir::Program& original, const std::string& file, bool record) {
+absl::StatusOr<MinifyData> MinifyData::Make(const ir::Program& original, const std::string& file, bool record,
+    const OnnxRuntimeOptions& runtime) {
   MinifyData d;
   const std::vector<const Value*> inputs = UserInputs(original);
   std::vector<TensorRef> given;
@@ -232,13 +292,32 @@ absl::StatusOr<MinifyData> MinifyData::Make(const ir::Program& original, const s
     for (const Value* v : inputs) given.push_back(MadeUp(v->name(), v->type(), d.symbols_));
     d.origin_ = "made-up inputs";
   }
-  for (size_t i = 0; i < inputs.size(); ++i) d.values_[inputs[i]->name()] = given[i];
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (given[i].dtype != DType::kUnknown) d.values_[inputs[i]->name()] = given[i];  // no sequence, no text
   if (record) {
     const size_t before = d.values_.size();
-    Record(original, given, d.symbols_, d.values_);
-    text::StrAppend(&d.origin_, d.values_.size() > before ? ", and what the program computes of them" : "");
+    if (onnx_model::IsOnnx(original)) {
+      RETURN_IF_ERROR(RecordModel(original, d.symbols_, runtime, d.values_));
+    } else {
+      Record(original, given, d.symbols_, d.values_);
+    }
+    if (d.values_.size() > before)
+      text::StrAppend(&d.origin_, ", and what the ", onnx_model::IsOnnx(original) ? "model" : "program", " computes of them");
   }
   return d;
+}
+
+void MinifyData::StateTypes(ir::Program& p) const {
+  const auto state = [&](Value* v) {
+    if (!v || v->type().kind != Type::kObject) return;
+    auto it = values_.find(v->name());
+    if (it == values_.end()) return;
+    ir::Sizes sizes(it->second.sizes.begin(), it->second.sizes.end());
+    v->mutable_type() = Type::Tensor(it->second.dtype, std::move(sizes));
+  };
+  for (Value* v : p.graph->inputs()) state(v);
+  for (ir::Node* n : *p.graph)
+    for (Value* v : n->outputs()) state(v);
 }
 
 std::vector<TensorRef> MinifyData::InputsOf(const ir::Program& candidate, const minifier::StandIns& names) const {

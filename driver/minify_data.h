@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/text.h"
+#include "driver/onnx_runtime.h"
 #include "ir/graph.h"
 #include "ir/tensor.h"
 #include "minifier/edit.h"
@@ -20,7 +21,9 @@ class MinifyData {
   // Inputs come from a file of input.0 … (as `slipway run` takes it), else from the program's samples, else they are made up.
   // With `record` the program is run once on them and the values of its nodes are kept, where that takes less than 1 GiB.
   // Errors only for the file: what cannot be run is made up.
-  static absl::StatusOr<MinifyData> Make(const ir::Program& original, const std::string& inputs, bool record);
+  // ONNX models are run by onnxruntime, as they are written; where it refuses one, as far as it gets.
+  static absl::StatusOr<MinifyData> Make(const ir::Program& original, const std::string& inputs, bool record,
+                                         const OnnxRuntimeOptions& runtime);
 
   // The values of symbols in the original's inputs.
   const text::Map<int64_t>& symbols() const { return symbols_; }
@@ -28,6 +31,8 @@ class MinifyData {
   std::vector<ir::TensorRef> InputsOf(const ir::Program& candidate, const minifier::StandIns& names) const;
   // A line about where the numbers come from.
   const std::string& origin() const { return origin_; }
+  // The types of what was recorded, for values whose types the program does not know.
+  void StateTypes(ir::Program& p) const;
 
  private:
   text::Map<ir::TensorRef> values_;  // by the name of the original's value

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "driver/minify_check.h"
 #include "driver/minify_data.h"
+#include "exporters/onnx/export.h"
 #include "exporters/pt2/pt2.h"
 #include "exporters/pt2/torch_save.h"
 #include "exporters/safetensors/safetensors.h"
@@ -19,6 +20,7 @@
 #include "io/mapped_file.h"
 #include "ir/clone.h"
 #include "ir/text.h"
+#include "onnx_model/opaque.h"
 
 namespace slipway::driver {
 namespace {
@@ -71,6 +73,7 @@ class Links {
 absl::Status WriteMinifiedText(const ir::Program& p, const std::string& folder, const std::string& stem, bool link) {
   const std::unique_ptr<ir::Program> copy = ir::Clone(p);
   copy->sample_inputs = nullptr;
+  if (onnx_model::IsOnnx(p)) copy->weights.clear();
   Links links(text::StrCat(folder, "/", stem));
   std::vector<ir::TensorRef*> large;
   for (auto& [name, t] : copy->weights) {
@@ -114,6 +117,7 @@ absl::Status WriteMinifiedText(const ir::Program& p, const std::string& folder, 
   }
   ir::PrintOptions print;
   print.base = folder;
+  print.data = !onnx_model::IsOnnx(p);  // which is for reading only
   RETURN_IF_ERROR(WriteFile(text::StrCat(folder, "/", stem, ".ir"), ir::Print(*copy, print)));
   // A larger program may have left one.
   if (large.empty()) unlink(text::StrCat(folder, "/", stem, ".bin").c_str());
@@ -143,6 +147,8 @@ absl::Status WriteMinifiedPt2(const ir::Program& p, const std::vector<ir::Tensor
   return exporters::ExportPt2({{&archive, path}}, {}, false).status();
 }
 
+absl::Status WriteMinifiedOnnx(const ir::Program& p, const std::string& path) { return exporters::ExportOpaque(p, path).status(); }
+
 absl::Status WriteMinifiedInputs(const std::vector<ir::TensorRef>& inputs, const std::string& path) {
   std::vector<weights::NamedTensor> out;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -163,10 +169,11 @@ absl::Status WriteReproShell(const ReproOptions& o, const std::string& folder) {
   std::string body;
   for (std::string step : o.steps) {
     const std::pair<std::string_view, std::string> files[] = {
-        {"{pt2}", ShellQuoted(o.result + "min.pt2")}, {"{}", ShellQuoted(o.result + "min.pt2")},
+        {"{pt2}", ShellQuoted(o.result + "min.pt2")}, {"{}", ShellQuoted(o.result + (o.onnx ? "min.onnx" : "min.pt2"))},
                 {"{ir}", ShellQuoted(o.result + "min.ir")},
             {"{inputs}", ShellQuoted(o.result + "inputs.safetensors")},
-        {"{other}", ShellQuoted(o.result + "other.ir")}, {"{onnx}", "\"$scratch\"/out.onnx"}, {"{folder}", "\"$scratch\""},
+        {"{other}", ShellQuoted(o.result + (o.onnx ? "other.onnx" : "other.ir"))},
+        {"{onnx}", o.onnx ? ShellQuoted(o.result + "min.onnx") : "\"$scratch\"/out.onnx"}, {"{folder}", "\"$scratch\""},
     };
     for (const auto& [key, value] : files)
       for (size_t at = step.find(key); at != std::string::npos; at = step.find(key, at + value.size())) step.replace(at,

@@ -19,10 +19,14 @@ namespace slipway::driver {
 absl::Status WriteMinifiedText(const ir::Program& p, const std::string& folder, const std::string& stem, bool link);
 // With `inputs` as sample inputs, where torch has a name for their types.
 absl::Status WriteMinifiedPt2(const ir::Program& p, const std::vector<ir::TensorRef>& inputs, const std::string& path);
+// Of an ONNX model.
+absl::Status WriteMinifiedOnnx(const ir::Program& p, const std::string& path);
 // input.0, input.1, …
 absl::Status WriteMinifiedInputs(const std::vector<ir::TensorRef>& inputs, const std::string& path);
 
 struct ReproOptions {
+  bool onnx = false;               // of an ONNX model: {} and {onnx} are min.onnx
+  std::string runtime;             // of an ONNX model: what onnxruntime is asked (Check::runtime()); "" for the steps
   std::vector<std::string> steps;  // what fails: shell commands with {}, {pt2}, {ir}, {inputs}, {other}, {onnx}, {folder}
   std::string from;                // the folder that commands start from, relative to that of the result
   std::string result;              // the folder of the result, as seen from there
@@ -31,6 +35,8 @@ struct ReproOptions {
 // repro.py, and repro.bin for numbers that do not fit in it; Unimplemented for what torch cannot be told in Python.
 absl::Status WriteReproPython(const ir::Program& p, const std::vector<ir::TensorRef>& inputs, const ReproOptions& options,
     const std::string& folder);
+// The same of an ONNX model: runs min.onnx, beside it, with onnxruntime and numpy alone.
+absl::Status WriteReproOnnx(const ReproOptions& options, const std::string& folder);
 absl::Status WriteReproShell(const ReproOptions& options, const std::string& folder);
 
 }  // namespace slipway::driver

@@ -1,6 +1,7 @@
 // A program as a torch.nn.Module: one call a node, in the operators of the graph. Numbers that are few stand in the text.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -10,6 +11,7 @@
 #include "base/floats.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "driver/minify_data.h"
 #include "driver/minify_files.h"
 #include "io/atomic_writer.h"
@@ -21,30 +23,9 @@ namespace {
 using ir::Arg;
 using ir::DType;
 using ir::Value;
+using text::Quoted;
 
 constexpr int64_t kInText = 64;  // elements
-
-std::string Quoted(std::string_view s) {
-  std::string out = "\"";
-  for (char c : s) {
-    const unsigned char u = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (c == '\n') {
-      out += "\\n";
-    } else if (u < 0x20 || u == 0x7f) {
-      static constexpr char kHex[] = "0123456789abcdef";
-      out += "\\x";
-      out += kHex[u >> 4];
-      out += kHex[u & 15];
-    } else {
-      out += c;
-    }
-  }
-  out += "\"";
-  return out;
-}
 
 std::string Real(double d) {
   if (std::isnan(d)) return "float(\"nan\")";
@@ -75,8 +56,9 @@ class Python {
     std::string module = Module();
     std::vector<std::string> arguments;
     const std::vector<const Value*> values = UserInputs(p_);
-    for (size_t i = 0; i < values.size(); ++i) arguments.push_back(values[i]->type().is_tensor() ? Tensor(inputs_[i])
-        : Number(inputs_[i]));
+    for (size_t i = 0; i < values.size(); ++i)
+      arguments.push_back(values[i]->type().is_tensor() ? Strided(Tensor(inputs_[i]), inputs_[i].sizes, StridesOf(values[i]->type()))
+                                                        : Number(inputs_[i]));
     std::string text = Head();
     text += module;
     text::StrAppend(&text, "\n\nINPUTS = (\n");
@@ -96,6 +78,7 @@ class Python {
   const ReproOptions& options_;
   absl::Status failure_;
   std::string data_;  // of repro.bin
+  bool strided_ = false;  // whether a tensor is not dense
   std::string members_, bodies_, dims_;
   absl::flat_hash_map<const Value*, std::string> names_;
   absl::flat_hash_map<const ir::Graph*, std::string> functions_;
@@ -178,6 +161,40 @@ class Python {
     return text::StrCat("load(", offset, ", ", TupleOf(sizes), ", ", dtype, ")");
   }
 
+  // How an input lies in memory, of the sizes that inputs have; empty where that is not known.
+  std::vector<int64_t> StridesOf(const ir::Type& t) const {
+    if (!t.strides_known) return {};
+    const std::vector<const Value*> values = UserInputs(p_);
+    const auto size = [&](std::string_view symbol) -> std::optional<int64_t> {
+      for (size_t i = 0; i < values.size(); ++i)
+        for (size_t d = 0; d < inputs_[i].sizes.size() && d < values[i]->sizes().size(); ++d)
+          if (const ir::Sym s = values[i]->sizes()[d]; s.kind() == ir::SymKind::kSymbol && s.name() == symbol) return inputs_[i].sizes[d];
+      return std::nullopt;
+    };
+    std::vector<int64_t> strides;
+    for (ir::Sym s : t.strides) {
+      const auto n = ir::Evaluate(s, size);
+      if (!n || *n < 0) return {};
+      strides.push_back(*n);
+    }
+    return strides;
+  }
+
+  // A dense tensor's text as that of one with other strides.
+  std::string Strided(std::string tensor, const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
+    const std::vector<int64_t> dense = ir::ContiguousStrides(sizes);
+    bool same = strides.size() != sizes.size() || std::find(sizes.begin(), sizes.end(), 0) != sizes.end();
+    if (!same) {
+      same = true;
+      for (size_t d = 0; d < sizes.size(); ++d) same = same && (sizes[d] == 1 || strides[d] == dense[d]);
+    }
+    if (same) return tensor;
+    strided_ = true;
+    std::vector<std::string> texts;
+    for (int64_t s : strides) texts.push_back(std::to_string(s));
+    return text::StrCat("strided(", tensor, ", ", TupleOf(texts), ")");
+  }
+
   // ---- Names
 
   // Python's own words, and what the script uses.
@@ -191,7 +208,7 @@ class Python {
             "finally", "for", "from",
         "global", "if", "import", "in", "is", "lambda", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while",
             "with", "yield",
-        "None", "True", "False", "self", "torch", "math", "load", "float", "_operator", "operator"};
+        "None", "True", "False", "self", "torch", "math", "load", "strided", "float", "_operator", "operator"};
     if (base.empty() || (base[0] >= '0' && base[0] <= '9')) base = text::StrCat("v", base);
     if (kWords.contains(base)) base += "_";
     std::string unique = base;
@@ -200,6 +217,14 @@ class Python {
   }
 
   // ---- Nodes
+
+  // \xHH is a byte in the text form and a character in Python.
+  std::string StringText(const std::string& s) {
+    bool same = text::IsUtf8(s);
+    for (size_t i = 0; i + 1 < s.size(); ++i) same = same && !(s[i] == '\xc2' && static_cast<uint8_t>(s[i + 1]) < 0xa0);
+    if (!same && failure_.ok()) failure_ = absl::UnimplementedError("a string of bytes that are no text, in Python");
+    return Quoted(s);
+  }
 
   std::string ValueText(const Value* v) { return v ? NameFor(v) : "None"; }
 
@@ -212,14 +237,14 @@ class Python {
     if (auto i = a.get<int64_t>()) return std::to_string(*i);
     if (auto d = a.get<double>()) return Real(*d);
     if (auto b = a.get<bool>()) return *b ? "True" : "False";
-    if (auto s = a.get<std::string>()) return Quoted(*s);
+    if (auto s = a.get<std::string>()) return StringText(*s);
     if (auto c = a.get<std::complex<double>>()) return text::StrCat("complex(", Real(c->real()), ", ", Real(c->imag()), ")");
     if (auto is = a.get<ir::Ints>()) return ListOf(*is, integer);
     if (auto ss = a.get<ir::SymInts>()) return ListOf(*ss,
         [&](const ir::IntOrValue& x) { return x.value ? ValueText(x.value) : std::to_string(x.constant); });
     if (auto ds = a.get<std::vector<double>>()) return ListOf(*ds, [](double d) { return Real(d); });
     if (auto bs = a.get<std::vector<bool>>()) return ListOf(*bs, [](bool b) { return std::string(b ? "True" : "False"); });
-    if (auto ts = a.get<std::vector<std::string>>()) return ListOf(*ts, [](const std::string& s) { return Quoted(s); });
+    if (auto ts = a.get<std::vector<std::string>>()) return ListOf(*ts, [&](const std::string& s) { return StringText(s); });
     if (auto t = a.get<DType>()) return DTypeText(*t);
     if (auto m = a.get<ir::MemoryFormat>()) {
       static constexpr const char* kNames[] = {"contiguous_format", "contiguous_format", "channels_last", "channels_last_3d",
@@ -320,7 +345,7 @@ class Python {
         if (failure_.ok()) failure_ = absl::UnimplementedError(text::StrCat("'", spec.target, "' has no values"));
         continue;
       }
-      const std::string tensor = Tensor(weight->second);
+      const std::string tensor = Strided(Tensor(weight->second), weight->second.sizes, weight->second.strides);
       if (spec.kind == ir::InputSpec::kParameter)
         text::StrAppend(&members_, "        self.", name, " = torch.nn.Parameter(", tensor, ", requires_grad=False)\n");
       else
@@ -431,6 +456,16 @@ def load(offset, sizes, dtype):
         file.seek(offset)
         data = bytearray(file.read(count * dtype.itemsize))
     return torch.frombuffer(data, dtype=dtype, count=count).reshape(sizes) if count else torch.empty(sizes, dtype=dtype)
+)";
+    if (strided_)
+      head += R"(
+
+def strided(dense, strides):
+    """The same numbers, lying in memory as they did."""
+    size = 1 + sum((n - 1) * s for n, s in zip(dense.shape, strides))
+    places = torch.arange(size).as_strided(dense.shape, strides).flatten()
+    numbers = torch.zeros(size, dtype=dense.dtype).index_put_((places,), dense.flatten())
+    return numbers.as_strided(dense.shape, strides)
 )";
     return head;
   }

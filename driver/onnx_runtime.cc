@@ -38,6 +38,7 @@ absl::StatusOr<std::string> Request(const std::string& model, absl::Span<const T
                                         const io::MemoryFile& outputs) {
   json::Writer w;
   w.BeginObject().Key("model").String(model).Key("threads").Int(o.threads);
+  w.Key("optimize").Bool(o.optimize).Key("exact").Bool(o.exact).Key("lenient").Bool(o.lenient);
   w.Key("inputs_fd").Int(inputs.fd()).Key("outputs_fd").Int(outputs.fd()).Key("sets").BeginArray();
   uint64_t at = 0;
   for (const Tensors& set : sets) {

@@ -19,6 +19,9 @@ struct OnnxRuntimeOptions {
   std::string python;           // the interpreter; "": python3 or python of PATH
   double timeout_seconds = 600;  // for loading and all runs
   int threads = 0;              // 0: as onnxruntime has it
+  bool optimize = true;         // by its own optimizations of graphs
+  bool exact = false;           // values to observe have the names asked for, and no family of names
+  bool lenient = false;         // outputs that are no tensors of numbers are of unknown type, and no error
 };
 
 struct OnnxRuns {

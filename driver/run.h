@@ -14,13 +14,14 @@
 namespace slipway::driver {
 
 struct RunOptions {
-  std::string model;    // an exported program, its text form, or a native library (.so), whose code is run
+  std::string model;    // an exported program, its text form, a native library (.so), whose code is run, or an ONNX model
   std::string inputs;   // .safetensors: input.0, input.1, …
   std::string outputs;  // .safetensors: output.0, …
   std::vector<std::string> plugins;  // shared libraries with kernels, whose code is run
   int repeat = 1;       // runs; the outputs are those of the last
   bool profile = false;
   int threads = 0;  // at once; 0: kernels::DefaultThreads()
+  std::string python;  // for ONNX models, as OnnxRuntimeOptions has it
   uint64_t memory_limit = uint64_t{1} << 36;
 };
 

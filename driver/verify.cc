@@ -225,7 +225,7 @@ absl::StatusOr<std::unique_ptr<ir::Program>> Unchanged(const ir::Program& p) {
 
 absl::StatusOr<VerifyReport> Verify(const VerifyOptions& o) {
   VerifyReport report;
-  auto a = VerifyModel::Open(o.a, o);
+  auto a = VerifyModel::Open(o.a, o, o.unoptimized);
   if (!a.ok()) return WithPlace(a.status(), o.a);
   auto b = VerifyModel::Open(o.b, o);
   if (!b.ok()) return WithPlace(b.status(), o.b);

@@ -26,6 +26,7 @@ struct VerifyOptions {
   bool reference = true;             // the distances of both from the program in f64
   bool layers = false;               // the first node whose value differs
   std::string python;                // for ONNX: the interpreter; "": of PATH
+  bool unoptimized = false;          // A, an ONNX model, is run without onnxruntime's optimizations
   double timeout = 600;              // seconds of onnxruntime
   std::vector<std::string> plugins;
   int threads = 0;

@@ -69,14 +69,16 @@ class LibraryModel : public VerifyModel {
 
 class OnnxModel : public VerifyModel {
  public:
-  OnnxModel(std::string path, const VerifyOptions& o) : path_(std::move(path)), options_(o) {}
+  OnnxModel(std::string path, const VerifyOptions& o, bool unoptimized)
+      : path_(std::move(path)), options_(o), unoptimized_(unoptimized) {}
 
   std::string kind() const override { return "ONNX model"; }
   std::string note() const override { return version_.empty() ? "" : text::StrCat("onnxruntime ", version_); }
   std::vector<std::string> output_names() const override { return names_; }
 
   absl::StatusOr<std::vector<absl::StatusOr<Tensors>>> Run(absl::Span<const Tensors> sets) override {
-    ASSIGN_OR_RETURN(OnnxRuns runs, RunOnnx(path_, sets, {options_.python, options_.timeout, options_.threads}));
+    ASSIGN_OR_RETURN(OnnxRuns runs, RunOnnx(path_, sets, {.python = options_.python, .timeout_seconds = options_.timeout,
+                                                          .threads = options_.threads, .optimize = !unoptimized_}));
     version_ = runs.version;
     names_ = runs.outputs;
     // State that the model carries is no output of the program.
@@ -91,6 +93,7 @@ class OnnxModel : public VerifyModel {
  private:
   const std::string path_;
   const VerifyOptions& options_;
+  const bool unoptimized_;
   std::string version_;
   std::vector<std::string> names_;
 };
@@ -124,10 +127,11 @@ absl::StatusOr<std::unique_ptr<VerifyModel>> OpenLibrary(const Source& source, c
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<VerifyModel>> VerifyModel::Open(const std::string& path, const VerifyOptions& o) {
+absl::StatusOr<std::unique_ptr<VerifyModel>> VerifyModel::Open(const std::string& path, const VerifyOptions& o, bool unoptimized) {
   ASSIGN_OR_RETURN(const Source source, OpenSource(path));
-  if (path.ends_with(".onnx")) return std::make_unique<OnnxModel>(path, o);
   ASSIGN_OR_RETURN(const Format* format, FormatOf(source));
+  if (format->name == "onnx") return std::make_unique<OnnxModel>(path, o, unoptimized);
+  if (unoptimized) return UsageError("--ort-unoptimized is for an ONNX model as A");
   if (format->name == "native") return OpenLibrary(source, o);
   ASSIGN_OR_RETURN(ir::Archive archive, OpenArchive(source));
   if (archive.programs.size() != 1)

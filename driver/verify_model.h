@@ -20,8 +20,10 @@ namespace slipway::driver {
 // its own error is of the model: Unimplemented, and so on.
 class VerifyModel {
  public:
-  // What `path` is follows from its structure; an .onnx from its name.
-  static absl::StatusOr<std::unique_ptr<VerifyModel>> Open(const std::string& path, const VerifyOptions& options);
+  // What `path` is follows from its structure.
+  // With `unoptimized` onnxruntime runs it as it is written.
+  static absl::StatusOr<std::unique_ptr<VerifyModel>> Open(const std::string& path, const VerifyOptions& options,
+                                                           bool unoptimized = false);
   virtual ~VerifyModel() = default;
 
   virtual absl::StatusOr<std::vector<absl::StatusOr<Tensors>>> Run(absl::Span<const Tensors> sets) = 0;

@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/escaping.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "ir/ops/op_table.h"
 #include "ir/text.h"
 #include "ir/text_internal.h"
@@ -18,52 +19,8 @@ namespace {
 
 using namespace text_form;  // NOLINT: this file and parse.cc are its users
 
-// Length of the UTF-8 sequence that begins at s[i], 0 where it is malformed.
-size_t Utf8Length(std::string_view s, size_t i) {
-  const auto byte = [&](size_t k) { return k < s.size() ? static_cast<uint8_t>(s[k]) : 0; };
-  const uint8_t a = byte(i);
-  const size_t n = a >= 0xf0 && a <= 0xf4 ? 4 : a >= 0xe0 ? 3 : a >= 0xc2 ? 2 : 0;
-  if (n == 0 || a > 0xf4) return 0;
-  for (size_t k = 1; k < n; ++k)
-    if ((byte(i + k) & 0xc0) != 0x80) return 0;
-  if ((a == 0xe0 && byte(i + 1) < 0xa0) || (a == 0xed && byte(i + 1) > 0x9f) || (a == 0xf0 && byte(i + 1) < 0x90) ||
-      (a == 0xf4 && byte(i + 1) > 0x8f))
-    return 0;
-  return n;
-}
-
-void AppendQuoted(std::string_view s, std::string* out) {
-  constexpr char kHex[] = "0123456789abcdef";
-  *out += '"';
-  for (size_t i = 0; i < s.size(); ++i) {
-    const char c = s[i];
-    const uint8_t u = static_cast<uint8_t>(c);
-    if (c == '"' || c == '\\') {
-      *out += '\\';
-      *out += c;
-    } else if (c == '\n') {
-      *out += "\\n";
-    } else if (c == '\t') {
-      *out += "\\t";
-    } else if (u >= 0x20 && u < 0x7f) {
-      *out += c;
-    } else if (size_t n = u >= 0x80 ? Utf8Length(s, i) : 0; n > 0 && !(u == 0xc2 && n == 2 && static_cast<uint8_t>(s[i + 1]) < 0xa0)) {
-      out->append(s, i, n);
-      i += n - 1;
-    } else {
-      *out += "\\x";
-      *out += kHex[u >> 4];
-      *out += kHex[u & 15];
-    }
-  }
-  *out += '"';
-}
-
-std::string Quoted(std::string_view s) {
-  std::string out;
-  AppendQuoted(s, &out);
-  return out;
-}
+using text::AppendQuoted;
+using text::Quoted;
 
 std::string Number(double v) {
   if (std::isnan(v)) return "nan";

@@ -15,6 +15,7 @@
 #include "ir/ops/infer.h"
 #include "ir/ops/op_table.h"
 #include "ir/specialize.h"
+#include "onnx_model/opaque.h"
 #include "passes/pass.h"
 
 namespace slipway::minifier {
@@ -30,12 +31,23 @@ using ir::Value;
 
 absl::Status Misfit(std::string_view what) { return absl::InvalidArgumentError(text::ToAbsl(what)); }
 
-bool IsData(const Value* v) { return v && (v->type().is_tensor() || v->type().is_sym()); }
+// An ONNX model's values are all data, whatever is known of their types.
+bool IsData(const Value* v) {
+  return v && (v->type().is_tensor() || v->type().is_sym() || onnx_model::IsOnnx(*v->graph()->program()));
+}
 
 bool SameType(const Type& a, const Type& b) {
   if (a.kind != b.kind) return false;
   if (a.is_sym()) return a.expr == b.expr;
   return a.is_tensor() && a.dtype == b.dtype && a.sizes == b.sizes;
+}
+
+// Whether `by` may take the place of `v`. Of what an ONNX model's custom operators make nothing is known; whether it goes is asked.
+bool MayStandFor(const Value* by, const Value* v) {
+  if (SameType(by->type(), v->type())) return true;
+  const auto unknown = [](const Type& t) { return t.kind == Type::kObject && t.class_name.empty(); };
+  const bool alike = by->type().kind == Type::kObject && v->type().kind == Type::kObject && by->type().class_name == v->type().class_name;
+  return (alike || unknown(by->type()) || unknown(v->type())) && onnx_model::IsOnnx(*v->graph()->program());
 }
 
 // The values among a node's arguments, in order, repetitions left out.
@@ -128,7 +140,7 @@ void Tidy(Program& p) {
     return false;
   };
   std::erase_if(p.weights, [&](const auto& w) { return !needed(w.first); });
-  absl::erase_if(p.objects, [&](const auto& o) { return !needed(o.first); });
+  if (!onnx_model::IsOnnx(p)) absl::erase_if(p.objects, [&](const auto& o) { return !needed(o.first); });
   ForgetSignature(p);
   DropIdleRanges(p);
 }
@@ -169,7 +181,7 @@ absl::Status KeepIn(Program& p, const Places& keep, Joint joint, const StandIns&
       Value* same = nullptr;
       if (joint == Joint::kBypass)
         for (Value* operand : OperandsOf(*v->producer()))
-          if (!same && SameType(operand->type(), v->type())) same = operand;
+          if (!same && MayStandFor(operand, v)) same = operand;
       if (!same) return StandInFor(p, v, names);
       v = same;
     }
@@ -196,7 +208,7 @@ absl::Status KeepIn(Program& p, const Places& keep, Joint joint, const StandIns&
       while (v->producer() && !kept.contains(v->producer())) {
         Value* same = nullptr;
         for (Value* operand : OperandsOf(*v->producer()))
-          if (!same && SameType(operand->type(), v->type())) same = operand;
+          if (!same && MayStandFor(operand, v)) same = operand;
         if (!same) break;
         v = same;
       }
@@ -255,6 +267,7 @@ bool IsSize(const ir::ArgDef& d) { return d.type == "SymInt"; }
 
 // Types of all results from those of the inputs. Nested graphs are not entered: programs that have some keep their sizes.
 absl::Status InferAgain(Program& p) {
+  if (onnx_model::IsOnnx(p)) return onnx_model::InferTypes(p, /*afresh=*/true);
   for (Node* n : *p.graph) {
     for (const ir::NamedArg& a : n->args())
       if (a.arg.is<ir::SubGraph>()) return Misfit("sizes inside of nested graphs");
@@ -394,7 +407,7 @@ Edit BypassNode(int place, int operand, const StandIns* names) {
       if (i != static_cast<size_t>(place)) keep.push_back(static_cast<int>(i));
     for (Value* v : n->outputs()) {
       if (!v) continue;
-      if (SameType(v->type(), by->type())) p.graph->ReplaceAllUses(v, by);
+      if (MayStandFor(by, v)) p.graph->ReplaceAllUses(v, by);
     }
     return KeepIn(p, keep, Joint::kCut, *names);
   };
@@ -405,16 +418,25 @@ Edit RemoveNested(GraphPath path, Places remove) {
     Graph* g = FindGraph(p, path);
     if (!g) return Misfit("no such graph");
     const std::vector<Node*> nodes = NodesOf(*g);
+    // Graphs of ONNX models do not give back values of those around them.
+    size_t own_inputs = g->inputs().size();
+    if (onnx_model::IsOnnx(p)) {
+      const Graph& outer = *FindGraph(p, GraphPath(path.begin(), path.end() - 1));
+      if (const ir::Values* captured = onnx_model::CapturedBy(*NodesOf(outer)[static_cast<size_t>(path.back().first)]))
+        own_inputs -= std::min(own_inputs, captured->size());
+    }
     for (auto place = remove.rbegin(); place != remove.rend(); ++place) {
       if (static_cast<size_t>(*place) >= nodes.size()) return Misfit("no such node");
       Node* n = nodes[static_cast<size_t>(*place)];
       for (Value* v : n->outputs()) {
         if (!v || (v->users().empty() && !g->IsOutput(v))) continue;
         Value* same = nullptr;
-        for (Value* operand : OperandsOf(*n))
-          if (!same && SameType(operand->type(), v->type())) same = operand;
-        for (Value* input : g->inputs())
-          if (!same && SameType(input->type(), v->type())) same = input;
+        const auto try_value = [&](Value* x) {
+          const bool outer = !x->producer() && static_cast<size_t>(x->index()) >= own_inputs;
+          if (!same && MayStandFor(x, v) && !(outer && g->IsOutput(v))) same = x;
+        };
+        for (Value* operand : OperandsOf(*n)) try_value(operand);
+        for (Value* input : g->inputs()) try_value(input);
         if (!same) return Misfit("nothing of the type");
         g->ReplaceAllUses(v, same);
       }
@@ -431,6 +453,24 @@ Edit RemoveNested(GraphPath path, Places remove) {
   };
 }
 
+namespace {
+
+// What input `i` of a nested graph stands for: a value of the outermost graph from which it is handed on as captured.
+const Value* Outermost(Program& p, GraphPath path, size_t i) {
+  const Value* v = FindGraph(p, path)->inputs()[i];
+  while (!path.empty() && !v->producer()) {
+    const auto [place, argument] = path.back();
+    const size_t from_end = v->graph()->inputs().size() - static_cast<size_t>(v->index());
+    path.pop_back();
+    const ir::Values* captured = onnx_model::CapturedBy(*NodesOf(*FindGraph(p, path))[static_cast<size_t>(place)]);
+    if (!captured || captured->size() < from_end || !(*captured)[captured->size() - from_end]) break;
+    v = (*captured)[captured->size() - from_end];
+  }
+  return v;
+}
+
+}  // namespace
+
 Edit Hoist(GraphPath path) {
   return [path = std::move(path)](Program& p) -> absl::Status {
     GraphPath outer(path.begin(), path.end() - 1);
@@ -439,7 +479,11 @@ Edit Hoist(GraphPath path) {
     if (!owner || !body) return Misfit("no such graph");
     const Node* n = NodesOf(*owner)[static_cast<size_t>(path.back().first)];
     std::vector<ir::InputSpec> specs(body->inputs().size());
-    if (auto decoded = ir::DecodeHigherOrder(*n); decoded.ok() && outer.empty() && decoded->kind != ir::HigherOrder::kScan) {
+    if (onnx_model::IsOnnx(p)) {
+      for (size_t i = 0; i < specs.size(); ++i)
+        if (const Value* v = Outermost(p, path, i); v->graph() == p.graph.get() && !v->producer())
+          specs[i] = p.input_specs[static_cast<size_t>(v->index())];
+    } else if (auto decoded = ir::DecodeHigherOrder(*n); decoded.ok() && outer.empty() && decoded->kind != ir::HigherOrder::kScan) {
       std::vector<Arg> operands = decoded->carried;
       operands.insert(operands.end(), decoded->captured.begin(), decoded->captured.end());
       for (size_t i = 0; i < std::min(operands.size(), specs.size()); ++i) {
@@ -496,6 +540,7 @@ Edit StripMetadata() {
     ForEachGraph(*p.graph, [](Graph& g) {
       for (Node* n : g) n->set_source(nullptr);
     });
+    if (onnx_model::IsOnnx(p)) onnx_model::StripMetadata(p);
     absl::flat_hash_set<ir::Sym> used;
     const auto note = [&](ir::Sym s) {
       if (!s.is_constant())
@@ -539,6 +584,7 @@ Edit DropRanges() {
 
 Edit DropStrides() {
   return [](Program& p) {
+    if (onnx_model::IsOnnx(p)) return absl::OkStatus();  // which has none
     ForEachType(p, [](Type& t) {
       t.strides_known = false;
       t.strides.clear();
@@ -551,6 +597,7 @@ Edit DropStrides() {
 namespace {
 
 bool MayDrop(const Node& n, const ir::NamedArg& a) {
+  if (const Program& p = *n.graph()->program(); onnx_model::IsOnnx(p)) return onnx_model::MayDrop(p, n, a);
   const int i = n.op().ArgIndex(a.name);
   if (n.op().variadic || i < 0 || !n.op().args[static_cast<size_t>(i)].has_default) return false;
   if (a.arg.is<ir::SubGraph>() || a.arg.is<DType>()) return false;
@@ -699,6 +746,7 @@ Edit ReplaceSize(int64_t size, int64_t to, bool multiples) {
 
 Edit WidenFloats() {
   return [](Program& p) -> absl::Status {
+    if (onnx_model::IsOnnx(p)) return Misfit("types in attributes that are not understood");
     const auto other = [](DType t) { return ir::IsLowPrecision(t) || t == DType::kFloat64; };
     bool any = false;
     ForEachType(p, [&](Type& t) { any |= t.is_tensor() && other(t.dtype); });

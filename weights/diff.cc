@@ -146,10 +146,10 @@ std::string ToTable(const DiffReport& report, const DiffOptions& options) {
   return out + "\n";
 }
 
-std::string ToJson(const DiffReport& report, const DiffOptions& options) {
+std::string ToJson(const DiffReport& report, const DiffOptions& options, std::string_view graph) {
   json::Writer j;
   j.BeginObject().Key("version").Int(1).Key("a").String(options.a).Key("b").String(options.b);
-  j.Key("tolerance").Double(options.tolerance).Key("equal").Bool(report.rows.empty());
+  j.Key("tolerance").Double(options.tolerance).Key("equal").Bool(report.rows.empty() && (graph.empty() || graph == "[]"));
   j.Key("tensors_compared").Int(report.compared).Key("tensors_equal").Int(report.equal).Key("differences").BeginArray();
   for (const DiffRow& r : report.rows) {
     j.BeginObject().Key("name").String(r.name).Key("kind").String(kKinds[r.kind]);
@@ -164,7 +164,9 @@ std::string ToJson(const DiffReport& report, const DiffOptions& options) {
     }
     j.EndObject();
   }
-  j.EndArray().EndObject();
+  j.EndArray();
+  if (!graph.empty()) j.Key("graph").Raw(graph);
+  j.EndObject();
   return j.Take() + "\n";
 }
 

@@ -43,7 +43,8 @@ absl::StatusOr<DiffReport> Diff(ir::TensorSet a, ir::TensorSet b, const DiffOpti
 
 // The table, and one object of schemas/diff.schema.json.
 std::string ToTable(const DiffReport& report, const DiffOptions& options);
-std::string ToJson(const DiffReport& report, const DiffOptions& options);
+// `graph`: the JSON of differences beside the tensors; "" for files that have no graphs.
+std::string ToJson(const DiffReport& report, const DiffOptions& options, std::string_view graph = {});
 
 }  // namespace slipway::weights
 

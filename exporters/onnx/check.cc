@@ -1,15 +1,11 @@
 // Weights are described to the checker as graph inputs of their type: their values never matter to it.
 #include "exporters/onnx/check.h"
 
-#include <exception>
 #include <set>
 
 #include "base/text.h"
-#include "exporters/onnx/schemas.h"
 #include "exporters/onnx/types.h"
-#include "onnx/checker.h"
-#include "onnx/defs/schema.h"
-#include "onnx/shape_inference/implementation.h"
+#include "onnx_model/opaque.h"
 
 namespace slipway::exporters::onnx_out {
 
@@ -27,17 +23,8 @@ absl::Status CheckSkeleton(onnx::ModelProto& model, const std::vector<WeightRef>
     auto* shape = t->mutable_shape();
     for (int64_t d : w.dims()) shape->add_dim()->set_dim_value(d);
   }
-  absl::Status status;
-  try {
-    const std::shared_lock lock(RegistryMutex());
-    onnx::checker::check_model(model, /*full_check=*/false, /*skip_opset_compatibility_check=*/false,
-                               /*check_custom_domain=*/false);
-    onnx::ModelProto inferred = model;  // inference writes types into the model; ours stays lean
-    onnx::ShapeInferenceOptions options{/*check_type=*/true, /*strict_mode=*/1, /*data_prop=*/false};
-    onnx::shape_inference::InferShapes(inferred, onnx::OpSchemaRegistry::Instance(), options);
-  } catch (const std::exception& e) {
-    status = absl::InternalError(text::StrCat("the ONNX checker refuses the model: ", e.what()));
-  }
+  absl::Status status = onnx_model::CheckModel(model);
+  if (!status.ok()) status = absl::InternalError(text::StrCat("the ONNX checker refuses the model: ", text::FromAbsl(status.message())));
   while (graph->input_size() > inputs) graph->mutable_input()->RemoveLast();
   return status;
 }

@@ -8,7 +8,6 @@
 #include "base/floats.h"
 #include "base/text.h"
 #include "exporters/onnx/ort_kernels.h"
-#include "exporters/onnx/schemas.h"
 #include "exporters/onnx/types.h"
 #include "onnx/defs/schema.h"
 

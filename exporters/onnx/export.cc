@@ -18,6 +18,7 @@
 #include "exporters/onnx/ort_workarounds.h"
 #include "exporters/onnx/wire.h"
 #include "exporters/program_names.h"
+#include "onnx_model/opaque.h"
 
 namespace slipway::exporters {
 
@@ -316,6 +317,15 @@ absl::StatusOr<OnnxReport> ExportOnnx(const ir::Program& p, const std::string& p
         text::StrCat("opset ", options.opset, " (supported: ", kMinOpset, " … ", kMaxOpset, ")"));
   if (absl::Status s = CheckProgramNames(p); !s.ok()) return s;
   return Exporter(p, options).Run(path, dry_run, on_failure);
+}
+
+absl::StatusOr<uint64_t> ExportOpaque(const ir::Program& p, const std::string& path) {
+  std::vector<onnx_model::Weight> weights;
+  auto model = onnx_model::ToModel(p, &weights);
+  if (!model.ok()) return model.status();
+  std::vector<onnx_out::WeightRef> refs;
+  for (onnx_model::Weight& w : weights) refs.push_back({std::move(w.name), std::move(w.tensor), std::nullopt});
+  return onnx_out::WriteModel(*model, refs, path, {});
 }
 
 }  // namespace slipway::exporters

@@ -4,7 +4,6 @@
 
 #include "absl/strings/ascii.h"
 #include "base/text.h"
-#include "exporters/onnx/schemas.h"
 #include "exporters/onnx/types.h"
 
 namespace slipway::exporters::onnx_out {

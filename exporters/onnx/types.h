@@ -1,25 +1,19 @@
-// Types as ONNX states them.
+// ONNX's types, which the importer shares, under their names in the exporter.
 #ifndef SLIPWAY_EXPORTERS_ONNX_TYPES_H_
 #define SLIPWAY_EXPORTERS_ONNX_TYPES_H_
 
-#include <string>
-
-#include "ir/graph.h"
-#include "onnx/onnx_pb.h"
+#include "onnx_model/schemas.h"
+#include "onnx_model/types.h"
 
 namespace slipway::exporters::onnx_out {
 
-// onnx::TensorProto::DataType of a dtype, 0 (UNDEFINED) when ONNX has none.
-int OnnxType(ir::DType t);
-ir::DType FromOnnxType(int onnx_type);
-// As operator schemas spell a tensor of it: "tensor(float)", "tensor(float8e4m3fn)".
-std::string SchemaTypeName(ir::DType t);
-
-// What a value of a type is in ONNX: the tensor's dtype, i64 for symbolic integers, f64 for floats, bool. Symbolic numbers
-// are 0-d tensors.
-ir::DType ElementType(const ir::Type& t);
-// Fills in name, element type and dims; symbolic dims become dim_params named by their expression.
-void Describe(onnx::ValueInfoProto* info, const std::string& name, const ir::Type& t);
+using onnx_model::Describe;
+using onnx_model::ElementType;
+using onnx_model::FindSchema;
+using onnx_model::FromOnnxType;
+using onnx_model::OnnxType;
+using onnx_model::RegistryMutex;
+using onnx_model::SchemaTypeName;
 
 }  // namespace slipway::exporters::onnx_out
 

@@ -24,7 +24,16 @@ expect 2 . slipway inspect net.sw --ir --json
 expect 2 . slipway inspect net.sw --sources none
 expect 5 SW3001 slipway inspect nothing.pt2
 : > model.onnx
-expect 4 'SW2002.*model.onnx' slipway inspect model.onnx
+expect 3 'SW1001.*without a graph' slipway inspect model.onnx
+# An ONNX model: its graph, and what it states beside it. It is told by what is in it, not by its name.
+slipway convert net.sw -o model.onnx -q
+cp model.onnx model.bin
+expect 0 '' slipway inspect model.bin
+grep -q 'ONNX model' stdout && grep -q 'opsets: ai.onnx 20' stdout || fails "what is in an ONNX model: $(cat stdout)"
+expect 0 '' slipway inspect model.onnx --ir
+grep -q '= onnx.Relu(\[%' stdout || fails "nodes of an ONNX model: $(cat stdout)"
+expect 0 '' slipway diff model.onnx model.bin
+expect 4 'SW2002.*no program is read' slipway convert model.onnx -o model.pt2
 echo hello > what.bin
 expect 3 'SW1001.*what.bin' slipway inspect what.bin
 slipway inspect "$ROOT/samples/minilm.pt2" > minilm

@@ -65,6 +65,8 @@ def seeds(slipway):
         yield "text", program.read_bytes()
         if archive := converted(slipway, program, ".pt2"):
             yield "program", program_of(archive)
+        if model := converted(slipway, program, ".onnx"):
+            yield "onnx", model
         if library := converted(slipway, program, ".so"):
             yield "plan_file", plan_of(library)
     library = converted(slipway, PROGRAMS[-1], ".so")

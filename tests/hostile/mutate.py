@@ -6,8 +6,8 @@
 
 Mutant N of a seed is the same in every run, so that `--first N --count 1` makes it again. It is a good file, changed in a few
 places: the JSON of a program (sizes, dtypes, ranks, strides, arguments, nodes, names, keys, the bodies of cond, while_loop and
-scan), the archive around it, a pickle's opcodes, a safetensors header, the index of a folder, the payload of a native library, a
-text form. The good files come from FOLDER, which mutate_seeds.py fills with torch where it is empty: models of many families,
+scan), the archive around it, a pickle's opcodes, a safetensors header, the index of a folder, the payload of a native library, an
+ONNX model's messages, a text form. The good files come from FOLDER, which mutate_seeds.py fills with torch where it is empty: models of many families,
 a program for each operator, checkpoints, libraries. Nothing here imports torch.
 
 A run of a command is a fault where it
@@ -639,6 +639,83 @@ def changed_library(chance, data):
     return bytes(out)
 
 
+def message(data):
+    """The fields of a Protobuf message as [number, wire type, value], or None for bytes that are none."""
+    parts, at = [], 0
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128 or shift > 63:
+                return value
+
+    try:
+        while at < len(data):
+            key = varint()
+            kind = key & 7
+            if kind == 0:
+                parts.append([key >> 3, 0, varint()])
+            elif kind in (1, 2, 5):
+                size = varint() if kind == 2 else 8 if kind == 1 else 4
+                if at + size > len(data) or key >> 3 == 0:
+                    return None
+                parts.append([key >> 3, kind, data[at : at + size]])
+                at += size
+            else:
+                return None
+    except IndexError:
+        return None
+    return parts
+
+
+def unparsed(parts):
+    def varint(value):
+        value &= (1 << 64) - 1
+        out = bytearray()
+        while value > 127:
+            out.append(value & 127 | 128)
+            value >>= 7
+        return bytes(out + bytes([value]))
+
+    return b"".join(varint(n << 3 | kind) + (varint(value) if kind == 0 else varint(len(value)) + value if kind == 2 else value) for n, kind, value in parts)
+
+
+def changed_message(chance, data):
+    """An ONNX model: fields of its messages dropped, doubled, swapped and changed; names become those of others."""
+    if chance.random() < 0.05:
+        return changed_bytes(chance, data)
+    names = re.findall(rb"[\x20-\x7e]{1,40}", data)
+
+    def change(data, depth):
+        parts = message(data)
+        if not parts:
+            return chance.choice((b"", chance.choice(names or [b"x"]), chance.choice(names or [b"x"]), changed_bytes(chance, data)))
+        at, other = chance.randrange(len(parts)), chance.randrange(len(parts))
+        how = chance.randrange(6) if chance.random() < 0.2 + 0.1 * depth else 6
+        if how == 0:
+            del parts[at]
+        elif how == 1:
+            parts.insert(other, list(parts[at]))
+        elif how == 2:
+            parts[at], parts[other] = parts[other], parts[at]
+        elif how == 3:
+            parts[at][0] = chance.choice((parts[other][0], chance.randrange(1, 27)))
+        elif parts[at][1] == 0:
+            parts[at][2] = interesting(chance)
+        elif parts[at][1] == 2:
+            parts[at][2] = change(parts[at][2], depth + 1) if depth < 12 else parts[at][2]
+        return unparsed(parts)
+
+    for _ in range(chance.choice((1, 1, 1, 2, 4))):
+        data = change(data, 0)
+    return data
+
+
 def changed_words(chance, data):
     """A text form: its numbers, names and lines."""
     lines = data.decode().split("\n")
@@ -709,6 +786,7 @@ KINDS = {  # what changes a file, and the commands on it
     "legacy": (changed_pickle, TENSORS),
     "safetensors": (changed_safetensors, TENSORS),
     "library": (changed_library, ("inspect", "json", "header", "run")),
+    "model": (changed_message, ("inspect", "ir", "ops", "json", "diff")),
     "folder": (None, TENSORS),
     "inputs": (changed_safetensors, ("run-inputs",)),
 }
@@ -738,7 +816,7 @@ def seeds_of(folder, kinds):
         elif path.suffix == ".safetensors":
             program = path.with_suffix(".pt2")
             found.append(Seed(program, "inputs", path) if program.exists() else Seed(path, "safetensors"))
-        elif kind := {".pt2": "program", ".sw": "text", ".pt": "checkpoint", ".legacy": "legacy", ".so": "library"}.get(path.suffix):
+        elif kind := {".pt2": "program", ".sw": "text", ".pt": "checkpoint", ".legacy": "legacy", ".so": "library", ".onnx": "model"}.get(path.suffix):
             found.append(Seed(path, kind, inputs))
     return [seed for seed in found if not kinds or seed.kind in kinds]
 

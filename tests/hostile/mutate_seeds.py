@@ -3,7 +3,7 @@
 
 Models of many families, with control flow, quantization, states and sizes that vary; a program for each operator of torch's own
 database (every OPERATORS-th, in one dtype); checkpoints in both forms, of plain tensors and of torchao's; safetensors, folders of
-shards, a distributed checkpoint; and what SLIPWAY makes of some: libraries, the layout of torch 2.6, text forms. X.safetensors
+shards, a distributed checkpoint; and what SLIPWAY makes of some: libraries, ONNX models, the layout of torch 2.6, text forms. X.safetensors
 beside X.pt2 holds inputs to run it with.
 """
 
@@ -333,6 +333,7 @@ def save_converted(folder, slipway):
             shutil.copyfile(folder / f"{name}.safetensors", folder / f"lib_{name}.safetensors")
             (folder / f"text_{name}.sw").write_text(convert(slipway, "inspect", "--ir", folder / f"{name}.pt2"))
             convert(slipway, "convert", folder / f"{name}.pt2", "-o", folder / f"flat_{name}.pt2", "--torch", "2.6")
+            convert(slipway, "convert", folder / f"{name}.pt2", "-o", folder / f"model_{name}.onnx", "--functions")
 
         tried(f"{name}, converted", save)
     convert(slipway, "convert", folder / "mlp.pt2", folder / "cond.pt2", "-o", folder / "two.pt2")

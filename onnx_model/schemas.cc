@@ -1,6 +1,6 @@
 // The table lists the schema classes that onnx/defs/operator_sets.h declares; CMake takes it from there
 // (cmake/OnnxSchemas.cmake).
-#include "exporters/onnx/schemas.h"
+#include "onnx_model/schemas.h"
 
 #include <algorithm>
 #include <map>
@@ -12,7 +12,7 @@
 
 #include "onnx/defs/operator_sets.h"
 
-namespace slipway::exporters::onnx_out {
+namespace slipway::onnx_model {
 namespace {
 
 struct Version {
@@ -52,8 +52,9 @@ const onnx::OpSchema* FindLocked(const std::string& type, int opset) {
     if (registered.emplace(type, v.since).second) onnx::RegisterSchema(v.make(), 0, /*fail_duplicate_schema=*/false);
     const onnx::OpSchema* schema = entry->second = onnx::OpSchemaRegistry::Schema(type, opset);
     // The checker infers a function's types by its body, whose operators are those of the function's own opset.
-    if (schema && schema->HasFunction())
-      for (const auto& node : schema->GetFunction(opset)->node()) FindLocked(node.op_type(), opset);
+    // Null where the body is of operators that the opset has not.
+    const onnx::FunctionProto* body = schema && schema->HasFunction() ? schema->GetFunction(opset) : nullptr;
+    for (int i = 0; body && i < body->node_size(); ++i) FindLocked(body->node(i).op_type(), opset);
     break;
   }
   return entry->second;
@@ -71,4 +72,4 @@ const onnx::OpSchema* FindSchema(const std::string& type, int opset) {
   return FindLocked(type, opset);
 }
 
-}  // namespace slipway::exporters::onnx_out
+}  // namespace slipway::onnx_model

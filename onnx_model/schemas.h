@@ -1,14 +1,14 @@
 // ONNX's operator schemas, built as they are asked for: registering an opset's whole set, as ONNX does, builds every version of
 // every operator (15 ms), which is more than a small conversion takes.
-#ifndef SLIPWAY_EXPORTERS_ONNX_SCHEMAS_H_
-#define SLIPWAY_EXPORTERS_ONNX_SCHEMAS_H_
+#ifndef SLIPWAY_ONNX_MODEL_SCHEMAS_H_
+#define SLIPWAY_ONNX_MODEL_SCHEMAS_H_
 
 #include <shared_mutex>
 #include <string>
 
 #include "onnx/defs/schema.h"
 
-namespace slipway::exporters::onnx_out {
+namespace slipway::onnx_model {
 
 // The newest schema of an operator of the default domain that an opset has, or null; it and what its function body needs are
 // in ONNX's registry from then on. Thread-safe.
@@ -18,6 +18,6 @@ const onnx::OpSchema* FindSchema(const std::string& type, int opset);
 // that.
 std::shared_mutex& RegistryMutex();
 
-}  // namespace slipway::exporters::onnx_out
+}  // namespace slipway::onnx_model
 
-#endif  // SLIPWAY_EXPORTERS_ONNX_SCHEMAS_H_
+#endif  // SLIPWAY_ONNX_MODEL_SCHEMAS_H_

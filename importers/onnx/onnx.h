@@ -1,0 +1,33 @@
+// .onnx files, to be looked at, compared and reduced: nodes are not understood (onnx_model/opaque.h).
+#ifndef SLIPWAY_IMPORTERS_ONNX_ONNX_H_
+#define SLIPWAY_IMPORTERS_ONNX_ONNX_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "io/mapped_file.h"
+#include "ir/graph.h"
+
+namespace slipway::importers {
+
+// Whether the whole file is a Protobuf message with the fields of a model, a graph among them.
+bool LooksLikeOnnx(const io::MappedFile& file);
+
+struct OnnxModel {
+  std::unique_ptr<ir::Program> program;                // types as declared and as ONNX infers them
+  std::map<std::string, uint64_t> external;            // files of weights, by what the model calls them: bytes that it uses of them
+};
+
+// Weights stay ranges of the file, and of files in its folder where the model says that they lie there: such a file is found below
+// the folder of `file`, symbolic links not followed out of it.
+//
+// Errors: InvalidArgument for a file that is no model, contradicts itself, or names a file outside of its folder;
+// Unimplemented for 2 GB and more in one file, which Protobuf has no messages for, and as ToProgram(); those of opening files.
+absl::StatusOr<OnnxModel> ReadOnnx(const std::shared_ptr<io::MappedFile>& file);
+
+}  // namespace slipway::importers
+
+#endif  // SLIPWAY_IMPORTERS_ONNX_ONNX_H_
