@@ -67,7 +67,7 @@ TEST(Products, QuantLinearTakesTheLoopThatItNames) {
         for (int64_t m = 1; m < 40; ++m) {
           const Tensor in[] = {Dense(DType::kF32, {m, k}), Dense(DType::kI8, {k, n}, packing), Dense(DType::kF32, {groups, n}, Packing::kPanels)};
           const Tensor out[] = {Dense(DType::kF32, {m, n})};
-          const int64_t ints[] = {kQuantScale, static_cast<int64_t>(rounded), static_cast<int64_t>(DType::kF32)};
+          const int64_t ints[] = {kQuantScale, static_cast<int64_t>(rounded), static_cast<int64_t>(DType::kF32), 0};
           Call c{.in = in, .out = out};
           c.ints = ints;
           const Product p = Of("quant_linear", c);
