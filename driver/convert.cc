@@ -92,7 +92,7 @@ uint64_t PeakMemory() {
 // What the flags turn off.
 std::vector<std::string_view> Skipped(const ConvertOptions& o) {
   std::vector<std::string_view> skip;
-  if (o.state == "io") skip.push_back("drop-mutations");
+  if (o.state != "drop") skip.push_back("drop-mutations");
   if (!o.functions) skip.push_back("outline-blocks");
   if (o.onnx_form == "exact") skip.push_back("relax-activations");
   if (!o.allow_int8_activations) skip.push_back("quantize-activations");

@@ -264,8 +264,11 @@ class Writer {
 // The dims that inputs give, of a plan.
 std::vector<NativeInterface::Dim> DimsOf(const kernels::Plan& plan) {
   std::vector<bool> given(plan.symbols.size());
+  const auto is_room = [&](const kernels::Binding& b) {  // of a state, which is no caller's
+    return b.dim >= 0 && b.input >= 0 && static_cast<size_t>(b.input) >= plan.given_inputs();
+  };
   for (const auto& b : plan.bindings)
-    if (b.symbol >= 0 && static_cast<size_t>(b.symbol) < given.size()) given[b.symbol] = true;
+    if (b.symbol >= 0 && static_cast<size_t>(b.symbol) < given.size() && !is_room(b)) given[b.symbol] = true;
   std::vector<NativeInterface::Dim> out;
   for (size_t i = 0; i < given.size(); ++i)
     if (given[i] && !plan.symbols[i].real)
@@ -285,11 +288,13 @@ std::vector<std::string> Texts(const ir::Type& t) {
 NativeInterface InterfaceOf(const kernels::NativeModel& m) {
   NativeInterface out;
   out.name = m.name;
-  for (size_t i = 0; i < m.plan.inputs.size(); ++i)
+  for (size_t i = 0; i < m.plan.given_inputs(); ++i)
     out.inputs.push_back({m.plan.inputs[i].name, m.plan.inputs[i].dtype, m.input_dims[i],
                           m.plan.inputs[i].kind != kernels::Input::kTensor});
   for (size_t i = 0; i < m.plan.outputs.size(); ++i)
     out.outputs.push_back({m.output_names[i], m.plan.outputs[i].dtype, m.output_dims[i], m.plan.outputs[i].number});
+  for (const kernels::State& s : m.plan.states)
+    out.states.push_back({m.plan.inputs[s.input].name, m.plan.inputs[s.input].dtype, m.input_dims[s.input], false});
   out.dims = DimsOf(m.plan);
   return out;
 }
@@ -299,7 +304,7 @@ std::string CHeader(const NativeInterface& model, const std::string& prefix) { r
 NativeInterface InterfaceOf(const std::string& name, const planner::PlannedProgram& planned) {
   NativeInterface out;
   out.name = name;
-  for (size_t i = 0; i < planned.plan.inputs.size(); ++i)
+  for (size_t i = 0; i < planned.plan.given_inputs(); ++i)
     out.inputs.push_back({planned.inputs[i].name, planned.plan.inputs[i].dtype, Texts(planned.inputs[i].type),
                           planned.plan.inputs[i].kind != kernels::Input::kTensor});
   for (size_t i = 0; i < planned.plan.outputs.size(); ++i)
