@@ -17,6 +17,7 @@
 #include "driver/target.h"
 #include "importers/checkpoint/state_dict.h"
 #include "io/inflated.h"
+#include "passes/keep_state.h"
 #include "weights/join.h"
 
 namespace slipway::driver {
@@ -102,6 +103,10 @@ std::vector<std::string_view> Skipped(const ConvertOptions& o) {
 absl::Status RunPasses(const Target& target, Conversion& c) {
   if (target.passes.empty()) return absl::OkStatus();
   NoteDevices(c.program(), c.summary);
+  for (size_t i : passes::UserOutputs(c.program())) {
+    const ir::Value* v = c.program().graph->outputs[i].value();
+    c.output_names.emplace_back(v ? v->name() : "");
+  }
   c.context.skip = Skipped(c.options);
   c.context.verify_each = c.options.verify_each;
   for (const passes::Pipeline* pipeline : target.passes)

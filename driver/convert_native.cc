@@ -24,15 +24,21 @@ absl::StatusOr<ir::Archive> Original(Conversion& c) {
   return archive;
 }
 
-// --state: the pairs, none for `auto`.
-absl::StatusOr<std::vector<std::pair<std::string, std::string>>> StatePairs(const std::string& text) {
-  std::vector<std::pair<std::string, std::string>> pairs;
-  if (text == "auto") return pairs;
-  for (std::string_view part : text::Split(text, ',')) {
+// --state: the pairs of inputs and outputs, none for `auto`.
+absl::StatusOr<std::vector<std::pair<std::string, size_t>>> StatePairs(const Conversion& c) {
+  const std::string& given = c.options.state;
+  std::vector<std::pair<std::string, size_t>> pairs;
+  if (given == "auto") return pairs;
+  const std::vector<size_t> outputs = passes::UserOutputs(*c.archive.programs[0]);
+  for (std::string_view part : text::Split(given, ',')) {
     const size_t at = part.find('=');
     if (at == std::string_view::npos || at == 0 || at + 1 == part.size())
-      return UsageError(text::StrCat("--state '", text, "' is not drop, auto or INPUT=OUTPUT,…"), "`slipway inspect` shows the names of inputs and outputs");
-    pairs.emplace_back(part.substr(0, at), part.substr(at + 1));
+      return UsageError(text::StrCat("--state '", given, "' is not drop, auto or INPUT=OUTPUT,…"), "`slipway inspect` shows the names of inputs and outputs");
+    const std::string_view name = part.substr(at + 1);
+    const auto it = std::find(c.output_names.begin(), c.output_names.end(), name);
+    if (it == c.output_names.end() || c.output_names.size() != outputs.size())
+      return UsageError(text::StrCat("--state: no output is named '", name, "': there are ", text::Join(c.output_names, ", ")));
+    pairs.emplace_back(part.substr(0, at), outputs[static_cast<size_t>(it - c.output_names.begin())]);
   }
   return pairs;
 }
@@ -42,12 +48,17 @@ absl::Status KeepState(Conversion& c, planner::PlanOptions* options) {
   const std::string& state = c.options.state;
   if (state == "drop") return absl::OkStatus();
   if (state == "io") return UsageError("--state io is for ONNX", "--state auto keeps state in the library");
-  ASSIGN_OR_RETURN(const auto pairs, StatePairs(state));
+  ASSIGN_OR_RETURN(const auto pairs, StatePairs(c));
+  const std::vector<size_t> before = passes::UserOutputs(c.program());
   auto growing = passes::KeepState(c.program(), pairs);
   if (absl::IsNotFound(growing.status())) return UsageError(text::StrCat("--state: ", text::FromAbsl(growing.status().message())));
   if (!growing.ok())
     return WithHelp(growing.status(), "an input is kept where the output is cat([input, …], dim), or tensors stacked of such cats of its parts; "
                                       "its other sizes have to be numbers");
+  for (passes::GrowingState& g : *growing) {  // by the name that people know
+    const auto at = static_cast<size_t>(std::find(before.begin(), before.end(), g.output_index) - before.begin());
+    if (at < c.output_names.size() && before.size() == c.output_names.size()) g.output = c.output_names[at];
+  }
   // Inputs of the caller's that are written to, but for those that are kept.
   std::vector<ir::Arg> outputs;
   std::vector<ir::OutputSpec> specs;

@@ -171,13 +171,11 @@ std::string Check(const ir::Program& p, size_t output, Matcher& m) {
   return IsGivenByInputs(p, v->sizes()[m.dim()]) ? "" : text::StrCat("its size ", v->sizes()[m.dim()].ToString(), " depends on data");
 }
 
-std::string Names(const std::vector<std::string>& names) { return names.empty() ? "there are none" : text::StrCat("there are ", text::Join(names, ", ")); }
-
 absl::Status Rewrite(ir::Program& p, std::vector<Found>& found, std::vector<GrowingState>* states) {
   std::vector<std::pair<std::string, Value*>> appended;  // input, what is behind it now
   for (Found& f : found) {
     Value* out = p.graph->outputs[f.output].value();
-    states->push_back({std::string(f.input->name()), std::string(out->name()), f.match.dim(), out->sizes()[f.match.dim()]});
+    states->push_back({std::string(f.input->name()), std::string(out->name()), f.output, f.match.dim(), out->sizes()[f.match.dim()]});
     for (Node* cat : f.match.cats()) {
       ir::ArgReader a(*cat);
       Values tensors = a.tensors("tensors");
@@ -212,18 +210,24 @@ absl::Status Rewrite(ir::Program& p, std::vector<Found>& found, std::vector<Grow
 
 }  // namespace
 
-absl::StatusOr<std::vector<GrowingState>> KeepState(ir::Program& p, absl::Span<const std::pair<std::string, std::string>> pairs) {
+std::vector<size_t> UserOutputs(const ir::Program& p) {
+  std::vector<size_t> out;
+  for (size_t i = 0; i < p.graph->outputs.size() && i < p.output_specs.size(); ++i)
+    if (p.output_specs[i].kind == ir::OutputSpec::kUser) out.push_back(i);
+  return out;
+}
+
+absl::StatusOr<std::vector<GrowingState>> KeepState(ir::Program& p, absl::Span<const std::pair<std::string, size_t>> pairs) {
   for (const Node* n : *p.graph)
     if (n->op_name() == kAppend) return absl::UnimplementedError("the program has states already");
   std::vector<Value*> inputs;
   std::vector<size_t> outputs;
-  std::vector<std::string> input_names, output_names;
+  std::vector<std::string> names;
   for (size_t i = 0; i < p.graph->inputs().size(); ++i)
     if (Value* v = p.graph->inputs()[i]; p.input_specs[i].kind == ir::InputSpec::kUser && v->type().is_tensor())
-      inputs.push_back(v), input_names.emplace_back(v->name());
-  for (size_t i = 0; i < p.graph->outputs.size() && i < p.output_specs.size(); ++i)
-    if (const Value* v = p.graph->outputs[i].value(); v && p.output_specs[i].kind == ir::OutputSpec::kUser && v->type().is_tensor())
-      outputs.push_back(i), output_names.emplace_back(v->name());
+      inputs.push_back(v), names.emplace_back(v->name());
+  for (size_t i : UserOutputs(p))
+    if (const Value* v = p.graph->outputs[i].value(); v && v->type().is_tensor()) outputs.push_back(i);
   std::vector<Found> found;
   if (pairs.empty()) {
     absl::flat_hash_set<size_t> taken;
@@ -237,15 +241,16 @@ absl::StatusOr<std::vector<GrowingState>> KeepState(ir::Program& p, absl::Span<c
       }
   }
   for (const auto& [input, output] : pairs) {
-    const auto in = std::find(input_names.begin(), input_names.end(), input), out = std::find(output_names.begin(), output_names.end(), output);
-    if (in == input_names.end()) return absl::NotFoundError(text::StrCat("no input is named '", input, "': ", Names(input_names)));
-    if (out == output_names.end()) return absl::NotFoundError(text::StrCat("no output is named '", output, "': ", Names(output_names)));
-    Found f{inputs[static_cast<size_t>(in - input_names.begin())], outputs[static_cast<size_t>(out - output_names.begin())], Matcher(nullptr)};
-    f.match = Matcher(f.input);
+    const auto in = std::find(names.begin(), names.end(), input);
+    if (in == names.end())
+      return absl::NotFoundError(text::StrCat("no input is named '", input, "': ", names.empty() ? "there are none" : text::StrCat("there are ", text::Join(names, ", "))));
+    Value* value = inputs[static_cast<size_t>(in - names.begin())];
+    if (std::find(outputs.begin(), outputs.end(), output) == outputs.end()) return absl::NotFoundError(text::StrCat("what '", input, "' is to become is no tensor"));
     for (const Found& other : found)
-      if (other.input == f.input || other.output == f.output) return absl::NotFoundError(text::StrCat("'", input, "=", output, "': one of them is in another pair"));
+      if (other.input == value || other.output == output) return absl::NotFoundError(text::StrCat("two pairs have '", input, "', or its output"));
+    Found f{value, output, Matcher(value)};
     if (std::string why = Check(p, f.output, f.match); !why.empty())
-      return absl::UnimplementedError(text::StrCat("output '", output, "' is not input '", input, "' with something behind it: ", why));
+      return absl::UnimplementedError(text::StrCat("the output is not input '", input, "' with something behind it: ", why));
     found.push_back(std::move(f));
   }
   std::vector<GrowingState> states;

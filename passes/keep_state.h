@@ -13,9 +13,13 @@
 
 namespace slipway::passes {
 
+// The outputs that are results of the call, not updates of state: indices among all.
+std::vector<size_t> UserOutputs(const ir::Program& p);
+
 // An input that grows along `dim`, to the size `after` in a run. Its other sizes are numbers.
 struct GrowingState {
-  std::string input, output;  // the names that they had in the signature
+  std::string input, output;  // names
+  size_t output_index = 0;    // of the output among those of the signature before
   int dim = 0;
   ir::Sym after;
 };
@@ -25,10 +29,10 @@ struct GrowingState {
 //
 //   slipway.append(past, tensors, dim) = cat([past, *tensors], dim), in memory that has `past`, a part of a state, already
 //
-// `pairs` are names of inputs and outputs; all that there are where it is empty. The program is in the functional form. Of a pair that is
-// asked for: NotFound where a name is none of the signature's, Unimplemented, saying why, where the output is something else. Nothing
-// changes then.
-absl::StatusOr<std::vector<GrowingState>> KeepState(ir::Program& p, absl::Span<const std::pair<std::string, std::string>> pairs);
+// `pairs` are names of inputs and indices of outputs; all that there are where it is empty. The program is in the functional form. Of a
+// pair that is asked for: NotFound where there is no such input or output, or another pair has it, Unimplemented, saying why, where the
+// output is something else. Nothing changes then.
+absl::StatusOr<std::vector<GrowingState>> KeepState(ir::Program& p, absl::Span<const std::pair<std::string, size_t>> pairs);
 
 }  // namespace slipway::passes
 

@@ -217,16 +217,21 @@ void Concatenated(PlanContext& c) {
 // Behind a part of a state, where there is room; what lies before it is as it was.
 void Appended(PlanContext& c) {
   Operand past = c.in("past");
-  const std::vector<Operand> parts = Tensors(c);
+  std::vector<Operand> parts = Tensors(c);
   if (!c.ok()) return;
   if (c.builder().out().plan.buffers[past.buffer].kind != kernels::Buffer::kState) return c.Unsupported("behind what is no state");
   const int dim = c.dim("dim", past.rank());
   Operand out = past;
   Dim at = past.sizes[dim];
   out.sizes[dim] = c.out_sizes()[dim];
-  for (const Operand& x : parts) {
+  for (Operand& x : parts) {
     if (!c.ok()) return;
     if (x.rank() != out.rank()) return c.Fail("the tensors do not fit together");
+    if (x.buffer == past.buffer) {  // no step reads and writes the same memory
+      Operand held = c.Temp(x.dtype, x.sizes);
+      c.Copy(x, held);
+      x = held;
+    }
     Dims sizes = out.sizes;
     sizes[dim] = x.sizes[dim];
     for (int d = 0; d < out.rank(); ++d) c.RequireEqual(x.sizes[d], sizes[d], "the tensors do not fit together");
