@@ -1,7 +1,7 @@
 // UpdateInPlace: an operator that updates a part of a tensor is planned as a copy of all of it and a step that writes the part. Where the
 // old tensor is not read after that, the new one takes its memory and the copy is left out. So a cache of fixed size, a buffer that the
 // program updates, is written where it lies: it is copied to a temporary, which is written, and copied back; first the copies among the
-// temporaries go, then both around them.
+// temporaries go, then both around them. One that is made anew is made where it belongs.
 //
 // Only of plans without jumps, whose steps run in order, and of tensors whose sizes are numbers.
 #include <algorithm>
@@ -33,6 +33,8 @@ class Updater {
       if (IsCopyOfAll(static_cast<int>(i))) any |= Merge(static_cast<int>(i));
     for (size_t i = 0; i < plan_.steps.size(); ++i)
       if (IsCopyOfAll(static_cast<int>(i))) any |= WriteThrough(static_cast<int>(i));
+    for (size_t i = 0; i < plan_.steps.size(); ++i)
+      if (IsCopyOfAll(static_cast<int>(i))) any |= MakeThere(static_cast<int>(i));
     if (!any) return;
     RewriteSteps(plan_, [&](int i, std::vector<Step>& steps, std::vector<View>& views) {
       if (gone_[i]) return;
@@ -131,6 +133,36 @@ class Updater {
     gone_[copy] = gone_[back] = true;
     Rename(to, state);
     return true;
+  }
+
+  // A tensor that is made anew and copied to the state: it is made there, where the old one is not read any more, or only by the step that
+  // makes it, element by element.
+  bool MakeThere(int back) {
+    const int from = ViewAt(back, 0).buffer, state = ViewAt(back, 1).buffer;
+    if (KindOf(from) != Buffer::kTemporary || KindOf(state) != Buffer::kState || FirstWrite(from, back) != std::numeric_limits<int>::max())
+      return false;
+    const int made = touches_[from].front().step;
+    const Step& s = plan_.steps[made];
+    bool all = false;
+    for (int k = 0; k < s.inputs + s.outputs; ++k)
+      if (ViewAt(made, k).buffer == from) all = k >= s.inputs && IsAll(ViewAt(made, k));
+    if (!all) return false;
+    for (const Touch& t : touches_[state]) {
+      if (t.step == back) continue;
+      if (t.writes || t.step > made) return false;
+      if (t.step < made) continue;
+      if (!s.kernel->elementwise || s.outputs != 1) return false;
+      for (int k = 0; k < s.inputs; ++k)
+        if (ViewAt(made, k).buffer == state && !IsSame(ViewAt(made, k), ViewAt(made, s.inputs))) return false;
+    }
+    gone_[back] = true;
+    Rename(from, state);
+    return true;
+  }
+  // The same elements of two tensors.
+  bool IsSame(const View& a, const View& b) const {
+    return kernels::ByteSize(a.dtype) == kernels::ByteSize(b.dtype) && a.rank == b.rank && a.offset == b.offset &&
+           std::equal(plan_.dims.begin() + a.first_dim, plan_.dims.begin() + a.first_dim + 2 * a.rank, plan_.dims.begin() + b.first_dim);
   }
 
   struct Touch {
