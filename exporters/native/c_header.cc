@@ -130,6 +130,11 @@ class Writer {
              d.max == std::numeric_limits<int64_t>::max() ? " and more" : text::StrCat(" ... ", d.max));
       Line(" * Expressions in them say how sizes depend on each other; runs with other sizes are refused. */\n");
     }
+    if (!m_.states.empty()) {
+      Line("/* What the library keeps between runs, by slipway_model_state()'s index:");
+      for (size_t i = 0; i < m_.states.size(); ++i) Line(" *   ", i, ": ", Comment(m_.states[i].name), ": ", Comment(TypeText(m_.states[i])));
+      Line(" * slipway_model_reset_state() begins anew. */\n");
+    }
     Places("IN", "inputs", inputs_, m_.inputs);
     Places("OUT", "outputs", outputs_, m_.outputs);
     for (size_t i = 0; i < m_.inputs.size(); ++i) Input(i);

@@ -128,13 +128,15 @@ TEST(RecognizeQuantization, GroupsWithZeroPoints) {
 
 TEST(RecognizeQuantization, ZeroPointsBehindTheScale) {
   for (std::string_view type : {"f32", "bf16"}) {
+    const std::string_view scale = type == "f32" ? "%s3" : "%h3";
     const std::string body = text::StrCat(R"(
+  %s3: f32[40,4,1] = aten.view.default(self=%s, size=[40, 4, 1])
   %q3: i8[40,4,16] = aten.view.default(self=%q, size=[40, 4, 16])
   %h3: bf16[40,4,1] = aten.view.default(self=%h, size=[40, 4, 1])
   %c: )", type, R"([40,4,1] = aten._to_copy.default(self=%h3, dtype=)", type, R"()
   %f: )", type, R"([40,4,16] = aten._to_copy.default(self=%q3, dtype=)", type, R"()
   %d: )", type, R"([40,4,16] = aten.sub.Tensor(self=%f, other=8)
-  %m: )", type, R"([40,4,16] = aten.mul.Tensor(self=%d, other=%c)
+  %m: )", type, R"([40,4,16] = aten.mul.Tensor(self=%d, other=)", scale, R"()
   %a: )", type, R"([40,4,16] = aten.add.Tensor(self=%m, other=%c)
   %w: )", type, R"([40,64] = aten.view.default(self=%a, size=[40, 64])
   %y: )", type, R"([B,40] = aten.linear.default(input=%x, weight=%w)
