@@ -17,6 +17,7 @@
 #include "driver/target.h"
 #include "importers/checkpoint/state_dict.h"
 #include "io/inflated.h"
+#include "passes/keep_state.h"
 #include "weights/join.h"
 
 namespace slipway::driver {
@@ -92,7 +93,7 @@ uint64_t PeakMemory() {
 // What the flags turn off.
 std::vector<std::string_view> Skipped(const ConvertOptions& o) {
   std::vector<std::string_view> skip;
-  if (o.state == "io") skip.push_back("drop-mutations");
+  if (o.state != "drop") skip.push_back("drop-mutations");
   if (!o.functions) skip.push_back("outline-blocks");
   if (o.onnx_form == "exact") skip.push_back("relax-activations");
   if (!o.allow_int8_activations) skip.push_back("quantize-activations");
@@ -102,6 +103,10 @@ std::vector<std::string_view> Skipped(const ConvertOptions& o) {
 absl::Status RunPasses(const Target& target, Conversion& c) {
   if (target.passes.empty()) return absl::OkStatus();
   NoteDevices(c.program(), c.summary);
+  for (size_t i : passes::UserOutputs(c.program())) {
+    const ir::Value* v = c.program().graph->outputs[i].value();
+    c.output_names.emplace_back(v ? v->name() : "");
+  }
   c.context.skip = Skipped(c.options);
   c.context.verify_each = c.options.verify_each;
   for (const passes::Pipeline* pipeline : target.passes)

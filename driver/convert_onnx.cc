@@ -21,6 +21,8 @@ absl::StatusOr<OnnxOptions> OptionsOf(const ConvertOptions& o) {
                  : o.onnx_form == "portable" ? exporters::OnnxForm::kPortable
                                              : exporters::OnnxForm::kExact;
   options.strict_types = o.strict_types;
+  if (o.state != "drop" && o.state != "io")
+    return UsageError(text::StrCat("--state ", o.state, ": ONNX models keep no state between runs"), "--state io carries it as inputs and outputs");
   options.state_io = o.state == "io";
   options.input_names = o.input_names;
   options.output_names = o.output_names;

@@ -69,10 +69,10 @@ std::string Show(const Pairs&) { return ""; }
 
 namespace {
 
-// Whether `text` is one of the words that are all a flag's value may be.
+// Whether `text` is one of the words that are all a flag's value may be; a word with a '=' stands for any text with one.
 bool IsWord(std::string_view text, std::string_view words) {
   for (std::string_view word : text::Split(words, '|'))
-    if (word == text) return true;
+    if (word == text || (text::Contains(word, "=") && text::Contains(text, "="))) return true;
   return false;
 }
 

@@ -176,9 +176,11 @@ inline constexpr ConvertFlag kTable[] = {
                             "weights in a file of their own; auto: above 2 GB"),
     Flag<&O::strict_types>("strict-types", kOnnx, "",
                            "never cast around operators for whose type ONNX Runtime has no kernel"),
-    Flag<&O::state>("state", kOnnx, "drop|io",
-                    "what becomes of buffers and inputs that the program updates: dropped with a warning, or carried: "
-                    "`state_in.FQN` is an input (its default the value in the file), `state_out.FQN` an output"),
+    Flag<&O::state>("state", kOnnx | kSo, "drop|io|auto|IN=OUT…",
+                    "what becomes of buffers and inputs that the program updates: dropped with a warning; ONNX, `io`: carried, "
+                    "`state_in.FQN` is an input (its default the value in the file), `state_out.FQN` an output; libraries, `auto`: kept "
+                    "by the library between runs, and so is each input that an output returns with something behind it (a decoder's past "
+                    "keys and values), which both leave the signature; or these pairs alone, `IN=OUT,IN=OUT`"),
     Flag<&O::functions>("functions", kOnnx, "",
                         "repeated blocks, modules that compute the same on values of the same types, are kept as local functions"),
     Flag<&O::custom_ops>("custom-op", kOnnx, "NAMESPACE::NAME=DOMAIN:OPTYPE",

@@ -386,6 +386,7 @@ void Describe(const kernels::NativeModel& m, FileReport* report) {
   };
   r.inputs = rows(face.inputs, "input");
   r.outputs = rows(face.outputs, "output");
+  r.updates = rows(face.states, "state");
   for (const exporters::NativeInterface::Dim& d : face.dims) {
     ir::SymbolInfo s;
     s.name = d.name;

@@ -53,6 +53,10 @@ struct NativeLibrary::Functions {
   decltype(&slipway_model_profile_rows) profile_rows;
   decltype(&slipway_model_profile_work) profile_work;  // these may be null
   decltype(&slipway_model_memory) memory;
+  decltype(&slipway_model_state_count) state_count;
+  decltype(&slipway_model_state) state;
+  decltype(&slipway_model_state_length) state_length;
+  decltype(&slipway_model_reset_state) reset_state;
 };
 
 absl::StatusOr<std::unique_ptr<NativeLibrary>> NativeLibrary::Open(const std::string& path,
@@ -80,6 +84,10 @@ absl::StatusOr<std::unique_ptr<NativeLibrary>> NativeLibrary::Open(const std::st
   const bool complete = all;
   find(&out->f_->profile_work, "slipway_model_profile_work");
   find(&out->f_->memory, "slipway_model_memory");
+  find(&out->f_->state_count, "slipway_model_state_count");
+  find(&out->f_->state, "slipway_model_state");
+  find(&out->f_->state_length, "slipway_model_state_length");
+  find(&out->f_->reset_state, "slipway_model_reset_state");
   if (!complete) return absl::InvalidArgumentError(text::StrCat(path, ": a library, but not a model of slipway"));
   std::vector<const char*> paths;
   for (const std::string& p : plugins) paths.push_back(p.c_str());
@@ -153,6 +161,22 @@ absl::StatusOr<std::vector<ir::TensorRef>> NativeLibrary::Run(absl::Span<const i
   if (absl::Status s = SetInputs(inputs); !s.ok()) return s;
   if (absl::Status s = Execute(); !s.ok()) return s;
   return Outputs();
+}
+
+absl::Status NativeLibrary::ResetState() {
+  if (f_->reset_state == nullptr || f_->reset_state(model_) == SLIPWAY_MODEL_OK) return absl::OkStatus();
+  return absl::ResourceExhaustedError(f_->error());
+}
+
+std::vector<std::string> NativeLibrary::GrowingStates() const {
+  std::vector<std::string> names;
+  if (f_->state_count == nullptr || f_->state == nullptr || f_->state_length == nullptr) return names;
+  for (size_t i = 0; i < f_->state_count(model_); ++i) {
+    slipway_model_value value;
+    f_->state(model_, i, &value);
+    if (f_->state_length(model_, i) >= 0) names.emplace_back(value.name);
+  }
+  return names;
 }
 
 absl::Status NativeLibrary::SetThreads(int threads) {

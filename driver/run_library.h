@@ -34,6 +34,11 @@ class NativeLibrary {
   std::vector<ir::TensorRef> Outputs() const;
   absl::StatusOr<std::vector<ir::TensorRef>> Run(absl::Span<const ir::TensorRef> inputs);
 
+  // States of the library as they are in the beginning; nothing where it has none.
+  absl::Status ResetState();
+  // The names of states that grow: of inputs that the program takes and the library does not.
+  std::vector<std::string> GrowingStates() const;
+
   absl::Status SetThreads(int threads);
   void Profile(bool on);
   // Of libraries that are older the work is 0.

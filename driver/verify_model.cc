@@ -56,6 +56,7 @@ class LibraryModel : public VerifyModel {
   absl::StatusOr<std::vector<absl::StatusOr<Tensors>>> Run(absl::Span<const Tensors> sets) override {
     std::vector<absl::StatusOr<Tensors>> out;
     for (const Tensors& inputs : sets) {
+      RETURN_IF_ERROR(library_->ResetState());
       out.push_back(library_->Run(inputs));
       if (!out.back().ok() && !absl::IsInvalidArgument(out.back().status())) return out.back().status();
     }
@@ -122,6 +123,9 @@ absl::StatusOr<std::unique_ptr<VerifyModel>> OpenLibrary(const Source& source, c
   }
   ASSIGN_OR_RETURN(auto library, NativeLibrary::Open(path, o.plugins));
   RETURN_IF_ERROR(library->SetThreads(o.threads));
+  if (const auto states = library->GrowingStates(); !states.empty())
+    return WithHelp(absl::UnimplementedError(text::StrCat(path, ": the library keeps ", text::Join(states, ", "), " between runs")),
+                    "what `convert` makes without --state can be compared");
   return std::make_unique<LibraryModel>(std::move(library), std::move(folder));
 }
 

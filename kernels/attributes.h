@@ -211,12 +211,13 @@ struct RecurrentAttributes {
   auto Fields() { return std::tie(reverse, has_bias); }
 };
 // quant_linear: which operands there are behind the first two, in this order; what elements of the matrix, and the scale before,
-// are rounded to (f32: they are not).
-enum QuantPart : int64_t { kQuantScale = 1, kQuantZero = 2, kQuantBias = 4 };
+// are rounded to (f32: they are not). With kQuantAddedZero the zero is added behind the scale, of integers less `middle`.
+enum QuantPart : int64_t { kQuantScale = 1, kQuantZero = 2, kQuantBias = 4, kQuantAddedZero = 8 };
 struct QuantLinearAttributes {
   int64_t parts;
   DType rounded, scale_rounded;
-  auto Fields() { return std::tie(parts, rounded, scale_rounded); }
+  int64_t middle;
+  auto Fields() { return std::tie(parts, rounded, scale_rounded, middle); }
 };
 
 // integer_linear: which operands there are beside input, matrix, scale and the input's scale: a zero point before the latter, the

@@ -1,4 +1,4 @@
-// Rows in and out of the compute types. Dense halves go through the instruction set's loops; rounding to a dtype is a conversion there
+// Rows in and out of the compute types. Dense halves and bytes go through the instruction set's loops; rounding to a dtype is a conversion there
 // and back, so that it is the rounding of memory.
 #include "kernels/convert.h"
 
@@ -43,6 +43,8 @@ void LoadRow(const void* from, DType dtype, int64_t stride, int64_t n, DType as,
       return RoundRow(to, n, as);
     }
     if (half) return RoundRow(to, n, as);
+    // All of these have every number of i8.
+    if (dtype == DType::kI8 && stride == 1 && (as == dtype || as == DType::kF32 || IsHalf(as))) return BestIsa().widen(from, dtype, to, n);
   }
   if (dtype == DType::kBool) {  // whatever byte is there
     const uint8_t* p = static_cast<const uint8_t*>(from);

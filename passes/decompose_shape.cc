@@ -219,6 +219,11 @@ void SumToSize(Decomposer& d) {
   d.Return(x);
 }
 // Pads each tensor along dim to a multiple of the chunks, lays the chunks out, and joins them chunk by chunk.
+void Append(Decomposer& d) {
+  Values all = d.tensors("tensors");
+  all.insert(all.begin(), d.in("past"));
+  if (d.ok()) d.Return(d.b.Call("aten.cat.default", {all, d.i("dim")}));
+}
 void ChunkCat(Decomposer& d) {
   int64_t chunks = d.i("num_chunks");
   Values xs = d.tensors("tensors"), rows;
@@ -417,6 +422,7 @@ constexpr DecomposeRow kRows[] = {
     {"aten.fft_ifftshift.default", FftShift<true>, false},
     {"aten.sum_to_size.default", SumToSize},
     {"aten._chunk_cat.default", ChunkCat, false},
+    {"slipway.append.default", Append, false},
     {"aten.diff.default", Diff, false},
     {"aten.gradient.scalarint", Gradient},
     {"aten.gradient.scalararray", Gradient},

@@ -42,7 +42,7 @@ std::optional<Product> Read(Node* n) {
   }
   auto d = ReadDequantized(w);
   if (!d || !IsStored(d->input) || !IsStored(d->scale) || (d->zero_point && !IsStored(d->zero_point)) ||
-      d->float_zero_point || d->dtype != p.x->dtype() || !w->type().StaticSizes())
+      d->dtype != p.x->dtype() || !w->type().StaticSizes())
     return std::nullopt;
   p.matrix = *std::move(d);
   // A bias of the columns: one row of it.
@@ -84,6 +84,7 @@ absl::Status Form(const Product& p) {
   std::vector<std::pair<std::string_view, ir::Arg>> named;
   if (m.scale_dtype) named.emplace_back("scale_dtype", *m.scale_dtype);
   if (m.range) named.insert(named.end(), {{"quant_min", m.range->first}, {"quant_max", m.range->second}});
+  if (m.float_zero_point) named.emplace_back("zero_point_domain", "float");
   Value* y = b.Call("slipway.quantized_linear.default",
                     {p.x, turned(m.input), of_blocks(m.scale), of_blocks(m.zero_point), p.bias,
                      m.block_size[p.transposed ? 1 : 0], m.arithmetic, m.dtype},

@@ -44,6 +44,7 @@ std::optional<Dequantized> Read(ir::ArgReader& a, std::string_view input) {
   d.scale_dtype = a.dtype("scale_dtype");
   const auto low = a.opt_i("quant_min"), high = a.opt_i("quant_max");
   if (low && high) d.range = {*low, *high};
+  d.float_zero_point = a.str("zero_point_domain") == "float";
   return a.ok() ? std::optional(std::move(d)) : std::nullopt;
 }
 
@@ -56,7 +57,6 @@ std::optional<Dequantized> ReadDequantized(const Value* v) {
   auto d = Read(a, "input");
   if (!d) return std::nullopt;
   d->block_size = a.ints("block_size");
-  d->float_zero_point = a.str("zero_point_domain") == "float";
   return a.ok() && d->block_size.size() == static_cast<size_t>(d->input->rank()) && AreBlocks(d->block_size) ? d : std::nullopt;
 }
 

@@ -3,6 +3,7 @@
 //   torchao.* and quantized_decomposed.*      rows of decompose_quant.cc
 //   to(q), to(q) - zero, (…) · scale          what torchao's weights decompose into: one node after the other is taken into
 //                                             a slipway.dequantize, which views and conversions behind it change
+//   … + zero                                  a zero point of floats
 //   product(x, to(q)) · scale                 the scale goes into the matrix
 //   product(x, to(q))                         a matrix with scale 1
 //   _weight_int8pack_mm                       linear with a matrix
@@ -13,6 +14,7 @@
 // and its scale (groups as a dim of their own, transposes) end up behind the dequantize, so that weights and scales are the
 // tensors of the file wherever that is possible.
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 #include <utility>
 
@@ -51,7 +53,7 @@ class Recognizer {
     if (absl::Status s = Named(g_); !s.ok()) return s;
     using Step = Value* (Recognizer::*)(Node* n, Builder& b);
     const std::vector<Step> walks[] = {
-        {&Recognizer::Scaled, &Recognizer::ScaledBehind, &Recognizer::PackedProduct, &Recognizer::Converted,
+        {&Recognizer::Scaled, &Recognizer::Shifted, &Recognizer::ScaledBehind, &Recognizer::PackedProduct, &Recognizer::Converted,
          &Recognizer::Regrouped},
         {&Recognizer::Unscaled},  // what is scaled behind its product has been
         {&Recognizer::Narrowed}};
@@ -174,7 +176,9 @@ class Recognizer {
     Difference d = Read(x, b);
     if (!d || !d.zero.is_none() || IsFloat8(d.q->dtype())) return {};
     if (other.is_constant()) {
-      if (d.arithmetic != DType::kFloat32) return {};
+      // bf16 and f16 have the differences of bytes.
+      const double low = d.q->dtype() == DType::kUInt8 ? 0 : -128;
+      if (d.arithmetic != DType::kFloat32 && (other.d != std::floor(other.d) || other.d < low || other.d > low + 255)) return {};
       d.zero = other.d;
       return d;
     }
@@ -282,6 +286,49 @@ class Recognizer {
       Value* scale = ReadScale(factor.value, &rounded);
       if (scale && dtype == ir::PromoteTypes(d.arithmetic, rounded.value_or(scale->dtype())))
         return Make(b, d, scale, rounded, dtype);
+    }
+    return nullptr;
+  }
+
+  // (q - middle) · scale + zero, where the middle is that of a range in which all integers are.
+  Value* Shifted(Node* n, Builder& b) {
+    if (!IsOneOf(n, {"aten.add.Tensor"})) return nullptr;
+    for (const auto& [left, right] : {std::pair("self", "other"), {"other", "self"}}) {
+      Value *numbers = n->Get(left).value(), *zero = n->Get(right).value();
+      auto d = ReadDequantized(numbers);
+      if (!d || !zero || !IsStored(d->input) || !IsByte(d->input->dtype()) || d->float_zero_point || !SameSizes(numbers, n->output()))
+        continue;
+      ir::ArgReader a(*n);
+      const ir::Scalar alpha = a.scalar("alpha");
+      const bool same = zero->dtype() == d->dtype;
+      while (Value* source = CastSource(zero)) {  // exact ones
+        if (!ir::IsLowPrecision(source->dtype()) || (source->dtype() != zero->dtype() && zero->dtype() != DType::kFloat32)) break;
+        zero = source;
+      }
+      if (!a.ok() || !alpha.is_constant() || alpha.d != 1 || !IsStored(zero) || !same || d->product_dtype() != d->dtype ||
+          !zero->type().StaticSizes() || zero->rank() > numbers->rank())
+        continue;
+      const auto middle = d->zero_point ? StoredRange(d->zero_point) : std::pair<int64_t, int64_t>(0, 0);
+      const auto of = StoredRange(d->input);
+      if (!middle || middle->first != middle->second || !of) continue;
+      d->range.reset();
+      for (std::pair<int64_t, int64_t> r : {std::pair(-2, 1), {0, 3}, {-8, 7}, {0, 15}, {-128, 127}, {0, 255}})
+        if (!d->range && (r.first + r.second + 1) / 2 == middle->first && of->first >= r.first && of->second <= r.second) d->range = r;
+      if (!d->range) continue;
+      // An element for each block of the scales.
+      const size_t rank = d->block_size.size();
+      zero = Aligned(b, zero, rank);
+      ir::Ints blocks;
+      bool fits = true;
+      for (size_t i = 0; i < rank; ++i) {
+        const int64_t size = *d->input->sizes()[i].constant(), own = *zero->sizes()[i].constant();
+        blocks.push_back(d->block_size[i] == -1 ? 1 : size / d->block_size[i]);
+        fits = fits && (own == 1 || (own == blocks[i] && (d->block_size[i] == 1 || own == size)));
+      }
+      if (!fits) continue;
+      d->zero_point = *zero->type().StaticSizes() == blocks ? zero : b.Call("aten.expand.default", {zero, blocks});
+      d->float_zero_point = true;
+      return Emit(b, *d);
     }
     return nullptr;
   }

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "ir/evaluator.h"
+#include "passes/keep_state.h"
 
 namespace slipway::kernels {
 struct Kernel;
@@ -27,6 +28,10 @@ struct PlanOptions {
   std::function<const kernels::Kernel*(std::string_view name)> plugins;
   int threads = 1;           // that PlanEvaluator's programs run on
   bool verify_each = false;  // the verifier looks at the program after every pass
+  // Whether the plan keeps states between runs (kernels::State): the weights whose updates are outputs of the program, and the inputs
+  // `growing`. Only for plans that a library runs: nothing else has a place for them.
+  bool keep_state = false;
+  std::vector<passes::GrowingState> growing;
 };
 
 // Computes by legalizing to `native`, planning and running.

@@ -17,6 +17,10 @@ void FuseConvs(PlannedProgram& p);
 // they use needs no memory then. Origins are those of the steps, joined.
 void FuseChains(PlannedProgram& p);
 
+// What begins as a copy of a tensor that nothing reads any more is made in that tensor's memory: a state that a step updates in part is
+// written there and nowhere else. So is one that a step makes anew. Numbers stay the same.
+void UpdateInPlace(PlannedProgram& p);
+
 // Temporaries that are copied into a larger tensor are computed there where nothing tells the difference, and the copies are left out.
 // Parts of parts come first. Numbers stay the same.
 void PlaceParts(PlannedProgram& p);

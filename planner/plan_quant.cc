@@ -20,6 +20,8 @@ void QuantizedLinear(PlanContext& c) {
           bias = c.opt_in("bias");
   const DType arithmetic = c.dtype("arithmetic").value_or(DType::kFloat32), to = c.dtype("dtype").value_or(DType::kFloat32),
               rounded_scale = c.dtype("scale_dtype").value_or(scale.dtype);
+  const bool added = c.str("zero_point_domain") == "float";  // behind the scale
+  const auto low = c.opt_i("quant_min"), high = c.opt_i("quant_max");
   if (!c.ok()) return;
   if (x.rank() == 0 || q.rank() != 2 || scale.rank() != 2 || (zero && zero.rank() != 2)) return c.Fail("the operands are no matrices");
   const bool float8 = q.dtype == DType::kFloat8E4M3FN || q.dtype == DType::kFloat8E5M2;
@@ -31,7 +33,9 @@ void QuantizedLinear(PlanContext& c) {
   const DType rounded = product != DType::kFloat32 ? product : to;
   if ((product != DType::kFloat32 && product != to) || (rounded_scale != scale.dtype && scale.dtype != DType::kFloat32))
     return c.Unsupported("a matrix that is rounded twice");
-  if (zero && zero.dtype != q.dtype && arithmetic != DType::kFloat32) return c.Unsupported("a zero point of other integers");
+  if (added && (!zero || !low || !high || *low < -128 || *high > 255 || *low > *high || !IsKernelFloat(zero.dtype) || product != to))
+    return c.Unsupported("a zero point of floats of another form");
+  if (zero && !added && zero.dtype != q.dtype && arithmetic != DType::kFloat32) return c.Unsupported("a zero point of other integers");
   if (bias && !IsKernelFloat(bias.dtype)) return c.Unsupported("a bias of another type");
   const Dim n = q.sizes[0];
   const auto k = q.sizes[1].constant(), groups = scale.sizes[1].constant();
@@ -45,11 +49,13 @@ void QuantizedLinear(PlanContext& c) {
   if (zero) in.push_back(ByGroups(c, zero, n));
   if (bias) in.push_back(c.Expand(bias, {n}));
   constexpr kernels::QuantPart kNone{};
-  const int64_t parts = kernels::kQuantScale | (zero ? kernels::kQuantZero : kNone) | (bias ? kernels::kQuantBias : kNone);
+  const int64_t parts = kernels::kQuantScale | (zero ? kernels::kQuantZero : kNone) | (bias ? kernels::kQuantBias : kNone) |
+                        (added ? kernels::kQuantAddedZero : kNone);
+  const int64_t middle = added ? (*low + *high + 1) / 2 : 0;
   const DType before = rounded_scale == scale.dtype ? DType::kFloat32 : rounded_scale;
   if (c.ok())
     c.Emit("quant_linear", std::move(in), {out}, DType::kFloat32,
-           kernels::QuantLinearAttributes{parts, *NativeType(rounded), *NativeType(before)});
+           kernels::QuantLinearAttributes{parts, *NativeType(rounded), *NativeType(before), middle});
   c.Return(out);
 }
 

@@ -214,6 +214,33 @@ void Concatenated(PlanContext& c) {
   std::erase_if(parts, [&](const Operand& x) { return x.rank() == 1 && x.sizes[0].is(0) && rank > 1; });
   Join(c, parts, c.dim("dim", rank));
 }
+// Behind a part of a state, where there is room; what lies before it is as it was.
+void Appended(PlanContext& c) {
+  Operand past = c.in("past");
+  std::vector<Operand> parts = Tensors(c);
+  if (!c.ok()) return;
+  if (c.builder().out().plan.buffers[past.buffer].kind != kernels::Buffer::kState) return c.Unsupported("behind what is no state");
+  const int dim = c.dim("dim", past.rank());
+  Operand out = past;
+  Dim at = past.sizes[dim];
+  out.sizes[dim] = c.out_sizes()[dim];
+  for (Operand& x : parts) {
+    if (!c.ok()) return;
+    if (x.rank() != out.rank()) return c.Fail("the tensors do not fit together");
+    if (x.buffer == past.buffer) {  // no step reads and writes the same memory
+      Operand held = c.Temp(x.dtype, x.sizes);
+      c.Copy(x, held);
+      x = held;
+    }
+    Dims sizes = out.sizes;
+    sizes[dim] = x.sizes[dim];
+    for (int d = 0; d < out.rank(); ++d) c.RequireEqual(x.sizes[d], sizes[d], "the tensors do not fit together");
+    c.Copy(x, Narrow(out, dim, at, x.sizes[dim]));
+    at = at + x.sizes[dim];
+  }
+  c.RequireEqual(at, out.sizes[dim], "the tensors do not fit together");
+  c.Return(out);
+}
 void Stacked(PlanContext& c) {
   std::vector<Operand> parts = Tensors(c);
   const int dim = c.dim("dim", static_cast<int>(c.out_sizes().size()));
@@ -524,6 +551,7 @@ constexpr PlanFamily kFamilies[] = {
     {Unfolded, "", "unfold unfold_copy"},
     {Flipped, "", "flip"},
     {Concatenated, "", "cat concat concatenate"},
+    {Appended, "", "/slipway.append.default"},
     {Stacked, "", "stack"},
     {Repeated, "", "repeat tile"},
     {Rolled, "", "roll"},

@@ -48,6 +48,12 @@ absl::StatusOr<Operand> BindWeight(const std::string& name, const ir::TensorRef&
   return x;
 }
 
+bool IsUpdateOfWeight(const ir::OutputSpec& s) {
+  return s.kind == ir::OutputSpec::kBufferMutation || s.kind == ir::OutputSpec::kParameterMutation;
+}
+// Also of inputs that are kept: what was written to them is no result.
+bool IsUpdate(const ir::OutputSpec& s) { return IsUpdateOfWeight(s) || s.kind == ir::OutputSpec::kUserInputMutation; }
+
 absl::Status At(const ir::Value& v, const absl::Status& s) {
   return absl::Status(s.code(), text::StrCat("%", v.name(), ": ", text::FromAbsl(s.message())));
 }
@@ -56,6 +62,7 @@ absl::Status At(const ir::Value& v, const absl::Status& s) {
 class InputBinder {
  public:
   explicit InputBinder(PlanBuilder& b) : b_(b) {}
+  // Dim -1: the number that the input is.
   void Add(int input, int dim, Dim e) { sizes_.push_back({input, dim, e}); }
   void Bind() {
     for (const auto& s : sizes_)
@@ -91,12 +98,100 @@ class InputBinder {
   std::vector<Size> sizes_;
 };
 
-absl::Status BindInputs(const ir::Program& p, PlanBuilder& b) {
-  kernels::Plan& plan = b.out().plan;
-  InputBinder binder(b);
+// The tensors that the plan keeps between runs, in the order of its inputs.
+struct Kept {
+  const ir::Value* value;
+  std::string name;
+  const passes::GrowingState* growing = nullptr;  // null: a weight that the program updates
+  Dims room;                              // the sizes of its memory
+};
+std::vector<Kept> FindKept(const ir::Program& p, const PlanOptions& options) {
+  if (!options.keep_state) return {};
+  absl::flat_hash_set<std::string_view> updated;
+  for (const ir::OutputSpec& s : p.output_specs)
+    if (IsUpdateOfWeight(s)) updated.insert(s.target);
+  std::vector<Kept> out;
   for (size_t i = 0; i < p.graph->inputs().size(); ++i) {
     const ir::Value* v = p.graph->inputs()[i];
     const ir::InputSpec& spec = p.input_specs[i];
+    if (spec.kind == ir::InputSpec::kUser) {
+      for (const passes::GrowingState& s : options.growing)
+        if (s.input == v->name()) out.push_back({v, s.input, &s, {}});
+    } else if (updated.contains(spec.target) && p.weights.contains(spec.target)) {
+      out.push_back({v, spec.target, nullptr, {}});
+    }
+  }
+  return out;
+}
+
+// Inputs behind the caller's, for the memory of states and how much of it is there.
+absl::Status AddStates(const ir::Program& p, std::vector<Kept>& kept, InputBinder& binder, PlanBuilder& b) {
+  kernels::Plan& plan = b.out().plan;
+  for (Kept& k : kept) {
+    const ir::Type& t = k.value->type();
+    if (!t.is_tensor() || !NativeType(t.dtype) || t.rank() > kernels::kMaxRank)
+      return absl::UnimplementedError(text::StrCat("a state that is ", t.ToString()));
+    kernels::State state;
+    state.input = static_cast<int>(plan.inputs.size());
+    plan.inputs.push_back({k.name, kernels::Input::kTensor, *NativeType(t.dtype), {}, -1});
+    b.out().inputs.push_back({t, k.name});
+    k.room.assign(t.sizes.begin(), t.sizes.end());
+    if (k.growing) {
+      constexpr int64_t kMostRoom = int64_t{1} << 40;
+      k.room[k.growing->dim] = b.NewSymbol({0, kMostRoom});
+      binder.Add(state.input, k.growing->dim, k.room[k.growing->dim]);
+      state.dim = k.growing->dim;
+      state.length = static_cast<int>(plan.inputs.size());
+      plan.inputs.push_back({text::StrCat(k.name, ".length"), kernels::Input::kNumber, kernels::DType::kI64, {}, -1});
+      b.out().inputs.push_back({ir::Type::SymInt(t.sizes[k.growing->dim]), text::StrCat(k.name, ".length")});
+      binder.Add(state.length, -1, t.sizes[k.growing->dim]);
+    } else {
+      ir::TensorRef weight = p.weights.at(k.name);
+      if (weight.sizes != t.StaticSizes()) return absl::UnimplementedError(text::StrCat("the state '", k.name, "' is of another size than its weight"));
+      if (!weight.is_contiguous()) {
+        auto dense = ir::ReadDense(weight, b.limit());
+        if (!dense.ok()) return dense.status();
+        weight = ir::OwnedTensor(weight.dtype, weight.sizes, *std::move(dense));
+      }
+      auto initial = BindWeight(k.name, weight, b);
+      if (!initial.ok()) return initial.status();
+      state.initial = initial->buffer;
+    }
+    plan.states.push_back(state);
+  }
+  return absl::OkStatus();
+}
+// Once symbols are given: sizes, and the memory that the program's values are views of.
+void BindStates(const std::vector<Kept>& kept, PlanBuilder& b) {
+  kernels::Plan& plan = b.out().plan;
+  for (size_t i = 0; i < kept.size(); ++i) {
+    const Kept& k = kept[i];
+    kernels::State& state = plan.states[i];
+    for (Dim s : k.room) {
+      const int e = b.Expr(s);
+      plan.inputs[state.input].sizes.push_back(e);
+    }
+    const ir::Type& t = k.value->type();
+    if (k.growing) {
+      const int length = b.Expr(t.sizes[state.dim]);
+      plan.inputs[state.length].value = length;
+      plan.states[i].after = b.Expr(k.growing->after);
+    }
+    Operand x{0, 0, t.dtype, Dims(t.sizes.begin(), t.sizes.end()), ContiguousStrides(k.room)};
+    x.buffer = b.AddBuffer(Buffer::kState, Product(k.room) * ir::ByteSize(t.dtype), state.input);
+    b.values[k.value] = std::move(x);
+  }
+}
+
+absl::Status BindInputs(const ir::Program& p, const PlanOptions& options, PlanBuilder& b) {
+  kernels::Plan& plan = b.out().plan;
+  InputBinder binder(b);
+  std::vector<Kept> kept = FindKept(p, options);
+  auto is_kept = [&](const ir::Value* v) { return std::any_of(kept.begin(), kept.end(), [&](const Kept& k) { return k.value == v; }); };
+  for (size_t i = 0; i < p.graph->inputs().size(); ++i) {
+    const ir::Value* v = p.graph->inputs()[i];
+    const ir::InputSpec& spec = p.input_specs[i];
+    if (is_kept(v)) continue;
     if (spec.kind == ir::InputSpec::kUser) {
       const ir::Type& t = v->type();
       if (t.kind == ir::Type::kConstant || t.kind == ir::Type::kNone) continue;
@@ -132,13 +227,14 @@ absl::Status BindInputs(const ir::Program& p, PlanBuilder& b) {
     if (!x.ok()) return At(*v, x.status());
     b.values[v] = *std::move(x);
   }
+  if (absl::Status s = AddStates(p, kept, binder, b); !s.ok()) return s;
   binder.Bind();
   int slot = 0;
   for (size_t i = 0; i < p.graph->inputs().size(); ++i) {
     const ir::Value* v = p.graph->inputs()[i];
     const ir::Type& t = v->type();
     if (p.input_specs[i].kind != ir::InputSpec::kUser || t.kind == ir::Type::kConstant || t.kind == ir::Type::kNone ||
-        b.unknown.contains(v))
+        b.unknown.contains(v) || is_kept(v))
       continue;
     kernels::Input& in = plan.inputs[slot];
     if (t.is_sym()) {
@@ -152,6 +248,7 @@ absl::Status BindInputs(const ir::Program& p, PlanBuilder& b) {
     }
     ++slot;
   }
+  BindStates(kept, b);
   return b.status();
 }
 
@@ -214,8 +311,50 @@ absl::Status PlanNode(const ir::Node& n, PlanBuilder& b) {
   return b.status().ok() ? c.status() : b.status();
 }
 
+// New values of weights that the plan keeps, behind all that reads the old ones.
+absl::Status BindUpdates(const ir::Program& p, PlanBuilder& b) {
+  struct Update {
+    Operand from, to;
+  };
+  std::vector<Update> updates;
+  PlannedProgram& out = b.out();
+  auto copy = [&](const Operand& from, const Operand& to) {
+    kernels::Step step;
+    step.kernel = kernels::FindKernel("copy");
+    step.compute = kernels::DType::kU8;  // which a copy does not ask
+    step.first_view = static_cast<int>(out.plan.views.size());
+    step.inputs = step.outputs = 1;
+    b.AddView(from);
+    b.AddView(to);
+    b.AddStep(step);
+  };
+  for (size_t i = 0; i < p.graph->outputs.size() && i < p.output_specs.size(); ++i) {
+    if (!IsUpdateOfWeight(p.output_specs[i])) continue;
+    const ir::Value *v = p.graph->outputs[i].value(), *old = nullptr;
+    for (size_t k = 0; k < p.graph->inputs().size(); ++k)
+      if (p.input_specs[k].kind != ir::InputSpec::kUser && p.input_specs[k].target == p.output_specs[i].target) old = p.graph->inputs()[k];
+    const auto from = b.values.find(v), to = b.values.find(old);
+    if (!v || from == b.values.end() || to == b.values.end() || out.plan.buffers[to->second.buffer].kind != Buffer::kState)
+      return absl::UnimplementedError(text::StrCat("the update of '", p.output_specs[i].target, "' is of nothing that kernels know"));
+    if (from->second.dtype != to->second.dtype || from->second.sizes != to->second.sizes)
+      return absl::UnimplementedError(text::StrCat("the update of '", p.output_specs[i].target, "' is of another type"));
+    if (from->second.buffer == to->second.buffer && from->second.offset.is(0) && from->second.is_contiguous()) continue;  // as it was
+    updates.push_back({from->second, to->second});
+  }
+  // What is itself in the memory of a state is read before anything is written.
+  for (Update& u : updates) {
+    if (out.plan.buffers[u.from.buffer].kind != Buffer::kState) continue;
+    Operand held{0, 0, u.from.dtype, u.from.sizes, ContiguousStrides(u.from.sizes)};
+    held.buffer = b.AddBuffer(Buffer::kTemporary, held.numel() * ir::ByteSize(held.dtype));
+    copy(u.from, held);
+    u.from = held;
+  }
+  for (const Update& u : updates) copy(u.from, u.to);
+  return b.status();
+}
+
 // Results into the caller's memory: what a temporary holds densely is made there in the first place.
-absl::Status BindOutputs(const ir::Program& p, PlanBuilder& b) {
+absl::Status BindOutputs(const ir::Program& p, const PlanOptions& options, PlanBuilder& b) {
   PlannedProgram& out = b.out();
   b.origin = static_cast<int>(out.origins.size());
   out.origins.emplace_back("return");
@@ -223,6 +362,7 @@ absl::Status BindOutputs(const ir::Program& p, PlanBuilder& b) {
   for (size_t i = 0; i < p.graph->outputs.size(); ++i) {
     const ir::Value* v = p.graph->outputs[i].value();
     if (!v) continue;  // a constant of the signature
+    if (options.keep_state && i < p.output_specs.size() && IsUpdate(p.output_specs[i])) continue;
     const ir::Type& t = v->type();
     const int slot = static_cast<int>(out.plan.outputs.size());
     Operand x;
@@ -271,7 +411,7 @@ absl::Status BindOutputs(const ir::Program& p, PlanBuilder& b) {
     b.AddView(to);
     b.AddStep(step);
   }
-  return b.status();
+  return options.keep_state ? BindUpdates(p, b) : b.status();
 }
 
 }  // namespace
@@ -317,18 +457,19 @@ absl::StatusOr<PlannedProgram> MakePlan(const ir::Program& p, const PlanOptions&
   if (p.form != ir::Form::kFunctional) return absl::InvalidArgumentError("a plan is made of a functional program");
   PlannedProgram out;
   PlanBuilder b(p, out, options);
-  if (absl::Status s = BindInputs(p, b); !s.ok()) return s;
+  if (absl::Status s = BindInputs(p, options, b); !s.ok()) return s;
   absl::Status s = PlanGraph(*p.graph, b);
   if (refusals) *refusals = b.refusals;
   if (!s.ok()) return s;
   if (!b.refusals.empty()) return b.refusals[0].status;
-  if (s = BindOutputs(p, b); !s.ok()) return s;
+  if (s = BindOutputs(p, options, b); !s.ok()) return s;
   // A symbol that neither an input nor a step gives a number.
   for (Dim symbol : b.UsedSymbols())
     if (!b.IsGiven(symbol))
       return absl::UnimplementedError(
           text::StrCat("the size ", symbol.ToString(), ": no input and no operator gives it"));
   if (options.fuse) {
+    UpdateInPlace(out);
     FuseConvs(out);
     FuseChains(out);
     PlaceParts(out);

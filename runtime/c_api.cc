@@ -77,9 +77,9 @@ std::string Take(const DLTensor* from, Tensor* to, int* code) {
 
 // The inputs as the plan takes them.
 int TakeAll(const Model& m, const DLTensor* const* inputs, size_t count, std::vector<Tensor>* out) {
-  if (count != m.plan().inputs.size())
+  if (count != m.plan().given_inputs())
     return Fail(SLIPWAY_MODEL_BAD_INPUT,
-                std::to_string(count) + " inputs, the model takes " + std::to_string(m.plan().inputs.size()));
+                std::to_string(count) + " inputs, the model takes " + std::to_string(m.plan().given_inputs()));
   out->resize(count);
   for (size_t i = 0; i < count; ++i) {
     int code;
@@ -116,6 +116,15 @@ struct Result {
     allocator = from;
     memory = from ? from->allocate(from->self, bytes, kAlignment) : std::aligned_alloc(kAlignment, bytes);
     return memory != nullptr;
+  }
+  // A dense tensor of these sizes.
+  void Describe(const Tensor& shape) {
+    int64_t step = 1;
+    for (int d = shape.rank - 1; d >= 0; --d) sizes[d] = shape.sizes[d], strides[d] = step, step *= std::max<int64_t>(shape.sizes[d], 1);
+    tensor.version = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION};
+    tensor.manager_ctx = this;
+    tensor.deleter = Delete;
+    tensor.dl_tensor = {memory, {kDLCPU, 0}, shape.rank, DlpackTypeOf(shape.dtype), sizes, strides, 0};
   }
   ~Result() {
     if (!memory) return;
@@ -165,7 +174,9 @@ int slipway_model_open_with(slipway_model** model, const slipway_model_options* 
     m->input_dims = Pointers(m->model->about().input_dims);
     m->output_dims = Pointers(m->model->about().output_dims);
     std::vector<bool> given(m->model->plan().symbols.size());
-    for (const auto& b : m->model->plan().bindings) given[b.symbol] = true;
+    const auto& plan = m->model->plan();
+    for (const auto& b : plan.bindings)  // how much room a state has is no caller's
+      if (b.dim < 0 || static_cast<size_t>(b.input) < plan.given_inputs()) given[b.symbol] = true;
     for (size_t i = 0; i < given.size(); ++i)
       if (given[i] && !m->model->plan().symbols[i].real) m->symbols.push_back(i);
     for (size_t i = 0; i < m->model->about().constants.size(); ++i)
@@ -179,7 +190,7 @@ void slipway_model_close(slipway_model* model) { delete model; }
 
 const char* slipway_model_error(void) { return last_error.c_str(); }
 
-size_t slipway_model_input_count(const slipway_model* m) { return m->model->plan().inputs.size(); }
+size_t slipway_model_input_count(const slipway_model* m) { return m->model->plan().given_inputs(); }
 size_t slipway_model_output_count(const slipway_model* m) { return m->model->plan().outputs.size(); }
 
 void slipway_model_input(const slipway_model* m, size_t i, slipway_model_value* value) {
@@ -240,13 +251,7 @@ int slipway_model_run(slipway_model* m, const DLTensor* const* inputs, size_t in
       auto r = std::make_unique<Result>();
       const size_t bytes = static_cast<size_t>(shape.numel()) * slipway::kernels::ByteSize(shape.dtype);
       if (!r->Allocate(bytes, m->allocator)) return nullptr;
-      std::copy_n(shape.sizes, shape.rank, r->sizes);
-      std::copy_n(shape.strides, shape.rank, r->strides);
-      r->tensor.version = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION};
-      r->tensor.manager_ctx = r.get();
-      r->tensor.deleter = Result::Delete;
-      r->tensor.dl_tensor = {r->memory,
-                             {kDLCPU, 0}, shape.rank, DlpackTypeOf(shape.dtype), r->sizes, r->strides, 0};
+      r->Describe(shape);
       results[slot] = std::move(r);
       return results[slot]->tensor.dl_tensor.data;
     });
@@ -310,6 +315,54 @@ void slipway_model_profile_work(slipway_model* m, void (*row)(void*, const slipw
       row(user, &work);
     }
     return 0;
+  });
+}
+
+size_t slipway_model_state_count(const slipway_model* m) { return m->model->plan().states.size(); }
+
+void slipway_model_state(const slipway_model* m, size_t i, slipway_model_value* value) {
+  const auto& in = m->model->plan().inputs[m->model->plan().states[i].input];
+  *value = {in.name.c_str(), DlpackTypeOf(in.dtype), static_cast<int32_t>(in.sizes.size()), m->input_dims[m->model->plan().states[i].input].data(), 0};
+}
+
+int slipway_model_reset_state(slipway_model* m) {
+  return Guard([&] { return Report(m->model->ResetState()); });
+}
+
+int64_t slipway_model_state_length(slipway_model* m, size_t i) {
+  int64_t length = -1;
+  Guard([&] {
+    length = m->model->StateLength(i);
+    return 0;
+  });
+  return length;
+}
+
+int slipway_model_truncate_state(slipway_model* m, int64_t length) {
+  return Guard([&] { return Report(m->model->TruncateState(length)); });
+}
+
+int slipway_model_get_state(slipway_model* m, size_t i, DLManagedTensorVersioned** out) {
+  *out = nullptr;
+  return Guard([&]() -> int {
+    auto r = std::make_unique<Result>();
+    const Failure failure = m->model->GetState(i, [&](const Tensor& shape) -> void* {
+      if (!r->Allocate(static_cast<size_t>(shape.numel()) * slipway::kernels::ByteSize(shape.dtype), m->allocator)) return nullptr;
+      r->Describe(shape);
+      return r->memory;
+    });
+    if (failure) return Report(failure);
+    *out = &r.release()->tensor;
+    return SLIPWAY_MODEL_OK;
+  });
+}
+
+int slipway_model_set_state(slipway_model* m, size_t i, const DLTensor* value) {
+  return Guard([&]() -> int {
+    Tensor t;
+    int code;
+    if (std::string wrong = Take(value, &t, &code); !wrong.empty()) return Fail(code, "state " + std::to_string(i) + " " + wrong);
+    return Report(m->model->SetState(i, t));
   });
 }
 

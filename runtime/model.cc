@@ -108,6 +108,19 @@ std::unique_ptr<Model> Model::Open(ModelOptions options, std::string* why) {
 }
 
 Failure Model::Run(std::span<const kernels::Tensor> inputs, const kernels::AllocateOutput& allocate) {
+  return plan().states.empty() ? RunOnce(inputs, allocate) : RunWithStates(inputs, allocate);
+}
+
+Failure Model::RunOnce(std::span<const kernels::Tensor> inputs, const kernels::AllocateOutput& allocate) {
+  Runner runner = Take();
+  Failure failure = runner.context->Run(inputs, allocate);
+  if (failure.step >= 0) failure.text = about_.origins[plan().steps[failure.step].origin].op + ": " + failure.text;
+  Return(std::move(runner));
+  return failure;
+}
+
+// A context with memory that was used before, where there is one.
+Model::Runner Model::Take() {
   Runner runner;
   bool profile;
   {
@@ -129,10 +142,7 @@ Failure Model::Run(std::span<const kernels::Tensor> inputs, const kernels::Alloc
         kernels::RunOptions{.profile = profile,
                             .workers = options_.workers ? &guarded_ : runner.pool ? &runner.pool->workers() : nullptr,
                             .allocator = options_.allocator ? &*options_.allocator : nullptr});
-  Failure failure = runner.context->Run(inputs, allocate);
-  if (failure.step >= 0) failure.text = about_.origins[plan().steps[failure.step].origin].op + ": " + failure.text;
-  Return(std::move(runner));
-  return failure;
+  return runner;
 }
 
 // Contexts keep their memory for the next run, as long as the constants are theirs.

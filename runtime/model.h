@@ -4,6 +4,7 @@
 #define SLIPWAY_RUNTIME_MODEL_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -34,6 +35,7 @@ struct ModelOptions {
 
 class Model {
  public:
+  ~Model();
   // Null, with the reason, where this library has no payload or a damaged one, or a plugin that it needs cannot be loaded.
   static std::unique_ptr<Model> Open(ModelOptions options, std::string* why);
 
@@ -42,6 +44,14 @@ class Model {
 
   // Thread-safe. As Context::Run; the failure's text names the operator.
   kernels::Failure Run(std::span<const kernels::Tensor> inputs, const kernels::AllocateOutput& allocate);
+
+  // Thread-safe, as everything here: runs of a model with states wait for each other, and so do these. States grow while it runs; what a
+  // run that failed on its way left in a state of fixed size is of no use: runs are refused until it is reset.
+  kernels::Failure ResetState();
+  int64_t StateLength(size_t i);  // -1: it does not grow
+  kernels::Failure TruncateState(int64_t length);
+  kernels::Failure GetState(size_t i, const std::function<void*(const kernels::Tensor& shape)>& allocate);
+  kernels::Failure SetState(size_t i, const kernels::Tensor& value);
 
   // Replaces values of constants, in those that runs use or, with `inactive`, in a second set that Swap() makes the first.
   // What is not named stays; with `full` every named constant must be. "" or what is wrong, and then nothing has changed.
@@ -82,13 +92,30 @@ class Model {
     std::unique_ptr<kernels::Context> context;
   };
 
+  // The memory of a state.
+  struct Held {
+    kernels::Tensor tensor;  // dense; along the dim that grows as much as there is room for
+    uint64_t bytes = 0;      // allocated
+    int64_t length = 0;
+  };
+
   explicit Model(ModelOptions options);
+  Runner Take();
   void Return(Runner runner);
+  kernels::Failure RunOnce(std::span<const kernels::Tensor> inputs, const kernels::AllocateOutput& allocate);
+  kernels::Failure RunWithStates(std::span<const kernels::Tensor> inputs, const kernels::AllocateOutput& allocate);
+  kernels::Failure FirstState();
+  bool AllocateState(Held* held, kernels::Tensor shape);
+  void FreeState(Held& held);
+  bool Reserve(size_t i, int64_t length);
 
   ModelOptions options_;
   kernels::Workers guarded_;  // around options_.workers: what a task throws does not pass through the caller
   std::vector<std::shared_ptr<const kernels::Plugin>> plugins_;  // before what holds pointers to their kernels
   kernels::NativeModel about_;
+  std::mutex state_mutex_;  // of states_ and damaged_; before mutex_
+  std::vector<Held> states_;  // empty: not made yet
+  bool damaged_ = false;      // by a run that failed
   std::mutex mutex_;  // of what follows
   std::shared_ptr<Set> active_, inactive_;
   std::vector<Runner> idle_;

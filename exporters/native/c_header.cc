@@ -130,6 +130,11 @@ class Writer {
              d.max == std::numeric_limits<int64_t>::max() ? " and more" : text::StrCat(" ... ", d.max));
       Line(" * Expressions in them say how sizes depend on each other; runs with other sizes are refused. */\n");
     }
+    if (!m_.states.empty()) {
+      Line("/* What the library keeps between runs, by slipway_model_state()'s index:");
+      for (size_t i = 0; i < m_.states.size(); ++i) Line(" *   ", i, ": ", Comment(m_.states[i].name), ": ", Comment(TypeText(m_.states[i])));
+      Line(" * slipway_model_reset_state() begins anew. */\n");
+    }
     Places("IN", "inputs", inputs_, m_.inputs);
     Places("OUT", "outputs", outputs_, m_.outputs);
     for (size_t i = 0; i < m_.inputs.size(); ++i) Input(i);
@@ -264,8 +269,11 @@ class Writer {
 // The dims that inputs give, of a plan.
 std::vector<NativeInterface::Dim> DimsOf(const kernels::Plan& plan) {
   std::vector<bool> given(plan.symbols.size());
+  const auto is_room = [&](const kernels::Binding& b) {  // of a state, which is no caller's
+    return b.dim >= 0 && b.input >= 0 && static_cast<size_t>(b.input) >= plan.given_inputs();
+  };
   for (const auto& b : plan.bindings)
-    if (b.symbol >= 0 && static_cast<size_t>(b.symbol) < given.size()) given[b.symbol] = true;
+    if (b.symbol >= 0 && static_cast<size_t>(b.symbol) < given.size() && !is_room(b)) given[b.symbol] = true;
   std::vector<NativeInterface::Dim> out;
   for (size_t i = 0; i < given.size(); ++i)
     if (given[i] && !plan.symbols[i].real)
@@ -285,11 +293,13 @@ std::vector<std::string> Texts(const ir::Type& t) {
 NativeInterface InterfaceOf(const kernels::NativeModel& m) {
   NativeInterface out;
   out.name = m.name;
-  for (size_t i = 0; i < m.plan.inputs.size(); ++i)
+  for (size_t i = 0; i < m.plan.given_inputs(); ++i)
     out.inputs.push_back({m.plan.inputs[i].name, m.plan.inputs[i].dtype, m.input_dims[i],
                           m.plan.inputs[i].kind != kernels::Input::kTensor});
   for (size_t i = 0; i < m.plan.outputs.size(); ++i)
     out.outputs.push_back({m.output_names[i], m.plan.outputs[i].dtype, m.output_dims[i], m.plan.outputs[i].number});
+  for (const kernels::State& s : m.plan.states)
+    out.states.push_back({m.plan.inputs[s.input].name, m.plan.inputs[s.input].dtype, m.input_dims[s.input], false});
   out.dims = DimsOf(m.plan);
   return out;
 }
@@ -299,7 +309,7 @@ std::string CHeader(const NativeInterface& model, const std::string& prefix) { r
 NativeInterface InterfaceOf(const std::string& name, const planner::PlannedProgram& planned) {
   NativeInterface out;
   out.name = name;
-  for (size_t i = 0; i < planned.plan.inputs.size(); ++i)
+  for (size_t i = 0; i < planned.plan.given_inputs(); ++i)
     out.inputs.push_back({planned.inputs[i].name, planned.plan.inputs[i].dtype, Texts(planned.inputs[i].type),
                           planned.plan.inputs[i].kind != kernels::Input::kTensor});
   for (size_t i = 0; i < planned.plan.outputs.size(); ++i)

@@ -26,6 +26,7 @@ struct NativeInterface {
   };
   std::string name;  // the program's
   std::vector<Value> inputs, outputs;
+  std::vector<Value> states;  // that the library keeps between runs
   std::vector<Dim> dims;
 };
 

@@ -298,13 +298,15 @@ class Library {
     const std::string in_spec = program_.in_spec.empty() ? PlainInputSpec(program_) : program_.in_spec;
     const std::string out_spec = program_.out_spec.empty() ? PlainOutputSpec(program_) : program_.out_spec;
     const auto leaves = Leaves(b);
+    std::vector<file::State> states;
+    for (const auto& s : plan_.states) states.emplace_back(s.input, s.dim, s.length, s.after, s.initial);
     b.Finish(file::CreatePlan(
                  b, kernels::kPlanFileVersion, b.CreateString(program_.name), strings(kernels), b.CreateVector(symbols),
                  b.CreateVectorOfStructs(exprs), b.CreateVector(inputs), b.CreateVector(outputs), b.CreateVectorOfStructs(bindings),
                  b.CreateVector(checks), b.CreateVectorOfStructs(buffers), b.CreateVector(plan_.dims), b.CreateVectorOfStructs(views),
                  b.CreateVector(plan_.numbers), b.CreateVectorOfStructs(steps), strings(plan_.texts), b.CreateVector(constants),
                  b.CreateVector(origins), b.CreateVector(leaves), b.CreateString(in_spec), b.CreateString(out_spec),
-                 b.CreateVector(metadata), b.CreateVectorOfStructs(ops), b.CreateVector(plugins)),
+                 b.CreateVector(metadata), b.CreateVectorOfStructs(ops), b.CreateVector(plugins), b.CreateVectorOfStructs(states)),
              file::PlanIdentifier());
     return {reinterpret_cast<const char*>(b.GetBufferPointer()), b.GetSize()};
   }
@@ -312,7 +314,11 @@ class Library {
   std::vector<Offset<file::Leaf>> Leaves(flatbuffers::FlatBufferBuilder& b) const {
     std::vector<Offset<file::Leaf>> out;
     int next = 0;
-    for (const ir::Arg& a : program_.graph->outputs) {
+    for (size_t i = 0; i < program_.graph->outputs.size(); ++i) {
+      const ir::Arg& a = program_.graph->outputs[i];
+      const auto kind = i < program_.output_specs.size() ? program_.output_specs[i].kind : ir::OutputSpec::kUser;
+      const bool update = kind == ir::OutputSpec::kBufferMutation || kind == ir::OutputSpec::kParameterMutation || kind == ir::OutputSpec::kUserInputMutation;
+      if (update && !plan_.states.empty()) continue;  // of a state
       if (a.value()) {
         out.push_back(file::CreateLeaf(b, next++));
         continue;

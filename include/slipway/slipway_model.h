@@ -136,6 +136,27 @@ typedef struct {
 SLIPWAY_MODEL_API void slipway_model_profile_work(slipway_model* model, void (*row)(void* user, const slipway_model_work* work),
                                                   void* user);
 
+/* State. A library that `convert --state` made keeps tensors between its runs, for each opened model its own: buffers that the program
+ * updates, which begin as they are in the program, and inputs that grow, a decoder's past keys and values, which begin with nothing. They
+ * are neither inputs nor outputs; each run reads them and leaves them as they are to be for the next. Runs of one model wait for each
+ * other, and for the functions below; models that were opened apart do not. After a run that failed, growing states are as they were
+ * before; where the model has states of fixed size and the run failed on its way (not for its inputs), runs are refused until
+ * slipway_model_reset_state(). A growing state takes memory as it needs it, and a run beyond what the program takes is
+ * SLIPWAY_MODEL_BAD_INPUT: slipway_model_get_dim() says the limit. Libraries that older slipways made have none of these functions. */
+SLIPWAY_MODEL_API size_t slipway_model_state_count(const slipway_model* model);
+/* `i` is below the count. The dim that grows is the one whose text is no number. */
+SLIPWAY_MODEL_API void slipway_model_state(const slipway_model* model, size_t i, slipway_model_value* value);
+/* All states as they are in the beginning. */
+SLIPWAY_MODEL_API int slipway_model_reset_state(slipway_model* model);
+/* How long state `i` is now along the dim that grows: the position of the next token; -1 for a state of fixed size. */
+SLIPWAY_MODEL_API int64_t slipway_model_state_length(slipway_model* model, size_t i);
+/* Forgets what lies behind `length` in all growing states. States of fixed size stay as they are. */
+SLIPWAY_MODEL_API int slipway_model_truncate_state(slipway_model* model, int64_t length);
+/* A new dense tensor with a copy of state `i`, which the caller deletes as it does outputs; and a copy of the caller's into the state,
+ * of any strides, and of any size along the dim that grows. */
+SLIPWAY_MODEL_API int slipway_model_get_state(slipway_model* model, size_t i, DLManagedTensorVersioned** value);
+SLIPWAY_MODEL_API int slipway_model_set_state(slipway_model* model, size_t i, const DLTensor* value);
+
 /* Bytes that one run holds at once between its steps, and what kernels take beside them to work: those of the latest run. 0 before
  * the first. */
 SLIPWAY_MODEL_API void slipway_model_memory(slipway_model* model, uint64_t* temporaries, uint64_t* working);

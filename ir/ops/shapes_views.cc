@@ -561,6 +561,12 @@ void Cat(InferContext& c) {
   Values all = Tensors(c);
   if (c.ok()) OutJoined(c, all, ShapesOf(all), c.i("dim"));
 }
+void Append(InferContext& c) {
+  Values all = Tensors(c);
+  if (!c.ok()) return;
+  all.insert(all.begin(), TensorAt(c, 0));
+  if (c.ok()) OutJoined(c, all, ShapesOf(all), c.i("dim"));
+}
 void Stack(InferContext& c) {
   Values all = Tensors(c);
   if (!c.ok()) return;
@@ -752,6 +758,7 @@ constexpr ShapeFamily kFamilies[] = {
     {DiagFlat, "diagflat"},
     {DiagEmbed, "diag_embed"},
     {Cat, "cat concat concatenate"},
+    {Append, "/slipway.append.default"},
     {Stack, "stack _stack"},
     {StackAlong, "hstack vstack dstack row_stack"},
     {ColumnStack, "column_stack"},

@@ -245,7 +245,8 @@ const char* Chain::Make(const Call& c) {
     op.inputs = from.inputs;
     if (!op.row) {  // a copy, of one operand
       const DType source = TypeOf(from.in[0]);
-      op.type = ComputeType(source);
+      const bool byte = source == DType::kI8 || source == DType::kU8;
+      op.type = byte && op.result == DType::kF32 ? op.result : ComputeType(source);  // f32 has all bytes
       op.kind = source == op.result ? Op::kMove : op.result == op.type ? Op::kWiden : Op::kNarrow;
       op.inputs = 1;
       op.in[0] = op.kind == Op::kNarrow ? LoadOf(from.in[0], source) : from.in[0];

@@ -60,16 +60,23 @@ std::string Executable::Validate() {
   }
   for (const Check& c : p.checks)
     if (!In(c.expr, p.exprs)) return "a check is malformed";
+  std::vector<uint8_t> is_state(p.inputs.size(), 0);  // 1: without a buffer yet
+  for (const State& s : p.states) {
+    if (!In(s.input, p.inputs)) return "a state is malformed";
+    is_state[s.input] = 1;
+  }
   std::vector<uint8_t> has_memory(p.outputs.size(), 0);
   for (const Buffer& b : p.buffers) {
-    if (b.kind > Buffer::kOutput || !In(b.bytes, p.exprs)) return "a buffer is malformed";
-    if (b.kind == Buffer::kInput && !In(b.slot, p.inputs)) return "a buffer is of no input";
+    if (b.kind > Buffer::kState || !In(b.bytes, p.exprs)) return "a buffer is malformed";
+    if ((b.kind == Buffer::kInput || b.kind == Buffer::kState) && !In(b.slot, p.inputs)) return "a buffer is of no input";
+    if (b.kind == Buffer::kState && (is_state[b.slot]++ != 1)) return "a buffer is of no state";
     if (b.kind == Buffer::kOutput && (!In(b.slot, p.outputs) || has_memory[b.slot]++))
       return "a buffer is of no output";
     if (b.packed && b.kind != Buffer::kConstant) return "a buffer is packed";
     if (b.kind == Buffer::kConstant && p.exprs[b.bytes].op != Expr::kInt) return "a constant's size is not known";
   }
   if (std::find(has_memory.begin(), has_memory.end(), 0) != has_memory.end()) return "an output without a buffer";
+  if (std::string what = ValidateStates(); !what.empty()) return what;
   if (!exprs(p.dims) || !exprs(p.numbers)) return "no such expression";
   for (const View& v : p.views) {
     if (!In(v.buffer, p.buffers) || !IsDType(v.dtype) || v.rank < 0 || v.rank > kMaxRank || !In(v.offset, p.exprs) ||
@@ -100,7 +107,7 @@ std::string Executable::Validate() {
           fits = !IsStoredOnly(p.views[s.first_view + k].dtype);
         for (int64_t k = 0; fits && k < s.outputs; ++k) {
           const Buffer& b = p.buffers[p.views[s.first_view + s.inputs + k].buffer];
-          fits = b.kind == Buffer::kTemporary || b.kind == Buffer::kOutput;
+          fits = b.kind == Buffer::kTemporary || b.kind == Buffer::kOutput || b.kind == Buffer::kState;
         }
         break;
       case Step::kPublish:
@@ -132,6 +139,51 @@ std::string Executable::Validate() {
       return "a table is too long";
   }
   return "";
+}
+
+// Inputs of states lie behind the caller's; the sizes of their memory are numbers, but for the one that grows, which is a symbol.
+std::string Executable::ValidateStates() const {
+  const Plan& p = plan_;
+  constexpr int64_t kMostBytes = int64_t{1} << 46;
+  int64_t next = static_cast<int64_t>(p.inputs.size());
+  for (const State& s : p.states) next -= s.length >= 0 ? 2 : 1;
+  if (next < 0) return "a state is malformed";
+  for (const State& s : p.states) {
+    if (s.input != next++ || p.inputs[s.input].kind != Input::kTensor) return "a state is malformed";
+    const bool grows = s.length >= 0;
+    const Input& in = p.inputs[s.input];
+    if (grows && (s.length != next++ || p.inputs[s.length].kind != Input::kNumber || p.inputs[s.length].dtype != DType::kI64 ||
+                  !In(s.dim, in.sizes) || !In(s.after, p.exprs) || s.initial != -1))
+      return "a state is malformed";
+    if (!grows && (s.dim != -1 || s.after != -1 || !In(s.initial, p.buffers) || p.buffers[s.initial].kind != Buffer::kConstant || p.buffers[s.initial].packed))
+      return "a state is malformed";
+    int64_t bytes = ByteSize(in.dtype);
+    for (size_t d = 0; d < in.sizes.size(); ++d) {
+      const Expr& e = p.exprs[in.sizes[d]];
+      if (grows && static_cast<int32_t>(d) == s.dim) {
+        if (e.op != Expr::kSymbol) return "a state is malformed";
+        continue;
+      }
+      if (e.op != Expr::kInt || e.value < 0 || __builtin_mul_overflow(bytes, e.value, &bytes) || bytes > kMostBytes) return "a state is malformed";
+    }
+    if (!grows && p.exprs[p.buffers[s.initial].bytes].value != bytes) return "a state is malformed";
+  }
+  return "";
+}
+
+// The lengths of states after a run, and the expressions that they are made of, in order.
+void Executable::FindLengths() {
+  const Plan& p = plan_;
+  std::vector<uint8_t> needed(p.exprs.size(), 0);
+  for (const State& s : p.states)
+    if (s.after >= 0) needed[s.after] = 1;
+  for (size_t i = p.exprs.size(); i-- > 0;) {
+    const Expr& e = p.exprs[i];
+    const int32_t operands[] = {e.a, e.b, e.c};
+    for (int k = 0; needed[i] && k < Operands(e.op); ++k) needed[operands[k]] = 1;
+  }
+  for (size_t i = 0; i < needed.size(); ++i)
+    if (needed[i]) lengths_.push_back(static_cast<int32_t>(i));
 }
 
 bool Executable::ValidateChain(const Step& s) const {
@@ -282,7 +334,7 @@ void Executable::FillStages() {
     fixed_.push_back(fixed);
     stages_[stage].views.push_back(static_cast<int32_t>(i));
     const Buffer::Kind kind = p.buffers[v.buffer].kind;
-    if (kind == Buffer::kInput || kind == Buffer::kOutput)
+    if (kind == Buffer::kInput || kind == Buffer::kOutput || kind == Buffer::kState)
       stages_[stage].callers_views.push_back(static_cast<int32_t>(i));
   }
   for (size_t i = 0; i < p.buffers.size(); ++i) {
@@ -317,6 +369,7 @@ std::shared_ptr<const Executable> Executable::Make(Plan plan, std::string* why) 
     *why = std::move(what);
     return nullptr;
   }
+  e->FindLengths();
   e->FindStages();
   e->FindLifetimes();
   e->ShareMemory();

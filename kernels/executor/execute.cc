@@ -101,7 +101,7 @@ uint64_t Context::tensor_memory() const {
 }
 
 // Takes the inputs, and what they say of symbols.
-Failure Context::Start(std::span<const Tensor> inputs) {
+Failure Context::BindSymbols(std::span<const Tensor> inputs) {
   const Plan& p = executable_->plan();
   if (inputs.size() != p.inputs.size())
     return Fail(Failure::kInput,
@@ -149,6 +149,31 @@ Failure Context::Start(std::span<const Tensor> inputs) {
                                        std::to_string(symbol.max));
     symbols_[b.symbol] = value;
   }
+  return {};
+}
+
+Failure Context::LengthsAfter(std::span<const Tensor> inputs, std::span<int64_t> lengths) try {
+  const Plan& p = executable_->plan();
+  last_symbols_ = symbols_;
+  Failure f = BindSymbols(inputs);
+  if (!f) {
+    lengths_.resize(p.exprs.size());
+    for (int32_t e : executable_->lengths_) lengths_[e] = Evaluate(p.exprs[e], lengths_, symbols_);
+    for (size_t i = 0; i < p.states.size() && !f; ++i) {
+      const int32_t after = p.states[i].after;
+      lengths[i] = after < 0 ? -1 : lengths_[after].bits;
+      if (after >= 0 && (!lengths_[after].known || lengths[i] < 0 || lengths[i] > kFar)) f = Fail(Failure::kInput, "state " + p.inputs[p.states[i].input].name + ": its length after the run has no value");
+    }
+  }
+  symbols_ = last_symbols_;
+  return f;
+} catch (const std::bad_alloc&) {
+  return Fail(Failure::kMemory, "out of memory");
+}
+
+Failure Context::Start(std::span<const Tensor> inputs) {
+  const Plan& p = executable_->plan();
+  if (Failure f = BindSymbols(inputs)) return f;
   // Only now that sizes are in range: what is not dense is copied.
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& have = inputs[i];
@@ -340,7 +365,7 @@ Failure Context::BindStage(size_t stage, bool again) {
     outputs_bytes_ = 0;
     for (size_t b = 0; b < p.buffers.size(); ++b) {
       const Buffer& buffer = p.buffers[b];
-      if (buffer.kind == Buffer::kInput) {
+      if (buffer.kind == Buffer::kInput || buffer.kind == Buffer::kState) {
         const Tensor& in = inputs_[buffer.slot];
         base_[b] = static_cast<char*>(in.data);
         bytes_[b] = in.data ? in.numel() * ByteSize(in.dtype) : 0;  // an unused number has no memory

@@ -55,7 +55,9 @@ class Executable {
   };
 
   std::string Validate();  // what is malformed, or ""
+  std::string ValidateStates() const;
   bool ValidateChain(const Step& s) const;
+  void FindLengths();
   void FindStages();
   void FindLifetimes();
   void ShareMemory();
@@ -67,6 +69,7 @@ class Executable {
   std::vector<int32_t> symbol_stage_, expr_stage_, buffer_stage_, view_stage_;
   std::vector<Lifetime> life_;
   std::vector<int32_t> root_;
+  std::vector<int32_t> lengths_;        // expressions behind the lengths of states after a run
   std::vector<int32_t> output_buffer_;  // by slot
   std::vector<uint8_t> fixed_;          // views whose sizes, strides and offset are constants
   std::vector<uint8_t> written_;        // views that are results of kernels
@@ -108,6 +111,10 @@ class Context {
   // nothing of use after a failure.
   Failure Run(std::span<const Tensor> inputs, const AllocateOutput& allocate);
 
+  // How long each state of the plan would be after a run on these inputs, whose states need no memory yet and may have any size along
+  // the dim that grows; -1 for those that do not grow. Nothing is run.
+  Failure LengthsAfter(std::span<const Tensor> inputs, std::span<int64_t> lengths);
+
   // Nanoseconds in each step so far, where options.profile asks for it.
   std::span<const int64_t> profile() const { return nanoseconds_; }
   std::span<const Work> work() const { return work_; }
@@ -132,6 +139,7 @@ class Context {
   bool Grow(Chunk& chunk, int64_t bytes);
 
   Failure Start(std::span<const Tensor> inputs);
+  Failure BindSymbols(std::span<const Tensor> inputs);
   Failure BindStage(size_t stage, bool again);
   Failure BindMemory(size_t stage);
   int64_t ScratchBytes(const Step& s);
@@ -150,7 +158,7 @@ class Context {
   RunOptions options_;
   const AllocateOutput* allocate_ = nullptr;
   uint64_t outputs_bytes_ = 0;
-  std::vector<Number> symbols_, last_symbols_, values_;
+  std::vector<Number> symbols_, last_symbols_, values_, lengths_;
   std::vector<Tensor> inputs_;                      // dense
   std::vector<Chunk> copies_;                       // of inputs that came otherwise
   std::vector<char*> base_;                         // of buffers

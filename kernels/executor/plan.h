@@ -42,11 +42,12 @@ struct Buffer {
     kConstant,   // memory that the plan's maker keeps alive; never written
     kInput,      // the caller's
     kOutput,     // the caller's, written
+    kState,      // an input's, read and written: State
   };
   Kind kind = kTemporary;
   int32_t bytes = 0;               // expression
   const void* constant = nullptr;  // kConstant
-  int32_t slot = 0;                // kInput, kOutput: which
+  int32_t slot = 0;                // kInput, kOutput, kState: which input or output
   // kConstant: what the memory is packed as (panels.h). `bytes` is the size unpacked, which views of it are bounded by; only
   // products take one, as this matrix.
   std::optional<WeightMatrix> packed;
@@ -107,7 +108,23 @@ struct Check {
   std::string text;  // what is wrong where it does not
 };
 
+// Memory that outlives a run and that whoever runs the plan keeps. It comes in as an input of its own, dense; steps write to it in
+// place. Where it grows along a dim, that dim of the input is what the memory has room for, and `length`, an input that is a number, how
+// much of it is there; what lies behind is written before it is read. These inputs come behind the caller's, in the order of the states.
+struct State {
+  int32_t input = 0;
+  int32_t dim = -1, length = -1, after = -1;  // the dim that grows, the input `length`, the length after a run (expression); -1: none grows
+  int32_t initial = -1;                       // buffer of a constant, dense, that a state of one size begins as
+};
+
 struct Plan {
+  // How many inputs the caller gives; the others are of states.
+  size_t given_inputs() const {
+    size_t n = inputs.size();
+    for (const State& s : states) n -= s.length >= 0 ? 2 : 1;
+    return n;
+  }
+
   std::vector<Symbol> symbols;
   std::vector<Expr> exprs;
   std::vector<Input> inputs;
@@ -121,6 +138,7 @@ struct Plan {
   std::vector<Step> steps;
   std::vector<ChainOp> ops;
   std::vector<std::string> texts;
+  std::vector<State> states;
 };
 
 }  // namespace slipway::kernels

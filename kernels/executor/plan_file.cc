@@ -220,6 +220,13 @@ bool ReadPlanFile(std::span<const uint8_t> bytes, std::span<const uint8_t> weigh
     to.ints = o.ints(), to.floats = o.floats();
   });
   p.texts = copy.Texts(f.texts());
+  size_t of_states = 0;
+  copy.Each<State>(f.states(), [&](const file::State& s) {
+    p.states.push_back({s.input(), s.dim(), s.length(), s.after(), s.initial()});
+    of_states += s.length() >= 0 ? 2 : 1;
+    fits = fits && s.input() >= 0 && s.input() < static_cast<int64_t>(p.inputs.size());
+  });
+  fits = fits && of_states <= p.inputs.size();
   copy.Each<Leaf>(f.leaves(), [&](const file::Leaf& l) {
     m->leaves.push_back({l.output(), l.none(), static_cast<DType>(l.dtype()), l.bits()});
     fits = fits && l.output() >= -1 && l.output() < static_cast<int64_t>(p.outputs.size()) && l.dtype() < kDTypes;

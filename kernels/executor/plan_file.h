@@ -17,7 +17,7 @@
 
 namespace slipway::kernels {
 
-inline constexpr uint32_t kPlanFileVersion = 4;
+inline constexpr uint32_t kPlanFileVersion = 5;
 
 // What lies at the start of a library's payload; offsets are from there, in bytes.
 struct PayloadHeader {

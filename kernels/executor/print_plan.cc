@@ -43,7 +43,7 @@ class Printer {
  public:
   explicit Printer(const Plan& plan) : p_(plan), seen_(plan.buffers.size(), nullptr) {
     int constants = 0, temporaries = 0;
-    for (const Buffer& b : p_.buffers) names_.push_back(b.kind == Buffer::kInput      ? p_.inputs[b.slot].name
+    for (const Buffer& b : p_.buffers) names_.push_back(b.kind == Buffer::kInput || b.kind == Buffer::kState ? p_.inputs[b.slot].name
                                                         : b.kind == Buffer::kOutput   ? "out" + std::to_string(b.slot)
                                                         : b.kind == Buffer::kConstant ? "c" + std::to_string(constants++)
                                                                                       : "t" + std::to_string(temporaries++));
@@ -108,12 +108,12 @@ class Printer {
   // A view; where its buffer comes up for the first time as a result, its sizes too.
   std::string ViewText(const View& v, bool result) {
     const View*& seen = seen_[v.buffer];
-    const bool input = p_.buffers[v.buffer].kind == Buffer::kInput || p_.buffers[v.buffer].kind == Buffer::kOutput;
+    const bool input = p_.buffers[v.buffer].kind == Buffer::kInput || p_.buffers[v.buffer].kind == Buffer::kOutput || p_.buffers[v.buffer].kind == Buffer::kState;
     std::string text = names_[v.buffer];
     const bool defines = result && seen == nullptr && !input;
     if (defines) text += ": " + std::string(Info(v.dtype).name);
     const std::vector<int32_t>* known = nullptr;
-    if (p_.buffers[v.buffer].kind == Buffer::kInput) known = &p_.inputs[p_.buffers[v.buffer].slot].sizes;
+    if (p_.buffers[v.buffer].kind == Buffer::kInput || p_.buffers[v.buffer].kind == Buffer::kState) known = &p_.inputs[p_.buffers[v.buffer].slot].sizes;
     if (p_.buffers[v.buffer].kind == Buffer::kOutput) known = &p_.outputs[p_.buffers[v.buffer].slot].sizes;
     const std::vector<int32_t> sizes(p_.dims.begin() + v.first_dim, p_.dims.begin() + v.first_dim + v.rank);
     const bool same = known != nullptr ? *known == sizes

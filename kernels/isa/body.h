@@ -25,6 +25,7 @@ namespace {
 struct BFloat {
   uint16_t bits;
 };
+SLIPWAY_INLINE float ToFloat(int8_t x) { return x; }
 SLIPWAY_INLINE float ToFloat(float x) { return x; }
 SLIPWAY_INLINE float ToFloat(_Float16 x) { return static_cast<float>(x); }
 SLIPWAY_INLINE float ToFloat(BFloat x) {

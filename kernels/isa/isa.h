@@ -90,7 +90,7 @@ struct Isa {
   // x / sqrt(mean of squares + epsilon) · weight, which may be null.
   void (*rms_norm)(const float* x, const float* weight, float epsilon, float* out, int64_t n);
   double (*sum)(const float* x, int64_t n);
-  // From and to rows of bf16 and f16.
+  // From and to rows of bf16 and f16; also from i8.
   void (*widen)(const void* x, DType dtype, float* out, int64_t n);
   void (*narrow)(const float* x, void* out, DType dtype, int64_t n);
   // to[i * to_row + j] = from[j * from_row + i] for i < rows, j < columns.

@@ -10,7 +10,7 @@
 namespace slipway::kernels {
 
 // A k × n matrix of small integers or of float8, packed (panels.h). Element (p, j) counts as rounded((q - zero) · scale), with
-// zero and scale of row p / group and column j, in f32.
+// zero and scale of row p / group and column j, in f32; where zeros are added, as rounded(rounded(q · scale) + zero).
 struct QuantMatrix {
   int64_t n = 0, k = 0;
   const void* q = nullptr;  // kQuads, or nibbles
@@ -21,6 +21,7 @@ struct QuantMatrix {
   // Panels of matrices of k / group rows, of f32, bf16, f16 or i8.
   const void *scale = nullptr, *zero = nullptr;  // null: 1, 0
   DType scale_dtype = DType::kF32, zero_dtype = DType::kF32;
+  bool adds_zero = false;             // of integers, with a scale and a zero
   DType scale_rounded = DType::kF32;  // bf16, f16: the scale is rounded to that first
   DType rounded = DType::kF32;        // bf16, f16: each element is rounded to that
 };
@@ -37,6 +38,8 @@ struct QuantCall {
   float* c = nullptr;
   int64_t c_row = 0;
   const float* bias = nullptr;  // n, or null
+  // Where b's zeros are added and its elements are not rounded: the sum of each group of each row, [m, k / group].
+  const float* sums = nullptr;
 };
 
 struct QuantIsa {

@@ -25,7 +25,7 @@ struct Scales {
   SLIPWAY_INLINE Vec of(int c) const { return Load(at + c / kPart * panel + c % kPart * kLanes); }
 };
 struct Parameters {
-  Scales shift, scale;
+  Scales shift, scale;  // where zeros are added, `shift` has them
   bool uniform;  // all integers are shifted by -offset; `shift` has that only where it was asked for
   alignas(64) float room[2][kGroups][kMostColumns];
 };
@@ -47,6 +47,8 @@ __attribute__((noinline)) void WidenPanels(const void* from, DType dtype, const 
   else
     all(static_cast<const _Float16*>(from));
 }
+// v with one NaN, which rounding keeps, in place of all.
+SLIPWAY_INLINE Vec OneNaN(Vec v) { return v == v ? v : Splat(__builtin_nanf("")); }
 // Whether bytes of panels are all 0.
 SLIPWAY_INLINE bool AllZero(const void* panels, int64_t groups, int64_t first, int64_t end, int64_t j, int64_t n) {
   uint64_t any = 0, word[2];
@@ -57,32 +59,9 @@ SLIPWAY_INLINE bool AllZero(const void* panels, int64_t groups, int64_t first, i
     }
   return any == 0;
 }
-// Of groups [first, end), and fetches what will be needed next, here or in the next n columns.
-SLIPWAY_INLINE void LoadParameters(const QuantMatrix& b, int64_t first, int64_t end, int64_t j, int64_t n, bool shifts,
-                                   Parameters* to) {
+// What will be needed behind groups [first, first + kGroups), here or in the next n columns.
+SLIPWAY_INLINE void FetchParameters(const QuantMatrix& b, int64_t first, int64_t j, int64_t n) {
   const int64_t groups = b.k / b.group, panel = kPanel * groups;
-  to->shift = {to->room[0][0], kPanel, kMostColumns}, to->scale = {to->room[1][0], kPanel, kMostColumns};
-  if (b.scale != nullptr && b.scale_dtype == DType::kF32 && b.rounded == DType::kF32 &&
-      b.scale_rounded == DType::kF32) {
-    to->scale = {static_cast<const float*>(b.scale) + j / kPanel * panel + first * kPanel + j % kPanel, panel, kPanel};
-  } else {
-    if (b.scale != nullptr) WidenPanels(b.scale, b.scale_dtype, b, first, end, j, n, to->room[1]);
-    for (int64_t i = 0; i < end - first; ++i)
-      for (int64_t c = 0; c < n; c += kLanes) {
-        Vec scale = b.scale != nullptr ? Load(to->room[1][i] + c) : Splat(1);
-        scale = scale == scale ? scale : Splat(__builtin_nanf(""));  // one NaN, which rounding keeps
-        if (b.scale_rounded != DType::kF32)
-          scale = b.scale_rounded == DType::kBF16 ? RoundedBF16(scale) : RoundedF16(scale);
-        Store(to->room[1][i] + c, scale);
-      }
-  }
-  to->uniform = b.zero == nullptr || (b.zero_dtype == DType::kI8 && AllZero(b.zero, groups, first, end, j, n));
-  if (!to->uniform) WidenPanels(b.zero, b.zero_dtype, b, first, end, j, n, to->room[0]);
-  if (shifts || (!to->uniform && b.offset != 0))
-    for (int64_t i = 0; i < end - first; ++i)
-      for (int64_t c = 0; c < n; c += kLanes)
-        Store(to->room[0][i] + c, (to->uniform ? Vec{} : Load(to->room[0][i] + c)) - b.offset);
-
   int64_t next = first + kGroups;
   if (next >= groups) next = 0, j += n;
   const int64_t line = 64 / ByteSize(b.scale_dtype) / kPanel, zero_line = 64 / ByteSize(b.zero_dtype) / kPanel;
@@ -95,10 +74,47 @@ SLIPWAY_INLINE void LoadParameters(const QuantMatrix& b, int64_t first, int64_t 
       __builtin_prefetch(static_cast<const char*>(b.zero) + (at + i * kPanel) * ByteSize(b.zero_dtype));
   }
 }
+// Of groups [first, end), and fetches what follows.
+SLIPWAY_INLINE void LoadParameters(const QuantMatrix& b, int64_t first, int64_t end, int64_t j, int64_t n, bool shifts,
+                                   Parameters* to) {
+  const int64_t groups = b.k / b.group, panel = kPanel * groups;
+  to->shift = {to->room[0][0], kPanel, kMostColumns}, to->scale = {to->room[1][0], kPanel, kMostColumns};
+  if (b.scale != nullptr && b.scale_dtype == DType::kF32 && b.rounded == DType::kF32 &&
+      b.scale_rounded == DType::kF32) {
+    to->scale = {static_cast<const float*>(b.scale) + j / kPanel * panel + first * kPanel + j % kPanel, panel, kPanel};
+  } else {
+    if (b.scale != nullptr) WidenPanels(b.scale, b.scale_dtype, b, first, end, j, n, to->room[1]);
+    for (int64_t i = 0; i < end - first; ++i)
+      for (int64_t c = 0; c < n; c += kLanes) {
+        Vec scale = OneNaN(b.scale != nullptr ? Load(to->room[1][i] + c) : Splat(1));
+        if (b.scale_rounded != DType::kF32)
+          scale = b.scale_rounded == DType::kBF16 ? RoundedBF16(scale) : RoundedF16(scale);
+        Store(to->room[1][i] + c, scale);
+      }
+  }
+  if (b.adds_zero) {
+    to->uniform = true;
+    if (b.zero_dtype == DType::kF32 && b.rounded == DType::kF32) {
+      to->shift = {static_cast<const float*>(b.zero) + j / kPanel * panel + first * kPanel + j % kPanel, panel, kPanel};
+    } else {
+      WidenPanels(b.zero, b.zero_dtype, b, first, end, j, n, to->room[0]);
+      for (int64_t i = 0; i < end - first; ++i)
+        for (int64_t c = 0; c < n; c += kLanes) Store(to->room[0][i] + c, OneNaN(Load(to->room[0][i] + c)));
+    }
+    return FetchParameters(b, first, j, n);
+  }
+  to->uniform = b.zero == nullptr || (b.zero_dtype == DType::kI8 && AllZero(b.zero, groups, first, end, j, n));
+  if (!to->uniform) WidenPanels(b.zero, b.zero_dtype, b, first, end, j, n, to->room[0]);
+  if (shifts || (!to->uniform && b.offset != 0))
+    for (int64_t i = 0; i < end - first; ++i)
+      for (int64_t c = 0; c < n; c += kLanes)
+        Store(to->room[0][i] + c, (to->uniform ? Vec{} : Load(to->room[0][i] + c)) - b.offset);
+  FetchParameters(b, first, j, n);
+}
 
-// How integers become numbers: all shifted by the same or each column by its own, to be scaled together once a group is summed; or
-// each for itself, rounded to bf16.
-enum class Widening { kUniform, kShifted, kRounded };
+// How integers become numbers: all shifted by the same or each column by its own, or by the same with a zero added behind the scale.
+// Scales, and zeros that are added, are applied once a group is summed, or to each element, which is rounded to bf16.
+enum class Widening { kUniform, kShifted, kAdded };
 
 // What is stored of an element.
 enum class Code { kByte, kNibble, kE4M3, kE5M2 };
@@ -174,11 +190,10 @@ SLIPWAY_INLINE const char* WordsAt(const QuantMatrix& b, int64_t p, int64_t j) {
 
 // R rows of a, C vectors of columns: what `groups` groups of rows of q add to `total`, or make it (`first`). One row of a goes
 // through one panel after the other, with several sums a column: memory is read in one stream, as fast as it comes.
-template <int R, int C, Code kCode, Widening kHow>
-__attribute__((noinline)) void AddGroups(const float* a, int64_t a_row, int64_t groups, int64_t depth, const char* base,
-                                         int64_t panel, float offset, const Parameters& parameters, float (*total)[kMostColumns],
-                                         bool first) {
-  constexpr bool kTogether = kHow != Widening::kRounded;
+template <int R, int C, Code kCode, Widening kHow, bool kRounded>
+__attribute__((noinline)) void AddGroups(const float* a, int64_t a_row, const float* sums, int64_t sums_row, int64_t groups, int64_t depth,
+                                         const char* base, int64_t panel, float offset, const Parameters& parameters,
+                                         float (*total)[kMostColumns], bool first) {
   constexpr int kRows = kUnit<kCode>;
   constexpr int kSums = R > 1 ? 1 : SLIPWAY_ISA_BYTES == 64 ? kRows : SLIPWAY_ISA_BYTES == 32 ? 4 : 2;
   Vec sum[R][C][kSums];
@@ -195,11 +210,12 @@ __attribute__((noinline)) void AddGroups(const float* a, int64_t a_row, int64_t 
   for (int c = 0; c < C; ++c) q[c] = base + c * kLanes / kPanel * panel + c * kLanes % kPanel * 4;
   Scales shift = parameters.shift, scale = parameters.scale;
   auto number = [&](WordVec v, int row, int c) __attribute__((always_inline)) {
-    if constexpr (kHow == Widening::kUniform) return ValueOf<kCode>(v, row, offset);
-    Vec w;
-    if constexpr (IsCodeOfFloat(kCode)) w = ValueOf<kCode>(v, row, offset);
-    else w = __builtin_convertvector(reinterpret_cast<IntVec>(RowOf<kCode>(v, row)), Vec) - shift.of(c);
-    if constexpr (kHow == Widening::kRounded) w = RoundedBF16(w * scale.of(c));
+    if constexpr (kHow == Widening::kShifted) return __builtin_convertvector(reinterpret_cast<IntVec>(RowOf<kCode>(v, row)), Vec) - shift.of(c);
+    else return ValueOf<kCode>(v, row, offset);
+  };
+  auto scaled = [&](Vec w, int c) __attribute__((always_inline)) {
+    if constexpr (kRounded) w = RoundedBF16(w * scale.of(c));
+    if constexpr (kRounded && kHow == Widening::kAdded) w = RoundedBF16(w + shift.of(c));
     return w;
   };
   Vec kept[C];  // the totals of one row
@@ -215,7 +231,8 @@ __attribute__((noinline)) void AddGroups(const float* a, int64_t a_row, int64_t 
         for (int half = kSums / 2; half > 0; half /= 2)
 #pragma GCC unroll 4
           for (int i = 0; i < half; ++i) sum[r][c][i] += sum[r][c][i + half];
-        const Vec s = kTogether ? sum[r][c][0] * scale.of(c) : sum[r][c][0];
+        Vec s = kRounded ? sum[r][c][0] : sum[r][c][0] * scale.of(c);
+        if constexpr (kHow == Widening::kAdded && !kRounded) s += Splat(sums[r * sums_row]) * shift.of(c);
         if constexpr (R == 1) {
           kept[c] += s;
         } else {
@@ -235,7 +252,7 @@ __attribute__((noinline)) void AddGroups(const float* a, int64_t a_row, int64_t 
       for (int i = 0; i < kRows; ++i) {
         Vec w[C];
 #pragma GCC unroll 8
-        for (int c = 0; c < C; ++c) w[c] = number(v[c], i, c);
+        for (int c = 0; c < C; ++c) w[c] = scaled(number(v[c], i, c), c);
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {
           const Vec x = Splat(a[r * a_row + p + i]);
@@ -253,16 +270,17 @@ __attribute__((noinline)) void AddGroups(const float* a, int64_t a_row, int64_t 
             w = Float8<kCode>(one);
           } else {
             w = __builtin_convertvector(reinterpret_cast<IntVec>(one), Vec);
-            w = kHow == Widening::kUniform ? w + offset : w - shift.of(c);
+            w = kHow == Widening::kShifted ? w - shift.of(c) : w + offset;
           }
-          if constexpr (kHow == Widening::kRounded) w = RoundedBF16(w * scale.of(c));
+          w = scaled(w, c);
           for (int r = 0; r < R; ++r) sum[r][c][0] += Splat(a[r * a_row + p + i]) * w;
         }
     const bool last = ++g == groups;
-    if (kTogether || last) put(), first = false;
+    if (!kRounded || last) put(), first = false;
     if (last) break;
-    if (kTogether) clear();
+    if (!kRounded) clear();
     a += depth, shift.at += shift.group, scale.at += scale.group;
+    if constexpr (kHow == Widening::kAdded && !kRounded) ++sums;
   }
   if constexpr (R == 1)
 #pragma GCC unroll 8
@@ -271,26 +289,27 @@ __attribute__((noinline)) void AddGroups(const float* a, int64_t a_row, int64_t 
 
 // R rows, C vectors of columns from j on.
 template <int R, int C, Code kCode>
-void QuantTile(const QuantCall& g, const float* a, float* to, int64_t j) {
+void QuantTile(const QuantCall& g, const float* a, const float* sums, float* to, int64_t j) {
   const QuantMatrix& b = g.b;
   const int64_t groups = b.k / b.group, panel = (b.k + kUnit<kCode> - 1) / kUnit<kCode> * kUnitBytes;
   alignas(64) float total[R][kMostColumns];
   Parameters parameters;
   for (int64_t i = 0; i < groups; i += kGroups, a += kGroups * b.group) {
     const int64_t end = Least(groups, i + kGroups);
-    LoadParameters(b, i, end, j, C * kLanes, b.rounded != DType::kF32, &parameters);
-    auto add = [&]<Widening kHow>() __attribute__((always_inline)) {
-      AddGroups<R, C, kCode, kHow>(a, g.a_row, end - i, b.group, WordsAt<kCode>(b, i * b.group, j), panel, b.offset,
-                                      parameters, total, i == 0);
+    LoadParameters(b, i, end, j, C * kLanes, false, &parameters);
+    auto add_groups = [&]<Widening kHow, bool kRounded>() __attribute__((always_inline)) {
+      AddGroups<R, C, kCode, kHow, kRounded>(a, g.a_row, sums != nullptr ? sums + i : nullptr, groups, end - i, b.group,
+                                   WordsAt<kCode>(b, i * b.group, j), panel, b.offset, parameters, total, i == 0);
     };
-    if constexpr (R == 1) {
-      if (b.rounded == DType::kBF16) {
-        add.template operator()<Widening::kRounded>();
-        continue;
-      }
-    }
+    auto add = [&]<Widening kHow>() __attribute__((always_inline)) {
+      if constexpr (R == 1)
+        if (b.rounded == DType::kBF16) return add_groups.template operator()<kHow, true>();
+      add_groups.template operator()<kHow, false>();
+    };
     if constexpr (IsCodeOfFloat(kCode))
       add.template operator()<Widening::kUniform>();
+    else if (b.adds_zero)
+      add.template operator()<Widening::kAdded>();
     else if (parameters.uniform)
       add.template operator()<Widening::kUniform>();
     else
@@ -309,23 +328,23 @@ void QuantTile(const QuantCall& g, const float* a, float* to, int64_t j) {
 }
 
 template <int R, Code kCode>
-SLIPWAY_INLINE void QuantRows(const QuantCall& g, const float* a, float* to) {
+SLIPWAY_INLINE void QuantRows(const QuantCall& g, const float* a, const float* sums, float* to) {
   // As many sums as registers hold beside what else is needed; one row has several for each column.
   constexpr int kSums = SLIPWAY_ISA_BYTES == 64 ? 16 : 8;
   constexpr int kMost = R == 1 ? kPart : kSums / R >= 8 ? 8 : kSums / R >= 4 ? 4 : 2;
   const int64_t vectors = (g.b.n + kPanel - 1) / kPanel * kPart;
   int64_t v = 0;
-  for (; v + kMost <= vectors; v += kMost) QuantTile<R, kMost, kCode>(g, a, to, v * kLanes);
+  for (; v + kMost <= vectors; v += kMost) QuantTile<R, kMost, kCode>(g, a, sums, to, v * kLanes);
   if constexpr (kMost > kPart && kPart > 1)
-    for (; v < vectors; v += kPart) QuantTile<R, kPart, kCode>(g, a, to, v * kLanes);
+    for (; v < vectors; v += kPart) QuantTile<R, kPart, kCode>(g, a, sums, to, v * kLanes);
   else if constexpr (kPart == 1)
-    for (; v < vectors; ++v) QuantTile<R, 1, kCode>(g, a, to, v * kLanes);
+    for (; v < vectors; ++v) QuantTile<R, 1, kCode>(g, a, sums, to, v * kLanes);
 }
 
 template <Code kCode, int R>
-SLIPWAY_INLINE void QuantRowsOf(int64_t rows, const QuantCall& g, const float* a, float* to) {
-  if (rows == R) return QuantRows<R, kCode>(g, a, to);
-  if constexpr (R > 1) QuantRowsOf<kCode, R - 1>(rows, g, a, to);
+SLIPWAY_INLINE void QuantRowsOf(int64_t rows, const QuantCall& g, const float* a, const float* sums, float* to) {
+  if (rows == R) return QuantRows<R, kCode>(g, a, sums, to);
+  if constexpr (R > 1) QuantRowsOf<kCode, R - 1>(rows, g, a, sums, to);
 }
 // f.operator()<what b stores>().
 template <typename F>
@@ -340,8 +359,9 @@ void QuantProduct(const QuantCall& g) {
   for (int64_t i = 0, rows; i < g.m; i += rows) {
     rows = one ? 1 : g.m - i <= kMost ? g.m - i : g.m - i < 2 * kMost ? (g.m - i + 1) / 2 : kMost;
     const float* a = g.a + i * g.a_row;
+    const float* sums = g.sums != nullptr ? g.sums + i * (g.b.k / g.b.group) : nullptr;
     float* to = g.c + i * g.c_row;
-    WithCode(g.b, [&]<Code kCode>() __attribute__((always_inline)) { QuantRowsOf<kCode, kMost>(rows, g, a, to); });
+    WithCode(g.b, [&]<Code kCode>() __attribute__((always_inline)) { QuantRowsOf<kCode, kMost>(rows, g, a, sums, to); });
   }
 }
 
@@ -380,15 +400,14 @@ void Expand(const QuantMatrix& b, int64_t p, int64_t depth, int64_t j, float* to
     for (int64_t c = 0; c < kPanel; c += kLanes) {
       const Vec shift = Load(parameters.shift.at + (group - loaded) * parameters.shift.group + c);
       const Vec scale = Load(parameters.scale.at + (group - loaded) * parameters.scale.group + c);
-      auto plain = [&](Vec v) __attribute__((always_inline)) { return (v - shift) * scale; };
-      if (b.rounded == DType::kBF16)
-        ExpandGroup<kCode>(
-            b, p, stop, j + c, to + c, [&](Vec v) __attribute__((always_inline)) { return RoundedBF16(plain(v)); });
-      else if (b.rounded == DType::kF16)
-        ExpandGroup<kCode>(
-            b, p, stop, j + c, to + c, [&](Vec v) __attribute__((always_inline)) { return RoundedF16(plain(v)); });
-      else
-        ExpandGroup<kCode>(b, p, stop, j + c, to + c, plain);
+      auto with = [&](auto rounded) __attribute__((always_inline)) {
+        ExpandGroup<kCode>(b, p, stop, j + c, to + c, [&](Vec v) __attribute__((always_inline)) {
+          return b.adds_zero ? rounded(rounded((v + b.offset) * scale) + shift) : rounded((v - shift) * scale);
+        });
+      };
+      if (b.rounded == DType::kBF16) with([](Vec v) __attribute__((always_inline)) { return RoundedBF16(v); });
+      else if (b.rounded == DType::kF16) with([](Vec v) __attribute__((always_inline)) { return RoundedF16(v); });
+      else with([](Vec v) __attribute__((always_inline)) { return Kept(v); });
     }
     to += (stop - p) * kPanel;
     p = stop;

@@ -11,6 +11,8 @@ SLIPWAY_INLINE void WidenFrom(const S* x, float* out, int64_t n) {
 void WidenRow(const void* x, DType dtype, float* out, int64_t n) {
   if (dtype == DType::kBF16)
     WidenFrom(static_cast<const BFloat*>(x), out, n);
+  else if (dtype == DType::kI8)
+    WidenFrom(static_cast<const int8_t*>(x), out, n);
   else
     WidenFrom(static_cast<const _Float16*>(x), out, n);
 }

@@ -26,6 +26,27 @@ bool HasFewRows(const QuantCall& g) { return g.m <= FewRows(g.b); }
 // Columns that a thread takes at least, and that become f32 together; rows of such a block.
 constexpr int64_t kColumns = 128, kRows = 384;
 
+// The sum of each group of each row of a, in an order that does not depend on the instruction set.
+const float* SumsOfGroups(const QuantCall& g, Scratch& scratch) {
+  const int64_t groups = g.b.k / g.b.group;
+  float* sums = scratch.Take<float>(g.m * groups);
+  if (scratch.counting()) return sums;
+  constexpr int64_t kLanes = 16;
+  for (int64_t i = 0; i < g.m; ++i)
+    for (int64_t j = 0; j < groups; ++j) {
+      const float* x = g.a + i * g.a_row + j * g.b.group;
+      float lane[kLanes] = {};
+      int64_t p = 0;
+      for (; p + kLanes <= g.b.group; p += kLanes)
+        for (int64_t l = 0; l < kLanes; ++l) lane[l] += x[p + l];
+      for (; p < g.b.group; ++p) lane[p % kLanes] += x[p];
+      for (int64_t half = kLanes / 2; half > 0; half /= 2)
+        for (int64_t l = 0; l < half; ++l) lane[l] += lane[l + half];
+      sums[i * groups + j] = lane[0];
+    }
+  return sums;
+}
+
 // Columns [begin, begin + n) of the product; begin is a multiple of kPanel.
 QuantCall Columns(const QuantCall& g, int64_t begin, int64_t n) {
   QuantCall part = g;
@@ -84,9 +105,12 @@ bool ReadSizes(const Call& c, const QuantLinearAttributes& a, QuantCall* to) {
   const bool scaled = (parts & kQuantScale) != 0, shifted = (parts & kQuantZero) != 0,
              biased = (parts & kQuantBias) != 0;
   const Tensor &x = c.in[0], &q = c.in[1], &out = c.out[0];
-  if (parts < 0 || parts > 7 || (shifted && !scaled) || c.in.size() != 2u + scaled + shifted + biased)
+  const bool added = (parts & kQuantAddedZero) != 0;
+  if (parts < 0 || parts > 15 || (shifted && !scaled) || (added ? !shifted || a.middle < -256 || a.middle > 256 : a.middle != 0) ||
+      c.in.size() != 2u + scaled + shifted + biased)
     return false;
   QuantCall& g = *to;
+  g.b.adds_zero = added;
   g.b.rounded = a.rounded, g.b.scale_rounded = a.scale_rounded;
   const int r = out.rank;
   bool fits = IsNarrowFloat(g.b.rounded) && IsNarrowFloat(g.b.scale_rounded) && IsNarrowFloat(x.dtype) && r >= 1 &&
@@ -105,6 +129,7 @@ bool ReadSizes(const Call& c, const QuantLinearAttributes& a, QuantCall* to) {
   }
   for (size_t i = 2; i < c.in.size(); ++i)
     if (IsStoredOnly(c.in[i].dtype) || (IsFloat8(q.dtype) && shifted)) return false;
+  if (added && !IsNarrowFloat(c.in[3].dtype)) return false;
   if (biased && (c.in.back().rank != 1 || c.in.back().sizes[0] != g.b.n)) return false;
   SetPacking(q, g.b);
   if (g.b.n > 0) g.m = out.numel() / g.b.n;
@@ -122,6 +147,7 @@ const char* QuantLinear(const Call& c, const QuantLinearAttributes& a) {
 
   Scratch& scratch = *c.scratch;
   TakeIntegers(q, g.b, c, scratch);
+  g.b.offset -= static_cast<float>(a.middle);
   if (scaled) {
     const Tensor& scale = c.in[2];
     const bool direct = scale.is_packed();
@@ -229,10 +255,12 @@ void TakeIntegers(const Tensor& q, QuantMatrix& b, const Call& c, Scratch& scrat
   b.q = to;
 }
 
-void FastQuantProduct(const QuantCall& g, const Workers* workers, Scratch& scratch) {
-  if (g.m <= 0 || g.b.n <= 0) return;
+void FastQuantProduct(const QuantCall& call, const Workers* workers, Scratch& scratch) {
+  if (call.m <= 0 || call.b.n <= 0) return;
   const Isa& isa = BestIsa();
+  QuantCall g = call;
   const bool few = HasFewRows(g);
+  if (few && g.b.adds_zero && g.b.rounded == DType::kF32) g.sums = SumsOfGroups(g, scratch);
   // A thread's attention costs something.
   if (static_cast<double>(g.m) * static_cast<double>(g.b.n) * static_cast<double>(g.b.k) < 64 * 1024) workers = nullptr;
   ParallelFor(scratch, workers, (g.b.n - 1) / kColumns + 1, 1, [&](int64_t first, int64_t last, Scratch& own) {

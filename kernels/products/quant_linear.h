@@ -12,7 +12,8 @@ namespace slipway::kernels {
 
 // Kernel `quant_linear`: out[…,m,n] = x[…,m,k] · w[k,n], with sums in f32, where w = (q - zero) · scale in f32, rounded. Operands: x of
 // f32, bf16 or f16; q, a k × n matrix of i8 or u8; scale, then zero (both [groups, n], where groups divides k and each is for
-// k / groups rows that follow each other; a zero only with a scale); a bias of n. QuantLinearAttributes says what there is of these.
+// k / groups rows that follow each other; a zero only with a scale); a bias of n. QuantLinearAttributes says what there is of these, and
+// whether w = (q - middle) · scale + zero instead, each step rounded.
 
 // Kernel `integer_linear`: out[…,m,n] = Σ over groups of (Σ (x - x_zero) · (q - zero)) · scale · x_scale + bias, with inner sums of
 // integers (dot.h says in which order the rest is). Operands: x of i8, dense; q and scale as above, scale of f32; a zero of q's dtype;
@@ -28,7 +29,7 @@ void TakeIntegers(const Tensor& q, QuantMatrix& b, const Call& c, Scratch& scrat
 // A [groups, n] operand as panels of f32.
 const float* PanelsOfFloats(const Tensor& t, Scratch& scratch);
 
-// The product that `g` states. Threads share columns; each element is summed in the same order for any number of them. Takes scratch
+// The product that `g` states but for its sums, which are made here. Threads share columns; each element is summed in the same order for any number of them. Takes scratch
 // memory, which is all that it does where `scratch` counts.
 void FastQuantProduct(const QuantCall& g, const Workers* workers, Scratch& scratch);
 

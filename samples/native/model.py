@@ -114,13 +114,16 @@ class Model:
         results = (ctypes.POINTER(_Managed) * len(self.outputs))()
         self._check(self._library.slipway_model_run(self._model, inputs, ctypes.c_size_t(len(arrays)), results,
                                                     ctypes.c_size_t(len(results))))
-        out = []
-        for r in results:
-            t = r.contents.tensor
-            shape = tuple(t.shape[d] for d in range(t.ndim))
-            n = int(np.prod(shape, dtype=np.int64)) * t.dtype.bits // 8
-            out.append(np.frombuffer(ctypes.string_at(t.data, n), _numpy_type(t.dtype)).reshape(shape).copy())
-            r.contents.deleter(r)
+        return [self._taken(r) for r in results]
+
+    @staticmethod
+    def _taken(r):
+        """A copy of a result, which is deleted."""
+        t = r.contents.tensor
+        shape = tuple(t.shape[d] for d in range(t.ndim))
+        n = int(np.prod(shape, dtype=np.int64)) * t.dtype.bits // 8
+        out = np.frombuffer(ctypes.string_at(t.data, n), _numpy_type(t.dtype)).reshape(shape).copy()
+        r.contents.deleter(r)
         return out
 
     def bind(self, inputs, outputs):
@@ -133,6 +136,34 @@ class Model:
             self._check(run(*args))
 
         return call
+
+    # What a library of `convert --state` keeps between runs.
+
+    @property
+    def states(self):
+        """[(name, numpy dtype, dims as texts)]; the dim that grows is the one that is no number."""
+        self._library.slipway_model_state_count.restype = ctypes.c_size_t
+        return self._values("state")
+
+    def reset_state(self):
+        self._check(self._library.slipway_model_reset_state(self._model))
+
+    def state_length(self, i=0):
+        """The position of the next token; -1 for a state of fixed size."""
+        self._library.slipway_model_state_length.restype = ctypes.c_int64
+        return self._library.slipway_model_state_length(self._model, ctypes.c_size_t(i))
+
+    def truncate_state(self, length):
+        self._check(self._library.slipway_model_truncate_state(self._model, ctypes.c_int64(length)))
+
+    def get_state(self, i=0):
+        result = ctypes.POINTER(_Managed)()
+        self._check(self._library.slipway_model_get_state(self._model, ctypes.c_size_t(i), ctypes.byref(result)))
+        return self._taken(result)
+
+    def set_state(self, array, i=0):
+        view = self._view(array, self.states[i][1])
+        self._check(self._library.slipway_model_set_state(self._model, ctypes.c_size_t(i), ctypes.byref(view)))
 
     def close(self):
         if self._model:

@@ -124,3 +124,24 @@ def test_float8_weights_are_not_widened_in_memory(slipway, tmp_path, dtype):
         assert "slipway.quantized_linear" in text
     report = json.loads(slipway("inspect", tmp_path / "m.so", "--json").stdout)
     assert report
+
+
+@pytest.mark.parametrize("isa", PRESENT)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_zero_points_behind_the_scale(slipway, tmp_path, dtype, isa):
+    """int4-weight-only, (q - 8) · scale + zero: one product a layer, beside torch with the same program."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(128, 160), nn.ReLU(), nn.Linear(160, 72, bias=False)).to(dtype).eval()
+    with torch.no_grad():
+        net[0].weight += 0.03  # zero points far from 0
+    x = torch.randn(5, 128, dtype=dtype)
+    torch.export.save(torch.export.export(net, (x,), dynamic_shapes=({0: torch.export.Dim.AUTO},)), tmp_path / "f.pt2")
+    slipway("quantize", tmp_path / "f.pt2", "-o", tmp_path / "m.pt2", "--config", "int4-weight-only:group=32")
+    reference = torch.export.load(tmp_path / "m.pt2").module()
+    library(slipway, tmp_path)
+    for rows in (1, 3, 40):
+        x = torch.randn(rows, 128, dtype=dtype)
+        got, _ = run(slipway, tmp_path, x, isa)
+        want = reference(x).float()
+        assert (got.float() - want).abs().max() <= (3e-6 if dtype == torch.float32 else 1e-2) * want.abs().max()
+    assert slipway("inspect", tmp_path / "m.so", "--kernels").stdout.count("unsigned nibbles") == 2

@@ -121,5 +121,19 @@ TEST(Isa, RowsOfAllLengths) {
     }
 }
 
+TEST(Isa, BytesAreWidened) {
+  std::vector<int8_t> bytes;
+  for (int i = 0; i < 256; ++i) bytes.push_back(static_cast<int8_t>(i * 37));
+  for (const char* name : {"v2", "avx2", "avx512", "neon"}) {
+    const Isa* isa = FindIsa(name);
+    for (int64_t n = 1; isa != nullptr && n < 100; ++n) {
+      std::vector<float> to(static_cast<size_t>(n) + 1, 7);
+      isa->widen(bytes.data() + 1, DType::kI8, to.data(), n);
+      for (int64_t i = 0; i < n; ++i) ASSERT_EQ(to[static_cast<size_t>(i)], static_cast<float>(bytes[static_cast<size_t>(i) + 1])) << name;
+      ASSERT_EQ(to.back(), 7);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace slipway::kernels

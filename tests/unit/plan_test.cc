@@ -417,6 +417,79 @@ TEST(Execute, ResultsHaveMemoryOfTheirOwn) {
             Failure::kData);
 }
 
+// A vector that grows: out = -state after x is put behind it.
+Made Grows() {
+  Made m;
+  const int t = m.Sym("t"), room = m.Sym("room"), length = m.Sym("length", 0, 9), after = m.Add({.op = Expr::kAdd, .a = length, .b = t});
+  m.plan.inputs = {{"x", Input::kTensor, DType::kF32, {t}, -1}, {"s", Input::kTensor, DType::kF32, {room}, -1}, {"s.length", Input::kNumber, DType::kI64, {}, length}};
+  m.plan.bindings = {{0, 0, 0, 1, 0}, {1, 1, 0, 1, 0}, {2, 2, -1, 1, 0}};
+  m.plan.outputs.push_back({DType::kF32, false, {after}});
+  m.plan.states = {{.input = 1, .dim = 0, .length = 2, .after = after}};
+  const int x = m.Buf(Buffer::kInput, t, 4), s = m.Buf(Buffer::kState, room, 4, 1), y = m.Buf(Buffer::kOutput, after, 4);
+  m.View1(x, DType::kF32, t), m.View1(s, DType::kF32, t, m.Times(length, m.Int(4)));
+  m.Kernel("copy", 1, 1, DType::kF32);
+  m.View1(s, DType::kF32, after), m.View1(y, DType::kF32, after);
+  m.Kernel("neg", 1, 1, DType::kF32);
+  return m;
+}
+
+TEST(Execute, StatesGrowWhereTheyLie) {
+  std::string why;
+  const Made m = Grows();
+  EXPECT_EQ(m.plan.given_inputs(), 1u);
+  auto e = Executable::Make(m.plan, &why);
+  ASSERT_TRUE(e) << why;
+  Context c(e);
+  std::vector<float> state(5), x = {1, 2};
+  int64_t length = 0;
+  Tensor number;
+  number.dtype = DType::kI64, number.data = &length;
+  std::vector<float> want;
+  for (int i = 0; i < 2; ++i, length += 2) {
+    const std::vector<Tensor> in = {Of(x, DType::kF32), Of(state, DType::kF32), number};
+    int64_t after = 0;
+    ASSERT_FALSE(c.LengthsAfter(in, {&after, 1}));
+    EXPECT_EQ(after, length + 2);
+    Result out;
+    const Failure f = c.Run(in, out.into());
+    ASSERT_FALSE(f) << f.text;
+    want.insert(want.end(), {-1, -2});
+    EXPECT_EQ(out.data, want);
+  }
+  EXPECT_EQ(state, (std::vector<float>{1, 2, 1, 2, 0}));
+  // More than there is room for, or than the plan takes.
+  Result out;
+  std::vector<Tensor> in = {Of(x, DType::kF32), Of(state, DType::kF32), number};
+  EXPECT_EQ(c.Run(in, out.into()).kind, Failure::kData);
+  EXPECT_EQ(state[4], 0);
+  length = 10;
+  EXPECT_NE(c.Run(in, out.into()).text.find("length = 10"), std::string::npos);
+  int64_t after = 0;
+  EXPECT_EQ(c.LengthsAfter(in, {&after, 1}).kind, Failure::kInput);
+}
+
+TEST(Execute, MalformedStatesAreRefused) {
+  auto refused = [](auto change) {
+    Made m = Grows();
+    change(m);
+    std::string why;
+    return Executable::Make(m.plan, &why) == nullptr;
+  };
+  EXPECT_FALSE(refused([](Made&) {}));
+  EXPECT_TRUE(refused([](Made& m) { m.plan.states[0].input = 0; }));
+  EXPECT_TRUE(refused([](Made& m) { m.plan.states[0].input = 7; }));
+  EXPECT_TRUE(refused([](Made& m) { m.plan.states[0].dim = 1; }));
+  EXPECT_TRUE(refused([](Made& m) { m.plan.states[0].length = 1; }));
+  EXPECT_TRUE(refused([](Made& m) { m.plan.states[0].after = -1; }));
+  EXPECT_TRUE(refused([](Made& m) { m.plan.states[0].initial = 0; }));
+  EXPECT_TRUE(refused([](Made& m) { m.plan.states[0].length = -1; }));
+  EXPECT_TRUE(refused([](Made& m) { m.plan.states.clear(); }));                          // a buffer of no state
+  EXPECT_TRUE(refused([](Made& m) { m.plan.states.push_back(m.plan.states[0]); }));
+  EXPECT_TRUE(refused([](Made& m) { m.plan.inputs[1].sizes[0] = m.plan.outputs[0].sizes[0]; }));  // of no symbol
+  EXPECT_TRUE(refused([](Made& m) { m.Buf(Buffer::kState, m.Int(1), 4, 1); }));           // a second buffer
+  EXPECT_TRUE(refused([](Made& m) { m.plan.buffers[0].kind = Buffer::kState; }));
+}
+
 TEST(Execute, LoopsMayBeEnded) {
   Made m = Chain();
   m.plan.steps[2] = {.kind = Step::kJump, .target = 0};

@@ -8,6 +8,7 @@
 #include "kernels/executor/execute.h"
 #include "kernels/executor/plan_products.h"
 #include "kernels/isa/bf16.h"
+#include "kernels/isa/dot.h"
 #include "kernels/products/product.h"
 
 namespace slipway::kernels {
@@ -67,7 +68,7 @@ TEST(Products, QuantLinearTakesTheLoopThatItNames) {
         for (int64_t m = 1; m < 40; ++m) {
           const Tensor in[] = {Dense(DType::kF32, {m, k}), Dense(DType::kI8, {k, n}, packing), Dense(DType::kF32, {groups, n}, Packing::kPanels)};
           const Tensor out[] = {Dense(DType::kF32, {m, n})};
-          const int64_t ints[] = {kQuantScale, static_cast<int64_t>(rounded), static_cast<int64_t>(DType::kF32)};
+          const int64_t ints[] = {kQuantScale, static_cast<int64_t>(rounded), static_cast<int64_t>(DType::kF32), 0};
           Call c{.in = in, .out = out};
           c.ints = ints;
           const Product p = Of("quant_linear", c);
@@ -76,6 +77,37 @@ TEST(Products, QuantLinearTakesTheLoopThatItNames) {
           const bool few = std::string_view(p.loop.way) == "widened in registers";
           EXPECT_EQ(few, CountScratch(*FindKernel("quant_linear"), c) == 0) << m << " " << groups;
         }
+}
+
+TEST(Products, IntegerLinearTakesTheLoopThatItNames) {
+  const int64_t k = 64, n = 48;
+  for (Packing packing : {Packing::kQuads, Packing::kNibbles})
+    for (int64_t groups : {1, 4})
+      for (int64_t m : {1, 3, 40}) {
+        const Tensor in[] = {Dense(DType::kI8, {m, k}), Dense(DType::kI8, {k, n}, packing), Dense(DType::kF32, {groups, n}, Packing::kPanels),
+                             Dense(DType::kF32, {m, 1})};
+        const Tensor out[] = {Dense(DType::kF32, {m, n})};
+        const int64_t ints[] = {0, static_cast<int64_t>(DType::kF32)};
+        Call c{.in = in, .out = out};
+        c.ints = ints;
+        const Product p = Of("integer_linear", c);
+        const bool nibbles = packing == Packing::kNibbles;
+        const DotIsa& best = BestDot();
+        EXPECT_EQ(p.groups, groups);
+        EXPECT_STREQ(p.loop.isa, best.name);
+        EXPECT_STREQ(p.loop.way, best.way[nibbles]);
+        // Rows of activations as that loop reads them, their scales and sums.
+        EXPECT_EQ(CountScratch(*FindKernel("integer_linear"), c), Rounded(m) + Rounded(m * best.row_bytes(k, nibbles) / 4) + Rounded(m * groups));
+      }
+  // The ways differ in what these rows are: of 16 bits, or of bytes.
+  for (const char* name : {"v2", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16", "neon"}) {
+    const DotIsa* isa = FindDot(name);
+    for (int nibbles = 0; isa != nullptr && nibbles < 2; ++nibbles) {
+      const std::string_view way = isa->way[nibbles];
+      const bool bytes = way == "sums of four products (VNNI)" || way == "products of bytes, pairs in 16 bits" || (nibbles && way == "32-bit products");
+      EXPECT_EQ(isa->row_bytes(64, nibbles != 0) < 2 * 64, bytes) << name << " " << way;
+    }
+  }
 }
 
 // A plan of one product: x[B, 8] by a constant, whose rows are what a caller gives.

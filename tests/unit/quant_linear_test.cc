@@ -30,6 +30,7 @@ std::vector<uint16_t> Narrow(const std::vector<float>& v, DType t) {
   return out;
 }
 
+constexpr int kMiddle = 8;
 // A k × n weight, n-major as programs have it.
 struct Weight {
   int64_t k, n, groups;
@@ -38,6 +39,7 @@ struct Weight {
   std::vector<uint8_t> q;          // [n][k]
   std::vector<float> scale, zero;  // [n][groups]
   DType rounded = DType::kF32, scale_rounded = DType::kF32;
+  bool added = false;  // zeros, behind the scale, to integers less kMiddle
 
   float stored(int64_t p, int64_t j) const {
     const uint8_t x = q[static_cast<size_t>(j * k + p)];
@@ -48,6 +50,10 @@ struct Weight {
   }
   double at(int64_t p, int64_t j) const {
     const size_t g = static_cast<size_t>(j * groups + p / (k / groups));
+    if (added) {
+      const float scaled = (stored(p, j) - kMiddle) * Rounded(scale[g], scale_rounded);
+      return static_cast<double>(Rounded(Rounded(scaled, rounded) + zero[g], rounded));
+    }
     const float w = (stored(p, j) - (zero.empty() ? 0 : zero[g])) *
                     (scale.empty() ? 1 : Rounded(scale[g], scale_rounded));
     return static_cast<double>(Rounded(w, rounded));
@@ -60,8 +66,9 @@ struct Weight {
 };
 
 Weight Made(int64_t k, int64_t n, int64_t groups, DType dtype, Packing packing, bool scaled, bool shifted,
-            std::mt19937& random) {
+            std::mt19937& random, bool added = false) {
   Weight w{k, n, groups, dtype, packing};
+  w.added = added;
   const int low = packing == Packing::kNibbles                                  ? -8
                   : packing == Packing::kUnsignedNibbles || dtype == DType::kU8 ? 0
                                                                                 : -128;
@@ -73,7 +80,7 @@ Weight Made(int64_t k, int64_t n, int64_t groups, DType dtype, Packing packing, 
   for (int64_t i = 0; i < groups * n && scaled; ++i) w.scale.push_back(range(random));
   // Some groups have none.
   for (int64_t i = 0; i < groups * n && shifted; ++i)
-    w.zero.push_back(i / 40 % 2 == 0 ? 0 : static_cast<float>(random() % 21) - 10);
+    w.zero.push_back(added ? range(random) * 9 - 1 : i / 40 % 2 == 0 ? 0 : static_cast<float>(random() % 21) - 10);
   return w;
 }
 
@@ -108,6 +115,7 @@ struct Form {
   Packing packing;
   bool scaled, shifted;
   DType rounded = DType::kF32;
+  bool added = false;
 };
 constexpr Form kForms[] = {
     {DType::kI8, Packing::kQuads, false, false},
@@ -125,10 +133,15 @@ constexpr Form kForms[] = {
     {DType::kF8E4M3FN, Packing::kQuads, true, false},
     {DType::kF8E5M2, Packing::kQuads, true, false},
     {DType::kF8E4M3FN, Packing::kQuads, true, false, DType::kBF16},
+    {DType::kI8, Packing::kUnsignedNibbles, true, true, DType::kF32, true},
+    {DType::kU8, Packing::kQuads, true, true, DType::kF32, true},
+    {DType::kI8, Packing::kUnsignedNibbles, true, true, DType::kBF16, true},
+    {DType::kI8, Packing::kQuads, true, true, DType::kBF16, true},
+    {DType::kI8, Packing::kUnsignedNibbles, true, true, DType::kF16, true},
 };
 std::string Name(const Form& f) {
   return std::to_string(static_cast<int>(f.dtype)) + " packed " + std::to_string(static_cast<int>(f.packing)) +
-         (f.scaled ? " scaled" : "") + (f.shifted ? " shifted" : "") + " rounded " +
+         (f.scaled ? " scaled" : "") + (f.shifted ? f.added ? " added" : " shifted" : "") + " rounded " +
          std::to_string(static_cast<int>(f.rounded));
 }
 
@@ -146,7 +159,7 @@ TEST(QuantLinear, EveryIsaAgreesWithSumsInDouble) {
     }
     for (const auto& [m, n, k, groups] : sizes)
       for (const Form& f : kForms) {
-        Weight w = Made(k, n, groups, f.dtype, f.packing, f.scaled, f.shifted, random);
+        Weight w = Made(k, n, groups, f.dtype, f.packing, f.scaled, f.shifted, random, f.added);
         w.rounded = f.rounded;
         if (!f.scaled) w.groups = 1;
         const std::vector<char> q = w.Packed();
@@ -163,6 +176,8 @@ TEST(QuantLinear, EveryIsaAgreesWithSumsInDouble) {
         g.b.zero = zero.empty() ? nullptr : zero.data();
         g.b.rounded = f.rounded;
         g.b.dtype = f.dtype;
+        g.b.adds_zero = f.added;
+        if (f.added) g.b.offset -= kMiddle;
         const std::string what = std::string(name) + " " + std::to_string(m) + "x" + std::to_string(n) + "x" +
                                  std::to_string(k) + " " + Name(f);
 
@@ -183,6 +198,10 @@ TEST(QuantLinear, EveryIsaAgreesWithSumsInDouble) {
         std::vector<float> x, c(static_cast<size_t>(m * (n + 1)), 7), got;
         g.m = m, g.a = a.data(), g.a_row = k + 3, g.c = c.data(), g.c_row = n + 1, g.bias = bias.data();
         // Which are not the loop's: it goes by units of rows.
+        std::vector<float> sums(static_cast<size_t>(m * w.groups));
+        for (int64_t i = 0; i < m; ++i)
+          for (int64_t p = 0; p < k; ++p) sums[static_cast<size_t>(i * w.groups + p / g.b.group)] += a[static_cast<size_t>(i * (k + 3) + p)];
+        g.sums = sums.data();
         if (f.rounded == DType::kF16 || (w.groups > 1 && g.b.group % QuantUnit(g.b) != 0)) continue;
         isa->quant->product(g);
         for (int64_t i = 0; i < m; ++i) {
@@ -240,7 +259,7 @@ TEST(QuantLinear, TheKernelTakesWhatPlansHave) {
   for (const auto& [m, n, k, groups] : sizes)
     for (const Form& f : kForms)
       for (DType type : {DType::kF32, DType::kBF16, DType::kF16}) {
-        Weight w = Made(k, n, groups, f.dtype, f.packing, f.scaled, f.shifted, random);
+        Weight w = Made(k, n, groups, f.dtype, f.packing, f.scaled, f.shifted, random, f.added);
         w.rounded = f.rounded, w.scale_rounded = type;
         if (!f.scaled) w.groups = 1, w.scale_rounded = DType::kF32;
         std::vector<float> x = Values(2 * m * k, random), bias = Values(n, random);
@@ -252,7 +271,8 @@ TEST(QuantLinear, TheKernelTakesWhatPlansHave) {
         const bool wide = type == DType::kF32;
         const std::vector<char> q = w.Packed();
         std::vector<int8_t> zero;
-        for (float v : w.zero) zero.push_back(static_cast<int8_t>(v));
+        for (float& v : w.zero) v = f.added ? Rounded(v, type) : v, zero.push_back(static_cast<int8_t>(v));
+        const std::vector<uint16_t> narrow_zero = Narrow(w.zero, type);
         auto run = [&](bool packed, const Workers* workers) {
           // x is [2, m, k], its rows further apart where they are not of f32.
           std::vector<Tensor> in = {
@@ -269,14 +289,16 @@ TEST(QuantLinear, TheKernelTakesWhatPlansHave) {
           };
           panels.reserve(2);
           if (f.scaled) type == DType::kF16 ? add(narrow_scale.data(), type) : add(w.scale.data(), DType::kF32);
-          if (f.shifted) add(zero.data(), DType::kI8);
+          if (f.shifted && !f.added) add(zero.data(), DType::kI8);
+          if (f.added) wide ? add(w.zero.data(), type) : add(narrow_zero.data(), type);
           in.push_back(wide ? Of(bias.data(), type, {n}) : Of(narrow_bias.data(), type, {n}));
           std::vector<float> out(static_cast<size_t>(2 * m * n));
           std::vector<uint16_t> narrow_out(out.size());
           const Tensor to =
               wide ? Of(out.data(), type, {2, m, n}) : Of(narrow_out.data(), type, {m, 2, n}, {n, m * n, 1});
-          const int64_t ints[] = {(f.scaled ? kQuantScale : QuantPart{}) | (f.shifted ? kQuantZero : QuantPart{}) | kQuantBias,
-                                  static_cast<int64_t>(w.rounded), static_cast<int64_t>(w.scale_rounded)};
+          const int64_t ints[] = {(f.scaled ? kQuantScale : QuantPart{}) | (f.shifted ? kQuantZero : QuantPart{}) | kQuantBias |
+                                      (f.added ? kQuantAddedZero : QuantPart{}),
+                                  static_cast<int64_t>(w.rounded), static_cast<int64_t>(w.scale_rounded), f.added ? kMiddle : 0};
           Scratch scratch;
           Call c{.in = in, .out = {&to, 1}, .ints = ints, .workers = workers, .scratch = &scratch};
           const char* why = kernel->run(c);
@@ -308,16 +330,23 @@ TEST(QuantLinear, OperandsThatDoNotAgreeAreRefused) {
   };
   const int64_t f32 = static_cast<int64_t>(DType::kF32);
   const Tensor a = Of(x.data(), DType::kF32, {2, 4}), b = Of(q.data(), DType::kI8, {4, 3});
-  EXPECT_FALSE(why({a, b}, {0, f32, f32}, {2, 3}));
-  EXPECT_TRUE(why({a, b}, {0, f32}, {2, 3}));
-  EXPECT_TRUE(why({a, b}, {0, f32, 99}, {2, 3}));
-  EXPECT_TRUE(why({a, b}, {0, f32, f32}, {2, 4}));
-  EXPECT_TRUE(why({a, b}, {1, f32, f32}, {2, 3}));
-  EXPECT_TRUE(why({a, Of(x.data(), DType::kF32, {4, 3})}, {0, f32, f32}, {2, 3}));
-  EXPECT_FALSE(why({a, b, Of(scale.data(), DType::kF32, {2, 3})}, {1, f32, f32}, {2, 3}));
-  EXPECT_TRUE(why({a, b, Of(scale.data(), DType::kF32, {3, 3})}, {1, f32, f32}, {2, 3}));
-  EXPECT_TRUE(why({a, b, Of(scale.data(), DType::kF32, {3})}, {2, f32, f32}, {2, 3}));
-  EXPECT_TRUE(why({a, b, Of(scale.data(), DType::kF32, {2})}, {4, f32, f32}, {2, 3}));
+  EXPECT_FALSE(why({a, b}, {0, f32, f32, 0}, {2, 3}));
+  EXPECT_TRUE(why({a, b}, {0, f32, f32}, {2, 3}));
+  EXPECT_TRUE(why({a, b}, {0, f32, 99, 0}, {2, 3}));
+  EXPECT_TRUE(why({a, b}, {0, f32, f32, 0}, {2, 4}));
+  EXPECT_TRUE(why({a, b}, {1, f32, f32, 0}, {2, 3}));
+  EXPECT_TRUE(why({a, Of(x.data(), DType::kF32, {4, 3})}, {0, f32, f32, 0}, {2, 3}));
+  const Tensor scales = Of(scale.data(), DType::kF32, {2, 3});
+  EXPECT_FALSE(why({a, b, scales}, {1, f32, f32, 0}, {2, 3}));
+  EXPECT_TRUE(why({a, b, Of(scale.data(), DType::kF32, {3, 3})}, {1, f32, f32, 0}, {2, 3}));
+  EXPECT_TRUE(why({a, b, Of(scale.data(), DType::kF32, {3})}, {2, f32, f32, 0}, {2, 3}));
+  EXPECT_TRUE(why({a, b, Of(scale.data(), DType::kF32, {2})}, {4, f32, f32, 0}, {2, 3}));
+  // Zeros that are added are floats, and only they have a middle.
+  EXPECT_FALSE(why({a, b, scales, scales}, {11, f32, f32, 8}, {2, 3}));
+  EXPECT_TRUE(why({a, b, scales, scales}, {11, f32, f32, 257}, {2, 3}));
+  EXPECT_TRUE(why({a, b, scales, scales}, {3, f32, f32, 8}, {2, 3}));
+  EXPECT_TRUE(why({a, b, scales}, {9, f32, f32, 8}, {2, 3}));
+  EXPECT_TRUE(why({a, b, scales, Of(scale.data(), DType::kI8, {2, 3})}, {11, f32, f32, 8}, {2, 3}));
 }
 
 TEST(QuantLinear, PackedIntegersComeBack) {

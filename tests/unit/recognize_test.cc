@@ -126,6 +126,27 @@ TEST(RecognizeQuantization, GroupsWithZeroPoints) {
   ExpectSame(kBody);
 }
 
+TEST(RecognizeQuantization, ZeroPointsBehindTheScale) {
+  for (std::string_view type : {"f32", "bf16"}) {
+    const std::string_view scale = type == "f32" ? "%s3" : "%h3";
+    const std::string body = text::StrCat(R"(
+  %s3: f32[40,4,1] = aten.view.default(self=%s, size=[40, 4, 1])
+  %q3: i8[40,4,16] = aten.view.default(self=%q, size=[40, 4, 16])
+  %h3: bf16[40,4,1] = aten.view.default(self=%h, size=[40, 4, 1])
+  %c: )", type, R"([40,4,1] = aten._to_copy.default(self=%h3, dtype=)", type, R"()
+  %f: )", type, R"([40,4,16] = aten._to_copy.default(self=%q3, dtype=)", type, R"()
+  %d: )", type, R"([40,4,16] = aten.sub.Tensor(self=%f, other=8)
+  %m: )", type, R"([40,4,16] = aten.mul.Tensor(self=%d, other=)", scale, R"()
+  %a: )", type, R"([40,4,16] = aten.add.Tensor(self=%m, other=%c)
+  %w: )", type, R"([40,64] = aten.view.default(self=%a, size=[40, 64])
+  %y: )", type, R"([B,40] = aten.linear.default(input=%x, weight=%w)
+  return %y
+)");
+    EXPECT_EQ(Kernels(body, type), "quant_linear");
+    type == "f32" ? ExpectSame(body) : ExpectSame(body, ir::DType::kBFloat16, 1e-2);
+  }
+}
+
 TEST(RecognizeQuantization, OperatorsOfTorchao) {
   constexpr std::string_view kBody = R"(
   %w: f32[40,64] = torchao.dequantize_affine.default(input=%q, block_size=[1, 16], scale=%s, zero_point=%z, input_dtype=i8, quant_min=-8, quant_max=7)

@@ -216,7 +216,7 @@ bool FitsMatMulNBits(const ir::Node& n, const Dequantized& d) {
   const auto type = NibbleType(d.range);
   const auto sizes = d.input->type().StaticSizes();
   const int64_t block = d.block_size[1];
-  if (!type || !sizes || !passes::StoredTensor(d.input) || !passes::IsStored(d.scale) || d.scale_dtype ||
+  if (!type || !sizes || d.float_zero_point || !passes::StoredTensor(d.input) || !passes::IsStored(d.scale) || d.scale_dtype ||
       d.scale->dtype() != DType::kFloat32 || d.product_dtype() != DType::kFloat32 || d.dtype != DType::kFloat32 ||
       n.output()->dtype() != DType::kFloat32 || block < 16 || (block & (block - 1)) != 0 || (*sizes)[1] % block != 0 ||
       d.scale->sizes()[0].constant() != (*sizes)[0])
