@@ -34,7 +34,8 @@ int SpatialOf(PlanContext& c) {
 }
 
 void Convolve(PlanContext& c, bool transposed, int spatial, Ints padding) {
-  Operand x = c.in("input"), w = c.in("weight"), bias = c.opt_in("bias"), out = c.Result();
+  Operand x = c.in("input"), w = c.in("weight"), bias = c.opt_in("bias"),
+          out = c.builder().last_nodes.contains(&c.node()) ? c.ResultLast() : c.Result();
   if (!c.ok()) return;
   if (spatial < 1 || spatial > kSpatial || w.rank() != spatial + 2 || (x.rank() != spatial + 1 && x.rank() != spatial + 2))
     return c.Fail("the sizes do not agree");
@@ -73,13 +74,13 @@ void ConvPadded(PlanContext& c) {
 void BatchNorm(PlanContext& c) {
   if (c.b("training")) return c.Unsupported("statistics of the batch");
   Operand x = c.in("input"), weight = c.opt_in("weight"), bias = c.opt_in("bias"), mean = c.opt_in("running_mean"),
-          variance = c.opt_in("running_var"), out = c.Result();
+          variance = c.opt_in("running_var"), out = c.ResultLike(x);
   if (!c.ok()) return;
   if (!mean || !variance) return c.Unsupported("no running statistics");
   if (x.rank() < 2) return c.Fail("an input of less than 2 dims");
   if (!ir::IsFloating(x.dtype) || x.dtype == DType::kFloat64) return c.Unsupported(ir::Name(x.dtype));
   int64_t parts = kernels::kNormStatistics;
-  std::vector<Operand> in = {c.Dense(x)};
+  std::vector<Operand> in = {c.builder().IsLast(x) ? x : c.Dense(x)};
   auto add = [&](const Operand& v, int64_t part) {
     if (!v) return;
     if (v.rank() != 1) return c.Fail("the sizes do not agree");
@@ -107,7 +108,7 @@ bool ReadWindow(PlanContext& c, int spatial, Attributes* a) {
 }
 void MaxPool(PlanContext& c) {
   const int spatial = SpatialOf(c);
-  Operand x = c.in("self"), out = c.Result();
+  Operand x = c.in("self"), out = c.ResultLike(x);
   kernels::MaxPoolAttributes a;
   if (!ReadWindow(c, spatial, &a) || !Fill3(c.ints("dilation", spatial), 1, a.dilation))
     return c.Fail("the windows make no sense");
@@ -121,7 +122,7 @@ void MaxPool(PlanContext& c) {
 }
 void AveragePool(PlanContext& c) {
   const int spatial = SpatialOf(c);
-  Operand x = c.in("self"), out = c.Result();
+  Operand x = c.in("self"), out = c.ResultLike(x);
   AveragePoolAttributes a;
   if (!ReadWindow(c, spatial, &a)) return c.Fail("the windows make no sense");
   a.padding_counts = c.b("count_include_pad");
@@ -136,6 +137,16 @@ void AdaptivePool(PlanContext& c) {
   Operand x = c.in("self"), out = c.Result();
   if (!c.ok()) return;
   for (int d = x.rank() - spatial; d < x.rank(); ++d) c.RequireLessEqual(1, x.sizes[d], "of a tensor without elements");
+  // The mean of a plane is a reduction, which takes any strides.
+  bool mean = c.kernel() == "adaptive_avg_pool" && ir::IsFloating(x.dtype) && c.builder().IsLast(x);
+  for (int d = x.rank() - spatial; d < x.rank(); ++d) mean = mean && out.sizes[d].is(1);
+  if (mean) {
+    std::vector<int> dims;
+    Operand to = out;
+    for (int d = x.rank() - spatial; d < x.rank(); ++d) dims.push_back(d), to = Drop(to, to.rank() - 1);
+    c.Emit("mean", {MoveToLast(x, dims)}, {to}, out.dtype, kernels::ReduceAttributes{spatial});
+    return c.Return(out);
+  }
   std::vector<Operand> results = {out}, to = {To5d(out, spatial)};
   if (c.kernel() == "adaptive_max_pool" && c.node().outputs().size() > 1) {
     results.push_back(c.Result(1));

@@ -15,6 +15,7 @@
 #include "passes/decompose.h"
 #include "passes/pass.h"
 #include "planner/bind.h"
+#include "planner/choose_layouts.h"
 #include "planner/fuse.h"
 #include "planner/rules.h"
 #include "planner/runner.h"
@@ -277,6 +278,7 @@ absl::Status BindOutputs(const ir::Program& p, PlanBuilder& b) {
 }  // namespace
 
 absl::Status PlanGraph(const ir::Graph& g, PlanBuilder& b) {
+  if (b.options().layouts) ChooseLayouts(g, &b.last_nodes);
   for (const ir::Node* n : g) {
     const int outer = b.origin;
     const size_t before = b.refusals.size();

@@ -190,8 +190,8 @@ std::string Model::SetConstants(std::span<const ConstantValue> values, bool inac
       set->plain[v.constant] = !kernels::FitsPacking(bytes.get(), c.dtype, static_cast<int64_t>(c.bytes), c.packed->packing);
     if (c.packed && !set->plain[v.constant]) {
       const kernels::WeightMatrix& m = *c.packed;
-      std::shared_ptr<uint8_t[]> panels(new uint8_t[static_cast<size_t>(kernels::PanelBytes(m.k, m.n, m.dtype, m.packing))]);
-      kernels::PackPanels({bytes.get(), m.dtype, m.row, m.column}, m.k, m.n, 0, (m.n - 1) / kernels::kPanel + 1, panels.get(), m.packing);
+      std::shared_ptr<uint8_t[]> panels(new uint8_t[static_cast<size_t>(kernels::PackedBytes(m))]);
+      kernels::PackPanels(bytes.get(), m, 0, kernels::Panels(m), panels.get());
       bytes = std::move(panels);
     }
     set->data[v.constant] = bytes.get();
@@ -240,7 +240,7 @@ const uint8_t* Model::ConstantData(size_t constant, bool inactive) {
   if (!set.unpacked[constant]) {
     const kernels::WeightMatrix& m = *c.packed;
     std::shared_ptr<uint8_t[]> bytes(new uint8_t[c.bytes]);
-    kernels::UnpackPanels(set.data[constant], m.dtype, m.k, m.n, bytes.get(), m.row, m.column, m.packing);
+    kernels::UnpackPanels(set.data[constant], m, bytes.get());
     set.unpacked[constant] = std::move(bytes);
   }
   return set.unpacked[constant].get();

@@ -521,6 +521,8 @@ void WinogradOutput(const float* p, int64_t element, int64_t tiles, float* out, 
   }
 }
 
+#include "kernels/isa/last_body.h"
+
 constexpr ConvIsa kConvIsa = {
     kLanes,
     kWidth,
@@ -535,4 +537,10 @@ constexpr ConvIsa kConvIsa = {
     MaxTaps,
     {{WinogradWeights<2>, WinogradInput<2>, WinogradOutput<2>},
      {WinogradWeights<4>, WinogradInput<4>, WinogradOutput<4>}},
+    kLastRows,
+    LastBlockOf,
+    LastGroupsOf,
+    LastTapsOf,
+    LastPoolOf<true>,
+    LastPoolOf<false>,
 };
