@@ -229,8 +229,7 @@ void FinishConv(const float* x, float* out, int64_t n, const Finish& f) {
     case Activation::kSilu:
       return FinishRow(
           x, f.add, out, n, [=](Vec v, Vec add) __attribute__((always_inline)) {
-            const Vec y = sum(v, add);
-            return y / (1.0f + Exp(-y));
+            return Silu(sum(v, add));
           });
     case Activation::kHardSwish:
       return FinishRow(

@@ -45,7 +45,7 @@ __attribute__((noinline)) void LastFunction(Activation activation, float* out, i
   };
   switch (activation) {
     case Activation::kSilu:
-      return all([](Vec v) __attribute__((always_inline)) { return v / (1.0f + Exp(-v)); });
+      return all([](Vec v) __attribute__((always_inline)) { return Silu(v); });
     default:
       return;
   }
