@@ -34,7 +34,11 @@ int SpatialOf(PlanContext& c) {
 }
 
 void Convolve(PlanContext& c, bool transposed, int spatial, Ints padding) {
-  Operand x = c.in("input"), w = c.in("weight"), bias = c.opt_in("bias"),
+  // What stands behind the image follows from the result's size.
+  const auto padded = c.builder().paddings.find(c.node().Get("input").value());
+  if (padded != c.builder().paddings.end())
+    for (size_t d = 0; d < padding.size(); ++d) padding[d] += padded->second.before[d];
+  Operand x = padded != c.builder().paddings.end() ? c.of(padded->second.from) : c.in("input"), w = c.in("weight"), bias = c.opt_in("bias"),
           out = c.builder().last_nodes.contains(&c.node()) ? c.ResultLast() : c.Result();
   if (!c.ok()) return;
   if (spatial < 1 || spatial > kSpatial || w.rank() != spatial + 2 || (x.rank() != spatial + 1 && x.rank() != spatial + 2))
@@ -238,6 +242,40 @@ void GridSample(PlanContext& c) {
          kernels::GridSampleAttributes{static_cast<kernels::GridMode>(mode), static_cast<kernels::GridPadding>(padding), c.b("align_corners")});
   c.Return(out);
 }
+
+}  // namespace
+
+void ChoosePaddings(const ir::Graph& g, PlanBuilder& b) {
+  for (const ir::Node* n : g) {
+    const bool pads = n->op_name() == "aten.constant_pad_nd.default" || n->op_name() == "aten.pad.default";
+    if (!pads || n->output() == nullptr || g.IsOutput(n->output()) || n->output()->users().empty()) continue;
+    PlanContext c(*n, b, "");
+    const ir::Value* from = n->Get("self").value();
+    if (from == nullptr || !from->type().is_tensor() || from->dtype() != DType::kFloat32) continue;
+    if (n->op_name() == "aten.pad.default" && c.str("mode") != "constant") continue;
+    const auto value = c.opt_scalar("value");
+    if (value && (!value->is_constant() || (value->kind != ir::Scalar::kInt && value->kind != ir::Scalar::kFloat) ||
+                  (value->kind == ir::Scalar::kInt ? value->i != 0 : value->d != 0)))
+      continue;
+    const Dims pad = c.ns("pad");
+    const int spatial = from->rank() - 2;
+    bool fits = c.ok() && spatial >= 1 && spatial <= kSpatial && pad.size() % 2 == 0 && static_cast<int>(pad.size()) <= 2 * spatial;
+    PlanBuilder::Padding p{from, std::vector<int64_t>(static_cast<size_t>(std::max(spatial, 0)), 0)};
+    for (size_t k = 0; k < pad.size() && fits; ++k) {
+      const auto size = pad[k].constant();
+      fits = size && *size >= 0 && *size <= 64;
+      if (fits && k % 2 == 0) p.before[static_cast<size_t>(spatial) - 1 - k / 2] = *size;
+    }
+    // The loops take a border that is as wide on both sides, or by one wider behind.
+    for (size_t k = 0; k + 1 < pad.size() && fits; k += 2) fits = *pad[k + 1].constant() <= *pad[k].constant() + 1;
+    for (const ir::Node* user : n->output()->users())
+      fits = fits && (user->op_name() == "aten.conv1d.default" || user->op_name() == "aten.conv2d.default" || user->op_name() == "aten.conv3d.default") &&
+             user->Get("input").value() == n->output() && user->Get("weight").value() != n->output();
+    if (fits) b.paddings[n->output()] = std::move(p);
+  }
+}
+
+namespace {
 
 constexpr PlanFamily kFamilies[] = {
     {Conv, "", "conv1d conv2d conv3d"},

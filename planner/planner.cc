@@ -165,6 +165,7 @@ bool ReadsUnknown(const ir::Node& n, const PlanBuilder& b) {
 }
 
 absl::Status PlanNode(const ir::Node& n, PlanBuilder& b) {
+  if (n.output() != nullptr && b.paddings.contains(n.output())) return absl::OkStatus();
   // Numbers that are known, or made of numbers that are, need no step: their types say them.
   bool known = !n.outputs().empty();
   for (const ir::Value* v : n.outputs()) known = known && v && v->type().is_sym() && b.IsGiven(v->type().expr);
@@ -279,6 +280,7 @@ absl::Status BindOutputs(const ir::Program& p, PlanBuilder& b) {
 
 absl::Status PlanGraph(const ir::Graph& g, PlanBuilder& b) {
   if (b.options().layouts) ChooseLayouts(g, &b.last_nodes);
+  if (b.options().fuse) ChoosePaddings(g, b);
   for (const ir::Node* n : g) {
     const int outer = b.origin;
     const size_t before = b.refusals.size();

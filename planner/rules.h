@@ -116,6 +116,12 @@ class PlanBuilder {
   // Buffers of images with channels last, and the convolutions that are to give some.
   absl::flat_hash_set<int> last_buffers;
   absl::flat_hash_set<const ir::Node*> last_nodes;
+  // Results of constant padding that convolutions do themselves, and what they are made of (ChoosePaddings).
+  struct Padding {
+    const ir::Value* from = nullptr;
+    std::vector<int64_t> before;  // by spatial dim
+  };
+  absl::flat_hash_map<const ir::Value*, Padding> paddings;
   bool IsLast(const Operand& x) const { return last_buffers.contains(x.buffer) && ChannelsLast(x); }
   // A new symbol.
   Dim NewSymbol(ir::SymRange range);
@@ -294,6 +300,9 @@ struct PlanFamily {
 };
 
 const PlanRow* FindPlanRow(std::string_view op);
+
+// Zeros around images that convolutions alone read: those take them for their own padding.
+void ChoosePaddings(const ir::Graph& g, PlanBuilder& b);
 
 absl::Span<const PlanFamily> ElementwisePlans();
 absl::Span<const PlanFamily> ViewPlans();

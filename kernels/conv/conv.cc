@@ -117,16 +117,12 @@ struct ChannelNorm {
       LoadRow<float>(t.data, t.dtype, t.strides[0], channels, DType::kF32, to);
     }
     if ((parts & kNormStatistics) == 0) return channels == 0;
-    for (int64_t i = 0; i < channels; ++i) {
-      const double by = scale[i] / std::sqrt(static_cast<double>(variance[i]) + epsilon);
-      scale[i] = static_cast<float>(by);
-      shift[i] = static_cast<float>(shift[i] - mean[i] * by);
-    }
+    BestIsa().conv->norm(mean, variance, epsilon, channels, scale, shift);
     return true;
   }
 };
 
-// The same over images with channels last.
+// The same over images with channels last, and over rows of channels.
 const char* NormLast(const Call& c, const BatchNormAttributes& a) {
   const Tensor &x = c.in[0], &out = c.out[0];
   const int64_t channels = x.sizes[1];
@@ -134,15 +130,13 @@ const char* NormLast(const Call& c, const BatchNormAttributes& a) {
   if (!norm.Read(c, 1, a.parts | kNormStatistics, a.epsilon, channels, *c.scratch)) return kSizesDiffer;
   if (c.scratch->counting()) return nullptr;
   const Tensor from = DropDim(x, 1), to = DropDim(out, 1);
+  const auto& pair = BestIsa().pair;
   ParallelFor(c.workers, from.numel(), std::max<int64_t>(1, 16384 / channels), [&](int64_t begin, int64_t end) {
     Positions<2> at(to, {&from, &to}, begin);
     for (int64_t i = begin; i < end; ++i, at.Next()) {
-      LastBlock b;
-      b.m = 1, b.n = channels, b.accumulate = true;
-      b.out = reinterpret_cast<float*>(at[1]), b.out_row = channels;
-      b.finish.scale = norm.scale, b.finish.shift = norm.shift;
-      std::copy_n(reinterpret_cast<const float*>(at[0]), channels, b.out);
-      BestIsa().conv->last_block(b);
+      float* const row = reinterpret_cast<float*>(at[1]);
+      pair[static_cast<int>(PairOp::kMul)](reinterpret_cast<const float*>(at[0]), norm.scale, row, channels, 0);
+      pair[static_cast<int>(PairOp::kAdd)](row, norm.shift, row, channels, 0);
     }
   });
   return nullptr;
@@ -153,7 +147,7 @@ const char* BatchNorm(const Call& c, const BatchNormAttributes& a) {
   const Tensor &x = c.in[0], &out = c.out[0];
   Scratch& scratch = *c.scratch;
   ChannelNorm norm;
-  if (x.dtype == DType::kF32 && out.dtype == DType::kF32 && x.rank >= 3 && !x.is_contiguous() && SameSizes(x, out) && out.numel() != 0 &&
+  if (x.dtype == DType::kF32 && out.dtype == DType::kF32 && (x.rank == 2 || !x.is_contiguous()) && SameSizes(x, out) && out.numel() != 0 &&
       x.strides[1] == 1 && out.strides[1] == 1)
     return NormLast(c, a);
   if (!SameSizes(x, out) || x.rank < 2 || !DenseFloats::Takes(x) || !DenseFloats::Takes(out) ||

@@ -135,6 +135,8 @@ struct ConvIsa {
   void (*last_taps)(const LastTaps& t);
   void (*last_max)(const LastPool& p);
   void (*last_sum)(const LastPool& p);
+  // A batch norm as x · scale + shift: of its weights and biases, which are overwritten; computed in f64.
+  void (*norm)(const float* mean, const float* variance, double epsilon, int64_t n, float* scale, float* shift);
 };
 
 }  // namespace slipway::kernels

@@ -542,4 +542,5 @@ constexpr ConvIsa kConvIsa = {
     LastTapsOf,
     LastPoolOf<true>,
     LastPoolOf<false>,
+    NormOf,
 };

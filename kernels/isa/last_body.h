@@ -129,8 +129,9 @@ SLIPWAY_INLINE void StoreLast(const LastBlock& g, int64_t i, int64_t j, int64_t 
 }
 
 // R rows from i on, V vectors of columns from j on, of which n count.
+// `ahead` is a panel that will be needed next, or null.
 template <int R, int V>
-__attribute__((noinline)) void LastTile(const LastBlock& g, int64_t i, int64_t j, int64_t n) {
+__attribute__((noinline)) void LastTile(const LastBlock& g, int64_t i, int64_t j, int64_t n, const float* ahead) {
   Vec sum[R * V];
 #pragma GCC unroll 32
   for (int r = 0; r < R * V; ++r) sum[r] = Vec{};
@@ -140,6 +141,7 @@ __attribute__((noinline)) void LastTile(const LastBlock& g, int64_t i, int64_t j
   const int64_t k = g.k;
   constexpr int kThirds = (R + 2) / 3;
   int64_t away = g.x_row * 4;
+  const int64_t to_ahead = ahead != nullptr ? ahead - w : 0;
   for (int64_t run = 0; run < g.run_count; ++run) {
     const float* b = w + run * g.w_run;
     const char* a[kThirds];
@@ -150,6 +152,7 @@ __attribute__((noinline)) void LastTile(const LastBlock& g, int64_t i, int64_t j
       Vec x[V];
 #pragma GCC unroll 2
       for (int v = 0; v < V; ++v) x[v] = Load(b + v * next);
+      __builtin_prefetch(b + to_ahead);
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r) {
         const Vec one = Splat(*reinterpret_cast<const float*>(a[r / 3] + r % 3 * away + 4 * p));
@@ -164,21 +167,26 @@ __attribute__((noinline)) void LastTile(const LastBlock& g, int64_t i, int64_t j
 }
 
 template <int V, int R = kLastRows>
-SLIPWAY_INLINE void LastTileOf(int64_t rows, const LastBlock& g, int64_t i, int64_t j, int64_t n) {
-  if (rows == R) return LastTile<R, V>(g, i, j, n);
-  if constexpr (R > 1) LastTileOf<V, R - 1>(rows, g, i, j, n);
+SLIPWAY_INLINE void LastTileOf(int64_t rows, const LastBlock& g, int64_t i, int64_t j, int64_t n, const float* ahead) {
+  if (rows == R) return LastTile<R, V>(g, i, j, n, ahead);
+  if constexpr (R > 1) LastTileOf<V, R - 1>(rows, g, i, j, n, ahead);
 }
 
 void LastBlockOf(const LastBlock& g) {
   for (int64_t j = 0; j < g.n; j += kWidth) {
     const int64_t columns = Least(kWidth, g.n - j);
-    for (int64_t i = 0, rows; i < g.m; i += rows) {
+    // Panels that the next columns read, while the first tiles of these compute.
+    const int64_t panels = j + kWidth < g.n ? Most(1, kWidth / kPanel) : 0;
+    const float* const next = g.w + (j + kWidth) / kPanel * g.w_panel;
+    int64_t tile = 0;
+    for (int64_t i = 0, rows; i < g.m; i += rows, ++tile) {
       const int64_t left = g.m - i;
       rows = left <= kLastRows ? left : left < 2 * kLastRows ? (left + 1) / 2 : kLastRows;
+      const float* const ahead = tile < panels ? next + tile * g.w_panel : nullptr;
       if (columns > kLanes)
-        LastTileOf<2>(rows, g, i, j, columns);
+        LastTileOf<2>(rows, g, i, j, columns, ahead);
       else
-        LastTileOf<1>(rows, g, i, j, columns);
+        LastTileOf<1>(rows, g, i, j, columns, ahead);
     }
   }
 }
@@ -369,5 +377,30 @@ void LastPoolOf(const LastPool& g) {
       }
     }
     StoreSome(g.out + c, kMax ? Choose(nan, Splat(__builtin_nanf("")), sum) : sum * g.by, n);
+  }
+}
+
+void NormOf(const float* mean, const float* variance, double epsilon, int64_t n, float* scale, float* shift) {
+  typedef double DoubleVec __attribute__((vector_size(SLIPWAY_ISA_BYTES)));
+  typedef float HalfVecAt __attribute__((vector_size(SLIPWAY_ISA_BYTES / 2), aligned(4), may_alias));
+  constexpr int kHalf = kLanes / 2;
+  auto wide = [](const float* p) __attribute__((always_inline)) {
+    return __builtin_convertvector(*reinterpret_cast<const HalfVecAt*>(p), DoubleVec);
+  };
+  int64_t i = 0;
+  for (; i + kHalf <= n; i += kHalf) {
+    DoubleVec root = wide(variance + i) + epsilon;
+#if SLIPWAY_ISA_BYTES == 64
+    root = reinterpret_cast<DoubleVec>(_mm512_sqrt_pd(reinterpret_cast<__m512d>(root)));
+#else
+    for (int l = 0; l < kHalf; ++l) root[l] = __builtin_sqrt(root[l]);
+#endif
+    const DoubleVec by = wide(scale + i) / root, to = wide(shift + i) - wide(mean + i) * by;
+    for (int l = 0; l < kHalf; ++l) scale[i + l] = static_cast<float>(by[l]), shift[i + l] = static_cast<float>(to[l]);
+  }
+  for (; i < n; ++i) {
+    const double by = static_cast<double>(scale[i]) / __builtin_sqrt(static_cast<double>(variance[i]) + epsilon);
+    scale[i] = static_cast<float>(by);
+    shift[i] = static_cast<float>(static_cast<double>(shift[i]) - static_cast<double>(mean[i]) * by);
   }
 }
