@@ -20,7 +20,7 @@ struct FilterShape {
   int64_t depth() const { return per * taps(); }  // rows of a panel
   int64_t group_outs() const { return outs / groups; }
   bool planes() const { return groups == 1 && per <= 4 && taps() > 1; }
-  bool shared() const { return per == group_outs() && per < kPanel && kPanel % per == 0; }
+  bool shared() const { return groups > 1 && per == group_outs() && per < kPanel && kPanel % per == 0; }
   bool depthwise() const { return per == 1 && groups == outs; }
   int64_t group_panels() const { return (group_outs() + kPanel - 1) / kPanel; }  // where groups do not share them
   int64_t panels() const { return shared() ? (outs + kPanel - 1) / kPanel : groups * group_panels(); }
