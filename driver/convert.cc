@@ -96,6 +96,7 @@ std::vector<std::string_view> Skipped(const ConvertOptions& o) {
   if (o.state != "drop") skip.push_back("drop-mutations");
   if (!o.functions) skip.push_back("outline-blocks");
   if (o.onnx_form == "exact") skip.push_back("relax-activations");
+  if (o.no_algebra) skip.push_back("merge-branches");
   if (!o.allow_int8_activations) skip.push_back("quantize-activations");
   return skip;
 }
@@ -111,6 +112,8 @@ absl::Status RunPasses(const Target& target, Conversion& c) {
   c.context.verify_each = c.options.verify_each;
   for (const passes::Pipeline* pipeline : target.passes)
     if (absl::Status s = passes::RunPasses(*pipeline, c.program(), c.context); !s.ok()) return s;
+  if (c.context.merged > 0)
+    c.summary.lines.push_back(text::StrCat(c.context.merged, " branches of convolutions and norms are merged into their sums; --no-algebra keeps them"));
   if (c.options.allow_int8_activations)
     c.summary.lines.push_back(text::StrCat("activations of ", c.context.rounded, " linear layers with quantized weights are rounded to 8 bits, which the program does not do"));
   return absl::OkStatus();

@@ -35,6 +35,7 @@ struct ConvertOptions {
   int opset = 20;
   std::string onnx_form = "exact";
   bool allow_int8_activations = false;
+  bool no_algebra = false;
   std::string external_data = "auto";
   bool strict_types = false;
   bool functions = false;
@@ -172,6 +173,9 @@ inline constexpr ConvertFlag kTable[] = {
     Flag<&O::allow_int8_activations>("allow-int8-activations", kNative, "",
                                      "rounds the activations of linear layers with quantized weights to 8 bits while the library runs, each "
                                      "row by a scale of its own, and multiplies integers: **numbers change by some tenths of a per cent**"),
+    Flag<&O::no_algebra>("no-algebra", kNative, "",
+                         "convolutions and batch norms of one image that are added up stay what they are; without it they become one "
+                         "convolution, whose weights have names of their own: `conv.weight.merged`. Results differ by rounding"),
     Flag<&O::external_data>("external-data", kOnnx, "auto|always|never",
                             "weights in a file of their own; auto: above 2 GB"),
     Flag<&O::strict_types>("strict-types", kOnnx, "",

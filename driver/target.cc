@@ -21,7 +21,7 @@ namespace {
 
 constexpr const passes::Pipeline* kOnnxPasses[] = {&passes::kPreparation, &passes::kRelaxation, &passes::kLegalization,
                                                    &passes::kOutlining};
-constexpr const passes::Pipeline* kNativePasses[] = {&passes::kPreparation, &passes::kActivationIntegers};  // the planner legalizes as it plans
+constexpr const passes::Pipeline* kNativePasses[] = {&passes::kPreparation, &passes::kAlgebra, &passes::kActivationIntegers};  // the planner legalizes as it plans
 
 constexpr Target kTargets[] = {
     {"onnx", kOnnx, ".onnx", "ONNX", Target::kOneProgram, kOnnxPasses, OnnxLegality, WriteOnnx},

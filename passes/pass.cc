@@ -29,6 +29,12 @@ absl::Status RunQuantizeActivations(ir::Program& p, PassContext& context) {
   return rounded.status();
 }
 
+absl::Status RunMergeBranches(ir::Program& p, PassContext& context) {
+  auto merged = MergeBranches(p);
+  if (merged.ok()) context.merged += *merged;
+  return merged.status();
+}
+
 absl::Status RunFoldConstants(ir::Program& p, PassContext& context) {
   return context.evaluator ? FoldConstants(p, *context.evaluator) : absl::OkStatus();
 }
@@ -56,6 +62,7 @@ constexpr Pass kPasses[] = {
     {"form-quantized-linears", "joins products with their dequantized weights", kFunctional, Plain<FormQuantizedLinears>},
     {"form-integer-linears", "joins products of quantized activations and weights with their scales", kFunctional, Plain<FormIntegerLinears>},
     {"quantize-activations", "rounds activations in front of quantized weights to 8 bits", kFunctional, RunQuantizeActivations},
+    {"merge-branches", "makes one convolution of linear branches that are added up", kFunctional, RunMergeBranches},
     {"relax-activations", "leaves the rounding of activations to the target", kFunctional, Plain<RelaxActivations>},
     {"lower-complex", "makes complex tensors pairs of real ones", kFunctional, Plain<LowerComplex>},
     {"legalize", "decomposes nodes until the target takes each", kFunctional, RunLegalize},
@@ -71,6 +78,7 @@ constexpr std::string_view kPlainNodesPasses[] = {"infer-shapes", "unwrap-subcla
 constexpr std::string_view kRelaxationPasses[] = {"relax-activations"};
 constexpr std::string_view kIntegerPasses[] = {"form-integer-linears"};
 constexpr std::string_view kActivationPasses[] = {"form-integer-linears", "quantize-activations"};
+constexpr std::string_view kAlgebraPasses[] = {"merge-branches"};
 constexpr std::string_view kLegalizationPasses[] = {"legalize", "remove-no-ops", "eliminate-dead-code",
                                                     "merge-common-subexpressions", "fold-constants"};
 constexpr std::string_view kOutliningPasses[] = {"outline-blocks"};
@@ -82,6 +90,7 @@ constinit const Pipeline kPlainNodes = kPlainNodesPasses;
 constinit const Pipeline kRelaxation = kRelaxationPasses;
 constinit const Pipeline kIntegerProducts = kIntegerPasses;
 constinit const Pipeline kActivationIntegers = kActivationPasses;
+constinit const Pipeline kAlgebra = kAlgebraPasses;
 constinit const Pipeline kLegalization = kLegalizationPasses;
 constinit const Pipeline kOutlining = kOutliningPasses;
 

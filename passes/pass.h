@@ -25,6 +25,7 @@ struct PassContext {
   bool verify_each = false;                    // the verifier checks the program after every pass
 
   Refusals refusals;                 // of legalize: why decompositions were not taken
+  int merged = 0;                    // by merge-branches: branches that went into a convolution
   int rounded = 0;                   // by quantize-activations: layers whose activations are integers now
   std::vector<std::string> dropped;  // by drop-mutations: the state whose updates are lost
 };
@@ -54,6 +55,8 @@ extern const Pipeline kRelaxation;
 extern const Pipeline kIntegerProducts;
 // Before that, where activations may be rounded to integers that the program keeps as floats.
 extern const Pipeline kActivationIntegers;
+// After kPreparation, for targets that compute with weights as they like.
+extern const Pipeline kAlgebra;
 // legalize, and what cleans up after decompositions.
 extern const Pipeline kLegalization;
 // Repeated blocks become calls.
@@ -125,6 +128,10 @@ absl::StatusOr<int> QuantizeActivations(ir::Program& p);
 // fake-quantized ones take the floats; products of integers become slipway.quantized_linear with `activations`. Changes numbers,
 // so only for targets that are told to. After FormQuantizedLinears.
 absl::Status RelaxActivations(ir::Program& p);
+
+// Convolutions, identities and batch norms of one image that are added up become one convolution with weights of its own; gives their
+// number. The weights that they had are left out where nothing else reads them. Changes results by rounding. Functional form.
+absl::StatusOr<int> MergeBranches(ir::Program& p);
 
 // Removes nodes whose results are unused. Functional form.
 absl::Status EliminateDeadCode(ir::Program& p);

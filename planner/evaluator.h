@@ -23,6 +23,7 @@ namespace slipway::planner {
 struct PlanOptions {
   uint64_t memory_limit = uint64_t{1} << 34;  // bytes of all temporaries together
   bool fuse = true;                           // elementwise steps that follow one another become one; false: for tests
+  bool layouts = true;                        // images of convolutions may lie with channels last; false: for tests
   // The kernel of a plugin by its name ("mylib::blend.default"), null where there is none; it must outlive the plan.
   // May be empty.
   std::function<const kernels::Kernel*(std::string_view name)> plugins;

@@ -99,8 +99,16 @@ class Fuser {
       ++i, ++j;
     }
   }
+  // Whether both are the same elements: the same sizes and strides, but for dims of size 1, in any order.
   bool SameElements(const View& a, const View& b) const {
-    return a.buffer == b.buffer && a.offset == b.offset && a.dtype == b.dtype && SameLayout(a, b);
+    auto dims = [&](const View& v) {
+      std::vector<std::pair<int32_t, int32_t>> out;  // stride, size
+      for (int d = 0; d < v.rank; ++d)
+        if (!IsOne(plan_.dims[v.first_dim + d])) out.emplace_back(plan_.dims[v.first_dim + v.rank + d], plan_.dims[v.first_dim + d]);
+      std::sort(out.begin(), out.end());
+      return out;
+    };
+    return a.buffer == b.buffer && a.offset == b.offset && a.dtype == b.dtype && dims(a) == dims(b);
   }
   // A number of the plan, not a weight, that stands for all elements.
   bool Number(const View& v, double* value) const {
@@ -150,7 +158,7 @@ class Fuser {
   bool Fits(int i, int j) const {
     const Step& s = plan_.steps[j];
     if (s.kind != Step::kKernel || s.outputs != 1 || s.compute != DType::kF32) return false;
-    if (Out(j).dtype != DType::kF32 || !SameLayout(Out(j), Out(i))) return false;
+    if (Out(j).dtype != DType::kF32) return false;
     std::vector<int> used;
     for (int k = 0; k + 1 < static_cast<int>(views_[i].size()); ++k) used.push_back(views_[i][k].buffer);
     for (const View& v : tails_[i].more) used.push_back(v.buffer);
@@ -161,6 +169,9 @@ class Fuser {
       if (views_[j][k].buffer == Out(j).buffer) return false;
     return true;
   }
+
+  // Whether operand k of step j is the result of convolution i, and its own result lies alike.
+  bool IsSame(int i, int j, int k) const { return SameElements(views_[j][k], Out(i)) && SameLayout(Out(j), views_[j][k]); }
 
   bool Take(int i, int j, Tail* tail) const {
     const Step& s = plan_.steps[j];
@@ -173,7 +184,7 @@ class Fuser {
       if (!summed || (tail->parts & (kernels::kAdded | kernels::kNormStatistics)) || s.ints < 1 || s.floats < 1)
         return false;
       const Expr& parts = plan_.exprs[plan_.numbers[s.first_number]];
-      if (parts.op != Expr::kInt || !SameElements(in[0], Out(i))) return false;
+      if (parts.op != Expr::kInt || !IsSame(i, j, 0)) return false;
       for (int k = 1; k < s.inputs; ++k) {
         if (in[k].dtype != DType::kF32) return false;
         tail->more.push_back(in[k]);
@@ -185,7 +196,7 @@ class Fuser {
     if (name == "add" && s.inputs == 2) {
       if (!summed || (tail->parts & kernels::kAdded)) return false;
       for (int k = 0; k < 2; ++k) {
-        if (!SameElements(in[k], Out(i)) || in[1 - k].dtype != DType::kF32 || !SameLayout(in[1 - k], Out(i))) continue;
+        if (!IsSame(i, j, k) || in[1 - k].dtype != DType::kF32 || !SameLayout(in[1 - k], in[k])) continue;
         View other = in[1 - k];
         // With the result's dims, of which the kernel asks that they be the same.
         other.rank = Out(i).rank, other.first_dim = Out(i).first_dim;
@@ -197,7 +208,7 @@ class Fuser {
     }
     if ((name == "maximum" || name == "minimum") && s.inputs == 2) {
       double bound = 0;
-      if ((!summed && tail->activation != Activation::kClamp) || !SameElements(in[0], Out(i)) ||
+      if ((!summed && tail->activation != Activation::kClamp) || !IsSame(i, j, 0) ||
           !Number(in[1], &bound) || bound != bound)
         return false;
       auto limit = [&](double x) { return name == "maximum" ? std::max(x, bound) : std::min(x, bound); };
@@ -205,7 +216,7 @@ class Fuser {
       tail->activation = Activation::kClamp;
       return true;
     }
-    if (s.inputs != 1 || s.ints != 0 || s.floats != 0 || !SameElements(in[0], Out(i))) return false;
+    if (s.inputs != 1 || s.ints != 0 || s.floats != 0 || !IsSame(i, j, 0)) return false;
     if (name == "relu") {
       if (!summed && tail->activation != Activation::kClamp) return false;
       tail->low = std::max(tail->low, 0.0), tail->high = std::max(tail->high, 0.0);

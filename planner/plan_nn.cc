@@ -34,7 +34,12 @@ int SpatialOf(PlanContext& c) {
 }
 
 void Convolve(PlanContext& c, bool transposed, int spatial, Ints padding) {
-  Operand x = c.in("input"), w = c.in("weight"), bias = c.opt_in("bias"), out = c.Result();
+  // What stands behind the image follows from the result's size.
+  const auto padded = c.builder().paddings.find(c.node().Get("input").value());
+  if (padded != c.builder().paddings.end())
+    for (size_t d = 0; d < padding.size(); ++d) padding[d] += padded->second.before[d];
+  Operand x = padded != c.builder().paddings.end() ? c.of(padded->second.from) : c.in("input"), w = c.in("weight"), bias = c.opt_in("bias"),
+          out = c.builder().last_nodes.contains(&c.node()) ? c.ResultLast() : c.Result();
   if (!c.ok()) return;
   if (spatial < 1 || spatial > kSpatial || w.rank() != spatial + 2 || (x.rank() != spatial + 1 && x.rank() != spatial + 2))
     return c.Fail("the sizes do not agree");
@@ -73,13 +78,13 @@ void ConvPadded(PlanContext& c) {
 void BatchNorm(PlanContext& c) {
   if (c.b("training")) return c.Unsupported("statistics of the batch");
   Operand x = c.in("input"), weight = c.opt_in("weight"), bias = c.opt_in("bias"), mean = c.opt_in("running_mean"),
-          variance = c.opt_in("running_var"), out = c.Result();
+          variance = c.opt_in("running_var"), out = c.ResultLike(x);
   if (!c.ok()) return;
   if (!mean || !variance) return c.Unsupported("no running statistics");
   if (x.rank() < 2) return c.Fail("an input of less than 2 dims");
   if (!ir::IsFloating(x.dtype) || x.dtype == DType::kFloat64) return c.Unsupported(ir::Name(x.dtype));
   int64_t parts = kernels::kNormStatistics;
-  std::vector<Operand> in = {c.Dense(x)};
+  std::vector<Operand> in = {c.builder().IsLast(x) ? x : c.Dense(x)};
   auto add = [&](const Operand& v, int64_t part) {
     if (!v) return;
     if (v.rank() != 1) return c.Fail("the sizes do not agree");
@@ -107,7 +112,7 @@ bool ReadWindow(PlanContext& c, int spatial, Attributes* a) {
 }
 void MaxPool(PlanContext& c) {
   const int spatial = SpatialOf(c);
-  Operand x = c.in("self"), out = c.Result();
+  Operand x = c.in("self"), out = c.ResultLike(x);
   kernels::MaxPoolAttributes a;
   if (!ReadWindow(c, spatial, &a) || !Fill3(c.ints("dilation", spatial), 1, a.dilation))
     return c.Fail("the windows make no sense");
@@ -121,7 +126,7 @@ void MaxPool(PlanContext& c) {
 }
 void AveragePool(PlanContext& c) {
   const int spatial = SpatialOf(c);
-  Operand x = c.in("self"), out = c.Result();
+  Operand x = c.in("self"), out = c.ResultLike(x);
   AveragePoolAttributes a;
   if (!ReadWindow(c, spatial, &a)) return c.Fail("the windows make no sense");
   a.padding_counts = c.b("count_include_pad");
@@ -136,6 +141,16 @@ void AdaptivePool(PlanContext& c) {
   Operand x = c.in("self"), out = c.Result();
   if (!c.ok()) return;
   for (int d = x.rank() - spatial; d < x.rank(); ++d) c.RequireLessEqual(1, x.sizes[d], "of a tensor without elements");
+  // The mean of a plane is a reduction, which takes any strides.
+  bool mean = c.kernel() == "adaptive_avg_pool" && ir::IsFloating(x.dtype) && c.builder().IsLast(x);
+  for (int d = x.rank() - spatial; d < x.rank(); ++d) mean = mean && out.sizes[d].is(1);
+  if (mean) {
+    std::vector<int> dims;
+    Operand to = out;
+    for (int d = x.rank() - spatial; d < x.rank(); ++d) dims.push_back(d), to = Drop(to, to.rank() - 1);
+    c.Emit("mean", {MoveToLast(x, dims)}, {to}, out.dtype, kernels::ReduceAttributes{spatial});
+    return c.Return(out);
+  }
   std::vector<Operand> results = {out}, to = {To5d(out, spatial)};
   if (c.kernel() == "adaptive_max_pool" && c.node().outputs().size() > 1) {
     results.push_back(c.Result(1));
@@ -227,6 +242,40 @@ void GridSample(PlanContext& c) {
          kernels::GridSampleAttributes{static_cast<kernels::GridMode>(mode), static_cast<kernels::GridPadding>(padding), c.b("align_corners")});
   c.Return(out);
 }
+
+}  // namespace
+
+void ChoosePaddings(const ir::Graph& g, PlanBuilder& b) {
+  for (const ir::Node* n : g) {
+    const bool pads = n->op_name() == "aten.constant_pad_nd.default" || n->op_name() == "aten.pad.default";
+    if (!pads || n->output() == nullptr || g.IsOutput(n->output()) || n->output()->users().empty()) continue;
+    PlanContext c(*n, b, "");
+    const ir::Value* from = n->Get("self").value();
+    if (from == nullptr || !from->type().is_tensor() || from->dtype() != DType::kFloat32) continue;
+    if (n->op_name() == "aten.pad.default" && c.str("mode") != "constant") continue;
+    const auto value = c.opt_scalar("value");
+    if (value && (!value->is_constant() || (value->kind != ir::Scalar::kInt && value->kind != ir::Scalar::kFloat) ||
+                  (value->kind == ir::Scalar::kInt ? value->i != 0 : value->d != 0)))
+      continue;
+    const Dims pad = c.ns("pad");
+    const int spatial = from->rank() - 2;
+    bool fits = c.ok() && spatial >= 1 && spatial <= kSpatial && pad.size() % 2 == 0 && static_cast<int>(pad.size()) <= 2 * spatial;
+    PlanBuilder::Padding p{from, std::vector<int64_t>(static_cast<size_t>(std::max(spatial, 0)), 0)};
+    for (size_t k = 0; k < pad.size() && fits; ++k) {
+      const auto size = pad[k].constant();
+      fits = size && *size >= 0 && *size <= 64;
+      if (fits && k % 2 == 0) p.before[static_cast<size_t>(spatial) - 1 - k / 2] = *size;
+    }
+    // The loops take a border that is as wide on both sides, or by one wider behind.
+    for (size_t k = 0; k + 1 < pad.size() && fits; k += 2) fits = *pad[k + 1].constant() <= *pad[k].constant() + 1;
+    for (const ir::Node* user : n->output()->users())
+      fits = fits && (user->op_name() == "aten.conv1d.default" || user->op_name() == "aten.conv2d.default" || user->op_name() == "aten.conv3d.default") &&
+             user->Get("input").value() == n->output() && user->Get("weight").value() != n->output();
+    if (fits) b.paddings[n->output()] = std::move(p);
+  }
+}
+
+namespace {
 
 constexpr PlanFamily kFamilies[] = {
     {Conv, "", "conv1d conv2d conv3d"},

@@ -182,7 +182,10 @@ void Flipped(PlanContext& c) {
 
 // Copies of the operands, one after another.
 void Join(PlanContext& c, const std::vector<Operand>& parts, int dim) {
-  Operand out = c.Result();
+  Operand out;
+  for (const Operand& x : parts)
+    if (!out && c.ok() && x.rank() >= 3 && c.out_sizes().size() == x.sizes.size() && c.builder().IsLast(x)) out = c.ResultLast();
+  if (!out) out = c.Result();
   Dim at = 0;
   for (const Operand& x : parts) {
     if (!c.ok()) return;

@@ -15,6 +15,7 @@
 #include "passes/decompose.h"
 #include "passes/pass.h"
 #include "planner/bind.h"
+#include "planner/choose_layouts.h"
 #include "planner/fuse.h"
 #include "planner/rules.h"
 #include "planner/runner.h"
@@ -261,6 +262,7 @@ bool ReadsUnknown(const ir::Node& n, const PlanBuilder& b) {
 }
 
 absl::Status PlanNode(const ir::Node& n, PlanBuilder& b) {
+  if (n.output() != nullptr && b.paddings.contains(n.output())) return absl::OkStatus();
   // Numbers that are known, or made of numbers that are, need no step: their types say them.
   bool known = !n.outputs().empty();
   for (const ir::Value* v : n.outputs()) known = known && v && v->type().is_sym() && b.IsGiven(v->type().expr);
@@ -417,6 +419,8 @@ absl::Status BindOutputs(const ir::Program& p, const PlanOptions& options, PlanB
 }  // namespace
 
 absl::Status PlanGraph(const ir::Graph& g, PlanBuilder& b) {
+  if (b.options().layouts) ChooseLayouts(g, &b.last_nodes);
+  if (b.options().fuse) ChoosePaddings(g, b);
   for (const ir::Node* n : g) {
     const int outer = b.origin;
     const size_t before = b.refusals.size();

@@ -94,6 +94,10 @@ Operand Diagonal(Operand x, Dim offset, int a, int b) {
   x.strides.push_back(stride);
   return x;
 }
+bool ChannelsLast(const Operand& x) {
+  return x.rank() >= 3 && x.strides[1].is(1) && KnownEqual(x.strides[x.rank() - 2], x.sizes[x.rank() - 1] * x.strides[x.rank() - 1]) &&
+         KnownLessEqual(x.sizes[1], x.strides[x.rank() - 1]);
+}
 Operand AtLeast1d(Operand x) { return x.rank() == 0 ? Unsqueeze(std::move(x), 0) : x; }
 
 Operand PlanContext::of(const ir::Value* v) {
@@ -202,6 +206,29 @@ Operand PlanContext::Temp(DType dtype, Dims sizes) {
   if (ok()) x.buffer = b_.AddBuffer(kernels::Buffer::kTemporary, bytes);
   return x;
 }
+
+Operand PlanContext::Result(size_t i) {
+  bool last = false;
+  if (node_.op().traits.elementwise && !b_.last_buffers.empty() && node_.output(i) != nullptr)
+    for (const ir::NamedArg& a : node_.args())
+      a.arg.ForEachValue([&](const ir::Value* v) {
+        const auto x = b_.values.find(v);
+        if (last || x == b_.values.end() || !b_.IsLast(x->second) || x->second.rank() != node_.output(i)->rank()) return;
+        last = true;
+        for (int d = 0; d < x->second.rank(); ++d) last = last && KnownEqual(x->second.sizes[d], node_.output(i)->sizes()[d]);
+      });
+  return last ? ResultLast(i) : Temp(out_dtype(i), out_sizes(i));
+}
+Operand PlanContext::ResultLast(size_t i) {
+  Operand x = Temp(out_dtype(i), out_sizes(i));
+  if (!ok() || x.rank() < 3) return x;
+  Dim step = x.sizes[1];
+  for (int d = x.rank() - 1; d > 1; --d) x.strides[d] = step, step = step * x.sizes[d];
+  x.strides[0] = step, x.strides[1] = 1;
+  b_.last_buffers.insert(x.buffer);
+  return x;
+}
+Operand PlanContext::ResultLike(const Operand& x, size_t i) { return b_.IsLast(x) ? ResultLast(i) : Temp(out_dtype(i), out_sizes(i)); }
 
 void PlanContext::RequireEqual(Dim a, Dim b, std::string_view otherwise) {
   if (KnownEqual(a, b)) return;

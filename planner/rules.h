@@ -59,6 +59,8 @@ Operand Narrow(Operand x, int dim, Dim start, Dim length, Dim step = 1);
 Operand Select(Operand x, int dim, Dim index);
 Operand Diagonal(Operand x, Dim offset, int a, int b);  // the diagonal becomes the last dim
 Operand AtLeast1d(Operand x);
+// Images [n, c, …] whose channels are last in memory: strides of [n, …, c]. A part of the channels of one counts, too.
+bool ChannelsLast(const Operand& x);
 
 // A real number of a step: a constant, or an expression.
 struct Real {
@@ -111,6 +113,16 @@ class PlanBuilder {
   void Give(Dim symbol) { given_.insert(symbol); }
   // In the order of the plan's table.
   std::vector<Dim> UsedSymbols() const { return used_; }
+  // Buffers of images with channels last, and the convolutions that are to give some.
+  absl::flat_hash_set<int> last_buffers;
+  absl::flat_hash_set<const ir::Node*> last_nodes;
+  // Results of constant padding that convolutions do themselves, and what they are made of (ChoosePaddings).
+  struct Padding {
+    const ir::Value* from = nullptr;
+    std::vector<int64_t> before;  // by spatial dim
+  };
+  absl::flat_hash_map<const ir::Value*, Padding> paddings;
+  bool IsLast(const Operand& x) const { return last_buffers.contains(x.buffer) && ChannelsLast(x); }
   // A new symbol.
   Dim NewSymbol(ir::SymRange range);
   // An error when the plan runs, where the condition does not hold.
@@ -127,6 +139,7 @@ class PlanBuilder {
 
   PlannedProgram& out() { return out_; }
   uint64_t limit() const { return options_.memory_limit; }
+  const PlanOptions& options() const { return options_; }
   const absl::Status& status() const { return status_; }
 
  private:
@@ -185,7 +198,10 @@ class PlanContext : public ir::ArgReader {
     if (v < -kMost || v > kMost) Fail("a number is out of range");
     return ok() ? v : 0;
   }
-  Operand Result(size_t i = 0) { return Temp(out_dtype(i), out_sizes(i)); }
+  // Of an elementwise operator it lies as the images do that it is made of (ChooseLayouts).
+  Operand Result(size_t i = 0);
+  Operand ResultLast(size_t i = 0);                      // with channels last
+  Operand ResultLike(const Operand& x, size_t i = 0);  // as image x lies
 
   // a == b: nothing where it is known, a check when the plan runs where it is not; an error where it cannot be.
   void RequireEqual(Dim a, Dim b, std::string_view otherwise);
@@ -209,7 +225,13 @@ class PlanContext : public ir::ArgReader {
   template <typename Attributes = kernels::NoAttributes>
   Operand Map(std::string_view kernel, std::vector<Operand> in, Operand out, DType compute, Attributes attributes = {}) {
     for (Operand& x : in) x = Expand(std::move(x), out.sizes);
-    Emit(kernel, std::move(in), {out}, compute, std::move(attributes));
+    Operand to = out;
+    // In the order in which the result lies.
+    if (b_.IsLast(out)) {
+      for (Operand& x : in) x = MoveToLast(x, {1});
+      to = MoveToLast(out, {1});
+    }
+    Emit(kernel, std::move(in), {to}, compute, std::move(attributes));
     return out;
   }
   // A call of a plugin's kernel, which takes its arguments in numbers of its own (kernels/executor/plugin.h).
@@ -278,6 +300,9 @@ struct PlanFamily {
 };
 
 const PlanRow* FindPlanRow(std::string_view op);
+
+// Zeros around images that convolutions alone read: those take them for their own padding.
+void ChoosePaddings(const ir::Graph& g, PlanBuilder& b);
 
 absl::Span<const PlanFamily> ElementwisePlans();
 absl::Span<const PlanFamily> ViewPlans();

@@ -156,6 +156,7 @@ void Model::Return(Runner runner) {
       counts_[i] += times[i] > 0;
       const kernels::Work& work = runner.context->work()[i];
       work_[i].operations += work.operations, work_[i].bytes += work.bytes;
+      std::copy_n(work.sizes, 4, work_[i].sizes), work_[i].way = work.way;
       work_[i].most_rows = std::max(work_[i].most_rows, work.most_rows);
     }
     TakeMemory(*runner.context, &temporaries_, &working_);
@@ -200,8 +201,8 @@ std::string Model::SetConstants(std::span<const ConstantValue> values, bool inac
       set->plain[v.constant] = !kernels::FitsPacking(bytes.get(), c.dtype, static_cast<int64_t>(c.bytes), c.packed->packing);
     if (c.packed && !set->plain[v.constant]) {
       const kernels::WeightMatrix& m = *c.packed;
-      std::shared_ptr<uint8_t[]> panels(new uint8_t[static_cast<size_t>(kernels::PanelBytes(m.k, m.n, m.dtype, m.packing))]);
-      kernels::PackPanels({bytes.get(), m.dtype, m.row, m.column}, m.k, m.n, 0, (m.n - 1) / kernels::kPanel + 1, panels.get(), m.packing);
+      std::shared_ptr<uint8_t[]> panels(new uint8_t[static_cast<size_t>(kernels::PackedBytes(m))]);
+      kernels::PackPanels(bytes.get(), m, 0, kernels::Panels(m), panels.get());
       bytes = std::move(panels);
     }
     set->data[v.constant] = bytes.get();
@@ -250,7 +251,7 @@ const uint8_t* Model::ConstantData(size_t constant, bool inactive) {
   if (!set.unpacked[constant]) {
     const kernels::WeightMatrix& m = *c.packed;
     std::shared_ptr<uint8_t[]> bytes(new uint8_t[c.bytes]);
-    kernels::UnpackPanels(set.data[constant], m.dtype, m.k, m.n, bytes.get(), m.row, m.column, m.packing);
+    kernels::UnpackPanels(set.data[constant], m, bytes.get());
     set.unpacked[constant] = std::move(bytes);
   }
   return set.unpacked[constant].get();
@@ -286,7 +287,8 @@ std::vector<Model::Row> Model::ProfileRows() {
   std::map<std::string, Row> rows;
   for (size_t i = 0; i < nanoseconds_.size(); ++i) {
     if (counts_[i] == 0) continue;
-    const std::string& op = about_.origins[plan().steps[i].origin].op;
+    std::string op = about_.origins[plan().steps[i].origin].op;
+    if (std::getenv("DBG_SHAPES")) { const auto& w = work_[i]; op += " " + std::to_string(w.sizes[0]) + " x " + std::to_string(w.sizes[1]) + " " + std::to_string(w.sizes[2]) + " " + std::to_string(w.sizes[3]) + " " + w.way; }
     Row& row = rows[op];
     row.op = op;
     row.steps += counts_[i];

@@ -98,7 +98,8 @@ def main():
     args = parser.parse_args()
     sys.path.insert(0, str(ROOT / "scripts"))
     import torch
-    from bench_native import cases, minilm
+    from bench_models import cases
+    from bench_native import minilm
     from safetensors.torch import load_file, save_file
 
     failed = False

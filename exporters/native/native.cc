@@ -31,6 +31,13 @@ constexpr uint64_t kPage = 4096;
 constexpr uint64_t kLarge = uint64_t{2} << 20;
 constexpr int64_t kPacked = 1 << 20;  // bytes packed at a time
 
+// What a plan file says of a packed weight.
+std::vector<int64_t> NumbersOf(const kernels::WeightMatrix& m) {
+  std::vector<int64_t> n = {m.k, m.n, m.row, m.column, static_cast<int64_t>(m.packing)};
+  if (m.packing == kernels::Packing::kFilters) n.insert(n.end(), {m.groups, m.taps});
+  return n;
+}
+
 uint64_t RoundUp(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
 // The constants of a plan and where each comes to lie. Equal ranges of a storage are one.
@@ -151,14 +158,14 @@ class Library {
   template <typename F>
   static absl::Status Pack(const Piece& piece, F append) {
     const kernels::WeightMatrix& m = *piece.packed;
-    const int64_t panels = (m.n - 1) / kernels::kPanel + 1, bytes = kernels::PanelBytes(m.k, kernels::kPanel, m.dtype, m.packing);
+    const int64_t panels = kernels::Panels(m), bytes = kernels::PanelBytes(m);
     const int64_t step = std::max<int64_t>(1, kPacked / bytes);
     if (piece.crc)
       if (absl::Status s = io::CheckCrc(io::Crc32(0, piece.bytes.data()), *piece.crc); !s.ok()) return s;
     for (int64_t first = 0; first < panels; first += step) {
       const int64_t last = std::min(panels, first + step);
       std::string out(static_cast<size_t>((last - first) * bytes), '\0');
-      kernels::PackPanels({piece.bytes.data().data(), m.dtype, m.row, m.column}, m.k, m.n, first, last, out.data(), m.packing);
+      kernels::PackPanels(piece.bytes.data().data(), m, first, last, out.data());
       if (absl::Status s = append(io::Bytes::Of(std::move(out)), std::nullopt); !s.ok()) return s;
     }
     if (const io::FileRange* range = piece.bytes.file_range()) range->Release();  // one weight in memory at a time
@@ -197,7 +204,7 @@ class Library {
         c.crc = io::Crc32Of(c.bytes);
       }
       constant_of_[static_cast<int>(b)] = static_cast<int>(constants_.size());
-      c.size = c.packed ? static_cast<uint64_t>(kernels::PanelBytes(c.packed->k, c.packed->n, c.packed->dtype, c.packed->packing)) : c.bytes.size();
+      c.size = c.packed ? static_cast<uint64_t>(kernels::PackedBytes(*c.packed)) : c.bytes.size();
       // Tensors of one range of a file are written once: tied weights.
       const io::FileRange* range = c.bytes.file_range();
       if (range) {
@@ -283,9 +290,7 @@ class Library {
       constants.push_back(file::CreateConstant(b, b.CreateString(c.name), c.offset, ReachOf(c),
                                                static_cast<uint8_t>(*planner::NativeType(c.dtype)), b.CreateVector(c.sizes),
                                                b.CreateVector(c.strides),
-                                               c.packed ? b.CreateVector(std::vector<int64_t>{c.packed->k, c.packed->n, c.packed->row,
-                                                                                              c.packed->column, static_cast<int64_t>(c.packed->packing)})
-                                                        : 0));
+                                               c.packed ? b.CreateVector(NumbersOf(*c.packed)) : 0));
     std::vector<Offset<file::Origin>> origins;
     for (size_t i = 0; i < planned_.origins.size(); ++i)
       origins.push_back(file::CreateOrigin(b, b.CreateSharedString(planned_.origins[i]), b.CreateSharedString(planned_.places[i])));

@@ -8,9 +8,11 @@
 
 #include "kernels/check.h"
 #include "kernels/conv/conv_fast.h"
+#include "kernels/conv/conv_last.h"
 #include "kernels/conv/conv_transposed.h"
 #include "kernels/convert.h"
 #include "kernels/conv/dense_floats.h"
+#include "kernels/conv/filters.h"
 #include "kernels/products/gemm.h"
 #include "kernels/products/product.h"
 #include "kernels/registry.h"
@@ -115,20 +117,39 @@ struct ChannelNorm {
       LoadRow<float>(t.data, t.dtype, t.strides[0], channels, DType::kF32, to);
     }
     if ((parts & kNormStatistics) == 0) return channels == 0;
-    for (int64_t i = 0; i < channels; ++i) {
-      const double by = scale[i] / std::sqrt(static_cast<double>(variance[i]) + epsilon);
-      scale[i] = static_cast<float>(by);
-      shift[i] = static_cast<float>(shift[i] - mean[i] * by);
-    }
+    BestIsa().conv->norm(mean, variance, epsilon, channels, scale, shift);
     return true;
   }
 };
+
+// The same over images with channels last, and over rows of channels.
+const char* NormLast(const Call& c, const BatchNormAttributes& a) {
+  const Tensor &x = c.in[0], &out = c.out[0];
+  const int64_t channels = x.sizes[1];
+  ChannelNorm norm;
+  if (!norm.Read(c, 1, a.parts | kNormStatistics, a.epsilon, channels, *c.scratch)) return kSizesDiffer;
+  if (c.scratch->counting()) return nullptr;
+  const Tensor from = DropDim(x, 1), to = DropDim(out, 1);
+  const auto& pair = BestIsa().pair;
+  ParallelFor(c.workers, from.numel(), std::max<int64_t>(1, 16384 / channels), [&](int64_t begin, int64_t end) {
+    Positions<2> at(to, {&from, &to}, begin);
+    for (int64_t i = begin; i < end; ++i, at.Next()) {
+      float* const row = reinterpret_cast<float*>(at[1]);
+      pair[static_cast<int>(PairOp::kMul)](reinterpret_cast<const float*>(at[0]), norm.scale, row, channels, 0);
+      pair[static_cast<int>(PairOp::kAdd)](row, norm.shift, row, channels, 0);
+    }
+  });
+  return nullptr;
+}
 
 // out = (x - mean) / sqrt(variance + epsilon) · weight + bias by channel, in[0] being x [n,c,…], dense.
 const char* BatchNorm(const Call& c, const BatchNormAttributes& a) {
   const Tensor &x = c.in[0], &out = c.out[0];
   Scratch& scratch = *c.scratch;
   ChannelNorm norm;
+  if (x.dtype == DType::kF32 && out.dtype == DType::kF32 && (x.rank == 2 || !x.is_contiguous()) && SameSizes(x, out) && out.numel() != 0 &&
+      x.strides[1] == 1 && out.strides[1] == 1)
+    return NormLast(c, a);
   if (!SameSizes(x, out) || x.rank < 2 || !DenseFloats::Takes(x) || !DenseFloats::Takes(out) ||
       !norm.Read(c, 1, a.parts | kNormStatistics, a.epsilon, x.sizes[1], scratch))
     return kSizesDiffer;
@@ -151,7 +172,7 @@ const char* BatchNorm(const Call& c, const BatchNormAttributes& a) {
 // What follows the sums of kernel `conv` by its tail, with the operands that are there for it. Null, or what is wrong.
 const char* ReadTail(const Call& c, const ConvTailAttributes& a, const Tensor& out, Scratch& scratch, ConvEpilogue* to) {
   const int64_t channels = out.sizes[1];
-  if (a.parts < 0 || a.parts >= 2 * kAdded || out.dtype != DType::kF32 || !out.is_contiguous()) return kSizesDiffer;
+  if (a.parts < 0 || a.parts >= 2 * kAdded || out.dtype != DType::kF32 || !(out.is_contiguous() || ChannelsLast(out))) return kSizesDiffer;
   size_t next = 2;
   float* bias = nullptr;
   if (a.parts & kBias) {
@@ -166,8 +187,9 @@ const char* ReadTail(const Call& c, const ConvTailAttributes& a, const Tensor& o
     to->scale = norm.scale, to->shift = norm.shift;
   }
   if (a.parts & kAdded) {
-    if (next >= c.in.size() || c.in[next].dtype != DType::kF32 || !SameSizes(c.in[next], out) || !c.in[next].is_contiguous())
-      return kSizesDiffer;
+    if (next >= c.in.size() || c.in[next].dtype != DType::kF32 || !SameSizes(c.in[next], out)) return kSizesDiffer;
+    for (int d = 0; d < out.rank; ++d)
+      if (out.sizes[d] != 1 && c.in[next].strides[d] != out.strides[d]) return kSizesDiffer;
     to->add = c.in[next].as<float>();
   }
   to->activation = a.activation;
@@ -184,6 +206,34 @@ Tensor DenseLike(const Tensor& t) {
   return out;
 }
 
+const char* Conv(const Call& c, const FusedConvAttributes<>& a);
+
+// Conv with plain weights, a dense result and dense operands of its tail in place of those that are not: for sizes that the loops over
+// channels last do not take, which nothing but an odd plan has.
+const char* ConvPlain(const Call& c, const FusedConvAttributes<>& a) {
+  const Tensor &w = c.in[1], &out = c.out[0];
+  std::vector<Tensor> in(c.in.begin(), c.in.end());
+  std::vector<float> weights, result(static_cast<size_t>(out.numel())), added;
+  if (w.is_packed()) {
+    weights.resize(static_cast<size_t>(w.numel()));
+    UnpackFilters(w.as<float>(), {a.conv.groups, w.sizes[1], w.sizes[0], w.sizes[3], w.sizes[4]}, weights.data());
+    in[1].data = weights.data(), in[1].packed = Packing::kNone;
+  }
+  Tensor to = DenseLike(out);
+  to.data = result.data();
+  if (a.tail && (a.tail->parts & kAdded)) {
+    added = Dense<float>(in.back(), DType::kF32);
+    in.back() = DenseLike(in.back());
+    in.back().data = added.data();
+  }
+  Call call = c;
+  call.in = in, call.out = std::span<const Tensor>(&to, 1);
+  if (const char* wrong = Conv(call, a)) return wrong;
+  const float* from = result.data();
+  for (int64_t n = 0; n < out.sizes[0]; ++n, from += to.strides[0]) Store(std::vector<float>(from, from + to.strides[0]), out, n, 0, out.sizes[1]);
+  return nullptr;
+}
+
 // out[n,o,…] = bias[o] + sum of in[0][n,c,…] · in[1][o,c,…]: x [n,c,d,h,w], weights [o,c/groups,kd,kh,kw], bias [o] where there is one.
 // With a tail, its operands are in the place of the bias, and the result is dense and of f32.
 const char* Conv(const Call& c, const FusedConvAttributes<>& a) {
@@ -193,6 +243,7 @@ const char* Conv(const Call& c, const FusedConvAttributes<>& a) {
   const int64_t out_channels = w.sizes[0], per = w.sizes[1];
   Scratch& scratch = *c.scratch;
   ConvEpilogue epilogue;
+  if (w.is_packed() && w.packed != Packing::kFilters) return kSizesDiffer;
   if (a.tail) {
     if (const char* wrong = ReadTail(c, *a.tail, out, scratch, &epilogue)) return wrong;
   } else if (c.in.size() > 2) {
@@ -200,6 +251,8 @@ const char* Conv(const Call& c, const FusedConvAttributes<>& a) {
     if (ComputeType(c.compute) == DType::kF32) epilogue.shift = DenseIn(scratch, c.in[2], c.compute);
   }
   if (ComputeType(c.compute) == DType::kF32) {
+    if (WantsConvLast(x, w, out) && ConvLast(x, w, out, ShapeOf(win), epilogue, c.workers, scratch)) return nullptr;
+    if (w.is_packed() || (a.tail && !out.is_contiguous())) return scratch.counting() ? nullptr : ConvPlain(c, a);
     // Views of memory are laid out first.
     Tensor image = x;
     if (!x.is_contiguous()) {
@@ -339,10 +392,16 @@ bool ConvProduct(const Call& c, const FusedConvAttributes<>& a, int64_t, Product
   p->m = SizeOf(w, 1, 0, 1), p->m.value /= a.conv.groups, p->m.over = a.conv.groups;
   p->k = SizeOf(w, 1, 1, 5), p->n = SizeOf(out, result, 2, 5);
   p->matrix = 1;
-  p->operations = Operations(*p), p->bytes = BytesOf(w);
-  Tensor image = c.in[0];
-  if (!image.is_contiguous()) image = DenseLike(image);
-  const char* way = ComputeType(c.compute) == DType::kF32 ? FastConvWay(image, w, out, ShapeOf(a.conv)) : nullptr;
+  Tensor image = c.in[0], weights = w;
+  weights.packed = Packing::kNone;
+  p->operations = Operations(*p), p->bytes = BytesOf(weights);
+  if (w.is_packed()) p->bytes = 4.0 * static_cast<double>(FilterShape{a.conv.groups, w.sizes[1], w.sizes[0], w.sizes[3], w.sizes[4]}.floats());
+  const char* way = nullptr;
+  if (ComputeType(c.compute) == DType::kF32) {
+    if (WantsConvLast(image, w, out)) way = ConvLastWay(image, w, out, ShapeOf(a.conv));
+    if (!image.is_contiguous()) image = DenseLike(image);
+    if (way == nullptr) way = FastConvWay(image, weights, out, ShapeOf(a.conv));
+  }
   p->loop = way != nullptr ? Loop{BestIsa().name, way} : Loop{"any", "plain loops over patches"};
   return true;
 }
@@ -361,7 +420,7 @@ bool TransposedProduct(const Call& c, const ConvAttributes<>& a, int64_t, Produc
 
 constexpr Kernel kKernels[] = {
     With<FusedConvAttributes<>, Conv>(
-        {.name = "conv", .inputs = 2, .counts_scratch = true, .product = ProductOfCall<FusedConvAttributes<>, ConvProduct>}),
+        {.name = "conv", .inputs = 2, .packed = {Packable::kNever, Packable::kFilters}, .counts_scratch = true, .product = ProductOfCall<FusedConvAttributes<>, ConvProduct>}),
     With<ConvAttributes<>, ConvTransposed>({.name = "conv_transposed",
                                             .inputs = 2,
                                             .counts_scratch = true,

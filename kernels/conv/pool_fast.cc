@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/conv/conv_last.h"
 #include "kernels/conv/dense_floats.h"
 
 namespace slipway::kernels {
@@ -54,9 +55,42 @@ bool Pool(const Tensor& x, const Tensor& out, const Window& window, bool largest
   return true;
 }
 
+// Calls pool(rows of channels in the window, their number, window's elements by the padded image, result) for each place of a result
+// whose channels are last, as the image's are.
+template <typename F>
+bool PoolLast(const Tensor& x, const Tensor& out, const Window& w, const Workers* workers, Scratch& scratch, F pool) {
+  if (x.dtype != DType::kF32 || out.dtype != DType::kF32 || x.is_contiguous() || !ChannelsLast(x) || !ChannelsLast(out) || w.kernel[0] != 1 ||
+      w.pad[0] != 0 || x.numel() == 0 || out.numel() == 0 || w.kernel[1] > 256 || w.kernel[2] > 256)
+    return false;
+  const int64_t wide = x.sizes[4], channels = x.sizes[1], rows = out.sizes[0] * out.sizes[3];
+  ParallelFor(scratch, workers, rows, std::max<int64_t>(1, 16384 / (out.sizes[4] * channels * w.kernel[1] * w.kernel[2])),
+              [&](int64_t begin, int64_t end, Scratch& own) {
+                const float** const taps = own.Take<const float*>(w.kernel[1] * w.kernel[2]);
+                if (own.counting()) return;
+                for (int64_t i = begin; i < end; ++i) {
+                  const int64_t n = i / out.sizes[3], y = i % out.sizes[3];
+                  for (int64_t p = 0; p < out.sizes[4]; ++p) {
+                    int64_t count = 0;
+                    for (int64_t u = 0; u < w.kernel[1]; ++u)
+                      for (int64_t v = 0; v < w.kernel[2]; ++v) {
+                        const int64_t r = y * w.stride[1] - w.pad[1] + u * w.dilation[1], c = p * w.stride[2] - w.pad[2] + v * w.dilation[2];
+                        if (r >= 0 && r < x.sizes[3] && c >= 0 && c < wide)
+                          taps[count++] = x.as<float>() + n * x.strides[0] + (r * wide + c) * x.strides[4];
+                      }
+                    LastPool g;
+                    g.rows = taps, g.count = count, g.n = channels;
+                    g.out = out.as<float>() + n * out.strides[0] + y * out.strides[3] + p * out.strides[4];
+                    pool(g, y, p);
+                  }
+                }
+              });
+  return true;
+}
+
 }  // namespace
 
 bool FastMaxPool(const Tensor& x, const Tensor& out, const Window& window, const Workers* workers, Scratch& scratch) {
+  if (PoolLast(x, out, window, workers, scratch, [](const LastPool& g, int64_t, int64_t) { BestIsa().conv->last_max(g); })) return true;
   const int64_t n = out.sizes[4];
   return Pool(x, out, window, true, workers, scratch,
               [n](const float* row, int64_t, int64_t, float* to) { std::copy_n(row, n, to); });
@@ -74,6 +108,11 @@ bool FastAveragePool(const Tensor& x, const Tensor& out, const Window& window, c
       if (end <= from) return false;  // 0 / 0
       counts[d].push_back(static_cast<float>(end - from));
     }
+  if (PoolLast(x, out, window, workers, scratch, [&](LastPool g, int64_t y, int64_t p) {
+        g.by = 1.0f / (divisor.fixed != 0 ? static_cast<float>(divisor.fixed) : counts[0][0] * counts[1][y] * counts[2][p]);
+        BestIsa().conv->last_sum(g);
+      }))
+    return true;
   const int64_t n = out.sizes[4];
   return Pool(x, out, window, false, workers, scratch, [&, n](const float* row, int64_t z, int64_t y, float* to) {
     if (divisor.fixed != 0) {

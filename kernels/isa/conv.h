@@ -48,6 +48,54 @@ struct TapRows {
   int64_t out_row = 0, rows = 0, n = 0;
 };
 
+// What follows sums over channels that lie next to each other (channels last): x · scale[j] + shift[j] + add[i · row + j], through a
+// function. Any of the pointers may be null.
+struct LastFinish {
+  const float *scale = nullptr, *shift = nullptr, *add = nullptr;
+  Activation activation = Activation::kNone;
+  float low = 0, high = 0;  // of kClamp; NaN stays
+};
+
+// Products over images whose channels are last: out[i, j] for i < m, j < n is the sum over runs r and p < k of
+// x[i · x_row + runs[r] + p] · w(r, p, j), where w(r, p, j) = w[j / kPanel · w_panel + r · w_run + p · kPanel + j % kPanel]
+// (panels.h); rows of out and of what is added are out_row apart. Nothing is read or written beyond n columns but w.
+struct LastBlock {
+  int64_t m = 0, n = 0, k = 0;
+  const float* x = nullptr;
+  int64_t x_row = 0;
+  const int64_t* runs = nullptr;
+  int64_t run_count = 0;
+  const float* w = nullptr;
+  int64_t w_panel = 0, w_run = 0;
+  float* out = nullptr;
+  int64_t out_row = 0;
+  bool accumulate = false;  // out holds sums already
+  LastFinish finish;
+};
+
+// One row of results of a depthwise convolution, channels last: out[i · out_column + c] for i < n, c < channels is the sum over taps
+// (y, z) of the image's element (i · stride - pad + z · dilation) · x_column + y · x_row + c, where there is such a column, times
+// w[c / kPanel · w_panel + (y · width + z) · kPanel + c % kPanel], y < rows, z < width.
+struct LastTaps {
+  const float* x = nullptr;  // column 0
+  int64_t x_row = 0, x_column = 0, columns = 0;
+  int64_t rows = 0, width = 0, stride = 1, pad = 0, dilation = 1;
+  const float* w = nullptr;
+  int64_t w_panel = 0;
+  int64_t channels = 0, n = 0;
+  float* out = nullptr;
+  int64_t out_column = 0;
+  LastFinish finish;
+};
+
+// The largest (NaN above all), or the sum times `by`, of `count` rows of n floats.
+struct LastPool {
+  const float* const* rows = nullptr;
+  int64_t count = 0, n = 0;
+  float* out = nullptr;
+  float by = 1;
+};
+
 struct ConvIsa {
   int64_t lanes, width;  // of a vector, of a panel
   int64_t rows;          // of a tile
@@ -78,6 +126,17 @@ struct ConvIsa {
     // p[(i · t + j) · element + x].
     void (*output)(const float* p, int64_t element, int64_t tiles, float* out, int64_t row);
   } winograd[2];
+  // Channels last.
+  int64_t last_rows;  // of a tile of last_block
+  void (*last_block)(const LastBlock& b);
+  // The same where groups of `group` columns, of which a panel holds a whole number, have as many numbers of x each: column j is over
+  // x[… + j / group · group + p], p < k = group.
+  void (*last_groups)(const LastBlock& b, int64_t group);
+  void (*last_taps)(const LastTaps& t);
+  void (*last_max)(const LastPool& p);
+  void (*last_sum)(const LastPool& p);
+  // A batch norm as x · scale + shift: of its weights and biases, which are overwritten; computed in f64.
+  void (*norm)(const float* mean, const float* variance, double epsilon, int64_t n, float* scale, float* shift);
 };
 
 }  // namespace slipway::kernels

@@ -229,8 +229,7 @@ void FinishConv(const float* x, float* out, int64_t n, const Finish& f) {
     case Activation::kSilu:
       return FinishRow(
           x, f.add, out, n, [=](Vec v, Vec add) __attribute__((always_inline)) {
-            const Vec y = sum(v, add);
-            return y / (1.0f + Exp(-y));
+            return Silu(sum(v, add));
           });
     case Activation::kHardSwish:
       return FinishRow(
@@ -521,6 +520,8 @@ void WinogradOutput(const float* p, int64_t element, int64_t tiles, float* out, 
   }
 }
 
+#include "kernels/isa/last_body.h"
+
 constexpr ConvIsa kConvIsa = {
     kLanes,
     kWidth,
@@ -535,4 +536,11 @@ constexpr ConvIsa kConvIsa = {
     MaxTaps,
     {{WinogradWeights<2>, WinogradInput<2>, WinogradOutput<2>},
      {WinogradWeights<4>, WinogradInput<4>, WinogradOutput<4>}},
+    kLastRows,
+    LastBlockOf,
+    LastGroupsOf,
+    LastTapsOf,
+    LastPoolOf<true>,
+    LastPoolOf<false>,
+    NormOf,
 };

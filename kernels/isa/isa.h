@@ -90,6 +90,8 @@ struct Isa {
   // x / sqrt(mean of squares + epsilon) · weight, which may be null.
   void (*rms_norm)(const float* x, const float* weight, float epsilon, float* out, int64_t n);
   double (*sum)(const float* x, int64_t n);
+  // sums[j] += x[i · row + j] for i < rows in order, j < n.
+  void (*sum_rows)(const float* x, int64_t row, int64_t rows, int64_t n, double* sums);
   // From and to rows of bf16 and f16; also from i8.
   void (*widen)(const void* x, DType dtype, float* out, int64_t n);
   void (*narrow)(const float* x, void* out, DType dtype, int64_t n);

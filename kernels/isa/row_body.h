@@ -91,6 +91,33 @@ double SumOfRow(const float* x, int64_t n) {
   return total;
 }
 
+void SumRows(const float* x, int64_t row, int64_t rows, int64_t n, double* sums) {
+  typedef double DoubleVec __attribute__((vector_size(SLIPWAY_ISA_BYTES)));
+  typedef double DoubleVecAt __attribute__((vector_size(SLIPWAY_ISA_BYTES), aligned(8), may_alias));
+  typedef float HalfVecAt __attribute__((vector_size(SLIPWAY_ISA_BYTES / 2), aligned(4), may_alias));
+  constexpr int kHalf = kLanes / 2, kVectors = 8;
+  int64_t j = 0;
+  for (; j + kVectors * kHalf <= n; j += kVectors * kHalf) {
+    DoubleVec sum[kVectors];
+#pragma GCC unroll 8
+    for (int k = 0; k < kVectors; ++k) sum[k] = *reinterpret_cast<const DoubleVecAt*>(sums + j + k * kHalf);
+    const float* at = x + j;
+    for (int64_t i = 0; i < rows; ++i, at += row)
+#pragma GCC unroll 8
+      for (int k = 0; k < kVectors; ++k) sum[k] += __builtin_convertvector(*reinterpret_cast<const HalfVecAt*>(at + k * kHalf), DoubleVec);
+#pragma GCC unroll 8
+    for (int k = 0; k < kVectors; ++k) *reinterpret_cast<DoubleVecAt*>(sums + j + k * kHalf) = sum[k];
+  }
+  for (; j + kHalf <= n; j += kHalf) {
+    DoubleVec sum = *reinterpret_cast<const DoubleVecAt*>(sums + j);
+    const float* at = x + j;
+    for (int64_t i = 0; i < rows; ++i, at += row) sum += __builtin_convertvector(*reinterpret_cast<const HalfVecAt*>(at), DoubleVec);
+    *reinterpret_cast<DoubleVecAt*>(sums + j) = sum;
+  }
+  for (; j < n; ++j)
+    for (int64_t i = 0; i < rows; ++i) sums[j] += static_cast<double>(x[i * row + j]);
+}
+
 void RmsNormRow(const float* x, const float* weight, float epsilon, float* out, int64_t n) {
   Vec squares[4] = {};
   int64_t i = 0;

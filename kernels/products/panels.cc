@@ -6,6 +6,8 @@
 #include <cstring>
 #include <iterator>
 
+#include "kernels/conv/filters.h"
+
 namespace slipway::kernels {
 namespace {
 
@@ -84,12 +86,41 @@ int StoredAt(const uint8_t* panel, int64_t p, int64_t column, bool nibbles) {
 
 }  // namespace
 
+// TakesPacked for the filters of a convolution: the result has channels last, as far as the plan can tell.
+static bool TakesFilters(const Plan& p, const Step& s, const View& v, WeightMatrix* m) {
+  if (v.dtype != DType::kF32 || s.compute != DType::kF32 || v.rank != 5 || s.ints < 1 || s.outputs != 1) return false;
+  const Buffer& b = p.buffers[v.buffer];
+  auto known = [&](int32_t e) { return p.exprs[e].op == Expr::kInt; };
+  auto value = [&](int32_t e) { return p.exprs[e].value; };
+  const int32_t *sizes = p.dims.data() + v.first_dim, *strides = sizes + v.rank;
+  if (b.kind != Buffer::kConstant || !known(v.offset) || value(v.offset) != 0 || !known(b.bytes)) return false;
+  int64_t step = 1;
+  for (int d = v.rank - 1; d >= 0; --d) {
+    if (!known(sizes[d]) || !known(strides[d]) || value(sizes[d]) < 1 || (value(sizes[d]) != 1 && value(strides[d]) != step) ||
+        __builtin_mul_overflow(step, value(sizes[d]), &step))
+      return false;
+  }
+  const View& out = p.views[s.first_view + s.inputs];
+  const int32_t groups = p.numbers[s.first_number];
+  if (value(sizes[2]) != 1 || out.rank != 5 || out.dtype != DType::kF32 || !known(groups) || value(groups) < 1 ||
+      value(sizes[0]) % value(groups) != 0)
+    return false;
+  const int32_t* of = p.dims.data() + out.first_dim;
+  if (!known(of[5 + 1]) || value(of[5 + 1]) != 1 || !known(of[5 + 4]) || value(of[5 + 4]) < value(sizes[0])) return false;
+  *m = {DType::kF32, step / value(sizes[0]), value(sizes[0]), 1, step / value(sizes[0]), Packing::kFilters, value(groups),
+        value(sizes[3]) * value(sizes[4])};
+  int64_t bytes;
+  return !__builtin_mul_overflow(step, int64_t{4}, &bytes) && bytes == value(b.bytes) && PackedBytes(*m) >= 0;
+}
+
 bool TakesPacked(const Plan& p, const Step& s, int operand, Packing packing, WeightMatrix* m) {
   if (s.kind != Step::kKernel || s.kernel == nullptr || operand < 0 || operand >= s.inputs ||
       operand >= static_cast<int>(std::size(s.kernel->packed)))
     return false;
   const View& v = p.views[s.first_view + operand];
   const Packable takes = s.kernel->packed[operand];
+  if (packing == Packing::kFilters || takes == Packable::kFilters)
+    return packing == Packing::kFilters && takes == Packable::kFilters && TakesFilters(p, s, v, m);
   const bool byte = IsByte(v.dtype) || (IsFloat8(v.dtype) && packing == Packing::kQuads);
   if (packing == Packing::kPanels) {
     const bool wide = v.dtype == DType::kF32 || v.dtype == DType::kBF16 || v.dtype == DType::kF16;
@@ -155,6 +186,21 @@ void PackPanels(const MatrixRef& m, int64_t k, int64_t n, int64_t first, int64_t
         std::for_each_n(static_cast<uint8_t*>(to), bytes, [&](uint8_t& x) { x = static_cast<uint8_t>(x + shift); });
     }
   }
+}
+
+int64_t Panels(const WeightMatrix& m) { return m.packing == Packing::kFilters ? FiltersOf(m).panels() : (m.n - 1) / kPanel + 1; }
+int64_t PanelBytes(const WeightMatrix& m) { return PanelBytes(m.k, kPanel, m.dtype, m.packing); }
+int64_t PackedBytes(const WeightMatrix& m) {
+  int64_t bytes;
+  return m.k < 1 || m.n < 1 || PanelBytes(m) < 0 || __builtin_mul_overflow(PanelBytes(m), Panels(m), &bytes) ? -1 : bytes;
+}
+void PackPanels(const void* from, const WeightMatrix& m, int64_t first, int64_t last, void* to) {
+  if (m.packing == Packing::kFilters) return PackFilters(static_cast<const float*>(from), FiltersOf(m), first, last, static_cast<float*>(to));
+  PackPanels({from, m.dtype, m.row, m.column}, m.k, m.n, first, last, to, m.packing);
+}
+void UnpackPanels(const void* panels, const WeightMatrix& m, void* to) {
+  if (m.packing == Packing::kFilters) return UnpackFilters(static_cast<const float*>(panels), FiltersOf(m), static_cast<float*>(to));
+  UnpackPanels(panels, m.dtype, m.k, m.n, to, m.row, m.column, m.packing);
 }
 
 void UnpackPanels(const void* panels, DType dtype, int64_t k, int64_t n, void* to, int64_t row, int64_t column, Packing packing) {

@@ -8,6 +8,8 @@
 //                     its lower half and row 8i + 4 + b in its upper one, both larger by 8
 //   kUnsignedNibbles  integers in 0..15: the same, not larger
 //
+//   kFilters          f32: those of a convolution whose images have channels last (conv/filters.h)
+//
 // Rows behind k are zeros as they are stored.
 #ifndef SLIPWAY_KERNELS_PRODUCTS_PANELS_H_
 #define SLIPWAY_KERNELS_PRODUCTS_PANELS_H_
@@ -32,6 +34,14 @@ int64_t PanelBytes(int64_t k, int64_t n, DType dtype, Packing packing = Packing:
 // Panels [first, last) of `matrix`, of f32, bf16, f16, i8 or u8, one after the other. What goes into nibbles must fit.
 void PackPanels(const MatrixRef& matrix, int64_t k, int64_t n, int64_t first, int64_t last, void* to,
                 Packing packing = Packing::kPanels);
+
+// The same for a matrix that is the whole of a constant, packed as it says: how many panels, the bytes of one and of all (-1 where they
+// do not fit), panels [first, last) of the constant at `from`, the way back.
+int64_t Panels(const WeightMatrix& m);
+int64_t PanelBytes(const WeightMatrix& m);
+int64_t PackedBytes(const WeightMatrix& m);
+void PackPanels(const void* from, const WeightMatrix& m, int64_t first, int64_t last, void* to);
+void UnpackPanels(const void* panels, const WeightMatrix& m, void* to);
 
 // The way back: element (i, j) goes to to[i * row + j * column].
 void UnpackPanels(const void* panels, DType dtype, int64_t k, int64_t n, void* to, int64_t row, int64_t column,

@@ -84,11 +84,11 @@ bool SumAcross(const Call& c, int dims) {
       Tensor part = gone;
       part.data = at[1] + column * size;
       Walk<1>({&part}, [&](std::array<char*, 1> p, const std::array<int64_t, 1>& step, int64_t rows) {
+        if (in.dtype == DType::kF32 && c.compute == DType::kF32)
+          return BestIsa().sum_rows(reinterpret_cast<const float*>(p[0]), step[0], rows, m, sums);
         for (int64_t i = 0; i < rows; ++i, p[0] += step[0] * size) {
-          const float* x = reinterpret_cast<const float*>(p[0]);
-          if (in.dtype != DType::kF32 || c.compute != DType::kF32)
-            LoadRow<float>(p[0], in.dtype, 1, m, c.compute, row), x = row;
-          for (int64_t j = 0; j < m; ++j) sums[j] += static_cast<double>(x[j]);
+          LoadRow<float>(p[0], in.dtype, 1, m, c.compute, row);
+          for (int64_t j = 0; j < m; ++j) sums[j] += static_cast<double>(row[j]);
         }
       });
       if constexpr (kMean)

@@ -32,6 +32,7 @@ using namespace slipway;  // NOLINT: a tool of one file
 const std::map<std::string, void (*)(planner::PlannedProgram&)>& PlanPasses() {
   static const auto& passes = *new std::map<std::string, void (*)(planner::PlannedProgram&)>{
       {"plan", [](planner::PlannedProgram&) {}},
+      {"choose-layouts", [](planner::PlannedProgram&) {}},  // with what comes after it
       {"fuse-conv", planner::FuseConvs},
       {"fuse-chains", planner::FuseChains},
       {"place-parts", planner::PlaceParts},
@@ -39,9 +40,9 @@ const std::map<std::string, void (*)(planner::PlannedProgram&)>& PlanPasses() {
   return passes;
 }
 
-absl::Status PrintPlan(ir::Program& p, void (*pass)(planner::PlannedProgram&)) {
+absl::Status PrintPlan(ir::Program& p, void (*pass)(planner::PlannedProgram&), bool whole) {
   planner::PlanOptions options;
-  options.fuse = false;
+  options.fuse = options.layouts = whole;
   auto planned = planner::LegalizeAndPlan(p, options);
   if (!planned.ok()) return planned.status();
   pass(*planned);
@@ -73,7 +74,7 @@ absl::Status Run(std::string name, const std::string& path) {
   for (const auto& p : archive->programs) {
     if (absl::Status s = name == "infer-shapes" ? absl::OkStatus() : ir::Verify(*p); !s.ok()) return s;
     if (plan_pass != PlanPasses().end()) {
-      if (absl::Status s = PrintPlan(*p, plan_pass->second); !s.ok()) return s;
+      if (absl::Status s = PrintPlan(*p, plan_pass->second, name == "choose-layouts"); !s.ok()) return s;
       continue;
     }
     passes::PassContext context;

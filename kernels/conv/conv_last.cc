@@ -1,0 +1,340 @@
+// How work is cut: depthwise convolutions into rows of results, pointwise ones into blocks of places, others into bands of rows, each
+// with all channels or some panels of them. Sums do not depend on the cut, so the bits do not depend on the threads.
+#include "kernels/conv/conv_last.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/conv/filters.h"
+#include "kernels/isa/isa.h"
+
+namespace slipway::kernels {
+namespace {
+
+constexpr int64_t kNear = 48 << 10;         // floats of image and result of a block: they stay in the second-level cache
+constexpr double kLeastWork = 5e5;          // multiplications that are worth a second thread
+constexpr int64_t kMostBorder = 1 << 20;    // of padding
+constexpr int64_t kColumns = 32;            // taken at once: whole panels
+
+int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+class Conv {
+ public:
+  Conv(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& s)
+      : x_(x), w_(w), out_(out), s_(s), f_{s.groups, w.sizes[1], w.sizes[0], w.sizes[3], w.sizes[4]}, batch_(out.sizes[0]),
+        channels_(x.sizes[1]), in_y_(x.sizes[3]), in_x_(x.sizes[4]), to_y_(out.sizes[3]), to_x_(out.sizes[4]) {}
+
+  bool possible() const {
+    if (x_.numel() == 0 || w_.numel() == 0 || out_.numel() == 0) return false;
+    if (x_.dtype != DType::kF32 || w_.dtype != DType::kF32 || out_.dtype != DType::kF32) return false;
+    if (x_.sizes[2] != 1 || w_.sizes[2] != 1 || out_.sizes[2] != 1 || s_.pad[0] != 0) return false;
+    if (w_.packed != Packing::kFilters && (w_.is_packed() || !w_.is_contiguous())) return false;
+    for (int d = 1; d < 3; ++d) {
+      const __int128 reach = (static_cast<__int128>(out_.sizes[2 + d]) - 1) * s_.stride[d] + (static_cast<__int128>(w_.sizes[2 + d]) - 1) * s_.dilation[d] + 1;
+      // The image with its border is about as large as the image or the result.
+      if (s_.pad[d] < 0 || s_.pad[d] > kMostBorder || reach > 2 * (static_cast<__int128>(x_.sizes[2 + d]) + 2 * s_.pad[d]) ||
+          s_.pad[d] > 4 * w_.sizes[2 + d] * s_.dilation[d])
+        return false;
+    }
+    return true;
+  }
+  bool pointwise() const { return f_.taps() == 1 && !bordered() && s_.stride[1] == 1 && s_.stride[2] == 1 && to_y_ == in_y_ && to_x_ == in_x_ && f_.groups == 1; }
+  const char* Way() const {
+    if (f_.depthwise()) return "channels last, depthwise";
+    if (pointwise()) return "channels last, pointwise";
+    return f_.groups > 1 ? "channels last, groups" : "channels last, in bands";
+  }
+
+  // The result's memory, with channels last: the epilogue's `add` lies alike.
+  void Run(const ConvEpilogue& e, const Workers* workers, Scratch& scratch) {
+    filters_ = Filters(scratch);
+    float* const image = f_.planes() ? Planes(scratch) : Last(scratch);
+    const bool as_it_lies = !f_.planes() && ChannelsLast(x_);
+    pixel_ = f_.planes() ? 1 : as_it_lies ? x_.strides[4] : channels_;
+    step_ = as_it_lies ? x_.strides[0] : channels_ * in_y_ * in_x_;
+    data_ = image != nullptr ? image : x_.as<float>();
+    finish_ = {e.scale, e.shift, e.add, e.activation, e.low, e.high};
+    const double work = static_cast<double>(batch_ * to_y_ * to_x_) * static_cast<double>(f_.outs * f_.depth());
+    if (work < kLeastWork) workers = nullptr;
+    if (f_.depthwise()) return Depthwise(workers, scratch);
+    if (pointwise()) return Pointwise(workers, scratch);
+    Bands(workers, scratch);
+  }
+
+ private:
+  bool bordered() const {
+    return s_.pad[1] != 0 || s_.pad[2] != 0 || Reach(1, to_y_) > in_y_ || Reach(2, to_x_) > in_x_;
+  }
+  // Elements of the image that n results go over, with the border.
+  int64_t Reach(int d, int64_t n) const { return (n - 1) * s_.stride[d] + (w_.sizes[2 + d] - 1) * s_.dilation[d] + 1; }
+
+  const float* Filters(Scratch& scratch) const {
+    if (w_.packed == Packing::kFilters) return w_.as<float>();
+    float* const to = scratch.Take<float>(f_.floats());
+    if (!scratch.counting()) PackFilters(w_.as<float>(), f_, 0, f_.panels(), to);
+    return to;
+  }
+  // A copy with channels last; null where the image is used as it lies.
+  float* Last(Scratch& scratch) const {
+    if (ChannelsLast(x_)) return nullptr;
+    float* const to = scratch.Take<float>(x_.numel());
+    if (scratch.counting()) return to;
+    for (int64_t n = 0; n < batch_; ++n)
+      for (int64_t y = 0; y < in_y_; ++y) {
+        const float* from = x_.as<float>() + n * x_.strides[0] + y * x_.strides[3];
+        float* at = to + (n * in_y_ + y) * in_x_ * channels_;
+        if (x_.strides[4] == 1)
+          BestIsa().transpose(reinterpret_cast<const uint32_t*>(from), x_.strides[1], reinterpret_cast<uint32_t*>(at), channels_, in_x_,
+                              channels_);
+        else
+          for (int64_t i = 0; i < in_x_; ++i)
+            for (int64_t c = 0; c < channels_; ++c) *at++ = from[i * x_.strides[4] + c * x_.strides[1]];
+      }
+    return to;
+  }
+  // Dense planes; null where the image is that.
+  float* Planes(Scratch& scratch) const {
+    if (x_.is_contiguous()) return nullptr;
+    float* const to = scratch.Take<float>(x_.numel());
+    if (scratch.counting()) return to;
+    float* at = to;
+    for (int64_t n = 0; n < batch_; ++n)
+      for (int64_t c = 0; c < channels_; ++c)
+        for (int64_t y = 0; y < in_y_; ++y)
+          for (int64_t i = 0; i < in_x_; ++i)
+            *at++ = x_.as<float>()[n * x_.strides[0] + c * x_.strides[1] + y * x_.strides[3] + i * x_.strides[4]];
+    return to;
+  }
+
+  LastFinish FinishFor(int64_t at, int64_t channel) const {
+    LastFinish f = finish_;
+    if (f.scale != nullptr) f.scale += channel;
+    if (f.shift != nullptr) f.shift += channel;
+    if (f.add != nullptr) f.add += at;
+    return f;
+  }
+  int64_t PlaceOf(int64_t n, int64_t y) const { return n * out_.strides[0] + y * out_.strides[3]; }
+
+  void Depthwise(const Workers* workers, Scratch& scratch) const {
+    if (scratch.counting()) return;
+    const int64_t grain = std::max<int64_t>(1, static_cast<int64_t>(kLeastWork) / 2 / std::max<int64_t>(1, to_x_ * f_.outs * f_.taps()));
+    ParallelFor(workers, batch_ * to_y_, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t n = i / to_y_, y = i % to_y_, first = y * s_.stride[1] - s_.pad[1], by = s_.dilation[1];
+        // Taps above the image and below it do not count.
+        const int64_t skip = first < 0 ? std::min(f_.height, Ceil(-first, by)) : 0;
+        const int64_t end_tap = first >= in_y_ ? 0 : std::min(f_.height, Ceil(in_y_ - first, by));
+        LastTaps t;
+        t.x_row = by * in_x_ * pixel_, t.x_column = pixel_, t.columns = in_x_;
+        t.x = data_ + n * step_ + (first + skip * by) * in_x_ * pixel_;
+        t.rows = std::max<int64_t>(0, end_tap - skip), t.width = f_.width;
+        t.stride = s_.stride[2], t.pad = s_.pad[2], t.dilation = s_.dilation[2];
+        t.w = filters_ + skip * f_.width * kPanel, t.w_panel = f_.depth() * kPanel;
+        t.channels = f_.outs, t.n = to_x_;
+        t.out = out_.as<float>() + PlaceOf(n, y), t.out_column = out_.strides[4];
+        t.finish = FinishFor(PlaceOf(n, y), 0);
+        isa_.last_taps(t);
+      }
+    });
+  }
+
+  void Pointwise(const Workers* workers, Scratch& scratch) const {
+    const int64_t places = in_y_ * in_x_;
+    const bool one = batch_ == 1 || (step_ == places * pixel_ && out_.strides[0] == places * out_.strides[4]);
+    const int64_t rows = one ? batch_ * places : places, images = one ? 1 : batch_;
+    // Few rows: each panel is read once, with all sums in registers.
+    const bool few = rows <= 3 && out_.strides[4] >= f_.outs;
+    // Blocks of places that stay near, and parts of the columns where there are few blocks.
+    const int64_t tile = isa_.last_rows;
+    const int64_t block = few ? rows : std::max(2 * tile, kNear / (channels_ + f_.outs) / tile * tile);
+    const int64_t blocks = Ceil(rows, block), wanted = workers != nullptr ? 2 * workers->threads : 1;
+    const int64_t panels = Ceil(f_.outs, kColumns);
+    const int64_t parts = std::clamp<int64_t>(rows * images >= 8 * tile && blocks * images >= wanted ? 1 : Ceil(wanted, blocks * images), 1, panels);
+    ParallelFor(scratch, workers, images * blocks * parts, 1, [&](int64_t begin, int64_t end, Scratch& own) {
+      GemmCall g;
+      g.b = {filters_, DType::kF32, channels_, 1}, g.packed = true;
+      float* memory = nullptr;
+      if (few) {
+        g.m = rows, g.n = f_.outs, g.k = channels_;
+        g.a = {data_, DType::kF32, pixel_, 1}, g.c_row = out_.strides[4];
+        memory = own.Take<float>(BestIsa().gemm_scratch(g));
+      }
+      if (own.counting()) return;
+      const int64_t run = 0;
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t n = i / parts / blocks, r = i / parts % blocks * block, part = i % parts;
+        const int64_t j0 = part * panels / parts * kColumns, j1 = std::min(f_.outs, (part + 1) * panels / parts * kColumns);
+        const int64_t at = n * out_.strides[0] + r * out_.strides[4] + j0;
+        LastBlock b;
+        b.m = std::min(block, rows - r), b.n = j1 - j0, b.k = channels_;
+        b.x = data_ + n * step_ + r * pixel_, b.x_row = pixel_;
+        b.runs = &run, b.run_count = 1;
+        b.w = filters_ + j0 * channels_, b.w_panel = channels_ * kPanel;
+        b.out = out_.as<float>() + at, b.out_row = out_.strides[4];
+        b.finish = FinishFor(at, j0);
+        if (few) {
+          g.a.data = b.x, g.b.data = b.w, g.n = b.n, g.c = b.out;
+          BestIsa().gemm(g, memory);
+          // What follows the sums.
+          b.run_count = 0, b.accumulate = true;
+        }
+        isa_.last_block(b);
+      }
+    });
+  }
+
+  void Bands(const Workers* workers, Scratch& scratch) const {
+    const bool planes = f_.planes(), border = bordered();
+    const int64_t wide = border ? Reach(2, to_x_) : in_x_, inside = planes ? 1 : channels_;  // floats of a place
+    const int64_t image_pixel = border ? inside : pixel_;
+    // Bands of rows that stay near.
+    const int64_t per_row = wide * channels_ * s_.stride[1] + to_x_ * f_.outs;
+    const int64_t most = std::clamp<int64_t>(kNear / std::max<int64_t>(1, per_row), 1, to_y_), bands = Ceil(to_y_, most);
+    const int64_t rows = Ceil(to_y_, bands), wanted = workers != nullptr ? 2 * workers->threads : 1;
+    // Columns are cut into whole groups, or into panels of the one group.
+    const int64_t unit = f_.shared() ? kColumns : f_.groups > 1 ? f_.group_outs() : kColumns;
+    const int64_t units = Ceil(f_.outs, unit), parts = std::clamp<int64_t>(Ceil(wanted, bands * batch_), 1, units);
+    const bool joined = !planes && f_.groups == 1 && s_.dilation[2] == 1 && image_pixel == channels_;  // taps of a row lie together
+    const int64_t run_count = planes ? f_.per * (s_.dilation[2] == 1 ? f_.height : f_.taps()) : joined ? f_.height : f_.taps();
+    int64_t* const runs = scratch.Take<int64_t>(run_count);
+    const int64_t high = Reach(1, rows);
+    const int64_t row_step = wide * image_pixel, plane = planes ? (border ? high : in_y_) * wide : 0;
+    if (!scratch.counting()) {
+      int64_t* at = runs;
+      for (int64_t c = 0; c < (planes ? f_.per : 1); ++c)
+        for (int64_t y = 0; y < f_.height; ++y) {
+          const int64_t first = c * plane + y * s_.dilation[1] * row_step;
+          if (joined || (planes && s_.dilation[2] == 1))
+            *at++ = first;
+          else
+            for (int64_t z = 0; z < f_.width; ++z) *at++ = first + z * s_.dilation[2] * image_pixel;
+        }
+    }
+    ParallelFor(scratch, workers, batch_ * bands * parts, 1, [&](int64_t begin, int64_t end, Scratch& own) {
+      float* const memory = border ? own.Take<float>(high * wide * channels_) : nullptr;
+      if (own.counting()) return;
+      int64_t held = -1;  // the band in `memory`
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t band = i / parts, part = i % parts, n = band / bands, y0 = band % bands * rows;
+        const int64_t y1 = std::min(to_y_, y0 + rows);
+        if (y0 >= y1) continue;
+        const float* image = data_ + n * step_ + y0 * s_.stride[1] * in_x_ * pixel_;
+        if (border) {
+          if (held != band) planes ? PadPlanes(n, y0, high, wide, memory) : PadRows(n, y0, high, wide, memory);
+          held = band, image = memory;
+        }
+        LastBlock b;
+        b.m = to_x_, b.k = f_.depth() / run_count;
+        b.x_row = s_.stride[2] * image_pixel;
+        b.runs = runs, b.run_count = run_count;
+        b.w_panel = f_.depth() * kPanel, b.w_run = b.k * kPanel;
+        b.out_row = out_.strides[4];
+        for (int64_t u = part * units / parts; u < (part + 1) * units / parts; ++u) {
+          const bool own_panels = f_.groups > 1 && !f_.shared();
+          const int64_t j = u * unit;
+          b.n = std::min(unit, f_.outs - j);
+          b.w = filters_ + (own_panels ? u * f_.group_panels() : j / kPanel) * b.w_panel;
+          const int64_t from = own_panels ? u * f_.per : f_.shared() ? j : 0;
+          for (int64_t y = y0; y < y1; ++y) {
+            const int64_t at = PlaceOf(n, y) + j;
+            b.x = image + (y - y0) * s_.stride[1] * row_step + from;
+            b.out = out_.as<float>() + at;
+            b.finish = FinishFor(at, j);
+            if (f_.shared())
+              isa_.last_groups(b, f_.per);
+            else
+              isa_.last_block(b);
+          }
+        }
+      }
+    });
+  }
+  // Rows of the image, from that of result row y0 on, between the zeros of the border.
+  void PadRows(int64_t n, int64_t y0, int64_t high, int64_t wide, float* to) const {
+    const int64_t left = std::min(s_.pad[2], wide), count = std::clamp<int64_t>(wide - left, 0, in_x_);
+    for (int64_t r = 0; r < high; ++r, to += wide * channels_) {
+      const int64_t y = y0 * s_.stride[1] - s_.pad[1] + r;
+      if (y < 0 || y >= in_y_) {
+        std::fill_n(to, wide * channels_, 0.0f);
+        continue;
+      }
+      const float* from = data_ + n * step_ + y * in_x_ * pixel_;
+      std::fill_n(to, left * channels_, 0.0f);
+      if (pixel_ == channels_)
+        std::memcpy(to + left * channels_, from, static_cast<size_t>(count * channels_) * sizeof(float));
+      else
+        for (int64_t i = 0; i < count; ++i) std::memcpy(to + (left + i) * channels_, from + i * pixel_, static_cast<size_t>(channels_) * sizeof(float));
+      std::fill_n(to + (left + count) * channels_, (wide - left - count) * channels_, 0.0f);
+    }
+  }
+  void PadPlanes(int64_t n, int64_t y0, int64_t high, int64_t wide, float* to) const {
+    const int64_t left = std::min(s_.pad[2], wide), count = std::clamp<int64_t>(wide - left, 0, in_x_);
+    for (int64_t c = 0; c < channels_; ++c)
+      for (int64_t r = 0; r < high; ++r, to += wide) {
+        const int64_t y = y0 * s_.stride[1] - s_.pad[1] + r;
+        const bool in = y >= 0 && y < in_y_;
+        std::fill_n(to, in ? left : wide, 0.0f);
+        if (!in) continue;
+        std::memcpy(to + left, data_ + n * step_ + (c * in_y_ + y) * in_x_, static_cast<size_t>(count) * sizeof(float));
+        std::fill_n(to + left + count, wide - left - count, 0.0f);
+      }
+  }
+
+  const Tensor &x_, &w_, &out_;
+  const ConvShape& s_;
+  const FilterShape f_;
+  const int64_t batch_, channels_, in_y_, in_x_, to_y_, to_x_;
+  const float *filters_ = nullptr, *data_ = nullptr;
+  int64_t pixel_ = 0, step_ = 0;  // floats between places, between images
+  LastFinish finish_;
+  const ConvIsa& isa_ = *BestIsa().conv;
+};
+
+}  // namespace
+
+bool ChannelsLast(const Tensor& t) {
+  return t.rank == 5 && t.sizes[2] == 1 && (t.strides[1] == 1 || t.sizes[1] == 1) && t.strides[4] >= t.sizes[1] &&
+         (t.sizes[3] == 1 || t.strides[3] == t.sizes[4] * t.strides[4]) && t.strides[0] >= 0;
+}
+
+bool WantsConvLast(const Tensor& x, const Tensor& w, const Tensor& out) {
+  return w.packed == Packing::kFilters || (ChannelsLast(out) && !out.is_contiguous()) || (ChannelsLast(x) && !x.is_contiguous());
+}
+
+bool ConvLast(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape, const ConvEpilogue& epilogue,
+              const Workers* workers, Scratch& scratch) {
+  if (ChannelsLast(out)) {
+    Conv conv(x, w, out, shape);
+    if (!conv.possible()) return false;
+    conv.Run(epilogue, workers, scratch);
+    return true;
+  }
+  // Sums with channels last, then the result as it lies, with what follows.
+  Tensor last = out;
+  last.strides[1] = 1, last.strides[4] = out.sizes[1], last.strides[3] = last.strides[2] = out.sizes[1] * out.sizes[4];
+  last.strides[0] = last.strides[3] * out.sizes[3];
+  Conv conv(x, w, last, shape);
+  if (!conv.possible() || !out.is_contiguous()) return false;
+  last.data = scratch.Take<float>(out.numel());
+  ConvEpilogue sums;
+  sums.scale = epilogue.scale, sums.shift = epilogue.shift;
+  conv.Run(sums, workers, scratch);
+  if (scratch.counting()) return true;
+  const int64_t plane = out.sizes[3] * out.sizes[4], channels = out.sizes[1];
+  for (int64_t n = 0; n < out.sizes[0]; ++n) {
+    float* const to = out.as<float>() + n * channels * plane;
+    BestIsa().transpose(reinterpret_cast<const uint32_t*>(last.as<float>() + n * channels * plane), channels, reinterpret_cast<uint32_t*>(to), plane, channels,
+                        plane);
+    ConvEpilogue rest = epilogue;
+    rest.scale = rest.shift = nullptr;
+    BestIsa().conv->finish(to, to, channels * plane, rest.For(0, n * channels * plane));
+  }
+  return true;
+}
+
+const char* ConvLastWay(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape) {
+  const Conv conv(x, w, out, shape);
+  return conv.possible() ? conv.Way() : nullptr;
+}
+
+}  // namespace slipway::kernels

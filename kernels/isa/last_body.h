@@ -1,0 +1,406 @@
+// Part of conv_body.h: the loops over images whose channels are last (LastBlock and LastTaps of conv.h). Vectors are of neighbouring
+// channels of one place, so that sums of many places stay in registers and their weights are read once for all of them.
+
+// Rows of a tile of two vectors each, with registers left for the two of weights and one of the image.
+#if SLIPWAY_ISA_BYTES == 64
+constexpr int kLastRows = 14;
+#else
+constexpr int kLastRows = 6;
+#endif
+
+// The first n of a vector, zeros behind them, without touching memory beyond.
+SLIPWAY_INLINE Vec LoadSome(const float* p, int64_t n) {
+#if SLIPWAY_ISA_BYTES == 64
+  return reinterpret_cast<Vec>(_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1), p));
+#else
+  if (n == kLanes) return Load(p);
+  float part[kLanes] = {};
+  for (int64_t i = 0; i < n; ++i) part[i] = p[i];
+  return Load(part);
+#endif
+}
+SLIPWAY_INLINE void StoreSome(float* p, Vec v, int64_t n) {
+#if SLIPWAY_ISA_BYTES == 64
+  _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1), reinterpret_cast<__m512>(v));
+#else
+  if (n == kLanes) return Store(p, v);
+  float part[kLanes];
+  Store(part, v);
+  for (int64_t i = 0; i < n; ++i) p[i] = part[i];
+#endif
+}
+
+// The functions that take long, over what is stored of a tile.
+__attribute__((noinline)) void LastFunction(Activation activation, float* out, int64_t row, int64_t rows, int64_t n) {
+  auto all = [&](auto f) __attribute__((always_inline)) {
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t j = 0; j < n; j += kLanes) {
+        const int64_t some = Least(kLanes, n - j);
+        float* const at = out + r * row + j;
+        if (some == kLanes)
+          Store(at, f(Load(at)));
+        else
+          StoreSome(at, f(LoadSome(at, some)), some);
+      }
+  };
+  switch (activation) {
+    case Activation::kSilu:
+      return all([](Vec v) __attribute__((always_inline)) { return Silu(v); });
+    default:
+      return;
+  }
+}
+// The others, in registers.
+template <int N>
+SLIPWAY_INLINE void FinishLast(const LastFinish& f, Vec* v) {
+  switch (f.activation) {
+    case Activation::kClamp:
+#pragma GCC unroll 32
+      for (int i = 0; i < N; ++i) v[i] = Clamp(v[i], f.low, f.high);
+      return;
+    case Activation::kHardSwish:
+#pragma GCC unroll 32
+      for (int i = 0; i < N; ++i) v[i] = v[i] * (Clamp(v[i] + 3.0f, 0, 6) * (1.0f / 6));
+      return;
+    case Activation::kHardSigmoid:
+#pragma GCC unroll 32
+      for (int i = 0; i < N; ++i) v[i] = Clamp(v[i] + 3.0f, 0, 6) * (1.0f / 6);
+      return;
+    default:
+      return;
+  }
+}
+SLIPWAY_INLINE bool IsSlow(Activation a) { return a == Activation::kSilu; }
+
+// ---- Products.
+
+// What follows the sums of R rows from i on, V vectors of columns from j on, of which n count.
+template <int R, int V>
+SLIPWAY_INLINE void StoreLast(const LastBlock& g, int64_t i, int64_t j, int64_t n, Vec* sum) {
+  const LastFinish& f = g.finish;
+  float* const out = g.out + i * g.out_row + j;
+  int64_t some[V];
+#pragma GCC unroll 2
+  for (int v = 0; v < V; ++v) some[v] = Least(kLanes, n - v * kLanes);
+  if (g.accumulate)
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+      for (int v = 0; v < V; ++v) sum[r * V + v] += LoadSome(out + r * g.out_row + v * kLanes, some[v]);
+  if (f.scale != nullptr)
+#pragma GCC unroll 2
+    for (int v = 0; v < V; ++v) {
+      const Vec scale = LoadSome(f.scale + j + v * kLanes, some[v]);
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) sum[r * V + v] *= scale;
+    }
+  if (f.shift != nullptr)
+#pragma GCC unroll 2
+    for (int v = 0; v < V; ++v) {
+      const Vec shift = LoadSome(f.shift + j + v * kLanes, some[v]);
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) sum[r * V + v] += shift;
+    }
+  const float* const add = f.add != nullptr ? f.add + i * g.out_row + j : nullptr;
+  if (n == V * kLanes) {
+    if (add != nullptr)
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+        for (int v = 0; v < V; ++v) sum[r * V + v] += Load(add + r * g.out_row + v * kLanes);
+    FinishLast<R * V>(f, sum);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+      for (int v = 0; v < V; ++v) Store(out + r * g.out_row + v * kLanes, sum[r * V + v]);
+  } else {
+    if (add != nullptr)
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+        for (int v = 0; v < V; ++v) sum[r * V + v] += LoadSome(add + r * g.out_row + v * kLanes, some[v]);
+    FinishLast<R * V>(f, sum);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+      for (int v = 0; v < V; ++v) StoreSome(out + r * g.out_row + v * kLanes, sum[r * V + v], some[v]);
+  }
+  if (IsSlow(f.activation)) LastFunction(f.activation, out, g.out_row, R, n);
+}
+
+// R rows from i on, V vectors of columns from j on, of which n count.
+// `ahead` is a panel that will be needed next, or null.
+template <int R, int V>
+__attribute__((noinline)) void LastTile(const LastBlock& g, int64_t i, int64_t j, int64_t n, const float* ahead) {
+  Vec sum[R * V];
+#pragma GCC unroll 32
+  for (int r = 0; r < R * V; ++r) sum[r] = Vec{};
+  const float* const w = g.w + j / kPanel * g.w_panel + j % kPanel;
+  // Vectors as wide as a panel: the second is of the next one.
+  const int64_t next = kLanes < kPanel ? kLanes : g.w_panel;
+  const int64_t k = g.k;
+  constexpr int kThirds = (R + 2) / 3;
+  int64_t away = g.x_row * 4;
+  const int64_t to_ahead = ahead != nullptr ? ahead - w : 0;
+  for (int64_t run = 0; run < g.run_count; ++run) {
+    const float* b = w + run * g.w_run;
+    const char* a[kThirds];
+#pragma GCC unroll 5
+    for (int r = 0; r < kThirds; ++r) a[r] = reinterpret_cast<const char*>(g.x + g.runs[run] + (i + 3 * r) * g.x_row);
+#pragma GCC unroll 1
+    for (int64_t p = 0; p < k; ++p) {
+      Vec x[V];
+#pragma GCC unroll 2
+      for (int v = 0; v < V; ++v) x[v] = Load(b + v * next);
+      __builtin_prefetch(b + to_ahead);
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) {
+        const Vec one = Splat(*reinterpret_cast<const float*>(a[r / 3] + r % 3 * away + 4 * p));
+#pragma GCC unroll 2
+        for (int v = 0; v < V; ++v) sum[r * V + v] += one * x[v];
+      }
+      b += kPanel;
+      asm("" : "+r"(away));  // or the compiler keeps sums of addresses on the stack
+    }
+  }
+  StoreLast<R, V>(g, i, j, n, sum);
+}
+
+template <int V, int R = kLastRows>
+SLIPWAY_INLINE void LastTileOf(int64_t rows, const LastBlock& g, int64_t i, int64_t j, int64_t n, const float* ahead) {
+  if (rows == R) return LastTile<R, V>(g, i, j, n, ahead);
+  if constexpr (R > 1) LastTileOf<V, R - 1>(rows, g, i, j, n, ahead);
+}
+
+void LastBlockOf(const LastBlock& g) {
+  for (int64_t j = 0; j < g.n; j += kWidth) {
+    const int64_t columns = Least(kWidth, g.n - j);
+    // Panels that the next columns read, while the first tiles of these compute.
+    const int64_t panels = j + kWidth < g.n ? Most(1, kWidth / kPanel) : 0;
+    const float* const next = g.w + (j + kWidth) / kPanel * g.w_panel;
+    int64_t tile = 0;
+    for (int64_t i = 0, rows; i < g.m; i += rows, ++tile) {
+      const int64_t left = g.m - i;
+      rows = left <= kLastRows ? left : left < 2 * kLastRows ? (left + 1) / 2 : kLastRows;
+      const float* const ahead = tile < panels ? next + tile * g.w_panel : nullptr;
+      if (columns > kLanes)
+        LastTileOf<2>(rows, g, i, j, columns, ahead);
+      else
+        LastTileOf<1>(rows, g, i, j, columns, ahead);
+    }
+  }
+}
+
+// R rows of the groups that lie in the vector of columns from j on, of which n count.
+template <int R>
+__attribute__((noinline)) void LastGroupTile(const LastBlock& g, int64_t group, int64_t i, int64_t j, int64_t n) {
+  Vec sum[R];
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) sum[r] = Vec{};
+  const float* const w = g.w + j / kPanel * g.w_panel + j % kPanel;
+  // Element p of each lane's group; vectors that are no wider than a group have one.
+  const bool one = kLanes <= group;
+  const int64_t begin = one ? j / group * group : j;
+  IntVec first;
+  for (int l = 0; l < kLanes; ++l) first[l] = static_cast<int32_t>(l / group * group);
+  for (int64_t run = 0; run < g.run_count; ++run) {
+    const float* b = w + run * g.w_run;
+    const float* const x = g.x + g.runs[run] + begin + i * g.x_row;
+    for (int64_t p = 0; p < g.k; ++p, b += kPanel) {
+      const Vec by = Load(b);
+      const IntVec element = first + static_cast<int32_t>(p);
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) {
+        const float* const at = x + r * g.x_row;
+        const Vec v = one ? Splat(at[p]) : __builtin_shuffle(n == kLanes ? Load(at) : LoadSome(at, n), element);
+        sum[r] += v * by;
+      }
+    }
+  }
+  StoreLast<R, 1>(g, i, j, n, sum);
+}
+template <int R = kLastRows>
+SLIPWAY_INLINE void LastGroupTileOf(int64_t rows, const LastBlock& g, int64_t group, int64_t i, int64_t j, int64_t n) {
+  if (rows == R) return LastGroupTile<R>(g, group, i, j, n);
+  if constexpr (R > 1) LastGroupTileOf<R - 1>(rows, g, group, i, j, n);
+}
+void LastGroupsOf(const LastBlock& g, int64_t group) {
+  for (int64_t j = 0; j < g.n; j += kLanes)
+    for (int64_t i = 0, rows; i < g.m; i += rows) {
+      const int64_t left = g.m - i;
+      rows = left <= kLastRows ? left : left < 2 * kLastRows ? (left + 1) / 2 : kLastRows;
+      LastGroupTileOf(rows, g, group, i, j, Least(kLanes, g.n - j));
+    }
+}
+
+// ---- Depthwise.
+
+// Results [at, at + count) of the channels [c, c + n), count <= P, n <= kLanes. Unless it is careful, all columns that P results read
+// are in the image, count is P and n is kLanes.
+template <int W, int S, int P, bool kCareful>
+__attribute__((noinline)) void LastTapsTile(const LastTaps& g, int64_t c, int64_t n, int64_t at, int64_t count) {
+  Vec sum[P];
+#pragma GCC unroll 16
+  for (int i = 0; i < P; ++i) sum[i] = Vec{};
+  const int64_t first = at * S - g.pad, column = g.x_column;
+  const float* x = g.x + first * column + c;
+  const float* w = g.w + c / kPanel * g.w_panel + c % kPanel;
+  for (int64_t y = 0; y < g.rows; ++y, x += g.x_row, w += W * kPanel) {
+    Vec by[W];
+#pragma GCC unroll 8
+    for (int z = 0; z < W; ++z) by[z] = Load(w + z * kPanel);
+    const float* from = x;
+#pragma GCC unroll 40
+    for (int i = 0; i < (P - 1) * S + W; ++i, from += column) {
+      if (kCareful && static_cast<uint64_t>(first + i) >= static_cast<uint64_t>(g.columns)) continue;
+      const Vec v = kCareful ? LoadSome(from, n) : Load(from);
+#pragma GCC unroll 8
+      for (int z = 0; z < W; ++z)
+        if (i >= z && (i - z) % S == 0 && (i - z) / S < P) sum[(i - z) / S] += v * by[z];
+    }
+  }
+  const LastFinish& f = g.finish;
+  if (f.scale != nullptr) {
+    const Vec scale = LoadSome(f.scale + c, n);
+#pragma GCC unroll 16
+    for (int i = 0; i < P; ++i) sum[i] *= scale;
+  }
+  if (f.shift != nullptr) {
+    const Vec shift = LoadSome(f.shift + c, n);
+#pragma GCC unroll 16
+    for (int i = 0; i < P; ++i) sum[i] += shift;
+  }
+  float* out = g.out + at * g.out_column + c;
+  if (f.add != nullptr) {
+    const float* add = f.add + at * g.out_column + c;
+#pragma GCC unroll 16
+    for (int i = 0; i < P; ++i, add += g.out_column)
+      if (!kCareful || i < count) sum[i] += LoadSome(add, n);
+  }
+  FinishLast<P>(f, sum);
+#pragma GCC unroll 16
+  for (int i = 0; i < P; ++i, out += g.out_column) {
+    if (kCareful && i >= count) break;
+    if (kCareful)
+      StoreSome(out, sum[i], n);
+    else
+      Store(out, sum[i]);
+  }
+  if (IsSlow(f.activation)) LastFunction(f.activation, g.out + at * g.out_column + c, g.out_column, count, n);
+}
+
+template <int W, int S, int P>
+SLIPWAY_INLINE void LastTapsPart(const LastTaps& g, int64_t c, int64_t n, int64_t at, int64_t count) {
+  const int64_t first = at * S - g.pad;
+  if (n == kLanes && count == P && first >= 0 && first + (P - 1) * S + W <= g.columns)
+    LastTapsTile<W, S, P, false>(g, c, n, at, count);
+  else
+    LastTapsTile<W, S, P, true>(g, c, n, at, count);
+}
+
+template <int W, int S>
+void LastTapsRow(const LastTaps& g) {
+  constexpr int kShort = 7, kLong = SLIPWAY_ISA_BYTES == 64 ? 14 : kShort;
+  for (int64_t c = 0; c < g.channels; c += kLanes) {
+    const int64_t n = Least(kLanes, g.channels - c);
+    for (int64_t at = 0; at < g.n;) {
+      const int64_t left = g.n - at;
+      if (kLong > kShort && left > kShort) {
+        const int64_t count = Least(kLong, left);
+        LastTapsPart<W, S, kLong>(g, c, n, at, count);
+        at += count;
+      } else {
+        const int64_t count = Least(kShort, left);
+        LastTapsPart<W, S, kShort>(g, c, n, at, count);
+        at += count;
+      }
+    }
+  }
+}
+
+// Any width, stride and dilation.
+void LastTapsAny(const LastTaps& g) {
+  constexpr int P = 4;
+  for (int64_t c = 0; c < g.channels; c += kLanes) {
+    const int64_t n = Least(kLanes, g.channels - c);
+    const float* const panel = g.w + c / kPanel * g.w_panel + c % kPanel;
+    for (int64_t at = 0; at < g.n; at += P) {
+      const int64_t count = Least(P, g.n - at);
+      Vec sum[P] = {};
+      const float *x = g.x + c, *w = panel;
+      for (int64_t y = 0; y < g.rows; ++y, x += g.x_row)
+        for (int64_t z = 0; z < g.width; ++z, w += kPanel) {
+          const Vec by = Load(w);
+          for (int i = 0; i < P; ++i) {
+            const int64_t column = (at + i) * g.stride - g.pad + z * g.dilation;
+            if (i < count && column >= 0 && column < g.columns) sum[i] += LoadSome(x + column * g.x_column, n) * by;
+          }
+        }
+      const LastFinish& f = g.finish;
+      for (int64_t i = 0; i < count; ++i) {
+        if (f.scale != nullptr) sum[i] *= LoadSome(f.scale + c, n);
+        if (f.shift != nullptr) sum[i] += LoadSome(f.shift + c, n);
+        if (f.add != nullptr) sum[i] += LoadSome(f.add + (at + i) * g.out_column + c, n);
+      }
+      FinishLast<P>(f, sum);
+      for (int64_t i = 0; i < count; ++i) StoreSome(g.out + (at + i) * g.out_column + c, sum[i], n);
+      if (IsSlow(f.activation)) LastFunction(f.activation, g.out + at * g.out_column + c, g.out_column, count, n);
+    }
+  }
+}
+
+void LastTapsOf(const LastTaps& g) {
+  if (g.dilation == 1 && (g.stride == 1 || g.stride == 2)) {
+    const bool two = g.stride == 2;
+    if (g.width == 3) return two ? LastTapsRow<3, 2>(g) : LastTapsRow<3, 1>(g);
+    if (g.width == 5) return two ? LastTapsRow<5, 2>(g) : LastTapsRow<5, 1>(g);
+    if (g.width == 7) return two ? LastTapsRow<7, 2>(g) : LastTapsRow<7, 1>(g);
+  }
+  LastTapsAny(g);
+}
+
+// ---- Pools.
+
+template <bool kMax>
+void LastPoolOf(const LastPool& g) {
+  for (int64_t c = 0; c < g.n; c += kLanes) {
+    const int64_t n = Least(kLanes, g.n - c);
+    Vec sum = kMax ? Splat(-__builtin_inff()) : Vec{};
+    IntVec nan = {};
+    for (int64_t t = 0; t < g.count; ++t) {
+      const Vec v = LoadSome(g.rows[t] + c, n);
+      if (kMax) {
+        nan |= v != v;
+        sum = Larger(v, sum);
+      } else {
+        sum += v;
+      }
+    }
+    StoreSome(g.out + c, kMax ? Choose(nan, Splat(__builtin_nanf("")), sum) : sum * g.by, n);
+  }
+}
+
+void NormOf(const float* mean, const float* variance, double epsilon, int64_t n, float* scale, float* shift) {
+  typedef double DoubleVec __attribute__((vector_size(SLIPWAY_ISA_BYTES)));
+  typedef float HalfVecAt __attribute__((vector_size(SLIPWAY_ISA_BYTES / 2), aligned(4), may_alias));
+  constexpr int kHalf = kLanes / 2;
+  auto wide = [](const float* p) __attribute__((always_inline)) {
+    return __builtin_convertvector(*reinterpret_cast<const HalfVecAt*>(p), DoubleVec);
+  };
+  int64_t i = 0;
+  for (; i + kHalf <= n; i += kHalf) {
+    DoubleVec root = wide(variance + i) + epsilon;
+#if SLIPWAY_ISA_BYTES == 64
+    root = reinterpret_cast<DoubleVec>(_mm512_sqrt_pd(reinterpret_cast<__m512d>(root)));
+#else
+    for (int l = 0; l < kHalf; ++l) root[l] = __builtin_sqrt(root[l]);
+#endif
+    const DoubleVec by = wide(scale + i) / root, to = wide(shift + i) - wide(mean + i) * by;
+    for (int l = 0; l < kHalf; ++l) scale[i + l] = static_cast<float>(by[l]), shift[i + l] = static_cast<float>(to[l]);
+  }
+  for (; i < n; ++i) {
+    const double by = static_cast<double>(scale[i]) / __builtin_sqrt(static_cast<double>(variance[i]) + epsilon);
+    scale[i] = static_cast<float>(by);
+    shift[i] = static_cast<float>(static_cast<double>(shift[i]) - static_cast<double>(mean[i]) * by);
+  }
+}

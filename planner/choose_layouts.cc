@@ -1,0 +1,119 @@
+// Convolutions that hand images to each other, directly or through what works on either layout, are one region, which has one layout:
+// the one that its convolutions together gain by. Between regions, and where an image comes from or goes to something else, whoever
+// reads it in another layout lays it out anew.
+//
+// With channels last, depthwise convolutions and those of small groups gain most (vectors are of channels, which every place has alike),
+// pointwise ones a little; 3 × 3 ones that go by Winograd's transforms are made for planes.
+#include "planner/choose_layouts.h"
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "ir/ops/args.h"
+#include "ir/ops/op_table.h"
+
+namespace slipway::planner {
+namespace {
+
+constexpr int kRank = 4;
+constexpr int64_t kPlaces = 196;  // of an image whose size is not known
+
+bool IsImage(const ir::Value* v) {
+  return v != nullptr && v->type().is_tensor() && v->rank() == kRank && v->dtype() == ir::DType::kFloat32;
+}
+// Whether the node gives images in the layout that it gets them in.
+bool Carries(const ir::Node& n) {
+  if (n.op().traits.elementwise) return true;
+  const std::string_view name = n.op().base;
+  for (std::string_view carrier : {"batch_norm", "max_pool2d", "avg_pool2d", "cat", "slice", "split", "split_with_sizes", "chunk", "narrow", "constant_pad_nd",
+                                   "dropout", "_native_batch_norm_legit_no_training"})
+    if (name == carrier) return true;
+  return false;
+}
+bool IsConvolution(const ir::Node& n) { return n.op().base == "conv2d" || n.op().base == "convolution"; }
+
+class Regions {
+ public:
+  // The region of an image; a fresh one where it has none.
+  int Of(const ir::Value* v) {
+    auto [it, fresh] = of_.try_emplace(v, static_cast<int>(parent_.size()));
+    if (fresh) parent_.push_back(it->second), gain_.push_back(0);
+    return Root(it->second);
+  }
+  void Join(const ir::Value* a, const ir::Value* b) {
+    const int x = Of(a), y = Of(b);
+    if (x == y) return;
+    parent_[y] = x;
+    gain_[x] += gain_[y];
+  }
+  void Gain(const ir::Value* v, double by) { gain_[Of(v)] += by; }
+  double gain(const ir::Value* v) { return gain_[Of(v)]; }
+
+ private:
+  int Root(int i) {
+    while (parent_[i] != i) i = parent_[i] = parent_[parent_[i]];
+    return i;
+  }
+  absl::flat_hash_map<const ir::Value*, int> of_;
+  std::vector<int> parent_;
+  std::vector<double> gain_;
+};
+
+// About how many multiplications' time the convolution saves with channels last; nullopt where it cannot be done so.
+std::optional<double> GainOf(const ir::Node& n) {
+  ir::ArgReader c(n);
+  const ir::Value *x = n.Get("input").value(), *w = n.Get("weight").value(), *out = n.output(0);
+  if (!c.ok() || !IsImage(x) || !IsImage(w) || !IsImage(out)) return std::nullopt;
+  if (n.op().ArgIndex("transposed") >= 0 && c.b("transposed")) return std::nullopt;
+  const ir::Ints stride = c.ints("stride", 2), dilation = c.ints("dilation", 2);
+  const auto groups = ir::ExprOf(c.sym("groups")).constant();
+  int64_t sizes[kRank];
+  for (int d = 0; d < kRank; ++d) {
+    const auto size = w->sizes()[d].constant();
+    if (!size || *size < 1) return std::nullopt;
+    sizes[d] = *size;
+  }
+  if (!c.ok() || !groups || *groups < 1) return std::nullopt;
+  const auto high = out->sizes()[2].constant(), wide = out->sizes()[3].constant();
+  const double places = high && wide ? static_cast<double>(*high) * static_cast<double>(*wide) : kPlaces;
+  const double taps = static_cast<double>(sizes[2] * sizes[3]);
+  const double work = places * static_cast<double>(sizes[0]) * static_cast<double>(sizes[1]) * taps;
+  const bool steps = stride[0] != 1 || stride[1] != 1 || dilation[0] != 1 || dilation[1] != 1;
+  if (*groups > 1) return work * (sizes[1] == 1 ? 8 : sizes[1] < 64 ? 1 : 0);
+  if (sizes[2] == 1 && sizes[3] == 1) return work * 0.1;
+  if (sizes[2] == 3 && sizes[3] == 3 && !steps && sizes[1] >= 16) return work * -0.6;
+  return 0;
+}
+
+}  // namespace
+
+void ChooseLayouts(const ir::Graph& g, absl::flat_hash_set<const ir::Node*>* last) {
+  Regions regions;
+  std::vector<const ir::Node*> convolutions;
+  for (const ir::Node* n : g) {
+    const bool convolution = IsConvolution(*n);
+    if (!convolution && !Carries(*n)) continue;
+    const ir::Value* out = n->output(0);
+    if (!IsImage(out)) continue;
+    if (convolution) {
+      const std::optional<double> gain = GainOf(*n);
+      if (!gain) continue;
+      convolutions.push_back(n);
+      regions.Gain(out, *gain);
+      if (const ir::Value* x = n->Get("input").value(); IsImage(x)) regions.Join(x, out);
+      continue;
+    }
+    for (const ir::Value* other : n->outputs())
+      if (IsImage(other)) regions.Join(other, out);
+    for (const ir::NamedArg& a : n->args())
+      a.arg.ForEachValue([&](const ir::Value* v) {
+        if (IsImage(v)) regions.Join(v, out);
+      });
+  }
+  for (const ir::Node* n : convolutions)
+    if (regions.gain(n->output(0)) > 0) last->insert(n);
+}
+
+}  // namespace slipway::planner
