@@ -17,6 +17,7 @@
 #include "driver/target.h"
 #include "importers/checkpoint/state_dict.h"
 #include "io/inflated.h"
+#include "shapes/rewrite.h"
 #include "passes/keep_state.h"
 #include "weights/join.h"
 
@@ -166,6 +167,9 @@ absl::Status WriteTarget(Conversion& c) {
   if (absl::Status s = c.Admit(storages); !s.ok()) return WithPlace(s, place);
   if (absl::Status s = ChangeShapes(c); !s.ok()) return WithPlace(s, place);
   if (absl::Status s = Quantize(t, c); !s.ok()) return WithPlace(s, place);
+  if (!t.passes.empty())  // an archive keeps torch's names
+    for (auto& p : c.archive.programs)
+      if (absl::Status s = shapes::NameByRole(*p); !s.ok()) return WithPlace(s, place);
   c.summary.nodes_before = CountNodes(c.archive);
   if (absl::Status s = RunPasses(t, c); !s.ok()) return WithPlace(s, place);
   c.summary.nodes_after = CountNodes(c.archive);
@@ -198,6 +202,11 @@ std::vector<std::pair<std::string, std::string>> Conversion::Metadata() const {
   metadata.emplace_back("slipway.source", archive.producer);
   if (std::string digest = reader.Digest(options.inputs[0]); !digest.empty())
     metadata.emplace_back("slipway.source_digest", std::move(digest));
+  if (archive.programs.size() == 1) {
+    ConvertSummary dims;
+    NoteDims(*archive.programs[0], dims);
+    if (!dims.dims.empty()) metadata.emplace_back("slipway.dims", text::Join(dims.dims, ", "));
+  }
   return metadata;
 }
 

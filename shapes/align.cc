@@ -36,7 +36,9 @@ class Aligner {
     if (m) return Differ(*m, "is one more node");
     if (a.outputs.size() != b.outputs.size()) return absl::InvalidArgumentError("the programs have different numbers of outputs");
     for (size_t i = 0; i < a.outputs.size(); ++i)
-      if (!SameValues(a.outputs[i], b.outputs[i])) return absl::InvalidArgumentError(text::StrCat("output ", i, " is another value in the other program"));
+      if (!SameValues(a.outputs[i], b.outputs[i]) || a.outputs[i].v.index() != b.outputs[i].v.index() ||
+          (!a.outputs[i].value() && !(a.outputs[i].v == b.outputs[i].v)))
+        return absl::InvalidArgumentError(text::StrCat("output ", i, " is another value in the other program"));
     return absl::OkStatus();
   }
 

@@ -1044,6 +1044,12 @@ class Solver {
       if (!unknowns_[k].is) sizes.push_back(unknowns_[k].symbol);
     if (sizes.empty()) return false;
     FindScalarDoubts(p_, sizes, [&](Sym s) { return Find(s)->axis == 0; }, [&](Sym s) { return ValueOf(s); }, &doubts);
+    // Numbers that the program gives back: sizes, where they are those of a dimension.
+    for (const ir::Arg& a : p_.graph->outputs)
+      if (auto number = a.get<int64_t>(); number && *number > 1)
+        for (Sym s : sizes)
+          if (ValueOf(s) == *number)
+            PinAll(s, text::StrCat("the result ", *number, " may be ", Shown(s)), "unify two static exports of different sizes (slipway shapes A --unify B), which tells");
     for (const ScalarDoubt& d : doubts)
       PinAll(d.symbol, text::StrCat(PlaceOf(*d.node), ": the number ", d.number, " may be ", Shown(d.symbol)),
              "unify two static exports of different sizes (slipway shapes A --unify B), which tells");
@@ -1052,6 +1058,21 @@ class Solver {
 
   // --- The program ------------------------------------------------------------------------------------------------
 
+  // Sizes that depend on data are at most what the example's sizes allow, by the export: not any more.
+  std::vector<NamedSymbol> FreedDataSizes() {
+    std::vector<NamedSymbol> out;
+    std::set<std::string> seen;
+    for (const auto& [v, stated] : stated_) {
+      if (!v->producer() || !stated.is_tensor() || !TakesUnknowns(*v->producer())) continue;
+      for (Sym s : stated.sizes) {
+        if (s.is_constant() || s.kind() != SymKind::kSymbol || by_name_.contains(s.name()) || !seen.insert(std::string(s.name())).second) continue;
+        const ir::SymRange r = p_.syms->range(s.name());
+        if (r.max != std::numeric_limits<int64_t>::max())
+          out.push_back({s, std::string(s.name()), {r.min, std::numeric_limits<int64_t>::max()}, 0});
+      }
+    }
+    return out;
+  }
   absl::Status Rewrite();
   absl::Status WriteNumbers(ir::Graph& g);
   void NarrowBy(Sym low, Sym high, const std::string& place);
@@ -1147,7 +1168,7 @@ absl::Status Solver::Rewrite() {
     t.strides = strides ? *std::move(strides) : ir::Sizes();
   }
   RETURN_IF_ERROR(WriteNumbers(*p_.graph));
-  std::vector<NamedSymbol> named;
+  std::vector<NamedSymbol> named = FreedDataSizes();
   std::set<std::string> names;
   const auto taken = [&](const std::string& name) { return names.contains(name) || p_.syms->FindSymbol(name).has_value(); };
   for (size_t k = 0; k < dimensions_; ++k) {

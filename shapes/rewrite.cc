@@ -142,10 +142,21 @@ absl::Status RenameSymbols(ir::Program& p, const std::vector<NamedSymbol>& named
     RETURN_IF_ERROR(table->DeclareRange(s.name, s.range));
     if (s.hint) table->SetHint(s.name, *s.hint);
   }
-  ir::SubstituteSymbols(p, [&](Sym s) -> std::optional<Sym> {
+  const auto renamed = [&](Sym s) -> std::optional<Sym> {
     auto it = by_name.find(std::string(s.name()));
     return table->FindSymbol(it == by_name.end() ? std::string(s.name()) : it->second->name);
-  });
+  };
+  ir::SubstituteSymbols(p, renamed);
+  // Ranges of expressions go by the new names; those of what is gone go.
+  std::vector<std::pair<std::string, ir::RangeConstraint>> constraints;
+  for (auto& [text, range] : p.range_constraints) {
+    auto e = p.syms->ParseExpr(text);
+    if (!e.ok() || e->is_constant()) continue;
+    const std::vector<Sym> symbols = e->Symbols();
+    if (!std::all_of(symbols.begin(), symbols.end(), [&](Sym s) { return renamed(s).has_value(); })) continue;
+    constraints.emplace_back(ir::Substitute(*e, renamed).ToString(), range);
+  }
+  p.range_constraints = std::move(constraints);
   p.syms = std::move(table);
   return absl::OkStatus();
 }
@@ -164,6 +175,32 @@ std::string NameForDim(const ir::Value& input, int axis, const std::function<boo
   name = text::StrCat(base, "_d", axis);
   for (int k = 2; taken(name); ++k) name = text::StrCat(base, "_d", axis, "_", k);
   return name;
+}
+
+absl::Status NameByRole(ir::Program& p) {
+  const auto numbered = [](std::string_view name) {
+    return name.size() > 1 && name[0] == 's' &&
+           std::all_of(name.begin() + 1, name.end(), [](char c) { return std::isdigit(static_cast<unsigned char>(c)); });
+  };
+  const auto symbols = p.syms->symbols();
+  std::vector<NamedSymbol> named;
+  for (size_t i = 0; i < p.graph->inputs().size() && i < p.input_specs.size(); ++i) {
+    const ir::Value* v = p.graph->inputs()[i];
+    if (p.input_specs[i].kind != ir::InputSpec::kUser || !v->type().is_tensor()) continue;
+    for (int axis = 0; axis < v->rank(); ++axis) {
+      const Sym s = v->sizes()[axis];
+      if (s.is_constant() || s.kind() != SymKind::kSymbol || !numbered(s.name())) continue;
+      const auto given = [&](const NamedSymbol& n) { return n.symbol == s; };
+      if (std::any_of(named.begin(), named.end(), given)) continue;
+      const auto taken = [&](const std::string& name) {
+        return p.syms->FindSymbol(name).has_value() ||
+               std::any_of(named.begin(), named.end(), [&](const NamedSymbol& n) { return n.name == name; });
+      };
+      auto info = std::find_if(symbols.begin(), symbols.end(), [&](const ir::SymbolInfo& x) { return x.name == s.name(); });
+      named.push_back({s, NameForDim(*v, axis, taken), info->range, info->hint.value_or(0)});
+    }
+  }
+  return named.empty() ? absl::OkStatus() : RenameSymbols(p, named);
 }
 
 }  // namespace slipway::shapes

@@ -47,6 +47,8 @@ absl::Status RenameSymbols(ir::Program& p, const std::vector<NamedSymbol>& named
 
 // A name for a dimension of an input by its role: batch, seq, height, width, else INPUT_dAXIS. Distinct from those `taken`.
 std::string NameForDim(const ir::Value& input, int axis, const std::function<bool(const std::string&)>& taken);
+// Gives such names to the symbols of inputs that torch numbered (s77).
+absl::Status NameByRole(ir::Program& p);
 
 }  // namespace slipway::shapes
 

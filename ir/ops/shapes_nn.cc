@@ -513,7 +513,16 @@ void LossBroadcastThree(InferContext& c) {
   OutLoss(c, c.FloatResultType(o.tensors), c.Broadcast(o.shapes));
 }
 void LossLikeSelf(InferContext& c) { OutLoss(c, Self(c)->dtype(), Self(c)->sizes()); }
-void LossPerTarget(InferContext& c) { OutLoss(c, Self(c)->dtype(), TensorAt(c, 1)->sizes()); }
+// Classes of each element of the target: the input has a dimension for them, the second, or the first of a vector.
+void LossPerTarget(InferContext& c) {
+  Sizes x = Self(c)->sizes();
+  const Sizes& target = TensorAt(c, 1)->sizes();
+  if (x.size() == target.size() + 1) {
+    x.erase(x.begin() + (x.size() == 1 ? 0 : 1));
+    NeedSameSizes(c, x, target, "the sizes of the target");
+  }
+  OutLoss(c, Self(c)->dtype(), target);
+}
 void CosineEmbedding(InferContext& c) {
   Operands o = OperandsAt(c, {0, 1});
   OutLoss(c, c.FloatResultType(o.tensors), TensorAt(c, 2)->sizes());
@@ -522,6 +531,7 @@ void CrossEntropy(InferContext& c) {
   Value *x = Self(c), *target = TensorAt(c, 1);
   if (!IsFloating(target->dtype())) return LossPerTarget(c);
   // Probabilities of the classes: all but the class dimension remains.
+  NeedSameSizes(c, x->sizes(), target->sizes(), "the sizes of the target");
   Sizes out = x->sizes();
   if (out.empty()) return c.Fail("no class dimension");
   out.erase(out.begin() + (out.size() == 1 ? 0 : 1));
