@@ -263,6 +263,11 @@ absl::Status Unknown(const Source& source) {
   return absl::InvalidArgumentError(text::StrCat(source.path, ": of no format that slipway reads"));
 }
 
+absl::Status NotUnderstood(const Source& source, std::string_view what) {
+  return WithHelp(absl::UnimplementedError(text::StrCat(source.path, ": an ONNX model, of which no ", what, " is read")),
+                  "slipway inspect, diff, run, verify and minify take ONNX models; what converts is the program that they were made of");
+}
+
 }  // namespace
 
 absl::Span<const Format> Formats() { return kFormats; }
@@ -285,9 +290,7 @@ absl::StatusOr<const Format*> FormatOf(const Source& source) {
 absl::StatusOr<ir::Archive> OpenArchive(const Source& source) {
   auto format = FormatOf(source);
   if (!format.ok()) return format.status();
-  if ((*format)->opaque)
-    return WithHelp(absl::UnimplementedError(text::StrCat(source.path, ": an ", (*format)->title, ", of which no program is read")),
-                    "slipway inspect, diff, verify and minify take ONNX models; what converts is the program that they were made of");
+  if ((*format)->opaque) return NotUnderstood(source, "program");
   if (!(*format)->programs)
     return absl::UnimplementedError(text::StrCat(
         source.path, ": a ", (*format)->title, (*format)->tensors ? " holds weights, no program" : ", of which no program is read"));
@@ -316,6 +319,7 @@ absl::StatusOr<TensorSet> OpenTensors(const Source& source, const std::string& k
   auto format = FormatOf(source);
   if (!format.ok()) return format.status();
   if ((*format)->tensors) return (*format)->tensors(source, key);
+  if ((*format)->opaque) return NotUnderstood(source, "tensor");
   if (!(*format)->programs)
     return absl::InvalidArgumentError(text::StrCat(source.path, ": a ", (*format)->title, ", of which no tensors are read"));
   auto archive = OpenArchive(source);

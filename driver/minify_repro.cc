@@ -345,7 +345,10 @@ class Python {
         if (failure_.ok()) failure_ = absl::UnimplementedError(text::StrCat("'", spec.target, "' has no values"));
         continue;
       }
-      const std::string tensor = Strided(Tensor(weight->second), weight->second.sizes, weight->second.strides);
+      // A weight that is made by a rule is dense in the file, whatever its type says.
+      std::vector<int64_t> strides = StridesOf(v->type());
+      if (strides.empty()) strides = weight->second.strides;
+      const std::string tensor = Strided(Tensor(weight->second), weight->second.sizes, strides);
       if (spec.kind == ir::InputSpec::kParameter)
         text::StrAppend(&members_, "        self.", name, " = torch.nn.Parameter(", tensor, ", requires_grad=False)\n");
       else

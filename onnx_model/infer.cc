@@ -1,5 +1,5 @@
-// ONNX's own inference and checker, asked about programs. They walk functions as deep as those call each other, and trust what they
-// read: what would make them walk for ever is found before.
+// ONNX's own inference and checker, asked about programs. They walk functions as deep as those call each other, and trust
+// what they read: what would make them walk for ever is found before.
 #include <algorithm>
 #include <exception>
 #include <map>
@@ -263,7 +263,8 @@ void SetFrame(Program& p, const onnx::ModelProto& frame) {
   auto storage = std::make_shared<ir::Storage>();
   storage->size = bytes.size();
   storage->bytes = io::Bytes::Of(std::move(bytes));
-  p.objects.insert_or_assign(std::string(kFrame), std::make_pair(std::move(storage), text::StrCat(OpsetOf(frame.opset_import(), 1))));
+  p.objects.insert_or_assign(std::string(kFrame), std::make_pair(std::move(storage),
+      text::StrCat(OpsetOf(frame.opset_import(), 1))));
 }
 
 int OpsetOf(const Program& p) {
@@ -275,8 +276,9 @@ int OpsetOf(const Program& p) {
 void StripMetadata(Program& p) {
   auto frame = FrameOf(p);
   if (!frame.ok()) return;
-  for (auto clear : {&onnx::ModelProto::clear_producer_name, &onnx::ModelProto::clear_producer_version, &onnx::ModelProto::clear_domain,
-                     &onnx::ModelProto::clear_model_version, &onnx::ModelProto::clear_doc_string, &onnx::ModelProto::clear_metadata_props,
+  for (auto clear : {&onnx::ModelProto::clear_producer_name, &onnx::ModelProto::clear_producer_version,
+                     &onnx::ModelProto::clear_domain, &onnx::ModelProto::clear_model_version,
+                     &onnx::ModelProto::clear_doc_string, &onnx::ModelProto::clear_metadata_props,
                      &onnx::ModelProto::clear_training_info})
     ((*frame).*clear)();
   onnx::GraphProto bare;

@@ -1,5 +1,5 @@
-// Names are kept wherever the IR allows it: a value is called what the model calls it, so that reports, recorded values and the model
-// that is written again speak of the same things.
+// Names are kept wherever the IR allows it: a value is called what the model calls it, so that reports, recorded values and
+// the model that is written again speak of the same things.
 #include "onnx_model/opaque.h"
 
 #include <algorithm>
@@ -86,7 +86,8 @@ onnx::AttributeProto PlainAttribute(std::string_view name, const Arg& arg) {
 // An attribute without a graph. What an argument does not hold to the bit is kept as it is.
 ir::NamedArg ArgOf(const onnx::AttributeProto& a) {
   if (!a.name().empty() && a.name()[0] != '#')
-    if (std::optional<Arg> plain = PlainArg(a); plain && PlainAttribute(a.name(), *plain).SerializeAsString() == a.SerializeAsString())
+    if (std::optional<Arg> plain = PlainArg(a); plain && PlainAttribute(a.name(),
+        *plain).SerializeAsString() == a.SerializeAsString())
       return {a.name(), *std::move(plain)};
   return {text::StrCat("#", a.name()), Arg(a.SerializeAsString())};
 }
@@ -186,8 +187,8 @@ class Reader {
 
  private:
   using Scope = text::Map<Value*>;
-  // What a graph reads of those around it: values by name, and, since the IR's weights are those of the program, initializers of its own
-  // and of graphs in it, by keys that no name has.
+  // What a graph reads of those around it: values by name, and, since the IR's weights are those of the program, initializers
+  // of its own and of graphs in it, by keys that no name has.
   struct Needs {
     std::vector<std::string> outer;
     std::vector<std::pair<std::string, const onnx::TensorProto*>> own, nested;  // `nested`: of the graphs inside
@@ -238,7 +239,8 @@ class Reader {
           return;
         }
         for (const std::string& name : (*below)->outer) ask(name);
-        for (const auto* list : {&(*below)->own, &(*below)->nested}) needs->nested.insert(needs->nested.end(), list->begin(), list->end());
+        for (const auto* list : {&(*below)->own, &(*below)->nested}) needs->nested.insert(needs->nested.end(), list->begin(),
+            list->end());
       });
       RETURN_IF_ERROR(status);
     }
@@ -267,7 +269,8 @@ class Reader {
     ASSIGN_OR_RETURN(std::optional<ir::TensorRef> ref, ShapeOf(t));
     if (!ref) return ref;
     if (t.data_location() == onnx::TensorProto::EXTERNAL) {
-      if (!external_) return Invalid(text::StrCat("initializer ", Shown(t.name()), " lies in another file, and no folder is known"));
+      if (!external_) return Invalid(text::StrCat("initializer ", Shown(t.name()),
+          " lies in another file, and no folder is known"));
       return external_(t);
     }
     std::string bytes = DenseText(t, ref->dtype);
@@ -293,7 +296,8 @@ class Reader {
     text::Set opaque;
     for (int i = 0; i < g.initializer_size(); ++i) {
       const onnx::TensorProto& t = g.initializer(i);
-      ASSIGN_OR_RETURN(auto data, DataOf(t, i < static_cast<int>(weights_.size()) ? weights_[static_cast<size_t>(i)] : std::nullopt));
+      ASSIGN_OR_RETURN(auto data, DataOf(t, i < static_cast<int>(weights_.size()) ? weights_[static_cast<size_t>(i)]
+          : std::nullopt));
       if (!data) opaque.insert(t.name());
       else if (!defaults.try_emplace(t.name(), &t, std::move(data)).second)
         return Invalid(text::StrCat("two initializers are called ", Shown(t.name())));
@@ -329,10 +333,12 @@ class Reader {
     };
     for (const onnx::TensorProto& t : g.initializer()) {
       ASSIGN_OR_RETURN(const auto shape, ShapeOf(t));
-      if (!shape) RETURN_IF_ERROR(OpaqueInitializer(kInitializer, t.name(), t.SerializeAsString(), type_of(t.name()), into, scope));
+      if (!shape) RETURN_IF_ERROR(OpaqueInitializer(kInitializer, t.name(), t.SerializeAsString(), type_of(t.name()), into,
+          scope));
     }
     for (const onnx::SparseTensorProto& t : g.sparse_initializer())
-      RETURN_IF_ERROR(OpaqueInitializer(kSparse, t.values().name(), t.SerializeAsString(), type_of(t.values().name()), into, scope));
+      RETURN_IF_ERROR(OpaqueInitializer(kSparse, t.values().name(), t.SerializeAsString(), type_of(t.values().name()), into,
+          scope));
     ASSIGN_OR_RETURN(const std::vector<int> order, Order(g, scope));
     for (int i : order) {
       const onnx::NodeProto& n = g.node(i);
@@ -537,7 +543,8 @@ class Writer {
   }
   std::string NameOf(const Value* v) const { return v ? names_.at(v) : ""; }
 
-  static const onnx::ValueInfoProto* StatedAs(const google::protobuf::RepeatedPtrField<onnx::ValueInfoProto>& list, const Value* v) {
+  static const onnx::ValueInfoProto* StatedAs(const google::protobuf::RepeatedPtrField<onnx::ValueInfoProto>& list,
+      const Value* v) {
     for (const auto& info : list)
       if (v && info.name() == v->name()) return &info;
     return nullptr;
@@ -560,7 +567,8 @@ class Writer {
       const InputSpec& spec = p_.input_specs[i];
       const bool user = spec.kind == InputSpec::kUser;
       auto weight = p_.weights.find(spec.target);
-      if (!user && weight == p_.weights.end()) return Invalid(text::StrCat("initializer ", Shown(spec.target), " has no values"));
+      if (!user && weight == p_.weights.end()) return Invalid(text::StrCat("initializer ", Shown(spec.target),
+          " has no values"));
       if (user || spec.kind == InputSpec::kBuffer) {
         try {
           Info(v, StatedAs(stated.input(), v), g.add_input());
@@ -733,11 +741,13 @@ absl::StatusOr<onnx::ModelProto> FrameOf(const Program& p) {
   auto it = p.objects.find(kFrame);
   onnx::ModelProto frame;
   const auto* bytes = it == p.objects.end() ? nullptr : std::get_if<io::Bytes>(&it->second.first->bytes);
-  if (!bytes || bytes->size() > INT32_MAX || !frame.ParseFromArray(bytes->data().data(), static_cast<int>(bytes->size()))) return Invalid("a program that is no ONNX model");
+  if (!bytes || bytes->size() > INT32_MAX || !frame.ParseFromArray(bytes->data().data(), static_cast<int>(bytes->size())))
+      return Invalid("a program that is no ONNX model");
   return frame;
 }
 
-absl::StatusOr<std::unique_ptr<Program>> ToProgram(const onnx::ModelProto& model, const std::vector<std::optional<ir::TensorRef>>& weights,
+absl::StatusOr<std::unique_ptr<Program>> ToProgram(const onnx::ModelProto& model,
+    const std::vector<std::optional<ir::TensorRef>>& weights,
                                                    const External& external) {
   return Reader(model, weights, external).Run();
 }

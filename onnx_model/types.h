@@ -22,9 +22,9 @@ ir::DType ElementType(const ir::Type& t);
 // of the types below; of a type that is not known there is the name alone.
 void Describe(onnx::ValueInfoProto* info, const std::string& name, const ir::Type& t);
 
-// The same the other way: dims by name are symbols of `symbols`, texts like "2*seq" expressions where all in it are symbols already;
-// dims without a name get symbols of their own. What is no tensor of a dtype and rank (sequences, strings, a rank that is not known) is an
-// object by the text that ONNX has for its type ("seq(tensor(float))"), "" where nothing is known.
+// The same the other way: dims by name are symbols of `symbols`, texts like "2*seq" expressions where all in it are symbols
+// already; dims without a name get symbols of their own. What is no tensor of a dtype and rank (sequences, strings, a rank
+// that is not known) is an object by the text that ONNX has for its type ("seq(tensor(float))"), "" where nothing is known.
 ir::Type TypeOf(const onnx::TypeProto& t, ir::SymTable& symbols);
 
 }  // namespace slipway::onnx_model

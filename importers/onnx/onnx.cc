@@ -1,5 +1,5 @@
-// A model is read in two steps: first its messages by their lengths, in which the data of the main graph's initializers is found and left where it lies,
-// then what is left by ONNX's Protobuf classes.
+// A model is read in two steps: first its messages by their lengths, in which the data of the main graph's initializers is
+// found and left where it lies, then what is left by ONNX's Protobuf classes.
 #include "importers/onnx/onnx.h"
 
 #include <stdlib.h>
@@ -106,7 +106,8 @@ class Importer {
     if (!model.has_graph()) return Malformed("without a graph");
     ASSIGN_OR_RETURN(const auto weights, Weights(model.graph()));
     OnnxModel out;
-    ASSIGN_OR_RETURN(out.program, onnx_model::ToProgram(model, weights, [&](const onnx::TensorProto& t) { return External(t); }));
+    ASSIGN_OR_RETURN(out.program, onnx_model::ToProgram(model, weights,
+        [&](const onnx::TensorProto& t) { return External(t); }));
     RETURN_IF_ERROR(onnx_model::InferTypes(*out.program, /*afresh=*/false));
     out.external = std::move(used_);
     return out;
@@ -191,13 +192,17 @@ class Importer {
       const onnx::TensorProto& t = g.initializer(static_cast<int>(i));
       if (!ranges_[i].cut || t.data_location() == onnx::TensorProto::EXTERNAL) continue;
       ASSIGN_OR_RETURN(std::optional<ir::TensorRef> ref, onnx_model::ShapeOf(t));
-      if (!ref) return absl::UnimplementedError(text::StrCat("initializer '", t.name().substr(0, 200), "' of element type ", t.data_type()));
+      if (!ref) return NoType(t);
       if (static_cast<uint64_t>(ref->nbytes()) != ranges_[i].size)
         return onnx_model::SizeMismatch(t, ranges_[i].size, static_cast<uint64_t>(ref->nbytes()));
       Place(io::FileRange{file_, ranges_[i].offset, ranges_[i].size}, *ref);
       out[i] = std::move(ref);
     }
     return out;
+  }
+  static absl::Status NoType(const onnx::TensorProto& t) {
+    return absl::UnimplementedError(
+        text::StrCat("initializer '", t.name().substr(0, 200), "' of element type ", t.data_type()));
   }
   static void Place(io::FileRange range, ir::TensorRef& ref) {
     auto storage = std::make_shared<ir::Storage>();
@@ -222,12 +227,13 @@ class Importer {
       else length = number;
     }
     ASSIGN_OR_RETURN(std::optional<ir::TensorRef> ref, onnx_model::ShapeOf(t));
-    if (!ref) return absl::UnimplementedError(text::StrCat("initializer '", t.name().substr(0, 200), "' of element type ", t.data_type()));
+    if (!ref) return NoType(t);
     ASSIGN_OR_RETURN(const auto file, Beside(location));
     const auto wanted = static_cast<uint64_t>(ref->nbytes());
     if (length && *length != wanted) return onnx_model::SizeMismatch(t, *length, wanted);
     if (offset > file->size() || wanted > file->size() - offset)
-      return error(text::StrCat("its data is at ", offset, " to ", offset, "+", wanted, " of a file of ", file->size(), " bytes"));
+      return error(text::StrCat("its data is at ", offset, " to ", offset, "+", wanted, " of a file of ", file->size(),
+          " bytes"));
     used_[location] += wanted;
     Place(io::FileRange{file, offset, wanted}, *ref);
     return *std::move(ref);
@@ -238,7 +244,8 @@ class Importer {
     std::shared_ptr<io::MappedFile>& entry = files_[location];
     if (entry) return entry;
     const auto outside = [&] {
-      return absl::InvalidArgumentError(text::StrCat("'", location.substr(0, 200), "', which weights are said to lie in, is no file below the model's folder"));
+      return absl::InvalidArgumentError(text::StrCat("'", location.substr(0, 200),
+          "', which weights are said to lie in, is no file below the model's folder"));
     };
     if (location.empty() || location[0] == '/' || location.find('\0') != std::string::npos) return outside();
     for (std::string_view part : text::Split(location, '/'))
@@ -249,7 +256,8 @@ class Importer {
     ASSIGN_OR_RETURN(auto file, io::MappedFile::Open(path));
     char real_folder[4096], real_file[4096];
     if (!realpath(folder.c_str(), real_folder) || !realpath(path.c_str(), real_file)) return io::IoError(errno, path);
-    if (!std::string_view(real_file).starts_with(text::StrCat(real_folder, std::string_view(real_folder) == "/" ? "" : "/"))) return outside();
+    if (!std::string_view(real_file).starts_with(text::StrCat(real_folder, std::string_view(real_folder) == "/" ? "" : "/")))
+        return outside();
     return entry = std::move(file);
   }
 };

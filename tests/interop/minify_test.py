@@ -226,3 +226,23 @@ def test_not_failing(slipway, tmp_path):
     model = save(TwoBranches(), (torch.randn(4, 8),), tmp_path / "m.pt2")
     done = slipway("minify", model, "-o", tmp_path / "out", "--check", "convert:onnx", status=1)
     assert "does not fail" in done.stderr
+
+
+def test_strides(slipway, tmp_path, monkeypatch):
+    """A failure that needs how an input or a weight lies in memory: repro.py makes it lie so."""
+
+    class Transposed(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("table", torch.randn(5, 4).t())
+
+        def forward(self, x, y):
+            return torch.relu(x) + self.table.sum(), torch.sin(y).expand(4, 3) * 2
+
+    x, y = torch.randn(3, 4).t(), torch.randn(1, 3).expand(4, 3)
+    model = save(Transposed(), (x, y), tmp_path / "strided.pt2")
+    monkeypatch.chdir(tmp_path)
+    for name, pattern in (("input", r"f32\[4,3\]\{strides=\[1,4\]"), ("expanded", r"f32\[4,3\]\{strides=\[0,1\]"), ("weight", r"strides=\[1,4\].* = buffer")):
+        slipway("minify", model, "-o", name, "--check", f"! grep -qE '{pattern}' {{ir}}")
+        assert "strided(" in (tmp_path / name / "repro.py").read_text()
+        assert repro(tmp_path / name, monkeypatch) == 1
