@@ -202,11 +202,6 @@ std::vector<std::pair<std::string, std::string>> Conversion::Metadata() const {
   metadata.emplace_back("slipway.source", archive.producer);
   if (std::string digest = reader.Digest(options.inputs[0]); !digest.empty())
     metadata.emplace_back("slipway.source_digest", std::move(digest));
-  if (archive.programs.size() == 1) {
-    ConvertSummary dims;
-    NoteDims(*archive.programs[0], dims);
-    if (!dims.dims.empty()) metadata.emplace_back("slipway.dims", text::Join(dims.dims, ", "));
-  }
   return metadata;
 }
 
