@@ -33,7 +33,8 @@ absl::StatusOr<std::vector<std::pair<std::string, size_t>>> StatePairs(const Con
   for (std::string_view part : text::Split(given, ',')) {
     const size_t at = part.find('=');
     if (at == std::string_view::npos || at == 0 || at + 1 == part.size())
-      return UsageError(text::StrCat("--state '", given, "' is not drop, auto or INPUT=OUTPUT,…"), "`slipway inspect` shows the names of inputs and outputs");
+      return UsageError(text::StrCat("--state '", given, "' is not drop, auto or INPUT=OUTPUT,…"),
+                        "`slipway inspect` shows the names of inputs and outputs");
     const std::string_view name = part.substr(at + 1);
     const auto it = std::find(c.output_names.begin(), c.output_names.end(), name);
     if (it == c.output_names.end() || c.output_names.size() != outputs.size())

@@ -101,11 +101,13 @@ class Matcher {
   std::string MatchPart(Value* v, const Part& want) {
     Node* n = v->producer();
     const bool stack = IsOneOf(n, {"aten.stack.default"});
-    if (!stack && !IsCat(n)) return text::StrCat("%", v->name(), " is ", n ? text::StrCat("a result of ", n->op_name()) : "an input, unchanged", ", not of cat or stack");
+    if (!stack && !IsCat(n))
+      return text::StrCat("%", v->name(), n ? text::StrCat(" is a result of ", n->op_name()) : " is an input, unchanged", ", not of cat or stack");
     ir::ArgReader a(*n);
     const Values tensors = a.tensors("tensors");
     const int at = a.dim("dim", v->rank());
-    if (!a.ok() || tensors.empty() || want.left.size() != static_cast<size_t>(v->rank())) return text::StrCat("%", v->name(), " is of another rank");
+    if (!a.ok() || tensors.empty() || want.left.size() != static_cast<size_t>(v->rank()))
+      return text::StrCat("%", v->name(), " is of another rank");
     const int of = want.left[static_cast<size_t>(at)];
     if (!stack && tensors.size() > 1) {
       const auto first = PartOf(tensors[0], input_);
@@ -118,7 +120,8 @@ class Matcher {
     }
     // One tensor for each index of a dim.
     if (of < 0 || input_->sizes()[of].constant() != static_cast<int64_t>(tensors.size()))
-      return text::StrCat("%", v->name(), " does not begin with ", IsWhole(want) ? text::StrCat("%", input_->name()) : "the same part of the input");
+      return text::StrCat("%", v->name(), " does not begin with ",
+                          IsWhole(want) ? text::StrCat("%", input_->name()) : "the same part of the input");
     for (size_t i = 0; i < tensors.size(); ++i) {
       Part part = want;
       part.fixed[static_cast<size_t>(of)] = static_cast<int64_t>(i);
@@ -243,11 +246,13 @@ absl::StatusOr<std::vector<GrowingState>> KeepState(ir::Program& p, absl::Span<c
   for (const auto& [input, output] : pairs) {
     const auto in = std::find(names.begin(), names.end(), input);
     if (in == names.end())
-      return absl::NotFoundError(text::StrCat("no input is named '", input, "': ", names.empty() ? "there are none" : text::StrCat("there are ", text::Join(names, ", "))));
+      return absl::NotFoundError(text::StrCat("no input is named '", input, "': there are ", names.empty() ? "none" : text::Join(names, ", ")));
     Value* value = inputs[static_cast<size_t>(in - names.begin())];
-    if (std::find(outputs.begin(), outputs.end(), output) == outputs.end()) return absl::NotFoundError(text::StrCat("what '", input, "' is to become is no tensor"));
+    if (std::find(outputs.begin(), outputs.end(), output) == outputs.end())
+      return absl::NotFoundError(text::StrCat("what '", input, "' is to become is no tensor"));
     for (const Found& other : found)
-      if (other.input == value || other.output == output) return absl::NotFoundError(text::StrCat("two pairs have '", input, "', or its output"));
+      if (other.input == value || other.output == output)
+        return absl::NotFoundError(text::StrCat("two pairs have '", input, "', or its output"));
     Found f{value, output, Matcher(value)};
     if (std::string why = Check(p, f.output, f.match); !why.empty())
       return absl::UnimplementedError(text::StrCat("the output is not input '", input, "' with something behind it: ", why));

@@ -148,7 +148,8 @@ absl::Status AddStates(const ir::Program& p, std::vector<Kept>& kept, InputBinde
       binder.Add(state.length, -1, t.sizes[k.growing->dim]);
     } else {
       ir::TensorRef weight = p.weights.at(k.name);
-      if (weight.sizes != t.StaticSizes()) return absl::UnimplementedError(text::StrCat("the state '", k.name, "' is of another size than its weight"));
+      if (weight.sizes != t.StaticSizes())
+        return absl::UnimplementedError(text::StrCat("the state '", k.name, "' is of another size than its weight"));
       if (!weight.is_contiguous()) {
         auto dense = ir::ReadDense(weight, b.limit());
         if (!dense.ok()) return dense.status();

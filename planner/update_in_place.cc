@@ -68,7 +68,8 @@ class Updater {
     int64_t bytes = kernels::ByteSize(v.dtype);
     for (int d = v.rank - 1; d >= 0; --d) {
       const int64_t size = number(plan_.dims[v.first_dim + d]), stride = number(plan_.dims[v.first_dim + v.rank + d]);
-      if (size < 1 || (size > 1 && stride * kernels::ByteSize(v.dtype) != bytes) || bytes > std::numeric_limits<int64_t>::max() / size) return false;
+      if (size < 1 || (size > 1 && stride * kernels::ByteSize(v.dtype) != bytes) || bytes > std::numeric_limits<int64_t>::max() / size)
+        return false;
       bytes *= size;
     }
     return number(plan_.buffers[v.buffer].bytes) == bytes;

@@ -243,7 +243,8 @@ int32_t AOTInductorModelContainerCreateWithDevice(void** out, size_t /*runners*/
     std::string why;
     c->model = Model::Open({}, &why);
     if (!c->model) throw std::runtime_error(why);
-    if (!c->model->plan().states.empty()) throw std::runtime_error("the library keeps state between runs, which torch's loader does not know of");
+    if (!c->model->plan().states.empty())
+      throw std::runtime_error("the library keeps state between runs, which torch's loader does not know of");
     const auto& about = c->model->about();
     for (size_t i = 0; i < about.constants.size(); ++i)
       if (!about.constants[i].name.empty()) c->constants.push_back(i);

@@ -321,8 +321,9 @@ void slipway_model_profile_work(slipway_model* m, void (*row)(void*, const slipw
 size_t slipway_model_state_count(const slipway_model* m) { return m->model->plan().states.size(); }
 
 void slipway_model_state(const slipway_model* m, size_t i, slipway_model_value* value) {
-  const auto& in = m->model->plan().inputs[m->model->plan().states[i].input];
-  *value = {in.name.c_str(), DlpackTypeOf(in.dtype), static_cast<int32_t>(in.sizes.size()), m->input_dims[m->model->plan().states[i].input].data(), 0};
+  const int32_t slot = m->model->plan().states[i].input;
+  const auto& in = m->model->plan().inputs[slot];
+  *value = {in.name.c_str(), DlpackTypeOf(in.dtype), static_cast<int32_t>(in.sizes.size()), m->input_dims[slot].data(), 0};
 }
 
 int slipway_model_reset_state(slipway_model* m) {

@@ -322,7 +322,8 @@ class Library {
     for (size_t i = 0; i < program_.graph->outputs.size(); ++i) {
       const ir::Arg& a = program_.graph->outputs[i];
       const auto kind = i < program_.output_specs.size() ? program_.output_specs[i].kind : ir::OutputSpec::kUser;
-      const bool update = kind == ir::OutputSpec::kBufferMutation || kind == ir::OutputSpec::kParameterMutation || kind == ir::OutputSpec::kUserInputMutation;
+      const bool update = kind == ir::OutputSpec::kBufferMutation || kind == ir::OutputSpec::kParameterMutation ||
+                          kind == ir::OutputSpec::kUserInputMutation;
       if (update && !plan_.states.empty()) continue;  // of a state
       if (a.value()) {
         out.push_back(file::CreateLeaf(b, next++));

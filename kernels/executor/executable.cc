@@ -155,7 +155,8 @@ std::string Executable::ValidateStates() const {
     if (grows && (s.length != next++ || p.inputs[s.length].kind != Input::kNumber || p.inputs[s.length].dtype != DType::kI64 ||
                   !In(s.dim, in.sizes) || !In(s.after, p.exprs) || s.initial != -1))
       return "a state is malformed";
-    if (!grows && (s.dim != -1 || s.after != -1 || !In(s.initial, p.buffers) || p.buffers[s.initial].kind != Buffer::kConstant || p.buffers[s.initial].packed))
+    if (!grows && (s.dim != -1 || s.after != -1 || !In(s.initial, p.buffers) || p.buffers[s.initial].kind != Buffer::kConstant ||
+                   p.buffers[s.initial].packed))
       return "a state is malformed";
     int64_t bytes = ByteSize(in.dtype);
     for (size_t d = 0; d < in.sizes.size(); ++d) {
@@ -164,7 +165,8 @@ std::string Executable::ValidateStates() const {
         if (e.op != Expr::kSymbol) return "a state is malformed";
         continue;
       }
-      if (e.op != Expr::kInt || e.value < 0 || __builtin_mul_overflow(bytes, e.value, &bytes) || bytes > kMostBytes) return "a state is malformed";
+      if (e.op != Expr::kInt || e.value < 0 || __builtin_mul_overflow(bytes, e.value, &bytes) || bytes > kMostBytes)
+        return "a state is malformed";
     }
     if (!grows && p.exprs[p.buffers[s.initial].bytes].value != bytes) return "a state is malformed";
   }

@@ -162,7 +162,8 @@ Failure Context::LengthsAfter(std::span<const Tensor> inputs, std::span<int64_t>
     for (size_t i = 0; i < p.states.size() && !f; ++i) {
       const int32_t after = p.states[i].after;
       lengths[i] = after < 0 ? -1 : lengths_[after].bits;
-      if (after >= 0 && (!lengths_[after].known || lengths[i] < 0 || lengths[i] > kFar)) f = Fail(Failure::kInput, "state " + p.inputs[p.states[i].input].name + ": its length after the run has no value");
+      if (after >= 0 && (!lengths_[after].known || lengths[i] < 0 || lengths[i] > kFar))
+        f = Fail(Failure::kInput, "state " + p.inputs[p.states[i].input].name + ": its length after the run has no value");
     }
   }
   symbols_ = last_symbols_;

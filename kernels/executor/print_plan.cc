@@ -108,12 +108,13 @@ class Printer {
   // A view; where its buffer comes up for the first time as a result, its sizes too.
   std::string ViewText(const View& v, bool result) {
     const View*& seen = seen_[v.buffer];
-    const bool input = p_.buffers[v.buffer].kind == Buffer::kInput || p_.buffers[v.buffer].kind == Buffer::kOutput || p_.buffers[v.buffer].kind == Buffer::kState;
+    const Buffer::Kind kind = p_.buffers[v.buffer].kind;
+    const bool input = kind == Buffer::kInput || kind == Buffer::kOutput || kind == Buffer::kState;
     std::string text = names_[v.buffer];
     const bool defines = result && seen == nullptr && !input;
     if (defines) text += ": " + std::string(Info(v.dtype).name);
     const std::vector<int32_t>* known = nullptr;
-    if (p_.buffers[v.buffer].kind == Buffer::kInput || p_.buffers[v.buffer].kind == Buffer::kState) known = &p_.inputs[p_.buffers[v.buffer].slot].sizes;
+    if (kind == Buffer::kInput || kind == Buffer::kState) known = &p_.inputs[p_.buffers[v.buffer].slot].sizes;
     if (p_.buffers[v.buffer].kind == Buffer::kOutput) known = &p_.outputs[p_.buffers[v.buffer].slot].sizes;
     const std::vector<int32_t> sizes(p_.dims.begin() + v.first_dim, p_.dims.begin() + v.first_dim + v.rank);
     const bool same = known != nullptr ? *known == sizes

@@ -12,6 +12,7 @@ from torch import nn
 from torch.export import Dim, export
 
 from conftest import ROOT
+from json_schema import conform
 
 sys.path.insert(0, str(ROOT / "samples" / "native"))
 from model import Model  # noqa: E402
@@ -257,6 +258,11 @@ def test_command_line(slipway, tmp_path):
     slipway("convert", program, "-o", library, "--state", f"past={outputs[1]}")
     shown = slipway("inspect", library).stdout
     assert re.search(r"updates\n +past .* state\n", shown) and re.search(rf"slipway\.state\.past +{outputs[1]}\n", shown)
+    report = json.loads(slipway("inspect", library, "--json").stdout)
+    conform(report, "inspect")
+    assert [(u["name"], u["kind"]) for u in report["programs"][0]["updates"]] == [("past", "state")]
+    assert "0: past: f32" in slipway("inspect", "--header", library).stdout
+    assert "keeps past between runs" in slipway("verify", program, library, status=4).stderr
     tokens = torch.tensor([[7]])
     save_file({"input.0": tokens}, tmp_path / "in")
     slipway("run", library, "--inputs", tmp_path / "in", "--outputs", tmp_path / "out", "--repeat", "4")
