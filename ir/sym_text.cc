@@ -212,12 +212,14 @@ Binding BindingOf(Sym s) {
 
 void PrintInfix(Sym s, Binding place, std::string* out);
 
-// A sum's term after the first, with its sign as the operator. INT64_MIN has no positive counterpart to print.
+// A sum's term after the first, with its sign as the operator. INT64_MIN has no positive counterpart to print, and a product of doubles
+// keeps its sign: "a - 0.5*x" reads back as a negated product.
 void PrintLaterTerm(Sym s, std::string* out) {
   const Sym lead = IsKind(s, SymKind::kMul) ? s.operands()[0] : s;
   std::string text;
   PrintInfix(s, kProduct, &text);
-  if (IsNegativeNumber(lead) && !lead.is(kInt64Min) && text[0] == '-') {
+  const bool of_doubles = IsKind(s, SymKind::kMul) && IsKind(lead, SymKind::kFloat);
+  if (IsNegativeNumber(lead) && !lead.is(kInt64Min) && !of_doubles && text[0] == '-') {
     out->append(" - ").append(text, 1);
   } else {
     out->append(" + ").append(text);

@@ -288,7 +288,6 @@ std::vector<Model::Row> Model::ProfileRows() {
   for (size_t i = 0; i < nanoseconds_.size(); ++i) {
     if (counts_[i] == 0) continue;
     std::string op = about_.origins[plan().steps[i].origin].op;
-    if (std::getenv("DBG_SHAPES")) { const auto& w = work_[i]; op += " " + std::to_string(w.sizes[0]) + " x " + std::to_string(w.sizes[1]) + " " + std::to_string(w.sizes[2]) + " " + std::to_string(w.sizes[3]) + " " + w.way; }
     Row& row = rows[op];
     row.op = op;
     row.steps += counts_[i];
