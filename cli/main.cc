@@ -1,17 +1,48 @@
 // slipway's entry point: one subcommand a file, each a function that adds its flags and returns what to run.
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <new>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "CLI/CLI.hpp"
+#include "base/nearest.h"
 #include "cli/commands.h"
 #include "driver/diagnostic.h"
 #include "io/atomic_writer.h"
+
+namespace {
+
+// What a word of the command line that nothing takes may have been: a command where none was given, else a flag of it.
+std::string Meant(const CLI::App& app, int argc, char** argv) {
+  const auto commands = app.get_subcommands();  // those that were given
+  std::vector<std::string> known;
+  if (commands.empty()) {
+    for (const CLI::App* command : app.get_subcommands({})) known.push_back(command->get_name());
+  } else {
+    for (const CLI::Option* option : commands[0]->get_options())
+      for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  }
+  const std::vector<std::string_view> names(known.begin(), known.end());
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view given = argv[i], word = given.substr(0, given.find('='));
+    const bool flag = word.starts_with("--");
+    if (word == "--" || flag == commands.empty() || word.starts_with("-") != flag) continue;
+    if (std::find(names.begin(), names.end(), word) != names.end()) continue;
+    const std::string_view near = slipway::text::Nearest(word, names);
+    const std::string what = commands.empty() ? "there is no command '" : commands[0]->get_name() + " has no flag '";
+    return what + std::string(word) + "'" + (near.empty() ? "" : "; did you mean '" + std::string(near) + "'?") + "\n";
+  }
+  return "";
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   // A file that grows past a limit is a failed write with a message, as a full disk is.
@@ -43,6 +74,9 @@ int main(int argc, char** argv) {
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
     app.exit(e);
+    const int kind = e.get_exit_code();
+    if (kind == static_cast<int>(CLI::ExitCodes::ExtrasError) || kind == static_cast<int>(CLI::ExitCodes::RequiredError))
+      std::fputs(Meant(app, argc, argv).c_str(), stderr);
     return slipway::driver::kUsage;
   } catch (const std::bad_alloc&) {
     std::fputs("error[SW4001]: out of memory\n", stderr);
