@@ -83,7 +83,7 @@ std::optional<double> GainOf(const ir::Node& n) {
   const bool steps = stride[0] != 1 || stride[1] != 1 || dilation[0] != 1 || dilation[1] != 1;
   if (*groups > 1) return work * (sizes[1] == 1 ? 8 : sizes[1] < 64 ? 1 : 0);
   if (sizes[2] == 1 && sizes[3] == 1) return work * 0.1;
-  if (sizes[2] == 3 && sizes[3] == 3 && !steps && sizes[1] >= 16) return work * -0.6;
+  if (sizes[2] == 3 && sizes[3] == 3 && !steps && sizes[1] >= 16) return work * 0.1;
   return 0;
 }
 
