@@ -206,8 +206,10 @@ class Conv {
     constexpr int64_t kElements = 36, kChannels = 96, kTiles = 48;
     const int64_t across = Ceil(to_x_, 4), tiles = batch_ * Ceil(to_y_, 4) * across, most = std::min(tiles, BandTiles());
     const int64_t rows = Ceil(tiles, Ceil(tiles, most)), groups = Ceil(f_.outs, kColumns), deep = std::min(channels_, kChannels);
-    float* const v = scratch.Take<float>(kElements * rows * channels_);
-    const int64_t element = rows * channels_, u_element = deep * kColumns, p_element = std::min(rows, kTiles) * kColumns;
+    // A line of the cache more than there is to hold, so that the 36 elements of a place do not meet in the same sets.
+    const int64_t element = Ceil(rows * channels_, kPanel) * kPanel + kPanel, u_element = deep * kColumns + kPanel,
+                  p_element = std::min(rows, kTiles) * kColumns + kPanel;
+    float* const v = scratch.Take<float>(kElements * element);
     for (int64_t t0 = 0; t0 < (scratch.counting() ? 1 : tiles); t0 += rows) {
       const int64_t count = std::min(rows, tiles - t0);
       auto place = [&](int64_t t, int64_t* n, int64_t* y, int64_t* x) {
