@@ -146,7 +146,6 @@ void Model::Return(Runner runner) {
       counts_[i] += times[i] > 0;
       const kernels::Work& work = runner.context->work()[i];
       work_[i].operations += work.operations, work_[i].bytes += work.bytes;
-      std::copy_n(work.sizes, 4, work_[i].sizes), work_[i].way = work.way;
       work_[i].most_rows = std::max(work_[i].most_rows, work.most_rows);
     }
     TakeMemory(*runner.context, &temporaries_, &working_);
@@ -277,8 +276,7 @@ std::vector<Model::Row> Model::ProfileRows() {
   std::map<std::string, Row> rows;
   for (size_t i = 0; i < nanoseconds_.size(); ++i) {
     if (counts_[i] == 0) continue;
-    std::string op = about_.origins[plan().steps[i].origin].op;
-    if (std::getenv("DBG_SHAPES")) { const auto& w = work_[i]; op += " " + std::to_string(w.sizes[0]) + " x " + std::to_string(w.sizes[1]) + " " + std::to_string(w.sizes[2]) + " " + std::to_string(w.sizes[3]) + " " + w.way; }
+    const std::string& op = about_.origins[plan().steps[i].origin].op;
     Row& row = rows[op];
     row.op = op;
     row.steps += counts_[i];

@@ -60,7 +60,7 @@ class Conv {
   // The result's memory, with channels last: the epilogue's `add` lies alike.
   void Run(const ConvEpilogue& e, const Workers* workers, Scratch& scratch) {
     filters_ = Filters(scratch);
-    float* const image = f_.planes() ? Planes(scratch) : Last(scratch);
+    float* const image = f_.planes() ? Planes(scratch) : Last(workers, scratch);
     const bool as_it_lies = !f_.planes() && ChannelsLast(x_);
     pixel_ = f_.planes() ? 1 : as_it_lies ? x_.strides[4] : channels_;
     step_ = as_it_lies ? x_.strides[0] : channels_ * in_y_ * in_x_;
@@ -88,10 +88,22 @@ class Conv {
     return to;
   }
   // A copy with channels last; null where the image is used as it lies.
-  float* Last(Scratch& scratch) const {
+  float* Last(const Workers* workers, Scratch& scratch) const {
     if (ChannelsLast(x_)) return nullptr;
     float* const to = scratch.Take<float>(x_.numel());
     if (scratch.counting()) return to;
+    if (x_.strides[4] == 1 && (in_y_ == 1 || x_.strides[3] == in_x_)) {
+      const int64_t places = in_y_ * in_x_;
+      ParallelFor(workers, batch_ * places, std::max<int64_t>(64, 32768 / channels_ / 16 * 16), [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin, count; i < end; i += count) {
+          const int64_t n = i / places, p = i % places;
+          count = std::min(end - i, places - p);
+          BestIsa().transpose(reinterpret_cast<const uint32_t*>(x_.as<float>() + n * x_.strides[0] + p), x_.strides[1],
+                              reinterpret_cast<uint32_t*>(to + i * channels_), channels_, count, channels_);
+        }
+      });
+      return to;
+    }
     for (int64_t n = 0; n < batch_; ++n)
       for (int64_t y = 0; y < in_y_; ++y) {
         const float* from = x_.as<float>() + n * x_.strides[0] + y * x_.strides[3];
