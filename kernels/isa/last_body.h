@@ -139,6 +139,17 @@ __attribute__((noinline)) void LastTile(const LastBlock& g, int64_t i, int64_t j
   // Vectors as wide as a panel: the second is of the next one.
   const int64_t next = kLanes < kPanel ? kLanes : g.w_panel;
   const int64_t k = g.k;
+#if SLIPWAY_SUM_TILE
+  if constexpr (R == 6 && V == 2) {
+    for (int64_t run = 0; run < g.run_count; ++run) {
+      Vec part[6][2];
+      SumTile(k, g.x + g.runs[run] + i * g.x_row, g.x_row, w + run * g.w_run, kPanel, next, nullptr, part);
+#pragma GCC unroll 6
+      for (int r = 0; r < 6; ++r) sum[2 * r] += part[r][0], sum[2 * r + 1] += part[r][1];
+    }
+    return StoreLast<R, V>(g, i, j, n, sum);
+  }
+#endif
   constexpr int kThirds = (R + 2) / 3;
   int64_t away = g.x_row * 4;
   const int64_t to_ahead = ahead != nullptr ? ahead - w : 0;
