@@ -3,7 +3,8 @@
 // reads it in another layout lays it out anew.
 //
 // With channels last, depthwise convolutions and those of small groups gain most (vectors are of channels, which every place has alike),
-// pointwise ones a little; 3 × 3 ones that go by Winograd's transforms are made for planes.
+// pointwise ones and those by Winograd's transforms a little. What is gained has to be more than laying out anew takes where images come
+// into a region and leave it, or a depthwise convolution on its own would be slower than one over planes.
 #include "planner/choose_layouts.h"
 
 #include <optional>
@@ -18,7 +19,9 @@ namespace slipway::planner {
 namespace {
 
 constexpr int kRank = 4;
-constexpr int64_t kPlaces = 196;  // of an image whose size is not known
+constexpr int64_t kPlaces = 196;   // of an image whose size is not known
+constexpr double kLaying = 25;     // multiplications in whose time an element is laid out anew
+constexpr int64_t kFewChannels = 4;  // convolutions read planes of so few as they are
 
 bool IsImage(const ir::Value* v) {
   return v != nullptr && v->type().is_tensor() && v->rank() == kRank && v->dtype() == ir::DType::kFloat32;
@@ -39,7 +42,7 @@ class Regions {
   // The region of an image; a fresh one where it has none.
   int Of(const ir::Value* v) {
     auto [it, fresh] = of_.try_emplace(v, static_cast<int>(parent_.size()));
-    if (fresh) parent_.push_back(it->second), gain_.push_back(0);
+    if (fresh) parent_.push_back(it->second), gain_.push_back(0), images_.push_back(v);
     return Root(it->second);
   }
   void Join(const ir::Value* a, const ir::Value* b) {
@@ -49,6 +52,7 @@ class Regions {
     gain_[x] += gain_[y];
   }
   void Gain(const ir::Value* v, double by) { gain_[Of(v)] += by; }
+  const std::vector<const ir::Value*>& images() const { return images_; }  // in the order in which they came
   double gain(const ir::Value* v) { return gain_[Of(v)]; }
 
  private:
@@ -57,6 +61,7 @@ class Regions {
     return i;
   }
   absl::flat_hash_map<const ir::Value*, int> of_;
+  std::vector<const ir::Value*> images_;
   std::vector<int> parent_;
   std::vector<double> gain_;
 };
@@ -81,10 +86,18 @@ std::optional<double> GainOf(const ir::Node& n) {
   const double taps = static_cast<double>(sizes[2] * sizes[3]);
   const double work = places * static_cast<double>(sizes[0]) * static_cast<double>(sizes[1]) * taps;
   const bool steps = stride[0] != 1 || stride[1] != 1 || dilation[0] != 1 || dilation[1] != 1;
-  if (*groups > 1) return work * (sizes[1] == 1 ? 8 : sizes[1] < 64 ? 1 : 0);
+  if (*groups > 1) return work * (sizes[1] == 1 ? (!steps ? 2.5 : places <= kPlaces ? 6 : 3.5) : sizes[1] <= 16 ? 2 : sizes[1] < 64 ? 1 : 0);
   if (sizes[2] == 1 && sizes[3] == 1) return work * 0.1;
-  if (sizes[2] == 3 && sizes[3] == 3 && !steps && sizes[1] >= 16) return work * -0.6;
+  if (sizes[2] == 3 && sizes[3] == 3 && !steps && sizes[1] >= 16) return work * 0.2;
   return 0;
+}
+
+// Of what has to be laid out anew: an image of one place lies alike in both.
+double Elements(const ir::Value* v) {
+  if (v->sizes()[2].is(1) && v->sizes()[3].is(1)) return 0;
+  double n = 1;
+  for (int d = 1; d < kRank; ++d) n *= static_cast<double>(v->sizes()[d].constant().value_or(d == 1 ? 1 : 14));
+  return n;
 }
 
 }  // namespace
@@ -111,6 +124,17 @@ void ChooseLayouts(const ir::Graph& g, absl::flat_hash_set<const ir::Node*>* las
       a.arg.ForEachValue([&](const ir::Value* v) {
         if (IsImage(v)) regions.Join(v, out);
       });
+  }
+  // What comes from elsewhere, and what the caller or an operator of planes takes.
+  absl::flat_hash_set<const ir::Value*> made;
+  for (const ir::Node* n : g)
+    if ((IsConvolution(*n) || Carries(*n)))
+      for (const ir::Value* v : n->outputs()) made.insert(v);
+  for (const ir::Value* v : regions.images()) {
+    bool leaves = g.IsOutput(v);
+    for (const ir::Node* user : v->users()) leaves = leaves || user->op().base == "conv_transpose2d" || user->op().base.find("upsample") != std::string_view::npos;
+    const bool comes = !made.contains(v) && v->sizes()[1].constant().value_or(kFewChannels + 1) > kFewChannels;
+    if (comes || leaves) regions.Gain(v, -kLaying * Elements(v));
   }
   for (const ir::Node* n : convolutions)
     if (regions.gain(n->output(0)) > 0) last->insert(n);

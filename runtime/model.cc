@@ -156,7 +156,6 @@ void Model::Return(Runner runner) {
       counts_[i] += times[i] > 0;
       const kernels::Work& work = runner.context->work()[i];
       work_[i].operations += work.operations, work_[i].bytes += work.bytes;
-      std::copy_n(work.sizes, 4, work_[i].sizes), work_[i].way = work.way;
       work_[i].most_rows = std::max(work_[i].most_rows, work.most_rows);
     }
     TakeMemory(*runner.context, &temporaries_, &working_);
@@ -287,7 +286,7 @@ std::vector<Model::Row> Model::ProfileRows() {
   std::map<std::string, Row> rows;
   for (size_t i = 0; i < nanoseconds_.size(); ++i) {
     if (counts_[i] == 0) continue;
-    std::string op = about_.origins[plan().steps[i].origin].op;
+    const std::string& op = about_.origins[plan().steps[i].origin].op;
     Row& row = rows[op];
     row.op = op;
     row.steps += counts_[i];

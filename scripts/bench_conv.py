@@ -75,6 +75,16 @@ CASES = {
     "1x1 160>960 7": lambda: conv(160, 960, 1, 7),
     "1x1 960>160 7": lambda: conv(960, 160, 1, 7),
     "1x1 64>256 56": lambda: conv(64, 256, 1, 56),
+    # Depthwise ones, groups of few channels
+    "dw3x3s2 144 56": lambda: conv(144, 144, 3, 56, 2, 144),
+    "dw5x5s2 240 28": lambda: conv(240, 240, 5, 28, 2, 240),
+    "dw7x7 96 56": lambda: conv(96, 96, 7, 56, groups=96),
+    "dw7x7 384 14": lambda: conv(384, 384, 7, 14, groups=384),
+    "dw7x7s2 96 56": lambda: conv(96, 96, 7, 56, 2, 96),
+    "g8 3x3 128 28": lambda: conv(128, 128, 3, 28, groups=16),
+    "g8 3x3s2 128 28": lambda: conv(128, 128, 3, 28, 2, 16),
+    "g16 3x3 256 14": lambda: conv(256, 256, 3, 14, groups=16),
+    "g16 3x3s2 256 14": lambda: conv(256, 256, 3, 14, 2, 16),
     # U-Net
     "3x3 1>32 128": lambda: conv(1, 32, 3, 128),
     "3x3 32>32 128": lambda: conv(32, 32, 3, 128),

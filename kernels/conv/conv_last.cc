@@ -39,7 +39,19 @@ class Conv {
     return true;
   }
   bool pointwise() const { return f_.taps() == 1 && !bordered() && s_.stride[1] == 1 && s_.stride[2] == 1 && to_y_ == in_y_ && to_x_ == in_x_ && f_.groups == 1; }
+  // Whether Winograd's transforms (winograd.h, tiles of 4 × 4) take less time than the sums: about how many multiplications of vectors
+  // each takes, transforms of filters in the call included.
+  bool winograd() const {
+    if (f_.groups != 1 || f_.planes() || f_.height != 3 || f_.width != 3 || channels_ < 16 || f_.outs < 16) return false;
+    for (int d = 1; d < 3; ++d)
+      if (s_.stride[d] != 1 || s_.dilation[d] != 1 || s_.pad[d] > 2) return false;
+    const double tiles = static_cast<double>(batch_ * Ceil(to_y_, 4) * Ceil(to_x_, 4)), in = static_cast<double>(channels_), out = static_cast<double>(f_.outs);
+    const double places = static_cast<double>(batch_ * to_y_ * to_x_);
+    const double bands = std::max(1.0, tiles / static_cast<double>(BandTiles()));
+    return tiles * 36 * in * out * 1.1 + bands * in * out * 110 + tiles * 160 * (in + out) < places * 9 * in * out;
+  }
   const char* Way() const {
+    if (winograd()) return "channels last, Winograd, F(4 x 4)";
     if (f_.depthwise()) return "channels last, depthwise";
     if (pointwise()) return "channels last, pointwise";
     return f_.groups > 1 ? "channels last, groups" : "channels last, in bands";
@@ -48,7 +60,7 @@ class Conv {
   // The result's memory, with channels last: the epilogue's `add` lies alike.
   void Run(const ConvEpilogue& e, const Workers* workers, Scratch& scratch) {
     filters_ = Filters(scratch);
-    float* const image = f_.planes() ? Planes(scratch) : Last(scratch);
+    float* const image = f_.planes() ? Planes(scratch) : Last(workers, scratch);
     const bool as_it_lies = !f_.planes() && ChannelsLast(x_);
     pixel_ = f_.planes() ? 1 : as_it_lies ? x_.strides[4] : channels_;
     step_ = as_it_lies ? x_.strides[0] : channels_ * in_y_ * in_x_;
@@ -56,6 +68,7 @@ class Conv {
     finish_ = {e.scale, e.shift, e.add, e.activation, e.low, e.high};
     const double work = static_cast<double>(batch_ * to_y_ * to_x_) * static_cast<double>(f_.outs * f_.depth());
     if (work < kLeastWork) workers = nullptr;
+    if (winograd()) return Winograd(workers, scratch);
     if (f_.depthwise()) return Depthwise(workers, scratch);
     if (pointwise()) return Pointwise(workers, scratch);
     Bands(workers, scratch);
@@ -75,10 +88,22 @@ class Conv {
     return to;
   }
   // A copy with channels last; null where the image is used as it lies.
-  float* Last(Scratch& scratch) const {
+  float* Last(const Workers* workers, Scratch& scratch) const {
     if (ChannelsLast(x_)) return nullptr;
     float* const to = scratch.Take<float>(x_.numel());
     if (scratch.counting()) return to;
+    if (x_.strides[4] == 1 && (in_y_ == 1 || x_.strides[3] == in_x_)) {
+      const int64_t places = in_y_ * in_x_;
+      ParallelFor(workers, batch_ * places, std::max<int64_t>(64, 32768 / channels_ / 16 * 16), [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin, count; i < end; i += count) {
+          const int64_t n = i / places, p = i % places;
+          count = std::min(end - i, places - p);
+          BestIsa().transpose(reinterpret_cast<const uint32_t*>(x_.as<float>() + n * x_.strides[0] + p), x_.strides[1],
+                              reinterpret_cast<uint32_t*>(to + i * channels_), channels_, count, channels_);
+        }
+      });
+      return to;
+    }
     for (int64_t n = 0; n < batch_; ++n)
       for (int64_t y = 0; y < in_y_; ++y) {
         const float* from = x_.as<float>() + n * x_.strides[0] + y * x_.strides[3];
@@ -181,6 +206,81 @@ class Conv {
         isa_.last_block(b);
       }
     });
+  }
+
+  // Tiles whose transforms are held at once.
+  int64_t BandTiles() const { return std::clamp<int64_t>((int64_t{1} << 18) / (36 * channels_), 64, 256); }
+
+  // A band of tiles after the other: first its transforms, shared by tiles; then for some panels of results at a time, which threads
+  // share, the transforms of their filters, the 36 products and the way back. Filters are transformed some channels at a time, so that
+  // they stay in the second-level cache; sums of products go on over these in the same order for every cut.
+  void Winograd(const Workers* workers, Scratch& scratch) const {
+    constexpr int64_t kElements = 36, kChannels = 96, kTiles = 48;
+    const int64_t across = Ceil(to_x_, 4), tiles = batch_ * Ceil(to_y_, 4) * across, most = std::min(tiles, BandTiles());
+    const int64_t rows = Ceil(tiles, Ceil(tiles, most)), groups = Ceil(f_.outs, kColumns), deep = std::min(channels_, kChannels);
+    // A line of the cache more than there is to hold, so that the 36 elements of a place do not meet in the same sets.
+    const int64_t element = Ceil(rows * channels_, kPanel) * kPanel + kPanel, u_element = deep * kColumns + kPanel,
+                  p_element = std::min(rows, kTiles) * kColumns + kPanel;
+    float* const v = scratch.Take<float>(kElements * element);
+    for (int64_t t0 = 0; t0 < (scratch.counting() ? 1 : tiles); t0 += rows) {
+      const int64_t count = std::min(rows, tiles - t0);
+      auto place = [&](int64_t t, int64_t* n, int64_t* y, int64_t* x) {
+        const int64_t down = Ceil(to_y_, 4);
+        *n = t / across / down, *y = t / across % down * 4, *x = t % across * 4;
+      };
+      if (!scratch.counting())
+        ParallelFor(workers, count, 4, [&](int64_t begin, int64_t end) {
+          for (int64_t t = begin; t < end; ++t) {
+            int64_t n, y, x;
+            place(t0 + t, &n, &y, &x);
+            y -= s_.pad[1], x -= s_.pad[2];
+            LastWinogradInput in;
+            in.x = data_ + n * step_ + (y * in_x_ + x) * pixel_, in.x_row = in_x_ * pixel_, in.x_column = pixel_;
+            in.y0 = std::max<int64_t>(0, -y), in.y1 = std::min<int64_t>(6, in_y_ - y);
+            in.x0 = std::max<int64_t>(0, -x), in.x1 = std::min<int64_t>(6, in_x_ - x);
+            in.channels = channels_, in.v = v + t * channels_, in.element = element;
+            isa_.last_winograd_input(in);
+          }
+        });
+      ParallelFor(scratch, workers, groups, 1, [&](int64_t begin, int64_t end, Scratch& own) {
+        float *const u = own.Take<float>(kElements * u_element), *const p = own.Take<float>(kElements * p_element);
+        if (own.counting()) return;
+        const int64_t run = 0;
+        for (int64_t group = begin; group < end; ++group) {
+          const int64_t j = group * kColumns, columns = std::min(kColumns, f_.outs - j);
+          for (int64_t b0 = 0; b0 < count; b0 += kTiles) {
+            const int64_t block = std::min(kTiles, count - b0);
+            for (int64_t c0 = 0; c0 < channels_; c0 += kChannels) {
+              const int64_t c = std::min(kChannels, channels_ - c0);
+              if (b0 == 0 || channels_ > kChannels)
+                for (int64_t i = 0; i < columns; i += kPanel)
+                  isa_.last_winograd_filters(filters_ + (j + i) / kPanel * f_.depth() * kPanel + c0 * kPanel, channels_ * kPanel, c,
+                                             u + i * deep, u_element);
+              for (int64_t e = 0; e < kElements; ++e) {
+                LastBlock g;
+                g.m = block, g.n = columns, g.k = c;
+                g.x = v + e * element + b0 * channels_ + c0, g.x_row = channels_;
+                g.runs = &run, g.run_count = 1;
+                g.w = u + e * u_element, g.w_panel = deep * kPanel;
+                g.out = p + e * p_element, g.out_row = kColumns, g.accumulate = c0 > 0;
+                isa_.last_block(g);
+              }
+            }
+            for (int64_t t = 0; t < block; ++t) {
+              int64_t n, y, x;
+              place(t0 + b0 + t, &n, &y, &x);
+              const int64_t at = PlaceOf(n, y) + x * out_.strides[4] + j;
+              LastWinogradOutput out;
+              out.p = p + t * kColumns, out.element = p_element;
+              out.rows = std::min<int64_t>(4, to_y_ - y), out.columns = std::min<int64_t>(4, to_x_ - x), out.channels = columns;
+              out.out = out_.as<float>() + at, out.out_row = out_.strides[3], out.out_column = out_.strides[4];
+              out.finish = FinishFor(at, j);
+              isa_.last_winograd_output(out);
+            }
+          }
+        }
+      });
+    }
   }
 
   void Bands(const Workers* workers, Scratch& scratch) const {

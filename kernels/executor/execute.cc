@@ -474,8 +474,6 @@ void Context::CountWork(const Step& s, const Call& call) {
   Work& work = work_[&s - executable_->plan().steps.data()];
   work.operations += p.operations, work.bytes += p.bytes * p.reads;
   work.most_rows = std::max(work.most_rows, p.m.value);
-  work.sizes[0] = p.batch.value, work.sizes[1] = p.m.value, work.sizes[2] = p.k.value, work.sizes[3] = p.n.value;
-  work.way = p.loop.way;
 }
 
 Failure Context::Steps() {

@@ -100,8 +100,6 @@ struct Work {
   double operations = 0;  // multiplications and additions
   double bytes = 0;       // of right matrices, once a product
   int64_t most_rows = 0;  // of the left matrix
-  int64_t sizes[4] = {};  // batch, m, k, n of the last
-  const char* way = "";   // and its loop
 };
 
 // Not thread-safe: one per concurrent run.

@@ -88,6 +88,23 @@ struct LastTaps {
   LastFinish finish;
 };
 
+// A tile of an image with channels last for Winograd's transform of F(4 × 4, 3 × 3) (winograd.h): elements (i, j), i, j < 6, of which
+// those of rows [y0, y1) and columns [x0, x1) are there and the others zeros. v[(i · 6 + j) · element + c] of the channels.
+struct LastWinogradInput {
+  const float* x = nullptr;  // element (0, 0)
+  int64_t x_row = 0, x_column = 0, y0 = 0, y1 = 0, x0 = 0, x1 = 0, channels = 0;
+  float* v = nullptr;
+  int64_t element = 0;
+};
+// The way back: results (y, x), y < rows, x < columns <= 4, of the products p[(i · 6 + j) · element + c], with what follows the sums.
+struct LastWinogradOutput {
+  const float* p = nullptr;
+  int64_t element = 0, rows = 0, columns = 0, channels = 0;
+  float* out = nullptr;
+  int64_t out_row = 0, out_column = 0;
+  LastFinish finish;  // `add` lies as `out` does
+};
+
 // The largest (NaN above all), or the sum times `by`, of `count` rows of n floats.
 struct LastPool {
   const float* const* rows = nullptr;
@@ -133,6 +150,10 @@ struct ConvIsa {
   // x[… + j / group · group + p], p < k = group.
   void (*last_groups)(const LastBlock& b, int64_t group);
   void (*last_taps)(const LastTaps& t);
+  // Filters of a panel: taps `tap` floats apart, each of `channels` rows of kPanel; u[(i · 6 + j) · element + c · kPanel + o].
+  void (*last_winograd_filters)(const float* panel, int64_t tap, int64_t channels, float* u, int64_t element);
+  void (*last_winograd_input)(const LastWinogradInput& t);
+  void (*last_winograd_output)(const LastWinogradOutput& t);
   void (*last_max)(const LastPool& p);
   void (*last_sum)(const LastPool& p);
   // A batch norm as x · scale + shift: of its weights and biases, which are overwritten; computed in f64.

@@ -139,6 +139,17 @@ __attribute__((noinline)) void LastTile(const LastBlock& g, int64_t i, int64_t j
   // Vectors as wide as a panel: the second is of the next one.
   const int64_t next = kLanes < kPanel ? kLanes : g.w_panel;
   const int64_t k = g.k;
+#if SLIPWAY_SUM_TILE
+  if constexpr (R == 6 && V == 2) {
+    for (int64_t run = 0; run < g.run_count; ++run) {
+      Vec part[6][2];
+      SumTile(k, g.x + g.runs[run] + i * g.x_row, g.x_row, w + run * g.w_run, kPanel, next, nullptr, part);
+#pragma GCC unroll 6
+      for (int r = 0; r < 6; ++r) sum[2 * r] += part[r][0], sum[2 * r + 1] += part[r][1];
+    }
+    return StoreLast<R, V>(g, i, j, n, sum);
+  }
+#endif
   constexpr int kThirds = (R + 2) / 3;
   int64_t away = g.x_row * 4;
   const int64_t to_ahead = ahead != nullptr ? ahead - w : 0;
@@ -357,6 +368,89 @@ void LastTapsOf(const LastTaps& g) {
     if (g.width == 7) return two ? LastTapsRow<7, 2>(g) : LastTapsRow<7, 1>(g);
   }
   LastTapsAny(g);
+}
+
+// ---- Winograd's transforms.
+
+void LastWinogradFilters(const float* panel, int64_t tap, int64_t channels, float* u, int64_t element) {
+  for (int64_t c = 0; c < channels * kPanel; c += kLanes) {
+    Vec g[9], half[3][6];
+#pragma GCC unroll 9
+    for (int t = 0; t < 9; ++t) g[t] = Load(panel + t * tap + c);
+#pragma GCC unroll 3
+    for (int j = 0; j < 3; ++j) {
+      const Vec column[3] = {g[j], g[3 + j], g[6 + j]};
+      WinogradOf<4>::Weights(column, half[j]);
+    }
+#pragma GCC unroll 6
+    for (int i = 0; i < 6; ++i) {
+      const Vec row[3] = {half[0][i], half[1][i], half[2][i]};
+      Vec out[6];
+      WinogradOf<4>::Weights(row, out);
+#pragma GCC unroll 6
+      for (int j = 0; j < 6; ++j) Store(u + (i * 6 + j) * element + c, out[j]);
+    }
+  }
+}
+
+void LastWinogradTile(const LastWinogradInput& t) {
+  for (int64_t c = 0; c < t.channels; c += kLanes) {
+    const int64_t n = Least(kLanes, t.channels - c);
+    Vec half[6][6];  // by column
+#pragma GCC unroll 6
+    for (int j = 0; j < 6; ++j) {
+      Vec d[6];
+      const bool in = j >= t.x0 && j < t.x1;
+#pragma GCC unroll 6
+      for (int i = 0; i < 6; ++i)
+        d[i] = in && i >= t.y0 && i < t.y1 ? LoadSome(t.x + i * t.x_row + j * t.x_column + c, n) : Vec{};
+      WinogradOf<4>::Input(d, half[j]);
+    }
+#pragma GCC unroll 6
+    for (int i = 0; i < 6; ++i) {
+      const Vec row[6] = {half[0][i], half[1][i], half[2][i], half[3][i], half[4][i], half[5][i]};
+      Vec out[6];
+      WinogradOf<4>::Input(row, out);
+#pragma GCC unroll 6
+      for (int j = 0; j < 6; ++j) StoreSome(t.v + (i * 6 + j) * t.element + c, out[j], n);
+    }
+  }
+}
+
+void LastWinogradResult(const LastWinogradOutput& t) {
+  const LastFinish& f = t.finish;
+  for (int64_t c = 0; c < t.channels; c += kLanes) {
+    const int64_t n = Least(kLanes, t.channels - c);
+    Vec half[6][4];  // by column
+#pragma GCC unroll 6
+    for (int j = 0; j < 6; ++j) {
+      Vec m[6];
+#pragma GCC unroll 6
+      for (int i = 0; i < 6; ++i) m[i] = LoadSome(t.p + (i * 6 + j) * t.element + c, n);
+      WinogradOf<4>::Output(m, half[j]);
+    }
+    const Vec scale = f.scale != nullptr ? LoadSome(f.scale + c, n) : Splat(1.0f);
+    const Vec shift = f.shift != nullptr ? LoadSome(f.shift + c, n) : Vec{};
+#pragma GCC unroll 4
+    for (int y = 0; y < 4; ++y) {
+      if (y >= t.rows) break;
+      const Vec row[6] = {half[0][y], half[1][y], half[2][y], half[3][y], half[4][y], half[5][y]};
+      Vec out[4];
+      WinogradOf<4>::Output(row, out);
+      const int64_t at = y * t.out_row + c;
+#pragma GCC unroll 4
+      for (int x = 0; x < 4; ++x) {
+        out[x] = out[x] * scale + shift;
+        if (f.add != nullptr && x < t.columns) out[x] += LoadSome(f.add + at + x * t.out_column, n);
+      }
+      FinishLast<4>(f, out);
+#pragma GCC unroll 4
+      for (int x = 0; x < 4; ++x)
+        if (x < t.columns) StoreSome(t.out + at + x * t.out_column, out[x], n);
+    }
+  }
+  if (IsSlow(f.activation))
+    for (int64_t y = 0; y < t.rows; ++y) LastFunction(f.activation, t.out + y * t.out_row, t.out_column, t.columns, t.channels);
 }
 
 // ---- Pools.

@@ -53,6 +53,9 @@ void NarrowRow(const float* x, void* out, DType dtype, int64_t n) {
 
 // to[i * to_row + j] = from[j * from_row + i] for i < rows, j < columns.
 void TransposeWords(const uint32_t* from, int64_t from_row, uint32_t* to, int64_t to_row, int64_t rows, int64_t columns) {
+  // Some rows of `to` at a time, whose lines stay in the cache until they are full.
+  constexpr int64_t kBlock = 64;
+  for (; rows > kBlock; rows -= kBlock, from += kBlock, to += kBlock * to_row) TransposeWords(from, from_row, to, to_row, kBlock, columns);
   const float* source = reinterpret_cast<const float*>(from);
   float* target = reinterpret_cast<float*>(to);
   int64_t j = 0;

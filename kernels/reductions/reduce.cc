@@ -65,7 +65,7 @@ template <bool kMean>
 bool SumAcross(const Call& c, int dims) {
   const Tensor &in = c.in[0], &out = c.out[0];
   const int last = out.rank - 1;
-  constexpr int64_t kColumns = 256;
+  constexpr int64_t kColumns = 64;
   if (ComputeType(c.compute) != DType::kF32 || last < 0 || in.strides[last] != 1 || in.sizes[last] < 8 ||
       in.numel() == 0 || in.strides[in.rank - 1] == 1)
     return false;

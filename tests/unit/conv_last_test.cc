@@ -170,6 +170,11 @@ TEST(ConvLast, LargeOnes) {
       {.c = 64, .o = 100, .h = 29, .w = 31, .ky = 3, .kx = 3, .sy = 2, .sx = 2, .py = 1, .px = 1, .activation = Activation::kClamp},
       {.c = 3, .o = 32, .h = 65, .w = 67, .ky = 3, .kx = 3, .sy = 2, .sx = 2, .py = 1, .px = 1, .from = kPlanes, .scale = true},
       {.c = 72, .o = 72, .groups = 72, .h = 56, .w = 57, .ky = 5, .kx = 5, .py = 2, .px = 2, .add = true},
+      // By Winograd's transforms: tiles that are cut, channels in several parts, several bands.
+      {.c = 64, .o = 72, .h = 30, .w = 29, .ky = 3, .kx = 3, .py = 1, .px = 1, .scale = true, .shift = true, .add = true, .activation = Activation::kSilu},
+      {.n = 2, .c = 200, .o = 40, .h = 14, .w = 15, .ky = 3, .kx = 3, .py = 1, .px = 1, .activation = Activation::kClamp},
+      {.c = 37, .o = 50, .h = 45, .w = 43, .ky = 3, .kx = 3, .py = 2, .px = 0, .from = kPartOfLast, .to = kPartOfLast, .add = true},
+      {.c = 512, .o = 100, .h = 7, .w = 7, .ky = 3, .kx = 3, .py = 1, .px = 1, .to = kPlanes, .shift = true},
       {.c = 128, .o = 128, .groups = 16, .h = 28, .w = 28, .ky = 3, .kx = 3, .py = 1, .px = 1},
       {.c = 96, .o = 96, .groups = 4, .h = 28, .w = 28, .ky = 3, .kx = 3, .py = 1, .px = 1},
   };

@@ -1,0 +1,167 @@
+"""Convolutional programs in native libraries beside torch, under each instruction set: images with channels last, branches that are
+merged, paddings that convolutions take over."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SLIPWAY = os.environ.get("SLIPWAY", str(ROOT / "build" / "slipway"))
+FLAGS = set(pathlib.Path("/proc/cpuinfo").read_text().split())
+PRESENT = [isa for isa, needs in {"v2": {"sse4_2"}, "avx2": {"avx2", "fma", "f16c"}, "avx512": {"avx512f", "avx512vl", "avx512bw", "avx512dq"}}.items() if needs <= FLAGS] or [""]
+
+
+def conv(c, o, k, stride=1, groups=1, act=None, padding=None):
+    layers = [nn.Conv2d(c, o, k, stride, k // 2 if padding is None else padding, groups=groups, bias=False), nn.BatchNorm2d(o)]
+    return nn.Sequential(*layers, *([act()] if act else []))
+
+
+class Squeeze(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.a, self.b = nn.Conv2d(c, 8, 1), nn.Conv2d(8, c, 1)
+
+    def forward(self, x):
+        return x * torch.sigmoid(self.b(nn.functional.silu(self.a(x.mean((2, 3), keepdim=True)))))
+
+
+class Residual(nn.Module):
+    def __init__(self, *layers):
+        super().__init__()
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, x):
+        return x + self.layers(x)
+
+
+class Ghost(nn.Module):
+    """Half of the channels are made of the other half."""
+
+    def __init__(self, c, o):
+        super().__init__()
+        self.a, self.b = conv(c, o // 2, 1, act=nn.ReLU), conv(o // 2, o // 2, 3, groups=o // 2, act=nn.ReLU)
+
+    def forward(self, x):
+        y = self.a(x)
+        return torch.cat((y, self.b(y)), 1)
+
+
+class Branches(nn.Module):
+    def __init__(self, c, groups=1):
+        super().__init__()
+        self.a, self.b, self.n = conv(c, c, 3, groups=groups), conv(c, c, 1, groups=groups), nn.BatchNorm2d(c)
+
+    def forward(self, x):
+        return torch.relu(self.a(x) + self.b(x) + self.n(x))
+
+
+class Late(nn.Module):
+    """A depthwise convolution and a norm over channels that are last."""
+
+    def __init__(self, c):
+        super().__init__()
+        self.d, self.n, self.u, self.v = nn.Conv2d(c, c, 7, padding=3, groups=c), nn.LayerNorm(c), nn.Linear(c, 2 * c), nn.Linear(2 * c, c)
+
+    def forward(self, x):
+        y = self.d(x).permute(0, 2, 3, 1)
+        return x + self.v(nn.functional.gelu(self.u(self.n(y)))).permute(0, 3, 1, 2)
+
+
+class Padded(nn.Module):
+    """As TensorFlow pads: one more behind than before."""
+
+    def __init__(self, c):
+        super().__init__()
+        self.d, self.p = conv(c, c, 3, 2, c, padding=0), conv(c, 24, 3, 2, padding=0)
+
+    def forward(self, x):
+        return self.p(nn.functional.pad(self.d(nn.functional.pad(x, (0, 1, 0, 1))), (1, 1, 1, 1)))
+
+
+class PreNorm(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.n, self.p, self.d = nn.BatchNorm2d(c), nn.Conv2d(c, 16, 1), nn.Conv2d(16, 16, 3, padding=1, groups=16)
+
+    def forward(self, x):
+        return torch.cat((x, self.d(self.p(torch.relu(self.n(x))))), 1)
+
+
+NETS = {
+    "inverted residuals": lambda: [conv(3, 16, 3, 2, act=nn.Hardswish), Residual(conv(16, 40, 1, act=nn.SiLU), conv(40, 40, 5, groups=40, act=nn.SiLU), Squeeze(40), conv(40, 16, 1)), conv(16, 23, 1), conv(23, 23, 3, 2, 23, act=nn.ReLU6)],
+    "ghosts": lambda: [conv(3, 16, 3, 2, act=nn.ReLU), Ghost(16, 48), Ghost(48, 26)],
+    "groups": lambda: [conv(3, 32, 7, 2, act=nn.ReLU), nn.MaxPool2d(3, 2, 1), Residual(conv(32, 64, 1, act=nn.ReLU), conv(64, 64, 3, groups=16, act=nn.ReLU), conv(64, 32, 1)), conv(32, 48, 3, 2, groups=2), nn.AvgPool2d(2)],
+    "branches": lambda: [conv(3, 24, 3, 2, act=nn.ReLU), Branches(24), Branches(24, 24), Branches(24, 4)],
+    "late norms": lambda: [nn.Conv2d(3, 40, 4, 4), Late(40), Late(40)],
+    "paddings": lambda: [conv(3, 20, 3, act=nn.SiLU), Padded(20)],
+    "norms before": lambda: [conv(3, 24, 3, 2), PreNorm(24), PreNorm(40), nn.BatchNorm2d(56), nn.ReLU()],
+    "dense": lambda: [conv(3, 64, 3, act=nn.ReLU), conv(64, 72, 3, act=nn.SiLU), Residual(conv(72, 72, 3)), conv(72, 70, 1, act=nn.ReLU), conv(70, 32, 3, 2, groups=2)],
+}
+
+
+def randomize(net):
+    for m in net.modules():
+        if isinstance(m, nn.BatchNorm2d):
+            m.running_mean.normal_(0, 0.2), m.running_var.uniform_(0.5, 2), m.weight.data.uniform_(0.5, 1.5), m.bias.data.normal_(0, 0.2)
+
+
+RUN = """
+import sys, numpy as np
+sys.path.insert(0, sys.argv[1])
+from model import Model
+m = Model(sys.argv[2]); x = np.load(sys.argv[3]); outs = []
+for threads in (1, 3):
+    m.set_threads(threads)
+    outs.append([np.array(o) for o in m(x)])
+assert all(np.array_equal(a, b) for a, b in zip(*outs)), "the bits depend on the threads"
+np.save(sys.argv[4], outs[0][0])
+"""
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_native(name, tmp_path):
+    torch.manual_seed(len(name))
+    net = nn.Sequential(*NETS[name]()).eval()
+    randomize(net)
+    x = torch.randn(2, 3, 37, 45)
+    with torch.no_grad():
+        want = net.double()(x.double()).numpy()
+        net.float()
+        torch.export.save(torch.export.export(net, (x,)), tmp_path / "m.pt2")
+    np.save(tmp_path / "x.npy", x.numpy())
+    for more in ([], ["--no-algebra"]):
+        done = subprocess.run([SLIPWAY, "convert", tmp_path / "m.pt2", "-o", tmp_path / "m.so", *more], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert ("merged into their sums" in done.stderr) == (name in ("branches", "dense") and not more), done.stderr
+        for isa in PRESENT:
+            command = [sys.executable, "-c", RUN, ROOT / "samples" / "native", tmp_path / "m.so", tmp_path / "x.npy", tmp_path / "y.npy"]
+            done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"SLIPWAY_ISA": isa})
+            assert done.returncode == 0, done.stderr
+            error = np.abs(np.load(tmp_path / "y.npy") - want).max() / np.abs(want).max()
+            assert error < 1e-5, (isa, more, error)
+
+
+def test_sizes_stay_dynamic(tmp_path):
+    net = nn.Sequential(*NETS["inverted residuals"]()).eval()
+    randomize(net)
+    x = torch.randn(2, 3, 32, 32)
+    dims = {0: torch.export.Dim("n", min=1, max=8), 2: torch.export.Dim("h", min=8, max=128), 3: torch.export.Dim("w", min=8, max=128)}
+    torch.export.save(torch.export.export(net, (x,), dynamic_shapes=(dims,)), tmp_path / "m.pt2")
+    done = subprocess.run([SLIPWAY, "convert", tmp_path / "m.pt2", "-o", tmp_path / "m.so"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for size in ((1, 3, 8, 9), (3, 3, 31, 50)):
+        x = torch.randn(size)
+        np.save(tmp_path / "x.npy", x.numpy())
+        command = [sys.executable, "-c", RUN, ROOT / "samples" / "native", tmp_path / "m.so", tmp_path / "x.npy", tmp_path / "y.npy"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        with torch.no_grad():
+            want = net.double()(x.double()).numpy()
+            net.float()
+        assert np.abs(np.load(tmp_path / "y.npy") - want).max() < 1e-5 * np.abs(want).max()
