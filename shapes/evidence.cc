@@ -74,18 +74,23 @@ bool Has(const Value& v, Sym symbol) {
   return false;
 }
 
-// Walks up to `steps` nodes back along tensors.
+// Walks up to `steps` nodes back along tensors, over at most `left` nodes in all.
 template <typename F>
-bool Before(const Value* v, int steps, const F& f) {
-  if (!v || !v->producer() || steps == 0) return false;
+bool Before(const Value* v, int steps, const F& f, int& left) {
+  if (!v || !v->producer() || steps == 0 || left-- <= 0) return false;
   const Node& n = *v->producer();
   if (f(n, *v)) return true;
   bool found = false;
   for (const ir::NamedArg& a : n.args())
     a.arg.ForEachValue([&](Value* x) {
-      if (!found && x->type().is_tensor()) found = Before(x, steps - 1, f);
+      if (!found && x->type().is_tensor()) found = Before(x, steps - 1, f, left);
     });
   return found;
+}
+template <typename F>
+bool Before(const Value* v, int steps, const F& f) {
+  int left = 300;
+  return Before(v, steps, f, left);
 }
 
 int Occurrences(const Value& v, Sym symbol) {

@@ -39,7 +39,9 @@ using ir::SymKind;
 using ir::Type;
 using ir::Value;
 
-constexpr int kMaxRounds = 200;
+constexpr int kMaxRounds = 400;
+constexpr int kPatience = 60;      // rounds; later ones decide all that is open at once
+constexpr size_t kMostPaired = 32;  // dimensions whose products are tried
 
 std::string PlaceOf(const Node& n) {
   const std::string at = n.source() ? n.source()->Describe() : "";
@@ -100,6 +102,7 @@ class Solver {
   absl::flat_hash_map<Sym, Sym> canonical_;
   std::vector<std::string> notes_;
   bool changed_ = false;
+  int round_ = 0;
   struct OpenView {
     const Node* node;
     std::vector<int> numbers;
@@ -637,9 +640,9 @@ class Solver {
     changed_ = false;
     for (const Blamed& b : blames_) {
       for (Sym s : b.sizes) PinAll(s, b.why);
-      if (changed_) return true;  // each may settle others
+      if (changed_ && round_ < kPatience) return true;  // each may settle others
     }
-    return false;
+    return changed_;
   }
   // The results of a node whose sizes are not known in this round: nothing is learned from them.
   void LeaveOpen(const Node& n) {
@@ -834,14 +837,14 @@ class Solver {
   // --- Decisions --------------------------------------------------------------------------------------------------
 
   absl::Status SolveAll() {
-    for (int round = 0; round < kMaxRounds; ++round) {
+    for (round_ = 0; round_ < kMaxRounds; ++round_) {
       seen_bodies_.clear();
       Round();
       if (!failure_.empty()) return absl::OkStatus();
       if (changed_ || DecideBlames() || DecideNumbers() || DecideViews() || DecideEquations() || DecideScalars() || DecideUnwritable(*p_.graph) || DecideFollowers()) continue;
       return absl::OkStatus();
     }
-    return absl::InternalError("the sizes of the program do not settle");
+    return absl::UnimplementedError("the sizes of the program do not settle");
   }
 
   // Numbers that no equation reaches. First those that nothing but themselves explains.
@@ -855,34 +858,42 @@ class Solver {
       else doubtful.push_back(static_cast<int>(k));
     }
     if (changed_) return true;
+    std::vector<std::pair<int, std::vector<Sym>>> open;
     for (int k : doubtful) {
       Unknown& u = unknowns_[k];
-      if (u.is) continue;
-      const std::vector<Sym> fits = Explanations(u);
-      const Evidence evidence = EvidenceFor(*u.arg.node, u.value);
+      std::vector<Sym> fits = Explanations(u);
       const std::string place = text::StrCat(PlaceOf(*u.arg.node), ": ", u.arg.arg, " ", u.value);
       if (Varies(u)) {
         if (fits.empty() && failure_.empty()) failure_ = text::StrCat(place, " here and ", u.more[0], " there: no expression of the inputs' sizes explains it");
         Assign(u, fits.empty() ? Sym(u.value) : fits[0]);
-      } else if (fits.empty() || evidence == Evidence::kLiteral) {
-        if (!fits.empty()) notes_.push_back(text::StrCat(place, " is taken as written in the source, not as ", Shown(fits[0])));
+      } else if (fits.empty()) {
+        Assign(u, u.value);
+      } else if (EvidenceFor(*u.arg.node, u.value) == Evidence::kLiteral) {
+        notes_.push_back(text::StrCat(place, " is taken as written in the source, not as ", Shown(fits[0])));
         Assign(u, u.value);
       } else if (fits.size() == 1 && u.value > 2 && IsPlainProduct(fits[0]) && IsRangeOfPositions(u)) {
         notes_.push_back(text::StrCat(place, " is taken as ", Shown(fits[0])));
         Assign(u, fits[0]);
       } else {
-        for (Sym s : fits)
-          PinAll(s, text::StrCat(place, " may be a number or ", Shown(s)),
-                 "unify two static exports of different sizes (slipway shapes A --unify B), which tells");
-        if (!u.is) Assign(u, u.value);
+        open.emplace_back(k, std::move(fits));
       }
-      return true;  // each decision may settle others
     }
-    return false;
+    if (changed_) return true;
+    for (const auto& [k, fits] : open) {
+      Unknown& u = unknowns_[k];
+      if (u.is) continue;
+      const std::string place = text::StrCat(PlaceOf(*u.arg.node), ": ", u.arg.arg, " ", u.value);
+      for (Sym s : fits)
+        PinAll(s, text::StrCat(place, " may be a number or ", Shown(s)),
+               "unify two static exports of different sizes (slipway shapes A --unify B), which tells");
+      if (!u.is) Assign(u, u.value);
+      if (round_ < kPatience) return true;  // each may settle others
+    }
+    return changed_;
   }
   static bool IsPlainProduct(Sym s) {
-    return !s.is_constant() && (s.kind() == SymKind::kSymbol || s.kind() == SymKind::kMul) && s.ToString().find_first_of("+-/%") == std::string::npos &&
-           (s.kind() == SymKind::kSymbol || !s.operands()[0].is_constant());
+    const auto plain = [](Sym f) { return !f.is_constant() && f.kind() == SymKind::kSymbol; };
+    return plain(s) || (!s.is_constant() && s.kind() == SymKind::kMul && std::all_of(s.operands().begin(), s.operands().end(), plain));
   }
   static bool IsRangeOfPositions(const Unknown& u) { return u.arg.node->op().base == "arange"; }
   bool InOpenView(int k) const {
@@ -924,12 +935,14 @@ class Solver {
     };
     std::vector<Sym> sizes = among;
     for (size_t i = 0; i < among.size(); ++i)
-      for (size_t j = 0; j <= i; ++j) sizes.push_back(among[i] * among[j]);
+      for (size_t j = 0; j <= i && i < kMostPaired; ++j) sizes.push_back(among[i] * among[j]);
     for (Sym s : sizes) add(s);
     for (size_t k = 1; k <= others_.size() && out.empty(); ++k) {
       for (Sym s : sizes) {
         auto x = ValueOf(s), y = ValueOf(s, k);
         if (!x || !y || *x == *y) continue;
+        constexpr int64_t kLarge = int64_t{1} << 40;
+        if (std::abs(u.value) > kLarge || u.more[k - 1] > kLarge || u.more[k - 1] < -kLarge || *x > kLarge || *y > kLarge) continue;
         const int64_t rise = u.more[k - 1] - u.value, run = *y - *x;
         if (rise % run == 0) {
           add(s * (rise / run) + (u.value - rise / run * *x));
@@ -983,7 +996,7 @@ class Solver {
       }
       add(among[i] + 1);
       add(among[i] - 1);
-      for (size_t j = 0; j < i; ++j) add(among[i] * among[j]);
+      for (size_t j = 0; j < i && i < kMostPaired; ++j) add(among[i] * among[j]);
     }
     return out;
   }

@@ -2,6 +2,7 @@
 #include "shapes/view_rule.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace slipway::shapes {
 namespace {
@@ -191,7 +192,7 @@ class GroupSolver {
       if (!v || *v <= 0) return 0;
       values.push_back(*v);
     }
-    if (factors.empty() || factors.size() > 6) return 0;
+    if (factors.empty() || std::pow(static_cast<double>(to_.size()), static_cast<double>(factors.size())) > 5000) return 0;
     std::vector<int> chosen(factors.size(), 0);
     std::vector<std::vector<Sym>> ways;
     while (true) {

@@ -777,7 +777,7 @@ def changed_members(chance, data):
 # ---- good files
 
 
-PROGRAM = ("onnx", "so", "pt2", "native-pt2", "safetensors", "inspect", "ir", "ops", "json", "verify", "header", "run", "compare", "diff", "unpack", "api")
+PROGRAM = ("onnx", "so", "pt2", "native-pt2", "dynamic", "shapes", "unify", "safetensors", "inspect", "ir", "ops", "json", "verify", "header", "run", "compare", "diff", "unpack", "api")
 TENSORS = ("safetensors", "cast", "shards", "inspect", "json", "verify", "diff", "api")
 KINDS = {  # what changes a file, and the commands on it
     "program": (changed_members, PROGRAM),
@@ -868,6 +868,12 @@ def command_of(name, seed, path, out, binary):
     match name:
         case "onnx" | "so" | "pt2":
             return [*convert, out / f"o.{name}"]
+        case "dynamic":
+            return [*convert, out / "o.onnx", "--dynamic", "auto"]
+        case "shapes":
+            return [binary, "shapes", path, "--json"]
+        case "unify":
+            return [binary, "shapes", seed.path, "--unify", path]
         case "safetensors":
             return [*convert, out / "o.safetensors"]
         case "native-pt2":
@@ -1010,7 +1016,7 @@ def fault(name, kind, run, command, out, size, settings, chance):
             again = call([settings.binary, "inspect", "--verify" if path.suffix == ".safetensors" else "--json", path], settings.limit_s)
             if again.status != 0:
                 return f"output does not read back: exit {again.status}: {again.said[-200:]}"
-    if name not in ("inspect", "ir", "ops", "json", "verify", "header", "diff", "compare") and not any(p.is_file() for p in written):
+    if name not in ("inspect", "ir", "ops", "json", "verify", "header", "shapes", "unify", "diff", "compare") and not any(p.is_file() for p in written):
         return "exit 0 without output"
     return ""
 
