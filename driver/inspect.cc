@@ -23,6 +23,7 @@
 #include "onnx_model/opaque.h"
 #include "planner/planner.h"
 #include "planner/rules.h"
+#include "shapes/rewrite.h"
 
 namespace slipway::driver {
 namespace {
@@ -652,6 +653,8 @@ absl::StatusOr<std::string> InspectHeader(const std::string& path) {
   if (archive->programs.size() != 1)
     return absl::UnimplementedError(text::StrCat("an archive of ", archive->programs.size(), " programs"));
   ir::Program& p = *archive->programs[0];
+  // As a conversion to a library does it.
+  if (absl::Status s = shapes::NameByRole(p); !s.ok()) return s;
   ConversionContext context;
   if (absl::Status s = passes::RunPasses(passes::kPreparation, p, context); !s.ok()) return s;
   auto planned = planner::LegalizeAndPlan(p);
