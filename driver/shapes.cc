@@ -115,7 +115,9 @@ absl::StatusOr<std::vector<Ledger>> ApplyShapes(ir::Archive& archive, const Conv
                                                 passes::PassContext& context) {
   std::vector<Ledger> out;
   if (o.dynamic.empty() && o.unify.empty() && o.dim_names.empty() && o.require_dynamic.empty()) return out;
-  if (!o.unify.empty() && archive.programs.size() != 1) return UsageError("--unify goes with one program");
+  if (!o.unify.empty() && archive.programs.size() != 1)
+    return WithHelp(absl::UnimplementedError(text::StrCat("--unify with an archive of ", archive.programs.size(), " programs")),
+                    "slipway unpack divides it");
   for (auto& p : archive.programs) {
     ASSIGN_OR_RETURN(Ledger ledger, ApplyTo(*p, o, reader, context));
     out.push_back(std::move(ledger));
