@@ -82,23 +82,10 @@ absl::StatusOr<Ledger> ApplyTo(ir::Program& p, const ConvertOptions& o, const Re
   if (!o.dim_names.empty()) {
     if (absl::Status s = shapes::NameSymbols(p, o.dim_names); !s.ok()) return Usage("--dim-names", s);
   }
-  // Sizes as the program has them now.
-  size_t k = 0;
-  Ledger now = shapes::LedgerOf(p, /*explain=*/ledger.dims.empty());
-  if (ledger.dims.size() == now.dims.size())
-    for (DimFact& f : now.dims) {
-      const DimFact& before = ledger.dims[k++];
-      f.asked = before.asked;
-      f.cause = before.cause;
-      f.help = before.help;
-      f.needs = before.needs;
-      f.needs_range = before.needs_range;
-      f.example = before.example;
-    }
-  if (now.notes.empty()) now.notes = ledger.notes;
-  now.conditions = ledger.conditions.empty() ? now.conditions : ledger.conditions;
-  RETURN_IF_ERROR(CheckRequired(o, now));
-  return now;
+  if (ledger.dims.empty()) ledger = shapes::LedgerOf(p);
+  else shapes::Restate(p, &ledger);
+  RETURN_IF_ERROR(CheckRequired(o, ledger));
+  return ledger;
 }
 
 std::string ShownRange(ir::SymRange r) {
@@ -126,7 +113,7 @@ absl::StatusOr<std::vector<Ledger>> ApplyShapes(ir::Archive& archive, const Conv
 }
 
 std::string LostDim(const DimFact& f) {
-  if (!f.asked || f.kind != DimFact::kStatic || f.cause == "pinned as asked") return "";
+  if (!f.asked || f.kind != DimFact::kStatic || f.cause == shapes::kPinned) return "";
   return text::StrCat(f.input, ".", f.axis, " stays ", f.size.ToString(), f.cause.empty() ? "" : text::StrCat(": ", f.cause),
                       f.help.empty() ? "" : text::StrCat(". ", f.help));
 }

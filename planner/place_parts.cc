@@ -35,14 +35,7 @@ class Placer {
       }
     for (size_t p = 0; p < parts_.size(); ++p) Place(static_cast<int>(p));
     if (std::find(gone_.begin(), gone_.end(), 1) == gone_.end()) return;
-    RewriteSteps(plan_, [&](int i, std::vector<Step>& steps, std::vector<View>& views) {
-      if (gone_[i]) return;
-      Step s = plan_.steps[i];
-      const auto first = plan_.views.begin() + s.first_view;
-      s.first_view = static_cast<int>(views.size());
-      views.insert(views.end(), first, first + s.inputs + s.outputs);
-      steps.push_back(s);
-    });
+    DropSteps(plan_, gone_);
   }
 
  private:

@@ -40,6 +40,18 @@ void RewriteSteps(kernels::Plan& plan, F emit) {
   plan.views = std::move(views);
 }
 
+// The plan without the steps that are marked; their views go with them.
+inline void DropSteps(kernels::Plan& plan, const std::vector<char>& gone) {
+  RewriteSteps(plan, [&](int i, std::vector<kernels::Step>& steps, std::vector<kernels::View>& views) {
+    if (gone[i]) return;
+    kernels::Step s = plan.steps[i];
+    const auto first = plan.views.begin() + s.first_view;
+    s.first_view = static_cast<int>(views.size());
+    views.insert(views.end(), first, first + s.inputs + s.outputs);
+    steps.push_back(s);
+  });
+}
+
 }  // namespace slipway::planner
 
 #endif  // SLIPWAY_PLANNER_PLAN_USES_H_

@@ -36,14 +36,7 @@ class Updater {
     for (size_t i = 0; i < plan_.steps.size(); ++i)
       if (IsCopyOfAll(static_cast<int>(i))) any |= MakeThere(static_cast<int>(i));
     if (!any) return;
-    RewriteSteps(plan_, [&](int i, std::vector<Step>& steps, std::vector<View>& views) {
-      if (gone_[i]) return;
-      Step s = plan_.steps[i];
-      const auto first = plan_.views.begin() + s.first_view;
-      s.first_view = static_cast<int>(views.size());
-      views.insert(views.end(), first, first + s.inputs + s.outputs);
-      steps.push_back(s);
-    });
+    DropSteps(plan_, gone_);
   }
 
  private:

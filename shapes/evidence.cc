@@ -211,7 +211,7 @@ class Finder {
   }
   // A line that names no size and has no short name, which may be one, computes with something else.
   static bool MayBeSize(const Node& n, double value) {
-    if (value == std::floor(value) && std::abs(value) < 1e15 && EvidenceFor(n, static_cast<int64_t>(value)) == Evidence::kLiteral) return false;
+    if (value == std::floor(value) && std::abs(value) < 1e15 && IsWrittenOut(n, static_cast<int64_t>(value))) return false;
     const std::string_view line = LineOf(n);
     return line.empty() || NamesSize(line);
   }
@@ -219,13 +219,10 @@ class Finder {
 
 }  // namespace
 
-Evidence EvidenceFor(const Node& n, int64_t value) {
+bool IsWrittenOut(const Node& n, int64_t number) {
   const std::string_view line = LineOf(n);
-  const std::string number = std::to_string(value);
-  if (HasToken(line, number) || HasToken(line, text::StrCat(number, ".0"))) return Evidence::kLiteral;
-  for (std::string_view word : {".shape", ".size(", "len(", "numel"})
-    if (line.find(word) != std::string_view::npos) return Evidence::kExpression;
-  return Evidence::kNone;
+  const std::string digits = std::to_string(number);
+  return HasToken(line, digits) || HasToken(line, text::StrCat(digits, ".0"));
 }
 
 void FindScalarDoubts(const ir::Program& p, const std::vector<Sym>& symbols, const std::function<bool(Sym)>& leading,

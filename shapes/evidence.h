@@ -13,12 +13,8 @@
 
 namespace slipway::shapes {
 
-enum class Evidence : uint8_t {
-  kNone,
-  kLiteral,     // the source line has the number itself
-  kExpression,  // it speaks of sizes: x.shape, x.size(1), len(x)
-};
-Evidence EvidenceFor(const ir::Node& n, int64_t value);
+// Whether the source line of a node has the number itself, which is then no size.
+bool IsWrittenOut(const ir::Node& n, int64_t number);
 
 // A number that a tensor is computed with and that may be a dimension, or made of one.
 struct ScalarDoubt {

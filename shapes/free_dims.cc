@@ -868,7 +868,7 @@ class Solver {
         Assign(u, fits.empty() ? Sym(u.value) : fits[0]);
       } else if (fits.empty()) {
         Assign(u, u.value);
-      } else if (EvidenceFor(*u.arg.node, u.value) == Evidence::kLiteral) {
+      } else if (IsWrittenOut(*u.arg.node, u.value)) {
         notes_.push_back(text::StrCat(place, " is taken as written in the source, not as ", Shown(fits[0])));
         Assign(u, u.value);
       } else if (fits.size() == 1 && u.value > 2 && IsPlainProduct(fits[0]) && IsRangeOfPositions(u)) {
@@ -1220,37 +1220,23 @@ absl::Status Solver::WriteNumbers(ir::Graph& g) {
 // --- Facts --------------------------------------------------------------------------------------------------------
 
 absl::StatusOr<Ledger> Solver::Facts() {
-  Ledger out;
+  Ledger out = LedgerOf(p_, /*explain=*/false);
   out.notes = notes_;
   out.conditions.assign(conditions_.begin(), conditions_.end());
-  absl::flat_hash_map<std::pair<const Value*, int>, size_t> of;
-  for (size_t k = 0; k < dimensions_ && !needs_.empty(); ++k) of[{unknowns_[k].input, unknowns_[k].axis}] = k;
-  for (size_t i = 0; i < p_.graph->inputs().size() && i < p_.input_specs.size(); ++i) {
-    const Value* v = p_.graph->inputs()[i];
-    if (p_.input_specs[i].kind != ir::InputSpec::kUser || !v->type().is_tensor()) continue;
-    for (int axis = 0; axis < v->rank(); ++axis) {
-      DimFact f;
-      f.input = v->name();
-      f.axis = axis;
-      f.size = v->sizes()[axis];
-      f.kind = f.size.is_constant() ? DimFact::kStatic : f.size.kind() == SymKind::kSymbol ? DimFact::kFree : DimFact::kRelated;
-      f.range = ir::RangeOf(f.size);
-      f.needs_range = f.range;
-      f.needs = f.size.ToString();
-      auto it = of.find({v, axis});
-      if (it != of.end()) {
-        const Unknown& u = unknowns_[it->second];
-        f.asked = !u.ask.follows;
-        f.needs = needs_[it->second];
-        f.example = u.value;
-        f.cause = u.cause.empty() ? u.bound_cause : u.cause;
-        f.help = u.help;
-        if (u.is && f.kind == DimFact::kFree) f.kind = DimFact::kRelated;
-      } else if (auto k = f.size.constant()) {
-        f.example = *k;
-        if (*k < 2) f.cause = text::StrCat("a size of ", *k, " is specialized: it broadcasts or is empty");
-      }
-      out.dims.push_back(std::move(f));
+  std::map<std::pair<std::string, int>, size_t> of;
+  for (size_t k = 0; k < needs_.size(); ++k) of[{unknowns_[k].input->name(), unknowns_[k].axis}] = k;
+  for (DimFact& f : out.dims) {
+    f.needs_range = f.range;
+    f.needs = f.size.ToString();
+    if (auto it = of.find({f.input, f.axis}); it != of.end()) {
+      const Unknown& u = unknowns_[it->second];
+      f.asked = !u.ask.follows;
+      f.needs = needs_[it->second];
+      f.example = u.value;
+      f.cause = u.cause.empty() ? u.bound_cause : u.cause;
+      f.help = u.help;
+    } else if (auto k = f.size.constant(); k && *k < 2) {
+      f.cause = text::StrCat("a size of ", *k, " is specialized: it broadcasts or is empty");
     }
   }
   return out;

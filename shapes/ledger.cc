@@ -57,21 +57,31 @@ Ledger LedgerOf(const ir::Program& p, bool explain) {
   auto needs = FreeDims(*copy, AskForAll, example.empty() ? Numbers::kMayBeSizes : Numbers::kLiteral);
   if (!needs.ok()) return out;
   out.conditions = needs->conditions;
-  for (DimFact& f : out.dims) {
-    for (const DimFact& n : needs->dims) {
-      if (n.input != f.input || n.axis != f.axis) continue;
-      f.asked = n.asked;
-      f.needs = n.needs;
-      f.needs_range = n.range;
-      f.cause = n.cause;
-      f.help = n.help;
-      if (f.kind == DimFact::kStatic && n.kind != DimFact::kStatic) {
-        f.cause = "the export has it static; no node needs that";
-        f.help = text::StrCat("--dynamic '", f.input, ":[…]' or --dynamic auto frees it");
-      }
+  for (size_t i = 0; i < out.dims.size(); ++i) {  // the same inputs
+    DimFact& f = out.dims[i];
+    const DimFact& n = needs->dims[i];
+    f.asked = n.asked;
+    f.needs = n.needs;
+    f.needs_range = n.range;
+    f.cause = n.cause;
+    f.help = n.help;
+    if (f.kind == DimFact::kStatic && n.kind != DimFact::kStatic) {
+      f.cause = "the export has it static; no node needs that";
+      f.help = text::StrCat("--dynamic '", f.input, ":[…]' or --dynamic auto frees it");
     }
   }
   return out;
+}
+
+void Restate(const ir::Program& p, Ledger* ledger) {
+  const Ledger now = LedgerOf(p, /*explain=*/false);
+  for (size_t i = 0; i < ledger->dims.size(); ++i) {
+    DimFact& f = ledger->dims[i];
+    if (f.kind != DimFact::kStatic && now.dims[i].kind == DimFact::kStatic) f.cause = kPinned;
+    f.kind = now.dims[i].kind;
+    f.size = now.dims[i].size;
+    f.range = now.dims[i].range;
+  }
 }
 
 }  // namespace slipway::shapes

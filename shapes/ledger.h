@@ -33,6 +33,9 @@ struct DimFact {
   ir::SymRange needs_range;
 };
 
+// The cause of a dimension that is a number because the caller wants it so.
+inline constexpr char kPinned[] = "pinned as asked";
+
 struct Ledger {
   std::vector<DimFact> dims;       // by input, then axis
   // What sizes must meet besides, each with the node that needs it: the program fails where they do not.
@@ -45,6 +48,9 @@ struct Ledger {
 // that no node needs to be static, a smaller range, is in `cause` and `help`.
 // Without `explain`, only what the program states.
 Ledger LedgerOf(const ir::Program& p, bool explain = true);
+// Kinds, sizes and ranges as the program has them now, in a ledger that was made before its symbols were changed; the rest stays. A
+// dimension that has become a number since was pinned as asked.
+void Restate(const ir::Program& p, Ledger* ledger);
 
 }  // namespace slipway::shapes
 

@@ -110,16 +110,7 @@ class Applier {
     ASSIGN_OR_RETURN(Ledger ledger, FreeDims(p_, [&](const Value& v, int axis) { return AskFor(v, axis); }));
     RETURN_IF_ERROR(Relate(ledger));
     RETURN_IF_ERROR(PinAndBound(ledger));
-    // What became of the dimensions afterwards.
-    for (DimFact& f : ledger.dims) {
-      const Value* v = Find(f.input);
-      f.size = v->sizes()[f.axis];
-      f.range = ir::RangeOf(f.size);
-      if (f.size.is_constant() && f.kind != DimFact::kStatic) {
-        f.kind = DimFact::kStatic;
-        f.cause = "pinned as asked";
-      }
-    }
+    Restate(p_, &ledger);
     return ledger;
   }
 
