@@ -81,12 +81,14 @@ absl::Status Form(const Product& p) {
     if (sizes != counts) v = b.Call("aten.expand.default", {v, counts});
     return turned(v);
   };
+  // A zero point that is stored and 0 everywhere subtracts nothing; torchao stores these for symmetric weights, too.
+  const bool shifted = m.zero_point && (m.float_zero_point || StoredRange(m.zero_point) != std::pair<int64_t, int64_t>(0, 0));
   std::vector<std::pair<std::string_view, ir::Arg>> named;
   if (m.scale_dtype) named.emplace_back("scale_dtype", *m.scale_dtype);
   if (m.range) named.insert(named.end(), {{"quant_min", m.range->first}, {"quant_max", m.range->second}});
   if (m.float_zero_point) named.emplace_back("zero_point_domain", "float");
   Value* y = b.Call("slipway.quantized_linear.default",
-                    {p.x, turned(m.input), of_blocks(m.scale), of_blocks(m.zero_point), p.bias,
+                    {p.x, turned(m.input), of_blocks(m.scale), shifted ? of_blocks(m.zero_point) : nullptr, p.bias,
                      m.block_size[p.transposed ? 1 : 0], m.arithmetic, m.dtype},
                     std::move(named));
   if (!b.ok()) return b.status();

@@ -506,19 +506,29 @@ SLIPWAY_INLINE void ThinPanels(const GemmCall& g, const float* a, int64_t a_row,
     for (int q = 0; q < P; ++q)
 #pragma GCC unroll 8
       for (int v = 0; v < V; ++v) sum[r][q][v] = Vec{};
-  for (int64_t p = 0; p < g.k; ++p, b += kPanel) {
-    Vec x[R];
+  constexpr int64_t kRowBytes = kPanel * sizeof(S);
+  const Ahead<P> fetch(g.b.row * kRowBytes);
+  int64_t p = 0;
+  auto rows_before = [&](int64_t end) __attribute__((always_inline)) {
+    for (const int64_t ahead = fetch.From(p * kRowBytes); p < end; ++p, b += kPanel) {
+      Vec x[R];
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) x[r] = Splat(a[r * a_row + p]);
+      for (int r = 0; r < R; ++r) x[r] = Splat(a[r * a_row + p]);
 #pragma GCC unroll 8
-    for (int q = 0; q < P; ++q)
+      for (int q = 0; q < P; ++q) {
+        const S* row = b + q * kPanel * g.b.row;
+        if constexpr (sizeof(S) < 4) __builtin_prefetch(reinterpret_cast<const char*>(row) + ahead);  // f32 gains nothing
 #pragma GCC unroll 8
-      for (int v = 0; v < V; ++v) {
-        const Vec w = LoadAs(b + q * kPanel * g.b.row + v * kLanes);
+        for (int v = 0; v < V; ++v) {
+          const Vec w = LoadAs(row + v * kLanes);
 #pragma GCC unroll 8
-        for (int r = 0; r < R; ++r) sum[r][q][v] += x[r] * w;
+          for (int r = 0; r < R; ++r) sum[r][q][v] += x[r] * w;
+        }
       }
-  }
+    }
+  };
+  rows_before(Least(g.k, fetch.turn / kRowBytes));
+  rows_before(g.k);
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8

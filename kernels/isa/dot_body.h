@@ -100,7 +100,7 @@ template <int R, int C, bool kNibbles, bool kGroups, bool kColumnSums>
 __attribute__((noinline)) void DotTile(const DotCall& g, int64_t i, int64_t j) {
   constexpr int64_t kUnitBytes = 4 * kPanel, kRowsOfUnit = kNibbles ? 8 : 4;
   // One row has several sums a column, since each step waits for the one before.
-  constexpr int kSums = R > 1 ? 1 : kNibbles ? 2 : kGroups ? 2 : 4;
+  constexpr int kSums = R > 1 ? 1 : kNibbles || kGroups ? 2 : C > 2 ? 2 : 4;
   const int64_t groups = kGroups ? g.k / g.group : 1, units = (g.k + kRowsOfUnit - 1) / kRowsOfUnit;
   const int64_t each = kGroups ? g.group / kRowsOfUnit : units;
   const char* q[C];
@@ -111,8 +111,11 @@ __attribute__((noinline)) void DotTile(const DotCall& g, int64_t i, int64_t j) {
   }
   const char* x = static_cast<const char*>(g.a) + i * g.a_row;
   const int32_t* sums = g.a_sum + i * groups;
+  const Ahead<(C * kLanes + kPanel - 1) / kPanel> fetch(units * kUnitBytes);
+  int64_t ahead = 0;
   Vec total[R][C];
   for (int64_t group = 0; group < groups; ++group) {
+    if (R == 1) ahead = fetch.From(group * each * kUnitBytes);
     IntVec acc[R][C][kSums], column[C];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r)
@@ -135,7 +138,11 @@ __attribute__((noinline)) void DotTile(const DotCall& g, int64_t i, int64_t j) {
     auto unit = [&](int sum) __attribute__((always_inline)) {
       WordVec v[C];
 #pragma GCC unroll 8
-      for (int c = 0; c < C; ++c) v[c] = LoadWords(q[c]), q[c] += kUnitBytes;
+      for (int c = 0; c < C; ++c) {
+        v[c] = LoadWords(q[c]);
+        if constexpr (R == 1) __builtin_prefetch(q[c] + ahead);
+        q[c] += kUnitBytes;
+      }
       if constexpr (kNibbles) {
         WordVec half[C];
 #pragma GCC unroll 8
@@ -149,17 +156,25 @@ __attribute__((noinline)) void DotTile(const DotCall& g, int64_t i, int64_t j) {
       }
     };
     int64_t u = 0;
-    if constexpr (!kNibbles && kSums > 1)
-      for (; u + kSums <= each; u += kSums)
+    auto units_before = [&](int64_t end) __attribute__((always_inline)) {
+      if constexpr (!kNibbles && kSums > 1)
+        for (; u + kSums <= end; u += kSums)
 #pragma GCC unroll 4
-        for (int s = 0; s < kSums; ++s) unit(s);
-    for (; u < each; ++u) unit(0);
+          for (int s = 0; s < kSums; ++s) unit(s);
+      for (; u < end; ++u) unit(0);
+    };
+    if (R == 1 && !kGroups) {
+      units_before(fetch.turn / kUnitBytes);
+      ahead = fetch.From(fetch.turn);
+    }
+    units_before(each);
 
     const int32_t rows = static_cast<int32_t>(kGroups ? g.group : g.k);
 #pragma GCC unroll 8
     for (int c = 0; c < C; ++c) {
       const int64_t at = ((j + c * kLanes) / kPanel * groups + group) * kPanel + (j + c * kLanes) % kPanel;
       const Vec scale = Load(g.scale + at);
+      if constexpr (R == 1) __builtin_prefetch(g.scale + at + fetch.panels * groups * kPanel);
       const IntVec zero = g.zero != nullptr ? LoadBytes(g.zero + at) : IntVec{};
       const IntVec numbers = column[c] + (SplatInt(g.offset) - zero) * rows;  // the column's, added
 #pragma GCC unroll 8
@@ -199,12 +214,12 @@ SLIPWAY_INLINE void DotRows(const DotCall& g, int64_t i, int64_t j) {
 template <bool kNibbles, bool kGroups, bool kColumnSums>
 void DotProductOf(const DotCall& g) {
   constexpr int kPart = kPanel / kLanes;
-  // What registers hold beside what else is needed; one row takes one panel after the other, in one stream of memory.
+  // What registers hold beside what else is needed. A row's integers are read once for all columns of a tile.
   constexpr int kRows = SLIPWAY_ISA_BYTES == 64 ? (kGroups ? 3 : 6) : SLIPWAY_ISA_BYTES == 32 ? (kGroups ? 3 : 4) : 2;
   constexpr int kColumns = SLIPWAY_ISA_BYTES == 64 ? 4 : kPart;
   const int64_t vectors = (g.n + kPanel - 1) / kPanel * kPart;
   int64_t v = 0;
-  if (kColumns > kPart && g.m > 1)
+  if (kColumns > kPart)
     for (; v + kColumns <= vectors; v += kColumns) DotRows<kRows, kColumns, kNibbles, kGroups, kColumnSums>(g, 0, v * kLanes);
   for (; v < vectors; v += kPart) DotRows<kRows, kPart, kNibbles, kGroups, kColumnSums>(g, 0, v * kLanes);
 }

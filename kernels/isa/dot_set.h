@@ -13,10 +13,12 @@ namespace {
 #include "kernels/isa/vectors.h"
 
 #include "kernels/isa/dot_body.h"
+#include "kernels/isa/digits_body.h"
 
 }  // namespace
 
 extern const DotIsa SLIPWAY_DOT_TABLE;
-const DotIsa SLIPWAY_DOT_TABLE = {SLIPWAY_ISA_NAME, {kByteWay, kNibbleWay}, DotRowBytes, PrepareRow, DotProduct, Extremes, QuantizeRow};
+const DotIsa SLIPWAY_DOT_TABLE = {SLIPWAY_ISA_NAME, {kByteWay, kNibbleWay}, DotRowBytes, PrepareRow, DotProduct, Extremes, QuantizeRow,
+                                 SplitRow, DigitProduct};
 
 }  // namespace slipway::kernels

@@ -76,11 +76,7 @@ const char* IntegerLinear(const Call& c, const IntegerLinearAttributes& a) {
   g.offset = static_cast<int32_t>(matrix.offset);
   g.scale = scale.is_packed() ? scale.as<float>() : PanelsOfFloats(scale, scratch);
   if (zero != nullptr) {
-    const int64_t bytes = PanelBytes(groups, g.n, zero->dtype);
-    char* panels = zero->is_packed() ? zero->as<char>() : scratch.Take<char>(bytes);
-    if (!zero->is_packed() && !scratch.counting())
-      PackPanels({zero->data, zero->dtype, zero->strides[0], zero->strides[1]}, groups, g.n, 0, (g.n - 1) / kPanel + 1, panels);
-    g.zero = reinterpret_cast<const int8_t*>(panels);
+    g.zero = PanelsOfBytes(*zero, scratch);
     if (zero->dtype == DType::kU8) g.offset -= 128;  // which these are less by
   }
   float* scales = scratch.Take<float>(g.m);

@@ -1,11 +1,15 @@
-// The two ways of a product with integers: for a few rows the instruction set widens them in registers; for more, blocks of the
-// matrix become panels of f32 and the products of floats do the rest. And what brings operands into the form that both read.
+// The three ways of a product of floats with integers. Where there are instructions for sums of products of bytes, the floats become
+// fixed-point numbers of three digits (isa/dot.h). Elsewhere the instruction set widens the integers in registers for a few rows, and for
+// more, blocks of the matrix become panels of f32 and the products of floats do the rest. And what brings operands into the form that all
+// of these read.
 #include "kernels/products/quant_linear.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "kernels/convert.h"
+#include "kernels/isa/dot.h"
 #include "kernels/products/panels.h"
 #include "kernels/products/product.h"
 #include "kernels/registry.h"
@@ -15,14 +19,6 @@
 namespace slipway::kernels {
 namespace {
 
-// Up to so many rows integers are widened in registers for each few of them; of more, blocks of the matrix become f32
-// first. Rounding and groups take time for each few rows.
-int64_t FewRows(const QuantMatrix& b) {
-  if (b.group < b.k && b.group % QuantUnit(b) != 0) return 0;
-  return b.rounded == DType::kF16 ? 0 : b.rounded == DType::kBF16 ? 1 : b.group < b.k ? 6 : 24;
-}
-// Whether the product is one of few rows.
-bool HasFewRows(const QuantCall& g) { return g.m <= FewRows(g.b); }
 // Columns that a thread takes at least, and that become f32 together; rows of such a block.
 constexpr int64_t kColumns = 128, kRows = 384;
 
@@ -45,6 +41,40 @@ const float* SumsOfGroups(const QuantCall& g, Scratch& scratch) {
       sums[i * groups + j] = lane[0];
     }
   return sums;
+}
+
+// Elements that share a unit where rows of a are taken as Digits (isa/dot.h): 0 where the product is not one of these.
+int64_t DigitBlock(const QuantMatrix& b) {
+  if (BestDot().digit_product == nullptr || IsFloat8(b.dtype) || b.rounded != DType::kF32) return 0;
+  if (!b.adds_zero && b.zero != nullptr && b.zero_dtype != DType::kI8) return 0;
+  // Sums of a block are to fit 32 bits; integers less a middle are larger than those less a zero of 8 bits.
+  const int64_t most = b.adds_zero ? Digits::kMostBlock / 2 : Digits::kMostBlock;
+  if (b.group == b.k) return most;
+  for (int64_t block = most; block >= Digits::kChunk; block -= Digits::kChunk)
+    if (b.group % block == 0) return block;
+  return 0;
+}
+// Up to so many rows integers are widened in registers for each few of them. Rounding and groups take time for each few rows.
+int64_t FewRows(const QuantMatrix& b) {
+  if (b.group < b.k && b.group % QuantUnit(b) != 0) return 0;
+  return b.rounded == DType::kF16 ? 0 : b.rounded == DType::kBF16 ? 1 : b.group < b.k ? 6 : 24;
+}
+// The loops, the first that takes the product. Where a row has no digits, it is one of the others.
+enum class Way { kDigits, kWidened, kBlocks };
+Way FloatWay(const QuantCall& g) { return g.m <= FewRows(g.b) ? Way::kWidened : Way::kBlocks; }
+Way WayOf(const QuantCall& g) { return DigitBlock(g.b) > 0 ? Way::kDigits : FloatWay(g); }
+Loop LoopOf(Way way) {
+  if (way == Way::kDigits) return {BestDot().name, "floats as three digits, sums of four products (VNNI)"};
+  return {BestIsa().name, way == Way::kWidened ? "widened in registers" : "blocks of f32"};
+}
+
+// A [groups, n] matrix in panels of floats, in panels of f32; OneNaN and the scale's rounding as quant_body.h has them.
+const float* WidePanels(const void* from, DType dtype, DType rounded, int64_t groups, int64_t n, Scratch& scratch) {
+  if (from == nullptr || (dtype == DType::kF32 && rounded == DType::kF32)) return static_cast<const float*>(from);
+  const int64_t all = groups * ((n + kPanel - 1) / kPanel * kPanel);
+  float* const to = scratch.Take<float>(all);
+  if (!scratch.counting()) LoadRow<float>(from, dtype, 1, all, rounded, to);
+  return to;
 }
 
 // Columns [begin, begin + n) of the product; begin is a multiple of kPanel.
@@ -95,6 +125,37 @@ void ByBlocks(const QuantCall& g, float* scratch) {
       part.bias = p == 0 && g.bias != nullptr ? g.bias + j : nullptr;
       isa.gemm(part, scratch + kColumns * depth);
     }
+}
+
+// The product by digits of a's rows; false where a row has none. Nothing is written then.
+bool ByDigits(const QuantCall& g, const Workers* workers, Scratch& scratch) {
+  const Scratch::Frame frame(scratch);
+  const int64_t block = DigitBlock(g.b);
+  const DotIsa& isa = BestDot();
+  const int64_t groups = g.b.k / g.b.group, blocks = (g.b.k + block - 1) / block, row_bytes = Digits::RowBytes(g.b.k);
+  DigitCall call{g, {.block = block}};
+  QuantMatrix& b = call.of.b;
+  b.scale = WidePanels(b.scale, b.scale_dtype, b.scale_rounded, groups, b.n, scratch);
+  b.scale_dtype = b.scale_rounded = DType::kF32;
+  if (b.adds_zero) b.zero = WidePanels(b.zero, b.zero_dtype, DType::kF32, groups, b.n, scratch), b.zero_dtype = DType::kF32;
+  auto* const rows = scratch.Take<int8_t>(g.m * row_bytes);
+  auto* const sums = scratch.Take<int32_t>(g.m * blocks * Digits::kCount);
+  auto* const unit = scratch.Take<float>(g.m * blocks);
+  if (scratch.counting()) return true;
+  call.a.rows = rows, call.a.sums = sums, call.a.unit = unit;
+  const int32_t times = b.zero != nullptr && !b.adds_zero ? 1 : static_cast<int32_t>(b.offset);
+  std::atomic<bool> whole = true;
+  ParallelFor(workers, g.m, 16, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last && whole.load(std::memory_order_relaxed); ++i)
+      if (!isa.split(g.a + i * g.a_row, b.k, block, times, rows + i * row_bytes, sums + i * blocks * Digits::kCount, unit + i * blocks))
+        whole.store(false, std::memory_order_relaxed);
+  });
+  if (!whole) return false;
+  ParallelFor(workers, (b.n - 1) / kColumns + 1, 1, [&](int64_t first, int64_t last) {
+    const int64_t begin = first * kColumns;
+    isa.digit_product({Columns(call.of, begin, std::min(b.n, last * kColumns) - begin), call.a});
+  });
+  return true;
 }
 
 bool IsNarrowFloat(DType t) { return t == DType::kF32 || t == DType::kBF16 || t == DType::kF16; }
@@ -156,10 +217,10 @@ const char* QuantLinear(const Call& c, const QuantLinearAttributes& a) {
   }
   if (shifted) {
     const Tensor& zero = c.in[3];
-    const bool direct = zero.is_packed(), bytes = zero.dtype == DType::kU8;
-    g.b.zero = direct ? zero.data : PanelsOfFloats(zero, scratch);
-    g.b.zero_dtype = !direct ? DType::kF32 : bytes ? DType::kI8 : zero.dtype;
-    if (direct && bytes) g.b.offset -= 128;  // which is less in panels, too
+    const bool bytes = zero.dtype == DType::kI8 || zero.dtype == DType::kU8, direct = zero.is_packed() && !bytes;
+    g.b.zero = bytes ? PanelsOfBytes(zero, scratch) : direct ? zero.data : PanelsOfFloats(zero, scratch);
+    g.b.zero_dtype = bytes ? DType::kI8 : direct ? zero.dtype : DType::kF32;
+    if (zero.dtype == DType::kU8) g.b.offset -= 128;  // which these are less by
   }
   if (biased) {
     const Tensor& bias = c.in.back();
@@ -205,7 +266,7 @@ bool QuantProduct(const Call& c, const QuantLinearAttributes& a, int64_t rows, P
   g.m = p->m.value;
   p->operations = Operations(*p);
   p->groups = scales > 0 ? g.b.k / g.b.group : 0;
-  p->loop = {BestIsa().name, HasFewRows(g) ? "widened in registers" : "blocks of f32"};
+  p->loop = LoopOf(WayOf(g));
   return true;
 }
 
@@ -236,6 +297,14 @@ const float* PanelsOfFloats(const Tensor& t, Scratch& scratch) {
   return panels;
 }
 
+const int8_t* PanelsOfBytes(const Tensor& t, Scratch& scratch) {
+  if (t.is_packed()) return t.as<int8_t>();
+  const int64_t groups = t.sizes[0], n = t.sizes[1];
+  auto* const panels = scratch.Take<int8_t>(PanelBytes(groups, n, t.dtype));
+  if (!scratch.counting()) PackPanels({t.data, t.dtype, t.strides[0], t.strides[1]}, groups, n, 0, (n - 1) / kPanel + 1, panels);
+  return panels;
+}
+
 void SetPacking(const Tensor& q, QuantMatrix& b) {
   b.nibbles = q.packed == Packing::kNibbles || q.packed == Packing::kUnsignedNibbles;
   if (IsFloat8(q.dtype)) b.dtype = q.dtype;
@@ -257,12 +326,13 @@ void TakeIntegers(const Tensor& q, QuantMatrix& b, const Call& c, Scratch& scrat
 
 void FastQuantProduct(const QuantCall& call, const Workers* workers, Scratch& scratch) {
   if (call.m <= 0 || call.b.n <= 0) return;
-  const Isa& isa = BestIsa();
   QuantCall g = call;
-  const bool few = HasFewRows(g);
-  if (few && g.b.adds_zero && g.b.rounded == DType::kF32) g.sums = SumsOfGroups(g, scratch);
   // A thread's attention costs something.
   if (static_cast<double>(g.m) * static_cast<double>(g.b.n) * static_cast<double>(g.b.k) < 64 * 1024) workers = nullptr;
+  const bool digits = WayOf(g) == Way::kDigits, few = FloatWay(g) == Way::kWidened;
+  if (g.b.adds_zero && g.b.rounded == DType::kF32 && (digits || few)) g.sums = SumsOfGroups(g, scratch);
+  if (digits && ByDigits(g, workers, scratch) && !scratch.counting()) return;
+  const Isa& isa = BestIsa();
   ParallelFor(scratch, workers, (g.b.n - 1) / kColumns + 1, 1, [&](int64_t first, int64_t last, Scratch& own) {
     float* const room = few ? nullptr : own.Take<float>(BlockScratch(g));
     if (own.counting()) return;

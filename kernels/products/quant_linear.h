@@ -28,9 +28,12 @@ void SetPacking(const Tensor& q, QuantMatrix& b);
 void TakeIntegers(const Tensor& q, QuantMatrix& b, const Call& c, Scratch& scratch);
 // A [groups, n] operand as panels of f32.
 const float* PanelsOfFloats(const Tensor& t, Scratch& scratch);
+// A [groups, n] operand of i8 or u8 as panels of i8: of u8 they are less by 128.
+const int8_t* PanelsOfBytes(const Tensor& t, Scratch& scratch);
 
-// The product that `g` states but for its sums, which are made here. Threads share columns; each element is summed in the same order for any number of them. Takes scratch
-// memory, which is all that it does where `scratch` counts.
+// The product that `g` states but for its sums, which are made here. Threads share columns; each element is summed in the same order for
+// any number of them. By digits an element of a differs from what is multiplied by at most 1.01 · 2^-23 of the greatest of its block of at most
+// 128. Takes scratch memory, which is all that it does where `scratch` counts.
 void FastQuantProduct(const QuantCall& g, const Workers* workers, Scratch& scratch);
 
 }  // namespace slipway::kernels
