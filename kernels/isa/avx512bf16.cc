@@ -19,7 +19,7 @@ constexpr int64_t kDepth = 1024;
 constexpr int64_t kLeastRows = 8;
 
 bool Takes(const GemmCall& g) {
-  return g.packed && g.a.dtype == DType::kBF16 && g.b.dtype == DType::kBF16 && g.a.column == 1 && g.c_column == 1 && g.k % 2 == 0 &&
+  return g.packed && g.a.dtype == DType::kBF16 && (g.b.dtype == DType::kBF16 || (g.b.dtype == DType::kF32 && g.b_is_bf16)) && g.a.column == 1 && g.c_column == 1 && g.k % 2 == 0 &&
          g.k > 0 && g.m >= kLeastRows;
 }
 int64_t Scratch(const GemmCall&) { return kDepth * kPanel * kPanels / 2; }
@@ -36,6 +36,13 @@ void Pair(const uint16_t* panel, int64_t depth, int panels, uint32_t* to) {
     const __m512i even = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(panel)));
     const __m512i odd = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(panel + kPanel)));
     _mm512_storeu_si512(to, _mm512_or_si512(even, _mm512_slli_epi32(odd, 16)));
+  }
+}
+
+void Pair(const float* panel, int64_t depth, int panels, uint32_t* to) {
+  for (int64_t p = 0; p < depth; p += 2, panel += 2 * kPanel, to += kPanel * panels) {
+    const __m512i even = _mm512_srli_epi32(_mm512_loadu_si512(panel), 16), odd = _mm512_loadu_si512(panel + kPanel);
+    _mm512_storeu_si512(to, _mm512_or_si512(even, _mm512_and_si512(odd, _mm512_set1_epi32(static_cast<int32_t>(0xffff0000)))));
   }
 }
 
@@ -93,7 +100,10 @@ void Gemm(const GemmCall& g, float* scratch) {
     for (int64_t p = 0; p < g.k; p += kDepth) {
       const int64_t depth = g.k - p < kDepth ? g.k - p : kDepth;
       for (int c = 0; c < panels; ++c)
-        Pair(static_cast<const uint16_t*>(g.b.data) + (j / kPanel + c) * kPanel * g.b.row + p * kPanel, depth, panels, pairs + c * kPanel);
+        if (const int64_t at = (j / kPanel + c) * kPanel * g.b.row + p * kPanel; g.b.dtype == DType::kBF16)
+          Pair(static_cast<const uint16_t*>(g.b.data) + at, depth, panels, pairs + c * kPanel);
+        else
+          Pair(static_cast<const float*>(g.b.data) + at, depth, panels, pairs + c * kPanel);
       switch (panels) {
         case 1: Rows<1>(g, pairs, p, depth, j); break;
         case 2: Rows<2>(g, pairs, p, depth, j); break;

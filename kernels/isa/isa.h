@@ -31,6 +31,7 @@ struct GemmCall {
   bool accumulate = false;      // c holds something already; there is no bias then
   // b is a packed matrix (panels.h) of b.dtype with b.row >= k rows, of which the first k count.
   bool packed = false;
+  bool b_is_bf16 = false;  // b's elements are numbers of bf16, of whatever dtype they are stored
 };
 
 // Functions of dense rows of f32, within a few units in the last place. The result may be the operand.

@@ -35,6 +35,8 @@ struct QuantCall {
   int64_t m = 0;
   const float* a = nullptr;
   int64_t a_row = 0;
+  bool is_bf16 = false;          // the program has the rows of a in bf16, dense:
+  const void* narrow = nullptr;  // these
   float* c = nullptr;
   int64_t c_row = 0;
   const float* bias = nullptr;  // n, or null

@@ -76,13 +76,12 @@ class Split {
   int64_t n_ = 1, grain_ = 1;
 };
 
-// Null where the product is not for it.
+}  // namespace
+
 const Bf16Isa* Bf16For(const GemmCall& g) {
   const Bf16Isa* bf16 = BestBf16();
   return bf16 != nullptr && bf16->takes(g) ? bf16 : nullptr;
 }
-
-}  // namespace
 
 void FastGemm(const GemmCall& g, const Workers* workers, Scratch& scratch) {
   const Isa& isa = BestIsa();

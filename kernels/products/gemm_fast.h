@@ -2,6 +2,7 @@
 #ifndef SLIPWAY_KERNELS_PRODUCTS_GEMM_FAST_H_
 #define SLIPWAY_KERNELS_PRODUCTS_GEMM_FAST_H_
 
+#include "kernels/isa/bf16.h"
 #include "kernels/isa/isa.h"
 #include "kernels/parallel.h"
 #include "kernels/products/product.h"
@@ -15,6 +16,8 @@ void FastGemm(const GemmCall& g, const Workers* workers, Scratch& scratch);
 // The loop that FastGemm takes for `g`, pointers apart; the one of isa.h, which knows no sums of two bf16.
 Loop GemmLoop(const GemmCall& g);
 Loop PlainGemmLoop(const GemmCall& g);
+// The loops for sums of two bf16 where they take `g`, pointers apart; else null.
+const Bf16Isa* Bf16For(const GemmCall& g);
 
 }  // namespace slipway::kernels
 

@@ -9,7 +9,9 @@
 #include <cstring>
 
 #include "kernels/convert.h"
+#include "kernels/isa/bf16.h"
 #include "kernels/isa/dot.h"
+#include "kernels/products/gemm_fast.h"
 #include "kernels/products/panels.h"
 #include "kernels/products/product.h"
 #include "kernels/registry.h"
@@ -63,11 +65,6 @@ int64_t FewRows(const QuantMatrix& b) {
 enum class Way { kDigits, kWidened, kBlocks };
 Way FloatWay(const QuantCall& g) { return g.m <= FewRows(g.b) ? Way::kWidened : Way::kBlocks; }
 Way WayOf(const QuantCall& g) { return DigitBlock(g.b) > 0 ? Way::kDigits : FloatWay(g); }
-Loop LoopOf(Way way) {
-  if (way == Way::kDigits) return {BestDot().name, "floats as three digits, sums of four products (VNNI)"};
-  return {BestIsa().name, way == Way::kWidened ? "widened in registers" : "blocks of f32"};
-}
-
 // A [groups, n] matrix in panels of floats, in panels of f32; OneNaN and the scale's rounding as quant_body.h has them.
 const float* WidePanels(const void* from, DType dtype, DType rounded, int64_t groups, int64_t n, Scratch& scratch) {
   if (from == nullptr || (dtype == DType::kF32 && rounded == DType::kF32)) return static_cast<const float*>(from);
@@ -104,27 +101,43 @@ GemmCall BlockOf(const QuantCall& g) {
   block.a = {g.a, DType::kF32, g.a_row, 1};
   block.b = {nullptr, DType::kF32, block.k, 0};
   block.packed = true;
+  block.b_is_bf16 = g.b.rounded == DType::kBF16;
   block.c_row = g.c_row;
+  // Rows and elements of bf16 are multiplied as such where there are instructions for it; all blocks are of an even number of rows.
+  if (g.is_bf16 && g.b.k % 2 == 0) block.a = {g.narrow, DType::kBF16, g.b.k, 1};
+  if (Bf16For(block) == nullptr) block.a = {g.a, DType::kF32, g.a_row, 1};
   return block;
 }
 int64_t BlockScratch(const QuantCall& g) {
-  return kColumns * Depth(g.b) + (BestIsa().gemm_scratch(BlockOf(g)) + 15) / 16 * 16;
+  const GemmCall block = BlockOf(g);
+  const Bf16Isa* bf16 = Bf16For(block);
+  return kColumns * Depth(g.b) + ((bf16 != nullptr ? bf16->scratch(block) : BestIsa().gemm_scratch(block)) + 15) / 16 * 16;
 }
 void ByBlocks(const QuantCall& g, float* scratch) {
   const Isa& isa = BestIsa();
   const int64_t depth = Depth(g.b);
   GemmCall part = BlockOf(g);
+  const Bf16Isa* const bf16 = Bf16For(part);
+  const auto* const a = static_cast<const char*>(part.a.data);
   for (int64_t j = 0; j < g.b.n; j += kColumns)
     for (int64_t p = 0; p < g.b.k; p += depth) {
       part.n = std::min(kColumns, g.b.n - j), part.k = std::min(depth, g.b.k - p);
       for (int64_t i = 0; i < part.n; i += kPanel) isa.quant->expand(g.b, p, part.k, j + i, scratch + i * part.k);
-      part.a.data = g.a + p;
+      part.a.data = a + p * ByteSize(part.a.dtype);
       part.b = {scratch, DType::kF32, part.k, 0};
       part.c = g.c + j;
       part.accumulate = p > 0;
       part.bias = p == 0 && g.bias != nullptr ? g.bias + j : nullptr;
-      isa.gemm(part, scratch + kColumns * depth);
+      (bf16 != nullptr ? bf16->gemm : isa.gemm)(part, scratch + kColumns * depth);
     }
+}
+
+Loop LoopOf(const QuantCall& g) {
+  const Way way = WayOf(g);
+  if (way == Way::kDigits) return {BestDot().name, "floats as three digits, sums of four products (VNNI)"};
+  if (way == Way::kWidened) return {BestIsa().name, "widened in registers"};
+  if (const Bf16Isa* bf16 = Bf16For(BlockOf(g))) return {bf16->name, "blocks of bf16, sums of two products of bf16"};
+  return {BestIsa().name, "blocks of f32"};
 }
 
 // The product by digits of a's rows; false where a row has none. Nothing is written then.
@@ -193,6 +206,7 @@ bool ReadSizes(const Call& c, const QuantLinearAttributes& a, QuantCall* to) {
   if (added && !IsNarrowFloat(c.in[3].dtype)) return false;
   if (biased && (c.in.back().rank != 1 || c.in.back().sizes[0] != g.b.n)) return false;
   SetPacking(q, g.b);
+  if (x.dtype == DType::kBF16 && x.is_contiguous()) g.is_bf16 = true, g.narrow = x.data;
   if (g.b.n > 0) g.m = out.numel() / g.b.n;
   return true;
 }
@@ -266,7 +280,7 @@ bool QuantProduct(const Call& c, const QuantLinearAttributes& a, int64_t rows, P
   g.m = p->m.value;
   p->operations = Operations(*p);
   p->groups = scales > 0 ? g.b.k / g.b.group : 0;
-  p->loop = LoopOf(WayOf(g));
+  p->loop = LoopOf(g);
   return true;
 }
 
