@@ -35,7 +35,7 @@ bool Carries(const ir::Node& n) {
     if (name == carrier) return true;
   return false;
 }
-bool IsConvolution(const ir::Node& n) { return n.op().base == "conv2d" || n.op().base == "convolution"; }
+bool IsConvolution(const ir::Node& n) { return n.op().base == "conv2d" || n.op().base == "convolution" || n.op().base == "conv_transpose2d"; }
 
 class Regions {
  public:
@@ -71,7 +71,7 @@ std::optional<double> GainOf(const ir::Node& n) {
   ir::ArgReader c(n);
   const ir::Value *x = n.Get("input").value(), *w = n.Get("weight").value(), *out = n.output(0);
   if (!c.ok() || !IsImage(x) || !IsImage(w) || !IsImage(out)) return std::nullopt;
-  if (n.op().ArgIndex("transposed") >= 0 && c.b("transposed")) return std::nullopt;
+  const bool transposed = n.op().base == "conv_transpose2d" || (n.op().ArgIndex("transposed") >= 0 && c.b("transposed"));
   const ir::Ints stride = c.ints("stride", 2), dilation = c.ints("dilation", 2);
   const auto groups = ir::ExprOf(c.sym("groups")).constant();
   int64_t sizes[kRank];
@@ -80,7 +80,8 @@ std::optional<double> GainOf(const ir::Node& n) {
     if (!size || *size < 1) return std::nullopt;
     sizes[d] = *size;
   }
-  if (!c.ok() || !groups || *groups < 1) return std::nullopt;
+  if (!c.ok() || !groups || *groups < 1 || (transposed && *groups > 1)) return std::nullopt;
+  if (transposed) return 0;
   const auto high = out->sizes()[2].constant(), wide = out->sizes()[3].constant();
   const double places = high && wide ? static_cast<double>(*high) * static_cast<double>(*wide) : kPlaces;
   const double taps = static_cast<double>(sizes[2] * sizes[3]);
@@ -132,7 +133,7 @@ void ChooseLayouts(const ir::Graph& g, absl::flat_hash_set<const ir::Node*>* las
       for (const ir::Value* v : n->outputs()) made.insert(v);
   for (const ir::Value* v : regions.images()) {
     bool leaves = g.IsOutput(v);
-    for (const ir::Node* user : v->users()) leaves = leaves || user->op().base == "conv_transpose2d" || user->op().base.find("upsample") != std::string_view::npos;
+    for (const ir::Node* user : v->users()) leaves = leaves || (IsConvolution(*user) && !GainOf(*user)) || user->op().base.find("upsample") != std::string_view::npos;
     const bool comes = !made.contains(v) && v->sizes()[1].constant().value_or(kFewChannels + 1) > kFewChannels;
     if (comes || leaves) regions.Gain(v, -kLaying * Elements(v));
   }

@@ -334,6 +334,7 @@ const char* ConvTransposed(const Call& c, const ConvAttributes<>& win) {
   if (ComputeType(c.compute) == DType::kF32) {
     ConvEpilogue epilogue;
     if (c.in.size() > 2) epilogue.shift = DenseIn(*c.scratch, c.in[2], c.compute);
+    if (ConvTransposedLast(x, w, out, ShapeOf(win), epilogue.shift, c.workers, *c.scratch)) return nullptr;
     if (FastConvTransposed(x, w, out, ShapeOf(win), epilogue, c.workers, *c.scratch)) return nullptr;
   }
   if (c.scratch->counting() || out.numel() == 0) return nullptr;
@@ -413,8 +414,10 @@ bool TransposedProduct(const Call& c, const ConvAttributes<>& a, int64_t, Produc
   p->k = SizeOf(w, 1, 0, 1), p->k.value /= a.groups, p->k.over = a.groups;
   p->matrix = 1;
   p->operations = Operations(*p), p->bytes = BytesOf(w);
-  const bool fast = ComputeType(c.compute) == DType::kF32 && TakesConvTransposed(x, w, out, ShapeOf(a));
-  p->loop = fast ? Loop{BestIsa().name, "a product, added up by phases"} : Loop{"any", "plain loops over patches"};
+  const bool floats = ComputeType(c.compute) == DType::kF32;
+  const bool last = floats && TakesConvTransposedLast(x, w, out, ShapeOf(a)), fast = floats && TakesConvTransposed(x, w, out, ShapeOf(a));
+  p->loop = last ? Loop{BestIsa().name, "channels last, a product for each tap"}
+            : fast ? Loop{BestIsa().name, "a product, added up by phases"} : Loop{"any", "plain loops over patches"};
   return true;
 }
 

@@ -3,9 +3,11 @@
 #include "kernels/conv/conv_transposed.h"
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "kernels/conv/dense_floats.h"
+#include "kernels/walk.h"
 
 namespace slipway::kernels {
 namespace {
@@ -160,17 +162,39 @@ bool Takes(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape&
          w.sizes[2] * w.sizes[3] * w.sizes[4] <= kMost / kColumns;
 }
 
+// The same tensor, dense.
+Tensor DenseLike(Tensor t) {
+  int64_t step = 1;
+  for (int d = t.rank - 1; d >= 0; step *= t.sizes[d], --d) t.strides[d] = step;
+  return t;
+}
+void CopyElements(const Tensor& from, const Tensor& to) {
+  const auto size = static_cast<size_t>(ByteSize(from.dtype));
+  for (Positions<2> at(from, {&from, &to}); at; at.Next()) std::memcpy(at[1], at[0], size);
+}
+
 }  // namespace
 
 bool FastConvTransposed(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape,
                         const ConvEpilogue& epilogue, const Workers* workers, Scratch& scratch) {
-  if (!Takes(x, w, out, shape)) return false;
-  Transposed conv(x, w, out, shape, epilogue);
-  return RunOnDense(conv, x, w, out, workers, scratch);
+  const Tensor from = DenseLike(x), to = DenseLike(out);
+  if (!Takes(from, w, to, shape)) return false;
+  Transposed conv(from, w, to, shape, epilogue);
+  if (x.is_contiguous() && out.is_contiguous()) return RunOnDense(conv, x, w, out, workers, scratch);
+  // The image of another layout is copied, and the result.
+  if (!conv.possible()) return false;
+  auto memory = [&](const Tensor& t) { return scratch.Take<char>(t.numel() * ByteSize(t.dtype)); };
+  Tensor image = from, result = to;
+  image.data = memory(from), result.data = memory(to);
+  if (!scratch.counting()) CopyElements(x, image);
+  RunOnDense(conv, image, w, result, workers, scratch);
+  if (!scratch.counting()) CopyElements(result, out);
+  return true;
 }
 
 bool TakesConvTransposed(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape) {
-  return Takes(x, w, out, shape) && Transposed(x, w, out, shape, {}).possible();
+  const Tensor from = DenseLike(x), to = DenseLike(out);
+  return Takes(from, w, to, shape) && Transposed(from, w, to, shape, {}).possible();
 }
 
 }  // namespace slipway::kernels

@@ -7,12 +7,18 @@
 
 namespace slipway::kernels {
 
-// x [n, c, d, h, w], w [c, o / groups, kd, kh, kw]; the sizes agree and strides and dilations are positive. False where the tensors
+// x [n, c, d, h, w], w [c, o / groups, kd, kh, kw]; the sizes agree and strides and dilations are positive. Tensors that are not dense are
+// copied. False where the tensors
 // are not what this takes; nothing is written then. Where `scratch` counts, allocations are all that happens.
 bool FastConvTransposed(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape,
                         const ConvEpilogue& epilogue, const Workers* workers, Scratch& scratch);
 
-// Whether it takes these.
+// The same where x or out, of f32, have channels last (conv_last.h), and there are two dims and one group.
+bool ConvTransposedLast(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape, const float* bias,
+                        const Workers* workers, Scratch& scratch);
+
+// Whether they take these.
+bool TakesConvTransposedLast(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape);
 bool TakesConvTransposed(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape);
 
 }  // namespace slipway::kernels

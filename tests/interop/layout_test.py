@@ -93,6 +93,23 @@ class PreNorm(nn.Module):
         return torch.cat((x, self.d(self.p(torch.relu(self.n(x))))), 1)
 
 
+class Up(nn.Module):
+    """An image enlarged beside what it was made of, as in a U-Net; then by other strides, paddings and groups."""
+
+    def __init__(self, c):
+        super().__init__()
+        self.down, self.up, self.merge = conv(c, 2 * c, 3, 2, act=nn.ReLU), nn.ConvTranspose2d(2 * c, c, 2, 2), conv(2 * c, 32, 3, act=nn.ReLU)
+        self.more = nn.ModuleList([nn.ConvTranspose2d(32, 24, 4, 2, 1, bias=False), nn.ConvTranspose2d(24, 18, 3, 2, 1, 1), nn.ConvTranspose2d(18, 16, (2, 3), (3, 1), (0, 2), dilation=(1, 2)), nn.ConvTranspose2d(16, 8, 2, 2, groups=4)])
+        self.between = nn.ModuleList([conv(n, n, 3, groups=n) for n in (24, 18, 16)])
+
+    def forward(self, x):
+        y = self.up(self.down(x))
+        y = self.merge(torch.cat((nn.functional.pad(x, (0, y.shape[3] - x.shape[3], 0, y.shape[2] - x.shape[2])), y), 1))
+        for up, between in zip(self.more, self.between):
+            y = between(up(y))
+        return self.more[-1](y)
+
+
 NETS = {
     "inverted residuals": lambda: [conv(3, 16, 3, 2, act=nn.Hardswish), Residual(conv(16, 40, 1, act=nn.SiLU), conv(40, 40, 5, groups=40, act=nn.SiLU), Squeeze(40), conv(40, 16, 1)), conv(16, 23, 1), conv(23, 23, 3, 2, 23, act=nn.ReLU6)],
     "ghosts": lambda: [conv(3, 16, 3, 2, act=nn.ReLU), Ghost(16, 48), Ghost(48, 26)],
@@ -101,6 +118,7 @@ NETS = {
     "late norms": lambda: [nn.Conv2d(3, 40, 4, 4), Late(40), Late(40)],
     "paddings": lambda: [conv(3, 20, 3, act=nn.SiLU), Padded(20)],
     "norms before": lambda: [conv(3, 24, 3, 2), PreNorm(24), PreNorm(40), nn.BatchNorm2d(56), nn.ReLU()],
+    "transposed": lambda: [conv(3, 20, 3, 2, act=nn.ReLU), conv(20, 20, 3, groups=20), Up(20)],
     "dense": lambda: [conv(3, 64, 3, act=nn.ReLU), conv(64, 72, 3, act=nn.SiLU), Residual(conv(72, 72, 3)), conv(72, 70, 1, act=nn.ReLU), conv(70, 32, 3, 2, groups=2)],
 }
 

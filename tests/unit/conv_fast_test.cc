@@ -2,6 +2,7 @@
 // transposed ones, epilogues, one to three dims; the bits are the same for any number of threads.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <random>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "kernels/conv/conv_fast.h"
 #include "kernels/conv/conv_transposed.h"
+#include "kernels/walk.h"
 #include "kernels/isa/isa.h"
 #include "kernels/parallel.h"
 #include "kernels/conv/pool_fast.h"
@@ -250,6 +252,72 @@ TEST(FastConv, Transposed) {
   for (const Case& k : cases) {
     Check(k, true);
     if (HasFatalFailure()) return;
+  }
+}
+
+// Layouts of image and result: what is not dense, with channels last or otherwise, gives the same within rounding, and with the same bits for
+// any number of threads.
+TEST(FastConv, TransposedOfAnyLayout) {
+  struct Layout {
+    Tensor t;
+    std::vector<float> data;
+    // Dense (0), channels last (1), channels last with other channels beside (2), every other element of a row (3).
+    Layout(const Tensor& dense, int how) : t(dense) {
+      const int64_t c = t.sizes[1], h = t.sizes[3], w = t.sizes[4], pixel = how == 2 ? c + 5 : c;
+      if (how == 1 || how == 2) t.strides[1] = 1, t.strides[4] = pixel, t.strides[2] = t.strides[3] = w * pixel, t.strides[0] = h * w * pixel;
+      if (how == 3)
+        for (int d = 0; d < 5; ++d) t.strides[d] *= 2;
+      data.assign(static_cast<size_t>(t.sizes[0] * std::max(t.strides[0], t.strides[1])) + 64, 77.0f);
+      t.data = data.data();
+    }
+    void Copy(const Tensor& dense, bool back) {
+      for (Positions<2> at(t, {&t, &dense}); at; at.Next())
+        std::memcpy(back ? at[1] : at[0], back ? at[0] : at[1], sizeof(float));
+    }
+  };
+  const Case cases[] = {
+      {2, 8, 20, 1, {1, 9, 11}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}, true},
+      {1, 33, 16, 1, {1, 5, 7}, {1, 4, 4}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}, true},
+      {1, 5, 3, 1, {1, 6, 30}, {1, 3, 3}, {1, 1, 3}, {0, 1, 2}, {1, 2, 1}, false},
+      {2, 6, 8, 2, {1, 7, 5}, {1, 4, 4}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}, true},
+  };
+  for (const Case& k : cases) {
+    int64_t to[3];
+    for (int d = 0; d < 3; ++d) to[d] = (k.in[d] - 1) * k.stride[d] - 2 * k.pad[d] + k.dilation[d] * (k.kernel[d] - 1) + 1;
+    std::vector<float> xs = Values(k.n * k.c * k.in[1] * k.in[2], 1), ws = Values(k.c * k.o / k.groups * k.kernel[1] * k.kernel[2], 2), bs = Values(k.o, 3),
+                       want(static_cast<size_t>(k.n * k.o * to[1] * to[2])), got(want.size());
+    const Tensor x = Of(xs, {k.n, k.c, 1, k.in[1], k.in[2]}), w = Of(ws, {k.c, k.o / k.groups, 1, k.kernel[1], k.kernel[2]}),
+                 y = Of(want, {k.n, k.o, 1, to[1], to[2]}), z = Of(got, {k.n, k.o, 1, to[1], to[2]});
+    ConvShape shape;
+    shape.groups = k.groups;
+    for (int d = 0; d < 3; ++d) shape.stride[d] = k.stride[d], shape.pad[d] = k.pad[d], shape.dilation[d] = k.dilation[d];
+    ConvEpilogue epilogue;
+    if (k.bias) epilogue.shift = bs.data();
+    Scratch scratch;
+    ASSERT_TRUE(FastConvTransposed(x, w, y, shape, epilogue, nullptr, scratch));
+    for (int in = 0; in < 4; ++in)
+      for (int out = 0; out < 4; ++out) {
+        std::vector<float> first;
+        for (const Workers* workers : {static_cast<const Workers*>(nullptr), ThreeThreads()}) {
+          Layout image(x, in), result(z, out);
+          image.Copy(x, false);
+          auto run = [&](Scratch& memory) {
+            return ConvTransposedLast(image.t, w, result.t, shape, epilogue.shift, workers, memory) ||
+                   FastConvTransposed(image.t, w, result.t, shape, epilogue, workers, memory);
+          };
+          Scratch counter = Scratch::Counter();
+          ASSERT_TRUE(run(counter));
+          FencedScratch memory(counter.counted());
+          ASSERT_TRUE(run(*memory) && memory.sufficed());
+          EXPECT_EQ(TakesConvTransposedLast(image.t, w, result.t, shape), k.groups == 1 && in < 3 && (out == 1 || out == 2)) << in << " " << out;
+          result.Copy(z, true);
+          for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-5) << in << " " << out << " at " << i;
+          if (workers == nullptr) first = got;
+          ASSERT_EQ(first, got);
+          for (int64_t p = 0; out == 2 && p < k.n * to[1] * to[2]; ++p)
+            ASSERT_EQ(result.data[static_cast<size_t>(p * (k.o + 5) + k.o)], 77.0f);  // beside
+        }
+      }
   }
 }
 
