@@ -221,6 +221,8 @@ class Conv {
     // A line of the cache more than there is to hold, so that the 36 elements of a place do not meet in the same sets.
     const int64_t element = Ceil(rows * channels_, kPanel) * kPanel + kPanel, u_element = deep * kColumns + kPanel,
                   p_element = std::min(rows, kTiles) * kColumns + kPanel;
+    // Where there are fewer groups of results than threads, these share tiles, too, and each transforms the group's filters.
+    const int64_t slices = std::clamp<int64_t>(Ceil(workers != nullptr ? workers->threads : 1, groups), 1, Ceil(rows, kTiles / 2));
     float* const v = scratch.Take<float>(kElements * element);
     for (int64_t t0 = 0; t0 < (scratch.counting() ? 1 : tiles); t0 += rows) {
       const int64_t count = std::min(rows, tiles - t0);
@@ -242,20 +244,21 @@ class Conv {
             isa_.last_winograd_input(in);
           }
         });
-      ParallelFor(scratch, workers, groups, 1, [&](int64_t begin, int64_t end, Scratch& own) {
+      ParallelFor(scratch, workers, groups * slices, 1, [&](int64_t begin, int64_t end, Scratch& own) {
         float *const u = own.Take<float>(kElements * u_element), *const p = own.Take<float>(kElements * p_element);
         if (own.counting()) return;
         const int64_t run = 0;
-        for (int64_t group = begin; group < end; ++group) {
-          const int64_t j = group * kColumns, columns = std::min(kColumns, f_.outs - j);
-          for (int64_t b0 = 0; b0 < count; b0 += kTiles) {
-            const int64_t block = std::min(kTiles, count - b0);
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t j = i / slices * kColumns, columns = std::min(kColumns, f_.outs - j);
+          const int64_t from = count * (i % slices) / slices, to = count * (i % slices + 1) / slices;
+          for (int64_t b0 = from; b0 < to; b0 += kTiles) {
+            const int64_t block = std::min(kTiles, to - b0);
             for (int64_t c0 = 0; c0 < channels_; c0 += kChannels) {
               const int64_t c = std::min(kChannels, channels_ - c0);
-              if (b0 == 0 || channels_ > kChannels)
-                for (int64_t i = 0; i < columns; i += kPanel)
-                  isa_.last_winograd_filters(filters_ + (j + i) / kPanel * f_.depth() * kPanel + c0 * kPanel, channels_ * kPanel, c,
-                                             u + i * deep, u_element);
+              if (b0 == from || channels_ > kChannels)
+                for (int64_t o = 0; o < columns; o += kPanel)
+                  isa_.last_winograd_filters(filters_ + (j + o) / kPanel * f_.depth() * kPanel + c0 * kPanel, channels_ * kPanel, c,
+                                             u + o * deep, u_element);
               for (int64_t e = 0; e < kElements; ++e) {
                 LastBlock g;
                 g.m = block, g.n = columns, g.k = c;
