@@ -29,6 +29,12 @@ def convert_and_run(slipway, module, cases, folder, dynamic=None, opset=20, onnx
             for case in cases
         ]
     for case in cases:
+        try:
+            program.module()(*(x.clone() for x in case))
+        except RuntimeError as error:  # torchvision has exported programs assert that two boxes are left at least
+            assert "u0 >= 2" in str(error)
+            out["run"].append(None)
+            continue
         save_file({f"input.{i}": x.contiguous() for i, x in enumerate(case)}, folder / "in.safetensors")
         slipway("run", folder / "m.pt2", "--inputs", folder / "in.safetensors", "--outputs", folder / "out.safetensors")
         results = load_file(folder / "out.safetensors")
@@ -40,6 +46,8 @@ def compare(slipway, module, cases, folder, tolerance=2e-5, **options):
     done = convert_and_run(slipway, module, cases, folder, **options)
     for runtime, results in done.items():
         for case, got in zip(cases, results, strict=True):
+            if got is None:
+                continue
             with torch.no_grad():
                 want = torch.utils._pytree.tree_leaves(module(*(x.clone() for x in case)))
             assert len(got) == len(want)

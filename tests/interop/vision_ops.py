@@ -76,8 +76,9 @@ def align(input, rois, scale, rows, columns, sampling, aligned, clamp):
 def own_bins(values):
     """[n, channels · rows · columns, rows, columns] -> each bin's own channels, and which they are."""
     n, channels, rows, columns = values.shape
-    x = values.reshape(n, -1, rows, columns, rows, columns)
-    which = torch.arange(channels, dtype=torch.int32).reshape(1, -1, rows, columns).expand(n, -1, -1, -1).clone()
+    own = channels // (rows * columns)
+    x = values.reshape(n, own, rows, columns, rows, columns)
+    which = torch.arange(channels, dtype=torch.int32).reshape(1, own, rows, columns).expand(n, -1, -1, -1).clone()
     return torch.einsum("nkijij->nkij", x).contiguous(), which
 
 
