@@ -178,3 +178,85 @@ def test_references_are_torchvisions():
     want = module(*inputs)
     got = vision_ops.deform_conv2d(inputs[0], module.weight, inputs[1], inputs[2], module.bias, *module.rest)
     torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+
+
+class Detector(nn.Module):
+    """One stage proposes boxes, another scores what is in them: anchors, decoded offsets, the best by score, suppression by class, regions
+    of two feature maps, as two-stage detectors do."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.ReLU(), nn.Conv2d(8, 8, 3, 2, 1), nn.ReLU())
+        self.scores, self.offsets = nn.Conv2d(8, 3, 1), nn.Conv2d(8, 12, 1)
+        self.classes, self.refine = nn.Linear(8 * 9, 4), nn.Linear(8 * 9, 4)
+        y, x, size = torch.meshgrid(torch.arange(8) * 4.0, torch.arange(8) * 4.0, torch.tensor([6.0, 10, 16]), indexing="ij")
+        self.register_buffer("anchors", torch.stack([x - size / 2, y - size / 2, x + size / 2, y + size / 2], -1).reshape(-1, 4))
+
+    def decode(self, boxes, offsets):
+        size = boxes[:, 2:] - boxes[:, :2]
+        center = boxes[:, :2] + size / 2 + offsets[:, :2] * size
+        size = size * offsets[:, 2:].clamp(max=2).exp()
+        return torch.cat([center - size / 2, center + size / 2], 1).clamp(0, 32)
+
+    def forward(self, image):
+        features = self.body(image)
+        scores = self.scores(features).permute(0, 2, 3, 1).reshape(-1)
+        boxes = self.decode(self.anchors, self.offsets(features).unflatten(1, (3, 4)).permute(0, 3, 4, 1, 2).reshape(-1, 4))
+        scores, best = scores.topk(60)
+        boxes = boxes[best]
+        kept = torch.ops.torchvision.nms(boxes, scores, 0.5)
+        boxes = boxes[kept]
+        regions = torch.cat([boxes.new_zeros(boxes.shape[0], 1), boxes], 1)
+        pooled = torch.ops.torchvision.roi_align(features, regions, 0.25, 3, 3, 2, True).flatten(1)
+        scores, labels = self.classes(pooled).softmax(1).max(1)
+        boxes = self.decode(boxes, self.refine(pooled) * 0.1)
+        apart = boxes + (labels.to(boxes.dtype) * 100)[:, None]
+        kept = torch.ops.torchvision.nms(apart, scores, 0.4)
+        return boxes[kept], scores[kept], labels[kept]
+
+
+def test_detector(slipway, tmp_path):
+    torch.manual_seed(4)
+    compare(slipway, Detector(), [(torch.rand(1, 3, 32, 32),), (torch.rand(1, 3, 32, 32) * 3,)], tmp_path, tolerance=1e-4)
+
+
+@pytest.mark.skipif(not vision_ops.HAS_TORCHVISION, reason="no torchvision for this torch")
+@pytest.mark.parametrize("name", ["ssdlite320_mobilenet_v3_large", "retinanet_resnet50_fpn_v2", "fcos_resnet50_fpn"])
+def test_torchvisions_detectors(slipway, tmp_path, monkeypatch, name):
+    from torchvision.models import detection
+
+    def batched_nms(boxes, scores, labels, threshold):  # torchvision's own asks for the number of boxes, which exports do not know
+        far = torch.cat([boxes.flatten(), boxes.new_zeros(1)]).max() + 1
+        return ops.nms(boxes + (labels.to(boxes.dtype) * far)[:, None], scores, threshold)
+
+    monkeypatch.setattr("torchvision.ops.boxes.batched_nms", batched_nms)
+    sizes = {} if name.startswith("ssd") else {"min_size": 96, "max_size": 128}
+    model = getattr(detection, name)(weights=None, weights_backbone=None, num_classes=5, **sizes).eval()
+    for key, weight in model.named_parameters():  # scores that differ
+        if weight.dim() == 4 and "head" not in key:
+            torch.nn.init.kaiming_normal_(weight)
+        elif weight.dim() == 4:
+            torch.nn.init.normal_(weight, std=(0.25 if name.startswith("ssd") else 1.5) / weight[0].numel() ** 0.5)
+        elif "head" in key and not name.startswith("ssd"):
+            torch.nn.init.normal_(weight, std=0.5)
+    model.score_thresh = 0.2
+
+    class Wrapped(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = model
+
+        def forward(self, image):
+            found = self.model([image])[0]
+            return found["boxes"], found["scores"], found["labels"]
+
+    image = torch.rand(3, 96, 128)
+    with torch.no_grad():
+        boxes, scores, labels = Wrapped()(image)
+    assert len(boxes) > 10
+    for runtime, ((got_boxes, got_scores, got_labels),) in convert_and_run(slipway, Wrapped(), [(image,)], tmp_path).items():
+        assert len(got_boxes) == len(boxes), runtime
+        torch.testing.assert_close(got_scores, scores, rtol=1e-4, atol=1e-5)
+        # Where scores are nearly the same, rounding decides which comes first.
+        off = (got_boxes - boxes).abs().amax(1) > 1e-2
+        assert off.float().mean() < 0.1, runtime
