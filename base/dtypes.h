@@ -46,7 +46,7 @@ inline constexpr ElementType kElementTypes[] = {
     {"bf16", "bfloat16", "BFloat16Storage", "BF16", 16, ElementKind::kFloating, true, 13, 15, 4, "kDLBfloat", 16, 7},
     {"u16", "uint16", "", "U16", 16, ElementKind::kIntegral, false, 28, 27, 1, "kDLUInt", 4, 10},
     {"u32", "uint32", "", "U32", 32, ElementKind::kIntegral, false, 34, 28, 1, "kDLUInt", 12, 11},
-    {"u64", "uint64", "", "U64", 64, ElementKind::kIntegral, false, 35, 29, 1, "kDLUInt", 13, -1},
+    {"u64", "uint64", "", "U64", 64, ElementKind::kIntegral, false, 35, 29, 1, "kDLUInt", 13, 16},
     {"f8e4m3fn", "float8_e4m3fn", "", "F8_E4M3", 8, ElementKind::kFloating, true, 29, 24, 10, "kDLFloat8_e4m3fn", 17, 12},
     {"f8e5m2", "float8_e5m2", "", "F8_E5M2", 8, ElementKind::kFloating, true, 30, 23, 12, "kDLFloat8_e5m2", 19, 13},
     {"f8e4m3fnuz", "float8_e4m3fnuz", "", "F8_E4M3FNUZ", 8, ElementKind::kFloating, true, 31, 26, 11, "kDLFloat8_e4m3fnuz", 18, 14},

@@ -18,6 +18,7 @@
 #include "importers/checkpoint/state_dict.h"
 #include "io/inflated.h"
 #include "shapes/rewrite.h"
+#include "passes/complex_io.h"
 #include "passes/keep_state.h"
 #include "weights/join.h"
 
@@ -120,6 +121,19 @@ absl::Status RunPasses(const Target& target, Conversion& c) {
   return absl::OkStatus();
 }
 
+// Targets with passes have no complex numbers.
+absl::Status ChangeComplex(Conversion& c) {
+  const std::vector<std::string> complex = passes::ComplexSignature(c.program());
+  if (complex.empty()) return absl::OkStatus();
+  const std::string names = text::Join(complex, ", ");
+  if (c.options.complex != "real")
+    return WithHelp(absl::UnimplementedError(text::StrCat(names, complex.size() == 1 ? " is complex" : " are complex")),
+                    "--complex real takes and gives them as torch.view_as_real does");
+  c.said.emplace_back("slipway.complex", text::StrCat(names, ": pairs of reals, as torch.view_as_real"));
+  c.summary.lines.push_back(text::StrCat(names, ": pairs of reals in the last dim"));
+  return passes::TakeComplexAsReal(c.program());
+}
+
 int CountNodes(const ir::Archive& archive) {
   size_t nodes = 0;
   for (const auto& p : archive.programs) nodes += p->graph->node_count();
@@ -171,6 +185,8 @@ absl::Status WriteTarget(Conversion& c) {
     for (auto& p : c.archive.programs)
       if (absl::Status s = shapes::NameByRole(*p); !s.ok()) return WithPlace(s, place);
   c.summary.nodes_before = CountNodes(c.archive);
+  if (!t.passes.empty())
+    if (absl::Status s = ChangeComplex(c); !s.ok()) return WithPlace(s, place);
   if (absl::Status s = RunPasses(t, c); !s.ok()) return WithPlace(s, place);
   c.summary.nodes_after = CountNodes(c.archive);
   if (absl::Status s = t.write(c); !s.ok()) return WithPlace(s, place);
@@ -202,6 +218,7 @@ std::vector<std::pair<std::string, std::string>> Conversion::Metadata() const {
   metadata.emplace_back("slipway.source", archive.producer);
   if (std::string digest = reader.Digest(options.inputs[0]); !digest.empty())
     metadata.emplace_back("slipway.source_digest", std::move(digest));
+  metadata.insert(metadata.end(), said.begin(), said.end());
   return metadata;
 }
 

@@ -40,6 +40,7 @@ struct ConvertOptions {
   bool strict_types = false;
   bool functions = false;
   std::string state = "drop";
+  std::string complex = "refuse";
   std::vector<std::string> custom_ops;  // "mylib::foo=com.acme:Foo"
   std::vector<std::string> input_names, output_names;  // all or none
   // Native libraries
@@ -185,6 +186,9 @@ inline constexpr ConvertFlag kTable[] = {
                     "`state_in.FQN` is an input (its default the value in the file), `state_out.FQN` an output; libraries, `auto`: kept "
                     "by the library between runs, and so is each input that an output returns with something behind it (a decoder's past "
                     "keys and values), which both leave the signature; or these pairs alone, `IN=OUT,IN=OUT`"),
+    Flag<&O::complex>("complex", kOnnx | kNative, "refuse|real",
+                      "what becomes of complex inputs and outputs, which these targets have not: `real` takes and gives them as "
+                      "torch.view_as_real does, real tensors with a last dim of two; ONNX's metadata `slipway.complex` names them"),
     Flag<&O::functions>("functions", kOnnx, "",
                         "repeated blocks, modules that compute the same on values of the same types, are kept as local functions"),
     Flag<&O::custom_ops>("custom-op", kOnnx, "NAMESPACE::NAME=DOMAIN:OPTYPE",

@@ -27,6 +27,7 @@ struct Conversion {
   ir::Archive archive;
   ConversionContext context;
   uint64_t max_output = 0;  // bytes; set by Admit()
+  std::vector<std::pair<std::string, std::string>> said;  // of the metadata, what this conversion adds
   std::vector<std::string> output_names;  // of the results that a call gives, as they were read: passes rename and join values
 
   // What was read, before anything is made of it: verified as --check-crc asks, and the output limited by what it holds.

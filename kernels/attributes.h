@@ -303,6 +303,33 @@ struct GridSampleAttributes {
   auto Fields() { return std::tie(mode, padding, align_corners); }
 };
 
+// random_integers: they are low … low + count - 1.
+template <typename Int = int64_t>
+struct RandomIntegersAttributes {
+  Int low, count;
+  auto Fields() { return std::tie(low, count); }
+};
+
+// nms: boxes that overlap by a larger part of what they cover together are suppressed.
+struct SuppressionAttributes {
+  double threshold;
+  auto Fields() { return std::tie(threshold); }
+};
+// roi_align, roi_pool: `scale` takes regions to the image; `sampling` samples a bin in each direction, as many as it has pixels
+// where that is not positive. With `by_position`, each bin has channels of its own.
+struct RegionAttributes {
+  double scale;
+  int64_t sampling;
+  bool aligned, by_position;
+  auto Fields() { return std::tie(scale, sampling, aligned, by_position); }
+};
+// deform_columns: by height and width.
+struct DeformAttributes {
+  int64_t kernel[2], stride[2], padding[2], dilation[2];
+  int64_t offset_groups;
+  auto Fields() { return std::tie(kernel, stride, padding, dilation, offset_groups); }
+};
+
 // ---- Between structs and the numbers of a step.
 
 namespace attributes_internal {

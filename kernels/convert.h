@@ -95,6 +95,8 @@ decltype(auto) WithAnyType(DType t, F&& f) {
       return f.template operator()<uint16_t>();
     case DType::kU32:
       return f.template operator()<uint32_t>();
+    case DType::kU64:
+      return f.template operator()<uint64_t>();
     case DType::kF8E4M3FN:
       return f.template operator()<F8<kE4M3FN>>();
     case DType::kF8E5M2:

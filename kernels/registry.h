@@ -128,6 +128,8 @@ std::span<const Kernel> PoolKernels();
 std::span<const Kernel> SampleKernels();  // values between elements
 std::span<const Kernel> TransformKernels();
 std::span<const Kernel> OrderKernels();  // ranks, searches, runs of equals
+std::span<const Kernel> RandomKernels();
+std::span<const Kernel> DetectionKernels();  // boxes, regions of interest, deformable convolutions
 
 }  // namespace slipway::kernels
 

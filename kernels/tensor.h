@@ -14,9 +14,9 @@ namespace slipway::kernels {
 // has them as operands but `copy` and those that move words.
 enum class DType : uint8_t {
   kBool, kU8, kI8, kI16, kI32, kI64, kF16, kBF16, kF32, kF64,
-  kU16, kU32, kF8E4M3FN, kF8E5M2, kF8E4M3FNUZ, kF8E5M2FNUZ,
+  kU16, kU32, kF8E4M3FN, kF8E5M2, kF8E4M3FNUZ, kF8E5M2FNUZ, kU64,
 };
-inline constexpr int kDTypes = 16;
+inline constexpr int kDTypes = 17;
 
 // The row of the table of element types.
 constexpr const ElementType& Info(DType t) { return kElementTypes[FindElementType(&ElementType::kernel, static_cast<int>(t))]; }
@@ -29,7 +29,7 @@ constexpr int ByteSize(DType t) { return kByteSizes[static_cast<int>(t)]; }
 constexpr bool IsStoredOnly(DType t) { return t >= DType::kU16; }
 // Those that products take as matrices.
 constexpr bool IsFloat8(DType t) { return t == DType::kF8E4M3FN || t == DType::kF8E5M2; }
-constexpr bool IsFloating(DType t) { return (t >= DType::kF16 && t <= DType::kF64) || t >= DType::kF8E4M3FN; }
+constexpr bool IsFloating(DType t) { return (t >= DType::kF16 && t <= DType::kF64) || (t >= DType::kF8E4M3FN && t <= DType::kF8E5M2FNUZ); }
 // The type kernels compute elements of `t` in: f32 for f16, bf16 and f8, f64 for f64, i64 for bool and integers (whose
 // narrower results wrap when stored).
 constexpr DType ComputeType(DType t) {

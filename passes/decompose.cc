@@ -58,6 +58,8 @@ std::vector<const DecomposeRow*> AllDecompositions() {
   std::vector<const DecomposeRow*> out;
   for (auto table : {AliasDecompositions(), LossDecompositions(), NormDecompositions(), ProductDecompositions(),
                      ShapeDecompositions(), SpecialDecompositions(), LinalgDecompositions(), NnDecompositions(), RecurrentDecompositions(),
+                     RandomDecompositions(), HistogramDecompositions(), SegmentDecompositions(),
+                     DetectionDecompositions(),
                      QuantizedForms(), QuantDecompositions()})
     for (const DecomposeRow& r : table) out.push_back(&r);
   return out;

@@ -93,6 +93,10 @@ absl::Span<const DecomposeRow> SpecialDecompositions();  // special functions
 absl::Span<const DecomposeRow> LinalgDecompositions();
 absl::Span<const DecomposeRow> NnDecompositions();
 absl::Span<const DecomposeRow> RecurrentDecompositions();
+absl::Span<const DecomposeRow> RandomDecompositions();     // distributions
+absl::Span<const DecomposeRow> HistogramDecompositions();
+absl::Span<const DecomposeRow> SegmentDecompositions();  // torch_scatter's operators
+absl::Span<const DecomposeRow> DetectionDecompositions();  // torchvision's operators
 absl::Span<const DecomposeRow> QuantizedForms();       // torchao's and pt2e's operators, to slipway.quantize and dequantize
 absl::Span<const DecomposeRow> QuantDecompositions();  // those, to ATen
 

@@ -252,9 +252,16 @@ void PlainAttention(Decomposer& d) {
   if (n < 2 || k->rank() != n || v->rank() != n) return d.Unsupported("operands of different rank");
   if (d.flag("enable_gqa")) {
     if (n < 3) return d.Fail("heads are missing");
-    auto heads = q->sizes()[n - 3].constant(), kept = k->sizes()[n - 3].constant();
-    if (!heads || !kept || *kept == 0 || *heads % *kept != 0) return d.Unsupported("numbers of heads that are not known multiples");
-    for (Value** t : {&k, &v}) *t = d.b.Call("aten.repeat_interleave.self_int", {*t, *heads / *kept, n - 3});
+    // Each of the fewer heads serves as many queries' heads in a row. torch has checked that they are multiples.
+    auto known = q->sizes()[n - 3].constant(), fewer = k->sizes()[n - 3].constant();
+    if (known && fewer && (*fewer == 0 || *known % *fewer != 0)) return d.Fail("the numbers of heads are no multiples");
+    const IntOrValue heads = d.b.Size(q, n - 3), times = d.b.FloorDiv(heads, d.b.Size(k, n - 3));
+    for (Value** t : {&k, &v}) {
+      SymInts sizes = d.b.SizesOf(*t), spread = sizes;
+      spread.insert(spread.begin() + (n - 2), times);
+      sizes[n - 3] = heads;
+      *t = Reshape(d, Expand(d, Unsqueeze(d, *t, n - 2), std::move(spread)), std::move(sizes));
+    }
   }
   Value* score = nullptr;
   Value* turned = Transpose(d, k, n - 2, n - 1);
@@ -290,7 +297,38 @@ void RepeatInterleave(Decomposer& d) {
   d.Return(Reshape(d, Expand(d, Unsqueeze(d, x, dim + 1), spread), sizes));
 }
 
+// Pixels' places from -1 to 1, at the middles of the outer ones or at their outer edges, through a matrix for each image.
+void AffineGrid(Decomposer& d) {
+  Value* theta = d.in("theta");
+  const SymInts size = d.sym_ints("size");
+  const int n = static_cast<int>(size.size()) - 2;
+  const bool align = d.flag("align_corners");
+  if (!d.ok()) return;
+  if ((n != 2 && n != 3) || theta->rank() != 3) return d.Fail("neither images nor volumes");
+  const DType t = theta->dtype();
+  auto number = [&](IntOrValue v) { return d.b.ScalarTensor(Arg(v), t); };
+  // x first: the last dim of the image.
+  Values columns;
+  SymInts sizes(size.begin() + 2, size.end());
+  for (int k = 0; k < n; ++k) {
+    const IntOrValue length = sizes[n - 1 - k];
+    const IntOrValue last = d.b.Sub(length, 1);
+    Value* place = d.Sub(d.Mul(d.b.Cast(Iota(d, length), t), 2), number(last));
+    place = d.Div(place, align ? ClampMin(d, number(last), 1) : number(length));
+    SymInts lie(n, 1);
+    lie[n - 1 - k] = length;
+    columns.push_back(Expand(d, Reshape(d, place, std::move(lie)), sizes));
+  }
+  columns.push_back(d.b.Full(sizes, 1, t));
+  Value* grid = Reshape(d, Stack(d, std::move(columns), n), {-1, n + 1});  // [places, n + 1]
+  SymInts out = {size[0]};
+  out.insert(out.end(), sizes.begin(), sizes.end());
+  out.push_back(n);
+  d.Return(Reshape(d, Matmul(d, Unsqueeze(d, grid, 0), Transpose(d, theta, 1, 2)), std::move(out)));
+}
+
 constexpr DecomposeRow kRows[] = {
+    {"aten.affine_grid_generator.default", AffineGrid},
     {"aten.log_sigmoid.default", LogSigmoid},
     {"aten.softshrink.default", Shrink<false>},
     {"aten.hardshrink.default", Shrink<true>},

@@ -427,7 +427,19 @@ void Vander(Decomposer& d) {
   d.Return(d.flag("increasing") ? powers : Flip(d, powers, {powers->rank() - 1}));
 }
 
+// A product of scaled matrices of small floats, in f32 as torch computes it on processors without instructions for them.
+void ScaledMm(Decomposer& d) {
+  Value* x = d.Mul(d.b.Cast(d.tensor("self"), DType::kFloat32), d.tensor("scale_a"));
+  Value* y = d.Mul(d.b.Cast(d.tensor("mat2"), DType::kFloat32), d.tensor("scale_b"));
+  Value* product = Matmul(d, x, y);
+  if (Value* bias = d.opt_tensor("bias")) product = d.Add(product, d.b.Cast(bias, DType::kFloat32));
+  const DType t = d.out_type().dtype;
+  if (Value* scale = d.opt_tensor("scale_result"); scale && ir::BitSize(t) == 8) product = d.Mul(product, scale);
+  d.Return(d.b.Cast(product, t));
+}
+
 constexpr DecomposeRow kRows[] = {
+    {"aten._scaled_mm.default", ScaledMm, false},
     {"aten.einsum.default", Einsum},
     {"aten.tensordot.default", TensordotOp},
     {"aten.inner.default", Inner},

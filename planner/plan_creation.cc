@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/floats.h"
 #include "base/text.h"
 #include "ir/ops/op_table.h"
 #include "planner/rules.h"
@@ -77,13 +78,23 @@ void Logspace(PlanContext& c) {
   const auto start = Bound(c, "start"), end = Bound(c, "end");
   if (!start || !end) return c.Unsupported("bounds are not known");
   Operand out = c.Result();
-  if (!ir::IsFloating(out.dtype) || ir::IsLowPrecision(out.dtype)) return c.Unsupported(text::StrCat("of ", ir::Name(out.dtype)));
-  Operand powers = c.Temp(out.dtype, out.sizes);
-  c.Emit("linspace", {}, {powers}, out.dtype, LinspaceAttributes{Real(*start), Real(*end)});
+  // torch takes the bounds in the type of the result and computes in f64.
+  auto bound = [&](const char* name, Dim otherwise) -> Real {
+    if (out.dtype == DType::kFloat32 || out.dtype == DType::kFloat64) return Real(otherwise);
+    const ir::Value* v = c.node().Get(name).value();
+    const ir::Scalar s = v ? ir::Scalar() : c.scalar(name);
+    if (v || !s.is_constant()) c.Unsupported(text::StrCat("of ", ir::Name(out.dtype), " between bounds that are not known"));
+    if (ir::IsIntegral(out.dtype)) return std::trunc(s.d);
+    const auto single = static_cast<float>(s.d);
+    return static_cast<double>(out.dtype == DType::kFloat16 ? static_cast<float>(F16(single)) : static_cast<float>(BF16(single)));
+  };
+  Operand powers = c.Temp(DType::kFloat64, out.sizes);
+  c.Emit("linspace", {}, {powers}, DType::kFloat64, LinspaceAttributes{bound("start", *start), bound("end", *end)});
   ir::Scalar base;
   base.kind = ir::Scalar::kFloat;
   base.d = c.f("base");
-  c.Return(c.Map("pow", {c.number(base), powers}, out, out.dtype));
+  Operand wide = c.Map("pow", {c.number(base), powers}, c.Temp(DType::kFloat64, out.sizes), DType::kFloat64);
+  c.Return(c.Cast(wide, out.dtype));
 }
 // Windows of a known length, as constants.
 void Window(PlanContext& c) {

@@ -212,7 +212,7 @@ void Cumulate(PlanContext& c) {
   c.Return(out);
 }
 
-// Sorted values and their places along a dim.
+// Sorted values and their places along a dim. Equals stay in order, which is one of the orders that torch leaves open.
 std::pair<Operand, Operand> Sorted(PlanContext& c, const Operand& x, int dim, bool descending) {
   Operand values = c.Temp(x.dtype, x.sizes), places = c.Temp(DType::kInt64, x.sizes);
   if (c.ok())
@@ -222,10 +222,6 @@ std::pair<Operand, Operand> Sorted(PlanContext& c, const Operand& x, int dim, bo
 }
 void Sort(PlanContext& c) {
   Operand x = c.in("self");
-  // Where torch's own order of equals is that of no stable sort.
-  const bool stable = c.node().op().ArgIndex("stable") >= 0 && c.has("stable") && c.b("stable");
-  if (!stable && (x.dtype == DType::kBool || x.dtype == DType::kFloat16) && c.used(c.kernel() == "argsort" ? 0 : 1))
-    return c.Unsupported(text::StrCat("places of equal ", ir::Name(x.dtype), "s in a sort that is not stable"));
   auto [values, places] = Sorted(c, x, c.dim("dim", x.rank()), c.b("descending"));
   if (c.kernel() == "argsort")
     c.Return(places);

@@ -196,7 +196,7 @@ void Upsample(PlanContext& c) {
   if (x.rank() != spatial + 2) return c.Fail("the rank is not that of the operator");
   const bool copies = mode == kNearest || mode == kNearestExact;
   if (!copies && !ir::IsFloating(x.dtype)) return c.Unsupported(text::StrCat(ir::Name(x.dtype), ", which torch rounds in its own way"));
-  if (ir::IsLowPrecision(x.dtype) && !copies && mode != kLinear)
+  if (ir::IsLowPrecision(x.dtype) && !copies && mode != kLinear && mode != kCubic)
     return c.Unsupported(text::StrCat(ir::Name(x.dtype), ": torch rounds inside its kernel"));
   const bool align = !copies && c.b("align_corners");
   if (align && (mode == kLinearAntialias || mode == kCubicAntialias)) return c.Unsupported("antialiasing with aligned corners");
@@ -230,7 +230,6 @@ void Upsample(PlanContext& c) {
 void GridSample(PlanContext& c) {
   Operand x = c.in("input"), grid = c.in("grid"), out = c.Result();
   if (!c.ok()) return;
-  if (ir::IsLowPrecision(x.dtype)) return c.Unsupported(text::StrCat(ir::Name(x.dtype), ": torch rounds inside its kernel"));
   const int spatial = x.rank() - 2;
   if (spatial < 2 || spatial > 3 || grid.rank() != spatial + 2) return c.Fail("the rank is not that of the operator");
   if (spatial == 2) grid = Unsqueeze(grid, 1);
@@ -238,6 +237,11 @@ void GridSample(PlanContext& c) {
   if (mode < 0 || mode >= static_cast<int64_t>(kernels::GridMode::kCount) || padding < 0 ||
       padding >= static_cast<int64_t>(kernels::GridPadding::kCount))
     return c.Unsupported("of this mode");
+  // The kernel rounds places as torch does, and no further steps.
+  const auto how = static_cast<kernels::GridMode>(mode);
+  if (ir::IsLowPrecision(x.dtype) && (how == kernels::GridMode::kBicubic ||
+                                      (how == kernels::GridMode::kNearest && padding == static_cast<int64_t>(kernels::GridPadding::kReflection))))
+    return c.Unsupported(text::StrCat(ir::Name(x.dtype), ": torch rounds inside its kernel"));
   c.Emit("grid_sample", {To5d(x, spatial), grid}, {To5d(out, spatial)}, out.dtype,
          kernels::GridSampleAttributes{static_cast<kernels::GridMode>(mode), static_cast<kernels::GridPadding>(padding), c.b("align_corners")});
   c.Return(out);

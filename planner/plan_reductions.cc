@@ -137,7 +137,6 @@ void Dist(PlanContext& c) {
   Operand x = c.in("self"), y = c.in("other"), out = c.Result();
   const ir::Scalar p = c.scalar("p");
   if (!p.is_constant()) return c.Unsupported("p is not known");
-  if (ir::IsLowPrecision(out.dtype)) return c.Unsupported("in half precision");
   const int rank = std::max(x.rank(), y.rank());
   Dims sizes(rank, 1);
   for (const Operand* t : {&x, &y})

@@ -439,7 +439,8 @@ const PlanRow* FindPlanRow(std::string_view op) {
   static const auto& rows = *[] {
     auto* m = new text::Map<PlanRow>();
     for (auto table :
-         {ElementwisePlans(), ViewPlans(), CreationPlans(), DataPlans(), ReductionPlans(), ProductPlans(), ControlPlans(), NnPlans(), RecurrentPlans(), OrderPlans(), QuantPlans()}) {
+         {ElementwisePlans(), ViewPlans(), CreationPlans(), DataPlans(), ReductionPlans(), ProductPlans(), ControlPlans(), NnPlans(), RecurrentPlans(), OrderPlans(),
+          QuantPlans(), RandomPlans(), DetectionPlans()}) {
       for (const PlanFamily& f : table) {
         std::string ops(f.ops);
         for (std::string_view name : text::Split(f.ops, ' ', true)) {

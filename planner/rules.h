@@ -78,6 +78,7 @@ using LinspaceAttributes = kernels::LinspaceAttributes<Real>;
 using TriangleAttributes = kernels::TriangleAttributes<Dim>;
 using EdgesAttributes = kernels::EdgesAttributes<Dim>;
 using RankAttributes = kernels::RankAttributes<Dim>;
+using RandomIntegersAttributes = kernels::RandomIntegersAttributes<Dim>;
 using ConvAttributes = kernels::ConvAttributes<Dim>;
 using AveragePoolAttributes = kernels::AveragePoolAttributes<Dim>;
 
@@ -315,6 +316,8 @@ absl::Span<const PlanFamily> NnPlans();
 absl::Span<const PlanFamily> RecurrentPlans();
 absl::Span<const PlanFamily> OrderPlans();
 absl::Span<const PlanFamily> QuantPlans();
+absl::Span<const PlanFamily> RandomPlans();
+absl::Span<const PlanFamily> DetectionPlans();
 
 }  // namespace slipway::planner
 

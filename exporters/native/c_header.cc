@@ -87,6 +87,8 @@ std::string_view CType(kernels::DType t) {
       return "uint16_t";
     case kU32:
       return "uint32_t";
+    case kU64:
+      return "uint64_t";
     case kF32:
       return "float";
     case kF64:

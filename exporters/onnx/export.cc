@@ -258,7 +258,7 @@ class Exporter {
     for (const std::string& key : shared_.constant_order)
       if (const auto& constant = shared_.constants[key].second; used.contains(constant.name())) *graph_->add_initializer() = constant;
     for (const onnx::FunctionProto& f : functions_.functions()) *model_.add_functions() = f;
-    onnx_out::CastBeforeTranspose(&model_);
+    onnx_out::WorkAroundOnnxRuntime(&model_, shared_.opset);
     shared_.custom_domains.insert(functions_.domains().begin(), functions_.domains().end());
     for (const std::string& domain : shared_.custom_domains) {
       auto* opset = model_.add_opset_import();

@@ -83,7 +83,7 @@ std::vector<const Row*> AllRows() {
   std::vector<const Row*> out;
   for (auto table : {ElementwiseRows(), ViewRows(), ReductionRows(), SortRows(), NnRows(), PoolRows(),
                      ResampleRows(), RecurrentRows(), IndexingRows(), ScatterRows(), CreationRows(), LinalgRows(), SymbolicRows(), ControlRows(),
-                     QuantRows()})
+                     QuantRows(), DetectionRows()})
     for (const Row& r : table) out.push_back(&r);
   return out;
 }

@@ -101,6 +101,7 @@ absl::Span<const Row> LinalgRows();
 absl::Span<const Row> SymbolicRows();
 absl::Span<const Row> ControlRows();
 absl::Span<const Row> QuantRows();
+absl::Span<const Row> DetectionRows();
 
 // Lowers one graph: keeps the ONNX value of each SSA value.
 class GraphLowering {

@@ -34,15 +34,17 @@ const OpDef* FunctionalOf(const OpDef& op) {
   std::vector<std::string_view> names;
   for (const ArgDef& a : op.args)
     if (!a.written || !a.keyword_only) names.push_back(a.name);
-  for (std::string_view candidate : Overloads(text::StrCat(op.ns, ".", base, "."))) {
-    const OpDef* f = FindOp(candidate);
-    if (!f || f->mutates() || f->args.size() != names.size()) continue;
-    bool same = true;
-    for (size_t i = 0; same && i < names.size(); ++i) {
-      const ArgDef& have = op.args[op.ArgIndex(names[i])];
-      same = f->args[i].name == names[i] && f->args[i].type == have.type && f->args[i].is_list == have.is_list;
+  for (const char* suffix : {".", "_functional."}) {  // the latter where the name is another operator's: normal
+    for (std::string_view candidate : Overloads(text::StrCat(op.ns, ".", base, suffix))) {
+      const OpDef* f = FindOp(candidate);
+      if (!f || f->mutates() || f->args.size() != names.size()) continue;
+      bool same = true;
+      for (size_t i = 0; same && i < names.size(); ++i) {
+        const ArgDef& have = op.args[op.ArgIndex(names[i])];
+        same = f->args[i].name == names[i] && f->args[i].type == have.type && f->args[i].is_list == have.is_list;
+      }
+      if (same) return f;
     }
-    if (same) return f;
   }
   return nullptr;
 }

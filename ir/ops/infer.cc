@@ -121,7 +121,7 @@ const text::ViewMap<ShapeFn>& Rows() {
   static const auto& rows = *[] {
     auto* m = new text::ViewMap<ShapeFn>();
     for (auto table : {ElementwiseShapes(), ViewShapes(), ReductionShapes(), NnShapes(), IndexingShapes(),
-                       CreationShapes(), LinalgShapes(), SymbolicShapes()})
+                       CreationShapes(), LinalgShapes(), SymbolicShapes(), DetectionShapes()})
       for (const ShapeRow& r : table) m->emplace(r.op, r.fn);
     return m;
   }();

@@ -103,6 +103,7 @@ absl::Span<const ShapeRow> IndexingShapes();
 absl::Span<const ShapeRow> CreationShapes();
 absl::Span<const ShapeRow> LinalgShapes();
 absl::Span<const ShapeRow> SymbolicShapes();
+absl::Span<const ShapeRow> DetectionShapes();
 
 }  // namespace slipway::ir
 

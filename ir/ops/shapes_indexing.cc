@@ -308,7 +308,60 @@ void Multinomial(InferContext& c) {
   c.Out(DType::kInt64, out);
 }
 
+// --- torch_scatter: sums and the like of rows of src by the index of each, or between two ends of each -------------
+
+// Of `dim`, as many as are asked for; else as the largest index says, which only the data tell.
+void OutSegments(InferContext& c, int dim, std::string_view size) {
+  Value* src = Self(c);
+  NeedDType(c, TensorAt(c, 1), IsIntegral, "of integers");
+  if (!c.ok()) return;
+  const auto given = c.opt_i(size);
+  if (given && *given < 0) return c.Fail("a negative size");
+  const Sizes sizes = WithDim(src->sizes(), dim, given ? Sym(*given) : c.FreshSize());
+  c.Out(src->dtype(), sizes);
+  if (c.node().outputs().size() > 1) c.Out(TensorAt(c, 1)->dtype(), sizes);
+}
+void ScatterSegments(InferContext& c) {
+  NeedRankAtLeast(c, Self(c), 1);
+  if (c.ok()) OutSegments(c, c.dim("_2", Self(c)->rank()), "_4");
+}
+void SegmentsByIndex(InferContext& c) {
+  NeedRankAtLeast(c, TensorAt(c, 1), 1);
+  NeedRankAtLeast(c, Self(c), TensorAt(c, 1)->rank());
+  if (c.ok()) OutSegments(c, TensorAt(c, 1)->rank() - 1, "_3");
+}
+void SegmentsByEnds(InferContext& c) {
+  Value *src = Self(c), *ends = TensorAt(c, 1);
+  NeedDType(c, ends, IsIntegral, "of integers");
+  NeedRankAtLeast(c, ends, 1);
+  NeedRankAtLeast(c, src, ends->rank());
+  if (!c.ok()) return;
+  c.RequireAtLeast(ends->sizes().back(), 1);
+  const Sizes sizes = WithDim(src->sizes(), ends->rank() - 1, ends->sizes().back() - 1);
+  c.Out(src->dtype(), sizes);
+  if (c.node().outputs().size() > 1) c.Out(ends->dtype(), sizes);
+}
+void RowsOfSegments(InferContext& c) {
+  Value *src = Self(c), *index = TensorAt(c, 1);
+  NeedDType(c, index, IsIntegral, "of integers");
+  NeedRankAtLeast(c, index, 1);
+  NeedRankAtLeast(c, src, index->rank());
+  if (!c.ok()) return;
+  const bool ends = c.node().op().base == "gather_csr";
+  c.Out(src->dtype(), WithDim(src->sizes(), index->rank() - 1, ends ? c.FreshSize() : index->sizes().back()));
+}
+
 constexpr ShapeFamily kFamilies[] = {
+    {ScatterSegments,
+     "/torch_scatter.scatter_sum.default /torch_scatter.scatter_mul.default /torch_scatter.scatter_mean.default "
+     "/torch_scatter.scatter_min.default /torch_scatter.scatter_max.default"},
+    {SegmentsByIndex,
+     "/torch_scatter.segment_sum_coo.default /torch_scatter.segment_mean_coo.default /torch_scatter.segment_min_coo.default "
+     "/torch_scatter.segment_max_coo.default"},
+    {SegmentsByEnds,
+     "/torch_scatter.segment_sum_csr.default /torch_scatter.segment_mean_csr.default /torch_scatter.segment_min_csr.default "
+     "/torch_scatter.segment_max_csr.default"},
+    {RowsOfSegments, "/torch_scatter.gather_csr.default /torch_scatter.gather_coo.default"},
     {Index, "index.Tensor _unsafe_index.Tensor index.Tensor_hacked_twin _unsafe_index.Tensor_hacked_twin"},
     {MaskedIndex, "_unsafe_masked_index"},
     {IndexPut, "index_put index_put.hacked_twin _unsafe_index_put _unsafe_index_put.hacked_twin _index_put_impl"},

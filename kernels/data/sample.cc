@@ -235,6 +235,22 @@ template <typename T>
 T Unnormalize(T x, int64_t size, bool align) {
   return align ? (x + 1) / 2 * static_cast<T>(size - 1) : ((x + 1) * static_cast<T>(size) - 1) / 2;
 }
+// In half precision torch rounds each step of this: in images it multiplies by half the size, in volumes it halves.
+template <typename Half>
+float UnnormalizeInHalf(float x, int64_t size, bool align, int dims) {
+  auto keep = [](float v) { return Convert<float>(Convert<Half>(v)); };
+  const float reach = static_cast<float>(align ? size - 1 : size), u = keep(x + 1);
+  if (dims == 2) return align ? keep(u * keep(reach / 2)) : keep(keep(u * keep(reach / 2)) - 0.5F);
+  return align ? keep(keep(u * 0.5F) * keep(reach)) : keep(keep(keep(u * keep(reach)) - 1) * 0.5F);
+}
+template <typename T>
+T Place(T x, int64_t size, bool align, int dims, DType as) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (as == DType::kF16) return UnnormalizeInHalf<F16>(x, size, align, dims);
+    if (as == DType::kBF16) return UnnormalizeInHalf<BF16>(x, size, align, dims);
+  }
+  return Unnormalize(x, size, align);
+}
 template <typename T>
 T Pad(T x, int64_t size, GridPadding padding, bool align) {
   if (padding == GridPadding::kZeros) return x;
@@ -287,7 +303,7 @@ const char* GridSample(const Call& c, const GridSampleAttributes& a) {
                          grid.dtype, grid.strides[4], dims, c.compute, at);
               T raw[3];
               for (int d = 0; d < dims; ++d) {
-                raw[d] = Unnormalize(at[d], x.sizes[4 - d], align);
+                raw[d] = Place(at[d], x.sizes[4 - d], align, dims, c.compute);
                 at[d] = Pad(raw[d], x.sizes[4 - d], padding, align);
               }
               for (int64_t ch = 0; ch < out.sizes[1]; ++ch) {

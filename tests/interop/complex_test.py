@@ -124,3 +124,38 @@ def test_refusals_say_why(slipway, tmp_path, function, message):
     export(Of(function), (f(3, 2),), tmp_path / "m.pt2")
     stderr = slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.onnx", status=4).stderr
     assert re.search(message, stderr), stderr
+
+
+class Signature(torch.nn.Module):
+    """Complex numbers come in and go out: beside real ones, twice, and as they came."""
+
+    def forward(self, z, x, w):
+        y = z * w.conj() + x
+        return y, x + 1, {"twice": y, "same": z}, torch.fft.fft(x)
+
+
+def test_complex_signature(slipway, tmp_path):
+    import onnx
+    import onnxruntime
+    from safetensors.torch import load_file, save_file
+
+    arguments = (torch.randn(3, 4, dtype=torch.complex64), f(3, 4), torch.randn(4, dtype=torch.complex64))
+    export(Signature(), arguments, tmp_path / "m.pt2")
+    for target in ("m.onnx", "m.so"):
+        stderr = slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / target, status=4).stderr
+        assert "input 'z', input 'w', output" in stderr and "--complex real" in stderr, stderr
+        slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / target, "--complex", "real")
+    real = [torch.view_as_real(x) if x.is_complex() else x for x in arguments]
+    wanted = torch.utils._pytree.tree_leaves(Signature()(*arguments))
+    wanted = [torch.view_as_real(x.resolve_conj()) if x.is_complex() else x for x in wanted]
+    session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
+    got = session.run(None, {v.name: x.numpy() for v, x in zip(session.get_inputs(), real, strict=True)})
+    for g, w in zip(got, wanted, strict=True):
+        torch.testing.assert_close(torch.from_numpy(g), w, rtol=2e-5, atol=2e-5)
+    said = {p.key: p.value for p in onnx.load(tmp_path / "m.onnx").metadata_props}["slipway.complex"]
+    assert said.startswith("input 'z', input 'w', output") and "view_as_real" in said
+    save_file({f"input.{i}": x.contiguous() for i, x in enumerate(real)}, tmp_path / "in.safetensors")
+    slipway("run", tmp_path / "m.so", "--inputs", tmp_path / "in.safetensors", "--outputs", tmp_path / "out.safetensors")
+    results = load_file(tmp_path / "out.safetensors")
+    for i, w in enumerate(wanted):
+        torch.testing.assert_close(results[f"output.{i}"], w, rtol=2e-5, atol=2e-5)

@@ -220,6 +220,17 @@ bool FitsAttentionOp(LoweringContext& c) {
   return true;
 }
 
+// Groups of heads whose numbers are known; others are decomposed.
+bool HeadsAreKnown(const ir::Node& n) {
+  const bool* grouped = n.Get("enable_gqa").get<bool>();
+  if (!grouped || !*grouped) return true;
+  for (const char* name : {"query", "key"}) {
+    const ir::Value* v = n.Get(name).value();
+    if (!v || !v->type().is_tensor() || (v->rank() >= 3 && !v->sizes()[v->rank() - 3].constant())) return false;
+  }
+  return true;
+}
+
 void Attention(LoweringContext& c) {
   V q = c.in("query"), k = c.in("key"), v = c.in("value"), mask = c.opt_in("attn_mask");
   ir::Value* qv = c.tensor("query");
@@ -238,7 +249,7 @@ void Attention(LoweringContext& c) {
   if (c.b("enable_gqa") && q.rank >= 3) {
     // Each key head serves query_heads / key_heads query heads in a row.
     auto hq = qv->sizes()[q.rank - 3].constant(), hk = kv->sizes()[k.rank - 3].constant();
-    if (!hq || !hk || *hk == 0 || *hq % *hk) return c.Unsupported("grouped heads of symbolic number");
+    if (!hq || !hk || *hk == 0 || *hq % *hk) return c.Fail("the numbers of heads are no multiples");
     if (int64_t r = *hq / *hk; r > 1) {
       auto repeat = [&](V x, ir::Value* value) {
         // (…, h, l, d) -> (…, h, 1, l, d) -> tile -> (…, h*r, l, d)
@@ -493,7 +504,7 @@ constexpr Row kRows[] = {
     {"aten.batch_norm.default", BatchNorm, true},
     {"aten.group_norm.default", GroupNorm, true}, {"aten.instance_norm.default", InstanceNorm, true},
     {"aten.embedding.default", Embedding},
-    {"aten.scaled_dot_product_attention.default", Attention, true},
+    {"aten.scaled_dot_product_attention.default", Attention, true, 0, HeadsAreKnown},
     {"aten.conv1d.default", ConvNd}, {"aten.conv2d.default", ConvNd}, {"aten.conv3d.default", ConvNd},
     {"aten.conv1d.padding", ConvPadding}, {"aten.conv2d.padding", ConvPadding}, {"aten.conv3d.padding", ConvPadding},
     {"aten.conv_transpose1d.default", ConvTranspose}, {"aten.conv_transpose2d.input", ConvTranspose},

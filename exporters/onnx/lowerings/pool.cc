@@ -162,13 +162,16 @@ void MaxPool(LoweringContext& c) {
 }
 
 // Adaptive pooling: window i of n covers [floor(i L / n), ceil((i + 1) L / n)).
-Ints OutputSize(LoweringContext& c, int spatial) {
+// Sizes that are known when the model runs only are kSymbolic, and numbers in `counts` (0-d).
+constexpr int64_t kSymbolic = -2;
+Ints OutputSize(LoweringContext& c, int spatial, std::vector<V>* counts = nullptr) {
   auto given = c.opt_sym_ints("output_size", spatial);
   Ints out(spatial, -1);  // -1: keep
   if (!given) return c.Fail("output_size is missing"), out;
   for (int d = 0; d < spatial && d < static_cast<int>(given->size()); ++d) {
     auto s = c.out_type().sizes[c.out_rank() - spatial + d].constant();
     if (s) out[d] = *s;
+    else if ((*given)[d].value && counts) out[d] = kSymbolic, counts->resize(spatial), (*counts)[d] = c.dim0((*given)[d]);
     else if ((*given)[d].value) c.Unsupported("a symbolic output_size");
     else out[d] = (*given)[d].constant;
   }
@@ -178,7 +181,8 @@ Ints OutputSize(LoweringContext& c, int spatial) {
 template <int spatial>
 void AdaptiveAvg(LoweringContext& c) {
   ir::Value* self = c.tensor("self");
-  Ints n = OutputSize(c, spatial);
+  std::vector<V> counts;
+  Ints n = OutputSize(c, spatial, &counts);
   if (!c.ok()) return;
   V x = c.in("self");
   int first = x.rank - spatial;
@@ -204,13 +208,13 @@ void AdaptiveAvg(LoweringContext& c) {
   for (int d = 0; d < spatial; ++d) {
     int axis = first + d;
     auto s = self->sizes()[axis].constant();
-    if (n[d] < 0 || (s && *s == n[d])) continue;
-    V length = c.e.DimScalar(x, axis);
-    V rows = c.e.Op("Range", {c.e.I64Scalar(0), c.e.I64Scalar(n[d]), c.e.I64Scalar(1)}, {}, DType::kInt64, 1);
+    if (n[d] == -1 || (s && *s == n[d])) continue;
+    const bool symbolic = n[d] == kSymbolic;
+    V length = c.e.DimScalar(x, axis), count = symbolic ? counts[d] : c.e.I64Scalar(n[d]), one = c.e.I64Scalar(1);
+    V rows = c.e.Op("Range", {c.e.I64Scalar(0), count, one}, {}, DType::kInt64, 1);
     V cols = c.e.Op("Range", {c.e.I64Scalar(0), length, c.e.I64Scalar(1)}, {}, DType::kInt64, 1);
-    V count = c.e.I64Scalar(n[d]), one = c.e.I64Scalar(1);
     V begin = c.e.Div(c.e.Mul(rows, length), count);
-    V end = c.e.Div(c.e.Add(c.e.Mul(c.e.Add(rows, one), length), c.e.I64Scalar(n[d] - 1)), count);
+    V end = c.e.Div(c.e.Add(c.e.Mul(c.e.Add(rows, one), length), symbolic ? c.e.Sub(count, one) : c.e.I64Scalar(n[d] - 1)), count);
     V b = c.e.Unsqueeze(begin, {1}), e = c.e.Unsqueeze(end, {1});
     V inside = c.e.Cast(c.e.And(c.e.GreaterEqual(cols, b), c.e.Less(cols, e)), x.dtype);
     V matrix = c.e.Transpose(c.e.Div(inside, c.e.Cast(c.e.Sub(e, b), x.dtype)), {1, 0});  // L x n
@@ -224,7 +228,7 @@ void AdaptiveAvg(LoweringContext& c) {
     V others = c.e.Op("Shape", {x}, {{"start", int64_t{0}}, {"end", int64_t{x.rank - 1}}}, DType::kInt64, 1);
     V folded = c.e.Concat({c.e.Op("ReduceProd", {others}, {{"keepdims", int64_t{1}}}, DType::kInt64, 1), c.e.Dim(x, x.rank - 1)}, 0);
     V y = c.e.MatMul(c.e.Reshape(x, folded, 2, true), matrix);
-    x = c.e.Reshape(y, c.e.Concat({others, c.e.I64({n[d]})}, 0), x.rank, true);
+    x = c.e.Reshape(y, c.e.Concat({others, symbolic ? c.e.Unsqueeze(count, {0}) : c.e.I64({n[d]})}, 0), x.rank, true);
     if (!last) x = c.e.Transpose(x, swap);
   }
   c.Return(x);

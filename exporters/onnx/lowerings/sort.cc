@@ -13,33 +13,18 @@ V GatherAlong(Emitter& e, V x, V index, int axis) {
   return e.Op("GatherElements", {x, index}, {{"axis", int64_t{axis}}}, x.dtype, x.rank);
 }
 
-// ---- Sorting. ONNX TopK breaks ties by position, so taking all elements is a stable sort.
+// ---- Sorting. ONNX TopK breaks ties by position, so taking all elements is a stable sort. torch leaves the order of equal
+// elements open unless it is asked for a stable sort: any is right, this one too.
 std::pair<V, V> SortAll(LoweringContext& c, V x, int axis, bool descending) {
   return TopK(c.e, x, c.e.Dim(x, axis), axis, descending, MayBeNan(c.tensor("self")));
 }
-// torch's unstable sort leaves the order of equal elements open, and types of few values are full of them: an index
-// result that depends on it could only be wrong. Up to 16 elements torch sorts by insertion, which is stable; so is its
-// radix sort of integers.
-bool OrderIsOpen(LoweringContext& c, size_t index_result) {
-  ir::Value* x = c.tensor("self");
-  if (x->rank() == 0 || !c.used(index_result) || (c.node().op().ArgIndex("stable") >= 0 && c.b("stable"))) return false;
-  DType t = x->dtype();
-  if (!ir::IsBool(t) && !ir::IsLowPrecision(t)) return false;
-  auto n = x->sizes()[c.dim("dim", x->rank())].constant();
-  if (n && *n <= 16) return false;
-  c.Unsupported("indices of an unstable sort of few-valued elements: torch leaves the order of equal ones open (stable=True settles it)");
-  return true;
-}
-
 void Sort(LoweringContext& c) {
-  if (OrderIsOpen(c, 1)) return;
   V x = c.in("self");
   if (x.rank == 0) return c.Return({x, c.e.I64Scalar(0)});
   auto [v, i] = SortAll(c, x, c.dim("dim", x.rank), c.b("descending"));
   c.Return({v, i});
 }
 void ArgSort(LoweringContext& c) {
-  if (OrderIsOpen(c, 0)) return;
   V x = c.in("self");
   if (x.rank == 0) return c.Return(c.e.I64Scalar(0));
   c.Return(SortAll(c, x, c.dim("dim", x.rank), c.b("descending")).second);
@@ -58,8 +43,6 @@ void TopKOp(LoweringContext& c) {
   c.Return({v, i});
 }
 void Kthvalue(LoweringContext& c) {
-  if (c.used(1) && !ir::IsFloating(c.tensor("self")->dtype()))
-    return c.Unsupported("the index of one of equal elements: torch leaves open which");
   V x = c.in("self");
   if (x.rank == 0) return c.Return({x, c.e.I64Scalar(0)});
   int d = c.dim("dim", x.rank);
