@@ -45,6 +45,7 @@ absl::Status WriteOnnx(Conversion& c) {
   auto options = OptionsOf(c.options);
   if (!options.ok()) return options.status();
   options->refusals = &c.context.refusals;
+  options->result_names = c.output_names;
   options->metadata = c.Metadata();
   options->max_output = c.max_output;
   if (absl::Status s = exporters::CheckNames(c.program(), *options); !s.ok()) return UsageError(std::string(s.message()));

@@ -80,6 +80,7 @@ class Exporter {
     Head();
     UserInputs();
     if (o_.state_io) StateInputs();
+    ReserveOutputNames();
     std::vector<passes::Problem> problems;
     lowering_.Run(*p_.graph, &problems);
     Outputs();
@@ -111,7 +112,8 @@ class Exporter {
     opset->set_domain("");
     opset->set_version(o_.opset);
     graph_->set_name(p_.name.empty() ? "model" : p_.name);
-    for (const auto* names : {&o_.input_names, &o_.output_names}) shared_.names.insert(names->begin(), names->end());
+    shared_.names.insert(o_.input_names.begin(), o_.input_names.end());
+    shared_.names.insert(o_.output_names.begin(), o_.output_names.end());
   }
 
   // Whether the row of a node at another opset takes it: it is lowered by itself, into a graph that is thrown away.
@@ -203,32 +205,71 @@ class Exporter {
     return {name, ref.dtype(), static_cast<int>(ref.dims().size())};
   }
 
-  // The user's in order, then the state's. Each is the result of a node of the graph and used once: what is not (an input
-  // or a weight handed through, a value returned twice) or must have a certain name gets an Identity.
+  // The outputs' names are taken before nodes get theirs: what is inside gives way.
+  void ReserveOutputNames() {
+    size_t result = 0, user = 0;
+    const auto results = static_cast<size_t>(
+        std::count_if(p_.output_specs.begin(), p_.output_specs.end(), [](const OutputSpec& s) { return s.kind == OutputSpec::kUser; }));
+    const bool named = o_.result_names.size() == results;
+    for (size_t i = 0; i < p_.graph->outputs.size(); ++i) {
+      const size_t place = result;
+      result += p_.output_specs[i].kind == OutputSpec::kUser;
+      if (!IsUserOutput(p_, i)) continue;
+      std::string name;
+      if (!o_.output_names.empty()) {
+        name = o_.output_names[user++];
+      } else {
+        if (named && p_.output_specs[i].kind == OutputSpec::kUser) name = o_.result_names[place];
+        if (name.empty()) name = p_.graph->outputs[i].value()->name();
+        if (!shared_.names.insert(name).second) name = emitter_.UniqueName(text::StrCat(name, "_out"));
+      }
+      output_name_[i] = std::move(name);
+    }
+    if (!o_.state_io) return;
+    for (size_t i = 0; i < p_.graph->outputs.size(); ++i)
+      if (const OutputSpec& s = p_.output_specs[i]; IsMutation(s.kind)) output_name_[i] = emitter_.UniqueName(text::StrCat("state_out.", s.target));
+  }
+
+  // The user's in order, then the state's. Each is the result of a node of the graph and used once: that result is renamed. What
+  // is none (an input or a weight handed through, a value returned twice) gets an Identity.
   void Outputs() {
     std::set<std::string> free;  // results of nodes that are no output yet
     for (const auto& n : graph_->node()) free.insert(n.output().begin(), n.output().end());
-    size_t k = 0;
+    absl::flat_hash_map<std::string, std::string> renamed;
     for (const bool state : {false, true}) {
       for (size_t i = 0; i < p_.graph->outputs.size(); ++i) {
-        const OutputSpec& s = p_.output_specs[i];
-        if (state ? !o_.state_io || !IsMutation(s.kind) : !IsUserOutput(p_, i)) continue;
+        const auto name = output_name_.find(i);
+        if (name == output_name_.end() || IsMutation(p_.output_specs[i].kind) != state) continue;
         const ir::Value* v = p_.graph->outputs[i].value();
-        V x = lowering_.Get(v);
-        std::string name;
-        if (state) name = emitter_.UniqueName(text::StrCat("state_out.", s.target));
-        else if (!o_.output_names.empty()) name = o_.output_names[k++];
-        else if (!free.contains(x.name)) name = emitter_.UniqueName(text::StrCat(v->name(), "_out"));
-        if (!name.empty()) {
-          emitter_.SetScope("", name);
-          x = emitter_.Op("Identity", {x});
-          graph_->mutable_node(graph_->node_size() - 1)->set_output(0, name);
-          x.name = name;
+        const V x = lowering_.Get(v);
+        if (free.erase(x.name) > 0) {
+          renamed[x.name] = name->second;
+        } else {
+          emitter_.SetScope("", name->second);
+          emitter_.Op("Identity", {x});
+          graph_->mutable_node(graph_->node_size() - 1)->set_output(0, name->second);
         }
-        free.erase(x.name);
-        onnx_out::Describe(graph_->add_output(), x.name, v->type());
+        onnx_out::Describe(graph_->add_output(), name->second, v->type());
       }
     }
+    Rename(graph_, renamed);
+  }
+
+  // Values of a graph, and what the graphs inside it read of them.
+  static void Rename(onnx::GraphProto* g, const absl::flat_hash_map<std::string, std::string>& names) {
+    const auto change = [&](std::string* name) {
+      if (const auto it = names.find(*name); it != names.end()) *name = it->second;
+    };
+    for (onnx::NodeProto& n : *g->mutable_node()) {
+      for (std::string& name : *n.mutable_input()) change(&name);
+      for (std::string& name : *n.mutable_output()) change(&name);
+      for (onnx::AttributeProto& a : *n.mutable_attribute()) {
+        if (a.has_g()) Rename(a.mutable_g(), names);
+        for (onnx::GraphProto& inner : *a.mutable_graphs()) Rename(&inner, names);
+      }
+    }
+    for (auto* described : {g->mutable_value_info(), g->mutable_output()})
+      for (onnx::ValueInfoProto& v : *described) change(v.mutable_name());
   }
 
   absl::Status MissingWeights() {
@@ -288,6 +329,7 @@ class Exporter {
   std::vector<onnx_out::WeightRef> weights_;
   std::vector<std::string> missing_;  // weights without values
   absl::flat_hash_map<const ir::Value*, size_t> spec_of_;
+  absl::flat_hash_map<size_t, std::string> output_name_;  // by the output's index
   std::map<std::tuple<const ir::Storage*, int64_t, DType, std::vector<int64_t>, std::vector<int64_t>>, std::string> name_of_;
 };
 

@@ -34,6 +34,9 @@ struct OnnxOptions {
   std::vector<std::pair<std::string, std::string>> metadata;  // added to the model's metadata_props
   CustomOps custom_ops;
   std::vector<std::string> input_names, output_names;  // of the user's inputs and outputs, all or none
+  // Without output_names: what the results of a call are to be named, one each, or none for the names of their values. One that an
+  // input or another output has gets "_out".
+  std::vector<std::string> result_names;
   // Called as weights are written, with bytes done and in all.
   std::function<void(uint64_t, uint64_t)> progress;
   uint64_t max_output = kAnyOutput;  // bytes of weights
