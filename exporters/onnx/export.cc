@@ -23,6 +23,7 @@
 namespace slipway::exporters {
 
 using ir::DType;
+using ir::Ints;
 using ir::InputSpec;
 using ir::OutputSpec;
 using onnx_out::V;
@@ -73,6 +74,7 @@ class Exporter {
     lowering_.refusals = o.refusals;
     lowering_.custom_ops = &o.custom_ops;
     lowering_.resolve = [this](const ir::Value* v, const std::optional<onnx_out::StoredForm>& form) { return Weight(v, form); };
+    lowering_.turned = [this](const ir::Value* v, const Ints& perm) { return TurnedWeight(v, perm); };
     report_.nodes_in = static_cast<int>(p.graph->node_count());
   }
 
@@ -81,6 +83,7 @@ class Exporter {
     UserInputs();
     if (o_.state_io) StateInputs();
     ReserveOutputNames();
+    FindTurnedWeights();
     std::vector<passes::Problem> problems;
     lowering_.Run(*p_.graph, &problems);
     Outputs();
@@ -199,7 +202,7 @@ class Exporter {
     const onnx_out::WeightRef ref{"", t, form};
     std::string& name = name_of_[{t.storage.get(), t.offset, ref.dtype(), ref.dims(), t.strides}];
     if (name.empty()) {
-      name = emitter_.UniqueName(s.target);
+      name = emitter_.UniqueName(form ? text::StrCat(s.target, form->suffix) : s.target);
       weights_.push_back({name, t, form});
     }
     return {name, ref.dtype(), static_cast<int>(ref.dims().size())};
@@ -228,6 +231,59 @@ class Exporter {
     if (!o_.state_io) return;
     for (size_t i = 0; i < p_.graph->outputs.size(); ++i)
       if (const OutputSpec& s = p_.output_specs[i]; IsMutation(s.kind)) output_name_[i] = emitter_.UniqueName(text::StrCat("state_out.", s.target));
+  }
+
+  // The order of dims in which a node reads one of its operands, where a row takes it from the file in that order (in
+  // lowerings/nn.cc and views.cc); nullopt where the row takes the operand as it is. Empty for a product that takes either.
+  std::optional<Ints> OrderOf(const ir::Node& n, const ir::Value* weight) const {
+    if (onnx_out::FindCustomOp(o_.custom_ops, n.op()) != nullptr) return std::nullopt;
+    const std::string_view op = n.op_name();
+    if (op == "aten.linear.default") {
+      const ir::Value* x = n.Get("input").value();
+      if (weight->rank() != 2 || x == weight || n.Get("weight").value() != weight || n.Get("bias").value() == weight) return std::nullopt;
+      return x && x->rank() == 2 ? Ints{} : Ints{1, 0};
+    }
+    return onnx_out::PermutationOf(n);
+  }
+
+  // Weights that all nodes read in the same other order. Tensors that are the same bytes count as one.
+  void FindTurnedWeights() {
+    std::map<WeightKey, std::optional<Ints>> orders;  // nullopt: as it is; empty: any
+    std::set<std::string> updated;
+    for (const OutputSpec& s : p_.output_specs)
+      if (IsMutation(s.kind)) updated.insert(s.target);
+    for (const auto& [v, i] : spec_of_) {
+      const auto w = p_.input_specs[i].kind == InputSpec::kUser ? p_.weights.end() : p_.weights.find(p_.input_specs[i].target);
+      if (w == p_.weights.end()) continue;
+      const ir::TensorRef& t = w->second;
+      const auto [known, fresh] = orders.try_emplace(KeyOf(t), Ints{});
+      std::optional<Ints>& order = known->second;
+      if (p_.graph->IsOutput(v) || updated.contains(w->first) || ir::MappedBytes(*t.storage).empty() || v->rank() != static_cast<int>(t.sizes.size())) {
+        order.reset();
+        continue;
+      }
+      for (const ir::Node* n : v->users()) {
+        const std::optional<Ints> wanted = OrderOf(*n, v);
+        if (!wanted || !order || (!wanted->empty() && !order->empty() && *wanted != *order)) order.reset();
+        else if (!wanted->empty()) order = wanted;
+      }
+    }
+    for (const auto& [key, order] : orders)
+      if (order && !order->empty()) order_of_[key] = *order;
+  }
+
+  V TurnedWeight(const ir::Value* v, const Ints& perm) {
+    const auto it = spec_of_.find(v);
+    if (it == spec_of_.end()) return {};
+    const auto w = p_.weights.find(p_.input_specs[it->second].target);
+    if (w == p_.weights.end()) return {};
+    const ir::TensorRef& t = w->second;
+    const auto order = order_of_.find(KeyOf(t));
+    if (order == order_of_.end() || order->second != perm) return {};
+    onnx_out::StoredForm form{.dtype = t.dtype, .suffix = ".transposed"};
+    for (int64_t d : perm) form.sizes.push_back(t.sizes[d]), form.strides.push_back(t.strides[d]);
+    form.dims = form.sizes;
+    return Weight(v, form);
   }
 
   // The user's in order, then the state's. Each is the result of a node of the graph and used once: that result is renamed. What
@@ -330,7 +386,10 @@ class Exporter {
   std::vector<std::string> missing_;  // weights without values
   absl::flat_hash_map<const ir::Value*, size_t> spec_of_;
   absl::flat_hash_map<size_t, std::string> output_name_;  // by the output's index
-  std::map<std::tuple<const ir::Storage*, int64_t, DType, std::vector<int64_t>, std::vector<int64_t>>, std::string> name_of_;
+  using WeightKey = std::tuple<const ir::Storage*, int64_t, DType, std::vector<int64_t>, std::vector<int64_t>>;
+  static WeightKey KeyOf(const ir::TensorRef& t) { return {t.storage.get(), t.offset, t.dtype, t.sizes, t.strides}; }
+  std::map<WeightKey, std::string> name_of_;
+  std::map<WeightKey, Ints> order_of_;  // of weights that are read in another order only
 };
 
 }  // namespace

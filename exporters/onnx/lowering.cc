@@ -97,6 +97,14 @@ V LoweringContext::value(ir::Value* v) {
   if (widen_ && ir::IsLowPrecision(x.dtype)) return e.Cast(x, DType::kFloat32);
   return x;
 }
+V LoweringContext::turned(ir::Value* v, const Ints& perm) {
+  V x = graph_.turned ? graph_.turned(v, perm) : V{};
+  return x && widen_ && ir::IsLowPrecision(x.dtype) ? e.Cast(x, DType::kFloat32) : x;
+}
+V LoweringContext::transposed(ir::Value* v, const Ints& perm) {
+  V x = turned(v, perm);
+  return x ? x : e.Transpose(value(v), perm);
+}
 V LoweringContext::in(std::string_view name) {
   ir::Value* v = tensor(name);
   return ok() ? value(v) : V{"?", DType::kFloat32, 0};

@@ -12,16 +12,32 @@ using ir::IntOrValue;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-// x @ weight.T + bias. The weight keeps torch's layout; its Transpose folds in the runtime. Gemm where x is a matrix.
+// alpha * (a @ b) + beta * bias of matrices; b may be transposed.
+V Gemm(LoweringContext& c, V a, V b, bool transposed, V bias, double alpha = 1, double beta = 1) {
+  std::vector<V> in = {a, b};
+  if (bias) in.push_back(bias);
+  Attrs attrs;
+  if (transposed) attrs.push_back({"transB", int64_t{1}});
+  if (alpha != 1) attrs.push_back({"alpha", alpha});
+  if (beta != 1) attrs.push_back({"beta", beta});
+  return c.e.Op("Gemm", in, std::move(attrs), a.dtype, 2);
+}
+
+// x @ weight.T + bias: Gemm where x is a matrix, else MatMul with the transposed weight, which is what runtimes and their tools look for
+// (fusions of Add with a norm or an activation, quantizers).
 void Linear(LoweringContext& c) {
-  V x = c.in("input"), w = c.in("weight"), b = c.opt_in("bias");
-  if (x.rank == 2 && w.rank == 2 && (x.dtype == DType::kFloat32 || x.dtype == DType::kFloat64)) {
-    std::vector<V> in = {x, w};
-    if (b) in.push_back(b);
-    return c.Return(c.e.Op("Gemm", in, {{"transB", int64_t{1}}}, x.dtype, 2));
+  V x = c.in("input"), b = c.opt_in("bias");
+  ir::Value* weight = c.tensor("weight");
+  if (!c.ok()) return;
+  if (weight->rank() != 2) {
+    V y = c.e.MatMul(x, c.value(weight));
+    return c.Return(b ? c.e.Add(y, b) : y);
   }
-  if (w.rank == 2) w = c.e.Transpose(w, {1, 0});
-  V y = c.e.MatMul(x, w);
+  if (x.rank == 2 && (x.dtype == DType::kFloat32 || x.dtype == DType::kFloat64)) {
+    V turned = c.turned(weight, {1, 0});
+    return c.Return(Gemm(c, x, turned ? turned : c.value(weight), !turned, b));
+  }
+  V y = c.e.MatMul(x, c.transposed(weight, {1, 0}));
   c.Return(b ? c.e.Add(y, b) : y);
 }
 
@@ -41,6 +57,9 @@ void AddMatMul(LoweringContext& c) {
   DType t = c.compute_dtype();
   V a = c.in(a_name), b = c.in(b_name), s = c.in("self");
   ir::Scalar beta = c.scalar("beta"), alpha = c.scalar("alpha");
+  if (a.rank == 2 && b.rank == 2 && (t == DType::kFloat32 || t == DType::kFloat64) && a.dtype == t && beta.is_constant() && alpha.is_constant() &&
+      static_cast<float>(alpha.d) == alpha.d && static_cast<float>(beta.d) == beta.d && s.rank <= 2 && beta.d != 0)
+    return c.Return(Gemm(c, a, b, false, s, alpha.d, beta.d));
   V y = c.e.MatMul(a, b);
   auto is = [](const ir::Scalar& x, double v) { return x.is_constant() && x.d == v; };
   if (!is(alpha, 1)) y = c.e.Mul(y, c.number(alpha, t));
