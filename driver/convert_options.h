@@ -173,9 +173,10 @@ inline constexpr ConvertFlag kTable[] = {
     Flag<&O::allow_int8_activations>("allow-int8-activations", kNative, "",
                                      "rounds the activations of linear layers with quantized weights to 8 bits while the library runs, each "
                                      "row by a scale of its own, and multiplies integers: **numbers change by some tenths of a per cent**"),
-    Flag<&O::no_algebra>("no-algebra", kNative, "",
-                         "convolutions and batch norms of one image that are added up stay what they are; without it they become one "
-                         "convolution, whose weights have names of their own: `conv.weight.merged`. Results differ by rounding"),
+    Flag<&O::no_algebra>("no-algebra", kOnnx | kNative, "",
+                         "convolutions and batch norms of one image that are added up stay what they are, and so do (ONNX) batch norms behind "
+                         "convolutions; without it they become one convolution, whose weights have names of their own: "
+                         "`conv.weight.merged`. Results differ by rounding"),
     Flag<&O::external_data>("external-data", kOnnx, "auto|always|never",
                             "weights in a file of their own; auto: above 2 GB"),
     Flag<&O::strict_types>("strict-types", kOnnx, "",

@@ -12,6 +12,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "base/text.h"
 #include "exporters/onnx/check.h"
+#include "exporters/onnx/fold.h"
 #include "exporters/onnx/functions.h"
 #include "exporters/onnx/lowering.h"
 #include "exporters/onnx/types.h"
@@ -204,6 +205,7 @@ class Exporter {
     if (name.empty()) {
       name = emitter_.UniqueName(form ? text::StrCat(s.target, form->suffix) : s.target);
       weights_.push_back({name, t, form});
+      if (!form && s.kind == InputSpec::kTensorConstant) KnowElements(name, t);
     }
     return {name, ref.dtype(), static_cast<int>(ref.dims().size())};
   }
@@ -231,6 +233,12 @@ class Exporter {
     if (!o_.state_io) return;
     for (size_t i = 0; i < p_.graph->outputs.size(); ++i)
       if (const OutputSpec& s = p_.output_specs[i]; IsMutation(s.kind)) output_name_[i] = emitter_.UniqueName(text::StrCat("state_out.", s.target));
+  }
+
+  // Small integers and truth values that no parameter or buffer is: lowerings compute with them.
+  void KnowElements(const std::string& name, const ir::TensorRef& t) {
+    if (ir::IsFloating(t.dtype) || ir::ByteSize(t.dtype) == 0 || t.nbytes() > onnx_out::kMostFolded) return;
+    if (auto bytes = ir::ReadDense(t); bytes.ok()) shared_.known[name] = {t.dtype, t.sizes, *std::move(bytes)};
   }
 
   // The order of dims in which a node reads one of its operands, where a row takes it from the file in that order (in
@@ -354,6 +362,9 @@ class Exporter {
     CollectUses(*graph_, used);
     for (const std::string& key : shared_.constant_order)
       if (const auto& constant = shared_.constants[key].second; used.contains(constant.name())) *graph_->add_initializer() = constant;
+    std::unordered_set<std::string_view> inputs;
+    for (const onnx::ValueInfoProto& v : graph_->input()) inputs.insert(v.name());
+    std::erase_if(weights_, [&](const onnx_out::WeightRef& w) { return !used.contains(w.name) && !inputs.contains(w.name); });
     for (const onnx::FunctionProto& f : functions_.functions()) *model_.add_functions() = f;
     onnx_out::CastBeforeTranspose(&model_);
     shared_.custom_domains.insert(functions_.domains().begin(), functions_.domains().end());
