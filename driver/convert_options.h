@@ -38,6 +38,7 @@ struct ConvertOptions {
   bool no_algebra = false;
   std::string external_data = "auto";
   bool strict_types = false;
+  std::string node_metadata = "modules";
   bool functions = false;
   std::string state = "drop";
   std::vector<std::string> custom_ops;  // "mylib::foo=com.acme:Foo"
@@ -181,6 +182,9 @@ inline constexpr ConvertFlag kTable[] = {
                             "weights in a file of their own; auto: above 2 GB"),
     Flag<&O::strict_types>("strict-types", kOnnx, "",
                            "never cast around operators for whose type ONNX Runtime has no kernel"),
+    Flag<&O::node_metadata>("node-metadata", kOnnx, "none|modules|all",
+                            "what nodes say of their origin, under torch.onnx's keys: nothing; the modules that they are in, which Netron "
+                            "shows; also classes, scopes and the stack trace"),
     Flag<&O::state>("state", kOnnx | kSo, "drop|io|auto|IN=OUT…",
                     "what becomes of buffers and inputs that the program updates: dropped with a warning; ONNX, `io`: carried, "
                     "`state_in.FQN` is an input (its default the value in the file), `state_out.FQN` an output; libraries, `auto`: kept "

@@ -111,11 +111,24 @@ std::vector<V> Emitter::Raw(std::string_view type, const std::vector<V>& in, Att
     if (d != DType::kUnknown) v.name = UniqueName(base_);
     v.dtype = d;
     n->add_output(v.name);
+    if (v) results_[v.name] = false;
     results.push_back(std::move(v));
+  }
+  for (const auto& [name, value] : metadata_) {
+    auto* entry = n->add_metadata_props();
+    entry->set_key(name);
+    entry->set_value(value);
   }
   while (n->output_size() > 1 && n->output(n->output_size() - 1).empty()) n->mutable_output()->RemoveLast();
   if (!unique) written_[key] = results;
   return results;
+}
+
+void Emitter::State(const V& v, const ir::Type& type) {
+  const auto it = results_.find(v.name);
+  if (it == results_.end() || it->second || v.dtype != ElementType(type)) return;
+  it->second = true;
+  Describe(graph_->add_value_info(), v.name, type);
 }
 
 const Known* Emitter::Find(const V& v) const {
@@ -133,7 +146,7 @@ std::vector<V> Emitter::Custom(const std::string& domain, std::string_view type,
   for (size_t i = 0; i < outs.size(); ++i) {
     if (!results[i]) continue;
     results[i].rank = outs[i]->is_tensor() ? outs[i]->rank() : 0;
-    Describe(graph_->add_value_info(), results[i].name, *outs[i]);
+    State(results[i], *outs[i]);
   }
   return results;
 }

@@ -52,6 +52,7 @@ struct EmitterShared {
   int opset = 20;
   OnnxForm form = OnnxForm::kExact;
   bool strict_types = false;
+  NodeMetadata metadata = NodeMetadata::kNone;
   text::Set names;         // all value names ever used: ONNX forbids reuse across scopes
   text::Set node_names;
   text::Map<std::pair<std::string, onnx::TensorProto>> constants;  // by content
@@ -73,6 +74,10 @@ class Emitter {
 
   // Names for what is emitted next: nodes are "<scope>/<base>", values "<base>", "<base>.1", …
   void SetScope(std::string scope, std::string base) { scope_ = std::move(scope), base_ = std::move(base); }
+  // What those nodes say of where they come from, by key.
+  void SetMetadata(std::vector<std::pair<std::string, std::string>> metadata) { metadata_ = std::move(metadata); }
+  // States the type of a value in the graph, once; of what is the result of no node, nothing.
+  void State(const V& v, const ir::Type& type);
   std::string UniqueName(std::string_view base);
 
   // One node with one result. The result has `out` (default: the first input's dtype) and `rank` (default: the first
@@ -143,6 +148,8 @@ class Emitter {
   onnx::GraphProto* graph_;
   EmitterShared* shared_;
   std::string scope_, base_ = "v";
+  std::vector<std::pair<std::string, std::string>> metadata_;
+  absl::flat_hash_map<std::string, bool> results_;  // of this graph's nodes: whether its type is stated
   text::Map<std::vector<V>> written_;  // results of nodes of this graph, by operator, operands and attributes
   V Arith(std::string_view op, V a, V b);
   V Compare(std::string_view op, V a, V b);

@@ -71,6 +71,7 @@ class Exporter {
     shared_.opset = o.opset;
     shared_.form = o.form;
     shared_.strict_types = o.strict_types;
+    shared_.metadata = o.node_metadata;
     shared_.functions = &functions_;
     lowering_.refusals = o.refusals;
     lowering_.custom_ops = &o.custom_ops;
@@ -316,6 +317,10 @@ class Exporter {
         onnx_out::Describe(graph_->add_output(), name->second, v->type());
       }
     }
+    // An output's type stands there.
+    auto* infos = graph_->mutable_value_info();
+    infos->erase(std::remove_if(infos->begin(), infos->end(), [&](const onnx::ValueInfoProto& v) { return renamed.contains(v.name()); }),
+                 infos->end());
     Rename(graph_, renamed);
   }
 

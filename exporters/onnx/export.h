@@ -24,11 +24,16 @@ enum class ExternalData { kAuto, kAlways, kNever };
 // others let the runtime round activations to 8 bits: kPortable, standard operators; kOrt, what ONNX Runtime runs fast.
 enum class OnnxForm : unsigned { kExact = 1, kPortable = 2, kOrt = 4 };
 
+// What nodes say of their origin, as torch.onnx has it and Netron shows it: nothing; the modules around them (`namespace`); and the
+// program's node, the modules as lists and the stack trace too.
+enum class NodeMetadata { kNone, kModules, kAll };
+
 struct OnnxOptions {
   int opset = 20;                   // 18 … 24
   ExternalData external_data = ExternalData::kAuto;  // auto: above 2 GB
   OnnxForm form = OnnxForm::kExact;
   bool strict_types = false;        // never cast around operators without an ONNX Runtime kernel for the type
+  NodeMetadata node_metadata = NodeMetadata::kModules;
   bool state_io = false;            // carry mutated buffers and inputs as state_in.* / state_out.*
   const passes::Refusals* refusals = nullptr;  // why nodes without a lowering were not decomposed; may be null
   std::vector<std::pair<std::string, std::string>> metadata;  // added to the model's metadata_props
