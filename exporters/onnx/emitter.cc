@@ -335,11 +335,16 @@ V Emitter::Reshape(V x, Ints shape) {
   return Reshape(std::move(x), I64(std::move(shape)), rank, zero);
 }
 V Emitter::Transpose(V x, Ints perm) {
+  if (const auto it = transposed_.find(x.name); it != transposed_.end() && it->second.second.size() == perm.size()) {
+    for (int64_t& d : perm) d = it->second.second[d];
+    x = it->second.first;
+  }
   bool identity = true;
   for (size_t i = 0; i < perm.size(); ++i) identity &= perm[i] == static_cast<int64_t>(i);
   if (identity) return x;
-  int rank = static_cast<int>(perm.size());
-  return Op("Transpose", {x}, {{"perm", std::move(perm)}}, x.dtype, rank);
+  V y = Op("Transpose", {x}, {{"perm", perm}}, x.dtype, static_cast<int>(perm.size()));
+  transposed_[y.name] = {x, std::move(perm)};
+  return y;
 }
 V Emitter::Unsqueeze(V x, Ints axes) {
   if (axes.empty()) return x;

@@ -114,7 +114,7 @@ class Emitter {
   V DimScalar(V x, int d);                    // 0-d i64
   V Reshape(V x, V shape, int rank, bool allow_zero = false);
   V Reshape(V x, Ints shape);                 // -1 infers; 0 means 0
-  V Transpose(V x, Ints perm);
+  V Transpose(V x, Ints perm);                // of a transposed one: of what that is made of
   V Unsqueeze(V x, Ints axes);
   V Squeeze(V x, Ints axes);
   V Slice(V x, Ints starts, Ints ends, Ints axes, Ints steps = {});
@@ -150,6 +150,7 @@ class Emitter {
   std::string scope_, base_ = "v";
   std::vector<std::pair<std::string, std::string>> metadata_;
   absl::flat_hash_map<std::string, bool> results_;  // of this graph's nodes: whether its type is stated
+  text::Map<std::pair<V, Ints>> transposed_;  // what results of Transpose are made of
   text::Map<std::vector<V>> written_;  // results of nodes of this graph, by operator, operands and attributes
   V Arith(std::string_view op, V a, V b);
   V Compare(std::string_view op, V a, V b);

@@ -361,7 +361,34 @@ class Exporter {
     for (const onnx::ValueInfoProto& v : g.output()) used.insert(v.name());
   }
 
+  // Nodes of the outermost graph whose results nothing reads: a Transpose that others were joined with, parts of a rule.
+  void DropUnused() {
+    std::unordered_set<std::string> used;
+    for (const onnx::ValueInfoProto& v : graph_->output()) used.insert(v.name());
+    std::vector<bool> kept(graph_->node_size());
+    for (int i = graph_->node_size() - 1; i >= 0; --i) {
+      const onnx::NodeProto& n = graph_->node(i);
+      if (std::none_of(n.output().begin(), n.output().end(), [&](const std::string& name) { return used.contains(name); })) continue;
+      kept[i] = true;
+      used.insert(n.input().begin(), n.input().end());
+      std::unordered_set<std::string_view> inner;
+      for (const onnx::AttributeProto& a : n.attribute()) {
+        if (a.has_g()) CollectUses(a.g(), inner);
+        for (const onnx::GraphProto& g : a.graphs()) CollectUses(g, inner);
+      }
+      for (std::string_view name : inner) used.emplace(name);
+    }
+    int place = 0;
+    for (int i = 0; i < graph_->node_size(); ++i)
+      if (kept[i]) graph_->mutable_node()->SwapElements(place++, i);
+    graph_->mutable_node()->DeleteSubrange(place, graph_->node_size() - place);
+    auto* infos = graph_->mutable_value_info();
+    infos->erase(std::remove_if(infos->begin(), infos->end(), [&](const onnx::ValueInfoProto& v) { return !used.contains(v.name()); }), infos->end());
+  }
+
   void Tail() {
+    DropUnused();
+    report_.nodes_out = graph_->node_size();
     // A rule may have asked for a constant and then gone another way.
     std::unordered_set<std::string_view> used;
     CollectUses(*graph_, used);

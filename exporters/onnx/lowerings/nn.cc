@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "exporters/onnx/lowerings/data.h"
 #include "exporters/onnx/lowerings/util.h"
 
 namespace slipway::exporters::onnx_out {
@@ -177,6 +178,20 @@ void GroupNorm(LoweringContext& c) {
   DType t = x.dtype;
   for (ir::Sym size : c.out_type().sizes)
     if (size.constant() == 0) return c.Return(x);
+  if (t == DType::kFloat32) {
+    const double eps = c.f("eps");
+    const auto channels = c.tensor("input")->sizes()[1].constant();
+    if (c.e.opset() >= 21 && (channels || (w && b))) {
+      const auto filled = [&](double v) { return c.e.Numbers(std::vector<double>(static_cast<size_t>(*channels), v), t, {*channels}); };
+      return c.Return(c.e.Op("GroupNormalization", {x, w ? w : filled(1), b ? b : filled(0)}, {{"num_groups", groups}, {"epsilon", eps}}));
+    }
+    // A group is an instance's channel. Runtimes have a kernel for that, which the same in single operators is not as fast as.
+    const auto filled = [&](double v) { return c.e.Numbers(std::vector<double>(static_cast<size_t>(groups), v), t, {groups}); };
+    V y = c.e.Op("InstanceNormalization", {c.e.Reshape(x, c.e.I64({0, groups, -1}), 3), filled(1), filled(0)}, {{"epsilon", eps}});
+    y = c.e.Reshape(y, c.shape_of(c.tensor("input")), x.rank);
+    if (w) y = c.e.Mul(y, Channel(c, w, x.rank));
+    return c.Return(b ? c.e.Add(y, Channel(c, b, x.rank)) : y);
+  }
   V flat = c.e.Reshape(x, c.e.I64({0, groups, -1}), 3);
   V mean = c.e.Reduce("ReduceMean", flat, {2}, true);
   V centered = c.e.Sub(flat, mean);
@@ -193,7 +208,14 @@ void InstanceNorm(LoweringContext& c) {
   V mean = c.opt_in("running_mean"), var = c.opt_in("running_var");
   if (c.b("use_input_stats")) {
     Ints axes;
-    for (int d = 2; d < x.rank; ++d) axes.push_back(d);
+    std::vector<int> dims;
+    for (int d = 2; d < x.rank; ++d) axes.push_back(d), dims.push_back(d);
+    ir::Value* input = c.tensor("input");
+    const auto channels = x.rank >= 3 ? input->sizes()[1].constant() : std::nullopt;
+    if (x.dtype == DType::kFloat32 && x.rank >= 3 && (channels || (w && b)) && !MayBeEmpty(input, dims)) {
+      const auto filled = [&](double v) { return c.e.Numbers(std::vector<double>(static_cast<size_t>(*channels), v), x.dtype, {*channels}); };
+      return c.Return(c.e.Op("InstanceNormalization", {x, w ? w : filled(1), b ? b : filled(0)}, {{"epsilon", eps}}));
+    }
     mean = c.e.Reduce("ReduceMean", x, axes, true);
     V centered = c.e.Sub(x, mean);
     var = c.e.Reduce("ReduceMean", c.e.Mul(centered, centered), axes, true);
@@ -289,7 +311,8 @@ void Attention(LoweringContext& c) {
   Ints perm(k.rank);
   for (int d = 0; d < k.rank; ++d) perm[d] = d;
   std::swap(perm[k.rank - 1], perm[k.rank - 2]);
-  V scores = c.e.Mul(c.e.MatMul(q, c.e.Transpose(k, perm)), s);
+  V scores = c.e.MatMul(q, c.e.Transpose(k, perm));
+  if (scale != 1.0) scores = c.e.Mul(scores, s);
   V blocked;  // true where a query may not look
   if (c.b("is_causal")) {
     if (mask) return c.Unsupported("is_causal together with attn_mask");
@@ -305,8 +328,10 @@ void Attention(LoweringContext& c) {
   // A query that may look nowhere gives NaN from softmax and 0 in torch (safe softmax).
   if (mask) {
     const bool may_be_empty = ir::RangeOf(kv->sizes()[k.rank - 2]).min < 1;  // and then has no maximum
+    // IsInf and not Equal, of which onnxruntime's symbolic shape inference (for its transformers optimizer) knows no shape.
     V nowhere = may_be_empty ? c.e.Op("IsNaN", {p}, {}, DType::kBool)
-                             : c.e.Equal(c.e.Reduce("ReduceMax", scores, {scores.rank - 1}, true), c.e.Number(-kInf, t));
+                             : c.e.Op("IsInf", {c.e.Reduce("ReduceMax", scores, {scores.rank - 1}, true)}, {{"detect_positive", int64_t{0}}},
+                                      DType::kBool);
     p = c.e.Where(nowhere, c.e.Number(0, t), p);
   }
   c.Return(c.e.MatMul(p, v));
