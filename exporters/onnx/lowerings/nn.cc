@@ -325,13 +325,20 @@ void Attention(LoweringContext& c) {
   }
   if (blocked) scores = c.e.Where(blocked, c.e.Number(-kInf, t), scores);
   V p = c.e.Op("Softmax", {scores}, {{"axis", int64_t{-1}}});
-  // A query that may look nowhere gives NaN from softmax and 0 in torch (safe softmax).
+  // A query that may look nowhere gives NaN from softmax and 0 in torch (safe softmax). A mask of truth values says so by itself, once
+  // for all layers that share it; of one that is added the scores say it. IsInf and not Equal, and no ReduceMax where a sum does:
+  // onnxruntime's symbolic shape inference, which its transformers optimizer asks, knows no shapes of those.
   if (mask) {
     const bool may_be_empty = ir::RangeOf(kv->sizes()[k.rank - 2]).min < 1;  // and then has no maximum
-    // IsInf and not Equal, of which onnxruntime's symbolic shape inference (for its transformers optimizer) knows no shape.
-    V nowhere = may_be_empty ? c.e.Op("IsNaN", {p}, {}, DType::kBool)
-                             : c.e.Op("IsInf", {c.e.Reduce("ReduceMax", scores, {scores.rank - 1}, true)}, {{"detect_positive", int64_t{0}}},
-                                      DType::kBool);
+    V nowhere;
+    if (ir::IsBool(mask.dtype) && mask.rank > 0) {
+      V places = c.e.Reduce("ReduceSum", c.e.Cast(mask, DType::kInt32), {mask.rank - 1}, true);
+      nowhere = c.e.Not(c.e.Cast(places, DType::kBool));
+    } else if (may_be_empty) {
+      nowhere = c.e.Op("IsNaN", {p}, {}, DType::kBool);
+    } else {
+      nowhere = c.e.Op("IsInf", {c.e.Reduce("ReduceMax", scores, {scores.rank - 1}, true)}, {{"detect_positive", int64_t{0}}}, DType::kBool);
+    }
     p = c.e.Where(nowhere, c.e.Number(0, t), p);
   }
   c.Return(c.e.MatMul(p, v));
