@@ -12,14 +12,13 @@
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "driver/format.h"
+#include "driver/output_names.h"
 #include "driver/quantize.h"
 #include "driver/shapes.h"
 #include "driver/target.h"
 #include "importers/checkpoint/state_dict.h"
 #include "io/inflated.h"
 #include "shapes/rewrite.h"
-#include "passes/complex_io.h"
-#include "passes/keep_state.h"
 #include "weights/join.h"
 
 namespace slipway::driver {
@@ -98,7 +97,7 @@ std::vector<std::string_view> Skipped(const ConvertOptions& o) {
   if (o.state != "drop") skip.push_back("drop-mutations");
   if (!o.functions) skip.push_back("outline-blocks");
   if (o.onnx_form == "exact") skip.push_back("relax-activations");
-  if (o.no_algebra) skip.push_back("merge-branches");
+  if (o.no_algebra) skip.insert(skip.end(), {"merge-branches", "fold-norms"});
   if (!o.allow_int8_activations) skip.push_back("quantize-activations");
   return skip;
 }
@@ -106,16 +105,16 @@ std::vector<std::string_view> Skipped(const ConvertOptions& o) {
 absl::Status RunPasses(const Target& target, Conversion& c) {
   if (target.passes.empty()) return absl::OkStatus();
   NoteDevices(c.program(), c.summary);
-  for (size_t i : passes::UserOutputs(c.program())) {
-    const ir::Value* v = c.program().graph->outputs[i].value();
-    c.output_names.emplace_back(v ? v->name() : "");
-  }
+  c.output_names = OutputNames(c.program());
   c.context.skip = Skipped(c.options);
   c.context.verify_each = c.options.verify_each;
   for (const passes::Pipeline* pipeline : target.passes)
     if (absl::Status s = passes::RunPasses(*pipeline, c.program(), c.context); !s.ok()) return s;
+  NameOutputs(c.program(), c.output_names);
   if (c.context.merged > 0)
     c.summary.lines.push_back(text::StrCat(c.context.merged, " branches of convolutions and norms are merged into their sums; --no-algebra keeps them"));
+  if (c.context.folded > 0)
+    c.summary.lines.push_back(text::StrCat(c.context.folded, " batch norms are folded into their convolutions; --no-algebra keeps them"));
   if (c.options.allow_int8_activations)
     c.summary.lines.push_back(text::StrCat("activations of ", c.context.rounded, " linear layers with quantized weights are rounded to 8 bits, which the program does not do"));
   return absl::OkStatus();

@@ -21,6 +21,9 @@ absl::StatusOr<OnnxOptions> OptionsOf(const ConvertOptions& o) {
                  : o.onnx_form == "portable" ? exporters::OnnxForm::kPortable
                                              : exporters::OnnxForm::kExact;
   options.strict_types = o.strict_types;
+  options.node_metadata = o.node_metadata == "none"  ? exporters::NodeMetadata::kNone
+                          : o.node_metadata == "all" ? exporters::NodeMetadata::kAll
+                                                     : exporters::NodeMetadata::kModules;
   if (o.state != "drop" && o.state != "io")
     return UsageError(text::StrCat("--state ", o.state, ": ONNX models keep no state between runs"), "--state io carries it as inputs and outputs");
   options.state_io = o.state == "io";
@@ -45,6 +48,7 @@ absl::Status WriteOnnx(Conversion& c) {
   auto options = OptionsOf(c.options);
   if (!options.ok()) return options.status();
   options->refusals = &c.context.refusals;
+  options->result_names = c.output_names;
   options->metadata = c.Metadata();
   options->max_output = c.max_output;
   if (absl::Status s = exporters::CheckNames(c.program(), *options); !s.ok()) return UsageError(std::string(s.message()));

@@ -38,6 +38,7 @@ struct ConvertOptions {
   bool no_algebra = false;
   std::string external_data = "auto";
   bool strict_types = false;
+  std::string node_metadata = "modules";
   bool functions = false;
   std::string state = "drop";
   std::string complex = "refuse";
@@ -174,13 +175,17 @@ inline constexpr ConvertFlag kTable[] = {
     Flag<&O::allow_int8_activations>("allow-int8-activations", kNative, "",
                                      "rounds the activations of linear layers with quantized weights to 8 bits while the library runs, each "
                                      "row by a scale of its own, and multiplies integers: **numbers change by some tenths of a per cent**"),
-    Flag<&O::no_algebra>("no-algebra", kNative, "",
-                         "convolutions and batch norms of one image that are added up stay what they are; without it they become one "
-                         "convolution, whose weights have names of their own: `conv.weight.merged`. Results differ by rounding"),
+    Flag<&O::no_algebra>("no-algebra", kOnnx | kNative, "",
+                         "convolutions and batch norms of one image that are added up stay what they are, and so do (ONNX) batch norms behind "
+                         "convolutions; without it they become one convolution, whose weights have names of their own: "
+                         "`conv.weight.merged`. Results differ by rounding"),
     Flag<&O::external_data>("external-data", kOnnx, "auto|always|never",
                             "weights in a file of their own; auto: above 2 GB"),
     Flag<&O::strict_types>("strict-types", kOnnx, "",
                            "never cast around operators for whose type ONNX Runtime has no kernel"),
+    Flag<&O::node_metadata>("node-metadata", kOnnx, "none|modules|all",
+                            "what nodes say of their origin, under torch.onnx's keys: nothing; the modules that they are in, which Netron "
+                            "shows; also classes, scopes and the stack trace"),
     Flag<&O::state>("state", kOnnx | kSo, "drop|io|auto|IN=OUT…",
                     "what becomes of buffers and inputs that the program updates: dropped with a warning; ONNX, `io`: carried, "
                     "`state_in.FQN` is an input (its default the value in the file), `state_out.FQN` an output; libraries, `auto`: kept "

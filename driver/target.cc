@@ -19,7 +19,7 @@ absl::Status WriteTensors(Conversion& c);  // convert_weights.cc
 
 namespace {
 
-constexpr const passes::Pipeline* kOnnxPasses[] = {&passes::kPreparation, &passes::kRelaxation, &passes::kLegalization,
+constexpr const passes::Pipeline* kOnnxPasses[] = {&passes::kPreparation, &passes::kNormAlgebra, &passes::kRelaxation, &passes::kLegalization,
                                                    &passes::kOutlining};
 constexpr const passes::Pipeline* kNativePasses[] = {&passes::kPreparation, &passes::kAlgebra, &passes::kActivationIntegers};  // the planner legalizes as it plans
 

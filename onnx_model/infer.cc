@@ -237,14 +237,16 @@ absl::Status InferTypes(Program& p, bool afresh) {
   return absl::OkStatus();
 }
 
-absl::Status CheckModel(const onnx::ModelProto& model) {
+absl::Status CheckModel(const onnx::ModelProto& model, onnx::ModelProto* inferred) {
+  onnx::ModelProto copy;
+  onnx::ModelProto& typed = inferred ? *inferred : copy;
   try {
     const std::shared_lock lock(RegistryMutex());
     onnx::checker::check_model(model, /*full_check=*/false, /*skip_opset_compatibility_check=*/false,
                                /*check_custom_domain=*/false);
-    onnx::ModelProto inferred = model;  // inference writes types into the model
+    typed = model;  // inference writes types into the model
     const onnx::ShapeInferenceOptions options{/*check_type=*/true, /*strict_mode=*/1, /*data_prop=*/false};
-    onnx::shape_inference::InferShapes(inferred, onnx::OpSchemaRegistry::Instance(), options);
+    onnx::shape_inference::InferShapes(typed, onnx::OpSchemaRegistry::Instance(), options);
   } catch (const std::exception& e) {
     return absl::InvalidArgumentError(e.what());
   }

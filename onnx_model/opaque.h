@@ -73,7 +73,7 @@ absl::Status InferTypes(ir::Program& p, bool afresh);
 // What ONNX's checker and its strict inference find wrong: InvalidArgument with their words.
 absl::Status Check(const ir::Program& p);
 // The same of a model, whose weights without data are among its inputs.
-absl::Status CheckModel(const onnx::ModelProto& model);
+absl::Status CheckModel(const onnx::ModelProto& model, onnx::ModelProto* inferred = nullptr);
 
 // Without what says nothing of what is computed: names, documentation, metadata, declared types, functions and operator sets
 // that nothing uses.

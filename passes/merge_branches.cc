@@ -8,6 +8,8 @@
 // implementations of it do. The branches' weights are left out of the program unless something else reads them.
 //
 // No branch makes the others do more: groups, strides and dilations agree, and the largest window is one that a branch has.
+//
+// In the same way a convolution alone takes over the batch norm behind it (FoldNorms).
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -75,6 +77,16 @@ class Merger {
     return merged;
   }
 
+  // Of convolutions in 1, 2 or 3 dims whose weights are nothing else's.
+  absl::StatusOr<int> RunNorms() {
+    int folded = 0;
+    for (Node* n : g_) {
+      ASSIGN_OR_RETURN(const bool done, FoldNorm(n));
+      folded += done;
+    }
+    return folded;
+  }
+
  private:
   // x + y of images of the same sizes.
   bool IsSum(const Value* v) const {
@@ -96,17 +108,54 @@ class Merger {
     return n.Get(argument).value() == nullptr ? n.Get(argument).is_none() : WeightOf(n, argument) != nullptr;
   }
 
+  // A batch norm of the running statistics, which are weights as its factors are.
+  bool IsNorm(const Node& n) const {
+    if (n.op_name() != "aten.batch_norm.default") return false;
+    ir::ArgReader c(n);
+    const bool training = c.b("training");
+    (void)c.f("eps");
+    return c.ok() && !training && WeightOf(n, "running_mean") && WeightOf(n, "running_var") && IsWeightOrNone(n, "weight") &&
+           IsWeightOrNone(n, "bias");
+  }
+
+  // norm(conv(x)) as conv(x) with other weights.
+  absl::StatusOr<bool> FoldNorm(Node* norm) {
+    if (!IsNorm(*norm)) return false;
+    Value* image = norm->Get("input").value();
+    Node* conv = image ? image->producer() : nullptr;
+    if (!conv || !IsOnlyUse(image) || image->dtype() != DType::kFloat32 || norm->output()->dtype() != DType::kFloat32) return false;
+    static constexpr std::string_view kConvolutions[] = {"aten.conv1d.default", "aten.conv2d.default", "aten.conv3d.default",
+                                                         "aten.conv1d.padding", "aten.conv2d.padding", "aten.conv3d.padding"};
+    if (std::find(std::begin(kConvolutions), std::end(kConvolutions), conv->op_name()) == std::end(kConvolutions)) return false;
+    const std::string* name = WeightOf(*conv, "weight");
+    if (!name || !IsWeightOrNone(*conv, "bias") || conv->Get("weight").value()->users().size() != 1) return false;
+    const std::vector<int64_t> sizes = p_.weights.find(*name)->second.sizes;
+    // An image without a batch has its channels first.
+    if (sizes.size() < 3 || static_cast<int>(sizes.size()) != image->rank() || p_.weights.find(*name)->second.numel() > kMostWeights) return false;
+    const int64_t outs = sizes[0];
+    std::vector<double> scale(static_cast<size_t>(outs), 1), shift(static_cast<size_t>(outs));
+    RETURN_IF_ERROR(ReadNorm({.conv = conv, .norm = norm}, &scale, &shift));
+    ASSIGN_OR_RETURN(std::vector<float> weights, ReadFloats(*name));
+    const size_t per = outs > 0 ? weights.size() / static_cast<size_t>(outs) : 0;
+    for (size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<float>(static_cast<double>(weights[i]) * scale[i / per]);
+    const std::string stem = *name;
+    conv->SetArg("weight", AddWeight(text::StrCat(stem, ".merged"), sizes, std::move(weights)));
+    conv->SetArg("bias", AddWeight(text::StrCat(stem, ".merged_bias"), {outs}, std::vector<float>(shift.begin(), shift.end())));
+    // The value is the norm's, and so is its name: what compares values by name finds it.
+    Value* result = norm->output();
+    const std::string known_as = result->name();
+    g_.ReplaceAllUses(result, image);
+    g_.Erase(norm);
+    g_.Rename(image, known_as);
+    return true;
+  }
+
   Branch Read(Value* v) const {
     Branch b;
     b.x = v;
     if (Is(b.x, "aten.batch_norm.default") && IsOnlyUse(b.x)) {
       const Node& n = *b.x->producer();
-      ir::ArgReader c(n);
-      const bool training = c.b("training");
-      (void)c.f("eps");
-      if (!c.ok() || training || !WeightOf(n, "running_mean") || !WeightOf(n, "running_var") || !IsWeightOrNone(n, "weight") ||
-          !IsWeightOrNone(n, "bias") || !IsImage(n.Get("input").value()))
-        return b;
+      if (!IsNorm(n) || !IsImage(n.Get("input").value())) return b;
       b.norm = &n;
       b.x = n.Get("input").value();
     }
@@ -170,8 +219,7 @@ class Merger {
   }
 
   // A weight of the program, as an input.
-  Value* AddWeight(std::string name, std::vector<int64_t> sizes, const std::vector<double>& values) {
-    std::vector<float> floats(values.begin(), values.end());
+  Value* AddWeight(std::string name, std::vector<int64_t> sizes, std::vector<float> floats) {
     std::string bytes(reinterpret_cast<const char*>(floats.data()), floats.size() * sizeof(float));
     std::string unique = name;
     for (int k = 1; p_.weights.contains(unique); ++k) unique = text::StrCat(name, "_", k);
@@ -246,8 +294,8 @@ class Merger {
             for (int64_t x = 0; x < b.kernel[1]; ++x) at(c, y, x) += by * static_cast<double>(*from++);
       }
     }
-    Value* const w = AddWeight(text::StrCat(name, ".merged"), sizes, weights);
-    Value* const shift = AddWeight(text::StrCat(name, ".merged_bias"), {outs}, bias);
+    Value* const w = AddWeight(text::StrCat(name, ".merged"), sizes, {weights.begin(), weights.end()});
+    Value* const shift = AddWeight(text::StrCat(name, ".merged_bias"), {outs}, {bias.begin(), bias.end()});
     ir::Builder b(g_, sum, largest->conv->source());
     Value* result = b.Call("aten.conv2d.default", {largest->x, w, shift, largest->stride, largest->padding, largest->dilation, largest->groups});
     for (size_t i = 0; i < leaves.size(); ++i)
@@ -266,6 +314,12 @@ class Merger {
 };
 
 }  // namespace
+
+absl::StatusOr<int> FoldNorms(ir::Program& p) {
+  ASSIGN_OR_RETURN(const int folded, Merger(p).RunNorms());
+  if (folded > 0) RETURN_IF_ERROR(EliminateDeadCode(p));
+  return folded;
+}
 
 absl::StatusOr<int> MergeBranches(ir::Program& p) {
   ASSIGN_OR_RETURN(const int merged, Merger(p).Run());

@@ -35,6 +35,12 @@ absl::Status RunMergeBranches(ir::Program& p, PassContext& context) {
   return merged.status();
 }
 
+absl::Status RunFoldNorms(ir::Program& p, PassContext& context) {
+  auto folded = FoldNorms(p);
+  if (folded.ok()) context.folded += *folded;
+  return folded.status();
+}
+
 absl::Status RunFoldConstants(ir::Program& p, PassContext& context) {
   return context.evaluator ? FoldConstants(p, *context.evaluator) : absl::OkStatus();
 }
@@ -63,6 +69,7 @@ constexpr Pass kPasses[] = {
     {"form-integer-linears", "joins products of quantized activations and weights with their scales", kFunctional, Plain<FormIntegerLinears>},
     {"quantize-activations", "rounds activations in front of quantized weights to 8 bits", kFunctional, RunQuantizeActivations},
     {"merge-branches", "makes one convolution of linear branches that are added up", kFunctional, RunMergeBranches},
+    {"fold-norms", "makes batch norms part of the convolutions before them", kFunctional, RunFoldNorms},
     {"relax-activations", "leaves the rounding of activations to the target", kFunctional, Plain<RelaxActivations>},
     {"lower-complex", "makes complex tensors pairs of real ones", kFunctional, Plain<LowerComplex>},
     {"legalize", "decomposes nodes until the target takes each", kFunctional, RunLegalize},
@@ -79,6 +86,7 @@ constexpr std::string_view kRelaxationPasses[] = {"relax-activations"};
 constexpr std::string_view kIntegerPasses[] = {"form-integer-linears"};
 constexpr std::string_view kActivationPasses[] = {"form-integer-linears", "quantize-activations"};
 constexpr std::string_view kAlgebraPasses[] = {"merge-branches"};
+constexpr std::string_view kNormAlgebraPasses[] = {"merge-branches", "fold-norms"};
 constexpr std::string_view kLegalizationPasses[] = {"legalize", "remove-no-ops", "eliminate-dead-code",
                                                     "merge-common-subexpressions", "fold-constants"};
 constexpr std::string_view kOutliningPasses[] = {"outline-blocks"};
@@ -91,6 +99,7 @@ constinit const Pipeline kRelaxation = kRelaxationPasses;
 constinit const Pipeline kIntegerProducts = kIntegerPasses;
 constinit const Pipeline kActivationIntegers = kActivationPasses;
 constinit const Pipeline kAlgebra = kAlgebraPasses;
+constinit const Pipeline kNormAlgebra = kNormAlgebraPasses;
 constinit const Pipeline kLegalization = kLegalizationPasses;
 constinit const Pipeline kOutlining = kOutliningPasses;
 

@@ -26,6 +26,7 @@ struct PassContext {
 
   Refusals refusals;                 // of legalize: why decompositions were not taken
   int merged = 0;                    // by merge-branches: branches that went into a convolution
+  int folded = 0;                    // by fold-norms: batch norms that did
   int rounded = 0;                   // by quantize-activations: layers whose activations are integers now
   std::vector<std::string> dropped;  // by drop-mutations: the state whose updates are lost
 };
@@ -55,8 +56,10 @@ extern const Pipeline kRelaxation;
 extern const Pipeline kIntegerProducts;
 // Before that, where activations may be rounded to integers that the program keeps as floats.
 extern const Pipeline kActivationIntegers;
-// After kPreparation, for targets that compute with weights as they like.
+// After kPreparation, for targets that compute with weights as they like; and for those of them without a norm of their own in
+// a convolution's step.
 extern const Pipeline kAlgebra;
+extern const Pipeline kNormAlgebra;
 // legalize, and what cleans up after decompositions.
 extern const Pipeline kLegalization;
 // Repeated blocks become calls.
@@ -132,6 +135,10 @@ absl::Status RelaxActivations(ir::Program& p);
 // Convolutions, identities and batch norms of one image that are added up become one convolution with weights of its own; gives their
 // number. The weights that they had are left out where nothing else reads them. Changes results by rounding. Functional form.
 absl::StatusOr<int> MergeBranches(ir::Program& p);
+
+// Convolutions take over the batch norms of running statistics behind them, with weights as MergeBranches makes them; gives their
+// number. Functional form.
+absl::StatusOr<int> FoldNorms(ir::Program& p);
 
 // Removes nodes whose results are unused. Functional form.
 absl::Status EliminateDeadCode(ir::Program& p);

@@ -7,6 +7,7 @@
 
 #include "base/floats.h"
 #include "base/text.h"
+#include "exporters/onnx/fold.h"
 #include "exporters/onnx/ort_kernels.h"
 #include "exporters/onnx/types.h"
 #include "onnx/defs/schema.h"
@@ -61,6 +62,11 @@ std::vector<DType> Substitutes(DType t) {
   }
 }
 
+// Operators that are no functions of their operands, and Identity, which is there to be a node of its own.
+bool IsUnique(std::string_view type) {
+  return type == "Identity" || type.starts_with("Random") || type == "Bernoulli" || type == "Multinomial" || type == "Dropout";
+}
+
 }  // namespace
 
 std::string Emitter::UniqueName(std::string_view base) {
@@ -70,9 +76,27 @@ std::string Emitter::UniqueName(std::string_view base) {
 }
 
 std::vector<V> Emitter::Raw(std::string_view type, const std::vector<V>& in, Attrs attrs,
-                            const std::vector<DType>& outs) {
+                            const std::vector<DType>& outs, bool unique) {
+  unique = unique || IsUnique(type);
+  if (!unique && outs.size() == 1) {
+    std::vector<const Known*> known;
+    for (const V& v : in) known.push_back(v ? Find(v) : nullptr);
+    if (auto folded = FoldNode(type, known, attrs, outs[0])) return {Const(folded->dtype, std::move(folded->dims), std::move(folded->bytes))};
+  }
+  onnx::NodeProto fresh;
+  fresh.set_op_type(std::string(type));
+  size_t last = in.size();
+  while (last > 0 && !in[last - 1]) --last;
+  for (size_t i = 0; i < last; ++i) fresh.add_input(in[i].name);
+  for (auto& [name, value] : attrs) Fill(fresh.add_attribute(), name, std::move(value));
+  std::string key;
+  if (!unique) {
+    key = fresh.SerializeAsString();
+    for (DType d : outs) text::StrAppend(&key, ",", static_cast<int>(d));
+    if (auto it = written_.find(key); it != written_.end()) return it->second;
+  }
   onnx::NodeProto* n = graph_->add_node();
-  n->set_op_type(std::string(type));
+  *n = std::move(fresh);
   FindSchema(n->op_type(), opset());  // the checker will look for it
   std::string node_name = scope_.empty() ? base_ : text::StrCat(scope_, "/", base_);
   if (!shared_->node_names.insert(node_name).second) {
@@ -81,33 +105,48 @@ std::vector<V> Emitter::Raw(std::string_view type, const std::vector<V>& in, Att
     for (int k = 1; !shared_->node_names.insert(node_name).second; ++k) node_name = text::StrCat(stem, ".", k);
   }
   n->set_name(node_name);
-  size_t last = in.size();
-  while (last > 0 && !in[last - 1]) --last;
-  for (size_t i = 0; i < last; ++i) n->add_input(in[i].name);
-  for (auto& [name, value] : attrs) Fill(n->add_attribute(), name, std::move(value));
   std::vector<V> results;
   for (DType d : outs) {
     V v;
     if (d != DType::kUnknown) v.name = UniqueName(base_);
     v.dtype = d;
     n->add_output(v.name);
+    if (v) results_[v.name] = false;
     results.push_back(std::move(v));
   }
+  for (const auto& [name, value] : metadata_) {
+    auto* entry = n->add_metadata_props();
+    entry->set_key(name);
+    entry->set_value(value);
+  }
   while (n->output_size() > 1 && n->output(n->output_size() - 1).empty()) n->mutable_output()->RemoveLast();
+  if (!unique) written_[key] = results;
   return results;
+}
+
+void Emitter::State(const V& v, const ir::Type& type) {
+  const auto it = results_.find(v.name);
+  if (it == results_.end() || it->second || v.dtype != ElementType(type)) return;
+  it->second = true;
+  Describe(graph_->add_value_info(), v.name, type);
+}
+
+const Known* Emitter::Find(const V& v) const {
+  const auto it = shared_->known.find(v.name);
+  return it == shared_->known.end() ? nullptr : &it->second;
 }
 
 std::vector<V> Emitter::Custom(const std::string& domain, std::string_view type, const std::vector<V>& in, Attrs attrs,
                                const std::vector<const ir::Type*>& outs) {
   std::vector<DType> dtypes;
   for (const ir::Type* t : outs) dtypes.push_back(ElementType(*t));
-  std::vector<V> results = Raw(type, in, std::move(attrs), dtypes);
+  std::vector<V> results = Raw(type, in, std::move(attrs), dtypes, /*unique=*/true);
   graph_->mutable_node(graph_->node_size() - 1)->set_domain(domain);
   shared_->custom_domains.insert(domain);
   for (size_t i = 0; i < outs.size(); ++i) {
     if (!results[i]) continue;
     results[i].rank = outs[i]->is_tensor() ? outs[i]->rank() : 0;
-    Describe(graph_->add_value_info(), results[i].name, *outs[i]);
+    State(results[i], *outs[i]);
   }
   return results;
 }
@@ -205,6 +244,7 @@ V Emitter::Const(DType dtype, Ints dims, std::string bytes) {
     std::string stem = text::StrCat("const.", ir::Name(dtype));
     it->second.first = UniqueName(stem);
     t.set_name(it->second.first);
+    shared_->known[it->second.first] = {dtype, dims, bytes};
     t.set_raw_data(std::move(bytes));
     shared_->constant_order.push_back(key);
   }
@@ -295,11 +335,16 @@ V Emitter::Reshape(V x, Ints shape) {
   return Reshape(std::move(x), I64(std::move(shape)), rank, zero);
 }
 V Emitter::Transpose(V x, Ints perm) {
+  if (const auto it = transposed_.find(x.name); it != transposed_.end() && it->second.second.size() == perm.size()) {
+    for (int64_t& d : perm) d = it->second.second[d];
+    x = it->second.first;
+  }
   bool identity = true;
   for (size_t i = 0; i < perm.size(); ++i) identity &= perm[i] == static_cast<int64_t>(i);
   if (identity) return x;
-  int rank = static_cast<int>(perm.size());
-  return Op("Transpose", {x}, {{"perm", std::move(perm)}}, x.dtype, rank);
+  V y = Op("Transpose", {x}, {{"perm", perm}}, x.dtype, static_cast<int>(perm.size()));
+  transposed_[y.name] = {x, std::move(perm)};
+  return y;
 }
 V Emitter::Unsqueeze(V x, Ints axes) {
   if (axes.empty()) return x;

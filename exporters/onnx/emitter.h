@@ -1,6 +1,7 @@
-// Writes ONNX nodes. Every lowering goes through here, so three things hold for the whole exporter: names are unique
-// and readable, equal small constants are stored once, and an operator whose element type ONNX Runtime has no CPU
-// kernel for is wrapped in casts (unless `strict_types` asks for the pure graph).
+// Writes ONNX nodes. Every lowering goes through here, so these things hold for the whole exporter: names are unique
+// and readable, equal small constants are stored once, equal nodes are written once, what depends on small constants only is
+// computed where it moves elements (fold.h), and an operator whose element type ONNX Runtime has no CPU kernel for is wrapped in
+// casts (unless `strict_types` asks for the pure graph).
 #ifndef SLIPWAY_EXPORTERS_ONNX_EMITTER_H_
 #define SLIPWAY_EXPORTERS_ONNX_EMITTER_H_
 
@@ -39,15 +40,24 @@ using Attrs = std::vector<std::pair<std::string, Attr>>;
 
 class FunctionLibrary;
 
+// A small tensor whose elements are known.
+struct Known {
+  DType dtype;
+  Ints dims;
+  std::string bytes;
+};
+
 // What nested graphs share with the graph around them.
 struct EmitterShared {
   int opset = 20;
   OnnxForm form = OnnxForm::kExact;
   bool strict_types = false;
+  NodeMetadata metadata = NodeMetadata::kNone;
   text::Set names;         // all value names ever used: ONNX forbids reuse across scopes
   text::Set node_names;
   text::Map<std::pair<std::string, onnx::TensorProto>> constants;  // by content
   std::vector<std::string> constant_order;
+  text::Map<Known> known;  // constants, and small weights, by name
   std::set<std::string> custom_domains;           // that nodes use
   FunctionLibrary* functions = nullptr;           // the model's; never null while lowering
   absl::Status status;                            // the first error of the node being lowered
@@ -64,6 +74,10 @@ class Emitter {
 
   // Names for what is emitted next: nodes are "<scope>/<base>", values "<base>", "<base>.1", …
   void SetScope(std::string scope, std::string base) { scope_ = std::move(scope), base_ = std::move(base); }
+  // What those nodes say of where they come from, by key.
+  void SetMetadata(std::vector<std::pair<std::string, std::string>> metadata) { metadata_ = std::move(metadata); }
+  // States the type of a value in the graph, once; of what is the result of no node, nothing.
+  void State(const V& v, const ir::Type& type);
   std::string UniqueName(std::string_view base);
 
   // One node with one result. The result has `out` (default: the first input's dtype) and `rank` (default: the first
@@ -75,7 +89,7 @@ class Emitter {
 
   // If, Loop, Scan: types are what the bodies say, so nothing is cast.
   std::vector<V> Control(std::string_view type, const std::vector<V>& in, Attrs attrs, const std::vector<DType>& outs) {
-    return Raw(type, in, std::move(attrs), outs);
+    return Raw(type, in, std::move(attrs), outs, /*unique=*/true);
   }
 
   // A node of a custom domain, whose results have these types.
@@ -84,6 +98,8 @@ class Emitter {
 
   // Small constants, stored as initializers of the outermost graph and shared.
   V Const(DType dtype, Ints dims, std::string bytes);
+  // The elements of a constant; null where they are not known.
+  const Known* Find(const V& v) const;
   V I64(Ints values);         // 1-D
   V I64Scalar(int64_t value); // 0-d
   V Number(double value, DType dtype);           // 0-d; integers are exact up to 2^53
@@ -98,7 +114,7 @@ class Emitter {
   V DimScalar(V x, int d);                    // 0-d i64
   V Reshape(V x, V shape, int rank, bool allow_zero = false);
   V Reshape(V x, Ints shape);                 // -1 infers; 0 means 0
-  V Transpose(V x, Ints perm);
+  V Transpose(V x, Ints perm);                // of a transposed one: of what that is made of
   V Unsqueeze(V x, Ints axes);
   V Squeeze(V x, Ints axes);
   V Slice(V x, Ints starts, Ints ends, Ints axes, Ints steps = {});
@@ -132,10 +148,15 @@ class Emitter {
   onnx::GraphProto* graph_;
   EmitterShared* shared_;
   std::string scope_, base_ = "v";
+  std::vector<std::pair<std::string, std::string>> metadata_;
+  absl::flat_hash_map<std::string, bool> results_;  // of this graph's nodes: whether its type is stated
+  text::Map<std::pair<V, Ints>> transposed_;  // what results of Transpose are made of
+  text::Map<std::vector<V>> written_;  // results of nodes of this graph, by operator, operands and attributes
   V Arith(std::string_view op, V a, V b);
   V Compare(std::string_view op, V a, V b);
-  // The node itself, types as they are.
-  std::vector<V> Raw(std::string_view type, const std::vector<V>& in, Attrs attrs, const std::vector<DType>& outs);
+  // The node itself, types as they are; the results of an equal one where there is one already. `unique`: always a node of its own.
+  std::vector<V> Raw(std::string_view type, const std::vector<V>& in, Attrs attrs, const std::vector<DType>& outs,
+                     bool unique = false);
 };
 
 }  // namespace slipway::exporters::onnx_out

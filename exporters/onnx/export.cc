@@ -12,6 +12,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "base/text.h"
 #include "exporters/onnx/check.h"
+#include "exporters/onnx/fold.h"
 #include "exporters/onnx/functions.h"
 #include "exporters/onnx/lowering.h"
 #include "exporters/onnx/types.h"
@@ -23,6 +24,7 @@
 namespace slipway::exporters {
 
 using ir::DType;
+using ir::Ints;
 using ir::InputSpec;
 using ir::OutputSpec;
 using onnx_out::V;
@@ -69,10 +71,12 @@ class Exporter {
     shared_.opset = o.opset;
     shared_.form = o.form;
     shared_.strict_types = o.strict_types;
+    shared_.metadata = o.node_metadata;
     shared_.functions = &functions_;
     lowering_.refusals = o.refusals;
     lowering_.custom_ops = &o.custom_ops;
     lowering_.resolve = [this](const ir::Value* v, const std::optional<onnx_out::StoredForm>& form) { return Weight(v, form); };
+    lowering_.turned = [this](const ir::Value* v, const Ints& perm) { return TurnedWeight(v, perm); };
     report_.nodes_in = static_cast<int>(p.graph->node_count());
   }
 
@@ -80,6 +84,8 @@ class Exporter {
     Head();
     UserInputs();
     if (o_.state_io) StateInputs();
+    ReserveOutputNames();
+    FindTurnedWeights();
     std::vector<passes::Problem> problems;
     lowering_.Run(*p_.graph, &problems);
     Outputs();
@@ -111,7 +117,8 @@ class Exporter {
     opset->set_domain("");
     opset->set_version(o_.opset);
     graph_->set_name(p_.name.empty() ? "model" : p_.name);
-    for (const auto* names : {&o_.input_names, &o_.output_names}) shared_.names.insert(names->begin(), names->end());
+    shared_.names.insert(o_.input_names.begin(), o_.input_names.end());
+    shared_.names.insert(o_.output_names.begin(), o_.output_names.end());
   }
 
   // Whether the row of a node at another opset takes it: it is lowered by itself, into a graph that is thrown away.
@@ -197,38 +204,141 @@ class Exporter {
     const onnx_out::WeightRef ref{"", t, form};
     std::string& name = name_of_[{t.storage.get(), t.offset, ref.dtype(), ref.dims(), t.strides}];
     if (name.empty()) {
-      name = emitter_.UniqueName(s.target);
+      name = emitter_.UniqueName(form ? text::StrCat(s.target, form->suffix) : s.target);
       weights_.push_back({name, t, form});
+      if (!form && s.kind == InputSpec::kTensorConstant) KnowElements(name, t);
     }
     return {name, ref.dtype(), static_cast<int>(ref.dims().size())};
   }
 
-  // The user's in order, then the state's. Each is the result of a node of the graph and used once: what is not (an input
-  // or a weight handed through, a value returned twice) or must have a certain name gets an Identity.
+  // The outputs' names are taken before nodes get theirs: what is inside gives way.
+  void ReserveOutputNames() {
+    size_t result = 0, user = 0;
+    const auto results = static_cast<size_t>(
+        std::count_if(p_.output_specs.begin(), p_.output_specs.end(), [](const OutputSpec& s) { return s.kind == OutputSpec::kUser; }));
+    const bool named = o_.result_names.size() == results;
+    for (size_t i = 0; i < p_.graph->outputs.size(); ++i) {
+      const size_t place = result;
+      result += p_.output_specs[i].kind == OutputSpec::kUser;
+      if (!IsUserOutput(p_, i)) continue;
+      std::string name;
+      if (!o_.output_names.empty()) {
+        name = o_.output_names[user++];
+      } else {
+        if (named && p_.output_specs[i].kind == OutputSpec::kUser) name = o_.result_names[place];
+        if (name.empty()) name = p_.graph->outputs[i].value()->name();
+        if (!shared_.names.insert(name).second) name = emitter_.UniqueName(text::StrCat(name, "_out"));
+      }
+      output_name_[i] = std::move(name);
+    }
+    if (!o_.state_io) return;
+    for (size_t i = 0; i < p_.graph->outputs.size(); ++i)
+      if (const OutputSpec& s = p_.output_specs[i]; IsMutation(s.kind)) output_name_[i] = emitter_.UniqueName(text::StrCat("state_out.", s.target));
+  }
+
+  // Small integers and truth values that no parameter or buffer is: lowerings compute with them.
+  void KnowElements(const std::string& name, const ir::TensorRef& t) {
+    if (ir::IsFloating(t.dtype) || ir::ByteSize(t.dtype) == 0 || t.nbytes() > onnx_out::kMostFolded) return;
+    if (auto bytes = ir::ReadDense(t); bytes.ok()) shared_.known[name] = {t.dtype, t.sizes, *std::move(bytes)};
+  }
+
+  // The order of dims in which a node reads one of its operands, where a row takes it from the file in that order (in
+  // lowerings/nn.cc and views.cc); nullopt where the row takes the operand as it is. Empty for a product that takes either.
+  std::optional<Ints> OrderOf(const ir::Node& n, const ir::Value* weight) const {
+    if (onnx_out::FindCustomOp(o_.custom_ops, n.op()) != nullptr) return std::nullopt;
+    const std::string_view op = n.op_name();
+    if (op == "aten.linear.default") {
+      const ir::Value* x = n.Get("input").value();
+      if (weight->rank() != 2 || x == weight || n.Get("weight").value() != weight || n.Get("bias").value() == weight) return std::nullopt;
+      return x && x->rank() == 2 ? Ints{} : Ints{1, 0};
+    }
+    return onnx_out::PermutationOf(n);
+  }
+
+  // Weights that all nodes read in the same other order. Tensors that are the same bytes count as one.
+  void FindTurnedWeights() {
+    std::map<WeightKey, std::optional<Ints>> orders;  // nullopt: as it is; empty: any
+    std::set<std::string> updated;
+    for (const OutputSpec& s : p_.output_specs)
+      if (IsMutation(s.kind)) updated.insert(s.target);
+    for (const auto& [v, i] : spec_of_) {
+      const auto w = p_.input_specs[i].kind == InputSpec::kUser ? p_.weights.end() : p_.weights.find(p_.input_specs[i].target);
+      if (w == p_.weights.end()) continue;
+      const ir::TensorRef& t = w->second;
+      const auto [known, fresh] = orders.try_emplace(KeyOf(t), Ints{});
+      std::optional<Ints>& order = known->second;
+      if (p_.graph->IsOutput(v) || updated.contains(w->first) || ir::MappedBytes(*t.storage).empty() || v->rank() != static_cast<int>(t.sizes.size())) {
+        order.reset();
+        continue;
+      }
+      for (const ir::Node* n : v->users()) {
+        const std::optional<Ints> wanted = OrderOf(*n, v);
+        if (!wanted || !order || (!wanted->empty() && !order->empty() && *wanted != *order)) order.reset();
+        else if (!wanted->empty()) order = wanted;
+      }
+    }
+    for (const auto& [key, order] : orders)
+      if (order && !order->empty()) order_of_[key] = *order;
+  }
+
+  V TurnedWeight(const ir::Value* v, const Ints& perm) {
+    const auto it = spec_of_.find(v);
+    if (it == spec_of_.end()) return {};
+    const auto w = p_.weights.find(p_.input_specs[it->second].target);
+    if (w == p_.weights.end()) return {};
+    const ir::TensorRef& t = w->second;
+    const auto order = order_of_.find(KeyOf(t));
+    if (order == order_of_.end() || order->second != perm) return {};
+    onnx_out::StoredForm form{.dtype = t.dtype, .suffix = ".transposed"};
+    for (int64_t d : perm) form.sizes.push_back(t.sizes[d]), form.strides.push_back(t.strides[d]);
+    form.dims = form.sizes;
+    return Weight(v, form);
+  }
+
+  // The user's in order, then the state's. Each is the result of a node of the graph and used once: that result is renamed. What
+  // is none (an input or a weight handed through, a value returned twice) gets an Identity.
   void Outputs() {
     std::set<std::string> free;  // results of nodes that are no output yet
     for (const auto& n : graph_->node()) free.insert(n.output().begin(), n.output().end());
-    size_t k = 0;
+    absl::flat_hash_map<std::string, std::string> renamed;
     for (const bool state : {false, true}) {
       for (size_t i = 0; i < p_.graph->outputs.size(); ++i) {
-        const OutputSpec& s = p_.output_specs[i];
-        if (state ? !o_.state_io || !IsMutation(s.kind) : !IsUserOutput(p_, i)) continue;
+        const auto name = output_name_.find(i);
+        if (name == output_name_.end() || IsMutation(p_.output_specs[i].kind) != state) continue;
         const ir::Value* v = p_.graph->outputs[i].value();
-        V x = lowering_.Get(v);
-        std::string name;
-        if (state) name = emitter_.UniqueName(text::StrCat("state_out.", s.target));
-        else if (!o_.output_names.empty()) name = o_.output_names[k++];
-        else if (!free.contains(x.name)) name = emitter_.UniqueName(text::StrCat(v->name(), "_out"));
-        if (!name.empty()) {
-          emitter_.SetScope("", name);
-          x = emitter_.Op("Identity", {x});
-          graph_->mutable_node(graph_->node_size() - 1)->set_output(0, name);
-          x.name = name;
+        const V x = lowering_.Get(v);
+        if (free.erase(x.name) > 0) {
+          renamed[x.name] = name->second;
+        } else {
+          emitter_.SetScope("", name->second);
+          emitter_.Op("Identity", {x});
+          graph_->mutable_node(graph_->node_size() - 1)->set_output(0, name->second);
         }
-        free.erase(x.name);
-        onnx_out::Describe(graph_->add_output(), x.name, v->type());
+        onnx_out::Describe(graph_->add_output(), name->second, v->type());
       }
     }
+    // An output's type stands there.
+    auto* infos = graph_->mutable_value_info();
+    infos->erase(std::remove_if(infos->begin(), infos->end(), [&](const onnx::ValueInfoProto& v) { return renamed.contains(v.name()); }),
+                 infos->end());
+    Rename(graph_, renamed);
+  }
+
+  // Values of a graph, and what the graphs inside it read of them.
+  static void Rename(onnx::GraphProto* g, const absl::flat_hash_map<std::string, std::string>& names) {
+    const auto change = [&](std::string* name) {
+      if (const auto it = names.find(*name); it != names.end()) *name = it->second;
+    };
+    for (onnx::NodeProto& n : *g->mutable_node()) {
+      for (std::string& name : *n.mutable_input()) change(&name);
+      for (std::string& name : *n.mutable_output()) change(&name);
+      for (onnx::AttributeProto& a : *n.mutable_attribute()) {
+        if (a.has_g()) Rename(a.mutable_g(), names);
+        for (onnx::GraphProto& inner : *a.mutable_graphs()) Rename(&inner, names);
+      }
+    }
+    for (auto* described : {g->mutable_value_info(), g->mutable_output()})
+      for (onnx::ValueInfoProto& v : *described) change(v.mutable_name());
   }
 
   absl::Status MissingWeights() {
@@ -251,12 +361,42 @@ class Exporter {
     for (const onnx::ValueInfoProto& v : g.output()) used.insert(v.name());
   }
 
+  // Nodes of the outermost graph whose results nothing reads: a Transpose that others were joined with, parts of a rule.
+  void DropUnused() {
+    std::unordered_set<std::string> used;
+    for (const onnx::ValueInfoProto& v : graph_->output()) used.insert(v.name());
+    std::vector<bool> kept(graph_->node_size());
+    for (int i = graph_->node_size() - 1; i >= 0; --i) {
+      const onnx::NodeProto& n = graph_->node(i);
+      if (std::none_of(n.output().begin(), n.output().end(), [&](const std::string& name) { return used.contains(name); })) continue;
+      kept[i] = true;
+      used.insert(n.input().begin(), n.input().end());
+      std::unordered_set<std::string_view> inner;
+      for (const onnx::AttributeProto& a : n.attribute()) {
+        if (a.has_g()) CollectUses(a.g(), inner);
+        for (const onnx::GraphProto& g : a.graphs()) CollectUses(g, inner);
+      }
+      for (std::string_view name : inner) used.emplace(name);
+    }
+    int place = 0;
+    for (int i = 0; i < graph_->node_size(); ++i)
+      if (kept[i]) graph_->mutable_node()->SwapElements(place++, i);
+    graph_->mutable_node()->DeleteSubrange(place, graph_->node_size() - place);
+    auto* infos = graph_->mutable_value_info();
+    infos->erase(std::remove_if(infos->begin(), infos->end(), [&](const onnx::ValueInfoProto& v) { return !used.contains(v.name()); }), infos->end());
+  }
+
   void Tail() {
+    DropUnused();
+    report_.nodes_out = graph_->node_size();
     // A rule may have asked for a constant and then gone another way.
     std::unordered_set<std::string_view> used;
     CollectUses(*graph_, used);
     for (const std::string& key : shared_.constant_order)
       if (const auto& constant = shared_.constants[key].second; used.contains(constant.name())) *graph_->add_initializer() = constant;
+    std::unordered_set<std::string_view> inputs;
+    for (const onnx::ValueInfoProto& v : graph_->input()) inputs.insert(v.name());
+    std::erase_if(weights_, [&](const onnx_out::WeightRef& w) { return !used.contains(w.name) && !inputs.contains(w.name); });
     for (const onnx::FunctionProto& f : functions_.functions()) *model_.add_functions() = f;
     onnx_out::WorkAroundOnnxRuntime(&model_, shared_.opset);
     shared_.custom_domains.insert(functions_.domains().begin(), functions_.domains().end());
@@ -288,7 +428,11 @@ class Exporter {
   std::vector<onnx_out::WeightRef> weights_;
   std::vector<std::string> missing_;  // weights without values
   absl::flat_hash_map<const ir::Value*, size_t> spec_of_;
-  std::map<std::tuple<const ir::Storage*, int64_t, DType, std::vector<int64_t>, std::vector<int64_t>>, std::string> name_of_;
+  absl::flat_hash_map<size_t, std::string> output_name_;  // by the output's index
+  using WeightKey = std::tuple<const ir::Storage*, int64_t, DType, std::vector<int64_t>, std::vector<int64_t>>;
+  static WeightKey KeyOf(const ir::TensorRef& t) { return {t.storage.get(), t.offset, t.dtype, t.sizes, t.strides}; }
+  std::map<WeightKey, std::string> name_of_;
+  std::map<WeightKey, Ints> order_of_;  // of weights that are read in another order only
 };
 
 }  // namespace

@@ -24,16 +24,24 @@ enum class ExternalData { kAuto, kAlways, kNever };
 // others let the runtime round activations to 8 bits: kPortable, standard operators; kOrt, what ONNX Runtime runs fast.
 enum class OnnxForm : unsigned { kExact = 1, kPortable = 2, kOrt = 4 };
 
+// What nodes say of their origin, as torch.onnx has it and Netron shows it: nothing; the modules around them (`namespace`); and the
+// program's node, the modules as lists and the stack trace too.
+enum class NodeMetadata { kNone, kModules, kAll };
+
 struct OnnxOptions {
   int opset = 20;                   // 18 … 24
   ExternalData external_data = ExternalData::kAuto;  // auto: above 2 GB
   OnnxForm form = OnnxForm::kExact;
   bool strict_types = false;        // never cast around operators without an ONNX Runtime kernel for the type
+  NodeMetadata node_metadata = NodeMetadata::kModules;
   bool state_io = false;            // carry mutated buffers and inputs as state_in.* / state_out.*
   const passes::Refusals* refusals = nullptr;  // why nodes without a lowering were not decomposed; may be null
   std::vector<std::pair<std::string, std::string>> metadata;  // added to the model's metadata_props
   CustomOps custom_ops;
   std::vector<std::string> input_names, output_names;  // of the user's inputs and outputs, all or none
+  // Without output_names: what the results of a call are to be named, one each, or none for the names of their values. One that an
+  // input or another output has gets "_out".
+  std::vector<std::string> result_names;
   // Called as weights are written, with bytes done and in all.
   std::function<void(uint64_t, uint64_t)> progress;
   uint64_t max_output = kAnyOutput;  // bytes of weights

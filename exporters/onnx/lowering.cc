@@ -2,6 +2,7 @@
 #include "exporters/onnx/lowering.h"
 
 #include "base/text.h"
+#include "base/utf8.h"
 #include "exporters/onnx/types.h"
 #include "ir/ops/op_table.h"
 #include "ir/ops/rule.h"
@@ -60,6 +61,43 @@ void LowerCustom(LoweringContext& c, const CustomOp& custom) {
   if (c.ok()) c.Return(c.e.Custom(custom.domain, custom.op_type, in, std::move(attrs), outs));
 }
 
+// Python's repr of a list of strings.
+std::string ListText(const std::vector<std::string>& parts) {
+  std::string out = "[";
+  for (const std::string& part : parts) {
+    text::StrAppend(&out, out.size() > 1 ? ", '" : "'");
+    for (char ch : part) {
+      if (ch == '\\' || ch == '\'') out += '\\';
+      out += ch;
+    }
+    out += '\'';
+  }
+  return out + "]";
+}
+
+// The keys are torch.onnx's. In files of IR versions before 10 (opsets below 21) nodes have no such field yet: readers of these pass over it.
+std::vector<std::pair<std::string, std::string>> MetadataOf(const ir::Node& n, NodeMetadata wanted) {
+  constexpr size_t kLongest = 4096;  // bytes of what the program says; a stack is a few hundred
+  const ir::Source* source = n.source().get();
+  if (wanted == NodeMetadata::kNone || !source || source->nn_module_stack.size() > kLongest || !text::IsUtf8(source->nn_module_stack)) return {};
+  std::vector<std::string> scopes, classes, places;
+  const auto add = [&](std::string_view scope, std::string_view kind) {
+    scopes.emplace_back(scope), classes.emplace_back(kind), places.push_back(text::StrCat(scope, ": ", kind));
+  };
+  for (std::string_view entry : text::Split(source->nn_module_stack, ';')) {
+    const std::vector<std::string_view> parts = text::Split(entry, ',');  // key, path, class
+    if (parts.size() >= 3) add(parts[1], parts[2]);
+  }
+  add(n.output(0) ? n.output(0)->name() : "", n.op_name());
+  std::vector<std::pair<std::string, std::string>> out = {{"namespace", text::Join(places, "/")}};
+  if (wanted == NodeMetadata::kModules) return out;
+  out.emplace_back("pkg.torch.onnx.class_hierarchy", ListText(classes));
+  out.emplace_back("pkg.torch.onnx.name_scopes", ListText(scopes));
+  if (source->stack_trace.size() <= kLongest && text::IsUtf8(source->stack_trace))
+    out.emplace_back("pkg.torch.onnx.stack_trace", source->stack_trace);
+  return out;
+}
+
 }  // namespace
 
 const CustomOp* FindCustomOp(const CustomOps& ops, const ir::OpDef& op) {
@@ -96,6 +134,14 @@ V LoweringContext::value(ir::Value* v) {
   V x = raw(v);
   if (widen_ && ir::IsLowPrecision(x.dtype)) return e.Cast(x, DType::kFloat32);
   return x;
+}
+V LoweringContext::turned(ir::Value* v, const Ints& perm) {
+  V x = graph_.turned ? graph_.turned(v, perm) : V{};
+  return x && widen_ && ir::IsLowPrecision(x.dtype) ? e.Cast(x, DType::kFloat32) : x;
+}
+V LoweringContext::transposed(ir::Value* v, const Ints& perm) {
+  V x = turned(v, perm);
+  return x ? x : e.Transpose(value(v), perm);
 }
 V LoweringContext::in(std::string_view name) {
   ir::Value* v = tensor(name);
@@ -195,6 +241,7 @@ void GraphLowering::Lower(const ir::Node& n, std::vector<Problem>* problems) {
   const Row* row = FindRow(n.op_name(), e_.opset(), &n, e_.form());
   std::string base = n.output(0) ? n.output(0)->name() : std::string(n.op().base);
   e_.SetScope(module_names && n.source() ? n.source()->ModulePath() : "", base);
+  e_.SetMetadata(module_names ? MetadataOf(n, e_.shared()->metadata) : decltype(MetadataOf(n, NodeMetadata::kNone)){});
   absl::Status status;
   std::vector<V> results;
   if (!row && !custom) {
@@ -221,6 +268,7 @@ void GraphLowering::Lower(const ir::Node& n, std::vector<Problem>* problems) {
     if (!x) x = {"?", want, v->rank()};
     if (status.ok() && x.name != "?" && x.dtype != want) x = e_.Cast(x, want);
     x.rank = v->type().is_tensor() ? v->rank() : 0;
+    if (status.ok()) e_.State(x, v->type());
     values_[v] = x;
   }
 }

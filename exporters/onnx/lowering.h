@@ -34,6 +34,11 @@ class LoweringContext : public ir::ArgReader {
   V value(ir::Value* v);                     // of any SSA value; symbolic numbers are 0-d
   // The same without widening.
   V raw(ir::Value* v);
+  // The value with its dims in another order. A weight that is read in no other way lies so in the file: what looks for constant operands
+  // (quantizers, fusions) does not look behind a Transpose, and runtimes that fold it hold the weight twice. One with other readers too,
+  // an embedding that is the last layer's matrix, would be in the file twice; it gets the Transpose.
+  V transposed(ir::Value* v, const Ints& perm);
+  V turned(ir::Value* v, const Ints& perm);  // such a weight; empty for other values
   // The dtype results are computed in: the declared dtype of output i, or f32 when widened.
   DType compute_dtype(size_t i = 0);
   DType out_dtype(size_t i = 0) { return node_.output(i) ? node_.output(i)->dtype() : DType::kUnknown; }
@@ -77,6 +82,9 @@ struct Row {
   int max_opset = kMaxOpset;
   unsigned forms = ~0U;                             // bits of OnnxForm
 };
+
+// The order in which a node puts the dims of its operand `self`, where it does nothing else (t, transpose, permute); nullopt for others.
+std::optional<Ints> PermutationOf(const ir::Node& n);
 
 // The user's mapping of an op, or null.
 const CustomOp* FindCustomOp(const CustomOps& ops, const ir::OpDef& op);
@@ -130,6 +138,9 @@ class GraphLowering {
   // Called for weights: makes the initializer on first use. With a form, the elements lie in the file as it says.
   std::function<V(const ir::Value*, const std::optional<StoredForm>&)> resolve;
   V StoredWeight(const ir::Value* v, const StoredForm& form);
+  // The weight with its dims in this order as it lies in the file; empty for one that is read in another order, too, and for other
+  // values. May be null.
+  std::function<V(const ir::Value*, const Ints& perm)> turned;
 
  private:
   friend class LoweringContext;

@@ -34,6 +34,37 @@ onnx::TensorProto Header(const WeightRef& w) {
   return t;
 }
 
+// Part of a matrix whose elements lie `down` and `across` apart (in elements), as rows one behind the other. In tiles, so that both sides
+// go through whole cache lines whichever way the matrix lies.
+template <typename T>
+void CopyRows(const T* from, int64_t down, int64_t across, int64_t rows, int64_t columns, T* to) {
+  constexpr int64_t kTile = 32;
+  for (int64_t r0 = 0; r0 < rows; r0 += kTile)
+    for (int64_t c0 = 0; c0 < columns; c0 += kTile)
+      for (int64_t r = r0; r < std::min(rows, r0 + kTile); ++r)
+        for (int64_t c = c0; c < std::min(columns, c0 + kTile); ++c) to[r * columns + c] = from[r * down + c * across];
+}
+
+// A strided matrix, some rows at a time: the memory of a batch is what it takes, and what was read of the file is let go after each, so
+// that a transposed weight of gigabytes is written like one that lies as it is.
+template <typename T>
+absl::Status WriteMatrix(io::AtomicFile& out, const ir::TensorRef& t) {
+  constexpr int64_t kBatchBytes = int64_t{8} << 20, kFewRows = 32;
+  const int64_t rows = t.sizes[0], columns = t.sizes[1];
+  const auto* from = reinterpret_cast<const T*>(ir::MappedBytes(*t.storage).data() + t.offset);
+  const int64_t batch = std::max(kFewRows, kBatchBytes / (columns * static_cast<int64_t>(sizeof(T))) / kFewRows * kFewRows);
+  std::vector<T> dense(static_cast<size_t>(std::min(batch, rows) * columns));
+  const auto* bytes = std::get_if<io::Bytes>(&t.storage->bytes);
+  for (int64_t r = 0; r < rows; r += batch) {
+    const int64_t count = std::min(batch, rows - r);
+    CopyRows(from + r * t.strides[0], t.strides[0], t.strides[1], count, columns, dense.data());
+    if (absl::Status s = out.Write({reinterpret_cast<const uint8_t*>(dense.data()), static_cast<size_t>(count * columns) * sizeof(T)}); !s.ok())
+      return s;
+    if (const io::FileRange* file = bytes ? bytes->file_range() : nullptr) file->Release();
+  }
+  return absl::OkStatus();
+}
+
 // The dense bytes of a tensor, file to file where they lie dense in a file.
 absl::Status WriteTensor(io::AtomicFile& out, const ir::TensorRef& t, ir::StorageCheck& check) {
   const uint64_t n = t.nbytes();
@@ -41,6 +72,17 @@ absl::Status WriteTensor(io::AtomicFile& out, const ir::TensorRef& t, ir::Storag
   if (std::holds_alternative<io::Bytes>(t.storage->bytes) && t.is_contiguous())
     return check.Copy(*t.storage, static_cast<uint64_t>(t.offset), n, out);
   if (absl::Status s = check.Read(t); !s.ok()) return s;
+  const bool aligned = (reinterpret_cast<uintptr_t>(ir::MappedBytes(*t.storage).data()) + static_cast<uintptr_t>(t.offset)) %
+                           static_cast<uintptr_t>(std::max<int64_t>(ir::ByteSize(t.dtype), 1)) == 0;
+  if (t.sizes.size() == 2 && !t.is_contiguous() && aligned && !ir::MappedBytes(*t.storage).empty()) {
+    switch (ir::ByteSize(t.dtype)) {
+      case 1: return WriteMatrix<uint8_t>(out, t);
+      case 2: return WriteMatrix<uint16_t>(out, t);
+      case 4: return WriteMatrix<uint32_t>(out, t);
+      case 8: return WriteMatrix<uint64_t>(out, t);
+      default: break;
+    }
+  }
   // Strided: by slices of the first dimension so that memory stays bounded.
   if (t.sizes.size() > 1 && t.sizes[0] > 1 && n > (uint64_t{64} << 20)) {
     ir::TensorRef row = t;

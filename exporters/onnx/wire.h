@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -25,6 +26,7 @@ struct StoredForm {
   int add = 0;
   int64_t row = 0;
   std::vector<int64_t> sizes = {}, strides = {};
+  std::string_view suffix = "";  // of the initializer's name
 };
 
 struct WeightRef {

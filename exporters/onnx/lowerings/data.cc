@@ -14,6 +14,11 @@ V ShapeRange(Emitter& e, V x, int start, int end) {
   return e.Op("Shape", {std::move(x)}, {{"start", int64_t{start}}, {"end", int64_t{end}}}, DType::kInt64, 1);
 }
 
+V KeptMean(Emitter& e, V x, const Ints& axes) {
+  bool image = x.dtype == DType::kFloat32 && x.rank >= 3 && static_cast<int>(axes.size()) == x.rank - 2;
+  for (size_t i = 0; i < axes.size(); ++i) image = image && axes[i] == static_cast<int64_t>(i) + 2;
+  return image ? e.Op("GlobalAveragePool", {x}) : e.Reduce("ReduceMean", x, axes, true);
+}
 V Iota(Emitter& e, V n) { return e.Op("Range", {e.I64Scalar(0), std::move(n), e.I64Scalar(1)}, {}, DType::kInt64, 1); }
 V Numel(Emitter& e, V x) { return e.Op("Size", {std::move(x)}, {}, DType::kInt64, 0); }
 V Flat(Emitter& e, V x) { return x.rank == 1 ? x : e.Reshape(std::move(x), Ints{-1}); }

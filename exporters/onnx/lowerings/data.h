@@ -18,6 +18,9 @@ inline constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();  // Slice: 
 V Filled(Emitter& e, V value, V shape, int rank);
 // The shape of `x`, its sizes along axes [start, end).
 V ShapeRange(Emitter& e, V x, int start, int end);
+// The mean over these axes, which stay with size 1 and are not empty: GlobalAveragePool where that is it, which runtimes compute in
+// the layout of the convolutions around it.
+V KeptMean(Emitter& e, V x, const Ints& axes);
 // 0, 1, …, n - 1 as 1-D i64; `n` is 0-d.
 V Iota(Emitter& e, V n);
 // The number of elements as 0-d i64, and the elements in one dimension.

@@ -225,11 +225,15 @@ void Clamp(LoweringContext& c) {
   if (c.has("max")) x = c.e.Min(x, Operand(c, "max", t));
   c.Return(x);
 }
+bool IsF32Or64(DType t) { return t == DType::kFloat32 || t == DType::kFloat64; }
+// Clip, which runtimes make part of the convolution before it, where that has the type.
+V Between(LoweringContext& c, V x, V low, V high) {
+  if (IsF32Or64(x.dtype)) return c.e.Op("Clip", {x, low, high});
+  return c.e.Min(c.e.Max(x, low), high);
+}
 void Hardtanh(LoweringContext& c) {
-  V x = Self(c);
   DType t = c.compute_dtype();
-  x = c.e.Max(x, c.number(c.scalar("min_val"), t));
-  c.Return(c.e.Min(x, c.number(c.scalar("max_val"), t)));
+  c.Return(Between(c, Self(c), c.number(c.scalar("min_val"), t), c.number(c.scalar("max_val"), t)));
 }
 
 void Where(LoweringContext& c) {
@@ -304,15 +308,18 @@ void Celu(LoweringContext& c) {
 void Selu(LoweringContext& c) {
   c.Return(c.e.Op("Selu", {Self(c)}, {{"alpha", 1.6732632423543772848170429916717}, {"gamma", 1.0507009873554804934193349852946}}));
 }
+// The operators' slope of 1/6 is f32.
 void HardSigmoid(LoweringContext& c) {
   V x = Self(c);
-  c.Return(c.e.Div(c.e.Min(c.e.Max(c.e.Add(x, Num(c, 3)), Num(c, 0)), Num(c, 6)), Num(c, 6)));
+  if (x.dtype == DType::kFloat32) return c.Return(c.e.Op("HardSigmoid", {x}, {{"alpha", 1.0 / 6}, {"beta", 0.5}}));
+  c.Return(c.e.Div(Between(c, c.e.Add(x, Num(c, 3)), Num(c, 0), Num(c, 6)), Num(c, 6)));
 }
 void HardSwish(LoweringContext& c) {
   V x = Self(c);
-  c.Return(c.e.Div(c.e.Mul(x, c.e.Min(c.e.Max(c.e.Add(x, Num(c, 3)), Num(c, 0)), Num(c, 6))), Num(c, 6)));
+  if (x.dtype == DType::kFloat32) return c.Return(c.e.Op("HardSwish", {x}));
+  c.Return(c.e.Div(c.e.Mul(x, Between(c, c.e.Add(x, Num(c, 3)), Num(c, 0), Num(c, 6))), Num(c, 6)));
 }
-void Relu6(LoweringContext& c) { c.Return(c.e.Min(c.e.Max(Self(c), Num(c, 0)), Num(c, 6))); }
+void Relu6(LoweringContext& c) { c.Return(Between(c, Self(c), Num(c, 0), Num(c, 6))); }
 V Softplus(LoweringContext& c, V x) {
   // log(1 + exp(x)) without overflow: max(x, 0) + log(1 + exp(-|x|)).
   V zero = c.e.Number(0, x.dtype), one = c.e.Number(1, x.dtype);

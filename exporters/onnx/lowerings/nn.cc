@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "exporters/onnx/lowerings/data.h"
 #include "exporters/onnx/lowerings/util.h"
 
 namespace slipway::exporters::onnx_out {
@@ -12,16 +13,32 @@ using ir::IntOrValue;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-// x @ weight.T + bias. The weight keeps torch's layout; its Transpose folds in the runtime. Gemm where x is a matrix.
+// alpha * (a @ b) + beta * bias of matrices; b may be transposed.
+V Gemm(LoweringContext& c, V a, V b, bool transposed, V bias, double alpha = 1, double beta = 1) {
+  std::vector<V> in = {a, b};
+  if (bias) in.push_back(bias);
+  Attrs attrs;
+  if (transposed) attrs.push_back({"transB", int64_t{1}});
+  if (alpha != 1) attrs.push_back({"alpha", alpha});
+  if (beta != 1) attrs.push_back({"beta", beta});
+  return c.e.Op("Gemm", in, std::move(attrs), a.dtype, 2);
+}
+
+// x @ weight.T + bias: Gemm where x is a matrix, else MatMul with the transposed weight, which is what runtimes and their tools look for
+// (fusions of Add with a norm or an activation, quantizers).
 void Linear(LoweringContext& c) {
-  V x = c.in("input"), w = c.in("weight"), b = c.opt_in("bias");
-  if (x.rank == 2 && w.rank == 2 && (x.dtype == DType::kFloat32 || x.dtype == DType::kFloat64)) {
-    std::vector<V> in = {x, w};
-    if (b) in.push_back(b);
-    return c.Return(c.e.Op("Gemm", in, {{"transB", int64_t{1}}}, x.dtype, 2));
+  V x = c.in("input"), b = c.opt_in("bias");
+  ir::Value* weight = c.tensor("weight");
+  if (!c.ok()) return;
+  if (weight->rank() != 2) {
+    V y = c.e.MatMul(x, c.value(weight));
+    return c.Return(b ? c.e.Add(y, b) : y);
   }
-  if (w.rank == 2) w = c.e.Transpose(w, {1, 0});
-  V y = c.e.MatMul(x, w);
+  if (x.rank == 2 && (x.dtype == DType::kFloat32 || x.dtype == DType::kFloat64)) {
+    V turned = c.turned(weight, {1, 0});
+    return c.Return(Gemm(c, x, turned ? turned : c.value(weight), !turned, b));
+  }
+  V y = c.e.MatMul(x, c.transposed(weight, {1, 0}));
   c.Return(b ? c.e.Add(y, b) : y);
 }
 
@@ -41,6 +58,9 @@ void AddMatMul(LoweringContext& c) {
   DType t = c.compute_dtype();
   V a = c.in(a_name), b = c.in(b_name), s = c.in("self");
   ir::Scalar beta = c.scalar("beta"), alpha = c.scalar("alpha");
+  if (a.rank == 2 && b.rank == 2 && (t == DType::kFloat32 || t == DType::kFloat64) && a.dtype == t && beta.is_constant() && alpha.is_constant() &&
+      static_cast<float>(alpha.d) == alpha.d && static_cast<float>(beta.d) == beta.d && s.rank <= 2 && beta.d != 0)
+    return c.Return(Gemm(c, a, b, false, s, alpha.d, beta.d));
   V y = c.e.MatMul(a, b);
   auto is = [](const ir::Scalar& x, double v) { return x.is_constant() && x.d == v; };
   if (!is(alpha, 1)) y = c.e.Mul(y, c.number(alpha, t));
@@ -158,6 +178,20 @@ void GroupNorm(LoweringContext& c) {
   DType t = x.dtype;
   for (ir::Sym size : c.out_type().sizes)
     if (size.constant() == 0) return c.Return(x);
+  if (t == DType::kFloat32) {
+    const double eps = c.f("eps");
+    const auto channels = c.tensor("input")->sizes()[1].constant();
+    if (c.e.opset() >= 21 && (channels || (w && b))) {
+      const auto filled = [&](double v) { return c.e.Numbers(std::vector<double>(static_cast<size_t>(*channels), v), t, {*channels}); };
+      return c.Return(c.e.Op("GroupNormalization", {x, w ? w : filled(1), b ? b : filled(0)}, {{"num_groups", groups}, {"epsilon", eps}}));
+    }
+    // A group is an instance's channel. Runtimes have a kernel for that, which the same in single operators is not as fast as.
+    const auto filled = [&](double v) { return c.e.Numbers(std::vector<double>(static_cast<size_t>(groups), v), t, {groups}); };
+    V y = c.e.Op("InstanceNormalization", {c.e.Reshape(x, c.e.I64({0, groups, -1}), 3), filled(1), filled(0)}, {{"epsilon", eps}});
+    y = c.e.Reshape(y, c.shape_of(c.tensor("input")), x.rank);
+    if (w) y = c.e.Mul(y, Channel(c, w, x.rank));
+    return c.Return(b ? c.e.Add(y, Channel(c, b, x.rank)) : y);
+  }
   V flat = c.e.Reshape(x, c.e.I64({0, groups, -1}), 3);
   V mean = c.e.Reduce("ReduceMean", flat, {2}, true);
   V centered = c.e.Sub(flat, mean);
@@ -174,7 +208,14 @@ void InstanceNorm(LoweringContext& c) {
   V mean = c.opt_in("running_mean"), var = c.opt_in("running_var");
   if (c.b("use_input_stats")) {
     Ints axes;
-    for (int d = 2; d < x.rank; ++d) axes.push_back(d);
+    std::vector<int> dims;
+    for (int d = 2; d < x.rank; ++d) axes.push_back(d), dims.push_back(d);
+    ir::Value* input = c.tensor("input");
+    const auto channels = x.rank >= 3 ? input->sizes()[1].constant() : std::nullopt;
+    if (x.dtype == DType::kFloat32 && x.rank >= 3 && (channels || (w && b)) && !MayBeEmpty(input, dims)) {
+      const auto filled = [&](double v) { return c.e.Numbers(std::vector<double>(static_cast<size_t>(*channels), v), x.dtype, {*channels}); };
+      return c.Return(c.e.Op("InstanceNormalization", {x, w ? w : filled(1), b ? b : filled(0)}, {{"epsilon", eps}}));
+    }
     mean = c.e.Reduce("ReduceMean", x, axes, true);
     V centered = c.e.Sub(x, mean);
     var = c.e.Reduce("ReduceMean", c.e.Mul(centered, centered), axes, true);
@@ -281,7 +322,8 @@ void Attention(LoweringContext& c) {
   Ints perm(k.rank);
   for (int d = 0; d < k.rank; ++d) perm[d] = d;
   std::swap(perm[k.rank - 1], perm[k.rank - 2]);
-  V scores = c.e.Mul(c.e.MatMul(q, c.e.Transpose(k, perm)), s);
+  V scores = c.e.MatMul(q, c.e.Transpose(k, perm));
+  if (scale != 1.0) scores = c.e.Mul(scores, s);
   V blocked;  // true where a query may not look
   if (c.b("is_causal")) {
     if (mask) return c.Unsupported("is_causal together with attn_mask");
@@ -294,11 +336,20 @@ void Attention(LoweringContext& c) {
   }
   if (blocked) scores = c.e.Where(blocked, c.e.Number(-kInf, t), scores);
   V p = c.e.Op("Softmax", {scores}, {{"axis", int64_t{-1}}});
-  // A query that may look nowhere gives NaN from softmax and 0 in torch (safe softmax).
+  // A query that may look nowhere gives NaN from softmax and 0 in torch (safe softmax). A mask of truth values says so by itself, once
+  // for all layers that share it; of one that is added the scores say it. IsInf and not Equal, and no ReduceMax where a sum does:
+  // onnxruntime's symbolic shape inference, which its transformers optimizer asks, knows no shapes of those.
   if (mask) {
     const bool may_be_empty = ir::RangeOf(kv->sizes()[k.rank - 2]).min < 1;  // and then has no maximum
-    V nowhere = may_be_empty ? c.e.Op("IsNaN", {p}, {}, DType::kBool)
-                             : c.e.Equal(c.e.Reduce("ReduceMax", scores, {scores.rank - 1}, true), c.e.Number(-kInf, t));
+    V nowhere;
+    if (ir::IsBool(mask.dtype) && mask.rank > 0) {
+      V places = c.e.Reduce("ReduceSum", c.e.Cast(mask, DType::kInt32), {mask.rank - 1}, true);
+      nowhere = c.e.Not(c.e.Cast(places, DType::kBool));
+    } else if (may_be_empty) {
+      nowhere = c.e.Op("IsNaN", {p}, {}, DType::kBool);
+    } else {
+      nowhere = c.e.Op("IsInf", {c.e.Reduce("ReduceMax", scores, {scores.rank - 1}, true)}, {{"detect_positive", int64_t{0}}}, DType::kBool);
+    }
     p = c.e.Where(nowhere, c.e.Number(0, t), p);
   }
   c.Return(c.e.MatMul(p, v));

@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 
+#include "exporters/onnx/lowerings/data.h"
 #include "exporters/onnx/lowerings/util.h"
 
 namespace slipway::exporters::onnx_out {
@@ -190,8 +191,9 @@ void AdaptiveAvg(LoweringContext& c) {
     return c.Return(c.e.Expand(c.e.Number(0, x.dtype), c.e.I64(*c.out_type().StaticSizes()), x.rank));
   if (std::all_of(n.begin(), n.end(), [](int64_t k) { return k == 1; })) {
     Ints axes;
-    for (int d = 0; d < spatial; ++d) axes.push_back(first + d);
-    return c.Return(c.e.Reduce("ReduceMean", x, axes, true));
+    std::vector<int> dims;
+    for (int d = 0; d < spatial; ++d) axes.push_back(first + d), dims.push_back(first + d);
+    return c.Return(MayBeEmpty(self, dims) ? c.e.Reduce("ReduceMean", x, axes, true) : KeptMean(c.e, x, axes));
   }
   // Evenly divided static sizes are a plain average pool.
   Ints kernel;

@@ -56,7 +56,7 @@ void Sum(LoweringContext& c) {
 }
 V MeanOf(LoweringContext& c, V x, ir::Value* self, const Over& o) {
   // Over nothing torch says NaN, ONNX Runtime 0.
-  if (!MayBeEmpty(self, o.dims)) return Reduce(c, "ReduceMean", x, o);
+  if (!MayBeEmpty(self, o.dims)) return o.keepdim && !o.none && !o.dims.empty() ? KeptMean(c.e, x, o.axes()) : Reduce(c, "ReduceMean", x, o);
   return c.e.Div(Reduce(c, "ReduceSum", x, o), Count(c, self, o, x.dtype));
 }
 void Mean(LoweringContext& c) {

@@ -69,36 +69,11 @@ void ViewAs(LoweringContext& c) {
   c.Return(c.e.Reshape(c.in("self"), c.shape_of(other), other->rank(), true));
 }
 
-void Transpose(LoweringContext& c) {
-  V x = c.in("self");
-  if (x.rank == 0) return c.Return(x);
-  const char* first = c.node().op().ArgIndex("dim0") >= 0 ? "dim0" : "axis0";
-  const char* second = c.node().op().ArgIndex("dim1") >= 0 ? "dim1" : "axis1";
-  int a = c.dim(first, x.rank), b = c.dim(second, x.rank);
-  Ints perm(x.rank);
-  for (int d = 0; d < x.rank; ++d) perm[d] = d;
-  std::swap(perm[a], perm[b]);
-  c.Return(c.e.Transpose(x, perm));
-}
-void Permute(LoweringContext& c) {
-  V x = c.in("self");
-  Ints perm;
-  for (int d : c.dims("dims", x.rank, false)) perm.push_back(d);
-  c.Return(c.e.Transpose(x, perm));
-}
-void LastTwoSwapped(LoweringContext& c) {  // t, mT: rank < 2 stays
-  V x = c.in("self");
-  if (x.rank < 2) return c.Return(x);
-  Ints perm(x.rank);
-  for (int d = 0; d < x.rank; ++d) perm[d] = d;
-  std::swap(perm[x.rank - 1], perm[x.rank - 2]);
-  c.Return(c.e.Transpose(x, perm));
-}
-void Reversed(LoweringContext& c) {  // numpy_T
-  V x = c.in("self");
-  Ints perm(x.rank);
-  for (int d = 0; d < x.rank; ++d) perm[d] = x.rank - 1 - d;
-  c.Return(c.e.Transpose(x, perm));
+// transpose, permute, t, …; a weight may lie in the file as they give it.
+void Permuted(LoweringContext& c) {
+  const auto perm = PermutationOf(c.node());
+  if (!perm) return c.Fail("dims that are no permutation");
+  c.Return(c.transposed(c.tensor("self"), *perm));
 }
 void Movedim(LoweringContext& c) {
   V x = c.in("self");
@@ -368,11 +343,11 @@ constexpr Row kRows[] = {
     {"aten.view_copy.default", View}, {"aten._reshape_copy.default", View},
     {"aten.flatten.using_ints", Flatten}, {"aten.ravel.default", Ravel}, {"aten.unflatten.int", Unflatten},
     {"aten.view_as.default", ViewAs}, {"aten.reshape_as.default", ViewAs},
-    {"aten.transpose.int", Transpose}, {"aten.transpose_copy.int", Transpose},
-    {"aten.swapaxes.default", Transpose}, {"aten.swapdims.default", Transpose},
-    {"aten.permute.default", Permute}, {"aten.permute_copy.default", Permute},
-    {"aten.t.default", LastTwoSwapped}, {"aten.t_copy.default", LastTwoSwapped}, {"aten.mT.default", LastTwoSwapped},
-    {"aten.numpy_T.default", Reversed},
+    {"aten.transpose.int", Permuted}, {"aten.transpose_copy.int", Permuted},
+    {"aten.swapaxes.default", Permuted}, {"aten.swapdims.default", Permuted},
+    {"aten.permute.default", Permuted}, {"aten.permute_copy.default", Permuted},
+    {"aten.t.default", Permuted}, {"aten.t_copy.default", Permuted}, {"aten.mT.default", Permuted},
+    {"aten.numpy_T.default", Permuted},
     {"aten.movedim.int", Movedim}, {"aten.movedim.intlist", Movedim}, {"aten.moveaxis.int", Movedim}, {"aten.moveaxis.intlist", Movedim},
     {"aten.unsqueeze.default", Unsqueeze}, {"aten.unsqueeze_copy.default", Unsqueeze},
     {"aten.squeeze.default", SqueezeAll}, {"aten.squeeze_copy.default", SqueezeAll},
@@ -399,6 +374,32 @@ constexpr Row kRows[] = {
 };
 
 }  // namespace
+
+std::optional<Ints> PermutationOf(const ir::Node& n) {
+  const Row* row = FindRow(n.op_name(), kMaxOpset, nullptr);
+  ir::Value* self = n.Get("self").value();
+  if (row == nullptr || row->fn != Permuted || !self || !self->type().is_tensor()) return std::nullopt;
+  ir::ArgReader c(n);
+  const int rank = self->rank();
+  Ints perm(rank);
+  for (int d = 0; d < rank; ++d) perm[d] = d;
+  const auto has = [&](std::string_view argument) { return n.op().ArgIndex(argument) >= 0; };
+  if (has("dims")) {
+    const std::vector<int> dims = c.dims("dims", rank, false);
+    if (!c.ok() || dims.size() != perm.size()) return std::nullopt;
+    std::copy(dims.begin(), dims.end(), perm.begin());
+  } else if (has("dim0") || has("axis0")) {
+    if (rank == 0) return perm;
+    const int a = c.dim(has("dim0") ? "dim0" : "axis0", rank), b = c.dim(has("dim1") ? "dim1" : "axis1", rank);
+    if (!c.ok()) return std::nullopt;
+    std::swap(perm[a], perm[b]);
+  } else if (n.op().base == "numpy_T") {
+    std::reverse(perm.begin(), perm.end());
+  } else if (rank >= 2) {  // t, mT: rank < 2 stays
+    std::swap(perm[rank - 1], perm[rank - 2]);
+  }
+  return perm;
+}
 
 absl::Span<const Row> ViewRows() { return kRows; }
 

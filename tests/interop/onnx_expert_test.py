@@ -1,0 +1,308 @@
+"""ONNX models as the field's tools take them: weights that quantizers and fusions find, operators that runtimes have kernels for, no
+node twice, types and modules stated, external data that comes back. torch.onnx's model of the same program is the measure."""
+
+import collections
+
+import numpy as np
+import onnx
+import onnxruntime
+import onnxruntime.quantization
+import pytest
+import torch
+from exported import export
+from onnxruntime.transformers import optimizer
+from torch import nn
+from torch.nn import functional
+
+
+def session(path):
+    return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+
+
+def operators(model):
+    return collections.Counter(n.op_type for n in model.graph.node)
+
+
+def converted(slipway, tmp_path, module, inputs, *flags, rtol=1e-4, atol=1e-5, **kwargs):
+    """The model, which gives torch's results."""
+    module = module.eval()
+    export(module, inputs, tmp_path / "m.pt2", **kwargs)
+    slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.onnx", *flags)
+    model = onnx.load(str(tmp_path / "m.onnx"))
+    onnx.checker.check_model(str(tmp_path / "m.onnx"), full_check=True)
+    run = session(tmp_path / "m.onnx")
+    with torch.no_grad():
+        want = module(*inputs)
+    got = run.run(None, {i.name: np.asarray(x) for i, x in zip(run.get_inputs(), inputs)})
+    for g, w in zip(got, torch.utils._pytree.tree_leaves(want), strict=True):
+        np.testing.assert_allclose(g, w.numpy(), rtol=rtol, atol=atol)
+    return model
+
+
+class Block(nn.Module):
+    """As in BERT: norms behind the sums, a mask."""
+
+    def __init__(self, width=32, heads=4):
+        super().__init__()
+        self.heads, self.n1, self.n2 = heads, nn.LayerNorm(width), nn.LayerNorm(width)
+        self.q, self.k, self.v, self.o = (nn.Linear(width, width) for _ in range(4))
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x, mask):
+        b, n, w = x.shape
+        q, k, v = (f(x).view(b, n, self.heads, -1).transpose(1, 2) for f in (self.q, self.k, self.v))
+        y = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        x = self.n1(x + self.o(y.transpose(1, 2).reshape(b, n, w)))
+        return self.n2(x + self.down(functional.gelu(self.up(x))))
+
+
+class Encoder(nn.Module):
+    def __init__(self, layers=2):
+        super().__init__()
+        self.words, self.norm = nn.Embedding(100, 32), nn.LayerNorm(32)
+        self.layers = nn.ModuleList(Block() for _ in range(layers))
+
+    def forward(self, ids, mask):
+        x = self.norm(self.words(ids))
+        for layer in self.layers:
+            x = layer(x, mask[:, None, None, :] > 0)
+        return x
+
+
+ENCODER_INPUTS = (torch.arange(14).reshape(2, 7), torch.tensor([[1] * 7, [1] * 4 + [0] * 3]))
+
+
+def quantized(path, tmp_path):
+    onnxruntime.quantization.quantize_dynamic(str(path), str(tmp_path / "q.onnx"))
+    session(tmp_path / "q.onnx")
+    return operators(onnx.load(str(tmp_path / "q.onnx")))["MatMulInteger"]
+
+
+def fusions(path):
+    found = operators(optimizer.optimize_model(str(path), model_type="bert", num_heads=4, hidden_size=32, opt_level=0).model)
+    return {op: found[op] for op in ("SkipLayerNormalization", "LayerNormalization", "BiasGelu", "Gelu", "Attention", "MultiHeadAttention")}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_tools_find_as_much_as_with_torch(slipway, tmp_path, dynamic):
+    torch.manual_seed(0)
+    shapes = {"ids": {1: torch.export.Dim("seq", min=2, max=64)}, "mask": {1: torch.export.Dim("seq", min=2, max=64)}} if dynamic else None
+    module = Encoder()
+    ours = converted(slipway, tmp_path, module, ENCODER_INPUTS, **({"dynamic_shapes": shapes} if dynamic else {}))
+    program = torch.export.load(tmp_path / "m.pt2")
+    torch.onnx.export(program, f=str(tmp_path / "torch.onnx"), dynamo=True, verbose=False, external_data=False)
+    theirs = onnx.load(str(tmp_path / "torch.onnx"))
+    assert quantized(tmp_path / "m.onnx", tmp_path) == 12 >= quantized(tmp_path / "torch.onnx", tmp_path)
+    mine, other = fusions(tmp_path / "m.onnx"), fusions(tmp_path / "torch.onnx")
+    assert all(mine[op] >= other[op] for op in ("SkipLayerNormalization", "BiasGelu")), (mine, other)
+    assert mine["SkipLayerNormalization"] == 4 and mine["BiasGelu"] == 2
+    assert len(ours.graph.node) <= len(theirs.graph.node)
+
+
+def test_weights_are_written_transposed(slipway, tmp_path):
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(70, 45), nn.Tanh(), nn.Linear(45, 3, bias=False))
+    model = converted(slipway, tmp_path, module, (torch.randn(2, 5, 70),))
+    assert operators(model) == {"MatMul": 2, "Add": 1, "Tanh": 1}
+    stored = {w.name: onnx.numpy_helper.to_array(w) for w in model.graph.initializer}
+    np.testing.assert_array_equal(stored["0.weight.transposed"], module[0].weight.detach().numpy().T)
+    assert "0.weight" not in stored
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
+def test_other_types_are_written_transposed(slipway, tmp_path, dtype):
+    torch.manual_seed(0)
+    module = nn.Linear(33, 65).to(dtype)
+    export(module, (torch.randn(2, 5, 33, dtype=dtype),), tmp_path / "m.pt2")
+    slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.onnx")
+    model = onnx.load(str(tmp_path / "m.onnx"))
+    assert "Transpose" not in operators(model)
+    stored = next(w for w in model.graph.initializer if w.name == "weight.transposed")
+    raw = np.frombuffer(stored.raw_data, np.uint8)
+    want = module.weight.detach().t().contiguous().view(torch.uint8).numpy().reshape(-1)
+    np.testing.assert_array_equal(raw, want)
+
+
+def test_a_large_weight_is_written_in_batches(slipway, tmp_path):
+    torch.manual_seed(0)
+    module = nn.Linear(3001, 1500, bias=False)  # 18 MB, of sizes that no tile divides
+    model = converted(slipway, tmp_path, module, (torch.randn(1, 2, 3001),), rtol=1e-3, atol=1e-3)
+    (stored,) = model.graph.initializer
+    np.testing.assert_array_equal(onnx.numpy_helper.to_array(stored), module.weight.detach().numpy().T)
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.head = nn.Embedding(50, 16), nn.Linear(16, 50, bias=False)
+        self.head.weight = self.words.weight
+
+    def forward(self, ids):
+        return self.head(torch.tanh(self.words(ids)))
+
+
+def test_tied_weights_are_in_the_file_once(slipway, tmp_path):
+    torch.manual_seed(0)
+    model = converted(slipway, tmp_path, Tied(), (torch.arange(6).reshape(2, 3),))
+    assert [list(w.dims) for w in model.graph.initializer if len(w.dims) == 2] == [[50, 16]]
+    assert operators(model)["Transpose"] == 1
+
+
+class TwoWays(nn.Module):
+    """A weight read by products of matrices of two and of three dims, and one that is transposed by itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.w, self.v = nn.Parameter(torch.randn(8, 6)), nn.Parameter(torch.randn(5, 8))
+
+    def forward(self, x):
+        y = functional.linear(x, self.w)
+        return functional.linear(x[0], self.w), y @ self.v.t(), torch.addmm(torch.ones(5), y[0], self.v.t(), beta=0.5, alpha=2)
+
+
+def test_readers_that_agree(slipway, tmp_path):
+    torch.manual_seed(0)
+    model = converted(slipway, tmp_path, TwoWays(), (torch.randn(2, 4, 6),))
+    assert "Transpose" not in operators(model)
+    assert sorted(w.name for w in model.graph.initializer if len(w.dims) == 2) == ["v.transposed", "w.transposed"]
+
+
+class Image(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8)
+        self.deep, self.other = nn.Conv2d(8, 8, 3, groups=8), nn.BatchNorm2d(8, affine=False)
+
+    def forward(self, x):
+        x = functional.hardswish(self.norm(self.conv(x)))
+        x = functional.relu6(self.other(self.deep(x)))
+        return x * functional.hardsigmoid(functional.adaptive_avg_pool2d(x, 1))
+
+
+def image():
+    torch.manual_seed(0)
+    net = Image()
+    with torch.no_grad():
+        for norm in (net.norm, net.other):
+            norm.running_mean.normal_(), norm.running_var.uniform_(0.5, 2)
+    return net
+
+
+def test_images(slipway, tmp_path):
+    x = torch.randn(2, 3, 9, 9)
+    model = converted(slipway, tmp_path, image(), (x,))
+    assert operators(model) == {"Conv": 2, "HardSwish": 1, "HardSigmoid": 1, "Clip": 1, "GlobalAveragePool": 1, "Mul": 1}
+    done = slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.onnx")
+    assert "2 batch norms are folded into their convolutions; --no-algebra keeps them" in done.stderr
+    plain = converted(slipway, tmp_path, image(), (x,), "--no-algebra")
+    assert operators(plain)["BatchNormalization"] == 2
+    assert {"conv.weight", "norm.running_var"} <= {w.name for w in plain.graph.initializer}
+
+
+@pytest.mark.parametrize("opset, op", [(20, "InstanceNormalization"), (21, "GroupNormalization")])
+def test_group_norm(slipway, tmp_path, opset, op):
+    torch.manual_seed(0)
+    model = converted(slipway, tmp_path, nn.GroupNorm(4, 12), (torch.randn(2, 12, 5, 3),), "--opset", str(opset))
+    assert operators(model)[op] == 1
+    model = converted(slipway, tmp_path, nn.InstanceNorm2d(12), (torch.randn(2, 12, 5, 3),), "--opset", str(opset))
+    assert operators(model) == {"InstanceNormalization": 1}
+
+
+class Masked(nn.Module):
+    def forward(self, q, k, mask):
+        return functional.scaled_dot_product_attention(q, k, k, attn_mask=mask)
+
+
+@pytest.mark.parametrize("additive", [False, True])
+def test_rows_that_see_nothing(slipway, tmp_path, additive):
+    """Their result is 0; a NaN stays one."""
+    q, k = torch.randn(2, 2, 5, 4), torch.randn(2, 2, 5, 4)
+    q[1, 1, 3, 2] = float("nan")
+    mask = torch.rand(5, 5) > 0.4
+    mask[2], mask[3, 0] = False, True
+    if additive:
+        mask = torch.zeros(5, 5).masked_fill(~mask, float("-inf"))
+    converted(slipway, tmp_path, Masked(), (q, k, mask))
+
+
+class Twins(nn.Module):
+    def forward(self, x):
+        a, b = x.shape[:2]
+        y = x.reshape(a * b, -1)
+        parts = [torch.tanh(y + i).reshape(a, b, -1, 2) for i in range(4)]
+        return sum(p.transpose(1, 2).reshape(a, -1) for p in parts)
+
+
+def test_shapes_are_computed_once(slipway, tmp_path):
+    a, b = torch.export.Dim("a", min=2), torch.export.Dim("b", min=2)
+    model = converted(slipway, tmp_path, Twins(), (torch.randn(2, 3, 8),), dynamic_shapes=({0: a, 1: b},))
+    keys = [(n.op_type, tuple(n.input), tuple(x.SerializeToString() for x in n.attribute)) for n in model.graph.node]
+    assert len(keys) == len(set(keys))
+    assert operators(model)["Concat"] <= 3
+
+
+class Chosen(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x, i):
+        y = torch.cond(x.sum() > 0, lambda a: torch.tanh(self.inner(a)), lambda a: a - 1, (x,))
+        return y[:, i], x.sort(-1).values
+
+
+@pytest.mark.parametrize("module, inputs", [(Encoder(), ENCODER_INPUTS), (Chosen(), (torch.randn(3, 4), torch.tensor([1, 2]))), (Image(), (torch.randn(1, 3, 9, 9),))])
+def test_types_of_all_values(slipway, tmp_path, module, inputs):
+    model = converted(slipway, tmp_path, module, inputs)
+
+    def check(graph, inside):
+        stated = [v.name for v in graph.value_info]
+        assert len(stated) == len(set(stated))
+        known = {*stated, *(v.name for v in graph.output)}
+        assert {o for n in graph.node for o in n.output if o} == known
+        assert not {v.name for v in graph.output} & set(stated) and not {w.name for w in graph.initializer} & set(stated)
+        for n in graph.node:
+            for a in n.attribute:
+                if a.HasField("g"):
+                    assert not inside
+        return known
+
+    check(model.graph, False)
+
+
+def test_modules_of_nodes(slipway, tmp_path):
+    torch.manual_seed(0)
+    model = converted(slipway, tmp_path, Encoder(), ENCODER_INPUTS)
+    says = {n.output[0]: {p.key: p.value for p in n.metadata_props} for n in model.graph.node}
+    (gelu,) = (v for k, v in says.items() if k == "gelu")
+    assert set(gelu) == {"namespace"}
+    assert gelu["namespace"].startswith(": ") and "/layers.0: " in gelu["namespace"] and gelu["namespace"].endswith("/gelu: aten.gelu.default")
+    # As torch.onnx writes it.
+    torch.onnx.export(torch.export.load(tmp_path / "m.pt2"), f=str(tmp_path / "torch.onnx"), dynamo=True, verbose=False)
+    theirs = {p.key: p.value for n in onnx.load(str(tmp_path / "torch.onnx")).graph.node if n.output[0] == "gelu" for p in n.metadata_props}
+    assert gelu["namespace"] == theirs["namespace"]
+    model = converted(slipway, tmp_path, Encoder(), ENCODER_INPUTS, "--node-metadata", "all")
+    full = next({p.key: p.value for p in n.metadata_props} for n in model.graph.node if n.output[0] == "gelu")
+    for key in ("namespace", "pkg.torch.onnx.class_hierarchy", "pkg.torch.onnx.name_scopes"):
+        assert full[key] == theirs[key]
+    assert "functional.gelu" in full["pkg.torch.onnx.stack_trace"]
+    model = converted(slipway, tmp_path, Encoder(), ENCODER_INPUTS, "--node-metadata", "none")
+    assert not any(n.metadata_props for n in model.graph.node)
+
+
+def test_external_data_comes_back(slipway, tmp_path):
+    """What the optimizers of onnxruntime and Olive do: load with the data, change, save with external data, run."""
+    torch.manual_seed(0)
+    converted(slipway, tmp_path, Encoder(), ENCODER_INPUTS, "--external-data", "always")
+    feed = dict(zip(("ids", "mask"), (x.numpy() for x in ENCODER_INPUTS)))
+    want = session(tmp_path / "m.onnx").run(None, feed)[0]
+    assert (tmp_path / "m.onnx.data").exists()
+    loaded = onnx.load(str(tmp_path / "m.onnx"))
+    onnx.save(loaded, str(tmp_path / "again.onnx"), save_as_external_data=True, location="again.data")
+    np.testing.assert_array_equal(session(tmp_path / "again.onnx").run(None, feed)[0], want)
+    optimized = optimizer.optimize_model(str(tmp_path / "m.onnx"), model_type="bert", num_heads=4, hidden_size=32, opt_level=0)
+    optimized.save_model_to_file(str(tmp_path / "optimized.onnx"), use_external_data_format=True)
+    np.testing.assert_allclose(session(tmp_path / "optimized.onnx").run(None, feed)[0], want, rtol=1e-4, atol=1e-5)
+    onnxruntime.quantization.quantize_dynamic(str(tmp_path / "m.onnx"), str(tmp_path / "q.onnx"), use_external_data_format=True)
+    got = session(tmp_path / "q.onnx").run(None, feed)[0]
+    assert np.abs(got - want).max() < 0.3
