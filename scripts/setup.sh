@@ -159,7 +159,7 @@ setup_simdjson() {
 
 configure_and_build() {
   cd "$ROOT"
-  [[ -e "$BUILD/build.ninja" ]] || cmake --preset release
+  [[ -e "$BUILD/build.ninja" ]] || cmake --preset once
   cmake --build "$BUILD" -j "$JOBS" --target "$@"
 }
 
