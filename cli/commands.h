@@ -19,6 +19,7 @@ void AddConvert(CLI::App& app, int* code);
 void AddDiff(CLI::App& app, int* code);
 void AddInspect(CLI::App& app, int* code);
 void AddMinify(CLI::App& app, int* code);
+void AddPages(CLI::App& app);  // completion, man
 void AddQuantize(CLI::App& app, int* code);
 void AddRun(CLI::App& app, int* code);
 void AddShapes(CLI::App& app, int* code);
@@ -32,6 +33,10 @@ void AddFlags(CLI::App* cmd, driver::ConvertOptions& o, std::initializer_list<st
 std::function<void(uint64_t done, uint64_t total)> ProgressBar();
 // The closing line of a command that writes, and its remarks.
 void PrintSummary(const std::string& output, bool dry_run, const driver::ConvertSummary& summary);
+// The same as JSON on standard output (schemas/convert.schema.json).
+absl::Status PrintJson(const driver::ConvertOptions& o, const driver::ConvertSummary& summary);
+// Standard output.
+absl::Status WriteOut(std::string_view text);
 
 // "slipway 0.1.0 (ONNX opset 18 … 24, PT2 schema 7 … 8.20, torch operators 2.13.0)"
 std::string VersionText();

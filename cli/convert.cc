@@ -1,13 +1,11 @@
 // `slipway convert` and `slipway quantize`, and the flags of its table for whichever command takes them.
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <memory>
 
 #include "cli/commands.h"
 #include "driver/convert.h"
 #include "driver/quantize_report.h"
-#include "io/io_error.h"
 
 namespace slipway::cli {
 namespace {
@@ -82,9 +80,7 @@ void AddQuantize(CLI::App& app, int* code) {
     if (summary.quantized && (outcome.code == driver::kDone || outcome.code == driver::kNo)) {
       if (!state->quiet && !json) std::fputs(driver::ToTable(*summary.quantized).c_str(), stderr);
       if (state->json) {
-        const std::string text = driver::ToJson(*summary.quantized);
-        if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-          outcome = driver::Fail(io::IoError(errno, "standard output"));
+        if (absl::Status s = WriteOut(driver::ToJson(*summary.quantized)); !s.ok()) outcome = driver::Fail(s);
       }
     }
     if (outcome.code == driver::kDone && !state->quiet && !json) PrintSummary(o.output, o.dry_run, summary);
@@ -97,7 +93,7 @@ void AddConvert(CLI::App& app, int* code) {
   struct State {
     driver::ConvertOptions options;
     std::string diagnostics = "text";
-    bool quiet = false;
+    bool quiet = false, json = false;
   };
   auto state = std::make_shared<State>();
   driver::ConvertOptions& o = state->options;
@@ -110,6 +106,7 @@ void AddConvert(CLI::App& app, int* code) {
     AddFlag(cmd, o, flag, targets.empty() ? Plain(flag.help) : targets + ": " + Plain(flag.help));
   }
   AddDiagnostics(cmd, &state->diagnostics);
+  cmd->add_flag("--json", state->json, "the summary as one JSON object on standard output (schemas/convert.schema.json)");
   cmd->add_flag("-q,--quiet", state->quiet, "no summary");
   cmd->callback([state, code] {
     driver::ConvertOptions& o = state->options;
@@ -117,7 +114,11 @@ void AddConvert(CLI::App& app, int* code) {
     driver::ConvertSummary summary;
     driver::Outcome outcome = driver::Convert(o, &summary);
     const bool json = state->diagnostics == "json";
-    if (outcome.code == driver::kDone && !state->quiet && !json) PrintSummary(o.output, o.dry_run, summary);
+    if (outcome.code == driver::kDone && state->json) {
+      if (absl::Status s = PrintJson(o, summary); !s.ok()) outcome = driver::Fail(s);
+    } else if (outcome.code == driver::kDone && !state->quiet && !json) {
+      PrintSummary(o.output, o.dry_run, summary);
+    }
     Report(outcome, json);
     *code = outcome.code;
   });

@@ -29,6 +29,7 @@ void AddDiff(CLI::App& app, int* code) {
   cmd->add_option("--tolerance", o.tolerance, "floating-point elements that differ by no more are equal")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  cmd->add_flag("--by-value", o.by_value, "tensors of f64, f32, f16 and bf16 may be of different types: equal where the wider one, rounded to the narrower, is");
   cmd->add_flag("--json", state->json, "one JSON object (schemas/diff.schema.json)");
   AddDiagnostics(cmd, &state->diagnostics);
   cmd->callback([state, code] {

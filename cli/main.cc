@@ -68,6 +68,7 @@ int main(int argc, char** argv) {
   slipway::cli::AddUnpack(app, &code);
   slipway::cli::AddDiff(app, &code);
   slipway::cli::AddVerify(app, &code);
+  slipway::cli::AddPages(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {

@@ -2,13 +2,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 
 #include "base/byte_count.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "cli/commands.h"
+#include "io/io_error.h"
 
 namespace slipway::cli {
 namespace {
@@ -32,6 +35,24 @@ void PrintSummary(const std::string& output, bool dry_run, const driver::Convert
   std::fprintf(stderr, "%s%s: %d nodes -> %d, dims %s, weights %s, %s written, %.0f ms, peak %s\n",
                dry_run ? "dry run, " : "", name.c_str(), s.nodes_before, s.nodes_after, Shown(dims, kMostLine).c_str(),
                weights.c_str(), written.c_str(), s.seconds * 1e3, peak.c_str());
+}
+
+absl::Status PrintJson(const driver::ConvertOptions& o, const driver::ConvertSummary& s) {
+  json::Writer w;
+  w.BeginObject().Key("version").Int(1).Key("output").String(o.output).Key("dry_run").Bool(o.dry_run);
+  if (s.tensors > 0) w.Key("tensors").Int(s.tensors);
+  else w.Key("nodes_before").Int(s.nodes_before).Key("nodes").Int(s.nodes_after);
+  w.Key("dims").BeginArray();
+  for (const std::string& dim : s.dims) w.String(dim);
+  w.EndArray().Key("weight_bytes").Int(s.weight_bytes).Key("bytes_written").Int(s.bytes_written);
+  w.Key("seconds").Double(s.seconds).Key("peak_bytes").Int(s.peak_rss).Key("notes").BeginArray();
+  for (const std::string& line : s.lines) w.String(line);
+  return WriteOut(w.EndArray().EndObject().Take() + "\n");
+}
+
+absl::Status WriteOut(std::string_view text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  return written ? absl::OkStatus() : io::IoError(errno, "standard output");
 }
 
 std::function<void(uint64_t, uint64_t)> ProgressBar() {

@@ -9,6 +9,24 @@ function(slipway_see_rooms target)
   target_include_directories(${target} PRIVATE ${view})
 endfunction()
 
+# Sources of a room in files of several (unity_groups.py), with SLIPWAY_UNITY. Not kernels, which have flags of their own and of which
+# every instruction is measured.
+function(slipway_unity name variable)
+  if(NOT SLIPWAY_UNITY OR name STREQUAL "kernels")
+    return()
+  endif()
+  find_program(PYTHON3 python3 REQUIRED)
+  set(together ${${variable}})
+  list(FILTER together INCLUDE REGEX "\\.cc$")
+  list(FILTER together EXCLUDE REGEX "/loops/")
+  set(apart ${${variable}})
+  list(REMOVE_ITEM apart ${together})
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${together} cmake/unity_groups.py)
+  execute_process(COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/cmake/unity_groups.py ${CMAKE_BINARY_DIR}/unity/${name} 3500 ${together}
+    OUTPUT_VARIABLE files COMMAND_ERROR_IS_FATAL ANY)
+  set(${variable} ${files} ${apart} PARENT_SCOPE)
+endfunction()
+
 function(slipway_room name)
   cmake_parse_arguments(ARG "" "" "ROOMS;LIBS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${name}/*.cc ${CMAKE_SOURCE_DIR}/${name}/*.S)
@@ -20,6 +38,7 @@ function(slipway_room name)
     target_link_libraries(room_${name} INTERFACE ${ARG_LIBS})
     return()
   endif()
+  slipway_unity(${name} sources)
   add_library(room_${name} STATIC ${sources})
   slipway_see_rooms(room_${name} ${name} ${ARG_ROOMS})
   if(NOT name STREQUAL "kernels")  # other flags, few headers

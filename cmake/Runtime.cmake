@@ -30,6 +30,7 @@ function(slipway_native_template)
     -fuse-ld=bfd -static-libstdc++ -static-libgcc -Wl,--exclude-libs,ALL -Wl,-Bsymbolic -Wl,--gc-sections -Wl,--hash-style=gnu
     -Wl,--build-id=sha1 -Wl,-z,now -Wl,-z,relro -Wl,-z,noexecstack -Wl,-z,defs -Wl,-z,max-page-size=65536
     -Wl,--version-script=${CMAKE_SOURCE_DIR}/runtime/exports.map -Wl,-T,${CMAKE_SOURCE_DIR}/runtime/template.ld -Wl,-soname,${soname})
+  slipway_runs_on_old_glibc(slipway_runtime)
   set(template ${CMAKE_BINARY_DIR}/generated/template.so)
   add_custom_command(OUTPUT ${template}
     COMMAND ${CMAKE_STRIP} -s -R .note.stapsdt -R .comment -o ${template} $<TARGET_FILE:slipway_runtime>

@@ -143,7 +143,7 @@ absl::Status Quantize(const Target& target, Conversion& c) {
   const ConvertOptions& o = c.options;
   if (o.quantize.empty()) return absl::OkStatus();
   if (c.archive.programs.size() != 1)
-    return WithHelp(absl::UnimplementedError("quantizing an archive of several programs"), "slipway unpack divides it");
+    return WithHelp(absl::UnimplementedError("quantizing an archive of several programs"), kHowToDivide);
   const bool aten = target.passes.empty();  // nothing legalizes the program: it is spelled in torch's operators
   ASSIGN_OR_RETURN(c.summary.quantized, QuantizeProgram(c.program(), o, aten, o.output.empty() ? "." : FolderOf(o.output)));
   return CheckRequired(o, *c.summary.quantized);
@@ -253,7 +253,7 @@ absl::StatusOr<ir::Archive> ReadPrograms(const ConvertOptions& o, const Reader& 
     for (const auto& p : archive.programs) names.push_back(p->name);
     return WithPlace(WithHelp(absl::UnimplementedError(text::StrCat("an archive of ", names.size(), " programs (",
                                                                     text::Join(names, ", "), ")")),
-                              "slipway unpack divides it"),
+                              kHowToDivide),
                      o.inputs[0]);
   }
   if (o.weights.empty()) return archive;

@@ -54,6 +54,7 @@ struct ConvertOptions {
   std::string dtype;  // "": as they are
   std::vector<std::string> include, exclude, rename;
   uint64_t max_shard_size = 0;  // bytes; 0: 5GB
+  std::string tied = "copy";
   int shards = 0;              // 0: by size
   int tp = 0;                  // 0: not split
   std::string tp_rules;
@@ -81,8 +82,9 @@ struct ConvertOptions {
 };
 
 // The targets that a flag is for, as bits.
-inline constexpr unsigned kOnnx = 1, kPt2 = 2, kSo = 4, kNativePt2 = 8, kSafetensors = 16;
+inline constexpr unsigned kOnnx = 1, kPt2 = 2, kSo = 4, kNativePt2 = 8, kSafetensors = 16, kTorch = 32;
 inline constexpr unsigned kNative = kSo | kNativePt2, kPrograms = kOnnx | kPt2 | kNative, kAll = kPrograms | kSafetensors;
+inline constexpr unsigned kTensors = kSafetensors | kTorch, kEvery = kAll | kTorch;
 
 struct ConvertFlag {
   enum Kind : uint8_t {
@@ -150,7 +152,7 @@ using O = ConvertOptions;
 // All flags that say how to convert; not those of where from and where to, or of how to report. A new one is a field above
 // and a row here.
 inline constexpr ConvertFlag kTable[] = {
-    Flag<&O::to>("to", kAll, "onnx|pt2|so|native-pt2|safetensors", "the format, where OUT's suffix does not say it"),
+    Flag<&O::to>("to", kEvery, "onnx|pt2|so|native-pt2|safetensors|torch", "the format, where OUT's suffix does not say it"),
     Flag<&O::weights>("weights", kPrograms, "FILE",
                       "safetensors files, checkpoints or folders of shards whose tensors replace the program's by name; names they "
                       "lack are an error, and so are other shapes and types, but floating-point types are cast to the program's. "
@@ -165,7 +167,7 @@ inline constexpr ConvertFlag kTable[] = {
     Flag<&O::require_dynamic>("require-dynamic", kPrograms, "INPUT:AXIS",
                               "exit code 4 with the reason where that dimension is static; may be repeated"),
     Flag<&O::allow_missing>("allow-missing", kPrograms, "", "names that the files of `--weights` lack keep the archive's values"),
-    Flag<&O::key>("key", kAll, "PATH",
+    Flag<&O::key>("key", kEvery, "PATH",
                   "the dict of a nested checkpoint that holds the tensors: `model.state_dict`; `.` is the outermost"),
     Flag<&O::opset>("opset", kOnnx, "N", "the opset to declare, exactly; 18 … 24"),
     Flag<&O::onnx_form>("onnx-form", kOnnx, "exact|portable|ort",
@@ -213,10 +215,12 @@ inline constexpr ConvertFlag kTable[] = {
                          "the programs only. torch wants the weights back before it loads them; slipway reads such archives"),
     Flag<&O::dtype>("dtype", kSafetensors, "bf16|f16|f32",
                     "cast f64, f32, f16 and bf16 tensors on the way, rounded to nearest even; others stay"),
-    Flag<&O::include>("include", kSafetensors, "RE",
+    Flag<&O::include>("include", kTensors, "RE",
                       "only the tensors whose names the regular expression is found in; may be repeated"),
-    Flag<&O::exclude>("exclude", kSafetensors, "RE", "without the tensors whose names the expression is found in; may be repeated"),
-    Flag<&O::rename>("rename", kSafetensors, "RE=>TEXT", "on every name that is left, in order; `$1` is a group. May be repeated"),
+    Flag<&O::exclude>("exclude", kTensors, "RE", "without the tensors whose names the expression is found in; may be repeated"),
+    Flag<&O::rename>("rename", kTensors, "RE=>TEXT", "on every name that is left, in order; `$1` is a group. May be repeated"),
+    Flag<&O::tied>("tied", kSafetensors, "copy|drop",
+                   "tensors that share all their values with another one, as tied weights do: written again, or only the first by name"),
     Flag<&O::max_shard_size>("max-shard-size", kSafetensors, "SIZE",
                              "into a folder: the most bytes of a shard, `5GB` if not said (`KB MB GB TB`, `KiB MiB GiB TiB`)"),
     Flag<&O::shards>("shards", kSafetensors, "N", "into a folder: exactly N shards of about the same size"),
@@ -247,12 +251,12 @@ inline constexpr ConvertFlag kTable[] = {
     Flag<&O::world_size>("world-size", kSafetensors, "N", "with `--rank`: how many processes there are; 1: the environment is not asked"),
     Flag<&O::metadata>("metadata", kAll, "KEY=VALUE",
                        "stored in the output, in a PT2 archive as an extra file of that name; may be repeated"),
-    Flag<&O::check_crc>("check-crc", kAll, "",
+    Flag<&O::check_crc>("check-crc", kEvery, "",
                         "compares all weights with the CRC-32 that the source states (archives and checkpoints) before anything is "
                         "written; exit code 3 where one is wrong. Without it those are compared that are read or copied through memory"),
-    Flag<&O::max_output>("max-output", kAll, "SIZE",
+    Flag<&O::max_output>("max-output", kEvery, "SIZE",
                          "the most bytes to write (exit code 6); if not said, 1 GiB and four times what the input's weights take"),
-    Flag<&O::dry_run>("dry-run", kAll, "", "all but the writing"),
+    Flag<&O::dry_run>("dry-run", kEvery, "", "all but the writing"),
     Flag<&O::verify_each>("verify-each", kOnnx | kNative, "",
                           "checks the program's consistency after every pass; a failure is a bug (exit code 70)"),
 };

@@ -1,14 +1,15 @@
-// From named tensors, wherever they are kept, to safetensors: merge, choose, rename, cast, split.
+// From named tensors, wherever they are kept, to safetensors: merge, choose, rename, cast, split. And to torch.save's checkpoints, where
+// tensors that share values go on sharing them.
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <set>
 
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "driver/quantize.h"
 #include "driver/ranks.h"
 #include "driver/target.h"
+#include "exporters/pt2/torch_save.h"
 #include "exporters/safetensors/safetensors.h"
 #include "weights/cast.h"
 #include "weights/names.h"
@@ -39,6 +40,7 @@ struct Chosen {
   uint64_t bytes = 0;
   int left_out = 0, cast = 0;
   int copies = 0;  // tensors whose values another one shares
+  std::vector<std::string> tied;  // of those, what --tied drop leaves out, with what they are the same as
 };
 
 absl::StatusOr<Chosen> Choose(Conversion& c, const weights::NameRules& names) {
@@ -46,7 +48,12 @@ absl::StatusOr<Chosen> Choose(Conversion& c, const weights::NameRules& names) {
   Chosen out;
   std::map<std::string, std::string> origin;  // by the name that is written
   std::vector<std::string> clashes;
-  std::set<std::pair<const ir::Storage*, int64_t>> places;
+  struct Place {
+    std::string name;
+    std::vector<int64_t> sizes, strides;
+    ir::DType dtype;
+  };
+  std::map<std::pair<const ir::Storage*, int64_t>, Place> places;
   Storages storages;
   for (const std::string& path : c.options.inputs) {
     auto set = c.reader.Tensors(path, c.options.key);
@@ -66,7 +73,16 @@ absl::StatusOr<Chosen> Choose(Conversion& c, const weights::NameRules& names) {
         continue;
       }
       const ir::TensorRef* whole = tensor.whole();
-      if (tensor.numel() > 0 && whole && !places.emplace(whole->storage.get(), whole->offset).second) ++out.copies;
+      if (tensor.numel() > 0 && whole) {
+        const Place here = {*renamed, {whole->sizes.begin(), whole->sizes.end()}, {whole->strides.begin(), whole->strides.end()}, whole->dtype};
+        const auto [first, fresh] = places.emplace(std::pair(whole->storage.get(), whole->offset), here);
+        const Place& there = first->second;
+        if (!fresh && c.options.tied == "drop" && there.sizes == here.sizes && there.strides == here.strides && there.dtype == here.dtype) {
+          out.tied.push_back(text::StrCat("'", *renamed, "' is left out: it is '", there.name, "'"));
+          continue;
+        }
+        out.copies += !fresh;
+      }
       const bool casts = to != ir::DType::kUnknown && weights::FindCast(tensor.dtype, to);
       out.cast += casts;
       out.bytes += tensor.nbytes();
@@ -100,6 +116,7 @@ void Summarize(const Chosen& chosen, const exporters::SafetensorsReport& report,
     if (count > 0) c.summary.lines.push_back(text::StrCat(count, what));
   };
   say(chosen.left_out, " tensors are left out");
+  c.summary.lines.insert(c.summary.lines.end(), chosen.tied.begin(), chosen.tied.end());
   say(chosen.cast, text::StrCat(" tensors are cast to ", c.options.dtype));
   say(chosen.copies, " tensors share values with others and are written again: the format holds no aliases");
   if (IsFolder(c.options.output)) say(report.files, report.files == 1 ? " file" : " files");
@@ -159,6 +176,28 @@ absl::Status WriteTensors(Conversion& c) {
                          : exporters::ExportSafetensors(chosen->tensors, o.output, *options);
   if (!report.ok()) return report.status();
   Summarize(*chosen, *report, c);
+  return absl::OkStatus();
+}
+
+absl::Status WriteCheckpoint(Conversion& c) {
+  const ConvertOptions& o = c.options;
+  if (IsFolder(o.output)) return UsageError("a torch.save checkpoint is one file", "end its name in .pt or .bin; shards are safetensors");
+  auto names = weights::NameRules::Parse(o.include, o.exclude, o.rename);
+  if (!names.ok()) return UsageError(std::string(names.status().message()));
+  ASSIGN_OR_RETURN(const Chosen chosen, Choose(c, *names));
+  std::vector<exporters::NamedTensor> tensors;
+  for (const weights::NamedTensor& t : chosen.tensors) {
+    RETURN_IF_ERROR(WithPlace(ir::Validate(t.tensor), t.name));
+    const ir::TensorRef* whole = t.tensor.whole();
+    if (whole == nullptr)
+      return WithHelp(absl::UnimplementedError(text::StrCat("'", t.name, "' lies in several pieces")), "convert to safetensors first");
+    tensors.push_back({t.name, *whole});
+  }
+  ASSIGN_OR_RETURN(const exporters::TorchSaveReport report, exporters::ExportTorchSave(tensors, o.output, c.max_output, o.dry_run));
+  if (chosen.left_out > 0) c.summary.lines.push_back(text::StrCat(chosen.left_out, " tensors are left out"));
+  c.summary.tensors = static_cast<int>(chosen.tensors.size());
+  c.summary.weight_bytes = report.tensor_bytes;
+  c.summary.bytes_written = report.file_bytes;
   return absl::OkStatus();
 }
 

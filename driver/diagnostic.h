@@ -62,6 +62,8 @@ absl::Status AnswerIsNo(std::string_view cause, std::string_view id);
 // Unimplemented: what a target cannot express, a diagnostic each, and at the end one that names all: "not supported `where`: …".
 absl::Status UnsupportedError(const std::vector<passes::Unsupported>& unsupported, std::string_view where);
 inline constexpr std::string_view kByKernels = "by native kernels";
+inline constexpr std::string_view kHowKernels = "--plugin LIBRARY brings kernels of your own; docs/native.md";
+inline constexpr std::string_view kHowToDivide = "slipway unpack divides it";
 
 // The status with an id, a place or a help for its diagnostic. What it has already stays, and so does an empty text.
 absl::Status WithId(absl::Status s, std::string_view id);

@@ -245,6 +245,10 @@ absl::Status DescribeOnnx(const Source& s, FileReport* report) {
   return Describe(model, report);
 }
 
+constexpr std::string_view kHowPrograms =
+    "torch.export.save(torch.export.export(model, args), 'model.pt2') makes a program; where save refuses one (masks made of "
+    "functions), save program.run_decompositions({})";
+
 constexpr Format kFormats[] = {
     {"dlpack", "library of tensors", "", IsLibrary, nullptr, ReadLibrary, nullptr, nullptr},
     {"shards", "shards", "", IsShards, nullptr, ReadShards, nullptr, DescribeShards},
@@ -260,7 +264,8 @@ constexpr Format kFormats[] = {
 absl::Status Unknown(const Source& source) {
   if (TextOf(source).starts_with("PK"))
     if (auto zip = io::ZipReader::Open(source.file); !zip.ok()) return zip.status();
-  return absl::InvalidArgumentError(text::StrCat(source.path, ": of no format that slipway reads"));
+  return WithHelp(absl::InvalidArgumentError(text::StrCat(source.path, ": of no format that slipway reads")),
+                  text::StrCat("programs are what torch.export.save writes, weights safetensors or torch.save's; ", kHowPrograms));
 }
 
 absl::Status NotUnderstood(const Source& source, std::string_view what) {
@@ -292,8 +297,9 @@ absl::StatusOr<ir::Archive> OpenArchive(const Source& source) {
   if (!format.ok()) return format.status();
   if ((*format)->opaque) return NotUnderstood(source, "program");
   if (!(*format)->programs)
-    return absl::UnimplementedError(text::StrCat(
-        source.path, ": a ", (*format)->title, (*format)->tensors ? " holds weights, no program" : ", of which no program is read"));
+    return WithHelp(absl::UnimplementedError(text::StrCat(source.path, ": a ", (*format)->title,
+                                                          (*format)->tensors ? " holds weights, no program" : ", of which no program is read")),
+                    kHowPrograms);
   auto archive = (*format)->programs(source);
   if (!archive.ok()) return archive;
   for (const auto& p : archive->programs)

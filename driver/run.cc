@@ -7,9 +7,12 @@
 #include <map>
 
 #include "base/json.h"
+#include "base/status_macros.h"
 #include "base/text.h"
 #include "base/utf8.h"
+#include "driver/diagnostic.h"
 #include "driver/format.h"
+#include "driver/inspect.h"
 #include "driver/onnx_runtime.h"
 #include "driver/pass_context.h"
 #include "driver/plugins.h"
@@ -45,8 +48,8 @@ void AddRows(std::map<std::string, RunReport::Row> rows, RunReport& report) {
 absl::StatusOr<RunReport> RunLibrary(const RunOptions& options) {
   RunReport report;
   auto begin = Clock::now();
-  auto inputs = ReadInputs(options.inputs);
-  if (!inputs.ok()) return inputs.status();
+  auto inputs = ReadInputs(options.inputs, options.model);
+  if (!inputs.ok()) return WithPlace(inputs.status(), options.inputs);
   auto library = NativeLibrary::Open(options.model, options.plugins);
   if (!library.ok()) return library.status();
   report.load_seconds = Since(begin);
@@ -74,8 +77,8 @@ absl::StatusOr<RunReport> RunLibrary(const RunOptions& options) {
 // Loading and the first run are one process; how long each takes is not known. Outputs that are no tensors of numbers are left out.
 absl::StatusOr<RunReport> RunModel(const RunOptions& options) {
   RunReport report;
-  auto inputs = ReadInputs(options.inputs);
-  if (!inputs.ok()) return inputs.status();
+  auto inputs = ReadInputs(options.inputs, options.model);
+  if (!inputs.ok()) return WithPlace(inputs.status(), options.inputs);
   const std::vector<Tensors> sets(static_cast<size_t>(options.repeat), *inputs);
   const Clock::time_point begin = Clock::now();
   auto runs = RunOnnx(options.model, sets, {.python = options.python, .threads = options.threads, .lenient = true});
@@ -90,24 +93,39 @@ absl::StatusOr<RunReport> RunModel(const RunOptions& options) {
   return report;
 }
 
+// The names of the model's inputs, in the order of input.0, input.1, …: tensors and symbolic numbers.
+absl::StatusOr<std::vector<std::string>> InputNames(const std::string& model) {
+  ASSIGN_OR_RETURN(const FileReport report, Inspect(model));
+  std::vector<std::string> names;
+  if (report.programs.size() != 1) return names;
+  for (const TensorRow& row : report.programs[0].inputs)
+    if (!row.dtype.empty()) names.push_back(row.name);
+  return names;
+}
+
 }  // namespace
 
-absl::StatusOr<std::vector<ir::TensorRef>> ReadInputs(const std::string& path) {
+absl::StatusOr<std::vector<ir::TensorRef>> ReadInputs(const std::string& path, const std::string& model) {
   auto file = io::MappedFile::Open(path);
   if (!file.ok()) return file.status();
   auto set = importers::ReadSafetensors(*file);
   if (!set.ok()) return set.status();
-  std::vector<ir::TensorRef> inputs(set->tensors.size());
-  for (const auto& [name, tensor] : set->tensors) {
-    const std::optional<size_t> n = [&]() -> std::optional<size_t> {
-      for (size_t i = 0; i < inputs.size(); ++i)
-        if (name == text::StrCat("input.", i)) return i;
-      return std::nullopt;
-    }();
-    if (!n)
-      return absl::InvalidArgumentError(
-          text::StrCat(path, ": '", name, "' is none of input.0 to input.", inputs.size() - 1));
-    inputs[*n] = tensor;
+  std::vector<std::string> names;
+  for (size_t i = 0; i < set->tensors.size(); ++i) names.push_back(text::StrCat("input.", i));
+  const auto known = [&](const auto& tensor) { return std::find(names.begin(), names.end(), tensor.first) != names.end(); };
+  if (!std::all_of(set->tensors.begin(), set->tensors.end(), known)) {
+    const std::string numbers = names.empty() ? "" : names.front() + (names.size() > 1 ? " to " + names.back() : "");
+    ASSIGN_OR_RETURN(names, InputNames(model));
+    for (const auto& [name, tensor] : set->tensors)
+      if (std::find(names.begin(), names.end(), name) == names.end())
+        return WithHelp(absl::InvalidArgumentError(text::StrCat("'", name, "' is no input: ", text::Join(names, ", "), "; nor one of ", numbers)),
+                        "name the tensors as the inputs, in any order, or input.0, input.1, … in theirs");
+  }
+  std::vector<ir::TensorRef> inputs;
+  for (const std::string& name : names) {
+    const auto tensor = set->tensors.find(name);
+    if (tensor == set->tensors.end()) return absl::InvalidArgumentError(text::StrCat("there is no tensor for the input '", name, "'"));
+    inputs.push_back(tensor->second);
   }
   return inputs;
 }
@@ -124,10 +142,10 @@ absl::StatusOr<RunReport> Run(const RunOptions& options) {
   auto archive = OpenArchive(*source);
   if (!archive.ok()) return archive.status();
   if (archive->programs.size() != 1)
-    return absl::UnimplementedError(text::StrCat("an archive of ", archive->programs.size(), " programs"));
+    return WithHelp(absl::UnimplementedError(text::StrCat("an archive of ", archive->programs.size(), " programs")), kHowToDivide);
   ir::Program& p = *archive->programs[0];
-  auto inputs = ReadInputs(options.inputs);
-  if (!inputs.ok()) return inputs.status();
+  auto inputs = ReadInputs(options.inputs, options.model);
+  if (!inputs.ok()) return WithPlace(inputs.status(), options.inputs);
   report.load_seconds = Since(begin);
 
   begin = Clock::now();
@@ -140,7 +158,7 @@ absl::StatusOr<RunReport> Run(const RunOptions& options) {
   std::vector<passes::Unsupported> lacking;
   auto planned = planner::PlanFor(p, *inputs, plan_options, &lacking);
   if (!planned.ok())
-    return absl::IsUnimplemented(planned.status()) && !lacking.empty() ? UnsupportedError(lacking, kByKernels) : planned.status();
+    return absl::IsUnimplemented(planned.status()) && !lacking.empty() ? WithHelp(UnsupportedError(lacking, kByKernels), kHowKernels) : planned.status();
   planner::Runner runner(*std::move(planned), plan_options, options.profile,
                          options.threads > 0 ? options.threads : kernels::DefaultThreads());
   report.plan_seconds = Since(begin);

@@ -47,8 +47,8 @@ struct RunReport {
   std::vector<Row> profile;  // slowest first; empty without `profile`
 };
 
-// The tensors input.0, input.1, … of a .safetensors file, which holds nothing else.
-absl::StatusOr<std::vector<ir::TensorRef>> ReadInputs(const std::string& path);
+// The tensors of a .safetensors file, which are named input.0, input.1, … or as the inputs of the file `model`; in the inputs' order.
+absl::StatusOr<std::vector<ir::TensorRef>> ReadInputs(const std::string& path, const std::string& model);
 
 // Inputs and outputs are numbered in flattened order, tensors and symbolic numbers (0-d i64, f64, bool) only. Errors:
 // InvalidArgument for inputs that the program does not take and data that an operator refuses; Unimplemented naming

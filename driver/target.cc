@@ -16,6 +16,7 @@ absl::Status WriteLibrary(Conversion& c);
 absl::Status WritePackage(Conversion& c);
 absl::Status WritePt2(Conversion& c);      // convert_pt2.cc
 absl::Status WriteTensors(Conversion& c);  // convert_weights.cc
+absl::Status WriteCheckpoint(Conversion& c);
 
 namespace {
 
@@ -29,7 +30,12 @@ constexpr Target kTargets[] = {
     {"so", kSo, ".so", "a library", Target::kOneProgram, kNativePasses, NativeLegality, WriteLibrary},
     {"native-pt2", kNativePt2, "", "a library", Target::kOneProgram, kNativePasses, NativeLegality, WritePackage},
     {"safetensors", kSafetensors, ".safetensors", "safetensors", Target::kTensors, {}, nullptr, WriteTensors},
+    {"torch", kTorch, ".pt|.bin|.pth", "a torch.save checkpoint", Target::kTensors, {}, nullptr, WriteCheckpoint},
 };
+
+std::vector<std::string_view> SuffixesOf(const Target& t) {
+  return t.suffix.empty() ? std::vector<std::string_view>() : text::Split(t.suffix, '|');
+}
 
 }  // namespace
 
@@ -49,8 +55,10 @@ absl::StatusOr<const Target*> TargetOf(const ConvertOptions& o) {
   if (o.output == "-")
     return UsageError("standard output is not written to: outputs appear whole or not at all", "-o ./- names a file of that name");
   if (const Target* named = FindTarget(o.to)) return named;
-  const auto it = std::find_if(std::begin(kTargets), std::end(kTargets),
-                               [&](const Target& t) { return !t.suffix.empty() && o.output.ends_with(t.suffix); });
+  const auto it = std::find_if(std::begin(kTargets), std::end(kTargets), [&](const Target& t) {
+    const auto suffixes = SuffixesOf(t);
+    return std::any_of(suffixes.begin(), suffixes.end(), [&](std::string_view suffix) { return o.output.ends_with(suffix); });
+  });
   const bool suffixed = o.to.empty() && it != std::end(kTargets);
   if (suffixed && IsFolder(o.output))
     return UsageError(text::StrCat("'", o.output, "' is a folder, and its suffix that of ", it->title),
@@ -59,7 +67,7 @@ absl::StatusOr<const Target*> TargetOf(const ConvertOptions& o) {
   if (o.to.empty() && IsFolder(o.output)) return FindTarget("safetensors");
   std::vector<std::string_view> suffixes;
   for (const Target& t : kTargets)
-    if (!t.suffix.empty()) suffixes.push_back(t.suffix);
+    for (std::string_view suffix : SuffixesOf(t)) suffixes.push_back(suffix);
   return UsageError(text::StrCat("the output format is not known from '", o.output, "'"),
                     text::StrCat("end the name in ", text::Join(suffixes, ", "), ", or in / for a folder of shards, or give --to"),
                     id::kUnknownFormat);

@@ -43,7 +43,7 @@ struct Target {
   enum Takes : uint8_t { kOneProgram, kSeveralPrograms, kTensors };
   std::string_view name;    // for --to
   unsigned bit;             // in ConvertFlag::targets
-  std::string_view suffix;  // of outputs, ".onnx"; "" where --to must say it
+  std::string_view suffix;  // of outputs, ".onnx", several with a | between them; "" where --to must say it
   std::string_view title;   // in messages: "ONNX" takes one program
   Takes takes;
   absl::Span<const passes::Pipeline* const> passes;

@@ -33,7 +33,7 @@ struct Inputs {
 absl::StatusOr<Inputs> FilesOf(const VerifyOptions& o) {
   Inputs in;
   for (const std::string& path : o.inputs) {
-    auto tensors = ReadInputs(path);
+    auto tensors = ReadInputs(path, o.a);
     if (!tensors.ok()) return WithPlace(tensors.status(), path);
     in.tensors.push_back(*std::move(tensors));
     in.sets.emplace_back().source = path;

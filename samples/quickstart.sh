@@ -12,7 +12,7 @@ convert() {
 
 setup_packages
 setup_onnx
-setup_build slipway
+setup_build shipped
 setup_minilm
 setup_venv samples
 step "samples/minilm.pt2 + model.safetensors -> build/minilm.onnx" convert

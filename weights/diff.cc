@@ -12,6 +12,7 @@
 #include "io/inputs.h"
 #include "io/io_error.h"
 #include "ir/sharded.h"
+#include "weights/cast.h"
 #include "weights/compare.h"
 
 namespace slipway::weights {
@@ -21,6 +22,25 @@ std::string TypeOf(const ir::ShardedTensor& t) {
   return text::StrCat(ir::Name(t.dtype), "[", text::Join(t.sizes, ","), "]");
 }
 
+// The type that elements of both are compared in: their own, or of two floating-point types the narrower one, so that a tensor and
+// its rounded copy are equal; of f16 and bf16, which do not hold each other's numbers, f32. kUnknown for others.
+ir::DType CommonType(ir::DType a, ir::DType b) {
+  if (a == b) return a;
+  if (!FindCast(a, b) || !FindCast(b, a)) return ir::DType::kUnknown;
+  if (ir::BitSize(a) == ir::BitSize(b)) return ir::DType::kFloat32;
+  return ir::BitSize(a) < ir::BitSize(b) ? a : b;
+}
+
+// A run of elements of one type as another; in `buffer` where that is not the same.
+const uint8_t* As(ir::DType to, ir::DType from, absl::Span<const uint8_t> run, int64_t elements, std::string* buffer) {
+  if (to == from) return run.data();
+  buffer->resize(static_cast<size_t>(elements) * ir::ByteSize(to));
+  uint8_t* const out = reinterpret_cast<uint8_t*>(buffer->data());
+  FindCast(from, to)(run.data(), out, static_cast<uint64_t>(elements));
+  return out;
+}
+
+// Of equal sizes; of types with one in common.
 absl::Status CompareValues(const ir::ShardedTensor& a, const ir::ShardedTensor& b, double tolerance, DiffRow* row) {
   if (absl::Status s = ir::Validate(a); !s.ok()) return s;
   if (absl::Status s = ir::Validate(b); !s.ok()) return s;
@@ -28,20 +48,22 @@ absl::Status CompareValues(const ir::ShardedTensor& a, const ir::ShardedTensor& 
   if (!x.ok()) return x.status();
   auto y = ir::ElementReader::Open(b);
   if (!y.ok()) return y.status();
-  const bool numbers = ir::IsFloating(a.dtype) || ir::IsComplex(a.dtype);
-  Comparison comparison(a.dtype, {.atol = numbers ? tolerance : 0});
+  const ir::DType type = CommonType(a.dtype, b.dtype);
+  const bool numbers = ir::IsFloating(type) || ir::IsComplex(type);
+  Comparison comparison(type, {.atol = numbers ? tolerance : 0});
   // Types below a byte are read as bytes, in steps of whole elements.
-  const bool parts = ir::ByteSize(a.dtype) == 0;
+  const bool parts = ir::ByteSize(type) == 0;
   int64_t step = std::max(x->step(), y->step());
   if (parts) step = step / 3 * 3;
+  std::string cast_a, cast_b;
   for (int64_t done = 0; x->left() > 0;) {
     const absl::Span<const uint8_t> p = x->NextDense(step), q = y->NextDense(step);
     const int64_t bytes = static_cast<int64_t>(p.size());
-    const int64_t elements =
-        parts ? std::min(bytes * 8 / ir::BitSize(a.dtype), row->elements - done) : bytes / x->item();
-    comparison.Add(p.data(), q.data(), elements);
+    const int64_t elements = parts ? std::min(bytes * 8 / ir::BitSize(type), row->elements - done) : bytes / x->item();
+    comparison.Add(As(type, a.dtype, p, elements, &cast_a), As(type, b.dtype, q, elements, &cast_b), elements);
     done += elements;
   }
+  row->compared_as = type;
   row->unequal = comparison.result().unequal;
   row->one_nan = comparison.result().one_nan;
   row->max_abs = comparison.result().max_abs;
@@ -79,13 +101,12 @@ absl::StatusOr<DiffReport> Diff(ir::TensorSet first, ir::TensorSet second, const
     const ir::ShardedTensor& b = other->second;
     row.b = TypeOf(b);
     row.elements = a.numel();
-    if (a.dtype != b.dtype || a.sizes != b.sizes) {
-      row.kind = DiffRow::kType;
-    } else {
+    if (a.dtype != b.dtype || a.sizes != b.sizes) row.kind = DiffRow::kType;
+    if (a.sizes == b.sizes && CommonType(a.dtype, b.dtype) != ir::DType::kUnknown) {
       if (absl::Status s = CompareValues(a, b, options.tolerance, &row); !s.ok())
         return io::Prefixed(text::StrCat("'", name, "': "), s);
       report.bytes += a.nbytes() + b.nbytes();
-      if (row.unequal == 0) {
+      if (row.unequal == 0 && (row.kind != DiffRow::kType || options.by_value)) {
         ++report.equal;
         continue;
       }
@@ -109,6 +130,13 @@ namespace {
 
 std::string Shown(std::string_view name) { return text::Printable(text::Shortened(name, 400)); }
 
+std::string ValuesText(const DiffRow& r) {
+  std::string out = text::StrCat(r.unequal, " of ", r.elements, " differ");
+  if (r.unequal > r.one_nan) text::StrAppend(&out, ", by at most ", Number(r.max_abs));
+  if (r.one_nan > 0) text::StrAppend(&out, ", ", r.one_nan, " NaN in one only");
+  return out;
+}
+
 }  // namespace
 
 std::string ToTable(const DiffReport& report, const DiffOptions& options) {
@@ -127,11 +155,10 @@ std::string ToTable(const DiffReport& report, const DiffOptions& options) {
         break;
       case DiffRow::kType:
         text::StrAppend(&out, r.a, " in A, ", r.b, " in B");
+        if (r.compared_as != ir::DType::kUnknown) text::StrAppend(&out, "; as ", ir::Name(r.compared_as), " ", ValuesText(r));
         break;
       case DiffRow::kValues:
-        text::StrAppend(&out, r.a, "  ", r.unequal, " of ", r.elements, " differ");
-        if (r.unequal > r.one_nan) text::StrAppend(&out, ", by at most ", Number(r.max_abs));
-        if (r.one_nan > 0) text::StrAppend(&out, ", ", r.one_nan, " NaN in one only");
+        text::StrAppend(&out, r.a, "  ", ValuesText(r));
         break;
     }
     out += '\n';
@@ -155,7 +182,8 @@ std::string ToJson(const DiffReport& report, const DiffOptions& options, std::st
     j.BeginObject().Key("name").String(r.name).Key("kind").String(kKinds[r.kind]);
     if (!r.a.empty()) j.Key("a").String(r.a);
     if (!r.b.empty()) j.Key("b").String(r.b);
-    if (r.kind == DiffRow::kValues) {
+    if (r.kind == DiffRow::kType && r.compared_as != ir::DType::kUnknown) j.Key("compared_as").String(ir::Name(r.compared_as));
+    if (r.compared_as != ir::DType::kUnknown) {
       j.Key("elements").Int(r.elements).Key("unequal").Int(r.unequal).Key("one_nan").Int(r.one_nan).Key("max_abs");
       if (r.unequal > r.one_nan)
         j.Double(r.max_abs);

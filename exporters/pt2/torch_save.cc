@@ -3,11 +3,16 @@
 #include "exporters/pt2/torch_save.h"
 
 #include <cstring>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/dtypes.h"
+#include "base/status_macros.h"
 #include "base/text.h"
+#include "exporters/output_limit.h"
+#include "io/atomic_writer.h"
 
 namespace slipway::exporters {
 namespace {
@@ -99,20 +104,23 @@ absl::Status AddTensor(Pickle& p, const NamedTensor& t, const PlacedTensors& pla
   return absl::OkStatus();
 }
 
-absl::StatusOr<io::ZipLayout> LayOut(Pickle p, const PlacedTensors& placed) {
+// Into a ZipLayout or by a ZipWriter.
+template <typename Zip>
+absl::Status AddMembers(std::string pickle, const PlacedTensors& placed, Zip& zip) {
+  RETURN_IF_ERROR(zip.Add("archive/data.pkl", io::Bytes::Of(std::move(pickle))));
+  RETURN_IF_ERROR(zip.Add("archive/byteorder", io::Bytes::Of("little")));
+  for (size_t i = 0; i < placed.payloads.size(); ++i)
+    RETURN_IF_ERROR(zip.Add(text::StrCat("archive/data/", i), placed.payloads[i].bytes, placed.payloads[i].crc32));
+  return zip.Add("archive/version", io::Bytes::Of("3\n"));
+}
+
+absl::StatusOr<io::ZipLayout> LayOut(std::string pickle, const PlacedTensors& placed) {
   io::ZipLayout zip;
-  absl::Status status = zip.Add("archive/data.pkl", io::Bytes::Of(p.Finish()));
-  if (status.ok()) status = zip.Add("archive/byteorder", io::Bytes::Of("little"));
-  for (size_t i = 0; i < placed.payloads.size() && status.ok(); ++i)
-    status = zip.Add(text::StrCat("archive/data/", i), placed.payloads[i].bytes, placed.payloads[i].crc32);
-  if (status.ok()) status = zip.Add("archive/version", io::Bytes::Of("3\n"));
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(AddMembers(std::move(pickle), placed, zip));
   return zip;
 }
 
-}  // namespace
-
-absl::StatusOr<io::ZipLayout> TorchSaveDict(const std::vector<NamedTensor>& tensors, const PlacedTensors& placed) {
+absl::StatusOr<std::string> DictPickle(const std::vector<NamedTensor>& tensors, const PlacedTensors& placed) {
   Pickle p;
   p.EmptyOrderedDict();
   p.Op('(');
@@ -121,7 +129,32 @@ absl::StatusOr<io::ZipLayout> TorchSaveDict(const std::vector<NamedTensor>& tens
     if (absl::Status s = AddTensor(p, tensors[i], placed, placed.places[i]); !s.ok()) return s;
   }
   p.Op('u');
-  return LayOut(std::move(p), placed);
+  return p.Finish();
+}
+
+}  // namespace
+
+absl::StatusOr<io::ZipLayout> TorchSaveDict(const std::vector<NamedTensor>& tensors, const PlacedTensors& placed) {
+  ASSIGN_OR_RETURN(std::string pickle, DictPickle(tensors, placed));
+  return LayOut(std::move(pickle), placed);
+}
+
+absl::StatusOr<TorchSaveReport> ExportTorchSave(const std::vector<NamedTensor>& tensors, const std::string& path, uint64_t max_output,
+                                                bool dry_run) {
+  ASSIGN_OR_RETURN(const PlacedTensors placed, PlaceTensors(tensors));
+  TorchSaveReport report;
+  for (const Payload& payload : placed.payloads) report.tensor_bytes += payload.bytes.size();
+  RETURN_IF_ERROR(CheckOutput(report.tensor_bytes, max_output));
+  ASSIGN_OR_RETURN(std::string pickle, DictPickle(tensors, placed));
+  if (dry_run) return report;
+  ASSIGN_OR_RETURN(const std::unique_ptr<io::AtomicFile> file, io::AtomicFile::Create(path));
+  RETURN_IF_ERROR(file->Reserve(report.tensor_bytes));
+  io::ZipWriter zip(file.get());
+  RETURN_IF_ERROR(AddMembers(std::move(pickle), placed, zip));
+  RETURN_IF_ERROR(zip.Finish());
+  report.file_bytes = file->position();
+  RETURN_IF_ERROR(file->Commit());
+  return report;
 }
 
 absl::StatusOr<std::string> TorchSaveArguments(const std::vector<SampleArgument>& arguments) {
@@ -149,7 +182,7 @@ absl::StatusOr<std::string> TorchSaveArguments(const std::vector<SampleArgument>
   p.Op('t');
   p.Op('}');
   p.Op('\x86');
-  auto zip = LayOut(std::move(p), *placed);
+  auto zip = LayOut(p.Finish(), *placed);
   if (!zip.ok()) return zip.status();
   std::string out;
   for (const io::ZipLayout::Piece& piece : zip->Finish()) {

@@ -3,6 +3,7 @@
 #ifndef SLIPWAY_EXPORTERS_PT2_TORCH_SAVE_H_
 #define SLIPWAY_EXPORTERS_PT2_TORCH_SAVE_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,13 @@ namespace slipway::exporters {
 // The archive, laid out: name -> Parameter or Tensor, in that order. Unimplemented for element types that torch's
 // pickles have no name for.
 absl::StatusOr<io::ZipLayout> TorchSaveDict(const std::vector<NamedTensor>& tensors, const PlacedTensors& placed);
+
+// The same as a file. ResourceExhausted where its tensors take more than `max_output`; errors as
+// above, and those of io::AtomicFile.
+struct TorchSaveReport {
+  uint64_t tensor_bytes = 0, file_bytes = 0;
+};
+absl::StatusOr<TorchSaveReport> ExportTorchSave(const std::vector<NamedTensor>& tensors, const std::string& path, uint64_t max_output, bool dry_run);
 
 // The positional arguments of a call, ((a, b, …), {}): tensors, and the element of a 0-d i64 tensor as a Python int where
 // `number` says so. The bytes of the file. As above.

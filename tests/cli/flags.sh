@@ -2,7 +2,7 @@
 source "$ROOT/tests/cli/lib.bash"
 "$ROOT/build/flags_doc" --samples > samples
 [ "$(wc -l < samples)" -gt 20 ] || fails "the table of flags is short"
-for target in onnx pt2 so native-pt2 safetensors; do
+for target in onnx pt2 so native-pt2 safetensors torch; do
   while read -r flag targets value; do
     slipway convert net.sw -o out --to $target --dry-run --"$flag" ${value:+"$value"} > stdout 2> stderr && status=0 || status=$?
     last=$(tail -n 1 stderr)
@@ -17,7 +17,7 @@ done
 [ ! -e out ] || fails "a dry run wrote"
 
 # All that are refused are in one line, and nothing is written.
-expect 2 'SW1003.*--to onnx does not take --dtype \(a flag of safetensors\), --include \(a flag of safetensors\)' \
+expect 2 'SW1003.*--to onnx does not take --dtype \(a flag of safetensors\), --include \(a flag of safetensors, torch\)' \
   slipway convert net.sw -o m.onnx --dtype f16 --include '.*'
 expect 2 'SW1003.*--to so does not take --opset \(a flag of onnx\)' slipway convert net.sw -o m.so --opset 20
 [ ! -e m.onnx ] || fails "m.onnx was written"

@@ -1,0 +1,61 @@
+# What `cmake --install build` puts where, and packages of it: `cpack --config build/CPackConfig.cmake` makes a .deb. The target `shipped`
+# builds what is installed.
+include(GNUInstallDirs)
+
+# The pages that slipway prints of itself.
+set(pages ${CMAKE_BINARY_DIR}/pages)
+set(made "")
+function(slipway_page file)
+  add_custom_command(OUTPUT ${pages}/${file} COMMAND ${CMAKE_COMMAND} -E make_directory ${pages}
+    COMMAND slipway ${ARGN} > ${pages}/${file} DEPENDS slipway VERBATIM)
+  set(made ${made} ${pages}/${file} PARENT_SCOPE)
+endfunction()
+slipway_page(slipway.1 man)
+slipway_page(slipway.bash completion bash)
+slipway_page(_slipway completion zsh)
+slipway_page(slipway.fish completion fish)
+add_custom_target(shipped ALL DEPENDS slipway slipway_shared ${made})
+
+install(TARGETS slipway)
+install(TARGETS slipway_shared EXPORT slipway)
+install(DIRECTORY include/slipway TYPE INCLUDE)
+install(FILES ${pages}/slipway.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES ${pages}/slipway.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME slipway)
+install(FILES ${pages}/_slipway DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
+install(FILES ${pages}/slipway.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+install(FILES LICENSE README.md TYPE DOC)
+
+# In a wheel (pyproject.toml) the program lies beside the package's Python files.
+if(SKBUILD)
+  install(TARGETS slipway DESTINATION slipway/bin COMPONENT wheel EXCLUDE_FROM_ALL)
+endif()
+
+# For those who link with the library: find_package(slipway), slipway::slipway; pkg-config slipway. Neither names the build's folders.
+target_include_directories(slipway_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+set_target_properties(slipway_shared PROPERTIES EXPORT_NAME slipway)
+include(CMakePackageConfigHelpers)
+write_basic_package_version_file(${pages}/slipway-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(EXPORT slipway NAMESPACE slipway:: FILE slipway-config.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/slipway)
+install(FILES ${pages}/slipway-config-version.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/slipway)
+file(RELATIVE_PATH to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+file(CONFIGURE OUTPUT ${pages}/slipway.pc @ONLY CONTENT [[
+prefix=${pcfiledir}/@to_prefix@
+Name: slipway
+Description: Models as PyTorch leaves them, made into ONNX and native libraries: the C API
+Version: @SLIPWAY_VERSION@
+Libs: -L${prefix}/@CMAKE_INSTALL_LIBDIR@ -lslipway
+Cflags: -I${prefix}/@CMAKE_INSTALL_INCLUDEDIR@
+]])
+install(FILES ${pages}/slipway.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME slipway)
+set(CPACK_PACKAGE_VENDOR "the authors of slipway")
+set(CPACK_PACKAGE_CONTACT "the authors of slipway")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "PyTorch models made into ONNX, PT2, safetensors and native libraries")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+include(CPack)

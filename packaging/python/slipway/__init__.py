@@ -1,0 +1,26 @@
+"""PyTorch models made into ONNX, PT2, safetensors and native libraries, without torch.
+
+    import slipway
+    slipway.convert("model.pt2", "model.onnx", opset=20)
+    slipway.quantize("model/", "quantized/", config="8da4w")
+    model = slipway.load("model.so")      # made by slipway.convert("model.pt2", "model.so")
+    y, = model(x)                         # numpy arrays, torch tensors, anything with __dlpack__
+
+Conversions run in a process of their own: what a damaged file could do ends there.
+"""
+
+from ._model import Model, ModelError, Value, load
+from ._program import Diagnostic, Result, SlipwayError, convert, inspect, program, quantize, run_command
+
+__all__ = [
+    "Diagnostic", "Model", "ModelError", "Result", "SlipwayError", "Value", "convert", "inspect", "load", "program", "quantize",
+    "run_command", "__version__",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> str:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("slipway")
+    raise AttributeError(f"module 'slipway' has no attribute {name!r}")

@@ -1,0 +1,137 @@
+"""The program, called with the flags that keyword arguments stand for; what it says becomes results and exceptions."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Mapping, NoReturn, Sequence, Union
+
+StrPath = Union[str, "os.PathLike[str]"]
+# A flag's value: True sets a switch, a sequence repeats the flag, a mapping repeats it with KEY=VALUE; None and False leave it out.
+Option = Union[None, bool, int, float, str, "os.PathLike[str]", Sequence[StrPath], Mapping[str, object]]
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """What the program says of a problem (docs/diagnostics.md)."""
+
+    severity: str  # error, warning or note
+    id: str  # "SW2001"
+    cause: str
+    place: str = ""
+    help: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.severity}[{self.id}]: {self.cause}"
+        text += f"\n  --> {self.place}" if self.place else ""
+        return text + (f"\n  help: {self.help}" if self.help else "")
+
+
+class SlipwayError(RuntimeError):
+    """A command that did not end well: `code` is its exit code (docs/cli.md), `diagnostics` is all that it said."""
+
+    def __init__(self, code: int, diagnostics: Sequence[Diagnostic], output: str = "") -> None:
+        self.code = code
+        self.diagnostics = list(diagnostics)
+        errors = [str(d) for d in self.diagnostics if d.severity == "error"]
+        super().__init__("\n".join(errors) or output.strip() or f"slipway ended with exit code {code}")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a conversion came to."""
+
+    output: Path
+    report: Mapping[str, Any]  # schemas/convert.schema.json; of quantize(), schemas/… as `quantize --json` prints it
+    diagnostics: Sequence[Diagnostic] = field(default=())  # warnings and notes
+
+
+def program() -> Path:
+    """Where the program is."""
+    return Path(__file__).parent / "bin" / "slipway"
+
+
+def main() -> NoReturn:
+    """The command `slipway`."""
+    path = os.fspath(program())
+    os.execv(path, [path, *sys.argv[1:]])
+
+
+def _diagnostics(text: str) -> tuple[list[Diagnostic], str]:
+    found, rest = [], []
+    for line in text.splitlines():
+        try:
+            row = json.loads(line)
+            found.append(Diagnostic(**{key: str(row[key]) for key in ("severity", "id", "cause", "place", "help")}))
+        except (ValueError, TypeError, KeyError):
+            rest.append(line)
+    return found, "\n".join(rest)
+
+
+def run_command(arguments: Sequence[StrPath]) -> tuple[str, list[Diagnostic]]:
+    """Runs `slipway ARGUMENTS`, which takes --diagnostics: its standard output and what it said. SlipwayError for exit codes beyond 0."""
+    command = [os.fspath(program()), *map(os.fspath, arguments), "--diagnostics", "json"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+    diagnostics, rest = _diagnostics(done.stderr)
+    if done.returncode != 0:
+        raise SlipwayError(done.returncode, diagnostics, rest)
+    return done.stdout, diagnostics
+
+
+def _flags(options: Mapping[str, Option]) -> list[str]:
+    flags: list[str] = []
+    for name, value in options.items():
+        flag = "--" + name.replace("_", "-")
+        if value is None or value is False:
+            continue
+        if value is True:
+            flags.append(flag)
+        elif isinstance(value, Mapping):
+            for key, item in value.items():
+                flags += [flag, f"{key}={item}"]
+        elif isinstance(value, (str, os.PathLike)) or not isinstance(value, Sequence):
+            flags.append(f"{flag}={os.fspath(value) if isinstance(value, os.PathLike) else value}")
+        else:
+            for item in value:
+                flags += [flag, os.fspath(item)]
+    return flags
+
+
+def _path(path: StrPath) -> str:
+    text = os.fspath(path)
+    return "./" + text if text.startswith("-") else text
+
+
+def _inputs(source: Union[StrPath, Sequence[StrPath], Mapping[str, StrPath]]) -> list[str]:
+    if isinstance(source, Mapping):
+        return [f"{name}={os.fspath(path)}" for name, path in source.items()]
+    if isinstance(source, (str, os.PathLike)):
+        return [_path(source)]
+    return [_path(path) for path in source]
+
+
+def convert(source: Union[StrPath, Sequence[StrPath], Mapping[str, StrPath]], output: StrPath, **options: Option) -> Result:
+    """`slipway convert`: options are its flags, with _ for - (docs/cli.md). Several programs for one archive are a mapping by name.
+
+    convert("model.pt2", "model.onnx", weights="model.safetensors", dim_names={"s77": "batch"})
+    """
+    flags = _flags(options)
+    report, diagnostics = run_command(["convert", *_inputs(source), "-o", os.fspath(output), "--json", *flags])
+    return Result(Path(output), json.loads(report), tuple(diagnostics))
+
+
+def quantize(source: Union[StrPath, Sequence[StrPath]], output: StrPath, config: StrPath, **options: Option) -> Result:
+    """`slipway quantize`: a checkpoint or a program, with a configuration by name or as a file of torchao's JSON."""
+    flags = _flags({"config": config, **options})
+    report, diagnostics = run_command(["quantize", *_inputs(source), "-o", os.fspath(output), "--json", *flags])
+    return Result(Path(output), json.loads(report) if report.strip() else {}, tuple(diagnostics))
+
+
+def inspect(file: StrPath) -> Any:
+    """`slipway inspect --json`: what is in a file (schemas/inspect.schema.json)."""
+    report, _ = run_command(["inspect", _path(file), "--json"])
+    return json.loads(report)

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# The wheel, in build/dist: `pip install build/dist/slipway-….whl` on any Linux on x86-64 with glibc 2.28 or later. Everything but
+# glibc is inside, which is checked before the wheel says so in its name.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+
+PLATFORM=manylinux_2_28_x86_64
+
+build_wheel() {
+  local tools="$BUILD/wheel-venv" made="$BUILD/dist/new"
+  [[ -x "$tools/bin/pip" ]] || python3 -m venv "$tools"
+  "$tools/bin/pip" install --disable-pip-version-check wheel 'scikit-build-core>=0.10' packaging
+  rm -rf "$made"
+  mkdir -p "$made"
+  CMAKE_GENERATOR=Ninja CMAKE_BUILD_PARALLEL_LEVEL="$JOBS" \
+    "$tools/bin/pip" wheel --disable-pip-version-check --no-deps --no-build-isolation -w "$made" "$ROOT"
+  python3 "$ROOT/packaging/check_glibc.py" --most 2.28 "$made"/slipway-*.whl
+  "$tools/bin/wheel" tags --platform-tag "$PLATFORM" --remove "$made"/slipway-*.whl
+  mv "$made"/slipway-*.whl "$BUILD/dist/"
+  rm -rf "$made"
+}
+
+setup_packages
+setup_onnx
+setup_simdjson
+step "wheel for $PLATFORM" build_wheel
+ls -l "$BUILD"/dist/slipway-*.whl
