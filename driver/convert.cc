@@ -18,6 +18,7 @@
 #include "driver/target.h"
 #include "importers/checkpoint/state_dict.h"
 #include "io/inflated.h"
+#include "passes/complex_io.h"
 #include "shapes/rewrite.h"
 #include "weights/join.h"
 

@@ -36,7 +36,8 @@ void Insert(Nodes* nodes, std::vector<std::pair<int, onnx::NodeProto>> fresh) {
   }
 }
 
-// ---- Casts of transposes. `uses` counts the names that the nodes and what is around them read.
+// ---- Casts of transposes.
+
 // Takes back what is said of the types of these values.
 void Forget(onnx::GraphProto* g, const absl::flat_hash_set<std::string>& names) {
   auto* infos = g->mutable_value_info();
