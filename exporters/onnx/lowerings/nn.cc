@@ -327,7 +327,11 @@ void Attention(LoweringContext& c) {
   V blocked;  // true where a query may not look
   if (c.b("is_causal")) {
     if (mask) return c.Unsupported("is_causal together with attn_mask");
-    V lq = c.e.Dim(q, q.rank - 2), lk = c.e.Dim(k, k.rank - 2);
+    const auto length = [&](V x, const ir::Value* v) {
+      const auto known = v->sizes()[x.rank - 2].constant();
+      return known ? c.e.I64({*known}) : c.e.Dim(x, x.rank - 2);
+    };
+    V lq = length(q, qv), lk = length(k, kv);
     V ones = c.e.Expand(c.e.Integer(1, DType::kInt64), c.e.Concat({lq, lk}, 0), 2);
     blocked = c.e.Equal(c.e.Op("Trilu", {ones}, {{"upper", int64_t{0}}}), c.e.Integer(0, DType::kInt64));
   } else if (mask) {
