@@ -2,9 +2,9 @@
 // the one that its convolutions together gain by. Between regions, and where an image comes from or goes to something else, whoever
 // reads it in another layout lays it out anew.
 //
-// With channels last, depthwise convolutions and those of small groups gain most (vectors are of channels, which every place has alike),
-// pointwise ones and those by Winograd's transforms a little. What is gained has to be more than laying out anew takes where images come
-// into a region and leave it, or a depthwise convolution on its own would be slower than one over planes.
+// With channels last, convolutions of small groups gain most (vectors are of channels, which every place has alike), depthwise ones what
+// laying out their panels takes, pointwise ones and those by Winograd's transforms a little. What is gained has to be more than laying out
+// anew takes where images come into a region and leave it.
 #include "planner/choose_layouts.h"
 
 #include <optional>
@@ -20,7 +20,8 @@ namespace {
 
 constexpr int kRank = 4;
 constexpr int64_t kPlaces = 196;   // of an image whose size is not known
-constexpr double kLaying = 25;     // multiplications in whose time an element is laid out anew
+constexpr double kLaying = 8;      // multiplications in whose time an element is laid out anew
+constexpr double kLayingNear = 5;  // the same where it stays in the cache
 constexpr int64_t kFewChannels = 4;  // convolutions read planes of so few as they are
 
 bool IsImage(const ir::Value* v) {
@@ -66,6 +67,14 @@ class Regions {
   std::vector<double> gain_;
 };
 
+// Of what has to be laid out anew: an image of one place lies alike in both.
+double Elements(const ir::Value* v) {
+  if (v->sizes()[2].is(1) && v->sizes()[3].is(1)) return 0;
+  double n = 1;
+  for (int d = 1; d < kRank; ++d) n *= static_cast<double>(v->sizes()[d].constant().value_or(d == 1 ? 1 : 14));
+  return n;
+}
+
 // About how many multiplications' time the convolution saves with channels last; nullopt where it cannot be done so.
 std::optional<double> GainOf(const ir::Node& n) {
   ir::ArgReader c(n);
@@ -87,18 +96,12 @@ std::optional<double> GainOf(const ir::Node& n) {
   const double taps = static_cast<double>(sizes[2] * sizes[3]);
   const double work = places * static_cast<double>(sizes[0]) * static_cast<double>(sizes[1]) * taps;
   const bool steps = stride[0] != 1 || stride[1] != 1 || dilation[0] != 1 || dilation[1] != 1;
-  if (*groups > 1) return work * (sizes[1] == 1 ? (!steps ? 2.5 : places <= kPlaces ? 6 : 3.5) : sizes[1] <= 16 ? 2 : sizes[1] < 64 ? 1 : 0);
+  // Depthwise ones over planes lay out panels of channels, near, and back.
+  if (*groups > 1 && sizes[1] == 1) return kLayingNear * (Elements(x) + Elements(out));
+  if (*groups > 1) return work * (sizes[1] <= 16 ? 2 : sizes[1] < 64 ? 1 : 0);
   if (sizes[2] == 1 && sizes[3] == 1) return work * 0.1;
   if (sizes[2] == 3 && sizes[3] == 3 && !steps && sizes[1] >= 16) return work * 0.2;
   return 0;
-}
-
-// Of what has to be laid out anew: an image of one place lies alike in both.
-double Elements(const ir::Value* v) {
-  if (v->sizes()[2].is(1) && v->sizes()[3].is(1)) return 0;
-  double n = 1;
-  for (int d = 1; d < kRank; ++d) n *= static_cast<double>(v->sizes()[d].constant().value_or(d == 1 ? 1 : 14));
-  return n;
 }
 
 }  // namespace

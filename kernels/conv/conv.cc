@@ -259,6 +259,7 @@ const char* Conv(const Call& c, const FusedConvAttributes<>& a) {
       image = DenseLike(x);
       image.data = DenseIn(scratch, x, c.compute);
     }
+    if (ConvDepthwisePlanes(image, w, out, ShapeOf(win), epilogue, c.workers, scratch)) return nullptr;
     if (FastConv(image, w, out, ShapeOf(win), epilogue, c.workers, scratch)) return nullptr;
   }
   if (scratch.counting() || out.numel() == 0) return nullptr;  // weights without elements may claim any sizes
@@ -401,6 +402,7 @@ bool ConvProduct(const Call& c, const FusedConvAttributes<>& a, int64_t, Product
   if (ComputeType(c.compute) == DType::kF32) {
     if (WantsConvLast(image, w, out)) way = ConvLastWay(image, w, out, ShapeOf(a.conv));
     if (!image.is_contiguous()) image = DenseLike(image);
+    if (way == nullptr && TakesConvDepthwisePlanes(image, weights, out, ShapeOf(a.conv))) way = "depthwise, by panels of channels";
     if (way == nullptr) way = FastConvWay(image, weights, out, ShapeOf(a.conv));
   }
   p->loop = way != nullptr ? Loop{BestIsa().name, way} : Loop{"any", "plain loops over patches"};

@@ -435,6 +435,87 @@ bool ConvLast(const Tensor& x, const Tensor& w, const Tensor& out, const ConvSha
   return true;
 }
 
+namespace {
+
+// A depthwise convolution of planes: a panel of channels of some rows at a time is laid out with channels last, where it is near, and so
+// its results are laid back.
+class DepthwisePlanes {
+ public:
+  DepthwisePlanes(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& s)
+      : s_(s), f_{s.groups, w.sizes[1], w.sizes[0], w.sizes[3], w.sizes[4]}, batch_(out.sizes[0]), channels_(x.sizes[1]), in_y_(x.sizes[3]),
+        in_x_(x.sizes[4]), to_y_(out.sizes[3]), to_x_(out.sizes[4]) {
+    possible_ = Conv(x, w, out, s).possible() && f_.depthwise() && !w.is_packed() && x.is_contiguous() && out.is_contiguous();
+  }
+  // A panel of few channels is as much work as a whole one, and a short row is mostly its border.
+  bool possible() const { return possible_ && 2 * channels_ >= kPanel && to_x_ >= 4; }
+
+  void Run(const float* x, const float* w, float* out, const ConvEpilogue& e, const Workers* workers, Scratch& scratch) const {
+    float* const filters = scratch.Take<float>(f_.floats());
+    if (!scratch.counting()) PackFilters(w, f_, 0, f_.panels(), filters);
+    if (static_cast<double>(batch_ * to_y_ * to_x_ * f_.outs * f_.taps()) < kLeastWork) workers = nullptr;
+    const int64_t panels = f_.panels(), wanted = workers != nullptr ? 2 * workers->threads : 1;
+    const int64_t most = std::clamp<int64_t>(kNearPlanes / ((in_x_ * s_.stride[1] + to_x_) * kPanel), 1, to_y_);
+    const int64_t bands = std::clamp<int64_t>(Ceil(wanted, batch_ * panels), Ceil(to_y_, most), to_y_), rows = Ceil(to_y_, bands);
+    const int64_t reach = (f_.height - 1) * s_.dilation[1], high = std::min(in_y_, (rows - 1) * s_.stride[1] + reach + 1);
+    ParallelFor(scratch, workers, batch_ * panels * bands, 1, [&](int64_t begin, int64_t end, Scratch& own) {
+      float *const image = own.Take<float>(high * in_x_ * kPanel), *const sums = own.Take<float>(rows * to_x_ * kPanel);
+      if (own.counting()) return;
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t n = i / bands / panels, panel = i / bands % panels, y0 = i % bands * rows, y1 = std::min(to_y_, y0 + rows);
+        const int64_t c0 = panel * kPanel, some = std::min(kPanel, channels_ - c0);
+        if (y0 >= y1) continue;
+        const int64_t r0 = std::clamp<int64_t>(y0 * s_.stride[1] - s_.pad[1], 0, in_y_);
+        const int64_t r1 = std::clamp<int64_t>((y1 - 1) * s_.stride[1] - s_.pad[1] + reach + 1, r0, in_y_);
+        BestIsa().transpose(reinterpret_cast<const uint32_t*>(x + ((n * channels_ + c0) * in_y_ + r0) * in_x_), in_y_ * in_x_,
+                            reinterpret_cast<uint32_t*>(image), kPanel, (r1 - r0) * in_x_, some);
+        LastTaps t;
+        t.x_column = kPanel, t.x_row = s_.dilation[1] * in_x_ * kPanel, t.columns = in_x_;
+        t.width = f_.width, t.stride = s_.stride[2], t.pad = s_.pad[2], t.dilation = s_.dilation[2];
+        t.w_panel = f_.depth() * kPanel, t.channels = some, t.n = to_x_, t.out_column = kPanel;
+        t.finish.scale = e.scale != nullptr ? e.scale + c0 : nullptr, t.finish.shift = e.shift != nullptr ? e.shift + c0 : nullptr;
+        if (e.add == nullptr) t.finish.activation = e.activation, t.finish.low = e.low, t.finish.high = e.high;
+        for (int64_t y = y0; y < y1; ++y) {
+          const int64_t first = y * s_.stride[1] - s_.pad[1], by = s_.dilation[1];
+          const int64_t skip = first < 0 ? std::min(f_.height, Ceil(-first, by)) : 0;
+          const int64_t end_tap = first >= in_y_ ? 0 : std::min(f_.height, Ceil(in_y_ - first, by));
+          t.rows = std::max<int64_t>(0, end_tap - skip);
+          t.x = t.rows > 0 ? image + (first + skip * by - r0) * in_x_ * kPanel : image;
+          t.w = filters + (panel * f_.taps() + skip * f_.width) * kPanel;
+          t.out = sums + (y - y0) * to_x_ * kPanel;
+          BestIsa().conv->last_taps(t);
+        }
+        const int64_t plane = to_y_ * to_x_, at = (n * channels_ + c0) * plane + y0 * to_x_;
+        BestIsa().transpose(reinterpret_cast<const uint32_t*>(sums), kPanel, reinterpret_cast<uint32_t*>(out + at), plane, some, (y1 - y0) * to_x_);
+        if (e.add == nullptr) continue;
+        ConvEpilogue rest = e;
+        rest.scale = rest.shift = nullptr;
+        for (int64_t c = 0; c < some; ++c)
+          BestIsa().conv->finish(out + at + c * plane, out + at + c * plane, (y1 - y0) * to_x_, rest.For(c0 + c, at + c * plane));
+      }
+    });
+  }
+
+ private:
+  static constexpr int64_t kNearPlanes = 24 << 10;  // floats of a band and its results
+  const ConvShape& s_;
+  const FilterShape f_;
+  const int64_t batch_, channels_, in_y_, in_x_, to_y_, to_x_;
+  bool possible_ = false;
+};
+
+}  // namespace
+
+bool ConvDepthwisePlanes(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape, const ConvEpilogue& epilogue,
+                         const Workers* workers, Scratch& scratch) {
+  const DepthwisePlanes conv(x, w, out, shape);
+  if (!conv.possible()) return false;
+  conv.Run(x.as<float>(), w.as<float>(), out.as<float>(), epilogue, workers, scratch);
+  return true;
+}
+bool TakesConvDepthwisePlanes(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape) {
+  return DepthwisePlanes(x, w, out, shape).possible();
+}
+
 const char* ConvLastWay(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape) {
   const Conv conv(x, w, out, shape);
   return conv.possible() ? conv.Way() : nullptr;

@@ -51,6 +51,31 @@ void NarrowRow(const float* x, void* out, DType dtype, int64_t n) {
 
 // ---- Layouts.
 
+// A square of as many vectors as a vector has lanes, transposed: blocks of D lanes change places, for D from half a vector down to one.
+template <int... I>
+struct Lanes {};
+template <int N>
+using LanesBelow = Lanes<__integer_pack(N)...>;
+template <int D, int... I>
+SLIPWAY_INLINE void SwapBlocks(Vec* r, Lanes<I...>) {
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) {
+    if ((i & D) != 0) continue;
+    const Vec a = r[i], b = r[i + D];
+    r[i] = __builtin_shuffle(a, b, IntVec{((I & D) != 0 ? kLanes + I - D : I)...});
+    r[i + D] = __builtin_shuffle(a, b, IntVec{((I & D) != 0 ? kLanes + I : I + D)...});
+  }
+  if constexpr (D > 1) SwapBlocks<D / 2>(r, Lanes<I...>());
+}
+SLIPWAY_INLINE void TransposeSquare(const float* from, int64_t from_row, float* to, int64_t to_row) {
+  Vec r[kLanes];
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) r[i] = Load(from + i * from_row);
+  SwapBlocks<kLanes / 2>(r, LanesBelow<kLanes>());
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) Store(to + i * to_row, r[i]);
+}
+
 // to[i * to_row + j] = from[j * from_row + i] for i < rows, j < columns.
 void TransposeWords(const uint32_t* from, int64_t from_row, uint32_t* to, int64_t to_row, int64_t rows, int64_t columns) {
   // Some rows of `to` at a time, whose lines stay in the cache until they are full.
@@ -59,6 +84,16 @@ void TransposeWords(const uint32_t* from, int64_t from_row, uint32_t* to, int64_
   const float* source = reinterpret_cast<const float*>(from);
   float* target = reinterpret_cast<float*>(to);
   int64_t j = 0;
+  // [i, rows) of `some` columns from j on.
+  auto rest = [&](int64_t i, int64_t some) __attribute__((always_inline)) {
+    for (; i < rows; ++i)
+      for (int64_t k = 0; k < some; ++k) to[i * to_row + j + k] = from[(j + k) * from_row + i];
+  };
+  for (; j + kLanes <= columns; j += kLanes) {
+    int64_t i = 0;
+    for (; i + kLanes <= rows; i += kLanes) TransposeSquare(source + j * from_row + i, from_row, target + i * to_row + j, to_row);
+    rest(i, kLanes);
+  }
   for (; j + 4 <= columns; j += 4) {
     int64_t i = 0;
     for (; i + 4 <= rows; i += 4) {
@@ -67,11 +102,9 @@ void TransposeWords(const uint32_t* from, int64_t from_row, uint32_t* to, int64_
       Transpose4x4(r);
       for (int k = 0; k < 4; ++k) *reinterpret_cast<Vec4At*>(target + (i + k) * to_row + j) = r[k];
     }
-    for (; i < rows; ++i)
-      for (int k = 0; k < 4; ++k) to[i * to_row + j + k] = from[(j + k) * from_row + i];
+    rest(i, 4);
   }
-  for (; j < columns; ++j)
-    for (int64_t i = 0; i < rows; ++i) to[i * to_row + j] = from[j * from_row + i];
+  rest(0, columns - j);
 }
 
 // ---- Sums and norms.

@@ -10,6 +10,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/conv/conv_fast.h"
+#include "kernels/conv/conv_last.h"
 #include "kernels/conv/conv_transposed.h"
 #include "kernels/walk.h"
 #include "kernels/isa/isa.h"
@@ -66,7 +67,7 @@ const Workers* ThreeThreads() {
 }
 
 // A convolution, or a transposed one, beside the sums of its definition.
-void Check(const Case& k, bool transposed = false) {
+void Check(const Case& k, bool transposed = false, bool by_panels = false) {
   int64_t to[3];
   for (int d = 0; d < 3; ++d)
     to[d] = transposed ? (k.in[d] - 1) * k.stride[d] - 2 * k.pad[d] + k.dilation[d] * (k.kernel[d] - 1) + 1
@@ -89,7 +90,7 @@ void Check(const Case& k, bool transposed = false) {
   epilogue.activation = k.activation, epilogue.low = -0.25f, epilogue.high = 1.5f;
   auto run = [&](const Workers* workers) {
     auto convolve = [&](Scratch& scratch) {
-      return (transposed ? FastConvTransposed : FastConv)(x, w, y, shape, epilogue, workers, scratch);
+      return (transposed ? FastConvTransposed : by_panels ? ConvDepthwisePlanes : FastConv)(x, w, y, shape, epilogue, workers, scratch);
     };
     Scratch counter = Scratch::Counter();
     convolve(counter);
@@ -239,6 +240,22 @@ TEST(FastConv, Epilogues) {
         Check(k);
         if (HasFatalFailure()) return;
       }
+}
+
+TEST(FastConv, DepthwiseByPanelsOfChannels) {
+  const Case cases[] = {
+      {1, 16, 16, 16, {1, 20, 33}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}, true},
+      {2, 40, 40, 40, {1, 13, 14}, {1, 5, 5}, {1, 2, 2}, {0, 2, 2}, {1, 1, 1}, false},
+      {1, 9, 9, 9, {1, 31, 40}, {1, 7, 7}, {1, 1, 1}, {0, 3, 3}, {1, 1, 1}, true, Activation::kClamp},
+      {1, 33, 33, 33, {1, 17, 19}, {1, 3, 5}, {1, 3, 2}, {0, 4, 1}, {1, 2, 1}, true, Activation::kSilu, true},
+      {2, 24, 24, 24, {1, 12, 12}, {1, 3, 3}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}, true, Activation::kClamp, true, true},
+      {1, 64, 64, 64, {1, 112, 112}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}, true},
+      {1, 16, 16, 16, {1, 4, 9}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}, {1, 2, 2}, true},
+  };
+  for (const Case& k : cases) {
+    Check(k, false, true);
+    if (HasFatalFailure()) return;
+  }
 }
 
 TEST(FastConv, Transposed) {

@@ -121,6 +121,21 @@ TEST(Isa, RowsOfAllLengths) {
     }
 }
 
+TEST(Isa, MatricesAreTransposed) {
+  for (const Isa* isa : Present())
+    for (int64_t rows : {1, 3, 4, 15, 16, 17, 40, 64, 65, 130})
+      for (int64_t columns : {1, 2, 4, 7, 8, 15, 16, 20, 33}) {
+        const int64_t from_row = rows + 3, to_row = columns + 2;
+        std::vector<uint32_t> from(static_cast<size_t>(columns * from_row)), to(static_cast<size_t>(rows * to_row), 7);
+        for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<uint32_t>(i * 2654435761u);  // any bits, those of NaN too
+        isa->transpose(from.data(), from_row, to.data(), to_row, rows, columns);
+        for (int64_t i = 0; i < rows; ++i)
+          for (int64_t j = 0; j < to_row; ++j)
+            ASSERT_EQ(to[static_cast<size_t>(i * to_row + j)], j < columns ? from[static_cast<size_t>(j * from_row + i)] : 7)
+                << isa->name << " " << rows << " x " << columns << " at " << i << "," << j;
+      }
+}
+
 TEST(Isa, BytesAreWidened) {
   std::vector<int8_t> bytes;
   for (int i = 0; i < 256; ++i) bytes.push_back(static_cast<int8_t>(i * 37));
