@@ -38,7 +38,7 @@ def test_names_types_and_order(slipway, tmp_path):
         "a  only in B  f32[2]",
         "b  only in A  f32[2]",
         "c  f32[2,3] in A, f32[3,2] in B",
-        "d  f32[4] in A, f16[4] in B",
+        "d  f32[4] in A, f16[4] in B; as f16 0 of 4 differ",
         "1 of 3 common tensors are equal, 2 are in one only",
     ]
     report = diff(slipway, tmp_path / "a.pt", tmp_path / "b.pt")
