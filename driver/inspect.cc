@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "base/utf8.h"
 #include "driver/format.h"
+#include "driver/output_names.h"
 #include "driver/pass_context.h"
 #include "exporters/native/c_header.h"
 #include "importers/native/native_file.h"
@@ -655,8 +656,10 @@ absl::StatusOr<std::string> InspectHeader(const std::string& path) {
   ir::Program& p = *archive->programs[0];
   // As a conversion to a library does it.
   if (absl::Status s = shapes::NameByRole(p); !s.ok()) return s;
+  const std::vector<std::string> names = OutputNames(p);
   ConversionContext context;
   if (absl::Status s = passes::RunPasses(passes::kPreparation, p, context); !s.ok()) return s;
+  NameOutputs(p, names);
   auto planned = planner::LegalizeAndPlan(p);
   if (!planned.ok()) return planned.status();
   return exporters::CHeader(exporters::InterfaceOf(p.name, *planned), stem);
