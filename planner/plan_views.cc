@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "ir/ops/op_table.h"
 #include "ir/tensor.h"
+#include "ir/ops/args.h"
 #include "planner/rules.h"
 
 namespace slipway::planner {
@@ -209,10 +210,69 @@ std::vector<Operand> Tensors(PlanContext& c) {
   }
   return out;
 }
+// The longest concatenation that begins with all parts of `n`, in their order: `n` where there is none longer. Blocks that join what all
+// their layers gave, again for each layer, are many that begin alike.
+const ir::Node& LongestOf(const ir::Node& n) {
+  constexpr size_t kMostUsers = 256;
+  const ir::Node* longest = &n;
+  const ir::Value* first = nullptr;
+  size_t parts = 0;
+  n.Get("tensors").ForEachValue([&](const ir::Value* v) { first = parts++ == 0 ? v : first; });
+  if (!first || first->users().size() > kMostUsers) return n;
+  size_t most = parts;
+  auto dim_of = [](const ir::Node& m) { return ir::ArgReader(m).i("dim"); };
+  const int64_t dim = dim_of(n);
+  for (const ir::Node* m : first->users()) {
+    if (m == &n || &m->op() != &n.op() || m->output()->dtype() != n.output()->dtype() || dim_of(*m) != dim) continue;
+    if (m->output()->graph() != n.output()->graph() || m->output()->graph()->IsOutput(m->output()) || !m->output()->type().StaticSizes()) continue;
+    std::vector<const ir::Value*> own, others;
+    n.Get("tensors").ForEachValue([&](const ir::Value* v) { own.push_back(v); });
+    m->Get("tensors").ForEachValue([&](const ir::Value* v) { others.push_back(v); });
+    if (others.size() > most && std::equal(own.begin(), own.end(), others.begin())) longest = m, most = others.size();
+  }
+  return *longest;
+}
+// Writes the parts that the shared memory does not have yet; the result is its beginning. False where it is not to be shared: only images
+// with channels last and what has nothing but dims of size 1 in front stay what kernels read as fast as if they were dense.
+bool JoinShared(PlanContext& c, const std::vector<Operand>& parts, int dim) {
+  const ir::Node& n = c.node();
+  if (n.output()->graph()->IsOutput(n.output()) || !n.output()->type().StaticSizes()) return false;
+  for (const Operand& x : parts)
+    if (x.rank() != static_cast<int>(c.out_sizes().size())) return false;
+  const ir::Node& longest = LongestOf(n);
+  auto& joined = c.builder().joined;
+  auto at = joined.find(&longest);
+  if (at == joined.end()) {
+    if (&longest == &n) return false;
+    const Dims sizes(longest.output()->sizes().begin(), longest.output()->sizes().end());
+    bool last = false, in_front = true;
+    for (const Operand& x : parts) last = last || (sizes.size() >= 3 && dim == 1 && c.builder().IsLast(x));
+    for (int d = 0; d < dim; ++d) in_front = in_front && sizes[d].is(1);
+    if (!last && !in_front) return false;
+    at = joined.emplace(&longest, PlanBuilder::Joined{last ? c.TempLast(c.out_dtype(), sizes) : c.Temp(c.out_dtype(), sizes)}).first;
+  }
+  PlanBuilder::Joined& j = at->second;
+  Dim end = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Operand& x = parts[i];
+    Dims sizes = x.sizes;
+    sizes[dim] = j.out.sizes[dim];
+    for (int d = 0; d < j.out.rank(); ++d) c.RequireEqual(sizes[d], j.out.sizes[d], "the tensors do not fit together");
+    if (i >= j.parts) {
+      c.Copy(x, Narrow(j.out, dim, j.end, x.sizes[dim]));
+      j.end = j.end + x.sizes[dim], j.parts = i + 1;
+    }
+    end = end + x.sizes[dim];
+  }
+  c.RequireEqual(end, c.out_sizes()[dim], "the tensors do not fit together");
+  c.Return(Narrow(j.out, dim, 0, end));
+  return true;
+}
 void Concatenated(PlanContext& c) {
   std::vector<Operand> parts = Tensors(c);
   const int rank = static_cast<int>(c.out_sizes().size());
   if (rank == 0) return c.Fail("of 0-d tensors");
+  if (c.ok() && JoinShared(c, parts, c.dim("dim", rank))) return;
   // Vectors of nothing join with everything.
   std::erase_if(parts, [&](const Operand& x) { return x.rank() == 1 && x.sizes[0].is(0) && rank > 1; });
   Join(c, parts, c.dim("dim", rank));

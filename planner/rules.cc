@@ -219,8 +219,9 @@ Operand PlanContext::Result(size_t i) {
       });
   return last ? ResultLast(i) : Temp(out_dtype(i), out_sizes(i));
 }
-Operand PlanContext::ResultLast(size_t i) {
-  Operand x = Temp(out_dtype(i), out_sizes(i));
+Operand PlanContext::ResultLast(size_t i) { return TempLast(out_dtype(i), out_sizes(i)); }
+Operand PlanContext::TempLast(DType dtype, Dims sizes) {
+  Operand x = Temp(dtype, std::move(sizes));
   if (!ok() || x.rank() < 3) return x;
   Dim step = x.sizes[1];
   for (int d = x.rank() - 1; d > 1; --d) x.strides[d] = step, step = step * x.sizes[d];

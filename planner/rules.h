@@ -123,6 +123,13 @@ class PlanBuilder {
     std::vector<int64_t> before;  // by spatial dim
   };
   absl::flat_hash_map<const ir::Value*, Padding> paddings;
+  // Concatenations of which several begin alike share the memory of the longest (plan_views.cc): what is there of that so far.
+  struct Joined {
+    Operand out;
+    size_t parts = 0;
+    Dim end = 0;  // of these, along the dim
+  };
+  absl::flat_hash_map<const ir::Node*, Joined> joined;
   bool IsLast(const Operand& x) const { return last_buffers.contains(x.buffer) && ChannelsLast(x); }
   // A new symbol.
   Dim NewSymbol(ir::SymRange range);
@@ -201,6 +208,7 @@ class PlanContext : public ir::ArgReader {
   }
   // Of an elementwise operator it lies as the images do that it is made of (ChooseLayouts).
   Operand Result(size_t i = 0);
+  Operand TempLast(DType dtype, Dims sizes);             // with channels last
   Operand ResultLast(size_t i = 0);                      // with channels last
   Operand ResultLike(const Operand& x, size_t i = 0);  // as image x lies
 

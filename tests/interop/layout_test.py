@@ -110,6 +110,22 @@ class Up(nn.Module):
         return self.more[-1](y)
 
 
+class Dense(nn.Module):
+    """Each layer reads what all before it gave, joined: lists that begin alike share memory. One is joined in another order, one is read twice."""
+
+    def __init__(self, c, by, layers):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Sequential(nn.BatchNorm2d(c + i * by), nn.ReLU(), nn.Conv2d(c + i * by, 24, 1), conv(24, by, 3, act=nn.ReLU)) for i in range(layers)])
+
+    def forward(self, x):
+        parts = [x]
+        for layer in self.layers:
+            parts.append(layer(torch.cat(parts, 1)))
+        other = torch.cat([parts[0], parts[2], parts[1]], 1)
+        short = torch.cat(parts[:2], 1)
+        return torch.cat(parts, 1) + torch.cat([other, short], 1)[:, :1] * short.mean((1, 2, 3), keepdim=True) + torch.cat([x[:1]] * 3, 1).sum(1, keepdim=True)
+
+
 NETS = {
     "inverted residuals": lambda: [conv(3, 16, 3, 2, act=nn.Hardswish), Residual(conv(16, 40, 1, act=nn.SiLU), conv(40, 40, 5, groups=40, act=nn.SiLU), Squeeze(40), conv(40, 16, 1)), conv(16, 23, 1), conv(23, 23, 3, 2, 23, act=nn.ReLU6)],
     "ghosts": lambda: [conv(3, 16, 3, 2, act=nn.ReLU), Ghost(16, 48), Ghost(48, 26)],
@@ -118,6 +134,7 @@ NETS = {
     "late norms": lambda: [nn.Conv2d(3, 40, 4, 4), Late(40), Late(40)],
     "paddings": lambda: [conv(3, 20, 3, act=nn.SiLU), Padded(20)],
     "norms before": lambda: [conv(3, 24, 3, 2), PreNorm(24), PreNorm(40), nn.BatchNorm2d(56), nn.ReLU()],
+    "joined again": lambda: [conv(3, 20, 3, 2, act=nn.ReLU), conv(20, 20, 3, groups=20), Dense(20, 12, 4), nn.AvgPool2d(2), Dense(68, 8, 3)],
     "transposed": lambda: [conv(3, 20, 3, 2, act=nn.ReLU), conv(20, 20, 3, groups=20), Up(20)],
     "dense": lambda: [conv(3, 64, 3, act=nn.ReLU), conv(64, 72, 3, act=nn.SiLU), Residual(conv(72, 72, 3)), conv(72, 70, 1, act=nn.ReLU), conv(70, 32, 3, 2, groups=2)],
 }
@@ -142,12 +159,12 @@ np.save(sys.argv[4], outs[0][0])
 """
 
 
-@pytest.mark.parametrize("name", NETS)
-def test_native(name, tmp_path):
+@pytest.mark.parametrize("name, batch", [(name, 2) for name in NETS] + [("joined again", 1), ("dense", 1)])
+def test_native(name, batch, tmp_path):
     torch.manual_seed(len(name))
     net = nn.Sequential(*NETS[name]()).eval()
     randomize(net)
-    x = torch.randn(2, 3, 37, 45)
+    x = torch.randn(batch, 3, 37, 45)
     with torch.no_grad():
         want = net.double()(x.double()).numpy()
         net.float()
