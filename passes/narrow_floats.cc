@@ -3,8 +3,8 @@
 //   sums        norms, softmax, reductions, losses, and exp, log, pow and the like. Their results go on in f32 through elementwise
 //               operators until they meet a half, so that `rsqrt(mean(x²) + 1e-6)` is not rounded in between; those of norms and
 //               softmax do not, since they are as large as what they are made of;
-//   derived     what is made of no float (positions, masks of truth values, `arange`, casts of halves) until it meets one: f16 has no
-//               odd number above 2048;
+//   derived     what is made of no f32 (positions, masks of truth values, `arange`, casts of halves): f16 has no odd number above 2048.
+//               What may be large (integers, sums of them, but no cosine of them) meets halves in f32, too;
 //   extremes    what is made with a finite number that the half type has not, as masks are that hold finfo.min, through all but
 //               products: the sum of scores and mask and its softmax are the f32 program's. As -inf a row that is all masked
 //               would be NaN, as finfo(f16).min a score below -16 makes it -inf. In front of a product they saturate;
@@ -46,14 +46,16 @@ bool Among(const std::string_view (&sorted)[n], std::string_view name) {
   return std::binary_search(std::begin(sorted), std::end(sorted), name);
 }
 
-// Sums over many elements and their kin, by an operator's base name. Results as large as the operands: rounded at once.
+// Sums over many elements and their kin (positions in an image, which halves cannot tell apart), by an operator's base name. Results as large
+// as the operands: rounded at once.
 constexpr std::string_view kRounded[] = {
-    "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "_batch_norm_no_update", "_fused_rms_norm", "_log_softmax",
-    "_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "_safe_softmax", "_softmax", "adaptive_avg_pool1d",
-    "adaptive_avg_pool2d", "adaptive_avg_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_norm", "cudnn_batch_norm",
-    "cumprod", "cumsum", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "log_softmax", "logcumsumexp",
-    "native_batch_norm", "native_group_norm", "native_layer_norm", "normalize", "renorm", "rms_norm", "softmax", "softmin",
-    "special_log_softmax", "special_softmax", "weight_norm"};
+    "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "_batch_norm_no_update", "_fused_rms_norm",
+    "_grid_sampler_2d_cpu_fallback", "_log_softmax", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training",
+    "_safe_softmax", "_softmax", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "avg_pool1d",
+    "avg_pool2d", "avg_pool3d", "batch_norm", "cudnn_batch_norm", "cumprod", "cumsum", "det", "grid_sampler",
+    "grid_sampler_2d", "grid_sampler_3d", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "log_softmax",
+    "logcumsumexp", "matrix_exp", "native_batch_norm", "native_group_norm", "native_layer_norm", "normalize", "renorm",
+    "rms_norm", "slogdet", "softmax", "softmin", "special_log_softmax", "special_softmax", "weight_norm"};
 constexpr std::string_view kSums[] = {
     "_cdist_forward", "_euclidean_dist", "_pdist_forward", "_weight_norm", "_weight_norm_interface", "binary_cross_entropy",
     "binary_cross_entropy_with_logits", "cdist", "cosh", "cosine_embedding_loss", "cosine_similarity", "cross_entropy_loss", "ctc_loss",
@@ -69,19 +71,25 @@ constexpr std::string_view kProducts[] = {"addbmm", "addmm", "addmv", "baddbmm",
                                           "scaled_dot_product_attention", "tensordot", "vdot"};
 // Operators that are not elementwise and take a number that elements become.
 constexpr std::string_view kFills[] = {"constant_pad_nd", "fill", "full", "masked_fill", "new_full", "scalar_tensor"};
+// Functions whose results are small whatever they are given.
+constexpr std::string_view kSmall[] = {"atan", "cos", "erf", "sigmoid", "sin", "tanh"};
 // Bounds: saturated, they do what they did.
 constexpr std::string_view kBounds[] = {"clamp", "clamp_max", "clamp_min", "clip", "hardtanh"};
 
 static_assert(std::is_sorted(std::begin(kRounded), std::end(kRounded)) && std::is_sorted(std::begin(kSums), std::end(kSums)) &&
               std::is_sorted(std::begin(kProducts), std::end(kProducts)) && std::is_sorted(std::begin(kFills), std::end(kFills)) &&
-              std::is_sorted(std::begin(kBounds), std::end(kBounds)));
+              std::is_sorted(std::begin(kSmall), std::end(kSmall)) && std::is_sorted(std::begin(kBounds), std::end(kBounds)));
 
 bool IsProduct(const ir::OpDef& op) { return op.traits.autocast == ir::AutocastClass::kLower || Among(kProducts, op.base); }
+bool IsRounded(const ir::OpDef& op) {
+  return op.traits.autocast == ir::AutocastClass::kFloat32 ? !Among(kSums, op.base)
+                                                           : Among(kRounded, op.base) || op.base.starts_with("linalg_");
+}
 bool IsView(const ir::OpDef& op) { return op.traits.inverse != ir::ViewInverse::kNone || op.is_view(); }
 bool IsTorch(const ir::OpDef& op) { return op.known && (op.ns == "aten" || op.ns == "prims"); }
 
 // Which rule computes a value, beside the type that it has.
-enum class Place : uint8_t { kWeight, kHalf, kDerived, kSum, kExtreme };
+enum class Place : uint8_t { kWeight, kHalf, kDerived, kInteger, kSum, kExtreme };
 
 struct Float {
   Place place = Place::kHalf;
@@ -279,8 +287,8 @@ class Narrowing {
   std::optional<Place> WideAs(const Node& n, const std::vector<Value*>& operands) const {
     const ir::OpDef& op = n.op();
     if (!IsTorch(op)) return Place::kHalf;
-    if (operands.empty()) return HasExtreme(n) ? Place::kExtreme : Place::kDerived;
-    bool extreme = false, parameter = false, derived = true, sums = true;
+    if (operands.empty()) return HasExtreme(n) ? Place::kExtreme : MayBeLarge(n) ? Place::kInteger : Place::kDerived;
+    bool extreme = false, parameter = false, integer = false, derived = true, sums = true;
     int values = 0;
     for (const Value* v : operands) {
       const Float& f = floats_.at(v);
@@ -288,18 +296,36 @@ class Narrowing {
       extreme |= f.place == Place::kExtreme;
       if (f.place == Place::kWeight) continue;
       ++values;
-      derived &= f.place == Place::kDerived;
-      sums &= f.place == Place::kDerived || f.place == Place::kSum;
+      const bool is_integer = f.place == Place::kInteger, is_derived = is_integer || f.place == Place::kDerived;
+      integer |= is_integer;
+      derived &= is_derived;
+      sums &= is_derived || f.place == Place::kSum;
     }
-    const bool only_derived = values > 0 && derived && !parameter, rounded = Among(kRounded, op.base), sum = Among(kSums, op.base);
-    if (IsProduct(op)) return only_derived ? std::optional(Place::kDerived) : std::nullopt;
-    if (rounded) return only_derived ? Place::kDerived : Place::kHalf;
-    if (sum) return only_derived ? Place::kDerived : Place::kSum;
+    const bool only_derived = values > 0 && derived && !parameter, sum = Among(kSums, op.base);
+    const Place same = integer && !Among(kSmall, op.base) ? Place::kInteger : Place::kDerived;
+    if (IsProduct(op)) return only_derived ? std::optional(same) : std::nullopt;
+    if (IsRounded(op)) return only_derived ? same : Place::kHalf;
+    if (sum) return only_derived ? same : Place::kSum;
     if (extreme || (HasExtreme(n) && !Among(kBounds, op.base))) return Place::kExtreme;
-    if (only_derived) return Place::kDerived;
+    if (only_derived) return same;
     if (IsReinterpreted(n)) return Place::kHalf;
+    if (integer && !sums) return Place::kHalf;
     if (values > 0 && sums && (op.traits.elementwise || IsView(op))) return Place::kSum;
     return std::nullopt;
+  }
+
+  // Whether a float made of other types may be beyond halves: of wider integers and floats, and of sizes.
+  static bool MayBeLarge(const Node& n) {
+    bool large = n.op().base == "arange" || n.op().base == "linspace";
+    for (const ir::NamedArg& a : n.args())
+      a.arg.ForEachValue([&](const Value* v) {
+        large |= v->type().is_tensor() ? ir::ByteSize(v->dtype()) > 1 : v->type().is_sym() && !n.op().args.empty() && !IsSizes(n, a.name);
+      });
+    return large;
+  }
+  static bool IsSizes(const Node& n, std::string_view argument) {
+    const int at = n.op().ArgIndex(argument);
+    return at >= 0 && n.op().args[at].is_list;
   }
 
   // Whether the bits of floats are looked at, which have to be those of the program.

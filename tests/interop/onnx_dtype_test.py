@@ -214,6 +214,23 @@ def test_state_keeps_its_type(slipway, tmp_path, dtype):
     assert {value.name: value.type for value in onnx.load(tmp_path / "model.onnx").graph.input} is not None
 
 
+class Integers(nn.Module):
+    """Sums of integers beyond f16 that are scaled down by halves; positions that f16 cannot tell apart."""
+
+    def forward(self, x, ids, image, grid):
+        return ids.sum(-1, keepdim=True).float() * (x * 0.01), torch.nn.functional.grid_sample(image, grid + ids.float().mean(), align_corners=False)
+
+
+def test_large_integers(slipway, tmp_path):
+    ids = torch.randint(2000, 3000, (2, 40))
+    arguments = (torch.randn(2, 8), ids, torch.randn(1, 2, 9, 9), torch.rand(1, 4, 4, 2) - ids.float().mean())
+    export(Integers(), arguments, tmp_path / "model.pt2")
+    slipway("convert", tmp_path / "model.pt2", "-o", tmp_path / "model.onnx", "--dtype", "f16", "--keep-io-types")
+    got = run(session_of(tmp_path / "model.onnx"), arguments)
+    for got, want in zip(got, Integers()(*arguments), strict=True):
+        assert error(got, want.numpy()) < BOUND["f16"]
+
+
 def test_quantized_parts_stay(slipway, tmp_path):
     """Products of quantized weights compute in f32, the others in halves."""
     module, x = Mlp().eval(), torch.randn(8, 64)
