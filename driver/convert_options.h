@@ -218,7 +218,8 @@ inline constexpr ConvertFlag kTable[] = {
     Flag<&O::dtype>("dtype", kOnnx | kSafetensors, "bf16|f16|f32",
                     "safetensors: cast f64, f32, f16 and bf16 tensors on the way, rounded to nearest even; others stay. ONNX, bf16 or f16: "
                     "weights, inputs, outputs and computations of f32 become this type, but for norms, softmax, sums and what halves "
-                    "cannot hold, which stay in f32; other types stay"),
+                    "cannot hold, which stay in f32; other types stay. With "
+                    "`--strict-types` no casts are added for ONNX Runtime's CPU, which computes most operators in f32 only"),
     Flag<&O::keep_io_types>("keep-io-types", kOnnx, "", "with `--dtype`: inputs and outputs stay f32, cast behind and before them"),
     Flag<&O::include>("include", kTensors, "RE",
                       "only the tensors whose names the regular expression is found in; may be repeated"),

@@ -57,14 +57,16 @@ constexpr std::string_view kRounded[] = {
     "logcumsumexp", "matrix_exp", "native_batch_norm", "native_group_norm", "native_layer_norm", "normalize", "renorm",
     "rms_norm", "slogdet", "softmax", "softmin", "special_log_softmax", "special_softmax", "weight_norm"};
 constexpr std::string_view kSums[] = {
-    "_cdist_forward", "_euclidean_dist", "_pdist_forward", "_weight_norm", "_weight_norm_interface", "binary_cross_entropy",
-    "binary_cross_entropy_with_logits", "cdist", "cosh", "cosine_embedding_loss", "cosine_similarity", "cross_entropy_loss", "ctc_loss",
-    "dist", "erfinv", "exp", "exp2", "expm1", "frobenius_norm", "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss", "index_add",
-    "kl_div", "l1_loss", "linalg_norm", "linalg_vector_norm", "log", "log10", "log1p", "log2", "logdet", "logsumexp",
-    "margin_ranking_loss", "mean", "mse_loss", "multi_margin_loss", "multilabel_margin_loss", "nanmean", "nansum", "nll_loss",
-    "nll_loss2d", "nll_loss_forward", "nll_loss_nd", "norm", "pairwise_distance", "pdist", "poisson_nll_loss", "pow", "prod",
-    "quantile", "reciprocal", "rsqrt", "scatter_add", "scatter_reduce", "segment_reduce", "sinh", "smooth_l1_loss",
-    "soft_margin_loss", "softplus", "square", "std", "std_mean", "sum", "tan", "trace", "triplet_margin_loss", "var", "var_mean"};
+    "_cdist_forward", "_euclidean_dist", "_histogramdd_bin_edges", "_histogramdd_from_bin_cts",
+    "_histogramdd_from_bin_tensors", "_pdist_forward", "_weight_norm", "_weight_norm_interface", "binary_cross_entropy",
+    "binary_cross_entropy_with_logits", "cdist", "cosh", "cosine_embedding_loss", "cosine_similarity", "cross_entropy_loss",
+    "ctc_loss", "dist", "erfinv", "exp", "exp2", "expm1", "frobenius_norm", "gaussian_nll_loss", "hinge_embedding_loss",
+    "histc", "histogram", "histogramdd", "huber_loss", "index_add", "kl_div", "l1_loss", "linalg_norm", "linalg_vector_norm",
+    "log", "log10", "log1p", "log2", "logdet", "logsumexp", "margin_ranking_loss", "mean", "mse_loss", "multi_margin_loss",
+    "multilabel_margin_loss", "nanmean", "nansum", "nll_loss", "nll_loss2d", "nll_loss_forward", "nll_loss_nd", "norm",
+    "pairwise_distance", "pdist", "poisson_nll_loss", "pow", "prod", "quantile", "reciprocal", "rsqrt", "scatter_add",
+    "scatter_reduce", "segment_reduce", "sinh", "smooth_l1_loss", "soft_margin_loss", "softplus", "square", "std", "std_mean",
+    "sum", "tan", "trace", "triplet_margin_loss", "var", "var_mean"};
 // Products, besides those that autocast lowers.
 constexpr std::string_view kProducts[] = {"addbmm", "addmm", "addmv", "baddbmm", "bilinear", "bmm", "convolution", "dot", "einsum",
                                           "gru", "inner", "linear", "lstm", "matmul", "mm", "mv", "rnn_relu", "rnn_tanh",
@@ -139,6 +141,7 @@ class Narrowing {
     const auto width = query && query->rank() > 0 ? query->sizes()[query->rank() - 1].constant() : std::nullopt;
     const bool scaled = n->op().base == "scaled_dot_product_attention" && (given || (width && *width > 0));
     const Arg old = n->Get("scale");
+    const bool masked = n->op().ArgIndex("attn_mask") < 0 || !n->Get("attn_mask").is_none();
     if (scaled) {
       const double scale = given ? *given : 1 / std::sqrt(static_cast<double>(*width));
       ir::Builder b(*n->graph(), n, n->source());
@@ -156,11 +159,17 @@ class Narrowing {
       n->graph()->Erase(product);
       return;
     }
-    if (!scaled) return;
+    // A scale of one, and care for rows that are all masked where none is: a causal row sees the first key.
     for (Node* m = before ? before->next() : p_.graph->first(); m && m != after;) {
       Node* next = m->next();
       const double* one = m->op_name() == "aten.mul.Tensor" || m->op_name() == "aten.mul.Scalar" ? m->Get("other").get<double>() : nullptr;
-      if (one && *one == 1.0 && m->Get("self").value()) ReplaceNode(m, {m->Get("self").value()});
+      if (scaled && one && *one == 1.0 && m->Get("self").value()) {
+        ReplaceNode(m, {m->Get("self").value()});
+      } else if (!masked && m->op_name() == "aten._safe_softmax.default") {
+        ir::Builder b(*m->graph(), m, m->source());
+        Value* plain = b.Call("aten.softmax.int", {m->Get("self"), m->Get("dim")});
+        if (b.ok()) ReplaceNode(m, {plain});
+      }
       m = next;
     }
   }
