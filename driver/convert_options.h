@@ -186,7 +186,7 @@ inline constexpr ConvertFlag kTable[] = {
     Flag<&O::external_data>("external-data", kOnnx, "auto|always|never",
                             "weights in a file of their own; auto: above 2 GB"),
     Flag<&O::strict_types>("strict-types", kOnnx, "",
-                           "never cast around operators for whose type ONNX Runtime has no kernel"),
+                           "never cast around operators for whose type ONNX Runtime's CPU has no kernel: for devices that compute in halves"),
     Flag<&O::node_metadata>("node-metadata", kOnnx, "none|modules|all",
                             "what nodes say of their origin, under torch.onnx's keys: nothing; the modules that they are in, which Netron "
                             "shows; also classes, scopes and the stack trace"),
@@ -218,8 +218,8 @@ inline constexpr ConvertFlag kTable[] = {
     Flag<&O::dtype>("dtype", kOnnx | kSafetensors, "bf16|f16|f32",
                     "safetensors: cast f64, f32, f16 and bf16 tensors on the way, rounded to nearest even; others stay. ONNX, bf16 or f16: "
                     "weights, inputs, outputs and computations of f32 become this type, but for norms, softmax, sums and what halves "
-                    "cannot hold, which stay in f32; other types stay. With "
-                    "`--strict-types` no casts are added for ONNX Runtime's CPU, which computes most operators in f32 only"),
+                    "cannot hold, which stay in f32; other types stay. For "
+                    "other devices than the CPU add `--strict-types`"),
     Flag<&O::keep_io_types>("keep-io-types", kOnnx, "", "with `--dtype`: inputs and outputs stay f32, cast behind and before them"),
     Flag<&O::include>("include", kTensors, "RE",
                       "only the tensors whose names the regular expression is found in; may be repeated"),

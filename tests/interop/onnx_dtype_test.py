@@ -169,6 +169,17 @@ def test_weights(slipway, tmp_path):
     assert weights["norm.weight"].dtype == np.float32
 
 
+@pytest.mark.parametrize("dtype", BOUND)
+def test_strict_types_multiply_halves(slipway, tmp_path, dtype):
+    export(Mlp(), (torch.randn(2, 3, 64),), tmp_path / "model.pt2")
+    slipway("convert", tmp_path / "model.pt2", "-o", tmp_path / "model.onnx", "--dtype", dtype, "--strict-types")
+    model = onnx.load(tmp_path / "model.onnx")
+    onnx.checker.check_model(model, full_check=True)
+    weights = {t.name: t.data_type for t in model.graph.initializer if len(t.dims) == 2}
+    assert set(weights.values()) == {10 if dtype == "f16" else 16}
+    assert sum(node.op_type == "MatMul" and node.input[1] in weights for node in model.graph.node) == 2
+
+
 def test_overflow_is_an_error(slipway, tmp_path):
     module = Mlp()
     with torch.no_grad():
