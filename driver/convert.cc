@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -19,8 +20,10 @@
 #include "importers/checkpoint/state_dict.h"
 #include "io/inflated.h"
 #include "passes/complex_io.h"
+#include "passes/narrow_floats.h"
 #include "shapes/rewrite.h"
 #include "weights/join.h"
+#include "weights/make_weights.h"
 
 namespace slipway::driver {
 namespace {
@@ -103,14 +106,49 @@ std::vector<std::string_view> Skipped(const ConvertOptions& o) {
   return skip;
 }
 
+// What --dtype asks of programs, once norms are folded in f32 and before anything is decomposed. Weights go through a scratch file beside
+// the output, tied ones once.
+absl::Status NarrowFloats(Conversion& c) {
+  const ConvertOptions& o = c.options;
+  if (o.dtype.empty()) return o.keep_io_types ? UsageError("--keep-io-types goes with --dtype") : absl::OkStatus();
+  if (o.dtype == "f32") return WithHelp(absl::UnimplementedError("--dtype f32 for programs"), "f16 and bf16 narrow what is f32");
+  ir::Program& p = c.program();
+  passes::NarrowOptions options{.to = o.dtype == "f16" ? ir::DType::kFloat16 : ir::DType::kBFloat16, .keep_io_types = o.keep_io_types, .cast = {}};
+  options.cast = [&](const std::vector<std::string>& names) -> absl::Status {
+    std::map<std::tuple<const ir::Storage*, int64_t, std::vector<int64_t>, std::vector<int64_t>>, size_t> places;
+    std::vector<weights::WeightToMake> make;
+    std::vector<std::pair<ir::TensorRef*, size_t>> made;
+    for (const std::string& name : names) {
+      const auto w = p.weights.find(name);
+      if (w == p.weights.end()) continue;  // the exporter names what has no values
+      ir::TensorRef& t = w->second;
+      const auto [at, fresh] = places.try_emplace({t.storage.get(), t.offset, t.sizes, t.strides}, make.size());
+      if (fresh) make.push_back({ir::ShardedTensor(t), options.to, {}});
+      made.emplace_back(&t, at->second);
+    }
+    RETURN_IF_ERROR(weights::MakeWeights(make, FolderOf(o.output)));
+    for (const auto& [t, at] : made) *t = make[at].made;
+    return absl::OkStatus();
+  };
+  auto report = passes::NarrowFloats(p, options);
+  if (absl::IsInvalidArgument(report.status()) && o.dtype == "f16") return WithHelp(report.status(), "--dtype bf16 has the range of f32");
+  if (!report.ok()) return report.status();
+  c.summary.lines.push_back(text::StrCat("f32 is ", o.dtype, ": ", report->weights, " weights cast; ", report->wide,
+                                         " nodes (norms, softmax, sums, masks) stay in f32", report->kept > 0 ? text::StrCat(", ", report->kept, " weights of theirs too") : ""));
+  return absl::OkStatus();
+}
+
 absl::Status RunPasses(const Target& target, Conversion& c) {
   if (target.passes.empty()) return absl::OkStatus();
   NoteDevices(c.program(), c.summary);
   c.output_names = OutputNames(c.program());
   c.context.skip = Skipped(c.options);
   c.context.verify_each = c.options.verify_each;
-  for (const passes::Pipeline* pipeline : target.passes)
+  for (const passes::Pipeline* pipeline : target.passes) {
+    if (pipeline == &passes::kLegalization)
+      if (absl::Status s = NarrowFloats(c); !s.ok()) return s;
     if (absl::Status s = passes::RunPasses(*pipeline, c.program(), c.context); !s.ok()) return s;
+  }
   NameOutputs(c.program(), c.output_names);
   if (c.context.merged > 0)
     c.summary.lines.push_back(text::StrCat(c.context.merged, " branches of convolutions and norms are merged into their sums; --no-algebra keeps them"));

@@ -50,8 +50,10 @@ struct ConvertOptions {
   // PT2
   std::string torch = "2.9";
   bool no_weights = false;
-  // safetensors
+  // ONNX and safetensors
   std::string dtype;  // "": as they are
+  bool keep_io_types = false;
+  // safetensors
   std::vector<std::string> include, exclude, rename;
   uint64_t max_shard_size = 0;  // bytes; 0: 5GB
   std::string tied = "copy";
@@ -184,7 +186,7 @@ inline constexpr ConvertFlag kTable[] = {
     Flag<&O::external_data>("external-data", kOnnx, "auto|always|never",
                             "weights in a file of their own; auto: above 2 GB"),
     Flag<&O::strict_types>("strict-types", kOnnx, "",
-                           "never cast around operators for whose type ONNX Runtime has no kernel"),
+                           "never cast around operators for whose type ONNX Runtime's CPU has no kernel: for devices that compute in halves"),
     Flag<&O::node_metadata>("node-metadata", kOnnx, "none|modules|all",
                             "what nodes say of their origin, under torch.onnx's keys: nothing; the modules that they are in, which Netron "
                             "shows; also classes, scopes and the stack trace"),
@@ -213,8 +215,12 @@ inline constexpr ConvertFlag kTable[] = {
                     "the oldest torch that shall load it. 2.6: the flat layout with pickled weights, which 2.6 … 2.13 load"),
     Flag<&O::no_weights>("no-weights", kPt2, "",
                          "the programs only. torch wants the weights back before it loads them; slipway reads such archives"),
-    Flag<&O::dtype>("dtype", kSafetensors, "bf16|f16|f32",
-                    "cast f64, f32, f16 and bf16 tensors on the way, rounded to nearest even; others stay"),
+    Flag<&O::dtype>("dtype", kOnnx | kSafetensors, "bf16|f16|f32",
+                    "safetensors: cast f64, f32, f16 and bf16 tensors on the way, rounded to nearest even; others stay. ONNX, bf16 or f16: "
+                    "weights, inputs, outputs and computations of f32 become this type, but for norms, softmax, sums and what halves "
+                    "cannot hold, which stay in f32; other types stay. For "
+                    "other devices than the CPU add `--strict-types`"),
+    Flag<&O::keep_io_types>("keep-io-types", kOnnx, "", "with `--dtype`: inputs and outputs stay f32, cast behind and before them"),
     Flag<&O::include>("include", kTensors, "RE",
                       "only the tensors whose names the regular expression is found in; may be repeated"),
     Flag<&O::exclude>("exclude", kTensors, "RE", "without the tensors whose names the expression is found in; may be repeated"),

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "ir/verify.h"
+#include "passes/narrow_floats.h"
 
 namespace slipway::passes {
 namespace {
@@ -45,6 +46,8 @@ absl::Status RunFoldConstants(ir::Program& p, PassContext& context) {
   return context.evaluator ? FoldConstants(p, *context.evaluator) : absl::OkStatus();
 }
 
+absl::Status RunNarrowFloats(ir::Program& p, PassContext&) { return NarrowFloats(p, {}).status(); }
+
 absl::Status RunLegalize(ir::Program& p, PassContext& context) {
   if (!context.legal) return absl::InvalidArgumentError("legalize needs a target");
   return Legalize(p, context.legal, &context.refusals);
@@ -74,6 +77,7 @@ constexpr Pass kPasses[] = {
     {"lower-complex", "makes complex tensors pairs of real ones", kFunctional, Plain<LowerComplex>},
     {"legalize", "decomposes nodes until the target takes each", kFunctional, RunLegalize},
     {"widen-floats", "computes in f64: what a program's numbers are compared with", kFunctional, Plain<WidenFloats>},
+    {"narrow-floats", "computes in f16, as --dtype has it: sums stay in f32", kFunctional, RunNarrowFloats},
     {"outline-blocks", "makes repeated blocks calls of one body", kFunctional, Plain<OutlineBlocks>},
 };
 

@@ -249,7 +249,9 @@ void GraphLowering::Lower(const ir::Node& n, std::vector<Problem>* problems) {
     if (refusals)
       if (auto it = refusals->find(&n); it != refusals->end()) status = it->second;
   } else {
-    LoweringContext c(n, e_, *this, !custom && row->widen);
+    // The pure graph has products of halves; a bias is then added with a rounding of its own.
+    const bool product = e_.shared()->strict_types && n.op().traits.autocast == ir::AutocastClass::kLower;
+    LoweringContext c(n, e_, *this, !custom && row->widen && !product);
     status = ir::RunRule(n, [&] { custom ? LowerCustom(c, *custom) : row->fn(c); });
     results = std::move(c.results());
     if (status.ok()) status = c.status();

@@ -17,7 +17,7 @@ done
 [ ! -e out ] || fails "a dry run wrote"
 
 # All that are refused are in one line, and nothing is written.
-expect 2 'SW1003.*--to onnx does not take --dtype \(a flag of safetensors\), --include \(a flag of safetensors, torch\)' \
-  slipway convert net.sw -o m.onnx --dtype f16 --include '.*'
+expect 2 'SW1003.*--to onnx does not take --include \(a flag of safetensors, torch\), --shards \(a flag of safetensors\)' \
+  slipway convert net.sw -o m.onnx --shards 2 --include '.*'
 expect 2 'SW1003.*--to so does not take --opset \(a flag of onnx\)' slipway convert net.sw -o m.so --opset 20
 [ ! -e m.onnx ] || fails "m.onnx was written"

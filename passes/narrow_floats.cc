@@ -1,0 +1,470 @@
+// Each f32 value is computed in one type and cast to the other where a reader wants that, at most once. Computed in f32 are
+//
+//   sums        norms, softmax, reductions, losses, and exp, log, pow and the like. Their results go on in f32 through elementwise
+//               operators until they meet a half, so that `rsqrt(mean(x²) + 1e-6)` is not rounded in between; those of norms and
+//               softmax do not, since they are as large as what they are made of;
+//   derived     what is made of no f32 (positions, masks of truth values, `arange`, casts of halves): f16 has no odd number above 2048.
+//               What may be large (integers, sums of them, but no cosine of them) meets halves in f32, too;
+//   extremes    what is made with a finite number that the half type has not, as masks are that hold finfo.min, through all but
+//               products: the sum of scores and mask and its softmax are the f32 program's. As -inf a row that is all masked
+//               would be NaN, as finfo(f16).min a score below -16 makes it -inf. In front of a product they saturate;
+//   strangers   operators that are not torch's own, quantized weights and activations above all.
+//
+// Attention is written out first, which shows its softmax and mask to these rules; its scale goes to the query, since products of
+// queries and keys overflow f16 before they are scaled. Weights that only f32 operators read (of norms) stay f32.
+#include "passes/narrow_floats.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "base/floats.h"
+#include "base/status_macros.h"
+#include "base/text.h"
+#include "ir/builder.h"
+#include "ir/ops/infer.h"
+#include "ir/ops/op_table.h"
+#include "ir/sharded.h"
+#include "passes/decompose.h"
+
+namespace slipway::passes {
+namespace {
+
+using ir::Graph;
+using ir::InputSpec;
+using ir::Node;
+using ir::OutputSpec;
+
+template <size_t n>
+bool Among(const std::string_view (&sorted)[n], std::string_view name) {
+  return std::binary_search(std::begin(sorted), std::end(sorted), name);
+}
+
+// Sums over many elements and their kin (positions in an image, which halves cannot tell apart), by an operator's base name. Results as large
+// as the operands: rounded at once.
+constexpr std::string_view kRounded[] = {
+    "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "_batch_norm_no_update", "_fused_rms_norm",
+    "_grid_sampler_2d_cpu_fallback", "_log_softmax", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training",
+    "_safe_softmax", "_softmax", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "avg_pool1d",
+    "avg_pool2d", "avg_pool3d", "batch_norm", "cudnn_batch_norm", "cumprod", "cumsum", "det", "grid_sampler",
+    "grid_sampler_2d", "grid_sampler_3d", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "log_softmax",
+    "logcumsumexp", "matrix_exp", "native_batch_norm", "native_group_norm", "native_layer_norm", "normalize", "renorm",
+    "rms_norm", "slogdet", "softmax", "softmin", "special_log_softmax", "special_softmax", "weight_norm"};
+constexpr std::string_view kSums[] = {
+    "_cdist_forward", "_euclidean_dist", "_histogramdd_bin_edges", "_histogramdd_from_bin_cts",
+    "_histogramdd_from_bin_tensors", "_pdist_forward", "_weight_norm", "_weight_norm_interface", "binary_cross_entropy",
+    "binary_cross_entropy_with_logits", "cdist", "cosh", "cosine_embedding_loss", "cosine_similarity", "cross_entropy_loss",
+    "ctc_loss", "dist", "erfinv", "exp", "exp2", "expm1", "frobenius_norm", "gaussian_nll_loss", "hinge_embedding_loss",
+    "histc", "histogram", "histogramdd", "huber_loss", "index_add", "kl_div", "l1_loss", "linalg_norm", "linalg_vector_norm",
+    "log", "log10", "log1p", "log2", "logdet", "logsumexp", "margin_ranking_loss", "mean", "mse_loss", "multi_margin_loss",
+    "multilabel_margin_loss", "nanmean", "nansum", "nll_loss", "nll_loss2d", "nll_loss_forward", "nll_loss_nd", "norm",
+    "pairwise_distance", "pdist", "poisson_nll_loss", "pow", "prod", "quantile", "reciprocal", "rsqrt", "scatter_add",
+    "scatter_reduce", "segment_reduce", "sinh", "smooth_l1_loss", "soft_margin_loss", "softplus", "square", "std", "std_mean",
+    "sum", "tan", "trace", "triplet_margin_loss", "var", "var_mean"};
+// Products, besides those that autocast lowers.
+constexpr std::string_view kProducts[] = {"addbmm", "addmm", "addmv", "baddbmm", "bilinear", "bmm", "convolution", "dot", "einsum",
+                                          "gru", "inner", "linear", "lstm", "matmul", "mm", "mv", "rnn_relu", "rnn_tanh",
+                                          "scaled_dot_product_attention", "tensordot", "vdot"};
+// Operators that are not elementwise and take a number that elements become.
+constexpr std::string_view kFills[] = {"constant_pad_nd", "fill", "full", "masked_fill", "new_full", "scalar_tensor"};
+// Functions whose results are small whatever they are given.
+constexpr std::string_view kSmall[] = {"atan", "cos", "erf", "sigmoid", "sin", "tanh"};
+// Bounds: saturated, they do what they did.
+constexpr std::string_view kBounds[] = {"clamp", "clamp_max", "clamp_min", "clip", "hardtanh"};
+
+static_assert(std::is_sorted(std::begin(kRounded), std::end(kRounded)) && std::is_sorted(std::begin(kSums), std::end(kSums)) &&
+              std::is_sorted(std::begin(kProducts), std::end(kProducts)) && std::is_sorted(std::begin(kFills), std::end(kFills)) &&
+              std::is_sorted(std::begin(kSmall), std::end(kSmall)) && std::is_sorted(std::begin(kBounds), std::end(kBounds)));
+
+bool IsProduct(const ir::OpDef& op) { return op.traits.autocast == ir::AutocastClass::kLower || Among(kProducts, op.base); }
+bool IsRounded(const ir::OpDef& op) {
+  return op.traits.autocast == ir::AutocastClass::kFloat32 ? !Among(kSums, op.base)
+                                                           : Among(kRounded, op.base) || op.base.starts_with("linalg_");
+}
+bool IsView(const ir::OpDef& op) { return op.traits.inverse != ir::ViewInverse::kNone || op.is_view(); }
+bool IsTorch(const ir::OpDef& op) { return op.known && (op.ns == "aten" || op.ns == "prims"); }
+
+// Which rule computes a value, beside the type that it has.
+enum class Place : uint8_t { kWeight, kHalf, kDerived, kInteger, kSum, kExtreme };
+
+struct Float {
+  Place place = Place::kHalf;
+  Value *half = nullptr, *wide = nullptr;  // the value itself is one of them
+  bool parameter = false;
+  const std::string* overflows = nullptr;  // of a weight: its name
+};
+
+class Narrowing {
+ public:
+  Narrowing(ir::Program& p, const NarrowOptions& o)
+      : p_(p), o_(o), to_(o.to), most_(o.to == DType::kFloat16 ? 65504.0 : static_cast<double>(std::bit_cast<float>(0x7f7f0000u))) {}
+
+  absl::StatusOr<NarrowReport> Run() {
+    WriteOutAttention();
+    RETURN_IF_ERROR(TakeInputs());
+    RETURN_IF_ERROR(Nodes(*p_.graph));
+    RETURN_IF_ERROR(GiveOutputs());
+    RETURN_IF_ERROR(Overflows());
+    RETURN_IF_ERROR(NarrowWeights());
+    return report_;
+  }
+
+ private:
+  bool IsTooLarge(double v) const { return std::isfinite(v) && std::isinf(Rounded(static_cast<float>(v))); }
+  float Rounded(float v) const { return to_ == DType::kFloat16 ? static_cast<float>(F16(v)) : static_cast<float>(BF16(v)); }
+  static bool IsF32(const Value* v) { return v && v->type().is_tensor() && v->dtype() == DType::kFloat32; }
+
+  // ---- Attention
+
+  void WriteOutAttention() {
+    for (const std::string_view wanted : {"_scaled_dot_product", "scaled_dot_product_attention"}) {
+      std::vector<Node*> nodes;
+      for (Node* n : *p_.graph)
+        if (n->op().base.starts_with(wanted) && IsF32(n->output())) nodes.push_back(n);
+      for (Node* n : nodes) WriteOut(n);
+    }
+  }
+
+  // Those that no decomposition takes stay.
+  void WriteOut(Node* n) {
+    const DecomposeRow* row = FindDecomposition(n->op_name());
+    if (!row) return;
+    Node* before = n->prev();
+    Value* query = n->Get("query").value();
+    const double* given = n->Get("scale").get<double>();
+    const auto width = query && query->rank() > 0 ? query->sizes()[query->rank() - 1].constant() : std::nullopt;
+    const bool scaled = n->op().base == "scaled_dot_product_attention" && (given || (width && *width > 0));
+    const Arg old = n->Get("scale");
+    const bool masked = n->op().ArgIndex("attn_mask") < 0 || !n->Get("attn_mask").is_none();
+    if (scaled) {
+      const double scale = given ? *given : 1 / std::sqrt(static_cast<double>(*width));
+      ir::Builder b(*n->graph(), n, n->source());
+      Value* smaller = b.Call("aten.mul.Tensor", {query, scale});
+      if (!b.ok()) return;
+      n->SetArg("query", smaller);
+      n->SetArg("scale", 1.0);
+    }
+    Node* after = n->next();
+    if (!ApplyDecomposition(n, *row).ok()) {
+      if (!scaled) return;
+      Node* product = n->Get("query").value()->producer();
+      n->SetArg("query", query);
+      n->SetArg("scale", old);
+      n->graph()->Erase(product);
+      return;
+    }
+    // A scale of one, and care for rows that are all masked where none is: a causal row sees the first key.
+    for (Node* m = before ? before->next() : p_.graph->first(); m && m != after;) {
+      Node* next = m->next();
+      const double* one = m->op_name() == "aten.mul.Tensor" || m->op_name() == "aten.mul.Scalar" ? m->Get("other").get<double>() : nullptr;
+      if (scaled && one && *one == 1.0 && m->Get("self").value()) {
+        ReplaceNode(m, {m->Get("self").value()});
+      } else if (!masked && m->op_name() == "aten._safe_softmax.default") {
+        ir::Builder b(*m->graph(), m, m->source());
+        Value* plain = b.Call("aten.softmax.int", {m->Get("self"), m->Get("dim")});
+        if (b.ok()) ReplaceNode(m, {plain});
+      }
+      m = next;
+    }
+  }
+
+  // ---- Inputs and outputs
+
+  absl::Status TakeInputs() {
+    std::set<std::string> updated;
+    for (const OutputSpec& s : p_.output_specs)
+      if (s.kind == OutputSpec::kBufferMutation || s.kind == OutputSpec::kParameterMutation) updated.insert(s.target);
+    for (size_t i = 0; i < p_.input_specs.size(); ++i) {
+      Value* v = p_.graph->inputs()[i];
+      const InputSpec& s = p_.input_specs[i];
+      if (!IsF32(v)) continue;
+      Float f;
+      const bool weight = s.kind == InputSpec::kParameter || s.kind == InputSpec::kBuffer || s.kind == InputSpec::kTensorConstant;
+      if (s.kind == InputSpec::kUser && !o_.keep_io_types) v->mutable_type().dtype = to_;
+      if (weight && !updated.contains(s.target)) {
+        f.place = Place::kWeight;
+        f.parameter = s.kind == InputSpec::kParameter;
+        weights_.emplace_back(v, s.target);
+        ASSIGN_OR_RETURN(const double greatest, Greatest(s.target));
+        if (IsTooLarge(greatest)) {
+          f.overflows = &s.target;
+          if (!f.parameter) f.place = Place::kExtreme;
+        }
+      }
+      Note(v, f);
+    }
+    return absl::OkStatus();
+  }
+
+  void Note(Value* v, Float f) {
+    (v->dtype() == to_ ? f.half : f.wide) = v;
+    floats_[v] = f;
+  }
+
+  // The greatest finite magnitude of a weight's values; 0 where it has none.
+  absl::StatusOr<double> Greatest(const std::string& name) {
+    if (const auto known = greatest_.find(name); known != greatest_.end()) return known->second;
+    float most = 0;
+    if (const auto w = p_.weights.find(name); w != p_.weights.end() && w->second.dtype == DType::kFloat32) {
+      auto reader = ir::ElementReader::Open(ir::ShardedTensor(w->second));
+      if (!reader.ok()) return reader.status();
+      std::vector<float> block;
+      while (reader->left() > 0) {
+        const absl::Span<const uint8_t> bytes = reader->NextDense(std::min<int64_t>(reader->step(), int64_t{1} << 16));
+        block.resize(bytes.size() / sizeof(float));
+        std::memcpy(block.data(), bytes.data(), bytes.size());
+        for (float v : block) {
+          const float magnitude = std::fabs(v);
+          most = magnitude > most && magnitude <= std::numeric_limits<float>::max() ? magnitude : most;
+        }
+      }
+    }
+    return greatest_[name] = most;
+  }
+
+  absl::Status GiveOutputs() {
+    for (size_t i = 0; i < p_.graph->outputs.size(); ++i) {
+      Value* v = p_.graph->outputs[i].value();
+      if (!v || !floats_.contains(v)) continue;
+      const OutputSpec::Kind kind = p_.output_specs[i].kind;
+      const bool user = kind != OutputSpec::kBufferMutation && kind != OutputSpec::kParameterMutation;
+      ASSIGN_OR_RETURN(Value* given, user && !o_.keep_io_types ? Half(v, /*saturate=*/false) : Wide(v));
+      p_.graph->outputs[i] = given;
+    }
+    return absl::OkStatus();
+  }
+
+  // ---- Values in either type
+
+  absl::StatusOr<Value*> Cast(Value* v, DType to, bool saturate) {
+    Graph& g = *v->graph();
+    ir::Builder b(g, v->producer() ? v->producer()->next() : g.first(), v->producer() ? v->producer()->source() : nullptr);
+    if (saturate) v = b.Call("aten.clamp.default", {v, -most_, most_});
+    Value* cast = b.Cast(v, to);
+    if (!b.ok()) return b.status();
+    return cast;
+  }
+  absl::StatusOr<Value*> Half(Value* v, bool saturate = true) {
+    Float& f = floats_.at(v);
+    if (f.overflows) overflowing_.insert(*f.overflows);
+    if (f.half) return f.half;
+    ASSIGN_OR_RETURN(Value* half, Cast(v, to_, saturate && f.place == Place::kExtreme));
+    return floats_.at(v).half = half;
+  }
+  absl::StatusOr<Value*> Wide(Value* v) {
+    if (Value* wide = floats_.at(v).wide) return wide;
+    ASSIGN_OR_RETURN(Value* wide, Cast(v, DType::kFloat32, false));
+    return floats_.at(v).wide = wide;
+  }
+
+  // ---- Nodes
+
+  absl::Status Nodes(Graph& g) {
+    std::vector<Node*> nodes;
+    for (Node* n : g) nodes.push_back(n);
+    for (Node* n : nodes) {
+      absl::Status s = OneNode(*n);
+      if (!s.ok()) return s;
+    }
+    return absl::OkStatus();
+  }
+
+  // Bodies take and give halves.
+  absl::Status Body(Graph& g) {
+    if (!done_.insert(&g).second) return absl::OkStatus();
+    for (Value* v : g.inputs()) {
+      if (!IsF32(v)) continue;
+      v->mutable_type().dtype = to_;
+      Note(v, {});
+    }
+    RETURN_IF_ERROR(Nodes(g));
+    for (Arg& out : g.outputs) {
+      if (!out.value() || !floats_.contains(out.value())) continue;
+      ASSIGN_OR_RETURN(Value* half, Half(out.value()));
+      out = half;
+    }
+    return absl::OkStatus();
+  }
+
+  // How a node computes; nullopt: in halves. Else where its results belong.
+  std::optional<Place> WideAs(const Node& n, const std::vector<Value*>& operands) const {
+    const ir::OpDef& op = n.op();
+    if (!IsTorch(op)) return Place::kHalf;
+    if (operands.empty()) return HasExtreme(n) ? Place::kExtreme : MayBeLarge(n) ? Place::kInteger : Place::kDerived;
+    bool extreme = false, parameter = false, integer = false, derived = true, sums = true;
+    int values = 0;
+    for (const Value* v : operands) {
+      const Float& f = floats_.at(v);
+      parameter |= f.parameter;
+      extreme |= f.place == Place::kExtreme;
+      if (f.place == Place::kWeight) continue;
+      ++values;
+      const bool is_integer = f.place == Place::kInteger, is_derived = is_integer || f.place == Place::kDerived;
+      integer |= is_integer;
+      derived &= is_derived;
+      sums &= is_derived || f.place == Place::kSum;
+    }
+    const bool only_derived = values > 0 && derived && !parameter, sum = Among(kSums, op.base);
+    const Place same = integer && !Among(kSmall, op.base) ? Place::kInteger : Place::kDerived;
+    if (IsProduct(op)) return only_derived ? std::optional(same) : std::nullopt;
+    if (IsRounded(op)) return only_derived ? same : Place::kHalf;
+    if (sum) return only_derived ? same : Place::kSum;
+    if (extreme || (HasExtreme(n) && !Among(kBounds, op.base))) return Place::kExtreme;
+    if (only_derived) return same;
+    if (IsReinterpreted(n)) return Place::kHalf;
+    if (integer && !sums) return Place::kHalf;
+    if (values > 0 && sums && (op.traits.elementwise || IsView(op))) return Place::kSum;
+    return std::nullopt;
+  }
+
+  // Whether a float made of other types may be beyond halves: of wider integers and floats, and of sizes.
+  static bool MayBeLarge(const Node& n) {
+    bool large = n.op().base == "arange" || n.op().base == "linspace";
+    for (const ir::NamedArg& a : n.args())
+      a.arg.ForEachValue([&](const Value* v) {
+        large |= v->type().is_tensor() ? ir::ByteSize(v->dtype()) > 1 : v->type().is_sym() && !n.op().args.empty() && !IsSizes(n, a.name);
+      });
+    return large;
+  }
+  static bool IsSizes(const Node& n, std::string_view argument) {
+    const int at = n.op().ArgIndex(argument);
+    return at >= 0 && n.op().args[at].is_list;
+  }
+
+  // Whether the bits of floats are looked at, which have to be those of the program.
+  static bool IsReinterpreted(const Node& n) {
+    return n.op().traits.inverse == ir::ViewInverse::kReinterpret && n.op().ArgIndex("dtype") >= 0;
+  }
+
+  // Whether an element may become a finite number that the half type has not.
+  bool HasExtreme(const Node& n) const {
+    if (!n.op().traits.elementwise && !Among(kFills, n.op().base)) return false;
+    return std::any_of(n.args().begin(), n.args().end(), [&](const ir::NamedArg& a) {
+      const int at = n.op().ArgIndex(a.name);
+      if (at < 0 || n.op().args[at].is_list) return false;
+      const double* number = a.arg.get<double>();
+      const int64_t* integer = a.arg.get<int64_t>();
+      return IsTooLarge(number ? *number : integer ? static_cast<double>(*integer) : 0);
+    });
+  }
+
+  absl::Status OneNode(Node& n) {
+    std::vector<Value*> operands;
+    bool bodies = false;
+    for (const ir::NamedArg& a : n.args()) {
+      bodies |= a.arg.is<ir::SubGraph>();
+      a.arg.ForEachValue([&](Value* v) {
+        if (floats_.contains(v) && std::find(operands.begin(), operands.end(), v) == operands.end()) operands.push_back(v);
+      });
+    }
+    std::vector<Value*> results;
+    for (Value* v : n.outputs())
+      if (IsF32(v)) results.push_back(v);
+    if (operands.empty() && results.empty() && !bodies) return absl::OkStatus();
+    std::optional<Place> wide = bodies ? std::nullopt : WideAs(n, operands);
+    for (Value* v : operands) {
+      ASSIGN_OR_RETURN(Value* now, wide ? Wide(v) : Half(v));
+      if (now != v) n.ReplaceUses(v, now);
+    }
+    report_.wide += wide && !operands.empty();
+    if (!wide) RETURN_IF_ERROR(MakeHalf(n, results, bodies));
+    for (Value* v : results) Note(v, {wide ? *wide : v->dtype() == to_ ? Place::kHalf : Place::kSum});
+    return absl::OkStatus();
+  }
+
+  // Types and numbers of a node whose operands are halves now. What it gives as f32 all the same is f32.
+  absl::Status MakeHalf(Node& n, const std::vector<Value*>& results, bool bodies) {
+    for (size_t i = 0; i < n.args().size(); ++i) {
+      if (const auto* sub = n.At(i).get<ir::SubGraph>(); sub && *sub) {
+        const ir::SubGraph body = *sub;
+        RETURN_IF_ERROR(Body(*body));
+      }
+      if (const auto* dtype = n.At(i).get<DType>(); dtype && *dtype == DType::kFloat32) n.SetArgAt(i, to_);
+      if (const auto* bound = n.At(i).get<double>(); bound && Among(kBounds, n.op().base) && IsTooLarge(*bound))
+        n.SetArgAt(i, std::copysign(most_, *bound));
+    }
+    for (Value* v : results) v->mutable_type().dtype = to_;
+    if (bodies) return absl::OkStatus();
+    auto types = ir::InferTypes(n, ir::FreshSymbols::kNone);
+    if (!types.ok() || types->size() != n.outputs().size()) return absl::OkStatus();  // the verifier knows no more either
+    for (size_t i = 0; i < types->size(); ++i)
+      if (n.output(i) && (*types)[i].is_tensor() && (*types)[i].dtype == DType::kFloat32 &&
+          std::find(results.begin(), results.end(), n.output(i)) != results.end())
+        n.output(i)->mutable_type().dtype = DType::kFloat32;
+    return absl::OkStatus();
+  }
+
+  // ---- Weights
+
+  absl::Status Overflows() const {
+    if (overflowing_.empty()) return absl::OkStatus();
+    std::vector<std::string> lines;
+    for (const std::string& name : overflowing_) lines.push_back(text::StrCat("'", name, "' (", greatest_.at(name), ")"));
+    return absl::InvalidArgumentError(text::StrCat(lines.size() == 1 ? "a weight has" : "weights have", " values beyond those of ", ir::Name(to_), ": ",
+                                                   text::Join(lines, ", "), "; the greatest is ", most_));
+  }
+
+  absl::Status NarrowWeights() {
+    std::set<std::string> names;
+    for (const auto& [v, name] : weights_)
+      if (floats_.at(v).half) names.insert(name);
+    for (const auto& [v, name] : weights_) {
+      if (!names.contains(name)) continue;
+      Graph& g = *p_.graph;
+      Value* half = floats_.at(v).half;
+      Node* cast = half ? half->producer() : nullptr;
+      if (std::any_of(v->users().begin(), v->users().end(), [&](const Node* n) { return n != cast; }) || g.IsOutput(v)) {
+        ir::Builder b(g, g.first(), nullptr);
+        Value* wide = b.Call("aten._to_copy.default", {v}, {{"dtype", DType::kFloat32}});
+        if (!b.ok()) return b.status();
+        g.ReplaceAllUses(v, wide);
+        wide->producer()->ReplaceUses(wide, v);
+      }
+      if (cast) {
+        g.ReplaceAllUses(half, v);
+        g.Erase(cast);
+      }
+      v->mutable_type().dtype = to_;
+    }
+    for (const auto& [v, name] : weights_) report_.kept += !names.contains(name) && !v->users().empty();
+    report_.weights = static_cast<int>(names.size());
+    const std::vector<std::string> list(names.begin(), names.end());
+    return o_.cast ? o_.cast(list) : ChangeRules(list);
+  }
+
+  absl::Status ChangeRules(const std::vector<std::string>& names) {
+    for (const std::string& name : names) {
+      const auto w = p_.weights.find(name);
+      if (w == p_.weights.end()) continue;
+      if (std::holds_alternative<io::Bytes>(w->second.storage->bytes)) return absl::UnimplementedError("casting weights here");
+      auto storage = std::make_shared<ir::Storage>(*w->second.storage);
+      storage->size /= 2;
+      w->second.storage = std::move(storage);
+      w->second.dtype = to_;
+    }
+    return absl::OkStatus();
+  }
+
+  ir::Program& p_;
+  const NarrowOptions& o_;
+  const DType to_;
+  const double most_;  // the greatest finite number of to_
+  absl::flat_hash_map<const Value*, Float> floats_;
+  std::vector<std::pair<Value*, std::string>> weights_;
+  std::map<std::string, double> greatest_;
+  std::set<std::string> overflowing_;
+  absl::flat_hash_set<const Graph*> done_;  // bodies that several calls share
+  NarrowReport report_;
+};
+
+}  // namespace
+
+absl::StatusOr<NarrowReport> NarrowFloats(ir::Program& p, const NarrowOptions& options) { return Narrowing(p, options).Run(); }
+
+}  // namespace slipway::passes
