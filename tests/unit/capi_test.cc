@@ -345,7 +345,7 @@ TEST_F(CApi, Passes) {
   EXPECT_EQ(slipway_run_pass(model_, 1, "infer-shapes", nullptr), SLIPWAY_USAGE);
   size_t passes = 0;
   for (; const char* name = slipway_pass_name(passes); ++passes) {
-    if (std::string_view(name) == "widen-floats") continue;  // after which it is another program
+    if (std::string_view(name).ends_with("-floats")) continue;  // widen, narrow: after which it is another program
     EXPECT_EQ(slipway_run_pass(model_, 0, name, nullptr), SLIPWAY_OK) << name << ": " << slipway_error(model_);
   }
   EXPECT_GT(passes, 8u);
