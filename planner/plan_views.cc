@@ -215,19 +215,20 @@ std::vector<Operand> Tensors(PlanContext& c) {
 const ir::Node& LongestOf(const ir::Node& n) {
   constexpr size_t kMostUsers = 256;
   const ir::Node* longest = &n;
-  const ir::Value* first = nullptr;
-  size_t parts = 0;
-  n.Get("tensors").ForEachValue([&](const ir::Value* v) { first = parts++ == 0 ? v : first; });
-  if (!first || first->users().size() > kMostUsers) return n;
-  size_t most = parts;
+  auto parts_of = [](const ir::Node& m) {
+    std::vector<const ir::Value*> parts;
+    m.Get("tensors").ForEachValue([&](const ir::Value* v) { parts.push_back(v); });
+    return parts;
+  };
+  const std::vector<const ir::Value*> own = parts_of(n);
+  if (own.empty() || own[0]->users().size() > kMostUsers) return n;
+  size_t most = own.size();
   auto dim_of = [](const ir::Node& m) { return ir::ArgReader(m).i("dim"); };
   const int64_t dim = dim_of(n);
-  for (const ir::Node* m : first->users()) {
+  for (const ir::Node* m : own[0]->users()) {
     if (m == &n || &m->op() != &n.op() || m->output()->dtype() != n.output()->dtype() || dim_of(*m) != dim) continue;
     if (m->output()->graph() != n.output()->graph() || m->output()->graph()->IsOutput(m->output()) || !m->output()->type().StaticSizes()) continue;
-    std::vector<const ir::Value*> own, others;
-    n.Get("tensors").ForEachValue([&](const ir::Value* v) { own.push_back(v); });
-    m->Get("tensors").ForEachValue([&](const ir::Value* v) { others.push_back(v); });
+    const std::vector<const ir::Value*> others = parts_of(*m);
     if (others.size() > most && std::equal(own.begin(), own.end(), others.begin())) longest = m, most = others.size();
   }
   return *longest;

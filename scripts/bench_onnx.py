@@ -4,7 +4,7 @@ of them (torch, onnxscript, onnxruntime; timm, transformers for all cases; onnxs
 
     scripts/bench_onnx.py                                  # CPU time of a run on one thread
     scripts/bench_onnx.py --tools                          # what quantize_dynamic, the transformers optimizer and onnxslim find
-    scripts/bench_onnx.py --match 'U-Net|timm.*' --kept /tmp/kept
+    scripts/bench_onnx.py --match 'U-Net|timm.*' --kept FOLDER
 
 Each file is run in a process of its own. The two of a case live side by side and take turns, a block of runs each, so that what else
 the machine does hits both; a ratio is that of the medians of the blocks' CPU times, ours over torch's: below 1 we are faster. A

@@ -197,15 +197,6 @@ const char* ReadTail(const Call& c, const ConvTailAttributes& a, const Tensor& o
   return nullptr;
 }
 
-// A dense tensor of f32 of these sizes, without memory.
-Tensor DenseLike(const Tensor& t) {
-  Tensor out = t;
-  out.data = nullptr, out.dtype = DType::kF32;
-  int64_t step = 1;
-  for (int d = t.rank - 1; d >= 0; --d) out.strides[d] = step, step *= t.sizes[d];
-  return out;
-}
-
 const char* Conv(const Call& c, const FusedConvAttributes<>& a);
 
 // Conv with plain weights, a dense result and dense operands of its tail in place of those that are not: for sizes that the loops over
@@ -219,11 +210,11 @@ const char* ConvPlain(const Call& c, const FusedConvAttributes<>& a) {
     UnpackFilters(w.as<float>(), {a.conv.groups, w.sizes[1], w.sizes[0], w.sizes[3], w.sizes[4]}, weights.data());
     in[1].data = weights.data(), in[1].packed = Packing::kNone;
   }
-  Tensor to = DenseLike(out);
+  Tensor to = DenseLike(out, DType::kF32);
   to.data = result.data();
   if (a.tail && (a.tail->parts & kAdded)) {
     added = Dense<float>(in.back(), DType::kF32);
-    in.back() = DenseLike(in.back());
+    in.back() = DenseLike(in.back(), DType::kF32);
     in.back().data = added.data();
   }
   Call call = c;
@@ -256,7 +247,7 @@ const char* Conv(const Call& c, const FusedConvAttributes<>& a) {
     // Views of memory are laid out first.
     Tensor image = x;
     if (!x.is_contiguous()) {
-      image = DenseLike(x);
+      image = DenseLike(x, DType::kF32);
       image.data = DenseIn(scratch, x, c.compute);
     }
     if (ConvDepthwisePlanes(image, w, out, ShapeOf(win), epilogue, c.workers, scratch)) return nullptr;
@@ -401,7 +392,7 @@ bool ConvProduct(const Call& c, const FusedConvAttributes<>& a, int64_t, Product
   const char* way = nullptr;
   if (ComputeType(c.compute) == DType::kF32) {
     if (WantsConvLast(image, w, out)) way = ConvLastWay(image, w, out, ShapeOf(a.conv));
-    if (!image.is_contiguous()) image = DenseLike(image);
+    if (!image.is_contiguous()) image = DenseLike(image, DType::kF32);
     if (way == nullptr && TakesConvDepthwisePlanes(image, weights, out, ShapeOf(a.conv))) way = "depthwise, by panels of channels";
     if (way == nullptr) way = FastConvWay(image, weights, out, ShapeOf(a.conv));
   }

@@ -18,6 +18,18 @@ constexpr int64_t kColumns = 32;            // taken at once: whole panels
 
 int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// The taps of a row of results: `rows` of them from tap `skip` on, the first at row `from` of the image. Those above the image and below it
+// do not count.
+struct RowTaps {
+  int64_t skip, rows, from;
+  RowTaps(const FilterShape& f, const ConvShape& s, int64_t y, int64_t in_y) {
+    const int64_t first = y * s.stride[1] - s.pad[1], by = s.dilation[1];
+    skip = first < 0 ? std::min(f.height, Ceil(-first, by)) : 0;
+    const int64_t end = first >= in_y ? 0 : std::min(f.height, Ceil(in_y - first, by));
+    rows = std::max<int64_t>(0, end - skip), from = first + skip * by;
+  }
+};
+
 class Conv {
  public:
   Conv(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& s)
@@ -145,16 +157,14 @@ class Conv {
     const int64_t grain = std::max<int64_t>(1, static_cast<int64_t>(kLeastWork) / 2 / std::max<int64_t>(1, to_x_ * f_.outs * f_.taps()));
     ParallelFor(workers, batch_ * to_y_, grain, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t n = i / to_y_, y = i % to_y_, first = y * s_.stride[1] - s_.pad[1], by = s_.dilation[1];
-        // Taps above the image and below it do not count.
-        const int64_t skip = first < 0 ? std::min(f_.height, Ceil(-first, by)) : 0;
-        const int64_t end_tap = first >= in_y_ ? 0 : std::min(f_.height, Ceil(in_y_ - first, by));
+        const int64_t n = i / to_y_, y = i % to_y_;
+        const RowTaps taps(f_, s_, y, in_y_);
         LastTaps t;
-        t.x_row = by * in_x_ * pixel_, t.x_column = pixel_, t.columns = in_x_;
-        t.x = data_ + n * step_ + (first + skip * by) * in_x_ * pixel_;
-        t.rows = std::max<int64_t>(0, end_tap - skip), t.width = f_.width;
+        t.x_row = s_.dilation[1] * in_x_ * pixel_, t.x_column = pixel_, t.columns = in_x_;
+        t.x = data_ + n * step_ + taps.from * in_x_ * pixel_;
+        t.rows = taps.rows, t.width = f_.width;
         t.stride = s_.stride[2], t.pad = s_.pad[2], t.dilation = s_.dilation[2];
-        t.w = filters_ + skip * f_.width * kPanel, t.w_panel = f_.depth() * kPanel;
+        t.w = filters_ + taps.skip * f_.width * kPanel, t.w_panel = f_.depth() * kPanel;
         t.channels = f_.outs, t.n = to_x_;
         t.out = out_.as<float>() + PlaceOf(n, y), t.out_column = out_.strides[4];
         t.finish = FinishFor(PlaceOf(n, y), 0);
@@ -475,12 +485,10 @@ class DepthwisePlanes {
         t.finish.scale = e.scale != nullptr ? e.scale + c0 : nullptr, t.finish.shift = e.shift != nullptr ? e.shift + c0 : nullptr;
         if (e.add == nullptr) t.finish.activation = e.activation, t.finish.low = e.low, t.finish.high = e.high;
         for (int64_t y = y0; y < y1; ++y) {
-          const int64_t first = y * s_.stride[1] - s_.pad[1], by = s_.dilation[1];
-          const int64_t skip = first < 0 ? std::min(f_.height, Ceil(-first, by)) : 0;
-          const int64_t end_tap = first >= in_y_ ? 0 : std::min(f_.height, Ceil(in_y_ - first, by));
-          t.rows = std::max<int64_t>(0, end_tap - skip);
-          t.x = t.rows > 0 ? image + (first + skip * by - r0) * in_x_ * kPanel : image;
-          t.w = filters + (panel * f_.taps() + skip * f_.width) * kPanel;
+          const RowTaps taps(f_, s_, y, in_y_);
+          t.rows = taps.rows;
+          t.x = t.rows > 0 ? image + (taps.from - r0) * in_x_ * kPanel : image;
+          t.w = filters + (panel * f_.taps() + taps.skip * f_.width) * kPanel;
           t.out = sums + (y - y0) * to_x_ * kPanel;
           BestIsa().conv->last_taps(t);
         }

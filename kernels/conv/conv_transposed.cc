@@ -162,12 +162,6 @@ bool Takes(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape&
          w.sizes[2] * w.sizes[3] * w.sizes[4] <= kMost / kColumns;
 }
 
-// The same tensor, dense.
-Tensor DenseLike(Tensor t) {
-  int64_t step = 1;
-  for (int d = t.rank - 1; d >= 0; step *= t.sizes[d], --d) t.strides[d] = step;
-  return t;
-}
 void CopyElements(const Tensor& from, const Tensor& to) {
   const auto size = static_cast<size_t>(ByteSize(from.dtype));
   for (Positions<2> at(from, {&from, &to}); at; at.Next()) std::memcpy(at[1], at[0], size);
@@ -177,7 +171,7 @@ void CopyElements(const Tensor& from, const Tensor& to) {
 
 bool FastConvTransposed(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape,
                         const ConvEpilogue& epilogue, const Workers* workers, Scratch& scratch) {
-  const Tensor from = DenseLike(x), to = DenseLike(out);
+  const Tensor from = DenseLike(x, x.dtype), to = DenseLike(out, out.dtype);
   if (!Takes(from, w, to, shape)) return false;
   Transposed conv(from, w, to, shape, epilogue);
   if (x.is_contiguous() && out.is_contiguous()) return RunOnDense(conv, x, w, out, workers, scratch);
@@ -193,7 +187,7 @@ bool FastConvTransposed(const Tensor& x, const Tensor& w, const Tensor& out, con
 }
 
 bool TakesConvTransposed(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape) {
-  const Tensor from = DenseLike(x), to = DenseLike(out);
+  const Tensor from = DenseLike(x, x.dtype), to = DenseLike(out, out.dtype);
   return Takes(from, w, to, shape) && Transposed(from, w, to, shape, {}).possible();
 }
 

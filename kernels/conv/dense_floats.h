@@ -9,6 +9,14 @@
 
 namespace slipway::kernels {
 
+// A dense tensor of these sizes, without memory.
+inline Tensor DenseLike(Tensor t, DType dtype) {
+  t.data = nullptr, t.dtype = dtype;
+  int64_t step = 1;
+  for (int d = t.rank - 1; d >= 0; --d) t.strides[d] = step, step *= t.sizes[d];
+  return t;
+}
+
 class DenseFloats {
  public:
   static bool Takes(const Tensor& t) {

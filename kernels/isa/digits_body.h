@@ -156,24 +156,9 @@ __attribute__((noinline)) void DigitTile(const DigitCall& call, int64_t i, int64
             acc[r][c][d][s] = AddDot<kNibbles>(acc[r][c][d][s], u[c], reinterpret_cast<const char*>(x + r * row + d * kChunk + at_byte));
     };
     auto unit_of = [&](int n) __attribute__((always_inline)) {
-      WordVec v[C];
-#pragma GCC unroll 8
-      for (int c = 0; c < C; ++c) {
-        v[c] = LoadWords(q[c]);
-        if constexpr (R == 1) __builtin_prefetch(q[c] + ahead);
-        q[c] += kUnitBytes;
-      }
-      if constexpr (kNibbles) {
-        WordVec half[C];
-#pragma GCC unroll 8
-        for (int c = 0; c < C; ++c) half[c] = v[c] & 0x0f0f0f0f;
-        quad(half, n * 8, 0);
-#pragma GCC unroll 8
-        for (int c = 0; c < C; ++c) half[c] = v[c] >> 4 & 0x0f0f0f0f;
-        quad(half, n * 8 + 4, kSums - 1);
-      } else {
-        quad(v, n * 4, n % kSums);
-      }
+      ForQuads<kNibbles, R == 1>(q, ahead, [&](const WordVec* u, int which) __attribute__((always_inline)) {
+        quad(u, n * static_cast<int>(kRowsOfUnit) + which * 4, kNibbles ? which * (kSums - 1) : n % kSums);
+      });
     };
     const int64_t left = Least(block, b.k - at * block);
     int64_t p = 0;

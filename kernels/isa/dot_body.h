@@ -95,6 +95,27 @@ SLIPWAY_INLINE void StoreColumns(const DotCall& g, int64_t i, int64_t j, Vec y) 
   for (int64_t c = 0; c < n; ++c) to[c] = g.bias != nullptr ? y[c] + g.bias[j + c] : y[c];
 }
 
+// The next unit of rows in C panels (panels.h), a quad of them at a time: f(words with four integers of a column each, which quad). `ahead`
+// is how far memory is fetched, where kFetch.
+template <bool kNibbles, bool kFetch, int C, typename F>
+SLIPWAY_INLINE void ForQuads(const char* (&q)[C], int64_t ahead, F f) {
+  WordVec v[C];
+#pragma GCC unroll 8
+  for (int c = 0; c < C; ++c) {
+    v[c] = LoadWords(q[c]);
+    if constexpr (kFetch) __builtin_prefetch(q[c] + ahead);
+    q[c] += 4 * kPanel;
+  }
+  if constexpr (!kNibbles) return f(v, 0);
+  WordVec half[C];
+#pragma GCC unroll 8
+  for (int c = 0; c < C; ++c) half[c] = v[c] & 0x0f0f0f0f;
+  f(half, 0);
+#pragma GCC unroll 8
+  for (int c = 0; c < C; ++c) half[c] = v[c] >> 4 & 0x0f0f0f0f;
+  f(half, 1);
+}
+
 // R rows, C vectors of columns from j on. kGroups: there are several groups. kColumnSums: a has zero points.
 template <int R, int C, bool kNibbles, bool kGroups, bool kColumnSums>
 __attribute__((noinline)) void DotTile(const DotCall& g, int64_t i, int64_t j) {
@@ -136,24 +157,9 @@ __attribute__((noinline)) void DotTile(const DotCall& g, int64_t i, int64_t j) {
       x += kXBytes<kNibbles>;
     };
     auto unit = [&](int sum) __attribute__((always_inline)) {
-      WordVec v[C];
-#pragma GCC unroll 8
-      for (int c = 0; c < C; ++c) {
-        v[c] = LoadWords(q[c]);
-        if constexpr (R == 1) __builtin_prefetch(q[c] + ahead);
-        q[c] += kUnitBytes;
-      }
-      if constexpr (kNibbles) {
-        WordVec half[C];
-#pragma GCC unroll 8
-        for (int c = 0; c < C; ++c) half[c] = v[c] & 0x0f0f0f0f;
-        quad(half, 0);
-#pragma GCC unroll 8
-        for (int c = 0; c < C; ++c) half[c] = v[c] >> 4 & 0x0f0f0f0f;
-        quad(half, kSums - 1);
-      } else {
-        quad(v, sum);
-      }
+      ForQuads<kNibbles, R == 1>(q, ahead, [&](const WordVec* u, int which) __attribute__((always_inline)) {
+        quad(u, kNibbles ? which * (kSums - 1) : sum);
+      });
     };
     int64_t u = 0;
     auto units_before = [&](int64_t end) __attribute__((always_inline)) {
