@@ -36,14 +36,32 @@ absl::Status WriteOutputs(const std::vector<ir::TensorRef>& outputs, const std::
   return exporters::ExportSafetensors(out, path, {}).status();
 }
 
-void AddRows(std::map<std::string, RunReport::Row> rows, RunReport& report) {
-  for (auto& [op, row] : rows) {
-    row.op = op;
-    report.profile.push_back(row);
+// Rows by operator and shapes; each is given once or more.
+class ProfileRows {
+ public:
+  void Add(const RunReport::Row& row) {
+    Sum(row, rows_[{row.op, row.shapes}]).shapes = row.shapes;
+    Sum(row, rows_of_ops_[row.op]);
   }
-  std::stable_sort(report.profile.begin(), report.profile.end(),
-                   [](auto& a, auto& b) { return a.seconds > b.seconds; });
-}
+  void MoveTo(RunReport& report) {
+    for (auto& [key, row] : rows_) report.by_shapes.push_back(std::move(row));
+    for (auto& [op, row] : rows_of_ops_) report.profile.push_back(std::move(row));
+    for (auto* rows : {&report.by_shapes, &report.profile})
+      std::stable_sort(rows->begin(), rows->end(), [](auto& a, auto& b) { return a.seconds > b.seconds; });
+  }
+
+ private:
+  static RunReport::Row& Sum(const RunReport::Row& row, RunReport::Row& sum) {
+    sum.op = row.op;
+    sum.steps += row.steps, sum.seconds += row.seconds;
+    sum.operations += row.operations, sum.bytes += row.bytes;
+    sum.most_rows = std::max(sum.most_rows, row.most_rows);
+    return sum;
+  }
+
+  std::map<std::pair<std::string, std::string>, RunReport::Row> rows_;
+  std::map<std::string, RunReport::Row> rows_of_ops_;
+};
 
 absl::StatusOr<RunReport> RunLibrary(const RunOptions& options) {
   RunReport report;
@@ -62,14 +80,15 @@ absl::StatusOr<RunReport> RunLibrary(const RunOptions& options) {
     report.run_seconds.push_back(Since(begin));
   }
   const std::vector<ir::TensorRef> outputs = (*library)->Outputs();
-  std::map<std::string, RunReport::Row> rows;
+  ProfileRows rows;
   (*library)->ProfileRows([&](const slipway_model_work& row) {
-    rows[row.op] = {row.op, row.steps, row.seconds, row.operations, row.bytes, row.most_rows};
+    const bool shapes = row.size >= offsetof(slipway_model_work, shapes) + sizeof row.shapes;
+    rows.Add({row.op, shapes ? row.shapes : "", row.steps, row.seconds, row.operations, row.bytes, row.most_rows});
     report.steps += static_cast<int>(row.steps / std::max(options.repeat, 1));
   });
   RunReport::Memory memory;
   if ((*library)->Memory(&memory.temporaries, &memory.working)) report.memory = memory;
-  AddRows(std::move(rows), report);
+  rows.MoveTo(report);
   if (absl::Status s = WriteOutputs(outputs, options.outputs); !s.ok()) return s;
   return report;
 }
@@ -173,19 +192,30 @@ absl::StatusOr<RunReport> Run(const RunOptions& options) {
   const uint64_t temporaries = runner.tensor_memory();
   report.memory = {temporaries, runner.memory() - std::min(runner.memory(), temporaries)};
   report.steps = static_cast<int>(runner.plan().steps.size());
-  std::map<std::string, RunReport::Row> rows;
+  ProfileRows rows;
   for (size_t i = 0; i < runner.profile().size(); ++i) {
-    const kernels::Step& step = runner.plan().steps[i];
-    RunReport::Row& row = rows[runner.planned().origins[step.origin]];
-    ++row.steps;
-    row.seconds += static_cast<double>(runner.profile()[i]) * 1e-9;
     const kernels::Work& work = runner.work()[i];
-    row.operations += work.operations, row.bytes += work.bytes;
-    row.most_rows = std::max(row.most_rows, work.most_rows);
+    rows.Add({runner.planned().origins[runner.plan().steps[i].origin], work.shapes, 1, static_cast<double>(runner.profile()[i]) * 1e-9,
+              work.operations, work.bytes, work.most_rows});
   }
-  AddRows(std::move(rows), report);
+  rows.MoveTo(report);
   if (absl::Status s = WriteOutputs(outputs, options.outputs); !s.ok()) return s;
   return report;
+}
+
+void AppendRow(const RunReport::Row& row, double total_seconds, std::string* out) {
+  // A product of one row reads each weight once for two operations: memory is what bounds it.
+  char rate[32] = "";
+  if (row.operations > 0 && row.most_rows == 1)
+    std::snprintf(rate, sizeof(rate), "%.1f GB/s", row.bytes_per_second() * 1e-9);
+  else if (row.operations > 0)
+    std::snprintf(rate, sizeof(rate), "%.1f GFLOP/s", row.per_second() * 1e-9);
+  char line[128];
+  std::snprintf(line, sizeof(line), "%12.3f ms %5.1f %% %6lld %14s  ", row.seconds * 1e3,
+                total_seconds > 0 ? 100 * row.seconds / total_seconds : 0.0, static_cast<long long>(row.steps), rate);
+  text::StrAppend(out, std::string(line), text::Printable(text::Shortened(row.op, 400)));
+  if (!row.shapes.empty()) text::StrAppend(out, "  ", text::Printable(text::Shortened(row.shapes, 400)));
+  *out += '\n';
 }
 
 std::string ToTable(const RunReport& r) {
@@ -208,17 +238,11 @@ std::string ToTable(const RunReport& r) {
   out += '\n';
   double total = 0;
   for (const RunReport::Row& row : r.profile) total += row.seconds;
-  for (const RunReport::Row& row : r.profile) {
-    // A product of one row reads each weight once for two operations: memory is what bounds it.
-    char rate[32] = "";
-    if (row.operations > 0 && row.most_rows == 1)
-      std::snprintf(rate, sizeof(rate), "%.1f GB/s", row.bytes_per_second() * 1e-9);
-    else if (row.operations > 0)
-      std::snprintf(rate, sizeof(rate), "%.1f GFLOP/s", row.per_second() * 1e-9);
-    std::snprintf(line, sizeof(line), "%12.3f ms %5.1f %% %6lld %14s  ", row.seconds * 1e3,
-                  total > 0 ? 100 * row.seconds / total : 0.0, static_cast<long long>(row.steps), rate);
-    text::StrAppend(&out, std::string(line), text::Printable(text::Shortened(row.op, 400)), "\n");
-  }
+  for (const RunReport::Row& row : r.profile) AppendRow(row, total, &out);
+  if (r.by_shapes.size() == r.profile.size() && (r.by_shapes.empty() || r.by_shapes[0].shapes.empty())) return out;
+  constexpr size_t kMostRows = 20;
+  out += r.by_shapes.size() > kMostRows ? text::StrCat("the slowest ", kMostRows, " of ", r.by_shapes.size(), " by shapes:\n") : "by shapes:\n";
+  for (const RunReport::Row& row : absl::MakeConstSpan(r.by_shapes).first(std::min(kMostRows, r.by_shapes.size()))) AppendRow(row, total, &out);
   return out;
 }
 
@@ -229,10 +253,13 @@ std::string ToJson(const RunReport& r) {
   w.EndArray();
   if (r.memory) w.Key("temporaries_bytes").Int(r.memory->temporaries).Key("working_bytes").Int(r.memory->working);
   w.Key("steps").Int(r.steps);
-  if (!r.profile.empty()) {
-    w.Key("profile").BeginArray();
-    for (const RunReport::Row& row : r.profile) {
-      w.BeginObject().Key("op").String(row.op).Key("steps").Int(row.steps).Key("s").Double(row.seconds);
+  for (const auto& [key, rows] : {std::pair("profile", &r.profile), std::pair("by_shapes", &r.by_shapes)}) {
+    if (rows->empty()) continue;
+    w.Key(key).BeginArray();
+    for (const RunReport::Row& row : *rows) {
+      w.BeginObject().Key("op").String(row.op);
+      if (!row.shapes.empty()) w.Key("shapes").String(row.shapes);
+      w.Key("steps").Int(row.steps).Key("s").Double(row.seconds);
       if (row.operations > 0) {
         w.Key("operations").Double(row.operations).Key("weight_bytes").Double(row.bytes).Key("most_rows").Int(row.most_rows);
         w.Key("gflops").Double(row.per_second() * 1e-9).Key("gbps").Double(row.bytes_per_second() * 1e-9);

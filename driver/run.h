@@ -36,6 +36,7 @@ struct RunReport {
   int steps = 0;
   struct Row {
     std::string op;
+    std::string shapes;  // of operands and results; "" where a row is an operator's whole
     int64_t steps = 0;
     double seconds = 0;  // of all runs
     // Of its products of matrices: multiplications and additions, bytes of right matrices, the most rows of a left one.
@@ -44,7 +45,8 @@ struct RunReport {
     double per_second() const { return seconds > 0 ? operations / seconds : 0; }
     double bytes_per_second() const { return seconds > 0 ? bytes / seconds : 0; }
   };
-  std::vector<Row> profile;  // slowest first; empty without `profile`
+  // Slowest first; empty without `profile`. By operator, and by operator and shapes (where an older library says none, the same).
+  std::vector<Row> profile, by_shapes;
 };
 
 // The tensors of a .safetensors file, which are named input.0, input.1, … or as the inputs of the file `model`; in the inputs' order.
@@ -57,7 +59,8 @@ absl::StatusOr<RunReport> Run(const RunOptions& options);
 
 std::string ToTable(const RunReport& report);
 // {"load_s":…,"plan_s":…,"run_s":[…],"temporaries_bytes":…,"working_bytes":…,"steps":…,"profile":[{"op":…,"steps":…,"s":…}]}; the bytes
-// where they are known. Rows with products have "operations", "weight_bytes", "most_rows", "gflops" and "gbps" too.
+// where they are known. Rows with products have "operations", "weight_bytes", "most_rows", "gflops" and "gbps" too. "by_shapes" has
+// the rows of "profile" split by "shapes".
 std::string ToJson(const RunReport& report);
 
 }  // namespace slipway::driver

@@ -193,7 +193,7 @@ void NativeLibrary::ProfileRows(const std::function<void(const slipway_model_wor
   f_->profile_rows(
       model_,
       [](void* f, const char* op, int64_t steps, double seconds) {
-        (*static_cast<const Row*>(f))({sizeof(slipway_model_work), op, steps, seconds, 0, 0, 0});
+        (*static_cast<const Row*>(f))({sizeof(slipway_model_work), op, steps, seconds, 0, 0, 0, ""});
       },
       user);
 }

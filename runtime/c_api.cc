@@ -303,15 +303,16 @@ void slipway_model_profile(slipway_model* m, int on) { m->model->Profile(on != 0
 
 void slipway_model_profile_rows(slipway_model* m, void (*row)(void*, const char*, int64_t, double), void* user) {
   Guard([&] {
-    for (const Model::Row& r : m->model->ProfileRows()) row(user, r.op.c_str(), r.steps, r.seconds);
+    for (const Model::Row& r : m->model->ProfileRows(false)) row(user, r.op.c_str(), r.steps, r.seconds);
     return 0;
   });
 }
 
 void slipway_model_profile_work(slipway_model* m, void (*row)(void*, const slipway_model_work*), void* user) {
   Guard([&] {
-    for (const Model::Row& r : m->model->ProfileRows()) {
-      const slipway_model_work work{sizeof work, r.op.c_str(), r.steps, r.seconds, r.work.operations, r.work.bytes, r.work.most_rows};
+    for (const Model::Row& r : m->model->ProfileRows(true)) {
+      const slipway_model_work work{sizeof work,         r.op.c_str(), r.steps,          r.seconds,
+                                    r.work.operations, r.work.bytes, r.work.most_rows, r.work.shapes.c_str()};
       row(user, &work);
     }
     return 0;

@@ -157,6 +157,7 @@ void Model::Return(Runner runner) {
       const kernels::Work& work = runner.context->work()[i];
       work_[i].operations += work.operations, work_[i].bytes += work.bytes;
       work_[i].most_rows = std::max(work_[i].most_rows, work.most_rows);
+      if (!work.shapes.empty()) work_[i].shapes = work.shapes;
     }
     TakeMemory(*runner.context, &temporaries_, &working_);
     return;
@@ -281,21 +282,23 @@ void Model::Memory(uint64_t* temporaries, uint64_t* working) {
   if (!idle_.empty()) TakeMemory(*idle_.back().context, temporaries, working);
 }
 
-std::vector<Model::Row> Model::ProfileRows() {
+std::vector<Model::Row> Model::ProfileRows(bool by_shapes) {
   std::lock_guard lock(mutex_);
-  std::map<std::string, Row> rows;
+  std::map<std::pair<std::string, std::string>, Row> rows;
   for (size_t i = 0; i < nanoseconds_.size(); ++i) {
     if (counts_[i] == 0) continue;
     const std::string& op = about_.origins[plan().steps[i].origin].op;
-    Row& row = rows[op];
+    const std::string shapes = by_shapes ? work_[i].shapes : "";
+    Row& row = rows[{op, shapes}];
     row.op = op;
+    row.work.shapes = shapes;
     row.steps += counts_[i];
     row.seconds += static_cast<double>(nanoseconds_[i]) * 1e-9;
     row.work.operations += work_[i].operations, row.work.bytes += work_[i].bytes;
     row.work.most_rows = std::max(row.work.most_rows, work_[i].most_rows);
   }
   std::vector<Row> out;
-  for (auto& [op, row] : rows) out.push_back(std::move(row));
+  for (auto& [key, row] : rows) out.push_back(std::move(row));
   std::stable_sort(out.begin(), out.end(), [](const Row& a, const Row& b) { return a.seconds > b.seconds; });
   return out;
 }

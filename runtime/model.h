@@ -73,7 +73,8 @@ class Model {
     double seconds = 0;
     kernels::Work work;
   };
-  std::vector<Row> ProfileRows();
+  // Slowest first: by operator, or by operator and the shapes of its operands.
+  std::vector<Row> ProfileRows(bool by_shapes);
   // Bytes that the latest run that is over had at once: of temporaries, and what kernels took to work. 0 before one.
   void Memory(uint64_t* temporaries, uint64_t* working);
 

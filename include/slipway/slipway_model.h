@@ -122,7 +122,7 @@ SLIPWAY_MODEL_API void slipway_model_profile_rows(slipway_model* model,
                                                   void (*row)(void* user, const char* op, int64_t steps, double seconds),
                                                   void* user);
 
-/* The same, with what products of matrices did in these steps. Libraries that older
+/* The same, by operator and the sizes of its operands, with what products of matrices did in these steps. Libraries that older
  * slipways made have neither this nor the next function: look them up with dlsym(). */
 typedef struct {
   size_t size; /* of this struct: newer libraries may have more at its end */
@@ -132,6 +132,7 @@ typedef struct {
   double operations; /* multiplications and additions; 0 where nothing is a product */
   double bytes;      /* of right matrices with their scales, as the library holds them, once a product */
   int64_t most_rows; /* of a left matrix: of one row, bytes per second are what counts */
+  const char* shapes; /* of operands and results: "1x3x224x224 64x3x7x7 -> 1x64x112x112"; older libraries have no such field: see size */
 } slipway_model_work;
 SLIPWAY_MODEL_API void slipway_model_profile_work(slipway_model* model, void (*row)(void* user, const slipway_model_work* work),
                                                   void* user);

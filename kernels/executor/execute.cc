@@ -460,18 +460,28 @@ Failure Context::RunKernel(const Step& s) {
                   std::span(p.ops).subspan(static_cast<size_t>(s.ops > 0 ? s.first_op : 0), static_cast<size_t>(s.ops)),
                   &scratch_, s.kernel->user};
   if (const char* why = s.kernel->run(call)) return Fail(Failure::kData, why);
-  if (options_.profile && s.kernel->product != nullptr) CountWork(s, call);
+  if (options_.profile) CountWork(s, call);
   return {};
 }
 
 // What a call that went well did.
 void Context::CountWork(const Step& s, const Call& call) {
+  Work& work = work_[&s - executable_->plan().steps.data()];
+  work.shapes.clear();
+  const auto name = [&](const Tensor& t) {
+    if (!work.shapes.empty()) work.shapes += ' ';
+    for (int d = 0; d < t.rank; ++d) (work.shapes += d == 0 ? "" : "x") += std::to_string(t.sizes[d]);
+    if (t.rank == 0) work.shapes += '1';
+  };
+  for (const Tensor& t : call.in) name(t);
+  work.shapes += work.shapes.empty() ? "->" : " ->";
+  for (const Tensor& t : call.out) name(t);
+  if (s.kernel->product == nullptr) return;
   Product p;
   const auto empty = [](const Tensor& t) { return t.numel() == 0; };
   if (std::any_of(call.in.begin(), call.in.end(), empty) || std::any_of(call.out.begin(), call.out.end(), empty) ||
       !s.kernel->product(call, 0, &p) || p.n.value == 0)
     return;
-  Work& work = work_[&s - executable_->plan().steps.data()];
   work.operations += p.operations, work.bytes += p.bytes * p.reads;
   work.most_rows = std::max(work.most_rows, p.m.value);
 }

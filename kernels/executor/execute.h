@@ -95,11 +95,12 @@ struct RunOptions {
 // each result, as soon as its sizes are known.
 using AllocateOutput = std::function<void*(int32_t slot, const Tensor& shape)>;
 
-// What the products of matrices in a step did (kernels/products/product.h).
+// What a profiled step did: its products of matrices (kernels/products/product.h), and the sizes of its operands.
 struct Work {
   double operations = 0;  // multiplications and additions
   double bytes = 0;       // of right matrices, once a product
   int64_t most_rows = 0;  // of the left matrix
+  std::string shapes;     // of operands and results in the last run: 1x3x224x224 64x3x7x7 -> 1x64x112x112; "" but for kernels
 };
 
 // Not thread-safe: one per concurrent run.

@@ -216,6 +216,8 @@ __attribute__((noinline)) void Tile(int64_t k, const float* a, int64_t a_row, co
       if (kWidth > 16) __builtin_prefetch(to.c + r * to.row + 16, 1);
     }
   Vec sum[R][2];
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) sum[r][0] = sum[r][1] = Vec{};
 #if SLIPWAY_SUM_TILE
   if constexpr (R == 6) {
     SumTile(k, a, a_row, right.at, right.row, right.next, ahead, sum);
@@ -224,8 +226,6 @@ __attribute__((noinline)) void Tile(int64_t k, const float* a, int64_t a_row, co
   {
     const float* b = right.at;
     const int64_t b_row = right.row, b_next = right.next;
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) sum[r][0] = sum[r][1] = Vec{};
 #pragma GCC unroll 1
     for (int64_t p = 0; p < k; ++p, b += b_row) {
       const Vec b0 = Load(b), b1 = Load(b + b_next);

@@ -12,6 +12,10 @@ template <int R, int V>
 __attribute__((noinline)) void ConvTile(const ConvBlock& g, int64_t i, int64_t j, const float* b, int64_t n) {
   const int64_t b_row = g.b_row, k = g.k;
   Vec sum[R][V];
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+    for (int v = 0; v < V; ++v) sum[r][v] = Vec{};
 #if SLIPWAY_SUM_TILE
   if constexpr (R == 6 && V == 2) {
     SumTile(k, g.a + i * g.a_row, g.a_row, b, b_row, kLanes, nullptr, sum);
@@ -24,10 +28,6 @@ __attribute__((noinline)) void ConvTile(const ConvBlock& g, int64_t i, int64_t j
 #pragma GCC unroll 4
     for (int r = 0; r < kThirds; ++r) a[r] = reinterpret_cast<const char*>(g.a + (i + 3 * r) * g.a_row);
     int64_t away = g.a_row * 4;
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r)
-#pragma GCC unroll 2
-      for (int v = 0; v < V; ++v) sum[r][v] = Vec{};
     auto step = [&](int64_t p) __attribute__((always_inline)) {
       Vec x[V];
 #pragma GCC unroll 2

@@ -142,10 +142,8 @@ __attribute__((noinline)) void LastTile(const LastBlock& g, int64_t i, int64_t j
 #if SLIPWAY_SUM_TILE
   if constexpr (R == 6 && V == 2) {
     for (int64_t run = 0; run < g.run_count; ++run) {
-      Vec part[6][2];
-      SumTile(k, g.x + g.runs[run] + i * g.x_row, g.x_row, w + run * g.w_run, kPanel, next, nullptr, part);
-#pragma GCC unroll 6
-      for (int r = 0; r < 6; ++r) sum[2 * r] += part[r][0], sum[2 * r + 1] += part[r][1];
+      const char* const fetch = ahead != nullptr ? reinterpret_cast<const char*>(ahead + run * g.w_run) : nullptr;
+      SumTile(k, g.x + g.runs[run] + i * g.x_row, g.x_row, w + run * g.w_run, kPanel, next, fetch, reinterpret_cast<Vec(&)[6][2]>(sum));
     }
     return StoreLast<R, V>(g, i, j, n, sum);
   }
@@ -193,7 +191,11 @@ void LastBlockOf(const LastBlock& g) {
     for (int64_t i = 0, rows; i < g.m; i += rows, ++tile) {
       const int64_t left = g.m - i;
       rows = left <= kLastRows ? left : left < 2 * kLastRows ? (left + 1) / 2 : kLastRows;
+#if SLIPWAY_SUM_TILE
+      const float* const ahead = panels > 0 && tile < 4 ? next + tile * (g.k / 4) * kPanel : nullptr;
+#else
       const float* const ahead = tile < panels ? next + tile * g.w_panel : nullptr;
+#endif
       if (columns > kLanes)
         LastTileOf<2>(rows, g, i, j, columns, ahead);
       else
