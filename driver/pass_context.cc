@@ -6,7 +6,7 @@
 namespace slipway::driver {
 namespace {
 
-constexpr uint64_t kFoldingMemory = uint64_t{1} << 26;  // bytes
+constexpr uint64_t kFoldingMemory = uint64_t{1} << 32;  // bytes
 
 }  // namespace
 

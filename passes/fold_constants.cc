@@ -1,6 +1,7 @@
 // Constant folding: what depends on constants only is computed now. Which results are worth it is a question of the
 // file's size: a node that fills or expands is smaller than the numbers it makes.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "absl/container/flat_hash_set.h"
@@ -38,7 +39,7 @@ class Folder {
     FindConstants();
     FindRoots();
     if (roots_.empty()) return absl::OkStatus();
-    Compute(absl::MakeSpan(roots_));
+    ComputeAll();
     ChooseRoots();
     for (Root& r : roots_) {
       if (!r.taken) continue;
@@ -61,10 +62,12 @@ class Folder {
   ir::Graph& g_;
   ir::Evaluator& evaluator_;
   const FoldLimits& limits_;
-  absl::flat_hash_map<const Value*, const std::string*> leaves_;  // inputs that are small constants, with their names
+  absl::flat_hash_map<const Value*, const std::string*> leaves_;  // inputs that are constants, with their names
+  absl::flat_hash_map<const Value*, uint64_t> largest_;           // by constant value: bytes of the largest leaf beneath it
   absl::flat_hash_set<const Value*> parameters_;                  // parameters among them, and views of nothing else
   absl::flat_hash_set<const ir::Node*> constant_;
   std::vector<Root> roots_;
+  uint64_t weight_bytes_ = 0;  // of the program
   std::map<std::tuple<ir::DType, std::vector<int64_t>, std::string>, Value*> made_;
 
   // Weights that no output updates.
@@ -81,28 +84,48 @@ class Folder {
       const Value* v = g_.inputs()[i];
       auto it = p_.weights.find(s.target);
       auto bytes = StaticBytes(v->type());
+      weight_bytes_ += bytes.value_or(0);
       if (it == p_.weights.end() || !bytes || *bytes > limits_.leaf_bytes) continue;
       // Complex weights may be read as the reals they are stored as.
       if (it->second.dtype != v->dtype() || it->second.sizes != *v->type().StaticSizes()) continue;
       leaves_[v] = &it->first;
+      largest_[v] = *bytes;
       if (s.kind == ir::InputSpec::kParameter) parameters_.insert(v);
     }
   }
 
+  // Whether a product of matrices or a convolution, which takes more than its operands' and result's elements, is small enough.
+  bool IsQuick(const ir::Node& n) const {
+    if (n.op().traits.autocast != ir::AutocastClass::kLower) return true;
+    double elements = 1;
+    const auto count = [&](const Value* v) {
+      if (auto bytes = StaticBytes(v->type()); bytes && v->type().sizes.size() > 1) elements *= std::max(1.0, static_cast<double>(*bytes) / ir::ByteSize(v->dtype()));
+    };
+    for (const ir::NamedArg& a : n.args()) a.arg.ForEachValue(count);
+    for (const Value* v : n.outputs())
+      if (v != nullptr) count(v);
+    return std::sqrt(elements) <= limits_.product_operations;  // m k · k n · m n = (m k n)^2
+  }
   bool IsConstant(const Value* v) const {
     return v->producer() ? constant_.contains(v->producer()) : leaves_.contains(v);
   }
   void FindConstants() {
     for (const ir::Node* n : g_) {
       bool fits = true;
-      for (const ir::NamedArg& a : n->args()) a.arg.ForEachValue([&](Value* v) { fits = fits && IsConstant(v); });
+      uint64_t largest = 0;
+      for (const ir::NamedArg& a : n->args())
+        a.arg.ForEachValue([&](Value* v) {
+          fits = fits && IsConstant(v);
+          if (auto it = largest_.find(v); it != largest_.end()) largest = std::max(largest, it->second);
+        });
       for (const Value* v : n->outputs()) {
         auto bytes = v ? StaticBytes(v->type()) : std::nullopt;
-        fits = fits && bytes && *bytes <= limits_.work_bytes;
+        fits = fits && bytes && *bytes <= std::max(limits_.work_bytes, 2 * largest);
       }
       // Quantized weights stay what they are: only ATen's own operators are computed.
-      if (!fits || n->op().ns != "aten" || !ir::IsPure(*n) || !evaluator_.Supports(*n)) continue;
+      if (!fits || n->op().ns != "aten" || !ir::IsPure(*n) || !IsQuick(*n) || !evaluator_.Supports(*n)) continue;
       constant_.insert(n);
+      for (const Value* v : n->outputs()) largest_[v] = largest;
       for (size_t i = 0; i < n->outputs().size(); ++i) {
         const View view = ViewOf(*n, static_cast<int>(i));
         if (view.sharing != Sharing::kNone && parameters_.contains(view.parent)) parameters_.insert(n->output(i));
@@ -119,8 +142,35 @@ class Folder {
         bool used = outputs.contains(v);
         for (const ir::Node* user : v->users()) used |= !constant_.contains(user);
         // A parameter seen otherwise stays a parameter, with its name and torch's layout.
-        if (used && !parameters_.contains(v) && *StaticBytes(v->type()) <= limits_.result_bytes) roots_.push_back({v});
+        if (used && !parameters_.contains(v) && (!IsLarge(v) || CanReplace(v))) roots_.push_back({v});
       }
+    }
+  }
+  bool IsLarge(const Value* v) const { return std::max(largest_.at(v), *StaticBytes(v->type())) > limits_.small_bytes; }
+  // Whether weights that nothing else reads are no smaller than what is made of them.
+  bool CanReplace(Value* v) {
+    uint64_t replaced = limits_.growth_bytes;
+    absl::flat_hash_set<const Value*> seen;
+    for (const ir::Node* n : ir::NodesThatCompute({&v, 1}))
+      for (const ir::NamedArg& a : n->args())
+        a.arg.ForEachValue([&](Value* leaf) {
+          if (!leaves_.contains(leaf) || !seen.insert(leaf).second) return;
+          const auto& users = leaf->users();
+          if (std::all_of(users.begin(), users.end(), [&](const ir::Node* user) { return constant_.contains(user); }))
+            replaced += *StaticBytes(leaf->type());
+        });
+    return *StaticBytes(v->type()) <= replaced;
+  }
+
+  // Small results together, large ones each for itself, as long as there is room for them.
+  void ComputeAll() {
+    std::stable_partition(roots_.begin(), roots_.end(), [&](const Root& r) { return !IsLarge(r.value); });
+    const auto large = std::find_if(roots_.begin(), roots_.end(), [&](const Root& r) { return IsLarge(r.value); });
+    if (large != roots_.begin()) Compute(absl::MakeSpan(roots_).first(static_cast<size_t>(large - roots_.begin())));
+    uint64_t held = 0;
+    for (auto it = large; it != roots_.end(); ++it) {
+      held += *StaticBytes(it->value->type());
+      if (held <= limits_.held_bytes) Compute({&*it, 1});
     }
   }
 
@@ -136,7 +186,7 @@ class Folder {
       return Compute(roots.subspan(roots.size() / 2));
     }
     for (size_t i = 0; i < roots.size(); ++i) {
-      auto bytes = ir::ReadDense((*tensors)[i], limits_.result_bytes);
+      auto bytes = ir::ReadDense((*tensors)[i], limits_.held_bytes);
       if (!bytes.ok()) continue;
       roots[i].tensor = std::move((*tensors)[i]);
       const size_t size = static_cast<size_t>(ir::ByteSize(roots[i].value->dtype()));
@@ -179,6 +229,7 @@ class Folder {
         for (const ir::Node* user : v->users()) freed = freed && !stays.contains(user);
         if (freed) credit[v] = *StaticBytes(v->type());
       }
+      uint64_t growth = weight_bytes_ / limits_.growth_part;
       for (Root& r : roots_) {
         if (!r.taken || r.cost() <= limits_.growth_bytes) continue;
         uint64_t open = r.cost() - limits_.growth_bytes;
@@ -193,7 +244,9 @@ class Folder {
             });
           }
         }
-        if (open > 0) {
+        if (open > 0 && open <= growth && r.cost() <= limits_.work_bytes) {
+          growth -= open;
+        } else if (open > 0) {
           r.taken = false;
           changed = true;
           break;  // what this one keeps is no credit for the others

@@ -148,16 +148,20 @@ absl::Status MergeCommonSubexpressions(ir::Program& p);
 
 // What is worth folding.
 struct FoldLimits {
-  uint64_t leaf_bytes = uint64_t{64} << 10;    // weights up to this size count as constants; larger ones stay references
-  uint64_t work_bytes = uint64_t{1} << 20;     // results on the way
-  uint64_t result_bytes = uint64_t{64} << 10;  // results that stay
-  uint64_t growth_bytes = uint64_t{4} << 10;   // what a result may add to the file beyond the weights it replaces
+  uint64_t leaf_bytes = uint64_t{1} << 28;        // weights up to this size count as constants; larger ones stay references
+  uint64_t work_bytes = uint64_t{1} << 20;        // results on the way; or twice a weight that they are made of
+  uint64_t small_bytes = uint64_t{64} << 10;      // larger results are computed only where they replace weights that are no smaller
+  uint64_t growth_bytes = uint64_t{4} << 10;      // what a result may add to the file beyond the weights it replaces
+  uint64_t growth_part = 64;                      // and all together, of small ones: this part of the program's weights
+  uint64_t held_bytes = uint64_t{1} << 31;        // of results, which are held until they are written
+  double product_operations = 2e10;               // multiplications of a product of matrices
 };
 
-// Computes what depends on nothing but constants (numbers, small weights that no output updates) and draws nothing at
-// random. Results become constants of the program, equal ones shared, or a `full` where all elements are the same; what
-// would make the file grow beyond the limits stays, as do what `evaluator` cannot compute, quantized weights, and views of
-// parameters, which keep their names. The root graph only: subgraphs capture nothing. Functional form.
+// Computes what depends on nothing but constants (numbers, weights that no output updates) and draws nothing at random: weights that
+// are normalized, merged or cast on the way become what the program uses. Results become constants of the program, equal ones shared, or
+// a `full` where all elements are the same; what would make the file grow beyond the limits stays, as do what `evaluator` cannot
+// compute, quantized weights, and views of parameters, which keep their names. The root graph only: subgraphs capture nothing.
+// Functional form.
 absl::Status FoldConstants(ir::Program& p, ir::Evaluator& evaluator, const FoldLimits& limits = {});
 
 // Complex tensors become pairs of real ones, Fourier transforms slipway.dft. Weights that are complex are read as the reals
