@@ -1,12 +1,13 @@
-// Convolutions that hand images to each other, directly or through what works on either layout, are one region, which has one layout:
+// Convolutions that hand images (of two dims, or signals of one) to each other, directly or through what works on either layout, are one region, which has one layout:
 // the one that its convolutions together gain by. Between regions, and where an image comes from or goes to something else, whoever
 // reads it in another layout lays it out anew.
 //
 // With channels last, convolutions of small groups gain most (vectors are of channels, which every place has alike), depthwise ones what
-// laying out their panels takes, pointwise ones and those by Winograd's transforms a little. What is gained has to be more than laying out
-// anew takes where images come into a region and leave it.
+// laying out their panels takes, pointwise ones, those by Winograd's transforms and those of signals a little. What is gained has to be
+// more than laying out anew takes where images come into a region and leave it.
 #include "planner/choose_layouts.h"
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -18,14 +19,13 @@
 namespace slipway::planner {
 namespace {
 
-constexpr int kRank = 4;
-constexpr int64_t kPlaces = 196;   // of an image whose size is not known
+constexpr int64_t kSide = 14;      // of an image whose size is not known
 constexpr double kLaying = 8;      // multiplications in whose time an element is laid out anew
 constexpr double kLayingNear = 5;  // the same where it stays in the cache
 constexpr int64_t kFewChannels = 4;  // convolutions read planes of so few as they are
 
 bool IsImage(const ir::Value* v) {
-  return v != nullptr && v->type().is_tensor() && v->rank() == kRank && v->dtype() == ir::DType::kFloat32;
+  return v != nullptr && v->type().is_tensor() && (v->rank() == 3 || v->rank() == 4) && v->dtype() == ir::DType::kFloat32;
 }
 // Whether the node gives images in the layout that it gets them in.
 bool Carries(const ir::Node& n) {
@@ -36,7 +36,10 @@ bool Carries(const ir::Node& n) {
     if (name == carrier) return true;
   return false;
 }
-bool IsConvolution(const ir::Node& n) { return n.op().base == "conv2d" || n.op().base == "convolution" || n.op().base == "conv_transpose2d"; }
+bool IsConvolution(const ir::Node& n) {
+  const std::string_view name = n.op().base;
+  return name == "conv1d" || name == "conv2d" || name == "convolution" || name == "conv_transpose2d";
+}
 
 class Regions {
  public:
@@ -67,12 +70,15 @@ class Regions {
   std::vector<double> gain_;
 };
 
+double Places(const ir::Value* v) {
+  double n = 1;
+  for (int d = 2; d < v->rank(); ++d) n *= static_cast<double>(v->sizes()[d].constant().value_or(kSide));
+  return n;
+}
 // Of what has to be laid out anew: an image of one place lies alike in both.
 double Elements(const ir::Value* v) {
-  if (v->sizes()[2].is(1) && v->sizes()[3].is(1)) return 0;
-  double n = 1;
-  for (int d = 1; d < kRank; ++d) n *= static_cast<double>(v->sizes()[d].constant().value_or(d == 1 ? 1 : 14));
-  return n;
+  const double places = Places(v);
+  return places == 1 ? 0 : places * static_cast<double>(v->sizes()[1].constant().value_or(1));
 }
 
 // About how many multiplications' time the convolution saves with channels last; nullopt where it cannot be done so.
@@ -81,26 +87,28 @@ std::optional<double> GainOf(const ir::Node& n) {
   const ir::Value *x = n.Get("input").value(), *w = n.Get("weight").value(), *out = n.output(0);
   if (!c.ok() || !IsImage(x) || !IsImage(w) || !IsImage(out)) return std::nullopt;
   const bool transposed = n.op().base == "conv_transpose2d" || (n.op().ArgIndex("transposed") >= 0 && c.b("transposed"));
-  const ir::Ints stride = c.ints("stride", 2), dilation = c.ints("dilation", 2);
+  const int rank = w->rank();
+  if (x->rank() != rank || out->rank() != rank) return std::nullopt;
+  const ir::Ints stride = c.ints("stride", rank - 2), dilation = c.ints("dilation", rank - 2);
   const auto groups = ir::ExprOf(c.sym("groups")).constant();
-  int64_t sizes[kRank];
-  for (int d = 0; d < kRank; ++d) {
-    const auto size = w->sizes()[d].constant();
+  ir::Ints sizes;
+  for (const ir::Sym& s : w->sizes()) {
+    const auto size = s.constant();
     if (!size || *size < 1) return std::nullopt;
-    sizes[d] = *size;
+    sizes.push_back(*size);
   }
-  if (!c.ok() || !groups || *groups < 1 || (transposed && *groups > 1)) return std::nullopt;
+  if (!c.ok() || !groups || *groups < 1 || (transposed && (*groups > 1 || rank != 4))) return std::nullopt;
   if (transposed) return 0;
-  const auto high = out->sizes()[2].constant(), wide = out->sizes()[3].constant();
-  const double places = high && wide ? static_cast<double>(*high) * static_cast<double>(*wide) : kPlaces;
-  const double taps = static_cast<double>(sizes[2] * sizes[3]);
-  const double work = places * static_cast<double>(sizes[0]) * static_cast<double>(sizes[1]) * taps;
-  const bool steps = stride[0] != 1 || stride[1] != 1 || dilation[0] != 1 || dilation[1] != 1;
+  double taps = 1;
+  for (int d = 2; d < rank; ++d) taps *= static_cast<double>(sizes[d]);
+  const double work = Places(out) * static_cast<double>(sizes[0]) * static_cast<double>(sizes[1]) * taps;
+  const auto other = [](const ir::Ints& v) { return std::any_of(v.begin(), v.end(), [](int64_t by) { return by != 1; }); };
   // Depthwise ones over planes lay out panels of channels, near, and back.
   if (*groups > 1 && sizes[1] == 1) return kLayingNear * (Elements(x) + Elements(out));
   if (*groups > 1) return work * (sizes[1] <= 16 ? 2 : sizes[1] < 64 ? 1 : 0);
-  if (sizes[2] == 1 && sizes[3] == 1) return work * 0.1;
-  if (sizes[2] == 3 && sizes[3] == 3 && !steps && sizes[1] >= 16) return work * 0.2;
+  if (taps == 1) return work * 0.1;
+  if (rank == 3) return sizes[1] >= 16 ? work * 0.1 : 0;  // the taps of a result lie together
+  if (sizes[2] == 3 && sizes[3] == 3 && !other(stride) && !other(dilation) && sizes[1] >= 16) return work * 0.2;
   return 0;
 }
 

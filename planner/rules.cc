@@ -95,7 +95,8 @@ Operand Diagonal(Operand x, Dim offset, int a, int b) {
   return x;
 }
 bool ChannelsLast(const Operand& x) {
-  return x.rank() >= 3 && x.strides[1].is(1) && KnownEqual(x.strides[x.rank() - 2], x.sizes[x.rank() - 1] * x.strides[x.rank() - 1]) &&
+  return x.rank() >= 3 && x.strides[1].is(1) &&
+         (x.rank() == 3 || KnownEqual(x.strides[x.rank() - 2], x.sizes[x.rank() - 1] * x.strides[x.rank() - 1])) &&
          KnownLessEqual(x.sizes[1], x.strides[x.rank() - 1]);
 }
 Operand AtLeast1d(Operand x) { return x.rank() == 0 ? Unsqueeze(std::move(x), 0) : x; }

@@ -300,18 +300,21 @@ class Conv {
     const bool planes = f_.planes(), border = bordered();
     const int64_t wide = border ? Reach(2, to_x_) : in_x_, inside = planes ? 1 : channels_;  // floats of a place
     const int64_t image_pixel = border ? inside : pixel_;
-    // Bands of rows that stay near.
+    // Bands of rows that stay near; spans of rows that are too long for that.
     const int64_t per_row = wide * channels_ * s_.stride[1] + to_x_ * f_.outs;
+    const int64_t most_span = std::max(4 * isa_.last_rows, kNear / (s_.stride[2] * channels_ + f_.outs) / isa_.last_rows * isa_.last_rows);
+    const int64_t spans = planes || per_row <= 2 * kNear ? 1 : Ceil(to_x_, most_span), span = spans == 1 ? to_x_ : most_span;
     const int64_t most = std::clamp<int64_t>(kNear / std::max<int64_t>(1, per_row), 1, to_y_), bands = Ceil(to_y_, most);
     const int64_t rows = Ceil(to_y_, bands), wanted = workers != nullptr ? 2 * workers->threads : 1;
     // Columns are cut into whole groups, or into panels of the one group.
     const int64_t unit = f_.shared() ? kColumns : f_.groups > 1 ? f_.group_outs() : kColumns;
-    const int64_t units = Ceil(f_.outs, unit), parts = std::clamp<int64_t>(Ceil(wanted, bands * batch_), 1, units);
+    const int64_t units = Ceil(f_.outs, unit), parts = std::clamp<int64_t>(Ceil(wanted, bands * spans * batch_), 1, units);
     const bool joined = !planes && f_.groups == 1 && s_.dilation[2] == 1 && image_pixel == channels_;  // taps of a row lie together
     const int64_t run_count = planes ? f_.per * (s_.dilation[2] == 1 ? f_.height : f_.taps()) : joined ? f_.height : f_.taps();
     int64_t* const runs = scratch.Take<int64_t>(run_count);
     const int64_t high = Reach(1, rows);
-    const int64_t row_step = wide * image_pixel, plane = planes ? (border ? high : in_y_) * wide : 0;
+    const int64_t held_wide = border && spans > 1 ? Reach(2, span) : wide;  // places of a row that are held at once
+    const int64_t row_step = held_wide * image_pixel, plane = planes ? (border ? high : in_y_) * held_wide : 0;
     if (!scratch.counting()) {
       int64_t* at = runs;
       for (int64_t c = 0; c < (planes ? f_.per : 1); ++c)
@@ -323,21 +326,21 @@ class Conv {
             for (int64_t z = 0; z < f_.width; ++z) *at++ = first + z * s_.dilation[2] * image_pixel;
         }
     }
-    ParallelFor(scratch, workers, batch_ * bands * parts, 1, [&](int64_t begin, int64_t end, Scratch& own) {
-      float* const memory = border ? own.Take<float>(high * wide * channels_) : nullptr;
+    ParallelFor(scratch, workers, batch_ * bands * spans * parts, 1, [&](int64_t begin, int64_t end, Scratch& own) {
+      float* const memory = border ? own.Take<float>(high * held_wide * channels_) : nullptr;
       if (own.counting()) return;
-      int64_t held = -1;  // the band in `memory`
+      int64_t held = -1;  // the span of a band in `memory`
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t band = i / parts, part = i % parts, n = band / bands, y0 = band % bands * rows;
-        const int64_t y1 = std::min(to_y_, y0 + rows);
-        if (y0 >= y1) continue;
-        const float* image = data_ + n * step_ + y0 * s_.stride[1] * in_x_ * pixel_;
+        const int64_t piece = i / parts, part = i % parts, n = piece / spans / bands, y0 = piece / spans % bands * rows, x0 = piece % spans * span;
+        const int64_t y1 = std::min(to_y_, y0 + rows), from_x = x0 * s_.stride[2];
+        if (y0 >= y1 || x0 >= to_x_) continue;
+        const float* image = data_ + n * step_ + (y0 * s_.stride[1] * in_x_ + from_x) * pixel_;
         if (border) {
-          if (held != band) planes ? PadPlanes(n, y0, high, wide, memory) : PadRows(n, y0, high, wide, memory);
-          held = band, image = memory;
+          if (held != piece) planes ? PadPlanes(n, y0, high, wide, memory) : PadRows(n, y0, high, from_x, held_wide, memory);
+          held = piece, image = memory;
         }
         LastBlock b;
-        b.m = to_x_, b.k = f_.depth() / run_count;
+        b.m = std::min(span, to_x_ - x0), b.k = f_.depth() / run_count;
         b.x_row = s_.stride[2] * image_pixel;
         b.runs = runs, b.run_count = run_count;
         b.w_panel = f_.depth() * kPanel, b.w_run = b.k * kPanel;
@@ -349,7 +352,7 @@ class Conv {
           b.w = filters_ + (own_panels ? u * f_.group_panels() : j / kPanel) * b.w_panel;
           const int64_t from = own_panels ? u * f_.per : f_.shared() ? j : 0;
           for (int64_t y = y0; y < y1; ++y) {
-            const int64_t at = PlaceOf(n, y) + j;
+            const int64_t at = PlaceOf(n, y) + x0 * out_.strides[4] + j;
             b.x = image + (y - y0) * s_.stride[1] * row_step + from;
             b.out = out_.as<float>() + at;
             b.finish = FinishFor(at, j);
@@ -362,16 +365,17 @@ class Conv {
       }
     });
   }
-  // Rows of the image, from that of result row y0 on, between the zeros of the border.
-  void PadRows(int64_t n, int64_t y0, int64_t high, int64_t wide, float* to) const {
-    const int64_t left = std::min(s_.pad[2], wide), count = std::clamp<int64_t>(wide - left, 0, in_x_);
+  // Rows of the image, from that of result row y0 on, between the zeros of the border; of each `wide` places from x0 of the border on.
+  void PadRows(int64_t n, int64_t y0, int64_t high, int64_t x0, int64_t wide, float* to) const {
+    const int64_t left = std::clamp<int64_t>(s_.pad[2] - x0, 0, wide), first = std::max<int64_t>(0, x0 - s_.pad[2]);
+    const int64_t count = std::max<int64_t>(0, std::min(wide - left, in_x_ - first));
     for (int64_t r = 0; r < high; ++r, to += wide * channels_) {
       const int64_t y = y0 * s_.stride[1] - s_.pad[1] + r;
       if (y < 0 || y >= in_y_) {
         std::fill_n(to, wide * channels_, 0.0f);
         continue;
       }
-      const float* from = data_ + n * step_ + y * in_x_ * pixel_;
+      const float* from = data_ + n * step_ + (y * in_x_ + first) * pixel_;
       std::fill_n(to, left * channels_, 0.0f);
       if (pixel_ == channels_)
         std::memcpy(to + left * channels_, from, static_cast<size_t>(count * channels_) * sizeof(float));
