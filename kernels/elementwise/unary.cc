@@ -40,6 +40,15 @@ const char* FastRow(const RowCall& r) {
   BestIsa().row[static_cast<int>(kOp)](static_cast<const float*>(r.in[0]), static_cast<float*>(r.out), r.n);
   return nullptr;
 }
+// Sines and cosines: the loop is for |x| < 2^30.
+template <RowOp kOp, auto F>
+const char* TurnRow(const RowCall& r) {
+  if (const char* why = FastRow<kOp, F>(r); why != nullptr || r.type != DType::kF32) return why;
+  const float* x = static_cast<const float*>(r.in[0]);
+  for (int64_t i = 0; i < r.n; ++i)
+    if (std::fabs(x[i]) >= 0x1p30f) static_cast<float*>(r.out)[i] = F(x[i]);
+  return nullptr;
+}
 // Bitwise complement; of bool the caller asks for logical_not.
 const char* ComplementRow(const RowCall& r) {
   if (r.type != DType::kI64) return "the operator is for integers";
@@ -127,25 +136,25 @@ constexpr Kernel kKernels[] = {
     Unary<[](auto x) { return std::asinh(x); }>("asinh"),
     Unary<[](auto x) { return std::atan(x); }>("atan"),
     Unary<[](auto x) { return std::atanh(x); }>("atanh"),
-    Unary<[](auto x) { return std::cos(x); }>("cos"),
+    RowKernel<TurnRow<RowOp::kCos, [](auto x) { return std::cos(x); }>, 1>("cos"),
     Unary<[](auto x) { return std::cosh(x); }>("cosh"),
     Fast<RowOp::kErf, [](auto x) { return std::erf(x); }>("erf"),
     Unary<[](auto x) { return std::erfc(x); }>("erfc"),
     Fast<RowOp::kExp, [](auto x) { return std::exp(x); }>("exp"),
     Unary<[](auto x) { return std::exp2(x); }>("exp2"),
-    Unary<[](auto x) { return std::expm1(x); }>("expm1"),
+    Fast<RowOp::kExpm1, [](auto x) { return std::expm1(x); }>("expm1"),
     Unary<[](auto x) { return x - std::trunc(x); }>("frac"),
     Unary<[](auto x) { return std::lgamma(x); }>("lgamma"),
-    Unary<[](auto x) { return std::log(x); }>("log"),
+    Fast<RowOp::kLog, [](auto x) { return std::log(x); }>("log"),
     Unary<[](auto x) { return std::log10(x); }>("log10"),
-    Unary<[](auto x) { return std::log1p(x); }>("log1p"),
+    Fast<RowOp::kLog1p, [](auto x) { return std::log1p(x); }>("log1p"),
     Unary<[](auto x) { return std::log2(x); }>("log2"),
     Unary<[](auto x) { return 1 / x; }>("reciprocal"),
     Fast<RowOp::kRsqrt, [](auto x) { return 1 / std::sqrt(x); }>("rsqrt"),
     Fast<RowOp::kSigmoid, [](auto x) { return Sigmoid(x); }>("sigmoid"),
     Unary<[](auto x) { return std::signbit(static_cast<double>(x)); }, true>("signbit"),
     Fast<RowOp::kSilu, [](auto x) { return x * Sigmoid(x); }>("silu"),
-    Unary<[](auto x) { return std::sin(x); }>("sin"),
+    RowKernel<TurnRow<RowOp::kSin, [](auto x) { return std::sin(x); }>, 1>("sin"),
     Unary<[](auto x) { return std::sinh(x); }>("sinh"),
     Fast<RowOp::kSqrt, [](auto x) { return std::sqrt(x); }>("sqrt"),
     Unary<[](auto x) { return std::tan(x); }>("tan"),
@@ -160,16 +169,18 @@ constexpr Kernel kKernels[] = {
       using T = decltype(x);
       return x <= 0 ? std::expm1(x * T(a.input_scale)) * T(a.alpha) * T(a.scale) : x * T(a.scale);
     }>("elu"),
-    Unary<[](auto x) {
-      using T = decltype(x);
-      return std::fmin(std::fmax(x + 3, T(0)), T(6)) / 6;
-    }>("hardsigmoid"),
-    Unary<[](auto x) {
-      using T = decltype(x);
-      return x * std::fmin(std::fmax(x + 3, T(0)), T(6)) / 6;
-    }>("hardswish"),
+    Fast<RowOp::kHardSigmoid,
+         [](auto x) {
+           using T = decltype(x);
+           return x != x ? x : std::fmin(std::fmax(x + 3, T(0)), T(6)) / 6;
+         }>("hardsigmoid"),
+    Fast<RowOp::kHardSwish,
+         [](auto x) {
+           using T = decltype(x);
+           return x * std::fmin(std::fmax(x + 3, T(0)), T(6)) / 6;
+         }>("hardswish"),
     UnaryWith<LeakyReluAttributes, [](auto x, const LeakyReluAttributes& a) { return x < 0 ? x * decltype(x)(a.slope) : x; }>("leaky_relu"),
-    Unary<[](auto x) { return x * std::tanh(std::log1p(std::exp(x))); }>("mish"),
+    Fast<RowOp::kMish, [](auto x) { return x * std::tanh(std::log1p(std::exp(x))); }>("mish"),
     UnaryWith<NanToNumAttributes, [](auto x, const NanToNumAttributes& a) {
       using T = decltype(x);
       return x != x ? T(a.nan) : std::isinf(x) ? T(x < 0 ? a.negative_infinity : a.positive_infinity) : x;

@@ -651,147 +651,7 @@ void Gemm(const GemmCall& g, float* scratch) {
     BlockGemm(g, nullptr, scratch);
 }
 
-// ---- Functions of one number, over vectors.
-
-SLIPWAY_INLINE Vec Choose(IntVec mask, Vec a, Vec b) {
-  return reinterpret_cast<Vec>((reinterpret_cast<IntVec>(a) & mask) | (reinterpret_cast<IntVec>(b) & ~mask));
-}
-SLIPWAY_INLINE Vec Abs(Vec x) { return reinterpret_cast<Vec>(reinterpret_cast<IntVec>(x) & 0x7fffffff); }
-SLIPWAY_INLINE Vec WithSign(Vec x, Vec sign) {
-  return reinterpret_cast<Vec>(reinterpret_cast<IntVec>(x) |
-                               (reinterpret_cast<IntVec>(sign) & static_cast<int32_t>(0x80000000)));
-}
-SLIPWAY_INLINE Vec Larger(Vec a, Vec b) { return a > b ? a : b; }  // b where a is NaN
-SLIPWAY_INLINE Vec Smaller(Vec a, Vec b) { return a < b ? a : b; }
-template <int N>
-SLIPWAY_INLINE Vec Polynomial(Vec x, const float (&c)[N]) {
-  Vec y = Splat(c[0]);
-#pragma GCC unroll 16
-  for (int i = 1; i < N; ++i) y = y * x + c[i];
-  return y;
-}
-
-// exp(x) = 2^n · exp(r), |r| <= ln 2 / 2; the power of two in two factors, so that it may leave f32's normal numbers.
-SLIPWAY_INLINE Vec Exp(Vec x) {
-  constexpr float kRound = 12582912;  // 1.5 · 2^23: adding it rounds to an integer
-  // NaN stays in all of it.
-  const Vec above = Splat(-104.5f) > x ? Splat(-104.5f) : x, in = Splat(89.5f) < above ? Splat(89.5f) : above;
-  const Vec shifted = in * 1.44269504088896341f + kRound;
-  const Vec whole = shifted - kRound;
-  const Vec r = (in - whole * 0.693359375f) + whole * 2.12194440e-4f;
-  Vec y = Polynomial(
-      r, {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f});
-  y = y * (r * r) + r + 1.0f;
-#if SLIPWAY_ISA_BYTES == 64
-  return reinterpret_cast<Vec>(_mm512_scalef_ps(reinterpret_cast<__m512>(y), reinterpret_cast<__m512>(whole)));
-#else
-  const IntVec n = reinterpret_cast<IntVec>(shifted) - 0x4b400000, half = n >> 1;
-  return y * reinterpret_cast<Vec>((half + 127) << 23) * reinterpret_cast<Vec>((n - half + 127) << 23);
-#endif
-}
-// By a quotient of polynomials, to 6 units in the last place; beyond 8 it is 1.
-SLIPWAY_INLINE Vec Tanh(Vec x) {
-  const Vec t = Smaller(Splat(8.0f), Larger(Splat(-8.0f), x)), z = t * t;  // NaN stays
-  const Vec y =
-      t *
-      Polynomial(z, {-1.454693137e-11f, 3.357095935e-08f, 2.920459519e-05f, 3.926611971e-03f, 1.372619122e-01f, 1.0f}) /
-      Polynomial(z, {1.372334623e-06f, 4.042098881e-04f, 2.745836601e-02f, 4.705952406e-01f, 1.0f});
-  return Choose(Abs(x) > 8.5f, WithSign(Splat(1.0f), x), y);
-}
-// The same for erf, which it exceeds by a unit in the last place near its ends: for what adds something to it.
-SLIPWAY_INLINE Vec ErfQuotient(Vec x) {
-  const Vec t = Smaller(Splat(3.8f), Larger(Splat(-3.8f), x)), z = t * t;
-  return t *
-         Polynomial(z, {2.151027957e-06f, 2.865046554e-04f, 3.614966059e-03f, 5.231038854e-02f, 1.862473190e-01f,
-                        1.128379107f}) /
-         Polynomial(z,
-                    {3.921320240e-05f, 1.135070808e-03f, 1.466705278e-02f, 1.124909893e-01f, 4.983903468e-01f, 1.0f});
-}
-// Beyond 1 by a polynomial for -log(1 - erf).
-SLIPWAY_INLINE Vec Erf(Vec x) {
-  const Vec t = Smaller(Abs(x), Splat(4.0f)), z = x * x;
-  const Vec near =
-      Polynomial(z, {7.853861353153693e-5f, -8.010193625184903e-4f, 5.188327685732524e-3f, -2.685381193529856e-2f,
-                     1.128358514861418e-1f, -3.761262582423300e-1f, 1.128379165726710f}) *
-      x;
-  const Vec log =
-      Polynomial(t, {-1.31981505546718836e-4f, 2.3930741008371115e-3f, -1.956283114850521e-2f, 9.82835441827774e-2f,
-                     6.437320113182068e-1f, 1.1237279176712036f, 1.1637962888926268e-3f});
-  const Vec y = Choose(t < 1.0f, near, WithSign(1.0f - Exp(-log), x));
-  return Choose(x == x, y, x);
-}
-// x / (1 + exp(-x)): NaN of -inf, as the quotient has it.
-SLIPWAY_INLINE Vec Silu(Vec x) {
-  const Vec d = 1.0f + Exp(-x);
-#if SLIPWAY_ISA_BYTES == 64
-  // By a reciprocal, which takes half the time of a division, within 2^-23 of it: bounded, so that it is no quotient of infinities.
-  const Vec bounded = Splat(0x1p126f) < d ? Splat(0x1p126f) : d;
-  const Vec r = reinterpret_cast<Vec>(_mm512_rcp14_ps(reinterpret_cast<__m512>(bounded)));
-  const Vec below = x < 0.0f ? x : Vec{};
-  return x * (r * (2.0f - bounded * r)) + below * 0.0f;
-#else
-  return x / d;
-#endif
-}
-SLIPWAY_INLINE Vec Sigmoid(Vec x) { return 1.0f / (1.0f + Exp(-x)); }
-// F over a row; what is left of it in a vector of its own.
-template <typename F>
-SLIPWAY_INLINE void OverRow(const float* x, float* out, int64_t n, F f) {
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) Store(out + i, f(Load(x + i)));
-  if (i == n) return;
-  float rest[kLanes] = {};
-  for (int64_t j = i; j < n; ++j) rest[j - i] = x[j];
-  Store(rest, f(Load(rest)));
-  for (int64_t j = i; j < n; ++j) out[j] = rest[j - i];
-}
-
-void ExpRow(const float* x, float* out, int64_t n) {
-  OverRow(
-      x, out, n, [](Vec v) __attribute__((always_inline)) { return Exp(v); });
-}
-void TanhRow(const float* x, float* out, int64_t n) {
-  OverRow(
-      x, out, n, [](Vec v) __attribute__((always_inline)) { return Tanh(v); });
-}
-void ErfRow(const float* x, float* out, int64_t n) {
-  OverRow(
-      x, out, n, [](Vec v) __attribute__((always_inline)) { return Erf(v); });
-}
-void SigmoidRow(const float* x, float* out, int64_t n) {
-  OverRow(
-      x, out, n, [](Vec v) __attribute__((always_inline)) { return Sigmoid(v); });
-}
-void SiluRow(const float* x, float* out, int64_t n) {
-  OverRow(
-      x, out, n, [](Vec v) __attribute__((always_inline)) { return Silu(v); });
-}
-void GeluRow(const float* x, float* out, int64_t n) {
-  OverRow(
-      x, out, n, [](Vec v) __attribute__((always_inline)) {
-        return v * 0.5f * (1.0f + ErfQuotient(v * 0.70710678118654752440f));
-      });
-}
-void GeluTanhRow(const float* x, float* out, int64_t n) {
-  OverRow(
-      x, out, n, [](Vec v) __attribute__((always_inline)) {
-        return v * 0.5f * (1.0f + Tanh(0.79788456080286535588f * (v + 0.044715f * v * v * v)));
-      });
-}
-void ReluRow(const float* x, float* out, int64_t n) {
-  OverRow(
-      x, out, n, [](Vec v) __attribute__((always_inline)) { return v < 0.0f ? Vec{} : v; });
-}
-void NegRow(const float* x, float* out, int64_t n) {
-  OverRow(
-      x, out, n, [](Vec v) __attribute__((always_inline)) { return -v; });
-}
-void SqrtRow(const float* x, float* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = __builtin_sqrtf(x[i]);
-}
-void RsqrtRow(const float* x, float* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = 1 / __builtin_sqrtf(x[i]);
-}
+#include "kernels/isa/functions_body.h"
 
 template <PairOp kOp, typename T>
 SLIPWAY_INLINE T Pair(T x, T y) {
@@ -821,7 +681,7 @@ float ExpSum(const float* x, float shift, float* out, int64_t n) {
   Vec sum[2] = {};
   int64_t i = 0;
   for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
-    const Vec a = Exp(Load(x + i) - shift), b = Exp(Load(x + i + kLanes) - shift);
+    const Vec a = ExpNormal(Load(x + i) - shift), b = ExpNormal(Load(x + i + kLanes) - shift);
     sum[0] += a, sum[1] += b;
     Store(out + i, a), Store(out + i + kLanes, b);
   }
@@ -830,7 +690,7 @@ float ExpSum(const float* x, float shift, float* out, int64_t n) {
     float rest[kLanes] = {};
     const int64_t m = Least(kLanes, n - i);
     for (int64_t j = 0; j < m; ++j) rest[j] = x[i + j] - shift;
-    Store(rest, Exp(Load(rest)));
+    Store(rest, ExpNormal(Load(rest)));
     for (int64_t j = 0; j < m; ++j) out[i + j] = rest[j], total += rest[j];
   }
   return total;
@@ -952,7 +812,8 @@ const Isa SLIPWAY_ISA_TABLE = {
     Gemm,
     WayOf,
     Pack,
-    {ExpRow, TanhRow, ErfRow, SigmoidRow, SiluRow, GeluRow, GeluTanhRow, ReluRow, NegRow, SqrtRow, RsqrtRow},
+    {RowOf<Exp>, RowOf<Tanh>, RowOf<Erf>, RowOf<Sigmoid>, RowOf<Silu>, GeluRow, GeluTanhRow, RowOf<Relu>, RowOf<Negative>, SqrtRow, RsqrtRow,
+     RowOf<HardSigmoid>, RowOf<HardSwish>, RowOf<Log>, RowOf<Log1p>, RowOf<Expm1>, RowOf<Sin>, RowOf<Cos>, RowOf<Mish>},
     {PairRow<PairOp::kAdd>, PairRow<PairOp::kSub>, PairRow<PairOp::kMul>, PairRow<PairOp::kDiv>},
     ExpSum,
     MaxRow,

@@ -2,11 +2,6 @@
 
 // ---- Blocks of products.
 
-SLIPWAY_INLINE Vec Clamp(Vec x, float low, float high) {
-  const Vec y = x < low ? Splat(low) : x;
-  return y > high ? Splat(high) : y;
-}
-
 // Rows from i on, columns from j on.
 template <int R, int V>
 __attribute__((noinline)) void ConvTile(const ConvBlock& g, int64_t i, int64_t j, const float* b, int64_t n) {
@@ -234,13 +229,12 @@ void FinishConv(const float* x, float* out, int64_t n, const Finish& f) {
     case Activation::kHardSwish:
       return FinishRow(
           x, f.add, out, n, [=](Vec v, Vec add) __attribute__((always_inline)) {
-            const Vec y = sum(v, add);
-            return y * (Clamp(y + 3.0f, 0, 6) * (1.0f / 6));
+            return HardSwish(sum(v, add));
           });
     case Activation::kHardSigmoid:
       return FinishRow(
           x, f.add, out, n, [=](Vec v, Vec add) __attribute__((always_inline)) {
-            return Clamp(sum(v, add) + 3.0f, 0, 6) * (1.0f / 6);
+            return HardSigmoid(sum(v, add));
           });
   }
 }

@@ -35,8 +35,11 @@ struct GemmCall {
 };
 
 // Functions of dense rows of f32, within a few units in the last place. The result may be the operand.
-enum class RowOp : uint8_t { kExp, kTanh, kErf, kSigmoid, kSilu, kGelu, kGeluTanh, kRelu, kNeg, kSqrt, kRsqrt };
-inline constexpr int kRowOps = 11;
+// Sines and cosines are of |x| < 2^30.
+enum class RowOp : uint8_t {
+  kExp, kTanh, kErf, kSigmoid, kSilu, kGelu, kGeluTanh, kRelu, kNeg, kSqrt, kRsqrt, kHardSigmoid, kHardSwish, kLog, kLog1p, kExpm1, kSin, kCos, kMish,
+};
+inline constexpr int kRowOps = 19;
 enum class PairOp : uint8_t { kAdd, kSub, kMul, kDiv };
 inline constexpr int kPairOps = 4;
 

@@ -33,15 +33,15 @@ SLIPWAY_INLINE void StoreSome(float* p, Vec v, int64_t n) {
 // The functions that take long, over what is stored of a tile.
 __attribute__((noinline)) void LastFunction(Activation activation, float* out, int64_t row, int64_t rows, int64_t n) {
   auto all = [&](auto f) __attribute__((always_inline)) {
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t j = 0; j < n; j += kLanes) {
-        const int64_t some = Least(kLanes, n - j);
-        float* const at = out + r * row + j;
-        if (some == kLanes)
-          Store(at, f(Load(at)));
-        else
-          StoreSome(at, f(LoadSome(at, some)), some);
+    for (int64_t r = 0; r < rows; ++r, out += row) {
+      int64_t j = 0;
+      for (; j + 2 * kLanes <= n; j += 2 * kLanes) {
+        const Vec a = f(Load(out + j)), b = f(Load(out + j + kLanes));
+        Store(out + j, a), Store(out + j + kLanes, b);
       }
+      if (j + kLanes <= n) Store(out + j, f(Load(out + j))), j += kLanes;
+      if (j < n) StoreSome(out + j, f(LoadSome(out + j, n - j)), n - j);
+    }
   };
   switch (activation) {
     case Activation::kSilu:
@@ -60,11 +60,11 @@ SLIPWAY_INLINE void FinishLast(const LastFinish& f, Vec* v) {
       return;
     case Activation::kHardSwish:
 #pragma GCC unroll 32
-      for (int i = 0; i < N; ++i) v[i] = v[i] * (Clamp(v[i] + 3.0f, 0, 6) * (1.0f / 6));
+      for (int i = 0; i < N; ++i) v[i] = HardSwish(v[i]);
       return;
     case Activation::kHardSigmoid:
 #pragma GCC unroll 32
-      for (int i = 0; i < N; ++i) v[i] = Clamp(v[i] + 3.0f, 0, 6) * (1.0f / 6);
+      for (int i = 0; i < N; ++i) v[i] = HardSigmoid(v[i]);
       return;
     default:
       return;

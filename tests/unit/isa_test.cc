@@ -42,6 +42,13 @@ TEST(Isa, FunctionsAreWithinAFewUlps) {
       {RowOp::kSilu, [](double x) { return x / (1 + std::exp(-x)); }, 4, -80, 80},
       {RowOp::kSqrt, [](double x) { return std::sqrt(x); }, 0.51, 0, 1e9f},
       {RowOp::kRsqrt, [](double x) { return 1 / std::sqrt(x); }, 2, 1e-3f, 1e9f},
+      {RowOp::kHardSwish, [](double x) { return x * std::clamp(x + 3, 0.0, 6.0) / 6; }, 3, -2, 5},
+      {RowOp::kLog, [](double x) { return std::log(x); }, 2, 1e-3f, 1e9f},
+      {RowOp::kLog1p, [](double x) { return std::log1p(x); }, 3, -0.999f, 1e6f},
+      {RowOp::kExpm1, [](double x) { return std::expm1(x); }, 3, -30, 88},
+      {RowOp::kSin, [](double x) { return std::sin(x); }, 2, -3, 3},
+      {RowOp::kCos, [](double x) { return std::cos(x); }, 2, -1.5f, 1.5f},
+      {RowOp::kMish, [](double x) { return x * std::tanh(std::log1p(std::exp(x))); }, 6, -60, 60},
   };
   for (const Isa* isa : Present())
     for (const Row& r : rows) {
@@ -87,7 +94,24 @@ TEST(Isa, InfinitiesAndNan) {
     EXPECT_EQ(of(RowOp::kSigmoid, -inf), 0);
     EXPECT_EQ(of(RowOp::kSigmoid, inf), 1);
     EXPECT_EQ(of(RowOp::kRelu, -0.5f), 0);
-    for (RowOp op : {RowOp::kExp, RowOp::kTanh, RowOp::kErf, RowOp::kSigmoid, RowOp::kSilu, RowOp::kGelu, RowOp::kRelu})
+    EXPECT_EQ(of(RowOp::kLog, 0), -inf);
+    EXPECT_EQ(of(RowOp::kLog, inf), inf);
+    EXPECT_TRUE(std::isnan(of(RowOp::kLog, -1)));
+    EXPECT_NEAR(of(RowOp::kLog, 1e-42f), std::log(1e-42f), 1e-4);
+    EXPECT_EQ(of(RowOp::kLog1p, inf), inf);
+    EXPECT_EQ(of(RowOp::kLog1p, -1), -inf);
+    EXPECT_EQ(of(RowOp::kExpm1, inf), inf);
+    EXPECT_EQ(of(RowOp::kExpm1, -inf), -1);
+    EXPECT_EQ(of(RowOp::kHardSwish, inf), inf);
+    EXPECT_EQ(of(RowOp::kMish, inf), inf);
+    EXPECT_TRUE(std::isnan(of(RowOp::kSin, inf)));
+    EXPECT_TRUE(std::isnan(of(RowOp::kSilu, -inf)));
+    EXPECT_EQ(of(RowOp::kSilu, -200), 0);
+    for (float x : {1e3f, 1e5f, 7e8f, -5e8f}) {
+      EXPECT_NEAR(of(RowOp::kSin, x), std::sin(static_cast<double>(x)), 2e-7) << isa->name << " " << x;
+      EXPECT_NEAR(of(RowOp::kCos, x), std::cos(static_cast<double>(x)), 2e-7) << isa->name << " " << x;
+    }
+    for (RowOp op : {RowOp::kLog, RowOp::kLog1p, RowOp::kExpm1, RowOp::kSin, RowOp::kCos, RowOp::kMish, RowOp::kHardSwish, RowOp::kHardSigmoid, RowOp::kExp, RowOp::kTanh, RowOp::kErf, RowOp::kSigmoid, RowOp::kSilu, RowOp::kGelu, RowOp::kRelu})
       EXPECT_TRUE(std::isnan(of(op, nan))) << isa->name << " " << static_cast<int>(op);
     EXPECT_TRUE(std::signbit(of(RowOp::kTanh, -0.0f)));
   }
