@@ -311,22 +311,20 @@ SLIPWAY_INLINE void LastTapsPart(const LastTaps& g, int64_t c, int64_t n, int64_
     LastTapsTile<W, S, P, true>(g, c, n, at, count);
 }
 
+// Some places with all their channels after the other: what they read lies together.
 template <int W, int S>
 void LastTapsRow(const LastTaps& g) {
   constexpr int kShort = 7, kLong = SLIPWAY_ISA_BYTES == 64 ? 14 : kShort;
-  for (int64_t c = 0; c < g.channels; c += kLanes) {
-    const int64_t n = Least(kLanes, g.channels - c);
-    for (int64_t at = 0; at < g.n;) {
-      const int64_t left = g.n - at;
-      if (kLong > kShort && left > kShort) {
-        const int64_t count = Least(kLong, left);
+  for (int64_t at = 0, count; at < g.n; at += count) {
+    const int64_t left = g.n - at;
+    const bool longer = kLong > kShort && left > kShort;
+    count = Least(longer ? kLong : kShort, left);
+    for (int64_t c = 0; c < g.channels; c += kLanes) {
+      const int64_t n = Least(kLanes, g.channels - c);
+      if (longer)
         LastTapsPart<W, S, kLong>(g, c, n, at, count);
-        at += count;
-      } else {
-        const int64_t count = Least(kShort, left);
+      else
         LastTapsPart<W, S, kShort>(g, c, n, at, count);
-        at += count;
-      }
     }
   }
 }
