@@ -50,6 +50,36 @@ def test_tables(slipway, tmp_path):
     assert len(set(contents)) == len(contents)
 
 
+class Derived(torch.nn.Module):
+    """Weights of which the program makes others of their sizes: normalized, standardized, merged with a product of few ranks, cast."""
+
+    def __init__(self):
+        super().__init__()
+        draw = torch.Generator().manual_seed(3)
+        self.conv = torch.nn.utils.parametrizations.weight_norm(torch.nn.Conv1d(96, 160, 5))
+        self.weight, self.a, self.b = (torch.nn.Parameter(torch.randn(s, generator=draw) / 16) for s in ((160, 160), (8, 160), (160, 8)))
+        self.small = torch.nn.Parameter(torch.randn(320, 160, generator=draw).half() / 16)
+        self.twice = torch.nn.Parameter(torch.randn(320, 160, generator=draw) / 16)
+
+    def forward(self, x):
+        y = torch.nn.functional.linear(self.conv(x).transpose(1, 2), self.weight + self.b @ self.a)
+        w = (self.twice - self.twice.mean(1, keepdim=True)) / self.twice.std(1, keepdim=True)
+        return torch.nn.functional.linear(y, self.small.float()), torch.nn.functional.linear(y, w) + self.twice.sum()
+
+
+def test_weights_of_weights(slipway, tmp_path):
+    module, x = Derived().eval(), torch.randn(2, 96, 20, generator=torch.Generator().manual_seed(1))
+    model, session = convert(slipway, tmp_path, module, (x,))
+    for got, want in zip(session.run(None, {session.get_inputs()[0].name: x.numpy()}), module(x)):
+        np.testing.assert_allclose(got, want.detach().numpy(), rtol=1e-4, atol=1e-4)
+    ops = [node.op_type for node in model.graph.node]
+    # The cast weight would be twice its size: it stays. All others replace what they are made of.
+    assert ops.count("Cast") == 1 and not {"Div", "Sqrt", "ReduceMean", "ReduceSum", "ReduceL2"} & set(ops), ops
+    assert ops.count("MatMul") + ops.count("Gemm") == 3, ops
+    weights = sum(p.numel() * p.element_size() for p in module.parameters())
+    assert (tmp_path / "out.onnx").stat().st_size < weights + 20000
+
+
 class Duplicates(torch.nn.Module):
     def forward(self, x):
         return x.exp() + x.exp(), torch.rand_like(x).shape[0] * x, x.exp().sum() / x.exp().sum()

@@ -1,5 +1,5 @@
-"""Convolutional programs in native libraries beside torch, under each instruction set: images with channels last, branches that are
-merged, paddings that convolutions take over."""
+"""Convolutional programs in native libraries beside torch, under each instruction set: images and signals with channels last, branches
+that are merged, paddings that convolutions take over."""
 
 import os
 import pathlib
@@ -159,12 +159,7 @@ np.save(sys.argv[4], outs[0][0])
 """
 
 
-@pytest.mark.parametrize("name, batch", [(name, 2) for name in NETS] + [("joined again", 1), ("dense", 1)])
-def test_native(name, batch, tmp_path):
-    torch.manual_seed(len(name))
-    net = nn.Sequential(*NETS[name]()).eval()
-    randomize(net)
-    x = torch.randn(batch, 3, 37, 45)
+def check(net, x, tmp_path, merged=False):
     with torch.no_grad():
         want = net.double()(x.double()).numpy()
         net.float()
@@ -173,13 +168,47 @@ def test_native(name, batch, tmp_path):
     for more in ([], ["--no-algebra"]):
         done = subprocess.run([SLIPWAY, "convert", tmp_path / "m.pt2", "-o", tmp_path / "m.so", *more], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        assert ("merged into their sums" in done.stderr) == (name in ("branches", "dense") and not more), done.stderr
+        assert ("merged into their sums" in done.stderr) == (merged and not more), done.stderr
         for isa in PRESENT:
             command = [sys.executable, "-c", RUN, ROOT / "samples" / "native", tmp_path / "m.so", tmp_path / "x.npy", tmp_path / "y.npy"]
             done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"SLIPWAY_ISA": isa})
             assert done.returncode == 0, done.stderr
             error = np.abs(np.load(tmp_path / "y.npy") - want).max() / np.abs(want).max()
             assert error < 1e-5, (isa, more, error)
+
+
+@pytest.mark.parametrize("name, batch", [(name, 2) for name in NETS] + [("joined again", 1), ("dense", 1)])
+def test_native(name, batch, tmp_path):
+    torch.manual_seed(len(name))
+    net = nn.Sequential(*NETS[name]()).eval()
+    randomize(net)
+    check(net, torch.randn(batch, 3, 37, 45), tmp_path, merged=name in ("branches", "dense"))
+
+
+class Signals(nn.Module):
+    """As audio encoders have them: long rows, between borders and not, groups with long kernels, and a weight that is normalized on the
+    way, behind which the program goes on with the places in front."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv1d(1, 48, 10, 5)
+        self.rows = nn.Sequential(nn.Conv1d(48, 192, 3, padding=1), nn.GELU(), nn.Conv1d(192, 160, 3, 2, bias=False), nn.BatchNorm1d(160), nn.SiLU(), nn.Conv1d(160, 96, 5, padding=4, dilation=2), nn.ReLU())
+        self.depth = nn.Sequential(nn.Conv1d(96, 96, 7, padding=3, groups=96), nn.Conv1d(96, 96, 1), nn.MaxPool1d(2), nn.Hardswish())
+        self.place = nn.utils.parametrizations.weight_norm(nn.Conv1d(96, 96, 16, padding=8, groups=4), dim=2)
+        self.out = nn.Linear(96, 24)
+
+    def forward(self, x):
+        y = self.depth(self.rows(self.first(x))).transpose(1, 2)
+        y = y + nn.functional.gelu(self.place(y.transpose(1, 2))[:, :, :-1]).transpose(1, 2)
+        return self.out(y)
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_signals(batch, tmp_path):
+    torch.manual_seed(batch)
+    net = Signals().eval()
+    randomize(net)
+    check(net, torch.randn(batch, 1, 9001), tmp_path)
 
 
 def test_sizes_stay_dynamic(tmp_path):
