@@ -204,7 +204,7 @@ struct Right {
 #define SLIPWAY_SUM_TILE 1
 #endif
 
-// `ahead` is what will be needed next, or null.
+// `ahead` is what will be needed next, or null: of its lines, tiles of assembler fetch one for each four steps, others one a step.
 template <int R>
 __attribute__((noinline)) void Tile(int64_t k, const float* a, int64_t a_row, const Right& right, int64_t n,
                                     const Target& to, [[maybe_unused]] const char* ahead) {
@@ -225,10 +225,12 @@ __attribute__((noinline)) void Tile(int64_t k, const float* a, int64_t a_row, co
 #endif
   {
     const float* b = right.at;
-    const int64_t b_row = right.row, b_next = right.next;
+    const int64_t b_row = right.row, b_next = right.next, by = ahead != nullptr ? 64 : 0;
+    if (ahead == nullptr) ahead = reinterpret_cast<const char*>(b);
 #pragma GCC unroll 1
-    for (int64_t p = 0; p < k; ++p, b += b_row) {
+    for (int64_t p = 0; p < k; ++p, b += b_row, ahead += by) {
       const Vec b0 = Load(b), b1 = Load(b + b_next);
+      __builtin_prefetch(ahead);
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r) {
         const Vec x = Splat(a[r * a_row + p]);
@@ -376,7 +378,7 @@ void BlockGemm(const GemmCall& g, const float* row_bias, float* scratch) {
                                 panels + j * k);
             });
           }
-          // The last rows fetch the next panel, a line for each four steps.
+          // The last rows fetch what the next columns read.
           const int size = g.packed ? ByteSize(g.b.dtype) : 4;
           const char* next = nullptr;
           if (j + kWidth < n && g.packed)
@@ -390,9 +392,16 @@ void BlockGemm(const GemmCall& g, const float* row_bias, float* scratch) {
             rows = m - i <= kRows ? m - i : m - i < 2 * kRows ? (m - i + 1) / 2 : kRows;
             to.c = g.c + (m0 + i) * g.c_row + (n0 + j) * g.c_column;
             to.row_bias = first && row_bias != nullptr ? row_bias + m0 + i : nullptr;
+#if SLIPWAY_SUM_TILE
             const bool fetch = next != nullptr && m - i < (size + 1) * kRows;
             TileOf(rows, k, a + i * a_row, a_row, right, width, to, fetch ? next : nullptr);
             if (fetch) next += k / 4 * 64;
+#else
+            // One panel each.
+            const int64_t after = m - i <= kRows ? 0 : m - i <= 2 * kRows ? 1 : 2;
+            const bool fetch = next != nullptr && after < Most(1, kWidth / kPanel);
+            TileOf(rows, k, a + i * a_row, a_row, right, width, to, fetch ? next + after * (g.packed ? g.b.row * kPanel * size : k * 64) : nullptr);
+#endif
           }
         }
       }
