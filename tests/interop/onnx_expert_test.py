@@ -225,6 +225,68 @@ def test_rows_that_see_nothing(slipway, tmp_path, additive):
     converted(slipway, tmp_path, Masked(), (q, k, mask))
 
 
+def optimized(path):
+    """Operators of what onnxruntime's optimizer makes of a model."""
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(path) + ".optimized"
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return operators(onnx.load(str(path) + ".optimized"))
+
+
+class Grouped(nn.Module):
+    """Query heads that share key heads, said by the operator or by copies."""
+
+    def __init__(self, copies, mask):
+        super().__init__()
+        self.copies, self.mask = copies, mask
+
+    def forward(self, q, k, v, mask):
+        if self.copies:
+            b, h, n, d = k.shape
+            k, v = (x[:, :, None].expand(b, h, 3, n, d).reshape(b, 3 * h, n, d) for x in (k, v))
+        return functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask if self.mask == "mask" else None, is_causal=self.mask == "causal", enable_gqa=not self.copies
+        )
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("mask", ["none", "causal", "mask"])
+@pytest.mark.parametrize("copies", [False, True])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_groups_of_heads_are_rows(slipway, tmp_path, batch, copies, mask, dynamic):
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(batch, h, n, 4) for h, n in ((6, 5), (2, 7), (2, 7)))
+    allowed = torch.rand(batch, 1, 5, 7) > 0.3
+    allowed[:, :, 2] = False
+    shapes = None
+    if dynamic:
+        rows, columns = torch.export.Dim("rows", min=2, max=50), torch.export.Dim("columns", min=2, max=50)
+        shapes = {"q": {2: rows}, "k": {2: columns}, "v": {2: columns}, "mask": {2: rows, 3: columns}}
+    model = converted(slipway, tmp_path, Grouped(copies, mask), (q, k, v, allowed), **({"dynamic_shapes": shapes} if dynamic else {}))
+    assert not {"Tile"} & set(operators(model))
+    assert operators(model)["Expand"] == (mask == "causal" and dynamic)
+    if not dynamic:
+        return
+    run = session(tmp_path / "m.onnx")
+    q, k, v, allowed = torch.randn(batch, 6, 1, 4), torch.randn(batch, 2, 11, 4), torch.randn(batch, 2, 11, 4), torch.rand(batch, 1, 1, 11) > 0.5
+    want = Grouped(copies, mask)(q, k, v, allowed).numpy()
+    names = dict(zip("qkvm", (q, k, v, allowed)))
+    (got,) = run.run(None, {i.name: names[i.name[0]].numpy() for i in run.get_inputs()})
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_heads_of_one_sequence_are_the_batch(slipway, tmp_path):
+    """The transposes around attention become part of its products; the mask is read once."""
+    torch.manual_seed(0)
+    inputs = tuple(x[1:] for x in ENCODER_INPUTS)
+    model = converted(slipway, tmp_path, Encoder(), inputs)
+    found = operators(model)
+    assert (found["IsInf"], found["ReduceSum"], found["Where"]) == (0, 1, 3)
+    after = optimized(tmp_path / "m.onnx")
+    assert after["Transpose"] == 2 and after["FusedMatMul"] == 4, after
+
+
 class Twins(nn.Module):
     def forward(self, x):
         a, b = x.shape[:2]
