@@ -140,7 +140,7 @@ class Merger {
     for (size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<float>(static_cast<double>(weights[i]) * scale[i / per]);
     const std::string stem = *name;
     conv->SetArg("weight", AddWeight(text::StrCat(stem, ".merged"), sizes, std::move(weights)));
-    conv->SetArg("bias", AddWeight(text::StrCat(stem, ".merged_bias"), {outs}, std::vector<float>(shift.begin(), shift.end())));
+    conv->SetArg("bias", AddBias(stem, {shift.begin(), shift.end()}));
     // The value is the norm's, and so is its name: what compares values by name finds it.
     Value* result = norm->output();
     const std::string known_as = result->name();
@@ -233,6 +233,13 @@ class Merger {
     return v;
   }
 
+  // The bias of a convolution with this weight; none where it would add nothing.
+  ir::Arg AddBias(const std::string& weight, std::vector<float> floats) {
+    if (std::all_of(floats.begin(), floats.end(), [](float f) { return f == 0; })) return ir::None{};
+    const auto outs = static_cast<int64_t>(floats.size());
+    return AddWeight(text::StrCat(weight, ".merged_bias"), {outs}, std::move(floats));
+  }
+
   // How many branches of the sum became one convolution.
   absl::StatusOr<int> Merge(Node* sum) {
     std::vector<Value*> leaves, open = {sum->output()};
@@ -295,7 +302,7 @@ class Merger {
       }
     }
     Value* const w = AddWeight(text::StrCat(name, ".merged"), sizes, {weights.begin(), weights.end()});
-    Value* const shift = AddWeight(text::StrCat(name, ".merged_bias"), {outs}, {bias.begin(), bias.end()});
+    ir::Arg shift = AddBias(name, {bias.begin(), bias.end()});
     ir::Builder b(g_, sum, largest->conv->source());
     Value* result = b.Call("aten.conv2d.default", {largest->x, w, shift, largest->stride, largest->padding, largest->dilation, largest->groups});
     for (size_t i = 0; i < leaves.size(); ++i)

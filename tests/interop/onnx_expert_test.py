@@ -199,12 +199,16 @@ def test_images(slipway, tmp_path):
     assert {"conv.weight", "norm.running_var"} <= {w.name for w in plain.graph.initializer}
 
 
-@pytest.mark.parametrize("opset, op", [(20, "InstanceNormalization"), (21, "GroupNormalization")])
-def test_group_norm(slipway, tmp_path, opset, op):
+@pytest.mark.parametrize(
+    "opset, form, op", [(20, "portable", "InstanceNormalization"), (21, "exact", "InstanceNormalization"), (21, "portable", "GroupNormalization")]
+)
+def test_group_norm(slipway, tmp_path, opset, form, op):
+    """onnxruntime takes apart what opset 21 has."""
     torch.manual_seed(0)
-    model = converted(slipway, tmp_path, nn.GroupNorm(4, 12), (torch.randn(2, 12, 5, 3),), "--opset", str(opset))
+    flags = "--opset", str(opset), "--onnx-form", form
+    model = converted(slipway, tmp_path, nn.GroupNorm(4, 12), (torch.randn(2, 12, 5, 3),), *flags)
     assert operators(model)[op] == 1
-    model = converted(slipway, tmp_path, nn.InstanceNorm2d(12), (torch.randn(2, 12, 5, 3),), "--opset", str(opset))
+    model = converted(slipway, tmp_path, nn.InstanceNorm2d(12), (torch.randn(2, 12, 5, 3),), *flags)
     assert operators(model) == {"InstanceNormalization": 1}
 
 
@@ -285,6 +289,27 @@ def test_heads_of_one_sequence_are_the_batch(slipway, tmp_path):
     assert (found["IsInf"], found["ReduceSum"], found["Where"]) == (0, 1, 3)
     after = optimized(tmp_path / "m.onnx")
     assert after["Transpose"] == 2 and after["FusedMatMul"] == 4, after
+
+
+class Rotary(nn.Module):
+    """Rotary positions of two layers, as transformers writes them."""
+
+    def forward(self, q, k, angles):
+        angles = torch.cat((angles, angles), -1)
+        cos, sin = angles.cos()[:, None], angles.sin()[:, None]
+
+        def turn(x):
+            half = x.shape[-1] // 2
+            return x * cos + torch.cat((-x[..., half:], x[..., :half]), -1) * sin
+
+        return turn(q), turn(k), turn(turn(q))
+
+
+def test_rotary_positions_share_signs(slipway, tmp_path):
+    torch.manual_seed(0)
+    inputs = torch.randn(2, 4, 5, 8), torch.randn(2, 2, 5, 8), torch.randn(2, 5, 4)
+    found = operators(converted(slipway, tmp_path, Rotary(), inputs, atol=1e-6))
+    assert found["Neg"] == 0 and found["Mul"] == 2 * 4 + 1
 
 
 class Twins(nn.Module):
