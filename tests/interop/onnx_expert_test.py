@@ -291,6 +291,33 @@ def test_heads_of_one_sequence_are_the_batch(slipway, tmp_path):
     assert after["Transpose"] == 2 and after["FusedMatMul"] == 4, after
 
 
+class Fused(nn.Module):
+    """Queries, keys and values of one layer, as in timm; a gated layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.out, self.gated = nn.Linear(16, 48), nn.Linear(16, 16), nn.Linear(16, 64, bias=False)
+
+    def forward(self, x):
+        b, n, w = x.shape
+        q, k, v = self.qkv(x).reshape(b, n, 3, 4, 4).permute(2, 0, 3, 1, 4).unbind(0)
+        x = self.out(functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(b, n, w))
+        gate, up = self.gated(x).chunk(2, -1)
+        return functional.silu(gate) * up
+
+
+@pytest.mark.parametrize("batch, dynamic", [(1, False), (2, False), (2, True)])
+def test_layers_that_are_cut_are_several(slipway, tmp_path, batch, dynamic):
+    torch.manual_seed(0)
+    more = {"dynamic_shapes": {"x": {1: torch.export.Dim("n", min=2, max=50)}}} if dynamic else {}
+    model = converted(slipway, tmp_path, Fused(), (torch.randn(batch, 5, 16),), **more)
+    found = operators(model)
+    assert found["MatMul"] == 2 + 3 + 1 + 2 and not {"Split", "Gather", "Slice"} & set(found), found
+    assert {f"qkv.weight.{k}.transposed" for k in range(3)} <= {w.name for w in model.graph.initializer}
+    plain = converted(slipway, tmp_path, Fused(), (torch.randn(batch, 5, 16),), "--no-algebra", **more)
+    assert operators(plain)["MatMul"] == 2 + 1 + 1 + 1
+
+
 class Rotary(nn.Module):
     """Rotary positions of two layers, as transformers writes them."""
 
