@@ -318,6 +318,20 @@ def test_layers_that_are_cut_are_several(slipway, tmp_path, batch, dynamic):
     assert operators(plain)["MatMul"] == 2 + 1 + 1 + 1
 
 
+class Step(nn.Module):
+    def forward(self, x, cache):
+        keys = torch.cat((cache, x.reshape(1, 1, 4, 8).transpose(1, 2)), 2)
+        return (torch.tanh(keys).sum(2, keepdim=True).permute(2, 0, 1, 3) + 1).flatten()
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_dims_of_one_are_not_transposed(slipway, tmp_path, dynamic):
+    torch.manual_seed(0)
+    more = {"dynamic_shapes": {"x": None, "cache": {2: torch.export.Dim("past", min=2, max=50)}}} if dynamic else {}
+    model = converted(slipway, tmp_path, Step(), (torch.randn(1, 1, 32), torch.randn(1, 4, 6, 8)), **more)
+    assert "Transpose" not in operators(model)
+
+
 class Rotary(nn.Module):
     """Rotary positions of two layers, as transformers writes them."""
 
