@@ -153,7 +153,7 @@ absl::Status RunPasses(const Target& target, Conversion& c) {
   if (c.context.merged > 0)
     c.summary.lines.push_back(text::StrCat(c.context.merged, " branches of convolutions and norms are merged into their sums; --no-algebra keeps them"));
   if (c.context.folded > 0)
-    c.summary.lines.push_back(text::StrCat(c.context.folded, " batch norms are folded into their convolutions; --no-algebra keeps them"));
+    c.summary.lines.push_back(text::StrCat(c.context.folded, " batch norms are folded into the layers before them; --no-algebra keeps them"));
   if (c.context.split > 0)
     c.summary.lines.push_back(text::StrCat(c.context.split, " linear layers are several, one for each part that is read of them; --no-algebra keeps them"));
   if (c.options.allow_int8_activations)

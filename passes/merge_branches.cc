@@ -9,7 +9,7 @@
 //
 // No branch makes the others do more: groups, strides and dilations agree, and the largest window is one that a branch has.
 //
-// In the same way a convolution alone takes over the batch norm behind it (FoldNorms).
+// In the same way a convolution or a linear layer alone takes over the batch norm behind it (FoldNorms).
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -118,20 +118,36 @@ class Merger {
            IsWeightOrNone(n, "bias");
   }
 
+  // What a view makes rows of features of; the value itself where it is no such view.
+  static Value* WithoutRows(Value* rows) {
+    static constexpr std::string_view kViews[] = {"aten.flatten.using_ints", "aten.view.default", "aten.reshape.default", "aten._unsafe_view.default"};
+    const Node* n = rows->producer();
+    if (!n || rows->rank() != 2 || std::find(std::begin(kViews), std::end(kViews), n->op_name()) == std::end(kViews)) return rows;
+    Value* from = n->Get("self").value();
+    const bool kept = from && from->rank() >= 2 && from->sizes().back().is_constant() && from->sizes().back() == rows->sizes()[1];
+    if (!kept || from->graph()->IsOutput(from)) return rows;
+    // Others may read its sizes only.
+    for (const Node* user : from->users())
+      if (user != n && (user->op_name() != "aten.reshape_as.default" || user->Get("self").value() == from)) return rows;
+    return from;
+  }
+
   // norm(conv(x)) as conv(x) with other weights.
   absl::StatusOr<bool> FoldNorm(Node* norm) {
     if (!IsNorm(*norm)) return false;
     Value* image = norm->Get("input").value();
-    Node* conv = image ? image->producer() : nullptr;
+    Node* conv = image ? WithoutRows(image)->producer() : nullptr;
+    const bool linear = conv && conv->op_name() == "aten.linear.default" && image->rank() == 2;
+    if (!linear && image) conv = image->producer();
     if (!conv || !IsOnlyUse(image) || image->dtype() != DType::kFloat32 || norm->output()->dtype() != DType::kFloat32) return false;
     static constexpr std::string_view kConvolutions[] = {"aten.conv1d.default", "aten.conv2d.default", "aten.conv3d.default",
                                                          "aten.conv1d.padding", "aten.conv2d.padding", "aten.conv3d.padding"};
-    if (std::find(std::begin(kConvolutions), std::end(kConvolutions), conv->op_name()) == std::end(kConvolutions)) return false;
+    if (!linear && std::find(std::begin(kConvolutions), std::end(kConvolutions), conv->op_name()) == std::end(kConvolutions)) return false;
     const std::string* name = WeightOf(*conv, "weight");
     if (!name || !IsWeightOrNone(*conv, "bias") || conv->Get("weight").value()->users().size() != 1) return false;
     const std::vector<int64_t> sizes = p_.weights.find(*name)->second.sizes;
     // An image without a batch has its channels first.
-    if (sizes.size() < 3 || static_cast<int>(sizes.size()) != image->rank() || p_.weights.find(*name)->second.numel() > kMostWeights) return false;
+    if (sizes.size() < (linear ? 2 : 3) || static_cast<int>(sizes.size()) != image->rank() || p_.weights.find(*name)->second.numel() > kMostWeights) return false;
     const int64_t outs = sizes[0];
     std::vector<double> scale(static_cast<size_t>(outs), 1), shift(static_cast<size_t>(outs));
     RETURN_IF_ERROR(ReadNorm({.conv = conv, .norm = norm}, &scale, &shift));

@@ -193,10 +193,35 @@ def test_images(slipway, tmp_path):
     model = converted(slipway, tmp_path, image(), (x,))
     assert operators(model) == {"Conv": 2, "HardSwish": 1, "HardSigmoid": 1, "Clip": 1, "GlobalAveragePool": 1, "Mul": 1}
     done = slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.onnx")
-    assert "2 batch norms are folded into their convolutions; --no-algebra keeps them" in done.stderr
+    assert "2 batch norms are folded into the layers before them; --no-algebra keeps them" in done.stderr
     plain = converted(slipway, tmp_path, image(), (x,), "--no-algebra")
     assert operators(plain)["BatchNormalization"] == 2
     assert {"conv.weight", "norm.running_var"} <= {w.name for w in plain.graph.initializer}
+
+
+class Normed(nn.Module):
+    """Batch norms behind linear layers, as in LeViT: over rows of a sequence, and of a matrix."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(8, 12, bias=False), nn.Linear(12, 6), nn.Linear(6, 6)
+        self.na, self.nb, self.nc = nn.BatchNorm1d(12), nn.BatchNorm1d(6), nn.BatchNorm1d(5)
+
+    def forward(self, x):
+        y = self.a(x)
+        y = self.na(y.flatten(0, 1)).reshape_as(y)
+        z = self.nb(self.b(y[:, 0]))
+        return torch.relu(y), z, self.nc(self.c(y[..., :6]))
+
+
+def test_norms_of_linear_layers(slipway, tmp_path):
+    torch.manual_seed(0)
+    net = Normed()
+    with torch.no_grad():
+        for norm in (net.na, net.nb, net.nc):
+            norm.running_mean.normal_(), norm.running_var.uniform_(0.5, 2), norm.weight.normal_(), norm.bias.normal_()
+    found = operators(converted(slipway, tmp_path, net, (torch.randn(2, 5, 8),)))
+    assert found["BatchNormalization"] == 1  # its channels are the sequence
 
 
 @pytest.mark.parametrize(
