@@ -101,7 +101,7 @@ std::vector<std::string_view> Skipped(const ConvertOptions& o) {
   if (o.state != "drop") skip.push_back("drop-mutations");
   if (!o.functions) skip.push_back("outline-blocks");
   if (o.onnx_form == "exact") skip.push_back("relax-activations");
-  if (o.no_algebra) skip.insert(skip.end(), {"merge-branches", "fold-norms"});
+  if (o.no_algebra) skip.insert(skip.end(), {"merge-branches", "fold-norms", "split-linears"});
   if (!o.allow_int8_activations) skip.push_back("quantize-activations");
   return skip;
 }
@@ -153,7 +153,9 @@ absl::Status RunPasses(const Target& target, Conversion& c) {
   if (c.context.merged > 0)
     c.summary.lines.push_back(text::StrCat(c.context.merged, " branches of convolutions and norms are merged into their sums; --no-algebra keeps them"));
   if (c.context.folded > 0)
-    c.summary.lines.push_back(text::StrCat(c.context.folded, " batch norms are folded into their convolutions; --no-algebra keeps them"));
+    c.summary.lines.push_back(text::StrCat(c.context.folded, " batch norms are folded into the layers before them; --no-algebra keeps them"));
+  if (c.context.split > 0)
+    c.summary.lines.push_back(text::StrCat(c.context.split, " linear layers are several, one for each part that is read of them; --no-algebra keeps them"));
   if (c.options.allow_int8_activations)
     c.summary.lines.push_back(text::StrCat("activations of ", c.context.rounded, " linear layers with quantized weights are rounded to 8 bits, which the program does not do"));
   return absl::OkStatus();

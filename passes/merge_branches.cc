@@ -9,7 +9,7 @@
 //
 // No branch makes the others do more: groups, strides and dilations agree, and the largest window is one that a branch has.
 //
-// In the same way a convolution alone takes over the batch norm behind it (FoldNorms).
+// In the same way a convolution or a linear layer alone takes over the batch norm behind it (FoldNorms).
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -118,20 +118,36 @@ class Merger {
            IsWeightOrNone(n, "bias");
   }
 
+  // What a view makes rows of features of; the value itself where it is no such view.
+  static Value* WithoutRows(Value* rows) {
+    static constexpr std::string_view kViews[] = {"aten.flatten.using_ints", "aten.view.default", "aten.reshape.default", "aten._unsafe_view.default"};
+    const Node* n = rows->producer();
+    if (!n || rows->rank() != 2 || std::find(std::begin(kViews), std::end(kViews), n->op_name()) == std::end(kViews)) return rows;
+    Value* from = n->Get("self").value();
+    const bool kept = from && from->rank() >= 2 && from->sizes().back().is_constant() && from->sizes().back() == rows->sizes()[1];
+    if (!kept || from->graph()->IsOutput(from)) return rows;
+    // Others may read its sizes only.
+    for (const Node* user : from->users())
+      if (user != n && (user->op_name() != "aten.reshape_as.default" || user->Get("self").value() == from)) return rows;
+    return from;
+  }
+
   // norm(conv(x)) as conv(x) with other weights.
   absl::StatusOr<bool> FoldNorm(Node* norm) {
     if (!IsNorm(*norm)) return false;
     Value* image = norm->Get("input").value();
-    Node* conv = image ? image->producer() : nullptr;
+    Node* conv = image ? WithoutRows(image)->producer() : nullptr;
+    const bool linear = conv && conv->op_name() == "aten.linear.default" && image->rank() == 2;
+    if (!linear && image) conv = image->producer();
     if (!conv || !IsOnlyUse(image) || image->dtype() != DType::kFloat32 || norm->output()->dtype() != DType::kFloat32) return false;
     static constexpr std::string_view kConvolutions[] = {"aten.conv1d.default", "aten.conv2d.default", "aten.conv3d.default",
                                                          "aten.conv1d.padding", "aten.conv2d.padding", "aten.conv3d.padding"};
-    if (std::find(std::begin(kConvolutions), std::end(kConvolutions), conv->op_name()) == std::end(kConvolutions)) return false;
+    if (!linear && std::find(std::begin(kConvolutions), std::end(kConvolutions), conv->op_name()) == std::end(kConvolutions)) return false;
     const std::string* name = WeightOf(*conv, "weight");
     if (!name || !IsWeightOrNone(*conv, "bias") || conv->Get("weight").value()->users().size() != 1) return false;
     const std::vector<int64_t> sizes = p_.weights.find(*name)->second.sizes;
     // An image without a batch has its channels first.
-    if (sizes.size() < 3 || static_cast<int>(sizes.size()) != image->rank() || p_.weights.find(*name)->second.numel() > kMostWeights) return false;
+    if (sizes.size() < (linear ? 2 : 3) || static_cast<int>(sizes.size()) != image->rank() || p_.weights.find(*name)->second.numel() > kMostWeights) return false;
     const int64_t outs = sizes[0];
     std::vector<double> scale(static_cast<size_t>(outs), 1), shift(static_cast<size_t>(outs));
     RETURN_IF_ERROR(ReadNorm({.conv = conv, .norm = norm}, &scale, &shift));
@@ -140,7 +156,7 @@ class Merger {
     for (size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<float>(static_cast<double>(weights[i]) * scale[i / per]);
     const std::string stem = *name;
     conv->SetArg("weight", AddWeight(text::StrCat(stem, ".merged"), sizes, std::move(weights)));
-    conv->SetArg("bias", AddWeight(text::StrCat(stem, ".merged_bias"), {outs}, std::vector<float>(shift.begin(), shift.end())));
+    conv->SetArg("bias", AddBias(stem, {shift.begin(), shift.end()}));
     // The value is the norm's, and so is its name: what compares values by name finds it.
     Value* result = norm->output();
     const std::string known_as = result->name();
@@ -233,6 +249,13 @@ class Merger {
     return v;
   }
 
+  // The bias of a convolution with this weight; none where it would add nothing.
+  ir::Arg AddBias(const std::string& weight, std::vector<float> floats) {
+    if (std::all_of(floats.begin(), floats.end(), [](float f) { return f == 0; })) return ir::None{};
+    const auto outs = static_cast<int64_t>(floats.size());
+    return AddWeight(text::StrCat(weight, ".merged_bias"), {outs}, std::move(floats));
+  }
+
   // How many branches of the sum became one convolution.
   absl::StatusOr<int> Merge(Node* sum) {
     std::vector<Value*> leaves, open = {sum->output()};
@@ -295,7 +318,7 @@ class Merger {
       }
     }
     Value* const w = AddWeight(text::StrCat(name, ".merged"), sizes, {weights.begin(), weights.end()});
-    Value* const shift = AddWeight(text::StrCat(name, ".merged_bias"), {outs}, {bias.begin(), bias.end()});
+    ir::Arg shift = AddBias(name, {bias.begin(), bias.end()});
     ir::Builder b(g_, sum, largest->conv->source());
     Value* result = b.Call("aten.conv2d.default", {largest->x, w, shift, largest->stride, largest->padding, largest->dilation, largest->groups});
     for (size_t i = 0; i < leaves.size(); ++i)

@@ -42,6 +42,12 @@ absl::Status RunFoldNorms(ir::Program& p, PassContext& context) {
   return folded.status();
 }
 
+absl::Status RunSplitLinears(ir::Program& p, PassContext& context) {
+  auto split = SplitLinears(p);
+  if (split.ok()) context.split += *split;
+  return split.status();
+}
+
 absl::Status RunFoldConstants(ir::Program& p, PassContext& context) {
   return context.evaluator ? FoldConstants(p, *context.evaluator) : absl::OkStatus();
 }
@@ -73,6 +79,7 @@ constexpr Pass kPasses[] = {
     {"quantize-activations", "rounds activations in front of quantized weights to 8 bits", kFunctional, RunQuantizeActivations},
     {"merge-branches", "makes one convolution of linear branches that are added up", kFunctional, RunMergeBranches},
     {"fold-norms", "makes batch norms part of the convolutions before them", kFunctional, RunFoldNorms},
+    {"split-linears", "makes one linear layer for each part that its result is cut into", kFunctional, RunSplitLinears},
     {"relax-activations", "leaves the rounding of activations to the target", kFunctional, Plain<RelaxActivations>},
     {"lower-complex", "makes complex tensors pairs of real ones", kFunctional, Plain<LowerComplex>},
     {"legalize", "decomposes nodes until the target takes each", kFunctional, RunLegalize},
@@ -90,7 +97,7 @@ constexpr std::string_view kRelaxationPasses[] = {"relax-activations"};
 constexpr std::string_view kIntegerPasses[] = {"form-integer-linears"};
 constexpr std::string_view kActivationPasses[] = {"form-integer-linears", "quantize-activations"};
 constexpr std::string_view kAlgebraPasses[] = {"merge-branches"};
-constexpr std::string_view kNormAlgebraPasses[] = {"merge-branches", "fold-norms"};
+constexpr std::string_view kNormAlgebraPasses[] = {"merge-branches", "fold-norms", "split-linears"};
 constexpr std::string_view kLegalizationPasses[] = {"legalize", "remove-no-ops", "eliminate-dead-code",
                                                     "merge-common-subexpressions", "fold-constants"};
 constexpr std::string_view kOutliningPasses[] = {"outline-blocks"};

@@ -27,6 +27,7 @@ struct PassContext {
   Refusals refusals;                 // of legalize: why decompositions were not taken
   int merged = 0;                    // by merge-branches: branches that went into a convolution
   int folded = 0;                    // by fold-norms: batch norms that did
+  int split = 0;                     // by split-linears: layers that are several now
   int rounded = 0;                   // by quantize-activations: layers whose activations are integers now
   std::vector<std::string> dropped;  // by drop-mutations: the state whose updates are lost
 };
@@ -139,6 +140,10 @@ absl::StatusOr<int> MergeBranches(ir::Program& p);
 // Convolutions take over the batch norms of running statistics behind them, with weights as MergeBranches makes them; gives their
 // number. Functional form.
 absl::StatusOr<int> FoldNorms(ir::Program& p);
+
+// Linear layers whose results are cut along their features become one for each part, with ranges of the weights; gives their number.
+// Functional form.
+absl::StatusOr<int> SplitLinears(ir::Program& p);
 
 // Removes nodes whose results are unused. Functional form.
 absl::Status EliminateDeadCode(ir::Program& p);

@@ -7,8 +7,9 @@ of them (torch, onnxscript, onnxruntime; timm, transformers for all cases; onnxs
     scripts/bench_onnx.py --match 'U-Net|timm.*' --kept FOLDER
 
 Each file is run in a process of its own. The two of a case live side by side and take turns, a block of runs each, so that what else
-the machine does hits both; a ratio is that of the medians of the blocks' CPU times, ours over torch's: below 1 we are faster. A
-program is taken from its archive by both. Cases are those of bench_native.py; --kept keeps archives and files, and takes those that
+the machine does hits both; where a process's memory lies moves its times by some percent, so that there are several pairs, one after
+the other. A ratio is the median over the pairs of that of the medians of the blocks' CPU times, ours over torch's: below 1 we are
+faster. A program is taken from its archive by both. Cases are those of bench_native.py; --kept keeps archives and files, and takes those that
 are there.
 """
 
@@ -93,18 +94,25 @@ class Worker:
         self.process.wait()
 
 
-def measure(args, ours, theirs, data):
-    """The medians of both, and the errors."""
+def measure_pair(seconds, ours, theirs, data):
+    """The medians of one process for each, and the errors."""
     both = [Worker(p, data) for p in (ours, theirs)]
-    count = max(1, round(0.06 / max(w.run(3) for w in both)))
+    count = max(1, round(0.03 / max(w.run(3) for w in both)))
     blocks = [[], []]
-    end = time.monotonic() + args.seconds
+    end = time.monotonic() + seconds
     while time.monotonic() < end or len(blocks[0]) < 5:
         for k in (0, 1, 1, 0):
             blocks[k].append(both[k].run(count))
     for w in both:
         w.close()
     return [statistics.median(b) for b in blocks], [w.error for w in both]
+
+
+def measure(args, ours, theirs, data):
+    """The times of both, their ratio and the errors."""
+    pairs = [measure_pair(args.seconds / args.pairs, ours, theirs, data) for _ in range(args.pairs)]
+    times = [statistics.median(t[k] for t, _ in pairs) for k in (0, 1)]
+    return times, statistics.median(t[0] / t[1] for t, _ in pairs), pairs[0][1]
 
 
 def operators(model):
@@ -150,7 +158,8 @@ def main():
     parser.add_argument("--slipway", default=str(ROOT / "build" / "slipway"))
     parser.add_argument("--match", default=re.sub(r"\n\s*", "", CASES), help="regular expression of cases")
     parser.add_argument("--kept", metavar="FOLDER", help="keeps archives and files there, and takes those that are there")
-    parser.add_argument("--seconds", type=float, default=6, help="for each case")
+    parser.add_argument("--seconds", type=float, default=10, help="for each case")
+    parser.add_argument("--pairs", type=int, default=5, help="of processes for each case")
     parser.add_argument("--tools", action="store_true", help="what tools find instead of times")
     parser.add_argument("--prepare", action="store_true", help="makes the files only")
     parser.add_argument("--flags", nargs=argparse.REMAINDER, default=[], help="of slipway convert; last")
@@ -175,8 +184,8 @@ def main():
                 for who, path in (("slipway", ours), ("torch", theirs)):
                     print(f"{name:34} {who:8} {json.dumps(tools(path, folder))}", flush=True)
                 continue
-            times, errors = measure(args, ours, theirs, base.with_suffix(".npz"))
-            rows.append(times[0] / times[1])
+            times, ratio, errors = measure(args, ours, theirs, base.with_suffix(".npz"))
+            rows.append(ratio)
             print(f"{name:34} slipway {times[0] * 1e3:8.3f}  torch {times[1] * 1e3:8.3f} ms  ratio {rows[-1]:.3f}  "
                   f"errors {errors[0]:.0e} {errors[1]:.0e}", flush=True)
     if rows:

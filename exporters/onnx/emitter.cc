@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "base/floats.h"
 #include "base/text.h"
@@ -325,9 +326,22 @@ V Emitter::Dim(V x, int d) {
 }
 V Emitter::DimScalar(V x, int d) { return Squeeze(Dim(x, d), {0}); }
 V Emitter::Reshape(V x, V shape, int rank, bool allow_zero) {
+  // The first of two says nothing where the second is known; sizes that are copied or left over are those of its operand.
+  std::optional<Ints> target;
+  if (const Known* known = Find(shape)) {
+    target.emplace(known->bytes.size() / sizeof(int64_t));
+    if (!target->empty()) std::memcpy(target->data(), known->bytes.data(), known->bytes.size());
+    if (std::any_of(target->begin(), target->end(), [&](int64_t s) { return s < 0 || (s == 0 && !allow_zero); })) target.reset();
+  }
+  if (target) {
+    if (const auto it = lifted_.find(x.name); it != lifted_.end()) x = it->second;
+    if (const auto it = reshaped_.find(x.name); it != reshaped_.end()) x = it->second.first;
+  }
   Attrs attrs;
   if (allow_zero) attrs.push_back({"allowzero", int64_t{1}});
-  return Op("Reshape", {x, shape}, std::move(attrs), x.dtype, rank);
+  V y = Op("Reshape", {x, shape}, std::move(attrs), x.dtype, rank);
+  if (target) reshaped_[y.name] = {x, *std::move(target)};
+  return y;
 }
 V Emitter::Reshape(V x, Ints shape) {
   bool zero = std::find(shape.begin(), shape.end(), 0) != shape.end();
@@ -342,17 +356,44 @@ V Emitter::Transpose(V x, Ints perm) {
   bool identity = true;
   for (size_t i = 0; i < perm.size(); ++i) identity &= perm[i] == static_cast<int64_t>(i);
   if (identity) return x;
+  if (const auto it = lifted_.find(x.name); it != lifted_.end() && perm[0] == 0) {
+    Ints rest;
+    for (size_t d = 1; d < perm.size(); ++d) rest.push_back(perm[d] - 1);
+    return Unsqueeze(Transpose(it->second, std::move(rest)), {0});
+  }
   V y = Op("Transpose", {x}, {{"perm", perm}}, x.dtype, static_cast<int>(perm.size()));
   transposed_[y.name] = {x, std::move(perm)};
   return y;
 }
+const std::pair<V, Ints>* Emitter::TransposeOf(const V& x) const {
+  const auto it = transposed_.find(x.name);
+  return it == transposed_.end() ? nullptr : &it->second;
+}
 V Emitter::Unsqueeze(V x, Ints axes) {
   if (axes.empty()) return x;
+  if (const auto it = reshaped_.find(x.name); it != reshaped_.end() && axes.size() == 1) {
+    Ints shape = it->second.second;
+    if (axes[0] >= 0 && axes[0] <= static_cast<int64_t>(shape.size())) {
+      shape.insert(shape.begin() + axes[0], 1);
+      return Reshape(it->second.first, std::move(shape));
+    }
+  }
   int rank = x.rank < 0 ? -1 : x.rank + static_cast<int>(axes.size());
-  return Op("Unsqueeze", {x, I64(std::move(axes))}, {}, x.dtype, rank);
+  const bool front = axes.size() == 1 && axes[0] == 0;
+  V y = Op("Unsqueeze", {x, I64(std::move(axes))}, {}, x.dtype, rank);
+  if (front) lifted_[y.name] = x;
+  return y;
 }
 V Emitter::Squeeze(V x, Ints axes) {
   if (axes.empty()) return x;
+  if (const auto it = lifted_.find(x.name); it != lifted_.end() && axes.size() == 1 && axes[0] == 0) return it->second;
+  if (const auto it = reshaped_.find(x.name); it != reshaped_.end()) {
+    const Ints& sizes = it->second.second;
+    Ints shape;
+    for (size_t d = 0; d < sizes.size(); ++d)
+      if (std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) == axes.end() || sizes[d] != 1) shape.push_back(sizes[d]);
+    if (shape.size() + axes.size() == sizes.size()) return Reshape(it->second.first, std::move(shape));
+  }
   int rank = x.rank < 0 ? -1 : x.rank - static_cast<int>(axes.size());
   return Op("Squeeze", {x, I64(std::move(axes))}, {}, x.dtype, rank);
 }

@@ -115,8 +115,10 @@ class Emitter {
   V Reshape(V x, V shape, int rank, bool allow_zero = false);
   V Reshape(V x, Ints shape);                 // -1 infers; 0 means 0
   V Transpose(V x, Ints perm);                // of a transposed one: of what that is made of
-  V Unsqueeze(V x, Ints axes);
-  V Squeeze(V x, Ints axes);
+  V Unsqueeze(V x, Ints axes);                // of what was reshaped to a known shape: a Reshape of what that is made of
+  V Squeeze(V x, Ints axes);                  // the same
+  // What a Transpose is of, and in which order; null for other values.
+  const std::pair<V, Ints>* TransposeOf(const V& x) const;
   V Slice(V x, Ints starts, Ints ends, Ints axes, Ints steps = {});
   V SliceV(V x, V starts, V ends, Ints axes, Ints steps = {});
   V Gather(V x, V index, int axis);
@@ -151,6 +153,8 @@ class Emitter {
   std::vector<std::pair<std::string, std::string>> metadata_;
   absl::flat_hash_map<std::string, bool> results_;  // of this graph's nodes: whether its type is stated
   text::Map<std::pair<V, Ints>> transposed_;  // what results of Transpose are made of
+  text::Map<std::pair<V, Ints>> reshaped_;    // what results of Reshape to a known shape are made of, and that shape
+  text::Map<V> lifted_;                       // what results of Unsqueeze at the front are made of
   text::Map<std::vector<V>> written_;  // results of nodes of this graph, by operator, operands and attributes
   V Arith(std::string_view op, V a, V b);
   V Compare(std::string_view op, V a, V b);

@@ -99,6 +99,7 @@ absl::Span<const Row> ViewRows();
 absl::Span<const Row> ReductionRows();
 absl::Span<const Row> SortRows();
 absl::Span<const Row> NnRows();
+absl::Span<const Row> AttentionRows();
 absl::Span<const Row> PoolRows();
 absl::Span<const Row> ResampleRows();
 absl::Span<const Row> RecurrentRows();

@@ -193,18 +193,47 @@ def test_images(slipway, tmp_path):
     model = converted(slipway, tmp_path, image(), (x,))
     assert operators(model) == {"Conv": 2, "HardSwish": 1, "HardSigmoid": 1, "Clip": 1, "GlobalAveragePool": 1, "Mul": 1}
     done = slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.onnx")
-    assert "2 batch norms are folded into their convolutions; --no-algebra keeps them" in done.stderr
+    assert "2 batch norms are folded into the layers before them; --no-algebra keeps them" in done.stderr
     plain = converted(slipway, tmp_path, image(), (x,), "--no-algebra")
     assert operators(plain)["BatchNormalization"] == 2
     assert {"conv.weight", "norm.running_var"} <= {w.name for w in plain.graph.initializer}
 
 
-@pytest.mark.parametrize("opset, op", [(20, "InstanceNormalization"), (21, "GroupNormalization")])
-def test_group_norm(slipway, tmp_path, opset, op):
+class Normed(nn.Module):
+    """Batch norms behind linear layers, as in LeViT: over rows of a sequence, and of a matrix."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(8, 12, bias=False), nn.Linear(12, 6), nn.Linear(6, 6)
+        self.na, self.nb, self.nc = nn.BatchNorm1d(12), nn.BatchNorm1d(6), nn.BatchNorm1d(5)
+
+    def forward(self, x):
+        y = self.a(x)
+        y = self.na(y.flatten(0, 1)).reshape_as(y)
+        z = self.nb(self.b(y[:, 0]))
+        return torch.relu(y), z, self.nc(self.c(y[..., :6]))
+
+
+def test_norms_of_linear_layers(slipway, tmp_path):
     torch.manual_seed(0)
-    model = converted(slipway, tmp_path, nn.GroupNorm(4, 12), (torch.randn(2, 12, 5, 3),), "--opset", str(opset))
+    net = Normed()
+    with torch.no_grad():
+        for norm in (net.na, net.nb, net.nc):
+            norm.running_mean.normal_(), norm.running_var.uniform_(0.5, 2), norm.weight.normal_(), norm.bias.normal_()
+    found = operators(converted(slipway, tmp_path, net, (torch.randn(2, 5, 8),)))
+    assert found["BatchNormalization"] == 1  # its channels are the sequence
+
+
+@pytest.mark.parametrize(
+    "opset, form, op", [(20, "portable", "InstanceNormalization"), (21, "exact", "InstanceNormalization"), (21, "portable", "GroupNormalization")]
+)
+def test_group_norm(slipway, tmp_path, opset, form, op):
+    """onnxruntime takes apart what opset 21 has."""
+    torch.manual_seed(0)
+    flags = "--opset", str(opset), "--onnx-form", form
+    model = converted(slipway, tmp_path, nn.GroupNorm(4, 12), (torch.randn(2, 12, 5, 3),), *flags)
     assert operators(model)[op] == 1
-    model = converted(slipway, tmp_path, nn.InstanceNorm2d(12), (torch.randn(2, 12, 5, 3),), "--opset", str(opset))
+    model = converted(slipway, tmp_path, nn.InstanceNorm2d(12), (torch.randn(2, 12, 5, 3),), *flags)
     assert operators(model) == {"InstanceNormalization": 1}
 
 
@@ -223,6 +252,130 @@ def test_rows_that_see_nothing(slipway, tmp_path, additive):
     if additive:
         mask = torch.zeros(5, 5).masked_fill(~mask, float("-inf"))
     converted(slipway, tmp_path, Masked(), (q, k, mask))
+
+
+def optimized(path):
+    """Operators of what onnxruntime's optimizer makes of a model."""
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(path) + ".optimized"
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return operators(onnx.load(str(path) + ".optimized"))
+
+
+class Grouped(nn.Module):
+    """Query heads that share key heads, said by the operator or by copies."""
+
+    def __init__(self, copies, mask):
+        super().__init__()
+        self.copies, self.mask = copies, mask
+
+    def forward(self, q, k, v, mask):
+        if self.copies:
+            b, h, n, d = k.shape
+            k, v = (x[:, :, None].expand(b, h, 3, n, d).reshape(b, 3 * h, n, d) for x in (k, v))
+        return functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask if self.mask == "mask" else None, is_causal=self.mask == "causal", enable_gqa=not self.copies
+        )
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("mask", ["none", "causal", "mask"])
+@pytest.mark.parametrize("copies", [False, True])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_groups_of_heads_are_rows(slipway, tmp_path, batch, copies, mask, dynamic):
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(batch, h, n, 4) for h, n in ((6, 5), (2, 7), (2, 7)))
+    allowed = torch.rand(batch, 1, 5, 7) > 0.3
+    allowed[:, :, 2] = False
+    shapes = None
+    if dynamic:
+        rows, columns = torch.export.Dim("rows", min=2, max=50), torch.export.Dim("columns", min=2, max=50)
+        shapes = {"q": {2: rows}, "k": {2: columns}, "v": {2: columns}, "mask": {2: rows, 3: columns}}
+    model = converted(slipway, tmp_path, Grouped(copies, mask), (q, k, v, allowed), **({"dynamic_shapes": shapes} if dynamic else {}))
+    assert not {"Tile"} & set(operators(model))
+    assert operators(model)["Expand"] == (mask == "causal" and dynamic)
+    if not dynamic:
+        return
+    run = session(tmp_path / "m.onnx")
+    q, k, v, allowed = torch.randn(batch, 6, 1, 4), torch.randn(batch, 2, 11, 4), torch.randn(batch, 2, 11, 4), torch.rand(batch, 1, 1, 11) > 0.5
+    want = Grouped(copies, mask)(q, k, v, allowed).numpy()
+    names = dict(zip("qkvm", (q, k, v, allowed)))
+    (got,) = run.run(None, {i.name: names[i.name[0]].numpy() for i in run.get_inputs()})
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_heads_of_one_sequence_are_the_batch(slipway, tmp_path):
+    """The transposes around attention become part of its products; the mask is read once."""
+    torch.manual_seed(0)
+    inputs = tuple(x[1:] for x in ENCODER_INPUTS)
+    model = converted(slipway, tmp_path, Encoder(), inputs)
+    found = operators(model)
+    assert (found["IsInf"], found["ReduceSum"], found["Where"]) == (0, 1, 3)
+    after = optimized(tmp_path / "m.onnx")
+    assert after["Transpose"] == 2 and after["FusedMatMul"] == 4, after
+
+
+class Fused(nn.Module):
+    """Queries, keys and values of one layer, as in timm; a gated layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.out, self.gated = nn.Linear(16, 48), nn.Linear(16, 16), nn.Linear(16, 64, bias=False)
+
+    def forward(self, x):
+        b, n, w = x.shape
+        q, k, v = self.qkv(x).reshape(b, n, 3, 4, 4).permute(2, 0, 3, 1, 4).unbind(0)
+        x = self.out(functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(b, n, w))
+        gate, up = self.gated(x).chunk(2, -1)
+        return functional.silu(gate) * up
+
+
+@pytest.mark.parametrize("batch, dynamic", [(1, False), (2, False), (2, True)])
+def test_layers_that_are_cut_are_several(slipway, tmp_path, batch, dynamic):
+    torch.manual_seed(0)
+    more = {"dynamic_shapes": {"x": {1: torch.export.Dim("n", min=2, max=50)}}} if dynamic else {}
+    model = converted(slipway, tmp_path, Fused(), (torch.randn(batch, 5, 16),), **more)
+    found = operators(model)
+    assert found["MatMul"] == 2 + 3 + 1 + 2 and not {"Split", "Gather", "Slice"} & set(found), found
+    assert {f"qkv.weight.{k}.transposed" for k in range(3)} <= {w.name for w in model.graph.initializer}
+    plain = converted(slipway, tmp_path, Fused(), (torch.randn(batch, 5, 16),), "--no-algebra", **more)
+    assert operators(plain)["MatMul"] == 2 + 1 + 1 + 1
+
+
+class Step(nn.Module):
+    def forward(self, x, cache):
+        keys = torch.cat((cache, x.reshape(1, 1, 4, 8).transpose(1, 2)), 2)
+        return (torch.tanh(keys).sum(2, keepdim=True).permute(2, 0, 1, 3) + 1).flatten()
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_dims_of_one_are_not_transposed(slipway, tmp_path, dynamic):
+    torch.manual_seed(0)
+    more = {"dynamic_shapes": {"x": None, "cache": {2: torch.export.Dim("past", min=2, max=50)}}} if dynamic else {}
+    model = converted(slipway, tmp_path, Step(), (torch.randn(1, 1, 32), torch.randn(1, 4, 6, 8)), **more)
+    assert "Transpose" not in operators(model)
+
+
+class Rotary(nn.Module):
+    """Rotary positions of two layers, as transformers writes them."""
+
+    def forward(self, q, k, angles):
+        angles = torch.cat((angles, angles), -1)
+        cos, sin = angles.cos()[:, None], angles.sin()[:, None]
+
+        def turn(x):
+            half = x.shape[-1] // 2
+            return x * cos + torch.cat((-x[..., half:], x[..., :half]), -1) * sin
+
+        return turn(q), turn(k), turn(turn(q)) * 2
+
+
+def test_rotary_positions_share_signs(slipway, tmp_path):
+    torch.manual_seed(0)
+    inputs = torch.randn(2, 4, 5, 8), torch.randn(2, 2, 5, 8), torch.randn(2, 5, 4)
+    found = operators(converted(slipway, tmp_path, Rotary(), inputs, atol=1e-6))
+    assert found["Neg"] == 0 and found["Mul"] == 2 * 3 + 2
 
 
 class Twins(nn.Module):

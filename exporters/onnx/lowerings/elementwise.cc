@@ -1,6 +1,8 @@
 // Elementwise operators: arithmetic, comparisons, logic, activations, casts.
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "exporters/onnx/lowerings/util.h"
 #include "exporters/onnx/types.h"
@@ -37,6 +39,34 @@ void Binary(LoweringContext& c) {
     if (!(alpha.is_constant() && alpha.d == 1 && alpha.kind != Scalar::kComplex)) b = c.e.Mul(b, c.number(alpha, t));
   }
   c.Return(c.e.OpN(op, {a, b}, {}, {t})[0]);
+}
+
+// cat(-a, b) * s as cat(a, b) * (s with its first part negated), where s is spread over the other: rotary positions, whose sines all heads
+// and layers share. Empty for other products.
+V RotatedProduct(LoweringContext& c, std::string_view turned, std::string_view sines) {
+  ir::Value *x = c.node().Get(turned).value(), *s = c.node().Get(sines).value();
+  const ir::Node* cat = x && x->type().is_tensor() ? x->producer() : nullptr;
+  if (!cat || cat->op_name() != "aten.cat.default" || x->users().size() != 1 || !s || !s->type().is_tensor()) return {};
+  if (!ir::IsFloating(x->dtype()) || s->dtype() != x->dtype() || s->rank() < 1 || s->rank() > x->rank()) return {};
+  bool spread = s->rank() < x->rank();
+  for (int d = 1; d <= s->rank(); ++d) spread = spread || (s->sizes()[s->rank() - d].is(1) && !x->sizes()[x->rank() - d].is(1));
+  ir::ArgReader of(*cat);
+  const ir::Values parts = of.tensors("tensors");
+  if (!spread || !of.ok() || parts.size() != 2 || of.dim("dim", x->rank()) != x->rank() - 1) return {};
+  const ir::Node* neg = parts[0]->producer();
+  if (!neg || neg->op_name() != "aten.neg.default" || parts[0]->dtype() != x->dtype() || parts[1]->dtype() != x->dtype()) return {};
+  const auto first = parts[0]->sizes().back().constant(), all = s->sizes().back().constant();
+  if (!first || !all || *all > 4096 || *first > *all || !x->sizes().back().is(*all)) return {};
+  std::vector<double> signs(static_cast<size_t>(*all), 1);
+  std::fill_n(signs.begin(), *first, -1);
+  V factor = c.e.Mul(c.value(s), c.e.Numbers(std::move(signs), s->dtype(), {*all}));
+  return c.e.Mul(c.e.Concat({c.value(neg->Get("self").value()), c.value(parts[1])}, x->rank() - 1), factor);
+}
+
+void Mul(LoweringContext& c) {
+  for (const auto& [turned, sines] : {std::pair("self", "other"), std::pair("other", "self")})
+    if (V y = RotatedProduct(c, turned, sines)) return c.Return(y);
+  Binary<"Mul">(c);
 }
 
 void Rsub(LoweringContext& c) {
@@ -611,8 +641,8 @@ constexpr Row kRows[] = {
     {"aten.add.Tensor", Binary<"Add">}, {"aten.add.Scalar", Binary<"Add">},
     {"aten.sub.Tensor", Binary<"Sub">}, {"aten.sub.Scalar", Binary<"Sub">},
     {"aten.subtract.Tensor", Binary<"Sub">}, {"aten.subtract.Scalar", Binary<"Sub">},
-    {"aten.mul.Tensor", Binary<"Mul">}, {"aten.mul.Scalar", Binary<"Mul">},
-    {"aten.multiply.Tensor", Binary<"Mul">}, {"aten.multiply.Scalar", Binary<"Mul">},
+    {"aten.mul.Tensor", Mul}, {"aten.mul.Scalar", Binary<"Mul">},
+    {"aten.multiply.Tensor", Mul}, {"aten.multiply.Scalar", Binary<"Mul">},
     {"aten.div.Tensor", Binary<"Div">}, {"aten.div.Scalar", Binary<"Div">},
     {"aten.divide.Tensor", Binary<"Div">}, {"aten.divide.Scalar", Binary<"Div">},
     {"aten.true_divide.Tensor", Binary<"Div">}, {"aten.true_divide.Scalar", Binary<"Div">},

@@ -1,4 +1,4 @@
-// Layers: linear maps, convolutions, normalizations, softmax, attention, embedding.
+// Layers: linear maps, convolutions, normalizations, softmax, embedding.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,8 +10,6 @@ namespace slipway::exporters::onnx_out {
 namespace {
 
 using ir::IntOrValue;
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 // alpha * (a @ b) + beta * bias of matrices; b may be transposed.
 V Gemm(LoweringContext& c, V a, V b, bool transposed, V bias, double alpha = 1, double beta = 1) {
@@ -181,7 +179,8 @@ void GroupNorm(LoweringContext& c) {
   if (t == DType::kFloat32) {
     const double eps = c.f("eps");
     const auto channels = c.tensor("input")->sizes()[1].constant();
-    if (c.e.opset() >= 21 && (channels || (w && b))) {
+    // The operator of opset 21 is a function of single operators to onnxruntime, which takes twice as long as the form below.
+    if (c.e.form() == OnnxForm::kPortable && c.e.opset() >= 21 && (channels || (w && b))) {
       const auto filled = [&](double v) { return c.e.Numbers(std::vector<double>(static_cast<size_t>(*channels), v), t, {*channels}); };
       return c.Return(c.e.Op("GroupNormalization", {x, w ? w : filled(1), b ? b : filled(0)}, {{"num_groups", groups}, {"epsilon", eps}}));
     }
@@ -234,129 +233,6 @@ void Embedding(LoweringContext& c) {
   V w = c.raw(c.tensor("weight")), index = c.in("indices");
   if (index.dtype != DType::kInt64 && index.dtype != DType::kInt32) index = c.e.Cast(index, DType::kInt64);
   c.Return(c.e.Gather(w, index, 0));
-}
-
-// softmax(q k^T * scale + mask) v, over any leading dims; masks boolean (true: take part) or additive. Opset 23's
-// Attention is not used: ONNX Runtime's kernel for it covers fewer cases than these nodes, which it fuses.
-// Whether the Attention operator of opset 23 computes it: (batch, heads, length, features), nothing empty, and a mask
-// that has the lengths themselves (the operator broadcasts a mask's batch and heads only).
-bool FitsAttentionOp(LoweringContext& c) {
-  ir::Value *q = c.tensor("query"), *k = c.tensor("key"), *v = c.tensor("value"), *mask = c.opt_tensor("attn_mask");
-  if (c.e.opset() < 23 || q->rank() != 4 || k->rank() != 4 || v->rank() != 4 || q->dtype() == DType::kFloat64) return false;
-  for (ir::Value* x : {q, k, v})
-    for (ir::Sym size : x->sizes())
-      if (ir::RangeOf(size).min < 1) return false;
-  const bool grouped = c.b("enable_gqa");
-  auto hq = q->sizes()[1].constant(), hk = k->sizes()[1].constant();
-  if (grouped ? !hq || !hk || *hq % *hk : !ir::ProvablyEqual(q->sizes()[1], k->sizes()[1])) return false;
-  if (!ir::ProvablyEqual(k->sizes()[1], v->sizes()[1])) return false;
-  for (ir::Value* x : {k, v})
-    if (!ir::ProvablyEqual(q->sizes()[0], x->sizes()[0])) return false;
-  if (!mask) return true;
-  const auto& m = mask->sizes();
-  if (c.b("is_causal") || m.size() < 2) return false;
-  if (!ir::ProvablyEqual(m[m.size() - 2], q->sizes()[2]) || !ir::ProvablyEqual(m[m.size() - 1], k->sizes()[2])) return false;
-  for (size_t i = 0; i + 2 < m.size(); ++i)
-    if (!m[i].constant() && !ir::ProvablyEqual(m[i], q->sizes()[i + 4 - m.size()])) return false;
-  return true;
-}
-
-// Groups of heads whose numbers are known; others are decomposed.
-bool HeadsAreKnown(const ir::Node& n) {
-  const bool* grouped = n.Get("enable_gqa").get<bool>();
-  if (!grouped || !*grouped) return true;
-  for (const char* name : {"query", "key"}) {
-    const ir::Value* v = n.Get(name).value();
-    if (!v || !v->type().is_tensor() || (v->rank() >= 3 && !v->sizes()[v->rank() - 3].constant())) return false;
-  }
-  return true;
-}
-
-void Attention(LoweringContext& c) {
-  V q = c.in("query"), k = c.in("key"), v = c.in("value"), mask = c.opt_in("attn_mask");
-  ir::Value* qv = c.tensor("query");
-  ir::Value* kv = c.tensor("key");
-  DType t = q.dtype;
-  if (c.f("dropout_p") != 0) return c.Unsupported("dropout inside attention (dropout_p is not 0)");
-  if (q.rank < 2 || k.rank < 2) return c.Fail("query and key need two dims");
-  if (FitsAttentionOp(c)) {
-    std::vector<V> in = {q, k, v};
-    if (mask) in.push_back(ir::IsBool(mask.dtype) ? mask : c.e.Cast(mask, t));
-    Attrs attrs;
-    if (c.b("is_causal")) attrs.push_back({"is_causal", int64_t{1}});
-    if (auto scale = c.opt_f("scale")) attrs.push_back({"scale", *scale});
-    return c.Return(c.e.Op("Attention", in, std::move(attrs)));
-  }
-  if (c.b("enable_gqa") && q.rank >= 3) {
-    // Each key head serves query_heads / key_heads query heads in a row.
-    auto hq = qv->sizes()[q.rank - 3].constant(), hk = kv->sizes()[k.rank - 3].constant();
-    if (!hq || !hk || *hk == 0 || *hq % *hk) return c.Fail("the numbers of heads are no multiples");
-    if (int64_t r = *hq / *hk; r > 1) {
-      auto repeat = [&](V x, ir::Value* value) {
-        // (…, h, l, d) -> (…, h, 1, l, d) -> tile -> (…, h*r, l, d)
-        int n = x.rank;
-        V y = c.e.Unsqueeze(x, {n - 2});
-        Ints reps(n + 1, 1);
-        reps[n - 2] = r;
-        y = c.e.Op("Tile", {y, c.e.I64(reps)}, {}, x.dtype, n + 1);
-        std::vector<V> shape;
-        V s = c.shape_of(value);
-        if (n > 3) shape.push_back(c.e.Slice(s, {0}, {n - 3}, {0}));
-        shape.push_back(c.e.I64({*hq}));
-        shape.push_back(c.e.Slice(s, {n - 2}, {n}, {0}));
-        return c.e.Reshape(y, c.e.Concat(shape, 0), n);
-      };
-      k = repeat(k, kv);
-      v = repeat(v, c.tensor("value"));
-    }
-  }
-  auto scale = c.opt_f("scale");
-  V s;
-  if (scale) {
-    s = c.e.Number(*scale, t);
-  } else if (auto d = qv->sizes()[q.rank - 1].constant()) {
-    s = c.e.Number(1 / std::sqrt(static_cast<double>(*d)), t);
-  } else {
-    s = c.e.Op("Reciprocal", {c.e.Op("Sqrt", {c.e.Cast(c.e.DimScalar(q, q.rank - 1), t)})});
-  }
-  Ints perm(k.rank);
-  for (int d = 0; d < k.rank; ++d) perm[d] = d;
-  std::swap(perm[k.rank - 1], perm[k.rank - 2]);
-  V scores = c.e.MatMul(q, c.e.Transpose(k, perm));
-  if (scale != 1.0) scores = c.e.Mul(scores, s);
-  V blocked;  // true where a query may not look
-  if (c.b("is_causal")) {
-    if (mask) return c.Unsupported("is_causal together with attn_mask");
-    const auto length = [&](V x, const ir::Value* v) {
-      const auto known = v->sizes()[x.rank - 2].constant();
-      return known ? c.e.I64({*known}) : c.e.Dim(x, x.rank - 2);
-    };
-    V lq = length(q, qv), lk = length(k, kv);
-    V ones = c.e.Expand(c.e.Integer(1, DType::kInt64), c.e.Concat({lq, lk}, 0), 2);
-    blocked = c.e.Equal(c.e.Op("Trilu", {ones}, {{"upper", int64_t{0}}}), c.e.Integer(0, DType::kInt64));
-  } else if (mask) {
-    if (ir::IsBool(mask.dtype)) blocked = c.e.Not(mask);
-    else scores = c.e.Add(scores, c.e.Cast(mask, t));
-  }
-  if (blocked) scores = c.e.Where(blocked, c.e.Number(-kInf, t), scores);
-  V p = c.e.Op("Softmax", {scores}, {{"axis", int64_t{-1}}});
-  // A query that may look nowhere gives NaN from softmax and 0 in torch (safe softmax). A mask of truth values says so by itself, once
-  // for all layers that share it; of one that is added the scores say it. IsInf and not Equal, and no ReduceMax where a sum does:
-  // onnxruntime's symbolic shape inference, which its transformers optimizer asks, knows no shapes of those.
-  if (mask) {
-    const bool may_be_empty = ir::RangeOf(kv->sizes()[k.rank - 2]).min < 1;  // and then has no maximum
-    V nowhere;
-    if (ir::IsBool(mask.dtype) && mask.rank > 0) {
-      V places = c.e.Reduce("ReduceSum", c.e.Cast(mask, DType::kInt32), {mask.rank - 1}, true);
-      nowhere = c.e.Not(c.e.Cast(places, DType::kBool));
-    } else if (may_be_empty) {
-      nowhere = c.e.Op("IsNaN", {p}, {}, DType::kBool);
-    } else {
-      nowhere = c.e.Op("IsInf", {c.e.Reduce("ReduceMax", scores, {scores.rank - 1}, true)}, {{"detect_positive", int64_t{0}}}, DType::kBool);
-    }
-    p = c.e.Where(nowhere, c.e.Number(0, t), p);
-  }
-  c.Return(c.e.MatMul(p, v));
 }
 
 // ---- Convolution
@@ -559,7 +435,6 @@ constexpr Row kRows[] = {
     {"aten.batch_norm.default", BatchNorm, true},
     {"aten.group_norm.default", GroupNorm, true}, {"aten.instance_norm.default", InstanceNorm, true},
     {"aten.embedding.default", Embedding},
-    {"aten.scaled_dot_product_attention.default", Attention, true, 0, HeadsAreKnown},
     {"aten.conv1d.default", ConvNd}, {"aten.conv2d.default", ConvNd}, {"aten.conv3d.default", ConvNd},
     {"aten.conv1d.padding", ConvPadding}, {"aten.conv2d.padding", ConvPadding}, {"aten.conv3d.padding", ConvPadding},
     {"aten.conv_transpose1d.default", ConvTranspose}, {"aten.conv_transpose2d.input", ConvTranspose},

@@ -1,6 +1,7 @@
 // Operators that move data without computing: views, concatenation, slicing, padding by constants.
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "exporters/onnx/lowerings/util.h"
 
@@ -16,6 +17,7 @@ void Alias(LoweringContext& c) { c.Return(c.in("self")); }
 // of the result are used where the argument is symbolic, so that fewer nodes compute shapes.
 V ReshapeTo(LoweringContext& c, V x, const SymInts& wanted) {
   const ir::Type& out = c.out_type();
+  if (c.tensor("self")->sizes() == out.sizes) return x;
   if (auto sizes = out.StaticSizes()) return c.e.Reshape(x, *sizes);
   SymInts target = wanted;
   int unknown = 0;
@@ -69,11 +71,31 @@ void ViewAs(LoweringContext& c) {
   c.Return(c.e.Reshape(c.in("self"), c.shape_of(other), other->rank(), true));
 }
 
+// The sizes of a result whose elements stay where they are, since only dims of size 1 change places: for Reshape, with one -1 at most.
+std::optional<Ints> SizesOfMove(const ir::Value* self, const Ints& perm) {
+  Ints sizes;
+  int64_t last = -1;
+  int unknown = 0;
+  for (int64_t d : perm) {
+    const auto size = self->sizes()[static_cast<int>(d)].constant();
+    if (size == 0) return std::nullopt;
+    unknown += !size;
+    sizes.push_back(size.value_or(-1));
+    if (size == 1) continue;
+    if (d < last) return std::nullopt;
+    last = d;
+  }
+  return unknown <= 1 ? std::optional(sizes) : std::nullopt;
+}
+
 // transpose, permute, t, …; a weight may lie in the file as they give it.
 void Permuted(LoweringContext& c) {
   const auto perm = PermutationOf(c.node());
   if (!perm) return c.Fail("dims that are no permutation");
-  c.Return(c.transposed(c.tensor("self"), *perm));
+  ir::Value* self = c.tensor("self");
+  if (self->producer() && !std::is_sorted(perm->begin(), perm->end()))
+    if (const auto sizes = SizesOfMove(self, *perm)) return c.Return(c.e.Reshape(c.value(self), *sizes));
+  c.Return(c.transposed(self, *perm));
 }
 void Movedim(LoweringContext& c) {
   V x = c.in("self");
