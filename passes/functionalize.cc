@@ -141,6 +141,7 @@ class Functionalizer {
       if (a.written && !a.keyword_only) targets.push_back(n->Get(a.name).value());
     const OpDef* twin = targets.size() < 2 ? nullptr
                                            : ir::FindOp(text::StrCat(n->op().ns, ".", n->op().base, "_functional.default"));
+    if (!twin || n->outputs().size() > n->op().returns.size()) return absl::OkStatus();
     auto target_of = [&](size_t result) -> Value* {
       const char alias = n->op().returns[result].alias;
       for (const ir::ArgDef& a : n->op().args)
@@ -150,7 +151,7 @@ class Functionalizer {
     std::vector<size_t> own;  // results that are not targets
     for (size_t i = 0; i < n->outputs().size(); ++i)
       if (!target_of(i)) own.push_back(i);
-    if (!twin || twin->returns.size() != own.size() + targets.size()) return absl::OkStatus();
+    if (twin->returns.size() != own.size() + targets.size()) return absl::OkStatus();
     ir::Builder b(g_, n, n->source());
     std::vector<Arg> args;
     for (const ir::ArgDef& a : twin->args) args.push_back(n->Get(a.name));

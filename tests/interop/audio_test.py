@@ -68,3 +68,18 @@ def test_overdrive(slipway, tmp_path):
 
     cases = [(torch.randn(n, 30), torch.randn(n, 30)) for n in (2, 4)]
     compare(slipway, driven, cases, tmp_path, dynamic=({0: ANY}, {0: ANY}))
+
+
+def test_operators_that_nothing_knows_are_refused(slipway, tmp_path):
+    """Their results are not looked up among those of operators that write."""
+    with torch.library._scoped_library("mylib", "FRAGMENT") as library:
+        library.define("two(Tensor x) -> (Tensor, Tensor)")
+        library.impl("two", lambda x: (x.clone(), x.clone()), "Meta")
+
+        class Two(torch.nn.Module):
+            def forward(self, x):
+                return torch.ops.mylib.two(x)[1] + x
+
+        torch.export.save(torch.export.export(Two(), (torch.randn(2),)), tmp_path / "m.pt2")
+        for target in ("m.onnx", "m.so"):
+            assert "mylib.two" in slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / target, status=4).stderr
