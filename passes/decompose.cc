@@ -59,7 +59,7 @@ std::vector<const DecomposeRow*> AllDecompositions() {
   for (auto table : {AliasDecompositions(), LossDecompositions(), NormDecompositions(), ProductDecompositions(),
                      ShapeDecompositions(), SpecialDecompositions(), LinalgDecompositions(), NnDecompositions(), RecurrentDecompositions(),
                      RandomDecompositions(), HistogramDecompositions(), SegmentDecompositions(),
-                     DetectionDecompositions(),
+                     AudioDecompositions(), DetectionDecompositions(),
                      QuantizedForms(), QuantDecompositions()})
     for (const DecomposeRow& r : table) out.push_back(&r);
   return out;

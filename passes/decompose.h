@@ -96,6 +96,7 @@ absl::Span<const DecomposeRow> RecurrentDecompositions();
 absl::Span<const DecomposeRow> RandomDecompositions();     // distributions
 absl::Span<const DecomposeRow> HistogramDecompositions();
 absl::Span<const DecomposeRow> SegmentDecompositions();  // torch_scatter's operators
+absl::Span<const DecomposeRow> AudioDecompositions();    // torchaudio's operators
 absl::Span<const DecomposeRow> DetectionDecompositions();  // torchvision's operators
 absl::Span<const DecomposeRow> QuantizedForms();       // torchao's and pt2e's operators, to slipway.quantize and dequantize
 absl::Span<const DecomposeRow> QuantDecompositions();  // those, to ATen

@@ -438,8 +438,51 @@ void ScaledMm(Decomposer& d) {
   d.Return(d.b.Cast(product, t));
 }
 
+// x along dim in as many parts as there are ends, and what is behind the last end.
+Values Groups(Decomposer& d, Value* x, int dim, const Values& ends) {
+  SymInts sizes;
+  IntOrValue start = 0;
+  for (Value* end : ends) {
+    sizes.push_back(d.b.Sub(end, start));
+    start = end;
+  }
+  sizes.push_back(d.b.Sub(d.b.Size(x, dim), start));
+  return d.b.CallMulti("aten.split_with_sizes.default", {x, std::move(sizes), dim});
+}
+// Products of groups of rows, columns or terms with a matrix each: what ends of groups divide is a matrix, what is not divided is a
+// batch of them. Where nothing is divided it is a batched product. Rows and columns behind the last group are zeros.
+void ProductOfGroups(Decomposer& d, Value* x, Value* y, Value* at) {
+  const bool rows = x->rank() == 2, columns = y->rank() == 2;
+  const DType t = d.out_type().dtype;
+  if (!at) return d.Return(d.b.Cast(Matmul(d, x, y), t));
+  const auto count = at->rank() == 1 ? at->sizes()[0].constant() : std::nullopt;
+  if (!count) return d.Unsupported("a number of groups that is not known");
+  if (!rows && !columns) return d.Fail("nothing to divide");
+  at = d.b.Cast(at, DType::kInt64);
+  Values ends;
+  for (int64_t i = 0; i < *count; ++i) ends.push_back(d.b.Call("aten.item.default", {Select(d, at, 0, i)}));
+  const Values xs = rows ? Groups(d, x, columns ? 1 : 0, ends) : d.b.CallMulti("aten.unbind.int", {x, 0});
+  const Values ys = columns ? Groups(d, y, rows ? 0 : 1, ends) : d.b.CallMulti("aten.unbind.int", {y, 0});
+  if (!d.b.ok()) return;
+  if (static_cast<int64_t>(std::min(xs.size(), ys.size())) < *count) return d.Fail("matrices and groups differ in number");
+  Values products;
+  for (int64_t i = 0; i < *count; ++i) products.push_back(Matmul(d, xs[i], ys[i]));
+  if (!d.b.ok()) return;
+  if (rows && columns) return d.Return(d.b.Cast(Stack(d, products, 0), t));
+  SymInts rest = {rows ? d.b.Size(xs.back(), 0) : d.b.Size(x, 1), rows ? d.b.Size(y, 2) : d.b.Size(ys.back(), 1)};
+  products.push_back(d.b.Full(std::move(rest), 0, x->dtype()));
+  d.Return(d.b.Cast(Cat(d, products, rows ? 0 : 1), t));
+}
+void GroupedMm(Decomposer& d) {
+  if (d.has("bias")) return d.Unsupported("a bias");
+  ProductOfGroups(d, d.tensor("self"), d.tensor("mat2"), d.opt_tensor("offs"));
+}
+void GroupedMmFallback(Decomposer& d) { ProductOfGroups(d, d.tensor("input"), d.tensor("weight"), d.tensor("offs")); }
+
 constexpr DecomposeRow kRows[] = {
     {"aten._scaled_mm.default", ScaledMm, false},
+    {"aten._grouped_mm.default", GroupedMm, false},
+    {"transformers.grouped_mm_fallback.default", GroupedMmFallback, false},
     {"aten.einsum.default", Einsum},
     {"aten.tensordot.default", TensordotOp},
     {"aten.inner.default", Inner},

@@ -1,14 +1,10 @@
 // Decompositions of recurrent layers: a cell by its formula (torch.nn.LSTMCell, GRUCell, RNNCell), a layer as a scan of the
 // cell over time. Targets with operators for whole layers take these only for what theirs cannot: ONNX has no projections.
-#include <memory>
-
 #include "base/text.h"
-#include "passes/decompose.h"
+#include "passes/loop_builder.h"
 
 namespace slipway::passes {
 namespace {
-
-using ir::Type;
 
 enum class Cell { kLstm, kGru, kTanh, kRelu };
 constexpr int Gates(Cell cell) { return cell == Cell::kLstm ? 4 : cell == Cell::kGru ? 3 : 1; }
@@ -61,35 +57,17 @@ template <Cell cell>
 Values Direction(Decomposer& d, Value* x, const Values& state, const Weights& w, bool backwards) {
   Value* gates = Linear(d, x, w.input, w.input_bias);
   if (backwards) gates = d.b.Call("aten.flip.default", {gates, ir::Ints{0}});
-  auto body = std::make_shared<ir::Graph>(d.b.graph().program());
-  Decomposer inner(d, *body);
-  Values carried;
-  for (Value* s : state) carried.push_back(body->AddInput(s->name(), s->type()));
-  ir::Sizes at_once(gates->sizes().begin() + 1, gates->sizes().end());
-  Value* gate = body->AddInput("gates", Type::Tensor(gates->dtype(), at_once));
-  Weights own;
-  Values captured;
-  auto capture = [&](Value* v) -> Value* {
-    if (!v) return nullptr;
-    captured.push_back(v);
-    return body->AddInput(v->name(), v->type());
-  };
-  own.hidden = capture(w.hidden);
-  own.hidden_bias = capture(w.hidden_bias);
-  own.projection = capture(w.projection);
-  Values next = Step<cell>(inner, gate, carried, own);
-  d.SetStatus(inner.status());
-  d.b.SetStatus(inner.b.status());
-  if (!d.ok() || !d.b.ok()) return Values(state.size() + 1, x);
-  for (Value* v : next) body->outputs.emplace_back(v);
-  body->outputs.emplace_back(next[0]);
-  std::vector<Type> types;
-  for (Value* s : state) types.push_back(s->type());
-  ir::Sizes stacked = state[0]->sizes();
-  stacked.insert(stacked.begin(), gates->sizes()[0]);
-  types.push_back(Type::Tensor(state[0]->dtype(), stacked));
-  Values out = d.b.CallTyped("higher_order.scan", {Arg(body), state, Values{gates}, captured}, {}, types);
-  if (!d.b.ok()) return Values(state.size() + 1, x);
+  const Values out = Scan(d, state, {gates}, [&](Decomposer& inner, const Values& carried, const Values& at, Captures& in) {
+    auto capture = [&](Value* v) { return v ? in(v) : nullptr; };
+    Weights own;
+    own.hidden = capture(w.hidden);
+    own.hidden_bias = capture(w.hidden_bias);
+    own.projection = capture(w.projection);
+    Values next = Step<cell>(inner, at[0], carried, own);
+    next.push_back(next[0]);
+    return next;
+  });
+  if (out.empty()) return Values(state.size() + 1, x);
   Value* results = out.back();
   if (backwards) results = d.b.Call("aten.flip.default", {results, ir::Ints{0}});
   Values all = {results};

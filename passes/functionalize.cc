@@ -134,19 +134,29 @@ class Functionalizer {
   int64_t made_ = 0;
 
   // An operator that writes several tensors beside its results (training batch normalization) becomes its twin
-  // "…_functional", which also returns what it would write, and a copy for each.
+  // "…_functional", which also returns what it would write, and a copy for each. A result that is a tensor it writes is that tensor.
   absl::Status Separate(Node* n) {
     Values targets;
     for (const ir::ArgDef& a : n->op().args)
       if (a.written && !a.keyword_only) targets.push_back(n->Get(a.name).value());
     const OpDef* twin = targets.size() < 2 ? nullptr
                                            : ir::FindOp(text::StrCat(n->op().ns, ".", n->op().base, "_functional.default"));
-    if (!twin || twin->returns.size() != n->op().returns.size() + targets.size()) return absl::OkStatus();
+    if (!twin || n->outputs().size() > n->op().returns.size()) return absl::OkStatus();
+    auto target_of = [&](size_t result) -> Value* {
+      const char alias = n->op().returns[result].alias;
+      for (const ir::ArgDef& a : n->op().args)
+        if (a.written && alias && a.alias == alias) return n->Get(a.name).value();
+      return nullptr;
+    };
+    std::vector<size_t> own;  // results that are not targets
+    for (size_t i = 0; i < n->outputs().size(); ++i)
+      if (!target_of(i)) own.push_back(i);
+    if (twin->returns.size() != own.size() + targets.size()) return absl::OkStatus();
     ir::Builder b(g_, n, n->source());
     std::vector<Arg> args;
     for (const ir::ArgDef& a : twin->args) args.push_back(n->Get(a.name));
     std::vector<Type> types;
-    for (Value* v : n->outputs()) types.push_back(v ? v->type() : Type());
+    for (size_t i : own) types.push_back(n->output(i) ? n->output(i)->type() : Type());
     for (Value* v : targets) {
       if (!v) return Refuse(*n, "None where it writes");
       types.push_back(v->type());
@@ -154,10 +164,12 @@ class Functionalizer {
     for (Type& t : types) t.strides_known = false;
     Values results = b.CallTyped(twin->name, std::move(args), {}, std::move(types));
     if (!b.ok()) return b.status();
+    for (size_t i = 0; i < own.size(); ++i)
+      if (Value* v = n->output(own[i])) g_.ReplaceAllUses(v, results[i]);
     for (size_t i = 0; i < n->outputs().size(); ++i)
-      if (Value* v = n->output(i)) g_.ReplaceAllUses(v, results[i]);
+      if (Value* v = n->output(i); v && target_of(i)) g_.ReplaceAllUses(v, target_of(i));
     for (size_t i = 0; i < targets.size(); ++i)
-      b.CallTyped("aten.copy_.default", {targets[i], results[n->outputs().size() + i]}, {}, {targets[i]->type()});
+      b.CallTyped("aten.copy_.default", {targets[i], results[own.size() + i]}, {}, {targets[i]->type()});
     if (!b.ok()) return b.status();
     g_.Erase(n);
     return absl::OkStatus();

@@ -51,6 +51,35 @@ Values WhileLoop(ir::Builder& b, const Values& carried,
   return b.CallTyped("higher_order.while_loop", {Arg(condition), Arg(body), carried, in.outer()}, {}, std::move(types));
 }
 
+Values Scan(Decomposer& d, const Values& state, const Values& over,
+            const std::function<Values(Decomposer& d, const Values& state, const Values& at, Captures& in)>& step) {
+  if (!d.ok() || !d.b.ok()) return {};
+  auto body = std::make_shared<ir::Graph>(d.b.graph().program());
+  Decomposer inner(d, *body);
+  std::vector<Type> types;
+  Values carried, at;
+  for (Value* s : state) {
+    types.push_back(s->type());
+    types.back().strides_known = false;
+    carried.push_back(body->AddInput(s->name(), types.back()));
+  }
+  for (Value* x : over)
+    at.push_back(body->AddInput(x->name(), Type::Tensor(x->dtype(), ir::Sizes(x->sizes().begin() + 1, x->sizes().end()))));
+  Captures in(*body);
+  const Values next = step(inner, carried, at, in);
+  d.SetStatus(inner.status());
+  d.b.SetStatus(inner.b.status());
+  if (!d.ok() || !d.b.ok()) return {};
+  for (size_t k = 0; k < next.size(); ++k) {
+    body->outputs.emplace_back(next[k]);
+    if (k < state.size()) continue;
+    ir::Sizes stacked = next[k]->sizes();
+    stacked.insert(stacked.begin(), over[0]->sizes()[0]);
+    types.push_back(Type::Tensor(next[k]->dtype(), stacked));
+  }
+  return d.b.CallTyped("higher_order.scan", {Arg(body), state, over, in.outer()}, {}, std::move(types));
+}
+
 Values For(Decomposer& d, IntOrValue count, Values state, const std::function<void(LoopStep&)>& step, bool backwards) {
   if (!d.ok() || !d.b.ok()) return state;
   if (!count.value && count.constant <= kLaidOut) {

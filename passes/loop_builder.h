@@ -1,7 +1,7 @@
 // Loops in decompositions, as a while_loop node whose body is a graph of its own.
 //
 // For is `for i in range(n)` over carried tensors: one function writes the step, so that a known small count is laid out
-// straight and any other count, known or not, becomes a loop of the same arithmetic. WhileLoop is the node itself.
+// straight and any other count, known or not, becomes a loop of the same arithmetic. WhileLoop and Scan are the nodes themselves.
 #ifndef SLIPWAY_PASSES_LOOP_BUILDER_H_
 #define SLIPWAY_PASSES_LOOP_BUILDER_H_
 
@@ -32,6 +32,12 @@ class Captures {
 // carried at the end.
 Values WhileLoop(ir::Builder& b, const Values& carried,
                  const std::function<Values(ir::Graph& body, const Values& carried, Captures& in)>& step);
+
+// A step over slices of `over` along their first dim, as a scan node: `step` builds with a decomposer of the body, from the carried values,
+// the slices and what it captures, and gives the next carried values, whose types stay the same, and behind them results. What comes
+// back is what is carried at the end, and the results stacked along a new first dim.
+Values Scan(Decomposer& d, const Values& state, const Values& over,
+            const std::function<Values(Decomposer& d, const Values& state, const Values& at, Captures& in)>& step);
 
 // What a step sees: where to build, its number, the carried tensors, and the way to values from outside.
 class LoopStep {

@@ -55,6 +55,25 @@ DType GivenOr(InferContext& c, DType t) {
   return c.node().op().ArgIndex("out_dtype") >= 0 ? c.dtype("out_dtype").value_or(t) : t;
 }
 void BatchMm(InferContext& c) { c.Out(GivenOr(c, Self(c)->dtype()), Bmm(c, Self(c), TensorAt(c, 1))); }
+// Products of groups: a dim that both have in three dims is a batch; where a matrix is divided, the number of groups is.
+void GroupedMm(InferContext& c) {
+  Value *a = Self(c), *b = TensorAt(c, 1), *ends = c.opt_tensor("offs");
+  NeedSameDType(c, {a, b});
+  if (!c.ok()) return;
+  for (Value* v : {a, b})
+    if (v->rank() != 2 && v->rank() != 3) return c.Fail("a tensor of neither two nor three dims");
+  const bool rows = a->rank() == 2, columns = b->rank() == 2;
+  if ((rows || columns) != (ends != nullptr)) return c.Fail("ends of groups where no dim is divided, or none where one is");
+  if (ends) NeedRank(c, ends, 1);
+  c.RequireEqual(a->sizes().back(), b->sizes()[b->rank() - 2], "inner sizes");
+  if (!c.ok()) return;
+  if (!rows && ends) c.RequireEqual(a->sizes()[0], ends->sizes()[0], "matrices and groups");
+  if (!columns && ends) c.RequireEqual(b->sizes()[0], ends->sizes()[0], "matrices and groups");
+  if (!ends) c.RequireEqual(a->sizes()[0], b->sizes()[0], "batch sizes");
+  Sizes out = {a->sizes()[a->rank() - 2], b->sizes().back()};
+  if (rows == columns) out.insert(out.begin(), ends ? ends->sizes()[0] : a->sizes()[0]);
+  c.Out(GivenOr(c, a->dtype()), out);
+}
 // self (broadcast) + product: baddbmm, addbmm, addmm, addmv, addr
 void OutAdded(InferContext& c, DType t, const Sizes& product) {
   if (t == TensorAt(c, 1)->dtype()) NeedSameDType(c, {Self(c), TensorAt(c, 1)});
@@ -540,6 +559,7 @@ constexpr ShapeFamily kFamilies[] = {
     {Mm, "mm"},
     {IntMm, "_int_mm"},
     {BatchMm, "bmm bmm.dtype"},
+    {GroupedMm, "_grouped_mm /transformers.grouped_mm_fallback.default"},
     {AddBmm, "baddbmm baddbmm.dtype"},
     {AddBmmSum, "addbmm"},
     {AddMm, "addmm addmm.dtype _addmm_activation"},

@@ -773,6 +773,31 @@ void BlockScale(InferContext& c) {
   c.Out(c.dtype("scale_dtype").value_or(DType::kFloat32), BlockSizes(c, Self(c), true));
 }
 
+// --- Filters over time (torchaudio): the results are what the tensors that they are written to become ---------------
+
+void Lfilter(InferContext& c) {
+  Value *x = Self(c), *a = TensorAt(c, 1), *y = TensorAt(c, 2);
+  NeedRank(c, x, 3);
+  NeedRank(c, a, 2);
+  NeedRank(c, y, 3);
+  NeedDType(c, x, IsFloating, "of floats");
+  NeedSameDType(c, {x, a, y});
+  if (!c.ok()) return;
+  c.RequireEqual(a->sizes()[0], x->sizes()[1], "channels");
+  NeedSameSizes(c, y->sizes(), {x->sizes()[0], x->sizes()[1], x->sizes()[2] + a->sizes()[1] - 1}, "the result and the input");
+  c.Out(y->dtype(), y->sizes());
+}
+void Overdrive(InferContext& c) {
+  Value *x = Self(c), *temp = TensorAt(c, 1), *in = TensorAt(c, 2), *out = TensorAt(c, 3), *y = TensorAt(c, 4);
+  NeedRank(c, x, 2);
+  NeedDType(c, x, IsFloating, "of floats");
+  NeedSameDType(c, {x, temp, in, out, y});
+  if (!c.ok()) return;
+  for (Value* v : {temp, y}) NeedSameSizes(c, v->sizes(), x->sizes(), "a waveform and the input");
+  for (Value* v : {in, out}) NeedSameSizes(c, v->sizes(), {x->sizes()[0]}, "what is left of the step before and the channels");
+  for (Value* v : {in, out, y}) c.Out(v->dtype(), v->sizes());
+}
+
 constexpr ShapeFamily kFamilies[] = {
     {ConvForward, "conv1d conv2d conv3d"},
     {ConvPadding, "conv1d.padding conv2d.padding conv3d.padding _convolution_mode"},
@@ -828,6 +853,8 @@ constexpr ShapeFamily kFamilies[] = {
     {Recurrent<2>, "lstm.input lstm.data"},
     {Recurrent<1>, "gru.input gru.data rnn_tanh.input rnn_tanh.data rnn_relu.input rnn_relu.data"},
     {LstmCell, "lstm_cell"},
+    {Lfilter, "/torchaudio._lfilter_core_loop.default /torchaudio._lfilter_core_loop_functional.default"},
+    {Overdrive, "/torchaudio._overdrive_core_loop.default /torchaudio._overdrive_core_loop_functional.default"},
     {Cell<3>, "gru_cell"},
     {Cell<1>, "rnn_tanh_cell rnn_relu_cell"},
     {LossBroadcast, "mse_loss smooth_l1_loss huber_loss binary_cross_entropy_with_logits"},

@@ -103,6 +103,66 @@ def test_scaled_mm(slipway, tmp_path, scales, bias):
     compare(slipway, multiply, [case], tmp_path, rtol=1e-2, atol=1e-2)
 
 
+def ends_of(*ends):
+    return torch.tensor(ends, dtype=torch.int32)
+
+
+GROUPS = {
+    "rows": ((10, 16), (4, 16, 24), [ends_of(2, 2, 7, 10), ends_of(0, 0, 0, 10), ends_of(1, 3, 9, 10)]),
+    "columns": ((4, 8, 16), (16, 24), [ends_of(8, 8, 16, 24), ends_of(0, 24, 24, 24)]),
+    "terms": ((8, 16), (16, 24), [ends_of(8, 8, 12, 16), ends_of(1, 2, 3, 16)]),
+    "batch": ((4, 8, 16), (4, 16, 24), [None]),
+}
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_products_of_groups(slipway, tmp_path, name):
+    first, second, ends = GROUPS[name]
+
+    def multiply(x, y, *at):
+        return torch._grouped_mm(x.bfloat16(), y.bfloat16(), offs=at[0] if at else None).float()
+
+    cases = [(torch.randn(first), torch.randn(second), *([at] if at is not None else [])) for at in ends]
+    compare(slipway, multiply, cases, tmp_path, rtol=2e-2, atol=2e-2)
+
+
+def grouped_mm_fallback(x, weight, ends):
+    """As transformers has it: rows behind the last end are zeros."""
+    out, start = x.new_zeros(len(x), weight.shape[2]), 0
+    for matrix, end in zip(weight, ends.tolist(), strict=True):
+        out[start:end] = x[start:end] @ matrix
+        start = end
+    return out
+
+
+@pytest.mark.parametrize("whole", [torch.int32, torch.int64])
+def test_experts_of_transformers(slipway, tmp_path, whole):
+    """transformers::grouped_mm_fallback, with routing as its mixtures of experts have it: the ends are counted in the program."""
+    with torch.library._scoped_library("transformers", "FRAGMENT") as library:
+        if not hasattr(torch.ops.transformers, "grouped_mm_fallback"):
+            library.define("grouped_mm_fallback(Tensor input, Tensor weight, Tensor offs) -> Tensor")
+            library.impl("grouped_mm_fallback", grouped_mm_fallback, "CPU")
+            library.impl("grouped_mm_fallback", lambda x, w, at: x.new_empty(x.shape[0], w.shape[2]), "Meta")
+        weight = torch.randn(5, 24, 16)
+
+        def mix(x, experts):
+            order = experts.argsort(stable=True)
+            ends = torch.histc(experts.float(), 5, 0, 4).cumsum(0).to(whole)
+            y = torch.ops.transformers.grouped_mm_fallback(x[order], weight.transpose(1, 2), ends)
+            return y[order.argsort()], torch.ops.transformers.grouped_mm_fallback(x, weight.transpose(1, 2), (ends - 2).clamp(min=0))
+
+        cases = [(torch.randn(n, 16), torch.randint(0, 4, (n,))) for n in (12, 3, 40)]
+        compare(slipway, mix, cases, tmp_path, dynamic=({0: ANY}, {0: ANY}))
+
+
+def test_ranges_of_integers_with_a_step_that_is_a_float(slipway, tmp_path):
+    def ranges(x):
+        n = x.shape[0]
+        return torch.arange(n, -n, -1.0, dtype=torch.int64).float(), torch.arange(1.0, 2 * n, 3.0, dtype=torch.int32).float()
+
+    compare(slipway, ranges, [(torch.randn(n),) for n in (5, 2, 9)], tmp_path, dynamic=({0: ANY},))
+
+
 def test_ranges_between_measured_bounds(slipway, tmp_path):
     def ranges(x, y):
         return torch.arange(x.item(), y.item(), 0.5), torch.arange(0.0, x.item()) * 2

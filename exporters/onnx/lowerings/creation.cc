@@ -35,6 +35,12 @@ void Fill(LoweringContext& c) {
 }
 
 // ---- Ranges.
+// A number that is whole, as the integer that a range of integers takes it for.
+Scalar Whole(Scalar s) {
+  constexpr double kExact = 1LL << 53;
+  if (s.kind == Scalar::kFloat && s.d == std::trunc(s.d) && std::abs(s.d) <= kExact) s.kind = Scalar::kInt, s.i = static_cast<int64_t>(s.d);
+  return s;
+}
 bool IsInteger(const Scalar& s) { return s.cls() == ir::DTypeClass::kIntegral || s.cls() == ir::DTypeClass::kBool; }
 
 // start + i * step for i below `n` (0-d), in the precision torch uses.
@@ -52,6 +58,7 @@ void Arange(LoweringContext& c) {
   Scalar start = op.ArgIndex("start") >= 0 ? c.scalar("start") : zero, end = c.scalar("end");
   Scalar step = op.ArgIndex("step") >= 0 ? c.scalar("step") : one;
   if (step.is_constant() && step.d == 0) return c.Fail("step is zero");
+  if (!ir::IsFloating(t)) start = Whole(start), end = Whole(end), step = Whole(step);
   bool integers = IsInteger(start) && IsInteger(end) && IsInteger(step);
   if (integers) {
     V r = c.e.Op("Range", {c.number(start, DType::kInt64), c.number(end, DType::kInt64), c.number(step, DType::kInt64)}, {},
