@@ -1,6 +1,8 @@
 // How a status becomes diagnostics: ids and exit codes by payload, else by its code; and texts that no file can forge.
 #include "driver/diagnostic.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cerrno>
 
@@ -55,6 +57,16 @@ const char* IdOf(ExitCode code) {
   }
 }
 
+// What to do about a file that could not be reached.
+std::string HowToReach(const absl::Status& s) {
+  const std::string path = io::PathOf(s);
+  const size_t slash = path.rfind('/');
+  if (io::ErrnoOf(s) != ENOENT || slash == 0 || slash == path.npos) return "";
+  const std::string folder = path.substr(0, slash);
+  struct stat info;
+  return stat(folder.c_str(), &info) == 0 ? "" : text::StrCat("there is no folder ", folder);
+}
+
 }  // namespace
 
 absl::Status WithId(absl::Status s, std::string_view id) { return With(std::move(s), kId, id); }
@@ -100,9 +112,12 @@ Outcome Fail(const absl::Status& s, std::string_view place) {
   if (count > kMostParts) out.diagnostics.push_back({Severity::kError, name, text::StrCat("… and ", count - kMostParts, " more"), "", ""});
   // A usage error is of the command line and the last of a list is of all: neither has a place.
   if (usage || !list.empty()) own.clear();
+  else if (const std::string path = io::PathOf(s); !path.empty()) own = path;
   else if (own.empty()) own = place;
+  std::string help = Payload(s, kHelp);
+  if (help.empty()) help = HowToReach(s);
   out.diagnostics.push_back({Severity::kError, name, text::Shortened(text::FromAbsl(s.message()), kMostCause),
-                             text::Shortened(own, kMostPlace), text::Shortened(Payload(s, kHelp), kMostPlace)});
+                             text::Shortened(own, kMostPlace), text::Shortened(help, kMostPlace)});
   return out;
 }
 
