@@ -51,7 +51,7 @@ function(slipway_room name)
   if(NOT name STREQUAL "kernels")  # other flags, few headers
     slipway_precompiled(room_${name})
   endif()
-  if(NOT name MATCHES "^(io|kernels|quantizer|weights)$")
+  if(NOT name MATCHES "^(io|importers|kernels|quantizer|weights)$")
     slipway_quick(room_${name})
   endif()
   foreach(room ${ARG_ROOMS})
