@@ -21,15 +21,16 @@ deb=$(echo made/*.deb)
 [ "$deb" = "made/slipway_$(cat "$ROOT/VERSION")_$(dpkg --print-architecture).deb" ] || fails "its name: $deb"
 dpkg-deb -x "$deb" root
 dpkg-deb -f "$deb" Depends | tr ',' '\n' | sed -E 's/^ *([^ ]+).*/\1/' > depends
-for file in root/usr/bin/slipway root/usr/lib/*/libslipway.so; do
-  for library in $(readelf -d "$file" | sed -nE 's/.*\(NEEDED\).*\[(.*)\]/\1/p'); do
-    dpkg -S "*/$library" 2> /dev/null | sed -E 's/[:,].*//' | sort -u > owners
-    grep -qxFf owners depends || fails "$library of $file: none of $(xargs < owners) in: $(xargs < depends)"
+library=$(find root -name libslipway.so)
+for file in root/usr/bin/slipway "$library"; do
+  for needed in $(readelf -d "$file" | sed -nE 's/.*\(NEEDED\).*\[(.*)\]/\1/p'); do
+    dpkg -S "*/$needed" 2> /dev/null | sed -E 's/[:,].*//' | sort -u > owners
+    grep -qxFf owners depends || fails "$needed of $file: none of $(xargs < owners) in: $(xargs < depends)"
   done
 done
 for file in usr/include/slipway/slipway.h usr/share/man/man1/slipway.1 usr/share/bash-completion/completions/slipway usr/share/doc/slipway/LICENSE; do
   ls root/$file* > /dev/null || fails "no $file"
 done
-LD_LIBRARY_PATH=$(echo root/usr/lib/*/) root/usr/bin/slipway convert net.sw -o m.onnx -q
+LD_LIBRARY_PATH=$(dirname "$library") root/usr/bin/slipway convert net.sw -o m.onnx -q
 slipway convert net.sw -o n.onnx -q
 cmp m.onnx n.onnx
