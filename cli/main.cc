@@ -19,27 +19,50 @@
 
 namespace {
 
-// What a word of the command line that nothing takes may have been: a command where none was given, else a flag of it.
-std::string Meant(const CLI::App& app, int argc, char** argv) {
+// What a command line has that nothing takes, and what it may have been: a command where none was given, else a flag of it. The first
+// such word; "" where there is none.
+std::string Unexpected(const CLI::App& app, int argc, char** argv) {
   const auto commands = app.get_subcommands();  // those that were given
-  std::vector<std::string> known;
-  if (commands.empty()) {
-    for (const CLI::App* command : app.get_subcommands({})) known.push_back(command->get_name());
-  } else {
-    for (const CLI::Option* option : commands[0]->get_options())
-      for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  const CLI::App& taker = commands.empty() ? app : *commands[0];
+  std::vector<std::string> flags, words;
+  for (const CLI::Option* option : taker.get_options()) {
+    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) flags.push_back("-" + name);
   }
-  const std::vector<std::string_view> names(known.begin(), known.end());
+  for (const CLI::App* command : app.get_subcommands({})) words.push_back(command->get_name());
   for (int i = 1; i < argc; ++i) {
     const std::string_view given = argv[i], word = given.substr(0, given.find('='));
-    const bool flag = word.starts_with("--");
-    if (word == "--" || flag == commands.empty() || word.starts_with("-") != flag) continue;
-    if (std::find(names.begin(), names.end(), word) != names.end()) continue;
-    const std::string_view near = slipway::text::Nearest(word, names);
-    const std::string what = commands.empty() ? "there is no command '" : commands[0]->get_name() + " has no flag '";
-    return what + std::string(word) + "'" + (near.empty() ? "" : "; did you mean '" + std::string(near) + "'?") + "\n";
+    const bool flag = word.size() > 1 && word.starts_with("-");
+    if (word == "--" || (!flag && !commands.empty())) continue;
+    const std::vector<std::string_view> known(flag ? flags.begin() : words.begin(), flag ? flags.end() : words.end());
+    const bool joined = flag && word[1] != '-';  // -oOUT
+    if (std::any_of(known.begin(), known.end(), [&](std::string_view k) { return k == word || (joined && word.substr(0, 2) == k); })) continue;
+    const std::string_view near = slipway::text::Nearest(word, known);
+    const std::string what = !flag ? "there is no command '" : taker.get_name() + " has no flag '";
+    return what + std::string(word) + "'" + (near.empty() ? "" : "; did you mean '" + std::string(near) + "'?");
   }
   return "";
+}
+
+// A command line that does not parse, as a diagnostic.
+absl::Status UsageOf(const CLI::App& app, const CLI::ParseError& e, int argc, char** argv) {
+  const auto commands = app.get_subcommands();
+  const int kind = e.get_exit_code();
+  std::string cause;
+  if (kind == static_cast<int>(CLI::ExitCodes::ExtrasError) || kind == static_cast<int>(CLI::ExitCodes::RequiredError))
+    cause = Unexpected(app, argc, argv);
+  if (cause.empty()) cause = commands.empty() ? "a command is wanted" : commands[0]->get_name() + ": " + e.what();
+  const std::string of = commands.empty() ? "slipway" : "slipway " + commands[0]->get_name();
+  return slipway::driver::UsageError(cause, of + (commands.empty() ? " --help lists the commands" : " --help says what it takes"));
+}
+
+// Whether --diagnostics asks for JSON, of a command line that does not parse.
+bool WantsJson(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == "--diagnostics=json" || (word == "--diagnostics" && i + 1 < argc && std::string_view(argv[i + 1]) == "json")) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -74,11 +97,9 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& e) {
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
-    app.exit(e);
-    const int kind = e.get_exit_code();
-    if (kind == static_cast<int>(CLI::ExitCodes::ExtrasError) || kind == static_cast<int>(CLI::ExitCodes::RequiredError))
-      std::fputs(Meant(app, argc, argv).c_str(), stderr);
-    return slipway::driver::kUsage;
+    const slipway::driver::Outcome outcome = slipway::driver::Fail(UsageOf(app, e, argc, argv));
+    slipway::cli::Report(outcome, WantsJson(argc, argv));
+    return outcome.code;
   } catch (const std::bad_alloc&) {
     std::fputs("error[SW4001]: out of memory\n", stderr);
     return slipway::driver::kNoMemory;

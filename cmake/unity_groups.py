@@ -2,8 +2,10 @@
 """Writes files that include several sources of a room each, for builds from nothing (SLIPWAY_UNITY).
 
 Most of the time a file takes goes to the templates it uses, which its neighbours use, too: several in one file take half as long.
-Names in unnamed namespaces and macros are a file's own, so that a source that has a word another has as such a name does not go with
-it. This script looks for such names as the style of this repository sets them, at the beginning of a line.
+Names in unnamed namespaces are a file's own. Where another source of the group has the word as well, a macro gives the file's name
+another one, behind all headers of the group. Where that would change another name, since a header of the file declares the word, too,
+or the file says it of something (x.Name, x::Name), the two do not go together; nor where the name is a macro. This script looks for
+names as the style of this repository sets them, at the beginning of a line.
 
     unity_groups.py FOLDER MOST_LINES SOURCE...       # prints the files that take the sources' place, with a ; between
 """
@@ -16,35 +18,37 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NAMED = re.compile(r"^(?:inline |static |constexpr |constinit |extern )*(?:struct|class|enum class|enum|union|using|namespace) (\w+)")
 CALLED = re.compile(r"([~\w]+)\($")  # what stands before the first parenthesis
-TAKEN = re.compile(r"^using [\w:]+::(\w+);")
+TAKEN = re.compile(r"^using ([\w:]+)::(\w+);", re.M)
 SET = re.compile(r"(\w+)(?:\[[^\]]*\])*\s*(?:[={;]|$)")
 INCLUDE = re.compile(r'^#include "([\w/.]+)"', re.M)
+INCLUDED = re.compile(r'^#include (?:<[\w/.]+>|"[\w/.]+\.h")', re.M)
+NO_WORDS = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*')
+WORD = re.compile(r"[A-Za-z_]\w*")
 MACRO = re.compile(r"^#define (\w+)")
-USING = re.compile(r"^using ir::\w+;")  # a name that all rooms have from there, which may be said twice
-TABLES = ("kRows", "kFamilies")  # what many sources call their table: a name that no header has, so that it can be another in each
-NO_NAME = ("#", "//", "}", "{", " ", "template", "return", "namespace {", "extern \"C\"", ")")
+QUALIFIED = re.compile(r"(?:\.|->|::)(\w+)")
+NO_NAME = ("#", "//", "}", "{", " ", "template", "return", "namespace {", "using namespace", "using enum", "extern \"C\"", ")")
 
 
 def own_names(text):
-    """What a file declares in unnamed namespaces, or static, or as a macro; too much rather than too little."""
-    names, unnamed = set(), 0
+    """What a file declares in unnamed namespaces, or static, too much rather than too little; and its macros."""
+    names, macros, unnamed = set(), set(), 0
     for line in text.splitlines():
         if macro := MACRO.match(line):
-            names.add(macro[1])
+            macros.add(macro[1])
         if re.match(r"^namespace \{", line):
             unnamed += 1
         elif unnamed and re.match(r"^\}  // namespace$", line):
             unnamed -= 1
         elif (unnamed or line.startswith("static ")) and (name := declared(line)):
             names.add(name)
-    return names.difference(TABLES)
+    return names, macros
 
 
 def declared(line):
     """The name that a line at the beginning of a declaration declares; None for other lines."""
-    if not line or line.startswith(NO_NAME) or USING.match(line):
+    if not line or line.startswith(NO_NAME) or TAKEN.match(line):
         return None
-    if found := TAKEN.match(line) or NAMED.match(line):
+    if found := NAMED.match(line):
         return found[1]
     before = line[: line.find("(") + 1]
     if before and "=" not in before and (found := CALLED.search(before)):
@@ -54,28 +58,52 @@ def declared(line):
 
 
 @functools.cache
-def header_names(path):
-    """What a header declares, and the headers that it includes."""
-    names = set()
-    for line in pathlib.Path(path).read_text().splitlines() if os.path.exists(path) else ():
-        if included := INCLUDE.match(line):
-            names |= header_names(str(ROOT / included[1]))
-        elif name := declared(line):
-            names.add(name)
-    return names
+def of_header(path):
+    """The words of a header and of those that it includes, and the names that they declare."""
+    text = pathlib.Path(path).read_text() if os.path.exists(path) else ""
+    words, names = of_headers(text)
+    return words | words_of(text), names.union(filter(None, map(declared, text.splitlines())))
+
+
+def of_headers(text):
+    found = [of_header(str(ROOT / h)) for h in INCLUDE.findall(text)]
+    return set().union(*(words for words, _ in found)), set().union(*(names for _, names in found))
 
 
 def words_of(text):
-    """The words of a file outside comments and texts, and the names that its headers declare."""
-    return set().union(*(header_names(str(ROOT / h)) for h in INCLUDE.findall(text))) | set(re.findall(r"[A-Za-z_]\w*", re.sub(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*', " ", text)))
+    """The words of a file outside comments and texts."""
+    return set(WORD.findall(NO_WORDS.sub(" ", text)))
+
+
+class Source:
+    def __init__(self, path):
+        self.path = path
+        self.text = pathlib.Path(path).read_text()
+        self.lines = self.text.count("\n")
+        headers, self.declared = of_headers(self.text)
+        code = NO_WORDS.sub(" ", self.text)
+        self.words = headers | words_of(self.text)
+        self.bare = set(WORD.findall(QUALIFIED.sub(" ", code)))
+        self.taken = dict(reversed(t) for t in TAKEN.findall(self.text))  # name -> its namespace
+        names, self.macros = own_names(self.text)
+        self.fixed = names & (self.declared | set(QUALIFIED.findall(code)))
+        self.names = names - self.fixed  # which another name can be given to
+
+    def disturbs(self, other):
+        """Whether a name that this source keeps could mean something else in the other."""
+        taken = {n for n, space in self.taken.items() if other.taken.get(n) != space}
+        return bool(self.macros & other.words or self.fixed & (other.bare | other.declared - self.declared) or
+                    taken & other.bare)
 
 
 def write(path, members):
     lines = ["// Written by cmake/unity_groups.py."]
-    for i, member in enumerate(sorted(members)):
-        lines += [f"#define {name} {name}{i}" for name in TABLES]
-        lines += [f'#include "{member}"']
-        lines += [f"#undef {name}" for name in TABLES]
+    lines += sorted({i for m in members for i in INCLUDED.findall(m.text)})
+    for number, member in enumerate(members):
+        renamed = sorted(member.names & set().union(*(m.words for m in members if m is not member)))
+        lines += [f"#define {name} {name}_{number}" for name in renamed]
+        lines += [f'#include "{member.path}"']
+        lines += [f"#undef {name}" for name in renamed]
     text = "\n".join(lines) + "\n"
     if not path.exists() or path.read_text() != text:
         path.write_text(text)
@@ -83,29 +111,21 @@ def write(path, members):
 
 def main():
     folder, most, paths = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
-    groups = []  # [lines, names, words, paths]
-    rows = []
-    for path in paths:
-        text = pathlib.Path(path).read_text()
-        rows.append((text.count("\n"), path, own_names(text), words_of(text)))
-    for lines, path, names, words in sorted(rows, key=lambda r: (-r[0], r[1])):
-        fits = [g for g in groups if g[0] + lines <= most and not g[1] & words and not g[2] & names]
+    groups = []  # of sources
+    for source in sorted(map(Source, paths), key=lambda s: (-s.lines, s.path)):
+        fits = [g for g in groups if sum(m.lines for m in g) + source.lines <= most and not any(source.disturbs(m) or m.disturbs(source) for m in g)]
         if fits:
-            group = min(fits, key=lambda g: g[0])
-            group[0] += lines
-            group[1] |= names
-            group[2] |= words
-            group[3].append(path)
+            min(fits, key=lambda g: sum(m.lines for m in g)).append(source)
         else:
-            groups.append([lines, set(names), set(words), [path]])
+            groups.append([source])
     folder.mkdir(parents=True, exist_ok=True)
     files = []
-    for i, (*_, members) in enumerate(groups):
+    for i, members in enumerate(groups):
         if len(members) == 1:
-            files += members
+            files.append(members[0].path)
         else:
             files.append(str(folder / f"{i}.cc"))
-            write(folder / f"{i}.cc", members)
+            write(folder / f"{i}.cc", sorted(members, key=lambda m: m.path))
     print(";".join(files), end="")
 
 

@@ -275,13 +275,15 @@ absl::Status JoinWeightFiles(ir::Program& p, const ConvertOptions& o, ConvertSum
   }
   const std::string folder = o.output.empty() ? "." : FolderOf(o.output);
   absl::Status s = weights::JoinWeights(p, given, {.allow_missing = o.allow_missing, .folder = folder}, &summary.lines);
-  return absl::IsInvalidArgument(s) ? WithId(std::move(s), id::kMissingWeights) : s;
+  if (!absl::IsInvalidArgument(s)) return s;
+  return WithHelp(WithPlace(WithId(std::move(s), id::kMissingWeights), o.weights.size() == 1 ? o.weights[0] : ""),
+                  "slipway diff compares both; --allow-missing keeps the archive's values of those that are missing");
 }
 
 absl::StatusOr<ir::Archive> ReadPrograms(const ConvertOptions& o, const Reader& reader, const Target& target,
                                          ConvertSummary& summary) {
   const bool one = target.takes == Target::kOneProgram;
-  if (one && o.inputs.size() != 1) return UsageError(text::StrCat(target.title, " takes one program"));
+  if (one && o.inputs.size() != 1) return UsageError(text::StrCat(target.title, " takes one program"), "convert each to an output of its own, or all into one .pt2");
   ir::Archive archive;
   for (const std::string& text : o.inputs) {
     const Input input = one ? Input{"", text} : ParseInput(text);

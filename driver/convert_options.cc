@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
+#include "base/nearest.h"
 #include "base/text.h"
 
 namespace slipway::driver {
@@ -84,14 +86,25 @@ bool Set(const ConvertFlag& flag, ConvertOptions& o, std::string_view value) {
   return true;
 }
 
+// Which of the words somebody meant by another name of a type, or with a slip.
+std::string WordMeant(std::string_view value, std::string_view words) {
+  static constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
+      {"fp16", "f16"}, {"float16", "f16"}, {"half", "f16"}, {"bfloat16", "bf16"}, {"fp32", "f32"}, {"float32", "f32"}, {"float", "f32"}};
+  const std::vector<std::string_view> known = text::Split(words, '|');
+  std::string_view meant = text::Nearest(value, known);
+  for (const auto& [other, word] : kOtherNames)
+    if (other == value && std::find(known.begin(), known.end(), word) != known.end()) meant = word;
+  return known.size() < 2 || meant.empty() ? "" : text::StrCat("; did you mean '", meant, "'?");
+}
+
 }  // namespace
 
 absl::Status SetConvertFlag(ConvertOptions& o, std::string_view name, std::string_view value) {
   const auto flag = std::find_if(std::begin(kConvertFlags), std::end(kConvertFlags), [&](const ConvertFlag& f) { return f.name == name; });
   if (flag == std::end(kConvertFlags)) return absl::InvalidArgumentError(text::StrCat("no flag of convert is named '", name, "'"));
   if (!Set(*flag, o, value))
-    return absl::InvalidArgumentError(
-        text::StrCat(name, " '", value, "' is not ", flag->kind == ConvertFlag::kSwitch ? "true|false" : flag->value));
+    return absl::InvalidArgumentError(text::StrCat(
+        name, " '", value, "' is not ", flag->kind == ConvertFlag::kSwitch ? "true|false" : flag->value, WordMeant(value, flag->value)));
   o.given.insert(flag->name);
   return absl::OkStatus();
 }

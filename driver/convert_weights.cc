@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/status_macros.h"
+#include "base/list_error.h"
 #include "base/text.h"
 #include "driver/quantize.h"
 #include "driver/ranks.h"
@@ -91,8 +92,7 @@ absl::StatusOr<Chosen> Choose(Conversion& c, const weights::NameRules& names) {
     }
   }
   if (!clashes.empty())
-    return WithHelp(absl::InvalidArgumentError(text::StrCat(clashes.size(), " names are given twice: ", text::Join(clashes, ", "))),
-                    "--rename or --exclude one of each");
+    return WithHelp(ListError(text::StrCat(clashes.size(), " names are given twice"), clashes), "--rename or --exclude one of each");
   if (out.tensors.empty()) return absl::InvalidArgumentError("no tensors are left to write");
   if (absl::Status s = c.Admit(storages); !s.ok()) return s;
   std::sort(out.tensors.begin(), out.tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });

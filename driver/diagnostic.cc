@@ -1,11 +1,14 @@
 // How a status becomes diagnostics: ids and exit codes by payload, else by its code; and texts that no file can forge.
 #include "driver/diagnostic.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cerrno>
 
 #include "absl/strings/cord.h"
 #include "base/json.h"
+#include "base/list_error.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "io/io_error.h"
@@ -19,7 +22,7 @@ namespace {
 constexpr char kId[] = "slipway/id", kPlace[] = "slipway/place", kHelp[] = "slipway/help", kParts[] = "slipway/parts", kAnswer[] = "slipway/answer";
 
 // What is said of one file is bounded: its names may be as long as the file.
-constexpr size_t kMostCause = 6000, kMostPlace = 500, kMostParts = 100;
+constexpr size_t kMostCause = 6000, kMostPlace = 500, kMostParts = 100, kMostInLine = 5, kMostLines = 40;
 
 std::string Payload(const absl::Status& s, const char* key) {
   const auto cord = s.GetPayload(key);
@@ -55,6 +58,24 @@ const char* IdOf(ExitCode code) {
   }
 }
 
+// What to do about a file that could not be reached.
+std::string HowToReach(const absl::Status& s) {
+  const std::string path = io::PathOf(s);
+  const size_t slash = path.rfind('/');
+  if (io::ErrnoOf(s) != ENOENT || slash == 0 || slash == path.npos) return "";
+  const std::string folder = path.substr(0, slash);
+  struct stat info;
+  return stat(folder.c_str(), &info) == 0 ? "" : text::StrCat("there is no folder ", folder);
+}
+
+std::vector<std::string> ListOf(const absl::Status& s) {
+  const std::string all = Payload(s, kListPayload);
+  std::vector<std::string> items;
+  for (std::string_view item : text::Split(all, '\0')) items.emplace_back(item);
+  if (!items.empty()) items.pop_back();  // behind the last zero byte
+  return items;
+}
+
 }  // namespace
 
 absl::Status WithId(absl::Status s, std::string_view id) { return With(std::move(s), kId, id); }
@@ -62,9 +83,9 @@ std::string IdOf(const absl::Status& s) { return Payload(s, kId); }
 absl::Status WithPlace(absl::Status s, std::string_view place) { return With(std::move(s), kPlace, place); }
 absl::Status WithHelp(absl::Status s, std::string_view help) { return With(std::move(s), kHelp, help); }
 
-absl::Status AnswerIsNo(std::string_view cause, std::string_view id) {
-  return With(WithId(absl::FailedPreconditionError(text::ToAbsl(cause)), id), kAnswer, "no");
-}
+absl::Status AnswerIsNo(std::string_view cause, std::string_view id) { return AnswerIsNo(absl::FailedPreconditionError(text::ToAbsl(cause)), id); }
+
+absl::Status AnswerIsNo(const absl::Status& cause, std::string_view id) { return With(WithId(cause, id), kAnswer, "no"); }
 
 absl::Status UsageError(std::string_view cause, std::string_view help, std::string_view id) {
   return WithId(WithHelp(absl::InvalidArgumentError(text::ToAbsl(cause)), help), id);
@@ -100,9 +121,14 @@ Outcome Fail(const absl::Status& s, std::string_view place) {
   if (count > kMostParts) out.diagnostics.push_back({Severity::kError, name, text::StrCat("… and ", count - kMostParts, " more"), "", ""});
   // A usage error is of the command line and the last of a list is of all: neither has a place.
   if (usage || !list.empty()) own.clear();
+  else if (const std::string path = io::PathOf(s); !path.empty()) own = path;
   else if (own.empty()) own = place;
-  out.diagnostics.push_back({Severity::kError, name, text::Shortened(text::FromAbsl(s.message()), kMostCause),
-                             text::Shortened(own, kMostPlace), text::Shortened(Payload(s, kHelp), kMostPlace)});
+  std::string help = Payload(s, kHelp);
+  if (help.empty()) help = HowToReach(s);
+  std::vector<std::string> items = ListOf(s);
+  const std::string_view cause = text::FromAbsl(s.message());
+  out.diagnostics.push_back({Severity::kError, name, items.empty() ? text::Shortened(cause, kMostCause) : std::string(cause),
+                             text::Shortened(own, kMostPlace), text::Shortened(help, kMostPlace), std::move(items)});
   return out;
 }
 
@@ -122,13 +148,22 @@ std::string ToText(const Diagnostic& d, bool colour) {
   std::string out;
   if (!d.place.empty()) out += "  --> " + text::Printable(d.place) + "\n";
   if (!d.help.empty()) out += "  help: " + text::Printable(d.help) + "\n";
-  out += std::string(on) + Word(d.severity) + "[" + d.id + "]" + (colour ? "\033[0m" : "") + ": " + text::Printable(d.cause) + "\n";
+  std::string cause = d.cause;
+  const std::string tail = text::StrCat(": ", text::Join(d.list, ", "));
+  if (d.list.size() > kMostInLine && cause.ends_with(tail)) {
+    cause.resize(cause.size() - tail.size());
+    for (size_t i = 0; i < std::min(d.list.size(), kMostLines); ++i)
+      out += "  - " + text::Printable(text::Shortened(d.list[i], kMostPlace)) + "\n";
+    if (d.list.size() > kMostLines) out += text::StrCat("  … and ", d.list.size() - kMostLines, " more\n");
+  }
+  out += std::string(on) + Word(d.severity) + "[" + d.id + "]" + (colour ? "\033[0m" : "") + ": " +
+         text::Printable(text::Shortened(cause, kMostCause)) + "\n";
   return out;
 }
 
 std::string ToJson(const Diagnostic& d) {
   json::Writer out;
-  out.BeginObject().Key("severity").String(Word(d.severity)).Key("id").String(d.id).Key("cause").String(d.cause);
+  out.BeginObject().Key("severity").String(Word(d.severity)).Key("id").String(d.id).Key("cause").String(text::Shortened(d.cause, kMostCause));
   out.Key("place").String(d.place).Key("help").String(d.help).EndObject();
   return out.Take() + "\n";
 }

@@ -47,6 +47,7 @@ struct Diagnostic {
   std::string cause;
   std::string place;  // member, node or model source line; may be empty
   std::string help;   // what solves it; may be empty
+  std::vector<std::string> list = {};  // where the cause ends in one (base/list_error.h): its items, one line each in the text
 };
 
 // What a command came to.
@@ -59,6 +60,7 @@ struct Outcome {
 absl::Status UsageError(std::string_view cause, std::string_view help = {}, std::string_view id = id::kBadFlag);
 // That the answer is no: exit code 1.
 absl::Status AnswerIsNo(std::string_view cause, std::string_view id);
+absl::Status AnswerIsNo(const absl::Status& cause, std::string_view id);
 // Unimplemented: what a target cannot express, a diagnostic each, and at the end one that names all: "not supported `where`: …".
 absl::Status UnsupportedError(const std::vector<passes::Unsupported>& unsupported, std::string_view where);
 inline constexpr std::string_view kByKernels = "by native kernels";

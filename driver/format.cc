@@ -151,15 +151,34 @@ absl::StatusOr<TensorSet> Below(TensorSet all, const std::string& key, const std
   return all;
 }
 
+// The one file of torch.save's, of those of a folder, that is a checkpoint; what trainers leave beside it is none.
+absl::StatusOr<std::string> CheckpointIn(const std::string& folder, const std::set<std::string>& names) {
+  static constexpr std::string_view kSuffixes[] = {".bin", ".pt", ".pth", ".ckpt"};
+  static constexpr std::string_view kOfTrainers[] = {"training_args", "optimizer", "scheduler", "scaler", "rng_state"};
+  std::vector<std::string> found;
+  for (const std::string& name : names) {
+    if (!std::any_of(std::begin(kSuffixes), std::end(kSuffixes), [&](std::string_view s) { return name.ends_with(s); })) continue;
+    if (std::any_of(std::begin(kOfTrainers), std::end(kOfTrainers), [&](std::string_view s) { return name.starts_with(s); })) continue;
+    const auto source = OpenSource(text::StrCat(folder, "/", name));
+    if (source.ok() && IsCheckpoint(*source)) found.push_back(name);
+  }
+  if (found.size() == 1) return found[0];
+  if (!found.empty())
+    return WithHelp(absl::InvalidArgumentError(text::StrCat(folder, ": several checkpoints: ", text::Join(found, ", "))), "give one of them");
+  return WithHelp(absl::InvalidArgumentError(text::StrCat(folder, ": a folder without .metadata, an index, .safetensors files or a checkpoint of torch.save")),
+                  "give the file, or the folder that it is in");
+}
+
 absl::StatusOr<TensorSet> ReadFolder(const std::string& folder, const std::string& key) {
   std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir(folder.c_str()), closedir);
   if (!dir) return io::IoError(errno, folder);
-  std::set<std::string> indexes, files;
+  std::set<std::string> indexes, files, others;
   bool distributed = false;
   while (const dirent* e = readdir(dir.get())) {
     const std::string_view name = e->d_name;
     if (name.ends_with(".index.json")) indexes.emplace(name);
     if (name.ends_with(".safetensors")) files.emplace(name);
+    else others.emplace(name);
     distributed |= name == ".metadata";
   }
   if (distributed) {
@@ -183,7 +202,10 @@ absl::StatusOr<TensorSet> ReadFolder(const std::string& folder, const std::strin
     return ReadIndexed(folder, path, key);
   }
   if (absl::Status s = weights::CheckOneCheckpoint(folder, files, "", {}); !s.ok()) return s;
-  if (files.empty()) return absl::InvalidArgumentError(text::StrCat(folder, ": a folder without .metadata, an index or .safetensors files"));
+  if (files.empty()) {
+    ASSIGN_OR_RETURN(const std::string name, CheckpointIn(folder, others));
+    return OpenTensors(text::StrCat(folder, "/", name), key);
+  }
   std::vector<std::pair<std::string, TensorSet>> sets;
   bool shards = false;
   for (const std::string& name : files) {

@@ -1,6 +1,8 @@
 // The first library that has a kernel of a name gives it: the order is that of the command line.
 #include "driver/plugins.h"
 
+#include "driver/diagnostic.h"
+
 namespace slipway::driver {
 
 absl::StatusOr<Plugins> Plugins::Open(const std::vector<std::string>& paths) {
@@ -8,7 +10,7 @@ absl::StatusOr<Plugins> Plugins::Open(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     std::string why;
     auto plugin = kernels::Plugin::Open(path, &why);
-    if (!plugin) return absl::InvalidArgumentError(why);
+    if (!plugin) return WithPlace(absl::InvalidArgumentError(why), path);
     out.plugins_.push_back(std::move(plugin));
   }
   return out;

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/status_macros.h"
+#include "base/list_error.h"
 #include "base/text.h"
 #include "driver/diagnostic.h"
 #include "io/atomic_writer.h"
@@ -198,7 +199,7 @@ absl::Status CheckRequired(const ConvertOptions& o, const QuantizeReport& report
   std::vector<std::string> left;
   for (const QuantizedRow* r : report.left()) left.push_back(text::StrCat("'", r->name, "' (", r->why, ")"));
   if (left.empty()) return absl::OkStatus();
-  return AnswerIsNo(text::StrCat("--require-all: ", left.size(), " weights would stay in float: ", text::Join(left, ", ")), id::kNotQuantized);
+  return AnswerIsNo(ListError(text::StrCat("--require-all: ", left.size(), " weights would stay in float"), left), id::kNotQuantized);
 }
 
 absl::Status CloseReport(const ConvertOptions& o, const QuantizeReport& report) {

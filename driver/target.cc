@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/nearest.h"
 #include "base/text.h"
 
 namespace slipway::driver {
@@ -68,7 +69,10 @@ absl::StatusOr<const Target*> TargetOf(const ConvertOptions& o) {
   std::vector<std::string_view> suffixes;
   for (const Target& t : kTargets)
     for (std::string_view suffix : SuffixesOf(t)) suffixes.push_back(suffix);
-  return UsageError(text::StrCat("the output format is not known from '", o.output, "'"),
+  const size_t dot = o.output.rfind('.');
+  const std::string_view meant = dot == o.output.npos ? "" : text::Nearest(std::string_view(o.output).substr(dot), suffixes);
+  return UsageError(text::StrCat("the output format is not known from '", o.output, "'",
+                                 meant.empty() ? "" : text::StrCat("; did you mean '", meant, "'?")),
                     text::StrCat("end the name in ", text::Join(suffixes, ", "), ", or in / for a folder of shards, or give --to"),
                     id::kUnknownFormat);
 }

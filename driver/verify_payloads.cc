@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/list_error.h"
 #include "base/text.h"
 #include "io/inflated.h"
 #include "io/zip_reader.h"
@@ -44,8 +45,8 @@ absl::StatusOr<Verified> VerifyPayloads(const std::shared_ptr<io::MappedFile>& f
   std::vector<std::string> bad;
   if (absl::Status s = VerifyZip(**zip, io::MostMadeOf(file->size()), "", &sum, &bad); !s.ok()) return s;
   if (!bad.empty())
-    return absl::InvalidArgumentError(text::StrCat(bad.size(), bad.size() == 1 ? " member is" : " members are",
-                                                   " not the bytes the archive's CRC-32 was made of: ", text::Join(bad, ", ")));
+    return ListError(text::StrCat(bad.size(), bad.size() == 1 ? " member is" : " members are",
+                                  " not the bytes the archive's CRC-32 was made of"), bad);
   return sum;
 }
 

@@ -83,12 +83,12 @@ absl::StatusOr<std::string> FollowLinks(std::string path) {
     if (lstat(path.c_str(), &info) != 0 || !S_ISLNK(info.st_mode)) return path;
     char target[PATH_MAX];
     const ssize_t size = readlink(path.c_str(), target, sizeof(target));
-    if (size < 0) return IoError(errno, absl::StrCat("cannot read the link ", path));
-    if (size == sizeof(target)) return IoError(ENAMETOOLONG, absl::StrCat("cannot follow the link ", path));
+    if (size < 0) return IoError(errno, "cannot read the link", path);
+    if (size == sizeof(target)) return IoError(ENAMETOOLONG, "cannot follow the link", path);
     std::string next(target, size);
     path = next[0] == '/' ? next : absl::StrCat(FolderOf(path), "/", next);
   }
-  return IoError(ELOOP, absl::StrCat("cannot follow the link ", path));
+  return IoError(ELOOP, "cannot follow the link", path);
 }
 
 bool IsFile(const std::string& path) {
@@ -167,7 +167,7 @@ void RemoveTemporariesOnSignals(void (*end)(const LostInput& lost)) {
 }
 
 absl::Status AtomicFile::Failed(int error, const char* what) const {
-  return IoError(error, absl::StrCat("cannot ", what, " ", path_));
+  return IoError(error, absl::StrCat("cannot ", what), path_);
 }
 
 absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(std::string_view path, const Options& options) {
@@ -297,7 +297,7 @@ absl::StatusOr<uint64_t> ReadSome(const MappedFile& file, uint8_t* to, uint64_t 
     if (count > 0) return static_cast<uint64_t>(count);
     if (count == 0)
       return absl::DataLossError(absl::StrCat(file.path(), " changed while it was read: byte ", at, " is missing"));
-    if (errno != EINTR) return IoError(errno, absl::StrCat("cannot read ", file.path()));
+    if (errno != EINTR) return IoError(errno, "cannot read", file.path());
   }
 }
 
@@ -480,7 +480,7 @@ absl::Status CommitAll(absl::Span<AtomicFile* const> files, absl::Span<const std
   absl::Status status = AtomicFile::PutInPlace(files);
   for (const std::string& path : obsolete) {
     if (status.ok() && unlink(path.c_str()) != 0 && errno != ENOENT) {
-      status = IoError(errno, absl::StrCat("cannot remove ", path));
+      status = IoError(errno, "cannot remove", path);
     }
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);

@@ -76,7 +76,7 @@ absl::Status InputsUnchanged() {
   const std::lock_guard lock(registry.mutex);
   for (const auto& [file, input] : registry.inputs) {
     struct stat info;
-    if (fstat(input->fd, &info) != 0) return IoError(errno, absl::StrCat("cannot stat ", input->path));
+    if (fstat(input->fd, &info) != 0) return IoError(errno, "cannot stat", input->path);
     if (!Unchanged(*input, info))
       return absl::DataLossError(absl::StrCat(input->path, " changed while it was read"));
   }

@@ -13,7 +13,7 @@
 namespace slipway::io {
 namespace {
 
-constexpr char kErrno[] = "slipway/errno";
+constexpr char kErrno[] = "slipway/errno", kPath[] = "slipway/path";
 
 absl::StatusCode CodeOf(int error) {
   switch (error) {
@@ -30,6 +30,17 @@ absl::Status IoError(int error, absl::string_view what) {
   absl::Status s(CodeOf(error), absl::StrCat(what, ": ", strerror(error)));
   s.SetPayload(kErrno, absl::Cord(absl::StrCat(error)));
   return s;
+}
+
+absl::Status IoError(int error, absl::string_view what, absl::string_view path) {
+  absl::Status s = IoError(error, absl::StrCat(what, " ", path));
+  s.SetPayload(kPath, absl::Cord(path));
+  return s;
+}
+
+std::string PathOf(const absl::Status& s) {
+  const auto payload = s.GetPayload(kPath);
+  return payload ? std::string(*payload) : std::string();
 }
 
 int ErrnoOf(const absl::Status& s) {

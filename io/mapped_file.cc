@@ -31,10 +31,10 @@ absl::StatusOr<std::shared_ptr<MappedFile>> MappedFile::Open(std::string_view pa
   std::string path(path_view);
   // O_NONBLOCK: opening a pipe without a writer must not hang before it can be refused.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (fd < 0) return IoError(errno, absl::StrCat("cannot open ", path));
+  if (fd < 0) return IoError(errno, "cannot open", path);
   std::shared_ptr<MappedFile> file(new MappedFile(path, fd, nullptr, 0));  // owns fd from here on
   struct stat info;
-  if (fstat(fd, &info) != 0) return IoError(errno, absl::StrCat("cannot stat ", path));
+  if (fstat(fd, &info) != 0) return IoError(errno, "cannot stat", path);
   if (!S_ISREG(info.st_mode)) {
     return absl::InvalidArgumentError(absl::StrCat(path, " is ", KindOfFile(info.st_mode), ", not a regular file"));
   }
@@ -46,7 +46,7 @@ absl::StatusOr<std::shared_ptr<MappedFile>> MappedFile::Open(std::string_view pa
     return absl::OutOfRangeError(absl::StrCat(path, " is too large to map"));
   }
   void* data = mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_SHARED, fd, 0);
-  if (data == MAP_FAILED) return IoError(errno, absl::StrCat("cannot map ", path));
+  if (data == MAP_FAILED) return IoError(errno, "cannot map", path);
   file->data_ = static_cast<const uint8_t*>(data);
   file->size_ = static_cast<uint64_t>(info.st_size);
   AddInput(*file);

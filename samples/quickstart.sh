@@ -10,10 +10,19 @@ convert() {
   "$BUILD/slipway" convert samples/minilm.pt2 --weights "$DEPS/minilm/model.safetensors" -o "$BUILD/minilm.onnx"
 }
 
+downloads() {
+  setup_minilm
+  setup_venv samples
+}
+
 setup_packages
+make_venv
+mkdir -p "$LOGS"
+downloads >"$LOGS/downloads" 2>&1 &  # while the compiler works
+trap 'kill %1 2>/dev/null || true' EXIT
 setup_onnx
 setup_build shipped
-setup_minilm
-setup_venv samples
+wait %1 || fail "$(cat "$LOGS/downloads")"
+cat "$LOGS/downloads"
 step "samples/minilm.pt2 + model.safetensors -> build/minilm.onnx" convert
 "$VENV/bin/python" samples/minilm_similarity.py "$BUILD/minilm.onnx" "$DEPS/minilm/vocab.txt" "$@"

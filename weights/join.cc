@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/list_error.h"
 #include "base/text.h"
 #include "weights/cast.h"
 #include "weights/make_weights.h"
@@ -53,7 +54,7 @@ absl::Status JoinWeights(ir::Program& p, const std::map<std::string, ir::Sharded
   }
   const auto no = [](const std::string& what) { return absl::InvalidArgumentError(text::StrCat("--weights: ", what)); };
   if (!wrong.empty()) return no(text::Join(wrong, "; "));
-  if (!missing.empty()) return no(text::StrCat(missing.size(), " names of the program are missing: ", text::Join(missing, ", ")));
+  if (!missing.empty()) return ListError(text::StrCat("--weights: ", missing.size(), " names of the program are missing"), missing);
   if (absl::Status s = MakeWeights(made, options.folder); !s.ok()) return s;
   for (size_t i = 0; i < made.size(); ++i) taken[made_names[i]] = std::move(made[i].made);
   if (casts > 0) notes->push_back(text::StrCat(casts, " tensors of --weights are cast to the program's types"));

@@ -10,6 +10,7 @@
 #include <unordered_set>
 
 #include "absl/container/flat_hash_map.h"
+#include "base/list_error.h"
 #include "base/text.h"
 #include "exporters/onnx/check.h"
 #include "exporters/onnx/fold.h"
@@ -345,8 +346,7 @@ class Exporter {
     if (missing_.empty()) return absl::OkStatus();
     std::sort(missing_.begin(), missing_.end());
     missing_.erase(std::unique(missing_.begin(), missing_.end()), missing_.end());
-    return absl::InvalidArgumentError(text::StrCat(missing_.size(), " weights have no values (give them with --weights): ",
-                                                   text::Join(missing_, ", ")));
+    return ListError(text::StrCat(missing_.size(), " weights have no values (give them with --weights)"), missing_);
   }
 
   // The names that a graph and those inside it read or return.

@@ -68,3 +68,17 @@ expect 0 . slipway convert out -o x.safetensors
 rm out/*.safetensors && cp small.safetensors out/model.safetensors
 echo '{"weight_map": {"big.0": "pytorch_model-00001-of-00001.bin"}}' > out/pytorch_model.bin.index.json
 expect 3 'two checkpoints, pytorch_model.bin.index.json and model.safetensors' slipway inspect out
+
+# A folder with a checkpoint of torch.save, beside what a trainer left; not one with several.
+rm -rf out && mkdir out
+slipway convert big.safetensors -o out/pytorch_model.bin -q
+slipway convert small.safetensors -o out/training_args.bin -q
+echo kept > out/config.json
+holds big.safetensors out
+expect 0 . slipway convert out -o from_bin.safetensors
+cmp from_bin.safetensors <(slipway convert out/pytorch_model.bin -o b.safetensors -q && cat b.safetensors)
+slipway convert small.safetensors -o out/other.pt -q
+expect 3 'SW1001.*several checkpoints: other.pt, pytorch_model.bin' slipway inspect out
+rm out/*.bin out/*.pt
+expect 3 'SW1001.*out: a folder without' slipway convert out -o m.safetensors
+grep -q 'help: give the file' stderr || fails "no next step"
