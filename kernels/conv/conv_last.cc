@@ -16,6 +16,9 @@ constexpr double kLeastWork = 5e5;          // multiplications that are worth a 
 constexpr int64_t kMostBorder = 1 << 20;    // of padding
 constexpr int64_t kColumns = 32;            // taken at once: whole panels
 
+// Floats from one row of a copy to the next: rows that lie a multiple of half a page apart would meet in the same sets of the cache.
+int64_t Apart(int64_t row) { return row % 512 == 0 ? row + kPanel : row; }
+
 int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // The taps of a row of results: `rows` of them from tap `skip` on, the first at row `from` of the image. Those above the image and below it
@@ -50,7 +53,8 @@ class Conv {
     }
     return true;
   }
-  bool pointwise() const { return f_.taps() == 1 && !bordered() && s_.stride[1] == 1 && s_.stride[2] == 1 && to_y_ == in_y_ && to_x_ == in_x_ && f_.groups == 1; }
+  bool strided() const { return s_.stride[1] != 1 || s_.stride[2] != 1; }
+  bool pointwise() const { return f_.taps() == 1 && !bordered() && f_.groups == 1 && !(strided() && f_.planes()); }
   // Whether Winograd's transforms (winograd.h, tiles of 4 × 4) take less time than the sums: about how many multiplications of vectors
   // each takes, transforms of filters in the call included.
   bool winograd() const {
@@ -77,6 +81,7 @@ class Conv {
     pixel_ = f_.planes() ? 1 : as_it_lies ? x_.strides[4] : channels_;
     step_ = as_it_lies ? x_.strides[0] : channels_ * in_y_ * in_x_;
     data_ = image != nullptr ? image : x_.as<float>();
+    if (pointwise() && strided()) Sample(scratch);
     finish_ = {e.scale, e.shift, e.add, e.activation, e.low, e.high};
     const double work = static_cast<double>(batch_ * to_y_ * to_x_) * static_cast<double>(f_.outs * f_.depth());
     if (work < kLeastWork) workers = nullptr;
@@ -143,6 +148,18 @@ class Conv {
     return to;
   }
 
+  // What a strided pointwise convolution reads, as the image of one that is not.
+  void Sample(Scratch& scratch) {
+    float* const to = scratch.Take<float>(batch_ * to_y_ * to_x_ * channels_);
+    float* at = to;
+    if (!scratch.counting())
+      for (int64_t n = 0; n < batch_; ++n)
+        for (int64_t y = 0; y < to_y_; ++y)
+          for (int64_t i = 0; i < to_x_; ++i, at += channels_)
+            std::memcpy(at, data_ + n * step_ + (y * s_.stride[1] * in_x_ + i * s_.stride[2]) * pixel_, static_cast<size_t>(channels_) * sizeof(float));
+    data_ = to, pixel_ = channels_, step_ = to_y_ * to_x_ * channels_;
+  }
+
   LastFinish FinishFor(int64_t at, int64_t channel) const {
     LastFinish f = finish_;
     if (f.scale != nullptr) f.scale += channel;
@@ -174,7 +191,7 @@ class Conv {
   }
 
   void Pointwise(const Workers* workers, Scratch& scratch) const {
-    const int64_t places = in_y_ * in_x_;
+    const int64_t places = to_y_ * to_x_;
     const bool one = batch_ == 1 || (step_ == places * pixel_ && out_.strides[0] == places * out_.strides[4]);
     const int64_t rows = one ? batch_ * places : places, images = one ? 1 : batch_;
     // Few rows: each panel is read once, with all sums in registers.
@@ -185,7 +202,10 @@ class Conv {
     const int64_t blocks = Ceil(rows, block), wanted = workers != nullptr ? 2 * workers->threads : 1;
     const int64_t panels = Ceil(f_.outs, kColumns);
     const int64_t parts = std::clamp<int64_t>(rows * images >= 8 * tile && blocks * images >= wanted ? 1 : Ceil(wanted, blocks * images), 1, panels);
+    const bool meet = Apart(pixel_) != pixel_ && rows > 2 * tile && f_.outs >= 4 * kColumns;
     ParallelFor(scratch, workers, images * blocks * parts, 1, [&](int64_t begin, int64_t end, Scratch& own) {
+      float* const copy = meet ? own.Take<float>(std::min(block, rows) * Apart(channels_)) : nullptr;
+      int64_t copied = -1;
       GemmCall g;
       g.b = {filters_, DType::kF32, channels_, 1}, g.packed = true;
       float* memory = nullptr;
@@ -203,6 +223,12 @@ class Conv {
         LastBlock b;
         b.m = std::min(block, rows - r), b.n = j1 - j0, b.k = channels_;
         b.x = data_ + n * step_ + r * pixel_, b.x_row = pixel_;
+        if (meet) {
+          for (int64_t p = 0; p < b.m && copied != i / parts; ++p)
+            std::memcpy(copy + p * Apart(channels_), b.x + p * pixel_, static_cast<size_t>(channels_) * sizeof(float));
+          copied = i / parts;
+          b.x = copy, b.x_row = Apart(channels_);
+        }
         b.runs = &run, b.run_count = 1;
         b.w = filters_ + j0 * channels_, b.w_panel = channels_ * kPanel;
         b.out = out_.as<float>() + at, b.out_row = out_.strides[4];
@@ -229,7 +255,8 @@ class Conv {
     const int64_t across = Ceil(to_x_, 4), tiles = batch_ * Ceil(to_y_, 4) * across, most = std::min(tiles, BandTiles());
     const int64_t rows = Ceil(tiles, Ceil(tiles, most)), groups = Ceil(f_.outs, kColumns), deep = std::min(channels_, kChannels);
     // A line of the cache more than there is to hold, so that the 36 elements of a place do not meet in the same sets.
-    const int64_t element = Ceil(rows * channels_, kPanel) * kPanel + kPanel, u_element = deep * kColumns + kPanel,
+    const int64_t v_row = Apart(channels_);
+    const int64_t element = Ceil(rows * v_row, kPanel) * kPanel + kPanel, u_element = deep * kColumns + kPanel,
                   p_element = std::min(rows, kTiles) * kColumns + kPanel;
     // Where there are fewer groups of results than threads, these share tiles, too, and each transforms the group's filters.
     const int64_t slices = std::clamp<int64_t>(Ceil(workers != nullptr ? workers->threads : 1, groups), 1, Ceil(rows, kTiles / 2));
@@ -250,7 +277,7 @@ class Conv {
             in.x = data_ + n * step_ + (y * in_x_ + x) * pixel_, in.x_row = in_x_ * pixel_, in.x_column = pixel_;
             in.y0 = std::max<int64_t>(0, -y), in.y1 = std::min<int64_t>(6, in_y_ - y);
             in.x0 = std::max<int64_t>(0, -x), in.x1 = std::min<int64_t>(6, in_x_ - x);
-            in.channels = channels_, in.v = v + t * channels_, in.element = element;
+            in.channels = channels_, in.v = v + t * v_row, in.element = element;
             isa_.last_winograd_input(in);
           }
         });
@@ -272,7 +299,7 @@ class Conv {
               for (int64_t e = 0; e < kElements; ++e) {
                 LastBlock g;
                 g.m = block, g.n = columns, g.k = c;
-                g.x = v + e * element + b0 * channels_ + c0, g.x_row = channels_;
+                g.x = v + e * element + b0 * v_row + c0, g.x_row = v_row;
                 g.runs = &run, g.run_count = 1;
                 g.w = u + e * u_element, g.w_panel = deep * kPanel;
                 g.out = p + e * p_element, g.out_row = kColumns, g.accumulate = c0 > 0;

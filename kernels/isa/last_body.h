@@ -181,25 +181,45 @@ SLIPWAY_INLINE void LastTileOf(int64_t rows, const LastBlock& g, int64_t i, int6
   if constexpr (R > 1) LastTileOf<V, R - 1>(rows, g, i, j, n, ahead);
 }
 
-void LastBlockOf(const LastBlock& g) {
-  for (int64_t j = 0; j < g.n; j += kWidth) {
-    const int64_t columns = Least(kWidth, g.n - j);
-    // Panels that the next columns read, while the first tiles of these compute.
-    const int64_t panels = j + kWidth < g.n ? Most(1, kWidth / kPanel) : 0;
-    const float* const next = g.w + (j + kWidth) / kPanel * g.w_panel;
-    int64_t tile = 0;
-    for (int64_t i = 0, rows; i < g.m; i += rows, ++tile) {
-      const int64_t left = g.m - i;
-      rows = left <= kLastRows ? left : left < 2 * kLastRows ? (left + 1) / 2 : kLastRows;
+// All rows of the columns from j on; `next` is where the weights begin that are read after these, or null: fetched by the first tiles.
+void LastColumns(const LastBlock& g, int64_t j, const float* next) {
+  const int64_t columns = Least(kWidth, g.n - j);
+  int64_t tile = 0;
+  for (int64_t i = 0, rows; i < g.m; i += rows, ++tile) {
+    const int64_t left = g.m - i;
+    rows = left <= kLastRows ? left : left < 2 * kLastRows ? (left + 1) / 2 : kLastRows;
 #if SLIPWAY_SUM_TILE
-      const float* const ahead = panels > 0 && tile < 4 ? next + tile * (g.k / 4) * kPanel : nullptr;
+    const float* const ahead = next != nullptr && tile < 4 ? next + tile * (g.k / 4) * kPanel : nullptr;
 #else
-      const float* const ahead = tile < panels ? next + tile * g.w_panel : nullptr;
+    const float* const ahead = next != nullptr && tile < Most(1, kWidth / kPanel) ? next + tile * g.w_panel : nullptr;
 #endif
-      if (columns > kLanes)
-        LastTileOf<2>(rows, g, i, j, columns, ahead);
-      else
-        LastTileOf<1>(rows, g, i, j, columns, ahead);
+    if (columns > kLanes)
+      LastTileOf<2>(rows, g, i, j, columns, ahead);
+    else
+      LastTileOf<1>(rows, g, i, j, columns, ahead);
+  }
+}
+
+// What sums go over at once where they are long: so much of a panel stays in the first-level cache while the rows pass. Wider vectors
+// read less for each sum, which the second level gives as well.
+constexpr int64_t kLastDepth = SLIPWAY_ISA_BYTES == 64 ? int64_t{1} << 40 : 384;
+
+void LastBlockOf(const LastBlock& g) {
+  const bool whole = g.k <= 2 * kLastDepth || g.run_count > 1 || g.m <= 2 * kLastRows;
+  const int64_t depth = whole ? Most(g.k, 1) : Even(g.k, kLastDepth, 4);
+  for (int64_t j = 0; j < g.n; j += kWidth) {
+    const float* const columns = j + kWidth < g.n ? g.w + (j + kWidth) / kPanel * g.w_panel : nullptr;
+    if (whole) {
+      LastColumns(g, j, columns);
+      continue;
+    }
+    for (int64_t k0 = 0; k0 < g.k; k0 += depth) {
+      LastBlock part = g;
+      part.k = Least(depth, g.k - k0);
+      part.x += k0, part.w += k0 * kPanel, part.accumulate = g.accumulate || k0 > 0;
+      const bool last = k0 + depth >= g.k;
+      if (!last) part.finish = {};
+      LastColumns(part, j, last ? columns : part.w + j / kPanel * g.w_panel + depth * kPanel);
     }
   }
 }
