@@ -34,7 +34,7 @@ bool Carries(const ir::Node& n) {
   for (std::string_view carrier : {"batch_norm", "max_pool2d", "avg_pool2d", "cat", "slice", "split", "split_with_sizes", "chunk", "narrow", "constant_pad_nd",
                                    "dropout", "_native_batch_norm_legit_no_training"})
     if (name == carrier) return true;
-  return false;
+  return name.find("upsample_") != std::string_view::npos;
 }
 bool IsConvolution(const ir::Node& n) {
   const std::string_view name = n.op().base;
@@ -144,7 +144,7 @@ void ChooseLayouts(const ir::Graph& g, absl::flat_hash_set<const ir::Node*>* las
       for (const ir::Value* v : n->outputs()) made.insert(v);
   for (const ir::Value* v : regions.images()) {
     bool leaves = g.IsOutput(v);
-    for (const ir::Node* user : v->users()) leaves = leaves || (IsConvolution(*user) && !GainOf(*user)) || user->op().base.find("upsample") != std::string_view::npos;
+    for (const ir::Node* user : v->users()) leaves = leaves || (IsConvolution(*user) && !GainOf(*user));
     const bool comes = !made.contains(v) && v->sizes()[1].constant().value_or(kFewChannels + 1) > kFewChannels;
     if (comes || leaves) regions.Gain(v, -kLaying * Elements(v));
   }

@@ -2,10 +2,13 @@
 // with those of the past, then stacked, then stacked with those of all layers: without this each is written three times.
 //
 // A temporary moves if the copy covers all of it and lies dense in the larger one, so that each of its views keeps its sizes and strides and
-// changes its place only. The larger one's other parts are written by copies of the same operator, which do not overlap, or by what has
-// moved there for them.
+// changes its place only; or, for images with channels last, as rows of channels, of which the views' strides become the larger one's.
+// Then all steps that use it must be such as take those strides as they are. The larger one's other parts are written by copies of the
+// same operator, which do not overlap, or by what has moved there for them.
 #include <algorithm>
 #include <iterator>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "planner/fuse.h"
@@ -59,10 +62,12 @@ class Placer {
     for (int i : by_buffer_[p.to])
       for (int k = 0; k < Views(i); ++k)
         if (!gone_[i] && ViewAt(i, k).buffer == p.to && !IsOtherPart(i, k, p, index) && (IsOutput(i, k) || i < copy)) return;
+    if (p.pitch != 0 && !CanBePitched(p, touches, copy)) return;
     for (int i : touches)
       for (int k = 0; k < Views(i); ++k) {
         View& v = ViewAt(i, k);
         if (v.buffer != p.from) continue;
+        if (p.pitch != 0) Pitch(p, &v);
         v.buffer = p.to;
         v.offset = Sum(v.offset, p.offset);
         part_of_[plan_.steps[i].first_view + k] = index;
@@ -73,6 +78,59 @@ class Placer {
     both.erase(std::unique(both.begin(), both.end()), both.end());
     by_buffer_[p.to] = std::move(both);
     by_buffer_[p.from].clear();
+  }
+
+  // A number of the plan that is a constant.
+  std::optional<int64_t> Constant(int32_t e) const {
+    return plan_.exprs[e].op == Expr::kInt ? std::optional(plan_.exprs[e].value) : std::nullopt;
+  }
+  int32_t Number(int64_t value) {
+    plan_.exprs.push_back({.op = Expr::kInt, .value = value});
+    return static_cast<int32_t>(plan_.exprs.size()) - 1;
+  }
+  // The stride of a dim where rows lie `pitch` bytes apart; nullopt where it is no stride of rows or within one.
+  static std::optional<int64_t> Pitched(const Part& p, int64_t stride) {
+    if (stride % p.row == 0) return stride / p.row * p.pitch;
+    return stride < p.row ? std::optional(stride) : std::nullopt;
+  }
+  // Whether the steps that use the temporary take images of any pitch, and all of its views are of rows and what lies within one.
+  bool CanBePitched(const Part& p, const std::vector<int>& touches, int copy) {
+    for (int i : touches) {
+      const Step& s = plan_.steps[i];
+      if (i == copy || gone_[i]) continue;
+      if (s.kind != Step::kKernel) return false;
+      bool known = s.kernel->elementwise;
+      for (std::string_view name : {"conv", "batch_norm", "max_pool", "avg_pool", "adaptive_avg_pool", "resample"}) known = known || s.kernel->name == name;
+      if (!known) return false;
+      for (int k = 0; k < Views(i); ++k) {
+        const View& v = ViewAt(i, k);
+        // What a convolution adds lies as its result does.
+        if (s.kernel->name == "conv" && k >= 2 && k < s.inputs && v.rank >= 3) return false;
+        if (v.buffer != p.from) continue;
+        const auto offset = Constant(v.offset);
+        const int64_t size = kernels::ByteSize(v.dtype);
+        if (!offset || p.row % size != 0) return false;
+        int64_t end = *offset % p.row + size;  // within a row
+        for (int d = 0; d < v.rank; ++d) {
+          const auto extent = Constant(plan_.dims[v.first_dim + d]), stride = Constant(plan_.dims[v.first_dim + v.rank + d]);
+          if (!extent || !stride || *stride < 0) return false;
+          if (*extent < 2 || *stride == 0) continue;
+          if (!Pitched(p, *stride * size)) return false;
+          if (*stride * size % p.row != 0) end += (*extent - 1) * *stride * size;
+        }
+        if (end > p.row) return false;
+      }
+    }
+    return true;
+  }
+  void Pitch(const Part& p, View* v) {
+    const int64_t size = kernels::ByteSize(v->dtype), offset = *Constant(v->offset);
+    v->offset = Number(offset / p.row * p.pitch + offset % p.row);
+    std::vector<int32_t> dims(plan_.dims.begin() + v->first_dim, plan_.dims.begin() + v->first_dim + 2 * v->rank);
+    for (int d = 0; d < v->rank; ++d)
+      if (const auto stride = Pitched(p, *Constant(dims[v->rank + d]) * size)) dims[v->rank + d] = Number(*stride / size);
+    v->first_dim = static_cast<int32_t>(plan_.dims.size());
+    plan_.dims.insert(plan_.dims.end(), dims.begin(), dims.end());
   }
 
   int FindCopy(const Part& p) {

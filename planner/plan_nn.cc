@@ -220,8 +220,11 @@ void Upsample(PlanContext& c) {
     if (sizes[dim] == x.sizes[dim] && (factors[d] == 0 || factors[d] == 1)) continue;
     Dims next = x.sizes;
     next[dim] = sizes[dim];
-    Operand y = c.Temp(way, next);
-    c.Emit("resample", {MoveToLast(x, {dim})}, {MoveToLast(y, {dim})}, way, kernels::ResampleAttributes{mode, align, factors[d]});
+    // Rows lie along the channels where these are last.
+    const bool last = c.builder().IsLast(x);
+    Operand y = last ? c.TempLast(way, next) : c.Temp(way, next);
+    const std::vector<int> order = last ? std::vector<int>{1, dim} : std::vector<int>{dim};
+    c.Emit("resample", {MoveToLast(x, order)}, {MoveToLast(y, order)}, way, kernels::ResampleAttributes{mode, align, factors[d]});
     x = y;
   }
   c.Return(c.Cast(x, c.out_dtype()));

@@ -45,9 +45,11 @@ struct PlannedProgram {
   std::vector<std::string> places;   // by Step::origin: where in the model, or ""
 
   // Copies of whole temporaries into parts of larger tensors, for PlaceParts (fuse.h): a step `copy` made from `origin`, of all of the
-  // temporary `from`, dense, to the bytes of `to` from `offset` (an expression) on, dense too. Those of one origin do not overlap.
+  // temporary `from`, dense, to the bytes of `to` from `offset` (an expression) on: dense too, or, where `pitch` is not 0, rows of `row`
+  // bytes every `pitch` bytes. Those of one origin do not overlap.
   struct Part {
     int from = 0, to = 0, offset = 0, origin = 0;
+    int64_t row = 0, pitch = 0;
   };
   std::vector<Part> parts;
 

@@ -321,10 +321,26 @@ void PlanContext::Copy(const Operand& from, const Operand& to) { Map("copy", {fr
 void PlanContext::CopyPart(const Operand& from, const Operand& to) {
   Copy(from, to);
   const kernels::Buffer& buffer = b_.out().plan.buffers[from.buffer];
-  if (!ok() || from.dtype != to.dtype || buffer.kind != kernels::Buffer::kTemporary || !from.offset.is(0) || !from.is_contiguous() ||
-      !to.is_contiguous() || buffer.bytes != b_.Expr(from.numel() * ir::ByteSize(from.dtype)))
+  if (!ok() || from.dtype != to.dtype || buffer.kind != kernels::Buffer::kTemporary || !from.offset.is(0) ||
+      buffer.bytes != b_.Expr(from.numel() * ir::ByteSize(from.dtype)))
     return;
-  b_.out().parts.push_back({from.buffer, to.buffer, b_.Expr(to.offset), b_.origin});
+  PlannedProgram::Part part{from.buffer, to.buffer, b_.Expr(to.offset), b_.origin};
+  if (!from.is_contiguous() || !to.is_contiguous()) {
+    // Channels of images with channels last: a row for each place.
+    if (!b_.IsLast(from) || !b_.IsLast(to) || from.rank() != to.rank()) return;
+    const int last = from.rank() - 1;
+    const auto row = from.sizes[1].constant(), pitch = to.strides[last].constant();
+    if (!row || !pitch || *row < 1 || *pitch < *row) return;
+    Dim step = *row;
+    for (int k = last; k > 0; --k) {  // the channels are innermost, the batch is outermost
+      const int d = k > 1 ? k : 0;
+      if (!from.sizes[d].constant()) return;
+      if (!from.sizes[d].is(1) && (!KnownEqual(from.strides[d], step) || !KnownEqual(to.strides[d] * *row, step * *pitch))) return;
+      step = step * from.sizes[d];
+    }
+    part.row = *row * ir::ByteSize(from.dtype), part.pitch = *pitch * ir::ByteSize(from.dtype);
+  }
+  b_.out().parts.push_back(part);
 }
 Operand PlanContext::Cast(Operand x, DType dtype) {
   if (x.dtype == dtype) return x;

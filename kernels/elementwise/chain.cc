@@ -145,6 +145,7 @@ class Chain {
            (tile_.rows == 1 || (tile_.columns == columns_ && row_[tensor] == columns_ * size));
   }
   int LoadOf(int source, DType as);
+  bool TakesRowsAsTheyLie(std::span<const ChainOp> chain) const;
   DType TypeOf(int source) const { return source >= 0 ? tensors_[outputs_ + source]->dtype : ops_[~source].result; }
 
   int count_ = 0, outputs_ = 0;  // of tensors: results first
@@ -163,6 +164,7 @@ class Chain {
   Load loads_[kMostLoads];
   Instruction code_[kMostLoads + kMostChainOps];
   int buffers_ = 0, wide_ = 0;
+  bool by_rows_ = false;  // the one operation is called for each row, where it lies
 };
 
 void Chain::Join() {
@@ -194,6 +196,19 @@ void Chain::Cut(int64_t most) {
   for (int d = 0; d + 2 < rank_; ++d) tiles_ *= sizes_[d];
 }
 
+// One operation whose operands and result lie densely along their rows, but not from row to row (parts of channels): rows of some length
+// take less time each than being copied together.
+bool Chain::TakesRowsAsTheyLie(std::span<const ChainOp> chain) const {
+  constexpr int64_t kLeastColumns = 32;
+  if (chain.size() != 1 || chain[0].kernel->row == nullptr || chain[0].output < 0 || tile_.columns < kLeastColumns || tile_.rows == 1) return false;
+  const DType type = ComputeType(chain[0].compute);
+  bool all = chain[0].result == type && chain[0].compute == type;
+  for (int i = 0; i < chain[0].inputs; ++i) all = all && chain[0].in[i] >= 0;
+  bool dense = true;
+  for (int t = 0; t < count_; ++t) all = all && tensors_[t]->dtype == type && column_[t] == ByteSize(type), dense = dense && IsDense(t);
+  return all && !dense;
+}
+
 int Chain::LoadOf(int source, DType as) {
   Load l;
   l.tensor = source >= 0 ? outputs_ + source : -1;
@@ -203,7 +218,7 @@ int Chain::LoadOf(int source, DType as) {
   l.dtype = TypeOf(source);
   l.as = as;
   l.type = ComputeType(as);
-  l.direct = l.dtype == l.type && as == l.type && (l.tensor < 0 || IsDense(l.tensor));
+  l.direct = l.dtype == l.type && as == l.type && (l.tensor < 0 || by_rows_ || IsDense(l.tensor));
   l.buffer = l.direct ? -1 : buffers_++;
   loads_[loads_count_] = l;
   code_[code_count_++] = {true, loads_count_};
@@ -232,6 +247,7 @@ const char* Chain::Make(const Call& c) {
   }
   for (int t = 0; t < count_; ++t) eight |= ByteSize(ComputeType(tensors_[t]->dtype)) == 8;
   Cut(kBufferBytes / (eight ? 8 : 4));
+  by_rows_ = TakesRowsAsTheyLie(c.chain);
   buffers_ = 1;  // `wide_`
   for (const ChainOp& op : c.chain) buffers_ = std::max(buffers_, 2 + op.slot);
   size_t ints = 0, floats = 0;
@@ -254,7 +270,7 @@ const char* Chain::Make(const Call& c) {
       for (int i = 0; i < from.inputs; ++i) op.in[i] = LoadOf(from.in[i], from.compute);
     }
     op.tensor = from.output;
-    op.in_place = from.output >= 0 && IsDense(from.output);
+    op.in_place = from.output >= 0 && (by_rows_ || IsDense(from.output));
     op.buffer = 1 + from.slot;
     op.rounds = op.result != op.type;
     if (ints + from.ints > c.ints.size() || floats + from.floats > c.floats.size()) return kAttributesMalformed;
@@ -317,6 +333,14 @@ const char* Chain::Run(int64_t first, int64_t last, char* scratch) const {
           const void* in[ChainOp::kMostInputs];
           for (int j = 0; j < op.inputs; ++j) in[j] = loaded[op.in[j]];
           char* to = op.rounds ? buffer(wide_) : value;
+          if (by_rows_) {
+            for (int64_t i = 0; i < t.rows; ++i, to += row_[op.tensor]) {
+              if (const char* why = op.row({op.type, in, to, t.columns, ints_.subspan(op.first_int, op.ints), floats_.subspan(op.first_float, op.floats)}))
+                return why;
+              for (int j = 0; j < op.inputs; ++j) in[j] = static_cast<const char*>(in[j]) + row_[loads_[op.in[j]].tensor];
+            }
+            break;
+          }
           if (const char* why = op.row({op.type, in, to, n, ints_.subspan(op.first_int, op.ints),
                                         floats_.subspan(op.first_float, op.floats)}))
             return why;

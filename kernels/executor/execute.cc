@@ -412,8 +412,34 @@ Failure Context::Usable(const Step& s) const {
   return {};
 }
 
-// Whether the bytes from the first to the last that a result reaches are another view's too; an elementwise result may lie
-// exactly where an operand does.
+// Whether tensors are parts of the same rows, one beside the other: channels of an image with channels last, say. Some stride of `a` is the
+// pitch of rows that both step by, and what either has of a row ends before the other begins.
+static bool AreBeside(const Tensor& a, const Tensor& b) {
+  const int64_t begin = reinterpret_cast<int64_t>(a.data);
+  for (int d = 0; d < a.rank; ++d) {
+    const int64_t pitch = a.strides[d] * ByteSize(a.dtype);
+    if (a.sizes[d] < 2 || pitch <= 0) continue;
+    int64_t first[2], last[2];  // bytes of a row
+    bool rows = true;
+    for (int k = 0; k < 2; ++k) {
+      const Tensor& t = k == 0 ? a : b;
+      const int64_t size = ByteSize(t.dtype), at = reinterpret_cast<int64_t>(t.data) - begin;
+      first[k] = (at % pitch + pitch) % pitch, last[k] = first[k] + size;
+      for (int e = 0; e < t.rank && rows; ++e) {
+        const int64_t step = t.strides[e] * size;
+        if (t.sizes[e] < 2 || step % pitch == 0) continue;
+        rows = step > 0 && t.sizes[e] <= pitch / step + 1;
+        if (rows) last[k] += step * (t.sizes[e] - 1);
+      }
+      rows = rows && last[k] <= pitch;
+    }
+    if (rows && (last[0] <= first[1] || last[1] <= first[0])) return true;
+  }
+  return false;
+}
+
+// Whether a result lies where another view of the step does, as far as the bytes from the first to the last of each and their rows tell; an
+// elementwise result may lie exactly where an operand does.
 bool Context::Overlap(const Step& s) const {
   const Plan& p = executable_->plan();
   auto root = [&](int32_t v) { return executable_->root_[p.views[v].buffer]; };
@@ -424,7 +450,7 @@ bool Context::Overlap(const Step& s) const {
       bool same = s.kernel->elementwise && j < s.first_view + s.inputs && a.data == b.data && a.rank == b.rank &&
                   ByteSize(a.dtype) == ByteSize(b.dtype);
       for (int d = 0; same && d < a.rank; ++d) same = a.sizes[d] == b.sizes[d] && a.strides[d] == b.strides[d];
-      if (!same) return true;
+      if (!same && !AreBeside(a, b)) return true;
     }
   return false;
 }
