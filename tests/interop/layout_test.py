@@ -52,6 +52,24 @@ class Ghost(nn.Module):
         return torch.cat((y, self.b(y)), 1)
 
 
+class Joined(nn.Module):
+    """Branches that are joined, of which one is read by the next, one is added to, one is pooled and one resized; behind them a gate of half
+    the image's size."""
+
+    def __init__(self, c):
+        super().__init__()
+        self.a, self.b, self.p = conv(c, 24, 1, act=nn.ReLU), conv(24, 17, 3, act=nn.SiLU), conv(c, 20, 1, act=nn.Hardswish)
+        self.d, self.small, self.gate = conv(24, 24, 3, groups=24), conv(c, 16, 3, 2), conv(c, 122, 1, act=nn.Hardsigmoid)
+
+    def forward(self, x):
+        a = self.a(x)
+        b, p, d = self.b(a), self.p(nn.functional.max_pool2d(x, 3, 1, 1)), self.d(a) + a
+        small = nn.functional.interpolate(self.small(x), size=x.shape[2:], mode="bilinear")
+        wide = torch.cat((a, b, p, d, small, x[:, :21]), 1)
+        gate = nn.functional.interpolate(self.gate(nn.functional.avg_pool2d(x, 2)), size=x.shape[2:], mode="nearest")
+        return torch.cat((wide[:, :30] * gate[:, :30], torch.relu(wide[:, 30:] * gate[:, 30:])), 1) + a.flatten(1).sum(1)[:, None, None, None] / 1000
+
+
 class Branches(nn.Module):
     def __init__(self, c, groups=1):
         super().__init__()
@@ -128,6 +146,7 @@ class Dense(nn.Module):
 
 NETS = {
     "inverted residuals": lambda: [conv(3, 16, 3, 2, act=nn.Hardswish), Residual(conv(16, 40, 1, act=nn.SiLU), conv(40, 40, 5, groups=40, act=nn.SiLU), Squeeze(40), conv(40, 16, 1)), conv(16, 23, 1), conv(23, 23, 3, 2, 23, act=nn.ReLU6)],
+    "joined": lambda: [conv(3, 24, 3, 2, act=nn.ReLU), conv(24, 24, 3, groups=24), Joined(24), conv(122, 24, 3, groups=2), Joined(24)],
     "ghosts": lambda: [conv(3, 16, 3, 2, act=nn.ReLU), Ghost(16, 48), Ghost(48, 26)],
     "groups": lambda: [conv(3, 32, 7, 2, act=nn.ReLU), nn.MaxPool2d(3, 2, 1), Residual(conv(32, 64, 1, act=nn.ReLU), conv(64, 64, 3, groups=16, act=nn.ReLU), conv(64, 32, 1)), conv(32, 48, 3, 2, groups=2), nn.AvgPool2d(2)],
     "branches": lambda: [conv(3, 24, 3, 2, act=nn.ReLU), Branches(24), Branches(24, 24), Branches(24, 4)],
@@ -182,7 +201,7 @@ def test_native(name, batch, tmp_path):
     torch.manual_seed(len(name))
     net = nn.Sequential(*NETS[name]()).eval()
     randomize(net)
-    check(net, torch.randn(batch, 3, 37, 45), tmp_path, merged=name in ("branches", "dense"))
+    check(net, torch.randn(batch, 3, 37, 45), tmp_path, merged=name in ("branches", "dense", "joined"))
 
 
 class Signals(nn.Module):

@@ -417,6 +417,46 @@ TEST(Execute, ResultsHaveMemoryOfTheirOwn) {
             Failure::kData);
 }
 
+// Rows of 16 bytes, three of them: from the first two numbers of each their squares are made, beside them.
+TEST(Execute, ResultsMayLieBesideOperandsInTheSameRows) {
+  auto run = [](int64_t offset, int64_t pitch, int64_t column = 1) {
+    Made m;
+    const int six = m.Int(6);
+    m.plan.inputs = {{"x", Input::kTensor, DType::kF32, {six}, -1}};
+    m.plan.outputs.push_back({DType::kF32, false, {six}});
+    const int x = m.Buf(Buffer::kInput, six, 4), rows = m.Buf(Buffer::kTemporary, m.Int(32), 4), y = m.Buf(Buffer::kOutput, six, 4);
+    auto view = [&](int buffer, int64_t at, int64_t row, int64_t step) {
+      m.plan.views.push_back({buffer, DType::kF32, 2, m.Int(at), static_cast<int>(m.plan.dims.size())});
+      for (int64_t v : {int64_t{3}, int64_t{2}, row, step}) m.plan.dims.push_back(m.Int(v));
+    };
+    view(x, 0, 2, 1), view(rows, 0, 4, 1);
+    m.Kernel("copy", 1, 1, DType::kF32);
+    view(rows, 0, 4, 1), view(rows, offset, pitch, column);
+    m.Kernel("square", 1, 1, DType::kF32);
+    view(rows, offset, pitch, column), view(y, 0, 2, 1);
+    m.Kernel("copy", 1, 1, DType::kF32);
+    std::string why;
+    auto e = Executable::Make(m.plan, &why);
+    EXPECT_TRUE(e) << why;
+    Context c(e);
+    std::vector<float> in = {1, 2, 3, 4, 5, 6};
+    const Tensor input = Of(in, DType::kF32);
+    Result out;
+    const Failure f = c.Run({&input, 1}, out.into());
+    if (!f) {
+      EXPECT_EQ(out.data, (std::vector<float>{1, 4, 9, 16, 25, 36}));
+    }
+    return f.kind;
+  };
+  EXPECT_EQ(run(8, 4), Failure::kNone);
+  EXPECT_EQ(run(24, 8), Failure::kNone);     // every second row
+  EXPECT_EQ(run(4, 4), Failure::kPlan);      // one of them is the operand's
+  EXPECT_EQ(run(12, 4), Failure::kPlan);     // the next row's
+  EXPECT_EQ(run(8, 3), Failure::kPlan);      // other rows
+  EXPECT_EQ(run(8, 4, 2), Failure::kPlan);   // beyond the row
+  EXPECT_EQ(run(8, 1, 4), Failure::kPlan);   // by columns
+}
+
 // A vector that grows: out = -state after x is put behind it.
 Made Grows() {
   Made m;
