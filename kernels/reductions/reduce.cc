@@ -63,9 +63,13 @@ void ForEachResult(const Call& c, int dims, Each each) {
 // order in which each result's numbers come. kMean divides by their count. False where the operands do not lie so.
 template <bool kMean>
 bool SumAcross(const Call& c, int dims) {
-  const Tensor &in = c.in[0], &out = c.out[0];
+  Tensor in = c.in[0], out = c.out[0];
   const int last = out.rank - 1;
   constexpr int64_t kColumns = 64;
+  // Of the dims that stay, the one along memory is taken as the last: channels, where these are last.
+  for (int d = 0; d < last; ++d)
+    if (in.strides[d] == 1 && in.sizes[d] > 1)
+      for (Tensor* t : {&in, &out}) std::swap(t->sizes[d], t->sizes[last]), std::swap(t->strides[d], t->strides[last]);
   if (ComputeType(c.compute) != DType::kF32 || last < 0 || in.strides[last] != 1 || in.sizes[last] < 8 ||
       in.numel() == 0 || in.strides[in.rank - 1] == 1)
     return false;

@@ -53,7 +53,7 @@ class Ghost(nn.Module):
 
 
 class Joined(nn.Module):
-    """Branches that are joined, of which one is read by the next, one is added to, one is pooled and one resized; behind them a gate of half
+    """Branches that are joined, of which one is read by the next, one is added to and summed, one is pooled and one resized; behind them a gate of half
     the image's size."""
 
     def __init__(self, c):
@@ -67,7 +67,7 @@ class Joined(nn.Module):
         small = nn.functional.interpolate(self.small(x), size=x.shape[2:], mode="bilinear")
         wide = torch.cat((a, b, p, d, small, x[:, :21]), 1)
         gate = nn.functional.interpolate(self.gate(nn.functional.avg_pool2d(x, 2)), size=x.shape[2:], mode="nearest")
-        return torch.cat((wide[:, :30] * gate[:, :30], torch.relu(wide[:, 30:] * gate[:, 30:])), 1) + a.flatten(1).sum(1)[:, None, None, None] / 1000
+        return torch.cat((wide[:, :30] * gate[:, :30], torch.relu(wide[:, 30:] * gate[:, 30:])), 1) + a.flatten(1).sum(1)[:, None, None, None] / 1000 + d.sum(3, keepdim=True).mean(1, keepdim=True) / 100
 
 
 class Branches(nn.Module):
