@@ -53,8 +53,8 @@ class Ghost(nn.Module):
 
 
 class Joined(nn.Module):
-    """Branches that are joined, of which one is read by the next, one is added to and summed, one is pooled and one resized; behind them a gate of half
-    the image's size."""
+    """Branches that are joined, of which one is read by the next, one is added to and summed, one is pooled and one resized; behind
+    them a gate of half the image's size."""
 
     def __init__(self, c):
         super().__init__()
