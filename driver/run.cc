@@ -39,13 +39,14 @@ absl::Status WriteOutputs(const std::vector<ir::TensorRef>& outputs, const std::
 // Rows by operator and shapes; each is given once or more.
 class ProfileRows {
  public:
-  void Add(const RunReport::Row& row) {
-    Sum(row, rows_[{row.op, row.shapes}]).shapes = row.shapes;
-    Sum(row, rows_of_ops_[row.op]);
-  }
+  void Add(const RunReport::Row& row) { Sum(row, rows_[{row.op, row.shapes}]).shapes = row.shapes; }
   void MoveTo(RunReport& report) {
-    for (auto& [key, row] : rows_) report.by_shapes.push_back(std::move(row));
-    for (auto& [op, row] : rows_of_ops_) report.profile.push_back(std::move(row));
+    std::map<std::string, RunReport::Row> by_op;
+    for (auto& [key, row] : rows_) {
+      Sum(row, by_op[row.op]);
+      report.by_shapes.push_back(std::move(row));
+    }
+    for (auto& [op, row] : by_op) report.profile.push_back(std::move(row));
     for (auto* rows : {&report.by_shapes, &report.profile})
       std::stable_sort(rows->begin(), rows->end(), [](auto& a, auto& b) { return a.seconds > b.seconds; });
   }
@@ -60,7 +61,6 @@ class ProfileRows {
   }
 
   std::map<std::pair<std::string, std::string>, RunReport::Row> rows_;
-  std::map<std::string, RunReport::Row> rows_of_ops_;
 };
 
 absl::StatusOr<RunReport> RunLibrary(const RunOptions& options) {
@@ -195,7 +195,7 @@ absl::StatusOr<RunReport> Run(const RunOptions& options) {
   ProfileRows rows;
   for (size_t i = 0; i < runner.profile().size(); ++i) {
     const kernels::Work& work = runner.work()[i];
-    rows.Add({runner.planned().origins[runner.plan().steps[i].origin], work.shapes, 1, static_cast<double>(runner.profile()[i]) * 1e-9,
+    rows.Add({runner.planned().origins[runner.plan().steps[i].origin], runner.ShapesOf(static_cast<int32_t>(i)), 1, static_cast<double>(runner.profile()[i]) * 1e-9,
               work.operations, work.bytes, work.most_rows});
   }
   rows.MoveTo(report);

@@ -293,6 +293,17 @@ Value* Graph::AddInput(std::string name, Type type) {
   return v;
 }
 
+Value* AddWeight(Program& p, InputSpec::Kind kind, std::string_view fqn, TensorRef t, std::string value_name) {
+  std::string unique(fqn);
+  for (int k = 1; p.weights.contains(unique); ++k) unique = text::StrCat(fqn, "_", k);
+  Type type = Type::Tensor(t.dtype, Sizes(t.sizes.begin(), t.sizes.end()));
+  type.strides_known = true;
+  type.strides.assign(t.strides.begin(), t.strides.end());
+  p.input_specs.push_back({kind, unique});
+  p.weights.emplace(std::move(unique), std::move(t));
+  return p.graph->AddInput(std::move(value_name), std::move(type));
+}
+
 void Graph::RemoveInput(size_t i) {
   assert(inputs_[i]->users_.empty());
   by_name_.erase(inputs_[i]->name_);

@@ -338,6 +338,9 @@ struct Program {
   Program& operator=(const Program&) = delete;
 };
 
+// Adds `t` to the weights as `fqn`, or as `fqn`_1, _2 ... where that is taken, and as an input of the graph, which it returns.
+Value* AddWeight(Program& p, InputSpec::Kind kind, std::string_view fqn, TensorRef t, std::string value_name);
+
 // Several programs by name over shared storages, plus extra files.
 struct Archive {
   std::vector<std::unique_ptr<Program>> programs;

@@ -30,34 +30,37 @@ constexpr std::chrono::microseconds kLook{500};  // for work, before sleeping
 
 }  // namespace
 
-// The ticket is what threads take tasks by: which loop (24 bits), how many tasks it has, how many are taken (20 bits each).
-// Taking one is a compare-and-swap of the whole, so that a thread that comes late takes none of another loop; the one that took
-// one may look at the loop's function, since the loop does not end before its tasks have.
+// The ticket is what threads take tasks by: how many the loop has, how many are taken from its front and from its back, and the loop's
+// number (16 bits each). Taking one is a compare-and-swap of the whole, and the loop's function is read by the one that took a task, since
+// the loop does not end before its tasks have. The calling thread takes tasks from the front and the others from the back: with two
+// threads, the halves of an image stay in the caches of the threads that made them.
 struct ThreadPool::State {
-  static constexpr int kBits = 20;
-  static constexpr uint64_t kMask = (uint64_t{1} << kBits) - 1;
+  static constexpr uint64_t kMask = 0xffff;
+  static constexpr int kFront = 0, kBack = 16, kTasks = 32, kLoop = 48;
 
   std::mutex busy;
-  std::atomic<uint64_t> ticket{0};
-  std::atomic<uint32_t> loops{0};  // what sleepers wait on
-  std::atomic<int64_t> done{0};
+  // What the threads look at while they wait, together.
+  alignas(64) std::atomic<uint32_t> loops{0};  // what sleepers wait on
   std::atomic<bool> stop{false};
+  std::atomic<uint64_t> ticket{0};
   void (*task)(void*, int64_t) = nullptr;
   void* context = nullptr;
+  alignas(64) std::atomic<int64_t> done{0};
   std::exception_ptr thrown;  // the first
   std::mutex thrown_mutex;
   std::vector<std::thread> threads;
   pid_t pid = 0;  // a fork's child has none of the threads
 
   // Works on the loop at hand until its tasks are taken.
-  void Work() {
+  void Work(bool caller) {
     uint64_t t = ticket.load(std::memory_order_acquire);
     for (;;) {
-      const uint64_t taken = t & kMask, tasks = t >> kBits & kMask;
-      if (taken >= tasks) return;
-      if (!ticket.compare_exchange_weak(t, t + 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+      const uint64_t front = t >> kFront & kMask, back = t >> kBack & kMask, tasks = t >> kTasks & kMask;
+      if (front + back >= tasks) return;
+      if (!ticket.compare_exchange_weak(t, t + (uint64_t{1} << (caller ? kFront : kBack)), std::memory_order_acq_rel, std::memory_order_acquire))
+        continue;
       try {
-        task(context, static_cast<int64_t>(taken));
+        task(context, static_cast<int64_t>(caller ? front : tasks - 1 - back));
       } catch (...) {
         std::lock_guard lock(thrown_mutex);
         if (!thrown) thrown = std::current_exception();
@@ -70,7 +73,7 @@ struct ThreadPool::State {
   void Live() {
     uint32_t seen = 0;
     while (!stop.load(std::memory_order_acquire)) {
-      Work();
+      Work(false);
       auto changed = [&] { return loops.load(std::memory_order_acquire) != seen || stop.load(std::memory_order_acquire); };
       const auto end = std::chrono::steady_clock::now() + kLook;
       do {
@@ -90,10 +93,10 @@ struct ThreadPool::State {
     task = f, context = c;
     done.store(0, std::memory_order_relaxed);
     const uint32_t loop = loops.load(std::memory_order_relaxed) + 1;
-    ticket.store(uint64_t{loop} << 2 * kBits | static_cast<uint64_t>(tasks) << kBits, std::memory_order_release);
+    ticket.store(uint64_t{loop} << kLoop | static_cast<uint64_t>(tasks) << kTasks, std::memory_order_release);
     loops.store(loop, std::memory_order_release);
     loops.notify_all();
-    Work();
+    Work(true);
     for (int i = 0; done.load(std::memory_order_acquire) != tasks; ++i) {
       if (i < 1000)
         Pause();

@@ -85,6 +85,9 @@ struct Kernel {
   // may have no memory; all have elements. False where the operands do not agree.
   bool (*product)(const Call& c, int64_t rows, Product* p) = nullptr;
   int8_t ints = 0, reals = 0;  // numbers that its attributes are, all of them
+  // Reads and writes images with channels last at their own speed where places lie further apart than their channels are long. Elementwise
+  // kernels do, too.
+  bool pitched = false;
 };
 
 constexpr const char* kAttributesMalformed = "the attributes are not those of the kernel";

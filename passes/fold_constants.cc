@@ -29,6 +29,12 @@ std::optional<uint64_t> StaticBytes(const ir::Type& t) {
   return bytes;
 }
 
+// Of a contiguous tensor that was computed.
+std::string_view BytesOf(const ir::TensorRef& t) {
+  const absl::Span<const uint8_t> bytes = ir::MappedBytes(*t.storage).subspan(static_cast<size_t>(t.offset), static_cast<size_t>(t.nbytes()));
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 class Folder {
  public:
   Folder(ir::Program& p, ir::Evaluator& evaluator, const FoldLimits& limits)
@@ -52,7 +58,7 @@ class Folder {
   // A constant result that something else uses.
   struct Root {
     Value* value;
-    std::optional<ir::TensorRef> tensor;  // as computed; none: it cannot be
+    std::optional<ir::TensorRef> tensor;  // as computed, contiguous; none: it cannot be
     bool uniform = false;                 // all elements are the same bits
     bool taken = true;
     uint64_t cost() const { return uniform ? 0 : static_cast<uint64_t>(tensor->nbytes()); }
@@ -68,7 +74,7 @@ class Folder {
   absl::flat_hash_set<const ir::Node*> constant_;
   std::vector<Root> roots_;
   uint64_t weight_bytes_ = 0;  // of the program
-  std::map<std::tuple<ir::DType, std::vector<int64_t>, std::string>, Value*> made_;
+  std::map<std::tuple<ir::DType, std::vector<int64_t>, std::string_view>, Value*> made_;  // by the bytes of roots
 
   // Weights that no output updates.
   void FindLeaves() {
@@ -186,11 +192,16 @@ class Folder {
       return Compute(roots.subspan(roots.size() / 2));
     }
     for (size_t i = 0; i < roots.size(); ++i) {
-      auto bytes = ir::ReadDense((*tensors)[i], limits_.held_bytes);
-      if (!bytes.ok()) continue;
-      roots[i].tensor = std::move((*tensors)[i]);
+      ir::TensorRef& t = (*tensors)[i];
+      if (!t.is_contiguous() || !std::holds_alternative<io::Bytes>(t.storage->bytes)) {
+        auto bytes = ir::ReadDense(t, limits_.held_bytes);
+        if (!bytes.ok()) continue;
+        t = ir::OwnedTensor(t.dtype, t.sizes, *std::move(bytes));
+      }
+      roots[i].tensor = std::move(t);
+      const std::string_view bytes = BytesOf(*roots[i].tensor);
       const size_t size = static_cast<size_t>(ir::ByteSize(roots[i].value->dtype()));
-      roots[i].uniform = !bytes->empty() && std::memcmp(bytes->data(), bytes->data() + size, bytes->size() - size) == 0;
+      roots[i].uniform = !bytes.empty() && std::memcmp(bytes.data(), bytes.data() + size, bytes.size() - size) == 0;
     }
   }
 
@@ -256,7 +267,7 @@ class Folder {
   }
 
   // The number that fills a tensor.
-  static ir::Arg Element(ir::DType dtype, const std::string& bytes) {
+  static ir::Arg Element(ir::DType dtype, std::string_view bytes) {
     auto as = [&]<typename T>() {
       T x;
       std::memcpy(&x, bytes.data(), sizeof x);
@@ -289,11 +300,10 @@ class Folder {
   }
 
   absl::Status Replace(const Root& r) {
-    auto bytes = ir::ReadDense(*r.tensor);
-    if (!bytes.ok()) return bytes.status();
+    const std::string_view bytes = BytesOf(*r.tensor);
     const ir::DType dtype = r.value->dtype();
     Value* now = nullptr;
-    ir::Arg element = r.uniform ? Element(dtype, *bytes) : ir::Arg();
+    ir::Arg element = r.uniform ? Element(dtype, bytes) : ir::Arg();
     if (!element.is_none()) {
       ir::Node* before = r.value->producer();
       ir::Builder b(g_, before, before->source());
@@ -303,16 +313,10 @@ class Folder {
       g_.Rename(r.value, g_.UniqueName(name));
       g_.Rename(now, std::move(name));
     } else {
-      auto [it, fresh] = made_.try_emplace({dtype, r.tensor->sizes, *bytes});
+      auto [it, fresh] = made_.try_emplace({dtype, r.tensor->sizes, bytes});
       if (fresh) {
-        std::string name = text::StrCat("folded_", r.value->name());
-        for (int k = 1; p_.weights.contains(name); ++k) name = text::StrCat("folded_", r.value->name(), "_", k);
-        ir::Type type = ir::Type::Tensor(dtype, ir::Sizes(r.tensor->sizes.begin(), r.tensor->sizes.end()));
-        type.strides_known = true;
-        type.strides.assign(r.tensor->strides.begin(), r.tensor->strides.end());
-        it->second = g_.AddInput(text::StrCat("c_", name), std::move(type));
-        p_.input_specs.push_back({ir::InputSpec::kTensorConstant, name});
-        p_.weights.emplace(name, *r.tensor);
+        const std::string name = text::StrCat("folded_", r.value->name());
+        it->second = ir::AddWeight(p_, ir::InputSpec::kTensorConstant, name, *r.tensor, text::StrCat("c_", name));
       }
       now = it->second;
     }

@@ -234,19 +234,10 @@ class Merger {
     return absl::OkStatus();
   }
 
-  // A weight of the program, as an input.
-  Value* AddWeight(std::string name, std::vector<int64_t> sizes, std::vector<float> floats) {
+  Value* AddWeight(const std::string& name, std::vector<int64_t> sizes, std::vector<float> floats) {
     std::string bytes(reinterpret_cast<const char*>(floats.data()), floats.size() * sizeof(float));
-    std::string unique = name;
-    for (int k = 1; p_.weights.contains(unique); ++k) unique = text::StrCat(name, "_", k);
-    ir::Type type = ir::Type::Tensor(DType::kFloat32, ir::Sizes(sizes.begin(), sizes.end()));
     ir::TensorRef t = ir::OwnedTensor(DType::kFloat32, std::move(sizes), std::move(bytes));
-    type.strides_known = true;
-    type.strides.assign(t.strides.begin(), t.strides.end());
-    Value* v = g_.AddInput(g_.UniqueName(text::StrCat("c_", unique)), std::move(type));
-    p_.input_specs.push_back({ir::InputSpec::kTensorConstant, unique});
-    p_.weights.emplace(unique, std::move(t));
-    return v;
+    return ir::AddWeight(p_, ir::InputSpec::kTensorConstant, name, std::move(t), text::StrCat("c_", name));
   }
 
   // The bias of a convolution with this weight; none where it would add nothing.

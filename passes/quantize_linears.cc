@@ -71,18 +71,7 @@ class Rewriter {
  private:
   // A new buffer of the program.
   Value* Stored(std::string_view what, const ir::TensorRef& t) {
-    ir::Type type = ir::Type::Tensor(t.dtype, ir::Sizes(t.sizes.begin(), t.sizes.end()));
-    const std::vector<int64_t> strides = ir::ContiguousStrides(t.sizes);
-    type.strides = ir::Sizes(strides.begin(), strides.end());
-    type.strides_known = true;
-    const std::string fqn = text::StrCat(layer_.weight, "_", what);
-    Value* v = p_.graph->AddInput(text::StrCat(layer_.value->name(), "_", what), std::move(type));
-    ir::InputSpec spec;
-    spec.kind = ir::InputSpec::kBuffer;
-    spec.target = fqn;
-    p_.input_specs.push_back(std::move(spec));
-    p_.weights[fqn] = t;
-    return v;
+    return ir::AddWeight(p_, ir::InputSpec::kBuffer, text::StrCat(layer_.weight, "_", what), t, text::StrCat(layer_.value->name(), "_", what));
   }
 
   Value* Product(Builder& b, const LinearUse& use) {

@@ -185,16 +185,7 @@ class Splitter {
     ir::TensorRef t = p_.weights.find(spec.target)->second;
     t.offset += begin * t.strides[0] * ir::ByteSize(t.dtype);
     t.sizes[0] = end - begin;
-    const std::string name = text::StrCat(spec.target, ".", part);
-    std::string unique = name;
-    for (int k = 1; p_.weights.contains(unique); ++k) unique = text::StrCat(name, "_", k);
-    ir::Type type = ir::Type::Tensor(t.dtype, ir::Sizes(t.sizes.begin(), t.sizes.end()));
-    type.strides_known = true;
-    type.strides.assign(t.strides.begin(), t.strides.end());
-    Value* v = g_.AddInput(g_.UniqueName(text::StrCat(of->name(), "_", part)), std::move(type));
-    p_.input_specs.push_back({spec.kind, unique});
-    p_.weights.emplace(unique, std::move(t));
-    return v;
+    return ir::AddWeight(p_, spec.kind, text::StrCat(spec.target, ".", part), std::move(t), text::StrCat(of->name(), "_", part));
   }
 
   absl::Status Split(Node* layer, const Cut& cut) {

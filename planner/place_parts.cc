@@ -98,10 +98,7 @@ class Placer {
     for (int i : touches) {
       const Step& s = plan_.steps[i];
       if (i == copy || gone_[i]) continue;
-      if (s.kind != Step::kKernel) return false;
-      bool known = s.kernel->elementwise;
-      for (std::string_view name : {"conv", "batch_norm", "max_pool", "avg_pool", "adaptive_avg_pool", "resample"}) known = known || s.kernel->name == name;
-      if (!known) return false;
+      if (s.kind != Step::kKernel || (!s.kernel->elementwise && !s.kernel->pitched)) return false;
       for (int k = 0; k < Views(i); ++k) {
         const View& v = ViewAt(i, k);
         // What a convolution adds lies as its result does.

@@ -312,7 +312,7 @@ void slipway_model_profile_work(slipway_model* m, void (*row)(void*, const slipw
   Guard([&] {
     for (const Model::Row& r : m->model->ProfileRows(true)) {
       const slipway_model_work work{sizeof work,         r.op.c_str(), r.steps,          r.seconds,
-                                    r.work.operations, r.work.bytes, r.work.most_rows, r.work.shapes.c_str()};
+                                    r.work.operations, r.work.bytes, r.work.most_rows, r.shapes.c_str()};
       row(user, &work);
     }
     return 0;

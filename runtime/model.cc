@@ -104,6 +104,7 @@ std::unique_ptr<Model> Model::Open(ModelOptions options, std::string* why) {
   model->nanoseconds_.resize(model->about_.plan.steps.size());
   model->counts_.resize(model->about_.plan.steps.size());
   model->work_.resize(model->about_.plan.steps.size());
+  model->shapes_.resize(model->about_.plan.steps.size());
   return model;
 }
 
@@ -157,7 +158,7 @@ void Model::Return(Runner runner) {
       const kernels::Work& work = runner.context->work()[i];
       work_[i].operations += work.operations, work_[i].bytes += work.bytes;
       work_[i].most_rows = std::max(work_[i].most_rows, work.most_rows);
-      if (!work.shapes.empty()) work_[i].shapes = work.shapes;
+      if (times[i] > 0) shapes_[i] = runner.context->ShapesOf(static_cast<int32_t>(i));
     }
     TakeMemory(*runner.context, &temporaries_, &working_);
     return;
@@ -288,10 +289,10 @@ std::vector<Model::Row> Model::ProfileRows(bool by_shapes) {
   for (size_t i = 0; i < nanoseconds_.size(); ++i) {
     if (counts_[i] == 0) continue;
     const std::string& op = about_.origins[plan().steps[i].origin].op;
-    const std::string shapes = by_shapes ? work_[i].shapes : "";
+    const std::string shapes = by_shapes ? shapes_[i] : "";
     Row& row = rows[{op, shapes}];
     row.op = op;
-    row.work.shapes = shapes;
+    row.shapes = shapes;
     row.steps += counts_[i];
     row.seconds += static_cast<double>(nanoseconds_[i]) * 1e-9;
     row.work.operations += work_[i].operations, row.work.bytes += work_[i].bytes;

@@ -69,6 +69,7 @@ class Model {
   void Profile(bool on);
   struct Row {
     std::string op;
+    std::string shapes;  // as of kernels::Context::ShapesOf()
     int64_t steps = 0;
     double seconds = 0;
     kernels::Work work;
@@ -126,6 +127,7 @@ class Model {
   bool profile_ = false;
   std::vector<int64_t> nanoseconds_, counts_;  // by step, of runs that are over
   std::vector<kernels::Work> work_;
+  std::vector<std::string> shapes_;  // of the last run of each step
   uint64_t temporaries_ = 0, working_ = 0;  // of the latest run that was timed
 };
 

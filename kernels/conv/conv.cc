@@ -416,12 +416,13 @@ bool TransposedProduct(const Call& c, const ConvAttributes<>& a, int64_t, Produc
 
 constexpr Kernel kKernels[] = {
     With<FusedConvAttributes<>, Conv>(
-        {.name = "conv", .inputs = 2, .packed = {Packable::kNever, Packable::kFilters}, .counts_scratch = true, .product = ProductOfCall<FusedConvAttributes<>, ConvProduct>}),
+        {.name = "conv", .inputs = 2, .packed = {Packable::kNever, Packable::kFilters}, .counts_scratch = true,
+         .product = ProductOfCall<FusedConvAttributes<>, ConvProduct>, .pitched = true}),
     With<ConvAttributes<>, ConvTransposed>({.name = "conv_transposed",
                                             .inputs = 2,
                                             .counts_scratch = true,
                                             .product = ProductOfCall<ConvAttributes<>, TransposedProduct>}),
-    With<BatchNormAttributes, BatchNorm>({.name = "batch_norm", .inputs = 3, .counts_scratch = true}),
+    With<BatchNormAttributes, BatchNorm>({.name = "batch_norm", .inputs = 3, .counts_scratch = true, .pitched = true}),
 };
 
 }  // namespace

@@ -19,6 +19,12 @@ constexpr int64_t kColumns = 32;            // taken at once: whole panels
 // Floats from one row of a copy to the next: rows that lie a multiple of half a page apart would meet in the same sets of the cache.
 int64_t Apart(int64_t row) { return row % 512 == 0 ? row + kPanel : row; }
 
+// Copies the channels of places that lie from_pitch floats apart to places that lie to_pitch apart.
+void CopyPlaces(const float* from, int64_t from_pitch, int64_t places, int64_t channels, float* to, int64_t to_pitch) {
+  if (from_pitch == channels && to_pitch == channels) channels *= places, places = 1;
+  for (int64_t i = 0; i < places; ++i) std::memcpy(to + i * to_pitch, from + i * from_pitch, static_cast<size_t>(channels) * sizeof(float));
+}
+
 int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // The taps of a row of results: `rows` of them from tap `skip` on, the first at row `from` of the image. Those above the image and below it
@@ -151,12 +157,10 @@ class Conv {
   // What a strided pointwise convolution reads, as the image of one that is not.
   void Sample(Scratch& scratch) {
     float* const to = scratch.Take<float>(batch_ * to_y_ * to_x_ * channels_);
-    float* at = to;
     if (!scratch.counting())
       for (int64_t n = 0; n < batch_; ++n)
         for (int64_t y = 0; y < to_y_; ++y)
-          for (int64_t i = 0; i < to_x_; ++i, at += channels_)
-            std::memcpy(at, data_ + n * step_ + (y * s_.stride[1] * in_x_ + i * s_.stride[2]) * pixel_, static_cast<size_t>(channels_) * sizeof(float));
+          CopyPlaces(data_ + n * step_ + y * s_.stride[1] * in_x_ * pixel_, s_.stride[2] * pixel_, to_x_, channels_, to + (n * to_y_ + y) * to_x_ * channels_, channels_);
     data_ = to, pixel_ = channels_, step_ = to_y_ * to_x_ * channels_;
   }
 
@@ -224,8 +228,7 @@ class Conv {
         b.m = std::min(block, rows - r), b.n = j1 - j0, b.k = channels_;
         b.x = data_ + n * step_ + r * pixel_, b.x_row = pixel_;
         if (meet) {
-          for (int64_t p = 0; p < b.m && copied != i / parts; ++p)
-            std::memcpy(copy + p * Apart(channels_), b.x + p * pixel_, static_cast<size_t>(channels_) * sizeof(float));
+          if (copied != i / parts) CopyPlaces(b.x, pixel_, b.m, channels_, copy, Apart(channels_));
           copied = i / parts;
           b.x = copy, b.x_row = Apart(channels_);
         }
@@ -404,10 +407,7 @@ class Conv {
       }
       const float* from = data_ + n * step_ + (y * in_x_ + first) * pixel_;
       std::fill_n(to, left * channels_, 0.0f);
-      if (pixel_ == channels_)
-        std::memcpy(to + left * channels_, from, static_cast<size_t>(count * channels_) * sizeof(float));
-      else
-        for (int64_t i = 0; i < count; ++i) std::memcpy(to + (left + i) * channels_, from + i * pixel_, static_cast<size_t>(channels_) * sizeof(float));
+      CopyPlaces(from, pixel_, count, channels_, to + left * channels_, channels_);
       std::fill_n(to + (left + count) * channels_, (wide - left - count) * channels_, 0.0f);
     }
   }

@@ -228,10 +228,10 @@ const char* MaxUnpool(const Call& c, const NoAttributes&) {
 }
 
 constexpr Kernel kKernels[] = {
-    With<MaxPoolAttributes, MaxPool>({.name = "max_pool", .counts_scratch = true}),
-    With<AveragePoolAttributes<>, AveragePool>({.name = "avg_pool", .counts_scratch = true}),
+    With<MaxPoolAttributes, MaxPool>({.name = "max_pool", .counts_scratch = true, .pitched = true}),
+    With<AveragePoolAttributes<>, AveragePool>({.name = "avg_pool", .counts_scratch = true, .pitched = true}),
     With<NoAttributes, AdaptiveMaxPool>({"adaptive_max_pool"}),
-    With<NoAttributes, AdaptiveAveragePool>({.name = "adaptive_avg_pool", .counts_scratch = true}),
+    With<NoAttributes, AdaptiveAveragePool>({.name = "adaptive_avg_pool", .counts_scratch = true, .pitched = true}),
     With<NoAttributes, MaxUnpool>({"max_unpool"}),
 };
 

@@ -356,7 +356,7 @@ const char* GridSample(const Call& c, const GridSampleAttributes& a) {
   });
 }
 
-constexpr Kernel kKernels[] = {With<ResampleAttributes, Resample>({"resample"}),
+constexpr Kernel kKernels[] = {With<ResampleAttributes, Resample>({.name = "resample", .pitched = true}),
                                With<GridSampleAttributes, GridSample>({.name = "grid_sample", .inputs = 2})};
 
 }  // namespace

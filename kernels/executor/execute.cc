@@ -38,6 +38,32 @@ Number Read(const void* data, DType dtype, bool real) {
 // Where elements of dense tensors of no elements are said to be.
 alignas(kAlignment) char nowhere[kAlignment];
 
+// Whether tensors are parts of the same rows, one beside the other: channels of an image with channels last, say. Some stride of `a` is the
+// pitch of rows that both step by, and what either has of a row ends before the other begins.
+bool AreBeside(const Tensor& a, const Tensor& b) {
+  const int64_t begin = reinterpret_cast<int64_t>(a.data);
+  for (int d = 0; d < a.rank; ++d) {
+    const int64_t pitch = a.strides[d] * ByteSize(a.dtype);
+    if (a.sizes[d] < 2 || pitch <= 0) continue;
+    int64_t first[2], last[2];  // bytes of a row
+    bool rows = true;
+    for (int k = 0; k < 2; ++k) {
+      const Tensor& t = k == 0 ? a : b;
+      const int64_t size = ByteSize(t.dtype), at = reinterpret_cast<int64_t>(t.data) - begin;
+      first[k] = (at % pitch + pitch) % pitch, last[k] = first[k] + size;
+      for (int e = 0; e < t.rank && rows; ++e) {
+        const int64_t step = t.strides[e] * size;
+        if (t.sizes[e] < 2 || step % pitch == 0) continue;
+        rows = step > 0 && t.sizes[e] <= pitch / step + 1;
+        if (rows) last[k] += step * (t.sizes[e] - 1);
+      }
+      rows = rows && last[k] <= pitch;
+    }
+    if (rows && (last[0] <= first[1] || last[1] <= first[0])) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 void Context::Free::operator()(void* p) const {
@@ -412,32 +438,6 @@ Failure Context::Usable(const Step& s) const {
   return {};
 }
 
-// Whether tensors are parts of the same rows, one beside the other: channels of an image with channels last, say. Some stride of `a` is the
-// pitch of rows that both step by, and what either has of a row ends before the other begins.
-static bool AreBeside(const Tensor& a, const Tensor& b) {
-  const int64_t begin = reinterpret_cast<int64_t>(a.data);
-  for (int d = 0; d < a.rank; ++d) {
-    const int64_t pitch = a.strides[d] * ByteSize(a.dtype);
-    if (a.sizes[d] < 2 || pitch <= 0) continue;
-    int64_t first[2], last[2];  // bytes of a row
-    bool rows = true;
-    for (int k = 0; k < 2; ++k) {
-      const Tensor& t = k == 0 ? a : b;
-      const int64_t size = ByteSize(t.dtype), at = reinterpret_cast<int64_t>(t.data) - begin;
-      first[k] = (at % pitch + pitch) % pitch, last[k] = first[k] + size;
-      for (int e = 0; e < t.rank && rows; ++e) {
-        const int64_t step = t.strides[e] * size;
-        if (t.sizes[e] < 2 || step % pitch == 0) continue;
-        rows = step > 0 && t.sizes[e] <= pitch / step + 1;
-        if (rows) last[k] += step * (t.sizes[e] - 1);
-      }
-      rows = rows && last[k] <= pitch;
-    }
-    if (rows && (last[0] <= first[1] || last[1] <= first[0])) return true;
-  }
-  return false;
-}
-
 // Whether a result lies where another view of the step does, as far as the bytes from the first to the last of each and their rows tell; an
 // elementwise result may lie exactly where an operand does.
 bool Context::Overlap(const Step& s) const {
@@ -486,23 +486,13 @@ Failure Context::RunKernel(const Step& s) {
                   std::span(p.ops).subspan(static_cast<size_t>(s.ops > 0 ? s.first_op : 0), static_cast<size_t>(s.ops)),
                   &scratch_, s.kernel->user};
   if (const char* why = s.kernel->run(call)) return Fail(Failure::kData, why);
-  if (options_.profile) CountWork(s, call);
+  if (options_.profile && s.kernel->product != nullptr) CountWork(s, call);
   return {};
 }
 
-// What a call that went well did.
+// Counts the products of a call that went well.
 void Context::CountWork(const Step& s, const Call& call) {
   Work& work = work_[&s - executable_->plan().steps.data()];
-  work.shapes.clear();
-  const auto name = [&](const Tensor& t) {
-    if (!work.shapes.empty()) work.shapes += ' ';
-    for (int d = 0; d < t.rank; ++d) (work.shapes += d == 0 ? "" : "x") += std::to_string(t.sizes[d]);
-    if (t.rank == 0) work.shapes += '1';
-  };
-  for (const Tensor& t : call.in) name(t);
-  work.shapes += work.shapes.empty() ? "->" : " ->";
-  for (const Tensor& t : call.out) name(t);
-  if (s.kernel->product == nullptr) return;
   Product p;
   const auto empty = [](const Tensor& t) { return t.numel() == 0; };
   if (std::any_of(call.in.begin(), call.in.end(), empty) || std::any_of(call.out.begin(), call.out.end(), empty) ||
@@ -510,6 +500,20 @@ void Context::CountWork(const Step& s, const Call& call) {
     return;
   work.operations += p.operations, work.bytes += p.bytes * p.reads;
   work.most_rows = std::max(work.most_rows, p.m.value);
+}
+
+std::string Context::ShapesOf(int32_t step) const {
+  const Step& s = executable_->plan().steps[step];
+  if (s.kind != Step::kKernel || nanoseconds_.empty() || nanoseconds_[step] == 0) return "";
+  std::string shapes;
+  for (int32_t k = 0; k < s.inputs + s.outputs; ++k) {
+    const Tensor& t = tensors_[s.first_view + k];
+    if (k > 0) shapes += ' ';
+    if (k == s.inputs) shapes += "-> ";
+    for (int d = 0; d < t.rank; ++d) (shapes += d == 0 ? "" : "x") += std::to_string(t.sizes[d]);
+    if (t.rank == 0) shapes += '1';
+  }
+  return shapes;
 }
 
 Failure Context::Steps() {

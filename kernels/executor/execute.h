@@ -95,12 +95,11 @@ struct RunOptions {
 // each result, as soon as its sizes are known.
 using AllocateOutput = std::function<void*(int32_t slot, const Tensor& shape)>;
 
-// What a profiled step did: its products of matrices (kernels/products/product.h), and the sizes of its operands.
+// What a profiled step did, where it is products of matrices (kernels/products/product.h).
 struct Work {
   double operations = 0;  // multiplications and additions
   double bytes = 0;       // of right matrices, once a product
   int64_t most_rows = 0;  // of the left matrix
-  std::string shapes;     // of operands and results in the last run: 1x3x224x224 64x3x7x7 -> 1x64x112x112; "" but for kernels
 };
 
 // Not thread-safe: one per concurrent run.
@@ -119,6 +118,8 @@ class Context {
   // Nanoseconds in each step so far, where options.profile asks for it.
   std::span<const int64_t> profile() const { return nanoseconds_; }
   std::span<const Work> work() const { return work_; }
+  // Of a profiled kernel's operands and results, as it last ran: "1x3x224x224 64x3x7x7 -> 1x64x112x112"; "" where none ran.
+  std::string ShapesOf(int32_t step) const;
   // Bytes of temporaries now held, with the scratch memory of kernels that lies among them.
   uint64_t memory() const;
   // What temporaries alone would take, of the sizes that are bound.
