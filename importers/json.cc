@@ -118,7 +118,10 @@ class Builder {
     if (auto error = parser.iterate(text_).get(document); error) return Failed(error, nullptr);
     ondemand::value value;
     if (auto error = document.get_value().get(value); error) {
-      return absl::InvalidArgumentError("JSON: the text is not an object or an array");
+      // simdjson 3.2 and later look at both ends of the text first.
+      return absl::InvalidArgumentError(error == simdjson::INCOMPLETE_ARRAY_OR_OBJECT
+                                            ? "JSON: the object or array does not end where the text does: it is cut, or there is text behind it"
+                                            : "JSON: the text is not an object or an array");
     }
     if (absl::Status status = Build(value, 0, root); !status.ok()) return status;
     // Past the end there is no location to give.
