@@ -27,6 +27,34 @@ void CopyPlaces(const float* from, int64_t from_pitch, int64_t places, int64_t c
 
 int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// How blocks of rows and parts of the columns are shared out.
+struct Shares {
+  int64_t blocks = 1, parts = 1;  // of each image; of the columns
+  bool columns_first = false;     // tasks go through all blocks for a part of the columns, which is one thread's
+  int64_t begin(int64_t block, int64_t rows) const { return rows * block / blocks; }
+  // The block (of all images) and the part that a task is.
+  int64_t BlockOf(int64_t task, int64_t images) const { return columns_first ? task % (images * blocks) : task / parts; }
+  int64_t PartOf(int64_t task, int64_t images) const { return columns_first ? task / (images * blocks) : task % parts; }
+};
+// Of `images` of `rows` rows each and `panels` of columns: at least so many blocks, which have `least` rows or more where threads share them,
+// as many as let each thread have the same; or columns in parts, where they are heavier than the rows are and where rows do not divide.
+Shares Share(const Workers* workers, int64_t images, int64_t rows, int64_t panels, int64_t blocks, int64_t least, bool heavy_columns) {
+  Shares s{.blocks = blocks};
+  const int64_t threads = workers != nullptr ? workers->threads : 1, wanted = 2 * threads;
+  if (threads < 2 || images * blocks >= 4 * wanted) return s;
+  const auto even = [&](int64_t n, int64_t shares) { return Ceil(n, shares) * shares * 16 <= n * 17; };
+  s.columns_first = panels >= threads && (heavy_columns || (!even(images * rows, threads) && even(panels, threads)));
+  if (s.columns_first) {
+    s.parts = threads;
+    return s;
+  }
+  const int64_t most = std::max(blocks, rows / least);
+  for (int64_t b = blocks; b <= most && images * s.blocks % wanted != 0; ++b) s.blocks = b;
+  if (images * s.blocks % wanted != 0) s.blocks = std::min(most, Ceil(Ceil(images * blocks, wanted) * wanted, images));
+  if (images * s.blocks < wanted) s.parts = std::clamp<int64_t>(Ceil(wanted, images * s.blocks), 1, panels);
+  return s;
+}
+
 // The taps of a row of results: `rows` of them from tap `skip` on, the first at row `from` of the image. Those above the image and below it
 // do not count.
 struct RowTaps {
@@ -203,12 +231,12 @@ class Conv {
     // Blocks of places that stay near, and parts of the columns where there are few blocks.
     const int64_t tile = isa_.last_rows;
     const int64_t block = few ? rows : std::max(2 * tile, kNear / (channels_ + f_.outs) / tile * tile);
-    const int64_t blocks = Ceil(rows, block), wanted = workers != nullptr ? 2 * workers->threads : 1;
     const int64_t panels = Ceil(f_.outs, kColumns);
-    const int64_t parts = std::clamp<int64_t>(rows * images >= 8 * tile && blocks * images >= wanted ? 1 : Ceil(wanted, blocks * images), 1, panels);
+    const bool heavy_columns = channels_ * f_.outs > 2 * images * rows * (channels_ + f_.outs);
+    const Shares shares = Share(workers, images, rows, panels, Ceil(rows, block), tile, heavy_columns);
     const bool meet = Apart(pixel_) != pixel_ && rows > 2 * tile && f_.outs >= 4 * kColumns;
-    ParallelFor(scratch, workers, images * blocks * parts, 1, [&](int64_t begin, int64_t end, Scratch& own) {
-      float* const copy = meet ? own.Take<float>(std::min(block, rows) * Apart(channels_)) : nullptr;
+    ParallelFor(scratch, workers, images * shares.blocks * shares.parts, 1, [&](int64_t begin, int64_t end, Scratch& own) {
+      float* const copy = meet ? own.Take<float>(Ceil(rows, shares.blocks) * Apart(channels_)) : nullptr;
       int64_t copied = -1;
       GemmCall g;
       g.b = {filters_, DType::kF32, channels_, 1}, g.packed = true;
@@ -221,15 +249,16 @@ class Conv {
       if (own.counting()) return;
       const int64_t run = 0;
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t n = i / parts / blocks, r = i / parts % blocks * block, part = i % parts;
-        const int64_t j0 = part * panels / parts * kColumns, j1 = std::min(f_.outs, (part + 1) * panels / parts * kColumns);
+        const int64_t piece = shares.BlockOf(i, images), part = shares.PartOf(i, images), n = piece / shares.blocks;
+        const int64_t r = shares.begin(piece % shares.blocks, rows), r1 = shares.begin(piece % shares.blocks + 1, rows);
+        const int64_t j0 = part * panels / shares.parts * kColumns, j1 = std::min(f_.outs, (part + 1) * panels / shares.parts * kColumns);
         const int64_t at = n * out_.strides[0] + r * out_.strides[4] + j0;
         LastBlock b;
-        b.m = std::min(block, rows - r), b.n = j1 - j0, b.k = channels_;
+        b.m = r1 - r, b.n = j1 - j0, b.k = channels_;
         b.x = data_ + n * step_ + r * pixel_, b.x_row = pixel_;
         if (meet) {
-          if (copied != i / parts) CopyPlaces(b.x, pixel_, b.m, channels_, copy, Apart(channels_));
-          copied = i / parts;
+          if (copied != piece) CopyPlaces(b.x, pixel_, b.m, channels_, copy, Apart(channels_));
+          copied = piece;
           b.x = copy, b.x_row = Apart(channels_);
         }
         b.runs = &run, b.run_count = 1;
@@ -334,11 +363,12 @@ class Conv {
     const int64_t per_row = wide * channels_ * s_.stride[1] + to_x_ * f_.outs;
     const int64_t most_span = std::max(4 * isa_.last_rows, kNear / (s_.stride[2] * channels_ + f_.outs) / isa_.last_rows * isa_.last_rows);
     const int64_t spans = planes || per_row <= 2 * kNear ? 1 : Ceil(to_x_, most_span), span = spans == 1 ? to_x_ : most_span;
-    const int64_t most = std::clamp<int64_t>(kNear / std::max<int64_t>(1, per_row), 1, to_y_), bands = Ceil(to_y_, most);
-    const int64_t rows = Ceil(to_y_, bands), wanted = workers != nullptr ? 2 * workers->threads : 1;
+    const int64_t most = std::clamp<int64_t>(kNear / std::max<int64_t>(1, per_row), 1, to_y_);
     // Columns are cut into whole groups, or into panels of the one group.
     const int64_t unit = f_.shared() ? kColumns : f_.groups > 1 ? f_.group_outs() : kColumns;
-    const int64_t units = Ceil(f_.outs, unit), parts = std::clamp<int64_t>(Ceil(wanted, bands * spans * batch_), 1, units);
+    const int64_t units = Ceil(f_.outs, unit);
+    const Shares shares = Share(workers, batch_ * spans, to_y_, units, Ceil(to_y_, most), 1, false);
+    const int64_t bands = shares.blocks, parts = shares.parts, rows = Ceil(to_y_, bands);
     const bool joined = !planes && f_.groups == 1 && s_.dilation[2] == 1 && image_pixel == channels_;  // taps of a row lie together
     const int64_t run_count = planes ? f_.per * (s_.dilation[2] == 1 ? f_.height : f_.taps()) : joined ? f_.height : f_.taps();
     int64_t* const runs = scratch.Take<int64_t>(run_count);
@@ -361,8 +391,9 @@ class Conv {
       if (own.counting()) return;
       int64_t held = -1;  // the span of a band in `memory`
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t piece = i / parts, part = i % parts, n = piece / spans / bands, y0 = piece / spans % bands * rows, x0 = piece % spans * span;
-        const int64_t y1 = std::min(to_y_, y0 + rows), from_x = x0 * s_.stride[2];
+        const int64_t piece = shares.BlockOf(i, batch_ * spans), part = shares.PartOf(i, batch_ * spans);
+        const int64_t n = piece / spans / bands, band = piece / spans % bands, x0 = piece % spans * span;
+        const int64_t y0 = shares.begin(band, to_y_), y1 = shares.begin(band + 1, to_y_), from_x = x0 * s_.stride[2];
         if (y0 >= y1 || x0 >= to_x_) continue;
         const float* image = data_ + n * step_ + (y0 * s_.stride[1] * in_x_ + from_x) * pixel_;
         if (border) {
