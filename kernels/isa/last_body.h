@@ -33,15 +33,25 @@ SLIPWAY_INLINE void StoreSome(float* p, Vec v, int64_t n) {
 // The functions that take long, over what is stored of a tile.
 __attribute__((noinline)) void LastFunction(Activation activation, float* out, int64_t row, int64_t rows, int64_t n) {
   auto all = [&](auto f) __attribute__((always_inline)) {
-    for (int64_t r = 0; r < rows; ++r, out += row) {
-      int64_t j = 0;
-      for (; j + 2 * kLanes <= n; j += 2 * kLanes) {
-        const Vec a = f(Load(out + j)), b = f(Load(out + j + kLanes));
-        Store(out + j, a), Store(out + j + kLanes, b);
+    int64_t r = 0;
+    // Four at a time: the function is a long chain of operations.
+    for (; r + 4 <= rows; r += 4, out += 4 * row)
+      for (int64_t j = 0; j < n; j += kLanes) {
+        float* const at = out + j;
+        if (n - j < kLanes) {
+          for (int i = 0; i < 4; ++i) StoreSome(at + i * row, f(LoadSome(at + i * row, n - j)), n - j);
+          continue;
+        }
+        const Vec v0 = f(Load(at)), v1 = f(Load(at + row)), v2 = f(Load(at + 2 * row)), v3 = f(Load(at + 3 * row));
+        Store(at, v0), Store(at + row, v1), Store(at + 2 * row, v2), Store(at + 3 * row, v3);
       }
-      if (j + kLanes <= n) Store(out + j, f(Load(out + j))), j += kLanes;
-      if (j < n) StoreSome(out + j, f(LoadSome(out + j, n - j)), n - j);
-    }
+    for (; r < rows; ++r, out += row)
+      for (int64_t j = 0; j < n; j += kLanes) {
+        if (n - j < kLanes)
+          StoreSome(out + j, f(LoadSome(out + j, n - j)), n - j);
+        else
+          Store(out + j, f(Load(out + j)));
+      }
   };
   switch (activation) {
     case Activation::kSilu:
