@@ -151,7 +151,6 @@ void Model::Return(Runner runner) {
   std::lock_guard lock(mutex_);
   const auto times = runner.context->profile();
   if (!times.empty()) {
-    // A context counts from its beginning: what it has is taken over and the context let go.
     for (size_t i = 0; i < times.size(); ++i) {
       nanoseconds_[i] += times[i];
       counts_[i] += times[i] > 0;
@@ -161,9 +160,9 @@ void Model::Return(Runner runner) {
       if (times[i] > 0) shapes_[i] = runner.context->ShapesOf(static_cast<int32_t>(i));
     }
     TakeMemory(*runner.context, &temporaries_, &working_);
-    return;
+    runner.context->ResetProfile();
   }
-  if (runner.set == active_ && runner.pool == pool_ && !profile_) idle_.push_back(std::move(runner));
+  if (runner.set == active_ && runner.pool == pool_ && profile_ != times.empty()) idle_.push_back(std::move(runner));
 }
 
 std::string Model::SetConstants(std::span<const ConstantValue> values, bool inactive, bool full) {

@@ -502,6 +502,11 @@ void Context::CountWork(const Step& s, const Call& call) {
   work.most_rows = std::max(work.most_rows, p.m.value);
 }
 
+void Context::ResetProfile() {
+  std::fill(nanoseconds_.begin(), nanoseconds_.end(), 0);
+  std::fill(work_.begin(), work_.end(), Work{});
+}
+
 std::string Context::ShapesOf(int32_t step) const {
   const Step& s = executable_->plan().steps[step];
   if (s.kind != Step::kKernel || nanoseconds_.empty() || nanoseconds_[step] == 0) return "";

@@ -115,9 +115,11 @@ class Context {
   // the dim that grows; -1 for those that do not grow. Nothing is run.
   Failure LengthsAfter(std::span<const Tensor> inputs, std::span<int64_t> lengths);
 
-  // Nanoseconds in each step so far, where options.profile asks for it.
+  // Nanoseconds in each step since the profile was reset, where options.profile asks for it.
   std::span<const int64_t> profile() const { return nanoseconds_; }
   std::span<const Work> work() const { return work_; }
+  // Counts from now on.
+  void ResetProfile();
   // Of a profiled kernel's operands and results, as it last ran: "1x3x224x224 64x3x7x7 -> 1x64x112x112"; "" where none ran.
   std::string ShapesOf(int32_t step) const;
   // Bytes of temporaries now held, with the scratch memory of kernels that lies among them.

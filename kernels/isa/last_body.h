@@ -30,37 +30,23 @@ SLIPWAY_INLINE void StoreSome(float* p, Vec v, int64_t n) {
 #endif
 }
 
-// The functions that take long, over what is stored of a tile.
-__attribute__((noinline)) void LastFunction(Activation activation, float* out, int64_t row, int64_t rows, int64_t n) {
+// The functions that take long, each a chain of many operations: four vectors at a time, and once for all tiles.
+__attribute__((noinline)) void LastFunction(Activation activation, Vec* v, int count) {
   auto all = [&](auto f) __attribute__((always_inline)) {
-    int64_t r = 0;
-    // Four at a time: the function is a long chain of operations.
-    for (; r + 4 <= rows; r += 4, out += 4 * row)
-      for (int64_t j = 0; j < n; j += kLanes) {
-        float* const at = out + j;
-        if (n - j < kLanes) {
-          for (int i = 0; i < 4; ++i) StoreSome(at + i * row, f(LoadSome(at + i * row, n - j)), n - j);
-          continue;
-        }
-        const Vec v0 = f(Load(at)), v1 = f(Load(at + row)), v2 = f(Load(at + 2 * row)), v3 = f(Load(at + 3 * row));
-        Store(at, v0), Store(at + row, v1), Store(at + 2 * row, v2), Store(at + 3 * row, v3);
-      }
-    for (; r < rows; ++r, out += row)
-      for (int64_t j = 0; j < n; j += kLanes) {
-        if (n - j < kLanes)
-          StoreSome(out + j, f(LoadSome(out + j, n - j)), n - j);
-        else
-          Store(out + j, f(Load(out + j)));
-      }
+    int i = 0;
+    for (; i + 4 <= count; i += 4) {
+      const Vec v0 = f(v[i]), v1 = f(v[i + 1]), v2 = f(v[i + 2]), v3 = f(v[i + 3]);
+      v[i] = v0, v[i + 1] = v1, v[i + 2] = v2, v[i + 3] = v3;
+    }
+    for (; i < count; ++i) v[i] = f(v[i]);
   };
   switch (activation) {
     case Activation::kSilu:
-      return all([](Vec v) __attribute__((always_inline)) { return Silu(v); });
+      return all([](Vec x) __attribute__((always_inline)) { return Silu(x); });
     default:
       return;
   }
 }
-// The others, in registers.
 template <int N>
 SLIPWAY_INLINE void FinishLast(const LastFinish& f, Vec* v) {
   switch (f.activation) {
@@ -76,11 +62,19 @@ SLIPWAY_INLINE void FinishLast(const LastFinish& f, Vec* v) {
 #pragma GCC unroll 32
       for (int i = 0; i < N; ++i) v[i] = HardSigmoid(v[i]);
       return;
+    case Activation::kSilu: {
+      Vec held[N];  // in memory, so that `v` need not be
+#pragma GCC unroll 32
+      for (int i = 0; i < N; ++i) held[i] = v[i];
+      LastFunction(f.activation, held, N);
+#pragma GCC unroll 32
+      for (int i = 0; i < N; ++i) v[i] = held[i];
+      return;
+    }
     default:
       return;
   }
 }
-SLIPWAY_INLINE bool IsSlow(Activation a) { return a == Activation::kSilu; }
 
 // ---- Products.
 
@@ -135,7 +129,6 @@ SLIPWAY_INLINE void StoreLast(const LastBlock& g, int64_t i, int64_t j, int64_t 
 #pragma GCC unroll 2
       for (int v = 0; v < V; ++v) StoreSome(out + r * g.out_row + v * kLanes, sum[r * V + v], some[v]);
   }
-  if (IsSlow(f.activation)) LastFunction(f.activation, out, g.out_row, R, n);
 }
 
 // R rows from i on, V vectors of columns from j on, of which n count.
@@ -329,7 +322,6 @@ __attribute__((noinline)) void LastTapsTile(const LastTaps& g, int64_t c, int64_
     else
       Store(out, sum[i]);
   }
-  if (IsSlow(f.activation)) LastFunction(f.activation, g.out + at * g.out_column + c, g.out_column, count, n);
 }
 
 template <int W, int S, int P>
@@ -385,7 +377,6 @@ void LastTapsAny(const LastTaps& g) {
       }
       FinishLast<P>(f, sum);
       for (int64_t i = 0; i < count; ++i) StoreSome(g.out + (at + i) * g.out_column + c, sum[i], n);
-      if (IsSlow(f.activation)) LastFunction(f.activation, g.out + at * g.out_column + c, g.out_column, count, n);
     }
   }
 }
@@ -479,8 +470,6 @@ void LastWinogradResult(const LastWinogradOutput& t) {
         if (x < t.columns) StoreSome(t.out + at + x * t.out_column, out[x], n);
     }
   }
-  if (IsSlow(f.activation))
-    for (int64_t y = 0; y < t.rows; ++y) LastFunction(f.activation, t.out + y * t.out_row, t.out_column, t.columns, t.channels);
 }
 
 // ---- Pools.
