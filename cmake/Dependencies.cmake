@@ -3,7 +3,7 @@
 find_package(absl REQUIRED)
 # Debian's package holds abseil both as shared libraries and as archives and names the former: 28 of them, which is a third of
 # the time a small conversion takes. Where there is an archive, it is linked. (Not into libslipway.so: the archives are made for
-# programs, with thread-local variables that a library cannot have. SLIPWAY_ABSL_LIBRARIES is for it.)
+# programs, with thread-local variables that a library cannot have. SLIPWAY_ABSL_LIBRARIES is for it, or cmake/Archives.cmake.)
 set(SLIPWAY_ABSL_LIBRARIES "")
 get_property(imported DIRECTORY PROPERTY IMPORTED_TARGETS)
 foreach(target IN LISTS imported)

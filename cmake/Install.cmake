@@ -26,9 +26,7 @@ install(FILES ${pages}/slipway.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/ve
 install(FILES LICENSE README.md TYPE DOC)
 
 # In a wheel (pyproject.toml) the program lies beside the package's Python files.
-if(SKBUILD)
-  install(TARGETS slipway DESTINATION slipway/bin COMPONENT wheel EXCLUDE_FROM_ALL)
-endif()
+install(TARGETS slipway DESTINATION slipway/bin COMPONENT wheel EXCLUDE_FROM_ALL)
 
 # For those who link with the library: find_package(slipway), slipway::slipway; pkg-config slipway. Neither names the build's folders.
 target_include_directories(slipway_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)

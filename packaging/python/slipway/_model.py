@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 import threading
 from dataclasses import dataclass
@@ -94,12 +95,12 @@ def _numpy_dtype(name: str) -> np.dtype[Any]:
 
     if name not in _OTHERS:
         return np.dtype(name)
+    dtype: np.dtype[Any]
     try:
-        import ml_dtypes
-
-        return np.dtype(getattr(ml_dtypes, name))
+        dtype = np.dtype(getattr(importlib.import_module("ml_dtypes"), name))
     except (ImportError, AttributeError):
-        return np.dtype(f"u{_OTHERS[name][1] // 8}")
+        dtype = np.dtype(f"u{_OTHERS[name][1] // 8}")
+    return dtype
 
 
 class _Result:
@@ -120,7 +121,7 @@ class _Result:
         if count == 0:
             return np.empty(shape, dtype)
         memory = (ctypes.c_uint8 * (count * t.dtype.bits * t.dtype.lanes // 8)).from_address(t.data + t.byte_offset)
-        memory._owner = self  # type: ignore[attr-defined]
+        setattr(memory, "_owner", self)
         return np.frombuffer(memory, dtype).reshape(shape)
 
     def __del__(self) -> None:

@@ -74,7 +74,7 @@ def _diagnostics(text: str) -> tuple[list[Diagnostic], str]:
 
 def run_command(arguments: Sequence[StrPath]) -> tuple[str, list[Diagnostic]]:
     """Runs `slipway ARGUMENTS`, which takes --diagnostics: its standard output and what it said. SlipwayError for exit codes beyond 0."""
-    command = [os.fspath(program()), *map(os.fspath, arguments), "--diagnostics", "json"]
+    command = [os.fspath(program()), *(os.fspath(a) for a in arguments), "--diagnostics", "json"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
     diagnostics, rest = _diagnostics(done.stderr)
     if done.returncode != 0:

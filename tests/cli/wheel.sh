@@ -1,0 +1,45 @@
+# What goes into the wheel, laid out as pyproject.toml and CMake's component say, is the package and the program, small enough, and runs
+# from there. scripts/build_wheel.sh builds the wheel itself, and packaging/check_wheel.py installs that: minutes, so not here.
+source "$ROOT/tests/cli/lib.bash"
+build=$(dirname "$SLIPWAY")
+cmake --install "$build" --component wheel --strip --prefix "$PWD/site" > log || fails "$(cat log)"
+[ "$(cd site && find . ! -type d)" = ./slipway/bin/slipway ] || fails "the component is $(find site)"
+"$PYTHON" - > entry <<'PYTHON'
+import os, pathlib, shutil, tomllib, zipfile
+
+project = tomllib.loads(pathlib.Path(os.environ["ROOT"], "pyproject.toml").read_text())
+tool = project["tool"]["scikit-build"]
+assert tool["install"]["components"] == ["wheel"] and tool["build"]["targets"] == ["slipway"], tool
+assert project["project"]["dependencies"] == [], "an empty venv without an index has nothing else"
+for package in tool["wheel"]["packages"]:
+    source = pathlib.Path(os.environ["ROOT"], package)
+    shutil.copytree(source, pathlib.Path("site", source.name), dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+assert pathlib.Path("site/slipway/py.typed").exists()
+with zipfile.ZipFile("as_a_wheel.zip", "w", zipfile.ZIP_DEFLATED) as wheel:
+    for file in pathlib.Path("site").rglob("*"):
+        wheel.write(file)
+print(project["project"]["scripts"]["slipway"])
+PYTHON
+
+# The command, by its entry point, and a conversion from Python, by an interpreter that sees no other package.
+cat > command.py <<'PYTHON'
+import importlib, sys
+sys.path.insert(0, "site")
+module, function = sys.argv.pop(1).split(":")
+getattr(importlib.import_module(module), function)()
+PYTHON
+python3 -I -S command.py "$(cat entry)" convert net.sw -o command.onnx -q
+python3 -I -S -c 'import sys; sys.path.insert(0, "site"); import slipway; slipway.convert("net.sw", "function.onnx"); slipway.convert("net.sw", "m.so")'
+cmp command.onnx function.onnx
+# The package is typed.
+if "$PYTHON" -m mypy --version > /dev/null 2>&1; then
+  "$PYTHON" -m mypy --strict --cache-dir "$PWD/types" "$ROOT/packaging/python/slipway" > stderr || fails "$(cat stderr)"
+else
+  echo "not run: mypy over the package, there is none"
+fi
+
+if nm -D "$SLIPWAY" | grep -q __asan_init; then
+  echo "not run: the size of a build with sanitizers"
+  exit 0
+fi
+[ "$(stat -c %s as_a_wheel.zip)" -le 12000000 ] || fails "a wheel of $(stat -c %s as_a_wheel.zip) bytes"
