@@ -12,7 +12,7 @@ namespace slipway::kernels {
 namespace {
 
 constexpr int64_t kNear = 48 << 10;         // floats of image and result of a block: they stay in the second-level cache
-constexpr double kLeastWork = 5e5;          // multiplications that are worth a second thread
+constexpr double kLeastWork = 2e5;          // multiplications that are worth a second thread
 constexpr int64_t kMostBorder = 1 << 20;    // of padding
 constexpr int64_t kColumns = 32;            // taken at once: whole panels
 
@@ -203,21 +203,25 @@ class Conv {
 
   void Depthwise(const Workers* workers, Scratch& scratch) const {
     if (scratch.counting()) return;
-    const int64_t grain = std::max<int64_t>(1, static_cast<int64_t>(kLeastWork) / 2 / std::max<int64_t>(1, to_x_ * f_.outs * f_.taps()));
-    ParallelFor(workers, batch_ * to_y_, grain, [&](int64_t begin, int64_t end) {
+    const Shares shares = Share(workers, batch_, to_y_, f_.panels(), 1, 1, false);
+    ParallelFor(workers, batch_ * shares.blocks * shares.parts, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t n = i / to_y_, y = i % to_y_;
-        const RowTaps taps(f_, s_, y, in_y_);
-        LastTaps t;
-        t.x_row = s_.dilation[1] * in_x_ * pixel_, t.x_column = pixel_, t.columns = in_x_;
-        t.x = data_ + n * step_ + taps.from * in_x_ * pixel_;
-        t.rows = taps.rows, t.width = f_.width;
-        t.stride = s_.stride[2], t.pad = s_.pad[2], t.dilation = s_.dilation[2];
-        t.w = filters_ + taps.skip * f_.width * kPanel, t.w_panel = f_.depth() * kPanel;
-        t.channels = f_.outs, t.n = to_x_;
-        t.out = out_.as<float>() + PlaceOf(n, y), t.out_column = out_.strides[4];
-        t.finish = FinishFor(PlaceOf(n, y), 0);
-        isa_.last_taps(t);
+        const int64_t piece = shares.BlockOf(i, batch_), part = shares.PartOf(i, batch_), n = piece / shares.blocks, block = piece % shares.blocks;
+        const int64_t c0 = f_.panels() * part / shares.parts * kPanel, c1 = std::min(f_.outs, f_.panels() * (part + 1) / shares.parts * kPanel);
+        for (int64_t y = shares.begin(block, to_y_); y < shares.begin(block + 1, to_y_); ++y) {
+          const RowTaps taps(f_, s_, y, in_y_);
+          const int64_t at = PlaceOf(n, y) + c0;
+          LastTaps t;
+          t.x_row = s_.dilation[1] * in_x_ * pixel_, t.x_column = pixel_, t.columns = in_x_;
+          t.x = data_ + n * step_ + taps.from * in_x_ * pixel_ + c0;
+          t.rows = taps.rows, t.width = f_.width;
+          t.stride = s_.stride[2], t.pad = s_.pad[2], t.dilation = s_.dilation[2];
+          t.w = filters_ + (c0 / kPanel * f_.taps() + taps.skip * f_.width) * kPanel, t.w_panel = f_.depth() * kPanel;
+          t.channels = c1 - c0, t.n = to_x_;
+          t.out = out_.as<float>() + at, t.out_column = out_.strides[4];
+          t.finish = FinishFor(at, c0);
+          isa_.last_taps(t);
+        }
       }
     });
   }
