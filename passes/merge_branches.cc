@@ -2,7 +2,8 @@
 //
 //   norm(conv3x3(x)) + norm(conv1x1(x)) + norm(x) + x  →  conv3x3(x)
 //
-// Every branch is a convolution, the identity, or either of them with a batch norm of the running statistics behind it. The new
+// Every branch is a convolution, the identity, or either of them with a batch norm of the running statistics behind it; numbers may be
+// added, too (branches that are left out leave a 0). The new
 // convolution has the sums of the branches' weights, each by its norm's factors and at its place in the largest window, computed in f64
 // and rounded once. It stands for sums in another order: results differ from the program's by rounding, as those of any two
 // implementations of it do. The branches' weights are left out of the program unless something else reads them.
@@ -88,16 +89,21 @@ class Merger {
   }
 
  private:
-  // x + y of images of the same sizes.
+  // x + y of images of the same sizes, or an image and a number.
   bool IsSum(const Value* v) const {
     if (!Is(v, "aten.add.Tensor") || !IsImage(v)) return false;
     ir::ArgReader c(*v->producer());
     const Value *a = v->producer()->Get("self").value(), *b = v->producer()->Get("other").value();
-    if (!IsImage(a) || !IsImage(b)) return false;
+    if (!IsImage(a) || (b ? !IsImage(b) : !AddedNumber(*v->producer()))) return false;
     for (int d = 0; d < 4; ++d)
-      if (!ir::ProvablyEqual(a->sizes()[d], v->sizes()[d]) || !ir::ProvablyEqual(b->sizes()[d], v->sizes()[d])) return false;
+      if (!ir::ProvablyEqual(a->sizes()[d], v->sizes()[d]) || (b && !ir::ProvablyEqual(b->sizes()[d], v->sizes()[d]))) return false;
     const ir::Scalar alpha = c.scalar("alpha");
     return c.ok() && alpha.is_constant() && alpha.d == 1;
+  }
+  static std::optional<double> AddedNumber(const Node& sum) {
+    ir::ArgReader c(sum);
+    const ir::Scalar s = c.scalar("other");
+    return c.ok() && s.is_constant() && s.kind != ir::Scalar::kComplex && std::isfinite(s.d) ? std::optional(s.d) : std::nullopt;
   }
   const std::string* WeightOf(const Node& n, std::string_view argument) const {
     const auto it = weights_.find(n.Get(argument).value());
@@ -251,6 +257,7 @@ class Merger {
   absl::StatusOr<int> Merge(Node* sum) {
     std::vector<Value*> leaves, open = {sum->output()};
     std::vector<const Node*> sums;
+    std::optional<double> number;  // the sum of those that are added
     while (!open.empty()) {
       Value* v = open.back();
       open.pop_back();
@@ -258,8 +265,13 @@ class Merger {
         leaves.push_back(v);
         continue;
       }
-      sums.push_back(v->producer());
-      open.push_back(v->producer()->Get("other").value()), open.push_back(v->producer()->Get("self").value());
+      const Node& n = *v->producer();
+      sums.push_back(&n);
+      if (Value* other = n.Get("other").value())
+        open.push_back(other);
+      else
+        number = number.value_or(0) + *AddedNumber(n);
+      open.push_back(n.Get("self").value());
     }
     std::vector<Branch> branches;
     for (Value* v : leaves) branches.push_back(Read(v));
@@ -271,15 +283,15 @@ class Merger {
     std::vector<size_t> taken;
     for (size_t i = 0; i < branches.size(); ++i)
       if (branches[i].x == largest->x && PlaceIn(branches[i], *largest)) taken.push_back(i);
-    if (taken.size() < 2) return 0;
+    if (taken.size() + (number ? 1 : 0) < 2) return 0;
     const std::string& name = *WeightOf(*largest->conv, "weight");
     const std::vector<int64_t> sizes = p_.weights.find(name)->second.sizes;
     const int64_t outs = sizes[0], per = sizes[1], taps = sizes[2] * sizes[3], group_outs = outs / largest->groups;
     // An identity gives as many channels as it gets.
     const bool square = per * largest->groups == outs && largest->x->sizes()[1].is(outs);
     std::erase_if(taken, [&](size_t i) { return branches[i].conv == nullptr && !square; });
-    if (taken.size() < 2 || outs * per * taps > kMostWeights || group_outs * largest->groups != outs) return 0;
-    std::vector<double> weights(static_cast<size_t>(outs * per * taps)), bias(static_cast<size_t>(outs));
+    if (taken.size() + (number ? 1 : 0) < 2 || outs * per * taps > kMostWeights || group_outs * largest->groups != outs) return 0;
+    std::vector<double> weights(static_cast<size_t>(outs * per * taps)), bias(static_cast<size_t>(outs), number.value_or(0));
     for (size_t i : taken) {
       const Branch& b = branches[i];
       const Ints place = *PlaceIn(b, *largest);
