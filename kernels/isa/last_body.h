@@ -184,13 +184,15 @@ SLIPWAY_INLINE void LastTileOf(int64_t rows, const LastBlock& g, int64_t i, int6
   if constexpr (R > 1) LastTileOf<V, R - 1>(rows, g, i, j, n, ahead);
 }
 
+// Of so many that are left, how many a tile takes: the last two about the same.
+SLIPWAY_INLINE int64_t LastRowsOf(int64_t left) { return left <= kLastRows ? left : left < 2 * kLastRows ? (left + 1) / 2 : kLastRows; }
+
 // All rows of the columns from j on; `next` is where the weights begin that are read after these, or null: fetched by the first tiles.
 void LastColumns(const LastBlock& g, int64_t j, const float* next) {
   const int64_t columns = Least(kWidth, g.n - j);
   int64_t tile = 0;
   for (int64_t i = 0, rows; i < g.m; i += rows, ++tile) {
-    const int64_t left = g.m - i;
-    rows = left <= kLastRows ? left : left < 2 * kLastRows ? (left + 1) / 2 : kLastRows;
+    rows = LastRowsOf(g.m - i);
 #if SLIPWAY_SUM_TILE
     const float* const ahead = next != nullptr && tile < 4 ? next + tile * (g.k / 4) * kPanel : nullptr;
 #else
@@ -207,7 +209,21 @@ void LastColumns(const LastBlock& g, int64_t j, const float* next) {
 // read less for each sum, which the second level gives as well.
 constexpr int64_t kLastDepth = SLIPWAY_ISA_BYTES == 64 ? int64_t{1} << 40 : 384;
 
+// Floats of weights that stay in the first-level cache: tiles then go through all columns of some rows before the next rows, so that results
+// are written in the order in which they lie.
+constexpr int64_t kNearWeights = 6 << 10;
+
 void LastBlockOf(const LastBlock& g) {
+  if (g.n > kWidth && g.run_count * g.k * g.n <= kNearWeights) {
+    LastBlock rows = g;
+    for (int64_t i = 0; i < g.m; i += rows.m) {
+      rows.m = LastRowsOf(g.m - i);
+      for (int64_t j = 0; j < g.n; j += kWidth) LastColumns(rows, j, nullptr);
+      rows.x += rows.m * g.x_row, rows.out += rows.m * g.out_row;
+      if (g.finish.add != nullptr) rows.finish.add += rows.m * g.out_row;
+    }
+    return;
+  }
   const bool whole = g.k <= 2 * kLastDepth || g.run_count > 1 || g.m <= 2 * kLastRows;
   const int64_t depth = whole ? Most(g.k, 1) : Even(g.k, kLastDepth, 4);
   for (int64_t j = 0; j < g.n; j += kWidth) {
@@ -263,8 +279,7 @@ SLIPWAY_INLINE void LastGroupTileOf(int64_t rows, const LastBlock& g, int64_t gr
 void LastGroupsOf(const LastBlock& g, int64_t group) {
   for (int64_t j = 0; j < g.n; j += kLanes)
     for (int64_t i = 0, rows; i < g.m; i += rows) {
-      const int64_t left = g.m - i;
-      rows = left <= kLastRows ? left : left < 2 * kLastRows ? (left + 1) / 2 : kLastRows;
+      rows = LastRowsOf(g.m - i);
       LastGroupTileOf(rows, g, group, i, j, Least(kLanes, g.n - j));
     }
 }
