@@ -235,7 +235,7 @@ class Conv {
     // Blocks of places that stay near, and parts of the columns where there are few blocks.
     const int64_t tile = isa_.last_rows;
     const int64_t block = few ? rows : std::max(2 * tile, kNear / (channels_ + f_.outs) / tile * tile);
-    const int64_t panels = Ceil(f_.outs, kColumns);
+    const int64_t panels = Ceil(f_.outs, kPanel);
     const bool heavy_columns = channels_ * f_.outs > 2 * images * rows * (channels_ + f_.outs);
     const Shares shares = Share(workers, images, rows, panels, Ceil(rows, block), tile, heavy_columns);
     const bool meet = Apart(pixel_) != pixel_ && rows > 2 * tile && f_.outs >= 4 * kColumns;
@@ -255,7 +255,7 @@ class Conv {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t piece = shares.BlockOf(i, images), part = shares.PartOf(i, images), n = piece / shares.blocks;
         const int64_t r = shares.begin(piece % shares.blocks, rows), r1 = shares.begin(piece % shares.blocks + 1, rows);
-        const int64_t j0 = part * panels / shares.parts * kColumns, j1 = std::min(f_.outs, (part + 1) * panels / shares.parts * kColumns);
+        const int64_t j0 = part * panels / shares.parts * kPanel, j1 = std::min(f_.outs, (part + 1) * panels / shares.parts * kPanel);
         const int64_t at = n * out_.strides[0] + r * out_.strides[4] + j0;
         LastBlock b;
         b.m = r1 - r, b.n = j1 - j0, b.k = channels_;
