@@ -286,9 +286,9 @@ void LastGroupsOf(const LastBlock& g, int64_t group) {
 
 // ---- Depthwise.
 
-// Results [at, at + count) of the channels [c, c + n), count <= P, n <= kLanes. Unless it is careful, all columns that P results read
-// are in the image, count is P and n is kLanes.
-template <int W, int S, int P, bool kCareful>
+// Results [at, at + count) of the channels [c, c + n), count <= P, n <= kLanes. Where it is not at the border, all columns that P results
+// read are in the image and count is P; where it is not partial, n is kLanes.
+template <int W, int S, int P, bool kBorder, bool kPartial>
 __attribute__((noinline)) void LastTapsTile(const LastTaps& g, int64_t c, int64_t n, int64_t at, int64_t count) {
   Vec sum[P];
 #pragma GCC unroll 16
@@ -303,8 +303,8 @@ __attribute__((noinline)) void LastTapsTile(const LastTaps& g, int64_t c, int64_
     const float* from = x;
 #pragma GCC unroll 40
     for (int i = 0; i < (P - 1) * S + W; ++i, from += column) {
-      if (kCareful && static_cast<uint64_t>(first + i) >= static_cast<uint64_t>(g.columns)) continue;
-      const Vec v = kCareful ? LoadSome(from, n) : Load(from);
+      if (kBorder && static_cast<uint64_t>(first + i) >= static_cast<uint64_t>(g.columns)) continue;
+      const Vec v = kPartial ? LoadSome(from, n) : Load(from);
 #pragma GCC unroll 8
       for (int z = 0; z < W; ++z)
         if (i >= z && (i - z) % S == 0 && (i - z) / S < P) sum[(i - z) / S] += v * by[z];
@@ -326,13 +326,13 @@ __attribute__((noinline)) void LastTapsTile(const LastTaps& g, int64_t c, int64_
     const float* add = f.add + at * g.out_column + c;
 #pragma GCC unroll 16
     for (int i = 0; i < P; ++i, add += g.out_column)
-      if (!kCareful || i < count) sum[i] += LoadSome(add, n);
+      if (!kBorder || i < count) sum[i] += LoadSome(add, n);
   }
   FinishLast<P>(f, sum);
 #pragma GCC unroll 16
   for (int i = 0; i < P; ++i, out += g.out_column) {
-    if (kCareful && i >= count) break;
-    if (kCareful)
+    if (kBorder && i >= count) break;
+    if (kPartial)
       StoreSome(out, sum[i], n);
     else
       Store(out, sum[i]);
@@ -342,10 +342,13 @@ __attribute__((noinline)) void LastTapsTile(const LastTaps& g, int64_t c, int64_
 template <int W, int S, int P>
 SLIPWAY_INLINE void LastTapsPart(const LastTaps& g, int64_t c, int64_t n, int64_t at, int64_t count) {
   const int64_t first = at * S - g.pad;
+  constexpr bool kMasked = SLIPWAY_ISA_BYTES == 64;  // some of a vector's lanes are as fast as all
   if (n == kLanes && count == P && first >= 0 && first + (P - 1) * S + W <= g.columns)
-    LastTapsTile<W, S, P, false>(g, c, n, at, count);
+    LastTapsTile<W, S, P, false, false>(g, c, n, at, count);
+  else if (n == kLanes && !kMasked)
+    LastTapsTile<W, S, P, true, kMasked>(g, c, n, at, count);
   else
-    LastTapsTile<W, S, P, true>(g, c, n, at, count);
+    LastTapsTile<W, S, P, true, true>(g, c, n, at, count);
 }
 
 // Some places with all their channels after the other: what they read lies together.
