@@ -316,6 +316,18 @@ def test_heads_of_one_sequence_are_the_batch(slipway, tmp_path):
     assert after["Transpose"] == 2 and after["FusedMatMul"] == 4, after
 
 
+@pytest.mark.parametrize("copies", [False, True])
+@pytest.mark.parametrize("mask", ["none", "causal", "mask"])
+def test_attention_shares_heads(slipway, tmp_path, copies, mask):
+    """Opset 23: one node, which takes the heads that are shared once. A query that may look nowhere has zeros."""
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, h, n, 4) for h, n in ((6, 5), (2, 7), (2, 7)))
+    allowed = torch.rand(2, 1, 5, 7) > 0.3
+    allowed[:, :, 2] = False
+    model = converted(slipway, tmp_path, Grouped(copies, mask), (q, k, v, allowed), "--opset", "23")
+    assert operators(model) == {"Attention": 1}
+
+
 class Fused(nn.Module):
     """Queries, keys and values of one layer, as in timm; a gated layer."""
 
