@@ -390,6 +390,27 @@ def test_rotary_positions_share_signs(slipway, tmp_path):
     assert found["Neg"] == 0 and found["Mul"] == 2 * 3 + 2
 
 
+class OtherAngles(Rotary):
+    """Halves that differ, signs and places that are not those of a rotation."""
+
+    def forward(self, q, k, angles):
+        cos, sin = (torch.cat((f(angles), f(angles) + 1), -1)[:, None] for f in (torch.cos, torch.sin))
+        same = torch.cat((angles, angles), -1).cos()[:, None]
+        low, high = q[..., :4], q[..., 4:]
+        return [q * a + torch.cat(parts, -1) * b for a, b, parts in ((cos, same, (-high, low)), (same, sin, (-high, low)), (same, same, (-low, high)))]
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_rotary_positions_at_opset_23(slipway, tmp_path, dynamic):
+    torch.manual_seed(0)
+    inputs = torch.randn(2, 4, 5, 8), torch.randn(2, 2, 5, 8), torch.randn(2, 5, 4)
+    b, n = torch.export.Dim("b", min=2, max=50), torch.export.Dim("n", min=2, max=50)
+    more = {"dynamic_shapes": ({0: b, 2: n}, {0: b, 2: n}, {0: b, 1: n})} if dynamic else {}
+    found = operators(converted(slipway, tmp_path, Rotary(), inputs, "--opset", "23", atol=1e-6, **more))
+    assert found["RotaryEmbedding"] == 3 and found["Neg"] == 0 and found["Mul"] == 1
+    assert operators(converted(slipway, tmp_path, OtherAngles(), inputs, "--opset", "23", atol=1e-6))["RotaryEmbedding"] == 0
+
+
 class Twins(nn.Module):
     def forward(self, x):
         a, b = x.shape[:2]
