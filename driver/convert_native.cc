@@ -101,7 +101,7 @@ absl::Status Write(Conversion& c, bool package) {
   RETURN_IF_ERROR(KeepState(c, &plan_options));
   std::vector<passes::Unsupported> unsupported;
   auto planned = planner::LegalizeAndPlan(c.program(), plan_options, &unsupported);
-  if (!planned.ok()) return unsupported.empty() ? planned.status() : WithHelp(UnsupportedError(unsupported, kByKernels), kHowKernels);
+  if (!planned.ok()) return unsupported.empty() ? planned.status() : UnsupportedError(unsupported, kByKernels, kHowKernels);
   planner::ChooseWeightsToPack(*planned);
 
   exporters::NativeOptions options;

@@ -56,9 +56,9 @@ absl::Status WriteOnnx(Conversion& c) {
   auto report = exporters::ExportOnnx(c.program(), c.options.output, *options, c.options.dry_run, &failure);
   if (!report.ok() && failure.unsupported.empty()) return report.status();
   if (!report.ok())
-    return WithHelp(UnsupportedError(failure.unsupported, text::StrCat("at opset ", c.options.opset)),
-                    failure.newer_opset ? text::StrCat("--opset ", failure.newer_opset, " has all that is needed")
-                                        : "--custom-op NAMESPACE::NAME=DOMAIN:OPTYPE writes an operator as a node of a custom domain");
+    return UnsupportedError(failure.unsupported, text::StrCat("at opset ", c.options.opset),
+                            failure.newer_opset ? text::StrCat("--opset ", failure.newer_opset, " has all that is needed")
+                                                : "--custom-op NAMESPACE::NAME=DOMAIN:OPTYPE writes an operator as a node of a custom domain");
   c.summary.nodes_after = report->nodes_out;
   c.summary.weight_bytes = report->weight_bytes;
   c.summary.bytes_written = report->file_bytes;

@@ -91,7 +91,7 @@ absl::Status UsageError(std::string_view cause, std::string_view help, std::stri
   return WithId(WithHelp(absl::InvalidArgumentError(text::ToAbsl(cause)), help), id);
 }
 
-absl::Status UnsupportedError(const std::vector<passes::Unsupported>& unsupported, std::string_view where) {
+absl::Status UnsupportedError(const std::vector<passes::Unsupported>& unsupported, std::string_view where, std::string_view how) {
   std::vector<std::string> names;
   std::string parts;
   for (const passes::Unsupported& u : unsupported) {
@@ -101,8 +101,12 @@ absl::Status UnsupportedError(const std::vector<passes::Unsupported>& unsupporte
     parts += '\0';
     if (std::find(names.begin(), names.end(), u.reason) == names.end()) names.push_back(u.reason);
   }
+  const auto training = std::count_if(unsupported.begin(), unsupported.end(), passes::IsOfTraining);
+  constexpr std::string_view kEval = "the model was exported in training mode: call model.eval() and export it again";
+  std::string help(training > 0 ? kEval : how);
+  if (training > 0 && training < static_cast<int64_t>(unsupported.size())) text::StrAppend(&help, "; of the others: ", how);
   absl::Status s = absl::UnimplementedError(text::StrCat("not supported ", where, ": ", text::Join(names, "; ")));
-  return With(WithId(std::move(s), id::kUnsupportedOps), kParts, parts);
+  return WithHelp(With(WithId(std::move(s), id::kUnsupportedOps), kParts, parts), help);
 }
 
 Outcome Fail(const absl::Status& s, std::string_view place) {

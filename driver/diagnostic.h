@@ -61,8 +61,9 @@ absl::Status UsageError(std::string_view cause, std::string_view help = {}, std:
 // That the answer is no: exit code 1.
 absl::Status AnswerIsNo(std::string_view cause, std::string_view id);
 absl::Status AnswerIsNo(const absl::Status& cause, std::string_view id);
-// Unimplemented: what a target cannot express, a diagnostic each, and at the end one that names all: "not supported `where`: …".
-absl::Status UnsupportedError(const std::vector<passes::Unsupported>& unsupported, std::string_view where);
+// Unimplemented: what a target cannot express, a diagnostic each, and at the end one that names all: "not supported `where`: …". `how` is
+// the help for operators that the target lacks; what only training mode asks for has another.
+absl::Status UnsupportedError(const std::vector<passes::Unsupported>& unsupported, std::string_view where, std::string_view how);
 inline constexpr std::string_view kByKernels = "by native kernels";
 inline constexpr std::string_view kHowKernels = "--plugin LIBRARY brings kernels of your own; docs/native.md";
 inline constexpr std::string_view kHowToDivide = "slipway unpack divides it";

@@ -177,7 +177,7 @@ absl::StatusOr<RunReport> Run(const RunOptions& options) {
   std::vector<passes::Unsupported> lacking;
   auto planned = planner::PlanFor(p, *inputs, plan_options, &lacking);
   if (!planned.ok())
-    return absl::IsUnimplemented(planned.status()) && !lacking.empty() ? WithHelp(UnsupportedError(lacking, kByKernels), kHowKernels) : planned.status();
+    return absl::IsUnimplemented(planned.status()) && !lacking.empty() ? UnsupportedError(lacking, kByKernels, kHowKernels) : planned.status();
   planner::Runner runner(*std::move(planned), plan_options, options.profile,
                          options.threads > 0 ? options.threads : kernels::DefaultThreads());
   report.plan_seconds = Since(begin);

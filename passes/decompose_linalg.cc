@@ -3,6 +3,7 @@
 // report a status report it. Eigenvectors and singular vectors are determined but for their signs (and, in an
 // eigenspace of more dims, a rotation), which LAPACK leaves to rounding: no other computation can give the same, so
 // they are refused where the program returns them as they are, and any valid ones serve where it computes with them.
+// Eigenvectors of 3 rows at most are LAPACK's (matrix_eigen.cc).
 #include <cmath>
 #include <limits>
 
@@ -270,11 +271,7 @@ bool RefuseReturned(Decomposer& d, Value* a, size_t i, std::string_view what) {
   return true;
 }
 
-struct Eigen {
-  Value* values;   // ascending, f64
-  Value* vectors;  // in columns; null where not wanted
-};
-// Of the symmetric matrix in one triangle of A. With c no less than its norm, A + c·I is positive semidefinite: its
+// Of the symmetric matrix in one triangle of A, in f64; `vectors` null where not wanted. With c no less than its norm, A + c·I is positive semidefinite: its
 // singular values and vectors are eigenvalues and eigenvectors.
 Eigen SymmetricEigen(Decomposer& d, Value* a, bool upper, bool vectors) {
   a = Wide(d, upper ? TransposeMatrix(d, a) : a);
@@ -286,22 +283,25 @@ Eigen SymmetricEigen(Decomposer& d, Value* a, bool upper, bool vectors) {
   Value* values = d.Sub(j.s, Drop(d, c));
   return {Flip(d, values, {-1}), vectors ? Flip(d, j.v, {-1}) : nullptr};
 }
-Eigen EigenOf(Decomposer& d, Value* a, bool vectors) {
+Eigen EigenOf(Decomposer& d, Value* a, bool vectors, bool as_lapack) {
   std::string triangle = d.str("UPLO");
   bool upper = triangle == "U" || triangle == "u";
   if (!upper && triangle != "L" && triangle != "l") d.Fail(text::StrCat("UPLO '", triangle, "'"));
-  return d.ok() ? SymmetricEigen(d, a, upper, vectors) : Eigen{a, a};
+  if (!d.ok()) return {a, a};
+  return as_lapack ? LapackEigen(d, a, upper) : SymmetricEigen(d, a, upper, vectors);
 }
 void LinalgEigh(Decomposer& d) {
   Value* a = Matrix(d, 0);
   bool given = !Declares(d, "compute_v") || d.flag("compute_v");
-  if (!d.ok() || (given && RefuseReturned(d, a, 1, "eigenvectors"))) return;
-  Eigen e = EigenOf(d, a, given && Used(d, 1));
+  if (!d.ok()) return;
+  bool vectors = given && Used(d, 1), as_lapack = vectors && EigenHasSigns(a) && !IsEmpty(a);
+  if (given && !as_lapack && RefuseReturned(d, a, 1, "eigenvectors of more than 3 rows, or of an unknown number,")) return;
+  Eigen e = EigenOf(d, a, vectors, as_lapack);
   d.Return({e.values, given ? e.vectors : Empty(d, a)});
 }
 void LinalgEigvalsh(Decomposer& d) {
   Value* a = Matrix(d, 0);
-  if (d.ok()) d.Return(EigenOf(d, a, false).values);
+  if (d.ok()) d.Return(EigenOf(d, a, false, false).values);
 }
 
 // Taller than wide where that is known: rotations then have fewer columns to turn.

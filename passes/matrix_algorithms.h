@@ -92,6 +92,16 @@ struct Jacobi {
 };
 Jacobi OneSidedJacobi(Decomposer& d, Value* a, bool vectors);
 
+// Eigenvalues, [..., n], ascending, and eigenvectors in columns, [..., n, n], of a symmetric matrix.
+struct Eigen {
+  Value* values;
+  Value* vectors;
+};
+// Whether LapackEigen takes a stack: matrices of at most 3 rows, f32 or f64.
+bool EigenHasSigns(Value* a);
+// Of the matrix in one triangle of A, with the signs that torch's LAPACK gives. NaN where a number of the triangle is not finite.
+Eigen LapackEigen(Decomposer& d, Value* a, bool upper);
+
 }  // namespace slipway::passes
 
 #endif  // SLIPWAY_PASSES_MATRIX_ALGORITHMS_H_

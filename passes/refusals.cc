@@ -3,7 +3,13 @@
 
 #include <map>
 
+#include "base/text.h"
+
 namespace slipway::passes {
+
+bool IsOfTraining(const Unsupported& u) {
+  return text::Contains(u.reason, "training mode") || text::Contains(u.reason, "dropout inside attention");
+}
 
 std::vector<Unsupported> Group(absl::Span<const Problem> problems) {
   std::map<std::pair<std::string, std::string>, Unsupported> by;

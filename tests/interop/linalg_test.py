@@ -7,6 +7,8 @@ sizes), and over one stack whose sizes are dynamic, which then also runs on anot
 import numpy as np
 import onnxruntime
 import pytest
+import safetensors.numpy
+import safetensors.torch
 import torch
 
 linalg, ops = torch.linalg, torch.ops.aten
@@ -245,7 +247,61 @@ def test_decomposed_by_torch(slipway, tmp_path):
     check(converted(program, slipway, tmp_path), module, [rand(3, 3)])
 
 
-@pytest.mark.parametrize("function", [linalg.eigh, linalg.svd, torch.svd])
-def test_refuses_vectors_of_open_sign(function, slipway, tmp_path):
+def symmetric_of_all_kinds(n):
+    """[batch, n, n] f64: what decides over signs by rounding alone is among them, such as equal elements of the diagonal."""
+    out = []
+    for _ in range(60):
+        normal, points = np.random.randn(n, n), np.random.randn(n, 3)
+        adjacent = np.triu(np.random.randint(0, 2, (n, n)), 1)
+        adjacent = adjacent + adjacent.T
+        kinds = [normal, normal @ normal.T, np.diag(np.diag(normal)), np.diag(np.random.randint(0, 3, n)), np.eye(n), normal * 0]
+        kinds += [np.exp(-((points[:, None] - points[None]) ** 2).sum(-1)), np.diag(adjacent.sum(0)) - adjacent]
+        kinds += [np.random.randint(-2, 3, (n, n)), normal * 10.0 ** np.random.randint(-25, 25), np.ones((n, n))]
+        kinds += [np.corrcoef(np.random.randn(n, 6)).reshape(n, n)]
+        out += [k + k.T if kind == 8 else k for kind, k in enumerate(kinds)]
+    return torch.from_numpy(np.stack([x.astype(np.float64) for x in out]))
+
+
+@pytest.mark.parametrize("triangle", ["L", "U"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_eigenvectors_have_torchs_signs(n, dtype, triangle, slipway, tmp_path):
+    module = Each(lambda x: tuple(linalg.eigh(x, triangle)))
+    x = symmetric_of_all_kinds(n).to(dtype)
+    program = exported(module, [x], {"args": ({0: torch.export.Dim.DYNAMIC},)})
+    session = converted(program, slipway, tmp_path)
+    values, vectors = (t.numpy() for t in linalg.eigh(x, triangle))
+    slipway("convert", tmp_path / "in.pt2", "-o", tmp_path / "out.so")
+    safetensors.torch.save_file({"input.0": x}, tmp_path / "in.safetensors")
+    slipway("run", tmp_path / "out.so", "--inputs", tmp_path / "in.safetensors", "--outputs", tmp_path / "out.safetensors")
+    native = safetensors.numpy.load_file(tmp_path / "out.safetensors")
+    for got in (session.run(None, {session.get_inputs()[0].name: x.numpy()}), [native["output.0"], native["output.1"]]):
+        eps, size = np.finfo(values.dtype).eps, np.abs(values).max(-1, keepdims=True)
+        assert (np.abs(got[0] - values) <= 8 * eps * size).all()
+        # Vectors, where the value is not as good as equal to another.
+        apart = np.abs(values[:, :, None] - values[:, None]) + np.diag([np.inf] * n)
+        apart = (apart.min(-1, initial=np.inf) > 1e3 * eps * size)[:, None, :]
+        assert apart.mean() > 0.5 and (np.abs(got[1] - vectors) * apart <= 1e-2).all()
+        again = (got[1] * got[0][:, None, :]) @ got[1].swapaxes(-1, -2)
+        given = x if triangle == "L" else x.mT
+        assert (np.abs(again - (given.tril() + given.tril(-1).mT).numpy()) <= 32 * eps * size[..., None]).all()
+
+
+def test_eigenvectors_of_infinities_are_nan(slipway, tmp_path):
+    """torch raises; a program cannot, and must end."""
+    x = torch.stack([torch.full((3, 3), v) for v in (float("inf"), float("nan"), 1.0)])
+    program = exported(Each(lambda x: tuple(linalg.eigh(x))), [torch.ones(3, 3, 3)])
+    session = converted(program, slipway, tmp_path)
+    values, vectors = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+    assert np.isnan(values[:2]).all() and np.isnan(vectors[:2]).all() and np.isfinite(values[2]).all() and np.isfinite(vectors[2]).all()
+
+
+def fixed_eigh(x):
+    return tuple(linalg.eigh(x))
+
+
+@pytest.mark.parametrize("function, n, dynamic", [(fixed_eigh, 4, False), (fixed_eigh, 3, True), (linalg.svd, 3, False), (torch.svd, 3, False)])
+def test_refuses_vectors_of_open_sign(function, n, dynamic, slipway, tmp_path):
+    shapes = {"args": ({0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC},)} if dynamic else None
     with pytest.raises(AssertionError, match="signs"):
-        converted(exported(Each(function), [rand(3, 3)]), slipway, tmp_path)
+        converted(exported(Each(function), [rand(n, n)], shapes), slipway, tmp_path)

@@ -316,6 +316,18 @@ def test_heads_of_one_sequence_are_the_batch(slipway, tmp_path):
     assert after["Transpose"] == 2 and after["FusedMatMul"] == 4, after
 
 
+@pytest.mark.parametrize("copies", [False, True])
+@pytest.mark.parametrize("mask", ["none", "causal", "mask"])
+def test_attention_shares_heads(slipway, tmp_path, copies, mask):
+    """Opset 23: one node, which takes the heads that are shared once. A query that may look nowhere has zeros."""
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, h, n, 4) for h, n in ((6, 5), (2, 7), (2, 7)))
+    allowed = torch.rand(2, 1, 5, 7) > 0.3
+    allowed[:, :, 2] = False
+    model = converted(slipway, tmp_path, Grouped(copies, mask), (q, k, v, allowed), "--opset", "23")
+    assert operators(model) == {"Attention": 1}
+
+
 class Fused(nn.Module):
     """Queries, keys and values of one layer, as in timm; a gated layer."""
 
@@ -376,6 +388,27 @@ def test_rotary_positions_share_signs(slipway, tmp_path):
     inputs = torch.randn(2, 4, 5, 8), torch.randn(2, 2, 5, 8), torch.randn(2, 5, 4)
     found = operators(converted(slipway, tmp_path, Rotary(), inputs, atol=1e-6))
     assert found["Neg"] == 0 and found["Mul"] == 2 * 3 + 2
+
+
+class OtherAngles(Rotary):
+    """Halves that differ, signs and places that are not those of a rotation."""
+
+    def forward(self, q, k, angles):
+        cos, sin = (torch.cat((f(angles), f(angles) + 1), -1)[:, None] for f in (torch.cos, torch.sin))
+        same = torch.cat((angles, angles), -1).cos()[:, None]
+        low, high = q[..., :4], q[..., 4:]
+        return [q * a + torch.cat(parts, -1) * b for a, b, parts in ((cos, same, (-high, low)), (same, sin, (-high, low)), (same, same, (-low, high)))]
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_rotary_positions_at_opset_23(slipway, tmp_path, dynamic):
+    torch.manual_seed(0)
+    inputs = torch.randn(2, 4, 5, 8), torch.randn(2, 2, 5, 8), torch.randn(2, 5, 4)
+    b, n = torch.export.Dim("b", min=2, max=50), torch.export.Dim("n", min=2, max=50)
+    more = {"dynamic_shapes": ({0: b, 2: n}, {0: b, 2: n}, {0: b, 1: n})} if dynamic else {}
+    found = operators(converted(slipway, tmp_path, Rotary(), inputs, "--opset", "23", atol=1e-6, **more))
+    assert found["RotaryEmbedding"] == 3 and found["Neg"] == 0 and found["Mul"] == 1
+    assert operators(converted(slipway, tmp_path, OtherAngles(), inputs, "--opset", "23", atol=1e-6))["RotaryEmbedding"] == 0
 
 
 class Twins(nn.Module):

@@ -174,9 +174,20 @@ TEST(Decompositions, LinearAlgebraKeepsItsTypes) {
   }
 }
 
+TEST(Decompositions, EigenvectorsOfFewRowsAreReturned) {
+  for (int n : {0, 1, 2, 3}) {
+    OneNode one({F32({n, n})}), stack({});
+    EXPECT_EQ(one.Legalized("aten.linalg_eigh.default", {one.x[0], "U"}), "") << n;
+    stack.AddInput(Type::Tensor(DType::kFloat64, {stack.Symbol("s0"), 2, n, n}));
+    EXPECT_EQ(stack.Legalized("aten.linalg_eigh.default", {stack.x[0]}), "") << n;
+  }
+}
+
 TEST(Decompositions, LinearAlgebraRefusesWhatHasNoOneAnswer) {
-  OneNode eigh({F32({3, 3})});
+  OneNode eigh({F32({4, 4})}), unknown({});
   EXPECT_TRUE(text::Contains(eigh.Legalized("aten.linalg_eigh.default", {eigh.x[0]}), "LAPACK leaves their signs"));
+  unknown.AddInput(F32({unknown.Symbol("s0"), unknown.Symbol("s0")}));
+  EXPECT_TRUE(text::Contains(unknown.Legalized("aten.linalg_eigh.default", {unknown.x[0]}), "LAPACK leaves their signs"));
   OneNode complex({Type::Tensor(DType::kComplex64, {3, 3})});
   EXPECT_TRUE(text::Contains(complex.Legalized("aten.linalg_inv.default", {complex.x[0]}), "complex A"));
   OneNode lu({F32({3, 3})});

@@ -69,6 +69,76 @@ void Mul(LoweringContext& c) {
   Binary<"Mul">(c);
 }
 
+bool IsMade(const ir::Value* v, std::initializer_list<std::string_view> ops) {
+  const ir::Node* n = v && v->type().is_tensor() ? v->producer() : nullptr;
+  return n && std::find(ops.begin(), ops.end(), n->op_name()) != ops.end();
+}
+
+// Whether the two halves of the last dim are equal, as of angles that are joined with themselves: what makes `v` says so.
+bool HalvesAreEqual(const ir::Value* v) {
+  constexpr int kMostSteps = 16;
+  for (int steps = 0; steps < kMostSteps && v && v->type().is_tensor() && v->rank() > 0; ++steps) {
+    if (IsMade(v, {"aten.cat.default"})) {
+      ir::ArgReader of(*v->producer());
+      const ir::Values parts = of.tensors("tensors");
+      return of.ok() && parts.size() == 2 && parts[0] == parts[1] && of.dim("dim", v->rank()) == v->rank() - 1;
+    }
+    const bool number = IsMade(v, {"aten.mul.Scalar"}) || (IsMade(v, {"aten.mul.Tensor"}) && !v->producer()->Get("other").value());
+    if (IsMade(v, {"aten.unsqueeze.default"})) {
+      ir::ArgReader of(*v->producer());
+      if (of.dim("dim", v->rank()) == v->rank() - 1 || !of.ok()) return false;
+    } else if (!number && !IsMade(v, {"aten.cos.default", "aten.sin.default"})) {
+      return false;
+    }
+    v = v->producer()->Get("self").value();
+  }
+  return false;
+}
+
+// Whether v is x[..., from:to] of the last dim, whose size is `all`.
+bool IsPart(const ir::Value* v, const ir::Value* x, int64_t from, int64_t to, int64_t all) {
+  if (!IsMade(v, {"aten.slice.Tensor"}) || v->producer()->Get("self").value() != x || !v->sizes().back().is(to - from)) return false;
+  ir::ArgReader of(*v->producer());
+  const bool last = of.dim("dim", x->rank()) == x->rank() - 1;
+  const int64_t *start = v->producer()->Get("start").get<int64_t>(), *end = v->producer()->Get("end").get<int64_t>();
+  return of.ok() && last && (start ? *start : 0) == from && std::min(end ? *end : all, all) == to && of.i("step") == 1;
+}
+
+// x * cos + cat(-x's second half, x's first half) * sin as RotaryEmbedding, which opset 23 has: x is (batch, heads, length, features), cos
+// and sin are (batch, 1, length, features), their halves equal. onnxruntime 1.31 runs it in less time than what it is made of (a Llama of 4
+// layers, one thread: 0.97 of the whole run with 128 tokens, 0.99 with 512). Empty for other sums, and for angles that are numbers
+// of the file, whose halves are not looked at.
+V RotaryPositions(LoweringContext& c) {
+  if (c.e.opset() < 23 || c.compute_dtype() != DType::kFloat32) return {};
+  const ir::Arg alpha = c.has("alpha") ? c.node().Get("alpha") : ir::Arg();
+  if (const int64_t* times = alpha.get<int64_t>(); !alpha.is_none() && (!times || *times != 1)) return {};
+  for (const auto& [first, second] : {std::pair("self", "other"), std::pair("other", "self")}) {
+    const ir::Value *straight = c.node().Get(first).value(), *turned = c.node().Get(second).value();
+    if (!IsMade(straight, {"aten.mul.Tensor"}) || !IsMade(turned, {"aten.mul.Tensor"})) continue;
+    ir::Value *x = straight->producer()->Get("self").value(), *cos = straight->producer()->Get("other").value();
+    ir::Value *halves = turned->producer()->Get("self").value(), *sin = turned->producer()->Get("other").value();
+    if (!x || !cos || !sin || !IsMade(halves, {"aten.cat.default"}) || x->rank() != 4 || !HalvesAreEqual(cos) || !HalvesAreEqual(sin)) continue;
+    const auto all = x->sizes()[3].constant();
+    if (!all || *all < 2 || *all % 2 || x->dtype() != DType::kFloat32) continue;
+    bool fits = true;
+    for (const ir::Value* angle : {cos, sin})
+      fits = fits && angle->rank() == 4 && angle->dtype() == DType::kFloat32 && angle->sizes()[1].is(1) && angle->sizes()[3].is(*all) &&
+             ir::ProvablyEqual(angle->sizes()[0], x->sizes()[0]) && ir::ProvablyEqual(angle->sizes()[2], x->sizes()[2]);
+    ir::ArgReader of(*halves->producer());
+    const ir::Values parts = of.tensors("tensors");
+    if (!fits || !of.ok() || parts.size() != 2 || of.dim("dim", 4) != 3 || !IsMade(parts[0], {"aten.neg.default"})) continue;
+    if (!IsPart(parts[0]->producer()->Get("self").value(), x, *all / 2, *all, *all) || !IsPart(parts[1], x, 0, *all / 2, *all)) continue;
+    const auto half = [&](ir::Value* angle) { return c.e.Slice(c.e.Squeeze(c.value(angle), {1}), {0}, {*all / 2}, {2}); };
+    return c.e.Op("RotaryEmbedding", {c.value(x), half(cos), half(sin)});
+  }
+  return {};
+}
+
+void Add(LoweringContext& c) {
+  if (V y = RotaryPositions(c)) return c.Return(y);
+  Binary<"Add">(c);
+}
+
 void Rsub(LoweringContext& c) {
   DType t = c.compute_dtype();
   V a = Operand(c, "self", t), b = Operand(c, "other", t);
@@ -638,7 +708,7 @@ constexpr Row kRows[] = {
     {"aten.float_power.Tensor_Tensor", FloatPower}, {"aten.float_power.Tensor_Scalar", FloatPower},
     {"aten.float_power.Scalar", FloatPower},
 
-    {"aten.add.Tensor", Binary<"Add">}, {"aten.add.Scalar", Binary<"Add">},
+    {"aten.add.Tensor", Add}, {"aten.add.Scalar", Binary<"Add">},
     {"aten.sub.Tensor", Binary<"Sub">}, {"aten.sub.Scalar", Binary<"Sub">},
     {"aten.subtract.Tensor", Binary<"Sub">}, {"aten.subtract.Scalar", Binary<"Sub">},
     {"aten.mul.Tensor", Mul}, {"aten.mul.Scalar", Binary<"Mul">},
