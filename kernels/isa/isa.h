@@ -94,7 +94,7 @@ struct Isa {
   // x / sqrt(mean of squares + epsilon) · weight, which may be null.
   void (*rms_norm)(const float* x, const float* weight, float epsilon, float* out, int64_t n);
   double (*sum)(const float* x, int64_t n);
-  // sums[j] += x[i · row + j] for i < rows in order, j < n.
+  // sums[j] += x[i · row + j] for i < rows, j < n: whole vectors of columns add up eight rows at a time in f32.
   void (*sum_rows)(const float* x, int64_t row, int64_t rows, int64_t n, double* sums);
   // From and to rows of bf16 and f16; also from i8.
   void (*widen)(const void* x, DType dtype, float* out, int64_t n);

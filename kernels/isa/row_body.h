@@ -109,10 +109,13 @@ void TransposeWords(const uint32_t* from, int64_t from_row, uint32_t* to, int64_
 
 // ---- Sums and norms.
 
+typedef double DoubleVec __attribute__((vector_size(SLIPWAY_ISA_BYTES)));
+typedef double DoubleVecAt __attribute__((vector_size(SLIPWAY_ISA_BYTES), aligned(8), may_alias));
+typedef float HalfVec __attribute__((vector_size(SLIPWAY_ISA_BYTES / 2)));
+typedef float HalfVecAt __attribute__((vector_size(SLIPWAY_ISA_BYTES / 2), aligned(4), may_alias));
+
 // Kept in f64.
 double SumOfRow(const float* x, int64_t n) {
-  typedef double DoubleVec __attribute__((vector_size(SLIPWAY_ISA_BYTES)));
-  typedef float HalfVecAt __attribute__((vector_size(SLIPWAY_ISA_BYTES / 2), aligned(4), may_alias));
   constexpr int kHalf = kLanes / 2;
   DoubleVec sum[4] = {};
   int64_t i = 0;
@@ -127,29 +130,34 @@ double SumOfRow(const float* x, int64_t n) {
   return total;
 }
 
+// The sums of V vectors of columns: of eight rows in f32, in pairs, and of these in f64.
+template <int V>
+SLIPWAY_INLINE void SumColumns(const float* x, int64_t row, int64_t rows, double* sums) {
+  DoubleVec total[2 * V];
+#pragma GCC unroll 8
+  for (int k = 0; k < 2 * V; ++k) total[k] = *reinterpret_cast<const DoubleVecAt*>(sums + k * (kLanes / 2));
+  int64_t i = 0;
+  for (; i + 8 <= rows; i += 8, x += 8 * row)
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      const float* at = x + v * kLanes;
+      auto pair = [&](int r) __attribute__((always_inline)) { return Load(at + r * row) + Load(at + (r + 1) * row); };
+      const Vec eight = (pair(0) + pair(2)) + (pair(4) + pair(6));
+      HalfVec half[2];
+      __builtin_memcpy(half, &eight, sizeof eight);
+      total[2 * v] += __builtin_convertvector(half[0], DoubleVec), total[2 * v + 1] += __builtin_convertvector(half[1], DoubleVec);
+    }
+  for (; i < rows; ++i, x += row)
+#pragma GCC unroll 8
+    for (int k = 0; k < 2 * V; ++k) total[k] += __builtin_convertvector(*reinterpret_cast<const HalfVecAt*>(x + k * (kLanes / 2)), DoubleVec);
+#pragma GCC unroll 8
+  for (int k = 0; k < 2 * V; ++k) *reinterpret_cast<DoubleVecAt*>(sums + k * (kLanes / 2)) = total[k];
+}
+
 void SumRows(const float* x, int64_t row, int64_t rows, int64_t n, double* sums) {
-  typedef double DoubleVec __attribute__((vector_size(SLIPWAY_ISA_BYTES)));
-  typedef double DoubleVecAt __attribute__((vector_size(SLIPWAY_ISA_BYTES), aligned(8), may_alias));
-  typedef float HalfVecAt __attribute__((vector_size(SLIPWAY_ISA_BYTES / 2), aligned(4), may_alias));
-  constexpr int kHalf = kLanes / 2, kVectors = 8;
   int64_t j = 0;
-  for (; j + kVectors * kHalf <= n; j += kVectors * kHalf) {
-    DoubleVec sum[kVectors];
-#pragma GCC unroll 8
-    for (int k = 0; k < kVectors; ++k) sum[k] = *reinterpret_cast<const DoubleVecAt*>(sums + j + k * kHalf);
-    const float* at = x + j;
-    for (int64_t i = 0; i < rows; ++i, at += row)
-#pragma GCC unroll 8
-      for (int k = 0; k < kVectors; ++k) sum[k] += __builtin_convertvector(*reinterpret_cast<const HalfVecAt*>(at + k * kHalf), DoubleVec);
-#pragma GCC unroll 8
-    for (int k = 0; k < kVectors; ++k) *reinterpret_cast<DoubleVecAt*>(sums + j + k * kHalf) = sum[k];
-  }
-  for (; j + kHalf <= n; j += kHalf) {
-    DoubleVec sum = *reinterpret_cast<const DoubleVecAt*>(sums + j);
-    const float* at = x + j;
-    for (int64_t i = 0; i < rows; ++i, at += row) sum += __builtin_convertvector(*reinterpret_cast<const HalfVecAt*>(at), DoubleVec);
-    *reinterpret_cast<DoubleVecAt*>(sums + j) = sum;
-  }
+  for (; j + 2 * kLanes <= n; j += 2 * kLanes) SumColumns<2>(x + j, row, rows, sums + j);
+  if (j + kLanes <= n) SumColumns<1>(x + j, row, rows, sums + j), j += kLanes;
   for (; j < n; ++j)
     for (int64_t i = 0; i < rows; ++i) sums[j] += static_cast<double>(x[i * row + j]);
 }
