@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kNear = 48 << 10;         // floats of image and result of a block: they stay in the second-level cache
 constexpr double kLeastWork = 2e5;          // multiplications that are worth a second thread
+constexpr int64_t kNearImage = 108 << 10;   // the same, of the image alone
 constexpr int64_t kMostBorder = 1 << 20;    // of padding
 constexpr int64_t kColumns = 32;            // taken at once: whole panels
 
@@ -234,9 +235,11 @@ class Conv {
     const bool few = rows <= 3 && out_.strides[4] >= f_.outs;
     // Blocks of places that stay near, and parts of the columns where there are few blocks.
     const int64_t tile = isa_.last_rows;
-    const int64_t block = few ? rows : std::max(2 * tile, kNear / (channels_ + f_.outs) / tile * tile);
     const int64_t panels = Ceil(f_.outs, kPanel);
+    // Weights that outweigh the image are read once for each block: as few of these as there are, whose results go straight through.
     const bool heavy_columns = channels_ * f_.outs > 2 * images * rows * (channels_ + f_.outs);
+    const int64_t near = heavy_columns ? kNearImage / channels_ : kNear / (channels_ + f_.outs);
+    const int64_t block = few ? rows : std::max(2 * tile, near / tile * tile);
     const Shares shares = Share(workers, images, rows, panels, Ceil(rows, block), tile, heavy_columns);
     const bool meet = Apart(pixel_) != pixel_ && rows > 2 * tile && f_.outs >= 4 * kColumns;
     ParallelFor(scratch, workers, images * shares.blocks * shares.parts, 1, [&](int64_t begin, int64_t end, Scratch& own) {

@@ -131,6 +131,8 @@ SLIPWAY_INLINE void StoreLast(const LastBlock& g, int64_t i, int64_t j, int64_t 
   }
 }
 
+constexpr int64_t kShortRun = 8;  // below it, SumTile's beginning takes longer than what its order of instructions gains
+
 // R rows from i on, V vectors of columns from j on, of which n count.
 // `ahead` is a panel that will be needed next, or null.
 template <int R, int V>
@@ -144,11 +146,13 @@ __attribute__((noinline)) void LastTile(const LastBlock& g, int64_t i, int64_t j
   const int64_t k = g.k;
 #if SLIPWAY_SUM_TILE
   if constexpr (R == 6 && V == 2) {
-    for (int64_t run = 0; run < g.run_count; ++run) {
-      const char* const fetch = ahead != nullptr ? reinterpret_cast<const char*>(ahead + run * g.w_run) : nullptr;
-      SumTile(k, g.x + g.runs[run] + i * g.x_row, g.x_row, w + run * g.w_run, kPanel, next, fetch, reinterpret_cast<Vec(&)[6][2]>(sum));
+    if (g.k >= kShortRun || g.run_count == 1) {
+      for (int64_t run = 0; run < g.run_count; ++run) {
+        const char* const fetch = ahead != nullptr ? reinterpret_cast<const char*>(ahead + run * g.w_run) : nullptr;
+        SumTile(k, g.x + g.runs[run] + i * g.x_row, g.x_row, w + run * g.w_run, kPanel, next, fetch, reinterpret_cast<Vec(&)[6][2]>(sum));
+      }
+      return StoreLast<R, V>(g, i, j, n, sum);
     }
-    return StoreLast<R, V>(g, i, j, n, sum);
   }
 #endif
   constexpr int kThirds = (R + 2) / 3;
