@@ -396,7 +396,7 @@ class Conv {
     ParallelFor(scratch, workers, batch_ * bands * spans * parts, 1, [&](int64_t begin, int64_t end, Scratch& own) {
       float* const memory = border ? own.Take<float>(high * held_wide * channels_) : nullptr;
       if (own.counting()) return;
-      int64_t held = -1;  // the span of a band in `memory`
+      int64_t held = -1;  // the task whose image is in `memory`, or the span of a band that has all channels
       for (int64_t i = begin; i < end; ++i) {
         const int64_t piece = shares.BlockOf(i, batch_ * spans), part = shares.PartOf(i, batch_ * spans);
         const int64_t n = piece / spans / bands, band = piece / spans % bands, x0 = piece % spans * span;
@@ -404,8 +404,13 @@ class Conv {
         if (y0 >= y1 || x0 >= to_x_) continue;
         const float* image = data_ + n * step_ + (y0 * s_.stride[1] * in_x_ + from_x) * pixel_;
         if (border) {
-          if (held != piece) planes ? PadPlanes(n, y0, high, wide, memory) : PadRows(n, y0, high, from_x, held_wide, memory);
-          held = piece, image = memory;
+          // Groups read their own channels only.
+          const int64_t unit_channels = f_.groups == 1 ? 0 : f_.shared() ? unit : f_.per;
+          const int64_t c0 = part * units / parts * unit_channels;
+          const int64_t c1 = unit_channels == 0 ? channels_ : std::min(channels_, (part + 1) * units / parts * unit_channels);
+          const int64_t holds = unit_channels == 0 ? piece : i;
+          if (held != holds) planes ? PadPlanes(n, y0, high, wide, memory) : PadRows(n, y0, high, from_x, held_wide, c0, c1, memory);
+          held = holds, image = memory;
         }
         LastBlock b;
         b.m = std::min(span, to_x_ - x0), b.k = f_.depth() / run_count;
@@ -433,8 +438,9 @@ class Conv {
       }
     });
   }
-  // Rows of the image, from that of result row y0 on, between the zeros of the border; of each `wide` places from x0 of the border on.
-  void PadRows(int64_t n, int64_t y0, int64_t high, int64_t x0, int64_t wide, float* to) const {
+  // Rows of the image, from that of result row y0 on, between the zeros of the border; of each `wide` places from x0 of the border on, of
+  // these the channels [c0, c1).
+  void PadRows(int64_t n, int64_t y0, int64_t high, int64_t x0, int64_t wide, int64_t c0, int64_t c1, float* to) const {
     const int64_t left = std::clamp<int64_t>(s_.pad[2] - x0, 0, wide), first = std::max<int64_t>(0, x0 - s_.pad[2]);
     const int64_t count = std::max<int64_t>(0, std::min(wide - left, in_x_ - first));
     for (int64_t r = 0; r < high; ++r, to += wide * channels_) {
@@ -445,7 +451,7 @@ class Conv {
       }
       const float* from = data_ + n * step_ + (y * in_x_ + first) * pixel_;
       std::fill_n(to, left * channels_, 0.0f);
-      CopyPlaces(from, pixel_, count, channels_, to + left * channels_, channels_);
+      CopyPlaces(from + c0, pixel_, count, c1 - c0, to + left * channels_ + c0, channels_);
       std::fill_n(to + (left + count) * channels_, (wide - left - count) * channels_, 0.0f);
     }
   }
