@@ -12,8 +12,8 @@ namespace slipway::kernels {
 namespace {
 
 constexpr int64_t kNear = 48 << 10;         // floats of image and result of a block: they stay in the second-level cache
+constexpr int64_t kNearImage = 108 << 10;   // of the image alone, where weights are heavier than it
 constexpr double kLeastWork = 2e5;          // multiplications that are worth a second thread
-constexpr int64_t kNearImage = 108 << 10;   // the same, of the image alone
 constexpr int64_t kMostBorder = 1 << 20;    // of padding
 constexpr int64_t kColumns = 32;            // taken at once: whole panels
 
@@ -37,8 +37,8 @@ struct Shares {
   int64_t BlockOf(int64_t task, int64_t images) const { return columns_first ? task % (images * blocks) : task / parts; }
   int64_t PartOf(int64_t task, int64_t images) const { return columns_first ? task / (images * blocks) : task % parts; }
 };
-// Of `images` of `rows` rows each and `panels` of columns: at least so many blocks, which have `least` rows or more where threads share them,
-// as many as let each thread have the same; or columns in parts, where they are heavier than the rows are and where rows do not divide.
+// Of `images` of `rows` rows each and `panels` of columns: at least `blocks` of rows, or some more of `least` rows each or more, so that all
+// threads have about the same; columns in parts instead where these are heavier than the rows, and where rows do not divide.
 Shares Share(const Workers* workers, int64_t images, int64_t rows, int64_t panels, int64_t blocks, int64_t least, bool heavy_columns) {
   Shares s{.blocks = blocks};
   const int64_t threads = workers != nullptr ? workers->threads : 1, wanted = 2 * threads;
@@ -49,9 +49,7 @@ Shares Share(const Workers* workers, int64_t images, int64_t rows, int64_t panel
     s.parts = threads;
     return s;
   }
-  const int64_t most = std::max(blocks, rows / least);
-  for (int64_t b = blocks; b <= most && images * s.blocks % wanted != 0; ++b) s.blocks = b;
-  if (images * s.blocks % wanted != 0) s.blocks = std::min(most, Ceil(Ceil(images * blocks, wanted) * wanted, images));
+  while (images * s.blocks % wanted != 0 && (s.blocks + 1) * least <= rows) ++s.blocks;
   if (images * s.blocks < wanted) s.parts = std::clamp<int64_t>(Ceil(wanted, images * s.blocks), 1, panels);
   return s;
 }
