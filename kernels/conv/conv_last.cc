@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "kernels/conv/filters.h"
 #include "kernels/isa/isa.h"
@@ -121,7 +122,7 @@ class Conv {
     if (winograd()) return Winograd(workers, scratch);
     if (f_.depthwise()) return Depthwise(workers, scratch);
     if (pointwise()) return Pointwise(workers, scratch);
-    Bands(workers, scratch);
+    TakesAsItLies() ? AsItLies(workers, scratch) : Bands(workers, scratch);
   }
 
  private:
@@ -358,6 +359,85 @@ class Conv {
         }
       });
     }
+  }
+
+  // Places of a row of results whose taps are all columns of the image: [first, second).
+  std::pair<int64_t, int64_t> InnerPlaces() const {
+    const int64_t reach = (f_.width - 1) * s_.dilation[2] + 1, room = in_x_ + s_.pad[2] - reach;
+    return {std::min(to_x_, Ceil(s_.pad[2], s_.stride[2])), room < 0 ? 0 : std::min(to_x_, room / s_.stride[2] + 1)};
+  }
+  // Whether most results are of places that the image has around them, so that it is not worth a copy with a border. Sums of groups are
+  // short: columns at the border would take longer than the copy.
+  bool TakesAsItLies() const {
+    const auto [first, last] = InnerPlaces();
+    return f_.groups == 1 && !f_.planes() && bordered() && to_x_ > 1 && in_y_ > 1 && 2 * (last - first) >= to_x_ &&
+           in_x_ * channels_ * s_.stride[1] + to_x_ * f_.outs <= 2 * kNear;
+  }
+  // Bands of rows of the image as it lies: the inner places of each row with all taps that are in the image, and the columns at the border
+  // downwards, tap column by tap column.
+  void AsItLies(const Workers* workers, Scratch& scratch) const {
+    const auto [first, last] = InnerPlaces();
+    const int64_t row = in_x_ * pixel_, per_row = in_x_ * channels_ * s_.stride[1] + to_x_ * f_.outs;
+    const bool joined = s_.dilation[2] == 1 && pixel_ == channels_;           // taps of a row lie together
+    const int64_t row_runs = joined ? 1 : f_.width, tap = channels_ * kPanel;  // of weights
+    const int64_t units = Ceil(f_.outs, kColumns);
+    const int64_t most = std::clamp<int64_t>(kNear / std::max<int64_t>(1, per_row), 1, to_y_);
+    const Shares shares = Share(workers, batch_, to_y_, units, Ceil(to_y_, most), 1, false);
+    int64_t *const runs = scratch.Take<int64_t>(f_.height * row_runs), *const down = scratch.Take<int64_t>(f_.height);
+    if (scratch.counting()) return;
+    for (int64_t y = 0; y < f_.height; ++y) {
+      down[y] = y * s_.dilation[1] * row;
+      for (int64_t z = 0; z < row_runs; ++z) runs[y * row_runs + z] = down[y] + z * s_.dilation[2] * pixel_;
+    }
+    ParallelFor(workers, batch_ * shares.blocks * shares.parts, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t piece = shares.BlockOf(i, batch_), part = shares.PartOf(i, batch_), n = piece / shares.blocks, band = piece % shares.blocks;
+        const int64_t y0 = shares.begin(band, to_y_), y1 = shares.begin(band + 1, to_y_);
+        for (int64_t u = units * part / shares.parts; u < units * (part + 1) / shares.parts; ++u) {
+          const int64_t j = u * kColumns;
+          const float* const image = data_ + n * step_;
+          LastBlock b;
+          b.n = std::min(kColumns, f_.outs - j), b.w_panel = f_.depth() * kPanel;
+          const float* const w = filters_ + j / kPanel * b.w_panel;
+          const auto sum = [&](int64_t at, const LastFinish& finish) {
+            b.out = out_.as<float>() + at, b.finish = finish;
+            isa_.last_block(b);
+          };
+          b.m = last - first, b.k = joined ? f_.width * channels_ : channels_;
+          b.x_row = s_.stride[2] * pixel_, b.out_row = out_.strides[4];
+          b.runs = runs, b.w_run = b.k * kPanel;
+          for (int64_t y = y0; y < y1; ++y) {
+            const RowTaps taps(f_, s_, y, in_y_);
+            b.run_count = taps.rows * row_runs;
+            b.x = image + (taps.rows > 0 ? taps.from * row : 0) + (first * s_.stride[2] - s_.pad[2]) * pixel_;
+            b.w = w + taps.skip * f_.width * tap;
+            const int64_t at = PlaceOf(n, y) + first * out_.strides[4] + j;
+            sum(at, FinishFor(at, j));
+          }
+          b.k = channels_, b.x_row = s_.stride[1] * row, b.out_row = out_.strides[3];
+          b.runs = down, b.w_run = f_.width * tap;
+          for (int64_t y = y0, next; y < y1; y = next) {
+            // Rows that have the same taps.
+            const RowTaps taps(f_, s_, y, in_y_);
+            for (next = y + 1; next < y1 && taps.rows == f_.height && RowTaps(f_, s_, next, in_y_).rows == f_.height;) ++next;
+            b.m = next - y, b.run_count = taps.rows;
+            for (int64_t x = first > 0 ? 0 : last; x < to_x_; x = x + 1 == first ? last : x + 1) {
+              const int64_t column = x * s_.stride[2] - s_.pad[2], by = s_.dilation[2], at = PlaceOf(n, y) + x * out_.strides[4] + j;
+              const int64_t z0 = column < 0 ? std::min(f_.width, Ceil(-column, by)) : 0;
+              const int64_t z1 = column >= in_x_ ? z0 : std::clamp<int64_t>(Ceil(in_x_ - column, by), z0, f_.width);
+              b.accumulate = false;
+              if (z0 == z1 || taps.rows == 0) b.run_count = 0, sum(at, FinishFor(at, j)), b.run_count = taps.rows;
+              for (int64_t z = z0; z < z1 && taps.rows > 0; ++z, b.accumulate = true) {
+                b.x = image + taps.from * row + (column + z * by) * pixel_;
+                b.w = w + (taps.skip * f_.width + z) * tap;
+                sum(at, z + 1 == z1 ? FinishFor(at, j) : LastFinish());
+              }
+            }
+            b.accumulate = false;
+          }
+        }
+      }
+    });
   }
 
   void Bands(const Workers* workers, Scratch& scratch) const {
