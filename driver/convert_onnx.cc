@@ -1,5 +1,6 @@
 // A program as an ONNX model. What it cannot express is reported all at once, with the newer opset that can, if one does.
 #include "base/text.h"
+#include "driver/missing_weights.h"
 #include "driver/target.h"
 #include "exporters/onnx/export.h"
 
@@ -54,6 +55,7 @@ absl::Status WriteOnnx(Conversion& c) {
   if (absl::Status s = exporters::CheckNames(c.program(), *options); !s.ok()) return UsageError(std::string(s.message()));
   exporters::OnnxReport failure;
   auto report = exporters::ExportOnnx(c.program(), c.options.output, *options, c.options.dry_run, &failure);
+  if (!report.ok() && !failure.missing_weights.empty()) return MissingWeights(failure.missing_weights, kGiveWeights);
   if (!report.ok() && failure.unsupported.empty()) return report.status();
   if (!report.ok())
     return UnsupportedError(failure.unsupported, text::StrCat("at opset ", c.options.opset),

@@ -98,7 +98,10 @@ class Exporter {
       if (on_failure) *on_failure = report_;
       return absl::UnimplementedError(text::StrCat(report_.unsupported.size(), " kinds of operators cannot be written"));
     }
-    if (absl::Status s = MissingWeights(); !s.ok() && !dry_run) return s;
+    if (absl::Status s = MissingWeights(); !s.ok() && !dry_run) {
+      if (on_failure) *on_failure = report_;
+      return s;
+    }
     Tail();
     if (absl::Status s = onnx_out::CheckSkeleton(model_, weights_); !s.ok()) return s;
     for (const auto& w : weights_) report_.weight_bytes += w.nbytes();
@@ -346,7 +349,8 @@ class Exporter {
     if (missing_.empty()) return absl::OkStatus();
     std::sort(missing_.begin(), missing_.end());
     missing_.erase(std::unique(missing_.begin(), missing_.end()), missing_.end());
-    return ListError(text::StrCat(missing_.size(), " weights have no values (give them with --weights)"), missing_);
+    report_.missing_weights = missing_;
+    return ListError(text::StrCat(missing_.size(), " weights have no values"), missing_);
   }
 
   // The names that a graph and those inside it read or return.
