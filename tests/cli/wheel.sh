@@ -3,7 +3,7 @@
 source "$ROOT/tests/cli/lib.bash"
 build=$(dirname "$SLIPWAY")
 cmake --install "$build" --component wheel --strip --prefix "$PWD/site" > log || fails "$(cat log)"
-[ "$(cd site && find . ! -type d)" = ./slipway/bin/slipway ] || fails "the component is $(find site)"
+[ "$(cd site && find . ! -type d | sort | tr '\n' ' ')" = './slipway/THIRD_PARTY_LICENSES ./slipway/bin/slipway ' ] || fails "the component is $(find site)"
 "$PYTHON" - > entry <<'PYTHON'
 import os, pathlib, shutil, tomllib, zipfile
 
