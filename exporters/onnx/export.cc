@@ -91,10 +91,11 @@ class Exporter {
     lowering_.Run(*p_.graph, &problems);
     Outputs();
     if (!shared_.status.ok()) report_.unsupported.push_back({"outputs", std::string(shared_.status.message()), "", 1});
+    report_.of_signature = report_.unsupported.size();
     for (passes::Unsupported& u : passes::Group(problems)) report_.unsupported.push_back(std::move(u));
     report_.nodes_out = graph_->node_size();
     if (!report_.unsupported.empty()) {
-      if (report_.unsupported.size() == passes::Group(problems).size()) report_.newer_opset = NewerOpset(problems);
+      if (report_.of_signature == 0) report_.newer_opset = NewerOpset(problems);
       if (on_failure) *on_failure = report_;
       return absl::UnimplementedError(text::StrCat(report_.unsupported.size(), " kinds of operators cannot be written"));
     }
