@@ -78,6 +78,7 @@ class Exporter {
     lowering_.custom_ops = &o.custom_ops;
     lowering_.resolve = [this](const ir::Value* v, const std::optional<onnx_out::StoredForm>& form) { return Weight(v, form); };
     lowering_.turned = [this](const ir::Value* v, const Ints& perm) { return TurnedWeight(v, perm); };
+    lowering_.numbers = [this](const ir::Value* v) { return NumbersOf(v); };
     report_.nodes_in = static_cast<int>(p.graph->node_count());
   }
 
@@ -284,6 +285,16 @@ class Exporter {
     }
     for (const auto& [key, order] : orders)
       if (order && !order->empty()) order_of_[key] = *order;
+  }
+
+  const ir::TensorRef* NumbersOf(const ir::Value* v) const {
+    const auto it = spec_of_.find(v);
+    if (it == spec_of_.end() || p_.input_specs[it->second].kind == InputSpec::kUser) return nullptr;
+    const std::string& name = p_.input_specs[it->second].target;
+    const auto updates = [&](const OutputSpec& s) { return IsMutation(s.kind) && s.target == name; };
+    const bool updated = std::any_of(p_.output_specs.begin(), p_.output_specs.end(), updates);
+    const auto w = p_.weights.find(name);
+    return updated || w == p_.weights.end() ? nullptr : &w->second;
   }
 
   V TurnedWeight(const ir::Value* v, const Ints& perm) {
