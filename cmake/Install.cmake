@@ -23,10 +23,13 @@ install(FILES ${pages}/slipway.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES ${pages}/slipway.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME slipway)
 install(FILES ${pages}/_slipway DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
 install(FILES ${pages}/slipway.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
-install(FILES LICENSE README.md TYPE DOC)
+install(FILES LICENSE README.md ${SLIPWAY_LICENCES} TYPE DOC)
 
 # In a wheel (pyproject.toml) the program lies beside the package's Python files.
 install(TARGETS slipway DESTINATION slipway/bin COMPONENT wheel EXCLUDE_FROM_ALL)
+if(SLIPWAY_LICENCES)
+  install(FILES ${SLIPWAY_LICENCES} DESTINATION slipway RENAME THIRD_PARTY_LICENSES COMPONENT wheel EXCLUDE_FROM_ALL)
+endif()
 
 # For those who link with the library: find_package(slipway), slipway::slipway; pkg-config slipway. Neither names the build's folders.
 target_include_directories(slipway_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)

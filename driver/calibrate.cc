@@ -12,6 +12,7 @@
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "driver/diagnostic.h"
+#include "driver/missing_weights.h"
 #include "driver/pass_context.h"
 #include "importers/safetensors/safetensors.h"
 #include "io/mapped_file.h"
@@ -241,11 +242,12 @@ absl::Status CollectStatistics(const ir::Program& p, const Samples& samples, abs
   copy->graph->outputs.clear();
   copy->output_specs.clear();
   planner::PlanEvaluator evaluator({.memory_limit = o.memory_limit, .threads = o.threads});
-  ASSIGN_OR_RETURN(const std::unique_ptr<ir::PreparedProgram> prepared, evaluator.Prepare(std::move(copy), names));
+  const auto prepared = evaluator.Prepare(std::move(copy), names);
+  if (!prepared.ok()) return OrMissingWeights(WeightsWithoutValues(p), prepared.status(), kGiveWeights);
   for (size_t i = 0; i < samples.size(); ++i) {
     const std::string where = text::StrCat("sample ", i, " of calibration data");
-    auto values = prepared->Run(samples[i]);
-    if (!values.ok()) return WithPlace(values.status(), where);
+    auto values = (*prepared)->Run(samples[i]);
+    if (!values.ok()) return WithPlace(OrMissingWeights(WeightsWithoutValues(p), values.status(), kGiveWeights), where);
     for (size_t l = 0; l < layers.size(); ++l)
       for (const std::string& v : layers[l].values)
         if (absl::Status s = AddInputs((*values)[place[v]], *statistics[l], workers); !s.ok())

@@ -3,6 +3,7 @@
 
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "driver/missing_weights.h"
 #include "driver/plugins.h"
 #include "driver/target.h"
 #include "exporters/native/native.h"
@@ -101,7 +102,9 @@ absl::Status Write(Conversion& c, bool package) {
   RETURN_IF_ERROR(KeepState(c, &plan_options));
   std::vector<passes::Unsupported> unsupported;
   auto planned = planner::LegalizeAndPlan(c.program(), plan_options, &unsupported);
-  if (!planned.ok()) return unsupported.empty() ? planned.status() : UnsupportedError(unsupported, kByKernels, kHowKernels);
+  if (!planned.ok())
+    return OrMissingWeights(WeightsWithoutValues(c.program()),
+                            unsupported.empty() ? planned.status() : UnsupportedError(unsupported, kByKernels, kHowKernels), kGiveWeights);
   planner::ChooseWeightsToPack(*planned);
 
   exporters::NativeOptions options;

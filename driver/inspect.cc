@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "base/utf8.h"
 #include "driver/format.h"
+#include "driver/missing_weights.h"
 #include "driver/output_names.h"
 #include "driver/pass_context.h"
 #include "exporters/native/c_header.h"
@@ -661,7 +662,7 @@ absl::StatusOr<std::string> InspectHeader(const std::string& path) {
   if (absl::Status s = passes::RunPasses(passes::kPreparation, p, context); !s.ok()) return s;
   NameOutputs(p, names);
   auto planned = planner::LegalizeAndPlan(p);
-  if (!planned.ok()) return planned.status();
+  if (!planned.ok()) return OrMissingWeights(WeightsWithoutValues(p), planned.status(), kJoinWeights);
   return exporters::CHeader(exporters::InterfaceOf(p.name, *planned), stem);
 }
 

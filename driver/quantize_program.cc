@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "driver/calibrate.h"
 #include "driver/diagnostic.h"
+#include "driver/missing_weights.h"
 #include "driver/quantize.h"
 #include "io/io_error.h"
 #include "io/mapped_file.h"
@@ -91,6 +92,8 @@ QuantizedLayer FormOf(const Config& c, const quantizer::Scheme& scheme, std::vec
 
 absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, const ConvertOptions& o, bool aten,
                                                                 const std::string& folder) {
+  if (const std::vector<std::string> missing = WeightsWithoutValues(p); p.weights.empty() && !missing.empty())
+    return MissingWeights(missing, kGiveWeights);
   const std::vector<LinearLayer> layers = passes::FindLinears(p);
   std::map<std::string, size_t> linear;
   for (size_t i = 0; i < layers.size(); ++i) linear[layers[i].weight] = i;

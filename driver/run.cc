@@ -13,6 +13,7 @@
 #include "driver/diagnostic.h"
 #include "driver/format.h"
 #include "driver/inspect.h"
+#include "driver/missing_weights.h"
 #include "driver/onnx_runtime.h"
 #include "driver/pass_context.h"
 #include "driver/plugins.h"
@@ -176,8 +177,10 @@ absl::StatusOr<RunReport> Run(const RunOptions& options) {
   if (!options.plugins.empty()) plan_options.plugins = [&](std::string_view name) { return plugins->Find(name); };
   std::vector<passes::Unsupported> lacking;
   auto planned = planner::PlanFor(p, *inputs, plan_options, &lacking);
-  if (!planned.ok())
-    return absl::IsUnimplemented(planned.status()) && !lacking.empty() ? UnsupportedError(lacking, kByKernels, kHowKernels) : planned.status();
+  if (!planned.ok()) {
+    const bool kernels = absl::IsUnimplemented(planned.status()) && !lacking.empty();
+    return OrMissingWeights(WeightsWithoutValues(p), kernels ? UnsupportedError(lacking, kByKernels, kHowKernels) : planned.status(), kJoinWeights);
+  }
   planner::Runner runner(*std::move(planned), plan_options, options.profile,
                          options.threads > 0 ? options.threads : kernels::DefaultThreads());
   report.plan_seconds = Since(begin);

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "driver/diagnostic.h"
 #include "driver/format.h"
+#include "driver/missing_weights.h"
 #include "driver/onnx_runtime.h"
 #include "driver/pass_context.h"
 #include "driver/run_library.h"
@@ -33,9 +34,15 @@ class ProgramModel : public VerifyModel {
       RETURN_IF_ERROR(passes::RunPasses(passes::kPreparation, *copy, context));
       for (const ir::Arg& out : copy->graph->outputs)
         if (const ir::Value* v = out.value()) names_.push_back(v->name());
-      ASSIGN_OR_RETURN(prepared_, planner::PlanEvaluator(PlanOptionsOf(options_, plugins_)).Prepare(std::move(copy)));
+      missing_ = WeightsWithoutValues(*copy);
+      auto prepared = planner::PlanEvaluator(PlanOptionsOf(options_, plugins_)).Prepare(std::move(copy));
+      if (!prepared.ok()) return OrMissingWeights(missing_, prepared.status(), kJoinWeights);
+      prepared_ = *std::move(prepared);
     }
-    return RunAll(*prepared_, sets);
+    std::vector<absl::StatusOr<Tensors>> results = RunAll(*prepared_, sets);
+    for (const auto& result : results)  // sizes are planned one by one where no plan serves all
+      if (absl::IsUnimplemented(result.status()) && !missing_.empty()) return MissingWeights(missing_, kJoinWeights);
+    return results;
   }
 
  private:
@@ -43,6 +50,7 @@ class ProgramModel : public VerifyModel {
   Plugins plugins_;
   const VerifyOptions& options_;
   std::unique_ptr<ir::PreparedProgram> prepared_;
+  std::vector<std::string> missing_;  // weights without values
   std::vector<std::string> names_;
 };
 

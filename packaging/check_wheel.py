@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 import venv
+import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAM = ROOT / "samples" / "minilm.pt2"
@@ -62,6 +63,8 @@ def main():
 
     size = options.wheel.stat().st_size
     print(f"{options.wheel.name}: {size / 1e6:.2f} MB")
+    if "slipway/THIRD_PARTY_LICENSES" not in zipfile.ZipFile(options.wheel).namelist():
+        sys.exit("error: the licences of other projects' code are not in it")
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         programs = folder / "venv" / "bin"

@@ -8,7 +8,7 @@
                            "not run: WHY" counts as neither
   SUITE/*_test.py          pytest
 
-SUITE is golden, cli, hostile, interop or arm under tests/. Commands see SLIPWAY (the binary, also first on PATH), ROOT (the
+SUITE is golden, cli, hostile, interop or arm under tests/; SUITE/FILE is one of its tests. Commands see SLIPWAY (the binary, also first on PATH), ROOT (the
 checkout), PYTHON and MINILM (the folder with the sample's weights). The last line is "N passed, M failed".
 """
 
@@ -115,10 +115,11 @@ def jobs(suites):
         if suite == "unit":
             yield "unit", None, run_unit
             continue
-        folder = ROOT / "tests" / suite
+        folder, one, name = suite.partition("/")
         for pattern, function in KINDS.items():
-            for path in sorted(folder.glob(pattern)):
-                yield f"{suite}/{path.name}", path, function
+            for path in sorted((ROOT / "tests" / folder).glob(pattern)):
+                if not one or name == path.name:
+                    yield f"{folder}/{path.name}", path, function
 
 
 def timed(name, path, function, update):
@@ -130,11 +131,11 @@ def timed(name, path, function, update):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"{', '.join(SUITES)} (default: all)")
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"{', '.join(SUITES)} (default: all), or one test: SUITE/FILE")
     parser.add_argument("--update", action="store_true", help="rewrite golden texts that differ")
     arguments = parser.parse_args()
-    if unknown := set(arguments.suites) - set(SUITES):
-        parser.error(f"no such suite: {', '.join(sorted(unknown))}")
+    if unknown := [s for s in arguments.suites if s != "unit" and (s.partition("/")[0] not in SUITES or not any(jobs([s])))]:
+        parser.error(f"no such suite or test: {', '.join(unknown)}")
     total_passed = total_failed = 0
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
         work = [pool.submit(timed, *job, arguments.update) for job in jobs(arguments.suites or SUITES)]

@@ -78,6 +78,7 @@ class Exporter {
     lowering_.custom_ops = &o.custom_ops;
     lowering_.resolve = [this](const ir::Value* v, const std::optional<onnx_out::StoredForm>& form) { return Weight(v, form); };
     lowering_.turned = [this](const ir::Value* v, const Ints& perm) { return TurnedWeight(v, perm); };
+    lowering_.numbers = [this](const ir::Value* v) { return NumbersOf(v); };
     report_.nodes_in = static_cast<int>(p.graph->node_count());
   }
 
@@ -91,14 +92,18 @@ class Exporter {
     lowering_.Run(*p_.graph, &problems);
     Outputs();
     if (!shared_.status.ok()) report_.unsupported.push_back({"outputs", std::string(shared_.status.message()), "", 1});
+    report_.of_signature = report_.unsupported.size();
     for (passes::Unsupported& u : passes::Group(problems)) report_.unsupported.push_back(std::move(u));
     report_.nodes_out = graph_->node_size();
     if (!report_.unsupported.empty()) {
-      if (report_.unsupported.size() == passes::Group(problems).size()) report_.newer_opset = NewerOpset(problems);
+      if (report_.of_signature == 0) report_.newer_opset = NewerOpset(problems);
       if (on_failure) *on_failure = report_;
       return absl::UnimplementedError(text::StrCat(report_.unsupported.size(), " kinds of operators cannot be written"));
     }
-    if (absl::Status s = MissingWeights(); !s.ok() && !dry_run) return s;
+    if (absl::Status s = MissingWeights(); !s.ok() && !dry_run) {
+      if (on_failure) *on_failure = report_;
+      return s;
+    }
     Tail();
     if (absl::Status s = onnx_out::CheckSkeleton(model_, weights_); !s.ok()) return s;
     for (const auto& w : weights_) report_.weight_bytes += w.nbytes();
@@ -282,6 +287,16 @@ class Exporter {
       if (order && !order->empty()) order_of_[key] = *order;
   }
 
+  const ir::TensorRef* NumbersOf(const ir::Value* v) const {
+    const auto it = spec_of_.find(v);
+    if (it == spec_of_.end() || p_.input_specs[it->second].kind == InputSpec::kUser) return nullptr;
+    const std::string& name = p_.input_specs[it->second].target;
+    const auto updates = [&](const OutputSpec& s) { return IsMutation(s.kind) && s.target == name; };
+    const bool updated = std::any_of(p_.output_specs.begin(), p_.output_specs.end(), updates);
+    const auto w = p_.weights.find(name);
+    return updated || w == p_.weights.end() ? nullptr : &w->second;
+  }
+
   V TurnedWeight(const ir::Value* v, const Ints& perm) {
     const auto it = spec_of_.find(v);
     if (it == spec_of_.end()) return {};
@@ -346,7 +361,8 @@ class Exporter {
     if (missing_.empty()) return absl::OkStatus();
     std::sort(missing_.begin(), missing_.end());
     missing_.erase(std::unique(missing_.begin(), missing_.end()), missing_.end());
-    return ListError(text::StrCat(missing_.size(), " weights have no values (give them with --weights)"), missing_);
+    report_.missing_weights = missing_;
+    return ListError(text::StrCat(missing_.size(), " weights have no values"), missing_);
   }
 
   // The names that a graph and those inside it read or return.

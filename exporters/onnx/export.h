@@ -56,6 +56,8 @@ struct OnnxReport {
   uint64_t weight_bytes = 0, file_bytes = 0;
   std::vector<passes::Unsupported> unsupported;  // non-empty: nothing was written
   int newer_opset = 0;  // with `unsupported`: the lowest at which rows take all those nodes; 0 for none
+  size_t of_signature = 0;  // how many of `unsupported` are types of inputs, weights or outputs that ONNX has not, and no operators
+  std::vector<std::string> missing_weights;  // sorted names of those without values; non-empty: nothing was written, but for a dry run
 };
 
 // True when the ONNX target takes this node as it is: a row at the opset, or a custom operator of the user's.

@@ -142,6 +142,8 @@ class GraphLowering {
   // The weight with its dims in this order as it lies in the file; empty for one that is read in another order, too, and for other
   // values. May be null.
   std::function<V(const ir::Value*, const Ints& perm)> turned;
+  // The numbers of a weight that nothing updates; null for other values, and for weights without values. May be null.
+  std::function<const ir::TensorRef*(const ir::Value*)> numbers;
 
  private:
   friend class LoweringContext;

@@ -13,10 +13,7 @@ head -c 2000 "$sample" > cut.pt2
 expect 3 'SW1001' "$slipway" convert cut.pt2 -o kept.onnx
 printf 'PK not a zip' > bad.pt2
 expect 3 'SW1001' "$slipway" convert bad.pt2 -o kept.onnx
-expect 3 '102 weights have no values' "$slipway" convert "$sample" -o kept.onnx
-grep -qx '  - embeddings.word_embeddings.weight' err.txt
 expect 4 'opset 13' "$slipway" convert "$sample" -o kept.onnx --opset 13
-expect 4 'so' "$slipway" convert "$sample" -o kept.so
 expect 2 'output format' "$slipway" convert "$sample" -o kept.xyz
 [ "$(cat kept.onnx)" = kept ]
 [ "$(ls | sort | tr '\n' ' ')" = "bad.pt2 cut.pt2 err.txt kept.onnx out.txt " ] || { ls -la; exit 1; }

@@ -41,6 +41,9 @@ cmake -S . -B made -DCMAKE_PREFIX_PATH="$prefix" > log && cmake --build made >> 
 made/with_cmake > said2
 cmp said said2
 
+# Licences of what is inside go with it (licences.sh).
+if [ -e "$build/licences/copyright" ]; then cmp "$build/licences/copyright" "$prefix/share/doc/slipway/copyright"; fi
+
 # The program runs where it was moved to; what shells and man know are all its commands and flags.
 "$prefix/bin/slipway" convert net.sw -o m.onnx -q
 page=$(find "$prefix" -name slipway.1)

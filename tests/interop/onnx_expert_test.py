@@ -411,6 +411,35 @@ def test_rotary_positions_at_opset_23(slipway, tmp_path, dynamic):
     assert operators(converted(slipway, tmp_path, OtherAngles(), inputs, "--opset", "23", atol=1e-6))["RotaryEmbedding"] == 0
 
 
+class FixedAngles(Rotary):
+    """Angles of positions that are numbers of the program, as one for a fixed length has them; `shift` makes the halves differ in one place."""
+
+    def __init__(self, shift=0.0):
+        super().__init__()
+        angles = torch.arange(5.0)[None, :, None] * torch.tensor([1.0, 0.3, 0.1, 0.03])
+        cos, sin = (torch.cat((f(angles), f(angles)), -1) for f in (torch.cos, torch.sin))
+        sin[0, 3, 6] += shift
+        self.register_buffer("cos", cos)
+        self.register_buffer("sin", sin, persistent=False)
+
+    def forward(self, q):
+        cos, sin = self.cos[:, None], self.sin[:, None]
+        return q * cos + torch.cat((-q[..., 4:], q[..., :4]), -1) * sin
+
+
+class ComputedAngles(Rotary):
+    def forward(self, q):
+        return super().forward(q, q[:, :2], torch.arange(5.0)[None, :, None] * torch.tensor([1.0, 0.3, 0.1, 0.03]))
+
+
+def test_rotary_positions_of_numbers(slipway, tmp_path):
+    torch.manual_seed(0)
+    q = torch.randn(1, 4, 5, 8)
+    for module, count in (FixedAngles(), 1), (ComputedAngles(), 3), (FixedAngles(shift=1e-4), 0):
+        found = operators(converted(slipway, tmp_path, module, (q,), "--opset", "23", atol=1e-6))
+        assert found["RotaryEmbedding"] == count, (module, found)
+
+
 class Twins(nn.Module):
     def forward(self, x):
         a, b = x.shape[:2]
