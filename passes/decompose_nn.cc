@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/text.h"
+#include "ir/rounded.h"
 #include "passes/decompose_util.h"
 
 namespace slipway::passes {
@@ -117,7 +118,8 @@ void LogSigmoid(Decomposer& d) {
 template <bool kHard>
 void Shrink(Decomposer& d) {
   Value* x = d.in("self");
-  const double lambda = d.f("lambd");
+  // Of f16 and bf16 torch's hardshrink rounds the bound, softshrink takes it in f32.
+  const double lambda = kHard ? ir::Rounded(d.f("lambd"), d.node().output(0)->dtype()) : d.f("lambd");
   Value* inside = d.Cmp("le", d.Unary("abs", x), lambda);
   if (kHard) return d.Return(d.Where(inside, 0.0, x));
   // NaN is not inside and stays.

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "ir/ops/op_table.h"
+#include "ir/rounded.h"
 #include "planner/rules.h"
 
 namespace slipway::planner {
@@ -30,12 +31,12 @@ DType Common(PlanContext& c, std::initializer_list<size_t> positions) {
   return t;
 }
 
-// What arithmetic on operands of a common dtype computes in. torch's kernels for f16 and bf16 take numbers and 0-d
-// tensors in f32; only other tensors are rounded to the common dtype first.
+// What products and quotients of operands of a common dtype compute in. torch's kernels for f16 and bf16 take numbers and 0-d
+// tensors in f32 but as the first operand; others are rounded to the common dtype first.
 DType Arithmetic(DType common, absl::Span<const Operand> operands) {
   if (!ir::IsLowPrecision(common)) return common;
   for (const Operand& x : operands)
-    if (x.rank() > 0 && x.dtype != common) return common;
+    if ((x.rank() > 0 || &x == operands.begin()) && x.dtype != common) return common;
   return DType::kFloat32;
 }
 
@@ -80,15 +81,16 @@ void NanToNum(PlanContext& c) {
                                              c.opt_f("neginf").value_or(-most)}));
 }
 
-void Binary(PlanContext& c) {
+void Product(PlanContext& c) {
   Operand x = c.in(size_t{0}), y = c.in(size_t{1});
   c.Return(c.Map(c.kernel(), {x, y}, c.Result(), Arithmetic(Common(c, {0, 1}), {x, y})));
 }
+void Binary(PlanContext& c) { c.Return(c.Map(c.kernel(), {c.in(size_t{0}), c.in(size_t{1})}, c.Result(), Common(c, {0, 1}))); }
 // Powers that torch has formulas of their own for.
 void Power(PlanContext& c) {
   Operand x = c.in("self");
   const ir::Scalar exponent = c.scalar("exponent");
-  const DType compute = Arithmetic(Common(c, {0, 1}), {x});
+  const DType compute = Common(c, {0, 1});
   std::string_view kernel;
   if (exponent.is_constant() && ir::IsFloating(compute))
     kernel = exponent.d == 2      ? "square"
@@ -107,10 +109,11 @@ void FloatBinary(PlanContext& c) {
 void Compare(PlanContext& c) {
   c.Return(c.Map(c.kernel(), {c.in(size_t{0}), c.in(size_t{1})}, c.Result(), Common(c, {0, 1})));
 }
-// x + alpha·y, with the operands exchanged for rsub.
+// x + alpha·y, with the operands exchanged for rsub. All are rounded to the common dtype, numbers too (torch adds 1.703125 to bf16 for
+// 1.702); the product is not.
 void Scaled(PlanContext& c, bool subtract, bool exchange) {
   Operand x = c.in(size_t{0}), y = c.in(size_t{1});
-  const DType compute = Arithmetic(Common(c, {0, 1}), {x, y});
+  const DType compute = Common(c, {0, 1});
   if (exchange) std::swap(x, y);
   const auto alpha = c.opt_scalar("alpha");
   if (!alpha || (alpha->is_constant() && alpha->d == 1))
@@ -118,7 +121,7 @@ void Scaled(PlanContext& c, bool subtract, bool exchange) {
   if (alpha->kind == ir::Scalar::kValue || alpha->kind == ir::Scalar::kComplex)
     return c.Unsupported("alpha is not a known number");
   if (ir::IsFloating(compute))
-    return c.Return(c.Map("add_scaled", {x, y}, c.Result(), compute, kernels::FactorAttributes{subtract ? -alpha->d : alpha->d}));
+    return c.Return(c.Map("add_scaled", {x, y}, c.Result(), compute, kernels::FactorAttributes{ir::Rounded(subtract ? -alpha->d : alpha->d, compute)}));
   if (alpha->kind == ir::Scalar::kFloat) return c.Fail("alpha is no integer");
   const int64_t factor = subtract ? static_cast<int64_t>(0 - static_cast<uint64_t>(alpha->i)) : alpha->i;
   c.Return(c.Map("add_scaled", {x, y}, c.Result(), compute, kernels::FactorAttributes{factor}));
@@ -255,10 +258,10 @@ constexpr PlanFamily kFamilies[] = {
     {Add, "", "add.Tensor add.Scalar"},
     {Sub, "", "sub.Tensor sub.Scalar subtract.Tensor subtract.Scalar"},
     {Rsub, "", "rsub.Tensor rsub.Scalar"},
-    {Binary, "mul", "mul.Tensor mul.Scalar multiply.Tensor multiply.Scalar"},
+    {Product, "mul", "mul.Tensor mul.Scalar multiply.Tensor multiply.Scalar"},
     {FloatBinary, "div", "div.Tensor div.Scalar divide.Tensor divide.Scalar true_divide.Tensor true_divide.Scalar"},
     {DivideMode, "div", "div.Tensor_mode div.Scalar_mode divide.Tensor_mode divide.Scalar_mode"},
-    {Binary, "div_floor", "floor_divide floor_divide.Scalar"},
+    {Product, "div_floor", "floor_divide floor_divide.Scalar"},
     {Binary, "", "remainder.Tensor remainder.Scalar remainder.Scalar_Tensor fmod.Tensor fmod.Scalar"},
     {Binary, "", "pow.Tensor_Tensor pow.Scalar maximum minimum fmax fmin"},
     {Binary, "maximum", "max.other"},

@@ -7,6 +7,7 @@
 
 #include "exporters/onnx/lowerings/util.h"
 #include "exporters/onnx/types.h"
+#include "ir/rounded.h"
 
 namespace slipway::exporters::onnx_out {
 namespace {
@@ -31,15 +32,48 @@ void FloatOnly(LoweringContext& c) {
 
 void Alias(LoweringContext& c) { c.Return(c.in("self")); }
 
+// An operand as `t`, in rows that compute in f32 for f16 and bf16: rounded to the result's dtype first, as torch does with numbers and
+// 0-d tensors but in products and quotients.
+V RoundedOperand(LoweringContext& c, std::string_view name, DType t) {
+  return c.e.Cast(Operand(c, name, ir::IsLowPrecision(c.out_dtype()) ? c.out_dtype() : t), t);
+}
+
+// Whether torch multiplies f16 or bf16 `t` by, or divides it by, what `t` has not: a number or a 0-d tensor, which it takes in f32.
+bool HasWideFactor(LoweringContext& c, DType t) {
+  const ir::Value* self = c.node().Get("self").value();
+  if (!ir::IsLowPrecision(t) || !self || !self->type().is_tensor() || self->dtype() != t) return false;
+  if (const ir::Value* v = c.node().Get("other").value(); v && v->type().is_tensor()) return v->rank() == 0 && v->dtype() != t;
+  const Scalar number = c.scalar("other");
+  if (!number.is_constant() || number.kind == Scalar::kComplex) return number.kind == Scalar::kValue;
+  const double f = static_cast<float>(number.d);
+  return f == f && f != ir::Rounded(f, t);
+}
+
+// self + alpha·other: of f16 and bf16, alpha is rounded and the product is not.
+template <Str op>
+V WithAlpha(LoweringContext& c, std::string_view first, std::string_view second, std::string_view scaled) {
+  const DType t = c.compute_dtype(), wide = Widened(t);
+  auto operand = [&](std::string_view name) {
+    V x = RoundedOperand(c, name, wide);
+    return name == scaled ? c.e.Mul(x, c.e.Cast(c.number(c.scalar("alpha"), t), wide)) : x;
+  };
+  V a = operand(first), b = operand(second);
+  return c.e.Cast(c.e.OpN(op, {a, b}, {}, {wide})[0], t);
+}
+bool HasAlpha(LoweringContext& c) {
+  if (!c.has("alpha")) return false;
+  const Scalar alpha = c.scalar("alpha");
+  return !(alpha.is_constant() && alpha.d == 1 && alpha.kind != Scalar::kComplex);
+}
+
 template <Str op>
 void Binary(LoweringContext& c) {
   DType t = c.compute_dtype();
-  V a = Operand(c, "self", t), b = Operand(c, "other", t);
-  if (c.has("alpha")) {
-    Scalar alpha = c.scalar("alpha");
-    if (!(alpha.is_constant() && alpha.d == 1 && alpha.kind != Scalar::kComplex)) b = c.e.Mul(b, c.number(alpha, t));
-  }
-  c.Return(c.e.OpN(op, {a, b}, {}, {t})[0]);
+  if (HasAlpha(c)) return c.Return(WithAlpha<op>(c, "self", "other", "other"));
+  const std::string_view name(op);
+  const DType wide = (name == "Mul" || name == "Div") && HasWideFactor(c, t) ? DType::kFloat32 : t;
+  V a = Operand(c, "self", wide), b = Operand(c, "other", wide);
+  c.Return(c.e.Cast(c.e.OpN(op, {a, b}, {}, {wide})[0], t));
 }
 
 // cat(-a, b) * s as cat(a, b) * (s with its first part negated), where s is spread over the other: rotary positions, whose sines all heads
@@ -157,10 +191,9 @@ void Add(LoweringContext& c) {
 }
 
 void Rsub(LoweringContext& c) {
+  if (HasAlpha(c)) return c.Return(WithAlpha<"Sub">(c, "other", "self", "self"));
   DType t = c.compute_dtype();
   V a = Operand(c, "self", t), b = Operand(c, "other", t);
-  Scalar alpha = c.scalar("alpha");
-  if (!(alpha.is_constant() && alpha.d == 1)) a = c.e.Mul(a, c.number(alpha, t));
   c.Return(c.e.Sub(b, a));
 }
 
@@ -229,7 +262,7 @@ V Remainder(LoweringContext& c, V a, V b) {
 }
 void RemainderOp(LoweringContext& c) {
   DType t = c.compute_dtype();
-  c.Return(Remainder(c, Operand(c, "self", t), Operand(c, "other", t)));
+  c.Return(Remainder(c, RoundedOperand(c, "self", t), RoundedOperand(c, "other", t)));
 }
 void Fmod(LoweringContext& c) {
   DType t = c.compute_dtype();
@@ -282,12 +315,12 @@ void PowOp(LoweringContext& c) {
   if (ir::IsFloating(t)) {
     const ir::Arg& e = c.node().Get("exponent");
     double k = e.get<double>() ? *e.get<double>() : e.get<int64_t>() ? static_cast<double>(*e.get<int64_t>()) : NAN;
-    V x = Operand(c, "self", t);
+    V x = RoundedOperand(c, "self", t);
     if (k == 2) return c.Return(c.e.Mul(x, x));
     if (k == 0.5) return c.Return(c.e.Op("Sqrt", {x}));
     if (k == 1) return c.Return(x);
     if (k == -1) return c.Return(c.e.Op("Reciprocal", {x}));
-    return c.Return(c.e.Pow(x, Operand(c, "exponent", t)));
+    return c.Return(c.e.Pow(x, RoundedOperand(c, "exponent", t)));
   }
   const ir::Arg& e = c.node().Get("exponent");
   if (auto k = e.get<int64_t>(); k && *k >= 0 && *k <= 8) {
@@ -474,7 +507,9 @@ void Softshrink(LoweringContext& c) {
 void Threshold(LoweringContext& c) {
   DType t = c.compute_dtype();
   V x = c.in("self");
-  c.Return(c.e.Where(c.e.LessEqual(x, c.number(c.scalar("threshold"), t)), c.number(c.scalar("value"), t), x));
+  // torch compares with the number in f32.
+  const DType wide = Widened(t);
+  c.Return(c.e.Where(c.e.LessEqual(c.e.Cast(x, wide), c.number(c.scalar("threshold"), wide)), c.number(c.scalar("value"), t), x));
 }
 void Prelu(LoweringContext& c) {
   // The weight is per channel (dim 1) or one for all.
