@@ -107,26 +107,13 @@ check_sha256() { echo "$2  $1" | sha256sum --check --strict -; }
 # What an installed library depends on; it is rebuilt when any of it changes.
 onnx_stamp() { echo "$ONNX_VERSION $ONNX_SHA256 $ONNX_FLAGS $(protoc --version) $(c++ -dumpfullversion)"; }
 
-# The source distribution in the folder $1.
-get_onnx() {
-  rm -rf "$1"
-  mkdir -p "$1"
-  pip_download "$1" --no-binary onnx "onnx==$ONNX_VERSION"
-  check_sha256 "$1/onnx-$ONNX_VERSION.tar.gz" "$ONNX_SHA256"
-  tar -xzf "$1/onnx-$ONNX_VERSION.tar.gz" -C "$1"
-}
-
-# For a library that was built before its licence was kept.
-get_onnx_licence() {
-  get_onnx "$DEPS/onnx-build"
-  cp "$DEPS/onnx-build/onnx-$ONNX_VERSION/LICENSE" "$DEPS/onnx/"
-  rm -rf "$DEPS/onnx-build"
-}
-
 build_onnx() {
   local work="$DEPS/onnx-build" launcher=()
-  rm -rf "$DEPS/onnx"
-  get_onnx "$work"
+  rm -rf "$work" "$DEPS/onnx"
+  mkdir -p "$work"
+  pip_download "$work" --no-binary onnx "onnx==$ONNX_VERSION"
+  check_sha256 "$work/onnx-$ONNX_VERSION.tar.gz" "$ONNX_SHA256"
+  tar -xzf "$work/onnx-$ONNX_VERSION.tar.gz" -C "$work"
   if command -v ccache >/dev/null; then launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
   cmake -G Ninja -S "$ROOT/cmake/onnx" -B "$work/build" "${launcher[@]}" -DONNX_SOURCE="$work/onnx-$ONNX_VERSION" \
     -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS="$ONNX_FLAGS -ffile-prefix-map=$work/=" -DCMAKE_INSTALL_PREFIX="$DEPS/onnx"
@@ -137,12 +124,8 @@ build_onnx() {
 }
 
 setup_onnx() {
-  if [[ "$(cat "$DEPS/onnx/.stamp" 2>/dev/null)" == "$(onnx_stamp)" ]]; then
-    if [[ -e "$DEPS/onnx/LICENSE" ]]; then
-      skip "ONNX $ONNX_VERSION, C++ library"
-    else
-      step "ONNX $ONNX_VERSION: its licence" get_onnx_licence
-    fi
+  if [[ "$(cat "$DEPS/onnx/.stamp" 2>/dev/null)" == "$(onnx_stamp)" && -e "$DEPS/onnx/LICENSE" ]]; then
+    skip "ONNX $ONNX_VERSION, C++ library"
   else
     step "ONNX $ONNX_VERSION: source distribution, C++ library (a minute)" build_onnx
   fi
