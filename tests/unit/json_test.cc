@@ -126,7 +126,12 @@ TEST(Json, RefusesWhatIsNotJson) {
     EXPECT_EQ(Document::Parse(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
   }
   ExpectRefused("{\"a\": [1, nul]}", "JSON byte 10");
-  ExpectRefused("{\"a\": 1} x", "text behind");
+  // simdjson 3.2 and later see this before there is a place to give.
+  const absl::Status behind = Document::Parse("{\"a\": 1} x").status();
+  EXPECT_EQ(behind.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(absl::StrContains(behind.message(), "JSON byte 9: text behind") ||
+              absl::StrContains(behind.message(), "JSON: the object or array does not end where the text does"))
+      << behind;
 }
 
 TEST(Json, EveryTruncationIsRefused) {
