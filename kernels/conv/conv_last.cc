@@ -29,19 +29,27 @@ void CopyPlaces(const float* from, int64_t from_pitch, int64_t places, int64_t c
 
 int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// How blocks of rows and parts of the columns are shared out.
+// How the rows of images and panels of columns are shared out: in tasks, each a block of an image's rows and a part of the panels.
 struct Shares {
-  int64_t blocks = 1, parts = 1;  // of each image; of the columns
-  bool columns_first = false;     // tasks go through all blocks for a part of the columns, which is one thread's
-  int64_t begin(int64_t block, int64_t rows) const { return rows * block / blocks; }
-  // The block (of all images) and the part that a task is.
-  int64_t BlockOf(int64_t task, int64_t images) const { return columns_first ? task % (images * blocks) : task / parts; }
-  int64_t PartOf(int64_t task, int64_t images) const { return columns_first ? task / (images * blocks) : task % parts; }
+  int64_t images, rows, panels;
+  int64_t blocks = 1, parts = 1;  // of each image; of the panels
+  bool columns_first = false;     // tasks go through all blocks for a part of the panels, which is one thread's
+  struct Task {
+    int64_t block;                   // of all images
+    int64_t image, row, end_row;     // rows [row, end_row) of the image
+    int64_t panel, end_panel;
+  };
+  int64_t tasks() const { return images * blocks * parts; }
+  Task operator[](int64_t i) const {
+    const int64_t block = columns_first ? i % (images * blocks) : i / parts, part = columns_first ? i / (images * blocks) : i % parts;
+    const int64_t own = block % blocks;
+    return {block, block / blocks, rows * own / blocks, rows * (own + 1) / blocks, panels * part / parts, panels * (part + 1) / parts};
+  }
 };
 // Of `images` of `rows` rows each and `panels` of columns: at least `blocks` of rows, or some more of `least` rows each or more, so that all
 // threads have about the same; columns in parts instead where these are heavier than the rows, and where rows do not divide.
 Shares Share(const Workers* workers, int64_t images, int64_t rows, int64_t panels, int64_t blocks, int64_t least, bool heavy_columns) {
-  Shares s{.blocks = blocks};
+  Shares s{.images = images, .rows = rows, .panels = panels, .blocks = blocks};
   const int64_t threads = workers != nullptr ? workers->threads : 1, wanted = 2 * threads;
   if (threads < 2 || images * blocks >= 4 * wanted) return s;
   const auto even = [&](int64_t n, int64_t shares) { return Ceil(n, shares) * shares * 16 <= n * 17; };
@@ -204,19 +212,19 @@ class Conv {
   void Depthwise(const Workers* workers, Scratch& scratch) const {
     if (scratch.counting()) return;
     const Shares shares = Share(workers, batch_, to_y_, f_.panels(), 1, 1, false);
-    ParallelFor(workers, batch_ * shares.blocks * shares.parts, 1, [&](int64_t begin, int64_t end) {
+    ParallelFor(workers, shares.tasks(), 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t piece = shares.BlockOf(i, batch_), part = shares.PartOf(i, batch_), n = piece / shares.blocks, block = piece % shares.blocks;
-        const int64_t c0 = f_.panels() * part / shares.parts * kPanel, c1 = std::min(f_.outs, f_.panels() * (part + 1) / shares.parts * kPanel);
-        for (int64_t y = shares.begin(block, to_y_); y < shares.begin(block + 1, to_y_); ++y) {
+        const Shares::Task task = shares[i];
+        const int64_t c0 = task.panel * kPanel, c1 = std::min(f_.outs, task.end_panel * kPanel);
+        for (int64_t y = task.row; y < task.end_row; ++y) {
           const RowTaps taps(f_, s_, y, in_y_);
-          const int64_t at = PlaceOf(n, y) + c0;
+          const int64_t at = PlaceOf(task.image, y) + c0;
           LastTaps t;
           t.x_row = s_.dilation[1] * in_x_ * pixel_, t.x_column = pixel_, t.columns = in_x_;
-          t.x = data_ + n * step_ + taps.from * in_x_ * pixel_ + c0;
+          t.x = data_ + task.image * step_ + taps.from * in_x_ * pixel_ + c0;
           t.rows = taps.rows, t.width = f_.width;
           t.stride = s_.stride[2], t.pad = s_.pad[2], t.dilation = s_.dilation[2];
-          t.w = filters_ + (c0 / kPanel * f_.taps() + taps.skip * f_.width) * kPanel, t.w_panel = f_.depth() * kPanel;
+          t.w = filters_ + (task.panel * f_.taps() + taps.skip * f_.width) * kPanel, t.w_panel = f_.depth() * kPanel;
           t.channels = c1 - c0, t.n = to_x_;
           t.out = out_.as<float>() + at, t.out_column = out_.strides[4];
           t.finish = FinishFor(at, c0);
@@ -241,7 +249,7 @@ class Conv {
     const int64_t block = few ? rows : std::max(2 * tile, near / tile * tile);
     const Shares shares = Share(workers, images, rows, panels, Ceil(rows, block), tile, heavy_columns);
     const bool meet = Apart(pixel_) != pixel_ && rows > 2 * tile && f_.outs >= 4 * kColumns;
-    ParallelFor(scratch, workers, images * shares.blocks * shares.parts, 1, [&](int64_t begin, int64_t end, Scratch& own) {
+    ParallelFor(scratch, workers, shares.tasks(), 1, [&](int64_t begin, int64_t end, Scratch& own) {
       float* const copy = meet ? own.Take<float>(Ceil(rows, shares.blocks) * Apart(channels_)) : nullptr;
       int64_t copied = -1;
       GemmCall g;
@@ -255,16 +263,15 @@ class Conv {
       if (own.counting()) return;
       const int64_t run = 0;
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t piece = shares.BlockOf(i, images), part = shares.PartOf(i, images), n = piece / shares.blocks;
-        const int64_t r = shares.begin(piece % shares.blocks, rows), r1 = shares.begin(piece % shares.blocks + 1, rows);
-        const int64_t j0 = part * panels / shares.parts * kPanel, j1 = std::min(f_.outs, (part + 1) * panels / shares.parts * kPanel);
-        const int64_t at = n * out_.strides[0] + r * out_.strides[4] + j0;
+        const Shares::Task task = shares[i];
+        const int64_t j0 = task.panel * kPanel, j1 = std::min(f_.outs, task.end_panel * kPanel);
+        const int64_t at = task.image * out_.strides[0] + task.row * out_.strides[4] + j0;
         LastBlock b;
-        b.m = r1 - r, b.n = j1 - j0, b.k = channels_;
-        b.x = data_ + n * step_ + r * pixel_, b.x_row = pixel_;
+        b.m = task.end_row - task.row, b.n = j1 - j0, b.k = channels_;
+        b.x = data_ + task.image * step_ + task.row * pixel_, b.x_row = pixel_;
         if (meet) {
-          if (copied != piece) CopyPlaces(b.x, pixel_, b.m, channels_, copy, Apart(channels_));
-          copied = piece;
+          if (copied != task.block) CopyPlaces(b.x, pixel_, b.m, channels_, copy, Apart(channels_));
+          copied = task.block;
           b.x = copy, b.x_row = Apart(channels_);
         }
         b.runs = &run, b.run_count = 1;
@@ -389,11 +396,11 @@ class Conv {
       down[y] = y * s_.dilation[1] * row;
       for (int64_t z = 0; z < row_runs; ++z) runs[y * row_runs + z] = down[y] + z * s_.dilation[2] * pixel_;
     }
-    ParallelFor(workers, batch_ * shares.blocks * shares.parts, 1, [&](int64_t begin, int64_t end) {
+    ParallelFor(workers, shares.tasks(), 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t piece = shares.BlockOf(i, batch_), part = shares.PartOf(i, batch_), n = piece / shares.blocks, band = piece % shares.blocks;
-        const int64_t y0 = shares.begin(band, to_y_), y1 = shares.begin(band + 1, to_y_);
-        for (int64_t u = units * part / shares.parts; u < units * (part + 1) / shares.parts; ++u) {
+        const Shares::Task task = shares[i];
+        const int64_t n = task.image, y0 = task.row, y1 = task.end_row;
+        for (int64_t u = task.panel; u < task.end_panel; ++u) {
           const int64_t j = u * kColumns;
           const float* const image = data_ + n * step_;
           LastBlock b;
@@ -453,7 +460,7 @@ class Conv {
     const int64_t unit = f_.shared() ? kColumns : f_.groups > 1 ? f_.group_outs() : kColumns;
     const int64_t units = Ceil(f_.outs, unit);
     const Shares shares = Share(workers, batch_ * spans, to_y_, units, Ceil(to_y_, most), 1, false);
-    const int64_t bands = shares.blocks, parts = shares.parts, rows = Ceil(to_y_, bands);
+    const int64_t rows = Ceil(to_y_, shares.blocks);
     const bool joined = !planes && f_.groups == 1 && s_.dilation[2] == 1 && image_pixel == channels_;  // taps of a row lie together
     const int64_t run_count = planes ? f_.per * (s_.dilation[2] == 1 ? f_.height : f_.taps()) : joined ? f_.height : f_.taps();
     int64_t* const runs = scratch.Take<int64_t>(run_count);
@@ -471,22 +478,22 @@ class Conv {
             for (int64_t z = 0; z < f_.width; ++z) *at++ = first + z * s_.dilation[2] * image_pixel;
         }
     }
-    ParallelFor(scratch, workers, batch_ * bands * spans * parts, 1, [&](int64_t begin, int64_t end, Scratch& own) {
+    ParallelFor(scratch, workers, shares.tasks(), 1, [&](int64_t begin, int64_t end, Scratch& own) {
       float* const memory = border ? own.Take<float>(high * held_wide * channels_) : nullptr;
       if (own.counting()) return;
       int64_t held = -1;  // the task whose image is in `memory`, or the span of a band that has all channels
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t piece = shares.BlockOf(i, batch_ * spans), part = shares.PartOf(i, batch_ * spans);
-        const int64_t n = piece / spans / bands, band = piece / spans % bands, x0 = piece % spans * span;
-        const int64_t y0 = shares.begin(band, to_y_), y1 = shares.begin(band + 1, to_y_), from_x = x0 * s_.stride[2];
+        const Shares::Task task = shares[i];
+        const int64_t n = task.image / spans, x0 = task.image % spans * span;  // of the shares, each span is an image
+        const int64_t y0 = task.row, y1 = task.end_row, from_x = x0 * s_.stride[2];
         if (y0 >= y1 || x0 >= to_x_) continue;
         const float* image = data_ + n * step_ + (y0 * s_.stride[1] * in_x_ + from_x) * pixel_;
         if (border) {
           // Groups read their own channels only.
           const int64_t unit_channels = f_.groups == 1 ? 0 : f_.shared() ? unit : f_.per;
-          const int64_t c0 = part * units / parts * unit_channels;
-          const int64_t c1 = unit_channels == 0 ? channels_ : std::min(channels_, (part + 1) * units / parts * unit_channels);
-          const int64_t holds = unit_channels == 0 ? piece : i;
+          const int64_t c0 = task.panel * unit_channels;
+          const int64_t c1 = unit_channels == 0 ? channels_ : std::min(channels_, task.end_panel * unit_channels);
+          const int64_t holds = unit_channels == 0 ? task.block : i;
           if (held != holds) planes ? PadPlanes(n, y0, high, wide, memory) : PadRows(n, y0, high, from_x, held_wide, c0, c1, memory);
           held = holds, image = memory;
         }
@@ -496,7 +503,7 @@ class Conv {
         b.runs = runs, b.run_count = run_count;
         b.w_panel = f_.depth() * kPanel, b.w_run = b.k * kPanel;
         b.out_row = out_.strides[4];
-        for (int64_t u = part * units / parts; u < (part + 1) * units / parts; ++u) {
+        for (int64_t u = task.panel; u < task.end_panel; ++u) {
           const bool own_panels = f_.groups > 1 && !f_.shared();
           const int64_t j = u * unit;
           b.n = std::min(unit, f_.outs - j);
