@@ -38,7 +38,7 @@ struct ChainOp {
 inline constexpr int kMostChainOps = 24, kMostChainTensors = 32;
 
 // One call of a kernel. Results are allocated by the caller with the right sizes and never overlap operands, except
-// where a kernel is elementwise and the operand is the very same view.
+// where a kernel is elementwise or overwrites the operand, which is the very same view.
 struct Call {
   std::span<const Tensor> in;
   std::span<const Tensor> out;
@@ -88,6 +88,9 @@ struct Kernel {
   // Reads and writes images with channels last at their own speed where places lie further apart than their channels are long. Elementwise
   // kernels do, too.
   bool pitched = false;
+  // The operand whose memory the result may have, where it is of the same layout; -1: none. In calls of these sizes, strides and attributes
+  // the kernel reads each of its elements before it writes the result's, and no other's of it. Tensors have no memory; all have elements.
+  int (*overwrites)(const Call& c) = nullptr;
 };
 
 constexpr const char* kAttributesMalformed = "the attributes are not those of the kernel";

@@ -399,6 +399,14 @@ bool ConvProduct(const Call& c, const FusedConvAttributes<>& a, int64_t, Product
   p->loop = way != nullptr ? Loop{BestIsa().name, way} : Loop{"any", "plain loops over patches"};
   return true;
 }
+// What is added, where the loops over channels last take each of its elements when they store the result's.
+int ConvOverwrites(const Call& c) {
+  FusedConvAttributes<> a{};
+  if (!ReadAttributes(c.ints, c.floats, &a) || !a.tail || !(a.tail->parts & kAdded) || !FitsConv(c, a.conv)) return -1;
+  const Tensor &x = c.in[0], &w = c.in[1], &out = c.out[0];
+  if (ComputeType(c.compute) != DType::kF32 || !WantsConvLast(x, w, out) || !ConvLastOverwrites(x, w, out, ShapeOf(a.conv))) return -1;
+  return static_cast<int>(c.in.size()) - 1;
+}
 bool TransposedProduct(const Call& c, const ConvAttributes<>& a, int64_t, Product* p) {
   if (!FitsTransposed(c, a)) return false;
   const Tensor &x = c.in[0], &w = c.in[1], &out = c.out[0];
@@ -417,7 +425,7 @@ bool TransposedProduct(const Call& c, const ConvAttributes<>& a, int64_t, Produc
 constexpr Kernel kKernels[] = {
     With<FusedConvAttributes<>, Conv>(
         {.name = "conv", .inputs = 2, .packed = {Packable::kNever, Packable::kFilters}, .counts_scratch = true,
-         .product = ProductOfCall<FusedConvAttributes<>, ConvProduct>, .pitched = true}),
+         .product = ProductOfCall<FusedConvAttributes<>, ConvProduct>, .pitched = true, .overwrites = ConvOverwrites}),
     With<ConvAttributes<>, ConvTransposed>({.name = "conv_transposed",
                                             .inputs = 2,
                                             .counts_scratch = true,

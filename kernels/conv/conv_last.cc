@@ -108,6 +108,11 @@ class Conv {
     const double bands = std::max(1.0, tiles / static_cast<double>(BandTiles()));
     return tiles * 36 * in * out * 1.1 + bands * in * out * 110 + tiles * 160 * (in + out) < places * 9 * in * out;
   }
+  // Whether no partial sum is ever stored.
+  bool stores_once() const {
+    if (winograd() || f_.depthwise()) return true;
+    return pointwise() ? !Few(to_y_ * to_x_) && !Few(batch_ * to_y_ * to_x_) : !TakesAsItLies();
+  }
   const char* Way() const {
     if (winograd()) return "channels last, Winograd, F(4 x 4)";
     if (f_.depthwise()) return "channels last, depthwise";
@@ -139,6 +144,9 @@ class Conv {
   }
   // Elements of the image that n results go over, with the border.
   int64_t Reach(int d, int64_t n) const { return (n - 1) * s_.stride[d] + (w_.sizes[2 + d] - 1) * s_.dilation[d] + 1; }
+
+  // Whether a pointwise convolution of so many places is a product of few rows: each panel is read once, with all sums in registers.
+  bool Few(int64_t rows) const { return rows <= 3 && out_.strides[4] >= f_.outs; }
 
   const float* Filters(Scratch& scratch) const {
     if (w_.packed == Packing::kFilters) return w_.as<float>();
@@ -238,8 +246,7 @@ class Conv {
     const int64_t places = to_y_ * to_x_;
     const bool one = batch_ == 1 || (step_ == places * pixel_ && out_.strides[0] == places * out_.strides[4]);
     const int64_t rows = one ? batch_ * places : places, images = one ? 1 : batch_;
-    // Few rows: each panel is read once, with all sums in registers.
-    const bool few = rows <= 3 && out_.strides[4] >= f_.outs;
+    const bool few = Few(rows);
     // Blocks of places that stay near, and parts of the columns where there are few blocks.
     const int64_t tile = isa_.last_rows;
     const int64_t panels = Ceil(f_.outs, kPanel);
@@ -603,6 +610,11 @@ bool ConvLast(const Tensor& x, const Tensor& w, const Tensor& out, const ConvSha
     BestIsa().conv->finish(to, to, channels * plane, rest.For(0, n * channels * plane));
   }
   return true;
+}
+
+bool ConvLastOverwrites(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape) {
+  const Conv conv(x, w, out, shape);
+  return ChannelsLast(out) && conv.possible() && conv.stores_once();
 }
 
 namespace {

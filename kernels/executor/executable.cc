@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "kernels/executor/execute.h"
+#include "kernels/executor/step_call.h"
 #include "kernels/products/panels.h"
 
 namespace slipway::kernels {
@@ -268,33 +269,45 @@ void Executable::FindLifetimes() {
   }
 }
 
-// A result of an elementwise step takes over the memory of an operand of the same layout that is not read afterwards.
-// Of a chain's results the last operation's may: all operands have been read by then.
+// A result takes over the memory of an operand of the same layout that is not read afterwards: of elementwise steps that of any, of other
+// kernels that which they say. Of a chain's results the last operation's may: all operands have been read by then.
 void Executable::ShareMemory() {
   const Plan& p = plan_;
   root_.resize(p.buffers.size());
   std::iota(root_.begin(), root_.end(), 0);
-  auto same = [&](const View& a, const View& b) { return SameElements(p, a, b); };
+  overwritten_.assign(p.steps.size(), -1);
+  std::vector<Number> constants;  // of expressions; those over symbols are not known
   for (int32_t i = 0; i < static_cast<int32_t>(p.steps.size()); ++i) {
     const Step& s = p.steps[i];
-    if (s.kind != Step::kKernel || !s.kernel->elementwise || s.outputs < 1) continue;
+    if (s.kind != Step::kKernel || s.outputs < 1 || !(s.kernel->elementwise || s.kernel->overwrites != nullptr)) continue;
     const int32_t result = s.ops > 0 ? p.ops[s.first_op + s.ops - 1].output : s.outputs - 1;
     if (result < 0 || (s.ops == 0 && s.outputs != 1)) continue;
     const View& out = p.views[s.first_view + s.inputs + result];
     if (p.buffers[out.buffer].kind != Buffer::kTemporary || life_[out.buffer].first != i) continue;
-    for (int32_t k = 0; k < s.inputs; ++k) {
+    int32_t begin = 0, end = s.inputs;
+    if (!s.kernel->elementwise) {
+      if (constants.empty()) {
+        const std::vector<Number> symbols(p.symbols.size());
+        for (const Expr& e : p.exprs) constants.push_back(Evaluate(e, constants, symbols));
+      }
+      StepCall step;
+      begin = step.Bind(p, s, constants) ? s.kernel->overwrites(step.call) : -1;
+      if (begin < 0) continue;
+      end = begin + 1;
+    }
+    for (int32_t k = begin; k < end; ++k) {
       const View& in = p.views[s.first_view + k];
       const int32_t root = root_[in.buffer];
       bool fits = p.buffers[in.buffer].kind == Buffer::kTemporary && in.buffer != out.buffer && life_[root].last == i &&
-                  p.buffers[root].bytes == p.buffers[out.buffer].bytes;
+                  p.buffers[root].bytes == p.buffers[out.buffer].bytes && SameElements(p, in, out);
       for (int32_t j = 0; fits && j < s.inputs; ++j) {
         const View& other = p.views[s.first_view + j];
-        fits = root_[other.buffer] != root || same(other, out);
+        fits = root_[other.buffer] != root || j == k || (s.kernel->elementwise && SameElements(p, other, out));
       }
       for (int32_t j = 0; fits && j < s.outputs; ++j)
         fits = j == result || root_[p.views[s.first_view + s.inputs + j].buffer] != root;
       if (!fits) continue;
-      root_[out.buffer] = root;
+      root_[out.buffer] = root, overwritten_[i] = k;
       life_[root].last = life_[out.buffer].last;
       break;
     }
@@ -315,7 +328,7 @@ void Executable::FindOverlaps() {
       for (int32_t j = 0; j < k && !may_overlap_[i]; ++j) {
         const View &out = p.views[s.first_view + k], &other = p.views[s.first_view + j];
         may_overlap_[i] = root_[out.buffer] == root_[other.buffer] &&
-                    !(s.kernel->elementwise && j < s.inputs && SameElements(p, out, other));
+                    !((s.kernel->elementwise || j == overwritten_[i]) && j < s.inputs && SameElements(p, out, other));
       }
   }
 }

@@ -439,15 +439,16 @@ Failure Context::Usable(const Step& s) const {
 }
 
 // Whether a result lies where another view of the step does, as far as the bytes from the first to the last of each and their rows tell; an
-// elementwise result may lie exactly where an operand does.
+// elementwise result may lie exactly where an operand does, others where the one does that they overwrite.
 bool Context::Overlap(const Step& s) const {
   const Plan& p = executable_->plan();
   auto root = [&](int32_t v) { return executable_->root_[p.views[v].buffer]; };
+  const int32_t overwritten = executable_->overwritten_[&s - p.steps.data()];
   for (int32_t k = s.first_view + s.inputs; k < s.first_view + s.inputs + s.outputs; ++k)
     for (int32_t j = s.first_view; j < k; ++j) {
       if (root(j) != root(k) || reach_[j].second < reach_[k].first || reach_[k].second < reach_[j].first) continue;
       const Tensor &a = tensors_[j], &b = tensors_[k];
-      bool same = s.kernel->elementwise && j < s.first_view + s.inputs && a.data == b.data && a.rank == b.rank &&
+      bool same = (s.kernel->elementwise || j - s.first_view == overwritten) && j < s.first_view + s.inputs && a.data == b.data && a.rank == b.rank &&
                   ByteSize(a.dtype) == ByteSize(b.dtype);
       for (int d = 0; same && d < a.rank; ++d) same = a.sizes[d] == b.sizes[d] && a.strides[d] == b.strides[d];
       if (!same && !AreBeside(a, b)) return true;

@@ -69,6 +69,7 @@ class Executable {
   std::vector<int32_t> symbol_stage_, expr_stage_, buffer_stage_, view_stage_;
   std::vector<Lifetime> life_;
   std::vector<int32_t> root_;
+  std::vector<int32_t> overwritten_;    // by step: the operand whose memory the result has; -1: none
   std::vector<int32_t> lengths_;        // expressions behind the lengths of states after a run
   std::vector<int32_t> output_buffer_;  // by slot
   std::vector<uint8_t> fixed_;          // views whose sizes, strides and offset are constants

@@ -8,12 +8,12 @@
 #include <optional>
 
 #include "kernels/executor/print_plan.h"
+#include "kernels/executor/step_call.h"
 
 namespace slipway::kernels {
 namespace {
 
 constexpr int64_t kMostRows = 256;                         // above, no loop depends on them
-constexpr int64_t kMostElements = int64_t{1} << 40, kFar = int64_t{1} << 60;
 
 class Reader {
  public:
@@ -40,8 +40,8 @@ class Reader {
     out.left = p_.views[s.first_view].dtype;
     out.result = p_.views[s.first_view + s.inputs].dtype;
     Product p;
-    Bound operands;
-    if (!Bind(s, some_, &operands) || !s.kernel->product(operands.call, 0, &p)) return out;
+    StepCall operands;
+    if (!operands.Bind(p_, s, some_) || !s.kernel->product(operands.call, 0, &p)) return out;
     out.batch = Text(s, p.batch), out.m = Text(s, p.m), out.k = Text(s, p.k);
     out.n = p.n.value == 0 ? "" : Text(s, p.n);
     out.groups = p.groups;
@@ -55,13 +55,6 @@ class Reader {
   }
 
  private:
-  struct Bound {
-    std::vector<Tensor> tensors;
-    std::vector<int64_t> ints;
-    std::vector<double> reals;
-    Call call;
-  };
-
   static bool Same(const Loop& a, const Loop& b) { return std::strcmp(a.isa, b.isa) == 0 && std::strcmp(a.way, b.way) == 0; }
 
   template <typename F>
@@ -74,42 +67,6 @@ class Reader {
     values.reserve(p_.exprs.size());
     for (const Expr& e : p_.exprs) values.push_back(Evaluate(e, values, symbols));
     return values;
-  }
-
-  // The call of a step with these values; false where it cannot be.
-  bool Bind(const Step& s, const std::vector<Number>& values, Bound* to) const {
-    to->tensors.resize(static_cast<size_t>(s.inputs + s.outputs));
-    for (size_t i = 0; i < to->tensors.size(); ++i)
-      if (!TensorOf(p_.views[s.first_view + static_cast<int32_t>(i)], values, &to->tensors[i])) return false;
-    for (int32_t k = 0; k < s.ints + s.floats; ++k) {
-      const Number& n = values[p_.numbers[s.first_number + k]];
-      if (!n.known) return false;
-      if (k < s.ints) to->ints.push_back(n.bits);
-      else to->reals.push_back(n.real());
-    }
-    const auto inputs = static_cast<size_t>(s.inputs);
-    to->call = {.in = std::span<const Tensor>(to->tensors).first(inputs), .out = std::span<const Tensor>(to->tensors).subspan(inputs)};
-    to->call.compute = s.compute, to->call.ints = to->ints, to->call.floats = to->reals, to->call.user = s.kernel->user;
-    return true;
-  }
-
-  // False for what has no elements, or more than memory has.
-  bool TensorOf(const View& v, const std::vector<Number>& values, Tensor* t) const {
-    t->dtype = v.dtype, t->rank = v.rank;
-    const auto& packed = p_.buffers[v.buffer].packed;
-    t->packed = packed ? packed->packing : Packing::kNone;
-    int64_t elements = 1, reach = 0;
-    for (int d = 0; d < v.rank; ++d) {
-      const Number &size = values[p_.dims[v.first_dim + d]], &stride = values[p_.dims[v.first_dim + v.rank + d]];
-      if (!size.known || !stride.known || size.bits < 1 || __builtin_mul_overflow(elements, size.bits, &elements) || elements > kMostElements)
-        return false;
-      t->sizes[d] = size.bits, t->strides[d] = size.bits == 1 && (stride.bits > kFar || stride.bits < -kFar) ? 0 : stride.bits;
-      int64_t way;
-      if (__builtin_mul_overflow(size.bits - 1, t->strides[d], &way) || way > kFar || way < -kFar) return false;
-      reach += way < 0 ? -way : way;
-      if (reach > kFar) return false;
-    }
-    return true;
   }
 
   // A size as text: the number, or its dims.
@@ -142,16 +99,16 @@ class Reader {
     for (int d = p.m.first; d < p.m.last; ++d) fixed = fixed && !symbolic_[p_.dims[p_.views[s.first_view + p.m.tensor].first_dim + d]];
     if (fixed) {
       for (const auto* values : {&least_, &some_, &most_}) {
-        Bound operands;
+        StepCall operands;
         Product at;
-        if (!Bind(s, *values, &operands) || !s.kernel->product(operands.call, 0, &at)) continue;
+        if (!operands.Bind(p_, s, *values) || !s.kernel->product(operands.call, 0, &at)) continue;
         const bool known = std::any_of(out->begin(), out->end(), [&](const PlanProduct::Rows& r) { return Same(r.loop, at.loop); });
         if (!known) out->push_back({p.m.value, p.m.value, at.loop});
       }
       return;
     }
     int64_t from = RowsWith(least_, s, p.m), to = RowsWith(most_, s, p.m);
-    if (from == 0 || from > kMostElements || (to != 0 && to < from)) from = 1, to = 0;
+    if (from == 0 || from > StepCall::kMostElements || (to != 0 && to < from)) from = 1, to = 0;
     const int64_t tried = to == 0 ? std::max(from, kMostRows) : std::max(from, std::min(to, kMostRows));
     for (int64_t rows = from; rows <= tried; ++rows) {
       Product at;

@@ -228,7 +228,9 @@ void LastBlockOf(const LastBlock& g) {
     }
     return;
   }
-  const bool whole = g.k <= 2 * kLastDepth || g.run_count > 1 || g.m <= 2 * kLastRows;
+  // Partial sums are not stored over what will be added.
+  const bool onto = g.finish.add != nullptr && g.finish.add == g.out;
+  const bool whole = onto || g.k <= 2 * kLastDepth || g.run_count > 1 || g.m <= 2 * kLastRows;
   const int64_t depth = whole ? Most(g.k, 1) : Even(g.k, kLastDepth, 4);
   for (int64_t j = 0; j < g.n; j += kWidth) {
     const float* const columns = j + kWidth < g.n ? g.w + (j + kWidth) / kPanel * g.w_panel : nullptr;
