@@ -142,6 +142,11 @@ class Conv {
   bool bordered() const {
     return s_.pad[1] != 0 || s_.pad[2] != 0 || Reach(1, to_y_) > in_y_ || Reach(2, to_x_) > in_x_;
   }
+  // Whether the places that neighbouring results read, so many floats apart in the image, would meet in the same sets of the cache.
+  bool Meet(int64_t pixel) const {
+    const int64_t row = s_.stride[2] * pixel;
+    return !f_.planes() && to_x_ > 4 && Apart(row) != row;
+  }
   // Elements of the image that n results go over, with the border.
   int64_t Reach(int d, int64_t n) const { return (n - 1) * s_.stride[d] + (w_.sizes[2 + d] - 1) * s_.dilation[d] + 1; }
 
@@ -384,7 +389,7 @@ class Conv {
   // short: columns at the border would take longer than the copy.
   bool TakesAsItLies() const {
     const auto [first, last] = InnerPlaces();
-    return f_.groups == 1 && !f_.planes() && bordered() && to_x_ > 1 && in_y_ > 1 && 2 * (last - first) >= to_x_ &&
+    return f_.groups == 1 && !f_.planes() && bordered() && !Meet(pixel_) && to_x_ > 1 && in_y_ > 1 && 2 * (last - first) >= to_x_ &&
            in_x_ * channels_ * s_.stride[1] + to_x_ * f_.outs <= 2 * kNear;
   }
   // Bands of rows of the image as it lies: the inner places of each row with all taps that are in the image, and the columns at the border
@@ -455,9 +460,9 @@ class Conv {
   }
 
   void Bands(const Workers* workers, Scratch& scratch) const {
-    const bool planes = f_.planes(), border = bordered();
-    const int64_t wide = border ? Reach(2, to_x_) : in_x_, inside = planes ? 1 : channels_;  // floats of a place
-    const int64_t image_pixel = border ? inside : pixel_;
+    const bool planes = f_.planes(), copied = bordered() || Meet(pixel_);
+    const int64_t wide = copied ? Reach(2, to_x_) : in_x_;
+    const int64_t image_pixel = planes ? 1 : !copied ? pixel_ : Meet(channels_) ? channels_ + kPanel : channels_;  // floats of a place
     // Bands of rows that stay near; spans of rows that are too long for that.
     const int64_t per_row = wide * channels_ * s_.stride[1] + to_x_ * f_.outs;
     const int64_t most_span = std::max(4 * isa_.last_rows, kNear / (s_.stride[2] * channels_ + f_.outs) / isa_.last_rows * isa_.last_rows);
@@ -472,8 +477,8 @@ class Conv {
     const int64_t run_count = planes ? f_.per * (s_.dilation[2] == 1 ? f_.height : f_.taps()) : joined ? f_.height : f_.taps();
     int64_t* const runs = scratch.Take<int64_t>(run_count);
     const int64_t high = Reach(1, rows);
-    const int64_t held_wide = border && spans > 1 ? Reach(2, span) : wide;  // places of a row that are held at once
-    const int64_t row_step = held_wide * image_pixel, plane = planes ? (border ? high : in_y_) * held_wide : 0;
+    const int64_t held_wide = copied && spans > 1 ? Reach(2, span) : wide;  // places of a row that are held at once
+    const int64_t row_step = held_wide * image_pixel, plane = planes ? (copied ? high : in_y_) * held_wide : 0;
     if (!scratch.counting()) {
       int64_t* at = runs;
       for (int64_t c = 0; c < (planes ? f_.per : 1); ++c)
@@ -486,7 +491,7 @@ class Conv {
         }
     }
     ParallelFor(scratch, workers, shares.tasks(), 1, [&](int64_t begin, int64_t end, Scratch& own) {
-      float* const memory = border ? own.Take<float>(high * held_wide * channels_) : nullptr;
+      float* const memory = copied ? own.Take<float>(high * held_wide * (planes ? channels_ : image_pixel)) : nullptr;
       if (own.counting()) return;
       int64_t held = -1;  // the task whose image is in `memory`, or the span of a band that has all channels
       for (int64_t i = begin; i < end; ++i) {
@@ -495,13 +500,13 @@ class Conv {
         const int64_t y0 = task.row, y1 = task.end_row, from_x = x0 * s_.stride[2];
         if (y0 >= y1 || x0 >= to_x_) continue;
         const float* image = data_ + n * step_ + (y0 * s_.stride[1] * in_x_ + from_x) * pixel_;
-        if (border) {
+        if (copied) {
           // Groups read their own channels only.
           const int64_t unit_channels = f_.groups == 1 ? 0 : f_.shared() ? unit : f_.per;
           const int64_t c0 = task.panel * unit_channels;
           const int64_t c1 = unit_channels == 0 ? channels_ : std::min(channels_, task.end_panel * unit_channels);
           const int64_t holds = unit_channels == 0 ? task.block : i;
-          if (held != holds) planes ? PadPlanes(n, y0, high, wide, memory) : PadRows(n, y0, high, from_x, held_wide, c0, c1, memory);
+          if (held != holds) planes ? PadPlanes(n, y0, high, wide, memory) : PadRows(n, y0, high, from_x, held_wide, c0, c1, image_pixel, memory);
           held = holds, image = memory;
         }
         LastBlock b;
@@ -531,20 +536,20 @@ class Conv {
     });
   }
   // Rows of the image, from that of result row y0 on, between the zeros of the border; of each `wide` places from x0 of the border on, of
-  // these the channels [c0, c1).
-  void PadRows(int64_t n, int64_t y0, int64_t high, int64_t x0, int64_t wide, int64_t c0, int64_t c1, float* to) const {
+  // these the channels [c0, c1), places `pixel` floats apart.
+  void PadRows(int64_t n, int64_t y0, int64_t high, int64_t x0, int64_t wide, int64_t c0, int64_t c1, int64_t pixel, float* to) const {
     const int64_t left = std::clamp<int64_t>(s_.pad[2] - x0, 0, wide), first = std::max<int64_t>(0, x0 - s_.pad[2]);
     const int64_t count = std::max<int64_t>(0, std::min(wide - left, in_x_ - first));
-    for (int64_t r = 0; r < high; ++r, to += wide * channels_) {
+    for (int64_t r = 0; r < high; ++r, to += wide * pixel) {
       const int64_t y = y0 * s_.stride[1] - s_.pad[1] + r;
       if (y < 0 || y >= in_y_) {
-        std::fill_n(to, wide * channels_, 0.0f);
+        std::fill_n(to, wide * pixel, 0.0f);
         continue;
       }
       const float* from = data_ + n * step_ + (y * in_x_ + first) * pixel_;
-      std::fill_n(to, left * channels_, 0.0f);
-      CopyPlaces(from + c0, pixel_, count, c1 - c0, to + left * channels_ + c0, channels_);
-      std::fill_n(to + (left + count) * channels_, (wide - left - count) * channels_, 0.0f);
+      std::fill_n(to, left * pixel, 0.0f);
+      CopyPlaces(from + c0, pixel_, count, c1 - c0, to + left * pixel + c0, pixel);
+      std::fill_n(to + (left + count) * pixel, (wide - left - count) * pixel, 0.0f);
     }
   }
   void PadPlanes(int64_t n, int64_t y0, int64_t high, int64_t wide, float* to) const {
