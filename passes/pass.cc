@@ -78,6 +78,7 @@ constexpr Pass kPasses[] = {
     {"form-integer-linears", "joins products of quantized activations and weights with their scales", kFunctional, Plain<FormIntegerLinears>},
     {"quantize-activations", "rounds activations in front of quantized weights to 8 bits", kFunctional, RunQuantizeActivations},
     {"merge-branches", "makes one convolution of linear branches that are added up", kFunctional, RunMergeBranches},
+    {"split-sums", "makes additions of sums over a few indices", kFunctional, Plain<SplitSums>},
     {"fold-norms", "makes batch norms part of the convolutions before them", kFunctional, RunFoldNorms},
     {"split-linears", "makes one linear layer for each part that its result is cut into", kFunctional, RunSplitLinears},
     {"relax-activations", "leaves the rounding of activations to the target", kFunctional, Plain<RelaxActivations>},
@@ -96,7 +97,7 @@ constexpr std::string_view kPlainNodesPasses[] = {"infer-shapes", "unwrap-subcla
 constexpr std::string_view kRelaxationPasses[] = {"relax-activations"};
 constexpr std::string_view kIntegerPasses[] = {"form-integer-linears"};
 constexpr std::string_view kActivationPasses[] = {"form-integer-linears", "quantize-activations"};
-constexpr std::string_view kAlgebraPasses[] = {"merge-branches"};
+constexpr std::string_view kAlgebraPasses[] = {"merge-branches", "split-sums"};
 constexpr std::string_view kNormAlgebraPasses[] = {"merge-branches", "fold-norms", "split-linears"};
 constexpr std::string_view kLegalizationPasses[] = {"legalize", "remove-no-ops", "eliminate-dead-code",
                                                     "merge-common-subexpressions", "fold-constants"};

@@ -137,6 +137,10 @@ absl::Status RelaxActivations(ir::Program& p);
 // number. The weights that they had are left out where nothing else reads them. Changes results by rounding. Functional form.
 absl::StatusOr<int> MergeBranches(ir::Program& p);
 
+// Sums over a dim of a few indices become additions of its slices, with the products that are summed. Changes sums of three and more by
+// rounding. Functional form.
+absl::Status SplitSums(ir::Program& p);
+
 // Convolutions take over the batch norms of running statistics behind them, with weights as MergeBranches makes them; gives their
 // number. Functional form.
 absl::StatusOr<int> FoldNorms(ir::Program& p);

@@ -79,7 +79,8 @@ class Conv {
  public:
   Conv(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& s)
       : x_(x), w_(w), out_(out), s_(s), f_{s.groups, w.sizes[1], w.sizes[0], w.sizes[3], w.sizes[4]}, batch_(out.sizes[0]),
-        channels_(x.sizes[1]), in_y_(x.sizes[3]), in_x_(x.sizes[4]), to_y_(out.sizes[3]), to_x_(out.sizes[4]) {}
+        channels_(x.sizes[1]), in_y_(x.sizes[3]), in_x_(x.sizes[4]), to_y_(out.sizes[3]), to_x_(out.sizes[4]),
+        pixel_(f_.planes() ? 1 : as_it_lies() ? x.strides[4] : channels_) {}
 
   bool possible() const {
     if (x_.numel() == 0 || w_.numel() == 0 || out_.numel() == 0) return false;
@@ -124,9 +125,7 @@ class Conv {
   void Run(const ConvEpilogue& e, const Workers* workers, Scratch& scratch) {
     filters_ = Filters(scratch);
     float* const image = f_.planes() ? Planes(scratch) : Last(workers, scratch);
-    const bool as_it_lies = !f_.planes() && ChannelsLast(x_);
-    pixel_ = f_.planes() ? 1 : as_it_lies ? x_.strides[4] : channels_;
-    step_ = as_it_lies ? x_.strides[0] : channels_ * in_y_ * in_x_;
+    step_ = as_it_lies() ? x_.strides[0] : channels_ * in_y_ * in_x_;
     data_ = image != nullptr ? image : x_.as<float>();
     if (pointwise() && strided()) Sample(scratch);
     finish_ = {e.scale, e.shift, e.add, e.activation, e.low, e.high};
@@ -139,6 +138,7 @@ class Conv {
   }
 
  private:
+  bool as_it_lies() const { return !f_.planes() && ChannelsLast(x_); }
   bool bordered() const {
     return s_.pad[1] != 0 || s_.pad[2] != 0 || Reach(1, to_y_) > in_y_ || Reach(2, to_x_) > in_x_;
   }
@@ -570,7 +570,7 @@ class Conv {
   const FilterShape f_;
   const int64_t batch_, channels_, in_y_, in_x_, to_y_, to_x_;
   const float *filters_ = nullptr, *data_ = nullptr;
-  int64_t pixel_ = 0, step_ = 0;  // floats between places, between images
+  int64_t pixel_, step_ = 0;  // floats between places, between images
   LastFinish finish_;
   const ConvIsa& isa_ = *BestIsa().conv;
 };

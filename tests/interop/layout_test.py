@@ -111,6 +111,24 @@ class PreNorm(nn.Module):
         return torch.cat((x, self.d(self.p(torch.relu(self.n(x))))), 1)
 
 
+class Weighed(nn.Module):
+    """Branches that are weighed and added up: of one convolution, as split attention has them, and stacked, as selective kernels do."""
+
+    def __init__(self, c):
+        super().__init__()
+        self.both, self.split = conv(c, 2 * c, 3, groups=2, act=nn.ReLU), nn.Conv2d(c, 2 * c, 1)
+        self.a, self.b, self.select = conv(c, c, 3, groups=c), conv(c, c, 5, groups=c), nn.Conv2d(c, 3 * c, 1)
+
+    def forward(self, x):
+        n, c, h, w = x.shape
+        y = self.both(x).view(n, 2, c, h, w)
+        by = self.split(y.sum(1).mean((2, 3), keepdim=True)).view(n, 2, c).softmax(1).reshape(n, -1, 1, 1)
+        x = x + (y * by.view(n, 2, c, 1, 1)).sum(dim=1)
+        y = torch.stack((self.a(x), self.b(x), x), 1)
+        by = self.select(y.sum(1).mean((2, 3), keepdim=True)).view(n, 3, c, 1, 1).softmax(1)
+        return torch.relu((y * by).sum(dim=1))
+
+
 class Up(nn.Module):
     """An image enlarged beside what it was made of, as in a U-Net; then by other strides, paddings and groups."""
 
@@ -154,6 +172,7 @@ NETS = {
     "paddings": lambda: [conv(3, 20, 3, act=nn.SiLU), Padded(20)],
     "norms before": lambda: [conv(3, 24, 3, 2), PreNorm(24), PreNorm(40), nn.BatchNorm2d(56), nn.ReLU()],
     "joined again": lambda: [conv(3, 20, 3, 2, act=nn.ReLU), conv(20, 20, 3, groups=20), Dense(20, 12, 4), nn.AvgPool2d(2), Dense(68, 8, 3)],
+    "weighed": lambda: [conv(3, 24, 3, 2, act=nn.ReLU), Weighed(24), Weighed(24)],
     "transposed": lambda: [conv(3, 20, 3, 2, act=nn.ReLU), conv(20, 20, 3, groups=20), Up(20)],
     "dense": lambda: [conv(3, 64, 3, act=nn.ReLU), conv(64, 72, 3, act=nn.SiLU), Residual(conv(72, 72, 3)), conv(72, 70, 1, act=nn.ReLU), conv(70, 32, 3, 2, groups=2)],
 }

@@ -103,26 +103,38 @@ void Check(const Case& k, unsigned seed) {
   ASSERT_TRUE(run(nullptr));
   ASSERT_EQ(threaded, out.data);
   size_t written = 0;
-  for (int64_t n = 0; n < k.n; ++n)
-    for (int64_t o = 0; o < k.o; ++o)
-      for (int64_t y = 0; y < oy; ++y)
-        for (int64_t z = 0; z < ox; ++z, ++written) {
-          double sum = 0;
-          for (int64_t c = 0; c < per; ++c)
-            for (int64_t u = 0; u < k.ky; ++u)
-              for (int64_t v = 0; v < k.kx; ++v) {
-                const int64_t iy = y * k.sy - k.py + u * k.dy, ix = z * k.sx - k.px + v * k.dx;
-                if (iy < 0 || iy >= k.h || ix < 0 || ix >= k.w) continue;
-                sum += static_cast<double>(weights[static_cast<size_t>(((o * per + c) * k.ky + u) * k.kx + v)]) * x.at(n, o / group_outs * per + c, iy, ix);
-              }
-          if (k.scale) sum *= scale[static_cast<size_t>(o)];
-          if (k.shift) sum += shift[static_cast<size_t>(o)];
-          if (k.add) sum += add.at(n, o, y, z);
-          ASSERT_NEAR(out.at(n, o, y, z), Function(k.activation, sum), 1e-5 * std::sqrt(static_cast<double>(per * k.ky * k.kx) + 4))
-              << "at " << n << ' ' << o << ' ' << y << ' ' << z;
-        }
+  const auto agrees = [&] {
+    for (int64_t n = 0; n < k.n; ++n)
+      for (int64_t o = 0; o < k.o; ++o)
+        for (int64_t y = 0; y < oy; ++y)
+          for (int64_t z = 0; z < ox; ++z, ++written) {
+            double sum = 0;
+            for (int64_t c = 0; c < per; ++c)
+              for (int64_t u = 0; u < k.ky; ++u)
+                for (int64_t v = 0; v < k.kx; ++v) {
+                  const int64_t iy = y * k.sy - k.py + u * k.dy, ix = z * k.sx - k.px + v * k.dx;
+                  if (iy < 0 || iy >= k.h || ix < 0 || ix >= k.w) continue;
+                  sum += static_cast<double>(weights[static_cast<size_t>(((o * per + c) * k.ky + u) * k.kx + v)]) * x.at(n, o / group_outs * per + c, iy, ix);
+                }
+            if (k.scale) sum *= scale[static_cast<size_t>(o)];
+            if (k.shift) sum += shift[static_cast<size_t>(o)];
+            if (k.add) sum += add.at(n, o, y, z);
+            ASSERT_NEAR(out.at(n, o, y, z), Function(k.activation, sum), 1e-5 * std::sqrt(static_cast<double>(per * k.ky * k.kx) + 4))
+                << "at " << n << ' ' << o << ' ' << y << ' ' << z;
+          }
+  };
+  agrees();
   // What is between the parts of a larger image is left alone.
   ASSERT_EQ(std::count(out.data.begin(), out.data.end(), 99.0f), static_cast<int64_t>(out.data.size() - written));
+  if (!k.add || !ConvLastOverwrites(x.t, w, out.t, shape)) return;
+  // Written over what is added.
+  e.add = out.data.data();
+  for (const Workers* workers : {ThreeThreads(), static_cast<const Workers*>(nullptr)}) {
+    out.data = add.data;
+    Scratch scratch;
+    ASSERT_TRUE(ConvLast(x.t, w, out.t, shape, e, workers, scratch));
+    agrees();
+  }
 }
 
 TEST(ConvLast, AgreesWithSumsInDouble) {
@@ -183,6 +195,10 @@ TEST(ConvLast, LargeOnes) {
       {.n = 2, .c = 192, .o = 480, .groups = 48, .h = 10, .w = 7, .ky = 3, .kx = 3, .py = 1, .px = 1, .shift = true},
       {.n = 2, .c = 144, .o = 144, .groups = 144, .h = 7, .w = 31, .ky = 5, .kx = 5, .py = 2, .px = 2, .scale = true, .activation = Activation::kSilu},
       {.c = 2000, .o = 400, .h = 7, .w = 7, .to = kPartOfLast, .scale = true, .shift = true, .add = true},
+      // Places that neighbouring results read lie a multiple of half a page apart: a copy has them elsewhere.
+      {.n = 2, .c = 512, .o = 40, .w = 64, .kx = 3, .sx = 2},
+      {.c = 256, .o = 96, .h = 9, .w = 31, .ky = 3, .kx = 3, .sy = 2, .sx = 2, .py = 1, .px = 1, .scale = true, .add = true},
+      {.c = 512, .o = 512, .groups = 16, .h = 8, .w = 9, .ky = 3, .kx = 3, .py = 1, .px = 1, .dy = 2, .dx = 1, .shift = true},
   };
   for (const Case& k : cases) {
     Check(k, 1);

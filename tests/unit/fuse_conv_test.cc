@@ -11,7 +11,9 @@
 
 #include "base/text.h"
 #include "ir/text.h"
+#include "kernels/executor/execute.h"
 #include "planner/evaluator.h"
+#include "planner/planner.h"
 
 namespace slipway::planner {
 namespace {
@@ -87,6 +89,43 @@ TEST(FuseConvs, ClampsByNumbersJoin) {
   const std::vector<float> got = Results(Parse(kBody));
   ASSERT_EQ(got.size(), 24u);
   for (size_t i = 0; i < 24; ++i) EXPECT_NEAR(got[i], std::min(std::max(Sum(i), 0.25), 1.0), 1e-5) << i;
+}
+
+// A residual block of an image with channels last: the sum lies where what is added lay, which nothing reads afterwards. One that is read again
+// stays, as does one of an unknown size.
+TEST(FuseConvs, WritesOverWhatItAdds) {
+  const auto overwrites = [](std::string_view again, std::string_view height) {
+    auto archive = ir::Parse(text::StrCat("slipway.ir 1\nform functional\n", height == "H" ? "dims { H = 8..100 positive }\n" : "", R"(graph main(%x: f32[1,3,)", height, R"(,16], %w: f32[32,3,1,1], %d: f32[32,1,3,3], %p: f32[32,32,1,1]) {
+  %i: f32[1,32,)", height, R"(,16] = aten.conv2d.default(input=%x, weight=%w)
+  %a: f32[1,32,)", height, R"(,16] = aten.conv2d.default(input=%i, weight=%d, padding=[1, 1], groups=32)
+  %b: f32[1,32,)", height, R"(,16] = aten.conv2d.default(input=%a, weight=%p)
+  %s: f32[1,32,)", height, R"(,16] = aten.add.Tensor(self=%b, other=%i)
+  %r: f32[1,32] = aten.mean.dim(self=%s, dim=[2, 3])
+  %q: f32[1,32] = aten.mean.dim(self=%)", again, R"(, dim=[2, 3])
+  return %r, %q
+})"));
+    EXPECT_TRUE(archive.ok()) << archive.status();
+    if (!archive.ok()) return false;
+    auto planned = MakePlan(*archive->programs[0]);
+    EXPECT_TRUE(planned.ok()) << planned.status();
+    if (!planned.ok()) return false;
+    std::string why;
+    const auto e = kernels::Executable::Make(planned->plan, &why);
+    EXPECT_TRUE(e) << why;
+    if (!e) return false;
+    int additions = 0;
+    bool over = false;
+    for (const kernels::Step& step : e->plan().steps) {
+      if (!step.kernel || step.kernel->name != "conv" || step.inputs != 3) continue;
+      const auto memory = [&](int view) { return e->memory_of(e->plan().views[static_cast<size_t>(step.first_view + view)].buffer); };
+      ++additions, over = memory(2) == memory(3);
+    }
+    EXPECT_EQ(additions, 1);
+    return over;
+  };
+  EXPECT_TRUE(overwrites("a", "16"));
+  EXPECT_FALSE(overwrites("i", "16"));
+  EXPECT_FALSE(overwrites("a", "H"));
 }
 
 }  // namespace
