@@ -52,7 +52,10 @@ SLIPWAY_INLINE void FinishLast(const LastFinish& f, Vec* v) {
   switch (f.activation) {
     case Activation::kClamp:
 #pragma GCC unroll 32
-      for (int i = 0; i < N; ++i) v[i] = Clamp(v[i], f.low, f.high);
+      for (int i = 0; i < N; ++i) v[i] = Larger(Splat(f.low), v[i]);  // NaN stays
+      if (f.high == __builtin_inff()) return;
+#pragma GCC unroll 32
+      for (int i = 0; i < N; ++i) v[i] = Smaller(Splat(f.high), v[i]);
       return;
     case Activation::kHardSwish:
 #pragma GCC unroll 32
@@ -84,22 +87,29 @@ SLIPWAY_INLINE void StoreLast(const LastBlock& g, int64_t i, int64_t j, int64_t 
   const LastFinish& f = g.finish;
   float* const out = g.out + i * g.out_row + j;
   int64_t some[V];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
   for (int v = 0; v < V; ++v) some[v] = Least(kLanes, n - v * kLanes);
   if (g.accumulate)
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int v = 0; v < V; ++v) sum[r * V + v] += LoadSome(out + r * g.out_row + v * kLanes, some[v]);
-  if (f.scale != nullptr)
-#pragma GCC unroll 2
+  if (f.scale != nullptr && f.shift != nullptr)
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      const Vec scale = LoadSome(f.scale + j + v * kLanes, some[v]), shift = LoadSome(f.shift + j + v * kLanes, some[v]);
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) sum[r * V + v] = sum[r * V + v] * scale + shift;
+    }
+  else if (f.scale != nullptr)
+#pragma GCC unroll 4
     for (int v = 0; v < V; ++v) {
       const Vec scale = LoadSome(f.scale + j + v * kLanes, some[v]);
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r) sum[r * V + v] *= scale;
     }
-  if (f.shift != nullptr)
-#pragma GCC unroll 2
+  else if (f.shift != nullptr)
+#pragma GCC unroll 4
     for (int v = 0; v < V; ++v) {
       const Vec shift = LoadSome(f.shift + j + v * kLanes, some[v]);
 #pragma GCC unroll 16
@@ -110,23 +120,23 @@ SLIPWAY_INLINE void StoreLast(const LastBlock& g, int64_t i, int64_t j, int64_t 
     if (add != nullptr)
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
         for (int v = 0; v < V; ++v) sum[r * V + v] += Load(add + r * g.out_row + v * kLanes);
     FinishLast<R * V>(f, sum);
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int v = 0; v < V; ++v) Store(out + r * g.out_row + v * kLanes, sum[r * V + v]);
   } else {
     if (add != nullptr)
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
         for (int v = 0; v < V; ++v) sum[r * V + v] += LoadSome(add + r * g.out_row + v * kLanes, some[v]);
     FinishLast<R * V>(f, sum);
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int v = 0; v < V; ++v) StoreSome(out + r * g.out_row + v * kLanes, sum[r * V + v], some[v]);
   }
 }
@@ -166,13 +176,13 @@ __attribute__((noinline)) void LastTile(const LastBlock& g, int64_t i, int64_t j
 #pragma GCC unroll 1
     for (int64_t p = 0; p < k; ++p) {
       Vec x[V];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
       for (int v = 0; v < V; ++v) x[v] = Load(b + v * next);
       __builtin_prefetch(b + to_ahead);
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r) {
         const Vec one = Splat(*reinterpret_cast<const float*>(a[r / 3] + r % 3 * away + 4 * p));
-#pragma GCC unroll 2
+#pragma GCC unroll 4
         for (int v = 0; v < V; ++v) sum[r * V + v] += one * x[v];
       }
       b += kPanel;
@@ -189,7 +199,7 @@ SLIPWAY_INLINE void LastTileOf(int64_t rows, const LastBlock& g, int64_t i, int6
 }
 
 // Of so many that are left, how many a tile takes: the last two about the same.
-SLIPWAY_INLINE int64_t LastRowsOf(int64_t left) { return left <= kLastRows ? left : left < 2 * kLastRows ? (left + 1) / 2 : kLastRows; }
+SLIPWAY_INLINE int64_t LastRowsOf(int64_t left, int64_t most = kLastRows) { return left <= most ? left : left < 2 * most ? (left + 1) / 2 : most; }
 
 // All rows of the columns from j on; `next` is where the weights begin that are read after these, or null: fetched by the first tiles.
 void LastColumns(const LastBlock& g, int64_t j, const float* next) {
@@ -217,7 +227,24 @@ constexpr int64_t kLastDepth = SLIPWAY_ISA_BYTES == 64 ? int64_t{1} << 40 : 384;
 // are written in the order in which they lie.
 constexpr int64_t kNearWeights = 6 << 10;
 
+#if SLIPWAY_ISA_BYTES == 64
+// Few columns are one tile of V vectors, so that rows of results are written whole, one after the other: where sums are short, memory is
+// what takes the time, and it takes rows faster than pieces of them.
+constexpr int64_t kNearWholeRows = 16 << 10;  // floats of weights
+template <int V, int R>
+void LastWholeRows(const LastBlock& g) {
+  for (int64_t i = 0, rows; i < g.m; i += rows) {
+    rows = LastRowsOf(g.m - i, R);
+    LastTileOf<V, R>(rows, g, i, 0, g.n, nullptr);
+  }
+}
+#endif
+
 void LastBlockOf(const LastBlock& g) {
+#if SLIPWAY_ISA_BYTES == 64
+  if (g.n > 2 * kLanes && g.n <= 4 * kLanes && g.run_count * g.k * g.n <= kNearWholeRows)
+    return g.n > 3 * kLanes ? LastWholeRows<4, 7>(g) : LastWholeRows<3, 9>(g);
+#endif
   if (g.n > kWidth && g.run_count * g.k * g.n <= kNearWeights) {
     LastBlock rows = g;
     for (int64_t i = 0; i < g.m; i += rows.m) {
@@ -317,12 +344,15 @@ __attribute__((noinline)) void LastTapsTile(const LastTaps& g, int64_t c, int64_
     }
   }
   const LastFinish& f = g.finish;
-  if (f.scale != nullptr) {
+  if (f.scale != nullptr && f.shift != nullptr) {
+    const Vec scale = LoadSome(f.scale + c, n), shift = LoadSome(f.shift + c, n);
+#pragma GCC unroll 16
+    for (int i = 0; i < P; ++i) sum[i] = sum[i] * scale + shift;
+  } else if (f.scale != nullptr) {
     const Vec scale = LoadSome(f.scale + c, n);
 #pragma GCC unroll 16
     for (int i = 0; i < P; ++i) sum[i] *= scale;
-  }
-  if (f.shift != nullptr) {
+  } else if (f.shift != nullptr) {
     const Vec shift = LoadSome(f.shift + c, n);
 #pragma GCC unroll 16
     for (int i = 0; i < P; ++i) sum[i] += shift;
