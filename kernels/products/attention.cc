@@ -1,6 +1,7 @@
 // Kernel `attention`: scaled dot-product attention without the matrix of all scores. Blocks of queries meet blocks of keys, and each
-// row's largest score, sum and result so far are corrected as blocks come (online softmax: Milakov and Gimelshein, 2018). Sums are
-// f32; operands are f32 or narrower.
+// row's largest score, sum and result so far are corrected as blocks come (online softmax: Milakov and Gimelshein, 2018). A block of keys
+// and values is packed for several blocks of queries, a group, which meet it one after the other. Sums are f32; operands are f32 or
+// narrower.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -20,6 +21,7 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr int64_t kMostKeys = 512, kScores = 16384;  // of a block: scores stay in the near caches
 constexpr int64_t kManyQueries = 12;                 // for so many keys and values are packed
+constexpr int64_t kGroup = 16;                       // blocks of queries
 
 // The last two dims of a tensor, at one place of the leading ones.
 struct Plane {
@@ -32,7 +34,8 @@ struct Plane {
 
 // The sizes of one head, and of the blocks that it is taken in.
 struct AttentionShape {
-  AttentionShape(int64_t queries, int64_t keys, int64_t width, int64_t out_width, float scale, bool causal)
+  // `heads` of them are shared out among `threads`.
+  AttentionShape(int64_t queries, int64_t keys, int64_t width, int64_t out_width, float scale, bool causal, int64_t heads = 1, int64_t threads = 1)
       : queries(queries),
         keys(keys),
         width(width),
@@ -41,7 +44,11 @@ struct AttentionShape {
         causal(causal),
         block_keys(std::clamp<int64_t>(keys, 1, kMostKeys)),
         block_queries(EvenBlock(queries, std::max<int64_t>(12, kScores / block_keys))),
-        blocks((queries + block_queries - 1) / block_queries) {}
+        blocks((queries + block_queries - 1) / block_queries) {
+    // One block of keys stays packed from one group to the next.
+    if (packs() && keys > block_keys) group = std::clamp<int64_t>(heads * blocks / (4 * threads), 1, std::min(kGroup, blocks));
+    groups = (blocks + group - 1) / group;
+  }
 
   // Rows of a block, of at most `most`: as many in each, in sixes (a tile of a product).
   static int64_t EvenBlock(int64_t n, int64_t most) {
@@ -55,6 +62,7 @@ struct AttentionShape {
   const float scale;
   const bool causal;
   const int64_t block_keys, block_queries, blocks;
+  int64_t group = 1, groups;  // blocks of queries that are taken together; how often
 };
 
 class Attention {
@@ -64,55 +72,64 @@ class Attention {
       : s_(shape),
         scratch_(scratch),
         scores_(scratch.Take<float>(s_.block_queries * s_.block_keys)),
-        scaled_(scratch.Take<float>(s_.block_queries * s_.width)),
-        result_(scratch.Take<float>(s_.block_queries * s_.out_width)),
+        scaled_(scratch.Take<float>(s_.group * s_.block_queries * s_.width)),
+        result_(scratch.Take<float>(s_.group * s_.block_queries * s_.out_width)),
         keys_(s_.packs() ? scratch.Take<float>(Panels(s_.block_keys) * s_.width) : nullptr),
         values_(s_.packs() ? scratch.Take<float>(Panels(s_.out_width) * s_.block_keys) : nullptr),
-        most_(scratch.Take<float>(s_.block_queries)),
-        sum_(scratch.Take<float>(s_.block_queries)),
+        most_(scratch.Take<float>(s_.group * s_.block_queries)),
+        sum_(scratch.Take<float>(s_.group * s_.block_queries)),
         mask_row_(scratch.Take<float>(s_.block_keys)) {
     if (!scratch.counting()) return;
     // Whole blocks, and what is left of queries and keys.
     const int r = k.rank;
     for (int64_t rows : {s_.block_queries, (s_.queries - 1) % s_.block_queries + 1})
       for (int64_t n : {s_.block_keys, (s_.keys - 1) % s_.block_keys + 1}) {
-        FastGemm(Scores(rows, n, {nullptr, k.dtype, k.strides[r - 1], k.strides[r - 2]}), nullptr, scratch);
-        FastGemm(Result(rows, n, {nullptr, v.dtype, v.strides[r - 2], v.strides[r - 1]}, s_.block_keys), nullptr, scratch);
+        FastGemm(Scores(0, rows, n, {nullptr, k.dtype, k.strides[r - 1], k.strides[r - 2]}), nullptr, scratch);
+        FastGemm(Result(0, rows, n, {nullptr, v.dtype, v.strides[r - 2], v.strides[r - 1]}, s_.block_keys), nullptr, scratch);
       }
   }
 
-  // The queries of block `i`. `mask`: at is null where there is none.
+  // The queries of group `i`. `mask`: at is null where there is none.
   void Run(const Plane& q, const Plane& k, const Plane& v, const Plane& mask, const Plane& out, int64_t i) {
-    Block(q, k, v, mask, out, i * s_.block_queries, std::min(s_.block_queries, s_.queries - i * s_.block_queries));
+    const int64_t first = i * s_.group * s_.block_queries, count = std::min(s_.group * s_.block_queries, s_.queries - first);
+    Begin(q, first, count);
+    const int64_t seen = Seen(first + count);
+    for (int64_t j = 0; j < seen; j += s_.block_keys) {
+      if (s_.packs()) Pack(k, v, j);
+      for (int64_t at = 0; at < count; at += s_.block_queries) Meet(k, v, mask, first, at, std::min(s_.block_queries, count - at), j);
+    }
+    End(out, first, count, seen);
   }
 
  private:
   static int64_t Panels(int64_t n) { return (n + kPanel - 1) / kPanel * kPanel; }
 
-  // The product of `rows` scaled queries and n keys; of their weights and n values. Keys and values that are packed lie in keys_ and
+  // Keys that queries before `end` see: none after the last of these.
+  int64_t Seen(int64_t end) const { return s_.causal ? std::min(s_.keys, end) : s_.keys; }
+
+  // The product of `rows` scaled queries of the group from `at` on and n keys; of their weights and n values. Keys and values that are packed lie in keys_ and
   // values_ (of `packed_rows`) whatever `keys` and `values` say.
-  GemmCall Scores(int64_t rows, int64_t n, const MatrixRef& keys) const {
+  GemmCall Scores(int64_t at, int64_t rows, int64_t n, const MatrixRef& keys) const {
     GemmCall g;
     g.m = rows, g.n = n, g.k = s_.width;
-    g.a = {scaled_, DType::kF32, s_.width, 1};
+    g.a = {scaled_ + at * s_.width, DType::kF32, s_.width, 1};
     g.packed = s_.packs();
     g.b = g.packed ? MatrixRef{keys_, DType::kF32, s_.width, 0} : keys;
     g.c = scores_, g.c_row = n;
     return g;
   }
-  GemmCall Result(int64_t rows, int64_t n, const MatrixRef& values, int64_t packed_rows) const {
+  GemmCall Result(int64_t at, int64_t rows, int64_t n, const MatrixRef& values, int64_t packed_rows) const {
     GemmCall g;
     g.m = rows, g.n = s_.out_width, g.k = n;
     g.a = {scores_, DType::kF32, n, 1};
     g.packed = s_.packs();
     g.b = g.packed ? MatrixRef{values_, DType::kF32, packed_rows, 0} : values;
-    g.c = result_, g.c_row = s_.out_width;
+    g.c = result_ + at * s_.out_width, g.c_row = s_.out_width;
     return g;
   }
 
-  void Block(const Plane& q, const Plane& k, const Plane& v, const Plane& mask, const Plane& out, int64_t first,
-             int64_t rows) {
-    for (int64_t i = 0; i < rows; ++i) {
+  void Begin(const Plane& q, int64_t first, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
       float* row = scaled_ + i * s_.width;
       const char* from = q.Row(first + i);
       if (q.dtype != DType::kF32 || q.column != 1) {
@@ -121,21 +138,22 @@ class Attention {
       }
       Times(reinterpret_cast<const float*>(from), s_.scale, s_.width, row);
     }
-    std::fill_n(most_, rows, -kInf);
-    std::fill_n(sum_, rows, 0.0f);
-    // Keys after the last query are not seen.
-    const int64_t seen = s_.causal ? std::min(s_.keys, first + rows) : s_.keys;
-    for (int64_t j = 0; j < seen; j += s_.block_keys) {
-      const int64_t n = std::min(s_.block_keys, seen - j);
-      if (s_.packs()) Pack(k, v, j);
-      FastGemm(Scores(rows, n, {k.Row(j), k.dtype, k.column, k.row}), nullptr, scratch_);
-      if (mask.at != nullptr && mask.row == 0) LoadMask(mask, 0, j, n);
-      for (int64_t i = 0; i < rows; ++i) Weights(mask, first, i, j, n, /*begin=*/j == 0);
-      GemmCall result = Result(rows, n, v.Matrix(j), s_.KeysFrom(j));
-      result.accumulate = j > 0;
-      FastGemm(result, nullptr, scratch_);
-    }
-    for (int64_t i = 0; i < rows; ++i) {
+    std::fill_n(most_, count, -kInf);
+    std::fill_n(sum_, count, 0.0f);
+  }
+  // `rows` queries of the group from `at` on meet the keys and values from j on.
+  void Meet(const Plane& k, const Plane& v, const Plane& mask, int64_t first, int64_t at, int64_t rows, int64_t j) {
+    const int64_t n = std::min(s_.block_keys, Seen(first + at + rows) - j);
+    if (n <= 0) return;
+    FastGemm(Scores(at, rows, n, {k.Row(j), k.dtype, k.column, k.row}), nullptr, scratch_);
+    if (mask.at != nullptr && mask.row == 0) LoadMask(mask, 0, j, n);
+    for (int64_t i = 0; i < rows; ++i) Weights(mask, first, at + i, scores_ + i * n, j, n, /*begin=*/j == 0);
+    GemmCall result = Result(at, rows, n, v.Matrix(j), s_.KeysFrom(j));
+    result.accumulate = j > 0;
+    FastGemm(result, nullptr, scratch_);
+  }
+  void End(const Plane& out, int64_t first, int64_t count, int64_t seen) {
+    for (int64_t i = 0; i < count; ++i) {
       float* row = result_ + i * s_.out_width;
       if (seen == 0) std::fill_n(row, s_.out_width, 0.0f);
       const float by = sum_[i] != 0 ? 1 / sum_[i] : 1;  // nothing but -inf: zeros
@@ -169,9 +187,8 @@ class Attention {
       for (int64_t i = 0; i < n; ++i) mask_row_[i] = mask_row_[i] != 0 ? 0 : -kInf;
   }
 
-  // Row i's scores of keys [j, j + n) become weights; what there is of its result is brought to the same scale.
-  void Weights(const Plane& mask, int64_t first, int64_t i, int64_t j, int64_t n, bool begin) {
-    float* row = scores_ + i * n;
+  // The scores of query i of the group and keys [j, j + n), `row`, become weights; what there is of its result is brought to the same scale.
+  void Weights(const Plane& mask, int64_t first, int64_t i, float* row, int64_t j, int64_t n, bool begin) {
     const int64_t kept = s_.causal ? std::clamp<int64_t>(first + i + 1 - j, 0, n) : n;
     float most = most_[i];
     if (mask.at != nullptr) {
@@ -234,17 +251,18 @@ const char* ScaledDotProductAttention(const Call& c, const AttentionAttributes& 
   const Tensor* mask = c.in.size() > 3 ? &c.in[3] : nullptr;
   const int r = out.rank;
   if (out.numel() == 0) return nullptr;
-  const AttentionShape shape(out.sizes[r - 2], k.sizes[r - 2], q.sizes[r - 1], out.sizes[r - 1], static_cast<float>(a.scale), a.causal);
   const Tensor heads = Head(out, r - 2);
-  // Blocks of one head after the other, so that its keys stay near.
-  ParallelFor(*c.scratch, c.workers, heads.numel() * shape.blocks, 1, [&](int64_t first, int64_t last, Scratch& scratch) {
+  const AttentionShape shape(out.sizes[r - 2], k.sizes[r - 2], q.sizes[r - 1], out.sizes[r - 1], static_cast<float>(a.scale), a.causal, heads.numel(),
+                             c.workers != nullptr ? c.workers->threads : 1);
+  // Groups of one head after the other, so that its keys stay near.
+  ParallelFor(*c.scratch, c.workers, heads.numel() * shape.groups, 1, [&](int64_t first, int64_t last, Scratch& scratch) {
     Attention attention(shape, k, v, scratch);
     if (scratch.counting()) return;
-    Positions<0> head(heads, {}, first / shape.blocks);
+    Positions<0> head(heads, {}, first / shape.groups);
     auto plane = [&](const Tensor& t) -> Plane { return {head.Of(t), t.dtype, t.strides[r - 2], t.strides[r - 1]}; };
     for (int64_t i = first; i < last; ++i) {
-      attention.Run(plane(q), plane(k), plane(v), mask != nullptr ? plane(*mask) : Plane{}, plane(out), i % shape.blocks);
-      if ((i + 1) % shape.blocks == 0) head.Next();
+      attention.Run(plane(q), plane(k), plane(v), mask != nullptr ? plane(*mask) : Plane{}, plane(out), i % shape.groups);
+      if ((i + 1) % shape.groups == 0) head.Next();
     }
   });
   return nullptr;

@@ -92,7 +92,8 @@ void Check(int64_t heads, int64_t groups, int64_t queries, int64_t keys, int64_t
 
 TEST(Attention, AgreesWithSumsInDouble) {
   const int64_t sizes[][6] = {{1, 1, 1, 1, 1, 1},      {2, 3, 5, 7, 4, 6},     {1, 2, 130, 128, 32, 32},
-                              {1, 1, 70, 1100, 17, 9}, {2, 2, 1, 600, 16, 16}, {1, 1, 700, 40, 8, 8}};
+                              {1, 1, 70, 1100, 17, 9}, {2, 2, 1, 600, 16, 16}, {1, 1, 700, 40, 8, 8},
+                              {1, 2, 1300, 1030, 5, 8}};  // several groups of blocks of queries
   for (const auto& [heads, groups, queries, keys, width, out_width] : sizes)
     for (Mask mask : {kNone, kBools, kNumbers, kOneRow})
       for (bool causal : {false, true}) {
