@@ -2,6 +2,7 @@
 // and pooling.
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "base/text.h"
 #include "ir/rounded.h"
@@ -216,6 +217,11 @@ void PlainGroupNorm(Decomposer& d) {
   const int64_t groups = d.i("num_groups");
   if (x->rank() < 2 || groups <= 0) return d.Fail("an input of less than 2 dims, or no group");
   if (x->type().StaticNumel() == 0) return d.Return(x);  // of which a reshape cannot tell the size of a group
+  if (groups == 1) {  // as the image lies
+    std::vector<int> dims(static_cast<size_t>(x->rank()) - 1);
+    std::iota(dims.begin(), dims.end(), 1);
+    return d.Return(PerChannel(d, Normalized(d, x, dims, d.f("eps")), 1));
+  }
   SymInts sizes = d.b.SizesOf(x);
   Value* y = Reshape(d, x, {sizes[0], IntOrValue(groups), IntOrValue(-1)});
   d.Return(PerChannel(d, Reshape(d, Normalized(d, y, {2}, d.f("eps")), sizes), 1));

@@ -172,6 +172,7 @@ NETS = {
     "paddings": lambda: [conv(3, 20, 3, act=nn.SiLU), Padded(20)],
     "norms before": lambda: [conv(3, 24, 3, 2), PreNorm(24), PreNorm(40), nn.BatchNorm2d(56), nn.ReLU()],
     "joined again": lambda: [conv(3, 20, 3, 2, act=nn.ReLU), conv(20, 20, 3, groups=20), Dense(20, 12, 4), nn.AvgPool2d(2), Dense(68, 8, 3)],
+    "norms of groups": lambda: [conv(3, 24, 3, 2), nn.GroupNorm(1, 24), conv(24, 24, 3, groups=24, act=nn.ReLU), nn.GroupNorm(1, 24), conv(24, 40, 3, groups=8), nn.GroupNorm(5, 40), conv(40, 24, 1)],
     "weighed": lambda: [conv(3, 24, 3, 2, act=nn.ReLU), Weighed(24), Weighed(24)],
     "transposed": lambda: [conv(3, 20, 3, 2, act=nn.ReLU), conv(20, 20, 3, groups=20), Up(20)],
     "dense": lambda: [conv(3, 64, 3, act=nn.ReLU), conv(64, 72, 3, act=nn.SiLU), Residual(conv(72, 72, 3)), conv(72, 70, 1, act=nn.ReLU), conv(70, 32, 3, 2, groups=2)],

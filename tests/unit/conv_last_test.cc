@@ -195,6 +195,10 @@ TEST(ConvLast, LargeOnes) {
       {.n = 2, .c = 192, .o = 480, .groups = 48, .h = 10, .w = 7, .ky = 3, .kx = 3, .py = 1, .px = 1, .shift = true},
       {.n = 2, .c = 144, .o = 144, .groups = 144, .h = 7, .w = 31, .ky = 5, .kx = 5, .py = 2, .px = 2, .scale = true, .activation = Activation::kSilu},
       {.c = 2000, .o = 400, .h = 7, .w = 7, .to = kPartOfLast, .scale = true, .shift = true, .add = true},
+      // Groups over wide images: with panels of their own, sharing them, of other widths.
+      {.c = 64, .o = 64, .groups = 4, .h = 57, .w = 61, .ky = 3, .kx = 3, .sy = 2, .sx = 2, .py = 1, .px = 1, .scale = true, .shift = true, .add = true},
+      {.c = 72, .o = 72, .groups = 9, .h = 17, .w = 40, .ky = 3, .kx = 3, .py = 1, .px = 1, .from = kPartOfLast, .to = kPartOfLast, .activation = Activation::kSilu},
+      {.n = 2, .c = 18, .o = 42, .groups = 2, .h = 9, .w = 33, .ky = 3, .kx = 5, .py = 2, .px = 4, .dy = 2, .dx = 2, .shift = true},
       // Places that neighbouring results read lie a multiple of half a page apart: a copy has them elsewhere.
       {.n = 2, .c = 512, .o = 40, .w = 64, .kx = 3, .sx = 2},
       {.c = 256, .o = 96, .h = 9, .w = 31, .ky = 3, .kx = 3, .sy = 2, .sx = 2, .py = 1, .px = 1, .scale = true, .add = true},
