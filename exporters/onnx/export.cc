@@ -96,7 +96,6 @@ class Exporter {
     for (passes::Unsupported& u : passes::Group(problems)) report_.unsupported.push_back(std::move(u));
     report_.nodes_out = graph_->node_size();
     if (!report_.unsupported.empty()) {
-      if (report_.of_signature == 0) report_.newer_opset = NewerOpset(problems);
       if (on_failure) *on_failure = report_;
       return absl::UnimplementedError(text::StrCat(report_.unsupported.size(), " kinds of operators cannot be written"));
     }
@@ -125,35 +124,6 @@ class Exporter {
     graph_->set_name(p_.name.empty() ? "model" : p_.name);
     shared_.names.insert(o_.input_names.begin(), o_.input_names.end());
     shared_.names.insert(o_.output_names.begin(), o_.output_names.end());
-  }
-
-  // Whether the row of a node at another opset takes it: it is lowered by itself, into a graph that is thrown away.
-  bool LowersAt(const ir::Node& n, int opset) const {
-    onnx::GraphProto graph;
-    onnx_out::FunctionLibrary functions;
-    onnx_out::EmitterShared shared;
-    shared.opset = opset;
-    shared.form = o_.form;
-    shared.strict_types = o_.strict_types;
-    shared.functions = &functions;
-    onnx_out::Emitter emitter(&graph, &shared);
-    onnx_out::GraphLowering lowering(emitter, nullptr);
-    lowering.custom_ops = &o_.custom_ops;
-    lowering.resolve = [](const ir::Value* v, const std::optional<onnx_out::StoredForm>& form) {
-      if (form) return V{v->name(), form->dtype, static_cast<int>(form->dims.size())};
-      return V{v->name(), onnx_out::ElementType(v->type()), v->type().is_tensor() ? v->rank() : 0};
-    };
-    std::vector<passes::Problem> problems;
-    lowering.Lower(n, &problems);
-    return problems.empty();
-  }
-
-  // The lowest newer opset whose rows take all of these nodes; 0 where there is none.
-  int NewerOpset(const std::vector<passes::Problem>& problems) const {
-    for (int opset = o_.opset + 1; opset <= kMaxOpset; ++opset)
-      if (std::all_of(problems.begin(), problems.end(), [&](const auto& p) { return p.node && LowersAt(*p.node, opset); }))
-        return opset;
-    return 0;
   }
 
   // A graph input and the value it stands for.
@@ -472,9 +442,6 @@ absl::Status CheckNames(const ir::Program& p, const OnnxOptions& options) {
 
 absl::StatusOr<OnnxReport> ExportOnnx(const ir::Program& p, const std::string& path, const OnnxOptions& options,
                                       bool dry_run, OnnxReport* on_failure) {
-  if (options.opset < kMinOpset || options.opset > kMaxOpset)
-    return absl::UnimplementedError(
-        text::StrCat("opset ", options.opset, " (supported: ", kMinOpset, " … ", kMaxOpset, ")"));
   if (absl::Status s = CheckProgramNames(p); !s.ok()) return s;
   return Exporter(p, options).Run(path, dry_run, on_failure);
 }
