@@ -177,17 +177,14 @@ class Narrowing {
   // ---- Inputs and outputs
 
   absl::Status TakeInputs() {
-    std::set<std::string> updated;
-    for (const OutputSpec& s : p_.output_specs)
-      if (s.kind == OutputSpec::kBufferMutation || s.kind == OutputSpec::kParameterMutation) updated.insert(s.target);
+    const text::Set updated = ir::UpdatedWeights(p_);
     for (size_t i = 0; i < p_.input_specs.size(); ++i) {
       Value* v = p_.graph->inputs()[i];
       const InputSpec& s = p_.input_specs[i];
       if (!IsF32(v)) continue;
       Float f;
-      const bool weight = s.kind == InputSpec::kParameter || s.kind == InputSpec::kBuffer || s.kind == InputSpec::kTensorConstant;
       if (s.kind == InputSpec::kUser && !o_.keep_io_types) v->mutable_type().dtype = to_;
-      if (weight && !updated.contains(s.target)) {
+      if (s.is_weight() && !updated.contains(s.target)) {
         f.place = Place::kWeight;
         f.parameter = s.kind == InputSpec::kParameter;
         weights_.emplace_back(v, s.target);
@@ -232,9 +229,7 @@ class Narrowing {
     for (size_t i = 0; i < p_.graph->outputs.size(); ++i) {
       Value* v = p_.graph->outputs[i].value();
       if (!v || !floats_.contains(v)) continue;
-      const OutputSpec::Kind kind = p_.output_specs[i].kind;
-      const bool user = kind != OutputSpec::kBufferMutation && kind != OutputSpec::kParameterMutation;
-      ASSIGN_OR_RETURN(Value* given, user && !o_.keep_io_types ? Half(v, /*saturate=*/false) : Wide(v));
+      ASSIGN_OR_RETURN(Value* given, !p_.output_specs[i].updates_weight() && !o_.keep_io_types ? Half(v, /*saturate=*/false) : Wide(v));
       p_.graph->outputs[i] = given;
     }
     return absl::OkStatus();

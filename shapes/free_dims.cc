@@ -476,7 +476,7 @@ class Solver {
       const Value* input = p_.graph->inputs()[i];
       const bool it = spec.kind == ir::OutputSpec::kUserInputMutation
                           ? p_.input_specs[i].kind == ir::InputSpec::kUser && input->name() == spec.target
-                      : spec.kind == ir::OutputSpec::kBufferMutation || spec.kind == ir::OutputSpec::kParameterMutation
+                      : spec.updates_weight()
                           ? p_.input_specs[i].kind != ir::InputSpec::kUser && p_.input_specs[i].target == spec.target
                           : false;
       if (!it || input->rank() != v->rank()) continue;

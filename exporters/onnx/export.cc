@@ -53,10 +53,6 @@ std::string RangeText(const ir::SymbolInfo& s) {
   return text::StrCat(s.name, " = ", std::max<int64_t>(s.range.min, 0), "..", max);
 }
 
-bool IsMutation(OutputSpec::Kind kind) {
-  return kind == OutputSpec::kBufferMutation || kind == OutputSpec::kParameterMutation || kind == OutputSpec::kUserInputMutation;
-}
-
 bool IsUserInput(const ir::Program& p, size_t i) {
   return p.input_specs[i].kind == InputSpec::kUser && p.graph->inputs()[i]->type().kind != ir::Type::kConstant;
 }
@@ -147,12 +143,9 @@ class Exporter {
 
   // State that the program updates: an input whose default is the value in the file.
   void StateInputs() {
-    std::set<std::string> updated;
-    for (const OutputSpec& s : p_.output_specs)
-      if (IsMutation(s.kind)) updated.insert(s.target);
     for (size_t i = 0; i < p_.graph->inputs().size(); ++i) {
       const InputSpec& s = p_.input_specs[i];
-      if (s.kind == InputSpec::kUser || !updated.contains(s.target)) continue;
+      if (s.kind == InputSpec::kUser || !updated_.contains(s.target)) continue;
       const std::string name = emitter_.UniqueName(text::StrCat("state_in.", s.target));
       Input(p_.graph->inputs()[i], name);
       if (auto w = p_.weights.find(s.target); w != p_.weights.end()) weights_.push_back({name, w->second, std::nullopt});
@@ -209,7 +202,7 @@ class Exporter {
     }
     if (!o_.state_io) return;
     for (size_t i = 0; i < p_.graph->outputs.size(); ++i)
-      if (const OutputSpec& s = p_.output_specs[i]; IsMutation(s.kind)) output_name_[i] = emitter_.UniqueName(text::StrCat("state_out.", s.target));
+      if (const OutputSpec& s = p_.output_specs[i]; s.updates_state()) output_name_[i] = emitter_.UniqueName(text::StrCat("state_out.", s.target));
   }
 
   // Small integers and truth values that no parameter or buffer is: lowerings compute with them.
@@ -234,16 +227,13 @@ class Exporter {
   // Weights that all nodes read in the same other order. Tensors that are the same bytes count as one.
   void FindTurnedWeights() {
     std::map<WeightKey, std::optional<Ints>> orders;  // nullopt: as it is; empty: any
-    std::set<std::string> updated;
-    for (const OutputSpec& s : p_.output_specs)
-      if (IsMutation(s.kind)) updated.insert(s.target);
     for (const auto& [v, i] : spec_of_) {
       const auto w = p_.input_specs[i].kind == InputSpec::kUser ? p_.weights.end() : p_.weights.find(p_.input_specs[i].target);
       if (w == p_.weights.end()) continue;
       const ir::TensorRef& t = w->second;
       const auto [known, fresh] = orders.try_emplace(KeyOf(t), Ints{});
       std::optional<Ints>& order = known->second;
-      if (p_.graph->IsOutput(v) || updated.contains(w->first) || ir::MappedBytes(*t.storage).empty() || v->rank() != static_cast<int>(t.sizes.size())) {
+      if (p_.graph->IsOutput(v) || updated_.contains(w->first) || ir::MappedBytes(*t.storage).empty() || v->rank() != static_cast<int>(t.sizes.size())) {
         order.reset();
         continue;
       }
@@ -261,10 +251,8 @@ class Exporter {
     const auto it = spec_of_.find(v);
     if (it == spec_of_.end() || p_.input_specs[it->second].kind == InputSpec::kUser) return nullptr;
     const std::string& name = p_.input_specs[it->second].target;
-    const auto updates = [&](const OutputSpec& s) { return IsMutation(s.kind) && s.target == name; };
-    const bool updated = std::any_of(p_.output_specs.begin(), p_.output_specs.end(), updates);
     const auto w = p_.weights.find(name);
-    return updated || w == p_.weights.end() ? nullptr : &w->second;
+    return updated_.contains(name) || w == p_.weights.end() ? nullptr : &w->second;
   }
 
   V TurnedWeight(const ir::Value* v, const Ints& perm) {
@@ -290,7 +278,7 @@ class Exporter {
     for (const bool state : {false, true}) {
       for (size_t i = 0; i < p_.graph->outputs.size(); ++i) {
         const auto name = output_name_.find(i);
-        if (name == output_name_.end() || IsMutation(p_.output_specs[i].kind) != state) continue;
+        if (name == output_name_.end() || p_.output_specs[i].updates_state() != state) continue;
         const ir::Value* v = p_.graph->outputs[i].value();
         const V x = lowering_.Get(v);
         if (free.erase(x.name) > 0) {
@@ -404,6 +392,7 @@ class Exporter {
 
   const ir::Program& p_;
   const OnnxOptions& o_;
+  const text::Set updated_ = ir::UpdatedWeights(p_);
   onnx::ModelProto model_;
   onnx::GraphProto* graph_;
   onnx_out::FunctionLibrary functions_;
