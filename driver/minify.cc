@@ -91,9 +91,7 @@ class Log {
       v.message = std::string(parts[3]);
       verdicts_.emplace(std::string(parts[0]), std::move(v));
     }
-    ASSIGN_OR_RETURN(auto file, io::AtomicFile::Create(path));
-    RETURN_IF_ERROR(file->Write(kept));
-    RETURN_IF_ERROR(file->Commit());
+    RETURN_IF_ERROR(io::WriteFile(path, kept));
     fd_ = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
     return fd_ < 0 ? io::IoError(errno, path) : absl::OkStatus();
   }
@@ -565,10 +563,9 @@ absl::Status WriteResult(const MinifyOptions& o, const Check& check, const ir::P
     if (absl::IsUnimplemented(written)) missing.push_back(text::StrCat("repro.py: ", written.message()));
     else RETURN_IF_ERROR(written);
   }
-  ASSIGN_OR_RETURN(auto file, io::AtomicFile::Create(o.folder + "/report.md"));
-  RETURN_IF_ERROR(file->Write(ReportText(o, original, prober, report, onnx, missing)));
+  RETURN_IF_ERROR(io::WriteFile(o.folder + "/report.md", ReportText(o, original, prober, report, onnx, missing)));
   for (std::string& m : missing) report.notes.push_back("not written: " + std::move(m));
-  return file->Commit();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<ir::Program>> ReadOne(const std::string& path) {

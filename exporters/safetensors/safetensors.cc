@@ -412,12 +412,8 @@ absl::StatusOr<RankReport> ExportShardsOfRank(const std::vector<NamedTensor>& te
   out.last = true;
   std::vector<std::pair<std::string, std::string>> texts = options.extra_files;
   if (!shards->index.empty()) texts.emplace_back(kIndex, shards->index);
-  for (const auto& [name, text] : texts) {
-    auto file = io::AtomicFile::Create(text::StrCat(base, "/", name));
-    if (!file.ok()) return file.status();
-    if (absl::Status s = (*file)->Write(text); !s.ok()) return s;
-    if (absl::Status s = (*file)->Commit(); !s.ok()) return s;
-  }
+  for (const auto& [name, text] : texts)
+    if (absl::Status s = io::WriteFile(text::StrCat(base, "/", name), text); !s.ok()) return s;
   return out;
 }
 
