@@ -170,8 +170,8 @@ class Prober : public minifier::Oracle {
 
   // What the original does: asked twice. False where it does not fail.
   absl::StatusOr<bool> Establish() {
-    ASSIGN_OR_RETURN(const Verdict first, AskOriginal("first"));
-    ASSIGN_OR_RETURN(const Verdict second, AskOriginal("second"));
+    ASSIGN_OR_RETURN(const Verdict first, AskOfBest("original-first"));
+    ASSIGN_OR_RETURN(const Verdict second, AskOfBest("original-second"));
     target_ = first.kind == Verdict::kFails ? first : second;
     if (target_.kind != Verdict::kFails) return false;
     flaky_ = first.kind != second.kind || first.failure != second.failure;
@@ -221,14 +221,7 @@ class Prober : public minifier::Oracle {
 
   // The result once more: whoever fails by chance does not fail twice.
   absl::Status Confirm() {
-    const std::string digest = best_.digest + "-again";
-    if (!log_.Find(digest)) {
-      ASSIGN_OR_RETURN(const Verdict v, Probe(best_));
-      RETURN_IF_ERROR(log_.Add(digest, v));
-      ++report_.asked;
-    }
-    Count(digest);
-    const Verdict& v = *log_.Find(digest);
+    ASSIGN_OR_RETURN(const Verdict v, AskOfBest(best_.digest + "-again"));
     if (!Matches(v) && !flaky_)
       report_.notes.push_back("the check is flaky: what is left failed when it was found, and did not when it was asked again");
     if (best_.program->graph->node_count() == 0)
@@ -389,8 +382,8 @@ class Prober : public minifier::Oracle {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Verdict> AskOriginal(std::string_view which) {
-    const std::string digest = text::StrCat("original-", which);
+  // What the check says of the best program, from the log where this was asked before.
+  absl::StatusOr<Verdict> AskOfBest(const std::string& digest) {
     if (!log_.Find(digest)) {
       ASSIGN_OR_RETURN(const Verdict v, Probe(best_));
       RETURN_IF_ERROR(log_.Add(digest, v));

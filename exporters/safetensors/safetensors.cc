@@ -105,6 +105,14 @@ absl::StatusOr<FilePlan> Plan(std::vector<const NamedTensor*> tensors, const Saf
   return plan;
 }
 
+// Of a file with all of these.
+absl::StatusOr<FilePlan> PlanOf(const std::vector<NamedTensor>& tensors, const SafetensorsOptions& options) {
+  if (absl::Status s = Check(tensors); !s.ok()) return s;
+  std::vector<const NamedTensor*> all;
+  for (const NamedTensor& t : tensors) all.push_back(&t);
+  return Plan(std::move(all), options);
+}
+
 class FileWriter {
  public:
   FileWriter(const SafetensorsOptions& options, uint64_t total) : options_(options), total_(total) {}
@@ -344,10 +352,7 @@ bool IsThere(const std::string& path, const FilePlan& plan) {
 
 absl::StatusOr<SafetensorsReport> ExportSafetensors(const std::vector<NamedTensor>& tensors, const std::string& path,
                                                     const SafetensorsOptions& options) {
-  if (absl::Status s = Check(tensors); !s.ok()) return s;
-  std::vector<const NamedTensor*> all;
-  for (const NamedTensor& t : tensors) all.push_back(&t);
-  auto plan = Plan(std::move(all), options);
+  auto plan = PlanOf(tensors, options);
   if (!plan.ok()) return plan.status();
   if (absl::Status s = CheckOutput(plan->size(), options.max_output); !s.ok()) return s;
   if (!options.dry_run) {
@@ -424,10 +429,7 @@ absl::StatusOr<SafetensorsReport> ExportRanks(const std::vector<std::vector<Name
   SafetensorsReport report;
   report.files = static_cast<int>(ranks.size());
   for (const std::vector<NamedTensor>& tensors : ranks) {
-    if (absl::Status s = Check(tensors); !s.ok()) return s;
-    std::vector<const NamedTensor*> all;
-    for (const NamedTensor& t : tensors) all.push_back(&t);
-    auto plan = Plan(std::move(all), options);
+    auto plan = PlanOf(tensors, options);
     if (!plan.ok()) return plan.status();
     report.tensor_bytes += plan->tensor_bytes;
     report.file_bytes += plan->size();
