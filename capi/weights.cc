@@ -20,10 +20,7 @@ Outcome NoSuch(const slipway_archive& model, std::string_view name) {
 int InputOf(const ir::Program& p, std::string_view name) {
   for (size_t i = 0; i < p.input_specs.size(); ++i) {
     const ir::InputSpec& s = p.input_specs[i];
-    if ((s.kind == ir::InputSpec::kParameter || s.kind == ir::InputSpec::kBuffer ||
-         s.kind == ir::InputSpec::kTensorConstant) &&
-        s.target == name)
-      return static_cast<int>(i);
+    if (s.is_weight() && s.target == name) return static_cast<int>(i);
   }
   return -1;
 }

@@ -73,7 +73,7 @@ absl::Status KeepState(Conversion& c, planner::PlanOptions* options) {
       c.context.dropped.push_back(s.target);
       continue;
     }
-    if (s.kind == ir::OutputSpec::kBufferMutation || s.kind == ir::OutputSpec::kParameterMutation) {
+    if (s.updates_weight()) {
       c.summary.lines.push_back(text::StrCat("state: '", s.target, "' is kept and updated by the library"));
       ++buffers;
     }

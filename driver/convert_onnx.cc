@@ -49,8 +49,7 @@ int NewerOpset(Conversion& c, OnnxOptions options) {
 std::string HowOnnx(Conversion& c, const OnnxOptions& options, const exporters::OnnxReport& failure) {
   constexpr std::string_view kOperators = "--custom-op NAMESPACE::NAME=DOMAIN:OPTYPE writes an operator as a node of a custom domain";
   constexpr std::string_view kTypes = "export a module around the model whose inputs, outputs and weights have other types, and that casts them: x.to(…)";
-  const int newer = failure.of_signature > 0 ? NewerOpset(c, options) : failure.newer_opset;
-  if (newer > 0) return text::StrCat("--opset ", newer, " has all that is needed");
+  if (const int newer = NewerOpset(c, options); newer > 0) return text::StrCat("--opset ", newer, " has all that is needed");
   if (failure.of_signature == 0) return std::string(kOperators);
   if (failure.of_signature == failure.unsupported.size()) return std::string(kTypes);
   return text::StrCat("of operators: ", kOperators, "; of types: ", kTypes);

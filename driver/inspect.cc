@@ -104,8 +104,7 @@ ProgramReport ReportOf(const ir::Program& p) {
   for (size_t i = 0; i < p.input_specs.size(); ++i) {
     const ir::InputSpec& s = p.input_specs[i];
     const ir::Value& v = *p.graph->inputs()[i];
-    const bool weight = s.kind == ir::InputSpec::kParameter || s.kind == ir::InputSpec::kBuffer || s.kind == ir::InputSpec::kTensorConstant;
-    if (!weight) {
+    if (!s.is_weight()) {
       TensorRow row = Row(v.name(), kInputs[s.kind], v.type());
       if (s.kind == ir::InputSpec::kConstant) row.value = ConstantText(s.constant);
       r.inputs.push_back(std::move(row));

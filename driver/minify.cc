@@ -91,9 +91,7 @@ class Log {
       v.message = std::string(parts[3]);
       verdicts_.emplace(std::string(parts[0]), std::move(v));
     }
-    ASSIGN_OR_RETURN(auto file, io::AtomicFile::Create(path));
-    RETURN_IF_ERROR(file->Write(kept));
-    RETURN_IF_ERROR(file->Commit());
+    RETURN_IF_ERROR(io::WriteFile(path, kept));
     fd_ = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
     return fd_ < 0 ? io::IoError(errno, path) : absl::OkStatus();
   }
@@ -172,8 +170,8 @@ class Prober : public minifier::Oracle {
 
   // What the original does: asked twice. False where it does not fail.
   absl::StatusOr<bool> Establish() {
-    ASSIGN_OR_RETURN(const Verdict first, AskOriginal("first"));
-    ASSIGN_OR_RETURN(const Verdict second, AskOriginal("second"));
+    ASSIGN_OR_RETURN(const Verdict first, AskOfBest("original-first"));
+    ASSIGN_OR_RETURN(const Verdict second, AskOfBest("original-second"));
     target_ = first.kind == Verdict::kFails ? first : second;
     if (target_.kind != Verdict::kFails) return false;
     flaky_ = first.kind != second.kind || first.failure != second.failure;
@@ -223,14 +221,7 @@ class Prober : public minifier::Oracle {
 
   // The result once more: whoever fails by chance does not fail twice.
   absl::Status Confirm() {
-    const std::string digest = best_.digest + "-again";
-    if (!log_.Find(digest)) {
-      ASSIGN_OR_RETURN(const Verdict v, Probe(best_));
-      RETURN_IF_ERROR(log_.Add(digest, v));
-      ++report_.asked;
-    }
-    Count(digest);
-    const Verdict& v = *log_.Find(digest);
+    ASSIGN_OR_RETURN(const Verdict v, AskOfBest(best_.digest + "-again"));
     if (!Matches(v) && !flaky_)
       report_.notes.push_back("the check is flaky: what is left failed when it was found, and did not when it was asked again");
     if (best_.program->graph->node_count() == 0)
@@ -391,8 +382,8 @@ class Prober : public minifier::Oracle {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Verdict> AskOriginal(std::string_view which) {
-    const std::string digest = text::StrCat("original-", which);
+  // What the check says of the best program, from the log where this was asked before.
+  absl::StatusOr<Verdict> AskOfBest(const std::string& digest) {
     if (!log_.Find(digest)) {
       ASSIGN_OR_RETURN(const Verdict v, Probe(best_));
       RETURN_IF_ERROR(log_.Add(digest, v));
@@ -565,10 +556,9 @@ absl::Status WriteResult(const MinifyOptions& o, const Check& check, const ir::P
     if (absl::IsUnimplemented(written)) missing.push_back(text::StrCat("repro.py: ", written.message()));
     else RETURN_IF_ERROR(written);
   }
-  ASSIGN_OR_RETURN(auto file, io::AtomicFile::Create(o.folder + "/report.md"));
-  RETURN_IF_ERROR(file->Write(ReportText(o, original, prober, report, onnx, missing)));
+  RETURN_IF_ERROR(io::WriteFile(o.folder + "/report.md", ReportText(o, original, prober, report, onnx, missing)));
   for (std::string& m : missing) report.notes.push_back("not written: " + std::move(m));
-  return file->Commit();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<ir::Program>> ReadOne(const std::string& path) {

@@ -9,6 +9,7 @@
 
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "driver/minify_check.h"
 #include "driver/minify_data.h"
 #include "exporters/onnx/export.h"
@@ -26,14 +27,6 @@ namespace slipway::driver {
 namespace {
 
 constexpr int64_t kInText = int64_t{64} << 10;  // bytes of a weight
-
-absl::Status WriteFile(const std::string& path, std::string_view content, bool executable = false) {
-  ASSIGN_OR_RETURN(auto file, io::AtomicFile::Create(path));
-  RETURN_IF_ERROR(file->Write(content));
-  RETURN_IF_ERROR(file->Commit());
-  if (executable && chmod(path.c_str(), 0755) != 0) return io::IoError(errno, path);
-  return absl::OkStatus();
-}
 
 // The same tensor in another file of the same bytes.
 class Links {
@@ -118,7 +111,7 @@ absl::Status WriteMinifiedText(const ir::Program& p, const std::string& folder, 
   ir::PrintOptions print;
   print.base = folder;
   print.data = !onnx_model::IsOnnx(p);  // which is for reading only
-  RETURN_IF_ERROR(WriteFile(text::StrCat(folder, "/", stem, ".ir"), ir::Print(*copy, print)));
+  RETURN_IF_ERROR(io::WriteFile(text::StrCat(folder, "/", stem, ".ir"), ir::Print(*copy, print)));
   // A larger program may have left one.
   if (large.empty()) unlink(text::StrCat(folder, "/", stem, ".bin").c_str());
   return absl::OkStatus();
@@ -162,6 +155,12 @@ absl::Status WriteMinifiedInputs(const std::vector<ir::TensorRef>& inputs, const
   return exporters::ExportSafetensors(out, path, {}).status();
 }
 
+std::string ReproConstants(const ReproOptions& o, std::string_view what) {
+  std::string out = "CHECK = [\n";
+  for (const std::string& step : o.steps) text::StrAppend(&out, "    ", text::Quoted(step), ",\n");
+  return text::StrCat(out, "]  # commands, {} being the ", what, "\nFROM = ", text::Quoted(o.from), "  # where they start, seen from here\n");
+}
+
 absl::Status WriteReproShell(const ReproOptions& o, const std::string& folder) {
   std::string script = text::StrCat("#!/bin/sh\n# Fails as the original did: ", o.failure,
       "\nset -e\ncd \"$(dirname \"$0\")\"/", ShellQuoted(o.from), "\n");
@@ -187,7 +186,9 @@ absl::Status WriteReproShell(const ReproOptions& o, const std::string& folder) {
   }
   if (slipway) script += "# SLIPWAY names the binary; else it is found in PATH.\n";
   if (scratch) script += "scratch=$(mktemp -d)\ntrap 'rm -rf \"$scratch\"' EXIT\n";
-  return WriteFile(folder + "/repro.sh", script + body, true);
+  const std::string path = folder + "/repro.sh";
+  RETURN_IF_ERROR(io::WriteFile(path, script + body));
+  return chmod(path.c_str(), 0755) == 0 ? absl::OkStatus() : io::IoError(errno, path);
 }
 
 }  // namespace slipway::driver

@@ -1,10 +1,10 @@
-// Files of candidates and of the result: text that stands alone, archives with sample inputs, and a program of torch that
-// makes the
+// Files of candidates and of the result: text that stands alone, archives with sample inputs, and a program of torch that makes the
 // same graph again.
 #ifndef SLIPWAY_DRIVER_MINIFY_FILES_H_
 #define SLIPWAY_DRIVER_MINIFY_FILES_H_
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -14,8 +14,7 @@
 namespace slipway::driver {
 
 // `folder`/`stem`.ir. Weights of up to 64 KiB are in the text, others in `stem`.bin beside it or, where they lie in files
-// already and
-// `link` is set, in those, through symbolic links in the folder.
+// already and `link` is set, in those, through symbolic links in the folder.
 absl::Status WriteMinifiedText(const ir::Program& p, const std::string& folder, const std::string& stem, bool link);
 // With `inputs` as sample inputs, where torch has a name for their types.
 absl::Status WriteMinifiedPt2(const ir::Program& p, const std::vector<ir::TensorRef>& inputs, const std::string& path);
@@ -32,6 +31,26 @@ struct ReproOptions {
   std::string result;              // the folder of the result, as seen from there
   std::string failure;             // for people
 };
+
+// What repro.py has in common for torch and for ONNX: the constants CHECK and FROM, `what` being that which the steps are about, the body of
+// `for step in CHECK` with what a function gives after it, and the end.
+std::string ReproConstants(const ReproOptions& options, std::string_view what);
+inline constexpr std::string_view kReproStep = R"PY(        for name, path in files.items():
+            step = step.replace(name, shlex.quote(path))
+        if step.startswith("slipway "):
+            step = shlex.quote(slipway) + step[len("slipway"):]
+        code = subprocess.run(step, shell=True, cwd=os.path.join(HERE, FROM)).returncode
+        if code != 0:
+            break
+    shutil.rmtree(files["{folder}"])
+    return code if code >= 0 else 128 - code
+)PY";
+inline constexpr std::string_view kReproMain = R"PY(
+
+if __name__ == "__main__":
+    sys.exit(main())
+)PY";
+
 // repro.py, and repro.bin for numbers that do not fit in it; Unimplemented for what torch cannot be told in Python.
 absl::Status WriteReproPython(const ir::Program& p, const std::vector<ir::TensorRef>& inputs, const ReproOptions& options,
     const std::string& folder);

@@ -1,5 +1,4 @@
 // repro.py of an ONNX model: a text that is the same for all but its constants, so that whoever gets the folder can read it.
-#include "base/status_macros.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "driver/minify_files.h"
@@ -104,16 +103,8 @@ def steps():
              "{other}": here("other.onnx"), "{folder}": tempfile.mkdtemp()}
     code = 0
     for step in CHECK:
-        for name, path in files.items():
-            step = step.replace(name, shlex.quote(path))
-        if step.startswith("slipway "):
-            step = shlex.quote(slipway) + step[len("slipway"):]
-        code = subprocess.run(step, shell=True, cwd=os.path.join(HERE, FROM)).returncode
-        if code != 0:
-            break
-    shutil.rmtree(files["{folder}"])
-    return code if code >= 0 else 128 - code
-
+)PY";
+constexpr char kMain[] = R"PY(
 
 def main():
     if "--run" in sys.argv:
@@ -132,10 +123,6 @@ def main():
     except Exception as e:
         print(f"{type(e).__name__}: {e}", file=sys.stderr)
         return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
 )PY";
 
 }  // namespace
@@ -143,16 +130,10 @@ if __name__ == "__main__":
 absl::Status WriteReproOnnx(const ReproOptions& o, const std::string& folder) {
   const bool plain = text::IsUtf8(o.failure) && !text::Contains(o.failure, "\"\"\"") && !text::Contains(o.failure, "\\");
   std::string out = text::StrCat("#!/usr/bin/env python3\n\"\"\"What is left of an ONNX model that fails", plain ? ": " : "", plain ? o.failure : "",
-                                 "\n", kText);
-  std::string constants = "CHECK = [\n";
-  for (const std::string& step : o.steps) text::StrAppend(&constants, "    ", text::Quoted(step), ",\n");
-  text::StrAppend(&constants, "]  # commands, {} being the model\nFROM = ", text::Quoted(o.from),
-                  "  # where they start, seen from here\nWHAT = ", text::Quoted(o.runtime),
-                  "  # what onnxruntime is asked; \"\": CHECK\n");
-  out.insert(out.find("# numpy's names"), constants);
-  ASSIGN_OR_RETURN(auto file, io::AtomicFile::Create(folder + "/repro.py"));
-  RETURN_IF_ERROR(file->Write(out));
-  return file->Commit();
+                                 "\n", kText, kReproStep, kMain, kReproMain);
+  out.insert(out.find("# numpy's names"), text::StrCat(ReproConstants(o, "model"), "WHAT = ", text::Quoted(o.runtime),
+                                                       "  # what onnxruntime is asked; \"\": CHECK\n"));
+  return io::WriteFile(folder + "/repro.py", out);
 }
 
 }  // namespace slipway::driver

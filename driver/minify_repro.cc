@@ -68,8 +68,8 @@ class Python {
         Tail());
     RETURN_IF_ERROR(failure_);
     if (data_.empty()) unlink((folder + "/repro.bin").c_str());
-    else RETURN_IF_ERROR(Put(folder + "/repro.bin", data_));
-    return Put(folder + "/repro.py", text);
+    else RETURN_IF_ERROR(io::WriteFile(folder + "/repro.bin", data_));
+    return io::WriteFile(folder + "/repro.py", text);
   }
 
  private:
@@ -83,12 +83,6 @@ class Python {
   absl::flat_hash_map<const Value*, std::string> names_;
   absl::flat_hash_map<const ir::Graph*, std::string> functions_;
   std::set<std::string> taken_;
-
-  static absl::Status Put(const std::string& path, std::string_view content) {
-    ASSIGN_OR_RETURN(auto file, io::AtomicFile::Create(path));
-    RETURN_IF_ERROR(file->Write(content));
-    return file->Commit();
-  }
 
   std::string DTypeText(DType t) {
     const std::string_view name = ir::Info(t).torch_name;
@@ -474,11 +468,8 @@ def strided(dense, strides):
   }
 
   std::string Tail() {
-    std::string out = "CHECK = [\n";
-    const bool ranges = !p_.range_constraints.empty();
-    for (const std::string& step : options_.steps) text::StrAppend(&out, "    ", Quoted(step), ",\n");
-    text::StrAppend(&out, "]  # commands, {} being the program\nFROM = ", Quoted(options_.from), R"PY(  # where they start, seen from here
-
+    std::string out = ReproConstants(options_, "program");
+    text::StrAppend(&out, R"PY(
 
 def main():
     model = Repro()
@@ -502,21 +493,8 @@ def main():
             files["{ir}"] = os.path.join(HERE, "repro.ir")
             with open(files["{ir}"], "w") as text:
                 subprocess.run([slipway, "inspect", "--ir", pt2], stdout=text, check=True)
-        for name, path in files.items():
-            step = step.replace(name, shlex.quote(path))
-        if step.startswith("slipway "):
-            step = shlex.quote(slipway) + step[len("slipway"):]
-        code = subprocess.run(step, shell=True, cwd=os.path.join(HERE, FROM)).returncode
-        if code != 0:
-            break
-    shutil.rmtree(files["{folder}"])
-    return code if code >= 0 else 128 - code
-
-
-if __name__ == "__main__":
-    sys.exit(main())
-)PY");
-    if (ranges) out.insert(out.find("    torch.export.save("), "    restore_ranges(program)\n");
+)PY", kReproStep, kReproMain);
+    if (!p_.range_constraints.empty()) out.insert(out.find("    torch.export.save("), "    restore_ranges(program)\n");
     return out;
   }
 };

@@ -13,8 +13,7 @@ std::vector<std::string> WeightsWithoutValues(const ir::Program& p) {
   for (size_t i = 0; i < p.graph->inputs().size() && i < p.input_specs.size(); ++i) {
     const ir::Value* v = p.graph->inputs()[i];
     const ir::InputSpec& s = p.input_specs[i];
-    const bool weight = s.kind == ir::InputSpec::kParameter || s.kind == ir::InputSpec::kBuffer || s.kind == ir::InputSpec::kTensorConstant;
-    if (weight && !p.weights.contains(s.target) && (!v->users().empty() || p.graph->IsOutput(v))) names.push_back(s.target);
+    if (s.is_weight() && !p.weights.contains(s.target) && (!v->users().empty() || p.graph->IsOutput(v))) names.push_back(s.target);
   }
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());  // inputs of a weight's name share it

@@ -203,12 +203,8 @@ absl::Status CheckRequired(const ConvertOptions& o, const QuantizeReport& report
 }
 
 absl::Status CloseReport(const ConvertOptions& o, const QuantizeReport& report) {
-  for (const auto& [path, text] : {std::pair(o.html, ToHtml(report)), std::pair(o.save_config, report.config_json + "\n")}) {
-    if (path.empty()) continue;
-    ASSIGN_OR_RETURN(auto file, io::AtomicFile::Create(path));
-    RETURN_IF_ERROR(file->Write(text));
-    RETURN_IF_ERROR(file->Commit());
-  }
+  for (const auto& [path, text] : {std::pair(o.html, ToHtml(report)), std::pair(o.save_config, report.config_json + "\n")})
+    if (!path.empty()) RETURN_IF_ERROR(io::WriteFile(path, text));
   return absl::OkStatus();
 }
 

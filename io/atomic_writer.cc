@@ -468,6 +468,13 @@ absl::Status AtomicFile::PutInPlace(absl::Span<AtomicFile* const> files) {
   return status;
 }
 
+absl::Status WriteFile(std::string_view path, std::string_view content) {
+  auto file = AtomicFile::Create(path);
+  if (!file.ok()) return file.status();
+  if (absl::Status s = (*file)->Write(content); !s.ok()) return s;
+  return (*file)->Commit();
+}
+
 absl::Status CommitAll(absl::Span<AtomicFile* const> files, absl::Span<const std::string> obsolete) {
   for (AtomicFile* file : files) {
     if (absl::Status status = file->Finish(); !status.ok()) return status;

@@ -98,6 +98,9 @@ class AtomicFile {
   std::vector<uint8_t> buffer_;
 };
 
+// A file of these bytes.
+absl::Status WriteFile(std::string_view path, std::string_view content);
+
 // From now on SIGBUS, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGXCPU and SIGXFSZ remove the temporaries of this process, where it
 // had left them to their default, which is then carried out. SIGBUS of a mapped file (io/inputs.h) calls `end` instead, which
 // ends the process and is async-signal-safe. For programs: a library has no business with its host's signals.

@@ -304,6 +304,13 @@ Value* AddWeight(Program& p, InputSpec::Kind kind, std::string_view fqn, TensorR
   return p.graph->AddInput(std::move(value_name), std::move(type));
 }
 
+text::Set UpdatedWeights(const Program& p) {
+  text::Set names;
+  for (const OutputSpec& s : p.output_specs)
+    if (s.updates_weight()) names.insert(s.target);
+  return names;
+}
+
 void Graph::RemoveInput(size_t i) {
   assert(inputs_[i]->users_.empty());
   by_name_.erase(inputs_[i]->name_);

@@ -230,6 +230,7 @@ struct InputSpec {
   std::string target;      // FQN for parameters, buffers, constants
   bool persistent = true;  // buffers
   Arg constant;            // kConstant: the value baked in
+  bool is_weight() const { return kind == kParameter || kind == kBuffer || kind == kTensorConstant; }
 };
 
 struct OutputSpec {
@@ -238,6 +239,8 @@ struct OutputSpec {
   };
   Kind kind = kUser;
   std::string target;  // FQN, or user input name
+  bool updates_weight() const { return kind == kBufferMutation || kind == kParameterMutation; }
+  bool updates_state() const { return updates_weight() || kind == kUserInputMutation; }  // or an input of the caller's
 };
 
 class Graph {
@@ -340,6 +343,9 @@ struct Program {
 
 // Adds `t` to the weights as `fqn`, or as `fqn`_1, _2 ... where that is taken, and as an input of the graph, which it returns.
 Value* AddWeight(Program& p, InputSpec::Kind kind, std::string_view fqn, TensorRef t, std::string value_name);
+
+// The names of weights that a run of the program writes: what is computed of their values holds for the first run only.
+text::Set UpdatedWeights(const Program& p);
 
 // Several programs by name over shared storages, plus extra files.
 struct Archive {

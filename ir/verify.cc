@@ -98,8 +98,7 @@ class Verifier {
     for (size_t i = 0; i < p_.input_specs.size(); ++i) {
       const InputSpec& s = p_.input_specs[i];
       const Value& v = *g.inputs()[i];
-      const bool weight = s.kind == InputSpec::kParameter || s.kind == InputSpec::kBuffer || s.kind == InputSpec::kTensorConstant;
-      if (!weight) continue;
+      if (!s.is_weight()) continue;
       if (!v.type().is_tensor()) return Error(text::StrCat("input %", v.name(), " is a weight and no tensor"));
       auto it = p_.weights.find(s.target);
       if (it == p_.weights.end()) continue;  // a weightless program

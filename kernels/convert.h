@@ -121,6 +121,18 @@ decltype(auto) WithComputeType(DType t, F&& f) {
       return f.template operator()<int64_t>();
   }
 }
+// The same for those of floats; f gives null, or why not.
+template <typename F>
+const char* WithFloatType(DType t, F&& f) {
+  switch (ComputeType(t)) {
+    case DType::kF64:
+      return f.template operator()<double>();
+    case DType::kF32:
+      return f.template operator()<float>();
+    default:
+      return "the operator is for floating-point numbers";
+  }
+}
 // The same by the size of an element: for kernels that only move data.
 template <typename F>
 decltype(auto) WithWord(DType t, F&& f) {

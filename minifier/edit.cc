@@ -76,10 +76,6 @@ void ForEachType(Program& p, const std::function<void(Type&)>& f) {
   });
 }
 
-bool IsWeight(const ir::InputSpec& s) {
-  return s.kind == ir::InputSpec::kParameter || s.kind == ir::InputSpec::kBuffer || s.kind == ir::InputSpec::kTensorConstant;
-}
-
 // What the file said of the signature is of another one now.
 void ForgetSignature(Program& p) {
   p.in_spec.clear();
@@ -488,7 +484,7 @@ Edit Hoist(GraphPath path) {
       operands.insert(operands.end(), decoded->captured.begin(), decoded->captured.end());
       for (size_t i = 0; i < std::min(operands.size(), specs.size()); ++i) {
         const Value* v = operands[i].value();
-        if (v && !v->producer() && v->graph() == p.graph.get() && IsWeight(p.input_specs[static_cast<size_t>(v->index())]))
+        if (v && !v->producer() && v->graph() == p.graph.get() && p.input_specs[static_cast<size_t>(v->index())].is_weight())
           specs[i] = p.input_specs[static_cast<size_t>(v->index())];
       }
     }
@@ -717,7 +713,7 @@ Edit ReplaceSize(int64_t size, int64_t to, bool multiples) {
       t.strides.clear();
       t.storage_offset = 0;
       auto weight = p.weights.find(p.input_specs[i].target);
-      if (!IsWeight(p.input_specs[i]) || weight == p.weights.end()) continue;
+      if (!p.input_specs[i].is_weight() || weight == p.weights.end()) continue;
       const auto sizes = t.StaticSizes();
       if (!sizes) return Misfit("a weight without sizes");
       if (weight->second.sizes != *sizes) weight->second = Corner(weight->second, *sizes);
@@ -756,7 +752,7 @@ Edit WidenFloats() {
       if (!t.is_tensor() || !other(t.dtype)) continue;
       t.dtype = DType::kFloat32;
       auto weight = p.weights.find(p.input_specs[i].target);
-      if (!IsWeight(p.input_specs[i]) || weight == p.weights.end()) continue;
+      if (!p.input_specs[i].is_weight() || weight == p.weights.end()) continue;
       if (std::holds_alternative<io::Bytes>(weight->second.storage->bytes)) return Misfit("a weight of another type");
       ir::Storage s = *weight->second.storage;
       weight->second.dtype = DType::kFloat32;

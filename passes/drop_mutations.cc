@@ -10,8 +10,7 @@ std::vector<std::string> DropMutations(ir::Program& p) {
   std::vector<ir::OutputSpec> specs;
   for (size_t i = 0; i < p.graph->outputs.size() && i < p.output_specs.size(); ++i) {
     const ir::OutputSpec& s = p.output_specs[i];
-    if (s.kind == ir::OutputSpec::kBufferMutation || s.kind == ir::OutputSpec::kParameterMutation ||
-        s.kind == ir::OutputSpec::kUserInputMutation) {
+    if (s.updates_state()) {
       names.push_back(s.target);
       continue;
     }

@@ -78,15 +78,10 @@ class Folder {
 
   // Weights that no output updates.
   void FindLeaves() {
-    absl::flat_hash_set<std::string> updated;
-    for (const ir::OutputSpec& s : p_.output_specs)
-      if (s.kind == ir::OutputSpec::kBufferMutation || s.kind == ir::OutputSpec::kParameterMutation)
-        updated.insert(s.target);
+    const text::Set updated = ir::UpdatedWeights(p_);
     for (size_t i = 0; i < p_.input_specs.size(); ++i) {
       const ir::InputSpec& s = p_.input_specs[i];
-      const bool weight = s.kind == ir::InputSpec::kParameter || s.kind == ir::InputSpec::kBuffer ||
-                          s.kind == ir::InputSpec::kTensorConstant;
-      if (!weight || updated.contains(s.target)) continue;
+      if (!s.is_weight() || updated.contains(s.target)) continue;
       const Value* v = g_.inputs()[i];
       auto it = p_.weights.find(s.target);
       auto bytes = StaticBytes(v->type());

@@ -54,9 +54,7 @@ struct Branch {
 class Merger {
  public:
   explicit Merger(ir::Program& p) : p_(p), g_(*p.graph) {
-    absl::flat_hash_set<std::string> updated;
-    for (const ir::OutputSpec& s : p.output_specs)
-      if (s.kind == ir::OutputSpec::kBufferMutation || s.kind == ir::OutputSpec::kParameterMutation) updated.insert(s.target);
+    const text::Set updated = ir::UpdatedWeights(p);
     for (size_t i = 0; i < p.input_specs.size(); ++i) {
       const ir::InputSpec& s = p.input_specs[i];
       const auto weight = s.kind == ir::InputSpec::kUser ? p.weights.end() : p.weights.find(s.target);

@@ -46,16 +46,15 @@ bool Among(const std::string_view (&sorted)[n], std::string_view name) {
   return std::binary_search(std::begin(sorted), std::end(sorted), name);
 }
 
-// Sums over many elements and their kin (positions in an image, which halves cannot tell apart), by an operator's base name. Results as large
-// as the operands: rounded at once.
+// Sums over many elements and their kin, by an operator's base name. Results as large as the operands: rounded at once. So are all that autocast
+// computes in f32 (grid_sampler: positions in an image, which halves cannot tell apart), but for those among kSums.
 constexpr std::string_view kRounded[] = {
-    "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "_batch_norm_no_update", "_fused_rms_norm",
-    "_grid_sampler_2d_cpu_fallback", "_log_softmax", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training",
-    "_safe_softmax", "_softmax", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "avg_pool1d",
-    "avg_pool2d", "avg_pool3d", "batch_norm", "cudnn_batch_norm", "cumprod", "cumsum", "det", "grid_sampler",
-    "grid_sampler_2d", "grid_sampler_3d", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "log_softmax",
-    "logcumsumexp", "matrix_exp", "native_batch_norm", "native_group_norm", "native_layer_norm", "normalize", "renorm",
-    "rms_norm", "slogdet", "softmax", "softmin", "special_log_softmax", "special_softmax", "weight_norm"};
+    "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "_batch_norm_no_update", "_fused_rms_norm", "_log_softmax",
+    "_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "_safe_softmax", "_softmax", "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d", "avg_pool1d", "avg_pool2d", "batch_norm", "cudnn_batch_norm", "cumprod", "cumsum", "det",
+    "group_norm", "instance_norm", "layer_norm", "local_response_norm", "log_softmax", "logcumsumexp", "matrix_exp",
+    "native_batch_norm", "native_group_norm", "native_layer_norm", "normalize", "renorm", "rms_norm", "slogdet", "softmax",
+    "softmin", "special_log_softmax", "special_softmax", "weight_norm"};
 constexpr std::string_view kSums[] = {
     "_cdist_forward", "_euclidean_dist", "_histogramdd_bin_edges", "_histogramdd_from_bin_cts",
     "_histogramdd_from_bin_tensors", "_pdist_forward", "_weight_norm", "_weight_norm_interface", "binary_cross_entropy",
@@ -67,22 +66,10 @@ constexpr std::string_view kSums[] = {
     "pairwise_distance", "pdist", "poisson_nll_loss", "pow", "prod", "quantile", "reciprocal", "rsqrt", "scatter_add",
     "scatter_reduce", "segment_reduce", "sinh", "smooth_l1_loss", "soft_margin_loss", "softplus", "square", "std", "std_mean",
     "sum", "tan", "trace", "triplet_margin_loss", "var", "var_mean"};
-// Products, besides those that autocast lowers.
-constexpr std::string_view kProducts[] = {"addbmm", "addmm", "addmv", "baddbmm", "bilinear", "bmm", "convolution", "dot", "einsum",
-                                          "gru", "inner", "linear", "lstm", "matmul", "mm", "mv", "rnn_relu", "rnn_tanh",
-                                          "scaled_dot_product_attention", "tensordot", "vdot"};
-// Operators that are not elementwise and take a number that elements become.
-constexpr std::string_view kFills[] = {"constant_pad_nd", "fill", "full", "masked_fill", "new_full", "scalar_tensor"};
-// Functions whose results are small whatever they are given.
-constexpr std::string_view kSmall[] = {"atan", "cos", "erf", "sigmoid", "sin", "tanh"};
-// Bounds: saturated, they do what they did.
-constexpr std::string_view kBounds[] = {"clamp", "clamp_max", "clamp_min", "clip", "hardtanh"};
 
-static_assert(std::is_sorted(std::begin(kRounded), std::end(kRounded)) && std::is_sorted(std::begin(kSums), std::end(kSums)) &&
-              std::is_sorted(std::begin(kProducts), std::end(kProducts)) && std::is_sorted(std::begin(kFills), std::end(kFills)) &&
-              std::is_sorted(std::begin(kSmall), std::end(kSmall)) && std::is_sorted(std::begin(kBounds), std::end(kBounds)));
+static_assert(std::is_sorted(std::begin(kRounded), std::end(kRounded)) && std::is_sorted(std::begin(kSums), std::end(kSums)));
 
-bool IsProduct(const ir::OpDef& op) { return op.traits.autocast == ir::AutocastClass::kLower || Among(kProducts, op.base); }
+bool IsProduct(const ir::OpDef& op) { return op.traits.autocast == ir::AutocastClass::kLower || op.traits.product; }
 bool IsRounded(const ir::OpDef& op) {
   return op.traits.autocast == ir::AutocastClass::kFloat32 ? !Among(kSums, op.base)
                                                            : Among(kRounded, op.base) || op.base.starts_with("linalg_");
@@ -177,17 +164,14 @@ class Narrowing {
   // ---- Inputs and outputs
 
   absl::Status TakeInputs() {
-    std::set<std::string> updated;
-    for (const OutputSpec& s : p_.output_specs)
-      if (s.kind == OutputSpec::kBufferMutation || s.kind == OutputSpec::kParameterMutation) updated.insert(s.target);
+    const text::Set updated = ir::UpdatedWeights(p_);
     for (size_t i = 0; i < p_.input_specs.size(); ++i) {
       Value* v = p_.graph->inputs()[i];
       const InputSpec& s = p_.input_specs[i];
       if (!IsF32(v)) continue;
       Float f;
-      const bool weight = s.kind == InputSpec::kParameter || s.kind == InputSpec::kBuffer || s.kind == InputSpec::kTensorConstant;
       if (s.kind == InputSpec::kUser && !o_.keep_io_types) v->mutable_type().dtype = to_;
-      if (weight && !updated.contains(s.target)) {
+      if (s.is_weight() && !updated.contains(s.target)) {
         f.place = Place::kWeight;
         f.parameter = s.kind == InputSpec::kParameter;
         weights_.emplace_back(v, s.target);
@@ -232,9 +216,7 @@ class Narrowing {
     for (size_t i = 0; i < p_.graph->outputs.size(); ++i) {
       Value* v = p_.graph->outputs[i].value();
       if (!v || !floats_.contains(v)) continue;
-      const OutputSpec::Kind kind = p_.output_specs[i].kind;
-      const bool user = kind != OutputSpec::kBufferMutation && kind != OutputSpec::kParameterMutation;
-      ASSIGN_OR_RETURN(Value* given, user && !o_.keep_io_types ? Half(v, /*saturate=*/false) : Wide(v));
+      ASSIGN_OR_RETURN(Value* given, !p_.output_specs[i].updates_weight() && !o_.keep_io_types ? Half(v, /*saturate=*/false) : Wide(v));
       p_.graph->outputs[i] = given;
     }
     return absl::OkStatus();
@@ -311,11 +293,11 @@ class Narrowing {
       sums &= is_derived || f.place == Place::kSum;
     }
     const bool only_derived = values > 0 && derived && !parameter, sum = Among(kSums, op.base);
-    const Place same = integer && !Among(kSmall, op.base) ? Place::kInteger : Place::kDerived;
+    const Place same = integer && !op.traits.bounded ? Place::kInteger : Place::kDerived;
     if (IsProduct(op)) return only_derived ? std::optional(same) : std::nullopt;
     if (IsRounded(op)) return only_derived ? same : Place::kHalf;
     if (sum) return only_derived ? same : Place::kSum;
-    if (extreme || (HasExtreme(n) && !Among(kBounds, op.base))) return Place::kExtreme;
+    if (extreme || (HasExtreme(n) && !op.traits.clamp)) return Place::kExtreme;
     if (only_derived) return same;
     if (IsReinterpreted(n)) return Place::kHalf;
     if (integer && !sums) return Place::kHalf;
@@ -344,7 +326,7 @@ class Narrowing {
 
   // Whether an element may become a finite number that the half type has not.
   bool HasExtreme(const Node& n) const {
-    if (!n.op().traits.elementwise && !Among(kFills, n.op().base)) return false;
+    if (!n.op().traits.elementwise && !n.op().traits.fill) return false;
     return std::any_of(n.args().begin(), n.args().end(), [&](const ir::NamedArg& a) {
       const int at = n.op().ArgIndex(a.name);
       if (at < 0 || n.op().args[at].is_list) return false;
@@ -386,7 +368,8 @@ class Narrowing {
         RETURN_IF_ERROR(Body(*body));
       }
       if (const auto* dtype = n.At(i).get<DType>(); dtype && *dtype == DType::kFloat32) n.SetArgAt(i, to_);
-      if (const auto* bound = n.At(i).get<double>(); bound && Among(kBounds, n.op().base) && IsTooLarge(*bound))
+      // Saturated, a bound does what it did.
+      if (const auto* bound = n.At(i).get<double>(); bound && n.op().traits.clamp && IsTooLarge(*bound))
         n.SetArgAt(i, std::copysign(most_, *bound));
     }
     for (Value* v : results) v->mutable_type().dtype = to_;

@@ -106,9 +106,7 @@ bool IsStored(const Value* v) {
       if (!g.program() || g.program()->graph.get() != &g) return false;
       const auto index = static_cast<size_t>(v->index());
       const auto& specs = g.program()->input_specs;
-      using Kind = ir::InputSpec::Kind;
-      return index < specs.size() && (specs[index].kind == Kind::kParameter || specs[index].kind == Kind::kBuffer ||
-                                      specs[index].kind == Kind::kTensorConstant);
+      return index < specs.size() && specs[index].is_weight();
     }
     const Value* source = CastSource(v);
     if (!source) source = SourceOfView(v);

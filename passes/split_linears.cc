@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "ir/builder.h"
@@ -147,10 +146,7 @@ Cut ReadCut(Value* v) {
 
 class Splitter {
  public:
-  explicit Splitter(ir::Program& p) : p_(p), g_(*p.graph) {
-    for (const ir::OutputSpec& s : p.output_specs)
-      if (s.kind == ir::OutputSpec::kBufferMutation || s.kind == ir::OutputSpec::kParameterMutation) updated_.insert(s.target);
-  }
+  explicit Splitter(ir::Program& p) : p_(p), g_(*p.graph), updated_(ir::UpdatedWeights(p)) {}
 
   absl::StatusOr<int> Run() {
     std::vector<Node*> layers;
@@ -233,7 +229,7 @@ class Splitter {
 
   ir::Program& p_;
   ir::Graph& g_;
-  absl::flat_hash_set<std::string> updated_;
+  const text::Set updated_;
 };
 
 }  // namespace

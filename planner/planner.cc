@@ -49,12 +49,6 @@ absl::StatusOr<Operand> BindWeight(const std::string& name, const ir::TensorRef&
   return x;
 }
 
-bool IsUpdateOfWeight(const ir::OutputSpec& s) {
-  return s.kind == ir::OutputSpec::kBufferMutation || s.kind == ir::OutputSpec::kParameterMutation;
-}
-// Also of inputs that are kept: what was written to them is no result.
-bool IsUpdate(const ir::OutputSpec& s) { return IsUpdateOfWeight(s) || s.kind == ir::OutputSpec::kUserInputMutation; }
-
 absl::Status At(const ir::Value& v, const absl::Status& s) {
   return absl::Status(s.code(), text::StrCat("%", v.name(), ": ", text::FromAbsl(s.message())));
 }
@@ -108,9 +102,7 @@ struct Kept {
 };
 std::vector<Kept> FindKept(const ir::Program& p, const PlanOptions& options) {
   if (!options.keep_state) return {};
-  absl::flat_hash_set<std::string_view> updated;
-  for (const ir::OutputSpec& s : p.output_specs)
-    if (IsUpdateOfWeight(s)) updated.insert(s.target);
+  const text::Set updated = ir::UpdatedWeights(p);
   std::vector<Kept> out;
   for (size_t i = 0; i < p.graph->inputs().size(); ++i) {
     const ir::Value* v = p.graph->inputs()[i];
@@ -332,7 +324,7 @@ absl::Status BindUpdates(const ir::Program& p, PlanBuilder& b) {
     b.AddStep(step);
   };
   for (size_t i = 0; i < p.graph->outputs.size() && i < p.output_specs.size(); ++i) {
-    if (!IsUpdateOfWeight(p.output_specs[i])) continue;
+    if (!p.output_specs[i].updates_weight()) continue;
     const ir::Value *v = p.graph->outputs[i].value(), *old = nullptr;
     for (size_t k = 0; k < p.graph->inputs().size(); ++k)
       if (p.input_specs[k].kind != ir::InputSpec::kUser && p.input_specs[k].target == p.output_specs[i].target) old = p.graph->inputs()[k];
@@ -365,7 +357,8 @@ absl::Status BindOutputs(const ir::Program& p, const PlanOptions& options, PlanB
   for (size_t i = 0; i < p.graph->outputs.size(); ++i) {
     const ir::Value* v = p.graph->outputs[i].value();
     if (!v) continue;  // a constant of the signature
-    if (options.keep_state && i < p.output_specs.size() && IsUpdate(p.output_specs[i])) continue;
+    // Of inputs that are kept, too: what was written to them is no result.
+    if (options.keep_state && i < p.output_specs.size() && p.output_specs[i].updates_state()) continue;
     const ir::Type& t = v->type();
     const int slot = static_cast<int>(out.plan.outputs.size());
     Operand x;

@@ -157,6 +157,7 @@ void Model::Return(Runner runner) {
       const kernels::Work& work = runner.context->work()[i];
       work_[i].operations += work.operations, work_[i].bytes += work.bytes;
       work_[i].most_rows = std::max(work_[i].most_rows, work.most_rows);
+      // Now, though few ask for it: the next run takes this context and its sizes, or the context goes.
       if (times[i] > 0) shapes_[i] = runner.context->ShapesOf(static_cast<int32_t>(i));
     }
     TakeMemory(*runner.context, &temporaries_, &working_);

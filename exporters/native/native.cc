@@ -321,9 +321,7 @@ class Library {
     int next = 0;
     for (size_t i = 0; i < program_.graph->outputs.size(); ++i) {
       const ir::Arg& a = program_.graph->outputs[i];
-      const auto kind = i < program_.output_specs.size() ? program_.output_specs[i].kind : ir::OutputSpec::kUser;
-      const bool update = kind == ir::OutputSpec::kBufferMutation || kind == ir::OutputSpec::kParameterMutation ||
-                          kind == ir::OutputSpec::kUserInputMutation;
+      const bool update = i < program_.output_specs.size() && program_.output_specs[i].updates_state();
       if (update && !plan_.states.empty()) continue;  // of a state
       if (a.value()) {
         out.push_back(file::CreateLeaf(b, next++));

@@ -53,10 +53,6 @@ std::string RangeText(const ir::SymbolInfo& s) {
   return text::StrCat(s.name, " = ", std::max<int64_t>(s.range.min, 0), "..", max);
 }
 
-bool IsMutation(OutputSpec::Kind kind) {
-  return kind == OutputSpec::kBufferMutation || kind == OutputSpec::kParameterMutation || kind == OutputSpec::kUserInputMutation;
-}
-
 bool IsUserInput(const ir::Program& p, size_t i) {
   return p.input_specs[i].kind == InputSpec::kUser && p.graph->inputs()[i]->type().kind != ir::Type::kConstant;
 }
@@ -96,7 +92,6 @@ class Exporter {
     for (passes::Unsupported& u : passes::Group(problems)) report_.unsupported.push_back(std::move(u));
     report_.nodes_out = graph_->node_size();
     if (!report_.unsupported.empty()) {
-      if (report_.of_signature == 0) report_.newer_opset = NewerOpset(problems);
       if (on_failure) *on_failure = report_;
       return absl::UnimplementedError(text::StrCat(report_.unsupported.size(), " kinds of operators cannot be written"));
     }
@@ -127,35 +122,6 @@ class Exporter {
     shared_.names.insert(o_.output_names.begin(), o_.output_names.end());
   }
 
-  // Whether the row of a node at another opset takes it: it is lowered by itself, into a graph that is thrown away.
-  bool LowersAt(const ir::Node& n, int opset) const {
-    onnx::GraphProto graph;
-    onnx_out::FunctionLibrary functions;
-    onnx_out::EmitterShared shared;
-    shared.opset = opset;
-    shared.form = o_.form;
-    shared.strict_types = o_.strict_types;
-    shared.functions = &functions;
-    onnx_out::Emitter emitter(&graph, &shared);
-    onnx_out::GraphLowering lowering(emitter, nullptr);
-    lowering.custom_ops = &o_.custom_ops;
-    lowering.resolve = [](const ir::Value* v, const std::optional<onnx_out::StoredForm>& form) {
-      if (form) return V{v->name(), form->dtype, static_cast<int>(form->dims.size())};
-      return V{v->name(), onnx_out::ElementType(v->type()), v->type().is_tensor() ? v->rank() : 0};
-    };
-    std::vector<passes::Problem> problems;
-    lowering.Lower(n, &problems);
-    return problems.empty();
-  }
-
-  // The lowest newer opset whose rows take all of these nodes; 0 where there is none.
-  int NewerOpset(const std::vector<passes::Problem>& problems) const {
-    for (int opset = o_.opset + 1; opset <= kMaxOpset; ++opset)
-      if (std::all_of(problems.begin(), problems.end(), [&](const auto& p) { return p.node && LowersAt(*p.node, opset); }))
-        return opset;
-    return 0;
-  }
-
   // A graph input and the value it stands for.
   void Input(const ir::Value* v, std::string name) {
     if (v->type().is_tensor() && !onnx_out::OnnxType(v->dtype())) {
@@ -177,12 +143,9 @@ class Exporter {
 
   // State that the program updates: an input whose default is the value in the file.
   void StateInputs() {
-    std::set<std::string> updated;
-    for (const OutputSpec& s : p_.output_specs)
-      if (IsMutation(s.kind)) updated.insert(s.target);
     for (size_t i = 0; i < p_.graph->inputs().size(); ++i) {
       const InputSpec& s = p_.input_specs[i];
-      if (s.kind == InputSpec::kUser || !updated.contains(s.target)) continue;
+      if (s.kind == InputSpec::kUser || !updated_.contains(s.target)) continue;
       const std::string name = emitter_.UniqueName(text::StrCat("state_in.", s.target));
       Input(p_.graph->inputs()[i], name);
       if (auto w = p_.weights.find(s.target); w != p_.weights.end()) weights_.push_back({name, w->second, std::nullopt});
@@ -239,7 +202,7 @@ class Exporter {
     }
     if (!o_.state_io) return;
     for (size_t i = 0; i < p_.graph->outputs.size(); ++i)
-      if (const OutputSpec& s = p_.output_specs[i]; IsMutation(s.kind)) output_name_[i] = emitter_.UniqueName(text::StrCat("state_out.", s.target));
+      if (const OutputSpec& s = p_.output_specs[i]; s.updates_state()) output_name_[i] = emitter_.UniqueName(text::StrCat("state_out.", s.target));
   }
 
   // Small integers and truth values that no parameter or buffer is: lowerings compute with them.
@@ -264,16 +227,13 @@ class Exporter {
   // Weights that all nodes read in the same other order. Tensors that are the same bytes count as one.
   void FindTurnedWeights() {
     std::map<WeightKey, std::optional<Ints>> orders;  // nullopt: as it is; empty: any
-    std::set<std::string> updated;
-    for (const OutputSpec& s : p_.output_specs)
-      if (IsMutation(s.kind)) updated.insert(s.target);
     for (const auto& [v, i] : spec_of_) {
       const auto w = p_.input_specs[i].kind == InputSpec::kUser ? p_.weights.end() : p_.weights.find(p_.input_specs[i].target);
       if (w == p_.weights.end()) continue;
       const ir::TensorRef& t = w->second;
       const auto [known, fresh] = orders.try_emplace(KeyOf(t), Ints{});
       std::optional<Ints>& order = known->second;
-      if (p_.graph->IsOutput(v) || updated.contains(w->first) || ir::MappedBytes(*t.storage).empty() || v->rank() != static_cast<int>(t.sizes.size())) {
+      if (p_.graph->IsOutput(v) || updated_.contains(w->first) || ir::MappedBytes(*t.storage).empty() || v->rank() != static_cast<int>(t.sizes.size())) {
         order.reset();
         continue;
       }
@@ -291,10 +251,8 @@ class Exporter {
     const auto it = spec_of_.find(v);
     if (it == spec_of_.end() || p_.input_specs[it->second].kind == InputSpec::kUser) return nullptr;
     const std::string& name = p_.input_specs[it->second].target;
-    const auto updates = [&](const OutputSpec& s) { return IsMutation(s.kind) && s.target == name; };
-    const bool updated = std::any_of(p_.output_specs.begin(), p_.output_specs.end(), updates);
     const auto w = p_.weights.find(name);
-    return updated || w == p_.weights.end() ? nullptr : &w->second;
+    return updated_.contains(name) || w == p_.weights.end() ? nullptr : &w->second;
   }
 
   V TurnedWeight(const ir::Value* v, const Ints& perm) {
@@ -320,7 +278,7 @@ class Exporter {
     for (const bool state : {false, true}) {
       for (size_t i = 0; i < p_.graph->outputs.size(); ++i) {
         const auto name = output_name_.find(i);
-        if (name == output_name_.end() || IsMutation(p_.output_specs[i].kind) != state) continue;
+        if (name == output_name_.end() || p_.output_specs[i].updates_state() != state) continue;
         const ir::Value* v = p_.graph->outputs[i].value();
         const V x = lowering_.Get(v);
         if (free.erase(x.name) > 0) {
@@ -434,6 +392,7 @@ class Exporter {
 
   const ir::Program& p_;
   const OnnxOptions& o_;
+  const text::Set updated_ = ir::UpdatedWeights(p_);
   onnx::ModelProto model_;
   onnx::GraphProto* graph_;
   onnx_out::FunctionLibrary functions_;
@@ -472,9 +431,6 @@ absl::Status CheckNames(const ir::Program& p, const OnnxOptions& options) {
 
 absl::StatusOr<OnnxReport> ExportOnnx(const ir::Program& p, const std::string& path, const OnnxOptions& options,
                                       bool dry_run, OnnxReport* on_failure) {
-  if (options.opset < kMinOpset || options.opset > kMaxOpset)
-    return absl::UnimplementedError(
-        text::StrCat("opset ", options.opset, " (supported: ", kMinOpset, " … ", kMaxOpset, ")"));
   if (absl::Status s = CheckProgramNames(p); !s.ok()) return s;
   return Exporter(p, options).Run(path, dry_run, on_failure);
 }

@@ -29,7 +29,7 @@ enum class OnnxForm : unsigned { kExact = 1, kPortable = 2, kOrt = 4 };
 enum class NodeMetadata { kNone, kModules, kAll };
 
 struct OnnxOptions {
-  int opset = 20;                   // 18 … 24
+  int opset = 20;                   // kMinOpset … kMaxOpset: the caller checks it
   ExternalData external_data = ExternalData::kAuto;  // auto: above 2 GB
   OnnxForm form = OnnxForm::kExact;
   bool strict_types = false;        // never cast around operators without an ONNX Runtime kernel for the type
@@ -55,7 +55,6 @@ struct OnnxReport {
   int nodes_in = 0, nodes_out = 0;
   uint64_t weight_bytes = 0, file_bytes = 0;
   std::vector<passes::Unsupported> unsupported;  // non-empty: nothing was written
-  int newer_opset = 0;  // with `unsupported`: the lowest at which rows take all those nodes; 0 for none
   size_t of_signature = 0;  // how many of `unsupported` are types of inputs, weights or outputs that ONNX has not, and no operators
   std::vector<std::string> missing_weights;  // sorted names of those without values; non-empty: nothing was written, but for a dry run
 };

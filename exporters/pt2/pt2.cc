@@ -43,9 +43,8 @@ void FillTables(const ir::Program& p, Table* weights, Table* constants) {
   std::set<std::string_view> done;
   for (size_t i = 0; i < p.input_specs.size(); ++i) {
     const ir::InputSpec& s = p.input_specs[i];
+    if (!s.is_weight() || !done.insert(s.target).second) continue;
     const bool parameter = s.kind == ir::InputSpec::kParameter;
-    if (!parameter && s.kind != ir::InputSpec::kBuffer && s.kind != ir::InputSpec::kTensorConstant) continue;
-    if (!done.insert(s.target).second) continue;
     Table& table = parameter || (s.kind == ir::InputSpec::kBuffer && s.persistent) ? *weights : *constants;
     const ir::Type& type = p.graph->inputs()[i]->type();
     if (auto object = p.objects.find(s.target); object != p.objects.end()) {

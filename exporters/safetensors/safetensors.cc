@@ -105,6 +105,14 @@ absl::StatusOr<FilePlan> Plan(std::vector<const NamedTensor*> tensors, const Saf
   return plan;
 }
 
+// Of a file with all of these.
+absl::StatusOr<FilePlan> PlanOf(const std::vector<NamedTensor>& tensors, const SafetensorsOptions& options) {
+  if (absl::Status s = Check(tensors); !s.ok()) return s;
+  std::vector<const NamedTensor*> all;
+  for (const NamedTensor& t : tensors) all.push_back(&t);
+  return Plan(std::move(all), options);
+}
+
 class FileWriter {
  public:
   FileWriter(const SafetensorsOptions& options, uint64_t total) : options_(options), total_(total) {}
@@ -344,10 +352,7 @@ bool IsThere(const std::string& path, const FilePlan& plan) {
 
 absl::StatusOr<SafetensorsReport> ExportSafetensors(const std::vector<NamedTensor>& tensors, const std::string& path,
                                                     const SafetensorsOptions& options) {
-  if (absl::Status s = Check(tensors); !s.ok()) return s;
-  std::vector<const NamedTensor*> all;
-  for (const NamedTensor& t : tensors) all.push_back(&t);
-  auto plan = Plan(std::move(all), options);
+  auto plan = PlanOf(tensors, options);
   if (!plan.ok()) return plan.status();
   if (absl::Status s = CheckOutput(plan->size(), options.max_output); !s.ok()) return s;
   if (!options.dry_run) {
@@ -412,12 +417,8 @@ absl::StatusOr<RankReport> ExportShardsOfRank(const std::vector<NamedTensor>& te
   out.last = true;
   std::vector<std::pair<std::string, std::string>> texts = options.extra_files;
   if (!shards->index.empty()) texts.emplace_back(kIndex, shards->index);
-  for (const auto& [name, text] : texts) {
-    auto file = io::AtomicFile::Create(text::StrCat(base, "/", name));
-    if (!file.ok()) return file.status();
-    if (absl::Status s = (*file)->Write(text); !s.ok()) return s;
-    if (absl::Status s = (*file)->Commit(); !s.ok()) return s;
-  }
+  for (const auto& [name, text] : texts)
+    if (absl::Status s = io::WriteFile(text::StrCat(base, "/", name), text); !s.ok()) return s;
   return out;
 }
 
@@ -428,10 +429,7 @@ absl::StatusOr<SafetensorsReport> ExportRanks(const std::vector<std::vector<Name
   SafetensorsReport report;
   report.files = static_cast<int>(ranks.size());
   for (const std::vector<NamedTensor>& tensors : ranks) {
-    if (absl::Status s = Check(tensors); !s.ok()) return s;
-    std::vector<const NamedTensor*> all;
-    for (const NamedTensor& t : tensors) all.push_back(&t);
-    auto plan = Plan(std::move(all), options);
+    auto plan = PlanOf(tensors, options);
     if (!plan.ok()) return plan.status();
     report.tensor_bytes += plan->tensor_bytes;
     report.file_bytes += plan->size();

@@ -131,28 +131,16 @@ class Importer {
 
   // ---- The message without the data of initializers
 
-  absl::StatusOr<std::string> Model() {
+  absl::StatusOr<std::string> Model() { return Message(0, data_.size(), kGraph, &Importer::GraphMessage); }
+  absl::StatusOr<std::string> GraphMessage(const Field& graph) { return Message(graph.content, graph.end, kInitializer, &Importer::TensorMessage); }
+  // The fields from `begin` to `end`, those of this number as `part` makes them.
+  absl::StatusOr<std::string> Message(uint64_t begin, uint64_t end, uint32_t number, absl::StatusOr<std::string> (Importer::*part)(const Field&)) {
     std::string out;
-    Fields fields(data_, 0, data_.size());
+    Fields fields(data_, begin, end);
     for (Field f; fields.Next(&f);) {
-      if (f.number == kGraph && f.type == 2) {
-        ASSIGN_OR_RETURN(const std::string graph, GraphMessage(f));
-        PutMessage(out, kGraph, graph);
-      } else {
-        Copy(f, out);
-      }
-      RETURN_IF_ERROR(Fits(out));
-    }
-    if (!fields.good()) return Malformed("");
-    return out;
-  }
-  absl::StatusOr<std::string> GraphMessage(const Field& graph) {
-    std::string out;
-    Fields fields(data_, graph.content, graph.end);
-    for (Field f; fields.Next(&f);) {
-      if (f.number == kInitializer && f.type == 2) {
-        ASSIGN_OR_RETURN(const std::string tensor, TensorMessage(f));
-        PutMessage(out, kInitializer, tensor);
+      if (f.number == number && f.type == 2) {
+        ASSIGN_OR_RETURN(const std::string content, (this->*part)(f));
+        PutMessage(out, number, content);
       } else {
         Copy(f, out);
       }

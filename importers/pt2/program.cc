@@ -668,9 +668,7 @@ class ProgramReader {
         return spec.Error(text::StrCat("unknown InputSpec '", u.tag, "'"));
       }
       const Type& t = p_.graph->inputs()[p_.input_specs.size()]->type();
-      bool wants_tensor = s.kind == ir::InputSpec::kParameter || s.kind == ir::InputSpec::kBuffer ||
-                          s.kind == ir::InputSpec::kTensorConstant;
-      if (wants_tensor && !t.is_tensor()) return spec.Error("an input_spec of a tensor for an input that is none");
+      if (s.is_weight() && !t.is_tensor()) return spec.Error("an input_spec of a tensor for an input that is none");
       p_.input_specs.push_back(std::move(s));
     }
     ASSIGN_OR_RETURN(const Json* outputs, j.Get("output_specs"));

@@ -23,6 +23,10 @@ constexpr Word<bool OpTraits::*> kFlags[] = {
     {"misdeclared", &OpTraits::misdeclared},
     {"in-place-view", &OpTraits::in_place_view},
     {"random", &OpTraits::random},
+    {"product", &OpTraits::product},
+    {"fill", &OpTraits::fill},
+    {"bounded", &OpTraits::bounded},
+    {"clamp", &OpTraits::clamp},
 };
 constexpr Word<std::string_view OpTraits::*> kArguments[] = {
     {"cast", &OpTraits::cast},

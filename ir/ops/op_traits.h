@@ -29,6 +29,7 @@ struct OpTraits {
   bool misdeclared = false;
   bool random = false;  // without a Generator argument
   bool in_place_view = false;
+  bool product = false, fill = false, bounded = false, clamp = false;
   std::string_view random_probability, random_training;
   std::string_view identity, identity_when_idle, cast;
   std::string_view in_place_view_op;  // "" with in_place_view: the overload of the same name

@@ -18,8 +18,6 @@
 namespace slipway::kernels {
 namespace {
 
-constexpr const char* kNotReal = "the operator is for floating-point numbers";
-
 template <typename T>
 T Get(const Tensor& x, int64_t offset) {
   constexpr DType kHere = std::is_same_v<T, double> ? DType::kF64 : DType::kF32;
@@ -32,17 +30,6 @@ template <typename T>
 void Put(const Tensor& x, int64_t offset, T v) {
   StoreRow<T>(&v, 1, ElementAt(x, offset), x.dtype, 1);
 }
-// Calls f.operator()<T>() for a real compute type.
-template <typename F>
-const char* WithReal(DType t, F f) {
-  return WithComputeType(t, [&]<typename T>() -> const char* {
-    if constexpr (std::is_integral_v<T>)
-      return kNotReal;
-    else
-      return f.template operator()<T>();
-  });
-}
-
 // ---- Boxes. in: [n, 4] as x1, y1, x2, y2, and scores [n]. out: the places of those that stay, best first, in [n], and their number.
 // Equal scores stay in order; a NaN is the best score.
 const char* Suppress(const Call& c, const SuppressionAttributes& a) {
@@ -51,7 +38,7 @@ const char* Suppress(const Call& c, const SuppressionAttributes& a) {
       kept.sizes[0] != boxes.sizes[0] || count.rank != 0 || kept.dtype != DType::kI64 || count.dtype != DType::kI64)
     return kSizesDiffer;
   const int64_t n = boxes.sizes[0];
-  return WithReal(c.compute, [&]<typename T>() -> const char* {
+  return WithFloatType(c.compute, [&]<typename T>() -> const char* {
     std::vector<T> score(n), area(n);
     std::vector<std::array<T, 4>> box(n);
     for (int64_t i = 0; i < n; ++i) {
@@ -160,7 +147,7 @@ std::vector<Sample<T>> SamplesOf(T start, T bin, int64_t bins, int64_t count, in
 const char* RoiAlign(const Call& c, const RegionAttributes& a) {
   Regions r = Of(c);
   if (const char* why = Check(c, a, &r)) return why;
-  return WithReal(c.compute, [&]<typename T>() -> const char* {
+  return WithFloatType(c.compute, [&]<typename T>() -> const char* {
     const T half = a.aligned ? T(0.5) : T(0);
     for (int64_t n = 0; n < r.n && r.out.numel() > 0; ++n) {
       Region<T> region;
@@ -209,7 +196,7 @@ const char* RoiAlign(const Call& c, const RegionAttributes& a) {
 const char* RoiPool(const Call& c, const RegionAttributes& a) {
   Regions r = Of(c);
   if (const char* why = Check(c, a, &r)) return why;
-  return WithReal(c.compute, [&]<typename T>() -> const char* {
+  return WithFloatType(c.compute, [&]<typename T>() -> const char* {
     for (int64_t n = 0; n < r.n && r.out.numel() > 0; ++n) {
       Region<T> region;
       if (!Read(r, a, n, &region)) return "index out of range";
@@ -275,7 +262,7 @@ const char* DeformColumns(const Call& c, const DeformAttributes& a) {
       if (v < 0 || v > int64_t{1} << 31) return "an attribute is out of range";
   const int64_t channels = x.sizes[1], height = x.sizes[2], width = x.sizes[3], rows = out.sizes[3], columns = out.sizes[4];
   const int64_t channels_a_group = std::max<int64_t>(channels / a.offset_groups, 1);
-  return WithReal(c.compute, [&]<typename T>() -> const char* {
+  return WithFloatType(c.compute, [&]<typename T>() -> const char* {
     ParallelFor(c.workers, x.sizes[0] * channels, 1, [&](int64_t begin, int64_t end) {
       for (int64_t plane = begin; plane < end; ++plane) {
         const int64_t b = plane / channels, ch = plane % channels, group = ch / channels_a_group;

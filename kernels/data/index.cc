@@ -210,37 +210,33 @@ const char* EmbeddingBag(const Call& c, const EmbeddingBagAttributes& a) {
     return kSizesDiffer;
   const int64_t n = table.sizes[1];
   auto at = [](const Tensor& t, int64_t i) { return IndexAt(ElementAt(t, i * t.strides[0]), t.dtype); };
-  return WithComputeType(c.compute, [&]<typename T>() -> const char* {
-    if constexpr (std::is_integral_v<T>) {
-      return "the operator is for floating-point numbers";
-    } else {
-      std::vector<T> sum(n), row(n);
-      for (int64_t bag = 0; bag < out.sizes[0]; ++bag) {
-        const int64_t begin = at(offsets, bag), end = bag + 1 < offsets.sizes[0] ? at(offsets, bag + 1) : index.sizes[0];
-        if (begin < 0 || end < begin || end > index.sizes[0]) return kOutOfRange;
-        std::fill(sum.begin(), sum.end(), T(0));
-        int64_t count = 0;
-        for (int64_t i = begin; i < end; ++i) {
-          const int64_t place = at(index, i);
-          if (place < 0 || place >= table.sizes[0]) return kOutOfRange;
-          if (place == a.padding) continue;
-          LoadRow<T>(ElementAt(table, place * table.strides[0]), table.dtype, table.strides[1], n, c.compute, row.data());
-          T factor = 1;
-          if (c.in.size() > 3) LoadRow<T>(ElementAt(c.in[3], i * c.in[3].strides[0]), c.in[3].dtype, 1, 1, c.compute, &factor);
-          for (int64_t j = 0; j < n; ++j) {
-            if (a.mode == BagMode::kMax)
-              sum[j] = count == 0 || row[j] > sum[j] ? row[j] : sum[j];
-            else
-              sum[j] += row[j] * factor;
-          }
-          ++count;
+  return WithFloatType(c.compute, [&]<typename T>() -> const char* {
+    std::vector<T> sum(n), row(n);
+    for (int64_t bag = 0; bag < out.sizes[0]; ++bag) {
+      const int64_t begin = at(offsets, bag), end = bag + 1 < offsets.sizes[0] ? at(offsets, bag + 1) : index.sizes[0];
+      if (begin < 0 || end < begin || end > index.sizes[0]) return kOutOfRange;
+      std::fill(sum.begin(), sum.end(), T(0));
+      int64_t count = 0;
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t place = at(index, i);
+        if (place < 0 || place >= table.sizes[0]) return kOutOfRange;
+        if (place == a.padding) continue;
+        LoadRow<T>(ElementAt(table, place * table.strides[0]), table.dtype, table.strides[1], n, c.compute, row.data());
+        T factor = 1;
+        if (c.in.size() > 3) LoadRow<T>(ElementAt(c.in[3], i * c.in[3].strides[0]), c.in[3].dtype, 1, 1, c.compute, &factor);
+        for (int64_t j = 0; j < n; ++j) {
+          if (a.mode == BagMode::kMax)
+            sum[j] = count == 0 || row[j] > sum[j] ? row[j] : sum[j];
+          else
+            sum[j] += row[j] * factor;
         }
-        if (a.mode == BagMode::kMean && count > 0)
-          for (T& x : sum) x /= static_cast<T>(count);
-        StoreRow<T>(sum.data(), n, ElementAt(out, bag * out.strides[0]), out.dtype, out.strides[1]);
+        ++count;
       }
-      return nullptr;
+      if (a.mode == BagMode::kMean && count > 0)
+        for (T& x : sum) x /= static_cast<T>(count);
+      StoreRow<T>(sum.data(), n, ElementAt(out, bag * out.strides[0]), out.dtype, out.strides[1]);
     }
+    return nullptr;
   });
 }
 

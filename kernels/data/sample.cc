@@ -193,32 +193,28 @@ const char* Resample(const Call& c, const ResampleAttributes& a) {
     });
     return nullptr;
   }
-  return WithComputeType(c.compute, [&]<typename T>() -> const char* {
-    if constexpr (std::is_integral_v<T>) {
-      return "the operator is for floating-point numbers";
-    } else {
-      const bool align = a.align_corners;
-      const T scale = align ? (n > 1 ? static_cast<T>(in - 1) / static_cast<T>(n - 1) : T(0))
-                      : a.factor > 0 ? static_cast<T>(1.0 / a.factor)
-                                        : static_cast<T>(in) / static_cast<T>(n);
-      std::vector<Taps<T>> taps;
-      for (int64_t i = 0; i < n; ++i) taps.push_back(TapsOf<T>(mode, align, scale, i, in));
-      constexpr DType kHere = std::is_same_v<T, double> ? DType::kF64 : DType::kF32;
-      if (x.dtype == kHere && out.dtype == kHere && ResampleByTwo<T>(c, taps)) return nullptr;
-      std::vector<T> row(in), line(n);
-      Walk<2>({&to, &from}, [&](std::array<char*, 2> at, const std::array<int64_t, 2>& step, int64_t rows) {
-        for (int64_t r = 0; r < rows; ++r) {
-          LoadRow<T>(at[1] + r * step[1] * ByteSize(x.dtype), x.dtype, x.strides[last], in, c.compute, row.data());
-          for (int64_t i = 0; i < n; ++i) {
-            T sum = 0;
-            for (size_t k = 0; k < taps[i].places.size(); ++k) sum += taps[i].weights[k] * row[taps[i].places[k]];
-            line[i] = sum;
-          }
-          StoreRow<T>(line.data(), n, at[0] + r * step[0] * ByteSize(out.dtype), out.dtype, out.strides[last]);
+  return WithFloatType(c.compute, [&]<typename T>() -> const char* {
+    const bool align = a.align_corners;
+    const T scale = align ? (n > 1 ? static_cast<T>(in - 1) / static_cast<T>(n - 1) : T(0))
+                    : a.factor > 0 ? static_cast<T>(1.0 / a.factor)
+                                      : static_cast<T>(in) / static_cast<T>(n);
+    std::vector<Taps<T>> taps;
+    for (int64_t i = 0; i < n; ++i) taps.push_back(TapsOf<T>(mode, align, scale, i, in));
+    constexpr DType kHere = std::is_same_v<T, double> ? DType::kF64 : DType::kF32;
+    if (x.dtype == kHere && out.dtype == kHere && ResampleByTwo<T>(c, taps)) return nullptr;
+    std::vector<T> row(in), line(n);
+    Walk<2>({&to, &from}, [&](std::array<char*, 2> at, const std::array<int64_t, 2>& step, int64_t rows) {
+      for (int64_t r = 0; r < rows; ++r) {
+        LoadRow<T>(at[1] + r * step[1] * ByteSize(x.dtype), x.dtype, x.strides[last], in, c.compute, row.data());
+        for (int64_t i = 0; i < n; ++i) {
+          T sum = 0;
+          for (size_t k = 0; k < taps[i].places.size(); ++k) sum += taps[i].weights[k] * row[taps[i].places[k]];
+          line[i] = sum;
         }
-      });
-      return nullptr;
-    }
+        StoreRow<T>(line.data(), n, at[0] + r * step[0] * ByteSize(out.dtype), out.dtype, out.strides[last]);
+      }
+    });
+    return nullptr;
   });
 }
 
@@ -274,85 +270,81 @@ const char* GridSample(const Call& c, const GridSampleAttributes& a) {
   const bool align = a.align_corners;
   if (how == GridMode::kBicubic && dims != 2) return kSizesDiffer;
   if (out.numel() > 0 && x.numel() == 0) return "of a tensor without elements";
-  return WithComputeType(c.compute, [&]<typename T>() -> const char* {
-    if constexpr (std::is_integral_v<T>) {
-      return "the operator is for floating-point numbers";
-    } else {
-      // One value; outside it is zero, or where padding says.
-      auto get = [&](int64_t n, int64_t ch, const int64_t* p) -> T {
-        int64_t o = n * x.strides[0] + ch * x.strides[1];
-        for (int d = 0; d < dims; ++d) {
-          const int64_t size = x.sizes[4 - d];
-          if (p[d] < 0 || p[d] >= size) return 0;
-          o += p[d] * x.strides[4 - d];
-        }
-        T v;
-        LoadRow<T>(static_cast<const char*>(x.data) + o * ByteSize(x.dtype), x.dtype, 1, 1, c.compute, &v);
-        return v;
-      };
-      auto place = [](T v) {  // what no tensor is large enough for lies outside
-        return v >= -T(1e9) && v <= T(1e9) ? static_cast<int64_t>(v) : int64_t{-2};
-      };
-      for (int64_t n = 0; n < out.sizes[0]; ++n)
-        for (int64_t z = 0; z < out.sizes[2]; ++z)
-          for (int64_t y = 0; y < out.sizes[3]; ++y)
-            for (int64_t w = 0; w < out.sizes[4]; ++w) {
-              T at[3];
-              LoadRow<T>(static_cast<const char*>(grid.data) + (n * grid.strides[0] + z * grid.strides[1] + y * grid.strides[2] +
-                                                                w * grid.strides[3]) * ByteSize(grid.dtype),
-                         grid.dtype, grid.strides[4], dims, c.compute, at);
-              T raw[3];
-              for (int d = 0; d < dims; ++d) {
-                raw[d] = Place(at[d], x.sizes[4 - d], align, dims, c.compute);
-                at[d] = Pad(raw[d], x.sizes[4 - d], padding, align);
-              }
-              for (int64_t ch = 0; ch < out.sizes[1]; ++ch) {
-                T value = 0;
-                int64_t p[3];
-                if (how == GridMode::kNearest) {
-                  for (int d = 0; d < dims; ++d) p[d] = place(std::nearbyint(at[d]));
-                  value = get(n, ch, p);
-                } else if (how == GridMode::kBilinear) {
-                  for (int corner = 0; corner < 1 << dims; ++corner) {
-                    T weight = 1;
-                    for (int d = 0; d < dims; ++d) {
-                      const T floor = std::floor(at[d]);
-                      const bool upper = corner >> d & 1;
-                      p[d] = place(floor) + (upper ? 1 : 0);
-                      weight *= upper ? at[d] - floor : floor + 1 - at[d];
-                    }
-                    bool inside = true;
-                    for (int d = 0; d < dims; ++d) inside = inside && p[d] >= 0 && p[d] < x.sizes[4 - d];
-                    if (inside) value += get(n, ch, p) * weight;
-                  }
-                } else {
-                  T weights[2][4];
-                  int64_t low[2];
-                  for (int d = 0; d < 2; ++d) {
-                    const T floor = std::floor(raw[d]), part = raw[d] - floor;
-                    low[d] = place(floor);
-                    weights[d][0] = Cubic2<T>(part + 1);
-                    weights[d][1] = Cubic1<T>(part);
-                    weights[d][2] = Cubic1<T>(1 - part);
-                    weights[d][3] = Cubic2<T>(2 - part);
-                  }
-                  for (int j = 0; j < 4; ++j) {
-                    T row = 0;
-                    for (int i = 0; i < 4; ++i) {
-                      p[0] = place(Pad(static_cast<T>(low[0] - 1 + i), x.sizes[4], padding, align));
-                      p[1] = place(Pad(static_cast<T>(low[1] - 1 + j), x.sizes[3], padding, align));
-                      row += get(n, ch, p) * weights[0][i];
-                    }
-                    value += row * weights[1][j];
-                  }
-                }
-                StoreRow<T>(&value, 1, static_cast<char*>(out.data) + (n * out.strides[0] + ch * out.strides[1] + z * out.strides[2] +
-                                                                       y * out.strides[3] + w * out.strides[4]) * ByteSize(out.dtype),
-                            out.dtype, 1);
-              }
+  return WithFloatType(c.compute, [&]<typename T>() -> const char* {
+    // One value; outside it is zero, or where padding says.
+    auto get = [&](int64_t n, int64_t ch, const int64_t* p) -> T {
+      int64_t o = n * x.strides[0] + ch * x.strides[1];
+      for (int d = 0; d < dims; ++d) {
+        const int64_t size = x.sizes[4 - d];
+        if (p[d] < 0 || p[d] >= size) return 0;
+        o += p[d] * x.strides[4 - d];
+      }
+      T v;
+      LoadRow<T>(static_cast<const char*>(x.data) + o * ByteSize(x.dtype), x.dtype, 1, 1, c.compute, &v);
+      return v;
+    };
+    auto place = [](T v) {  // what no tensor is large enough for lies outside
+      return v >= -T(1e9) && v <= T(1e9) ? static_cast<int64_t>(v) : int64_t{-2};
+    };
+    for (int64_t n = 0; n < out.sizes[0]; ++n)
+      for (int64_t z = 0; z < out.sizes[2]; ++z)
+        for (int64_t y = 0; y < out.sizes[3]; ++y)
+          for (int64_t w = 0; w < out.sizes[4]; ++w) {
+            T at[3];
+            LoadRow<T>(static_cast<const char*>(grid.data) + (n * grid.strides[0] + z * grid.strides[1] + y * grid.strides[2] +
+                                                              w * grid.strides[3]) * ByteSize(grid.dtype),
+                       grid.dtype, grid.strides[4], dims, c.compute, at);
+            T raw[3];
+            for (int d = 0; d < dims; ++d) {
+              raw[d] = Place(at[d], x.sizes[4 - d], align, dims, c.compute);
+              at[d] = Pad(raw[d], x.sizes[4 - d], padding, align);
             }
-      return nullptr;
-    }
+            for (int64_t ch = 0; ch < out.sizes[1]; ++ch) {
+              T value = 0;
+              int64_t p[3];
+              if (how == GridMode::kNearest) {
+                for (int d = 0; d < dims; ++d) p[d] = place(std::nearbyint(at[d]));
+                value = get(n, ch, p);
+              } else if (how == GridMode::kBilinear) {
+                for (int corner = 0; corner < 1 << dims; ++corner) {
+                  T weight = 1;
+                  for (int d = 0; d < dims; ++d) {
+                    const T floor = std::floor(at[d]);
+                    const bool upper = corner >> d & 1;
+                    p[d] = place(floor) + (upper ? 1 : 0);
+                    weight *= upper ? at[d] - floor : floor + 1 - at[d];
+                  }
+                  bool inside = true;
+                  for (int d = 0; d < dims; ++d) inside = inside && p[d] >= 0 && p[d] < x.sizes[4 - d];
+                  if (inside) value += get(n, ch, p) * weight;
+                }
+              } else {
+                T weights[2][4];
+                int64_t low[2];
+                for (int d = 0; d < 2; ++d) {
+                  const T floor = std::floor(raw[d]), part = raw[d] - floor;
+                  low[d] = place(floor);
+                  weights[d][0] = Cubic2<T>(part + 1);
+                  weights[d][1] = Cubic1<T>(part);
+                  weights[d][2] = Cubic1<T>(1 - part);
+                  weights[d][3] = Cubic2<T>(2 - part);
+                }
+                for (int j = 0; j < 4; ++j) {
+                  T row = 0;
+                  for (int i = 0; i < 4; ++i) {
+                    p[0] = place(Pad(static_cast<T>(low[0] - 1 + i), x.sizes[4], padding, align));
+                    p[1] = place(Pad(static_cast<T>(low[1] - 1 + j), x.sizes[3], padding, align));
+                    row += get(n, ch, p) * weights[0][i];
+                  }
+                  value += row * weights[1][j];
+                }
+              }
+              StoreRow<T>(&value, 1, static_cast<char*>(out.data) + (n * out.strides[0] + ch * out.strides[1] + z * out.strides[2] +
+                                                                     y * out.strides[3] + w * out.strides[4]) * ByteSize(out.dtype),
+                          out.dtype, 1);
+            }
+          }
+    return nullptr;
   });
 }
 

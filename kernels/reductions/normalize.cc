@@ -47,23 +47,12 @@ const T* Vector(const Call& c, const Tensor* t, int64_t n) {
   return row;
 }
 
-// Calls f.operator()<T>() where the call is about floating-point numbers.
-template <typename F>
-const char* WithFloats(const Call& c, F f) {
-  return WithComputeType(c.compute, [&]<typename T>() -> const char* {
-    if constexpr (std::is_integral_v<T>)
-      return "the operator is for floating-point numbers";
-    else
-      return f.template operator()<T>();
-  });
-}
-
 // Along the last dim.
 template <bool kLog>
 const char* Softmax(const Call& c, const NoAttributes&) {
   if (c.in[0].rank == 0 || !SameSizes(c.in[0], c.out[0])) return kSizesDiffer;
   const int64_t n = c.out[0].sizes[c.out[0].rank - 1];
-  return WithFloats(c, [&]<typename T>() {
+  return WithFloatType(c.compute, [&]<typename T>() {
     ForEachRow<T>(c, [n](const T* x, T* y) {
       if constexpr (std::is_same_v<T, float>) {
         (kLog ? BestIsa().log_softmax : BestIsa().softmax)(x, y, n);
@@ -100,7 +89,7 @@ const char* Norm(const Call& c, const NormAttributes& a) {
   const int64_t n = c.out[0].sizes[c.out[0].rank - 1];
   const Tensor *with_weight, *with_bias;
   if (!Parameters(c, a.parts, n, &with_weight, &with_bias) || (kRms && with_bias)) return kSizesDiffer;
-  return WithFloats(c, [&]<typename T>() {
+  return WithFloatType(c.compute, [&]<typename T>() {
     const T *weight = Vector<T>(c, with_weight, n), *bias = Vector<T>(c, with_bias, n);
     ForEachRow<T>(c, [&](const T* x, T* y) {
       if constexpr (std::is_same_v<T, float>) {

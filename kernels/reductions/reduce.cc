@@ -209,59 +209,51 @@ struct Argmin : Place<T, false> {};
 template <bool kRoot>
 const char* Variance(const Call& c, const VarianceAttributes& a) {
   if (!Fits(c, a.dims)) return kSizesDiffer;
-  return WithComputeType(c.compute, [&]<typename T>() -> const char* {
-    if constexpr (std::is_integral_v<T>) {
-      return "the operator is for floating-point numbers";
-    } else {
-      ForEachResult<T>(c, a.dims, [&](auto rows, auto store) {
-        Mean<T> mean;
-        rows([&](const T* row, int64_t n) {
-          for (int64_t i = 0; i < n; ++i) mean.Add(row[i]);
-        });
-        const double center = mean.Result();
-        double sum = 0;
-        rows([&](const T* row, int64_t n) {
-          for (int64_t i = 0; i < n; ++i) sum += (row[i] - center) * (row[i] - center);
-        });
-        const double v = sum / std::fmax(0.0, static_cast<double>(mean.count) - a.correction);
-        store(kRoot ? std::sqrt(v) : v);
+  return WithFloatType(c.compute, [&]<typename T>() -> const char* {
+    ForEachResult<T>(c, a.dims, [&](auto rows, auto store) {
+      Mean<T> mean;
+      rows([&](const T* row, int64_t n) {
+        for (int64_t i = 0; i < n; ++i) mean.Add(row[i]);
       });
-      return nullptr;
-    }
+      const double center = mean.Result();
+      double sum = 0;
+      rows([&](const T* row, int64_t n) {
+        for (int64_t i = 0; i < n; ++i) sum += (row[i] - center) * (row[i] - center);
+      });
+      const double v = sum / std::fmax(0.0, static_cast<double>(mean.count) - a.correction);
+      store(kRoot ? std::sqrt(v) : v);
+    });
+    return nullptr;
   });
 }
 
 const char* VectorNorm(const Call& c, const VectorNormAttributes& a) {
   if (!Fits(c, a.dims)) return kSizesDiffer;
-  return WithComputeType(c.compute, [&]<typename T>() -> const char* {
-    if constexpr (std::is_integral_v<T>) {
-      return "the operator is for floating-point numbers";
-    } else {
-      const double order = a.order;
-      if (std::isinf(order) && c.in[0].numel() == 0 && c.out[0].numel() != 0) return "of a tensor without elements";
-      ForEachResult<T>(c, a.dims, [&](auto rows, auto store) {
-        double norm = order == -std::numeric_limits<double>::infinity() ? -order : 0;
-        rows([&](const T* row, int64_t n) {
-          for (int64_t i = 0; i < n; ++i) {
-            const double x = std::fabs(static_cast<double>(row[i]));
-            if (order == 2)
-              norm += x * x;
-            else if (order == 1)
-              norm += x;
-            else if (order == 0)
-              norm += x != 0;
-            else if (std::isinf(order))
-              norm = x != x || norm != norm ? x + norm : order > 0 ? std::fmax(norm, x) : std::fmin(norm, x);
-            else
-              norm += std::pow(x, order);
-          }
-        });
-        store(order == 2                                      ? std::sqrt(norm)
-              : order == 0 || order == 1 || std::isinf(order) ? norm
-                                                              : std::pow(norm, 1 / order));
+  return WithFloatType(c.compute, [&]<typename T>() -> const char* {
+    const double order = a.order;
+    if (std::isinf(order) && c.in[0].numel() == 0 && c.out[0].numel() != 0) return "of a tensor without elements";
+    ForEachResult<T>(c, a.dims, [&](auto rows, auto store) {
+      double norm = order == -std::numeric_limits<double>::infinity() ? -order : 0;
+      rows([&](const T* row, int64_t n) {
+        for (int64_t i = 0; i < n; ++i) {
+          const double x = std::fabs(static_cast<double>(row[i]));
+          if (order == 2)
+            norm += x * x;
+          else if (order == 1)
+            norm += x;
+          else if (order == 0)
+            norm += x != 0;
+          else if (std::isinf(order))
+            norm = x != x || norm != norm ? x + norm : order > 0 ? std::fmax(norm, x) : std::fmin(norm, x);
+          else
+            norm += std::pow(x, order);
+        }
       });
-      return nullptr;
-    }
+      store(order == 2                                      ? std::sqrt(norm)
+            : order == 0 || order == 1 || std::isinf(order) ? norm
+                                                            : std::pow(norm, 1 / order));
+    });
+    return nullptr;
   });
 }
 

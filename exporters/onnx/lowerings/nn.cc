@@ -395,24 +395,17 @@ void ConvPadding(LoweringContext& c) {
   else if (p != "valid") return c.Fail("padding '" + p + "'");
   Conv(c, "input", a);
 }
-void ConvTranspose(LoweringContext& c) {
+void ConvOrTranspose(LoweringContext& c, bool transposed) {
   ConvArgs a;
   int n = c.tensor("weight")->rank() - 2;
   a.stride = c.ints("stride", n), a.padding = c.ints("padding", n), a.dilation = c.ints("dilation", n);
   a.output_padding = c.ints("output_padding", n);
   a.groups = c.i("groups");
-  a.transposed = true;
+  a.transposed = transposed;
   Conv(c, "input", a);
 }
-void Convolution(LoweringContext& c) {
-  ConvArgs a;
-  int n = c.tensor("weight")->rank() - 2;
-  a.stride = c.ints("stride", n), a.padding = c.ints("padding", n), a.dilation = c.ints("dilation", n);
-  a.output_padding = c.ints("output_padding", n);
-  a.groups = c.i("groups");
-  a.transposed = c.b("transposed");
-  Conv(c, "input", a);
-}
+void ConvTranspose(LoweringContext& c) { ConvOrTranspose(c, true); }
+void Convolution(LoweringContext& c) { ConvOrTranspose(c, c.b("transposed")); }
 
 // Evaluation mode only: dropout does nothing. In training mode it is random, which no file can reproduce.
 void Dropout(LoweringContext& c) {

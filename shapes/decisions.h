@@ -1,0 +1,47 @@
+// What becomes of unknowns that no equation reaches: evidence tells what a number is, or the dimensions that it may stand for are pinned.
+#ifndef SLIPWAY_SHAPES_DECISIONS_H_
+#define SLIPWAY_SHAPES_DECISIONS_H_
+
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "shapes/propagation.h"
+#include "shapes/unknowns.h"
+
+namespace slipway::shapes {
+
+class Decisions {
+ public:
+  Decisions(const ir::Program& p, const Propagation& flow, Unknowns& known) : p_(p), flow_(flow), known_(known) {}
+
+  // After a round that taught nothing, the `round`th. False where all is decided.
+  bool Decide(int round);
+  // Numbers taken for sizes by evidence, one line each.
+  const std::vector<std::string>& notes() const { return notes_; }
+
+ private:
+  bool DecideBlames(int round);
+  bool DecideNumbers(int round);
+  bool DecideViews();
+  bool DecideEquations();
+  bool DecideScalars();
+  bool DecideUnwritable(const ir::Graph& g);
+  bool DecideFollowers();
+  bool InOpenView(int k) const;
+  std::vector<ir::Sym> FreeDimensions();
+  std::vector<ir::Sym> Explanations(const Unknown& u);
+  std::vector<ir::Sym> LinearFits(const Unknown& u, const std::vector<ir::Sym>& among);
+  std::vector<ir::Sym> PadSuspicion(const Unknown& u, ir::Sym size, std::vector<ir::Sym> among);
+  ir::Sym BoundedSize(const Unknown& u, const ir::Value& x);
+  std::vector<ir::Sym> Matching(const Unknown& u, const std::vector<ir::Sym>& among, ir::Sym size);
+
+  const ir::Program& p_;
+  const Propagation& flow_;
+  Unknowns& known_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace slipway::shapes
+
+#endif  // SLIPWAY_SHAPES_DECISIONS_H_

@@ -1,0 +1,93 @@
+// The way of sizes through a program: types flow from the inputs with what is known of the unknowns, and the shape functions of nodes,
+// views and the bodies of control flow give equations.
+#ifndef SLIPWAY_SHAPES_PROPAGATION_H_
+#define SLIPWAY_SHAPES_PROPAGATION_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/types/span.h"
+#include "ir/graph.h"
+#include "shapes/align.h"
+#include "shapes/free_dims.h"
+#include "shapes/size_args.h"
+#include "shapes/unknowns.h"
+
+namespace slipway::shapes {
+
+class Propagation {
+ public:
+  // Makes unknowns of the dimensions that are asked for and, where there are some, of the numbers that may be sizes, in whose arguments
+  // values then stand that belong to this. `others`: the same program at other sizes. `literal`: numbers in the program are just that.
+  Propagation(ir::Program& p, const AskFor& ask, const std::vector<const Alignment*>& others, bool literal, Unknowns& known);
+
+  // Infers all types afresh.
+  void Round();
+
+  // Of the round: numbers among the sizes of a view that its elements leave open.
+  struct OpenView {
+    const ir::Node* node;
+    std::vector<int> numbers;
+    ir::Sym product;
+  };
+  const std::vector<OpenView>& open_views() const { return open_views_; }
+  // Of the round: nodes that cannot have the sizes that were tried, with those.
+  struct Blamed {
+    std::string why;
+    std::vector<ir::Sym> sizes;
+  };
+  const std::vector<Blamed>& blames() const { return blames_; }
+
+  bool literal() const { return literal_; }
+  // The unknowns among a node's arguments.
+  absl::Span<const int> NumbersOf(const ir::Node& n) const;
+  // Whether a value depends on what the user gives.
+  bool IsData(const ir::Value* v) const { return data_.contains(v); }
+  bool TakesUnknowns(const ir::Node& n) const;
+  // All values with their types as exported.
+  const std::vector<std::pair<ir::Value*, ir::Type>>& stated() const { return stated_; }
+
+ private:
+  void State(ir::Value* v);
+  void Visit(ir::Graph& g);
+  ir::Type WithKnown(ir::Type t);
+  const ir::Type& Stated(const ir::Value* v) const { return stated_[stated_at_.at(v)].second; }
+  const ir::Type& StatedIn(const ir::Value* v, size_t example) const;
+  void SetRootInputs();
+  void MatchWritten(const ir::OutputSpec& spec, const ir::Value* v);
+  void Infer(ir::Graph& g);
+  bool SetNumbers(ir::Node& n);
+  bool MatchView(ir::Node& n);
+  bool ExplainViewOf(ir::Node& n, const Viewed& viewed, absl::Span<const int> unknown);
+  void ExplainExpand(ir::Node& n, absl::Span<const int> numbers);
+  void Blame(ir::Node& n, const std::string& why);
+  void LeaveOpen(const ir::Node& n);
+  void InferNode(ir::Node& n);
+  void Take(ir::Node& n, ir::Value& v, const ir::Type& inferred);
+  ir::Type OfArg(const ir::Arg& a, const ir::Type& fallback);
+  void SetInput(ir::Node& n, ir::Value* input, ir::Type t, bool drop_first);
+  void InferHigherOrder(ir::Node& n);
+  void Same(ir::Node& n, const ir::Sizes& a, const ir::Sizes& b);
+
+  ir::Program& p_;
+  const std::vector<const Alignment*>& others_;
+  const bool literal_;
+  Unknowns& known_;
+  ir::Graph holders_;  // owns the values that stand for numbers
+  absl::flat_hash_map<const ir::Node*, std::vector<int>> numbers_;
+  std::vector<std::pair<ir::Value*, ir::Type>> stated_;
+  absl::flat_hash_map<const ir::Value*, int> stated_at_;
+  absl::flat_hash_set<const ir::Value*> data_;
+  // Of the round
+  std::vector<OpenView> open_views_;
+  std::vector<Blamed> blames_;
+  absl::flat_hash_map<ir::Sym, std::vector<ir::Sym>> merged_;  // what sizes were merged from, outermost first
+  absl::flat_hash_set<const ir::Graph*> seen_bodies_;
+};
+
+}  // namespace slipway::shapes
+
+#endif  // SLIPWAY_SHAPES_PROPAGATION_H_
