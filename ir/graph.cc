@@ -233,6 +233,12 @@ void Graph::Rename(Value* v, std::string name) {
   by_name_[v->name_] = v;
 }
 
+void Graph::TakeName(Value* to, Value* from) {
+  std::string name = from->name_;
+  Rename(from, UniqueName(name));
+  Rename(to, std::move(name));
+}
+
 Value* Graph::FindValue(std::string_view name) const {
   auto it = by_name_.find(name);
   return it == by_name_.end() ? nullptr : it->second;

@@ -291,6 +291,8 @@ class Graph {
   void ReplaceAllUses(Value* from, Value* to);
   bool IsOutput(const Value* v) const;
   void Rename(Value* v, std::string name);
+  // `to`, which stands for `from` now, is known as it was; `from` gets another name.
+  void TakeName(Value* to, Value* from);
   std::string UniqueName(std::string_view base);
   Value* FindValue(std::string_view name) const;
 

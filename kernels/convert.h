@@ -124,14 +124,12 @@ decltype(auto) WithComputeType(DType t, F&& f) {
 // The same for those of floats; f gives null, or why not.
 template <typename F>
 const char* WithFloatType(DType t, F&& f) {
-  switch (ComputeType(t)) {
-    case DType::kF64:
-      return f.template operator()<double>();
-    case DType::kF32:
-      return f.template operator()<float>();
-    default:
+  return WithComputeType(t, [&]<typename T>() -> const char* {
+    if constexpr (std::is_integral_v<T>)
       return "the operator is for floating-point numbers";
-  }
+    else
+      return f.template operator()<T>();
+  });
 }
 // The same by the size of an element: for kernels that only move data.
 template <typename F>

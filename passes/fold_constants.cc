@@ -304,9 +304,7 @@ class Folder {
       ir::Builder b(g_, before, before->source());
       now = b.Full(ir::SymInts(r.tensor->sizes.begin(), r.tensor->sizes.end()), std::move(element), dtype);
       if (!b.ok()) return b.status();
-      std::string name = r.value->name();
-      g_.Rename(r.value, g_.UniqueName(name));
-      g_.Rename(now, std::move(name));
+      g_.TakeName(now, r.value);
     } else {
       auto [it, fresh] = made_.try_emplace({dtype, r.tensor->sizes, bytes});
       if (fresh) {

@@ -162,11 +162,9 @@ class Merger {
     conv->SetArg("weight", AddWeight(text::StrCat(stem, ".merged"), sizes, std::move(weights)));
     conv->SetArg("bias", AddBias(stem, {shift.begin(), shift.end()}));
     // The value is the norm's, and so is its name: what compares values by name finds it.
-    Value* result = norm->output();
-    const std::string known_as = result->name();
-    g_.ReplaceAllUses(result, image);
+    g_.ReplaceAllUses(norm->output(), image);
+    g_.TakeName(image, norm->output());
     g_.Erase(norm);
-    g_.Rename(image, known_as);
     return true;
   }
 

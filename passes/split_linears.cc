@@ -217,10 +217,8 @@ class Splitter {
         if (!std::is_sorted(kept.begin(), kept.end())) y = b.Call("aten.permute.default", {y, kept});
       }
       RETURN_IF_ERROR(b.status());
-      const std::string known_as = part.value->name();
       g_.ReplaceAllUses(part.value, y);
-      g_.Rename(part.value, g_.UniqueName(known_as));
-      g_.Rename(y, known_as);
+      g_.TakeName(y, part.value);
     }
     for (auto n = cut.nodes.rbegin(); n != cut.nodes.rend(); ++n) g_.Erase(*n);
     g_.Erase(layer);

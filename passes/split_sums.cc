@@ -7,16 +7,16 @@
 // views that only take a dim apart, so that images stay images, and what was stacked is taken as it was before.
 //
 // Sums of two round alike either way; longer ones may differ in the last place.
-#include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status_macros.h"
 #include "ir/builder.h"
 #include "ir/ops/args.h"
-#include "ir/ops/op_table.h"
 #include "passes/pass.h"
+#include "passes/quantization.h"
 
 namespace slipway::passes {
 namespace {
@@ -37,7 +37,7 @@ Value* Slice(ir::Builder& b, Value* v, int dim, int64_t i) {
     if (c.ok() && c.dim("dim", v->rank()) == dim && i < static_cast<int64_t>(stacked.size()) && stacked[static_cast<size_t>(i)]->dtype() == v->dtype())
       return stacked[static_cast<size_t>(i)];
   }
-  if (made && extent && (made->op_name() == "aten.view.default" || made->op_name() == "aten.reshape.default")) {
+  if (made && extent && IsReshape(*made)) {
     // A view that takes one dim apart into this one and the next.
     Value* const whole = made->Get("self").value();
     bool apart = whole && whole->rank() == v->rank() - 1 && dim + 1 < v->rank();
@@ -78,10 +78,8 @@ absl::Status Split(ir::Graph& g, Node* sum, int dim) {
   }
   if (sum->output()->rank() == x->rank()) all = b.Call("aten.unsqueeze.default", {all, int64_t{dim}});
   RETURN_IF_ERROR(b.status());
-  const std::string known_as = sum->output()->name();
   g.ReplaceAllUses(sum->output(), all);
-  g.Rename(sum->output(), g.UniqueName(known_as));
-  g.Rename(all, known_as);
+  g.TakeName(all, sum->output());
   g.Erase(sum);
   return absl::OkStatus();
 }

@@ -79,6 +79,20 @@ SLIPWAY_INLINE void FinishLast(const LastFinish& f, Vec* v) {
   }
 }
 
+// R rows of V vectors of channels from c on, of which n count, times their scales and plus their shifts where there are such: one rounding.
+template <int R, int V>
+SLIPWAY_INLINE void ScaleLast(const LastFinish& f, int64_t c, int64_t n, Vec* sum) {
+  if (f.scale == nullptr && f.shift == nullptr) return;
+#pragma GCC unroll 4
+  for (int v = 0; v < V; ++v) {
+    const int64_t at = c + v * kLanes, some = Least(kLanes, n - v * kLanes);
+    const Vec scale = f.scale != nullptr ? LoadSome(f.scale + at, some) : Splat(1.0f);
+    const Vec shift = f.shift != nullptr ? LoadSome(f.shift + at, some) : Vec{};
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) sum[r * V + v] = MultiplyAdd(sum[r * V + v], scale, shift);
+  }
+}
+
 // ---- Products.
 
 // What follows the sums of R rows from i on, V vectors of columns from j on, of which n count.
@@ -94,27 +108,7 @@ SLIPWAY_INLINE void StoreLast(const LastBlock& g, int64_t i, int64_t j, int64_t 
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
       for (int v = 0; v < V; ++v) sum[r * V + v] += LoadSome(out + r * g.out_row + v * kLanes, some[v]);
-  if (f.scale != nullptr && f.shift != nullptr)
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) {
-      const Vec scale = LoadSome(f.scale + j + v * kLanes, some[v]), shift = LoadSome(f.shift + j + v * kLanes, some[v]);
-#pragma GCC unroll 16
-      for (int r = 0; r < R; ++r) sum[r * V + v] = sum[r * V + v] * scale + shift;
-    }
-  else if (f.scale != nullptr)
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) {
-      const Vec scale = LoadSome(f.scale + j + v * kLanes, some[v]);
-#pragma GCC unroll 16
-      for (int r = 0; r < R; ++r) sum[r * V + v] *= scale;
-    }
-  else if (f.shift != nullptr)
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) {
-      const Vec shift = LoadSome(f.shift + j + v * kLanes, some[v]);
-#pragma GCC unroll 16
-      for (int r = 0; r < R; ++r) sum[r * V + v] += shift;
-    }
+  ScaleLast<R, V>(f, j, n, sum);
   const float* const add = f.add != nullptr ? f.add + i * g.out_row + j : nullptr;
   if (n == V * kLanes) {
     if (add != nullptr)
@@ -344,19 +338,7 @@ __attribute__((noinline)) void LastTapsTile(const LastTaps& g, int64_t c, int64_
     }
   }
   const LastFinish& f = g.finish;
-  if (f.scale != nullptr && f.shift != nullptr) {
-    const Vec scale = LoadSome(f.scale + c, n), shift = LoadSome(f.shift + c, n);
-#pragma GCC unroll 16
-    for (int i = 0; i < P; ++i) sum[i] = sum[i] * scale + shift;
-  } else if (f.scale != nullptr) {
-    const Vec scale = LoadSome(f.scale + c, n);
-#pragma GCC unroll 16
-    for (int i = 0; i < P; ++i) sum[i] *= scale;
-  } else if (f.shift != nullptr) {
-    const Vec shift = LoadSome(f.shift + c, n);
-#pragma GCC unroll 16
-    for (int i = 0; i < P; ++i) sum[i] += shift;
-  }
+  ScaleLast<P, 1>(f, c, n, sum);
   float* out = g.out + at * g.out_column + c;
   if (f.add != nullptr) {
     const float* add = f.add + at * g.out_column + c;
@@ -424,11 +406,9 @@ void LastTapsAny(const LastTaps& g) {
           }
         }
       const LastFinish& f = g.finish;
-      for (int64_t i = 0; i < count; ++i) {
-        if (f.scale != nullptr) sum[i] *= LoadSome(f.scale + c, n);
-        if (f.shift != nullptr) sum[i] += LoadSome(f.shift + c, n);
-        if (f.add != nullptr) sum[i] += LoadSome(f.add + (at + i) * g.out_column + c, n);
-      }
+      ScaleLast<P, 1>(f, c, n, sum);
+      if (f.add != nullptr)
+        for (int64_t i = 0; i < count; ++i) sum[i] += LoadSome(f.add + (at + i) * g.out_column + c, n);
       FinishLast<P>(f, sum);
       for (int64_t i = 0; i < count; ++i) StoreSome(g.out + (at + i) * g.out_column + c, sum[i], n);
     }
@@ -504,20 +484,18 @@ void LastWinogradResult(const LastWinogradOutput& t) {
       for (int i = 0; i < 6; ++i) m[i] = LoadSome(t.p + (i * 6 + j) * t.element + c, n);
       WinogradOf<4>::Output(m, half[j]);
     }
-    const Vec scale = f.scale != nullptr ? LoadSome(f.scale + c, n) : Splat(1.0f);
-    const Vec shift = f.shift != nullptr ? LoadSome(f.shift + c, n) : Vec{};
 #pragma GCC unroll 4
     for (int y = 0; y < 4; ++y) {
       if (y >= t.rows) break;
       const Vec row[6] = {half[0][y], half[1][y], half[2][y], half[3][y], half[4][y], half[5][y]};
       Vec out[4];
       WinogradOf<4>::Output(row, out);
+      ScaleLast<4, 1>(f, c, n, out);
       const int64_t at = y * t.out_row + c;
+      if (f.add != nullptr)
 #pragma GCC unroll 4
-      for (int x = 0; x < 4; ++x) {
-        out[x] = out[x] * scale + shift;
-        if (f.add != nullptr && x < t.columns) out[x] += LoadSome(f.add + at + x * t.out_column, n);
-      }
+        for (int x = 0; x < 4; ++x)
+          if (x < t.columns) out[x] += LoadSome(f.add + at + x * t.out_column, n);
       FinishLast<4>(f, out);
 #pragma GCC unroll 4
       for (int x = 0; x < 4; ++x)

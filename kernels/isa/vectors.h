@@ -19,6 +19,19 @@ SLIPWAY_INLINE int64_t Most(int64_t a, int64_t b) { return a > b ? a : b; }
 SLIPWAY_INLINE Vec Load(const float* p) { return *reinterpret_cast<const VecAt*>(p); }
 SLIPWAY_INLINE void Store(float* p, Vec v) { *reinterpret_cast<VecAt*>(p) = v; }
 SLIPWAY_INLINE Vec Splat(float x) { return x - Vec{}; }
+// a·b + c: rounded once where the instruction set can. Compilers contract `a * b + c` in one instance of a template and not in another; where
+// the bits of several instances must be the same, it is this.
+SLIPWAY_INLINE Vec MultiplyAdd(Vec a, Vec b, Vec c) {
+#if SLIPWAY_ISA_BYTES == 64
+  return reinterpret_cast<Vec>(_mm512_fmadd_ps(reinterpret_cast<__m512>(a), reinterpret_cast<__m512>(b), reinterpret_cast<__m512>(c)));
+#elif SLIPWAY_ISA_BYTES == 32
+  return reinterpret_cast<Vec>(_mm256_fmadd_ps(reinterpret_cast<__m256>(a), reinterpret_cast<__m256>(b), reinterpret_cast<__m256>(c)));
+#elif defined(__aarch64__)
+  return reinterpret_cast<Vec>(vfmaq_f32(reinterpret_cast<float32x4_t>(c), reinterpret_cast<float32x4_t>(a), reinterpret_cast<float32x4_t>(b)));
+#else
+  return a * b + c;
+#endif
+}
 SLIPWAY_INLINE WordVec LoadWords(const void* p) { return *static_cast<const WordVecAt*>(p); }
 
 // kLanes bytes, as integers.

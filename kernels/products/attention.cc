@@ -107,8 +107,8 @@ class Attention {
   // Keys that queries before `end` see: none after the last of these.
   int64_t Seen(int64_t end) const { return s_.causal ? std::min(s_.keys, end) : s_.keys; }
 
-  // The product of `rows` scaled queries of the group from `at` on and n keys; of their weights and n values. Keys and values that are packed lie in keys_ and
-  // values_ (of `packed_rows`) whatever `keys` and `values` say.
+  // The product of `rows` scaled queries of the group from `at` on and n keys; of their weights and n values. Keys and values that are
+  // packed lie in keys_ and values_ (of `packed_rows`) whatever `keys` and `values` say.
   GemmCall Scores(int64_t at, int64_t rows, int64_t n, const MatrixRef& keys) const {
     GemmCall g;
     g.m = rows, g.n = n, g.k = s_.width;
