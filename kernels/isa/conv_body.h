@@ -532,7 +532,7 @@ constexpr ConvIsa kConvIsa = {
      {WinogradWeights<4>, WinogradInput<4>, WinogradOutput<4>}},
     kLastRows,
     LastBlockOf,
-    LastGroupsOf,
+    LastGroups,
     LastTapsOf,
     LastWinogradFilters,
     LastWinogradTile,

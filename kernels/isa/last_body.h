@@ -270,45 +270,75 @@ void LastBlockOf(const LastBlock& g) {
   }
 }
 
-// R rows of the groups that lie in the vector of columns from j on, of which n count.
-template <int R>
+// Element p of each lane's group of G lanes.
+template <int G>
+SLIPWAY_INLINE Vec OfGroups(Vec v, int p) {
+  IntVec from;
+#pragma GCC unroll 16
+  for (int l = 0; l < kLanes; ++l) from[l] = l / G * G + p;
+  return __builtin_shuffle(v, from);
+}
+
+// R rows of the groups of G channels that lie in the vector of columns from j on, of which n count; groups as wide as a vector or wider
+// where G is 0.
+template <int R, int G>
 __attribute__((noinline)) void LastGroupTile(const LastBlock& g, int64_t group, int64_t i, int64_t j, int64_t n) {
   Vec sum[R];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) sum[r] = Vec{};
-  const float* const w = g.w + j / kPanel * g.w_panel + j % kPanel;
-  // Element p of each lane's group; vectors that are no wider than a group have one.
-  const bool one = kLanes <= group;
-  const int64_t begin = one ? j / group * group : j;
-  IntVec first;
-  for (int l = 0; l < kLanes; ++l) first[l] = static_cast<int32_t>(l / group * group);
+  const float* b = g.w + j / kPanel * g.w_panel + j % kPanel;
+  const float* const first = g.x + i * g.x_row + (G == 0 ? j / group * group : j);
   for (int64_t run = 0; run < g.run_count; ++run) {
-    const float* b = w + run * g.w_run;
-    const float* const x = g.x + g.runs[run] + begin + i * g.x_row;
-    for (int64_t p = 0; p < g.k; ++p, b += kPanel) {
-      const Vec by = Load(b);
-      const IntVec element = first + static_cast<int32_t>(p);
+    const float* const x = first + g.runs[run];
+    if constexpr (G == 0) {
+      for (int64_t p = 0; p < group; ++p, b += kPanel) {
+        const Vec by = Load(b);
 #pragma GCC unroll 16
-      for (int r = 0; r < R; ++r) {
-        const float* const at = x + r * g.x_row;
-        const Vec v = one ? Splat(at[p]) : __builtin_shuffle(n == kLanes ? Load(at) : LoadSome(at, n), element);
-        sum[r] += v * by;
+        for (int r = 0; r < R; ++r) sum[r] += Splat(x[r * g.x_row + p]) * by;
+      }
+    } else {
+      const float* from = x;
+      int64_t row = g.x_row;
+      float whole[R * kLanes];  // rather than two ways to load, whose products the compiler would keep apart
+      if (n < kLanes) {
+        for (int r = 0; r < R; ++r) Store(whole + r * kLanes, LoadSome(x + r * g.x_row, n));
+        from = whole, row = kLanes;
+      }
+      Vec image[R];
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) image[r] = Load(from + r * row);
+#pragma GCC unroll 8
+      for (int p = 0; p < G; ++p, b += kPanel) {
+        const Vec by = Load(b);
+#pragma GCC unroll 16
+        for (int r = 0; r < R; ++r) sum[r] += OfGroups<G>(image[r], p) * by;
       }
     }
+    b += g.w_run - group * kPanel;
   }
   StoreLast<R, 1>(g, i, j, n, sum);
 }
-template <int R = kLastRows>
+template <int G, int R>
 SLIPWAY_INLINE void LastGroupTileOf(int64_t rows, const LastBlock& g, int64_t group, int64_t i, int64_t j, int64_t n) {
-  if (rows == R) return LastGroupTile<R>(g, group, i, j, n);
-  if constexpr (R > 1) LastGroupTileOf<R - 1>(rows, g, group, i, j, n);
+  if (rows == R) return LastGroupTile<R, G>(g, group, i, j, n);
+  if constexpr (R > 1) LastGroupTileOf<G, R - 1>(rows, g, group, i, j, n);
 }
+template <int G>
 void LastGroupsOf(const LastBlock& g, int64_t group) {
+  constexpr int kRows = kLastRows;
   for (int64_t j = 0; j < g.n; j += kLanes)
     for (int64_t i = 0, rows; i < g.m; i += rows) {
-      rows = LastRowsOf(g.m - i);
-      LastGroupTileOf(rows, g, group, i, j, Least(kLanes, g.n - j));
+      rows = LastRowsOf(g.m - i, kRows);
+      LastGroupTileOf<G, kRows>(rows, g, group, i, j, Least(kLanes, g.n - j));
     }
+}
+void LastGroups(const LastBlock& g, int64_t group) {
+  if (group >= kLanes) return LastGroupsOf<0>(g, group);
+  if constexpr (kLanes > 8)
+    if (group == 8) return LastGroupsOf<8>(g, group);
+  if constexpr (kLanes > 4)
+    if (group == 4) return LastGroupsOf<4>(g, group);
+  LastGroupsOf<2>(g, group);
 }
 
 // ---- Depthwise.
