@@ -836,6 +836,8 @@ const Isa SLIPWAY_ISA_TABLE = {
     RmsNormRow,
     SumOfRow,
     SumRows,
+    SumOfSquares,
+    SumSquaresOfRows,
     WidenRow,
     NarrowRow,
     TransposeWords,

@@ -96,6 +96,9 @@ struct Isa {
   double (*sum)(const float* x, int64_t n);
   // sums[j] += x[i · row + j] for i < rows, j < n: whole vectors of columns add up eight rows at a time in f32.
   void (*sum_rows)(const float* x, int64_t row, int64_t rows, int64_t n, double* sums);
+  // The sum of (x - center)², in f64; sums[j] += (x[i · row + j] - centers[j])² for i < rows, j < n.
+  double (*sum_squares)(const float* x, int64_t n, double center);
+  void (*sum_squares_of_rows)(const float* x, int64_t row, int64_t rows, int64_t n, const double* centers, double* sums);
   // From and to rows of bf16 and f16; also from i8.
   void (*widen)(const void* x, DType dtype, float* out, int64_t n);
   void (*narrow)(const float* x, void* out, DType dtype, int64_t n);

@@ -109,6 +109,7 @@ void TransposeWords(const uint32_t* from, int64_t from_row, uint32_t* to, int64_
 
 // ---- Sums and norms.
 
+constexpr int kHalf = kLanes / 2;
 typedef double DoubleVec __attribute__((vector_size(SLIPWAY_ISA_BYTES)));
 typedef double DoubleVecAt __attribute__((vector_size(SLIPWAY_ISA_BYTES), aligned(8), may_alias));
 typedef float HalfVec __attribute__((vector_size(SLIPWAY_ISA_BYTES / 2)));
@@ -116,7 +117,6 @@ typedef float HalfVecAt __attribute__((vector_size(SLIPWAY_ISA_BYTES / 2), align
 
 // Kept in f64.
 double SumOfRow(const float* x, int64_t n) {
-  constexpr int kHalf = kLanes / 2;
   DoubleVec sum[4] = {};
   int64_t i = 0;
   for (; i + 4 * kHalf <= n; i += 4 * kHalf)
@@ -160,6 +160,46 @@ void SumRows(const float* x, int64_t row, int64_t rows, int64_t n, double* sums)
   if (j + kLanes <= n) SumColumns<1>(x + j, row, rows, sums + j), j += kLanes;
   for (; j < n; ++j)
     for (int64_t i = 0; i < rows; ++i) sums[j] += static_cast<double>(x[i * row + j]);
+}
+
+SLIPWAY_INLINE double Squared(float x, double center) {
+  const double d = static_cast<double>(x) - center;
+  return d * d;
+}
+double SumOfSquares(const float* x, int64_t n, double center) {
+  DoubleVec sum[4] = {};
+  int64_t i = 0;
+  for (; i + 4 * kHalf <= n; i += 4 * kHalf)
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) {
+      const DoubleVec d = __builtin_convertvector(*reinterpret_cast<const HalfVecAt*>(x + i + k * kHalf), DoubleVec) - center;
+      sum[k] += d * d;
+    }
+  const DoubleVec all = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+  double total = 0;
+  for (int k = 0; k < kHalf; ++k) total += all[k];
+  for (; i < n; ++i) total += Squared(x[i], center);
+  return total;
+}
+void SumSquaresOfRows(const float* x, int64_t row, int64_t rows, int64_t n, const double* centers, double* sums) {
+  constexpr int kVectors = 4;
+  int64_t j = 0;
+  for (; j + kVectors * kHalf <= n; j += kVectors * kHalf) {
+    DoubleVec center[kVectors], sum[kVectors];
+#pragma GCC unroll 4
+    for (int k = 0; k < kVectors; ++k)
+      center[k] = *reinterpret_cast<const DoubleVecAt*>(centers + j + k * kHalf), sum[k] = *reinterpret_cast<const DoubleVecAt*>(sums + j + k * kHalf);
+    for (int64_t i = 0; i < rows; ++i)
+#pragma GCC unroll 4
+      for (int k = 0; k < kVectors; ++k) {
+        const DoubleVec d = __builtin_convertvector(*reinterpret_cast<const HalfVecAt*>(x + i * row + j + k * kHalf), DoubleVec) - center[k];
+        sum[k] += d * d;
+      }
+#pragma GCC unroll 4
+    for (int k = 0; k < kVectors; ++k) *reinterpret_cast<DoubleVecAt*>(sums + j + k * kHalf) = sum[k];
+  }
+  for (; j < n; ++j)
+    for (int64_t i = 0; i < rows; ++i) sums[j] += Squared(x[i * row + j], centers[j]);
 }
 
 void RmsNormRow(const float* x, const float* weight, float epsilon, float* out, int64_t n) {

@@ -20,110 +20,176 @@ bool Fits(const Call& c, int dims) {
   const Tensor &in = c.in[0], &out = c.out[0];
   return dims >= 0 && dims <= in.rank && out.rank == in.rank - dims && SameSizes(in, 0, out.rank, out, 0);
 }
+constexpr int64_t kColumns = 64;  // results that are made at once where they lie along memory
+
 // Splits `in` into the dims that stay and those that go.
 void Split(const Tensor& in, int reduced, Tensor* kept, Tensor* gone) {
   *kept = Head(in, in.rank - reduced);
   *gone = Tail(in, in.rank - reduced);
 }
 
-// Calls each(rows, out) for every result: rows(f) calls f(row, n) on blocks of what is reduced into it, in order;
-// the result is written through store(k, value) for output k.
-template <typename T, typename Each>
-void ForEachResult(const Call& c, int dims, Each each) {
-  const Tensor& in = c.in[0];
+// An accumulator has Add(x) and Result(); more where it makes a difference:
+// - AddRow(x, n) takes n numbers one after the other;
+// - kFirst says that what it takes are sums of numbers, or of the squares of their distances from `center`: AddSum(sum, how many numbers);
+// - Next() begins a second pass over the same numbers, of which Again(x) takes one and kAgain is what kFirst was.
+enum class Sums { kNone, kPlain, kSquares };
+template <bool kSecond, typename A>
+constexpr Sums SumsOf() {
+  if constexpr (kSecond && requires { A::kAgain; })
+    return A::kAgain;
+  else if constexpr (!kSecond && requires { A::kFirst; })
+    return A::kFirst;
+  else
+    return Sums::kNone;
+}
+template <bool kSecond, typename T, typename A>
+void AddOne(A& acc, T x) {
+  if constexpr (kSecond)
+    acc.Again(x);
+  else
+    acc.Add(x);
+}
+template <bool kSecond, typename T, typename A>
+void AddRow(A& acc, const T* x, int64_t n) {
+  constexpr Sums kSums = std::is_same_v<T, float> ? SumsOf<kSecond, A>() : Sums::kNone;
+  if constexpr (kSums == Sums::kPlain)
+    acc.AddSum(BestIsa().sum(x, n), n);
+  else if constexpr (kSums == Sums::kSquares)
+    acc.AddSum(BestIsa().sum_squares(x, n, acc.center), n);
+  else if constexpr (!kSecond && requires { acc.AddRow(x, n); })
+    acc.AddRow(x, n);
+  else
+    for (int64_t i = 0; i < n; ++i) AddOne<kSecond>(acc, x[i]);
+}
+// Adds rows of n numbers, `row` floats apart, to n accumulators; false where it is no sum.
+template <bool kSecond, typename A>
+bool AddSums(A* accs, const float* x, int64_t row, int64_t rows, int64_t n) {
+  constexpr Sums kSums = SumsOf<kSecond, A>();
+  if constexpr (kSums != Sums::kNone) {
+    double sums[kColumns] = {}, centers[kColumns];
+    if constexpr (kSums == Sums::kSquares) {
+      for (int64_t j = 0; j < n; ++j) centers[j] = accs[j].center;
+      BestIsa().sum_squares_of_rows(x, row, rows, n, centers, sums);
+    } else {
+      BestIsa().sum_rows(x, row, rows, n, sums);
+    }
+    for (int64_t j = 0; j < n; ++j) accs[j].AddSum(sums[j], rows);
+  }
+  return kSums != Sums::kNone;
+}
+// In how few results a thread's part pays.
+int64_t Grain(int64_t numbers) { return (int64_t{1} << 13) / std::max<int64_t>(numbers, 1) + 1; }
+
+// Result by result.
+template <typename T, typename A>
+void Along(const Call& c, int dims, const A& fresh) {
+  const Tensor &in = c.in[0], &out = c.out[0];
   Tensor kept, gone;
   Split(in, dims, &kept, &gone);
-  Walk<2>({&c.out[0], &kept}, [&](std::array<char*, 2> at, const std::array<int64_t, 2>& step, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) {
+  const bool plain = in.dtype == c.compute && in.dtype == ComputeType(in.dtype);
+  ParallelFor(c.workers, out.numel(), Grain(gone.numel()), [&](int64_t first, int64_t end) {
+    for (Positions<2> at(out, {&out, &kept}, first); first < end; ++first, at.Next()) {
+      A acc = fresh;
       Tensor part = gone;
-      part.data = at[1] + i * step[1] * ByteSize(in.dtype);
-      auto rows = [&](auto f) {
-        Walk<1>({&part}, [&](std::array<char*, 1> from, const std::array<int64_t, 1>& stride, int64_t m) {
-          if (in.dtype == c.compute && in.dtype == ComputeType(in.dtype) && stride[0] == 1)
-            return f(reinterpret_cast<const T*>(from[0]), m);
+      part.data = at[1];
+      const auto pass = [&]<bool kSecond>() {
+        Walk<1>({&part}, [&](std::array<char*, 1> from, const std::array<int64_t, 1>& stride, int64_t n) {
+          if (plain && stride[0] == 1) return AddRow<kSecond>(acc, reinterpret_cast<const T*>(from[0]), n);
           T row[kRowBlock];
-          for (int64_t done = 0; done < m; done += kRowBlock) {
-            const int64_t k = std::min(kRowBlock, m - done);
+          for (int64_t done = 0; done < n; done += kRowBlock) {
+            const int64_t k = std::min(kRowBlock, n - done);
             LoadRow<T>(from[0], in.dtype, stride[0], k, c.compute, row);
             from[0] += k * stride[0] * ByteSize(in.dtype);
-            f(row, k);
+            AddRow<kSecond>(acc, static_cast<const T*>(row), k);
           }
         });
       };
-      auto store = [&](auto value) {
-        using R = decltype(value);
-        StoreRow<R>(&value, 1, at[0] + i * step[0] * ByteSize(c.out[0].dtype), c.out[0].dtype, 1);
-      };
-      each(rows, store);
+      pass.template operator()<false>();
+      if constexpr (requires { acc.Next(); }) acc.Next(), pass.template operator()<true>();
+      const auto value = acc.Result();
+      StoreRow<std::remove_const_t<decltype(value)>>(&value, 1, at[0], out.dtype, 1);
     }
   });
 }
 
-// Sums in f32 where the results lie along memory and what is reduced does not: rows are added to a row of sums, in the
-// order in which each result's numbers come. kMean divides by their count. False where the operands do not lie so.
-template <bool kMean>
-bool SumAcross(const Call& c, int dims) {
+// Where the results lie along memory and what is reduced does not: rows are added to a row of accumulators, in the order in which each
+// result's numbers come. False where the operands do not lie so.
+template <typename T, typename A>
+bool Across(const Call& c, int dims, const A& fresh) {
   Tensor in = c.in[0], out = c.out[0];
   const int last = out.rank - 1;
-  constexpr int64_t kColumns = 64;
   // Of the dims that stay, the one along memory is taken as the last: channels, where these are last.
   for (int d = 0; d < last; ++d)
     if (in.strides[d] == 1 && in.sizes[d] > 1)
       for (Tensor* t : {&in, &out}) std::swap(t->sizes[d], t->sizes[last]), std::swap(t->strides[d], t->strides[last]);
-  if (ComputeType(c.compute) != DType::kF32 || last < 0 || in.strides[last] != 1 || in.sizes[last] < 8 ||
-      in.numel() == 0 || in.strides[in.rank - 1] == 1)
-    return false;
+  if (last < 0 || in.strides[last] != 1 || in.sizes[last] < 8 || in.numel() == 0 || in.strides[in.rank - 1] == 1) return false;
   Tensor kept, gone;
   Split(in, dims, &kept, &gone);
   const Tensor from = DropDim(kept, last), to = DropDim(out, last);
   const int64_t n = in.sizes[last], blocks = (n + kColumns - 1) / kColumns, size = ByteSize(in.dtype);
-  const double count = static_cast<double>(gone.numel());
-  const int64_t grain = (int64_t{1} << 13) / (gone.numel() * std::min(n, kColumns)) + 1;
-  ParallelFor(c.workers, from.numel() * blocks, grain, [&](int64_t first, int64_t end) {
+  const bool plain = in.dtype == c.compute && in.dtype == ComputeType(in.dtype);
+  ParallelFor(c.workers, from.numel() * blocks, Grain(gone.numel() * std::min(n, kColumns)), [&](int64_t first, int64_t end) {
     int64_t block = first % blocks;
     for (Positions<2> at(to, {&to, &from}, first / blocks); first < end; ++first) {
       const int64_t column = block * kColumns, m = std::min(kColumns, n - column);
-      double sums[kColumns] = {};
-      float row[kColumns];
+      A accs[kColumns];
+      std::fill_n(accs, m, fresh);
       Tensor part = gone;
       part.data = at[1] + column * size;
-      Walk<1>({&part}, [&](std::array<char*, 1> p, const std::array<int64_t, 1>& step, int64_t rows) {
-        if (in.dtype == DType::kF32 && c.compute == DType::kF32)
-          return BestIsa().sum_rows(reinterpret_cast<const float*>(p[0]), step[0], rows, m, sums);
-        for (int64_t i = 0; i < rows; ++i, p[0] += step[0] * size) {
-          LoadRow<float>(p[0], in.dtype, 1, m, c.compute, row);
-          for (int64_t j = 0; j < m; ++j) sums[j] += static_cast<double>(row[j]);
-        }
-      });
-      if constexpr (kMean)
-        for (int64_t j = 0; j < m; ++j) sums[j] /= count;
-      StoreRow<double>(sums, m, at[0] + column * out.strides[last] * ByteSize(out.dtype), out.dtype, out.strides[last]);
+      const auto pass = [&]<bool kSecond>() {
+        Walk<1>({&part}, [&](std::array<char*, 1> p, const std::array<int64_t, 1>& step, int64_t rows) {
+          if constexpr (std::is_same_v<T, float>)
+            if (plain && AddSums<kSecond>(accs, reinterpret_cast<const float*>(p[0]), step[0], rows, m)) return;
+          T held[kColumns];
+          for (int64_t i = 0; i < rows; ++i, p[0] += step[0] * size) {
+            const T* row = reinterpret_cast<const T*>(p[0]);
+            if (!plain) LoadRow<T>(p[0], in.dtype, 1, m, c.compute, held), row = held;
+            for (int64_t j = 0; j < m; ++j) AddOne<kSecond>(accs[j], row[j]);
+          }
+        });
+      };
+      pass.template operator()<false>();
+      if constexpr (requires { accs[0].Next(); }) {
+        for (int64_t j = 0; j < m; ++j) accs[j].Next();
+        pass.template operator()<true>();
+      }
+      std::remove_cvref_t<decltype(accs[0].Result())> results[kColumns];
+      for (int64_t j = 0; j < m; ++j) results[j] = accs[j].Result();
+      StoreRow(results, m, at[0] + column * out.strides[last] * ByteSize(out.dtype), out.dtype, out.strides[last]);
       if (++block == blocks) block = 0, at.Next();
     }
   });
   return true;
 }
 
-// An accumulator has Add(x) and Result(). Those that have no value of nothing refuse to reduce no elements.
-template <template <typename> class Acc, bool kOfNothing = true>
+// Accumulators begin as copies of `fresh`.
+template <typename T, typename A>
+void ReduceWith(const Call& c, int dims, const A& fresh) {
+  if (!Across<T>(c, dims, fresh)) Along<T>(c, dims, fresh);
+}
+constexpr const char* kOfNothing = "of a tensor without elements";
+bool HasNothing(const Call& c) { return c.in[0].numel() == 0 && c.out[0].numel() != 0; }
+
+// Accumulators that have no value of nothing refuse to reduce no elements.
+template <template <typename> class Acc, bool kHasValueOfNothing = true>
 const char* Reduce(const Call& c, const ReduceAttributes& a) {
   if (!Fits(c, a.dims)) return kSizesDiffer;
-  if (!kOfNothing && c.in[0].numel() == 0 && c.out[0].numel() != 0) return "of a tensor without elements";
-  if constexpr (requires { Acc<float>::kAcross; })
-    if (SumAcross<Acc<float>::kAcross == 2>(c, a.dims)) return nullptr;
-  WithComputeType(c.compute, [&]<typename T>() {
-    ForEachResult<T>(c, a.dims, [&](auto rows, auto store) {
-      Acc<T> acc;
-      rows([&](const T* row, int64_t n) {
-        if constexpr (requires { acc.AddRow(row, n); })
-          acc.AddRow(row, n);
-        else
-          for (int64_t i = 0; i < n; ++i) acc.Add(row[i]);
-      });
-      store(acc.Result());
-    });
-  });
+  if (!kHasValueOfNothing && HasNothing(c)) return kOfNothing;
+  WithComputeType(c.compute, [&]<typename T>() { ReduceWith<T>(c, a.dims, Acc<T>()); });
   return nullptr;
+}
+
+// The sum of f(i), in f64, in eight parts: none waits for the one before.
+template <typename F>
+double SumOf(int64_t n, F f) {
+  constexpr int kParts = 8;
+  double parts[kParts] = {}, sum = 0;
+  int64_t i = 0;
+  for (; i + kParts <= n; i += kParts)
+    for (int k = 0; k < kParts; ++k) parts[k] += f(i + k);
+  for (; i < n; ++i) sum += f(i);
+  for (double part : parts) sum += part;
+  return sum;
 }
 
 template <typename T>
@@ -133,15 +199,10 @@ using Stored = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
 
 template <typename T>
 struct Sum {
-  static constexpr int kAcross = 1;  // SumAcross without and with a division
+  static constexpr Sums kFirst = Sums::kPlain;
   Wide<T> sum = 0;
   void Add(T x) { sum += static_cast<Wide<T>>(x); }
-  void AddRow(const T* x, int64_t n) {
-    if constexpr (std::is_same_v<T, float>)
-      sum += BestIsa().sum(x, n);
-    else
-      for (int64_t i = 0; i < n; ++i) Add(x[i]);
-  }
+  void AddSum(double x, int64_t) { sum += x; }
   Stored<T> Result() const { return static_cast<Stored<T>>(sum); }
 };
 template <typename T>
@@ -152,30 +213,33 @@ struct Product {
 };
 template <typename T>
 struct Mean {
-  static constexpr int kAcross = 2;
+  static constexpr Sums kFirst = Sums::kPlain;
   double sum = 0;
   int64_t count = 0;
   void Add(T x) { sum += static_cast<double>(x), ++count; }
-  void AddRow(const T* x, int64_t n) {
-    if constexpr (std::is_same_v<T, float>)
-      sum += BestIsa().sum(x, n), count += n;
-    else
-      for (int64_t i = 0; i < n; ++i) Add(x[i]);
-  }
+  void AddSum(double x, int64_t n) { sum += x, count += n; }
   double Result() const { return sum / static_cast<double>(count); }
 };
-template <typename T>
-struct Largest {
-  T best = std::is_integral_v<T> ? std::numeric_limits<T>::min() : -std::numeric_limits<T>::infinity();
-  void Add(T x) { best = x != x || x > best ? x : best; }
+// The largest or smallest; NaN where there is one.
+template <typename T, bool kLargest>
+struct Extreme {
+  T best = std::is_integral_v<T> ? (kLargest ? std::numeric_limits<T>::min() : std::numeric_limits<T>::max())
+                                 : (kLargest ? -1 : 1) * std::numeric_limits<T>::infinity();
+  void Add(T x) { best = x != x || (kLargest ? x > best : x < best) ? x : best; }
+  void AddRow(const T* x, int64_t n) {
+    Extreme parts[16];  // none waits for the one before
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16)
+      for (int k = 0; k < 16; ++k) parts[k].Add(x[i + k]);
+    for (; i < n; ++i) Add(x[i]);
+    for (const Extreme& part : parts) Add(part.best);
+  }
   T Result() const { return best; }
 };
 template <typename T>
-struct Smallest {
-  T best = std::is_integral_v<T> ? std::numeric_limits<T>::max() : std::numeric_limits<T>::infinity();
-  void Add(T x) { best = x != x || x < best ? x : best; }
-  T Result() const { return best; }
-};
+struct Largest : Extreme<T, true> {};
+template <typename T>
+struct Smallest : Extreme<T, false> {};
 template <typename T>
 struct Any {
   bool found = false;
@@ -207,52 +271,101 @@ struct Argmin : Place<T, false> {};
 
 // The variance, or its root. Two passes: first the mean.
 template <bool kRoot>
-const char* Variance(const Call& c, const VarianceAttributes& a) {
+struct Variance {
+  static constexpr Sums kFirst = Sums::kPlain, kAgain = Sums::kSquares;
+  double correction;
+  double sum = 0, center = 0;
+  int64_t count = 0;
+  template <typename T>
+  void Add(T x) {
+    AddSum(static_cast<double>(x), 1);
+  }
+  void Next() { center = sum / static_cast<double>(count), sum = 0, count = 0; }
+  template <typename T>
+  void Again(T x) {
+    const double d = static_cast<double>(x) - center;
+    AddSum(d * d, 1);
+  }
+  void AddSum(double x, int64_t n) { sum += x, count += n; }
+  double Result() const {
+    const double v = sum / std::fmax(0.0, static_cast<double>(count) - correction);
+    return kRoot ? std::sqrt(v) : v;
+  }
+};
+template <bool kRoot>
+const char* ReduceVariance(const Call& c, const VarianceAttributes& a) {
   if (!Fits(c, a.dims)) return kSizesDiffer;
   return WithFloatType(c.compute, [&]<typename T>() -> const char* {
-    ForEachResult<T>(c, a.dims, [&](auto rows, auto store) {
-      Mean<T> mean;
-      rows([&](const T* row, int64_t n) {
-        for (int64_t i = 0; i < n; ++i) mean.Add(row[i]);
-      });
-      const double center = mean.Result();
-      double sum = 0;
-      rows([&](const T* row, int64_t n) {
-        for (int64_t i = 0; i < n; ++i) sum += (row[i] - center) * (row[i] - center);
-      });
-      const double v = sum / std::fmax(0.0, static_cast<double>(mean.count) - a.correction);
-      store(kRoot ? std::sqrt(v) : v);
-    });
+    ReduceWith<T>(c, a.dims, Variance<kRoot>{.correction = a.correction});
     return nullptr;
   });
 }
 
+// Norms: the root of a sum of squares, of a sum of other terms, or the extreme of what is without signs.
+struct Euclidean {
+  static constexpr Sums kFirst = Sums::kSquares;
+  static constexpr double center = 0;
+  double sum = 0;
+  template <typename T>
+  void Add(T x) {
+    sum += static_cast<double>(x) * static_cast<double>(x);
+  }
+  void AddSum(double x, int64_t) { sum += x; }
+  double Result() const { return std::sqrt(sum); }
+};
+struct Absolute {
+  double Term(double x) const { return std::fabs(x); }
+  double Root(double sum) const { return sum; }
+};
+struct NonZero {
+  double Term(double x) const { return x != 0; }
+  double Root(double sum) const { return sum; }
+};
+struct Power {
+  double order;
+  double Term(double x) const { return std::pow(std::fabs(x), order); }
+  double Root(double sum) const { return std::pow(sum, 1 / order); }
+};
+template <typename Terms>
+struct SumNorm {
+  Terms terms;
+  double sum = 0;
+  template <typename T>
+  void Add(T x) {
+    sum += terms.Term(static_cast<double>(x));
+  }
+  template <typename T>
+  void AddRow(const T* x, int64_t n) {
+    sum += SumOf(n, [&](int64_t i) { return terms.Term(static_cast<double>(x[i])); });
+  }
+  double Result() const { return terms.Root(sum); }
+};
+template <bool kLargest>
+struct ExtremeNorm {
+  Extreme<double, kLargest> extreme{kLargest ? 0 : std::numeric_limits<double>::infinity()};
+  template <typename T>
+  void Add(T x) {
+    extreme.Add(std::fabs(static_cast<double>(x)));
+  }
+  double Result() const { return extreme.Result(); }
+};
 const char* VectorNorm(const Call& c, const VectorNormAttributes& a) {
   if (!Fits(c, a.dims)) return kSizesDiffer;
+  if (std::isinf(a.order) && HasNothing(c)) return kOfNothing;
   return WithFloatType(c.compute, [&]<typename T>() -> const char* {
-    const double order = a.order;
-    if (std::isinf(order) && c.in[0].numel() == 0 && c.out[0].numel() != 0) return "of a tensor without elements";
-    ForEachResult<T>(c, a.dims, [&](auto rows, auto store) {
-      double norm = order == -std::numeric_limits<double>::infinity() ? -order : 0;
-      rows([&](const T* row, int64_t n) {
-        for (int64_t i = 0; i < n; ++i) {
-          const double x = std::fabs(static_cast<double>(row[i]));
-          if (order == 2)
-            norm += x * x;
-          else if (order == 1)
-            norm += x;
-          else if (order == 0)
-            norm += x != 0;
-          else if (std::isinf(order))
-            norm = x != x || norm != norm ? x + norm : order > 0 ? std::fmax(norm, x) : std::fmin(norm, x);
-          else
-            norm += std::pow(x, order);
-        }
-      });
-      store(order == 2                                      ? std::sqrt(norm)
-            : order == 0 || order == 1 || std::isinf(order) ? norm
-                                                            : std::pow(norm, 1 / order));
-    });
+    const auto reduce = [&](const auto& fresh) { ReduceWith<T>(c, a.dims, fresh); };
+    if (a.order == 2)
+      reduce(Euclidean());
+    else if (a.order == 1)
+      reduce(SumNorm<Absolute>());
+    else if (a.order == 0)
+      reduce(SumNorm<NonZero>());
+    else if (!std::isinf(a.order))
+      reduce(SumNorm<Power>{.terms = {a.order}});
+    else if (a.order > 0)
+      reduce(ExtremeNorm<true>());
+    else
+      reduce(ExtremeNorm<false>());
     return nullptr;
   });
 }
@@ -268,8 +381,8 @@ constexpr Kernel kKernels[] = {
     With<ReduceAttributes, Reduce<All>>({"all"}),
     With<ReduceAttributes, Reduce<Argmax, false>>({"argmax"}),
     With<ReduceAttributes, Reduce<Argmin, false>>({"argmin"}),
-    With<VarianceAttributes, Variance<false>>({"var"}),
-    With<VarianceAttributes, Variance<true>>({"std"}),
+    With<VarianceAttributes, ReduceVariance<false>>({"var"}),
+    With<VarianceAttributes, ReduceVariance<true>>({"std"}),
 };
 
 }  // namespace
