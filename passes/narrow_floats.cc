@@ -71,8 +71,8 @@ static_assert(std::is_sorted(std::begin(kRounded), std::end(kRounded)) && std::i
 
 bool IsProduct(const ir::OpDef& op) { return op.traits.autocast == ir::AutocastClass::kLower || op.traits.product; }
 bool IsRounded(const ir::OpDef& op) {
-  return op.traits.autocast == ir::AutocastClass::kFloat32 ? !Among(kSums, op.base)
-                                                           : Among(kRounded, op.base) || op.base.starts_with("linalg_");
+  return !Among(kSums, op.base) &&
+         (op.traits.autocast == ir::AutocastClass::kFloat32 || Among(kRounded, op.base) || op.base.starts_with("linalg_"));
 }
 bool IsView(const ir::OpDef& op) { return op.traits.inverse != ir::ViewInverse::kNone || op.is_view(); }
 bool IsTorch(const ir::OpDef& op) { return op.known && (op.ns == "aten" || op.ns == "prims"); }
