@@ -98,7 +98,8 @@ std::optional<double> GainOf(const ir::Node& n) {
     sizes.push_back(*size);
   }
   if (!c.ok() || !groups || *groups < 1 || (transposed && (*groups > 1 || rank != 4))) return std::nullopt;
-  if (transposed) return 0;
+  // Over planes, bands are laid out anew, near, and back.
+  if (transposed) return kLayingNear * (Elements(x) + Elements(out));
   double taps = 1;
   for (int d = 2; d < rank; ++d) taps *= static_cast<double>(sizes[d]);
   const double work = Places(out) * static_cast<double>(sizes[0]) * static_cast<double>(sizes[1]) * taps;
