@@ -260,6 +260,7 @@ const char* Conv(const Call& c, const FusedConvAttributes<>& a) {
       image = DenseLike(x, DType::kF32);
       image.data = DenseIn(scratch, x, c.compute);
     }
+    if (ConvFewChannels(image, w, out, ShapeOf(win)) && ConvLast(image, w, out, ShapeOf(win), epilogue, c.workers, scratch)) return nullptr;
     if (ConvDepthwisePlanes(image, w, out, ShapeOf(win), epilogue, c.workers, scratch)) return nullptr;
     if (FastConv(image, w, out, ShapeOf(win), epilogue, c.workers, scratch)) return nullptr;
   }
@@ -410,6 +411,7 @@ bool ConvProduct(const Call& c, const FusedConvAttributes<>& a, int64_t, Product
   if (ComputeType(c.compute) == DType::kF32) {
     if (WantsConvLast(image, w, out)) way = ConvLastWay(image, w, out, ShapeOf(a.conv));
     if (!image.is_contiguous()) image = DenseLike(image, DType::kF32);
+    if (way == nullptr && ConvFewChannels(image, weights, out, ShapeOf(a.conv))) way = ConvLastWay(image, weights, out, ShapeOf(a.conv));
     if (way == nullptr && TakesConvDepthwisePlanes(image, weights, out, ShapeOf(a.conv))) way = "depthwise, by panels of channels";
     if (way == nullptr) way = FastConvWay(image, weights, out, ShapeOf(a.conv));
   }

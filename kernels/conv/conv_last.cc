@@ -81,6 +81,15 @@ class Conv {
     return f_.groups > 1 ? "channels last, groups" : "channels last, in bands";
   }
 
+  // For an image and a result that are dense planes.
+  bool takes_planes() const { return f_.planes() && x_.is_contiguous() && TakesPlanesAsTheyLie(); }
+  void RunPlanes(const Tensor& out, const ConvEpilogue& e, const Workers* workers, Scratch& scratch) {
+    filters_ = Filters(scratch);
+    step_ = channels_ * in_y_ * in_x_, data_ = x_.as<float>();
+    finish_ = {e.scale, e.shift, nullptr, e.add != nullptr ? Activation::kNone : e.activation, e.low, e.high};
+    if (static_cast<double>(batch_ * to_y_ * to_x_) * static_cast<double>(f_.outs * f_.depth()) < kLeastWork) workers = nullptr;
+    PlanesAsTheyLie(out, e, workers, scratch);
+  }
   // The result's memory, with channels last: the epilogue's `add` lies alike.
   void Run(const ConvEpilogue& e, const Workers* workers, Scratch& scratch) {
     filters_ = Filters(scratch);
@@ -94,7 +103,7 @@ class Conv {
     if (winograd()) return Winograd(workers, scratch);
     if (f_.depthwise()) return Depthwise(workers, scratch);
     if (pointwise()) return Pointwise(workers, scratch);
-    if (TakesPlanesAsTheyLie()) return PlanesAsTheyLie(workers, scratch);
+    if (TakesPlanesAsTheyLie()) return PlanesAsTheyLie(out_, e, workers, scratch);
     TakesAsItLies() ? AsItLies(workers, scratch) : Bands(workers, scratch);
   }
 
@@ -423,11 +432,13 @@ class Conv {
   // The same for images of few channels, which are planes: most results read nothing but the image.
   bool TakesPlanesAsTheyLie() const {
     const auto [first, last] = InnerPlaces();
-    return f_.planes() && s_.dilation[1] == 1 && s_.dilation[2] == 1 && bordered() && in_y_ >= f_.height && 2 * (last - first) >= to_x_;
+    return f_.planes() && s_.dilation[1] == 1 && s_.dilation[2] == 1 && in_y_ >= f_.height && 2 * (last - first) >= to_x_;
   }
   // Bands of rows: the inner places of each row with all taps, and the columns at the border downwards, with the taps that are in the image.
   // Rows at the border are taken from a copy with zeros.
-  void PlanesAsTheyLie(const Workers* workers, Scratch& scratch) const {
+  // The result has channels last, or is dense planes, into which each band is laid out while it is near.
+  void PlanesAsTheyLie(const Tensor& out, const ConvEpilogue& e, const Workers* workers, Scratch& scratch) const {
+    const bool to_planes = !ChannelsLast(out);
     const auto [first, last] = InnerPlaces();
     const int64_t per_row = in_x_ * channels_ * s_.stride[1] + to_x_ * f_.outs, plane = in_y_ * in_x_, wide = Reach(2, to_x_);
     const int64_t most = std::clamp<int64_t>(kNear / per_row, 1, to_y_);
@@ -441,20 +452,23 @@ class Conv {
     }
     ParallelFor(scratch, workers, shares.tasks(), 1, [&](int64_t begin, int64_t end, Scratch& own) {
       float* const memory = own.Take<float>(rows * wide);
+      float* const results = to_planes ? own.Take<float>(Ceil(to_y_, shares.blocks) * to_x_ * f_.outs) : nullptr;
       if (own.counting()) return;
       for (int64_t i = begin; i < end; ++i) {
         const Shares::Task task = shares[i];
         const int64_t n = task.image, j = task.panel * kColumns;
         LastBlock b;
         b.n = std::min(f_.outs, task.end_panel * kColumns) - j;
+        const int64_t pixel = to_planes ? b.n : out.strides[4], line = to_planes ? to_x_ * pixel : out.strides[3];
+        float* const to = to_planes ? results - task.row * line : out.as<float>() + n * out.strides[0] + j;
         b.w_panel = f_.depth() * kPanel;
         const float* const w = filters_ + j / kPanel * b.w_panel;
         // Rows [y0, y1) that have all taps.
         const int64_t y0 = std::clamp(Ceil(s_.pad[1], s_.stride[1]), task.row, task.end_row);
         const int64_t y1 = std::clamp((in_y_ + s_.pad[1] - f_.height) / s_.stride[1] + 1, y0, task.end_row);
         const auto sum = [&](int64_t m, const float* x, int64_t row, int64_t y, int64_t at_x, int64_t out_row) {
-          const int64_t at = PlaceOf(n, y) + at_x * out_.strides[4] + j;
-          b.m = m, b.x = x, b.x_row = row, b.out = out_.as<float>() + at, b.out_row = out_row, b.finish = FinishFor(at, j);
+          b.m = m, b.x = x, b.x_row = row, b.out = to + y * line + at_x * pixel, b.out_row = out_row;
+          b.finish = FinishFor(to_planes ? 0 : b.out - out.as<float>(), j);
           isa_.last_block(b);
         };
         b.w = w, b.k = f_.width / each, b.w_run = b.k * kPanel, b.run_count = run_count;
@@ -463,18 +477,27 @@ class Conv {
           if (!inner) PadPlanes(n, y, f_.height, wide, memory);
           b.runs = inner ? runs : copied;
           if (!inner)
-            sum(to_x_, memory, s_.stride[2], y, 0, out_.strides[4]);
-          else if (first < last)
-            sum(last - first, Column(n, y) + first * s_.stride[2] - s_.pad[2], s_.stride[2], y, first, out_.strides[4]);
+            sum(to_x_, memory, s_.stride[2], y, 0, pixel);
+          else
+            sum(last - first, Column(n, y) + first * s_.stride[2] - s_.pad[2], s_.stride[2], y, first, pixel);
         }
-        if (y0 >= y1) continue;
         b.runs = down, b.w_run = f_.width * kPanel;
-        for (int64_t x = first > 0 ? 0 : last; x < to_x_; x = x + 1 == first ? last : x + 1) {
+        for (int64_t x = first > 0 ? 0 : last; x < to_x_ && y0 < y1; x = x + 1 == first ? last : x + 1) {
           const int64_t column = x * s_.stride[2] - s_.pad[2];
           const int64_t z0 = std::clamp<int64_t>(-column, 0, f_.width), z1 = std::clamp<int64_t>(in_x_ - column, z0, f_.width);
           b.w = w + z0 * kPanel, b.k = z1 - z0;
           b.run_count = b.k > 0 ? rows : 0;
-          sum(y1 - y0, Column(n, y0) + column + z0, s_.stride[1] * in_x_, y0, x, out_.strides[3]);
+          sum(y1 - y0, Column(n, y0) + column + z0, s_.stride[1] * in_x_, y0, x, line);
+        }
+        if (!to_planes) continue;
+        const int64_t places = (task.end_row - task.row) * to_x_, at = n * out.strides[0] + j * out.strides[1] + task.row * to_x_;
+        BestIsa().transpose(reinterpret_cast<const uint32_t*>(results), pixel, reinterpret_cast<uint32_t*>(out.as<float>() + at), out.strides[1], b.n, places);
+        if (e.add == nullptr) continue;
+        ConvEpilogue rest = e;
+        rest.scale = rest.shift = nullptr;
+        for (int64_t c = 0; c < b.n; ++c) {
+          float* const plane_out = out.as<float>() + at + c * out.strides[1];
+          isa_.finish(plane_out, plane_out, places, rest.For(j + c, at + c * out.strides[1]));
         }
       }
     });
@@ -610,6 +633,22 @@ bool WantsConvLast(const Tensor& x, const Tensor& w, const Tensor& out) {
   return w.packed == Packing::kFilters || (ChannelsLast(out) && !out.is_contiguous()) || (ChannelsLast(x) && !x.is_contiguous());
 }
 
+// A dense image of these sizes with channels last.
+static Tensor WithChannelsLast(Tensor t) {
+  t.strides[1] = 1, t.strides[4] = t.sizes[1], t.strides[3] = t.strides[2] = t.sizes[1] * t.sizes[4];
+  t.strides[0] = t.strides[3] * t.sizes[3];
+  return t;
+}
+
+bool ConvFewChannels(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape) {
+  // Results are laid out into planes, patches are not; and panels are to be mostly full.
+  const int64_t outs = out.sizes[1], depth = w.sizes[1] * w.sizes[3] * w.sizes[4];
+  if (!out.is_contiguous() || outs > 2 * depth || 5 * outs < 4 * Ceil(outs, kPanel) * kPanel) return false;
+  const Tensor last = WithChannelsLast(out);
+  const Conv conv(x, w, last, shape);
+  return conv.possible() && conv.takes_planes();
+}
+
 bool ConvLast(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape, const ConvEpilogue& epilogue,
               const Workers* workers, Scratch& scratch) {
   if (ChannelsLast(out)) {
@@ -619,11 +658,13 @@ bool ConvLast(const Tensor& x, const Tensor& w, const Tensor& out, const ConvSha
     return true;
   }
   // Sums with channels last, then the result as it lies, with what follows.
-  Tensor last = out;
-  last.strides[1] = 1, last.strides[4] = out.sizes[1], last.strides[3] = last.strides[2] = out.sizes[1] * out.sizes[4];
-  last.strides[0] = last.strides[3] * out.sizes[3];
+  Tensor last = WithChannelsLast(out);
   Conv conv(x, w, last, shape);
   if (!conv.possible() || !out.is_contiguous()) return false;
+  if (conv.takes_planes()) {
+    conv.RunPlanes(out, epilogue, workers, scratch);
+    return true;
+  }
   last.data = scratch.Take<float>(out.numel());
   ConvEpilogue sums;
   sums.scale = epilogue.scale, sums.shift = epilogue.shift;
