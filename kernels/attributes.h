@@ -257,7 +257,7 @@ struct BatchNormAttributes {
   double epsilon;
   auto Fields() { return std::tie(parts, epsilon); }
 };
-// conv: what follows the sums, where that is more than a bias: a batch norm, an addition, a function (`low` and `high` of kClamp).
+// conv, conv_transposed: what follows the sums, where that is more than a bias: a batch norm, an addition, a function (`low` and `high` of kClamp).
 struct ConvTailAttributes {
   int64_t parts;
   Activation activation;
@@ -286,12 +286,18 @@ struct AveragePoolAttributes {
 };
 
 // resample: the factor that was asked for, 0 where sizes were.
-enum class ResampleMode : uint8_t { kNearest, kNearestExact, kLinear, kCubic, kLinearAntialias, kCubicAntialias, kCount };
+enum class ResampleMode : uint8_t { kLinear, kCubic, kLinearAntialias, kCubicAntialias, kCount };
 struct ResampleAttributes {
   ResampleMode mode;
   bool align_corners;
   double factor;
   auto Fields() { return std::tie(mode, align_corners, factor); }
+};
+// resample_nearest: of three dims; `exact` takes the element at the middle of the result's, else at its beginning. Factors as above.
+struct NearestAttributes {
+  bool exact;
+  double factors[3];
+  auto Fields() { return std::tie(exact, factors); }
 };
 // grid_sample, numbered as torch numbers them.
 enum class GridMode : uint8_t { kBilinear, kNearest, kBicubic, kCount };

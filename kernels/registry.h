@@ -21,7 +21,7 @@ struct Kernel;
 struct Product;
 
 // What an operand of a kernel may be where it is a packed weight (products/panels.h).
-enum class Packable : uint8_t { kNever, kFloats, kFloatsAndBytes, kBytesAndNibbles, kFilters };
+enum class Packable : uint8_t { kNever, kFloats, kFloatsAndBytes, kBytesAndNibbles, kFilters, kTaps };
 
 // One operation of a chain (elementwise/chain.h).
 struct ChainOp {

@@ -39,7 +39,7 @@ constexpr DType ComputeType(DType t) {
 inline constexpr int kMaxRank = 16;
 
 // How a matrix lies packed (panels.h).
-enum class Packing : uint8_t { kNone, kPanels, kQuads, kNibbles, kUnsignedNibbles, kFilters };
+enum class Packing : uint8_t { kNone, kPanels, kQuads, kNibbles, kUnsignedNibbles, kFilters, kTaps };
 
 // A view of memory, which it does not own. Sizes and strides are in elements; strides may be 0 (expanded) or negative (flipped).
 // Every element of a view lies in the memory behind it: its maker has checked that.

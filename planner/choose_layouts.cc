@@ -98,7 +98,8 @@ std::optional<double> GainOf(const ir::Node& n) {
     sizes.push_back(*size);
   }
   if (!c.ok() || !groups || *groups < 1 || (transposed && (*groups > 1 || rank != 4))) return std::nullopt;
-  if (transposed) return 0;
+  // Over planes, bands are laid out anew, near, and back.
+  if (transposed) return kLayingNear * (Elements(x) + Elements(out));
   double taps = 1;
   for (int d = 2; d < rank; ++d) taps *= static_cast<double>(sizes[d]);
   const double work = Places(out) * static_cast<double>(sizes[0]) * static_cast<double>(sizes[1]) * taps;
@@ -107,6 +108,8 @@ std::optional<double> GainOf(const ir::Node& n) {
   if (*groups > 1 && sizes[1] == 1) return kLayingNear * (Elements(x) + Elements(out));
   if (*groups > 1) return work * (sizes[1] <= 16 ? 2 : sizes[1] < 64 ? 1 : 0);
   if (taps == 1) return work * 0.1;
+  // Patches beside each other have no neighbours in common: rows of them are read where they lie.
+  if (sizes[1] <= kFewChannels && rank == 4 && sizes[2] == stride[0] && sizes[3] == stride[1]) return work * 0.1;
   if (rank == 3) return sizes[1] >= 16 ? work * 0.1 : 0;  // the taps of a result lie together
   if (sizes[2] == 3 && sizes[3] == 3 && !other(stride) && !other(dilation) && sizes[1] >= 16) return work * 0.2;
   return 0;

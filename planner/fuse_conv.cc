@@ -68,7 +68,7 @@ class Fuser {
  private:
   bool IsConv(int i) const {
     const Step& s = plan_.steps[i];
-    return s.kind == Step::kKernel && s.kernel->name == "conv" && s.outputs == 1 && s.compute == DType::kF32 &&
+    return s.kind == Step::kKernel && (s.kernel->name == "conv" || s.kernel->name == "conv_transposed") && s.outputs == 1 && s.compute == DType::kF32 &&
            s.floats == 0;
   }
   // All of f32; a bias becomes the first of the tail's operands.

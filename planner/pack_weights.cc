@@ -18,7 +18,7 @@ void ChooseWeightsToPack(PlannedProgram& planned) {
   // What each constant's bytes are read as, by the place they lie at: tied weights stay one, packed or not.
   struct Use {
     kernels::WeightMatrix matrix;
-    bool any = false, good = true, nibbles = true, quads = true, panels = true, filters = true;
+    bool any = false, good = true, nibbles = true, quads = true, panels = true, filters = true, taps = true;
   };
   using Place = std::pair<const ir::Storage*, int64_t>;
   std::map<int, Place> place_of;
@@ -38,9 +38,10 @@ void ChooseWeightsToPack(PlannedProgram& planned) {
       use.quads = use.quads && takes(kernels::Packing::kQuads);
       use.panels = use.panels && takes(kernels::Packing::kPanels);
       use.filters = use.filters && takes(kernels::Packing::kFilters);
-      use.good = use.good && (use.quads || use.panels || use.filters);
+      use.taps = use.taps && takes(kernels::Packing::kTaps);
+      use.good = use.good && (use.quads || use.panels || use.filters || use.taps);
       m.packing = kernels::Packing::kPanels;
-      use.good = use.good && (use.filters || m.n >= kLeastColumns) && (!use.any || m == use.matrix);
+      use.good = use.good && (use.filters || use.taps || m.n >= kLeastColumns) && (!use.any || m == use.matrix);
       use.matrix = m;
       use.any = true;
     }
@@ -48,7 +49,7 @@ void ChooseWeightsToPack(PlannedProgram& planned) {
     const Use& use = uses[place_of[w.buffer]];
     if (!use.any || !use.good) continue;
     w.packed = use.matrix;
-    w.packed->packing = use.filters ? kernels::Packing::kFilters : use.panels ? kernels::Packing::kPanels : kernels::Packing::kQuads;
+    w.packed->packing = use.filters ? kernels::Packing::kFilters : use.taps ? kernels::Packing::kTaps : use.panels ? kernels::Packing::kPanels : kernels::Packing::kQuads;
     if (!use.nibbles) continue;
     for (kernels::Packing packing : {kernels::Packing::kUnsignedNibbles, kernels::Packing::kNibbles})
       if (kernels::FitsPacking(plan.buffers[w.buffer].constant, use.matrix.dtype, use.matrix.k * use.matrix.n, packing))

@@ -102,7 +102,7 @@ class Placer {
       for (int k = 0; k < Views(i); ++k) {
         const View& v = ViewAt(i, k);
         // What a convolution adds lies as its result does.
-        if (s.kernel->name == "conv" && k >= 2 && k < s.inputs && v.rank >= 3) return false;
+        if ((s.kernel->name == "conv" || s.kernel->name == "conv_transposed") && k >= 2 && k < s.inputs && v.rank >= 3) return false;
         if (v.buffer != p.from) continue;
         const auto offset = Constant(v.offset);
         const int64_t size = kernels::ByteSize(v.dtype);

@@ -182,19 +182,18 @@ void MaxUnpool(PlanContext& c) {
 using Mode = kernels::ResampleMode;
 using enum Mode;
 Mode ModeOf(std::string_view op) {
-  if (text::Contains(op, "nearest_exact")) return kNearestExact;
-  if (text::Contains(op, "nearest")) return kNearest;
   const bool antialias = text::Contains(op, "_aa");
   if (text::Contains(op, "bicubic")) return antialias ? kCubicAntialias : kCubic;
   return antialias ? kLinearAntialias : kLinear;
 }
 void Upsample(PlanContext& c) {
   const int spatial = SpatialOf(c);
-  const Mode mode = ModeOf(c.node().op().base);
+  const std::string_view name = c.node().op().base;
+  const bool copies = text::Contains(name, "nearest");
+  const Mode mode = ModeOf(name);
   Operand x = c.in(size_t{0});
   if (!c.ok()) return;
   if (x.rank() != spatial + 2) return c.Fail("the rank is not that of the operator");
-  const bool copies = mode == kNearest || mode == kNearestExact;
   if (!copies && !ir::IsFloating(x.dtype)) return c.Unsupported(text::StrCat(ir::Name(x.dtype), ", which torch rounds in its own way"));
   if (ir::IsLowPrecision(x.dtype) && !copies && mode != kLinear && mode != kCubic)
     return c.Unsupported(text::StrCat(ir::Name(x.dtype), ": torch rounds inside its kernel"));
@@ -213,8 +212,15 @@ void Upsample(PlanContext& c) {
       if (op.ArgIndex(name) >= 0) factors[d] = c.opt_f(name).value_or(0);
     }
   }
+  if (copies) {
+    kernels::NearestAttributes a{.exact = text::Contains(name, "exact"), .factors = {}};
+    std::copy(factors.begin(), factors.end(), a.factors + (kSpatial - spatial));
+    Operand out = c.ResultLike(x);
+    if (c.ok()) c.Emit("resample_nearest", {To5d(x, spatial)}, {To5d(out, spatial)}, x.dtype, a);
+    return c.Return(out);
+  }
   const Dims sizes = c.out_sizes();
-  const DType way = copies || !ir::IsLowPrecision(x.dtype) ? x.dtype : DType::kFloat32;
+  const DType way = ir::IsLowPrecision(x.dtype) ? DType::kFloat32 : x.dtype;
   for (int d = spatial - 1; d >= 0 && c.ok(); --d) {
     const int dim = 2 + d;
     if (sizes[dim] == x.sizes[dim] && (factors[d] == 0 || factors[d] == 1)) continue;

@@ -44,7 +44,7 @@ bool FitsTransposed(const Call& c, const ConvAttributes<>& a) {
   if (!OfRankFive(c) || !InRange(a)) return false;
   const Tensor &x = c.in[0], &w = c.in[1], &out = c.out[0];
   return x.sizes[1] == w.sizes[0] && x.sizes[1] % a.groups == 0 && out.sizes[0] == x.sizes[0] && out.sizes[1] % a.groups == 0 &&
-         out.sizes[1] / a.groups == w.sizes[1] && (c.in.size() < 3 || c.in[2].numel() == out.sizes[1]);
+         out.sizes[1] / a.groups == w.sizes[1];
 }
 ConvShape ShapeOf(const ConvAttributes<>& a) {
   ConvShape s;
@@ -197,17 +197,27 @@ const char* ReadTail(const Call& c, const ConvTailAttributes& a, const Tensor& o
   return nullptr;
 }
 
-const char* Conv(const Call& c, const FusedConvAttributes<>& a);
+// What follows the sums that a dense result holds.
+void FinishPlanes(const Tensor& out, const ConvEpilogue& epilogue) {
+  const int64_t channels = out.sizes[1], plane = out.sizes[2] * out.sizes[3] * out.sizes[4];
+  for (int64_t p = 0; p < out.sizes[0] * channels; ++p) {
+    float* const to = out.as<float>() + p * plane;
+    BestIsa().conv->finish(to, to, plane, epilogue.For(p % channels, p * plane));
+  }
+}
 
-// Conv with plain weights, a dense result and dense operands of its tail in place of those that are not: for sizes that the loops over
-// channels last do not take, which nothing but an odd plan has.
-const char* ConvPlain(const Call& c, const FusedConvAttributes<>& a) {
+// `run` (Conv or ConvTransposed) with plain weights, a dense result and dense operands of its tail in place of those that are not: for sizes
+// that the loops over channels last do not take, which nothing but an odd plan has.
+const char* Plain(const Call& c, const FusedConvAttributes<>& a, const char* (*run)(const Call& c, const FusedConvAttributes<>& a)) {
   const Tensor &w = c.in[1], &out = c.out[0];
   std::vector<Tensor> in(c.in.begin(), c.in.end());
   std::vector<float> weights, result(static_cast<size_t>(out.numel())), added;
   if (w.is_packed()) {
     weights.resize(static_cast<size_t>(w.numel()));
-    UnpackFilters(w.as<float>(), {a.conv.groups, w.sizes[1], w.sizes[0], w.sizes[3], w.sizes[4]}, weights.data());
+    if (w.packed == Packing::kTaps)
+      UnpackTaps(w.as<float>(), w.sizes[0], w.sizes[1], w.sizes[3] * w.sizes[4], weights.data());
+    else
+      UnpackFilters(w.as<float>(), {a.conv.groups, w.sizes[1], w.sizes[0], w.sizes[3], w.sizes[4]}, weights.data());
     in[1].data = weights.data(), in[1].packed = Packing::kNone;
   }
   Tensor to = DenseLike(out, DType::kF32);
@@ -219,7 +229,7 @@ const char* ConvPlain(const Call& c, const FusedConvAttributes<>& a) {
   }
   Call call = c;
   call.in = in, call.out = std::span<const Tensor>(&to, 1);
-  if (const char* wrong = Conv(call, a)) return wrong;
+  if (const char* wrong = run(call, a)) return wrong;
   const float* from = result.data();
   for (int64_t n = 0; n < out.sizes[0]; ++n, from += to.strides[0]) Store(std::vector<float>(from, from + to.strides[0]), out, n, 0, out.sizes[1]);
   return nullptr;
@@ -243,13 +253,14 @@ const char* Conv(const Call& c, const FusedConvAttributes<>& a) {
   }
   if (ComputeType(c.compute) == DType::kF32) {
     if (WantsConvLast(x, w, out) && ConvLast(x, w, out, ShapeOf(win), epilogue, c.workers, scratch)) return nullptr;
-    if (w.is_packed() || (a.tail && !out.is_contiguous())) return scratch.counting() ? nullptr : ConvPlain(c, a);
+    if (w.is_packed() || (a.tail && !out.is_contiguous())) return scratch.counting() ? nullptr : Plain(c, a, Conv);
     // Views of memory are laid out first.
     Tensor image = x;
     if (!x.is_contiguous()) {
       image = DenseLike(x, DType::kF32);
       image.data = DenseIn(scratch, x, c.compute);
     }
+    if (ConvFewChannels(image, w, out, ShapeOf(win)) && ConvLast(image, w, out, ShapeOf(win), epilogue, c.workers, scratch)) return nullptr;
     if (ConvDepthwisePlanes(image, w, out, ShapeOf(win), epilogue, c.workers, scratch)) return nullptr;
     if (FastConv(image, w, out, ShapeOf(win), epilogue, c.workers, scratch)) return nullptr;
   }
@@ -310,23 +321,28 @@ const char* Conv(const Call& c, const FusedConvAttributes<>& a) {
       }
     }
   });
-  if (a.tail)
-    for (int64_t p = 0; p < out.sizes[0] * out_channels; ++p) {
-      float* plane_out = out.as<float>() + p * positions;
-      BestIsa().conv->finish(plane_out, plane_out, positions, epilogue.For(p % out_channels, p * positions));
-    }
+  if (a.tail) FinishPlanes(out, epilogue);
   return nullptr;
 }
 
-// The transposed convolution: x [n,c,d,h,w], weights [c,o/groups,kd,kh,kw]; each element of x adds a patch.
-const char* ConvTransposed(const Call& c, const ConvAttributes<>& win) {
+// The transposed convolution: x [n,c,d,h,w], weights [c,o/groups,kd,kh,kw]; each element of x adds a patch. Operands behind the weights and the
+// result as Conv has them.
+const char* ConvTransposed(const Call& c, const FusedConvAttributes<>& a) {
+  const ConvAttributes<>& win = a.conv;
   if (!FitsTransposed(c, win)) return kSizesDiffer;
   const Tensor &x = c.in[0], &w = c.in[1], &out = c.out[0];
   const int64_t in_channels = x.sizes[1], group_out = w.sizes[1], out_channels = group_out * win.groups;
+  ConvEpilogue epilogue;
+  if (w.is_packed() && w.packed != Packing::kTaps) return kSizesDiffer;
+  if (a.tail) {
+    if (const char* wrong = ReadTail(c, *a.tail, out, *c.scratch, &epilogue)) return wrong;
+  } else if (c.in.size() > 2) {
+    if (c.in[2].numel() != out_channels) return kSizesDiffer;
+    if (ComputeType(c.compute) == DType::kF32) epilogue.shift = DenseIn(*c.scratch, c.in[2], c.compute);
+  }
   if (ComputeType(c.compute) == DType::kF32) {
-    ConvEpilogue epilogue;
-    if (c.in.size() > 2) epilogue.shift = DenseIn(*c.scratch, c.in[2], c.compute);
-    if (ConvTransposedLast(x, w, out, ShapeOf(win), epilogue.shift, c.workers, *c.scratch)) return nullptr;
+    if (ConvTransposedLast(x, w, out, ShapeOf(win), epilogue, c.workers, *c.scratch)) return nullptr;
+    if (w.is_packed() || (a.tail && !out.is_contiguous())) return c.scratch->counting() ? nullptr : Plain(c, a, ConvTransposed);
     if (FastConvTransposed(x, w, out, ShapeOf(win), epilogue, c.workers, *c.scratch)) return nullptr;
   }
   if (c.scratch->counting() || out.numel() == 0) return nullptr;
@@ -335,7 +351,8 @@ const char* ConvTransposed(const Call& c, const ConvAttributes<>& win) {
   const int64_t taps = kernel[0] * kernel[1] * kernel[2], per = in_channels / win.groups, rows = group_out * taps;
   WithComputeType(c.compute, [&]<typename T>() {
     using A = Accumulator<T>;
-    const std::vector<T> weights = Dense<T>(w, c.compute), bias = Bias<T>(c, out_channels);
+    const std::vector<T> weights = Dense<T>(w, c.compute),
+                         bias = a.tail ? std::vector<T>(static_cast<size_t>(out_channels), T(0)) : Bias<T>(c, out_channels);
     std::vector<T> transposed(static_cast<size_t>(rows * per)), result(static_cast<size_t>(group_out * positions));
     const int64_t chunk = std::max<int64_t>(64, std::min<int64_t>(plane, 65536 / std::max<int64_t>(1, rows)) / 64 * 64);
     std::vector<T> patches;
@@ -373,6 +390,7 @@ const char* ConvTransposed(const Call& c, const ConvAttributes<>& win) {
       }
     }
   });
+  if (a.tail) FinishPlanes(out, epilogue);
   return nullptr;
 }
 
@@ -393,6 +411,7 @@ bool ConvProduct(const Call& c, const FusedConvAttributes<>& a, int64_t, Product
   if (ComputeType(c.compute) == DType::kF32) {
     if (WantsConvLast(image, w, out)) way = ConvLastWay(image, w, out, ShapeOf(a.conv));
     if (!image.is_contiguous()) image = DenseLike(image, DType::kF32);
+    if (way == nullptr && ConvFewChannels(image, weights, out, ShapeOf(a.conv))) way = ConvLastWay(image, weights, out, ShapeOf(a.conv));
     if (way == nullptr && TakesConvDepthwisePlanes(image, weights, out, ShapeOf(a.conv))) way = "depthwise, by panels of channels";
     if (way == nullptr) way = FastConvWay(image, weights, out, ShapeOf(a.conv));
   }
@@ -407,17 +426,21 @@ int ConvOverwrites(const Call& c) {
   if (ComputeType(c.compute) != DType::kF32 || !WantsConvLast(x, w, out) || !ConvLastOverwrites(x, w, out, ShapeOf(a.conv))) return -1;
   return static_cast<int>(c.in.size()) - 1;
 }
-bool TransposedProduct(const Call& c, const ConvAttributes<>& a, int64_t, Product* p) {
+bool TransposedProduct(const Call& c, const FusedConvAttributes<>& fused, int64_t, Product* p) {
+  const ConvAttributes<>& a = fused.conv;
   if (!FitsTransposed(c, a)) return false;
   const Tensor &x = c.in[0], &w = c.in[1], &out = c.out[0];
   p->batch = SizeOf(x, 0, 0, 1), p->batch.value *= a.groups, p->batch.times = a.groups;
   p->m = SizeOf(w, 1, 1, 5), p->n = SizeOf(x, 0, 2, 5);
   p->k = SizeOf(w, 1, 0, 1), p->k.value /= a.groups, p->k.over = a.groups;
   p->matrix = 1;
-  p->operations = Operations(*p), p->bytes = BytesOf(w);
+  Tensor weights = w;
+  weights.packed = Packing::kNone;
+  p->operations = Operations(*p), p->bytes = BytesOf(weights);
+  if (w.is_packed()) p->bytes = 4.0 * static_cast<double>(w.sizes[0] * TapPanels(w.sizes[1]) * kPanel * w.sizes[3] * w.sizes[4]);
   const bool floats = ComputeType(c.compute) == DType::kF32;
   const bool last = floats && TakesConvTransposedLast(x, w, out, ShapeOf(a)), fast = floats && TakesConvTransposed(x, w, out, ShapeOf(a));
-  p->loop = last ? Loop{BestIsa().name, "channels last, a product for each tap"}
+  p->loop = last ? Loop{BestIsa().name, "channels last, by phases of the stride"}
             : fast ? Loop{BestIsa().name, "a product, added up by phases"} : Loop{"any", "plain loops over patches"};
   return true;
 }
@@ -426,10 +449,9 @@ constexpr Kernel kKernels[] = {
     With<FusedConvAttributes<>, Conv>(
         {.name = "conv", .inputs = 2, .packed = {Packable::kNever, Packable::kFilters}, .counts_scratch = true,
          .product = ProductOfCall<FusedConvAttributes<>, ConvProduct>, .pitched = true, .overwrites = ConvOverwrites}),
-    With<ConvAttributes<>, ConvTransposed>({.name = "conv_transposed",
-                                            .inputs = 2,
-                                            .counts_scratch = true,
-                                            .product = ProductOfCall<ConvAttributes<>, TransposedProduct>}),
+    With<FusedConvAttributes<>, ConvTransposed>(
+        {.name = "conv_transposed", .inputs = 2, .packed = {Packable::kNever, Packable::kTaps}, .counts_scratch = true,
+         .product = ProductOfCall<FusedConvAttributes<>, TransposedProduct>, .pitched = true}),
     With<BatchNormAttributes, BatchNorm>({.name = "batch_norm", .inputs = 3, .counts_scratch = true, .pitched = true}),
 };
 

@@ -7,60 +7,20 @@
 #include <utility>
 
 #include "kernels/conv/filters.h"
+#include "kernels/conv/shares.h"
 #include "kernels/isa/isa.h"
 
 namespace slipway::kernels {
 namespace {
 
-constexpr int64_t kNear = 48 << 10;         // floats of image and result of a block: they stay in the second-level cache
 constexpr int64_t kNearImage = 108 << 10;   // of the image alone, where weights are heavier than it
-constexpr double kLeastWork = 2e5;          // multiplications that are worth a second thread
+constexpr int64_t kLeastRun = 8;            // fewer taps in a row are summed up one by one
 constexpr int64_t kMostBorder = 1 << 20;    // of padding
-constexpr int64_t kColumns = 32;            // taken at once: whole panels
-
-// Floats from one row of a copy to the next: rows that lie a multiple of half a page apart would meet in the same sets of the cache.
-int64_t Apart(int64_t row) { return row % 512 == 0 ? row + kPanel : row; }
 
 // Copies the channels of places that lie from_pitch floats apart to places that lie to_pitch apart.
 void CopyPlaces(const float* from, int64_t from_pitch, int64_t places, int64_t channels, float* to, int64_t to_pitch) {
   if (from_pitch == channels && to_pitch == channels) channels *= places, places = 1;
   for (int64_t i = 0; i < places; ++i) std::memcpy(to + i * to_pitch, from + i * from_pitch, static_cast<size_t>(channels) * sizeof(float));
-}
-
-int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-// How the rows of images and panels of columns are shared out: in tasks, each a block of an image's rows and a part of the panels.
-struct Shares {
-  int64_t images, rows, panels;
-  int64_t blocks = 1, parts = 1;  // of each image; of the panels
-  bool columns_first = false;     // tasks go through all blocks for a part of the panels, which is one thread's
-  struct Task {
-    int64_t block;                   // of all images
-    int64_t image, row, end_row;     // rows [row, end_row) of the image
-    int64_t panel, end_panel;
-  };
-  int64_t tasks() const { return images * blocks * parts; }
-  Task operator[](int64_t i) const {
-    const int64_t block = columns_first ? i % (images * blocks) : i / parts, part = columns_first ? i / (images * blocks) : i % parts;
-    const int64_t own = block % blocks;
-    return {block, block / blocks, rows * own / blocks, rows * (own + 1) / blocks, panels * part / parts, panels * (part + 1) / parts};
-  }
-};
-// Of `images` of `rows` rows each and `panels` of columns: at least `blocks` of rows, or some more of `least` rows each or more, so that all
-// threads have about the same; columns in parts instead where these are heavier than the rows, and where rows do not divide.
-Shares Share(const Workers* workers, int64_t images, int64_t rows, int64_t panels, int64_t blocks, int64_t least, bool heavy_columns) {
-  Shares s{.images = images, .rows = rows, .panels = panels, .blocks = blocks};
-  const int64_t threads = workers != nullptr ? workers->threads : 1, wanted = 2 * threads;
-  if (threads < 2 || images * blocks >= 4 * wanted) return s;
-  const auto even = [&](int64_t n, int64_t shares) { return Ceil(n, shares) * shares * 16 <= n * 17; };
-  s.columns_first = panels >= threads && (heavy_columns || (!even(images * rows, threads) && even(panels, threads)));
-  if (s.columns_first) {
-    s.parts = threads;
-    return s;
-  }
-  while (images * s.blocks % wanted != 0 && (s.blocks + 1) * least <= rows) ++s.blocks;
-  if (images * s.blocks < wanted) s.parts = std::clamp<int64_t>(Ceil(wanted, images * s.blocks), 1, panels);
-  return s;
 }
 
 // The taps of a row of results: `rows` of them from tap `skip` on, the first at row `from` of the image. Those above the image and below it
@@ -121,6 +81,15 @@ class Conv {
     return f_.groups > 1 ? "channels last, groups" : "channels last, in bands";
   }
 
+  // For an image and a result that are dense planes.
+  bool takes_planes() const { return f_.planes() && x_.is_contiguous() && TakesPlanesAsTheyLie(); }
+  void RunPlanes(const Tensor& out, const ConvEpilogue& e, const Workers* workers, Scratch& scratch) {
+    filters_ = Filters(scratch);
+    step_ = channels_ * in_y_ * in_x_, data_ = x_.as<float>();
+    finish_ = {e.scale, e.shift, nullptr, e.add != nullptr ? Activation::kNone : e.activation, e.low, e.high};
+    if (static_cast<double>(batch_ * to_y_ * to_x_) * static_cast<double>(f_.outs * f_.depth()) < kLeastWork) workers = nullptr;
+    PlanesAsTheyLie(out, e, workers, scratch);
+  }
   // The result's memory, with channels last: the epilogue's `add` lies alike.
   void Run(const ConvEpilogue& e, const Workers* workers, Scratch& scratch) {
     filters_ = Filters(scratch);
@@ -134,6 +103,7 @@ class Conv {
     if (winograd()) return Winograd(workers, scratch);
     if (f_.depthwise()) return Depthwise(workers, scratch);
     if (pointwise()) return Pointwise(workers, scratch);
+    if (TakesPlanesAsTheyLie()) return PlanesAsTheyLie(out_, e, workers, scratch);
     TakesAsItLies() ? AsItLies(workers, scratch) : Bands(workers, scratch);
   }
 
@@ -459,6 +429,82 @@ class Conv {
     });
   }
 
+  // The same for images of few channels, which are planes: most results read nothing but the image.
+  bool TakesPlanesAsTheyLie() const {
+    const auto [first, last] = InnerPlaces();
+    return f_.planes() && s_.dilation[1] == 1 && s_.dilation[2] == 1 && in_y_ >= f_.height && 2 * (last - first) >= to_x_;
+  }
+  // Bands of rows: the inner places of each row with all taps, and the columns at the border downwards, with the taps that are in the image.
+  // Rows at the border are taken from a copy with zeros.
+  // The result has channels last, or is dense planes, into which each band is laid out while it is near.
+  void PlanesAsTheyLie(const Tensor& out, const ConvEpilogue& e, const Workers* workers, Scratch& scratch) const {
+    const bool to_planes = !ChannelsLast(out);
+    const auto [first, last] = InnerPlaces();
+    const int64_t per_row = in_x_ * channels_ * s_.stride[1] + to_x_ * f_.outs, plane = in_y_ * in_x_, wide = Reach(2, to_x_);
+    const int64_t most = std::clamp<int64_t>(kNear / per_row, 1, to_y_);
+    const Shares shares = Share(workers, batch_, to_y_, Ceil(f_.outs, kColumns), Ceil(to_y_, most), 1, false);
+    // Rows of taps, or all of them.
+    const int64_t rows = f_.per * f_.height, each = f_.width >= kLeastRun ? 1 : f_.width, run_count = rows * each;
+    int64_t *const runs = scratch.Take<int64_t>(run_count), *const copied = scratch.Take<int64_t>(run_count), *const down = scratch.Take<int64_t>(rows);
+    for (int64_t r = 0; r < (scratch.counting() ? 0 : run_count); ++r) {
+      down[r / each] = r / each / f_.height * plane + r / each % f_.height * in_x_;
+      runs[r] = down[r / each] + r % each, copied[r] = r / each * wide + r % each;
+    }
+    ParallelFor(scratch, workers, shares.tasks(), 1, [&](int64_t begin, int64_t end, Scratch& own) {
+      float* const memory = own.Take<float>(rows * wide);
+      float* const results = to_planes ? own.Take<float>(Ceil(to_y_, shares.blocks) * to_x_ * f_.outs) : nullptr;
+      if (own.counting()) return;
+      for (int64_t i = begin; i < end; ++i) {
+        const Shares::Task task = shares[i];
+        const int64_t n = task.image, j = task.panel * kColumns;
+        LastBlock b;
+        b.n = std::min(f_.outs, task.end_panel * kColumns) - j;
+        const int64_t pixel = to_planes ? b.n : out.strides[4], line = to_planes ? to_x_ * pixel : out.strides[3];
+        float* const to = to_planes ? results - task.row * line : out.as<float>() + n * out.strides[0] + j;
+        b.w_panel = f_.depth() * kPanel;
+        const float* const w = filters_ + j / kPanel * b.w_panel;
+        // Rows [y0, y1) that have all taps.
+        const int64_t y0 = std::clamp(Ceil(s_.pad[1], s_.stride[1]), task.row, task.end_row);
+        const int64_t y1 = std::clamp((in_y_ + s_.pad[1] - f_.height) / s_.stride[1] + 1, y0, task.end_row);
+        const auto sum = [&](int64_t m, const float* x, int64_t row, int64_t y, int64_t at_x, int64_t out_row) {
+          b.m = m, b.x = x, b.x_row = row, b.out = to + y * line + at_x * pixel, b.out_row = out_row;
+          b.finish = FinishFor(to_planes ? 0 : b.out - out.as<float>(), j);
+          isa_.last_block(b);
+        };
+        b.w = w, b.k = f_.width / each, b.w_run = b.k * kPanel, b.run_count = run_count;
+        for (int64_t y = task.row; y < task.end_row; ++y) {
+          const bool inner = y >= y0 && y < y1;
+          if (!inner) PadPlanes(n, y, f_.height, wide, memory);
+          b.runs = inner ? runs : copied;
+          if (!inner)
+            sum(to_x_, memory, s_.stride[2], y, 0, pixel);
+          else
+            sum(last - first, Column(n, y) + first * s_.stride[2] - s_.pad[2], s_.stride[2], y, first, pixel);
+        }
+        b.runs = down, b.w_run = f_.width * kPanel;
+        for (int64_t x = first > 0 ? 0 : last; x < to_x_ && y0 < y1; x = x + 1 == first ? last : x + 1) {
+          const int64_t column = x * s_.stride[2] - s_.pad[2];
+          const int64_t z0 = std::clamp<int64_t>(-column, 0, f_.width), z1 = std::clamp<int64_t>(in_x_ - column, z0, f_.width);
+          b.w = w + z0 * kPanel, b.k = z1 - z0;
+          b.run_count = b.k > 0 ? rows : 0;
+          sum(y1 - y0, Column(n, y0) + column + z0, s_.stride[1] * in_x_, y0, x, line);
+        }
+        if (!to_planes) continue;
+        const int64_t places = (task.end_row - task.row) * to_x_, at = n * out.strides[0] + j * out.strides[1] + task.row * to_x_;
+        BestIsa().transpose(reinterpret_cast<const uint32_t*>(results), pixel, reinterpret_cast<uint32_t*>(out.as<float>() + at), out.strides[1], b.n, places);
+        if (e.add == nullptr) continue;
+        ConvEpilogue rest = e;
+        rest.scale = rest.shift = nullptr;
+        for (int64_t c = 0; c < b.n; ++c) {
+          float* const plane_out = out.as<float>() + at + c * out.strides[1];
+          isa_.finish(plane_out, plane_out, places, rest.For(j + c, at + c * out.strides[1]));
+        }
+      }
+    });
+  }
+  // Column 0 of the first row that row y of the result reads, of the first plane.
+  const float* Column(int64_t n, int64_t y) const { return data_ + n * step_ + (y * s_.stride[1] - s_.pad[1]) * in_x_; }
+
   void Bands(const Workers* workers, Scratch& scratch) const {
     const bool planes = f_.planes(), copied = bordered() || Meet(pixel_);
     const int64_t wide = copied ? Reach(2, to_x_) : in_x_;
@@ -474,7 +520,8 @@ class Conv {
     const Shares shares = Share(workers, batch_ * spans, to_y_, units, Ceil(to_y_, most), 1, false);
     const int64_t rows = Ceil(to_y_, shares.blocks);
     const bool joined = !planes && f_.groups == 1 && s_.dilation[2] == 1 && image_pixel == channels_;  // taps of a row lie together
-    const int64_t run_count = planes ? f_.per * (s_.dilation[2] == 1 ? f_.height : f_.taps()) : joined ? f_.height : f_.taps();
+    const bool rows_of_taps = planes && s_.dilation[2] == 1 && f_.width >= kLeastRun;
+    const int64_t run_count = planes ? f_.per * (rows_of_taps ? f_.height : f_.taps()) : joined ? f_.height : f_.taps();
     int64_t* const runs = scratch.Take<int64_t>(run_count);
     const int64_t high = Reach(1, rows);
     const int64_t held_wide = copied && spans > 1 ? Reach(2, span) : wide;  // places of a row that are held at once
@@ -484,7 +531,7 @@ class Conv {
       for (int64_t c = 0; c < (planes ? f_.per : 1); ++c)
         for (int64_t y = 0; y < f_.height; ++y) {
           const int64_t first = c * plane + y * s_.dilation[1] * row_step;
-          if (joined || (planes && s_.dilation[2] == 1))
+          if (joined || rows_of_taps)
             *at++ = first;
           else
             for (int64_t z = 0; z < f_.width; ++z) *at++ = first + z * s_.dilation[2] * image_pixel;
@@ -586,6 +633,22 @@ bool WantsConvLast(const Tensor& x, const Tensor& w, const Tensor& out) {
   return w.packed == Packing::kFilters || (ChannelsLast(out) && !out.is_contiguous()) || (ChannelsLast(x) && !x.is_contiguous());
 }
 
+// A dense image of these sizes with channels last.
+static Tensor WithChannelsLast(Tensor t) {
+  t.strides[1] = 1, t.strides[4] = t.sizes[1], t.strides[3] = t.strides[2] = t.sizes[1] * t.sizes[4];
+  t.strides[0] = t.strides[3] * t.sizes[3];
+  return t;
+}
+
+bool ConvFewChannels(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape) {
+  // Results are laid out into planes, patches are not; and panels are to be mostly full.
+  const int64_t outs = out.sizes[1], depth = w.sizes[1] * w.sizes[3] * w.sizes[4];
+  if (!out.is_contiguous() || outs > 2 * depth || 5 * outs < 4 * Ceil(outs, kPanel) * kPanel) return false;
+  const Tensor last = WithChannelsLast(out);
+  const Conv conv(x, w, last, shape);
+  return conv.possible() && conv.takes_planes();
+}
+
 bool ConvLast(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape, const ConvEpilogue& epilogue,
               const Workers* workers, Scratch& scratch) {
   if (ChannelsLast(out)) {
@@ -595,11 +658,13 @@ bool ConvLast(const Tensor& x, const Tensor& w, const Tensor& out, const ConvSha
     return true;
   }
   // Sums with channels last, then the result as it lies, with what follows.
-  Tensor last = out;
-  last.strides[1] = 1, last.strides[4] = out.sizes[1], last.strides[3] = last.strides[2] = out.sizes[1] * out.sizes[4];
-  last.strides[0] = last.strides[3] * out.sizes[3];
+  Tensor last = WithChannelsLast(out);
   Conv conv(x, w, last, shape);
   if (!conv.possible() || !out.is_contiguous()) return false;
+  if (conv.takes_planes()) {
+    conv.RunPlanes(out, epilogue, workers, scratch);
+    return true;
+  }
   last.data = scratch.Take<float>(out.numel());
   ConvEpilogue sums;
   sums.scale = epilogue.scale, sums.shift = epilogue.shift;

@@ -18,6 +18,8 @@ bool WantsConvLast(const Tensor& x, const Tensor& w, const Tensor& out);
 // where the sizes, the padding or the types are not for these loops.
 bool ConvLast(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape, const ConvEpilogue& epilogue,
               const Workers* workers, Scratch& scratch);
+// Whether planes of few channels, whose result is planes, too, take less time by way of it.
+bool ConvFewChannels(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape);
 // Whether it stores each element of the result once, after it has read that of epilogue.add: both may be the same memory.
 bool ConvLastOverwrites(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape);
 // ConvLast for depthwise convolutions of dense planes of f32.

@@ -13,8 +13,9 @@ namespace slipway::kernels {
 bool FastConvTransposed(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape,
                         const ConvEpilogue& epilogue, const Workers* workers, Scratch& scratch);
 
-// The same where x or out, of f32, have channels last (conv_last.h), and there are two dims and one group.
-bool ConvTransposedLast(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape, const float* bias,
+// The same for f32, two dims, one group and some output channels at least, with vectors of these. The weights may be packed (PackTaps);
+// x and out lie as they like; epilogue.add lies as out does.
+bool ConvTransposedLast(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape, const ConvEpilogue& epilogue,
                         const Workers* workers, Scratch& scratch);
 
 // Whether they take these.

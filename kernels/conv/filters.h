@@ -34,6 +34,13 @@ FilterShape FiltersOf(const WeightMatrix& m);
 void PackFilters(const float* weights, const FilterShape& f, int64_t first, int64_t last, float* to);
 void UnpackFilters(const float* panels, const FilterShape& f, float* to);
 
+// Packed taps: the weights [c, outs, 1, height, width] of a transposed convolution of one group as a matrix, c × outs, for each tap: panels
+// of kPanel output channels, [tap][outs / kPanel][c][kPanel] floats. The packed matrix is that which the weights are, k = c and
+// n = outs · taps.
+inline int64_t TapPanels(int64_t outs) { return (outs + kPanel - 1) / kPanel; }  // of a tap
+void PackTaps(const float* weights, int64_t channels, int64_t outs, int64_t taps, int64_t first, int64_t last, float* to);
+void UnpackTaps(const float* panels, int64_t channels, int64_t outs, int64_t taps, float* to);
+
 }  // namespace slipway::kernels
 
 #endif  // SLIPWAY_KERNELS_CONV_FILTERS_H_

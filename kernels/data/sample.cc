@@ -1,13 +1,15 @@
-// Values between elements: resizing along one dim (resample), and sampling at given places (grid_sample). Positions and weights are
-// computed as torch computes them, in the compute type.
+// Resizing by copies (resample_nearest) and along one dim by weights (resample), and values at given places (grid_sample). Positions and
+// weights are computed as torch computes them, in the compute type.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 #include <vector>
 
 #include "kernels/check.h"
 #include "kernels/convert.h"
+#include "kernels/isa/isa.h"
 #include "kernels/parallel.h"
 #include "kernels/registry.h"
 #include "kernels/walk.h"
@@ -45,10 +47,6 @@ Taps<T> TapsOf(ResampleMode mode, bool align, T scale, int64_t i, int64_t in) {
   };
   const T x = static_cast<T>(i);
   switch (mode) {
-    case kNearest:
-    case kNearestExact:
-      add(static_cast<int64_t>(std::floor((mode == kNearest ? x : x + T(0.5)) * scale)), T(1));
-      break;
     case kLinear: {
       const T at = align ? scale * x : std::max(T(0), scale * (x + T(0.5)) - T(0.5));
       const int64_t low = std::min(static_cast<int64_t>(at), in - 1);
@@ -167,32 +165,6 @@ const char* Resample(const Call& c, const ResampleAttributes& a) {
   if (out.numel() == 0) return nullptr;
   if (in == 0) return "of a tensor without elements";
   const Tensor from = DropDim(x, last), to = DropDim(out, last);
-  // Copies, of whatever type.
-  if (mode == kNearest || mode == kNearestExact) {
-    const float scale = a.factor > 0 ? static_cast<float>(1.0 / a.factor) : static_cast<float>(in) / static_cast<float>(n);
-    std::vector<int64_t> places(n);
-    for (int64_t i = 0; i < n; ++i) places[i] = TapsOf<float>(mode, false, scale, i, in).places[0];
-    if (ByteSize(x.dtype) != ByteSize(out.dtype)) return kSizesDiffer;
-    WithWord(out.dtype, [&]<typename W>() {
-      const int64_t from_step = x.strides[last], to_step = out.strides[last];
-      if (ForEachSlice<W>(c, [&](W* y, const W* s) {
-            for (int64_t i = 0; i < n; ++i) std::copy_n(s + places[i] * from_step, out.sizes[last - 1], y + i * to_step);
-          }))
-        return;
-      if (ForEachDenseRow<W>(c, [&](W* y, const W* s) {
-            for (int64_t i = 0; i < n; ++i) y[i] = s[places[i]];
-          }))
-        return;
-      Walk<2>({&to, &from}, [&](std::array<char*, 2> at, const std::array<int64_t, 2>& step, int64_t rows) {
-        for (int64_t r = 0; r < rows; ++r) {
-          W* y = reinterpret_cast<W*>(at[0]) + r * step[0];
-          const W* s = reinterpret_cast<const W*>(at[1]) + r * step[1];
-          for (int64_t i = 0; i < n; ++i) y[i * to_step] = s[places[i] * from_step];
-        }
-      });
-    });
-    return nullptr;
-  }
   return WithFloatType(c.compute, [&]<typename T>() -> const char* {
     const bool align = a.align_corners;
     const T scale = align ? (n > 1 ? static_cast<T>(in - 1) / static_cast<T>(n - 1) : T(0))
@@ -216,6 +188,90 @@ const char* Resample(const Call& c, const ResampleAttributes& a) {
     });
     return nullptr;
   });
+}
+
+// A line of planes: each element `by` times, or where `by` is 0 the elements that places say; and the same to `again`, unless that is null.
+template <typename W>
+void TakePlaces(const W* s, const int64_t* places, int64_t n, int64_t by, W* y, W* again) {
+  if constexpr (sizeof(W) == 4) {
+    if (by == 2) return BestIsa().twice(reinterpret_cast<const uint32_t*>(s), n / 2, reinterpret_cast<uint32_t*>(y), reinterpret_cast<uint32_t*>(again));
+  }
+  if (by == 4) {
+    for (int64_t i = 0; i < n / 4; ++i) y[4 * i] = y[4 * i + 1] = y[4 * i + 2] = y[4 * i + 3] = s[i];
+  } else {
+    for (int64_t i = 0; i < n; ++i) y[i] = s[places[i]];
+  }
+  if (again != nullptr) std::memcpy(again, y, static_cast<size_t>(n) * sizeof(W));
+}
+// The channels of a place: few bytes are not worth a call.
+inline void CopyPlace(char* to, const char* from, size_t bytes) {
+  if (bytes > 512) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  for (; bytes >= 64; bytes -= 64, to += 64, from += 64) std::memcpy(to, from, 64);
+  for (; bytes >= 16; bytes -= 16, to += 16, from += 16) std::memcpy(to, from, 16);
+  for (; bytes >= 4; bytes -= 4, to += 4, from += 4) std::memcpy(to, from, 4);
+  for (; bytes > 0; --bytes) *to++ = *from++;
+}
+
+// Resizes the last three of [n, c, d, h, w] at once by copying elements, of whatever type.
+const char* ResampleNearest(const Call& c, const NearestAttributes& a) {
+  const Tensor &x = c.in[0], &out = c.out[0];
+  if (x.rank != 5 || out.rank != 5 || x.sizes[0] != out.sizes[0] || x.sizes[1] != out.sizes[1] || ByteSize(x.dtype) != ByteSize(out.dtype))
+    return kSizesDiffer;
+  if (out.numel() == 0) return nullptr;
+  if (x.numel() == 0) return "of a tensor without elements";
+  std::vector<int64_t> places[3];
+  for (int d = 0; d < 3; ++d) {
+    const int64_t in = x.sizes[2 + d], n = out.sizes[2 + d];
+    const float scale = a.factors[d] > 0 ? static_cast<float>(1.0 / a.factors[d]) : static_cast<float>(in) / static_cast<float>(n);
+    for (int64_t i = 0; i < n; ++i) {
+      const float at = std::floor((a.exact ? static_cast<float>(i) + 0.5f : static_cast<float>(i)) * scale);
+      places[d].push_back(std::clamp<int64_t>(static_cast<int64_t>(at), 0, in - 1));
+    }
+  }
+  const int64_t width = out.sizes[4], lines = out.sizes[2] * out.sizes[3], channels = x.sizes[1];
+  int64_t by = width % x.sizes[4] == 0 ? width / x.sizes[4] : 0;
+  for (int64_t i = 0; i < width; ++i)
+    if (by != 0 && places[2][static_cast<size_t>(i)] != i / by) by = 0;
+  // Where the lines of a channel begin, in image and result.
+  std::vector<std::pair<int64_t, int64_t>> at;
+  for (int64_t z = 0; z < out.sizes[2]; ++z)
+    for (int64_t y = 0; y < out.sizes[3]; ++y)
+      at.emplace_back(places[0][static_cast<size_t>(z)] * x.strides[2] + places[1][static_cast<size_t>(y)] * x.strides[3],
+                      z * out.strides[2] + y * out.strides[3]);
+  WithWord(out.dtype, [&]<typename W>() {
+    const W* const image = static_cast<const W*>(x.data);
+    W* const result = static_cast<W*>(out.data);
+    const int64_t* const column = places[2].data();
+    const int64_t from_step = x.strides[4], to_step = out.strides[4];
+    const bool last = channels > 1 && x.strides[1] == 1 && out.strides[1] == 1;  // whole places are copied
+    const int64_t planes = last ? 1 : channels;
+    const size_t bytes = static_cast<size_t>(channels) * sizeof(W);
+    ParallelFor(c.workers, out.sizes[0] * planes * lines, std::max<int64_t>(1, 16384 / (last ? width * channels : width)), [&](int64_t begin, int64_t end) {
+      for (int64_t plane = begin / lines, i = begin; i < end; ++plane) {
+        const W* const from = image + plane / planes * x.strides[0] + plane % planes * x.strides[1];
+        W* const to = result + plane / planes * out.strides[0] + plane % planes * out.strides[1];
+        const int64_t first = plane * lines, stop = std::min(end, first + lines);
+        for (; i < stop; ++i) {
+          const auto [from_line, to_line] = at[static_cast<size_t>(i - first)];
+          const W* const s = from + from_line;
+          W* const y = to + to_line;
+          if (last)
+            for (int64_t p = 0; p < width; ++p)
+              CopyPlace(reinterpret_cast<char*>(y + p * to_step), reinterpret_cast<const char*>(s + column[p] * from_step), bytes);
+          else if (from_step == 1 && to_step == 1) {
+            const bool two = i + 1 < stop && at[static_cast<size_t>(i + 1 - first)].first == from_line;
+            TakePlaces(s, column, width, by, y, two ? to + at[static_cast<size_t>(i + 1 - first)].second : nullptr);
+            i += two;
+          } else
+            for (int64_t p = 0; p < width; ++p) y[p * to_step] = s[column[p] * from_step];
+        }
+      }
+    });
+  });
+  return nullptr;
 }
 
 template <typename T>
@@ -348,7 +404,8 @@ const char* GridSample(const Call& c, const GridSampleAttributes& a) {
   });
 }
 
-constexpr Kernel kKernels[] = {With<ResampleAttributes, Resample>({.name = "resample", .pitched = true}),
+constexpr Kernel kKernels[] = {With<NearestAttributes, ResampleNearest>({.name = "resample_nearest", .inputs = 1, .pitched = true}),
+                               With<ResampleAttributes, Resample>({.name = "resample", .pitched = true}),
                                With<GridSampleAttributes, GridSample>({.name = "grid_sample", .inputs = 2})};
 
 }  // namespace

@@ -33,7 +33,7 @@ struct WeightMatrix {
   DType dtype = DType::kF32;
   int64_t k = 0, n = 0, row = 0, column = 0;
   Packing packing = Packing::kPanels;
-  int64_t groups = 1, taps = 1;  // of kFilters (conv/filters.h), whose k is taps · channels of a group
+  int64_t groups = 1, taps = 1;  // of kFilters (conv/filters.h), whose k is taps · channels of a group, and kTaps, whose n is outs · taps
   bool operator==(const WeightMatrix&) const = default;
 };
 

@@ -142,16 +142,19 @@ bool ReadPlanFile(std::span<const uint8_t> bytes, std::span<const uint8_t> weigh
     if (!fits) return;
     int64_t stored = static_cast<int64_t>(c.bytes());
     if (const std::vector<int64_t> packed = copy.List(c.packed()); !packed.empty()) {
+      if (fits = packed.size() >= 5; !fits) return;
       const bool byte = to.dtype == DType::kI8 || to.dtype == DType::kU8;
       // Filters say groups and taps, too.
-      const bool filters = packed.size() == 7 && packed[4] == static_cast<int64_t>(Packing::kFilters) && to.dtype == DType::kF32;
+      const bool taps = packed[4] == static_cast<int64_t>(Packing::kTaps);
+      const bool filters = packed.size() == 7 && (taps || packed[4] == static_cast<int64_t>(Packing::kFilters)) && to.dtype == DType::kF32;
       fits = (packed.size() == 5 || filters) && packed[0] > 0 && packed[1] > 0 && packed[4] >= static_cast<int64_t>(Packing::kPanels) &&
              (filters || packed[4] <= static_cast<int64_t>(byte ? Packing::kUnsignedNibbles : IsFloat8(to.dtype) ? Packing::kQuads : Packing::kPanels));
       if (!fits) return;
       to.packed = {to.dtype, packed[0], packed[1], packed[2], packed[3], static_cast<Packing>(packed[4])};
       if (filters) {
         to.packed->groups = packed[5], to.packed->taps = packed[6];
-        fits = packed[5] > 0 && packed[6] > 0 && packed[0] % packed[6] == 0 && packed[1] % packed[5] == 0;
+        fits = packed[5] > 0 && packed[6] > 0 && packed[taps ? 1 : 0] % packed[6] == 0 && packed[1] % packed[5] == 0 &&
+               (!taps || (packed[5] == 1 && packed[3] == 1));
         if (!fits) return;
       }
       stored = PackedBytes(*to.packed);

@@ -841,6 +841,7 @@ const Isa SLIPWAY_ISA_TABLE = {
     WidenRow,
     NarrowRow,
     TransposeWords,
+    TwiceRow,
     CellRow,
     &kQuantIsa,
 };

@@ -104,6 +104,8 @@ struct Isa {
   void (*narrow)(const float* x, void* out, DType dtype, int64_t n);
   // to[i * to_row + j] = from[j * from_row + i] for i < rows, j < columns.
   void (*transpose)(const uint32_t* from, int64_t from_row, uint32_t* to, int64_t to_row, int64_t rows, int64_t columns);
+  // to[2 · i] = to[2 · i + 1] = from[i] for i < n, and the same to `again`, which may be null.
+  void (*twice)(const uint32_t* from, int64_t n, uint32_t* to, uint32_t* again);
   void (*cell)(Cell cell, const CellCall& c);
   const QuantIsa* quant;  // quant.h
 };

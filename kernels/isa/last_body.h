@@ -234,7 +234,68 @@ void LastWholeRows(const LastBlock& g) {
 }
 #endif
 
+// The same where each run is one number: taps of images with few channels, which are planes. One loop over all, since to begin a run would
+// take as long as its sums.
+template <int R, int V>
+__attribute__((noinline)) void LastPlacesTile(const LastBlock& g, int64_t i, int64_t j, int64_t n) {
+  Vec sum[R * V];
+#pragma GCC unroll 32
+  for (int r = 0; r < R * V; ++r) sum[r] = Vec{};
+  const float* b = g.w + j / kPanel * g.w_panel + j % kPanel;
+  const int64_t next = kLanes < kPanel ? kLanes : g.w_panel, step = g.w_run, away = g.x_row;
+  constexpr int kThirds = (R + 2) / 3;
+  const float* a[kThirds];
+#pragma GCC unroll 5
+  for (int r = 0; r < kThirds; ++r) a[r] = g.x + (i + 3 * r) * away;
+  const int64_t* const end = g.runs + g.run_count;
+#pragma GCC unroll 1
+  for (const int64_t* run = g.runs; run < end; ++run, b += step) {
+    int64_t at[3] = {*run, *run + away, *run + 2 * away};
+    asm("" : "+r"(at[0]), "+r"(at[1]), "+r"(at[2]));  // or there is a pointer for each row
+    Vec x[V];
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) x[v] = Load(b + v * next);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+      const Vec one = Splat(a[r / 3][at[r % 3]]);
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) sum[r * V + v] = MultiplyAdd(one, x[v], sum[r * V + v]);
+    }
+  }
+  StoreLast<R, V>(g, i, j, n, sum);
+}
+// All rows of the columns from j on, R at a time, then fewer.
+template <int V, int R>
+void LastPlacesColumns(const LastBlock& g, int64_t i, int64_t j, int64_t n) {
+  for (; i + R <= g.m; i += R) LastPlacesTile<R, V>(g, i, j, n);
+  if constexpr (R > 1) {
+    if (i < g.m) LastPlacesColumns<V, R / 2>(g, i, j, n);
+  }
+}
+void LastPlacesBlock(const LastBlock& g) {
+#if SLIPWAY_ISA_BYTES == 64
+  constexpr int kMost = 4;
+#else
+  constexpr int kMost = 2;
+#endif
+  for (int64_t j = 0; j < g.n; j += kMost * kLanes) {
+    const int64_t n = Least(kMost * kLanes, g.n - j);
+    if (n <= kLanes) {
+      LastPlacesColumns<1, kLastRows>(g, 0, j, n);
+    } else if (n <= 2 * kLanes) {
+      LastPlacesColumns<2, kLastRows>(g, 0, j, n);
+#if SLIPWAY_ISA_BYTES == 64
+    } else if (n <= 3 * kLanes) {
+      LastPlacesColumns<3, 9>(g, 0, j, n);
+    } else {
+      LastPlacesColumns<4, 6>(g, 0, j, n);
+#endif
+    }
+  }
+}
+
 void LastBlockOf(const LastBlock& g) {
+  if (g.k == 1 && g.run_count > 1) return LastPlacesBlock(g);
 #if SLIPWAY_ISA_BYTES == 64
   if (g.n > 2 * kLanes && g.n <= 4 * kLanes && g.run_count * g.k * g.n <= kNearWholeRows)
     return g.n > 3 * kLanes ? LastWholeRows<4, 7>(g) : LastWholeRows<3, 9>(g);

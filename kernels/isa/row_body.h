@@ -107,6 +107,29 @@ void TransposeWords(const uint32_t* from, int64_t from_row, uint32_t* to, int64_
   rest(0, columns - j);
 }
 
+// to[2 · i] = to[2 · i + 1] = from[i], and the same to `again`, unless that is null.
+template <typename Words>
+SLIPWAY_INLINE void StoreTwice(const uint32_t* from, uint32_t* to, uint32_t* again) {
+  typedef Words At __attribute__((aligned(4), may_alias));
+  constexpr int kCount = sizeof(Words) / 4;
+  const Words v = *reinterpret_cast<const At*>(from);
+  Words low, high;
+  for (int l = 0; l < kCount; ++l) low[l] = static_cast<uint32_t>(l / 2), high[l] = static_cast<uint32_t>(kCount / 2 + l / 2);
+  const Words first = __builtin_shuffle(v, low), second = __builtin_shuffle(v, high);
+  *reinterpret_cast<At*>(to) = first, *reinterpret_cast<At*>(to + kCount) = second;
+  if (again != nullptr) *reinterpret_cast<At*>(again) = first, *reinterpret_cast<At*>(again + kCount) = second;
+}
+void TwiceRow(const uint32_t* from, int64_t n, uint32_t* to, uint32_t* again) {
+  typedef uint32_t Words4 __attribute__((vector_size(16)));
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) StoreTwice<WordVec>(from + i, to + 2 * i, again != nullptr ? again + 2 * i : nullptr);
+  for (; i + 4 <= n; i += 4) StoreTwice<Words4>(from + i, to + 2 * i, again != nullptr ? again + 2 * i : nullptr);
+  for (; i < n; ++i) {
+    to[2 * i] = to[2 * i + 1] = from[i];
+    if (again != nullptr) again[2 * i] = again[2 * i + 1] = from[i];
+  }
+}
+
 // ---- Sums and norms.
 
 constexpr int kHalf = kLanes / 2;

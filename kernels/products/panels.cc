@@ -3,6 +3,7 @@
 #include "kernels/products/panels.h"
 
 #include <algorithm>
+#include <utility>
 #include <cstring>
 #include <iterator>
 
@@ -86,8 +87,9 @@ int StoredAt(const uint8_t* panel, int64_t p, int64_t column, bool nibbles) {
 
 }  // namespace
 
-// TakesPacked for the filters of a convolution: the result has channels last, as far as the plan can tell.
-static bool TakesFilters(const Plan& p, const Step& s, const View& v, WeightMatrix* m) {
+// TakesPacked for the weights [o, c / groups, 1, height, width] of a convolution whose result has channels last, as far as the plan can tell
+// (`taps` not set), and for those of a transposed one, [c, o, 1, height, width].
+static bool TakesFilters(const Plan& p, const Step& s, const View& v, bool taps, WeightMatrix* m) {
   if (v.dtype != DType::kF32 || s.compute != DType::kF32 || v.rank != 5 || s.ints < 1 || s.outputs != 1) return false;
   const Buffer& b = p.buffers[v.buffer];
   auto known = [&](int32_t e) { return p.exprs[e].op == Expr::kInt; };
@@ -100,15 +102,22 @@ static bool TakesFilters(const Plan& p, const Step& s, const View& v, WeightMatr
         __builtin_mul_overflow(step, value(sizes[d]), &step))
       return false;
   }
-  const View& out = p.views[s.first_view + s.inputs];
+  const View &x = p.views[s.first_view], &out = p.views[s.first_view + s.inputs];
   const int32_t groups = p.numbers[s.first_number];
-  if (value(sizes[2]) != 1 || out.rank != 5 || out.dtype != DType::kF32 || !known(groups) || value(groups) < 1 ||
+  if (value(sizes[2]) != 1 || (taps && x.dtype != DType::kF32) || out.rank != 5 || out.dtype != DType::kF32 || !known(groups) || value(groups) < 1 ||
       value(sizes[0]) % value(groups) != 0)
     return false;
+  const int64_t rest = step / value(sizes[0]), outs = taps ? value(sizes[1]) : value(sizes[0]);
+  const int64_t of_taps = value(sizes[3]) * value(sizes[4]);
   const int32_t* of = p.dims.data() + out.first_dim;
-  if (!known(of[5 + 1]) || value(of[5 + 1]) != 1 || !known(of[5 + 4]) || value(of[5 + 4]) < value(sizes[0])) return false;
-  *m = {DType::kF32, step / value(sizes[0]), value(sizes[0]), 1, step / value(sizes[0]), Packing::kFilters, value(groups),
-        value(sizes[3]) * value(sizes[4])};
+  const bool last = known(of[5 + 1]) && value(of[5 + 1]) == 1 && known(of[5 + 4]) && value(of[5 + 4]) >= outs;
+  if (taps) {
+    if (value(groups) != 1 || (outs < kPanel && !last)) return false;  // of few channels, planes take less time
+    *m = {DType::kF32, value(sizes[0]), rest, rest, 1, Packing::kTaps, 1, of_taps};
+  } else {
+    if (!last) return false;
+    *m = {DType::kF32, rest, outs, 1, rest, Packing::kFilters, value(groups), of_taps};
+  }
   int64_t bytes;
   return !__builtin_mul_overflow(step, int64_t{4}, &bytes) && bytes == value(b.bytes) && PackedBytes(*m) >= 0;
 }
@@ -119,8 +128,8 @@ bool TakesPacked(const Plan& p, const Step& s, int operand, Packing packing, Wei
     return false;
   const View& v = p.views[s.first_view + operand];
   const Packable takes = s.kernel->packed[operand];
-  if (packing == Packing::kFilters || takes == Packable::kFilters)
-    return packing == Packing::kFilters && takes == Packable::kFilters && TakesFilters(p, s, v, m);
+  for (auto [form, of] : {std::pair{Packing::kFilters, Packable::kFilters}, {Packing::kTaps, Packable::kTaps}})
+    if (packing == form || takes == of) return packing == form && takes == of && TakesFilters(p, s, v, form == Packing::kTaps, m);
   const bool byte = IsByte(v.dtype) || (IsFloat8(v.dtype) && packing == Packing::kQuads);
   if (packing == Packing::kPanels) {
     const bool wide = v.dtype == DType::kF32 || v.dtype == DType::kBF16 || v.dtype == DType::kF16;
@@ -188,7 +197,10 @@ void PackPanels(const MatrixRef& m, int64_t k, int64_t n, int64_t first, int64_t
   }
 }
 
-int64_t Panels(const WeightMatrix& m) { return m.packing == Packing::kFilters ? FiltersOf(m).panels() : (m.n - 1) / kPanel + 1; }
+int64_t Panels(const WeightMatrix& m) {
+  if (m.packing == Packing::kFilters) return FiltersOf(m).panels();
+  return m.packing == Packing::kTaps ? m.taps * TapPanels(m.n / m.taps) : (m.n - 1) / kPanel + 1;
+}
 int64_t PanelBytes(const WeightMatrix& m) { return PanelBytes(m.k, kPanel, m.dtype, m.packing); }
 int64_t PackedBytes(const WeightMatrix& m) {
   int64_t bytes;
@@ -196,10 +208,12 @@ int64_t PackedBytes(const WeightMatrix& m) {
 }
 void PackPanels(const void* from, const WeightMatrix& m, int64_t first, int64_t last, void* to) {
   if (m.packing == Packing::kFilters) return PackFilters(static_cast<const float*>(from), FiltersOf(m), first, last, static_cast<float*>(to));
+  if (m.packing == Packing::kTaps) return PackTaps(static_cast<const float*>(from), m.k, m.n / m.taps, m.taps, first, last, static_cast<float*>(to));
   PackPanels({from, m.dtype, m.row, m.column}, m.k, m.n, first, last, to, m.packing);
 }
 void UnpackPanels(const void* panels, const WeightMatrix& m, void* to) {
   if (m.packing == Packing::kFilters) return UnpackFilters(static_cast<const float*>(panels), FiltersOf(m), static_cast<float*>(to));
+  if (m.packing == Packing::kTaps) return UnpackTaps(static_cast<const float*>(panels), m.k, m.n / m.taps, m.taps, static_cast<float*>(to));
   UnpackPanels(panels, m.dtype, m.k, m.n, to, m.row, m.column, m.packing);
 }
 

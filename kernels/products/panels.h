@@ -9,6 +9,7 @@
 //   kUnsignedNibbles  integers in 0..15: the same, not larger
 //
 //   kFilters          f32: those of a convolution whose images have channels last (conv/filters.h)
+//   kTaps             f32: those of a transposed convolution (conv/filters.h)
 //
 // Rows behind k are zeros as they are stored.
 #ifndef SLIPWAY_KERNELS_PRODUCTS_PANELS_H_

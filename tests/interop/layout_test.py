@@ -130,17 +130,19 @@ class Weighed(nn.Module):
 
 
 class Up(nn.Module):
-    """An image enlarged beside what it was made of, as in a U-Net; then by other strides, paddings and groups."""
+    """An image enlarged beside what it was made of, as in a U-Net, by copies, too; then by other strides, paddings and groups, with a norm
+    and a function behind."""
 
     def __init__(self, c):
         super().__init__()
-        self.down, self.up, self.merge = conv(c, 2 * c, 3, 2, act=nn.ReLU), nn.ConvTranspose2d(2 * c, c, 2, 2), conv(2 * c, 32, 3, act=nn.ReLU)
+        self.down, self.up, self.merge = conv(c, 2 * c, 3, 2, act=nn.ReLU), nn.ConvTranspose2d(2 * c, c, 2, 2), conv(4 * c, 32, 3, act=nn.ReLU)
         self.more = nn.ModuleList([nn.ConvTranspose2d(32, 24, 4, 2, 1, bias=False), nn.ConvTranspose2d(24, 18, 3, 2, 1, 1), nn.ConvTranspose2d(18, 16, (2, 3), (3, 1), (0, 2), dilation=(1, 2)), nn.ConvTranspose2d(16, 8, 2, 2, groups=4)])
-        self.between = nn.ModuleList([conv(n, n, 3, groups=n) for n in (24, 18, 16)])
+        self.between = nn.ModuleList([nn.Sequential(*act, conv(n, n, 3, groups=n)) for n, act in ((24, [nn.BatchNorm2d(24), nn.SiLU()]), (18, [nn.ReLU()]), (16, []))])
 
     def forward(self, x):
-        y = self.up(self.down(x))
-        y = self.merge(torch.cat((nn.functional.pad(x, (0, y.shape[3] - x.shape[3], 0, y.shape[2] - x.shape[2])), y), 1))
+        small = self.down(x)
+        y, copied = self.up(small), nn.functional.interpolate(small, scale_factor=2.0)
+        y = self.merge(torch.cat((nn.functional.pad(x, (0, y.shape[3] - x.shape[3], 0, y.shape[2] - x.shape[2])), y, copied), 1))
         for up, between in zip(self.more, self.between):
             y = between(up(y))
         return self.more[-1](y)

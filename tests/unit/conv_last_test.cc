@@ -181,6 +181,8 @@ TEST(ConvLast, LargeOnes) {
       {.n = 2, .c = 640, .o = 500, .h = 1, .w = 1, .shift = true, .activation = Activation::kHardSigmoid},
       {.c = 64, .o = 100, .h = 29, .w = 31, .ky = 3, .kx = 3, .sy = 2, .sx = 2, .py = 1, .px = 1, .activation = Activation::kClamp},
       {.c = 3, .o = 32, .h = 65, .w = 67, .ky = 3, .kx = 3, .sy = 2, .sx = 2, .py = 1, .px = 1, .from = kPlanes, .scale = true},
+      {.n = 2, .c = 3, .o = 64, .h = 50, .w = 53, .ky = 7, .kx = 7, .sy = 2, .sx = 2, .py = 3, .px = 3, .from = kPlanes, .to = kPartOfLast, .shift = true, .add = true},
+      {.c = 1, .o = 40, .h = 61, .w = 40, .ky = 3, .kx = 5, .py = 2, .px = 4, .from = kPlanes, .activation = Activation::kHardSwish},
       {.c = 72, .o = 72, .groups = 72, .h = 56, .w = 57, .ky = 5, .kx = 5, .py = 2, .px = 2, .add = true},
       // By Winograd's transforms: tiles that are cut, channels in several parts, several bands.
       {.c = 64, .o = 72, .h = 30, .w = 29, .ky = 3, .kx = 3, .py = 1, .px = 1, .scale = true, .shift = true, .add = true, .activation = Activation::kSilu},

@@ -158,6 +158,53 @@ TEST(Kernels, ReductionsOverStridedDims) {
   EXPECT_EQ(m.data[0], 0);
 }
 
+// Copies of the nearest elements, as torch chooses them, for images of planes and with channels last, lying in a larger one or not.
+template <typename T>
+void CheckNearest(std::vector<int64_t> in, std::vector<int64_t> to, bool exact, std::vector<double> factors, bool from_last, bool to_last) {
+  const auto count = [](const std::vector<int64_t>& sizes) { return sizes[0] * sizes[1] * sizes[2] * sizes[3] * sizes[4]; };
+  Owned<T> x(in, std::vector<T>(static_cast<size_t>(count(in)))), y(to, std::vector<T>(static_cast<size_t>(2 * count(to)), T(1)));
+  for (size_t i = 0; i < x.data.size(); ++i) x.data[i] = T(static_cast<int>(i * 7 % 251));
+  Tensor from = x.view(), out = y.view();
+  const auto last = [](Tensor& t, int64_t pixel) {
+    t.strides[1] = 1, t.strides[4] = pixel;
+    for (int d = 3; d >= 2; --d) t.strides[d] = t.strides[d + 1] * t.sizes[d + 1];
+    t.strides[0] = t.strides[2] * t.sizes[2];
+  };
+  if (from_last) last(from, from.sizes[1]);
+  if (to_last) last(out, 2 * out.sizes[1]);
+  ASSERT_EQ(Call1("resample_nearest", {from}, {out}, out.dtype, {exact}, factors), nullptr);
+  const auto at = [](const Tensor& t, const int64_t* i) {
+    int64_t offset = 0;
+    for (int d = 0; d < 5; ++d) offset += i[d] * t.strides[d];
+    return static_cast<const T*>(t.data)[offset];
+  };
+  for (int64_t i = 0; i < count(to); ++i) {
+    int64_t place[5], source[5];
+    for (int64_t d = 4, rest = i; d >= 0; --d) place[d] = rest % to[d], rest /= to[d];
+    for (int d = 0; d < 5; ++d) source[d] = place[d];
+    for (int d = 2; d < 5; ++d) {
+      const double factor = factors[static_cast<size_t>(d) - 2], by = factor > 0 ? 1 / factor : static_cast<double>(in[d]) / static_cast<double>(to[d]);
+      source[d] = std::min(in[d] - 1, static_cast<int64_t>((static_cast<double>(place[d]) + (exact ? 0.5 : 0)) * by));
+    }
+    ASSERT_EQ(at(out, place), at(from, source)) << i;
+  }
+}
+TEST(Kernels, ResamplesByCopies) {
+  for (bool from_last : {false, true})
+    for (bool to_last : {false, true})
+      for (bool exact : {false, true}) {
+        CheckNearest<float>({2, 21, 1, 5, 37}, {2, 21, 1, 10, 74}, exact, {0, 2, 2}, from_last, to_last);
+        CheckNearest<float>({1, 3, 2, 3, 5}, {1, 3, 4, 12, 20}, exact, {0, 0, 0}, from_last, to_last);
+        CheckNearest<float>({1, 150, 1, 4, 9}, {1, 150, 1, 6, 5}, exact, {0, 0, 0}, from_last, to_last);
+        CheckNearest<double>({1, 4, 1, 3, 9}, {1, 4, 1, 6, 18}, exact, {0, 2, 2}, from_last, to_last);
+        CheckNearest<uint8_t>({1, 21, 1, 3, 9}, {1, 21, 1, 6, 18}, exact, {0, 2, 2}, from_last, to_last);
+        ASSERT_FALSE(HasFatalFailure());
+      }
+  Owned<float> x({1, 2, 1, 0, 3}, {}), y({1, 2, 1, 2, 3}, std::vector<float>(12)), z({1, 3, 1, 2, 3}, std::vector<float>(18));
+  EXPECT_NE(Call1("resample_nearest", {x.view()}, {y.view()}, DType::kF32, {0}, {0, 0, 0}), nullptr);
+  EXPECT_NE(Call1("resample_nearest", {y.view()}, {z.view()}, DType::kF32, {0}, {0, 0, 0}), nullptr);
+}
+
 TEST(Kernels, IndicesAreChecked) {
   Owned<float> x({3, 2}, {0, 1, 2, 3, 4, 5}), y({2, 2}, std::vector<float>(4));
   Owned<int64_t> i({2}, {-1, 0});

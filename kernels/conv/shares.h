@@ -1,0 +1,58 @@
+// How convolutions of images with channels last cut their work among threads. The bits of results do not depend on the cut.
+#ifndef SLIPWAY_KERNELS_CONV_SHARES_H_
+#define SLIPWAY_KERNELS_CONV_SHARES_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/isa/isa.h"
+#include "kernels/parallel.h"
+
+namespace slipway::kernels {
+
+inline constexpr int64_t kNear = 48 << 10;   // floats of image and result of a block: they stay in the second-level cache
+inline constexpr double kLeastWork = 2e5;    // multiplications that are worth a second thread
+inline constexpr int64_t kColumns = 32;      // taken at once: whole panels
+
+inline int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Floats from one row of a copy to the next: rows that lie a multiple of half a page apart would meet in the same sets of the cache.
+inline int64_t Apart(int64_t row) { return row % 512 == 0 ? row + kPanel : row; }
+
+// How the rows of images and panels of columns are shared out: in tasks, each a block of an image's rows and a part of the panels.
+struct Shares {
+  int64_t images, rows, panels;
+  int64_t blocks = 1, parts = 1;  // of each image; of the panels
+  bool columns_first = false;     // tasks go through all blocks for a part of the panels, which is one thread's
+  struct Task {
+    int64_t block;                   // of all images
+    int64_t image, row, end_row;     // rows [row, end_row) of the image
+    int64_t panel, end_panel;
+  };
+  int64_t tasks() const { return images * blocks * parts; }
+  Task operator[](int64_t i) const {
+    const int64_t block = columns_first ? i % (images * blocks) : i / parts, part = columns_first ? i / (images * blocks) : i % parts;
+    const int64_t own = block % blocks;
+    return {block, block / blocks, rows * own / blocks, rows * (own + 1) / blocks, panels * part / parts, panels * (part + 1) / parts};
+  }
+};
+// Of `images` of `rows` rows each and `panels` of columns: at least `blocks` of rows, or some more of `least` rows each or more, so that all
+// threads have about the same; columns in parts instead where these are heavier than the rows, and where rows do not divide.
+inline Shares Share(const Workers* workers, int64_t images, int64_t rows, int64_t panels, int64_t blocks, int64_t least, bool heavy_columns) {
+  Shares s{.images = images, .rows = rows, .panels = panels, .blocks = blocks};
+  const int64_t threads = workers != nullptr ? workers->threads : 1, wanted = 2 * threads;
+  if (threads < 2 || images * blocks >= 4 * wanted) return s;
+  const auto even = [&](int64_t n, int64_t shares) { return Ceil(n, shares) * shares * 16 <= n * 17; };
+  s.columns_first = panels >= threads && (heavy_columns || (!even(images * rows, threads) && even(panels, threads)));
+  if (s.columns_first) {
+    s.parts = threads;
+    return s;
+  }
+  while (images * s.blocks % wanted != 0 && (s.blocks + 1) * least <= rows) ++s.blocks;
+  if (images * s.blocks < wanted) s.parts = std::clamp<int64_t>(Ceil(wanted, images * s.blocks), 1, panels);
+  return s;
+}
+
+}  // namespace slipway::kernels
+
+#endif  // SLIPWAY_KERNELS_CONV_SHARES_H_
