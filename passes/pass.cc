@@ -36,8 +36,14 @@ absl::Status RunMergeBranches(ir::Program& p, PassContext& context) {
   return merged.status();
 }
 
+absl::Status RunFoldScales(ir::Program& p, PassContext& context) {
+  auto scaled = FoldScales(p, context.narrow);
+  if (scaled.ok()) context.scaled += *scaled;
+  return scaled.status();
+}
+
 absl::Status RunFoldNorms(ir::Program& p, PassContext& context) {
-  auto folded = FoldNorms(p);
+  auto folded = FoldNorms(p, context.narrow);
   if (folded.ok()) context.folded += *folded;
   return folded.status();
 }
@@ -79,6 +85,7 @@ constexpr Pass kPasses[] = {
     {"quantize-activations", "rounds activations in front of quantized weights to 8 bits", kFunctional, RunQuantizeActivations},
     {"merge-branches", "makes one convolution of linear branches that are added up", kFunctional, RunMergeBranches},
     {"split-sums", "makes additions of sums over a few indices", kFunctional, Plain<SplitSums>},
+    {"fold-scales", "makes factors and summands of channels part of the layers before them", kFunctional, RunFoldScales},
     {"fold-norms", "makes batch norms part of the convolutions before them", kFunctional, RunFoldNorms},
     {"split-linears", "makes one linear layer for each part that its result is cut into", kFunctional, RunSplitLinears},
     {"relax-activations", "leaves the rounding of activations to the target", kFunctional, Plain<RelaxActivations>},
@@ -97,8 +104,8 @@ constexpr std::string_view kPlainNodesPasses[] = {"infer-shapes", "unwrap-subcla
 constexpr std::string_view kRelaxationPasses[] = {"relax-activations"};
 constexpr std::string_view kIntegerPasses[] = {"form-integer-linears"};
 constexpr std::string_view kActivationPasses[] = {"form-integer-linears", "quantize-activations"};
-constexpr std::string_view kAlgebraPasses[] = {"merge-branches", "split-sums"};
-constexpr std::string_view kNormAlgebraPasses[] = {"merge-branches", "fold-norms", "split-linears"};
+constexpr std::string_view kAlgebraPasses[] = {"merge-branches", "fold-scales", "split-sums"};
+constexpr std::string_view kNormAlgebraPasses[] = {"merge-branches", "fold-scales", "fold-norms", "split-linears"};
 constexpr std::string_view kLegalizationPasses[] = {"legalize", "remove-no-ops", "eliminate-dead-code",
                                                     "merge-common-subexpressions", "fold-constants"};
 constexpr std::string_view kOutliningPasses[] = {"outline-blocks"};
