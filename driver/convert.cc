@@ -158,6 +158,8 @@ absl::Status RunPasses(const Target& target, Conversion& c) {
     c.summary.lines.push_back(text::StrCat(c.context.scaled, " factors and summands of channels are folded into the layers before them; --no-algebra keeps them"));
   if (c.context.folded > 0)
     c.summary.lines.push_back(text::StrCat(c.context.folded, " batch norms are folded into the layers before them; --no-algebra keeps them"));
+  if (c.context.shortened > 0)
+    c.summary.lines.push_back(text::StrCat(c.context.shortened, " linear layers compute the rows that are read of them only; --no-algebra keeps all"));
   if (c.context.split > 0)
     c.summary.lines.push_back(text::StrCat(c.context.split, " linear layers are several, one for each part that is read of them; --no-algebra keeps them"));
   if (c.options.allow_int8_activations)

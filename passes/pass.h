@@ -29,6 +29,7 @@ struct PassContext {
   int merged = 0;                    // by merge-branches: branches that went into a convolution
   int scaled = 0;                    // by fold-scales: factors and summands of channels that went into the layers before them
   int folded = 0;                    // by fold-norms: batch norms that did
+  int shortened = 0;                 // by move-selects: layers that compute what is read of them only
   int split = 0;                     // by split-linears: layers that are several now
   int rounded = 0;                   // by quantize-activations: layers whose activations are integers now
   std::vector<std::string> dropped;  // by drop-mutations: the state whose updates are lost
@@ -149,6 +150,9 @@ absl::StatusOr<int> FoldScales(ir::Program& p, ir::DType narrow = ir::DType::kFl
 
 // In the same way convolutions and linear layers take over the batch norms of running statistics behind them; gives their number.
 absl::StatusOr<int> FoldNorms(ir::Program& p, ir::DType narrow = ir::DType::kFloat32);
+
+// An index that is selected of a result is selected before the linear layers that compute it; gives their number. Functional form.
+absl::StatusOr<int> MoveSelects(ir::Program& p);
 
 // Linear layers whose results are cut along their features become one for each part, with ranges of the weights; gives their number.
 // Functional form.

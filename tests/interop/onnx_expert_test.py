@@ -431,6 +431,36 @@ def test_layers_that_are_cut_are_several(slipway, tmp_path, batch, dynamic):
     assert operators(plain)["MatMul"] == 2 + 1 + 1 + 1
 
 
+class LastToken(nn.Module):
+    """A layer of which one token is read."""
+
+    def __init__(self, at):
+        super().__init__()
+        self.at, self.block, self.norm, self.head = at, Block(16, 2), nn.LayerNorm(16), nn.Linear(16, 5)
+
+    def forward(self, x):
+        return self.head(self.norm(self.block(x, None))[:, self.at])
+
+
+@pytest.mark.parametrize("at, dynamic", [(0, False), (-1, False), (-1, True)])
+def test_what_nobody_reads_is_not_computed(slipway, tmp_path, at, dynamic):
+    torch.manual_seed(0)
+    dims = {"x": {0: torch.export.Dim("b", min=2, max=9), 1: torch.export.Dim("n", min=2, max=50)}}
+    more = {"dynamic_shapes": dims} if dynamic else {}
+    inputs = (torch.randn(2, 7, 16),)
+    model = converted(slipway, tmp_path, LastToken(at), inputs, **more)
+    inferred = onnx.shape_inference.infer_shapes(model)
+    ranks = {v.name: len(v.type.tensor_type.shape.dim) for v in inferred.graph.value_info}
+    gelu = next(n for n in model.graph.node if n.op_type == "Gelu")
+    assert ranks[gelu.output[0]] == 2  # a row for each batch
+    done = slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.so")
+    assert "3 linear layers compute the rows that are read of them only; --no-algebra keeps all" in done.stderr
+    slipway("verify", tmp_path / "m.pt2", tmp_path / "m.so")
+    done = slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.so", "--no-algebra")
+    assert "linear layers compute" not in done.stderr
+    converted(slipway, tmp_path, LastToken(at), inputs, "--no-algebra", **more)
+
+
 class Step(nn.Module):
     def forward(self, x, cache):
         keys = torch.cat((cache, x.reshape(1, 1, 4, 8).transpose(1, 2)), 2)
