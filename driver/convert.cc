@@ -101,7 +101,8 @@ std::vector<std::string_view> Skipped(const ConvertOptions& o) {
   if (o.state != "drop") skip.push_back("drop-mutations");
   if (!o.functions) skip.push_back("outline-blocks");
   if (o.onnx_form == "exact") skip.push_back("relax-activations");
-  if (o.no_algebra) skip.insert(skip.end(), {"merge-branches", "fold-norms", "split-linears"});
+  if (o.no_algebra)
+    for (const passes::Pipeline& algebra : {passes::kAlgebra, passes::kNormAlgebra}) skip.insert(skip.end(), algebra.begin(), algebra.end());
   if (!o.allow_int8_activations) skip.push_back("quantize-activations");
   return skip;
 }
@@ -144,6 +145,7 @@ absl::Status RunPasses(const Target& target, Conversion& c) {
   c.output_names = OutputNames(c.program());
   c.context.skip = Skipped(c.options);
   c.context.verify_each = c.options.verify_each;
+  if (!c.options.dtype.empty()) c.context.narrow = c.options.dtype == "f16" ? ir::DType::kFloat16 : ir::DType::kBFloat16;
   for (const passes::Pipeline* pipeline : target.passes) {
     if (pipeline == &passes::kLegalization)
       if (absl::Status s = NarrowFloats(c); !s.ok()) return s;
@@ -152,8 +154,12 @@ absl::Status RunPasses(const Target& target, Conversion& c) {
   NameOutputs(c.program(), c.output_names);
   if (c.context.merged > 0)
     c.summary.lines.push_back(text::StrCat(c.context.merged, " branches of convolutions and norms are merged into their sums; --no-algebra keeps them"));
+  if (c.context.scaled > 0)
+    c.summary.lines.push_back(text::StrCat(c.context.scaled, " factors and summands of channels are folded into the layers before them; --no-algebra keeps them"));
   if (c.context.folded > 0)
     c.summary.lines.push_back(text::StrCat(c.context.folded, " batch norms are folded into the layers before them; --no-algebra keeps them"));
+  if (c.context.shortened > 0)
+    c.summary.lines.push_back(text::StrCat(c.context.shortened, " linear layers compute the rows that are read of them only; --no-algebra keeps all"));
   if (c.context.split > 0)
     c.summary.lines.push_back(text::StrCat(c.context.split, " linear layers are several, one for each part that is read of them; --no-algebra keeps them"));
   if (c.options.allow_int8_activations)

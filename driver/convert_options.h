@@ -180,10 +180,11 @@ inline constexpr ConvertFlag kTable[] = {
                                      "rounds the activations of linear layers with quantized weights to 8 bits while the library runs, each "
                                      "row by a scale of its own, and multiplies integers: **numbers change by some tenths of a per cent**"),
     Flag<&O::no_algebra>("no-algebra", kOnnx | kNative, "",
-                         "convolutions and batch norms of one image that are added up stay what they are, and so do (ONNX) batch norms behind "
-                         "convolutions; without it they become one convolution, whose weights have names of their own: "
-                         "`conv.weight.merged`. Results differ by rounding. (ONNX) linear layers whose results are cut into parts stay one; "
-                         "without it each part has its rows of the weight: `qkv.weight.0`. (Native) sums over a few branches stay reductions"),
+                         "convolutions and batch norms of one image that are added up stay what they are, and so do factors of channels behind "
+                         "a layer (layer scale) and (ONNX) batch norms behind one; without it they become one layer, whose weights have names "
+                         "of their own: `conv.weight.merged`. Results differ by rounding. Layers of whose results one index is read compute all; "
+                         "without it that one. (ONNX) linear layers whose results are cut into parts "
+                         "stay one; without it each part has its rows of the weight: `qkv.weight.0`. (Native) sums over a few branches stay reductions"),
     Flag<&O::external_data>("external-data", kOnnx, "auto|always|never",
                             "weights in a file of their own; auto: above 2 GB"),
     Flag<&O::strict_types>("strict-types", kOnnx, "",

@@ -36,10 +36,22 @@ absl::Status RunMergeBranches(ir::Program& p, PassContext& context) {
   return merged.status();
 }
 
+absl::Status RunFoldScales(ir::Program& p, PassContext& context) {
+  auto scaled = FoldScales(p, context.narrow);
+  if (scaled.ok()) context.scaled += *scaled;
+  return scaled.status();
+}
+
 absl::Status RunFoldNorms(ir::Program& p, PassContext& context) {
-  auto folded = FoldNorms(p);
+  auto folded = FoldNorms(p, context.narrow);
   if (folded.ok()) context.folded += *folded;
   return folded.status();
+}
+
+absl::Status RunMoveSelects(ir::Program& p, PassContext& context) {
+  auto shortened = MoveSelects(p);
+  if (shortened.ok()) context.shortened += *shortened;
+  return shortened.status();
 }
 
 absl::Status RunSplitLinears(ir::Program& p, PassContext& context) {
@@ -79,7 +91,9 @@ constexpr Pass kPasses[] = {
     {"quantize-activations", "rounds activations in front of quantized weights to 8 bits", kFunctional, RunQuantizeActivations},
     {"merge-branches", "makes one convolution of linear branches that are added up", kFunctional, RunMergeBranches},
     {"split-sums", "makes additions of sums over a few indices", kFunctional, Plain<SplitSums>},
+    {"fold-scales", "makes factors and summands of channels part of the layers before them", kFunctional, RunFoldScales},
     {"fold-norms", "makes batch norms part of the convolutions before them", kFunctional, RunFoldNorms},
+    {"move-selects", "selects an index before what computes all of them", kFunctional, RunMoveSelects},
     {"split-linears", "makes one linear layer for each part that its result is cut into", kFunctional, RunSplitLinears},
     {"relax-activations", "leaves the rounding of activations to the target", kFunctional, Plain<RelaxActivations>},
     {"lower-complex", "makes complex tensors pairs of real ones", kFunctional, Plain<LowerComplex>},
@@ -97,8 +111,8 @@ constexpr std::string_view kPlainNodesPasses[] = {"infer-shapes", "unwrap-subcla
 constexpr std::string_view kRelaxationPasses[] = {"relax-activations"};
 constexpr std::string_view kIntegerPasses[] = {"form-integer-linears"};
 constexpr std::string_view kActivationPasses[] = {"form-integer-linears", "quantize-activations"};
-constexpr std::string_view kAlgebraPasses[] = {"merge-branches", "split-sums"};
-constexpr std::string_view kNormAlgebraPasses[] = {"merge-branches", "fold-norms", "split-linears"};
+constexpr std::string_view kAlgebraPasses[] = {"merge-branches", "fold-scales", "move-selects", "split-sums"};
+constexpr std::string_view kNormAlgebraPasses[] = {"merge-branches", "fold-scales", "fold-norms", "move-selects", "split-linears"};
 constexpr std::string_view kLegalizationPasses[] = {"legalize", "remove-no-ops", "eliminate-dead-code",
                                                     "merge-common-subexpressions", "fold-constants"};
 constexpr std::string_view kOutliningPasses[] = {"outline-blocks"};

@@ -22,11 +22,14 @@ struct PassContext {
   std::function<bool(const ir::Node&)> legal;  // legalize, which needs it: whether the target takes a node as it is
   ir::Evaluator* evaluator = nullptr;          // fold-constants: what computes; null: nothing is folded
   std::vector<std::string_view> skip;          // passes that pipelines leave out
+  ir::DType narrow = ir::DType::kFloat32;      // what f32 becomes behind the passes: weights that it could not hold are not made
   bool verify_each = false;                    // the verifier checks the program after every pass
 
   Refusals refusals;                 // of legalize: why decompositions were not taken
   int merged = 0;                    // by merge-branches: branches that went into a convolution
+  int scaled = 0;                    // by fold-scales: factors and summands of channels that went into the layers before them
   int folded = 0;                    // by fold-norms: batch norms that did
+  int shortened = 0;                 // by move-selects: layers that compute what is read of them only
   int split = 0;                     // by split-linears: layers that are several now
   int rounded = 0;                   // by quantize-activations: layers whose activations are integers now
   std::vector<std::string> dropped;  // by drop-mutations: the state whose updates are lost
@@ -141,9 +144,15 @@ absl::StatusOr<int> MergeBranches(ir::Program& p);
 // rounding. Functional form.
 absl::Status SplitSums(ir::Program& p);
 
-// Convolutions take over the batch norms of running statistics behind them, with weights as MergeBranches makes them; gives their
-// number. Functional form.
-absl::StatusOr<int> FoldNorms(ir::Program& p);
+// Convolutions, linear layers and batch norms take over factors and summands that are weights, a number a channel, behind them; gives their
+// number. Weights whose numbers, in f32 or what `narrow` makes of it, overflow or are all denormal are not made. Functional form.
+absl::StatusOr<int> FoldScales(ir::Program& p, ir::DType narrow = ir::DType::kFloat32);
+
+// In the same way convolutions and linear layers take over the batch norms of running statistics behind them; gives their number.
+absl::StatusOr<int> FoldNorms(ir::Program& p, ir::DType narrow = ir::DType::kFloat32);
+
+// An index that is selected of a result is selected before the linear layers that compute it; gives their number. Functional form.
+absl::StatusOr<int> MoveSelects(ir::Program& p);
 
 // Linear layers whose results are cut along their features become one for each part, with ranges of the weights; gives their number.
 // Functional form.

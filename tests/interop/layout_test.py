@@ -129,6 +129,20 @@ class Weighed(nn.Module):
         return torch.relu((y * by).sum(dim=1))
 
 
+class Scaled(nn.Module):
+    """Layer scale, and a shift, behind a linear layer over channels that are last and behind a norm."""
+
+    def __init__(self, c):
+        super().__init__()
+        self.late, self.out, self.a = Late(c), nn.Linear(c, c), conv(c, c, 3)
+        self.gamma, self.scale, self.shift = (nn.Parameter(torch.randn(c)) for _ in range(3))
+
+    def forward(self, x):
+        y = self.out(self.late(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        x = x + y * self.gamma.view(1, -1, 1, 1) + self.shift[:, None, None]
+        return x + (self.a(x) * self.scale[None, :, None, None] + self.shift[:, None, None])
+
+
 class Up(nn.Module):
     """An image enlarged beside what it was made of, as in a U-Net, by copies, too; then by other strides, paddings and groups, with a norm
     and a function behind."""
@@ -176,6 +190,7 @@ NETS = {
     "joined again": lambda: [conv(3, 20, 3, 2, act=nn.ReLU), conv(20, 20, 3, groups=20), Dense(20, 12, 4), nn.AvgPool2d(2), Dense(68, 8, 3)],
     "norms of groups": lambda: [conv(3, 24, 3, 2), nn.GroupNorm(1, 24), conv(24, 24, 3, groups=24, act=nn.ReLU), nn.GroupNorm(1, 24), conv(24, 40, 3, groups=8), nn.GroupNorm(5, 40), conv(40, 24, 1)],
     "weighed": lambda: [conv(3, 24, 3, 2, act=nn.ReLU), Weighed(24), Weighed(24)],
+    "scaled": lambda: [conv(3, 24, 3, 2, act=nn.ReLU), Scaled(24)],
     "transposed": lambda: [conv(3, 20, 3, 2, act=nn.ReLU), conv(20, 20, 3, groups=20), Up(20)],
     "dense": lambda: [conv(3, 64, 3, act=nn.ReLU), conv(64, 72, 3, act=nn.SiLU), Residual(conv(72, 72, 3)), conv(72, 70, 1, act=nn.ReLU), conv(70, 32, 3, 2, groups=2)],
 }
@@ -200,7 +215,7 @@ np.save(sys.argv[4], outs[0][0])
 """
 
 
-def check(net, x, tmp_path, merged=False):
+def check(net, x, tmp_path, merged=False, scaled=0):
     with torch.no_grad():
         want = net.double()(x.double()).numpy()
         net.float()
@@ -210,6 +225,7 @@ def check(net, x, tmp_path, merged=False):
         done = subprocess.run([SLIPWAY, "convert", tmp_path / "m.pt2", "-o", tmp_path / "m.so", *more], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         assert ("merged into their sums" in done.stderr) == (merged and not more), done.stderr
+        assert (f"{scaled} factors and summands of channels" in done.stderr) == (scaled > 0 and not more), done.stderr
         for isa in PRESENT:
             command = [sys.executable, "-c", RUN, ROOT / "samples" / "native", tmp_path / "m.so", tmp_path / "x.npy", tmp_path / "y.npy"]
             done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"SLIPWAY_ISA": isa})
@@ -223,7 +239,16 @@ def test_native(name, batch, tmp_path):
     torch.manual_seed(len(name))
     net = nn.Sequential(*NETS[name]()).eval()
     randomize(net)
-    check(net, torch.randn(batch, 3, 37, 45), tmp_path, merged=name in ("branches", "dense", "joined"))
+    check(net, torch.randn(batch, 3, 37, 45), tmp_path, merged=name in ("branches", "dense", "joined"), scaled=3 if name == "scaled" else 0)
+
+
+def test_sums_of_branches_stay_without_algebra(tmp_path):
+    net = nn.Sequential(*NETS["weighed"]()).eval()
+    torch.export.save(torch.export.export(net, (torch.randn(2, 3, 37, 45),)), tmp_path / "m.pt2")
+    for more in ([], ["--no-algebra"]):
+        subprocess.run([SLIPWAY, "convert", tmp_path / "m.pt2", "-o", tmp_path / "m.so", *more], check=True)
+        done = subprocess.run([SLIPWAY, "inspect", "--ops", tmp_path / "m.so"], check=True, capture_output=True, text=True)
+        assert ("aten.sum.dim_IntList" in done.stdout) == bool(more), done.stdout
 
 
 class Signals(nn.Module):

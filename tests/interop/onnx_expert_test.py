@@ -224,6 +224,82 @@ def test_norms_of_linear_layers(slipway, tmp_path):
     assert found["BatchNormalization"] == 1  # its channels are the sequence
 
 
+class LayerScale(nn.Module):
+    """As ConvNeXt, EfficientFormer, CaiT, XCiT and a ReZero block have it."""
+
+    def __init__(self, c=12):
+        super().__init__()
+        self.mix, self.up, self.down, self.norm = nn.Conv2d(c, c, 3, padding=1, groups=c), nn.Conv2d(c, 2 * c, 1), nn.Conv2d(2 * c, c, 1, bias=False), nn.BatchNorm2d(c)
+        self.fc, self.out, self.gate, self.drop = nn.Linear(c, c), nn.Linear(c, c, bias=False), nn.Linear(c, c), nn.Dropout(0.3)
+        for name, shape in {"g1": (c,), "g2": (c, 1, 1), "g3": (c,), "g4": (c,), "g5": (1,), "shift": (c, 1, 1)}.items():
+            self.register_parameter(name, nn.Parameter(torch.randn(shape)))
+
+    def forward(self, x):
+        b, c, h, w = x.shape
+        x = x + self.drop(self.mix(x)).mul(self.g1.reshape(1, -1, 1, 1))
+        x = x + self.g2 * self.norm(self.down(functional.relu(self.up(x)))) + self.shift
+        rows = x.flatten(2).transpose(1, 2)
+        rows = rows + self.drop(self.fc(rows)) * self.g3
+        rows = rows + (self.out(rows).transpose(1, 2).reshape(b, c, h, w) * self.g4[:, None, None]).flatten(2).transpose(1, 2)
+        return rows + self.g5 * self.gate(rows)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_layer_scale_is_part_of_the_weights(slipway, tmp_path, dynamic):
+    torch.manual_seed(0)
+    net, x = LayerScale(), torch.randn(2, 12, 5, 6)
+    net.norm.running_mean.normal_(), net.norm.running_var.uniform_(0.5, 2)
+    dims = {"x": {0: torch.export.Dim("b", min=2, max=9), 2: torch.export.Dim("h", min=3, max=20), 3: torch.export.Dim("w", min=3, max=20)}}
+    more = {"dynamic_shapes": dims} if dynamic else {}
+    model = converted(slipway, tmp_path, net, (x,), **more)
+    found = operators(model)
+    assert found["Conv"] == 3 and not {"Mul", "BatchNormalization"} & set(found), found
+    names = {w.name for w in model.graph.initializer}
+    assert not {"g1", "g2", "g3", "g4", "g5", "fc.weight"} & names and "mix.weight.merged" in names
+    done = slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.onnx")
+    assert "5 factors and summands of channels are folded into the layers before them; --no-algebra keeps them" in done.stderr
+    plain = converted(slipway, tmp_path, net, (x,), "--no-algebra", **more)
+    assert operators(plain)["Mul"] == 5 and {"g1", "mix.weight"} <= {w.name for w in plain.graph.initializer}
+
+
+class KeptScales(nn.Module):
+    """Factors that stay: an input, behind a layer whose result is read twice, of weights that another layer has, by their name or by another, of rows in place of channels, of halves."""
+
+    def __init__(self, c=6):
+        super().__init__()
+        self.a, self.b, self.c, self.tied, self.d, self.e, self.low = (nn.Linear(c, c) for _ in range(7))
+        self.tied.weight = self.c.weight
+        self.low.half()
+        self.register_buffer("same", self.e.weight.detach())
+        self.g, self.rows = nn.Parameter(torch.randn(c)), nn.Parameter(torch.randn(5, 1))
+        self.halves = nn.Parameter(torch.randn(c).half())
+
+    def forward(self, x, given):
+        b = self.b(x)
+        tied = self.c(x) * self.g, self.tied(x), self.e(x) * self.g, functional.linear(x, self.same)
+        return self.a(x) * given, b * self.g, b.tanh(), self.d(x) * self.rows, self.low(x.half()) * self.halves, *tied
+
+
+def test_factors_that_stay(slipway, tmp_path):
+    torch.manual_seed(0)
+    model = converted(slipway, tmp_path, KeptScales(), (torch.randn(2, 5, 6), torch.randn(6)), rtol=2e-3, atol=2e-3)
+    assert operators(model)["Mul"] == 6
+    assert not any("merged" in w.name for w in model.graph.initializer)
+
+
+@pytest.mark.parametrize("scale, folds", [(1e-3, True), (1e-6, False), (6e4, False)])
+def test_factors_that_halves_do_not_hold(slipway, tmp_path, scale, folds):
+    torch.manual_seed(0)
+    net = LayerScale()
+    for p in (net.g1, net.g2, net.g3, net.g4, net.g5):
+        p.data.fill_(scale)
+    for layer in (net.mix, net.down, net.fc, net.out, net.gate):
+        layer.weight.data.fill_(2)
+    torch.export.save(torch.export.export(net.eval(), (torch.randn(2, 12, 5, 6),)), tmp_path / "m.pt2")
+    done = slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.onnx", "--dtype", "f16")
+    assert ("5 factors" in done.stderr) == folds
+
+
 @pytest.mark.parametrize(
     "opset, form, op", [(20, "portable", "InstanceNormalization"), (21, "exact", "InstanceNormalization"), (21, "portable", "GroupNormalization")]
 )
@@ -353,6 +429,36 @@ def test_layers_that_are_cut_are_several(slipway, tmp_path, batch, dynamic):
     assert {f"qkv.weight.{k}.transposed" for k in range(3)} <= {w.name for w in model.graph.initializer}
     plain = converted(slipway, tmp_path, Fused(), (torch.randn(batch, 5, 16),), "--no-algebra", **more)
     assert operators(plain)["MatMul"] == 2 + 1 + 1 + 1
+
+
+class LastToken(nn.Module):
+    """A layer of which one token is read."""
+
+    def __init__(self, at):
+        super().__init__()
+        self.at, self.block, self.norm, self.head = at, Block(16, 2), nn.LayerNorm(16), nn.Linear(16, 5)
+
+    def forward(self, x):
+        return self.head(self.norm(self.block(x, None))[:, self.at])
+
+
+@pytest.mark.parametrize("at, dynamic", [(0, False), (-1, False), (-1, True)])
+def test_what_nobody_reads_is_not_computed(slipway, tmp_path, at, dynamic):
+    torch.manual_seed(0)
+    dims = {"x": {0: torch.export.Dim("b", min=2, max=9), 1: torch.export.Dim("n", min=2, max=50)}}
+    more = {"dynamic_shapes": dims} if dynamic else {}
+    inputs = (torch.randn(2, 7, 16),)
+    model = converted(slipway, tmp_path, LastToken(at), inputs, **more)
+    inferred = onnx.shape_inference.infer_shapes(model)
+    ranks = {v.name: len(v.type.tensor_type.shape.dim) for v in inferred.graph.value_info}
+    gelu = next(n for n in model.graph.node if n.op_type == "Gelu")
+    assert ranks[gelu.output[0]] == 2  # a row for each batch
+    done = slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.so")
+    assert "3 linear layers compute the rows that are read of them only; --no-algebra keeps all" in done.stderr
+    slipway("verify", tmp_path / "m.pt2", tmp_path / "m.so")
+    done = slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.so", "--no-algebra")
+    assert "linear layers compute" not in done.stderr
+    converted(slipway, tmp_path, LastToken(at), inputs, "--no-algebra", **more)
 
 
 class Step(nn.Module):
