@@ -54,7 +54,7 @@ class TransposedLast {
     }
     const bool direct = ChannelsLast(out_);
     // Bands of rows, and spans of rows that are too long for that; weights that outweigh the image are read once.
-    const int64_t rows = Ceil(to_y_, by_y_), per_column = channels_ + by_x_ * by_y_ * outs_;
+    const int64_t rows = Ceil(to_y_, by_y_), per_column = channels_ + std::min(by_x_, to_x_) * std::min(by_y_, to_y_) * outs_;
     const bool heavy = weights_size > 2.0 * static_cast<double>(batch) * static_cast<double>(in_y_ * in_x_ * channels_ + to_y_ * to_x_ * outs_);
     const int64_t tile = isa_.last_rows, most_span = std::max(4 * tile, kNear / per_column / tile * tile);
     const int64_t spans = across * per_column <= 2 * kNear ? 1 : Ceil(across, most_span), span = spans == 1 ? across : most_span;
@@ -73,7 +73,7 @@ class TransposedLast {
     ParallelFor(scratch, workers, shares.tasks(), 1, [&](int64_t begin, int64_t end, Scratch& own) {
       int64_t* const runs = own.Take<int64_t>(width_);
       float* const copy = in_place ? nullptr : own.Take<float>(held_y * held_x * pixel);
-      float* const results = direct ? nullptr : own.Take<float>(Ceil(rows, shares.blocks) * by_y_ * span * by_x_ * outs_);
+      float* const results = direct ? nullptr : own.Take<float>(std::min(to_y_, Ceil(rows, shares.blocks) * by_y_) * std::min(to_x_, span * by_x_) * outs_);
       if (own.counting()) return;
       int64_t held = -1;
       for (int64_t i = begin; i < end; ++i) {
@@ -88,7 +88,7 @@ class TransposedLast {
         if (!in_place && held != task.block) CopyBand(n, r0, r1, t0 + low, t1 - t0 + high - low, pixel, copy), held = task.block;
         const float* const image = in_place ? x_.as<float>() + n * x_.strides[0] + r0 * x_.strides[3] + t0 * pixel : copy - low * pixel;
         const int64_t row = in_place ? x_.strides[3] : (t1 - t0 + high - low) * pixel;
-        const int64_t wide = (t1 - t0) * by_x_;  // of `results`
+        const int64_t wide = std::min(to_x_, t1 * by_x_) - t0 * by_x_;  // of `results`
         float* const to = direct ? out_.as<float>() + n * out_.strides[0] + y0 * out_.strides[3] + t0 * by_x_ * pitch : results;
         const int64_t to_row = direct ? out_.strides[3] : wide * pitch;
         LastBlock b;
@@ -202,14 +202,13 @@ class TransposedLast {
   // Channels [j0, j1) of rows [y0, y1), places [x0, x0 + wide) of the result, with what is added.
   void StoreBand(int64_t n, int64_t y0, int64_t y1, int64_t x0, int64_t wide, int64_t j0, int64_t j1, const float* from, int64_t pitch,
                  const ConvEpilogue& e) const {
-    const int64_t places = std::min(wide, to_x_ - x0);
-    const bool planes = out_.strides[4] == 1, together = planes && places == wide && out_.strides[3] == wide;
+    const bool planes = out_.strides[4] == 1, together = planes && out_.strides[3] == wide;
     if (planes)
       for (int64_t y = y0; y < y1; y += together ? y1 - y0 : 1)
         BestIsa().transpose(reinterpret_cast<const uint32_t*>(from + (y - y0) * wide * pitch + j0), pitch, reinterpret_cast<uint32_t*>(At(n, j0, y, x0)),
-                            out_.strides[1], j1 - j0, together ? (y1 - y0) * wide : places);
+                            out_.strides[1], j1 - j0, together ? (y1 - y0) * wide : wide);
     for (int64_t y = y0; y < y1 && !planes; ++y, from += wide * pitch)
-      for (int64_t x = 0; x < places; ++x)
+      for (int64_t x = 0; x < wide; ++x)
         for (int64_t j = j0; j < j1; ++j) *At(n, j, y, x0 + x) = from[x * pitch + j];
     if (e.add == nullptr) return;
     ConvEpilogue rest = e;
@@ -217,7 +216,7 @@ class TransposedLast {
     for (int64_t j = j0; j < j1; ++j)
       for (int64_t y = y0; y < y1; ++y) {
         float* const row = At(n, j, y, x0);
-        isa_.finish(row, row, places, rest.For(j, row - out_.as<float>()));
+        isa_.finish(row, row, wide, rest.For(j, row - out_.as<float>()));
       }
   }
   float* At(int64_t n, int64_t c, int64_t y, int64_t x) const {

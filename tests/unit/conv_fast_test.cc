@@ -359,6 +359,24 @@ TEST(FastConv, TransposedOfAnyLayout) {
   }
 }
 
+// Sizes that follow from a stride do not get beyond those of the result.
+TEST(FastConv, TransposedOfHugeStrides) {
+  constexpr int64_t c = 20, o = 16;
+  std::vector<float> xs = Values(c, 1), ws = Values(c * o * 12, 2), got(o * 2);
+  const Tensor x = Of(xs, {1, c, 1, 1, 1}), w = Of(ws, {c, o, 1, 3, 4}), y = Of(got, {1, o, 1, 1, 2});
+  const ConvShape shape{1, {1, int64_t{1} << 38, int64_t{1} << 39}, {0, 1, 1}, {1, 1, 1}};
+  Scratch counter = Scratch::Counter();
+  ASSERT_TRUE(ConvTransposedLast(x, w, y, shape, {}, nullptr, counter));
+  ASSERT_LT(counter.counted(), 1 << 20);
+  FencedScratch memory(counter.counted());
+  ASSERT_TRUE(ConvTransposedLast(x, w, y, shape, {}, nullptr, *memory) && memory.sufficed());
+  for (size_t i = 0; i < got.size(); ++i) {
+    double sum = 0;
+    for (size_t k = 0; k < c; ++k) sum += static_cast<double>(xs[k]) * static_cast<double>(ws[(k * o + i / 2) * 12 + 5 + i % 2]);
+    EXPECT_NEAR(got[i], sum, 1e-5) << i;
+  }
+}
+
 TEST(FastPool, AgreesWithItsDefinition) {
   struct Pool {
     int64_t in[3], kernel[3], stride[3], pad[3];
