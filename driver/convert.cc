@@ -155,7 +155,7 @@ absl::Status RunPasses(const Target& target, Conversion& c) {
   if (c.context.merged > 0)
     c.summary.lines.push_back(text::StrCat(c.context.merged, " branches of convolutions and norms are merged into their sums; --no-algebra keeps them"));
   if (c.context.scaled > 0)
-    c.summary.lines.push_back(text::StrCat(c.context.scaled, " factors and summands of channels are folded into the layers before them; --no-algebra keeps them"));
+    c.summary.lines.push_back(text::StrCat(c.context.scaled, " factors, summands and norms of channels are folded into the layers before them; --no-algebra keeps them"));
   if (c.context.folded > 0)
     c.summary.lines.push_back(text::StrCat(c.context.folded, " batch norms are folded into the layers before them; --no-algebra keeps them"));
   if (c.context.shortened > 0)

@@ -3,9 +3,10 @@
 //   linear(x, w, b).transpose(1, 2) * gamma[:, None]  →  linear(x, gamma[:, None] * w, gamma * b).transpose(1, 2)
 //
 // FoldScales takes factors that are weights (layer scale, and one that all channels share) and summands behind convolutions, linear layers
-// and batch norms of the running statistics; FoldNorms takes such norms behind convolutions and linear layers. Between are views that keep
-// the channels in one dim. The product's value and what is on the way have no other reader, nor have the product's weights. New weights are
-// computed in f64 and rounded once: of f32 and f64 only, since halves are rounded between the product and the factor.
+// and batch norms of the running statistics, and such norms behind linear layers; FoldNorms takes those behind convolutions, which loops
+// over images apply themselves. Between are views that keep the channels in one dim. The product's value and what is on the way have no
+// other reader, nor have the product's weights. New weights are computed in f64 and rounded once: of f32 and f64 only, since halves are
+// rounded between the product and the factor.
 //
 // A product stays whose largest new weight would overflow or be a denormal number, in f16 where --dtype makes the weights that.
 #include <algorithm>
@@ -38,6 +39,7 @@ constexpr int64_t kMostHeld = int64_t{1} << 31;   // of all that are new, which 
 struct Product {
   const std::string* weight;
   int channel;
+  bool takes_norms;
 };
 
 // A node that scales and shifts channels of a value, which stands for its result afterwards.
@@ -112,7 +114,7 @@ class Folder {
     // An image without a batch has its channels first.
     const int channel = norm ? 1 : linear ? result - 1 : result - rank + 1;
     if ((linear && rank != 2) || channel < 0 || channel >= result) return std::nullopt;
-    return Product{name, channel};
+    return Product{.weight = name, .channel = channel, .takes_norms = linear || norms_};
   }
 
   // The weight behind a factor or summand of v that is one number a channel, or one for all; null for others.
@@ -135,13 +137,14 @@ class Folder {
   }
 
   // Adds what `n` does to the channels of v; false where it is something else.
-  absl::StatusOr<bool> Append(const Node& n, const Value* read, int channel, ChannelAffine* all) const {
+  absl::StatusOr<bool> Append(const Product& p, const Node& n, const Value* read, int channel, ChannelAffine* all) const {
     if (!n.output() || n.output()->dtype() != read->dtype()) return false;
-    if (norms_) {
-      if (!weights_.IsNorm(n) || n.Get("input").value() != read || channel != 1) return false;
+    if (weights_.IsNorm(n)) {
+      if (!p.takes_norms || n.Get("input").value() != read || channel != 1) return false;
       RETURN_IF_ERROR(weights_.Append(n, all));
       return true;
     }
+    if (norms_) return false;
     const bool sum = n.op_name() == "aten.add.Tensor";
     if (!sum && n.op_name() != "aten.mul.Tensor") return false;
     if (sum) {
@@ -170,7 +173,7 @@ class Folder {
     // `of` will be what `read` is.
     Value *of = product->output(), *read = of;
     for (int channel = p.channel; Node* n = OnlyReader(read); read = n->output()) {
-      ASSIGN_OR_RETURN(const bool step, Append(*n, read, channel, &all));
+      ASSIGN_OR_RETURN(const bool step, Append(p, *n, read, channel, &all));
       if (step) {
         steps.push_back({n, of});
         continue;

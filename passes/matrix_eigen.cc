@@ -44,10 +44,15 @@ Value* WithSignOf(Decomposer& d, Value* size, Value* of) {
 struct Rotation {
   Value *c, *s, *r;
 };
-// c·f + s·g = r, c·g - s·f = 0, as slartg up to LAPACK 3.9 chooses their signs.
+// c·f + s·g = r, c·g - s·f = 0, as slartg up to LAPACK 3.9 chooses their signs. Like there, numbers whose squares would vanish are
+// scaled by a power of two first, which rounds nothing.
 Rotation RotationOf(Decomposer& d, Value* f, Value* g) {
-  Value* r = Sqrt(d, d.Add(d.Mul(f, f), d.Mul(g, g)));
-  Value *c = d.Div(f, r), *s = d.Div(g, r);
+  const bool wide = f->dtype() == DType::kFloat64;
+  Value *tiny = d.Cmp("le", Larger(d, Abs(d, f), Abs(d, g)), std::ldexp(1.0, wide ? -484 : -51)), *one = d.b.ScalarTensor(1.0, f->dtype());
+  Value *up = d.Where(tiny, std::ldexp(1.0, wide ? 900 : 100), one), *large_f = d.Mul(f, up), *large_g = d.Mul(g, up);
+  Value* r = Sqrt(d, d.Add(d.Mul(large_f, large_f), d.Mul(large_g, large_g)));
+  Value *c = d.Div(large_f, r), *s = d.Div(large_g, r);
+  r = d.Mul(r, d.Where(tiny, std::ldexp(1.0, wide ? -900 : -100), one));
   Value* turn = And(d, d.Cmp("gt", Abs(d, f), Abs(d, g)), d.Cmp("lt", c, 0));
   Value *no_g = d.Cmp("eq", g, 0), *no_f = d.Cmp("eq", f, 0);
   auto choose = [&](Arg without_g, Arg without_f, Value* x) {

@@ -144,11 +144,11 @@ absl::StatusOr<int> MergeBranches(ir::Program& p);
 // rounding. Functional form.
 absl::Status SplitSums(ir::Program& p);
 
-// Convolutions, linear layers and batch norms take over factors and summands that are weights, a number a channel, behind them; gives their
-// number. Weights whose numbers, in f32 or what `narrow` makes of it, overflow or are all denormal are not made. Functional form.
+// Convolutions, linear layers and batch norms take over factors and summands that are weights, a number a channel, behind them, and linear
+// layers batch norms of running statistics; gives their number. Weights whose numbers, in f32 or what `narrow` makes of it, overflow or are all denormal are not made. Functional form.
 absl::StatusOr<int> FoldScales(ir::Program& p, ir::DType narrow = ir::DType::kFloat32);
 
-// In the same way convolutions and linear layers take over the batch norms of running statistics behind them; gives their number.
+// In the same way convolutions take over batch norms; gives their number.
 absl::StatusOr<int> FoldNorms(ir::Program& p, ir::DType narrow = ir::DType::kFloat32);
 
 // An index that is selected of a result is selected before the linear layers that compute it; gives their number. Functional form.

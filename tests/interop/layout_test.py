@@ -130,14 +130,18 @@ class Weighed(nn.Module):
 
 
 class Scaled(nn.Module):
-    """Layer scale, and a shift, behind a linear layer over channels that are last and behind a norm."""
+    """Layer scale, and a shift, behind a linear layer over channels that are last and behind a norm; a norm behind a linear layer."""
 
     def __init__(self, c):
         super().__init__()
         self.late, self.out, self.a = Late(c), nn.Linear(c, c), conv(c, c, 3)
         self.gamma, self.scale, self.shift = (nn.Parameter(torch.randn(c)) for _ in range(3))
+        self.tokens, self.norm = nn.Linear(c, c, bias=False), nn.BatchNorm1d(c)
 
     def forward(self, x):
+        n, c, h, w = x.shape
+        tokens = self.tokens(x.flatten(2).transpose(1, 2))
+        x = x + self.norm(tokens.flatten(0, 1)).reshape_as(tokens).transpose(1, 2).reshape(n, c, h, w)
         y = self.out(self.late(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
         x = x + y * self.gamma.view(1, -1, 1, 1) + self.shift[:, None, None]
         return x + (self.a(x) * self.scale[None, :, None, None] + self.shift[:, None, None])
@@ -198,7 +202,7 @@ NETS = {
 
 def randomize(net):
     for m in net.modules():
-        if isinstance(m, nn.BatchNorm2d):
+        if isinstance(m, nn.BatchNorm1d | nn.BatchNorm2d):
             m.running_mean.normal_(0, 0.2), m.running_var.uniform_(0.5, 2), m.weight.data.uniform_(0.5, 1.5), m.bias.data.normal_(0, 0.2)
 
 
@@ -225,7 +229,7 @@ def check(net, x, tmp_path, merged=False, scaled=0):
         done = subprocess.run([SLIPWAY, "convert", tmp_path / "m.pt2", "-o", tmp_path / "m.so", *more], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         assert ("merged into their sums" in done.stderr) == (merged and not more), done.stderr
-        assert (f"{scaled} factors and summands of channels" in done.stderr) == (scaled > 0 and not more), done.stderr
+        assert (f"{scaled} factors, summands and norms of channels" in done.stderr) == (scaled > 0 and not more), done.stderr
         for isa in PRESENT:
             command = [sys.executable, "-c", RUN, ROOT / "samples" / "native", tmp_path / "m.so", tmp_path / "x.npy", tmp_path / "y.npy"]
             done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"SLIPWAY_ISA": isa})
@@ -239,7 +243,7 @@ def test_native(name, batch, tmp_path):
     torch.manual_seed(len(name))
     net = nn.Sequential(*NETS[name]()).eval()
     randomize(net)
-    check(net, torch.randn(batch, 3, 37, 45), tmp_path, merged=name in ("branches", "dense", "joined"), scaled=3 if name == "scaled" else 0)
+    check(net, torch.randn(batch, 3, 37, 45), tmp_path, merged=name in ("branches", "dense", "joined"), scaled=4 if name == "scaled" else 0)
 
 
 def test_sums_of_branches_stay_without_algebra(tmp_path):

@@ -257,7 +257,7 @@ def test_layer_scale_is_part_of_the_weights(slipway, tmp_path, dynamic):
     names = {w.name for w in model.graph.initializer}
     assert not {"g1", "g2", "g3", "g4", "g5", "fc.weight"} & names and "mix.weight.merged" in names
     done = slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.onnx")
-    assert "5 factors and summands of channels are folded into the layers before them; --no-algebra keeps them" in done.stderr
+    assert "5 factors, summands and norms of channels are folded into the layers before them; --no-algebra keeps them" in done.stderr
     plain = converted(slipway, tmp_path, net, (x,), "--no-algebra", **more)
     assert operators(plain)["Mul"] == 5 and {"g1", "mix.weight"} <= {w.name for w in plain.graph.initializer}
 
