@@ -379,22 +379,19 @@ __attribute__((noinline)) void LastGroupTile(const LastBlock& g, int64_t group, 
   }
   StoreLast<R, 1>(g, i, j, n, sum);
 }
+// The rows from i on, as many at once as are left of R, half of R, and so on: a version for each number would be most of this file's code.
 template <int G, int R>
-SLIPWAY_INLINE void LastGroupTileOf(int64_t rows, const LastBlock& g, int64_t group, int64_t i, int64_t j, int64_t n) {
-  if (rows == R) return LastGroupTile<R, G>(g, group, i, j, n);
-  if constexpr (R > 1) LastGroupTileOf<G, R - 1>(rows, g, group, i, j, n);
+SLIPWAY_INLINE void LastGroupRows(const LastBlock& g, int64_t group, int64_t i, int64_t j) {
+  for (; g.m - i >= R; i += R) LastGroupTile<R, G>(g, group, i, j, Least(kLanes, g.n - j));
+  if constexpr (R > 1) LastGroupRows<G, R / 2>(g, group, i, j);
 }
 template <int G>
 void LastGroupsOf(const LastBlock& g, int64_t group) {
-  constexpr int kRows = kLastRows;
-  for (int64_t j = 0; j < g.n; j += kLanes)
-    for (int64_t i = 0, rows; i < g.m; i += rows) {
-      rows = LastRowsOf(g.m - i, kRows);
-      LastGroupTileOf<G, kRows>(rows, g, group, i, j, Least(kLanes, g.n - j));
-    }
+  for (int64_t j = 0; j < g.n; j += kLanes) LastGroupRows<G, kLastRows>(g, group, 0, j);
 }
 void LastGroups(const LastBlock& g, int64_t group) {
-  if (group >= kLanes) return LastGroupsOf<0>(g, group);
+  if constexpr (kLanes <= 8)
+    if (group >= kLanes) return LastGroupsOf<0>(g, group);
   if constexpr (kLanes > 8)
     if (group == 8) return LastGroupsOf<8>(g, group);
   if constexpr (kLanes > 4)

@@ -112,9 +112,9 @@ void Along(const Call& c, int dims, const A& fresh) {
   });
 }
 
-// Where the results lie along memory and what is reduced does not: rows are added to a row of accumulators, in the order in which each
+// In f32, where the results lie along memory and what is reduced does not: rows are added to a row of accumulators, in the order in which each
 // result's numbers come. False where the operands do not lie so.
-template <typename T, typename A>
+template <typename A>
 bool Across(const Call& c, int dims, const A& fresh) {
   Tensor in = c.in[0], out = c.out[0];
   const int last = out.rank - 1;
@@ -138,12 +138,11 @@ bool Across(const Call& c, int dims, const A& fresh) {
       part.data = at[1] + column * size;
       const auto pass = [&]<bool kSecond>() {
         Walk<1>({&part}, [&](std::array<char*, 1> p, const std::array<int64_t, 1>& step, int64_t rows) {
-          if constexpr (std::is_same_v<T, float>)
-            if (plain && AddSums<kSecond>(accs, reinterpret_cast<const float*>(p[0]), step[0], rows, m)) return;
-          T held[kColumns];
+          if (plain && AddSums<kSecond>(accs, reinterpret_cast<const float*>(p[0]), step[0], rows, m)) return;
+          float held[kColumns];
           for (int64_t i = 0; i < rows; ++i, p[0] += step[0] * size) {
-            const T* row = reinterpret_cast<const T*>(p[0]);
-            if (!plain) LoadRow<T>(p[0], in.dtype, 1, m, c.compute, held), row = held;
+            const float* row = reinterpret_cast<const float*>(p[0]);
+            if (!plain) LoadRow<float>(p[0], in.dtype, 1, m, c.compute, held), row = held;
             for (int64_t j = 0; j < m; ++j) AddOne<kSecond>(accs[j], row[j]);
           }
         });
@@ -165,7 +164,9 @@ bool Across(const Call& c, int dims, const A& fresh) {
 // Accumulators begin as copies of `fresh`.
 template <typename T, typename A>
 void ReduceWith(const Call& c, int dims, const A& fresh) {
-  if (!Across<T>(c, dims, fresh)) Along<T>(c, dims, fresh);
+  if constexpr (std::is_same_v<T, float>)  // of other types it would be as much code again for what is rare
+    if (Across(c, dims, fresh)) return;
+  Along<T>(c, dims, fresh);
 }
 constexpr const char* kOfNothing = "of a tensor without elements";
 bool HasNothing(const Call& c) { return c.in[0].numel() == 0 && c.out[0].numel() != 0; }
