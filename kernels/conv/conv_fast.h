@@ -31,6 +31,12 @@ struct ConvEpilogue {
   }
   // What a tile can do of it itself; the functions of the others come after.
   bool in_tiles() const { return activation == Activation::kNone || activation == Activation::kClamp; }
+  // What is left where sums have been scaled and shifted.
+  ConvEpilogue AfterAffine() const {
+    ConvEpilogue rest = *this;
+    rest.scale = rest.shift = nullptr;
+    return rest;
+  }
   // For channel `o`, whose elements begin `at` elements into the result.
   Finish For(int64_t o, int64_t at) const {
     return {scale != nullptr ? scale[o] : 1.0f,

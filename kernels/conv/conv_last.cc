@@ -493,8 +493,7 @@ class Conv {
         const int64_t places = (task.end_row - task.row) * to_x_, at = n * out.strides[0] + j * out.strides[1] + task.row * to_x_;
         BestIsa().transpose(reinterpret_cast<const uint32_t*>(results), pixel, reinterpret_cast<uint32_t*>(out.as<float>() + at), out.strides[1], b.n, places);
         if (e.add == nullptr) continue;
-        ConvEpilogue rest = e;
-        rest.scale = rest.shift = nullptr;
+        const ConvEpilogue rest = e.AfterAffine();
         for (int64_t c = 0; c < b.n; ++c) {
           float* const plane_out = out.as<float>() + at + c * out.strides[1];
           isa_.finish(plane_out, plane_out, places, rest.For(j + c, at + c * out.strides[1]));
@@ -675,8 +674,7 @@ bool ConvLast(const Tensor& x, const Tensor& w, const Tensor& out, const ConvSha
     float* const to = out.as<float>() + n * channels * plane;
     BestIsa().transpose(reinterpret_cast<const uint32_t*>(last.as<float>() + n * channels * plane), channels, reinterpret_cast<uint32_t*>(to), plane, channels,
                         plane);
-    ConvEpilogue rest = epilogue;
-    rest.scale = rest.shift = nullptr;
+    const ConvEpilogue rest = epilogue.AfterAffine();
     BestIsa().conv->finish(to, to, channels * plane, rest.For(0, n * channels * plane));
   }
   return true;
@@ -737,8 +735,7 @@ class DepthwisePlanes {
         const int64_t plane = to_y_ * to_x_, at = (n * channels_ + c0) * plane + y0 * to_x_;
         BestIsa().transpose(reinterpret_cast<const uint32_t*>(sums), kPanel, reinterpret_cast<uint32_t*>(out + at), plane, some, (y1 - y0) * to_x_);
         if (e.add == nullptr) continue;
-        ConvEpilogue rest = e;
-        rest.scale = rest.shift = nullptr;
+        const ConvEpilogue rest = e.AfterAffine();
         for (int64_t c = 0; c < some; ++c)
           BestIsa().conv->finish(out + at + c * plane, out + at + c * plane, (y1 - y0) * to_x_, rest.For(c0 + c, at + c * plane));
       }

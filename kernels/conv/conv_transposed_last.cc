@@ -211,8 +211,7 @@ class TransposedLast {
       for (int64_t x = 0; x < wide; ++x)
         for (int64_t j = j0; j < j1; ++j) *At(n, j, y, x0 + x) = from[x * pitch + j];
     if (e.add == nullptr) return;
-    ConvEpilogue rest = e;
-    rest.scale = rest.shift = nullptr;
+    const ConvEpilogue rest = e.AfterAffine();
     for (int64_t j = j0; j < j1; ++j)
       for (int64_t y = y0; y < y1; ++y) {
         float* const row = At(n, j, y, x0);

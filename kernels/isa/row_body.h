@@ -138,19 +138,29 @@ typedef double DoubleVecAt __attribute__((vector_size(SLIPWAY_ISA_BYTES), aligne
 typedef float HalfVec __attribute__((vector_size(SLIPWAY_ISA_BYTES / 2)));
 typedef float HalfVecAt __attribute__((vector_size(SLIPWAY_ISA_BYTES / 2), aligned(4), may_alias));
 
-// Kept in f64.
-double SumOfRow(const float* x, int64_t n) {
+// The sum of f(x), kept in f64: f takes a vector of doubles, or one.
+template <typename F>
+SLIPWAY_INLINE double SumOf(const float* x, int64_t n, F f) {
   DoubleVec sum[4] = {};
   int64_t i = 0;
   for (; i + 4 * kHalf <= n; i += 4 * kHalf)
 #pragma GCC unroll 4
-    for (int k = 0; k < 4; ++k)
-      sum[k] += __builtin_convertvector(*reinterpret_cast<const HalfVecAt*>(x + i + k * kHalf), DoubleVec);
+    for (int k = 0; k < 4; ++k) sum[k] += f(__builtin_convertvector(*reinterpret_cast<const HalfVecAt*>(x + i + k * kHalf), DoubleVec));
   const DoubleVec all = (sum[0] + sum[1]) + (sum[2] + sum[3]);
   double total = 0;
   for (int k = 0; k < kHalf; ++k) total += all[k];
-  for (; i < n; ++i) total += static_cast<double>(x[i]);
+  for (; i < n; ++i) total += f(static_cast<double>(x[i]));
   return total;
+}
+template <typename D>
+SLIPWAY_INLINE D Squared(D x, D center) {
+  return (x - center) * (x - center);
+}
+double SumOfRow(const float* x, int64_t n) {
+  return SumOf(x, n, [](auto d) __attribute__((always_inline)) { return d; });
+}
+double SumOfSquares(const float* x, int64_t n, double center) {
+  return SumOf(x, n, [&](auto d) __attribute__((always_inline)) { return Squared(d, center - decltype(d){}); });
 }
 
 // The sums of V vectors of columns: of eight rows in f32, in pairs, and of these in f64.
@@ -185,25 +195,6 @@ void SumRows(const float* x, int64_t row, int64_t rows, int64_t n, double* sums)
     for (int64_t i = 0; i < rows; ++i) sums[j] += static_cast<double>(x[i * row + j]);
 }
 
-SLIPWAY_INLINE double Squared(float x, double center) {
-  const double d = static_cast<double>(x) - center;
-  return d * d;
-}
-double SumOfSquares(const float* x, int64_t n, double center) {
-  DoubleVec sum[4] = {};
-  int64_t i = 0;
-  for (; i + 4 * kHalf <= n; i += 4 * kHalf)
-#pragma GCC unroll 4
-    for (int k = 0; k < 4; ++k) {
-      const DoubleVec d = __builtin_convertvector(*reinterpret_cast<const HalfVecAt*>(x + i + k * kHalf), DoubleVec) - center;
-      sum[k] += d * d;
-    }
-  const DoubleVec all = (sum[0] + sum[1]) + (sum[2] + sum[3]);
-  double total = 0;
-  for (int k = 0; k < kHalf; ++k) total += all[k];
-  for (; i < n; ++i) total += Squared(x[i], center);
-  return total;
-}
 void SumSquaresOfRows(const float* x, int64_t row, int64_t rows, int64_t n, const double* centers, double* sums) {
   constexpr int kVectors = 4;
   int64_t j = 0;
@@ -214,15 +205,13 @@ void SumSquaresOfRows(const float* x, int64_t row, int64_t rows, int64_t n, cons
       center[k] = *reinterpret_cast<const DoubleVecAt*>(centers + j + k * kHalf), sum[k] = *reinterpret_cast<const DoubleVecAt*>(sums + j + k * kHalf);
     for (int64_t i = 0; i < rows; ++i)
 #pragma GCC unroll 4
-      for (int k = 0; k < kVectors; ++k) {
-        const DoubleVec d = __builtin_convertvector(*reinterpret_cast<const HalfVecAt*>(x + i * row + j + k * kHalf), DoubleVec) - center[k];
-        sum[k] += d * d;
-      }
+      for (int k = 0; k < kVectors; ++k)
+        sum[k] += Squared(__builtin_convertvector(*reinterpret_cast<const HalfVecAt*>(x + i * row + j + k * kHalf), DoubleVec), center[k]);
 #pragma GCC unroll 4
     for (int k = 0; k < kVectors; ++k) *reinterpret_cast<DoubleVecAt*>(sums + j + k * kHalf) = sum[k];
   }
   for (; j < n; ++j)
-    for (int64_t i = 0; i < rows; ++i) sums[j] += Squared(x[i * row + j], centers[j]);
+    for (int64_t i = 0; i < rows; ++i) sums[j] += Squared(static_cast<double>(x[i * row + j]), centers[j]);
 }
 
 void RmsNormRow(const float* x, const float* weight, float epsilon, float* out, int64_t n) {

@@ -3,9 +3,9 @@
 #include "kernels/products/panels.h"
 
 #include <algorithm>
-#include <utility>
 #include <cstring>
 #include <iterator>
+#include <utility>
 
 #include "kernels/conv/filters.h"
 
