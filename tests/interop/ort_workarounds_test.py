@@ -92,3 +92,26 @@ def test_pad_of_an_image_still_becomes_the_convolutions(slipway, tmp_path):
     options.optimized_model_filepath = str(tmp_path / "done.onnx")
     onnxruntime.InferenceSession(str(tmp_path / "m.onnx"), options, providers=["CPUExecutionProvider"])
     assert "Pad" not in {node.op_type for node in onnx.load(tmp_path / "done.onnx").graph.node}
+
+
+def test_products_over_an_empty_size_are_zeros(slipway, tmp_path):
+    """Whatever memory their results get: freed arrays of these numbers are around."""
+
+    class Products(nn.Module):
+        def forward(self, x, y, bias):
+            return x @ y.mT, torch.baddbmm(bias, x, y.mT)
+
+    inputs = torch.randn(3, 5, 0), torch.randn(3, 7, 0), torch.randn(3, 5, 7)
+    batch = {0: torch.export.Dim.AUTO}
+    export(Products(), inputs, tmp_path / "m.pt2", dynamic_shapes=(batch, batch, batch))
+    slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.onnx")
+    options = onnxruntime.SessionOptions()
+    options.enable_cpu_mem_arena = False
+    session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"), options, providers=["CPUExecutionProvider"])
+    feeds = {value.name: x.numpy() for value, x in zip(session.get_inputs(), inputs, strict=True)}
+    for _ in range(3):
+        freed = [np.full(3 * 5 * 7, 3.25, np.float32) for _ in range(100)]
+        del freed
+        product, sum_ = session.run(None, feeds)
+        np.testing.assert_array_equal(product, np.zeros((3, 5, 7), np.float32))
+        np.testing.assert_array_equal(sum_, inputs[2].numpy())

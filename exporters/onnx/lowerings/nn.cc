@@ -40,14 +40,20 @@ void Linear(LoweringContext& c) {
   c.Return(b ? c.e.Add(y, b) : y);
 }
 
+// x @ y. Sums of nothing are zeros: the runtime is not trusted to clear them (ONNX Runtime's FusedMatMul of batches leaves what the
+// memory held, 1.31).
+V Product(LoweringContext& c, std::string_view x_name, std::string_view y_name) {
+  const ir::Value* x = c.tensor(x_name);
+  auto product = [&] { return c.e.MatMul(c.in(x_name), c.in(y_name)); };
+  if (!c.ok() || x->rank() == 0 || x->sizes().back().constant() != 0) return product();
+  auto sizes = c.out_type().StaticSizes();
+  V shape = sizes ? c.e.I64(*sizes) : c.e.Shape(product());
+  return c.e.Expand(c.e.Number(0, c.compute_dtype()), shape, c.out_rank());
+}
+
 template <Str a, Str b>
 void MatMul(LoweringContext& c) {
-  // Sums of nothing are zeros; the runtime is not trusted to clear them.
-  const ir::Value* x = c.tensor(a);
-  auto out = c.out_type().StaticSizes();
-  if (c.ok() && out && x->rank() > 0 && x->sizes().back().constant() == 0)
-    return c.Return(c.e.Expand(c.e.Number(0, c.compute_dtype()), c.e.I64(*out), static_cast<int>(out->size())));
-  c.Return(c.e.MatMul(c.in(a), c.in(b)));
+  c.Return(Product(c, a, b));
 }
 
 // beta * self + alpha * (a @ b)
@@ -59,7 +65,7 @@ void AddMatMul(LoweringContext& c) {
   if (a.rank == 2 && b.rank == 2 && (t == DType::kFloat32 || t == DType::kFloat64) && a.dtype == t && beta.is_constant() && alpha.is_constant() &&
       static_cast<float>(alpha.d) == alpha.d && static_cast<float>(beta.d) == beta.d && s.rank <= 2 && beta.d != 0)
     return c.Return(Gemm(c, a, b, false, s, alpha.d, beta.d));
-  V y = c.e.MatMul(a, b);
+  V y = Product(c, a_name, b_name);
   auto is = [](const ir::Scalar& x, double v) { return x.is_constant() && x.d == v; };
   if (!is(alpha, 1)) y = c.e.Mul(y, c.number(alpha, t));
   if (is(beta, 0)) {  // torch then ignores self, NaN included; its shape still broadcasts
