@@ -1,5 +1,5 @@
 # Every library slipway uses, by the name the rooms use. All but ONNX are Debian packages (scripts/setup.sh names them);
-# ONNX's C++ library is built from the `onnx` source distribution into build/deps by the same script.
+# ONNX's C++ library is built from the sources in the `onnx` package into build/deps by the same script.
 find_package(absl REQUIRED)
 # Debian's package holds abseil both as shared libraries and as archives and names the former: 28 of them, which is a third of
 # the time a small conversion takes. Where there is an archive, it is linked. (Not into libslipway.so: the archives are made for

@@ -25,7 +25,7 @@ if(DPKG_QUERY AND DPKG AND EXISTS /usr/share/common-licenses)
   if(EXISTS ${SLIPWAY_ONNX_ROOT}/LICENSE)
     set(onnx_licence ${SLIPWAY_ONNX_ROOT}/LICENSE)
   endif()
-  list(APPEND texts --text onnx "${version}, the source distribution of onnx" ${onnx_licence})
+  list(APPEND texts --text onnx "${version}, the sources in the onnx package" ${onnx_licence})
   # The C++ runtime, which goes into programs and libraries as archives.
   execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libstdc++.a OUTPUT_VARIABLE runtime OUTPUT_STRIP_TRAILING_WHITESPACE)
   file(REAL_PATH "${runtime}" runtime)

@@ -22,7 +22,7 @@ function(slipway_unity name variable)
   set(apart ${${variable}})
   list(REMOVE_ITEM apart ${together})
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${together} cmake/unity_groups.py)
-  execute_process(COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/cmake/unity_groups.py ${CMAKE_BINARY_DIR}/unity/${name} 4500 ${together}
+  execute_process(COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/cmake/unity_groups.py ${CMAKE_BINARY_DIR}/unity/${name} 6000 ${together}
     OUTPUT_VARIABLE files COMMAND_ERROR_IS_FATAL ANY)
   set(${variable} ${files} ${apart} PARENT_SCOPE)
 endfunction()

@@ -59,15 +59,20 @@ def declared(line):
 
 @functools.cache
 def of_header(path):
-    """The words of a header and of those that it includes, and the names that they declare."""
+    """The words of a header and of those that it includes, the names that they declare, and (name, namespace) of those that they take
+    from another one."""
     text = pathlib.Path(path).read_text() if os.path.exists(path) else ""
-    words, names = of_headers(text)
-    return words | words_of(text), names.union(filter(None, map(declared, text.splitlines())))
+    words, names, taken = of_headers(text)
+    return words | words_of(text), names.union(filter(None, map(declared, text.splitlines()))), taken | taken_by(text)
 
 
 def of_headers(text):
     found = [of_header(str(ROOT / h)) for h in INCLUDE.findall(text)]
-    return set().union(*(words for words, _ in found)), set().union(*(names for _, names in found))
+    return tuple(set().union(*parts) for parts in zip(*found)) if found else (set(), set(), set())
+
+
+def taken_by(text):
+    return {(name, space) for space, name in TAKEN.findall(text)}
 
 
 def words_of(text):
@@ -80,18 +85,19 @@ class Source:
         self.path = path
         self.text = pathlib.Path(path).read_text()
         self.lines = self.text.count("\n")
-        headers, self.declared = of_headers(self.text)
+        headers, self.declared, known = of_headers(self.text)
         code = NO_WORDS.sub(" ", self.text)
         self.words = headers | words_of(self.text)
         self.bare = set(WORD.findall(QUALIFIED.sub(" ", code)))
-        self.taken = dict(reversed(t) for t in TAKEN.findall(self.text))  # name -> its namespace
+        self.taken = taken_by(self.text)
+        self.known = known | self.taken
         names, self.macros = own_names(self.text)
         self.fixed = names & (self.declared | set(QUALIFIED.findall(code)))
         self.names = names - self.fixed  # which another name can be given to
 
     def disturbs(self, other):
         """Whether a name that this source keeps could mean something else in the other."""
-        taken = {n for n, space in self.taken.items() if other.taken.get(n) != space}
+        taken = {name for name, _ in self.taken - other.known}
         return bool(self.macros & other.words or self.fixed & (other.bare | other.declared - self.declared) or
                     taken & other.bare)
 
@@ -111,9 +117,11 @@ def write(path, members):
 
 def main():
     folder, most, paths = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+    sources = sorted(map(Source, paths), key=lambda s: (-s.lines, s.path))
+    apart = {s: {o for o in sources if o is not s and (s.disturbs(o) or o.disturbs(s))} for s in sources}
     groups = []  # of sources
-    for source in sorted(map(Source, paths), key=lambda s: (-s.lines, s.path)):
-        fits = [g for g in groups if sum(m.lines for m in g) + source.lines <= most and not any(source.disturbs(m) or m.disturbs(source) for m in g)]
+    for source in sorted(sources, key=lambda s: -len(apart[s])):  # the hardest to place first
+        fits = [g for g in groups if sum(m.lines for m in g) + source.lines <= most and not apart[source].intersection(g)]
         if fits:
             min(fits, key=lambda g: sum(m.lines for m in g)).append(source)
         else:

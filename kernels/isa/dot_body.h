@@ -222,7 +222,7 @@ void DotProductOf(const DotCall& g) {
   constexpr int kPart = kPanel / kLanes;
   // What registers hold beside what else is needed. A row's integers are read once for all columns of a tile.
   constexpr int kRows = SLIPWAY_ISA_BYTES == 64 ? (kGroups ? 3 : 6) : SLIPWAY_ISA_BYTES == 32 ? (kGroups ? 3 : 4) : 2;
-  constexpr int kColumns = SLIPWAY_ISA_BYTES == 64 ? 4 : kPart;
+  constexpr int kColumns = SLIPWAY_ISA_BYTES == 64 && !kWideA ? 4 : kPart;
   const int64_t vectors = (g.n + kPanel - 1) / kPanel * kPart;
   int64_t v = 0;
   if (kColumns > kPart)

@@ -74,9 +74,9 @@ SLIPWAY_INLINE void FetchParameters(const QuantMatrix& b, int64_t first, int64_t
       __builtin_prefetch(static_cast<const char*>(b.zero) + (at + i * kPanel) * ByteSize(b.zero_dtype));
   }
 }
-// Of groups [first, end), and fetches what follows.
-SLIPWAY_INLINE void LoadParameters(const QuantMatrix& b, int64_t first, int64_t end, int64_t j, int64_t n, bool shifts,
-                                   Parameters* to) {
+// Of groups [first, end), and fetches what follows. Not inlined: tiles call it once for many groups.
+__attribute__((noinline)) void LoadParameters(const QuantMatrix& b, int64_t first, int64_t end, int64_t j, int64_t n, bool shifts,
+                                              Parameters* to) {
   const int64_t groups = b.k / b.group, panel = kPanel * groups;
   to->shift = {to->room[0][0], kPanel, kMostColumns}, to->scale = {to->room[1][0], kPanel, kMostColumns};
   if (b.scale != nullptr && b.scale_dtype == DType::kF32 && b.rounded == DType::kF32 &&
@@ -341,11 +341,6 @@ SLIPWAY_INLINE void QuantRows(const QuantCall& g, const float* a, const float* s
     for (; v < vectors; ++v) QuantTile<R, 1, kCode>(g, a, sums, to, v * kLanes);
 }
 
-template <Code kCode, int R>
-SLIPWAY_INLINE void QuantRowsOf(int64_t rows, const QuantCall& g, const float* a, const float* sums, float* to) {
-  if (rows == R) return QuantRows<R, kCode>(g, a, sums, to);
-  if constexpr (R > 1) QuantRowsOf<kCode, R - 1>(rows, g, a, sums, to);
-}
 // f.operator()<what b stores>().
 template <typename F>
 SLIPWAY_INLINE void WithCode(const QuantMatrix& b, F f) {
@@ -353,15 +348,28 @@ SLIPWAY_INLINE void WithCode(const QuantMatrix& b, F f) {
   if (b.dtype == DType::kF8E5M2) return f.template operator()<Code::kE5M2>();
   return b.nibbles ? f.template operator()<Code::kNibble>() : f.template operator()<Code::kByte>();
 }
+// The most rows of a tile that `left` rows fill, of those there are loops for: 5 are 3 and 2.
+SLIPWAY_INLINE int64_t RowsOfTile(int64_t left) {
+  constexpr int64_t kMost = SLIPWAY_ISA_BYTES > 16 ? 6 : 2;
+  const int64_t rows = left <= kMost ? left : left < 2 * kMost ? (left + 1) / 2 : kMost;
+  return rows == 5 ? 3 : rows;
+}
 void QuantProduct(const QuantCall& g) {
-  constexpr int kMost = 6;
   const bool one = g.b.rounded == DType::kBF16;  // the others have no loops for it
   for (int64_t i = 0, rows; i < g.m; i += rows) {
-    rows = one ? 1 : g.m - i <= kMost ? g.m - i : g.m - i < 2 * kMost ? (g.m - i + 1) / 2 : kMost;
+    rows = one ? 1 : RowsOfTile(g.m - i);
     const float* a = g.a + i * g.a_row;
     const float* sums = g.sums != nullptr ? g.sums + i * (g.b.k / g.b.group) : nullptr;
     float* to = g.c + i * g.c_row;
-    WithCode(g.b, [&]<Code kCode>() __attribute__((always_inline)) { QuantRowsOf<kCode, kMost>(rows, g, a, sums, to); });
+    WithCode(g.b, [&]<Code kCode>() __attribute__((always_inline)) {
+      if (rows == 1) return QuantRows<1, kCode>(g, a, sums, to);
+#if SLIPWAY_ISA_BYTES > 16
+      if (rows == 3) return QuantRows<3, kCode>(g, a, sums, to);
+      if (rows == 4) return QuantRows<4, kCode>(g, a, sums, to);
+      if (rows == 6) return QuantRows<6, kCode>(g, a, sums, to);
+#endif
+      QuantRows<2, kCode>(g, a, sums, to);
+    });
   }
 }
 
