@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/check.h"
+#include "kernels/conv/conv_depthwise.h"
 #include "kernels/conv/conv_fast.h"
 #include "kernels/conv/conv_last.h"
 #include "kernels/conv/conv_transposed.h"
@@ -261,6 +262,7 @@ const char* Conv(const Call& c, const FusedConvAttributes<>& a) {
       image.data = DenseIn(scratch, x, c.compute);
     }
     if (ConvFewChannels(image, w, out, ShapeOf(win)) && ConvLast(image, w, out, ShapeOf(win), epilogue, c.workers, scratch)) return nullptr;
+    if (ConvDepthwiseRows(image, w, out, ShapeOf(win), epilogue, c.workers, scratch)) return nullptr;
     if (ConvDepthwisePlanes(image, w, out, ShapeOf(win), epilogue, c.workers, scratch)) return nullptr;
     if (FastConv(image, w, out, ShapeOf(win), epilogue, c.workers, scratch)) return nullptr;
   }
@@ -412,6 +414,7 @@ bool ConvProduct(const Call& c, const FusedConvAttributes<>& a, int64_t, Product
     if (WantsConvLast(image, w, out)) way = ConvLastWay(image, w, out, ShapeOf(a.conv));
     if (!image.is_contiguous()) image = DenseLike(image, DType::kF32);
     if (way == nullptr && ConvFewChannels(image, weights, out, ShapeOf(a.conv))) way = ConvLastWay(image, weights, out, ShapeOf(a.conv));
+    if (way == nullptr && TakesConvDepthwiseRows(image, weights, out, ShapeOf(a.conv))) way = "depthwise, by rows";
     if (way == nullptr && TakesConvDepthwisePlanes(image, weights, out, ShapeOf(a.conv))) way = "depthwise, by panels of channels";
     if (way == nullptr) way = FastConvWay(image, weights, out, ShapeOf(a.conv));
   }

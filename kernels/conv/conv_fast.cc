@@ -15,7 +15,6 @@ constexpr int64_t kDepth = 320;    // of a block of patches
 constexpr int64_t kColumns = 256;  // at most
 constexpr int64_t kRows = 192;     // of a block of weights, about
 
-int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 class Conv {
  public:

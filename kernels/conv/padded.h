@@ -9,6 +9,8 @@
 
 namespace slipway::kernels {
 
+inline int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
 struct Window {
   int64_t kernel[3], stride[3], pad[3], dilation[3];
 };

@@ -17,7 +17,6 @@ constexpr int64_t kSlice = 160 * 1024, kImage = 1024 * 1024, kKept = 1024 * 1024
 constexpr int64_t kNear = 96 * 1024, kFilters = 96 * 1024;
 constexpr int64_t kDepth = 320;  // channels of a block of products
 
-int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 int64_t Parts(int64_t n, int64_t of) { return (n + of - 1) / of; }
 // A distance between rows such that neighbours fall into different sets of a cache.
 int64_t OddLines(int64_t floats) { return (RoundUp(floats, kLine) / kLine | 1) * kLine; }

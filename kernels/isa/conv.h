@@ -88,6 +88,19 @@ struct LastTaps {
   LastFinish finish;
 };
 
+// Rows of results of a depthwise convolution of one plane: out[r · out_row + i] for r < rows, i < n is the sum over taps (y, z), y, z < 3,
+// of x[(r · stride + y) · x_row + z % stride · phase + z / stride + i] (a padded image, ConvIsa::pad), which is readable in full vectors, times
+// w[3 · y + z]; times scale, plus shift, and what `finish` has of these: its vectors are null, `add` lies as `out` does. `stride` is 1 or 2.
+struct PlaneTaps {
+  const float* x = nullptr;
+  int64_t x_row = 0, phase = 0, stride = 1;
+  const float* w = nullptr;
+  float* out = nullptr;
+  int64_t out_row = 0, rows = 0, n = 0;
+  float scale = 1, shift = 0;
+  LastFinish finish;
+};
+
 // A tile of an image with channels last for Winograd's transform of F(4 × 4, 3 × 3) (winograd.h): elements (i, j), i, j < 6, of which
 // those of rows [y0, y1) and columns [x0, x1) are there and the others zeros. v[(i · 6 + j) · element + c] of the channels.
 struct LastWinogradInput {
@@ -132,6 +145,7 @@ struct ConvIsa {
               float* to, int64_t to_row);
   void (*sum_taps)(const TapRows& r);  // sums of weights[t] · x
   void (*max_taps)(const TapRows& r);  // largest, NaN above all; no weights
+  void (*plane_taps)(const PlaneTaps& t);
   // Winograd's transforms of F(2×2, 3×3) and F(4×4, 3×3) (winograd.h): [0] m = 2, [1] m = 4; t = m + 2.
   struct Winograd {
     // u[(i · t + j) · element + c] of `channels` filters of 3 × 3 that lie one after another; writes full vectors.

@@ -251,6 +251,13 @@ SLIPWAY_INLINE void CopyRow(const float* from, int64_t n, float* to) {
     for (; i < n; ++i) to[i] = from[i];
   }
 }
+#if SLIPWAY_ISA_BYTES == 64
+constexpr IntVec kEven = {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30};
+#elif SLIPWAY_ISA_BYTES == 32
+constexpr IntVec kEven = {0, 2, 4, 6, 8, 10, 12, 14};
+#else
+constexpr IntVec kEven = {0, 2, 4, 6};
+#endif
 template <int S>
 SLIPWAY_INLINE void SplitRow(const float* from, int64_t n, int64_t pad, int64_t phase, float* to) {
   // The first column that begins a round of phases, then whole rounds.
@@ -266,6 +273,16 @@ SLIPWAY_INLINE void SplitRow(const float* from, int64_t n, int64_t pad, int64_t 
       for (int p = 0; p < 4; ++p) *reinterpret_cast<Vec4At*>(at + p * phase + q) = r[p];
     }
   } else if (S == 2) {
+    auto split = [&](int64_t k) __attribute__((always_inline)) {  // rounds [k, k + kLanes)
+      const Vec a = Load(from + i + 2 * k), b = Load(from + i + 2 * k + kLanes);
+      Store(at + k, __builtin_shuffle(a, b, kEven));
+      Store(at + phase + k, __builtin_shuffle(a, b, kEven + 1));
+    };
+    if (rounds >= kLanes) {
+      for (; q + kLanes <= rounds; q += kLanes) split(q);
+      if (q < rounds) split(rounds - kLanes);
+      i += 2 * rounds, q = rounds;
+    }
     for (; q + 4 <= rounds; q += 4, i += 8) {
       const Vec4 a = Load4(from + i), b = Load4(from + i + 4);
       *reinterpret_cast<Vec4At*>(at + q) = __builtin_shuffle(a, b, Int4{0, 2, 4, 6});
@@ -515,6 +532,7 @@ void WinogradOutput(const float* p, int64_t element, int64_t tiles, float* out, 
 }
 
 #include "kernels/isa/last_body.h"
+#include "kernels/isa/plane_body.h"
 
 constexpr ConvIsa kConvIsa = {
     kLanes,
@@ -528,6 +546,7 @@ constexpr ConvIsa kConvIsa = {
     PadRows,
     SumTaps,
     MaxTaps,
+    PlaneTapsOf,
     {{WinogradWeights<2>, WinogradInput<2>, WinogradOutput<2>},
      {WinogradWeights<4>, WinogradInput<4>, WinogradOutput<4>}},
     kLastRows,

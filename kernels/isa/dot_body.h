@@ -78,15 +78,6 @@ SLIPWAY_INLINE IntVec AddBytes(IntVec acc, WordVec u) {
 }
 
 SLIPWAY_INLINE IntVec SplatInt(int32_t x) { return x - IntVec{}; }
-// v, rounded: nothing is contracted across it.
-SLIPWAY_INLINE Vec Kept(Vec v) {
-#if defined(__x86_64__)
-  asm("" : "+x"(v));
-#else
-  asm("" : "+w"(v));
-#endif
-  return v;
-}
 
 SLIPWAY_INLINE void StoreColumns(const DotCall& g, int64_t i, int64_t j, Vec y) {
   float* to = g.c + i * g.c_row + j;

@@ -53,6 +53,16 @@ SLIPWAY_INLINE IntVec LoadBytes(const int8_t* p) {
 #endif
 }
 
+// v in a register: it is rounded, and nothing is contracted across it; what was loaded is not loaded again.
+SLIPWAY_INLINE Vec Kept(Vec v) {
+#if defined(__x86_64__)
+  asm("" : "+x"(v));
+#else
+  asm("" : "+w"(v));
+#endif
+  return v;
+}
+
 // Rounded to bf16; NaN as ScaleOf gives it stays one.
 SLIPWAY_INLINE Vec RoundedBF16(Vec v) {
   const IntVec u = reinterpret_cast<IntVec>(v);

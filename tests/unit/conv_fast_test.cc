@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/conv/conv_depthwise.h"
 #include "kernels/conv/conv_fast.h"
 #include "kernels/conv/conv_last.h"
 #include "kernels/conv/conv_transposed.h"
@@ -68,7 +69,7 @@ const Workers* ThreeThreads() {
 }
 
 // A convolution, or a transposed one, beside the sums of its definition.
-void Check(const Case& k, bool transposed = false, bool by_panels = false) {
+void Check(const Case& k, bool transposed = false, decltype(FastConv)* convolution = FastConv) {
   int64_t to[3];
   for (int d = 0; d < 3; ++d)
     to[d] = transposed ? (k.in[d] - 1) * k.stride[d] - 2 * k.pad[d] + k.dilation[d] * (k.kernel[d] - 1) + 1
@@ -91,7 +92,7 @@ void Check(const Case& k, bool transposed = false, bool by_panels = false) {
   epilogue.activation = k.activation, epilogue.low = -0.25f, epilogue.high = 1.5f;
   auto run = [&](const Workers* workers) {
     auto convolve = [&](Scratch& scratch) {
-      return (transposed ? FastConvTransposed : by_panels ? ConvDepthwisePlanes : FastConv)(x, w, y, shape, epilogue, workers, scratch);
+      return (transposed ? FastConvTransposed : convolution)(x, w, y, shape, epilogue, workers, scratch);
     };
     Scratch counter = Scratch::Counter();
     convolve(counter);
@@ -254,9 +255,28 @@ TEST(FastConv, DepthwiseByPanelsOfChannels) {
       {1, 16, 16, 16, {1, 6, 12}, {1, 5, 5}, {1, 1, 1}, {0, 3, 3}, {1, 2, 2}, true},
   };
   for (const Case& k : cases) {
-    Check(k, false, true);
+    Check(k, false, ConvDepthwisePlanes);
     if (HasFatalFailure()) return;
   }
+}
+
+TEST(FastConv, DepthwiseByRows) {
+  const auto check = [](int64_t channels, int64_t height, int64_t width, int64_t stride, int64_t pad, Activation a = Activation::kNone, bool scale = false,
+                        bool add = false) {
+    Check({2, channels, channels, channels, {1, height, width}, {1, 3, 3}, {1, stride, stride}, {0, pad, pad}, {1, 1, 1}, true, a, scale, add}, false,
+          ConvDepthwiseRows);
+    return !HasFatalFailure();
+  };
+  for (int64_t stride : {1, 2})
+    for (int64_t pad : {0, 1, 2})
+      for (int64_t to : {24, 29, 32, 48}) {
+        if (!check(3, 13, to * stride + 2 - 2 * pad, stride, pad)) return;
+        if (!check(2, 150, to * stride + 2 - 2 * pad, stride, pad)) return;  // several bands
+      }
+  if (!check(2, 1, 48, 1, 1)) return;  // fewer rows than taps
+  for (Activation a : {Activation::kNone, Activation::kClamp, Activation::kSilu, Activation::kHardSwish, Activation::kHardSigmoid})
+    for (int parts = 0; parts < 4; ++parts)
+      if (!check(4, 10, 28, 1, 1, a, (parts & 1) != 0, (parts & 2) != 0)) return;
 }
 
 TEST(FastConv, Transposed) {
