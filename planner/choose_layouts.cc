@@ -20,7 +20,7 @@ namespace slipway::planner {
 namespace {
 
 constexpr int64_t kSide = 14;      // of an image whose size is not known
-constexpr double kLaying = 8;      // multiplications in whose time an element is laid out anew
+constexpr double kLaying = 16;     // multiplications in whose time an element is laid out anew
 constexpr double kLayingNear = 5;  // the same where it stays in the cache
 constexpr int64_t kFewChannels = 4;  // convolutions read planes of so few as they are
 
