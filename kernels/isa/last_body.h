@@ -145,8 +145,9 @@ __attribute__((noinline)) void LastTile(const LastBlock& g, int64_t i, int64_t j
 #pragma GCC unroll 32
   for (int r = 0; r < R * V; ++r) sum[r] = Vec{};
   const float* const w = g.w + j / kPanel * g.w_panel + j % kPanel;
-  // Vectors as wide as a panel: the second is of the next one.
-  const int64_t next = kLanes < kPanel ? kLanes : g.w_panel;
+  // Where vector v is from the first: two lie in a panel, or vectors are as wide as panels.
+  const int64_t next = kLanes < kPanel ? kLanes : g.w_panel, panel = g.w_panel;
+  const auto at = [next, panel](int v) __attribute__((always_inline)) { return kLanes < kPanel ? v * kLanes / kPanel * panel + v * kLanes % kPanel : v * next; };
   const int64_t k = g.k;
 #if SLIPWAY_SUM_TILE
   if constexpr (R == 6 && V == 2) {
@@ -171,7 +172,7 @@ __attribute__((noinline)) void LastTile(const LastBlock& g, int64_t i, int64_t j
     for (int64_t p = 0; p < k; ++p) {
       Vec x[V];
 #pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) x[v] = Load(b + v * next);
+      for (int v = 0; v < V; ++v) x[v] = Load(b + at(v));
       __builtin_prefetch(b + to_ahead);
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r) {
@@ -221,9 +222,10 @@ constexpr int64_t kLastDepth = SLIPWAY_ISA_BYTES == 64 ? int64_t{1} << 40 : 384;
 // are written in the order in which they lie.
 constexpr int64_t kNearWeights = 6 << 10;
 
-#if SLIPWAY_ISA_BYTES == 64
+#if SLIPWAY_ISA_BYTES >= 32
 // Few columns are one tile of V vectors, so that rows of results are written whole, one after the other: where sums are short, memory is
-// what takes the time, and it takes rows faster than pieces of them.
+// what takes the time, and it takes rows faster than pieces of them. Of narrow vectors,
+// three keep more sums going than two and one do, which counts where runs are too short for SumTile.
 constexpr int64_t kNearWholeRows = 16 << 10;  // floats of weights
 template <int V, int R>
 void LastWholeRows(const LastBlock& g) {
@@ -296,9 +298,14 @@ void LastPlacesBlock(const LastBlock& g) {
 
 void LastBlockOf(const LastBlock& g) {
   if (g.k == 1 && g.run_count > 1) return LastPlacesBlock(g);
+#if SLIPWAY_ISA_BYTES >= 32
+  if (g.n > 2 * kLanes && g.n <= 4 * kLanes && g.run_count * g.k * g.n <= kNearWholeRows) {
 #if SLIPWAY_ISA_BYTES == 64
-  if (g.n > 2 * kLanes && g.n <= 4 * kLanes && g.run_count * g.k * g.n <= kNearWholeRows)
     return g.n > 3 * kLanes ? LastWholeRows<4, 7>(g) : LastWholeRows<3, 9>(g);
+#else
+    if (g.n <= 3 * kLanes && g.run_count > 1) return LastWholeRows<3, 4>(g);
+#endif
+  }
 #endif
   if (g.n > kWidth && g.run_count * g.k * g.n <= kNearWeights) {
     LastBlock rows = g;
