@@ -3,10 +3,10 @@
 //   norm(conv3x3(x)) + norm(conv1x1(x)) + norm(x) + x  →  conv3x3(x)
 //
 // Every branch is a convolution, the identity, or either of them with a batch norm of the running statistics behind it; numbers may be
-// added, too (branches that are left out leave a 0). The new
-// convolution has the sums of the branches' weights, each by its norm's factors and at its place in the largest window, computed in f64
-// and rounded once. It stands for sums in another order: results differ from the program's by rounding, as those of any two
-// implementations of it do. The branches' weights are left out of the program unless something else reads them.
+// added, too: a 0, which branches that are left out leave, goes with the others or by itself. The new convolution has the sums of the
+// branches' weights, each by its norm's factors and at its place in the largest window, computed in f64 and rounded once. It stands for
+// sums in another order: results differ from the program's by rounding, as those of any two implementations of it do. The branches'
+// weights are left out of the program unless something else reads them.
 //
 // No branch makes the others do more: groups, strides and dilations agree, and the largest window is one that a branch has.
 #include <algorithm>
@@ -60,6 +60,7 @@ class Merger {
       if (gone_.contains(*n) || !IsSum((*n)->output())) continue;
       ASSIGN_OR_RETURN(const int branches, Merge(*n));
       merged += branches;
+      if (branches == 0 && AddsNothing(**n)) ReplaceNode(*n, {(*n)->Get("self").value()});
     }
     return merged;
   }
@@ -81,6 +82,8 @@ class Merger {
     const ir::Scalar s = c.scalar("other");
     return c.ok() && s.is_constant() && s.kind != ir::Scalar::kComplex && std::isfinite(s.d) ? std::optional(s.d) : std::nullopt;
   }
+  // Only the sign of zeros changes.
+  bool AddsNothing(const Node& sum) const { return !sum.Get("other").value() && AddedNumber(sum) == 0.0 && !g_.IsOutput(sum.output()); }
 
   Branch Read(Value* v) const {
     Branch b;
