@@ -1,4 +1,5 @@
 // Removes what changes no value. In functional form a copy is its source.
+#include <algorithm>
 #include <string_view>
 
 #include "ir/ops/op_table.h"
@@ -18,9 +19,22 @@ Value* TokenOfAssertion(const ir::Node& n) {
   return op && ir::GetOp(op->name).traits.assertion ? n.At(0).value() : nullptr;
 }
 
-// The argument whose value the result is; null where it is another.
+// What elements come from where `n` gives them other sizes, in order: null for other operators.
+Value* ReshapedBy(const ir::Node* n) {
+  return n && n->op().traits.inverse == ir::ViewInverse::kReshape && n->output() ? n->Get("self").value() : nullptr;
+}
+
+bool SameSizes(const ir::Type& a, const ir::Type& b) {
+  return a.is_tensor() && b.is_tensor() && a.dtype == b.dtype &&
+         std::equal(a.sizes.begin(), a.sizes.end(), b.sizes.begin(), b.sizes.end(), [](ir::Sym x, ir::Sym y) { return ir::ProvablyEqual(x, y); });
+}
+
+// The argument whose value the result is, or the value that views had before they gave its sizes back (x.flatten().view_as(x)); null
+// where it is another.
 Value* SourceOf(const ir::Node& n) {
   const ir::OpTraits& t = n.op().traits;
+  for (Value* v = ReshapedBy(&n); v; v = ReshapedBy(v->producer()))
+    if (SameSizes(v->type(), n.output()->type())) return v;
   if (!t.identity.empty()) return n.Get(t.identity).value();
   if (!t.cast.empty()) {
     Value* v = n.Get(t.cast).value();
