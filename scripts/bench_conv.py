@@ -1,26 +1,25 @@
 #!/usr/bin/env python3
-"""Single convolutions, pools and resizes of native libraries beside torch eager and ONNX Runtime: runs interleaved, least CPU time.
+"""Single convolutions, pools and resizes of native libraries beside torch eager and ONNX Runtime, each library in a process of its own.
 
-    python scripts/bench_conv.py --slipway build/slipway [--seconds 1] [--match REGEX] [--threads 1]
+    python scripts/bench_conv.py --slipway build/slipway [--seconds 2] [--match REGEX] [--threads 1]
 
 One line a case: microseconds of each, GFLOP/s of slipway counted as a direct convolution does, and how many times as long torch
-(onnxruntime) takes; `err` is the largest difference from torch relative to the largest number. With more than one thread, wall
-time is measured in place of CPU time.
+(onnxruntime) takes; `err` is the largest difference from torch relative to the largest number. Processes take turns
+(bench_process.py), and the least wall time of a run counts.
 """
 
 import argparse
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
-import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "samples" / "native")]
+sys.path[:0] = [str(ROOT / "scripts")]
 
 import torch
-from model import Model
+from bench_models import Residual
+from bench_process import Libraries, save
 from torch import nn
 
 
@@ -30,15 +29,6 @@ def conv(c, o, k, size, stride=1, groups=1, batch=1, **more):
 
 def act(layer, *after):
     return nn.Sequential(layer[0], *after), layer[1]
-
-
-class Residual(nn.Module):
-    def __init__(self, layer):
-        super().__init__()
-        self.conv, self.norm = layer, nn.BatchNorm2d(layer.out_channels)
-
-    def forward(self, x):
-        return torch.relu(self.norm(self.conv(x)) + x)
 
 
 CASES = {
@@ -122,53 +112,22 @@ def work(net, x, y):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--slipway", default=str(ROOT / "build" / "slipway"))
-    parser.add_argument("--seconds", type=float, default=1)
+    parser.add_argument("--seconds", type=float, default=2, help="for each library")
     parser.add_argument("--match", default="")
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    clock = time.thread_time if args.threads == 1 else time.perf_counter
-    try:
-        import onnxruntime
-    except ImportError:
-        onnxruntime = None
     torch.manual_seed(0)
-    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+    with tempfile.TemporaryDirectory() as folder, Libraries(["torch", "slipway", "ort"], args.threads) as libraries:
         for number, (name, make) in enumerate(CASES.items()):
             if not re.search(args.match, name):
                 continue
             net, size = make()
-            net = net.eval()
             kind = next((p.dtype for p in net.parameters()), torch.float32)
             x = torch.randn(size).to(kind)
             base = pathlib.Path(folder) / f"m{number}"
-            torch.export.save(torch.export.export(net, (x,)), base.with_suffix(".pt2"))
-            with_ort = onnxruntime is not None and kind == torch.float32
-            for suffix in [".so", ".onnx"] if with_ort else [".so"]:
-                subprocess.run([args.slipway, "convert", str(base.with_suffix(".pt2")), "-o", str(base.with_suffix(suffix))], check=True, capture_output=True)
-            native = Model(str(base.with_suffix(".so")))
-            want = net(x)
-            runs = {"torch": lambda: net(x)}
-            # numpy has no bfloat16: its bits
-            array = x.view(torch.uint16).numpy() if kind == torch.bfloat16 else x.numpy()
-            result = torch.empty_like(want, memory_format=torch.contiguous_format)
-            native.set_threads(args.threads)
-            runs["slipway"] = native.bind([array], [result.view(torch.uint16).numpy() if kind == torch.bfloat16 else result.numpy()])
-            if with_ort:
-                options = onnxruntime.SessionOptions()
-                options.intra_op_num_threads, options.inter_op_num_threads = args.threads, 1
-                session = onnxruntime.InferenceSession(str(base.with_suffix(".onnx")), options, providers=["CPUExecutionProvider"])
-                feed = {session.get_inputs()[0].name: array}
-                runs["ort"] = lambda: session.run(None, feed)
-            runs["slipway"]()
-            error = float((result.double() - want.double()).abs().max() / want.double().abs().max())
-            best = dict.fromkeys(runs, float("inf"))
-            end = time.monotonic() + args.seconds
-            while time.monotonic() < end:
-                for who, run in runs.items():
-                    begin = clock()
-                    run()
-                    best[who] = min(best[who], clock() - begin)
+            want = save(base, net.eval(), (x,), args.slipway)
+            # onnxruntime has no convolutions of halves on the CPU.
+            best, error = libraries.measure(base, args.seconds, rounds=6, names=None if kind == torch.float32 else ["torch", "slipway"])
             times = "  ".join(f"{who} {t * 1e6:8.1f}" for who, t in best.items())
             ratios = "  ".join(f"{who}/slipway {best[who] / best['slipway']:5.2f}" for who in best if who != "slipway")
             speed = f"{work(net, x, want) / best['slipway'] / 1e9:6.1f} GFLOP/s" if work(net, x, want) else " " * 14

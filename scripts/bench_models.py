@@ -182,6 +182,28 @@ class LSTM(nn.Module):
         return self.net(x)[0]
 
 
+class Residual(nn.Module):
+    """A convolution with its norm, added to what it goes over."""
+
+    def __init__(self, conv):
+        super().__init__()
+        self.conv, self.norm = conv, nn.BatchNorm2d(conv.out_channels)
+
+    def forward(self, x):
+        return torch.relu(self.norm(self.conv(x)) + x)
+
+
+class LastHiddenState(nn.Module):
+    """One of transformers' models as a function to one tensor."""
+
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, *x):
+        return self.net(*x).last_hidden_state
+
+
 def mlp():
     return nn.Sequential(nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
 

@@ -93,8 +93,8 @@ class Conv {
   // The result's memory, with channels last: the epilogue's `add` lies alike.
   void Run(const ConvEpilogue& e, const Workers* workers, Scratch& scratch) {
     filters_ = Filters(scratch);
-    float* const image = f_.planes() ? Planes(scratch) : Last(workers, scratch);
-    step_ = as_it_lies() ? x_.strides[0] : channels_ * in_y_ * in_x_;
+    float* const image = f_.planes() ? Planes(scratch) : LaysInBands() ? nullptr : Last(workers, scratch);
+    step_ = as_it_lies() || LaysInBands() ? x_.strides[0] : channels_ * in_y_ * in_x_;
     data_ = image != nullptr ? image : x_.as<float>();
     if (pointwise() && strided()) Sample(scratch);
     finish_ = {e.scale, e.shift, e.add, e.activation, e.low, e.high};
@@ -112,6 +112,11 @@ class Conv {
   bool bordered() const {
     return s_.pad[1] != 0 || s_.pad[2] != 0 || Reach(1, to_y_) > in_y_ || Reach(2, to_x_) > in_x_;
   }
+  // Whether Bands() lays planes out with channels last while it copies them between their borders.
+  bool LaysInBands() const {
+    return !winograd() && !f_.depthwise() && !pointwise() && !f_.planes() && !ChannelsLast(x_) && DensePlanes();
+  }
+  bool DensePlanes() const { return x_.strides[4] == 1 && (in_y_ == 1 || x_.strides[3] == in_x_); }
   // Whether the places that neighbouring results read, so many floats apart in the image, would meet in the same sets of the cache.
   bool Meet(int64_t pixel) const {
     const int64_t row = s_.stride[2] * pixel;
@@ -134,7 +139,7 @@ class Conv {
     if (ChannelsLast(x_)) return nullptr;
     float* const to = scratch.Take<float>(x_.numel());
     if (scratch.counting()) return to;
-    if (x_.strides[4] == 1 && (in_y_ == 1 || x_.strides[3] == in_x_)) {
+    if (DensePlanes()) {
       const int64_t places = in_y_ * in_x_;
       ParallelFor(workers, batch_ * places, std::max<int64_t>(64, 32768 / channels_ / 16 * 16), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin, count; i < end; i += count) {
@@ -359,7 +364,7 @@ class Conv {
   // short: columns at the border would take longer than the copy.
   bool TakesAsItLies() const {
     const auto [first, last] = InnerPlaces();
-    return f_.groups == 1 && !f_.planes() && bordered() && !Meet(pixel_) && to_x_ > 1 && in_y_ > 1 && 2 * (last - first) >= to_x_ &&
+    return f_.groups == 1 && !f_.planes() && !LaysInBands() && bordered() && !Meet(pixel_) && to_x_ > 1 && in_y_ > 1 && 2 * (last - first) >= to_x_ &&
            in_x_ * channels_ * s_.stride[1] + to_x_ * f_.outs <= 2 * kNear;
   }
   // Bands of rows of the image as it lies: the inner places of each row with all taps that are in the image, and the columns at the border
@@ -505,7 +510,7 @@ class Conv {
   const float* Column(int64_t n, int64_t y) const { return data_ + n * step_ + (y * s_.stride[1] - s_.pad[1]) * in_x_; }
 
   void Bands(const Workers* workers, Scratch& scratch) const {
-    const bool planes = f_.planes(), copied = bordered() || Meet(pixel_);
+    const bool planes = f_.planes(), laid = LaysInBands(), copied = laid || bordered() || Meet(pixel_);
     const int64_t wide = copied ? Reach(2, to_x_) : in_x_;
     const int64_t image_pixel = planes ? 1 : !copied ? pixel_ : Meet(channels_) ? channels_ + kPanel : channels_;  // floats of a place
     // Bands of rows that stay near; spans of rows that are too long for that.
@@ -537,7 +542,7 @@ class Conv {
         }
     }
     ParallelFor(scratch, workers, shares.tasks(), 1, [&](int64_t begin, int64_t end, Scratch& own) {
-      float* const memory = copied ? own.Take<float>(high * held_wide * (planes ? channels_ : image_pixel)) : nullptr;
+      float* const memory = copied ? own.Take<float>((high * held_wide + (laid ? isa_.lanes : 0)) * (planes ? channels_ : image_pixel)) : nullptr;
       if (own.counting()) return;
       int64_t held = -1;  // the task whose image is in `memory`, or the span of a band that has all channels
       for (int64_t i = begin; i < end; ++i) {
@@ -582,7 +587,8 @@ class Conv {
     });
   }
   // Rows of the image, from that of result row y0 on, between the zeros of the border; of each `wide` places from x0 of the border on, of
-  // these the channels [c0, c1), places `pixel` floats apart.
+  // these the channels [c0, c1), places `pixel` floats apart. Of an image of planes, rows are laid out in whole vectors where that reads
+  // nothing but their plane: what is written beyond a row is overwritten, and memory for as much must follow the last.
   void PadRows(int64_t n, int64_t y0, int64_t high, int64_t x0, int64_t wide, int64_t c0, int64_t c1, int64_t pixel, float* to) const {
     const int64_t left = std::clamp<int64_t>(s_.pad[2] - x0, 0, wide), first = std::max<int64_t>(0, x0 - s_.pad[2]);
     const int64_t count = std::max<int64_t>(0, std::min(wide - left, in_x_ - first));
@@ -592,9 +598,16 @@ class Conv {
         std::fill_n(to, wide * pixel, 0.0f);
         continue;
       }
-      const float* from = data_ + n * step_ + (y * in_x_ + first) * pixel_;
+      const int64_t place = y * in_x_ + first;
+      const float* const image = data_ + n * step_;
       std::fill_n(to, left * pixel, 0.0f);
-      CopyPlaces(from + c0, pixel_, count, c1 - c0, to + left * pixel + c0, pixel);
+      if (LaysInBands()) {
+        const int64_t whole = RoundUp(count, isa_.lanes);
+        BestIsa().transpose(reinterpret_cast<const uint32_t*>(image + c0 * x_.strides[1] + place), x_.strides[1],
+                            reinterpret_cast<uint32_t*>(to + left * pixel + c0), pixel, place + whole <= in_y_ * in_x_ ? whole : count, c1 - c0);
+      } else {
+        CopyPlaces(image + place * pixel_ + c0, pixel_, count, c1 - c0, to + left * pixel + c0, pixel);
+      }
       std::fill_n(to + (left + count) * pixel, (wide - left - count) * pixel, 0.0f);
     }
   }
