@@ -102,16 +102,19 @@ class Conv {
     return sampled_ ? scratch.Take<float>(per_ * positions_) : nullptr;
   }
   // How the positions and output channels of an image are cut. The positions of a chunk do not depend on the number of
-  // threads; the rows of a part do.
+  // threads; the rows of a part do: whole tiles, about as many in each, and no more parts than give each thread as much, since each lays
+  // out the positions anew.
   struct Chunks {
     Chunks(const Conv& c, const Workers* workers) {
       count = (c.positions_ + kColumns - 1) / kColumns;
       size = RoundUp((c.positions_ + count - 1) / count, c.isa_.width);
-      const int64_t wanted = workers != nullptr ? 2 * workers->threads : 1;
-      parts = std::clamp<int64_t>(wanted / count, 1, (c.group_out_ + c.isa_.rows - 1) / c.isa_.rows);
-      rows = RoundUp((c.group_out_ + parts - 1) / parts, c.isa_.rows);
+      tile = c.isa_.rows, tiles = (c.group_out_ + tile - 1) / tile;
+      const int64_t threads = workers != nullptr ? workers->threads : 1;
+      while (parts < tiles && count * parts < 4 * threads && count * parts % threads != 0) ++parts;
     }
-    int64_t count, size, parts, rows;
+    // The first output channel of a part.
+    int64_t begin(int64_t part) const { return tiles * part / parts * tile; }
+    int64_t count, size, tile, tiles, parts = 1;
   };
 
   int64_t deep() const {
@@ -174,9 +177,8 @@ class Conv {
       float* const patches = own.Take<float>((deep() + 1) * (k.size + isa_.width));
       if (own.counting()) return;
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t p = i / k.parts * k.size, o = i % k.parts * k.rows;
-        if (p < positions_ && o < group_out_)
-          Chunk(image, w, out, first, at, p, k.size, o, std::min(group_out_, o + k.rows), patches);
+        const int64_t p = i / k.parts * k.size, part = i % k.parts;
+        if (p < positions_) Chunk(image, w, out, first, at, p, k.size, k.begin(part), std::min(group_out_, k.begin(part + 1)), patches);
       }
     });
   }

@@ -141,12 +141,15 @@ class Conv {
     if (scratch.counting()) return to;
     if (DensePlanes()) {
       const int64_t places = in_y_ * in_x_;
-      ParallelFor(workers, batch_ * places, std::max<int64_t>(64, 32768 / channels_ / 16 * 16), [&](int64_t begin, int64_t end) {
+      // Of all channels, or, of images of few places, of some of them.
+      const int64_t parts = batch_ * places < 256 ? Ceil(channels_, 128) : 1, some = Ceil(Ceil(channels_, parts), kPanel) * kPanel;
+      ParallelFor(workers, parts * batch_ * places, std::max<int64_t>(48, 32768 / some / 16 * 16), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin, count; i < end; i += count) {
-          const int64_t n = i / places, p = i % places;
+          const int64_t c = i / (batch_ * places) * some, at = i % (batch_ * places), n = at / places, p = at % places;
           count = std::min(end - i, places - p);
-          BestIsa().transpose(reinterpret_cast<const uint32_t*>(x_.as<float>() + n * x_.strides[0] + p), x_.strides[1],
-                              reinterpret_cast<uint32_t*>(to + i * channels_), channels_, count, channels_);
+          if (c >= channels_) continue;
+          BestIsa().transpose(reinterpret_cast<const uint32_t*>(x_.as<float>() + n * x_.strides[0] + c * x_.strides[1] + p), x_.strides[1],
+                              reinterpret_cast<uint32_t*>(to + at * channels_ + c), channels_, count, std::min(some, channels_ - c));
         }
       });
       return to;

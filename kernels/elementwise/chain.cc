@@ -165,6 +165,7 @@ class Chain {
   Instruction code_[kMostLoads + kMostChainOps];
   int buffers_ = 0, wide_ = 0;
   bool by_rows_ = false;  // the one operation is called for each row, where it lies
+  bool copies_ = false;   // the one operation is a copy from a tensor to a tensor, without a buffer between them
 };
 
 void Chain::Join() {
@@ -248,6 +249,8 @@ const char* Chain::Make(const Call& c) {
   for (int t = 0; t < count_; ++t) eight |= ByteSize(ComputeType(tensors_[t]->dtype)) == 8;
   Cut(kBufferBytes / (eight ? 8 : 4));
   by_rows_ = TakesRowsAsTheyLie(c.chain);
+  const ChainOp& one = c.chain[0];
+  copies_ = ops_count_ == 1 && one.kernel->row == nullptr && one.output >= 0 && one.in[0] >= 0 && TypeOf(one.in[0]) == one.result;
   buffers_ = 1;  // `wide_`
   for (const ChainOp& op : c.chain) buffers_ = std::max(buffers_, 2 + op.slot);
   size_t ints = 0, floats = 0;
@@ -270,7 +273,7 @@ const char* Chain::Make(const Call& c) {
       for (int i = 0; i < from.inputs; ++i) op.in[i] = LoadOf(from.in[i], from.compute);
     }
     op.tensor = from.output;
-    op.in_place = from.output >= 0 && (by_rows_ || IsDense(from.output));
+    op.in_place = from.output >= 0 && (by_rows_ || copies_ || IsDense(from.output));
     op.buffer = 1 + from.slot;
     op.rounds = op.result != op.type;
     if (ints + from.ints > c.ints.size() || floats + from.floats > c.floats.size()) return kAttributesMalformed;
@@ -349,7 +352,9 @@ const char* Chain::Run(int64_t first, int64_t last, char* scratch) const {
         }
         case Op::kMove: {
           const int64_t size = ByteSize(op.result);
-          if (const int s = op.in[0]; s >= 0)
+          if (const int s = op.in[0]; copies_)
+            MoveTile(at[outputs_ + s], row_[outputs_ + s], column_[outputs_ + s], value, row_[op.tensor], column_[op.tensor], t, op.result);
+          else if (s >= 0)
             MoveTile(at[outputs_ + s], row_[outputs_ + s], column_[outputs_ + s], value, t.columns * size, size, t,
                      op.result);
           else
