@@ -112,7 +112,7 @@ std::optional<double> GainOf(const ir::Node& n) {
   if (sizes[1] <= kFewChannels && rank == 4 && sizes[2] == stride[0] && sizes[3] == stride[1]) return work * 0.1;
   if (rank == 3) return sizes[1] >= 16 ? work * 0.1 : 0;  // the taps of a result lie together
   if (sizes[2] == 3 && sizes[3] == 3 && !other(stride) && !other(dilation) && sizes[1] >= 16) return work * 0.2;
-  return sizes[1] >= 16 ? work * 0.1 : 0;
+  return sizes[1] >= 16 ? work * 0.35 : 0;
 }
 
 }  // namespace

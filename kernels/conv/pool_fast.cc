@@ -1,8 +1,10 @@
-// Pools as taps of windows over padded planes: max_taps and sum_taps of the instruction set, a plane at a time.
+// Pools a dim of the window after the other, down the columns of a plane, through its slices, then along its rows, which are padded:
+// max_taps and sum_taps of the instruction set.
 #include "kernels/conv/pool_fast.h"
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "kernels/conv/conv_last.h"
@@ -17,38 +19,78 @@ bool Takes(const Tensor& x, const Tensor& out) {
   return DenseFloats::Takes(x) && DenseFloats::Takes(out) && x.numel() != 0 && out.numel() != 0;
 }
 
-// Calls finish(row, z, y, to) for each row of the result with the largest or the sums of its windows.
+// One dim of a window: out[i · row + j], i < outs, j < row, is the largest or the sum of x[(i · stride - pad + u · dilation) · row + j] over
+// the u < kernel that lie in [0, ins); of none, `none`. Both are readable and writable in full vectors.
+struct Dim {
+  int64_t ins, outs, kernel, stride, pad, dilation;
+
+  int64_t most_taps() const { return std::min(kernel, (ins + dilation - 1) / dilation); }
+  // Those in [0, ins) of result i.
+  std::pair<int64_t, int64_t> Taps(int64_t i) const {
+    const int64_t begin = i * stride - pad, first = begin < 0 ? (-begin + dilation - 1) / dilation : 0;
+    return {first, begin >= ins ? first : std::clamp<int64_t>((ins - begin + dilation - 1) / dilation, first, std::max(first, kernel))};
+  }
+  void Reduce(const float* x, int64_t row, float none, void (*taps_of)(const TapRows&), const float* ones, int64_t* offsets, float* out) const {
+    for (int64_t t = 0; t < most_taps(); ++t) offsets[t] = t * dilation * row;
+    for (int64_t i = 0, next; i < outs; i = next) {
+      const auto [first, last] = Taps(i);
+      for (next = i + 1; next < outs && first == 0 && last == kernel && Taps(next) == std::pair(first, last);) ++next;
+      if (first == last) {
+        std::fill_n(out + i * row, row, none);
+        continue;
+      }
+      TapRows r;
+      r.x = x + (i * stride - pad + first * dilation) * row, r.row = stride * row;
+      r.offsets = offsets, r.taps = last - first, r.weights = ones;
+      r.out = out + i * row, r.out_row = row, r.rows = next - i, r.n = row;
+      if (stride == 1) r.n *= r.rows, r.rows = 1;
+      taps_of(r);
+    }
+  }
+};
+
+// Calls finish(the largest or the sums of the windows of a plane, its result) for each plane.
 template <typename F>
-bool Pool(const Tensor& x, const Tensor& out, const Window& window, bool largest, const Workers* workers, Scratch& scratch,
-          F finish) {
-  if (!Takes(x, out)) return false;
-  const Padded padded(x.sizes + 2, out.sizes + 2, window);
+bool Pool(const Tensor& x, const Tensor& out, const Window& w, bool largest, const Workers* workers, Scratch& scratch, F finish) {
+  if (!Takes(x, out) || w.pad[0] < 0 || w.pad[1] < 0) return false;
+  const int64_t wide = x.sizes[4], plane = x.sizes[2] * x.sizes[3] * wide, planes = x.sizes[0] * x.sizes[1], *to = out.sizes + 2;
+  const Dim z = {x.sizes[2], to[0], w.kernel[0], w.stride[0], w.pad[0], w.dilation[0]}, y = {x.sizes[3], to[1], w.kernel[1], w.stride[1], w.pad[1], w.dilation[1]};
+  const bool slices = z.ins > 1 || z.outs > 1;
+  const int64_t rows = z.outs * y.outs, in[] = {1, rows, wide}, across[] = {1, rows, to[2]};
+  const Padded padded(in, across, {{1, 1, w.kernel[2]}, {1, 1, w.stride[2]}, {0, 0, w.pad[2]}, {1, 1, w.dilation[2]}});
   if (!padded.ok()) return false;
   const ConvIsa& isa = *BestIsa().conv;
-  const int64_t plane = x.sizes[2] * x.sizes[3] * x.sizes[4], planes = x.sizes[0] * x.sizes[1], *to = out.sizes + 2;
+  const auto taps_of = largest ? isa.max_taps : isa.sum_taps;
+  const float none = largest ? -std::numeric_limits<float>::infinity() : 0;
+  const int64_t most = std::max({padded.taps(), z.most_taps(), y.most_taps()});
   int64_t* const offsets = scratch.Take<int64_t>(padded.taps());
-  float* const ones = scratch.Take<float>(padded.taps());
+  float* const ones = scratch.Take<float>(most);
   if (!scratch.counting()) {
     padded.Offsets(1, offsets);
-    std::fill_n(ones, padded.taps(), 1.0f);
+    std::fill_n(ones, most, 1.0f);
   }
   const DenseFloats from(x, scratch);
   DenseResult result(out, scratch);
   ParallelFor(scratch, workers, planes, kGrain, [&](int64_t begin, int64_t end, Scratch& own) {
-    float *const image = own.Take<float>(padded.size() + isa.width), *const sums = own.Take<float>(to[1] * to[2] + isa.lanes);
+    // The last plane's copy, beyond which may be read.
+    float* const copy = end == planes ? own.Take<float>(plane + isa.width) : nullptr;
+    float *const columns = own.Take<float>(z.ins * y.outs * wide + isa.width), *const lines = slices ? own.Take<float>(rows * wide + isa.width) : columns;
+    float *const image = own.Take<float>(padded.size() + isa.width), *const sums = own.Take<float>(rows * to[2] + isa.width);
+    int64_t* const places = own.Take<int64_t>(most);
     if (own.counting()) return;
-    padded.Border(largest ? -std::numeric_limits<float>::infinity() : 0, 1, image);
+    padded.Border(none, 1, image);
     for (int64_t p = begin; p < end; ++p) {
-      padded.Pad(from.data() + p * plane, 1, image);
-      for (int64_t z = 0; z < to[0]; ++z) {
-        TapRows r;
-        r.x = image + padded.Begin(z, 0), r.row = padded.row();
-        r.offsets = offsets, r.taps = padded.taps(), r.weights = ones;
-        r.out = sums, r.out_row = to[2], r.rows = to[1], r.n = to[2];
-        (largest ? isa.max_taps : isa.sum_taps)(r);
-        float* place = result.data() + (p * to[0] + z) * to[1] * to[2];
-        for (int64_t y = 0; y < to[1]; ++y) finish(sums + y * to[2], z, y, place + y * to[2]);
-      }
+      const float* source = from.data() + p * plane;
+      if (p + 1 == planes) source = std::copy_n(source, plane, copy) - plane;
+      for (int64_t d = 0; d < z.ins; ++d)
+        y.Reduce(source + d * y.ins * wide, wide, none, taps_of, ones, places, columns + d * y.outs * wide);
+      if (slices) z.Reduce(columns, y.outs * wide, none, taps_of, ones, places, lines);
+      padded.Pad(lines, 1, image);
+      TapRows r;
+      r.x = image, r.row = padded.line(), r.offsets = offsets, r.taps = padded.taps(), r.weights = ones;
+      r.out = sums, r.out_row = to[2], r.rows = rows, r.n = to[2];
+      taps_of(r);
+      finish(sums, result.data() + p * rows * to[2]);
     }
   });
   result.Store();
@@ -91,9 +133,8 @@ bool PoolLast(const Tensor& x, const Tensor& out, const Window& w, const Workers
 
 bool FastMaxPool(const Tensor& x, const Tensor& out, const Window& window, const Workers* workers, Scratch& scratch) {
   if (PoolLast(x, out, window, workers, scratch, [](const LastPool& g, int64_t, int64_t) { BestIsa().conv->last_max(g); })) return true;
-  const int64_t n = out.sizes[4];
-  return Pool(x, out, window, true, workers, scratch,
-              [n](const float* row, int64_t, int64_t, float* to) { std::copy_n(row, n, to); });
+  const int64_t n = out.sizes[2] * out.sizes[3] * out.sizes[4];
+  return Pool(x, out, window, true, workers, scratch, [n](const float* largest, float* to) { std::copy_n(largest, n, to); });
 }
 
 bool FastAveragePool(const Tensor& x, const Tensor& out, const Window& window, const PoolDivisor& divisor,
@@ -113,15 +154,26 @@ bool FastAveragePool(const Tensor& x, const Tensor& out, const Window& window, c
         BestIsa().conv->last_sum(g);
       }))
     return true;
-  const int64_t n = out.sizes[4];
-  return Pool(x, out, window, false, workers, scratch, [&, n](const float* row, int64_t z, int64_t y, float* to) {
-    if (divisor.fixed != 0) {
-      const float by = static_cast<float>(divisor.fixed);
-      for (int64_t i = 0; i < n; ++i) to[i] = row[i] / by;
-      return;
-    }
-    const float by = counts[0][z] * counts[1][y];
-    for (int64_t i = 0; i < n; ++i) to[i] = row[i] / (by * counts[2][i]);
+  // Rows of one divisor at a time, then the columns at the border, which have another.
+  const int64_t deep = out.sizes[2], high = out.sizes[3], wide = out.sizes[4];
+  const auto by = [&](int64_t z, int64_t y, int64_t i) {
+    return divisor.fixed != 0 ? static_cast<float>(divisor.fixed) : counts[0][z] * counts[1][y] * counts[2][i];
+  };
+  return Pool(x, out, window, false, workers, scratch, [&](const float* sums, float* to) {
+    for (int64_t z = 0; z < deep; ++z)
+      for (int64_t y = 0, next; y < high; y = next) {
+        const int64_t at = (z * high + y) * wide, inner = wide / 2;
+        for (next = y + 1; next < high && by(z, next, inner) == by(z, y, inner);) ++next;
+        Finish f;
+        f.scale = 1.0f / by(z, y, inner);
+        BestIsa().conv->finish(sums + at, to + at, (next - y) * wide, f);
+        if (divisor.fixed != 0) continue;
+        for (int64_t i = 0; i < wide; ++i) {
+          if (counts[2][i] == counts[2][inner]) continue;
+          const float scale = 1.0f / by(z, y, i);
+          for (int64_t r = 0; r < next - y; ++r) to[at + r * wide + i] = sums[at + r * wide + i] * scale;
+        }
+      }
   });
 }
 

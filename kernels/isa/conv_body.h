@@ -307,50 +307,47 @@ void PadRows(const float* from, int64_t from_row, int64_t rows, int64_t n, int64
   }
 }
 
-// N vectors at their places at once, so that sums do not wait for each other.
-template <bool kMax, int N>
-SLIPWAY_INLINE void TapVectors(const TapRows& g, const int64_t* from, const int64_t* to) {
-  Vec sum[N];
-  IntVec nan[N];
-  const float* at[N];
+// V vectors of each of R rows at once, so that sums do not wait for each other.
+template <bool kMax, int R, int V>
+SLIPWAY_INLINE void TapVectors(const TapRows& g, int64_t row, int64_t i) {
+  Vec sum[R * V];
+  NanLanes nans[R * V];
 #pragma GCC unroll 8
-  for (int v = 0; v < N; ++v) {
-    sum[v] = kMax ? Splat(-__builtin_inff()) : Vec{};
-    nan[v] = IntVec{};
-    at[v] = g.x + from[v];
-  }
+  for (Vec& s : sum) s = kMax ? Splat(-__builtin_inff()) : Vec{};
+  const float* const from = g.x + row * g.row + i;
   for (int64_t t = 0; t < g.taps; ++t) {
-    const int64_t o = g.offsets[t];
-    if (kMax) {
+    const float* const at = from + g.offsets[t];
+    const Vec w = kMax ? Vec{} : Splat(g.weights[t]);
 #pragma GCC unroll 8
-      for (int v = 0; v < N; ++v) {
-        const Vec x = Load(at[v] + o);
-        nan[v] |= x != x;
+    for (int v = 0; v < R * V; ++v) {
+      const Vec x = Load(at + v / V * g.row + v % V * kLanes);
+      if (kMax) {
+        nans[v].See(x);
         sum[v] = Larger(x, sum[v]);
+      } else {
+        sum[v] += w * x;
       }
-    } else {
-      const Vec w = Splat(g.weights[t]);
-#pragma GCC unroll 8
-      for (int v = 0; v < N; ++v) sum[v] += w * Load(at[v] + o);
     }
   }
 #pragma GCC unroll 8
-  for (int v = 0; v < N; ++v) Store(g.out + to[v], kMax ? Choose(nan[v], Splat(__builtin_nanf("")), sum[v]) : sum[v]);
+  for (int v = 0; v < R * V; ++v) Store(g.out + (row + v / V) * g.out_row + i + v % V * kLanes, kMax ? nans[v].Over(sum[v]) : sum[v]);
+}
+template <bool kMax, int R, int V>
+SLIPWAY_INLINE int64_t TapRowsBy(const TapRows& g, int64_t row) {
+  for (; row + R <= g.rows; row += R) TapVectors<kMax, R, V>(g, row, 0);
+  return row;
 }
 template <bool kMax>
 void TapRowsOf(const TapRows& g) {
-  constexpr int N = kMax ? 4 : 8;
-  int64_t from[N], to[N];
-  int count = 0;
-  for (int64_t r = 0; r < g.rows; ++r)
-    for (int64_t i = 0; i < g.n; i += kLanes) {
-      from[count] = r * g.row + i, to[count] = r * g.out_row + i;
-      if (++count == N) TapVectors<kMax, N>(g, from, to), count = 0;
-    }
-  int first = 0;
-  if (count - first >= 4) TapVectors<kMax, 4>(g, from, to), first = 4;
-  if (count - first >= 2) TapVectors<kMax, 2>(g, from + first, to + first), first += 2;
-  if (count > first) TapVectors<kMax, 1>(g, from + first, to + first);
+  int64_t row = 0;
+  if (g.n <= kLanes) row = TapRowsBy<kMax, 2, 1>(g, TapRowsBy<kMax, 4, 1>(g, 0));
+  else if (g.n <= 2 * kLanes) row = TapRowsBy<kMax, 2, 2>(g, 0);
+  for (; row < g.rows; ++row) {
+    int64_t i = 0;
+    for (; i + 3 * kLanes < g.n; i += 4 * kLanes) TapVectors<kMax, 1, 4>(g, row, i);
+    for (; i + kLanes < g.n; i += 2 * kLanes) TapVectors<kMax, 1, 2>(g, row, i);
+    if (i < g.n) TapVectors<kMax, 1, 1>(g, row, i);
+  }
 }
 void SumTaps(const TapRows& r) { TapRowsOf<false>(r); }
 void MaxTaps(const TapRows& r) { TapRowsOf<true>(r); }

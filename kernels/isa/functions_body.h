@@ -19,6 +19,20 @@ SLIPWAY_INLINE Vec Larger(Vec a, Vec b) {
   return a > b ? a : b;
 #endif
 }
+// Which lanes have seen a NaN.
+struct NanLanes {
+#if SLIPWAY_ISA_BYTES == 64
+  __mmask16 lanes = 0;
+  SLIPWAY_INLINE void See(Vec x) { lanes |= _mm512_cmp_ps_mask(reinterpret_cast<__m512>(x), reinterpret_cast<__m512>(x), _CMP_UNORD_Q); }
+  SLIPWAY_INLINE Vec Over(Vec x) const {
+    return reinterpret_cast<Vec>(_mm512_mask_mov_ps(reinterpret_cast<__m512>(x), lanes, _mm512_set1_ps(__builtin_nanf(""))));
+  }
+#else
+  IntVec lanes = {};
+  SLIPWAY_INLINE void See(Vec x) { lanes |= x != x; }
+  SLIPWAY_INLINE Vec Over(Vec x) const { return Choose(lanes, Splat(__builtin_nanf("")), x); }
+#endif
+};
 SLIPWAY_INLINE Vec Smaller(Vec a, Vec b) {
 #if SLIPWAY_ISA_BYTES == 64
   return reinterpret_cast<Vec>(_mm512_min_ps(reinterpret_cast<__m512>(a), reinterpret_cast<__m512>(b)));

@@ -601,23 +601,36 @@ void LastWinogradResult(const LastWinogradOutput& t) {
 
 // ---- Pools.
 
+template <bool kMax, int V>
+SLIPWAY_INLINE void PoolVectors(const LastPool& g, int64_t c) {
+  Vec sum[V];
+  NanLanes nans[V];
+#pragma GCC unroll 4
+  for (Vec& s : sum) s = kMax ? Splat(-__builtin_inff()) : Vec{};
+  for (int64_t t = 0; t < g.count; ++t)
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      const Vec x = Load(g.rows[t] + c + v * kLanes);
+      if (kMax) nans[v].See(x), sum[v] = Larger(x, sum[v]);
+      else sum[v] += x;
+    }
+#pragma GCC unroll 4
+  for (int v = 0; v < V; ++v) Store(g.out + c + v * kLanes, kMax ? nans[v].Over(sum[v]) : sum[v] * g.by);
+}
 template <bool kMax>
 void LastPoolOf(const LastPool& g) {
-  for (int64_t c = 0; c < g.n; c += kLanes) {
-    const int64_t n = Least(kLanes, g.n - c);
-    Vec sum = kMax ? Splat(-__builtin_inff()) : Vec{};
-    IntVec nan = {};
-    for (int64_t t = 0; t < g.count; ++t) {
-      const Vec v = LoadSome(g.rows[t] + c, n);
-      if (kMax) {
-        nan |= v != v;
-        sum = Larger(v, sum);
-      } else {
-        sum += v;
-      }
-    }
-    StoreSome(g.out + c, kMax ? Choose(nan, Splat(__builtin_nanf("")), sum) : sum * g.by, n);
+  int64_t c = 0;
+  for (; c + 4 * kLanes <= g.n; c += 4 * kLanes) PoolVectors<kMax, 4>(g, c);
+  for (; c + kLanes <= g.n; c += kLanes) PoolVectors<kMax, 1>(g, c);
+  if (c == g.n) return;
+  Vec sum = kMax ? Splat(-__builtin_inff()) : Vec{};
+  NanLanes nans;
+  for (int64_t t = 0; t < g.count; ++t) {
+    const Vec x = LoadSome(g.rows[t] + c, g.n - c);
+    if (kMax) nans.See(x), sum = Larger(x, sum);
+    else sum += x;
   }
+  StoreSome(g.out + c, kMax ? nans.Over(sum) : sum * g.by, g.n - c);
 }
 
 void NormOf(const float* mean, const float* variance, double epsilon, int64_t n, float* scale, float* shift) {

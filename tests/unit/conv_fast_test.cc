@@ -399,24 +399,29 @@ TEST(FastConv, TransposedOfHugeStrides) {
 
 TEST(FastPool, AgreesWithItsDefinition) {
   struct Pool {
-    int64_t in[3], kernel[3], stride[3], pad[3];
+    int64_t in[3], kernel[3], stride[3], pad[3], dilation = 1;
   };
   const Pool pools[] = {{{1, 17, 23}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}},
                         {{1, 8, 9}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}},
                         {{1, 12, 7}, {1, 3, 5}, {1, 1, 3}, {0, 1, 2}},
-                        {{4, 5, 6}, {2, 3, 2}, {2, 1, 1}, {0, 1, 0}}};
+                        {{1, 20, 14}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}},
+                        {{1, 9, 61}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}},
+                        {{1, 3, 32}, {1, 7, 3}, {1, 1, 2}, {0, 3, 1}},
+                        {{1, 11, 12}, {1, 3, 3}, {1, 1, 2}, {0, 1, 1}, 2},
+                        {{4, 5, 6}, {2, 3, 2}, {2, 1, 1}, {0, 1, 0}},
+                        {{5, 6, 18}, {3, 3, 3}, {1, 2, 1}, {1, 1, 1}}};
   for (const Pool& k : pools) {
     int64_t to[3];
     Window window;
     for (int d = 0; d < 3; ++d) {
-      to[d] = (k.in[d] + 2 * k.pad[d] - k.kernel[d]) / k.stride[d] + 1;
-      window.kernel[d] = k.kernel[d], window.stride[d] = k.stride[d], window.pad[d] = k.pad[d], window.dilation[d] = 1;
+      to[d] = (k.in[d] + 2 * k.pad[d] - k.dilation * (k.kernel[d] - 1) - 1) / k.stride[d] + 1;
+      window.kernel[d] = k.kernel[d], window.stride[d] = k.stride[d], window.pad[d] = k.pad[d], window.dilation[d] = k.dilation;
     }
     const int64_t plane = k.in[0] * k.in[1] * k.in[2], positions = to[0] * to[1] * to[2], planes = 10;
     std::vector<float> xs = Values(planes * plane, 7), ys(static_cast<size_t>(planes * positions));
     xs[3] = std::nanf("");
     const Tensor x = Of(xs, {2, 5, k.in[0], k.in[1], k.in[2]}), y = Of(ys, {2, 5, to[0], to[1], to[2]});
-    for (int what = 0; what < 4; ++what) {  // the largest; means by a number, by all, by those inside
+    for (int what = 0; what < (k.dilation == 1 ? 4 : 1); ++what) {  // the largest; means by a number, by all, by those inside
       const PoolDivisor divisor{what == 1 ? 7 : 0, what == 2};
       auto pool = [&](Scratch& scratch) {
         return what == 0 ? FastMaxPool(x, y, window, ThreeThreads(), scratch)
@@ -438,7 +443,7 @@ TEST(FastPool, AgreesWithItsDefinition) {
           int64_t from[3];
           bool in = true, padded = true;
           for (int d = 0; d < 3; ++d) {
-            from[d] = place[d] * k.stride[d] - k.pad[d] + tap[d];
+            from[d] = place[d] * k.stride[d] - k.pad[d] + tap[d] * k.dilation;
             in = in && from[d] >= 0 && from[d] < k.in[d];
             padded = padded && from[d] < k.in[d] + k.pad[d];
           }
