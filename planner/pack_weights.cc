@@ -9,7 +9,7 @@ namespace slipway::planner {
 namespace {
 
 // Narrower ones gain little and are filled up by much.
-constexpr int64_t kLeastColumns = 2 * kernels::kPanel;
+constexpr int64_t kLeastColumns = 2 * kernels::kPanel, kLeastFloatColumns = 4;
 
 }  // namespace
 
@@ -41,7 +41,7 @@ void ChooseWeightsToPack(PlannedProgram& planned) {
       use.taps = use.taps && takes(kernels::Packing::kTaps);
       use.good = use.good && (use.quads || use.panels || use.filters || use.taps);
       m.packing = kernels::Packing::kPanels;
-      use.good = use.good && (use.filters || use.taps || m.n >= kLeastColumns) && (!use.any || m == use.matrix);
+      use.good = use.good && (use.filters || use.taps || m.n >= (m.dtype == kernels::DType::kF32 ? kLeastFloatColumns : kLeastColumns)) && (!use.any || m == use.matrix);
       use.matrix = m;
       use.any = true;
     }

@@ -338,6 +338,18 @@ int64_t BlockScratch(const GemmCall& g) {
   return k * kWidth * panels + kLeftStride * Least(kLeftRows, g.m) + 64;
 }
 
+void LastBlockOf(const LastBlock& g);
+// Columns that are no more than a vector, of a packed f32 weight: tiles of one vector, not of one and an empty one.
+void NarrowColumns(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row, const float* w, const Target& to) {
+  const int64_t run = 0;
+  LastBlock b;
+  b.m = m, b.n = n, b.k = k;
+  b.x = a, b.x_row = a_row, b.runs = &run, b.run_count = 1;
+  b.w = w, b.out = to.c, b.out_row = to.row;
+  b.accumulate = to.add, b.finish.shift = to.column_bias;
+  LastBlockOf(b);
+}
+
 void BlockGemm(const GemmCall& g, const float* row_bias, float* scratch) {
   // Blocks of about the same size, of whole unrolled steps and whole tiles.
   const int64_t depth = Even(g.k, kDepth, 4), left_rows = Even(g.m, kLeftRows, kRows);
@@ -388,6 +400,11 @@ void BlockGemm(const GemmCall& g, const float* row_bias, float* scratch) {
           Target to = {nullptr,    g.c_row,
                        g.c_column, g.accumulate || !first,
                        nullptr,    first && g.bias != nullptr ? g.bias + n0 + j : nullptr};
+          if (g.packed && g.b.dtype == DType::kF32 && width <= kLanes && m > kRows && g.c_column == 1 && row_bias == nullptr) {
+            to.c = g.c + m0 * g.c_row + n0 + j;
+            NarrowColumns(m, width, k, a, a_row, right.at, to);
+            continue;
+          }
           for (int64_t i = 0, rows; i < m; i += rows) {
             rows = m - i <= kRows ? m - i : m - i < 2 * kRows ? (m - i + 1) / 2 : kRows;
             to.c = g.c + (m0 + i) * g.c_row + (n0 + j) * g.c_column;

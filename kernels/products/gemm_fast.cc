@@ -14,7 +14,7 @@ namespace {
 constexpr double kAlone = 64 * 1024;
 // Of a part. Rows: by more than 64 the way a sum is taken does not depend on how many there are. Columns: of what is not
 // packed the loops take up to 128 together (isa/body.h), and treat what is left otherwise; of packed weights two panels.
-constexpr int64_t kRowGrain = 96, kColumnGrain = 128, kPackedGrain = 2 * kPanel;
+constexpr int64_t kRowGrain = 96, kNarrowRowGrain = 24, kColumnGrain = 128, kPackedGrain = 2 * kPanel;
 
 const char* Advance(const MatrixRef& x, int64_t elements) {
   return static_cast<const char*>(x.data) + elements * ByteSize(x.dtype);
@@ -25,13 +25,15 @@ class Split {
  public:
   Split(const GemmCall& g, const Workers* workers) : g_(g) {
     if (workers == nullptr || workers->threads < 2 ||
-        static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k) < kAlone)
+        static_cast<double>(g.m) * static_cast<double>(std::max(g.n, kPanel)) * static_cast<double>(g.k) < kAlone)
       return;
     workers_ = workers;
     // Of a packed weight each thread takes its own columns, if that gives each enough: no panel is packed twice.
     const bool by_columns = g.packed && g.n >= 4 * kPackedGrain * workers->threads;
-    by_rows_ = g.m / kRowGrain > 1 && g.m > g.n / 8 && !by_columns;
-    n_ = by_rows_ ? g.m / kRowGrain : g.n;
+    // One that has too few columns for that is read by all.
+    if (g.packed && g.n < 2 * kPackedGrain * workers->threads) rows_ = kNarrowRowGrain;
+    by_rows_ = g.m / rows_ > 1 && g.m > g.n / 8 && !by_columns;
+    n_ = by_rows_ ? g.m / rows_ : g.n;
     grain_ = by_rows_ ? 1 : g.packed ? kPackedGrain : kColumnGrain;
   }
   // Calls f(part, scratch) for each, at the same time.
@@ -51,7 +53,7 @@ class Split {
   GemmCall Sizes(int64_t first, int64_t last) const {
     GemmCall part = g_;
     if (by_rows_)
-      part.m = (last == n_ ? g_.m : last * kRowGrain) - first * kRowGrain;  // the last block has the rest, so that none has few rows
+      part.m = (last == n_ ? g_.m : last * rows_) - first * rows_;  // the last block has the rest, so that none has few rows
     else
       part.n = last - first;
     return part;
@@ -59,7 +61,7 @@ class Split {
   GemmCall Part(int64_t first, int64_t last) const {
     GemmCall part = Sizes(first, last);
     if (by_rows_) {
-      const int64_t begin = first * kRowGrain;
+      const int64_t begin = first * rows_;
       part.a.data = Advance(g_.a, begin * g_.a.row);
       part.c = g_.c + begin * g_.c_row;
       return part;
@@ -72,6 +74,7 @@ class Split {
 
   const GemmCall& g_;
   const Workers* workers_ = nullptr;  // null: the calling thread alone
+  int64_t rows_ = kRowGrain;
   bool by_rows_ = false;
   int64_t n_ = 1, grain_ = 1;
 };
