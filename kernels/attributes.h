@@ -257,7 +257,7 @@ struct BatchNormAttributes {
   double epsilon;
   auto Fields() { return std::tie(parts, epsilon); }
 };
-// conv, conv_transposed: what follows the sums, where that is more than a bias: a batch norm, an addition, a function (`low` and `high` of kClamp).
+// conv, conv_transposed: what follows the sums, where that is more than a bias: a batch norm, an addition, a function (`low` and `high` of kClamp, `low` the slope of kLeakyRelu).
 struct ConvTailAttributes {
   int64_t parts;
   Activation activation;
@@ -355,7 +355,7 @@ constexpr int64_t kChoices = static_cast<int64_t>(E::kCount);
 template <>
 inline constexpr int64_t kChoices<DType> = kDTypes;
 template <>
-inline constexpr int64_t kChoices<Activation> = static_cast<int64_t>(Activation::kHardSigmoid) + 1;
+inline constexpr int64_t kChoices<Activation> = static_cast<int64_t>(Activation::kLeakyRelu) + 1;
 
 class Reader {
  public:

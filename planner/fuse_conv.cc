@@ -216,7 +216,13 @@ class Fuser {
       tail->activation = Activation::kClamp;
       return true;
     }
-    if (s.inputs != 1 || s.ints != 0 || s.floats != 0 || !IsSame(i, j, 0)) return false;
+    if (s.inputs != 1 || s.ints != 0 || !IsSame(i, j, 0)) return false;
+    if (name == "leaky_relu" && s.floats == 1) {
+      if (!summed) return false;
+      tail->activation = Activation::kLeakyRelu, tail->low = Real(s.first_number);
+      return true;
+    }
+    if (s.floats != 0) return false;
     if (name == "relu") {
       if (!summed && tail->activation != Activation::kClamp) return false;
       tail->low = std::max(tail->low, 0.0), tail->high = std::max(tail->high, 0.0);

@@ -225,7 +225,7 @@ class Conv {
         if (g.n > 0) isa_.block(g);
         if (!done || epilogue_.in_tiles()) continue;
         Finish f;
-        f.activation = epilogue_.activation;
+        f.activation = epilogue_.activation, f.low = epilogue_.low, f.high = epilogue_.high;
         for (int64_t i = 0; i < g.m; ++i) {
           float* row = out + place + i * positions_;
           isa_.finish(row, row, count, f);

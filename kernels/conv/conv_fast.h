@@ -24,7 +24,7 @@ struct ConvShape {
 struct ConvEpilogue {
   const float *scale = nullptr, *shift = nullptr, *add = nullptr;
   Activation activation = Activation::kNone;
-  float low = 0, high = 0;  // of kClamp
+  float low = 0, high = 0;  // as Finish has them
 
   bool empty() const {
     return scale == nullptr && shift == nullptr && add == nullptr && activation == Activation::kNone;

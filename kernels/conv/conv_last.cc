@@ -33,6 +33,7 @@ struct RowTaps {
     const int64_t end = first >= in_y ? 0 : std::min(f.height, Ceil(in_y - first, by));
     rows = std::max<int64_t>(0, end - skip), from = first + skip * by;
   }
+  bool Same(const RowTaps& other) const { return rows == other.rows && skip == other.skip; }
 };
 
 class Conv {
@@ -40,7 +41,7 @@ class Conv {
   Conv(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& s)
       : x_(x), w_(w), out_(out), s_(s), f_{s.groups, w.sizes[1], w.sizes[0], w.sizes[3], w.sizes[4]}, batch_(out.sizes[0]),
         channels_(x.sizes[1]), in_y_(x.sizes[3]), in_x_(x.sizes[4]), to_y_(out.sizes[3]), to_x_(out.sizes[4]),
-        pixel_(f_.planes() ? 1 : as_it_lies() ? x.strides[4] : channels_) {}
+        pixel_(f_.planes() ? 1 : as_it_lies() ? x.strides[4] : channels_), laid_(LaysInBands()) {}
 
   bool possible() const {
     if (x_.numel() == 0 || w_.numel() == 0 || out_.numel() == 0) return false;
@@ -93,8 +94,8 @@ class Conv {
   // The result's memory, with channels last: the epilogue's `add` lies alike.
   void Run(const ConvEpilogue& e, const Workers* workers, Scratch& scratch) {
     filters_ = Filters(scratch);
-    float* const image = f_.planes() ? Planes(scratch) : LaysInBands() ? nullptr : Last(workers, scratch);
-    step_ = as_it_lies() || LaysInBands() ? x_.strides[0] : channels_ * in_y_ * in_x_;
+    float* const image = f_.planes() ? Planes(scratch) : laid_ ? nullptr : Last(workers, scratch);
+    step_ = as_it_lies() || laid_ ? x_.strides[0] : channels_ * in_y_ * in_x_;
     data_ = image != nullptr ? image : x_.as<float>();
     if (pointwise() && strided()) Sample(scratch);
     finish_ = {e.scale, e.shift, e.add, e.activation, e.low, e.high};
@@ -114,9 +115,22 @@ class Conv {
   }
   // Whether Bands() lays planes out with channels last while it copies them between their borders.
   bool LaysInBands() const {
-    return !winograd() && !f_.depthwise() && !pointwise() && !f_.planes() && !ChannelsLast(x_) && DensePlanes();
+    return !winograd() && !f_.depthwise() && !pointwise() && !f_.planes() && !ChannelsLast(x_) && DensePlanes() && InImage() >= 0.8;
   }
   bool DensePlanes() const { return x_.strides[4] == 1 && (in_y_ == 1 || x_.strides[3] == in_x_); }
+  // The part of all taps of all results that is in the image.
+  double InImage() const {
+    const auto part = [this](int d, int64_t in, int64_t to, int64_t taps) {
+      int64_t count = 0;
+      for (int64_t t = 0; t < taps; ++t) {
+        const int64_t at = t * s_.dilation[d] - s_.pad[d], by = s_.stride[d];  // of result 0
+        const int64_t first = at < 0 ? Ceil(-at, by) : 0, end = at >= in ? 0 : Ceil(in - at, by);
+        count += std::max<int64_t>(0, std::min(end, to) - first);
+      }
+      return static_cast<double>(count) / static_cast<double>(to * taps);
+    };
+    return part(1, in_y_, to_y_, f_.height) * part(2, in_x_, to_x_, f_.width);
+  }
   // Whether the places that neighbouring results read, so many floats apart in the image, would meet in the same sets of the cache.
   bool Meet(int64_t pixel) const {
     const int64_t row = s_.stride[2] * pixel;
@@ -363,17 +377,19 @@ class Conv {
     const int64_t reach = (f_.width - 1) * s_.dilation[2] + 1, room = in_x_ + s_.pad[2] - reach;
     return {std::min(to_x_, Ceil(s_.pad[2], s_.stride[2])), room < 0 ? 0 : std::min(to_x_, room / s_.stride[2] + 1)};
   }
-  // Whether most results are of places that the image has around them, so that it is not worth a copy with a border. Sums of groups are
+  // Whether most results are of places that the image has around them, or most taps are not in the image (of large dilations), so that it is
+  // not worth a copy with a border. Sums of groups are
   // short: columns at the border would take longer than the copy.
   bool TakesAsItLies() const {
     const auto [first, last] = InnerPlaces();
-    return f_.groups == 1 && !f_.planes() && !LaysInBands() && bordered() && !Meet(pixel_) && to_x_ > 1 && in_y_ > 1 && 2 * (last - first) >= to_x_ &&
+    return f_.groups == 1 && !f_.planes() && !laid_ && bordered() && !Meet(pixel_) && to_x_ > 1 && in_y_ > 1 && (2 * (last - first) >= to_x_ || InImage() < 0.6) &&
            in_x_ * channels_ * s_.stride[1] + to_x_ * f_.outs <= 2 * kNear;
   }
   // Bands of rows of the image as it lies: the inner places of each row with all taps that are in the image, and the columns at the border
   // downwards, tap column by tap column.
   void AsItLies(const Workers* workers, Scratch& scratch) const {
-    const auto [first, last] = InnerPlaces();
+    auto [first, last] = InnerPlaces();
+    if (last <= first) first = last = 0;
     const int64_t row = in_x_ * pixel_, per_row = in_x_ * channels_ * s_.stride[1] + to_x_ * f_.outs;
     const bool joined = s_.dilation[2] == 1 && pixel_ == channels_;           // taps of a row lie together
     const int64_t row_runs = joined ? 1 : f_.width, tap = channels_ * kPanel;  // of weights
@@ -403,7 +419,7 @@ class Conv {
           b.m = last - first, b.k = joined ? f_.width * channels_ : channels_;
           b.x_row = s_.stride[2] * pixel_, b.out_row = out_.strides[4];
           b.runs = runs, b.w_run = b.k * kPanel;
-          for (int64_t y = y0; y < y1; ++y) {
+          for (int64_t y = y0; y < y1 && first < last; ++y) {
             const RowTaps taps(f_, s_, y, in_y_);
             b.run_count = taps.rows * row_runs;
             b.x = image + (taps.rows > 0 ? taps.from * row : 0) + (first * s_.stride[2] - s_.pad[2]) * pixel_;
@@ -416,7 +432,7 @@ class Conv {
           for (int64_t y = y0, next; y < y1; y = next) {
             // Rows that have the same taps.
             const RowTaps taps(f_, s_, y, in_y_);
-            for (next = y + 1; next < y1 && taps.rows == f_.height && RowTaps(f_, s_, next, in_y_).rows == f_.height;) ++next;
+            for (next = y + 1; next < y1 && RowTaps(f_, s_, next, in_y_).Same(taps);) ++next;
             b.m = next - y, b.run_count = taps.rows;
             for (int64_t x = first > 0 ? 0 : last; x < to_x_; x = x + 1 == first ? last : x + 1) {
               const int64_t column = x * s_.stride[2] - s_.pad[2], by = s_.dilation[2], at = PlaceOf(n, y) + x * out_.strides[4] + j;
@@ -513,7 +529,7 @@ class Conv {
   const float* Column(int64_t n, int64_t y) const { return data_ + n * step_ + (y * s_.stride[1] - s_.pad[1]) * in_x_; }
 
   void Bands(const Workers* workers, Scratch& scratch) const {
-    const bool planes = f_.planes(), laid = LaysInBands(), copied = laid || bordered() || Meet(pixel_);
+    const bool planes = f_.planes(), copied = laid_ || bordered() || Meet(pixel_);
     const int64_t wide = copied ? Reach(2, to_x_) : in_x_;
     const int64_t image_pixel = planes ? 1 : !copied ? pixel_ : Meet(channels_) ? channels_ + kPanel : channels_;  // floats of a place
     // Bands of rows that stay near; spans of rows that are too long for that.
@@ -545,7 +561,7 @@ class Conv {
         }
     }
     ParallelFor(scratch, workers, shares.tasks(), 1, [&](int64_t begin, int64_t end, Scratch& own) {
-      float* const memory = copied ? own.Take<float>((high * held_wide + (laid ? isa_.lanes : 0)) * (planes ? channels_ : image_pixel)) : nullptr;
+      float* const memory = copied ? own.Take<float>((high * held_wide + (laid_ ? isa_.lanes : 0)) * (planes ? channels_ : image_pixel)) : nullptr;
       if (own.counting()) return;
       int64_t held = -1;  // the task whose image is in `memory`, or the span of a band that has all channels
       for (int64_t i = begin; i < end; ++i) {
@@ -604,7 +620,7 @@ class Conv {
       const int64_t place = y * in_x_ + first;
       const float* const image = data_ + n * step_;
       std::fill_n(to, left * pixel, 0.0f);
-      if (LaysInBands()) {
+      if (laid_) {
         const int64_t whole = RoundUp(count, isa_.lanes);
         BestIsa().transpose(reinterpret_cast<const uint32_t*>(image + c0 * x_.strides[1] + place), x_.strides[1],
                             reinterpret_cast<uint32_t*>(to + left * pixel + c0), pixel, place + whole <= in_y_ * in_x_ ? whole : count, c1 - c0);
@@ -633,6 +649,7 @@ class Conv {
   const int64_t batch_, channels_, in_y_, in_x_, to_y_, to_x_;
   const float *filters_ = nullptr, *data_ = nullptr;
   int64_t pixel_, step_ = 0;  // floats between places, between images
+  const bool laid_ = false;
   LastFinish finish_;
   const ConvIsa& isa_ = *BestIsa().conv;
 };

@@ -28,12 +28,12 @@ struct ConvBlock {
 };
 
 // What becomes of sums: x · scale + shift (by channel), plus an element of another tensor, through a function.
-enum class Activation : uint8_t { kNone, kClamp, kSilu, kHardSwish, kHardSigmoid };
+enum class Activation : uint8_t { kNone, kClamp, kSilu, kHardSwish, kHardSigmoid, kLeakyRelu };
 struct Finish {
   float scale = 1, shift = 0;
   const float* add = nullptr;  // as many as the row has, or null
   Activation activation = Activation::kNone;
-  float low = 0, high = 0;  // of kClamp; NaN stays
+  float low = 0, high = 0;  // of kClamp; `low` is the slope of kLeakyRelu; NaN stays
 };
 
 // Rows of a plane by taps: out[r · out_row + i] for r < rows, i < n is made of x[r · row + offsets[t] + i], which is
@@ -53,7 +53,7 @@ struct TapRows {
 struct LastFinish {
   const float *scale = nullptr, *shift = nullptr, *add = nullptr;
   Activation activation = Activation::kNone;
-  float low = 0, high = 0;  // of kClamp; NaN stays
+  float low = 0, high = 0;  // as Finish has them
 };
 
 // Products over images whose channels are last: out[i, j] for i < m, j < n is the sum over runs r and p < k of

@@ -236,6 +236,11 @@ void FinishConv(const float* x, float* out, int64_t n, const Finish& f) {
           x, f.add, out, n, [=](Vec v, Vec add) __attribute__((always_inline)) {
             return HardSigmoid(sum(v, add));
           });
+    case Activation::kLeakyRelu:
+      return FinishRow(
+          x, f.add, out, n, [=](Vec v, Vec add) __attribute__((always_inline)) {
+            return LeakyRelu(sum(v, add), low);
+          });
   }
 }
 

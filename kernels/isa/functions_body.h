@@ -215,6 +215,7 @@ SLIPWAY_INLINE Vec TimesSigmoid(Vec above, Vec x) {
 SLIPWAY_INLINE Vec Silu(Vec x) { return TimesSigmoid(x, x); }
 SLIPWAY_INLINE Vec Sigmoid(Vec x) { return TimesSigmoid(Splat(1.0f), x); }
 SLIPWAY_INLINE Vec HardSigmoid(Vec x) { return Clamp(x + 3.0f, 0, 6) * (1.0f / 6); }
+SLIPWAY_INLINE Vec LeakyRelu(Vec x, float slope) { return Choose(x < 0.0f, x * slope, x); }
 // x · tanh(log(1 + e)), e = exp(x): x · n / (n + 2), n = e (e + 2); x beyond 20.
 SLIPWAY_INLINE Vec Mish(Vec x) {
   const Vec e = ExpNormal(Smaller(Splat(20.0f), x)), n = e * (e + 2.0f);

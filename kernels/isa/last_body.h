@@ -65,6 +65,10 @@ SLIPWAY_INLINE void FinishLast(const LastFinish& f, Vec* v) {
 #pragma GCC unroll 32
       for (int i = 0; i < N; ++i) v[i] = HardSigmoid(v[i]);
       return;
+    case Activation::kLeakyRelu:
+#pragma GCC unroll 32
+      for (int i = 0; i < N; ++i) v[i] = LeakyRelu(v[i], f.low);
+      return;
     case Activation::kSilu: {
       Vec held[N];  // in memory, so that `v` need not be
 #pragma GCC unroll 32

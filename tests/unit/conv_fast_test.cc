@@ -59,6 +59,8 @@ double Function(Activation a, double x) {
       return x * std::min(std::max(x + 3, 0.0), 6.0) / 6;
     case Activation::kHardSigmoid:
       return std::min(std::max(x + 3, 0.0), 6.0) / 6;
+    case Activation::kLeakyRelu:
+      return x < 0 ? -0.25 * x : x;
   }
   return 0;
 }
@@ -236,7 +238,7 @@ TEST(FastConv, Epilogues) {
   };
   for (Case& k : cases)
     for (Activation a :
-         {Activation::kNone, Activation::kClamp, Activation::kSilu, Activation::kHardSwish, Activation::kHardSigmoid})
+         {Activation::kNone, Activation::kClamp, Activation::kSilu, Activation::kHardSwish, Activation::kHardSigmoid, Activation::kLeakyRelu})
       for (int parts = 0; parts < 4; ++parts) {
         k.activation = a, k.scale = parts & 1, k.add = parts & 2;
         Check(k);
@@ -274,7 +276,7 @@ TEST(FastConv, DepthwiseByRows) {
         if (!check(2, 150, to * stride + 2 - 2 * pad, stride, pad)) return;  // several bands
       }
   if (!check(2, 1, 48, 1, 1)) return;  // fewer rows than taps
-  for (Activation a : {Activation::kNone, Activation::kClamp, Activation::kSilu, Activation::kHardSwish, Activation::kHardSigmoid})
+  for (Activation a : {Activation::kNone, Activation::kClamp, Activation::kSilu, Activation::kHardSwish, Activation::kHardSigmoid, Activation::kLeakyRelu})
     for (int parts = 0; parts < 4; ++parts)
       if (!check(4, 10, 28, 1, 1, a, (parts & 1) != 0, (parts & 2) != 0)) return;
 }

@@ -50,6 +50,7 @@ double Function(Activation a, double x) {
     case Activation::kSilu: return x / (1 + std::exp(-x));
     case Activation::kHardSwish: return x * std::min(std::max(x + 3, 0.0), 6.0) / 6;
     case Activation::kHardSigmoid: return std::min(std::max(x + 3, 0.0), 6.0) / 6;
+    case Activation::kLeakyRelu: return x < 0 ? -0.25 * x : x;
   }
   return 0;
 }
@@ -165,7 +166,7 @@ TEST(ConvLast, AgreesWithSumsInDouble) {
     k.py = of(0, k.ky), k.px = of(0, 1) == 0 ? k.kx / 2 : of(0, k.kx);
     k.h = k.dy * (k.ky - 1) + of(1, 9), k.w = k.dx * (k.kx - 1) + of(1, 31);
     k.from = static_cast<Layout>(of(0, 2)), k.to = static_cast<Layout>(of(0, 2)), k.packed = of(0, 3) != 0;
-    k.scale = of(0, 1), k.shift = of(0, 1), k.add = of(0, 1), k.activation = static_cast<Activation>(of(0, 4));
+    k.scale = of(0, 1), k.shift = of(0, 1), k.add = of(0, 1), k.activation = static_cast<Activation>(of(0, 5));
     Check(k, i);
     ASSERT_FALSE(HasFatalFailure()) << "case " << i << ": n " << k.n << " c " << k.c << " o " << k.o << " groups " << k.groups << " image " << k.h << 'x' << k.w
                                     << " kernel " << k.ky << 'x' << k.kx << " stride " << k.sy << ',' << k.sx << " pad " << k.py << ',' << k.px
