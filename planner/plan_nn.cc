@@ -110,9 +110,18 @@ bool ReadWindow(PlanContext& c, int spatial, Attributes* a) {
   return Fill3(window, 1, a->window) && Fill3(stride, 1, a->stride) && Fill3(c.ints("padding", spatial), 0, a->padding) && c.ok() &&
          window.size() == static_cast<size_t>(spatial);
 }
+// The image of a pool, dense or with channels last, as a view of what lies so may be; and its result, which lies alike.
+struct Pooled {
+  explicit Pooled(PlanContext& c) : x(c.in("self")) {
+    const bool last = c.builder().IsLast(x) || (x.dtype == DType::kFloat32 && x.rank() == 4 && ChannelsLast(x));
+    if (!last) x = c.Dense(x);
+    out = last ? c.ResultLast() : c.Result();
+  }
+  Operand x, out;
+};
 void MaxPool(PlanContext& c) {
   const int spatial = SpatialOf(c);
-  Operand x = c.in("self"), out = c.ResultLike(x);
+  auto [x, out] = Pooled(c);
   kernels::MaxPoolAttributes a;
   if (!ReadWindow(c, spatial, &a) || !Fill3(c.ints("dilation", spatial), 1, a.dilation))
     return c.Fail("the windows make no sense");
@@ -126,7 +135,7 @@ void MaxPool(PlanContext& c) {
 }
 void AveragePool(PlanContext& c) {
   const int spatial = SpatialOf(c);
-  Operand x = c.in("self"), out = c.ResultLike(x);
+  auto [x, out] = Pooled(c);
   AveragePoolAttributes a;
   if (!ReadWindow(c, spatial, &a)) return c.Fail("the windows make no sense");
   a.padding_counts = c.b("count_include_pad");

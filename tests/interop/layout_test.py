@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SLIPWAY = os.environ.get("SLIPWAY", str(ROOT / "build" / "slipway"))
@@ -166,6 +167,15 @@ class Up(nn.Module):
         return self.more[-1](y)
 
 
+class PermutedPools(nn.Module):
+    """Pools of views that have channels last, without a convolution that chose it; and of a part of a tensor."""
+
+    def forward(self, x):
+        last = torch.relu(x.permute(0, 2, 3, 1) * 2).permute(0, 3, 1, 2)
+        pooled = F.max_pool2d(last, 3, 2, 1) + F.avg_pool2d(last, 3, 2, 1, count_include_pad=False)
+        return pooled + F.max_pool2d(x.transpose(2, 3), 3, 2, 1).transpose(2, 3) + F.avg_pool2d(x[:, :, 1:, 1:], 2, 2)[:, :, :1, :1]
+
+
 class Dense(nn.Module):
     """Each layer reads what all before it gave, joined: lists that begin alike share memory. One is joined in another order, one is read twice."""
 
@@ -198,6 +208,7 @@ NETS = {
     "transposed": lambda: [conv(3, 20, 3, 2, act=nn.ReLU), conv(20, 20, 3, groups=20), Up(20)],
     "dilations": lambda: [conv(3, 32, 3, 2, act=nn.ReLU), nn.Conv2d(32, 40, 3, padding=24, dilation=24), nn.LeakyReLU(0.1), nn.Conv2d(40, 24, 3, padding=7, dilation=7), nn.LeakyReLU(-0.2), nn.MaxPool2d(5, 1, 2), nn.AvgPool2d(3, 1, 1, count_include_pad=False)],
     "alone": lambda: [nn.Conv2d(3, 24, 3, 2, 1), nn.Flatten(), nn.Unflatten(1, (24, 19, 23)), nn.Conv2d(24, 36, 3, 2, 1), nn.Flatten(), nn.Unflatten(1, (36, 10, 12)), nn.Conv2d(36, 72, 3, 1, 1, groups=6)],
+    "permuted pools": lambda: [nn.ReLU(), PermutedPools()],
     "dense": lambda: [conv(3, 64, 3, act=nn.ReLU), conv(64, 72, 3, act=nn.SiLU), Residual(conv(72, 72, 3)), conv(72, 70, 1, act=nn.ReLU), conv(70, 32, 3, 2, groups=2)],
 }
 
