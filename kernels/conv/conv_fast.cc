@@ -15,7 +15,6 @@ constexpr int64_t kDepth = 320;    // of a block of patches
 constexpr int64_t kColumns = 256;  // at most
 constexpr int64_t kRows = 192;     // of a block of weights, about
 
-
 class Conv {
  public:
   Conv(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& s, const ConvEpilogue& epilogue)
@@ -108,7 +107,7 @@ class Conv {
     Chunks(const Conv& c, const Workers* workers) {
       count = (c.positions_ + kColumns - 1) / kColumns;
       size = RoundUp((c.positions_ + count - 1) / count, c.isa_.width);
-      tile = c.isa_.rows, tiles = (c.group_out_ + tile - 1) / tile;
+      tile = c.isa_.rows, tiles = Ceil(c.group_out_, tile);
       const int64_t threads = workers != nullptr ? workers->threads : 1;
       while (parts < tiles && count * parts < 4 * threads && count * parts % threads != 0) ++parts;
     }

@@ -28,10 +28,9 @@ void CopyPlaces(const float* from, int64_t from_pitch, int64_t places, int64_t c
 struct RowTaps {
   int64_t skip, rows, from;
   RowTaps(const FilterShape& f, const ConvShape& s, int64_t y, int64_t in_y) {
-    const int64_t first = y * s.stride[1] - s.pad[1], by = s.dilation[1];
-    skip = first < 0 ? std::min(f.height, Ceil(-first, by)) : 0;
-    const int64_t end = first >= in_y ? 0 : std::min(f.height, Ceil(in_y - first, by));
-    rows = std::max<int64_t>(0, end - skip), from = first + skip * by;
+    const int64_t first = y * s.stride[1] - s.pad[1];
+    const TapsInside inside(first, in_y, f.height, s.dilation[1]);
+    skip = inside.first, rows = inside.count(), from = first + skip * s.dilation[1];
   }
   bool Same(const RowTaps& other) const { return rows == other.rows && skip == other.skip; }
 };
@@ -122,11 +121,7 @@ class Conv {
   double InImage() const {
     const auto part = [this](int d, int64_t in, int64_t to, int64_t taps) {
       int64_t count = 0;
-      for (int64_t t = 0; t < taps; ++t) {
-        const int64_t at = t * s_.dilation[d] - s_.pad[d], by = s_.stride[d];  // of result 0
-        const int64_t first = at < 0 ? Ceil(-at, by) : 0, end = at >= in ? 0 : Ceil(in - at, by);
-        count += std::max<int64_t>(0, std::min(end, to) - first);
-      }
+      for (int64_t i = 0; i < to; ++i) count += TapsInside(i * s_.stride[d] - s_.pad[d], in, taps, s_.dilation[d]).count();
       return static_cast<double>(count) / static_cast<double>(to * taps);
     };
     return part(1, in_y_, to_y_, f_.height) * part(2, in_x_, to_x_, f_.width);
@@ -156,7 +151,7 @@ class Conv {
     if (DensePlanes()) {
       const int64_t places = in_y_ * in_x_;
       // Of all channels, or, of images of few places, of some of them.
-      const int64_t parts = batch_ * places < 256 ? Ceil(channels_, 128) : 1, some = Ceil(Ceil(channels_, parts), kPanel) * kPanel;
+      const int64_t parts = batch_ * places < 256 ? Ceil(channels_, 128) : 1, some = RoundUp(Ceil(channels_, parts), kPanel);
       ParallelFor(workers, parts * batch_ * places, std::max<int64_t>(48, 32768 / some / 16 * 16), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin, count; i < end; i += count) {
           const int64_t c = i / (batch_ * places) * some, at = i % (batch_ * places), n = at / places, p = at % places;
@@ -378,8 +373,7 @@ class Conv {
     return {std::min(to_x_, Ceil(s_.pad[2], s_.stride[2])), room < 0 ? 0 : std::min(to_x_, room / s_.stride[2] + 1)};
   }
   // Whether most results are of places that the image has around them, or most taps are not in the image (of large dilations), so that it is
-  // not worth a copy with a border. Sums of groups are
-  // short: columns at the border would take longer than the copy.
+  // not worth a copy with a border. Sums of groups are short: columns at the border would take longer than the copy.
   bool TakesAsItLies() const {
     const auto [first, last] = InnerPlaces();
     return f_.groups == 1 && !f_.planes() && !laid_ && bordered() && !Meet(pixel_) && to_x_ > 1 && in_y_ > 1 && (2 * (last - first) >= to_x_ || InImage() < 0.6) &&
@@ -436,8 +430,7 @@ class Conv {
             b.m = next - y, b.run_count = taps.rows;
             for (int64_t x = first > 0 ? 0 : last; x < to_x_; x = x + 1 == first ? last : x + 1) {
               const int64_t column = x * s_.stride[2] - s_.pad[2], by = s_.dilation[2], at = PlaceOf(n, y) + x * out_.strides[4] + j;
-              const int64_t z0 = column < 0 ? std::min(f_.width, Ceil(-column, by)) : 0;
-              const int64_t z1 = column >= in_x_ ? z0 : std::clamp<int64_t>(Ceil(in_x_ - column, by), z0, f_.width);
+              const auto [z0, z1] = TapsInside(column, in_x_, f_.width, by);
               b.accumulate = false;
               if (z0 == z1 || taps.rows == 0) b.run_count = 0, sum(at, FinishFor(at, j)), b.run_count = taps.rows;
               for (int64_t z = z0; z < z1 && taps.rows > 0; ++z, b.accumulate = true) {
@@ -508,7 +501,7 @@ class Conv {
         b.runs = down, b.w_run = f_.width * kPanel;
         for (int64_t x = first > 0 ? 0 : last; x < to_x_ && y0 < y1; x = x + 1 == first ? last : x + 1) {
           const int64_t column = x * s_.stride[2] - s_.pad[2];
-          const int64_t z0 = std::clamp<int64_t>(-column, 0, f_.width), z1 = std::clamp<int64_t>(in_x_ - column, z0, f_.width);
+          const auto [z0, z1] = TapsInside(column, in_x_, f_.width, 1);
           b.w = w + z0 * kPanel, b.k = z1 - z0;
           b.run_count = b.k > 0 ? rows : 0;
           sum(y1 - y0, Column(n, y0) + column + z0, s_.stride[1] * in_x_, y0, x, line);

@@ -3,13 +3,26 @@
 #ifndef SLIPWAY_KERNELS_CONV_PADDED_H_
 #define SLIPWAY_KERNELS_CONV_PADDED_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/isa/conv.h"
 
 namespace slipway::kernels {
 
-inline int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+inline int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
+inline int64_t RoundUp(int64_t n, int64_t to) { return Ceil(n, to) * to; }
+
+// The taps [first, end) of a window of `taps`, `dilation` apart from `begin` on, that are in [0, in).
+struct TapsInside {
+  int64_t first, end;
+  TapsInside(int64_t begin, int64_t in, int64_t taps, int64_t dilation) {
+    first = begin < 0 ? std::min(taps, Ceil(-begin, dilation)) : 0;
+    end = begin >= in ? first : std::clamp(Ceil(in - begin, dilation), first, taps);
+  }
+  int64_t count() const { return end - first; }
+  bool operator==(const TapsInside&) const = default;
+};
 
 struct Window {
   int64_t kernel[3], stride[3], pad[3], dilation[3];

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <utility>
 #include <vector>
 
 #include "kernels/conv/conv_last.h"
@@ -24,24 +23,20 @@ bool Takes(const Tensor& x, const Tensor& out) {
 struct Dim {
   int64_t ins, outs, kernel, stride, pad, dilation;
 
-  int64_t most_taps() const { return std::min(kernel, (ins + dilation - 1) / dilation); }
-  // Those in [0, ins) of result i.
-  std::pair<int64_t, int64_t> Taps(int64_t i) const {
-    const int64_t begin = i * stride - pad, first = begin < 0 ? (-begin + dilation - 1) / dilation : 0;
-    return {first, begin >= ins ? first : std::clamp<int64_t>((ins - begin + dilation - 1) / dilation, first, std::max(first, kernel))};
-  }
+  int64_t most_taps() const { return std::min(kernel, Ceil(ins, dilation)); }
+  TapsInside Taps(int64_t i) const { return {i * stride - pad, ins, kernel, dilation}; }
   void Reduce(const float* x, int64_t row, float none, void (*taps_of)(const TapRows&), const float* ones, int64_t* offsets, float* out) const {
     for (int64_t t = 0; t < most_taps(); ++t) offsets[t] = t * dilation * row;
     for (int64_t i = 0, next; i < outs; i = next) {
-      const auto [first, last] = Taps(i);
-      for (next = i + 1; next < outs && first == 0 && last == kernel && Taps(next) == std::pair(first, last);) ++next;
-      if (first == last) {
+      const TapsInside taps = Taps(i);
+      for (next = i + 1; next < outs && taps.count() == kernel && Taps(next) == taps;) ++next;
+      if (taps.count() == 0) {
         std::fill_n(out + i * row, row, none);
         continue;
       }
       TapRows r;
-      r.x = x + (i * stride - pad + first * dilation) * row, r.row = stride * row;
-      r.offsets = offsets, r.taps = last - first, r.weights = ones;
+      r.x = x + (i * stride - pad + taps.first * dilation) * row, r.row = stride * row;
+      r.offsets = offsets, r.taps = taps.count(), r.weights = ones;
       r.out = out + i * row, r.out_row = row, r.rows = next - i, r.n = row;
       if (stride == 1) r.n *= r.rows, r.rows = 1;
       taps_of(r);

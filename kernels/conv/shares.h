@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/conv/padded.h"
 #include "kernels/isa/isa.h"
 #include "kernels/parallel.h"
 
@@ -13,8 +14,6 @@ namespace slipway::kernels {
 inline constexpr int64_t kNear = 48 << 10;   // floats of image and result of a block: they stay in the second-level cache
 inline constexpr double kLeastWork = 2e5;    // multiplications that are worth a second thread
 inline constexpr int64_t kColumns = 32;      // taken at once: whole panels
-
-inline int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Floats from one row of a copy to the next: rows that lie a multiple of half a page apart would meet in the same sets of the cache.
 inline int64_t Apart(int64_t row) { return row % 512 == 0 ? row + kPanel : row; }

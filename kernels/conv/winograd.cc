@@ -17,7 +17,6 @@ constexpr int64_t kSlice = 160 * 1024, kImage = 1024 * 1024, kKept = 1024 * 1024
 constexpr int64_t kNear = 96 * 1024, kFilters = 96 * 1024;
 constexpr int64_t kDepth = 320;  // channels of a block of products
 
-int64_t Parts(int64_t n, int64_t of) { return (n + of - 1) / of; }
 // A distance between rows such that neighbours fall into different sets of a cache.
 int64_t OddLines(int64_t floats) { return (RoundUp(floats, kLine) / kLine | 1) * kLine; }
 
@@ -50,24 +49,24 @@ struct Cut {
     const ConvIsa& isa = *BestIsa().conv;
     const int64_t c = call.c, o = call.o, threads = workers != nullptr ? workers->threads : 1;
     t = m + 2, elements = t * t;
-    per_image = Parts(call.out_height, m), all_rows = call.batch * per_image;
-    tiles = Parts(call.out_width, m);
+    per_image = Ceil(call.out_height, m), all_rows = call.batch * per_image;
+    tiles = Ceil(call.out_width, m);
     u_row = RoundUp(c, isa.lanes);
     const double filters = static_cast<double>(elements) * static_cast<double>(o) * static_cast<double>(u_row);
     const double image = static_cast<double>(elements * c) * static_cast<double>(all_rows) * static_cast<double>(tiles);
     kept = filters <= std::min<double>(image, kKept) && (image > kSlice || threads > 1) && all_rows >= 2 * threads;
     outs = kFilters / (elements * u_row);
-    if (!kept && threads > 1) outs = std::min(outs, RoundUp(Parts(o, 2 * threads), isa.rows));
+    if (!kept && threads > 1) outs = std::min(outs, RoundUp(Ceil(o, 2 * threads), isa.rows));
     outs = std::clamp<int64_t>(outs / isa.rows, 1, 8) * isa.rows;
-    outs = std::min(o, RoundUp(Parts(o, Parts(o, outs)), isa.rows));
-    const int64_t most_rows = kept && threads > 1 ? Parts(all_rows, 2 * threads) : all_rows;
+    outs = std::min(o, RoundUp(Ceil(o, Ceil(o, outs)), isa.rows));
+    const int64_t most_rows = kept && threads > 1 ? Ceil(all_rows, 2 * threads) : all_rows;
     part_rows = kNear / (elements * outs * tiles);
     if (kept) part_rows = std::min(part_rows, kSlice / (elements * c * tiles));
     part_rows = FullRows(std::clamp<int64_t>(part_rows, 1, most_rows), tiles, isa);
-    const int64_t panels = Parts(part_rows * tiles, isa.width), all_parts = Parts(all_rows, part_rows);
+    const int64_t panels = Ceil(part_rows * tiles, isa.width), all_parts = Ceil(all_rows, part_rows);
     v_panel = isa.width * c + kLine, v_element = panels * v_panel + kLine, v_part = elements * v_element;
     parts = kept ? 1 : std::clamp<int64_t>(kImage / v_part, 1, all_parts);
-    parts = Parts(all_parts, Parts(all_parts, parts));  // evenly
+    parts = Ceil(all_parts, Ceil(all_parts, parts));  // evenly
     p_row = RoundUp(panels * isa.width, kLine), p_element = OddLines(outs * p_row + kLine);
     // Phases of a padded channel: the last tile reads one element beyond, a vector of tiles more.
     line = RoundUp(tiles + 2 + isa.lanes, isa.lanes);
@@ -77,7 +76,7 @@ struct Cut {
   }
 
   int64_t rows() const { return parts * part_rows; }  // of a slice
-  int64_t slices() const { return Parts(all_rows, rows()); }
+  int64_t slices() const { return Ceil(all_rows, rows()); }
   int64_t filters(int64_t o) const { return elements * (o * u_row + kLine); }  // floats of o filters
 };
 

@@ -605,8 +605,9 @@ void LastWinogradResult(const LastWinogradOutput& t) {
 
 // ---- Pools.
 
+// V vectors of channels from c on; of one, n channels.
 template <bool kMax, int V>
-SLIPWAY_INLINE void PoolVectors(const LastPool& g, int64_t c) {
+SLIPWAY_INLINE void PoolVectors(const LastPool& g, int64_t c, int64_t n) {
   Vec sum[V];
   NanLanes nans[V];
 #pragma GCC unroll 4
@@ -614,27 +615,21 @@ SLIPWAY_INLINE void PoolVectors(const LastPool& g, int64_t c) {
   for (int64_t t = 0; t < g.count; ++t)
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) {
-      const Vec x = Load(g.rows[t] + c + v * kLanes);
+      const Vec x = V == 1 ? LoadSome(g.rows[t] + c, n) : Load(g.rows[t] + c + v * kLanes);
       if (kMax) nans[v].See(x), sum[v] = Larger(x, sum[v]);
       else sum[v] += x;
     }
 #pragma GCC unroll 4
-  for (int v = 0; v < V; ++v) Store(g.out + c + v * kLanes, kMax ? nans[v].Over(sum[v]) : sum[v] * g.by);
+  for (int v = 0; v < V; ++v) {
+    const Vec result = kMax ? nans[v].Over(sum[v]) : sum[v] * g.by;
+    V == 1 ? StoreSome(g.out + c, result, n) : Store(g.out + c + v * kLanes, result);
+  }
 }
 template <bool kMax>
 void LastPoolOf(const LastPool& g) {
   int64_t c = 0;
-  for (; c + 4 * kLanes <= g.n; c += 4 * kLanes) PoolVectors<kMax, 4>(g, c);
-  for (; c + kLanes <= g.n; c += kLanes) PoolVectors<kMax, 1>(g, c);
-  if (c == g.n) return;
-  Vec sum = kMax ? Splat(-__builtin_inff()) : Vec{};
-  NanLanes nans;
-  for (int64_t t = 0; t < g.count; ++t) {
-    const Vec x = LoadSome(g.rows[t] + c, g.n - c);
-    if (kMax) nans.See(x), sum = Larger(x, sum);
-    else sum += x;
-  }
-  StoreSome(g.out + c, kMax ? nans.Over(sum) : sum * g.by, g.n - c);
+  for (; c + 4 * kLanes <= g.n; c += 4 * kLanes) PoolVectors<kMax, 4>(g, c, kLanes);
+  for (; c < g.n; c += kLanes) PoolVectors<kMax, 1>(g, c, Least(kLanes, g.n - c));
 }
 
 void NormOf(const float* mean, const float* variance, double epsilon, int64_t n, float* scale, float* shift) {

@@ -12,7 +12,7 @@ namespace {
 
 // Products below so many multiplications are not worth another thread's attention.
 constexpr double kAlone = 64 * 1024;
-// Of a part. Rows: by more than 64 the way a sum is taken does not depend on how many there are. Columns: of what is not
+// Of a part. Rows: by more than 64 the way a sum is taken does not depend on how many there are; of packed weights by more than a tile's. Columns: of what is not
 // packed the loops take up to 128 together (isa/body.h), and treat what is left otherwise; of packed weights two panels.
 constexpr int64_t kRowGrain = 96, kNarrowRowGrain = 24, kColumnGrain = 128, kPackedGrain = 2 * kPanel;
 
