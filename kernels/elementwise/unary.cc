@@ -49,6 +49,50 @@ const char* TurnRow(const RowCall& r) {
     if (std::fabs(x[i]) >= 0x1p30f) static_cast<float*>(r.out)[i] = F(x[i]);
   return nullptr;
 }
+// f(x, t(x)) per element of f32, where t, of a block at a time, is what `blocks` makes of before(x) by the instruction set's loops.
+template <typename Before, typename Blocks, typename After>
+void RowByBlocks(const RowCall& r, Before before, Blocks blocks, After after) {
+  constexpr int64_t kBlock = 256;
+  const float* x = static_cast<const float*>(r.in[0]);
+  float *out = static_cast<float*>(r.out), t[kBlock];
+  for (int64_t i = 0; i < r.n; i += kBlock, x += kBlock, out += kBlock) {
+    const int64_t n = std::min(kBlock, r.n - i);
+    for (int64_t j = 0; j < n; ++j) t[j] = before(x[j]);
+    blocks(t, n);
+    for (int64_t j = 0; j < n; ++j) out[j] = after(x[j], t[j]);
+  }
+}
+void FastInPlace(RowOp op, float* x, int64_t n) { BestIsa().row[static_cast<int>(op)](x, x, n); }
+
+constexpr auto kElu = [](auto x, const EluAttributes& a) {
+  using T = decltype(x);
+  return x <= 0 ? std::expm1(x * T(a.input_scale)) * T(a.alpha) * T(a.scale) : x * T(a.scale);
+};
+const char* EluRow(const RowCall& r) {
+  if (r.type != DType::kF32) return UnaryRow<kElu, false, EluAttributes>(r);
+  EluAttributes a{};
+  if (!ReadAttributes(r.ints, r.floats, &a)) return kAttributesMalformed;
+  const float input_scale = static_cast<float>(a.input_scale), alpha = static_cast<float>(a.alpha), scale = static_cast<float>(a.scale);
+  RowByBlocks(
+      r, [&](float x) { return x * input_scale; }, [](float* t, int64_t n) { FastInPlace(RowOp::kExpm1, t, n); },
+      [&](float x, float t) { return x <= 0 ? t * alpha * scale : x * scale; });
+  return nullptr;
+}
+constexpr auto kSoftplus = [](auto x, const SoftplusAttributes& a) {
+  using T = decltype(x);
+  return T(a.threshold) < x * T(a.beta) ? x : std::log1p(std::exp(x * T(a.beta))) / T(a.beta);
+};
+const char* SoftplusRow(const RowCall& r) {
+  if (r.type != DType::kF32) return UnaryRow<kSoftplus, false, SoftplusAttributes>(r);
+  SoftplusAttributes a{};
+  if (!ReadAttributes(r.ints, r.floats, &a)) return kAttributesMalformed;
+  const float beta = static_cast<float>(a.beta), threshold = static_cast<float>(a.threshold);
+  RowByBlocks(
+      r, [&](float x) { return x * beta; },
+      [](float* t, int64_t n) { FastInPlace(RowOp::kExp, t, n), FastInPlace(RowOp::kLog1p, t, n); },
+      [&](float x, float t) { return threshold < x * beta ? x : t / beta; });
+  return nullptr;
+}
 // Bitwise complement; of bool the caller asks for logical_not.
 const char* ComplementRow(const RowCall& r) {
   if (r.type != DType::kI64) return "the operator is for integers";
@@ -165,10 +209,7 @@ constexpr Kernel kKernels[] = {
            using T = decltype(x);
            return x / 2 * (1 + std::tanh(T(0.79788456080286535588) * (x + T(0.044715) * x * x * x)));
          }>("gelu_tanh"),
-    UnaryWith<EluAttributes, [](auto x, const EluAttributes& a) {
-      using T = decltype(x);
-      return x <= 0 ? std::expm1(x * T(a.input_scale)) * T(a.alpha) * T(a.scale) : x * T(a.scale);
-    }>("elu"),
+    RowKernel<EluRow, 1, EluAttributes>("elu"),
     Fast<RowOp::kHardSigmoid,
          [](auto x) {
            using T = decltype(x);
@@ -194,10 +235,7 @@ constexpr Kernel kKernels[] = {
       using T = decltype(x);
       return a.divides != 0 ? std::nearbyint(x / T(a.power)) * T(a.power) : std::nearbyint(x * T(a.power)) / T(a.power);
     }>("round_decimals"),
-    UnaryWith<SoftplusAttributes, [](auto x, const SoftplusAttributes& a) {
-      using T = decltype(x);
-      return T(a.threshold) < x * T(a.beta) ? x : std::log1p(std::exp(x * T(a.beta))) / T(a.beta);
-    }>("softplus"),
+    RowKernel<SoftplusRow, 1, SoftplusAttributes>("softplus"),
 };
 
 }  // namespace

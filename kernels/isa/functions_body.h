@@ -178,14 +178,19 @@ SLIPWAY_INLINE Vec Tanh(Vec x) {
       Polynomial(z, {1.372334623e-06f, 4.042098881e-04f, 2.745836601e-02f, 4.705952406e-01f, 1.0f});
   return Choose(Abs(x) > 8.5f, WithSign(Splat(1.0f), x), y);
 }
-// The same for erf, which it exceeds by a unit in the last place near its ends: for what adds something to it.
+// The same for erf, which it exceeds by a unit in the last place near its ends: for what adds something to it. At its ends it is 1 and -1,
+// so that 1 + erf is 0 for what multiplies that by a large number.
 SLIPWAY_INLINE Vec ErfQuotient(Vec x) {
   const Vec t = Smaller(Splat(3.8f), Larger(Splat(-3.8f), x)), z = t * t;
-  return t *
-         Polynomial(z, {2.151027957e-06f, 2.865046554e-04f, 3.614966059e-03f, 5.231038854e-02f, 1.862473190e-01f,
-                        1.128379107f}) /
-         Polynomial(z,
-                    {3.921320240e-05f, 1.135070808e-03f, 1.466705278e-02f, 1.124909893e-01f, 4.983903468e-01f, 1.0f});
+  const Vec y =
+      t *
+      Polynomial(z, {2.151027957e-06f, 2.865046554e-04f, 3.614966059e-03f, 5.231038854e-02f, 1.862473190e-01f, 1.128379107f}) /
+      Polynomial(z, {3.921320240e-05f, 1.135070808e-03f, 1.466705278e-02f, 1.124909893e-01f, 4.983903468e-01f, 1.0f});
+#ifdef __FMA__
+  return y;
+#else
+  return Choose(Abs(x) >= 3.8f, WithSign(Splat(1.0f), x), y);  // which more roundings miss
+#endif
 }
 // Beyond 1 by a polynomial for -log(1 - erf).
 SLIPWAY_INLINE Vec Erf(Vec x) {

@@ -75,6 +75,13 @@ TEST(Isa, GeluIsNearTheExactOne) {
       ASSERT_NEAR(z, t * 0.5 * (1 + std::tanh(0.7978845608028654 * (t + 0.044715 * t * t * t))), 1e-6)
           << isa->name << " " << x;
     }
+  for (const Isa* isa : Present())
+    for (float x : {-6.0f, -100.0f, -1e4f, -1e30f})
+      for (RowOp op : {RowOp::kGelu, RowOp::kGeluTanh}) {
+        float y;
+        isa->row[static_cast<int>(op)](&x, &y, 1);
+        EXPECT_EQ(y, 0) << isa->name << " " << x;
+      }
 }
 
 TEST(Isa, InfinitiesAndNan) {
