@@ -145,6 +145,7 @@ absl::Status RunPasses(const Target& target, Conversion& c) {
   c.output_names = OutputNames(c.program());
   c.context.skip = Skipped(c.options);
   c.context.verify_each = c.options.verify_each;
+  c.context.fold = target.fold;
   if (!c.options.dtype.empty()) c.context.narrow = c.options.dtype == "f16" ? ir::DType::kFloat16 : ir::DType::kBFloat16;
   for (const passes::Pipeline* pipeline : target.passes) {
     if (pipeline == &passes::kLegalization)

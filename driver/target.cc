@@ -26,12 +26,12 @@ constexpr const passes::Pipeline* kOnnxPasses[] = {&passes::kPreparation, &passe
 constexpr const passes::Pipeline* kNativePasses[] = {&passes::kPreparation, &passes::kAlgebra, &passes::kActivationIntegers};  // the planner legalizes as it plans
 
 constexpr Target kTargets[] = {
-    {"onnx", kOnnx, ".onnx", "ONNX", Target::kOneProgram, kOnnxPasses, OnnxLegality, WriteOnnx},
-    {"pt2", kPt2, ".pt2", "a PT2 archive", Target::kSeveralPrograms, {}, nullptr, WritePt2},
-    {"so", kSo, ".so", "a library", Target::kOneProgram, kNativePasses, NativeLegality, WriteLibrary},
-    {"native-pt2", kNativePt2, "", "a library", Target::kOneProgram, kNativePasses, NativeLegality, WritePackage},
-    {"safetensors", kSafetensors, ".safetensors", "safetensors", Target::kTensors, {}, nullptr, WriteTensors},
-    {"torch", kTorch, ".pt|.bin|.pth", "a torch.save checkpoint", Target::kTensors, {}, nullptr, WriteCheckpoint},
+    {"onnx", kOnnx, ".onnx", "ONNX", Target::kOneProgram, kOnnxPasses, OnnxLegality, {}, WriteOnnx},
+    {"pt2", kPt2, ".pt2", "a PT2 archive", Target::kSeveralPrograms, {}, nullptr, {}, WritePt2},
+    {"so", kSo, ".so", "a library", Target::kOneProgram, kNativePasses, NativeLegality, passes::kFoldForSpeed, WriteLibrary},
+    {"native-pt2", kNativePt2, "", "a library", Target::kOneProgram, kNativePasses, NativeLegality, passes::kFoldForSpeed, WritePackage},
+    {"safetensors", kSafetensors, ".safetensors", "safetensors", Target::kTensors, {}, nullptr, {}, WriteTensors},
+    {"torch", kTorch, ".pt|.bin|.pth", "a torch.save checkpoint", Target::kTensors, {}, nullptr, {}, WriteCheckpoint},
 };
 
 std::vector<std::string_view> SuffixesOf(const Target& t) {

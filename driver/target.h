@@ -49,6 +49,7 @@ struct Target {
   absl::Span<const passes::Pipeline* const> passes;
   // Whether a node is legal, as the options have it; null where no pass of the target asks.
   absl::StatusOr<Legality> (*legal)(const ConvertOptions& o);
+  passes::FoldLimits fold;
   // Exports, and fills in the summary's bytes; its node count too where that is not the program's.
   absl::Status (*write)(Conversion& c);
 };

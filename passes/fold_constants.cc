@@ -29,6 +29,11 @@ std::optional<uint64_t> StaticBytes(const ir::Type& t) {
   return bytes;
 }
 
+double Elements(const Value* v) {
+  const auto bytes = StaticBytes(v->type());
+  return bytes ? static_cast<double>(*bytes) / ir::ByteSize(v->dtype()) : 0;
+}
+
 // Of a contiguous tensor that was computed.
 std::string_view BytesOf(const ir::TensorRef& t) {
   const absl::Span<const uint8_t> bytes = ir::MappedBytes(*t.storage).subspan(static_cast<size_t>(t.offset), static_cast<size_t>(t.nbytes()));
@@ -95,18 +100,19 @@ class Folder {
     }
   }
 
-  // Whether a product of matrices or a convolution, which takes more than its operands' and result's elements, is small enough.
-  bool IsQuick(const ir::Node& n) const {
-    if (n.op().traits.autocast != ir::AutocastClass::kLower) return true;
+  // A product of matrices or a convolution, which takes more than its operands' and result's elements.
+  static bool IsProduct(const ir::Node& n) { return n.op().traits.autocast == ir::AutocastClass::kLower; }
+  static double Multiplications(const ir::Node& n) {
     double elements = 1;
     const auto count = [&](const Value* v) {
-      if (auto bytes = StaticBytes(v->type()); bytes && v->type().sizes.size() > 1) elements *= std::max(1.0, static_cast<double>(*bytes) / ir::ByteSize(v->dtype()));
+      if (v->type().sizes.size() > 1) elements *= std::max(1.0, Elements(v));
     };
     for (const ir::NamedArg& a : n.args()) a.arg.ForEachValue(count);
     for (const Value* v : n.outputs())
       if (v != nullptr) count(v);
-    return std::sqrt(elements) <= limits_.product_operations;  // m k · k n · m n = (m k n)^2
+    return std::sqrt(elements);  // m k · k n · m n = (m k n)^2
   }
+  bool IsQuick(const ir::Node& n) const { return !IsProduct(n) || Multiplications(n) <= limits_.product_operations; }
   bool IsConstant(const Value* v) const {
     return v->producer() ? constant_.contains(v->producer()) : leaves_.contains(v);
   }
@@ -143,7 +149,7 @@ class Folder {
         bool used = outputs.contains(v);
         for (const ir::Node* user : v->users()) used |= !constant_.contains(user);
         // A parameter seen otherwise stays a parameter, with its name and torch's layout.
-        if (used && !parameters_.contains(v) && (!IsLarge(v) || CanReplace(v))) roots_.push_back({v});
+        if (used && !parameters_.contains(v) && (!IsLarge(v) || CanReplace(v) || TakesLong(v))) roots_.push_back({v});
       }
     }
   }
@@ -161,6 +167,22 @@ class Folder {
             replaced += *StaticBytes(leaf->type());
         });
     return *StaticBytes(v->type()) <= replaced;
+  }
+  // Whether it takes longer to compute than to read. A pass over elements is one operation for each: elementwise operators, which run
+  // together, take part of one, others read and write, and vectors do several multiplications in the time of one.
+  bool TakesLong(Value* v) {
+    constexpr double kElementwise = 0.5, kOther = 2, kMultiplications = 16;
+    double work = 0;
+    for (const ir::Node* n : ir::NodesThatCompute({&v, 1})) {
+      if (IsProduct(*n)) {
+        work += Multiplications(*n) / kMultiplications;
+        continue;
+      }
+      for (size_t i = 0; i < n->outputs().size(); ++i)
+        if (n->output(i) != nullptr && ViewOf(*n, static_cast<int>(i)).sharing == Sharing::kNone)
+          work += Elements(n->output(i)) * (n->op().traits.elementwise ? kElementwise : kOther);
+    }
+    return work >= limits_.least_work * Elements(v);
   }
 
   // Small results together, large ones each for itself, as long as there is room for them.

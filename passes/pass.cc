@@ -61,7 +61,7 @@ absl::Status RunSplitLinears(ir::Program& p, PassContext& context) {
 }
 
 absl::Status RunFoldConstants(ir::Program& p, PassContext& context) {
-  return context.evaluator ? FoldConstants(p, *context.evaluator) : absl::OkStatus();
+  return context.evaluator ? FoldConstants(p, *context.evaluator, context.fold) : absl::OkStatus();
 }
 
 absl::Status RunNarrowFloats(ir::Program& p, PassContext&) { return NarrowFloats(p, {}).status(); }

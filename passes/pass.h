@@ -3,6 +3,7 @@
 #ifndef SLIPWAY_PASSES_PASS_H_
 #define SLIPWAY_PASSES_PASS_H_
 
+#include <cmath>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -17,10 +18,25 @@
 
 namespace slipway::passes {
 
+// What is worth folding; as it stands for files that are to be small.
+struct FoldLimits {
+  uint64_t leaf_bytes = uint64_t{1} << 28;        // weights up to this size count as constants; larger ones stay references
+  uint64_t work_bytes = uint64_t{1} << 20;        // results on the way; or twice a weight that they are made of
+  uint64_t small_bytes = uint64_t{64} << 10;      // larger results are computed only where they replace weights that are no smaller,
+  double least_work = HUGE_VAL;                   // or take that many operations for each of their elements
+  uint64_t growth_bytes = uint64_t{4} << 10;      // what a result may add to the file beyond the weights it replaces
+  uint64_t growth_part = 64;                      // and all together, of results that the two before allow: this part of the program's weights
+  uint64_t held_bytes = uint64_t{1} << 31;        // of results, which are held until they are written
+  double product_operations = 2e10;               // multiplications of a product of matrices
+};
+// For what computes: tables of positions and biases made of weights, which take longer to compute than to read.
+inline constexpr FoldLimits kFoldForSpeed = {.work_bytes = uint64_t{64} << 20, .least_work = 2, .growth_part = 2};
+
 // What passes take besides the program, and what they report besides their status.
 struct PassContext {
   std::function<bool(const ir::Node&)> legal;  // legalize, which needs it: whether the target takes a node as it is
   ir::Evaluator* evaluator = nullptr;          // fold-constants: what computes; null: nothing is folded
+  FoldLimits fold;                             // and what of it
   std::vector<std::string_view> skip;          // passes that pipelines leave out
   ir::DType narrow = ir::DType::kFloat32;      // what f32 becomes behind the passes: weights that it could not hold are not made
   bool verify_each = false;                    // the verifier checks the program after every pass
@@ -163,17 +179,6 @@ absl::Status EliminateDeadCode(ir::Program& p);
 
 // Of pure nodes with the same operator and arguments only the first stays, in subgraphs too. Functional form.
 absl::Status MergeCommonSubexpressions(ir::Program& p);
-
-// What is worth folding.
-struct FoldLimits {
-  uint64_t leaf_bytes = uint64_t{1} << 28;        // weights up to this size count as constants; larger ones stay references
-  uint64_t work_bytes = uint64_t{1} << 20;        // results on the way; or twice a weight that they are made of
-  uint64_t small_bytes = uint64_t{64} << 10;      // larger results are computed only where they replace weights that are no smaller
-  uint64_t growth_bytes = uint64_t{4} << 10;      // what a result may add to the file beyond the weights it replaces
-  uint64_t growth_part = 64;                      // and all together, of small ones: this part of the program's weights
-  uint64_t held_bytes = uint64_t{1} << 31;        // of results, which are held until they are written
-  double product_operations = 2e10;               // multiplications of a product of matrices
-};
 
 // Computes what depends on nothing but constants (numbers, weights that no output updates) and draws nothing at random: weights that
 // are normalized, merged or cast on the way become what the program uses. Results become constants of the program, equal ones shared, or

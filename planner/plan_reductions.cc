@@ -88,8 +88,11 @@ void ExtremeAndPlace(PlanContext& c) {
   std::vector<int> dims;
   if (x.rank() > 0) dims = {c.dim("dim", x.rank())};
   const bool largest = c.kernel() == "amax";
-  c.Return({Reduce(c, c.kernel(), x, dims, x.dtype, c.Result(0)),
-            Reduce(c, largest ? "argmax" : "argmin", x, dims, x.dtype, c.Result(1))});
+  const auto result = [&](size_t i, std::string_view kernel) {
+    const Operand out = c.Result(i);
+    return c.used(i) ? Reduce(c, kernel, x, dims, x.dtype, out) : out;
+  };
+  c.Return({result(0, c.kernel()), result(1, largest ? "argmax" : "argmin")});
 }
 double Correction(PlanContext& c) {
   if (c.node().op().ArgIndex("correction") >= 0) return c.opt_f("correction").value_or(1);

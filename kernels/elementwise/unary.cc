@@ -59,6 +59,7 @@ void RowByBlocks(const RowCall& r, Before before, Blocks blocks, After after) {
     const int64_t n = std::min(kBlock, r.n - i);
     for (int64_t j = 0; j < n; ++j) t[j] = before(x[j]);
     blocks(t, n);
+#pragma GCC ivdep
     for (int64_t j = 0; j < n; ++j) out[j] = after(x[j], t[j]);
   }
 }
@@ -75,7 +76,10 @@ const char* EluRow(const RowCall& r) {
   const float input_scale = static_cast<float>(a.input_scale), alpha = static_cast<float>(a.alpha), scale = static_cast<float>(a.scale);
   RowByBlocks(
       r, [&](float x) { return x * input_scale; }, [](float* t, int64_t n) { FastInPlace(RowOp::kExpm1, t, n); },
-      [&](float x, float t) { return x <= 0 ? t * alpha * scale : x * scale; });
+      [&](float x, float t) {
+        const float below = t * alpha * scale, above = x * scale;  // both, so that choosing is no branch
+        return x <= 0 ? below : above;
+      });
   return nullptr;
 }
 constexpr auto kSoftplus = [](auto x, const SoftplusAttributes& a) {
@@ -90,7 +94,10 @@ const char* SoftplusRow(const RowCall& r) {
   RowByBlocks(
       r, [&](float x) { return x * beta; },
       [](float* t, int64_t n) { FastInPlace(RowOp::kExp, t, n), FastInPlace(RowOp::kLog1p, t, n); },
-      [&](float x, float t) { return threshold < x * beta ? x : t / beta; });
+      [&](float x, float t) {
+        const float below = t / beta;
+        return threshold < x * beta ? x : below;
+      });
   return nullptr;
 }
 // Bitwise complement; of bool the caller asks for logical_not.

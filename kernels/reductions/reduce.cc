@@ -263,6 +263,15 @@ struct Place {
     if (count == 0 || (best == best && (x != x || better))) best = x, at = count;
     ++count;
   }
+  void AddRow(const T* x, int64_t n) {
+    if (n == 0) return;
+    Extreme<T, kLargest> row;
+    row.AddRow(x, n);
+    const int64_t first = count;
+    Add(row.best);  // as if it were the first of them
+    if (at == first) at += std::find_if(x, x + n, [&](T y) { return y == best || (y != y && best != best); }) - x;
+    count = first + n;
+  }
   int64_t Result() const { return at; }
 };
 template <typename T>

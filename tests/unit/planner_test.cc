@@ -213,6 +213,33 @@ graph main(%w: f32[4096] = buffer $w, %x: f32[4096]) {
   EXPECT_EQ(count("return %y, %w"), 2u);  // the weight would stay beside its exponential
 }
 
+TEST(FoldConstants, ForSpeedWhatTakesLongerToComputeThanToRead) {
+  auto count = [](const passes::FoldLimits& limits, std::string_view table) {
+    auto p = Parse(text::StrCat(R"(
+weights { $big: f32[300000] @ random(seed=4) }
+graph main(%big: f32[300000] = buffer $big, %x: f32[300,300]) {
+  %steps: i64[300] = aten.arange.default(end=300)
+  %row: i64[1,300] = aten.unsqueeze.default(self=%steps, dim=0)
+  %column: i64[300,1] = aten.unsqueeze.default(self=%steps, dim=1)
+  %distance: i64[300,300] = aten.sub.Tensor(self=%row, other=%column)
+)",
+                                table, R"(
+  %y: f32[300,300] = aten.add.Tensor(self=%x, other=%table)
+  return %y, %big
+})"));
+    PlanEvaluator evaluator;
+    EXPECT_TRUE(passes::FoldConstants(*p, evaluator, limits).ok());
+    return p->graph->node_count();
+  };
+  constexpr std::string_view kMask = "  %table: f32[300,300] = aten._to_copy.default(self=%distance, dtype=f32)";
+  constexpr std::string_view kBias = R"(
+  %float: f32[300,300] = aten._to_copy.default(self=%distance, dtype=f32)
+  %table: f32[300,300] = aten.softmax.int(self=%float, dim=1))";
+  EXPECT_GT(count({}, kBias), 1u);
+  EXPECT_EQ(count(passes::kFoldForSpeed, kBias), 1u);
+  EXPECT_GT(count(passes::kFoldForSpeed, kMask), 1u);
+}
+
 TEST(FoldConstants, OneNodeThatCannotBeLeavesTheOthers) {
   auto p = Parse(R"(
 graph main(%x: f32[2]) {
