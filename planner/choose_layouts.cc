@@ -15,6 +15,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "ir/ops/args.h"
 #include "ir/ops/op_table.h"
+#include "kernels/conv/filters.h"
 
 namespace slipway::planner {
 namespace {
@@ -98,6 +99,7 @@ std::optional<double> GainOf(const ir::Node& n) {
     sizes.push_back(*size);
   }
   if (!c.ok() || !groups || *groups < 1 || (transposed && (*groups > 1 || rank != 4))) return std::nullopt;
+  if (transposed && sizes[1] < kernels::LeastTransposedOuts(/*planes=*/false)) return std::nullopt;
   // Over planes, bands are laid out anew, near, and back.
   if (transposed) return kLayingNear * (Elements(x) + Elements(out));
   double taps = 1;

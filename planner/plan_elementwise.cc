@@ -148,6 +148,19 @@ void Shift(PlanContext& c) {
   c.Return(c.Map(c.kernel(), {c.in(size_t{0}), c.in(size_t{1})}, c.Result(), common, kernels::ShiftAttributes{ir::BitSize(common)}));
 }
 
+// One weight, or one for each channel; those of the kernel's own operator are broadcast as any operand.
+void Prelu(PlanContext& c) {
+  const Operand x = c.in("self");
+  Operand w = c.in("weight");
+  if (w.rank() > 1) return c.Unsupported("a weight of more than one dim");
+  if (w.rank() == 1) {
+    Dims sizes(static_cast<size_t>(x.rank()), 1);
+    if (x.rank() > 1) sizes[1] = w.sizes[0];
+    w = c.Reshape(w, sizes);
+  }
+  c.Return(c.Map("prelu", {x, w}, c.Result(), c.out_dtype()));
+}
+
 void Where(PlanContext& c) {
   c.Return(c.Map("where", {c.in("condition"), c.in("self"), c.in("other")}, c.Result(), c.out_dtype()));
 }
@@ -287,6 +300,8 @@ constexpr PlanFamily kFamilies[] = {
      "bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar bitwise_left_shift.Scalar_Tensor __lshift__.Tensor __lshift__.Scalar"},
     {Shift, "shift_right",
      "bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar bitwise_right_shift.Scalar_Tensor __rshift__.Tensor __rshift__.Scalar"},
+    {Prelu, "", "prelu"},
+    {Binary, "prelu", "_prelu_kernel"},
     {Where, "", "where.self where.ScalarSelf where.ScalarOther where.Scalar"},
     {MaskedFill, "", "masked_fill.Scalar masked_fill.Tensor"},
     {Clamp, "", "clamp clamp.Tensor clamp_min clamp_min.Tensor clamp_max clamp_max.Tensor clip clip.Tensor"},

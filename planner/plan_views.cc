@@ -381,7 +381,6 @@ void Padded(PlanContext& c) {
   Operand x = c.in("self");
   const Dims pad = c.ns("pad");
   for (Dim v : pad) c.Shift(v.constant().value_or(0));
-  const Dims sizes = c.out_sizes();
   if (c.node().op_name() == "aten.pad.default" && c.str("mode") != "constant") {
     const std::string mode = c.str("mode");
     if (mode != "reflect" && mode != "replicate" && mode != "circular") return c.Fail(text::StrCat("mode=\"", mode, "\""));
@@ -391,16 +390,22 @@ void Padded(PlanContext& c) {
   if (pad.size() % 2 != 0 || static_cast<int>(pad.size()) > 2 * x.rank()) return c.Fail("pad does not fit the tensor");
   ir::Scalar value;
   if (auto given = c.opt_scalar("value")) value = *given;
-  Operand out = c.Full(sizes, value, c.out_dtype());
+  Operand out = c.ResultLike(x);
   if (!c.ok()) return;
   Operand from = x, to = out;
+  const auto fill = [&](int d, Dim begin, Dim length) {
+    if (!length.is(0)) c.Fill(Narrow(to, d, begin, length), value);
+  };
   for (size_t k = 0; k < pad.size() / 2; ++k) {
     const int d = x.rank() - 1 - static_cast<int>(k);
     const Dim cut = ir::Max(0, -pad[2 * k]), cut_end = ir::Max(0, -pad[2 * k + 1]);
     const Dim length = x.sizes[d] - cut - cut_end;
     c.RequireLessEqual(0, length, "pad does not fit the tensor");
     from = Narrow(from, d, cut, length);
-    to = Narrow(to, d, ir::Max(0, pad[2 * k]), length);
+    const Dim before = ir::Max(0, pad[2 * k]), after = ir::Max(0, pad[2 * k + 1]);
+    fill(d, 0, before);
+    fill(d, before + length, after);
+    to = Narrow(to, d, before, length);
   }
   c.Copy(from, to);
   c.Return(out);

@@ -398,22 +398,21 @@ Operand PlanContext::Reshape(Operand x, Dims sizes) {
   return y;
 }
 Operand PlanContext::Full(Dims sizes, const ir::Scalar& value, DType dtype) {
+  const Operand x = Temp(dtype, std::move(sizes));
+  Fill(x, value);
+  return x;
+}
+void PlanContext::Fill(const Operand& x, const ir::Scalar& value) {
   if (value.kind == ir::Scalar::kComplex) Unsupported("complex numbers");
-  if (value.kind == ir::Scalar::kValue && value.value->type().is_tensor()) {
-    Operand x = Temp(dtype, std::move(sizes));
-    Copy(of(value.value), x);
-    return x;
-  }
-  Operand x = Temp(dtype, std::move(sizes));
+  if (value.kind == ir::Scalar::kValue && value.value->type().is_tensor()) return Copy(of(value.value), x);
   const auto number = expr(value);
-  if (!ok() || !number) return x;
+  if (!ok() || !number) return;
   const bool real = value.kind == ir::Scalar::kFloat ||
                     (value.kind == ir::Scalar::kValue && value.value->type().kind == ir::Type::kSymFloat);
   if (real)
-    Emit("fill", {}, {x}, dtype, FillAttributes{value.is_constant() ? Real(value.d) : Real(*number)});
+    Emit("fill", {}, {x}, x.dtype, FillAttributes{value.is_constant() ? Real(value.d) : Real(*number)});
   else
-    Emit("fill", {}, {x}, dtype, FillAttributes{*number});
-  return x;
+    Emit("fill", {}, {x}, x.dtype, FillAttributes{*number});
 }
 
 Operand PlanContext::Constant(DType dtype, std::vector<int64_t> sizes, std::string bytes) {

@@ -254,6 +254,7 @@ class PlanContext : public ir::ArgReader {
   Operand Dense(Operand x);                // x itself when it already is
   Operand Reshape(Operand x, Dims sizes);  // a view where strides allow, else of a copy
   Operand Full(Dims sizes, const ir::Scalar& value, DType dtype);
+  void Fill(const Operand& x, const ir::Scalar& value);  // all elements of x
   Operand Constant(DType dtype, std::vector<int64_t> sizes, std::string bytes);  // of exactly that size
 
   // The number that result i stands for is the element of x; the size of dim `dim` of result i is.

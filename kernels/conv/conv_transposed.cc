@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/conv/dense_floats.h"
-#include "kernels/walk.h"
+#include "kernels/elementwise/chain.h"
 
 namespace slipway::kernels {
 namespace {
@@ -162,9 +162,13 @@ bool Takes(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape&
          w.sizes[2] * w.sizes[3] * w.sizes[4] <= kMost / kColumns;
 }
 
-void CopyElements(const Tensor& from, const Tensor& to) {
-  const auto size = static_cast<size_t>(ByteSize(from.dtype));
-  for (Positions<2> at(from, {&from, &to}); at; at.Next()) std::memcpy(at[1], at[0], size);
+// With the call's threads and memory.
+void Copy(const Tensor& from, const Tensor& to, const Workers* workers, Scratch& scratch) {
+  Call c;
+  c.in = {&from, 1}, c.workers = workers, c.scratch = &scratch;
+  Tensor out = to;
+  c.out = {&out, 1};
+  RunCopy(c);
 }
 
 }  // namespace
@@ -180,9 +184,9 @@ bool FastConvTransposed(const Tensor& x, const Tensor& w, const Tensor& out, con
   auto memory = [&](const Tensor& t) { return scratch.Take<char>(t.numel() * ByteSize(t.dtype)); };
   Tensor image = from, result = to;
   image.data = memory(from), result.data = memory(to);
-  if (!scratch.counting()) CopyElements(x, image);
+  Copy(x, image, workers, scratch);
   RunOnDense(conv, image, w, result, workers, scratch);
-  if (!scratch.counting()) CopyElements(result, out);
+  Copy(result, out, workers, scratch);
   return true;
 }
 

@@ -31,8 +31,7 @@ class TransposedLast {
     if (x_.dtype != DType::kF32 || w_.dtype != DType::kF32 || out_.dtype != DType::kF32) return false;
     if (x_.sizes[2] != 1 || w_.sizes[2] != 1 || out_.sizes[2] != 1 || s_.pad[0] != 0 || s_.groups != 1) return false;
     if (w_.packed == Packing::kTaps) return true;
-    // Few channels leave much of a vector empty: over planes, vectors of places take less time.
-    return !w_.is_packed() && w_.is_contiguous() && (outs_ >= kPanel || !x_.is_contiguous() || !out_.is_contiguous()) &&
+    return !w_.is_packed() && w_.is_contiguous() && outs_ >= LeastTransposedOuts(x_.is_contiguous() && out_.is_contiguous()) &&
            static_cast<__int128>(height_ * width_) * TapPanels(outs_) * channels_ * kPanel <= kMostWeights;
   }
 

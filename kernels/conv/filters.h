@@ -41,6 +41,10 @@ inline int64_t TapPanels(int64_t outs) { return (outs + kPanel - 1) / kPanel; } 
 void PackTaps(const float* weights, int64_t channels, int64_t outs, int64_t taps, int64_t first, int64_t last, float* to);
 void UnpackTaps(const float* panels, int64_t channels, int64_t outs, int64_t taps, float* to);
 
+// From how many output channels on a transposed convolution is one over vectors of channels: of fewer, much of a vector is empty, and planes,
+// whose vectors are of places, take less time, of very few even with copies of images that have channels last.
+constexpr int64_t LeastTransposedOuts(bool planes) { return planes ? kPanel : kPanel / 2; }
+
 }  // namespace slipway::kernels
 
 #endif  // SLIPWAY_KERNELS_CONV_FILTERS_H_

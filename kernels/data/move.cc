@@ -48,7 +48,25 @@ void Generate(const Tensor& out, F f) {
 }
 
 const char* Fill(const Call& c, const FillAttributes<>& a) {
-  std::visit([&](auto v) { Generate<decltype(v)>(c.out[0], [v](int64_t) { return v; }); }, a.value);
+  Tensor out = c.out[0];
+  if (out.numel() == 0) return nullptr;
+  uint64_t element = 0;
+  std::visit([&](auto v) { StoreRow(&v, 1, &element, out.dtype, 1); }, a.value);
+  // In the order of memory: long rows last.
+  for (int d = 1; d < out.rank; ++d)
+    for (int e = d; e > 0 && std::abs(out.strides[e - 1]) < std::abs(out.strides[e]); --e)
+      std::swap(out.strides[e - 1], out.strides[e]), std::swap(out.sizes[e - 1], out.sizes[e]);
+  WithWord(out.dtype, [&]<typename W>() {
+    W word;
+    std::memcpy(&word, &element, sizeof word);
+    Walk<1>({&out}, [word](std::array<char*, 1> at, const std::array<int64_t, 1>& step, int64_t n) {
+      W* to = reinterpret_cast<W*>(at[0]);
+      if (step[0] == 1)
+        std::fill_n(to, n, word);
+      else
+        for (int64_t i = 0; i < n; ++i) to[i * step[0]] = word;
+    });
+  });
   return nullptr;
 }
 

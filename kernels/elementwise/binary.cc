@@ -213,6 +213,11 @@ const char* AddScaledRow(const RowCall& r) {
   });
 }
 
+constexpr auto kPrelu = [](auto x, auto w) {
+  const auto below = x * w;  // before the choice, which is no branch then
+  return x > 0 ? x : below;
+};
+
 constexpr Kernel kKernels[] = {
     Fast<PairOp::kAdd, kAdd>("add"),
     Fast<PairOp::kSub, kSub>("sub"),
@@ -238,6 +243,7 @@ constexpr Kernel kKernels[] = {
                                                 : x * std::log1p(y); }, kFloats>("xlog1py"),
     Binary<[](auto x, auto y) { return x == 0 ? y : decltype(x)(x > 0 ? 1 : 0); }>("heaviside"),
     Binary<[](auto x, auto y) { return std::hypot(x, y); }, kFloats>("hypot"),
+    Binary<kPrelu, kFloats>("prelu"),
     Binary<[](auto x, auto y) { return x == y; }>("eq"),
     Binary<[](auto x, auto y) { return x != y; }>("ne"),
     Binary<[](auto x, auto y) { return x < y; }>("lt"),

@@ -112,7 +112,7 @@ static bool TakesFilters(const Plan& p, const Step& s, const View& v, bool taps,
   const int32_t* of = p.dims.data() + out.first_dim;
   const bool last = known(of[5 + 1]) && value(of[5 + 1]) == 1 && known(of[5 + 4]) && value(of[5 + 4]) >= outs;
   if (taps) {
-    if (value(groups) != 1 || (outs < kPanel && !last)) return false;  // of few channels, planes take less time
+    if (value(groups) != 1 || outs < LeastTransposedOuts(!last)) return false;
     *m = {DType::kF32, value(sizes[0]), rest, rest, 1, Packing::kTaps, 1, of_taps};
   } else {
     if (!last) return false;
