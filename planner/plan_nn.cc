@@ -221,6 +221,9 @@ void Upsample(PlanContext& c) {
       if (op.ArgIndex(name) >= 0) factors[d] = c.opt_f(name).value_or(0);
     }
   }
+  // What the caller gets is laid out in planes anyway: rather before it is large than afterwards.
+  const ir::Value* result = c.node().output(0);
+  if (result->graph()->IsOutput(result) && ir::ProvablyLess(x.numel(), Product(c.out_sizes()))) x = c.Dense(x);
   if (copies) {
     kernels::NearestAttributes a{.exact = text::Contains(name, "exact"), .factors = {}};
     std::copy(factors.begin(), factors.end(), a.factors + (kSpatial - spatial));
