@@ -147,15 +147,31 @@ const char* IndexPut(const Call& c, const IndexAttributes& a) {
 const char* Gather(const Call& c, const AxisAttributes& a) {
   const Tensor &table = c.in[0], &index = c.in[1], &out = c.out[0];
   if (!FitsAlong(c, a.dim, table, out)) return kSizesDiffer;
-  const int dim = a.dim;
-  for (Positions<0> at(index); at; at.Next()) {
-    const int64_t i =
-        Checked(IndexAt(at.Of(index), index.dtype), table.sizes[dim], false);
-    if (i < 0) return kOutOfRange;
-    const int64_t from = at.Offset(table) + (i - at.index(dim)) * table.strides[dim];
-    WithWord(out.dtype, [&]<typename W>() { out.as<W>()[at.Offset(out)] = table.as<W>()[from]; });
-  }
-  return nullptr;
+  if (index.numel() == 0) return nullptr;
+  const int dim = a.dim, last = index.rank - 1;
+  const int64_t n = index.sizes[last], size = table.sizes[dim], by = table.strides[dim];
+  const int64_t to_step = out.strides[last], index_step = index.strides[last] * ByteSize(index.dtype), step = dim == last ? 0 : table.strides[last];
+  Tensor places = table;  // of the dim, the index says which
+  places.strides[dim] = 0;
+  const Tensor to = DropDim(out, last), from = DropDim(index, last), base = DropDim(places, last);
+  std::atomic<bool> outside = false;
+  WithWord(out.dtype, [&]<typename W>() {
+    ParallelFor(c.workers, from.numel(), (int64_t{1} << 12) / n + 1, [&](int64_t first, int64_t end) {
+      for (Positions<3> at(from, {&to, &from, &base}, first); first < end; ++first, at.Next()) {
+        W* const result = reinterpret_cast<W*>(at[0]);
+        const W* const row = reinterpret_cast<const W*>(at[2]);
+        for (int64_t j = 0; j < n; ++j) {
+          const int64_t i = Checked(IndexAt(at[1] + j * index_step, index.dtype), size, false);
+          if (i < 0) {
+            outside = true;
+            return;
+          }
+          result[j * to_step] = row[j * step + i * by];
+        }
+      }
+    });
+  });
+  return outside ? kOutOfRange : nullptr;
 }
 
 // The reverse: out, which holds the table already, takes the values in[0] (sizes at least the index's) at in[1].
