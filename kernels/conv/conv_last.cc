@@ -580,19 +580,21 @@ class Conv {
         b.out_row = out_.strides[4];
         for (int64_t u = task.panel; u < task.end_panel; ++u) {
           const bool own_panels = f_.groups > 1 && !f_.shared();
-          const int64_t j = u * unit;
-          b.n = std::min(unit, f_.outs - j);
-          b.w = filters_ + (own_panels ? u * f_.group_panels() : j / kPanel) * b.w_panel;
-          const int64_t from = own_panels ? u * f_.per : f_.shared() ? j : 0;
-          for (int64_t y = y0; y < y1; ++y) {
-            const int64_t at = PlaceOf(n, y) + x0 * out_.strides[4] + j;
-            b.x = image + (y - y0) * s_.stride[1] * row_step + from;
-            b.out = out_.as<float>() + at;
-            b.finish = FinishFor(at, j);
-            if (f_.shared())
-              isa_.last_groups(b, f_.per);
-            else
-              isa_.last_block(b);
+          const int64_t end_j = std::min((u + 1) * unit, f_.outs);
+          for (int64_t j = u * unit; j < end_j; j += kColumns) {  // whose weights stay near for all rows
+            b.n = std::min(kColumns, end_j - j);
+            b.w = filters_ + (own_panels ? u * f_.group_panels() + (j - u * unit) / kPanel : j / kPanel) * b.w_panel;
+            const int64_t from = own_panels ? u * f_.per : f_.shared() ? j : 0;
+            for (int64_t y = y0; y < y1; ++y) {
+              const int64_t at = PlaceOf(n, y) + x0 * out_.strides[4] + j;
+              b.x = image + (y - y0) * s_.stride[1] * row_step + from;
+              b.out = out_.as<float>() + at;
+              b.finish = FinishFor(at, j);
+              if (f_.shared())
+                isa_.last_groups(b, f_.per);
+              else
+                isa_.last_block(b);
+            }
           }
         }
       }
