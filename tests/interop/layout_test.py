@@ -206,6 +206,8 @@ NETS = {
     "weighed": lambda: [conv(3, 24, 3, 2, act=nn.ReLU), Weighed(24), Weighed(24)],
     "scaled": lambda: [conv(3, 24, 3, 2, act=nn.ReLU), Scaled(24)],
     "transposed": lambda: [conv(3, 20, 3, 2, act=nn.ReLU), conv(20, 20, 3, groups=20), Up(20)],
+    "few outputs": lambda: [conv(3, 20, 3, 2, act=nn.ReLU), conv(20, 20, 3, groups=20), nn.PReLU(20), nn.ConvTranspose2d(20, 3, 4, 2, 1), nn.PReLU()],
+    "enlarged": lambda: [conv(3, 24, 3, 2, act=nn.ReLU), conv(24, 24, 3, groups=24), conv(24, 21, 1), nn.Upsample(size=(37, 45), mode="bilinear")],
     "dilations": lambda: [conv(3, 32, 3, 2, act=nn.ReLU), nn.Conv2d(32, 40, 3, padding=24, dilation=24), nn.LeakyReLU(0.1), nn.Conv2d(40, 24, 3, padding=7, dilation=7), nn.LeakyReLU(-0.2), nn.MaxPool2d(5, 1, 2), nn.AvgPool2d(3, 1, 1, count_include_pad=False)],
     "alone": lambda: [nn.Conv2d(3, 24, 3, 2, 1), nn.Flatten(), nn.Unflatten(1, (24, 19, 23)), nn.Conv2d(24, 36, 3, 2, 1), nn.Flatten(), nn.Unflatten(1, (36, 10, 12)), nn.Conv2d(36, 72, 3, 1, 1, groups=6)],
     "permuted pools": lambda: [nn.ReLU(), PermutedPools()],

@@ -125,6 +125,12 @@ CASES = {
                    torch.zeros_like(x), torch.arange(5, dtype=torch.bfloat16)),
         [f(4, 5)],
     ),  # fmt: skip
+    # Rows of more than a vector, with ties, infinities and NaN.
+    "extremes": (
+        lambda x: (x.argmax(1), x.argmin(1), x.argmax(0), x.max(1).values, x.min(1).values, x.min(1).indices, x.max(0).indices),
+        [torch.cat([i(3, 70, low=-5, high=6).float(), torch.full((1, 70), -INF), torch.full((1, 70), INF),
+                    torch.cat([i(1, 40, low=-5, high=6).float(), torch.tensor([[NAN, -INF, NAN]]), f(1, 27)], 1)])],
+    ),  # fmt: skip
     **{
         f"reductions_{name(t)}": (
             lambda x: (x.sum(), x.sum(0), x.prod(1), x.amax((0, 2)), x.amin(1, keepdim=True), x.max(), *x.max(1), *x.min(2, keepdim=True),
