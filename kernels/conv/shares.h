@@ -40,14 +40,21 @@ struct Shares {
 inline Shares Share(const Workers* workers, int64_t images, int64_t rows, int64_t panels, int64_t blocks, int64_t least, bool heavy_columns) {
   Shares s{.images = images, .rows = rows, .panels = panels, .blocks = blocks};
   const int64_t threads = workers != nullptr ? workers->threads : 1, wanted = 2 * threads;
-  if (threads < 2 || images * blocks >= 4 * wanted) return s;
+  if (threads < 2) return s;
+  const auto round = [&](int64_t to) {
+    while (images * s.blocks % to != 0 && (s.blocks + 1) * least <= rows) ++s.blocks;
+  };
+  if (images * blocks >= 4 * wanted) {  // no thread is left without a task in the end
+    round(threads);
+    return s;
+  }
   const auto even = [&](int64_t n, int64_t shares) { return Ceil(n, shares) * shares * 16 <= n * 17; };
   s.columns_first = panels >= threads && (heavy_columns || (!even(images * rows, threads) && even(panels, threads)));
   if (s.columns_first) {
     s.parts = threads;
     return s;
   }
-  while (images * s.blocks % wanted != 0 && (s.blocks + 1) * least <= rows) ++s.blocks;
+  round(wanted);
   if (images * s.blocks < wanted) s.parts = std::clamp<int64_t>(Ceil(wanted, images * s.blocks), 1, panels);
   return s;
 }
