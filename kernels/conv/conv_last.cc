@@ -524,16 +524,24 @@ class Conv {
   void Bands(const Workers* workers, Scratch& scratch) const {
     const bool planes = f_.planes(), copied = laid_ || bordered() || Meet(pixel_);
     const int64_t wide = copied ? Reach(2, to_x_) : in_x_;
-    const int64_t image_pixel = planes ? 1 : !copied ? pixel_ : Meet(channels_) ? channels_ + kPanel : channels_;  // floats of a place
+    // Columns are cut into whole groups, or into panels of the one group.
+    const int64_t unit = f_.shared() ? kColumns : f_.groups > 1 ? f_.group_outs() : kColumns, units = Ceil(f_.outs, unit);
+    // Groups read their own channels only: all rows of an image for some groups, where that stays near and there are enough of these, need no
+    // rows twice.
+    const int64_t unit_channels = f_.groups == 1 ? channels_ : f_.shared() ? unit : f_.per;
+    const int64_t per_unit = Reach(1, to_y_) * wide * unit_channels + to_y_ * to_x_ * unit;
+    const int64_t threads = workers != nullptr ? workers->threads : 1;
+    const int64_t parts = f_.groups == 1 || !copied || per_unit > kNear ? 1 : RoundUp(Ceil(units, kNear / per_unit), threads);
+    const bool by_groups = parts > 1 && units >= 2 * parts;
     // Bands of rows that stay near; spans of rows that are too long for that.
     const int64_t per_row = wide * channels_ * s_.stride[1] + to_x_ * f_.outs;
     const int64_t most_span = std::max(4 * isa_.last_rows, kNear / (s_.stride[2] * channels_ + f_.outs) / isa_.last_rows * isa_.last_rows);
     const int64_t spans = planes || per_row <= 2 * kNear ? 1 : Ceil(to_x_, most_span), span = spans == 1 ? to_x_ : most_span;
     const int64_t most = std::clamp<int64_t>(kNear / std::max<int64_t>(1, per_row), 1, to_y_);
-    // Columns are cut into whole groups, or into panels of the one group.
-    const int64_t unit = f_.shared() ? kColumns : f_.groups > 1 ? f_.group_outs() : kColumns;
-    const int64_t units = Ceil(f_.outs, unit);
-    const Shares shares = Share(workers, batch_ * spans, to_y_, units, Ceil(to_y_, most), 1, false);
+    const Shares shares = by_groups ? Shares{.images = batch_ * spans, .rows = to_y_, .panels = units, .parts = parts}
+                                    : Share(workers, batch_ * spans, to_y_, units, Ceil(to_y_, most), 1, false);
+    const int64_t held_channels = f_.groups == 1 ? channels_ : std::min(channels_, Ceil(units, shares.parts) * unit_channels);
+    const int64_t image_pixel = planes ? 1 : !copied ? pixel_ : Meet(held_channels) ? held_channels + kPanel : held_channels;  // floats of a place
     const int64_t rows = Ceil(to_y_, shares.blocks);
     const bool joined = !planes && f_.groups == 1 && s_.dilation[2] == 1 && image_pixel == channels_;  // taps of a row lie together
     const bool rows_of_taps = planes && s_.dilation[2] == 1 && f_.width >= kLeastRun;
@@ -564,13 +572,11 @@ class Conv {
         if (y0 >= y1 || x0 >= to_x_) continue;
         const float* image = data_ + n * step_ + (y0 * s_.stride[1] * in_x_ + from_x) * pixel_;
         if (copied) {
-          // Groups read their own channels only.
-          const int64_t unit_channels = f_.groups == 1 ? 0 : f_.shared() ? unit : f_.per;
-          const int64_t c0 = task.panel * unit_channels;
-          const int64_t c1 = unit_channels == 0 ? channels_ : std::min(channels_, task.end_panel * unit_channels);
-          const int64_t holds = unit_channels == 0 ? task.block : i;
+          const int64_t c0 = f_.groups == 1 ? 0 : task.panel * unit_channels;
+          const int64_t c1 = f_.groups == 1 ? channels_ : std::min(channels_, task.end_panel * unit_channels);
+          const int64_t holds = f_.groups == 1 ? task.block : i;
           if (held != holds) planes ? PadPlanes(n, y0, high, wide, memory) : PadRows(n, y0, high, from_x, held_wide, c0, c1, image_pixel, memory);
-          held = holds, image = memory;
+          held = holds, image = memory - c0;
         }
         LastBlock b;
         b.m = std::min(span, to_x_ - x0), b.k = f_.depth() / run_count;
@@ -618,9 +624,9 @@ class Conv {
       if (laid_) {
         const int64_t whole = RoundUp(count, isa_.lanes);
         BestIsa().transpose(reinterpret_cast<const uint32_t*>(image + c0 * x_.strides[1] + place), x_.strides[1],
-                            reinterpret_cast<uint32_t*>(to + left * pixel + c0), pixel, place + whole <= in_y_ * in_x_ ? whole : count, c1 - c0);
+                            reinterpret_cast<uint32_t*>(to + left * pixel), pixel, place + whole <= in_y_ * in_x_ ? whole : count, c1 - c0);
       } else {
-        CopyPlaces(image + place * pixel_ + c0, pixel_, count, c1 - c0, to + left * pixel + c0, pixel);
+        CopyPlaces(image + place * pixel_ + c0, pixel_, count, c1 - c0, to + left * pixel, pixel);
       }
       std::fill_n(to + (left + count) * pixel, (wide - left - count) * pixel, 0.0f);
     }
