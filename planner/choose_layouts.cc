@@ -32,8 +32,9 @@ bool IsImage(const ir::Value* v) {
 bool Carries(const ir::Node& n) {
   if (n.op().traits.elementwise) return true;
   const std::string_view name = n.op().base;
-  for (std::string_view carrier : {"batch_norm", "max_pool2d", "avg_pool2d", "cat", "slice", "split", "split_with_sizes", "chunk", "narrow", "constant_pad_nd",
-                                   "dropout", "_native_batch_norm_legit_no_training"})
+  if (PadsByConstant(n)) return true;
+  for (std::string_view carrier : {"batch_norm", "max_pool2d", "avg_pool2d", "cat", "slice", "split", "split_with_sizes", "chunk", "narrow", "dropout",
+                                   "_native_batch_norm_legit_no_training"})
     if (name == carrier) return true;
   return name.find("upsample_") != std::string_view::npos;
 }
@@ -118,6 +119,10 @@ std::optional<double> GainOf(const ir::Node& n) {
 }
 
 }  // namespace
+
+bool PadsByConstant(const ir::Node& n) {
+  return n.op_name() == "aten.constant_pad_nd.default" || (n.op_name() == "aten.pad.default" && ir::ArgReader(n).str("mode") == "constant");
+}
 
 void ChooseLayouts(const ir::Graph& g, absl::flat_hash_set<const ir::Node*>* last) {
   Regions regions;

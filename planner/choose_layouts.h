@@ -11,6 +11,9 @@ namespace slipway::planner {
 // every kernel takes: a choice changes how long a program takes, and sums by their rounding, and nothing else.
 void ChooseLayouts(const ir::Graph& g, absl::flat_hash_set<const ir::Node*>* last);
 
+// Whether the node surrounds a tensor by a constant: constant_pad_nd, or pad in that mode.
+bool PadsByConstant(const ir::Node& n);
+
 }  // namespace slipway::planner
 
 #endif  // SLIPWAY_PLANNER_CHOOSE_LAYOUTS_H_

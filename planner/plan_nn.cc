@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "ir/ops/op_table.h"
+#include "planner/choose_layouts.h"
 #include "planner/rules.h"
 
 namespace slipway::planner {
@@ -272,12 +273,10 @@ void GridSample(PlanContext& c) {
 
 void ChoosePaddings(const ir::Graph& g, PlanBuilder& b) {
   for (const ir::Node* n : g) {
-    const bool pads = n->op_name() == "aten.constant_pad_nd.default" || n->op_name() == "aten.pad.default";
-    if (!pads || n->output() == nullptr || g.IsOutput(n->output()) || n->output()->users().empty()) continue;
+    if (!PadsByConstant(*n) || n->output() == nullptr || g.IsOutput(n->output()) || n->output()->users().empty()) continue;
     PlanContext c(*n, b, "");
     const ir::Value* from = n->Get("self").value();
     if (from == nullptr || !from->type().is_tensor() || from->dtype() != DType::kFloat32) continue;
-    if (n->op_name() == "aten.pad.default" && c.str("mode") != "constant") continue;
     const auto value = c.opt_scalar("value");
     if (value && (!value->is_constant() || (value->kind != ir::Scalar::kInt && value->kind != ir::Scalar::kFloat) ||
                   (value->kind == ir::Scalar::kInt ? value->i != 0 : value->d != 0)))

@@ -7,6 +7,7 @@
 #include "ir/ops/op_table.h"
 #include "ir/tensor.h"
 #include "ir/ops/args.h"
+#include "planner/choose_layouts.h"
 #include "planner/rules.h"
 
 namespace slipway::planner {
@@ -381,7 +382,7 @@ void Padded(PlanContext& c) {
   Operand x = c.in("self");
   const Dims pad = c.ns("pad");
   for (Dim v : pad) c.Shift(v.constant().value_or(0));
-  if (c.node().op_name() == "aten.pad.default" && c.str("mode") != "constant") {
+  if (!PadsByConstant(c.node())) {
     const std::string mode = c.str("mode");
     if (mode != "reflect" && mode != "replicate" && mode != "circular") return c.Fail(text::StrCat("mode=\"", mode, "\""));
     using enum kernels::EdgeMode;

@@ -102,6 +102,8 @@ SLIPWAY_INLINE Vec4 Load4(const _Float16* p) {
 }
 SLIPWAY_INLINE Vec4 Load4(const BFloat* p) { return Vec4{ToFloat(p[0]), ToFloat(p[1]), ToFloat(p[2]), ToFloat(p[3])}; }
 
+void TransposeWords(const uint32_t* from, int64_t from_row, uint32_t* to, int64_t to_row, int64_t rows, int64_t columns);
+
 // to[p * kTo + j] = from[p * row + j * column] for p < k, j < n <= kTo; zeros beyond n.
 template <int kTo, typename S>
 void PackPanel(const S* from, int64_t row, int64_t column, int64_t k, int64_t n, float* to) {
@@ -113,6 +115,9 @@ void PackPanel(const S* from, int64_t row, int64_t column, int64_t k, int64_t n,
     return;
   }
   if (row == 1) {  // along k, then transposed
+    for (int64_t p = 0; p < k && n < kTo; ++p)
+      for (int64_t j = n / kLanes * kLanes; j < kTo; j += kLanes) Store(to + p * kTo + j, Vec{});
+    if constexpr (sizeof(S) == 4) return TransposeWords(reinterpret_cast<const uint32_t*>(from), column, reinterpret_cast<uint32_t*>(to), kTo, k, n);
     int64_t j = 0;
     for (; j + 4 <= n; j += 4) {
       const S* at = from + j * column;
@@ -127,8 +132,6 @@ void PackPanel(const S* from, int64_t row, int64_t column, int64_t k, int64_t n,
     }
     for (; j < n; ++j)
       for (int64_t p = 0; p < k; ++p) to[p * kTo + j] = ToFloat(from[j * column + p]);
-    for (; j < kTo; ++j)
-      for (int64_t p = 0; p < k; ++p) to[p * kTo + j] = 0;
     return;
   }
   for (int64_t p = 0; p < k; ++p) {
@@ -339,7 +342,7 @@ int64_t BlockScratch(const GemmCall& g) {
 }
 
 void LastBlockOf(const LastBlock& g);
-// Columns that are no more than a vector, of a packed f32 weight: tiles of one vector, not of one and an empty one.
+// Columns that are no more than a vector, of a panel of kPanel columns: tiles of one vector, not of one and an empty one.
 void NarrowColumns(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row, const float* w, const Target& to) {
   const int64_t run = 0;
   LastBlock b;
@@ -378,6 +381,7 @@ void BlockGemm(const GemmCall& g, const float* row_bias, float* scratch) {
         }
         for (int64_t j = 0; j < n; j += kWidth) {
           const int64_t width = Least(kWidth, n - j);
+          const bool narrow = width <= kLanes && (g.packed ? g.b.dtype == DType::kF32 && m > kRows : kPanel <= kWidth) && g.c_column == 1 && row_bias == nullptr;
           Right right = {panels + j * k, kWidth, kLanes};
           if (g.packed) {
             right = PackedRight(g, k0, k, n0 + j, width, panels);
@@ -386,8 +390,8 @@ void BlockGemm(const GemmCall& g, const float* row_bias, float* scratch) {
             right.row = g.b.row;
           } else if (m0 == 0) {
             WithElement(g.b, [&](auto* p) {
-              PackPanel<kWidth>(p + k0 * g.b.row + (n0 + j) * g.b.column, g.b.row, g.b.column, k, width,
-                                panels + j * k);
+              p += k0 * g.b.row + (n0 + j) * g.b.column;
+              narrow ? PackPanel<kPanel>(p, g.b.row, g.b.column, k, width, panels + j * k) : PackPanel<kWidth>(p, g.b.row, g.b.column, k, width, panels + j * k);
             });
           }
           // The last rows fetch what the next columns read.
@@ -400,7 +404,7 @@ void BlockGemm(const GemmCall& g, const float* row_bias, float* scratch) {
           Target to = {nullptr,    g.c_row,
                        g.c_column, g.accumulate || !first,
                        nullptr,    first && g.bias != nullptr ? g.bias + n0 + j : nullptr};
-          if (g.packed && g.b.dtype == DType::kF32 && width <= kLanes && m > kRows && g.c_column == 1 && row_bias == nullptr) {
+          if (narrow) {
             to.c = g.c + m0 * g.c_row + n0 + j;
             NarrowColumns(m, width, k, a, a_row, right.at, to);
             continue;
@@ -592,11 +596,13 @@ __attribute__((noinline)) void Thin(const GemmCall& g, const float* a, int64_t a
 constexpr int64_t kThinRows = SLIPWAY_ISA_BYTES == 16 ? 2 : 4;
 
 constexpr int64_t kDotRows = 8;
+constexpr int64_t kDotColumns = 3, kLeastDots = 32;  // dots along the rows of a: fewer columns than fill vectors, over sums of some length
 
 GemmWay WayOf(const GemmCall& g) {
   if (g.packed) return g.m <= kThinRows ? GemmWay::kPanels : GemmWay::kTiles;
   if (g.m <= kDotRows && g.b.row == 1) return GemmWay::kDots;
   if (g.m == 1 && g.b.column == 1 && g.c_column == 1) return GemmWay::kCombine;
+  if (g.n <= kDotColumns && g.k >= kLeastDots && g.a.column == 1) return GemmWay::kColumnDots;
   // c' = b' · a': the few rows are packed and the many are read where they are.
   const bool few = g.m <= kFewRows && 2 * g.m < g.k && g.m < g.n;
   return few && g.b.row == 1 && g.b.column != 1 && !g.accumulate ? GemmWay::kTransposed : GemmWay::kTiles;
@@ -616,6 +622,7 @@ GemmCall Transposed(GemmCall g) {
 
 int64_t GemmScratch(const GemmCall& g) {
   const GemmWay way = WayOf(g);
+  if (way == GemmWay::kColumnDots) return (g.k + 64) * g.n;
   if (!IsBlocked(way)) return (g.k + 64) * g.m;
   return BlockScratch(way == GemmWay::kTransposed ? Transposed(g) : g);
 }
@@ -623,6 +630,13 @@ int64_t GemmScratch(const GemmCall& g) {
 void Gemm(const GemmCall& g, float* scratch) {
   if (g.m <= 0 || g.n <= 0) return;
   const GemmWay way = WayOf(g);
+  if (way == GemmWay::kColumnDots) {
+    GemmCall t = Transposed(g);
+    for (int64_t i = 0; i < g.m && g.bias != nullptr && !g.accumulate; ++i)
+      for (int64_t j = 0; j < g.n; ++j) g.c[i * g.c_row + j * g.c_column] = g.bias[j];
+    t.accumulate = g.accumulate || g.bias != nullptr;
+    return Gemm(t, scratch);
+  }
   if (!IsBlocked(way)) {
     // Rows of a, dense and of f32.
     const float* a = static_cast<const float*>(g.a.data);

@@ -60,6 +60,7 @@ enum class GemmWay : uint8_t {
   kPanels,      // few rows: each packed panel is read once, with all sums in registers
   kDots,        // few rows: dots along the dense columns of b
   kCombine,     // one row: a sum of the dense rows of b
+  kColumnDots,  // few columns: dots along the dense rows of a
   kTransposed,  // tiles of the transposed product
   kTiles,       // tiles, of blocks of a and b
 };

@@ -102,7 +102,7 @@ void FastGemm(const GemmCall& g, const Workers* workers, Scratch& scratch) {
 }
 
 Loop PlainGemmLoop(const GemmCall& g) {
-  static constexpr const char* kWays[] = {"packed panels read once", "dots along k", "a sum of rows", "tiles of the transposed product",
+  static constexpr const char* kWays[] = {"packed panels read once", "dots along k", "a sum of rows", "dots along the left rows", "tiles of the transposed product",
                                           "tiles of f32"};
   const Isa& isa = BestIsa();
   return {isa.name, kWays[static_cast<int>(isa.gemm_way(g))]};
