@@ -31,10 +31,12 @@ class Split {
     // Of a packed weight each thread takes its own columns, if that gives each enough: no panel is packed twice.
     const bool by_columns = g.packed && g.n >= 4 * kPackedGrain * workers->threads;
     // One that has too few columns for that is read by all.
-    if (g.packed && g.n < 2 * kPackedGrain * workers->threads) rows_ = kNarrowRowGrain;
-    by_rows_ = g.m / rows_ > 1 && g.m > g.n / 8 && !by_columns;
-    n_ = by_rows_ ? g.m / rows_ : g.n;
-    grain_ = by_rows_ ? 1 : g.packed ? kPackedGrain : kColumnGrain;
+    const int64_t rows = g.packed && g.n < 2 * kPackedGrain * workers->threads ? kNarrowRowGrain : kRowGrain;
+    by_rows_ = g.m / rows > 1 && g.m > g.n / 8 && !by_columns;
+    size_ = by_rows_ ? g.m : g.n;
+    block_ = by_rows_ ? rows : g.packed ? kPackedGrain : kColumnGrain;
+    // The last block has the rest where so little would go another way than the whole; a packed weight's is always whole panels.
+    blocks_ = by_rows_ || !g.packed ? std::max<int64_t>(1, size_ / block_) : (size_ + block_ - 1) / block_;
   }
   // Calls f(part, scratch) for each, at the same time.
   template <typename F>
@@ -43,40 +45,36 @@ class Split {
       const Scratch::Frame frame(scratch);
       return f(g_, scratch);
     }
-    ParallelFor(scratch, workers_, n_, grain_, [&](int64_t begin, int64_t end, Scratch& own) {
+    ParallelFor(scratch, workers_, blocks_, 1, [&](int64_t begin, int64_t end, Scratch& own) {
       f(own.counting() ? Sizes(begin, end) : Part(begin, end), own);
     });
   }
 
  private:
-  // A part without where it lies.
+  // The blocks [first, last) without where they lie.
   GemmCall Sizes(int64_t first, int64_t last) const {
     GemmCall part = g_;
-    if (by_rows_)
-      part.m = (last == n_ ? g_.m : last * rows_) - first * rows_;  // the last block has the rest, so that none has few rows
-    else
-      part.n = last - first;
+    (by_rows_ ? part.m : part.n) = (last == blocks_ ? size_ : last * block_) - first * block_;
     return part;
   }
   GemmCall Part(int64_t first, int64_t last) const {
     GemmCall part = Sizes(first, last);
+    const int64_t begin = first * block_;
     if (by_rows_) {
-      const int64_t begin = first * rows_;
       part.a.data = Advance(g_.a, begin * g_.a.row);
       part.c = g_.c + begin * g_.c_row;
       return part;
     }
-    part.b.data = Advance(g_.b, first * (g_.packed ? g_.b.row : g_.b.column));
-    part.c = g_.c + first * g_.c_column;
-    if (g_.bias != nullptr) part.bias = g_.bias + first;
+    part.b.data = Advance(g_.b, begin * (g_.packed ? g_.b.row : g_.b.column));
+    part.c = g_.c + begin * g_.c_column;
+    if (g_.bias != nullptr) part.bias = g_.bias + begin;
     return part;
   }
 
   const GemmCall& g_;
   const Workers* workers_ = nullptr;  // null: the calling thread alone
-  int64_t rows_ = kRowGrain;
   bool by_rows_ = false;
-  int64_t n_ = 1, grain_ = 1;
+  int64_t size_ = 1, block_ = 1, blocks_ = 1;  // rows or columns in all, of a block; blocks
 };
 
 }  // namespace
