@@ -777,7 +777,7 @@ class DepthwisePlanes {
   }
 
  private:
-  static constexpr int64_t kNearPlanes = 24 << 10;  // floats of a band and its results
+  static constexpr int64_t kNearPlanes = 100 << 10;  // floats of a band and its results: both of 56 × 56 places, in the second-level cache
   const ConvShape& s_;
   const FilterShape f_;
   const int64_t batch_, channels_, in_y_, in_x_, to_y_, to_x_;
