@@ -8,6 +8,7 @@
 
 #include "kernels/check.h"
 #include "kernels/convert.h"
+#include "kernels/isa/isa.h"
 #include "kernels/parallel.h"
 #include "kernels/registry.h"
 #include "kernels/walk.h"
@@ -40,35 +41,42 @@ bool Target(const Call& c, bool from_end, const Tensor& table, const Positions<0
   return true;
 }
 
-// Adds or writes a row of a tensor to another of the same dtype.
-template <bool kAdd>
-void Put(const Tensor& to, const Tensor& from) {
+// Calls f.operator()<T>(put) for a type of the dtype's elements, where put(x, y) is what a place holds that held x and gets y: y, or the sum.
+template <bool kAdd, typename F>
+void WithPut(DType dtype, F f) {
   if constexpr (!kAdd) {
-    WithWord(to.dtype, [&]<typename W>() {
-      Walk<2>({&to, &from}, [](std::array<char*, 2> at, const std::array<int64_t, 2>& step, int64_t n) {
-        W* x = reinterpret_cast<W*>(at[0]);
-        const W* y = reinterpret_cast<const W*>(at[1]);
-        for (int64_t i = 0; i < n; ++i) x[i * step[0]] = y[i * step[1]];
-      });
-    });
+    WithWord(dtype, [&]<typename W>() { f.template operator()<W>([](W, W y) { return y; }); });
     return;
   }
-  if (to.dtype == DType::kBool) {  // whatever bytes are there
-    Walk<2>({&to, &from}, [](std::array<char*, 2> at, const std::array<int64_t, 2>& step, int64_t n) {
-      for (int64_t i = 0; i < n; ++i) at[0][i * step[0]] = at[0][i * step[0]] != 0 || at[1][i * step[1]] != 0;
+  if (dtype == DType::kBool) return f.template operator()<uint8_t>([](uint8_t x, uint8_t y) -> uint8_t { return x != 0 || y != 0; });  // whatever bytes are there
+  WithType(dtype, [&]<typename T>() {
+    f.template operator()<T>([](T x, T y) {
+      if constexpr (std::is_integral_v<T>)
+        return static_cast<T>(static_cast<uint64_t>(x) + static_cast<uint64_t>(y));  // wraps
+      else
+        return static_cast<T>(x + y);
     });
+  });
+}
+// A row of places.
+template <bool kAdd, typename T, typename P>
+void PutRow(T* to, int64_t to_step, const T* from, int64_t from_step, int64_t n, P put) {
+  const bool dense = to_step == 1 && from_step == 1;
+  if (dense && !kAdd) {
+    std::memcpy(to, from, static_cast<size_t>(n) * sizeof(T));
     return;
   }
-  WithType(to.dtype, [&]<typename T>() {
-    Walk<2>({&to, &from}, [](std::array<char*, 2> at, const std::array<int64_t, 2>& step, int64_t n) {
-      T* x = reinterpret_cast<T*>(at[0]);
-      const T* y = reinterpret_cast<const T*>(at[1]);
-      for (int64_t i = 0; i < n; ++i) {
-        if constexpr (std::is_integral_v<T>)
-          x[i * step[0]] = static_cast<T>(static_cast<uint64_t>(x[i * step[0]]) + static_cast<uint64_t>(y[i * step[1]]));  // wraps
-        else
-          x[i * step[0]] = static_cast<T>(x[i * step[0]] + y[i * step[1]]);
-      }
+  if constexpr (kAdd && std::is_same_v<T, float>)
+    if (dense) return BestIsa().pair[static_cast<int>(PairOp::kAdd)](to, from, to, n, 0);
+  for (int64_t i = 0; i < n; ++i) to[i * to_step] = put(to[i * to_step], from[i * from_step]);
+}
+
+// All places of a tensor.
+template <bool kAdd>
+void PutTensor(const Tensor& to, const Tensor& from) {
+  WithPut<kAdd>(to.dtype, [&]<typename T>(auto put) {
+    Walk<2>({&to, &from}, [put](std::array<char*, 2> at, const std::array<int64_t, 2>& step, int64_t n) {
+      PutRow<kAdd>(reinterpret_cast<T*>(at[0]), step[0], reinterpret_cast<const T*>(at[1]), step[1], n, put);
     });
   });
 }
@@ -122,7 +130,7 @@ const char* Index(const Call& c, const IndexAttributes& a) {
   for (Positions<0> at(index); at; at.Next()) {
     int64_t target;
     if (!Target(c, a.from_end, table, at, &target)) return kOutOfRange;
-    Put<false>(At(row, at.Offset(head)), At(rest, target));
+    PutTensor<false>(At(row, at.Offset(head)), At(rest, target));
   }
   return nullptr;
 }
@@ -135,10 +143,23 @@ const char* IndexPut(const Call& c, const IndexAttributes& a) {
   if (!FitsTable(c, table, values)) return kSizesDiffer;
   const Tensor rest = Tail(table, static_cast<int>(c.in.size()) - 1), row = Tail(values, index.rank),
                head = Head(values, index.rank);
+  if (c.in.size() == 2 && (rest.is_contiguous() || rest.rank == 0) && (row.is_contiguous() || row.rank == 0)) {
+    // Dense rows by one index.
+    const int64_t n = rest.numel(), by = table.strides[0];
+    bool outside = false;
+    WithPut<kAdd>(table.dtype, [&]<typename T>(auto put) {
+      for (Positions<2> at(index, {&index, &head}); at && !outside; at.Next()) {
+        const int64_t i = Checked(IndexAt(at[0], index.dtype), table.sizes[0], a.from_end);
+        outside = i < 0;
+        if (!outside) PutRow<kAdd>(table.as<T>() + i * by, 1, reinterpret_cast<const T*>(at[1]), 1, n, put);
+      }
+    });
+    return outside ? kOutOfRange : nullptr;
+  }
   for (Positions<0> at(index); at; at.Next()) {
     int64_t target;
     if (!Target(c, a.from_end, table, at, &target)) return kOutOfRange;
-    Put<kAdd>(At(rest, target), At(row, at.Offset(head)));
+    PutTensor<kAdd>(At(rest, target), At(row, at.Offset(head)));
   }
   return nullptr;
 }
@@ -179,15 +200,36 @@ template <bool kAdd>
 const char* Scatter(const Call& c, const AxisAttributes& a) {
   const Tensor &values = c.in[0], &index = c.in[1], &out = c.out[0];
   if (!FitsAlong(c, a.dim, out, values)) return kSizesDiffer;
-  const int dim = a.dim;
-  for (Positions<0> at(index); at; at.Next()) {
-    const int64_t i =
-        Checked(IndexAt(at.Of(index), index.dtype), out.sizes[dim], false);
-    if (i < 0) return kOutOfRange;
-    const int64_t to = at.Offset(out) + (i - at.index(dim)) * out.strides[dim];
-    Put<kAdd>(Head(At(out, to), 0), Head(At(values, at.Offset(values)), 0));
-  }
-  return nullptr;
+  if (index.numel() == 0) return nullptr;
+  const int dim = a.dim, last = index.rank - 1;
+  const int64_t n = index.sizes[last], size = out.sizes[dim], by = out.strides[dim];
+  const int64_t from_step = values.strides[last], index_step = index.strides[last] * ByteSize(index.dtype), step = dim == last ? 0 : out.strides[last];
+  const bool one = index_step == 0 && dim != last;  // index for the whole row
+  Tensor places = out;  // of the dim, the index says which
+  places.strides[dim] = 0;
+  const Tensor rows = DropDim(index, last), from = DropDim(values, last), base = DropDim(places, last);
+  bool outside = false;
+  WithPut<kAdd>(out.dtype, [&]<typename T>(auto put) {
+    for (Positions<3> at(rows, {&rows, &from, &base}); at && !outside; at.Next()) {
+      T* const row = reinterpret_cast<T*>(at[2]);
+      const T* const source = reinterpret_cast<const T*>(at[1]);
+      const auto place = [&](int64_t j) { return Checked(IndexAt(at[0] + j * index_step, index.dtype), size, false); };
+      if (one) {
+        const int64_t i = place(0);
+        outside = i < 0;
+        if (!outside) PutRow<kAdd>(row + i * by, step, source, from_step, n, put);
+        continue;
+      }
+      for (int64_t j = 0; j < n && !outside; ++j) {
+        const int64_t i = place(j);
+        outside = i < 0;
+        if (outside) break;
+        T& x = row[j * step + i * by];
+        x = put(x, source[j * from_step]);
+      }
+    }
+  });
+  return outside ? kOutOfRange : nullptr;
 }
 
 // Running sums (products) along the last dim.
