@@ -257,12 +257,20 @@ struct BatchNormAttributes {
   double epsilon;
   auto Fields() { return std::tie(parts, epsilon); }
 };
-// conv, conv_transposed: what follows the sums, where that is more than a bias: a batch norm, an addition, a function (`low` and `high` of kClamp, `low` the slope of kLeakyRelu).
+// What follows the function of a convolution's tail: a batch norm, an addition, whose operands come last.
+struct ConvPostAttributes {
+  int64_t parts;
+  double epsilon;
+  auto Fields() { return std::tie(parts, epsilon); }
+};
+// conv, conv_transposed: what follows the sums, where that is more than a bias: a batch norm, an addition, a function (`low` and `high` of kClamp, `low` the slope of kLeakyRelu);
+// of conv, what follows that.
 struct ConvTailAttributes {
   int64_t parts;
   Activation activation;
   double epsilon, low, high;
-  auto Fields() { return std::tie(parts, activation, epsilon, low, high); }
+  std::optional<ConvPostAttributes> post;
+  auto Fields() { return std::tie(parts, activation, epsilon, low, high, post); }
 };
 template <typename Int = int64_t>
 struct FusedConvAttributes {

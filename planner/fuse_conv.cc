@@ -30,7 +30,7 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 
 // What a convolution has taken over so far.
 struct Tail : kernels::ConvTailAttributes {
-  Tail() : ConvTailAttributes{0, Activation::kNone, 0, -kInf, kInf} {}
+  Tail() : ConvTailAttributes{0, Activation::kNone, 0, -kInf, kInf, {}} {}
   std::vector<View> more;  // operands behind the image and the weights
   std::vector<int> origins;
   bool plain() const { return origins.empty(); }
@@ -173,6 +173,13 @@ class Fuser {
   // Whether operand k of step j is the result of convolution i, and its own result lies alike.
   bool IsSame(int i, int j, int k) const { return SameElements(views_[j][k], Out(i)) && SameLayout(Out(j), views_[j][k]); }
 
+  // Whether the result of convolution i has channels last, whose loops can do more behind the function.
+  bool TakesPost(int i) const {
+    const View& out = Out(i);
+    return plan_.steps[i].kernel->name == "conv" && out.rank == 5 && IsOne(plan_.dims[out.first_dim + out.rank + 1]) && !IsOne(plan_.dims[out.first_dim + out.rank + 4]);
+  }
+
+  // Takes step j over behind what `tail` has; where it does not, `tail` is of no use any more.
   bool Take(int i, int j, Tail* tail) const {
     const Step& s = plan_.steps[j];
     const std::string_view name = s.kernel->name;
@@ -180,28 +187,32 @@ class Fuser {
     if (tail->plain()) tail->origins.push_back(plan_.steps[i].origin);
     tail->origins.push_back(s.origin);
     const bool summed = tail->activation == Activation::kNone;
+    // What has a norm or an addition here: the sums or, of convolutions with channels last, what the function gives.
+    if (!summed && !tail->post && (name == "batch_norm" || name == "add") && TakesPost(i)) tail->post = kernels::ConvPostAttributes{0, 0};
+    if (tail->post && name != "batch_norm" && name != "add") return false;
+    int64_t& have = tail->post ? tail->post->parts : tail->parts;
     if (name == "batch_norm") {
-      if (!summed || (tail->parts & (kernels::kAdded | kernels::kNormStatistics)) || s.ints < 1 || s.floats < 1)
-        return false;
+      if ((!summed && !tail->post) || (have & (kernels::kAdded | kernels::kNormStatistics)) || s.ints < 1 || s.floats < 1) return false;
       const Expr& parts = plan_.exprs[plan_.numbers[s.first_number]];
       if (parts.op != Expr::kInt || !IsSame(i, j, 0)) return false;
       for (int k = 1; k < s.inputs; ++k) {
         if (in[k].dtype != DType::kF32) return false;
         tail->more.push_back(in[k]);
       }
-      tail->parts |= parts.value;
-      tail->epsilon = Real(s.first_number + s.ints);
-      return tail->epsilon == tail->epsilon;
+      have |= parts.value;
+      double& epsilon = tail->post ? tail->post->epsilon : tail->epsilon;
+      epsilon = Real(s.first_number + s.ints);
+      return epsilon == epsilon;
     }
     if (name == "add" && s.inputs == 2) {
-      if (!summed || (tail->parts & kernels::kAdded)) return false;
+      if ((!summed && !tail->post) || (have & kernels::kAdded)) return false;
       for (int k = 0; k < 2; ++k) {
         if (!IsSame(i, j, k) || in[1 - k].dtype != DType::kF32 || !SameLayout(in[1 - k], in[k])) continue;
         View other = in[1 - k];
         // With the result's dims, of which the kernel asks that they be the same.
         other.rank = Out(i).rank, other.first_dim = Out(i).first_dim;
         tail->more.push_back(other);
-        tail->parts |= kernels::kAdded;
+        have |= kernels::kAdded;
         return true;
       }
       return false;
@@ -274,12 +285,15 @@ class Fuser {
     const int first = static_cast<int>(plan_.numbers.size());
     for (int k = 0; k < s.ints; ++k) plan_.numbers.push_back(plan_.numbers[s.first_number + k]);
     kernels::ConvTailAttributes attributes = tail;
+    std::vector<int> reals;  // behind all integers
     auto add = [&]<typename T>(const T& x) {
       const bool real = std::is_same_v<T, double>;
-      plan_.numbers.push_back(Add({.op = real ? Expr::kReal : Expr::kInt, .value = std::bit_cast<int64_t>(x)}));
+      const int number = Add({.op = real ? Expr::kReal : Expr::kInt, .value = std::bit_cast<int64_t>(x)});
+      real ? reals.push_back(number) : plan_.numbers.push_back(number);
       ++(real ? s.floats : s.ints);
     };
     kernels::ForEachNumber(attributes, add);
+    plan_.numbers.insert(plan_.numbers.end(), reals.begin(), reals.end());
     s.first_number = first;
     std::string name;
     for (int origin : tail.origins) {

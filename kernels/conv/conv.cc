@@ -170,6 +170,9 @@ const char* BatchNorm(const Call& c, const BatchNormAttributes& a) {
   return nullptr;
 }
 
+// How many operands a batch norm of these parts has.
+size_t NormOperands(int64_t parts) { return 2 + (parts & kNormWeight ? 1 : 0) + (parts & kNormBias ? 1 : 0); }
+
 // What follows the sums of kernel `conv` by its tail, with the operands that are there for it. Null, or what is wrong.
 const char* ReadTail(const Call& c, const ConvTailAttributes& a, const Tensor& out, Scratch& scratch, ConvEpilogue* to) {
   const int64_t channels = out.sizes[1];
@@ -183,19 +186,43 @@ const char* ReadTail(const Call& c, const ConvTailAttributes& a, const Tensor& o
   if (a.parts & kNormStatistics) {
     ChannelNorm norm;
     if (!norm.Read(c, next, a.parts, a.epsilon, channels, scratch)) return kSizesDiffer;
-    next += 2 + (a.parts & kNormWeight ? 1 : 0) + (a.parts & kNormBias ? 1 : 0);
+    next += NormOperands(a.parts);
     for (int64_t i = 0; i < channels && bias != nullptr && !scratch.counting(); ++i) norm.shift[i] += bias[i] * norm.scale[i];
     to->scale = norm.scale, to->shift = norm.shift;
   }
-  if (a.parts & kAdded) {
-    if (next >= c.in.size() || c.in[next].dtype != DType::kF32 || !SameSizes(c.in[next], out)) return kSizesDiffer;
+  // A tensor that lies as the result does.
+  const auto added = [&](const float** add) {
+    if (next >= c.in.size() || c.in[next].dtype != DType::kF32 || !SameSizes(c.in[next], out)) return false;
     for (int d = 0; d < out.rank; ++d)
-      if (out.sizes[d] != 1 && c.in[next].strides[d] != out.strides[d]) return kSizesDiffer;
-    to->add = c.in[next].as<float>();
-  }
+      if (out.sizes[d] != 1 && c.in[next].strides[d] != out.strides[d]) return false;
+    *add = c.in[next++].as<float>();
+    return true;
+  };
+  if ((a.parts & kAdded) && !added(&to->add)) return kSizesDiffer;
   to->activation = a.activation;
   to->low = static_cast<float>(a.low), to->high = static_cast<float>(a.high);
-  return nullptr;
+  if (!a.post) return nullptr;
+  if (a.post->parts < 0 || a.post->parts >= 2 * kAdded || (a.post->parts & kBias)) return kSizesDiffer;
+  if (a.post->parts & kNormStatistics) {
+    ChannelNorm norm;
+    if (!norm.Read(c, next, a.post->parts, a.post->epsilon, channels, scratch)) return kSizesDiffer;
+    next += NormOperands(a.post->parts);
+    to->post_scale = norm.scale, to->post_shift = norm.shift;
+  }
+  return (a.post->parts & kAdded) && !added(&to->post_add) ? kSizesDiffer : nullptr;
+}
+
+// What follows the function of the epilogue, of a result that holds what precedes it.
+void ApplyPost(const Tensor& out, const ConvEpilogue& e) {
+  const Tensor places = DropDim(out, 1);
+  for (int64_t o = 0; o < out.sizes[1]; ++o) {
+    const float scale = e.post_scale != nullptr ? e.post_scale[o] : 1, shift = e.post_shift != nullptr ? e.post_shift[o] : 0;
+    for (Positions<0> at(places); at; at.Next()) {
+      const int64_t i = at.Offset(places) + o * out.strides[1];
+      float& x = out.as<float>()[i];
+      x = x * scale + shift + (e.post_add != nullptr ? e.post_add[i] : 0);
+    }
+  }
 }
 
 // What follows the sums that a dense result holds.
@@ -212,7 +239,7 @@ void FinishPlanes(const Tensor& out, const ConvEpilogue& epilogue) {
 const char* Plain(const Call& c, const FusedConvAttributes<>& a, const char* (*run)(const Call& c, const FusedConvAttributes<>& a)) {
   const Tensor &w = c.in[1], &out = c.out[0];
   std::vector<Tensor> in(c.in.begin(), c.in.end());
-  std::vector<float> weights, result(static_cast<size_t>(out.numel())), added;
+  std::vector<float> weights, result(static_cast<size_t>(out.numel()));
   if (w.is_packed()) {
     weights.resize(static_cast<size_t>(w.numel()));
     if (w.packed == Packing::kTaps)
@@ -223,10 +250,12 @@ const char* Plain(const Call& c, const FusedConvAttributes<>& a, const char* (*r
   }
   Tensor to = DenseLike(out, DType::kF32);
   to.data = result.data();
-  if (a.tail && (a.tail->parts & kAdded)) {
-    added = Dense<float>(in.back(), DType::kF32);
-    in.back() = DenseLike(in.back(), DType::kF32);
-    in.back().data = added.data();
+  std::vector<std::vector<float>> added;
+  for (Tensor& t : std::span(in).subspan(2)) {  // tensors that are added, not vectors of channels
+    if (t.rank != out.rank) continue;
+    added.push_back(Dense<float>(t, DType::kF32));
+    t = DenseLike(t, DType::kF32);
+    t.data = added.back().data();
   }
   Call call = c;
   call.in = in, call.out = std::span<const Tensor>(&to, 1);
@@ -253,8 +282,17 @@ const char* Conv(const Call& c, const FusedConvAttributes<>& a) {
     if (ComputeType(c.compute) == DType::kF32) epilogue.shift = DenseIn(scratch, c.in[2], c.compute);
   }
   if (ComputeType(c.compute) == DType::kF32) {
-    if (WantsConvLast(x, w, out) && ConvLast(x, w, out, ShapeOf(win), epilogue, c.workers, scratch)) return nullptr;
+    const bool takes_post = ChannelsLast(out) || !epilogue.has_post();
+    if (takes_post && WantsConvLast(x, w, out) && ConvLast(x, w, out, ShapeOf(win), epilogue, c.workers, scratch)) return nullptr;
     if (w.is_packed() || (a.tail && !out.is_contiguous())) return scratch.counting() ? nullptr : Plain(c, a, Conv);
+    if (epilogue.has_post()) {
+      // A dense result, which nothing but an odd plan has here.
+      FusedConvAttributes<> without = a;
+      without.tail->post.reset();
+      if (const char* wrong = Conv(c, without)) return wrong;
+      if (!scratch.counting()) ApplyPost(out, epilogue);
+      return nullptr;
+    }
     // Views of memory are laid out first.
     Tensor image = x;
     if (!x.is_contiguous()) {
@@ -324,6 +362,7 @@ const char* Conv(const Call& c, const FusedConvAttributes<>& a) {
     }
   });
   if (a.tail) FinishPlanes(out, epilogue);
+  if (epilogue.has_post()) ApplyPost(out, epilogue);
   return nullptr;
 }
 
@@ -421,10 +460,11 @@ bool ConvProduct(const Call& c, const FusedConvAttributes<>& a, int64_t, Product
   p->loop = way != nullptr ? Loop{BestIsa().name, way} : Loop{"any", "plain loops over patches"};
   return true;
 }
-// What is added, where the loops over channels last take each of its elements when they store the result's.
+// What is added last, where the loops over channels last take each of its elements when they store the result's.
 int ConvOverwrites(const Call& c) {
   FusedConvAttributes<> a{};
-  if (!ReadAttributes(c.ints, c.floats, &a) || !a.tail || !(a.tail->parts & kAdded) || !FitsConv(c, a.conv)) return -1;
+  if (!ReadAttributes(c.ints, c.floats, &a) || !a.tail || !FitsConv(c, a.conv)) return -1;
+  if (!((a.tail->post ? a.tail->post->parts : a.tail->parts) & kAdded)) return -1;  // of the last operand
   const Tensor &x = c.in[0], &w = c.in[1], &out = c.out[0];
   if (ComputeType(c.compute) != DType::kF32 || !WantsConvLast(x, w, out) || !ConvLastOverwrites(x, w, out, ShapeOf(a.conv))) return -1;
   return static_cast<int>(c.in.size()) - 1;

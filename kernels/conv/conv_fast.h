@@ -20,11 +20,20 @@ struct ConvShape {
 };
 
 // What becomes of the sums, while they are near: sum · scale[o] + shift[o] + add[n, o, …], through a function. Any of
-// the pointers may be null. The two vectors have an element for each output channel, `add` has the result's sizes.
+// the pointers may be null. The vectors have an element for each output channel, `add` has the result's sizes.
 struct ConvEpilogue {
   const float *scale = nullptr, *shift = nullptr, *add = nullptr;
   Activation activation = Activation::kNone;
   float low = 0, high = 0;  // as Finish has them
+  // What follows the function: · post_scale[o] + post_shift[o] + post_add[n, o, …]. Only loops over channels last do it with the rest.
+  const float *post_scale = nullptr, *post_shift = nullptr, *post_add = nullptr;
+
+  bool has_post() const { return post_scale != nullptr || post_add != nullptr; }
+  ConvEpilogue WithoutPost() const {
+    ConvEpilogue e = *this;
+    e.post_scale = e.post_shift = e.post_add = nullptr;
+    return e;
+  }
 
   bool empty() const {
     return scale == nullptr && shift == nullptr && add == nullptr && activation == Activation::kNone;

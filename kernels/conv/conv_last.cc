@@ -97,7 +97,7 @@ class Conv {
     step_ = as_it_lies() || laid_ ? x_.strides[0] : channels_ * in_y_ * in_x_;
     data_ = image != nullptr ? image : x_.as<float>();
     if (pointwise() && strided()) Sample(scratch);
-    finish_ = {e.scale, e.shift, e.add, e.activation, e.low, e.high};
+    finish_ = {e.scale, e.shift, e.add, e.activation, e.low, e.high, e.post_scale, e.post_shift, e.post_add};
     const double work = static_cast<double>(batch_ * to_y_ * to_x_) * static_cast<double>(f_.outs * f_.depth());
     if (work < kLeastWork) workers = nullptr;
     if (winograd()) return Winograd(workers, scratch);
@@ -205,6 +205,9 @@ class Conv {
     if (f.scale != nullptr) f.scale += channel;
     if (f.shift != nullptr) f.shift += channel;
     if (f.add != nullptr) f.add += at;
+    if (f.post_scale != nullptr) f.post_scale += channel;
+    if (f.post_shift != nullptr) f.post_shift += channel;
+    if (f.post_add != nullptr) f.post_add += at;
     return f;
   }
   int64_t PlaceOf(int64_t n, int64_t y) const { return n * out_.strides[0] + y * out_.strides[3]; }

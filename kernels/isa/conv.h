@@ -49,11 +49,12 @@ struct TapRows {
 };
 
 // What follows sums over channels that lie next to each other (channels last): x · scale[j] + shift[j] + add[i · row + j], through a
-// function. Any of the pointers may be null.
+// function, and the same once more. Any of the pointers may be null.
 struct LastFinish {
   const float *scale = nullptr, *shift = nullptr, *add = nullptr;
   Activation activation = Activation::kNone;
   float low = 0, high = 0;  // as Finish has them
+  const float *post_scale = nullptr, *post_shift = nullptr, *post_add = nullptr;
 };
 
 // Products over images whose channels are last: out[i, j] for i < m, j < n is the sum over runs r and p < k of

@@ -85,16 +85,29 @@ SLIPWAY_INLINE void FinishLast(const LastFinish& f, Vec* v) {
 
 // R rows of V vectors of channels from c on, of which n count, times their scales and plus their shifts where there are such: one rounding.
 template <int R, int V>
-SLIPWAY_INLINE void ScaleLast(const LastFinish& f, int64_t c, int64_t n, Vec* sum) {
-  if (f.scale == nullptr && f.shift == nullptr) return;
+SLIPWAY_INLINE void ScaleLast(const float* scales, const float* shifts, int64_t c, int64_t n, Vec* sum) {
+  if (scales == nullptr && shifts == nullptr) return;
 #pragma GCC unroll 4
   for (int v = 0; v < V; ++v) {
     const int64_t at = c + v * kLanes, some = Least(kLanes, n - v * kLanes);
-    const Vec scale = f.scale != nullptr ? LoadSome(f.scale + at, some) : Splat(1.0f);
-    const Vec shift = f.shift != nullptr ? LoadSome(f.shift + at, some) : Vec{};
+    const Vec scale = scales != nullptr ? LoadSome(scales + at, some) : Splat(1.0f);
+    const Vec shift = shifts != nullptr ? LoadSome(shifts + at, some) : Vec{};
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) sum[r * V + v] = MultiplyAdd(sum[r * V + v], scale, shift);
   }
+}
+
+// What follows the function, of R rows of V vectors, of which `count` rows of n channels are there.
+template <int R, int V>
+SLIPWAY_INLINE void PostLast(const LastFinish& f, int64_t c, int64_t n, int64_t at, int64_t row, int64_t count, Vec* sum) {
+  if (f.post_scale == nullptr && f.post_add == nullptr) return;
+  ScaleLast<R, V>(f.post_scale, f.post_shift, c, n, sum);
+  if (f.post_add == nullptr) return;
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r)
+    if (r < count)
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) sum[r * V + v] += LoadSome(f.post_add + at + r * row + v * kLanes, Least(kLanes, n - v * kLanes));
 }
 
 // ---- Products.
@@ -112,7 +125,7 @@ SLIPWAY_INLINE void StoreLast(const LastBlock& g, int64_t i, int64_t j, int64_t 
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
       for (int v = 0; v < V; ++v) sum[r * V + v] += LoadSome(out + r * g.out_row + v * kLanes, some[v]);
-  ScaleLast<R, V>(f, j, n, sum);
+  ScaleLast<R, V>(f.scale, f.shift, j, n, sum);
   const float* const add = f.add != nullptr ? f.add + i * g.out_row + j : nullptr;
   if (n == V * kLanes) {
     if (add != nullptr)
@@ -121,6 +134,7 @@ SLIPWAY_INLINE void StoreLast(const LastBlock& g, int64_t i, int64_t j, int64_t 
 #pragma GCC unroll 4
         for (int v = 0; v < V; ++v) sum[r * V + v] += Load(add + r * g.out_row + v * kLanes);
     FinishLast<R * V>(f, sum);
+    PostLast<R, V>(f, j, n, i * g.out_row + j, g.out_row, R, sum);
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
@@ -132,6 +146,7 @@ SLIPWAY_INLINE void StoreLast(const LastBlock& g, int64_t i, int64_t j, int64_t 
 #pragma GCC unroll 4
         for (int v = 0; v < V; ++v) sum[r * V + v] += LoadSome(add + r * g.out_row + v * kLanes, some[v]);
     FinishLast<R * V>(f, sum);
+    PostLast<R, V>(f, j, n, i * g.out_row + j, g.out_row, R, sum);
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
@@ -318,11 +333,12 @@ void LastBlockOf(const LastBlock& g) {
       for (int64_t j = 0; j < g.n; j += kWidth) LastColumns(rows, j, nullptr);
       rows.x += rows.m * g.x_row, rows.out += rows.m * g.out_row;
       if (g.finish.add != nullptr) rows.finish.add += rows.m * g.out_row;
+      if (g.finish.post_add != nullptr) rows.finish.post_add += rows.m * g.out_row;
     }
     return;
   }
   // Partial sums are not stored over what will be added.
-  const bool onto = g.finish.add != nullptr && g.finish.add == g.out;
+  const bool onto = (g.finish.add != nullptr && g.finish.add == g.out) || (g.finish.post_add != nullptr && g.finish.post_add == g.out);
   const bool whole = onto || g.k <= 2 * kLastDepth || g.run_count > 1 || g.m <= 2 * kLastRows;
   const int64_t depth = whole ? Most(g.k, 1) : Even(g.k, kLastDepth, 4);
   for (int64_t j = 0; j < g.n; j += kWidth) {
@@ -437,7 +453,7 @@ __attribute__((noinline)) void LastTapsTile(const LastTaps& g, int64_t c, int64_
     }
   }
   const LastFinish& f = g.finish;
-  ScaleLast<P, 1>(f, c, n, sum);
+  ScaleLast<P, 1>(f.scale, f.shift, c, n, sum);
   float* out = g.out + at * g.out_column + c;
   if (f.add != nullptr) {
     const float* add = f.add + at * g.out_column + c;
@@ -446,6 +462,7 @@ __attribute__((noinline)) void LastTapsTile(const LastTaps& g, int64_t c, int64_
       if (!kBorder || i < count) sum[i] += LoadSome(add, n);
   }
   FinishLast<P>(f, sum);
+  PostLast<P, 1>(f, c, n, at * g.out_column + c, g.out_column, kBorder ? count : P, sum);
 #pragma GCC unroll 16
   for (int i = 0; i < P; ++i, out += g.out_column) {
     if (kBorder && i >= count) break;
@@ -505,10 +522,11 @@ void LastTapsAny(const LastTaps& g) {
           }
         }
       const LastFinish& f = g.finish;
-      ScaleLast<P, 1>(f, c, n, sum);
+      ScaleLast<P, 1>(f.scale, f.shift, c, n, sum);
       if (f.add != nullptr)
         for (int64_t i = 0; i < count; ++i) sum[i] += LoadSome(f.add + (at + i) * g.out_column + c, n);
       FinishLast<P>(f, sum);
+      PostLast<P, 1>(f, c, n, at * g.out_column + c, g.out_column, count, sum);
       for (int64_t i = 0; i < count; ++i) StoreSome(g.out + (at + i) * g.out_column + c, sum[i], n);
     }
   }
@@ -589,13 +607,14 @@ void LastWinogradResult(const LastWinogradOutput& t) {
       const Vec row[6] = {half[0][y], half[1][y], half[2][y], half[3][y], half[4][y], half[5][y]};
       Vec out[4];
       WinogradOf<4>::Output(row, out);
-      ScaleLast<4, 1>(f, c, n, out);
+      ScaleLast<4, 1>(f.scale, f.shift, c, n, out);
       const int64_t at = y * t.out_row + c;
       if (f.add != nullptr)
 #pragma GCC unroll 4
         for (int x = 0; x < 4; ++x)
           if (x < t.columns) out[x] += LoadSome(f.add + at + x * t.out_column, n);
       FinishLast<4>(f, out);
+      PostLast<4, 1>(f, c, n, at, t.out_column, t.columns, out);
 #pragma GCC unroll 4
       for (int x = 0; x < 4; ++x)
         if (x < t.columns) StoreSome(t.out + at + x * t.out_column, out[x], n);

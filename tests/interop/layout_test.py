@@ -192,6 +192,24 @@ class Dense(nn.Module):
         return torch.cat(parts, 1) + torch.cat([other, short], 1)[:, :1] * short.mean((1, 2, 3), keepdim=True) + torch.cat([x[:1]] * 3, 1).sum(1, keepdim=True)
 
 
+class AddsBehind(nn.Module):
+    """What is added comes behind a convolution's function: of the image it reads, in either order, and of another tensor."""
+
+    def __init__(self, c):
+        super().__init__()
+        self.a, self.b, self.d = conv(c, c, 1, act=nn.SiLU), conv(c, c, 3, act=nn.ReLU), conv(c, c, 7, groups=c, act=nn.Hardswish)
+
+    def forward(self, x):
+        y = x + self.a(x)
+        z = self.b(y) + y
+        return self.d(z) + x
+
+
+def behind(*layers, c):
+    """A norm behind a function, and something added behind that."""
+    return Residual(*layers, nn.BatchNorm2d(c))
+
+
 NETS = {
     "inverted residuals": lambda: [conv(3, 16, 3, 2, act=nn.Hardswish), Residual(conv(16, 40, 1, act=nn.SiLU), conv(40, 40, 5, groups=40, act=nn.SiLU), Squeeze(40), conv(40, 16, 1)), conv(16, 23, 1), conv(23, 23, 3, 2, 23, act=nn.ReLU6)],
     "joined": lambda: [conv(3, 24, 3, 2, act=nn.ReLU), conv(24, 24, 3, groups=24), Joined(24), conv(122, 24, 3, groups=2), Joined(24)],
@@ -210,6 +228,8 @@ NETS = {
     "enlarged": lambda: [conv(3, 24, 3, 2, act=nn.ReLU), conv(24, 24, 3, groups=24), conv(24, 21, 1), nn.Upsample(size=(37, 45), mode="bilinear")],
     "dilations": lambda: [conv(3, 32, 3, 2, act=nn.ReLU), nn.Conv2d(32, 40, 3, padding=24, dilation=24), nn.LeakyReLU(0.1), nn.Conv2d(40, 24, 3, padding=7, dilation=7), nn.LeakyReLU(-0.2), nn.MaxPool2d(5, 1, 2), nn.AvgPool2d(3, 1, 1, count_include_pad=False)],
     "alone": lambda: [nn.Conv2d(3, 24, 3, 2, 1), nn.Flatten(), nn.Unflatten(1, (24, 19, 23)), nn.Conv2d(24, 36, 3, 2, 1), nn.Flatten(), nn.Unflatten(1, (36, 10, 12)), nn.Conv2d(36, 72, 3, 1, 1, groups=6)],
+    "norms behind": lambda: [conv(3, 24, 3, 2), behind(nn.Conv2d(24, 24, 5, padding=2, groups=24), nn.ReLU(), c=24), nn.Conv2d(24, 40, 1), nn.SiLU(), nn.BatchNorm2d(40), behind(nn.Conv2d(40, 40, 3, padding=1), nn.ReLU6(), c=40), behind(nn.Conv2d(40, 40, 3, padding=1, groups=10), nn.LeakyReLU(0.2), c=40), behind(nn.Conv2d(40, 40, (1, 9), padding=(0, 4), groups=40), nn.ReLU(), c=40), nn.Conv2d(40, 20, 3, 2, 13), nn.ReLU(), nn.BatchNorm2d(20, affine=False)],
+    "added behind": lambda: [conv(3, 36, 3, 2, act=nn.ReLU), AddsBehind(36), AddsBehind(36)],
     "permuted pools": lambda: [nn.ReLU(), PermutedPools()],
     "dense": lambda: [conv(3, 64, 3, act=nn.ReLU), conv(64, 72, 3, act=nn.SiLU), Residual(conv(72, 72, 3)), conv(72, 70, 1, act=nn.ReLU), conv(70, 32, 3, 2, groups=2)],
 }
@@ -218,7 +238,9 @@ NETS = {
 def randomize(net):
     for m in net.modules():
         if isinstance(m, nn.BatchNorm1d | nn.BatchNorm2d):
-            m.running_mean.normal_(0, 0.2), m.running_var.uniform_(0.5, 2), m.weight.data.uniform_(0.5, 1.5), m.bias.data.normal_(0, 0.2)
+            m.running_mean.normal_(0, 0.2), m.running_var.uniform_(0.5, 2)
+            if m.affine:
+                m.weight.data.uniform_(0.5, 1.5), m.bias.data.normal_(0, 0.2)
 
 
 RUN = """
