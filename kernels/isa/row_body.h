@@ -189,27 +189,38 @@ SLIPWAY_INLINE void SumColumns(const float* x, int64_t row, int64_t rows, double
 
 void SumRows(const float* x, int64_t row, int64_t rows, int64_t n, double* sums) {
   int64_t j = 0;
-  for (; j + 2 * kLanes <= n; j += 2 * kLanes) SumColumns<2>(x + j, row, rows, sums + j);
+  for (; j + 4 * kLanes <= n; j += 4 * kLanes) SumColumns<4>(x + j, row, rows, sums + j);
+  if (j + 2 * kLanes <= n) SumColumns<2>(x + j, row, rows, sums + j), j += 2 * kLanes;
   if (j + kLanes <= n) SumColumns<1>(x + j, row, rows, sums + j), j += kLanes;
+  if (j + kHalf <= n) {
+    DoubleVec total = *reinterpret_cast<const DoubleVecAt*>(sums + j);
+    for (int64_t i = 0; i < rows; ++i) total += __builtin_convertvector(*reinterpret_cast<const HalfVecAt*>(x + i * row + j), DoubleVec);
+    *reinterpret_cast<DoubleVecAt*>(sums + j) = total, j += kHalf;
+  }
   for (; j < n; ++j)
     for (int64_t i = 0; i < rows; ++i) sums[j] += static_cast<double>(x[i * row + j]);
 }
 
+// The squares of V vectors of f64 of columns.
+template <int V>
+SLIPWAY_INLINE void SumSquaresOfColumns(const float* x, int64_t row, int64_t rows, const double* centers, double* sums) {
+  DoubleVec center[V], sum[V];
+#pragma GCC unroll 4
+  for (int k = 0; k < V; ++k)
+    center[k] = *reinterpret_cast<const DoubleVecAt*>(centers + k * kHalf), sum[k] = *reinterpret_cast<const DoubleVecAt*>(sums + k * kHalf);
+  for (int64_t i = 0; i < rows; ++i)
+#pragma GCC unroll 4
+    for (int k = 0; k < V; ++k)
+      sum[k] += Squared(__builtin_convertvector(*reinterpret_cast<const HalfVecAt*>(x + i * row + k * kHalf), DoubleVec), center[k]);
+#pragma GCC unroll 4
+  for (int k = 0; k < V; ++k) *reinterpret_cast<DoubleVecAt*>(sums + k * kHalf) = sum[k];
+}
+
 void SumSquaresOfRows(const float* x, int64_t row, int64_t rows, int64_t n, const double* centers, double* sums) {
-  constexpr int kVectors = 4;
   int64_t j = 0;
-  for (; j + kVectors * kHalf <= n; j += kVectors * kHalf) {
-    DoubleVec center[kVectors], sum[kVectors];
-#pragma GCC unroll 4
-    for (int k = 0; k < kVectors; ++k)
-      center[k] = *reinterpret_cast<const DoubleVecAt*>(centers + j + k * kHalf), sum[k] = *reinterpret_cast<const DoubleVecAt*>(sums + j + k * kHalf);
-    for (int64_t i = 0; i < rows; ++i)
-#pragma GCC unroll 4
-      for (int k = 0; k < kVectors; ++k)
-        sum[k] += Squared(__builtin_convertvector(*reinterpret_cast<const HalfVecAt*>(x + i * row + j + k * kHalf), DoubleVec), center[k]);
-#pragma GCC unroll 4
-    for (int k = 0; k < kVectors; ++k) *reinterpret_cast<DoubleVecAt*>(sums + j + k * kHalf) = sum[k];
-  }
+  for (; j + 4 * kHalf <= n; j += 4 * kHalf) SumSquaresOfColumns<4>(x + j, row, rows, centers + j, sums + j);
+  if (j + 2 * kHalf <= n) SumSquaresOfColumns<2>(x + j, row, rows, centers + j, sums + j), j += 2 * kHalf;
+  if (j + kHalf <= n) SumSquaresOfColumns<1>(x + j, row, rows, centers + j, sums + j), j += kHalf;
   for (; j < n; ++j)
     for (int64_t i = 0; i < rows; ++i) sums[j] += Squared(static_cast<double>(x[i * row + j]), centers[j]);
 }
