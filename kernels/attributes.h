@@ -191,12 +191,18 @@ struct VectorNormAttributes {
   double order;
   auto Fields() { return std::tie(dims, order); }
 };
-// layer_norm, rms_norm: which of the operands there are behind the first.
+// layer_norm, rms_norm, group_scales: which of the operands there are behind the first.
 enum NormPart : int64_t { kNormHasWeight = 1, kNormHasBias = 2 };
 struct NormAttributes {
   int64_t parts;
   double epsilon;
   auto Fields() { return std::tie(parts, epsilon); }
+};
+// group_scales.
+struct GroupNormAttributes {
+  NormAttributes norm;
+  int64_t groups;
+  auto Fields() { return std::tie(norm, groups); }
 };
 
 // attention: `causal`: query i sees keys 0 … i.

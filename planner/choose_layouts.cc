@@ -34,7 +34,7 @@ bool Carries(const ir::Node& n) {
   const std::string_view name = n.op().base;
   if (PadsByConstant(n)) return true;
   for (std::string_view carrier : {"batch_norm", "max_pool2d", "avg_pool2d", "cat", "slice", "split", "split_with_sizes", "chunk", "narrow", "dropout",
-                                   "_native_batch_norm_legit_no_training"})
+                                   "_native_batch_norm_legit_no_training", "group_norm", "native_group_norm", "instance_norm"})
     if (name == carrier) return true;
   return name.find("upsample_") != std::string_view::npos;
 }

@@ -102,6 +102,48 @@ void BatchNorm(PlanContext& c) {
   c.Return(out);
 }
 
+// Group norm of f32, and instance norm, whose groups are channels: group_scales makes a factor and a summand of each channel, so that
+// the rest is elementwise. Others are left to their decompositions.
+void GroupNorm(PlanContext& c) {
+  const std::string_view name = c.node().op().base;
+  const bool instance = name == "instance_norm";
+  Operand x = c.in("input"), weight = c.opt_in("weight"), bias = c.opt_in("bias");
+  if (!c.ok()) return;
+  if (instance && !c.b("use_input_stats")) return c.Unsupported("running statistics");
+  if (name == "native_group_norm" && (c.used(1) || c.used(2))) return c.Unsupported("the statistics");
+  if (x.rank() < 2 || (instance && x.rank() < 3)) return c.Unsupported(text::StrCat("an input of ", x.rank(), " dims"));
+  for (const Operand* t : {&x, &weight, &bias})
+    if (*t && t->dtype != DType::kFloat32) return c.Unsupported(ir::Name(t->dtype));
+  if (name == "native_group_norm" && (!KnownEqual(x.sizes[0], c.n("N")) || !KnownEqual(x.sizes[1], c.n("C"))))
+    return c.Unsupported("an input of other sizes than it states");
+  const auto channels = x.sizes[1].constant();
+  if (!channels) return c.Unsupported("a number of channels that is not known");
+  const int64_t groups = instance ? *channels : c.i(name == "group_norm" ? "num_groups" : "group");
+  if (!c.ok()) return;
+  if (groups < 1 || *channels % groups != 0) return c.Unsupported("groups that do not divide the channels");
+  // As a view of what lies so may be, too.
+  const bool last = x.rank() <= 4 && (c.builder().IsLast(x) || (!x.is_contiguous() && ChannelsLast(x)));
+  if (!last) x = c.Dense(x);
+  Operand out = last ? c.ResultLast() : c.Result();
+  kernels::GroupNormAttributes a{{0, c.f("eps")}, groups};
+  std::vector<Operand> in = {x};
+  for (const auto& [v, part] : {std::pair(&weight, kernels::kNormHasWeight), std::pair(&bias, kernels::kNormHasBias)}) {
+    if (!*v) continue;
+    if (v->rank() != 1) return c.Fail("the sizes do not agree");
+    c.RequireEqual(v->sizes[0], x.sizes[1], "the sizes do not agree");
+    a.norm.parts |= part;
+    in.push_back(*v);
+  }
+  Operand scale = c.Temp(out.dtype, {x.sizes[0], x.sizes[1]}), shift = c.Temp(out.dtype, {x.sizes[0], x.sizes[1]});
+  c.Emit("group_scales", std::move(in), {scale, shift}, out.dtype, a);
+  while (scale.rank() < x.rank()) scale = Unsqueeze(std::move(scale), scale.rank()), shift = Unsqueeze(std::move(shift), shift.rank());
+  Operand scaled = last ? c.TempLast(out.dtype, out.sizes) : c.Temp(out.dtype, out.sizes);
+  c.Map("mul", {x, scale}, scaled, out.dtype);
+  std::vector<Operand> results(c.node().outputs().size());
+  results[0] = c.Map("add", {scaled, shift}, out, out.dtype);
+  c.Return(std::move(results));
+}
+
 // Window, stride (the window's size where it is empty), padding.
 template <typename Attributes>
 bool ReadWindow(PlanContext& c, int spatial, Attributes* a) {
@@ -307,6 +349,7 @@ constexpr PlanFamily kFamilies[] = {
     {ConvTransposed, "", "conv_transpose1d conv_transpose2d.input conv_transpose3d.input"},
     {Convolution, "", "convolution _convolution"},
     {BatchNorm, "", "batch_norm"},
+    {GroupNorm, "group_scales", "group_norm native_group_norm instance_norm"},
     {MaxPool, "",
      "max_pool1d max_pool2d max_pool3d max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices"},
     {AveragePool, "", "avg_pool1d avg_pool2d avg_pool3d"},

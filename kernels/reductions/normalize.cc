@@ -2,7 +2,6 @@
 // instruction set's loops, f64 through plain ones.
 #include <cmath>
 #include <type_traits>
-#include <utility>
 
 #include "kernels/check.h"
 #include "kernels/convert.h"
@@ -69,18 +68,6 @@ const char* Softmax(const Call& c, const NoAttributes&) {
   });
 }
 
-// The vectors that `parts` says are there; false where they are not, or are no vectors of n.
-bool Parameters(const Call& c, int64_t parts, int64_t n, const Tensor** weight, const Tensor** bias) {
-  size_t next = 1;
-  for (auto [part, to] : {std::pair(kNormHasWeight, weight), std::pair(kNormHasBias, bias)}) {
-    *to = nullptr;
-    if (!(parts & part)) continue;
-    if (next >= c.in.size() || c.in[next].rank != 1 || c.in[next].sizes[0] != n) return false;
-    *to = &c.in[next++];
-  }
-  return true;
-}
-
 // Over the last dim: (x - mean) / sqrt(variance + epsilon), times in[1] plus in[2] where given; kRms: the mean is not subtracted,
 // and the mean of squares stands for the variance.
 template <bool kRms>
@@ -88,7 +75,7 @@ const char* Norm(const Call& c, const NormAttributes& a) {
   if (c.in[0].rank == 0 || !SameSizes(c.in[0], c.out[0])) return kSizesDiffer;
   const int64_t n = c.out[0].sizes[c.out[0].rank - 1];
   const Tensor *with_weight, *with_bias;
-  if (!Parameters(c, a.parts, n, &with_weight, &with_bias) || (kRms && with_bias)) return kSizesDiffer;
+  if (!NormParameters(c, a.parts, n, &with_weight, &with_bias) || (kRms && with_bias)) return kSizesDiffer;
   return WithFloatType(c.compute, [&]<typename T>() {
     const T *weight = Vector<T>(c, with_weight, n), *bias = Vector<T>(c, with_bias, n);
     ForEachRow<T>(c, [&](const T* x, T* y) {

@@ -221,6 +221,7 @@ NETS = {
     "norms before": lambda: [conv(3, 24, 3, 2), PreNorm(24), PreNorm(40), nn.BatchNorm2d(56), nn.ReLU()],
     "joined again": lambda: [conv(3, 20, 3, 2, act=nn.ReLU), conv(20, 20, 3, groups=20), Dense(20, 12, 4), nn.AvgPool2d(2), Dense(68, 8, 3)],
     "norms of groups": lambda: [conv(3, 24, 3, 2), nn.GroupNorm(1, 24), conv(24, 24, 3, groups=24, act=nn.ReLU), nn.GroupNorm(1, 24), conv(24, 40, 3, groups=8), nn.GroupNorm(5, 40), conv(40, 24, 1)],
+    "norms of many groups": lambda: [conv(3, 96, 3, 2), nn.GroupNorm(32, 96), nn.SiLU(), conv(96, 96, 3, groups=96), nn.GroupNorm(4, 96, affine=False), nn.ReLU(), Residual(conv(96, 96, 3), nn.GroupNorm(32, 96)), nn.GroupNorm(1, 96), conv(96, 44, 1), nn.InstanceNorm2d(44, affine=True), nn.LeakyReLU(0.1), conv(44, 33, 3), nn.InstanceNorm2d(33), conv(33, 24, 3, groups=3), nn.GroupNorm(8, 24)],
     "weighed": lambda: [conv(3, 24, 3, 2, act=nn.ReLU), Weighed(24), Weighed(24)],
     "scaled": lambda: [conv(3, 24, 3, 2, act=nn.ReLU), Scaled(24)],
     "transposed": lambda: [conv(3, 20, 3, 2, act=nn.ReLU), conv(20, 20, 3, groups=20), Up(20)],
@@ -237,6 +238,8 @@ NETS = {
 
 def randomize(net):
     for m in net.modules():
+        if isinstance(m, nn.GroupNorm | nn.InstanceNorm2d) and m.affine:
+            m.weight.data.uniform_(0.5, 1.5), m.bias.data.normal_(0, 0.2)
         if isinstance(m, nn.BatchNorm1d | nn.BatchNorm2d):
             m.running_mean.normal_(0, 0.2), m.running_var.uniform_(0.5, 2)
             if m.affine:

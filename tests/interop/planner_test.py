@@ -171,6 +171,25 @@ CASES = {
                       F.instance_norm(x, weight=w), F.rms_norm(x, (5,)), F.rms_norm(x, (6, 5), x[0], 1e-3)),
         [f(3, 6, 5), f(6)],
     ),  # fmt: skip
+    # Groups of one channel, of odd numbers of them, of all; few dims and many; views with channels last, whole and in part.
+    "group_norms": (
+        lambda x, w, b, y: (*(F.group_norm(x, g, w, b) for g in (1, 4, 12, 36)), F.group_norm(x, 4), F.group_norm(x, 4, weight=w), F.group_norm(x, 4, bias=b),
+                            F.instance_norm(x), F.instance_norm(x, weight=w, bias=b, eps=0.1), F.instance_norm(x.flatten(2), weight=w), F.group_norm(x[:, :, 0, 0], 4, w, b),
+                            F.group_norm(x.flatten(2), 12, w, b), F.group_norm(x[:, :, None, :, :2], 4, w, b), F.group_norm(x.mT, 4, w, b), F.group_norm(x[:, ::2], 2), F.group_norm(x[:, :, 1:], 4),
+                            F.silu(F.group_norm(y.permute(0, 3, 1, 2), 32)) + 1, F.group_norm(y.permute(0, 3, 1, 2)[:, :24], 8), F.group_norm(y.flatten(1, 2).mT, 8), F.group_norm(y.permute(0, 3, 1, 2)[:, :, None], 8),
+                            torch.native_group_norm(x, w, b, 3, 36, 35, 4, 1e-5)[0], *torch.native_group_norm(x, w, b, 3, 36, 35, 4, 1e-5), F.group_norm(x.repeat(1, 1, 30, 20), 4, w, b)),
+        [f(3, 36, 5, 7), f(36), f(36) / 2, f(2, 11, 6, 64)],
+    ),  # fmt: skip
+    **{f"group_norms_{name(t)}": (lambda x, w: (F.group_norm(x, 4, w, w), F.instance_norm(x, weight=w)), [f(2, 12, 5, 7).to(t), f(12).to(t)]) for t in FLOATS},
+    "group_norms_of_any_size": (
+        lambda x, w: (F.relu(F.group_norm(x, 4, w, w)), F.instance_norm(x, weight=w), F.group_norm(x.permute(0, 3, 2, 1), 5), F.group_norm(x.permute(0, 3, 1, 2), 1), F.group_norm(x[:, :, 0], 3, w, w), F.group_norm(x[:, :, 0, 0], 3)),
+        [f(2, 12, 6, 5), f(12)],
+        [f(5, 12, 90, 5), f(12)],
+    ),  # fmt: skip
+    "group_norms_of_no_numbers": (
+        lambda x, w: (F.group_norm(x, 2), F.group_norm(x[:1, :4], 2, w, w), F.group_norm(x[:, :, :0], 2), F.group_norm(x[:0], 2), F.group_norm(x[:, :2, :1] * 0, 2)),
+        [torch.cat([ODD, f(108)]).reshape(2, 6, 10), f(4)],
+    ),  # fmt: skip
     "functions": (
         lambda x, y: (F.logsigmoid(x), F.softshrink(x, 0.3), F.hardshrink(x), F.threshold(x, 0.1, 7), F.prelu(x, y[0, :1]), torch.sinc(x),
                       torch.deg2rad(x), torch.rad2deg(x), torch.logaddexp(x, y), torch.logaddexp2(x, y), x.logsumexp((0, 1)),
@@ -326,6 +345,22 @@ class Wrapped(torch.nn.Module):
 def test_instruction_set_is_run(isa):
     if isa not in PRESENT:
         pytest.skip(f"not run: this machine has no {isa}")
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_group_norms_of_a_large_mean(last, tmp_path):
+    """No further from the true result than torch is, by much."""
+    x, w = f(2, 48, 30, 40) + 1000, f(48)
+    function = (lambda x, w: F.group_norm(x.permute(0, 3, 1, 2), 8, w, w)) if last else (lambda x, w: F.group_norm(x, 8, w, w))
+    x = x.permute(0, 2, 3, 1).contiguous() if last else x
+    torch.export.save(torch.export.export(Wrapped(function), (x, w), strict=False), tmp_path / "m.pt2")
+    save_file({"input.0": x, "input.1": w}, tmp_path / "in.safetensors")
+    want = function(x.double(), w.double())
+    theirs = (function(x, w) - want).abs().max()
+    for isa in PRESENT:
+        command = [SLIPWAY, "run", tmp_path / "m.pt2", "--inputs", tmp_path / "in.safetensors", "--outputs", tmp_path / "out.safetensors"]
+        subprocess.run(command, check=True, env=os.environ | {"SLIPWAY_ISA": isa})
+        assert (load_file(tmp_path / "out.safetensors")["output.0"] - want).abs().max() < 1.5 * theirs, (isa, theirs)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -40,7 +40,7 @@ TEST(KernelArguments, MakeNoSense) {
   auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   for (auto table :
        {UnaryKernels(), BinaryKernels(), MoveKernels(), IndexKernels(), ReduceKernels(), MatmulKernels(),
-        NormalizeKernels(), ConvKernels(), PoolKernels(), SampleKernels(), OrderKernels(), TransformKernels()}) {
+        NormalizeKernels(), GroupNormKernels(), ConvKernels(), PoolKernels(), SampleKernels(), OrderKernels(), TransformKernels()}) {
     for (const Kernel& row : table) {
       const Kernel* k = FindKernel(row.name);
       ASSERT_NE(k, nullptr);
