@@ -109,7 +109,7 @@ std::optional<double> GainOf(const ir::Node& n) {
   const auto other = [](const ir::Ints& v) { return std::any_of(v.begin(), v.end(), [](int64_t by) { return by != 1; }); };
   // Depthwise ones over planes lay out panels of channels, near, and back.
   if (*groups > 1 && sizes[1] == 1) return kLayingNear * (Elements(x) + Elements(out));
-  if (*groups > 1) return work * (sizes[1] <= 16 ? 2 : sizes[1] < 64 ? 1 : 0);
+  if (*groups > 1 && (sizes[1] < 64 || taps > 1)) return work * (sizes[1] <= 16 ? 2 : sizes[1] < 64 ? 1 : 0);
   if (taps == 1) return work * 0.1;
   // Patches beside each other have no neighbours in common: rows of them are read where they lie.
   if (sizes[1] <= kFewChannels && rank == 4 && sizes[2] == stride[0] && sizes[3] == stride[1]) return work * 0.1;

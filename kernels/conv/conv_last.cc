@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "kernels/check.h"
 #include "kernels/conv/filters.h"
 #include "kernels/conv/shares.h"
 #include "kernels/isa/isa.h"
@@ -590,8 +591,10 @@ class Conv {
         for (int64_t u = task.panel; u < task.end_panel; ++u) {
           const bool own_panels = f_.groups > 1 && !f_.shared();
           const int64_t end_j = std::min((u + 1) * unit, f_.outs);
-          for (int64_t j = u * unit; j < end_j; j += kColumns) {  // whose weights stay near for all rows
-            b.n = std::min(kColumns, end_j - j);
+          // Columns whose weights stay near for all rows; all of them for one, whose loops fetch the next ones' ahead.
+          const int64_t step = y1 - y0 == 1 ? end_j - u * unit : kColumns;
+          for (int64_t j = u * unit; j < end_j; j += step) {
+            b.n = std::min(step, end_j - j);
             b.w = filters_ + (own_panels ? u * f_.group_panels() + (j - u * unit) / kPanel : j / kPanel) * b.w_panel;
             const int64_t from = own_panels ? u * f_.per : f_.shared() ? j : 0;
             for (int64_t y = y0; y < y1; ++y) {
@@ -685,10 +688,19 @@ bool ConvFewChannels(const Tensor& x, const Tensor& w, const Tensor& out, const 
   return conv.possible() && conv.takes_planes();
 }
 
+// The rows of an image with channels last as one.
+static Tensor JoinRows(Tensor t) {
+  t.sizes[4] *= t.sizes[3], t.sizes[3] = 1;
+  return t;
+}
+
 bool ConvLast(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape, const ConvEpilogue& epilogue,
               const Workers* workers, Scratch& scratch) {
   if (ChannelsLast(out)) {
-    Conv conv(x, w, out, shape);
+    // Groups over single places do not ask where a row ends.
+    const bool joins = shape.groups > 1 && w.sizes[3] * w.sizes[4] == 1 && SameSizes(x, 2, 3, out, 2) && shape.pad[1] == 0 && shape.pad[2] == 0 && ChannelsLast(x);
+    const Tensor image = joins ? JoinRows(x) : x, result = joins ? JoinRows(out) : out;
+    Conv conv(image, w, result, shape);
     if (!conv.possible()) return false;
     conv.Run(epilogue, workers, scratch);
     return true;
@@ -706,14 +718,15 @@ bool ConvLast(const Tensor& x, const Tensor& w, const Tensor& out, const ConvSha
   sums.scale = epilogue.scale, sums.shift = epilogue.shift;
   conv.Run(sums, workers, scratch);
   if (scratch.counting()) return true;
-  const int64_t plane = out.sizes[3] * out.sizes[4], channels = out.sizes[1];
-  for (int64_t n = 0; n < out.sizes[0]; ++n) {
-    float* const to = out.as<float>() + n * channels * plane;
-    BestIsa().transpose(reinterpret_cast<const uint32_t*>(last.as<float>() + n * channels * plane), channels, reinterpret_cast<uint32_t*>(to), plane, channels,
-                        plane);
-    const ConvEpilogue rest = epilogue.AfterAffine();
-    BestIsa().conv->finish(to, to, channels * plane, rest.For(0, n * channels * plane));
-  }
+  const int64_t plane = out.sizes[3] * out.sizes[4], channels = out.sizes[1], parts = Ceil(channels, kPanel);
+  ParallelFor(workers, out.sizes[0] * parts, std::max<int64_t>(1, 2048 / plane), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t c = i % parts * kPanel, some = std::min(kPanel, channels - c), first = i / parts * channels * plane, at = first + c * plane;
+      float* const to = out.as<float>() + at;
+      BestIsa().transpose(reinterpret_cast<const uint32_t*>(last.as<float>() + first + c), channels, reinterpret_cast<uint32_t*>(to), plane, some, plane);
+      BestIsa().conv->finish(to, to, some * plane, epilogue.AfterAffine().For(0, at));
+    }
+  });
   return true;
 }
 

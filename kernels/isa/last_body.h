@@ -160,6 +160,11 @@ constexpr int64_t kShortRun = 8;  // below it, SumTile's beginning takes longer 
 // `ahead` is a panel that will be needed next, or null.
 template <int R, int V>
 __attribute__((noinline)) void LastTile(const LastBlock& g, int64_t i, int64_t j, int64_t n, const float* ahead) {
+  // What is written in the end is on its way while the sums are made.
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < V * kLanes; v += 16) __builtin_prefetch(g.out + (i + r) * g.out_row + j + v, 1);
   Vec sum[R * V];
 #pragma GCC unroll 32
   for (int r = 0; r < R * V; ++r) sum[r] = Vec{};
