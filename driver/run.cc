@@ -207,9 +207,10 @@ absl::StatusOr<RunReport> Run(const RunOptions& options) {
 }
 
 void AppendRow(const RunReport::Row& row, double total_seconds, std::string* out) {
-  // A product of one row reads each weight once for two operations: memory is what bounds it.
+  // A product of one row reads each weight, of half a byte at least, once for two operations: memory is what bounds it. Depthwise convolutions
+  // have one row, too, but many places.
   char rate[32] = "";
-  if (row.operations > 0 && row.most_rows == 1)
+  if (row.operations > 0 && row.most_rows == 1 && row.operations <= 8 * row.bytes)
     std::snprintf(rate, sizeof(rate), "%.1f GB/s", row.bytes_per_second() * 1e-9);
   else if (row.operations > 0)
     std::snprintf(rate, sizeof(rate), "%.1f GFLOP/s", row.per_second() * 1e-9);
