@@ -203,6 +203,7 @@ void AdaptivePool(PlanContext& c) {
     c.Emit("mean", {MoveToLast(x, dims)}, {to}, out.dtype, kernels::ReduceAttributes{spatial});
     return c.Return(out);
   }
+  if (c.kernel() == "adaptive_avg_pool" && out.dtype == DType::kFloat32 && x.rank() == 4 && c.builder().IsLast(x)) out = c.ResultLast();
   std::vector<Operand> results = {out}, to = {To5d(out, spatial)};
   if (c.kernel() == "adaptive_max_pool" && c.node().outputs().size() > 1) {
     results.push_back(c.Result(1));

@@ -114,8 +114,8 @@ const char* MaxPool(const Call& c, const MaxPoolAttributes& a) {
 }
 
 Span Adaptive(const Call& c, int d, int64_t i) {
-  const int64_t in = c.in[0].sizes[2 + d], out = c.out[0].sizes[2 + d];
-  return {i * in / out, ((i + 1) * in + out - 1) / out, 1};
+  const AdaptiveWindow w(i, c.in[0].sizes[2 + d], c.out[0].sizes[2 + d]);
+  return {w.begin, w.end, 1};
 }
 const char* AdaptiveMaxPool(const Call& c, const NoAttributes&) {
   if (!Fits(c)) return kSizesDiffer;
@@ -189,6 +189,7 @@ const char* AdaptiveAveragePool(const Call& c, const NoAttributes&) {
       kernel[d] = even ? in / out : 0;
       one = one && out == 1;
     }
+    if (AdaptiveAverageLast(c.in[0], c.out[0], c.workers, *c.scratch)) return nullptr;
     if (even && one && FastPlaneMean(c.in[0], c.out[0], c.workers, *c.scratch)) return nullptr;
     if (even && FastAveragePool(c.in[0], c.out[0], WindowOf(kernel, kernel, kZeros, kOnes), {}, c.workers, *c.scratch))
       return nullptr;

@@ -92,35 +92,47 @@ bool Pool(const Tensor& x, const Tensor& out, const Window& w, bool largest, con
   return true;
 }
 
-// Calls pool(rows of channels in the window, their number, window's elements by the padded image, result) for each place of a result
-// whose channels are last, as the image's are.
+bool TakesLast(const Tensor& x, const Tensor& out) {
+  return x.dtype == DType::kF32 && out.dtype == DType::kF32 && !x.is_contiguous() && ChannelsLast(x) && ChannelsLast(out) && x.numel() != 0 && out.numel() != 0;
+}
+// Elements begin, begin + step, … below end, along a dim.
+struct Reach {
+  int64_t begin, end, step;
+};
+// For each place of a result whose channels are last, as the image's are: calls pool(rows of channels in the window, their number, result; y, x), where reach(d, i) says
+// what lies in the window of element i of dim d, 1 or 2, at most `taps` elements in all.
+template <typename R, typename F>
+void PoolLast(const Tensor& x, const Tensor& out, int64_t taps, const Workers* workers, Scratch& scratch, R reach, F pool) {
+  const int64_t wide = x.sizes[4], channels = x.sizes[1], rows = out.sizes[0] * out.sizes[3];
+  ParallelFor(scratch, workers, rows, std::max<int64_t>(1, 16384 / (out.sizes[4] * channels * taps)), [&](int64_t begin, int64_t end, Scratch& own) {
+    const float** const at = own.Take<const float*>(taps);
+    if (own.counting()) return;
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t n = i / out.sizes[3], y = i % out.sizes[3];
+      const Reach down = reach(1, y);
+      for (int64_t p = 0; p < out.sizes[4]; ++p) {
+        const Reach across = reach(2, p);
+        int64_t count = 0;
+        for (int64_t r = down.begin; r < down.end; r += down.step)
+          for (int64_t c = across.begin; c < across.end; c += across.step) at[count++] = x.as<float>() + n * x.strides[0] + (r * wide + c) * x.strides[4];
+        LastPool g;
+        g.rows = at, g.count = count, g.n = channels;
+        g.out = out.as<float>() + n * out.strides[0] + y * out.strides[3] + p * out.strides[4];
+        pool(g, y, p);
+      }
+    }
+  });
+}
 template <typename F>
 bool PoolLast(const Tensor& x, const Tensor& out, const Window& w, const Workers* workers, Scratch& scratch, F pool) {
-  if (x.dtype != DType::kF32 || out.dtype != DType::kF32 || x.is_contiguous() || !ChannelsLast(x) || !ChannelsLast(out) || w.kernel[0] != 1 ||
-      w.pad[0] != 0 || x.numel() == 0 || out.numel() == 0 || w.kernel[1] > 256 || w.kernel[2] > 256)
-    return false;
-  const int64_t wide = x.sizes[4], channels = x.sizes[1], rows = out.sizes[0] * out.sizes[3];
-  ParallelFor(scratch, workers, rows, std::max<int64_t>(1, 16384 / (out.sizes[4] * channels * w.kernel[1] * w.kernel[2])),
-              [&](int64_t begin, int64_t end, Scratch& own) {
-                const float** const taps = own.Take<const float*>(w.kernel[1] * w.kernel[2]);
-                if (own.counting()) return;
-                for (int64_t i = begin; i < end; ++i) {
-                  const int64_t n = i / out.sizes[3], y = i % out.sizes[3];
-                  for (int64_t p = 0; p < out.sizes[4]; ++p) {
-                    int64_t count = 0;
-                    for (int64_t u = 0; u < w.kernel[1]; ++u)
-                      for (int64_t v = 0; v < w.kernel[2]; ++v) {
-                        const int64_t r = y * w.stride[1] - w.pad[1] + u * w.dilation[1], c = p * w.stride[2] - w.pad[2] + v * w.dilation[2];
-                        if (r >= 0 && r < x.sizes[3] && c >= 0 && c < wide)
-                          taps[count++] = x.as<float>() + n * x.strides[0] + (r * wide + c) * x.strides[4];
-                      }
-                    LastPool g;
-                    g.rows = taps, g.count = count, g.n = channels;
-                    g.out = out.as<float>() + n * out.strides[0] + y * out.strides[3] + p * out.strides[4];
-                    pool(g, y, p);
-                  }
-                }
-              });
+  if (!TakesLast(x, out) || w.kernel[0] != 1 || w.pad[0] != 0 || w.kernel[1] > 256 || w.kernel[2] > 256) return false;
+  const auto reach = [&](int d, int64_t i) {
+    const int64_t first = i * w.stride[d] - w.pad[d];
+    const TapsInside taps(first, x.sizes[2 + d], w.kernel[d], w.dilation[d]);
+    const int64_t begin = first + taps.first * w.dilation[d];
+    return Reach{begin, begin + taps.count() * w.dilation[d], w.dilation[d]};
+  };
+  PoolLast(x, out, w.kernel[1] * w.kernel[2], workers, scratch, reach, pool);
   return true;
 }
 
@@ -170,6 +182,25 @@ bool FastAveragePool(const Tensor& x, const Tensor& out, const Window& window, c
         }
       }
   });
+}
+
+bool AdaptiveAverageLast(const Tensor& x, const Tensor& out, const Workers* workers, Scratch& scratch) {
+  if (!TakesLast(x, out)) return false;
+  int64_t most[3] = {};
+  for (int d = 1; d < 3; ++d)
+    for (int64_t i = 0; i < out.sizes[2 + d]; ++i) {
+      const AdaptiveWindow w(i, x.sizes[2 + d], out.sizes[2 + d]);
+      most[d] = std::max(most[d], w.end - w.begin);
+    }
+  const auto reach = [&](int d, int64_t i) {
+    const AdaptiveWindow w(i, x.sizes[2 + d], out.sizes[2 + d]);
+    return Reach{w.begin, w.end, 1};
+  };
+  PoolLast(x, out, most[1] * most[2], workers, scratch, reach, [](LastPool g, int64_t, int64_t) {
+    g.by = 1.0f / static_cast<float>(g.count);
+    BestIsa().conv->last_sum(g);
+  });
+  return true;
 }
 
 bool FastPlaneMean(const Tensor& x, const Tensor& out, const Workers* workers, Scratch& scratch) {

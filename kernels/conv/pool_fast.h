@@ -25,6 +25,14 @@ struct PoolDivisor {
 bool FastAveragePool(const Tensor& x, const Tensor& out, const Window& window, const PoolDivisor& divisor,
                      const Workers* workers, Scratch& scratch);
 
+// What element i of `out` many is the mean (the largest) of along a dim of `in` elements, in adaptive pools: [begin, end).
+struct AdaptiveWindow {
+  AdaptiveWindow(int64_t i, int64_t in, int64_t out) : begin(i * in / out), end(((i + 1) * in + out - 1) / out) {}
+  int64_t begin, end;
+};
+// The means of an adaptive pool, of images and results with channels last.
+bool AdaptiveAverageLast(const Tensor& x, const Tensor& out, const Workers* workers, Scratch& scratch);
+
 // The mean of each plane: out has one element for each.
 bool FastPlaneMean(const Tensor& x, const Tensor& out, const Workers* workers, Scratch& scratch);
 

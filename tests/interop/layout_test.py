@@ -192,6 +192,18 @@ class Dense(nn.Module):
         return torch.cat(parts, 1) + torch.cat([other, short], 1)[:, :1] * short.mean((1, 2, 3), keepdim=True) + torch.cat([x[:1]] * 3, 1).sum(1, keepdim=True)
 
 
+class Pyramid(nn.Module):
+    """Means of windows of several sizes, which do not divide the image, one of them of a single row and one a result of the program's."""
+
+    def __init__(self, c):
+        super().__init__()
+        self.pools, self.conv = nn.ModuleList(nn.AdaptiveAvgPool2d(size) for size in ((3, 4), (1, 5), (19, 1))), conv(c, 24, 1, act=nn.ReLU)
+
+    def forward(self, x):
+        y = torch.cat([x] + [F.interpolate(self.conv(pool(x)), size=x.shape[2:], mode="bilinear") for pool in self.pools], 1)
+        return F.adaptive_avg_pool2d(y, 6)
+
+
 class AddsBehind(nn.Module):
     """What is added comes behind a convolution's function: of the image it reads, in either order, and of another tensor."""
 
@@ -229,6 +241,7 @@ NETS = {
     "enlarged": lambda: [conv(3, 24, 3, 2, act=nn.ReLU), conv(24, 24, 3, groups=24), conv(24, 21, 1), nn.Upsample(size=(37, 45), mode="bilinear")],
     "dilations": lambda: [conv(3, 32, 3, 2, act=nn.ReLU), nn.Conv2d(32, 40, 3, padding=24, dilation=24), nn.LeakyReLU(0.1), nn.Conv2d(40, 24, 3, padding=7, dilation=7), nn.LeakyReLU(-0.2), nn.MaxPool2d(5, 1, 2), nn.AvgPool2d(3, 1, 1, count_include_pad=False)],
     "alone": lambda: [nn.Conv2d(3, 24, 3, 2, 1), nn.Flatten(), nn.Unflatten(1, (24, 19, 23)), nn.Conv2d(24, 36, 3, 2, 1), nn.Flatten(), nn.Unflatten(1, (36, 10, 12)), nn.Conv2d(36, 72, 3, 1, 1, groups=6)],
+    "pyramid": lambda: [conv(3, 40, 3, 2, act=nn.ReLU), conv(40, 40, 3, groups=40), Pyramid(40)],
     "norms behind": lambda: [conv(3, 24, 3, 2), behind(nn.Conv2d(24, 24, 5, padding=2, groups=24), nn.ReLU(), c=24), nn.Conv2d(24, 40, 1), nn.SiLU(), nn.BatchNorm2d(40), behind(nn.Conv2d(40, 40, 3, padding=1), nn.ReLU6(), c=40), behind(nn.Conv2d(40, 40, 3, padding=1, groups=10), nn.LeakyReLU(0.2), c=40), behind(nn.Conv2d(40, 40, (1, 9), padding=(0, 4), groups=40), nn.ReLU(), c=40), nn.Conv2d(40, 20, 3, 2, 13), nn.ReLU(), nn.BatchNorm2d(20, affine=False)],
     "added behind": lambda: [conv(3, 36, 3, 2, act=nn.ReLU), AddsBehind(36), AddsBehind(36)],
     "permuted pools": lambda: [nn.ReLU(), PermutedPools()],
