@@ -409,10 +409,11 @@ void PlanContext::Fill(const Operand& x, const ir::Scalar& value) {
   if (!ok() || !number) return;
   const bool real = value.kind == ir::Scalar::kFloat ||
                     (value.kind == ir::Scalar::kValue && value.value->type().kind == ir::Type::kSymFloat);
+  const Operand to = b_.HasLastChannels(x) ? MoveToLast(x, {1}) : x;  // in the order in which it lies
   if (real)
-    Emit("fill", {}, {x}, x.dtype, FillAttributes{value.is_constant() ? Real(value.d) : Real(*number)});
+    Emit("fill", {}, {to}, x.dtype, FillAttributes{value.is_constant() ? Real(value.d) : Real(*number)});
   else
-    Emit("fill", {}, {x}, x.dtype, FillAttributes{*number});
+    Emit("fill", {}, {to}, x.dtype, FillAttributes{*number});
 }
 
 Operand PlanContext::Constant(DType dtype, std::vector<int64_t> sizes, std::string bytes) {

@@ -131,6 +131,8 @@ class PlanBuilder {
   };
   absl::flat_hash_map<const ir::Node*, Joined> joined;
   bool IsLast(const Operand& x) const { return last_buffers.contains(x.buffer) && ChannelsLast(x); }
+  // The same where rows of places may lie anywhere: of the inner part of an image, too.
+  bool HasLastChannels(const Operand& x) const { return last_buffers.contains(x.buffer) && x.rank() >= 3 && x.strides[1].is(1); }
   // A new symbol.
   Dim NewSymbol(ir::SymRange range);
   // An error when the plan runs, where the condition does not hold.
@@ -235,8 +237,8 @@ class PlanContext : public ir::ArgReader {
   Operand Map(std::string_view kernel, std::vector<Operand> in, Operand out, DType compute, Attributes attributes = {}) {
     for (Operand& x : in) x = Expand(std::move(x), out.sizes);
     Operand to = out;
-    // In the order in which the result lies.
-    if (b_.IsLast(out)) {
+    // In the order in which the result lies, if only within its rows.
+    if (b_.HasLastChannels(out)) {
       for (Operand& x : in) x = MoveToLast(x, {1});
       to = MoveToLast(out, {1});
     }
