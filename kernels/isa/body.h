@@ -80,6 +80,8 @@ SLIPWAY_INLINE float Sum(Vec v) {
 // while all rows pass; the left operand's rows are copied so that they lie kLeftStride apart, or taken where they are.
 
 constexpr int kRows = SLIPWAY_ISA_ROWS;
+// The same of convolutions' tiles (last_body.h): of two vectors each, with registers left for the two of weights and one of the image.
+constexpr int kLastRows = SLIPWAY_ISA_BYTES == 64 ? 14 : 6;
 constexpr int kWidth = 2 * kLanes;
 constexpr int64_t kDepth = 400;               // of a block
 constexpr int64_t kLeftStride = kDepth + 16;  // rows of a copy fall into different sets of the cache
@@ -342,20 +344,23 @@ int64_t BlockScratch(const GemmCall& g) {
 }
 
 void LastBlockOf(const LastBlock& g);
-// Columns that are no more than a vector, of a panel of kPanel columns: tiles of one vector, not of one and an empty one.
-void NarrowColumns(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row, const float* w, const Target& to) {
+// The product by the tiles of convolutions, of panels of kPanel columns `w_panel` apart. Of columns that are no more than a vector these have tiles
+// of one, not of one and an empty one.
+void LastColumnsOf(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row, const float* w, int64_t w_panel, const Target& to) {
   const int64_t run = 0;
   LastBlock b;
   b.m = m, b.n = n, b.k = k;
   b.x = a, b.x_row = a_row, b.runs = &run, b.run_count = 1;
-  b.w = w, b.out = to.c, b.out_row = to.row;
+  b.w = w, b.w_panel = w_panel, b.out = to.c, b.out_row = to.row;
   b.accumulate = to.add, b.finish.shift = to.column_bias;
   LastBlockOf(b);
 }
 
 void BlockGemm(const GemmCall& g, const float* row_bias, float* scratch) {
   // Blocks of about the same size, of whole unrolled steps and whole tiles.
-  const int64_t depth = Even(g.k, kDepth, 4), left_rows = Even(g.m, kLeftRows, kRows);
+  // The tiles of convolutions are taller than those here, and fetch what comes next in any case.
+  const bool tall = kLastRows > kRows && g.packed && g.b.dtype == DType::kF32 && g.c_column == 1 && row_bias == nullptr;
+  const int64_t depth = Even(g.k, kDepth, 4), left_rows = tall ? Even(g.m, kLeftRows / kLastRows * kLastRows, kLastRows) : Even(g.m, kLeftRows, kRows);
   const bool in_place = InPlace(g);
   for (int64_t n0 = 0; n0 < g.n; n0 += kPanels * kWidth) {
     const int64_t n = Least(kPanels * kWidth, g.n - n0);
@@ -378,6 +383,11 @@ void BlockGemm(const GemmCall& g, const float* row_bias, float* scratch) {
         } else {
           a = static_cast<const float*>(g.a.data) + m0 * g.a.row + k0;
           a_row = g.a.row;
+        }
+        if (tall && m > kRows) {
+          const Target to = {g.c + m0 * g.c_row + n0, g.c_row, 1, g.accumulate || !first, nullptr, first && g.bias != nullptr ? g.bias + n0 : nullptr};
+          LastColumnsOf(m, n, k, a, a_row, static_cast<const float*>(g.b.data) + n0 * g.b.row + k0 * kPanel, kPanel * g.b.row, to);
+          continue;
         }
         for (int64_t j = 0; j < n; j += kWidth) {
           const int64_t width = Least(kWidth, n - j);
@@ -406,7 +416,7 @@ void BlockGemm(const GemmCall& g, const float* row_bias, float* scratch) {
                        nullptr,    first && g.bias != nullptr ? g.bias + n0 + j : nullptr};
           if (narrow) {
             to.c = g.c + m0 * g.c_row + n0 + j;
-            NarrowColumns(m, width, k, a, a_row, right.at, to);
+            LastColumnsOf(m, width, k, a, a_row, right.at, 0, to);
             continue;
           }
           for (int64_t i = 0, rows; i < m; i += rows) {

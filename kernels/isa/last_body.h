@@ -1,13 +1,6 @@
 // Part of conv_body.h: the loops over images whose channels are last (LastBlock and LastTaps of conv.h). Vectors are of neighbouring
 // channels of one place, so that sums of many places stay in registers and their weights are read once for all of them.
 
-// Rows of a tile of two vectors each, with registers left for the two of weights and one of the image.
-#if SLIPWAY_ISA_BYTES == 64
-constexpr int kLastRows = 14;
-#else
-constexpr int kLastRows = 6;
-#endif
-
 // The first n of a vector, zeros behind them, without touching memory beyond.
 SLIPWAY_INLINE Vec LoadSome(const float* p, int64_t n) {
 #if SLIPWAY_ISA_BYTES == 64
