@@ -29,11 +29,6 @@ struct ConvEpilogue {
   const float *post_scale = nullptr, *post_shift = nullptr, *post_add = nullptr;
 
   bool has_post() const { return post_scale != nullptr || post_add != nullptr; }
-  ConvEpilogue WithoutPost() const {
-    ConvEpilogue e = *this;
-    e.post_scale = e.post_shift = e.post_add = nullptr;
-    return e;
-  }
 
   bool empty() const {
     return scale == nullptr && shift == nullptr && add == nullptr && activation == Activation::kNone;

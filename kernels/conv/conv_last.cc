@@ -698,7 +698,8 @@ bool ConvLast(const Tensor& x, const Tensor& w, const Tensor& out, const ConvSha
               const Workers* workers, Scratch& scratch) {
   if (ChannelsLast(out)) {
     // Groups over single places do not ask where a row ends.
-    const bool joins = shape.groups > 1 && w.sizes[3] * w.sizes[4] == 1 && SameSizes(x, 2, 3, out, 2) && shape.pad[1] == 0 && shape.pad[2] == 0 && ChannelsLast(x);
+    const bool joins = shape.groups > 1 && w.sizes[3] * w.sizes[4] == 1 && SameSizes(x, 2, 3, out, 2) && shape.stride[1] == 1 && shape.stride[2] == 1 &&
+                       shape.pad[1] == 0 && shape.pad[2] == 0 && ChannelsLast(x);
     const Tensor image = joins ? JoinRows(x) : x, result = joins ? JoinRows(out) : out;
     Conv conv(image, w, result, shape);
     if (!conv.possible()) return false;

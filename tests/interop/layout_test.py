@@ -242,6 +242,7 @@ NETS = {
     "dilations": lambda: [conv(3, 32, 3, 2, act=nn.ReLU), nn.Conv2d(32, 40, 3, padding=24, dilation=24), nn.LeakyReLU(0.1), nn.Conv2d(40, 24, 3, padding=7, dilation=7), nn.LeakyReLU(-0.2), nn.MaxPool2d(5, 1, 2), nn.AvgPool2d(3, 1, 1, count_include_pad=False)],
     "alone": lambda: [nn.Conv2d(3, 24, 3, 2, 1), nn.Flatten(), nn.Unflatten(1, (24, 19, 23)), nn.Conv2d(24, 36, 3, 2, 1), nn.Flatten(), nn.Unflatten(1, (36, 10, 12)), nn.Conv2d(36, 72, 3, 1, 1, groups=6)],
     "pyramid": lambda: [conv(3, 40, 3, 2, act=nn.ReLU), conv(40, 40, 3, groups=40), Pyramid(40)],
+    "one column": lambda: [conv(3, 24, 3, 2, act=nn.ReLU), conv(24, 24, 3, groups=24), nn.AvgPool2d((1, 23)), nn.Conv2d(24, 48, 1, (1, 2), groups=3), nn.ReLU(), nn.Conv2d(48, 24, 1)],
     "norms behind": lambda: [conv(3, 24, 3, 2), behind(nn.Conv2d(24, 24, 5, padding=2, groups=24), nn.ReLU(), c=24), nn.Conv2d(24, 40, 1), nn.SiLU(), nn.BatchNorm2d(40), behind(nn.Conv2d(40, 40, 3, padding=1), nn.ReLU6(), c=40), behind(nn.Conv2d(40, 40, 3, padding=1, groups=10), nn.LeakyReLU(0.2), c=40), behind(nn.Conv2d(40, 40, (1, 9), padding=(0, 4), groups=40), nn.ReLU(), c=40), nn.Conv2d(40, 20, 3, 2, 13), nn.ReLU(), nn.BatchNorm2d(20, affine=False)],
     "added behind": lambda: [conv(3, 36, 3, 2, act=nn.ReLU), AddsBehind(36), AddsBehind(36)],
     "permuted pools": lambda: [nn.ReLU(), PermutedPools()],
