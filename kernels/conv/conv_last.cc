@@ -751,8 +751,6 @@ class DepthwisePlanes {
   bool possible() const { return possible_ && 2 * channels_ >= kPanel && to_x_ >= 4; }
 
   void Run(const float* x, const float* w, float* out, const ConvEpilogue& e, const Workers* workers, Scratch& scratch) const {
-    float* const filters = scratch.Take<float>(f_.floats());
-    if (!scratch.counting()) PackFilters(w, f_, 0, f_.panels(), filters);
     if (static_cast<double>(batch_ * to_y_ * to_x_ * f_.outs * f_.taps()) < kLeastWork) workers = nullptr;
     const int64_t panels = f_.panels(), wanted = workers != nullptr ? 2 * workers->threads : 1;
     const int64_t most = std::clamp<int64_t>(kNearPlanes / ((in_x_ * s_.stride[1] + to_x_) * kPanel), 1, to_y_);
@@ -760,11 +758,17 @@ class DepthwisePlanes {
     const int64_t reach = (f_.height - 1) * s_.dilation[1], high = std::min(in_y_, (rows - 1) * s_.stride[1] + reach + 1);
     ParallelFor(scratch, workers, batch_ * panels * bands, 1, [&](int64_t begin, int64_t end, Scratch& own) {
       float *const image = own.Take<float>(high * in_x_ * kPanel), *const sums = own.Take<float>(rows * to_x_ * kPanel);
+      float* const filters = own.Take<float>(f_.taps() * kPanel);
       if (own.counting()) return;
+      int64_t packed = -1;  // the panel whose filters are in `filters`
       for (int64_t i = begin; i < end; ++i) {
         const int64_t n = i / bands / panels, panel = i / bands % panels, y0 = i % bands * rows, y1 = std::min(to_y_, y0 + rows);
         const int64_t c0 = panel * kPanel, some = std::min(kPanel, channels_ - c0);
         if (y0 >= y1) continue;
+        if (std::exchange(packed, panel) != panel) {
+          if (some < kPanel) std::fill_n(filters, f_.taps() * kPanel, 0.0f);
+          BestIsa().transpose(reinterpret_cast<const uint32_t*>(w + c0 * f_.taps()), f_.taps(), reinterpret_cast<uint32_t*>(filters), kPanel, f_.taps(), some);
+        }
         const int64_t r0 = std::clamp<int64_t>(y0 * s_.stride[1] - s_.pad[1], 0, in_y_);
         const int64_t r1 = std::clamp<int64_t>((y1 - 1) * s_.stride[1] - s_.pad[1] + reach + 1, r0, in_y_);
         BestIsa().transpose(reinterpret_cast<const uint32_t*>(x + ((n * channels_ + c0) * in_y_ + r0) * in_x_), in_y_ * in_x_,
@@ -779,7 +783,7 @@ class DepthwisePlanes {
           const RowTaps taps(f_, s_, y, in_y_);
           t.rows = taps.rows;
           t.x = t.rows > 0 ? image + (taps.from - r0) * in_x_ * kPanel : image;
-          t.w = filters + (panel * f_.taps() + taps.skip * f_.width) * kPanel;
+          t.w = filters + taps.skip * f_.width * kPanel;
           t.out = sums + (y - y0) * to_x_ * kPanel;
           BestIsa().conv->last_taps(t);
         }
