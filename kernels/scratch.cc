@@ -48,11 +48,12 @@ int64_t Scratch::own_bytes() const {
   return bytes;
 }
 
-ScratchSlots::Slot::Slot(ScratchSlots& of) : of_(of) {
+ScratchSlots::Slot::Slot(ScratchSlots& of, int64_t wish) : of_(of) {
   uint64_t taken = of.taken_.load(std::memory_order_relaxed);
   do {
-    for (index_ = 0; index_ < of.count_ && (taken >> index_ & 1) != 0; ++index_) {
-    }
+    int64_t left = of.count_;
+    for (index_ = std::min(wish, of.count_ - 1); left > 0 && (taken >> index_ & 1) != 0; --left) index_ = index_ + 1 < of.count_ ? index_ + 1 : 0;
+    if (left == 0) index_ = of.count_;
     if (index_ == of.count_) return;
   } while (!of.taken_.compare_exchange_weak(taken, taken | uint64_t{1} << index_, std::memory_order_acquire,
                                             std::memory_order_relaxed));

@@ -101,10 +101,13 @@ class ScratchSlots {
         count_(workers == nullptr ? 1 : std::clamp<int64_t>(std::min<int64_t>(workers->threads, parts), 1, kMost)),
         at_(from.Take<char>(__builtin_mul_overflow(bytes_, count_, &parts) ? INT64_MAX : parts)) {}
 
+  int64_t count() const { return count_; }
+
   // The slot of one part, while it runs; where all are taken (a caller's pool runs more at once than it said), chunks of its own.
   class Slot : public Scratch {
    public:
-    explicit Slot(ScratchSlots& of);
+    // `wish`: the slot that it takes if that is free.
+    explicit Slot(ScratchSlots& of, int64_t wish = 0);
     ~Slot();
     Slot(const Slot&) = delete;
     Slot& operator=(const Slot&) = delete;
@@ -139,7 +142,7 @@ void ParallelFor(Scratch& scratch, const Workers* workers, int64_t n, int64_t gr
   ScratchSlots slots(scratch, workers, parts.parts, bytes);
   if (scratch.counting()) return;
   ParallelFor(workers, n, grain, [&](int64_t begin, int64_t end) {
-    ScratchSlots::Slot slot(slots);
+    ScratchSlots::Slot slot(slots, slots.count() * begin / n);
     f(begin, end, static_cast<Scratch&>(slot));
   });
 }

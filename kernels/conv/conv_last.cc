@@ -213,27 +213,27 @@ class Conv {
   }
   int64_t PlaceOf(int64_t n, int64_t y) const { return n * out_.strides[0] + y * out_.strides[3]; }
 
+  // Threads share the rows of results, and a row that does not divide by its channels: so each has about the rows that it has of the
+  // image, and as much work as the others.
   void Depthwise(const Workers* workers, Scratch& scratch) const {
     if (scratch.counting()) return;
-    const Shares shares = Share(workers, batch_, to_y_, f_.panels(), 1, 1, false);
-    ParallelFor(workers, shares.tasks(), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const Shares::Task task = shares[i];
-        const int64_t c0 = task.panel * kPanel, c1 = std::min(f_.outs, task.end_panel * kPanel);
-        for (int64_t y = task.row; y < task.end_row; ++y) {
-          const RowTaps taps(f_, s_, y, in_y_);
-          const int64_t at = PlaceOf(task.image, y) + c0;
-          LastTaps t;
-          t.x_row = s_.dilation[1] * in_x_ * pixel_, t.x_column = pixel_, t.columns = in_x_;
-          t.x = data_ + task.image * step_ + taps.from * in_x_ * pixel_ + c0;
-          t.rows = taps.rows, t.width = f_.width;
-          t.stride = s_.stride[2], t.pad = s_.pad[2], t.dilation = s_.dilation[2];
-          t.w = filters_ + (task.panel * f_.taps() + taps.skip * f_.width) * kPanel, t.w_panel = f_.depth() * kPanel;
-          t.channels = c1 - c0, t.n = to_x_;
-          t.out = out_.as<float>() + at, t.out_column = out_.strides[4];
-          t.finish = FinishFor(at, c0);
-          isa_.last_taps(t);
-        }
+    const int64_t panels = f_.panels();
+    ParallelFor(workers, batch_ * to_y_ * panels, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin, next; i < end; i = next) {
+        const int64_t row = i / panels, n = row / to_y_, y = row % to_y_, panel = i % panels, c0 = panel * kPanel;
+        next = std::min(end, (row + 1) * panels);
+        const RowTaps taps(f_, s_, y, in_y_);
+        const int64_t at = PlaceOf(n, y) + c0;
+        LastTaps t;
+        t.x_row = s_.dilation[1] * in_x_ * pixel_, t.x_column = pixel_, t.columns = in_x_;
+        t.x = data_ + n * step_ + taps.from * in_x_ * pixel_ + c0;
+        t.rows = taps.rows, t.width = f_.width;
+        t.stride = s_.stride[2], t.pad = s_.pad[2], t.dilation = s_.dilation[2];
+        t.w = filters_ + (panel * f_.taps() + taps.skip * f_.width) * kPanel, t.w_panel = f_.depth() * kPanel;
+        t.channels = std::min(f_.outs, (panel + next - i) * kPanel) - c0, t.n = to_x_;
+        t.out = out_.as<float>() + at, t.out_column = out_.strides[4];
+        t.finish = FinishFor(at, c0);
+        isa_.last_taps(t);
       }
     });
   }
@@ -295,79 +295,88 @@ class Conv {
   // Tiles whose transforms are held at once.
   int64_t BandTiles() const { return std::clamp<int64_t>((int64_t{1} << 18) / (36 * channels_), 64, 256); }
 
-  // A band of tiles after the other: first its transforms, shared by tiles; then for some panels of results at a time, which threads
-  // share, the transforms of their filters, the 36 products and the way back. Filters are transformed some channels at a time, so that
-  // they stay in the second-level cache; sums of products go on over these in the same order for every cut.
+  // Threads share the tiles where each has many; else groups of results, and each transforms all tiles for itself: that takes less time
+  // than fetching what another thread has transformed.
   void Winograd(const Workers* workers, Scratch& scratch) const {
+    constexpr int64_t kLeastTiles = 24;  // of a thread: a quarter as much again for the transforms of filters that each needs
+    const int64_t tiles = batch_ * Ceil(to_y_, 4) * Ceil(to_x_, 4), groups = Ceil(f_.outs, kColumns);
+    const int64_t threads = workers != nullptr ? workers->threads : 1;
+    const bool by_tiles = tiles >= kLeastTiles * threads;
+    const int64_t slices = by_tiles ? threads * std::clamp<int64_t>(tiles / (threads * BandTiles()), 1, 2) : std::min(Ceil(threads, groups), tiles);
+    const int64_t parts = by_tiles ? 1 : groups;
+    ParallelFor(scratch, workers, slices * parts, 1, [&](int64_t begin, int64_t end, Scratch& own) {
+      for (int64_t i = begin; i < end;) {
+        const int64_t slice = i / parts, next = std::min(end, (slice + 1) * parts);
+        const int64_t first = by_tiles ? 0 : i % parts, last = by_tiles ? groups : first + next - i;
+        const Scratch::Frame frame(own);
+        Winograd(tiles * slice / slices, tiles * (slice + 1) / slices, first, last, own);
+        i = next;
+      }
+    });
+  }
+
+  // Tiles [tile, end_tile), groups of results [group, end_group): a band of tiles after the other, first its transforms, then for each group
+  // the transforms of its filters, the 36 products and the way back. Filters are transformed some channels at a time, so that they stay in
+  // the second-level cache; sums of products go on over these in the same order for every cut.
+  void Winograd(int64_t tile, int64_t end_tile, int64_t group, int64_t end_group, Scratch& scratch) const {
     constexpr int64_t kElements = 36, kChannels = 96, kTiles = 48;
-    const int64_t across = Ceil(to_x_, 4), tiles = batch_ * Ceil(to_y_, 4) * across, most = std::min(tiles, BandTiles());
-    const int64_t rows = Ceil(tiles, Ceil(tiles, most)), groups = Ceil(f_.outs, kColumns), deep = std::min(channels_, kChannels);
+    const int64_t across = Ceil(to_x_, 4), down = Ceil(to_y_, 4), tiles = end_tile - tile;
+    const int64_t rows = Ceil(tiles, Ceil(tiles, BandTiles())), deep = std::min(channels_, kChannels);
     // A line of the cache more than there is to hold, so that the 36 elements of a place do not meet in the same sets.
     const int64_t v_row = Apart(channels_);
     const int64_t element = Ceil(rows * v_row, kPanel) * kPanel + kPanel, u_element = deep * kColumns + kPanel,
                   p_element = std::min(rows, kTiles) * kColumns + kPanel;
-    // Where there are fewer groups of results than threads, these share tiles, too, and each transforms the group's filters.
-    const int64_t slices = std::clamp<int64_t>(Ceil(workers != nullptr ? workers->threads : 1, groups), 1, Ceil(rows, kTiles / 2));
     float* const v = scratch.Take<float>(kElements * element);
-    for (int64_t t0 = 0; t0 < (scratch.counting() ? 1 : tiles); t0 += rows) {
-      const int64_t count = std::min(rows, tiles - t0);
-      auto place = [&](int64_t t, int64_t* n, int64_t* y, int64_t* x) {
-        const int64_t down = Ceil(to_y_, 4);
-        *n = t / across / down, *y = t / across % down * 4, *x = t % across * 4;
-      };
-      if (!scratch.counting())
-        ParallelFor(workers, count, 4, [&](int64_t begin, int64_t end) {
-          for (int64_t t = begin; t < end; ++t) {
-            int64_t n, y, x;
-            place(t0 + t, &n, &y, &x);
-            y -= s_.pad[1], x -= s_.pad[2];
-            LastWinogradInput in;
-            in.x = data_ + n * step_ + (y * in_x_ + x) * pixel_, in.x_row = in_x_ * pixel_, in.x_column = pixel_;
-            in.y0 = std::max<int64_t>(0, -y), in.y1 = std::min<int64_t>(6, in_y_ - y);
-            in.x0 = std::max<int64_t>(0, -x), in.x1 = std::min<int64_t>(6, in_x_ - x);
-            in.channels = channels_, in.v = v + t * v_row, in.element = element;
-            isa_.last_winograd_input(in);
+    float *const u = scratch.Take<float>(kElements * u_element), *const p = scratch.Take<float>(kElements * p_element);
+    if (scratch.counting()) return;
+    const auto place = [&](int64_t t, int64_t* n, int64_t* y, int64_t* x) { *n = t / across / down, *y = t / across % down * 4, *x = t % across * 4; };
+    const int64_t run = 0;
+    for (int64_t t0 = tile; t0 < end_tile; t0 += rows) {
+      const int64_t count = std::min(rows, end_tile - t0);
+      for (int64_t t = 0; t < count; ++t) {
+        int64_t n, y, x;
+        place(t0 + t, &n, &y, &x);
+        y -= s_.pad[1], x -= s_.pad[2];
+        LastWinogradInput in;
+        in.x = data_ + n * step_ + (y * in_x_ + x) * pixel_, in.x_row = in_x_ * pixel_, in.x_column = pixel_;
+        in.y0 = std::max<int64_t>(0, -y), in.y1 = std::min<int64_t>(6, in_y_ - y);
+        in.x0 = std::max<int64_t>(0, -x), in.x1 = std::min<int64_t>(6, in_x_ - x);
+        in.channels = channels_, in.v = v + t * v_row, in.element = element;
+        isa_.last_winograd_input(in);
+      }
+      for (int64_t i = group; i < end_group; ++i) {
+        const int64_t j = i * kColumns, columns = std::min(kColumns, f_.outs - j);
+        for (int64_t b0 = 0; b0 < count; b0 += kTiles) {
+          const int64_t block = std::min(kTiles, count - b0);
+          for (int64_t c0 = 0; c0 < channels_; c0 += kChannels) {
+            const int64_t c = std::min(kChannels, channels_ - c0);
+            if (b0 == 0 || channels_ > kChannels)
+              for (int64_t o = 0; o < columns; o += kPanel)
+                isa_.last_winograd_filters(filters_ + (j + o) / kPanel * f_.depth() * kPanel + c0 * kPanel, channels_ * kPanel, c, u + o * deep,
+                                           u_element);
+            for (int64_t e = 0; e < kElements; ++e) {
+              LastBlock g;
+              g.m = block, g.n = columns, g.k = c;
+              g.x = v + e * element + b0 * v_row + c0, g.x_row = v_row;
+              g.runs = &run, g.run_count = 1;
+              g.w = u + e * u_element, g.w_panel = deep * kPanel;
+              g.out = p + e * p_element, g.out_row = kColumns, g.accumulate = c0 > 0;
+              isa_.last_block(g);
+            }
           }
-        });
-      ParallelFor(scratch, workers, groups * slices, 1, [&](int64_t begin, int64_t end, Scratch& own) {
-        float *const u = own.Take<float>(kElements * u_element), *const p = own.Take<float>(kElements * p_element);
-        if (own.counting()) return;
-        const int64_t run = 0;
-        for (int64_t i = begin; i < end; ++i) {
-          const int64_t j = i / slices * kColumns, columns = std::min(kColumns, f_.outs - j);
-          const int64_t from = count * (i % slices) / slices, to = count * (i % slices + 1) / slices;
-          for (int64_t b0 = from; b0 < to; b0 += kTiles) {
-            const int64_t block = std::min(kTiles, to - b0);
-            for (int64_t c0 = 0; c0 < channels_; c0 += kChannels) {
-              const int64_t c = std::min(kChannels, channels_ - c0);
-              if (b0 == from || channels_ > kChannels)
-                for (int64_t o = 0; o < columns; o += kPanel)
-                  isa_.last_winograd_filters(filters_ + (j + o) / kPanel * f_.depth() * kPanel + c0 * kPanel, channels_ * kPanel, c,
-                                             u + o * deep, u_element);
-              for (int64_t e = 0; e < kElements; ++e) {
-                LastBlock g;
-                g.m = block, g.n = columns, g.k = c;
-                g.x = v + e * element + b0 * v_row + c0, g.x_row = v_row;
-                g.runs = &run, g.run_count = 1;
-                g.w = u + e * u_element, g.w_panel = deep * kPanel;
-                g.out = p + e * p_element, g.out_row = kColumns, g.accumulate = c0 > 0;
-                isa_.last_block(g);
-              }
-            }
-            for (int64_t t = 0; t < block; ++t) {
-              int64_t n, y, x;
-              place(t0 + b0 + t, &n, &y, &x);
-              const int64_t at = PlaceOf(n, y) + x * out_.strides[4] + j;
-              LastWinogradOutput out;
-              out.p = p + t * kColumns, out.element = p_element;
-              out.rows = std::min<int64_t>(4, to_y_ - y), out.columns = std::min<int64_t>(4, to_x_ - x), out.channels = columns;
-              out.out = out_.as<float>() + at, out.out_row = out_.strides[3], out.out_column = out_.strides[4];
-              out.finish = FinishFor(at, j);
-              isa_.last_winograd_output(out);
-            }
+          for (int64_t t = 0; t < block; ++t) {
+            int64_t n, y, x;
+            place(t0 + b0 + t, &n, &y, &x);
+            const int64_t at = PlaceOf(n, y) + x * out_.strides[4] + j;
+            LastWinogradOutput out;
+            out.p = p + t * kColumns, out.element = p_element;
+            out.rows = std::min<int64_t>(4, to_y_ - y), out.columns = std::min<int64_t>(4, to_x_ - x), out.channels = columns;
+            out.out = out_.as<float>() + at, out.out_row = out_.strides[3], out.out_column = out_.strides[4];
+            out.finish = FinishFor(at, j);
+            isa_.last_winograd_output(out);
           }
         }
-      });
+      }
     }
   }
 
@@ -531,18 +540,19 @@ class Conv {
     // Columns are cut into whole groups, or into panels of the one group.
     const int64_t unit = f_.shared() ? kColumns : f_.groups > 1 ? f_.group_outs() : kColumns, units = Ceil(f_.outs, unit);
     // Groups read their own channels only: all rows of an image for some groups, where that stays near and there are enough of these, need no
-    // rows twice.
+    // rows twice. Threads share the rows even so, where these divide, as what made the image and what reads the result does.
     const int64_t unit_channels = f_.groups == 1 ? channels_ : f_.shared() ? unit : f_.per;
-    const int64_t per_unit = Reach(1, to_y_) * wide * unit_channels + to_y_ * to_x_ * unit;
     const int64_t threads = workers != nullptr ? workers->threads : 1;
-    const int64_t parts = f_.groups == 1 || !copied || per_unit > kNear ? 1 : RoundUp(Ceil(units, kNear / per_unit), threads);
+    const int64_t halves = batch_ % threads != 0 && Ceil(to_y_, threads) * threads * 8 <= to_y_ * 9 ? threads : 1;
+    const int64_t per_unit = Reach(1, Ceil(to_y_, halves)) * wide * unit_channels + Ceil(to_y_, halves) * to_x_ * unit;
+    const int64_t parts = f_.groups == 1 || !copied || per_unit > kNear ? 1 : RoundUp(Ceil(units, kNear / per_unit), halves > 1 ? 1 : threads);
     const bool by_groups = parts > 1 && units >= 2 * parts;
     // Bands of rows that stay near; spans of rows that are too long for that.
     const int64_t per_row = wide * channels_ * s_.stride[1] + to_x_ * f_.outs;
     const int64_t most_span = std::max(4 * isa_.last_rows, kNear / (s_.stride[2] * channels_ + f_.outs) / isa_.last_rows * isa_.last_rows);
     const int64_t spans = planes || per_row <= 2 * kNear ? 1 : Ceil(to_x_, most_span), span = spans == 1 ? to_x_ : most_span;
     const int64_t most = std::clamp<int64_t>(kNear / std::max<int64_t>(1, per_row), 1, to_y_);
-    const Shares shares = by_groups ? Shares{.images = batch_ * spans, .rows = to_y_, .panels = units, .parts = parts}
+    const Shares shares = by_groups ? Shares{.images = batch_ * spans, .rows = to_y_, .panels = units, .blocks = halves, .parts = parts}
                                     : Share(workers, batch_ * spans, to_y_, units, Ceil(to_y_, most), 1, false);
     const int64_t held_channels = f_.groups == 1 ? channels_ : std::min(channels_, Ceil(units, shares.parts) * unit_channels);
     const int64_t image_pixel = planes ? 1 : !copied ? pixel_ : Meet(held_channels) ? held_channels + kPanel : held_channels;  // floats of a place
