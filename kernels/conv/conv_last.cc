@@ -105,6 +105,7 @@ class Conv {
     if (f_.depthwise()) return Depthwise(workers, scratch);
     if (pointwise()) return Pointwise(workers, scratch);
     if (TakesPlanesAsTheyLie()) return PlanesAsTheyLie(out_, e, workers, scratch);
+    if (f_.groups > 1) return Groups(workers, scratch);
     TakesAsItLies() ? AsItLies(workers, scratch) : Bands(workers, scratch);
   }
 
@@ -534,91 +535,151 @@ class Conv {
   // Column 0 of the first row that row y of the result reads, of the first plane.
   const float* Column(int64_t n, int64_t y) const { return data_ + n * step_ + (y * s_.stride[1] - s_.pad[1]) * in_x_; }
 
+  // The places of an image, or of a copy of some of its channels, that the taps of a result read: runs[r] floats from its first.
+  struct Runs {
+    int64_t* at = nullptr;
+    int64_t count = 0;
+  };
+  // Of an image whose rows are row_step and whose planes, where it has these, are `plane` floats apart.
+  Runs RunsOf(int64_t pixel, int64_t row_step, int64_t plane, Scratch& scratch) const {
+    const bool joined = !f_.planes() && f_.groups == 1 && s_.dilation[2] == 1 && pixel == channels_;  // taps of a row lie together
+    const bool rows_of_taps = f_.planes() && s_.dilation[2] == 1 && f_.width >= kLeastRun;
+    Runs runs;
+    runs.count = f_.planes() ? f_.per * (rows_of_taps ? f_.height : f_.taps()) : joined ? f_.height : f_.taps();
+    runs.at = scratch.Take<int64_t>(runs.count);
+    if (scratch.counting()) return runs;
+    int64_t* at = runs.at;
+    for (int64_t c = 0; c < (f_.planes() ? f_.per : 1); ++c)
+      for (int64_t y = 0; y < f_.height; ++y) {
+        const int64_t first = c * plane + y * s_.dilation[1] * row_step;
+        if (joined || rows_of_taps)
+          *at++ = first;
+        else
+          for (int64_t z = 0; z < f_.width; ++z) *at++ = first + z * s_.dilation[2] * pixel;
+      }
+    return runs;
+  }
+  // Part of the results: rows [y0, y1) of image n, m places from x0 on, units [unit, end_unit) of columns.
+  struct Part {
+    int64_t n, y0, y1, x0, m, unit, end_unit;
+  };
+  // The sums of a part. `image` is what the first result reads first, of channel 0; its places are `pixel` floats apart, its rows row_step.
+  void Sums(const Part& p, const float* image, int64_t pixel, int64_t row_step, const Runs& runs) const {
+    LastBlock b;
+    b.m = p.m, b.k = f_.depth() / runs.count;
+    b.x_row = s_.stride[2] * pixel;
+    b.runs = runs.at, b.run_count = runs.count;
+    b.w_panel = f_.depth() * kPanel, b.w_run = b.k * kPanel;
+    b.out_row = out_.strides[4];
+    const bool own_panels = f_.groups > 1 && !f_.shared();
+    for (int64_t u = p.unit; u < p.end_unit; ++u) {
+      const int64_t end_j = std::min((u + 1) * Unit(), f_.outs);
+      // Columns whose weights stay near for all rows; all of them for one, whose loops fetch the next ones' ahead.
+      const int64_t step = p.y1 - p.y0 == 1 ? end_j - u * Unit() : kColumns;
+      for (int64_t j = u * Unit(); j < end_j; j += step) {
+        b.n = std::min(step, end_j - j);
+        b.w = filters_ + (own_panels ? u * f_.group_panels() + (j - u * Unit()) / kPanel : j / kPanel) * b.w_panel;
+        const int64_t from = own_panels ? u * f_.per : f_.shared() ? j : 0;
+        for (int64_t y = p.y0; y < p.y1; ++y) {
+          const int64_t at = PlaceOf(p.n, y) + p.x0 * out_.strides[4] + j;
+          b.x = image + (y - p.y0) * s_.stride[1] * row_step + from;
+          b.out = out_.as<float>() + at;
+          b.finish = FinishFor(at, j);
+          if (f_.shared())
+            isa_.last_groups(b, f_.per);
+          else
+            isa_.last_block(b);
+        }
+      }
+    }
+  }
+  // Columns are cut into whole groups, or into panels of the one group.
+  int64_t Unit() const { return f_.groups > 1 && !f_.shared() ? f_.group_outs() : kColumns; }
+  // Where in the image, as it lies, the first result of a part reads first: there is no border.
+  const float* First(const Part& p) const {
+    return data_ + p.n * step_ + (p.y0 * s_.stride[1] * in_x_ + p.x0 * s_.stride[2]) * pixel_;
+  }
+
+  // Groups read their own channels only: some groups of some rows at a time, with the border that they have. Threads share the rows of the
+  // results, and a row that does not divide by its groups: so each has about the rows that it has of the image.
+  void Groups(const Workers* workers, Scratch& scratch) const {
+    const bool copied = laid_ || bordered() || Meet(pixel_);
+    const int64_t unit = Unit(), units = Ceil(f_.outs, unit), unit_channels = f_.shared() ? unit : f_.per;
+    const int64_t threads = workers != nullptr ? workers->threads : 1, lines = batch_ * to_y_;
+    const int64_t wide = copied ? Reach(2, to_x_) : in_x_;
+    // Spans of rows that are too long to stay near.
+    const int64_t place = s_.stride[2] * unit_channels + unit;  // floats of image and result
+    const int64_t span = to_x_ * place <= 2 * kNear ? to_x_ : std::max(4 * isa_.last_rows, kNear / place / isa_.last_rows * isa_.last_rows);
+    const int64_t held_wide = span < to_x_ ? Reach(2, span) : wide;
+    // Rows and groups that stay near: all rows of a thread where that is so of one group.
+    const auto floats = [&](int64_t rows) { return Reach(1, rows) * held_wide * unit_channels + rows * span * unit; };
+    const int64_t share = std::min(to_y_, Ceil(lines, threads));
+    int64_t most = share;
+    while (most > 1 && floats(most) > kNear) most = Ceil(most, 2);
+    const int64_t some = std::clamp<int64_t>(kNear / floats(most), 1, units);
+    const int64_t held = std::min(channels_, some * unit_channels);
+    const int64_t pixel = !copied ? pixel_ : Meet(held) ? held + kPanel : held;
+    const int64_t row_step = held_wide * pixel, high = Reach(1, most);
+    const Runs runs = RunsOf(pixel, row_step, 0, scratch);
+    const int64_t parts = threads > 1 && lines >= 16 * threads ? 2 * threads : threads;
+    ParallelFor(scratch, workers, parts, 1, [&](int64_t first_part, int64_t end_part, Scratch& own) {
+      float* const memory = copied ? own.Take<float>((high * held_wide + (laid_ ? isa_.lanes : 0)) * pixel) : nullptr;
+      if (own.counting()) return;
+      const int64_t end = lines * units * end_part / parts;
+      for (int64_t i = lines * units * first_part / parts, next; i < end; i = next) {
+        // Whole rows, or groups of one.
+        const int64_t line = i / units, first = i % units, y = line % to_y_;
+        const int64_t rows = first == 0 ? std::clamp<int64_t>((end - i) / units, 1, to_y_ - y) : 1;
+        const int64_t last = rows > 1 ? units : std::min(units, first + end - i);
+        next = i + (rows - 1) * units + last - first;
+        for (int64_t u = first; u < last; u += some)
+          for (int64_t y0 = y; y0 < y + rows; y0 += most)
+            for (int64_t x0 = 0; x0 < to_x_; x0 += span) {
+              const Part p{line / to_y_, y0, std::min(y + rows, y0 + most), x0, std::min(span, to_x_ - x0), u, std::min(last, u + some)};
+              const float* image = nullptr;
+              if (copied) {
+                const int64_t c0 = u * unit_channels, c1 = std::min(channels_, p.end_unit * unit_channels);
+                PadRows(p.n, y0, Reach(1, p.y1 - y0), x0 * s_.stride[2], held_wide, c0, c1, pixel, memory);
+                image = memory - c0;
+              } else {
+                image = First(p);
+              }
+              Sums(p, image, pixel, row_step, runs);
+            }
+      }
+    });
+  }
+
+  // One group: bands of rows that stay near, or, of rows that are too long for that, spans of them, each with all channels or some panels.
   void Bands(const Workers* workers, Scratch& scratch) const {
     const bool planes = f_.planes(), copied = laid_ || bordered() || Meet(pixel_);
     const int64_t wide = copied ? Reach(2, to_x_) : in_x_;
-    // Columns are cut into whole groups, or into panels of the one group.
-    const int64_t unit = f_.shared() ? kColumns : f_.groups > 1 ? f_.group_outs() : kColumns, units = Ceil(f_.outs, unit);
-    // Groups read their own channels only: all rows of an image for some groups, where that stays near and there are enough of these, need no
-    // rows twice. Threads share the rows even so, where these divide, as what made the image and what reads the result does.
-    const int64_t unit_channels = f_.groups == 1 ? channels_ : f_.shared() ? unit : f_.per;
-    const int64_t threads = workers != nullptr ? workers->threads : 1;
-    const int64_t halves = batch_ % threads != 0 && Ceil(to_y_, threads) * threads * 8 <= to_y_ * 9 ? threads : 1;
-    const int64_t per_unit = Reach(1, Ceil(to_y_, halves)) * wide * unit_channels + Ceil(to_y_, halves) * to_x_ * unit;
-    const int64_t parts = f_.groups == 1 || !copied || per_unit > kNear ? 1 : RoundUp(Ceil(units, kNear / per_unit), halves > 1 ? 1 : threads);
-    const bool by_groups = parts > 1 && units >= 2 * parts;
-    // Bands of rows that stay near; spans of rows that are too long for that.
     const int64_t per_row = wide * channels_ * s_.stride[1] + to_x_ * f_.outs;
     const int64_t most_span = std::max(4 * isa_.last_rows, kNear / (s_.stride[2] * channels_ + f_.outs) / isa_.last_rows * isa_.last_rows);
     const int64_t spans = planes || per_row <= 2 * kNear ? 1 : Ceil(to_x_, most_span), span = spans == 1 ? to_x_ : most_span;
     const int64_t most = std::clamp<int64_t>(kNear / std::max<int64_t>(1, per_row), 1, to_y_);
-    const Shares shares = by_groups ? Shares{.images = batch_ * spans, .rows = to_y_, .panels = units, .blocks = halves, .parts = parts}
-                                    : Share(workers, batch_ * spans, to_y_, units, Ceil(to_y_, most), 1, false);
-    const int64_t held_channels = f_.groups == 1 ? channels_ : std::min(channels_, Ceil(units, shares.parts) * unit_channels);
-    const int64_t image_pixel = planes ? 1 : !copied ? pixel_ : Meet(held_channels) ? held_channels + kPanel : held_channels;  // floats of a place
-    const int64_t rows = Ceil(to_y_, shares.blocks);
-    const bool joined = !planes && f_.groups == 1 && s_.dilation[2] == 1 && image_pixel == channels_;  // taps of a row lie together
-    const bool rows_of_taps = planes && s_.dilation[2] == 1 && f_.width >= kLeastRun;
-    const int64_t run_count = planes ? f_.per * (rows_of_taps ? f_.height : f_.taps()) : joined ? f_.height : f_.taps();
-    int64_t* const runs = scratch.Take<int64_t>(run_count);
-    const int64_t high = Reach(1, rows);
+    const Shares shares = Share(workers, batch_ * spans, to_y_, Ceil(f_.outs, Unit()), Ceil(to_y_, most), 1, false);
+    const int64_t pixel = planes ? 1 : !copied ? pixel_ : Meet(channels_) ? channels_ + kPanel : channels_;  // floats of a place
+    const int64_t high = Reach(1, Ceil(to_y_, shares.blocks));
     const int64_t held_wide = copied && spans > 1 ? Reach(2, span) : wide;  // places of a row that are held at once
-    const int64_t row_step = held_wide * image_pixel, plane = planes ? (copied ? high : in_y_) * held_wide : 0;
-    if (!scratch.counting()) {
-      int64_t* at = runs;
-      for (int64_t c = 0; c < (planes ? f_.per : 1); ++c)
-        for (int64_t y = 0; y < f_.height; ++y) {
-          const int64_t first = c * plane + y * s_.dilation[1] * row_step;
-          if (joined || rows_of_taps)
-            *at++ = first;
-          else
-            for (int64_t z = 0; z < f_.width; ++z) *at++ = first + z * s_.dilation[2] * image_pixel;
-        }
-    }
+    const int64_t row_step = held_wide * pixel;
+    const Runs runs = RunsOf(pixel, row_step, planes ? (copied ? high : in_y_) * held_wide : 0, scratch);
     ParallelFor(scratch, workers, shares.tasks(), 1, [&](int64_t begin, int64_t end, Scratch& own) {
-      float* const memory = copied ? own.Take<float>((high * held_wide + (laid_ ? isa_.lanes : 0)) * (planes ? channels_ : image_pixel)) : nullptr;
+      float* const memory = copied ? own.Take<float>((high * held_wide + (laid_ ? isa_.lanes : 0)) * (planes ? channels_ : pixel)) : nullptr;
       if (own.counting()) return;
-      int64_t held = -1;  // the task whose image is in `memory`, or the span of a band that has all channels
+      int64_t held = -1;  // the block whose image is in `memory`
       for (int64_t i = begin; i < end; ++i) {
         const Shares::Task task = shares[i];
-        const int64_t n = task.image / spans, x0 = task.image % spans * span;  // of the shares, each span is an image
-        const int64_t y0 = task.row, y1 = task.end_row, from_x = x0 * s_.stride[2];
-        if (y0 >= y1 || x0 >= to_x_) continue;
-        const float* image = data_ + n * step_ + (y0 * s_.stride[1] * in_x_ + from_x) * pixel_;
-        if (copied) {
-          const int64_t c0 = f_.groups == 1 ? 0 : task.panel * unit_channels;
-          const int64_t c1 = f_.groups == 1 ? channels_ : std::min(channels_, task.end_panel * unit_channels);
-          const int64_t holds = f_.groups == 1 ? task.block : i;
-          if (held != holds) planes ? PadPlanes(n, y0, high, wide, memory) : PadRows(n, y0, high, from_x, held_wide, c0, c1, image_pixel, memory);
-          held = holds, image = memory - c0;
+        const int64_t x0 = task.image % spans * span;  // of the shares, each span is an image
+        const Part p{task.image / spans, task.row, task.end_row, x0, std::min(span, to_x_ - x0), task.panel, task.end_panel};
+        if (p.y0 >= p.y1 || p.m <= 0) continue;
+        if (copied && std::exchange(held, task.block) != task.block) {
+          if (planes)
+            PadPlanes(p.n, p.y0, high, wide, memory);
+          else
+            PadRows(p.n, p.y0, high, x0 * s_.stride[2], held_wide, 0, channels_, pixel, memory);
         }
-        LastBlock b;
-        b.m = std::min(span, to_x_ - x0), b.k = f_.depth() / run_count;
-        b.x_row = s_.stride[2] * image_pixel;
-        b.runs = runs, b.run_count = run_count;
-        b.w_panel = f_.depth() * kPanel, b.w_run = b.k * kPanel;
-        b.out_row = out_.strides[4];
-        for (int64_t u = task.panel; u < task.end_panel; ++u) {
-          const bool own_panels = f_.groups > 1 && !f_.shared();
-          const int64_t end_j = std::min((u + 1) * unit, f_.outs);
-          // Columns whose weights stay near for all rows; all of them for one, whose loops fetch the next ones' ahead.
-          const int64_t step = y1 - y0 == 1 ? end_j - u * unit : kColumns;
-          for (int64_t j = u * unit; j < end_j; j += step) {
-            b.n = std::min(step, end_j - j);
-            b.w = filters_ + (own_panels ? u * f_.group_panels() + (j - u * unit) / kPanel : j / kPanel) * b.w_panel;
-            const int64_t from = own_panels ? u * f_.per : f_.shared() ? j : 0;
-            for (int64_t y = y0; y < y1; ++y) {
-              const int64_t at = PlaceOf(n, y) + x0 * out_.strides[4] + j;
-              b.x = image + (y - y0) * s_.stride[1] * row_step + from;
-              b.out = out_.as<float>() + at;
-              b.finish = FinishFor(at, j);
-              if (f_.shared())
-                isa_.last_groups(b, f_.per);
-              else
-                isa_.last_block(b);
-            }
-          }
-        }
+        Sums(p, copied ? memory : First(p), pixel, row_step, runs);
       }
     });
   }

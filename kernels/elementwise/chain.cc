@@ -392,13 +392,16 @@ const char* RunChain(const Call& c) {
   Chain chain;
   if (const char* why = chain.Make(c)) return why;
   if (chain.tiles() == 0) return nullptr;
-  constexpr int64_t kGrain = 8;  // tiles
-  const bool alone = chain.tiles() < 2 * kGrain;
+  // Parts of equal size, so that threads have the parts of a tensor that they have of others; of few tiles, or of all, where they are few.
+  constexpr int64_t kFew = 16, kLeast = 4;
+  const int64_t tiles = chain.tiles();
+  const Workers* const workers = tiles < kFew ? nullptr : c.workers;
+  const int64_t parts = workers != nullptr ? std::min(MostParts(*workers), tiles / kLeast) : 1;
   std::atomic<const char*> wrong = nullptr;
-  ParallelFor(*c.scratch, alone ? nullptr : c.workers, chain.tiles(), kGrain, [&](int64_t first, int64_t last, Scratch& scratch) {
+  ParallelFor(*c.scratch, workers, parts, 1, [&](int64_t first, int64_t last, Scratch& scratch) {
     char* const buffers = scratch.Take<char>(chain.scratch());
     if (scratch.counting()) return;
-    if (const char* why = chain.Run(first, last, buffers)) wrong = why;
+    if (const char* why = chain.Run(tiles * first / parts, tiles * last / parts, buffers)) wrong = why;
   });
   return wrong;
 }
