@@ -97,7 +97,7 @@ class Conv {
     float* const image = f_.planes() ? Planes(scratch) : laid_ ? nullptr : Last(workers, scratch);
     step_ = as_it_lies() || laid_ ? x_.strides[0] : channels_ * in_y_ * in_x_;
     data_ = image != nullptr ? image : x_.as<float>();
-    if (pointwise() && strided()) Sample(scratch);
+    if (pointwise() && strided()) Sample(workers, scratch);
     finish_ = {e.scale, e.shift, e.add, e.activation, e.low, e.high, e.post_scale, e.post_shift, e.post_add};
     const double work = static_cast<double>(batch_ * to_y_ * to_x_) * static_cast<double>(f_.outs * f_.depth());
     if (work < kLeastWork) workers = nullptr;
@@ -193,12 +193,14 @@ class Conv {
   }
 
   // What a strided pointwise convolution reads, as the image of one that is not.
-  void Sample(Scratch& scratch) {
+  void Sample(const Workers* workers, Scratch& scratch) {
     float* const to = scratch.Take<float>(batch_ * to_y_ * to_x_ * channels_);
     if (!scratch.counting())
-      for (int64_t n = 0; n < batch_; ++n)
-        for (int64_t y = 0; y < to_y_; ++y)
-          CopyPlaces(data_ + n * step_ + y * s_.stride[1] * in_x_ * pixel_, s_.stride[2] * pixel_, to_x_, channels_, to + (n * to_y_ + y) * to_x_ * channels_, channels_);
+      ParallelFor(workers, batch_ * to_y_, std::max<int64_t>(1, 4096 / (to_x_ * channels_)), [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i)
+          CopyPlaces(data_ + i / to_y_ * step_ + i % to_y_ * s_.stride[1] * in_x_ * pixel_, s_.stride[2] * pixel_, to_x_, channels_,
+                     to + i * to_x_ * channels_, channels_);
+      });
     data_ = to, pixel_ = channels_, step_ = to_y_ * to_x_ * channels_;
   }
 

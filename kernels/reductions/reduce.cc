@@ -132,7 +132,7 @@ struct Rows {
 // has made, and the bits do not depend on the threads. False where the rows are few.
 template <typename A>
 bool AcrossInParts(const Call& c, const Rows& rows, const Tensor& from, const Tensor& to, int64_t n, int64_t to_stride, const A& fresh) {
-  constexpr int64_t kParts = 4, kLeastRows = 16, kLeastNumbers = int64_t{1} << 14;
+  constexpr int64_t kParts = 4, kLeastRows = 32, kLeastNumbers = int64_t{1} << 14;
   if (rows.count < kLeastRows || rows.count * n < kLeastNumbers) return false;
   const Scratch::Frame frame(*c.scratch);
   const int64_t results = from.numel();

@@ -202,6 +202,9 @@ TEST(ConvLast, LargeOnes) {
       {.c = 64, .o = 64, .groups = 4, .h = 57, .w = 61, .ky = 3, .kx = 3, .sy = 2, .sx = 2, .py = 1, .px = 1, .scale = true, .shift = true, .add = true},
       {.c = 72, .o = 72, .groups = 9, .h = 17, .w = 40, .ky = 3, .kx = 3, .py = 1, .px = 1, .from = kPartOfLast, .to = kPartOfLast, .activation = Activation::kSilu},
       {.n = 2, .c = 18, .o = 42, .groups = 2, .h = 9, .w = 33, .ky = 3, .kx = 5, .py = 2, .px = 4, .dy = 2, .dx = 2, .shift = true},
+      // Groups of rows that are too long to stay near; a stride over single places.
+      {.c = 96, .o = 96, .groups = 6, .h = 1, .w = 3500, .kx = 5, .px = 2, .add = true},
+      {.n = 2, .c = 150, .o = 70, .h = 31, .w = 33, .sy = 2, .sx = 2, .from = kPartOfLast, .shift = true},
       // Places that neighbouring results read lie a multiple of half a page apart: a copy has them elsewhere.
       {.n = 2, .c = 512, .o = 40, .w = 64, .kx = 3, .sx = 2},
       {.c = 256, .o = 96, .h = 9, .w = 31, .ky = 3, .kx = 3, .sy = 2, .sx = 2, .py = 1, .px = 1, .scale = true, .add = true},

@@ -5,9 +5,11 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "kernels/convert.h"
+#include "kernels/parallel.h"
 #include "kernels/registry.h"
 
 namespace slipway::kernels {
@@ -156,6 +158,33 @@ TEST(Kernels, ReductionsOverStridedDims) {
   EXPECT_EQ(at.data[0], 1);
   EXPECT_EQ(Call1("sum", {Tensor{.rank = 1, .sizes = {0}, .strides = {1}}}, {m.view()}, DType::kF32, {1}), nullptr);
   EXPECT_EQ(m.data[0], 0);
+}
+
+// Many rows are summed up in parts; the bits do not depend on the threads.
+TEST(Kernels, SumsOfRows) {
+  const std::unique_ptr<ThreadPool> pool = ThreadPool::Make(3);
+  const int64_t batch = 2, rows = 61, n = 331;
+  Owned<float> x({batch, rows, n}, std::vector<float>(batch * rows * n)), y({batch, n}, std::vector<float>(batch * n));
+  for (size_t i = 0; i < x.data.size(); ++i) x.data[i] = static_cast<float>(i * 2654435761u % 1000) / 7 - 60;
+  Tensor t = x.view();
+  std::swap(t.sizes[1], t.sizes[2]);
+  std::swap(t.strides[1], t.strides[2]);
+  for (const char* name : {"sum", "mean"}) {
+    const std::vector<Tensor> in = {t}, out = {y.view()};
+    const std::vector<int64_t> ints = {1};
+    std::vector<float> alone;
+    for (const Workers* workers : {static_cast<const Workers*>(nullptr), pool ? &pool->workers() : nullptr}) {
+      EXPECT_EQ(kernels::Run(*FindKernel(name), {in, out, DType::kF32, ints, {}, workers}), nullptr);
+      if (workers == nullptr) alone = y.data;
+    }
+    EXPECT_EQ(y.data, alone);
+    for (int64_t b = 0; b < batch; ++b)
+      for (int64_t j = 0; j < n; ++j) {
+        double sum = 0;
+        for (int64_t r = 0; r < rows; ++r) sum += static_cast<double>(x.data[(b * rows + r) * n + j]);
+        ASSERT_FLOAT_EQ(y.data[b * n + j], static_cast<float>(name[0] == 's' ? sum : sum / rows)) << name << ' ' << b << ' ' << j;
+      }
+  }
 }
 
 // Copies of the nearest elements, as torch chooses them, for images of planes and with channels last, lying in a larger one or not.
