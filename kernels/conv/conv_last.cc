@@ -612,9 +612,9 @@ class Conv {
     // Spans of rows that are too long to stay near.
     const int64_t place = s_.stride[2] * unit_channels + unit;  // floats of image and result
     const int64_t span = to_x_ * place <= 2 * kNear ? to_x_ : std::max(4 * isa_.last_rows, kNear / place / isa_.last_rows * isa_.last_rows);
-    const int64_t held_wide = span < to_x_ ? Reach(2, span) : wide;
+    const int64_t held_wide = copied && span < to_x_ ? Reach(2, span) : wide;  // places of a row that are held at once
     // Rows and groups that stay near: all rows of a thread where that is so of one group.
-    const auto floats = [&](int64_t rows) { return Reach(1, rows) * held_wide * unit_channels + rows * span * unit; };
+    const auto floats = [&](int64_t rows) { return Reach(1, rows) * Reach(2, span) * unit_channels + rows * span * unit; };
     const int64_t share = std::min(to_y_, Ceil(lines, threads));
     int64_t most = share;
     while (most > 1 && floats(most) > kNear) most = Ceil(most, 2);

@@ -204,6 +204,7 @@ TEST(ConvLast, LargeOnes) {
       {.n = 2, .c = 18, .o = 42, .groups = 2, .h = 9, .w = 33, .ky = 3, .kx = 5, .py = 2, .px = 4, .dy = 2, .dx = 2, .shift = true},
       // Groups of rows that are too long to stay near; a stride over single places.
       {.c = 96, .o = 96, .groups = 6, .h = 1, .w = 3500, .kx = 5, .px = 2, .add = true},
+      {.c = 96, .o = 96, .groups = 6, .h = 5, .w = 3500, .ky = 3, .kx = 3},
       {.n = 2, .c = 150, .o = 70, .h = 31, .w = 33, .sy = 2, .sx = 2, .from = kPartOfLast, .shift = true},
       // Places that neighbouring results read lie a multiple of half a page apart: a copy has them elsewhere.
       {.n = 2, .c = 512, .o = 40, .w = 64, .kx = 3, .sx = 2},
