@@ -51,9 +51,9 @@ int64_t Scratch::own_bytes() const {
 ScratchSlots::Slot::Slot(ScratchSlots& of, int64_t wish) : of_(of) {
   uint64_t taken = of.taken_.load(std::memory_order_relaxed);
   do {
-    int64_t left = of.count_;
-    for (index_ = std::min(wish, of.count_ - 1); left > 0 && (taken >> index_ & 1) != 0; --left) index_ = index_ + 1 < of.count_ ? index_ + 1 : 0;
-    if (left == 0) index_ = of.count_;
+    int64_t tried = 0;
+    while (tried < of.count_ && (taken >> (wish + tried) % of.count_ & 1) != 0) ++tried;
+    index_ = tried < of.count_ ? (wish + tried) % of.count_ : of.count_;
     if (index_ == of.count_) return;
   } while (!of.taken_.compare_exchange_weak(taken, taken | uint64_t{1} << index_, std::memory_order_acquire,
                                             std::memory_order_relaxed));

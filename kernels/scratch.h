@@ -106,7 +106,7 @@ class ScratchSlots {
   // The slot of one part, while it runs; where all are taken (a caller's pool runs more at once than it said), chunks of its own.
   class Slot : public Scratch {
    public:
-    // `wish`: the slot that it takes if that is free.
+    // The slot `wish` if that is free, else the next one that is: a thread finds its slot in its cache.
     explicit Slot(ScratchSlots& of, int64_t wish = 0);
     ~Slot();
     Slot(const Slot&) = delete;

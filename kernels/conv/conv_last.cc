@@ -1,5 +1,6 @@
-// How work is cut: depthwise convolutions into rows of results, pointwise ones into blocks of places, others into bands of rows, each
-// with all channels or some panels of them. Sums do not depend on the cut, so the bits do not depend on the threads.
+// How work is cut: depthwise and grouped convolutions into rows of results and, of a row, panels of channels or groups; Winograd's transforms
+// into tiles, or groups of results; pointwise ones into blocks of places, others into bands of rows, each with all channels or some panels of
+// them. Sums do not depend on the cut, so the bits do not depend on the threads.
 #include "kernels/conv/conv_last.h"
 
 #include <algorithm>
@@ -301,7 +302,7 @@ class Conv {
   // Threads share the tiles where each has many; else groups of results, and each transforms all tiles for itself: that takes less time
   // than fetching what another thread has transformed.
   void Winograd(const Workers* workers, Scratch& scratch) const {
-    constexpr int64_t kLeastTiles = 24;  // of a thread: a quarter as much again for the transforms of filters that each needs
+    constexpr int64_t kLeastTiles = 24;  // of a thread: the transforms of filters, which each needs, take an eighth as long as the products
     const int64_t tiles = batch_ * Ceil(to_y_, 4) * Ceil(to_x_, 4), groups = Ceil(f_.outs, kColumns);
     const int64_t threads = workers != nullptr ? workers->threads : 1;
     const bool by_tiles = tiles >= kLeastTiles * threads;
@@ -309,10 +310,9 @@ class Conv {
     const int64_t parts = by_tiles ? 1 : groups;
     ParallelFor(scratch, workers, slices * parts, 1, [&](int64_t begin, int64_t end, Scratch& own) {
       for (int64_t i = begin; i < end;) {
-        const int64_t slice = i / parts, next = std::min(end, (slice + 1) * parts);
-        const int64_t first = by_tiles ? 0 : i % parts, last = by_tiles ? groups : first + next - i;
+        const int64_t slice = i / parts, next = std::min(end, (slice + 1) * parts), first = i % parts, last = first + next - i;
         const Scratch::Frame frame(own);
-        Winograd(tiles * slice / slices, tiles * (slice + 1) / slices, first, last, own);
+        WinogradOf(tiles * slice / slices, tiles * (slice + 1) / slices, groups * first / parts, groups * last / parts, own);
         i = next;
       }
     });
@@ -321,7 +321,7 @@ class Conv {
   // Tiles [tile, end_tile), groups of results [group, end_group): a band of tiles after the other, first its transforms, then for each group
   // the transforms of its filters, the 36 products and the way back. Filters are transformed some channels at a time, so that they stay in
   // the second-level cache; sums of products go on over these in the same order for every cut.
-  void Winograd(int64_t tile, int64_t end_tile, int64_t group, int64_t end_group, Scratch& scratch) const {
+  void WinogradOf(int64_t tile, int64_t end_tile, int64_t group, int64_t end_group, Scratch& scratch) const {
     constexpr int64_t kElements = 36, kChannels = 96, kTiles = 48;
     const int64_t across = Ceil(to_x_, 4), down = Ceil(to_y_, 4), tiles = end_tile - tile;
     const int64_t rows = Ceil(tiles, Ceil(tiles, BandTiles())), deep = std::min(channels_, kChannels);
@@ -615,8 +615,7 @@ class Conv {
     const int64_t held_wide = copied && span < to_x_ ? Reach(2, span) : wide;  // places of a row that are held at once
     // Rows and groups that stay near: all rows of a thread where that is so of one group.
     const auto floats = [&](int64_t rows) { return Reach(1, rows) * Reach(2, span) * unit_channels + rows * span * unit; };
-    const int64_t share = std::min(to_y_, Ceil(lines, threads));
-    int64_t most = share;
+    int64_t most = std::min(to_y_, Ceil(lines, threads));
     while (most > 1 && floats(most) > kNear) most = Ceil(most, 2);
     const int64_t some = std::clamp<int64_t>(kNear / floats(most), 1, units);
     const int64_t held = std::min(channels_, some * unit_channels);
@@ -632,7 +631,7 @@ class Conv {
         // Whole rows, or groups of one.
         const int64_t line = i / units, first = i % units, y = line % to_y_;
         const int64_t rows = first == 0 ? std::clamp<int64_t>((end - i) / units, 1, to_y_ - y) : 1;
-        const int64_t last = rows > 1 ? units : std::min(units, first + end - i);
+        const int64_t last = std::min(units, first + end - i);
         next = i + (rows - 1) * units + last - first;
         for (int64_t u = first; u < last; u += some)
           for (int64_t y0 = y; y0 < y + rows; y0 += most)
@@ -838,10 +837,7 @@ class DepthwisePlanes {
         const int64_t n = i / bands / panels, panel = i / bands % panels, y0 = i % bands * rows, y1 = std::min(to_y_, y0 + rows);
         const int64_t c0 = panel * kPanel, some = std::min(kPanel, channels_ - c0);
         if (y0 >= y1) continue;
-        if (std::exchange(packed, panel) != panel) {
-          if (some < kPanel) std::fill_n(filters, f_.taps() * kPanel, 0.0f);
-          BestIsa().transpose(reinterpret_cast<const uint32_t*>(w + c0 * f_.taps()), f_.taps(), reinterpret_cast<uint32_t*>(filters), kPanel, f_.taps(), some);
-        }
+        if (std::exchange(packed, panel) != panel) PackFilters(w, f_, panel, panel + 1, filters);
         const int64_t r0 = std::clamp<int64_t>(y0 * s_.stride[1] - s_.pad[1], 0, in_y_);
         const int64_t r1 = std::clamp<int64_t>((y1 - 1) * s_.stride[1] - s_.pad[1] + reach + 1, r0, in_y_);
         BestIsa().transpose(reinterpret_cast<const uint32_t*>(x + ((n * channels_ + c0) * in_y_ + r0) * in_x_), in_y_ * in_x_,

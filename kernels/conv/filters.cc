@@ -6,16 +6,14 @@
 namespace slipway::kernels {
 namespace {
 
-// Calls column(output channel, column of the panel) for the columns of a panel that are there.
-template <typename F>
-void EachColumn(const FilterShape& f, int64_t panel, F column) {
-  int64_t first = panel * kPanel, count = std::min(kPanel, f.outs - first);
-  if (!f.shared()) {
-    const int64_t group = panel / f.group_panels(), in_group = panel % f.group_panels() * kPanel;
-    first = group * f.group_outs() + in_group;
-    count = std::min(kPanel, f.group_outs() - in_group);
-  }
-  for (int64_t j = 0; j < count; ++j) column(first + j, j);
+// The output channels whose columns a panel has.
+struct Columns {
+  int64_t first, count;
+};
+Columns ColumnsOf(const FilterShape& f, int64_t panel) {
+  if (f.shared()) return {panel * kPanel, std::min(kPanel, f.outs - panel * kPanel)};
+  const int64_t group = panel / f.group_panels(), in_group = panel % f.group_panels() * kPanel;
+  return {group * f.group_outs() + in_group, std::min(kPanel, f.group_outs() - in_group)};
 }
 // Row of a panel at which tap t of channel c lies.
 int64_t RowOf(const FilterShape& f, int64_t c, int64_t t) { return f.planes() ? c * f.taps() + t : t * f.per + c; }
@@ -27,22 +25,29 @@ FilterShape FiltersOf(const WeightMatrix& m) {
 }
 
 void PackFilters(const float* weights, const FilterShape& f, int64_t first, int64_t last, float* to) {
-  std::fill_n(to, (last - first) * f.depth() * kPanel, 0.0f);
-  for (int64_t panel = first; panel < last; ++panel, to += f.depth() * kPanel)
-    EachColumn(f, panel, [&](int64_t o, int64_t j) {
-      const float* from = weights + o * f.depth();
+  const bool in_order = f.planes() || f.per == 1 || f.taps() == 1;  // rows of a panel lie as a channel's weights do
+  for (int64_t panel = first; panel < last; ++panel, to += f.depth() * kPanel) {
+    const Columns columns = ColumnsOf(f, panel);
+    const float* from = weights + columns.first * f.depth();
+    if (columns.count < kPanel) std::fill_n(to, f.depth() * kPanel, 0.0f);
+    if (in_order) {
+      BestIsa().transpose(reinterpret_cast<const uint32_t*>(from), f.depth(), reinterpret_cast<uint32_t*>(to), kPanel, f.depth(), columns.count);
+      continue;
+    }
+    for (int64_t j = 0; j < columns.count; ++j)
       for (int64_t c = 0; c < f.per; ++c)
         for (int64_t t = 0; t < f.taps(); ++t) to[RowOf(f, c, t) * kPanel + j] = *from++;
-    });
+  }
 }
 
 void UnpackFilters(const float* panels, const FilterShape& f, float* to) {
-  for (int64_t panel = 0; panel < f.panels(); ++panel, panels += f.depth() * kPanel)
-    EachColumn(f, panel, [&](int64_t o, int64_t j) {
-      float* at = to + o * f.depth();
+  for (int64_t panel = 0; panel < f.panels(); ++panel, panels += f.depth() * kPanel) {
+    const Columns columns = ColumnsOf(f, panel);
+    float* at = to + columns.first * f.depth();
+    for (int64_t j = 0; j < columns.count; ++j)
       for (int64_t c = 0; c < f.per; ++c)
         for (int64_t t = 0; t < f.taps(); ++t) *at++ = panels[RowOf(f, c, t) * kPanel + j];
-    });
+  }
 }
 
 void PackTaps(const float* weights, int64_t channels, int64_t outs, int64_t taps, int64_t first, int64_t last, float* to) {

@@ -392,8 +392,8 @@ const char* RunChain(const Call& c) {
   Chain chain;
   if (const char* why = chain.Make(c)) return why;
   if (chain.tiles() == 0) return nullptr;
-  // Parts of equal size, so that threads have the parts of a tensor that they have of others; of few tiles, or of all, where they are few.
-  constexpr int64_t kFew = 16, kLeast = 4;
+  // Parts of equal size, so that a thread has about the part of a tensor that it has of others.
+  constexpr int64_t kFew = 16, kLeast = 4;  // tiles that one thread takes alone; of a part
   const int64_t tiles = chain.tiles();
   const Workers* const workers = tiles < kFew ? nullptr : c.workers;
   const int64_t parts = workers != nullptr ? std::min(MostParts(*workers), tiles / kLeast) : 1;

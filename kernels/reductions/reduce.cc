@@ -112,37 +112,25 @@ void Along(const Call& c, int dims, const A& fresh) {
   });
 }
 
-// The rows that a tensor is, of one number in each of its columns: how many, and how far apart; 0 where they lie otherwise.
-struct Rows {
-  int64_t count = 0, apart = 0;
-  explicit Rows(const Tensor& t) {
-    for (int d = t.rank - 1; d >= 0; --d) {
-      if (t.sizes[d] == 1) continue;
-      if (count > 0 && t.strides[d] != count * apart) {
-        count = 0;
-        return;
-      }
-      if (count == 0) count = 1, apart = t.strides[d];
-      count *= t.sizes[d];
-    }
-  }
-};
-
 // Across, for sums of many rows: these are summed up in parts, as many for any number of threads. So a thread reads rows of an image that it
-// has made, and the bits do not depend on the threads. False where the rows are few.
+// has made, and the bits do not depend on the threads. `gone` is reduced; false where it is not many numbers that lie equally far apart.
 template <typename A>
-bool AcrossInParts(const Call& c, const Rows& rows, const Tensor& from, const Tensor& to, int64_t n, int64_t to_stride, const A& fresh) {
+bool AcrossInParts(const Call& c, const Tensor& gone, const Tensor& from, const Tensor& to, int64_t n, int64_t to_stride, const A& fresh) {
   constexpr int64_t kParts = 4, kLeastRows = 32, kLeastNumbers = int64_t{1} << 14;
-  if (rows.count < kLeastRows || rows.count * n < kLeastNumbers) return false;
+  const Tensor* const tensors[] = {&gone};
+  int64_t sizes[kMaxRank], steps[1][kMaxRank];
+  if (JoinDims(tensors, sizes, steps) != 1) return false;
+  const int64_t rows = sizes[0], apart = steps[0][0] / ByteSize(gone.dtype);
+  if (rows < kLeastRows || rows * n < kLeastNumbers) return false;
   const Scratch::Frame frame(*c.scratch);
   const int64_t results = from.numel();
   double* const sums = c.scratch->Take<double>(results * kParts * n);
   ParallelFor(c.workers, results * kParts, 1, [&](int64_t first, int64_t end) {
     for (Positions<1> at(from, {&from}, first / kParts); first < end;) {
-      const int64_t part = first % kParts, begin = rows.count * part / kParts, count = rows.count * (part + 1) / kParts - begin;
-      const float* const x = reinterpret_cast<const float*>(at[0]) + begin * rows.apart;
+      const int64_t part = first % kParts, begin = rows * part / kParts, count = rows * (part + 1) / kParts - begin;
+      const float* const x = reinterpret_cast<const float*>(at[0]) + begin * apart;
       std::fill_n(sums + first * n, n, 0.0);
-      for (int64_t j = 0; j < n; j += kColumns) BestIsa().sum_rows(x + j, rows.apart, count, std::min(kColumns, n - j), sums + first * n + j);
+      for (int64_t j = 0; j < n; j += kColumns) BestIsa().sum_rows(x + j, apart, count, std::min(kColumns, n - j), sums + first * n + j);
       if (++first % kParts == 0) at.Next();
     }
   });
@@ -156,7 +144,7 @@ bool AcrossInParts(const Call& c, const Rows& rows, const Tensor& from, const Te
       std::remove_cvref_t<decltype(fresh.Result())> values[kColumns];
       for (int64_t j = 0; j < m; ++j) {
         A acc = fresh;
-        acc.AddSum(total[j], rows.count);
+        acc.AddSum(total[j], rows);
         values[j] = acc.Result();
       }
       StoreRow(values, m, at[0] + column * to_stride * ByteSize(c.out[0].dtype), c.out[0].dtype, to_stride);
@@ -181,7 +169,7 @@ bool Across(const Call& c, int dims, const A& fresh) {
   const int64_t n = in.sizes[last], blocks = (n + kColumns - 1) / kColumns, size = ByteSize(in.dtype);
   const bool plain = in.dtype == c.compute && in.dtype == ComputeType(in.dtype);
   if constexpr (SumsOf<false, A>() == Sums::kPlain && !requires(A a) { a.Next(); })
-    if (plain && AcrossInParts(c, Rows(gone), from, to, n, out.strides[last], fresh)) return true;
+    if (plain && AcrossInParts(c, gone, from, to, n, out.strides[last], fresh)) return true;
   ParallelFor(c.workers, from.numel() * blocks, Grain(gone.numel() * std::min(n, kColumns)), [&](int64_t first, int64_t end) {
     int64_t block = first % blocks;
     for (Positions<2> at(to, {&to, &from}, first / blocks); first < end; ++first) {

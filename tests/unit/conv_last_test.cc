@@ -192,7 +192,7 @@ TEST(ConvLast, LargeOnes) {
       {.c = 512, .o = 100, .h = 7, .w = 7, .ky = 3, .kx = 3, .py = 1, .px = 1, .to = kPlanes, .shift = true},
       {.c = 128, .o = 128, .groups = 16, .h = 28, .w = 28, .ky = 3, .kx = 3, .py = 1, .px = 1},
       {.c = 96, .o = 96, .groups = 4, .h = 28, .w = 28, .ky = 3, .kx = 3, .py = 1, .px = 1},
-      // Rows that do not divide among three threads, by columns: groups with panels of their own, groups that share them, depthwise; heavy weights.
+      // Rows that do not divide among three threads: groups with panels of their own, groups that share them, depthwise; heavy weights.
       {.c = 288, .o = 288, .groups = 18, .h = 7, .w = 7, .ky = 3, .kx = 3, .py = 1, .px = 1, .from = kPartOfLast, .add = true},
       {.c = 96, .o = 96, .groups = 12, .h = 7, .w = 33, .ky = 3, .kx = 3, .py = 1, .px = 1, .to = kPartOfLast, .activation = Activation::kSilu},
       {.n = 2, .c = 192, .o = 480, .groups = 48, .h = 10, .w = 7, .ky = 3, .kx = 3, .py = 1, .px = 1, .shift = true},
