@@ -2,14 +2,17 @@
 // channels of one place, so that sums of many places stay in registers and their weights are read once for all of them.
 
 // The first n of a vector, zeros behind them, without touching memory beyond.
+#if SLIPWAY_ISA_BYTES == 32
+alignas(32) constexpr int32_t kFirst[2 * kLanes] = {-1, -1, -1, -1, -1, -1, -1, -1};  // from kLanes - n on, a mask of the first n
+#endif
 SLIPWAY_INLINE Vec LoadSome(const float* p, int64_t n) {
 #if SLIPWAY_ISA_BYTES == 64
   return reinterpret_cast<Vec>(_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1), p));
+#elif SLIPWAY_ISA_BYTES == 32
+  return reinterpret_cast<Vec>(_mm256_maskload_ps(p, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kFirst + kLanes - n))));
 #else
   if (n == kLanes) return Load(p);
-  float part[kLanes] = {};
-  for (int64_t i = 0; i < n; ++i) part[i] = p[i];
-  return Load(part);
+  return Vec{n > 0 ? p[0] : 0.0f, n > 1 ? p[1] : 0.0f, n > 2 ? p[2] : 0.0f, 0.0f};
 #endif
 }
 SLIPWAY_INLINE void StoreSome(float* p, Vec v, int64_t n) {
@@ -17,9 +20,21 @@ SLIPWAY_INLINE void StoreSome(float* p, Vec v, int64_t n) {
   _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1), reinterpret_cast<__m512>(v));
 #else
   if (n == kLanes) return Store(p, v);
-  float part[kLanes];
-  Store(part, v);
-  for (int64_t i = 0; i < n; ++i) p[i] = part[i];
+#if SLIPWAY_ISA_BYTES == 32
+  // Masked stores take dozens of cycles on some processors.
+  Vec4 rest = __builtin_shufflevector(v, v, 0, 1, 2, 3);
+  if ((n & 4) != 0) {
+    *reinterpret_cast<Vec4At*>(p) = rest;
+    rest = __builtin_shufflevector(v, v, 4, 5, 6, 7), p += 4;
+  }
+#else
+  Vec4 rest = v;
+#endif
+  if ((n & 2) != 0) {
+    __builtin_memcpy(p, &rest, 8);
+    rest = __builtin_shuffle(rest, Int4{2, 3, 0, 1}), p += 2;
+  }
+  if ((n & 1) != 0) *p = rest[0];
 #endif
 }
 
