@@ -11,6 +11,7 @@
 #include "kernels/conv/filters.h"
 #include "kernels/conv/shares.h"
 #include "kernels/isa/isa.h"
+#include "kernels/turns.h"
 
 namespace slipway::kernels {
 namespace {
@@ -102,6 +103,7 @@ class Conv {
     finish_ = {e.scale, e.shift, e.add, e.activation, e.low, e.high, e.post_scale, e.post_shift, e.post_add};
     const double work = static_cast<double>(batch_ * to_y_ * to_x_) * static_cast<double>(f_.outs * f_.depth());
     if (work < kLeastWork) workers = nullptr;
+    in_turns_ = workers != nullptr && workers->threads > 1;
     if (winograd()) return Winograd(workers, scratch);
     if (f_.depthwise()) return Depthwise(workers, scratch);
     if (pointwise()) return Pointwise(workers, scratch);
@@ -215,6 +217,8 @@ class Conv {
     if (f.post_add != nullptr) f.post_add += at;
     return f;
   }
+  // The k-th of n rows to be gone over (turns.h).
+  int64_t Turn(int64_t k, int64_t n) const { return in_turns_ ? InTurns(k, n) : k; }
   int64_t PlaceOf(int64_t n, int64_t y) const { return n * out_.strides[0] + y * out_.strides[3]; }
 
   // Threads share the rows of results, and a row that does not divide by its channels: so each has about the rows that it has of the
@@ -223,9 +227,10 @@ class Conv {
     if (scratch.counting()) return;
     const int64_t panels = f_.panels();
     ParallelFor(workers, batch_ * to_y_ * panels, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin, next; i < end; i = next) {
-        const int64_t row = i / panels, n = row / to_y_, y = row % to_y_, panel = i % panels, c0 = panel * kPanel;
-        next = std::min(end, (row + 1) * panels);
+      const int64_t first = begin / panels, rows = Ceil(end, panels) - first;
+      for (int64_t k = 0; k < rows; ++k) {
+        const int64_t row = first + Turn(k, rows), n = row / to_y_, y = row % to_y_;
+        const int64_t panel = std::max(begin - row * panels, int64_t{0}), end_panel = std::min(end - row * panels, panels), c0 = panel * kPanel;
         const RowTaps taps(f_, s_, y, in_y_);
         const int64_t at = PlaceOf(n, y) + c0;
         LastTaps t;
@@ -234,7 +239,7 @@ class Conv {
         t.rows = taps.rows, t.width = f_.width;
         t.stride = s_.stride[2], t.pad = s_.pad[2], t.dilation = s_.dilation[2];
         t.w = filters_ + (panel * f_.taps() + taps.skip * f_.width) * kPanel, t.w_panel = f_.depth() * kPanel;
-        t.channels = std::min(f_.outs, (panel + next - i) * kPanel) - c0, t.n = to_x_;
+        t.channels = std::min(f_.outs, end_panel * kPanel) - c0, t.n = to_x_;
         t.out = out_.as<float>() + at, t.out_column = out_.strides[4];
         t.finish = FinishFor(at, c0);
         isa_.last_taps(t);
@@ -281,7 +286,7 @@ class Conv {
           copied = task.block;
           b.x = copy, b.x_row = Apart(channels_);
         }
-        b.runs = &run, b.run_count = 1;
+        b.runs = &run, b.run_count = 1, b.in_turns = in_turns_;
         b.w = filters_ + j0 * channels_, b.w_panel = channels_ * kPanel;
         b.out = out_.as<float>() + at, b.out_row = out_.strides[4];
         b.finish = FinishFor(at, j0);
@@ -420,7 +425,7 @@ class Conv {
           const int64_t j = u * kColumns;
           const float* const image = data_ + n * step_;
           LastBlock b;
-          b.n = std::min(kColumns, f_.outs - j), b.w_panel = f_.depth() * kPanel;
+          b.n = std::min(kColumns, f_.outs - j), b.w_panel = f_.depth() * kPanel, b.in_turns = in_turns_;
           const float* const w = filters_ + j / kPanel * b.w_panel;
           const auto sum = [&](int64_t at, const LastFinish& finish) {
             b.out = out_.as<float>() + at, b.finish = finish;
@@ -429,7 +434,8 @@ class Conv {
           b.m = last - first, b.k = joined ? f_.width * channels_ : channels_;
           b.x_row = s_.stride[2] * pixel_, b.out_row = out_.strides[4];
           b.runs = runs, b.w_run = b.k * kPanel;
-          for (int64_t y = y0; y < y1 && first < last; ++y) {
+          for (int64_t k = 0; k < y1 - y0 && first < last; ++k) {
+            const int64_t y = y0 + Turn(k, y1 - y0);
             const RowTaps taps(f_, s_, y, in_y_);
             b.run_count = taps.rows * row_runs;
             b.x = image + (taps.rows > 0 ? taps.from * row : 0) + (first * s_.stride[2] - s_.pad[2]) * pixel_;
@@ -572,7 +578,7 @@ class Conv {
     b.x_row = s_.stride[2] * pixel;
     b.runs = runs.at, b.run_count = runs.count;
     b.w_panel = f_.depth() * kPanel, b.w_run = b.k * kPanel;
-    b.out_row = out_.strides[4];
+    b.out_row = out_.strides[4], b.in_turns = in_turns_;
     const bool own_panels = f_.groups > 1 && !f_.shared();
     for (int64_t u = p.unit; u < p.end_unit; ++u) {
       const int64_t end_j = std::min((u + 1) * Unit(), f_.outs);
@@ -582,8 +588,8 @@ class Conv {
         b.n = std::min(step, end_j - j);
         b.w = filters_ + (own_panels ? u * f_.group_panels() + (j - u * Unit()) / kPanel : j / kPanel) * b.w_panel;
         const int64_t from = own_panels ? u * f_.per : f_.shared() ? j : 0;
-        for (int64_t y = p.y0; y < p.y1; ++y) {
-          const int64_t at = PlaceOf(p.n, y) + p.x0 * out_.strides[4] + j;
+        for (int64_t k = 0; k < p.y1 - p.y0; ++k) {
+          const int64_t y = p.y0 + Turn(k, p.y1 - p.y0), at = PlaceOf(p.n, y) + p.x0 * out_.strides[4] + j;
           b.x = image + (y - p.y0) * s_.stride[1] * row_step + from;
           b.out = out_.as<float>() + at;
           b.finish = FinishFor(at, j);
@@ -729,6 +735,7 @@ class Conv {
   const float *filters_ = nullptr, *data_ = nullptr;
   int64_t pixel_, step_ = 0;  // floats between places, between images
   const bool laid_ = false;
+  bool in_turns_ = false;
   LastFinish finish_;
   const ConvIsa& isa_ = *BestIsa().conv;
 };

@@ -15,6 +15,7 @@
 #include "kernels/isa/conv.h"
 #include "kernels/isa/dot.h"
 #include "kernels/isa/quant.h"
+#include "kernels/turns.h"
 
 namespace slipway::kernels {
 namespace {

@@ -71,6 +71,7 @@ struct LastBlock {
   float* out = nullptr;
   int64_t out_row = 0;
   bool accumulate = false;  // out holds sums already
+  bool in_turns = false;    // the order of rows is that of turns.h
   LastFinish finish;
 };
 

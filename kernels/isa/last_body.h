@@ -225,15 +225,26 @@ SLIPWAY_INLINE void LastTileOf(int64_t rows, const LastBlock& g, int64_t i, int6
   if constexpr (R > 1) LastTileOf<V, R - 1>(rows, g, i, j, n, ahead);
 }
 
-// Of so many that are left, how many a tile takes: the last two about the same.
-SLIPWAY_INLINE int64_t LastRowsOf(int64_t left, int64_t most = kLastRows) { return left <= most ? left : left < 2 * most ? (left + 1) / 2 : most; }
+// Rows of a block in tiles of `most`, the last two about the same.
+struct LastTiles {
+  const LastBlock& g;
+  int64_t most = kLastRows, m = g.m, count = (m + most - 1) / most;
+  // Where tile t begins; where the last one ends.
+  SLIPWAY_INLINE int64_t From(int64_t t) const {
+    if (t == count) return m;
+    const int64_t two = (count - 2) * most;  // where the last two begin
+    return t + 1 < count || count < 2 ? t * most : two + (m - two + 1) / 2;
+  }
+  // The k-th to be gone over.
+  SLIPWAY_INLINE int64_t Turn(int64_t k) const { return g.in_turns && count > 4 ? InTurns(k, count) : k; }
+};
 
 // All rows of the columns from j on; `next` is where the weights begin that are read after these, or null: fetched by the first tiles.
 void LastColumns(const LastBlock& g, int64_t j, const float* next) {
   const int64_t columns = Least(kWidth, g.n - j);
-  int64_t tile = 0;
-  for (int64_t i = 0, rows; i < g.m; i += rows, ++tile) {
-    rows = LastRowsOf(g.m - i);
+  const LastTiles tiles{g};
+  for (int64_t tile = 0; tile < tiles.count; ++tile) {
+    const int64_t turn = tiles.Turn(tile), i = tiles.From(turn), rows = tiles.From(turn + 1) - i;
 #if SLIPWAY_SUM_TILE
     const float* const ahead = next != nullptr && tile < 4 ? next + tile * (g.k / 4) * kPanel : nullptr;
 #else
@@ -261,9 +272,10 @@ constexpr int64_t kNearWeights = 6 << 10;
 constexpr int64_t kNearWholeRows = 16 << 10;  // floats of weights
 template <int V, int R>
 void LastWholeRows(const LastBlock& g) {
-  for (int64_t i = 0, rows; i < g.m; i += rows) {
-    rows = LastRowsOf(g.m - i, R);
-    LastTileOf<V, R>(rows, g, i, 0, g.n, nullptr);
+  const LastTiles tiles{g, R};
+  for (int64_t k = 0; k < tiles.count; ++k) {
+    const int64_t tile = tiles.Turn(k), i = tiles.From(tile);
+    LastTileOf<V, R>(tiles.From(tile + 1) - i, g, i, 0, g.n, nullptr);
   }
 }
 #endif
@@ -340,13 +352,15 @@ void LastBlockOf(const LastBlock& g) {
   }
 #endif
   if (g.n > kWidth && g.run_count * g.k * g.n <= kNearWeights) {
-    LastBlock rows = g;
-    for (int64_t i = 0; i < g.m; i += rows.m) {
-      rows.m = LastRowsOf(g.m - i);
+    const LastTiles tiles{g};
+    for (int64_t k = 0; k < tiles.count; ++k) {
+      const int64_t tile = tiles.Turn(k), i = tiles.From(tile);
+      LastBlock rows = g;
+      rows.m = tiles.From(tile + 1) - i;
+      rows.x += i * g.x_row, rows.out += i * g.out_row;
+      if (g.finish.add != nullptr) rows.finish.add += i * g.out_row;
+      if (g.finish.post_add != nullptr) rows.finish.post_add += i * g.out_row;
       for (int64_t j = 0; j < g.n; j += kWidth) LastColumns(rows, j, nullptr);
-      rows.x += rows.m * g.x_row, rows.out += rows.m * g.out_row;
-      if (g.finish.add != nullptr) rows.finish.add += rows.m * g.out_row;
-      if (g.finish.post_add != nullptr) rows.finish.post_add += rows.m * g.out_row;
     }
     return;
   }
