@@ -9,6 +9,7 @@ SLIPWAY_INLINE Vec LoadSome(const float* p, int64_t n) {
 #if SLIPWAY_ISA_BYTES == 64
   return reinterpret_cast<Vec>(_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1), p));
 #elif SLIPWAY_ISA_BYTES == 32
+  if (__builtin_constant_p(n) && n == kLanes) return Load(p);
   return reinterpret_cast<Vec>(_mm256_maskload_ps(p, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kFirst + kLanes - n))));
 #else
   if (n == kLanes) return Load(p);
