@@ -580,17 +580,24 @@ class Conv {
     b.w_panel = f_.depth() * kPanel, b.w_run = b.k * kPanel;
     b.out_row = out_.strides[4], b.in_turns = in_turns_;
     const bool own_panels = f_.groups > 1 && !f_.shared();
+    const int64_t per_row = runs.count / f_.height;  // runs of a row of taps; not of planes
     for (int64_t u = p.unit; u < p.end_unit; ++u) {
       const int64_t end_j = std::min((u + 1) * Unit(), f_.outs);
       // Columns whose weights stay near for all rows; all of them for one, whose loops fetch the next ones' ahead.
       const int64_t step = p.y1 - p.y0 == 1 ? end_j - u * Unit() : kColumns;
       for (int64_t j = u * Unit(); j < end_j; j += step) {
         b.n = std::min(step, end_j - j);
-        b.w = filters_ + (own_panels ? u * f_.group_panels() + (j - u * Unit()) / kPanel : j / kPanel) * b.w_panel;
+        const float* const w = filters_ + (own_panels ? u * f_.group_panels() + (j - u * Unit()) / kPanel : j / kPanel) * b.w_panel;
+        b.w = w;
         const int64_t from = own_panels ? u * f_.per : f_.shared() ? j : 0;
         for (int64_t k = 0; k < p.y1 - p.y0; ++k) {
           const int64_t y = p.y0 + Turn(k, p.y1 - p.y0), at = PlaceOf(p.n, y) + p.x0 * out_.strides[4] + j;
           b.x = image + (y - p.y0) * s_.stride[1] * row_step + from;
+          if (!f_.planes()) {  // rows of taps above and below the image are left out
+            const RowTaps taps(f_, s_, y, in_y_);
+            const int64_t skip = taps.skip * per_row;
+            b.run_count = taps.rows * per_row, b.runs = runs.at + skip, b.w = w + skip * b.w_run;
+          }
           b.out = out_.as<float>() + at;
           b.finish = FinishFor(at, j);
           if (f_.shared())
