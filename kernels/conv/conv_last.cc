@@ -698,17 +698,15 @@ class Conv {
     });
   }
   // Rows of the image, from that of result row y0 on, between the zeros of the border; of each `wide` places from x0 of the border on, of
-  // these the channels [c0, c1), places `pixel` floats apart. Of an image of planes, rows are laid out in whole vectors where that reads
+  // these the channels [c0, c1), places `pixel` floats apart. Rows above and below the image, of which Sums reads nothing, stay as they are.
+  // Of an image of planes, rows are laid out in whole vectors where that reads
   // nothing but their plane: what is written beyond a row is overwritten, and memory for as much must follow the last.
   void PadRows(int64_t n, int64_t y0, int64_t high, int64_t x0, int64_t wide, int64_t c0, int64_t c1, int64_t pixel, float* to) const {
     const int64_t left = std::clamp<int64_t>(s_.pad[2] - x0, 0, wide), first = std::max<int64_t>(0, x0 - s_.pad[2]);
     const int64_t count = std::max<int64_t>(0, std::min(wide - left, in_x_ - first));
     for (int64_t r = 0; r < high; ++r, to += wide * pixel) {
       const int64_t y = y0 * s_.stride[1] - s_.pad[1] + r;
-      if (y < 0 || y >= in_y_) {
-        std::fill_n(to, wide * pixel, 0.0f);
-        continue;
-      }
+      if (y < 0 || y >= in_y_) continue;
       const int64_t place = y * in_x_ + first;
       const float* const image = data_ + n * step_;
       std::fill_n(to, left * pixel, 0.0f);

@@ -1,10 +1,10 @@
 // Part of conv_body.h: the loops over images whose channels are last (LastBlock and LastTaps of conv.h). Vectors are of neighbouring
 // channels of one place, so that sums of many places stay in registers and their weights are read once for all of them.
 
-// The first n of a vector, zeros behind them, without touching memory beyond.
 #if SLIPWAY_ISA_BYTES == 32
 alignas(32) constexpr int32_t kFirst[2 * kLanes] = {-1, -1, -1, -1, -1, -1, -1, -1};  // from kLanes - n on, a mask of the first n
 #endif
+// The first n of a vector, zeros behind them, without touching memory beyond.
 SLIPWAY_INLINE Vec LoadSome(const float* p, int64_t n) {
 #if SLIPWAY_ISA_BYTES == 64
   return reinterpret_cast<Vec>(_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1), p));
@@ -226,26 +226,21 @@ SLIPWAY_INLINE void LastTileOf(int64_t rows, const LastBlock& g, int64_t i, int6
   if constexpr (R > 1) LastTileOf<V, R - 1>(rows, g, i, j, n, ahead);
 }
 
-// Rows of a block in tiles of `most`, the last two about the same.
-struct LastTiles {
-  const LastBlock& g;
-  int64_t most = kLastRows, m = g.m, count = (m + most - 1) / most;
-  // Where tile t begins; where the last one ends.
-  SLIPWAY_INLINE int64_t From(int64_t t) const {
-    if (t == count) return m;
-    const int64_t two = (count - 2) * most;  // where the last two begin
-    return t + 1 < count || count < 2 ? t * most : two + (m - two + 1) / 2;
+// Calls tile(k, i, rows) for the rows [i, i + rows) of a block's tiles of `most` rows, of which the last two have about the same; k counts them.
+template <typename F>
+SLIPWAY_INLINE void ForTiles(const LastBlock& g, int64_t most, F tile) {
+  const int64_t count = (g.m + most - 1) / most, two = (count - 2) * most;  // where the last two begin
+  const int64_t last = count < 2 ? 0 : two + (g.m - two + 1) / 2;
+  for (int64_t k = 0; k < count; ++k) {
+    const int64_t t = g.in_turns ? InTurns(k, count) : k, i = t + 1 < count ? t * most : last;
+    tile(k, i, (t + 2 < count ? i + most : t + 1 < count ? last : g.m) - i);
   }
-  // The k-th to be gone over.
-  SLIPWAY_INLINE int64_t Turn(int64_t k) const { return g.in_turns && count > 4 ? InTurns(k, count) : k; }
-};
+}
 
 // All rows of the columns from j on; `next` is where the weights begin that are read after these, or null: fetched by the first tiles.
 void LastColumns(const LastBlock& g, int64_t j, const float* next) {
   const int64_t columns = Least(kWidth, g.n - j);
-  const LastTiles tiles{g};
-  for (int64_t tile = 0; tile < tiles.count; ++tile) {
-    const int64_t turn = tiles.Turn(tile), i = tiles.From(turn), rows = tiles.From(turn + 1) - i;
+  ForTiles(g, kLastRows, [&](int64_t tile, int64_t i, int64_t rows) __attribute__((always_inline)) {
 #if SLIPWAY_SUM_TILE
     const float* const ahead = next != nullptr && tile < 4 ? next + tile * (g.k / 4) * kPanel : nullptr;
 #else
@@ -255,7 +250,7 @@ void LastColumns(const LastBlock& g, int64_t j, const float* next) {
       LastTileOf<2>(rows, g, i, j, columns, ahead);
     else
       LastTileOf<1>(rows, g, i, j, columns, ahead);
-  }
+  });
 }
 
 // What sums go over at once where they are long: so much of a panel stays in the first-level cache while the rows pass. Wider vectors
@@ -273,11 +268,7 @@ constexpr int64_t kNearWeights = 6 << 10;
 constexpr int64_t kNearWholeRows = 16 << 10;  // floats of weights
 template <int V, int R>
 void LastWholeRows(const LastBlock& g) {
-  const LastTiles tiles{g, R};
-  for (int64_t k = 0; k < tiles.count; ++k) {
-    const int64_t tile = tiles.Turn(k), i = tiles.From(tile);
-    LastTileOf<V, R>(tiles.From(tile + 1) - i, g, i, 0, g.n, nullptr);
-  }
+  ForTiles(g, R, [&](int64_t, int64_t i, int64_t rows) __attribute__((always_inline)) { LastTileOf<V, R>(rows, g, i, 0, g.n, nullptr); });
 }
 #endif
 
@@ -353,17 +344,14 @@ void LastBlockOf(const LastBlock& g) {
   }
 #endif
   if (g.n > kWidth && g.run_count * g.k * g.n <= kNearWeights) {
-    const LastTiles tiles{g};
-    for (int64_t k = 0; k < tiles.count; ++k) {
-      const int64_t tile = tiles.Turn(k), i = tiles.From(tile);
-      LastBlock rows = g;
-      rows.m = tiles.From(tile + 1) - i;
-      rows.x += i * g.x_row, rows.out += i * g.out_row;
-      if (g.finish.add != nullptr) rows.finish.add += i * g.out_row;
-      if (g.finish.post_add != nullptr) rows.finish.post_add += i * g.out_row;
-      for (int64_t j = 0; j < g.n; j += kWidth) LastColumns(rows, j, nullptr);
-    }
-    return;
+    return ForTiles(g, kLastRows, [&](int64_t, int64_t i, int64_t rows) {
+      LastBlock tile = g;
+      tile.m = rows;
+      tile.x += i * g.x_row, tile.out += i * g.out_row;
+      if (g.finish.add != nullptr) tile.finish.add += i * g.out_row;
+      if (g.finish.post_add != nullptr) tile.finish.post_add += i * g.out_row;
+      for (int64_t j = 0; j < g.n; j += kWidth) LastColumns(tile, j, nullptr);
+    });
   }
   // Partial sums are not stored over what will be added.
   const bool onto = (g.finish.add != nullptr && g.finish.add == g.out) || (g.finish.post_add != nullptr && g.finish.post_add == g.out);
