@@ -75,7 +75,7 @@ class Conv {
   // Whether no partial sum is ever stored.
   bool stores_once() const {
     if (winograd() || f_.depthwise()) return true;
-    return pointwise() ? !Few(to_y_ * to_x_) && !Few(batch_ * to_y_ * to_x_) : !TakesAsItLies();
+    return pointwise() ? !Few(to_y_ * to_x_) && !Few(batch_ * to_y_ * to_x_) : !(f_.groups > 1 ? GroupsAsTheyLie() : TakesAsItLies());
   }
   const char* Way() const {
     if (winograd()) return "channels last, Winograd, F(4 x 4)";
@@ -394,76 +394,93 @@ class Conv {
     return {std::min(to_x_, Ceil(s_.pad[2], s_.stride[2])), room < 0 ? 0 : std::min(to_x_, room / s_.stride[2] + 1)};
   }
   // Whether most results are of places that the image has around them, or most taps are not in the image (of large dilations), so that it is
-  // not worth a copy with a border. Sums of groups are short: columns at the border would take longer than the copy.
+  // not worth a copy with a border.
   bool TakesAsItLies() const {
     const auto [first, last] = InnerPlaces();
     return f_.groups == 1 && !f_.planes() && !laid_ && bordered() && !Meet(pixel_) && to_x_ > 1 && in_y_ > 1 && (2 * (last - first) >= to_x_ || InImage() < 0.6) &&
            in_x_ * channels_ * s_.stride[1] + to_x_ * f_.outs <= 2 * kNear;
   }
-  // Bands of rows of the image as it lies: the inner places of each row with all taps that are in the image, and the columns at the border
-  // downwards, tap column by tap column.
-  void AsItLies(const Workers* workers, Scratch& scratch) const {
+  // What the taps of a result read of an image as it lies, floats from the first: those of a row that lie together are one run.
+  struct TapRuns {
+    int64_t row_runs, k;   // of a row of taps; floats of a run
+    int64_t *all, *down;   // of all taps; of the first column's
+  };
+  TapRuns TapRunsOf(Scratch& scratch) const {
+    const bool joined = f_.groups == 1 && s_.dilation[2] == 1 && pixel_ == channels_;
+    TapRuns t;
+    t.row_runs = joined ? 1 : f_.width, t.k = joined ? f_.width * channels_ : f_.per;
+    t.all = scratch.Take<int64_t>(f_.height * t.row_runs), t.down = scratch.Take<int64_t>(f_.height);
+    for (int64_t y = 0; y < (scratch.counting() ? 0 : f_.height); ++y) {
+      t.down[y] = y * s_.dilation[1] * in_x_ * pixel_;
+      for (int64_t z = 0; z < t.row_runs; ++z) t.all[y * t.row_runs + z] = t.down[y] + z * s_.dilation[2] * pixel_;
+    }
+    return t;
+  }
+  // Rows [y0, y1) and the columns of unit u of an image as it lies.
+  void SumsAsItLies(int64_t n, int64_t y0, int64_t y1, int64_t u, const TapRuns& runs) const {
+    const int64_t end_j = std::min((u + 1) * Unit(), f_.outs);
+    for (int64_t j = u * Unit(); j < end_j; j += kColumns)
+      ColumnsAsItLies(n, y0, y1, j, std::min(kColumns, end_j - j), WeightsOf(u, j), ChannelsOf(u, j), runs);
+  }
+  // Columns [j, j + columns), whose weights begin at `w` and which read the channels from `from` on: the inner places of each row with all
+  // taps that are in the image, and the columns at the border downwards, tap column by tap column.
+  void ColumnsAsItLies(int64_t n, int64_t y0, int64_t y1, int64_t j, int64_t columns, const float* w, int64_t from, const TapRuns& runs) const {
     auto [first, last] = InnerPlaces();
     if (last <= first) first = last = 0;
-    const int64_t row = in_x_ * pixel_, per_row = in_x_ * channels_ * s_.stride[1] + to_x_ * f_.outs;
-    const bool joined = s_.dilation[2] == 1 && pixel_ == channels_;           // taps of a row lie together
-    const int64_t row_runs = joined ? 1 : f_.width, tap = channels_ * kPanel;  // of weights
-    const int64_t units = Ceil(f_.outs, kColumns);
+    const int64_t row = in_x_ * pixel_, tap = f_.per * kPanel;  // of weights
+    const float* const image = data_ + n * step_ + from;
+    LastBlock b;
+    b.n = columns, b.w_panel = f_.depth() * kPanel, b.in_turns = in_turns_;
+    const auto sum = [&](int64_t at, const LastFinish& finish) {
+      b.out = out_.as<float>() + at, b.finish = finish;
+      f_.shared() ? isa_.last_groups(b, f_.per) : isa_.last_block(b);
+    };
+    b.m = last - first, b.k = runs.k;
+    b.x_row = s_.stride[2] * pixel_, b.out_row = out_.strides[4];
+    b.runs = runs.all, b.w_run = b.k * kPanel;
+    for (int64_t k = 0; k < y1 - y0 && first < last; ++k) {
+      const int64_t y = y0 + Turn(k, y1 - y0), next = y0 + Turn(k + 1, y1 - y0);
+      const RowTaps taps(f_, s_, y, in_y_);
+      if (f_.groups > 1) b.ahead = k + 1 < y1 - y0 ? (next - y) * s_.stride[1] * row : 0;
+      b.run_count = taps.rows * runs.row_runs;
+      b.x = image + (taps.rows > 0 ? taps.from * row : 0) + (first * s_.stride[2] - s_.pad[2]) * pixel_;
+      b.w = w + taps.skip * f_.width * tap;
+      const int64_t at = PlaceOf(n, y) + first * out_.strides[4] + j;
+      sum(at, FinishFor(at, j));
+    }
+    b.ahead = 0;
+    b.k = f_.per, b.x_row = s_.stride[1] * row, b.out_row = out_.strides[3];
+    b.runs = runs.down, b.w_run = f_.width * tap;
+    for (int64_t y = y0, next; y < y1; y = next) {
+      // Rows that have the same taps.
+      const RowTaps taps(f_, s_, y, in_y_);
+      for (next = y + 1; next < y1 && RowTaps(f_, s_, next, in_y_).Same(taps);) ++next;
+      b.m = next - y, b.run_count = taps.rows;
+      for (int64_t x = first > 0 ? 0 : last; x < to_x_; x = x + 1 == first ? last : x + 1) {
+        const int64_t column = x * s_.stride[2] - s_.pad[2], by = s_.dilation[2], at = PlaceOf(n, y) + x * out_.strides[4] + j;
+        const auto [z0, z1] = TapsInside(column, in_x_, f_.width, by);
+        b.accumulate = false;
+        if (z0 == z1 || taps.rows == 0) b.run_count = 0, sum(at, FinishFor(at, j)), b.run_count = taps.rows;
+        for (int64_t z = z0; z < z1 && taps.rows > 0; ++z, b.accumulate = true) {
+          b.x = image + taps.from * row + (column + z * by) * pixel_;
+          b.w = w + (taps.skip * f_.width + z) * tap;
+          sum(at, z + 1 == z1 ? FinishFor(at, j) : LastFinish());
+        }
+      }
+      b.accumulate = false;
+    }
+  }
+  // Bands of rows of the image as it lies.
+  void AsItLies(const Workers* workers, Scratch& scratch) const {
+    const int64_t per_row = in_x_ * channels_ * s_.stride[1] + to_x_ * f_.outs, units = Ceil(f_.outs, kColumns);
     const int64_t most = std::clamp<int64_t>(kNear / std::max<int64_t>(1, per_row), 1, to_y_);
     const Shares shares = Share(workers, batch_, to_y_, units, Ceil(to_y_, most), 1, false);
-    int64_t *const runs = scratch.Take<int64_t>(f_.height * row_runs), *const down = scratch.Take<int64_t>(f_.height);
+    const TapRuns runs = TapRunsOf(scratch);
     if (scratch.counting()) return;
-    for (int64_t y = 0; y < f_.height; ++y) {
-      down[y] = y * s_.dilation[1] * row;
-      for (int64_t z = 0; z < row_runs; ++z) runs[y * row_runs + z] = down[y] + z * s_.dilation[2] * pixel_;
-    }
     ParallelFor(workers, shares.tasks(), 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const Shares::Task task = shares[i];
-        const int64_t n = task.image, y0 = task.row, y1 = task.end_row;
-        for (int64_t u = task.panel; u < task.end_panel; ++u) {
-          const int64_t j = u * kColumns;
-          const float* const image = data_ + n * step_;
-          LastBlock b;
-          b.n = std::min(kColumns, f_.outs - j), b.w_panel = f_.depth() * kPanel, b.in_turns = in_turns_;
-          const float* const w = filters_ + j / kPanel * b.w_panel;
-          const auto sum = [&](int64_t at, const LastFinish& finish) {
-            b.out = out_.as<float>() + at, b.finish = finish;
-            isa_.last_block(b);
-          };
-          b.m = last - first, b.k = joined ? f_.width * channels_ : channels_;
-          b.x_row = s_.stride[2] * pixel_, b.out_row = out_.strides[4];
-          b.runs = runs, b.w_run = b.k * kPanel;
-          for (int64_t k = 0; k < y1 - y0 && first < last; ++k) {
-            const int64_t y = y0 + Turn(k, y1 - y0);
-            const RowTaps taps(f_, s_, y, in_y_);
-            b.run_count = taps.rows * row_runs;
-            b.x = image + (taps.rows > 0 ? taps.from * row : 0) + (first * s_.stride[2] - s_.pad[2]) * pixel_;
-            b.w = w + taps.skip * f_.width * tap;
-            const int64_t at = PlaceOf(n, y) + first * out_.strides[4] + j;
-            sum(at, FinishFor(at, j));
-          }
-          b.k = channels_, b.x_row = s_.stride[1] * row, b.out_row = out_.strides[3];
-          b.runs = down, b.w_run = f_.width * tap;
-          for (int64_t y = y0, next; y < y1; y = next) {
-            // Rows that have the same taps.
-            const RowTaps taps(f_, s_, y, in_y_);
-            for (next = y + 1; next < y1 && RowTaps(f_, s_, next, in_y_).Same(taps);) ++next;
-            b.m = next - y, b.run_count = taps.rows;
-            for (int64_t x = first > 0 ? 0 : last; x < to_x_; x = x + 1 == first ? last : x + 1) {
-              const int64_t column = x * s_.stride[2] - s_.pad[2], by = s_.dilation[2], at = PlaceOf(n, y) + x * out_.strides[4] + j;
-              const auto [z0, z1] = TapsInside(column, in_x_, f_.width, by);
-              b.accumulate = false;
-              if (z0 == z1 || taps.rows == 0) b.run_count = 0, sum(at, FinishFor(at, j)), b.run_count = taps.rows;
-              for (int64_t z = z0; z < z1 && taps.rows > 0; ++z, b.accumulate = true) {
-                b.x = image + taps.from * row + (column + z * by) * pixel_;
-                b.w = w + (taps.skip * f_.width + z) * tap;
-                sum(at, z + 1 == z1 ? FinishFor(at, j) : LastFinish());
-              }
-            }
-            b.accumulate = false;
-          }
-        }
+        for (int64_t u = task.panel; u < task.end_panel; ++u) SumsAsItLies(task.image, task.row, task.end_row, u, runs);
       }
     });
   }
@@ -579,7 +596,6 @@ class Conv {
     b.runs = runs.at, b.run_count = runs.count;
     b.w_panel = f_.depth() * kPanel, b.w_run = b.k * kPanel;
     b.out_row = out_.strides[4], b.in_turns = in_turns_;
-    const bool own_panels = f_.groups > 1 && !f_.shared();
     const int64_t per_row = runs.count / f_.height;  // runs of a row of taps; not of planes
     for (int64_t u = p.unit; u < p.end_unit; ++u) {
       const int64_t end_j = std::min((u + 1) * Unit(), f_.outs);
@@ -587,9 +603,9 @@ class Conv {
       const int64_t step = p.y1 - p.y0 == 1 ? end_j - u * Unit() : kColumns;
       for (int64_t j = u * Unit(); j < end_j; j += step) {
         b.n = std::min(step, end_j - j);
-        const float* const w = filters_ + (own_panels ? u * f_.group_panels() + (j - u * Unit()) / kPanel : j / kPanel) * b.w_panel;
+        const float* const w = WeightsOf(u, j);
         b.w = w;
-        const int64_t from = own_panels ? u * f_.per : f_.shared() ? j : 0;
+        const int64_t from = ChannelsOf(u, j);
         for (int64_t k = 0; k < p.y1 - p.y0; ++k) {
           const int64_t y = p.y0 + Turn(k, p.y1 - p.y0), at = PlaceOf(p.n, y) + p.x0 * out_.strides[4] + j;
           b.x = image + (y - p.y0) * s_.stride[1] * row_step + from;
@@ -608,6 +624,13 @@ class Conv {
       }
     }
   }
+  bool own_panels() const { return f_.groups > 1 && !f_.shared(); }
+  // The first channel that they read.
+  int64_t ChannelsOf(int64_t u, int64_t j) const { return own_panels() ? u * f_.per : f_.shared() ? j : 0; }
+  // The weights of the columns from j on, which are of unit u.
+  const float* WeightsOf(int64_t u, int64_t j) const {
+    return filters_ + (own_panels() ? u * f_.group_panels() + (j - u * Unit()) / kPanel : j / kPanel) * f_.depth() * kPanel;
+  }
   // Columns are cut into whole groups, or into panels of the one group.
   int64_t Unit() const { return f_.groups > 1 && !f_.shared() ? f_.group_outs() : kColumns; }
   // Where in the image, as it lies, the first result of a part reads first: there is no border.
@@ -615,10 +638,16 @@ class Conv {
     return data_ + p.n * step_ + (p.y0 * s_.stride[1] * in_x_ + p.x0 * s_.stride[2]) * pixel_;
   }
 
+  // Whether groups read the image as it lies. Their sums are short, so that each column at the border takes about as long as a copy of eight
+  // places, of which each result has as many as the stride.
+  bool GroupsAsTheyLie() const {
+    const auto [first, last] = InnerPlaces();
+    return as_it_lies() && bordered() && 8 * (to_x_ - (last - first)) <= (last - first) * s_.stride[2];
+  }
   // Groups read their own channels only: some groups of some rows at a time, with the border that they have. Threads share the rows of the
   // results, and a row that does not divide by its groups: so each has about the rows that it has of the image.
   void Groups(const Workers* workers, Scratch& scratch) const {
-    const bool copied = laid_ || bordered() || Meet(pixel_);
+    const bool direct = GroupsAsTheyLie(), copied = !direct && (laid_ || bordered() || Meet(pixel_));
     const int64_t unit = Unit(), units = Ceil(f_.outs, unit), unit_channels = f_.shared() ? unit : f_.per;
     const int64_t threads = workers != nullptr ? workers->threads : 1, lines = batch_ * to_y_;
     const int64_t wide = copied ? Reach(2, to_x_) : in_x_;
@@ -635,6 +664,7 @@ class Conv {
     const int64_t pixel = !copied ? pixel_ : Meet(held) ? held + kPanel : held;
     const int64_t row_step = held_wide * pixel, high = Reach(1, most);
     const Runs runs = RunsOf(pixel, row_step, 0, scratch);
+    const TapRuns taps = TapRunsOf(scratch);
     const int64_t parts = threads > 1 && lines >= 16 * threads ? 2 * threads : threads;
     ParallelFor(scratch, workers, parts, 1, [&](int64_t first_part, int64_t end_part, Scratch& own) {
       float* const memory = copied ? own.Take<float>((high * held_wide + (laid_ ? isa_.lanes : 0)) * pixel) : nullptr;
@@ -646,6 +676,10 @@ class Conv {
         const int64_t rows = first == 0 ? std::clamp<int64_t>((end - i) / units, 1, to_y_ - y) : 1;
         const int64_t last = std::min(units, first + end - i);
         next = i + (rows - 1) * units + last - first;
+        if (direct) {
+          for (int64_t u = first; u < last; ++u) SumsAsItLies(line / to_y_, y, y + rows, u, taps);
+          continue;
+        }
         for (int64_t u = first; u < last; u += some)
           for (int64_t y0 = y; y0 < y + rows; y0 += most)
             for (int64_t x0 = 0; x0 < to_x_; x0 += span) {

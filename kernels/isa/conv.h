@@ -64,6 +64,7 @@ struct LastBlock {
   int64_t m = 0, n = 0, k = 0;
   const float* x = nullptr;
   int64_t x_row = 0;
+  int64_t ahead = 0;  // how far from what is read what will be next begins, in floats; 0: it is near already
   const int64_t* runs = nullptr;
   int64_t run_count = 0;
   const float* w = nullptr;

@@ -195,18 +195,19 @@ __attribute__((noinline)) void LastTile(const LastBlock& g, int64_t i, int64_t j
 #endif
   constexpr int kThirds = (R + 2) / 3;
   int64_t away = g.x_row * 4;
-  const int64_t to_ahead = ahead != nullptr ? ahead - w : 0;
+  const int64_t to_ahead = ahead != nullptr ? ahead - w : 0, fetch_step = ahead == nullptr && g.ahead != 0 ? away : kPanel * 4;
   for (int64_t run = 0; run < g.run_count; ++run) {
     const float* b = w + run * g.w_run;
     const char* a[kThirds];
 #pragma GCC unroll 5
     for (int r = 0; r < kThirds; ++r) a[r] = reinterpret_cast<const char*>(g.x + g.runs[run] + (i + 3 * r) * g.x_row);
+    const char* fetch = ahead == nullptr && g.ahead != 0 ? a[0] + g.ahead * 4 : reinterpret_cast<const char*>(b + to_ahead);
 #pragma GCC unroll 1
-    for (int64_t p = 0; p < k; ++p) {
+    for (int64_t p = 0; p < k; ++p, fetch += fetch_step) {
       Vec x[V];
 #pragma GCC unroll 4
       for (int v = 0; v < V; ++v) x[v] = Load(b + at(v));
-      __builtin_prefetch(b + to_ahead);
+      __builtin_prefetch(fetch);
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r) {
         const Vec one = Splat(*reinterpret_cast<const float*>(a[r / 3] + r % 3 * away + 4 * p));
