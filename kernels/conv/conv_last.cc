@@ -75,7 +75,8 @@ class Conv {
   // Whether no partial sum is ever stored.
   bool stores_once() const {
     if (winograd() || f_.depthwise()) return true;
-    return pointwise() ? !Few(to_y_ * to_x_) && !Few(batch_ * to_y_ * to_x_) : !(f_.groups > 1 ? GroupsAsTheyLie() : TakesAsItLies());
+    if (pointwise()) return !Few(to_y_ * to_x_) && !Few(batch_ * to_y_ * to_x_);
+    return f_.groups > 1 ? !GroupsAsTheyLie() : TakesPatches() || !TakesAsItLies();
   }
   const char* Way() const {
     if (winograd()) return "channels last, Winograd, F(4 x 4)";
@@ -109,6 +110,7 @@ class Conv {
     if (pointwise()) return Pointwise(workers, scratch);
     if (TakesPlanesAsTheyLie()) return PlanesAsTheyLie(out_, e, workers, scratch);
     if (f_.groups > 1) return Groups(workers, scratch);
+    if (TakesPatches()) return Patches(workers, scratch);
     TakesAsItLies() ? AsItLies(workers, scratch) : Bands(workers, scratch);
   }
 
@@ -119,7 +121,7 @@ class Conv {
   }
   // Whether Bands() lays planes out with channels last while it copies them between their borders.
   bool LaysInBands() const {
-    return !winograd() && !f_.depthwise() && !pointwise() && !f_.planes() && !ChannelsLast(x_) && DensePlanes() && InImage() >= 0.8;
+    return !winograd() && !f_.depthwise() && !pointwise() && !f_.planes() && !TakesPatches() && !ChannelsLast(x_) && DensePlanes() && InImage() >= 0.8;
   }
   bool DensePlanes() const { return x_.strides[4] == 1 && (in_y_ == 1 || x_.strides[3] == in_x_); }
   // The part of all taps of all results that is in the image.
@@ -301,6 +303,54 @@ class Conv {
     });
   }
 
+  // Whether rows are so short that much of last_block's tiles is empty, and a copy of what each result reads is small beside the weights:
+  // there are more outputs than places, and a place is copied three times at most.
+  bool TakesPatches() const {
+    const int64_t places = to_y_ * to_x_, tile = isa_.last_rows;
+    return f_.groups == 1 && !f_.planes() && f_.outs > places && places > to_x_ && 4 * to_x_ < 3 * tile * Ceil(to_x_, tile) &&
+           f_.taps() <= 3 * s_.stride[1] * s_.stride[2];
+  }
+  // A product of what each result reads, [places][tap][channels], and the weights.
+  void Patches(const Workers* workers, Scratch& scratch) const {
+    constexpr int64_t kNearPatches = 128 << 10;  // floats
+    const int64_t places = to_y_ * to_x_, units = Ceil(f_.outs, kColumns), depth = f_.depth(), row = Apart(depth);
+    const int64_t most = std::max<int64_t>(2 * isa_.last_rows, kNearPatches / depth);
+    const Shares shares = Share(workers, batch_, places, units, Ceil(places, most), isa_.last_rows, true);
+    ParallelFor(scratch, workers, shares.tasks(), 1, [&](int64_t begin, int64_t end, Scratch& own) {
+      float* const patches = own.Take<float>(Ceil(places, shares.blocks) * row);
+      if (own.counting()) return;
+      const int64_t run = 0;
+      int64_t held = -1;  // the block in `patches`
+      for (int64_t i = begin; i < end; ++i) {
+        const Shares::Task task = shares[i];
+        const int64_t j = task.panel * kColumns, at = task.image * out_.strides[0] + task.row * out_.strides[4] + j;
+        if (std::exchange(held, task.block) != task.block)
+          for (int64_t p = task.row; p < task.end_row; ++p) CopyPatch(task.image, p / to_x_, p % to_x_, patches + (p - task.row) * row);
+        LastBlock b;
+        b.m = task.end_row - task.row, b.n = std::min(f_.outs, task.end_panel * kColumns) - j, b.k = depth;
+        b.x = patches, b.x_row = row, b.runs = &run, b.run_count = 1, b.in_turns = in_turns_;
+        b.w = filters_ + j * depth, b.w_panel = depth * kPanel;
+        b.out = out_.as<float>() + at, b.out_row = out_.strides[4];
+        b.finish = FinishFor(at, j);
+        isa_.last_block(b);
+      }
+    });
+  }
+  // What the result (y, x) of image n reads, zeros at the border.
+  void CopyPatch(int64_t n, int64_t y, int64_t x, float* to) const {
+    const int64_t first = x * s_.stride[2] - s_.pad[2];
+    for (int64_t i = 0; i < f_.height; ++i) {
+      const int64_t from_y = y * s_.stride[1] - s_.pad[1] + i * s_.dilation[1];
+      for (int64_t z = 0; z < f_.width; ++z, to += channels_) {
+        const int64_t from_x = first + z * s_.dilation[2];
+        if (from_y < 0 || from_y >= in_y_ || from_x < 0 || from_x >= in_x_)
+          std::fill_n(to, channels_, 0.0f);
+        else
+          std::memcpy(to, data_ + n * step_ + (from_y * in_x_ + from_x) * pixel_, static_cast<size_t>(channels_) * sizeof(float));
+      }
+    }
+  }
+
   // Tiles whose transforms are held at once.
   int64_t BandTiles() const { return std::clamp<int64_t>((int64_t{1} << 18) / (36 * channels_), 64, 256); }
 
@@ -402,8 +452,8 @@ class Conv {
   }
   // What the taps of a result read of an image as it lies, floats from the first: those of a row that lie together are one run.
   struct TapRuns {
-    int64_t row_runs, k;   // of a row of taps; floats of a run
-    int64_t *all, *down;   // of all taps; of the first column's
+    int64_t row_runs, k;  // of a row of taps; floats of a run
+    int64_t *all, *down;  // of all taps; of the first column's
   };
   TapRuns TapRunsOf(Scratch& scratch) const {
     const bool joined = f_.groups == 1 && s_.dilation[2] == 1 && pixel_ == channels_;
@@ -470,10 +520,17 @@ class Conv {
       b.accumulate = false;
     }
   }
+  // Rows of results that are taken at once, whose image and result are per_row floats each: both stay near. Of an image that its weights
+  // outweigh, which are read once for each band, only the image does.
+  int64_t MostRows(int64_t per_row) const {
+    const int64_t image = in_x_ * channels_ * s_.stride[1];
+    const bool heavy = f_.depth() * f_.outs > in_y_ * in_x_ * channels_ + to_y_ * to_x_ * f_.outs;
+    return std::clamp<int64_t>(heavy ? kNearImage / std::max<int64_t>(1, image) : kNear / std::max<int64_t>(1, per_row), 1, to_y_);
+  }
   // Bands of rows of the image as it lies.
   void AsItLies(const Workers* workers, Scratch& scratch) const {
     const int64_t per_row = in_x_ * channels_ * s_.stride[1] + to_x_ * f_.outs, units = Ceil(f_.outs, kColumns);
-    const int64_t most = std::clamp<int64_t>(kNear / std::max<int64_t>(1, per_row), 1, to_y_);
+    const int64_t most = MostRows(per_row);
     const Shares shares = Share(workers, batch_, to_y_, units, Ceil(to_y_, most), 1, false);
     const TapRuns runs = TapRunsOf(scratch);
     if (scratch.counting()) return;
@@ -705,7 +762,7 @@ class Conv {
     const int64_t per_row = wide * channels_ * s_.stride[1] + to_x_ * f_.outs;
     const int64_t most_span = std::max(4 * isa_.last_rows, kNear / (s_.stride[2] * channels_ + f_.outs) / isa_.last_rows * isa_.last_rows);
     const int64_t spans = planes || per_row <= 2 * kNear ? 1 : Ceil(to_x_, most_span), span = spans == 1 ? to_x_ : most_span;
-    const int64_t most = std::clamp<int64_t>(kNear / std::max<int64_t>(1, per_row), 1, to_y_);
+    const int64_t most = MostRows(per_row);
     const Shares shares = Share(workers, batch_ * spans, to_y_, Ceil(f_.outs, Unit()), Ceil(to_y_, most), 1, false);
     const int64_t pixel = planes ? 1 : !copied ? pixel_ : Meet(channels_) ? channels_ + kPanel : channels_;  // floats of a place
     const int64_t high = Reach(1, Ceil(to_y_, shares.blocks));
@@ -767,6 +824,7 @@ class Conv {
       }
   }
 
+  const ConvIsa& isa_ = *BestIsa().conv;
   const Tensor &x_, &w_, &out_;
   const ConvShape& s_;
   const FilterShape f_;
@@ -776,7 +834,6 @@ class Conv {
   const bool laid_ = false;
   bool in_turns_ = false;
   LastFinish finish_;
-  const ConvIsa& isa_ = *BestIsa().conv;
 };
 
 }  // namespace

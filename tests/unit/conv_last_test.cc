@@ -206,6 +206,11 @@ TEST(ConvLast, LargeOnes) {
       {.c = 96, .o = 96, .groups = 6, .h = 1, .w = 3500, .kx = 5, .px = 2, .add = true},
       {.c = 96, .o = 96, .groups = 6, .h = 5, .w = 3500, .ky = 3, .kx = 3},
       {.n = 2, .c = 150, .o = 70, .h = 31, .w = 33, .sy = 2, .sx = 2, .from = kPartOfLast, .shift = true},
+      // Rows of few results of many outputs: products of copied patches, in several blocks, of part of an image, of planes.
+      {.n = 2, .c = 520, .o = 110, .h = 14, .w = 13, .ky = 3, .kx = 3, .sy = 2, .sx = 2, .py = 1, .px = 1, .scale = true, .add = true, .activation = Activation::kClamp},
+      {.c = 100, .o = 90, .h = 7, .w = 8, .ky = 3, .kx = 3, .sy = 2, .sx = 2, .py = 1, .px = 1, .from = kPartOfLast, .to = kPartOfLast, .shift = true},
+      {.c = 130, .o = 200, .h = 15, .w = 14, .ky = 3, .kx = 3, .sy = 2, .sx = 2, .py = 1, .px = 1, .from = kPlanes, .to = kPlanes, .shift = true, .add = true},
+      {.c = 512, .o = 96, .h = 14, .w = 14, .ky = 2, .kx = 2, .sy = 2, .sx = 2, .activation = Activation::kSilu},
       // Places that neighbouring results read lie a multiple of half a page apart: a copy has them elsewhere.
       {.n = 2, .c = 512, .o = 40, .w = 64, .kx = 3, .sx = 2},
       {.c = 256, .o = 96, .h = 9, .w = 31, .ky = 3, .kx = 3, .sy = 2, .sx = 2, .py = 1, .px = 1, .scale = true, .add = true},
