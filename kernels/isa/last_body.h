@@ -121,6 +121,22 @@ SLIPWAY_INLINE void PostLast(const LastFinish& f, int64_t c, int64_t n, int64_t 
 
 // ---- Products.
 
+// What the sums of R rows from i on, V vectors of columns from j on, of which n count, begin with: zeros, or what there is of them. So sums
+// have the same bits in however many parts they are made.
+template <int R, int V>
+SLIPWAY_INLINE void BeginLast(const LastBlock& g, int64_t i, int64_t j, int64_t n, Vec* sum) {
+  if (!g.accumulate) {
+#pragma GCC unroll 32
+    for (int r = 0; r < R * V; ++r) sum[r] = Vec{};
+    return;
+  }
+  const float* const out = g.out + i * g.out_row + j;
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) sum[r * V + v] = LoadSome(out + r * g.out_row + v * kLanes, Least(kLanes, n - v * kLanes));
+}
+
 // What follows the sums of R rows from i on, V vectors of columns from j on, of which n count.
 template <int R, int V>
 SLIPWAY_INLINE void StoreLast(const LastBlock& g, int64_t i, int64_t j, int64_t n, Vec* sum) {
@@ -129,11 +145,6 @@ SLIPWAY_INLINE void StoreLast(const LastBlock& g, int64_t i, int64_t j, int64_t 
   int64_t some[V];
 #pragma GCC unroll 4
   for (int v = 0; v < V; ++v) some[v] = Least(kLanes, n - v * kLanes);
-  if (g.accumulate)
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r)
-#pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) sum[r * V + v] += LoadSome(out + r * g.out_row + v * kLanes, some[v]);
   ScaleLast<R, V>(f.scale, f.shift, j, n, sum);
   const float* const add = f.add != nullptr ? f.add + i * g.out_row + j : nullptr;
   if (n == V * kLanes) {
@@ -175,8 +186,7 @@ __attribute__((noinline)) void LastTile(const LastBlock& g, int64_t i, int64_t j
 #pragma GCC unroll 4
     for (int v = 0; v < V * kLanes; v += 16) __builtin_prefetch(g.out + (i + r) * g.out_row + j + v, 1);
   Vec sum[R * V];
-#pragma GCC unroll 32
-  for (int r = 0; r < R * V; ++r) sum[r] = Vec{};
+  BeginLast<R, V>(g, i, j, n, sum);
   const float* const w = g.w + j / kPanel * g.w_panel + j % kPanel;
   // Where vector v is from the first: two lie in a panel, or vectors are as wide as panels.
   const int64_t next = kLanes < kPanel ? kLanes : g.w_panel, panel = g.w_panel;
@@ -278,8 +288,7 @@ void LastWholeRows(const LastBlock& g) {
 template <int R, int V>
 __attribute__((noinline)) void LastPlacesTile(const LastBlock& g, int64_t i, int64_t j, int64_t n) {
   Vec sum[R * V];
-#pragma GCC unroll 32
-  for (int r = 0; r < R * V; ++r) sum[r] = Vec{};
+  BeginLast<R, V>(g, i, j, n, sum);
   const float* b = g.w + j / kPanel * g.w_panel + j % kPanel;
   const int64_t next = kLanes < kPanel ? kLanes : g.w_panel, step = g.w_run, away = g.x_row;
   constexpr int kThirds = (R + 2) / 3;
@@ -389,8 +398,7 @@ SLIPWAY_INLINE Vec OfGroups(Vec v, int p) {
 template <int R, int G>
 __attribute__((noinline)) void LastGroupTile(const LastBlock& g, int64_t group, int64_t i, int64_t j, int64_t n) {
   Vec sum[R];
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) sum[r] = Vec{};
+  BeginLast<R, 1>(g, i, j, n, sum);
   const float* b = g.w + j / kPanel * g.w_panel + j % kPanel;
   const float* const first = g.x + i * g.x_row + (G == 0 ? j / group * group : j);
   for (int64_t run = 0; run < g.run_count; ++run) {
