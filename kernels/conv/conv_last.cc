@@ -466,15 +466,15 @@ class Conv {
     }
     return t;
   }
-  // Rows [y0, y1) and the columns of unit u of an image as it lies.
-  void SumsAsItLies(int64_t n, int64_t y0, int64_t y1, int64_t u, const TapRuns& runs) const {
+  // Rows [y0, y1) and the columns of unit u of an image as it lies; `far`: nobody has read these rows before.
+  void SumsAsItLies(int64_t n, int64_t y0, int64_t y1, int64_t u, bool far, const TapRuns& runs) const {
     const int64_t end_j = std::min((u + 1) * Unit(), f_.outs);
     for (int64_t j = u * Unit(); j < end_j; j += kColumns)
-      ColumnsAsItLies(n, y0, y1, j, std::min(kColumns, end_j - j), WeightsOf(u, j), ChannelsOf(u, j), runs);
+      ColumnsAsItLies(n, y0, y1, j, std::min(kColumns, end_j - j), WeightsOf(u, j), ChannelsOf(u, j), far && j == u * Unit(), runs);
   }
   // Columns [j, j + columns), whose weights begin at `w` and which read the channels from `from` on: the inner places of each row with all
   // taps that are in the image, and the columns at the border downwards, tap column by tap column.
-  void ColumnsAsItLies(int64_t n, int64_t y0, int64_t y1, int64_t j, int64_t columns, const float* w, int64_t from, const TapRuns& runs) const {
+  void ColumnsAsItLies(int64_t n, int64_t y0, int64_t y1, int64_t j, int64_t columns, const float* w, int64_t from, bool far, const TapRuns& runs) const {
     auto [first, last] = InnerPlaces();
     if (last <= first) first = last = 0;
     const int64_t row = in_x_ * pixel_, tap = f_.per * kPanel;  // of weights
@@ -491,7 +491,7 @@ class Conv {
     for (int64_t k = 0; k < y1 - y0 && first < last; ++k) {
       const int64_t y = y0 + Turn(k, y1 - y0), next = y0 + Turn(k + 1, y1 - y0);
       const RowTaps taps(f_, s_, y, in_y_);
-      if (f_.groups > 1) b.ahead = k + 1 < y1 - y0 ? (next - y) * s_.stride[1] * row : 0;
+      b.ahead = far && k + 1 < y1 - y0 ? (next - y) * s_.stride[1] * row : 0, b.ahead_step = runs.row_runs == 1 ? kPanel : b.x_row;
       b.run_count = taps.rows * runs.row_runs;
       b.x = image + (taps.rows > 0 ? taps.from * row : 0) + (first * s_.stride[2] - s_.pad[2]) * pixel_;
       b.w = w + taps.skip * f_.width * tap;
@@ -537,7 +537,7 @@ class Conv {
     ParallelFor(workers, shares.tasks(), 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const Shares::Task task = shares[i];
-        for (int64_t u = task.panel; u < task.end_panel; ++u) SumsAsItLies(task.image, task.row, task.end_row, u, runs);
+        for (int64_t u = task.panel; u < task.end_panel; ++u) SumsAsItLies(task.image, task.row, task.end_row, u, u == task.panel, runs);
       }
     });
   }
@@ -734,7 +734,7 @@ class Conv {
         const int64_t last = std::min(units, first + end - i);
         next = i + (rows - 1) * units + last - first;
         if (direct) {
-          for (int64_t u = first; u < last; ++u) SumsAsItLies(line / to_y_, y, y + rows, u, taps);
+          for (int64_t u = first; u < last; ++u) SumsAsItLies(line / to_y_, y, y + rows, u, true, taps);
           continue;
         }
         for (int64_t u = first; u < last; u += some)

@@ -64,7 +64,9 @@ struct LastBlock {
   int64_t m = 0, n = 0, k = 0;
   const float* x = nullptr;
   int64_t x_row = 0;
-  int64_t ahead = 0;  // how far from what is read what will be next begins, in floats; 0: it is near already
+  // Where runs of x are that will be read after this block, as floats from those that are read: each step of a run fetches what is
+  // ahead_step floats further on. 0: they are near already.
+  int64_t ahead = 0, ahead_step = 0;
   const int64_t* runs = nullptr;
   int64_t run_count = 0;
   const float* w = nullptr;
