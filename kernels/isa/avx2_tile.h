@@ -3,15 +3,15 @@
 // namespaces.
 
 // sum[r][v] += sum over p < k of a[r * a_row + p] · (b + p * b_row)[v], for 6 rows and two vectors, the second `b_next`
-// elements after the first. Every fourth step fetches the next line at `ahead`, unless that is null.
+// elements after the first. Every fourth step fetches the next line at `ahead`, ahead_step bytes further on, unless that is null.
 SLIPWAY_INLINE void SumTile(int64_t k, const float* a, int64_t a_row, const float* b, int64_t b_row, int64_t b_next,
-                            const char* ahead, Vec (&sum)[6][2]) {
+                            const char* ahead, Vec (&sum)[6][2], int64_t ahead_step = 64) {
   // What the code below reads by its place: 12 sums in and out leave no operands for these.
   const struct {
     const float *a, *b;
     const char* ahead;
     int64_t fours, rest, row, b_row, next, step;
-  } in = {a, b, ahead != nullptr ? ahead : reinterpret_cast<const char*>(b), k / 4, k % 4, a_row * 4, b_row * 4, b_next * 4, ahead != nullptr ? 64 : 0};
+  } in = {a, b, ahead != nullptr ? ahead : reinterpret_cast<const char*>(b), k / 4, k % 4, a_row * 4, b_row * 4, b_next * 4, ahead != nullptr ? ahead_step : 0};
 // Loads of one right row, then each of the left rows' elements, broadcast, times these.
 #define SLIPWAY_ROWS(AT0, AT1, S0, S1, S2, S3)                                     \
   "vbroadcastss " AT0                                                              \

@@ -197,8 +197,10 @@ __attribute__((noinline)) void LastTile(const LastBlock& g, int64_t i, int64_t j
   if constexpr (R == 6 && V == 2) {
     if (g.k >= kShortRun || g.run_count == 1) {
       for (int64_t run = 0; run < g.run_count; ++run) {
-        const float* const fetch = ahead != nullptr ? ahead + run * g.w_run : next_rows ? g.x + g.runs[0] + (i + R) * g.x_row : nullptr;
-        SumTile(k, g.x + g.runs[run] + i * g.x_row, g.x_row, w + run * g.w_run, kPanel, next, reinterpret_cast<const char*>(fetch), reinterpret_cast<Vec(&)[6][2]>(sum));
+        const float *const x = g.x + g.runs[run] + i * g.x_row, *const by = w + run * g.w_run;
+        const float* const fetch = ahead != nullptr ? ahead + run * g.w_run : g.ahead != 0 ? x + g.ahead : next_rows ? x + R * g.x_row : nullptr;
+        const int64_t fetch_step = ahead == nullptr && g.ahead != 0 ? g.ahead_step * 4 : 64;
+        SumTile(k, x, g.x_row, by, kPanel, next, reinterpret_cast<const char*>(fetch), reinterpret_cast<Vec(&)[6][2]>(sum), fetch_step);
       }
       return StoreLast<R, V>(g, i, j, n, sum);
     }
