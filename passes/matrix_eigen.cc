@@ -4,7 +4,9 @@
 // The sign of an eigenvector is what is left of all the rotations that made it. One step more or less turns it over, and whether there is
 // one more is decided by an element that is rounding itself. So signs agree with torch's (MKL's LAPACK, whose rotations are those of
 // slartg before release 3.10 and which takes -0 for positive) where every rounding does. Up to 3 rows every rounding is known: values and
-// vectors were equal to the bit for all of 100000 matrices (random, scaled, correlations, kernels, graph Laplacians, small integers). From 4
+// vectors were equal to the bit for all of 100000 matrices (random, scaled, correlations, kernels, graph Laplacians, small integers), with
+// MKL's steps for any processor (MKL_CBWR=COMPATIBLE; AMD's get them anyway). On Intel's with AVX2 MKL takes others, and torch's signs are not
+// those of another processor for kernels, scaled matrices, Laplacians and small integers; for random ones and correlations they are. From 4
 // rows on the reduction has sums of more than two products, MKL's order of them depends on the processor, and torch itself gives other signs
 // with another MKL_CBWR: f32, for 0.07 % of random matrices of 5 rows, 8 % of 12, 39 % of 25. These steps in f64, with LAPACK's thresholds,
 // give another sign than torch for 0.1 % of random f32 matrices of 4 rows, 0.5 % of 5, 7 % of 12; of graph Laplacians of 4 rows, for a

@@ -4,6 +4,12 @@ Each case is a function of one stack of matrices. It is exported twice: over sta
 sizes), and over one stack whose sizes are dynamic, which then also runs on another one.
 """
 
+import os
+
+# The signs of eigenvectors are those of MKL's steps for any processor. On Intel's with AVX2 it takes others, and torch itself then gives
+# other signs where rounding decides. Read at the first call of MKL.
+os.environ["MKL_CBWR"] = "COMPATIBLE"
+
 import numpy as np
 import onnxruntime
 import pytest
