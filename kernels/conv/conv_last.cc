@@ -310,7 +310,7 @@ class Conv {
     return f_.groups == 1 && !f_.planes() && f_.outs > places && places > to_x_ && 4 * to_x_ < 3 * tile * Ceil(to_x_, tile) &&
            f_.taps() <= 3 * s_.stride[1] * s_.stride[2];
   }
-  // A product of what each result reads, [places][tap][channels], and the weights.
+  // A product of what each result reads, [places][tap][channels], and the weights. Threads that share the columns copy all of it, each for itself.
   void Patches(const Workers* workers, Scratch& scratch) const {
     constexpr int64_t kNearPatches = 128 << 10;  // floats
     const int64_t places = to_y_ * to_x_, units = Ceil(f_.outs, kColumns), depth = f_.depth(), row = Apart(depth);
@@ -338,17 +338,14 @@ class Conv {
   }
   // What the result (y, x) of image n reads, zeros at the border.
   void CopyPatch(int64_t n, int64_t y, int64_t x, float* to) const {
-    const int64_t first = x * s_.stride[2] - s_.pad[2];
-    for (int64_t i = 0; i < f_.height; ++i) {
-      const int64_t from_y = y * s_.stride[1] - s_.pad[1] + i * s_.dilation[1];
-      for (int64_t z = 0; z < f_.width; ++z, to += channels_) {
-        const int64_t from_x = first + z * s_.dilation[2];
-        if (from_y < 0 || from_y >= in_y_ || from_x < 0 || from_x >= in_x_)
-          std::fill_n(to, channels_, 0.0f);
-        else
-          std::memcpy(to, data_ + n * step_ + (from_y * in_x_ + from_x) * pixel_, static_cast<size_t>(channels_) * sizeof(float));
-      }
-    }
+    const int64_t first = x * s_.stride[2] - s_.pad[2], by = s_.dilation[2];
+    const RowTaps rows(f_, s_, y, in_y_);
+    const TapsInside columns(first, in_x_, f_.width, by);
+    if (rows.rows * columns.count() < f_.taps()) std::fill_n(to, f_.depth(), 0.0f);
+    if (columns.count() == 0) return;
+    for (int64_t r = 0; r < rows.rows; ++r)
+      CopyPlaces(data_ + n * step_ + ((rows.from + r * s_.dilation[1]) * in_x_ + first + columns.first * by) * pixel_, by * pixel_, columns.count(), channels_,
+                 to + ((rows.skip + r) * f_.width + columns.first) * channels_, channels_);
   }
 
   // Tiles whose transforms are held at once.
@@ -443,41 +440,54 @@ class Conv {
     const int64_t reach = (f_.width - 1) * s_.dilation[2] + 1, room = in_x_ + s_.pad[2] - reach;
     return {std::min(to_x_, Ceil(s_.pad[2], s_.stride[2])), room < 0 ? 0 : std::min(to_x_, room / s_.stride[2] + 1)};
   }
+  // Floats of a row of results and of what it reads alone, of an image of `wide` places a row.
+  int64_t RowFloats(int64_t wide) const { return wide * channels_ * s_.stride[1] + to_x_ * f_.outs; }
   // Whether most results are of places that the image has around them, or most taps are not in the image (of large dilations), so that it is
   // not worth a copy with a border.
   bool TakesAsItLies() const {
     const auto [first, last] = InnerPlaces();
     return f_.groups == 1 && !f_.planes() && !laid_ && bordered() && !Meet(pixel_) && to_x_ > 1 && in_y_ > 1 && (2 * (last - first) >= to_x_ || InImage() < 0.6) &&
-           in_x_ * channels_ * s_.stride[1] + to_x_ * f_.outs <= 2 * kNear;
+           RowFloats(in_x_) <= 2 * kNear;
   }
-  // What the taps of a result read of an image as it lies, floats from the first: those of a row that lie together are one run.
-  struct TapRuns {
-    int64_t row_runs, k;  // of a row of taps; floats of a run
-    int64_t *all, *down;  // of all taps; of the first column's
+  // The places of an image, or of a copy of some of its channels, that the taps of a result read: runs[r] floats from its first.
+  struct Runs {
+    int64_t* at = nullptr;
+    int64_t count = 0;
+    int64_t* down = nullptr;  // of the first tap of each row of taps
   };
-  TapRuns TapRunsOf(Scratch& scratch) const {
-    const bool joined = f_.groups == 1 && s_.dilation[2] == 1 && pixel_ == channels_;
-    TapRuns t;
-    t.row_runs = joined ? 1 : f_.width, t.k = joined ? f_.width * channels_ : f_.per;
-    t.all = scratch.Take<int64_t>(f_.height * t.row_runs), t.down = scratch.Take<int64_t>(f_.height);
-    for (int64_t y = 0; y < (scratch.counting() ? 0 : f_.height); ++y) {
-      t.down[y] = y * s_.dilation[1] * in_x_ * pixel_;
-      for (int64_t z = 0; z < t.row_runs; ++z) t.all[y * t.row_runs + z] = t.down[y] + z * s_.dilation[2] * pixel_;
-    }
-    return t;
+  // Of an image whose rows are row_step and whose planes, where it has these, are `plane` floats apart.
+  Runs RunsOf(int64_t pixel, int64_t row_step, int64_t plane, Scratch& scratch) const {
+    const bool joined = !f_.planes() && f_.groups == 1 && s_.dilation[2] == 1 && pixel == channels_;  // taps of a row lie together
+    const bool rows_of_taps = f_.planes() && s_.dilation[2] == 1 && f_.width >= kLeastRun;
+    Runs runs;
+    runs.count = f_.planes() ? f_.per * (rows_of_taps ? f_.height : f_.taps()) : joined ? f_.height : f_.taps();
+    runs.at = scratch.Take<int64_t>(runs.count), runs.down = scratch.Take<int64_t>((f_.planes() ? f_.per : 1) * f_.height);
+    if (scratch.counting()) return runs;
+    int64_t *at = runs.at, *down = runs.down;
+    for (int64_t c = 0; c < (f_.planes() ? f_.per : 1); ++c)
+      for (int64_t y = 0; y < f_.height; ++y) {
+        const int64_t first = c * plane + y * s_.dilation[1] * row_step;
+        *down++ = first;
+        if (joined || rows_of_taps)
+          *at++ = first;
+        else
+          for (int64_t z = 0; z < f_.width; ++z) *at++ = first + z * s_.dilation[2] * pixel;
+      }
+    return runs;
   }
   // Rows [y0, y1) and the columns of unit u of an image as it lies; `far`: nobody has read these rows before.
-  void SumsAsItLies(int64_t n, int64_t y0, int64_t y1, int64_t u, bool far, const TapRuns& runs) const {
+  void SumsAsItLies(int64_t n, int64_t y0, int64_t y1, int64_t u, bool far, const Runs& runs) const {
     const int64_t end_j = std::min((u + 1) * Unit(), f_.outs);
     for (int64_t j = u * Unit(); j < end_j; j += kColumns)
       ColumnsAsItLies(n, y0, y1, j, std::min(kColumns, end_j - j), WeightsOf(u, j), ChannelsOf(u, j), far && j == u * Unit(), runs);
   }
   // Columns [j, j + columns), whose weights begin at `w` and which read the channels from `from` on: the inner places of each row with all
   // taps that are in the image, and the columns at the border downwards, tap column by tap column.
-  void ColumnsAsItLies(int64_t n, int64_t y0, int64_t y1, int64_t j, int64_t columns, const float* w, int64_t from, bool far, const TapRuns& runs) const {
+  void ColumnsAsItLies(int64_t n, int64_t y0, int64_t y1, int64_t j, int64_t columns, const float* w, int64_t from, bool far, const Runs& runs) const {
     auto [first, last] = InnerPlaces();
     if (last <= first) first = last = 0;
     const int64_t row = in_x_ * pixel_, tap = f_.per * kPanel;  // of weights
+    const int64_t row_runs = runs.count / f_.height;            // of a row of taps
     const float* const image = data_ + n * step_ + from;
     LastBlock b;
     b.n = columns, b.w_panel = f_.depth() * kPanel, b.in_turns = in_turns_;
@@ -485,14 +495,14 @@ class Conv {
       b.out = out_.as<float>() + at, b.finish = finish;
       f_.shared() ? isa_.last_groups(b, f_.per) : isa_.last_block(b);
     };
-    b.m = last - first, b.k = runs.k;
+    b.m = last - first, b.k = f_.depth() / runs.count;
     b.x_row = s_.stride[2] * pixel_, b.out_row = out_.strides[4];
-    b.runs = runs.all, b.w_run = b.k * kPanel;
+    b.runs = runs.at, b.w_run = b.k * kPanel;
     for (int64_t k = 0; k < y1 - y0 && first < last; ++k) {
       const int64_t y = y0 + Turn(k, y1 - y0), next = y0 + Turn(k + 1, y1 - y0);
       const RowTaps taps(f_, s_, y, in_y_);
-      b.ahead = far && k + 1 < y1 - y0 ? (next - y) * s_.stride[1] * row : 0, b.ahead_step = runs.row_runs == 1 ? kPanel : b.x_row;
-      b.run_count = taps.rows * runs.row_runs;
+      b.ahead = far && k + 1 < y1 - y0 ? (next - y) * s_.stride[1] * row : 0, b.ahead_step = row_runs == 1 ? kPanel : b.x_row;
+      b.run_count = taps.rows * row_runs;
       b.x = image + (taps.rows > 0 ? taps.from * row : 0) + (first * s_.stride[2] - s_.pad[2]) * pixel_;
       b.w = w + taps.skip * f_.width * tap;
       const int64_t at = PlaceOf(n, y) + first * out_.strides[4] + j;
@@ -529,10 +539,9 @@ class Conv {
   }
   // Bands of rows of the image as it lies.
   void AsItLies(const Workers* workers, Scratch& scratch) const {
-    const int64_t per_row = in_x_ * channels_ * s_.stride[1] + to_x_ * f_.outs, units = Ceil(f_.outs, kColumns);
-    const int64_t most = MostRows(per_row);
+    const int64_t units = Ceil(f_.outs, kColumns), most = MostRows(RowFloats(in_x_));
     const Shares shares = Share(workers, batch_, to_y_, units, Ceil(to_y_, most), 1, false);
-    const TapRuns runs = TapRunsOf(scratch);
+    const Runs runs = RunsOf(pixel_, in_x_ * pixel_, 0, scratch);
     if (scratch.counting()) return;
     ParallelFor(workers, shares.tasks(), 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
@@ -553,16 +562,11 @@ class Conv {
   void PlanesAsTheyLie(const Tensor& out, const ConvEpilogue& e, const Workers* workers, Scratch& scratch) const {
     const bool to_planes = !ChannelsLast(out);
     const auto [first, last] = InnerPlaces();
-    const int64_t per_row = in_x_ * channels_ * s_.stride[1] + to_x_ * f_.outs, plane = in_y_ * in_x_, wide = Reach(2, to_x_);
+    const int64_t per_row = RowFloats(in_x_), plane = in_y_ * in_x_, wide = Reach(2, to_x_);
     const int64_t most = std::clamp<int64_t>(kNear / per_row, 1, to_y_);
     const Shares shares = Share(workers, batch_, to_y_, Ceil(f_.outs, kColumns), Ceil(to_y_, most), 1, false);
-    // Rows of taps, or all of them.
-    const int64_t rows = f_.per * f_.height, each = f_.width >= kLeastRun ? 1 : f_.width, run_count = rows * each;
-    int64_t *const runs = scratch.Take<int64_t>(run_count), *const copied = scratch.Take<int64_t>(run_count), *const down = scratch.Take<int64_t>(rows);
-    for (int64_t r = 0; r < (scratch.counting() ? 0 : run_count); ++r) {
-      down[r / each] = r / each / f_.height * plane + r / each % f_.height * in_x_;
-      runs[r] = down[r / each] + r % each, copied[r] = r / each * wide + r % each;
-    }
+    const int64_t rows = f_.per * f_.height;  // of taps
+    const Runs runs = RunsOf(1, in_x_, plane, scratch), copied = RunsOf(1, wide, f_.height * wide, scratch);
     ParallelFor(scratch, workers, shares.tasks(), 1, [&](int64_t begin, int64_t end, Scratch& own) {
       float* const memory = own.Take<float>(rows * wide);
       float* const results = to_planes ? own.Take<float>(Ceil(to_y_, shares.blocks) * to_x_ * f_.outs) : nullptr;
@@ -584,17 +588,17 @@ class Conv {
           b.finish = FinishFor(to_planes ? 0 : b.out - out.as<float>(), j);
           isa_.last_block(b);
         };
-        b.w = w, b.k = f_.width / each, b.w_run = b.k * kPanel, b.run_count = run_count;
+        b.w = w, b.k = f_.depth() / runs.count, b.w_run = b.k * kPanel, b.run_count = runs.count;
         for (int64_t y = task.row; y < task.end_row; ++y) {
           const bool inner = y >= y0 && y < y1;
           if (!inner) PadPlanes(n, y, f_.height, wide, memory);
-          b.runs = inner ? runs : copied;
+          b.runs = inner ? runs.at : copied.at;
           if (!inner)
             sum(to_x_, memory, s_.stride[2], y, 0, pixel);
           else
             sum(last - first, Column(n, y) + first * s_.stride[2] - s_.pad[2], s_.stride[2], y, first, pixel);
         }
-        b.runs = down, b.w_run = f_.width * kPanel;
+        b.runs = runs.down, b.w_run = f_.width * kPanel;
         for (int64_t x = first > 0 ? 0 : last; x < to_x_ && y0 < y1; x = x + 1 == first ? last : x + 1) {
           const int64_t column = x * s_.stride[2] - s_.pad[2];
           const auto [z0, z1] = TapsInside(column, in_x_, f_.width, 1);
@@ -617,30 +621,6 @@ class Conv {
   // Column 0 of the first row that row y of the result reads, of the first plane.
   const float* Column(int64_t n, int64_t y) const { return data_ + n * step_ + (y * s_.stride[1] - s_.pad[1]) * in_x_; }
 
-  // The places of an image, or of a copy of some of its channels, that the taps of a result read: runs[r] floats from its first.
-  struct Runs {
-    int64_t* at = nullptr;
-    int64_t count = 0;
-  };
-  // Of an image whose rows are row_step and whose planes, where it has these, are `plane` floats apart.
-  Runs RunsOf(int64_t pixel, int64_t row_step, int64_t plane, Scratch& scratch) const {
-    const bool joined = !f_.planes() && f_.groups == 1 && s_.dilation[2] == 1 && pixel == channels_;  // taps of a row lie together
-    const bool rows_of_taps = f_.planes() && s_.dilation[2] == 1 && f_.width >= kLeastRun;
-    Runs runs;
-    runs.count = f_.planes() ? f_.per * (rows_of_taps ? f_.height : f_.taps()) : joined ? f_.height : f_.taps();
-    runs.at = scratch.Take<int64_t>(runs.count);
-    if (scratch.counting()) return runs;
-    int64_t* at = runs.at;
-    for (int64_t c = 0; c < (f_.planes() ? f_.per : 1); ++c)
-      for (int64_t y = 0; y < f_.height; ++y) {
-        const int64_t first = c * plane + y * s_.dilation[1] * row_step;
-        if (joined || rows_of_taps)
-          *at++ = first;
-        else
-          for (int64_t z = 0; z < f_.width; ++z) *at++ = first + z * s_.dilation[2] * pixel;
-      }
-    return runs;
-  }
   // Part of the results: rows [y0, y1) of image n, m places from x0 on, units [unit, end_unit) of columns.
   struct Part {
     int64_t n, y0, y1, x0, m, unit, end_unit;
@@ -689,7 +669,7 @@ class Conv {
     return filters_ + (own_panels() ? u * f_.group_panels() + (j - u * Unit()) / kPanel : j / kPanel) * f_.depth() * kPanel;
   }
   // Columns are cut into whole groups, or into panels of the one group.
-  int64_t Unit() const { return f_.groups > 1 && !f_.shared() ? f_.group_outs() : kColumns; }
+  int64_t Unit() const { return own_panels() ? f_.group_outs() : kColumns; }
   // Where in the image, as it lies, the first result of a part reads first: there is no border.
   const float* First(const Part& p) const {
     return data_ + p.n * step_ + (p.y0 * s_.stride[1] * in_x_ + p.x0 * s_.stride[2]) * pixel_;
@@ -721,7 +701,6 @@ class Conv {
     const int64_t pixel = !copied ? pixel_ : Meet(held) ? held + kPanel : held;
     const int64_t row_step = held_wide * pixel, high = Reach(1, most);
     const Runs runs = RunsOf(pixel, row_step, 0, scratch);
-    const TapRuns taps = TapRunsOf(scratch);
     const int64_t parts = threads > 1 && lines >= 16 * threads ? 2 * threads : threads;
     ParallelFor(scratch, workers, parts, 1, [&](int64_t first_part, int64_t end_part, Scratch& own) {
       float* const memory = copied ? own.Take<float>((high * held_wide + (laid_ ? isa_.lanes : 0)) * pixel) : nullptr;
@@ -734,7 +713,7 @@ class Conv {
         const int64_t last = std::min(units, first + end - i);
         next = i + (rows - 1) * units + last - first;
         if (direct) {
-          for (int64_t u = first; u < last; ++u) SumsAsItLies(line / to_y_, y, y + rows, u, true, taps);
+          for (int64_t u = first; u < last; ++u) SumsAsItLies(line / to_y_, y, y + rows, u, true, runs);
           continue;
         }
         for (int64_t u = first; u < last; u += some)
@@ -759,7 +738,7 @@ class Conv {
   void Bands(const Workers* workers, Scratch& scratch) const {
     const bool planes = f_.planes(), copied = laid_ || bordered() || Meet(pixel_);
     const int64_t wide = copied ? Reach(2, to_x_) : in_x_;
-    const int64_t per_row = wide * channels_ * s_.stride[1] + to_x_ * f_.outs;
+    const int64_t per_row = RowFloats(wide);
     const int64_t most_span = std::max(4 * isa_.last_rows, kNear / (s_.stride[2] * channels_ + f_.outs) / isa_.last_rows * isa_.last_rows);
     const int64_t spans = planes || per_row <= 2 * kNear ? 1 : Ceil(to_x_, most_span), span = spans == 1 ? to_x_ : most_span;
     const int64_t most = MostRows(per_row);

@@ -192,15 +192,20 @@ __attribute__((noinline)) void LastTile(const LastBlock& g, int64_t i, int64_t j
   const int64_t next = kLanes < kPanel ? kLanes : g.w_panel, panel = g.w_panel;
   const auto at = [next, panel](int v) __attribute__((always_inline)) { return kLanes < kPanel ? v * kLanes / kPanel * panel + v * kLanes % kPanel : v * next; };
   const int64_t k = g.k;
-  const bool next_rows = g.run_count == 1 && g.x_row < 2 * k;  // they lie one behind the other
+  // What the steps of a run that begins at x fetch: of the panel that will be needed next, of what the block says, or of the next tile's rows
+  // where they lie one behind the other; or null.
+  const bool next_rows = g.run_count == 1 && g.x_row < 2 * k;
+  const int64_t fetch_step = ahead == nullptr && g.ahead != 0 ? g.ahead_step * 4 : 64;
+  const auto fetched = [&](int64_t run, const float* x) __attribute__((always_inline)) {
+    const float* const from = ahead != nullptr ? ahead + run * g.w_run : g.ahead != 0 ? x + g.ahead : next_rows ? x + R * g.x_row : nullptr;
+    return reinterpret_cast<const char*>(from);
+  };
 #if SLIPWAY_SUM_TILE
   if constexpr (R == 6 && V == 2) {
     if (g.k >= kShortRun || g.run_count == 1) {
       for (int64_t run = 0; run < g.run_count; ++run) {
-        const float *const x = g.x + g.runs[run] + i * g.x_row, *const by = w + run * g.w_run;
-        const float* const fetch = ahead != nullptr ? ahead + run * g.w_run : g.ahead != 0 ? x + g.ahead : next_rows ? x + R * g.x_row : nullptr;
-        const int64_t fetch_step = ahead == nullptr && g.ahead != 0 ? g.ahead_step * 4 : 64;
-        SumTile(k, x, g.x_row, by, kPanel, next, reinterpret_cast<const char*>(fetch), reinterpret_cast<Vec(&)[6][2]>(sum), fetch_step);
+        const float* const x = g.x + g.runs[run] + i * g.x_row;
+        SumTile(k, x, g.x_row, w + run * g.w_run, kPanel, next, fetched(run, x), reinterpret_cast<Vec(&)[6][2]>(sum), fetch_step);
       }
       return StoreLast<R, V>(g, i, j, n, sum);
     }
@@ -208,17 +213,13 @@ __attribute__((noinline)) void LastTile(const LastBlock& g, int64_t i, int64_t j
 #endif
   constexpr int kThirds = (R + 2) / 3;
   int64_t away = g.x_row * 4;
-  // What each step fetches: of the panel that will be needed next, of what the block says, or of the next tile's rows.
-  const int64_t fetch_step = ahead == nullptr && g.ahead != 0 ? g.ahead_step * 4 : 64;
   for (int64_t run = 0; run < g.run_count; ++run) {
     const float* b = w + run * g.w_run;
     const char* a[kThirds];
 #pragma GCC unroll 5
     for (int r = 0; r < kThirds; ++r) a[r] = reinterpret_cast<const char*>(g.x + g.runs[run] + (i + 3 * r) * g.x_row);
-    const char* fetch = ahead != nullptr ? reinterpret_cast<const char*>(b + (ahead - w))
-                        : g.ahead != 0   ? a[0] + g.ahead * 4
-                        : next_rows      ? a[0] + R * away
-                                         : reinterpret_cast<const char*>(b);
+    const char* fetch = fetched(run, reinterpret_cast<const float*>(a[0]));
+    if (fetch == nullptr) fetch = reinterpret_cast<const char*>(b);
 #pragma GCC unroll 1
     for (int64_t p = 0; p < k; ++p, fetch += fetch_step) {
       Vec x[V];
