@@ -17,6 +17,7 @@ namespace slipway::kernels {
 namespace {
 
 constexpr int64_t kNearImage = 108 << 10;   // of the image alone, where weights are heavier than it
+constexpr int64_t kFarImage = 256 << 10;    // an image of so many floats is not in the second-level cache any more when it is read
 constexpr int64_t kLeastRun = 8;            // fewer taps in a row are summed up one by one
 constexpr int64_t kMostBorder = 1 << 20;    // of padding
 
@@ -223,11 +224,19 @@ class Conv {
   int64_t Turn(int64_t k, int64_t n) const { return in_turns_ ? InTurns(k, n) : k; }
   int64_t PlaceOf(int64_t n, int64_t y) const { return n * out_.strides[0] + y * out_.strides[3]; }
 
+  // The rows of the image that row y of the results reads and the row before it does not.
+  std::pair<int64_t, int64_t> NewRows(int64_t y) const {
+    const auto end = [this](const RowTaps& taps) { return taps.rows > 0 ? taps.from + (taps.rows - 1) * s_.dilation[1] + 1 : 0; };
+    const RowTaps taps(f_, s_, y, in_y_);
+    return {std::min(end(taps), std::max(taps.from, y > 0 ? end(RowTaps(f_, s_, y - 1, in_y_)) : 0)), end(taps)};
+  }
+
   // Threads share the rows of results, and a row that does not divide by its channels: so each has about the rows that it has of the
   // image, and as much work as the others.
   void Depthwise(const Workers* workers, Scratch& scratch) const {
     if (scratch.counting()) return;
     const int64_t panels = f_.panels();
+    const bool far = in_y_ * in_x_ * channels_ >= kFarImage;
     ParallelFor(workers, batch_ * to_y_ * panels, 1, [&](int64_t begin, int64_t end) {
       const int64_t first = begin / panels, rows = Ceil(end, panels) - first;
       for (int64_t k = 0; k < rows; ++k) {
@@ -243,6 +252,11 @@ class Conv {
         t.w = filters_ + (panel * f_.taps() + taps.skip * f_.width) * kPanel, t.w_panel = f_.depth() * kPanel;
         t.channels = std::min(f_.outs, end_panel * kPanel) - c0, t.n = to_x_;
         t.out = out_.as<float>() + at, t.out_column = out_.strides[4];
+        if (far && t.channels == f_.outs && k + 1 < rows) {
+          const int64_t next = first + Turn(k + 1, rows);
+          const auto [from, end] = NewRows(next % to_y_);
+          t.ahead = data_ + next / to_y_ * step_ + from * in_x_ * pixel_, t.ahead_count = (end - from) * in_x_ * pixel_;
+        }
         t.finish = FinishFor(at, c0);
         isa_.last_taps(t);
       }

@@ -88,6 +88,10 @@ struct LastTaps {
   const float* w = nullptr;
   int64_t w_panel = 0;
   int64_t channels = 0, n = 0;
+  // What will be read after this row and is far: ahead_count floats, fetched in the order in which they lie, so that the processor goes on
+  // where the loops, which read some channels of several places at a time, give it no order. 0: all is near.
+  const float* ahead = nullptr;
+  int64_t ahead_count = 0;
   float* out = nullptr;
   int64_t out_column = 0;
   LastFinish finish;
