@@ -275,10 +275,10 @@ class Conv {
     const bool heavy_columns = channels_ * f_.outs > 2 * images * rows * (channels_ + f_.outs);
     const int64_t near = heavy_columns ? kNearImage / channels_ : kNear / (channels_ + f_.outs);
     const int64_t block = few ? rows : std::max(2 * tile, near / tile * tile);
-    const Shares shares = Share(workers, images, rows, panels, Ceil(rows, block), tile, heavy_columns);
+    const Shares shares = Share(workers, images, rows, panels, Ceil(rows, block), tile, heavy_columns, isa_.last_grain);
     const bool meet = Apart(pixel_) != pixel_ && rows > 2 * tile && f_.outs >= 4 * kColumns;
     ParallelFor(scratch, workers, shares.tasks(), 1, [&](int64_t begin, int64_t end, Scratch& own) {
-      float* const copy = meet ? own.Take<float>(Ceil(rows, shares.blocks) * Apart(channels_)) : nullptr;
+      float* const copy = meet ? own.Take<float>(shares.MostRows() * Apart(channels_)) : nullptr;
       int64_t copied = -1;
       GemmCall g;
       g.b = {filters_, DType::kF32, channels_, 1}, g.packed = true;
@@ -329,9 +329,9 @@ class Conv {
     constexpr int64_t kNearPatches = 128 << 10;  // floats
     const int64_t places = to_y_ * to_x_, units = Ceil(f_.outs, kColumns), depth = f_.depth(), row = Apart(depth);
     const int64_t most = std::max<int64_t>(2 * isa_.last_rows, kNearPatches / depth);
-    const Shares shares = Share(workers, batch_, places, units, Ceil(places, most), isa_.last_rows, true);
+    const Shares shares = Share(workers, batch_, places, units, Ceil(places, most), isa_.last_rows, true, isa_.last_grain);
     ParallelFor(scratch, workers, shares.tasks(), 1, [&](int64_t begin, int64_t end, Scratch& own) {
-      float* const patches = own.Take<float>(Ceil(places, shares.blocks) * row);
+      float* const patches = own.Take<float>(shares.MostRows() * row);
       if (own.counting()) return;
       const int64_t run = 0;
       int64_t held = -1;  // the block in `patches`

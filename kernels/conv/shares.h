@@ -22,6 +22,7 @@ inline int64_t Apart(int64_t row) { return row % 512 == 0 ? row + kPanel : row; 
 struct Shares {
   int64_t images, rows, panels;
   int64_t blocks = 1, parts = 1;  // of each image; of the panels
+  int64_t grain = 1;              // blocks begin with a multiple of it, at least one in each
   bool columns_first = false;     // tasks go through all blocks for a part of the panels, which is one thread's
   struct Task {
     int64_t block;                   // of all images
@@ -32,13 +33,19 @@ struct Shares {
   Task operator[](int64_t i) const {
     const int64_t block = columns_first ? i % (images * blocks) : i / parts, part = columns_first ? i / (images * blocks) : i % parts;
     const int64_t own = block % blocks;
-    return {block, block / blocks, rows * own / blocks, rows * (own + 1) / blocks, panels * part / parts, panels * (part + 1) / parts};
+    return {block, block / blocks, First(own), First(own + 1), panels * part / parts, panels * (part + 1) / parts};
   }
+  int64_t First(int64_t block) const {
+    const int64_t row = rows * block / blocks;
+    return block == blocks || rows < grain * blocks ? row : (row + grain / 2) / grain * grain;
+  }
+  int64_t MostRows() const { return Ceil(rows, blocks) + grain - 1; }  // of a block
 };
 // Of `images` of `rows` rows each and `panels` of columns: at least `blocks` of rows, or some more of `least` rows each or more, so that all
 // threads have about the same; columns in parts instead where these are heavier than the rows, and where rows do not divide.
-inline Shares Share(const Workers* workers, int64_t images, int64_t rows, int64_t panels, int64_t blocks, int64_t least, bool heavy_columns) {
-  Shares s{.images = images, .rows = rows, .panels = panels, .blocks = blocks};
+inline Shares Share(const Workers* workers, int64_t images, int64_t rows, int64_t panels, int64_t blocks, int64_t least, bool heavy_columns,
+                    int64_t grain = 1) {
+  Shares s{.images = images, .rows = rows, .panels = panels, .blocks = blocks, .grain = grain};
   const int64_t threads = workers != nullptr ? workers->threads : 1, wanted = 2 * threads;
   if (threads < 2) return s;
   const auto round = [&](int64_t to) {

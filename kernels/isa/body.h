@@ -208,6 +208,8 @@ struct Right {
 #if SLIPWAY_ISA_BYTES == 32 && defined(__FMA__)
 #include "kernels/isa/avx2_tile.h"
 #define SLIPWAY_SUM_TILE 1
+#else
+#define SLIPWAY_SUM_TILE 0
 #endif
 
 // `ahead` is what will be needed next, or null: of its lines, tiles of assembler fetch one for each four steps, others one a step.

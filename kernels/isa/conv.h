@@ -167,7 +167,8 @@ struct ConvIsa {
     void (*output)(const float* p, int64_t element, int64_t tiles, float* out, int64_t row);
   } winograd[2];
   // Channels last.
-  int64_t last_rows;  // of a tile of last_block
+  int64_t last_rows;   // of a tile of last_block
+  int64_t last_grain;  // blocks of whole multiples of so many rows are faster
   void (*last_block)(const LastBlock& b);
   // The same where groups of `group` columns, of which a panel holds a whole number, have as many numbers of x each: column j is over
   // x[… + j / group · group + p], p < k = group.

@@ -552,6 +552,7 @@ constexpr ConvIsa kConvIsa = {
     {{WinogradWeights<2>, WinogradInput<2>, WinogradOutput<2>},
      {WinogradWeights<4>, WinogradInput<4>, WinogradOutput<4>}},
     kLastRows,
+    SLIPWAY_SUM_TILE ? kLastRows : 1,
     LastBlockOf,
     LastGroups,
     LastTapsOf,

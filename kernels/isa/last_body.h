@@ -176,15 +176,20 @@ SLIPWAY_INLINE void StoreLast(const LastBlock& g, int64_t i, int64_t j, int64_t 
 
 constexpr int64_t kShortRun = 8;  // below it, SumTile's beginning takes longer than what its order of instructions gains
 
+// Sums of so few steps are over before what they write has come: it is fetched while the tile before is made. Tiles of wider vectors write
+// more than can be on its way at once.
+constexpr int64_t kFewSteps = SLIPWAY_ISA_BYTES == 64 ? 0 : 64;
+
 // R rows from i on, V vectors of columns from j on, of which n count.
 // `ahead` is a panel that will be needed next, or null.
 template <int R, int V>
 __attribute__((noinline)) void LastTile(const LastBlock& g, int64_t i, int64_t j, int64_t n, const float* ahead) {
   // What is written in the end is on its way while the sums are made.
+  const int64_t written = i + (g.run_count * g.k <= kFewSteps ? R : 0);
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
-    for (int v = 0; v < V * kLanes; v += 16) __builtin_prefetch(g.out + (i + r) * g.out_row + j + v, 1);
+    for (int v = 0; v < V * kLanes; v += 16) __builtin_prefetch(g.out + (written + r) * g.out_row + j + v, 1);
   Vec sum[R * V];
   BeginLast<R, V>(g, i, j, n, sum);
   const float* const w = g.w + j / kPanel * g.w_panel + j % kPanel;
@@ -245,11 +250,16 @@ SLIPWAY_INLINE void LastTileOf(int64_t rows, const LastBlock& g, int64_t i, int6
   if constexpr (R > 1) LastTileOf<V, R - 1>(rows, g, i, j, n, ahead);
 }
 
-// Calls tile(k, i, rows) for the rows [i, i + rows) of a block's tiles of `most` rows, of which the last two have about the same; k counts them.
+// Of so many rows, a tile has enough sums to go on while others wait for their last step.
+constexpr int64_t kEnoughRows = 4;
+
+// Calls tile(k, i, rows) for the rows [i, i + rows) of a block's tiles of `most` rows; k counts them. The last two have about the same where the
+// last would have too few; or where tiles of `most` rows, which SumTile makes, are no faster than others.
 template <typename F>
 SLIPWAY_INLINE void ForTiles(const LastBlock& g, int64_t most, F tile) {
   const int64_t count = (g.m + most - 1) / most, two = (count - 2) * most;  // where the last two begin
-  const int64_t last = count < 2 ? 0 : two + (g.m - two + 1) / 2;
+  const bool whole = SLIPWAY_SUM_TILE && g.m - two - most >= kEnoughRows;
+  const int64_t last = count < 2 ? 0 : two + (whole ? most : (g.m - two + 1) / 2);
   for (int64_t k = 0; k < count; ++k) {
     const int64_t t = g.in_turns ? InTurns(k, count) : k, i = t + 1 < count ? t * most : last;
     tile(k, i, (t + 2 < count ? i + most : t + 1 < count ? last : g.m) - i);
