@@ -183,7 +183,7 @@ constexpr int64_t kFewSteps = SLIPWAY_ISA_BYTES == 64 ? 0 : 64;
 // R rows from i on, V vectors of columns from j on, of which n count.
 // `ahead` is a panel that will be needed next, or null.
 template <int R, int V>
-__attribute__((noinline)) void LastTile(const LastBlock& g, int64_t i, int64_t j, int64_t n, const float* ahead) {
+SLIPWAY_INLINE void LastSums(const LastBlock& g, int64_t i, int64_t j, int64_t n, const float* ahead) {
   // What is written in the end is on its way while the sums are made.
   const int64_t written = i + (g.run_count * g.k <= kFewSteps ? R : 0);
 #pragma GCC unroll 16
@@ -244,6 +244,11 @@ __attribute__((noinline)) void LastTile(const LastBlock& g, int64_t i, int64_t j
   StoreLast<R, V>(g, i, j, n, sum);
 }
 
+template <int R, int V>
+__attribute__((noinline)) void LastTile(const LastBlock& g, int64_t i, int64_t j, int64_t n, const float* ahead) {
+  LastSums<R, V>(g, i, j, n, ahead);
+}
+
 template <int V, int R = kLastRows>
 SLIPWAY_INLINE void LastTileOf(int64_t rows, const LastBlock& g, int64_t i, int64_t j, int64_t n, const float* ahead) {
   if (rows == R) return LastTile<R, V>(g, i, j, n, ahead);
@@ -267,7 +272,8 @@ SLIPWAY_INLINE void ForTiles(const LastBlock& g, int64_t most, F tile) {
 }
 
 // All rows of the columns from j on; `next` is where the weights begin that are read after these, or null: fetched by the first tiles.
-void LastColumns(const LastBlock& g, int64_t j, const float* next) {
+void LastColumns(const LastBlock& block, int64_t j, const float* next) {
+  const LastBlock g = block;
   const int64_t columns = Least(kWidth, g.n - j);
   ForTiles(g, kLastRows, [&](int64_t tile, int64_t i, int64_t rows) __attribute__((always_inline)) {
 #if SLIPWAY_SUM_TILE
@@ -275,10 +281,12 @@ void LastColumns(const LastBlock& g, int64_t j, const float* next) {
 #else
     const float* const ahead = next != nullptr && tile < Most(1, kWidth / kPanel) ? next + tile * g.w_panel : nullptr;
 #endif
-    if (columns > kLanes)
-      LastTileOf<2>(rows, g, i, j, columns, ahead);
+    if (SLIPWAY_SUM_TILE && columns == kWidth && rows == kLastRows)
+      LastSums<kLastRows, 2>(g, i, j, kWidth, ahead);
+    else if (columns > kLanes)
+      LastTileOf<2>(rows, block, i, j, columns, ahead);
     else
-      LastTileOf<1>(rows, g, i, j, columns, ahead);
+      LastTileOf<1>(rows, block, i, j, columns, ahead);
   });
 }
 
@@ -286,9 +294,9 @@ void LastColumns(const LastBlock& g, int64_t j, const float* next) {
 // read less for each sum, which the second level gives as well.
 constexpr int64_t kLastDepth = SLIPWAY_ISA_BYTES == 64 ? int64_t{1} << 40 : 384;
 
-// Floats of weights that stay in the first-level cache: tiles then go through all columns of some rows before the next rows, so that results
-// are written in the order in which they lie.
-constexpr int64_t kNearWeights = 6 << 10;
+// Floats of weights that stay in the first-level cache, or mostly: tiles then go through all columns of some rows before the next rows, so that
+// results are written in the order in which they lie.
+constexpr int64_t kNearWeights = 10 << 10;
 
 #if SLIPWAY_ISA_BYTES >= 32
 // Few columns are one tile of V vectors, so that rows of results are written whole, one after the other: where sums are short, memory is
@@ -360,6 +368,24 @@ void LastPlacesBlock(const LastBlock& g) {
   }
 }
 
+// Tiles go through all columns of some rows before the next rows. One loop over all whole tiles, with the block in a copy that no store
+// changes: to begin a tile would take half as long as short sums do.
+__attribute__((noinline)) void LastNear(const LastBlock& block) {
+  const LastBlock g = block;
+  const int64_t whole = g.n / kWidth * kWidth;
+  ForTiles(g, kLastRows, [&](int64_t, int64_t i, int64_t rows) __attribute__((always_inline)) {
+    if (rows == kLastRows)
+      for (int64_t j = 0; j < whole; j += kWidth) LastSums<kLastRows, 2>(g, i, j, kWidth, nullptr);
+    else
+      for (int64_t j = 0; j < whole; j += kWidth) LastTileOf<2, kLastRows - 1>(rows, block, i, j, kWidth, nullptr);
+    const int64_t rest = g.n - whole;
+    if (rest > kLanes)
+      LastTileOf<2>(rows, block, i, whole, rest, nullptr);
+    else if (rest > 0)
+      LastTileOf<1>(rows, block, i, whole, rest, nullptr);
+  });
+}
+
 void LastBlockOf(const LastBlock& g) {
   if (g.k == 1 && g.run_count > 1) return LastPlacesBlock(g);
 #if SLIPWAY_ISA_BYTES >= 32
@@ -372,14 +398,7 @@ void LastBlockOf(const LastBlock& g) {
   }
 #endif
   if (g.n > kWidth && g.run_count * g.k * g.n <= kNearWeights) {
-    return ForTiles(g, kLastRows, [&](int64_t, int64_t i, int64_t rows) {
-      LastBlock tile = g;
-      tile.m = rows;
-      tile.x += i * g.x_row, tile.out += i * g.out_row;
-      if (g.finish.add != nullptr) tile.finish.add += i * g.out_row;
-      if (g.finish.post_add != nullptr) tile.finish.post_add += i * g.out_row;
-      for (int64_t j = 0; j < g.n; j += kWidth) LastColumns(tile, j, nullptr);
-    });
+    return LastNear(g);
   }
   // Partial sums are not stored over what will be added.
   const bool onto = (g.finish.add != nullptr && g.finish.add == g.out) || (g.finish.post_add != nullptr && g.finish.post_add == g.out);
