@@ -83,6 +83,8 @@ def load(who, base, threads):
         session = onnxruntime.InferenceSession(str(base.with_suffix(".onnx")), options, providers=["CPUExecutionProvider"])
         feed = {i.name: a for i, a in zip(session.get_inputs(), arrays)}
         return lambda: session.run(None, feed), 0.0
+    if who != "slipway":
+        raise ValueError(f"no such library: {who}")
     from model import Model
 
     native = Model(str(base.with_suffix(".so")))
