@@ -17,7 +17,7 @@ namespace slipway::kernels {
 namespace {
 
 constexpr int64_t kNearImage = 108 << 10;   // of the image alone, where weights are heavier than it
-constexpr int64_t kFarImage = 256 << 10;    // an image of so many floats is not in the second-level cache any more when it is read
+constexpr int64_t kFarImage = 256 << 10;    // an image of so many floats is not in the second-level cache when it is read, nor a result
 constexpr int64_t kLeastRun = 8;            // fewer taps in a row are summed up one by one
 constexpr int64_t kMostBorder = 1 << 20;    // of padding
 
@@ -236,7 +236,7 @@ class Conv {
   void Depthwise(const Workers* workers, Scratch& scratch) const {
     if (scratch.counting()) return;
     const int64_t panels = f_.panels();
-    const bool far = in_y_ * in_x_ * channels_ >= kFarImage;
+    const bool far = in_y_ * in_x_ * channels_ >= kFarImage, far_result = to_y_ * to_x_ * f_.outs >= kFarImage;
     ParallelFor(workers, batch_ * to_y_ * panels, 1, [&](int64_t begin, int64_t end) {
       const int64_t first = begin / panels, rows = Ceil(end, panels) - first;
       for (int64_t k = 0; k < rows; ++k) {
@@ -255,7 +255,8 @@ class Conv {
         if (far && t.channels == f_.outs && k + 1 < rows) {
           const int64_t next = first + Turn(k + 1, rows);
           const auto [from, end] = NewRows(next % to_y_);
-          t.ahead = data_ + next / to_y_ * step_ + from * in_x_ * pixel_, t.ahead_count = (end - from) * in_x_ * pixel_;
+          t.read = {data_ + next / to_y_ * step_ + from * in_x_ * pixel_, (end - from) * in_x_ * pixel_};
+          if (far_result) t.written = {out_.as<float>() + PlaceOf(next / to_y_, next % to_y_), to_x_ * out_.strides[4]};
         }
         t.finish = FinishFor(at, c0);
         isa_.last_taps(t);

@@ -88,10 +88,13 @@ struct LastTaps {
   const float* w = nullptr;
   int64_t w_panel = 0;
   int64_t channels = 0, n = 0;
-  // What will be read after this row and is far: ahead_count floats, fetched in the order in which they lie, so that the processor goes on
-  // where the loops, which read some channels of several places at a time, give it no order. 0: all is near.
-  const float* ahead = nullptr;
-  int64_t ahead_count = 0;
+  // What will be read and written after this row and is far: of each so many floats, fetched into the second-level cache in the order in which
+  // they lie. The loops, which go over some channels of several places at a time, have no order that the processor would go on with. 0: all is
+  // near.
+  struct Ahead {
+    const float* at = nullptr;
+    int64_t count = 0;
+  } read, written;
   float* out = nullptr;
   int64_t out_column = 0;
   LastFinish finish;

@@ -551,15 +551,20 @@ SLIPWAY_INLINE void LastTapsPart(const LastTaps& g, int64_t c, int64_t n, int64_
 template <int W, int S>
 void LastTapsRow(const LastTaps& g) {
   constexpr int kShort = 7, kLong = SLIPWAY_ISA_BYTES == 64 ? 14 : kShort;
-  const float* fetch = g.ahead;
-  const int64_t tiles = (g.n + kLong - 1) / kLong * ((g.channels + kLanes - 1) / kLanes), of_tile = (g.ahead_count + tiles - 1) / tiles;
+  const int64_t tiles = (g.n + kLong - 1) / kLong * ((g.channels + kLanes - 1) / kLanes);
+  const auto share = [tiles](const LastTaps::Ahead& a) { return (a.count + tiles - 1) / tiles; };
+  const int64_t read = share(g.read), written = share(g.written);  // of a tile
+  const auto fetch = [](const float*& at, int64_t count) __attribute__((always_inline)) {
+    for (const float* const end = at + count; at < end; at += 16) __builtin_prefetch(at, 0, 2);
+  };
+  const float *next_read = g.read.at, *next_written = g.written.at;
   for (int64_t at = 0, count; at < g.n; at += count) {
     const int64_t left = g.n - at;
     const bool longer = kLong > kShort && left > kShort;
     count = Least(longer ? kLong : kShort, left);
     for (int64_t c = 0; c < g.channels; c += kLanes) {
       const int64_t n = Least(kLanes, g.channels - c);
-      for (const float* const end = fetch + of_tile; fetch < end; fetch += 16) __builtin_prefetch(fetch);
+      fetch(next_read, read), fetch(next_written, written);
       if (longer)
         LastTapsPart<W, S, kLong>(g, c, n, at, count);
       else
