@@ -397,9 +397,7 @@ void LastBlockOf(const LastBlock& g) {
 #endif
   }
 #endif
-  if (g.n > kWidth && g.run_count * g.k * g.n <= kNearWeights) {
-    return LastNear(g);
-  }
+  if (g.n > kWidth && g.run_count * g.k * g.n <= kNearWeights) return LastNear(g);
   // Partial sums are not stored over what will be added.
   const bool onto = (g.finish.add != nullptr && g.finish.add == g.out) || (g.finish.post_add != nullptr && g.finish.post_add == g.out);
   const bool whole = onto || g.k <= 2 * kLastDepth || g.run_count > 1 || g.m <= 2 * kLastRows;

@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "kernels/conv/filters.h"
 #include "kernels/conv/pool_fast.h"
+#include "kernels/conv/shares.h"
 #include "kernels/parallel.h"
 
 namespace slipway::kernels {
@@ -277,6 +278,26 @@ TEST(PoolLast, IsThatOfPlanes) {
           ASSERT_TRUE(FastAveragePool(planes.t, b.t, window, {0, counts}, nullptr, scratch));
           if (c > 1) same();
         }
+      }
+}
+
+// Blocks follow each other over all rows, begin with a multiple of the grain and have no more rows than callers take memory for.
+TEST(Shares, BlocksOfWholeGrains) {
+  for (int64_t grain : {1, 6})
+    for (int64_t rows = 1; rows < 80; ++rows)
+      for (int64_t blocks = 1; blocks <= rows; ++blocks) {
+        const Shares shares = Share(nullptr, 1, rows, 3, blocks, grain, false, grain);
+        ASSERT_EQ(shares.tasks(), blocks);
+        int64_t end = 0;
+        for (int64_t i = 0; i < blocks; ++i) {
+          const Shares::Task task = shares[i];
+          ASSERT_EQ(task.row, end);
+          ASSERT_GT(task.end_row, task.row);
+          ASSERT_LE(task.end_row - task.row, shares.MostRows());
+          if (rows >= grain * blocks) ASSERT_EQ(task.row % grain, 0);
+          end = task.end_row;
+        }
+        ASSERT_EQ(end, rows);
       }
 }
 
