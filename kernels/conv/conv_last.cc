@@ -226,9 +226,8 @@ class Conv {
 
   // The rows of the image that row y of the results reads and the row before it does not.
   std::pair<int64_t, int64_t> NewRows(int64_t y) const {
-    const auto end = [this](const RowTaps& taps) { return taps.rows > 0 ? taps.from + (taps.rows - 1) * s_.dilation[1] + 1 : 0; };
-    const RowTaps taps(f_, s_, y, in_y_);
-    return {std::min(end(taps), std::max(taps.from, y > 0 ? end(RowTaps(f_, s_, y - 1, in_y_)) : 0)), end(taps)};
+    const int64_t reach = Reach(1, 1), end = y * s_.stride[1] - s_.pad[1] + reach, count = std::min(s_.stride[1], reach);
+    return {std::clamp<int64_t>(end - count, 0, in_y_), std::clamp<int64_t>(end, 0, in_y_)};
   }
 
   // Threads share the rows of results, and a row that does not divide by its channels: so each has about the rows that it has of the
@@ -253,10 +252,10 @@ class Conv {
         t.channels = std::min(f_.outs, end_panel * kPanel) - c0, t.n = to_x_;
         t.out = out_.as<float>() + at, t.out_column = out_.strides[4];
         if (far && t.channels == f_.outs && k + 1 < rows) {
-          const int64_t next = first + Turn(k + 1, rows);
-          const auto [from, end] = NewRows(next % to_y_);
-          t.read = {data_ + next / to_y_ * step_ + from * in_x_ * pixel_, (end - from) * in_x_ * pixel_};
-          if (far_result) t.written = {out_.as<float>() + PlaceOf(next / to_y_, next % to_y_), to_x_ * out_.strides[4]};
+          const int64_t next = first + Turn(k + 1, rows), next_n = next / to_y_, next_y = next % to_y_;
+          const auto [from, to] = NewRows(next_y);
+          t.read = {data_ + next_n * step_ + from * in_x_ * pixel_, (to - from) * in_x_ * pixel_};
+          if (far_result) t.written = {out_.as<float>() + PlaceOf(next_n, next_y), to_x_ * out_.strides[4]};
         }
         t.finish = FinishFor(at, c0);
         isa_.last_taps(t);
@@ -584,7 +583,7 @@ class Conv {
     const Runs runs = RunsOf(1, in_x_, plane, scratch), copied = RunsOf(1, wide, f_.height * wide, scratch);
     ParallelFor(scratch, workers, shares.tasks(), 1, [&](int64_t begin, int64_t end, Scratch& own) {
       float* const memory = own.Take<float>(rows * wide);
-      float* const results = to_planes ? own.Take<float>(Ceil(to_y_, shares.blocks) * to_x_ * f_.outs) : nullptr;
+      float* const results = to_planes ? own.Take<float>(shares.MostRows() * to_x_ * f_.outs) : nullptr;
       if (own.counting()) return;
       for (int64_t i = begin; i < end; ++i) {
         const Shares::Task task = shares[i];
@@ -759,7 +758,7 @@ class Conv {
     const int64_t most = MostRows(per_row);
     const Shares shares = Share(workers, batch_ * spans, to_y_, Ceil(f_.outs, Unit()), Ceil(to_y_, most), 1, false);
     const int64_t pixel = planes ? 1 : !copied ? pixel_ : Meet(channels_) ? channels_ + kPanel : channels_;  // floats of a place
-    const int64_t high = Reach(1, Ceil(to_y_, shares.blocks));
+    const int64_t high = Reach(1, shares.MostRows());
     const int64_t held_wide = copied && spans > 1 ? Reach(2, span) : wide;  // places of a row that are held at once
     const int64_t row_step = held_wide * pixel;
     const Runs runs = RunsOf(pixel, row_step, planes ? (copied ? high : in_y_) * held_wide : 0, scratch);

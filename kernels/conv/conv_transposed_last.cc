@@ -67,12 +67,12 @@ class TransposedLast {
     if (!direct && e.add != nullptr) finish.activation = Activation::kNone;
     if (joined) finish.scale = Repeated(finish.scale, scratch), finish.shift = Repeated(finish.shift, scratch);
     const bool in_place = ChannelsLast(x_) && low >= 0 && across + high <= in_x_ && Apart(x_.strides[4]) == x_.strides[4];
-    const int64_t held_y = std::min(in_y_, Ceil(rows, shares.blocks) + ((height_ - 1) * s_.dilation[1]) / by_y_ + 1), held_x = span + high - low;
+    const int64_t held_y = std::min(in_y_, shares.MostRows() + ((height_ - 1) * s_.dilation[1]) / by_y_ + 1), held_x = span + high - low;
     const int64_t pixel = in_place ? x_.strides[4] : Apart(channels_);
     ParallelFor(scratch, workers, shares.tasks(), 1, [&](int64_t begin, int64_t end, Scratch& own) {
       int64_t* const runs = own.Take<int64_t>(width_);
       float* const copy = in_place ? nullptr : own.Take<float>(held_y * held_x * pixel);
-      float* const results = direct ? nullptr : own.Take<float>(std::min(to_y_, Ceil(rows, shares.blocks) * by_y_) * std::min(to_x_, span * by_x_) * outs_);
+      float* const results = direct ? nullptr : own.Take<float>(std::min(to_y_, shares.MostRows() * by_y_) * std::min(to_x_, span * by_x_) * outs_);
       if (own.counting()) return;
       int64_t held = -1;
       for (int64_t i = begin; i < end; ++i) {

@@ -22,7 +22,7 @@ inline int64_t Apart(int64_t row) { return row % 512 == 0 ? row + kPanel : row; 
 struct Shares {
   int64_t images, rows, panels;
   int64_t blocks = 1, parts = 1;  // of each image; of the panels
-  int64_t grain = 1;              // blocks begin with a multiple of it, at least one in each
+  int64_t grain = 1;              // blocks begin with a multiple of it, where each can have as many rows
   bool columns_first = false;     // tasks go through all blocks for a part of the panels, which is one thread's
   struct Task {
     int64_t block;                   // of all images

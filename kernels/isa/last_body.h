@@ -255,6 +255,18 @@ SLIPWAY_INLINE void LastTileOf(int64_t rows, const LastBlock& g, int64_t i, int6
   if constexpr (R > 1) LastTileOf<V, R - 1>(rows, g, i, j, n, ahead);
 }
 
+// The tile of `rows` rows and `columns` columns, at most kWidth. Of loops that go over whole tiles, kWhole makes these part of the loop, with the
+// block in a copy `g` that no store changes: so a tile begins sooner.
+template <bool kWhole>
+SLIPWAY_INLINE void LastTileIn(const LastBlock& g, const LastBlock& block, int64_t rows, int64_t i, int64_t j, int64_t columns, const float* ahead) {
+  if (kWhole && rows == kLastRows && columns == kWidth)
+    LastSums<kLastRows, 2>(g, i, j, kWidth, ahead);
+  else if (columns > kLanes)
+    LastTileOf<2>(rows, block, i, j, columns, ahead);
+  else
+    LastTileOf<1>(rows, block, i, j, columns, ahead);
+}
+
 // Of so many rows, a tile has enough sums to go on while others wait for their last step.
 constexpr int64_t kEnoughRows = 4;
 
@@ -281,12 +293,7 @@ void LastColumns(const LastBlock& block, int64_t j, const float* next) {
 #else
     const float* const ahead = next != nullptr && tile < Most(1, kWidth / kPanel) ? next + tile * g.w_panel : nullptr;
 #endif
-    if (SLIPWAY_SUM_TILE && columns == kWidth && rows == kLastRows)
-      LastSums<kLastRows, 2>(g, i, j, kWidth, ahead);
-    else if (columns > kLanes)
-      LastTileOf<2>(rows, block, i, j, columns, ahead);
-    else
-      LastTileOf<1>(rows, block, i, j, columns, ahead);
+    LastTileIn<SLIPWAY_SUM_TILE>(g, block, rows, i, j, columns, ahead);
   });
 }
 
@@ -368,21 +375,12 @@ void LastPlacesBlock(const LastBlock& g) {
   }
 }
 
-// Tiles go through all columns of some rows before the next rows. One loop over all whole tiles, with the block in a copy that no store
-// changes: to begin a tile would take half as long as short sums do.
+// Tiles go through all columns of some rows before the next rows. Whole ones are part of the loop: to call one takes half as long as its sums,
+// which are short.
 __attribute__((noinline)) void LastNear(const LastBlock& block) {
   const LastBlock g = block;
-  const int64_t whole = g.n / kWidth * kWidth;
   ForTiles(g, kLastRows, [&](int64_t, int64_t i, int64_t rows) __attribute__((always_inline)) {
-    if (rows == kLastRows)
-      for (int64_t j = 0; j < whole; j += kWidth) LastSums<kLastRows, 2>(g, i, j, kWidth, nullptr);
-    else
-      for (int64_t j = 0; j < whole; j += kWidth) LastTileOf<2, kLastRows - 1>(rows, block, i, j, kWidth, nullptr);
-    const int64_t rest = g.n - whole;
-    if (rest > kLanes)
-      LastTileOf<2>(rows, block, i, whole, rest, nullptr);
-    else if (rest > 0)
-      LastTileOf<1>(rows, block, i, whole, rest, nullptr);
+    for (int64_t j = 0; j < g.n; j += kWidth) LastTileIn<true>(g, block, rows, i, j, Least(kWidth, g.n - j), nullptr);
   });
 }
 
@@ -545,24 +543,32 @@ SLIPWAY_INLINE void LastTapsPart(const LastTaps& g, int64_t c, int64_t n, int64_
     LastTapsTile<W, S, P, true, true>(g, c, n, at, count);
 }
 
+// Fetches what lies ahead in so many parts, about equal, a part at a call.
+class FetchInParts {
+ public:
+  SLIPWAY_INLINE FetchInParts(const LastTaps::Ahead& ahead, int64_t parts) : at_(ahead.at), part_((ahead.count + parts - 1) / parts) {}
+  SLIPWAY_INLINE void Next() {
+    for (const float* const end = at_ + part_; at_ < end; at_ += 16) __builtin_prefetch(at_, 0, 2);
+  }
+
+ private:
+  const float* at_;
+  const int64_t part_;
+};
+
 // Some places with all their channels after the other: what they read lies together.
 template <int W, int S>
 void LastTapsRow(const LastTaps& g) {
   constexpr int kShort = 7, kLong = SLIPWAY_ISA_BYTES == 64 ? 14 : kShort;
   const int64_t tiles = (g.n + kLong - 1) / kLong * ((g.channels + kLanes - 1) / kLanes);
-  const auto share = [tiles](const LastTaps::Ahead& a) { return (a.count + tiles - 1) / tiles; };
-  const int64_t read = share(g.read), written = share(g.written);  // of a tile
-  const auto fetch = [](const float*& at, int64_t count) __attribute__((always_inline)) {
-    for (const float* const end = at + count; at < end; at += 16) __builtin_prefetch(at, 0, 2);
-  };
-  const float *next_read = g.read.at, *next_written = g.written.at;
+  FetchInParts read(g.read, tiles), written(g.written, tiles);
   for (int64_t at = 0, count; at < g.n; at += count) {
     const int64_t left = g.n - at;
     const bool longer = kLong > kShort && left > kShort;
     count = Least(longer ? kLong : kShort, left);
     for (int64_t c = 0; c < g.channels; c += kLanes) {
       const int64_t n = Least(kLanes, g.channels - c);
-      fetch(next_read, read), fetch(next_written, written);
+      read.Next(), written.Next();
       if (longer)
         LastTapsPart<W, S, kLong>(g, c, n, at, count);
       else
