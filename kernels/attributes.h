@@ -269,6 +269,13 @@ struct ConvPostAttributes {
   double epsilon;
   auto Fields() { return std::tie(parts, epsilon); }
 };
+// What follows the sums of a convolution: as the first of ConvTailAttributes.
+struct ConvSumsAttributes {
+  int64_t parts;
+  Activation activation;
+  double epsilon, low, high;
+  auto Fields() { return std::tie(parts, activation, epsilon, low, high); }
+};
 // conv, conv_transposed: what follows the sums, where that is more than a bias: a batch norm, an addition, a function (`low` and `high` of kClamp, `low` the slope of kLeakyRelu);
 // of conv, what follows that.
 struct ConvTailAttributes {
@@ -283,6 +290,18 @@ struct FusedConvAttributes {
   ConvAttributes<Int> conv;
   std::optional<ConvTailAttributes> tail;
   auto Fields() { return std::tie(conv, tail); }
+};
+
+// depthwise_block: a depthwise convolution and whether there is a pointwise one before it and after it; what follows the sums of each of the three,
+// in this order, and the function of the last. Operands: the image, the weights of the depthwise one, of that before, of that after, then what each has
+// behind its sums.
+template <typename Int = int64_t>
+struct DepthwiseBlockAttributes {
+  bool before, after;
+  ConvAttributes<Int> depthwise;
+  ConvSumsAttributes sums[3];
+  std::optional<ConvPostAttributes> post;
+  auto Fields() { return std::tie(before, after, depthwise, sums, post); }
 };
 
 // Pools, by spatial dim.

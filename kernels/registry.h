@@ -77,6 +77,7 @@ struct Kernel {
   int8_t inputs = 0, outputs = 1;  // at least so many
   bool any_type = false;           // takes tensors of types that are stored only
   Packable packed[4] = {};         // the first operands
+  int8_t groups_at[4] = {};        // of those that are kFilters or kTaps: which number of the step is the convolution's groups; -1: there is one group
   RowFn row = nullptr;             // of elementwise kernels: the operator itself, for chains
   const void* user = nullptr;      // what `run` finds in its call
   // `run` may be called with a scratch that counts, and tensors that have sizes but no memory: it returns after its allocations.

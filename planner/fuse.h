@@ -13,6 +13,10 @@ namespace slipway::planner {
 // addition. Weights stay as they are. Origins are those of the steps, joined.
 void FuseConvs(PlannedProgram& p);
 
+// Depthwise convolutions of f32 become one step with pointwise ones beside them where an image between is large: it is never whole in memory. Numbers
+// stay the same. Origins are those of the steps, joined.
+void FormDepthwiseBlocks(PlannedProgram& p);
+
 // Elementwise steps of the same sizes of which one reads what another gives become one step of kernel `chain`; what only
 // they use needs no memory then. Origins are those of the steps, joined.
 void FuseChains(PlannedProgram& p);

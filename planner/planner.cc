@@ -471,6 +471,7 @@ absl::StatusOr<PlannedProgram> MakePlan(const ir::Program& p, const PlanOptions&
     FuseConvs(out);
     FuseChains(out);
     PlaceParts(out);
+    FormDepthwiseBlocks(out);
   }
   return out;
 }

@@ -11,6 +11,7 @@
 #include "kernels/conv/conv_fast.h"
 #include "kernels/conv/conv_last.h"
 #include "kernels/conv/conv_transposed.h"
+#include "kernels/conv/depthwise_block.h"
 #include "kernels/convert.h"
 #include "kernels/conv/dense_floats.h"
 #include "kernels/conv/filters.h"
@@ -47,15 +48,6 @@ bool FitsTransposed(const Call& c, const ConvAttributes<>& a) {
   return x.sizes[1] == w.sizes[0] && x.sizes[1] % a.groups == 0 && out.sizes[0] == x.sizes[0] && out.sizes[1] % a.groups == 0 &&
          out.sizes[1] / a.groups == w.sizes[1];
 }
-ConvShape ShapeOf(const ConvAttributes<>& a) {
-  ConvShape s;
-  s.groups = a.groups;
-  std::copy_n(a.stride, kSpatial, s.stride);
-  std::copy_n(a.padding, kSpatial, s.pad);
-  std::copy_n(a.dilation, kSpatial, s.dilation);
-  return s;
-}
-
 // All elements of a tensor, dense, in the compute type.
 template <typename T>
 void Dense(const Tensor& t, DType as, T* to) {
@@ -173,11 +165,12 @@ const char* BatchNorm(const Call& c, const BatchNormAttributes& a) {
 // How many operands a batch norm of these parts has.
 size_t NormOperands(int64_t parts) { return 2 + (parts & kNormWeight ? 1 : 0) + (parts & kNormBias ? 1 : 0); }
 
-// What follows the sums of kernel `conv` by its tail, with the operands that are there for it. Null, or what is wrong.
-const char* ReadTail(const Call& c, const ConvTailAttributes& a, const Tensor& out, Scratch& scratch, ConvEpilogue* to) {
+// What follows the sums of a convolution by its tail, with the operands that are there for it, from number *at on, which becomes that of the first
+// operand behind them. Null, or what is wrong.
+const char* ReadTail(const Call& c, const ConvTailAttributes& a, const Tensor& out, Scratch& scratch, size_t* at, ConvEpilogue* to) {
+  size_t& next = *at;
   const int64_t channels = out.sizes[1];
   if (a.parts < 0 || a.parts >= 2 * kAdded || out.dtype != DType::kF32 || !(out.is_contiguous() || ChannelsLast(out))) return kSizesDiffer;
-  size_t next = 2;
   float* bias = nullptr;
   if (a.parts & kBias) {
     if (next >= c.in.size() || !IsPerChannel(c.in[next], channels)) return kSizesDiffer;
@@ -275,8 +268,8 @@ const char* Conv(const Call& c, const FusedConvAttributes<>& a) {
   Scratch& scratch = *c.scratch;
   ConvEpilogue epilogue;
   if (w.is_packed() && w.packed != Packing::kFilters) return kSizesDiffer;
-  if (a.tail) {
-    if (const char* wrong = ReadTail(c, *a.tail, out, scratch, &epilogue)) return wrong;
+  if (size_t behind = 2; a.tail) {
+    if (const char* wrong = ReadTail(c, *a.tail, out, scratch, &behind, &epilogue)) return wrong;
   } else if (c.in.size() > 2) {
     if (!IsPerChannel(c.in[2], out_channels) && c.in[2].numel() != out_channels) return kSizesDiffer;
     if (ComputeType(c.compute) == DType::kF32) epilogue.shift = DenseIn(scratch, c.in[2], c.compute);
@@ -366,6 +359,40 @@ const char* Conv(const Call& c, const FusedConvAttributes<>& a) {
   return nullptr;
 }
 
+// A call as it is run; operands of what follows the sums are read into `scratch` where that is not null. False where operands are missing.
+bool ReadBlock(const Call& c, const DepthwiseBlockAttributes<>& a, Scratch* scratch, DepthwiseBlock* block) {
+  const size_t weights = 1 + (a.before ? 1 : 0) + (a.after ? 1 : 0);
+  if (!(a.before || a.after) || !InRange(a.depthwise) || c.in.size() <= weights) return false;
+  block->shape = ShapeOf(a.depthwise);
+  block->depthwise.w = c.in[1];
+  if (a.before) block->before = {c.in[2], {}};
+  if (a.after) block->after = {c.in[weights], {}};
+  if (scratch == nullptr) return true;
+  size_t next = 1 + weights;
+  DepthwiseBlock::Layer* const layers[] = {a.before ? &*block->before : nullptr, &block->depthwise, a.after ? &*block->after : nullptr};
+  for (int i = 0; i < 3; ++i) {
+    if (layers[i] == nullptr) continue;
+    const ConvSumsAttributes& sums = a.sums[i];
+    ConvTailAttributes tail{sums.parts, sums.activation, sums.epsilon, sums.low, sums.high, {}};
+    const bool last = layers[i] == &block->last();
+    if (last) tail.post = a.post;
+    if (!last && (tail.parts & kAdded)) return false;
+    // Vectors of channels are all that the others have.
+    Tensor result = c.out[0];
+    if (!last) result = Tensor{.dtype = DType::kF32, .rank = 2, .sizes = {1, layers[i]->w.sizes[0]}, .strides = {1, 1}};
+    if (ReadTail(c, tail, result, *scratch, &next, &layers[i]->epilogue) != nullptr) return false;
+  }
+  return true;
+}
+
+// A pointwise convolution, a depthwise one and a pointwise one, the first or the last of which may be missing; f32 with channels last.
+const char* DepthwiseBlockOf(const Call& c, const DepthwiseBlockAttributes<>& a) {
+  DepthwiseBlock block;
+  if (c.compute != DType::kF32 || !ReadBlock(c, a, c.scratch, &block) || !TakesDepthwiseBlock(c.in[0], block, c.out[0])) return kSizesDiffer;
+  RunDepthwiseBlock(c.in[0], block, c.out[0], c.workers, *c.scratch);
+  return nullptr;
+}
+
 // The transposed convolution: x [n,c,d,h,w], weights [c,o/groups,kd,kh,kw]; each element of x adds a patch. Operands behind the weights and the
 // result as Conv has them.
 const char* ConvTransposed(const Call& c, const FusedConvAttributes<>& a) {
@@ -375,8 +402,8 @@ const char* ConvTransposed(const Call& c, const FusedConvAttributes<>& a) {
   const int64_t in_channels = x.sizes[1], group_out = w.sizes[1], out_channels = group_out * win.groups;
   ConvEpilogue epilogue;
   if (w.is_packed() && w.packed != Packing::kTaps) return kSizesDiffer;
-  if (a.tail) {
-    if (const char* wrong = ReadTail(c, *a.tail, out, *c.scratch, &epilogue)) return wrong;
+  if (size_t behind = 2; a.tail) {
+    if (const char* wrong = ReadTail(c, *a.tail, out, *c.scratch, &behind, &epilogue)) return wrong;
   } else if (c.in.size() > 2) {
     if (c.in[2].numel() != out_channels) return kSizesDiffer;
     if (ComputeType(c.compute) == DType::kF32) epilogue.shift = DenseIn(*c.scratch, c.in[2], c.compute);
@@ -460,6 +487,23 @@ bool ConvProduct(const Call& c, const FusedConvAttributes<>& a, int64_t, Product
   p->loop = way != nullptr ? Loop{BestIsa().name, way} : Loop{"any", "plain loops over patches"};
   return true;
 }
+// The sizes are those of the block as one convolution; the work is that of all.
+bool DepthwiseBlockProduct(const Call& c, const DepthwiseBlockAttributes<>& a, int64_t, Product* p) {
+  DepthwiseBlock block;
+  if (!ReadBlock(c, a, nullptr, &block) || !TakesDepthwiseBlock(c.in[0], block, c.out[0])) return false;
+  const Tensor &x = c.in[0], &out = c.out[0];
+  const int result = static_cast<int>(c.in.size());
+  p->batch = SizeOf(out, result, 0, 1), p->m = SizeOf(out, result, 1, 2), p->k = SizeOf(x, 0, 1, 2), p->n = SizeOf(out, result, 2, 5);
+  p->matrix = 1;
+  for (const auto& [layer, image] : {std::pair{block.before ? &*block.before : nullptr, &x}, {&block.depthwise, &out}, {block.after ? &*block.after : nullptr, &out}}) {
+    if (layer == nullptr) continue;
+    const double weights = static_cast<double>(layer->w.numel());
+    p->operations += 2 * weights * static_cast<double>(image->sizes[0] * image->sizes[3] * image->sizes[4]);
+    p->bytes += 4 * weights;
+  }
+  p->loop = {BestIsa().name, "channels last, depthwise, in turns with the pointwise ones beside it"};
+  return true;
+}
 // What is added last, where the loops over channels last take each of its elements when they store the result's.
 int ConvOverwrites(const Call& c) {
   FusedConvAttributes<> a{};
@@ -488,10 +532,15 @@ bool TransposedProduct(const Call& c, const FusedConvAttributes<>& fused, int64_
   return true;
 }
 
+constexpr int8_t kBlockGroups = 2;  // which number of depthwise_block is that of the depthwise convolution's groups
+
 constexpr Kernel kKernels[] = {
     With<FusedConvAttributes<>, Conv>(
         {.name = "conv", .inputs = 2, .packed = {Packable::kNever, Packable::kFilters}, .counts_scratch = true,
          .product = ProductOfCall<FusedConvAttributes<>, ConvProduct>, .pitched = true, .overwrites = ConvOverwrites}),
+    With<DepthwiseBlockAttributes<>, DepthwiseBlockOf>(
+        {.name = "depthwise_block", .inputs = 3, .packed = {Packable::kNever, Packable::kFilters, Packable::kFilters, Packable::kFilters},
+         .groups_at = {0, kBlockGroups, -1, -1}, .counts_scratch = true, .product = ProductOfCall<DepthwiseBlockAttributes<>, DepthwiseBlockProduct>}),
     With<FusedConvAttributes<>, ConvTransposed>(
         {.name = "conv_transposed", .inputs = 2, .packed = {Packable::kNever, Packable::kTaps}, .counts_scratch = true,
          .product = ProductOfCall<FusedConvAttributes<>, TransposedProduct>, .pitched = true}),

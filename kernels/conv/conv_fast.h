@@ -3,8 +3,10 @@
 #ifndef SLIPWAY_KERNELS_CONV_CONV_FAST_H_
 #define SLIPWAY_KERNELS_CONV_CONV_FAST_H_
 
+#include <algorithm>
 #include <cstdint>
 
+#include "kernels/attributes.h"
 #include "kernels/isa/conv.h"
 #include "kernels/conv/padded.h"
 #include "kernels/parallel.h"
@@ -18,6 +20,14 @@ struct ConvShape {
   int64_t groups = 1;
   int64_t stride[3], pad[3], dilation[3];
 };
+inline ConvShape ShapeOf(const ConvAttributes<>& a) {
+  ConvShape s;
+  s.groups = a.groups;
+  std::copy_n(a.stride, 3, s.stride);
+  std::copy_n(a.padding, 3, s.pad);
+  std::copy_n(a.dilation, 3, s.dilation);
+  return s;
+}
 
 // What becomes of the sums, while they are near: sum · scale[o] + shift[o] + add[n, o, …], through a function. Any of
 // the pointers may be null. The vectors have an element for each output channel, `add` has the result's sizes.

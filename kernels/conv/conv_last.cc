@@ -17,7 +17,6 @@ namespace slipway::kernels {
 namespace {
 
 constexpr int64_t kNearImage = 108 << 10;   // of the image alone, where weights are heavier than it
-constexpr int64_t kFarImage = 256 << 10;    // an image of so many floats is not in the second-level cache when it is read, nor a result
 constexpr int64_t kLeastRun = 8;            // fewer taps in a row are summed up one by one
 constexpr int64_t kMostBorder = 1 << 20;    // of padding
 

@@ -12,6 +12,7 @@
 namespace slipway::kernels {
 
 inline constexpr int64_t kNear = 48 << 10;   // floats of image and result of a block: they stay in the second-level cache
+inline constexpr int64_t kFarImage = 256 << 10;  // an image of so many floats is not in the second-level cache when it is read, nor a result
 inline constexpr double kLeastWork = 2e5;    // multiplications that are worth a second thread
 inline constexpr int64_t kColumns = 32;      // taken at once: whole panels
 

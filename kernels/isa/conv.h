@@ -80,10 +80,12 @@ struct LastBlock {
 
 // One row of results of a depthwise convolution, channels last: out[i · out_column + c] for i < n, c < channels is the sum over taps
 // (y, z) of the image's element (i · stride - pad + z · dilation) · x_column + y · x_row + c, where there is such a column, times
-// w[c / kPanel · w_panel + (y · width + z) · kPanel + c % kPanel], y < rows, z < width.
+// w[c / kPanel · w_panel + (y · width + z) · kPanel + c % kPanel], y < rows, z < width. Where rows lie in a ring, row y is x_ring before that from
+// row `wraps` on.
 struct LastTaps {
   const float* x = nullptr;  // column 0
   int64_t x_row = 0, x_column = 0, columns = 0;
+  int64_t wraps = 0, x_ring = 0;  // 0: no ring
   int64_t rows = 0, width = 0, stride = 1, pad = 0, dilation = 1;
   const float* w = nullptr;
   int64_t w_panel = 0;

@@ -486,6 +486,9 @@ void LastGroups(const LastBlock& g, int64_t group) {
 
 // ---- Depthwise.
 
+// Floats from row y - 1 to row y.
+SLIPWAY_INLINE int64_t NextRow(const LastTaps& g, int64_t y) { return y == g.wraps ? g.x_row - g.x_ring : g.x_row; }
+
 // Results [at, at + count) of the channels [c, c + n), count <= P, n <= kLanes. Where it is not at the border, all columns that P results
 // read are in the image and count is P; where it is not partial, n is kLanes.
 template <int W, int S, int P, bool kBorder, bool kPartial>
@@ -496,7 +499,7 @@ __attribute__((noinline)) void LastTapsTile(const LastTaps& g, int64_t c, int64_
   const int64_t first = at * S - g.pad, column = g.x_column;
   const float* x = g.x + first * column + c;
   const float* w = g.w + c / kPanel * g.w_panel + c % kPanel;
-  for (int64_t y = 0; y < g.rows; ++y, x += g.x_row, w += W * kPanel) {
+  for (int64_t y = 0; y < g.rows; x += NextRow(g, ++y), w += W * kPanel) {
     Vec by[W];
 #pragma GCC unroll 8
     for (int z = 0; z < W; ++z) by[z] = Load(w + z * kPanel);
@@ -587,7 +590,7 @@ void LastTapsAny(const LastTaps& g) {
       const int64_t count = Least(P, g.n - at);
       Vec sum[P] = {};
       const float *x = g.x + c, *w = panel;
-      for (int64_t y = 0; y < g.rows; ++y, x += g.x_row)
+      for (int64_t y = 0; y < g.rows; x += NextRow(g, ++y))
         for (int64_t z = 0; z < g.width; ++z, w += kPanel) {
           const Vec by = Load(w);
           for (int i = 0; i < P; ++i) {

@@ -87,10 +87,12 @@ int StoredAt(const uint8_t* panel, int64_t p, int64_t column, bool nibbles) {
 
 }  // namespace
 
-// TakesPacked for the weights [o, c / groups, 1, height, width] of a convolution whose result has channels last, as far as the plan can tell
+// TakesPacked for the weights [o, c / groups, 1, height, width] of a convolution, where the step's result has channels last, as far as the plan can tell
 // (`taps` not set), and for those of a transposed one, [c, o, 1, height, width].
-static bool TakesFilters(const Plan& p, const Step& s, const View& v, bool taps, WeightMatrix* m) {
-  if (v.dtype != DType::kF32 || s.compute != DType::kF32 || v.rank != 5 || s.ints < 1 || s.outputs != 1) return false;
+static bool TakesFilters(const Plan& p, const Step& s, int operand, bool taps, WeightMatrix* m) {
+  const View& v = p.views[s.first_view + operand];
+  const int32_t groups_at = s.kernel->groups_at[operand];
+  if (v.dtype != DType::kF32 || s.compute != DType::kF32 || v.rank != 5 || s.ints <= groups_at || s.outputs != 1) return false;
   const Buffer& b = p.buffers[v.buffer];
   auto known = [&](int32_t e) { return p.exprs[e].op == Expr::kInt; };
   auto value = [&](int32_t e) { return p.exprs[e].value; };
@@ -103,20 +105,23 @@ static bool TakesFilters(const Plan& p, const Step& s, const View& v, bool taps,
       return false;
   }
   const View &x = p.views[s.first_view], &out = p.views[s.first_view + s.inputs];
-  const int32_t groups = p.numbers[s.first_number];
-  if (value(sizes[2]) != 1 || (taps && x.dtype != DType::kF32) || out.rank != 5 || out.dtype != DType::kF32 || !known(groups) || value(groups) < 1 ||
-      value(sizes[0]) % value(groups) != 0)
-    return false;
+  if (value(sizes[2]) != 1 || (taps && x.dtype != DType::kF32) || out.rank != 5 || out.dtype != DType::kF32) return false;
+  int64_t groups = 1;
+  if (groups_at >= 0) {
+    const int32_t e = p.numbers[s.first_number + groups_at];
+    if (!known(e) || value(e) < 1 || value(sizes[0]) % value(e) != 0) return false;
+    groups = value(e);
+  }
   const int64_t rest = step / value(sizes[0]), outs = taps ? value(sizes[1]) : value(sizes[0]);
   const int64_t of_taps = value(sizes[3]) * value(sizes[4]);
   const int32_t* of = p.dims.data() + out.first_dim;
-  const bool last = known(of[5 + 1]) && value(of[5 + 1]) == 1 && known(of[5 + 4]) && value(of[5 + 4]) >= outs;
+  const bool last = known(of[1]) && known(of[5 + 1]) && value(of[5 + 1]) == 1 && known(of[5 + 4]) && value(of[5 + 4]) >= value(of[1]);
   if (taps) {
-    if (value(groups) != 1 || outs < LeastTransposedOuts(!last)) return false;
+    if (groups != 1 || outs < LeastTransposedOuts(!last)) return false;
     *m = {DType::kF32, value(sizes[0]), rest, rest, 1, Packing::kTaps, 1, of_taps};
   } else {
     if (!last) return false;
-    *m = {DType::kF32, rest, outs, 1, rest, Packing::kFilters, value(groups), of_taps};
+    *m = {DType::kF32, rest, outs, 1, rest, Packing::kFilters, groups, of_taps};
   }
   int64_t bytes;
   return !__builtin_mul_overflow(step, int64_t{4}, &bytes) && bytes == value(b.bytes) && PackedBytes(*m) >= 0;
@@ -129,7 +134,7 @@ bool TakesPacked(const Plan& p, const Step& s, int operand, Packing packing, Wei
   const View& v = p.views[s.first_view + operand];
   const Packable takes = s.kernel->packed[operand];
   for (auto [form, of] : {std::pair{Packing::kFilters, Packable::kFilters}, {Packing::kTaps, Packable::kTaps}})
-    if (packing == form || takes == of) return packing == form && takes == of && TakesFilters(p, s, v, form == Packing::kTaps, m);
+    if (packing == form || takes == of) return packing == form && takes == of && TakesFilters(p, s, operand, form == Packing::kTaps, m);
   const bool byte = IsByte(v.dtype) || (IsFloat8(v.dtype) && packing == Packing::kQuads);
   if (packing == Packing::kPanels) {
     const bool wide = v.dtype == DType::kF32 || v.dtype == DType::kBF16 || v.dtype == DType::kF16;

@@ -300,6 +300,20 @@ def test_native(name, batch, tmp_path):
     check(net, torch.randn(batch, 3, 37, 45), tmp_path, merged=name in ("branches", "dense", "joined"), scaled=4 if name == "scaled" else 0)
 
 
+def test_depthwise_blocks(tmp_path):
+    """Inverted residuals, paddings at one side and separable convolutions whose images between are large: steps that never have them whole."""
+    torch.manual_seed(1)
+    net = nn.Sequential(
+        conv(3, 12, 3, act=nn.ReLU), Residual(conv(12, 64, 1, act=nn.ReLU6), conv(64, 64, 3, groups=64, act=nn.ReLU6), conv(64, 12, 1)),
+        conv(12, 56, 1, act=nn.SiLU), nn.ZeroPad2d((0, 1, 0, 1)), conv(56, 56, 3, 2, 56, act=nn.Hardswish, padding=0), conv(56, 40, 1),
+        nn.Upsample(scale_factor=2), conv(40, 40, 5, groups=40), conv(40, 72, 1, act=nn.ReLU), conv(72, 72, 7, 2, 72),
+    ).eval()  # fmt: skip
+    randomize(net)
+    check(net, torch.randn(2, 3, 70, 82), tmp_path)
+    done = subprocess.run([SLIPWAY, "inspect", "--kernels", tmp_path / "m.so"], check=True, capture_output=True, text=True)
+    assert done.stdout.count("in turns with the pointwise ones") == 3, done.stdout
+
+
 def test_sums_of_branches_stay_without_algebra(tmp_path):
     net = nn.Sequential(*NETS["weighed"]()).eval()
     torch.export.save(torch.export.export(net, (torch.randn(2, 3, 37, 45),)), tmp_path / "m.pt2")

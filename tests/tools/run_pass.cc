@@ -29,10 +29,12 @@ namespace {
 
 using namespace slipway;  // NOLINT: a tool of one file
 
+// Of those that are null: what becomes of the program with all of them.
 const std::map<std::string, void (*)(planner::PlannedProgram&)>& PlanPasses() {
   static const auto& passes = *new std::map<std::string, void (*)(planner::PlannedProgram&)>{
       {"plan", [](planner::PlannedProgram&) {}},
-      {"choose-layouts", [](planner::PlannedProgram&) {}},  // with what comes after it
+      {"choose-layouts", nullptr},
+      {"form-depthwise-blocks", nullptr},
       {"fuse-conv", planner::FuseConvs},
       {"fuse-chains", planner::FuseChains},
       {"place-parts", planner::PlaceParts},
@@ -40,12 +42,12 @@ const std::map<std::string, void (*)(planner::PlannedProgram&)>& PlanPasses() {
   return passes;
 }
 
-absl::Status PrintPlan(ir::Program& p, void (*pass)(planner::PlannedProgram&), bool whole) {
+absl::Status PrintPlan(ir::Program& p, void (*pass)(planner::PlannedProgram&)) {
   planner::PlanOptions options;
-  options.fuse = options.layouts = whole;
+  options.fuse = options.layouts = pass == nullptr;
   auto planned = planner::LegalizeAndPlan(p, options);
   if (!planned.ok()) return planned.status();
-  pass(*planned);
+  if (pass != nullptr) pass(*planned);
   std::string why;
   auto executable = kernels::Executable::Make(planned->plan, &why);
   if (!executable) return absl::InternalError(text::StrCat("afterwards: ", why));
@@ -74,7 +76,7 @@ absl::Status Run(std::string name, const std::string& path) {
   for (const auto& p : archive->programs) {
     if (absl::Status s = name == "infer-shapes" ? absl::OkStatus() : ir::Verify(*p); !s.ok()) return s;
     if (plan_pass != PlanPasses().end()) {
-      if (absl::Status s = PrintPlan(*p, plan_pass->second, name == "choose-layouts"); !s.ok()) return s;
+      if (absl::Status s = PrintPlan(*p, plan_pass->second); !s.ok()) return s;
       continue;
     }
     passes::PassContext context;

@@ -1,0 +1,162 @@
+// Blocks of a depthwise convolution and pointwise ones give the bits of the convolutions one by one, for any number of threads: sizes of which rings of rows
+// begin anew at any place, windows that reach out of the image, filters packed and plain.
+#include "kernels/conv/depthwise_block.h"
+
+#include <cmath>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "fenced_scratch.h"
+#include "gtest/gtest.h"
+#include "kernels/conv/conv_last.h"
+#include "kernels/conv/filters.h"
+
+namespace slipway::kernels {
+namespace {
+
+using Floats = std::vector<float>;
+
+// An image of channels last whose places lie `pitch` floats apart.
+struct Image {
+  Image(int64_t n, int64_t c, int64_t h, int64_t w, int64_t pitch = 0) {
+    if (pitch == 0) pitch = c;
+    t = {.rank = 5, .sizes = {n, c, 1, h, w}, .strides = {h * w * pitch, 1, h * w * pitch, w * pitch, pitch}};
+    data.resize(static_cast<size_t>(n * h * w * pitch - (pitch - c)), 99);
+    t.data = data.data();
+  }
+  Floats data;
+  Tensor t;
+};
+struct Filters {
+  Filters(int64_t outs, int64_t per, int64_t ky, int64_t kx, int64_t groups, bool packed, std::mt19937& random) : shape{groups, per, outs, ky, kx} {
+    std::uniform_real_distribution<float> range(-1, 1);
+    data.resize(static_cast<size_t>(outs * per * ky * kx));
+    for (float& x : data) x = range(random);
+    t = {.rank = 5, .sizes = {outs, per, 1, ky, kx}, .strides = {per * ky * kx, ky * kx, ky * kx, kx, 1}};
+    if (packed) {
+      Floats panels(static_cast<size_t>(shape.floats()));
+      PackFilters(data.data(), shape, 0, shape.panels(), panels.data());
+      data = panels, t.packed = Packing::kFilters;
+    }
+    t.data = data.data();
+  }
+  FilterShape shape;
+  Floats data;
+  Tensor t;
+};
+Floats Vector(int64_t n, std::mt19937& random) {
+  std::uniform_real_distribution<float> range(-1, 1);
+  Floats v(static_cast<size_t>(n));
+  for (float& x : v) x = range(random);
+  return v;
+}
+const Workers* Threads(int n) {
+  static std::vector<std::unique_ptr<ThreadPool>> pools;
+  pools.push_back(ThreadPool::Make(n));
+  return pools.back() ? &pools.back()->workers() : nullptr;
+}
+
+struct Case {
+  bool before = true, after = true, packed = true;
+  int64_t n = 1, in = 8, c = 16, out = 8, h = 9, w = 9, ky = 3, kx = 3, sy = 1, sx = 1, py = 1, px = 1, dy = 1, dx = 1;
+  int64_t below = 0;  // rows of results that reach out of the image by more than its padding
+};
+
+void Check(const Case& k, unsigned seed) {
+  std::mt19937 random(seed);
+  const int64_t in = k.before ? k.in : k.c, outs = k.after ? k.out : k.c;
+  const int64_t to_y = (k.h + 2 * k.py - k.dy * (k.ky - 1) - 1) / k.sy + 1 + k.below, to_x = (k.w + 2 * k.px - k.dx * (k.kx - 1) - 1) / k.sx + 1;
+  Image x(k.n, in, k.h, k.w, in + seed % 3), wide(k.n, k.c, k.h, k.w), narrow(k.n, k.c, to_y, to_x), expected(k.n, outs, to_y, to_x, outs + seed % 2);
+  Image out = expected, add = expected;
+  out.t.data = out.data.data(), add.t.data = add.data.data();
+  x.data = Vector(static_cast<int64_t>(x.data.size()), random), x.t.data = x.data.data();
+  add.data = Vector(static_cast<int64_t>(add.data.size()), random), add.t.data = add.data.data();
+  const Filters first(k.c, in, 1, 1, 1, k.packed, random), taps(k.c, 1, k.ky, k.kx, k.c, k.packed, random), second(outs, k.c, 1, 1, 1, k.packed, random);
+  const Floats scales = Vector(std::max(k.c, outs), random), shifts = Vector(std::max(k.c, outs), random);
+  const ConvEpilogue clamp{.scale = scales.data(), .shift = shifts.data(), .activation = Activation::kClamp, .low = 0, .high = 6};
+  const ConvEpilogue silu{.scale = scales.data(), .shift = shifts.data(), .activation = Activation::kSilu};
+  ConvEpilogue last{.shift = shifts.data(), .add = add.data.data(), .activation = Activation::kHardSwish, .post_scale = scales.data(), .post_shift = shifts.data()};
+  if (seed % 4 == 0) last.post_add = add.data.data();
+
+  DepthwiseBlock block;
+  block.shape = {k.c, {1, k.sy, k.sx}, {0, k.py, k.px}, {1, k.dy, k.dx}};
+  if (k.before) block.before = {first.t, clamp};
+  block.depthwise = {taps.t, k.after ? silu : last};
+  if (k.after) block.after = {second.t, last};
+
+  Scratch scratch;
+  const ConvShape pointwise{1, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}};
+  if (k.before) {
+    ASSERT_TRUE(ConvLast(x.t, first.t, wide.t, pointwise, clamp, nullptr, scratch));
+  }
+  ASSERT_TRUE(ConvLast(k.before ? wide.t : x.t, taps.t, k.after ? narrow.t : expected.t, block.shape, block.depthwise.epilogue, nullptr, scratch));
+  if (k.after) {
+    ASSERT_TRUE(ConvLast(narrow.t, second.t, expected.t, pointwise, last, nullptr, scratch));
+  }
+  ASSERT_TRUE(TakesDepthwiseBlock(x.t, block, out.t));
+  for (int threads : {1, 2, 3, 16}) {
+    std::fill(out.data.begin(), out.data.end(), 99.0f);
+    const Workers* const workers = threads == 1 ? nullptr : Threads(threads);
+    Scratch counter = Scratch::Counter();
+    RunDepthwiseBlock(x.t, block, out.t, workers, counter);
+    FencedScratch memory(counter.counted());
+    RunDepthwiseBlock(x.t, block, out.t, workers, *memory);
+    ASSERT_TRUE(memory.sufficed());
+    ASSERT_EQ(out.data, expected.data) << threads << " threads";
+  }
+}
+
+TEST(DepthwiseBlock, GivesTheBitsOfItsConvolutions) {
+  std::mt19937 random(3);
+  auto of = [&](int64_t least, int64_t most) { return std::uniform_int_distribution<int64_t>(least, most)(random); };
+  for (unsigned i = 0; i < 120; ++i) {
+    Case k;
+    const int64_t which = of(0, 2);
+    k.before = which != 0, k.after = which != 1, k.packed = of(0, 3) != 0;
+    k.n = of(1, 2), k.in = of(1, 40), k.c = of(1, 100), k.out = of(1, 40);
+    const int64_t kernels[] = {1, 2, 3, 3, 4, 5, 7};
+    k.ky = kernels[of(0, 6)], k.kx = kernels[of(0, 6)];
+    k.sy = of(1, 3), k.sx = of(1, 2), k.dy = of(0, 3) == 0 ? 2 : 1, k.dx = of(0, 3) == 0 ? 2 : 1;
+    k.py = of(0, k.dy * (k.ky - 1)), k.px = of(0, k.kx / 2);
+    // Some are so large that several steps and groups of rows follow each other.
+    k.h = k.dy * (k.ky - 1) + of(1, of(0, 1) == 0 ? 12 : 90), k.w = k.dx * (k.kx - 1) + k.sx * of(4, 60);
+    // As padding at one side only has it.
+    if (k.py == 0 && ((k.h - k.dy * (k.ky - 1) - 1) / k.sy + 1) * k.sy < k.h) k.below = of(0, 1);
+    Check(k, i);
+    ASSERT_FALSE(HasFatalFailure()) << "case " << i << ": before " << k.before << " after " << k.after << " n " << k.n << " channels " << k.in << ',' << k.c << ',' << k.out
+                                    << " image " << k.h << 'x' << k.w << " kernel " << k.ky << 'x' << k.kx << " stride " << k.sy << ',' << k.sx << " pad " << k.py << ','
+                                    << k.px << " dilation " << k.dy << ',' << k.dx << " below " << k.below;
+  }
+}
+
+TEST(DepthwiseBlock, RefusesWhatItsLoopsDoNotTake) {
+  std::mt19937 random(5);
+  const Filters first(16, 8, 1, 1, 1, true, random), taps(16, 1, 3, 3, 16, true, random), second(4, 16, 1, 1, 1, true, random), wide(16, 8, 3, 3, 1, true, random);
+  const Image x(1, 8, 12, 12), out(1, 4, 12, 12);
+  const auto takes = [&](auto change, const Tensor& image, const Tensor& result) {
+    DepthwiseBlock block{.before = DepthwiseBlock::Layer{first.t, {}}, .after = DepthwiseBlock::Layer{second.t, {}}, .depthwise = {taps.t, {}}, .shape = {16, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}}};
+    change(block);
+    return TakesDepthwiseBlock(image, block, result);
+  };
+  const auto as_it_is = [](DepthwiseBlock&) {};
+  EXPECT_TRUE(takes(as_it_is, x.t, out.t));
+  Tensor planes = x.t;
+  planes.strides[1] = 144, planes.strides[3] = 12, planes.strides[4] = 1;
+  EXPECT_FALSE(takes(as_it_is, planes, out.t));
+  Tensor halves = x.t;
+  halves.dtype = DType::kF16;
+  EXPECT_FALSE(takes(as_it_is, halves, out.t));
+  EXPECT_FALSE(takes(as_it_is, Image(1, 9, 12, 12).t, out.t));
+  EXPECT_FALSE(takes(as_it_is, x.t, Image(2, 4, 12, 12).t));
+  EXPECT_FALSE(takes(as_it_is, x.t, Image(1, 4, 20, 12).t));  // rows of nothing but border
+  EXPECT_FALSE(takes([&](DepthwiseBlock& b) { b.before->w = wide.t; }, x.t, out.t));
+  EXPECT_FALSE(takes([](DepthwiseBlock& b) { b.shape.groups = 8; }, x.t, out.t));
+  EXPECT_FALSE(takes([](DepthwiseBlock& b) { b.shape.pad[1] = 3; }, x.t, Image(1, 4, 16, 12).t));
+  EXPECT_FALSE(takes([](DepthwiseBlock& b) { b.before.reset(), b.after.reset(); }, x.t, out.t));
+  EXPECT_FALSE(takes([&](DepthwiseBlock& b) { b.depthwise.epilogue.add = out.data.data(); }, x.t, out.t));
+  EXPECT_FALSE(takes(as_it_is, Image(1, 8, 48, 3).t, Image(1, 4, 48, 3).t));  // rows of few places
+}
+
+}  // namespace
+}  // namespace slipway::kernels
