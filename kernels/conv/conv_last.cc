@@ -16,7 +16,7 @@
 namespace slipway::kernels {
 namespace {
 
-constexpr int64_t kNearImage = 108 << 10;   // of the image alone, where weights are heavier than it
+constexpr int64_t kNearImage = 128 << 10;   // of the image alone, where weights are heavier than it
 constexpr int64_t kLeastRun = 8;            // fewer taps in a row are summed up one by one
 constexpr int64_t kMostBorder = 1 << 20;    // of padding
 
@@ -273,7 +273,7 @@ class Conv {
     // Weights that outweigh the image are read once for each block: as few of these as there are, whose results go straight through.
     const bool heavy_columns = channels_ * f_.outs > 2 * images * rows * (channels_ + f_.outs);
     const int64_t near = heavy_columns ? kNearImage / channels_ : kNear / (channels_ + f_.outs);
-    const int64_t block = few ? rows : std::max(2 * tile, near / tile * tile);
+    const int64_t block = few || rows <= near ? rows : std::max(2 * tile, near / tile * tile);
     const Shares shares = Share(workers, images, rows, panels, Ceil(rows, block), tile, heavy_columns, isa_.last_grain);
     const bool meet = Apart(pixel_) != pixel_ && rows > 2 * tile && f_.outs >= 4 * kColumns;
     ParallelFor(scratch, workers, shares.tasks(), 1, [&](int64_t begin, int64_t end, Scratch& own) {

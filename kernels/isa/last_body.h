@@ -180,10 +180,16 @@ constexpr int64_t kShortRun = 8;  // below it, SumTile's beginning takes longer 
 // more than can be on its way at once.
 constexpr int64_t kFewSteps = SLIPWAY_ISA_BYTES == 64 ? 0 : 64;
 
+// Weights that are needed next: every kFetchSteps-th step of a tile fetches what is `step` bytes further on than that before it.
+struct WeightsAhead {
+  const float* at = nullptr;
+  int64_t step = 0;
+};
+constexpr int64_t kFetchSteps = SLIPWAY_SUM_TILE ? 4 : 1;
+
 // R rows from i on, V vectors of columns from j on, of which n count.
-// `ahead` is a panel that will be needed next, or null.
 template <int R, int V>
-SLIPWAY_INLINE void LastSums(const LastBlock& g, int64_t i, int64_t j, int64_t n, const float* ahead) {
+SLIPWAY_INLINE void LastSums(const LastBlock& g, int64_t i, int64_t j, int64_t n, const WeightsAhead& ahead) {
   // What is written in the end is on its way while the sums are made.
   const int64_t written = i + (g.run_count * g.k <= kFewSteps ? R : 0);
 #pragma GCC unroll 16
@@ -197,12 +203,13 @@ SLIPWAY_INLINE void LastSums(const LastBlock& g, int64_t i, int64_t j, int64_t n
   const int64_t next = kLanes < kPanel ? kLanes : g.w_panel, panel = g.w_panel;
   const auto at = [next, panel](int v) __attribute__((always_inline)) { return kLanes < kPanel ? v * kLanes / kPanel * panel + v * kLanes % kPanel : v * next; };
   const int64_t k = g.k;
-  // What the steps of a run that begins at x fetch: of the panel that will be needed next, of what the block says, or of the next tile's rows
+  // What the steps of a run that begins at x fetch: of the weights that will be needed next, of what the block says, or of the next tile's rows
   // where they lie one behind the other; or null.
   const bool next_rows = g.run_count == 1 && g.x_row < 2 * k;
-  const int64_t fetch_step = ahead == nullptr && g.ahead != 0 ? g.ahead_step * 4 : 64;
+  const int64_t fetch_step = ahead.at != nullptr ? ahead.step : g.ahead != 0 ? g.ahead_step * 4 : 64;
   const auto fetched = [&](int64_t run, const float* x) __attribute__((always_inline)) {
-    const float* const from = ahead != nullptr ? ahead + run * g.w_run : g.ahead != 0 ? x + g.ahead : next_rows ? x + R * g.x_row : nullptr;
+    if (ahead.at != nullptr) return reinterpret_cast<const char*>(ahead.at) + run * (k / kFetchSteps * fetch_step);
+    const float* const from = g.ahead != 0 ? x + g.ahead : next_rows ? x + R * g.x_row : nullptr;
     return reinterpret_cast<const char*>(from);
   };
 #if SLIPWAY_SUM_TILE
@@ -218,6 +225,7 @@ SLIPWAY_INLINE void LastSums(const LastBlock& g, int64_t i, int64_t j, int64_t n
 #endif
   constexpr int kThirds = (R + 2) / 3;
   int64_t away = g.x_row * 4;
+  const int64_t step_by = ahead.at != nullptr ? fetch_step / kFetchSteps : fetch_step;
   for (int64_t run = 0; run < g.run_count; ++run) {
     const float* b = w + run * g.w_run;
     const char* a[kThirds];
@@ -226,7 +234,7 @@ SLIPWAY_INLINE void LastSums(const LastBlock& g, int64_t i, int64_t j, int64_t n
     const char* fetch = fetched(run, reinterpret_cast<const float*>(a[0]));
     if (fetch == nullptr) fetch = reinterpret_cast<const char*>(b);
 #pragma GCC unroll 1
-    for (int64_t p = 0; p < k; ++p, fetch += fetch_step) {
+    for (int64_t p = 0; p < k; ++p, fetch += step_by) {
       Vec x[V];
 #pragma GCC unroll 4
       for (int v = 0; v < V; ++v) x[v] = Load(b + at(v));
@@ -245,12 +253,12 @@ SLIPWAY_INLINE void LastSums(const LastBlock& g, int64_t i, int64_t j, int64_t n
 }
 
 template <int R, int V>
-__attribute__((noinline)) void LastTile(const LastBlock& g, int64_t i, int64_t j, int64_t n, const float* ahead) {
+__attribute__((noinline)) void LastTile(const LastBlock& g, int64_t i, int64_t j, int64_t n, const WeightsAhead& ahead) {
   LastSums<R, V>(g, i, j, n, ahead);
 }
 
 template <int V, int R = kLastRows>
-SLIPWAY_INLINE void LastTileOf(int64_t rows, const LastBlock& g, int64_t i, int64_t j, int64_t n, const float* ahead) {
+SLIPWAY_INLINE void LastTileOf(int64_t rows, const LastBlock& g, int64_t i, int64_t j, int64_t n, const WeightsAhead& ahead) {
   if (rows == R) return LastTile<R, V>(g, i, j, n, ahead);
   if constexpr (R > 1) LastTileOf<V, R - 1>(rows, g, i, j, n, ahead);
 }
@@ -258,7 +266,7 @@ SLIPWAY_INLINE void LastTileOf(int64_t rows, const LastBlock& g, int64_t i, int6
 // The tile of `rows` rows and `columns` columns, at most kWidth. Of loops that go over whole tiles, kWhole makes these part of the loop, with the
 // block in a copy `g` that no store changes: so a tile begins sooner.
 template <bool kWhole>
-SLIPWAY_INLINE void LastTileIn(const LastBlock& g, const LastBlock& block, int64_t rows, int64_t i, int64_t j, int64_t columns, const float* ahead) {
+SLIPWAY_INLINE void LastTileIn(const LastBlock& g, const LastBlock& block, int64_t rows, int64_t i, int64_t j, int64_t columns, const WeightsAhead& ahead) {
   if (kWhole && rows == kLastRows && columns == kWidth)
     LastSums<kLastRows, 2>(g, i, j, kWidth, ahead);
   else if (columns > kLanes)
@@ -283,16 +291,19 @@ SLIPWAY_INLINE void ForTiles(const LastBlock& g, int64_t most, F tile) {
   }
 }
 
-// All rows of the columns from j on; `next` is where the weights begin that are read after these, or null: fetched by the first tiles.
-void LastColumns(const LastBlock& block, int64_t j, const float* next) {
+// All rows of the columns from j on. `next` is where the weights begin that are read after these, or null: so many floats, which the first tiles
+// fetch. Few tiles all fetch alike: at the rate of the first alone, more would be on their way than the processor keeps track of where weights come
+// from memory, as those of few rows do.
+void LastColumns(const LastBlock& block, int64_t j, const float* next, int64_t floats) {
+  constexpr int64_t kFirst = SLIPWAY_SUM_TILE ? kFetchSteps : kWidth / kPanel;  // so many fetch all
   const LastBlock g = block;
   const int64_t columns = Least(kWidth, g.n - j);
+  const int64_t all = (g.m + kLastRows - 1) / kLastRows, tiles = all <= 3 * kFirst ? all : kFirst;
+  const int64_t fetches = Most(1, g.run_count * (g.k / kFetchSteps));  // of a tile
+  const int64_t step = Least(64, 4 * floats / (tiles * fetches));
   ForTiles(g, kLastRows, [&](int64_t tile, int64_t i, int64_t rows) __attribute__((always_inline)) {
-#if SLIPWAY_SUM_TILE
-    const float* const ahead = next != nullptr && tile < 4 ? next + tile * (g.k / 4) * kPanel : nullptr;
-#else
-    const float* const ahead = next != nullptr && tile < Most(1, kWidth / kPanel) ? next + tile * g.w_panel : nullptr;
-#endif
+    WeightsAhead ahead;
+    if (next != nullptr && tile < tiles) ahead = {next + tile * fetches * step / 4, step};
     LastTileIn<SLIPWAY_SUM_TILE>(g, block, rows, i, j, columns, ahead);
   });
 }
@@ -312,7 +323,7 @@ constexpr int64_t kNearWeights = 10 << 10;
 constexpr int64_t kNearWholeRows = 16 << 10;  // floats of weights
 template <int V, int R>
 void LastWholeRows(const LastBlock& g) {
-  ForTiles(g, R, [&](int64_t, int64_t i, int64_t rows) __attribute__((always_inline)) { LastTileOf<V, R>(rows, g, i, 0, g.n, nullptr); });
+  ForTiles(g, R, [&](int64_t, int64_t i, int64_t rows) __attribute__((always_inline)) { LastTileOf<V, R>(rows, g, i, 0, g.n, {}); });
 }
 #endif
 
@@ -380,7 +391,7 @@ void LastPlacesBlock(const LastBlock& g) {
 __attribute__((noinline)) void LastNear(const LastBlock& block) {
   const LastBlock g = block;
   ForTiles(g, kLastRows, [&](int64_t, int64_t i, int64_t rows) __attribute__((always_inline)) {
-    for (int64_t j = 0; j < g.n; j += kWidth) LastTileIn<true>(g, block, rows, i, j, Least(kWidth, g.n - j), nullptr);
+    for (int64_t j = 0; j < g.n; j += kWidth) LastTileIn<true>(g, block, rows, i, j, Least(kWidth, g.n - j), {});
   });
 }
 
@@ -402,8 +413,9 @@ void LastBlockOf(const LastBlock& g) {
   const int64_t depth = whole ? Most(g.k, 1) : Even(g.k, kLastDepth, 4);
   for (int64_t j = 0; j < g.n; j += kWidth) {
     const float* const columns = j + kWidth < g.n ? g.w + (j + kWidth) / kPanel * g.w_panel : nullptr;
+    const int64_t panels = Least(kWidth, g.n - j - kWidth) > kPanel ? kWidth / kPanel : 1;  // of these
     if (whole) {
-      LastColumns(g, j, columns);
+      LastColumns(g, j, columns, (panels - 1) * g.w_panel + g.run_count * g.k * kPanel);
       continue;
     }
     for (int64_t k0 = 0; k0 < g.k; k0 += depth) {
@@ -412,7 +424,7 @@ void LastBlockOf(const LastBlock& g) {
       part.x += k0, part.w += k0 * kPanel, part.accumulate = g.accumulate || k0 > 0;
       const bool last = k0 + depth >= g.k;
       if (!last) part.finish = {};
-      LastColumns(part, j, last ? columns : part.w + j / kPanel * g.w_panel + depth * kPanel);
+      LastColumns(part, j, last ? columns : part.w + j / kPanel * g.w_panel + depth * kPanel, depth * kPanel);
     }
   }
 }
