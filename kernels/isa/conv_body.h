@@ -12,7 +12,7 @@ __attribute__((noinline)) void ConvTile(const ConvBlock& g, int64_t i, int64_t j
 #pragma GCC unroll 2
     for (int v = 0; v < V; ++v) sum[r][v] = Vec{};
 #if SLIPWAY_SUM_TILE
-  if constexpr (R == 6 && V == 2) {
+  if constexpr (R >= 4 && V == 2) {
     SumTile(k, g.a + i * g.a_row, g.a_row, b, b_row, kLanes, nullptr, sum);
   } else
 #endif

@@ -174,6 +174,8 @@ SLIPWAY_INLINE void StoreLast(const LastBlock& g, int64_t i, int64_t j, int64_t 
   }
 }
 
+// Of so many rows, a tile has enough sums to go on while others wait for their last step.
+constexpr int kEnoughRows = 4;
 constexpr int64_t kShortRun = 8;  // below it, SumTile's beginning takes longer than what its order of instructions gains
 
 // Sums of so few steps are over before what they write has come: it is fetched while the tile before is made. Tiles of wider vectors write
@@ -213,11 +215,11 @@ SLIPWAY_INLINE void LastSums(const LastBlock& g, int64_t i, int64_t j, int64_t n
     return reinterpret_cast<const char*>(from);
   };
 #if SLIPWAY_SUM_TILE
-  if constexpr (R == 6 && V == 2) {
+  if constexpr (R >= kEnoughRows && V == 2) {
     if (g.k >= kShortRun || g.run_count == 1) {
       for (int64_t run = 0; run < g.run_count; ++run) {
         const float* const x = g.x + g.runs[run] + i * g.x_row;
-        SumTile(k, x, g.x_row, w + run * g.w_run, kPanel, next, fetched(run, x), reinterpret_cast<Vec(&)[6][2]>(sum), fetch_step);
+        SumTile(k, x, g.x_row, w + run * g.w_run, kPanel, next, fetched(run, x), reinterpret_cast<Vec(&)[R][2]>(sum), fetch_step);
       }
       return StoreLast<R, V>(g, i, j, n, sum);
     }
@@ -274,9 +276,6 @@ SLIPWAY_INLINE void LastTileIn(const LastBlock& g, const LastBlock& block, int64
   else
     LastTileOf<1>(rows, block, i, j, columns, ahead);
 }
-
-// Of so many rows, a tile has enough sums to go on while others wait for their last step.
-constexpr int64_t kEnoughRows = 4;
 
 // Calls tile(k, i, rows) for the rows [i, i + rows) of a block's tiles of `most` rows; k counts them. The last two have about the same where the
 // last would have too few; or where tiles of `most` rows, which SumTile makes, are no faster than others.
