@@ -361,8 +361,8 @@ void LastColumnsOf(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_ro
 
 void BlockGemm(const GemmCall& g, const float* row_bias, float* scratch) {
   // Blocks of about the same size, of whole unrolled steps and whole tiles.
-  // The tiles of convolutions are taller than those here, and fetch what comes next in any case.
-  const bool tall = kLastRows > kRows && g.packed && g.b.dtype == DType::kF32 && g.c_column == 1 && row_bias == nullptr;
+  // The tiles of convolutions are taller than those here, or fetch more evenly what comes next.
+  const bool tall = (kLastRows > kRows || SLIPWAY_SUM_TILE) && g.packed && g.b.dtype == DType::kF32 && g.c_column == 1 && row_bias == nullptr;
   const int64_t depth = Even(g.k, kDepth, 4), left_rows = tall ? Even(g.m, kLeftRows / kLastRows * kLastRows, kLastRows) : Even(g.m, kLeftRows, kRows);
   const bool in_place = InPlace(g);
   for (int64_t n0 = 0; n0 < g.n; n0 += kPanels * kWidth) {
