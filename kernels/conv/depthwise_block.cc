@@ -190,7 +190,7 @@ bool TakesDepthwiseBlock(const Tensor& x, const DepthwiseBlock& block, const Ten
   const ConvShape& s = block.shape;
   if (!whole(taps)) return false;
   const int64_t channels = taps.sizes[0];
-  if (s.groups != channels || taps.sizes[1] != 1) return false;
+  if (s.groups != channels || taps.sizes[1] != 1 || s.stride[1] > x.sizes[3] || s.dilation[1] > x.sizes[3]) return false;
   const auto pointwise = [&](const Tensor& w, int64_t outs, int64_t ins) { return whole(w) && w.sizes[0] == outs && w.sizes[1] == ins && w.sizes[3] * w.sizes[4] == 1; };
   if (block.before ? !pointwise(block.before->w, channels, x.sizes[1]) : x.sizes[1] != channels) return false;
   if (block.after ? !pointwise(block.after->w, out.sizes[1], channels) : out.sizes[1] != channels) return false;

@@ -153,6 +153,8 @@ TEST(DepthwiseBlock, RefusesWhatItsLoopsDoNotTake) {
   EXPECT_FALSE(takes([&](DepthwiseBlock& b) { b.before->w = wide.t; }, x.t, out.t));
   EXPECT_FALSE(takes([](DepthwiseBlock& b) { b.shape.groups = 8; }, x.t, out.t));
   EXPECT_FALSE(takes([](DepthwiseBlock& b) { b.shape.pad[1] = 3; }, x.t, Image(1, 4, 16, 12).t));
+  EXPECT_FALSE(takes([](DepthwiseBlock& b) { b.shape.stride[1] = int64_t{1} << 39; }, x.t, Image(1, 4, 1, 12).t));
+  EXPECT_FALSE(takes([](DepthwiseBlock& b) { b.shape.dilation[1] = int64_t{1} << 39; }, x.t, out.t));
   EXPECT_FALSE(takes([](DepthwiseBlock& b) { b.before.reset(), b.after.reset(); }, x.t, out.t));
   EXPECT_FALSE(takes([&](DepthwiseBlock& b) { b.depthwise.epilogue.add = out.data.data(); }, x.t, out.t));
   EXPECT_FALSE(takes(as_it_is, Image(1, 8, 48, 3).t, Image(1, 4, 48, 3).t));  // rows of few places
