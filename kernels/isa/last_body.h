@@ -290,19 +290,19 @@ SLIPWAY_INLINE void ForTiles(const LastBlock& g, int64_t most, F tile) {
   }
 }
 
-// All rows of the columns from j on. `next` is where the weights begin that are read after these, or null: so many floats, which the first tiles
+// All rows of the columns from j on. `next` is where the weights begin that are read after these, or null: of so many panels, which the first tiles
 // fetch. Few tiles all fetch alike: at the rate of the first alone, more would be on their way than the processor keeps track of where weights come
 // from memory, as those of few rows do.
-void LastColumns(const LastBlock& block, int64_t j, const float* next, int64_t floats) {
+void LastColumns(const LastBlock& block, int64_t j, const float* next, int64_t panels) {
   constexpr int64_t kFirst = SLIPWAY_SUM_TILE ? kFetchSteps : kWidth / kPanel;  // so many fetch all
   const LastBlock g = block;
   const int64_t columns = Least(kWidth, g.n - j);
-  const int64_t all = (g.m + kLastRows - 1) / kLastRows, tiles = all <= 3 * kFirst ? all : kFirst;
+  const int64_t all = (g.m + kLastRows - 1) / kLastRows, tiles = Most(1, (all <= 3 * kFirst ? all : kFirst) / panels);  // of a panel
   const int64_t fetches = Most(1, g.run_count * (g.k / kFetchSteps));  // of a tile
-  const int64_t step = Least(64, 4 * floats / (tiles * fetches));
+  const int64_t step = Least(64, 4 * g.run_count * g.k * kPanel / (tiles * fetches));
   ForTiles(g, kLastRows, [&](int64_t tile, int64_t i, int64_t rows) __attribute__((always_inline)) {
     WeightsAhead ahead;
-    if (next != nullptr && tile < tiles) ahead = {next + tile * fetches * step / 4, step};
+    if (next != nullptr && tile < tiles * panels) ahead = {next + tile / tiles * g.w_panel + tile % tiles * fetches * step / 4, step};
     LastTileIn<SLIPWAY_SUM_TILE>(g, block, rows, i, j, columns, ahead);
   });
 }
@@ -414,7 +414,7 @@ void LastBlockOf(const LastBlock& g) {
     const float* const columns = j + kWidth < g.n ? g.w + (j + kWidth) / kPanel * g.w_panel : nullptr;
     const int64_t panels = Least(kWidth, g.n - j - kWidth) > kPanel ? kWidth / kPanel : 1;  // of these
     if (whole) {
-      LastColumns(g, j, columns, (panels - 1) * g.w_panel + g.run_count * g.k * kPanel);
+      LastColumns(g, j, columns, panels);
       continue;
     }
     for (int64_t k0 = 0; k0 < g.k; k0 += depth) {
@@ -423,7 +423,7 @@ void LastBlockOf(const LastBlock& g) {
       part.x += k0, part.w += k0 * kPanel, part.accumulate = g.accumulate || k0 > 0;
       const bool last = k0 + depth >= g.k;
       if (!last) part.finish = {};
-      LastColumns(part, j, last ? columns : part.w + j / kPanel * g.w_panel + depth * kPanel, depth * kPanel);
+      LastColumns(part, j, last ? columns : part.w + j / kPanel * g.w_panel + depth * kPanel, panels);
     }
   }
 }
