@@ -182,21 +182,17 @@ class Former {
     return true;
   }
 
-  int32_t Number(Expr e) {
-    plan_.exprs.push_back(e);
-    return static_cast<int32_t>(plan_.exprs.size()) - 1;
-  }
   Step Join(int d, std::vector<View>& views) {
     const Members& m = members_[d];
     const int order[] = {m.before, d, m.after};
     const Step& last = plan_.steps[End(d)];
+    const size_t first = views.size();
     views.push_back(ViewOf(plan_.steps[m.before >= 0 ? m.before : d], 0));
     for (int i : {d, m.before, m.after})
       if (i >= 0) views.push_back(ViewOf(plan_.steps[i], 1));
-    size_t inputs = views.size();
     for (int i : order)
       for (int k = 2; i >= 0 && k < plan_.steps[i].inputs; ++k) views.push_back(ViewOf(plan_.steps[i], k));
-    inputs = views.size() - inputs + 1 + 1 + (m.before >= 0) + (m.after >= 0);
+    const auto inputs = static_cast<int32_t>(views.size() - first);
     views.push_back(ViewOf(last, last.inputs));
 
     kernels::DepthwiseBlockAttributes<> a{m.before >= 0, m.after >= 0, convs_[d]->attributes.conv, {}, {}};
@@ -214,17 +210,9 @@ class Former {
 
     Step s = last;
     s.kernel = kernels::FindKernel("depthwise_block");
-    s.inputs = static_cast<int32_t>(inputs), s.outputs = 1;
+    s.inputs = inputs;
     s.first_number = static_cast<int32_t>(plan_.numbers.size()), s.ints = s.floats = 0;
-    std::vector<int32_t> reals;  // behind all integers
-    auto add = [&]<typename T>(const T& x) {
-      const bool real = std::is_same_v<T, double>;
-      const int32_t number = Number({.op = real ? Expr::kReal : Expr::kInt, .value = std::bit_cast<int64_t>(x)});
-      (real ? reals : plan_.numbers).push_back(number);
-      ++(real ? s.floats : s.ints);
-    };
-    kernels::ForEachNumber(a, add);
-    plan_.numbers.insert(plan_.numbers.end(), reals.begin(), reals.end());
+    AppendNumbers(plan_, a, &s);
 
     std::string name;
     for (int i : order)

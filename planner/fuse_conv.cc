@@ -277,23 +277,10 @@ class Fuser {
     tails_[j] = std::move(tail);
   }
 
-  int Add(Expr e) {
-    plan_.exprs.push_back(e);
-    return static_cast<int>(plan_.exprs.size()) - 1;
-  }
   void Finish(Step& s, const Tail& tail) {
     const int first = static_cast<int>(plan_.numbers.size());
     for (int k = 0; k < s.ints; ++k) plan_.numbers.push_back(plan_.numbers[s.first_number + k]);
-    kernels::ConvTailAttributes attributes = tail;
-    std::vector<int> reals;  // behind all integers
-    auto add = [&]<typename T>(const T& x) {
-      const bool real = std::is_same_v<T, double>;
-      const int number = Add({.op = real ? Expr::kReal : Expr::kInt, .value = std::bit_cast<int64_t>(x)});
-      real ? reals.push_back(number) : plan_.numbers.push_back(number);
-      ++(real ? s.floats : s.ints);
-    };
-    kernels::ForEachNumber(attributes, add);
-    plan_.numbers.insert(plan_.numbers.end(), reals.begin(), reals.end());
+    AppendNumbers<kernels::ConvTailAttributes>(plan_, tail, &s);
     s.first_number = first;
     std::string name;
     for (int origin : tail.origins) {

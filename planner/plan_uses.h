@@ -1,10 +1,13 @@
-// What the passes over finished plans (fuse_*.cc) share: which steps read and write each buffer, and the replacement of steps.
+// What the passes over finished plans (fuse_*.cc) share: which steps read and write each buffer, the replacement of steps, and their numbers.
 #ifndef SLIPWAY_PLANNER_PLAN_USES_H_
 #define SLIPWAY_PLANNER_PLAN_USES_H_
 
+#include <bit>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "kernels/attributes.h"
 #include "kernels/executor/plan.h"
 
 namespace slipway::planner {
@@ -38,6 +41,21 @@ void RewriteSteps(kernels::Plan& plan, F emit) {
     if (s.kind == kernels::Step::kJump || s.kind == kernels::Step::kUnless) s.target = place[s.target];
   plan.steps = std::move(steps);
   plan.views = std::move(views);
+}
+
+// Appends the numbers of a kernel's attributes, integers and then reals, to the plan's numbers, and counts them in the step, whose last numbers
+// they become.
+template <typename Attributes>
+void AppendNumbers(kernels::Plan& plan, Attributes attributes, kernels::Step* s) {
+  std::vector<int32_t> reals;  // behind all integers
+  auto add = [&]<typename T>(const T& x) {
+    const bool real = std::is_same_v<T, double>;
+    plan.exprs.push_back({.op = real ? kernels::Expr::kReal : kernels::Expr::kInt, .value = std::bit_cast<int64_t>(x)});
+    (real ? reals : plan.numbers).push_back(static_cast<int32_t>(plan.exprs.size()) - 1);
+    ++(real ? s->floats : s->ints);
+  };
+  kernels::ForEachNumber(attributes, add);
+  plan.numbers.insert(plan.numbers.end(), reals.begin(), reals.end());
 }
 
 // The plan without the steps that are marked; their views go with them.

@@ -48,6 +48,7 @@ bool FitsTransposed(const Call& c, const ConvAttributes<>& a) {
   return x.sizes[1] == w.sizes[0] && x.sizes[1] % a.groups == 0 && out.sizes[0] == x.sizes[0] && out.sizes[1] % a.groups == 0 &&
          out.sizes[1] / a.groups == w.sizes[1];
 }
+
 // All elements of a tensor, dense, in the compute type.
 template <typename T>
 void Dense(const Tensor& t, DType as, T* to) {
