@@ -16,7 +16,8 @@
 namespace slipway::kernels {
 namespace {
 
-constexpr int64_t kNearImage = 128 << 10;   // of the image alone, where weights are heavier than it
+constexpr int64_t kNearImage = 192 << 10;   // floats of the image alone, where weights come from further away than it
+constexpr int64_t kFarRows = 200;           // of so many rows, products take several times as long as their weights on the way from memory
 constexpr int64_t kLeastRun = 8;            // fewer taps in a row are summed up one by one
 constexpr int64_t kMostBorder = 1 << 20;    // of padding
 
@@ -272,7 +273,8 @@ class Conv {
     const int64_t panels = Ceil(f_.outs, kPanel);
     // Weights that outweigh the image are read once for each block: as few of these as there are, whose results go straight through.
     const bool heavy_columns = channels_ * f_.outs > 2 * images * rows * (channels_ + f_.outs);
-    const int64_t near = heavy_columns ? kNearImage / channels_ : kNear / (channels_ + f_.outs);
+    const int64_t far_rows = heavy_columns ? rows : channels_ * f_.outs >= kFarWeights ? kFarRows : 0;
+    const int64_t near = std::max(kNear / (channels_ + f_.outs), std::min(far_rows, kNearImage / channels_));
     const int64_t block = few || rows <= near ? rows : std::max(2 * tile, near / tile * tile);
     const Shares shares = Share(workers, images, rows, panels, Ceil(rows, block), tile, heavy_columns, isa_.last_grain);
     const bool meet = Apart(pixel_) != pixel_ && rows > 2 * tile && f_.outs >= 4 * kColumns;

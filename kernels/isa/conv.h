@@ -57,6 +57,9 @@ struct LastFinish {
   const float *post_scale = nullptr, *post_shift = nullptr, *post_add = nullptr;
 };
 
+// Weights of so many floats are in memory, or in a cache as far away, when they are read: other layers were run since.
+constexpr int64_t kFarWeights = 64 << 10;
+
 // Products over images whose channels are last: out[i, j] for i < m, j < n is the sum over runs r and p < k of
 // x[i · x_row + runs[r] + p] · w(r, p, j), where w(r, p, j) = w[j / kPanel · w_panel + r · w_run + p · kPanel + j % kPanel]
 // (panels.h); rows of out and of what is added are out_row apart. Nothing is read or written beyond n columns but w.

@@ -291,13 +291,15 @@ SLIPWAY_INLINE void ForTiles(const LastBlock& g, int64_t most, F tile) {
 }
 
 // All rows of the columns from j on. `next` is where the weights begin that are read after these, or null: of so many panels, which the first tiles
-// fetch. Few tiles all fetch alike: at the rate of the first alone, more would be on their way than the processor keeps track of where weights come
-// from memory, as those of few rows do.
+// fetch. Few tiles all fetch alike, and so do those of weights that are far: at the rate of the first alone, more would be on their way than the
+// processor keeps track of. Many tiles with weights that are near fetch the next tile's rows instead.
 void LastColumns(const LastBlock& block, int64_t j, const float* next, int64_t panels) {
   constexpr int64_t kFirst = SLIPWAY_SUM_TILE ? kFetchSteps : kWidth / kPanel;  // so many fetch all
   const LastBlock g = block;
   const int64_t columns = Least(kWidth, g.n - j);
-  const int64_t all = (g.m + kLastRows - 1) / kLastRows, tiles = Most(1, (all <= 3 * kFirst ? all : kFirst) / panels);  // of a panel
+  const int64_t all = (g.m + kLastRows - 1) / kLastRows;
+  const bool even = all <= 3 * kFirst || g.n * g.run_count * g.k >= kFarWeights;
+  const int64_t tiles = Most(1, (even ? all : kFirst) / panels);       // of a panel
   const int64_t fetches = Most(1, g.run_count * (g.k / kFetchSteps));  // of a tile
   const int64_t step = Least(64, 4 * g.run_count * g.k * kPanel / (tiles * fetches));
   ForTiles(g, kLastRows, [&](int64_t tile, int64_t i, int64_t rows) __attribute__((always_inline)) {
