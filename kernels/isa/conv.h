@@ -74,6 +74,9 @@ struct LastBlock {
   int64_t run_count = 0;
   const float* w = nullptr;
   int64_t w_panel = 0, w_run = 0;
+  // Weights that will be read after this block and are far: so many floats, fetched while its sums are made.
+  const float* next_w = nullptr;
+  int64_t next_w_count = 0;
   float* out = nullptr;
   int64_t out_row = 0;
   bool accumulate = false;  // out holds sums already

@@ -290,22 +290,37 @@ SLIPWAY_INLINE void ForTiles(const LastBlock& g, int64_t most, F tile) {
   }
 }
 
-// All rows of the columns from j on. `next` is where the weights begin that are read after these, or null: of so many panels, which the first tiles
-// fetch. Few tiles all fetch alike, and so do those of weights that are far: at the rate of the first alone, more would be on their way than the
-// processor keeps track of. Many tiles with weights that are near fetch the next tile's rows instead.
-void LastColumns(const LastBlock& block, int64_t j, const float* next, int64_t panels) {
-  constexpr int64_t kFirst = SLIPWAY_SUM_TILE ? kFetchSteps : kWidth / kPanel;  // so many fetch all
+// Weights that tiles fetch for those who come after them: `panels` of `floats` each, `panel_step` floats apart.
+struct NextWeights {
+  const float* at = nullptr;
+  int64_t panels = 1, floats = 0, panel_step = 0;
+};
+// What each of a block's `all` tiles fetches of these. The first tiles fetch all, or, where `even`, all tiles alike: few tiles, and those of
+// weights that are far, would else have more on its way than the processor keeps track of. Many tiles with weights that are near fetch the next
+// tile's rows instead.
+class TilesAhead {
+ public:
+  SLIPWAY_INLINE TilesAhead(const LastBlock& g, const NextWeights& next, int64_t all, bool even)
+      : next_(next), tiles_(Most(1, (even || all <= 3 * kFirst ? all : kFirst) / next.panels)), fetches_(Most(1, g.run_count * (g.k / kFetchSteps))),
+        step_(Least(64, (4 * next.floats + tiles_ * fetches_ - 1) / (tiles_ * fetches_))) {}
+  SLIPWAY_INLINE WeightsAhead operator()(int64_t tile) const {
+    if (next_.at == nullptr || tile >= tiles_ * next_.panels) return {};
+    return {next_.at + tile / tiles_ * next_.panel_step + tile % tiles_ * fetches_ * step_ / 4, step_};
+  }
+
+ private:
+  static constexpr int64_t kFirst = SLIPWAY_SUM_TILE ? kFetchSteps : kWidth / kPanel;
+  const NextWeights next_;
+  const int64_t tiles_, fetches_, step_;  // tiles of a panel
+};
+
+// All rows of the columns from j on, and what of the weights they fetch.
+void LastColumns(const LastBlock& block, int64_t j, const NextWeights& next) {
   const LastBlock g = block;
-  const int64_t columns = Least(kWidth, g.n - j);
-  const int64_t all = (g.m + kLastRows - 1) / kLastRows;
-  const bool even = all <= 3 * kFirst || g.n * g.run_count * g.k >= kFarWeights;
-  const int64_t tiles = Most(1, (even ? all : kFirst) / panels);       // of a panel
-  const int64_t fetches = Most(1, g.run_count * (g.k / kFetchSteps));  // of a tile
-  const int64_t step = Least(64, 4 * g.run_count * g.k * kPanel / (tiles * fetches));
+  const int64_t columns = Least(kWidth, g.n - j), all = (g.m + kLastRows - 1) / kLastRows;
+  const TilesAhead ahead(g, next, all, next.at == g.next_w || g.n * g.run_count * g.k >= kFarWeights);
   ForTiles(g, kLastRows, [&](int64_t tile, int64_t i, int64_t rows) __attribute__((always_inline)) {
-    WeightsAhead ahead;
-    if (next != nullptr && tile < tiles * panels) ahead = {next + tile / tiles * g.w_panel + tile % tiles * fetches * step / 4, step};
-    LastTileIn<SLIPWAY_SUM_TILE>(g, block, rows, i, j, columns, ahead);
+    LastTileIn<SLIPWAY_SUM_TILE>(g, block, rows, i, j, columns, ahead(tile));
   });
 }
 
@@ -324,7 +339,8 @@ constexpr int64_t kNearWeights = 10 << 10;
 constexpr int64_t kNearWholeRows = 16 << 10;  // floats of weights
 template <int V, int R>
 void LastWholeRows(const LastBlock& g) {
-  ForTiles(g, R, [&](int64_t, int64_t i, int64_t rows) __attribute__((always_inline)) { LastTileOf<V, R>(rows, g, i, 0, g.n, {}); });
+  const TilesAhead ahead(g, {g.next_w, 1, g.next_w_count, 0}, (g.m + R - 1) / R, true);
+  ForTiles(g, R, [&](int64_t tile, int64_t i, int64_t rows) __attribute__((always_inline)) { LastTileOf<V, R>(rows, g, i, 0, g.n, ahead(tile)); });
 }
 #endif
 
@@ -391,8 +407,10 @@ void LastPlacesBlock(const LastBlock& g) {
 // which are short.
 __attribute__((noinline)) void LastNear(const LastBlock& block) {
   const LastBlock g = block;
-  ForTiles(g, kLastRows, [&](int64_t, int64_t i, int64_t rows) __attribute__((always_inline)) {
-    for (int64_t j = 0; j < g.n; j += kWidth) LastTileIn<true>(g, block, rows, i, j, Least(kWidth, g.n - j), {});
+  const int64_t across = (g.n + kWidth - 1) / kWidth;
+  const TilesAhead ahead(g, {g.next_w, 1, g.next_w_count, 0}, (g.m + kLastRows - 1) / kLastRows * across, true);
+  ForTiles(g, kLastRows, [&](int64_t tile, int64_t i, int64_t rows) __attribute__((always_inline)) {
+    for (int64_t j = 0; j < g.n; j += kWidth) LastTileIn<true>(g, block, rows, i, j, Least(kWidth, g.n - j), ahead(tile * across + j / kWidth));
   });
 }
 
@@ -413,10 +431,11 @@ void LastBlockOf(const LastBlock& g) {
   const bool whole = onto || g.k <= 2 * kLastDepth || g.run_count > 1 || g.m <= 2 * kLastRows;
   const int64_t depth = whole ? Most(g.k, 1) : Even(g.k, kLastDepth, 4);
   for (int64_t j = 0; j < g.n; j += kWidth) {
-    const float* const columns = j + kWidth < g.n ? g.w + (j + kWidth) / kPanel * g.w_panel : nullptr;
-    const int64_t panels = Least(kWidth, g.n - j - kWidth) > kPanel ? kWidth / kPanel : 1;  // of these
+    NextWeights next = {g.next_w, 1, g.next_w_count, 0};
+    if (j + kWidth < g.n)
+      next = {g.w + (j + kWidth) / kPanel * g.w_panel, Least(kWidth, g.n - j - kWidth) > kPanel ? kWidth / kPanel : 1, g.run_count * depth * kPanel, g.w_panel};
     if (whole) {
-      LastColumns(g, j, columns, panels);
+      LastColumns(g, j, next);
       continue;
     }
     for (int64_t k0 = 0; k0 < g.k; k0 += depth) {
@@ -425,7 +444,8 @@ void LastBlockOf(const LastBlock& g) {
       part.x += k0, part.w += k0 * kPanel, part.accumulate = g.accumulate || k0 > 0;
       const bool last = k0 + depth >= g.k;
       if (!last) part.finish = {};
-      LastColumns(part, j, last ? columns : part.w + j / kPanel * g.w_panel + depth * kPanel, panels);
+      const int64_t panels = Least(kWidth, g.n - j) > kPanel ? kWidth / kPanel : 1;
+      LastColumns(part, j, last ? next : NextWeights{part.w + j / kPanel * g.w_panel + depth * kPanel, panels, depth * kPanel, g.w_panel});
     }
   }
 }
@@ -440,9 +460,13 @@ SLIPWAY_INLINE Vec OfGroups(Vec v, int p) {
 }
 
 // R rows of the groups of G channels that lie in the vector of columns from j on, of which n count; groups as wide as a vector or wider
-// where G is 0.
+// where G is 0. Each row fetches so many floats of the weights that are needed next.
 template <int R, int G>
-__attribute__((noinline)) void LastGroupTile(const LastBlock& g, int64_t group, int64_t i, int64_t j, int64_t n) {
+__attribute__((noinline)) void LastGroupTile(const LastBlock& g, int64_t group, int64_t fetched, int64_t i, int64_t j, int64_t n) {
+  if (fetched != 0) {
+    const float* const at = g.next_w + (j / kLanes * g.m + i) * fetched;
+    for (int64_t f = 0; f < R * fetched; f += 16) __builtin_prefetch(at + f);
+  }
   Vec sum[R];
   BeginLast<R, 1>(g, i, j, n, sum);
   const float* b = g.w + j / kPanel * g.w_panel + j % kPanel;
@@ -479,13 +503,15 @@ __attribute__((noinline)) void LastGroupTile(const LastBlock& g, int64_t group, 
 }
 // The rows from i on, as many at once as are left of R, half of R, and so on: a version for each number would be most of this file's code.
 template <int G, int R>
-SLIPWAY_INLINE void LastGroupRows(const LastBlock& g, int64_t group, int64_t i, int64_t j) {
-  for (; g.m - i >= R; i += R) LastGroupTile<R, G>(g, group, i, j, Least(kLanes, g.n - j));
-  if constexpr (R > 1) LastGroupRows<G, R / 2>(g, group, i, j);
+SLIPWAY_INLINE void LastGroupRows(const LastBlock& g, int64_t group, int64_t fetched, int64_t i, int64_t j) {
+  for (; g.m - i >= R; i += R) LastGroupTile<R, G>(g, group, fetched, i, j, Least(kLanes, g.n - j));
+  if constexpr (R > 1) LastGroupRows<G, R / 2>(g, group, fetched, i, j);
 }
 template <int G>
 void LastGroupsOf(const LastBlock& g, int64_t group) {
-  for (int64_t j = 0; j < g.n; j += kLanes) LastGroupRows<G, kLastRows>(g, group, 0, j);
+  // Floats of the next weights for each row of a vector of columns.
+  const int64_t rows = Most(1, g.m * ((g.n + kLanes - 1) / kLanes)), fetched = g.next_w != nullptr ? (g.next_w_count + rows - 1) / rows : 0;
+  for (int64_t j = 0; j < g.n; j += kLanes) LastGroupRows<G, kLastRows>(g, group, fetched, 0, j);
 }
 void LastGroups(const LastBlock& g, int64_t group) {
   if constexpr (kLanes <= 8)
