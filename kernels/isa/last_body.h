@@ -300,9 +300,11 @@ struct NextWeights {
 // tile's rows instead.
 class TilesAhead {
  public:
-  SLIPWAY_INLINE TilesAhead(const LastBlock& g, const NextWeights& next, int64_t all, bool even)
-      : next_(next), tiles_(Most(1, (even || all <= 3 * kFirst ? all : kFirst) / next.panels)), fetches_(Most(1, g.run_count * (g.k / kFetchSteps))),
-        step_(Least(64, (4 * next.floats + tiles_ * fetches_ - 1) / (tiles_ * fetches_))) {}
+  SLIPWAY_INLINE TilesAhead(const LastBlock& g, const NextWeights& next, int64_t all, bool even) : next_(next) {
+    if (next.at == nullptr) return;
+    tiles_ = Most(1, (even || all <= 3 * kFirst ? all : kFirst) / next.panels), fetches_ = Most(1, g.run_count * (g.k / kFetchSteps));
+    step_ = Least(64, (4 * next.floats + tiles_ * fetches_ - 1) / (tiles_ * fetches_));
+  }
   SLIPWAY_INLINE WeightsAhead operator()(int64_t tile) const {
     if (next_.at == nullptr || tile >= tiles_ * next_.panels) return {};
     return {next_.at + tile / tiles_ * next_.panel_step + tile % tiles_ * fetches_ * step_ / 4, step_};
@@ -311,7 +313,7 @@ class TilesAhead {
  private:
   static constexpr int64_t kFirst = SLIPWAY_SUM_TILE ? kFetchSteps : kWidth / kPanel;
   const NextWeights next_;
-  const int64_t tiles_, fetches_, step_;  // tiles of a panel
+  int64_t tiles_ = 0, fetches_ = 0, step_ = 0;  // tiles of a panel
 };
 
 // All rows of the columns from j on, and what of the weights they fetch.
@@ -407,10 +409,12 @@ void LastPlacesBlock(const LastBlock& g) {
 // which are short.
 __attribute__((noinline)) void LastNear(const LastBlock& block) {
   const LastBlock g = block;
-  const int64_t across = (g.n + kWidth - 1) / kWidth;
-  const TilesAhead ahead(g, {g.next_w, 1, g.next_w_count, 0}, (g.m + kLastRows - 1) / kLastRows * across, true);
-  ForTiles(g, kLastRows, [&](int64_t tile, int64_t i, int64_t rows) __attribute__((always_inline)) {
-    for (int64_t j = 0; j < g.n; j += kWidth) LastTileIn<true>(g, block, rows, i, j, Least(kWidth, g.n - j), ahead(tile * across + j / kWidth));
+  // Each tile of rows fetches its part of what is needed next.
+  const int64_t part = g.next_w != nullptr ? g.next_w_count * kLastRows / Most(1, g.m) + kPanel : 0;
+  int64_t fetched = 0;
+  ForTiles(g, kLastRows, [&](int64_t, int64_t i, int64_t rows) __attribute__((always_inline)) {
+    for (const int64_t end = Least(fetched + part, g.next_w_count); fetched < end; fetched += kPanel) __builtin_prefetch(g.next_w + fetched);
+    for (int64_t j = 0; j < g.n; j += kWidth) LastTileIn<true>(g, block, rows, i, j, Least(kWidth, g.n - j), {});
   });
 }
 
