@@ -490,20 +490,18 @@ class Conv {
       }
     return runs;
   }
-  // The weights that are read after those of `step` columns of unit u from j on, where they are far: each of a block's rows fetches a part.
-  struct NextColumns {
-    const float* w = nullptr;
-    int64_t floats = 0;
-    const float* At(int64_t row, int64_t rows) const { return w != nullptr ? w + row * floats / rows / kPanel * kPanel : nullptr; }
-    int64_t Count(int64_t rows) const { return Ceil(floats, rows * kPanel) * kPanel; }
-  };
-  NextColumns After(int64_t u, int64_t j, int64_t step) const {
+  // The weights that are read after those of `step` columns of unit u from j on, where they are far.
+  FloatsAhead After(int64_t u, int64_t j, int64_t step) const {
     if (f_.groups == 1 && f_.floats() < kFarWeights) return {};
     j += step;
     if (j >= std::min((u + 1) * Unit(), f_.outs)) ++u, j = u * Unit();
     if (j >= f_.outs) return {};
     const int64_t columns = std::min({step, f_.outs - j, (u + 1) * Unit() - j});
     return {WeightsOf(u, j), Ceil(columns, kPanel) * f_.depth() * kPanel};
+  }
+  // Row k's part of these, of so many rows.
+  static FloatsAhead PartOf(const FloatsAhead& all, int64_t k, int64_t rows) {
+    return {all.at + k * all.count / rows / kPanel * kPanel, Ceil(all.count, rows * kPanel) * kPanel};
   }
   // Rows [y0, y1) and the columns of unit u of an image as it lies; `far`: nobody has read these rows before.
   void SumsAsItLies(int64_t n, int64_t y0, int64_t y1, int64_t u, bool far, const Runs& runs) const {
@@ -513,7 +511,7 @@ class Conv {
   }
   // Columns [j, j + columns), whose weights begin at `w` and which read the channels from `from` on: the inner places of each row with all
   // taps that are in the image, and the columns at the border downwards, tap column by tap column.
-  void ColumnsAsItLies(int64_t n, int64_t y0, int64_t y1, int64_t j, int64_t columns, const float* w, int64_t from, const NextColumns& after, bool far,
+  void ColumnsAsItLies(int64_t n, int64_t y0, int64_t y1, int64_t j, int64_t columns, const float* w, int64_t from, const FloatsAhead& after, bool far,
                        const Runs& runs) const {
     auto [first, last] = InnerPlaces();
     if (last <= first) first = last = 0;
@@ -533,14 +531,14 @@ class Conv {
       const int64_t y = y0 + Turn(k, y1 - y0), next = y0 + Turn(k + 1, y1 - y0);
       const RowTaps taps(f_, s_, y, in_y_);
       b.ahead = far && k + 1 < y1 - y0 ? (next - y) * s_.stride[1] * row : 0, b.ahead_step = row_runs == 1 ? kPanel : b.x_row;
-      b.next_w = after.At(k, y1 - y0), b.next_w_count = after.Count(y1 - y0);
+      b.next_w = PartOf(after, k, y1 - y0);
       b.run_count = taps.rows * row_runs;
       b.x = image + (taps.rows > 0 ? taps.from * row : 0) + (first * s_.stride[2] - s_.pad[2]) * pixel_;
       b.w = w + taps.skip * f_.width * tap;
       const int64_t at = PlaceOf(n, y) + first * out_.strides[4] + j;
       sum(at, FinishFor(at, j));
     }
-    b.ahead = 0, b.next_w = nullptr;
+    b.ahead = 0, b.next_w = {};
     b.k = f_.per, b.x_row = s_.stride[1] * row, b.out_row = out_.strides[3];
     b.runs = runs.down, b.w_run = f_.width * tap;
     for (int64_t y = y0, next; y < y1; y = next) {
@@ -675,9 +673,9 @@ class Conv {
         const float* const w = WeightsOf(u, j);
         b.w = w;
         const int64_t from = ChannelsOf(u, j);
-        const NextColumns next = After(u, j, step);
+        const FloatsAhead next = After(u, j, step);
         for (int64_t k = 0; k < p.y1 - p.y0; ++k) {
-          b.next_w = next.At(k, p.y1 - p.y0), b.next_w_count = next.Count(p.y1 - p.y0);
+          b.next_w = PartOf(next, k, p.y1 - p.y0);
           const int64_t y = p.y0 + Turn(k, p.y1 - p.y0), at = PlaceOf(p.n, y) + p.x0 * out_.strides[4] + j;
           b.x = image + (y - p.y0) * s_.stride[1] * row_step + from;
           if (!f_.planes()) {  // rows of taps above and below the image are left out

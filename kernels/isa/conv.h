@@ -60,6 +60,12 @@ struct LastFinish {
 // Weights of so many floats are in memory, or in a cache as far away, when they are read: other layers were run since.
 constexpr int64_t kFarWeights = 64 << 10;
 
+// So many floats that will be needed and are far; 0: there are none.
+struct FloatsAhead {
+  const float* at = nullptr;
+  int64_t count = 0;
+};
+
 // Products over images whose channels are last: out[i, j] for i < m, j < n is the sum over runs r and p < k of
 // x[i · x_row + runs[r] + p] · w(r, p, j), where w(r, p, j) = w[j / kPanel · w_panel + r · w_run + p · kPanel + j % kPanel]
 // (panels.h); rows of out and of what is added are out_row apart. Nothing is read or written beyond n columns but w.
@@ -74,9 +80,7 @@ struct LastBlock {
   int64_t run_count = 0;
   const float* w = nullptr;
   int64_t w_panel = 0, w_run = 0;
-  // Weights that will be read after this block and are far: so many floats, fetched while its sums are made.
-  const float* next_w = nullptr;
-  int64_t next_w_count = 0;
+  FloatsAhead next_w;  // weights that will be read after this block and are far: fetched while its sums are made
   float* out = nullptr;
   int64_t out_row = 0;
   bool accumulate = false;  // out holds sums already
@@ -99,10 +103,7 @@ struct LastTaps {
   // What will be read and written after this row and is far: of each so many floats, fetched into the second-level cache in the order in which
   // they lie. The loops, which go over some channels of several places at a time, have no order that the processor would go on with. 0: all is
   // near.
-  struct Ahead {
-    const float* at = nullptr;
-    int64_t count = 0;
-  } read, written;
+  FloatsAhead read, written;
   float* out = nullptr;
   int64_t out_column = 0;
   LastFinish finish;

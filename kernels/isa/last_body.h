@@ -290,6 +290,19 @@ SLIPWAY_INLINE void ForTiles(const LastBlock& g, int64_t most, F tile) {
   }
 }
 
+// Fetches what lies ahead into the second-level cache in so many parts, about equal, some of them at a call.
+class FetchInParts {
+ public:
+  SLIPWAY_INLINE FetchInParts(const FloatsAhead& ahead, int64_t parts) : at_(ahead.at), part_((ahead.count + parts - 1) / parts) {}
+  SLIPWAY_INLINE void Next(int64_t parts = 1) {
+    for (const float* const end = at_ + parts * part_; at_ < end; at_ += 16) __builtin_prefetch(at_, 0, 2);
+  }
+
+ private:
+  const float* at_;
+  const int64_t part_;
+};
+
 // Weights that tiles fetch for those who come after them: `panels` of `floats` each, `panel_step` floats apart.
 struct NextWeights {
   const float* at = nullptr;
@@ -320,7 +333,7 @@ class TilesAhead {
 void LastColumns(const LastBlock& block, int64_t j, const NextWeights& next) {
   const LastBlock g = block;
   const int64_t columns = Least(kWidth, g.n - j), all = (g.m + kLastRows - 1) / kLastRows;
-  const TilesAhead ahead(g, next, all, next.at == g.next_w || g.n * g.run_count * g.k >= kFarWeights);
+  const TilesAhead ahead(g, next, all, next.at == g.next_w.at || g.n * g.run_count * g.k >= kFarWeights);
   ForTiles(g, kLastRows, [&](int64_t tile, int64_t i, int64_t rows) __attribute__((always_inline)) {
     LastTileIn<SLIPWAY_SUM_TILE>(g, block, rows, i, j, columns, ahead(tile));
   });
@@ -341,7 +354,7 @@ constexpr int64_t kNearWeights = 10 << 10;
 constexpr int64_t kNearWholeRows = 16 << 10;  // floats of weights
 template <int V, int R>
 void LastWholeRows(const LastBlock& g) {
-  const TilesAhead ahead(g, {g.next_w, 1, g.next_w_count, 0}, (g.m + R - 1) / R, true);
+  const TilesAhead ahead(g, {g.next_w.at, 1, g.next_w.count, 0}, (g.m + R - 1) / R, true);
   ForTiles(g, R, [&](int64_t tile, int64_t i, int64_t rows) __attribute__((always_inline)) { LastTileOf<V, R>(rows, g, i, 0, g.n, ahead(tile)); });
 }
 #endif
@@ -409,11 +422,9 @@ void LastPlacesBlock(const LastBlock& g) {
 // which are short.
 __attribute__((noinline)) void LastNear(const LastBlock& block) {
   const LastBlock g = block;
-  // Each tile of rows fetches its part of what is needed next.
-  const int64_t part = g.next_w != nullptr ? g.next_w_count * kLastRows / Most(1, g.m) + kPanel : 0;
-  int64_t fetched = 0;
+  FetchInParts next(g.next_w, (g.m + kLastRows - 1) / kLastRows);
   ForTiles(g, kLastRows, [&](int64_t, int64_t i, int64_t rows) __attribute__((always_inline)) {
-    for (const int64_t end = Least(fetched + part, g.next_w_count); fetched < end; fetched += kPanel) __builtin_prefetch(g.next_w + fetched);
+    next.Next();
     for (int64_t j = 0; j < g.n; j += kWidth) LastTileIn<true>(g, block, rows, i, j, Least(kWidth, g.n - j), {});
   });
 }
@@ -435,7 +446,7 @@ void LastBlockOf(const LastBlock& g) {
   const bool whole = onto || g.k <= 2 * kLastDepth || g.run_count > 1 || g.m <= 2 * kLastRows;
   const int64_t depth = whole ? Most(g.k, 1) : Even(g.k, kLastDepth, 4);
   for (int64_t j = 0; j < g.n; j += kWidth) {
-    NextWeights next = {g.next_w, 1, g.next_w_count, 0};
+    NextWeights next = {g.next_w.at, 1, g.next_w.count, 0};
     if (j + kWidth < g.n)
       next = {g.w + (j + kWidth) / kPanel * g.w_panel, Least(kWidth, g.n - j - kWidth) > kPanel ? kWidth / kPanel : 1, g.run_count * depth * kPanel, g.w_panel};
     if (whole) {
@@ -464,13 +475,10 @@ SLIPWAY_INLINE Vec OfGroups(Vec v, int p) {
 }
 
 // R rows of the groups of G channels that lie in the vector of columns from j on, of which n count; groups as wide as a vector or wider
-// where G is 0. Each row fetches so many floats of the weights that are needed next.
+// where G is 0. Each row fetches a part of the weights that are needed next.
 template <int R, int G>
-__attribute__((noinline)) void LastGroupTile(const LastBlock& g, int64_t group, int64_t fetched, int64_t i, int64_t j, int64_t n) {
-  if (fetched != 0) {
-    const float* const at = g.next_w + (j / kLanes * g.m + i) * fetched;
-    for (int64_t f = 0; f < R * fetched; f += 16) __builtin_prefetch(at + f);
-  }
+__attribute__((noinline)) void LastGroupTile(const LastBlock& g, int64_t group, FetchInParts& next, int64_t i, int64_t j, int64_t n) {
+  next.Next(R);
   Vec sum[R];
   BeginLast<R, 1>(g, i, j, n, sum);
   const float* b = g.w + j / kPanel * g.w_panel + j % kPanel;
@@ -507,15 +515,14 @@ __attribute__((noinline)) void LastGroupTile(const LastBlock& g, int64_t group, 
 }
 // The rows from i on, as many at once as are left of R, half of R, and so on: a version for each number would be most of this file's code.
 template <int G, int R>
-SLIPWAY_INLINE void LastGroupRows(const LastBlock& g, int64_t group, int64_t fetched, int64_t i, int64_t j) {
-  for (; g.m - i >= R; i += R) LastGroupTile<R, G>(g, group, fetched, i, j, Least(kLanes, g.n - j));
-  if constexpr (R > 1) LastGroupRows<G, R / 2>(g, group, fetched, i, j);
+SLIPWAY_INLINE void LastGroupRows(const LastBlock& g, int64_t group, FetchInParts& next, int64_t i, int64_t j) {
+  for (; g.m - i >= R; i += R) LastGroupTile<R, G>(g, group, next, i, j, Least(kLanes, g.n - j));
+  if constexpr (R > 1) LastGroupRows<G, R / 2>(g, group, next, i, j);
 }
 template <int G>
 void LastGroupsOf(const LastBlock& g, int64_t group) {
-  // Floats of the next weights for each row of a vector of columns.
-  const int64_t rows = Most(1, g.m * ((g.n + kLanes - 1) / kLanes)), fetched = g.next_w != nullptr ? (g.next_w_count + rows - 1) / rows : 0;
-  for (int64_t j = 0; j < g.n; j += kLanes) LastGroupRows<G, kLastRows>(g, group, fetched, 0, j);
+  FetchInParts next(g.next_w, Most(1, g.m * ((g.n + kLanes - 1) / kLanes)));
+  for (int64_t j = 0; j < g.n; j += kLanes) LastGroupRows<G, kLastRows>(g, group, next, 0, j);
 }
 void LastGroups(const LastBlock& g, int64_t group) {
   if constexpr (kLanes <= 8)
@@ -588,19 +595,6 @@ SLIPWAY_INLINE void LastTapsPart(const LastTaps& g, int64_t c, int64_t n, int64_
   else
     LastTapsTile<W, S, P, true, true>(g, c, n, at, count);
 }
-
-// Fetches what lies ahead in so many parts, about equal, a part at a call.
-class FetchInParts {
- public:
-  SLIPWAY_INLINE FetchInParts(const LastTaps::Ahead& ahead, int64_t parts) : at_(ahead.at), part_((ahead.count + parts - 1) / parts) {}
-  SLIPWAY_INLINE void Next() {
-    for (const float* const end = at_ + part_; at_ < end; at_ += 16) __builtin_prefetch(at_, 0, 2);
-  }
-
- private:
-  const float* at_;
-  const int64_t part_;
-};
 
 // Some places with all their channels after the other: what they read lies together.
 template <int W, int S>
