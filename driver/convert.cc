@@ -102,7 +102,7 @@ std::vector<std::string_view> Skipped(const ConvertOptions& o) {
   if (!o.functions) skip.push_back("outline-blocks");
   if (o.onnx_form == "exact") skip.push_back("relax-activations");
   if (o.no_algebra)
-    for (const passes::Pipeline& algebra : {passes::kAlgebra, passes::kNormAlgebra}) skip.insert(skip.end(), algebra.begin(), algebra.end());
+    for (const passes::Pipeline& algebra : {passes::kAlgebra, passes::kNormAlgebra, passes::kSumAlgebra, passes::kLinearAlgebra}) skip.insert(skip.end(), algebra.begin(), algebra.end());
   if (!o.allow_int8_activations) skip.push_back("quantize-activations");
   return skip;
 }

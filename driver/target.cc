@@ -21,15 +21,18 @@ absl::Status WriteCheckpoint(Conversion& c);
 
 namespace {
 
-constexpr const passes::Pipeline* kOnnxPasses[] = {&passes::kPreparation, &passes::kNormAlgebra, &passes::kRelaxation, &passes::kLegalization,
-                                                   &passes::kOutlining};
-constexpr const passes::Pipeline* kNativePasses[] = {&passes::kPreparation, &passes::kAlgebra, &passes::kActivationIntegers};  // the planner legalizes as it plans
+constexpr const passes::Pipeline* kOnnxPasses[] = {&passes::kPreparation, &passes::kAlgebra, &passes::kNormAlgebra, &passes::kLinearAlgebra,
+                                                   &passes::kRelaxation, &passes::kLegalization, &passes::kOutlining};
+// The planner legalizes as it plans. Callers of packages set weights by name, also those of convolutions and their norms.
+constexpr const passes::Pipeline* kLibraryPasses[] = {&passes::kPreparation, &passes::kAlgebra, &passes::kNormAlgebra, &passes::kSumAlgebra,
+                                                      &passes::kActivationIntegers};
+constexpr const passes::Pipeline* kPackagePasses[] = {&passes::kPreparation, &passes::kAlgebra, &passes::kSumAlgebra, &passes::kActivationIntegers};
 
 constexpr Target kTargets[] = {
     {"onnx", kOnnx, ".onnx", "ONNX", Target::kOneProgram, kOnnxPasses, OnnxLegality, {}, WriteOnnx},
     {"pt2", kPt2, ".pt2", "a PT2 archive", Target::kSeveralPrograms, {}, nullptr, {}, WritePt2},
-    {"so", kSo, ".so", "a library", Target::kOneProgram, kNativePasses, NativeLegality, passes::kFoldForSpeed, WriteLibrary},
-    {"native-pt2", kNativePt2, "", "a library", Target::kOneProgram, kNativePasses, NativeLegality, passes::kFoldForSpeed, WritePackage},
+    {"so", kSo, ".so", "a library", Target::kOneProgram, kLibraryPasses, NativeLegality, passes::kFoldForSpeed, WriteLibrary},
+    {"native-pt2", kNativePt2, "", "a library", Target::kOneProgram, kPackagePasses, NativeLegality, passes::kFoldForSpeed, WritePackage},
     {"safetensors", kSafetensors, ".safetensors", "safetensors", Target::kTensors, {}, nullptr, {}, WriteTensors},
     {"torch", kTorch, ".pt|.bin|.pth", "a torch.save checkpoint", Target::kTensors, {}, nullptr, {}, WriteCheckpoint},
 };

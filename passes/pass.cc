@@ -111,8 +111,10 @@ constexpr std::string_view kPlainNodesPasses[] = {"infer-shapes", "unwrap-subcla
 constexpr std::string_view kRelaxationPasses[] = {"relax-activations"};
 constexpr std::string_view kIntegerPasses[] = {"form-integer-linears"};
 constexpr std::string_view kActivationPasses[] = {"form-integer-linears", "quantize-activations"};
-constexpr std::string_view kAlgebraPasses[] = {"merge-branches", "fold-scales", "move-selects", "split-sums"};
-constexpr std::string_view kNormAlgebraPasses[] = {"merge-branches", "fold-scales", "fold-norms", "move-selects", "split-linears"};
+constexpr std::string_view kAlgebraPasses[] = {"merge-branches", "fold-scales", "move-selects"};
+constexpr std::string_view kNormAlgebraPasses[] = {"fold-norms"};
+constexpr std::string_view kSumAlgebraPasses[] = {"split-sums"};
+constexpr std::string_view kLinearAlgebraPasses[] = {"split-linears"};
 constexpr std::string_view kLegalizationPasses[] = {"legalize", "remove-no-ops", "eliminate-dead-code",
                                                     "merge-common-subexpressions", "fold-constants"};
 constexpr std::string_view kOutliningPasses[] = {"outline-blocks"};
@@ -126,6 +128,8 @@ constinit const Pipeline kIntegerProducts = kIntegerPasses;
 constinit const Pipeline kActivationIntegers = kActivationPasses;
 constinit const Pipeline kAlgebra = kAlgebraPasses;
 constinit const Pipeline kNormAlgebra = kNormAlgebraPasses;
+constinit const Pipeline kSumAlgebra = kSumAlgebraPasses;
+constinit const Pipeline kLinearAlgebra = kLinearAlgebraPasses;
 constinit const Pipeline kLegalization = kLegalizationPasses;
 constinit const Pipeline kOutlining = kOutliningPasses;
 

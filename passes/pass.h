@@ -76,10 +76,12 @@ extern const Pipeline kRelaxation;
 extern const Pipeline kIntegerProducts;
 // Before that, where activations may be rounded to integers that the program keeps as floats.
 extern const Pipeline kActivationIntegers;
-// After kPreparation, for targets that compute with weights as they like; and for those of them without a norm of their own in
-// a convolution's step.
+// After kPreparation, for targets that compute with weights as they like: what all of them take; norms behind convolutions, where weights need
+// not keep their names for callers who set them; sums as additions; linear layers in parts.
 extern const Pipeline kAlgebra;
 extern const Pipeline kNormAlgebra;
+extern const Pipeline kSumAlgebra;
+extern const Pipeline kLinearAlgebra;
 // legalize, and what cleans up after decompositions.
 extern const Pipeline kLegalization;
 // Repeated blocks become calls.

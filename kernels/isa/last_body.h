@@ -96,11 +96,20 @@ SLIPWAY_INLINE void FinishLast(const LastFinish& f, Vec* v) {
 template <int R, int V>
 SLIPWAY_INLINE void ScaleLast(const float* scales, const float* shifts, int64_t c, int64_t n, Vec* sum) {
   if (scales == nullptr && shifts == nullptr) return;
+  const auto some = [n](int v) __attribute__((always_inline)) { return Least(kLanes, n - v * kLanes); };
+  if (scales == nullptr) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      const Vec shift = LoadSome(shifts + c + v * kLanes, some(v));
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) sum[r * V + v] += shift;
+    }
+    return;
+  }
 #pragma GCC unroll 4
   for (int v = 0; v < V; ++v) {
-    const int64_t at = c + v * kLanes, some = Least(kLanes, n - v * kLanes);
-    const Vec scale = scales != nullptr ? LoadSome(scales + at, some) : Splat(1.0f);
-    const Vec shift = shifts != nullptr ? LoadSome(shifts + at, some) : Vec{};
+    const Vec scale = LoadSome(scales + c + v * kLanes, some(v));
+    const Vec shift = shifts != nullptr ? LoadSome(shifts + c + v * kLanes, some(v)) : Vec{};
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) sum[r * V + v] = MultiplyAdd(sum[r * V + v], scale, shift);
   }
@@ -189,6 +198,32 @@ struct WeightsAhead {
 };
 constexpr int64_t kFetchSteps = SLIPWAY_SUM_TILE ? 4 : 1;
 
+// The k steps of a run: sums of R rows from x on, x_row apart, times V vectors of columns of the panels from b on, `panel` apart. Each step fetches
+// what is step_by bytes further on.
+template <int R, int V>
+SLIPWAY_INLINE void SumSteps(int64_t k, const float* x, int64_t x_row, const float* b, int64_t panel, const char* fetch, int64_t step_by, Vec* sum) {
+  constexpr int kThirds = (R + 2) / 3;
+  int64_t away = x_row * 4;
+  const char* a[kThirds];
+#pragma GCC unroll 5
+  for (int r = 0; r < kThirds; ++r) a[r] = reinterpret_cast<const char*>(x + 3 * r * x_row);
+#pragma GCC unroll 1
+  for (int64_t p = 0; p < k; ++p, fetch += step_by) {
+    Vec w[V];
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) w[v] = Load(b + v * kLanes / kPanel * panel + v * kLanes % kPanel);
+    __builtin_prefetch(fetch);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+      const Vec one = Splat(*reinterpret_cast<const float*>(a[r / 3] + r % 3 * away + 4 * p));
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) sum[r * V + v] += one * w[v];
+    }
+    b += kPanel;
+    asm("" : "+r"(away));  // or the compiler keeps sums of addresses on the stack
+  }
+}
+
 // R rows from i on, V vectors of columns from j on, of which n count.
 template <int R, int V>
 SLIPWAY_INLINE void LastSums(const LastBlock& g, int64_t i, int64_t j, int64_t n, const WeightsAhead& ahead) {
@@ -201,9 +236,6 @@ SLIPWAY_INLINE void LastSums(const LastBlock& g, int64_t i, int64_t j, int64_t n
   Vec sum[R * V];
   BeginLast<R, V>(g, i, j, n, sum);
   const float* const w = g.w + j / kPanel * g.w_panel + j % kPanel;
-  // Where vector v is from the first: two lie in a panel, or vectors are as wide as panels.
-  const int64_t next = kLanes < kPanel ? kLanes : g.w_panel, panel = g.w_panel;
-  const auto at = [next, panel](int v) __attribute__((always_inline)) { return kLanes < kPanel ? v * kLanes / kPanel * panel + v * kLanes % kPanel : v * next; };
   const int64_t k = g.k;
   // What the steps of a run that begins at x fetch: of the weights that will be needed next, of what the block says, or of the next tile's rows
   // where they lie one behind the other; or null.
@@ -219,37 +251,18 @@ SLIPWAY_INLINE void LastSums(const LastBlock& g, int64_t i, int64_t j, int64_t n
     if (g.k >= kShortRun || g.run_count == 1) {
       for (int64_t run = 0; run < g.run_count; ++run) {
         const float* const x = g.x + g.runs[run] + i * g.x_row;
-        SumTile(k, x, g.x_row, w + run * g.w_run, kPanel, next, fetched(run, x), reinterpret_cast<Vec(&)[R][2]>(sum), fetch_step);
+        SumTile(k, x, g.x_row, w + run * g.w_run, kPanel, kLanes, fetched(run, x), reinterpret_cast<Vec(&)[R][2]>(sum), fetch_step);
       }
       return StoreLast<R, V>(g, i, j, n, sum);
     }
   }
 #endif
-  constexpr int kThirds = (R + 2) / 3;
-  int64_t away = g.x_row * 4;
   const int64_t step_by = ahead.at != nullptr ? fetch_step / kFetchSteps : fetch_step;
   for (int64_t run = 0; run < g.run_count; ++run) {
-    const float* b = w + run * g.w_run;
-    const char* a[kThirds];
-#pragma GCC unroll 5
-    for (int r = 0; r < kThirds; ++r) a[r] = reinterpret_cast<const char*>(g.x + g.runs[run] + (i + 3 * r) * g.x_row);
-    const char* fetch = fetched(run, reinterpret_cast<const float*>(a[0]));
-    if (fetch == nullptr) fetch = reinterpret_cast<const char*>(b);
-#pragma GCC unroll 1
-    for (int64_t p = 0; p < k; ++p, fetch += step_by) {
-      Vec x[V];
-#pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) x[v] = Load(b + at(v));
-      __builtin_prefetch(fetch);
-#pragma GCC unroll 16
-      for (int r = 0; r < R; ++r) {
-        const Vec one = Splat(*reinterpret_cast<const float*>(a[r / 3] + r % 3 * away + 4 * p));
-#pragma GCC unroll 4
-        for (int v = 0; v < V; ++v) sum[r * V + v] += one * x[v];
-      }
-      b += kPanel;
-      asm("" : "+r"(away));  // or the compiler keeps sums of addresses on the stack
-    }
+    const float* const x = g.x + g.runs[run] + i * g.x_row;
+    const float* const b = w + run * g.w_run;
+    const char* const fetch = fetched(run, x);
+    SumSteps<R, V>(k, x, g.x_row, b, g.w_panel, fetch != nullptr ? fetch : reinterpret_cast<const char*>(b), step_by, sum);
   }
   StoreLast<R, V>(g, i, j, n, sum);
 }
@@ -265,6 +278,86 @@ SLIPWAY_INLINE void LastTileOf(int64_t rows, const LastBlock& g, int64_t i, int6
   if constexpr (R > 1) LastTileOf<V, R - 1>(rows, g, i, j, n, ahead);
 }
 
+// Whole tiles of R rows and V vectors, of blocks of one run, from zeros, after whose sums come no more than a norm, an addend and bounds. What tiles
+// share is worked out once: those of few steps take as long to begin and to end as their sums.
+template <int R, int V>
+class PlainTiles {
+ public:
+  SLIPWAY_INLINE explicit PlainTiles(const LastBlock& g)
+      : k_(g.k), x_row_(g.x_row), w_panel_(g.w_panel), out_row_(g.out_row), written_(g.k <= kFewSteps ? R * g.out_row : 0), x_(g.x + (g.run_count == 1 ? g.runs[0] : 0)),
+        w_(g.w), out_(g.out), rows_ahead_(g.ahead != 0 ? g.ahead : g.x_row < 2 * g.k ? R * g.x_row : 0), rows_step_(g.ahead != 0 ? g.ahead_step * 4 : 64),
+        finish_(g.finish) {
+  }
+  static constexpr bool kMasked = SLIPWAY_ISA_BYTES == 64;  // some of a vector's lanes are as fast as all
+  SLIPWAY_INLINE static bool Takes(const LastBlock& g, int64_t columns) {
+    const LastFinish& f = g.finish;
+    return g.run_count == 1 && !g.accumulate && f.post_scale == nullptr && f.post_add == nullptr &&
+           (f.activation == Activation::kNone || f.activation == Activation::kClamp) && (kMasked || columns == V * kLanes);
+  }
+  // The tile of rows from i and `columns` columns from j on; what it fetches is as LastSums has it.
+  SLIPWAY_INLINE void operator()(int64_t i, int64_t j, int64_t columns, const WeightsAhead& ahead) const {
+    const float *const x = x_ + i * x_row_, *const w = w_ + j / kPanel * w_panel_ + j % kPanel;
+    if (ahead.at != nullptr)
+      Tile(x, w, i * out_row_ + j, j, columns, reinterpret_cast<const char*>(ahead.at), ahead.step);
+    else
+      Tile(x, w, i * out_row_ + j, j, columns, reinterpret_cast<const char*>(rows_ahead_ != 0 ? x + rows_ahead_ : w), rows_ahead_ != 0 ? rows_step_ : 0);
+  }
+
+ private:
+  __attribute__((noinline)) void Tile(const float* x, const float* w, int64_t at, int64_t j, int64_t columns, const char* fetch, int64_t fetch_step) const {
+    const int64_t row = out_row_, last = kMasked ? columns - (V - 1) * kLanes : kLanes;  // of the last vector
+    const auto some = [last](int v) __attribute__((always_inline)) { return v + 1 < V ? kLanes : last; };
+    float* out = out_ + at;
+    const float* const written = out + written_;
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+      for (int v = 0; v < V * kLanes; v += 16) __builtin_prefetch(written + r * row + v, 1);
+    Vec sum[R][V];
+    Sum(x, w, fetch, fetch_step, sum);
+    ScaleLast<R, V>(finish_.scale, finish_.shift, j, (V - 1) * kLanes + last, sum[0]);
+    if (const float* add = finish_.add; add != nullptr) {
+      add += at;
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r, add += row)
+#pragma GCC unroll 4
+        for (int v = 0; v < V; ++v) sum[r][v] += LoadSome(add + v * kLanes, some(v));
+    }
+    if (finish_.activation == Activation::kClamp) {
+      const Vec low = Splat(finish_.low);
+#pragma GCC unroll 32
+      for (int r = 0; r < R * V; ++r) sum[r / V][r % V] = Larger(low, sum[r / V][r % V]);  // NaN stays
+      if (finish_.high != __builtin_inff()) {
+        const Vec high = Splat(finish_.high);
+#pragma GCC unroll 32
+        for (int r = 0; r < R * V; ++r) sum[r / V][r % V] = Smaller(high, sum[r / V][r % V]);
+      }
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r, out += row)
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) StoreSome(out + v * kLanes, sum[r][v], some(v));
+  }
+
+#if SLIPWAY_SUM_TILE
+  SLIPWAY_INLINE void Sum(const float* x, const float* w, const char* fetch, int64_t fetch_step, Vec (&sum)[R][2]) const {
+    SumTile<R, true>(k_, x, x_row_, w, kPanel, kLanes, fetch, sum, fetch_step);
+  }
+#endif
+  template <int kVectors>
+  SLIPWAY_INLINE void Sum(const float* x, const float* w, const char* fetch, int64_t fetch_step, Vec (&sum)[R][kVectors]) const {
+#pragma GCC unroll 32
+    for (int r = 0; r < R * V; ++r) sum[r / V][r % V] = Vec{};
+    SumSteps<R, V>(k_, x, x_row_, w, w_panel_, fetch, fetch_step / kFetchSteps, sum[0]);
+  }
+
+  int64_t k_, x_row_, w_panel_, out_row_, written_;
+  const float *x_, *w_;
+  float* out_;
+  int64_t rows_ahead_, rows_step_;
+  LastFinish finish_;
+};
+
 // The tile of `rows` rows and `columns` columns, at most kWidth. Of loops that go over whole tiles, kWhole makes these part of the loop, with the
 // block in a copy `g` that no store changes: so a tile begins sooner.
 template <bool kWhole>
@@ -277,7 +370,7 @@ SLIPWAY_INLINE void LastTileIn(const LastBlock& g, const LastBlock& block, int64
     LastTileOf<1>(rows, block, i, j, columns, ahead);
 }
 
-// Calls tile(k, i, rows) for the rows [i, i + rows) of a block's tiles of `most` rows; k counts them. The last two have about the same where the
+// Calls tile(i, rows) for the rows [i, i + rows) of a block's tiles of `most` rows. The last two have about the same where the
 // last would have too few; or where tiles of `most` rows, which SumTile makes, are no faster than others.
 template <typename F>
 SLIPWAY_INLINE void ForTiles(const LastBlock& g, int64_t most, F tile) {
@@ -286,7 +379,7 @@ SLIPWAY_INLINE void ForTiles(const LastBlock& g, int64_t most, F tile) {
   const int64_t last = count < 2 ? 0 : two + (whole ? most : (g.m - two + 1) / 2);
   for (int64_t k = 0; k < count; ++k) {
     const int64_t t = g.in_turns ? InTurns(k, count) : k, i = t + 1 < count ? t * most : last;
-    tile(k, i, (t + 2 < count ? i + most : t + 1 < count ? last : g.m) - i);
+    tile(i, (t + 2 < count ? i + most : t + 1 < count ? last : g.m) - i);
   }
 }
 
@@ -313,29 +406,60 @@ struct NextWeights {
 // tile's rows instead.
 class TilesAhead {
  public:
-  SLIPWAY_INLINE TilesAhead(const LastBlock& g, const NextWeights& next, int64_t all, bool even) : next_(next) {
+  SLIPWAY_INLINE TilesAhead(const LastBlock& g, const NextWeights& next, int64_t all, bool even) {
     if (next.at == nullptr) return;
-    tiles_ = Most(1, (even || all <= 3 * kFirst ? all : kFirst) / next.panels), fetches_ = Most(1, g.run_count * (g.k / kFetchSteps));
-    step_ = Least(64, (4 * next.floats + tiles_ * fetches_ - 1) / (tiles_ * fetches_));
+    const int64_t fetches = Most(1, g.run_count * (g.k / kFetchSteps));
+    at_ = next.at, panels_ = next.panels, panel_step_ = next.panel_step;
+    tiles_ = Most(1, (even || all <= 3 * kFirst ? all : kFirst) / next.panels);
+    step_ = Least(64, (4 * next.floats + tiles_ * fetches - 1) / (tiles_ * fetches)), tile_floats_ = fetches * step_ / 4;
   }
-  SLIPWAY_INLINE WeightsAhead operator()(int64_t tile) const {
-    if (next_.at == nullptr || tile >= tiles_ * next_.panels) return {};
-    return {next_.at + tile / tiles_ * next_.panel_step + tile % tiles_ * fetches_ * step_ / 4, step_};
+  // Of the next tile.
+  SLIPWAY_INLINE WeightsAhead Next() {
+    if (panels_ == 0) return {};
+    const WeightsAhead next = {at_ + tile_ * tile_floats_, step_};
+    if (++tile_ == tiles_) tile_ = 0, --panels_, at_ += panel_step_;
+    return next;
   }
 
  private:
   static constexpr int64_t kFirst = SLIPWAY_SUM_TILE ? kFetchSteps : kWidth / kPanel;
-  const NextWeights next_;
-  int64_t tiles_ = 0, fetches_ = 0, step_ = 0;  // tiles of a panel
+  const float* at_ = nullptr;  // of the panel
+  int64_t panels_ = 0, panel_step_ = 0;  // that are left
+  int64_t tiles_ = 0, tile_ = 0, step_ = 0, tile_floats_ = 0;  // tiles of a panel
 };
+
+// Calls tile(i, rows) for tiles that are not whole, of R rows at most, and the others by `plain`; the columns are `columns` from j on.
+template <int R, int V, typename F>
+SLIPWAY_INLINE void ForPlainTiles(const LastBlock& g, const PlainTiles<R, V>& plain, int64_t j, int64_t columns, TilesAhead& ahead, F tile) {
+  ForTiles(g, R, [&](int64_t i, int64_t rows) __attribute__((always_inline)) {
+    if (rows == R)
+      plain(i, j, columns, ahead.Next());
+    else
+      tile(i, rows, ahead.Next());
+  });
+}
 
 // All rows of the columns from j on, and what of the weights they fetch.
 void LastColumns(const LastBlock& block, int64_t j, const NextWeights& next) {
   const LastBlock g = block;
-  const int64_t columns = Least(kWidth, g.n - j), all = (g.m + kLastRows - 1) / kLastRows;
-  const TilesAhead ahead(g, next, all, next.at == g.next_w.at || g.n * g.run_count * g.k >= kFarWeights);
-  ForTiles(g, kLastRows, [&](int64_t tile, int64_t i, int64_t rows) __attribute__((always_inline)) {
-    LastTileIn<SLIPWAY_SUM_TILE>(g, block, rows, i, j, columns, ahead(tile));
+  const int64_t columns = Least(kWidth, g.n - j);
+  // One narrow vector takes twice the rows, or there are too few sums to go on with.
+  constexpr int kNarrowRows = SLIPWAY_SUM_TILE ? 2 * kLastRows : kLastRows;
+  const bool narrow = columns <= kLanes && PlainTiles<kNarrowRows, 1>::Takes(g, columns);
+  const int64_t most = narrow ? kNarrowRows : kLastRows;
+  TilesAhead ahead(g, next, (g.m + most - 1) / most, next.at == g.next_w.at || g.n * g.run_count * g.k >= kFarWeights);
+  if (narrow)
+    return ForPlainTiles(g, PlainTiles<kNarrowRows, 1>(g), j, columns, ahead, [&](int64_t i, int64_t rows, const WeightsAhead& fetch) __attribute__((always_inline)) {
+      const int64_t first = rows > kLastRows ? (rows + 1) / 2 : rows;
+      LastTileOf<1>(first, block, i, j, columns, fetch);
+      if (rows > first) LastTileOf<1>(rows - first, block, i + first, j, columns, {});
+    });
+  if (columns > kLanes && PlainTiles<kLastRows, 2>::Takes(g, columns))
+    return ForPlainTiles(g, PlainTiles<kLastRows, 2>(g), j, columns, ahead, [&](int64_t i, int64_t rows, const WeightsAhead& fetch) __attribute__((always_inline)) {
+      LastTileOf<2>(rows, block, i, j, columns, fetch);
+    });
+  ForTiles(g, kLastRows, [&](int64_t i, int64_t rows) __attribute__((always_inline)) {
+    LastTileIn<SLIPWAY_SUM_TILE>(g, block, rows, i, j, columns, ahead.Next());
   });
 }
 
@@ -354,8 +478,12 @@ constexpr int64_t kNearWeights = 10 << 10;
 constexpr int64_t kNearWholeRows = 16 << 10;  // floats of weights
 template <int V, int R>
 void LastWholeRows(const LastBlock& g) {
-  const TilesAhead ahead(g, {g.next_w.at, 1, g.next_w.count, 0}, (g.m + R - 1) / R, true);
-  ForTiles(g, R, [&](int64_t tile, int64_t i, int64_t rows) __attribute__((always_inline)) { LastTileOf<V, R>(rows, g, i, 0, g.n, ahead(tile)); });
+  TilesAhead ahead(g, {g.next_w.at, 1, g.next_w.count, 0}, (g.m + R - 1) / R, true);
+  if (PlainTiles<R, V>::Takes(g, g.n))
+    return ForPlainTiles(g, PlainTiles<R, V>(g), 0, g.n, ahead, [&](int64_t i, int64_t rows, const WeightsAhead& fetch) __attribute__((always_inline)) {
+      LastTileOf<V, R>(rows, g, i, 0, g.n, fetch);
+    });
+  ForTiles(g, R, [&](int64_t i, int64_t rows) __attribute__((always_inline)) { LastTileOf<V, R>(rows, g, i, 0, g.n, ahead.Next()); });
 }
 #endif
 
@@ -423,7 +551,23 @@ void LastPlacesBlock(const LastBlock& g) {
 __attribute__((noinline)) void LastNear(const LastBlock& block) {
   const LastBlock g = block;
   FetchInParts next(g.next_w, (g.m + kLastRows - 1) / kLastRows);
-  ForTiles(g, kLastRows, [&](int64_t, int64_t i, int64_t rows) __attribute__((always_inline)) {
+  if (PlainTiles<kLastRows, 2>::Takes(g, kWidth)) {
+    const PlainTiles<kLastRows, 2> plain(g);
+    const int64_t n = (g.n + kLanes - 1) / kLanes % 2 == 0 ? g.n : g.n / kWidth * kWidth;  // a last vector has tiles of its own
+    ForTiles(g, kLastRows, [&](int64_t i, int64_t rows) __attribute__((always_inline)) {
+      next.Next();
+      for (int64_t j = 0; j < n; j += kWidth) {
+        const int64_t columns = Least(kWidth, n - j);
+        if (rows == kLastRows && (columns == kWidth || PlainTiles<kLastRows, 2>::kMasked))
+          plain(i, j, columns, {});
+        else
+          LastTileOf<2>(rows, block, i, j, columns, {});
+      }
+    });
+    if (n < g.n) LastColumns(block, n, {});
+    return;
+  }
+  ForTiles(g, kLastRows, [&](int64_t i, int64_t rows) __attribute__((always_inline)) {
     next.Next();
     for (int64_t j = 0; j < g.n; j += kWidth) LastTileIn<true>(g, block, rows, i, j, Least(kWidth, g.n - j), {});
   });

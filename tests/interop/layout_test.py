@@ -323,6 +323,28 @@ def test_sums_of_branches_stay_without_algebra(tmp_path):
         assert ("aten.sum.dim_IntList" in done.stdout) == bool(more), done.stdout
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_norms_are_folded_where_weights_need_no_names(tmp_path):
+    """Libraries have their convolutions' batch norms in the weights; callers of packages set these by name."""
+
+    def made():
+        net = nn.Sequential(conv(3, 24, 3), conv(24, 40, 1, act=nn.ReLU6), conv(40, 40, 3, groups=40)).eval()
+        randomize(net)
+        return net
+
+    torch.manual_seed(3)
+    x, net, other = torch.randn(2, 3, 37, 45), made(), made()
+    check(net, x, tmp_path)
+    for to, folded in ((("-o", tmp_path / "m.so"), True), (("--to", "native-pt2", "-o", tmp_path / "n.pt2"), False)):
+        done = subprocess.run([SLIPWAY, "convert", tmp_path / "m.pt2", *to], check=True, capture_output=True, text=True)
+        assert ("3 batch norms are folded" in done.stderr) == folded, done.stderr
+    loaded = torch._inductor.aoti_load_package(str(tmp_path / "n.pt2"))
+    torch.testing.assert_close(loaded(x), net(x), rtol=1e-4, atol=1e-5)
+    state = {name: value for name, value in other.state_dict().items() if not name.endswith("num_batches_tracked")}
+    loaded.load_constants(state, check_full_update=True)
+    torch.testing.assert_close(loaded(x), other(x), rtol=1e-4, atol=1e-5)
+
+
 class Signals(nn.Module):
     """As audio encoders have them: long rows, between borders and not, groups with long kernels, and a weight that is normalized on the
     way, behind which the program goes on with the places in front."""
