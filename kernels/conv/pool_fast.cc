@@ -99,24 +99,32 @@ bool TakesLast(const Tensor& x, const Tensor& out) {
 struct Reach {
   int64_t begin, end, step;
 };
-// For each place of a result whose channels are last, as the image's are: calls pool(rows of channels in the window, their number, result; y, x), where reach(d, i) says
-// what lies in the window of element i of dim d, 1 or 2, at most `taps` elements in all.
+// For each place of a result whose channels are last, as the image's are: calls pool(rows of channels in the window, their number, result; y, p), where reach(d, i) says
+// what lies in the window of element i of dim d, 1 or 2, at most `taps` elements in all. Neighbours whose windows are one column apart, as inner ones of stride 1
+// are, are one place of so many times the channels, where these lie without gaps; p is the first.
 template <typename R, typename F>
 void PoolLast(const Tensor& x, const Tensor& out, int64_t taps, const Workers* workers, Scratch& scratch, R reach, F pool) {
-  const int64_t wide = x.sizes[4], channels = x.sizes[1], rows = out.sizes[0] * out.sizes[3];
-  ParallelFor(scratch, workers, rows, std::max<int64_t>(1, 16384 / (out.sizes[4] * channels * taps)), [&](int64_t begin, int64_t end, Scratch& own) {
+  const int64_t wide = x.sizes[4], channels = x.sizes[1], rows = out.sizes[0] * out.sizes[3], places = out.sizes[4];
+  const bool dense = x.strides[4] == channels && out.strides[4] == channels;
+  Reach* const across = scratch.Take<Reach>(places);
+  int64_t* const ends = scratch.Take<int64_t>(places);  // of the places that are one with this
+  for (int64_t p = places - 1; p >= 0 && !scratch.counting(); --p) {
+    across[p] = reach(2, p);
+    const bool one = dense && p + 1 < places && across[p + 1].begin == across[p].begin + 1 && across[p + 1].end == across[p].end + 1;
+    ends[p] = one ? ends[p + 1] : p + 1;
+  }
+  ParallelFor(scratch, workers, rows, std::max<int64_t>(1, 16384 / (places * channels * taps)), [&](int64_t begin, int64_t end, Scratch& own) {
     const float** const at = own.Take<const float*>(taps);
     if (own.counting()) return;
     for (int64_t i = begin; i < end; ++i) {
       const int64_t n = i / out.sizes[3], y = i % out.sizes[3];
       const Reach down = reach(1, y);
-      for (int64_t p = 0; p < out.sizes[4]; ++p) {
-        const Reach across = reach(2, p);
+      for (int64_t p = 0; p < places; p = ends[p]) {
         int64_t count = 0;
         for (int64_t r = down.begin; r < down.end; r += down.step)
-          for (int64_t c = across.begin; c < across.end; c += across.step) at[count++] = x.as<float>() + n * x.strides[0] + (r * wide + c) * x.strides[4];
+          for (int64_t c = across[p].begin; c < across[p].end; c += across[p].step) at[count++] = x.as<float>() + n * x.strides[0] + (r * wide + c) * x.strides[4];
         LastPool g;
-        g.rows = at, g.count = count, g.n = channels;
+        g.rows = at, g.count = count, g.n = (ends[p] - p) * channels;
         g.out = out.as<float>() + n * out.strides[0] + y * out.strides[3] + p * out.strides[4];
         pool(g, y, p);
       }

@@ -58,14 +58,16 @@ __attribute__((noinline)) void LastFunction(Activation activation, Vec* v, int c
 }
 template <int N>
 SLIPWAY_INLINE void FinishLast(const LastFinish& f, Vec* v) {
+  if (f.activation == Activation::kNone) return;
+  if (f.activation == Activation::kClamp) [[likely]] {
+#pragma GCC unroll 32
+    for (int i = 0; i < N; ++i) v[i] = Larger(Splat(f.low), v[i]);  // NaN stays
+    if (f.high == __builtin_inff()) return;
+#pragma GCC unroll 32
+    for (int i = 0; i < N; ++i) v[i] = Smaller(Splat(f.high), v[i]);
+    return;
+  }
   switch (f.activation) {
-    case Activation::kClamp:
-#pragma GCC unroll 32
-      for (int i = 0; i < N; ++i) v[i] = Larger(Splat(f.low), v[i]);  // NaN stays
-      if (f.high == __builtin_inff()) return;
-#pragma GCC unroll 32
-      for (int i = 0; i < N; ++i) v[i] = Smaller(Splat(f.high), v[i]);
-      return;
     case Activation::kHardSwish:
 #pragma GCC unroll 32
       for (int i = 0; i < N; ++i) v[i] = HardSwish(v[i]);
@@ -278,21 +280,19 @@ SLIPWAY_INLINE void LastTileOf(int64_t rows, const LastBlock& g, int64_t i, int6
   if constexpr (R > 1) LastTileOf<V, R - 1>(rows, g, i, j, n, ahead);
 }
 
-// Whole tiles of R rows and V vectors, of blocks of one run, from zeros, after whose sums come no more than a norm, an addend and bounds. What tiles
-// share is worked out once: those of few steps take as long to begin and to end as their sums.
-template <int R, int V>
-class PlainTiles {
+// Tiles of R rows and V vectors of columns whose sums begin with zeros. What tiles share is worked out once: those of few steps take as long to begin
+// and to end as their sums. kPlaces: runs are one number each, taps of images with few channels, which are planes.
+template <int R, int V, bool kPlaces = false>
+class WholeTiles {
  public:
-  SLIPWAY_INLINE explicit PlainTiles(const LastBlock& g)
-      : k_(g.k), x_row_(g.x_row), w_panel_(g.w_panel), out_row_(g.out_row), written_(g.k <= kFewSteps ? R * g.out_row : 0), x_(g.x + (g.run_count == 1 ? g.runs[0] : 0)),
-        w_(g.w), out_(g.out), rows_ahead_(g.ahead != 0 ? g.ahead : g.x_row < 2 * g.k ? R * g.x_row : 0), rows_step_(g.ahead != 0 ? g.ahead_step * 4 : 64),
-        finish_(g.finish) {
-  }
-  static constexpr bool kMasked = SLIPWAY_ISA_BYTES == 64;  // some of a vector's lanes are as fast as all
-  SLIPWAY_INLINE static bool Takes(const LastBlock& g, int64_t columns) {
-    const LastFinish& f = g.finish;
-    return g.run_count == 1 && !g.accumulate && f.post_scale == nullptr && f.post_add == nullptr &&
-           (f.activation == Activation::kNone || f.activation == Activation::kClamp) && (kMasked || columns == V * kLanes);
+  SLIPWAY_INLINE explicit WholeTiles(const LastBlock& g)
+      : k_(g.k), x_row_(g.x_row), w_panel_(g.w_panel), w_run_(g.w_run), out_row_(g.out_row), run_count_(g.run_count), runs_(g.runs), x_(g.x), w_(g.w), out_(g.out),
+        written_(g.k * g.run_count <= kFewSteps ? R * g.out_row : 0),
+        rows_ahead_(g.ahead != 0 ? g.ahead : g.run_count == 1 && g.x_row < 2 * g.k ? R * g.x_row : 0), rows_step_(g.ahead != 0 ? g.ahead_step * 4 : 64), finish_(g.finish) {
+#if SLIPWAY_SUM_TILE
+    weights_steps_ = {g.k >> 2, g.k & 3, (g.w_run - g.k * kPanel) * 4, 0};
+    rows_steps_ = weights_steps_, rows_steps_.ahead = rows_ahead_ * 4;
+#endif
   }
   // The tile of rows from i and `columns` columns from j on; what it fetches is as LastSums has it.
   SLIPWAY_INLINE void operator()(int64_t i, int64_t j, int64_t columns, const WeightsAhead& ahead) const {
@@ -300,22 +300,32 @@ class PlainTiles {
     if (ahead.at != nullptr)
       Tile(x, w, i * out_row_ + j, j, columns, reinterpret_cast<const char*>(ahead.at), ahead.step);
     else
-      Tile(x, w, i * out_row_ + j, j, columns, reinterpret_cast<const char*>(rows_ahead_ != 0 ? x + rows_ahead_ : w), rows_ahead_ != 0 ? rows_step_ : 0);
+      Tile(x, w, i * out_row_ + j, j, columns, nullptr, rows_ahead_ != 0 ? rows_step_ : 0);
   }
 
  private:
   __attribute__((noinline)) void Tile(const float* x, const float* w, int64_t at, int64_t j, int64_t columns, const char* fetch, int64_t fetch_step) const {
-    const int64_t row = out_row_, last = kMasked ? columns - (V - 1) * kLanes : kLanes;  // of the last vector
-    const auto some = [last](int v) __attribute__((always_inline)) { return v + 1 < V ? kLanes : last; };
-    float* out = out_ + at;
-    const float* const written = out + written_;
+    if (!kPlaces || SLIPWAY_ISA_BYTES != 64) {
+      const float* const written = out_ + at + written_;
 #pragma GCC unroll 16
-    for (int r = 0; r < R; ++r)
+      for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
-      for (int v = 0; v < V * kLanes; v += 16) __builtin_prefetch(written + r * row + v, 1);
+        for (int v = 0; v < V * kLanes; v += 16) __builtin_prefetch(written + r * out_row_ + v, 1);
+    }
     Vec sum[R][V];
-    Sum(x, w, fetch, fetch_step, sum);
-    ScaleLast<R, V>(finish_.scale, finish_.shift, j, (V - 1) * kLanes + last, sum[0]);
+    if constexpr (kPlaces)
+      SumPlaces(x, w, sum);
+    else
+      Sum(x, w, fetch, fetch_step, sum);
+    if (SLIPWAY_ISA_BYTES != 64 && columns == V * kLanes) [[likely]]
+      Finish(at, j, V * kLanes, sum);
+    else
+      Finish(at, j, columns, sum);
+  }
+  SLIPWAY_INLINE void Finish(int64_t at, int64_t j, int64_t columns, Vec (&sum)[R][V]) const {
+    const int64_t row = out_row_, last = columns - (V - 1) * kLanes;
+    const auto some = [last](int v) __attribute__((always_inline)) { return v + 1 < V ? kLanes : last; };
+    ScaleLast<R, V>(finish_.scale, finish_.shift, j, columns, sum[0]);
     if (const float* add = finish_.add; add != nullptr) {
       add += at;
 #pragma GCC unroll 16
@@ -323,51 +333,78 @@ class PlainTiles {
 #pragma GCC unroll 4
         for (int v = 0; v < V; ++v) sum[r][v] += LoadSome(add + v * kLanes, some(v));
     }
-    if (finish_.activation == Activation::kClamp) {
-      const Vec low = Splat(finish_.low);
-#pragma GCC unroll 32
-      for (int r = 0; r < R * V; ++r) sum[r / V][r % V] = Larger(low, sum[r / V][r % V]);  // NaN stays
-      if (finish_.high != __builtin_inff()) {
-        const Vec high = Splat(finish_.high);
-#pragma GCC unroll 32
-        for (int r = 0; r < R * V; ++r) sum[r / V][r % V] = Smaller(high, sum[r / V][r % V]);
-      }
-    }
+    FinishLast<R * V>(finish_, sum[0]);
+    PostLast<R, V>(finish_, j, columns, at, row, R, sum[0]);
+    float* out = out_ + at;
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r, out += row)
 #pragma GCC unroll 4
       for (int v = 0; v < V; ++v) StoreSome(out + v * kLanes, sum[r][v], some(v));
   }
 
+  // The sums. They fetch weights from `fetch` on, or, where that is null, the rows ahead of each run, if any.
 #if SLIPWAY_SUM_TILE
-  SLIPWAY_INLINE void Sum(const float* x, const float* w, const char* fetch, int64_t fetch_step, Vec (&sum)[R][2]) const {
-    SumTile<R, true>(k_, x, x_row_, w, kPanel, kLanes, fetch, sum, fetch_step);
+  SLIPWAY_INLINE void Sum(const float* x, const float* w, const char* fetch, int64_t fetch_step, Vec (&sum)[kLastRows][2]) const {
+    if (fetch != nullptr)
+      SumRuns(weights_steps_, x, x_row_, runs_, run_count_, w, fetch, fetch_step, sum);
+    else
+      SumRuns(rows_steps_, x, x_row_, runs_, run_count_, w, reinterpret_cast<const char*>(w), fetch_step, sum);
   }
 #endif
-  template <int kVectors>
-  SLIPWAY_INLINE void Sum(const float* x, const float* w, const char* fetch, int64_t fetch_step, Vec (&sum)[R][kVectors]) const {
+  template <int kRows, int kVectors>
+  SLIPWAY_INLINE void Sum(const float* x, const float* w, const char* fetch, int64_t fetch_step, Vec (&sum)[kRows][kVectors]) const {
 #pragma GCC unroll 32
     for (int r = 0; r < R * V; ++r) sum[r / V][r % V] = Vec{};
-    SumSteps<R, V>(k_, x, x_row_, w, w_panel_, fetch, fetch_step / kFetchSteps, sum[0]);
+    const int64_t run_step = k_ / kFetchSteps * fetch_step;
+    for (int64_t run = 0; run < run_count_; ++run, w += w_run_) {
+      const float* const from = x + runs_[run];
+      const char* const at = fetch != nullptr ? fetch + run * run_step : reinterpret_cast<const char*>(rows_ahead_ != 0 ? from + rows_ahead_ : w);
+      SumSteps<R, V>(k_, from, x_row_, w, w_panel_, at, fetch != nullptr ? fetch_step / kFetchSteps : fetch_step, sum[0]);
+    }
+  }
+  // One loop over all runs, since to begin a run would take as long as its sums.
+  SLIPWAY_INLINE void SumPlaces(const float* x, const float* w, Vec (&sum)[R][V]) const {
+#pragma GCC unroll 32
+    for (int r = 0; r < R * V; ++r) sum[r / V][r % V] = Vec{};
+    const int64_t next = kLanes < kPanel ? kLanes : w_panel_, step = w_run_, away = x_row_;
+    constexpr int kThirds = (R + 2) / 3;
+    const float* a[kThirds];
+#pragma GCC unroll 5
+    for (int r = 0; r < kThirds; ++r) a[r] = x + 3 * r * away;
+    const int64_t* const end = runs_ + run_count_;
+#pragma GCC unroll 1
+    for (const int64_t* run = runs_; run < end; ++run, w += step) {
+      int64_t at[3] = {*run, *run + away, *run + 2 * away};
+      asm("" : "+r"(at[0]), "+r"(at[1]), "+r"(at[2]));  // or there is a pointer for each row
+      Vec by[V];
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) by[v] = Load(w + v * next);
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) {
+        const Vec one = Splat(a[r / 3][at[r % 3]]);
+#pragma GCC unroll 4
+        for (int v = 0; v < V; ++v) sum[r][v] = MultiplyAdd(one, by[v], sum[r][v]);
+      }
+    }
   }
 
-  int64_t k_, x_row_, w_panel_, out_row_, written_;
+  int64_t k_, x_row_, w_panel_, w_run_, out_row_, run_count_;
+  const int64_t* runs_;
   const float *x_, *w_;
   float* out_;
-  int64_t rows_ahead_, rows_step_;
+  int64_t written_, rows_ahead_, rows_step_;
   LastFinish finish_;
+#if SLIPWAY_SUM_TILE
+  RunSteps weights_steps_, rows_steps_;
+#endif
 };
 
-// The tile of `rows` rows and `columns` columns, at most kWidth. Of loops that go over whole tiles, kWhole makes these part of the loop, with the
-// block in a copy `g` that no store changes: so a tile begins sooner.
-template <bool kWhole>
-SLIPWAY_INLINE void LastTileIn(const LastBlock& g, const LastBlock& block, int64_t rows, int64_t i, int64_t j, int64_t columns, const WeightsAhead& ahead) {
-  if (kWhole && rows == kLastRows && columns == kWidth)
-    LastSums<kLastRows, 2>(g, i, j, kWidth, ahead);
-  else if (columns > kLanes)
-    LastTileOf<2>(rows, block, i, j, columns, ahead);
+// The tile of `rows` rows and `columns` columns, at most kWidth.
+SLIPWAY_INLINE void LastTileIn(const LastBlock& g, int64_t rows, int64_t i, int64_t j, int64_t columns, const WeightsAhead& ahead) {
+  if (columns > kLanes)
+    LastTileOf<2>(rows, g, i, j, columns, ahead);
   else
-    LastTileOf<1>(rows, block, i, j, columns, ahead);
+    LastTileOf<1>(rows, g, i, j, columns, ahead);
 }
 
 // Calls tile(i, rows) for the rows [i, i + rows) of a block's tiles of `most` rows. The last two have about the same where the
@@ -428,39 +465,38 @@ class TilesAhead {
   int64_t tiles_ = 0, tile_ = 0, step_ = 0, tile_floats_ = 0;  // tiles of a panel
 };
 
-// Calls tile(i, rows) for tiles that are not whole, of R rows at most, and the others by `plain`; the columns are `columns` from j on.
+// Calls tile(i, rows) for tiles that are not whole, of R rows at most, and the others by `whole`; the columns are `columns` from j on.
 template <int R, int V, typename F>
-SLIPWAY_INLINE void ForPlainTiles(const LastBlock& g, const PlainTiles<R, V>& plain, int64_t j, int64_t columns, TilesAhead& ahead, F tile) {
+SLIPWAY_INLINE void ForWholeTiles(const LastBlock& g, const WholeTiles<R, V>& whole, int64_t j, int64_t columns, TilesAhead& ahead, F tile) {
   ForTiles(g, R, [&](int64_t i, int64_t rows) __attribute__((always_inline)) {
     if (rows == R)
-      plain(i, j, columns, ahead.Next());
+      whole(i, j, columns, ahead.Next());
     else
       tile(i, rows, ahead.Next());
   });
 }
 
 // All rows of the columns from j on, and what of the weights they fetch.
-void LastColumns(const LastBlock& block, int64_t j, const NextWeights& next) {
-  const LastBlock g = block;
+void LastColumns(const LastBlock& g, int64_t j, const NextWeights& next) {
   const int64_t columns = Least(kWidth, g.n - j);
   // One narrow vector takes twice the rows, or there are too few sums to go on with.
   constexpr int kNarrowRows = SLIPWAY_SUM_TILE ? 2 * kLastRows : kLastRows;
-  const bool narrow = columns <= kLanes && PlainTiles<kNarrowRows, 1>::Takes(g, columns);
+  const bool narrow = columns <= kLanes && !g.accumulate;
   const int64_t most = narrow ? kNarrowRows : kLastRows;
   TilesAhead ahead(g, next, (g.m + most - 1) / most, next.at == g.next_w.at || g.n * g.run_count * g.k >= kFarWeights);
-  if (narrow)
-    return ForPlainTiles(g, PlainTiles<kNarrowRows, 1>(g), j, columns, ahead, [&](int64_t i, int64_t rows, const WeightsAhead& fetch) __attribute__((always_inline)) {
+  if (narrow) {
+    ForWholeTiles(g, WholeTiles<kNarrowRows, 1>(g), j, columns, ahead, [&](int64_t i, int64_t rows, const WeightsAhead& fetch) __attribute__((always_inline)) {
       const int64_t first = rows > kLastRows ? (rows + 1) / 2 : rows;
-      LastTileOf<1>(first, block, i, j, columns, fetch);
-      if (rows > first) LastTileOf<1>(rows - first, block, i + first, j, columns, {});
+      LastTileOf<1>(first, g, i, j, columns, fetch);
+      if (rows > first) LastTileOf<1>(rows - first, g, i + first, j, columns, {});
     });
-  if (columns > kLanes && PlainTiles<kLastRows, 2>::Takes(g, columns))
-    return ForPlainTiles(g, PlainTiles<kLastRows, 2>(g), j, columns, ahead, [&](int64_t i, int64_t rows, const WeightsAhead& fetch) __attribute__((always_inline)) {
-      LastTileOf<2>(rows, block, i, j, columns, fetch);
+  } else if (!g.accumulate) {
+    ForWholeTiles(g, WholeTiles<kLastRows, 2>(g), j, columns, ahead, [&](int64_t i, int64_t rows, const WeightsAhead& fetch) __attribute__((always_inline)) {
+      LastTileOf<2>(rows, g, i, j, columns, fetch);
     });
-  ForTiles(g, kLastRows, [&](int64_t i, int64_t rows) __attribute__((always_inline)) {
-    LastTileIn<SLIPWAY_SUM_TILE>(g, block, rows, i, j, columns, ahead.Next());
-  });
+  } else {
+    ForTiles(g, kLastRows, [&](int64_t i, int64_t rows) __attribute__((always_inline)) { LastTileIn(g, rows, i, j, columns, ahead.Next()); });
+  }
 }
 
 // What sums go over at once where they are long: so much of a panel stays in the first-level cache while the rows pass. Wider vectors
@@ -479,47 +515,19 @@ constexpr int64_t kNearWholeRows = 16 << 10;  // floats of weights
 template <int V, int R>
 void LastWholeRows(const LastBlock& g) {
   TilesAhead ahead(g, {g.next_w.at, 1, g.next_w.count, 0}, (g.m + R - 1) / R, true);
-  if (PlainTiles<R, V>::Takes(g, g.n))
-    return ForPlainTiles(g, PlainTiles<R, V>(g), 0, g.n, ahead, [&](int64_t i, int64_t rows, const WeightsAhead& fetch) __attribute__((always_inline)) {
+  if (!g.accumulate)
+    return ForWholeTiles(g, WholeTiles<R, V>(g), 0, g.n, ahead, [&](int64_t i, int64_t rows, const WeightsAhead& fetch) __attribute__((always_inline)) {
       LastTileOf<V, R>(rows, g, i, 0, g.n, fetch);
     });
   ForTiles(g, R, [&](int64_t i, int64_t rows) __attribute__((always_inline)) { LastTileOf<V, R>(rows, g, i, 0, g.n, ahead.Next()); });
 }
 #endif
 
-// The same where each run is one number: taps of images with few channels, which are planes. One loop over all, since to begin a run would
-// take as long as its sums.
-template <int R, int V>
-__attribute__((noinline)) void LastPlacesTile(const LastBlock& g, int64_t i, int64_t j, int64_t n) {
-  Vec sum[R * V];
-  BeginLast<R, V>(g, i, j, n, sum);
-  const float* b = g.w + j / kPanel * g.w_panel + j % kPanel;
-  const int64_t next = kLanes < kPanel ? kLanes : g.w_panel, step = g.w_run, away = g.x_row;
-  constexpr int kThirds = (R + 2) / 3;
-  const float* a[kThirds];
-#pragma GCC unroll 5
-  for (int r = 0; r < kThirds; ++r) a[r] = g.x + (i + 3 * r) * away;
-  const int64_t* const end = g.runs + g.run_count;
-#pragma GCC unroll 1
-  for (const int64_t* run = g.runs; run < end; ++run, b += step) {
-    int64_t at[3] = {*run, *run + away, *run + 2 * away};
-    asm("" : "+r"(at[0]), "+r"(at[1]), "+r"(at[2]));  // or there is a pointer for each row
-    Vec x[V];
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) x[v] = Load(b + v * next);
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) {
-      const Vec one = Splat(a[r / 3][at[r % 3]]);
-#pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) sum[r * V + v] = MultiplyAdd(one, x[v], sum[r * V + v]);
-    }
-  }
-  StoreLast<R, V>(g, i, j, n, sum);
-}
-// All rows of the columns from j on, R at a time, then fewer.
+// The rows from i on of the columns from j on, R at a time, then fewer, where each run is one number.
 template <int V, int R>
 void LastPlacesColumns(const LastBlock& g, int64_t i, int64_t j, int64_t n) {
-  for (; i + R <= g.m; i += R) LastPlacesTile<R, V>(g, i, j, n);
+  const WholeTiles<R, V, true> tile(g);
+  for (; i + R <= g.m; i += R) tile(i, j, n, {});
   if constexpr (R > 1) {
     if (i < g.m) LastPlacesColumns<V, R / 2>(g, i, j, n);
   }
@@ -546,35 +554,26 @@ void LastPlacesBlock(const LastBlock& g) {
   }
 }
 
-// Tiles go through all columns of some rows before the next rows. Whole ones are part of the loop: to call one takes half as long as its sums,
-// which are short.
-__attribute__((noinline)) void LastNear(const LastBlock& block) {
-  const LastBlock g = block;
+// Tiles go through all columns of some rows before the next rows.
+__attribute__((noinline)) void LastNear(const LastBlock& g) {
   FetchInParts next(g.next_w, (g.m + kLastRows - 1) / kLastRows);
-  if (PlainTiles<kLastRows, 2>::Takes(g, kWidth)) {
-    const PlainTiles<kLastRows, 2> plain(g);
-    const int64_t n = (g.n + kLanes - 1) / kLanes % 2 == 0 ? g.n : g.n / kWidth * kWidth;  // a last vector has tiles of its own
-    ForTiles(g, kLastRows, [&](int64_t i, int64_t rows) __attribute__((always_inline)) {
-      next.Next();
-      for (int64_t j = 0; j < n; j += kWidth) {
-        const int64_t columns = Least(kWidth, n - j);
-        if (rows == kLastRows && (columns == kWidth || PlainTiles<kLastRows, 2>::kMasked))
-          plain(i, j, columns, {});
-        else
-          LastTileOf<2>(rows, block, i, j, columns, {});
-      }
-    });
-    if (n < g.n) LastColumns(block, n, {});
-    return;
-  }
+  const WholeTiles<kLastRows, 2> whole(g);
+  const int64_t n = (g.n + kLanes - 1) / kLanes % 2 == 0 ? g.n : g.n / kWidth * kWidth;  // a last vector has tiles of its own
   ForTiles(g, kLastRows, [&](int64_t i, int64_t rows) __attribute__((always_inline)) {
     next.Next();
-    for (int64_t j = 0; j < g.n; j += kWidth) LastTileIn<true>(g, block, rows, i, j, Least(kWidth, g.n - j), {});
+    for (int64_t j = 0; j < n; j += kWidth) {
+      const int64_t columns = Least(kWidth, n - j);
+      if (rows == kLastRows && !g.accumulate)
+        whole(i, j, columns, {});
+      else
+        LastTileIn(g, rows, i, j, columns, {});
+    }
   });
+  if (n < g.n) LastColumns(g, n, {});
 }
 
 void LastBlockOf(const LastBlock& g) {
-  if (g.k == 1 && g.run_count > 1) return LastPlacesBlock(g);
+  if (g.k == 1 && g.run_count > 1 && !g.accumulate) return LastPlacesBlock(g);
 #if SLIPWAY_ISA_BYTES >= 32
   if (g.n > 2 * kLanes && g.n <= 4 * kLanes && g.run_count * g.k * g.n <= kNearWholeRows) {
 #if SLIPWAY_ISA_BYTES == 64
