@@ -132,59 +132,6 @@ SLIPWAY_INLINE void PostLast(const LastFinish& f, int64_t c, int64_t n, int64_t 
 
 // ---- Products.
 
-// What the sums of R rows from i on, V vectors of columns from j on, of which n count, begin with: zeros, or what there is of them. So sums
-// have the same bits in however many parts they are made.
-template <int R, int V>
-SLIPWAY_INLINE void BeginLast(const LastBlock& g, int64_t i, int64_t j, int64_t n, Vec* sum) {
-  if (!g.accumulate) {
-#pragma GCC unroll 32
-    for (int r = 0; r < R * V; ++r) sum[r] = Vec{};
-    return;
-  }
-  const float* const out = g.out + i * g.out_row + j;
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) sum[r * V + v] = LoadSome(out + r * g.out_row + v * kLanes, Least(kLanes, n - v * kLanes));
-}
-
-// What follows the sums of R rows from i on, V vectors of columns from j on, of which n count.
-template <int R, int V>
-SLIPWAY_INLINE void StoreLast(const LastBlock& g, int64_t i, int64_t j, int64_t n, Vec* sum) {
-  const LastFinish& f = g.finish;
-  float* const out = g.out + i * g.out_row + j;
-  int64_t some[V];
-#pragma GCC unroll 4
-  for (int v = 0; v < V; ++v) some[v] = Least(kLanes, n - v * kLanes);
-  ScaleLast<R, V>(f.scale, f.shift, j, n, sum);
-  const float* const add = f.add != nullptr ? f.add + i * g.out_row + j : nullptr;
-  if (n == V * kLanes) {
-    if (add != nullptr)
-#pragma GCC unroll 16
-      for (int r = 0; r < R; ++r)
-#pragma GCC unroll 4
-        for (int v = 0; v < V; ++v) sum[r * V + v] += Load(add + r * g.out_row + v * kLanes);
-    FinishLast<R * V>(f, sum);
-    PostLast<R, V>(f, j, n, i * g.out_row + j, g.out_row, R, sum);
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r)
-#pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) Store(out + r * g.out_row + v * kLanes, sum[r * V + v]);
-  } else {
-    if (add != nullptr)
-#pragma GCC unroll 16
-      for (int r = 0; r < R; ++r)
-#pragma GCC unroll 4
-        for (int v = 0; v < V; ++v) sum[r * V + v] += LoadSome(add + r * g.out_row + v * kLanes, some[v]);
-    FinishLast<R * V>(f, sum);
-    PostLast<R, V>(f, j, n, i * g.out_row + j, g.out_row, R, sum);
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r)
-#pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) StoreSome(out + r * g.out_row + v * kLanes, sum[r * V + v], some[v]);
-  }
-}
-
 // Of so many rows, a tile has enough sums to go on while others wait for their last step.
 constexpr int kEnoughRows = 4;
 constexpr int64_t kShortRun = 8;  // below it, SumTile's beginning takes longer than what its order of instructions gains
@@ -226,106 +173,55 @@ SLIPWAY_INLINE void SumSteps(int64_t k, const float* x, int64_t x_row, const flo
   }
 }
 
-// R rows from i on, V vectors of columns from j on, of which n count.
-template <int R, int V>
-SLIPWAY_INLINE void LastSums(const LastBlock& g, int64_t i, int64_t j, int64_t n, const WeightsAhead& ahead) {
-  // What is written in the end is on its way while the sums are made.
-  const int64_t written = i + (g.run_count * g.k <= kFewSteps ? R : 0);
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < V * kLanes; v += 16) __builtin_prefetch(g.out + (written + r) * g.out_row + j + v, 1);
-  Vec sum[R * V];
-  BeginLast<R, V>(g, i, j, n, sum);
-  const float* const w = g.w + j / kPanel * g.w_panel + j % kPanel;
-  const int64_t k = g.k;
-  // What the steps of a run that begins at x fetch: of the weights that will be needed next, of what the block says, or of the next tile's rows
-  // where they lie one behind the other; or null.
-  const bool next_rows = g.run_count == 1 && g.x_row < 2 * k;
-  const int64_t fetch_step = ahead.at != nullptr ? ahead.step : g.ahead != 0 ? g.ahead_step * 4 : 64;
-  const auto fetched = [&](int64_t run, const float* x) __attribute__((always_inline)) {
-    if (ahead.at != nullptr) return reinterpret_cast<const char*>(ahead.at) + run * (k / kFetchSteps * fetch_step);
-    const float* const from = g.ahead != 0 ? x + g.ahead : next_rows ? x + R * g.x_row : nullptr;
-    return reinterpret_cast<const char*>(from);
-  };
-#if SLIPWAY_SUM_TILE
-  if constexpr (R >= kEnoughRows && V == 2) {
-    if (g.k >= kShortRun || g.run_count == 1) {
-      for (int64_t run = 0; run < g.run_count; ++run) {
-        const float* const x = g.x + g.runs[run] + i * g.x_row;
-        SumTile(k, x, g.x_row, w + run * g.w_run, kPanel, kLanes, fetched(run, x), reinterpret_cast<Vec(&)[R][2]>(sum), fetch_step);
-      }
-      return StoreLast<R, V>(g, i, j, n, sum);
-    }
-  }
-#endif
-  const int64_t step_by = ahead.at != nullptr ? fetch_step / kFetchSteps : fetch_step;
-  for (int64_t run = 0; run < g.run_count; ++run) {
-    const float* const x = g.x + g.runs[run] + i * g.x_row;
-    const float* const b = w + run * g.w_run;
-    const char* const fetch = fetched(run, x);
-    SumSteps<R, V>(k, x, g.x_row, b, g.w_panel, fetch != nullptr ? fetch : reinterpret_cast<const char*>(b), step_by, sum);
-  }
-  StoreLast<R, V>(g, i, j, n, sum);
-}
-
-template <int R, int V>
-__attribute__((noinline)) void LastTile(const LastBlock& g, int64_t i, int64_t j, int64_t n, const WeightsAhead& ahead) {
-  LastSums<R, V>(g, i, j, n, ahead);
-}
-
-template <int V, int R = kLastRows>
-SLIPWAY_INLINE void LastTileOf(int64_t rows, const LastBlock& g, int64_t i, int64_t j, int64_t n, const WeightsAhead& ahead) {
-  if (rows == R) return LastTile<R, V>(g, i, j, n, ahead);
-  if constexpr (R > 1) LastTileOf<V, R - 1>(rows, g, i, j, n, ahead);
-}
-
-// Tiles of R rows and V vectors of columns whose sums begin with zeros. What tiles share is worked out once: those of few steps take as long to begin
-// and to end as their sums. kPlaces: runs are one number each, taps of images with few channels, which are planes.
-template <int R, int V, bool kPlaces = false>
-class WholeTiles {
+// Tiles of a block. What they share is worked out once: those of few steps take as long to begin and to end as their sums.
+class LastTiles {
  public:
-  SLIPWAY_INLINE explicit WholeTiles(const LastBlock& g)
+  SLIPWAY_INLINE explicit LastTiles(const LastBlock& g)
       : k_(g.k), x_row_(g.x_row), w_panel_(g.w_panel), w_run_(g.w_run), out_row_(g.out_row), run_count_(g.run_count), runs_(g.runs), x_(g.x), w_(g.w), out_(g.out),
-        written_(g.k * g.run_count <= kFewSteps ? R * g.out_row : 0),
-        rows_ahead_(g.ahead != 0 ? g.ahead : g.run_count == 1 && g.x_row < 2 * g.k ? R * g.x_row : 0), rows_step_(g.ahead != 0 ? g.ahead_step * 4 : 64), finish_(g.finish) {
+        next_rows_(g.ahead == 0 && g.run_count == 1 && g.x_row < 2 * g.k), few_steps_(g.k * g.run_count <= kFewSteps), accumulate_(g.accumulate), ahead_(g.ahead),
+        ahead_step_(g.ahead != 0 ? g.ahead_step * 4 : next_rows_ ? 64 : 0), finish_(g.finish) {
 #if SLIPWAY_SUM_TILE
     weights_steps_ = {g.k >> 2, g.k & 3, (g.w_run - g.k * kPanel) * 4, 0};
-    rows_steps_ = weights_steps_, rows_steps_.ahead = rows_ahead_ * 4;
+    rows_steps_ = weights_steps_, rows_steps_.ahead = RowsAhead<kLastRows>() * 4;
 #endif
   }
-  // The tile of rows from i and `columns` columns from j on; what it fetches is as LastSums has it.
-  SLIPWAY_INLINE void operator()(int64_t i, int64_t j, int64_t columns, const WeightsAhead& ahead) const {
-    const float *const x = x_ + i * x_row_, *const w = w_ + j / kPanel * w_panel_ + j % kPanel;
-    if (ahead.at != nullptr)
-      Tile(x, w, i * out_row_ + j, j, columns, reinterpret_cast<const char*>(ahead.at), ahead.step);
-    else
-      Tile(x, w, i * out_row_ + j, j, columns, nullptr, rows_ahead_ != 0 ? rows_step_ : 0);
-  }
-
- private:
-  __attribute__((noinline)) void Tile(const float* x, const float* w, int64_t at, int64_t j, int64_t columns, const char* fetch, int64_t fetch_step) const {
+  // R rows from i on, V vectors of columns from j on, of which n count. Steps fetch the weights that are needed next, or else what the block says, or the
+  // next tile's rows where they lie one behind the other. kPlaces: runs are one number each, taps of images with few channels, which are planes.
+  template <int R, int V, bool kPlaces = false>
+  __attribute__((noinline)) void Tile(int64_t i, int64_t j, int64_t n, const WeightsAhead& ahead) const {
+    const int64_t at = i * out_row_ + j;
     if (!kPlaces || SLIPWAY_ISA_BYTES != 64) {
-      const float* const written = out_ + at + written_;
+      // What is written in the end is on its way while the sums are made.
+      const float* const written = out_ + at + (few_steps_ ? R * out_row_ : 0);
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
         for (int v = 0; v < V * kLanes; v += 16) __builtin_prefetch(written + r * out_row_ + v, 1);
     }
+    const float *const x = x_ + i * x_row_, *const w = w_ + j / kPanel * w_panel_ + j % kPanel;
     Vec sum[R][V];
     if constexpr (kPlaces)
       SumPlaces(x, w, sum);
     else
-      Sum(x, w, fetch, fetch_step, sum);
-    if (SLIPWAY_ISA_BYTES != 64 && columns == V * kLanes) [[likely]]
+      Sum(x, w, at, n, ahead, sum);
+    if (SLIPWAY_ISA_BYTES != 64 && n == V * kLanes) [[likely]]
       Finish(at, j, V * kLanes, sum);
     else
-      Finish(at, j, columns, sum);
+      Finish(at, j, n, sum);
   }
-  SLIPWAY_INLINE void Finish(int64_t at, int64_t j, int64_t columns, Vec (&sum)[R][V]) const {
-    const int64_t row = out_row_, last = columns - (V - 1) * kLanes;
+
+  // What sums begin with: zeros, or what there is of them. So they have the same bits in however many parts they are made.
+  template <int R, int V>
+  SLIPWAY_INLINE void Begin(int64_t at, int64_t n, Vec (&sum)[R][V]) const {
+#pragma GCC unroll 32
+    for (int r = 0; r < R * V; ++r) sum[r / V][r % V] = accumulate_ ? LoadSome(out_ + at + r / V * out_row_ + r % V * kLanes, Least(kLanes, n - r % V * kLanes)) : Vec{};
+  }
+  // What follows the sums.
+  template <int R, int V>
+  SLIPWAY_INLINE void Finish(int64_t at, int64_t j, int64_t n, Vec (&sum)[R][V]) const {
+    const int64_t row = out_row_, last = n - (V - 1) * kLanes;
     const auto some = [last](int v) __attribute__((always_inline)) { return v + 1 < V ? kLanes : last; };
-    ScaleLast<R, V>(finish_.scale, finish_.shift, j, columns, sum[0]);
+    ScaleLast<R, V>(finish_.scale, finish_.shift, j, n, sum[0]);
     if (const float* add = finish_.add; add != nullptr) {
       add += at;
 #pragma GCC unroll 16
@@ -334,7 +230,7 @@ class WholeTiles {
         for (int v = 0; v < V; ++v) sum[r][v] += LoadSome(add + v * kLanes, some(v));
     }
     FinishLast<R * V>(finish_, sum[0]);
-    PostLast<R, V>(finish_, j, columns, at, row, R, sum[0]);
+    PostLast<R, V>(finish_, j, n, at, row, R, sum[0]);
     float* out = out_ + at;
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r, out += row)
@@ -342,27 +238,37 @@ class WholeTiles {
       for (int v = 0; v < V; ++v) StoreSome(out + v * kLanes, sum[r][v], some(v));
   }
 
-  // The sums. They fetch weights from `fetch` on, or, where that is null, the rows ahead of each run, if any.
+ private:
+  template <int R>
+  SLIPWAY_INLINE int64_t RowsAhead() const { return next_rows_ ? R * x_row_ : ahead_; }
+
+  template <int R, int V>
+  SLIPWAY_INLINE void Sum(const float* x, const float* w, int64_t at, int64_t n, const WeightsAhead& ahead, Vec (&sum)[R][V]) const {
+    const char* const weights = reinterpret_cast<const char*>(ahead.at);
 #if SLIPWAY_SUM_TILE
-  SLIPWAY_INLINE void Sum(const float* x, const float* w, const char* fetch, int64_t fetch_step, Vec (&sum)[kLastRows][2]) const {
-    if (fetch != nullptr)
-      SumRuns(weights_steps_, x, x_row_, runs_, run_count_, w, fetch, fetch_step, sum);
-    else
-      SumRuns(rows_steps_, x, x_row_, runs_, run_count_, w, reinterpret_cast<const char*>(w), fetch_step, sum);
-  }
+    if constexpr (R == kLastRows && V == 2)
+      if (!accumulate_) {
+        if (weights != nullptr) return SumRuns(weights_steps_, x, x_row_, runs_, run_count_, w, weights, ahead.step, sum);
+        return SumRuns(rows_steps_, x, x_row_, runs_, run_count_, w, reinterpret_cast<const char*>(w), ahead_step_, sum);
+      }
 #endif
-  template <int kRows, int kVectors>
-  SLIPWAY_INLINE void Sum(const float* x, const float* w, const char* fetch, int64_t fetch_step, Vec (&sum)[kRows][kVectors]) const {
-#pragma GCC unroll 32
-    for (int r = 0; r < R * V; ++r) sum[r / V][r % V] = Vec{};
-    const int64_t run_step = k_ / kFetchSteps * fetch_step;
+    Begin(at, n, sum);
+    const int64_t rows_ahead = RowsAhead<R>(), step = weights != nullptr ? ahead.step : ahead_step_, run_step = k_ / kFetchSteps * step;
     for (int64_t run = 0; run < run_count_; ++run, w += w_run_) {
       const float* const from = x + runs_[run];
-      const char* const at = fetch != nullptr ? fetch + run * run_step : reinterpret_cast<const char*>(rows_ahead_ != 0 ? from + rows_ahead_ : w);
-      SumSteps<R, V>(k_, from, x_row_, w, w_panel_, at, fetch != nullptr ? fetch_step / kFetchSteps : fetch_step, sum[0]);
+      const char* const fetch = weights != nullptr ? weights + run * run_step : reinterpret_cast<const char*>(rows_ahead != 0 ? from + rows_ahead : w);
+#if SLIPWAY_SUM_TILE
+      if constexpr (R >= kEnoughRows && R <= kLastRows && V == 2)
+        if (k_ >= kShortRun || run_count_ == 1) {
+          SumTile(k_, from, x_row_, w, kPanel, kLanes, fetch, sum, step);
+          continue;
+        }
+#endif
+      SumSteps<R, V>(k_, from, x_row_, w, w_panel_, fetch, weights != nullptr ? step / kFetchSteps : step, sum[0]);
     }
   }
   // One loop over all runs, since to begin a run would take as long as its sums.
+  template <int R, int V>
   SLIPWAY_INLINE void SumPlaces(const float* x, const float* w, Vec (&sum)[R][V]) const {
 #pragma GCC unroll 32
     for (int r = 0; r < R * V; ++r) sum[r / V][r % V] = Vec{};
@@ -392,19 +298,19 @@ class WholeTiles {
   const int64_t* runs_;
   const float *x_, *w_;
   float* out_;
-  int64_t written_, rows_ahead_, rows_step_;
+  bool next_rows_, few_steps_, accumulate_;
+  int64_t ahead_, ahead_step_;
   LastFinish finish_;
 #if SLIPWAY_SUM_TILE
   RunSteps weights_steps_, rows_steps_;
 #endif
 };
 
-// The tile of `rows` rows and `columns` columns, at most kWidth.
-SLIPWAY_INLINE void LastTileIn(const LastBlock& g, int64_t rows, int64_t i, int64_t j, int64_t columns, const WeightsAhead& ahead) {
-  if (columns > kLanes)
-    LastTileOf<2>(rows, g, i, j, columns, ahead);
-  else
-    LastTileOf<1>(rows, g, i, j, columns, ahead);
+// The tile of `rows` rows, R at most, and V vectors.
+template <int V, int R = kLastRows>
+SLIPWAY_INLINE void LastTileOf(int64_t rows, const LastTiles& tiles, int64_t i, int64_t j, int64_t n, const WeightsAhead& ahead) {
+  if (rows == R) return tiles.Tile<R, V>(i, j, n, ahead);
+  if constexpr (R > 1) LastTileOf<V, R - 1>(rows, tiles, i, j, n, ahead);
 }
 
 // Calls tile(i, rows) for the rows [i, i + rows) of a block's tiles of `most` rows. The last two have about the same where the
@@ -465,38 +371,21 @@ class TilesAhead {
   int64_t tiles_ = 0, tile_ = 0, step_ = 0, tile_floats_ = 0;  // tiles of a panel
 };
 
-// Calls tile(i, rows) for tiles that are not whole, of R rows at most, and the others by `whole`; the columns are `columns` from j on.
-template <int R, int V, typename F>
-SLIPWAY_INLINE void ForWholeTiles(const LastBlock& g, const WholeTiles<R, V>& whole, int64_t j, int64_t columns, TilesAhead& ahead, F tile) {
-  ForTiles(g, R, [&](int64_t i, int64_t rows) __attribute__((always_inline)) {
-    if (rows == R)
-      whole(i, j, columns, ahead.Next());
-    else
-      tile(i, rows, ahead.Next());
-  });
-}
-
 // All rows of the columns from j on, and what of the weights they fetch.
-void LastColumns(const LastBlock& g, int64_t j, const NextWeights& next) {
-  const int64_t columns = Least(kWidth, g.n - j);
+void LastColumns(const LastBlock& g, const LastTiles& tiles, int64_t j, const NextWeights& next) {
+  const int64_t n = Least(kWidth, g.n - j);
   // One narrow vector takes twice the rows, or there are too few sums to go on with.
   constexpr int kNarrowRows = SLIPWAY_SUM_TILE ? 2 * kLastRows : kLastRows;
-  const bool narrow = columns <= kLanes && !g.accumulate;
-  const int64_t most = narrow ? kNarrowRows : kLastRows;
+  const int64_t most = n <= kLanes ? kNarrowRows : kLastRows;
   TilesAhead ahead(g, next, (g.m + most - 1) / most, next.at == g.next_w.at || g.n * g.run_count * g.k >= kFarWeights);
-  if (narrow) {
-    ForWholeTiles(g, WholeTiles<kNarrowRows, 1>(g), j, columns, ahead, [&](int64_t i, int64_t rows, const WeightsAhead& fetch) __attribute__((always_inline)) {
-      const int64_t first = rows > kLastRows ? (rows + 1) / 2 : rows;
-      LastTileOf<1>(first, g, i, j, columns, fetch);
-      if (rows > first) LastTileOf<1>(rows - first, g, i + first, j, columns, {});
-    });
-  } else if (!g.accumulate) {
-    ForWholeTiles(g, WholeTiles<kLastRows, 2>(g), j, columns, ahead, [&](int64_t i, int64_t rows, const WeightsAhead& fetch) __attribute__((always_inline)) {
-      LastTileOf<2>(rows, g, i, j, columns, fetch);
-    });
-  } else {
-    ForTiles(g, kLastRows, [&](int64_t i, int64_t rows) __attribute__((always_inline)) { LastTileIn(g, rows, i, j, columns, ahead.Next()); });
-  }
+  ForTiles(g, most, [&](int64_t i, int64_t rows) __attribute__((always_inline)) {
+    const WeightsAhead fetch = ahead.Next();
+    if (n > kLanes) return LastTileOf<2>(rows, tiles, i, j, n, fetch);
+    if (kNarrowRows > kLastRows && rows == kNarrowRows) return tiles.Tile<kNarrowRows, 1>(i, j, n, fetch);
+    const int64_t first = rows > kLastRows ? (rows + 1) / 2 : rows;
+    LastTileOf<1>(first, tiles, i, j, n, fetch);
+    if (rows > first) LastTileOf<1>(rows - first, tiles, i + first, j, n, {});
+  });
 }
 
 // What sums go over at once where they are long: so much of a panel stays in the first-level cache while the rows pass. Wider vectors
@@ -515,24 +404,21 @@ constexpr int64_t kNearWholeRows = 16 << 10;  // floats of weights
 template <int V, int R>
 void LastWholeRows(const LastBlock& g) {
   TilesAhead ahead(g, {g.next_w.at, 1, g.next_w.count, 0}, (g.m + R - 1) / R, true);
-  if (!g.accumulate)
-    return ForWholeTiles(g, WholeTiles<R, V>(g), 0, g.n, ahead, [&](int64_t i, int64_t rows, const WeightsAhead& fetch) __attribute__((always_inline)) {
-      LastTileOf<V, R>(rows, g, i, 0, g.n, fetch);
-    });
-  ForTiles(g, R, [&](int64_t i, int64_t rows) __attribute__((always_inline)) { LastTileOf<V, R>(rows, g, i, 0, g.n, ahead.Next()); });
+  const LastTiles tiles(g);
+  ForTiles(g, R, [&](int64_t i, int64_t rows) __attribute__((always_inline)) { LastTileOf<V, R>(rows, tiles, i, 0, g.n, ahead.Next()); });
 }
 #endif
 
 // The rows from i on of the columns from j on, R at a time, then fewer, where each run is one number.
 template <int V, int R>
-void LastPlacesColumns(const LastBlock& g, int64_t i, int64_t j, int64_t n) {
-  const WholeTiles<R, V, true> tile(g);
-  for (; i + R <= g.m; i += R) tile(i, j, n, {});
+void LastPlacesColumns(int64_t m, const LastTiles& tiles, int64_t i, int64_t j, int64_t n) {
+  for (; i + R <= m; i += R) tiles.Tile<R, V, true>(i, j, n, {});
   if constexpr (R > 1) {
-    if (i < g.m) LastPlacesColumns<V, R / 2>(g, i, j, n);
+    if (i < m) LastPlacesColumns<V, R / 2>(m, tiles, i, j, n);
   }
 }
 void LastPlacesBlock(const LastBlock& g) {
+  const LastTiles tiles(g);
 #if SLIPWAY_ISA_BYTES == 64
   constexpr int kMost = 4;
 #else
@@ -541,14 +427,14 @@ void LastPlacesBlock(const LastBlock& g) {
   for (int64_t j = 0; j < g.n; j += kMost * kLanes) {
     const int64_t n = Least(kMost * kLanes, g.n - j);
     if (n <= kLanes) {
-      LastPlacesColumns<1, kLastRows>(g, 0, j, n);
+      LastPlacesColumns<1, kLastRows>(g.m, tiles, 0, j, n);
     } else if (n <= 2 * kLanes) {
-      LastPlacesColumns<2, kLastRows>(g, 0, j, n);
+      LastPlacesColumns<2, kLastRows>(g.m, tiles, 0, j, n);
 #if SLIPWAY_ISA_BYTES == 64
     } else if (n <= 3 * kLanes) {
-      LastPlacesColumns<3, 9>(g, 0, j, n);
+      LastPlacesColumns<3, 9>(g.m, tiles, 0, j, n);
     } else {
-      LastPlacesColumns<4, 6>(g, 0, j, n);
+      LastPlacesColumns<4, 6>(g.m, tiles, 0, j, n);
 #endif
     }
   }
@@ -557,19 +443,13 @@ void LastPlacesBlock(const LastBlock& g) {
 // Tiles go through all columns of some rows before the next rows.
 __attribute__((noinline)) void LastNear(const LastBlock& g) {
   FetchInParts next(g.next_w, (g.m + kLastRows - 1) / kLastRows);
-  const WholeTiles<kLastRows, 2> whole(g);
+  const LastTiles tiles(g);
   const int64_t n = (g.n + kLanes - 1) / kLanes % 2 == 0 ? g.n : g.n / kWidth * kWidth;  // a last vector has tiles of its own
   ForTiles(g, kLastRows, [&](int64_t i, int64_t rows) __attribute__((always_inline)) {
     next.Next();
-    for (int64_t j = 0; j < n; j += kWidth) {
-      const int64_t columns = Least(kWidth, n - j);
-      if (rows == kLastRows && !g.accumulate)
-        whole(i, j, columns, {});
-      else
-        LastTileIn(g, rows, i, j, columns, {});
-    }
+    for (int64_t j = 0; j < n; j += kWidth) LastTileOf<2>(rows, tiles, i, j, Least(kWidth, n - j), {});
   });
-  if (n < g.n) LastColumns(g, n, {});
+  if (n < g.n) LastColumns(g, tiles, n, {});
 }
 
 void LastBlockOf(const LastBlock& g) {
@@ -588,12 +468,13 @@ void LastBlockOf(const LastBlock& g) {
   const bool onto = (g.finish.add != nullptr && g.finish.add == g.out) || (g.finish.post_add != nullptr && g.finish.post_add == g.out);
   const bool whole = onto || g.k <= 2 * kLastDepth || g.run_count > 1 || g.m <= 2 * kLastRows;
   const int64_t depth = whole ? Most(g.k, 1) : Even(g.k, kLastDepth, 4);
+  const LastTiles tiles(g);
   for (int64_t j = 0; j < g.n; j += kWidth) {
     NextWeights next = {g.next_w.at, 1, g.next_w.count, 0};
     if (j + kWidth < g.n)
       next = {g.w + (j + kWidth) / kPanel * g.w_panel, Least(kWidth, g.n - j - kWidth) > kPanel ? kWidth / kPanel : 1, g.run_count * depth * kPanel, g.w_panel};
     if (whole) {
-      LastColumns(g, j, next);
+      LastColumns(g, tiles, j, next);
       continue;
     }
     for (int64_t k0 = 0; k0 < g.k; k0 += depth) {
@@ -603,7 +484,7 @@ void LastBlockOf(const LastBlock& g) {
       const bool last = k0 + depth >= g.k;
       if (!last) part.finish = {};
       const int64_t panels = Least(kWidth, g.n - j) > kPanel ? kWidth / kPanel : 1;
-      LastColumns(part, j, last ? next : NextWeights{part.w + j / kPanel * g.w_panel + depth * kPanel, panels, depth * kPanel, g.w_panel});
+      LastColumns(part, LastTiles(part), j, last ? next : NextWeights{part.w + j / kPanel * g.w_panel + depth * kPanel, panels, depth * kPanel, g.w_panel});
     }
   }
 }
@@ -620,10 +501,11 @@ SLIPWAY_INLINE Vec OfGroups(Vec v, int p) {
 // R rows of the groups of G channels that lie in the vector of columns from j on, of which n count; groups as wide as a vector or wider
 // where G is 0. Each row fetches a part of the weights that are needed next.
 template <int R, int G>
-__attribute__((noinline)) void LastGroupTile(const LastBlock& g, int64_t group, FetchInParts& next, int64_t i, int64_t j, int64_t n) {
+__attribute__((noinline)) void LastGroupTile(const LastBlock& g, const LastTiles& tiles, int64_t group, FetchInParts& next, int64_t i, int64_t j, int64_t n) {
   next.Next(R);
-  Vec sum[R];
-  BeginLast<R, 1>(g, i, j, n, sum);
+  const int64_t at = i * g.out_row + j;
+  Vec sum[R][1];
+  tiles.Begin(at, n, sum);
   const float* b = g.w + j / kPanel * g.w_panel + j % kPanel;
   const float* const first = g.x + i * g.x_row + (G == 0 ? j / group * group : j);
   for (int64_t run = 0; run < g.run_count; ++run) {
@@ -632,7 +514,7 @@ __attribute__((noinline)) void LastGroupTile(const LastBlock& g, int64_t group, 
       for (int64_t p = 0; p < group; ++p, b += kPanel) {
         const Vec by = Load(b);
 #pragma GCC unroll 16
-        for (int r = 0; r < R; ++r) sum[r] += Splat(x[r * g.x_row + p]) * by;
+        for (int r = 0; r < R; ++r) sum[r][0] += Splat(x[r * g.x_row + p]) * by;
       }
     } else {
       const float* from = x;
@@ -649,23 +531,24 @@ __attribute__((noinline)) void LastGroupTile(const LastBlock& g, int64_t group, 
       for (int p = 0; p < G; ++p, b += kPanel) {
         const Vec by = Load(b);
 #pragma GCC unroll 16
-        for (int r = 0; r < R; ++r) sum[r] += OfGroups<G>(image[r], p) * by;
+        for (int r = 0; r < R; ++r) sum[r][0] += OfGroups<G>(image[r], p) * by;
       }
     }
     b += g.w_run - group * kPanel;
   }
-  StoreLast<R, 1>(g, i, j, n, sum);
+  tiles.Finish(at, j, n, sum);
 }
 // The rows from i on, as many at once as are left of R, half of R, and so on: a version for each number would be most of this file's code.
 template <int G, int R>
-SLIPWAY_INLINE void LastGroupRows(const LastBlock& g, int64_t group, FetchInParts& next, int64_t i, int64_t j) {
-  for (; g.m - i >= R; i += R) LastGroupTile<R, G>(g, group, next, i, j, Least(kLanes, g.n - j));
-  if constexpr (R > 1) LastGroupRows<G, R / 2>(g, group, next, i, j);
+SLIPWAY_INLINE void LastGroupRows(const LastBlock& g, const LastTiles& tiles, int64_t group, FetchInParts& next, int64_t i, int64_t j) {
+  for (; g.m - i >= R; i += R) LastGroupTile<R, G>(g, tiles, group, next, i, j, Least(kLanes, g.n - j));
+  if constexpr (R > 1) LastGroupRows<G, R / 2>(g, tiles, group, next, i, j);
 }
 template <int G>
 void LastGroupsOf(const LastBlock& g, int64_t group) {
+  const LastTiles tiles(g);
   FetchInParts next(g.next_w, Most(1, g.m * ((g.n + kLanes - 1) / kLanes)));
-  for (int64_t j = 0; j < g.n; j += kLanes) LastGroupRows<G, kLastRows>(g, group, next, 0, j);
+  for (int64_t j = 0; j < g.n; j += kLanes) LastGroupRows<G, kLastRows>(g, tiles, group, next, 0, j);
 }
 void LastGroups(const LastBlock& g, int64_t group) {
   if constexpr (kLanes <= 8)
