@@ -793,6 +793,7 @@ void LastPoolOf(const LastPool& g) {
 
 void NormOf(const float* mean, const float* variance, double epsilon, int64_t n, float* scale, float* shift) {
   typedef double DoubleVec __attribute__((vector_size(SLIPWAY_ISA_BYTES)));
+  typedef float HalfVec __attribute__((vector_size(SLIPWAY_ISA_BYTES / 2)));
   typedef float HalfVecAt __attribute__((vector_size(SLIPWAY_ISA_BYTES / 2), aligned(4), may_alias));
   constexpr int kHalf = kLanes / 2;
   auto wide = [](const float* p) __attribute__((always_inline)) {
@@ -803,11 +804,14 @@ void NormOf(const float* mean, const float* variance, double epsilon, int64_t n,
     DoubleVec root = wide(variance + i) + epsilon;
 #if SLIPWAY_ISA_BYTES == 64
     root = reinterpret_cast<DoubleVec>(_mm512_sqrt_pd(reinterpret_cast<__m512d>(root)));
+#elif SLIPWAY_ISA_BYTES == 32
+    root = reinterpret_cast<DoubleVec>(_mm256_sqrt_pd(reinterpret_cast<__m256d>(root)));
 #else
     for (int l = 0; l < kHalf; ++l) root[l] = __builtin_sqrt(root[l]);
 #endif
     const DoubleVec by = wide(scale + i) / root, to = wide(shift + i) - wide(mean + i) * by;
-    for (int l = 0; l < kHalf; ++l) scale[i + l] = static_cast<float>(by[l]), shift[i + l] = static_cast<float>(to[l]);
+    *reinterpret_cast<HalfVecAt*>(scale + i) = __builtin_convertvector(by, HalfVec);
+    *reinterpret_cast<HalfVecAt*>(shift + i) = __builtin_convertvector(to, HalfVec);
   }
   for (; i < n; ++i) {
     const double by = static_cast<double>(scale[i]) / __builtin_sqrt(static_cast<double>(variance[i]) + epsilon);
