@@ -914,12 +914,13 @@ bool ConvLast(const Tensor& x, const Tensor& w, const Tensor& out, const ConvSha
   conv.Run(sums, workers, scratch);
   if (scratch.counting()) return true;
   const int64_t plane = out.sizes[3] * out.sizes[4], channels = out.sizes[1], parts = Ceil(channels, kPanel);
+  const ConvEpilogue rest = epilogue.AfterAffine();
   ParallelFor(workers, out.sizes[0] * parts, std::max<int64_t>(1, 2048 / plane), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t c = i % parts * kPanel, some = std::min(kPanel, channels - c), first = i / parts * channels * plane, at = first + c * plane;
       float* const to = out.as<float>() + at;
       BestIsa().transpose(reinterpret_cast<const uint32_t*>(last.as<float>() + first + c), channels, reinterpret_cast<uint32_t*>(to), plane, some, plane);
-      BestIsa().conv->finish(to, to, some * plane, epilogue.AfterAffine().For(0, at));
+      if (!rest.empty()) BestIsa().conv->finish(to, to, some * plane, rest.For(0, at));
     }
   });
   return true;

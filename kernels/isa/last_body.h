@@ -177,9 +177,8 @@ SLIPWAY_INLINE void SumSteps(int64_t k, const float* x, int64_t x_row, const flo
 class LastTiles {
  public:
   SLIPWAY_INLINE explicit LastTiles(const LastBlock& g)
-      : k_(g.k), x_row_(g.x_row), w_panel_(g.w_panel), w_run_(g.w_run), out_row_(g.out_row), run_count_(g.run_count), runs_(g.runs), x_(g.x), w_(g.w), out_(g.out),
-        next_rows_(g.ahead == 0 && g.run_count == 1 && g.x_row < 2 * g.k), few_steps_(g.k * g.run_count <= kFewSteps), accumulate_(g.accumulate), ahead_(g.ahead),
-        ahead_step_(g.ahead != 0 ? g.ahead_step * 4 : next_rows_ ? 64 : 0), finish_(g.finish) {
+      : g_(g), next_rows_(g.ahead == 0 && g.run_count == 1 && g.x_row < 2 * g.k), few_steps_(g.k * g.run_count <= kFewSteps),
+        ahead_step_(g.ahead != 0 ? g.ahead_step * 4 : next_rows_ ? 64 : 0) {
 #if SLIPWAY_SUM_TILE
     weights_steps_ = {g.k >> 2, g.k & 3, (g.w_run - g.k * kPanel) * 4, 0};
     rows_steps_ = weights_steps_, rows_steps_.ahead = RowsAhead<kLastRows>() * 4;
@@ -189,16 +188,16 @@ class LastTiles {
   // next tile's rows where they lie one behind the other. kPlaces: runs are one number each, taps of images with few channels, which are planes.
   template <int R, int V, bool kPlaces = false>
   __attribute__((noinline)) void Tile(int64_t i, int64_t j, int64_t n, const WeightsAhead& ahead) const {
-    const int64_t at = i * out_row_ + j;
+    const int64_t at = i * g_.out_row + j;
     if (!kPlaces || SLIPWAY_ISA_BYTES != 64) {
       // What is written in the end is on its way while the sums are made.
-      const float* const written = out_ + at + (few_steps_ ? R * out_row_ : 0);
+      const float* const written = g_.out + at + (few_steps_ ? R * g_.out_row : 0);
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
-        for (int v = 0; v < V * kLanes; v += 16) __builtin_prefetch(written + r * out_row_ + v, 1);
+        for (int v = 0; v < V * kLanes; v += 16) __builtin_prefetch(written + r * g_.out_row + v, 1);
     }
-    const float *const x = x_ + i * x_row_, *const w = w_ + j / kPanel * w_panel_ + j % kPanel;
+    const float *const x = g_.x + i * g_.x_row, *const w = g_.w + j / kPanel * g_.w_panel + j % kPanel;
     Vec sum[R][V];
     if constexpr (kPlaces)
       SumPlaces(x, w, sum);
@@ -214,24 +213,24 @@ class LastTiles {
   template <int R, int V>
   SLIPWAY_INLINE void Begin(int64_t at, int64_t n, Vec (&sum)[R][V]) const {
 #pragma GCC unroll 32
-    for (int r = 0; r < R * V; ++r) sum[r / V][r % V] = accumulate_ ? LoadSome(out_ + at + r / V * out_row_ + r % V * kLanes, Least(kLanes, n - r % V * kLanes)) : Vec{};
+    for (int r = 0; r < R * V; ++r) sum[r / V][r % V] = g_.accumulate ? LoadSome(g_.out + at + r / V * g_.out_row + r % V * kLanes, Least(kLanes, n - r % V * kLanes)) : Vec{};
   }
   // What follows the sums.
   template <int R, int V>
   SLIPWAY_INLINE void Finish(int64_t at, int64_t j, int64_t n, Vec (&sum)[R][V]) const {
-    const int64_t row = out_row_, last = n - (V - 1) * kLanes;
+    const int64_t row = g_.out_row, last = n - (V - 1) * kLanes;
     const auto some = [last](int v) __attribute__((always_inline)) { return v + 1 < V ? kLanes : last; };
-    ScaleLast<R, V>(finish_.scale, finish_.shift, j, n, sum[0]);
-    if (const float* add = finish_.add; add != nullptr) {
+    ScaleLast<R, V>(g_.finish.scale, g_.finish.shift, j, n, sum[0]);
+    if (const float* add = g_.finish.add; add != nullptr) {
       add += at;
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r, add += row)
 #pragma GCC unroll 4
         for (int v = 0; v < V; ++v) sum[r][v] += LoadSome(add + v * kLanes, some(v));
     }
-    FinishLast<R * V>(finish_, sum[0]);
-    PostLast<R, V>(finish_, j, n, at, row, R, sum[0]);
-    float* out = out_ + at;
+    FinishLast<R * V>(g_.finish, sum[0]);
+    PostLast<R, V>(g_.finish, j, n, at, row, R, sum[0]);
+    float* out = g_.out + at;
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r, out += row)
 #pragma GCC unroll 4
@@ -240,31 +239,31 @@ class LastTiles {
 
  private:
   template <int R>
-  SLIPWAY_INLINE int64_t RowsAhead() const { return next_rows_ ? R * x_row_ : ahead_; }
+  SLIPWAY_INLINE int64_t RowsAhead() const { return next_rows_ ? R * g_.x_row : g_.ahead; }
 
   template <int R, int V>
   SLIPWAY_INLINE void Sum(const float* x, const float* w, int64_t at, int64_t n, const WeightsAhead& ahead, Vec (&sum)[R][V]) const {
     const char* const weights = reinterpret_cast<const char*>(ahead.at);
 #if SLIPWAY_SUM_TILE
     if constexpr (R == kLastRows && V == 2)
-      if (!accumulate_) {
-        if (weights != nullptr) return SumRuns(weights_steps_, x, x_row_, runs_, run_count_, w, weights, ahead.step, sum);
-        return SumRuns(rows_steps_, x, x_row_, runs_, run_count_, w, reinterpret_cast<const char*>(w), ahead_step_, sum);
+      if (!g_.accumulate) {
+        if (weights != nullptr) return SumRuns(weights_steps_, x, g_.x_row, g_.runs, g_.run_count, w, weights, ahead.step, sum);
+        return SumRuns(rows_steps_, x, g_.x_row, g_.runs, g_.run_count, w, reinterpret_cast<const char*>(w), ahead_step_, sum);
       }
 #endif
     Begin(at, n, sum);
-    const int64_t rows_ahead = RowsAhead<R>(), step = weights != nullptr ? ahead.step : ahead_step_, run_step = k_ / kFetchSteps * step;
-    for (int64_t run = 0; run < run_count_; ++run, w += w_run_) {
-      const float* const from = x + runs_[run];
+    const int64_t rows_ahead = RowsAhead<R>(), step = weights != nullptr ? ahead.step : ahead_step_, run_step = g_.k / kFetchSteps * step;
+    for (int64_t run = 0; run < g_.run_count; ++run, w += g_.w_run) {
+      const float* const from = x + g_.runs[run];
       const char* const fetch = weights != nullptr ? weights + run * run_step : reinterpret_cast<const char*>(rows_ahead != 0 ? from + rows_ahead : w);
 #if SLIPWAY_SUM_TILE
       if constexpr (R >= kEnoughRows && R <= kLastRows && V == 2)
-        if (k_ >= kShortRun || run_count_ == 1) {
-          SumTile(k_, from, x_row_, w, kPanel, kLanes, fetch, sum, step);
+        if (g_.k >= kShortRun || g_.run_count == 1) {
+          SumTile(g_.k, from, g_.x_row, w, kPanel, kLanes, fetch, sum, step);
           continue;
         }
 #endif
-      SumSteps<R, V>(k_, from, x_row_, w, w_panel_, fetch, weights != nullptr ? step / kFetchSteps : step, sum[0]);
+      SumSteps<R, V>(g_.k, from, g_.x_row, w, g_.w_panel, fetch, weights != nullptr ? step / kFetchSteps : step, sum[0]);
     }
   }
   // One loop over all runs, since to begin a run would take as long as its sums.
@@ -272,14 +271,14 @@ class LastTiles {
   SLIPWAY_INLINE void SumPlaces(const float* x, const float* w, Vec (&sum)[R][V]) const {
 #pragma GCC unroll 32
     for (int r = 0; r < R * V; ++r) sum[r / V][r % V] = Vec{};
-    const int64_t next = kLanes < kPanel ? kLanes : w_panel_, step = w_run_, away = x_row_;
+    const int64_t next = kLanes < kPanel ? kLanes : g_.w_panel, step = g_.w_run, away = g_.x_row;
     constexpr int kThirds = (R + 2) / 3;
     const float* a[kThirds];
 #pragma GCC unroll 5
     for (int r = 0; r < kThirds; ++r) a[r] = x + 3 * r * away;
-    const int64_t* const end = runs_ + run_count_;
+    const int64_t* const end = g_.runs + g_.run_count;
 #pragma GCC unroll 1
-    for (const int64_t* run = runs_; run < end; ++run, w += step) {
+    for (const int64_t* run = g_.runs; run < end; ++run, w += step) {
       int64_t at[3] = {*run, *run + away, *run + 2 * away};
       asm("" : "+r"(at[0]), "+r"(at[1]), "+r"(at[2]));  // or there is a pointer for each row
       Vec by[V];
@@ -294,13 +293,10 @@ class LastTiles {
     }
   }
 
-  int64_t k_, x_row_, w_panel_, w_run_, out_row_, run_count_;
-  const int64_t* runs_;
-  const float *x_, *w_;
-  float* out_;
-  bool next_rows_, few_steps_, accumulate_;
-  int64_t ahead_, ahead_step_;
-  LastFinish finish_;
+  // Read where it is: a copy would be loads of several members at once, which wait until all that was written before is in the cache.
+  const LastBlock& g_;
+  bool next_rows_, few_steps_;
+  int64_t ahead_step_;
 #if SLIPWAY_SUM_TILE
   RunSteps weights_steps_, rows_steps_;
 #endif
