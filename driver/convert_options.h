@@ -181,8 +181,9 @@ inline constexpr ConvertFlag kTable[] = {
                                      "row by a scale of its own, and multiplies integers: **numbers change by some tenths of a per cent**"),
     Flag<&O::no_algebra>("no-algebra", kOnnx | kNative, "",
                          "convolutions and batch norms of one image that are added up stay what they are, and so do factors of channels behind "
-                         "a layer (layer scale) and batch norms behind linear layers and (not native-pt2, whose weights callers may set) convolutions; without it they become one layer, whose weights have names "
-                         "of their own: `conv.weight.merged`. Results differ by rounding. Layers of whose results one index is read compute all; "
+                         "a layer (layer scale) and batch norms behind linear layers and (not native-pt2, whose weights callers may set) convolutions; "
+                         "without it they become one layer, whose weights have names of their own: `conv.weight.merged`. Results differ by rounding. "
+                         "Layers of whose results one index is read compute all; "
                          "without it that one. (ONNX) linear layers whose results are cut into parts "
                          "stay one; without it each part has its rows of the weight: `qkv.weight.0`. (Native) sums over a few branches stay reductions"),
     Flag<&O::external_data>("external-data", kOnnx, "auto|always|never",

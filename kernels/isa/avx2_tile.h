@@ -79,16 +79,16 @@ SLIPWAY_INLINE void SumTile(int64_t k, const float* a, int64_t a_row, const floa
 #undef SLIPWAY_SUMS
 }
 
-// What the runs of a block's tiles share. Bytes: from the end of a run's weights to those of the next; from what a run reads to what it fetches, or
-// 0 where one fetches on where the one before it ended.
+// What the runs of a block's tiles share.
 struct RunSteps {
   int64_t fours = 0, rest = 0;  // steps are 4 · fours + rest
-  int64_t skip = 0, ahead = 0;
+  int64_t skip = 0;             // bytes from the end of a run's weights to those of the next
 };
 // sum[r][v] = sum over `count` runs and p < k of x[r * x_row + runs[…] + p] · (b + p * 16)[v], for 6 rows and two vectors, one behind the other.
-// Operands are in registers, and zeros are made here: what begins a tile takes a quarter of the time of short sums.
-SLIPWAY_INLINE void SumRuns(const RunSteps& steps, const float* x, int64_t x_row, const int64_t* runs, int64_t count, const float* b, const char* fetch,
-                            int64_t fetch_step, Vec (&sum)[6][2]) {
+// Every fourth step fetches the next line, fetch_step bytes further on: of each run from `ahead` bytes behind what it reads, or, where that is 0, from
+// `fetch` on. Operands are in registers, and zeros are made here: what begins a tile takes a quarter of the time of short sums.
+SLIPWAY_INLINE void SumRuns(const RunSteps& steps, const float* x, int64_t x_row, const int64_t* runs, int64_t count, const float* b, int64_t ahead,
+                            const char* fetch, int64_t fetch_step, Vec (&sum)[6][2]) {
 #define SLIPWAY_ZERO(S) "vxorps %" S ", %" S ", %" S "\n\t"
 #define SLIPWAY_OUT(R) "=&x"(sum[R][0]), "=&x"(sum[R][1])
   register const RunSteps* const r8 asm("r8") = &steps;
@@ -103,10 +103,9 @@ SLIPWAY_INLINE void SumRuns(const RunSteps& steps, const float* x, int64_t x_row
                "5:\n\t"
                "mov (%%r13), %%rax\n\t"
                "lea (%%rdi,%%rax,4), %%rax\n\t"
-               "mov 24(%%r8), %%r9\n\t"
-               "test %%r9, %%r9\n\t"
+               "test %[ahead], %[ahead]\n\t"
                "jz 6f\n\t"
-               "lea (%%rax,%%r9), %%r10\n"
+               "lea (%%rax,%[ahead]), %%r10\n"
                "6:\n\t"
                "mov (%%r8), %%r9\n\t"
                "mov 8(%%r8), %%r12\n\t" SLIPWAY_STEPS(SLIPWAY_STEP_OF_6, "32(%%rsi)", "$64")
@@ -116,7 +115,7 @@ SLIPWAY_INLINE void SumRuns(const RunSteps& steps, const float* x, int64_t x_row
                "jb 5b\n"
                "7:"
                : SLIPWAY_OUT(0), SLIPWAY_OUT(1), SLIPWAY_OUT(2), SLIPWAY_OUT(3), SLIPWAY_OUT(4), SLIPWAY_OUT(5), "+r"(rsi), "+r"(r10), "+r"(r13)
-               : "r"(rdi), "r"(r8), "r"(rcx), "r"(r11), "r"(r14)
+               : "r"(rdi), "r"(r8), "r"(rcx), "r"(r11), "r"(r14), [ahead] "r"(ahead)
                : "rax", "rdx", "r9", "r12", "xmm12", "xmm13", "xmm14", "xmm15", "memory", "cc");
 #undef SLIPWAY_ZERO
 #undef SLIPWAY_OUT

@@ -180,10 +180,11 @@ class LastTiles {
       : g_(g), next_rows_(g.ahead == 0 && g.run_count == 1 && g.x_row < 2 * g.k), few_steps_(g.k * g.run_count <= kFewSteps),
         ahead_step_(g.ahead != 0 ? g.ahead_step * 4 : next_rows_ ? 64 : 0) {
 #if SLIPWAY_SUM_TILE
-    weights_steps_ = {g.k >> 2, g.k & 3, (g.w_run - g.k * kPanel) * 4, 0};
-    rows_steps_ = weights_steps_, rows_steps_.ahead = RowsAhead<kLastRows>() * 4;
+    steps_ = {g.k >> 2, g.k & 3, (g.w_run - g.k * kPanel) * 4};
 #endif
   }
+  const LastBlock& block() const { return g_; }
+
   // R rows from i on, V vectors of columns from j on, of which n count. Steps fetch the weights that are needed next, or else what the block says, or the
   // next tile's rows where they lie one behind the other. kPlaces: runs are one number each, taps of images with few channels, which are planes.
   template <int R, int V, bool kPlaces = false>
@@ -238,21 +239,17 @@ class LastTiles {
   }
 
  private:
-  template <int R>
-  SLIPWAY_INLINE int64_t RowsAhead() const { return next_rows_ ? R * g_.x_row : g_.ahead; }
-
   template <int R, int V>
   SLIPWAY_INLINE void Sum(const float* x, const float* w, int64_t at, int64_t n, const WeightsAhead& ahead, Vec (&sum)[R][V]) const {
     const char* const weights = reinterpret_cast<const char*>(ahead.at);
+    const int64_t rows_ahead = weights != nullptr ? 0 : next_rows_ ? R * g_.x_row : g_.ahead, step = weights != nullptr ? ahead.step : ahead_step_;
 #if SLIPWAY_SUM_TILE
     if constexpr (R == kLastRows && V == 2)
-      if (!g_.accumulate) {
-        if (weights != nullptr) return SumRuns(weights_steps_, x, g_.x_row, g_.runs, g_.run_count, w, weights, ahead.step, sum);
-        return SumRuns(rows_steps_, x, g_.x_row, g_.runs, g_.run_count, w, reinterpret_cast<const char*>(w), ahead_step_, sum);
-      }
+      if (!g_.accumulate)
+        return SumRuns(steps_, x, g_.x_row, g_.runs, g_.run_count, w, rows_ahead * 4, weights != nullptr ? weights : reinterpret_cast<const char*>(w), step, sum);
 #endif
     Begin(at, n, sum);
-    const int64_t rows_ahead = RowsAhead<R>(), step = weights != nullptr ? ahead.step : ahead_step_, run_step = g_.k / kFetchSteps * step;
+    const int64_t run_step = g_.k / kFetchSteps * step;
     for (int64_t run = 0; run < g_.run_count; ++run, w += g_.w_run) {
       const float* const from = x + g_.runs[run];
       const char* const fetch = weights != nullptr ? weights + run * run_step : reinterpret_cast<const char*>(rows_ahead != 0 ? from + rows_ahead : w);
@@ -298,7 +295,7 @@ class LastTiles {
   bool next_rows_, few_steps_;
   int64_t ahead_step_;
 #if SLIPWAY_SUM_TILE
-  RunSteps weights_steps_, rows_steps_;
+  RunSteps steps_;
 #endif
 };
 
@@ -368,19 +365,18 @@ class TilesAhead {
 };
 
 // All rows of the columns from j on, and what of the weights they fetch.
-void LastColumns(const LastBlock& g, const LastTiles& tiles, int64_t j, const NextWeights& next) {
+void LastColumns(const LastTiles& tiles, int64_t j, const NextWeights& next) {
+  const LastBlock& g = tiles.block();
   const int64_t n = Least(kWidth, g.n - j);
   // One narrow vector takes twice the rows, or there are too few sums to go on with.
   constexpr int kNarrowRows = SLIPWAY_SUM_TILE ? 2 * kLastRows : kLastRows;
   const int64_t most = n <= kLanes ? kNarrowRows : kLastRows;
   TilesAhead ahead(g, next, (g.m + most - 1) / most, next.at == g.next_w.at || g.n * g.run_count * g.k >= kFarWeights);
   ForTiles(g, most, [&](int64_t i, int64_t rows) __attribute__((always_inline)) {
-    const WeightsAhead fetch = ahead.Next();
-    if (n > kLanes) return LastTileOf<2>(rows, tiles, i, j, n, fetch);
-    if (kNarrowRows > kLastRows && rows == kNarrowRows) return tiles.Tile<kNarrowRows, 1>(i, j, n, fetch);
-    const int64_t first = rows > kLastRows ? (rows + 1) / 2 : rows;
-    LastTileOf<1>(first, tiles, i, j, n, fetch);
-    if (rows > first) LastTileOf<1>(rows - first, tiles, i + first, j, n, {});
+    if (n > kLanes)
+      LastTileOf<2>(rows, tiles, i, j, n, ahead.Next());
+    else
+      LastTileOf<1, kNarrowRows>(rows, tiles, i, j, n, ahead.Next());
   });
 }
 
@@ -407,10 +403,11 @@ void LastWholeRows(const LastBlock& g) {
 
 // The rows from i on of the columns from j on, R at a time, then fewer, where each run is one number.
 template <int V, int R>
-void LastPlacesColumns(int64_t m, const LastTiles& tiles, int64_t i, int64_t j, int64_t n) {
+void LastPlacesColumns(const LastTiles& tiles, int64_t i, int64_t j, int64_t n) {
+  const int64_t m = tiles.block().m;
   for (; i + R <= m; i += R) tiles.Tile<R, V, true>(i, j, n, {});
   if constexpr (R > 1) {
-    if (i < m) LastPlacesColumns<V, R / 2>(m, tiles, i, j, n);
+    if (i < m) LastPlacesColumns<V, R / 2>(tiles, i, j, n);
   }
 }
 void LastPlacesBlock(const LastBlock& g) {
@@ -423,14 +420,14 @@ void LastPlacesBlock(const LastBlock& g) {
   for (int64_t j = 0; j < g.n; j += kMost * kLanes) {
     const int64_t n = Least(kMost * kLanes, g.n - j);
     if (n <= kLanes) {
-      LastPlacesColumns<1, kLastRows>(g.m, tiles, 0, j, n);
+      LastPlacesColumns<1, kLastRows>(tiles, 0, j, n);
     } else if (n <= 2 * kLanes) {
-      LastPlacesColumns<2, kLastRows>(g.m, tiles, 0, j, n);
+      LastPlacesColumns<2, kLastRows>(tiles, 0, j, n);
 #if SLIPWAY_ISA_BYTES == 64
     } else if (n <= 3 * kLanes) {
-      LastPlacesColumns<3, 9>(g.m, tiles, 0, j, n);
+      LastPlacesColumns<3, 9>(tiles, 0, j, n);
     } else {
-      LastPlacesColumns<4, 6>(g.m, tiles, 0, j, n);
+      LastPlacesColumns<4, 6>(tiles, 0, j, n);
 #endif
     }
   }
@@ -445,7 +442,7 @@ __attribute__((noinline)) void LastNear(const LastBlock& g) {
     next.Next();
     for (int64_t j = 0; j < n; j += kWidth) LastTileOf<2>(rows, tiles, i, j, Least(kWidth, n - j), {});
   });
-  if (n < g.n) LastColumns(g, tiles, n, {});
+  if (n < g.n) LastColumns(tiles, n, {});
 }
 
 void LastBlockOf(const LastBlock& g) {
@@ -470,7 +467,7 @@ void LastBlockOf(const LastBlock& g) {
     if (j + kWidth < g.n)
       next = {g.w + (j + kWidth) / kPanel * g.w_panel, Least(kWidth, g.n - j - kWidth) > kPanel ? kWidth / kPanel : 1, g.run_count * depth * kPanel, g.w_panel};
     if (whole) {
-      LastColumns(g, tiles, j, next);
+      LastColumns(tiles, j, next);
       continue;
     }
     for (int64_t k0 = 0; k0 < g.k; k0 += depth) {
@@ -480,7 +477,7 @@ void LastBlockOf(const LastBlock& g) {
       const bool last = k0 + depth >= g.k;
       if (!last) part.finish = {};
       const int64_t panels = Least(kWidth, g.n - j) > kPanel ? kWidth / kPanel : 1;
-      LastColumns(part, LastTiles(part), j, last ? next : NextWeights{part.w + j / kPanel * g.w_panel + depth * kPanel, panels, depth * kPanel, g.w_panel});
+      LastColumns(LastTiles(part), j, last ? next : NextWeights{part.w + j / kPanel * g.w_panel + depth * kPanel, panels, depth * kPanel, g.w_panel});
     }
   }
 }
@@ -497,7 +494,8 @@ SLIPWAY_INLINE Vec OfGroups(Vec v, int p) {
 // R rows of the groups of G channels that lie in the vector of columns from j on, of which n count; groups as wide as a vector or wider
 // where G is 0. Each row fetches a part of the weights that are needed next.
 template <int R, int G>
-__attribute__((noinline)) void LastGroupTile(const LastBlock& g, const LastTiles& tiles, int64_t group, FetchInParts& next, int64_t i, int64_t j, int64_t n) {
+__attribute__((noinline)) void LastGroupTile(const LastTiles& tiles, int64_t group, FetchInParts& next, int64_t i, int64_t j, int64_t n) {
+  const LastBlock& g = tiles.block();
   next.Next(R);
   const int64_t at = i * g.out_row + j;
   Vec sum[R][1];
@@ -536,15 +534,16 @@ __attribute__((noinline)) void LastGroupTile(const LastBlock& g, const LastTiles
 }
 // The rows from i on, as many at once as are left of R, half of R, and so on: a version for each number would be most of this file's code.
 template <int G, int R>
-SLIPWAY_INLINE void LastGroupRows(const LastBlock& g, const LastTiles& tiles, int64_t group, FetchInParts& next, int64_t i, int64_t j) {
-  for (; g.m - i >= R; i += R) LastGroupTile<R, G>(g, tiles, group, next, i, j, Least(kLanes, g.n - j));
-  if constexpr (R > 1) LastGroupRows<G, R / 2>(g, tiles, group, next, i, j);
+SLIPWAY_INLINE void LastGroupRows(const LastTiles& tiles, int64_t group, FetchInParts& next, int64_t i, int64_t j) {
+  const LastBlock& g = tiles.block();
+  for (; g.m - i >= R; i += R) LastGroupTile<R, G>(tiles, group, next, i, j, Least(kLanes, g.n - j));
+  if constexpr (R > 1) LastGroupRows<G, R / 2>(tiles, group, next, i, j);
 }
 template <int G>
 void LastGroupsOf(const LastBlock& g, int64_t group) {
   const LastTiles tiles(g);
   FetchInParts next(g.next_w, Most(1, g.m * ((g.n + kLanes - 1) / kLanes)));
-  for (int64_t j = 0; j < g.n; j += kLanes) LastGroupRows<G, kLastRows>(g, tiles, group, next, 0, j);
+  for (int64_t j = 0; j < g.n; j += kLanes) LastGroupRows<G, kLastRows>(tiles, group, next, 0, j);
 }
 void LastGroups(const LastBlock& g, int64_t group) {
   if constexpr (kLanes <= 8)
