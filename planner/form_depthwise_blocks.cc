@@ -151,9 +151,9 @@ class Former {
     Members& m = members_[d];
     const Members had = m;
     (e.before ? m.before : m.after) = other;
-    if (IsBlock(d)) return taken_[other] = 1;
-    m = had;
-    return false;
+    taken_[other] = IsBlock(d);
+    if (!taken_[other]) m = had;
+    return taken_[other];
   }
   int End(int d) const { return members_[d].after >= 0 ? members_[d].after : d; }
 
@@ -204,7 +204,7 @@ class Former {
       if (const auto& tail = convs_[order[k]]->attributes.tail)
         a.sums[k] = {tail->parts, tail->activation, tail->epsilon, tail->low, tail->high};
       else
-        a.sums[k].parts = s.inputs > 2 ? kernels::kBias : 0;
+        a.sums[k].parts = s.inputs > 2 ? int{kernels::kBias} : 0;
     }
     if (const auto& tail = convs_[End(d)]->attributes.tail) a.post = tail->post;
 

@@ -1,8 +1,10 @@
 // The C interface that PyTorch's loader of AOT packages expects of a library, over runtime/model.h. The names, the order of
-// arguments and who owns what are those of torch 2.6 … 2.13 (torch/csrc/inductor/aoti_runtime/interface.h). torch's own
-// functions are looked up when the first call comes, in the torch that made it: the library itself does not need one.
+// arguments and who owns what are those of torch 2.6 … 2.14 (torch/csrc/inductor/aoti_runtime/interface.h). torch's own
+// functions are looked up when the first call comes, in the torch that made it: the library itself does not need one. What
+// the interface has and a library of slipway cannot do is answered by an error.
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -29,6 +31,10 @@ struct AtenTensorOpaque;
 }
 using AtenTensor = AtenTensorOpaque*;
 using ConstantMap = std::unordered_map<std::string, AtenTensor>;  // libstdc++'s, made by torch
+struct ConstantEntry {                                           // AOTInductorConstantMapEntry: the same without a C++ type
+  const char* name;
+  AtenTensor handle;
+};
 
 namespace {
 
@@ -109,7 +115,8 @@ Tensor ViewOf(AtenTensor handle) {
 class Handles {
  public:
   Handles() = default;
-  Handles(AtenTensor* handles, size_t n) : list_(handles, handles + n) {}
+  // Takes ownership from an array of the caller, which sees nulls from then on: torch 2.14 deletes what is left in it.
+  Handles(AtenTensor* handles, size_t n) : list_(handles, handles + n) { std::fill(handles, handles + n, nullptr); }
   Handles(const Handles&) = delete;
   Handles& operator=(const Handles&) = delete;
   ~Handles() { Clear(); }
@@ -139,7 +146,9 @@ struct Container {
   std::vector<size_t> inputs;     // those that torch passes: tensors
 
   int64_t nothing = 0;
+  bool external = false;  // made with the caller's constants
   Handles extracted;
+  std::vector<ConstantEntry> entries;  // of `extracted`, with names of the model
 };
 
 Container& Of(void* handle) { return *static_cast<Container*>(handle); }
@@ -159,7 +168,23 @@ int32_t Guard(F f) {
   return 1;
 }
 
-void Update(Container& c, const ConstantMap& map, bool inactive, bool full, bool keep) {
+std::unique_ptr<Container> Make(const char* device) {
+  if (device && std::strncmp(device, "cpu", 3) != 0) throw std::runtime_error(std::string("a model for the CPU, not for ") + device);
+  auto c = std::make_unique<Container>();
+  std::string why;
+  c->model = Model::Open({}, &why);
+  if (!c->model) throw std::runtime_error(why);
+  if (!c->model->plan().states.empty())
+    throw std::runtime_error("the library keeps state between runs, which torch's loader does not know of");
+  const auto& about = c->model->about();
+  for (size_t i = 0; i < about.constants.size(); ++i)
+    if (!about.constants[i].name.empty()) c->constants.push_back(i);
+  for (size_t i = 0; i < about.plan.inputs.size(); ++i)
+    if (about.plan.inputs[i].kind == slipway::kernels::Input::kTensor) c->inputs.push_back(i);
+  return c;
+}
+
+void UpdateFromMap(Container& c, const ConstantMap& map, bool inactive, bool full, bool keep) {
   std::vector<ConstantValue> values;
   for (size_t i : c.constants) {
     const Constant& constant = c.model->about().constants[i];
@@ -172,6 +197,32 @@ void Update(Container& c, const ConstantMap& map, bool inactive, bool full, bool
     }
   }
   if (std::string why = c.model->SetConstants(values, inactive, full); !why.empty()) throw std::runtime_error(why);
+}
+
+void UpdateFromPairs(Container& c, const ConstantEntry* pairs, size_t count, bool inactive, bool full, bool keep) {
+  ConstantMap given;
+  for (size_t i = 0; i < count; ++i) given[pairs[i].name] = pairs[i].handle;
+  UpdateFromMap(c, given, inactive, full, keep);
+}
+
+// Makes a tensor over each constant's memory: c.entries.
+void Extract(Container& c, bool inactive) {
+  const Torch& torch = TheTorch();
+  c.entries.clear();
+  c.extracted.Clear();  // the loader copies and does not free
+  for (size_t i : c.constants) {
+    const Constant& k = c.model->about().constants[i];
+    AtenTensor h = nullptr;
+    Must(torch.from_blob(const_cast<uint8_t*>(c.model->ConstantData(i, inactive)), static_cast<int64_t>(k.sizes.size()), k.sizes.data(),
+                         k.strides.data(), 0, ScalarTypeOf(k.dtype), torch.device_cpu(), 0, &h, torch.layout_strided(), nullptr, 0),
+         "create_tensor_from_blob_v2");
+    c.extracted.Add(h);
+    c.entries.push_back({k.name.c_str(), h});
+  }
+}
+
+int32_t NotInLibraries(const char* what) {
+  return Guard([&] { throw std::runtime_error(std::string(what) + ": slipway's libraries are run through a model container"); });
 }
 
 void Run(Container& c, AtenTensor* inputs, size_t input_count, AtenTensor* outputs, size_t output_count) {
@@ -191,7 +242,7 @@ void Run(Container& c, AtenTensor* inputs, size_t input_count, AtenTensor* outpu
     }
   for (size_t i = 0; i < input_count; ++i) {
     try {
-      in[c.inputs[i]] = ViewOf(inputs[i]);
+      in[c.inputs[i]] = ViewOf(owned.list()[i]);
     } catch (const std::runtime_error& e) {
       throw std::runtime_error("input " + std::to_string(i) + " (" + about.plan.inputs[c.inputs[i]].name + ") " + e.what());
     }
@@ -237,22 +288,25 @@ void Run(Container& c, AtenTensor* inputs, size_t input_count, AtenTensor* outpu
 extern "C" {
 
 int32_t AOTInductorModelContainerCreateWithDevice(void** out, size_t /*runners*/, const char* device, const char* /*folder*/) {
+  return Guard([&] { *out = Make(device).release(); });
+}
+// The caller's tensors are used where they are, and stay alive as long as the container.
+int32_t AOTInductorModelContainerCreateWithExternalConstants(void** out, size_t /*runners*/, const char* device, const char* /*folder*/,
+                                                             const ConstantEntry* pairs, size_t count) {
   return Guard([&] {
-    if (device && std::strncmp(device, "cpu", 3) != 0) throw std::runtime_error(std::string("a model for the CPU, not for ") + device);
-    auto c = std::make_unique<Container>();
-    std::string why;
-    c->model = Model::Open({}, &why);
-    if (!c->model) throw std::runtime_error(why);
-    if (!c->model->plan().states.empty())
-      throw std::runtime_error("the library keeps state between runs, which torch's loader does not know of");
-    const auto& about = c->model->about();
-    for (size_t i = 0; i < about.constants.size(); ++i)
-      if (!about.constants[i].name.empty()) c->constants.push_back(i);
-    for (size_t i = 0; i < about.plan.inputs.size(); ++i)
-      if (about.plan.inputs[i].kind == slipway::kernels::Input::kTensor) c->inputs.push_back(i);
+    auto c = Make(device);
+    UpdateFromPairs(*c, pairs, count, false, true, true);
+    c->external = true;
     *out = c.release();
   });
 }
+int32_t AOTInductorModelContainerDidCallLoadConstants(void* handle, bool* did) {
+  *did = !Of(handle).external;
+  return 0;
+}
+// How constants are copied to another device: there is none.
+int32_t AOTInductorSetUsePinnedAsyncConstantsCopy(bool /*enabled*/) { return 0; }
+int32_t AOTInductorSetPinnedAsyncConstantsCopyStageBufferBytes(size_t /*bytes*/) { return 0; }
 int32_t AOTInductorModelContainerCreate(void** out, size_t runners, bool is_cpu, const char* folder) {
   return AOTInductorModelContainerCreateWithDevice(out, runners, is_cpu ? "cpu" : "cuda", folder);
 }
@@ -288,6 +342,9 @@ int32_t AOTInductorModelContainerGetNumOutputs(void* handle, size_t* n) {
   *n = Of(handle).model->about().leaves.size();
   return 0;
 }
+int32_t AOTInductorModelContainerGetOutputName(void* /*handle*/, size_t /*i*/, const char** /*name*/) {
+  return Guard([] { throw std::runtime_error("names of outputs are not kept: they are what the call spec says"); });
+}
 int32_t AOTInductorModelContainerGetCallSpec(void* handle, const char** in, const char** out) {
   *in = Of(handle).model->about().in_spec.c_str();
   *out = Of(handle).model->about().out_spec.c_str();
@@ -304,9 +361,18 @@ int32_t AOTInductorModelContainerGetConstantName(void* handle, size_t i, const c
 int32_t AOTInductorModelContainerGetConstantOriginalFQN(void* handle, size_t i, const char** name) {
   return AOTInductorModelContainerGetConstantName(handle, i, name);
 }
-int32_t AOTInductorModelContainerGetConstantFromFolded(void* /*handle*/, size_t /*i*/, bool* folded) {
-  *folded = false;
-  return 0;
+int32_t AOTInductorModelContainerGetConstantFromFolded(void* handle, size_t i, bool* folded) {
+  return Guard([&] {
+    Of(handle).constants.at(i);
+    *folded = false;
+  });
+}
+// Whether a constant was a parameter or a buffer is not kept: 0 is ConstantType::Unknown.
+int32_t AOTInductorModelContainerGetConstantType(void* handle, size_t i, int32_t* type) {
+  return Guard([&] {
+    Of(handle).constants.at(i);
+    *type = 0;
+  });
 }
 int32_t AOTInductorModelContainerGetConstantDtype(void* handle, size_t i, int32_t* dtype) {
   return Guard([&] { *dtype = ScalarTypeOf(Of(handle).model->about().constants[Of(handle).constants.at(i)].dtype); });
@@ -321,16 +387,30 @@ int32_t AOTInductorModelContainerGetConstantsBlobSize(void* handle, uint64_t* si
 }
 
 int32_t AOTInductorModelContainerUpdateConstantBuffer(void* handle, void* map, bool inactive, bool full) {
-  return Guard([&] { Update(Of(handle), *static_cast<ConstantMap*>(map), inactive, full, false); });
+  return Guard([&] { UpdateFromMap(Of(handle), *static_cast<ConstantMap*>(map), inactive, full, false); });
 }
 int32_t AOTInductorModelContainerUpdateConstantBufferFromCpu(void* handle, void* map, bool inactive, bool full) {
-  return AOTInductorModelContainerUpdateConstantBuffer(handle, map, inactive, full);
+  return Guard([&] { UpdateFromMap(Of(handle), *static_cast<ConstantMap*>(map), inactive, full, false); });
 }
 int32_t AOTInductorModelContainerUpdateUserManagedConstantBuffer(void* handle, void* map, bool inactive, bool full) {
-  return Guard([&] { Update(Of(handle), *static_cast<ConstantMap*>(map), inactive, full, true); });
+  return Guard([&] { UpdateFromMap(Of(handle), *static_cast<ConstantMap*>(map), inactive, full, true); });
 }
 int32_t AOTInductorModelContainerUpdateInactiveConstantBuffer(void* handle, void* map) {
-  return AOTInductorModelContainerUpdateConstantBuffer(handle, map, true, true);
+  return Guard([&] { UpdateFromMap(Of(handle), *static_cast<ConstantMap*>(map), true, true, false); });
+}
+int32_t AOTInductorModelContainerUpdateConstantBufferPairs(void* handle, const ConstantEntry* pairs, size_t count, bool inactive, bool full) {
+  return Guard([&] { UpdateFromPairs(Of(handle), pairs, count, inactive, full, false); });
+}
+int32_t AOTInductorModelContainerUpdateConstantBufferFromCpuPairs(void* handle, const ConstantEntry* pairs, size_t count, bool inactive,
+                                                                  bool full) {
+  return Guard([&] { UpdateFromPairs(Of(handle), pairs, count, inactive, full, false); });
+}
+int32_t AOTInductorModelContainerUpdateUserManagedConstantBufferPairs(void* handle, const ConstantEntry* pairs, size_t count, bool inactive,
+                                                                      bool full) {
+  return Guard([&] { UpdateFromPairs(Of(handle), pairs, count, inactive, full, true); });
+}
+int32_t AOTInductorModelContainerUpdateInactiveConstantBufferPairs(void* handle, const ConstantEntry* pairs, size_t count) {
+  return Guard([&] { UpdateFromPairs(Of(handle), pairs, count, true, true, false); });
 }
 int32_t AOTInductorModelContainerFreeInactiveConstantBuffer(void* handle) {
   return Guard([&] { Of(handle).model->DropInactive(); });
@@ -346,19 +426,16 @@ int32_t AOTInductorModelContainerRunConstantFolding(void* /*handle*/, bool /*ina
 }
 int32_t AOTInductorModelContainerExtractConstantsMap(void* handle, void* map, bool inactive) {
   return Guard([&] {
-    Container& c = Of(handle);
-    const Torch& torch = TheTorch();
-    c.extracted.Clear();  // the loader copies and does not free
-    for (size_t i : c.constants) {
-      const Constant& k = c.model->about().constants[i];
-      AtenTensor h = nullptr;
-      Must(torch.from_blob(const_cast<uint8_t*>(c.model->ConstantData(i, inactive)), static_cast<int64_t>(k.sizes.size()),
-                           k.sizes.data(), k.strides.data(), 0, ScalarTypeOf(k.dtype), torch.device_cpu(), 0, &h,
-                           torch.layout_strided(), nullptr, 0),
-           "create_tensor_from_blob_v2");
-      c.extracted.Add(h);
-      (*static_cast<ConstantMap*>(map))[k.name] = h;
-    }
+    Extract(Of(handle), inactive);
+    for (const ConstantEntry& e : Of(handle).entries) (*static_cast<ConstantMap*>(map))[e.name] = e.handle;
+  });
+}
+// The entries are the container's, until the next call.
+int32_t AOTInductorModelContainerExtractConstantsMapEntries(void* handle, const ConstantEntry** entries, size_t* count, bool inactive) {
+  return Guard([&] {
+    Extract(Of(handle), inactive);
+    *entries = Of(handle).entries.data();
+    *count = Of(handle).entries.size();
   });
 }
 // All constants behind each other, each at a multiple of 64 bytes.
@@ -379,6 +456,19 @@ int32_t AOTInductorModelUpdateConstantsFromBlob(void* handle, const uint8_t* blo
     }
     if (std::string why = c.model->SetConstants(values, false, true); !why.empty()) throw std::runtime_error(why);
   });
+}
+
+// Models without a container. No loader of torch asks for them.
+int32_t AOTInductorModelCreate(void** /*out*/, void* /*map*/) { return NotInLibraries("AOTInductorModelCreate"); }
+int32_t AOTInductorModelCreateV2(void** /*out*/, const ConstantEntry* /*pairs*/, size_t /*count*/) {
+  return NotInLibraries("AOTInductorModelCreateV2");
+}
+int32_t AOTInductorModelRun(void* /*model*/, AtenTensor* /*inputs*/, AtenTensor* /*outputs*/) { return NotInLibraries("AOTInductorModelRun"); }
+int32_t AOTInductorModelDelete(void* /*model*/) { return NotInLibraries("AOTInductorModelDelete"); }
+int32_t AOTInductorModelGetNumOutputs(void* /*model*/, size_t* /*n*/) { return NotInLibraries("AOTInductorModelGetNumOutputs"); }
+int32_t AOTInductorModelUpdateConstantsMap(void* /*model*/, void* /*map*/) { return NotInLibraries("AOTInductorModelUpdateConstantsMap"); }
+int32_t AOTInductorModelUpdateConstantsMapV2(void* /*model*/, const ConstantEntry* /*pairs*/, int32_t /*count*/) {
+  return NotInLibraries("AOTInductorModelUpdateConstantsMapV2");
 }
 
 int32_t AOTInductorGetLastError(const char** text) {

@@ -1,11 +1,13 @@
 """Native libraries against eager torch: through slipway run, a C program, ctypes with numpy, and torch's own AOT loader."""
 
+import ctypes
 import hashlib
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import zipfile
 
 import numpy as np
 import pytest
@@ -190,6 +192,87 @@ def test_torch_loads_the_package(slipway, tmp_path):
     with pytest.raises(RuntimeError):
         loaded.load_constants({"fc.weight": torch.ones(3, 3), "fc.bias": values["fc.bias"], "scale": values["scale"]}, check_full_update=True)
     torch.testing.assert_close(loaded(x, y)["sum"], new(x, y)["sum"], rtol=1e-5, atol=1e-6)
+
+
+def test_contract_of_the_loader(slipway, tmp_path):
+    """What torch's loaders, of 2.14 too, rely on: inputs are taken over and their handles set to null, on success and on failure; and
+    constants come and go as arrays of pairs."""
+    handle, size = ctypes.c_void_p, ctypes.c_size_t
+
+    class Pair(ctypes.Structure):
+        _fields_ = [("name", ctypes.c_char_p), ("tensor", handle)]
+
+    module = made(tmp_path, slipway, "--to", "native-pt2", name="n.pt2")
+    with zipfile.ZipFile(tmp_path / "n.pt2") as package:
+        (tmp_path / "m.so").write_bytes(package.read(next(n for n in package.namelist() if n.endswith(".so"))))
+    library = ctypes.CDLL(str(tmp_path / "m.so"))
+    aten = ctypes.CDLL(str(pathlib.Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+
+    def container(function, *arguments):
+        return getattr(library, "AOTInductorModelContainer" + function)(*arguments)
+
+    def tensor_of(value):
+        sizes, strides = (ctypes.c_int64 * value.dim())(*value.shape), (ctypes.c_int64 * value.dim())(*value.stride())
+        out, data = handle(), handle()
+        assert aten.aoti_torch_empty_strided(
+            ctypes.c_int64(value.dim()), sizes, strides, aten.aoti_torch_dtype_float32(), aten.aoti_torch_device_type_cpu(), 0, ctypes.byref(out)
+        ) == 0  # fmt: skip
+        assert aten.aoti_torch_get_data_ptr(out, ctypes.byref(data)) == 0
+        ctypes.memmove(data, value.contiguous().data_ptr(), value.numel() * 4)
+        return out
+
+    def first(out, shape):
+        data = handle()
+        assert aten.aoti_torch_get_data_ptr(handle(out), ctypes.byref(data)) == 0
+        return torch.frombuffer(bytearray(ctypes.string_at(data.value, 4 * shape.numel())), dtype=torch.float32).reshape(shape)
+
+    model = handle()
+    assert container("CreateWithDevice", ctypes.byref(model), size(1), b"cpu", None) == 0
+
+    leaves = size()
+    assert container("GetNumOutputs", model, ctypes.byref(leaves)) == 0
+
+    def run(x, y):
+        inputs, outputs = (handle * 2)(tensor_of(x), tensor_of(y)), (handle * leaves.value)()
+        status = container("Run", model, inputs, size(2), outputs, leaves, None, None)
+        assert list(inputs) == [None, None]
+        return status, outputs
+
+    x, y = torch.randn(7, 8), torch.randn(4, 7)
+    status, outputs = run(x, y)
+    want = module(x, y)["sum"].detach()
+    assert status == 0
+    torch.testing.assert_close(first(outputs[0], want.shape), want, rtol=1e-5, atol=1e-6)
+    assert run(x, torch.randn(4, 5))[0] == 1
+
+    bias = torch.randn(module.fc.bias.shape)
+    pairs = (Pair * 1)(Pair(b"fc.bias", tensor_of(bias).value))
+    assert container("UpdateConstantBufferPairs", model, pairs, size(1), False, False) == 0
+    with torch.no_grad():
+        module.fc.bias.copy_(bias)
+    torch.testing.assert_close(first(run(x, y)[1][0], want.shape), module(x, y)["sum"].detach(), rtol=1e-5, atol=1e-6)
+    entries, count = ctypes.POINTER(Pair)(), size()
+    assert container("ExtractConstantsMapEntries", model, ctypes.byref(entries), ctypes.byref(count), False) == 0
+    constants = {entries[i].name: entries[i].tensor for i in range(count.value)}
+    torch.testing.assert_close(first(constants[b"fc.bias"], bias.shape), bias)
+    kind, name = ctypes.c_int32(), ctypes.c_char_p()
+    assert container("GetConstantType", model, size(0), ctypes.byref(kind)) == 0
+    assert container("GetConstantType", model, size(99), ctypes.byref(kind)) == 1
+    assert container("GetOutputName", model, size(0), ctypes.byref(name)) == 1
+    assert library.AOTInductorModelCreateV2(ctypes.byref(handle()), None, size(0)) == 1
+    assert container("Delete", model) == 0
+    did = ctypes.c_bool(True)
+    assert container("CreateWithExternalConstants", ctypes.byref(model), size(1), b"cpu", None, pairs, size(1)) == 1  # not all of them
+    assert container("CreateWithDevice", ctypes.byref(model), size(1), b"cpu", None) == 0
+    assert container("DidCallLoadConstants", model, ctypes.byref(did)) == 0 and did
+    assert container("ExtractConstantsMapEntries", model, ctypes.byref(entries), ctypes.byref(count), False) == 0
+    everything = (Pair * 3)(*[Pair(entries[i].name, pairs[0].tensor if entries[i].name == b"fc.bias" else entries[i].tensor) for i in range(3)])
+    external = handle()
+    assert container("CreateWithExternalConstants", ctypes.byref(external), size(1), b"cpu", None, everything, size(3)) == 0
+    assert container("DidCallLoadConstants", external, ctypes.byref(did)) == 0 and not did
+    model, kept = external, model
+    torch.testing.assert_close(first(run(x, y)[1][0], want.shape), module(x, y)["sum"].detach(), rtol=1e-5, atol=1e-6)
+    assert container("Delete", external) == container("Delete", kept) == 0
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -294,7 +294,9 @@ TEST(Shares, BlocksOfWholeGrains) {
           ASSERT_EQ(task.row, end);
           ASSERT_GT(task.end_row, task.row);
           ASSERT_LE(task.end_row - task.row, shares.MostRows());
-          if (rows >= grain * blocks) ASSERT_EQ(task.row % grain, 0);
+          if (rows >= grain * blocks) {
+            ASSERT_EQ(task.row % grain, 0);
+          }
           end = task.end_row;
         }
         ASSERT_EQ(end, rows);
