@@ -384,7 +384,7 @@ absl::Status WriteShard(const std::string& path, const FilePlan& plan, const Saf
 }
 
 absl::Status OfAnotherRun(const std::string& path) {
-  return absl::InvalidArgumentError(text::StrCat(
+  return absl::FailedPreconditionError(text::StrCat(
       path, " is of another checkpoint or was written with another configuration or input: remove it, or choose an empty folder"));
 }
 

@@ -58,7 +58,7 @@ absl::StatusOr<SafetensorsReport> ExportShards(const std::vector<weights::NamedT
 // files whose number modulo world_size is `rank`, each as soon as it is whole, and leaves alone those that are there already with
 // the same header and with values that match the header's checksum (so that a run that was killed goes on where it was, and a file
 // that was damaged is written anew). Who finishes last checks the files of the others, writes the index and calls `last`. `run` stands
-// for inputs and configuration in the headers. InvalidArgument where the folder holds files of another checkpoint or run;
+// for inputs and configuration in the headers. FailedPrecondition where the folder holds files of another checkpoint or run;
 // DataLoss where a file of another rank is damaged.
 struct RankReport {
   SafetensorsReport report;  // of all files

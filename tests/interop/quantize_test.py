@@ -370,7 +370,7 @@ def test_processes_of_another_configuration(slipway, tmp_path):
         call = ("quantize", tmp_path / "in.safetensors", "-o", f"{out}/", "--shards", "4", "--world-size", "2")
         slipway(*call, "--config", first, "--rank", "0")
         before = {p.name: p.read_bytes() for p in out.iterdir()}
-        said = slipway(*call, "--config", second, "--rank", "1", status=3).stderr
+        said = slipway(*call, "--config", second, "--rank", "1", status=4).stderr
         assert "with another configuration or input" in said
         assert {p.name: p.read_bytes() for p in out.iterdir()} == before
         slipway(*call, "--config", first, "--rank", "1")
