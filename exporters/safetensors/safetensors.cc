@@ -345,8 +345,8 @@ bool HoldsText(const std::string& path, const std::string& text) {
   return file.ok() && (*file)->size() == text.size() && std::memcmp((*file)->data().data(), text.data(), text.size()) == 0;
 }
 
-// What a shard of several processes says in its header of the run and of its values: the latter is filled in when they are there.
-constexpr char kRun[] = "slipway.run", kCrc[] = "slipway.crc32";
+// What a shard of several processes says in its header of its values: filled in when they are there.
+constexpr char kCrc[] = "slipway.crc32";
 constexpr size_t kCrcDigits = 8;
 
 std::string CrcText(uint32_t crc) { return absl::StrCat(absl::Hex(crc, absl::kZeroPad8)); }
@@ -418,7 +418,7 @@ absl::StatusOr<SafetensorsReport> ExportShards(const std::vector<NamedTensor>& t
 
 absl::StatusOr<RankReport> ExportShardsOfRank(const std::vector<NamedTensor>& tensors, const std::string& folder,
                                               SafetensorsOptions options, int rank, int world_size, const std::string& run) {
-  options.metadata[kRun] = run;
+  options.metadata[weights::kRunKey] = run;
   options.metadata[kCrc] = std::string(kCrcDigits, '0');
   auto shards = PlanShards(tensors, options);
   if (!shards.ok()) return shards.status();

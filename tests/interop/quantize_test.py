@@ -373,5 +373,6 @@ def test_processes_of_another_configuration(slipway, tmp_path):
         said = slipway(*call, "--config", second, "--rank", "1", status=4).stderr
         assert "with another configuration or input" in said
         assert {p.name: p.read_bytes() for p in out.iterdir()} == before
+        assert "unfinished" in slipway("convert", out, "-o", tmp_path / "no.safetensors", status=3).stderr
         slipway(*call, "--config", first, "--rank", "1")
         slipway("convert", out, "-o", tmp_path / f"{first}.safetensors")
