@@ -16,11 +16,11 @@
 #include <memory>
 #include <mutex>
 #include <set>
-#include <thread>
 
 #include "absl/types/span.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "base/threads.h"
 #include "base/utf8.h"
 #include "driver/format.h"
 #include "driver/minify_check.h"
@@ -417,10 +417,10 @@ class Prober : public minifier::Oracle {
         return;
       }
     };
-    std::vector<std::thread> threads;
-    for (size_t i = 1; i < unknown.size(); ++i) threads.emplace_back(ask, i);
-    if (!unknown.empty()) ask(0);
-    for (std::thread& t : threads) t.join();
+    std::atomic<size_t> next = 0;
+    OnThreads(static_cast<int>(unknown.size()), [&] {
+      for (size_t i = next++; i < unknown.size(); i = next++) ask(i);
+    });
     for (const absl::Status& s : statuses) RETURN_IF_ERROR(s);
     report_.asked += static_cast<int>(unknown.size());
     for (const Candidate& c : window) Count(c.digest);
