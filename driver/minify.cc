@@ -64,6 +64,19 @@ absl::Status MakeFolder(const std::string& path) {
   return io::IoError(errno, path);
 }
 
+// Removes symbolic links of the names that a run writes from the folder of the result: the files are made there, not where links lead.
+// Those that an earlier run left to weights are made again.
+absl::Status RemoveLinks(const std::string& folder) {
+  static constexpr std::string_view kNames[] = {"min.", "other.", "inputs.safetensors", "repro.", "report.md", "probes"};
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    const bool ours = std::any_of(std::begin(kNames), std::end(kNames), [&](std::string_view n) { return name.starts_with(n); });
+    if (ours && entry.is_symlink(error) && unlink(entry.path().c_str()) != 0) return io::IoError(errno, entry.path().string());
+  }
+  return absl::OkStatus();
+}
+
 // ---- What is known of candidates
 
 // Verdicts by digest, one line each, on the disk before they are used. A line that was cut off by a kill is not there.
@@ -160,6 +173,7 @@ class Prober : public minifier::Oracle {
     infers_ = onnx() ? onnx_model::Check(*best_.program).ok() : passes::InferShapes(*ir::Clone(*best_.program)).ok();
     report_.reached.nodes_before = CountNodes(*best_.program->graph);
     RETURN_IF_ERROR(MakeFolder(options_.folder));
+    RETURN_IF_ERROR(RemoveLinks(options_.folder));
     RemoveFolder(Scratch());
     RETURN_IF_ERROR(MakeFolder(Scratch()));
     RETURN_IF_ERROR(log_.Open(options_.folder + "/probes.log", key));
