@@ -7,6 +7,7 @@
 #include "base/status_macros.h"
 #include "base/list_error.h"
 #include "base/text.h"
+#include "driver/format.h"
 #include "driver/quantize.h"
 #include "driver/ranks.h"
 #include "driver/target.h"
@@ -62,6 +63,8 @@ absl::StatusOr<Chosen> Choose(Conversion& c, const weights::NameRules& names) {
     storages.Add(*set);
     out.metadata.merge(set->metadata);
     for (std::string& note : set->notes) c.summary.lines.push_back(text::StrCat(path, ": ", note));
+    out.left_out += static_cast<int>(std::erase_if(set->unreadable, [&](const auto& t) { return !names.Apply(t.first); }));
+    if (absl::Status s = CheckReadable(*set); !s.ok()) return WithPlace(s, path);
     for (auto& [name, tensor] : set->tensors) set->sharded.emplace(name, std::move(tensor));
     for (auto& [name, tensor] : set->sharded) {
       const std::optional<std::string> renamed = names.Apply(name);

@@ -10,6 +10,7 @@
 #include <set>
 #include <vector>
 
+#include "base/list_error.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "driver/diagnostic.h"
@@ -86,9 +87,11 @@ bool IsCheckpoint(const Source& s) {
   return s.file && (importers::LooksLikeTorchZip(s.file) || importers::LooksLikeTorchLegacy(s.file->data()));
 }
 
-TensorSet SetOf(std::vector<std::pair<std::string, ir::TensorRef>> tensors) {
+TensorSet SetOf(importers::CheckpointTensors read) {
   TensorSet set;
-  for (auto& [name, tensor] : tensors) set.tensors.insert_or_assign(name, std::move(tensor));
+  for (auto& [name, tensor] : read.tensors) set.tensors.insert_or_assign(name, std::move(tensor));
+  set.unreadable.insert(read.unreadable.begin(), read.unreadable.end());
+  if (!read.note.empty()) set.notes.push_back(std::move(read.note));
   return set;
 }
 
@@ -115,6 +118,8 @@ absl::Status Merge(TensorSet from, const std::string& path, TensorSet* into) {
     if (!into->tensors.emplace(name, std::move(tensor)).second)
       return absl::InvalidArgumentError(text::StrCat(path, ": another shard has a tensor '", name, "' too"));
   into->metadata.merge(from.metadata);
+  into->unreadable.merge(from.unreadable);
+  for (std::string& note : from.notes) into->notes.push_back(text::StrCat(path, ": ", note));
   return absl::OkStatus();
 }
 
@@ -366,10 +371,20 @@ absl::StatusOr<TensorSet> OpenTensors(const std::string& path, const std::string
 
 absl::StatusOr<TensorSet> OpenWholeTensors(const std::string& path, const std::string& key) {
   auto set = OpenTensors(path, key);
+  if (set.ok())
+    if (absl::Status s = CheckReadable(*set); !s.ok()) return s;
   if (set.ok() && !set->sharded.empty())
     return absl::UnimplementedError(text::StrCat(path, ": '", set->sharded.begin()->first,
                                                  "' lies in several pieces; convert the checkpoint to safetensors first"));
   return set;
+}
+
+absl::Status CheckReadable(const TensorSet& set) {
+  if (set.unreadable.empty()) return absl::OkStatus();
+  std::vector<std::string> items;
+  for (const auto& [name, what] : set.unreadable) items.push_back(text::StrCat("'", name, "' (", what, ")"));
+  return WithHelp(ListError(text::StrCat(items.size(), items.size() == 1 ? " tensor is" : " tensors are", " not read"), items, absl::StatusCode::kUnimplemented),
+                  "convert --exclude passes over them");
 }
 
 absl::StatusOr<TensorSet> WeightsOf(absl::Span<const ir::Program* const> programs) {
