@@ -14,6 +14,7 @@
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "driver/diagnostic.h"
+#include "driver/foreign_formats.h"
 #include "driver/inspect.h"
 #include "importers/checkpoint/distributed.h"
 #include "importers/checkpoint/state_dict.h"
@@ -22,6 +23,7 @@
 #include "importers/dlpack/library.h"
 #include "importers/json.h"
 #include "importers/native/native_file.h"
+#include "importers/npy/npy.h"
 #include "importers/onnx/onnx.h"
 #include "importers/pt2/pt2.h"
 #include "importers/safetensors/safetensors.h"
@@ -82,6 +84,14 @@ absl::Status DescribeNative(const Source& s, FileReport* report) {
 bool IsSafetensors(const Source& s) { return s.file && importers::LooksLikeSafetensors(s.file->data()); }
 
 absl::StatusOr<TensorSet> ReadSafetensors(const Source& s, const std::string&) { return importers::ReadSafetensors(s.file); }
+
+bool IsNpy(const Source& s) { return s.file && importers::LooksLikeNpy(s.file->data()); }
+
+absl::StatusOr<TensorSet> ReadNpy(const Source& s, const std::string&) { return importers::ReadNpy(s.file); }
+
+bool IsNpz(const Source& s) { return s.file && importers::LooksLikeNpz(s.file); }
+
+absl::StatusOr<TensorSet> ReadNpz(const Source& s, const std::string&) { return importers::ReadNpz(s.file); }
 
 bool IsCheckpoint(const Source& s) {
   return s.file && (importers::LooksLikeTorchZip(s.file) || importers::LooksLikeTorchLegacy(s.file->data()));
@@ -208,6 +218,7 @@ absl::StatusOr<TensorSet> ReadFolder(const std::string& folder, const std::strin
   }
   if (absl::Status s = weights::CheckOneCheckpoint(folder, files, "", {}); !s.ok()) return s;
   if (files.empty()) {
+    RETURN_IF_ERROR(CheckForeignFolder(folder, others));
     ASSIGN_OR_RETURN(const std::string name, CheckpointIn(folder, others));
     return OpenTensors(text::StrCat(folder, "/", name), key);
   }
@@ -228,6 +239,13 @@ absl::StatusOr<TensorSet> ReadFolder(const std::string& folder, const std::strin
   for (auto& [path, set] : sets)
     if (absl::Status s = Merge(std::move(set), path, &all); !s.ok()) return s;
   return all;
+}
+
+std::set<std::string> NamesIn(const std::string& folder) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir(folder.c_str()), closedir);
+  std::set<std::string> names;
+  while (const dirent* e = dir ? readdir(dir.get()) : nullptr) names.emplace(e->d_name);
+  return names;
 }
 
 bool IsFolder(const std::string& path) {
@@ -281,6 +299,8 @@ constexpr Format kFormats[] = {
     {"shards", "shards", "", IsShards, nullptr, ReadShards, nullptr, DescribeShards},
     {"text", "slipway text", "", IsText, ReadText, nullptr, nullptr, nullptr},
     {"safetensors", "safetensors file", ".safetensors", IsSafetensors, nullptr, ReadSafetensors, nullptr, nullptr},
+    {"npy", "NumPy array", ".npy", IsNpy, nullptr, ReadNpy, nullptr, nullptr},
+    {"npz", "NumPy archive", ".npz", IsNpz, nullptr, ReadNpz, nullptr, nullptr},
     {"pt2", "PT2 archive", ".pt2", IsPt2, ReadPt2, nullptr, nullptr, nullptr},
     {"native", "native library", ".so", IsNative, nullptr, nullptr, nullptr, DescribeNative},
     {"checkpoint", "torch.save checkpoint", "", IsCheckpoint, nullptr, ReadCheckpoint, nullptr, DescribeCheckpoint},
@@ -312,10 +332,16 @@ absl::StatusOr<Source> OpenSource(const std::string& path) {
 }
 
 absl::StatusOr<const Format*> FormatOf(const Source& source) {
-  for (const Format& f : kFormats)
-    if (f.matches(source)) return &f;
+  for (const Format& f : kFormats) {
+    if (!f.matches(source)) continue;
+    // A TorchScript archive is a checkpoint's zip with code in it, a tar one of old ones or any other.
+    if (f.matches == IsCheckpoint) RETURN_IF_ERROR(CheckForeign(source.path, source.file, /*by_name=*/false));
+    return &f;
+  }
+  RETURN_IF_ERROR(CheckForeign(source.path, source.file, /*by_name=*/false));
   for (const Format& f : kFormats)
     if (!f.suffix.empty() && source.path.ends_with(f.suffix)) return &f;
+  RETURN_IF_ERROR(CheckForeign(source.path, source.file, /*by_name=*/true));
   return Unknown(source);
 }
 
@@ -335,6 +361,7 @@ absl::StatusOr<ir::Archive> OpenArchive(const Source& source) {
 }
 
 absl::StatusOr<ir::Archive> OpenArchive(const std::string& path) {
+  if (IsFolder(path)) RETURN_IF_ERROR(CheckForeignFolder(path, NamesIn(path)));
   auto file = io::MappedFile::Open(path);  // whose error says that a folder is none
   if (!file.ok()) return file.status();
   return OpenArchive(Source{path, *std::move(file)});
