@@ -142,6 +142,13 @@ absl::StatusOr<TensorSet> ReadIndexed(const std::string& folder, const std::stri
     const std::string path = text::StrCat(folder, "/", shard);
     auto set = OpenTensors(path, key);
     if (!set.ok()) return set.status();
+    std::set<std::string_view> named(names.begin(), names.end());
+    std::vector<std::string> unnamed;
+    for (const auto& [name, tensor] : set->tensors)
+      if (!named.contains(name)) unnamed.push_back(name);
+    if (!unnamed.empty())
+      return WithHelp(ListError(text::StrCat(path, " holds ", unnamed.size(), unnamed.size() == 1 ? " tensor" : " tensors", " that ", index, " does not name"), unnamed),
+                      "the index is of another checkpoint, or damaged; without it the folder's files are read whole");
     for (const std::string& name : names)
       if (!set->tensors.contains(name)) return absl::InvalidArgumentError(text::StrCat(index, ": '", name, "' is not in ", shard));
     if (absl::Status s = Merge(*std::move(set), path, &all); !s.ok()) return s;
@@ -177,6 +184,7 @@ absl::StatusOr<std::string> CheckpointIn(const std::string& folder, const std::s
     const auto source = OpenSource(text::StrCat(folder, "/", name));
     if (source.ok() && IsCheckpoint(*source)) found.push_back(name);
   }
+  if (absl::Status s = weights::CheckComplete(folder, {found.begin(), found.end()}); !s.ok()) return s;
   if (found.size() == 1) return found[0];
   if (!found.empty())
     return WithHelp(absl::InvalidArgumentError(text::StrCat(folder, ": several checkpoints: ", text::Join(found, ", "))), "give one of them");
@@ -214,6 +222,7 @@ absl::StatusOr<TensorSet> ReadFolder(const std::string& folder, const std::strin
     std::set<std::string> indexed;
     for (const auto& [shard, names] : *shards) indexed.insert(shard);
     if (absl::Status s = weights::CheckOneCheckpoint(folder, files, *indexes.begin(), indexed); !s.ok()) return s;
+    if (absl::Status s = weights::CheckComplete(path, indexed); !s.ok()) return s;
     return ReadIndexed(folder, path, key);
   }
   if (absl::Status s = weights::CheckOneCheckpoint(folder, files, "", {}); !s.ok()) return s;
@@ -235,6 +244,7 @@ absl::StatusOr<TensorSet> ReadFolder(const std::string& folder, const std::strin
     auto set = importers::JoinShards(std::move(sets));
     return set.ok() ? Below(*std::move(set), key, folder) : set;
   }
+  if (absl::Status s = weights::CheckComplete(folder, files); !s.ok()) return WithHelp(s, "whoever writes the checkpoint has not finished, or a download is not complete");
   TensorSet all;
   for (auto& [path, set] : sets)
     if (absl::Status s = Merge(std::move(set), path, &all); !s.ok()) return s;

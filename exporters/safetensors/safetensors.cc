@@ -130,7 +130,13 @@ class FileWriter {
     return absl::OkStatus();
   }
 
-  // What is computed, of the files written so far.
+  // What is computed, of the files written so far; then what casts have lost is told.
+  absl::Status Finish() {
+    if (absl::Status s = Compute(); !s.ok()) return s;
+    return options_.check_casts && !lossy_.empty() ? options_.check_casts(lossy_) : absl::OkStatus();
+  }
+
+ private:
   absl::Status Compute() {
     if (places_.empty()) return absl::OkStatus();
     std::vector<const NamedTensor*> tensors;
@@ -149,7 +155,6 @@ class FileWriter {
     });
   }
 
- private:
   struct Place {
     const NamedTensor* tensor;
     io::AtomicFile* file;
@@ -161,6 +166,7 @@ class FileWriter {
   uint64_t done_ = 0;
   std::vector<Place> places_;
   std::vector<uint8_t> cast_;
+  std::vector<LossyCast> lossy_;
   ir::StorageCheck check_;
 
   void Progress(uint64_t bytes) {
@@ -173,6 +179,8 @@ class FileWriter {
     if (!reader.ok()) return reader.status();
     const int64_t item = reader->item();
     const CastFunction cast = FindCast(t.tensor.dtype, t.dtype);
+    const weights::CountLossesFunction count_losses = weights::FindCountLosses(t.tensor.dtype, t.dtype);
+    weights::CastLosses losses;
     for (const ir::Piece& piece : t.tensor.pieces) {
       const bool copied = !cast && piece.tensor.is_contiguous() && static_cast<uint64_t>(piece.tensor.nbytes()) >= kCopyFrom;
       if (absl::Status s = copied ? absl::OkStatus() : check_.Read(piece.tensor); !s.ok()) return s;
@@ -195,11 +203,13 @@ class FileWriter {
         const uint64_t count = elements.size() / static_cast<size_t>(item);
         cast_.resize(count * static_cast<uint64_t>(ir::ByteSize(t.dtype)));
         cast(elements.data(), cast_.data(), count);
+        if (count_losses) count_losses(elements.data(), cast_.data(), count, &losses);
         out = cast_;
       }
       if (absl::Status s = file_->Write(out); !s.ok()) return s;
       Progress(out.size());
     }
+    if (losses.infinite > 0 || losses.zero > 0) lossy_.push_back({t.name, losses});
     return absl::OkStatus();
   }
 };
@@ -267,7 +277,7 @@ absl::Status WriteFolder(const std::string& folder, const std::vector<FilePlan>&
       if (!s.ok()) return s;
       written.push_back(*std::move(file));
     }
-    if (absl::Status s = writer.Compute(); !s.ok()) return s;
+    if (absl::Status s = writer.Finish(); !s.ok()) return s;
     for (const auto& [name, text] : options.extra_files) {
       auto file = io::AtomicFile::Create(text::StrCat(base, "/", name));
       if (!file.ok()) return file.status();
@@ -360,7 +370,7 @@ absl::StatusOr<SafetensorsReport> ExportSafetensors(const std::vector<NamedTenso
     if (!file.ok()) return file.status();
     FileWriter writer(options, plan->tensor_bytes);
     if (absl::Status s = writer.Write(*plan, file->get()); !s.ok()) return s;
-    if (absl::Status s = writer.Compute(); !s.ok()) return s;
+    if (absl::Status s = writer.Finish(); !s.ok()) return s;
     if (absl::Status s = (*file)->Commit(); !s.ok()) return s;
   }
   return SafetensorsReport{1, plan->tensor_bytes, plan->size()};
@@ -408,7 +418,7 @@ absl::StatusOr<RankReport> ExportShardsOfRank(const std::vector<NamedTensor>& te
     if (!file.ok()) return file.status();
     FileWriter writer(options, total);
     if (absl::Status s = writer.Write(shards->plans[i], file->get()); !s.ok()) return s;
-    if (absl::Status s = writer.Compute(); !s.ok()) return s;
+    if (absl::Status s = writer.Finish(); !s.ok()) return s;
     if (absl::Status s = (*file)->Commit(); !s.ok()) return s;
     ++out.written;
   }
