@@ -15,9 +15,10 @@ namespace slipway {
 // The payload that holds the items, each ended by a zero byte.
 inline constexpr char kListPayload[] = "slipway/list";
 
-// InvalidArgument: "WHAT: a, b, c".
-inline absl::Status ListError(std::string_view what, const std::vector<std::string>& items) {
-  absl::Status s = absl::InvalidArgumentError(text::ToAbsl(text::StrCat(what, ": ", text::Join(items, ", "))));
+// "WHAT: a, b, c".
+inline absl::Status ListError(std::string_view what, const std::vector<std::string>& items,
+                              absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
+  absl::Status s(code, text::ToAbsl(text::StrCat(what, ": ", text::Join(items, ", "))));
   std::string list;
   for (const std::string& item : items) {
     list += item;

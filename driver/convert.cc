@@ -276,6 +276,8 @@ absl::Status JoinWeightFiles(ir::Program& p, const ConvertOptions& o, ConvertSum
   for (const std::string& path : o.weights) {
     auto set = OpenTensors(path, o.key);
     if (!set.ok()) return set.status();
+    std::erase_if(set->unreadable, [&](const auto& t) { return !p.weights.contains(t.first); });
+    if (absl::Status s = CheckReadable(*set); !s.ok()) return WithPlace(s, path);
     for (std::string& note : set->notes) summary.lines.push_back(text::StrCat(path, ": ", note));
     for (auto& [name, t] : set->tensors) set->sharded.emplace(name, std::move(t));
     for (auto& [name, t] : set->sharded)

@@ -53,6 +53,7 @@ struct ConvertOptions {
   // ONNX and safetensors
   std::string dtype;  // "": as they are
   bool keep_io_types = false;
+  bool strict = false;
   // safetensors
   std::vector<std::string> include, exclude, rename;
   uint64_t max_shard_size = 0;  // bytes; 0: 5GB
@@ -219,11 +220,14 @@ inline constexpr ConvertFlag kTable[] = {
     Flag<&O::no_weights>("no-weights", kPt2, "",
                          "the programs only. torch wants the weights back before it loads them; slipway reads such archives"),
     Flag<&O::dtype>("dtype", kOnnx | kSafetensors, "bf16|f16|f32",
-                    "safetensors: cast f64, f32, f16 and bf16 tensors on the way, rounded to nearest even; others stay. ONNX, bf16 or f16: "
+                    "safetensors: cast f64, f32, f16 and bf16 tensors on the way, rounded to nearest even; others stay, and so do the "
+                    "scales of quantized weights. ONNX, bf16 or f16: "
                     "weights, inputs, outputs and computations of f32 become this type, but for norms, softmax, sums and what halves "
                     "cannot hold, which stay in f32; other types stay. For "
                     "other devices than the CPU add `--strict-types`"),
     Flag<&O::keep_io_types>("keep-io-types", kOnnx, "", "with `--dtype`: inputs and outputs stay f32, cast behind and before them"),
+    Flag<&O::strict>("strict", kSafetensors, "",
+                     "with `--dtype`: exit code 1, and no output, where a value becomes infinite or zero that was not"),
     Flag<&O::include>("include", kTensors, "RE",
                       "only the tensors whose names the regular expression is found in; may be repeated"),
     Flag<&O::exclude>("exclude", kTensors, "RE", "without the tensors whose names the expression is found in; may be repeated"),

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
+#include <string_view>
 
 #include "base/status_macros.h"
 #include "base/list_error.h"
 #include "base/text.h"
+#include "driver/format.h"
 #include "driver/quantize.h"
 #include "driver/ranks.h"
 #include "driver/target.h"
@@ -28,6 +31,7 @@ absl::StatusOr<exporters::SafetensorsOptions> OptionsOf(const ConvertOptions& o)
   if (o.tp > 0 && !folder) return UsageError("--tp writes a folder", "end the output's name in /");
   if (o.tp > 0 && sharded) return UsageError("--tp writes one file a rank", "leave --shards and --max-shard-size out");
   options.shards = o.shards;
+  if (o.strict && o.dtype.empty()) return UsageError("--strict goes with --dtype");
   if (folder && o.shards == 0) options.max_shard_size = o.max_shard_size > 0 ? o.max_shard_size : 5'000'000'000;
   options.dry_run = o.dry_run;
   options.progress = o.progress;
@@ -40,9 +44,47 @@ struct Chosen {
   std::map<std::string, std::string> metadata;
   uint64_t bytes = 0;
   int left_out = 0, cast = 0;
+  int scales = 0;  // of quantized weights, which are not cast
   int copies = 0;  // tensors whose values another one shares
   std::vector<std::string> tied;  // of those, what --tied drop leaves out, with what they are the same as
 };
+
+// Names of what quantized weights are scaled by, behind the layer's name and, in torchao's files, the parameter's.
+bool IsScaleName(std::string_view last) {
+  static constexpr std::string_view kScales[] = {"scale",    "scales",     "scale_inv",     "scale_2",          "zero_point", "zeros",        "absmax",
+                                                 "quant_map", "nested_absmax", "nested_quant_map", "SCB",        "act_pre_scale", "global_scale"};
+  static constexpr std::string_view kOf[] = {"weight_", "input_", "output_", "k_", "v_", "q_"};
+  for (std::string_view s : kScales) {
+    if (!last.ends_with(s)) continue;
+    std::string_view of = last.substr(0, last.size() - s.size());
+    text::ConsumePrefix(&of, "_");
+    // torchao's: _weight_scale, _gate_up_proj_scale.
+    if (of.empty() || std::find(std::begin(kOf), std::end(kOf), of) != std::end(kOf) || (last.starts_with('_') && of.ends_with('_'))) return true;
+  }
+  return false;
+}
+
+// Whether elements are codes that scales belong to: integers, or floats of 8 bits and less.
+bool IsCodes(const ir::ShardedTensor& t) {
+  return !t.sizes.empty() && (ir::IsIntegral(t.dtype) || (ir::IsFloating(t.dtype) && ir::BitSize(t.dtype) <= 8));
+}
+
+std::string_view LayerOf(std::string_view name) { return name.substr(0, std::min(name.size(), name.rfind('.'))); }
+
+// Lets the scales of quantized weights keep their types: what was computed with f32 scales is another model with rounded ones.
+int KeepScales(std::vector<weights::NamedTensor>& tensors) {
+  std::set<std::string_view> quantized;  // layers with codes, and the codes (bitsandbytes: w, w.absmax)
+  for (const weights::NamedTensor& t : tensors)
+    if (IsCodes(t.tensor)) quantized.insert({LayerOf(t.name), t.name});
+  int kept = 0;
+  for (weights::NamedTensor& t : tensors) {
+    const std::string_view layer = LayerOf(t.name);
+    if (t.dtype == t.tensor.dtype || !quantized.contains(layer) || !IsScaleName(std::string_view(t.name).substr(layer.size() + (layer.size() < t.name.size())))) continue;
+    t.dtype = t.tensor.dtype;
+    ++kept;
+  }
+  return kept;
+}
 
 absl::StatusOr<Chosen> Choose(Conversion& c, const weights::NameRules& names) {
   const ir::DType to = ir::DTypeFromName(c.options.dtype).value_or(ir::DType::kUnknown);
@@ -62,6 +104,8 @@ absl::StatusOr<Chosen> Choose(Conversion& c, const weights::NameRules& names) {
     storages.Add(*set);
     out.metadata.merge(set->metadata);
     for (std::string& note : set->notes) c.summary.lines.push_back(text::StrCat(path, ": ", note));
+    out.left_out += static_cast<int>(std::erase_if(set->unreadable, [&](const auto& t) { return !names.Apply(t.first); }));
+    if (absl::Status s = CheckReadable(*set); !s.ok()) return WithPlace(s, path);
     for (auto& [name, tensor] : set->tensors) set->sharded.emplace(name, std::move(tensor));
     for (auto& [name, tensor] : set->sharded) {
       const std::optional<std::string> renamed = names.Apply(name);
@@ -85,7 +129,6 @@ absl::StatusOr<Chosen> Choose(Conversion& c, const weights::NameRules& names) {
         out.copies += !fresh;
       }
       const bool casts = to != ir::DType::kUnknown && weights::FindCast(tensor.dtype, to);
-      out.cast += casts;
       out.bytes += tensor.nbytes();
       const ir::DType dtype = casts ? to : tensor.dtype;
       out.tensors.push_back({*renamed, std::move(tensor), dtype});
@@ -94,6 +137,8 @@ absl::StatusOr<Chosen> Choose(Conversion& c, const weights::NameRules& names) {
   if (!clashes.empty())
     return WithHelp(ListError(text::StrCat(clashes.size(), " names are given twice"), clashes), "--rename or --exclude one of each");
   if (out.tensors.empty()) return absl::InvalidArgumentError("no tensors are left to write");
+  out.scales = KeepScales(out.tensors);
+  for (const weights::NamedTensor& t : out.tensors) out.cast += t.dtype != t.tensor.dtype;
   if (absl::Status s = c.Admit(storages); !s.ok()) return s;
   std::sort(out.tensors.begin(), out.tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   for (const auto& [key, value] : c.options.metadata) out.metadata[key] = value;
@@ -111,6 +156,30 @@ absl::StatusOr<exporters::SafetensorsReport> WriteRanks(Conversion& c, const Cho
   return exporters::ExportRanks(split->ranks, c.options.output, options);
 }
 
+// Counts what --dtype has lost; with --strict that is the answer.
+absl::Status ReportCasts(Conversion& c, const std::vector<exporters::LossyCast>& lossy) {
+  uint64_t infinite = 0, zero = 0;
+  std::vector<std::string> items;
+  for (const exporters::LossyCast& t : lossy) {
+    infinite += t.losses.infinite;
+    zero += t.losses.zero;
+    std::vector<std::string> parts;
+    if (t.losses.infinite > 0) parts.push_back(text::StrCat(t.losses.infinite, " infinite"));
+    if (t.losses.zero > 0) parts.push_back(text::StrCat(t.losses.zero, " zero"));
+    items.push_back(text::StrCat("'", t.name, "' (", text::Join(parts, ", "), ")"));
+  }
+  std::vector<std::string> parts;
+  if (infinite > 0) parts.push_back(text::StrCat(infinite, infinite == 1 ? " value becomes" : " values become", " infinite"));
+  if (zero > 0) parts.push_back(text::StrCat(zero, zero == 1 ? " value becomes" : " values become", " zero"));
+  const std::string what = text::StrCat("--dtype ", c.options.dtype, ": ", text::Join(parts, " and "), " in ", lossy.size(), lossy.size() == 1 ? " tensor" : " tensors");
+  if (c.options.strict) return WithHelp(AnswerIsNo(ListError(what, items), id::kLossyCast), "--dtype bf16 has the range of f32; without --strict they are only counted");
+  constexpr size_t kShown = 5;
+  const bool more = items.size() > kShown;
+  if (more) items.resize(kShown);
+  c.summary.lines.push_back(text::StrCat(what, ": ", text::Join(items, ", "), more ? ", …" : ""));
+  return absl::OkStatus();
+}
+
 void Summarize(const Chosen& chosen, const exporters::SafetensorsReport& report, Conversion& c) {
   const auto say = [&](int count, std::string_view what) {
     if (count > 0) c.summary.lines.push_back(text::StrCat(count, what));
@@ -118,6 +187,7 @@ void Summarize(const Chosen& chosen, const exporters::SafetensorsReport& report,
   say(chosen.left_out, " tensors are left out");
   c.summary.lines.insert(c.summary.lines.end(), chosen.tied.begin(), chosen.tied.end());
   say(chosen.cast, text::StrCat(" tensors are cast to ", c.options.dtype));
+  say(chosen.scales, " scales of quantized weights keep their types");
   say(chosen.copies, " tensors share values with others and are written again: the format holds no aliases");
   if (IsFolder(c.options.output)) say(report.files, report.files == 1 ? " file" : " files");
   c.summary.tensors = static_cast<int>(chosen.tensors.size());
@@ -170,6 +240,7 @@ absl::Status WriteTensors(Conversion& c) {
     return absl::InvalidArgumentError(text::StrCat("--shards ", o.shards, ": there are ", chosen->tensors.size(), " tensors"));
   options->metadata = chosen->metadata;
   options->max_output = c.max_output;
+  options->check_casts = [&c](const std::vector<exporters::LossyCast>& lossy) { return ReportCasts(c, lossy); };
   if (!o.quantize.empty()) return WriteQuantized(c, *std::move(chosen), *std::move(options));
   auto report = o.tp > 0 ? WriteRanks(c, *chosen, *options)
                 : IsFolder(o.output) ? exporters::ExportShards(chosen->tensors, o.output, *options)

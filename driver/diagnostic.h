@@ -28,6 +28,7 @@ constexpr char kDroppedState[] = "SW2010";      // warning: a mutation's updated
 constexpr char kWrite[] = "SW3001";             // could not read or write
 constexpr char kMemory[] = "SW4001";            // out of memory or over a limit
 constexpr char kNotQuantized[] = "SW5001";      // --require-all: weights that were asked for stay in float
+constexpr char kLossyCast[] = "SW5002";         // --strict: values that --dtype would lose
 constexpr char kDiffers[] = "SW6001";       // verify: the two do not compute the same
 constexpr char kNoRuntime[] = "SW6002";     // no Python with onnxruntime
 constexpr char kDoesNotFail[] = "SW6101";       // minify: the program does not fail the check

@@ -31,6 +31,7 @@ absl::StatusOr<Opened> Open(const std::string& path, const std::string& key) {
   }
   if (!out.model) {
     ASSIGN_OR_RETURN(out.tensors, OpenTensors(source, key));
+    RETURN_IF_ERROR(WithPlace(CheckReadable(out.tensors), path));
     return out;
   }
   for (const auto& [name, tensor] : out.model->weights) out.tensors.tensors.emplace(name, tensor);

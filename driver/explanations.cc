@@ -45,6 +45,8 @@ constexpr Explanation kExplanations[] = {
      "Where the line names `--max-output`, allow as much, if the file is to be trusted.", "slipway convert model.pt2 -o model.onnx --max-output 40GB"},
     {id::kNotQuantized, kNo, "With `--require-all`, weights that were asked for would stay in float; or the budget of `--config auto` cannot be met.",
      "Exclude them by `--exclude`, or allow more. The closing table says why each weight stays as it is.", ""},
+    {id::kLossyCast, kNo, "With `--strict`, values that `--dtype` would make infinite, or zero; they are counted by tensor.",
+     "`--dtype bf16` has the range of f32. Without `--strict` such values are counted in the summary only.", "slipway convert model.safetensors -o half.safetensors --dtype bf16"},
     {id::kDiffers, kNo, "`verify`: the two models do not compute the same.", "`--layers` finds the first node that differs; `slipway minify --check accuracy:…` the smallest program.",
      "slipway verify model.pt2 model.onnx --layers"},
     {id::kNoRuntime, kNotSupported, "No Python with onnxruntime and numpy was found, which run ONNX models. The message says what each that was tried answered.",

@@ -10,9 +10,11 @@
 #include <set>
 #include <vector>
 
+#include "base/list_error.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "driver/diagnostic.h"
+#include "driver/foreign_formats.h"
 #include "driver/inspect.h"
 #include "importers/checkpoint/distributed.h"
 #include "importers/checkpoint/state_dict.h"
@@ -21,6 +23,7 @@
 #include "importers/dlpack/library.h"
 #include "importers/json.h"
 #include "importers/native/native_file.h"
+#include "importers/npy/npy.h"
 #include "importers/onnx/onnx.h"
 #include "importers/pt2/pt2.h"
 #include "importers/safetensors/safetensors.h"
@@ -82,13 +85,23 @@ bool IsSafetensors(const Source& s) { return s.file && importers::LooksLikeSafet
 
 absl::StatusOr<TensorSet> ReadSafetensors(const Source& s, const std::string&) { return importers::ReadSafetensors(s.file); }
 
+bool IsNpy(const Source& s) { return s.file && importers::LooksLikeNpy(s.file->data()); }
+
+absl::StatusOr<TensorSet> ReadNpy(const Source& s, const std::string&) { return importers::ReadNpy(s.file); }
+
+bool IsNpz(const Source& s) { return s.file && importers::LooksLikeNpz(s.file); }
+
+absl::StatusOr<TensorSet> ReadNpz(const Source& s, const std::string&) { return importers::ReadNpz(s.file); }
+
 bool IsCheckpoint(const Source& s) {
   return s.file && (importers::LooksLikeTorchZip(s.file) || importers::LooksLikeTorchLegacy(s.file->data()));
 }
 
-TensorSet SetOf(std::vector<std::pair<std::string, ir::TensorRef>> tensors) {
+TensorSet SetOf(importers::CheckpointTensors read) {
   TensorSet set;
-  for (auto& [name, tensor] : tensors) set.tensors.insert_or_assign(name, std::move(tensor));
+  for (auto& [name, tensor] : read.tensors) set.tensors.insert_or_assign(name, std::move(tensor));
+  set.unreadable.insert(read.unreadable.begin(), read.unreadable.end());
+  if (!read.note.empty()) set.notes.push_back(std::move(read.note));
   return set;
 }
 
@@ -115,6 +128,8 @@ absl::Status Merge(TensorSet from, const std::string& path, TensorSet* into) {
     if (!into->tensors.emplace(name, std::move(tensor)).second)
       return absl::InvalidArgumentError(text::StrCat(path, ": another shard has a tensor '", name, "' too"));
   into->metadata.merge(from.metadata);
+  into->unreadable.merge(from.unreadable);
+  for (std::string& note : from.notes) into->notes.push_back(text::StrCat(path, ": ", note));
   return absl::OkStatus();
 }
 
@@ -127,6 +142,13 @@ absl::StatusOr<TensorSet> ReadIndexed(const std::string& folder, const std::stri
     const std::string path = text::StrCat(folder, "/", shard);
     auto set = OpenTensors(path, key);
     if (!set.ok()) return set.status();
+    std::set<std::string_view> named(names.begin(), names.end());
+    std::vector<std::string> unnamed;
+    for (const auto& [name, tensor] : set->tensors)
+      if (!named.contains(name)) unnamed.push_back(name);
+    if (!unnamed.empty())
+      return WithHelp(ListError(text::StrCat(path, " holds ", unnamed.size(), unnamed.size() == 1 ? " tensor" : " tensors", " that ", index, " does not name"), unnamed),
+                      "the index is of another checkpoint, or damaged; without it the folder's files are read whole");
     for (const std::string& name : names)
       if (!set->tensors.contains(name)) return absl::InvalidArgumentError(text::StrCat(index, ": '", name, "' is not in ", shard));
     if (absl::Status s = Merge(*std::move(set), path, &all); !s.ok()) return s;
@@ -162,6 +184,7 @@ absl::StatusOr<std::string> CheckpointIn(const std::string& folder, const std::s
     const auto source = OpenSource(text::StrCat(folder, "/", name));
     if (source.ok() && IsCheckpoint(*source)) found.push_back(name);
   }
+  if (absl::Status s = weights::CheckComplete(folder, {found.begin(), found.end()}); !s.ok()) return s;
   if (found.size() == 1) return found[0];
   if (!found.empty())
     return WithHelp(absl::InvalidArgumentError(text::StrCat(folder, ": several checkpoints: ", text::Join(found, ", "))), "give one of them");
@@ -199,10 +222,12 @@ absl::StatusOr<TensorSet> ReadFolder(const std::string& folder, const std::strin
     std::set<std::string> indexed;
     for (const auto& [shard, names] : *shards) indexed.insert(shard);
     if (absl::Status s = weights::CheckOneCheckpoint(folder, files, *indexes.begin(), indexed); !s.ok()) return s;
+    if (absl::Status s = weights::CheckComplete(path, indexed); !s.ok()) return s;
     return ReadIndexed(folder, path, key);
   }
   if (absl::Status s = weights::CheckOneCheckpoint(folder, files, "", {}); !s.ok()) return s;
   if (files.empty()) {
+    RETURN_IF_ERROR(CheckForeignFolder(folder, others));
     ASSIGN_OR_RETURN(const std::string name, CheckpointIn(folder, others));
     return OpenTensors(text::StrCat(folder, "/", name), key);
   }
@@ -222,10 +247,18 @@ absl::StatusOr<TensorSet> ReadFolder(const std::string& folder, const std::strin
     auto set = importers::JoinShards(std::move(sets));
     return set.ok() ? Below(*std::move(set), key, folder) : set;
   }
+  if (absl::Status s = weights::CheckComplete(folder, files); !s.ok()) return WithHelp(s, "whoever writes the checkpoint has not finished, or a download is not complete");
   TensorSet all;
   for (auto& [path, set] : sets)
     if (absl::Status s = Merge(std::move(set), path, &all); !s.ok()) return s;
   return all;
+}
+
+std::set<std::string> NamesIn(const std::string& folder) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir(folder.c_str()), closedir);
+  std::set<std::string> names;
+  while (const dirent* e = dir ? readdir(dir.get()) : nullptr) names.emplace(e->d_name);
+  return names;
 }
 
 bool IsFolder(const std::string& path) {
@@ -279,6 +312,8 @@ constexpr Format kFormats[] = {
     {"shards", "shards", "", IsShards, nullptr, ReadShards, nullptr, DescribeShards},
     {"text", "slipway text", "", IsText, ReadText, nullptr, nullptr, nullptr},
     {"safetensors", "safetensors file", ".safetensors", IsSafetensors, nullptr, ReadSafetensors, nullptr, nullptr},
+    {"npy", "NumPy array", ".npy", IsNpy, nullptr, ReadNpy, nullptr, nullptr},
+    {"npz", "NumPy archive", ".npz", IsNpz, nullptr, ReadNpz, nullptr, nullptr},
     {"pt2", "PT2 archive", ".pt2", IsPt2, ReadPt2, nullptr, nullptr, nullptr},
     {"native", "native library", ".so", IsNative, nullptr, nullptr, nullptr, DescribeNative},
     {"checkpoint", "torch.save checkpoint", "", IsCheckpoint, nullptr, ReadCheckpoint, nullptr, DescribeCheckpoint},
@@ -310,10 +345,16 @@ absl::StatusOr<Source> OpenSource(const std::string& path) {
 }
 
 absl::StatusOr<const Format*> FormatOf(const Source& source) {
-  for (const Format& f : kFormats)
-    if (f.matches(source)) return &f;
+  for (const Format& f : kFormats) {
+    if (!f.matches(source)) continue;
+    // A TorchScript archive is a checkpoint's zip with code in it, a tar one of old ones or any other.
+    if (f.matches == IsCheckpoint) RETURN_IF_ERROR(CheckForeign(source.path, source.file, /*by_name=*/false));
+    return &f;
+  }
+  RETURN_IF_ERROR(CheckForeign(source.path, source.file, /*by_name=*/false));
   for (const Format& f : kFormats)
     if (!f.suffix.empty() && source.path.ends_with(f.suffix)) return &f;
+  RETURN_IF_ERROR(CheckForeign(source.path, source.file, /*by_name=*/true));
   return Unknown(source);
 }
 
@@ -333,6 +374,7 @@ absl::StatusOr<ir::Archive> OpenArchive(const Source& source) {
 }
 
 absl::StatusOr<ir::Archive> OpenArchive(const std::string& path) {
+  if (IsFolder(path)) RETURN_IF_ERROR(CheckForeignFolder(path, NamesIn(path)));
   auto file = io::MappedFile::Open(path);  // whose error says that a folder is none
   if (!file.ok()) return file.status();
   return OpenArchive(Source{path, *std::move(file)});
@@ -369,10 +411,20 @@ absl::StatusOr<TensorSet> OpenTensors(const std::string& path, const std::string
 
 absl::StatusOr<TensorSet> OpenWholeTensors(const std::string& path, const std::string& key) {
   auto set = OpenTensors(path, key);
+  if (set.ok())
+    if (absl::Status s = CheckReadable(*set); !s.ok()) return s;
   if (set.ok() && !set->sharded.empty())
     return absl::UnimplementedError(text::StrCat(path, ": '", set->sharded.begin()->first,
                                                  "' lies in several pieces; convert the checkpoint to safetensors first"));
   return set;
+}
+
+absl::Status CheckReadable(const TensorSet& set) {
+  if (set.unreadable.empty()) return absl::OkStatus();
+  std::vector<std::string> items;
+  for (const auto& [name, what] : set.unreadable) items.push_back(text::StrCat("'", name, "' (", what, ")"));
+  return WithHelp(ListError(text::StrCat(items.size(), items.size() == 1 ? " tensor is" : " tensors are", " not read"), items, absl::StatusCode::kUnimplemented),
+                  "convert --exclude passes over them");
 }
 
 absl::StatusOr<TensorSet> WeightsOf(absl::Span<const ir::Program* const> programs) {

@@ -63,6 +63,9 @@ absl::StatusOr<ir::TensorSet> OpenTensors(const std::string& path, const std::st
 // The same for callers that need each tensor in one piece: Unimplemented where one is not.
 absl::StatusOr<ir::TensorSet> OpenWholeTensors(const std::string& path, const std::string& key);
 
+// Unimplemented, naming them, where a set has tensors that are not read (TensorSet::unreadable).
+absl::Status CheckReadable(const ir::TensorSet& set);
+
 // The weights of programs; of several, each name with its program's before it. InvalidArgument where two come out alike.
 absl::StatusOr<ir::TensorSet> WeightsOf(absl::Span<const ir::Program* const> programs);
 

@@ -144,11 +144,12 @@ std::vector<TensorRef> ReadSamples(const ir::Program& p, const std::vector<const
   const auto* bytes = p.sample_inputs ? std::get_if<io::Bytes>(&p.sample_inputs->bytes) : nullptr;
   if (!bytes) return {};
   auto tensors = importers::ListCheckpoint(*bytes);
-  if (!tensors.ok() || tensors->size() != inputs.size()) return {};
+  if (!tensors.ok() || tensors->tensors.size() != inputs.size()) return {};
   std::vector<TensorRef> out;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!MayFit((*tensors)[i].second, inputs[i]->type())) return {};
-    out.push_back((*tensors)[i].second);
+    const TensorRef& sample = tensors->tensors[i].second;
+    if (!MayFit(sample, inputs[i]->type())) return {};
+    out.push_back(sample);
   }
   return out;
 }

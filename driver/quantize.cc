@@ -107,7 +107,8 @@ void Chooser::Consider(size_t index, const quantizer::Candidate& t, const std::s
   const bool excluded = FoundIn(exclude_, exclude_hit_, t.name), included = FoundIn(include_, include_hit_, t.name);
   const quantizer::Match match = matcher_->Find(module, parameter);
   const bool by_name = match.entry && match.entry->key != "_default";
-  row.asked = why_not.empty() || ((by_name || included) && match.config);
+  const bool experts = quantizer::IsOfExperts(t);
+  row.asked = why_not.empty() || experts || ((by_name || included) && match.config);
   if (excluded) {
     row.why = "excluded", row.asked = false;
   } else if (match.skipped) {
@@ -116,7 +117,7 @@ void Chooser::Consider(size_t index, const quantizer::Candidate& t, const std::s
     row.why = automatic_ ? "as the budget chose" : match.entry ? "null in the configuration" : "not in the configuration";
     row.asked = false;
   } else if (!why_not.empty() && !(by_name || included)) {
-    row.why = why_not;
+    row.why = experts ? text::StrCat("of experts, ", why_not) : why_not;
   } else if (t.sizes.size() != 2) {
     row.why = text::StrCat(t.sizes.size(), " dimensions");
     problems_[text::StrCat(t.sizes.size(), " dimensions, and weights of two are quantized")].push_back(t.name);
@@ -144,7 +145,8 @@ void Chooser::Leave(const quantizer::Candidate& t, const std::string& why) {
   QuantizedRow row = RowOf(t);
   row.why = why;
   // Names are marked as met all the same: the message for them would be the wrong one.
-  FoundIn(exclude_, exclude_hit_, t.name);
+  const bool excluded = FoundIn(exclude_, exclude_hit_, t.name);
+  if (quantizer::IsOfExperts(t) && !excluded) row.why = text::StrCat("of experts, ", t.sizes.size(), " dimensions"), row.asked = true;
   if (FoundIn(include_, include_hit_, t.name)) problems_[why].push_back(t.name);
   report_.rows.push_back(std::move(row));
 }

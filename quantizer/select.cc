@@ -14,6 +14,7 @@ namespace {
 constexpr std::string_view kEmbeddingParts[] = {"embed", "embd"};
 constexpr std::string_view kEmbeddingNames[] = {"wte", "wpe", "shared", "lookup", "relative_attention_bias"};
 constexpr std::string_view kNormNames[] = {"ln", "ln_1", "ln_2", "ln_3", "ln_f", "ln_pre", "ln_post", "layer_norm", "layernorm"};
+constexpr std::string_view kExperts[] = {"experts", "expert", "routed_experts", "shared_experts"};
 constexpr std::string_view kHeads[] = {"lm_head", "output", "embed_out", "head", "decoder"};
 constexpr std::string_view kConv1dModels[] = {"gpt2", "openai-gpt", "gpt_bigcode_conv1d", "imagegpt", "decision_transformer"};
 
@@ -66,6 +67,13 @@ absl::StatusOr<ModelFacts> ModelFacts::Read(std::string_view config_json) {
 std::string_view ModuleOf(std::string_view name) {
   constexpr std::string_view kSuffix = ".weight";
   return name.size() > kSuffix.size() && name.ends_with(kSuffix) ? name.substr(0, name.size() - kSuffix.size()) : std::string_view();
+}
+
+bool IsOfExperts(const Candidate& t) {
+  if (!ir::IsFloating(t.dtype) || t.sizes.size() != 3) return false;
+  for (std::string_view part : text::Split(t.name, '.'))
+    if (Has(kExperts, part)) return true;
+  return false;
 }
 
 std::string WhyNotLinear(const Candidate& t, const ModelFacts& facts, const std::function<bool(const std::string&)>& has) {

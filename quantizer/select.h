@@ -43,6 +43,9 @@ struct ModelFacts {
 // The module of a tensor called MODULE.weight; "" for other names.
 std::string_view ModuleOf(std::string_view name);
 
+// Whether a weight is of several experts at once, [experts, …, …]: linear layers, though not two-dimensional.
+bool IsOfExperts(const Candidate& t);
+
 // Why the tensor is no weight of a linear layer; "" where it is one. `has` tells whether the checkpoint has a tensor of a name.
 std::string WhyNotLinear(const Candidate& t, const ModelFacts& facts, const std::function<bool(const std::string&)>& has);
 

@@ -14,6 +14,17 @@ using CastFunction = void (*)(const uint8_t* from, uint8_t* to, uint64_t count);
 // The conversion between two of f64, f32, f16 and bf16; nullptr for any other pair and for equal types.
 CastFunction FindCast(ir::DType from, ir::DType to);
 
+// Values that a cast loses: finite ones that became infinite, and others than zero that became zero.
+struct CastLosses {
+  uint64_t infinite = 0, zero = 0;
+};
+
+// Adds those of `count` elements and what the cast made of them.
+using CountLossesFunction = void (*)(const uint8_t* from, const uint8_t* to, uint64_t count, CastLosses* losses);
+
+// nullptr where FindCast() is, and where the type has the range of the other one.
+CountLossesFunction FindCountLosses(ir::DType from, ir::DType to);
+
 }  // namespace slipway::weights
 
 #endif  // SLIPWAY_WEIGHTS_CAST_H_

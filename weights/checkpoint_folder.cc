@@ -5,6 +5,7 @@
 #include <dirent.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <string_view>
 
@@ -79,6 +80,37 @@ absl::Status CheckOneCheckpoint(const std::string& folder, const std::set<std::s
     if (!fresh && it->second != place.set)
       return absl::InvalidArgumentError(text::StrCat(folder, ": two checkpoints, ", it->second, " and ", place.set,
                                                      ": remove one of them, or give the file or index that is meant"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckComplete(const std::string& folder, const std::set<std::string>& files) {
+  std::map<std::array<std::string, 3>, std::map<uint64_t, size_t>> sets;  // by stem, total and suffix: the numbers, each with its digits
+  for (const std::string& file : files) {
+    const size_t dot = file.rfind('.');
+    std::string_view stem = std::string_view(file).substr(0, dot);
+    const std::string suffix = dot == file.npos ? "" : file.substr(dot);
+    const std::string_view total = CutNumber(&stem);
+    if (total.empty() || !text::ConsumeSuffix(&stem, "-of")) continue;
+    const std::string_view number = CutNumber(&stem);
+    uint64_t n;
+    if (number.empty() || !text::ParseNumber(number, &n)) continue;
+    sets[{std::string(stem), std::string(total), suffix}][n] = number.size();
+  }
+  for (const auto& [set, numbers] : sets) {
+    uint64_t total;
+    if (!text::ParseNumber(std::string_view(set[1]), &total)) continue;
+    const uint64_t first = numbers.begin()->first == 0 ? 0 : 1;
+    constexpr size_t kShown = 5;
+    std::vector<std::string> missing;
+    for (uint64_t n = first; n - first < total && missing.size() < kShown; ++n) {
+      if (numbers.contains(n)) continue;
+      const std::string digits = std::to_string(n);
+      const size_t width = std::max(numbers.begin()->second, digits.size());
+      missing.push_back(text::StrCat(set[0], "-", std::string(width - digits.size(), '0'), digits, "-of-", set[1], set[2]));
+    }
+    if (missing.empty()) continue;
+    return absl::InvalidArgumentError(text::StrCat(folder, ": of ", total, " files there are ", numbers.size(), "; missing: ", text::Join(missing, ", "), missing.size() == kShown ? ", …" : ""));
   }
   return absl::OkStatus();
 }

@@ -27,6 +27,10 @@ absl::StatusOr<std::map<std::string, std::vector<std::string>>> ReadIndex(const 
 absl::Status CheckOneCheckpoint(const std::string& folder, const std::set<std::string>& files, const std::string& index,
                                 const std::set<std::string>& indexed);
 
+// InvalidArgument, naming what is missing, where the names of some of `files` (NAME-XXXXX-of-YYYYY.SUFFIX) tell of more of them than there
+// are.
+absl::Status CheckComplete(const std::string& folder, const std::set<std::string>& files);
+
 // The names of the files in `folder` that a checkpoint "model" takes the place of: those above, every *.safetensors.index.json
 // and the .safetensors files that it names. Sorted; nothing else that is in the folder, and nothing of a folder that is not there.
 std::set<std::string> FilesReplaced(const std::string& folder);

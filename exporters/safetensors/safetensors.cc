@@ -133,7 +133,13 @@ class FileWriter {
     return absl::OkStatus();
   }
 
-  // What is computed, of the files written so far.
+  // What is computed, of the files written so far; then what casts have lost is told.
+  absl::Status Finish() {
+    if (absl::Status s = Compute(); !s.ok()) return s;
+    return options_.check_casts && !lossy_.empty() ? options_.check_casts(lossy_) : absl::OkStatus();
+  }
+
+ private:
   absl::Status Compute() {
     if (places_.empty()) return absl::OkStatus();
     std::vector<const NamedTensor*> tensors;
@@ -152,7 +158,6 @@ class FileWriter {
     });
   }
 
- private:
   struct Place {
     const NamedTensor* tensor;
     io::AtomicFile* file;
@@ -164,6 +169,7 @@ class FileWriter {
   uint64_t done_ = 0;
   std::vector<Place> places_;
   std::vector<uint8_t> cast_;
+  std::vector<LossyCast> lossy_;
   ir::StorageCheck check_;
 
   void Progress(uint64_t bytes) {
@@ -176,6 +182,8 @@ class FileWriter {
     if (!reader.ok()) return reader.status();
     const int64_t item = reader->item();
     const CastFunction cast = FindCast(t.tensor.dtype, t.dtype);
+    const weights::CountLossesFunction count_losses = weights::FindCountLosses(t.tensor.dtype, t.dtype);
+    weights::CastLosses losses;
     for (const ir::Piece& piece : t.tensor.pieces) {
       const bool copied = !cast && piece.tensor.is_contiguous() && static_cast<uint64_t>(piece.tensor.nbytes()) >= kCopyFrom;
       if (absl::Status s = copied ? absl::OkStatus() : check_.Read(piece.tensor); !s.ok()) return s;
@@ -198,11 +206,13 @@ class FileWriter {
         const uint64_t count = elements.size() / static_cast<size_t>(item);
         cast_.resize(count * static_cast<uint64_t>(ir::ByteSize(t.dtype)));
         cast(elements.data(), cast_.data(), count);
+        if (count_losses) count_losses(elements.data(), cast_.data(), count, &losses);
         out = cast_;
       }
       if (absl::Status s = file_->Write(out); !s.ok()) return s;
       Progress(out.size());
     }
+    if (losses.infinite > 0 || losses.zero > 0) lossy_.push_back({t.name, losses});
     return absl::OkStatus();
   }
 };
@@ -270,7 +280,7 @@ absl::Status WriteFolder(const std::string& folder, const std::vector<FilePlan>&
       if (!s.ok()) return s;
       written.push_back(*std::move(file));
     }
-    if (absl::Status s = writer.Compute(); !s.ok()) return s;
+    if (absl::Status s = writer.Finish(); !s.ok()) return s;
     for (const auto& [name, text] : options.extra_files) {
       auto file = io::AtomicFile::Create(text::StrCat(base, "/", name));
       if (!file.ok()) return file.status();
@@ -376,7 +386,7 @@ absl::Status WriteShard(const std::string& path, const FilePlan& plan, const Saf
   ASSIGN_OR_RETURN(const auto file, io::AtomicFile::Create(path, {.durable = true}));
   FileWriter writer(options, total);
   RETURN_IF_ERROR(writer.Write(plan, file.get()));
-  RETURN_IF_ERROR(writer.Compute());
+  RETURN_IF_ERROR(writer.Finish());
   ASSIGN_OR_RETURN(const uint32_t crc, file->Crc32From(plan.header.size()));
   const std::string digits = CrcText(crc);
   RETURN_IF_ERROR(file->WriteAt(CrcPlace(plan), absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(digits.data()), digits.size())));
@@ -400,7 +410,7 @@ absl::StatusOr<SafetensorsReport> ExportSafetensors(const std::vector<NamedTenso
     if (!file.ok()) return file.status();
     FileWriter writer(options, plan->tensor_bytes);
     if (absl::Status s = writer.Write(*plan, file->get()); !s.ok()) return s;
-    if (absl::Status s = writer.Compute(); !s.ok()) return s;
+    if (absl::Status s = writer.Finish(); !s.ok()) return s;
     if (absl::Status s = (*file)->Commit(); !s.ok()) return s;
   }
   return SafetensorsReport{1, plan->tensor_bytes, plan->size()};

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "exporters/output_limit.h"
+#include "weights/cast.h"
 #include "weights/named_tensor.h"
 
 namespace slipway::exporters {
@@ -22,6 +23,12 @@ namespace slipway::exporters {
 // Puts bytes of a computed tensor in their place, `offset` bytes from its beginning. Thread-safe.
 using WriteComputed =
     std::function<absl::Status(const weights::NamedTensor& tensor, uint64_t offset, absl::Span<const uint8_t> bytes)>;
+
+// A tensor of which a cast has lost values.
+struct LossyCast {
+  std::string name;
+  weights::CastLosses losses;
+};
 
 struct SafetensorsOptions {
   std::map<std::string, std::string> metadata;
@@ -31,6 +38,9 @@ struct SafetensorsOptions {
   bool dry_run = false;         // stop before writing
   std::vector<std::pair<std::string, std::string>> extra_files;  // names and texts of what a folder gets besides
   std::function<void(uint64_t done, uint64_t total)> progress;  // bytes of tensors; may be empty
+  // Told of all tensors that casts have lost values of, once a set of files that is written together, before they appear; an error keeps
+  // them from it. May be empty.
+  std::function<absl::Status(const std::vector<LossyCast>& lossy)> check_casts;
   // Makes the values of computed tensors, of the list it is handed, in any order and from any thread; called once a set of files
   // that is written together, after all else is in them.
   std::function<absl::Status(const std::vector<const weights::NamedTensor*>& tensors, const WriteComputed& write)> compute;

@@ -12,6 +12,7 @@
 #include "importers/checkpoint/torch_zip.h"
 #include "importers/checkpoint/unpickler.h"
 #include "importers/json.h"
+#include "importers/safetensors/safetensors.h"
 #include "io/mapped_file.h"
 
 namespace slipway::importers {
@@ -142,6 +143,7 @@ class Folder {
   std::string path_;
   std::map<std::pair<std::string_view, Offsets>, Stored> stored_;  // by name and offsets
   std::map<std::string, std::shared_ptr<io::MappedFile>> files_;
+  std::map<std::pair<std::string, uint64_t>, ir::TensorSet> sets_;  // the safetensors that begin in a file at a byte
 
   absl::Status IndexStorage(const PickleValue& stored) {
     for (size_t i = 0; i < stored.pairs(); ++i) {
@@ -202,7 +204,7 @@ class Folder {
       if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) continue;
       const auto found = stored_.find(std::pair(std::string_view(name), offsets));
       if (found == stored_.end()) return Bad(text::StrCat("its piece at ", Shape(offsets), " is not in storage_data"));
-      auto piece = ReadPiece(found->second);
+      auto piece = ReadPiece(name, offsets, found->second);
       if (!piece.ok())
         return absl::Status(piece.status().code(), text::StrCat("its piece at ", Shape(offsets), ": ",
                                                                 text::FromAbsl(piece.status().message())));
@@ -216,14 +218,37 @@ class Folder {
     return t;
   }
 
-  // A shard is what torch.save makes of a tensor.
-  absl::StatusOr<ir::TensorRef> ReadPiece(const Stored& s) {
+  // A shard is what torch.save makes of a tensor, or lies under its name in a safetensors file, of which storage_data does not say the
+  // place.
+  absl::StatusOr<ir::TensorRef> ReadPiece(const std::string& name, const Offsets& offsets, const Stored& s) {
     if (s.transformed) return absl::UnimplementedError(text::StrCat("it is transformed (compressed) in ", s.file));
     auto& file = files_[s.file];
     if (!file) {
       auto opened = io::MappedFile::Open(text::StrCat(path_, "/", s.file));
       if (!opened.ok()) return opened.status();
       file = *std::move(opened);
+    }
+    // All of a file's tensors are said to lie where its safetensors begin, behind what a rank has besides tensors.
+    auto set = sets_.find({s.file, s.offset});
+    if (set == sets_.end() && s.offset < file->size() && LooksLikeSafetensors(file->data().subspan(s.offset))) {
+      auto read = ReadSafetensors(file, s.offset);
+      if (!read.ok()) return read.status();
+      set = sets_.emplace(std::pair(s.file, s.offset), *std::move(read)).first;
+    }
+    if (set != sets_.end()) {
+      const auto tensor = set->second.tensors.find(name);
+      if (tensor == set->second.tensors.end()) return Bad(text::StrCat(s.file, " has no tensor of its name"));
+      if (const auto places = set->second.metadata.find(std::string(kPlaces)); places != set->second.metadata.end()) {
+        auto document = json::Document::Parse(places->second);
+        if (!document.ok()) return absl::Status(document.status().code(), text::StrCat(s.file, ": ", kPlaces, ": ", document.status().message()));
+        const json::Value* entry = document->root().Find(name);
+        const json::Value* saved = entry ? entry->Find("saved_offsets") : nullptr;
+        Offsets stated;
+        if (saved && saved->is_array())
+          for (const json::Value& at : *saved->AsArray()) stated.push_back(at.AsInt().value_or(-1));
+        if (saved && stated != offsets) return Bad(text::StrCat(s.file, " has its piece at ", Shape(stated)));
+      }
+      return tensor->second;
     }
     if (s.offset > file->size() || s.length > file->size() - s.offset)
       return Bad(text::StrCat("bytes ", s.offset, " … ", s.offset, " + ", s.length, " lie outside ", s.file, " of ",

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -16,6 +17,8 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/dtypes.h"
+#include "importers/checkpoint/pickle_names.h"
+#include "importers/npy/element.h"
 
 namespace slipway::importers {
 namespace {
@@ -29,14 +32,21 @@ struct TorchDtype {
 };
 constexpr std::string_view kBelowAByte[] = {"uint1", "uint2", "uint3", "uint4", "uint5", "uint6", "uint7",
                                             "int1",  "int2",  "int3",  "int4",  "int5",  "int6",  "int7"};
+// The types of torch's own quantized tensors, which are named and never read.
+constexpr TorchDtype kQuantized[] = {{"qint8", 1, "QInt8Storage"},
+                                     {"quint8", 1, "QUInt8Storage"},
+                                     {"qint32", 4, "QInt32Storage"},
+                                     {"quint4x2", 1, "QUInt4x2Storage"},
+                                     {"quint2x4", 1, "QUInt2x4Storage"}};
 constexpr size_t kNamed = std::count_if(std::begin(kElementTypes), std::end(kElementTypes),
                                         [](const ElementType& t) { return !t.torch_name.empty(); });
 constexpr auto kDtypes = [] {
-  std::array<TorchDtype, kNamed + std::size(kBelowAByte)> dtypes;
+  std::array<TorchDtype, kNamed + std::size(kBelowAByte) + std::size(kQuantized)> dtypes;
   auto at = dtypes.begin();
   for (const ElementType& t : kElementTypes)
     if (!t.torch_name.empty()) *at++ = {t.torch_name, (t.bits + 7) / 8, t.storage_class};
   for (std::string_view name : kBelowAByte) (at++)->name = name;
+  for (const TorchDtype& t : kQuantized) *at++ = t;
   return dtypes;
 }();
 constexpr std::string_view kUntyped = "uint8";
@@ -70,11 +80,17 @@ enum class Makes : uint8_t {
   kEncoded,
   kWrapperSubclass,  // torch's way to rebuild a tensor subclass from its attributes
   kInert,            // a name the caller lets pass: a call makes a record of it and nothing else
+  kGetattr,          // how protocol 2 writes the name of a class within a class
+  kFromDevice,       // a tensor that was copied to the CPU to be saved
+  kFromBuffer,       // NumPy's arrays in protocol 5
+  kUnreadable,       // a tensor without a plain form
 };
 struct AllowedName {
   std::string_view module;
   std::string_view name;
   Makes makes;
+  bool records = false;        // known only with UnpickleOptions::records
+  std::string_view what = {};  // of kUnreadable: what it rebuilds
 };
 // Names in "__builtin__" stand for those in "builtins" (protocol 2 writes the former). Storage classes in "torch" and
 // dtypes come from kDtypes.
@@ -107,9 +123,24 @@ constexpr AllowedName kAllowed[] = {
     {"builtins", "int", Makes::kNothing},
     {"builtins", "float", Makes::kNothing},
     {"_codecs", "encode", Makes::kEncoded},
+    {"builtins", "getattr", Makes::kGetattr, true},
+    {"numpy.core.numeric", "_frombuffer", Makes::kFromBuffer, true},
+    {"numpy._core.numeric", "_frombuffer", Makes::kFromBuffer, true},
+    {"torch._utils", "_rebuild_device_tensor_from_cpu_tensor", Makes::kFromDevice, true},
+    {"torch._utils", "_rebuild_device_tensor_from_numpy", Makes::kFromDevice, true},
+    {"torch._utils", "_rebuild_sparse_tensor", Makes::kUnreadable, true, "a sparse tensor"},
+    {"torch._utils", "_rebuild_sparse_csr_tensor", Makes::kUnreadable, true, "a sparse tensor"},
+    {"torch._utils", "_rebuild_qtensor", Makes::kUnreadable, true, "a tensor of torch's own quantized types"},
+    {"torch._utils", "_rebuild_meta_tensor_no_storage", Makes::kUnreadable, true, "a tensor of the device meta, which has no values"},
+    {"torch._utils", "_rebuild_nested_tensor", Makes::kUnreadable, true, "a nested tensor"},
+    {"torch.nested._internal.nested_tensor", "_rebuild_njt", Makes::kUnreadable, true, "a nested tensor"},
 };
 constexpr uint8_t kTypedStorageRow = std::size(kAllowed);  // a storage class of kDtypes
 constexpr uint8_t kInertRow = kTypedStorageRow + 1;        // a name under UnpickleOptions::inert_prefixes
+
+Makes MakesOf(uint8_t row) {
+  return row == kTypedStorageRow ? Makes::kStorageClass : row == kInertRow ? Makes::kInert : kAllowed[row].makes;
+}
 
 // Items or characters that may be copied, for each byte of the pickle and in any case.
 constexpr uint64_t kWorkPerByte = 4, kFreeWork = 1 << 16;
@@ -160,7 +191,7 @@ std::string_view AsText(absl::Span<const uint8_t> bytes) {
 
 bool IsContainer(PickleKind kind) {
   return kind == PickleKind::kList || kind == PickleKind::kTuple || kind == PickleKind::kSet ||
-         kind == PickleKind::kDict || kind == PickleKind::kObject;
+         kind == PickleKind::kDict || kind == PickleKind::kObject || kind == PickleKind::kSubclass;
 }
 
 // `dtype`'s view of `tensor->storage` by offset, sizes and strides: true where every element lies inside.
@@ -321,9 +352,16 @@ class UnpickleMachine {
     stack_.resize(mark);
     return values;
   }
-  // The value under the ones just popped, if it is of that kind.
+  // The value under the ones just popped, if it is of that kind; of a record, its content, which is made when it is first filled.
   PickleValue* TopOf(PickleKind kind, const char* what) {
     PickleValue* value = Top();
+    if (value != nullptr && options_.records && value->is(PickleKind::kObject)) {
+      if (value->content_ < 0) {
+        value->content_ = static_cast<int32_t>(value->items_.size());
+        value->items_.push_back(New(kind));
+      }
+      value = const_cast<PickleValue*>(value->items_[value->content_]);  // made above, for this record alone
+    }
     if (value != nullptr && !value->is(kind)) {
       Malformed(absl::StrCat("the value to fill is not ", what));
       return nullptr;
@@ -535,6 +573,18 @@ class UnpickleMachine {
         if (args != nullptr && callee != nullptr) Push(Call(callee, args, 0));
         return false;
       }
+      case 0x92: {  // NEWOBJ_EX: call a class with arguments by name, too
+        if (!options_.records) break;
+        const PickleValue* named = Pop();
+        const PickleValue* args = Pop();
+        const PickleValue* callee = Pop();
+        if (named == nullptr || args == nullptr || callee == nullptr) return false;
+        if (!callee->is(PickleKind::kGlobal) || callee->global_ != kInertRow) break;
+        PickleValue* record = Call(callee, args, 0);
+        if (record != nullptr) record->items_.push_back(named), ++record->arguments_;
+        Push(record);
+        return false;
+      }
       case 'b':
         Build();
         return false;
@@ -542,10 +592,11 @@ class UnpickleMachine {
         Push(NewStorage(Pop()));
         return false;
       default:
-        Malformed(absl::StrCat("opcode 0x", absl::Hex(op, absl::kZeroPad2), std::string(OpcodeName(op)),
-                               " is not one of those that rebuild tensors; refused"));
-        return false;
+        break;
     }
+    Malformed(absl::StrCat("opcode 0x", absl::Hex(op, absl::kZeroPad2), std::string(OpcodeName(op)),
+                           " is not one of those that rebuild tensors; refused"));
+    return false;
   }
 
   PickleValue* NewLong(absl::Span<const uint8_t> bytes) {
@@ -599,7 +650,7 @@ class UnpickleMachine {
   PickleValue* NewGlobal(std::string_view module, std::string_view name) {
     const std::string_view known_module = module == "__builtin__" ? "builtins" : module;
     for (size_t row = 0; row < std::size(kAllowed); ++row) {
-      if (kAllowed[row].module == known_module && kAllowed[row].name == name) {
+      if (kAllowed[row].module == known_module && kAllowed[row].name == name && (!kAllowed[row].records || options_.records)) {
         return GlobalValue(static_cast<uint8_t>(row), module, name);
       }
     }
@@ -620,9 +671,18 @@ class UnpickleMachine {
         return GlobalValue(kInertRow, module, name);
       }
     }
+    if (options_.records && IsHarmlessName(known_module, name) && !IsWithinKnown(known_module, name)) return GlobalValue(kInertRow, module, name);
     Malformed(absl::StrCat("the name '", Text(module), ".", Text(name),
                            "' is not one of those that rebuild tensors; refused"));
     return nullptr;
+  }
+
+  // Whether a name is an attribute of a known one: what those make is known, their attributes are not.
+  static bool IsWithinKnown(std::string_view module, std::string_view name) {
+    const std::string_view first = name.substr(0, name.find('.'));
+    return first.size() < name.size() && std::any_of(std::begin(kAllowed), std::end(kAllowed), [&](const AllowedName& known) {
+             return known.module == module && known.name == first;
+           });
   }
 
   PickleValue* GlobalValue(uint8_t row, std::string_view module, std::string_view name) {
@@ -664,21 +724,48 @@ class UnpickleMachine {
     }
   };
 
+  PickleValue* NewRecord(std::string_view name, const Args& args) {
+    PickleValue* record = New(PickleKind::kObject);
+    record->text_ = name;
+    if (!Spend(args.values.size())) return nullptr;
+    record->items_.assign(args.values.begin(), args.values.end());
+    record->arguments_ = static_cast<uint32_t>(args.values.size());
+    return record;
+  }
+
+  PickleValue* NewUnreadable(std::string what) { return NewText(PickleKind::kUnreadable, Keep(std::move(what))); }
+
+  // A tensor that is known and not read: an error, or a value that says so.
+  PickleValue* Unreadable(const std::string& what) {
+    if (options_.records) return NewUnreadable(what);
+    Fail(absl::StatusCode::kUnimplemented, absl::StrCat(what, " is not supported"));
+    return nullptr;
+  }
+
   PickleValue* Call(const PickleValue* callee, const PickleValue* args_value, int nested) {
+    // What a call made may be called in turn: functools.partial, bound methods.
+    if (options_.records && callee->is(PickleKind::kObject) && args_value->is(PickleKind::kTuple))
+      return NewRecord(callee->text(), {this, callee, args_value->items()});
     if (!callee->is(PickleKind::kGlobal) || !args_value->is(PickleKind::kTuple)) {
       Malformed("a call of something that is not a name, or without a tuple of arguments");
       return nullptr;
     }
     const Args args{this, callee, args_value->items()};
-    switch (callee->global_ == kTypedStorageRow ? Makes::kStorageClass
-            : callee->global_ == kInertRow      ? Makes::kInert
-                                                : kAllowed[callee->global_].makes) {
-      case Makes::kInert: {
-        PickleValue* record = New(PickleKind::kObject);
-        record->text_ = callee->text();
-        if (!Spend(args.values.size())) return nullptr;
-        record->items_.assign(args.values.begin(), args.values.end());
-        return record;
+    switch (MakesOf(callee->global_)) {
+      case Makes::kInert:
+        return NewRecord(callee->text(), args);
+      case Makes::kGetattr:
+        return Getattr(args);
+      case Makes::kFromDevice:
+        return args.Count(4, 4) ? MakeFromDevice(args) : nullptr;
+      case Makes::kFromBuffer:
+        return args.Count(4, 4) ? MakeFromBuffer(args) : nullptr;
+      case Makes::kUnreadable: {
+        const std::string what(kAllowed[callee->global_].what);
+        if (!args.values.empty() && args.values[0]->is(PickleKind::kLayout)) return NewUnreadable(absl::StrCat(what, " (", Text(args.values[0]->text()), ")"));
+        if (!args.values.empty() && args.values[0]->is(PickleKind::kStorage))
+          return NewUnreadable(absl::StrCat(what, " (torch.", std::string(args.values[0]->storage()->dtype), ")"));
+        return NewUnreadable(what);
       }
       case Makes::kWrapperSubclass:
         Malformed("a tensor subclass is rebuilt without its attributes");
@@ -712,7 +799,7 @@ class UnpickleMachine {
       }
       case Makes::kDefaultDict:
         if (!args.values.empty()) {  // the factory, which is never called
-          if (!args.values[0]->is(PickleKind::kGlobal) && !args.values[0]->is(PickleKind::kNone)) {
+          if (!args.values[0]->is(PickleKind::kGlobal) && !args.values[0]->is(PickleKind::kNone) && !(options_.records && args.values[0]->is(PickleKind::kObject))) {
             args.Of(0, PickleKind::kGlobal, "a class");
             return nullptr;
           }
@@ -849,12 +936,14 @@ class UnpickleMachine {
       if (dtype == nullptr) return nullptr;
       tensor->dtype = dtype->text();
     }
-    if (metadata_at != 0 && args.values.size() > metadata_at && !CheckMetadata(args, metadata_at)) return nullptr;
+    if (metadata_at != 0 && args.values.size() > metadata_at) {
+      std::string_view lazy;
+      if (!CheckMetadata(args, metadata_at, &lazy)) return nullptr;
+      if (!lazy.empty()) return Unreadable(absl::StrCat("a tensor saved as a lazy ", std::string(lazy), " view"));
+    }
     tensor->item_size = TorchItemSize(tensor->dtype);
     if (tensor->item_size == 0) {
-      Fail(absl::StatusCode::kUnimplemented,
-           absl::StrCat("a tensor of dtype ", Text(tensor->dtype), " is not supported"));
-      return nullptr;
+      return Unreadable(absl::StrCat("a tensor of dtype ", Text(tensor->dtype)));
     }
     if (tensor->sizes.size() != tensor->strides.size() || tensor->sizes.size() > kMaxRank) {
       Malformed(absl::StrCat("a tensor has ", tensor->sizes.size(), " sizes and ", tensor->strides.size(), " strides"));
@@ -871,24 +960,26 @@ class UnpickleMachine {
     return value;
   }
 
-  // Bits that change what the stored numbers mean must not be dropped.
-  bool CheckMetadata(const Args& args, size_t at) {
+  // Bits that change what the stored numbers mean must not be dropped: `lazy` is the one that is set.
+  bool CheckMetadata(const Args& args, size_t at, std::string_view* lazy) {
     if (args.values[at]->is(PickleKind::kNone)) return true;
     const PickleValue* metadata = args.Of(at, PickleKind::kDict, "a dict");
     if (metadata == nullptr || !Spend(metadata->items().size())) return false;
     for (std::string_view bit : {"conj", "neg"}) {
       const PickleValue* set = metadata->Find(bit);
-      if (set != nullptr && !(set->is(PickleKind::kBool) && !set->boolean())) {
-        Fail(absl::StatusCode::kUnimplemented,
-             absl::StrCat("a tensor saved as a lazy ", Text(bit), " view is not supported"));
-        return false;
-      }
+      if (set != nullptr && !(set->is(PickleKind::kBool) && !set->boolean())) *lazy = bit;
     }
     return true;
   }
 
   // (tensor[, requires_grad[, hooks[, attributes]]])
   PickleValue* MakeParameter(const Args& args) {
+    if (options_.records && !args.values.empty()) {
+      const PickleValue* data = args.values[0];
+      if (data->is(PickleKind::kObject)) return NewUnreadable(absl::StrCat("a tensor of the class ", DottedName(data->text())));
+      if (data->is(PickleKind::kUnreadable)) return NewText(PickleKind::kUnreadable, data->text());
+      if (data->is(PickleKind::kSubclass)) return NewSubclass(data->text(), data->items_[0], data->items_[1]);
+    }
     if (!args.values.empty() && args.values[0]->is(PickleKind::kDict)) {  // a tensor subclass, as its attributes
       PickleValue* subclass = New(PickleKind::kDict);
       if (!Spend(args.values[0]->items().size())) return nullptr;
@@ -915,12 +1006,13 @@ class UnpickleMachine {
     const PickleValue* function = args.Of(0, PickleKind::kGlobal, "a function");
     const PickleValue* type = args.Of(1, PickleKind::kGlobal, "a class");
     const PickleValue* arguments = args.Of(2, PickleKind::kTuple, "a tuple");
+    if (options_.records && function != nullptr && type != nullptr && arguments != nullptr) return MakeFromAnyType(args, nested);
     if (function == nullptr || type == nullptr || arguments == nullptr) return nullptr;
     if (nested >= kMaxNestedCalls) {
       Malformed("calls nest too deeply");
       return nullptr;
     }
-    if (function->global_ < kTypedStorageRow && kAllowed[function->global_].makes == Makes::kWrapperSubclass) {
+    if (MakesOf(function->global_) == Makes::kWrapperSubclass) {
       // A tensor subclass: what it is made of is in the attributes, which stand for it.
       const PickleValue* attributes = args.Of(3, PickleKind::kDict, "a dict of attributes");
       if (attributes == nullptr) return nullptr;
@@ -944,12 +1036,150 @@ class UnpickleMachine {
     return value;
   }
 
+  // The same of any class. A plain tensor of a subclass of torch.Tensor is a tensor; what the class adds to it is dropped.
+  PickleValue* MakeFromAnyType(const Args& args, int nested) {
+    const PickleValue *function = args.values[0], *type = args.values[1], *arguments = args.values[2];
+    if (nested >= kMaxNestedCalls) {
+      Malformed("calls nest too deeply");
+      return nullptr;
+    }
+    if (MakesOf(function->global_) == Makes::kWrapperSubclass) {
+      // A dict, or with __slots__ (a dict or None, a dict).
+      const PickleValue* state = args.values[3];
+      PickleValue* attributes = New(PickleKind::kDict);
+      const auto add = [&](const PickleValue& part) {
+        if (part.is(PickleKind::kDict) && Spend(part.items().size())) attributes->items_.insert(attributes->items_.end(), part.items().begin(), part.items().end());
+      };
+      add(*state);
+      if (state->is(PickleKind::kTuple))
+        for (const PickleValue* part : state->items()) add(*part);
+      if (!status_.ok()) return nullptr;
+      return NewSubclass(type->text(), arguments, attributes);
+    }
+    PickleValue* value = Call(function, arguments, nested + 1);
+    if (value == nullptr || value->is(PickleKind::kUnreadable) || value->is(PickleKind::kSubclass)) return value;
+    if (!value->is(PickleKind::kTensor)) return NewUnreadable(absl::StrCat("a tensor of the class ", DottedName(type->text())));
+    value->tensor_->is_parameter |= type->text() == "torch.nn.parameter Parameter";
+    return value;
+  }
+
+  PickleValue* NewSubclass(std::string_view type, const PickleValue* arguments, const PickleValue* attributes) {
+    PickleValue* value = NewFilled(PickleKind::kSubclass, {arguments, attributes});
+    value->text_ = type;
+    return value;
+  }
+
+  // (object, name): a class within a class, a method. Nothing is looked up: it is a name with a longer path.
+  PickleValue* Getattr(const Args& args) {
+    if (!args.Count(2, 2)) return nullptr;
+    const PickleValue* name = args.Of(1, PickleKind::kString, "a string");
+    if (name == nullptr) return nullptr;
+    if (!args.values[0]->is(PickleKind::kGlobal)) return NewRecord(args.callee->text(), args);
+    const std::string_view of = args.values[0]->text();
+    const size_t space = of.find(' ');
+    if (!Spend(of.size() + name->text().size())) return nullptr;
+    return NewGlobal(Keep(std::string(of.substr(0, space))), Keep(absl::StrCat(std::string(of.substr(space + 1)), ".", std::string(name->text()))));
+  }
+
+  // (tensor or array, dtype, device, requires_grad)
+  PickleValue* MakeFromDevice(const Args& args) {
+    const PickleValue* dtype = args.Of(1, PickleKind::kDtype, "a dtype");
+    if (dtype == nullptr) return nullptr;
+    const PickleValue* data = args.values[0];
+    const PickleTensor* held = data->is(PickleKind::kArray) ? data->array() : data->tensor();
+    if (held == nullptr || held->dtype != dtype->text()) return NewUnreadable(absl::StrCat("a tensor of another device, of dtype ", Text(dtype->text())));
+    PickleValue* value = NewText(data->kind(), data->text());
+    value->tensor_ = std::make_unique<PickleTensor>(*held);
+    return value;
+  }
+
+  // ----- NumPy
+
+  static bool IsNumpy(const PickleValue& record, std::string_view name) {
+    return record.is(PickleKind::kObject) && (record.text() == absl::StrCat("numpy.core.multiarray ", std::string(name)) ||
+                                              record.text() == absl::StrCat("numpy._core.multiarray ", std::string(name)));
+  }
+
+  // The type of a record of numpy.dtype: its string or, of ml_dtypes', its class, and the state with the byte order.
+  static std::optional<NumpyElement> NumpyType(const PickleValue& dtype) {
+    if (!dtype.is(PickleKind::kObject) || dtype.text() != "numpy dtype" || dtype.items().empty()) return std::nullopt;
+    const PickleValue& name = *dtype.items()[0];
+    const PickleValue& state = *dtype.items().back();
+    const bool swapped = dtype.items().size() > dtype.arguments() && state.is(PickleKind::kTuple) && state.items().size() > 1 &&
+                         state.items()[1]->is(PickleKind::kString) && state.items()[1]->text() == ">";
+    std::optional<NumpyElement> element;
+    constexpr std::string_view kMlDtypes = "ml_dtypes ";
+    if (name.is(PickleKind::kString)) {
+      element = ParseNumpyElement(name.text());
+    } else if (name.is(PickleKind::kGlobal) && name.text().substr(0, kMlDtypes.size()) == kMlDtypes) {
+      if (const auto known = ir::DTypeFromTorchName(name.text().substr(kMlDtypes.size())); known && ir::ByteSize(*known) > 0) element = NumpyElement{*known, false};
+    }
+    if (element && swapped && ir::ByteSize(element->dtype) > 1) element->big_endian = true;
+    return element;
+  }
+
+  // Makes `value` the array of the bytes, where torch has its type; else it stays as it is.
+  void MakeArray(PickleValue* value, const PickleValue& dtype, const PickleValue& shape, bool fortran, const PickleValue& bytes) {
+    const std::optional<NumpyElement> element = NumpyType(dtype);
+    if (!element || !shape.is(PickleKind::kTuple) || !bytes.is(PickleKind::kBytes)) return;
+    if (shape.items().size() > kMaxRank) return Malformed(absl::StrCat("an array has ", shape.items().size(), " sizes"));
+    auto array = std::make_unique<PickleTensor>();
+    array->dtype = ir::Info(element->dtype).torch_name;
+    array->item_size = ir::ByteSize(element->dtype);
+    array->storage.dtype = array->dtype;
+    array->storage.bytes = array->storage.whole = bytes.text().size();
+    array->storage.elements = array->storage.bytes / static_cast<uint64_t>(array->item_size);
+    int64_t count = 1;
+    for (const PickleValue* size : shape.items()) {
+      if (!size->is(PickleKind::kInt) || size->integer() < 0 || __builtin_mul_overflow(count, std::max<int64_t>(size->integer(), 1), &count))
+        return Malformed("the shape of an array is not one");
+      array->sizes.push_back(size->integer());
+    }
+    if (std::find(array->sizes.begin(), array->sizes.end(), 0) != array->sizes.end()) count = 0;
+    int64_t size;
+    if (__builtin_mul_overflow(count, array->item_size, &size) || static_cast<uint64_t>(size) != bytes.text().size())
+      return Malformed(absl::StrCat("an array of ", count, " elements of ", array->item_size, " bytes has ", bytes.text().size(), " bytes"));
+    array->strides.assign(array->sizes.size(), 1);
+    for (size_t i = 1; i < array->sizes.size(); ++i) {
+      const size_t d = fortran ? i : array->sizes.size() - 1 - i, before = fortran ? i - 1 : d + 1;
+      array->strides[d] = array->strides[before] * std::max<int64_t>(array->sizes[before], 1);
+    }
+    value->kind_ = PickleKind::kArray;
+    value->items_.clear();
+    value->arguments_ = 0;
+    value->text_ = bytes.text();
+    value->tensor_ = std::move(array);
+    if (!element->big_endian || !Spend(bytes.text().size())) return;
+    std::string swapped(bytes.text());
+    SwapBytes(element->dtype, &swapped);
+    value->text_ = Keep(std::move(swapped));
+  }
+
+  // (bytes, dtype, shape, "C" or "F")
+  PickleValue* MakeFromBuffer(const Args& args) {
+    const PickleValue* order = args.Of(3, PickleKind::kString, "a string");
+    if (order == nullptr) return nullptr;
+    PickleValue* value = NewRecord(args.callee->text(), args);
+    if (value != nullptr) MakeArray(value, *args.values[1], *args.values[2], order->text() == "F", *args.values[0]);
+    return value;
+  }
+
   // Python attributes set on a value: kept by records only (not an OrderedDict's _metadata, a tensor's __dict__).
   void Build() {
     const PickleValue* state = Pop();
     PickleValue* target = Top();
     if (state == nullptr || target == nullptr) return;
     if (target->is(PickleKind::kObject)) target->items_.push_back(state);
+    if (options_.records && (target->is(PickleKind::kSubclass) || target->is(PickleKind::kUnreadable) || target->is(PickleKind::kArray) ||
+                             target->is(PickleKind::kSet)))
+      return;
+    // (version, shape, dtype, whether the first dimension is the fastest, bytes)
+    if (options_.records && IsNumpy(*target, "_reconstruct")) {
+      const auto parts = state->items();
+      if (state->is(PickleKind::kTuple) && parts.size() == 5 && parts[3]->is(PickleKind::kBool))
+        MakeArray(target, *parts[2], *parts[1], parts[3]->boolean(), *parts[4]);
+      return;
+    }
     if (!target->is(PickleKind::kDict) && !target->is(PickleKind::kTensor) && !target->is(PickleKind::kObject)) {
       Malformed("attributes are set on a value that has none");
     }
@@ -981,6 +1211,10 @@ class UnpickleMachine {
   PickleValue* NewStorage(const PickleValue* id) {
     if (id == nullptr) return nullptr;
     const absl::Span<const PickleValue* const> parts = id->items();
+    // The form before 1.6 writes the classes of modules so: ("module", class, file, source).
+    if (options_.records && id->is(PickleKind::kTuple) && parts.size() == 4 && parts[0]->is(PickleKind::kString) && parts[0]->text() == "module" &&
+        parts[1]->is(PickleKind::kGlobal))
+      return const_cast<PickleValue*>(parts[1]);  // all values belong to result_, which this machine owns
     if (!id->is(PickleKind::kTuple) || (parts.size() != 5 && parts.size() != 6) || !parts[0]->is(PickleKind::kString) ||
         parts[0]->text() != "storage" || !parts[1]->is(PickleKind::kGlobal) || !parts[2]->is(PickleKind::kString) ||
         !parts[3]->is(PickleKind::kString) || !parts[4]->is(PickleKind::kInt) || parts[4]->integer() < 0) {
@@ -988,7 +1222,7 @@ class UnpickleMachine {
       return nullptr;
     }
     const bool typed = parts[1]->global_ == kTypedStorageRow;
-    if (!typed && kAllowed[parts[1]->global_].makes != Makes::kStorageClass) {
+    if (MakesOf(parts[1]->global_) != Makes::kStorageClass) {
       Malformed(absl::StrCat("a storage is of the class ", Text(parts[1]->text())));
       return nullptr;
     }
@@ -1024,32 +1258,38 @@ class UnpickleMachine {
   // ----- the finished tree
 
   // Checks, without recursing, that containers are not cyclic, not too deep, and small even when shared parts are
-  // repeated; and that no dict repeats a string key.
+  // repeated; and that no dict repeats a string key. With options_.records a record counts as one value within what refers to it,
+  // and a circle that leads through one is let pass.
   bool CheckTree(const PickleValue* root) {
     struct Frame {
       PickleValue* value;
       size_t next;
+      int64_t record;  // the last record on the path up to this one; -1 for none
     };
     std::vector<Frame> path;
+    const auto is_record = [&](const PickleValue& value) { return options_.records && value.is(PickleKind::kObject); };
     const auto enter = [&](const PickleValue* value) {
       // All values belong to result_, which this machine owns.
       PickleValue* mine = const_cast<PickleValue*>(value);
       mine->expanded_ = kOnPath;
-      path.push_back({mine, 0});
+      mine->depth_ = static_cast<uint32_t>(path.size());
+      const auto here = static_cast<int64_t>(path.size());
+      path.push_back({mine, 0, is_record(*mine) ? here : path.empty() ? -1 : path.back().record});
     };
     enter(root);
+    const uint32_t max_path = options_.records ? options_.max_record_depth : options_.max_depth;
     while (!path.empty()) {
       PickleValue* value = path.back().value;
       const bool container = IsContainer(value->kind_);
       if (container && path.back().next < value->items_.size()) {
         const PickleValue* item = value->items_[path.back().next++];
-        if (item->expanded_ == kOnPath) {
+        if (item->expanded_ == kOnPath && path.back().record < static_cast<int64_t>(item->depth_)) {
           Malformed("a container contains itself");
           return false;
         }
         if (item->expanded_ == 0) enter(item);
-        if (path.size() > options_.max_depth + 1) {
-          Fail(absl::StatusCode::kOutOfRange, absl::StrCat("containers nest deeper than ", options_.max_depth));
+        if (path.size() > max_path + 1) {
+          Fail(absl::StatusCode::kOutOfRange, absl::StrCat("containers nest deeper than ", max_path));
           return false;
         }
         continue;
@@ -1058,10 +1298,16 @@ class UnpickleMachine {
       uint64_t expanded = 1;
       uint32_t depth = 0;
       for (const PickleValue* item : container ? value->items() : absl::Span<const PickleValue* const>()) {
-        expanded += item->expanded_;
-        depth = std::max(depth, item->depth_ + 1);
-        if (expanded > options_.max_expanded || depth > options_.max_depth) {
+        const bool leaf = item->expanded_ == kOnPath || is_record(*item);
+        expanded += leaf ? 1 : item->expanded_;
+        depth = std::max(depth, leaf ? 1 : item->depth_ + 1);
+        if (expanded > options_.max_expanded) {
           Fail(absl::StatusCode::kOutOfRange, "values shared within each other grow beyond the limit");
+          return false;
+        }
+        if (depth > options_.max_depth) {
+          Fail(absl::StatusCode::kOutOfRange,
+               options_.records ? absl::StrCat("containers nest deeper than ", options_.max_depth) : "values shared within each other grow beyond the limit");
           return false;
         }
       }

@@ -1,6 +1,7 @@
 // A restricted pickle machine. Checkpoints are pickles, and a pickle is a program that may call anything; this one
 // runs no code: it knows the stack operations, containers, numbers and strings of protocols 2 to 5 and a fixed list of
-// names, those that rebuild tensors. Any other name is refused before its arguments are even read.
+// names, those that rebuild tensors. Any other name is refused before its arguments are even read, or, where the caller
+// wants what else there is passed over, makes a record: its name and arguments, which nothing is done with.
 #ifndef SLIPWAY_IMPORTERS_CHECKPOINT_UNPICKLER_H_
 #define SLIPWAY_IMPORTERS_CHECKPOINT_UNPICKLER_H_
 
@@ -38,7 +39,12 @@ enum class PickleKind : uint8_t {
   kLayout,   // text() is e.g. "torch.strided"
   kGlobal,   // an allowed class as a value: text() is "module name"
   kObject,   // the record of a call of an inert name: text() is "module name", items() are the arguments and then
-             // the states set on it
+             // the states set on it and, of subclasses of dict and list, what they were filled with
+  // Of UnpickleOptions::records only:
+  kArray,       // a NumPy array of a type that torch has: array() and, dense in the order of the strides, text()
+  kSubclass,    // a tensor subclass that is made of other tensors: text() is its class, "module name"; items() are the
+                // arguments of its rebuilding (class, dtype, sizes, …) as a kTuple and its attributes as a kDict
+  kUnreadable,  // a tensor that has no plain form: text() says what it is, "a sparse tensor (torch.sparse_coo)"
 };
 
 // A run of typed elements that lies outside the pickle under `key`: all that is there, or a part (files before
@@ -66,7 +72,7 @@ struct PickleTensor {
   bool is_parameter = false;
 };
 
-// One value of an Unpickled tree. Values may be shared (a pickle is a graph), never cyclic.
+// One value of an Unpickled tree. Values may be shared (a pickle is a graph), and are never cyclic but for records.
 class PickleValue {
  public:
   PickleKind kind() const { return kind_; }
@@ -80,9 +86,14 @@ class PickleValue {
   // kBigInt, kString, kBytes, kDevice, kDtype, kLayout, kGlobal, kObject
   std::string_view text() const { return text_; }
   const PickleTensor* tensor() const { return is(PickleKind::kTensor) ? tensor_.get() : nullptr; }
+  const PickleTensor* array() const { return is(PickleKind::kArray) ? tensor_.get() : nullptr; }
   const PickleStorage* storage() const { return is(PickleKind::kStorage) ? &tensor_->storage : nullptr; }
   // The elements of a kList, kTuple or kSet; the keys and values of a kDict in turn; see kObject.
   absl::Span<const PickleValue* const> items() const { return items_; }
+  // Of a kObject: how many of the items are arguments, and what a subclass of dict or list was filled with, a kDict or a
+  // kList; else nullptr.
+  size_t arguments() const { return arguments_; }
+  const PickleValue* content() const { return content_ < 0 ? nullptr : items_[content_]; }
 
   // The number of key-value pairs of a kDict, and each of them.
   size_t pairs() const { return kind_ == PickleKind::kDict ? items_.size() / 2 : 0; }
@@ -103,7 +114,9 @@ class PickleValue {
   double imag_ = 0;
   std::string_view text_;
   std::vector<const PickleValue*> items_;
-  std::unique_ptr<PickleTensor> tensor_;  // kTensor; kStorage uses its `storage` only
+  uint32_t arguments_ = 0;
+  int32_t content_ = -1;  // an index of items_
+  std::unique_ptr<PickleTensor> tensor_;  // kTensor, kArray; kStorage uses its `storage` only
 };
 
 struct UnpickleOptions {
@@ -116,10 +129,15 @@ struct UnpickleOptions {
   std::vector<std::string> inert_prefixes;
   // The same for single names, "module name".
   std::vector<std::string> inert_names;
+  // Every name that is not known makes such records, but for those that run commands or code (pickle_names.h), which are refused:
+  // they are an attack on whoever loads the file otherwise. NumPy's arrays are read, tensors that have no plain form become
+  // kUnreadable in place of an error, and records may refer to themselves.
+  bool records = false;
   uint64_t max_values = 8'000'000;      // values made
   uint64_t max_stack = 1'000'000;       // of the machine, in values and marks each
   uint64_t max_expanded = 100'000'000;  // values met when the tree is walked with shared parts repeated
-  uint32_t max_depth = 200;             // containers within containers
+  uint32_t max_depth = 200;             // containers within containers; with `records`, of those between two records
+  uint32_t max_record_depth = 2000;     // containers and records within each other
 };
 
 // The outcome: a tree and the memory behind it. Its strings refer to the pickled bytes, which must outlive it.
@@ -130,6 +148,8 @@ class Unpickled {
   uint64_t consumed() const { return consumed_; }
   // Every mention of a storage, in order; a key may occur several times.
   absl::Span<const PickleStorage> storages() const { return storages_; }
+  // Every value that was made, in the tree or not.
+  const std::deque<PickleValue>& values() const { return values_; }
 
  private:
   friend class UnpickleMachine;
@@ -142,7 +162,8 @@ class Unpickled {
 };
 
 // Reads one pickle from the front of `data`. A walk of the result is finite and may recurse: its depth and its length
-// are within the options' limits.
+// are within the options' limits. With `records` that holds for the containers between records alone: every circle leads
+// through a kObject, and whoever walks into those must remember where it has been, and count.
 //
 // Errors give the byte offset. InvalidArgument: malformed or hostile (a name or opcode that is not on the list, a stack
 // underflow, an unknown memo entry, a container that contains itself, a tensor outside its storage, a dict that repeats

@@ -33,9 +33,9 @@ bool LooksLikeSafetensors(absl::Span<const uint8_t> file) {
   return last == '}' || last == ' ';
 }
 
-absl::StatusOr<ir::TensorSet> ReadSafetensors(const std::shared_ptr<io::MappedFile>& file) {
+absl::StatusOr<ir::TensorSet> ReadSafetensors(const std::shared_ptr<io::MappedFile>& file, uint64_t start) {
   const std::string& path = file->path();
-  absl::Span<const uint8_t> data = file->data();
+  absl::Span<const uint8_t> data = file->data().subspan(start);
   if (data.size() < 8) return Bad(path, "shorter than a safetensors header");
   const uint64_t length = HeaderLength(data);
   if (length > kMaxHeader) return Bad(path, text::StrCat("header of ", length, " bytes (limit ", kMaxHeader, ")"));
@@ -49,7 +49,7 @@ absl::StatusOr<ir::TensorSet> ReadSafetensors(const std::shared_ptr<io::MappedFi
   ir::TensorSet set;
   auto storage = std::make_shared<ir::Storage>();
   storage->size = room;
-  storage->bytes = io::Bytes(io::FileRange{file, base, room});
+  storage->bytes = io::Bytes(io::FileRange{file, start + base, room});
   std::vector<std::pair<uint64_t, uint64_t>> extents;
   for (const json::Member& m : *members) {
     std::string name(m.key);

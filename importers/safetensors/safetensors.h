@@ -18,7 +18,8 @@ bool LooksLikeSafetensors(absl::Span<const uint8_t> file);
 
 // Errors: InvalidArgument, with the tensor's name, for a header that is too long (over 100 MB), not JSON, or whose
 // offsets leave holes, overlap, run past the end or disagree with shape and dtype; Unimplemented for unknown dtypes.
-absl::StatusOr<ir::TensorSet> ReadSafetensors(const std::shared_ptr<io::MappedFile>& file);
+// What is read begins at byte `start` and fills the rest of the file.
+absl::StatusOr<ir::TensorSet> ReadSafetensors(const std::shared_ptr<io::MappedFile>& file, uint64_t start = 0);
 
 }  // namespace slipway::importers
 

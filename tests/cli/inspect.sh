@@ -24,6 +24,8 @@ expect 2 . slipway inspect net.sw --ir --json
 expect 2 . slipway inspect net.sw --sources none
 expect 5 SW3001 slipway inspect nothing.pt2
 : > model.onnx
+expect 3 'SW1001.*the file is empty' slipway inspect model.onnx
+printf '\010\007' > model.onnx
 expect 3 'SW1001.*without a graph' slipway inspect model.onnx
 # An ONNX model: its graph, and what it states beside it. It is told by what is in it, not by its name.
 slipway convert net.sw -o model.onnx -q

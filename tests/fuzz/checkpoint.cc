@@ -27,8 +27,11 @@ void Touch(const std::vector<std::pair<std::string, ir::TensorRef>>& tensors) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const io::Bytes bytes = io::Bytes::Of(std::string(data, data + size));
-  for (const auto& tensors : {importers::ListCheckpoint(bytes), importers::ReadCheckpoint(bytes, ""), importers::ReadTensorDict(bytes),
-                              importers::ReadTensorSubclass(bytes)}) {
+  for (const auto& read : {importers::ListCheckpoint(bytes), importers::ReadCheckpoint(bytes, ""), importers::ReadCheckpoint(bytes, "model")}) {
+    fuzz::PromiseInputError(read.status());
+    if (read.ok()) Touch(read->tensors);
+  }
+  for (const auto& tensors : {importers::ReadTensorDict(bytes), importers::ReadTensorSubclass(bytes)}) {
     fuzz::PromiseInputError(tensors.status());
     if (tensors.ok()) Touch(*tensors);
   }

@@ -45,6 +45,13 @@ def pickled():
     yield pickles.pickle(pickles.record("torchao.x", "Y", {"nested": pickles.record("torchao.x", "Z", {"q": pickles.tensor()})}), 4)
 
 
+def npy(kind, shape, data, fortran=False):
+    """A file of NumPy."""
+    header = f"{{'descr': '{kind}', 'fortran_order': {fortran}, 'shape': {shape}, }}".encode()
+    header += b" " * (-(len(header) + 11) % 64) + b"\n"
+    return b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header + data
+
+
 def seeds(slipway):
     good = archives.pack(archives.members())
     deflated = archives.pack(archives.members(), zipfile.ZIP_DEFLATED)
@@ -72,6 +79,9 @@ def seeds(slipway):
     library = converted(slipway, PROGRAMS[-1], ".so")
     yield "native", library[:4096] + library[library.rindex(b"SLIPWAY1") & -4096 :]
     yield "native", library
+    for array in (npy("<f4", (2, 3), bytes(24)), npy(">i2", (2,), bytes(4), fortran=True), npy("|O", (1,), b"x")):
+        yield "npy", array
+        yield "npy", archives.pack({"w.npy": array, "v.npy": array})
     yield "config", b"\0" + json.dumps([{"match": "w$", "split": "row"}, {"match": ".", "split": "replicate"}, {"match": "b", "split": "column"}]).encode()
     yield "config", b"\1^layers\\.(\\d+)=>block$1\n(a+)+$"
     yield "config", b"\2" + json.dumps({"metadata": {"total_size": 9}, "weight_map": {"w": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}).encode()

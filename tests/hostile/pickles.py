@@ -81,6 +81,13 @@ def tensor(held=None, offset=0, sizes=(4,), strides=(1,), more=()):
     return call(name("torch._utils", "_rebuild_tensor_v2"), held or storage(), offset, sizes, strides, False, call(name("collections", "OrderedDict")), *more)
 
 
+def array(shape, data, kind="f4"):
+    """A NumPy array."""
+    dtype = Code(call(name("numpy", "dtype"), kind, False, True) + enc((3, "<", None, None, None, -1, -1, 0)) + b"b")
+    made = call(name("numpy._core.multiarray", "_reconstruct"), name("numpy", "ndarray"), (0,), b"b")
+    return Code(made + enc((1, shape, dtype, False, data)) + b"b")
+
+
 # ---- files
 
 
@@ -238,6 +245,26 @@ def programs():
     yield "marks", pickle(Code(b"(" * 2_000_000)), OFFSET + r"more than \d+ marks", False
     yield "stack", pickle(Code(b"N" * 2_000_000)), OFFSET + r"more than \d+ values on the stack", False
     yield "memo_of_nothing", pickle(Code(b"h\7")), OFFSET + "memo entry 7 was never stored", False
+
+    # Objects of unknown classes are records, which may refer to each other: what is walked stays limited.
+    yield "getattr_names_a_function", pickle(call(builtin("getattr", name("mylib", "os"), "system"), COMMAND)), refused, False
+    yield "numpy_runstring", pickle(call(name("numpy.testing._private.utils", "runstring"), PYTHON, {})), refused, False
+    yield "state_of_a_record_runs", pickle({"w": record("mylib", "A", {"a": call(system, COMMAND)})}), refused, False
+    yield "array_too_short", pickle({"w": array((3,), b"abc")}), OFFSET + "an array of 3 elements of 4 bytes has 3 bytes", False
+    yield "array_overflows", pickle({"w": array((HUGE, HUGE), b"abc")}), OFFSET + "the shape of an array is not one", False
+    yield "array_of_negative_size", pickle({"w": array((-1,), b"abc")}), OFFSET + "the shape of an array is not one", False
+    module = lambda children: record("mylib", "M", {"_parameters": {}, "_buffers": {}, "_modules": children})
+    doubled = enc(record("mylib", "M", {"_parameters": {"w": tensor()}, "_buffers": {}, "_modules": {}})) + b"q\0"
+    for i in range(40):
+        doubled += enc(module({"a": Code(b"h" + bytes([i])), "b": Code(b"h" + bytes([i]))})) + b"q" + bytes([i + 1])
+    yield "module_bomb", pickle(Code(doubled)), "met more often than the limit", False
+    itself = Code(name("mylib", "M") + b")\x81q\7" + enc({"_parameters": {"w": tensor()}, "_buffers": {}, "_modules": {"a": Code(b"h\7")}}) + b"b")
+    yield "module_within_itself", pickle(itself), "the module 'a.' is within itself", False
+    chain = enc(None)
+    for i in range(5000):
+        chain = name("mylib", "A") + b")\x81" + b"}" + enc("a") + chain + b"sb"
+    yield "deep_records", pickle(Code(chain)), OFFSET + "containers nest deeper", False
+    yield "list_in_itself_beside_records", pickle({"a": record("mylib", "A", {}), "b": Code(b"]q\1h\1a")}), cycle, False
 
     early = OFFSET + "the pickle ends too early"
     yield "long4_bomb", pickle(Code(b"\x8b\xff\xff\xff\x7f1")), early, False

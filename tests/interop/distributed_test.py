@@ -11,6 +11,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 import torch.multiprocessing as multiprocessing
 from safetensors.torch import load_file
+from torch.distributed.checkpoint.filesystem import SerializationFormat
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor, init_device_mesh
 
@@ -54,6 +55,8 @@ def rank(number, folder):
     dcp.save(state, checkpoint_id=f"{folder}/torch")
     os.makedirs(f"{folder}/hf", exist_ok=True)
     dcp.save(held, storage_writer=dcp.HuggingFaceStorageWriter(path=f"{folder}/hf", save_distributed=True))
+    written = dcp.FileSystemWriter(f"{folder}/written", serialization_format=SerializationFormat.SAFETENSORS)
+    dcp.save({"more": held, "step": 5, "plain": torch.ones(3)}, storage_writer=written)
     dist.destroy_process_group()
 
 
@@ -100,6 +103,23 @@ def test_hugging_face_form(slipway, checkpoints, tmp_path):
     sorted((tmp_path / "less").iterdir())[0].unlink()
     done = slipway("convert", tmp_path / "less", "-o", tmp_path / "no.safetensors", status=3)
     assert "leave a hole" in done.stderr.splitlines()[-1]
+
+
+def test_files_of_the_safetensors_writer(slipway, checkpoints, tmp_path):
+    """What FileSystemWriter makes of tensors where it is told to; what is no tensor lies before them in a rank's file."""
+    expected = {f"more.{name}": t for name, t in want().items()} | {"plain": torch.ones(3)}
+    done = slipway("convert", checkpoints / "written", "-o", tmp_path / "out.safetensors")
+    assert "left out: step" in done.stderr
+    same(load_file(tmp_path / "out.safetensors"), expected)
+    shutil.copytree(checkpoints / "written", tmp_path / "damaged")
+    for file in (tmp_path / "damaged").glob("*.distcp"):
+        file.write_bytes(file.read_bytes().replace(b"saved_offsets", b"saved_offset_"))
+    slipway("convert", tmp_path / "damaged", "-o", tmp_path / "out.safetensors")
+    same(load_file(tmp_path / "out.safetensors"), expected)
+    for file in (tmp_path / "damaged").glob("*.distcp"):
+        file.write_bytes(file.read_bytes().replace(b'"more.rows"', b'"more.r0ws"'))
+    done = slipway("convert", tmp_path / "damaged", "-o", tmp_path / "no.safetensors", status=3)
+    assert "'more.rows': its piece at" in done.stderr and "has no tensor of its name" in done.stderr
 
 
 def test_inspects(slipway, checkpoints):

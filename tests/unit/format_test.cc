@@ -54,13 +54,17 @@ TEST(Format, EachIsRecognised) {
   EXPECT_EQ(FormatName(Write("c", testing::BuildZip({{.name = "m/models/model.json", .data = "{}"}}))), "pt2");
   EXPECT_EQ(FormatName(Write("d", "\x80\x02\x8a\x0a")), "checkpoint");
   EXPECT_EQ(FormatName(Write("e.onnx", "\x08\x07")), "onnx");
+  EXPECT_EQ(FormatName(Write("array", "\x93NUMPY")), "npy");
+  EXPECT_EQ(FormatName(Write("arrays", testing::BuildZip({{.name = "w.npy", .data = "x"}}))), "npz");
   EXPECT_EQ(FormatName(::testing::TempDir()), "shards");
   EXPECT_EQ(FormatName("dlpack:nothing.so"), "dlpack");
   // A name decides only where the structure says nothing.
   EXPECT_EQ(FormatName(Write("f.safetensors", "short")), "safetensors");
   EXPECT_EQ(FormatName(Write("g.pt2", Safetensors(64))), "safetensors");
   const std::string other = Write("h", testing::BuildZip({{.name = "readme", .data = "x"}}));
-  EXPECT_EQ(FormatName(other), text::StrCat(other, ": of no format that slipway reads"));
+  EXPECT_NE(FormatName(other).find("a zip archive that torch.save and torch.export.save did not write"), std::string::npos);
+  const std::string nothing = Write("j", "nothing that is known");
+  EXPECT_EQ(FormatName(nothing), text::StrCat(nothing, ": of no format that slipway reads"));
   EXPECT_NE(FormatName(Write("i", "PK\3\4 and no more")).find("zip"), std::string::npos);
 }
 

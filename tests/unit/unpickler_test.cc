@@ -318,6 +318,89 @@ TEST(Unpickler, RefusesTensorsOutsideTheirStorage) {
   ExpectRefused(tensor(0, {1}, {1}), kBad, "no such storage", missing);
 }
 
+UnpickleOptions WithRecords() {
+  UnpickleOptions options = WithStorage(48);
+  options.records = true;
+  return options;
+}
+
+TEST(Unpickler, UnknownNamesMakeRecords) {
+  const std::string object = Global("my.models", "Net") + ")\x81}" + Str("w") + Tensor(Storage("FloatStorage", "0", 12), 0, {3}, {1}) + "sb";
+  ExpectRefused(Pickle(object), kBad, "the name 'my.models.Net'", WithStorage(48));
+  Read read(Pickle(object), WithRecords());
+  ASSERT_TRUE(read.result.ok()) << read.result.status();
+  EXPECT_EQ(read.root().kind(), PickleKind::kObject);
+  EXPECT_EQ(read.root().text(), "my.models Net");
+  EXPECT_EQ(read.root().arguments(), 0u);
+  ASSERT_EQ(read.root().items().size(), 1u);
+  EXPECT_NE(read.root().items()[0]->Find("w")->tensor(), nullptr);
+  // A subclass of dict is filled, a call's result called, a class within a class named by getattr.
+  Read dict(Pickle(Call(Global("my", "Dict"), "") + "(" + Str("a") + "K\x01u"), WithRecords());
+  ASSERT_TRUE(dict.result.ok()) << dict.result.status();
+  ASSERT_NE(dict.root().content(), nullptr);
+  EXPECT_EQ(dict.root().content()->Find("a")->integer(), 1);
+  Read called(Pickle(Call(Call(Global("functools", "partial"), Global("my", "f")), "K\x01")), WithRecords());
+  ASSERT_TRUE(called.result.ok()) << called.result.status();
+  EXPECT_EQ(called.root().arguments(), 1u);
+  Read within(Pickle(Call(Global("__builtin__", "getattr"), Global("my", "Outer") + Str("Inner"))), WithRecords());
+  ASSERT_TRUE(within.result.ok()) << within.result.status();
+  EXPECT_EQ(within.root().text(), "my Outer.Inner");
+}
+
+TEST(Unpickler, RecordsDoNotTakeNamesThatRun) {
+  for (const auto& [module, name] : std::vector<std::pair<std::string, std::string>>{{"os", "system"},
+                                                                                    {"posix", "system"},
+                                                                                    {"subprocess", "Popen"},
+                                                                                    {"builtins", "eval"},
+                                                                                    {"__builtin__", "__import__"},
+                                                                                    {"runpy", "run_path"},
+                                                                                    {"importlib.machinery", "SourceFileLoader"},
+                                                                                    {"torch.hub", "load"},
+                                                                                    {"torch.serialization", "os.system"},
+                                                                                    {"collections", "OrderedDict.fromkeys"},
+                                                                                    {"my models", "Net"},
+                                                                                    {"my", ""},
+                                                                                    {"my", "a..b"},
+                                                                                    {"my", "\xe2\x80\xae" "evil"},
+                                                                                    {"my", "1a"}})
+    ExpectRefused("\x80\x04" + Str(module) + Str(name) + "\x93.", kBad, "is not one of those that rebuild tensors", WithRecords());
+  for (const auto& [module, name] : std::vector<std::pair<std::string, std::string>>{
+           {"code.models", "Net"}, {"os_utils", "Net"}, {"my", "\xe7\xbd\x91"}, {"builtins", "ValueError"}, {"torch.nn.modules.linear", "Linear"}})
+    EXPECT_TRUE(Read("\x80\x04" + Str(module) + Str(name) + "\x93.", WithRecords()).result.ok()) << module << name;
+}
+
+TEST(Unpickler, CirclesLeadThroughRecordsAlone) {
+  const std::string object = Global("my", "Net") + ")\x81q\x01}" + Str("self") + "]h\x01" "asb";
+  ASSERT_TRUE(Read(Pickle(object), WithRecords()).result.ok());
+  EXPECT_TRUE(Read(Pickle("]q\x02" + Global("my", "Net") + ")\x81h\x02" "ba"), WithRecords()).result.ok());
+  ExpectRefused(Pickle("]" + object + "a]q\x03h\x03" "aa"), kBad, "contains itself", WithRecords());
+  UnpickleOptions named;
+  named.inert_names = {"my Net"};
+  ExpectRefused(Pickle(object), kBad, "contains itself", named);
+}
+
+std::string Array(const std::string& dtype, const std::string& order, const std::vector<int64_t>& shape, bool fortran, const std::string& bytes) {
+  const std::string type = Call(Global("numpy", "dtype"), Str(dtype) + kFalse + kTrue) + Tuple("K\x03" + Str(order) + "NNN") + "b";
+  std::string raw = "B";
+  Put(&raw, bytes.size(), 4);
+  return Call(Global("numpy._core.multiarray", "_reconstruct"), Global("numpy", "ndarray") + Ints({0}) + Str("b")) +
+         Tuple("K\x01" + Ints(shape) + type + (fortran ? kTrue : kFalse) + raw + bytes) + "b";
+}
+
+TEST(Unpickler, Arrays) {
+  Read read(Pickle(Array("i2", ">", {2, 3}, true, std::string("\0\1\0\2\0\3\0\4\0\5\0\6", 12))), WithRecords());
+  ASSERT_TRUE(read.result.ok()) << read.result.status();
+  const PickleTensor* array = read.root().array();
+  ASSERT_NE(array, nullptr);
+  EXPECT_EQ(array->dtype, "int16");
+  EXPECT_EQ(array->sizes, (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(array->strides, (std::vector<int64_t>{1, 2}));
+  EXPECT_EQ(read.root().text(), std::string("\1\0\2\0\3\0\4\0\5\0\6\0", 12));
+  EXPECT_EQ(Read(Pickle(Array("O", "|", {1}, false, "x")), WithRecords()).root().kind(), PickleKind::kObject);
+  ExpectRefused(Pickle(Array("f4", "<", {2}, false, "1234")), kBad, "an array of 2 elements of 4 bytes has 4 bytes", WithRecords());
+  ExpectRefused(Pickle(Array("f4", "<", {INT64_MAX, 3}, false, "1234")), kBad, "the shape of an array", WithRecords());
+}
+
 TEST(Unpickler, RefusesCyclesAndBombs) {
   ExpectRefused(Pickle("]q\x01h\x01"
                        "a"),
