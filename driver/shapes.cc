@@ -59,7 +59,7 @@ absl::StatusOr<Ledger> ApplyTo(ir::Program& p, const ConvertOptions& o, const Re
   Ledger ledger;
   if (!o.unify.empty()) {
     std::vector<std::unique_ptr<ir::Program>> others;
-    std::vector<const ir::Program*> pointers;
+    std::vector<ir::Program*> pointers;
     for (const std::string& path : o.unify) {
       ASSIGN_OR_RETURN(auto other, ReadOne(path, reader, context));
       pointers.push_back(other.get());
