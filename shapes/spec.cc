@@ -221,21 +221,29 @@ class Applier {
       if (it == changed.end()) it = changed.emplace(name, NamedSymbol{s, name, p_.syms->range(name), Example(s).value_or(0)}).first;
       return it->second;
     };
-    const auto put = [&](Sym size, const DimSpec& d, std::string_view what) -> absl::Status {
+    const auto put = [&](Sym size, const DimSpec& d, std::string_view what, std::string_view cause) -> absl::Status {
       if (d.kind == DimSpec::kPin) {
-        if (auto k = size.constant()) return *k == d.number ? absl::OkStatus() : Bad(d.text, text::StrCat(what, " is ", *k));
-        if (!IsSymbol(size)) return Bad(d.text, text::StrCat(what, " is ", size.ToString(), "; pin the dimensions it is made of"));
+        if (auto k = size.constant())
+          return *k == d.number ? absl::OkStatus()
+                                : Bad(d.text, text::StrCat(what, " is ", *k, " and cannot be another size", cause));
+        if (!IsSymbol(size))
+          return Bad(d.text, text::StrCat(what, " is ", size.ToString(), "; pin the dimensions it is made of"));
         const ir::SymRange r = ir::RuntimeRange(p_.syms->range(size.name()));
         if (d.number < r.min || d.number > r.max) return Bad(d.text, text::StrCat(what, " is ", Shown(r)));
         auto [it, fresh] = pins.emplace(std::string(size.name()), d.number);
-        if (!fresh && it->second != d.number) return Bad(d.text, text::StrCat(what, " is asked to be ", it->second, " as well"));
+        if (!fresh && it->second != d.number)
+          return Bad(d.text, text::StrCat(what, " is asked to be ", it->second, " as well"));
         return absl::OkStatus();
       }
       if (size.is_constant()) {
-        if (d.range && (*size.constant() < d.range->min || *size.constant() > d.range->max)) return Bad(d.text, text::StrCat(what, " is ", size.ToString()));
+        if (d.range && (*size.constant() < d.range->min || *size.constant() > d.range->max))
+          return Bad(d.text, text::StrCat(what, " is ", size.ToString()));
         return absl::OkStatus();  // the ledger says why it is static
       }
-      if (!IsSymbol(size)) return d.range ? Bad(d.text, text::StrCat(what, " is ", size.ToString(), "; bound the dimensions it is made of")) : absl::OkStatus();
+      if (!IsSymbol(size))
+        return d.range
+                   ? Bad(d.text, text::StrCat(what, " is ", size.ToString(), "; bound the dimensions it is made of"))
+                   : absl::OkStatus();
       NamedSymbol& s = entry(size);
       if (!d.name.empty() && s.name == s.symbol.name()) s.name = d.name;  // the first of several names
       if (!d.range) return absl::OkStatus();
@@ -243,17 +251,20 @@ class Applier {
       if (r.min > r.max) return Bad(d.text, text::StrCat(what, " is ", Shown(s.range)));
       if (auto example = Example(size); example && (*example < r.min || *example > r.max))
         return Bad(d.text, text::StrCat("the program was exported with ", what, " = ", *example));
-      if (d.range->max > s.range.max) return Bad(d.text, text::StrCat(what, " is at most ", s.range.max, CauseOfSymbol(ledger, size)));
+      if (d.range->max > s.range.max)
+        return Bad(d.text, text::StrCat(what, " is at most ", s.range.max, CauseOfSymbol(ledger, size)));
       s.range = r;
       return absl::OkStatus();
     };
-    for (const Asked& a : asked_) RETURN_IF_ERROR(put(a.input->sizes()[a.axis], *a.dim, text::StrCat(a.input->name(), ".", a.axis)));
+    for (const Asked& a : asked_)
+      RETURN_IF_ERROR(put(a.input->sizes()[a.axis], *a.dim, text::StrCat(a.input->name(), ".", a.axis),
+                          CauseOf(ledger, a.input, a.axis)));
     for (const DimSpec& d : spec_.symbols) {
       std::optional<Sym> s = p_.syms->FindSymbol(d.name);
       for (const auto& [name, named] : changed)
         if (named.name == d.name) s = named.symbol;
       if (!s) return Bad(d.text, text::StrCat("the program has no dimension '", d.name, "'", Names()));
-      RETURN_IF_ERROR(put(*s, d, d.name));
+      RETURN_IF_ERROR(put(*s, d, d.name, ""));
     }
     if (!pins.empty()) {
       for (const auto& [name, value] : pins) changed.erase(name);

@@ -283,6 +283,25 @@ def test_what_is_not_unified_is_named(fn, said, slipway, tmp_path):
     assert "branch" not in done.stderr and not (tmp_path / "m.onnx").exists()
 
 
+def test_pins_to_another_size(slipway, tmp_path):
+    """A number in the spec is the size of the program from then on, its sample inputs included; or an error."""
+    a = save(nn.Linear(6, 4), (torch.rand(4, 6),), tmp_path / "a.pt2")
+    done = slipway("convert", a, "--dynamic", "input:[5,6]", "-o", tmp_path / "b.pt2")
+    assert "sample inputs" in done.stdout + done.stderr
+    program = torch.export.load(str(tmp_path / "b.pt2"))
+    assert not program.example_inputs
+    assert program.module()(torch.rand(5, 6)).shape == (5, 4)
+    slipway("convert", a, "--dynamic", "input:[4,6]", "-o", tmp_path / "c.pt2")
+    assert torch.export.load(str(tmp_path / "c.pt2")).example_inputs[0][0].shape == (4, 6)
+    done = slipway("convert", a, "--dynamic", "input:[4,7]", "-o", tmp_path / "d.pt2", status=2)
+    assert "'7': input.1 is 6 and cannot be another size" in done.stderr
+    b = save(Fn(lambda x: x.sum(0) / x.shape[0]), (torch.rand(4, 6),), tmp_path / "e.pt2")
+    name = list(ledger(slipway, b))[0].rsplit(".", 1)[0]
+    done = slipway("convert", b, "--dynamic", f"{name}:[5,6]", "-o", tmp_path / "d.pt2", status=2)
+    assert "cannot be another size" in done.stderr and "aten.div.Tensor" in done.stderr
+    assert not (tmp_path / "d.pt2").exists()
+
+
 def test_branch_on_size_is_not_unified(slipway, tmp_path):
     fn = Fn(lambda x: x.sin() if x.shape[0] > 4 else x.cos())
     a = save(fn, (torch.rand(3, 2),), tmp_path / "a.pt2")
