@@ -76,6 +76,20 @@ std::vector<Word> WordsOf(std::string_view line) {
   return out;
 }
 
+// What is assigned, returned or passed on, without what it is assigned to.
+std::string_view RightSide(std::string_view line) {
+  int depth = 0;
+  for (size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if (c == '(' || c == '[' || c == '{') ++depth;
+    if (c == ')' || c == ']' || c == '}') --depth;
+    if (c != '=' || depth > 0) continue;
+    const bool relation = (i + 1 < line.size() && line[i + 1] == '=') || (i > 0 && std::string_view("=<>!").find(line[i - 1]) != std::string_view::npos);
+    if (!relation) return line.substr(i + 1);
+  }
+  return line;
+}
+
 // Whether a line asks a tensor for its size.
 bool AsksForSize(std::string_view line) {
   for (std::string_view part : {".shape", ".size(", "len(", ".numel(", ".nelement("})
@@ -94,7 +108,25 @@ bool NamesSize(const std::vector<Word>& words) {
   }
   return false;
 }
-// Local names of a line that are more than the tensors of the node: one of them may be the number.
+// How many tensors a line is about: those of the node, and of nodes of the same line those that these are made of.
+size_t TensorsOf(const Node& n, std::string_view line) {
+  constexpr size_t kMany = 32;  // more than a line names
+  absl::flat_hash_set<const Value*> seen;
+  std::vector<const Node*> open = {&n};
+  size_t count = 0;
+  while (!open.empty() && seen.size() < kMany) {
+    const Node& at = *open.back();
+    open.pop_back();
+    for (const ir::NamedArg& a : at.args())
+      a.arg.ForEachValue([&](Value* v) {
+        if (!v->type().is_tensor() || !seen.insert(v).second) return;
+        if (v->producer() && LineOf(*v->producer()) == line) open.push_back(v->producer());
+        else ++count;
+      });
+  }
+  return open.empty() ? count : seen.size();
+}
+// Local names of a line that are more than its tensors: one of them may be the number.
 bool NamesMoreThan(const std::vector<Word>& words, size_t tensors) {
   absl::flat_hash_set<std::string_view> names;
   for (const Word& w : words)
@@ -427,18 +459,15 @@ bool IsMadeOf(double v, double k, double m) {
 Evidence EvidenceOf(const Node& n, std::optional<int64_t> number) {
   const std::string_view line = LineOf(n);
   if (line.empty()) return Evidence::kUnseen;
+  if (AsksForSize(line)) return Evidence::kLikely;  // of which a number that is written may be a part: x.shape[1] // 4
   if (number) {
     const std::string digits = std::to_string(std::abs(*number));
     if (HasToken(line, digits) || HasToken(line, text::StrCat(digits, ".0"))) return Evidence::kWritten;
   }
-  if (AsksForSize(line)) return Evidence::kLikely;
-  size_t tensors = 0;
-  for (const ir::NamedArg& a : n.args()) a.arg.ForEachValue([&](Value* v) { tensors += v->type().is_tensor(); });
-  const std::vector<Word> words = WordsOf(line);
-  if (CallsOwn(words) && !Shows(n, line)) return Evidence::kUnseen;
-  return BeginsCallOf(n, line) || NamesSize(words) || NamesMoreThan(words, std::max<size_t>(tensors, 1))
-             ? Evidence::kPossible
-             : Evidence::kUnlikely;
+  const std::vector<Word> words = WordsOf(RightSide(line));
+  if ((CallsOwn(words) && !Shows(n, line)) || NamesMoreThan(words, TensorsOf(n, line)))
+    return Evidence::kUnseen;
+  return BeginsCallOf(n, line) || NamesSize(words) ? Evidence::kPossible : Evidence::kUnlikely;
 }
 
 bool HasLine(const Node& n) { return !LineOf(n).empty(); }

@@ -1,6 +1,7 @@
 """Static exports made dynamic: what torch computes at sizes that the export never saw, by every target; and numbers that may be sizes,
 which must never be guessed."""
 
+import importlib.util
 import json
 import re
 
@@ -169,6 +170,34 @@ def test_roles_of_numbers(name, lines, slipway, tmp_path):
     fn = ROLES[name]
     path = save(Fn(fn) if lines else without_lines(fn), (torch.rand(6, 10),), tmp_path / "m.pt2")
     right_or_static(fn, path, [(6, 10)], [(4, 14)], slipway, tmp_path)
+
+
+# Made of sizes that the code has under names of their own.
+LOCAL = {
+    "root": "x * columns ** -0.5",
+    "ratio": "x * (rows / columns)",
+    "diagonal": "torch.tril(x, columns - rows)",
+    "window": "(x * 1.5, torch.hamming_window(columns // 2))",
+    "range": "torch.arange(0, 1, 1 / columns)",
+    "negative range": "(x * 1.5, torch.arange(1 - columns, columns))",
+    "keyword": "F.scaled_dot_product_attention(x[None], x[None], x[None], scale=1 / columns)",
+    "sum": "torch.zeros(rows + columns)",
+}
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_sizes_by_name(name, slipway, tmp_path):
+    source = tmp_path / "local_model.py"
+    source.write_text(
+        "import torch\nfrom torch import nn\nfrom torch.nn import functional as F\n\n\nclass Local(nn.Module):\n"
+        f"    def forward(self, x):\n        rows, columns = x.shape\n        return {LOCAL[name]}\n"
+    )
+    spec = importlib.util.spec_from_file_location(f"local_model_{tmp_path.name}", source)
+    code = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(code)
+    module = code.Local()
+    path = save(module, (torch.rand(6, 10),), tmp_path / "m.pt2")
+    right_or_static(module, path, [(6, 10)], [(4, 14)], slipway, tmp_path)
 
 
 class Literals(nn.Module):
