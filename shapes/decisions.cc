@@ -217,6 +217,15 @@ std::vector<Sym> Decisions::Suspects(const Unknown& u) {
   return out;
 }
 
+// The dimensions that a number may stand for or be made of stay what they were.
+void Decisions::PinWhatMakes(const Unknown& u) {
+  if (u.varies() || EvidenceOf(*u.arg.node, u.value) == Evidence::kWritten) return;
+  std::vector<Sym> may = Explanations(u);
+  if (may.empty()) may = Suspects(u);
+  const std::string place = text::StrCat(PlaceOf(*u.arg.node), ": ", u.arg.arg, " ", u.value);
+  for (Sym s : may) known_.PinAll(s, text::StrCat(place, " may be a number or made of ", known_.Shown(s)), kUnify);
+}
+
 // The dimensions that the number is.
 std::vector<Sym> Decisions::Exactly(const Unknown& u, const std::vector<Sym>& among) {
   std::vector<Sym> out;
@@ -325,6 +334,9 @@ bool Decisions::DecideEquations() {
   const int before = known_.learned();
   for (const Unknowns::Equation& e : known_.unsolved()) {
     const std::string why = text::StrCat(PlaceOf(*e.node), ": ", known_.Shown(e.a), " = ", known_.Shown(e.b));
+    for (Sym side : {e.a, e.b})
+      for (int k : known_.In(known_.Canonical(side)))
+        if (!known_[k].dimension()) PinWhatMakes(known_[k]);
     known_.PinAll(e.a, why);
     known_.PinAll(e.b, why);
   }

@@ -35,6 +35,7 @@ class Decisions {
   std::vector<ir::Sym> FreeDimensions();
   std::vector<ir::Sym> Explanations(const Unknown& u);
   std::vector<ir::Sym> Suspects(const Unknown& u);
+  void PinWhatMakes(const Unknown& u);
   std::vector<ir::Sym> Exactly(const Unknown& u, const std::vector<ir::Sym>& among);
   std::vector<ir::Sym> LinearFits(const Unknown& u, const std::vector<ir::Sym>& among);
   std::vector<ir::Sym> PadSuspicion(const Unknown& u, ir::Sym size, std::vector<ir::Sym> among);

@@ -84,7 +84,8 @@ std::string_view RightSide(std::string_view line) {
     if (c == '(' || c == '[' || c == '{') ++depth;
     if (c == ')' || c == ']' || c == '}') --depth;
     if (c != '=' || depth > 0) continue;
-    const bool relation = (i + 1 < line.size() && line[i + 1] == '=') || (i > 0 && std::string_view("=<>!").find(line[i - 1]) != std::string_view::npos);
+    const bool relation = (i + 1 < line.size() && line[i + 1] == '=') ||
+                          (i > 0 && std::string_view("=<>!").find(line[i - 1]) != std::string_view::npos);
     if (!relation) return line.substr(i + 1);
   }
   return line;
@@ -120,8 +121,10 @@ size_t TensorsOf(const Node& n, std::string_view line) {
     for (const ir::NamedArg& a : at.args())
       a.arg.ForEachValue([&](Value* v) {
         if (!v->type().is_tensor() || !seen.insert(v).second) return;
-        if (v->producer() && LineOf(*v->producer()) == line) open.push_back(v->producer());
-        else ++count;
+        if (v->producer() && LineOf(*v->producer()) == line)
+          open.push_back(v->producer());
+        else
+          ++count;
       });
   }
   return open.empty() ? count : seen.size();
@@ -247,7 +250,7 @@ bool FixedSizeMakes(const Value* v, double number) {
     for (Sym s : x->sizes()) {
       if (!s.is_constant() || *s.constant() < 2) continue;
       const double d = static_cast<double>(*s.constant());
-      for (double made : {d, 1 / d, std::sqrt(d), 1 / std::sqrt(d)})
+      for (double made : {d, 1 / d, std::sqrt(d), 1 / std::sqrt(d), 1 / std::sqrt(std::sqrt(d))})
         if (Near(std::abs(number), made)) return true;
     }
     return false;
@@ -442,7 +445,8 @@ bool IsMadeOf(double v, double k) {
   const double sums[] = {k - 1, k + 1, k - 2, k + 2, 2 * k - 1, 2 * k + 1};
   const double multiples[] = {2 * k, 3 * k, 4 * k, k * k, k * (k - 1) / 2, k * (k + 1) / 2};
   const double parts[] = {k / 2, std::floor(k / 2), std::floor(k / 3), std::floor(k / 4), 1 / k, 1 / (k - 1), 1 / (k + 1)};
-  const double others[] = {std::sqrt(k), 1 / std::sqrt(k), std::log(k)};
+  // (Attention that is written out multiplies queries and keys by the root of the root.)
+  const double others[] = {std::sqrt(k), 1 / std::sqrt(k), 1 / std::sqrt(std::sqrt(k)), std::log(k)};
   const auto has = [&](absl::Span<const double> list) {
     return std::any_of(list.begin(), list.end(), [&](double made) { return made > 0 && std::isfinite(made) && Near(v, made); });
   };
@@ -465,8 +469,7 @@ Evidence EvidenceOf(const Node& n, std::optional<int64_t> number) {
     if (HasToken(line, digits) || HasToken(line, text::StrCat(digits, ".0"))) return Evidence::kWritten;
   }
   const std::vector<Word> words = WordsOf(RightSide(line));
-  if ((CallsOwn(words) && !Shows(n, line)) || NamesMoreThan(words, TensorsOf(n, line)))
-    return Evidence::kUnseen;
+  if ((CallsOwn(words) && !Shows(n, line)) || NamesMoreThan(words, TensorsOf(n, line))) return Evidence::kUnseen;
   return BeginsCallOf(n, line) || NamesSize(words) ? Evidence::kPossible : Evidence::kUnlikely;
 }
 

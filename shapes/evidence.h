@@ -19,8 +19,9 @@ enum class Evidence : uint8_t {
   kWritten,   // the line has the number itself, which is then no size
   kUnlikely,  // it has no name that the number may be of but attributes of the module
   kPossible,  // it has a name of a size, or begins a call whose arguments are on the next lines
-  kUnseen,    // it has more names than tensors, or calls a function of the program's own, whose lines files do not have; or there is no line
-  kLikely,    // it asks a tensor for its size
+  kUnseen,  // it has more names than tensors, or calls a function of the program's own, whose lines files do not have;
+            // or there is no line
+  kLikely,  // it asks a tensor for its size
 };
 Evidence EvidenceOf(const ir::Node& n, std::optional<int64_t> number);
 // Whether the file says where the node comes from.

@@ -83,7 +83,8 @@ void Propagation::Visit(ir::Graph& g) {
     if (literal_) continue;
     for (SizeArg& a : SizeArgsOf(*n)) {
       const bool counted_back = a.role == ir::NumberRole::kBound || a.role == ir::NumberRole::kSetting ||
-                                a.role == ir::NumberRole::kPad || a.role == ir::NumberRole::kDiagonal || a.role == ir::NumberRole::kSize;
+                                a.role == ir::NumberRole::kPad || a.role == ir::NumberRole::kDiagonal ||
+                                a.role == ir::NumberRole::kSize;
       const bool negative = counted_back && a.value <= -2 && a.value > -(int64_t{1} << 62);
       Unknown u;
       u.value = negative ? -a.value : a.value;

@@ -226,24 +226,18 @@ class Applier {
         if (auto k = size.constant())
           return *k == d.number ? absl::OkStatus()
                                 : Bad(d.text, text::StrCat(what, " is ", *k, " and cannot be another size", cause));
-        if (!IsSymbol(size))
-          return Bad(d.text, text::StrCat(what, " is ", size.ToString(), "; pin the dimensions it is made of"));
+        if (!IsSymbol(size)) return Bad(d.text, text::StrCat(what, " is ", size.ToString(), "; pin the dimensions it is made of"));
         const ir::SymRange r = ir::RuntimeRange(p_.syms->range(size.name()));
         if (d.number < r.min || d.number > r.max) return Bad(d.text, text::StrCat(what, " is ", Shown(r)));
         auto [it, fresh] = pins.emplace(std::string(size.name()), d.number);
-        if (!fresh && it->second != d.number)
-          return Bad(d.text, text::StrCat(what, " is asked to be ", it->second, " as well"));
+        if (!fresh && it->second != d.number) return Bad(d.text, text::StrCat(what, " is asked to be ", it->second, " as well"));
         return absl::OkStatus();
       }
       if (size.is_constant()) {
-        if (d.range && (*size.constant() < d.range->min || *size.constant() > d.range->max))
-          return Bad(d.text, text::StrCat(what, " is ", size.ToString()));
+        if (d.range && (*size.constant() < d.range->min || *size.constant() > d.range->max)) return Bad(d.text, text::StrCat(what, " is ", size.ToString()));
         return absl::OkStatus();  // the ledger says why it is static
       }
-      if (!IsSymbol(size))
-        return d.range
-                   ? Bad(d.text, text::StrCat(what, " is ", size.ToString(), "; bound the dimensions it is made of"))
-                   : absl::OkStatus();
+      if (!IsSymbol(size)) return d.range ? Bad(d.text, text::StrCat(what, " is ", size.ToString(), "; bound the dimensions it is made of")) : absl::OkStatus();
       NamedSymbol& s = entry(size);
       if (!d.name.empty() && s.name == s.symbol.name()) s.name = d.name;  // the first of several names
       if (!d.range) return absl::OkStatus();
@@ -251,8 +245,7 @@ class Applier {
       if (r.min > r.max) return Bad(d.text, text::StrCat(what, " is ", Shown(s.range)));
       if (auto example = Example(size); example && (*example < r.min || *example > r.max))
         return Bad(d.text, text::StrCat("the program was exported with ", what, " = ", *example));
-      if (d.range->max > s.range.max)
-        return Bad(d.text, text::StrCat(what, " is at most ", s.range.max, CauseOfSymbol(ledger, size)));
+      if (d.range->max > s.range.max) return Bad(d.text, text::StrCat(what, " is at most ", s.range.max, CauseOfSymbol(ledger, size)));
       s.range = r;
       return absl::OkStatus();
     };

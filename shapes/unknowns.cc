@@ -255,14 +255,15 @@ bool Unknowns::Equate(Sym a, Sym b, const Node& n) {
   for (int k : In(b))
     if (std::find(in.begin(), in.end(), k) == in.end()) in.push_back(k);
   std::sort(in.begin(), in.end());
-  const bool sizes = std::any_of(in.begin(), in.end(), [&](int k) { return unknowns_[k].dimension(); });
   const bool numbers = std::any_of(in.begin(), in.end(), [&](int k) { return !unknowns_[k].dimension(); });
   const std::string why = text::StrCat(PlaceOf(n), ": ", Shown(a), " = ", Shown(b));
   if (numbers) {
     // The latest first: earlier numbers explain later ones.
     for (auto it = in.rbegin(); it != in.rend(); ++it)
       if (!unknowns_[*it].dimension() && TrySolve(*it, a, b, why)) return true;
-    if (!sizes) {
+    // Parts of what is fixed are numbers.
+    const bool fixed = a.is_constant() || b.is_constant();
+    if (fixed && std::none_of(in.begin(), in.end(), [&](int k) { return unknowns_[k].dimension(); })) {
       for (int k : in) Pin(k, why);
       return true;
     }

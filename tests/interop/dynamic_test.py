@@ -172,6 +172,21 @@ def test_roles_of_numbers(name, lines, slipway, tmp_path):
     right_or_static(fn, path, [(6, 10)], [(4, 14)], slipway, tmp_path)
 
 
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: torch.cartesian_prod(torch.arange(x.shape[0]), torch.arange(x.shape[1])),  # equations between numbers only
+        lambda x: F.scaled_dot_product_attention(x[None], x[None], x[None]),  # the root of the root of a size
+    ],
+    ids=["cartesian_prod", "attention"],
+)
+def test_numbers_of_decompositions(fn, slipway, tmp_path):
+    module = without_lines(fn).eval()
+    program = torch.export.export(module, (torch.rand(6, 10),)).run_decompositions()
+    torch.export.save(program, str(tmp_path / "m.pt2"))
+    right_or_static(fn, tmp_path / "m.pt2", [(6, 10)], [(4, 14)], slipway, tmp_path)
+
+
 # Made of sizes that the code has under names of their own.
 LOCAL = {
     "root": "x * columns ** -0.5",
