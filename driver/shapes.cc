@@ -54,12 +54,22 @@ absl::StatusOr<std::unique_ptr<ir::Program>> ReadOne(const std::string& path, co
   return p;
 }
 
+// The sample inputs of an archive have the sizes of the export: they are none of a program that was pinned to others.
+void DropOtherSamples(ir::Program& p, Ledger* ledger) {
+  const bool other = std::any_of(ledger->dims.begin(), ledger->dims.end(), [](const DimFact& f) {
+    return f.kind == DimFact::kStatic && f.example >= 0 && !f.size.is(f.example);
+  });
+  if (!other || !p.sample_inputs) return;
+  p.sample_inputs = nullptr;
+  ledger->notes.push_back("the sample inputs have the sizes of the export and are left out");
+}
+
 absl::StatusOr<Ledger> ApplyTo(ir::Program& p, const ConvertOptions& o, const Reader& reader, passes::PassContext& context) {
   RETURN_IF_ERROR(passes::RunPasses(passes::kPlainNodes, p, context));
   Ledger ledger;
   if (!o.unify.empty()) {
     std::vector<std::unique_ptr<ir::Program>> others;
-    std::vector<const ir::Program*> pointers;
+    std::vector<ir::Program*> pointers;
     for (const std::string& path : o.unify) {
       ASSIGN_OR_RETURN(auto other, ReadOne(path, reader, context));
       pointers.push_back(other.get());
@@ -84,6 +94,7 @@ absl::StatusOr<Ledger> ApplyTo(ir::Program& p, const ConvertOptions& o, const Re
   }
   if (ledger.dims.empty()) ledger = shapes::LedgerOf(p);
   else shapes::Restate(p, &ledger);
+  DropOtherSamples(p, &ledger);
   RETURN_IF_ERROR(CheckRequired(o, ledger));
   return ledger;
 }

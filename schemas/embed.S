@@ -16,6 +16,7 @@ slipway_embedded_\symbol\()_end:
         embed ops, "schemas/ops.txt"
         embed ops_extra, "schemas/ops_extra.txt"
         embed op_traits, "schemas/op_traits.txt"
+        embed op_numbers, "schemas/op_numbers.txt"
         embed ort_kernels, "schemas/ort_kernels.txt"
 
         .section .note.GNU-stack,"",%progbits

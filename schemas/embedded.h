@@ -14,6 +14,8 @@ extern const char slipway_embedded_ops_extra[];
 extern const char slipway_embedded_ops_extra_end[];
 extern const char slipway_embedded_op_traits[];
 extern const char slipway_embedded_op_traits_end[];
+extern const char slipway_embedded_op_numbers[];
+extern const char slipway_embedded_op_numbers_end[];
 extern const char slipway_embedded_ort_kernels[];
 extern const char slipway_embedded_ort_kernels_end[];
 }
@@ -40,6 +42,12 @@ inline std::string_view OpSchemasExtra() {
 //   aten.dropout random(p,train) identity-when-idle(input)
 inline std::string_view OpTraitLines() {
   return internal::Between(slipway_embedded_op_traits, slipway_embedded_op_traits_end);
+}
+
+// schemas/op_numbers.txt: what the numbers among arguments are, by argument and operators:
+//   bound start,length narrow narrow_copy
+inline std::string_view OpNumberLines() {
+  return internal::Between(slipway_embedded_op_numbers, slipway_embedded_op_numbers_end);
 }
 
 // schemas/ort_kernels.txt: which element types onnxruntime's CPU provider has a kernel for, one kernel a line:

@@ -6,6 +6,7 @@
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "ir/ops/op_table.h"
+#include "shapes/unknowns.h"
 
 namespace slipway::shapes {
 namespace {
@@ -16,6 +17,12 @@ using ir::Value;
 absl::Status Differ(const Node& n, std::string_view what) {
   const std::string at = n.source() ? n.source()->Describe() : "";
   return absl::InvalidArgumentError(text::StrCat(n.op_name(), at.empty() ? "" : text::StrCat(" in ", at), ": ", what, " in the other program"));
+}
+
+std::string NumberText(const ir::Arg& a) {
+  if (auto i = a.get<int64_t>()) return std::to_string(*i);
+  if (auto d = a.get<double>()) return text::StrCat(*d);
+  return "";
 }
 
 class Aligner {
@@ -35,10 +42,16 @@ class Aligner {
     }
     if (m) return Differ(*m, "is one more node");
     if (a.outputs.size() != b.outputs.size()) return absl::InvalidArgumentError("the programs have different numbers of outputs");
-    for (size_t i = 0; i < a.outputs.size(); ++i)
+    for (size_t i = 0; i < a.outputs.size(); ++i) {
+      const std::string here = NumberText(a.outputs[i]), there = NumberText(b.outputs[i]);
+      if (!here.empty() && !there.empty() && here != there)
+        return absl::UnimplementedError(
+            text::StrCat("output ", i, " is the number ", here, " here and ", there,
+                         " there: numbers among the results are not solved; tensors of the size (torch.full) are"));
       if (!SameValues(a.outputs[i], b.outputs[i]) || a.outputs[i].v.index() != b.outputs[i].v.index() ||
           (!a.outputs[i].value() && !(a.outputs[i].v == b.outputs[i].v)))
         return absl::InvalidArgumentError(text::StrCat("output ", i, " is another value in the other program"));
+    }
     return absl::OkStatus();
   }
 
@@ -81,7 +94,12 @@ class Aligner {
           return Differ(n, text::StrCat("argument '", x.name, "' has another number of elements"));
         continue;
       }
-      if (!(x.arg.v == y.arg.v)) return Differ(n, text::StrCat("argument '", x.name, "' has another value"));
+      if (x.arg.v == y.arg.v) continue;
+      if (const std::string here = NumberText(x.arg), there = NumberText(y.arg); !here.empty() && !there.empty())
+        return absl::UnimplementedError(text::StrCat(
+            PlaceOf(n), ": argument '", x.name, "' is ", here, " here and ", there,
+            " there: what is no whole number is not solved; computed with tensors of the size (torch.full) it is"));
+      return Differ(n, text::StrCat("argument '", x.name, "' has another value"));
     }
     for (size_t i = 0; i < n.outputs().size(); ++i) {
       if (!n.outputs()[i] != !m.outputs()[i]) return Differ(n, "has other results");

@@ -13,7 +13,7 @@ namespace slipway::shapes {
 
 class Decisions {
  public:
-  Decisions(const ir::Program& p, const Propagation& flow, Unknowns& known) : p_(p), flow_(flow), known_(known) {}
+  Decisions(const ir::Program& p, Propagation& flow, Unknowns& known) : p_(p), flow_(flow), known_(known) {}
 
   // After a round that taught nothing, the `round`th. False where all is decided.
   bool Decide(int round);
@@ -28,16 +28,22 @@ class Decisions {
   bool DecideScalars();
   bool DecideUnwritable(const ir::Graph& g);
   bool DecideFollowers();
+  bool DecideByTrial();
+  void OfStep(const Unknown& u, std::vector<ir::Sym>* fits);
+  bool MakeOne(const std::vector<ir::Sym>& fits, const std::string& place);
   bool InOpenView(int k) const;
   std::vector<ir::Sym> FreeDimensions();
   std::vector<ir::Sym> Explanations(const Unknown& u);
+  std::vector<ir::Sym> Suspects(const Unknown& u);
+  void PinWhatMakes(const Unknown& u);
+  std::vector<ir::Sym> Exactly(const Unknown& u, const std::vector<ir::Sym>& among);
   std::vector<ir::Sym> LinearFits(const Unknown& u, const std::vector<ir::Sym>& among);
   std::vector<ir::Sym> PadSuspicion(const Unknown& u, ir::Sym size, std::vector<ir::Sym> among);
   ir::Sym BoundedSize(const Unknown& u, const ir::Value& x);
   std::vector<ir::Sym> Matching(const Unknown& u, const std::vector<ir::Sym>& among, ir::Sym size);
 
   const ir::Program& p_;
-  const Propagation& flow_;
+  Propagation& flow_;
   Unknowns& known_;
   std::vector<std::string> notes_;
 };

@@ -13,8 +13,24 @@
 
 namespace slipway::shapes {
 
-// Whether the source line of a node has the number itself, which is then no size.
-bool IsWrittenOut(const ir::Node& n, int64_t number);
+// What the source line of a node says of a number among its arguments; of floats without `number` it never says
+// kWritten.
+enum class Evidence : uint8_t {
+  kWritten,   // the line has the number itself, which is then no size
+  kUnlikely,  // it has no name that the number may be of but attributes of the module
+  kPossible,  // it has a name of a size, or begins a call whose arguments are on the next lines
+  kUnseen,  // it has more names than tensors, or calls a function of the program's own, whose lines files do not have;
+            // or there is no line
+  kLikely,  // it asks a tensor for its size
+};
+Evidence EvidenceOf(const ir::Node& n, std::optional<int64_t> number);
+// Whether the file says where the node comes from.
+bool HasLine(const ir::Node& n);
+
+// Whether programs make such a number of a size k, or of two: one less, the double, the root, the product … Not the
+// size itself.
+bool IsMadeOf(double v, double k);
+bool IsMadeOf(double v, double k, double m);
 
 // A number that a tensor is computed with and that may be a dimension, or made of one.
 struct ScalarDoubt {
@@ -22,11 +38,13 @@ struct ScalarDoubt {
   ir::Sym symbol;
   std::string number;
 };
-// Of all nodes, and of constants that the trace lifted out of the program. `symbols` are the dimensions that are free, `leading`
-// tells those that are the first of their inputs; `value` gives the example's sizes. Doubtful are
-//   - what tensors of floats are divided by, where a dimension of that size was reduced a few nodes before, or is still there and no
-//     leading one; the inverse as a factor, and the roots of both, only where one was reduced and no fixed size explains them;
-//   - what tensors of integers are computed with, filled with or compared with: indices and positions are made of sizes.
+// Of all nodes, and of constants that the trace lifted out of the program. `symbols` are the dimensions that are free,
+// `leading` tells those that are the first of their inputs; `value` gives the example's sizes. Looked at are operands,
+// fills, and what no symbolic size may stand for (ir/ops/op_numbers.h). Doubtful is a number that is a size; where the
+// line asks for a size, or there is no line, also what is made of one or two (one less, the double, the root, the
+// product …) unless a fixed size near by makes it or the number is met everywhere (1, 2, 0.5). Where a line only may
+// name a size, what tensors of floats are divided by or multiplied with besides is doubtful only where a dimension of
+// that size was reduced a few nodes before.
 void FindScalarDoubts(const ir::Program& p, const std::vector<ir::Sym>& symbols, const std::function<bool(ir::Sym)>& leading,
                       const std::function<std::optional<int64_t>(ir::Sym)>& value, std::vector<ScalarDoubt>* doubts);
 

@@ -16,6 +16,7 @@
 #include "shapes/align.h"
 #include "shapes/decisions.h"
 #include "shapes/propagation.h"
+#include "shapes/recompute.h"
 #include "shapes/rewrite.h"
 #include "shapes/unknowns.h"
 
@@ -41,6 +42,7 @@ class Solver {
     if (known_.dimensions() == 0) return Facts();
     RETURN_IF_ERROR(SolveAll());
     for (size_t k = 0; k < known_.dimensions(); ++k) needs_.push_back(known_.Shown(known_[k].symbol));
+    kept_ = KeptOutputs();
     RETURN_IF_ERROR(Rewrite());  // symbols of this table end here
     return Facts();
   }
@@ -51,6 +53,7 @@ class Solver {
   absl::Status Rewrite();
   absl::Status WriteNumbers(ir::Graph& g);
   absl::StatusOr<Ledger> Facts();
+  std::vector<std::string> KeptOutputs();
 
   ir::Program& p_;
   const std::vector<const Alignment*> others_;
@@ -59,6 +62,7 @@ class Solver {
   Decisions decisions_;
   absl::flat_hash_set<const ir::Graph*> written_;
   std::vector<std::string> needs_;  // of dimensions, as shown
+  std::vector<std::string> kept_;   // notes on results that stay as they are
 };
 
 absl::Status Solver::SolveAll() {
@@ -137,9 +141,26 @@ absl::Status Solver::WriteNumbers(ir::Graph& g) {
   return absl::OkStatus();
 }
 
+// Results that nothing of the inputs makes, where dimensions are free: they stay as they are at every size.
+std::vector<std::string> Solver::KeptOutputs() {
+  std::vector<std::string> out;
+  bool any_free = false;
+  for (size_t k = 0; k < known_.dimensions(); ++k) any_free |= !known_[k].is;
+  for (size_t i = 0; any_free && i < p_.graph->outputs.size(); ++i) {
+    const ir::Value* v = p_.graph->outputs[i].value();
+    const bool user = i >= p_.output_specs.size() || p_.output_specs[i].kind == ir::OutputSpec::kUser;
+    if (!user || !v || !v->producer() || !v->type().is_tensor() || v->rank() == 0 || flow_.IsData(v)) continue;
+    if (flow_.DependsOnSizes(*v)) continue;
+    out.push_back(text::StrCat("output ", i, ", ", v->type().ToString(), " of ", PlaceOf(*v->producer()),
+                               ", is the same at all sizes"));
+  }
+  return out;
+}
+
 absl::StatusOr<Ledger> Solver::Facts() {
   Ledger out = LedgerOf(p_, /*explain=*/false);
   out.notes = decisions_.notes();
+  out.notes.insert(out.notes.end(), kept_.begin(), kept_.end());
   out.conditions.assign(known_.conditions().begin(), known_.conditions().end());
   std::map<std::pair<std::string, int>, size_t> of;
   for (size_t k = 0; k < needs_.size(); ++k) of[{known_[k].input->name(), known_[k].axis}] = k;
@@ -168,7 +189,10 @@ absl::StatusOr<Ledger> FreeDims(ir::Program& p, const AskFor& ask, Numbers numbe
   return Solver(p, ask, {}, numbers == Numbers::kLiteral).Run();
 }
 
-absl::StatusOr<Ledger> Unify(ir::Program& p, absl::Span<const ir::Program* const> others) {
+absl::StatusOr<Ledger> Unify(ir::Program& p, absl::Span<ir::Program* const> others) {
+  std::vector<ir::Program*> programs = {&p};
+  programs.insert(programs.end(), others.begin(), others.end());
+  RETURN_IF_ERROR(RecomputeDiffering(programs));
   std::vector<Alignment> alignments;
   for (const ir::Program* other : others) {
     ASSIGN_OR_RETURN(Alignment a, Align(p, *other));

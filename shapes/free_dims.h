@@ -44,11 +44,12 @@ enum class Numbers : uint8_t {
 };
 absl::StatusOr<Ledger> FreeDims(ir::Program& p, const AskFor& ask, Numbers numbers = Numbers::kMayBeSizes);
 
-// The same model exported at several sizes: `p` becomes dynamic in the dimensions that differ, so that it is each of the others at
-// its sizes. The ledger is as above. Weights are those of `p`, and must be of the same names, types and sizes. InvalidArgument where
-// the programs are not one: another operator, another constant; Unimplemented where a number differs that no expression of
-// the inputs' sizes explains. Both name the node.
-absl::StatusOr<Ledger> Unify(ir::Program& p, absl::Span<const ir::Program* const> others);
+// The same model exported at several sizes: `p` becomes dynamic in the dimensions that differ, so that it is each of
+// the others at its sizes. The ledger is as above. Weights are those of `p`, and must be of the same names, types and
+// sizes. InvalidArgument where the programs are not one: another operator, another constant; Unimplemented where a
+// number differs that no expression of the inputs' sizes explains. Both name the node or the constant. The others are
+// changed as far as they must be to be solved together.
+absl::StatusOr<Ledger> Unify(ir::Program& p, absl::Span<ir::Program* const> others);
 
 }  // namespace slipway::shapes
 

@@ -82,7 +82,10 @@ void Propagation::Visit(ir::Graph& g) {
     }
     if (literal_) continue;
     for (SizeArg& a : SizeArgsOf(*n)) {
-      const bool negative = a.role == SizeRole::kBound && a.value <= -2;
+      const bool counted_back = a.role == ir::NumberRole::kBound || a.role == ir::NumberRole::kSetting ||
+                                a.role == ir::NumberRole::kPad || a.role == ir::NumberRole::kDiagonal ||
+                                a.role == ir::NumberRole::kSize;
+      const bool negative = counted_back && a.value <= -2 && a.value > -(int64_t{1} << 62);
       Unknown u;
       u.value = negative ? -a.value : a.value;
       u.negative = negative;
@@ -91,7 +94,9 @@ void Propagation::Visit(ir::Graph& g) {
         const int64_t there = other->NumberAt(a);
         u.more.push_back(negative ? -there : there);
       }
-      if (!u.varies() && (u.value < 2 || u.value >= (int64_t{1} << 62) || a.role == SizeRole::kNumber)) continue;
+      if (!u.varies() && (u.value < 2 || u.value >= (int64_t{1} << 62) || a.frozen ||
+                          a.role == ir::NumberRole::kWindow || ir::IsElementary(a.role)))
+        continue;
       if (known_.examples() > 1 && !u.varies()) u.is = u.value;
       const int k = known_.Add(std::move(u));
       known_[k].holder = holders_.AddInput(text::StrCat("number_", k), Type::SymInt(known_[k].symbol));
@@ -303,6 +308,20 @@ void Propagation::LeaveOpen(const Node& n) {
   }
 }
 
+bool Propagation::DependsOnSizes(const Value& v) const {
+  std::vector<const Value*> open = {&v};
+  absl::flat_hash_set<const Value*> seen;
+  while (!open.empty()) {
+    const Value* x = open.back();
+    open.pop_back();
+    if (!seen.insert(x).second || !x->producer()) continue;
+    for (int k : NumbersOf(*x->producer()))
+      if (!known_.Canonical(known_[k].symbol).is_constant()) return true;
+    for (const ir::NamedArg& a : x->producer()->args()) a.arg.ForEachValue([&](Value* y) { open.push_back(y); });
+  }
+  return false;
+}
+
 bool Propagation::TakesUnknowns(const Node& n) const {
   bool any = false;
   for (const ir::NamedArg& a : n.args())
@@ -373,6 +392,90 @@ void Propagation::Take(Node& n, Value& v, const Type& inferred) {
 Type Propagation::OfArg(const ir::Arg& a, const Type& fallback) {
   Value* v = a.value();
   return v ? WithKnown(v->type()) : fallback;
+}
+
+std::optional<Propagation::Blamed> Propagation::Try(const Unknowns::Trial& trial) {
+  std::vector<Type> before;
+  for (const auto& [v, stated] : stated_) {
+    Type& t = v->mutable_type();
+    before.push_back(t);
+    for (Sym& s : t.sizes) s = known_.At(s, trial);
+    t.expr = known_.At(t.expr, trial);
+    t.strides_known = false;
+  }
+  for (size_t k = known_.dimensions(); k < known_.size(); ++k) {
+    const Sym e = known_.At(known_[k].symbol, trial);
+    known_[k].holder->mutable_type().expr = known_[k].negative ? -e : e;
+  }
+  std::string why;
+  Node* failed = TryGraph(*p_.graph, &why);
+  for (size_t i = 0; i < before.size(); ++i) stated_[i].first->mutable_type() = std::move(before[i]);
+  for (size_t k = known_.dimensions(); k < known_.size(); ++k) {
+    const Sym e = known_.Canonical(known_[k].symbol);
+    known_[k].holder->mutable_type().expr = known_[k].negative ? -e : e;
+  }
+  if (!failed) return std::nullopt;
+  std::vector<std::string> sizes;
+  Blamed out;
+  for (const auto& [k, size] : trial) {
+    if (size == known_[k].value) continue;
+    sizes.push_back(text::StrCat(known_[k].input->name(), ".", known_[k].axis, " = ", size));
+    const Sym symbol = known_[k].symbol;
+    bool takes = false;
+    for (const ir::NamedArg& a : failed->args())
+      a.arg.ForEachValue([&](Value* v) {
+        for (Sym s : v->type().sizes) takes |= Mentions(known_.Canonical(s), symbol);
+        takes |= Mentions(known_.Canonical(v->type().expr), symbol);
+      });
+    for (int number : NumbersOf(*failed)) takes |= Mentions(known_.Canonical(known_[number].symbol), symbol);
+    if (takes) out.sizes.push_back(symbol);
+  }
+  if (out.sizes.empty())
+    for (const auto& [k, size] : trial)
+      if (size != known_[k].value) out.sizes.push_back(known_[k].symbol);
+  out.why = text::StrCat(PlaceOf(*failed), " at ", text::Join(sizes, ", "), ": ", why);
+  return out;
+}
+
+// The first node that does not give what was inferred for it, as types are now.
+Node* Propagation::TryGraph(ir::Graph& g, std::string* why) {
+  for (Node* n : g) {
+    for (const ir::NamedArg& a : n->args())
+      if (auto sub = a.arg.get<ir::SubGraph>())
+        if (Node* failed = TryGraph(**sub, why)) return failed;
+    if (IsHigherOrder(*n)) continue;
+    bool other = false, data = false;  // than in the export; sizes that depend on data
+    for (const ir::NamedArg& a : n->args())
+      a.arg.ForEachValue([&](Value* v) {
+        other |= !stated_at_.contains(v) || v->type().sizes != Stated(v).sizes || !(v->type().expr == Stated(v).expr);
+        data |= !v->type().expr.is_constant();
+        for (Sym s : v->type().sizes) data |= !s.is_constant();
+      });
+    if (!other || data) continue;
+    std::vector<ir::ShapeConstraint> constraints;
+    auto types = ir::InferTypes(*n, ir::FreshSymbols::kNone, &constraints);
+    if (!types.ok()) {
+      *why = std::string(text::FromAbsl(types.status().message()));
+    } else {
+      const bool list =
+          std::any_of(n->op().returns.begin(), n->op().returns.end(), [](const ir::ReturnDef& r) { return r.is_list; });
+      if (list && types->size() != n->outputs().size())
+        *why = text::StrCat(types->size(), " results instead of ", n->outputs().size());
+      for (size_t i = 0; why->empty() && i < n->outputs().size() && i < types->size(); ++i) {
+        const Value* v = n->output(i);
+        if (!v || !v->type().is_tensor() || !(*types)[i].is_tensor()) continue;
+        const ir::Sizes &got = (*types)[i].sizes, &wanted = v->type().sizes;
+        bool same = got.size() == wanted.size();
+        for (size_t d = 0; same && d < got.size(); ++d)
+          same = !got[d].is_constant() || !wanted[d].is_constant() || got[d] == wanted[d];
+        if (!same)
+          *why = text::StrCat("its result has other sizes than were found for it: ", (*types)[i].ToString(), " and ",
+                              v->type().ToString());
+      }
+    }
+    if (!why->empty()) return n;
+  }
+  return nullptr;
 }
 
 // Sets an input of a body. A body that several nodes call must get the same sizes from each.

@@ -3,6 +3,7 @@
 #ifndef SLIPWAY_SHAPES_PROPAGATION_H_
 #define SLIPWAY_SHAPES_PROPAGATION_H_
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,12 +42,18 @@ class Propagation {
   };
   const std::vector<Blamed>& blames() const { return blames_; }
 
+  // Infers every node at the sizes of a trial, once all is known. nullopt where each gives what was inferred before;
+  // else the node that does not.
+  std::optional<Blamed> Try(const Unknowns::Trial& trial);
+
   bool literal() const { return literal_; }
   // The unknowns among a node's arguments.
   absl::Span<const int> NumbersOf(const ir::Node& n) const;
   // Whether a value depends on what the user gives.
   bool IsData(const ir::Value* v) const { return data_.contains(v); }
   bool TakesUnknowns(const ir::Node& n) const;
+  // Whether a number that became a size is among what makes a value that is no data.
+  bool DependsOnSizes(const ir::Value& v) const;
   // All values with their types as exported.
   const std::vector<std::pair<ir::Value*, ir::Type>>& stated() const { return stated_; }
 
@@ -70,6 +77,7 @@ class Propagation {
   ir::Type OfArg(const ir::Arg& a, const ir::Type& fallback);
   void SetInput(ir::Node& n, ir::Value* input, ir::Type t, bool drop_first);
   void InferHigherOrder(ir::Node& n);
+  ir::Node* TryGraph(ir::Graph& g, std::string* why);
   void Same(ir::Node& n, const ir::Sizes& a, const ir::Sizes& b);
 
   ir::Program& p_;

@@ -9,30 +9,22 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "ir/ops/op_numbers.h"
 
 namespace slipway::shapes {
-
-enum class SizeRole : uint8_t {
-  kView,    // a size of a view or reshape: all of them together have the elements of the tensor
-  kExpand,  // a size to expand to: that of the tensor wherever it is not 1
-  kBound,   // a place or an extent within one dimension of the tensor (slice, narrow, select, split)
-  kPad,     // elements added at an end of a dimension
-  kCreate,  // a size or a bound of a tensor that is made of nothing (zeros, arange), repeated or resampled
-  kSetting, // a setting of the operator that programs rarely compute (top k, shifts, the size of an adaptive pool)
-  kNumber,  // what tensors are computed with: x / 8
-};
 
 // One integer: node.Get(arg), or its element.
 struct SizeArg {
   ir::Node* node = nullptr;
   std::string arg;
   int element = -1;  // -1: the argument is one integer
-  SizeRole role = SizeRole::kSetting;
+  ir::NumberRole role = ir::NumberRole::kSetting;
   int64_t value = 0;
+  bool frozen = false;  // torch takes no symbolic size there: it stays a number, or the node becomes others
 };
 
-// Those of `n` that are constants now, in the order of the declaration. Arguments that hold settings of layers (strides,
-// paddings, kernel sizes, dimensions) are not among them.
+// Those of `n` that are constants now, in the order of the declaration; arguments whose role is fixed are not among
+// them.
 std::vector<SizeArg> SizeArgsOf(ir::Node& n);
 
 // Writes the integer.

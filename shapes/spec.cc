@@ -221,9 +221,11 @@ class Applier {
       if (it == changed.end()) it = changed.emplace(name, NamedSymbol{s, name, p_.syms->range(name), Example(s).value_or(0)}).first;
       return it->second;
     };
-    const auto put = [&](Sym size, const DimSpec& d, std::string_view what) -> absl::Status {
+    const auto put = [&](Sym size, const DimSpec& d, std::string_view what, std::string_view cause) -> absl::Status {
       if (d.kind == DimSpec::kPin) {
-        if (auto k = size.constant()) return *k == d.number ? absl::OkStatus() : Bad(d.text, text::StrCat(what, " is ", *k));
+        if (auto k = size.constant())
+          return *k == d.number ? absl::OkStatus()
+                                : Bad(d.text, text::StrCat(what, " is ", *k, " and cannot be another size", cause));
         if (!IsSymbol(size)) return Bad(d.text, text::StrCat(what, " is ", size.ToString(), "; pin the dimensions it is made of"));
         const ir::SymRange r = ir::RuntimeRange(p_.syms->range(size.name()));
         if (d.number < r.min || d.number > r.max) return Bad(d.text, text::StrCat(what, " is ", Shown(r)));
@@ -247,13 +249,15 @@ class Applier {
       s.range = r;
       return absl::OkStatus();
     };
-    for (const Asked& a : asked_) RETURN_IF_ERROR(put(a.input->sizes()[a.axis], *a.dim, text::StrCat(a.input->name(), ".", a.axis)));
+    for (const Asked& a : asked_)
+      RETURN_IF_ERROR(put(a.input->sizes()[a.axis], *a.dim, text::StrCat(a.input->name(), ".", a.axis),
+                          CauseOf(ledger, a.input, a.axis)));
     for (const DimSpec& d : spec_.symbols) {
       std::optional<Sym> s = p_.syms->FindSymbol(d.name);
       for (const auto& [name, named] : changed)
         if (named.name == d.name) s = named.symbol;
       if (!s) return Bad(d.text, text::StrCat("the program has no dimension '", d.name, "'", Names()));
-      RETURN_IF_ERROR(put(*s, d, d.name));
+      RETURN_IF_ERROR(put(*s, d, d.name, ""));
     }
     if (!pins.empty()) {
       for (const auto& [name, value] : pins) changed.erase(name);

@@ -3,6 +3,8 @@
 #include "shapes/unknowns.h"
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 
 namespace slipway::shapes {
 
@@ -11,6 +13,8 @@ using ir::Sym;
 using ir::SymKind;
 
 namespace {
+
+constexpr int64_t kMostTried = int64_t{1} << 27;  // larger sizes are not tried at multiples
 
 // c * (x // y) = b becomes c * x = b * y; on either side.
 bool ClearDivision(Sym& a, Sym& b) {
@@ -140,6 +144,24 @@ void Unknowns::Pin(int k, std::string cause, std::string help) {
   Assign(u, u.value);
 }
 
+bool Unknowns::InOpenEquation(int k, bool products_only) {
+  const Sym symbol = unknowns_[k].symbol;
+  const auto product = [&](Sym s) {
+    std::vector<Sym> terms = {s};
+    if (!s.is_constant() && s.kind() == SymKind::kAdd) terms.assign(s.operands().begin(), s.operands().end());
+    for (Sym t : terms) {
+      if (t.is_constant() || t.kind() != SymKind::kMul || !Mentions(t, symbol)) continue;
+      for (int other : In(t))
+        if (other != k && !unknowns_[other].dimension()) return true;
+    }
+    return false;
+  };
+  return std::any_of(unsolved_.begin(), unsolved_.end(), [&](const Equation& e) {
+    const Sym a = Canonical(e.a), b = Canonical(e.b);
+    return product(a) || product(b) || (!products_only && (SharesSum(symbol, a) || SharesSum(symbol, b)));
+  });
+}
+
 void Unknowns::Fail(std::string why) {
   if (failure_.empty()) failure_ = std::move(why);
 }
@@ -152,6 +174,23 @@ void Unknowns::BeginRound() {
   bounds_.clear();
   unsolved_.clear();
   conditions_.clear();
+  condition_sides_.clear();
+}
+
+// Whether a sum adds a number to another that is not known either: parts of a size, of which nothing tells which is a
+// number.
+bool Unknowns::SharesSum(Sym symbol, Sym sum) {
+  if (examples_ > 1 || sum.is_constant() || sum.kind() != SymKind::kAdd || Find(symbol) == nullptr ||
+      Find(symbol)->dimension())
+    return false;
+  bool self = false, other = false;
+  for (Sym t : sum.operands()) {
+    if (t == symbol)
+      self = true;
+    else if (Unknown* u = t.is_constant() || t.kind() != SymKind::kSymbol ? nullptr : Find(t); u && !u->dimension())
+      other = true;
+  }
+  return self && other;
 }
 
 // a - b as a sum in which `symbol` stands once, times `factor`; what symbol then is.
@@ -184,8 +223,12 @@ std::optional<Sym> Unknowns::SolveFor(Sym symbol, Sym a, Sym b, bool exact_only)
     if (times != 1) return std::nullopt;
   }
   if (!found) return std::nullopt;
+  if (SharesSum(symbol, a) || SharesSum(symbol, b)) return std::nullopt;
   if (factor.is(1)) return rest;
   if (factor.is(-1)) return -rest;
+  // What else is not known is no divisor: a product of two numbers is not divided between them.
+  for (int k : In(factor))
+    if (!unknowns_[k].dimension()) return std::nullopt;
   const Sym quotient = ir::FloorDiv(rest, factor);
   if (exact_only && !ir::ProvablyEqual(quotient * factor, rest)) return std::nullopt;
   return quotient;
@@ -212,14 +255,15 @@ bool Unknowns::Equate(Sym a, Sym b, const Node& n) {
   for (int k : In(b))
     if (std::find(in.begin(), in.end(), k) == in.end()) in.push_back(k);
   std::sort(in.begin(), in.end());
-  const bool sizes = std::any_of(in.begin(), in.end(), [&](int k) { return unknowns_[k].dimension(); });
   const bool numbers = std::any_of(in.begin(), in.end(), [&](int k) { return !unknowns_[k].dimension(); });
   const std::string why = text::StrCat(PlaceOf(n), ": ", Shown(a), " = ", Shown(b));
   if (numbers) {
     // The latest first: earlier numbers explain later ones.
     for (auto it = in.rbegin(); it != in.rend(); ++it)
       if (!unknowns_[*it].dimension() && TrySolve(*it, a, b, why)) return true;
-    if (!sizes) {
+    // Parts of what is fixed are numbers.
+    const bool fixed = a.is_constant() || b.is_constant();
+    if (fixed && std::none_of(in.begin(), in.end(), [&](int k) { return unknowns_[k].dimension(); })) {
       for (int k : in) Pin(k, why);
       return true;
     }
@@ -237,7 +281,10 @@ bool Unknowns::Equate(Sym a, Sym b, const Node& n) {
       if (TrySolve(*it, x, y, why)) return true;
   // A condition that sizes must meet: divisibility, equal results of divisions, a product. Where it is not met the program fails, or
   // does what it does in eager mode.
-  if (!NarrowByQuotient(a, b, PlaceOf(n))) conditions_.insert({text::StrCat(Shown(a), " = ", Shown(b)), PlaceOf(n)});
+  if (!NarrowByQuotient(a, b, PlaceOf(n))) {
+    conditions_.insert({text::StrCat(Shown(a), " = ", Shown(b)), PlaceOf(n)});
+    condition_sides_.emplace_back(a, b);
+  }
   return true;
 }
 
@@ -335,6 +382,114 @@ std::string Unknowns::Shown(const ir::Sizes& sizes) {
 
 void Unknowns::NarrowRanges() {
   for (const Bound& b : bounds_) NarrowBy(b.low, b.high, b.place);
+}
+
+Sym Unknowns::At(Sym s, const Trial& trial) {
+  return ir::Substitute(Canonical(s), [&](Sym symbol) -> std::optional<Sym> {
+    auto it = by_name_.find(symbol.name());
+    auto size = it == by_name_.end() ? trial.end() : trial.find(it->second);
+    return size == trial.end() ? std::nullopt : std::optional<Sym>(size->second);
+  });
+}
+
+std::vector<Unknowns::Trial> Unknowns::Trials(std::vector<int>* stuck) {
+  std::vector<int> free;
+  std::vector<ir::SymRange> ranges(dimensions_);  // as they would be
+  const std::deque<Unknown> before = unknowns_;
+  NarrowRanges();
+  for (size_t k = 0; k < dimensions_; ++k) {
+    const Unknown& u = unknowns_[k];
+    ranges[k] = {std::max(u.range.min, u.ask.range.min), std::min(u.range.max, u.ask.range.max)};
+    if (!unknowns_[k].is) free.push_back(static_cast<int>(k));
+  }
+  unknowns_ = before;
+  const auto size_at = [&](int k, int way) -> int64_t {
+    const int64_t e = unknowns_[k].value;
+    if (e > kMostTried) return e;
+    const int64_t sizes[] = {2 * e, 3 * e, e + 1, 4 * e, e, e - 1, e / 2, e + 2, e + 8, e + 32, e * 5, e + 3};
+    return sizes[way % static_cast<int>(std::size(sizes))];
+  };
+  const auto holds = [&](const Trial& t) {
+    for (int k : free)
+      if (t.at(k) < std::max<int64_t>(ranges[k].min, 1) || t.at(k) > ranges[k].max || t.at(k) > 8 * kMostTried)
+        return false;
+    for (const auto& [a, b] : condition_sides_) {
+      const Sym x = At(a, t), y = At(b, t);
+      if (x.is_constant() && y.is_constant() && !(x == y)) return false;
+    }
+    for (const Bound& b : bounds_)
+      if (const auto low = At(b.low, t).constant(), high = At(b.high, t).constant(); low && high && *low > *high)
+        return false;
+    return true;
+  };
+  std::vector<Trial> good;
+  const auto consider = [&](Trial t) {
+    if (holds(t)) good.push_back(std::move(t));
+  };
+  uint64_t random = 1;
+  for (int attempt = 0; attempt < 400 && good.size() < 40; ++attempt) {
+    Trial t;
+    for (size_t i = 0; i < free.size(); ++i) {
+      random = random * 6364136223846793005u + 1442695040888963407u;
+      t[free[i]] = size_at(free[i], attempt < 4    ? attempt
+                                    : attempt == 4 ? 2 + static_cast<int>(i)
+                                                   : static_cast<int>(random >> 33));
+    }
+    consider(std::move(t));
+  }
+  // One at a time, where they do not change together.
+  for (int k : free)
+    for (int way = 0; way < 12; ++way) {
+      Trial t;
+      for (int other : free) t[other] = other == k ? size_at(k, way) : unknowns_[other].value;
+      consider(std::move(t));
+    }
+  std::set<int> left(free.begin(), free.end());
+  std::vector<Trial> out;
+  const auto news = [&](const Trial& t) {
+    return std::count_if(left.begin(), left.end(), [&](int k) { return t.at(k) != unknowns_[k].value; });
+  };
+  const auto changed = [&](const Trial& t) {
+    return std::count_if(free.begin(), free.end(), [&](int k) { return t.at(k) != unknowns_[k].value; });
+  };
+  while (!good.empty() && (out.size() < 2 || !left.empty())) {
+    auto best = std::max_element(good.begin(), good.end(), [&](const Trial& a, const Trial& b) {
+      return std::pair(news(a), changed(a)) < std::pair(news(b), changed(b));
+    });
+    if (changed(*best) == 0 || (out.size() >= 2 && news(*best) == 0)) break;
+    for (int k : free)
+      if (best->at(k) != unknowns_[k].value) left.erase(k);
+    out.push_back(*best);
+    good.erase(best);
+  }
+  // A dimension that only changes by leave of others (rows × columns = 64), or not at all, runs at no other size for
+  // who does not know that.
+  const auto scales = [&](const std::vector<int>& together, int64_t times, int64_t by) {
+    Trial t;
+    for (int k : free) t[k] = unknowns_[k].value;
+    for (int k : together) t[k] = std::min(t[k], kMostTried) * times / by;
+    return holds(t);
+  };
+  for (int k : free) {
+    const int64_t e = unknowns_[k].value;
+    std::vector<int> beside;  // with what stands in its conditions
+    for (const auto& [a, b] : condition_sides_) {
+      std::vector<int> in = In(Canonical(a));
+      for (int other : In(Canonical(b))) in.push_back(other);
+      if (std::find(in.begin(), in.end(), k) == in.end()) continue;
+      for (int other : in)
+        if (!unknowns_[other].is && std::find(beside.begin(), beside.end(), other) == beside.end())
+          beside.push_back(other);
+    }
+    if (beside.empty()) continue;
+    bool free_of_others =
+        e > kMostTried || (2 * e > ranges[k].max && e / 2 < ranges[k].min);  // its range says how far it goes
+    for (const auto& [times, by] : {std::pair<int64_t, int64_t>(2, 1), {3, 1}, {4, 1}, {1, 2}})
+      for (const std::vector<int>& together : {std::vector<int>{k}, beside, free})
+        free_of_others |= scales(together, times, by);
+    if (!free_of_others) stuck->push_back(k);
+  }
+  return out;
 }
 
 void Unknowns::NarrowBy(Sym low, Sym high, const std::string& place) {

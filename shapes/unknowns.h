@@ -95,9 +95,18 @@ class Unknowns {
     ir::Sym a, b;
   };
   const std::vector<Equation>& unsolved() const { return unsolved_; }
+  // Whether a number is multiplied by or added to another that is not known either, in an equation that nothing solves.
+  bool InOpenEquation(int k, bool products_only);
   const std::map<std::string, std::string>& conditions() const { return conditions_; }  // with the node of each
   // The ranges of dimensions, by the bounds of the last round.
   void NarrowRanges();
+  // Sizes of the dimensions that are free, by their places among the unknowns.
+  using Trial = std::map<int, int64_t>;
+  // Up to two trials in which all conditions of the last round and the ranges hold and as many dimensions as possible
+  // have other sizes than in the example. `stuck`: dimensions that conditions keep from being larger or smaller alone
+  // or together with all others.
+  std::vector<Trial> Trials(std::vector<int>* stuck);
+  ir::Sym At(ir::Sym s, const Trial& trial);  // with the trial's sizes put in
 
   // Before symbols are named: dimensions are called after their inputs.
   std::string Shown(ir::Sym s);
@@ -109,6 +118,7 @@ class Unknowns {
     std::string place;
   };
 
+  bool SharesSum(ir::Sym symbol, ir::Sym sum);
   std::optional<ir::Sym> SolveFor(ir::Sym symbol, ir::Sym a, ir::Sym b, bool exact_only);
   bool TrySolve(int k, ir::Sym a, ir::Sym b, const std::string& why);
   bool Equal(ir::Sym a, ir::Sym b);
@@ -128,6 +138,7 @@ class Unknowns {
   std::vector<Bound> bounds_;
   std::vector<Equation> unsolved_;
   std::map<std::string, std::string> conditions_;
+  std::vector<std::pair<ir::Sym, ir::Sym>> condition_sides_;
 };
 
 }  // namespace slipway::shapes

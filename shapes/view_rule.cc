@@ -218,6 +218,7 @@ class GroupSolver {
     }
     if (ways.empty()) return 0;
     if (ways.size() > 1) {
+      if (factors.size() > 1) return 2;  // the product of two sizes is not divided by guess
       // A size that is one factor alone is likelier than a number that happens to divide it.
       auto plain = [&](const std::vector<Sym>& w) {
         int n = 0;

@@ -261,6 +261,9 @@ void GridSample(InferContext& c) {
 void AffineGrid(InferContext& c) {
   Sizes size = c.ToSizes(c.sym_ints("size"));
   if (size.size() < 4) return c.Fail("a grid of fewer than 2 dimensions");
+  Value* theta = Self(c);
+  if (theta->rank() != 3) return c.Fail(text::StrCat("matrices of rank ", theta->rank()));
+  if (!c.RequireEqual(theta->sizes()[0], size[0], "matrices and grids")) return;
   Sizes out = {size[0]};
   out.insert(out.end(), size.begin() + 2, size.end());
   out.push_back(static_cast<int64_t>(size.size()) - 2);

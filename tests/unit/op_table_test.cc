@@ -1,10 +1,13 @@
 // The op table: every declaration parses, and some are looked at closely.
 #include "ir/ops/op_table.h"
 
+#include <algorithm>
+#include <map>
 #include <set>
 
 #include "base/text.h"
 #include "gtest/gtest.h"
+#include "ir/ops/op_numbers.h"
 #include "schemas/embedded.h"
 
 namespace slipway::ir {
@@ -77,6 +80,49 @@ TEST(OpTable, TraitsAreOfDeclaredOperators) {
     EXPECT_FALSE(ParseOpTraits(bad)) << bad;
   EXPECT_TRUE(GetOp("aten.where.self").traits.elementwise);
   EXPECT_FALSE(GetOp("aten.where.default").traits.elementwise) << "the line of an overload stands alone";
+}
+
+// Each line names arguments that its operators have, each operator one of them at least, and no argument has two roles.
+TEST(OpTable, NumbersAreOfDeclaredArguments) {
+  EXPECT_EQ(NumberRoles(schemas::OpNumberLines()).error(), "");
+  EXPECT_EQ(NumberRoles("bound start slice\nsetting start slice\n").error(), "setting start slice");
+  EXPECT_EQ(NumberRoles("bounds start slice\n").error(), "bounds start slice");
+  std::map<std::string, std::set<std::string>, std::less<>> arguments;
+  std::set<std::string, std::less<>> all;
+  for (std::string_view name : AllOps()) {
+    const OpDef& op = GetOp(name);
+    if (op.ns != "aten" && op.ns != "prims") continue;
+    for (const ArgDef& a : op.args) {
+      arguments[std::string(op.base)].insert(a.name);
+      all.insert(a.name);
+    }
+  }
+  for (std::string_view line : text::Split(schemas::OpNumberLines(), '\n', true)) {
+    if (line.starts_with('#')) continue;
+    const std::vector<std::string_view> words = text::Split(line, ' ', true);
+    ASSERT_GE(words.size(), 3u) << line;
+    const std::vector<std::string_view> args = text::Split(words[1], ',');
+    for (size_t i = 2; i < words.size(); ++i) {
+      if (words[i] == "*") {
+        for (std::string_view a : args) EXPECT_TRUE(all.contains(a)) << a << " of: " << line;
+        continue;
+      }
+      const auto op = arguments.find(words[i]);
+      ASSERT_NE(op, arguments.end()) << words[i];
+      EXPECT_TRUE(std::any_of(args.begin(), args.end(),
+                              [&](std::string_view a) { return op->second.contains(std::string(a)); }))
+          << words[i] << " of: " << line;
+    }
+  }
+  const auto role = [](std::string_view op, std::string_view arg) { return RoleOfNumber(GetOp(op), ArgOf(op, arg)); };
+  EXPECT_EQ(role("aten.full_like.default", "fill_value"), NumberRole::kFill);
+  EXPECT_EQ(role("aten.fill_.Scalar", "value"), NumberRole::kFill) << "the in-place form has no line";
+  EXPECT_EQ(role("aten.linspace.default", "steps"), NumberRole::kCount);
+  EXPECT_EQ(role("aten.div.Tensor", "other"), NumberRole::kDivisor) << "a number may stand for a tensor";
+  EXPECT_EQ(role("aten.sum.dim_IntList", "dim"), NumberRole::kFixed);
+  EXPECT_EQ(role("aten.topk.default", "k"), NumberRole::kSetting);
+  EXPECT_EQ(role("aten.layer_norm.default", "eps"), NumberRole::kFixed);
+  EXPECT_EQ(role("_operator.add", "a"), NumberRole::kNone);
 }
 
 TEST(OpTable, KnowsDefaults) {

@@ -293,6 +293,8 @@ TEST_F(Shapes, RefusesWhatTorchRefuses) {
       {"aten.slice_scatter.default", {m, m, 0, 1, 2}, "sizes of what is written: 3 and 1 differ"},
       {"aten.select_scatter.default", {m, m, 0, 0}, "sizes of what is written: 2 and 1 dimensions"},
       {"aten.select.int", {m, 0, 3}, "index 3 of a size of 3"},
+      {"aten.affine_grid_generator.default", {batch, Ints{3, 1, 5, 5}, false}, "matrices and grids: 2 and 3 differ"},
+      {"aten.affine_grid_generator.default", {m, Ints{3, 1, 5, 5}, false}, "matrices of rank 2"},
       {"aten.diagonal_scatter.default", {m, v}, "sizes of what is written: 4 and 3 differ"},
       {"aten.as_strided_scatter.default", {m, v, Ints{2}, Ints{1}}, "sizes of what is written: 4 and 2 differ"},
       {"aten.flip.default", {m, Ints{1, -1}}, "a dimension is flipped twice"},

@@ -53,6 +53,8 @@ TEST_F(ViewRule, WhatIsOpenStaysOpen) {
   EXPECT_EQ(Text(Explain({b, s}, {3, -1, 4})), "b,s//4,4");  // -1 tells
   b_value = 4, s_value = 4;
   EXPECT_EQ(Text(Explain({b * s}, {4, 4})), "?,?");  // which is which?
+  b_value = 2;
+  EXPECT_EQ(Text(Explain({2 * b * s}, {2, 8})), "?,?");  // (b, 2 * s) is likelier than (2, b * s), and a guess
 }
 TEST_F(ViewRule, RegroupedElementsHaveNoRule) {
   b_value = 4, s_value = 6;
