@@ -17,9 +17,10 @@ namespace slipway::cli {
 
 void AddConvert(CLI::App& app, int* code);
 void AddDiff(CLI::App& app, int* code);
+void AddExplain(CLI::App& app, int* code);
 void AddInspect(CLI::App& app, int* code);
 void AddMinify(CLI::App& app, int* code);
-void AddPages(CLI::App& app);  // completion, man
+void AddPages(CLI::App& app);  // completion, help, man, version
 void AddQuantize(CLI::App& app, int* code);
 void AddRun(CLI::App& app, int* code);
 void AddShapes(CLI::App& app, int* code);

@@ -79,10 +79,11 @@ int main(int argc, char** argv) {
   }
   CLI::App app("slipway: models as PyTorch leaves them, launched as ONNX and more. No Python, no libtorch.");
   app.name("slipway");
-  app.set_version_flag("--version", slipway::cli::VersionText());
+  app.set_version_flag("-V,--version", slipway::cli::VersionText());
   app.require_subcommand(1);
   int code = slipway::driver::kDone;
   slipway::cli::AddConvert(app, &code);
+  slipway::cli::AddExplain(app, &code);
   slipway::cli::AddInspect(app, &code);
   slipway::cli::AddMinify(app, &code);
   slipway::cli::AddQuantize(app, &code);

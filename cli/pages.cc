@@ -1,8 +1,12 @@
-// `slipway completion` and `slipway man`: what shells and man know of the commands, from the very table that parses them.
+// `slipway completion`, `man`, `help` and `version`: what shells, man and people know of the commands, from the very table that parses them.
+#include <algorithm>
 #include <cstdio>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/nearest.h"
 #include "base/text.h"
 #include "cli/commands.h"
 
@@ -130,6 +134,23 @@ void AddPages(CLI::App& app) {
   completion->callback([&app, shell] { std::fputs((*shell == "bash" ? Bash(app) : *shell == "zsh" ? Zsh(app) : Fish(app)).c_str(), stdout); });
   CLI::App* man = app.add_subcommand("man", "Print the manual page, for man -l");
   man->callback([&app] { std::fputs(Man(app).c_str(), stdout); });
+  CLI::App* version = app.add_subcommand("version", "Print what --version does");
+  version->callback([] { std::printf("%s\n", VersionText().c_str()); });
+  auto command = std::make_shared<std::string>();
+  CLI::App* help = app.add_subcommand("help", "Print the help of a command, as COMMAND --help does");
+  help->add_option("COMMAND", *command, "one of the commands; without it what slipway --help says")->check([&app](const std::string& name) {
+    const std::vector<std::string> names = Names(app);
+    const std::vector<std::string_view> known(names.begin(), names.end());
+    const bool found = std::find(names.begin(), names.end(), name) != names.end();
+    return found ? "" : text::StrCat("'", name, "' is no command", text::Suggestion(name, known));
+  });
+  help->callback([&app, command] {
+    // Not app.help(), which is about the command that was given: this one.
+    std::fputs((command->empty() ? app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal)
+                                 : app.get_subcommand(*command)->help(app.get_name()))
+                   .c_str(),
+               stdout);
+  });
 }
 
 }  // namespace slipway::cli

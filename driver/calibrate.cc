@@ -168,20 +168,33 @@ struct Observed {
   std::vector<std::string> weights;
 };
 
-// The layers in the order of the graph.
-absl::StatusOr<std::vector<Observed>> FindLayers(const ir::Program& p, const std::map<std::string, const Config*>& layers) {
+// Whether the program, whose dead code is eliminated, reads the weight.
+bool IsRead(const ir::Program& p, const std::string& weight) {
+  for (size_t i = 0; i < p.input_specs.size(); ++i)
+    if (p.input_specs[i].target == weight && !p.graph->inputs()[i]->users().empty()) return true;
+  return false;
+}
+
+// The layers in the order of the graph; `unread` gets the weights of those that are not computed.
+absl::StatusOr<std::vector<Observed>> FindLayers(const ir::Program& p, const std::map<std::string, const Config*>& layers,
+                                                 std::vector<std::string>* unread) {
   std::map<std::string, std::vector<const ir::Value*>> inputs;
   std::vector<std::string> order;
   for (const passes::LinearLayer& layer : passes::FindLinears(p)) {
     if (!layers.contains(layer.weight)) continue;
     auto& values = inputs[layer.weight];
     order.push_back(layer.weight);
-    for (const passes::LinearUse& use : layer.uses)
-      if (std::find(values.begin(), values.end(), use.input) == values.end()) values.push_back(use.input);
+    for (ir::Node* n : layer.uses) {
+      ir::Value* x = passes::ReadLinear(n).input;
+      if (std::find(values.begin(), values.end(), x) == values.end()) values.push_back(x);
+    }
   }
   std::vector<std::string> missing;
-  for (const auto& [weight, config] : layers)
-    if (!inputs.contains(weight)) missing.push_back(text::StrCat("'", weight, "'"));
+  for (const auto& [weight, config] : layers) {
+    if (inputs.contains(weight)) continue;
+    if (IsRead(p, weight)) missing.push_back(text::StrCat("'", weight, "'"));
+    else unread->push_back(weight);
+  }
   if (!missing.empty())
     return absl::UnimplementedError(text::StrCat("calibration of ", text::Join(missing, ", "), ": no linear layer of the program's main graph has this weight"));
 
@@ -258,8 +271,8 @@ absl::Status CollectStatistics(const ir::Program& p, const Samples& samples, abs
 
 }  // namespace
 
-absl::Status Calibrate(const ir::Program& original, const std::map<std::string, const Config*>& layers, const std::string& file,
-                       const CalibrationOptions& o, const UseStatistics& use) {
+absl::StatusOr<std::vector<std::string>> Calibrate(const ir::Program& original, const std::map<std::string, const Config*>& layers,
+                                                   const std::string& file, const CalibrationOptions& o, const UseStatistics& use) {
   const ir::Program* p = &original;
   std::unique_ptr<ir::Program> functional;
   if (p->form != ir::Form::kFunctional) {
@@ -270,7 +283,8 @@ absl::Status Calibrate(const ir::Program& original, const std::map<std::string, 
     p = functional.get();
   }
   ASSIGN_OR_RETURN(const Samples samples, Samples::Open(*p, file));
-  ASSIGN_OR_RETURN(const std::vector<Observed> found, FindLayers(*p, layers));
+  std::vector<std::string> unread;
+  ASSIGN_OR_RETURN(const std::vector<Observed> found, FindLayers(*p, layers, &unread));
   const std::unique_ptr<kernels::ThreadPool> pool = kernels::ThreadPool::Make(o.threads);
   const kernels::Workers* workers = pool ? &pool->workers() : nullptr;
 
@@ -293,7 +307,7 @@ absl::Status Calibrate(const ir::Program& original, const std::map<std::string, 
       statistics[i] = nullptr;
     }
   }
-  return absl::OkStatus();
+  return unread;
 }
 
 }  // namespace slipway::driver

@@ -7,8 +7,10 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "ir/graph.h"
 #include "quantizer/calibrate.h"
 #include "quantizer/config.h"
@@ -32,10 +34,13 @@ using UseStatistics = std::function<absl::Status(const std::string& weight, cons
 // The file holds samples as `input.N`, the sizes of the program's input N behind one more that counts samples (or exactly those sizes:
 // one sample, as `slipway run` takes it), or as `sampleM.input.N`, each with sizes of its own. docs/quantize.md describes it.
 //
+// Returns the weights of layers that nothing of what the program gives depends on (BERT's pooler beside its last hidden state): there
+// is nothing to observe, and `use` is not called for them.
+//
 // InvalidArgument, with what the program wants, for a file that holds anything else, for inputs that are not finite and for layers
 // that no sample reaches; Unimplemented naming weights that no linear layer of the program's main graph has, or the operator that
 // cannot be computed; the first error of `use`.
-absl::Status Calibrate(const ir::Program& p, const std::map<std::string, const quantizer::Config*>& layers, const std::string& file,
+absl::StatusOr<std::vector<std::string>> Calibrate(const ir::Program& p, const std::map<std::string, const quantizer::Config*>& layers, const std::string& file,
                        const CalibrationOptions& options, const UseStatistics& use);
 
 }  // namespace slipway::driver

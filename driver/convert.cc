@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "driver/format.h"
 #include "driver/output_names.h"
+#include "driver/paths.h"
 #include "driver/quantize.h"
 #include "driver/shapes.h"
 #include "driver/target.h"
@@ -213,7 +214,8 @@ absl::Status WriteTarget(Conversion& c) {
   auto target = TargetOf(c.options);
   if (!target.ok()) return target.status();
   const Target& t = **target;
-  if (absl::Status s = CheckFlags(c.options, t); !s.ok()) return s;
+  RETURN_IF_ERROR(CheckFlags(c.options, t));
+  RETURN_IF_ERROR(CheckDistinct(PathsOf(c.options)));
   if (t.legal) {
     auto legal = t.legal(c.options);
     if (!legal.ok()) return legal.status();

@@ -3,6 +3,7 @@
 #include "driver/missing_weights.h"
 #include "driver/target.h"
 #include "exporters/onnx/export.h"
+#include "ir/guards.h"
 
 namespace slipway::driver {
 namespace {
@@ -55,6 +56,16 @@ std::string HowOnnx(Conversion& c, const OnnxOptions& options, const exporters::
   return text::StrCat("of operators: ", kOperators, "; of types: ", kTypes);
 }
 
+// Types of inputs say ranges and which sizes are equal, and a runtime asks for no more.
+void SayGuards(Conversion& c) {
+  std::vector<std::string> guards;
+  for (const ir::Guard& guard : ir::GuardsOf(c.program())) guards.push_back(guard.text);
+  if (guards.empty()) return;
+  const std::string all = text::Join(guards, "; ");
+  c.said.emplace_back("slipway.guards", all);
+  c.summary.lines.push_back(text::StrCat("not checked by the model: the program was exported for sizes where ", all));
+}
+
 }  // namespace
 
 absl::StatusOr<Legality> OnnxLegality(const ConvertOptions& o) {
@@ -68,6 +79,7 @@ absl::Status WriteOnnx(Conversion& c) {
   if (!options.ok()) return options.status();
   options->refusals = &c.context.refusals;
   options->result_names = c.output_names;
+  SayGuards(c);
   options->metadata = c.Metadata();
   options->max_output = c.max_output;
   if (absl::Status s = exporters::CheckNames(c.program(), *options); !s.ok()) return UsageError(std::string(s.message()));

@@ -238,6 +238,9 @@ absl::StatusOr<TensorSet> ReadFolder(const std::string& folder, const std::strin
     auto set = OpenTensors(path, key);
     if (!set.ok()) return set.status();
     shards |= importers::HasShardPlaces(*set);
+    if (set->metadata.contains(weights::kRunKey) && name != "model.safetensors")
+      return WithHelp(absl::InvalidArgumentError(text::StrCat(folder, ": unfinished: ", name, " is of a run of several processes, the last of which writes the index")),
+                      "run the ranks that are missing, with the same configuration");
     sets.emplace_back(path, *std::move(set));
   }
   if (shards) {

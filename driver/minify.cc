@@ -16,11 +16,11 @@
 #include <memory>
 #include <mutex>
 #include <set>
-#include <thread>
 
 #include "absl/types/span.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "base/threads.h"
 #include "base/utf8.h"
 #include "driver/format.h"
 #include "driver/minify_check.h"
@@ -62,6 +62,19 @@ void RemoveFolder(const std::string& path) {
 absl::Status MakeFolder(const std::string& path) {
   if (mkdir(path.c_str(), 0777) == 0 || errno == EEXIST) return absl::OkStatus();
   return io::IoError(errno, path);
+}
+
+// Removes symbolic links of the names that a run writes from the folder of the result: the files are made there, not where links lead.
+// Those that an earlier run left to weights are made again.
+absl::Status RemoveLinks(const std::string& folder) {
+  static constexpr std::string_view kNames[] = {"min.", "other.", "inputs.safetensors", "repro.", "report.md", "probes"};
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    const bool ours = std::any_of(std::begin(kNames), std::end(kNames), [&](std::string_view n) { return name.starts_with(n); });
+    if (ours && entry.is_symlink(error) && unlink(entry.path().c_str()) != 0) return io::IoError(errno, entry.path().string());
+  }
+  return absl::OkStatus();
 }
 
 // ---- What is known of candidates
@@ -160,6 +173,7 @@ class Prober : public minifier::Oracle {
     infers_ = onnx() ? onnx_model::Check(*best_.program).ok() : passes::InferShapes(*ir::Clone(*best_.program)).ok();
     report_.reached.nodes_before = CountNodes(*best_.program->graph);
     RETURN_IF_ERROR(MakeFolder(options_.folder));
+    RETURN_IF_ERROR(RemoveLinks(options_.folder));
     RemoveFolder(Scratch());
     RETURN_IF_ERROR(MakeFolder(Scratch()));
     RETURN_IF_ERROR(log_.Open(options_.folder + "/probes.log", key));
@@ -417,10 +431,10 @@ class Prober : public minifier::Oracle {
         return;
       }
     };
-    std::vector<std::thread> threads;
-    for (size_t i = 1; i < unknown.size(); ++i) threads.emplace_back(ask, i);
-    if (!unknown.empty()) ask(0);
-    for (std::thread& t : threads) t.join();
+    std::atomic<size_t> next = 0;
+    OnThreads(static_cast<int>(unknown.size()), [&] {
+      for (size_t i = next++; i < unknown.size(); i = next++) ask(i);
+    });
     for (const absl::Status& s : statuses) RETURN_IF_ERROR(s);
     report_.asked += static_cast<int>(unknown.size());
     for (const Candidate& c : window) Count(c.digest);

@@ -175,10 +175,11 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, 
     note(i, *error);
     return absl::OkStatus();
   }));
+  std::vector<std::string> unread;
   if (!asked.empty()) {
     CalibrationOptions options;
     options.threads = Threads(o);
-    RETURN_IF_ERROR(Calibrate(p, asked, o.calibration, options, [&](const std::string& name, const quantizer::LayerStatistics& statistics) -> absl::Status {
+    ASSIGN_OR_RETURN(unread, Calibrate(p, asked, o.calibration, options, [&](const std::string& name, const quantizer::LayerStatistics& statistics) -> absl::Status {
       const size_t i = calibrated.at(name);
       auto done = quantizer::QuantizeCalibrated(ir::ShardedTensor(p.weights.at(name)), *chosen[i].scheme, statistics, Threads(o), true, sink_of(i));
       if (!done.ok()) return io::Prefixed(text::StrCat("'", name, "': "), done.status());
@@ -194,8 +195,16 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, 
       return absl::OkStatus();
     }));
   }
+  if (unread.size() == chosen.size())
+    return absl::InvalidArgumentError("no weight is quantized: the program computes none of the linear layers");
+  for (const std::string& name : unread) {
+    QuantizedRow& row = report->rows[chosen[calibrated.at(name)].row];
+    row.config.clear(), row.why = "not computed by the program: no inputs to calibrate with";
+    row.bytes_after = row.bytes_before;
+  }
   ASSIGN_OR_RETURN(const std::shared_ptr<io::MappedFile> file, scratch->Map());
   for (size_t i = 0; i < chosen.size(); ++i) {
+    if (std::find(unread.begin(), unread.end(), layers[chosen[i].index].weight) != unread.end()) continue;
     const quantizer::Scheme& scheme = *chosen[i].scheme;
     const quantizer::Shape& s = scheme.shape();
     const DType dtype = scheme.parts()[0].dtype == DType::kUInt8 ? DType::kInt8 : scheme.parts()[0].dtype;

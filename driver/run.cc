@@ -16,6 +16,7 @@
 #include "driver/missing_weights.h"
 #include "driver/onnx_runtime.h"
 #include "driver/pass_context.h"
+#include "driver/paths.h"
 #include "driver/plugins.h"
 #include "driver/run_library.h"
 #include "exporters/safetensors/safetensors.h"
@@ -168,6 +169,11 @@ absl::StatusOr<std::vector<ir::TensorRef>> ReadInputs(const std::string& path, c
 }
 
 absl::StatusOr<RunReport> Run(const RunOptions& options) {
+  std::vector<NamedPath> paths = {{"the model", options.model},
+                                  {"--inputs", options.inputs},
+                                  {"--outputs", options.outputs, NamedPath::kOutput}};
+  for (const std::string& plugin : options.plugins) paths.push_back({"--plugin", plugin});
+  RETURN_IF_ERROR(CheckDistinct(paths));
   RunReport report;
   auto begin = Clock::now();
   auto source = OpenSource(options.model);

@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "driver/format.h"
+#include "driver/paths.h"
 #include "driver/storages.h"
 #include "driver/target.h"
 #include "exporters/pt2/pt2.h"
@@ -64,6 +65,8 @@ Outcome Unpack(const UnpackOptions& o, ConvertSummary* summary) {
     summary->lines.push_back(files.back().path);
   }
   summary->nodes_after = summary->nodes_before;
+  for (const exporters::Pt2File& file : files)  // programs of an archive that is gone would be the others' only copies
+    if (absl::Status s = CheckDistinct({{"the input", o.input}, {"-o", file.path, NamedPath::kOutput}}); !s.ok()) return Fail(s);
   const bool made = !o.convert.dry_run && mkdir(folder.c_str(), 0777) == 0;
   if (!o.convert.dry_run && !made && errno != EEXIST) return Fail(io::IoError(errno, folder));
   auto report = exporters::ExportPt2(files, options, o.convert.dry_run);

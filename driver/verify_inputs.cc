@@ -16,6 +16,7 @@
 #include "base/status_macros.h"
 #include "importers/checkpoint/state_dict.h"
 #include "ir/clone.h"
+#include "ir/guards.h"
 #include "ir/ops/infer.h"
 #include "ir/specialize.h"
 
@@ -308,32 +309,8 @@ struct InputGenerator::Impl {
     for (const auto& [text, range] : p->range_constraints)
       if (auto expr = p->syms->ParseExpr(text); expr.ok() && expr->is_integer_valued())
         AddCondition(*expr, range.min, range.max);
-    for (const std::string& guard : p->guards)
-      if (auto text = GuardText(guard))
-        if (auto expr = p->syms->ParseExpr(*text); expr.ok() && !expr->is_integer_valued()) AddCondition(*expr);
-  }
-
-  // A guard names sizes by the arguments of the Python function: L['x'].size()[1]. Null where it asks for what is no input's
-  // size.
-  std::optional<std::string> GuardText(std::string_view guard) const {
-    std::string out;
-    for (;;) {
-      const size_t at = guard.find("L['");
-      out += guard.substr(0, at);
-      if (at == std::string_view::npos) return out;
-      guard.remove_prefix(at + 3);
-      const size_t quote = guard.find("'].size()[");
-      if (quote == std::string_view::npos) return std::nullopt;
-      const std::string_view name = guard.substr(0, quote);
-      guard.remove_prefix(quote + 10);
-      const size_t bracket = guard.find(']');
-      size_t dim;
-      if (bracket == std::string_view::npos || !text::ParseNumber(guard.substr(0, bracket), &dim)) return std::nullopt;
-      const auto input = std::find_if(inputs.begin(), inputs.end(), [&](const ir::Value* v) { return v->name() == name; });
-      if (input == inputs.end() || dim >= (*input)->sizes().size()) return std::nullopt;
-      text::StrAppend(&out, "(", (*input)->sizes()[dim].ToString(), ")");
-      guard.remove_prefix(bracket + 1);
-    }
+    for (const ir::Guard& guard : ir::GuardsOf(*p))
+      if (guard.condition) AddCondition(*guard.condition);
   }
 
   static std::function<std::optional<int64_t>(std::string_view)> In(const Assignment& sizes) {

@@ -187,7 +187,7 @@ absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(std::string_view 
       return absl::InvalidArgumentError(absl::StrCat(file->path_, " exists and is not a regular file"));
     }
     mode = info.st_mode & 0777;
-    replaces = true;
+    replaces = file->options_.durable = true;
   } else if (errno != ENOENT) {
     return file->Failed(errno, "write");
   }
@@ -398,6 +398,20 @@ absl::Status AtomicFile::WriteAt(uint64_t offset, absl::Span<const uint8_t> byte
   return absl::OkStatus();
 }
 
+absl::StatusOr<uint32_t> AtomicFile::Crc32From(uint64_t offset) {
+  if (absl::Status status = Flush(); !status.ok()) return status;
+  std::vector<uint8_t> block(kWriteChunk);
+  uint32_t crc = 0;
+  while (offset < written_) {
+    const ssize_t count = pread(fd_, block.data(), std::min<uint64_t>(block.size(), written_ - offset), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return Failed(count < 0 ? errno : EIO, "read back");
+    crc = Crc32(crc, absl::MakeConstSpan(block).first(static_cast<size_t>(count)));
+    offset += static_cast<uint64_t>(count);
+  }
+  return crc;
+}
+
 // Everything but the rename.
 absl::Status AtomicFile::Finish() {
   if (fd_ < 0) return absl::FailedPreconditionError(absl::StrCat(path_, " is committed already"));
@@ -468,8 +482,8 @@ absl::Status AtomicFile::PutInPlace(absl::Span<AtomicFile* const> files) {
   return status;
 }
 
-absl::Status WriteFile(std::string_view path, std::string_view content) {
-  auto file = AtomicFile::Create(path);
+absl::Status WriteFile(std::string_view path, std::string_view content, const AtomicFile::Options& options) {
+  auto file = AtomicFile::Create(path, options);
   if (!file.ok()) return file.status();
   if (absl::Status s = (*file)->Write(content); !s.ok()) return s;
   return (*file)->Commit();

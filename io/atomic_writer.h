@@ -29,8 +29,9 @@ class AtomicFile {
  public:
   struct Options {
     // Whether Commit() waits until the bytes are on the disk (fdatasync, and fsync of the folder), so that the file
-    // survives a power cut. Off, as with cp: the system writes back later, and errors of write and close are reported
-    // all the same.
+    // survives a power cut: for files that complete others or that a later run relies on. A file that replaces another always
+    // does: the old one is gone. Off for what is new, as with cp: the system writes back later, and errors of write and close
+    // are reported all the same.
     bool durable = false;
   };
 
@@ -64,6 +65,9 @@ class AtomicFile {
   // Replaces bytes already written: [offset, offset + bytes.size()) must lie before position(). Several threads may do this at
   // once for bytes that were skipped, as long as none appends.
   absl::Status WriteAt(uint64_t offset, absl::Span<const uint8_t> bytes);
+
+  // The CRC-32 of bytes [offset, position()), read back from the file: for checksums that stand before what they are of.
+  absl::StatusOr<uint32_t> Crc32From(uint64_t offset);
 
   // Bytes appended so far.
   uint64_t position() const { return written_ + buffer_.size(); }
@@ -99,7 +103,7 @@ class AtomicFile {
 };
 
 // A file of these bytes.
-absl::Status WriteFile(std::string_view path, std::string_view content);
+absl::Status WriteFile(std::string_view path, std::string_view content, const AtomicFile::Options& options = {});
 
 // From now on SIGBUS, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGXCPU and SIGXFSZ remove the temporaries of this process, where it
 // had left them to their default, which is then carried out. SIGBUS of a mapped file (io/inputs.h) calls `end` instead, which

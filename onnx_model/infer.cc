@@ -71,8 +71,10 @@ class Calls {
 
   absl::StatusOr<uint64_t> CountOf(const std::string& id, const onnx::FunctionProto* f, int depth) {
     if (auto it = counts_.find(id); it != counts_.end()) return it->second;
-    if (depth > kMostNested || !open_.insert(id).second)
-      return absl::InvalidArgumentError(text::StrCat("function '", f->name().substr(0, 200), "' calls itself"));
+    const std::string name = f->name().substr(0, 200);
+    if (depth > kMostNested)
+      return absl::ResourceExhaustedError(text::StrCat("function '", name, "' is called by ", depth, " functions one inside the other (limit ", kMostNested, ")"));
+    if (!open_.insert(id).second) return absl::InvalidArgumentError(text::StrCat("function '", name, "' calls itself"));
     ASSIGN_OR_RETURN(const uint64_t count, Count(f->node(), depth + 1));
     open_.erase(id);
     return counts_[id] = count;

@@ -59,11 +59,11 @@ class Rewriter {
     act_scale_ = q_.act_scale ? Stored("act_quant_scale", *q_.act_scale) : nullptr;
     act_zero_ = q_.act_zero_point ? Stored("act_quant_zero_point", *q_.act_zero_point) : nullptr;
     pre_scale_ = q_.act_pre_scale ? Stored("act_pre_scale", *q_.act_pre_scale) : nullptr;
-    for (const LinearUse& use : layer_.uses) {
-      Builder b(*p_.graph, use.node, use.node->source());
-      Value* y = Product(b, use);
+    for (Node* n : layer_.uses) {
+      Builder b(*p_.graph, n, n->source());
+      Value* y = Product(b, ReadLinear(n));
       if (!b.ok()) return b.status();
-      ReplaceNode(use.node, {y});
+      ReplaceNode(n, {y});
     }
     return absl::OkStatus();
   }
@@ -171,17 +171,18 @@ class Rewriter {
 
 }  // namespace
 
+LinearUse ReadLinear(Node* n) { return ReadUse(n).value(); }
+
 std::vector<LinearLayer> FindLinears(const ir::Program& p) {
   std::vector<LinearLayer> layers(p.input_specs.size());
   for (Node* n : *p.graph) {
     Value* w = WeightOf(*n);
     if (!w || !StoredTensor(w)) continue;
-    auto use = ReadUse(n);
-    if (!use) continue;
+    if (!ReadUse(n)) continue;
     LinearLayer& layer = layers[static_cast<size_t>(w->index())];
     layer.weight = p.input_specs[static_cast<size_t>(w->index())].target;
     layer.value = w;
-    layer.uses.push_back(*use);
+    layer.uses.push_back(n);
   }
   std::erase_if(layers, [](const LinearLayer& l) { return l.uses.empty(); });
   return layers;

@@ -21,11 +21,13 @@ struct LinearUse {
   ir::Value* input = nullptr;  // [.., k]
   ir::Value* bias = nullptr;   // null where there is none, or where the product's scales of addmm are not 1
 };
+// Of a node of LinearLayer::uses, as it is now: quantizing the layer that makes its input replaces that.
+LinearUse ReadLinear(ir::Node* n);
 // A parameter, or buffer, of two dimensions that linear layers use.
 struct LinearLayer {
   std::string weight;  // FQN
   ir::Value* value = nullptr;
-  std::vector<LinearUse> uses;
+  std::vector<ir::Node*> uses;
 };
 // Of the root graph, in the order of the program's inputs; a program in any form.
 std::vector<LinearLayer> FindLinears(const ir::Program& p);

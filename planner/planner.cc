@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "base/text.h"
 #include "ir/clone.h"
+#include "ir/guards.h"
 #include "ir/ops/op_table.h"
 #include "ir/ops/rule.h"
 #include "ir/specialize.h"
@@ -243,6 +244,9 @@ absl::Status BindInputs(const ir::Program& p, const PlanOptions& options, PlanBu
     ++slot;
   }
   BindStates(kept, b);
+  for (const ir::Guard& guard : ir::GuardsOf(p))
+    if (guard.condition && b.IsGiven(*guard.condition))
+      b.Require(*guard.condition, text::StrCat("the program was exported for sizes where ", guard.text, " (a guard of torch.export)"));
   return b.status();
 }
 

@@ -104,6 +104,7 @@ Operand AtLeast1d(Operand x) { return x.rank() == 0 ? Unsqueeze(std::move(x), 0)
 Operand PlanContext::of(const ir::Value* v) {
   auto it = b_.values.find(v);
   if (it != b_.values.end()) return it->second;
+  if (v->producer() && v->type().is_tensor()) Bug(text::StrCat("%", v->name(), " is read and no step before gives it"));
   Unsupported(text::StrCat("%", v->name(), " (", v->type().ToString(), ") is no tensor that kernels know"));
   return {0, 0, DType::kFloat32, {}, {}};
 }

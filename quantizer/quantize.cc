@@ -6,10 +6,10 @@
 #include <cmath>
 #include <cstring>
 #include <mutex>
-#include <thread>
 
 #include "absl/cleanup/cleanup.h"
 #include "base/status_macros.h"
+#include "base/threads.h"
 
 namespace slipway::quantizer {
 
@@ -127,10 +127,7 @@ absl::Status InParallel(int threads, size_t count, const std::function<absl::Sta
       if (i < failed) failed = i, status = std::move(s);
     }
   };
-  std::vector<std::thread> others;
-  for (int t = 1; t < threads && static_cast<size_t>(t) < count; ++t) others.emplace_back(run);
-  run();
-  for (std::thread& t : others) t.join();
+  OnThreads(static_cast<int>(std::min<size_t>(static_cast<size_t>(std::max(threads, 1)), count)), run);
   return status;
 }
 

@@ -1,6 +1,7 @@
 // The functions of slipway_model.h over runtime/model.h: handles, errors as texts of the calling thread. No exception leaves a
 // function here.
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -66,13 +67,45 @@ std::string Take(const DLTensor* from, Tensor* to, int* code) {
   to->dtype = *dtype;
   to->rank = from->ndim;
   int64_t step = 1;
+  bool empty = false;
   for (int d = from->ndim - 1; d >= 0; --d) {
     to->sizes[d] = from->shape[d];
     to->strides[d] = from->strides ? from->strides[d] : step;
+    empty |= from->shape[d] == 0;
     if (from->shape[d] < 0 || __builtin_mul_overflow(step, std::max<int64_t>(from->shape[d], 1), &step)) return "has sizes out of range";
   }
-  to->data = from->data ? static_cast<char*>(from->data) + from->byte_offset : nullptr;
+  if (empty) {
+    to->data = from->data;
+    return "";
+  }
+  // Where the first and the last byte are, so that no later arithmetic overflows.
+  int64_t before = 0, behind = 1;
+  const int64_t item = slipway::kernels::ByteSize(*dtype);
+  for (int d = 0; d < from->ndim; ++d) {
+    if (to->sizes[d] == 1) {  // never taken: it may have been anything
+      if (to->strides[d] < -INT32_MAX || to->strides[d] > INT32_MAX) to->strides[d] = 1;
+      continue;
+    }
+    int64_t reach, *side = to->strides[d] < 0 ? &before : &behind;
+    if (__builtin_mul_overflow(to->sizes[d] - 1, to->strides[d], &reach) || __builtin_add_overflow(*side, reach, side)) return "has strides out of range";
+  }
+  uintptr_t first;
+  int64_t low, high;
+  if (__builtin_mul_overflow(before, item, &low) || __builtin_mul_overflow(behind, item, &high) ||
+      __builtin_mul_overflow(step, item, &step))
+    return "has strides out of range";
+  if (!from->data) return "has no memory";
+  if (__builtin_add_overflow(reinterpret_cast<uintptr_t>(from->data), from->byte_offset, &first) || first > INTPTR_MAX ||
+      static_cast<int64_t>(first) + low < 0 || high > INTPTR_MAX - static_cast<int64_t>(first))
+    return "reaches beyond the address space";
+  to->data = reinterpret_cast<void*>(first);
   return "";
+}
+
+// Whether an array of `count` tensors is there.
+template <typename T>
+int NeedArray(const T* array, size_t count, const char* what) {
+  return array || count == 0 ? SLIPWAY_MODEL_OK : Fail(SLIPWAY_MODEL_BAD_INPUT, std::string(what) + " is NULL");
 }
 
 // The inputs as the plan takes them.
@@ -80,6 +113,7 @@ int TakeAll(const Model& m, const DLTensor* const* inputs, size_t count, std::ve
   if (count != m.plan().given_inputs())
     return Fail(SLIPWAY_MODEL_BAD_INPUT,
                 std::to_string(count) + " inputs, the model takes " + std::to_string(m.plan().given_inputs()));
+  if (int code = NeedArray(inputs, count, "the array of inputs")) return code;
   out->resize(count);
   for (size_t i = 0; i < count; ++i) {
     int code;
@@ -238,9 +272,10 @@ void slipway_model_get_metadata(const slipway_model* m, size_t i, const char** k
 
 int slipway_model_run(slipway_model* m, const DLTensor* const* inputs, size_t input_count, DLManagedTensorVersioned** outputs,
                       size_t output_count) {
-  for (size_t i = 0; i < output_count; ++i) outputs[i] = nullptr;
+  for (size_t i = 0; outputs && i < output_count; ++i) outputs[i] = nullptr;
   return Guard([&]() -> int {
     Model& model = *m->model;
+    if (int code = NeedArray(outputs, output_count, "the array of outputs")) return code;
     if (output_count != model.plan().outputs.size())
       return Fail(SLIPWAY_MODEL_BAD_INPUT, "room for " + std::to_string(output_count) + " outputs, the model has " +
                                                std::to_string(model.plan().outputs.size()));
@@ -268,6 +303,7 @@ int slipway_model_run_into(slipway_model* m, const DLTensor* const* inputs, size
     if (output_count != model.plan().outputs.size())
       return Fail(SLIPWAY_MODEL_BAD_INPUT, std::to_string(output_count) + " outputs, the model has " +
                                                std::to_string(model.plan().outputs.size()));
+    if (int code = NeedArray(outputs, output_count, "the array of outputs")) return code;
     std::vector<Tensor> in, out(output_count);
     if (int code = TakeAll(model, inputs, input_count, &in)) return code;
     for (size_t i = 0; i < output_count; ++i) {

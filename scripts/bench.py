@@ -22,6 +22,8 @@ import subprocess
 import sys
 import time
 
+import bench_build
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "build" / "bench"
 WEIGHTS = ROOT / "build" / "deps" / "minilm" / "model.safetensors"
@@ -175,6 +177,7 @@ def main():
     parser.add_argument("--big", action="store_true", help="also convert a 4 GiB program")
     parser.add_argument("--make", nargs=2, metavar=("NAME", "PATH"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    bench_build.announce(arguments.slipway)
     if arguments.make:
         return MAKERS[arguments.make[0]](arguments.make[1])
     FOLDER.mkdir(parents=True, exist_ok=True)

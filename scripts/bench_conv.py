@@ -14,6 +14,8 @@ import re
 import sys
 import tempfile
 
+import bench_build
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "scripts")]
 
@@ -116,6 +118,7 @@ def main():
     parser.add_argument("--match", default="")
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
+    bench_build.announce(args.slipway)
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as folder, Libraries(["torch", "slipway", "ort"], args.threads) as libraries:
         for number, (name, make) in enumerate(CASES.items()):

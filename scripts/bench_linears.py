@@ -13,6 +13,8 @@ import sys
 import tempfile
 import time
 
+import bench_build
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "samples" / "native")]
 
@@ -40,6 +42,7 @@ def main():
     parser.add_argument("--slipway", default=str(ROOT / "build" / "slipway"))
     parser.add_argument("--seconds", type=float, default=2, help="for each size")
     args = parser.parse_args()
+    bench_build.announce(args.slipway)
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
         for k, n in SIZES:

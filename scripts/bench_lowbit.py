@@ -16,6 +16,8 @@ import subprocess
 import sys
 import tempfile
 
+import bench_build
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 MAKE = r'''
@@ -90,6 +92,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
+    bench_build.announce(args.slipway)
     environment = {**os.environ, "OMP_NUM_THREADS": str(args.threads)}
     with tempfile.TemporaryDirectory() as folder:
         for index, (kind, m, k, n, flags, peers) in enumerate(CASES):

@@ -19,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 
+import bench_build
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WORKER = r"""
 import ctypes, json, re, sys
@@ -96,6 +98,7 @@ def main():
     parser.add_argument("--match", default="", help="regular expression of cases")
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
+    bench_build.announce(args.slipway)
     sys.path.insert(0, str(ROOT / "scripts"))
     import torch
     from bench_models import cases

@@ -19,6 +19,8 @@ import sys
 import tempfile
 import warnings
 
+import bench_build
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "samples"), str(ROOT / "scripts")]
 
@@ -112,6 +114,7 @@ def main():
     parser.add_argument("--minilm", help="model.safetensors of all-MiniLM-L6-v2")
     parser.add_argument("--seconds", type=float, default=3, help="for each library")
     args = parser.parse_args()
+    bench_build.announce(args.slipway)
     cpu = [line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
     print(f"{cpu[0]}, {len(os.sched_getaffinity(0))} processors")
     rows = []

@@ -27,6 +27,8 @@ import tempfile
 import time
 import warnings
 
+import bench_build
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "scripts")]
 
@@ -165,6 +167,7 @@ def main():
     parser.add_argument("--flags", nargs=argparse.REMAINDER, default=[], help="of slipway convert; last")
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    bench_build.announce(args.slipway)
     if args.worker:
         return work(*args.worker)
     from bench_models import cases

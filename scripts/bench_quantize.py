@@ -15,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 
+import bench_build
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SLIPWAY = os.environ.get("SLIPWAY", str(ROOT / "build" / "slipway"))
 SIDE = 4096
@@ -99,6 +101,7 @@ def main():
     parser.add_argument("--configs", default="", help="only these, with spaces between")
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()))
     settings = parser.parse_args()
+    bench_build.announce(SLIPWAY)
     out = settings.folder / "bench_quantized.safetensors"
     chosen = settings.configs.split() or list(CONFIGS)
     for dtype in settings.dtypes.split(","):

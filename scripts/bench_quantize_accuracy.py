@@ -16,6 +16,8 @@ import sys
 import tempfile
 import time
 
+import bench_build
+
 import torch
 from safetensors.torch import load_file, save_file
 
@@ -67,6 +69,7 @@ def call(*arguments):
 
 
 def main():
+    bench_build.announce(BUILD / "slipway")
     vocabulary = {line.rstrip("\n"): i for i, line in enumerate((MINILM / "vocab.txt").open(encoding="utf-8"))}
     weights = load_file(MINILM / "model.safetensors")
     model = make_minilm.MiniLM().eval()

@@ -26,6 +26,8 @@ import subprocess
 import sys
 import time
 
+import bench_build
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "build" / "bench_weights"
 SHARDS = 4
@@ -78,6 +80,7 @@ def main():
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--slipway", type=pathlib.Path, default=ROOT / "build" / "slipway")
     arguments = parser.parse_args()
+    bench_build.announce(arguments.slipway)
     each = max(1, round(arguments.gb * 1e9 / SHARDS / (ROWS * COLUMNS * 4)))
     shutil.rmtree(FOLDER, ignore_errors=True)
     source = FOLDER / "in"

@@ -13,6 +13,9 @@
 
 namespace slipway::weights {
 
+// In the header of a file that one of several processes wrote: what stands for their run. Without an index such files are unfinished.
+inline constexpr char kRunKey[] = "slipway.run";
+
 // The files that an index (*.index.json) names, each with the tensors it must hold. InvalidArgument where it is malformed or
 // names files outside its folder.
 absl::StatusOr<std::map<std::string, std::vector<std::string>>> ReadIndex(const std::string& path);

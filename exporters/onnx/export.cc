@@ -87,6 +87,12 @@ class Exporter {
     std::vector<passes::Problem> problems;
     lowering_.Run(*p_.graph, &problems);
     Outputs();
+    // A mistake of ours is not an operator that ONNX lacks; values of inputs that are refused have no counterpart either.
+    if (report_.unsupported.empty()) {
+      for (const passes::Problem& problem : problems)
+        if (absl::IsInternal(problem.status)) return problem.status;
+      if (absl::IsInternal(shared_.status)) return shared_.status;
+    }
     if (!shared_.status.ok()) report_.unsupported.push_back({"outputs", std::string(shared_.status.message()), "", 1});
     report_.of_signature = report_.unsupported.size();
     for (passes::Unsupported& u : passes::Group(problems)) report_.unsupported.push_back(std::move(u));

@@ -12,10 +12,13 @@
 #include <set>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
 #include "base/json.h"
+#include "base/status_macros.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "io/atomic_writer.h"
+#include "io/crc32.h"
 #include "io/io_error.h"
 #include "io/mapped_file.h"
 #include "ir/storage_check.h"
@@ -352,10 +355,47 @@ bool HoldsText(const std::string& path, const std::string& text) {
   return file.ok() && (*file)->size() == text.size() && std::memcmp((*file)->data().data(), text.data(), text.size()) == 0;
 }
 
-// Whether a file has the plan's size and header: files appear whole, so that its values are there, too.
-bool IsThere(const std::string& path, const FilePlan& plan) {
+// What a shard of several processes says in its header of its values: filled in when they are there.
+constexpr char kCrc[] = "slipway.crc32";
+constexpr size_t kCrcDigits = 8;
+
+std::string CrcText(uint32_t crc) { return absl::StrCat(absl::Hex(crc, absl::kZeroPad8)); }
+
+// Where the digits of the checksum stand in the header of such a shard. No name of a tensor holds a quote that is not escaped.
+size_t CrcPlace(const FilePlan& plan) {
+  const std::string key = text::StrCat("\"", kCrc, "\":\"");
+  return plan.header.find(key) + key.size();
+}
+
+enum class Found { kNothing, kOther, kDamaged, kWhole };
+// What is at a shard's path: `read_values` compares its values with the checksum, too.
+Found FindShard(const std::string& path, const FilePlan& plan, bool read_values) {
   auto file = io::MappedFile::Open(path);
-  return file.ok() && (*file)->size() == plan.size() && std::memcmp((*file)->data().data(), plan.header.data(), plan.header.size()) == 0;
+  if (!file.ok()) return Found::kNothing;
+  const absl::Span<const uint8_t> data = (*file)->data();
+  if (data.size() < plan.header.size()) return Found::kOther;
+  std::string header(reinterpret_cast<const char*>(data.data()), plan.header.size());
+  const std::string crc = header.replace(CrcPlace(plan), kCrcDigits, kCrcDigits, '0') == plan.header
+                              ? std::string(reinterpret_cast<const char*>(data.data()) + CrcPlace(plan), kCrcDigits) : "";
+  if (crc.empty()) return Found::kOther;
+  if (data.size() != plan.size()) return Found::kDamaged;
+  return read_values && CrcText(io::Crc32(0, data.subspan(plan.header.size()))) != crc ? Found::kDamaged : Found::kWhole;
+}
+
+absl::Status WriteShard(const std::string& path, const FilePlan& plan, const SafetensorsOptions& options, uint64_t total) {
+  ASSIGN_OR_RETURN(const auto file, io::AtomicFile::Create(path, {.durable = true}));
+  FileWriter writer(options, total);
+  RETURN_IF_ERROR(writer.Write(plan, file.get()));
+  RETURN_IF_ERROR(writer.Finish());
+  ASSIGN_OR_RETURN(const uint32_t crc, file->Crc32From(plan.header.size()));
+  const std::string digits = CrcText(crc);
+  RETURN_IF_ERROR(file->WriteAt(CrcPlace(plan), absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(digits.data()), digits.size())));
+  return file->Commit();
+}
+
+absl::Status OfAnotherRun(const std::string& path) {
+  return absl::FailedPreconditionError(text::StrCat(
+      path, " is of another checkpoint or was written with another configuration or input: remove it, or choose an empty folder"));
 }
 
 }  // namespace
@@ -388,7 +428,8 @@ absl::StatusOr<SafetensorsReport> ExportShards(const std::vector<NamedTensor>& t
 
 absl::StatusOr<RankReport> ExportShardsOfRank(const std::vector<NamedTensor>& tensors, const std::string& folder,
                                               SafetensorsOptions options, int rank, int world_size, const std::string& run) {
-  options.metadata["slipway.run"] = run;
+  options.metadata[weights::kRunKey] = run;
+  options.metadata[kCrc] = std::string(kCrcDigits, '0');
   auto shards = PlanShards(tensors, options);
   if (!shards.ok()) return shards.status();
   if (absl::Status s = CheckOutput(shards->report.file_bytes, options.max_output); !s.ok()) return s;
@@ -401,34 +442,43 @@ absl::StatusOr<RankReport> ExportShardsOfRank(const std::vector<NamedTensor>& te
   const std::string index = text::StrCat(base, "/", kIndex);
   for (const std::string& name : weights::FilesReplaced(base))
     if (name != kIndex && std::find(shards->names.begin(), shards->names.end(), name) == shards->names.end())
-      return absl::FailedPreconditionError(text::StrCat(base, "/", name, " is of another checkpoint: remove it, or choose an empty folder"));
+      return OfAnotherRun(text::StrCat(base, "/", name));
+  const size_t count = shards->plans.size();
+  const auto path = [&](size_t i) { return text::StrCat(base, "/", shards->names[i]); };
+  const auto is_own = [&](size_t i) { return static_cast<int>(i % static_cast<size_t>(world_size)) == rank; };
+  for (size_t i = 0; i < count; ++i)
+    if (FindShard(path(i), shards->plans[i], false) == Found::kOther) return OfAnotherRun(path(i));
   if (!shards->index.empty() && Exists(index) && !HoldsText(index, shards->index) && unlink(index.c_str()) != 0 && errno != ENOENT)
     return io::IoError(errno, index);
-  const auto path = [&](size_t i) { return text::StrCat(base, "/", shards->names[i]); };
   uint64_t total = 0;
-  for (size_t i = 0; i < shards->plans.size(); ++i)
-    if (static_cast<int>(i % static_cast<size_t>(world_size)) == rank) total += shards->plans[i].tensor_bytes;
-  for (size_t i = 0; i < shards->plans.size(); ++i) {
-    if (static_cast<int>(i % static_cast<size_t>(world_size)) != rank) continue;
-    if (IsThere(path(i), shards->plans[i])) {
+  for (size_t i = 0; i < count; ++i)
+    if (is_own(i)) total += shards->plans[i].tensor_bytes;
+  for (size_t i = 0; i < count; ++i) {
+    if (!is_own(i)) continue;
+    if (FindShard(path(i), shards->plans[i], true) == Found::kWhole) {
       ++out.kept;
       continue;
     }
-    auto file = io::AtomicFile::Create(path(i));
-    if (!file.ok()) return file.status();
-    FileWriter writer(options, total);
-    if (absl::Status s = writer.Write(shards->plans[i], file->get()); !s.ok()) return s;
-    if (absl::Status s = writer.Finish(); !s.ok()) return s;
-    if (absl::Status s = (*file)->Commit(); !s.ok()) return s;
+    RETURN_IF_ERROR(WriteShard(path(i), shards->plans[i], options, total));
     ++out.written;
   }
-  for (size_t i = 0; i < shards->plans.size(); ++i)
-    if (!IsThere(path(i), shards->plans[i])) return out;
+  // Others may have begun since, or have left files long ago: whoever completes the checkpoint answers for all of it.
+  for (const bool read_values : {false, true})
+    for (size_t i = 0; i < count; ++i) {
+      if (is_own(i)) continue;
+      switch (FindShard(path(i), shards->plans[i], read_values)) {
+        case Found::kNothing: return out;
+        case Found::kOther: return OfAnotherRun(path(i));
+        case Found::kDamaged:
+          return absl::DataLossError(text::StrCat(path(i), " is damaged: its values are not those that its header's checksum was made of; "
+                                                  "rank ", i % static_cast<size_t>(world_size), " of this run writes it anew"));
+        case Found::kWhole: break;
+      }
+    }
   out.last = true;
   std::vector<std::pair<std::string, std::string>> texts = options.extra_files;
   if (!shards->index.empty()) texts.emplace_back(kIndex, shards->index);
-  for (const auto& [name, text] : texts)
-    if (absl::Status s = io::WriteFile(text::StrCat(base, "/", name), text); !s.ok()) return s;
+  for (const auto& [name, text] : texts) RETURN_IF_ERROR(io::WriteFile(text::StrCat(base, "/", name), text, {.durable = true}));
   return out;
 }
 

@@ -66,9 +66,10 @@ absl::StatusOr<SafetensorsReport> ExportShards(const std::vector<weights::NamedT
 
 // As ExportShards(), by `world_size` processes that share a folder, each with the same tensors and options: this one writes the
 // files whose number modulo world_size is `rank`, each as soon as it is whole, and leaves alone those that are there already with
-// the same header (so that a run that was killed goes on where it was). Who finishes last writes the index and calls `last`.
-// `run` stands for inputs and configuration in the headers. FailedPrecondition where the folder holds files of another
-// checkpoint.
+// the same header and with values that match the header's checksum (so that a run that was killed goes on where it was, and a file
+// that was damaged is written anew). Who finishes last checks the files of the others, writes the index and calls `last`. `run` stands
+// for inputs and configuration in the headers. FailedPrecondition where the folder holds files of another checkpoint or run;
+// DataLoss where a file of another rank is damaged.
 struct RankReport {
   SafetensorsReport report;  // of all files
   int written = 0, kept = 0;

@@ -33,6 +33,10 @@ void ArgReader::Fail(std::string_view why) {
   SetStatus(absl::InvalidArgumentError(text::StrCat(node_.op_name(), ": ", why)));
   LeaveRuleFor(node_, status_);
 }
+void ArgReader::Bug(std::string_view why) {
+  SetStatus(absl::InternalError(text::StrCat(node_.op_name(), ": ", why)));
+  LeaveRuleFor(node_, status_);
+}
 
 Value* ArgReader::Poison() {
   // A private f32 scalar that absorbs what is computed after an error.

@@ -64,9 +64,10 @@ class ArgReader {
 
   bool ok() const { return status_.ok(); }
   const absl::Status& status() const { return status_; }
-  // Records the first error. Unsupported() is exit 4 (the op is fine, we cannot do it), Fail() is exit 3 (bad program).
+  // Records the first error. Unsupported() is exit 4 (the op is fine, we cannot do it), Fail() is exit 3 (bad program), Bug() exit 70.
   void Unsupported(std::string_view why);
   void Fail(std::string_view why);
+  void Bug(std::string_view why);
   void SetStatus(absl::Status s) { if (status_.ok()) status_ = std::move(s); }
 
  protected:

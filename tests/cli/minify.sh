@@ -165,3 +165,15 @@ EOF
 expect 0 '1 node' slipway minify chain.sw -o chance --check 'sh chance.sh {ir}'
 grep -q 'the check is flaky' stderr || fails "a flaky check is not reported"
 grep -q 'flaky' chance/report.md || fails "a flaky check is not in the report"
+
+# What is written is in OUT, whatever links are there: what they lead to stays.
+mkdir linked outside
+for name in min.ir min.pt2 inputs.safetensors repro.sh repro.py report.md probes.log; do
+  echo precious > "outside/$name"
+  ln -s "../outside/$name" "linked/$name"
+done
+ln -s ../outside linked/probes
+ln -s ../outside linked/mine
+expect 0 '1 node' slipway minify chain.sw -o linked --check '! grep -q aten.relu {ir}'
+[ "$(cat outside/* | sort -u)" = precious ] && [ "$(ls outside | wc -l)" = 7 ] || fails "written through a link"
+[ -f linked/min.ir ] && [ ! -L linked/min.ir ] && [ -L linked/mine ] || fails "links in OUT"

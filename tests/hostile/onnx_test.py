@@ -152,6 +152,8 @@ def test_functions(tmp_path):
     call = [helper.make_node("F0", ["x"], ["y"], domain="local")]
     refused(model(path, call, functions=[function("F0", "F0")], domains=["local"]), "calls itself")
     refused(model(path, call, functions=[function("F0", "F1"), function("F1", "F0")], domains=["local"]), "calls itself")
+    chain = [function(f"F{i}", f"F{i + 1}") for i in range(5000)] + [function("F5000", "F5001")]
+    refused(model(path, call, functions=chain, domains=["local"]), "functions one inside the other (limit 64)", code=6)
     # 2^40 nodes when all calls are their bodies.
     many = [function(f"F{i}", f"F{i + 1}", f"F{i + 1}") for i in range(40)] + [function("F40", "F41")]
     refused(model(path, call, functions=many, domains=["local"]), "call each other too often", code=6)

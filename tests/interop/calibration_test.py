@@ -304,6 +304,34 @@ def test_quantized_programs(slipway, name, method, base, target, tmp_path):
     assert (got - wanted).norm() < 2e-3 * wanted.norm()
 
 
+@pytest.mark.parametrize("method", ["gptq(int8-weight-only)", "awq(int8-weight-only)", "int8-static"])
+def test_layers_that_are_not_computed(slipway, tmp_path, method):
+    """BERT's last hidden state: the pooler is in the file, and nothing of the result depends on it."""
+
+    class Encoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.dense = nn.Linear(64, 64)
+            self.pooler = nn.Linear(64, 64)
+
+        def forward(self, x):
+            hidden = self.dense(x)
+            self.pooler(hidden).tanh()
+            return hidden
+
+    model, x = Encoder().eval(), torch.randn(32, 64)
+    export(model, (x,), tmp_path / "model.pt2")
+    assert "pooler.weight" in torch.export.load(tmp_path / "model.pt2").state_dict
+    save_file({"input.0": x}, tmp_path / "c.safetensors")
+    command = ["quantize", tmp_path / "model.pt2", "--config", method, "--calibration", tmp_path / "c.safetensors"]
+    said = slipway(*command, "-o", tmp_path / "q.pt2").stderr
+    assert "pooler.weight" in said and "not computed by the program" in said
+    got = torch.export.load(tmp_path / "q.pt2").module()(x)
+    assert (got - model(x)).norm() < 2e-2 * model(x).norm()
+    failed = slipway(*command, "-o", tmp_path / "all.pt2", "--require-all", status=1).stderr
+    assert "'pooler.weight' (not computed by the program" in failed and not (tmp_path / "all.pt2").exists()
+
+
 def test_refusals(tmp_path):
     linear, x = layer(tmp_path, 24, 128)
     name = "awq(int8-weight-only)"

@@ -297,6 +297,77 @@ def test_package_with_the_program(slipway, tmp_path):
     slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "x.so", "--with-program", status=2)
 
 
+def run_c(folder, program):
+    """A C program that is linked with folder/m.so."""
+    (folder / "main.c").write_text(program)
+    command = ["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'include'}", folder / "main.c", folder / "m.so", "-o", folder / "main"]
+    subprocess.run(command, check=True)
+    dynamic = subprocess.run(["readelf", "-dW", folder / "m.so"], check=True, capture_output=True, text=True).stdout
+    (folder / re.search(r"soname: \[(.*)\]", dynamic)[1]).symlink_to(folder / "m.so")
+    return subprocess.run([folder / "main"], env={"LD_LIBRARY_PATH": str(folder)}, capture_output=True, text=True)
+
+
+WRONG = """
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include "slipway/slipway_model.h"
+
+static int refused(int code, const char* text) {
+  if (code == SLIPWAY_MODEL_BAD_INPUT && strstr(slipway_model_error(), text)) return 1;
+  fprintf(stderr, "%d, %s instead of %s\\n", code, slipway_model_error(), text);
+  return 0;
+}
+
+int main(void) {
+  static float data[32], room[32];
+  int64_t shape[] = {4, 8}, one[] = {1, 8}, wide[] = {INT64_MAX, 1}, back[] = {-INT64_MAX, 1}, strange[] = {INT64_MAX, 1};
+  DLTensor x = {data, {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, shape, NULL, 0}, y = x;
+  const DLTensor *inputs[] = {&x}, *into[] = {&y};
+  DLManagedTensorVersioned* out = NULL;
+  slipway_model* model;
+  if (slipway_model_open(&model)) return 1;
+  if (!refused(slipway_model_run(model, inputs, 1, NULL, 1), "outputs is NULL")) return 2;
+  if (!refused(slipway_model_run(model, NULL, 1, &out, 1), "inputs is NULL")) return 3;
+  if (!refused(slipway_model_run_into(model, inputs, 1, NULL, 1), "outputs is NULL")) return 4;
+  x.strides = wide;
+  if (!refused(slipway_model_run(model, inputs, 1, &out, 1), "strides out of range")) return 5;
+  x.strides = back;
+  if (!refused(slipway_model_run(model, inputs, 1, &out, 1), "strides out of range")) return 6;
+  x.strides = NULL;
+  x.byte_offset = UINT64_MAX - 15;
+  if (!refused(slipway_model_run(model, inputs, 1, &out, 1), "beyond the address space")) return 7;
+  x.byte_offset = INT64_MAX;
+  if (!refused(slipway_model_run(model, inputs, 1, &out, 1), "beyond the address space")) return 8;
+  x.byte_offset = 0;
+  x.data = NULL;
+  if (!refused(slipway_model_run(model, inputs, 1, &out, 1), "no memory")) return 9;
+  x.data = data;
+  y.data = NULL;
+  if (!refused(slipway_model_run_into(model, inputs, 1, into, 1), "no memory")) return 10;
+  y.data = room;
+  y.strides = wide;
+  if (!refused(slipway_model_run_into(model, inputs, 1, into, 1), "strides out of range")) return 11;
+  if (out) return 12;
+  x.shape = one; /* the stride of a dim of one element is never taken */
+  x.strides = strange;
+  if (slipway_model_run(model, inputs, 1, &out, 1)) return 13;
+  out->deleter(out);
+  slipway_model_close(model);
+  return 0;
+}
+"""
+
+
+def test_wrong_calls(slipway, tmp_path):
+    """What a caller may get wrong is an error: no crash, no address that wraps around."""
+    shapes = ({0: torch.export.Dim("B", min=1, max=64)},)
+    export(nn.Linear(8, 8), (torch.randn(4, 8),), tmp_path / "m.pt2", dynamic_shapes=shapes)
+    slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.so")
+    done = run_c(tmp_path, WRONG)
+    assert done.returncode == 0, (done.returncode, done.stderr)
+
+
 OPTIONS = """
 #include <stdio.h>
 #include <stdlib.h>
@@ -374,9 +445,5 @@ def test_callers_threads_and_memory(slipway, tmp_path):
     net = nn.Sequential(nn.Linear(256, 256), nn.Softmax(-1), nn.Linear(256, 256))
     export(net, (torch.randn(128, 256),), tmp_path / "m.pt2")
     slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.so")
-    (tmp_path / "main.c").write_text(OPTIONS)
-    subprocess.run(["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'include'}", tmp_path / "main.c", tmp_path / "m.so", "-o", tmp_path / "main"], check=True)
-    dynamic = subprocess.run(["readelf", "-dW", tmp_path / "m.so"], check=True, capture_output=True, text=True).stdout
-    (tmp_path / re.search(r"soname: \[(.*)\]", dynamic)[1]).symlink_to(tmp_path / "m.so")
-    done = subprocess.run([tmp_path / "main"], env={"LD_LIBRARY_PATH": str(tmp_path)}, capture_output=True, text=True)
+    done = run_c(tmp_path, OPTIONS)
     assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)

@@ -104,7 +104,7 @@ int Run(int argc, char** argv) {
     }
     return absl::OkStatus();
   };
-  if (const absl::Status s = driver::Calibrate(p, layers, argv[3], options, use); !s.ok()) return Fail(s);
+  if (const absl::Status s = driver::Calibrate(p, layers, argv[3], options, use).status(); !s.ok()) return Fail(s);
   const auto written = exporters::ExportSafetensors(out, argv[4], {});
   return written.ok() ? 0 : Fail(written.status());
 }
