@@ -24,6 +24,7 @@
 #include "passes/narrow_floats.h"
 #include "shapes/rewrite.h"
 #include "weights/join.h"
+#include "weights/names.h"
 #include "weights/make_weights.h"
 
 namespace slipway::driver {
@@ -273,20 +274,26 @@ std::vector<std::pair<std::string, std::string>> Conversion::Metadata() const {
 
 absl::Status JoinWeightFiles(ir::Program& p, const ConvertOptions& o, ConvertSummary& summary) {
   std::map<std::string, ir::ShardedTensor> given;
+  auto names = weights::NameRules::Parse({}, {}, o.rename);
+  if (!names.ok()) return UsageError(std::string(names.status().message()));
   for (const std::string& path : o.weights) {
     auto set = OpenTensors(path, o.key);
     if (!set.ok()) return set.status();
-    std::erase_if(set->unreadable, [&](const auto& t) { return !p.weights.contains(t.first); });
+    std::erase_if(set->unreadable, [&](const auto& t) { return !p.weights.contains(*names->Apply(t.first)); });
     if (absl::Status s = CheckReadable(*set); !s.ok()) return WithPlace(s, path);
     for (std::string& note : set->notes) summary.lines.push_back(text::StrCat(path, ": ", note));
     for (auto& [name, t] : set->tensors) set->sharded.emplace(name, std::move(t));
     for (auto& [name, t] : set->sharded)
-      if (!given.emplace(name, std::move(t)).second)
-        return absl::InvalidArgumentError(text::StrCat("--weights: '", name, "' is in more than one file"));
+      if (const std::string now = *names->Apply(name); !given.emplace(now, std::move(t)).second)
+        return absl::InvalidArgumentError(text::StrCat("--weights: '", now, "' is there twice"));
   }
   const std::string folder = o.output.empty() ? "." : FolderOf(o.output);
   absl::Status s = weights::JoinWeights(p, given, {.allow_missing = o.allow_missing, .folder = folder}, &summary.lines);
   if (!absl::IsInvalidArgument(s)) return s;
+  if (const std::string rename = weights::RenameThatFits(p, given); !rename.empty())
+    return WithHelp(WithPlace(WithId(absl::InvalidArgumentError(text::StrCat("--weights: the names differ from the program's by their beginning alone")), id::kMissingWeights),
+                              o.weights.size() == 1 ? o.weights[0] : ""),
+                    text::StrCat("--rename '", rename, "' makes them the program's"));
   return WithHelp(WithPlace(WithId(std::move(s), id::kMissingWeights), o.weights.size() == 1 ? o.weights[0] : ""),
                   "slipway diff compares both; --allow-missing keeps the archive's values of those that are missing");
 }
@@ -310,7 +317,7 @@ absl::StatusOr<ir::Archive> ReadPrograms(const ConvertOptions& o, const Reader& 
                               kHowToDivide),
                      o.inputs[0]);
   }
-  if (o.weights.empty()) return archive;
+  if (o.weights.empty()) return o.rename.empty() ? std::move(archive) : absl::StatusOr<ir::Archive>(UsageError("--rename goes with --weights, where programs are converted"));
   if (archive.programs.size() != 1) return UsageError("--weights goes with one program");
   if (absl::Status s = JoinWeightFiles(*archive.programs[0], o, summary); !s.ok()) return WithPlace(s, o.inputs[0]);
   return archive;

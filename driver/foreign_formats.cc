@@ -149,13 +149,27 @@ bool IsMessagePack(std::string_view data) {
 // TensorFlow's tables (.index of a checkpoint) end with a number.
 bool IsTensorFlowTable(std::string_view data) { return data.ends_with("\x57\xfb\x80\x8b\x24\x75\x47\xdb"); }
 
-// A tar, but for those of torch.save before 0.4, whose first member is one of these.
+// A tar, but for those of torch.save before 0.4, which begin with one of these members; headers of other kinds may come first.
 bool IsTar(std::string_view data) {
-  if (data.size() < 512 || data.substr(257, 5) != "ustar") return false;
-  std::string_view name = data.substr(0, 100);
-  name = name.substr(0, name.find('\0'));
-  text::ConsumePrefix(&name, "./");
-  return name != "storages" && name != "tensors" && name != "pickle" && name != "sys_info";
+  static constexpr std::string_view kOfTorch[] = {"storages", "tensors", "pickle", "sys_info"};
+  constexpr size_t kBlock = 512;
+  const auto is_header = [&](size_t at) { return at + kBlock <= data.size() && data.substr(at + 257, 5) == "ustar"; };
+  if (!is_header(0)) return false;
+  size_t at = 0;
+  for (int headers = 0; headers < 4 && is_header(at); ++headers) {
+    std::string_view name = data.substr(at, 100), octal = data.substr(at + 124, 11);
+    name = name.substr(0, name.find('\0'));
+    text::ConsumePrefix(&name, "./");
+    if (std::find(std::begin(kOfTorch), std::end(kOfTorch), name) != std::end(kOfTorch)) return false;
+    size_t size = 0;
+    for (char c : octal) {
+      if (c < '0' || c > '7') break;
+      size = size << 3 | static_cast<size_t>(c - '0');
+    }
+    if (size > data.size()) break;
+    at += kBlock + (size + kBlock - 1) / kBlock * kBlock;
+  }
+  return true;
 }
 
 absl::Status CheckZip(const std::string& path, const std::shared_ptr<io::MappedFile>& file) {

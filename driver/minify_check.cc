@@ -68,13 +68,14 @@ std::string Normalized(std::string_view message, std::string_view folder) {
   static const RE2& kSymbol = *new RE2(R"(\b[su][0-9]+\b)");
   static const RE2& kNumber = *new RE2(R"(-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?)");
   static const RE2& kSum = *new RE2(R"(#(\s*(//|\*\*|[-+*/,x^×])\s*#)+)");
-  static const RE2& kGroup = *new RE2(R"([\[(]\s*#?\s*,?\s*[\])])");
+  static const RE2& kGroup = *new RE2(R"(\[\s*#?\s*,?\s*\]|\(\s*#\s*,?\s*\))");
+  static const RE2& kNoSizes = *new RE2(R"((^|[^0-9A-Za-z_])\(\s*,?\s*\))");  // behind a word it is a call: model.eval()
   static const RE2& kFunction = *new RE2(R"(\b(Max|Min|Mod|PythonMod|FloorDiv|CleanDiv|CeilDiv)#)");
   RE2::GlobalReplace(&s, kAddress, "#");
   RE2::GlobalReplace(&s, kSymbol, "#");
   RE2::GlobalReplace(&s, kNumber, "#");
   // Sizes and expressions over them are one thing, however many there are.
-  while (RE2::GlobalReplace(&s, kSum, "#") + RE2::GlobalReplace(&s, kGroup, "#") + RE2::GlobalReplace(&s, kFunction, "#") > 0 &&
+  while (RE2::GlobalReplace(&s, kSum, "#") + RE2::GlobalReplace(&s, kGroup, "#") + RE2::GlobalReplace(&s, kNoSizes, "\\1#") + RE2::GlobalReplace(&s, kFunction, "#") > 0 &&
          s.size() > 1) {
   }
   return s;

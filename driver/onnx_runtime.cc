@@ -1,8 +1,12 @@
 // Requests and replies are JSON (onnx_runtime.py says of what); a reply is checked like any input.
 #include "driver/onnx_runtime.h"
 
+#include <unistd.h>
+
 #include <csignal>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "base/json.h"
 #include "base/status_macros.h"
@@ -25,6 +29,17 @@ std::string Said(std::string_view text) {
   for (char& c : out)
     if (c == '\n') c = ' ';
   return out;
+}
+
+// Those of PATH, then the environment that scripts/setup.sh makes beside the binary.
+std::vector<std::string> Pythons() {
+  std::vector<std::string> pythons = {"python3", "python"};
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return pythons;
+  const std::string own = (self.parent_path() / "venv/bin/python").string();
+  if (access(own.c_str(), X_OK) == 0) pythons.push_back(own);
+  return pythons;
 }
 
 absl::Status NoRuntime(std::string_view why) {
@@ -141,8 +156,7 @@ absl::StatusOr<OnnxRuns> ReadReply(const json_in::Value& reply, const io::Memory
 absl::StatusOr<OnnxRuns> RunOnnx(const std::string& model, absl::Span<const Tensors> sets, const OnnxRuntimeOptions& o,
                                  const std::vector<std::string>* observe) {
   const std::string script(slipway_embedded_onnx_runtime, slipway_embedded_onnx_runtime_end);
-  const std::vector<std::string> pythons = o.python.empty() ? std::vector<std::string>{"python3", "python"}
-      : std::vector{o.python};
+  const std::vector<std::string> pythons = o.python.empty() ? Pythons() : std::vector{o.python};
   std::vector<std::string> whys;
   for (const std::string& python : pythons) {
     ASSIGN_OR_RETURN(io::MemoryFile inputs, io::MemoryFile::Make("inputs"));

@@ -16,7 +16,7 @@ namespace slipway::driver {
 using Tensors = std::vector<ir::TensorRef>;
 
 struct OnnxRuntimeOptions {
-  std::string python;           // the interpreter; "": python3 or python of PATH
+  std::string python;           // the interpreter; "": python3 or python of PATH, or venv/bin/python beside the binary
   double timeout_seconds = 600;  // for loading and all runs
   int threads = 0;              // 0: as onnxruntime has it
   bool optimize = true;         // by its own optimizations of graphs

@@ -24,6 +24,7 @@
 #include "io/mapped_file.h"
 #include "planner/planner.h"
 #include "planner/runner.h"
+#include "re2/re2.h"
 
 namespace slipway::driver {
 namespace {
@@ -133,14 +134,30 @@ absl::StatusOr<std::vector<ir::TensorRef>> ReadInputs(const std::string& path, c
   if (!set.ok()) return set.status();
   std::vector<std::string> names;
   for (size_t i = 0; i < set->tensors.size(); ++i) names.push_back(text::StrCat("input.", i));
+  // Other inputs and the outputs of the same model may lie beside them: output.0, input2.0, sample1.input.0.
+  static const RE2& kBeside = *new RE2(R"((sample\d+\.)?(inputs?|outputs?|expected|reference)\d*\.\d+)");
   const auto known = [&](const auto& tensor) { return std::find(names.begin(), names.end(), tensor.first) != names.end(); };
   if (!std::all_of(set->tensors.begin(), set->tensors.end(), known)) {
+    ASSIGN_OR_RETURN(const std::vector<std::string> inputs, InputNames(model));
+    const auto holds_all = [&](const std::vector<std::string>& wanted) {
+      return std::all_of(wanted.begin(), wanted.end(), [&](const std::string& name) { return set->tensors.contains(name); });
+    };
+    names.resize(std::min(names.size(), inputs.size()));  // the numbers that the model has
     const std::string numbers = names.empty() ? "" : names.front() + (names.size() > 1 ? " to " + names.back() : "");
-    ASSIGN_OR_RETURN(names, InputNames(model));
-    for (const auto& [name, tensor] : set->tensors)
-      if (std::find(names.begin(), names.end(), name) == names.end())
-        return WithHelp(absl::InvalidArgumentError(text::StrCat("'", name, "' is no input: ", text::Join(names, ", "), "; nor one of ", numbers)),
-                        "name the tensors as the inputs, in any order, or input.0, input.1, … in theirs");
+    const bool numbered = names.size() == inputs.size() && !inputs.empty() && holds_all(names);
+    const std::vector<std::string>& wanted = numbered ? names : inputs;
+    for (const auto& [name, tensor] : set->tensors) {
+      if (std::find(wanted.begin(), wanted.end(), name) != wanted.end()) continue;
+      const bool input = name.starts_with("input.");
+      if (!input && RE2::FullMatch(name, kBeside)) continue;
+      if (input && !numbered && std::find(names.begin(), names.end(), name) != names.end()) continue;  // others are missing
+      return WithHelp(absl::InvalidArgumentError(text::StrCat("'", name, "' is no input: the model takes ", text::Join(inputs, ", "), numbers.empty() ? "" : text::StrCat(", or ", numbers))),
+                      "name the tensors as the inputs, in any order, or input.0, input.1, … in theirs");
+    }
+    if (!numbered && std::any_of(names.begin(), names.end(), [&](const std::string& name) { return set->tensors.contains(name); }) && !holds_all(inputs))
+      return absl::InvalidArgumentError(text::StrCat("the model takes ", inputs.size(), " inputs, ", numbers.empty() ? text::Join(inputs, ", ") : numbers, "; there is no tensor '",
+                                                     *std::find_if(names.begin(), names.end(), [&](const std::string& name) { return !set->tensors.contains(name); }), "'"));
+    names = wanted;
   }
   std::vector<ir::TensorRef> inputs;
   for (const std::string& name : names) {

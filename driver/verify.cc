@@ -8,6 +8,7 @@
 
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "driver/format.h"
 #include "driver/pass_context.h"
 #include "driver/run.h"
 #include "driver/verify_layers.h"
@@ -68,8 +69,17 @@ absl::StatusOr<Inputs> FindInputs(const ir::Program* a, const ir::Program* b, co
     std::vector<std::string>* notes) {
   if (!o.inputs.empty()) return FilesOf(o);
   const ir::Program* p = a ? a : b;
+  // An ONNX model states its inputs, though its nodes are not understood.
+  std::unique_ptr<ir::Program> model;
+  for (const std::string* path : {&o.a, &o.b}) {
+    if (p || model) break;
+    ASSIGN_OR_RETURN(const Source source, OpenSource(*path));
+    if (!source.file) continue;
+    ASSIGN_OR_RETURN(model, OpenOpaque(source));
+  }
+  if (!p) p = model.get();
   if (!p)
-    return UsageError("neither is a program, of which inputs could be made", kHowInputs);
+    return UsageError("neither is a program or an ONNX model, of which inputs could be made", kHowInputs);
   if (o.seed || o.adversarial || o.sweep > 0) return Made(*p, o);
   auto samples = SampleInputs(*p);
   if (!samples.ok() && b && b != p) samples = SampleInputs(*b);

@@ -2,6 +2,7 @@
 #include "weights/join.h"
 
 #include <algorithm>
+#include <cctype>
 #include <set>
 
 #include "base/list_error.h"
@@ -66,6 +67,33 @@ absl::Status JoinWeights(ir::Program& p, const std::map<std::string, ir::Sharded
     notes->push_back(text::StrCat(unused, " tensors of --weights are not used: ", text::Join(names, ", ")));
   }
   return absl::OkStatus();
+}
+
+std::string RenameThatFits(const ir::Program& p, const std::map<std::string, ir::ShardedTensor>& given) {
+  std::vector<std::string_view> missing;
+  for (const ir::InputSpec& s : p.input_specs)
+    if ((s.kind == ir::InputSpec::kParameter || (s.kind == ir::InputSpec::kBuffer && s.persistent)) && !given.contains(s.target)) missing.push_back(s.target);
+  if (missing.empty()) return "";
+  // The program's beginning: nothing, or up to a dot of the first name; the file's is what then stands before the rest.
+  const std::string_view first = missing[0];
+  for (size_t cut = 0; cut != std::string_view::npos; cut = first.find('.', cut) == first.npos ? first.npos : first.find('.', cut) + 1) {
+    const std::string_view to = first.substr(0, cut), rest = first.substr(cut);
+    for (const auto& [name, tensor] : given) {
+      std::string_view from = name;
+      if (!text::ConsumeSuffix(&from, rest) || (!from.empty() && !from.ends_with('.')) || from == to) continue;
+      const bool all = std::all_of(missing.begin(), missing.end(), [&](std::string_view m) {
+        return m.starts_with(to) && given.contains(text::StrCat(from, m.substr(to.size())));
+      });
+      if (!all) continue;
+      std::string out = "^";
+      for (char c : from) {
+        if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_') out += '\\';
+        out += c;
+      }
+      return text::StrCat(out, "=>", to);
+    }
+  }
+  return "";
 }
 
 }  // namespace slipway::weights

@@ -29,6 +29,10 @@ struct JoinOptions {
 absl::Status JoinWeights(ir::Program& p, const std::map<std::string, ir::ShardedTensor>& given, const JoinOptions& options,
                          std::vector<std::string>* notes);
 
+// An expression for names (names.h), "^model\.=>", that gives the program all the values that JoinWeights() misses, where the names differ by
+// their beginning alone; "" where none does.
+std::string RenameThatFits(const ir::Program& p, const std::map<std::string, ir::ShardedTensor>& given);
+
 }  // namespace slipway::weights
 
 #endif  // SLIPWAY_WEIGHTS_JOIN_H_

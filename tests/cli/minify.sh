@@ -90,7 +90,7 @@ expect 2 'no target' slipway minify chain.sw -o good --check convert:tflite
 expect 2 'no diagnostic' slipway minify chain.sw -o good --check diagnostic:17
 expect 2 'fail-regex' slipway minify chain.sw -o good --check 'cat {ir}' --fail-regex '('
 expect 5 'SW3001' slipway minify none.sw -o good --check convert:onnx
-: > some.onnx
+printf '\010\007' > some.onnx
 expect 3 'without a graph' slipway minify some.onnx -o good --check run
 
 # Checks that crash, hang or eat memory on half of the candidates.

@@ -80,7 +80,12 @@ expect 4 'SW6002' slipway verify net.sw net.onnx --python bin/mute
 expect 6 'SW4001.*more than 0.2 s' slipway verify net.sw net.onnx --python bin/slow --timeout 0.2
 expect 3 'SW1001.*signal 11' slipway verify net.sw net.onnx --python bin/crash
 expect 3 'SW1001' slipway verify net.sw net.onnx --python bin/liar
-expect 4 'SW6002.*python3' env PATH="$PWD/bin" "$SLIPWAY" verify net.sw net.onnx
+# The environment beside the binary is tried when PATH has none that serves.
+mkdir -p alone/venv/bin
+cp "$SLIPWAY" alone/slipway
+expect 4 'SW6002.*python3' env PATH="$PWD/bin" alone/slipway verify net.sw net.onnx
+cp bin/poor alone/venv/bin/python
+expect 4 'SW6002.*python3.*no onnxruntime' env PATH="$PWD/nothing" alone/slipway verify net.sw net.onnx
 printf '#!/bin/sh\ncat > /dev/null; echo "{\\"version\\": \\"1\\", \\"outputs\\": [], \\"observed\\": [], \\"made\\": [], \\"opset\\": 20, \\"results\\": [{\\"error\\": \\"too hot\\", \\"kind\\": \\"run\\"}]}"\n' > bin/fussy
 chmod +x bin/fussy
 expect 1 SW6001 slipway verify net.sw net.onnx --python bin/fussy
