@@ -361,6 +361,7 @@ void Trapezoid(Decomposer& d, bool cumulative) {
     }
     pairs = d.Mul(d.Sub(Slice(d, x, dim, 1), Slice(d, x, dim, 0, -1)), pairs);
   } else {
+    if (ir::IsIntegral(pairs->dtype())) pairs = d.b.Cast(pairs, d.compute_dtype());  // torch multiplies by half of dx, then adds up
     pairs = d.Mul(pairs, d.node().Get("dx"));
   }
   Value* sum = cumulative ? d.b.Call("aten.cumsum.default", {pairs, dim}) : d.Sum(pairs, {dim});

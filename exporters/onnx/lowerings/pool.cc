@@ -57,14 +57,17 @@ Ints Pads(const Window& w) {
 }
 
 // x with explicit padding on its last dims.
-V PadSpatial(LoweringContext& c, V x, const Ints& begin, const Ints& end, double value) {
+V PadSpatial(LoweringContext& c, V x, const Ints& begin, const Ints& end, V value) {
   Ints pads(2 * x.rank, 0);
   for (size_t d = 0; d < begin.size(); ++d) {
     pads[x.rank - begin.size() + d] = begin[d];
     pads[2 * x.rank - end.size() + d] = end[d];
   }
   if (std::all_of(pads.begin(), pads.end(), [](int64_t p) { return p == 0; })) return x;
-  return c.e.Op("Pad", {x, c.e.I64(pads), c.e.Number(value, x.dtype)}, {{"mode", std::string("constant")}});
+  return c.e.Op("Pad", {x, c.e.I64(pads), value}, {{"mode", std::string("constant")}});
+}
+V PadSpatial(LoweringContext& c, V x, const Ints& begin, const Ints& end, double value) {
+  return PadSpatial(c, x, begin, end, c.e.Number(value, x.dtype));
 }
 
 // Adds a batch dim where the input has none.
@@ -74,28 +77,30 @@ V Batched(LoweringContext& c, V x, int spatial, bool* added) {
 }
 V Unbatched(LoweringContext& c, V x, bool added) { return added ? c.e.Squeeze(x, {0}) : x; }
 
-// The sums of windows of integers, whose padding is there already: one slice for each place in the window.
-V WindowSums(LoweringContext& c, V x, const Window& w) {
+// Windows of integers, whose padding is there already, put together by `join` (Add, Max): one slice for each place in the window.
+V JoinWindows(LoweringContext& c, V x, const Window& w, std::string_view join) {
   const int first = x.rank - w.spatial;
   for (int d = 0; d < w.spatial; ++d) {
-    V sum;
+    V whole;
     for (int64_t k = 0; k < w.kernel[d]; ++k) {
-      int64_t end = k == w.kernel[d] - 1 ? std::numeric_limits<int64_t>::max() : k - (w.kernel[d] - 1);
-      V part = c.e.Slice(x, {k}, {end}, {first + d}, {w.stride[d]});
-      sum = sum ? c.e.Add(sum, part) : part;
+      int64_t at = k * w.dilation[d], after = (w.kernel[d] - 1 - k) * w.dilation[d];
+      V part = c.e.Slice(x, {at}, {after == 0 ? std::numeric_limits<int64_t>::max() : -after}, {first + d}, {w.stride[d]});
+      whole = whole ? c.e.Op(join, {whole, part}) : part;
     }
-    x = sum;
+    x = whole;
   }
   return x;
 }
+constexpr int64_t kMaxIntegerWindow = 1024;
+bool IsIntegerWindow(const Window& w) {
+  return std::all_of(w.kernel.begin(), w.kernel.end(), [](int64_t k) { return k >= 1 && k <= kMaxIntegerWindow; });
+}
 // Integers, which ONNX's AveragePool does not take: sums divided towards zero.
 V IntegerAvgPool(LoweringContext& c, V x, const Window& w, bool include, std::optional<double> divisor) {
-  constexpr int64_t kMaxWindow = 1024;
-  for (int64_t k : w.kernel)
-    if (k < 1 || k > kMaxWindow) return c.Unsupported("an integer window of that size"), x;
+  if (!IsIntegerWindow(w)) return c.Unsupported("an integer window of that size"), x;
   const DType t = x.dtype;
   x = c.e.Cast(x, DType::kInt64);
-  V sum = WindowSums(c, PadSpatial(c, x, w.padding, w.pad_end, 0), w);
+  V sum = JoinWindows(c, PadSpatial(c, x, w.padding, w.pad_end, 0), w, "Add");
   if (divisor) return c.e.Cast(c.e.Div(sum, c.e.Integer(static_cast<int64_t>(*divisor), DType::kInt64)), t);
   std::vector<V> shape = {c.e.I64({1, 1})};
   for (int d = 0; d < w.spatial; ++d) shape.push_back(c.e.Dim(x, 2 + d));
@@ -103,7 +108,7 @@ V IntegerAvgPool(LoweringContext& c, V x, const Window& w, bool include, std::op
   Ints rest(w.spatial), zero(w.spatial, 0);
   for (int d = 0; d < w.spatial; ++d) rest[d] = w.pad_end[d] - w.padding[d];
   ones = PadSpatial(c, PadSpatial(c, ones, w.padding, w.padding, include ? 1 : 0), zero, rest, 0);
-  return c.e.Cast(c.e.Div(sum, WindowSums(c, ones, w)), t);
+  return c.e.Cast(c.e.Div(sum, JoinWindows(c, ones, w, "Add")), t);
 }
 
 template <int spatial>
@@ -146,8 +151,16 @@ void MaxPool(LoweringContext& c) {
   bool added;
   V raw = c.in("self");
   V x = Batched(c, raw, spatial, &added);
-  if (!ir::IsFloating(x.dtype) && x.dtype != DType::kUInt8 && x.dtype != DType::kInt8) x = c.e.Cast(x, DType::kFloat64);
+  if (!ir::IsFloating(x.dtype) && x.dtype != DType::kUInt8 && x.dtype != DType::kInt8 && x.dtype != DType::kInt64)
+    x = c.e.Cast(x, DType::kFloat64);
   bool indices = c.node().outputs().size() > 1 && c.used(1);
+  if (raw.dtype == DType::kInt64) {  // ONNX Runtime pools floats and bytes: f64 has not all of these
+    if (indices) return c.Unsupported("the places of 64-bit integers");
+    if (!IsIntegerWindow(w)) return c.Unsupported("an integer window of that size");
+    std::vector<V> out = {Unbatched(c, JoinWindows(c, PadSpatial(c, x, w.padding, w.pad_end, Extreme(c.e, x.dtype, false)), w, "Max"), added)};
+    out.resize(c.node().outputs().size(), V{"", DType::kInt64, raw.rank});
+    return c.Return(out);
+  }
   Attrs attrs = {{"kernel_shape", w.kernel}, {"strides", w.stride}, {"dilations", w.dilation}, {"pads", Pads(w)}};
   if (!indices) {
     std::vector<V> out = {Unbatched(c, c.e.Op("MaxPool", {x}, attrs), added)};
