@@ -326,11 +326,13 @@ struct ResampleAttributes {
   double factor;
   auto Fields() { return std::tie(mode, align_corners, factor); }
 };
-// resample_nearest: of three dims; `exact` takes the element at the middle of the result's, else at its beginning. Factors as above.
+// resample_nearest: of the last `spatial` of three dims; `exact` takes the element at the middle of the result's, else at its beginning.
+// Factors as above.
 struct NearestAttributes {
   bool exact;
+  int64_t spatial;
   double factors[3];
-  auto Fields() { return std::tie(exact, factors); }
+  auto Fields() { return std::tie(exact, spatial, factors); }
 };
 // grid_sample, numbered as torch numbers them.
 enum class GridMode : uint8_t { kBilinear, kNearest, kBicubic, kCount };

@@ -46,6 +46,7 @@ class ComplexContext : public ir::ArgReader {
     pairs_[node_.output()] = p;
   }
   void Return(ir::Value* real) { Return(Pair{real, nullptr}); }
+  void ReturnAt(size_t i, Pair p) { pairs_[node_.output(i)] = p; }  // result i, in its type
 
   // Shorthands.
   ir::Value* Add(ir::Value* x, ir::Value* y) { return b.Call("aten.add.Tensor", {x, y}); }
@@ -54,6 +55,7 @@ class ComplexContext : public ir::ArgReader {
   ir::Value* Div(ir::Value* x, ir::Value* y) { return b.Call("aten.div.Tensor", {x, y}); }
   ir::Value* Neg(ir::Value* x) { return b.Call("aten.neg.default", {x}); }
   Pair Times(const Pair& x, const Pair& y);
+  Pair Quotient(const Pair& x, const Pair& y);
   Pair Scale(const Pair& x, ir::Value* real) { return {Mul(x.re, real), x.im ? Mul(x.im, real) : nullptr}; }
   Pair Conj(const Pair& x) { return {x.re, x.im ? Neg(x.im) : nullptr}; }
 
@@ -67,6 +69,8 @@ struct ComplexRule {
   void (*fn)(ComplexContext& c);
 };
 
+// Elementary functions, reductions (lower_complex_functions.cc).
+absl::Span<const ComplexRule> ComplexFunctionRules();
 // Fourier transforms over slipway.dft, the unnormalized forward transform along one dimension.
 absl::Span<const ComplexRule> FourierRules();
 

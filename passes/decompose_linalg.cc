@@ -353,6 +353,28 @@ void Svd(Decomposer& d) {
   d.Return({p.u, p.s, old ? p.v : TransposeMatrix(d, p.v)});
 }
 
+// A = U·H with orthonormal columns of U and H positive semidefinite: of A = L·S·Rᵀ they are L·Rᵀ and R·S·Rᵀ, whatever the signs of vectors.
+void LinalgPolar(Decomposer& d) {
+  Value* a = Matrix(d, 0);
+  if (!d.ok()) return;
+  if (IsEmpty(a)) {
+    const IntOrValue n = d.b.Size(a, -1);
+    return d.Return({a, d.b.Full(MatrixSizes(BatchOf(d, a), n, n), 0, a->dtype())});
+  }
+  SvdParts p = SvdOf(d, a, false);
+  Value* right = TransposeMatrix(d, p.v);
+  d.Return({Matmul(d, p.u, right), Matmul(d, d.Mul(p.v, Unsqueeze(d, p.s, -2)), right)});
+}
+// The root of a symmetric matrix, in whose lower triangle it is; what rounding made negative of its eigenvalues counts as zero.
+void LinalgMatrixSqrth(Decomposer& d) {
+  Value* a = Matrix(d, 0);
+  if (!d.ok()) return;
+  if (IsEmpty(a)) return d.Return(a);
+  Eigen e = SymmetricEigen(d, a, false, true);
+  Value* roots = d.Unary("sqrt", ClampMin(d, e.values, 0));
+  d.Return(Matmul(d, d.Mul(e.vectors, Unsqueeze(d, roots, -2)), TransposeMatrix(d, e.vectors)));
+}
+
 // ---- What counts as zero: ranks, pseudoinverses, condition numbers
 
 // The least value that counts, [..., 1]: the larger of the absolute tolerance and the relative one times the largest
@@ -509,6 +531,8 @@ constexpr DecomposeRow kRows[] = {
     {"aten._linalg_eigh.default", LinalgEigh},
     {"aten.linalg_eigvalsh.default", LinalgEigvalsh},
     {"aten.linalg_svdvals.default", LinalgSvdvals},
+    {"aten.linalg_polar.default", LinalgPolar},
+    {"aten.linalg_matrix_sqrth.default", LinalgMatrixSqrth},
     {"aten.linalg_svd.default", Svd},
     {"aten._linalg_svd.default", Svd},
     {"aten.svd.default", Svd},

@@ -16,10 +16,12 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// Euclid's algorithm on magnitudes.
+// Euclid's algorithm on magnitudes, which are of the result's type: the least number has none there and stays negative.
 Expr Gcd(Decomposer& d, Expr x, Expr y) {
+  const DType t = d.node().output()->dtype();
+  auto magnitude = [&](Expr v) { return Abs(v).Cast(t).Cast(v.dtype()); };
   return While(
-      d.b, {Abs(x), Abs(y)}, {},
+      d.b, {magnitude(x), magnitude(y)}, {},
       [](const Exprs& in) {
         return Expr{in[0].b, in[0].b->Call("aten.any.default", {(!Equal(in[0], 0.0)).v})};
       },
@@ -41,7 +43,35 @@ void Lcm(Decomposer& d) {
   auto [x, y] = Integers(d);
   Expr gcd = Gcd(d, x, y), zero = Equal(gcd, 0.0);
   Expr part{&d.b, d.b.Call("aten.div.Tensor_mode", {x.v, Where(zero, 1.0, gcd).v}, {{"rounding_mode", "trunc"}})};
-  Result(d, Where(zero, 0.0, Abs(part * y)));
+  Expr multiple = part * y;
+  if (d.node().output()->dtype() == DType::kInt32) multiple = multiple.Cast(DType::kInt32).Cast(DType::kInt64);  // what overflows wraps first
+  Result(d, Where(zero, 0.0, Abs(multiple)));
+}
+
+// Integers to powers of integers by squares; overflow wraps. To negative powers 1 and -1 alone are not 0.
+void IntegerPower(Decomposer& d) {
+  const DType t = d.node().output()->dtype();
+  if (!ir::IsIntegral(t) || ir::IsBool(t)) return d.Unsupported(text::StrCat("of ", ir::Name(t)));
+  auto [base, exponent] = Broadcast(NarrowInput(d, "self"), NarrowInput(d, "exponent"));
+  base = base.Cast(DType::kInt64), exponent = exponent.Cast(DType::kInt64);
+  const auto bitwise = [](const char* op, Expr x, int64_t y) { return Expr{x.b, x.b->Call(op, {x.v, y})}; };
+  Expr negative = exponent < 0.0;
+  if (const int64_t* two = d.node().Get("self").get<int64_t>(); two && *two == 2) {
+    Expr power{&d.b, d.b.Call("aten.bitwise_left_shift.Tensor", {(exponent * 0.0 + 1.0).v, exponent.v})};
+    return Result(d, power);  // 0 of negative exponents, too
+  }
+  Expr odd = bitwise("aten.bitwise_and.Scalar", exponent, 1);
+  const Exprs powers = While(
+      d.b, {base * 0.0 + 1.0, base, Where(negative, 0.0, exponent)}, {},
+      [](const Exprs& in) {
+        return Expr{in[0].b, in[0].b->Call("aten.any.default", {(!Equal(in[2], 0.0)).v})};
+      },
+      [&](const Exprs& in) -> Exprs {
+        Expr is_odd = Equal(bitwise("aten.bitwise_and.Scalar", in[2], 1), 1.0);
+        return {Where(is_odd, in[0] * in[1], in[0]), in[1] * in[1], bitwise("aten.bitwise_right_shift.Tensor_Scalar", in[2], 1)};
+      });
+  Expr inverse = Where(Equal(base, 1.0), base, Where(Equal(base, -1.0), 1.0 - odd * 2.0, 0.0));
+  Result(d, Where(negative, inverse, powers[0]));
 }
 
 struct Parts {
@@ -169,6 +199,7 @@ void HashTensor(Decomposer& d) {
 }
 
 constexpr DecomposeRow kRows[] = {
+    {"aten.pow.Tensor_Tensor", IntegerPower}, {"aten.pow.Scalar", IntegerPower},
     {"aten.gcd.default", GcdOp},   {"aten.lcm.default", Lcm},
     {"aten.frexp.Tensor", Frexp},  {"aten.nextafter.default", NextAfter},
     {"aten.angle.default", Angle}, {"aten.hash_tensor.default", HashTensor, false},

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "passes/decompose_util.h"
+#include "passes/loop_builder.h"
 
 namespace slipway::passes {
 namespace {
@@ -479,6 +480,24 @@ void GroupedMm(Decomposer& d) {
 }
 void GroupedMmFallback(Decomposer& d) { ProductOfGroups(d, d.tensor("input"), d.tensor("weight"), d.tensor("offs")); }
 
+// Products of complex numbers along a dim, every one of them, as pairs of reals.
+void ComplexCumprod(Decomposer& d) {
+  Value *re = d.tensor("re"), *im = d.tensor("im");
+  const int dim = d.dim("dim", re->rank());
+  auto first = [&](Value* v) { return d.b.Call("aten.movedim.int", {v, dim, 0}); };
+  SymInts sizes = d.b.SizesOf(re);
+  sizes.erase(sizes.begin() + dim);
+  const Values out = Scan(d, {d.b.Full(sizes, 1, re->dtype()), d.b.Full(sizes, 0, re->dtype())}, {first(re), first(im)},
+                          [](Decomposer& d, const Values& state, const Values& at, Captures&) {
+                            Value* x = d.Sub(d.Mul(state[0], at[0]), d.Mul(state[1], at[1]));
+                            Value* y = d.Add(d.Mul(state[0], at[1]), d.Mul(state[1], at[0]));
+                            return Values{x, y, x, y};
+                          });
+  if (out.empty()) return;
+  auto back = [&](Value* v) { return d.b.Call("aten.movedim.int", {v, 0, dim}); };
+  d.Return({back(out[2]), back(out[3])});
+}
+
 constexpr DecomposeRow kRows[] = {
     {"aten._scaled_mm.default", ScaledMm, false},
     {"aten._grouped_mm.default", GroupedMm, false},
@@ -499,6 +518,7 @@ constexpr DecomposeRow kRows[] = {
     {"aten.bilinear.default", Bilinear},
     {"aten.linalg_vander.default", LinalgVander},
     {"aten.vander.default", Vander},
+    {"slipway.complex_cumprod.default", ComplexCumprod, false},
 };
 
 }  // namespace

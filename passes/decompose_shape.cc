@@ -361,6 +361,7 @@ void Trapezoid(Decomposer& d, bool cumulative) {
     }
     pairs = d.Mul(d.Sub(Slice(d, x, dim, 1), Slice(d, x, dim, 0, -1)), pairs);
   } else {
+    if (ir::IsIntegral(pairs->dtype())) pairs = d.b.Cast(pairs, d.compute_dtype());  // torch multiplies by half of dx, then adds up
     pairs = d.Mul(pairs, d.node().Get("dx"));
   }
   Value* sum = cumulative ? d.b.Call("aten.cumsum.default", {pairs, dim}) : d.Sum(pairs, {dim});
@@ -368,6 +369,23 @@ void Trapezoid(Decomposer& d, bool cumulative) {
 }
 void TrapezoidOp(Decomposer& d) { Trapezoid(d, false); }
 void CumulativeTrapezoid(Decomposer& d) { Trapezoid(d, true); }
+
+// ---- Windows added up where they overlap
+void UnfoldBackward(Decomposer& d) {
+  Value* x = d.in("grad_in");
+  const SymInts sizes = d.sym_ints("input_sizes");
+  const int64_t size = d.i("size"), step = d.i("step");
+  const int rank = static_cast<int>(sizes.size());
+  if (rank == 0 || x->rank() != rank + 1) return d.Fail("the ranks do not agree");
+  const int dim = d.dim("dim", rank);
+  const IntOrValue windows = d.b.Size(x, dim), all = d.b.Mul(windows, size);
+  Value* places = d.Add(Reshape(d, d.Mul(Iota(d, windows), step), {windows, 1}), Iota(d, size));
+  SymInts flat = d.b.SizesOf(x);
+  flat.pop_back();
+  flat[static_cast<size_t>(dim)] = all;
+  x = Reshape(d, d.b.Call("aten.movedim.int", {x, -1, dim + 1}), flat);
+  d.Return(d.b.Call("aten.index_add.default", {d.b.Full(sizes, 0, x->dtype()), dim, Reshape(d, places, {all}), x}));
+}
 
 // ---- Closeness
 
@@ -423,6 +441,7 @@ constexpr DecomposeRow kRows[] = {
     {"aten.sum_to_size.default", SumToSize},
     {"aten._chunk_cat.default", ChunkCat, false},
     {"slipway.append.default", Append, false},
+    {"aten.unfold_backward.default", UnfoldBackward},
     {"aten.diff.default", Diff, false},
     {"aten.gradient.scalarint", Gradient},
     {"aten.gradient.scalararray", Gradient},

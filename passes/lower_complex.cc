@@ -2,12 +2,16 @@
 // sizes. Operators that only move elements, and linear ones with real coefficients, run on each part; products, quotients and
 // functions have rules; Fourier transforms are in lower_complex_fft.cc.
 #include <algorithm>
+#include <complex>
 #include <iterator>
+#include <string_view>
+#include <vector>
 
 #include "base/text.h"
 #include "ir/ops/op_table.h"
 #include "ir/ops/rule.h"
 #include "passes/complex_pairs.h"
+#include "passes/decompose.h"
 #include "passes/pass.h"
 
 namespace slipway::passes {
@@ -46,6 +50,16 @@ Pair ComplexContext::Times(const Pair& x, const Pair& y) {
   return {Sub(Mul(x.re, y.re), Mul(x.im, y.im)), Add(Mul(x.re, y.im), Mul(x.im, y.re))};
 }
 
+// (a+bi)/(c+di) with the divisor scaled to magnitude about 1, so that its square neither overflows nor vanishes.
+Pair ComplexContext::Quotient(const Pair& x, const Pair& y) {
+  if (!y.im) return {Div(x.re, y.re), x.im ? Div(x.im, y.re) : nullptr};
+  Value* scale = b.Call("aten.maximum.default", {b.Call("aten.abs.default", {y.re}), b.Call("aten.abs.default", {y.im})});
+  Pair s{Div(y.re, scale), Div(y.im, scale)};
+  Value* norm = Mul(Add(Mul(s.re, s.re), Mul(s.im, s.im)), scale);
+  Pair top = Times(x, {s.re, Neg(s.im)});
+  return {Div(top.re, norm), Div(top.im, norm)};
+}
+
 namespace {
 
 // ---- Making pairs and taking them apart
@@ -73,6 +87,9 @@ void Polar(ComplexContext& c) {
 void Convert(ComplexContext& c) {
   Pair x = c.in("self");
   const DType to = c.node().output()->dtype();
+  if (ir::IsBool(to) && x.im) {
+    return c.Return(c.b.Call("aten.logical_or.default", {c.b.Call("aten.ne.Scalar", {x.re, 0}), c.b.Call("aten.ne.Scalar", {x.im, 0})}));
+  }
   if (!ir::IsComplex(to)) return c.Return(c.b.Cast(x.re, to));
   c.Return({c.b.Cast(x.re, ir::ToReal(to)), x.im ? c.b.Cast(x.im, ir::ToReal(to)) : nullptr});
 }
@@ -92,6 +109,60 @@ void Fill(ComplexContext& c) {
   if (s.kind == Scalar::kComplex) c.Return({full(s.c.real()), full(s.c.imag())});
   else c.Return(full(s.d));
 }
+// Of `self`'s or the stated size, by the argument "value", "fill_value" or nothing.
+void FillOf(ComplexContext& c) {
+  const ir::OpDef& op = c.node().op();
+  const char* name = op.ArgIndex("fill_value") >= 0 ? "fill_value" : "value";
+  const Pair p = c.Operand(name, c.real());
+  const ir::SymInts size = op.ArgIndex("size") >= 0 ? c.sym_ints("size") : c.b.SizesOf(c.in("self").re);
+  auto spread = [&](Value* v) { return c.b.Call("aten.expand.default", {c.b.Cast(v, c.real()), Arg(size)}); };
+  c.Return({spread(p.re), p.im ? spread(p.im) : nullptr});
+}
+void ScalarOf(ComplexContext& c) { c.Return(c.Operand("s", c.real())); }
+void MaskedFill(ComplexContext& c) {
+  const Pair x = c.in("self"), value = c.Operand("value", c.real());
+  Value* mask = c.tensor("mask");
+  auto fill = [&](Value* v, Value* by) { return c.b.Call("aten.where.self", {mask, by, v}); };
+  c.Return({fill(x.re, value.re), x.im || value.im ? fill(c.Im(x), c.Im(value)) : nullptr});
+}
+// The node on each part, with that part of its "value".
+void ByValue(ComplexContext& c) {
+  const ir::OpDef& op = c.node().op();
+  const Pair x = c.in("self");
+  const Arg& given = c.node().Get("value");
+  Pair tensor;
+  std::complex<double> number;
+  if (given.value() && given.value()->type().is_tensor()) {
+    tensor = c.Of(given.value());
+  } else {
+    const Scalar s = c.scalar("value");
+    if (!s.is_constant()) return c.Unsupported("a value that is known at run time only");
+    number = s.kind == Scalar::kComplex ? s.c : std::complex<double>(s.d, 0);
+  }
+  auto part = [&](Value* v, Value* value, double constant) {
+    std::vector<Arg> args;
+    for (const ir::ArgDef& a : op.args) args.push_back(c.node().Get(a.name));
+    args[0] = v;
+    args[static_cast<size_t>(op.ArgIndex("value"))] = tensor.re ? Arg(value) : Arg(constant);
+    return c.b.Call(op.name, std::move(args));
+  };
+  c.Return({part(x.re, tensor.re, number.real()), part(c.Im(x), tensor.re ? c.Im(tensor) : nullptr, number.imag())});
+}
+// A real border around both parts; that of the imaginary one is zero.
+void Pad(ComplexContext& c) {
+  const ir::OpDef& op = c.node().op();
+  const Pair x = c.in("self");
+  auto pad = [&](Value* v, bool imaginary) {
+    std::vector<Arg> args;
+    for (const ir::ArgDef& a : op.args) args.push_back(c.node().Get(a.name));
+    args[0] = v;
+    if (imaginary && op.ArgIndex("value") >= 0) args[static_cast<size_t>(op.ArgIndex("value"))] = Arg();
+    if (imaginary && op.base == "constant_pad_nd") args[static_cast<size_t>(op.ArgIndex("value"))] = Arg(0);
+    return c.b.Call(op.name, std::move(args));
+  };
+  if (op.ArgIndex("value") >= 0 && c.has("value") && c.scalar("value").kind == Scalar::kComplex) return c.Unsupported("a complex border");
+  c.Return({pad(x.re, false), x.im ? pad(x.im, true) : nullptr});
+}
 template <int kValue>
 void FillConstant(ComplexContext& c) { c.Return(c.b.Full(c.sym_ints("size"), double{kValue}, c.real())); }
 template <int kValue>
@@ -105,8 +176,9 @@ template <bool kMinus>
 void AddSub(ComplexContext& c) {
   Pair x = c.Operand("self", c.real()), y = c.Operand("other", c.real());
   const Scalar alpha = c.scalar("alpha");
-  if (alpha.kind == Scalar::kComplex || !alpha.is_constant()) return c.Unsupported("a complex or symbolic alpha");
-  if (alpha.d != 1) y = c.Scale(y, c.b.ScalarTensor(alpha.d, c.real()));
+  if (!alpha.is_constant()) return c.Unsupported("a symbolic alpha");
+  if (alpha.kind == Scalar::kComplex) y = c.Times(y, c.Operand("alpha", c.real()));
+  else if (alpha.d != 1) y = c.Scale(y, c.b.ScalarTensor(alpha.d, c.real()));
   auto join = [&](Value* a, Value* b) { return kMinus ? c.Sub(a, b) : c.Add(a, b); };
   // A part that is missing has the other's sizes only when the sizes do not broadcast.
   c.Return({join(x.re, y.re), x.im || y.im ? join(c.Im(x), c.Im(y)) : nullptr});
@@ -115,20 +187,10 @@ void Multiply(ComplexContext& c) {
   Pair p = c.Times(c.Operand("self", c.real()), c.Operand("other", c.real()));
   c.Return(p);
 }
-// (a+bi)/(c+di) with the divisor scaled to magnitude about 1, so that its square neither overflows nor vanishes.
-Pair Quotient(ComplexContext& c, Pair x, Pair y) {
-  if (!y.im) return {c.Div(x.re, y.re), x.im ? c.Div(x.im, y.re) : nullptr};
-  Value* scale = c.b.Call("aten.maximum.default", {c.b.Call("aten.abs.default", {y.re}), c.b.Call("aten.abs.default", {y.im})});
-  Pair s{c.Div(y.re, scale), c.Div(y.im, scale)};
-  Value* norm = c.Mul(c.Add(c.Mul(s.re, s.re), c.Mul(s.im, s.im)), scale);
-  Pair top = c.Times(x, {s.re, c.Neg(s.im)});
-  return {c.Div(top.re, norm), c.Div(top.im, norm)};
-}
 void Divide(ComplexContext& c) {
   if (c.has("rounding_mode")) return c.Unsupported("complex division with rounding_mode");
-  c.Return(Quotient(c, c.Operand("self", c.real()), c.Operand("other", c.real())));
+  c.Return(c.Quotient(c.Operand("self", c.real()), c.Operand("other", c.real())));
 }
-void Reciprocal(ComplexContext& c) { c.Return(Quotient(c, {c.b.ScalarTensor(1.0, c.real()), nullptr}, c.in("self"))); }
 void Square(ComplexContext& c) {
   Pair x = c.in("self");
   c.Return(c.Times(x, x));
@@ -171,16 +233,6 @@ void SinCos(ComplexContext& c) {
   if (kSine) c.Return({c.Mul(s, ch), c.Mul(k, sh)});
   else c.Return({c.Mul(k, ch), c.Neg(c.Mul(s, sh))});
 }
-// Small whole powers by products; others are refused: exp(w log z) loses what torch keeps at 0 and at the cut.
-void PowScalar(ComplexContext& c) {
-  const Scalar e = c.scalar("exponent");
-  Pair x = c.in("self");
-  if (!e.is_constant() || e.kind == Scalar::kComplex || e.d != static_cast<int>(e.d) || e.d < 1 || e.d > 8)
-    return c.Unsupported("a complex base with an exponent that is not 1 … 8");
-  Pair y = x;
-  for (int k = 1; k < static_cast<int>(e.d); ++k) y = c.Times(y, x);
-  c.Return(y);
-}
 template <bool kEqual>
 void Compare(ComplexContext& c) {
   const DType real = ir::ToReal(c.tensor("self")->dtype());
@@ -206,7 +258,7 @@ void Test(ComplexContext& c) {
 // where(condition, self, other)
 void Where(ComplexContext& c) {
   Value* condition = c.tensor("condition");
-  Pair x = c.in("self"), y = c.in("other");
+  Pair x = c.Operand("self", c.real()), y = c.Operand("other", c.real());
   auto pick = [&](Value* a, Value* b) { return c.b.Call("aten.where.self", {condition, a, b}); };
   c.Return({pick(x.re, y.re), x.im || y.im ? pick(c.Im(x), c.Im(y)) : nullptr});
 }
@@ -225,6 +277,69 @@ void Bilinear(ComplexContext& c, Pair x, Pair y, F f) {
 void MatMul(ComplexContext& c) {
   const ir::OpDef& op = c.node().op();
   Bilinear(c, c.in(op.args[0].name), c.in(op.args[1].name), [&](Value* a, Value* b) { return c.b.Call(op.name, {a, b}); });
+}
+// beta self + alpha (x y), or self + x y where there are no factors.
+void AddProduct(ComplexContext& c, std::string_view product) {
+  const ir::OpDef& op = c.node().op();
+  Bilinear(c, c.in(op.args[1].name), c.in(op.args[2].name), [&](Value* a, Value* b) { return c.b.Call(product, {a, b}); });
+  Pair p = c.Of(c.node().output());
+  auto scaled = [&](Pair x, const char* name) {
+    const Scalar s = c.scalar(name);
+    return s.is_constant() && s.kind != Scalar::kComplex && s.d == 1 ? x : c.Times(x, c.Operand(name, c.real()));
+  };
+  p = scaled(p, "alpha");
+  Pair self = scaled(c.in("self"), "beta");
+  c.Return({c.Add(p.re, self.re), p.im || self.im ? c.Add(c.Im(p), c.Im(self)) : nullptr});
+}
+void Addmm(ComplexContext& c) { AddProduct(c, "aten.mm.default"); }
+void Addmv(ComplexContext& c) { AddProduct(c, "aten.mv.default"); }
+void Baddbmm(ComplexContext& c) { AddProduct(c, "aten.bmm.default"); }
+void Addr(ComplexContext& c) { AddProduct(c, "aten.outer.default"); }
+// Products with a bias: linear layers and convolutions.
+void WithBias(ComplexContext& c) {
+  const ir::OpDef& op = c.node().op();
+  const bool linear = op.base == "linear";
+  Bilinear(c, c.in("input"), c.in("weight"), [&](Value* x, Value* w) {
+    std::vector<Arg> args;
+    for (const ir::ArgDef& a : op.args) args.push_back(c.node().Get(a.name));
+    args[static_cast<size_t>(op.ArgIndex("input"))] = x;
+    args[static_cast<size_t>(op.ArgIndex("weight"))] = w;
+    args[static_cast<size_t>(op.ArgIndex("bias"))] = Arg();
+    return c.b.Call(op.name, std::move(args));
+  });
+  Value* given = c.opt_tensor("bias");
+  if (!given) return;
+  Pair y = c.Of(c.node().output()), bias = c.Of(given);
+  auto add = [&](Value* to, Value* v) {
+    if (!linear) {
+      const ir::Value* w = c.tensor("weight");
+      ir::Ints sizes(static_cast<size_t>(w->rank()) - 1, 1);
+      sizes[0] = -1;
+      v = c.b.Call("aten.reshape.default", {v, std::move(sizes)});
+    }
+    return c.Add(to, v);
+  };
+  c.Return({add(y.re, bias.re), bias.im ? add(c.Im(y), bias.im) : y.im});
+}
+// The sum of conj(x) y along a dim.
+void Vecdot(ComplexContext& c) {
+  const ir::OpDef& op = c.node().op();
+  Pair x = c.in(op.args[0].name), y = c.in(op.args[1].name);
+  Pair p = c.Times(c.Conj(x), y);
+  const int64_t dim = op.ArgIndex("dim") >= 0 ? c.i("dim") : -1;
+  auto sum = [&](Value* v) { return c.b.Call("aten.sum.dim_IntList", {v, ir::Ints{dim}}); };
+  c.Return({sum(p.re), p.im ? sum(p.im) : nullptr});
+}
+// |x - y| <= atol + rtol |y|, and equal ones.
+void IsClose(ComplexContext& c) {
+  Pair x = c.in("self"), y = c.in("other");
+  if (c.flag("equal_nan")) return c.Unsupported("equal_nan of complex numbers");
+  auto real = [&](Value* v) { return c.b.Cast(v, ir::ToReal(c.tensor("self")->dtype())); };
+  Value* error = Hypot(c, {c.Sub(x.re, y.re), c.Sub(c.Im(x), c.Im(y))});
+  Value* allowed = c.b.Call("aten.add.Scalar", {c.b.Call("aten.mul.Scalar", {Hypot(c, y), c.f("rtol")}), c.f("atol")});
+  Value* near = c.b.Call("aten.logical_and.default", {c.b.Call("aten.isfinite.default", {error}), c.b.Call("aten.le.Tensor", {real(error), real(allowed)})});
+  Value* same = c.b.Call("aten.logical_and.default", {c.b.Call("aten.eq.Tensor", {x.re, y.re}), c.b.Call("aten.eq.Tensor", {c.Im(x), c.Im(y)})});
+  c.Return(c.b.Call("aten.logical_or.default", {same, near}));
 }
 void Einsum(ComplexContext& c) {
   const Values operands = c.tensors("tensors");
@@ -245,23 +360,48 @@ constexpr ComplexRule kRules[] = {
     {"prims.convert_element_type", Convert}, {"aten.full", Fill}, {"aten.zeros", FillConstant<0>},
     {"aten.ones", FillConstant<1>}, {"aten.zeros_like", FillLike<0>}, {"aten.ones_like", FillLike<1>},
     {"aten.add", AddSub<false>}, {"aten.sub", AddSub<true>}, {"aten.mul", Multiply}, {"aten.div", Divide},
-    {"aten.true_divide", Divide}, {"aten.reciprocal", Reciprocal}, {"aten.square", Square}, {"aten.abs", Abs},
+    {"aten.true_divide", Divide}, {"aten.square", Square}, {"aten.abs", Abs},
     {"aten.absolute", Abs}, {"aten.angle", AngleOf}, {"aten.sgn", Sgn}, {"aten.exp", ExpOf}, {"aten.log", LogOf},
-    {"aten.sqrt", Sqrt}, {"aten.sin", SinCos<true>}, {"aten.cos", SinCos<false>}, {"aten.pow.Tensor_Scalar", PowScalar},
+    {"aten.sqrt", Sqrt}, {"aten.sin", SinCos<true>}, {"aten.cos", SinCos<false>},
     {"aten.eq", Compare<true>}, {"aten.ne", Compare<false>}, {"aten.isreal", IsReal}, {"aten.isnan", Test<false>},
     {"aten.isinf", Test<false>}, {"aten.isfinite", Test<true>}, {"aten.where.self", Where}, {"aten.mm", MatMul},
     {"aten.bmm", MatMul}, {"aten.matmul", MatMul}, {"aten.mv", MatMul}, {"aten.dot", MatMul}, {"aten.outer", MatMul},
-    {"aten.einsum", Einsum},
+    {"aten.einsum", Einsum}, {"aten.addmm", Addmm}, {"aten.addmv", Addmv}, {"aten.baddbmm", Baddbmm}, {"aten.addr", Addr},
+    {"aten.linear", WithBias}, {"aten.conv1d", WithBias}, {"aten.conv2d", WithBias}, {"aten.conv3d", WithBias},
+    {"aten.conv_transpose1d", WithBias}, {"aten.conv_transpose2d", WithBias}, {"aten.conv_transpose3d", WithBias},
+    {"aten.convolution", WithBias}, {"aten.inner", MatMul}, {"aten.kron", MatMul}, {"aten.linalg_matmul", MatMul}, {"aten.ger", MatMul},
+    {"aten.vdot", Vecdot}, {"aten.linalg_vecdot", Vecdot}, {"aten.isclose", IsClose},
+    {"aten.full_like", FillOf}, {"aten.new_full", FillOf}, {"aten.fill", FillOf}, {"aten.new_zeros", FillConstant<0>},
+    {"aten.new_ones", FillConstant<1>}, {"aten.scalar_tensor", ScalarOf}, {"aten.masked_fill", MaskedFill}, {"aten.index_fill", ByValue},
+    {"aten.scatter.value", ByValue}, {"aten.where", Where}, {"aten.pad", Pad},
+    {"aten.constant_pad_nd", Pad}, {"aten.reflection_pad1d", Pad}, {"aten.reflection_pad2d", Pad}, {"aten.replication_pad1d", Pad},
+    {"aten.replication_pad2d", Pad},
 };
 
 // Operators that run on each part as they are: they move elements, or are linear with real coefficients. Sorted.
 constexpr std::string_view kByParts[] = {
-    "alias", "as_strided", "broadcast_tensors", "broadcast_to", "cat", "chunk", "clone", "concat", "concatenate", "contiguous",
-    "cumsum", "detach", "diag", "diag_embed", "diagonal", "diff", "expand", "expand_as", "fft_fftshift", "fft_ifftshift",
-    "flatten", "flip", "fliplr", "flipud", "gather", "hstack", "index", "index_select", "lift_fresh_copy", "mT", "mean",
-    "movedim", "narrow", "neg", "numpy_T", "permute", "positive", "repeat", "repeat_interleave", "reshape", "roll", "rot90", "select", "slice",
-    "split", "split_with_sizes", "squeeze", "stack", "sum", "swapaxes", "swapdims", "t", "tile", "trace", "transpose", "tril",
-    "triu", "unbind", "unflatten", "unfold", "unsqueeze", "unsqueeze_copy", "view", "view_copy", "vstack",
+    "alias", "as_strided", "as_strided_scatter", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_tensors",
+    "broadcast_to", "cat", "chunk", "clone", "column_stack", "concat", "concatenate", "contiguous", "cumsum",
+    "cumulative_trapezoid", "detach", "diag", "diag_embed", "diagonal", "diagonal_scatter", "diff", "dsplit", "dstack", "expand",
+    "expand_as", "expand_copy", "fft_fftshift", "fft_ifftshift", "flatten", "flip", "fliplr", "flipud", "gather", "hsplit",
+    "hstack", "index", "index_add", "index_copy", "index_put", "index_select", "lift_fresh_copy", "mT", "masked_scatter",
+    "masked_select", "mean", "meshgrid", "movedim", "nan_to_num", "narrow", "narrow_copy", "neg", "numpy_T", "permute",
+    "permute_copy", "positive", "ravel", "repeat", "repeat_interleave", "reshape", "reshape_as", "roll", "rot90", "scatter.src",
+    "scatter_add", "select", "select_copy", "select_scatter", "slice", "slice_copy", "slice_scatter", "split", "split_with_sizes",
+    "squeeze", "squeeze_copy", "stack", "sum", "sum_to_size", "swapaxes", "swapdims", "t", "t_copy", "take", "take_along_dim",
+    "tensor_split", "tile", "trace", "transpose", "transpose_copy", "trapezoid", "tril", "triu", "unbind", "unflatten", "unfold",
+    "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes", "unsqueeze", "unsqueeze_copy", "view", "view_as", "view_copy",
+    "vsplit", "vstack",
+};
+bool RunsByParts(const ir::OpDef& op) {
+  auto has = [](std::string_view name) { return std::binary_search(std::begin(kByParts), std::end(kByParts), name); };
+  return op.ns == "aten" && (has(op.base) || has(text::StrCat(op.base, ".", op.overload)));
+}
+
+// Operators whose decompositions hold for complex numbers, too. Sorted.
+constexpr std::string_view kByDecomposition[] = {
+    "addbmm", "bilinear", "cartesian_prod", "chain_matmul", "combinations", "cross", "einsum", "gradient", "l1_loss", "linalg_cross",
+    "linalg_matrix_power", "linalg_multi_dot", "linalg_vander", "matrix_power", "tensordot", "vander",
 };
 
 const ComplexRule* FindRule(absl::Span<const ComplexRule> rules, const ir::OpDef& op) {
@@ -272,8 +412,9 @@ const ComplexRule* FindRule(absl::Span<const ComplexRule> rules, const ir::OpDef
 }
 
 const ComplexRule* FindRule(const ir::OpDef& op) {
-  const ComplexRule* rule = FindRule(kRules, op);
-  return rule ? rule : FindRule(FourierRules(), op);
+  for (absl::Span<const ComplexRule> rules : {absl::Span<const ComplexRule>(kRules), ComplexFunctionRules(), FourierRules()})
+    if (const ComplexRule* rule = FindRule(rules, op)) return rule;
+  return nullptr;
 }
 
 class Lowering {
@@ -284,6 +425,12 @@ class Lowering {
     for (Node *n = g_.first(), *next; n; n = next) {
       next = n->next();
       if (!Touches(*n)) continue;
+      if (const DecomposeRow* row = DecompositionOf(*n)) {
+        Node* before = n->prev();
+        if (absl::Status s = ApplyDecomposition(n, *row); !s.ok()) return At(*n, s);
+        next = before ? before->next() : g_.first();
+        continue;
+      }
       if (absl::Status s = Rewrite(n); !s.ok()) return At(*n, s);
     }
     for (const Arg& a : g_.outputs)
@@ -302,6 +449,13 @@ class Lowering {
     return absl::Status(s.code(), text::StrCat(s.message(), place.empty() ? "" : " in ", place));
   }
 
+  // A product of two is bilinear as it stands; others fall apart into such.
+  static const DecomposeRow* DecompositionOf(const Node& n) {
+    if (n.op().ns != "aten" || !std::binary_search(std::begin(kByDecomposition), std::end(kByDecomposition), n.op().base)) return nullptr;
+    if (n.op().base == "einsum")
+      if (const Values* operands = n.Get("tensors").get<Values>(); operands && operands->size() == 2) return nullptr;
+    return FindDecomposition(n.op_name());
+  }
   bool Touches(const Node& n) const {
     bool complex = false;
     for (const ir::NamedArg& a : n.args()) a.arg.ForEachValue([&](Value* v) { complex |= IsComplex(v); });
@@ -323,7 +477,7 @@ class Lowering {
       if (absl::Status s = ir::RunRule(*n, [&] { rule->fn(c); }); !s.ok()) return s;
       if (!c.ok()) return c.status();
       if (!b.ok()) return b.status();
-    } else if (n->op().ns == "aten" && std::binary_search(std::begin(kByParts), std::end(kByParts), n->op().base)) {
+    } else if (RunsByParts(n->op())) {
       if (absl::Status s = ByParts(n); !s.ok()) return s;
     } else if (std::none_of(n->outputs().begin(), n->outputs().end(), [](Value* v) { return v && IsComplex(v); }) &&
                OnlySizes(*n)) {

@@ -2,6 +2,8 @@
 // a factor: an inverse transform is the forward one with real and imaginary parts exchanged before and after. The
 // conventions (which transform conjugates, what `norm` scales by) are those of torch.fft's documentation.
 #include <cmath>
+#include <optional>
+#include <string>
 
 #include "base/text.h"
 #include "ir/ops/op_table.h"
@@ -193,39 +195,107 @@ void FftC2R(ComplexContext& c) {
   c.Return(Scaled(c, {x.re, nullptr}, {n}, p.norm, true).re);
 }
 
+// What short-time transforms state: points of a frame, from frame to frame, of the window.
+struct Frames {
+  int64_t n = 0, hop = 0, length = 0;
+  bool center = false;
+};
+std::optional<Frames> ReadFrames(ComplexContext& c) {
+  Frames f{.n = c.i("n_fft")};
+  f.hop = c.opt_i("hop_length").value_or(f.n / 4), f.length = c.opt_i("win_length").value_or(f.n);
+  f.center = c.node().op().ArgIndex("center") >= 0 && c.flag("center");
+  if (f.n <= 0 || f.hop <= 0 || f.length <= 0 || f.length > f.n) return c.Fail("n_fft, hop_length or win_length out of range"), std::nullopt;
+  return f;
+}
+// The window in the middle of a frame, ones where none is given; none at all where that is the whole frame.
+std::optional<Pair> Window(ComplexContext& c, const Frames& f, DType real) {
+  Pair w;
+  if (Value* given = c.opt_tensor("window")) w = c.Of(given);
+  else if (f.length == f.n) return std::nullopt;
+  else w.re = c.b.Full({f.length}, 1.0, real);
+  if (f.length == f.n) return w;
+  const int64_t left = (f.n - f.length) / 2;
+  auto padded = [&](Value* v) { return v ? c.b.Call("aten.constant_pad_nd.default", {v, ir::Ints{left, f.n - f.length - left}}) : v; };
+  return Pair{padded(w.re), padded(w.im)};
+}
+
 // Short-time transform: frames of n_fft points every hop, weighed by the window, each transformed.
 void Stft(ComplexContext& c) {
   Pair x = c.in("self");
-  Value* window = c.opt_tensor("window");
-  if (x.im || (window && ir::IsComplex(window->dtype()))) return c.Unsupported("stft of complex numbers");
-  const int64_t n = c.i("n_fft"), hop = c.opt_i("hop_length").value_or(n / 4), length = c.opt_i("win_length").value_or(n);
-  if (n <= 0 || hop <= 0 || length <= 0 || length > n) return c.Fail("n_fft, hop_length or win_length out of range");
+  const auto f = ReadFrames(c);
+  if (!f) return;
   if (c.has("align_to_window") && c.flag("align_to_window")) return c.Unsupported("align_to_window");
   const DType real = x.re->dtype();
-  Value* v = x.re;
-  if (c.node().op().ArgIndex("center") >= 0 && c.flag("center")) {
-    const std::string mode = c.opt_str("pad_mode").value_or("reflect");
-    const int rank = v->rank();
-    while (v->rank() < 3) v = c.b.Call("aten.unsqueeze.default", {v, 0});
-    v = c.b.Call("aten.pad.default", {v, ir::Ints{n / 2, n / 2}, mode});
-    while (v->rank() > rank) v = c.b.Call("aten.squeeze.dim", {v, 0});
-  }
-  Value* frames = c.b.Call("aten.unfold.default", {v, -1, n, hop});  // (…, frames, n)
-  if (window) {
-    if (length < n) window = c.b.Call("aten.constant_pad_nd.default", {window, ir::Ints{(n - length) / 2, n - length - (n - length) / 2}});
-    frames = c.Mul(frames, window);
-  } else if (length < n) {
-    Value* ones = c.b.Full({length}, 1.0, real);
-    frames = c.Mul(frames, c.b.Call("aten.constant_pad_nd.default", {ones, ir::Ints{(n - length) / 2, n - length - (n - length) / 2}}));
-  }
-  const int dim = frames->rank() - 1;
-  Pair y = Transform(c, {c.b.Cast(frames, real), nullptr}, dim, false);
-  if (!c.has("onesided") || c.flag("onesided")) y = Half(c, y, dim);
-  if (c.flag("normalized")) y = c.Scale(y, c.b.ScalarTensor(1 / std::sqrt(static_cast<double>(n)), real));
+  auto framed = [&](Value* v) {
+    if (!v) return v;
+    if (f->center) {
+      const std::string mode = c.opt_str("pad_mode").value_or("reflect");
+      const int rank = v->rank();
+      while (v->rank() < 3) v = c.b.Call("aten.unsqueeze.default", {v, 0});
+      v = c.b.Call("aten.pad.default", {v, ir::Ints{f->n / 2, f->n / 2}, mode});
+      while (v->rank() > rank) v = c.b.Call("aten.squeeze.dim", {v, 0});
+    }
+    return c.b.Call("aten.unfold.default", {v, -1, f->n, f->hop});  // (…, frames, n)
+  };
+  Pair frames{framed(x.re), framed(x.im)};
+  if (auto window = Window(c, *f, real)) frames = c.Times(frames, *window);
+  const int dim = frames.re->rank() - 1;
+  const bool complex = frames.im != nullptr;
+  Pair y = Transform(c, {c.b.Cast(frames.re, real), complex ? c.b.Cast(frames.im, real) : nullptr}, dim, false);
+  if (c.has("onesided") ? c.flag("onesided") : !complex) y = Half(c, y, dim);
+  if (c.flag("normalized")) y = c.Scale(y, c.b.ScalarTensor(1 / std::sqrt(static_cast<double>(f->n)), real));
   auto turned = [&](Value* z) { return c.b.Call("aten.transpose.int", {z, -1, -2}); };
   y = {turned(y.re), turned(y.im)};
   if (ir::IsComplex(c.node().output()->dtype())) return c.Return(y);
   c.Return(c.b.Call("aten.stack.default", {Values{y.re, y.im}, -1}));
+}
+
+// Its inverse: frames transformed back, weighed by the window and added up where they overlap, over the sum of the windows' squares.
+void Istft(ComplexContext& c) {
+  Pair x = c.in("self");
+  const auto f = ReadFrames(c);
+  if (!f) return;
+  const DType real = x.re->dtype();
+  const bool batched = x.re->rank() == 3, to_complex = c.flag("return_complex");
+  auto turned = [&](Value* v) {
+    if (!v) return v;
+    if (!batched) v = c.b.Call("aten.unsqueeze.default", {v, 0});
+    return c.b.Call("aten.transpose.int", {v, 1, 2});
+  };
+  x = {turned(x.re), turned(x.im)};  // (batch, frames, points)
+  const auto points = x.re->sizes()[2].constant();
+  if (!c.has("onesided") && !points) return c.Unsupported("a number of frequencies that is known at run time only, and no onesided");
+  const bool onesided = c.has("onesided") ? c.flag("onesided") : *points != f->n;
+  const std::string norm = c.flag("normalized") ? "ortho" : "backward";
+  if (to_complex) {
+    if (onesided) return c.Fail("a complex signal of one side");
+    x = Scaled(c, Transform(c, x, 2, true), {f->n}, norm, true);
+  } else {
+    x = Transform(c, Mirrored(c, x, 2, f->n), 2, true);
+    x = Scaled(c, {x.re, nullptr}, {f->n}, norm, true);
+  }
+  std::optional<Pair> window = Window(c, *f, real);
+  if (!window) window = Pair{c.b.Full({f->n}, 1.0, real), nullptr};
+  if (window->im && !to_complex) return c.Fail("a complex window of a real signal");
+  x = c.Times(x, *window);
+  const IntOrValue frames = c.b.Size(x.re, 1);
+  const IntOrValue whole = c.b.Add(c.b.Mul(c.b.Sub(frames, 1), f->hop), f->n);
+  auto added = [&](Value* v, IntOrValue rows) {
+    return v ? c.b.Call("aten.unfold_backward.default", {v, Arg(ir::SymInts{rows, whole}), 1, f->n, f->hop}) : v;
+  };
+  auto spread = [&](Value* v) { return v ? c.b.Call("aten.expand.default", {v, Arg(ir::SymInts{1, frames, f->n})}) : v; };
+  const Pair squares = c.Times(*window, *window);
+  Pair envelope{added(spread(squares.re), 1), added(spread(squares.im), 1)};
+  const IntOrValue rows = c.b.Size(x.re, 0);
+  Pair y{added(x.re, rows), added(x.im, rows)};
+  const int64_t start = f->center ? f->n / 2 : 0;
+  const auto length = c.opt_i("length");
+  const Arg end = length ? Arg(start + *length) : f->center ? Arg(-(f->n / 2)) : Arg();
+  auto cut = [&](Value* v) { return v ? c.b.Call("aten.slice.Tensor", {v, 1, start, end}) : v; };
+  y = c.Quotient({cut(y.re), cut(y.im)}, {cut(envelope.re), cut(envelope.im)});
+  if (length) y = Resized(c, y, 1, *length);
+  auto squeezed = [&](Value* v) { return v && !batched ? c.b.Call("aten.squeeze.dim", {v, 0}) : v; };
+  c.Return(Pair{squeezed(y.re), squeezed(y.im)});
 }
 
 constexpr ComplexRule kRules[] = {
@@ -238,7 +308,7 @@ constexpr ComplexRule kRules[] = {
     {"aten.fft_irfft", ToReal<OneDim, true>}, {"aten.fft_hfft", ToReal<OneDim, false>},
     {"aten.fft_irfft2", ToReal<ManyDims, true>}, {"aten.fft_hfft2", ToReal<ManyDims, false>},
     {"aten.fft_irfftn", ToReal<ManyDims, true>}, {"aten.fft_hfftn", ToReal<ManyDims, false>},
-    {"aten._fft_c2c", FftC2C}, {"aten._fft_r2c", FftR2C}, {"aten._fft_c2r", FftC2R}, {"aten.stft", Stft},
+    {"aten._fft_c2c", FftC2C}, {"aten._fft_r2c", FftR2C}, {"aten._fft_c2r", FftC2R}, {"aten.stft", Stft}, {"aten.istft", Istft},
 };
 
 }  // namespace

@@ -269,7 +269,7 @@ void Upsample(PlanContext& c) {
   const ir::Value* result = c.node().output(0);
   if (result->graph()->IsOutput(result) && ir::ProvablyLess(x.numel(), Product(c.out_sizes()))) x = c.Dense(x);
   if (copies) {
-    kernels::NearestAttributes a{.exact = text::Contains(name, "exact"), .factors = {}};
+    kernels::NearestAttributes a{.exact = text::Contains(name, "exact"), .spatial = spatial, .factors = {}};
     std::copy(factors.begin(), factors.end(), a.factors + (kSpatial - spatial));
     Operand out = c.ResultLike(x);
     if (c.ok()) c.Emit("resample_nearest", {To5d(x, spatial)}, {To5d(out, spatial)}, x.dtype, a);

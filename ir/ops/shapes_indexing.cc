@@ -274,7 +274,7 @@ void Unique(InferContext& c) {
   const OpDef& op = c.node().op();
   bool by_dim = op.ArgIndex("dim") >= 0 && c.has("dim");
   // Along a dimension torch always computes all three.
-  bool whole = by_dim && op.base != "unique_consecutive";
+  const bool whole = by_dim;
   int dim = by_dim ? c.dim("dim", x->rank()) : 0;
   Sym n = c.FreshSize();
   c.Out(x->dtype(), by_dim ? WithDim(x->sizes(), dim, n) : Sizes{n});

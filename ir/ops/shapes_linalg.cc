@@ -379,6 +379,18 @@ void OutSvd(InferContext& c, const Matrix& a, bool full, bool transposed) {
   c.Out(ToReal(a.v->dtype()), Join(a.batch, {a.k}));
   c.Out(a.v->dtype(), v);
 }
+void LinalgPolar(InferContext& c) {
+  Matrix a;
+  if (!ReadMatrix(c, Self(c), a)) return;
+  if (ProvablyLess(a.m, a.n)) return c.Fail("fewer rows than columns");
+  c.RequireAtLeast(a.m - a.n, 0);
+  c.Out(a.v->dtype(), Join(a.batch, {a.m, a.n}));
+  c.Out(a.v->dtype(), Join(a.batch, {a.n, a.n}));
+}
+void MatrixSqrth(InferContext& c) {
+  Matrix a;
+  if (ReadSquare(c, Self(c), a)) c.Out(a.v->dtype(), Self(c)->sizes());
+}
 void LinalgSvd(InferContext& c) {
   Matrix a;
   if (!ReadMatrix(c, Self(c), a)) return;
@@ -595,6 +607,8 @@ constexpr ShapeFamily kFamilies[] = {
     {Eigh, "linalg_eigh _linalg_eigh"},
     {ComplexEigenValues, "linalg_eigvals _linalg_eigvals"},
     {Eig, "linalg_eig"},
+    {LinalgPolar, "linalg_polar"},
+    {MatrixSqrth, "linalg_matrix_sqrth"},
     {LinalgSvd, "linalg_svd _linalg_svd"},
     {Svd, "svd"},
     {SingularValues, "linalg_svdvals"},

@@ -447,6 +447,19 @@ void UnfoldDim(InferContext& c) {
   c.Out(x->dtype(), out);
 }
 
+// The sums of what windows of a tensor of these sizes hold.
+void UnfoldBackward(InferContext& c) {
+  Value* x = c.tensor("grad_in");
+  const Sizes out = c.ToSizes(c.sym_ints("input_sizes"));
+  const int64_t size = c.i("size"), step = c.i("step");
+  if (x->rank() != static_cast<int>(out.size()) + 1 || out.empty()) return c.Fail("the ranks do not agree");
+  if (size < 1 || step < 1) return c.Fail("the size or the step of windows is not positive");
+  const int dim = c.dim("dim", static_cast<int>(out.size()));
+  c.RequireEqual(x->sizes().back(), size, "the windows are not of the size");
+  c.RequireEqual(x->sizes()[dim], FloorDiv(out[dim] - size, step) + 1, "the number of windows is not that of the size");
+  c.Out(x->dtype(), out);
+}
+
 // --- Diagonals ---------------------------------------------------------------------------------------------------
 
 Sym DiagonalLength(Sym rows, Sym columns, int64_t offset) {
@@ -753,6 +766,7 @@ constexpr ShapeFamily kFamilies[] = {
     {SplitAlong<0>, "vsplit.int vsplit.array"},
     {SplitAlong<2>, "dsplit.int dsplit.array"},
     {UnfoldDim, "unfold unfold_copy"},
+    {UnfoldBackward, "unfold_backward"},
     {Diagonal, "diagonal diagonal_copy linalg_diagonal"},
     {Diag, "diag"},
     {DiagFlat, "diagflat"},

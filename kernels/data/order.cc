@@ -447,6 +447,9 @@ const char* ScatterReduce(const Call& c, const ScatterReduceAttributes& a) {
       T x = sums[k];
       if (how == kMean) {
         if constexpr (std::is_integral_v<T>) {
+          int64_t wrapped = 0;  // sums of integers wrap in their own type
+          StoreRow<T>(&x, 1, reinterpret_cast<char*>(&wrapped), out.dtype, 1);
+          LoadRow<T>(reinterpret_cast<const char*>(&wrapped), out.dtype, 1, 1, out.dtype, &x);
           const int64_t n = counts[k], q = x / n;
           x = q - (x % n != 0 && x < 0 ? 1 : 0);
         } else {

@@ -10,6 +10,7 @@
 #include "kernels/check.h"
 #include "kernels/convert.h"
 #include "kernels/isa/isa.h"
+#include "kernels/nearest_index.h"
 #include "kernels/parallel.h"
 #include "kernels/registry.h"
 #include "kernels/walk.h"
@@ -220,16 +221,16 @@ const char* ResampleNearest(const Call& c, const NearestAttributes& a) {
   const Tensor &x = c.in[0], &out = c.out[0];
   if (x.rank != 5 || out.rank != 5 || x.sizes[0] != out.sizes[0] || x.sizes[1] != out.sizes[1] || ByteSize(x.dtype) != ByteSize(out.dtype))
     return kSizesDiffer;
+  if (a.spatial < 1 || a.spatial > 3) return "of another number of dims than 1 to 3";
+  for (int d = 2; d < 5 - a.spatial; ++d)
+    if (x.sizes[d] != out.sizes[d]) return kSizesDiffer;
   if (out.numel() == 0) return nullptr;
   if (x.numel() == 0) return "of a tensor without elements";
   std::vector<int64_t> places[3];
   for (int d = 0; d < 3; ++d) {
     const int64_t in = x.sizes[2 + d], n = out.sizes[2 + d];
-    const float scale = a.factors[d] > 0 ? static_cast<float>(1.0 / a.factors[d]) : static_cast<float>(in) / static_cast<float>(n);
-    for (int64_t i = 0; i < n; ++i) {
-      const float at = std::floor((a.exact ? static_cast<float>(i) + 0.5f : static_cast<float>(i)) * scale);
-      places[d].push_back(std::clamp<int64_t>(static_cast<int64_t>(at), 0, in - 1));
-    }
+    const NearestRule rule{a.exact, x.dtype == DType::kF64, IsSmallImage(a.spatial, out.sizes[3], out.sizes[4]), a.factors[d]};
+    for (int64_t i = 0; i < n; ++i) places[d].push_back(d < 3 - a.spatial ? i : NearestIndex(rule, in, n, i));
   }
   const int64_t width = out.sizes[4], lines = out.sizes[2] * out.sizes[3], channels = x.sizes[1];
   int64_t by = width % x.sizes[4] == 0 ? width / x.sizes[4] : 0;

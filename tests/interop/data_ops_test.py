@@ -123,6 +123,10 @@ CASES = {
         lambda x: torch.unique_consecutive(x, return_inverse=True, return_counts=True, dim=0),
         [t([1, 2], [1, 2], [1, 3], [1, 2])],
     ),
+    "unique_consecutive_dim_alone": (
+        lambda x: (torch.unique_consecutive(x, dim=1), *torch.unique_consecutive(x, dim=0, return_counts=True)),
+        [t([1, 1, 2, 2], [0, 0, 3, 3], [0, 0, 3, 3])],
+    ),
     "searchsorted": (
         lambda e, x: (torch.searchsorted(e, x), torch.searchsorted(e, x, right=True, out_int32=True)),
         [t([1.0, 3.0, 5.0], [2.0, 2.0, 9.0]), t([2.0, 3.0, NAN, INF], [2.0, 9.0, 0.0, 3.0])],

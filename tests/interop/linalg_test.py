@@ -312,3 +312,36 @@ def test_refuses_vectors_of_open_sign(function, n, dynamic, slipway, tmp_path):
     shapes = {"args": ({0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC},)} if dynamic else None
     with pytest.raises(AssertionError, match="signs"):
         converted(exported(Each(function), [rand(n, n)], shapes), slipway, tmp_path)
+
+
+# Operators of torch 2.14, which may not be installed here.
+OF_2_14 = """slipway.ir 1
+form functional
+graph main(%x: f32[2,5,3], %y: f32[2,4,4]) {
+  %u: f32[2,5,3], %h: f32[2,3,3] = aten.linalg_polar.default(A=%x)
+  %r: f32[2,4,4] = aten.linalg_matrix_sqrth.default(self=%y)
+  return %u, %h, %r
+}
+"""
+
+
+def test_operators_of_torch_2_14(slipway, tmp_path):
+    (tmp_path / "m.sw").write_text(OF_2_14)
+    x, y = rand(2, 5, 3), rand(2, 4, 4)
+    y = y @ y.mT
+    y[1] = y[1, :, :2] @ y[1, :, :2].mT  # of rank 2
+    left, s, right = linalg.svd(x, full_matrices=False)
+    values, vectors = linalg.eigh(y)
+    wanted = [left @ right, right.mT @ (s[..., None] * right), (vectors * values.clamp_min(0).sqrt()[..., None, :]) @ vectors.mT]
+    slipway("convert", tmp_path / "m.sw", "-o", tmp_path / "m.onnx")
+    session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
+    results = session.run(None, {v.name: t.numpy() for v, t in zip(session.get_inputs(), (x, y), strict=True)})
+    slipway("convert", tmp_path / "m.sw", "-o", tmp_path / "m.so")
+    safetensors.torch.save_file({"input.0": x, "input.1": y}, tmp_path / "in")
+    slipway("run", tmp_path / "m.so", "--inputs", tmp_path / "in", "--outputs", tmp_path / "out")
+    native = safetensors.torch.load_file(tmp_path / "out")
+    for i, want in enumerate(wanted):
+        for got in (torch.from_numpy(results[i]), native[f"output.{i}"]):
+            torch.testing.assert_close(got, want, rtol=1e-4, atol=2e-3 if i == 2 else 1e-5)
+    (tmp_path / "wide.sw").write_text(OF_2_14.replace("f32[2,5,3]", "f32[2,2,3]"))
+    assert "fewer rows than columns" in slipway("convert", tmp_path / "wide.sw", "-o", tmp_path / "w.onnx", status=3).stderr

@@ -2,6 +2,7 @@
 // compared with torch by tests/interop/planner_test.py.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "kernels/convert.h"
+#include "kernels/nearest_index.h"
 #include "kernels/parallel.h"
 #include "kernels/registry.h"
 
@@ -201,7 +203,7 @@ void CheckNearest(std::vector<int64_t> in, std::vector<int64_t> to, bool exact, 
   };
   if (from_last) last(from, from.sizes[1]);
   if (to_last) last(out, 2 * out.sizes[1]);
-  ASSERT_EQ(Call1("resample_nearest", {from}, {out}, out.dtype, {exact}, factors), nullptr);
+  ASSERT_EQ(Call1("resample_nearest", {from}, {out}, out.dtype, {exact, 3}, factors), nullptr);
   const auto at = [](const Tensor& t, const int64_t* i) {
     int64_t offset = 0;
     for (int d = 0; d < 5; ++d) offset += i[d] * t.strides[d];
@@ -230,8 +232,33 @@ TEST(Kernels, ResamplesByCopies) {
         ASSERT_FALSE(HasFatalFailure());
       }
   Owned<float> x({1, 2, 1, 0, 3}, {}), y({1, 2, 1, 2, 3}, std::vector<float>(12)), z({1, 3, 1, 2, 3}, std::vector<float>(18));
-  EXPECT_NE(Call1("resample_nearest", {x.view()}, {y.view()}, DType::kF32, {0}, {0, 0, 0}), nullptr);
-  EXPECT_NE(Call1("resample_nearest", {y.view()}, {z.view()}, DType::kF32, {0}, {0, 0, 0}), nullptr);
+  EXPECT_NE(Call1("resample_nearest", {x.view()}, {y.view()}, DType::kF32, {0, 3}, {0, 0, 0}), nullptr);
+  EXPECT_NE(Call1("resample_nearest", {y.view()}, {z.view()}, DType::kF32, {0, 3}, {0, 0, 0}), nullptr);
+  EXPECT_EQ(Call1("resample_nearest", {y.view()}, {y.view()}, DType::kF32, {0, 2}, {0, 0, 0}), nullptr);
+  EXPECT_NE(Call1("resample_nearest", {y.view()}, {y.view()}, DType::kF32, {0, 0}, {0, 0, 0}), nullptr);
+  EXPECT_NE(Call1("resample_nearest", {y.view()}, {y.view()}, DType::kF32, {0, 4}, {0, 0, 0}), nullptr);
+}
+
+// Where rounding decides: what torch 2.13 reads.
+TEST(NearestIndex, RoundsAsTorchDoes) {
+  const auto reads = [](NearestRule r, int64_t in, int64_t out) {
+    std::vector<int64_t> at;
+    for (int64_t i = 0; i < out; ++i) at.push_back(NearestIndex(r, in, out, i));
+    return at;
+  };
+  std::vector<int64_t> by_seven, half(47, 0);
+  for (int64_t i = 0; i < 74; ++i) by_seven.push_back(7 * i);
+  EXPECT_EQ(reads({}, 518, 74), by_seven);
+  std::fill(half.begin() + 23, half.end(), 1);  // the middle of pixel 23 is where the two halves meet
+  EXPECT_EQ(reads({.exact = true}, 2, 47), half);
+  half[23] = 0;
+  EXPECT_EQ(reads({.exact = true, .small = true}, 2, 47), half);
+  EXPECT_EQ(reads({.factor = 1.3}, 3, 3), (std::vector<int64_t>{0, 0, 1}));
+  EXPECT_EQ(reads({.small = true, .factor = 1.3}, 3, 3), (std::vector<int64_t>{0, 1, 2}));
+  EXPECT_EQ(reads({.factor = 2.4}, 2, 4), (std::vector<int64_t>{0, 0, 0, 1}));
+  EXPECT_EQ(reads({.small = true, .factor = 2.4}, 2, 4), (std::vector<int64_t>{0, 0, 1, 1}));
+  EXPECT_TRUE(IsSmallImage(2, 64, 64));
+  EXPECT_FALSE(IsSmallImage(2, 64, 65) || IsSmallImage(1, 1, 5) || IsSmallImage(3, 2, 2) || IsSmallImage(2, 1, INT64_MAX));
 }
 
 TEST(Kernels, IndicesAreChecked) {

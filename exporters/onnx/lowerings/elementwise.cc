@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "exporters/onnx/lowerings/util.h"
@@ -228,12 +230,30 @@ void BitwiseNot(LoweringContext& c) {
   c.Return(ir::IsBool(x.dtype) ? c.e.Not(x) : c.e.Op("BitwiseNot", {x}));
 }
 
-// ONNX shifts unsigned integers only. Left: multiply by a power of two. Right (arithmetic): floor division by one.
+// Shifts, in 64 bits. By less than nothing, or by as many bits as the type has or more, torch gives 0 to the left, the sign to the right.
+std::optional<int64_t> ConstantShift(LoweringContext& c) {
+  if (ir::Value* v = c.node().Get("other").value(); v && v->type().is_tensor()) return std::nullopt;
+  const Scalar s = c.scalar("other");
+  return s.kind == Scalar::kInt ? std::optional(s.i) : std::nullopt;
+}
+// ONNX shifts unsigned integers only; 0 <= b < 64, x >= 0 or any bits to the left.
+V ShiftBits(LoweringContext& c, V x, V b, const char* direction) {
+  V y = c.e.Op("BitShift", {c.e.Cast(x, DType::kUInt64), c.e.Cast(b, DType::kUInt64)}, {{"direction", std::string(direction)}}, DType::kUInt64,
+               std::max(x.rank, b.rank));
+  return c.e.Cast(y, DType::kInt64);
+}
 void ShiftLeft(LoweringContext& c) {
-  DType t = c.out_dtype();
-  V a = Operand(c, "self", t), b = Operand(c, "other", t);
-  V p = c.e.Cast(c.e.Pow(c.e.Number(2, DType::kFloat64), c.e.Cast(b, DType::kFloat64)), DType::kInt64);
-  c.Return(c.e.Cast(c.e.Mul(c.e.Cast(a, DType::kInt64), p), t));
+  const DType t = c.out_dtype();
+  const int64_t bits = static_cast<int64_t>(ir::BitSize(t));
+  V a = c.e.Cast(Operand(c, "self", t), DType::kInt64);
+  if (auto k = ConstantShift(c)) {
+    const int64_t power = *k < 0 || *k >= bits ? 0 : static_cast<int64_t>(uint64_t{1} << *k);
+    return c.Return(c.e.Cast(c.e.Mul(a, c.e.Integer(power, DType::kInt64)), t));
+  }
+  V b = c.e.Cast(Operand(c, "other", t), DType::kInt64), zero = c.e.I64Scalar(0);
+  V inside = c.e.And(c.e.GreaterEqual(b, zero), c.e.Less(b, c.e.I64Scalar(bits)));
+  V shifted = ShiftBits(c, a, c.e.Where(inside, b, zero), "LEFT");
+  c.Return(c.e.Cast(c.e.Where(inside, shifted, zero), t));
 }
 V FloorDivInt(LoweringContext& c, V a, V b) {
   // ONNX Div truncates; one less where the remainder is non-zero and the signs differ.
@@ -244,16 +264,33 @@ V FloorDivInt(LoweringContext& c, V a, V b) {
   return c.e.Sub(q, c.e.Cast(fix, a.dtype));
 }
 void ShiftRight(LoweringContext& c) {
-  DType t = c.out_dtype();
-  V a = c.e.Cast(Operand(c, "self", t), DType::kInt64), b = Operand(c, "other", t);
-  V p = c.e.Cast(c.e.Pow(c.e.Number(2, DType::kFloat64), c.e.Cast(b, DType::kFloat64)), DType::kInt64);
-  c.Return(c.e.Cast(FloorDivInt(c, a, p), t));
+  const DType t = c.out_dtype();
+  V a = c.e.Cast(Operand(c, "self", t), DType::kInt64), zero = c.e.I64Scalar(0), most = c.e.I64Scalar(63), b;
+  if (auto k = ConstantShift(c)) {
+    b = c.e.I64Scalar(*k < 0 || *k > 63 ? 63 : *k);
+  } else {
+    b = c.e.Cast(Operand(c, "other", t), DType::kInt64);
+    b = c.e.Where(c.e.Less(b, zero), most, c.e.Min(b, most));
+  }
+  // Of negative numbers the complement is shifted.
+  V ones = c.e.I64Scalar(-1), negative = c.e.Less(a, zero);
+  if (!ir::Info(t).is_signed) return c.Return(c.e.Cast(ShiftBits(c, a, b, "RIGHT"), t));
+  V y = ShiftBits(c, c.e.Where(negative, c.e.Sub(ones, a), a), b, "RIGHT");
+  c.Return(c.e.Cast(c.e.Where(negative, c.e.Sub(ones, y), y), t));
 }
 
 V IsZero(LoweringContext& c, V x) { return c.e.Equal(x, c.e.Number(0, x.dtype)); }
 
+// A divisor for remainders of integers: -1, by which the least number has no quotient and processors trap, becomes 1.
+V SafeDivisor(LoweringContext& c, V b) {
+  const bool known = c.e.Find(b) && c.e.Find(b)->bytes != std::string(c.e.Find(b)->bytes.size(), '\xff');
+  if (known || !ir::Info(b.dtype).is_signed || ir::ByteSize(b.dtype) < 4) return b;
+  return c.e.Where(c.e.Equal(b, c.e.Integer(-1, b.dtype)), c.e.Integer(1, b.dtype), b);
+}
+
 // Python's modulo: the result has the sign of the divisor.
 V Remainder(LoweringContext& c, V a, V b) {
+  if (!ir::IsFloating(a.dtype)) b = SafeDivisor(c, b);
   if (!ir::IsFloating(a.dtype)) return c.e.Op("Mod", {a, b}, {}, a.dtype, c.out_rank());
   V r = c.e.Op("Mod", {a, b}, {{"fmod", int64_t{1}}}, a.dtype, c.out_rank());
   V zero = c.e.Number(0, a.dtype);
@@ -270,6 +307,7 @@ void Fmod(LoweringContext& c) {
   V a = Operand(c, "self", t), b = Operand(c, "other", t);
   if (ir::IsFloating(t)) return c.Return(c.e.Op("Mod", {a, b}, {{"fmod", int64_t{1}}}, t, c.out_rank()));
   // ONNX Runtime computes fmod of integers in binary64; Div truncates exactly.
+  b = SafeDivisor(c, b);
   c.Return(c.e.Sub(a, c.e.Mul(c.e.Div(a, b), b)));
 }
 
@@ -310,11 +348,14 @@ void FloorDivide(LoweringContext& c) {
   c.Return(ir::IsFloating(t) ? FloorDivFloat(c, a, b) : FloorDivInt(c, a, b));
 }
 
-// Integer powers by f64 are exact up to 2^53; beyond, torch wraps, which ONNX's integer Pow does not promise.
+// Integers to a power that is not known are multiplied in a loop: their decomposition.
+bool IsFloatOrKnownPower(const ir::Node& n) {
+  return !n.output() || ir::IsFloating(n.output()->dtype()) || n.Get("exponent").is<int64_t>();
+}
 void PowOp(LoweringContext& c) {
   DType t = c.compute_dtype();
+  const ir::Arg& e = c.node().Get("exponent");
   if (ir::IsFloating(t)) {
-    const ir::Arg& e = c.node().Get("exponent");
     double k = e.get<double>() ? *e.get<double>() : e.get<int64_t>() ? static_cast<double>(*e.get<int64_t>()) : NAN;
     V x = RoundedOperand(c, "self", t);
     if (k == 2) return c.Return(c.e.Mul(x, x));
@@ -323,21 +364,21 @@ void PowOp(LoweringContext& c) {
     if (k == -1) return c.Return(c.e.Op("Reciprocal", {x}));
     return c.Return(c.e.Pow(x, RoundedOperand(c, "exponent", t)));
   }
-  const ir::Arg& e = c.node().Get("exponent");
-  if (auto k = e.get<int64_t>(); k && *k >= 0 && *k <= 8) {
-    V x = Operand(c, "self", t);
+  const int64_t* k = e.get<int64_t>();
+  if (!k || *k < 0) return c.Fail("a negative power of integers");
+  V x = Operand(c, "self", t);
+  if (*k <= 8) {
     V r = *k == 0 ? c.e.Op("Sub", {c.e.Add(x, c.e.Integer(1, t)), x}) : x;
     for (int64_t i = 1; i < *k; ++i) r = c.e.Mul(r, x);
     return c.Return(r);
   }
-  V a = c.e.Cast(Operand(c, "self", t), DType::kFloat64), b = c.e.Cast(Operand(c, "exponent", t), DType::kFloat64);
-  V power = c.e.Pow(a, b);
-  // 0 to a negative power is 0 among integers.
-  if (!e.get<int64_t>()) {
-    V zero = c.e.Number(0, DType::kFloat64);
-    power = c.e.Where(c.e.And(IsZero(c, a), c.e.Less(b, zero)), zero, power);
+  // By squares, in 64 bits: overflow wraps as it does in torch, and cut off it is that of the narrower type.
+  V square = c.e.Cast(x, DType::kInt64), power;
+  for (uint64_t bits = static_cast<uint64_t>(*k); bits != 0; bits >>= 1) {
+    if (bits & 1) power = power ? c.e.Mul(power, square) : square;
+    if (bits > 1) square = c.e.Mul(square, square);
   }
-  c.Return(c.e.Cast(c.e.Cast(power, DType::kInt64), t));
+  c.Return(c.e.Cast(power, t));
 }
 
 // NaN in either operand gives NaN. ONNX Runtime's Max and Min propagate it.
@@ -776,7 +817,8 @@ constexpr Row kRows[] = {
     {"aten.remainder.Tensor", RemainderOp, true}, {"aten.remainder.Scalar", RemainderOp, true},
     {"aten.remainder.Scalar_Tensor", RemainderOp, true},
     {"aten.fmod.Tensor", Fmod}, {"aten.fmod.Scalar", Fmod},
-    {"aten.pow.Tensor_Tensor", PowOp, true}, {"aten.pow.Tensor_Scalar", PowOp, true}, {"aten.pow.Scalar", PowOp, true},
+    {"aten.pow.Tensor_Tensor", PowOp, true, 0, IsFloatOrKnownPower}, {"aten.pow.Tensor_Scalar", PowOp, true},
+    {"aten.pow.Scalar", PowOp, true, 0, IsFloatOrKnownPower},
     {"aten.maximum.default", MaximumBoolSafe}, {"aten.minimum.default", MinimumBoolSafe},
     {"aten.max.other", MaximumBoolSafe}, {"aten.min.other", MinimumBoolSafe},
     {"aten.fmax.default", FExtremum<"Max">}, {"aten.fmin.default", FExtremum<"Min">},

@@ -85,7 +85,11 @@ void LogSoftmax(LoweringContext& c) {
   DType t = c.compute_dtype();
   V x = c.e.Cast(c.in("self"), t);
   if (x.rank == 0) return c.Return(c.e.Sub(x, x));
-  c.Return(c.e.Op("LogSoftmax", {x}, {{"axis", int64_t{c.dim("dim", x.rank)}}}));
+  const Attrs attrs = {{"axis", int64_t{c.dim("dim", x.rank)}}};
+  V y = c.e.Op("LogSoftmax", {x}, attrs);
+  // ONNX Runtime's kernel of f64 loses NaN (1.31), which its Softmax keeps.
+  if (x.dtype == DType::kFloat64 && MayBeNan(c.tensor("self"))) y = c.e.Add(y, c.e.Mul(c.e.Op("Softmax", {x}, attrs), c.e.Number(0, x.dtype)));
+  c.Return(y);
 }
 
 void LayerNorm(LoweringContext& c) {

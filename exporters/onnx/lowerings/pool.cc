@@ -5,6 +5,8 @@
 #include <functional>
 #include <limits>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "exporters/onnx/lowerings/data.h"
 #include "exporters/onnx/lowerings/util.h"
@@ -17,7 +19,19 @@ struct Window {
   Ints kernel, stride, padding, dilation;
   Ints pad_end;  // padding plus what ceil_mode adds
   bool grows = false;
+  std::vector<V> more;  // what it adds to that at run time, 0-d; empty values for no more
 };
+
+// What ceil_mode adds behind a dim of unknown size, where the last window may start in the padding and is dropped then.
+V MoreAtEnd(LoweringContext& c, V size, const Window& w, int d) {
+  auto number = [&](int64_t v) { return c.e.I64Scalar(v); };
+  const int64_t reach = w.dilation[d] * (w.kernel[d] - 1) + 1, stride = w.stride[d], padding = w.padding[d];
+  // The last window of the ceiling, from the first, and where it starts.
+  V last = c.e.Div(c.e.Add(size, number(2 * padding - reach + stride - 1)), number(stride));
+  V start = c.e.Mul(last, number(stride)), inside = c.e.Add(size, number(padding));
+  start = c.e.Where(c.e.Less(start, inside), start, c.e.Sub(start, number(stride)));
+  return c.e.Max(c.e.Sub(c.e.Add(start, number(reach - padding)), inside), number(0));
+}
 
 // Reads the window and works out the end padding from the declared output sizes.
 Window ReadWindow(LoweringContext& c, int spatial) {
@@ -44,7 +58,8 @@ Window ReadWindow(LoweringContext& c, int spatial) {
       // No window can start in the padding: enough at the end for one more always gives the ceiling.
       if (w.stride[d] > 1) w.pad_end[d] = w.padding[d] + w.stride[d] - 1, w.grows = true;
     } else {
-      c.Unsupported("ceil_mode on a symbolic size whose last window may start in the padding");
+      w.more.resize(static_cast<size_t>(spatial));
+      w.more[d] = MoreAtEnd(c, c.e.DimScalar(c.value(x), x->rank() - spatial + d), w, d), w.grows = true;
     }
   }
   return w;
@@ -57,14 +72,29 @@ Ints Pads(const Window& w) {
 }
 
 // x with explicit padding on its last dims.
-V PadSpatial(LoweringContext& c, V x, const Ints& begin, const Ints& end, double value) {
+V PadSpatial(LoweringContext& c, V x, const Ints& begin, const Ints& end, V value) {
   Ints pads(2 * x.rank, 0);
   for (size_t d = 0; d < begin.size(); ++d) {
     pads[x.rank - begin.size() + d] = begin[d];
     pads[2 * x.rank - end.size() + d] = end[d];
   }
   if (std::all_of(pads.begin(), pads.end(), [](int64_t p) { return p == 0; })) return x;
-  return c.e.Op("Pad", {x, c.e.I64(pads), c.e.Number(value, x.dtype)}, {{"mode", std::string("constant")}});
+  return c.e.Op("Pad", {x, c.e.I64(pads), value}, {{"mode", std::string("constant")}});
+}
+V PadMore(LoweringContext& c, V x, const Window& w, V value) {
+  if (w.more.empty()) return x;
+  std::vector<V> pads = {c.e.I64(Ints(static_cast<size_t>(2 * x.rank - w.spatial), 0))};
+  for (const V& v : w.more) pads.push_back(v ? c.e.Unsqueeze(v, {0}) : c.e.I64({0}));
+  return c.e.Op("Pad", {x, c.e.Concat(pads, 0), value}, {{"mode", std::string("constant")}});
+}
+V PadSpatial(LoweringContext& c, V x, const Ints& begin, const Ints& end, double value) {
+  return PadSpatial(c, x, begin, end, c.e.Number(value, x.dtype));
+}
+
+// The same of a window, with what is known at run time only.
+V PadWindow(LoweringContext& c, V x, const Window& w, V value) {
+  x = PadSpatial(c, x, w.padding, w.pad_end, value);
+  return PadMore(c, x, w, value);
 }
 
 // Adds a batch dim where the input has none.
@@ -74,28 +104,30 @@ V Batched(LoweringContext& c, V x, int spatial, bool* added) {
 }
 V Unbatched(LoweringContext& c, V x, bool added) { return added ? c.e.Squeeze(x, {0}) : x; }
 
-// The sums of windows of integers, whose padding is there already: one slice for each place in the window.
-V WindowSums(LoweringContext& c, V x, const Window& w) {
+// Windows of integers, whose padding is there already, put together by `join` (Add, Max): one slice for each place in the window.
+V JoinWindows(LoweringContext& c, V x, const Window& w, std::string_view join) {
   const int first = x.rank - w.spatial;
   for (int d = 0; d < w.spatial; ++d) {
-    V sum;
+    V whole;
     for (int64_t k = 0; k < w.kernel[d]; ++k) {
-      int64_t end = k == w.kernel[d] - 1 ? std::numeric_limits<int64_t>::max() : k - (w.kernel[d] - 1);
-      V part = c.e.Slice(x, {k}, {end}, {first + d}, {w.stride[d]});
-      sum = sum ? c.e.Add(sum, part) : part;
+      int64_t at = k * w.dilation[d], after = (w.kernel[d] - 1 - k) * w.dilation[d];
+      V part = c.e.Slice(x, {at}, {after == 0 ? std::numeric_limits<int64_t>::max() : -after}, {first + d}, {w.stride[d]});
+      whole = whole ? c.e.Op(join, {whole, part}) : part;
     }
-    x = sum;
+    x = whole;
   }
   return x;
 }
+constexpr int64_t kMaxIntegerWindow = 1024;
+bool IsIntegerWindow(const Window& w) {
+  return std::all_of(w.kernel.begin(), w.kernel.end(), [](int64_t k) { return k >= 1 && k <= kMaxIntegerWindow; });
+}
 // Integers, which ONNX's AveragePool does not take: sums divided towards zero.
 V IntegerAvgPool(LoweringContext& c, V x, const Window& w, bool include, std::optional<double> divisor) {
-  constexpr int64_t kMaxWindow = 1024;
-  for (int64_t k : w.kernel)
-    if (k < 1 || k > kMaxWindow) return c.Unsupported("an integer window of that size"), x;
+  if (!IsIntegerWindow(w)) return c.Unsupported("an integer window of that size"), x;
   const DType t = x.dtype;
   x = c.e.Cast(x, DType::kInt64);
-  V sum = WindowSums(c, PadSpatial(c, x, w.padding, w.pad_end, 0), w);
+  V sum = JoinWindows(c, PadWindow(c, x, w, c.e.Integer(0, x.dtype)), w, "Add");
   if (divisor) return c.e.Cast(c.e.Div(sum, c.e.Integer(static_cast<int64_t>(*divisor), DType::kInt64)), t);
   std::vector<V> shape = {c.e.I64({1, 1})};
   for (int d = 0; d < w.spatial; ++d) shape.push_back(c.e.Dim(x, 2 + d));
@@ -103,7 +135,8 @@ V IntegerAvgPool(LoweringContext& c, V x, const Window& w, bool include, std::op
   Ints rest(w.spatial), zero(w.spatial, 0);
   for (int d = 0; d < w.spatial; ++d) rest[d] = w.pad_end[d] - w.padding[d];
   ones = PadSpatial(c, PadSpatial(c, ones, w.padding, w.padding, include ? 1 : 0), zero, rest, 0);
-  return c.e.Cast(c.e.Div(sum, WindowSums(c, ones, w)), t);
+  ones = PadMore(c, ones, w, c.e.Integer(0, ones.dtype));
+  return c.e.Cast(c.e.Div(sum, JoinWindows(c, ones, w, "Add")), t);
 }
 
 template <int spatial>
@@ -122,7 +155,7 @@ void AvgPool(LoweringContext& c) {
     attrs.push_back({"count_include_pad", int64_t{include}});
     return c.Return(Unbatched(c, c.e.Op("AveragePool", {x}, attrs), added));
   }
-  V mean = c.e.Op("AveragePool", {PadSpatial(c, x, w.padding, w.pad_end, 0)}, attrs);
+  V mean = c.e.Op("AveragePool", {PadWindow(c, x, w, c.e.Number(0, x.dtype))}, attrs);
   if (divisor) {
     double k = 1;
     for (int64_t n : w.kernel) k *= static_cast<double>(n);
@@ -136,6 +169,7 @@ void AvgPool(LoweringContext& c) {
   for (int d = 0; d < spatial; ++d) rest[d] = w.pad_end[d] - w.padding[d];
   if (include) ones = PadSpatial(c, PadSpatial(c, ones, w.padding, w.padding, 1), zero, rest, 0);
   else ones = PadSpatial(c, ones, w.padding, w.pad_end, 0);
+  ones = PadMore(c, ones, w, c.e.Number(0, ones.dtype));
   c.Return(Unbatched(c, c.e.Div(mean, c.e.Op("AveragePool", {ones}, attrs)), added));
 }
 
@@ -146,8 +180,25 @@ void MaxPool(LoweringContext& c) {
   bool added;
   V raw = c.in("self");
   V x = Batched(c, raw, spatial, &added);
-  if (!ir::IsFloating(x.dtype) && x.dtype != DType::kUInt8 && x.dtype != DType::kInt8) x = c.e.Cast(x, DType::kFloat64);
+  if (!ir::IsFloating(x.dtype) && x.dtype != DType::kUInt8 && x.dtype != DType::kInt8 && x.dtype != DType::kInt64)
+    x = c.e.Cast(x, DType::kFloat64);
   bool indices = c.node().outputs().size() > 1 && c.used(1);
+  if (raw.dtype == DType::kInt64) {  // ONNX Runtime pools floats and bytes: f64 has not all of these
+    if (indices) return c.Unsupported("the places of 64-bit integers");
+    if (!IsIntegerWindow(w)) return c.Unsupported("an integer window of that size");
+    std::vector<V> out = {Unbatched(c, JoinWindows(c, PadWindow(c, x, w, Extreme(c.e, x.dtype, false)), w, "Max"), added)};
+    out.resize(c.node().outputs().size(), V{"", DType::kInt64, raw.rank});
+    return c.Return(out);
+  }
+  const V image = x, least = Extreme(c.e, x.dtype, false);
+  bool padded = !w.more.empty();
+  for (int d = 0; d < spatial; ++d) padded = padded || w.pad_end[d] >= w.kernel[d];  // which ONNX Runtime refuses
+  if (padded) {
+    Ints none(spatial, 0), rest(spatial);
+    for (int d = 0; d < spatial; ++d) rest[d] = w.pad_end[d] - w.padding[d];
+    x = PadMore(c, PadSpatial(c, x, none, rest, least), w, least);
+    w.pad_end = w.padding;
+  }
   Attrs attrs = {{"kernel_shape", w.kernel}, {"strides", w.stride}, {"dilations", w.dilation}, {"pads", Pads(w)}};
   if (!indices) {
     std::vector<V> out = {Unbatched(c, c.e.Op("MaxPool", {x}, attrs), added)};
@@ -159,6 +210,15 @@ void MaxPool(LoweringContext& c) {
   // ONNX counts over the whole tensor, torch within one channel.
   V area = c.e.Op("ReduceProd", {c.e.Op("Shape", {x}, {{"start", int64_t{2}}}, DType::kInt64, 1)}, {{"keepdims", int64_t{0}}}, DType::kInt64, 0);
   out[1] = c.e.Op("Mod", {out[1], area});
+  if (padded) {  // from places in what was padded to places in the image
+    V rest = out[1], step = c.e.I64Scalar(1), place;
+    for (int d = w.spatial - 1; d >= 0; --d) {
+      V size = c.e.DimScalar(x, 2 + d), at = d == 0 ? rest : c.e.Op("Mod", {rest, size}), term = c.e.Mul(at, step);
+      place = place ? c.e.Add(place, term) : term;
+      if (d > 0) rest = c.e.Div(rest, size), step = c.e.Mul(step, c.e.DimScalar(image, 2 + d));
+    }
+    out[1] = place;
+  }
   c.Return({Unbatched(c, out[0], added), Unbatched(c, out[1], added)});
 }
 
@@ -177,6 +237,48 @@ Ints OutputSize(LoweringContext& c, int spatial, std::vector<V>* counts = nullpt
     else out[d] = (*given)[d].constant;
   }
   return out;
+}
+
+// The windows of one dim: the places that each reads (windows × places, beyond its end the last again), which of these are inside (empty:
+// all), and how long they are.
+struct AveragedWindows {
+  V index, inside, lengths;
+};
+constexpr int64_t kMaxKnownPlaces = 1 << 16;
+AveragedWindows AveragedWindowsOf(LoweringContext& c, V x, int axis, std::optional<int64_t> length, int64_t known_count, V count) {
+  AveragedWindows w;
+  if (length && !count && *length > 0 && known_count > 0 && *length <= kMaxKnownPlaces && known_count <= kMaxKnownPlaces &&
+      known_count * (*length / known_count + 2) <= kMaxKnownPlaces) {
+    auto begin = [&](int64_t i) { return i * *length / known_count; };
+    auto end = [&](int64_t i) { return ((i + 1) * *length + known_count - 1) / known_count; };
+    Ints lengths, index;
+    std::string inside;
+    for (int64_t i = 0; i < known_count; ++i) lengths.push_back(end(i) - begin(i));
+    const int64_t longest = *std::max_element(lengths.begin(), lengths.end());
+    for (int64_t i = 0; i < known_count; ++i) {
+      for (int64_t k = 0; k < longest; ++k) {
+        index.push_back(std::min(begin(i) + k, end(i) - 1));
+        inside.push_back(k < lengths[static_cast<size_t>(i)] ? 1 : 0);
+      }
+    }
+    const bool all = inside.find('\0') == std::string::npos;
+    std::string places(reinterpret_cast<const char*>(index.data()), index.size() * sizeof(int64_t));
+    w.index = c.e.Const(DType::kInt64, {known_count, longest}, std::move(places));
+    if (!all) w.inside = c.e.Const(DType::kBool, {known_count, longest}, std::move(inside));
+    w.lengths = c.e.Numbers({lengths.begin(), lengths.end()}, x.dtype, {known_count});
+    return w;
+  }
+  V size = c.e.DimScalar(x, axis), one = c.e.I64Scalar(1);
+  if (!count) count = c.e.I64Scalar(known_count);
+  V rows = Iota(c.e, count);
+  V begin = c.e.Div(c.e.Mul(rows, size), count);
+  V end = c.e.Div(c.e.Add(c.e.Mul(c.e.Add(rows, one), size), c.e.Sub(count, one)), count);
+  w.lengths = c.e.Sub(end, begin);
+  V places = c.e.Add(c.e.Unsqueeze(begin, {1}), Iota(c.e, c.e.Reduce("ReduceMax", w.lengths, {0}, false)));
+  V ends = c.e.Unsqueeze(end, {1});
+  w.inside = c.e.Less(places, ends);
+  w.index = c.e.Min(places, c.e.Sub(ends, one));
+  return w;
 }
 
 template <int spatial>
@@ -206,32 +308,20 @@ void AdaptiveAvg(LoweringContext& c) {
     x = Batched(c, x, spatial, &added);
     return c.Return(Unbatched(c, c.e.Op("AveragePool", {x}, {{"kernel_shape", kernel}, {"strides", kernel}}), added));
   }
-  // Otherwise one matrix a dim: row i averages its window. Built from the run-time size.
+  // Otherwise the windows of a dim after the other, gathered to be as long as the longest and added up where they are: what is not
+  // finite stays in the windows that hold it.
   for (int d = 0; d < spatial; ++d) {
-    int axis = first + d;
-    auto s = self->sizes()[axis].constant();
+    const int axis = first + d;
+    const auto s = self->sizes()[axis].constant();
     if (n[d] == -1 || (s && *s == n[d])) continue;
-    const bool symbolic = n[d] == kSymbolic;
-    V length = c.e.DimScalar(x, axis), count = symbolic ? counts[d] : c.e.I64Scalar(n[d]), one = c.e.I64Scalar(1);
-    V rows = c.e.Op("Range", {c.e.I64Scalar(0), count, one}, {}, DType::kInt64, 1);
-    V cols = c.e.Op("Range", {c.e.I64Scalar(0), length, c.e.I64Scalar(1)}, {}, DType::kInt64, 1);
-    V begin = c.e.Div(c.e.Mul(rows, length), count);
-    V end = c.e.Div(c.e.Add(c.e.Mul(c.e.Add(rows, one), length), symbolic ? c.e.Sub(count, one) : c.e.I64Scalar(n[d] - 1)), count);
-    V b = c.e.Unsqueeze(begin, {1}), e = c.e.Unsqueeze(end, {1});
-    V inside = c.e.Cast(c.e.And(c.e.GreaterEqual(cols, b), c.e.Less(cols, e)), x.dtype);
-    V matrix = c.e.Transpose(c.e.Div(inside, c.e.Cast(c.e.Sub(e, b), x.dtype)), {1, 0});  // L x n
-    // With the dim last and the others folded, the product is of two plain matrices: ONNX Runtime does not broadcast a
-    // batch of no elements.
-    Ints swap(x.rank);
-    for (int k = 0; k < x.rank; ++k) swap[k] = k;
-    std::swap(swap[axis], swap[x.rank - 1]);
-    const bool last = axis == x.rank - 1;
-    if (!last) x = c.e.Transpose(x, swap);
-    V others = c.e.Op("Shape", {x}, {{"start", int64_t{0}}, {"end", int64_t{x.rank - 1}}}, DType::kInt64, 1);
-    V folded = c.e.Concat({c.e.Op("ReduceProd", {others}, {{"keepdims", int64_t{1}}}, DType::kInt64, 1), c.e.Dim(x, x.rank - 1)}, 0);
-    V y = c.e.MatMul(c.e.Reshape(x, folded, 2, true), matrix);
-    x = c.e.Reshape(y, c.e.Concat({others, symbolic ? c.e.Unsqueeze(count, {0}) : c.e.I64({n[d]})}, 0), x.rank, true);
-    if (!last) x = c.e.Transpose(x, swap);
+    const AveragedWindows w = AveragedWindowsOf(c, x, axis, s, n[d], n[d] == kSymbolic ? counts[d] : V{});
+    Ints behind;
+    for (int k = axis + 1; k < x.rank; ++k) behind.push_back(1 + k - axis);
+    x = c.e.Gather(x, w.index, axis);  // (…, windows, places, …)
+    if (w.inside) x = c.e.Where(c.e.Unsqueeze(w.inside, behind), x, c.e.Number(0, x.dtype));
+    x = c.e.Reduce("ReduceSum", x, {axis + 1}, false);
+    for (int64_t& k : behind) --k;
+    x = c.e.Div(x, c.e.Unsqueeze(c.e.Cast(w.lengths, x.dtype), behind));
   }
   c.Return(x);
 }

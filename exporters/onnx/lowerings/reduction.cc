@@ -1,5 +1,7 @@
 // Reductions: sums, extrema, logic, norms, statistics; and running ones (cumsum and kin).
+#include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "exporters/onnx/lowerings/data.h"
 
@@ -50,9 +52,67 @@ V Count(LoweringContext& c, ir::Value* self, const Over& o, DType dtype) {
   return c.e.Cast(total, dtype);
 }
 
+// Whether a sum of these integers may pass 2^53, up to which ONNX Runtime's ReduceSum, in part in f64, is exact.
+bool MayPassF64(const ir::Value* v, const std::vector<int>& dims) {
+  constexpr int64_t kMaxSum = int64_t{1} << 53;
+  while (const ir::Node* n = v->producer()) {  // numbers of a narrower type, widened
+    const ir::Value* from = n->op().traits.cast.empty() ? nullptr : n->Get(n->op().traits.cast).value();
+    if (!from || !from->type().is_tensor() || (!ir::IsIntegral(from->dtype()) && !ir::IsBool(from->dtype()))) break;
+    if (ir::BitSize(from->dtype()) < ir::BitSize(v->dtype()) || ir::IsBool(from->dtype())) v = from;
+    else break;
+  }
+  if (!ir::IsIntegral(v->dtype())) return false;
+  if (ir::BitSize(v->dtype()) == 64) return true;
+  ir::Sym count = 1;
+  for (int d : dims) count = count * v->sizes()[d];
+  const auto n = count.constant();
+  return n && *n > kMaxSum >> ir::BitSize(v->dtype());
+}
+// Such a sum as a product by ones, which is exact.
+V SumByProduct(LoweringContext& c, V x, ir::Value* self, const Over& o) {
+  std::vector<int> order;
+  Ints axes = o.axes();
+  for (int d = 0; d < x.rank; ++d)
+    if (std::find(o.dims.begin(), o.dims.end(), d) == o.dims.end()) order.push_back(d);
+  const int kept = static_cast<int>(order.size());
+  order.insert(order.end(), o.dims.begin(), o.dims.end());
+  std::sort(order.begin() + kept, order.end());
+  x = c.e.Transpose(x, Ints(order.begin(), order.end()));
+  if (x.rank - kept > 1) {
+    ir::Sym count = 1;
+    std::optional<Ints> sizes = Ints{};
+    for (int d = 0; d < x.rank; ++d) {
+      const ir::Sym size = self->sizes()[order[d]];
+      if (d >= kept) count = count * size;
+      else if (auto n = size.constant(); n && sizes) sizes->push_back(*n);
+      else sizes.reset();
+    }
+    if (auto n = count.constant(); n && sizes) {
+      sizes->push_back(*n);
+      x = c.e.Reshape(x, *sizes);
+    } else {
+      V all = c.e.Op("ReduceProd", {ShapeRange(c.e, x, kept, x.rank)}, {{"keepdims", int64_t{1}}}, DType::kInt64, 1);
+      x = c.e.Reshape(x, c.e.Concat({ShapeRange(c.e, x, 0, kept), all}, 0), kept + 1, true);
+    }
+  }
+  V ones = c.e.Expand(c.e.Integer(1, x.dtype), c.e.Dim(x, kept), 1), sum;
+  if (MayBeEmpty(self, {order.begin(), order.begin() + kept})) {
+    // Of two plain matrices: ONNX Runtime does not broadcast a batch of no elements.
+    V shape = ShapeRange(c.e, x, 0, kept), rows = c.e.Op("ReduceProd", {shape}, {{"keepdims", int64_t{1}}}, DType::kInt64, 1);
+    x = c.e.Reshape(x, c.e.Concat({rows, c.e.Dim(x, kept)}, 0), 2, true);
+    sum = c.e.Reshape(c.e.MatMul(x, c.e.Unsqueeze(ones, {1})), shape, kept, true);
+  } else {
+    sum = c.e.Op("MatMul", {x, ones}, {}, x.dtype, kept);
+  }
+  return o.keepdim ? c.e.Unsqueeze(sum, axes) : sum;
+}
+V SumOf(LoweringContext& c, V x, ir::Value* self, const Over& o) {
+  if (x.dtype == DType::kInt64 && !o.dims.empty() && MayPassF64(self, o.dims)) return SumByProduct(c, x, self, o);
+  return Reduce(c, "ReduceSum", x, o);
+}
 void Sum(LoweringContext& c) {
   V x = c.e.Cast(c.in("self"), c.compute_dtype());
-  c.Return(Reduce(c, "ReduceSum", x, ReadOver(c, x.rank)));
+  c.Return(SumOf(c, x, c.tensor("self"), ReadOver(c, x.rank)));
 }
 V MeanOf(LoweringContext& c, V x, ir::Value* self, const Over& o) {
   // Over nothing torch says NaN, ONNX Runtime 0.
@@ -68,7 +128,7 @@ void NanSum(LoweringContext& c) {
   V x = c.in("self");
   if (ir::IsFloating(x.dtype)) x = WithoutNan(c, x);
   x = c.e.Cast(x, c.compute_dtype());
-  c.Return(Reduce(c, "ReduceSum", x, ReadOver(c, x.rank)));
+  c.Return(SumOf(c, x, c.tensor("self"), ReadOver(c, x.rank)));
 }
 void NanMean(LoweringContext& c) {
   V x = c.in("self");
@@ -232,6 +292,9 @@ void Trace(LoweringContext& c) {
   V n = c.e.Min(c.e.DimScalar(x, 0), c.e.DimScalar(x, 1));
   V i = c.e.Unsqueeze(Iota(c.e, n), {1});
   V diagonal = c.e.Op("GatherND", {x, c.e.Concat({i, i}, 1)}, {}, x.dtype, 1);
+  if (x.dtype == DType::kInt64 && MayPassF64(c.tensor("self"), {0})) {
+    return c.Return(c.e.Op("MatMul", {diagonal, c.e.Expand(c.e.Integer(1, x.dtype), c.e.Shape(diagonal), 1)}, {}, x.dtype, 0));
+  }
   c.Return(c.e.Reduce("ReduceSum", diagonal, {}, false));
 }
 

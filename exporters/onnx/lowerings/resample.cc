@@ -3,15 +3,15 @@
 #include <cmath>
 #include <limits>
 
-#include "exporters/onnx/lowerings/util.h"
+#include "exporters/onnx/lowerings/data.h"
+#include "kernels/nearest_index.h"
 
 namespace slipway::exporters::onnx_out {
 namespace {
 
 using ir::IntOrValue;
+using ir::Sym;
 using ir::SymInts;
-
-constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
 
 // torch's pad list: (begin, end) of the last dim first.
 void PadBy(LoweringContext& c, V x, const SymInts& pad, const std::string& mode, const ir::Scalar* value) {
@@ -85,23 +85,195 @@ struct ResizeSpec {
   bool align_corners = false, exact = false, antialias = false;
   int spatial = 2;
 };
+
+// One resized dim.
+struct ResizedDim {
+  int axis = 0;
+  Sym in, out;
+  double factor = 0;  // that was asked for; 0 where sizes were
+  double scale = 0;   // what Resize is given for the factor, an f32 that gives torch's output size; 0 where there is none
+};
+
+// The f32 next to `factor` by which runtimes, which multiply in f32, get torch's output size: one rounded down could lose the last pixel.
+// 0 where there is none.
+double ScaleFor(double factor, const Sym& in, const Sym& out) {
+  const auto n = in.constant(), size = out.constant();
+  float s = static_cast<float>(factor);
+  if (s < factor && !(n && size)) s = std::nextafter(s, std::numeric_limits<float>::infinity());
+  for (int k = 0; n && size && k < 4 && std::floor(static_cast<double>(*n) * s) < static_cast<double>(*size); ++k)
+    s = std::nextafter(s, std::numeric_limits<float>::infinity());
+  if (n && size && std::floor(static_cast<float>(*n) * s) != static_cast<float>(*size)) return 0;
+  return s;
+}
+
+std::vector<ResizedDim> ResizedDims(LoweringContext& c, ir::Value* x, int spatial, const std::vector<double>& factors) {
+  std::vector<ResizedDim> dims;
+  for (int d = 0; d < spatial; ++d) {
+    ResizedDim r{.axis = x->rank() - spatial + d};
+    r.in = x->sizes()[r.axis], r.out = c.out_type().sizes[c.out_rank() - spatial + d];
+    if (factors[d] > 0) r.factor = factors[d], r.scale = ScaleFor(factors[d], r.in, r.out);
+    dims.push_back(r);
+  }
+  return dims;
+}
+
+// ---- Nearest: torch's index arithmetic (kernels/nearest_index.h) by Resize where that reads the same pixels, else by Gather.
+
+// Sizes that are looked at pixel by pixel, and what is looked at of a dim of unknown size.
+constexpr int64_t kMaxPixels = int64_t{1} << 20;
+
+// Whether Resize by `scale` (f32 where it is given, else the ratio of sizes) reads the same pixels of a dim. In mode nearest a position may be
+// an integer, so the quotient is computed in f32, as ONNX Runtime does, and in f64; in mode nearest-exact, unless the scale is a
+// power of two, which is exact in any arithmetic, a position has to be farther from an integer than rounding goes.
+bool ResizeReadsTheSame(const kernels::NearestRule& rule, int64_t in, int64_t out, double scale) {
+  if (in < 1 || out < 1 || in > kMaxPixels || out > kMaxPixels) return false;
+  int exponent;
+  const bool power_of_two = std::frexp(scale, &exponent) == 0.5;
+  if (power_of_two && (rule.factor == 0 || rule.factor == scale)) return true;
+  for (int64_t i = 0; i < out; ++i) {
+    const int64_t want = kernels::NearestIndex(rule, in, out, i);
+    auto reads = [&](double at) { return std::clamp<int64_t>(static_cast<int64_t>(std::floor(at)), 0, in - 1) == want; };
+    const double at = (static_cast<double>(i) + (rule.exact ? 0.5 : 0)) / scale, error = rule.exact && !power_of_two ? 3e-7 * (1 + at) : 0;
+    if (!reads(at - error) || !reads(at + error)) return false;
+    if (!rule.exact && !reads(std::floor(static_cast<float>(i) / static_cast<float>(scale)))) return false;
+    if (in == out && want != i) return false;  // ONNX Runtime copies, whatever the scale
+  }
+  return true;
+}
+
+// The same of a dim whose sizes may be known at run time only.
+bool ResizeReadsTheSame(const kernels::NearestRule& rule, const ResizedDim& d) {
+  if (d.factor > 0 && d.scale == 0) return false;
+  const auto in = d.in.constant(), out = d.out.constant();
+  if (in && out) return ResizeReadsTheSame(rule, *in, *out, d.scale > 0 ? d.scale : static_cast<double>(*out) / static_cast<double>(*in));
+  if (d.factor > 0) {
+    auto same = [&](int64_t n) {
+      const double size = std::floor(static_cast<double>(n) * d.factor);
+      return size < 1 || ResizeReadsTheSame(rule, n, static_cast<int64_t>(size), d.scale);
+    };
+    if (!(d.factor < static_cast<double>(kMaxPixels)) || !(d.factor > 1.0 / static_cast<double>(kMaxPixels))) return false;
+    // Small images have rules of their own for some sizes.
+    if (rule.small)
+      for (int64_t n = 1; n <= kernels::kSmallImage && std::floor(static_cast<double>(n) * d.factor) <= kernels::kSmallImage; ++n)
+        if (!same(n)) return false;
+    return rule.small || same(static_cast<int64_t>(static_cast<double>(kMaxPixels - 1) / std::max(d.factor, 1.0)));
+  }
+  // A whole multiple, or a whole part.
+  if (auto k = ir::FloorDiv(d.out, d.in).constant(); k && *k >= 1 && *k <= kMaxPixels && ir::ProvablyEqual(d.in * *k, d.out))
+    return ResizeReadsTheSame(rule, kMaxPixels / *k, kMaxPixels / *k * *k, static_cast<double>(*k));
+  if (auto k = ir::FloorDiv(d.in, d.out).constant(); k && *k >= 1 && *k <= kMaxPixels && ir::ProvablyEqual(d.out * *k, d.in))
+    return ResizeReadsTheSame(rule, kMaxPixels / *k * *k, kMaxPixels / *k, 1 / static_cast<double>(*k));
+  return false;
+}
+
+// The pixels that a dim reads, as NearestIndex computes them, at run time. `in` and `out` are 0-d.
+V NearestIndexAtRunTime(LoweringContext& c, const kernels::NearestRule& rule, V in, V out) {
+  using enum DType;
+  V pixel = Iota(c.e, out);
+  const DType t = rule.wide && !rule.small ? kFloat64 : kFloat32;
+  V scale = rule.factor > 0 ? c.e.Number(1.0 / rule.factor, t) : c.e.Div(c.e.Cast(in, t), c.e.Cast(out, t));
+  V at;
+  if (!rule.exact) {
+    at = c.e.Mul(c.e.Cast(pixel, t), scale);
+  } else {
+    // Products of f32 are exact in f64: one rounding, as by a fused multiply-add.
+    at = c.e.Mul(c.e.Add(c.e.Cast(pixel, kFloat64), c.e.Number(0.5, kFloat64)), c.e.Cast(scale, kFloat64));
+    if (!rule.small) {
+      at = c.e.Cast(c.e.Sub(at, c.e.Number(0.5, kFloat64)), t);
+      at = c.e.Add(c.e.Max(at, c.e.Number(0, t)), c.e.Number(0.5, t));
+    }
+  }
+  V index = c.e.Cast(c.e.Op("Floor", {c.e.Cast(at, kFloat32)}), kInt64);
+  if (rule.small && !rule.exact && rule.factor > 0) {
+    V two = c.e.I64Scalar(2);
+    index = c.e.Where(c.e.Equal(out, c.e.Mul(in, two)), c.e.Div(pixel, two), index);
+    index = c.e.Where(c.e.Equal(out, in), pixel, index);
+  }
+  return c.e.Min(index, c.e.Sub(in, c.e.I64Scalar(1)));
+}
+
+void GatherNearest(LoweringContext& c, V x, const std::vector<ResizedDim>& dims, bool exact, const std::optional<SymInts>& size) {
+  const bool wide = x.dtype == DType::kFloat64;
+  std::vector<V> in, out;
+  auto sizes_of = [&](size_t d) {
+    const ResizedDim& r = dims[d];
+    if (auto n = r.in.constant()) in.push_back(c.e.I64Scalar(*n));
+    else in.push_back(c.e.DimScalar(x, r.axis));
+    if (auto n = r.out.constant()) out.push_back(c.e.I64Scalar(*n));
+    else if (size) out.push_back(c.dim0((*size)[d]));
+    else out.push_back(c.e.Cast(c.e.Op("Floor", {c.e.Mul(c.e.Cast(in.back(), DType::kFloat64), c.e.Number(r.factor, DType::kFloat64))}), DType::kInt64));
+  };
+  for (size_t d = 0; d < dims.size(); ++d) sizes_of(d);
+  const V image = x;
+  std::optional<bool> small = false;
+  if (dims.size() == 2) {
+    auto rows = dims[0].out.constant(), columns = dims[1].out.constant();
+    small = rows && columns ? std::optional(kernels::IsSmallImage(2, *rows, *columns)) : std::nullopt;
+    for (auto n : {rows, columns})
+      if (n && *n >= kernels::kSmallImage) small = false;
+  }
+  for (size_t d = 0; d < dims.size(); ++d) {
+    const ResizedDim& r = dims[d];
+    kernels::NearestRule rule{.exact = exact, .wide = wide, .small = small.value_or(false), .factor = r.factor};
+    const bool one_rule = small || (!exact && !wide && r.factor == 0);
+    if (auto n = r.in.constant(), m = r.out.constant(); n && m && one_rule && *m <= kMaxPixels) {
+      Ints index(static_cast<size_t>(*m));
+      bool same = *n == *m;
+      for (int64_t i = 0; i < *m; ++i) index[i] = kernels::NearestIndex(rule, *n, *m, i), same = same && index[i] == i;
+      if (!same) x = c.e.Gather(x, c.e.I64(std::move(index)), r.axis);
+      continue;
+    }
+    V index = NearestIndexAtRunTime(c, rule, in[d], out[d]);
+    if (!one_rule) {
+      rule.small = true;
+      V is_small = c.e.LessEqual(c.e.Add(out[0], out[1]), c.e.I64Scalar(kernels::kSmallImage));
+      index = c.e.Where(is_small, NearestIndexAtRunTime(c, rule, in[d], out[d]), index);
+    }
+    x = c.e.Gather(x, index, r.axis);
+  }
+  c.Return(x.name == image.name ? c.e.Op("Identity", {x}) : x);
+}
+
+// Whether Resize reads what torch reads, of every dim.
+bool ResizeIsExact(const std::vector<ResizedDim>& dims, bool exact) {
+  for (const ResizedDim& d : dims)
+    for (bool small : {false, true}) {
+      if (small) {
+        bool can_be = dims.size() == 2;
+        for (const ResizedDim& e : dims)
+          if (auto n = e.out.constant(); n && *n >= kernels::kSmallImage) can_be = false;
+        if (!can_be) continue;
+      }
+      if (!ResizeReadsTheSame({.exact = exact, .wide = false, .small = small, .factor = d.factor}, d)) return false;
+    }
+  return true;
+}
+
 void Resize(LoweringContext& c, const ResizeSpec& r) {
   bool vec = c.node().op().ArgIndex("input") >= 0;
   V x = c.in(vec ? "input" : "self");
+  ir::Value* self = c.tensor(vec ? "input" : "self");
   auto size = c.opt_sym_ints("output_size", r.spatial);
-  std::optional<std::vector<double>> factors;
+  std::vector<double> factors(static_cast<size_t>(r.spatial), 0);  // 0 for none
   if (c.node().op().ArgIndex("scale_factors") >= 0) {
-    factors = c.opt_floats("scale_factors");
+    if (auto given = c.opt_floats("scale_factors"); given && given->size() == factors.size()) factors = *given;
   } else {
     static constexpr const char* kNames[3][3] = {{"scales", "", ""}, {"scales_h", "scales_w", ""}, {"scales_d", "scales_h", "scales_w"}};
-    std::vector<double> given;
-    for (int d = 0; d < r.spatial; ++d)
-      if (auto f = c.opt_f(kNames[r.spatial - 1][d])) given.push_back(*f);
-    if (given.size() == static_cast<size_t>(r.spatial)) factors = given;
+    for (int d = 0; d < r.spatial; ++d) factors[d] = c.opt_f(kNames[r.spatial - 1][d]).value_or(0);
   }
   if (!c.ok()) return;
   if (r.antialias && x.dtype == DType::kUInt8) return c.Unsupported("antialiasing of uint8, which torch does in fixed point");
   if (r.antialias && r.align_corners) return c.Unsupported("antialiasing with aligned corners, which torch centers otherwise than ONNX");
+  const auto is_given = [](double factor) { return factor > 0; };
+  const bool by_factors = std::all_of(factors.begin(), factors.end(), is_given);
+  if (!by_factors && !size) return c.Fail("neither output_size nor scale_factors");
+  if (self->rank() != r.spatial + 2 || c.out_rank() != self->rank()) return c.Fail("the rank is not that of the operator");
+  const std::vector<ResizedDim> dims = ResizedDims(c, self, r.spatial, factors);
+  const bool mixed = !by_factors && std::any_of(factors.begin(), factors.end(), is_given);  // which Resize has no form for
+  // ONNX Runtime has no Resize of f64.
+  if (r.mode == "nearest" && (x.dtype == DType::kFloat64 || mixed || !ResizeIsExact(dims, r.exact)))
+    return GatherNearest(c, x, dims, r.exact, size);
+  if (mixed) return c.Unsupported("a factor for some of the dims only");
   // Run 1-D as 2-D: the runtimes' linear and cubic kernels want two spatial dims.
   bool lifted = r.spatial == 1;
   if (lifted) x = c.e.Unsqueeze(x, {2});
@@ -116,26 +288,15 @@ void Resize(LoweringContext& c, const ResizeSpec& r) {
     if (r.antialias) attrs.push_back({"antialias", int64_t{1}}), attrs.push_back({"exclude_outside", int64_t{1}});
   }
   std::vector<V> in = {x, V{}};
-  if (factors && factors->size() == static_cast<size_t>(r.spatial)) {
+  if (by_factors) {
     std::vector<double> scales = {1, 1};
     if (lifted) scales.push_back(1);
-    scales.insert(scales.end(), factors->begin(), factors->end());
-    // The runtime multiplies in f32; a factor rounded down could lose the last pixel. Round up where the size says so.
-    for (int d = 0; d < r.spatial; ++d) {
-      double& f = scales[scales.size() - r.spatial + d];
-      ir::Value* self = c.tensor(vec ? "input" : "self");
-      auto n = self->sizes()[self->rank() - r.spatial + d].constant();
-      auto out = c.out_type().sizes[c.out_rank() - r.spatial + d].constant();
-      float s = static_cast<float>(f);
-      if (s < f && !(n && out)) s = std::nextafter(s, std::numeric_limits<float>::infinity());
-      for (int k = 0; n && out && k < 4 && std::floor(static_cast<double>(*n) * s) < *out; ++k)
-        s = std::nextafter(s, std::numeric_limits<float>::infinity());
-      if (n && out && std::floor(static_cast<float>(*n) * s) != *out) return c.Unsupported("scale_factors that do not give the output size in f32");
-      f = s;
+    for (const ResizedDim& d : dims) {
+      if (d.scale == 0) return c.Unsupported("scale_factors that do not give the output size in f32");
+      scales.push_back(d.scale);
     }
     in.push_back(c.e.Numbers(scales, DType::kFloat32, {static_cast<int64_t>(scales.size())}));
   } else {
-    if (!size) return c.Fail("neither output_size nor scale_factors");
     std::vector<V> parts = {c.e.Op("Shape", {x}, {{"start", int64_t{0}}, {"end", int64_t{lifted ? 3 : 2}}}, DType::kInt64, 1)};
     SymInts target = *size;
     for (int d = 0; d < r.spatial; ++d)

@@ -52,6 +52,7 @@ V ReduceInto(LoweringContext& c, V x, V updates, std::string how, bool include_s
   }
   if (how != "mean") return e.Cast(scatter(x, updates, how), t);
   V sum = scatter(x, updates, "add");
+  if (!ir::IsFloating(w)) sum = e.Cast(e.Cast(sum, t), w);  // sums of integers wrap in their own type
   V count = e.Expand(e.Integer(include_self ? 1 : 0, w), e.Shape(x), x.rank);
   count = e.Max(scatter(count, fill(e.Integer(1, w)), "add"), e.Integer(1, w));
   V mean = e.Div(sum, count);

@@ -183,10 +183,10 @@ void Quantile(LoweringContext& c) {
 // ---- Distinct values.
 V Empty(LoweringContext& c, DType t) { return c.e.Const(t, {0}, ""); }
 
-// Whether a result is wanted: along a dimension torch gives all of them, asked for or not, but of unique_consecutive.
+// Whether a result is wanted: along a dimension torch gives all of them, asked for or not.
 bool Gives(LoweringContext& c, const char* flag) {
   const ir::OpDef& op = c.node().op();
-  return (op.ArgIndex(flag) >= 0 && c.b(flag)) || op.base == "unique_dim" || op.base == "unique_dim_consecutive";
+  return (op.ArgIndex(flag) >= 0 && c.b(flag)) || (op.ArgIndex("dim") >= 0 && c.has("dim"));
 }
 void Unique(LoweringContext& c) {
   ir::Value* self = c.tensor("self");
