@@ -18,9 +18,10 @@ constexpr std::string_view kPackagesThatRun[] = {
     "importlib", "_frozen_importlib", "_frozen_importlib_external", "ctypes", "dill", "cloudpickle", "joblib", "asyncio", "pip", "venv", "ensurepip",
     "idlelib", "lib2to3", "distutils", "setuptools", "numpy.testing", "torch.hub", "torch.package", "torch.utils.cpp_extension",
 };
-constexpr struct {
+struct NamesOfModule {
   std::string_view module, name;
-} kNamesThatRun[] = {
+};
+constexpr NamesOfModule kNamesThatRun[] = {
     {"torch", "load"},          {"torch.storage", "_load_from_bytes"}, {"torch.serialization", "load"}, {"torch._utils", "_import_dotted_name"},
     {"torch.jit", "load"},      {"torch.ops", "load_library"},         {"torch._ops", "load_library"},  {"numpy", "load"},
     {"numpy", "loads"},         {"numpy", "fromfile"},                 {"numpy", "memmap"},             {"types", "CodeType"},
