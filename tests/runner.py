@@ -8,7 +8,7 @@
                            "not run: WHY" counts as neither
   SUITE/*_test.py          pytest
 
-SUITE is golden, builds, cli, hostile, interop or arm under tests/; SUITE/FILE is one of its tests. Commands see SLIPWAY (the binary, also first on PATH), ROOT (the
+SUITE is golden, cli, hostile, interop, arm or builds under tests/; SUITE/FILE is one of its tests. Commands see SLIPWAY (the binary, also first on PATH), ROOT (the
 checkout), PYTHON and MINILM (the folder with the sample's weights). The last line is "N passed, M failed".
 """
 
@@ -24,7 +24,7 @@ import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
-SUITES = ("unit", "golden", "builds", "cli", "hostile", "interop", "arm")
+SUITES = ("unit", "golden", "cli", "hostile", "interop", "arm", "builds")
 JOBS = 2
 LIMIT_S = 900
 BUILD_LIMIT_S = 3600  # of a test of tests/builds, on an empty machine
