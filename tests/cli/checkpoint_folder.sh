@@ -63,7 +63,9 @@ rm out/*.json
 expect 3 'two checkpoints, model-\*-of-00002.safetensors and model-\*-of-00004.safetensors' slipway diff out out
 rm out/model-*-of-00004* && cp small.safetensors out/rank-00000-of-00001.safetensors
 expect 3 'two checkpoints, model-\*-of-00002.safetensors and rank-\*-of-00001.safetensors' slipway diff out out
-rm out/rank* && cp even.safetensors out/consolidated.safetensors  # another name is no contradiction
+rm out/rank* && cp even.safetensors out/consolidated.safetensors
+expect 3 'of 2 files there are 1; missing: model-00002-of-00002.safetensors' slipway convert out -o x.safetensors
+mv out/model-00001-of-00002.safetensors out/model-00001-of-00001.safetensors  # another name beside it is no contradiction
 expect 0 . slipway convert out -o x.safetensors
 rm out/*.safetensors && cp small.safetensors out/model.safetensors
 echo '{"weight_map": {"big.0": "pytorch_model-00001-of-00001.bin"}}' > out/pytorch_model.bin.index.json

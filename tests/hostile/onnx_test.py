@@ -167,7 +167,7 @@ def test_cut_and_changed(tmp_path):
         path.write_bytes(whole[:n])
         code, said = inspect(path)
         assert code in (0, 3) and (code == 0 or said.count("error[") == 1), (n, code, said)
-    for data, why in ((b"", "without a graph"), (b"\x3a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "malformed"), (b"\x3a\x02\x2a\x05", "malformed"), (b"\x0b\x08", "malformed")):
+    for data, why in ((b"", "the file is empty"), (b"\x08\x09", "without a graph"), (b"\x3a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "malformed"), (b"\x3a\x02\x2a\x05", "malformed"), (b"\x0b\x08", "malformed")):
         path.write_bytes(data)
         refused(path, why)
     # Protobuf merges a message that stands twice.
