@@ -216,7 +216,7 @@ inline constexpr ConvertFlag kTable[] = {
                            "the exported program as well, so that `torch.export.load` opens the same file. Its weights are in the "
                            "file twice"),
     Flag<&O::torch>("torch", kPt2, "2.9|2.6",
-                    "the oldest torch that shall load it. 2.6: the flat layout with pickled weights, which 2.6 … 2.13 load"),
+                    "the oldest torch that shall load it. 2.6: the flat layout with pickled weights, which 2.6 … 2.14 load"),
     Flag<&O::no_weights>("no-weights", kPt2, "",
                          "the programs only. torch wants the weights back before it loads them; slipway reads such archives"),
     Flag<&O::dtype>("dtype", kOnnx | kSafetensors, "bf16|f16|f32",
