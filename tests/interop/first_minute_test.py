@@ -40,7 +40,7 @@ def test_inputs_by_name(slipway, program, tmp_path, suffix):
     torch.testing.assert_close(load_file(tmp_path / "out.safetensors")["output.0"], net(ids, scale).detach())
     save_file({"scales": scale, "ids": ids}, tmp_path / "odd.safetensors")
     done = slipway("run", model, "--inputs", tmp_path / "odd.safetensors", "--outputs", tmp_path / "x.safetensors", status=3)
-    assert "'scales' is no input: ids, scale" in done.stderr and "odd.safetensors" in done.stderr and "help:" in done.stderr
+    assert "'scales' is no input: the model takes ids, scale" in done.stderr and "odd.safetensors" in done.stderr and "help:" in done.stderr
 
 
 @pytest.mark.parametrize("suffix", ["pt", "bin", "pth"])
