@@ -97,7 +97,7 @@ std::vector<NamedPath> PathsOf(const ConvertOptions& o) {
   add_all("--plugin", o.plugins, NamedPath::kData);
   add("--tp-rules", o.tp_rules, NamedPath::kData);
   add("--calibration", o.calibration, NamedPath::kData);
-  if (o.quantize.ends_with(".json")) add("the configuration", o.quantize, NamedPath::kData);
+  if (o.quantize.ends_with(".json") || (IdOf(o.quantize) && !IsFolder(o.quantize))) add("the configuration", o.quantize, NamedPath::kData);
   add("-o", o.output, NamedPath::kOutput);
   add("--html", o.html, NamedPath::kReport);
   add("--save-config", o.save_config, NamedPath::kReport);

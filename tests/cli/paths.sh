@@ -13,6 +13,7 @@ ln -s w.safetensors soft.safetensors
 ln w.safetensors hard.safetensors
 mkdir folder && cp w.safetensors folder/model.safetensors && echo '{}' > folder/config.json
 echo '{"_type": "Int8WeightOnlyConfig", "_version": 2, "_data": {}}' > config.json
+cp config.json plain.config  # a configuration is a file of any name
 sha256sum ./*.* folder/* > before
 
 refused() {  # MESSAGE COMMAND...
@@ -28,6 +29,7 @@ for report in --html --save-config; do
   done
   refused "$report .*the place of the input" slipway quantize soft.safetensors -o out.safetensors --config int8-weight-only $report w.safetensors
   refused "$report .*the place of the configuration" slipway quantize w.safetensors -o out.safetensors --config config.json $report config.json
+  refused "$report .*the place of the configuration" slipway quantize w.safetensors -o out.safetensors --config plain.config $report plain.config
   refused "$report .*the place of -o" slipway quantize w.safetensors -o out.safetensors --config int8-weight-only $report out.safetensors
   refused "$report .*the place of -o" slipway quantize w.safetensors -o out.safetensors --config int8-weight-only $report ./out.safetensors
   refused "$report .*the place of -o" slipway quantize w.safetensors -o new/ --config int8-weight-only $report new/model.safetensors
