@@ -1,6 +1,7 @@
-// Floating-point types that C++ has not: f16, bf16 and types of 8 bits and less, as values that convert from and to float. One
-// definition for weights, folding and kernels; the kernels' loops over rows (kernels/isa/) have vector versions that give the same
-// bits. Rounding is to nearest even. A NaN stays one; in bf16 it becomes the plain one, 0x7fc0, in f16 it keeps its upper bits.
+// Floating-point types that C++ has not: f16, bf16 and types of 8 bits and less, as values that convert from and to
+// float. One definition for weights, folding and kernels; the kernels' loops over rows (kernels/isa/) have vector
+// versions that give the same bits. Rounding is to nearest even. A NaN stays one; in bf16 it becomes the plain one,
+// 0x7fc0, in f16 it keeps its upper bits.
 #ifndef SLIPWAY_BASE_FLOATS_H_
 #define SLIPWAY_BASE_FLOATS_H_
 
@@ -31,7 +32,8 @@ struct F16 {
     // Normal results: rebase the exponent and round the 13 bits that go; a carry runs into the exponent as it should.
     const uint32_t normal = (magnitude - (112u << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13;
     // Subnormal results: an addition aligns the last bit that stays with the last of a float's fraction.
-    const uint32_t small = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - std::bit_cast<uint32_t>(0.5f);
+    const uint32_t small =
+        std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - std::bit_cast<uint32_t>(0.5f);
     const uint32_t finite = magnitude < (113u << 23) ? small : normal;
     const uint32_t nan = 0x7e00 | (magnitude >> 13 & 0x3ff);
     // From 65520 on the nearest is infinity.
@@ -51,17 +53,17 @@ struct F16 {
 struct SmallFloat {
   int exponent_bits, mantissa_bits, bias;
   enum Specials : uint8_t {
-    kFinite,      // neither infinity nor NaN
-    kIeee,        // the largest exponent is infinity or NaN
-    kAllOnesNan,  // only the largest code is NaN
+    kFinite,        // neither infinity nor NaN
+    kIeee,          // the largest exponent is infinity or NaN
+    kAllOnesNan,    // only the largest code is NaN
     kMinusZeroNan,  // only the code of -0 is NaN
   } specials;
   bool operator==(const SmallFloat&) const = default;
 };
 inline constexpr SmallFloat kE4M3FN = {4, 3, 7, SmallFloat::kAllOnesNan}, kE5M2 = {5, 2, 15, SmallFloat::kIeee},
-                            kE4M3FNUZ = {4, 3, 8, SmallFloat::kMinusZeroNan}, kE5M2FNUZ = {5, 2, 16, SmallFloat::kMinusZeroNan},
-                            kE2M1 = {2, 1, 1, SmallFloat::kFinite}, kE2M3 = {2, 3, 1, SmallFloat::kFinite},
-                            kE3M2 = {3, 2, 3, SmallFloat::kFinite};
+                            kE4M3FNUZ = {4, 3, 8, SmallFloat::kMinusZeroNan},
+                            kE5M2FNUZ = {5, 2, 16, SmallFloat::kMinusZeroNan}, kE2M1 = {2, 1, 1, SmallFloat::kFinite},
+                            kE2M3 = {2, 3, 1, SmallFloat::kFinite}, kE3M2 = {3, 2, 3, SmallFloat::kFinite};
 
 // The value of a code.
 inline float Decode(const SmallFloat& f, unsigned bits) {
@@ -81,11 +83,12 @@ inline float Decode(const SmallFloat& f, unsigned bits) {
   return negative ? -value : value;
 }
 
-// A type of 8 bits. What is too large becomes infinity where the type has it, the largest number in e4m3fn, and NaN in those without
-// a negative zero, as torch does.
+// A type of 8 bits. What is too large becomes infinity where the type has it, the largest number in e4m3fn, and NaN in
+// those without a negative zero, as torch does.
 template <SmallFloat kFormat>
 struct F8 {
-  static constexpr bool kInfinity = kFormat.specials == SmallFloat::kIeee, kNoMinusZero = kFormat.specials == SmallFloat::kMinusZeroNan;
+  static constexpr bool kInfinity = kFormat.specials == SmallFloat::kIeee,
+                        kNoMinusZero = kFormat.specials == SmallFloat::kMinusZeroNan;
   static constexpr uint8_t kNan = kNoMinusZero ? 0x80 : 0x7f, kMost = kInfinity ? 0x7b : kNoMinusZero ? 0x7f : 0x7e;
   uint8_t bits = 0;
   F8() = default;
@@ -100,7 +103,8 @@ struct F8 {
     constexpr uint32_t kSmallest = static_cast<uint32_t>(127 + 1 - kBias) << 23;  // the least normal number
     uint32_t code;
     if (magnitude < kSmallest) {  // a multiple of the least number
-      const float unit = std::bit_cast<float>(magnitude) * std::bit_cast<float>(static_cast<uint32_t>(127 + kBias + kMantissa - 1) << 23);
+      const float unit = std::bit_cast<float>(magnitude) *
+                         std::bit_cast<float>(static_cast<uint32_t>(127 + kBias + kMantissa - 1) << 23);
       code = static_cast<uint32_t>(std::nearbyint(unit));
     } else {
       const uint32_t rounded = magnitude + ((1u << (kDrop - 1)) - 1) + (magnitude >> kDrop & 1);

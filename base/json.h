@@ -1,5 +1,5 @@
-// Writes JSON: the graphs and payload tables of PT2 archives, safetensors headers and shard indexes. Members come out in
-// the order they are given, so the same calls give the same bytes.
+// Writes JSON: the graphs and payload tables of PT2 archives, safetensors headers and shard indexes. Members come out
+// in the order they are given, so the same calls give the same bytes.
 #ifndef SLIPWAY_BASE_JSON_H_
 #define SLIPWAY_BASE_JSON_H_
 
@@ -9,8 +9,8 @@
 
 namespace slipway::json {
 
-// Builds one JSON text; commas are its own business. Calls must form a value: keys within objects only, every Begin with
-// its End.
+// Builds one JSON text; commas are its own business. Calls must form a value: keys within objects only, every Begin
+// with its End.
 class Writer {
  public:
   Writer& BeginObject() { return Open('{'); }

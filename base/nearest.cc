@@ -1,5 +1,5 @@
-// Edit distance with swaps of neighbours (optimal string alignment), for names of at most 64 bytes: longer ones are near
-// nothing.
+// Edit distance with swaps of neighbours (optimal string alignment), for names of at most 64 bytes: longer ones are
+// near nothing.
 #include "base/nearest.h"
 
 #include <algorithm>
@@ -52,11 +52,14 @@ std::string_view Nearest(std::string_view name, absl::Span<const std::string_vie
 }
 
 std::string Suggestion(std::string_view name, absl::Span<const std::string_view> candidates) {
-  if (const std::string_view near = Nearest(name, candidates); !near.empty()) return StrCat("; did you mean '", near, "'?");
+  if (const std::string_view near = Nearest(name, candidates); !near.empty())
+    return StrCat("; did you mean '", near, "'?");
   std::string out;
   for (size_t i = 0; i < candidates.size(); ++i) {
-    if (i == 0) out = candidates.size() == 1 ? "; there is " : "; there are ";
-    else out += i + 1 < candidates.size() ? ", " : " and ";
+    if (i == 0)
+      out = candidates.size() == 1 ? "; there is " : "; there are ";
+    else
+      out += i + 1 < candidates.size() ? ", " : " and ";
     out += candidates[i];
   }
   return out;

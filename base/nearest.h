@@ -9,8 +9,8 @@
 
 namespace slipway::text {
 
-// The candidate with the fewest letters to insert, drop, change or swap with a neighbour, letter case aside; the first of
-// several. Empty where none is near: more than a third of the name would change.
+// The candidate with the fewest letters to insert, drop, change or swap with a neighbour, letter case aside; the first
+// of several. Empty where none is near: more than a third of the name would change.
 std::string_view Nearest(std::string_view name, absl::Span<const std::string_view> candidates);
 
 // What to add to "unknown key 'gruop'": "; did you mean 'group'?", or "; there are a, b and c" where none is near.

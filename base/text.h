@@ -1,6 +1,6 @@
-// Text helpers over std::string_view. Debian 12 builds abseil with its own absl::string_view, which std::string_view does
-// not convert to; Debian 13 does not. These few wrappers are the one place that knows, so the rest of the code speaks
-// std::string_view and builds on both.
+// Text helpers over std::string_view. Debian 12 builds abseil with its own absl::string_view, which std::string_view
+// does not convert to; Debian 13 does not. These few wrappers are the one place that knows, so the rest of the code
+// speaks std::string_view and builds on both.
 #ifndef SLIPWAY_BASE_TEXT_H_
 #define SLIPWAY_BASE_TEXT_H_
 
@@ -24,8 +24,10 @@ inline std::string_view FromAbsl(absl::string_view s) { return std::string_view(
 // What absl::StrCat takes, std::string_view included.
 template <typename T>
 decltype(auto) Piece(const T& x) {
-  if constexpr (std::is_same_v<T, std::string_view>) return ToAbsl(x);
-  else return (x);
+  if constexpr (std::is_same_v<T, std::string_view>)
+    return ToAbsl(x);
+  else
+    return (x);
 }
 template <typename... T>
 std::string StrCat(const T&... parts) {

@@ -8,8 +8,8 @@
 
 namespace slipway {
 
-// Calls `work` on this thread and at the same time on up to `threads` - 1 others: as many as the system gives, none if need be.
-// Returns when all calls have. `work` is to look for things to do until none is left, and throws nothing.
+// Calls `work` on this thread and at the same time on up to `threads` - 1 others: as many as the system gives, none if
+// need be. Returns when all calls have. `work` is to look for things to do until none is left, and throws nothing.
 template <typename Work>
 void OnThreads(int threads, const Work& work) {
   std::vector<std::thread> others;

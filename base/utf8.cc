@@ -1,4 +1,5 @@
-// One table-free decoder: the length follows from the first byte, the second byte's bounds exclude what RFC 3629 forbids.
+// One table-free decoder: the length follows from the first byte, the second byte's bounds exclude what RFC 3629
+// forbids.
 #include "base/utf8.h"
 
 #include <cstdio>
@@ -10,7 +11,11 @@ namespace slipway::text {
 size_t Utf8Length(std::string_view s) {
   const auto at = [&](size_t i) { return static_cast<uint8_t>(s[i]); };
   const uint8_t lead = at(0);
-  const size_t n = lead < 0x80 ? 1 : lead >= 0xc2 && lead < 0xe0 ? 2 : lead >= 0xe0 && lead < 0xf0 ? 3 : lead >= 0xf0 && lead < 0xf5 ? 4 : 0;
+  const size_t n = lead < 0x80                   ? 1
+                   : lead >= 0xc2 && lead < 0xe0 ? 2
+                   : lead >= 0xe0 && lead < 0xf0 ? 3
+                   : lead >= 0xf0 && lead < 0xf5 ? 4
+                                                 : 0;
   if (n == 0 || n > s.size()) return 0;
   for (size_t i = 1; i < n; ++i)
     if ((at(i) & 0xc0) != 0x80) return 0;
@@ -23,18 +28,21 @@ size_t Utf8Length(std::string_view s) {
 
 namespace {
 
-// Whether the `n` bytes at the front, as Utf8Length() has it, are a character that may be shown: no control character of C0 or C1.
+// Whether the `n` bytes at the front, as Utf8Length() has it, are a character that may be shown: no control character
+// of C0 or C1.
 bool Shown(std::string_view s, size_t n) {
   const unsigned char c = s[0];
   return n > 0 && c >= 0x20 && c != 0x7F && !(n == 2 && c == 0xC2 && static_cast<unsigned char>(s[1]) < 0xA0);
 }
 
-// Whether it is one that orders what follows, or that some programs end lines at: U+061C, U+200E and F, U+2028 … 2E, U+2066 … 69.
+// Whether it is one that orders what follows, or that some programs end lines at: U+061C, U+200E and F, U+2028 … 2E,
+// U+2066 … 69.
 bool Reorders(std::string_view s, size_t n) {
   const auto at = [&](size_t i) { return static_cast<uint8_t>(s[i]); };
   if (n == 2) return at(0) == 0xd8 && at(1) == 0x9c;
   if (n != 3 || at(0) != 0xe2) return false;
-  return at(1) == 0x80 ? at(2) == 0x8e || at(2) == 0x8f || (at(2) >= 0xa8 && at(2) <= 0xae) : at(1) == 0x81 && at(2) >= 0xa6 && at(2) <= 0xa9;
+  return at(1) == 0x80 ? at(2) == 0x8e || at(2) == 0x8f || (at(2) >= 0xa8 && at(2) <= 0xae)
+                       : at(1) == 0x81 && at(2) >= 0xa6 && at(2) <= 0xa9;
 }
 
 bool Continues(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
@@ -105,7 +113,8 @@ void AppendQuoted(std::string_view s, std::string* out) {
       *out += "\\t";
     } else if (u >= 0x20 && u < 0x7f) {
       *out += c;
-    } else if (size_t n = u >= 0x80 ? Utf8Length(s.substr(i)) : 0; n > 0 && !(u == 0xc2 && n == 2 && static_cast<uint8_t>(s[i + 1]) < 0xa0)) {
+    } else if (size_t n = u >= 0x80 ? Utf8Length(s.substr(i)) : 0;
+               n > 0 && !(u == 0xc2 && n == 2 && static_cast<uint8_t>(s[i + 1]) < 0xa0)) {
       out->append(s, i, n);
       i += n - 1;
     } else {

@@ -37,8 +37,8 @@ struct slipway_archive {
   uint64_t bytes = 0;                             // of the file
   std::shared_ptr<slipway::io::MappedFile> file;  // null for folders and for what is not from a file
   bool weights_alone = false;
-  slipway::ir::Archive archive;           // the programs
-  std::set<size_t> typed;                 // those whose types were checked against their operators
+  slipway::ir::Archive archive;    // the programs
+  std::set<size_t> typed;          // those whose types were checked against their operators
   slipway::ir::TensorSet tensors;  // of weights alone
 
   // What the latest call left.

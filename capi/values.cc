@@ -3,8 +3,8 @@
 
 #include "base/text.h"
 #include "capi/model.h"
-#include "driver/inspect.h"
 #include "driver/format.h"
+#include "driver/inspect.h"
 #include "importers/dlpack/dlpack.h"
 #include "ir/sym.h"
 #include "ir/text.h"
@@ -83,7 +83,8 @@ size_t slipway_value_count(const slipway_archive* model, size_t program, slipway
   }
 }
 
-int slipway_value_get(const slipway_archive* model, size_t program, slipway_role role, size_t index, slipway_value* out) {
+int slipway_value_get(const slipway_archive* model, size_t program, slipway_role role, size_t index,
+                      slipway_value* out) {
   if (!model) return SLIPWAY_USAGE;
   try {
     const auto* values = capi::Values(*model, program, role);

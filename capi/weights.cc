@@ -39,13 +39,15 @@ Outcome Get(const slipway_archive& model, size_t program, const char* name, Mana
     if (auto it = p->weights.find(name); it != p->weights.end()) {
       found = &it->second;
     } else if (p->objects.contains(name)) {
-      return driver::Fail(absl::UnimplementedError(text::StrCat(
-                        "'", name, "' is a tensor subclass: the pass unwrap-subclasses makes weights of its parts")),
-                    model.path);
+      return driver::Fail(
+          absl::UnimplementedError(
+              text::StrCat("'", name, "' is a tensor subclass: the pass unwrap-subclasses makes weights of its parts")),
+          model.path);
     } else if (InputOf(*p, name) >= 0) {
-      return driver::Fail(driver::WithId(absl::InvalidArgumentError(text::StrCat("the model has no values of '", name, "'")),
-                                         driver::id::kMissingWeights),
-                          model.path);
+      return driver::Fail(
+          driver::WithId(absl::InvalidArgumentError(text::StrCat("the model has no values of '", name, "'")),
+                         driver::id::kMissingWeights),
+          model.path);
     }
   } else {
     return Usage(text::StrCat("there is no program number ", program));
@@ -75,8 +77,8 @@ Outcome Set(slipway_archive& model, size_t program, const char* name, Managed* t
   if (input < 0) {
     if (p->weights.contains(name))
       return driver::Fail(absl::UnimplementedError(text::StrCat(
-                        "'", name, "' is a part of a tensor subclass: run the pass unwrap-subclasses first")),
-                    model.path);
+                              "'", name, "' is a part of a tensor subclass: run the pass unwrap-subclasses first")),
+                          model.path);
     return NoSuch(model, name);
   }
   if (absl::Status s = weights::FitsWeight(*p, input, taken->dtype, taken->sizes); !s.ok()) {

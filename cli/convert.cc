@@ -18,11 +18,13 @@ std::string Plain(std::string_view help) {
   return out;
 }
 
-void AddFlag(CLI::App* cmd, driver::ConvertOptions& o, const driver::ConvertFlag& flag, const std::string& help, std::string_view as = {}) {
+void AddFlag(CLI::App* cmd, driver::ConvertOptions& o, const driver::ConvertFlag& flag, const std::string& help,
+             std::string_view as = {}) {
   using Flag = driver::ConvertFlag;
   const std::string name = "--" + std::string(as.empty() ? flag.name : as);
   const auto set = [&o, &flag](const std::string& value) {
-    if (absl::Status s = driver::SetConvertFlag(o, flag.name, value); !s.ok()) throw CLI::ValidationError("--" + std::string(s.message()));
+    if (absl::Status s = driver::SetConvertFlag(o, flag.name, value); !s.ok())
+      throw CLI::ValidationError("--" + std::string(s.message()));
   };
   if (flag.kind == Flag::kSwitch) {
     cmd->add_flag_callback(name, [set] { set("true"); }, help);
@@ -33,7 +35,11 @@ void AddFlag(CLI::App* cmd, driver::ConvertOptions& o, const driver::ConvertFlag
     option = cmd->add_option_function<std::string>(name, set, help);
   } else {
     option = cmd->add_option_function<std::vector<std::string>>(
-        name, [set](const std::vector<std::string>& values) { for (const std::string& v : values) set(v); }, help);
+        name,
+        [set](const std::vector<std::string>& values) {
+          for (const std::string& v : values) set(v);
+        },
+        help);
     if (flag.kind == Flag::kRepeated) option->expected(1)->take_all();
   }
   option->type_name(std::string(flag.value))->default_str(flag.get(o));
@@ -56,20 +62,25 @@ void AddQuantize(CLI::App& app, int* code) {
   auto state = std::make_shared<State>();
   driver::ConvertOptions& o = state->options;
   CLI::App* cmd = app.add_subcommand("quantize", "Quantize the weights of a checkpoint or of an exported program");
-  cmd->add_option("IN", o.inputs, "weights: .safetensors, checkpoint, folder of shards; or an exported program (.pt2)")->required();
+  cmd->add_option("IN", o.inputs, "weights: .safetensors, checkpoint, folder of shards; or an exported program (.pt2)")
+      ->required();
   cmd->add_option("-o,--output", o.output, "where to write; the suffix chooses the format, as for convert")->required();
   static constexpr std::pair<std::string_view, std::string_view> kOwn[] = {
       {"quantize", "config"}, {"quantize-include", "include"}, {"quantize-exclude", "exclude"}};
   static constexpr std::string_view kNot[] = {"include", "exclude", "rename", "dtype", "tp", "tp-rules"};
   for (const driver::ConvertFlag& flag : driver::kConvertFlags) {
     if (std::find(std::begin(kNot), std::end(kNot), flag.name) != std::end(kNot)) continue;
-    const auto* own = std::find_if(std::begin(kOwn), std::end(kOwn), [&](const auto& p) { return p.first == flag.name; });
+    const auto* own =
+        std::find_if(std::begin(kOwn), std::end(kOwn), [&](const auto& p) { return p.first == flag.name; });
     const std::string targets = driver::FlagTargets(flag);
-    AddFlag(cmd, o, flag, targets.empty() ? Plain(flag.help) : targets + ": " + Plain(flag.help), own != std::end(kOwn) ? own->second : "");
+    AddFlag(cmd, o, flag, targets.empty() ? Plain(flag.help) : targets + ": " + Plain(flag.help),
+            own != std::end(kOwn) ? own->second : "");
   }
   cmd->get_option("--config")->required();
   cmd->add_flag("--json", state->json, "the closing table as JSON on standard output");
-  cmd->add_option("--diagnostics", state->diagnostics, "text or json")->check(CLI::IsMember({"text", "json"}))->capture_default_str();
+  cmd->add_option("--diagnostics", state->diagnostics, "text or json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
   cmd->add_flag("-q,--quiet", state->quiet, "no closing table");
   cmd->callback([state, code] {
     driver::ConvertOptions& o = state->options;
@@ -98,7 +109,9 @@ void AddConvert(CLI::App& app, int* code) {
   auto state = std::make_shared<State>();
   driver::ConvertOptions& o = state->options;
   CLI::App* cmd = app.add_subcommand("convert", "Convert a model to the format of OUT's suffix");
-  cmd->add_option("IN", o.inputs, "exported program (.pt2, NAME=FILE where there are several), or weights: .safetensors, checkpoint, folder of shards, distributed checkpoint")
+  cmd->add_option("IN", o.inputs,
+                  "exported program (.pt2, NAME=FILE where there are several), or weights: .safetensors, checkpoint, "
+                  "folder of shards, distributed checkpoint")
       ->required();
   cmd->add_option("-o,--output", o.output, "where to write; the suffix chooses the format")->required();
   for (const driver::ConvertFlag& flag : driver::kConvertFlags) {
@@ -106,7 +119,8 @@ void AddConvert(CLI::App& app, int* code) {
     AddFlag(cmd, o, flag, targets.empty() ? Plain(flag.help) : targets + ": " + Plain(flag.help));
   }
   AddDiagnostics(cmd, &state->diagnostics);
-  cmd->add_flag("--json", state->json, "the summary as one JSON object on standard output (schemas/convert.schema.json)");
+  cmd->add_flag("--json", state->json,
+                "the summary as one JSON object on standard output (schemas/convert.schema.json)");
   cmd->add_flag("-q,--quiet", state->quiet, "no summary");
   cmd->callback([state, code] {
     driver::ConvertOptions& o = state->options;

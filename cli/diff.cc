@@ -19,17 +19,21 @@ void AddDiff(CLI::App& app, int* code) {
   };
   auto state = std::make_shared<State>();
   weights::DiffOptions& o = state->options;
-  CLI::App* cmd =
-      app.add_subcommand("diff", "Compare the tensors of two checkpoints, or two ONNX models: exit 0 where all are equal, 1 where not");
-  cmd->add_option("A", o.a,
-                  "weights: .safetensors, checkpoint, folder of shards, distributed checkpoint, exported program, ONNX model")
+  CLI::App* cmd = app.add_subcommand(
+      "diff", "Compare the tensors of two checkpoints, or two ONNX models: exit 0 where all are equal, 1 where not");
+  cmd->add_option(
+         "A", o.a,
+         "weights: .safetensors, checkpoint, folder of shards, distributed checkpoint, exported program, ONNX model")
       ->required();
   cmd->add_option("B", o.b, "the same, of any kind")->required();
-  cmd->add_option("--key", state->key, "the dict of a nested checkpoint that holds the tensors, such as model.state_dict");
+  cmd->add_option("--key", state->key,
+                  "the dict of a nested checkpoint that holds the tensors, such as model.state_dict");
   cmd->add_option("--tolerance", o.tolerance, "floating-point elements that differ by no more are equal")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  cmd->add_flag("--by-value", o.by_value, "tensors of f64, f32, f16 and bf16 may be of different types: equal where the wider one, rounded to the narrower, is");
+  cmd->add_flag("--by-value", o.by_value,
+                "tensors of f64, f32, f16 and bf16 may be of different types: equal where the wider one, rounded to "
+                "the narrower, is");
   cmd->add_flag("--json", state->json, "one JSON object (schemas/diff.schema.json)");
   AddDiagnostics(cmd, &state->diagnostics);
   cmd->callback([state, code] {

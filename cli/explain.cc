@@ -14,7 +14,10 @@ namespace {
 std::string List() {
   std::string out;
   for (const driver::Explanation& e : driver::Explanations())
-    text::StrAppend(&out, e.id, "  ", e.means.substr(0, e.means.find(". ") == std::string_view::npos ? e.means.size() : e.means.find(". ") + 1), "\n");
+    text::StrAppend(
+        &out, e.id, "  ",
+        e.means.substr(0, e.means.find(". ") == std::string_view::npos ? e.means.size() : e.means.find(". ") + 1),
+        "\n");
   return out;
 }
 
@@ -31,8 +34,10 @@ void AddExplain(CLI::App& app, int* code) {
   cmd->callback([state, code] {
     driver::Outcome outcome;
     const auto found = driver::FindExplanation(state->id);
-    if (!state->id.empty() && !found.ok()) outcome = driver::Fail(found.status());
-    else if (absl::Status s = WriteOut(state->id.empty() ? List() : driver::ToText(**found)); !s.ok()) outcome = driver::Fail(s);
+    if (!state->id.empty() && !found.ok())
+      outcome = driver::Fail(found.status());
+    else if (absl::Status s = WriteOut(state->id.empty() ? List() : driver::ToText(**found)); !s.ok())
+      outcome = driver::Fail(s);
     Report(outcome, state->diagnostics == "json");
     *code = outcome.code;
   });

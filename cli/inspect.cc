@@ -19,16 +19,28 @@ void AddInspect(CLI::App& app, int* code) {
   };
   auto state = std::make_shared<State>();
   CLI::App* cmd = app.add_subcommand("inspect", "Show what is in a file");
-  cmd->add_option("FILE", state->file, "exported program (.pt2), text form, native library (.so), or weights: .safetensors, checkpoint, folder of shards")->required();
+  cmd->add_option("FILE", state->file,
+                  "exported program (.pt2), text form, native library (.so), or weights: .safetensors, checkpoint, "
+                  "folder of shards")
+      ->required();
   CLI::Option* json = cmd->add_flag("--json", state->json, "one JSON object (schemas/inspect.schema.json)");
-  CLI::Option* ir = cmd->add_flag("--ir", state->ir, "the programs in slipway's text form (docs/formats.md)")->excludes(json);
-  cmd->add_flag("--header", state->header, "a C header for the model as a native library: of a .so or of a program (slipway_model.h)")->excludes(json)->excludes(ir);
+  CLI::Option* ir =
+      cmd->add_flag("--ir", state->ir, "the programs in slipway's text form (docs/formats.md)")->excludes(json);
+  cmd->add_flag("--header", state->header,
+                "a C header for the model as a native library: of a .so or of a program (slipway_model.h)")
+      ->excludes(json)
+      ->excludes(ir);
   cmd->add_flag("--ops", state->ops, "operators and their counts")->excludes(ir);
   cmd->add_flag("--weights", state->weights, "all weights, not only the first")->excludes(ir);
-  cmd->add_flag("--kernels", state->kernels, "of a native library: its products of matrices and the loops that they would take on this machine")->excludes(ir);
-  cmd->add_flag("--verify", state->verify, "read everything and compare with the checksums that the file states")->excludes(ir);
+  cmd->add_flag("--kernels", state->kernels,
+                "of a native library: its products of matrices and the loops that they would take on this machine")
+      ->excludes(ir);
+  cmd->add_flag("--verify", state->verify, "read everything and compare with the checksums that the file states")
+      ->excludes(ir);
   cmd->add_option("--sources", state->sources, "with --ir: where nodes come from, as full (parses back), short or none")
-      ->check(CLI::IsMember({"full", "short", "none"}))->needs(ir)->capture_default_str();
+      ->check(CLI::IsMember({"full", "short", "none"}))
+      ->needs(ir)
+      ->capture_default_str();
   AddDiagnostics(cmd, &state->diagnostics);
   cmd->callback([state, code] {
     absl::StatusOr<std::string> text;

@@ -19,8 +19,8 @@
 
 namespace {
 
-// What a command line has that nothing takes, and what it may have been: a command where none was given, else a flag of it. The first
-// such word; "" where there is none.
+// What a command line has that nothing takes, and what it may have been: a command where none was given, else a flag of
+// it. The first such word; "" where there is none.
 std::string Unexpected(const CLI::App& app, int argc, char** argv) {
   const auto commands = app.get_subcommands();  // those that were given
   const CLI::App& taker = commands.empty() ? app : *commands[0];
@@ -36,7 +36,9 @@ std::string Unexpected(const CLI::App& app, int argc, char** argv) {
     if (word == "--" || (!flag && !commands.empty())) continue;
     const std::vector<std::string_view> known(flag ? flags.begin() : words.begin(), flag ? flags.end() : words.end());
     const bool joined = flag && word[1] != '-';  // -oOUT
-    if (std::any_of(known.begin(), known.end(), [&](std::string_view k) { return k == word || (joined && word.substr(0, 2) == k); })) continue;
+    if (std::any_of(known.begin(), known.end(),
+                    [&](std::string_view k) { return k == word || (joined && word.substr(0, 2) == k); }))
+      continue;
     const std::string_view near = slipway::text::Nearest(word, known);
     const std::string what = !flag ? "there is no command '" : taker.get_name() + " has no flag '";
     return what + std::string(word) + "'" + (near.empty() ? "" : "; did you mean '" + std::string(near) + "'?");
@@ -53,14 +55,17 @@ absl::Status UsageOf(const CLI::App& app, const CLI::ParseError& e, int argc, ch
     cause = Unexpected(app, argc, argv);
   if (cause.empty()) cause = commands.empty() ? "a command is wanted" : commands[0]->get_name() + ": " + e.what();
   const std::string of = commands.empty() ? "slipway" : "slipway " + commands[0]->get_name();
-  return slipway::driver::UsageError(cause, of + (commands.empty() ? " --help lists the commands" : " --help says what it takes"));
+  return slipway::driver::UsageError(
+      cause, of + (commands.empty() ? " --help lists the commands" : " --help says what it takes"));
 }
 
 // Whether --diagnostics asks for JSON, of a command line that does not parse.
 bool WantsJson(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
-    if (word == "--diagnostics=json" || (word == "--diagnostics" && i + 1 < argc && std::string_view(argv[i + 1]) == "json")) return true;
+    if (word == "--diagnostics=json" ||
+        (word == "--diagnostics" && i + 1 < argc && std::string_view(argv[i + 1]) == "json"))
+      return true;
   }
   return false;
 }

@@ -1,4 +1,5 @@
-// `slipway completion`, `man`, `help` and `version`: what shells, man and people know of the commands, from the very table that parses them.
+// `slipway completion`, `man`, `help` and `version`: what shells, man and people know of the commands, from the very
+// table that parses them.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -55,11 +56,14 @@ std::string Bash(const CLI::App& app) {
   std::string out = "# bash completion for slipway\n_slipway() {\n  local words\n  case \"${COMP_WORDS[1]}\" in\n";
   for (const CLI::App* command : Commands(app))
     text::StrAppend(&out, "    ", command->get_name(), ") words='", text::Join(WordsOf(*command), " "), "' ;;\n");
-  text::StrAppend(&out, "    *) words='", text::Join(WordsOf(app), " "), "' ;;\n  esac\n  local word=\"${COMP_WORDS[COMP_CWORD]}\"\n");
-  text::StrAppend(&out, "  if [ \"$COMP_CWORD\" = 1 ] && [ \"${word#-}\" = \"$word\" ]; then words='", text::Join(Names(app), " "), "'; fi\n");
-  out += "  if [ \"$COMP_CWORD\" = 1 ] || [ \"${word#-}\" != \"$word\" ]; then\n"
-         "    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n  else\n"
-         "    COMPREPLY=($(compgen -f -- \"$word\"))\n  fi\n}\ncomplete -o filenames -F _slipway slipway\n";
+  text::StrAppend(&out, "    *) words='", text::Join(WordsOf(app), " "),
+                  "' ;;\n  esac\n  local word=\"${COMP_WORDS[COMP_CWORD]}\"\n");
+  text::StrAppend(&out, "  if [ \"$COMP_CWORD\" = 1 ] && [ \"${word#-}\" = \"$word\" ]; then words='",
+                  text::Join(Names(app), " "), "'; fi\n");
+  out +=
+      "  if [ \"$COMP_CWORD\" = 1 ] || [ \"${word#-}\" != \"$word\" ]; then\n"
+      "    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n  else\n"
+      "    COMPREPLY=($(compgen -f -- \"$word\"))\n  fi\n}\ncomplete -o filenames -F _slipway slipway\n";
   return out;
 }
 
@@ -71,9 +75,12 @@ std::string Quoted(std::string_view help) {
 }
 
 std::string Zsh(const CLI::App& app) {
-  const auto described = [](std::string_view word, std::string_view help) { return Quoted(text::StrCat(word, ":", help)); };
+  const auto described = [](std::string_view word, std::string_view help) {
+    return Quoted(text::StrCat(word, ":", help));
+  };
   std::string out = "#compdef slipway\n_slipway() {\n  local -a known\n  if (( CURRENT == 2 )); then\n    known=(";
-  for (const CLI::App* command : Commands(app)) text::StrAppend(&out, "\n      ", described(command->get_name(), command->get_description()));
+  for (const CLI::App* command : Commands(app))
+    text::StrAppend(&out, "\n      ", described(command->get_name(), command->get_description()));
   out += ")\n    _describe command known\n    return\n  fi\n  case \"$words[2]\" in\n";
   for (const CLI::App* command : Commands(app)) {
     text::StrAppend(&out, "    ", command->get_name(), ") known=(");
@@ -81,13 +88,16 @@ std::string Zsh(const CLI::App& app) {
       for (const std::string& word : flag.words) text::StrAppend(&out, "\n      ", described(word, flag.help));
     out += ") ;;\n";
   }
-  return out + "  esac\n  if [[ \"$PREFIX\" == -* ]]; then _describe flag known; else _files; fi\n}\ncompdef _slipway slipway\n";
+  return out +
+         "  esac\n  if [[ \"$PREFIX\" == -* ]]; then _describe flag known; else _files; fi\n}\ncompdef _slipway "
+         "slipway\n";
 }
 
 std::string Fish(const CLI::App& app) {
   std::string out = "# fish completion for slipway\n";
   for (const CLI::App* command : Commands(app)) {
-    text::StrAppend(&out, "complete -c slipway -n __fish_use_subcommand -f -a ", command->get_name(), " -d ", Quoted(command->get_description()), "\n");
+    text::StrAppend(&out, "complete -c slipway -n __fish_use_subcommand -f -a ", command->get_name(), " -d ",
+                    Quoted(command->get_description()), "\n");
     for (const CLI::Option* o : command->get_options()) {
       if (o->get_snames().empty() && o->get_lnames().empty()) continue;
       text::StrAppend(&out, "complete -c slipway -n '__fish_seen_subcommand_from ", command->get_name(), "'");
@@ -103,25 +113,32 @@ std::string Fish(const CLI::App& app) {
 std::string Roff(std::string_view text) {
   std::string out;
   for (char c : text) {
-    if (c == '\\') out += "\\e";
-    else if (c == '-') out += "\\-";
-    else out += c;
+    if (c == '\\')
+      out += "\\e";
+    else if (c == '-')
+      out += "\\-";
+    else
+      out += c;
   }
   return out.starts_with(".") || out.starts_with("'") ? "\\&" + out : out;
 }
 
 std::string Man(const CLI::App& app) {
-  std::string out = text::StrCat(".TH SLIPWAY 1 \"\" \"slipway ", SLIPWAY_VERSION, "\"\n.SH NAME\nslipway \\- ", Roff(app.get_description()),
-                                 "\n.SH SYNOPSIS\n.B slipway\n.I COMMAND\n[\\fIFLAG\\fR ...] [\\fIFILE\\fR ...]\n.SH COMMANDS\n");
+  std::string out = text::StrCat(
+      ".TH SLIPWAY 1 \"\" \"slipway ", SLIPWAY_VERSION, "\"\n.SH NAME\nslipway \\- ", Roff(app.get_description()),
+      "\n.SH SYNOPSIS\n.B slipway\n.I COMMAND\n[\\fIFLAG\\fR ...] [\\fIFILE\\fR ...]\n.SH COMMANDS\n");
   for (const CLI::App* command : Commands(app)) {
     text::StrAppend(&out, ".SS slipway ", command->get_name(), "\n", Roff(command->get_description()), "\n");
     for (const FlagPage& flag : FlagsOf(*command)) {
-      text::StrAppend(&out, ".TP\n\\fB", Roff(flag.names), "\\fR", flag.value.empty() || flag.positional ? "" : text::StrCat(" ", Roff(flag.value)), "\n",
+      text::StrAppend(&out, ".TP\n\\fB", Roff(flag.names), "\\fR",
+                      flag.value.empty() || flag.positional ? "" : text::StrCat(" ", Roff(flag.value)), "\n",
                       Roff(flag.help), "\n");
     }
   }
-  text::StrAppend(&out, ".SH EXIT STATUS\n0 done; 1 the answer is no; 2 usage; 3 bad input; 4 not supported; 5 could not read or write; "
-                        "6 out of memory or over a limit; 70 a bug in slipway.\n");
+  text::StrAppend(
+      &out,
+      ".SH EXIT STATUS\n0 done; 1 the answer is no; 2 usage; 3 bad input; 4 not supported; 5 could not read or write; "
+      "6 out of memory or over a limit; 70 a bug in slipway.\n");
   return out;
 }
 
@@ -129,21 +146,27 @@ std::string Man(const CLI::App& app) {
 
 void AddPages(CLI::App& app) {
   auto shell = std::make_shared<std::string>();
-  CLI::App* completion = app.add_subcommand("completion", "Print what a shell completes: source it, or install it where the shell looks");
-  completion->add_option("SHELL", *shell, "bash, zsh or fish")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
-  completion->callback([&app, shell] { std::fputs((*shell == "bash" ? Bash(app) : *shell == "zsh" ? Zsh(app) : Fish(app)).c_str(), stdout); });
+  CLI::App* completion =
+      app.add_subcommand("completion", "Print what a shell completes: source it, or install it where the shell looks");
+  completion->add_option("SHELL", *shell, "bash, zsh or fish")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  completion->callback([&app, shell] {
+    std::fputs((*shell == "bash" ? Bash(app) : *shell == "zsh" ? Zsh(app) : Fish(app)).c_str(), stdout);
+  });
   CLI::App* man = app.add_subcommand("man", "Print the manual page, for man -l");
   man->callback([&app] { std::fputs(Man(app).c_str(), stdout); });
   CLI::App* version = app.add_subcommand("version", "Print what --version does");
   version->callback([] { std::printf("%s\n", VersionText().c_str()); });
   auto command = std::make_shared<std::string>();
   CLI::App* help = app.add_subcommand("help", "Print the help of a command, as COMMAND --help does");
-  help->add_option("COMMAND", *command, "one of the commands; without it what slipway --help says")->check([&app](const std::string& name) {
-    const std::vector<std::string> names = Names(app);
-    const std::vector<std::string_view> known(names.begin(), names.end());
-    const bool found = std::find(names.begin(), names.end(), name) != names.end();
-    return found ? "" : text::StrCat("'", name, "' is no command", text::Suggestion(name, known));
-  });
+  help->add_option("COMMAND", *command, "one of the commands; without it what slipway --help says")
+      ->check([&app](const std::string& name) {
+        const std::vector<std::string> names = Names(app);
+        const std::vector<std::string_view> known(names.begin(), names.end());
+        const bool found = std::find(names.begin(), names.end(), name) != names.end();
+        return found ? "" : text::StrCat("'", name, "' is no command", text::Suggestion(name, known));
+      });
   help->callback([&app, command] {
     // Not app.help(), which is about the command that was given: this one.
     std::fputs((command->empty() ? app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal)

@@ -22,13 +22,15 @@ std::string Shown(std::string_view text, size_t most) { return text::Printable(t
 
 void PrintSummary(const std::string& output, bool dry_run, const driver::ConvertSummary& s) {
   constexpr size_t kMostLines = 200, kMostLine = 1000;
-  for (size_t i = 0; i < std::min(s.lines.size(), kMostLines); ++i) std::fprintf(stderr, "note: %s\n", Shown(s.lines[i], kMostLine).c_str());
+  for (size_t i = 0; i < std::min(s.lines.size(), kMostLines); ++i)
+    std::fprintf(stderr, "note: %s\n", Shown(s.lines[i], kMostLine).c_str());
   if (s.lines.size() > kMostLines) std::fprintf(stderr, "note: … and %zu more\n", s.lines.size() - kMostLines);
-  const std::string name = Shown(output, kMostLine), weights = text::ByteCount(s.weight_bytes), written = text::ByteCount(s.bytes_written);
+  const std::string name = Shown(output, kMostLine), weights = text::ByteCount(s.weight_bytes),
+                    written = text::ByteCount(s.bytes_written);
   const std::string peak = text::ByteCount(s.peak_rss);
   if (s.tensors > 0) {
-    std::fprintf(stderr, "%s%s: %d tensors of %s, %s written, %.0f ms, peak %s\n", dry_run ? "dry run, " : "", name.c_str(),
-                 s.tensors, weights.c_str(), written.c_str(), s.seconds * 1e3, peak.c_str());
+    std::fprintf(stderr, "%s%s: %d tensors of %s, %s written, %.0f ms, peak %s\n", dry_run ? "dry run, " : "",
+                 name.c_str(), s.tensors, weights.c_str(), written.c_str(), s.seconds * 1e3, peak.c_str());
     return;
   }
   std::string dims = s.dims.empty() ? "static" : text::Join(s.dims, ", ");
@@ -40,8 +42,10 @@ void PrintSummary(const std::string& output, bool dry_run, const driver::Convert
 absl::Status PrintJson(const driver::ConvertOptions& o, const driver::ConvertSummary& s) {
   json::Writer w;
   w.BeginObject().Key("version").Int(1).Key("output").String(o.output).Key("dry_run").Bool(o.dry_run);
-  if (s.tensors > 0) w.Key("tensors").Int(s.tensors);
-  else w.Key("nodes_before").Int(s.nodes_before).Key("nodes").Int(s.nodes_after);
+  if (s.tensors > 0)
+    w.Key("tensors").Int(s.tensors);
+  else
+    w.Key("nodes_before").Int(s.nodes_before).Key("nodes").Int(s.nodes_after);
   w.Key("dims").BeginArray();
   for (const std::string& dim : s.dims) w.String(dim);
   w.EndArray().Key("weight_bytes").Int(s.weight_bytes).Key("bytes_written").Int(s.bytes_written);
@@ -65,8 +69,9 @@ std::function<void(uint64_t, uint64_t)> ProgressBar() {
     last = now;
     constexpr int kWidth = 30;
     const int filled = static_cast<int>(static_cast<double>(done) / total * kWidth);
-    std::fprintf(stderr, "\r[%s%s] %s of %s\033[K", std::string(filled, '=').c_str(), std::string(kWidth - filled, ' ').c_str(),
-                 text::ByteCount(done).c_str(), text::ByteCount(total).c_str());
+    std::fprintf(stderr, "\r[%s%s] %s of %s\033[K", std::string(filled, '=').c_str(),
+                 std::string(kWidth - filled, ' ').c_str(), text::ByteCount(done).c_str(),
+                 text::ByteCount(total).c_str());
     if (done == total) std::fputs("\r\033[K", stderr);
     std::fflush(stderr);
   };

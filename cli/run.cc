@@ -18,12 +18,15 @@ void AddRun(CLI::App& app, int* code) {
   };
   auto state = std::make_shared<State>();
   CLI::App* cmd = app.add_subcommand("run", "Run a program, a native library or an ONNX model on inputs from a file");
-  cmd->add_option("MODEL", state->options.model, "exported program (.pt2), text form, native library (.so), or ONNX model (.onnx)")->required();
+  cmd->add_option("MODEL", state->options.model,
+                  "exported program (.pt2), text form, native library (.so), or ONNX model (.onnx)")
+      ->required();
   cmd->add_option("--inputs", state->options.inputs,
                   ".safetensors with input.0, input.1, …: the flattened arguments, tensors and symbolic numbers only")
       ->required();
   cmd->add_option("--outputs", state->options.outputs, ".safetensors to write, with output.0, output.1, …")->required();
-  cmd->add_option("--plugin", state->options.plugins, "a shared library with kernels of your own (slipway_kernel.h), whose code is run")
+  cmd->add_option("--plugin", state->options.plugins,
+                  "a shared library with kernels of your own (slipway_kernel.h), whose code is run")
       ->expected(1)
       ->take_all();
   cmd->add_option("--repeat", state->options.repeat, "runs; outputs are those of the last")
@@ -33,7 +36,8 @@ void AddRun(CLI::App& app, int* code) {
                   "threads at once; 0: SLIPWAY_NUM_THREADS, OMP_NUM_THREADS or one a processor")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
-  cmd->add_option("--python", state->options.python, "the Python with onnxruntime and numpy that runs an .onnx; python3 of PATH if not said");
+  cmd->add_option("--python", state->options.python,
+                  "the Python with onnxruntime and numpy that runs an .onnx; python3 of PATH if not said");
   cmd->add_flag("--profile", state->options.profile, "time by operator");
   cmd->add_flag("--json", state->json, "timings as one JSON object on standard output");
   AddDiagnostics(cmd, &state->diagnostics);

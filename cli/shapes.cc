@@ -19,10 +19,12 @@ void AddShapes(CLI::App& app, int* code) {
   auto state = std::make_shared<State>();
   driver::ConvertOptions& o = state->options;
   o.inputs.resize(1);
-  CLI::App* cmd = app.add_subcommand("shapes", "Show which dimensions of the inputs are dynamic and which node made the others static");
+  CLI::App* cmd = app.add_subcommand(
+      "shapes", "Show which dimensions of the inputs are dynamic and which node made the others static");
   cmd->add_option("FILE", o.inputs[0], "exported program (.pt2) or its text form")->required();
   AddFlags(cmd, o, {"dynamic", "unify", "dim-names", "require-dynamic", "to", "verify-each"});
-  cmd->add_option("-o,--output", o.output, "writes the program as the flags make it, to the format of OUT's suffix, as convert does");
+  cmd->add_option("-o,--output", o.output,
+                  "writes the program as the flags make it, to the format of OUT's suffix, as convert does");
   cmd->add_flag("--json", state->json, "one JSON object (schemas/shapes.schema.json)");
   AddDiagnostics(cmd, &state->diagnostics);
   cmd->callback([state, code] {

@@ -19,37 +19,49 @@ void AddVerify(CLI::App& app, int* code) {
   };
   auto state = std::make_shared<State>();
   driver::VerifyOptions& o = state->options;
-  CLI::App* cmd = app.add_subcommand("verify",
-      "Run two models on the same inputs and compare what they give: exit 0 where they agree, 1 where not");
+  CLI::App* cmd = app.add_subcommand(
+      "verify", "Run two models on the same inputs and compare what they give: exit 0 where they agree, 1 where not");
   cmd->add_option("A", o.a,
-      "exported program (.pt2), text form, native library (.so), whose code is run, or ONNX model (.onnx)")->required();
+                  "exported program (.pt2), text form, native library (.so), whose code is run, or ONNX model (.onnx)")
+      ->required();
   cmd->add_option("B", o.b, "the same, of any kind")->required();
-  CLI::Option* inputs =
-      cmd->add_option("--inputs", o.inputs,
-          ".safetensors with input.0, input.1, …, as for run; may be repeated. Without it the program's sample inputs, else what --seed makes")
-          ->expected(1)
-          ->take_all();
+  CLI::Option* inputs = cmd->add_option("--inputs", o.inputs,
+                                        ".safetensors with input.0, input.1, …, as for run; may be repeated. Without "
+                                        "it the program's sample inputs, else what --seed makes")
+                            ->expected(1)
+                            ->take_all();
   cmd->add_option("--seed", o.seed,
-      "make inputs within the program's types, ranges and relations; another number makes others")->excludes(inputs);
-  cmd->add_flag("--adversarial", o.adversarial, "make inputs with edge values: zeros, infinities, NaN, denormals, extremes")
+                  "make inputs within the program's types, ranges and relations; another number makes others")
+      ->excludes(inputs);
+  cmd->add_flag("--adversarial", o.adversarial,
+                "make inputs with edge values: zeros, infinities, NaN, denormals, extremes")
       ->excludes(inputs);
   cmd->add_option("--sweep", o.sweep, "make inputs of N sets of sizes from the ranges, their ends first")
-      ->check(CLI::Range(1, 10000))->excludes(inputs);
-  cmd->add_option("--rtol", o.rtol,
-      "elements may differ by RTOL · |a| + ATOL, as in torch.testing.assert_close; of floating-point outputs")
+      ->check(CLI::Range(1, 10000))
+      ->excludes(inputs);
+  cmd->add_option(
+         "--rtol", o.rtol,
+         "elements may differ by RTOL · |a| + ATOL, as in torch.testing.assert_close; of floating-point outputs")
       ->check(CLI::NonNegativeNumber);
-  cmd->add_option("--atol", o.atol, "see --rtol; one that is given alone makes the other 0")->check(CLI::NonNegativeNumber);
-  cmd->add_flag("--no-reference", state->no_reference, "do not run the program in f64 to say which side is further from it");
+  cmd->add_option("--atol", o.atol, "see --rtol; one that is given alone makes the other 0")
+      ->check(CLI::NonNegativeNumber);
+  cmd->add_flag("--no-reference", state->no_reference,
+                "do not run the program in f64 to say which side is further from it");
   cmd->add_flag("--layers", o.layers, "find the first node whose value differs, and where it comes from");
   cmd->add_option("--python", o.python,
-      "the Python with onnxruntime and numpy that runs an .onnx; python3 of PATH if not said");
+                  "the Python with onnxruntime and numpy that runs an .onnx; python3 of PATH if not said");
   cmd->add_flag("--ort-unoptimized", o.unoptimized,
-      "A, an .onnx, is run without onnxruntime's optimizations; it may be B, too");
-  cmd->add_option("--timeout", o.timeout, "seconds that onnxruntime may take")->check(CLI::PositiveNumber)
+                "A, an .onnx, is run without onnxruntime's optimizations; it may be B, too");
+  cmd->add_option("--timeout", o.timeout, "seconds that onnxruntime may take")
+      ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  cmd->add_option("--plugin", o.plugins, "a shared library with kernels of your own (slipway_kernel.h), whose code is run")
-      ->expected(1)->take_all();
-  cmd->add_option("--threads", o.threads, "threads at once; 0: as for run")->check(CLI::Range(0, 4096))->capture_default_str();
+  cmd->add_option("--plugin", o.plugins,
+                  "a shared library with kernels of your own (slipway_kernel.h), whose code is run")
+      ->expected(1)
+      ->take_all();
+  cmd->add_option("--threads", o.threads, "threads at once; 0: as for run")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
   cmd->add_flag("--json", state->json, "one JSON object (schemas/verify.schema.json)");
   AddDiagnostics(cmd, &state->diagnostics);
   cmd->callback([state, code] {
@@ -63,7 +75,8 @@ void AddVerify(CLI::App& app, int* code) {
       outcome = driver::Fail(report.status());
     } else {
       const std::string text = state->json ? driver::ToJson(*report, o) : driver::ToTable(*report, o);
-      if (!report->agree) outcome = driver::Fail(driver::AnswerIsNo("the two do not compute the same", driver::id::kDiffers));
+      if (!report->agree)
+        outcome = driver::Fail(driver::AnswerIsNo("the two do not compute the same", driver::id::kDiffers));
       if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
         outcome = driver::Fail(io::IoError(errno, "standard output"));
     }

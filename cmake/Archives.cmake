@@ -1,15 +1,20 @@
-# What libslipway.so holds of other libraries. Debian's archives of abseil, Protobuf and RE2 cannot go into a shared library, so it needs
-# Debian's shared ones, until `scripts/setup.sh archives` has built archives that can (cmake/archives): from then on all is inside, and it
-# runs where the program does. SLIPWAY_ARCHIVES is the list of them, empty where there are none.
+# What libslipway.so holds of other libraries. Debian's archives of abseil, Protobuf and RE2 cannot go into a shared
+# library, so it needs Debian's shared ones, until `scripts/setup.sh archives` has built archives that can
+# (cmake/archives): from then on all is inside, and it runs where the program does. SLIPWAY_ARCHIVES is the list of
+# them, empty where there are none.
 set(SLIPWAY_ARCHIVES "")
 set(archives ${CMAKE_SOURCE_DIR}/build/deps/archives)
-if(EXISTS ${archives}/packages AND SLIPWAY_SIMDJSON_ARCHIVE AND SLIPWAY_DEFLATE_ARCHIVE AND SLIPWAY_ZLIB_ARCHIVE AND NOT SLIPWAY_SANITIZE)
+if(EXISTS ${archives}/packages AND SLIPWAY_SIMDJSON_ARCHIVE AND SLIPWAY_DEFLATE_ARCHIVE AND SLIPWAY_ZLIB_ARCHIVE
+  AND NOT SLIPWAY_SANITIZE)
   # They fit the headers of the packages that they were built for.
   file(STRINGS ${archives}/packages built_for)
-  execute_process(COMMAND dpkg-query -W "-f=\${source:Package}=\${source:Version};" libabsl-dev libprotobuf-dev libre2-dev
+  execute_process(COMMAND dpkg-query -W "-f=\${source:Package}=\${source:Version};"
+    libabsl-dev libprotobuf-dev libre2-dev
     OUTPUT_VARIABLE installed COMMAND_ERROR_IS_FATAL ANY)
   if(NOT "${built_for};" STREQUAL installed)
-    message(FATAL_ERROR "build/deps/archives was built for ${built_for}, and ${installed} are installed: run scripts/setup.sh archives.")
+    message(FATAL_ERROR
+      "build/deps/archives was built for ${built_for}, and ${installed} are installed: "
+    "run scripts/setup.sh archives.")
   endif()
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${archives}/packages)
   foreach(library protobuf re2 absl)

@@ -1,9 +1,10 @@
 # Every library slipway uses, by the name the rooms use. All but ONNX are Debian packages (scripts/setup.sh names them);
 # ONNX's C++ library is built from the sources in the `onnx` package into build/deps by the same script.
 find_package(absl REQUIRED)
-# Debian's package holds abseil both as shared libraries and as archives and names the former: 28 of them, which is a third of
-# the time a small conversion takes. Where there is an archive, it is linked. (Not into libslipway.so: the archives are made for
-# programs, with thread-local variables that a library cannot have. SLIPWAY_ABSL_LIBRARIES is for it, or cmake/Archives.cmake.)
+# Debian's package holds abseil both as shared libraries and as archives and names the former: 28 of them, which is a
+# third of the time a small conversion takes. Where there is an archive, it is linked. (Not into libslipway.so: the
+# archives are made for programs, with thread-local variables that a library cannot have. SLIPWAY_ABSL_LIBRARIES is for
+# it, or cmake/Archives.cmake.)
 set(SLIPWAY_ABSL_LIBRARIES "")
 get_property(imported DIRECTORY PROPERTY IMPORTED_TARGETS)
 foreach(target IN LISTS imported)
@@ -35,7 +36,8 @@ target_link_libraries(slipway_zip INTERFACE PkgConfig::LIBZIP)
 pkg_check_modules(LIBDEFLATE REQUIRED IMPORTED_TARGET libdeflate)
 find_library(SLIPWAY_DEFLATE_ARCHIVE libdeflate.a)
 add_library(slipway_deflate INTERFACE)
-target_link_libraries(slipway_deflate INTERFACE $<IF:$<BOOL:${SLIPWAY_DEFLATE_ARCHIVE}>,${SLIPWAY_DEFLATE_ARCHIVE},PkgConfig::LIBDEFLATE>)
+target_link_libraries(slipway_deflate
+  INTERFACE $<IF:$<BOOL:${SLIPWAY_DEFLATE_ARCHIVE}>,${SLIPWAY_DEFLATE_ARCHIVE},PkgConfig::LIBDEFLATE>)
 # RE2: the archive into the program, the shared library into libslipway.so, as abseil.
 find_path(RE2_INCLUDE re2/re2.h REQUIRED)
 find_library(SLIPWAY_RE2_ARCHIVE libre2.a REQUIRED)
@@ -43,13 +45,15 @@ find_library(SLIPWAY_RE2_LIBRARY libre2.so REQUIRED)
 file(STRINGS "${RE2_INCLUDE}/re2/re2.h" re2_needs_absl REGEX "include \"absl/")  # since 2023; Debian 12 has one before
 set(SLIPWAY_RE2_ABSL "")
 if(re2_needs_absl)
-  set(SLIPWAY_RE2_ABSL absl::absl_check absl::absl_log absl::fixed_array absl::flat_hash_map absl::flat_hash_set absl::hash
+  set(SLIPWAY_RE2_ABSL absl::absl_check absl::absl_log absl::fixed_array
+    absl::flat_hash_map absl::flat_hash_set absl::hash
     absl::inlined_vector absl::str_format absl::strings absl::synchronization)
 endif()
 add_library(slipway_re2 INTERFACE)
 target_include_directories(slipway_re2 SYSTEM INTERFACE ${RE2_INCLUDE})
 target_link_libraries(slipway_re2 INTERFACE ${SLIPWAY_RE2_ARCHIVE} ${SLIPWAY_RE2_ABSL} Threads::Threads)
-# Debian has no archive of simdjson: `scripts/setup.sh simdjson` builds one, which wheels need and everything takes once it is there.
+# Debian has no archive of simdjson: `scripts/setup.sh simdjson` builds one, which wheels need and everything takes once
+# it is there.
 find_library(SLIPWAY_SIMDJSON_ARCHIVE libsimdjson.a PATHS ${CMAKE_SOURCE_DIR}/build/deps/simdjson NO_DEFAULT_PATH)
 add_library(slipway_simdjson INTERFACE)
 set(SLIPWAY_SIMDJSON_INCLUDE "")

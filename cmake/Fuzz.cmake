@@ -1,6 +1,6 @@
-# The fuzz targets of tests/fuzz: libFuzzer's engine, which Debian packages apart from its compiler (scripts/setup.sh fuzz puts it
-# into build/deps/fuzz), around code that GCC builds. Built only where it is there. Without SLIPWAY_COVERAGE the engine knows
-# the answers that targets get and no blocks (tests/fuzz/feedback.cc).
+# The fuzz targets of tests/fuzz: libFuzzer's engine, which Debian packages apart from its compiler (scripts/setup.sh
+# fuzz puts it into build/deps/fuzz), around code that GCC builds. Built only where it is there. Without
+# SLIPWAY_COVERAGE the engine knows the answers that targets get and no blocks (tests/fuzz/feedback.cc).
 find_library(FUZZ_ENGINE Fuzzer PATHS ${CMAKE_SOURCE_DIR}/build/deps/fuzz NO_DEFAULT_PATH NO_CACHE)
 if(NOT FUZZ_ENGINE)
   return()
@@ -12,7 +12,8 @@ if(SLIPWAY_COVERAGE)  # of what reads
   foreach(room io ir importers onnx_model weights)
     target_compile_options(room_${room} PRIVATE ${coverage})
   endforeach()
-  set_source_files_properties(kernels/executor/plan_file.cc kernels/executor/execute.cc PROPERTIES COMPILE_OPTIONS "${coverage}")
+  set_source_files_properties(kernels/executor/plan_file.cc kernels/executor/execute.cc
+    PROPERTIES COMPILE_OPTIONS "${coverage}")
   target_link_libraries(room_io PUBLIC fuzz_feedback)
   target_link_libraries(room_kernels PUBLIC fuzz_feedback)
 endif()

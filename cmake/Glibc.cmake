@@ -1,6 +1,6 @@
-# The program, and the libraries that it makes of models, run on glibc 2.28 and later (Debian 10, Ubuntu 20.04, RHEL 8; the
-# manylinux_2_28 of wheels), though they are built where it is newer: cmake/glibc/make_stubs.py says how. Where it cannot, they ask
-# for this machine's glibc. packaging/check_glibc.py tells what a file asks for.
+# The program, and the libraries that it makes of models, run on glibc 2.28 and later (Debian 10, Ubuntu 20.04, RHEL 8;
+# the manylinux_2_28 of wheels), though they are built where it is newer: cmake/glibc/make_stubs.py says how. Where it
+# cannot, they ask for this machine's glibc. packaging/check_glibc.py tells what a file asks for.
 set(SLIPWAY_OLDEST_GLIBC "2.28" CACHE STRING "The oldest glibc that what is built runs on; empty: this machine's")
 set(SLIPWAY_GLIBC_STUBS "")
 if(SLIPWAY_OLDEST_GLIBC AND CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64" AND NOT SLIPWAY_SANITIZE)

@@ -1,5 +1,5 @@
-# What `cmake --install build` puts where, and packages of it: `cpack --config build/CPackConfig.cmake` makes a .deb. The target `shipped`
-# builds what is installed.
+# What `cmake --install build` puts where, and packages of it: `cpack --config build/CPackConfig.cmake` makes a .deb.
+# The target `shipped` builds what is installed.
 include(GNUInstallDirs)
 
 # The pages that slipway prints of itself.
@@ -31,7 +31,8 @@ if(SLIPWAY_LICENCES)
   install(FILES ${SLIPWAY_LICENCES} DESTINATION slipway RENAME THIRD_PARTY_LICENSES COMPONENT wheel EXCLUDE_FROM_ALL)
 endif()
 
-# For those who link with the library: find_package(slipway), slipway::slipway; pkg-config slipway. Neither names the build's folders.
+# For those who link with the library: find_package(slipway), slipway::slipway; pkg-config slipway. Neither names the
+# build's folders.
 target_include_directories(slipway_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 set_target_properties(slipway_shared PROPERTIES EXPORT_NAME slipway)
 include(CMakePackageConfigHelpers)

@@ -1,5 +1,6 @@
-# The licences of other projects' code that is in the program and the library (packaging/licences.py): SLIPWAY_LICENCES is the file, made
-# with the program, and empty on systems without Debian's packages. tests/cli/licences.sh compares with what is linked and included.
+# The licences of other projects' code that is in the program and the library (packaging/licences.py): SLIPWAY_LICENCES
+# is the file, made with the program, and empty on systems without Debian's packages. tests/cli/licences.sh compares
+# with what is linked and included.
 set(SLIPWAY_LICENCES "")
 find_program(DPKG_QUERY dpkg-query)
 find_program(DPKG dpkg)
@@ -11,7 +12,8 @@ if(DPKG_QUERY AND DPKG AND EXISTS /usr/share/common-licenses)
   if(SLIPWAY_SIMDJSON_ARCHIVE)  # of a package of Python's, which has the sources and not their licence; Debian's has
     file(STRINGS ${SLIPWAY_SIMDJSON_INCLUDE}/simdjson.h version REGEX "^#define SIMDJSON_VERSION " LIMIT_COUNT 1)
     string(REGEX REPLACE ".*\"(.*)\".*" "\\1" version "${version}")
-    list(APPEND texts --text simdjson "${version}, the source distribution of pysimdjson" /usr/share/doc/libsimdjson-dev/copyright)
+    list(APPEND texts --text simdjson "${version}, the source distribution of pysimdjson"
+      /usr/share/doc/libsimdjson-dev/copyright)
   else()
     list(APPEND packages libsimdjson-dev)
   endif()
@@ -27,7 +29,8 @@ if(DPKG_QUERY AND DPKG AND EXISTS /usr/share/common-licenses)
   endif()
   list(APPEND texts --text onnx "${version}, the sources in the onnx package" ${onnx_licence})
   # The C++ runtime, which goes into programs and libraries as archives.
-  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libstdc++.a OUTPUT_VARIABLE runtime OUTPUT_STRIP_TRAILING_WHITESPACE)
+  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libstdc++.a
+    OUTPUT_VARIABLE runtime OUTPUT_STRIP_TRAILING_WHITESPACE)
   file(REAL_PATH "${runtime}" runtime)
   execute_process(COMMAND ${DPKG_QUERY} -S ${runtime} OUTPUT_VARIABLE owner ERROR_QUIET)
   string(REGEX REPLACE ":.*" "" owner "${owner}")
@@ -41,7 +44,8 @@ if(DPKG_QUERY AND DPKG AND EXISTS /usr/share/common-licenses)
     list(APPEND inputs /usr/share/doc/${package}/copyright)
   endforeach()
   add_custom_command(OUTPUT ${licences} COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/licences
-    COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/packaging/licences.py ${licences} ${arguments} ${texts} DEPENDS ${inputs} VERBATIM)
+    COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/packaging/licences.py ${licences} ${arguments} ${texts}
+      DEPENDS ${inputs} VERBATIM)
   add_custom_target(licences DEPENDS ${licences})
   add_dependencies(slipway licences)
   add_dependencies(slipway_shared licences)

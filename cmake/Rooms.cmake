@@ -9,8 +9,8 @@ function(slipway_see_rooms target)
   target_include_directories(${target} PRIVATE ${view})
 endfunction()
 
-# Sources of a room in files of several (unity_groups.py), with SLIPWAY_UNITY. Not kernels, which have flags of their own and of which
-# every instruction is measured.
+# Sources of a room in files of several (unity_groups.py), with SLIPWAY_UNITY. Not kernels, which have flags of their
+# own and of which every instruction is measured.
 function(slipway_unity name variable)
   if(NOT SLIPWAY_UNITY OR name STREQUAL "kernels")
     return()
@@ -22,7 +22,8 @@ function(slipway_unity name variable)
   set(apart ${${variable}})
   list(REMOVE_ITEM apart ${together})
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${together} cmake/unity_groups.py)
-  execute_process(COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/cmake/unity_groups.py ${CMAKE_BINARY_DIR}/unity/${name} 6000 ${together}
+  execute_process(COMMAND ${PYTHON3} ${CMAKE_SOURCE_DIR}/cmake/unity_groups.py
+    ${CMAKE_BINARY_DIR}/unity/${name} 6000 ${together}
     OUTPUT_VARIABLE files COMMAND_ERROR_IS_FATAL ANY)
   set(${variable} ${files} ${apart} PARENT_SCOPE)
 endfunction()

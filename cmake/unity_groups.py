@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Writes files that include several sources of a room each, for builds from nothing (SLIPWAY_UNITY).
 
-Most of the time a file takes goes to the templates it uses, which its neighbours use, too: several in one file take half as long.
-Names in unnamed namespaces are a file's own. Where another source of the group has the word as well, a macro gives the file's name
-another one, behind all headers of the group. Where that would change another name, since a header of the file declares the word, too,
-or the file says it of something (x.Name, x::Name), the two do not go together; nor where the name is a macro. This script looks for
-names as the style of this repository sets them, at the beginning of a line.
+Most of the time a file takes goes to the templates it uses, which its neighbours use, too: several in one file take
+half as long. Names in unnamed namespaces are a file's own. Where another source of the group has the word as well, a
+macro gives the file's name another one, behind all headers of the group. Where that would change another name, since a
+header of the file declares the word, too, or the file says it of something (x.Name, x::Name), the two do not go
+together; nor where the name is a macro. This script looks for names as the style of this repository sets them, at the
+beginning of a line.
 
     unity_groups.py FOLDER MOST_LINES SOURCE...       # prints the files that take the sources' place, with a ; between
 """
+
 import functools
 import os
 import pathlib
@@ -16,7 +18,9 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-NAMED = re.compile(r"^(?:inline |static |constexpr |constinit |extern )*(?:struct|class|enum class|enum|union|using|namespace) (\w+)")
+NAMED = re.compile(
+    r"^(?:inline |static |constexpr |constinit |extern )*(?:struct|class|enum class|enum|union|using|namespace) (\w+)"
+)
 CALLED = re.compile(r"([~\w]+)\($")  # what stands before the first parenthesis
 TAKEN = re.compile(r"^using ([\w:]+)::(\w+);", re.M)
 SET = re.compile(r"(\w+)(?:\[[^\]]*\])*\s*(?:[={;]|$)")
@@ -26,7 +30,20 @@ NO_WORDS = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*')
 WORD = re.compile(r"[A-Za-z_]\w*")
 MACRO = re.compile(r"^#define (\w+)")
 QUALIFIED = re.compile(r"(?:\.|->|::)(\w+)")
-NO_NAME = ("#", "//", "}", "{", " ", "template", "return", "namespace {", "using namespace", "using enum", "extern \"C\"", ")")
+NO_NAME = (
+    "#",
+    "//",
+    "}",
+    "{",
+    " ",
+    "template",
+    "return",
+    "namespace {",
+    "using namespace",
+    "using enum",
+    "extern \"C\"",
+    ")",
+)
 
 
 def own_names(text):
@@ -59,8 +76,8 @@ def declared(line):
 
 @functools.cache
 def of_header(path):
-    """The words of a header and of those that it includes, the names that they declare, and (name, namespace) of those that they take
-    from another one."""
+    """The words of a header and of those that it includes, the names that they declare, and (name, namespace) of those
+    that they take from another one."""
     text = pathlib.Path(path).read_text() if os.path.exists(path) else ""
     words, names, taken = of_headers(text)
     return words | words_of(text), names.union(filter(None, map(declared, text.splitlines()))), taken | taken_by(text)
@@ -98,8 +115,11 @@ class Source:
     def disturbs(self, other):
         """Whether a name that this source keeps could mean something else in the other."""
         taken = {name for name, _ in self.taken - other.known}
-        return bool(self.macros & other.words or self.fixed & (other.bare | other.declared - self.declared) or
-                    taken & other.bare)
+        return bool(
+            self.macros & other.words
+            or self.fixed & (other.bare | other.declared - self.declared)
+            or taken & other.bare
+        )
 
 
 def write(path, members):
@@ -121,7 +141,9 @@ def main():
     apart = {s: {o for o in sources if o is not s and (s.disturbs(o) or o.disturbs(s))} for s in sources}
     groups = []  # of sources
     for source in sorted(sources, key=lambda s: -len(apart[s])):  # the hardest to place first
-        fits = [g for g in groups if sum(m.lines for m in g) + source.lines <= most and not apart[source].intersection(g)]
+        fits = [
+            g for g in groups if sum(m.lines for m in g) + source.lines <= most and not apart[source].intersection(g)
+        ]
         if fits:
             min(fits, key=lambda g: sum(m.lines for m in g)).append(source)
         else:

@@ -1,5 +1,6 @@
-// Which values to observe, and batches of them. What is hard here is memory: GPTQ's statistics of one layer may take a gigabyte, so
-// they are collected, used and dropped batch by batch, and each batch's run computes nothing that comes after its layers.
+// Which values to observe, and batches of them. What is hard here is memory: GPTQ's statistics of one layer may take a
+// gigabyte, so they are collected, used and dropped batch by batch, and each batch's run computes nothing that comes
+// after its layers.
 #include "driver/calibrate.h"
 
 #include <algorithm>
@@ -60,25 +61,29 @@ class Samples {
     if (samples.ok()) return samples;
     std::vector<std::string> wants;
     for (size_t i = 0; i < types.size(); ++i) wants.push_back(text::StrCat("input.", i, " of ", types[i]->ToString()));
-    return WithHelp(WithPlace(samples.status(), path),
-                    text::StrCat("the program takes ", wants.empty() ? "no inputs" : text::Join(wants, ", "),
-                                 "; calibration data has them with one dimension more in front, which counts samples, or as "
-                                 "sample0.input.0, sample1.input.0, ..."));
+    return WithHelp(
+        WithPlace(samples.status(), path),
+        text::StrCat("the program takes ", wants.empty() ? "no inputs" : text::Join(wants, ", "),
+                     "; calibration data has them with one dimension more in front, which counts samples, or as "
+                     "sample0.input.0, sample1.input.0, ..."));
   }
 
   size_t size() const { return samples_.size(); }
   const std::vector<ir::TensorRef>& operator[](size_t i) const { return samples_[i]; }
 
  private:
-  static absl::StatusOr<Samples> Read(const std::map<std::string, ir::TensorRef>& tensors, const std::vector<const ir::Type*>& types) {
+  static absl::StatusOr<Samples> Read(const std::map<std::string, ir::TensorRef>& tensors,
+                                      const std::vector<const ir::Type*>& types) {
     Samples out;
     std::map<size_t, std::vector<std::optional<ir::TensorRef>>> separate;
     std::vector<const ir::TensorRef*> stacked(types.size());
     std::vector<std::string> unknown;
     for (const auto& [name, t] : tensors) {
       const size_t dot = name.starts_with("sample") ? name.find('.') : std::string::npos;
-      const std::string_view rest = dot == std::string::npos ? std::string_view(name) : std::string_view(name).substr(dot + 1);
-      const auto sample = dot == std::string::npos ? std::nullopt : ReadIndex(std::string_view(name).substr(6, dot - 6));
+      const std::string_view rest =
+          dot == std::string::npos ? std::string_view(name) : std::string_view(name).substr(dot + 1);
+      const auto sample =
+          dot == std::string::npos ? std::nullopt : ReadIndex(std::string_view(name).substr(6, dot - 6));
       const auto input = rest.starts_with("input.") ? ReadIndex(rest.substr(6)) : std::nullopt;
       if (!input || *input >= types.size() || (dot != std::string::npos && !sample)) {
         unknown.push_back(text::StrCat("'", name, "'"));
@@ -92,9 +97,11 @@ class Samples {
     }
     if (!unknown.empty()) {
       if (unknown.size() > 5) unknown.resize(5), unknown.push_back("...");
-      return absl::InvalidArgumentError(text::StrCat("calibration data with tensors that are no inputs of the program: ", text::Join(unknown, ", ")));
+      return absl::InvalidArgumentError(
+          text::StrCat("calibration data with tensors that are no inputs of the program: ", text::Join(unknown, ", ")));
     }
-    const bool any_stacked = std::any_of(stacked.begin(), stacked.end(), [](const ir::TensorRef* t) { return t != nullptr; });
+    const bool any_stacked =
+        std::any_of(stacked.begin(), stacked.end(), [](const ir::TensorRef* t) { return t != nullptr; });
     if (any_stacked && !separate.empty())
       return absl::InvalidArgumentError("calibration data of both forms, input.N and sampleM.input.N");
     if (!any_stacked && separate.empty()) return absl::InvalidArgumentError("calibration data without a sample");
@@ -119,10 +126,14 @@ class Samples {
     for (size_t j = 0; j < types.size(); ++j) {
       const ir::TensorRef& t = *stacked[j];
       if (static_cast<int>(t.sizes.size()) != types[j]->rank() + 1)
-        return absl::InvalidArgumentError(text::StrCat("input.", j, " of calibration data has ", t.sizes.size(), " dimensions, not ", types[j]->rank() + 1));
+        return absl::InvalidArgumentError(text::StrCat("input.", j, " of calibration data has ", t.sizes.size(),
+                                                       " dimensions, not ", types[j]->rank() + 1));
       if (count.value_or(t.sizes[0]) != t.sizes[0])
-        return absl::InvalidArgumentError(text::StrCat("input.", j, " of calibration data has ", t.sizes[0], " samples where another has ", *count));
-      if (ir::BitSize(t.dtype) % 8 != 0) return absl::InvalidArgumentError(text::StrCat("input.", j, " of calibration data has elements of less than a byte"));
+        return absl::InvalidArgumentError(
+            text::StrCat("input.", j, " of calibration data has ", t.sizes[0], " samples where another has ", *count));
+      if (ir::BitSize(t.dtype) % 8 != 0)
+        return absl::InvalidArgumentError(
+            text::StrCat("input.", j, " of calibration data has elements of less than a byte"));
       count = t.sizes[0];
     }
     if (*count == 0) return absl::InvalidArgumentError("calibration data without a sample");
@@ -138,11 +149,13 @@ class Samples {
     return absl::OkStatus();
   }
 
-  absl::Status Collect(const std::map<size_t, std::vector<std::optional<ir::TensorRef>>>& separate, const std::vector<const ir::Type*>& types) {
+  absl::Status Collect(const std::map<size_t, std::vector<std::optional<ir::TensorRef>>>& separate,
+                       const std::vector<const ir::Type*>& types) {
     for (const auto& [i, inputs] : separate) {
       samples_.emplace_back();
       for (size_t j = 0; j < types.size(); ++j) {
-        if (!inputs[j]) return absl::InvalidArgumentError(text::StrCat("calibration data has no sample", i, ".input.", j));
+        if (!inputs[j])
+          return absl::InvalidArgumentError(text::StrCat("calibration data has no sample", i, ".input.", j));
         samples_.back().push_back(*inputs[j]);
       }
     }
@@ -151,10 +164,12 @@ class Samples {
 
   static absl::Status Check(const ir::TensorRef& t, const ir::Type& type, size_t sample, size_t input) {
     bool fits = static_cast<int>(t.sizes.size()) == type.rank() && (!type.is_tensor() || t.dtype == type.dtype);
-    for (size_t d = 0; fits && d < t.sizes.size(); ++d) fits = !type.sizes[d].constant() || *type.sizes[d].constant() == t.sizes[d];
+    for (size_t d = 0; fits && d < t.sizes.size(); ++d)
+      fits = !type.sizes[d].constant() || *type.sizes[d].constant() == t.sizes[d];
     if (fits) return absl::OkStatus();
-    return absl::InvalidArgumentError(text::StrCat("sample ", sample, " of calibration data has ", ir::Name(t.dtype), "[", text::Join(t.sizes, ","), "] as input.",
-                                                   input, ", where the program takes ", type.ToString()));
+    return absl::InvalidArgumentError(text::StrCat("sample ", sample, " of calibration data has ", ir::Name(t.dtype),
+                                                   "[", text::Join(t.sizes, ","), "] as input.", input,
+                                                   ", where the program takes ", type.ToString()));
   }
 
   std::vector<std::vector<ir::TensorRef>> samples_;
@@ -176,7 +191,8 @@ bool IsRead(const ir::Program& p, const std::string& weight) {
 }
 
 // The layers in the order of the graph; `unread` gets the weights of those that are not computed.
-absl::StatusOr<std::vector<Observed>> FindLayers(const ir::Program& p, const std::map<std::string, const Config*>& layers,
+absl::StatusOr<std::vector<Observed>> FindLayers(const ir::Program& p,
+                                                 const std::map<std::string, const Config*>& layers,
                                                  std::vector<std::string>* unread) {
   std::map<std::string, std::vector<const ir::Value*>> inputs;
   std::vector<std::string> order;
@@ -192,11 +208,14 @@ absl::StatusOr<std::vector<Observed>> FindLayers(const ir::Program& p, const std
   std::vector<std::string> missing;
   for (const auto& [weight, config] : layers) {
     if (inputs.contains(weight)) continue;
-    if (IsRead(p, weight)) missing.push_back(text::StrCat("'", weight, "'"));
-    else unread->push_back(weight);
+    if (IsRead(p, weight))
+      missing.push_back(text::StrCat("'", weight, "'"));
+    else
+      unread->push_back(weight);
   }
   if (!missing.empty())
-    return absl::UnimplementedError(text::StrCat("calibration of ", text::Join(missing, ", "), ": no linear layer of the program's main graph has this weight"));
+    return absl::UnimplementedError(text::StrCat("calibration of ", text::Join(missing, ", "),
+                                                 ": no linear layer of the program's main graph has this weight"));
 
   std::vector<Observed> out;
   std::map<std::pair<std::vector<const ir::Value*>, std::string>, size_t> known;
@@ -204,7 +223,9 @@ absl::StatusOr<std::vector<Observed>> FindLayers(const ir::Program& p, const std
     const std::vector<const ir::Value*>& values = inputs[weight];
     const Config* config = layers.at(weight);
     const auto k = values[0]->rank() > 0 ? values[0]->sizes().back().constant() : std::nullopt;
-    if (!k) return absl::UnimplementedError(text::StrCat("calibration of '", weight, "', whose number of input features is not known"));
+    if (!k)
+      return absl::UnimplementedError(
+          text::StrCat("calibration of '", weight, "', whose number of input features is not known"));
     const auto [at, is_new] = known.try_emplace({values, quantizer::ToJson(*config)}, out.size());
     if (is_new) {
       out.push_back({{}, config, *k, {}});
@@ -225,10 +246,12 @@ uint64_t Hash(const std::string& text) {
 // A dense tensor of [..., k].
 absl::Status AddInputs(const ir::TensorRef& t, LayerStatistics& s, const kernels::Workers* workers) {
   const int64_t k = s.k(), n = t.numel();
-  if (t.sizes.empty() || t.sizes.back() != k) return absl::InternalError("observed another tensor than a layer's input");
+  if (t.sizes.empty() || t.sizes.back() != k)
+    return absl::InternalError("observed another tensor than a layer's input");
   const uint8_t* data = ir::MappedBytes(*t.storage).data() + t.offset;
   if (t.dtype == DType::kFloat32) return s.Add(reinterpret_cast<const float*>(data), n / k, workers);
-  if (!ir::IsLowPrecision(t.dtype)) return absl::UnimplementedError(text::StrCat("calibration with activations of ", ir::Name(t.dtype)));
+  if (!ir::IsLowPrecision(t.dtype))
+    return absl::UnimplementedError(text::StrCat("calibration with activations of ", ir::Name(t.dtype)));
   const quantizer::Loops& loops = quantizer::BestLoops();
   const auto widen = t.dtype == DType::kBFloat16 ? loops.widen_bf16 : loops.widen_f16;
   const int64_t step = std::max<int64_t>(1, quantizer::RowReader::kChunk / k) * k;
@@ -244,8 +267,8 @@ absl::Status AddInputs(const ir::TensorRef& t, LayerStatistics& s, const kernels
 
 // Runs the program up to the observed values on all samples.
 absl::Status CollectStatistics(const ir::Program& p, const Samples& samples, absl::Span<const Observed> layers,
-                               absl::Span<const std::unique_ptr<LayerStatistics>> statistics, const CalibrationOptions& o,
-                               const kernels::Workers* workers) {
+                               absl::Span<const std::unique_ptr<LayerStatistics>> statistics,
+                               const CalibrationOptions& o, const kernels::Workers* workers) {
   std::vector<std::string> names;
   std::map<std::string, size_t> place;
   for (const Observed& l : layers)
@@ -271,8 +294,10 @@ absl::Status CollectStatistics(const ir::Program& p, const Samples& samples, abs
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::string>> Calibrate(const ir::Program& original, const std::map<std::string, const Config*>& layers,
-                                                   const std::string& file, const CalibrationOptions& o, const UseStatistics& use) {
+absl::StatusOr<std::vector<std::string>> Calibrate(const ir::Program& original,
+                                                   const std::map<std::string, const Config*>& layers,
+                                                   const std::string& file, const CalibrationOptions& o,
+                                                   const UseStatistics& use) {
   const ir::Program* p = &original;
   std::unique_ptr<ir::Program> functional;
   if (p->form != ir::Form::kFunctional) {
@@ -302,7 +327,8 @@ absl::StatusOr<std::vector<std::string>> Calibrate(const ir::Program& original, 
     const absl::Span<const Observed> batch(found.data() + first, last - first);
     RETURN_IF_ERROR(CollectStatistics(*p, samples, batch, statistics, o, workers));
     for (size_t i = 0; i < batch.size(); ++i) {
-      if (absl::Status s = statistics[i]->Settle(workers); !s.ok()) return WithPlace(s, text::StrCat("the layer of '", batch[i].weights[0], "'"));
+      if (absl::Status s = statistics[i]->Settle(workers); !s.ok())
+        return WithPlace(s, text::StrCat("the layer of '", batch[i].weights[0], "'"));
       for (const std::string& weight : batch[i].weights) RETURN_IF_ERROR(use(weight, *statistics[i]));
       statistics[i] = nullptr;
     }

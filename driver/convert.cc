@@ -24,8 +24,8 @@
 #include "passes/narrow_floats.h"
 #include "shapes/rewrite.h"
 #include "weights/join.h"
-#include "weights/names.h"
 #include "weights/make_weights.h"
+#include "weights/names.h"
 
 namespace slipway::driver {
 namespace {
@@ -51,17 +51,21 @@ std::string StemOf(const std::string& path) {
 
 absl::Status Add(ir::Archive from, const Input& input, bool several, ir::Archive& into) {
   if (!input.name.empty() && from.programs.size() != 1)
-    return absl::InvalidArgumentError(text::StrCat(input.path, " holds ", from.programs.size(), " programs, which cannot all be named '", input.name, "'"));
+    return absl::InvalidArgumentError(text::StrCat(input.path, " holds ", from.programs.size(),
+                                                   " programs, which cannot all be named '", input.name, "'"));
   for (auto& p : from.programs) {
-    if (!input.name.empty()) p->name = input.name;
-    else if (several && from.programs.size() == 1) p->name = StemOf(input.path);
+    if (!input.name.empty())
+      p->name = input.name;
+    else if (several && from.programs.size() == 1)
+      p->name = StemOf(input.path);
     into.programs.push_back(std::move(p));
   }
   if (into.producer.empty()) into.producer = std::move(from.producer);
   for (auto& [name, content] : from.extra_files) {
     auto [it, fresh] = into.extra_files.emplace(name, content);
     if (!fresh && it->second != content)
-      return absl::InvalidArgumentError(text::StrCat(input.path, ": its extra file '", name, "' differs from that of another input"));
+      return absl::InvalidArgumentError(
+          text::StrCat(input.path, ": its extra file '", name, "' differs from that of another input"));
   }
   return absl::OkStatus();
 }
@@ -72,26 +76,30 @@ void NoteDevices(const ir::Program& p, ConvertSummary& summary) {
   for (const ir::Value* v : p.graph->inputs())
     if (v->type().is_tensor() && v->type().device) devices.insert(v->type().device->type);
   devices.erase("cpu");
-  for (const std::string& d : devices) summary.lines.push_back(text::StrCat("exported on ", d, ", converted as for cpu"));
+  for (const std::string& d : devices)
+    summary.lines.push_back(text::StrCat("exported on ", d, ", converted as for cpu"));
 }
 
 // The program's dims and their ranges.
 void NoteDims(const ir::Program& p, ConvertSummary& summary) {
   const auto bound = [](int64_t v) {
-    return v == std::numeric_limits<int64_t>::min() ? std::string("-inf") : v == std::numeric_limits<int64_t>::max() ? std::string("inf") : std::to_string(v);
+    return v == std::numeric_limits<int64_t>::min()   ? std::string("-inf")
+           : v == std::numeric_limits<int64_t>::max() ? std::string("inf")
+                                                      : std::to_string(v);
   };
   for (const ir::SymbolInfo& s : p.syms->symbols())
     summary.dims.push_back(text::StrCat(s.name, " = ", bound(s.range.min), "..", bound(s.range.max)));
 }
 
-// The most memory this process has had resident, in bytes; 0 where the system does not say. (getrusage would also count what
-// the process that started this one had.)
+// The most memory this process has had resident, in bytes; 0 where the system does not say. (getrusage would also count
+// what the process that started this one had.)
 uint64_t PeakMemory() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
     uint64_t kib = 0;
     std::string_view rest = line;
-    if (text::ConsumePrefix(&rest, "VmHWM:") && text::ConsumeSuffix(&rest, "kB") && text::ParseNumber(text::Strip(rest), &kib))
+    if (text::ConsumePrefix(&rest, "VmHWM:") && text::ConsumeSuffix(&rest, "kB") &&
+        text::ParseNumber(text::Strip(rest), &kib))
       return kib * 1024;
   }
   return 0;
@@ -104,19 +112,24 @@ std::vector<std::string_view> Skipped(const ConvertOptions& o) {
   if (!o.functions) skip.push_back("outline-blocks");
   if (o.onnx_form == "exact") skip.push_back("relax-activations");
   if (o.no_algebra)
-    for (const passes::Pipeline& algebra : {passes::kAlgebra, passes::kNormAlgebra, passes::kSumAlgebra, passes::kLinearAlgebra}) skip.insert(skip.end(), algebra.begin(), algebra.end());
+    for (const passes::Pipeline& algebra :
+         {passes::kAlgebra, passes::kNormAlgebra, passes::kSumAlgebra, passes::kLinearAlgebra})
+      skip.insert(skip.end(), algebra.begin(), algebra.end());
   if (!o.allow_int8_activations) skip.push_back("quantize-activations");
   return skip;
 }
 
-// What --dtype asks of programs, once norms are folded in f32 and before anything is decomposed. Weights go through a scratch file beside
-// the output, tied ones once.
+// What --dtype asks of programs, once norms are folded in f32 and before anything is decomposed. Weights go through a
+// scratch file beside the output, tied ones once.
 absl::Status NarrowFloats(Conversion& c) {
   const ConvertOptions& o = c.options;
   if (o.dtype.empty()) return o.keep_io_types ? UsageError("--keep-io-types goes with --dtype") : absl::OkStatus();
-  if (o.dtype == "f32") return WithHelp(absl::UnimplementedError("--dtype f32 for programs"), "f16 and bf16 narrow what is f32");
+  if (o.dtype == "f32")
+    return WithHelp(absl::UnimplementedError("--dtype f32 for programs"), "f16 and bf16 narrow what is f32");
   ir::Program& p = c.program();
-  passes::NarrowOptions options{.to = o.dtype == "f16" ? ir::DType::kFloat16 : ir::DType::kBFloat16, .keep_io_types = o.keep_io_types, .cast = {}};
+  passes::NarrowOptions options{.to = o.dtype == "f16" ? ir::DType::kFloat16 : ir::DType::kBFloat16,
+                                .keep_io_types = o.keep_io_types,
+                                .cast = {}};
   options.cast = [&](const std::vector<std::string>& names) -> absl::Status {
     std::map<std::tuple<const ir::Storage*, int64_t, std::vector<int64_t>, std::vector<int64_t>>, size_t> places;
     std::vector<weights::WeightToMake> make;
@@ -134,10 +147,13 @@ absl::Status NarrowFloats(Conversion& c) {
     return absl::OkStatus();
   };
   auto report = passes::NarrowFloats(p, options);
-  if (absl::IsInvalidArgument(report.status()) && o.dtype == "f16") return WithHelp(report.status(), "--dtype bf16 has the range of f32");
+  if (absl::IsInvalidArgument(report.status()) && o.dtype == "f16")
+    return WithHelp(report.status(), "--dtype bf16 has the range of f32");
   if (!report.ok()) return report.status();
-  c.summary.lines.push_back(text::StrCat("f32 is ", o.dtype, ": ", report->weights, " weights cast; ", report->wide,
-                                         " nodes (norms, softmax, sums, masks) stay in f32", report->kept > 0 ? text::StrCat(", ", report->kept, " weights of theirs too") : ""));
+  c.summary.lines.push_back(
+      text::StrCat("f32 is ", o.dtype, ": ", report->weights, " weights cast; ", report->wide,
+                   " nodes (norms, softmax, sums, masks) stay in f32",
+                   report->kept > 0 ? text::StrCat(", ", report->kept, " weights of theirs too") : ""));
   return absl::OkStatus();
 }
 
@@ -148,7 +164,8 @@ absl::Status RunPasses(const Target& target, Conversion& c) {
   c.context.skip = Skipped(c.options);
   c.context.verify_each = c.options.verify_each;
   c.context.fold = target.fold;
-  if (!c.options.dtype.empty()) c.context.narrow = c.options.dtype == "f16" ? ir::DType::kFloat16 : ir::DType::kBFloat16;
+  if (!c.options.dtype.empty())
+    c.context.narrow = c.options.dtype == "f16" ? ir::DType::kFloat16 : ir::DType::kBFloat16;
   for (const passes::Pipeline* pipeline : target.passes) {
     if (pipeline == &passes::kLegalization)
       if (absl::Status s = NarrowFloats(c); !s.ok()) return s;
@@ -156,17 +173,26 @@ absl::Status RunPasses(const Target& target, Conversion& c) {
   }
   NameOutputs(c.program(), c.output_names);
   if (c.context.merged > 0)
-    c.summary.lines.push_back(text::StrCat(c.context.merged, " branches of convolutions and norms are merged into their sums; --no-algebra keeps them"));
+    c.summary.lines.push_back(text::StrCat(
+        c.context.merged, " branches of convolutions and norms are merged into their sums; --no-algebra keeps them"));
   if (c.context.scaled > 0)
-    c.summary.lines.push_back(text::StrCat(c.context.scaled, " factors, summands and norms of channels are folded into the layers before them; --no-algebra keeps them"));
+    c.summary.lines.push_back(text::StrCat(
+        c.context.scaled,
+        " factors, summands and norms of channels are folded into the layers before them; --no-algebra keeps them"));
   if (c.context.folded > 0)
-    c.summary.lines.push_back(text::StrCat(c.context.folded, " batch norms are folded into the layers before them; --no-algebra keeps them"));
+    c.summary.lines.push_back(
+        text::StrCat(c.context.folded, " batch norms are folded into the layers before them; --no-algebra keeps them"));
   if (c.context.shortened > 0)
-    c.summary.lines.push_back(text::StrCat(c.context.shortened, " linear layers compute the rows that are read of them only; --no-algebra keeps all"));
+    c.summary.lines.push_back(text::StrCat(
+        c.context.shortened, " linear layers compute the rows that are read of them only; --no-algebra keeps all"));
   if (c.context.split > 0)
-    c.summary.lines.push_back(text::StrCat(c.context.split, " linear layers are several, one for each part that is read of them; --no-algebra keeps them"));
+    c.summary.lines.push_back(
+        text::StrCat(c.context.split,
+                     " linear layers are several, one for each part that is read of them; --no-algebra keeps them"));
   if (c.options.allow_int8_activations)
-    c.summary.lines.push_back(text::StrCat("activations of ", c.context.rounded, " linear layers with quantized weights are rounded to 8 bits, which the program does not do"));
+    c.summary.lines.push_back(
+        text::StrCat("activations of ", c.context.rounded,
+                     " linear layers with quantized weights are rounded to 8 bits, which the program does not do"));
   return absl::OkStatus();
 }
 
@@ -195,7 +221,8 @@ absl::Status Quantize(const Target& target, Conversion& c) {
   if (c.archive.programs.size() != 1)
     return WithHelp(absl::UnimplementedError("quantizing an archive of several programs"), kHowToDivide);
   const bool aten = target.passes.empty();  // nothing legalizes the program: it is spelled in torch's operators
-  ASSIGN_OR_RETURN(c.summary.quantized, QuantizeProgram(c.program(), o, aten, o.output.empty() ? "." : FolderOf(o.output)));
+  ASSIGN_OR_RETURN(c.summary.quantized,
+                   QuantizeProgram(c.program(), o, aten, o.output.empty() ? "." : FolderOf(o.output)));
   return CheckRequired(o, *c.summary.quantized);
 }
 
@@ -291,7 +318,9 @@ absl::Status JoinWeightFiles(ir::Program& p, const ConvertOptions& o, ConvertSum
   absl::Status s = weights::JoinWeights(p, given, {.allow_missing = o.allow_missing, .folder = folder}, &summary.lines);
   if (!absl::IsInvalidArgument(s)) return s;
   if (const std::string rename = weights::RenameThatFits(p, given); !rename.empty())
-    return WithHelp(WithPlace(WithId(absl::InvalidArgumentError(text::StrCat("--weights: the names differ from the program's by their beginning alone")), id::kMissingWeights),
+    return WithHelp(WithPlace(WithId(absl::InvalidArgumentError(text::StrCat(
+                                         "--weights: the names differ from the program's by their beginning alone")),
+                                     id::kMissingWeights),
                               o.weights.size() == 1 ? o.weights[0] : ""),
                     text::StrCat("--rename '", rename, "' makes them the program's"));
   return WithHelp(WithPlace(WithId(std::move(s), id::kMissingWeights), o.weights.size() == 1 ? o.weights[0] : ""),
@@ -301,13 +330,16 @@ absl::Status JoinWeightFiles(ir::Program& p, const ConvertOptions& o, ConvertSum
 absl::StatusOr<ir::Archive> ReadPrograms(const ConvertOptions& o, const Reader& reader, const Target& target,
                                          ConvertSummary& summary) {
   const bool one = target.takes == Target::kOneProgram;
-  if (one && o.inputs.size() != 1) return UsageError(text::StrCat(target.title, " takes one program"), "convert each to an output of its own, or all into one .pt2");
+  if (one && o.inputs.size() != 1)
+    return UsageError(text::StrCat(target.title, " takes one program"),
+                      "convert each to an output of its own, or all into one .pt2");
   ir::Archive archive;
   for (const std::string& text : o.inputs) {
     const Input input = one ? Input{"", text} : ParseInput(text);
     auto read = reader.Programs(input.path);
     if (!read.ok()) return WithPlace(read.status(), input.path);
-    if (absl::Status s = Add(*std::move(read), input, o.inputs.size() > 1, archive); !s.ok()) return WithPlace(s, input.path);
+    if (absl::Status s = Add(*std::move(read), input, o.inputs.size() > 1, archive); !s.ok())
+      return WithPlace(s, input.path);
   }
   if (one && archive.programs.size() != 1) {
     std::vector<std::string> names;
@@ -317,7 +349,10 @@ absl::StatusOr<ir::Archive> ReadPrograms(const ConvertOptions& o, const Reader& 
                               kHowToDivide),
                      o.inputs[0]);
   }
-  if (o.weights.empty()) return o.rename.empty() ? std::move(archive) : absl::StatusOr<ir::Archive>(UsageError("--rename goes with --weights, where programs are converted"));
+  if (o.weights.empty())
+    return o.rename.empty()
+               ? std::move(archive)
+               : absl::StatusOr<ir::Archive>(UsageError("--rename goes with --weights, where programs are converted"));
   if (archive.programs.size() != 1) return UsageError("--weights goes with one program");
   if (absl::Status s = JoinWeightFiles(*archive.programs[0], o, summary); !s.ok()) return WithPlace(s, o.inputs[0]);
   return archive;

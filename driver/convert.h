@@ -23,13 +23,13 @@ struct ConvertSummary {
   int tensors = 0;  // of conversions of weights; 0 for programs
   uint64_t weight_bytes = 0, bytes_written = 0;
   double seconds = 0;
-  uint64_t peak_rss = 0;  // bytes
-  std::vector<std::string> lines;  // further remarks
+  uint64_t peak_rss = 0;                      // bytes
+  std::vector<std::string> lines;             // further remarks
   std::shared_ptr<QuantizeReport> quantized;  // what became of weights, with --quantize
 };
 
-// Replaces the program's weights by those of the files of o.weights; notes go to the summary. Errors as of OpenTensors() and
-// weights::JoinWeights().
+// Replaces the program's weights by those of the files of o.weights; notes go to the summary. Errors as of
+// OpenTensors() and weights::JoinWeights().
 absl::Status JoinWeightFiles(ir::Program& p, const ConvertOptions& o, ConvertSummary& summary);
 
 // Fills in the time and the peak memory of a summary when it goes out of scope.

@@ -39,7 +39,8 @@ absl::StatusOr<std::vector<std::pair<std::string, size_t>>> StatePairs(const Con
     const std::string_view name = part.substr(at + 1);
     const auto it = std::find(c.output_names.begin(), c.output_names.end(), name);
     if (it == c.output_names.end() || c.output_names.size() != outputs.size())
-      return UsageError(text::StrCat("--state: no output is named '", name, "': there are ", text::Join(c.output_names, ", ")));
+      return UsageError(
+          text::StrCat("--state: no output is named '", name, "': there are ", text::Join(c.output_names, ", ")));
     pairs.emplace_back(part.substr(0, at), outputs[static_cast<size_t>(it - c.output_names.begin())]);
   }
   return pairs;
@@ -53,10 +54,13 @@ absl::Status KeepState(Conversion& c, planner::PlanOptions* options) {
   ASSIGN_OR_RETURN(const auto pairs, StatePairs(c));
   const std::vector<size_t> before = passes::UserOutputs(c.program());
   auto growing = passes::KeepState(c.program(), pairs);
-  if (absl::IsNotFound(growing.status())) return UsageError(text::StrCat("--state: ", text::FromAbsl(growing.status().message())));
+  if (absl::IsNotFound(growing.status()))
+    return UsageError(text::StrCat("--state: ", text::FromAbsl(growing.status().message())));
   if (!growing.ok())
-    return WithHelp(growing.status(), "an input is kept where the output is cat([input, …], dim), or tensors stacked of such cats of its parts; "
-                                      "its other sizes have to be numbers");
+    return WithHelp(
+        growing.status(),
+        "an input is kept where the output is cat([input, …], dim), or tensors stacked of such cats of its parts; "
+        "its other sizes have to be numbers");
   for (passes::GrowingState& g : *growing) {  // by the name that people know
     const auto at = static_cast<size_t>(std::find(before.begin(), before.end(), g.output_index) - before.begin());
     if (at < c.output_names.size() && before.size() == c.output_names.size()) g.output = c.output_names[at];
@@ -83,11 +87,13 @@ absl::Status KeepState(Conversion& c, planner::PlanOptions* options) {
   p.graph->outputs = std::move(outputs);
   p.output_specs = std::move(specs);
   if (buffers == 0 && growing->empty())
-    return WithHelp(absl::UnimplementedError("no state: the program updates no buffer, and no output is an input with something behind it"),
+    return WithHelp(absl::UnimplementedError(
+                        "no state: the program updates no buffer, and no output is an input with something behind it"),
                     "--state INPUT=OUTPUT says of one pair why not");
   for (const passes::GrowingState& g : *growing)
-    c.summary.lines.push_back(text::StrCat("state: input '", g.input, "' and output '", g.output, "' are kept by the library; dim ", g.dim,
-                                           " grows to ", g.after.ToString(), " in a run"));
+    c.summary.lines.push_back(text::StrCat("state: input '", g.input, "' and output '", g.output,
+                                           "' are kept by the library; dim ", g.dim, " grows to ", g.after.ToString(),
+                                           " in a run"));
   options->keep_state = true;
   options->growing = *std::move(growing);
   return absl::OkStatus();
@@ -103,8 +109,9 @@ absl::Status Write(Conversion& c, bool package) {
   std::vector<passes::Unsupported> unsupported;
   auto planned = planner::LegalizeAndPlan(c.program(), plan_options, &unsupported);
   if (!planned.ok())
-    return OrMissingWeights(WeightsWithoutValues(c.program()),
-                            unsupported.empty() ? planned.status() : UnsupportedError(unsupported, kByKernels, kHowKernels), kGiveWeights);
+    return OrMissingWeights(
+        WeightsWithoutValues(c.program()),
+        unsupported.empty() ? planned.status() : UnsupportedError(unsupported, kByKernels, kHowKernels), kGiveWeights);
   planner::ChooseWeightsToPack(*planned);
 
   exporters::NativeOptions options;
@@ -116,7 +123,8 @@ absl::Status Write(Conversion& c, bool package) {
   }
   options.package = package;
   options.metadata = c.Metadata();
-  for (const passes::GrowingState& g : plan_options.growing) options.metadata.emplace_back(text::StrCat("slipway.state.", g.input), g.output);
+  for (const passes::GrowingState& g : plan_options.growing)
+    options.metadata.emplace_back(text::StrCat("slipway.state.", g.input), g.output);
   options.progress = o.progress;
   options.max_output = c.max_output;
   for (const std::string& plugin : o.plugins) {

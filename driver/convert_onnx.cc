@@ -1,4 +1,5 @@
-// A program as an ONNX model. What it cannot express is reported all at once, with the newer opset that can, if one does.
+// A program as an ONNX model. What it cannot express is reported all at once, with the newer opset that can, if one
+// does.
 #include "base/text.h"
 #include "driver/missing_weights.h"
 #include "driver/target.h"
@@ -27,7 +28,8 @@ absl::StatusOr<OnnxOptions> OptionsOf(const ConvertOptions& o) {
                           : o.node_metadata == "all" ? exporters::NodeMetadata::kAll
                                                      : exporters::NodeMetadata::kModules;
   if (o.state != "drop" && o.state != "io")
-    return UsageError(text::StrCat("--state ", o.state, ": ONNX models keep no state between runs"), "--state io carries it as inputs and outputs");
+    return UsageError(text::StrCat("--state ", o.state, ": ONNX models keep no state between runs"),
+                      "--state io carries it as inputs and outputs");
   options.state_io = o.state == "io";
   options.input_names = o.input_names;
   options.output_names = o.output_names;
@@ -42,15 +44,21 @@ absl::StatusOr<OnnxOptions> OptionsOf(const ConvertOptions& o) {
 int NewerOpset(Conversion& c, OnnxOptions options) {
   exporters::OnnxReport failure;
   for (++options.opset; options.opset <= exporters::kMaxOpset; ++options.opset)
-    if (exporters::ExportOnnx(c.program(), c.options.output, options, /*dry_run=*/true, &failure).ok()) return options.opset;
+    if (exporters::ExportOnnx(c.program(), c.options.output, options, /*dry_run=*/true, &failure).ok())
+      return options.opset;
   return 0;
 }
 
-// What to do about what ONNX lacks: a newer opset, or what helps operators and what helps the types of the signature and of weights.
+// What to do about what ONNX lacks: a newer opset, or what helps operators and what helps the types of the signature
+// and of weights.
 std::string HowOnnx(Conversion& c, const OnnxOptions& options, const exporters::OnnxReport& failure) {
-  constexpr std::string_view kOperators = "--custom-op NAMESPACE::NAME=DOMAIN:OPTYPE writes an operator as a node of a custom domain";
-  constexpr std::string_view kTypes = "export a module around the model whose inputs, outputs and weights have other types, and that casts them: x.to(…)";
-  if (const int newer = NewerOpset(c, options); newer > 0) return text::StrCat("--opset ", newer, " has all that is needed");
+  constexpr std::string_view kOperators =
+      "--custom-op NAMESPACE::NAME=DOMAIN:OPTYPE writes an operator as a node of a custom domain";
+  constexpr std::string_view kTypes =
+      "export a module around the model whose inputs, outputs and weights have other types, and that casts them: "
+      "x.to(…)";
+  if (const int newer = NewerOpset(c, options); newer > 0)
+    return text::StrCat("--opset ", newer, " has all that is needed");
   if (failure.of_signature == 0) return std::string(kOperators);
   if (failure.of_signature == failure.unsupported.size()) return std::string(kTypes);
   return text::StrCat("of operators: ", kOperators, "; of types: ", kTypes);
@@ -82,13 +90,15 @@ absl::Status WriteOnnx(Conversion& c) {
   SayGuards(c);
   options->metadata = c.Metadata();
   options->max_output = c.max_output;
-  if (absl::Status s = exporters::CheckNames(c.program(), *options); !s.ok()) return UsageError(std::string(s.message()));
+  if (absl::Status s = exporters::CheckNames(c.program(), *options); !s.ok())
+    return UsageError(std::string(s.message()));
   exporters::OnnxReport failure;
   auto report = exporters::ExportOnnx(c.program(), c.options.output, *options, c.options.dry_run, &failure);
   if (!report.ok() && !failure.missing_weights.empty()) return MissingWeights(failure.missing_weights, kGiveWeights);
   if (!report.ok() && failure.unsupported.empty()) return report.status();
   if (!report.ok())
-    return UnsupportedError(failure.unsupported, text::StrCat("at opset ", c.options.opset), HowOnnx(c, *options, failure));
+    return UnsupportedError(failure.unsupported, text::StrCat("at opset ", c.options.opset),
+                            HowOnnx(c, *options, failure));
   c.summary.nodes_after = report->nodes_out;
   c.summary.weight_bytes = report->weight_bytes;
   c.summary.bytes_written = report->file_bytes;

@@ -32,9 +32,19 @@ bool Parse(std::string_view text, int* out) {
   return true;
 }
 bool Parse(std::string_view text, uint64_t* bytes) {
-  static constexpr struct { std::string_view name; uint64_t bytes; } kUnits[] = {
-      {"", 1}, {"B", 1}, {"KB", 1000}, {"MB", 1000'000}, {"GB", 1000'000'000}, {"TB", 1000'000'000'000},
-      {"KiB", uint64_t{1} << 10}, {"MiB", uint64_t{1} << 20}, {"GiB", uint64_t{1} << 30}, {"TiB", uint64_t{1} << 40}};
+  static constexpr struct {
+    std::string_view name;
+    uint64_t bytes;
+  } kUnits[] = {{"", 1},
+                {"B", 1},
+                {"KB", 1000},
+                {"MB", 1000'000},
+                {"GB", 1000'000'000},
+                {"TB", 1000'000'000'000},
+                {"KiB", uint64_t{1} << 10},
+                {"MiB", uint64_t{1} << 20},
+                {"GiB", uint64_t{1} << 30},
+                {"TiB", uint64_t{1} << 40}};
   uint64_t number = 0, size;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || number == 0) return false;
@@ -71,7 +81,8 @@ std::string Show(const Pairs&) { return ""; }
 
 namespace {
 
-// Whether `text` is one of the words that are all a flag's value may be; a word with a '=' stands for any text with one.
+// Whether `text` is one of the words that are all a flag's value may be; a word with a '=' stands for any text with
+// one.
 bool IsWord(std::string_view text, std::string_view words) {
   for (std::string_view word : text::Split(words, '|'))
     if (word == text || (text::Contains(word, "=") && text::Contains(text, "="))) return true;
@@ -89,7 +100,8 @@ bool Set(const ConvertFlag& flag, ConvertOptions& o, std::string_view value) {
 // Which of the words somebody meant by another name of a type, or with a slip.
 std::string WordMeant(std::string_view value, std::string_view words) {
   static constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
-      {"fp16", "f16"}, {"float16", "f16"}, {"half", "f16"}, {"bfloat16", "bf16"}, {"fp32", "f32"}, {"float32", "f32"}, {"float", "f32"}};
+      {"fp16", "f16"}, {"float16", "f16"}, {"half", "f16"}, {"bfloat16", "bf16"},
+      {"fp32", "f32"}, {"float32", "f32"}, {"float", "f32"}};
   const std::vector<std::string_view> known = text::Split(words, '|');
   std::string_view meant = text::Nearest(value, known);
   for (const auto& [other, word] : kOtherNames)
@@ -100,11 +112,14 @@ std::string WordMeant(std::string_view value, std::string_view words) {
 }  // namespace
 
 absl::Status SetConvertFlag(ConvertOptions& o, std::string_view name, std::string_view value) {
-  const auto flag = std::find_if(std::begin(kConvertFlags), std::end(kConvertFlags), [&](const ConvertFlag& f) { return f.name == name; });
-  if (flag == std::end(kConvertFlags)) return absl::InvalidArgumentError(text::StrCat("no flag of convert is named '", name, "'"));
+  const auto flag = std::find_if(std::begin(kConvertFlags), std::end(kConvertFlags),
+                                 [&](const ConvertFlag& f) { return f.name == name; });
+  if (flag == std::end(kConvertFlags))
+    return absl::InvalidArgumentError(text::StrCat("no flag of convert is named '", name, "'"));
   if (!Set(*flag, o, value))
-    return absl::InvalidArgumentError(text::StrCat(
-        name, " '", value, "' is not ", flag->kind == ConvertFlag::kSwitch ? "true|false" : flag->value, WordMeant(value, flag->value)));
+    return absl::InvalidArgumentError(text::StrCat(name, " '", value, "' is not ",
+                                                   flag->kind == ConvertFlag::kSwitch ? "true|false" : flag->value,
+                                                   WordMeant(value, flag->value)));
   o.given.insert(flag->name);
   return absl::OkStatus();
 }

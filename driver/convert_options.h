@@ -1,5 +1,6 @@
-// What `convert` can be asked for: its options and the table of flags that set them. The command line's parser and --help,
-// the C API's options, the check of which target takes which flag and the tables of docs/cli.md all follow from that table.
+// What `convert` can be asked for: its options and the table of flags that set them. The command line's parser and
+// --help, the C API's options, the check of which target takes which flag and the tables of docs/cli.md all follow from
+// that table.
 #ifndef SLIPWAY_DRIVER_CONVERT_OPTIONS_H_
 #define SLIPWAY_DRIVER_CONVERT_OPTIONS_H_
 
@@ -25,8 +26,8 @@ struct ConvertOptions {
   std::string key;
   bool allow_missing = false;
   // Shapes
-  std::string dynamic;  // "auto" or what docs/shapes.md describes; "": as the program says
-  std::vector<std::string> unify;            // files of the same model at other sizes
+  std::string dynamic;             // "auto" or what docs/shapes.md describes; "": as the program says
+  std::vector<std::string> unify;  // files of the same model at other sizes
   std::vector<std::pair<std::string, std::string>> dim_names;
   std::vector<std::string> require_dynamic;  // "x:0"
   // Passes
@@ -42,7 +43,7 @@ struct ConvertOptions {
   bool functions = false;
   std::string state = "drop";
   std::string complex = "refuse";
-  std::vector<std::string> custom_ops;  // "mylib::foo=com.acme:Foo"
+  std::vector<std::string> custom_ops;                 // "mylib::foo=com.acme:Foo"
   std::vector<std::string> input_names, output_names;  // all or none
   // Native libraries
   std::vector<std::string> plugins;
@@ -58,8 +59,8 @@ struct ConvertOptions {
   std::vector<std::string> include, exclude, rename;
   uint64_t max_shard_size = 0;  // bytes; 0: 5GB
   std::string tied = "copy";
-  int shards = 0;              // 0: by size
-  int tp = 0;                  // 0: not split
+  int shards = 0;  // 0: by size
+  int tp = 0;      // 0: not split
   std::string tp_rules;
   // Quantizing
   std::string quantize;  // a configuration's short name or file; "": not
@@ -71,8 +72,8 @@ struct ConvertOptions {
   std::string save_config;
   bool require_all = false;
   std::string html;
-  int threads = 0;  // 0: as many as there are processors
-  int64_t rank = 0;  // from 0
+  int threads = 0;     // 0: as many as there are processors
+  int64_t rank = 0;    // from 0
   int world_size = 0;  // 0: not said
   // All
   std::vector<std::pair<std::string, std::string>> metadata;
@@ -86,7 +87,8 @@ struct ConvertOptions {
 
 // The targets that a flag is for, as bits.
 inline constexpr unsigned kOnnx = 1, kPt2 = 2, kSo = 4, kNativePt2 = 8, kSafetensors = 16, kTorch = 32;
-inline constexpr unsigned kNative = kSo | kNativePt2, kPrograms = kOnnx | kPt2 | kNative, kAll = kPrograms | kSafetensors;
+inline constexpr unsigned kNative = kSo | kNativePt2, kPrograms = kOnnx | kPt2 | kNative,
+                          kAll = kPrograms | kSafetensors;
 inline constexpr unsigned kTensors = kSafetensors | kTorch, kEvery = kAll | kTorch;
 
 struct ConvertFlag {
@@ -98,8 +100,9 @@ struct ConvertFlag {
   };
   std::string_view name;  // "opset"
   unsigned targets;
-  std::string_view value;  // what help calls the value; words with | between them are all that it may be. "" for switches
-  std::string_view help;   // with Markdown's `code` and **emphasis**
+  // what help calls the value; words with | between them are all that it may be. "" for switches
+  std::string_view value;
+  std::string_view help;  // with Markdown's `code` and **emphasis**
   Kind kind;
   bool (*set)(ConvertOptions& o, std::string_view value);  // false for a value that is malformed; `o` is then as it was
   std::string (*get)(const ConvertOptions& o);             // as text; "" where there is no default to show
@@ -111,10 +114,11 @@ namespace convert_flags {
 using Strings = std::vector<std::string>;
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-// A value of a field as text, and as it is shown; Parse() adds to what holds several. False for a value that is malformed.
+// A value of a field as text, and as it is shown; Parse() adds to what holds several. False for a value that is
+// malformed.
 bool Parse(std::string_view text, bool* out);
-bool Parse(std::string_view text, int* out);      // from 1
-bool Parse(std::string_view text, int64_t* out);  // from 0
+bool Parse(std::string_view text, int* out);         // from 1
+bool Parse(std::string_view text, int64_t* out);     // from 0
 bool Parse(std::string_view text, uint64_t* bytes);  // "5GB": powers of 1000, or of 1024 for "GiB"; not 0
 bool Parse(std::string_view text, std::string* out);
 bool Parse(std::string_view text, Strings* out);
@@ -140,7 +144,11 @@ inline constexpr ConvertFlag::Kind kKindOf<Pairs> = ConvertFlag::kSeveral;
 template <auto field, typename T = std::remove_reference_t<decltype(std::declval<ConvertOptions&>().*field)>>
 constexpr ConvertFlag Flag(std::string_view name, unsigned targets, std::string_view value, std::string_view help,
                            ConvertFlag::Kind kind = kKindOf<T>) {
-  return {name, targets, value, help, kind,
+  return {name,
+          targets,
+          value,
+          help,
+          kind,
           [](ConvertOptions& o, std::string_view text) {
             T parsed = o.*field;
             if (!Parse(text, &parsed)) return false;
@@ -152,124 +160,169 @@ constexpr ConvertFlag Flag(std::string_view name, unsigned targets, std::string_
 
 using O = ConvertOptions;
 
-// All flags that say how to convert; not those of where from and where to, or of how to report. A new one is a field above
-// and a row here.
+// All flags that say how to convert; not those of where from and where to, or of how to report. A new one is a field
+// above and a row here.
 inline constexpr ConvertFlag kTable[] = {
-    Flag<&O::to>("to", kEvery, "onnx|pt2|so|native-pt2|safetensors|torch", "the format, where OUT's suffix does not say it"),
-    Flag<&O::weights>("weights", kPrograms, "FILE",
-                      "safetensors files, checkpoints or folders of shards whose tensors replace the program's by name; names they "
-                      "lack are an error, and so are other shapes and types, but floating-point types are cast to the program's. "
-                      "`dlpack:LIBRARY.so` loads a shared library, **running its code**, and takes the tensors it gives",
-                      ConvertFlag::kSeveral),
-    Flag<&O::dynamic>("dynamic", kPrograms, "SPEC",
-                      "makes dimensions of inputs dynamic that the program was exported without: `auto`, all of them, or those of "
-                      "`'ids:[batch,seq=1..512],mask:[batch,seq]'`, where a number pins; docs/shapes.md"),
+    Flag<&O::to>("to", kEvery, "onnx|pt2|so|native-pt2|safetensors|torch",
+                 "the format, where OUT's suffix does not say it"),
+    Flag<&O::weights>(
+        "weights", kPrograms, "FILE",
+        "safetensors files, checkpoints or folders of shards whose tensors replace the program's by name; names they "
+        "lack are an error, and so are other shapes and types, but floating-point types are cast to the program's. "
+        "`dlpack:LIBRARY.so` loads a shared library, **running its code**, and takes the tensors it gives",
+        ConvertFlag::kSeveral),
+    Flag<&O::dynamic>(
+        "dynamic", kPrograms, "SPEC",
+        "makes dimensions of inputs dynamic that the program was exported without: `auto`, all of them, or those of "
+        "`'ids:[batch,seq=1..512],mask:[batch,seq]'`, where a number pins; docs/shapes.md"),
     Flag<&O::unify>("unify", kPrograms, "FILE",
-                    "an export of the same model at other sizes: dimensions that differ become dynamic; may be repeated. docs/shapes.md"),
-    Flag<&O::dim_names>("dim-names", kPrograms, "OLD=NEW", "new names of dynamic dimensions: `s77=batch`; may be repeated"),
+                    "an export of the same model at other sizes: dimensions that differ become dynamic; may be "
+                    "repeated. docs/shapes.md"),
+    Flag<&O::dim_names>("dim-names", kPrograms, "OLD=NEW",
+                        "new names of dynamic dimensions: `s77=batch`; may be repeated"),
     Flag<&O::require_dynamic>("require-dynamic", kPrograms, "INPUT:AXIS",
                               "exit code 4 with the reason where that dimension is static; may be repeated"),
-    Flag<&O::allow_missing>("allow-missing", kPrograms, "", "names that the files of `--weights` lack keep the archive's values"),
+    Flag<&O::allow_missing>("allow-missing", kPrograms, "",
+                            "names that the files of `--weights` lack keep the archive's values"),
     Flag<&O::key>("key", kEvery, "PATH",
                   "the dict of a nested checkpoint that holds the tensors: `model.state_dict`; `.` is the outermost"),
     Flag<&O::opset>("opset", kOnnx, "N", "the opset to declare, exactly; 18 … 24"),
-    Flag<&O::onnx_form>("onnx-form", kOnnx, "exact|portable|ort",
-                        "how products with quantized weights are written: as the program computes them; in standard operators; in "
-                        "those that ONNX Runtime runs fast. **`portable` and `ort` let the runtime round activations to 8 bits, "
-                        "with errors of some per cent**; docs/quantize.md"),
-    Flag<&O::allow_int8_activations>("allow-int8-activations", kNative, "",
-                                     "rounds the activations of linear layers with quantized weights to 8 bits while the library runs, each "
-                                     "row by a scale of its own, and multiplies integers: **numbers change by some tenths of a per cent**"),
+    Flag<&O::onnx_form>(
+        "onnx-form", kOnnx, "exact|portable|ort",
+        "how products with quantized weights are written: as the program computes them; in standard operators; in "
+        "those that ONNX Runtime runs fast. **`portable` and `ort` let the runtime round activations to 8 bits, "
+        "with errors of some per cent**; docs/quantize.md"),
+    Flag<&O::allow_int8_activations>(
+        "allow-int8-activations", kNative, "",
+        "rounds the activations of linear layers with quantized weights to 8 bits while the library runs, each "
+        "row by a scale of its own, and multiplies integers: **numbers change by some tenths of a per cent**"),
     Flag<&O::no_algebra>("no-algebra", kOnnx | kNative, "",
-                         "convolutions and batch norms of one image that are added up stay what they are, and so do factors of channels behind "
-                         "a layer (layer scale) and batch norms behind linear layers and (not native-pt2, whose weights callers may set) convolutions; "
-                         "without it they become one layer, whose weights have names of their own: `conv.weight.merged`. Results differ by rounding. "
+                         "convolutions and batch norms of one image that are added up stay what they are, and so do "
+                         "factors of channels behind "
+                         "a layer (layer scale) and batch norms behind linear layers and (not native-pt2, whose "
+                         "weights callers may set) convolutions; "
+                         "without it they become one layer, whose weights have names of their own: "
+                         "`conv.weight.merged`. Results differ by rounding. "
                          "Layers of whose results one index is read compute all; "
                          "without it that one. (ONNX) linear layers whose results are cut into parts "
-                         "stay one; without it each part has its rows of the weight: `qkv.weight.0`. (Native) sums over a few branches stay reductions"),
+                         "stay one; without it each part has its rows of the weight: `qkv.weight.0`. (Native) sums "
+                         "over a few branches stay reductions"),
     Flag<&O::external_data>("external-data", kOnnx, "auto|always|never",
                             "weights in a file of their own; auto: above 2 GB"),
     Flag<&O::strict_types>("strict-types", kOnnx, "",
-                           "never cast around operators for whose type ONNX Runtime's CPU has no kernel: for devices that compute in halves"),
-    Flag<&O::node_metadata>("node-metadata", kOnnx, "none|modules|all",
-                            "what nodes say of their origin, under torch.onnx's keys: nothing; the modules that they are in, which Netron "
-                            "shows; also classes, scopes and the stack trace"),
-    Flag<&O::state>("state", kOnnx | kSo, "drop|io|auto|IN=OUT…",
-                    "what becomes of buffers and inputs that the program updates: dropped with a warning; ONNX, `io`: carried, "
-                    "`state_in.FQN` is an input (its default the value in the file), `state_out.FQN` an output; libraries, `auto`: kept "
-                    "by the library between runs, and so is each input that an output returns with something behind it (a decoder's past "
-                    "keys and values), which both leave the signature; or these pairs alone, `IN=OUT,IN=OUT`"),
-    Flag<&O::complex>("complex", kOnnx | kNative, "refuse|real",
-                      "what becomes of complex inputs and outputs, which these targets have not: `real` takes and gives them as "
-                      "torch.view_as_real does, real tensors with a last dim of two; ONNX's metadata `slipway.complex` names them"),
-    Flag<&O::functions>("functions", kOnnx, "",
-                        "repeated blocks, modules that compute the same on values of the same types, are kept as local functions"),
-    Flag<&O::custom_ops>("custom-op", kOnnx, "NAMESPACE::NAME=DOMAIN:OPTYPE",
-                         "writes an operator as a node of a custom domain: tensors and symbolic numbers are its inputs, constants "
-                         "its attributes by name; may be repeated"),
+                           "never cast around operators for whose type ONNX Runtime's CPU has no kernel: for devices "
+                           "that compute in halves"),
+    Flag<&O::node_metadata>(
+        "node-metadata", kOnnx, "none|modules|all",
+        "what nodes say of their origin, under torch.onnx's keys: nothing; the modules that they are in, which Netron "
+        "shows; also classes, scopes and the stack trace"),
+    Flag<&O::state>(
+        "state", kOnnx | kSo, "drop|io|auto|IN=OUT…",
+        "what becomes of buffers and inputs that the program updates: dropped with a warning; ONNX, `io`: carried, "
+        "`state_in.FQN` is an input (its default the value in the file), `state_out.FQN` an output; libraries, `auto`: "
+        "kept "
+        "by the library between runs, and so is each input that an output returns with something behind it (a "
+        "decoder's past "
+        "keys and values), which both leave the signature; or these pairs alone, `IN=OUT,IN=OUT`"),
+    Flag<&O::complex>(
+        "complex", kOnnx | kNative, "refuse|real",
+        "what becomes of complex inputs and outputs, which these targets have not: `real` takes and gives them as "
+        "torch.view_as_real does, real tensors with a last dim of two; ONNX's metadata `slipway.complex` names them"),
+    Flag<&O::functions>(
+        "functions", kOnnx, "",
+        "repeated blocks, modules that compute the same on values of the same types, are kept as local functions"),
+    Flag<&O::custom_ops>(
+        "custom-op", kOnnx, "NAMESPACE::NAME=DOMAIN:OPTYPE",
+        "writes an operator as a node of a custom domain: tensors and symbolic numbers are its inputs, constants "
+        "its attributes by name; may be repeated"),
     Flag<&O::input_names>("input-names", kOnnx, "A,B", "names of the inputs, in order; all of them"),
     Flag<&O::output_names>("output-names", kOnnx, "A,B", "names of the outputs, in order; all of them"),
     Flag<&O::plugins>("plugin", kNative, "LIBRARY",
-                      "a shared library with kernels for operators of your own (`slipway_kernel.h`), **whose code is run**; it is put "
+                      "a shared library with kernels for operators of your own (`slipway_kernel.h`), **whose code is "
+                      "run**; it is put "
                       "into the output. May be repeated"),
-    Flag<&O::with_program>("with-program", kNativePt2, "",
-                           "the exported program as well, so that `torch.export.load` opens the same file. Its weights are in the "
-                           "file twice"),
-    Flag<&O::torch>("torch", kPt2, "2.9|2.6",
-                    "the oldest torch that shall load it. 2.6: the flat layout with pickled weights, which 2.6 … 2.14 load"),
-    Flag<&O::no_weights>("no-weights", kPt2, "",
-                         "the programs only. torch wants the weights back before it loads them; slipway reads such archives"),
+    Flag<&O::with_program>(
+        "with-program", kNativePt2, "",
+        "the exported program as well, so that `torch.export.load` opens the same file. Its weights are in the "
+        "file twice"),
+    Flag<&O::torch>(
+        "torch", kPt2, "2.9|2.6",
+        "the oldest torch that shall load it. 2.6: the flat layout with pickled weights, which 2.6 … 2.14 load"),
+    Flag<&O::no_weights>(
+        "no-weights", kPt2, "",
+        "the programs only. torch wants the weights back before it loads them; slipway reads such archives"),
     Flag<&O::dtype>("dtype", kOnnx | kSafetensors, "bf16|f16|f32",
-                    "safetensors: cast f64, f32, f16 and bf16 tensors on the way, rounded to nearest even; others stay, and so do the "
+                    "safetensors: cast f64, f32, f16 and bf16 tensors on the way, rounded to nearest even; others "
+                    "stay, and so do the "
                     "scales of quantized weights. ONNX, bf16 or f16: "
-                    "weights, inputs, outputs and computations of f32 become this type, but for norms, softmax, sums and what halves "
+                    "weights, inputs, outputs and computations of f32 become this type, but for norms, softmax, sums "
+                    "and what halves "
                     "cannot hold, which stay in f32; other types stay. For "
                     "other devices than the CPU add `--strict-types`"),
-    Flag<&O::keep_io_types>("keep-io-types", kOnnx, "", "with `--dtype`: inputs and outputs stay f32, cast behind and before them"),
+    Flag<&O::keep_io_types>("keep-io-types", kOnnx, "",
+                            "with `--dtype`: inputs and outputs stay f32, cast behind and before them"),
     Flag<&O::strict>("strict", kSafetensors, "",
                      "with `--dtype`: exit code 1, and no output, where a value becomes infinite or zero that was not"),
     Flag<&O::include>("include", kTensors, "RE",
                       "only the tensors whose names the regular expression is found in; may be repeated"),
-    Flag<&O::exclude>("exclude", kTensors, "RE", "without the tensors whose names the expression is found in; may be repeated"),
+    Flag<&O::exclude>("exclude", kTensors, "RE",
+                      "without the tensors whose names the expression is found in; may be repeated"),
     Flag<&O::rename>("rename", kEvery, "RE=>TEXT",
-                     "on every name that is left, in order; `$1` is a group. Of programs, on the names of `--weights`. May be repeated"),
+                     "on every name that is left, in order; `$1` is a group. Of programs, on the names of `--weights`. "
+                     "May be repeated"),
     Flag<&O::tied>("tied", kSafetensors, "copy|drop",
-                   "tensors that share all their values with another one, as tied weights do: written again, or only the first by name"),
-    Flag<&O::max_shard_size>("max-shard-size", kSafetensors, "SIZE",
-                             "into a folder: the most bytes of a shard, `5GB` if not said (`KB MB GB TB`, `KiB MiB GiB TiB`)"),
+                   "tensors that share all their values with another one, as tied weights do: written again, or only "
+                   "the first by name"),
+    Flag<&O::max_shard_size>(
+        "max-shard-size", kSafetensors, "SIZE",
+        "into a folder: the most bytes of a shard, `5GB` if not said (`KB MB GB TB`, `KiB MiB GiB TiB`)"),
     Flag<&O::shards>("shards", kSafetensors, "N", "into a folder: exactly N shards of about the same size"),
-    Flag<&O::tp>("tp", kSafetensors, "N",
-                 "into a folder, with `--tp-rules`: `rank-00000-of-0000N.safetensors` …, the parts of N tensor-parallel ranks"),
+    Flag<&O::tp>(
+        "tp", kSafetensors, "N",
+        "into a folder, with `--tp-rules`: `rank-00000-of-0000N.safetensors` …, the parts of N tensor-parallel ranks"),
     Flag<&O::tp_rules>("tp-rules", kSafetensors, "FILE", "with `--tp`: how each tensor is split, by rules in JSON"),
     Flag<&O::quantize>("quantize", kAll, "CONFIG",
-                       "quantizes weights: a short name (`int8-weight-only`, `8da4w`, `int4-weight-only:group=32`, …), a file of torchao's "
+                       "quantizes weights: a short name (`int8-weight-only`, `8da4w`, `int4-weight-only:group=32`, …), "
+                       "a file of torchao's "
                        "JSON, or `auto` with a budget; docs/quantize.md"),
-    Flag<&O::quantize_include>("quantize-include", kAll, "RE",
-                               "with `--quantize`: also the weights whose names the expression is found in; may be repeated"),
-    Flag<&O::quantize_exclude>("quantize-exclude", kAll, "RE", "with `--quantize`: not the weights whose names …; may be repeated"),
+    Flag<&O::quantize_include>(
+        "quantize-include", kAll, "RE",
+        "with `--quantize`: also the weights whose names the expression is found in; may be repeated"),
+    Flag<&O::quantize_exclude>("quantize-exclude", kAll, "RE",
+                               "with `--quantize`: not the weights whose names …; may be repeated"),
     Flag<&O::numerics>("numerics", kAll, "0.18|0.14", "with `--quantize`: the torchao whose numbers are made"),
-    Flag<&O::calibration>("calibration", kPrograms, "FILE",
-                          "with `--quantize`: .safetensors of inputs, for the methods that look at activations; docs/quantize.md"),
-    Flag<&O::error_budget>("error-budget", kAll, "SHARE",
-                           "with `--quantize auto`: the smallest whose weights are off by at most this, `1%` or `0.01`, all together"),
-    Flag<&O::size_budget>("size-budget", kAll, "SIZE", "with `--quantize auto`: the most exact whose tensors take at most this"),
-    Flag<&O::save_config>("save-config", kAll, "FILE",
-                          "with `--quantize`: the configuration of each layer as JSON, which `--quantize FILE` reproduces the run with"),
-    Flag<&O::require_all>("require-all", kAll, "",
-                          "with `--quantize`: exit code 1, and no output, where a weight that was asked for stays in float"),
+    Flag<&O::calibration>(
+        "calibration", kPrograms, "FILE",
+        "with `--quantize`: .safetensors of inputs, for the methods that look at activations; docs/quantize.md"),
+    Flag<&O::error_budget>(
+        "error-budget", kAll, "SHARE",
+        "with `--quantize auto`: the smallest whose weights are off by at most this, `1%` or `0.01`, all together"),
+    Flag<&O::size_budget>("size-budget", kAll, "SIZE",
+                          "with `--quantize auto`: the most exact whose tensors take at most this"),
+    Flag<&O::save_config>(
+        "save-config", kAll, "FILE",
+        "with `--quantize`: the configuration of each layer as JSON, which `--quantize FILE` reproduces the run with"),
+    Flag<&O::require_all>(
+        "require-all", kAll, "",
+        "with `--quantize`: exit code 1, and no output, where a weight that was asked for stays in float"),
     Flag<&O::html>("html", kAll, "FILE", "with `--quantize`: the closing table as a page, with errors by layer"),
     Flag<&O::threads>("threads", kAll, "N", "with `--quantize`: how many threads; as many as `run` takes if not said"),
     Flag<&O::rank>("rank", kSafetensors, "N",
-                   "with `--quantize` and `--world-size`: of several processes that write one folder, which this is. Taken from the "
+                   "with `--quantize` and `--world-size`: of several processes that write one folder, which this is. "
+                   "Taken from the "
                    "environment of Slurm, Open MPI and Kubernetes' indexed jobs where not said"),
-    Flag<&O::world_size>("world-size", kSafetensors, "N", "with `--rank`: how many processes there are; 1: the environment is not asked"),
+    Flag<&O::world_size>("world-size", kSafetensors, "N",
+                         "with `--rank`: how many processes there are; 1: the environment is not asked"),
     Flag<&O::metadata>("metadata", kAll, "KEY=VALUE",
                        "stored in the output, in a PT2 archive as an extra file of that name; may be repeated"),
-    Flag<&O::check_crc>("check-crc", kEvery, "",
-                        "compares all weights with the CRC-32 that the source states (archives and checkpoints) before anything is "
-                        "written; exit code 3 where one is wrong. Without it those are compared that are read or copied through memory"),
-    Flag<&O::max_output>("max-output", kEvery, "SIZE",
-                         "the most bytes to write (exit code 6); if not said, 1 GiB and four times what the input's weights take"),
+    Flag<&O::check_crc>(
+        "check-crc", kEvery, "",
+        "compares all weights with the CRC-32 that the source states (archives and checkpoints) before anything is "
+        "written; exit code 3 where one is wrong. Without it those are compared that are read or copied through "
+        "memory"),
+    Flag<&O::max_output>(
+        "max-output", kEvery, "SIZE",
+        "the most bytes to write (exit code 6); if not said, 1 GiB and four times what the input's weights take"),
     Flag<&O::dry_run>("dry-run", kEvery, "", "all but the writing"),
     Flag<&O::verify_each>("verify-each", kOnnx | kNative, "",
                           "checks the program's consistency after every pass; a failure is a bug (exit code 70)"),

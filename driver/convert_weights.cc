@@ -1,13 +1,13 @@
-// From named tensors, wherever they are kept, to safetensors: merge, choose, rename, cast, split. And to torch.save's checkpoints, where
-// tensors that share values go on sharing them.
+// From named tensors, wherever they are kept, to safetensors: merge, choose, rename, cast, split. And to torch.save's
+// checkpoints, where tensors that share values go on sharing them.
 #include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
 #include <string_view>
 
-#include "base/status_macros.h"
 #include "base/list_error.h"
+#include "base/status_macros.h"
 #include "base/text.h"
 #include "driver/format.h"
 #include "driver/quantize.h"
@@ -44,22 +44,25 @@ struct Chosen {
   std::map<std::string, std::string> metadata;
   uint64_t bytes = 0;
   int left_out = 0, cast = 0;
-  int scales = 0;  // of quantized weights, which are not cast
-  int copies = 0;  // tensors whose values another one shares
+  int scales = 0;                 // of quantized weights, which are not cast
+  int copies = 0;                 // tensors whose values another one shares
   std::vector<std::string> tied;  // of those, what --tied drop leaves out, with what they are the same as
 };
 
 // Names of what quantized weights are scaled by, behind the layer's name and, in torchao's files, the parameter's.
 bool IsScaleName(std::string_view last) {
-  static constexpr std::string_view kScales[] = {"scale",    "scales",     "scale_inv",     "scale_2",          "zero_point", "zeros",        "absmax",
-                                                 "quant_map", "nested_absmax", "nested_quant_map", "SCB",        "act_pre_scale", "global_scale"};
+  static constexpr std::string_view kScales[] = {
+      "scale",     "scales",        "scale_inv",        "scale_2", "zero_point",    "zeros",       "absmax",
+      "quant_map", "nested_absmax", "nested_quant_map", "SCB",     "act_pre_scale", "global_scale"};
   static constexpr std::string_view kOf[] = {"weight_", "input_", "output_", "k_", "v_", "q_"};
   for (std::string_view s : kScales) {
     if (!last.ends_with(s)) continue;
     std::string_view of = last.substr(0, last.size() - s.size());
     text::ConsumePrefix(&of, "_");
     // torchao's: _weight_scale, _gate_up_proj_scale.
-    if (of.empty() || std::find(std::begin(kOf), std::end(kOf), of) != std::end(kOf) || (last.starts_with('_') && of.ends_with('_'))) return true;
+    if (of.empty() || std::find(std::begin(kOf), std::end(kOf), of) != std::end(kOf) ||
+        (last.starts_with('_') && of.ends_with('_')))
+      return true;
   }
   return false;
 }
@@ -71,7 +74,8 @@ bool IsCodes(const ir::ShardedTensor& t) {
 
 std::string_view LayerOf(std::string_view name) { return name.substr(0, std::min(name.size(), name.rfind('.'))); }
 
-// Lets the scales of quantized weights keep their types: what was computed with f32 scales is another model with rounded ones.
+// Lets the scales of quantized weights keep their types: what was computed with f32 scales is another model with
+// rounded ones.
 int KeepScales(std::vector<weights::NamedTensor>& tensors) {
   std::set<std::string_view> quantized;  // layers with codes, and the codes (bitsandbytes: w, w.absmax)
   for (const weights::NamedTensor& t : tensors)
@@ -79,7 +83,9 @@ int KeepScales(std::vector<weights::NamedTensor>& tensors) {
   int kept = 0;
   for (weights::NamedTensor& t : tensors) {
     const std::string_view layer = LayerOf(t.name);
-    if (t.dtype == t.tensor.dtype || !quantized.contains(layer) || !IsScaleName(std::string_view(t.name).substr(layer.size() + (layer.size() < t.name.size())))) continue;
+    if (t.dtype == t.tensor.dtype || !quantized.contains(layer) ||
+        !IsScaleName(std::string_view(t.name).substr(layer.size() + (layer.size() < t.name.size()))))
+      continue;
     t.dtype = t.tensor.dtype;
     ++kept;
   }
@@ -104,7 +110,8 @@ absl::StatusOr<Chosen> Choose(Conversion& c, const weights::NameRules& names) {
     storages.Add(*set);
     out.metadata.merge(set->metadata);
     for (std::string& note : set->notes) c.summary.lines.push_back(text::StrCat(path, ": ", note));
-    out.left_out += static_cast<int>(std::erase_if(set->unreadable, [&](const auto& t) { return !names.Apply(t.first); }));
+    out.left_out +=
+        static_cast<int>(std::erase_if(set->unreadable, [&](const auto& t) { return !names.Apply(t.first); }));
     if (absl::Status s = CheckReadable(*set); !s.ok()) return WithPlace(s, path);
     for (auto& [name, tensor] : set->tensors) set->sharded.emplace(name, std::move(tensor));
     for (auto& [name, tensor] : set->sharded) {
@@ -119,10 +126,14 @@ absl::StatusOr<Chosen> Choose(Conversion& c, const weights::NameRules& names) {
       }
       const ir::TensorRef* whole = tensor.whole();
       if (tensor.numel() > 0 && whole) {
-        const Place here = {*renamed, {whole->sizes.begin(), whole->sizes.end()}, {whole->strides.begin(), whole->strides.end()}, whole->dtype};
+        const Place here = {*renamed,
+                            {whole->sizes.begin(), whole->sizes.end()},
+                            {whole->strides.begin(), whole->strides.end()},
+                            whole->dtype};
         const auto [first, fresh] = places.emplace(std::pair(whole->storage.get(), whole->offset), here);
         const Place& there = first->second;
-        if (!fresh && c.options.tied == "drop" && there.sizes == here.sizes && there.strides == here.strides && there.dtype == here.dtype) {
+        if (!fresh && c.options.tied == "drop" && there.sizes == here.sizes && there.strides == here.strides &&
+            there.dtype == here.dtype) {
           out.tied.push_back(text::StrCat("'", *renamed, "' is left out: it is '", there.name, "'"));
           continue;
         }
@@ -135,7 +146,8 @@ absl::StatusOr<Chosen> Choose(Conversion& c, const weights::NameRules& names) {
     }
   }
   if (!clashes.empty())
-    return WithHelp(ListError(text::StrCat(clashes.size(), " names are given twice"), clashes), "--rename or --exclude one of each");
+    return WithHelp(ListError(text::StrCat(clashes.size(), " names are given twice"), clashes),
+                    "--rename or --exclude one of each");
   if (out.tensors.empty()) return absl::InvalidArgumentError("no tensors are left to write");
   out.scales = KeepScales(out.tensors);
   for (const weights::NamedTensor& t : out.tensors) out.cast += t.dtype != t.tensor.dtype;
@@ -169,10 +181,14 @@ absl::Status ReportCasts(Conversion& c, const std::vector<exporters::LossyCast>&
     items.push_back(text::StrCat("'", t.name, "' (", text::Join(parts, ", "), ")"));
   }
   std::vector<std::string> parts;
-  if (infinite > 0) parts.push_back(text::StrCat(infinite, infinite == 1 ? " value becomes" : " values become", " infinite"));
+  if (infinite > 0)
+    parts.push_back(text::StrCat(infinite, infinite == 1 ? " value becomes" : " values become", " infinite"));
   if (zero > 0) parts.push_back(text::StrCat(zero, zero == 1 ? " value becomes" : " values become", " zero"));
-  const std::string what = text::StrCat("--dtype ", c.options.dtype, ": ", text::Join(parts, " and "), " in ", lossy.size(), lossy.size() == 1 ? " tensor" : " tensors");
-  if (c.options.strict) return WithHelp(AnswerIsNo(ListError(what, items), id::kLossyCast), "--dtype bf16 has the range of f32; without --strict they are only counted");
+  const std::string what = text::StrCat("--dtype ", c.options.dtype, ": ", text::Join(parts, " and "), " in ",
+                                        lossy.size(), lossy.size() == 1 ? " tensor" : " tensors");
+  if (c.options.strict)
+    return WithHelp(AnswerIsNo(ListError(what, items), id::kLossyCast),
+                    "--dtype bf16 has the range of f32; without --strict they are only counted");
   constexpr size_t kShown = 5;
   const bool more = items.size() > kShown;
   if (more) items.resize(kShown);
@@ -198,7 +214,8 @@ void Summarize(const Chosen& chosen, const exporters::SafetensorsReport& report,
 // The tensors with quantized weights in place of those that the configuration names.
 absl::Status WriteQuantized(Conversion& c, Chosen chosen, exporters::SafetensorsOptions options) {
   const ConvertOptions& o = c.options;
-  if (!o.dtype.empty()) return UsageError("--dtype does not go with --quantize", "convert first, then quantize the result");
+  if (!o.dtype.empty())
+    return UsageError("--dtype does not go with --quantize", "convert first, then quantize the result");
   if (o.tp > 0) return UsageError("--tp does not go with --quantize", "split first, then quantize each rank's file");
   ASSIGN_OR_RETURN(const std::optional<Ranks> ranks, RanksOf(o));
   ASSIGN_OR_RETURN(QuantizedCheckpoint q, QuantizeCheckpoint(o, std::move(chosen.tensors), &c.summary.lines));
@@ -211,11 +228,13 @@ absl::Status WriteQuantized(Conversion& c, Chosen chosen, exporters::Safetensors
   exporters::SafetensorsReport report;
   if (ranks) {
     if (!IsFolder(o.output)) return UsageError("several ranks write a folder", "end the output's name in /");
-    auto done = exporters::ExportShardsOfRank(q.tensors, o.output, std::move(options), ranks->rank, ranks->world_size, RunOf(o, *q.report));
+    auto done = exporters::ExportShardsOfRank(q.tensors, o.output, std::move(options), ranks->rank, ranks->world_size,
+                                              RunOf(o, *q.report));
     if (!done.ok()) return done.status();
     report = done->report;
-    c.summary.lines.push_back(text::StrCat("rank ", ranks->rank, " of ", ranks->world_size, " (", ranks->source, "): ", done->written, " of ", report.files,
-                                           " files written, ", done->kept, " were there already",
+    c.summary.lines.push_back(text::StrCat("rank ", ranks->rank, " of ", ranks->world_size, " (", ranks->source,
+                                           "): ", done->written, " of ", report.files, " files written, ", done->kept,
+                                           " were there already",
                                            done->last ? "; the checkpoint is complete" : "; others are still to come"));
   } else {
     ASSIGN_OR_RETURN(report, IsFolder(o.output) ? exporters::ExportShards(q.tensors, o.output, options)
@@ -237,14 +256,15 @@ absl::Status WriteTensors(Conversion& c) {
   auto chosen = Choose(c, *names);
   if (!chosen.ok()) return chosen.status();
   if (o.shards > static_cast<int>(chosen->tensors.size()))
-    return absl::InvalidArgumentError(text::StrCat("--shards ", o.shards, ": there are ", chosen->tensors.size(), " tensors"));
+    return absl::InvalidArgumentError(
+        text::StrCat("--shards ", o.shards, ": there are ", chosen->tensors.size(), " tensors"));
   options->metadata = chosen->metadata;
   options->max_output = c.max_output;
   options->check_casts = [&c](const std::vector<exporters::LossyCast>& lossy) { return ReportCasts(c, lossy); };
   if (!o.quantize.empty()) return WriteQuantized(c, *std::move(chosen), *std::move(options));
-  auto report = o.tp > 0 ? WriteRanks(c, *chosen, *options)
+  auto report = o.tp > 0             ? WriteRanks(c, *chosen, *options)
                 : IsFolder(o.output) ? exporters::ExportShards(chosen->tensors, o.output, *options)
-                         : exporters::ExportSafetensors(chosen->tensors, o.output, *options);
+                                     : exporters::ExportSafetensors(chosen->tensors, o.output, *options);
   if (!report.ok()) return report.status();
   Summarize(*chosen, *report, c);
   return absl::OkStatus();
@@ -252,7 +272,8 @@ absl::Status WriteTensors(Conversion& c) {
 
 absl::Status WriteCheckpoint(Conversion& c) {
   const ConvertOptions& o = c.options;
-  if (IsFolder(o.output)) return UsageError("a torch.save checkpoint is one file", "end its name in .pt or .bin; shards are safetensors");
+  if (IsFolder(o.output))
+    return UsageError("a torch.save checkpoint is one file", "end its name in .pt or .bin; shards are safetensors");
   auto names = weights::NameRules::Parse(o.include, o.exclude, o.rename);
   if (!names.ok()) return UsageError(std::string(names.status().message()));
   ASSIGN_OR_RETURN(const Chosen chosen, Choose(c, *names));
@@ -261,10 +282,12 @@ absl::Status WriteCheckpoint(Conversion& c) {
     RETURN_IF_ERROR(WithPlace(ir::Validate(t.tensor), t.name));
     const ir::TensorRef* whole = t.tensor.whole();
     if (whole == nullptr)
-      return WithHelp(absl::UnimplementedError(text::StrCat("'", t.name, "' lies in several pieces")), "convert to safetensors first");
+      return WithHelp(absl::UnimplementedError(text::StrCat("'", t.name, "' lies in several pieces")),
+                      "convert to safetensors first");
     tensors.push_back({t.name, *whole});
   }
-  ASSIGN_OR_RETURN(const exporters::TorchSaveReport report, exporters::ExportTorchSave(tensors, o.output, c.max_output, o.dry_run));
+  ASSIGN_OR_RETURN(const exporters::TorchSaveReport report,
+                   exporters::ExportTorchSave(tensors, o.output, c.max_output, o.dry_run));
   if (chosen.left_out > 0) c.summary.lines.push_back(text::StrCat(chosen.left_out, " tensors are left out"));
   c.summary.tensors = static_cast<int>(chosen.tensors.size());
   c.summary.weight_bytes = report.tensor_bytes;

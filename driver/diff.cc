@@ -49,8 +49,8 @@ class Comparison {
     ASSIGN_OR_RETURN(const onnx::ModelProto y, onnx_model::FrameOf(b_));
     const auto opsets = [](const onnx::ModelProto& m) {
       Texts out;
-      for (const auto& o : m.opset_import()) out.emplace_back(o.domain().empty() ? "ai.onnx" : o.domain(),
-          text::StrCat(o.version()));
+      for (const auto& o : m.opset_import())
+        out.emplace_back(o.domain().empty() ? "ai.onnx" : o.domain(), text::StrCat(o.version()));
       return out;
     };
     const auto functions = [](const onnx::ModelProto& m) {
@@ -88,7 +88,8 @@ class Comparison {
     for (const auto& [name, text] : a) {
       in_a.emplace(name, &text);
       auto it = in_b.find(name);
-      if (it == in_b.end() || *it->second != text) rows_.push_back({what, name, text, it == in_b.end() ? "" : *it->second});
+      if (it == in_b.end() || *it->second != text)
+        rows_.push_back({what, name, text, it == in_b.end() ? "" : *it->second});
     }
     for (const auto& [name, text] : b)
       if (!in_a.contains(name)) rows_.push_back({what, name, "", text});
@@ -97,8 +98,8 @@ class Comparison {
   static Texts Inputs(const ir::Program& p) {
     Texts out;
     for (size_t i = 0; i < p.input_specs.size(); ++i)
-      if (p.input_specs[i].kind == ir::InputSpec::kUser) out.emplace_back(p.graph->inputs()[i]->name(),
-          TypeText(p.graph->inputs()[i]->type(), out.size()));
+      if (p.input_specs[i].kind == ir::InputSpec::kUser)
+        out.emplace_back(p.graph->inputs()[i]->name(), TypeText(p.graph->inputs()[i]->type(), out.size()));
     return out;
   }
   static Texts Outputs(const ir::Program& p) {
@@ -109,8 +110,8 @@ class Comparison {
   }
   // Another order is another interface.
   static std::string TypeText(const ir::Type& t, size_t place) {
-    const std::string type = t.kind == ir::Type::kObject ? t.class_name.empty() ? "of no known type" : t.class_name
-        : t.ToString();
+    const std::string type =
+        t.kind == ir::Type::kObject ? t.class_name.empty() ? "of no known type" : t.class_name : t.ToString();
     return text::StrCat(type, ", number ", place);
   }
 
@@ -157,11 +158,12 @@ class Comparison {
     if (auto ds = a.get<std::vector<double>>()) return ListText(*ds, real);
     if (auto ss = a.get<std::vector<std::string>>()) return ListText(*ss, quoted);
     if (auto g = a.get<ir::SubGraph>(); g && *g) {
-      const auto node = [](const std::pair<std::string, std::string>& n) { return text::StrCat("%", n.first, " = ",
-          n.second); };
+      const auto node = [](const std::pair<std::string, std::string>& n) {
+        return text::StrCat("%", n.first, " = ", n.second);
+      };
       const auto output = [&](const ir::Arg& x) { return value(x.value()); };
-      return text::StrCat("{", text::Join((*g)->inputs().empty() ? std::vector<std::string>() : InputNames(**g), ", "), ": ",
-                          ListText(Nodes(**g), node), " return ", ListText((*g)->outputs, output), "}");
+      return text::StrCat("{", text::Join((*g)->inputs().empty() ? std::vector<std::string>() : InputNames(**g), ", "),
+                          ": ", ListText(Nodes(**g), node), " return ", ListText((*g)->outputs, output), "}");
     }
     return "None";
   }
@@ -194,12 +196,17 @@ std::string ToTable(const FilesDiff& diff, const weights::DiffOptions& o) {
   if (diff.graph) {
     for (const GraphDifference& d : *diff.graph) {
       text::StrAppend(&out, d.what, " ", Shown(d.name));
-      if (d.a.empty() || d.b.empty()) text::StrAppend(&out, d.a.empty() ? "  only in B  " : "  only in A  ",
-          Shown(d.a.empty() ? d.b : d.a), "\n");
-      else text::StrAppend(&out, "\n  A: ", Shown(d.a), "\n  B: ", Shown(d.b), "\n");
+      if (d.a.empty() || d.b.empty())
+        text::StrAppend(&out, d.a.empty() ? "  only in B  " : "  only in A  ", Shown(d.a.empty() ? d.b : d.a), "\n");
+      else
+        text::StrAppend(&out, "\n  A: ", Shown(d.a), "\n  B: ", Shown(d.b), "\n");
     }
-    text::StrAppend(&out, diff.graph->empty() ? "the graphs are equal" : text::StrCat(diff.graph->size(),
-        diff.graph->size() == 1 ? " difference" : " differences", " of the graphs"), "\n");
+    text::StrAppend(&out,
+                    diff.graph->empty()
+                        ? "the graphs are equal"
+                        : text::StrCat(diff.graph->size(), diff.graph->size() == 1 ? " difference" : " differences",
+                                       " of the graphs"),
+                    "\n");
   }
   return out + weights::ToTable(diff.tensors, o);
 }

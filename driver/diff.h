@@ -13,9 +13,9 @@ namespace slipway::driver {
 
 // Something of a model that the other one has not, or not so.
 struct GraphDifference {
-  std::string what;   // opset, function, metadata, input, output, node
-  std::string name;   // of a node: its first result
-  std::string a, b;   // what it is in each; "" where there is none
+  std::string what;  // opset, function, metadata, input, output, node
+  std::string name;  // of a node: its first result
+  std::string a, b;  // what it is in each; "" where there is none
 };
 
 struct FilesDiff {
@@ -25,8 +25,8 @@ struct FilesDiff {
   bool equal() const { return tensors.rows.empty() && (!graph || graph->empty()); }
 };
 
-// Nodes are found again by the names of what they make; what has another name is another node. Errors as of OpenTensors(),
-// OpenOpaque() and weights::Diff().
+// Nodes are found again by the names of what they make; what has another name is another node. Errors as of
+// OpenTensors(), OpenOpaque() and weights::Diff().
 absl::StatusOr<FilesDiff> DiffFiles(const weights::DiffOptions& options, const std::string& key);
 
 // The tables, and one object of schemas/diff.schema.json.

@@ -1,4 +1,5 @@
-// The text that Python is given to run ONNX models with (driver/onnx_runtime.h), so that slipway needs no file beside itself.
+// The text that Python is given to run ONNX models with (driver/onnx_runtime.h), so that slipway needs no file beside
+// itself.
         .section .rodata
         .global slipway_embedded_onnx_runtime
         .global slipway_embedded_onnx_runtime_end

@@ -22,7 +22,8 @@ struct Explanation {
 // In the order of their ids.
 absl::Span<const Explanation> Explanations();
 
-// The explanation of an id, in upper or lower case, with or without "SW" and brackets. Usage naming those that are like it.
+// The explanation of an id, in upper or lower case, with or without "SW" and brackets. Usage naming those that are like
+// it.
 absl::StatusOr<const Explanation*> FindExplanation(std::string_view id);
 
 // For people, lines of 100 columns at most.

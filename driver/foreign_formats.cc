@@ -1,5 +1,5 @@
-// Three tables: bytes at a place, names within a zip archive, names of files. What each says is for people who took the file for
-// another one.
+// Three tables: bytes at a place, names within a zip archive, names of files. What each says is for people who took the
+// file for another one.
 #include "driver/foreign_formats.h"
 
 #include <algorithm>
@@ -13,12 +13,17 @@
 namespace slipway::driver {
 namespace {
 
-constexpr std::string_view kWeights = "give the safetensors or the torch.save checkpoint that it was made of",
-                           kProgram = "give the program that it was made of: torch.export.save(torch.export.export(model, args), 'model.pt2')",
-                           kOtherFramework = "slipway reads what PyTorch leaves: load the weights into a PyTorch model and export that",
-                           kArrays = "slipway reads what PyTorch leaves; weights also as .safetensors, .npz and .npy: save the arrays as one of those",
-                           kTorchScript = "export the model with torch.export, or torch.save its state_dict()",
-                           kDownload = "the download failed (a page of errors or licences in place of the file): look at it with a browser, and download the file itself";
+constexpr std::string_view
+    kWeights = "give the safetensors or the torch.save checkpoint that it was made of",
+    kProgram = "give the program that it was made of: torch.export.save(torch.export.export(model, args), 'model.pt2')",
+    kOtherFramework = "slipway reads what PyTorch leaves: load the weights into a PyTorch model and export that",
+    kArrays =
+        "slipway reads what PyTorch leaves; weights also as .safetensors, .npz and .npy: save the arrays as one of "
+        "those",
+    kTorchScript = "export the model with torch.export, or torch.save its state_dict()",
+    kDownload =
+        "the download failed (a page of errors or licences in place of the file): look at it with a browser, and "
+        "download the file itself";
 
 struct Mark {
   size_t at;
@@ -40,11 +45,13 @@ constexpr Mark kMarks[] = {
     {0, "ftrt"sv, "a TensorRT engine", kProgram},
     {0, "RKNN"sv, "an RKNN model", kProgram},
     {0, "7767517\n"sv, "an ncnn parameter file", kProgram},
-    {0, "version https://git-lfs.github.com/spec/"sv, "a Git LFS pointer in place of the file", "git lfs pull brings the file itself"},
+    {0, "version https://git-lfs.github.com/spec/"sv, "a Git LFS pointer in place of the file",
+     "git lfs pull brings the file itself"},
     {0, "oid sha256:"sv, "a Git LFS pointer in place of the file", "git lfs pull brings the file itself"},
     {0, "\x1f\x8b"sv, "a gzip archive", "decompress it first (gunzip, or tar -xzf)"},
-    {0, "\xfd"
-        "7zXZ\0"sv,
+    {0,
+     "\xfd"
+     "7zXZ\0"sv,
      "an xz archive", "decompress it first (unxz, or tar -xJf)"},
     {0, "\x28\xb5\x2f\xfd"sv, "a Zstandard archive", "decompress it first (unzstd)"},
     {0, "BZh"sv, "a bzip2 archive", "decompress it first (bunzip2, or tar -xjf)"},
@@ -117,7 +124,8 @@ std::string Lower(std::string_view text) {
 absl::Status CheckText(const std::string& path, std::string_view head) {
   text::ConsumePrefix(&head, "\xef\xbb\xbf");
   const std::string lower = Lower(text::StripLeft(head));
-  if (lower.starts_with("<!doctype html") || lower.starts_with("<html") || lower.starts_with("<head") || (lower.starts_with("<!--") && text::Contains(lower, "<html")))
+  if (lower.starts_with("<!doctype html") || lower.starts_with("<html") || lower.starts_with("<head") ||
+      (lower.starts_with("<!--") && text::Contains(lower, "<html")))
     return Foreign(path, "a web page (HTML)", kDownload);
   if (lower.starts_with("<?xml") || lower.starts_with("<net ")) {
     if (text::Contains(lower, "<net ")) return Foreign(path, "an OpenVINO model (IR)", kProgram);
@@ -125,31 +133,38 @@ absl::Status CheckText(const std::string& path, std::string_view head) {
     if (text::Contains(lower, "<error")) return Foreign(path, "an error message of a server", kDownload);
     return Foreign(path, "an XML document", "give the model or its weights");
   }
-  if (lower.starts_with("{\"error\"") || lower.starts_with("{\"message\"") || lower.starts_with("{\"detail\"")) return Foreign(path, "an error message of a server", kDownload);
-  for (std::string_view answer : {"entry not found", "not found", "access denied", "access to model", "invalid username or password", "repository not found", "unauthorized", "forbidden"})
+  if (lower.starts_with("{\"error\"") || lower.starts_with("{\"message\"") || lower.starts_with("{\"detail\""))
+    return Foreign(path, "an error message of a server", kDownload);
+  for (std::string_view answer : {"entry not found", "not found", "access denied", "access to model",
+                                  "invalid username or password", "repository not found", "unauthorized", "forbidden"})
     if (lower.starts_with(answer)) return Foreign(path, "an error message of a server", kDownload);
   return absl::OkStatus();
 }
 
-// MessagePack of Flax: a map whose first key is a text and whose first value is a map or an array of NumPy's (an extension).
+// MessagePack of Flax: a map whose first key is a text and whose first value is a map or an array of NumPy's (an
+// extension).
 bool IsMessagePack(std::string_view data) {
   const auto byte = [&](size_t i) { return i < data.size() ? static_cast<uint8_t>(data[i]) : 0; };
   size_t at = byte(0) > 0x80 && byte(0) <= 0x8f ? 1 : byte(0) == 0xde ? 3 : byte(0) == 0xdf ? 5 : 0;
   if (at == 0) return false;
   size_t length = 0;
-  if (byte(at) >= 0xa1 && byte(at) <= 0xbf) length = byte(at++) & 0x1f;
-  else if (byte(at) == 0xd9) length = byte(at + 1), at += 2;
+  if (byte(at) >= 0xa1 && byte(at) <= 0xbf)
+    length = byte(at++) & 0x1f;
+  else if (byte(at) == 0xd9)
+    length = byte(at + 1), at += 2;
   if (length == 0 || at + length >= data.size()) return false;
   const std::string_view key = data.substr(at, length);
   if (!std::all_of(key.begin(), key.end(), [](unsigned char c) { return std::isprint(c); })) return false;
   const uint8_t value = byte(at + length);
-  return (value >= 0x80 && value <= 0x8f) || value == 0xde || value == 0xdf || (value >= 0xc7 && value <= 0xc9) || (value >= 0xd4 && value <= 0xd8);
+  return (value >= 0x80 && value <= 0x8f) || value == 0xde || value == 0xdf || (value >= 0xc7 && value <= 0xc9) ||
+         (value >= 0xd4 && value <= 0xd8);
 }
 
 // TensorFlow's tables (.index of a checkpoint) end with a number.
 bool IsTensorFlowTable(std::string_view data) { return data.ends_with("\x57\xfb\x80\x8b\x24\x75\x47\xdb"); }
 
-// A tar, but for those of torch.save before 0.4, which begin with one of these members; headers of other kinds may come first.
+// A tar, but for those of torch.save before 0.4, which begin with one of these members; headers of other kinds may come
+// first.
 bool IsTar(std::string_view data) {
   static constexpr std::string_view kOfTorch[] = {"storages", "tensors", "pickle", "sys_info"};
   constexpr size_t kBlock = 512;
@@ -178,7 +193,8 @@ absl::Status CheckZip(const std::string& path, const std::shared_ptr<io::MappedF
   const auto entries = (*zip)->entries();
   for (const Member& m : kMembers)
     for (const io::ZipEntry& e : entries)
-      if (std::string_view(e.name) == m.name || (m.name[0] == '/' && std::string_view(e.name).ends_with(m.name))) return Foreign(path, m.title, m.help);
+      if (std::string_view(e.name) == m.name || (m.name[0] == '/' && std::string_view(e.name).ends_with(m.name)))
+        return Foreign(path, m.title, m.help);
   return absl::OkStatus();
 }
 
@@ -187,7 +203,9 @@ absl::Status CheckZip(const std::string& path, const std::shared_ptr<io::MappedF
 absl::Status CheckForeign(const std::string& path, const std::shared_ptr<io::MappedFile>& file, bool by_name) {
   const absl::Span<const uint8_t> bytes = file->data();
   const std::string_view data(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (data.empty()) return WithHelp(absl::InvalidArgumentError(text::StrCat(path, ": the file is empty")), "it was not written to its end, or not downloaded");
+  if (data.empty())
+    return WithHelp(absl::InvalidArgumentError(text::StrCat(path, ": the file is empty")),
+                    "it was not written to its end, or not downloaded");
   for (const Mark& m : kMarks)
     if (data.size() >= m.at && data.substr(m.at).starts_with(m.bytes)) return Foreign(path, m.title, m.help);
   constexpr size_t kHead = 4096;
@@ -196,7 +214,9 @@ absl::Status CheckForeign(const std::string& path, const std::shared_ptr<io::Map
   if (IsTensorFlowTable(data)) return Foreign(path, "a TensorFlow checkpoint's index", kArrays);
   if (IsTar(data)) return Foreign(path, "a tar archive", "unpack it first (tar -xf)");
   if (std::string_view head = data.substr(0, kHead); head.find_first_not_of('\0') == head.npos)
-    return WithHelp(absl::InvalidArgumentError(text::StrCat(path, ": the file begins with ", head.size(), " zero bytes and is of no format")), "it was not written or downloaded to its end");
+    return WithHelp(absl::InvalidArgumentError(
+                        text::StrCat(path, ": the file begins with ", head.size(), " zero bytes and is of no format")),
+                    "it was not written or downloaded to its end");
   if (data.starts_with("PK"))
     if (absl::Status s = CheckZip(path, file); !s.ok()) return s;
   if (!by_name) return absl::OkStatus();
@@ -205,16 +225,23 @@ absl::Status CheckForeign(const std::string& path, const std::shared_ptr<io::Map
     if (name.ends_with(s.suffix)) return Foreign(path, s.title, s.help);
   if (const size_t part = name.rfind(".data-"); part != name.npos && text::Contains(name.substr(part), "-of-"))
     return Foreign(path, "a part of a TensorFlow checkpoint", kArrays);
-  if (data.starts_with("PK")) return Foreign(path, "a zip archive that torch.save and torch.export.save did not write", "unpack it first, and give the model in it");
+  if (data.starts_with("PK"))
+    return Foreign(path, "a zip archive that torch.save and torch.export.save did not write",
+                   "unpack it first, and give the model in it");
   return absl::OkStatus();
 }
 
 absl::Status CheckForeignFolder(const std::string& path, const std::set<std::string>& names) {
-  const auto has_suffix = [&](std::string_view suffix) { return std::any_of(names.begin(), names.end(), [&](const std::string& n) { return n.ends_with(suffix); }); };
-  if (names.contains("saved_model.pb") || names.contains("saved_model.pbtxt")) return Foreign(path, "a TensorFlow SavedModel", kOtherFramework);
+  const auto has_suffix = [&](std::string_view suffix) {
+    return std::any_of(names.begin(), names.end(), [&](const std::string& n) { return n.ends_with(suffix); });
+  };
+  if (names.contains("saved_model.pb") || names.contains("saved_model.pbtxt"))
+    return Foreign(path, "a TensorFlow SavedModel", kOtherFramework);
   if (names.contains("Manifest.json") && names.contains("Data")) return Foreign(path, "a Core ML package", kProgram);
-  if (names.contains("_METADATA") || names.contains("manifest.ocdbt")) return Foreign(path, "a checkpoint of Orbax (JAX)", kArrays);
-  if (has_suffix(".index") && std::any_of(names.begin(), names.end(), [](const std::string& n) { return text::Contains(n, ".data-"); }))
+  if (names.contains("_METADATA") || names.contains("manifest.ocdbt"))
+    return Foreign(path, "a checkpoint of Orbax (JAX)", kArrays);
+  if (has_suffix(".index") &&
+      std::any_of(names.begin(), names.end(), [](const std::string& n) { return text::Contains(n, ".data-"); }))
     return Foreign(path, "a TensorFlow checkpoint", kArrays);
   static constexpr Suffix kFiles[] = {{".gguf", "a folder of GGUF files", kWeights},
                                       {".h5", "a folder of HDF5 files", kArrays},

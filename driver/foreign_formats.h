@@ -12,8 +12,8 @@
 
 namespace slipway::driver {
 
-// InvalidArgument, "PATH: a GGUF file", with the next step as its help, for a file of a known format that is none of slipway's; OK for any
-// other. `by_name`: formats without a mark of their own count as well, by the names of files.
+// InvalidArgument, "PATH: a GGUF file", with the next step as its help, for a file of a known format that is none of
+// slipway's; OK for any other. `by_name`: formats without a mark of their own count as well, by the names of files.
 absl::Status CheckForeign(const std::string& path, const std::shared_ptr<io::MappedFile>& file, bool by_name);
 
 // The same of a folder, by the names in it: TensorFlow's SavedModel, Core ML's package, …

@@ -1,5 +1,5 @@
-// The table of formats. Each is recognised by its structure and not by a few magic bytes: the length that a safetensors file
-// begins with may look like the magic of any other. A new one is a row here and its importer.
+// The table of formats. Each is recognised by its structure and not by a few magic bytes: the length that a safetensors
+// file begins with may look like the magic of any other. A new one is a row here and its importer.
 #include "driver/format.h"
 
 #include <dirent.h>
@@ -60,7 +60,8 @@ absl::StatusOr<ir::Archive> ReadText(const Source& s) {
     for (const std::string* json : {&p->module_call_graph_json, &p->namedtuple_fields_json}) {
       if (json->empty()) continue;
       if (auto document = importers::json::Document::Parse(*json); !document.ok())
-        return absl::InvalidArgumentError(text::StrCat(s.path, ": what is kept of the JSON form: ", document.status().message()));
+        return absl::InvalidArgumentError(
+            text::StrCat(s.path, ": what is kept of the JSON form: ", document.status().message()));
     }
   }
   return archive;
@@ -83,7 +84,9 @@ absl::Status DescribeNative(const Source& s, FileReport* report) {
 
 bool IsSafetensors(const Source& s) { return s.file && importers::LooksLikeSafetensors(s.file->data()); }
 
-absl::StatusOr<TensorSet> ReadSafetensors(const Source& s, const std::string&) { return importers::ReadSafetensors(s.file); }
+absl::StatusOr<TensorSet> ReadSafetensors(const Source& s, const std::string&) {
+  return importers::ReadSafetensors(s.file);
+}
 
 bool IsNpy(const Source& s) { return s.file && importers::LooksLikeNpy(s.file->data()); }
 
@@ -147,10 +150,14 @@ absl::StatusOr<TensorSet> ReadIndexed(const std::string& folder, const std::stri
     for (const auto& [name, tensor] : set->tensors)
       if (!named.contains(name)) unnamed.push_back(name);
     if (!unnamed.empty())
-      return WithHelp(ListError(text::StrCat(path, " holds ", unnamed.size(), unnamed.size() == 1 ? " tensor" : " tensors", " that ", index, " does not name"), unnamed),
-                      "the index is of another checkpoint, or damaged; without it the folder's files are read whole");
+      return WithHelp(
+          ListError(text::StrCat(path, " holds ", unnamed.size(), unnamed.size() == 1 ? " tensor" : " tensors",
+                                 " that ", index, " does not name"),
+                    unnamed),
+          "the index is of another checkpoint, or damaged; without it the folder's files are read whole");
     for (const std::string& name : names)
-      if (!set->tensors.contains(name)) return absl::InvalidArgumentError(text::StrCat(index, ": '", name, "' is not in ", shard));
+      if (!set->tensors.contains(name))
+        return absl::InvalidArgumentError(text::StrCat(index, ": '", name, "' is not in ", shard));
     if (absl::Status s = Merge(*std::move(set), path, &all); !s.ok()) return s;
   }
   return all;
@@ -179,17 +186,24 @@ absl::StatusOr<std::string> CheckpointIn(const std::string& folder, const std::s
   static constexpr std::string_view kOfTrainers[] = {"training_args", "optimizer", "scheduler", "scaler", "rng_state"};
   std::vector<std::string> found;
   for (const std::string& name : names) {
-    if (!std::any_of(std::begin(kSuffixes), std::end(kSuffixes), [&](std::string_view s) { return name.ends_with(s); })) continue;
-    if (std::any_of(std::begin(kOfTrainers), std::end(kOfTrainers), [&](std::string_view s) { return name.starts_with(s); })) continue;
+    if (!std::any_of(std::begin(kSuffixes), std::end(kSuffixes), [&](std::string_view s) { return name.ends_with(s); }))
+      continue;
+    if (std::any_of(std::begin(kOfTrainers), std::end(kOfTrainers),
+                    [&](std::string_view s) { return name.starts_with(s); }))
+      continue;
     const auto source = OpenSource(text::StrCat(folder, "/", name));
     if (source.ok() && IsCheckpoint(*source)) found.push_back(name);
   }
   if (absl::Status s = weights::CheckComplete(folder, {found.begin(), found.end()}); !s.ok()) return s;
   if (found.size() == 1) return found[0];
   if (!found.empty())
-    return WithHelp(absl::InvalidArgumentError(text::StrCat(folder, ": several checkpoints: ", text::Join(found, ", "))), "give one of them");
-  return WithHelp(absl::InvalidArgumentError(text::StrCat(folder, ": a folder without .metadata, an index, .safetensors files or a checkpoint of torch.save")),
-                  "give the file, or the folder that it is in");
+    return WithHelp(
+        absl::InvalidArgumentError(text::StrCat(folder, ": several checkpoints: ", text::Join(found, ", "))),
+        "give one of them");
+  return WithHelp(
+      absl::InvalidArgumentError(text::StrCat(
+          folder, ": a folder without .metadata, an index, .safetensors files or a checkpoint of torch.save")),
+      "give the file, or the folder that it is in");
 }
 
 absl::StatusOr<TensorSet> ReadFolder(const std::string& folder, const std::string& key) {
@@ -200,8 +214,10 @@ absl::StatusOr<TensorSet> ReadFolder(const std::string& folder, const std::strin
   while (const dirent* e = readdir(dir.get())) {
     const std::string_view name = e->d_name;
     if (name.ends_with(".index.json")) indexes.emplace(name);
-    if (name.ends_with(".safetensors")) files.emplace(name);
-    else others.emplace(name);
+    if (name.ends_with(".safetensors"))
+      files.emplace(name);
+    else
+      others.emplace(name);
     distributed |= name == ".metadata";
   }
   if (distributed) {
@@ -214,7 +230,8 @@ absl::StatusOr<TensorSet> ReadFolder(const std::string& folder, const std::strin
     if (i.ends_with(".safetensors.index.json")) preferred.insert(i);
   if (!preferred.empty()) indexes = preferred;
   if (indexes.size() > 1)
-    return absl::InvalidArgumentError(text::StrCat(folder, ": several indexes (", text::Join(indexes, ", "), "): give one of them"));
+    return absl::InvalidArgumentError(
+        text::StrCat(folder, ": several indexes (", text::Join(indexes, ", "), "): give one of them"));
   if (!indexes.empty()) {
     const std::string path = text::StrCat(folder, "/", *indexes.begin());
     auto shards = weights::ReadIndex(path);
@@ -239,15 +256,18 @@ absl::StatusOr<TensorSet> ReadFolder(const std::string& folder, const std::strin
     if (!set.ok()) return set.status();
     shards |= importers::HasShardPlaces(*set);
     if (set->metadata.contains(weights::kRunKey) && name != "model.safetensors")
-      return WithHelp(absl::InvalidArgumentError(text::StrCat(folder, ": unfinished: ", name, " is of a run of several processes, the last of which writes the index")),
-                      "run the ranks that are missing, with the same configuration");
+      return WithHelp(
+          absl::InvalidArgumentError(text::StrCat(
+              folder, ": unfinished: ", name, " is of a run of several processes, the last of which writes the index")),
+          "run the ranks that are missing, with the same configuration");
     sets.emplace_back(path, *std::move(set));
   }
   if (shards) {
     auto set = importers::JoinShards(std::move(sets));
     return set.ok() ? Below(*std::move(set), key, folder) : set;
   }
-  if (absl::Status s = weights::CheckComplete(folder, files); !s.ok()) return WithHelp(s, "whoever writes the checkpoint has not finished, or a download is not complete");
+  if (absl::Status s = weights::CheckComplete(folder, files); !s.ok())
+    return WithHelp(s, "whoever writes the checkpoint has not finished, or a download is not complete");
   TensorSet all;
   for (auto& [path, set] : sets)
     if (absl::Status s = Merge(std::move(set), path, &all); !s.ok()) return s;
@@ -304,7 +324,8 @@ absl::Status DescribeOnnx(const Source& s, FileReport* report) {
 }
 
 constexpr std::string_view kHowPrograms =
-    "torch.export.save(torch.export.export(model, args), 'model.pt2') makes a program; where save refuses one (masks made of "
+    "torch.export.save(torch.export.export(model, args), 'model.pt2') makes a program; where save refuses one (masks "
+    "made of "
     "functions), save program.run_decompositions({})";
 
 constexpr Format kFormats[] = {
@@ -324,13 +345,16 @@ constexpr Format kFormats[] = {
 absl::Status Unknown(const Source& source) {
   if (TextOf(source).starts_with("PK"))
     if (auto zip = io::ZipReader::Open(source.file); !zip.ok()) return zip.status();
-  return WithHelp(absl::InvalidArgumentError(text::StrCat(source.path, ": of no format that slipway reads")),
-                  text::StrCat("programs are what torch.export.save writes, weights safetensors or torch.save's; ", kHowPrograms));
+  return WithHelp(
+      absl::InvalidArgumentError(text::StrCat(source.path, ": of no format that slipway reads")),
+      text::StrCat("programs are what torch.export.save writes, weights safetensors or torch.save's; ", kHowPrograms));
 }
 
 absl::Status NotUnderstood(const Source& source, std::string_view what) {
-  return WithHelp(absl::UnimplementedError(text::StrCat(source.path, ": an ONNX model, of which no ", what, " is read")),
-                  "slipway inspect, diff, run, verify and minify take ONNX models; what converts is the program that they were made of");
+  return WithHelp(
+      absl::UnimplementedError(text::StrCat(source.path, ": an ONNX model, of which no ", what, " is read")),
+      "slipway inspect, diff, run, verify and minify take ONNX models; what converts is the program that they were "
+      "made of");
 }
 
 }  // namespace
@@ -363,8 +387,9 @@ absl::StatusOr<ir::Archive> OpenArchive(const Source& source) {
   if (!format.ok()) return format.status();
   if ((*format)->opaque) return NotUnderstood(source, "program");
   if (!(*format)->programs)
-    return WithHelp(absl::UnimplementedError(text::StrCat(source.path, ": a ", (*format)->title,
-                                                          (*format)->tensors ? " holds weights, no program" : ", of which no program is read")),
+    return WithHelp(absl::UnimplementedError(text::StrCat(
+                        source.path, ": a ", (*format)->title,
+                        (*format)->tensors ? " holds weights, no program" : ", of which no program is read")),
                     kHowPrograms);
   auto archive = (*format)->programs(source);
   if (!archive.ok()) return archive;
@@ -394,7 +419,8 @@ absl::StatusOr<TensorSet> OpenTensors(const Source& source, const std::string& k
   if ((*format)->tensors) return (*format)->tensors(source, key);
   if ((*format)->opaque) return NotUnderstood(source, "tensor");
   if (!(*format)->programs)
-    return absl::InvalidArgumentError(text::StrCat(source.path, ": a ", (*format)->title, ", of which no tensors are read"));
+    return absl::InvalidArgumentError(
+        text::StrCat(source.path, ": a ", (*format)->title, ", of which no tensors are read"));
   auto archive = OpenArchive(source);
   if (!archive.ok()) return archive.status();
   std::vector<const ir::Program*> programs;
@@ -414,8 +440,9 @@ absl::StatusOr<TensorSet> OpenWholeTensors(const std::string& path, const std::s
   if (set.ok())
     if (absl::Status s = CheckReadable(*set); !s.ok()) return s;
   if (set.ok() && !set->sharded.empty())
-    return absl::UnimplementedError(text::StrCat(path, ": '", set->sharded.begin()->first,
-                                                 "' lies in several pieces; convert the checkpoint to safetensors first"));
+    return absl::UnimplementedError(
+        text::StrCat(path, ": '", set->sharded.begin()->first,
+                     "' lies in several pieces; convert the checkpoint to safetensors first"));
   return set;
 }
 
@@ -423,7 +450,8 @@ absl::Status CheckReadable(const TensorSet& set) {
   if (set.unreadable.empty()) return absl::OkStatus();
   std::vector<std::string> items;
   for (const auto& [name, what] : set.unreadable) items.push_back(text::StrCat("'", name, "' (", what, ")"));
-  return WithHelp(ListError(text::StrCat(items.size(), items.size() == 1 ? " tensor is" : " tensors are", " not read"), items, absl::StatusCode::kUnimplemented),
+  return WithHelp(ListError(text::StrCat(items.size(), items.size() == 1 ? " tensor is" : " tensors are", " not read"),
+                            items, absl::StatusCode::kUnimplemented),
                   "convert --exclude passes over them");
 }
 
@@ -440,7 +468,8 @@ absl::StatusOr<TensorSet> WeightsOf(absl::Span<const ir::Program* const> program
 std::string SourceDigest(const std::shared_ptr<io::MappedFile>& file) {
   io::Sha256 digest;
   if (auto zip = io::ZipReader::Open(file); zip.ok()) {
-    for (const io::ZipEntry& e : (*zip)->entries()) digest.Update(text::StrCat(e.name, "\n", e.size, " ", e.crc32, "\n"));
+    for (const io::ZipEntry& e : (*zip)->entries())
+      digest.Update(text::StrCat(e.name, "\n", e.size, " ", e.crc32, "\n"));
   } else {
     digest.Update(file->data());
   }

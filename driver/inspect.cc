@@ -98,9 +98,16 @@ ProgramReport ReportOf(const ir::Program& p) {
   std::set<const ir::Graph*> seen;
   Count(*p.graph, r, seen);
 
-  static constexpr const char* kInputs[] = {"input", "parameter", "buffer", "tensor_constant", "custom_obj", "token", "constant"};
-  static constexpr const char* kOutputs[] = {"output", "loss", "buffer_mutation", "parameter_mutation",
-                                             "gradient_to_parameter", "gradient_to_user_input", "user_input_mutation", "token"};
+  static constexpr const char* kInputs[] = {"input",      "parameter", "buffer",  "tensor_constant",
+                                            "custom_obj", "token",     "constant"};
+  static constexpr const char* kOutputs[] = {"output",
+                                             "loss",
+                                             "buffer_mutation",
+                                             "parameter_mutation",
+                                             "gradient_to_parameter",
+                                             "gradient_to_user_input",
+                                             "user_input_mutation",
+                                             "token"};
   for (size_t i = 0; i < p.input_specs.size(); ++i) {
     const ir::InputSpec& s = p.input_specs[i];
     const ir::Value& v = *p.graph->inputs()[i];
@@ -121,7 +128,8 @@ ProgramReport ReportOf(const ir::Program& p) {
   for (size_t i = 0; i < p.output_specs.size(); ++i) {
     const ir::OutputSpec& s = p.output_specs[i];
     const ir::Arg& a = p.graph->outputs[i];
-    const bool update = s.kind != ir::OutputSpec::kUser && s.kind != ir::OutputSpec::kLoss && s.kind != ir::OutputSpec::kToken;
+    const bool update =
+        s.kind != ir::OutputSpec::kUser && s.kind != ir::OutputSpec::kLoss && s.kind != ir::OutputSpec::kToken;
     TensorRow row;
     if (const ir::Value* v = a.value()) {
       row = Row(update ? s.target : v->name(), kOutputs[s.kind], v->type());
@@ -190,16 +198,19 @@ class Table {
       size += r.bytes;
     }
     std::vector<std::string> totals;
-    for (const auto& [dtype, total] : by_dtype) totals.push_back(text::StrCat(total.first, " ", dtype, " of ", text::ByteCount(total.second)));
-    Line(text::StrCat("  weights: ", Plural(rows.size(), "tensor"), ", ", text::ByteCount(bytes), " (", text::Join(totals, ", "), ")",
-                      missing ? text::StrCat(", ", missing, " without values") : ""));
+    for (const auto& [dtype, total] : by_dtype)
+      totals.push_back(text::StrCat(total.first, " ", dtype, " of ", text::ByteCount(total.second)));
+    Line(text::StrCat("  weights: ", Plural(rows.size(), "tensor"), ", ", text::ByteCount(bytes), " (",
+                      text::Join(totals, ", "), ")", missing ? text::StrCat(", ", missing, " without values") : ""));
     std::vector<std::vector<std::string>> cells;
     for (const TensorRow& r : rows) {
       if (!all && cells.size() == kShownWeights) break;
-      cells.push_back({Shown(r.name), TypeText(r), r.stored ? text::ByteCount(r.bytes) : "no values", r.kind == "parameter" ? "" : r.kind});
+      cells.push_back({Shown(r.name), TypeText(r), r.stored ? text::ByteCount(r.bytes) : "no values",
+                       r.kind == "parameter" ? "" : r.kind});
     }
     Rows(cells);
-    if (cells.size() < rows.size()) Line(text::StrCat("    … ", rows.size() - cells.size(), " more (--weights lists all)"));
+    if (cells.size() < rows.size())
+      Line(text::StrCat("    … ", rows.size() - cells.size(), " more (--weights lists all)"));
   }
   std::string Take() { return std::move(out_); }
 
@@ -233,7 +244,8 @@ std::vector<std::vector<std::string>> ProductCells(const KernelsReport& r) {
     if (!p.packing.empty()) text::StrAppend(&weight, " in ", p.packing);
     if (p.groups > 1) text::StrAppend(&weight, ", ", p.groups, " groups");
     cells.push_back({Shown(p.place.empty() ? p.op : p.place), p.kernel, Shown(sizes),
-                     p.right.empty() ? text::StrCat(p.left, " -> ", p.result) : text::StrCat(p.left, " x ", p.right, " -> ", p.result),
+                     p.right.empty() ? text::StrCat(p.left, " -> ", p.result)
+                                     : text::StrCat(p.left, " x ", p.right, " -> ", p.result),
                      weight, LoopsText(p)});
   }
   return cells;
@@ -260,8 +272,10 @@ void PutRows(json::Writer& j, std::string_view key, const std::vector<TensorRow>
       j.BeginArray();
       for (const std::string& s : r.shape) {
         int64_t n;
-        if (text::ParseNumber(s, &n)) j.Raw(s);
-        else j.String(s);
+        if (text::ParseNumber(s, &n))
+          j.Raw(s);
+        else
+          j.String(s);
       }
       j.EndArray();
     } else {
@@ -278,14 +292,24 @@ void PutRows(json::Writer& j, std::string_view key, const std::vector<TensorRow>
 }
 
 void PutKernels(json::Writer& j, const KernelsReport& r) {
-  j.BeginObject().Key("isa").String(r.isa).Key("integers").String(r.integers).Key("bf16").String(r.bf16).Key("cap").String(r.cap);
+  j.BeginObject()
+      .Key("isa")
+      .String(r.isa)
+      .Key("integers")
+      .String(r.integers)
+      .Key("bf16")
+      .String(r.bf16)
+      .Key("cap")
+      .String(r.cap);
   j.Key("products").BeginArray();
   // Numbers as numbers.
   auto size = [&](std::string_view key, const std::string& s) {
     int64_t n;
     j.Key(key);
-    if (text::ParseNumber(s, &n)) j.Int(n);
-    else j.String(s);
+    if (text::ParseNumber(s, &n))
+      j.Int(n);
+    else
+      j.String(s);
   };
   for (const ProductRow& p : r.products) {
     j.BeginObject().Key("op").String(p.op).Key("place").String(p.place).Key("kernel").String(p.kernel);
@@ -293,12 +317,21 @@ void PutKernels(json::Writer& j, const KernelsReport& r) {
     if (!p.n.empty()) size("n", p.n);
     j.Key("left").String(p.left);
     if (!p.right.empty()) j.Key("right").String(p.right);
-    j.Key("result").String(p.result).Key("groups").Int(p.groups).Key("packing").String(p.packing).Key("weight_bytes").Int(p.bytes);
+    j.Key("result")
+        .String(p.result)
+        .Key("groups")
+        .Int(p.groups)
+        .Key("packing")
+        .String(p.packing)
+        .Key("weight_bytes")
+        .Int(p.bytes);
     j.Key("loops").BeginArray();
     for (const ProductRow::Rows& l : p.loops) {
       j.BeginObject().Key("from").Int(l.from).Key("to");
-      if (l.to == 0) j.Raw("null");
-      else j.Int(l.to);
+      if (l.to == 0)
+        j.Raw("null");
+      else
+        j.Int(l.to);
       j.Key("isa").String(l.isa).Key("way").String(l.way).EndObject();
     }
     j.EndArray().EndObject();
@@ -401,7 +434,8 @@ void Describe(const kernels::NativeModel& m, FileReport* report) {
   }
   for (const kernels::Constant& c : m.constants) {
     if (c.name.empty()) continue;
-    TensorRow row{c.name, "constant", std::string(ir::Name(planner::FromNative(c.dtype))), {}, true, "", static_cast<uint64_t>(kernels::ByteSize(c.dtype)), true};
+    TensorRow row{c.name, "constant", std::string(ir::Name(planner::FromNative(c.dtype))), {},
+                  true,   "",         static_cast<uint64_t>(kernels::ByteSize(c.dtype)),   true};
     for (int64_t s : c.sizes) {
       row.shape.push_back(text::StrCat(s));
       row.bytes *= static_cast<uint64_t>(s);
@@ -435,7 +469,8 @@ absl::Status Describe(const importers::OnnxModel& model, FileReport* report) {
   for (const ir::Arg& a : model.program->graph->outputs)
     if (a.value()) note(a.value());
   std::erase_if(r.dims, [&](const ir::SymbolInfo& s) { return !dims.contains(s.name); });
-  for (TensorRow& w : r.weights) w.kind = w.kind == "buffer" ? "input_default" : w.kind == "tensor_constant" ? "nested" : "parameter";
+  for (TensorRow& w : r.weights)
+    w.kind = w.kind == "buffer" ? "input_default" : w.kind == "tensor_constant" ? "nested" : "parameter";
   report->programs.push_back(std::move(r));
   return absl::OkStatus();
 }
@@ -444,7 +479,8 @@ namespace {
 
 absl::StatusOr<KernelsReport> KernelsOf(const Source& source) {
   if (!source.file || !importers::LooksNative(source.file))
-    return absl::UnimplementedError(text::StrCat(source.path, ": --kernels is for native libraries: convert the program to one first"));
+    return absl::UnimplementedError(
+        text::StrCat(source.path, ": --kernels is for native libraries: convert the program to one first"));
   auto native = importers::ReadNative(source.file);
   if (!native.ok()) return native.status();
   const kernels::NativeModel& model = native->model;
@@ -460,9 +496,20 @@ absl::StatusOr<KernelsReport> KernelsOf(const Source& source) {
   for (kernels::PlanProduct& p : kernels::ProductsOf(checked->plan())) {
     const kernels::Step& step = checked->plan().steps[static_cast<size_t>(p.step)];
     const kernels::Origin& origin = model.origins[static_cast<size_t>(step.origin)];
-    ProductRow row{origin.op, origin.place, std::string(step.kernel->name), p.batch, p.m, p.k, p.n, name(p.left),
-                   p.has_right ? name(p.right) : "", name(p.result), kPackings[static_cast<int>(p.packing)], p.groups,
-                   static_cast<uint64_t>(p.bytes), {}};
+    ProductRow row{origin.op,
+                   origin.place,
+                   std::string(step.kernel->name),
+                   p.batch,
+                   p.m,
+                   p.k,
+                   p.n,
+                   name(p.left),
+                   p.has_right ? name(p.right) : "",
+                   name(p.result),
+                   kPackings[static_cast<int>(p.packing)],
+                   p.groups,
+                   static_cast<uint64_t>(p.bytes),
+                   {}};
     for (const kernels::PlanProduct::Rows& l : p.loops) row.loops.push_back({l.from, l.to, l.loop.isa, l.loop.way});
     r.products.push_back(std::move(row));
   }
@@ -501,7 +548,8 @@ absl::StatusOr<FileReport> Inspect(const std::string& path, bool verify, bool ke
     if (!archive.ok()) return archive.status();
     Describe(*archive, &r);
     for (const auto& p : archive->programs)
-      if (absl::Status s = verify ? passes::InferShapes(*p, &r.verified->corrected) : absl::OkStatus(); !s.ok()) return s;
+      if (absl::Status s = verify ? passes::InferShapes(*p, &r.verified->corrected) : absl::OkStatus(); !s.ok())
+        return s;
   }
   if (absl::Status s = io::InputsUnchanged(); !s.ok()) return s;
   return r;
@@ -512,10 +560,12 @@ std::string ToTable(const FileReport& r, bool ops, bool all_weights) {
   std::string_view format = r.format;
   for (const Format& f : Formats())
     if (f.name == r.format) format = f.title;
-  t.Line(text::StrCat(Shown(r.file), ": ", format, ", ", text::ByteCount(r.bytes), r.producer.empty() ? "" : ", ", Shown(r.producer)));
+  t.Line(text::StrCat(Shown(r.file), ": ", format, ", ", text::ByteCount(r.bytes), r.producer.empty() ? "" : ", ",
+                      Shown(r.producer)));
   for (const ProgramReport& p : r.programs) {
     t.Line("");
-    t.Line(text::StrCat("program ", Shown(p.name), ": ", Plural(p.nodes, "node"), " of ", Plural(p.ops.size(), "operator"),
+    t.Line(text::StrCat("program ", Shown(p.name), ": ", Plural(p.nodes, "node"), " of ",
+                        Plural(p.ops.size(), "operator"),
                         p.subgraphs ? text::StrCat(", ", Plural(p.subgraphs, "subgraph")) : "", ", ", p.form));
     t.Section("inputs", p.inputs);
     t.Section("outputs", p.outputs);
@@ -544,7 +594,8 @@ std::string ToTable(const FileReport& r, bool ops, bool all_weights) {
   }
   if (r.kernels) {
     const KernelsReport& k = *r.kernels;
-    t.Line(text::StrCat("  products on this machine: ", k.isa, ", integers ", k.integers, k.bf16.empty() ? "" : ", bf16 ", k.bf16,
+    t.Line(text::StrCat("  products on this machine: ", k.isa, ", integers ", k.integers,
+                        k.bf16.empty() ? "" : ", bf16 ", k.bf16,
                         k.cap.empty() ? "" : text::StrCat(" (capped by SLIPWAY_ISA=", k.cap, ")")));
     t.Rows(ProductCells(k));
   }
@@ -558,7 +609,8 @@ std::string ToTable(const FileReport& r, bool ops, bool all_weights) {
   };
   if (r.onnx) {
     std::vector<std::string> opsets;
-    for (const auto& [domain, version] : r.onnx->opsets) opsets.push_back(text::StrCat(domain.empty() ? "ai.onnx" : Shown(domain), " ", version));
+    for (const auto& [domain, version] : r.onnx->opsets)
+      opsets.push_back(text::StrCat(domain.empty() ? "ai.onnx" : Shown(domain), " ", version));
     t.Line(text::StrCat("  opsets: ", text::Join(opsets, ", "), "; IR version ", r.onnx->ir_version));
     if (!r.onnx->functions.empty()) t.Line("  functions");
     for (const std::string& f : r.onnx->functions) t.Line(text::StrCat("    ", Shown(f)));
@@ -568,7 +620,8 @@ std::string ToTable(const FileReport& r, bool ops, bool all_weights) {
   section("  extra files", r.extra_files, [](uint64_t n) { return text::ByteCount(n); });
   if (r.verified)
     t.Line(r.verified->members == 0 ? "  verified: nothing, the format has no checksums"
-                                    : text::StrCat("  verified: ", Plural(r.verified->members, "member"), ", ", text::ByteCount(r.verified->bytes)));
+                                    : text::StrCat("  verified: ", Plural(r.verified->members, "member"), ", ",
+                                                   text::ByteCount(r.verified->bytes)));
   if (r.verified)
     for (const std::string& c : r.verified->corrected) t.Line(text::StrCat("  note: ", Shown(c)));
   return t.Take();
@@ -596,7 +649,14 @@ std::string ToJson(const FileReport& r) {
   for (const auto& [key, size] : r.extra_files) j.Key(key).Int(size);
   j.EndObject();
   if (r.verified) {
-    j.Key("verified").BeginObject().Key("members").Int(r.verified->members).Key("bytes").Int(r.verified->bytes).Key("corrected").BeginArray();
+    j.Key("verified")
+        .BeginObject()
+        .Key("members")
+        .Int(r.verified->members)
+        .Key("bytes")
+        .Int(r.verified->bytes)
+        .Key("corrected")
+        .BeginArray();
     for (const std::string& c : r.verified->corrected) j.String(c);
     j.EndArray().EndObject();
   }

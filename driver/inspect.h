@@ -40,7 +40,7 @@ struct TensorRow {
 struct ProgramReport {
   std::string name, form, torch_version, dialect;
   int schema_major = 0, schema_minor = 0;
-  int nodes = 0;      // subgraphs included
+  int nodes = 0;  // subgraphs included
   int subgraphs = 0;
   std::vector<TensorRow> inputs, outputs, updates, weights;
   std::vector<ir::SymbolInfo> dims;
@@ -48,7 +48,8 @@ struct ProgramReport {
   std::map<std::string, int> ops;  // with their counts
 };
 
-// A product of matrices in a native library's plan. Sizes are numbers or expressions, `n` is "" where nothing is multiplied.
+// A product of matrices in a native library's plan. Sizes are numbers or expressions, `n` is "" where nothing is
+// multiplied.
 struct ProductRow {
   std::string op, place, kernel, batch, m, k, n;
   std::string left, right, result;  // dtypes; right "" where there is no right matrix
@@ -89,14 +90,15 @@ struct FileReport {
   std::optional<OnnxReport> onnx;               // of ONNX models
 };
 
-// Errors as of the importers; Unimplemented for formats that slipway knows and does not read. `verify` reads the whole file
-// and adds the errors of VerifyPayloads() and, for programs, of passes::InferShapes(). `kernels` is for native libraries and packages
-// of one, Unimplemented for others.
+// Errors as of the importers; Unimplemented for formats that slipway knows and does not read. `verify` reads the whole
+// file and adds the errors of VerifyPayloads() and, for programs, of passes::InferShapes(). `kernels` is for native
+// libraries and packages of one, Unimplemented for others.
 absl::StatusOr<FileReport> Inspect(const std::string& path, bool verify = false, bool kernels = false);
 
 ProgramReport ReportOf(const ir::Program& program);
 
-// Fills in what is known of programs, tensors or a native library that are open already: all but the file and its format.
+// Fills in what is known of programs, tensors or a native library that are open already: all but the file and its
+// format.
 void Describe(const ir::Archive& archive, FileReport* report);
 void Describe(const ir::TensorSet& set, FileReport* report);
 void Describe(const kernels::NativeModel& model, FileReport* report);
@@ -107,12 +109,13 @@ std::string ToTable(const FileReport& report, bool ops, bool all_weights);
 // One object of schemas/inspect.schema.json.
 std::string ToJson(const FileReport& report);
 
-// The text form of a file's programs; of an ONNX model its graph, for reading only. Weight files are named relative to the file's folder.
+// The text form of a file's programs; of an ONNX model its graph, for reading only. Weight files are named relative to
+// the file's folder.
 absl::StatusOr<std::string> InspectIr(const std::string& path, ir::PrintOptions::Sources sources);
 
-// A C header over slipway_model.h (c_header.h): of a native library or a package of one, which is not run; or of a program, which
-// is planned as `convert` would. Its names begin with the file's, without the suffix. Unimplemented for a program that no
-// library can hold.
+// A C header over slipway_model.h (c_header.h): of a native library or a package of one, which is not run; or of a
+// program, which is planned as `convert` would. Its names begin with the file's, without the suffix. Unimplemented for
+// a program that no library can hold.
 absl::StatusOr<std::string> InspectHeader(const std::string& path);
 
 }  // namespace slipway::driver

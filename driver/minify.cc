@@ -1,6 +1,7 @@
-// The oracle of the search (minifier/search.h): candidates become files, files are checked by processes, and what is known
-// stays
-// in a log, so that a run that was killed goes on where it was: the search is deterministic, and repeats itself from the log.
+// The oracle of the search (minifier/search.h): candidates become files, files are checked by processes, and what is
+// known stays
+// in a log, so that a run that was killed goes on where it was: the search is deterministic, and repeats itself from
+// the log.
 #include "driver/minify.h"
 
 #include <dirent.h>
@@ -64,15 +65,18 @@ absl::Status MakeFolder(const std::string& path) {
   return io::IoError(errno, path);
 }
 
-// Removes symbolic links of the names that a run writes from the folder of the result: the files are made there, not where links lead.
-// Those that an earlier run left to weights are made again.
+// Removes symbolic links of the names that a run writes from the folder of the result: the files are made there, not
+// where links lead. Those that an earlier run left to weights are made again.
 absl::Status RemoveLinks(const std::string& folder) {
-  static constexpr std::string_view kNames[] = {"min.", "other.", "inputs.safetensors", "repro.", "report.md", "probes"};
+  static constexpr std::string_view kNames[] = {"min.",   "other.",    "inputs.safetensors",
+                                                "repro.", "report.md", "probes"};
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
-    const bool ours = std::any_of(std::begin(kNames), std::end(kNames), [&](std::string_view n) { return name.starts_with(n); });
-    if (ours && entry.is_symlink(error) && unlink(entry.path().c_str()) != 0) return io::IoError(errno, entry.path().string());
+    const bool ours =
+        std::any_of(std::begin(kNames), std::end(kNames), [&](std::string_view n) { return name.starts_with(n); });
+    if (ours && entry.is_symlink(error) && unlink(entry.path().c_str()) != 0)
+      return io::IoError(errno, entry.path().string());
   }
   return absl::OkStatus();
 }
@@ -117,11 +121,13 @@ class Log {
 
   absl::Status Add(const std::string& digest, const Verdict& v) {
     const std::string line = text::StrCat(digest, "\t",
-        v.kind == Verdict::kFails ? "fails" : v.kind == Verdict::kPasses ? "passes" : "unusable",
+                                          v.kind == Verdict::kFails    ? "fails"
+                                          : v.kind == Verdict::kPasses ? "passes"
+                                                                       : "unusable",
                                           "\t", Field(v.failure), "\t", Field(v.message), "\n");
     std::lock_guard lock(mutex_);
-    if (write(fd_, line.data(), line.size()) != static_cast<ssize_t>(line.size()) ||
-        fdatasync(fd_) != 0) return io::IoError(errno, "probes.log");
+    if (write(fd_, line.data(), line.size()) != static_cast<ssize_t>(line.size()) || fdatasync(fd_) != 0)
+      return io::IoError(errno, "probes.log");
     verdicts_.insert_or_assign(digest, Verdict{v.kind, Field(v.failure), Field(v.message)});
     return absl::OkStatus();
   }
@@ -156,8 +162,8 @@ std::string DigestOf(const Candidate& c) {
 
 class Prober : public minifier::Oracle {
  public:
-  Prober(const MinifyOptions& options, const Check& check, MinifyReport& report) : options_(options), check_(check),
-      report_(report) {}
+  Prober(const MinifyOptions& options, const Check& check, MinifyReport& report)
+      : options_(options), check_(check), report_(report) {}
 
   absl::Status Open(std::unique_ptr<ir::Program> program, std::unique_ptr<ir::Program> other, const std::string& key) {
     best_.program = std::move(program);
@@ -190,8 +196,11 @@ class Prober : public minifier::Oracle {
     if (target_.kind != Verdict::kFails) return false;
     flaky_ = first.kind != second.kind || first.failure != second.failure;
     messages_ = !flaky_ && first.message == second.message;
-    if (!flaky_ && !messages_) report_.notes.push_back("the check's message differs from run to run: only how it ends is compared");
-    if (flaky_) report_.notes.push_back("the check is flaky: of two runs on the original only one fails so; candidates are asked up to three times");
+    if (!flaky_ && !messages_)
+      report_.notes.push_back("the check's message differs from run to run: only how it ends is compared");
+    if (flaky_)
+      report_.notes.push_back(
+          "the check is flaky: of two runs on the original only one fails so; candidates are asked up to three times");
     report_.failure = Describe(target_);
     return true;
   }
@@ -237,14 +246,16 @@ class Prober : public minifier::Oracle {
   absl::Status Confirm() {
     ASSIGN_OR_RETURN(const Verdict v, AskOfBest(best_.digest + "-again"));
     if (!Matches(v) && !flaky_)
-      report_.notes.push_back("the check is flaky: what is left failed when it was found, and did not when it was asked again");
+      report_.notes.push_back(
+          "the check is flaky: what is left failed when it was found, and did not when it was asked again");
     if (best_.program->graph->node_count() == 0)
-      report_.notes.push_back("without any node it fails so, too: the failure is the check's own, or of what is around the nodes");
+      report_.notes.push_back(
+          "without any node it fails so, too: the failure is the check's own, or of what is around the nodes");
     return absl::OkStatus();
   }
 
-  // Best-so-far, whole at any time. On the way texts refer to the weights of the original where they lie; the last ones stand
-  // alone. What a format cannot say is not there, and `missing` (may be null) says why.
+  // Best-so-far, whole at any time. On the way texts refer to the weights of the original where they lie; the last ones
+  // stand alone. What a format cannot say is not there, and `missing` (may be null) says why.
   absl::Status WriteBest(bool last, std::vector<std::string>* missing) const {
     const std::vector<ir::TensorRef> inputs = data_.InputsOf(*best_.program, *names_);
     RETURN_IF_ERROR(WriteMinifiedText(*best_.program, options_.folder, "min", !last));
@@ -285,15 +296,17 @@ class Prober : public minifier::Oracle {
 
   // What the check depends on must be there; what the values between nodes are is only of use.
   absl::StatusOr<MinifyData> RecordedData() const {
-    const OnnxRuntimeOptions runtime{.python = options_.python, .timeout_seconds = options_.timeout > 0 ? options_.timeout : 3600};
+    const OnnxRuntimeOptions runtime{.python = options_.python,
+                                     .timeout_seconds = options_.timeout > 0 ? options_.timeout : 3600};
     auto data = MinifyData::Make(*best_.program, options_.inputs, check_.numeric(), runtime);
     if (data.ok() || IdOf(data.status()) != id::kNoRuntime || !check_.runtime().empty()) return data;
     return MinifyData::Make(*best_.program, options_.inputs, false, runtime);
   }
 
   std::string Scratch() const { return options_.folder + "/probes"; }
-  static std::string Describe(const Verdict& v) { return v.message.empty() ? v.failure : text::StrCat(v.failure, ": ",
-      v.message); }
+  static std::string Describe(const Verdict& v) {
+    return v.message.empty() ? v.failure : text::StrCat(v.failure, ": ", v.message);
+  }
 
   bool Matches(const Verdict& v) const {
     return v.kind == Verdict::kFails && v.failure == target_.failure && (!messages_ || v.message == target_.message);
@@ -303,8 +316,7 @@ class Prober : public minifier::Oracle {
   bool GaveOut(const Verdict& v) const {
     if (v.kind != Verdict::kFails || Matches(v)) return false;
     const bool memory = text::Contains(v.message, "MemoryError") || text::Contains(v.message, "bad_alloc") ||
-        text::Contains(v.message, "annot allocate memory") ||
-                        text::Contains(v.message, "ut of memory");
+                        text::Contains(v.message, "annot allocate memory") || text::Contains(v.message, "ut of memory");
     // A shell says 128 + N of a command that signal N ended.
     std::string_view code = v.failure;
     int number = 0;
@@ -361,10 +373,12 @@ class Prober : public minifier::Oracle {
     RETURN_IF_ERROR(MakeFolder(files.folder));
     const absl::Status written = WriteFiles(c, files);
     absl::StatusOr<Verdict> v;
-    if (!written.ok() && io::ErrnoOf(written) != 0) v = written;
-    else if (!written.ok()) v = Verdict{Verdict::kUnusable, "cannot be written",
-        text::Shortened(std::string(written.message()), 500)};
-    else v = check_.Run(files);
+    if (!written.ok() && io::ErrnoOf(written) != 0)
+      v = written;
+    else if (!written.ok())
+      v = Verdict{Verdict::kUnusable, "cannot be written", text::Shortened(std::string(written.message()), 500)};
+    else
+      v = check_.Run(files);
     RemoveFolder(files.folder);
     return v;
   }
@@ -416,7 +430,8 @@ class Prober : public minifier::Oracle {
     std::vector<const Candidate*> unknown;
     for (const Candidate& c : window)
       if (!log_.Find(c.digest)) unknown.push_back(&c);
-    if (!unknown.empty() && ((options_.max_probes > 0 && report_.reached.probes >= options_.max_probes) || TimeIsUp())) {
+    if (!unknown.empty() &&
+        ((options_.max_probes > 0 && report_.reached.probes >= options_.max_probes) || TimeIsUp())) {
       report_.stopped = true;
       return absl::CancelledError("the limit of probes or time is reached");
     }
@@ -494,26 +509,27 @@ std::string PlaceOf(const ir::Node& n) {
   return n.source()->Describe();
 }
 
-std::string ReportText(const MinifyOptions& o, const ir::Program& original, const Prober& prober, const MinifyReport& report,
-    bool onnx, const std::vector<std::string>& missing) {
+std::string ReportText(const MinifyOptions& o, const ir::Program& original, const Prober& prober,
+                       const MinifyReport& report, bool onnx, const std::vector<std::string>& missing) {
   const ir::Program& p = prober.best();
   std::string out = "# A program that fails, made small\n\n";
   text::StrAppend(&out, "The failure: ", Code(report.failure), "\n\nThe check: ", Code(o.check),
-      o.fail_code ? text::StrCat(", exit code ", *o.fail_code) : "",
+                  o.fail_code ? text::StrCat(", exit code ", *o.fail_code) : "",
                   o.fail_regex.empty() ? "" : text::StrCat(", output that matches ", Code(o.fail_regex)), "\n\n");
   text::StrAppend(&out, "| | before | after |\n|---|---|---|\n| nodes | ", report.reached.nodes_before, " | ",
-      report.reached.nodes, " |\n| inputs | ",
-                  UserInputs(original).size(), " | ", UserInputs(p).size(), " |\n| outputs | ",
-                      original.graph->outputs.size(), " | ", p.graph->outputs.size(),
-                  " |\n| weights | ", original.weights.size(), ", ", SizeText(WeightBytes(original)), " | ", p.weights.size(),
-                      ", ", SizeText(WeightBytes(p)),
-                  " |\n| symbolic sizes | ", Symbols(original), " | ", Symbols(p), " |\n\n## What is left\n\n");
+                  report.reached.nodes, " |\n| inputs | ", UserInputs(original).size(), " | ", UserInputs(p).size(),
+                  " |\n| outputs | ", original.graph->outputs.size(), " | ", p.graph->outputs.size(),
+                  " |\n| weights | ", original.weights.size(), ", ", SizeText(WeightBytes(original)), " | ",
+                  p.weights.size(), ", ", SizeText(WeightBytes(p)), " |\n| symbolic sizes | ", Symbols(original), " | ",
+                  Symbols(p), " |\n\n## What is left\n\n");
   for (const ir::Node* n : *p.graph) {
     std::string place;
     if (const ir::Value* v = n->output() ? original.graph->FindValue(n->output()->name()) : nullptr; v && v->producer())
       place = PlaceOf(*v->producer());
     text::StrAppend(&out, "- ", Code(n->op_name()),
-        n->output() ? text::StrCat(" (", Code("%" + n->output()->name()), ", ", Code(n->output()->type().ToString()), ")") : "",
+                    n->output() ? text::StrCat(" (", Code("%" + n->output()->name()), ", ",
+                                               Code(n->output()->type().ToString()), ")")
+                                : "",
                     place.empty() ? "" : text::StrCat(", in ", Code(place)), "\n");
   }
   text::StrAppend(&out, "\n## What was done\n\n");
@@ -521,25 +537,28 @@ std::string ReportText(const MinifyOptions& o, const ir::Program& original, cons
   if (prober.steps().empty()) out += "Nothing could be taken away.\n";
   if (report.stopped) out += "\nA limit of time or probes was reached: more may go.\n";
   for (const std::string& note : report.notes) text::StrAppend(&out, "\nNote: ", text::Printable(note), ".\n");
-  text::StrAppend(&out, "\nThe numbers are ", prober.data().origin(),
-      ".\n\n## Files\n\n");
+  text::StrAppend(&out, "\nThe numbers are ", prober.data().origin(), ".\n\n## Files\n\n");
   if (onnx_model::IsOnnx(p))
     out += "- `min.onnx`: the model; `min.ir`: its nodes as text, to be read\n";
   else
     text::StrAppend(&out, "- `min.ir`: the program as text; `min.pt2`", onnx ? ", `min.onnx`" : "", ": the same\n");
   out += "- `inputs.safetensors`: its inputs, as `slipway run` takes them\n- `repro.sh`: the check on it\n";
-  if (onnx_model::IsOnnx(p)) out += "- `repro.py`: the same with onnxruntime and numpy alone\n";
-  else out += "- `repro.py`: the same program in torch, and the check on what that exports\n";
+  if (onnx_model::IsOnnx(p))
+    out += "- `repro.py`: the same with onnxruntime and numpy alone\n";
+  else
+    out += "- `repro.py`: the same program in torch, and the check on what that exports\n";
   out += "- `probes.log`: what was asked; the same command goes on from it\n";
   for (const std::string& m : missing) text::StrAppend(&out, "\nNot written: ", text::Printable(m), ".\n");
   text::StrAppend(&out, "\nMade by ", VersionText(),
-      original.torch_version.empty() ? "" : text::StrCat("; the program by torch ", text::Printable(original.torch_version)),
-      ".\n");
+                  original.torch_version.empty()
+                      ? ""
+                      : text::StrCat("; the program by torch ", text::Printable(original.torch_version)),
+                  ".\n");
   return out;
 }
 
 absl::Status WriteResult(const MinifyOptions& o, const Check& check, const ir::Program& original, const Prober& prober,
-    MinifyReport& report) {
+                         MinifyReport& report) {
   std::vector<std::string> missing;
   RETURN_IF_ERROR(prober.WriteBest(true, &missing));
   const ir::Program& p = prober.best();
@@ -549,12 +568,12 @@ absl::Status WriteResult(const MinifyOptions& o, const Check& check, const ir::P
   if (!model) {
     unlink((o.folder + "/min.onnx").c_str());
     auto converted = io::RunSubprocess({o.slipway, "convert", o.folder + "/min.ir", "-o", o.folder + "/min.onnx", "-q"},
-        {.timeout_seconds = o.timeout, .memory_limit = o.memory});
+                                       {.timeout_seconds = o.timeout, .memory_limit = o.memory});
     onnx = converted.ok() && !converted->timed_out && converted->exit_code == 0;
   }
   std::error_code error;
   const std::filesystem::path here = std::filesystem::current_path(error),
-      folder = std::filesystem::weakly_canonical(o.folder, error);
+                              folder = std::filesystem::weakly_canonical(o.folder, error);
   ReproOptions repro;
   repro.onnx = model;
   repro.runtime = check.runtime();
@@ -567,8 +586,10 @@ absl::Status WriteResult(const MinifyOptions& o, const Check& check, const ir::P
     RETURN_IF_ERROR(WriteReproOnnx(repro, o.folder));
   } else {
     const absl::Status written = WriteReproPython(p, inputs, repro, o.folder);
-    if (absl::IsUnimplemented(written)) missing.push_back(text::StrCat("repro.py: ", written.message()));
-    else RETURN_IF_ERROR(written);
+    if (absl::IsUnimplemented(written))
+      missing.push_back(text::StrCat("repro.py: ", written.message()));
+    else
+      RETURN_IF_ERROR(written);
   }
   RETURN_IF_ERROR(io::WriteFile(o.folder + "/report.md", ReportText(o, original, prober, report, onnx, missing)));
   for (std::string& m : missing) report.notes.push_back("not written: " + std::move(m));
@@ -586,13 +607,16 @@ absl::StatusOr<std::unique_ptr<ir::Program>> ReadOne(const std::string& path) {
   auto archive = OpenArchive(path);
   if (!archive.ok()) return WithPlace(archive.status(), path);
   if (archive->programs.size() != 1)
-    return WithPlace(WithHelp(absl::UnimplementedError(text::StrCat("an archive of ", archive->programs.size(), " programs")),
-        "slipway unpack divides it"), path);
+    return WithPlace(
+        WithHelp(absl::UnimplementedError(text::StrCat("an archive of ", archive->programs.size(), " programs")),
+                 "slipway unpack divides it"),
+        path);
   return std::move(archive->programs[0]);
 }
 
 // All that the answers depend on.
-absl::StatusOr<std::string> KeyOf(const MinifyOptions& o, const Check& check, absl::Span<const ir::Program* const> models) {
+absl::StatusOr<std::string> KeyOf(const MinifyOptions& o, const Check& check,
+                                  absl::Span<const ir::Program* const> models) {
   io::Sha256 key;
   key.Update(check.Key());
   for (const std::string& path : {o.input, o.inputs, check.other()}) {
@@ -613,14 +637,15 @@ absl::StatusOr<std::string> KeyOf(const MinifyOptions& o, const Check& check, ab
 absl::Status Run(const MinifyOptions& o, MinifyReport& report) {
   ASSIGN_OR_RETURN(std::unique_ptr<ir::Program> program, ReadOne(o.input));
   const bool onnx = onnx_model::IsOnnx(*program);
-  ASSIGN_OR_RETURN(const Check check, Check::Parse({o.check, o.fail_code, o.fail_regex, o.python, o.slipway, onnx, o.timeout,
-      o.memory}));
+  ASSIGN_OR_RETURN(const Check check,
+                   Check::Parse({o.check, o.fail_code, o.fail_regex, o.python, o.slipway, onnx, o.timeout, o.memory}));
   const std::unique_ptr<ir::Program> original = ir::Clone(*program);
   std::unique_ptr<ir::Program> other;
   if (!check.other().empty()) {
     ASSIGN_OR_RETURN(other, ReadOne(check.other()));
     if (CountNodes(*other->graph) != CountNodes(*program->graph) || onnx_model::IsOnnx(*other) != onnx)
-      return WithPlace(absl::UnimplementedError("a program of another structure, which cannot be cut alike"), check.other());
+      return WithPlace(absl::UnimplementedError("a program of another structure, which cannot be cut alike"),
+                       check.other());
   }
   std::vector<const ir::Program*> models;
   for (const ir::Program* p : {program.get(), other.get()})
@@ -631,9 +656,10 @@ absl::Status Run(const MinifyOptions& o, MinifyReport& report) {
   ASSIGN_OR_RETURN(const bool fails, prober.Establish());
   if (!fails) {
     const Verdict& v = prober.target();
-    return WithPlace(AnswerIsNo(v.kind == Verdict::kPasses ? text::StrCat("the ", onnx ? "model" : "program", " does not fail the check")
-                                                           : text::StrCat("the program fails in another way than the check asks for: ", v.failure,
-                                                                          v.message.empty() ? "" : ": ", v.message),
+    return WithPlace(AnswerIsNo(v.kind == Verdict::kPasses
+                                    ? text::StrCat("the ", onnx ? "model" : "program", " does not fail the check")
+                                    : text::StrCat("the program fails in another way than the check asks for: ",
+                                                   v.failure, v.message.empty() ? "" : ": ", v.message),
                                 id::kDoesNotFail),
                      o.input);
   }

@@ -1,4 +1,5 @@
-// A check is a list of steps. A command of the user's is one, run by the shell; slipway's own are conversions and comparisons.
+// A check is a list of steps. A command of the user's is one, run by the shell; slipway's own are conversions and
+// comparisons.
 #include "driver/minify_check.h"
 
 #include <re2/re2.h>
@@ -12,7 +13,8 @@ namespace {
 
 void ReplaceAll(std::string* s, std::string_view from, std::string_view to) {
   if (from.empty()) return;
-  for (size_t at = s->find(from); at != std::string::npos; at = s->find(from, at + to.size())) s->replace(at, from.size(), to);
+  for (size_t at = s->find(from); at != std::string::npos; at = s->find(from, at + to.size()))
+    s->replace(at, from.size(), to);
 }
 
 std::string_view LastLine(std::string_view text) {
@@ -29,8 +31,10 @@ std::string_view JsonText(std::string_view line, std::string_view key) {
   if (at == std::string_view::npos) return {};
   const size_t begin = at + head.size();
   for (size_t end = begin; end < line.size(); ++end) {
-    if (line[end] == '\\') ++end;
-    else if (line[end] == '"') return line.substr(begin, end - begin);
+    if (line[end] == '\\')
+      ++end;
+    else if (line[end] == '"')
+      return line.substr(begin, end - begin);
   }
   return {};
 }
@@ -51,8 +55,10 @@ std::string ShellQuoted(std::string_view path) {
   if (RE2::FullMatch(re2::StringPiece(path.data(), path.size()), kPlain)) return std::string(path);
   std::string out = "'";
   for (char c : path) {
-    if (c == '\'') out += "'\\''";
-    else out += c;
+    if (c == '\'')
+      out += "'\\''";
+    else
+      out += c;
   }
   out += "'";
   return out;
@@ -69,13 +75,16 @@ std::string Normalized(std::string_view message, std::string_view folder) {
   static const RE2& kNumber = *new RE2(R"(-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?)");
   static const RE2& kSum = *new RE2(R"(#(\s*(//|\*\*|[-+*/,x^×])\s*#)+)");
   static const RE2& kGroup = *new RE2(R"(\[\s*#?\s*,?\s*\]|\(\s*#\s*,?\s*\))");
-  static const RE2& kNoSizes = *new RE2(R"((^|[^0-9A-Za-z_])\(\s*,?\s*\))");  // behind a word it is a call: model.eval()
+  // behind a word it is a call: model.eval()
+  static const RE2& kNoSizes = *new RE2(R"((^|[^0-9A-Za-z_])\(\s*,?\s*\))");
   static const RE2& kFunction = *new RE2(R"(\b(Max|Min|Mod|PythonMod|FloorDiv|CleanDiv|CeilDiv)#)");
   RE2::GlobalReplace(&s, kAddress, "#");
   RE2::GlobalReplace(&s, kSymbol, "#");
   RE2::GlobalReplace(&s, kNumber, "#");
   // Sizes and expressions over them are one thing, however many there are.
-  while (RE2::GlobalReplace(&s, kSum, "#") + RE2::GlobalReplace(&s, kGroup, "#") + RE2::GlobalReplace(&s, kNoSizes, "\\1#") + RE2::GlobalReplace(&s, kFunction, "#") > 0 &&
+  while (RE2::GlobalReplace(&s, kSum, "#") + RE2::GlobalReplace(&s, kGroup, "#") +
+                 RE2::GlobalReplace(&s, kNoSizes, "\\1#") + RE2::GlobalReplace(&s, kFunction, "#") >
+             0 &&
          s.size() > 1) {
   }
   return s;
@@ -83,12 +92,13 @@ std::string Normalized(std::string_view message, std::string_view folder) {
 
 namespace {
 
-// What onnxruntime says without what nodes and values are called in it, since candidates lose their names, and without the nodes that it
-// stands inside of.
+// What onnxruntime says without what nodes and values are called in it, since candidates lose their names, and without
+// the nodes that it stands inside of.
 std::string WithoutNames(std::string s) {
   static const RE2& kQuoted = *new RE2(R"('[^']*'|\\?"[^"\\]*\\?")");
   static const RE2& kNode = *new RE2(R"(\b([Nn]ode:?) ?(\([^()]*\)|[^ ]*))");
-  static const RE2& kInside = *new RE2(R"(Node '' Op \([^()]*\) \[[A-Za-z]*InferenceError\] Graph attribute inferencing failed: )");
+  static const RE2& kInside =
+      *new RE2(R"(Node '' Op \([^()]*\) \[[A-Za-z]*InferenceError\] Graph attribute inferencing failed: )");
   RE2::GlobalReplace(&s, kQuoted, "''");
   RE2::GlobalReplace(&s, kNode, "\\1 ''");
   RE2::GlobalReplace(&s, kInside, "");
@@ -114,7 +124,8 @@ absl::Status Check::ParseProgramCheck() {
   const auto convert = [&](const std::string& target, const std::string& opset, bool tells) -> absl::Status {
     Step s;
     if (target != "onnx" && target != "so" && target != "pt2")
-      return UsageError(text::StrCat("--check ", check, ": '", target, "' is no target of checks"), "onnx, so and pt2 are");
+      return UsageError(text::StrCat("--check ", check, ": '", target, "' is no target of checks"),
+                        "onnx, so and pt2 are");
     int number = 0;
     if (!opset.empty() && (target != "onnx" || !text::ParseNumber(std::string_view(opset), &number)))
       return UsageError(text::StrCat("--check ", check, ": '", opset, "' is no opset"));
@@ -138,7 +149,8 @@ absl::Status Check::ParseProgramCheck() {
     id_ = std::string(rest);
     std::string target = TakeSuffix(&id_);
     if (!RE2::FullMatch(id_, R"(SW[0-9]{4})"))
-      return UsageError(text::StrCat("--check ", check, ": '", id_, "' is no diagnostic"), "docs/diagnostics.md lists them");
+      return UsageError(text::StrCat("--check ", check, ": '", id_, "' is no diagnostic"),
+                        "docs/diagnostics.md lists them");
     return convert(target.empty() ? "onnx" : target, "", true);
   } else if (text::ConsumePrefix(&rest, "accuracy:")) {
     std::string target(rest);
@@ -158,7 +170,8 @@ absl::Status Check::ParseProgramCheck() {
     const bool onnx = text::Contains(check, "{onnx}");
     if (!pt2_ && !ir_ && !onnx)
       return UsageError(text::StrCat("--check '", check, "' names no file of the candidate"),
-                        "{} in the command stands for it as .pt2, {ir} as text, {onnx} as ONNX; slipway's own checks are convert:onnx, "
+                        "{} in the command stands for it as .pt2, {ir} as text, {onnx} as ONNX; slipway's own checks "
+                        "are convert:onnx, "
                         "convert:so, run, accuracy:onnx, accuracy:so, accuracy:OTHER.pt2, diagnostic:SW2001");
     if (onnx) RETURN_IF_ERROR(convert("onnx", "", false));
     AddCommand();
@@ -174,7 +187,8 @@ absl::Status Check::ParseModelCheck() {
   if (check == "run") {
     AddRun("{onnx}");
     runtime_ = "run";
-  } else if (check.starts_with("convert:") || check.starts_with("diagnostic:") || check == "accuracy:onnx" || check == "accuracy:so") {
+  } else if (check.starts_with("convert:") || check.starts_with("diagnostic:") || check == "accuracy:onnx" ||
+             check == "accuracy:so") {
     return UsageError(text::StrCat("--check ", check, ": an ONNX model is not converted"), kOwn);
   } else if (check == "accuracy:ort-unoptimized") {
     AddVerify({"{onnx}", "{onnx}", "--ort-unoptimized"});
@@ -195,7 +209,8 @@ absl::Status Check::ParseModelCheck() {
 
 void Check::AddRun(const char* model) {
   Step s;
-  s.argv = {"{slipway}", "run", model, "--inputs", "{inputs}", "--outputs", "{folder}/outputs.safetensors", "--diagnostics", "json"};
+  s.argv = {"{slipway}",     "run", model, "--inputs", "{inputs}", "--outputs", "{folder}/outputs.safetensors",
+            "--diagnostics", "json"};
   if (!options_.python.empty()) s.argv.insert(s.argv.end(), {"--python", options_.python});
   s.tells = s.diagnostics = true;
   steps_.push_back(std::move(s));
@@ -225,9 +240,14 @@ void Check::AddCommand() {
 
 std::string Check::Replaced(std::string_view text, const CandidateFiles& files, bool quote) const {
   const std::pair<std::string_view, std::string> all[] = {
-      {"{}", onnx_ ? files.onnx : files.pt2}, {"{pt2}", files.pt2}, {"{ir}", files.ir}, {"{inputs}", files.inputs},
-      {"{onnx}", onnx_ ? files.onnx : files.folder + "/out.onnx"}, {"{other}", files.other}, {"{folder}", files.folder},
-          {"{slipway}", options_.slipway},
+      {"{}", onnx_ ? files.onnx : files.pt2},
+      {"{pt2}", files.pt2},
+      {"{ir}", files.ir},
+      {"{inputs}", files.inputs},
+      {"{onnx}", onnx_ ? files.onnx : files.folder + "/out.onnx"},
+      {"{other}", files.other},
+      {"{folder}", files.folder},
+      {"{slipway}", options_.slipway},
   };
   std::string out;
   while (!text.empty()) {
@@ -252,15 +272,16 @@ Verdict Check::Judge(const Step& step, const io::SubprocessResult& r, const Cand
   const bool exited = !r.timed_out && r.exit_code >= 0;
   v.failure = r.timed_out ? "timeout" : exited ? text::StrCat("exit ", r.exit_code) : text::StrCat("signal ", r.signal);
   const bool regex = user && !options_.fail_regex.empty();
-  const bool matches = regex && (RE2::PartialMatch(r.output, options_.fail_regex) ||
-      RE2::PartialMatch(r.error, options_.fail_regex));
+  const bool matches =
+      regex && (RE2::PartialMatch(r.output, options_.fail_regex) || RE2::PartialMatch(r.error, options_.fail_regex));
   bool fails = !exited || (step.code == 0 ? r.exit_code != 0 : r.exit_code == step.code);
   if (user && options_.fail_code) fails = exited && r.exit_code == *options_.fail_code;
   if (regex) fails = matches && (!options_.fail_code || fails);
   if (!fails) {
     if (exited && r.exit_code == 0) v.failure.clear();
     // verify could not compare
-    else if (!step.tells || !user) v.kind = Verdict::kUnusable, v.message = Normalized(LastLine(r.error), files.folder);
+    else if (!step.tells || !user)
+      v.kind = Verdict::kUnusable, v.message = Normalized(LastLine(r.error), files.folder);
     return v;
   }
   v.kind = step.tells ? Verdict::kFails : Verdict::kUnusable;
@@ -269,8 +290,10 @@ Verdict Check::Judge(const Step& step, const io::SubprocessResult& r, const Cand
     return v;
   }
   // Whoever says by code or pattern what the failure is has said all of it.
-  if (regex) v.failure = "output matches";
-  else if (user && options_.fail_code) return v;
+  if (regex)
+    v.failure = "output matches";
+  else if (user && options_.fail_code)
+    return v;
   else if (exited && step.diagnostics) {
     for (std::string_view line : text::Split(r.error, '\n')) {
       if (JsonText(line, "severity") != "error") continue;
@@ -298,8 +321,8 @@ absl::StatusOr<Verdict> Check::Run(const CandidateFiles& files) const {
     std::vector<std::string> argv;
     const bool shell = command_ && step.tells;
     for (const std::string& a : step.argv) argv.push_back(Replaced(a, files, shell));
-    auto result = io::RunSubprocess(argv, {.timeout_seconds = options_.timeout, .memory_limit = options_.memory,
-        .max_output = size_t{8} << 20});
+    auto result = io::RunSubprocess(
+        argv, {.timeout_seconds = options_.timeout, .memory_limit = options_.memory, .max_output = size_t{8} << 20});
     if (!result.ok()) return result.status();
     v = Judge(step, *result, files);
     if (v.kind != Verdict::kPasses) return v;
@@ -324,8 +347,7 @@ std::vector<std::string> Check::ShellSteps() const {
 
 std::string Check::Key() const {
   return text::StrCat(options_.check, "\n", options_.fail_code ? std::to_string(*options_.fail_code) : "", "\n",
-      options_.fail_regex, "\n",
-                      options_.timeout, " ", options_.memory);
+                      options_.fail_regex, "\n", options_.timeout, " ", options_.memory);
 }
 
 }  // namespace slipway::driver

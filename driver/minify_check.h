@@ -1,5 +1,5 @@
-// What a minifier asks of a candidate: commands on its files, run as processes with limits, and the class of failure that
-// comes of
+// What a minifier asks of a candidate: commands on its files, run as processes with limits, and the class of failure
+// that comes of
 // them. A candidate counts only where it fails in the class of the original: another bug that is met on the way is not
 // followed.
 #ifndef SLIPWAY_DRIVER_MINIFY_CHECK_H_
@@ -15,14 +15,14 @@
 namespace slipway::driver {
 
 struct CheckOptions {
-  std::string check;              // --check
-  std::optional<int> fail_code;   // the only exit code that counts
-  std::string fail_regex;         // what output must contain
-  std::string python;             // for slipway verify; "": as it finds one
-  std::string slipway;            // the binary for checks that are slipway's own
-  bool onnx = false;              // candidates are ONNX models
-  double timeout = 0;             // seconds; 0: none
-  uint64_t memory = 0;            // bytes; 0: none
+  std::string check;             // --check
+  std::optional<int> fail_code;  // the only exit code that counts
+  std::string fail_regex;        // what output must contain
+  std::string python;            // for slipway verify; "": as it finds one
+  std::string slipway;           // the binary for checks that are slipway's own
+  bool onnx = false;             // candidates are ONNX models
+  double timeout = 0;            // seconds; 0: none
+  uint64_t memory = 0;           // bytes; 0: none
 };
 
 // Files of a candidate. Those that are not asked for are empty.

@@ -99,10 +99,15 @@ TensorRef MadeUp(std::string_view name, const Type& t, const text::Map<int64_t>&
       case DType::kFloat64: Put(bytes, i, x); break;
       case DType::kFloat16: Put(bytes, i, F16(static_cast<float>(x)).bits); break;
       case DType::kBFloat16: Put(bytes, i, BF16(static_cast<float>(x)).bits); break;
-      case DType::kInt64: case DType::kUInt64: Put(bytes, i, static_cast<int64_t>(z & 1)); break;
-      case DType::kInt32: case DType::kUInt32: Put(bytes, i, static_cast<int32_t>(z & 1)); break;
-      case DType::kInt16: case DType::kUInt16: Put(bytes, i, static_cast<int16_t>(z & 1)); break;
-      case DType::kInt8: case DType::kUInt8: case DType::kBool: Put(bytes, i, static_cast<int8_t>(z & 1)); break;
+      case DType::kInt64:
+      case DType::kUInt64: Put(bytes, i, static_cast<int64_t>(z & 1)); break;
+      case DType::kInt32:
+      case DType::kUInt32: Put(bytes, i, static_cast<int32_t>(z & 1)); break;
+      case DType::kInt16:
+      case DType::kUInt16: Put(bytes, i, static_cast<int16_t>(z & 1)); break;
+      case DType::kInt8:
+      case DType::kUInt8:
+      case DType::kBool: Put(bytes, i, static_cast<int8_t>(z & 1)); break;
       default: k = count; break;  // zeros
     }
   }
@@ -133,8 +138,8 @@ absl::StatusOr<std::vector<TensorRef>> ReadInputs(const std::string& path, const
     if (it == set.tensors.end()) return absl::InvalidArgumentError(text::StrCat(path, ": there is no input.", i));
     if (!MayFit(it->second, inputs[i]->type()))
       return absl::InvalidArgumentError(text::StrCat(path, ": input.", i, " is ", ir::Name(it->second.dtype), "[",
-          text::Join(it->second.sizes, ","),
-                                                     "], the program takes ", inputs[i]->type().ToString()));
+                                                     text::Join(it->second.sizes, ","), "], the program takes ",
+                                                     inputs[i]->type().ToString()));
     out.push_back(it->second);
   }
   return out;
@@ -159,14 +164,15 @@ std::unique_ptr<ir::Program> Runnable(const ir::Program& original) {
   std::unique_ptr<ir::Program> p = ir::Clone(original);
   if (p->form == ir::Form::kFunctional) return p;
   ConversionContext context;
-  for (std::string_view name : {"infer-shapes", "unwrap-subclasses", "inline-subgraphs", "remove-vmap", "functionalize"})
+  for (std::string_view name :
+       {"infer-shapes", "unwrap-subclasses", "inline-subgraphs", "remove-vmap", "functionalize"})
     if (!passes::RunPass(*passes::FindPass(name), *p, context).ok()) return nullptr;
   return p;
 }
 
 // The values that can be computed, as long as they fit.
 void Record(const ir::Program& original, const std::vector<TensorRef>& inputs, const text::Map<int64_t>& symbols,
-    text::Map<TensorRef>& values) {
+            text::Map<TensorRef>& values) {
   std::unique_ptr<ir::Program> p = Runnable(original);
   if (!p) return;
   planner::PlanEvaluator evaluator({.memory_limit = uint64_t{1} << 33});
@@ -206,8 +212,8 @@ void Record(const ir::Program& original, const std::vector<TensorRef>& inputs, c
 }
 
 // The same of an ONNX model. One that onnxruntime does not run is cut behind the last node with which it does.
-absl::Status RecordModel(const ir::Program& original, const text::Map<int64_t>& symbols, const OnnxRuntimeOptions& runtime,
-    text::Map<TensorRef>& values) {
+absl::Status RecordModel(const ir::Program& original, const text::Map<int64_t>& symbols,
+                         const OnnxRuntimeOptions& runtime, text::Map<TensorRef>& values) {
   ASSIGN_OR_RETURN(const auto folder, io::TempFolder::Make());
   const std::string path = folder->path() + "/model.onnx";
   const minifier::StandIns names(original);
@@ -264,13 +270,13 @@ absl::Status RecordModel(const ir::Program& original, const text::Map<int64_t>& 
 std::vector<const Value*> UserInputs(const ir::Program& p) {
   std::vector<const Value*> out;
   for (size_t i = 0; i < p.input_specs.size(); ++i)
-    if (p.input_specs[i].kind == ir::InputSpec::kUser &&
-        p.graph->inputs()[i]->type().kind != Type::kConstant) out.push_back(p.graph->inputs()[i]);
+    if (p.input_specs[i].kind == ir::InputSpec::kUser && p.graph->inputs()[i]->type().kind != Type::kConstant)
+      out.push_back(p.graph->inputs()[i]);
   return out;
 }
 
 absl::StatusOr<MinifyData> MinifyData::Make(const ir::Program& original, const std::string& file, bool record,
-    const OnnxRuntimeOptions& runtime) {
+                                            const OnnxRuntimeOptions& runtime) {
   MinifyData d;
   const std::vector<const Value*> inputs = UserInputs(original);
   std::vector<TensorRef> given;
@@ -287,8 +293,8 @@ absl::StatusOr<MinifyData> MinifyData::Make(const ir::Program& original, const s
   }
   for (size_t i = 0; i < given.size(); ++i)
     for (size_t k = 0; k < given[i].sizes.size(); ++k)
-      if (ir::Sym s = inputs[i]->type().sizes[k]; !s.is_constant() &&
-          s.kind() == ir::SymKind::kSymbol) d.symbols_[std::string(s.name())] = given[i].sizes[k];
+      if (ir::Sym s = inputs[i]->type().sizes[k]; !s.is_constant() && s.kind() == ir::SymKind::kSymbol)
+        d.symbols_[std::string(s.name())] = given[i].sizes[k];
   if (given.empty()) {
     for (const Value* v : inputs) given.push_back(MadeUp(v->name(), v->type(), d.symbols_));
     d.origin_ = "made-up inputs";
@@ -303,7 +309,8 @@ absl::StatusOr<MinifyData> MinifyData::Make(const ir::Program& original, const s
       Record(original, given, d.symbols_, d.values_);
     }
     if (d.values_.size() > before)
-      text::StrAppend(&d.origin_, ", and what the ", onnx_model::IsOnnx(original) ? "model" : "program", " computes of them");
+      text::StrAppend(&d.origin_, ", and what the ", onnx_model::IsOnnx(original) ? "model" : "program",
+                      " computes of them");
   }
   return d;
 }
@@ -326,9 +333,11 @@ std::vector<TensorRef> MinifyData::InputsOf(const ir::Program& candidate, const 
   for (const Value* v : UserInputs(candidate)) {
     auto it = values_.find(names.ValueOf(v->name()));
     // Sizes that depend on data are what the data say.
-    if (it != values_.end() && (Fits(it->second, v->type(), symbols_) ||
-        (!v->type().StaticSizes() && MayFit(it->second, v->type())))) out.push_back(it->second);
-    else out.push_back(MadeUp(v->name(), v->type(), symbols_));
+    if (it != values_.end() &&
+        (Fits(it->second, v->type(), symbols_) || (!v->type().StaticSizes() && MayFit(it->second, v->type()))))
+      out.push_back(it->second);
+    else
+      out.push_back(MadeUp(v->name(), v->type(), symbols_));
   }
   return out;
 }

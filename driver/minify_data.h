@@ -1,5 +1,5 @@
-// What candidates of a minification are run on: the inputs of the original where they are still inputs, the values that it
-// computed
+// What candidates of a minification are run on: the inputs of the original where they are still inputs, the values that
+// it computed
 // where it was cut, and made-up ones where sizes have changed or nothing could be computed.
 #ifndef SLIPWAY_DRIVER_MINIFY_DATA_H_
 #define SLIPWAY_DRIVER_MINIFY_DATA_H_
@@ -18,8 +18,9 @@ namespace slipway::driver {
 
 class MinifyData {
  public:
-  // Inputs come from a file of input.0 … (as `slipway run` takes it), else from the program's samples, else they are made up.
-  // With `record` the program is run once on them and the values of its nodes are kept, where that takes less than 1 GiB.
+  // Inputs come from a file of input.0 … (as `slipway run` takes it), else from the program's samples, else they are
+  // made up. With `record` the program is run once on them and the values of its nodes are kept, where that takes less
+  // than 1 GiB.
   // Errors only for the file: what cannot be run is made up.
   // ONNX models are run by onnxruntime, as they are written; where it refuses one, as far as it gets.
   static absl::StatusOr<MinifyData> Make(const ir::Program& original, const std::string& inputs, bool record,

@@ -140,7 +140,9 @@ absl::Status WriteMinifiedPt2(const ir::Program& p, const std::vector<ir::Tensor
   return exporters::ExportPt2({{&archive, path}}, {}, false).status();
 }
 
-absl::Status WriteMinifiedOnnx(const ir::Program& p, const std::string& path) { return exporters::ExportOpaque(p, path).status(); }
+absl::Status WriteMinifiedOnnx(const ir::Program& p, const std::string& path) {
+  return exporters::ExportOpaque(p, path).status();
+}
 
 absl::Status WriteMinifiedInputs(const std::vector<ir::TensorRef>& inputs, const std::string& path) {
   std::vector<weights::NamedTensor> out;
@@ -158,25 +160,28 @@ absl::Status WriteMinifiedInputs(const std::vector<ir::TensorRef>& inputs, const
 std::string ReproConstants(const ReproOptions& o, std::string_view what) {
   std::string out = "CHECK = [\n";
   for (const std::string& step : o.steps) text::StrAppend(&out, "    ", text::Quoted(step), ",\n");
-  return text::StrCat(out, "]  # commands, {} being the ", what, "\nFROM = ", text::Quoted(o.from), "  # where they start, seen from here\n");
+  return text::StrCat(out, "]  # commands, {} being the ", what, "\nFROM = ", text::Quoted(o.from),
+                      "  # where they start, seen from here\n");
 }
 
 absl::Status WriteReproShell(const ReproOptions& o, const std::string& folder) {
   std::string script = text::StrCat("#!/bin/sh\n# Fails as the original did: ", o.failure,
-      "\nset -e\ncd \"$(dirname \"$0\")\"/", ShellQuoted(o.from), "\n");
+                                    "\nset -e\ncd \"$(dirname \"$0\")\"/", ShellQuoted(o.from), "\n");
   bool scratch = false, slipway = false;
   std::string body;
   for (std::string step : o.steps) {
     const std::pair<std::string_view, std::string> files[] = {
-        {"{pt2}", ShellQuoted(o.result + "min.pt2")}, {"{}", ShellQuoted(o.result + (o.onnx ? "min.onnx" : "min.pt2"))},
-                {"{ir}", ShellQuoted(o.result + "min.ir")},
-            {"{inputs}", ShellQuoted(o.result + "inputs.safetensors")},
+        {"{pt2}", ShellQuoted(o.result + "min.pt2")},
+        {"{}", ShellQuoted(o.result + (o.onnx ? "min.onnx" : "min.pt2"))},
+        {"{ir}", ShellQuoted(o.result + "min.ir")},
+        {"{inputs}", ShellQuoted(o.result + "inputs.safetensors")},
         {"{other}", ShellQuoted(o.result + (o.onnx ? "other.onnx" : "other.ir"))},
-        {"{onnx}", o.onnx ? ShellQuoted(o.result + "min.onnx") : "\"$scratch\"/out.onnx"}, {"{folder}", "\"$scratch\""},
+        {"{onnx}", o.onnx ? ShellQuoted(o.result + "min.onnx") : "\"$scratch\"/out.onnx"},
+        {"{folder}", "\"$scratch\""},
     };
     for (const auto& [key, value] : files)
-      for (size_t at = step.find(key); at != std::string::npos; at = step.find(key, at + value.size())) step.replace(at,
-          key.size(), value);
+      for (size_t at = step.find(key); at != std::string::npos; at = step.find(key, at + value.size()))
+        step.replace(at, key.size(), value);
     scratch |= text::Contains(step, "$scratch");
     if (step.starts_with("slipway ")) {
       step.replace(0, 7, "\"${SLIPWAY:-slipway}\"");

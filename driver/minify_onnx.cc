@@ -1,4 +1,5 @@
-// repro.py of an ONNX model: a text that is the same for all but its constants, so that whoever gets the folder can read it.
+// repro.py of an ONNX model: a text that is the same for all but its constants, so that whoever gets the folder can
+// read it.
 #include "base/text.h"
 #include "base/utf8.h"
 #include "driver/minify_files.h"
@@ -8,7 +9,8 @@ namespace slipway::driver {
 namespace {
 
 constexpr char kText[] = R"PY(
-    python repro.py             does the check: exits as it does, or 1 where onnxruntime refuses the model or results differ
+    python repro.py             does the check: exits as it does, or 1 where onnxruntime refuses the model or results
+                                differ
     python repro.py --run       runs min.onnx on the inputs and prints what it gives
 
 Needs onnxruntime and numpy.
@@ -27,9 +29,9 @@ import onnxruntime as ort
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # numpy's names, and the numbers that ONNX has for types without one in numpy
-TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8",
-         "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8", "BOOL": "bool", "BF16": "uint16",
-         "F8_E4M3": "uint8", "F8_E4M3FNUZ": "uint8", "F8_E5M2": "uint8", "F8_E5M2FNUZ": "uint8"}
+TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "I64": "int64", "I32": "int32", "I16": "int16",
+         "I8": "int8", "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8", "BOOL": "bool",
+         "BF16": "uint16", "F8_E4M3": "uint8", "F8_E4M3FNUZ": "uint8", "F8_E5M2": "uint8", "F8_E5M2FNUZ": "uint8"}
 NUMBERS = {"BF16": 16, "F8_E4M3": 17, "F8_E4M3FNUZ": 18, "F8_E5M2": 19, "F8_E5M2FNUZ": 20}
 # How far results may be from each other: of the element, and of the root mean square of all
 TOLERANCES = {"float64": (1e-7, 1e-7), "float32": (1e-4, 3e-5), "float16": (1e-2, 5e-3), "bfloat16": (4e-2, 2e-2)}
@@ -99,8 +101,8 @@ def compare(a, b):
 def steps():
     slipway = os.environ.get("SLIPWAY", "slipway")
     here = lambda name: os.path.join(HERE, name)  # noqa: E731
-    files = {"{}": here("min.onnx"), "{onnx}": here("min.onnx"), "{ir}": here("min.ir"), "{inputs}": here("inputs.safetensors"),
-             "{other}": here("other.onnx"), "{folder}": tempfile.mkdtemp()}
+    files = {"{}": here("min.onnx"), "{onnx}": here("min.onnx"), "{ir}": here("min.ir"),
+             "{inputs}": here("inputs.safetensors"), "{other}": here("other.onnx"), "{folder}": tempfile.mkdtemp()}
     code = 0
     for step in CHECK:
 )PY";
@@ -128,9 +130,10 @@ def main():
 }  // namespace
 
 absl::Status WriteReproOnnx(const ReproOptions& o, const std::string& folder) {
-  const bool plain = text::IsUtf8(o.failure) && !text::Contains(o.failure, "\"\"\"") && !text::Contains(o.failure, "\\");
-  std::string out = text::StrCat("#!/usr/bin/env python3\n\"\"\"What is left of an ONNX model that fails", plain ? ": " : "", plain ? o.failure : "",
-                                 "\n", kText, kReproStep, kMain, kReproMain);
+  const bool plain =
+      text::IsUtf8(o.failure) && !text::Contains(o.failure, "\"\"\"") && !text::Contains(o.failure, "\\");
+  std::string out = text::StrCat("#!/usr/bin/env python3\n\"\"\"What is left of an ONNX model that fails",
+                                 plain ? ": " : "", plain ? o.failure : "", "\n", kText, kReproStep, kMain, kReproMain);
   out.insert(out.find("# numpy's names"), text::StrCat(ReproConstants(o, "model"), "WHAT = ", text::Quoted(o.runtime),
                                                        "  # what onnxruntime is asked; \"\": CHECK\n"));
   return io::WriteFile(folder + "/repro.py", out);

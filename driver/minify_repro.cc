@@ -1,4 +1,5 @@
-// A program as a torch.nn.Module: one call a node, in the operators of the graph. Numbers that are few stand in the text.
+// A program as a torch.nn.Module: one call a node, in the operators of the graph. Numbers that are few stand in the
+// text.
 #include <unistd.h>
 
 #include <algorithm>
@@ -44,31 +45,35 @@ std::string ListOf(const List& list, F element) {
 }
 
 // A tuple in Python.
-std::string TupleOf(const std::vector<std::string>& parts) { return text::StrCat("(", text::Join(parts, ", "),
-    parts.size() == 1 ? ",)" : ")"); }
+std::string TupleOf(const std::vector<std::string>& parts) {
+  return text::StrCat("(", text::Join(parts, ", "), parts.size() == 1 ? ",)" : ")");
+}
 
 class Python {
  public:
-  Python(const ir::Program& p, const std::vector<ir::TensorRef>& inputs, const ReproOptions& options) : p_(p),
-      inputs_(inputs), options_(options) {}
+  Python(const ir::Program& p, const std::vector<ir::TensorRef>& inputs, const ReproOptions& options)
+      : p_(p), inputs_(inputs), options_(options) {}
 
   absl::Status Write(const std::string& folder) {
     std::string module = Module();
     std::vector<std::string> arguments;
     const std::vector<const Value*> values = UserInputs(p_);
     for (size_t i = 0; i < values.size(); ++i)
-      arguments.push_back(values[i]->type().is_tensor() ? Strided(Tensor(inputs_[i]), inputs_[i].sizes, StridesOf(values[i]->type()))
-                                                        : Number(inputs_[i]));
+      arguments.push_back(values[i]->type().is_tensor()
+                              ? Strided(Tensor(inputs_[i]), inputs_[i].sizes, StridesOf(values[i]->type()))
+                              : Number(inputs_[i]));
     std::string text = Head();
     text += module;
     text::StrAppend(&text, "\n\nINPUTS = (\n");
     for (const std::string& a : arguments) text::StrAppend(&text, "    ", a, ",\n");
     const std::string dynamic = Dynamic(values);
     text::StrAppend(&text, ")\n", dims_, "DYNAMIC = ", dynamic, "  # dimensions whose sizes are free\n", Ranges(values),
-        Tail());
+                    Tail());
     RETURN_IF_ERROR(failure_);
-    if (data_.empty()) unlink((folder + "/repro.bin").c_str());
-    else RETURN_IF_ERROR(io::WriteFile(folder + "/repro.bin", data_));
+    if (data_.empty())
+      unlink((folder + "/repro.bin").c_str());
+    else
+      RETURN_IF_ERROR(io::WriteFile(folder + "/repro.bin", data_));
     return io::WriteFile(folder + "/repro.py", text);
   }
 
@@ -77,7 +82,7 @@ class Python {
   const std::vector<ir::TensorRef>& inputs_;
   const ReproOptions& options_;
   absl::Status failure_;
-  std::string data_;  // of repro.bin
+  std::string data_;      // of repro.bin
   bool strided_ = false;  // whether a tensor is not dense
   std::string members_, bodies_, dims_;
   absl::flat_hash_map<const Value*, std::string> names_;
@@ -86,8 +91,8 @@ class Python {
 
   std::string DTypeText(DType t) {
     const std::string_view name = ir::Info(t).torch_name;
-    if (name.empty() && failure_.ok()) failure_ = absl::UnimplementedError(text::StrCat("elements of type ", ir::Name(t),
-        " in Python"));
+    if (name.empty() && failure_.ok())
+      failure_ = absl::UnimplementedError(text::StrCat("elements of type ", ir::Name(t), " in Python"));
     return text::StrCat("torch.", name);
   }
 
@@ -133,8 +138,9 @@ class Python {
     std::vector<std::string> sizes;
     for (int64_t s : t.sizes) sizes.push_back(std::to_string(s));
     if (auto splat = std::get_if<ir::Splat>(&t.storage->bytes)) {
-      const std::string value = ir::IsFloating(t.dtype) ||
-          ir::IsComplex(t.dtype) ? Real(splat->value) : text::StrCat(static_cast<int64_t>(splat->value));
+      const std::string value = ir::IsFloating(t.dtype) || ir::IsComplex(t.dtype)
+                                    ? Real(splat->value)
+                                    : text::StrCat(static_cast<int64_t>(splat->value));
       return text::StrCat("torch.full(", TupleOf(sizes), ", ", value, ").to(", dtype, ")");
     }
     auto bytes = ir::ReadDense(t, uint64_t{1} << 34);
@@ -162,7 +168,8 @@ class Python {
     const auto size = [&](std::string_view symbol) -> std::optional<int64_t> {
       for (size_t i = 0; i < values.size(); ++i)
         for (size_t d = 0; d < inputs_[i].sizes.size() && d < values[i]->sizes().size(); ++d)
-          if (const ir::Sym s = values[i]->sizes()[d]; s.kind() == ir::SymKind::kSymbol && s.name() == symbol) return inputs_[i].sizes[d];
+          if (const ir::Sym s = values[i]->sizes()[d]; s.kind() == ir::SymKind::kSymbol && s.name() == symbol)
+            return inputs_[i].sizes[d];
       return std::nullopt;
     };
     std::vector<int64_t> strides;
@@ -196,13 +203,14 @@ class Python {
     std::string& name = names_[v];
     if (!name.empty()) return name;
     std::string base;
-    for (char c : v->name()) base += (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ? c : '_';
+    for (char c : v->name())
+      base += (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ? c : '_';
     static const std::set<std::string_view>& kWords = *new std::set<std::string_view>{
-        "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del", "elif", "else", "except",
-            "finally", "for", "from",
-        "global", "if", "import", "in", "is", "lambda", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while",
-            "with", "yield",
-        "None", "True", "False", "self", "torch", "math", "load", "strided", "float", "_operator", "operator"};
+        "and",    "as",   "assert", "async",   "await",    "break",     "class",   "continue", "def",
+        "del",    "elif", "else",   "except",  "finally",  "for",       "from",    "global",   "if",
+        "import", "in",   "is",     "lambda",  "nonlocal", "not",       "or",      "pass",     "raise",
+        "return", "try",  "while",  "with",    "yield",    "None",      "True",    "False",    "self",
+        "torch",  "math", "load",   "strided", "float",    "_operator", "operator"};
     if (base.empty() || (base[0] >= '0' && base[0] <= '9')) base = text::StrCat("v", base);
     if (kWords.contains(base)) base += "_";
     std::string unique = base;
@@ -232,25 +240,29 @@ class Python {
     if (auto d = a.get<double>()) return Real(*d);
     if (auto b = a.get<bool>()) return *b ? "True" : "False";
     if (auto s = a.get<std::string>()) return StringText(*s);
-    if (auto c = a.get<std::complex<double>>()) return text::StrCat("complex(", Real(c->real()), ", ", Real(c->imag()), ")");
+    if (auto c = a.get<std::complex<double>>())
+      return text::StrCat("complex(", Real(c->real()), ", ", Real(c->imag()), ")");
     if (auto is = a.get<ir::Ints>()) return ListOf(*is, integer);
-    if (auto ss = a.get<ir::SymInts>()) return ListOf(*ss,
-        [&](const ir::IntOrValue& x) { return x.value ? ValueText(x.value) : std::to_string(x.constant); });
+    if (auto ss = a.get<ir::SymInts>())
+      return ListOf(*ss,
+                    [&](const ir::IntOrValue& x) { return x.value ? ValueText(x.value) : std::to_string(x.constant); });
     if (auto ds = a.get<std::vector<double>>()) return ListOf(*ds, [](double d) { return Real(d); });
-    if (auto bs = a.get<std::vector<bool>>()) return ListOf(*bs, [](bool b) { return std::string(b ? "True" : "False"); });
-    if (auto ts = a.get<std::vector<std::string>>()) return ListOf(*ts, [&](const std::string& s) { return StringText(s); });
+    if (auto bs = a.get<std::vector<bool>>())
+      return ListOf(*bs, [](bool b) { return std::string(b ? "True" : "False"); });
+    if (auto ts = a.get<std::vector<std::string>>())
+      return ListOf(*ts, [&](const std::string& s) { return StringText(s); });
     if (auto t = a.get<DType>()) return DTypeText(*t);
     if (auto m = a.get<ir::MemoryFormat>()) {
-      static constexpr const char* kNames[] = {"contiguous_format", "contiguous_format", "channels_last", "channels_last_3d",
-          "preserve_format"};
+      static constexpr const char* kNames[] = {"contiguous_format", "contiguous_format", "channels_last",
+                                               "channels_last_3d", "preserve_format"};
       return text::StrCat("torch.", kNames[static_cast<int>(*m)]);
     }
     if (auto l = a.get<ir::Layout>()) return *l == ir::Layout::kStrided ? "torch.strided" : "None";
     if (a.is<ir::Device>()) return "torch.device(\"cpu\")";
-    if (auto nested = a.get<std::vector<ir::Values>>()) return ListOf(*nested,
-        [&](const ir::Values& vs) { return ListOf(vs, value); });
-    if (auto lists = a.get<std::vector<ir::Ints>>()) return ListOf(*lists,
-        [&](const ir::Ints& is) { return ListOf(is, integer); });
+    if (auto nested = a.get<std::vector<ir::Values>>())
+      return ListOf(*nested, [&](const ir::Values& vs) { return ListOf(vs, value); });
+    if (auto lists = a.get<std::vector<ir::Ints>>())
+      return ListOf(*lists, [&](const ir::Ints& is) { return ListOf(is, integer); });
     if (failure_.ok()) failure_ = absl::UnimplementedError("an argument that Python code cannot state");
     return "None";
   }
@@ -262,7 +274,7 @@ class Python {
     for (size_t i = 0; i < n.args().size(); ++i) {
       const ir::NamedArg& a = n.args()[i];
       const bool in_place = a.name.empty() || op.variadic ||
-          (i < op.args.size() && op.args[i].name == a.name && !op.args[i].keyword_only);
+                            (i < op.args.size() && op.args[i].name == a.name && !op.args[i].keyword_only);
       positional &= in_place && a.kind != 2;
       // Higher-order operators want tuples.
       const auto graph = a.arg.get<ir::SubGraph>();
@@ -353,7 +365,8 @@ class Python {
     Body(g, "        ", false, body);
     std::string out = bodies_;
     text::StrAppend(&out, "\n\nclass Repro(torch.nn.Module):\n");
-    if (!members_.empty()) text::StrAppend(&out, "    def __init__(self):\n        super().__init__()\n", members_, "\n");
+    if (!members_.empty())
+      text::StrAppend(&out, "    def __init__(self):\n        super().__init__()\n", members_, "\n");
     text::StrAppend(&out, "    def forward(", text::Join(inputs, ", "), "):\n", loads, body);
     return out;
   }
@@ -374,13 +387,14 @@ class Python {
       for (const std::string& name : used) {
         const ir::SymRange range = p_.syms->range(name);
         text::StrAppend(&dims_, name, " = torch.export.Dim(", Quoted(name), ", min=", std::max<int64_t>(range.min, 0),
-                        range.max == std::numeric_limits<int64_t>::max() ? "" : text::StrCat(", max=", range.max), ")\n");
+                        range.max == std::numeric_limits<int64_t>::max() ? "" : text::StrCat(", max=", range.max),
+                        ")\n");
       }
     for (const Value* v : values) {
       std::vector<std::string> dims;
       for (size_t d = 0; d < v->sizes().size(); ++d)
-        if (v->type().is_tensor() && !v->sizes()[d].is_constant()) dims.push_back(text::StrCat(d, ": ",
-            computed ? v->sizes()[d].ToString() : "torch.export.Dim.AUTO"));
+        if (v->type().is_tensor() && !v->sizes()[d].is_constant())
+          dims.push_back(text::StrCat(d, ": ", computed ? v->sizes()[d].ToString() : "torch.export.Dim.AUTO"));
       any |= !dims.empty() || !v->type().is_tensor();
       const std::string none = v->type().is_tensor() ? "None" : "torch.export.Dim.AUTO";
       out.push_back(dims.empty() ? none : text::StrCat("{", text::Join(dims, ", "), "}"));
@@ -394,15 +408,16 @@ class Python {
     std::string ranges, symbols;
     std::set<std::string> seen;
     for (const auto& [key, range] : p_.range_constraints)
-      text::StrAppend(&ranges, ranges.empty() ? "" : ", ", Quoted(key), ": (", range.min ? std::to_string(*range.min) : "0",
-          ", ",
+      text::StrAppend(&ranges, ranges.empty() ? "" : ", ", Quoted(key), ": (",
+                      range.min ? std::to_string(*range.min) : "0", ", ",
                       range.max ? std::to_string(*range.max) : "int_oo", ")");
     for (size_t i = 0; i < values.size(); ++i)
       for (size_t d = 0; d < values[i]->sizes().size(); ++d)
         for (ir::Sym s = values[i]->sizes()[d]; ir::Sym x : s.Symbols())
           if (s == x && seen.insert(std::string(x.name())).second)
             text::StrAppend(&symbols, symbols.empty() ? "" : ", ", Quoted(x.name()), ": (", i, ", ", d, ")");
-    return text::StrCat("RANGES = {", ranges, "}\nSYMBOLS = {", symbols, R"PY(}  # whose values are sizes: the input, the dimension
+    return text::StrCat("RANGES = {", ranges, "}\nSYMBOLS = {", symbols,
+                        R"PY(}  # whose values are sizes: the input, the dimension
 
 
 def restore_ranges(program):
@@ -419,7 +434,8 @@ def restore_ranges(program):
 
   std::string Head() {
     std::string head = "#!/usr/bin/env python3\n";
-    text::StrAppend(&head, "\"\"\"What is left of a program that fails: ", options_.failure.find("\"\"\"") == std::string::npos ? options_.failure : "", R"(
+    text::StrAppend(&head, "\"\"\"What is left of a program that fails: ",
+                    options_.failure.find("\"\"\"") == std::string::npos ? options_.failure : "", R"(
 
     python repro.py             exports it to repro.pt2 and runs the check on that: exits as the check does
     python repro.py --run       runs it in eager mode
@@ -441,7 +457,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 )");
     if (!p_.range_constraints.empty()) {
       const size_t at = head.find("\nHERE = ");
-      head.insert(at, "import sympy\nfrom torch.utils._sympy.numbers import int_oo  # noqa: F401\nfrom torch.utils._sympy.value_ranges import ValueRanges\n");
+      head.insert(at,
+                  "import sympy\nfrom torch.utils._sympy.numbers import int_oo  # noqa: F401\nfrom "
+                  "torch.utils._sympy.value_ranges import ValueRanges\n");
     }
     if (!data_.empty())
       head += R"(
@@ -482,7 +500,8 @@ def main():
     program = torch.export.export(model, INPUTS, dynamic_shapes=DYNAMIC)
     torch.export.save(program, pt2)
     slipway = os.environ.get("SLIPWAY", "slipway")
-    files = {"{}": pt2, "{pt2}": pt2, "{inputs}": os.path.join(HERE, "inputs.safetensors"), "{other}": os.path.join(HERE, "other.ir")}
+    files = {"{}": pt2, "{pt2}": pt2, "{inputs}": os.path.join(HERE, "inputs.safetensors"),
+             "{other}": os.path.join(HERE, "other.ir")}
     files["{folder}"] = tempfile.mkdtemp()
     files["{onnx}"] = os.path.join(files["{folder}"], "out.onnx")
     code = 0
@@ -493,7 +512,8 @@ def main():
             files["{ir}"] = os.path.join(HERE, "repro.ir")
             with open(files["{ir}"], "w") as text:
                 subprocess.run([slipway, "inspect", "--ir", pt2], stdout=text, check=True)
-)PY", kReproStep, kReproMain);
+)PY",
+                    kReproStep, kReproMain);
     if (!p_.range_constraints.empty()) out.insert(out.find("    torch.export.save("), "    restore_ranges(program)\n");
     return out;
   }
@@ -501,8 +521,8 @@ def main():
 
 }  // namespace
 
-absl::Status WriteReproPython(const ir::Program& p, const std::vector<ir::TensorRef>& inputs, const ReproOptions& options,
-    const std::string& folder) {
+absl::Status WriteReproPython(const ir::Program& p, const std::vector<ir::TensorRef>& inputs,
+                              const ReproOptions& options, const std::string& folder) {
   return Python(p, inputs, options).Write(folder);
 }
 

@@ -13,7 +13,8 @@ std::vector<std::string> WeightsWithoutValues(const ir::Program& p) {
   for (size_t i = 0; i < p.graph->inputs().size() && i < p.input_specs.size(); ++i) {
     const ir::Value* v = p.graph->inputs()[i];
     const ir::InputSpec& s = p.input_specs[i];
-    if (s.is_weight() && !p.weights.contains(s.target) && (!v->users().empty() || p.graph->IsOutput(v))) names.push_back(s.target);
+    if (s.is_weight() && !p.weights.contains(s.target) && (!v->users().empty() || p.graph->IsOutput(v)))
+      names.push_back(s.target);
   }
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());  // inputs of a weight's name share it
@@ -21,7 +22,8 @@ std::vector<std::string> WeightsWithoutValues(const ir::Program& p) {
 }
 
 absl::Status MissingWeights(const std::vector<std::string>& names, std::string_view how) {
-  const std::string what = names.size() == 1 ? "1 weight has no values" : text::StrCat(names.size(), " weights have no values");
+  const std::string what =
+      names.size() == 1 ? "1 weight has no values" : text::StrCat(names.size(), " weights have no values");
   return WithHelp(WithId(ListError(what, names), id::kMissingWeights), how);
 }
 

@@ -43,14 +43,15 @@ std::vector<std::string> Pythons() {
 }
 
 absl::Status NoRuntime(std::string_view why) {
-  return WithId(WithHelp(absl::UnimplementedError(text::StrCat("an .onnx is run by onnxruntime in an installed Python: ", why)),
-                         "pip install onnxruntime numpy, and name that Python by --python"),
-                id::kNoRuntime);
+  return WithId(
+      WithHelp(absl::UnimplementedError(text::StrCat("an .onnx is run by onnxruntime in an installed Python: ", why)),
+               "pip install onnxruntime numpy, and name that Python by --python"),
+      id::kNoRuntime);
 }
 
-absl::StatusOr<std::string> Request(const std::string& model, absl::Span<const Tensors> sets, const OnnxRuntimeOptions& o,
-                                    const std::vector<std::string>* observe, io::MemoryFile& inputs,
-                                        const io::MemoryFile& outputs) {
+absl::StatusOr<std::string> Request(const std::string& model, absl::Span<const Tensors> sets,
+                                    const OnnxRuntimeOptions& o, const std::vector<std::string>* observe,
+                                    io::MemoryFile& inputs, const io::MemoryFile& outputs) {
   json::Writer w;
   w.BeginObject().Key("model").String(model).Key("threads").Int(o.threads);
   w.Key("optimize").Bool(o.optimize).Key("exact").Bool(o.exact).Key("lenient").Bool(o.lenient);
@@ -61,7 +62,12 @@ absl::StatusOr<std::string> Request(const std::string& model, absl::Span<const T
     for (const ir::TensorRef& t : set) {
       ASSIGN_OR_RETURN(std::string bytes, ir::ReadDense(t, uint64_t{1} << 40));
       bytes.resize((bytes.size() + 63) / 64 * 64);
-      w.BeginObject().Key("dtype").String(ir::Name(t.dtype)).Key("offset").Int(static_cast<int64_t>(at)).Key("shape")
+      w.BeginObject()
+          .Key("dtype")
+          .String(ir::Name(t.dtype))
+          .Key("offset")
+          .Int(static_cast<int64_t>(at))
+          .Key("shape")
           .BeginArray();
       for (int64_t size : t.sizes) w.Int(size);
       w.EndArray().EndObject();
@@ -104,7 +110,7 @@ absl::StatusOr<ir::TensorRef> ReadTensor(const json_in::Value& v, const io::Memo
   int64_t elements = 1;
   for (int64_t s : sizes)
     if (s < 0 || __builtin_mul_overflow(elements, s, &elements))
-        return absl::InvalidArgumentError("a reply with a size out of range");
+      return absl::InvalidArgumentError("a reply with a size out of range");
   int64_t wanted;
   if (__builtin_mul_overflow(elements, ir::ByteSize(*dtype), &wanted) || wanted != bytes)
     return absl::InvalidArgumentError("a reply whose tensor is not of its size");
@@ -171,12 +177,12 @@ absl::StatusOr<OnnxRuns> RunOnnx(const std::string& model, absl::Span<const Tens
       continue;
     }
     if (done->timed_out)
-      return WithHelp(absl::ResourceExhaustedError(text::StrCat("onnxruntime took more than ", o.timeout_seconds, " s")),
-                      "--timeout allows more");
+      return WithHelp(
+          absl::ResourceExhaustedError(text::StrCat("onnxruntime took more than ", o.timeout_seconds, " s")),
+          "--timeout allows more");
     if (done->signal != 0) {
-      const std::string why =
-          text::StrCat("onnxruntime died of signal ", done->signal, " (", std::string(strsignal(done->signal)), "): ",
-              Said(done->error));
+      const std::string why = text::StrCat("onnxruntime died of signal ", done->signal, " (",
+                                           std::string(strsignal(done->signal)), "): ", Said(done->error));
       return done->signal == SIGKILL ? absl::ResourceExhaustedError(why) : absl::InvalidArgumentError(why);
     }
     auto reply = json_in::Document::Parse(done->output);
@@ -189,14 +195,13 @@ absl::StatusOr<OnnxRuns> RunOnnx(const std::string& model, absl::Span<const Tens
     if (!error) {
       auto runs = ReadReply(root, outputs);
       if (runs.ok() && runs->results.size() != sets.size())
-          return absl::InternalError("onnxruntime's answer is of other inputs");
+        return absl::InternalError("onnxruntime's answer is of other inputs");
       return runs;
     }
     ASSIGN_OR_RETURN(const std::string_view why, error->AsString());
     ASSIGN_OR_RETURN(const json_in::Value* kind_value, root.Get("kind"));
     ASSIGN_OR_RETURN(const std::string_view kind, kind_value->AsString());
-    if (kind == "lacks")
-      return absl::UnimplementedError(text::StrCat("onnxruntime has no kernel: ", Said(why)));
+    if (kind == "lacks") return absl::UnimplementedError(text::StrCat("onnxruntime has no kernel: ", Said(why)));
     if (kind != "import") return absl::InvalidArgumentError(text::StrCat("onnxruntime does not load it: ", Said(why)));
     whys.push_back(Said(why));
   }

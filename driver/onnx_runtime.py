@@ -1,9 +1,10 @@
 """Runs an ONNX model with onnxruntime for `slipway verify`, which passes this text to `python -c`.
 
-A request comes as JSON on standard input, the reply goes as JSON to standard output; the bytes of tensors go through two files
-in memory. Needs onnxruntime and numpy. What goes wrong is a reply with "error" and its kind: "import", "load", or of one set of
-inputs "run".
+A request comes as JSON on standard input, the reply goes as JSON to standard output; the bytes of tensors go through
+two files in memory. Needs onnxruntime and numpy. What goes wrong is a reply with "error" and its kind: "import",
+"load", or of one set of inputs "run".
 """
+
 import sys
 
 sys.path[:] = [folder for folder in sys.path if folder]  # nothing is imported from the current folder
@@ -32,12 +33,23 @@ except Exception as e:
 
 # slipway's name: numpy's, the number that ONNX has for a type without one in numpy, ONNX Runtime's name
 TYPES = {
-    "f64": ("float64", None, "double"), "f32": ("float32", None, "float"), "f16": ("float16", None, "float16"),
-    "i64": ("int64", None, "int64"), "i32": ("int32", None, "int32"), "i16": ("int16", None, "int16"), "i8": ("int8", None, "int8"),
-    "u64": ("uint64", None, "uint64"), "u32": ("uint32", None, "uint32"), "u16": ("uint16", None, "uint16"),
-    "u8": ("uint8", None, "uint8"), "bool": ("bool", None, "bool"), "bf16": ("uint16", 16, "bfloat16"),
-    "f8e4m3fn": ("uint8", 17, "float8e4m3fn"), "f8e4m3fnuz": ("uint8", 18, "float8e4m3fnuz"),
-    "f8e5m2": ("uint8", 19, "float8e5m2"), "f8e5m2fnuz": ("uint8", 20, "float8e5m2fnuz"),
+    "f64": ("float64", None, "double"),
+    "f32": ("float32", None, "float"),
+    "f16": ("float16", None, "float16"),
+    "i64": ("int64", None, "int64"),
+    "i32": ("int32", None, "int32"),
+    "i16": ("int16", None, "int16"),
+    "i8": ("int8", None, "int8"),
+    "u64": ("uint64", None, "uint64"),
+    "u32": ("uint32", None, "uint32"),
+    "u16": ("uint16", None, "uint16"),
+    "u8": ("uint8", None, "uint8"),
+    "bool": ("bool", None, "bool"),
+    "bf16": ("uint16", 16, "bfloat16"),
+    "f8e4m3fn": ("uint8", 17, "float8e4m3fn"),
+    "f8e4m3fnuz": ("uint8", 18, "float8e4m3fnuz"),
+    "f8e5m2": ("uint8", 19, "float8e5m2"),
+    "f8e5m2fnuz": ("uint8", 20, "float8e5m2fnuz"),
 }
 NAMES = {f"tensor({row[2]})": name for name, row in TYPES.items()}
 
@@ -109,7 +121,9 @@ def nodes_of(graph):
 
 
 def output_names(graph):
-    return [bytes(name).decode() for number, value in fields(graph) if number == 12 for n, name in fields(value) if n == 1]
+    return [
+        bytes(name).decode() for number, value in fields(graph) if number == 12 for n, name in fields(value) if n == 1
+    ]
 
 
 def family(name):
@@ -118,8 +132,8 @@ def family(name):
 
 
 def results(model, wanted, exact):
-    """The values of wanted families that are read outside of them, in order, and those of them that are outputs of the model. With
-    `exact` wanted are values of just these names."""
+    """The values of wanted families that are read outside of them, in order, and those of them that are outputs of the
+    model. With `exact` wanted are values of just these names."""
     graphs = [graph for number, graph in fields(memoryview(model)) if number == 7]
     outputs = {name for graph in graphs for name in output_names(graph)}
     nodes = [node for graph in graphs for node in nodes_of(graph)]
@@ -129,7 +143,9 @@ def results(model, wanted, exact):
     for reads, makes in nodes:
         own = {family(name) for name in makes} | set(makes)
         leaving |= {name for name in reads if name not in own and family(name) not in own}
-    made = [name for _, makes in nodes for name in makes if name in leaving and (name in wanted or family(name) in wanted)]
+    made = [
+        name for _, makes in nodes for name in makes if name in leaving and (name in wanted or family(name) in wanted)
+    ]
     return made, outputs
 
 
@@ -154,7 +170,9 @@ def session(request):
 
 def feed(t, data):
     numpy_name, number, _ = TYPES[t["dtype"]]
-    array = np.frombuffer(data, np.dtype(numpy_name), offset=t["offset"], count=int(np.prod(t["shape"], dtype=np.int64)))
+    array = np.frombuffer(
+        data, np.dtype(numpy_name), offset=t["offset"], count=int(np.prod(t["shape"], dtype=np.int64))
+    )
     array = array.reshape(t["shape"])
     if number is None:
         return ort.OrtValue.ortvalue_from_numpy(array)

@@ -1,5 +1,5 @@
-// torch writes the container as a tree in JSON (torch.utils._pytree.treespec_dumps): {"type", "context", "children_spec"}, with the keys
-// in the context, which is JSON in a string, or, of named tuples, in a table beside it.
+// torch writes the container as a tree in JSON (torch.utils._pytree.treespec_dumps): {"type", "context",
+// "children_spec"}, with the keys in the context, which is JSON in a string, or, of named tuples, in a table beside it.
 #include "driver/output_names.h"
 
 #include <optional>

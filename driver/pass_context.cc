@@ -1,4 +1,5 @@
-// The evaluator of constant folding has a small limit: what needs more memory than that is not worth its place in a file.
+// The evaluator of constant folding has a small limit: what needs more memory than that is not worth its place in a
+// file.
 #include "driver/pass_context.h"
 
 #include "planner/evaluator.h"

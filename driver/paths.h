@@ -1,5 +1,5 @@
-// The files that a command line names: a report must not take the place of what the command reads or writes, nor an output that of
-// weights, calibration data or a configuration.
+// The files that a command line names: a report must not take the place of what the command reads or writes, nor an
+// output that of weights, calibration data or a configuration.
 #ifndef SLIPWAY_DRIVER_PATHS_H_
 #define SLIPWAY_DRIVER_PATHS_H_
 
@@ -25,8 +25,9 @@ struct NamedPath {
   Role role = kData;
 };
 
-// Usage naming two of the paths that are one file, by the same name or through links, where one of them is written: a report may be
-// none of the others and no part of a checkpoint in a folder among them; an output may be nothing but a model. Empty paths are none.
+// Usage naming two of the paths that are one file, by the same name or through links, where one of them is written: a
+// report may be none of the others and no part of a checkpoint in a folder among them; an output may be nothing but a
+// model. Empty paths are none.
 absl::Status CheckDistinct(absl::Span<const NamedPath> paths);
 
 // The paths among the options of a conversion.

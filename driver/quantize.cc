@@ -1,5 +1,6 @@
-// Which weights are quantized with what. What is hard here is to be sure that nothing asked for is silently skipped: every name in
-// a configuration, an --include and an --exclude must have met a weight, and every weight has a row that says why.
+// Which weights are quantized with what. What is hard here is to be sure that nothing asked for is silently skipped:
+// every name in a configuration, an --include and an --exclude must have met a weight, and every weight has a row that
+// says why.
 #include "driver/quantize.h"
 
 #include <fcntl.h>
@@ -8,8 +9,8 @@
 #include <algorithm>
 #include <set>
 
-#include "base/status_macros.h"
 #include "base/list_error.h"
+#include "base/status_macros.h"
 #include "base/text.h"
 #include "driver/diagnostic.h"
 #include "io/atomic_writer.h"
@@ -27,11 +28,14 @@ absl::StatusOr<quantizer::ConfigMap> ReadConfigs(const std::string& text) {
   const bool file = text.ends_with(".json") || (stat(text.c_str(), &info) == 0 && S_ISREG(info.st_mode));
   if (file) {
     ASSIGN_OR_RETURN(const std::shared_ptr<io::MappedFile> mapped, io::MappedFile::Open(text));
-    auto map = quantizer::ParseConfigJson({reinterpret_cast<const char*>(mapped->data().data()), mapped->data().size()});
+    auto map =
+        quantizer::ParseConfigJson({reinterpret_cast<const char*>(mapped->data().data()), mapped->data().size()});
     return map.ok() ? std::move(map) : WithPlace(map.status(), text);
   }
   auto config = quantizer::ParseShortName(text);
-  if (!config.ok()) return UsageError(std::string(config.status().message()), "docs/quantize.md lists the names; a file of torchao's JSON is taken, too");
+  if (!config.ok())
+    return UsageError(std::string(config.status().message()),
+                      "docs/quantize.md lists the names; a file of torchao's JSON is taken, too");
   return quantizer::ConfigMap::Of(*config);
 }
 
@@ -60,15 +64,14 @@ QuantizedRow RowOf(const quantizer::Candidate& t) {
   row.sizes = t.sizes;
   int64_t elements = 1;
   for (int64_t n : t.sizes) elements *= n;
-  row.bytes_before = row.bytes_after = (static_cast<uint64_t>(elements) * static_cast<uint64_t>(ir::BitSize(t.dtype)) + 7) / 8;
+  row.bytes_before = row.bytes_after =
+      (static_cast<uint64_t>(elements) * static_cast<uint64_t>(ir::BitSize(t.dtype)) + 7) / 8;
   return row;
 }
 
 }  // namespace
 
-int Threads(const ConvertOptions& o) {
-  return o.threads > 0 ? o.threads : kernels::DefaultThreads();
-}
+int Threads(const ConvertOptions& o) { return o.threads > 0 ? o.threads : kernels::DefaultThreads(); }
 
 absl::StatusOr<std::unique_ptr<Chooser>> Chooser::Make(const ConvertOptions& o) {
   // Until a budget has chosen: what finds out which weights there are to choose for.
@@ -85,7 +88,8 @@ absl::StatusOr<std::unique_ptr<Chooser>> Chooser::Make(const ConvertOptions& o, 
   c->automatic_ = o.quantize == kAutomatic;
   ASSIGN_OR_RETURN(auto matcher, quantizer::Matcher::Make(c->configs_));
   c->matcher_ = std::make_unique<quantizer::Matcher>(std::move(matcher));
-  if (o.numerics != "0.18" && o.numerics != "0.14") return UsageError(text::StrCat("--numerics '", o.numerics, "'"), "0.18 or 0.14");
+  if (o.numerics != "0.18" && o.numerics != "0.14")
+    return UsageError(text::StrCat("--numerics '", o.numerics, "'"), "0.18 or 0.14");
   c->options_.eps_of_0_14 = o.numerics == "0.14";
   ASSIGN_OR_RETURN(c->include_, Expressions(o.quantize_include));
   ASSIGN_OR_RETURN(c->exclude_, Expressions(o.quantize_exclude));
@@ -114,7 +118,9 @@ void Chooser::Consider(size_t index, const quantizer::Candidate& t, const std::s
   } else if (match.skipped) {
     row.why = "modules_to_not_convert", row.asked = false;
   } else if (!match.config) {
-    row.why = automatic_ ? "as the budget chose" : match.entry ? "null in the configuration" : "not in the configuration";
+    row.why = automatic_    ? "as the budget chose"
+              : match.entry ? "null in the configuration"
+                            : "not in the configuration";
     row.asked = false;
   } else if (!why_not.empty() && !(by_name || included)) {
     row.why = experts ? text::StrCat("of experts, ", why_not) : why_not;
@@ -146,7 +152,8 @@ void Chooser::Leave(const quantizer::Candidate& t, const std::string& why) {
   row.why = why;
   // Names are marked as met all the same: the message for them would be the wrong one.
   const bool excluded = FoundIn(exclude_, exclude_hit_, t.name);
-  if (quantizer::IsOfExperts(t) && !excluded) row.why = text::StrCat("of experts, ", t.sizes.size(), " dimensions"), row.asked = true;
+  if (quantizer::IsOfExperts(t) && !excluded)
+    row.why = text::StrCat("of experts, ", t.sizes.size(), " dimensions"), row.asked = true;
   if (FoundIn(include_, include_hit_, t.name)) problems_[why].push_back(t.name);
   report_.rows.push_back(std::move(row));
 }
@@ -155,30 +162,38 @@ absl::StatusOr<std::vector<ChosenWeight>> Chooser::Finish() {
   if (!problems_.empty()) {
     std::string all;
     for (const auto& [why, names] : problems_)
-      all += text::StrCat(all.empty() ? "" : "; ", "'", names[0], "'", names.size() > 1 ? text::StrCat(" and ", names.size() - 1, " more") : "", ": ", why);
-    return WithHelp(absl::InvalidArgumentError(text::StrCat("the configuration does not fit: ", all)), "--exclude them, or choose another group");
+      all += text::StrCat(all.empty() ? "" : "; ", "'", names[0], "'",
+                          names.size() > 1 ? text::StrCat(" and ", names.size() - 1, " more") : "", ": ", why);
+    return WithHelp(absl::InvalidArgumentError(text::StrCat("the configuration does not fit: ", all)),
+                    "--exclude them, or choose another group");
   }
   std::vector<std::string> unmet;
-  for (const std::string& key : matcher_->Unmatched()) unmet.push_back(text::StrCat("'", key, "' of the configuration"));
+  for (const std::string& key : matcher_->Unmatched())
+    unmet.push_back(text::StrCat("'", key, "' of the configuration"));
   for (size_t i = 0; i < include_.size(); ++i)
     if (!include_hit_[i]) unmet.push_back(text::StrCat("--include '", include_[i].text(), "'"));
   for (size_t i = 0; i < exclude_.size(); ++i)
     if (!exclude_hit_[i]) unmet.push_back(text::StrCat("--exclude '", exclude_[i].text(), "'"));
   if (!unmet.empty())
-    return WithHelp(absl::InvalidArgumentError(text::StrCat(text::Join(unmet, ", "), unmet.size() == 1 ? " is the name of no weight" : " are the names of no weights")),
-                    "slipway inspect lists the weights");
+    return WithHelp(
+        absl::InvalidArgumentError(text::StrCat(
+            text::Join(unmet, ", "), unmet.size() == 1 ? " is the name of no weight" : " are the names of no weights")),
+        "slipway inspect lists the weights");
   if (chosen_.empty()) {
     std::set<std::string> why;
     for (const QuantizedRow& r : report_.rows) why.insert(r.why);
-    return WithHelp(absl::InvalidArgumentError(report_.rows.empty() ? "there are no weights of two dimensions"
-                                                                    : text::StrCat("no weight is quantized: ", text::Join(why, ", "))),
+    return WithHelp(absl::InvalidArgumentError(report_.rows.empty()
+                                                   ? "there are no weights of two dimensions"
+                                                   : text::StrCat("no weight is quantized: ", text::Join(why, ", "))),
                     "--include 'RE' chooses weights by name");
   }
   return std::move(chosen_);
 }
 
-absl::StatusOr<std::unique_ptr<Chooser>> Choose(const ConvertOptions& o, bool program, const std::function<void(Chooser&)>& consider,
-                                                const std::function<BudgetWeight(size_t)>& weight, std::vector<ChosenWeight>* chosen) {
+absl::StatusOr<std::unique_ptr<Chooser>> Choose(const ConvertOptions& o, bool program,
+                                                const std::function<void(Chooser&)>& consider,
+                                                const std::function<BudgetWeight(size_t)>& weight,
+                                                std::vector<ChosenWeight>* chosen) {
   ASSIGN_OR_RETURN(std::unique_ptr<Chooser> chooser, Chooser::Make(o));
   consider(*chooser);
   ASSIGN_OR_RETURN(*chosen, chooser->Finish());
@@ -201,11 +216,13 @@ absl::Status CheckRequired(const ConvertOptions& o, const QuantizeReport& report
   std::vector<std::string> left;
   for (const QuantizedRow* r : report.left()) left.push_back(text::StrCat("'", r->name, "' (", r->why, ")"));
   if (left.empty()) return absl::OkStatus();
-  return AnswerIsNo(ListError(text::StrCat("--require-all: ", left.size(), " weights would stay in float"), left), id::kNotQuantized);
+  return AnswerIsNo(ListError(text::StrCat("--require-all: ", left.size(), " weights would stay in float"), left),
+                    id::kNotQuantized);
 }
 
 absl::Status CloseReport(const ConvertOptions& o, const QuantizeReport& report) {
-  for (const auto& [path, text] : {std::pair(o.html, ToHtml(report)), std::pair(o.save_config, report.config_json + "\n")})
+  for (const auto& [path, text] :
+       {std::pair(o.html, ToHtml(report)), std::pair(o.save_config, report.config_json + "\n")})
     if (!path.empty()) RETURN_IF_ERROR(io::WriteFile(path, text));
   return absl::OkStatus();
 }

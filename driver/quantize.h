@@ -1,5 +1,6 @@
-// Quantizing as a step of conversions: the options, which weights get which configuration, and the two ways there are: tensors that
-// are written as torchao writes them, and programs whose weights become quantized ones (quantize_program.cc).
+// Quantizing as a step of conversions: the options, which weights get which configuration, and the two ways there are:
+// tensors that are written as torchao writes them, and programs whose weights become quantized ones
+// (quantize_program.cc).
 #ifndef SLIPWAY_DRIVER_QUANTIZE_H_
 #define SLIPWAY_DRIVER_QUANTIZE_H_
 
@@ -39,14 +40,15 @@ class Chooser {
   static absl::StatusOr<std::unique_ptr<Chooser>> Make(const ConvertOptions& o);
   static absl::StatusOr<std::unique_ptr<Chooser>> Make(const ConvertOptions& o, quantizer::ConfigMap configs);
 
-  // A candidate, and why it is no linear layer ("" where it is one). Adds a row to the report; the weight, where it is chosen.
+  // A candidate, and why it is no linear layer ("" where it is one). Adds a row to the report; the weight, where it is
+  // chosen.
   void Consider(size_t index, const quantizer::Candidate& t, const std::string& why_not);
   // A tensor without a row: of less than two dimensions.
   void Pass(uint64_t bytes);
   // A row for what cannot be quantized, whatever the configuration says.
   void Leave(const quantizer::Candidate& t, const std::string& why);
-  // All weights chosen. InvalidArgument naming every weight that a configuration cannot take and every name in the configuration
-  // that is no module's.
+  // All weights chosen. InvalidArgument naming every weight that a configuration cannot take and every name in the
+  // configuration that is no module's.
   absl::StatusOr<std::vector<ChosenWeight>> Finish();
 
   QuantizeReport& report() { return report_; }
@@ -65,31 +67,37 @@ class Chooser {
   QuantizeReport report_;
 };
 
-// What gets quantized with what: `consider` shows a chooser all weights, and, where budgets choose, `weight` gives the one of an
-// index and a second chooser sees all again.
-absl::StatusOr<std::unique_ptr<Chooser>> Choose(const ConvertOptions& o, bool program, const std::function<void(Chooser&)>& consider,
-                                                const std::function<BudgetWeight(size_t)>& weight, std::vector<ChosenWeight>* chosen);
+// What gets quantized with what: `consider` shows a chooser all weights, and, where budgets choose, `weight` gives the
+// one of an index and a second chooser sees all again.
+absl::StatusOr<std::unique_ptr<Chooser>> Choose(const ConvertOptions& o, bool program,
+                                                const std::function<void(Chooser&)>& consider,
+                                                const std::function<BudgetWeight(size_t)>& weight,
+                                                std::vector<ChosenWeight>* chosen);
 
 // How many threads to use: --threads, or as many as `run` does.
 int Threads(const ConvertOptions& o);
 
-// A checkpoint as it is written: tensors in place of those that are quantized, and the metadata that torchao's loader wants.
+// A checkpoint as it is written: tensors in place of those that are quantized, and the metadata that torchao's loader
+// wants.
 struct QuantizedCheckpoint {
   std::vector<weights::NamedTensor> tensors;
-  std::map<std::string, std::string> metadata;                    // to add to the file's
-  std::vector<std::pair<std::string, std::string>> extra_files;   // for a folder: config.json with its quantization_config
-  std::function<absl::Status(const std::vector<const weights::NamedTensor*>& tensors,
-                             const std::function<absl::Status(const weights::NamedTensor&, uint64_t, absl::Span<const uint8_t>)>& write)>
+  std::map<std::string, std::string> metadata;  // to add to the file's
+  // for a folder: config.json with its quantization_config
+  std::vector<std::pair<std::string, std::string>> extra_files;
+  std::function<absl::Status(
+      const std::vector<const weights::NamedTensor*>& tensors,
+      const std::function<absl::Status(const weights::NamedTensor&, uint64_t, absl::Span<const uint8_t>)>& write)>
       compute;
   std::shared_ptr<QuantizeReport> report;  // errors are filled in by compute()
 };
 
 // `tensors` by name. Notes go to `lines`.
-absl::StatusOr<QuantizedCheckpoint> QuantizeCheckpoint(const ConvertOptions& o, std::vector<weights::NamedTensor> tensors,
+absl::StatusOr<QuantizedCheckpoint> QuantizeCheckpoint(const ConvertOptions& o,
+                                                       std::vector<weights::NamedTensor> tensors,
                                                        std::vector<std::string>* lines);
 
-// Replaces the linear layers of a program by quantized ones, as the options say; `aten` spells them in operators that torch has.
-// Values are kept in a scratch file in `folder`.
+// Replaces the linear layers of a program by quantized ones, as the options say; `aten` spells them in operators that
+// torch has. Values are kept in a scratch file in `folder`.
 absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, const ConvertOptions& o, bool aten,
                                                                 const std::string& folder);
 

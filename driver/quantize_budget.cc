@@ -1,5 +1,5 @@
-// Steps from one form of a weight to a smaller one, taken in the order of bytes saved for error added: what a Lagrangian would
-// choose, but for the last step.
+// Steps from one form of a weight to a smaller one, taken in the order of bytes saved for error added: what a
+// Lagrangian would choose, but for the last step.
 #include "driver/quantize_budget.h"
 
 #include <charconv>
@@ -47,16 +47,20 @@ absl::Status Measure(const BudgetWeight& w, bool program, Weight& out) {
     ASSIGN_OR_RETURN(const quantizer::Config config, quantizer::ParseShortName(name));
     auto scheme = quantizer::Scheme::Make(config, w.tensor.dtype, w.tensor.sizes[0], w.tensor.sizes[1], {});
     if (!scheme.ok()) continue;  // a group that does not fit
-    auto error = quantizer::QuantizeWeight(w.tensor, **scheme, true, [](size_t, uint64_t, absl::Span<const uint8_t>) { return absl::OkStatus(); });
+    auto error = quantizer::QuantizeWeight(
+        w.tensor, **scheme, true, [](size_t, uint64_t, absl::Span<const uint8_t>) { return absl::OkStatus(); });
     if (!error.ok()) return io::Prefixed(text::StrCat("'", w.name, "': "), error.status());
     uint64_t bytes = 0;
     for (size_t i = 0; i < (*scheme)->parts().size(); ++i) {
       const quantizer::Part& p = (*scheme)->parts()[i];
       // Programs keep integers of 4 bits two in a byte, and no zero points of symmetric ones.
       const bool packed = program && config.bits == 4;
-      if (!packed) bytes += p.nbytes();
-      else if (i == 0) bytes += p.numel() / 2;
-      else if (p.name == "scale") bytes += p.numel() * 4;
+      if (!packed)
+        bytes += p.nbytes();
+      else if (i == 0)
+        bytes += p.numel() / 2;
+      else if (p.name == "scale")
+        bytes += p.numel() * 4;
     }
     out.reference = error->reference;
     out.forms.push_back({config, bytes, error->relative * error->relative * error->reference});
@@ -81,7 +85,8 @@ absl::StatusOr<quantizer::ConfigMap> ConfigsWithin(const ConvertOptions& o, absl
     ASSIGN_OR_RETURN(most_error, ParseShare(o.error_budget));
   }
   std::vector<Weight> weights(given.size());
-  RETURN_IF_ERROR(quantizer::InParallel(Threads(o), given.size(), [&](size_t i) { return Measure(given[i], program, weights[i]); }));
+  RETURN_IF_ERROR(quantizer::InParallel(Threads(o), given.size(),
+                                        [&](size_t i) { return Measure(given[i], program, weights[i]); }));
   double reference = 0, squares = 0;
   uint64_t bytes = other_bytes;
   for (const Weight& w : weights) reference += w.reference, bytes += w.forms[0].bytes;
@@ -109,13 +114,16 @@ absl::StatusOr<quantizer::ConfigMap> ConfigsWithin(const ConvertOptions& o, absl
   }
   const double error = reference > 0 ? std::sqrt(std::max(squares, 0.0) / reference) : 0;
   if (o.size_budget > 0 && bytes > o.size_budget)
-    return AnswerIsNo(text::StrCat("--size-budget: the smallest that int8 and int4 make of it is ", bytes, " bytes, with an error of ", Percent(error)),
+    return AnswerIsNo(text::StrCat("--size-budget: the smallest that int8 and int4 make of it is ", bytes,
+                                   " bytes, with an error of ", Percent(error)),
                       id::kNotQuantized);
   if (o.size_budget > 0 && most_error > 0 && error > most_error)
-    return AnswerIsNo(text::StrCat("--error-budget: within the size the error is at least about ", Percent(error)), id::kNotQuantized);
+    return AnswerIsNo(text::StrCat("--error-budget: within the size the error is at least about ", Percent(error)),
+                      id::kNotQuantized);
   quantizer::ConfigMap map;
   for (size_t i = 0; i < weights.size(); ++i)
-    map.entries.push_back({std::string(quantizer::ModuleOf(given[i].name)), weights[i].forms[weights[i].chosen].config});
+    map.entries.push_back(
+        {std::string(quantizer::ModuleOf(given[i].name)), weights[i].forms[weights[i].chosen].config});
   return map;
 }
 

@@ -1,5 +1,5 @@
-// A checkpoint, quantized as it is written: each weight gives way to its parts, whose values the exporter asks for once everything
-// else is in the file.
+// A checkpoint, quantized as it is written: each weight gives way to its parts, whose values the exporter asks for once
+// everything else is in the file.
 #include <algorithm>
 #include <set>
 
@@ -64,7 +64,8 @@ void Copy(const json_in::Value& v, json::Writer& out) {
 }
 
 // The model's configuration with what transformers reads of how its weights are quantized (TorchAoConfig).
-absl::StatusOr<std::string> WithQuantizationConfig(std::string_view config, quantizer::ConfigMap configs, const QuantizeReport& report) {
+absl::StatusOr<std::string> WithQuantizationConfig(std::string_view config, quantizer::ConfigMap configs,
+                                                   const QuantizeReport& report) {
   ASSIGN_OR_RETURN(const json_in::Document document, json_in::Document::Parse(config));
   json::Writer out;
   out.BeginObject();
@@ -110,8 +111,9 @@ absl::StatusOr<QuantizedCheckpoint> QuantizeCheckpoint(const ConvertOptions& o, 
     if (!read.ok()) return WithPlace(read.status(), "config.json");
     facts = *std::move(read);
     if (facts.quantized)
-      return WithHelp(absl::InvalidArgumentError("config.json has a quantization_config: the checkpoint is quantized already"),
-                      "start from the checkpoint in float");
+      return WithHelp(
+          absl::InvalidArgumentError("config.json has a quantization_config: the checkpoint is quantized already"),
+          "start from the checkpoint in float");
   }
   KeepShards(o, tensors);
 
@@ -125,7 +127,8 @@ absl::StatusOr<QuantizedCheckpoint> QuantizeCheckpoint(const ConvertOptions& o, 
   const auto consider = [&](Chooser& c) {
     for (size_t i = 0; i < tensors.size(); ++i) {
       const NamedTensor& t = tensors[i];
-      const quantizer::Candidate it{t.name, t.tensor.dtype, t.tensor.sizes, t.tensor.whole() && embeddings.contains(PlaceOf(t))};
+      const quantizer::Candidate it{t.name, t.tensor.dtype, t.tensor.sizes,
+                                    t.tensor.whole() && embeddings.contains(PlaceOf(t))};
       if (it.sizes.size() < 2) {
         c.Pass(static_cast<uint64_t>(t.tensor.nbytes()));
         continue;
@@ -138,8 +141,9 @@ absl::StatusOr<QuantizedCheckpoint> QuantizeCheckpoint(const ConvertOptions& o, 
   ASSIGN_OR_RETURN(const std::unique_ptr<Chooser> chooser, Choose(o, false, consider, weight, &chosen));
   for (const ChosenWeight& w : chosen)
     if (quantizer::LayerStatistics::Needed(*w.config))
-      return UsageError(text::StrCat(quantizer::ShortName(*w.config), " looks at activations, which a checkpoint cannot compute"),
-                        "quantize the exported program (.pt2), with --calibration");
+      return UsageError(
+          text::StrCat(quantizer::ShortName(*w.config), " looks at activations, which a checkpoint cannot compute"),
+          "quantize the exported program (.pt2), with --calibration");
 
   QuantizedCheckpoint out;
   out.report = std::make_shared<QuantizeReport>(std::move(chooser->report()));
@@ -185,7 +189,8 @@ absl::StatusOr<QuantizedCheckpoint> QuantizeCheckpoint(const ConvertOptions& o, 
       made.tensor.sizes = part.sizes;
       made.computed = true;
       made.shard = t.shard;
-      if (names.contains(made.name)) return absl::InvalidArgumentError(text::StrCat("'", made.name, "' is in the checkpoint already"));
+      if (names.contains(made.name))
+        return absl::InvalidArgumentError(text::StrCat("'", made.name, "' is in the checkpoint already"));
       state->parts[made.name] = {state->weights.size(), p};
       out.tensors.push_back(std::move(made));
     }
@@ -196,7 +201,8 @@ absl::StatusOr<QuantizedCheckpoint> QuantizeCheckpoint(const ConvertOptions& o, 
   if (!dotless.empty())
     lines->push_back(text::StrCat("torchao's loader takes no names without a dot: ", text::Join(dotless, ", ")));
 
-  out.compute = [state, report = out.report, threads = Threads(o)](const std::vector<const NamedTensor*>& wanted, const auto& write) {
+  out.compute = [state, report = out.report, threads = Threads(o)](const std::vector<const NamedTensor*>& wanted,
+                                                                   const auto& write) {
     // By weight: which of its parts are wanted.
     std::map<size_t, std::vector<const NamedTensor*>> work;
     for (const NamedTensor* t : wanted) {
@@ -214,9 +220,10 @@ absl::StatusOr<QuantizedCheckpoint> QuantizeCheckpoint(const ConvertOptions& o, 
     return quantizer::InParallel(threads, order.size(), [&](size_t i) -> absl::Status {
       Weight& w = state->weights[order[i].first];
       const std::vector<const NamedTensor*>& parts = *order[i].second;
-      auto error = quantizer::QuantizeWeight(w.source.tensor, *w.scheme, false, [&](size_t part, uint64_t at, absl::Span<const uint8_t> bytes) {
-        return parts[part] ? write(*parts[part], at, bytes) : absl::OkStatus();
-      });
+      auto error = quantizer::QuantizeWeight(w.source.tensor, *w.scheme, false,
+                                             [&](size_t part, uint64_t at, absl::Span<const uint8_t> bytes) {
+                                               return parts[part] ? write(*parts[part], at, bytes) : absl::OkStatus();
+                                             });
       if (!error.ok()) return io::Prefixed(text::StrCat("'", w.source.name, "': "), error.status());
       QuantizedRow& row = report->rows[w.row];
       row.relative_error = error->relative;

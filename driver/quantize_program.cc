@@ -1,5 +1,5 @@
-// A program, quantized before its passes run: which of its parameters are weights of linear layers the graph says. Codes go to a
-// scratch file; scales are kept.
+// A program, quantized before its passes run: which of its parameters are weights of linear layers the graph says.
+// Codes go to a scratch file; scales are kept.
 #include <algorithm>
 #include <set>
 
@@ -20,10 +20,10 @@ namespace slipway::driver {
 namespace {
 
 using ir::DType;
-using quantizer::Config;
-using quantizer::Mapping;
 using passes::LinearLayer;
 using passes::QuantizedLayer;
+using quantizer::Config;
+using quantizer::Mapping;
 using S = Config::Scheme;
 
 bool IsFourBitFloat(const Config& c) {
@@ -36,7 +36,8 @@ absl::Status CheckForPrograms(const Config& c) {
     case S::kFloat8Dynamic:
     case S::kMx:
     case S::kNvfp4Dynamic:
-      return WithHelp(absl::UnimplementedError(text::StrCat(quantizer::ShortName(c), " in programs: activations of float8 and float4")),
+      return WithHelp(absl::UnimplementedError(
+                          text::StrCat(quantizer::ShortName(c), " in programs: activations of float8 and float4")),
                       "float8-weight-only and nvfp4 quantize weights alone; checkpoints take all configurations");
     default: return absl::OkStatus();
   }
@@ -49,7 +50,8 @@ int8_t TwiceFloat4(uint8_t code) {
 }
 
 // What is known of a layer besides its codes.
-QuantizedLayer FormOf(const Config& c, const quantizer::Scheme& scheme, std::vector<float> scales, const std::vector<float>& zeros) {
+QuantizedLayer FormOf(const Config& c, const quantizer::Scheme& scheme, std::vector<float> scales,
+                      const std::vector<float>& zeros) {
   const quantizer::Shape& s = scheme.shape();
   QuantizedLayer q;
   const std::vector<int64_t> blocks = s.whole ? std::vector<int64_t>{1, 1} : std::vector<int64_t>{s.n, s.groups()};
@@ -113,7 +115,9 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, 
     }
   };
   std::vector<ChosenWeight> chosen;
-  const auto weight = [&](size_t i) { return BudgetWeight{layers[i].weight, ir::ShardedTensor(p.weights.at(layers[i].weight))}; };
+  const auto weight = [&](size_t i) {
+    return BudgetWeight{layers[i].weight, ir::ShardedTensor(p.weights.at(layers[i].weight))};
+  };
   ASSIGN_OR_RETURN(const std::unique_ptr<Chooser> chooser, Choose(o, true, consider, weight, &chosen));
   auto report = std::make_shared<QuantizeReport>(std::move(chooser->report()));
   for (const ChosenWeight& w : chosen) RETURN_IF_ERROR(CheckForPrograms(*w.config));
@@ -140,13 +144,16 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, 
     }
   }
   if (asked.empty() != o.calibration.empty())
-    return asked.empty() ? UsageError("--calibration is for methods that look at activations", "awq(…), gptq(…), smoothquant(…), int8-static")
-                         : UsageError(text::StrCat(quantizer::ShortName(*asked.begin()->second), " looks at activations"),
-                                      "--calibration FILE.safetensors gives inputs to run the program on");
+    return asked.empty()
+               ? UsageError("--calibration is for methods that look at activations",
+                            "awq(…), gptq(…), smoothquant(…), int8-static")
+               : UsageError(text::StrCat(quantizer::ShortName(*asked.begin()->second), " looks at activations"),
+                            "--calibration FILE.safetensors gives inputs to run the program on");
 
   // Puts codes in their place and keeps the rest.
   const auto sink_of = [&](size_t i) {
-    return [&, i, known = false, changed = std::vector<uint8_t>()](size_t part, uint64_t at, absl::Span<const uint8_t> bytes) mutable -> absl::Status {
+    return [&, i, known = false, changed = std::vector<uint8_t>()](
+               size_t part, uint64_t at, absl::Span<const uint8_t> bytes) mutable -> absl::Status {
       const ChosenWeight& w = chosen[i];
       if (part > 0) {
         if (!known) forms[i] = FormOf(*w.config, *w.scheme, w.scheme->scales(), w.scheme->zeros());
@@ -179,21 +186,30 @@ absl::StatusOr<std::shared_ptr<QuantizeReport>> QuantizeProgram(ir::Program& p, 
   if (!asked.empty()) {
     CalibrationOptions options;
     options.threads = Threads(o);
-    ASSIGN_OR_RETURN(unread, Calibrate(p, asked, o.calibration, options, [&](const std::string& name, const quantizer::LayerStatistics& statistics) -> absl::Status {
-      const size_t i = calibrated.at(name);
-      auto done = quantizer::QuantizeCalibrated(ir::ShardedTensor(p.weights.at(name)), *chosen[i].scheme, statistics, Threads(o), true, sink_of(i));
-      if (!done.ok()) return io::Prefixed(text::StrCat("'", name, "': "), done.status());
-      note(i, done->error);
-      const int64_t k = chosen[i].scheme->shape().k;
-      const DType dtype = chosen[i].scheme->shape().dtype;
-      if (!done->act_pre_scale.empty()) forms[i].act_pre_scale = ir::OwnedTensor(dtype, {k}, quantizer::Encode(done->act_pre_scale, dtype));
-      if (done->act_scale) {
-        const float zero = static_cast<float>(done->act_zero_point);
-        forms[i].act_scale = ir::OwnedTensor(DType::kFloat32, {1, 1}, quantizer::Encode({&*done->act_scale, 1}, DType::kFloat32));
-        if (zero != 0) forms[i].act_zero_point = ir::OwnedTensor(DType::kInt8, {1, 1}, quantizer::Encode({&zero, 1}, DType::kInt8));
-      }
-      return absl::OkStatus();
-    }));
+    ASSIGN_OR_RETURN(
+        unread, Calibrate(p, asked, o.calibration, options,
+                          [&](const std::string& name, const quantizer::LayerStatistics& statistics) -> absl::Status {
+                            const size_t i = calibrated.at(name);
+                            auto done =
+                                quantizer::QuantizeCalibrated(ir::ShardedTensor(p.weights.at(name)), *chosen[i].scheme,
+                                                              statistics, Threads(o), true, sink_of(i));
+                            if (!done.ok()) return io::Prefixed(text::StrCat("'", name, "': "), done.status());
+                            note(i, done->error);
+                            const int64_t k = chosen[i].scheme->shape().k;
+                            const DType dtype = chosen[i].scheme->shape().dtype;
+                            if (!done->act_pre_scale.empty())
+                              forms[i].act_pre_scale =
+                                  ir::OwnedTensor(dtype, {k}, quantizer::Encode(done->act_pre_scale, dtype));
+                            if (done->act_scale) {
+                              const float zero = static_cast<float>(done->act_zero_point);
+                              forms[i].act_scale = ir::OwnedTensor(
+                                  DType::kFloat32, {1, 1}, quantizer::Encode({&*done->act_scale, 1}, DType::kFloat32));
+                              if (zero != 0)
+                                forms[i].act_zero_point =
+                                    ir::OwnedTensor(DType::kInt8, {1, 1}, quantizer::Encode({&zero, 1}, DType::kInt8));
+                            }
+                            return absl::OkStatus();
+                          }));
   }
   if (unread.size() == chosen.size())
     return absl::InvalidArgumentError("no weight is quantized: the program computes none of the linear layers");

@@ -9,24 +9,24 @@
 namespace slipway::driver {
 
 struct QuantizedRow {
-  std::string name;          // the parameter's FQN
-  std::string config;        // short name of the configuration; "" where it stays as it is
-  std::string why;           // why it stays, for people
-  bool asked = false;        // a linear layer, or chosen by name: --require-all wants it quantized
-  std::string dtype;         // before
+  std::string name;    // the parameter's FQN
+  std::string config;  // short name of the configuration; "" where it stays as it is
+  std::string why;     // why it stays, for people
+  bool asked = false;  // a linear layer, or chosen by name: --require-all wants it quantized
+  std::string dtype;   // before
   std::vector<int64_t> sizes;
   uint64_t bytes_before = 0, bytes_after = 0;
   double relative_error = 0;  // ||w - q|| / ||w||
   double max_error = 0;
-  double squares = 0;         // ||w||²
-  bool measured = false;      // whether the three are known: another process may have the weight
+  double squares = 0;     // ||w||²
+  bool measured = false;  // whether the three are known: another process may have the weight
 };
 
 struct QuantizeReport {
-  std::vector<QuantizedRow> rows;    // weights of two and more dimensions, by name
-  uint64_t other_bytes = 0;          // tensors that have no row
+  std::vector<QuantizedRow> rows;  // weights of two and more dimensions, by name
+  uint64_t other_bytes = 0;        // tensors that have no row
   int other_tensors = 0;
-  std::string config_json;           // reproduces the run
+  std::string config_json;  // reproduces the run
 
   int quantized() const;
   uint64_t bytes_before() const;

@@ -29,7 +29,8 @@ constexpr Launcher kLaunchers[] = {
 absl::StatusOr<int> Number(const char* variable) {
   int value = 0;
   const char* set = std::getenv(variable);
-  if (!set || !text::ParseNumber(set, &value)) return UsageError(text::StrCat("the environment's ", variable, " is no number"));
+  if (!set || !text::ParseNumber(set, &value))
+    return UsageError(text::StrCat("the environment's ", variable, " is no number"));
   return value;
 }
 
@@ -77,7 +78,8 @@ absl::StatusOr<std::optional<Ranks>> RanksOf(const ConvertOptions& o) {
     if (r.source.empty() || r.world_size == 1) return std::optional<Ranks>();
   }
   if (r.world_size < 1 || r.rank < 0 || r.rank >= r.world_size)
-    return UsageError(text::StrCat("rank ", r.rank, " of ", r.world_size, " (", r.source, ") makes no sense"), "ranks count from 0; --world-size 1 ignores the environment");
+    return UsageError(text::StrCat("rank ", r.rank, " of ", r.world_size, " (", r.source, ") makes no sense"),
+                      "ranks count from 0; --world-size 1 ignores the environment");
   return std::optional<Ranks>(std::move(r));
 }
 

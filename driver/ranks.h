@@ -16,12 +16,14 @@ struct Ranks {
   std::string source;  // where they were read, for people
 };
 
-// --rank and --world-size, or what the launcher left in the environment: Slurm (an array's SLURM_ARRAY_TASK_ID and _COUNT, a step's
-// SLURM_PROCID and SLURM_NTASKS), Open MPI (OMPI_COMM_WORLD_RANK and _SIZE), Kubernetes' indexed jobs (JOB_COMPLETION_INDEX, with
-// JOB_COMPLETIONS set by the job). nullopt for one process. Usage errors where they make no sense.
+// --rank and --world-size, or what the launcher left in the environment: Slurm (an array's SLURM_ARRAY_TASK_ID and
+// _COUNT, a step's SLURM_PROCID and SLURM_NTASKS), Open MPI (OMPI_COMM_WORLD_RANK and _SIZE), Kubernetes' indexed jobs
+// (JOB_COMPLETION_INDEX, with JOB_COMPLETIONS set by the job). nullopt for one process. Usage errors where they make no
+// sense.
 absl::StatusOr<std::optional<Ranks>> RanksOf(const ConvertOptions& o);
 
-// What stands for the run in the headers of its files: a digest of the configuration and of the inputs' names, sizes and times.
+// What stands for the run in the headers of its files: a digest of the configuration and of the inputs' names, sizes
+// and times.
 std::string RunOf(const ConvertOptions& o, const QuantizeReport& report);
 
 }  // namespace slipway::driver

@@ -96,7 +96,8 @@ absl::StatusOr<RunReport> RunLibrary(const RunOptions& options) {
   return report;
 }
 
-// Loading and the first run are one process; how long each takes is not known. Outputs that are no tensors of numbers are left out.
+// Loading and the first run are one process; how long each takes is not known. Outputs that are no tensors of numbers
+// are left out.
 absl::StatusOr<RunReport> RunModel(const RunOptions& options) {
   RunReport report;
   auto inputs = ReadInputs(options.inputs, options.model);
@@ -136,11 +137,14 @@ absl::StatusOr<std::vector<ir::TensorRef>> ReadInputs(const std::string& path, c
   for (size_t i = 0; i < set->tensors.size(); ++i) names.push_back(text::StrCat("input.", i));
   // Other inputs and the outputs of the same model may lie beside them: output.0, input2.0, sample1.input.0.
   static const RE2& kBeside = *new RE2(R"((sample\d+\.)?(inputs?|outputs?|expected|reference)\d*\.\d+)");
-  const auto known = [&](const auto& tensor) { return std::find(names.begin(), names.end(), tensor.first) != names.end(); };
+  const auto known = [&](const auto& tensor) {
+    return std::find(names.begin(), names.end(), tensor.first) != names.end();
+  };
   if (!std::all_of(set->tensors.begin(), set->tensors.end(), known)) {
     ASSIGN_OR_RETURN(const std::vector<std::string> inputs, InputNames(model));
     const auto holds_all = [&](const std::vector<std::string>& wanted) {
-      return std::all_of(wanted.begin(), wanted.end(), [&](const std::string& name) { return set->tensors.contains(name); });
+      return std::all_of(wanted.begin(), wanted.end(),
+                         [&](const std::string& name) { return set->tensors.contains(name); });
     };
     names.resize(std::min(names.size(), inputs.size()));  // the numbers that the model has
     const std::string numbers = names.empty() ? "" : names.front() + (names.size() > 1 ? " to " + names.back() : "");
@@ -150,28 +154,37 @@ absl::StatusOr<std::vector<ir::TensorRef>> ReadInputs(const std::string& path, c
       if (std::find(wanted.begin(), wanted.end(), name) != wanted.end()) continue;
       const bool input = name.starts_with("input.");
       if (!input && RE2::FullMatch(name, kBeside)) continue;
-      if (input && !numbered && std::find(names.begin(), names.end(), name) != names.end()) continue;  // others are missing
-      return WithHelp(absl::InvalidArgumentError(text::StrCat("'", name, "' is no input: the model takes ", text::Join(inputs, ", "), numbers.empty() ? "" : text::StrCat(", or ", numbers))),
+      // others are missing
+      if (input && !numbered && std::find(names.begin(), names.end(), name) != names.end()) continue;
+      return WithHelp(absl::InvalidArgumentError(text::StrCat("'", name, "' is no input: the model takes ",
+                                                              text::Join(inputs, ", "),
+                                                              numbers.empty() ? "" : text::StrCat(", or ", numbers))),
                       "name the tensors as the inputs, in any order, or input.0, input.1, … in theirs");
     }
-    if (!numbered && std::any_of(names.begin(), names.end(), [&](const std::string& name) { return set->tensors.contains(name); }) && !holds_all(inputs))
-      return absl::InvalidArgumentError(text::StrCat("the model takes ", inputs.size(), " inputs, ", numbers.empty() ? text::Join(inputs, ", ") : numbers, "; there is no tensor '",
-                                                     *std::find_if(names.begin(), names.end(), [&](const std::string& name) { return !set->tensors.contains(name); }), "'"));
+    if (!numbered &&
+        std::any_of(names.begin(), names.end(), [&](const std::string& name) { return set->tensors.contains(name); }) &&
+        !holds_all(inputs))
+      return absl::InvalidArgumentError(
+          text::StrCat("the model takes ", inputs.size(), " inputs, ",
+                       numbers.empty() ? text::Join(inputs, ", ") : numbers, "; there is no tensor '",
+                       *std::find_if(names.begin(), names.end(),
+                                     [&](const std::string& name) { return !set->tensors.contains(name); }),
+                       "'"));
     names = wanted;
   }
   std::vector<ir::TensorRef> inputs;
   for (const std::string& name : names) {
     const auto tensor = set->tensors.find(name);
-    if (tensor == set->tensors.end()) return absl::InvalidArgumentError(text::StrCat("there is no tensor for the input '", name, "'"));
+    if (tensor == set->tensors.end())
+      return absl::InvalidArgumentError(text::StrCat("there is no tensor for the input '", name, "'"));
     inputs.push_back(tensor->second);
   }
   return inputs;
 }
 
 absl::StatusOr<RunReport> Run(const RunOptions& options) {
-  std::vector<NamedPath> paths = {{"the model", options.model},
-                                  {"--inputs", options.inputs},
-                                  {"--outputs", options.outputs, NamedPath::kOutput}};
+  std::vector<NamedPath> paths = {
+      {"the model", options.model}, {"--inputs", options.inputs}, {"--outputs", options.outputs, NamedPath::kOutput}};
   for (const std::string& plugin : options.plugins) paths.push_back({"--plugin", plugin});
   RETURN_IF_ERROR(CheckDistinct(paths));
   RunReport report;
@@ -185,7 +198,8 @@ absl::StatusOr<RunReport> Run(const RunOptions& options) {
   auto archive = OpenArchive(*source);
   if (!archive.ok()) return archive.status();
   if (archive->programs.size() != 1)
-    return WithHelp(absl::UnimplementedError(text::StrCat("an archive of ", archive->programs.size(), " programs")), kHowToDivide);
+    return WithHelp(absl::UnimplementedError(text::StrCat("an archive of ", archive->programs.size(), " programs")),
+                    kHowToDivide);
   ir::Program& p = *archive->programs[0];
   auto inputs = ReadInputs(options.inputs, options.model);
   if (!inputs.ok()) return WithPlace(inputs.status(), options.inputs);
@@ -202,7 +216,9 @@ absl::StatusOr<RunReport> Run(const RunOptions& options) {
   auto planned = planner::PlanFor(p, *inputs, plan_options, &lacking);
   if (!planned.ok()) {
     const bool kernels = absl::IsUnimplemented(planned.status()) && !lacking.empty();
-    return OrMissingWeights(WeightsWithoutValues(p), kernels ? UnsupportedError(lacking, kByKernels, kHowKernels) : planned.status(), kJoinWeights);
+    return OrMissingWeights(WeightsWithoutValues(p),
+                            kernels ? UnsupportedError(lacking, kByKernels, kHowKernels) : planned.status(),
+                            kJoinWeights);
   }
   planner::Runner runner(*std::move(planned), plan_options, options.profile,
                          options.threads > 0 ? options.threads : kernels::DefaultThreads());
@@ -221,8 +237,8 @@ absl::StatusOr<RunReport> Run(const RunOptions& options) {
   ProfileRows rows;
   for (size_t i = 0; i < runner.profile().size(); ++i) {
     const kernels::Work& work = runner.work()[i];
-    rows.Add({runner.planned().origins[runner.plan().steps[i].origin], runner.ShapesOf(static_cast<int32_t>(i)), 1, static_cast<double>(runner.profile()[i]) * 1e-9,
-              work.operations, work.bytes, work.most_rows});
+    rows.Add({runner.planned().origins[runner.plan().steps[i].origin], runner.ShapesOf(static_cast<int32_t>(i)), 1,
+              static_cast<double>(runner.profile()[i]) * 1e-9, work.operations, work.bytes, work.most_rows});
   }
   rows.MoveTo(report);
   if (absl::Status s = WriteOutputs(outputs, options.outputs); !s.ok()) return s;
@@ -230,8 +246,8 @@ absl::StatusOr<RunReport> Run(const RunOptions& options) {
 }
 
 void AppendRow(const RunReport::Row& row, double total_seconds, std::string* out) {
-  // A product of one row reads each weight, of half a byte at least, once for two operations: memory is what bounds it. Depthwise convolutions
-  // have one row, too, but many places.
+  // A product of one row reads each weight, of half a byte at least, once for two operations: memory is what bounds it.
+  // Depthwise convolutions have one row, too, but many places.
   char rate[32] = "";
   if (row.operations > 0 && row.most_rows == 1 && row.operations <= 8 * row.bytes)
     std::snprintf(rate, sizeof(rate), "%.1f GB/s", row.bytes_per_second() * 1e-9);
@@ -259,7 +275,8 @@ std::string ToTable(const RunReport& r) {
   if (r.steps > 0) text::StrAppend(&out, ", ", r.steps, " steps");
   if (r.memory) {
     std::snprintf(line, sizeof(line), ", %.1f MiB of temporaries and %.1f for kernels",
-                  static_cast<double>(r.memory->temporaries) / (1 << 20), static_cast<double>(r.memory->working) / (1 << 20));
+                  static_cast<double>(r.memory->temporaries) / (1 << 20),
+                  static_cast<double>(r.memory->working) / (1 << 20));
     out += line;
   }
   out += '\n';
@@ -268,8 +285,11 @@ std::string ToTable(const RunReport& r) {
   for (const RunReport::Row& row : r.profile) AppendRow(row, total, &out);
   if (r.by_shapes.size() == r.profile.size() && (r.by_shapes.empty() || r.by_shapes[0].shapes.empty())) return out;
   constexpr size_t kMostRows = 20;
-  out += r.by_shapes.size() > kMostRows ? text::StrCat("the slowest ", kMostRows, " of ", r.by_shapes.size(), " by shapes:\n") : "by shapes:\n";
-  for (const RunReport::Row& row : absl::MakeConstSpan(r.by_shapes).first(std::min(kMostRows, r.by_shapes.size()))) AppendRow(row, total, &out);
+  out += r.by_shapes.size() > kMostRows
+             ? text::StrCat("the slowest ", kMostRows, " of ", r.by_shapes.size(), " by shapes:\n")
+             : "by shapes:\n";
+  for (const RunReport::Row& row : absl::MakeConstSpan(r.by_shapes).first(std::min(kMostRows, r.by_shapes.size())))
+    AppendRow(row, total, &out);
   return out;
 }
 
@@ -288,7 +308,12 @@ std::string ToJson(const RunReport& r) {
       if (!row.shapes.empty()) w.Key("shapes").String(row.shapes);
       w.Key("steps").Int(row.steps).Key("s").Double(row.seconds);
       if (row.operations > 0) {
-        w.Key("operations").Double(row.operations).Key("weight_bytes").Double(row.bytes).Key("most_rows").Int(row.most_rows);
+        w.Key("operations")
+            .Double(row.operations)
+            .Key("weight_bytes")
+            .Double(row.bytes)
+            .Key("most_rows")
+            .Int(row.most_rows);
         w.Key("gflops").Double(row.per_second() * 1e-9).Key("gbps").Double(row.bytes_per_second() * 1e-9);
       }
       w.EndObject();

@@ -14,13 +14,14 @@
 namespace slipway::driver {
 
 struct RunOptions {
-  std::string model;    // an exported program, its text form, a native library (.so), whose code is run, or an ONNX model
-  std::string inputs;   // .safetensors: input.0, input.1, …
-  std::string outputs;  // .safetensors: output.0, …
+  // an exported program, its text form, a native library (.so), whose code is run, or an ONNX model
+  std::string model;
+  std::string inputs;                // .safetensors: input.0, input.1, …
+  std::string outputs;               // .safetensors: output.0, …
   std::vector<std::string> plugins;  // shared libraries with kernels, whose code is run
-  int repeat = 1;       // runs; the outputs are those of the last
+  int repeat = 1;                    // runs; the outputs are those of the last
   bool profile = false;
-  int threads = 0;  // at once; 0: kernels::DefaultThreads()
+  int threads = 0;     // at once; 0: kernels::DefaultThreads()
   std::string python;  // for ONNX models, as OnnxRuntimeOptions has it
   uint64_t memory_limit = uint64_t{1} << 36;
 };
@@ -45,11 +46,13 @@ struct RunReport {
     double per_second() const { return seconds > 0 ? operations / seconds : 0; }
     double bytes_per_second() const { return seconds > 0 ? bytes / seconds : 0; }
   };
-  // Slowest first; empty without `profile`. By operator, and by operator and shapes (where an older library says none, the same).
+  // Slowest first; empty without `profile`. By operator, and by operator and shapes (where an older library says none,
+  // the same).
   std::vector<Row> profile, by_shapes;
 };
 
-// The tensors of a .safetensors file, which are named input.0, input.1, … or as the inputs of the file `model`; in the inputs' order.
+// The tensors of a .safetensors file, which are named input.0, input.1, … or as the inputs of the file `model`; in the
+// inputs' order.
 absl::StatusOr<std::vector<ir::TensorRef>> ReadInputs(const std::string& path, const std::string& model);
 
 // Inputs and outputs are numbered in flattened order, tensors and symbolic numbers (0-d i64, f64, bool) only. Errors:
@@ -58,9 +61,10 @@ absl::StatusOr<std::vector<ir::TensorRef>> ReadInputs(const std::string& path, c
 absl::StatusOr<RunReport> Run(const RunOptions& options);
 
 std::string ToTable(const RunReport& report);
-// {"load_s":…,"plan_s":…,"run_s":[…],"temporaries_bytes":…,"working_bytes":…,"steps":…,"profile":[{"op":…,"steps":…,"s":…}]}; the bytes
-// where they are known. Rows with products have "operations", "weight_bytes", "most_rows", "gflops" and "gbps" too. "by_shapes" has
-// the rows of "profile" split by "shapes".
+// {"load_s":…,"plan_s":…,"run_s":[…],"temporaries_bytes":…,"working_bytes":…,"steps":…,
+//  "profile":[{"op":…,"steps":…,"s":…}]};
+// the bytes where they are known. Rows with products have "operations", "weight_bytes", "most_rows", "gflops" and
+// "gbps" too. "by_shapes" has the rows of "profile" split by "shapes".
 std::string ToJson(const RunReport& report);
 
 }  // namespace slipway::driver

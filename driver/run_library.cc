@@ -18,9 +18,9 @@
 namespace slipway::driver {
 namespace {
 
-// The dynamic linker does not notice a file that was cut off: the process dies when a missing page is touched. And a library
-// believes what its payload says of its own size: it lies in the same file. While the file that this returns is open, one that is
-// cut off later is known by its size (io/inputs.h).
+// The dynamic linker does not notice a file that was cut off: the process dies when a missing page is touched. And a
+// library believes what its payload says of its own size: it lies in the same file. While the file that this returns is
+// open, one that is cut off later is known by its size (io/inputs.h).
 absl::StatusOr<std::shared_ptr<io::MappedFile>> OpenWhole(const std::string& path) {
   ASSIGN_OR_RETURN(std::shared_ptr<io::MappedFile> file, io::MappedFile::Open(path));
   const absl::Span<const uint8_t> bytes = file->data();
@@ -28,7 +28,9 @@ absl::StatusOr<std::shared_ptr<io::MappedFile>> OpenWhole(const std::string& pat
   if (bytes.size() < sizeof header || std::memcmp(bytes.data(), ELFMAG, SELFMAG) != 0 || bytes[EI_CLASS] != ELFCLASS64)
     return absl::InvalidArgumentError(text::StrCat(path, ": no 64-bit ELF library"));
   std::memcpy(&header, bytes.data(), sizeof header);
-  const auto inside = [&](uint64_t offset, uint64_t size) { return offset <= bytes.size() && size <= bytes.size() - offset; };
+  const auto inside = [&](uint64_t offset, uint64_t size) {
+    return offset <= bytes.size() && size <= bytes.size() - offset;
+  };
   bool whole = inside(header.e_phoff, uint64_t{header.e_phnum} * sizeof(Elf64_Phdr));
   for (int i = 0; whole && i < header.e_phnum; ++i) {
     Elf64_Phdr segment;
@@ -60,7 +62,7 @@ struct NativeLibrary::Functions {
 };
 
 absl::StatusOr<std::unique_ptr<NativeLibrary>> NativeLibrary::Open(const std::string& path,
-                                                                  const std::vector<std::string>& plugins) {
+                                                                   const std::vector<std::string>& plugins) {
   std::unique_ptr<NativeLibrary> out(new NativeLibrary);
   ASSIGN_OR_RETURN(out->file_, OpenWhole(path));
   // A name without a slash is looked for in the system's folders.
@@ -118,11 +120,19 @@ absl::Status NativeLibrary::SetInputs(absl::Span<const ir::TensorRef> inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ir::TensorRef& t = inputs_[i];
     const std::optional<DLDataType> type = importers::DlpackType(t.dtype);
-    if (!type) return absl::UnimplementedError(text::StrCat("input ", i, " is ", ir::Name(t.dtype), ", which libraries do not take"));
+    if (!type)
+      return absl::UnimplementedError(
+          text::StrCat("input ", i, " is ", ir::Name(t.dtype), ", which libraries do not take"));
     auto dense = ir::ReadDense(t, uint64_t{1} << 40);
     if (!dense.ok()) return dense.status();
     bytes_[i] = *std::move(dense);
-    tensors_[i] = {bytes_[i].data(), {kDLCPU, 0}, static_cast<int32_t>(t.sizes.size()), *type, const_cast<int64_t*>(t.sizes.data()), nullptr, 0};
+    tensors_[i] = {bytes_[i].data(),
+                   {kDLCPU, 0},
+                   static_cast<int32_t>(t.sizes.size()),
+                   *type,
+                   const_cast<int64_t*>(t.sizes.data()),
+                   nullptr,
+                   0};
   }
   return absl::OkStatus();
 }
@@ -152,7 +162,8 @@ std::vector<ir::TensorRef> NativeLibrary::Outputs() const {
     std::vector<int64_t> sizes(t.shape, t.shape + t.ndim);
     size_t n = t.dtype.bits / 8;
     for (int64_t s : sizes) n *= static_cast<size_t>(s);
-    out.push_back(ir::OwnedTensor(dtype, std::move(sizes), std::string(n == 0 ? "" : static_cast<const char*>(t.data), n)));
+    out.push_back(
+        ir::OwnedTensor(dtype, std::move(sizes), std::string(n == 0 ? "" : static_cast<const char*>(t.data), n)));
   }
   return out;
 }
@@ -180,7 +191,8 @@ std::vector<std::string> NativeLibrary::GrowingStates() const {
 }
 
 absl::Status NativeLibrary::SetThreads(int threads) {
-  return f_->set_threads(model_, threads) == SLIPWAY_MODEL_OK ? absl::OkStatus() : absl::InvalidArgumentError(f_->error());
+  return f_->set_threads(model_, threads) == SLIPWAY_MODEL_OK ? absl::OkStatus()
+                                                              : absl::InvalidArgumentError(f_->error());
 }
 
 void NativeLibrary::Profile(bool on) { f_->profile(model_, on); }
@@ -189,7 +201,8 @@ void NativeLibrary::ProfileRows(const std::function<void(const slipway_model_wor
   using Row = std::function<void(const slipway_model_work&)>;
   void* const user = const_cast<void*>(static_cast<const void*>(&row));
   if (f_->profile_work != nullptr)
-    return f_->profile_work(model_, [](void* f, const slipway_model_work* work) { (*static_cast<const Row*>(f))(*work); }, user);
+    return f_->profile_work(
+        model_, [](void* f, const slipway_model_work* work) { (*static_cast<const Row*>(f))(*work); }, user);
   f_->profile_rows(
       model_,
       [](void* f, const char* op, int64_t steps, double seconds) {

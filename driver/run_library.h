@@ -13,10 +13,10 @@
 #include "ir/tensor.h"
 #include "slipway/slipway_model.h"
 
-
 namespace slipway::driver {
 
-// The functions of include/slipway/slipway_model.h in a library that was loaded at run time, and the model it holds. The
+// The functions of include/slipway/slipway_model.h in a library that was loaded at run time, and the model it holds.
+// The
 // code in the file is run: only for libraries that the user names to be run.
 class NativeLibrary {
  public:
@@ -27,8 +27,9 @@ class NativeLibrary {
   NativeLibrary(const NativeLibrary&) = delete;
   NativeLibrary& operator=(const NativeLibrary&) = delete;
 
-  // The three steps of a run, so that the middle one can be repeated and timed: copies of the inputs, the model's work alone, and copies
-  // of its latest results. InvalidArgument, Unimplemented, ResourceExhausted or Internal with the library's text.
+  // The three steps of a run, so that the middle one can be repeated and timed: copies of the inputs, the model's work
+  // alone, and copies of its latest results. InvalidArgument, Unimplemented, ResourceExhausted or Internal with the
+  // library's text.
   absl::Status SetInputs(absl::Span<const ir::TensorRef> inputs);
   absl::Status Execute();
   std::vector<ir::TensorRef> Outputs() const;

@@ -34,21 +34,27 @@ absl::Status CheckRequired(const ConvertOptions& o, const Ledger& ledger) {
     if (at == std::string::npos || !text::ParseNumber(std::string_view(required).substr(at + 1), &axis))
       return UsageError(text::StrCat("--require-dynamic: '", required, "' is no INPUT:AXIS"));
     const std::string input = required.substr(0, at);
-    auto f = std::find_if(ledger.dims.begin(), ledger.dims.end(), [&](const DimFact& d) { return d.input == input && d.axis == axis; });
-    if (f == ledger.dims.end()) return UsageError(text::StrCat("--require-dynamic: the program has no dimension ", required));
+    auto f = std::find_if(ledger.dims.begin(), ledger.dims.end(),
+                          [&](const DimFact& d) { return d.input == input && d.axis == axis; });
+    if (f == ledger.dims.end())
+      return UsageError(text::StrCat("--require-dynamic: the program has no dimension ", required));
     if (f->kind != DimFact::kStatic) continue;
-    return WithHelp(absl::UnimplementedError(text::StrCat("--require-dynamic ", required, ": it is static, ", f->size.ToString(),
-                                                          f->cause.empty() ? "" : text::StrCat(": ", f->cause))),
-                    f->help);
+    return WithHelp(
+        absl::UnimplementedError(text::StrCat("--require-dynamic ", required, ": it is static, ", f->size.ToString(),
+                                              f->cause.empty() ? "" : text::StrCat(": ", f->cause))),
+        f->help);
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<ir::Program>> ReadOne(const std::string& path, const Reader& reader, passes::PassContext& context) {
+absl::StatusOr<std::unique_ptr<ir::Program>> ReadOne(const std::string& path, const Reader& reader,
+                                                     passes::PassContext& context) {
   auto read = reader.Programs(path);
   if (!read.ok()) return WithPlace(read.status(), path);
   if (read->programs.size() != 1)
-    return WithPlace(absl::UnimplementedError(text::StrCat("--unify takes archives of one program; this has ", read->programs.size())), path);
+    return WithPlace(absl::UnimplementedError(
+                         text::StrCat("--unify takes archives of one program; this has ", read->programs.size())),
+                     path);
   std::unique_ptr<ir::Program> p = std::move(read->programs[0]);
   if (absl::Status s = passes::RunPasses(passes::kPlainNodes, *p, context); !s.ok()) return WithPlace(s, path);
   return p;
@@ -64,7 +70,8 @@ void DropOtherSamples(ir::Program& p, Ledger* ledger) {
   ledger->notes.push_back("the sample inputs have the sizes of the export and are left out");
 }
 
-absl::StatusOr<Ledger> ApplyTo(ir::Program& p, const ConvertOptions& o, const Reader& reader, passes::PassContext& context) {
+absl::StatusOr<Ledger> ApplyTo(ir::Program& p, const ConvertOptions& o, const Reader& reader,
+                               passes::PassContext& context) {
   RETURN_IF_ERROR(passes::RunPasses(passes::kPlainNodes, p, context));
   Ledger ledger;
   if (!o.unify.empty()) {
@@ -77,8 +84,10 @@ absl::StatusOr<Ledger> ApplyTo(ir::Program& p, const ConvertOptions& o, const Re
     }
     auto unified = shapes::Unify(p, pointers);
     if (absl::IsInvalidArgument(unified.status()))
-      return WithHelp(absl::UnimplementedError(text::StrCat("--unify: not the same model at several sizes: ", text::FromAbsl(unified.status().message()))),
-                      "export the same module with the same weights twice; sizes that make it branch cannot be unified");
+      return WithHelp(
+          absl::UnimplementedError(text::StrCat("--unify: not the same model at several sizes: ",
+                                                text::FromAbsl(unified.status().message()))),
+          "export the same module with the same weights twice; sizes that make it branch cannot be unified");
     if (!unified.ok()) return unified.status();
     ledger = *std::move(unified);
   }
@@ -92,8 +101,10 @@ absl::StatusOr<Ledger> ApplyTo(ir::Program& p, const ConvertOptions& o, const Re
   if (!o.dim_names.empty()) {
     if (absl::Status s = shapes::NameSymbols(p, o.dim_names); !s.ok()) return Usage("--dim-names", s);
   }
-  if (ledger.dims.empty()) ledger = shapes::LedgerOf(p);
-  else shapes::Restate(p, &ledger);
+  if (ledger.dims.empty())
+    ledger = shapes::LedgerOf(p);
+  else
+    shapes::Restate(p, &ledger);
   DropOtherSamples(p, &ledger);
   RETURN_IF_ERROR(CheckRequired(o, ledger));
   return ledger;
@@ -114,8 +125,9 @@ absl::StatusOr<std::vector<Ledger>> ApplyShapes(ir::Archive& archive, const Conv
   std::vector<Ledger> out;
   if (o.dynamic.empty() && o.unify.empty() && o.dim_names.empty() && o.require_dynamic.empty()) return out;
   if (!o.unify.empty() && archive.programs.size() != 1)
-    return WithHelp(absl::UnimplementedError(text::StrCat("--unify with an archive of ", archive.programs.size(), " programs")),
-                    "slipway unpack divides it");
+    return WithHelp(
+        absl::UnimplementedError(text::StrCat("--unify with an archive of ", archive.programs.size(), " programs")),
+        "slipway unpack divides it");
   for (auto& p : archive.programs) {
     ASSIGN_OR_RETURN(Ledger ledger, ApplyTo(*p, o, reader, context));
     out.push_back(std::move(ledger));
@@ -125,7 +137,8 @@ absl::StatusOr<std::vector<Ledger>> ApplyShapes(ir::Archive& archive, const Conv
 
 std::string LostDim(const DimFact& f) {
   if (!f.asked || f.kind != DimFact::kStatic || f.cause == shapes::kPinned) return "";
-  return text::StrCat(f.input, ".", f.axis, " stays ", f.size.ToString(), f.cause.empty() ? "" : text::StrCat(": ", f.cause),
+  return text::StrCat(f.input, ".", f.axis, " stays ", f.size.ToString(),
+                      f.cause.empty() ? "" : text::StrCat(": ", f.cause),
                       f.help.empty() ? "" : text::StrCat(". ", f.help));
 }
 
@@ -145,7 +158,8 @@ absl::StatusOr<ShapesReport> Shapes(const ConvertOptions& o, const Reader& reade
     if (!ledgers->empty()) {
       program.ledger = std::move((*ledgers)[i]);
     } else {
-      if (absl::Status s = passes::RunPasses(passes::kPlainNodes, p, context); !s.ok()) return WithPlace(s, o.inputs[0]);
+      if (absl::Status s = passes::RunPasses(passes::kPlainNodes, p, context); !s.ok())
+        return WithPlace(s, o.inputs[0]);
       program.ledger = shapes::LedgerOf(p);
     }
     for (size_t k = 0; k < p.graph->outputs.size(); ++k) {
@@ -181,7 +195,8 @@ std::string ToTable(const ShapesReport& r) {
       if (!f.help.empty() && f.kind == DimFact::kStatic) text::StrAppend(&out, "      help: ", f.help, "\n");
     }
     for (const std::string& output : p.outputs) text::StrAppend(&out, "  -> ", output, "\n");
-    for (const auto& [condition, node] : p.ledger.conditions) text::StrAppend(&out, "  must hold: ", condition, " (", node, ")\n");
+    for (const auto& [condition, node] : p.ledger.conditions)
+      text::StrAppend(&out, "  must hold: ", condition, " (", node, ")\n");
     for (const std::string& note : p.ledger.notes) text::StrAppend(&out, "  note: ", note, "\n");
   }
   return out;
@@ -212,7 +227,8 @@ std::string ToJson(const ShapesReport& r) {
     w.EndArray().Key("outputs").BeginArray();
     for (const std::string& output : p.outputs) w.String(output);
     w.EndArray().Key("conditions").BeginArray();
-    for (const auto& [condition, node] : p.ledger.conditions) w.BeginObject().Key("condition").String(condition).Key("node").String(node).EndObject();
+    for (const auto& [condition, node] : p.ledger.conditions)
+      w.BeginObject().Key("condition").String(condition).Key("node").String(node).EndObject();
     w.EndArray().Key("notes").BeginArray();
     for (const std::string& note : p.ledger.notes) w.String(note);
     w.EndArray().EndObject();

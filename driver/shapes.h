@@ -16,11 +16,11 @@
 
 namespace slipway::driver {
 
-// Does to the programs what the flags ask, none without them. Ledgers, one a program, of those that were changed: empty where nothing
-// was asked. Errors: 2 for what has no meaning or contradicts the program, quoting it; 4 for a dimension of --require-dynamic that is
-// static, and for programs that are not one model at several sizes, with the reason.
-absl::StatusOr<std::vector<shapes::Ledger>> ApplyShapes(ir::Archive& archive, const ConvertOptions& o, const Reader& reader,
-                                                        passes::PassContext& context);
+// Does to the programs what the flags ask, none without them. Ledgers, one a program, of those that were changed: empty
+// where nothing was asked. Errors: 2 for what has no meaning or contradicts the program, quoting it; 4 for a dimension
+// of --require-dynamic that is static, and for programs that are not one model at several sizes, with the reason.
+absl::StatusOr<std::vector<shapes::Ledger>> ApplyShapes(ir::Archive& archive, const ConvertOptions& o,
+                                                        const Reader& reader, passes::PassContext& context);
 
 struct ShapesReport {
   ir::Archive archive;  // owns the symbols that the ledgers show

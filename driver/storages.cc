@@ -32,11 +32,14 @@ absl::Status Storages::Verify(bool all) const {
   std::vector<std::string> bad;
   for (const Entry& e : entries_) {
     if (!all && e.storage->size > kSmall) continue;
-    if (absl::Status s = ir::CheckStorage(*e.storage); absl::IsInvalidArgument(s)) bad.push_back(text::StrCat("'", e.name, "'"));
-    else if (!s.ok()) return s;
+    if (absl::Status s = ir::CheckStorage(*e.storage); absl::IsInvalidArgument(s))
+      bad.push_back(text::StrCat("'", e.name, "'"));
+    else if (!s.ok())
+      return s;
   }
   if (bad.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(text::StrCat(text::Join(bad, ", "), ": the bytes do not have the CRC-32 that the file states"));
+  return absl::InvalidArgumentError(
+      text::StrCat(text::Join(bad, ", "), ": the bytes do not have the CRC-32 that the file states"));
 }
 
 }  // namespace slipway::driver

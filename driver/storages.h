@@ -1,5 +1,5 @@
-// The storages behind what a conversion read, each once: how many bytes the input holds, and whether they are those that its
-// checksums were made of.
+// The storages behind what a conversion read, each once: how many bytes the input holds, and whether they are those
+// that its checksums were made of.
 #ifndef SLIPWAY_DRIVER_STORAGES_H_
 #define SLIPWAY_DRIVER_STORAGES_H_
 
@@ -22,8 +22,8 @@ class Storages {
   // Of files and memory; rules ("all 0.5") hold nothing.
   uint64_t bytes() const { return bytes_; }
 
-  // Compares storages with the CRC-32 that the file states: all of them, or those that cost nothing, below 64 KiB, which passes may
-  // fold into others. InvalidArgument naming the tensors of all that differ.
+  // Compares storages with the CRC-32 that the file states: all of them, or those that cost nothing, below 64 KiB,
+  // which passes may fold into others. InvalidArgument naming the tensors of all that differ.
   absl::Status Verify(bool all) const;
 
  private:

@@ -21,18 +21,23 @@ absl::Status WriteCheckpoint(Conversion& c);
 
 namespace {
 
-constexpr const passes::Pipeline* kOnnxPasses[] = {&passes::kPreparation, &passes::kAlgebra, &passes::kNormAlgebra, &passes::kLinearAlgebra,
-                                                   &passes::kRelaxation, &passes::kLegalization, &passes::kOutlining};
-// The planner legalizes as it plans. Callers of packages set weights by name, also those of convolutions and their norms.
-constexpr const passes::Pipeline* kLibraryPasses[] = {&passes::kPreparation, &passes::kAlgebra, &passes::kNormAlgebra, &passes::kSumAlgebra,
+constexpr const passes::Pipeline* kOnnxPasses[] = {
+    &passes::kPreparation, &passes::kAlgebra,      &passes::kNormAlgebra, &passes::kLinearAlgebra,
+    &passes::kRelaxation,  &passes::kLegalization, &passes::kOutlining};
+// The planner legalizes as it plans. Callers of packages set weights by name, also those of convolutions and their
+// norms.
+constexpr const passes::Pipeline* kLibraryPasses[] = {&passes::kPreparation, &passes::kAlgebra, &passes::kNormAlgebra,
+                                                      &passes::kSumAlgebra, &passes::kActivationIntegers};
+constexpr const passes::Pipeline* kPackagePasses[] = {&passes::kPreparation, &passes::kAlgebra, &passes::kSumAlgebra,
                                                       &passes::kActivationIntegers};
-constexpr const passes::Pipeline* kPackagePasses[] = {&passes::kPreparation, &passes::kAlgebra, &passes::kSumAlgebra, &passes::kActivationIntegers};
 
 constexpr Target kTargets[] = {
     {"onnx", kOnnx, ".onnx", "ONNX", Target::kOneProgram, kOnnxPasses, OnnxLegality, {}, WriteOnnx},
     {"pt2", kPt2, ".pt2", "a PT2 archive", Target::kSeveralPrograms, {}, nullptr, {}, WritePt2},
-    {"so", kSo, ".so", "a library", Target::kOneProgram, kLibraryPasses, NativeLegality, passes::kFoldForSpeed, WriteLibrary},
-    {"native-pt2", kNativePt2, "", "a library", Target::kOneProgram, kPackagePasses, NativeLegality, passes::kFoldForSpeed, WritePackage},
+    {"so", kSo, ".so", "a library", Target::kOneProgram, kLibraryPasses, NativeLegality, passes::kFoldForSpeed,
+     WriteLibrary},
+    {"native-pt2", kNativePt2, "", "a library", Target::kOneProgram, kPackagePasses, NativeLegality,
+     passes::kFoldForSpeed, WritePackage},
     {"safetensors", kSafetensors, ".safetensors", "safetensors", Target::kTensors, {}, nullptr, {}, WriteTensors},
     {"torch", kTorch, ".pt|.bin|.pth", "a torch.save checkpoint", Target::kTensors, {}, nullptr, {}, WriteCheckpoint},
 };
@@ -46,7 +51,8 @@ std::vector<std::string_view> SuffixesOf(const Target& t) {
 absl::Span<const Target> Targets() { return kTargets; }
 
 const Target* FindTarget(std::string_view name) {
-  const auto it = std::find_if(std::begin(kTargets), std::end(kTargets), [&](const Target& t) { return t.name == name; });
+  const auto it =
+      std::find_if(std::begin(kTargets), std::end(kTargets), [&](const Target& t) { return t.name == name; });
   return it == std::end(kTargets) ? nullptr : it;
 }
 
@@ -57,27 +63,32 @@ bool IsFolder(const std::string& output) {
 
 absl::StatusOr<const Target*> TargetOf(const ConvertOptions& o) {
   if (o.output == "-")
-    return UsageError("standard output is not written to: outputs appear whole or not at all", "-o ./- names a file of that name");
+    return UsageError("standard output is not written to: outputs appear whole or not at all",
+                      "-o ./- names a file of that name");
   if (const Target* named = FindTarget(o.to)) return named;
   const auto it = std::find_if(std::begin(kTargets), std::end(kTargets), [&](const Target& t) {
     const auto suffixes = SuffixesOf(t);
-    return std::any_of(suffixes.begin(), suffixes.end(), [&](std::string_view suffix) { return o.output.ends_with(suffix); });
+    return std::any_of(suffixes.begin(), suffixes.end(),
+                       [&](std::string_view suffix) { return o.output.ends_with(suffix); });
   });
   const bool suffixed = o.to.empty() && it != std::end(kTargets);
   if (suffixed && IsFolder(o.output))
-    return UsageError(text::StrCat("'", o.output, "' is a folder, and its suffix that of ", it->title),
-                      "for a folder of shards end the name in /, or give --to safetensors; else name what is not a folder");
+    return UsageError(
+        text::StrCat("'", o.output, "' is a folder, and its suffix that of ", it->title),
+        "for a folder of shards end the name in /, or give --to safetensors; else name what is not a folder");
   if (suffixed) return it;
   if (o.to.empty() && IsFolder(o.output)) return FindTarget("safetensors");
   std::vector<std::string_view> suffixes;
   for (const Target& t : kTargets)
     for (std::string_view suffix : SuffixesOf(t)) suffixes.push_back(suffix);
   const size_t dot = o.output.rfind('.');
-  const std::string_view meant = dot == o.output.npos ? "" : text::Nearest(std::string_view(o.output).substr(dot), suffixes);
-  return UsageError(text::StrCat("the output format is not known from '", o.output, "'",
-                                 meant.empty() ? "" : text::StrCat("; did you mean '", meant, "'?")),
-                    text::StrCat("end the name in ", text::Join(suffixes, ", "), ", or in / for a folder of shards, or give --to"),
-                    id::kUnknownFormat);
+  const std::string_view meant =
+      dot == o.output.npos ? "" : text::Nearest(std::string_view(o.output).substr(dot), suffixes);
+  return UsageError(
+      text::StrCat("the output format is not known from '", o.output, "'",
+                   meant.empty() ? "" : text::StrCat("; did you mean '", meant, "'?")),
+      text::StrCat("end the name in ", text::Join(suffixes, ", "), ", or in / for a folder of shards, or give --to"),
+      id::kUnknownFormat);
 }
 
 std::string FlagTargets(const ConvertFlag& flag) {

@@ -19,18 +19,21 @@
 
 namespace slipway::driver {
 
-// One conversion on its way. Targets of programs find them in `archive`, read and with weights joined, and the passes run.
+// One conversion on its way. Targets of programs find them in `archive`, read and with weights joined, and the passes
+// run.
 struct Conversion {
   const ConvertOptions& options;
   const Reader& reader;
   ConvertSummary& summary;
   ir::Archive archive;
   ConversionContext context;
-  uint64_t max_output = 0;  // bytes; set by Admit()
+  uint64_t max_output = 0;                                // bytes; set by Admit()
   std::vector<std::pair<std::string, std::string>> said;  // of the metadata, what this conversion adds
-  std::vector<std::string> output_names;  // of the results that a call gives, as they were read: passes rename and join values
+  // of the results that a call gives, as they were read: passes rename and join values
+  std::vector<std::string> output_names;
 
-  // What was read, before anything is made of it: verified as --check-crc asks, and the output limited by what it holds.
+  // What was read, before anything is made of it: verified as --check-crc asks, and the output limited by what it
+  // holds.
   absl::Status Admit(const Storages& storages);
   ir::Program& program() { return *archive.programs[0]; }
   // What a model says of its making: --metadata, slipway's version, the source's producer and digest.
@@ -57,8 +60,8 @@ struct Target {
 absl::Span<const Target> Targets();
 // Null for a name that is no target's.
 const Target* FindTarget(std::string_view name);
-// The target that --to or the output's name asks for: its suffix, or a folder ("dir/", or one that exists). Usage for what
-// asks for two things, a folder with a suffix, and for "-".
+// The target that --to or the output's name asks for: its suffix, or a folder ("dir/", or one that exists). Usage for
+// what asks for two things, a folder with a suffix, and for "-".
 absl::StatusOr<const Target*> TargetOf(const ConvertOptions& o);
 bool IsFolder(const std::string& output);
 

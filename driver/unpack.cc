@@ -26,7 +26,8 @@ absl::StatusOr<std::vector<ir::Archive>> Divide(ir::Archive whole, const std::ve
   for (const std::string& name : asked)
     if (std::find(names.begin(), names.end(), name) == names.end()) missing.push_back(text::StrCat("'", name, "'"));
   if (!missing.empty())
-    return absl::InvalidArgumentError(text::StrCat("no program ", text::Join(missing, ", "), "; the archive holds ", text::Join(names, ", ")));
+    return absl::InvalidArgumentError(
+        text::StrCat("no program ", text::Join(missing, ", "), "; the archive holds ", text::Join(names, ", ")));
   std::vector<ir::Archive> parts;
   for (auto& p : whole.programs) {
     if (!asked.empty() && std::find(asked.begin(), asked.end(), p->name) == asked.end()) continue;
@@ -66,7 +67,8 @@ Outcome Unpack(const UnpackOptions& o, ConvertSummary* summary) {
   }
   summary->nodes_after = summary->nodes_before;
   for (const exporters::Pt2File& file : files)  // programs of an archive that is gone would be the others' only copies
-    if (absl::Status s = CheckDistinct({{"the input", o.input}, {"-o", file.path, NamedPath::kOutput}}); !s.ok()) return Fail(s);
+    if (absl::Status s = CheckDistinct({{"the input", o.input}, {"-o", file.path, NamedPath::kOutput}}); !s.ok())
+      return Fail(s);
   const bool made = !o.convert.dry_run && mkdir(folder.c_str(), 0777) == 0;
   if (!o.convert.dry_run && !made && errno != EEXIST) return Fail(io::IoError(errno, folder));
   auto report = exporters::ExportPt2(files, options, o.convert.dry_run);

@@ -16,8 +16,8 @@ struct UnpackOptions {
   ConvertOptions convert;             // of which torch, check_crc, max_output, dry_run and progress apply
 };
 
-// Writes FOLDER/NAME.pt2 for every program, with its own weights and all extra files: convert's inverse of packing several
-// programs into one archive. All files or none of them.
+// Writes FOLDER/NAME.pt2 for every program, with its own weights and all extra files: convert's inverse of packing
+// several programs into one archive. All files or none of them.
 Outcome Unpack(const UnpackOptions& options, ConvertSummary* summary);
 
 }  // namespace slipway::driver

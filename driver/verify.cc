@@ -1,5 +1,5 @@
-// The way of a comparison: open both, find inputs, run both, compare outputs, say how far each is from the program in f64,
-// and look for the first node that differs.
+// The way of a comparison: open both, find inputs, run both, compare outputs, say how far each is from the program in
+// f64, and look for the first node that differs.
 #include "driver/verify.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ using Results = std::vector<absl::StatusOr<Tensors>>;
 // Sets of inputs that both are run on.
 struct Inputs {
   std::vector<Tensors> tensors;
-  std::vector<VerifySet> sets;  // their sources and sizes
+  std::vector<VerifySet> sets;                // their sources and sizes
   std::unique_ptr<InputGenerator> generator;  // of those that were made
   std::vector<text::Map<int64_t>> sizes;
 };
@@ -62,11 +62,13 @@ absl::StatusOr<Inputs> Made(const ir::Program& p, const VerifyOptions& o) {
   return in;
 }
 
-std::string TypeOf(const ir::TensorRef& t) { return text::StrCat(ir::Name(t.dtype), "[", text::Join(t.sizes, ","), "]"); }
+std::string TypeOf(const ir::TensorRef& t) {
+  return text::StrCat(ir::Name(t.dtype), "[", text::Join(t.sizes, ","), "]");
+}
 
 // Files, samples, or what is made; in this order of preference.
 absl::StatusOr<Inputs> FindInputs(const ir::Program* a, const ir::Program* b, const VerifyOptions& o,
-    std::vector<std::string>* notes) {
+                                  std::vector<std::string>* notes) {
   if (!o.inputs.empty()) return FilesOf(o);
   const ir::Program* p = a ? a : b;
   // An ONNX model states its inputs, though its nodes are not understood.
@@ -78,14 +80,13 @@ absl::StatusOr<Inputs> FindInputs(const ir::Program* a, const ir::Program* b, co
     ASSIGN_OR_RETURN(model, OpenOpaque(source));
   }
   if (!p) p = model.get();
-  if (!p)
-    return UsageError("neither is a program or an ONNX model, of which inputs could be made", kHowInputs);
+  if (!p) return UsageError("neither is a program or an ONNX model, of which inputs could be made", kHowInputs);
   if (o.seed || o.adversarial || o.sweep > 0) return Made(*p, o);
   auto samples = SampleInputs(*p);
   if (!samples.ok() && b && b != p) samples = SampleInputs(*b);
   if (!samples.ok()) {
-    if (p->sample_inputs) notes->push_back(text::StrCat("the sample inputs are not used: ",
-                                                text::FromAbsl(samples.status().message())));
+    if (p->sample_inputs)
+      notes->push_back(text::StrCat("the sample inputs are not used: ", text::FromAbsl(samples.status().message())));
     return Made(*p, o);
   }
   Inputs in;
@@ -94,8 +95,8 @@ absl::StatusOr<Inputs> FindInputs(const ir::Program* a, const ir::Program* b, co
   return in;
 }
 
-// Runs the first of both. Values that are made may be such as an operator refuses: an index out of range that was not seen as
-// one. Then smaller integers are tried.
+// Runs the first of both. Values that are made may be such as an operator refuses: an index out of range that was not
+// seen as one. Then smaller integers are tried.
 absl::StatusOr<Results> RunFirst(VerifyModel& model, Inputs& in) {
   ASSIGN_OR_RETURN(Results results, model.Run(in.tensors));
   for (size_t i = 0; in.generator && i < results.size(); ++i)
@@ -116,7 +117,7 @@ std::vector<int64_t> Place(int64_t index, const std::vector<int64_t>& sizes) {
 }
 
 absl::Status CompareOutputs(const Tensors& a, const Tensors& b, const std::vector<std::string>& names,
-    const VerifyOptions& o, VerifySet& set) {
+                            const VerifyOptions& o, VerifySet& set) {
   if (a.size() != b.size()) {
     set.agree = false;
     set.reason = text::StrCat("A gives ", a.size(), " outputs, B ", b.size());
@@ -140,8 +141,7 @@ absl::Status CompareOutputs(const Tensors& a, const Tensors& b, const std::vecto
 }
 
 absl::Status CompareSet(const absl::StatusOr<Tensors>& a, const absl::StatusOr<Tensors>& b,
-    const std::vector<std::string>& names,
-                        const VerifyOptions& o, VerifySet& set) {
+                        const std::vector<std::string>& names, const VerifyOptions& o, VerifySet& set) {
   if (a.ok() && b.ok()) return CompareOutputs(*a, *b, names, o, set);
   const auto said = [](const absl::StatusOr<Tensors>& x) { return std::string(x.status().message()); };
   if (!a.ok() && !b.ok()) {
@@ -150,7 +150,7 @@ absl::Status CompareSet(const absl::StatusOr<Tensors>& a, const absl::StatusOr<T
   }
   set.agree = false;
   set.reason = a.ok() ? text::StrCat("B refuses inputs that A takes: ", said(b))
-      : text::StrCat("A refuses inputs that B takes: ", said(a));
+                      : text::StrCat("A refuses inputs that B takes: ", said(a));
   return absl::OkStatus();
 }
 
@@ -164,9 +164,11 @@ absl::StatusOr<Results> RunReference(const ir::Program& p, const Inputs& in, con
   return RunAll(*prepared, in.tensors);
 }
 
-// The largest distance from the reference of what is finite in it; null for what is no floating-point tensor of its sizes.
+// The largest distance from the reference of what is finite in it; null for what is no floating-point tensor of its
+// sizes.
 absl::StatusOr<std::optional<double>> ErrorOf(const ir::TensorRef& t, const ir::TensorRef& reference) {
-  if (!ir::IsFloating(t.dtype) || t.sizes != reference.sizes || reference.dtype != ir::DType::kFloat64) return std::nullopt;
+  if (!ir::IsFloating(t.dtype) || t.sizes != reference.sizes || reference.dtype != ir::DType::kFloat64)
+    return std::nullopt;
   ASSIGN_OR_RETURN(const std::vector<double> x, weights::ToDoubles(t));
   ASSIGN_OR_RETURN(const std::vector<double> wanted, weights::ToDoubles(reference));
   double most = 0;
@@ -178,8 +180,8 @@ absl::StatusOr<std::optional<double>> ErrorOf(const ir::TensorRef& t, const ir::
   return most;
 }
 
-absl::Status AddReference(const ir::Program& p, const Inputs& in, const Results& a, const Results& b, const VerifyOptions& o,
-    VerifyReport& report) {
+absl::Status AddReference(const ir::Program& p, const Inputs& in, const Results& a, const Results& b,
+                          const VerifyOptions& o, VerifyReport& report) {
   auto reference = RunReference(p, in, o);
   if (!reference.ok()) {
     report.reference_note = text::StrCat("no f64 reference: ", text::FromAbsl(reference.status().message()));
@@ -227,8 +229,8 @@ absl::StatusOr<weights::Tolerance> ToleranceFor(const ir::TensorRef& a, const Ve
 absl::StatusOr<std::unique_ptr<ir::Program>> Unchanged(const ir::Program& p) {
   std::unique_ptr<ir::Program> copy = ir::Clone(p);
   ConversionContext context;
-  context.skip = {"remove-no-ops", "eliminate-dead-code", "merge-common-subexpressions", "recognize-norms", "fold-constants",
-                  "form-quantized-linears"};
+  context.skip = {"remove-no-ops",   "eliminate-dead-code", "merge-common-subexpressions",
+                  "recognize-norms", "fold-constants",      "form-quantized-linears"};
   RETURN_IF_ERROR(passes::RunPasses(passes::kPreparation, *copy, context));
   return copy;
 }
@@ -262,13 +264,16 @@ absl::StatusOr<VerifyReport> Verify(const VerifyOptions& o) {
 
   if (o.reference && (pa || pb)) RETURN_IF_ERROR(AddReference(pa ? *pa : *pb, in, *first, *second, o, report));
   if (o.layers) {
-    const auto differs = std::find_if(report.sets.begin(), report.sets.end(), [](const VerifySet& s) { return !s.agree; });
+    const auto differs =
+        std::find_if(report.sets.begin(), report.sets.end(), [](const VerifySet& s) { return !s.agree; });
     const size_t s = differs == report.sets.end() ? 0 : static_cast<size_t>(differs - report.sets.begin());
     if (!pa && !pb) return UsageError("--layers needs a program as A or B");
     auto layers = CompareLayers(**a, **b, in.tensors[s], report.agree, o);
-    if (layers.ok()) report.layers = *std::move(layers);
-    else report.layers.emplace().note = text::StrCat("not found: ",
-                                                       text::FromAbsl(layers.status().message()));  // the answer stands
+    if (layers.ok())
+      report.layers = *std::move(layers);
+    else
+      report.layers.emplace().note = text::StrCat("not found: ",
+                                                  text::FromAbsl(layers.status().message()));  // the answer stands
   }
   RETURN_IF_ERROR(io::InputsUnchanged());
   return report;

@@ -15,13 +15,14 @@
 namespace slipway::driver {
 
 struct VerifyOptions {
-  std::string a, b;  // an exported program, its text form, a native library or package (whose code is run), an ONNX model
-  // What it runs on: files of `slipway run`'s form; else, unless one of seed, adversarial and sweep is set, the archive's
-  // samples; else what is made.
+  // an exported program, its text form, a native library or package (whose code is run), an ONNX model
+  std::string a, b;
+  // What it runs on: files of `slipway run`'s form; else, unless one of seed, adversarial and sweep is set, the
+  // archive's samples; else what is made.
   std::vector<std::string> inputs;
   std::optional<uint64_t> seed;
   bool adversarial = false;
-  int sweep = 0;  // sets of sizes; 0: one set of inputs
+  int sweep = 0;                     // sets of sizes; 0: one set of inputs
   std::optional<double> rtol, atol;  // of floating-point outputs; else by dtype (DefaultTolerance)
   bool reference = true;             // the distances of both from the program in f64
   bool layers = false;               // the first node whose value differs
@@ -30,19 +31,19 @@ struct VerifyOptions {
   double timeout = 600;              // seconds of onnxruntime
   std::vector<std::string> plugins;
   int threads = 0;
-  uint64_t memory_limit = uint64_t{1} << 36;  // of the temporaries of a run
+  uint64_t memory_limit = uint64_t{1} << 36;   // of the temporaries of a run
   uint64_t observe_limit = uint64_t{1} << 30;  // bytes of values that `layers` looks at in one run
 };
 
 struct VerifyOutput {
-  std::string name;           // the program's, where there is one
+  std::string name;            // the program's, where there is one
   std::string a_type, b_type;  // "f32[2,3]"
   bool agree = true;
   std::optional<weights::Difference> difference;  // null where the types differ
   weights::Tolerance tolerance;                   // that was asked for
   std::vector<int64_t> first;                     // the place of the first unequal element
-  // The largest distance of an element from the program in f64, elements that are NaN or infinite in it left out; null where
-  // there is no reference.
+  // The largest distance of an element from the program in f64, elements that are NaN or infinite in it left out; null
+  // where there is no reference.
   std::optional<double> a_error, b_error;
 };
 
@@ -63,11 +64,11 @@ struct VerifyLayers {
     std::string a_type, b_type;
     std::optional<weights::Difference> difference;
   };
-  std::string how;          // what was compared with what
-  int64_t compared = 0;     // values
-  int64_t unmatched = 0;    // that B has not, or not by this name
+  std::string how;        // what was compared with what
+  int64_t compared = 0;   // values
+  int64_t unmatched = 0;  // that B has not, or not by this name
   std::optional<Node> first;
-  std::string note;         // why none was found, or what else is to be known
+  std::string note;  // why none was found, or what else is to be known
 };
 
 struct VerifyReport {
@@ -78,12 +79,12 @@ struct VerifyReport {
   std::optional<VerifyLayers> layers;
 };
 
-// What elements of a type may differ by if nothing is said: rtol of the element, and atol times the root mean square of A's
-// output, since sums of many terms are off by parts of the terms and not of the sum. Zero for integers.
+// What elements of a type may differ by if nothing is said: rtol of the element, and atol times the root mean square of
+// A's output, since sums of many terms are off by parts of the terms and not of the sum. Zero for integers.
 weights::Tolerance DefaultTolerance(ir::DType dtype);
 
-// Errors: those of opening both, Unimplemented for what one of them is made of, InvalidArgument where A and B both refuse the
-// inputs.
+// Errors: those of opening both, Unimplemented for what one of them is made of, InvalidArgument where A and B both
+// refuse the inputs.
 absl::StatusOr<VerifyReport> Verify(const VerifyOptions& options);
 
 std::string ToTable(const VerifyReport& report, const VerifyOptions& options);

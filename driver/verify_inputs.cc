@@ -1,5 +1,5 @@
-// Sizes are found by local search: from a starting point, a symbol of a condition that does not hold is given another size as
-// long as no more conditions fail than before. Relations among a handful of symbols need no more.
+// Sizes are found by local search: from a starting point, a symbol of a condition that does not hold is given another
+// size as long as no more conditions fail than before. Relations among a handful of symbols need no more.
 #include "driver/verify_inputs.h"
 
 #include <algorithm>
@@ -53,8 +53,8 @@ class Bits {
   uint64_t state_;
 };
 
-// What an index into a value's users must be below, for the values of the root graph; found by following values backwards
-// through nodes that keep their elements.
+// What an index into a value's users must be below, for the values of the root graph; found by following values
+// backwards through nodes that keep their elements.
 class IndexBounds {
  public:
   explicit IndexBounds(const ir::Graph& g) {
@@ -101,8 +101,9 @@ class IndexBounds {
     const auto is = [&](std::string_view argument) { return n.Get(argument).value() == v; };
     if (op == "embedding" || op == "embedding_bag" || op == "_embedding_bag")
       return is("indices") ? SizeOf(n.Get("weight").value(), 0) : std::nullopt;
-    static constexpr std::string_view kAlongDim[] = {"index_select", "gather",  "index_add",      "index_copy",  "index_fill",
-                                                     "index_reduce", "scatter", "scatter_add", "scatter_reduce"};
+    static constexpr std::string_view kAlongDim[] = {"index_select", "gather",      "index_add",
+                                                     "index_copy",   "index_fill",  "index_reduce",
+                                                     "scatter",      "scatter_add", "scatter_reduce"};
     if (std::find(std::begin(kAlongDim), std::end(kAlongDim), op) != std::end(kAlongDim)) {
       const auto dim = IntOf(n.Get("dim"));
       return is("index") && dim ? SizeOf(n.Get("self").value(), *dim) : std::nullopt;
@@ -123,11 +124,12 @@ class IndexBounds {
       return !bound ? std::nullopt : std::optional<ir::Sym>(op == "add" ? *bound - *by : *bound + *by);
     }
     static constexpr std::string_view kKeep[] = {
-        "view",      "reshape", "unsqueeze", "squeeze", "expand",     "permute",         "transpose",     "t",
-        "flatten",   "clone",   "to",        "slice",   "unflatten",  "_to_copy",        "_unsafe_view",  "select",
-        "alias",     "detach",  "roll",      "flip",    "contiguous", "lift_fresh_copy", "repeat",        "cat",
-        "stack",     "long",    "int",       "view_as", "expand_as"};
-    if (std::find(std::begin(kKeep), std::end(kKeep), op) != std::end(kKeep)) return n.output() ? Of(n.output()) : std::nullopt;
+        "view",    "reshape", "unsqueeze", "squeeze", "expand",     "permute",         "transpose",    "t",
+        "flatten", "clone",   "to",        "slice",   "unflatten",  "_to_copy",        "_unsafe_view", "select",
+        "alias",   "detach",  "roll",      "flip",    "contiguous", "lift_fresh_copy", "repeat",       "cat",
+        "stack",   "long",    "int",       "view_as", "expand_as"};
+    if (std::find(std::begin(kKeep), std::end(kKeep), op) != std::end(kKeep))
+      return n.output() ? Of(n.output()) : std::nullopt;
     return std::nullopt;
   }
 
@@ -175,11 +177,12 @@ void PutFloat(DType dtype, double v, std::string* bytes) {
 // Values that go wrong easily, as f64: of the narrower types some round to zero or infinity, which are as good.
 double EdgeFloat(DType dtype, Bits& bits) {
   const double least = dtype == DType::kFloat64 ? 0x1p-1040 : dtype == DType::kFloat16 ? 0x1p-20 : 0x1p-130;
-  const double most = dtype == DType::kFloat64 ? std::numeric_limits<double>::max() : dtype == DType::kFloat16 ? 65504
-      : 0x1.fep127;
+  const double most = dtype == DType::kFloat64   ? std::numeric_limits<double>::max()
+                      : dtype == DType::kFloat16 ? 65504
+                                                 : 0x1.fep127;
   constexpr double kInf = std::numeric_limits<double>::infinity();
-  const double values[] = {0.0, -0.0, kInf, -kInf, std::numeric_limits<double>::quiet_NaN(), least, -least, most, -most, 1.0,
-      -1.0};
+  const double values[] = {0.0,  -0.0,  kInf, -kInf, std::numeric_limits<double>::quiet_NaN(), least, -least,
+                           most, -most, 1.0,  -1.0};
   return values[bits.Next() % std::size(values)];
 }
 
@@ -230,14 +233,21 @@ absl::StatusOr<Tensors> SampleInputs(const ir::Program& p) {
     const ir::Type& t = users[i]->type();
     const auto* tensor = std::get_if<ir::TensorRef>(&leaves[i]);
     std::string number;
-    if (t.kind == ir::Type::kSymInt && std::holds_alternative<int64_t>(leaves[i])) Put(&number, std::get<int64_t>(leaves[i]));
-    if (t.kind == ir::Type::kSymFloat && std::holds_alternative<double>(leaves[i])) Put(&number, std::get<double>(leaves[i]));
-    if (t.kind == ir::Type::kSymBool && std::holds_alternative<bool>(leaves[i])) Put(&number, std::get<bool>(leaves[i]));
-    const bool fits = tensor && t.is_tensor() && tensor->dtype == t.dtype && static_cast<int>(tensor->sizes.size()) == t.rank();
+    if (t.kind == ir::Type::kSymInt && std::holds_alternative<int64_t>(leaves[i]))
+      Put(&number, std::get<int64_t>(leaves[i]));
+    if (t.kind == ir::Type::kSymFloat && std::holds_alternative<double>(leaves[i]))
+      Put(&number, std::get<double>(leaves[i]));
+    if (t.kind == ir::Type::kSymBool && std::holds_alternative<bool>(leaves[i]))
+      Put(&number, std::get<bool>(leaves[i]));
+    const bool fits =
+        tensor && t.is_tensor() && tensor->dtype == t.dtype && static_cast<int>(tensor->sizes.size()) == t.rank();
     if (!fits && number.empty())
-      return absl::InvalidArgumentError(text::StrCat("one is not of the type of %", users[i]->name(), ", ", t.ToString()));
-    if (fits) out.push_back(*tensor);
-    else out.push_back(ir::OwnedTensor(NumberType(t), {}, std::move(number)));
+      return absl::InvalidArgumentError(
+          text::StrCat("one is not of the type of %", users[i]->name(), ", ", t.ToString()));
+    if (fits)
+      out.push_back(*tensor);
+    else
+      out.push_back(ir::OwnedTensor(NumberType(t), {}, std::move(number)));
   }
   return out;
 }
@@ -245,13 +255,13 @@ absl::StatusOr<Tensors> SampleInputs(const ir::Program& p) {
 struct InputGenerator::Impl {
   // A condition of symbols; holds where it cannot be told.
   struct Condition {
-    ir::Sym expr;             // bool-valued, or an integer within [least, most]
+    ir::Sym expr;  // bool-valued, or an integer within [least, most]
     std::optional<int64_t> least, most;
     std::vector<std::string> symbols;
   };
   struct Symbol {
     std::string name;
-    int64_t least, most;      // that are tried
+    int64_t least, most;  // that are tried
     std::optional<int64_t> hint;
   };
 
@@ -260,7 +270,7 @@ struct InputGenerator::Impl {
   std::vector<const ir::Value*> inputs;
   std::vector<Symbol> symbols;  // of the inputs
   std::vector<Condition> conditions;
-  bool impossible = false;  // a condition that never holds
+  bool impossible = false;                     // a condition that never holds
   std::vector<std::optional<ir::Sym>> bounds;  // of integer inputs
 
   Impl(const ir::Program& program, const Options& o) : p(ir::Clone(program)), options(o), inputs(TakenInputs(*p)) {
@@ -298,8 +308,10 @@ struct InputGenerator::Impl {
   void AddCondition(ir::Sym expr, std::optional<int64_t> least = {}, std::optional<int64_t> most = {}) {
     Condition c{expr, least, most, {}};
     for (ir::Sym s : expr.Symbols()) c.symbols.emplace_back(s.name());
-    if (!c.symbols.empty()) conditions.push_back(std::move(c));
-    else if (!Holds(c, {})) impossible = true;
+    if (!c.symbols.empty())
+      conditions.push_back(std::move(c));
+    else if (!Holds(c, {}))
+      impossible = true;
   }
 
   void FindConditions() {
@@ -338,7 +350,8 @@ struct InputGenerator::Impl {
     for (const ir::Value* v : inputs) {
       int64_t n = 1;
       for (ir::Sym s : v->sizes())
-        if (__builtin_mul_overflow(n, ir::Evaluate(s, In(sizes)).value_or(1), &n)) return std::numeric_limits<int64_t>::max();
+        if (__builtin_mul_overflow(n, ir::Evaluate(s, In(sizes)).value_or(1), &n))
+          return std::numeric_limits<int64_t>::max();
       if (__builtin_add_overflow(sum, n, &sum)) return std::numeric_limits<int64_t>::max();
     }
     return sum;
@@ -354,9 +367,12 @@ struct InputGenerator::Impl {
     Assignment sizes;
     for (const Symbol& s : symbols) {
       const auto any = [&] { return bits.Between(s.least, s.most); };
-      if (sweep) sizes[s.name] = index == 0 ? s.least : index == 1 ? s.most : any();
-      else if (index == 0) sizes[s.name] = std::clamp(s.hint.value_or(3), s.least, s.most);
-      else sizes[s.name] = std::min(any(), std::max(s.least, int64_t{32}));
+      if (sweep)
+        sizes[s.name] = index == 0 ? s.least : index == 1 ? s.most : any();
+      else if (index == 0)
+        sizes[s.name] = std::clamp(s.hint.value_or(3), s.least, s.most);
+      else
+        sizes[s.name] = std::min(any(), std::max(s.least, int64_t{32}));
     }
     return sizes;
   }
@@ -378,8 +394,10 @@ struct InputGenerator::Impl {
       if (how == 2) now = sizes[symbols[bits.Next() % symbols.size()].name];
       sizes[name] = std::clamp(now, s->least, s->most);
       auto then = Violated(sizes);
-      if (then.size() > violated.size()) sizes[name] = before;
-      else violated = std::move(then);
+      if (then.size() > violated.size())
+        sizes[name] = before;
+      else
+        violated = std::move(then);
     }
     return violated.empty();
   }
@@ -407,11 +425,12 @@ struct InputGenerator::Impl {
       shape.push_back(*size);
       n *= *size;
     }
-    if (ir::ByteSize(t.dtype) == 0) return absl::UnimplementedError(text::StrCat("making elements of ", ir::Name(t.dtype)));
+    if (ir::ByteSize(t.dtype) == 0)
+      return absl::UnimplementedError(text::StrCat("making elements of ", ir::Name(t.dtype)));
     // Of an index, what it may be.
     std::optional<int64_t> below = bounds[i] ? ir::Evaluate(*bounds[i], In(sizes)) : std::nullopt;
-    const int64_t most = std::min(MostOf(t.dtype), std::min(most_integer, below ? std::max<int64_t>(*below - 1, 0)
-        : kMostInteger));
+    const int64_t most =
+        std::min(MostOf(t.dtype), std::min(most_integer, below ? std::max<int64_t>(*below - 1, 0) : kMostInteger));
     for (int64_t k = 0; k < n; ++k) {
       const bool edge = options.adversarial && bits.Next() % 5 == 0;
       if (ir::IsBool(t.dtype)) {
@@ -432,7 +451,8 @@ struct InputGenerator::Impl {
   }
 };
 
-InputGenerator::InputGenerator(const ir::Program& p, const Options& options) : impl_(std::make_unique<Impl>(p, options)) {}
+InputGenerator::InputGenerator(const ir::Program& p, const Options& options)
+    : impl_(std::make_unique<Impl>(p, options)) {}
 InputGenerator::~InputGenerator() = default;
 
 absl::StatusOr<text::Map<int64_t>> InputGenerator::Sizes(int index, bool sweep) {
@@ -441,14 +461,16 @@ absl::StatusOr<text::Map<int64_t>> InputGenerator::Sizes(int index, bool sweep) 
   for (int attempt = 0; attempt < 20 && !impl_->impossible; ++attempt) {
     Assignment sizes = impl_->Start(attempt < 3 ? index : index + 2, sweep, bits);
     // Where the largest sizes together are too many elements, each is halved in turn.
-    for (size_t k = 0; !impl_->symbols.empty() && k < 16 * impl_->symbols.size() && impl_->Elements(sizes) > most_elements; ++k) {
+    for (size_t k = 0;
+         !impl_->symbols.empty() && k < 16 * impl_->symbols.size() && impl_->Elements(sizes) > most_elements; ++k) {
       const Impl::Symbol& s = impl_->symbols[k % impl_->symbols.size()];
       sizes[s.name] = std::max(s.least, sizes[s.name] / 2);
     }
     if (impl_->Repair(sizes, bits) && impl_->Elements(sizes) <= impl_->options.most_elements) return sizes;
   }
   if (impl_->Elements(impl_->Least()) > impl_->options.most_elements)
-    return absl::ResourceExhaustedError(text::StrCat("inputs of more than ", impl_->options.most_elements, " elements"));
+    return absl::ResourceExhaustedError(
+        text::StrCat("inputs of more than ", impl_->options.most_elements, " elements"));
   return absl::InvalidArgumentError("no sizes were found that fit all ranges and relations of the inputs");
 }
 

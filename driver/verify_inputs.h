@@ -24,9 +24,9 @@ std::vector<const ir::Value*> TakenInputs(const ir::Program& p);
 // The archive's sample inputs; InvalidArgument where it has none, or others than the program takes, with the reason.
 absl::StatusOr<Tensors> SampleInputs(const ir::Program& p);
 
-// Makes inputs within dtypes, ranges and relations: sizes from the ranges of the symbols so that guards, constraints of ranges
-// and the conditions of the nodes hold; floating-point values standard normal; integers that index something within what they
-// index, as far as the nodes between show it, others from 0 to 3. The same seed gives the same inputs.
+// Makes inputs within dtypes, ranges and relations: sizes from the ranges of the symbols so that guards, constraints of
+// ranges and the conditions of the nodes hold; floating-point values standard normal; integers that index something
+// within what they index, as far as the nodes between show it, others from 0 to 3. The same seed gives the same inputs.
 class InputGenerator {
  public:
   struct Options {
@@ -37,9 +37,9 @@ class InputGenerator {
   InputGenerator(const ir::Program& p, const Options& options);
   ~InputGenerator();
 
-  // Sizes for the symbols of the inputs. The first are those seen at export, or small ones; with `sweep` the least of all, the
-  // largest of all (of what has no end some size), then any. InvalidArgument where none were found that fit all conditions;
-  // ResourceExhausted where the least are too many elements.
+  // Sizes for the symbols of the inputs. The first are those seen at export, or small ones; with `sweep` the least of
+  // all, the largest of all (of what has no end some size), then any. InvalidArgument where none were found that fit
+  // all conditions; ResourceExhausted where the least are too many elements.
   absl::StatusOr<text::Map<int64_t>> Sizes(int index, bool sweep);
   // Values for tensors of these sizes. `most_integer`: integers are at most this, but for edge
   // values.

@@ -1,6 +1,7 @@
-// Three ways, by what B shows of its inside. A program shows all its values, which are compared with A's of the same names;
-// since both are run by the same kernels, any other bit is a difference. An ONNX model is asked for the values whose names its
-// nodes have from A, or else, like a library, which shows nothing, compared with what slipway itself converts of A's
+// Three ways, by what B shows of its inside. A program shows all its values, which are compared with A's of the same
+// names; since both are run by the same kernels, any other bit is a difference. An ONNX model is asked for the values
+// whose names its nodes have from A, or else, like a library, which shows nothing, compared with what slipway itself
+// converts of A's
 // beginnings: that finds what the conversion does wrong, but not what was done to the file.
 #include "driver/verify_layers.h"
 
@@ -21,7 +22,9 @@ namespace {
 
 using Node = VerifyLayers::Node;
 
-std::string TypeOf(const ir::TensorRef& t) { return text::StrCat(ir::Name(t.dtype), "[", text::Join(t.sizes, ","), "]"); }
+std::string TypeOf(const ir::TensorRef& t) {
+  return text::StrCat(ir::Name(t.dtype), "[", text::Join(t.sizes, ","), "]");
+}
 
 // A value of A with what it is called in B.
 struct Pair {
@@ -74,12 +77,12 @@ Node Describe(const ir::Value& v) {
 
 // Runs `p` up to these values.
 absl::StatusOr<Tensors> Observe(const ir::Program& p, const std::vector<std::string>& names, const Tensors& inputs,
-    const VerifyOptions& o,
-                                const Plugins& plugins) {
+                                const VerifyOptions& o, const Plugins& plugins) {
   std::unique_ptr<ir::Program> copy = ir::Clone(p);
   copy->graph->outputs.clear();
   copy->output_specs.clear();
-  ASSIGN_OR_RETURN(const auto prepared, planner::PlanEvaluator(PlanOptionsOf(o, plugins)).Prepare(std::move(copy), names));
+  ASSIGN_OR_RETURN(const auto prepared,
+                   planner::PlanEvaluator(PlanOptionsOf(o, plugins)).Prepare(std::move(copy), names));
   return prepared->Run(inputs);
 }
 
@@ -88,11 +91,11 @@ using Values = std::function<absl::StatusOr<std::pair<Tensors, Tensors>>(absl::S
 
 // Goes through the pairs in order; stops at the first that differs.
 absl::Status FindFirst(const std::vector<Pair>& pairs, const Values& values, bool exact, const VerifyOptions& o,
-    VerifyLayers& layers) {
+                       VerifyLayers& layers) {
   for (size_t first = 0, last; first < pairs.size(); first = last) {
     uint64_t bytes = 0;
     for (last = first; last < pairs.size() && (last == first || bytes + pairs[last].bytes <= o.observe_limit); ++last)
-        bytes += pairs[last].bytes;
+      bytes += pairs[last].bytes;
     ASSIGN_OR_RETURN(const auto both, values(absl::MakeConstSpan(pairs).subspan(first, last - first)));
     for (size_t i = first; i < last; ++i) {
       const ir::TensorRef &a = both.first[i - first], &b = both.second[i - first];
@@ -119,8 +122,10 @@ absl::Status FindFirst(const std::vector<Pair>& pairs, const Values& values, boo
 
 // ---- Two programs
 
-// A's values with those of B that have the same name; where few have, and both make as many, with those at the same place.
-std::vector<Pair> Match(const ir::Program& a, const ir::Program& b, const text::Map<int64_t>& symbols, VerifyLayers& layers) {
+// A's values with those of B that have the same name; where few have, and both make as many, with those at the same
+// place.
+std::vector<Pair> Match(const ir::Program& a, const ir::Program& b, const text::Map<int64_t>& symbols,
+                        VerifyLayers& layers) {
   const std::vector<const ir::Value*> of_a = ValuesOf(a), of_b = ValuesOf(b);
   std::vector<Pair> pairs;
   for (const ir::Value* v : of_a)
@@ -135,8 +140,7 @@ std::vector<Pair> Match(const ir::Program& a, const ir::Program& b, const text::
 }
 
 absl::StatusOr<VerifyLayers> ComparePrograms(const ir::Program& original_a, const ir::Program& original_b,
-    const Tensors& inputs,
-                                             const VerifyOptions& o) {
+                                             const Tensors& inputs, const VerifyOptions& o) {
   VerifyLayers layers;
   layers.how = o.rtol || o.atol ? "both run by slipway's kernels" : "both run by slipway's kernels: bits are compared";
   ASSIGN_OR_RETURN(const Plugins plugins, Plugins::Open(o.plugins));
@@ -208,8 +212,7 @@ class Converted {
 
 // These values of `a`, computed by what is converted of it up to them.
 absl::StatusOr<Tensors> RunConverted(const ir::Program& a, absl::Span<const Pair> pairs, const std::string& suffix,
-    const Tensors& inputs,
-                                     const VerifyOptions& o) {
+                                     const Tensors& inputs, const VerifyOptions& o) {
   ir::Values values;
   for (const Pair& p : pairs) values.push_back(const_cast<ir::Value*>(p.a));
   const std::unique_ptr<ir::Program> part = ir::Extract(a, ir::RegionThatComputes(*a.graph, values), values);
@@ -223,14 +226,15 @@ absl::StatusOr<Tensors> RunConverted(const ir::Program& a, absl::Span<const Pair
   ASSIGN_OR_RETURN(const auto model, VerifyModel::Open(converted.path(), o));
   ASSIGN_OR_RETURN(auto results, model->Run(absl::MakeConstSpan(&some, 1)));
   if (results[0].ok() && results[0]->size() != pairs.size())
-      return absl::InternalError("a part gives another number of outputs");
+    return absl::InternalError("a part gives another number of outputs");
   return std::move(results[0]);
 }
 
 absl::StatusOr<VerifyLayers> CompareConverted(const ir::Program& a, const Tensors& inputs, const std::string& suffix,
-    const VerifyOptions& o) {
+                                              const VerifyOptions& o) {
   VerifyLayers layers;
-  layers.how = text::StrCat("those of A by slipway's kernels, beside what A's beginnings give when converted to ", suffix);
+  layers.how =
+      text::StrCat("those of A by slipway's kernels, beside what A's beginnings give when converted to ", suffix);
   ASSIGN_OR_RETURN(const Plugins plugins, Plugins::Open(o.plugins));
   const text::Map<int64_t> symbols = SymbolsOf(a, inputs);
   std::vector<Pair> pairs;
@@ -244,8 +248,8 @@ absl::StatusOr<VerifyLayers> CompareConverted(const ir::Program& a, const Tensor
   };
   RETURN_IF_ERROR(FindFirst(pairs, values, /*exact=*/false, o, layers));
   if (layers.first) return layers;
-  // Values that are outputs stand in the way of fusion. One at a time they do less: beginnings of different lengths are tried
-  // by bisection, each with its last value as the only output.
+  // Values that are outputs stand in the way of fusion. One at a time they do less: beginnings of different lengths are
+  // tried by bisection, each with its last value as the only output.
   size_t good = 0, bad = pairs.size();  // the beginnings up to `good` agree, that up to `bad` does not
   const auto differs = [&](size_t n) -> absl::StatusOr<bool> {
     const Pair last = pairs[n - 1];
@@ -264,7 +268,9 @@ absl::StatusOr<VerifyLayers> CompareConverted(const ir::Program& a, const Tensor
       if (differs_here) break;
     }
   if (!layers.first) {
-    layers.note = "what slipway converts of A agrees with A, up to the outputs: B was not made of A by this slipway, or was changed";
+    layers.note =
+        "what slipway converts of A agrees with A, up to the outputs: B was not made of A by this slipway, or was "
+        "changed";
     return layers;
   }
   while (bad - good > 1) {
@@ -286,16 +292,17 @@ std::string_view FamilyOf(std::string_view name) {
              : name.substr(0, dot);
 }
 
-// The values that an ONNX model has by A's names, as tensors of the types that A's have; those it has not have no storage.
-// What one node of A became may make several: its result is the only one of its type that others read.
-absl::StatusOr<Tensors> ObserveOnnx(const std::string& model, const std::vector<std::string>& names, const Tensors& of_a,
-    const Tensors& inputs,
-                                    const VerifyOptions& o, OnnxRuns* said) {
-  ASSIGN_OR_RETURN(OnnxRuns runs, RunOnnx(model, absl::MakeConstSpan(&inputs, 1), {o.python, o.timeout, o.threads}, &names));
+// The values that an ONNX model has by A's names, as tensors of the types that A's have; those it has not have no
+// storage. What one node of A became may make several: its result is the only one of its type that others read.
+absl::StatusOr<Tensors> ObserveOnnx(const std::string& model, const std::vector<std::string>& names,
+                                    const Tensors& of_a, const Tensors& inputs, const VerifyOptions& o,
+                                    OnnxRuns* said) {
+  ASSIGN_OR_RETURN(OnnxRuns runs,
+                   RunOnnx(model, absl::MakeConstSpan(&inputs, 1), {o.python, o.timeout, o.threads}, &names));
   if (!runs.results[0].ok()) return runs.results[0].status();
   const Tensors& values = *runs.results[0];
   if (values.size() != runs.outputs.size() + runs.observed.size())
-      return absl::InvalidArgumentError("onnxruntime's answer is of other values");
+    return absl::InvalidArgumentError("onnxruntime's answer is of other values");
   text::Map<const ir::TensorRef*> by_name;
   for (size_t i = 0; i < values.size(); ++i)
     by_name[i < runs.outputs.size() ? runs.outputs[i] : runs.observed[i - runs.outputs.size()]] = &values[i];
@@ -324,11 +331,10 @@ absl::StatusOr<bool> Agree(const ir::TensorRef& a, const ir::TensorRef& b, const
   return d.unequal == 0;
 }
 
-// Passes may give the name of a node that they took out to another one. So B's values are believed to be A's of the same
-// names unless the model that slipway makes of A now has another value under that name.
+// Passes may give the name of a node that they took out to another one. So B's values are believed to be A's of the
+// same names unless the model that slipway makes of A now has another value under that name.
 absl::StatusOr<VerifyLayers> CompareOnnx(const ir::Program& original, const ir::Program& a, const Tensors& inputs,
-    const std::string& model,
-                                         const VerifyOptions& o) {
+                                         const std::string& model, const VerifyOptions& o) {
   VerifyLayers layers;
   ASSIGN_OR_RETURN(const Plugins plugins, Plugins::Open(o.plugins));
   const text::Map<int64_t> symbols = SymbolsOf(a, inputs);
@@ -345,7 +351,7 @@ absl::StatusOr<VerifyLayers> CompareOnnx(const ir::Program& original, const ir::
     layers.how = text::StrCat("those of A by slipway's kernels, those of B by onnxruntime ", runs.version);
     if (!now) now = std::make_unique<Converted>(original, ".onnx", static_cast<int>(runs.opset), o);
     auto of_now = now->status().ok() ? ObserveOnnx(now->path(), names, of_a, inputs, o, &runs)
-                                       : absl::StatusOr<Tensors>(now->status());
+                                     : absl::StatusOr<Tensors>(now->status());
     for (size_t i = 0; of_now.ok() && i < names.size(); ++i) {
       if (!(*of_now)[i].storage || !of_b[i].storage) continue;
       ASSIGN_OR_RETURN(const bool same, Agree(of_a[i], (*of_now)[i], o));
@@ -360,8 +366,7 @@ absl::StatusOr<VerifyLayers> CompareOnnx(const ir::Program& original, const ir::
 
 // A program and a model of another kind. What a run cannot do is part of the answer.
 absl::StatusOr<VerifyLayers> CompareWith(const ir::Program& original, const VerifyModel& model, const std::string& path,
-    const Tensors& inputs,
-                                         bool agree, const VerifyOptions& o) {
+                                         const Tensors& inputs, bool agree, const VerifyOptions& o) {
   ASSIGN_OR_RETURN(const std::unique_ptr<ir::Program> p, Unchanged(original));
   const bool onnx = model.kind() == "ONNX model";
   VerifyLayers layers;
@@ -378,8 +383,8 @@ absl::StatusOr<VerifyLayers> CompareWith(const ir::Program& original, const Veri
 
 }  // namespace
 
-absl::StatusOr<VerifyLayers> CompareLayers(const VerifyModel& a, const VerifyModel& b, const Tensors& inputs, bool agree,
-    const VerifyOptions& o) {
+absl::StatusOr<VerifyLayers> CompareLayers(const VerifyModel& a, const VerifyModel& b, const Tensors& inputs,
+                                           bool agree, const VerifyOptions& o) {
   const ir::Program *pa = a.program(), *pb = b.program();
   auto layers = pa && pb ? ComparePrograms(*pa, *pb, inputs, o)
                 : pa     ? CompareWith(*pa, b, o.b, inputs, agree, o)

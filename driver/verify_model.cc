@@ -1,4 +1,5 @@
-// Programs are run by the evaluator, libraries in this process through their C interface, ONNX models in a process of Python.
+// Programs are run by the evaluator, libraries in this process through their C interface, ONNX models in a process of
+// Python.
 #include "driver/verify_model.h"
 
 #include "base/status_macros.h"
@@ -86,8 +87,11 @@ class OnnxModel : public VerifyModel {
   std::vector<std::string> output_names() const override { return names_; }
 
   absl::StatusOr<std::vector<absl::StatusOr<Tensors>>> Run(absl::Span<const Tensors> sets) override {
-    ASSIGN_OR_RETURN(OnnxRuns runs, RunOnnx(path_, sets, {.python = options_.python, .timeout_seconds = options_.timeout,
-                                                          .threads = options_.threads, .optimize = !unoptimized_}));
+    ASSIGN_OR_RETURN(OnnxRuns runs, RunOnnx(path_, sets,
+                                            {.python = options_.python,
+                                             .timeout_seconds = options_.timeout,
+                                             .threads = options_.threads,
+                                             .optimize = !unoptimized_}));
     version_ = runs.version;
     names_ = runs.outputs;
     // State that the model carries is no output of the program.
@@ -132,14 +136,16 @@ absl::StatusOr<std::unique_ptr<VerifyModel>> OpenLibrary(const Source& source, c
   ASSIGN_OR_RETURN(auto library, NativeLibrary::Open(path, o.plugins));
   RETURN_IF_ERROR(library->SetThreads(o.threads));
   if (const auto states = library->GrowingStates(); !states.empty())
-    return WithHelp(absl::UnimplementedError(text::StrCat(path, ": the library keeps ", text::Join(states, ", "), " between runs")),
-                    "what `convert` makes without --state can be compared");
+    return WithHelp(
+        absl::UnimplementedError(text::StrCat(path, ": the library keeps ", text::Join(states, ", "), " between runs")),
+        "what `convert` makes without --state can be compared");
   return std::make_unique<LibraryModel>(std::move(library), std::move(folder));
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<VerifyModel>> VerifyModel::Open(const std::string& path, const VerifyOptions& o, bool unoptimized) {
+absl::StatusOr<std::unique_ptr<VerifyModel>> VerifyModel::Open(const std::string& path, const VerifyOptions& o,
+                                                               bool unoptimized) {
   ASSIGN_OR_RETURN(const Source source, OpenSource(path));
   ASSIGN_OR_RETURN(const Format* format, FormatOf(source));
   if (format->name == "onnx") return std::make_unique<OnnxModel>(path, o, unoptimized);
@@ -148,7 +154,7 @@ absl::StatusOr<std::unique_ptr<VerifyModel>> VerifyModel::Open(const std::string
   ASSIGN_OR_RETURN(ir::Archive archive, OpenArchive(source));
   if (archive.programs.size() != 1)
     return WithHelp(absl::UnimplementedError(text::StrCat("an archive of ", archive.programs.size(), " programs")),
-        "slipway unpack divides it");
+                    "slipway unpack divides it");
   ASSIGN_OR_RETURN(Plugins plugins, Plugins::Open(o.plugins));
   return std::make_unique<ProgramModel>(std::move(archive.programs[0]), std::move(plugins), o);
 }

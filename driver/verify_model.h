@@ -16,8 +16,8 @@
 
 namespace slipway::driver {
 
-// A model that runs. `Run` gives an entry for each set: the outputs, or InvalidArgument where the model refuses the inputs;
-// its own error is of the model: Unimplemented, and so on.
+// A model that runs. `Run` gives an entry for each set: the outputs, or InvalidArgument where the model refuses the
+// inputs; its own error is of the model: Unimplemented, and so on.
 class VerifyModel {
  public:
   // What `path` is follows from its structure.

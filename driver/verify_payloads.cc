@@ -13,7 +13,8 @@
 namespace slipway::driver {
 namespace {
 
-absl::Status VerifyZip(const io::ZipReader& zip, uint64_t most, const std::string& prefix, Verified* sum, std::vector<std::string>* bad) {
+absl::Status VerifyZip(const io::ZipReader& zip, uint64_t most, const std::string& prefix, Verified* sum,
+                       std::vector<std::string>* bad) {
   for (const io::ZipEntry& e : zip.entries()) {
     const std::string name = prefix + e.name;
     // One member is held at a time.
@@ -23,7 +24,8 @@ absl::Status VerifyZip(const io::ZipReader& zip, uint64_t most, const std::strin
       bad->push_back(text::StrCat("'", name, "'"));
       continue;
     }
-    if (e.method == io::ZipMethod::kStored && io::Crc32Of(*bytes) != e.crc32) bad->push_back(text::StrCat("'", name, "'"));
+    if (e.method == io::ZipMethod::kStored && io::Crc32Of(*bytes) != e.crc32)
+      bad->push_back(text::StrCat("'", name, "'"));
     ++sum->members;
     sum->bytes += e.size;
     if (!prefix.empty() || e.size < 4) continue;  // a zip within a zip within a zip is bytes
@@ -46,7 +48,8 @@ absl::StatusOr<Verified> VerifyPayloads(const std::shared_ptr<io::MappedFile>& f
   if (absl::Status s = VerifyZip(**zip, io::MostMadeOf(file->size()), "", &sum, &bad); !s.ok()) return s;
   if (!bad.empty())
     return ListError(text::StrCat(bad.size(), bad.size() == 1 ? " member is" : " members are",
-                                  " not the bytes the archive's CRC-32 was made of"), bad);
+                                  " not the bytes the archive's CRC-32 was made of"),
+                     bad);
   return sum;
 }
 

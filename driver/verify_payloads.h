@@ -20,8 +20,8 @@ struct Verified {
 };
 
 // Reads every member of a zip archive (PT2, torch.save), those of zips within it included, and compares with the CRC-32
-// that the archive states. InvalidArgument naming all members that differ. Files of other kinds have no checksums: nothing
-// is verified.
+// that the archive states. InvalidArgument naming all members that differ. Files of other kinds have no checksums:
+// nothing is verified.
 absl::StatusOr<Verified> VerifyPayloads(const std::shared_ptr<io::MappedFile>& file);
 
 }  // namespace slipway::driver

@@ -30,8 +30,7 @@ std::string SetTitle(const VerifySet& s) {
   std::vector<std::string> sizes;
   for (const auto& [name, value] : s.sizes) sizes.push_back(text::StrCat(Shown(name), " = ", value));
   return text::StrCat("inputs: ", Shown(s.source), sizes.empty() ? "" : " · ", text::Join(sizes, ", "),
-                      s.inputs.empty() ? "" : " · ",
-                      Shown(text::Join(s.inputs, ", ")), "\n");
+                      s.inputs.empty() ? "" : " · ", Shown(text::Join(s.inputs, ", ")), "\n");
 }
 
 std::string OutputLine(const VerifyOutput& o, size_t widest) {
@@ -42,10 +41,11 @@ std::string OutputLine(const VerifyOutput& o, size_t widest) {
   text::StrAppend(&out, o.a_type, "  ", Differs(*o.difference));
   if (o.difference->first >= 0)
     text::StrAppend(&out, ", first at [", text::Join(o.first, ","), "]: ", Number(o.difference->first_a), " in A, ",
-        Number(o.difference->first_b), " in B");
+                    Number(o.difference->first_b), " in B");
   out += '\n';
   if (o.a_error && o.b_error)
-    text::StrAppend(&out, "           from the f64 reference: A ", Number(*o.a_error), ", B ", Number(*o.b_error), "\n");
+    text::StrAppend(&out, "           from the f64 reference: A ", Number(*o.a_error), ", B ", Number(*o.b_error),
+                    "\n");
   return out;
 }
 
@@ -56,8 +56,10 @@ std::string LayersText(const VerifyLayers& l) {
     const VerifyLayers::Node& n = *l.first;
     text::StrAppend(&out, "  first to differ: %", Shown(n.value), " = ", Shown(n.op));
     if (!n.b_op.empty()) text::StrAppend(&out, " (", Shown(n.b_op), " in B)");
-    if (n.difference) text::StrAppend(&out, "  ", n.a_type, "  ", Differs(*n.difference));
-    else text::StrAppend(&out, "  ", n.a_type, " in A, ", n.b_type, " in B");
+    if (n.difference)
+      text::StrAppend(&out, "  ", n.a_type, "  ", Differs(*n.difference));
+    else
+      text::StrAppend(&out, "  ", n.a_type, " in A, ", n.b_type, " in B");
     out += '\n';
     if (!n.place.empty()) text::StrAppend(&out, "    at ", Shown(n.place), "\n");
   }
@@ -68,12 +70,15 @@ std::string LayersText(const VerifyLayers& l) {
 void WriteDifference(const weights::Difference& d, json::Writer& w) {
   w.Key("elements").Int(d.elements).Key("unequal").Int(d.unequal).Key("one_nan").Int(d.one_nan);
   w.Key("max_abs").Double(d.max_abs).Key("max_rel").Double(d.max_rel).Key("max_ulp");
-  if (d.has_ulp) w.Int(static_cast<int64_t>(std::min<uint64_t>(d.max_ulp, INT64_MAX)));
-  else w.Null();
+  if (d.has_ulp)
+    w.Int(static_cast<int64_t>(std::min<uint64_t>(d.max_ulp, INT64_MAX)));
+  else
+    w.Null();
 }
 
 void WriteOutput(const VerifyOutput& o, json::Writer& w) {
-  w.BeginObject().Key("name").String(o.name).Key("a").String(o.a_type).Key("b").String(o.b_type).Key("agree").Bool(o.agree);
+  w.BeginObject().Key("name").String(o.name).Key("a").String(o.a_type).Key("b").String(o.b_type).Key("agree").Bool(
+      o.agree);
   if (o.difference) {
     w.Key("rtol").Double(o.tolerance.rtol).Key("atol").Double(o.tolerance.atol);
     WriteDifference(*o.difference, w);
@@ -89,7 +94,14 @@ void WriteOutput(const VerifyOutput& o, json::Writer& w) {
 }
 
 void WriteLayers(const VerifyLayers& l, json::Writer& w) {
-  w.BeginObject().Key("compared").Int(l.compared).Key("unmatched").Int(l.unmatched).Key("how").String(l.how).Key("first");
+  w.BeginObject()
+      .Key("compared")
+      .Int(l.compared)
+      .Key("unmatched")
+      .Int(l.unmatched)
+      .Key("how")
+      .String(l.how)
+      .Key("first");
   if (l.first) {
     const VerifyLayers::Node& n = *l.first;
     w.BeginObject().Key("value").String(n.value).Key("op").String(n.op).Key("place").String(n.place);
@@ -119,13 +131,23 @@ std::string ToTable(const VerifyReport& r, const VerifyOptions& o) {
   if (r.layers) out += LayersText(*r.layers);
   const auto differ = std::count_if(r.sets.begin(), r.sets.end(), [](const VerifySet& s) { return !s.agree; });
   if (r.agree) return out + "they agree\n";
-  return text::StrCat(out, "they differ", r.sets.size() > 1 ? text::StrCat(" on ", differ, " of ", r.sets.size(),
-      " sets of inputs") : "", "\n");
+  return text::StrCat(out, "they differ",
+                      r.sets.size() > 1 ? text::StrCat(" on ", differ, " of ", r.sets.size(), " sets of inputs") : "",
+                      "\n");
 }
 
 std::string ToJson(const VerifyReport& r, const VerifyOptions& o) {
   json::Writer w;
-  w.BeginObject().Key("version").Int(1).Key("a").String(o.a).Key("b").String(o.b).Key("agree").Bool(r.agree).Key("sets")
+  w.BeginObject()
+      .Key("version")
+      .Int(1)
+      .Key("a")
+      .String(o.a)
+      .Key("b")
+      .String(o.b)
+      .Key("agree")
+      .Bool(r.agree)
+      .Key("sets")
       .BeginArray();
   for (const VerifySet& s : r.sets) {
     w.BeginObject().Key("source").String(s.source).Key("sizes").BeginObject();

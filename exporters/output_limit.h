@@ -1,4 +1,5 @@
-// A few bytes of strides can ask for a disk full of output: each exporter says how much it is going to write before it does.
+// A few bytes of strides can ask for a disk full of output: each exporter says how much it is going to write before it
+// does.
 #ifndef SLIPWAY_EXPORTERS_OUTPUT_LIMIT_H_
 #define SLIPWAY_EXPORTERS_OUTPUT_LIMIT_H_
 
@@ -15,8 +16,9 @@ inline constexpr uint64_t kAnyOutput = std::numeric_limits<uint64_t>::max();
 // ResourceExhausted where `bytes` of output are more than `limit`.
 inline absl::Status CheckOutput(uint64_t bytes, uint64_t limit) {
   if (bytes <= limit) return absl::OkStatus();
-  return absl::ResourceExhaustedError(text::StrCat("the output takes ", bytes, " bytes, for a limit of ", limit,
-                                                   " that follows from what the input holds or from --max-output, which can allow more"));
+  return absl::ResourceExhaustedError(
+      text::StrCat("the output takes ", bytes, " bytes, for a limit of ", limit,
+                   " that follows from what the input holds or from --max-output, which can allow more"));
 }
 
 }  // namespace slipway::exporters

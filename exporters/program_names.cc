@@ -8,7 +8,8 @@ namespace slipway::exporters {
 
 absl::Status CheckProgramNames(const ir::Program& p) {
   const auto check = [](std::string_view what, std::string_view name) {
-    return text::IsUtf8(name) ? absl::OkStatus() : absl::InvalidArgumentError(text::StrCat(what, " '", name, "' is not UTF-8"));
+    return text::IsUtf8(name) ? absl::OkStatus()
+                              : absl::InvalidArgumentError(text::StrCat(what, " '", name, "' is not UTF-8"));
   };
   absl::Status s = check("the program's name", p.name);
   for (const ir::Value* v : p.graph->inputs())

@@ -119,9 +119,10 @@ class Builder {
     ondemand::value value;
     if (auto error = document.get_value().get(value); error) {
       // simdjson 3.2 and later look at both ends of the text first.
-      return absl::InvalidArgumentError(error == simdjson::INCOMPLETE_ARRAY_OR_OBJECT
-                                            ? "JSON: the object or array does not end where the text does: it is cut, or there is text behind it"
-                                            : "JSON: the text is not an object or an array");
+      return absl::InvalidArgumentError(
+          error == simdjson::INCOMPLETE_ARRAY_OR_OBJECT
+              ? "JSON: the object or array does not end where the text does: it is cut, or there is text behind it"
+              : "JSON: the text is not an object or an array");
     }
     if (absl::Status status = Build(value, 0, root); !status.ok()) return status;
     // Past the end there is no location to give.
@@ -146,18 +147,15 @@ class Builder {
     out->offset_ = static_cast<uint32_t>(place - text_.data());
     if (static_cast<size_t>(place - text_.data()) >= text_.size()) return Failed("the text ends too early", place);
     switch (*place) {
-      case '{':
-        return BuildObject(token, depth, place, out);
-      case '[':
-        return BuildArray(token, depth, place, out);
+      case '{': return BuildObject(token, depth, place, out);
+      case '[': return BuildArray(token, depth, place, out);
       case '"': {
         std::string_view text;
         if (auto error = token.get_string().get(text); error) return Failed(error, place);
         out->type_ = Type::kString;
         return Keep(text, place, &out->string_, &out->size_);
       }
-      default:
-        return BuildScalar(token, raw, place, out);
+      default: return BuildScalar(token, raw, place, out);
     }
   }
 

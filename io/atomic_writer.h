@@ -29,9 +29,10 @@ class AtomicFile {
  public:
   struct Options {
     // Whether Commit() waits until the bytes are on the disk (fdatasync, and fsync of the folder), so that the file
-    // survives a power cut: for files that complete others or that a later run relies on. A file that replaces another always
-    // does: the old one is gone. Off for what is new, as with cp: the system writes back later, and errors of write and close
-    // are reported all the same.
+    // survives a power cut: for files that complete others or that a later run relies on. A file that replaces another
+    // always
+    // does: the old one is gone. Off for what is new, as with cp: the system writes back later, and errors of write and
+    // close are reported all the same.
     bool durable = false;
   };
 
@@ -51,22 +52,24 @@ class AtomicFile {
   }
   // Appends `count` zero bytes.
   absl::Status WriteZeros(uint64_t count);
-  // Asks for the room of the first `size` bytes, so that a full disk is known before the work is done. What is not written of it
-  // is given back.
+  // Asks for the room of the first `size` bytes, so that a full disk is known before the work is done. What is not
+  // written of it is given back.
   absl::Status Reserve(uint64_t size);
-  // Appends a part of another file at the speed of cp, none of it mapped: inside the kernel where its pages are pages of this one,
-  // too, through a small buffer otherwise. `crc` is the CRC-32 that the bytes should have: InvalidArgument where they came through
-  // the buffer and have another. DataLoss where that file has become shorter since it was opened.
+  // Appends a part of another file at the speed of cp, none of it mapped: inside the kernel where its pages are pages
+  // of this one, too, through a small buffer otherwise. `crc` is the CRC-32 that the bytes should have: InvalidArgument
+  // where they came through the buffer and have another. DataLoss where that file has become shorter since it was
+  // opened.
   absl::Status CopyFrom(const FileRange& range, std::optional<uint32_t> crc = std::nullopt);
   // Appends either kind of bytes.
   absl::Status Append(const Bytes& bytes, std::optional<uint32_t> crc = std::nullopt);
   // Appends `count` bytes that WriteAt() fills in later; they are zero until then.
   absl::Status Skip(uint64_t count);
-  // Replaces bytes already written: [offset, offset + bytes.size()) must lie before position(). Several threads may do this at
-  // once for bytes that were skipped, as long as none appends.
+  // Replaces bytes already written: [offset, offset + bytes.size()) must lie before position(). Several threads may do
+  // this at once for bytes that were skipped, as long as none appends.
   absl::Status WriteAt(uint64_t offset, absl::Span<const uint8_t> bytes);
 
-  // The CRC-32 of bytes [offset, position()), read back from the file: for checksums that stand before what they are of.
+  // The CRC-32 of bytes [offset, position()), read back from the file: for checksums that stand before what they are
+  // of.
   absl::StatusOr<uint32_t> Crc32From(uint64_t offset);
 
   // Bytes appended so far.
@@ -105,23 +108,25 @@ class AtomicFile {
 // A file of these bytes.
 absl::Status WriteFile(std::string_view path, std::string_view content, const AtomicFile::Options& options = {});
 
-// From now on SIGBUS, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGXCPU and SIGXFSZ remove the temporaries of this process, where it
-// had left them to their default, which is then carried out. SIGBUS of a mapped file (io/inputs.h) calls `end` instead, which
-// ends the process and is async-signal-safe. For programs: a library has no business with its host's signals.
+// From now on SIGBUS, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGXCPU and SIGXFSZ remove the temporaries of this
+// process, where it had left them to their default, which is then carried out. SIGBUS of a mapped file (io/inputs.h)
+// calls `end` instead, which ends the process and is async-signal-safe. For programs: a library has no business with
+// its host's signals.
 void RemoveTemporariesOnSignals(void (*end)(const LostInput& lost));
 
-// Commits several files that belong together (a model and its weights). An error where an input that this process has mapped
-// changed since it was opened (io/inputs.h). None is put in place before all are finished,
+// Commits several files that belong together (a model and its weights). An error where an input that this process has
+// mapped changed since it was opened (io/inputs.h). None is put in place before all are finished,
 // and where putting one in place fails, those already there are taken back and, where the file system can exchange
 // names (ext4, xfs, btrfs, tmpfs, overlayfs), the old files restored. The last is to
 // be the one that names the others: it is absent for the moment between the renames, so that neither readers nor a kill
 // find an old one beside new files.
 //
-// Once all are in place, what processes that were killed had left of files of these names goes, too: temporaries, and the old one that
-// had been put aside, as PATH.PID.before.tmp. It does not come back before: the files that it names may be new.
+// Once all are in place, what processes that were killed had left of files of these names goes, too: temporaries, and
+// the old one that had been put aside, as PATH.PID.before.tmp. It does not come back before: the files that it names
+// may be new.
 //
-// `obsolete` are the paths of files that the new ones take the place of besides those of their names: removed once all are in
-// place. Killed before that, both are there.
+// `obsolete` are the paths of files that the new ones take the place of besides those of their names: removed once all
+// are in place. Killed before that, both are there.
 absl::Status CommitAll(absl::Span<AtomicFile* const> files, absl::Span<const std::string> obsolete = {});
 
 }  // namespace slipway::io

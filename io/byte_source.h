@@ -1,5 +1,5 @@
-// Bytes by reference: a part of a mapped file, or of memory that somebody keeps alive. What importers hand on in place of
-// copies, and what writers copy from.
+// Bytes by reference: a part of a mapped file, or of memory that somebody keeps alive. What importers hand on in place
+// of copies, and what writers copy from.
 #ifndef SLIPWAY_IO_BYTE_SOURCE_H_
 #define SLIPWAY_IO_BYTE_SOURCE_H_
 

@@ -16,8 +16,9 @@ uint64_t MostMadeOf(uint64_t held) {
 absl::StatusOr<Bytes> MembersWithin::Read(const ZipEntry& entry) {
   if (entry.method == ZipMethod::kStored) return zip_.Read(entry, entry.size);
   if (entry.size > left_)
-    return absl::ResourceExhaustedError(absl::StrCat(zip_.source_name(), ": its deflated members inflate to many times what the archive takes, '",
-                                                     entry.name, "' to ", entry.size, " bytes; as a zip of stored members it takes no memory"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat(zip_.source_name(), ": its deflated members inflate to many times what the archive takes, '",
+                     entry.name, "' to ", entry.size, " bytes; as a zip of stored members it takes no memory"));
   left_ -= entry.size;
   return zip_.Read(entry, entry.size);
 }

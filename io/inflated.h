@@ -10,8 +10,8 @@
 
 namespace slipway::io {
 
-// The most bytes that may be made of `held` ones without being told that more is wanted: weights may be cast, expanded and inflated,
-// files of a few bytes that ask for a disk or a memory full are attacks or mistakes.
+// The most bytes that may be made of `held` ones without being told that more is wanted: weights may be cast, expanded
+// and inflated, files of a few bytes that ask for a disk or a memory full are attacks or mistakes.
 uint64_t MostMadeOf(uint64_t held);
 
 // Reads members of an archive. Those that are deflated together take at most so many bytes.

@@ -1,4 +1,5 @@
-// Two registries: one behind a mutex, with what each file was when it was opened, and one that signal handlers can read.
+// Two registries: one behind a mutex, with what each file was when it was opened, and one that signal handlers can
+// read.
 #include "io/inputs.h"
 
 #include <sys/stat.h>
@@ -77,8 +78,7 @@ absl::Status InputsUnchanged() {
   for (const auto& [file, input] : registry.inputs) {
     struct stat info;
     if (fstat(input->fd, &info) != 0) return IoError(errno, "cannot stat", input->path);
-    if (!Unchanged(*input, info))
-      return absl::DataLossError(absl::StrCat(input->path, " changed while it was read"));
+    if (!Unchanged(*input, info)) return absl::DataLossError(absl::StrCat(input->path, " changed while it was read"));
   }
   return absl::OkStatus();
 }

@@ -1,5 +1,5 @@
-// absl::ErrnoToStatus() is not used: it makes InvalidArgument of a name that is too long and FailedPrecondition of a part of a
-// path that is no folder, the codes of malformed and of unsupported inputs.
+// absl::ErrnoToStatus() is not used: it makes InvalidArgument of a name that is too long and FailedPrecondition of a
+// part of a path that is no folder, the codes of malformed and of unsupported inputs.
 #include "io/io_error.h"
 
 #include <string.h>
@@ -18,8 +18,13 @@ constexpr char kErrno[] = "slipway/errno", kPath[] = "slipway/path";
 absl::StatusCode CodeOf(int error) {
   switch (error) {
     case ENOENT: return absl::StatusCode::kNotFound;
-    case EACCES: case EPERM: case EROFS: return absl::StatusCode::kPermissionDenied;
-    case ENOSPC: case EDQUOT: case EFBIG: case ENOMEM: return absl::StatusCode::kResourceExhausted;
+    case EACCES:
+    case EPERM:
+    case EROFS: return absl::StatusCode::kPermissionDenied;
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+    case ENOMEM: return absl::StatusCode::kResourceExhausted;
     default: return absl::StatusCode::kUnavailable;
   }
 }

@@ -1,5 +1,5 @@
-// What the system said of a file: a status that keeps the errno, so that nobody has to guess from a code whether a disk or an
-// input is at fault.
+// What the system said of a file: a status that keeps the errno, so that nobody has to guess from a code whether a disk
+// or an input is at fault.
 #ifndef SLIPWAY_IO_IO_ERROR_H_
 #define SLIPWAY_IO_IO_ERROR_H_
 
@@ -10,7 +10,8 @@
 
 namespace slipway::io {
 
-// "WHAT: the system's text". NotFound, PermissionDenied (also for a read-only file system), ResourceExhausted (no room, quota or
+// "WHAT: the system's text". NotFound, PermissionDenied (also for a read-only file system), ResourceExhausted (no room,
+// quota or
 // memory), else Unavailable: never a code that other errors have.
 absl::Status IoError(int error, absl::string_view what);
 // "WHAT PATH: the system's text", which keeps the path, too.

@@ -39,6 +39,8 @@ absl::Status ScratchFile::WriteAt(uint64_t offset, absl::Span<const uint8_t> byt
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<MappedFile>> ScratchFile::Map() const { return MappedFile::Open(absl::StrCat("/proc/self/fd/", fd_)); }
+absl::StatusOr<std::shared_ptr<MappedFile>> ScratchFile::Map() const {
+  return MappedFile::Open(absl::StrCat("/proc/self/fd/", fd_));
+}
 
 }  // namespace slipway::io

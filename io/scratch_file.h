@@ -1,5 +1,5 @@
-// Values that are made on the way from input to output and are too many for memory: a file without a name, which the kernel frees
-// with the last mapping of it.
+// Values that are made on the way from input to output and are too many for memory: a file without a name, which the
+// kernel frees with the last mapping of it.
 #ifndef SLIPWAY_IO_SCRATCH_FILE_H_
 #define SLIPWAY_IO_SCRATCH_FILE_H_
 

@@ -1,5 +1,5 @@
-// Pointers that a signal handler can take at any moment, on any thread. A slot is claimed and emptied by exchanging its pointer,
-// so that handler and owner never both have it. Slots come in chunks that are never freed.
+// Pointers that a signal handler can take at any moment, on any thread. A slot is claimed and emptied by exchanging its
+// pointer, so that handler and owner never both have it. Slots come in chunks that are never freed.
 #ifndef SLIPWAY_IO_SIGNAL_SLOTS_H_
 #define SLIPWAY_IO_SIGNAL_SLOTS_H_
 

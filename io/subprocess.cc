@@ -57,7 +57,7 @@ struct Pipe {
 
 // In the child. Never returns.
 [[noreturn]] void Become(const char* program, char* const* argv, int in, int out, int error, const SubprocessOptions& o,
-    pid_t parent) {
+                         pid_t parent) {
   setpgid(0, 0);  // so that its children can be killed with it
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);
@@ -81,8 +81,10 @@ struct Pipe {
 void Keep(const char* data, size_t size, size_t most, bool end, std::string* out, bool* cut) {
   out->append(data, size);
   if (out->size() <= most) return;
-  if (end) out->erase(0, out->size() - most);
-  else out->resize(most), *cut = true;
+  if (end)
+    out->erase(0, out->size() - most);
+  else
+    out->resize(most), *cut = true;
 }
 
 }  // namespace
@@ -116,11 +118,15 @@ absl::StatusOr<SubprocessResult> RunSubprocess(const std::vector<std::string>& a
     char buffer[65536];
     while (p.read >= 0) {
       const ssize_t n = read(p.read, buffer, sizeof buffer);
-      if (n > 0) Keep(buffer, static_cast<size_t>(n), i == 0 ? o.max_output : o.max_output / 16, i == 1,
-          i == 0 ? &result.output : &result.error, &result.output_cut);
-      else if (n < 0 && errno == EINTR) continue;
-      else if (n < 0 && errno == EAGAIN) return;
-      else Pipe::Close(p.read);
+      if (n > 0)
+        Keep(buffer, static_cast<size_t>(n), i == 0 ? o.max_output : o.max_output / 16, i == 1,
+             i == 0 ? &result.output : &result.error, &result.output_cut);
+      else if (n < 0 && errno == EINTR)
+        continue;
+      else if (n < 0 && errno == EAGAIN)
+        return;
+      else
+        Pipe::Close(p.read);
     }
   };
   int status = 0;
@@ -142,8 +148,10 @@ absl::StatusOr<SubprocessResult> RunSubprocess(const std::vector<std::string>& a
       if (fds[i].revents != 0) drain(i);
     if (fds[2].revents != 0) {
       const ssize_t n = write(in.write, o.input.data() + written, o.input.size() - written);
-      if (n > 0) written += static_cast<size_t>(n);
-      else if (n < 0 && errno != EAGAIN && errno != EINTR) Pipe::Close(in.write), written = o.input.size();
+      if (n > 0)
+        written += static_cast<size_t>(n);
+      else if (n < 0 && errno != EAGAIN && errno != EINTR)
+        Pipe::Close(in.write), written = o.input.size();
     }
   }
   if (!o.input.empty()) sigaction(SIGPIPE, &old, nullptr);
@@ -156,8 +164,10 @@ absl::StatusOr<SubprocessResult> RunSubprocess(const std::vector<std::string>& a
   }
   drain(0);
   drain(1);
-  if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
-  else if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);
+  if (WIFEXITED(status))
+    result.exit_code = WEXITSTATUS(status);
+  else if (WIFSIGNALED(status))
+    result.signal = WTERMSIG(status);
   return result;
 }
 

@@ -11,10 +11,11 @@
 namespace slipway::io {
 
 struct SubprocessOptions {
-  std::string input;              // on its standard input
-  std::vector<int> inherit;       // descriptors of this process that it finds under the same numbers; all others are closed
-  double timeout_seconds = 0;     // 0: none. After it the process and its children are killed
-  uint64_t memory_limit = 0;      // bytes of writable memory (RLIMIT_DATA), 0: none
+  std::string input;  // on its standard input
+  // descriptors of this process that it finds under the same numbers; all others are closed
+  std::vector<int> inherit;
+  double timeout_seconds = 0;            // 0: none. After it the process and its children are killed
+  uint64_t memory_limit = 0;             // bytes of writable memory (RLIMIT_DATA), 0: none
   size_t max_output = size_t{64} << 20;  // bytes kept of standard output; of standard error a 16th of it, the end
 };
 
@@ -26,8 +27,8 @@ struct SubprocessResult {
   std::string output, error;
 };
 
-// Runs argv[0], looked for in PATH where it has no slash, and waits for it. It dies with this process, and what it started
-// with it. Errors: NotFound and
+// Runs argv[0], looked for in PATH where it has no slash, and waits for it. It dies with this process, and what it
+// started with it. Errors: NotFound and
 // PermissionDenied (IoError()s) where there is no such program; those of the system.
 absl::StatusOr<SubprocessResult> RunSubprocess(const std::vector<std::string>& argv, const SubprocessOptions& options);
 

@@ -199,7 +199,8 @@ void ZipLayout::Put(std::string text) {
 
 absl::Status ZipLayout::Add(std::string_view name, const Bytes& bytes, std::optional<uint32_t> crc) {
   if (absl::Status status = CheckName(name, &names_); !status.ok()) return status;
-  members_.push_back({.name = std::string(name), .size = bytes.size(), .header_offset = size_, .crc = crc ? *crc : Crc32Of(bytes)});
+  members_.push_back(
+      {.name = std::string(name), .size = bytes.size(), .header_offset = size_, .crc = crc ? *crc : Crc32Of(bytes)});
   Put(LocalHeader(members_.back()));
   size_ += bytes.size();
   pieces_.push_back({bytes, members_.back().crc});

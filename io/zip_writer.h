@@ -63,7 +63,8 @@ class ZipWriter {
   uint64_t remaining_ = 0;  // bytes the open member still lacks
 };
 
-// Lays out an archive of the same kind that becomes a member of another one (weights of torch up to 2.8 are a zip within
+// Lays out an archive of the same kind that becomes a member of another one (weights of torch up to 2.8 are a zip
+// within
 // the zip): all headers are made before anything is written, so CRCs are needed at once.
 class ZipLayout {
  public:

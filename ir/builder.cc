@@ -17,8 +17,7 @@ Value* Builder::Poison() {
   return value;
 }
 
-Value* Builder::Call(std::string_view op, std::vector<Arg> args,
-                     std::vector<std::pair<std::string_view, Arg>> named) {
+Value* Builder::Call(std::string_view op, std::vector<Arg> args, std::vector<std::pair<std::string_view, Arg>> named) {
   Values out = CallMulti(op, std::move(args), std::move(named));
   return out.empty() || !out[0] ? Poison() : out[0];
 }
@@ -39,8 +38,8 @@ Values Builder::CallTyped(std::string_view op_name, std::vector<Arg> args,
   }
   std::vector<NamedArg> list;
   for (size_t i = 0; i < args.size(); ++i) {
-    bool absent_default = !op.variadic && args[i].is_none() && op.args[i].has_default &&
-                          op.args[i].default_value.is_none();
+    bool absent_default =
+        !op.variadic && args[i].is_none() && op.args[i].has_default && op.args[i].default_value.is_none();
     if (absent_default) continue;
     list.push_back({op.variadic ? "" : op.args[i].name, std::move(args[i]),
                     static_cast<int8_t>(!op.variadic && op.args[i].keyword_only ? 2 : 1)});

@@ -36,10 +36,10 @@ class Builder {
                    std::vector<Type> types);
 
   // Shorthands for what nearly every decomposition needs. Tensor arithmetic follows torch's promotion.
-  Value* Cast(Value* x, DType dtype);       // x itself when it already is
+  Value* Cast(Value* x, DType dtype);  // x itself when it already is
   Value* Full(SymInts sizes, Arg value, DType dtype);
   Value* ScalarTensor(Arg value, DType dtype) { return Full({}, std::move(value), dtype); }
-  IntOrValue Size(Value* x, int dim);       // constant where known, else a sym_size node
+  IntOrValue Size(Value* x, int dim);  // constant where known, else a sym_size node
   SymInts SizesOf(Value* x);
   // Integer arithmetic on sizes: folds constants, else emits _operator nodes.
   IntOrValue Add(IntOrValue a, IntOrValue b);
@@ -52,7 +52,9 @@ class Builder {
   Node* before() const { return before_; }
   bool ok() const { return status_.ok(); }
   const absl::Status& status() const { return status_; }
-  void SetStatus(absl::Status s) { if (status_.ok()) status_ = std::move(s); }
+  void SetStatus(absl::Status s) {
+    if (status_.ok()) status_ = std::move(s);
+  }
 
  private:
   Graph& graph_;

@@ -1,5 +1,5 @@
-// Copying is structural: types are copied with their expressions translated into the destination's symbol table, once each.
-// Nothing is simplified, checked or renamed on the way, so a copy of any program, a hostile one too, equals it.
+// Copying is structural: types are copied with their expressions translated into the destination's symbol table, once
+// each. Nothing is simplified, checked or renamed on the way, so a copy of any program, a hostile one too, equals it.
 #include "ir/clone.h"
 
 #include <algorithm>
@@ -36,8 +36,10 @@ Node* GraphCopier::CopyNode(const Node& n, Graph& into, Node* before) {
   copy->hop_single_return = n.hop_single_return;
   copy->set_source(n.source());
   for (Value* v : n.outputs()) {
-    if (v) values[v] = into.AddOutput(copy, v->name(), CopyType(v->type()));
-    else into.AddNoneOutput(copy);
+    if (v)
+      values[v] = into.AddOutput(copy, v->name(), CopyType(v->type()));
+    else
+      into.AddNoneOutput(copy);
   }
   return copy;
 }
@@ -133,11 +135,13 @@ std::unique_ptr<Program> Extract(const Program& p, const Region& region, absl::S
   Values inputs = region.inputs;
   const absl::flat_hash_set<const Node*> inside(region.nodes.begin(), region.nodes.end());
   for (Value* v : outputs)
-    if ((!v->producer() || !inside.contains(v->producer())) && std::find(inputs.begin(), inputs.end(), v) == inputs.end())
+    if ((!v->producer() || !inside.contains(v->producer())) &&
+        std::find(inputs.begin(), inputs.end(), v) == inputs.end())
       inputs.push_back(v);
   for (Value* v : inputs) {
     InputSpec spec;
-    if (!v->producer() && v->graph() == p.graph.get() && v->index() < static_cast<int>(p.input_specs.size())) spec = p.input_specs[v->index()];
+    if (!v->producer() && v->graph() == p.graph.get() && v->index() < static_cast<int>(p.input_specs.size()))
+      spec = p.input_specs[v->index()];
     copier.values[v] = part->graph->AddInput(v->name(), copier.CopyType(v->type()));
     if (auto weight = p.weights.find(spec.target); weight != p.weights.end() && spec.kind != InputSpec::kUser)
       part->weights.insert(*weight);

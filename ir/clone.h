@@ -17,7 +17,8 @@ namespace slipway::ir {
 std::unique_ptr<Program> Clone(const Program& p);
 
 // Copies nodes, values and graphs from one program into another or into the same one. A value that has been copied, or
-// put into `values` by the caller, is replaced by its copy wherever it is used; others stay as they are. One copier is for
+// put into `values` by the caller, is replaced by its copy wherever it is used; others stay as they are. One copier is
+// for
 // one destination: a graph that several arguments share is copied once.
 class GraphCopier {
  public:
@@ -48,8 +49,8 @@ struct Region {
 };
 // `nodes` in the order of their graph `g`.
 Region RegionOf(const Graph& g, std::vector<Node*> nodes);
-// The nodes that `values` depend on, up to those in `stop`, as a walk from the values finds them; in time linear in their
-// number.
+// The nodes that `values` depend on, up to those in `stop`, as a walk from the values finds them; in time linear in
+// their number.
 std::vector<Node*> NodesThatCompute(absl::Span<Value* const> values, absl::Span<Value* const> stop = {});
 // The same as a region of their graph: the smallest that computes `values`.
 Region RegionThatComputes(const Graph& g, absl::Span<Value* const> values, absl::Span<Value* const> stop = {});

@@ -51,7 +51,9 @@ std::optional<DType> DTypeFromPt2(int64_t number) {
 
 DType ToComplex(DType t) {
   switch (t) {
-    case DType::kComplex32: case DType::kComplex64: case DType::kComplex128: return t;
+    case DType::kComplex32:
+    case DType::kComplex64:
+    case DType::kComplex128: return t;
     case DType::kFloat64: return DType::kComplex128;
     case DType::kFloat16: return DType::kComplex32;
     default: return DType::kComplex64;
@@ -71,7 +73,10 @@ DType PromoteTypes(DType a, DType b) {
   if (a == b) return a;
   DTypeClass ca = Info(a).cls, cb = Info(b).cls;
   if (ca == DTypeClass::kUnknown || cb == DTypeClass::kUnknown) return DType::kUnknown;
-  if (ca > cb) { std::swap(a, b); std::swap(ca, cb); }  // b has the higher or equal class
+  if (ca > cb) {
+    std::swap(a, b);
+    std::swap(ca, cb);
+  }  // b has the higher or equal class
   auto narrow_float = [](DType t) { return IsFloating(t) && BitSize(t) < 16; };
   if (narrow_float(a) || narrow_float(b)) {
     // torch promotes no two different types when one is a float8; bool and integers do promote to it.

@@ -9,6 +9,7 @@
 
 namespace slipway::ir {
 
+// clang-format off
 enum class DType : uint8_t {
   kUnknown = 0,
   kUInt8, kInt8, kInt16, kInt32, kInt64,
@@ -20,6 +21,7 @@ enum class DType : uint8_t {
   kInt4, kUInt4, kInt2, kUInt2, kFloat4E2M1, kFloat6E2M3, kFloat6E3M2,
   kCount,
 };
+// clang-format on
 
 // Kinds in torch's promotion order: bool < integral < floating < complex.
 enum class DTypeClass : uint8_t { kUnknown, kBool, kIntegral, kFloating, kComplex };
@@ -31,7 +33,7 @@ struct DTypeInfo {
   int bits;                      // size of one element
   DTypeClass cls;
   bool is_signed;
-  int pt2_number;                // ScalarType of the PT2 schema; 0 where it has none
+  int pt2_number;  // ScalarType of the PT2 schema; 0 where it has none
 };
 
 const DTypeInfo& Info(DType t);
@@ -54,8 +56,8 @@ std::optional<DType> DTypeFromPt2(int64_t number);
 // (float8 with anything else).
 DType PromoteTypes(DType a, DType b);
 // torch.result_type's category rule is applied by the caller: see ops/infer.h.
-DType ToComplex(DType t);    // f32 -> c64; complex stays
-DType ToReal(DType t);       // c64 -> f32; others stay
+DType ToComplex(DType t);  // f32 -> c64; complex stays
+DType ToReal(DType t);     // c64 -> f32; others stay
 
 }  // namespace slipway::ir
 

@@ -91,7 +91,8 @@ class Comparer {
     std::vector<SymbolInfo> x = a.symbols(), y = b.symbols();
     if (x.size() != y.size()) return Differ("numbers of symbols");
     for (size_t i = 0; i < x.size(); ++i)
-      if (x[i].name != y[i].name || x[i].range != y[i].range || x[i].positive != y[i].positive || x[i].hint != y[i].hint)
+      if (x[i].name != y[i].name || x[i].range != y[i].range || x[i].positive != y[i].positive ||
+          x[i].hint != y[i].hint)
         return Differ(text::StrCat("symbols ", x[i].name, " and ", y[i].name));
     return true;
   }
@@ -125,7 +126,8 @@ class Comparer {
     if (a.objects.size() != b.objects.size()) return Differ("numbers of objects");
     for (const auto& [name, object] : a.objects) {
       auto other = b.objects.find(name);
-      if (other == b.objects.end() || object.second != other->second.second || !Storages(object.first, other->second.first))
+      if (other == b.objects.end() || object.second != other->second.second ||
+          !Storages(object.first, other->second.first))
         return Differ(text::StrCat("objects ", name));
     }
     return true;
@@ -159,7 +161,8 @@ class Comparer {
     if (!a) return true;
     if (a->name() != b->name()) return Differ(text::StrCat("names %", a->name(), " and %", b->name()));
     if (!Types(a->type(), b->type()))
-      return Differ(text::StrCat("types of %", a->name(), " (", a->type().ToString(), " and ", b->type().ToString(), ")"));
+      return Differ(
+          text::StrCat("types of %", a->name(), " (", a->type().ToString(), " and ", b->type().ToString(), ")"));
     values_[a] = b;
     return true;
   }
@@ -187,7 +190,8 @@ class Comparer {
         return Uses(s.value, t.value) && (s.value || s.constant == t.constant);
       });
     if (auto x = a.get<std::vector<Values>>())
-      return lists(*x, *b.get<std::vector<Values>>(), [&](const Values& s, const Values& t) { return lists(s, t, uses); });
+      return lists(*x, *b.get<std::vector<Values>>(),
+                   [&](const Values& s, const Values& t) { return lists(s, t, uses); });
     if (auto x = a.get<double>()) return Same(*x, *b.get<double>());
     if (auto x = a.get<std::complex<double>>()) {
       auto y = b.get<std::complex<double>>();
@@ -195,7 +199,8 @@ class Comparer {
     }
     if (auto x = a.get<std::vector<double>>()) return Same(*x, *b.get<std::vector<double>>());
     if (auto x = a.get<std::vector<std::vector<double>>>())
-      return lists(*x, *b.get<std::vector<std::vector<double>>>(), [](const auto& s, const auto& t) { return Same(s, t); });
+      return lists(*x, *b.get<std::vector<std::vector<double>>>(),
+                   [](const auto& s, const auto& t) { return Same(s, t); });
     if (auto x = a.get<SubGraph>()) {
       const Graph *s = x->get(), *t = b.get<SubGraph>()->get();
       if (!s || !t) return s == t;

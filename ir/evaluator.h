@@ -1,5 +1,5 @@
-// The evaluator: computes programs. Passes that need numbers (constant folding, calibration, accuracy checks) are handed
-// one, so that they depend on no executor.
+// The evaluator: computes programs. Passes that need numbers (constant folding, calibration, accuracy checks) are
+// handed one, so that they depend on no executor.
 #ifndef SLIPWAY_IR_EVALUATOR_H_
 #define SLIPWAY_IR_EVALUATOR_H_
 
@@ -36,8 +36,8 @@ class Evaluator {
   // False when Prepare() is sure to refuse a program with such a node. A quick look at tables.
   virtual bool Supports(const Node& n) const = 0;
 
-  // Takes a functional program, all of whose outputs are tensors or symbolic numbers. `observe` names values of its root
-  // graph that Run() gives besides the outputs. Weights come from p->weights and are read where they lie.
+  // Takes a functional program, all of whose outputs are tensors or symbolic numbers. `observe` names values of its
+  // root graph that Run() gives besides the outputs. Weights come from p->weights and are read where they lie.
   //
   // Errors: Unimplemented naming the operator for what cannot be computed; NotFound for a name that is no value's.
   virtual absl::StatusOr<std::unique_ptr<PreparedProgram>> Prepare(std::unique_ptr<Program> p,

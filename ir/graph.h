@@ -21,10 +21,10 @@
 #include <variant>
 #include <vector>
 
-#include "base/text.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
+#include "base/text.h"
 #include "ir/dtype.h"
 #include "ir/sym.h"
 #include "ir/tensor.h"
@@ -38,7 +38,16 @@ struct Program;
 struct OpDef;  // ops/op_table.h
 
 // Numbers as the PT2 schema gives them.
-enum class Layout : int8_t { kUnknown = 0, kSparseCoo, kSparseCsr, kSparseCsc, kSparseBsr, kSparseBsc, kMkldnn, kStrided };
+enum class Layout : int8_t {
+  kUnknown = 0,
+  kSparseCoo,
+  kSparseCsr,
+  kSparseCsc,
+  kSparseBsr,
+  kSparseBsc,
+  kMkldnn,
+  kStrided
+};
 enum class MemoryFormat : int8_t { kUnknown = 0, kContiguous, kChannelsLast, kChannelsLast3d, kPreserve };
 
 struct Device {
@@ -60,12 +69,12 @@ struct Type {
   bool requires_grad = false;
   Layout layout = Layout::kStrided;
   Sizes sizes;
-  Sizes strides;        // elements; meaningful in the as-exported form only, advisory afterwards
-  Sym storage_offset;   // elements, as exported
+  Sizes strides;                         // elements; meaningful in the as-exported form only, advisory afterwards
+  Sym storage_offset;                    // elements, as exported
   std::shared_ptr<const Device> device;  // null is cpu
 
-  Sym expr;               // kSymInt/kSymFloat/kSymBool: the value as an expression
-  std::string class_name; // kObject
+  Sym expr;                // kSymInt/kSymFloat/kSymBool: the value as an expression
+  std::string class_name;  // kObject
 
   static Type Tensor(DType dtype, Sizes sizes);
   static Type SymInt(Sym expr);
@@ -92,8 +101,13 @@ struct IntOrValue {
 // The expression an IntOrValue stands for.
 Sym ExprOf(const IntOrValue& v);
 
-struct None { bool operator==(const None&) const = default; };
-struct OperatorName { std::string name; bool operator==(const OperatorName&) const = default; };
+struct None {
+  bool operator==(const None&) const = default;
+};
+struct OperatorName {
+  std::string name;
+  bool operator==(const OperatorName&) const = default;
+};
 using Values = std::vector<Value*>;  // nullptr stands for None inside an optional-tensor list
 using Ints = std::vector<int64_t>;
 using SymInts = std::vector<IntOrValue>;
@@ -109,25 +123,44 @@ class Arg {
   Variant v;
 
   Arg() : v(None{}) {}
-  Arg(None) : v(None{}) {}                          // NOLINT
-  Arg(std::nullptr_t) : v(None{}) {}                // NOLINT
-  Arg(Value* x) { if (x) v = x; else v = None{}; }  // NOLINT: a null value is None
-  Arg(int x) : v(static_cast<int64_t>(x)) {}        // NOLINT
-  Arg(int64_t x) : v(x) {}                          // NOLINT
-  Arg(double x) : v(x) {}                           // NOLINT
-  Arg(bool x) : v(x) {}                             // NOLINT
-  Arg(const char* x) : v(std::string(x)) {}         // NOLINT
-  Arg(std::string x) : v(std::move(x)) {}           // NOLINT
-  Arg(IntOrValue x) { if (x.value) v = x.value; else v = x.constant; }  // NOLINT
+  Arg(None) : v(None{}) {}            // NOLINT
+  Arg(std::nullptr_t) : v(None{}) {}  // NOLINT
+  Arg(Value* x) {
+    if (x)
+      v = x;
+    else
+      v = None{};
+  }  // NOLINT: a null value is None
+  Arg(int x) : v(static_cast<int64_t>(x)) {}  // NOLINT
+  Arg(int64_t x) : v(x) {}                    // NOLINT
+  Arg(double x) : v(x) {}                     // NOLINT
+  Arg(bool x) : v(x) {}                       // NOLINT
+  Arg(const char* x) : v(std::string(x)) {}   // NOLINT
+  Arg(std::string x) : v(std::move(x)) {}     // NOLINT
+  Arg(IntOrValue x) {
+    if (x.value)
+      v = x.value;
+    else
+      v = x.constant;
+  }  // NOLINT
   Arg(SymInts x);  // NOLINT: becomes Ints when nothing in it is symbolic
   template <typename T>
     requires(std::is_constructible_v<Variant, std::in_place_type_t<T>, T> && !std::is_arithmetic_v<T>)
   Arg(T x) : v(std::in_place_type<T>, std::move(x)) {}  // NOLINT
 
-  template <typename T> const T* get() const { return std::get_if<T>(&v); }
-  template <typename T> bool is() const { return std::holds_alternative<T>(v); }
+  template <typename T>
+  const T* get() const {
+    return std::get_if<T>(&v);
+  }
+  template <typename T>
+  bool is() const {
+    return std::holds_alternative<T>(v);
+  }
   bool is_none() const { return is<None>(); }
-  Value* value() const { auto p = get<Value*>(); return p ? *p : nullptr; }
+  Value* value() const {
+    auto p = get<Value*>();
+    return p ? *p : nullptr;
+  }
 
   // Calls f on each value mentioned, subgraph contents excluded (subgraphs capture nothing).
   void ForEachValue(const std::function<void(Value*)>& f) const;
@@ -137,7 +170,7 @@ class Arg {
 struct NamedArg {
   std::string name;  // the schema's argument name; "" for positional arguments of higher-order ops
   Arg arg;
-  int8_t kind = 0;   // 1 positional, 2 keyword; 0 not stated, or as the declaration suggests
+  int8_t kind = 0;  // 1 positional, 2 keyword; 0 not stated, or as the declaration suggests
 };
 
 // A value: a graph input or one result of a node.
@@ -173,9 +206,9 @@ struct Source {
   std::string nn_module_stack;  // "key,path,type;…", innermost last
   std::string torch_fn;
   std::vector<std::pair<std::string, std::string>> other;  // further metadata, in file order
-  std::string ModulePath() const;  // "layers.3.mlp", or ""
-  std::string CodeLine() const;    // "modeling_llama.py:180", or ""
-  std::string Describe() const;    // "layers.3.mlp (modeling_llama.py:180)", or ""
+  std::string ModulePath() const;                          // "layers.3.mlp", or ""
+  std::string CodeLine() const;                            // "modeling_llama.py:180", or ""
+  std::string Describe() const;                            // "layers.3.mlp (modeling_llama.py:180)", or ""
 };
 
 // An operation. Arguments are kept by name, those equal to the schema's default may be absent; Find() looks among the
@@ -190,14 +223,14 @@ class Node {
   bool erased() const { return erased_; }
 
   absl::Span<const NamedArg> args() const { return args_; }
-  const Arg* Find(std::string_view name) const;  // null when absent
-  const Arg& Get(std::string_view name) const;   // present, else the schema's default, else None
+  const Arg* Find(std::string_view name) const;           // null when absent
+  const Arg& Get(std::string_view name) const;            // present, else the schema's default, else None
   const Arg& At(size_t i) const { return args_[i].arg; }  // by position as stored (higher-order ops)
-  void SetArg(std::string_view name, Arg a);     // replaces or appends
+  void SetArg(std::string_view name, Arg a);              // replaces or appends
   void SetArgAt(size_t i, Arg a);
   void AppendArg(NamedArg a);
   void RemoveArg(std::string_view name);
-  void ReplaceUses(Value* from, Value* to);      // in this node's arguments only
+  void ReplaceUses(Value* from, Value* to);  // in this node's arguments only
 
   absl::Span<Value* const> outputs() const { return outputs_; }  // nullptr where the result is None
   Value* output(size_t i = 0) const { return i < outputs_.size() ? outputs_[i] : nullptr; }
@@ -235,7 +268,14 @@ struct InputSpec {
 
 struct OutputSpec {
   enum Kind : uint8_t {
-    kUser, kLoss, kBufferMutation, kParameterMutation, kGradToParameter, kGradToUserInput, kUserInputMutation, kToken
+    kUser,
+    kLoss,
+    kBufferMutation,
+    kParameterMutation,
+    kGradToParameter,
+    kGradToUserInput,
+    kUserInputMutation,
+    kToken
   };
   Kind kind = kUser;
   std::string target;  // FQN, or user input name
@@ -311,7 +351,9 @@ class Graph {
 // As exported (in-place nodes mutate, views alias) or functional (pure SSA; mutations are outputs).
 enum class Form : uint8_t { kAsExported, kFunctional };
 
-struct RangeConstraint { std::optional<int64_t> min, max; };
+struct RangeConstraint {
+  std::optional<int64_t> min, max;
+};
 
 struct Program {
   std::string name = "model";
@@ -327,10 +369,10 @@ struct Program {
   text::Map<std::pair<std::shared_ptr<const Storage>, std::string>> objects;
 
   // Kept from the file for inspection and for writing PT2 again.
-  std::string in_spec, out_spec;               // pytree text of the root call signature
+  std::string in_spec, out_spec;  // pytree text of the root call signature
   std::vector<std::string> forward_arg_names;
-  std::string module_call_graph_json;          // verbatim
-  std::string namedtuple_fields_json;          // verbatim
+  std::string module_call_graph_json;  // verbatim
+  std::string namedtuple_fields_json;  // verbatim
   std::vector<std::string> guards;
   std::shared_ptr<const Storage> sample_inputs;  // a torch.save archive of (args, kwargs), unread; null without
   // Of expressions ("4*s18"), as in the file; ranges of symbols are in `syms`.
@@ -343,7 +385,8 @@ struct Program {
   Program& operator=(const Program&) = delete;
 };
 
-// Adds `t` to the weights as `fqn`, or as `fqn`_1, _2 ... where that is taken, and as an input of the graph, which it returns.
+// Adds `t` to the weights as `fqn`, or as `fqn`_1, _2 ... where that is taken, and as an input of the graph, which it
+// returns.
 Value* AddWeight(Program& p, InputSpec::Kind kind, std::string_view fqn, TensorRef t, std::string value_name);
 
 // The names of weights that a run of the program writes: what is computed of their values holds for the first run only.

@@ -1,5 +1,5 @@
-// A guard names inputs by the arguments of the Python function, as torch's ShapeEnv prints them: L['x'].size()[1], L['batch'][0]['ids'],
-// L['n']. Sizes are put in as text, and the rest is an expression as any other in the file.
+// A guard names inputs by the arguments of the Python function, as torch's ShapeEnv prints them: L['x'].size()[1],
+// L['batch'][0]['ids'], L['n']. Sizes are put in as text, and the rest is an expression as any other in the file.
 #include "ir/guards.h"
 
 #include <algorithm>
@@ -30,14 +30,17 @@ std::optional<std::string> Subscript(std::string_view* rest) {
 // (placeholder_naming_pass).
 std::string ValueName(const std::vector<std::string>& keys) {
   std::string name = text::Join(keys, "_");
-  for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? static_cast<char>(std::tolower(static_cast<unsigned char>(c))) : '_';
+  for (char& c : name)
+    c = std::isalnum(static_cast<unsigned char>(c)) ? static_cast<char>(std::tolower(static_cast<unsigned char>(c)))
+                                                    : '_';
   return name;
 }
 
 const Value* FindInput(const Program& p, const std::string& name) {
   const Value* found = nullptr;
   for (size_t i = 0; i < p.input_specs.size(); ++i)
-    if (const Value* v = p.graph->inputs()[i]; p.input_specs[i].kind == InputSpec::kUser && v->name() == name) found = v;
+    if (const Value* v = p.graph->inputs()[i]; p.input_specs[i].kind == InputSpec::kUser && v->name() == name)
+      found = v;
   return found;
 }
 
@@ -60,24 +63,39 @@ std::optional<std::string> SizeText(const Program& p, std::string_view* rest, st
 }
 
 // What Python calls operators and functions of sizes, and what ParseExpr() does.
-constexpr std::pair<std::string_view, std::string_view> kWords[] = {
-    {"and", "and"},        {"or", "or"},          {"not", "not"},           {"True", "True"},       {"False", "False"},
-    {"max", "Max"},        {"min", "Min"},        {"Max", "Max"},           {"Min", "Min"},         {"Mod", "Mod"},
-    {"FloorDiv", "FloorDiv"}, {"PythonMod", "PythonMod"}, {"torch.sym_float", "ToFloat"}, {"math.trunc", "TruncToInt"},
-    {"math.floor", "FloorToInt"}, {"math.ceil", "CeilToInt"}};
+constexpr std::pair<std::string_view, std::string_view> kWords[] = {{"and", "and"},
+                                                                    {"or", "or"},
+                                                                    {"not", "not"},
+                                                                    {"True", "True"},
+                                                                    {"False", "False"},
+                                                                    {"max", "Max"},
+                                                                    {"min", "Min"},
+                                                                    {"Max", "Max"},
+                                                                    {"Min", "Min"},
+                                                                    {"Mod", "Mod"},
+                                                                    {"FloorDiv", "FloorDiv"},
+                                                                    {"PythonMod", "PythonMod"},
+                                                                    {"torch.sym_float", "ToFloat"},
+                                                                    {"math.trunc", "TruncToInt"},
+                                                                    {"math.floor", "FloorToInt"},
+                                                                    {"math.ceil", "CeilToInt"}};
 
-// Text between sizes as ParseExpr() takes it; null where it has a name that is neither of these nor a symbol's: it would become one.
+// Text between sizes as ParseExpr() takes it; null where it has a name that is neither of these nor a symbol's: it
+// would become one.
 std::optional<std::string> Translated(std::string_view text, const SymTable& symbols) {
   std::string out;
   for (size_t i = 0; i < text.size();) {
     size_t end = i;
-    while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) || text[end] == '_' || text[end] == '.')) ++end;
+    while (end < text.size() &&
+           (std::isalnum(static_cast<unsigned char>(text[end])) || text[end] == '_' || text[end] == '.'))
+      ++end;
     if (end == i || std::isdigit(static_cast<unsigned char>(text[i])) || text[i] == '.') {
       end = std::max(end, i + 1);
       out += text.substr(i, end - i);
     } else {
       const std::string_view name = text.substr(i, end - i);
-      const auto* word = std::find_if(std::begin(kWords), std::end(kWords), [&](const auto& w) { return w.first == name; });
+      const auto* word =
+          std::find_if(std::begin(kWords), std::end(kWords), [&](const auto& w) { return w.first == name; });
       if (word == std::end(kWords) && !symbols.FindSymbol(name)) return std::nullopt;
       out += word == std::end(kWords) ? name : word->second;
     }
@@ -91,7 +109,8 @@ bool IsComputable(Sym s) {
   if (s.is_too_large() || s.kind() == SymKind::kCall) return false;
   const auto operands = s.operands();
   const bool whole = s.kind() == SymKind::kFloorDiv || s.kind() == SymKind::kCeilDiv;
-  return std::all_of(operands.begin(), operands.end(), [&](Sym o) { return IsComputable(o) && (!whole || o.is_integer_valued()); });
+  return std::all_of(operands.begin(), operands.end(),
+                     [&](Sym o) { return IsComputable(o) && (!whole || o.is_integer_valued()); });
 }
 
 }  // namespace

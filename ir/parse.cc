@@ -1,4 +1,5 @@
-// The text form's parser: recursive descent over the text, no deeper than the grammar (a list in a list). Texts may come
+// The text form's parser: recursive descent over the text, no deeper than the grammar (a list in a list). Texts may
+// come
 // from anyone: names are checked before use, sizes before arithmetic, and a graph may mention only graphs that follow
 // it, so graphs cannot contain one another.
 #include <charconv>
@@ -34,7 +35,9 @@ class Parser {
   }
 
  private:
-  struct Bounds { std::optional<int64_t> min, max; };
+  struct Bounds {
+    std::optional<int64_t> min, max;
+  };
   struct Pending {  // a subgraph that was mentioned and is not there yet
     SubGraph graph;
     size_t at;
@@ -58,7 +61,8 @@ class Parser {
 
   // ---- characters and words
 
-  absl::Status ErrorAt(size_t at, std::string_view message, absl::StatusCode code = absl::StatusCode::kInvalidArgument) const {
+  absl::Status ErrorAt(size_t at, std::string_view message,
+                       absl::StatusCode code = absl::StatusCode::kInvalidArgument) const {
     size_t line = 1, begin = 0;
     for (size_t i = 0; i < at && i < text_.size(); ++i)
       if (text_[i] == '\n') {
@@ -118,11 +122,14 @@ class Parser {
       switch (Peek(1)) {
         case 'n': out += '\n'; break;
         case 't': out += '\t'; break;
-        case '"': case '\\': out += Peek(1); break;
+        case '"':
+        case '\\': out += Peek(1); break;
         case 'x': {
           int value = 0;
-          auto [end, error] = std::from_chars(text_.data() + at_ + 2, text_.data() + std::min(at_ + 4, text_.size()), value, 16);
-          if (error != std::errc() || end != text_.data() + at_ + 4 || value < 0) return Error("\\x wants two hexadecimal digits");
+          auto [end, error] =
+              std::from_chars(text_.data() + at_ + 2, text_.data() + std::min(at_ + 4, text_.size()), value, 16);
+          if (error != std::errc() || end != text_.data() + at_ + 4 || value < 0)
+            return Error("\\x wants two hexadecimal digits");
           out += static_cast<char>(value);
           at_ += 2;
           break;
@@ -174,8 +181,10 @@ class Parser {
     for (std::optional<int64_t>* bound : {&b.min, &b.max}) {
       if (bound == &b.max) RETURN_IF_ERROR(Expect(".."));
       if (Eat("?")) continue;
-      if (Eat("-inf")) *bound = kMin;
-      else if (Eat("inf")) *bound = kMax;
+      if (Eat("-inf"))
+        *bound = kMin;
+      else if (Eat("inf"))
+        *bound = kMax;
       else {
         ASSIGN_OR_RETURN(*bound, Integer<int64_t>());
       }
@@ -322,8 +331,8 @@ class Parser {
     if (!b) return absl::OkStatus();
     if (const io::FileRange* r = b->file_range()) {
       if (r->offset > r->file->size() || size > r->file->size() - r->offset)
-        return ErrorAt(at, text::StrCat("bytes ", r->offset, " + ", size, " run past the end of ", r->file->path(), " (",
-                                        r->file->size(), " bytes)"));
+        return ErrorAt(at, text::StrCat("bytes ", r->offset, " + ", size, " run past the end of ", r->file->path(),
+                                        " (", r->file->size(), " bytes)"));
       s.bytes = io::Bytes(io::FileRange{r->file, r->offset, size});
     } else if (b->size() != size) {
       return ErrorAt(at, text::StrCat("there are ", b->size(), " bytes, not ", size));
@@ -381,9 +390,12 @@ class Parser {
       return absl::OkStatus();
     }
     const std::pair<std::string_view, std::string*> fields[] = {
-        {"torch", &p_->torch_version},      {"dialect", &p_->verifier_dialect},
-        {"in_spec", &p_->in_spec},          {"out_spec", &p_->out_spec},
-        {"module_calls", &p_->module_call_graph_json}, {"namedtuples", &p_->namedtuple_fields_json},
+        {"torch", &p_->torch_version},
+        {"dialect", &p_->verifier_dialect},
+        {"in_spec", &p_->in_spec},
+        {"out_spec", &p_->out_spec},
+        {"module_calls", &p_->module_call_graph_json},
+        {"namedtuples", &p_->namedtuple_fields_json},
     };
     for (auto [name, field] : fields) {
       if (word != name) continue;
@@ -409,7 +421,8 @@ class Parser {
     return false;
   }
   template <size_t N, typename E>
-  absl::Status Choose(const std::string_view (&names)[N], std::string_view word, std::string_view what, E* out, size_t at) {
+  absl::Status Choose(const std::string_view (&names)[N], std::string_view word, std::string_view what, E* out,
+                      size_t at) {
     if (Find(names, word, out)) return absl::OkStatus();
     return ErrorAt(at, text::StrCat("unknown ", what, " '", word.substr(0, 100), "'"));
   }
@@ -522,11 +535,16 @@ class Parser {
         ASSIGN_OR_RETURN(std::string key, Word());
         RETURN_IF_ERROR(Expect("="));
         ASSIGN_OR_RETURN(std::string value, String());
-        if (quoted) s->other.emplace_back(std::move(key), std::move(value));
-        else if (key == "stack") s->stack_trace = std::move(value);
-        else if (key == "modules") s->nn_module_stack = std::move(value);
-        else if (key == "fn") s->torch_fn = std::move(value);
-        else return Error(text::StrCat("unknown field '", key, "' of a source"));
+        if (quoted)
+          s->other.emplace_back(std::move(key), std::move(value));
+        else if (key == "stack")
+          s->stack_trace = std::move(value);
+        else if (key == "modules")
+          s->nn_module_stack = std::move(value);
+        else if (key == "fn")
+          s->torch_fn = std::move(value);
+        else
+          return Error(text::StrCat("unknown field '", key, "' of a source"));
         return absl::OkStatus();
       }));
       sources_.push_back(std::move(s));
@@ -561,7 +579,8 @@ class Parser {
     if (auto it = exprs_.find(text); it != exprs_.end()) return it->second;
     auto parsed = p_->syms->ParseExpr(text);
     if (!parsed.ok())
-      return ErrorAt(begin, text::StrCat("expression '", text.substr(0, 200), "': ", text::FromAbsl(parsed.status().message())));
+      return ErrorAt(
+          begin, text::StrCat("expression '", text.substr(0, 200), "': ", text::FromAbsl(parsed.status().message())));
     exprs_.emplace(std::string(text), *parsed);
     return *parsed;
   }
@@ -599,7 +618,10 @@ class Parser {
         t.kind = Type::kObject;
         ASSIGN_OR_RETURN(t.class_name, String());
       } else {
-        t.kind = word == "i64" ? Type::kSymInt : word == "f64" ? Type::kSymFloat : word == "bool" ? Type::kSymBool : Type::kNone;
+        t.kind = word == "i64"    ? Type::kSymInt
+                 : word == "f64"  ? Type::kSymFloat
+                 : word == "bool" ? Type::kSymBool
+                                  : Type::kNone;
         if (t.kind == Type::kNone) return ErrorAt(at, text::StrCat("unknown type '", word.substr(0, 100), "(…)'"));
         ASSIGN_OR_RETURN(t.expr, Expression());
       }
@@ -742,7 +764,8 @@ class Parser {
   // Makes it an input, or a result of `n`.
   absl::Status Define(Graph& g, Node* n, Definition d) {
     if (g.FindValue(d.name)) return ErrorAt(d.at, text::StrCat("'%", d.name, "' is defined twice"));
-    Value* v = n ? g.AddOutput(n, std::move(d.name), std::move(d.type)) : g.AddInput(std::move(d.name), std::move(d.type));
+    Value* v =
+        n ? g.AddOutput(n, std::move(d.name), std::move(d.type)) : g.AddInput(std::move(d.name), std::move(d.type));
     if (d.dense) v->mutable_type().strides = DenseStrides(v->type().sizes);
     return absl::OkStatus();
   }
@@ -765,16 +788,21 @@ class Parser {
     }));
     Node* n = g.Insert(GetOp(op), std::move(args));
     for (Definition& d : results) {
-      if (d.name.empty()) g.AddNoneOutput(n);
-      else RETURN_IF_ERROR(Define(g, n, std::move(d)));
+      if (d.name.empty())
+        g.AddNoneOutput(n);
+      else
+        RETURN_IF_ERROR(Define(g, n, std::move(d)));
     }
     if (grouped) n->set_groups(std::move(groups));
     Blank();
     if (text_.substr(at_).starts_with("->")) {
       at_ += 2;
-      if (EatWord("single")) n->hop_single_return = true;
-      else if (EatWord("tuple")) n->hop_single_return = false;
-      else return Error("single or tuple is expected");
+      if (EatWord("single"))
+        n->hop_single_return = true;
+      else if (EatWord("tuple"))
+        n->hop_single_return = false;
+      else
+        return Error("single or tuple is expected");
       Blank();
     }
     if (Peek() != ';') return absl::OkStatus();
@@ -824,8 +852,10 @@ class Parser {
     }
     if (Peek() == ':') {
       ++at_;
-      if (EatWord("pos")) a.kind = 1;
-      else if (EatWord("kw")) a.kind = 2;
+      if (EatWord("pos"))
+        a.kind = 1;
+      else if (EatWord("kw"))
+        a.kind = 2;
       else {
         ASSIGN_OR_RETURN(int kind, Integer<int>());
         if (kind < -128 || kind > 127) return Error("unknown kind of argument");
@@ -877,8 +907,10 @@ class Parser {
         const char d = text_[end];
         if (d >= '0' && d <= '9') continue;
         if (d == '.' || d == 'e' || d == 'i' || d == 'n' || d == 'f' ||
-            ((d == '+' || d == '-') && text_[end - 1] == 'e')) real = true;
-        else break;
+            ((d == '+' || d == '-') && text_[end - 1] == 'e'))
+          real = true;
+        else
+          break;
       }
       if (!real) {
         ASSIGN_OR_RETURN(int64_t i, Integer<int64_t>());
@@ -925,7 +957,8 @@ class Parser {
     Space();
     const size_t at = at_;
     if (Peek() == '[') return ParseList(g, "", at);
-    for (std::string_view kind : {"values", "symints", "floats", "bools", "strings", "value_lists", "int_lists", "float_lists"}) {
+    for (std::string_view kind :
+         {"values", "symints", "floats", "bools", "strings", "value_lists", "int_lists", "float_lists"}) {
       if (PeekWord() != kind || Peek(kind.size()) != '[') continue;
       at_ += kind.size();
       return ParseList(g, kind, at);
@@ -963,9 +996,12 @@ class Parser {
   }
   static bool AllAsSymInts(const std::vector<Arg>& items, SymInts* out) {
     for (const Arg& a : items) {
-      if (Value* v = a.value()) out->push_back(v);
-      else if (auto i = a.get<int64_t>()) out->push_back(*i);
-      else return false;
+      if (Value* v = a.value())
+        out->push_back(v);
+      else if (auto i = a.get<int64_t>())
+        out->push_back(*i);
+      else
+        return false;
     }
     return true;
   }
@@ -1038,7 +1074,8 @@ class Parser {
 }  // namespace
 
 bool LooksLikeText(std::string_view text) {
-  return text.starts_with(kHeader) && (text.size() == kHeader.size() || text[kHeader.size()] == '\n' || text[kHeader.size()] == '\r');
+  return text.starts_with(kHeader) &&
+         (text.size() == kHeader.size() || text[kHeader.size()] == '\n' || text[kHeader.size()] == '\r');
 }
 
 absl::StatusOr<Archive> Parse(std::string_view text, const ParseOptions& options) {

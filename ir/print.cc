@@ -53,12 +53,12 @@ class Printer {
     out_ = text::StrCat(kHeader, "\n");
     if (archive) {
       if (!archive->producer.empty()) Line("producer ", Quoted(archive->producer));
-      for (const auto& [name, content] : archive->extra_files) Line("extra_file ", Quoted(name), " = ", Quoted(content));
+      for (const auto& [name, content] : archive->extra_files)
+        Line("extra_file ", Quoted(name), " = ", Quoted(content));
     }
     if (!named_.empty()) {
       out_ += "storages {\n";
-      for (size_t i = 0; i < named_.size(); ++i)
-        Line("  s", i, " = ", Place(*named_[i]), ":", named_[i]->size);
+      for (size_t i = 0; i < named_.size(); ++i) Line("  s", i, " = ", Place(*named_[i]), ":", named_[i]->size);
       out_ += "}\n";
     }
     for (const Program* p : programs) PrintProgram(*p);
@@ -86,12 +86,16 @@ class Printer {
   }
   void PutName(char sigil, std::string_view name) {
     out_ += sigil;
-    if (IsPlainName(name)) out_ += name;
-    else AppendQuoted(name, &out_);
+    if (IsPlainName(name))
+      out_ += name;
+    else
+      AppendQuoted(name, &out_);
   }
   void PutWord(std::string_view word) {
-    if (IsPlainWord(word)) out_ += word;
-    else AppendQuoted(word, &out_);
+    if (IsPlainWord(word))
+      out_ += word;
+    else
+      AppendQuoted(word, &out_);
   }
   const std::string& Expr(Sym s) {
     auto [it, added] = exprs_.try_emplace(s);
@@ -146,8 +150,8 @@ class Printer {
     if (auto random = std::get_if<Random>(&s.bytes)) return text::StrCat("random(seed=", random->seed, ")");
     absl::Span<const uint8_t> bytes = MappedBytes(s);
     if (bytes.size() > options_.inline_limit) return text::StrCat("elided(", bytes.size(), ")");
-    return text::StrCat("base64(\"",
-                        absl::Base64Escape({reinterpret_cast<const char*>(bytes.data()), bytes.size()}), "\")");
+    return text::StrCat("base64(\"", absl::Base64Escape({reinterpret_cast<const char*>(bytes.data()), bytes.size()}),
+                        "\")");
   }
 
   // ---- programs
@@ -207,8 +211,10 @@ class Printer {
       Put(": ", Name(t.dtype), "[", text::Join(t.sizes, ","), "]");
       if (t.strides != ContiguousStrides(t.sizes)) Put("{strides=[", text::Join(t.strides, ","), "]}");
       auto it = storage_ids_.find(t.storage.get());
-      if (it == storage_ids_.end()) Line(" @ ", Place(*t.storage));
-      else Line(" @ s", it->second, "+", t.offset);
+      if (it == storage_ids_.end())
+        Line(" @ ", Place(*t.storage));
+      else
+        Line(" @ s", it->second, "+", t.offset);
     }
     out_ += "}\n";
   }
@@ -353,8 +359,10 @@ class Printer {
   // Lists of results in brackets; a grouping without any list is said in a word.
   void PutOutputs(const Node& n) {
     auto put = [&](size_t i) {
-      if (Value* v = n.output(i)) PutDefinition(*v);
-      else out_ += '_';
+      if (Value* v = n.output(i))
+        PutDefinition(*v);
+      else
+        out_ += '_';
     };
     size_t at = 0;
     bool list = false;
@@ -466,8 +474,10 @@ class Printer {
     return true;
   }
   void PutValue(const Value* v) {
-    if (v) PutName('%', v->name());
-    else out_ += "None";
+    if (v)
+      PutName('%', v->name());
+    else
+      out_ += "None";
   }
 
   void PutArg(const Arg& a) {

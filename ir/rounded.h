@@ -1,4 +1,5 @@
-// Numbers of a program as an element type holds them: rules that state what torch computes in f16 and bf16 ask which number it takes.
+// Numbers of a program as an element type holds them: rules that state what torch computes in f16 and bf16 ask which
+// number it takes.
 #ifndef SLIPWAY_IR_ROUNDED_H_
 #define SLIPWAY_IR_ROUNDED_H_
 

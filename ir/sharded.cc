@@ -49,16 +49,11 @@ void CopyElements(const uint8_t* from, int64_t from_stride, int64_t count, int64
     return;
   }
   switch (item) {
-    case 1:
-      return CopyAs<uint8_t>(from, from_stride, count, to, to_stride);
-    case 2:
-      return CopyAs<uint16_t>(from, from_stride, count, to, to_stride);
-    case 4:
-      return CopyAs<uint32_t>(from, from_stride, count, to, to_stride);
-    case 8:
-      return CopyAs<uint64_t>(from, from_stride, count, to, to_stride);
-    default:
-      return CopyAs<Sixteen>(from, from_stride, count, to, to_stride);  // c128
+    case 1: return CopyAs<uint8_t>(from, from_stride, count, to, to_stride);
+    case 2: return CopyAs<uint16_t>(from, from_stride, count, to, to_stride);
+    case 4: return CopyAs<uint32_t>(from, from_stride, count, to, to_stride);
+    case 8: return CopyAs<uint64_t>(from, from_stride, count, to, to_stride);
+    default: return CopyAs<Sixteen>(from, from_stride, count, to, to_stride);  // c128
   }
 }
 

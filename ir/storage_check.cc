@@ -21,7 +21,8 @@ absl::Status CheckStorage(const Storage& s) {
 
 absl::Status StorageCheck::Read(const TensorRef& t) {
   const Storage& s = *t.storage;
-  if (!Checkable(s) || static_cast<uint64_t>(t.nbytes()) < s.size / 2 || !checked_.insert(&s).second) return absl::OkStatus();
+  if (!Checkable(s) || static_cast<uint64_t>(t.nbytes()) < s.size / 2 || !checked_.insert(&s).second)
+    return absl::OkStatus();
   return CheckStorage(s);
 }
 

@@ -1,5 +1,5 @@
-// Whether the bytes of weights are those that the checksums of their container were made of. What is read on the way to an output
-// is compared, at a few per cent of what reading it costs.
+// Whether the bytes of weights are those that the checksums of their container were made of. What is read on the way to
+// an output is compared, at a few per cent of what reading it costs.
 #ifndef SLIPWAY_IR_STORAGE_CHECK_H_
 #define SLIPWAY_IR_STORAGE_CHECK_H_
 
@@ -12,18 +12,18 @@
 
 namespace slipway::ir {
 
-// Compares all bytes of a storage with the CRC-32 that its container states. InvalidArgument where they have another. Storages
-// without one, and those in memory, which was checked when it was made, are right.
+// Compares all bytes of a storage with the CRC-32 that its container states. InvalidArgument where they have another.
+// Storages without one, and those in memory, which was checked when it was made, are right.
 absl::Status CheckStorage(const Storage& s);
 
 // For one output or several.
 class StorageCheck {
  public:
-  // For bytes that the caller is about to read, at least half of the storage: as CheckStorage(), once for each storage. A storage of
-  // which only little is read is not gone through.
+  // For bytes that the caller is about to read, at least half of the storage: as CheckStorage(), once for each storage.
+  // A storage of which only little is read is not gone through.
   absl::Status Read(const TensorRef& t);
-  // Appends the bytes [offset, offset + size) of the storage, which has bytes. Where they are all of them, and are not copied inside
-  // the kernel, they are compared on the way.
+  // Appends the bytes [offset, offset + size) of the storage, which has bytes. Where they are all of them, and are not
+  // copied inside the kernel, they are compared on the way.
   absl::Status Copy(const Storage& s, uint64_t offset, uint64_t size, io::AtomicFile& out);
 
  private:

@@ -43,37 +43,29 @@ SymType ResultType(SymKind kind, absl::Span<const Sym> operands) {
                        [](Sym s) { return TypeOf(s) == SymType::kInt || TypeOf(s) == SymType::kFloat; });
   };
   switch (kind) {
-    case SymKind::kInteger:
-      return SymType::kInt;
-    case SymKind::kFloat:
-      return SymType::kFloat;
-    case SymKind::kBool:
-      return SymType::kBool;
-    case SymKind::kSymbol:
-      return SymType::kInt;
+    case SymKind::kInteger: return SymType::kInt;
+    case SymKind::kFloat: return SymType::kFloat;
+    case SymKind::kBool: return SymType::kBool;
+    case SymKind::kSymbol: return SymType::kInt;
     case SymKind::kAdd:
     case SymKind::kMul:
     case SymKind::kMax:
-    case SymKind::kMin:
-      return all(SymType::kInt) ? SymType::kInt : numeric() ? SymType::kFloat : SymType::kUnknown;
+    case SymKind::kMin: return all(SymType::kInt) ? SymType::kInt : numeric() ? SymType::kFloat : SymType::kUnknown;
     case SymKind::kPow:
       if (!all(SymType::kInt)) return SymType::kUnknown;
       return operands[1].is_constant() && *operands[1].constant() < 0 ? SymType::kUnknown : SymType::kInt;
     case SymKind::kFloorDiv:
     case SymKind::kCeilDiv:
-    case SymKind::kMod:
-      return all(SymType::kInt) ? SymType::kInt : SymType::kUnknown;
+    case SymKind::kMod: return all(SymType::kInt) ? SymType::kInt : SymType::kUnknown;
     case SymKind::kTruncToInt:
     case SymKind::kFloorToInt:
     case SymKind::kCeilToInt:
-    case SymKind::kRoundToInt:
-      return SymType::kInt;
+    case SymKind::kRoundToInt: return SymType::kInt;
     case SymKind::kToFloat:
     case SymKind::kTruncToFloat:
     case SymKind::kFloatTrueDiv:
     case SymKind::kIntTrueDiv:
-    case SymKind::kFloatPow:
-      return SymType::kFloat;
+    case SymKind::kFloatPow: return SymType::kFloat;
     case SymKind::kEq:
     case SymKind::kNe:
     case SymKind::kLt:
@@ -82,12 +74,9 @@ SymType ResultType(SymKind kind, absl::Span<const Sym> operands) {
     case SymKind::kGe:
     case SymKind::kAnd:
     case SymKind::kOr:
-    case SymKind::kNot:
-      return SymType::kBool;
-    case SymKind::kWhere:
-      return TypeOf(operands[1]) == TypeOf(operands[2]) ? TypeOf(operands[1]) : SymType::kUnknown;
-    case SymKind::kCall:
-      return SymType::kUnknown;
+    case SymKind::kNot: return SymType::kBool;
+    case SymKind::kWhere: return TypeOf(operands[1]) == TypeOf(operands[2]) ? TypeOf(operands[1]) : SymType::kUnknown;
+    case SymKind::kCall: return SymType::kUnknown;
   }
   return SymType::kUnknown;
 }
@@ -98,8 +87,7 @@ uint32_t ResultDegree(const SymNode& node) {
   constexpr uint64_t kMaxDegree = 1u << 30;
   if (node.type != SymType::kInt) return 1;
   switch (node.kind) {
-    case SymKind::kAdd:
-      return std::max(1u, DegreeOf(node.operands[0]));
+    case SymKind::kAdd: return std::max(1u, DegreeOf(node.operands[0]));
     case SymKind::kMul: {
       uint64_t total = 0;
       for (Sym s : node.operands) total += DegreeOf(s);
@@ -111,8 +99,7 @@ uint32_t ResultDegree(const SymNode& node) {
         return static_cast<uint64_t>(*e) > kMaxDegree / std::max<uint64_t>(d, 1) ? kMaxDegree : d * *e;
       }
       return 1;
-    default:
-      return 1;
+    default: return 1;
   }
 }
 
@@ -499,10 +486,8 @@ std::optional<Sym> FoldConstants(SymKind kind, absl::Span<const Sym> operands) {
     case SymType::kFloat:
       if (!std::isfinite(result->real)) return std::nullopt;
       return MakeFloat(result->real);
-    case SymType::kBool:
-      return MakeBool(result->integer != 0);
-    case SymType::kUnknown:
-      return std::nullopt;
+    case SymType::kBool: return MakeBool(result->integer != 0);
+    case SymType::kUnknown: return std::nullopt;
   }
   return std::nullopt;
 }
@@ -648,18 +633,12 @@ bool IsRelation(SymKind kind) { return kind >= SymKind::kEq && kind <= SymKind::
 
 SymKind Negated(SymKind kind) {
   switch (kind) {
-    case SymKind::kEq:
-      return SymKind::kNe;
-    case SymKind::kNe:
-      return SymKind::kEq;
-    case SymKind::kLt:
-      return SymKind::kGe;
-    case SymKind::kLe:
-      return SymKind::kGt;
-    case SymKind::kGt:
-      return SymKind::kLe;
-    default:
-      return SymKind::kLt;
+    case SymKind::kEq: return SymKind::kNe;
+    case SymKind::kNe: return SymKind::kEq;
+    case SymKind::kLt: return SymKind::kGe;
+    case SymKind::kLe: return SymKind::kGt;
+    case SymKind::kGt: return SymKind::kLe;
+    default: return SymKind::kLt;
   }
 }
 
@@ -766,29 +745,23 @@ std::pair<int, int> ArityOf(SymKind kind) {
     case SymKind::kInteger:
     case SymKind::kFloat:
     case SymKind::kBool:
-    case SymKind::kSymbol:
-      return {0, 0};
+    case SymKind::kSymbol: return {0, 0};
     case SymKind::kAdd:
     case SymKind::kMul:
     case SymKind::kMax:
     case SymKind::kMin:
     case SymKind::kAnd:
-    case SymKind::kOr:
-      return {1, kMany};
+    case SymKind::kOr: return {1, kMany};
     case SymKind::kToFloat:
     case SymKind::kTruncToInt:
     case SymKind::kFloorToInt:
     case SymKind::kCeilToInt:
     case SymKind::kRoundToInt:
     case SymKind::kTruncToFloat:
-    case SymKind::kNot:
-      return {1, 1};
-    case SymKind::kWhere:
-      return {3, 3};
-    case SymKind::kCall:
-      return {0, kMany};
-    default:
-      return {2, 2};
+    case SymKind::kNot: return {1, 1};
+    case SymKind::kWhere: return {3, 3};
+    case SymKind::kCall: return {0, kMany};
+    default: return {2, 2};
   }
 }
 
@@ -1216,33 +1189,23 @@ Sym BuildMod(Sym a, Sym b) {
 
 Sym Build(SymKind kind, absl::Span<const Sym> operands, std::string_view name) {
   switch (kind) {
-    case SymKind::kAdd:
-      return BuildAdd(operands);
-    case SymKind::kMul:
-      return BuildMul(operands);
-    case SymKind::kPow:
-      return BuildPow(operands[0], operands[1]);
-    case SymKind::kFloorDiv:
-      return BuildFloorDiv(operands[0], operands[1]);
-    case SymKind::kCeilDiv:
-      return BuildCeilDiv(operands[0], operands[1]);
-    case SymKind::kMod:
-      return BuildMod(operands[0], operands[1]);
+    case SymKind::kAdd: return BuildAdd(operands);
+    case SymKind::kMul: return BuildMul(operands);
+    case SymKind::kPow: return BuildPow(operands[0], operands[1]);
+    case SymKind::kFloorDiv: return BuildFloorDiv(operands[0], operands[1]);
+    case SymKind::kCeilDiv: return BuildCeilDiv(operands[0], operands[1]);
+    case SymKind::kMod: return BuildMod(operands[0], operands[1]);
     case SymKind::kMax:
-    case SymKind::kMin:
-      return BuildMinMax(kind, operands);
+    case SymKind::kMin: return BuildMinMax(kind, operands);
     case SymKind::kAnd:
-    case SymKind::kOr:
-      return BuildLogic(kind, operands);
-    case SymKind::kNot:
-      return BuildNot(operands[0]);
+    case SymKind::kOr: return BuildLogic(kind, operands);
+    case SymKind::kNot: return BuildNot(operands[0]);
     case SymKind::kEq:
     case SymKind::kNe:
     case SymKind::kLt:
     case SymKind::kLe:
     case SymKind::kGt:
-    case SymKind::kGe:
-      return BuildRelation(kind, operands[0], operands[1]);
+    case SymKind::kGe: return BuildRelation(kind, operands[0], operands[1]);
     case SymKind::kWhere:
       if (IsKind(operands[0], SymKind::kBool)) return operands[operands[0].bool_value() ? 1 : 2];
       if (operands[1] == operands[2]) return operands[1];
@@ -1260,13 +1223,11 @@ Sym Build(SymKind kind, absl::Span<const Sym> operands, std::string_view name) {
     case SymKind::kFloatPow:
       if (auto folded = FoldConstants(kind, operands)) return *folded;
       return Intern(kind, operands);
-    case SymKind::kCall:
-      return Intern(kind, operands, name);
+    case SymKind::kCall: return Intern(kind, operands, name);
     case SymKind::kInteger:
     case SymKind::kFloat:
     case SymKind::kBool:
-    case SymKind::kSymbol:
-      break;
+    case SymKind::kSymbol: break;
   }
   std::fputs("slipway: a leaf is not an operation\n", stderr);
   std::abort();
@@ -1294,21 +1255,17 @@ absl::Status CheckOperands(SymKind kind, absl::Span<const Sym> operands) {
     return status.ok() ? reject(SymType::kFloat, from, to, "a number") : status;
   };
   switch (kind) {
-    case SymKind::kCall:
-      return absl::OkStatus();
-    case SymKind::kWhere:
-      return truths(0, 1);
+    case SymKind::kCall: return absl::OkStatus();
+    case SymKind::kWhere: return truths(0, 1);
     case SymKind::kAnd:
     case SymKind::kOr:
-    case SymKind::kNot:
-      return truths(0, operands.size());
+    case SymKind::kNot: return truths(0, operands.size());
     case SymKind::kEq:
     case SymKind::kNe:
       if (TypeOf(operands[0]) == SymType::kBool) return truths(1, 2);
       if (TypeOf(operands[1]) == SymType::kBool) return truths(0, 1);
       return absl::OkStatus();
-    default:
-      return numbers(0, operands.size());
+    default: return numbers(0, operands.size());
   }
 }
 
@@ -1485,7 +1442,8 @@ static absl::Status SettleRange(SymStore& store, size_t i, SymRange range) {
   SymbolInfo& info = store.symbols[i];
   if (range == info.range) return absl::OkStatus();
   if (store.used[i])
-    return absl::FailedPreconditionError(absl::StrCat("the range of symbol ", info.name, " changes after expressions were made of it"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("the range of symbol ", info.name, " changes after expressions were made of it"));
   info.range = range;
   ++store.range_epoch;
   return absl::OkStatus();
@@ -1497,15 +1455,16 @@ absl::Status SymTable::SetRange(std::string_view symbol, SymRange range) {
   const SymRange both{std::max(current.min, range.min), std::min(current.max, range.max)};
   if (both.min > both.max) {
     const auto text = [](SymRange r) { return absl::StrCat("[", r.min, ", ", r.max, "]"); };
-    return absl::InvalidArgumentError(absl::StrCat("no value is left for symbol ", impl_->symbols[i].name, ": its range ",
-                                                   text(current), " does not meet ", text(range)));
+    return absl::InvalidArgumentError(absl::StrCat("no value is left for symbol ", impl_->symbols[i].name,
+                                                   ": its range ", text(current), " does not meet ", text(range)));
   }
   return SettleRange(*impl_, i, both);
 }
 
 absl::Status SymTable::DeclareRange(std::string_view symbol, SymRange range) {
   if (range.min > range.max)
-    return absl::InvalidArgumentError(absl::StrCat("symbol ", std::string(symbol), " has the empty range [", range.min, ", ", range.max, "]"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("symbol ", std::string(symbol), " has the empty range [", range.min, ", ", range.max, "]"));
   const uint32_t i = NodeOf(Symbol(symbol, /*positive=*/false))->symbol_index;
   impl_->declared[i] = true;
   return SettleRange(*impl_, i, range);

@@ -127,7 +127,8 @@ Sym Min(Sym a, Sym b);
 Sym Relation(SymKind kind, Sym a, Sym b);  // kEq … kGe
 Sym Not(Sym a);
 
-// Bounds from the ranges of the symbols inside (interval arithmetic plus linear cancellation); none for integers made of floats.
+// Bounds from the ranges of the symbols inside (interval arithmetic plus linear cancellation); none for integers made
+// of floats.
 SymRange RangeOf(Sym a);
 // True only when a == b (a != b) for every admissible value of the symbols.
 bool ProvablyEqual(Sym a, Sym b);
@@ -204,8 +205,9 @@ class SymTable {
   std::unique_ptr<Impl> impl_;
 };
 
-// Copies expressions of one table into another, which must be empty: first all symbols, in order, with ranges and hints.
-// Expressions are copied as they are, not simplified again, so that equal ones stay equal and others stay different.
+// Copies expressions of one table into another, which must be empty: first all symbols, in order, with ranges and
+// hints. Expressions are copied as they are, not simplified again, so that equal ones stay equal and others stay
+// different.
 class SymCopier {
  public:
   SymCopier(const SymTable& from, SymTable& into);

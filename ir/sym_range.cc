@@ -74,18 +74,12 @@ std::optional<SymValue> IntegerFromDouble(double v) {
 
 bool Compare(SymKind kind, auto a, auto b) {
   switch (kind) {
-    case SymKind::kEq:
-      return a == b;
-    case SymKind::kNe:
-      return a != b;
-    case SymKind::kLt:
-      return a < b;
-    case SymKind::kLe:
-      return a <= b;
-    case SymKind::kGt:
-      return a > b;
-    default:
-      return a >= b;
+    case SymKind::kEq: return a == b;
+    case SymKind::kNe: return a != b;
+    case SymKind::kLt: return a < b;
+    case SymKind::kLe: return a <= b;
+    case SymKind::kGt: return a > b;
+    default: return a >= b;
   }
 }
 
@@ -100,23 +94,17 @@ std::optional<SymValue> Combine(SymKind kind, const SymValue& a, const SymValue&
       case SymKind::kMul:
         if (__builtin_mul_overflow(a.integer, b.integer, &r)) return std::nullopt;
         return IntValue(r);
-      case SymKind::kMax:
-        return IntValue(std::max(a.integer, b.integer));
-      default:
-        return IntValue(std::min(a.integer, b.integer));
+      case SymKind::kMax: return IntValue(std::max(a.integer, b.integer));
+      default: return IntValue(std::min(a.integer, b.integer));
     }
   }
   const double x = a.AsDouble();
   const double y = b.AsDouble();
   switch (kind) {
-    case SymKind::kAdd:
-      return FloatValue(x + y);
-    case SymKind::kMul:
-      return FloatValue(x * y);
-    case SymKind::kMax:
-      return FloatValue(std::max(x, y));
-    default:
-      return FloatValue(std::min(x, y));
+    case SymKind::kAdd: return FloatValue(x + y);
+    case SymKind::kMul: return FloatValue(x * y);
+    case SymKind::kMax: return FloatValue(std::max(x, y));
+    default: return FloatValue(std::min(x, y));
   }
 }
 
@@ -405,25 +393,20 @@ SymRange ComputeRange(Sym s) {
   const SymNode* n = NodeOf(s);
   const auto& ops = n->operands;
   switch (n->kind) {
-    case SymKind::kSymbol:
-      return n->store->symbols[n->symbol_index].range;
-    case SymKind::kAdd:
-      return AddRange(s);
+    case SymKind::kSymbol: return n->store->symbols[n->symbol_index].range;
+    case SymKind::kAdd: return AddRange(s);
     case SymKind::kMul: {
       SymRange r = RangeOf(ops[0]);
       for (size_t i = 1; i < ops.size(); ++i) r = MulRange(r, RangeOf(ops[i]));
       return r;
     }
-    case SymKind::kPow:
-      return PowRange(RangeOf(ops[0]), RangeOf(ops[1]));
-    case SymKind::kFloorDiv:
-      return FloorDivRange(RangeOf(ops[0]), RangeOf(ops[1]));
+    case SymKind::kPow: return PowRange(RangeOf(ops[0]), RangeOf(ops[1]));
+    case SymKind::kFloorDiv: return FloorDivRange(RangeOf(ops[0]), RangeOf(ops[1]));
     case SymKind::kCeilDiv: {  // -floor(-a/b)
       const SymRange minus{-1, -1};
       return MulRange(minus, FloorDivRange(MulRange(minus, RangeOf(ops[0])), RangeOf(ops[1])));
     }
-    case SymKind::kMod:
-      return ModRange(RangeOf(ops[0]), RangeOf(ops[1]));
+    case SymKind::kMod: return ModRange(RangeOf(ops[0]), RangeOf(ops[1]));
     case SymKind::kMax:
     case SymKind::kMin: {
       SymRange r = RangeOf(ops[0]);
@@ -434,10 +417,8 @@ SymRange ComputeRange(Sym s) {
       }
       return r;
     }
-    case SymKind::kWhere:
-      return Union(RangeOf(ops[1]), RangeOf(ops[2]));
-    default:
-      return {};
+    case SymKind::kWhere: return Union(RangeOf(ops[1]), RangeOf(ops[2]));
+    default: return {};
   }
 }
 
@@ -465,10 +446,8 @@ class ProofBuilder {
       case SymKind::kCeilDiv:
       case SymKind::kMod:
       case SymKind::kMax:
-      case SymKind::kMin:
-        break;
-      default:
-        return s;
+      case SymKind::kMin: break;
+      default: return s;
     }
     std::vector<Sym> ops;
     for (Sym o : s.operands()) ops.push_back(Get(o));
@@ -478,25 +457,21 @@ class ProofBuilder {
         for (Sym o : ops) sum.Append(o);
         return FromLinear(std::move(sum));
       }
-      case SymKind::kMul:
-        return Product(ops);
+      case SymKind::kMul: return Product(ops);
       case SymKind::kPow: {
         const auto k = ops[1].constant();
         if (!k || *k < 2 || *k > 8 || !IsIntegerKind(ops[0], SymKind::kAdd)) return BuildPow(ops[0], ops[1]);
         return Product(std::vector<Sym>(static_cast<size_t>(*k), ops[0]));
       }
-      case SymKind::kFloorDiv:
-        return Quotient(ops[0], ops[1]);
-      case SymKind::kCeilDiv:
-        return Product({Sym(-1), Quotient(Product({Sym(-1), ops[0]}), ops[1])});
+      case SymKind::kFloorDiv: return Quotient(ops[0], ops[1]);
+      case SymKind::kCeilDiv: return Product({Sym(-1), Quotient(Product({Sym(-1), ops[0]}), ops[1])});
       case SymKind::kMod: {
         LinearForm difference;
         difference.Append(ops[0]);
         difference.Append(Product({ops[1], Quotient(ops[0], ops[1])}), -1);
         return FromLinear(std::move(difference));
       }
-      default:
-        return Build(s.kind(), ops);
+      default: return Build(s.kind(), ops);
     }
   }
 
@@ -591,10 +566,8 @@ std::optional<SymValue> EvaluateOperation(SymKind kind, absl::Span<const SymValu
       for (size_t i = 1; r && i < v.size(); ++i) r = Combine(kind, *r, v[i]);
       return r;
     }
-    case SymKind::kPow:
-      return integers ? PowValue(v[0].integer, v[1].integer) : std::nullopt;
-    case SymKind::kFloorDiv:
-      return integers ? FloorDivValue(v[0].integer, v[1].integer) : std::nullopt;
+    case SymKind::kPow: return integers ? PowValue(v[0].integer, v[1].integer) : std::nullopt;
+    case SymKind::kFloorDiv: return integers ? FloorDivValue(v[0].integer, v[1].integer) : std::nullopt;
     case SymKind::kCeilDiv:
     case SymKind::kMod: {
       if (!integers) return std::nullopt;
@@ -607,16 +580,11 @@ std::optional<SymValue> EvaluateOperation(SymKind kind, absl::Span<const SymValu
       }
       return IntValue(kind == SymKind::kMod ? remainder : q->integer + (remainder != 0 ? 1 : 0));
     }
-    case SymKind::kToFloat:
-      return FloatValue(v[0].AsDouble());
-    case SymKind::kTruncToFloat:
-      return FloatValue(std::trunc(v[0].AsDouble()));
-    case SymKind::kTruncToInt:
-      return v[0].type == SymType::kInt ? v[0] : IntegerFromDouble(std::trunc(v[0].real));
-    case SymKind::kFloorToInt:
-      return v[0].type == SymType::kInt ? v[0] : IntegerFromDouble(std::floor(v[0].real));
-    case SymKind::kCeilToInt:
-      return v[0].type == SymType::kInt ? v[0] : IntegerFromDouble(std::ceil(v[0].real));
+    case SymKind::kToFloat: return FloatValue(v[0].AsDouble());
+    case SymKind::kTruncToFloat: return FloatValue(std::trunc(v[0].AsDouble()));
+    case SymKind::kTruncToInt: return v[0].type == SymType::kInt ? v[0] : IntegerFromDouble(std::trunc(v[0].real));
+    case SymKind::kFloorToInt: return v[0].type == SymType::kInt ? v[0] : IntegerFromDouble(std::floor(v[0].real));
+    case SymKind::kCeilToInt: return v[0].type == SymType::kInt ? v[0] : IntegerFromDouble(std::ceil(v[0].real));
     case SymKind::kRoundToInt:  // halves to even
       return v[0].type == SymType::kInt ? v[0] : IntegerFromDouble(std::nearbyint(v[0].real));
     case SymKind::kFloatTrueDiv: {
@@ -631,8 +599,7 @@ std::optional<SymValue> EvaluateOperation(SymKind kind, absl::Span<const SymValu
       if (integers) return IntTrueDivValue(v[0].integer, v[1].integer);
       return FloatValue(a / b);
     }
-    case SymKind::kFloatPow:
-      return FloatValue(std::pow(v[0].AsDouble(), v[1].AsDouble()));
+    case SymKind::kFloatPow: return FloatValue(std::pow(v[0].AsDouble(), v[1].AsDouble()));
     case SymKind::kEq:
     case SymKind::kNe:
       if (v[0].type == SymType::kBool || v[1].type == SymType::kBool) {
@@ -650,10 +617,8 @@ std::optional<SymValue> EvaluateOperation(SymKind kind, absl::Span<const SymValu
       return BoolValue(std::all_of(v.begin(), v.end(), [](const SymValue& x) { return x.integer != 0; }));
     case SymKind::kOr:
       return BoolValue(std::any_of(v.begin(), v.end(), [](const SymValue& x) { return x.integer != 0; }));
-    case SymKind::kNot:
-      return BoolValue(v[0].integer == 0);
-    default:
-      return std::nullopt;
+    case SymKind::kNot: return BoolValue(v[0].integer == 0);
+    default: return std::nullopt;
   }
 }
 

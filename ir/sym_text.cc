@@ -89,88 +89,51 @@ struct KindNames {
 
 KindNames NamesOf(Sym s) {
   switch (s.kind()) {
-    case SymKind::kAdd:
-      return {" + ", "Add", false};
-    case SymKind::kMul:
-      return {"*", "Mul", false};
+    case SymKind::kAdd: return {" + ", "Add", false};
+    case SymKind::kMul: return {"*", "Mul", false};
     case SymKind::kPow:
       if (IsNaturalPower(s)) return {"**", "Pow", false};
       return {"PowByNatural", "PowByNatural", true};
-    case SymKind::kFloorDiv:
-      return {"//", "FloorDiv", false};
-    case SymKind::kCeilDiv:
-      return {"CeilDiv", "CeilDiv", true};
-    case SymKind::kMod:
-      return {ModName(s), ModName(s), true};
-    case SymKind::kMax:
-      return {"Max", "Max", true};
-    case SymKind::kMin:
-      return {"Min", "Min", true};
-    case SymKind::kToFloat:
-      return {"ToFloat", "ToFloat", true};
-    case SymKind::kTruncToInt:
-      return {"TruncToInt", "TruncToInt", true};
-    case SymKind::kFloorToInt:
-      return {"FloorToInt", "FloorToInt", true};
-    case SymKind::kCeilToInt:
-      return {"CeilToInt", "CeilToInt", true};
-    case SymKind::kRoundToInt:
-      return {"RoundToInt", "RoundToInt", true};
-    case SymKind::kTruncToFloat:
-      return {"TruncToFloat", "TruncToFloat", true};
-    case SymKind::kFloatTrueDiv:
-      return {"FloatTrueDiv", "FloatTrueDiv", true};
-    case SymKind::kIntTrueDiv:
-      return {"IntTrueDiv", "IntTrueDiv", true};
-    case SymKind::kFloatPow:
-      return {"FloatPow", "FloatPow", true};
-    case SymKind::kEq:
-      return {"Eq", "Equality", true};
-    case SymKind::kNe:
-      return {"Ne", "Unequality", true};
-    case SymKind::kLt:
-      return {" < ", "StrictLessThan", false};
-    case SymKind::kLe:
-      return {" <= ", "LessThan", false};
-    case SymKind::kGt:
-      return {" > ", "StrictGreaterThan", false};
-    case SymKind::kGe:
-      return {" >= ", "GreaterThan", false};
-    case SymKind::kAnd:
-      return {" & ", "And", false};
-    case SymKind::kOr:
-      return {" | ", "Or", false};
-    case SymKind::kNot:
-      return {"Not", "Not", true};
-    case SymKind::kWhere:
-      return {"Where", "Where", true};
-    case SymKind::kCall:
-      return {s.name(), s.name(), true};
+    case SymKind::kFloorDiv: return {"//", "FloorDiv", false};
+    case SymKind::kCeilDiv: return {"CeilDiv", "CeilDiv", true};
+    case SymKind::kMod: return {ModName(s), ModName(s), true};
+    case SymKind::kMax: return {"Max", "Max", true};
+    case SymKind::kMin: return {"Min", "Min", true};
+    case SymKind::kToFloat: return {"ToFloat", "ToFloat", true};
+    case SymKind::kTruncToInt: return {"TruncToInt", "TruncToInt", true};
+    case SymKind::kFloorToInt: return {"FloorToInt", "FloorToInt", true};
+    case SymKind::kCeilToInt: return {"CeilToInt", "CeilToInt", true};
+    case SymKind::kRoundToInt: return {"RoundToInt", "RoundToInt", true};
+    case SymKind::kTruncToFloat: return {"TruncToFloat", "TruncToFloat", true};
+    case SymKind::kFloatTrueDiv: return {"FloatTrueDiv", "FloatTrueDiv", true};
+    case SymKind::kIntTrueDiv: return {"IntTrueDiv", "IntTrueDiv", true};
+    case SymKind::kFloatPow: return {"FloatPow", "FloatPow", true};
+    case SymKind::kEq: return {"Eq", "Equality", true};
+    case SymKind::kNe: return {"Ne", "Unequality", true};
+    case SymKind::kLt: return {" < ", "StrictLessThan", false};
+    case SymKind::kLe: return {" <= ", "LessThan", false};
+    case SymKind::kGt: return {" > ", "StrictGreaterThan", false};
+    case SymKind::kGe: return {" >= ", "GreaterThan", false};
+    case SymKind::kAnd: return {" & ", "And", false};
+    case SymKind::kOr: return {" | ", "Or", false};
+    case SymKind::kNot: return {"Not", "Not", true};
+    case SymKind::kWhere: return {"Where", "Where", true};
+    case SymKind::kCall: return {s.name(), s.name(), true};
     case SymKind::kInteger:
     case SymKind::kFloat:
     case SymKind::kBool:
-    case SymKind::kSymbol:
-      break;
+    case SymKind::kSymbol: break;
   }
   return {};
 }
 
 void PrintConstructor(Sym s, std::string* out) {
   switch (s.kind()) {
-    case SymKind::kInteger:
-      absl::StrAppend(out, "Integer(", *s.constant(), ")");
-      return;
-    case SymKind::kFloat:
-      out->append(FloatConstructor(s.float_value()));
-      return;
-    case SymKind::kBool:
-      out->append(s.bool_value() ? "true" : "false");
-      return;
-    case SymKind::kSymbol:
-      SymbolConstructor(s, out);
-      return;
-    default:
-      break;
+    case SymKind::kInteger: absl::StrAppend(out, "Integer(", *s.constant(), ")"); return;
+    case SymKind::kFloat: out->append(FloatConstructor(s.float_value())); return;
+    case SymKind::kBool: out->append(s.bool_value() ? "true" : "false"); return;
+    case SymKind::kSymbol: SymbolConstructor(s, out); return;
+    default: break;
   }
   out->append(NamesOf(s).constructor);
   out->push_back('(');
@@ -195,24 +158,20 @@ Binding BindingOf(Sym s) {
   if (IsNegativeNumber(s)) return kProduct;
   if (s.operands().empty() || NamesOf(s).is_function) return kAtom;
   switch (s.kind()) {
-    case SymKind::kAdd:
-      return kSum;
+    case SymKind::kAdd: return kSum;
     case SymKind::kMul:
-    case SymKind::kFloorDiv:
-      return kProduct;
-    case SymKind::kPow:
-      return kPower;
+    case SymKind::kFloorDiv: return kProduct;
+    case SymKind::kPow: return kPower;
     case SymKind::kAnd:
-    case SymKind::kOr:
-      return kLoosest;
-    default:
-      return kComparison;
+    case SymKind::kOr: return kLoosest;
+    default: return kComparison;
   }
 }
 
 void PrintInfix(Sym s, Binding place, std::string* out);
 
-// A sum's term after the first, with its sign as the operator. INT64_MIN has no positive counterpart to print, and a product of doubles
+// A sum's term after the first, with its sign as the operator. INT64_MIN has no positive counterpart to print, and a
+// product of doubles
 // keeps its sign: "a - 0.5*x" reads back as a negated product.
 void PrintLaterTerm(Sym s, std::string* out) {
   const Sym lead = IsKind(s, SymKind::kMul) ? s.operands()[0] : s;
@@ -252,9 +211,7 @@ void PrintInfix(Sym s, Binding place, std::string* out) {
       absl::StrAppend(out, parentheses ? "(" : "", text, parentheses ? ")" : "");
       return;
     }
-    case SymKind::kBool:
-      out->append(s.bool_value() ? "True" : "False");
-      return;
+    case SymKind::kBool: out->append(s.bool_value() ? "True" : "False"); return;
     case SymKind::kSymbol:
       if (IsPlainSymbolName(s.name())) {
         out->append(s.name());
@@ -262,8 +219,7 @@ void PrintInfix(Sym s, Binding place, std::string* out) {
         SymbolConstructor(s, out);
       }
       return;
-    default:
-      break;
+    default: break;
   }
   const KindNames names = NamesOf(s);
   const auto ops = s.operands();

@@ -64,7 +64,8 @@ absl::Status Validate(const TensorRef& t) {
   if (t.offset < 0) return absl::InvalidArgumentError("negative storage offset");
   if (empty) return absl::OkStatus();
   int64_t bits;
-  if (__builtin_mul_overflow(numel, BitSize(t.dtype), &bits)) return absl::InvalidArgumentError("tensor size overflows");
+  if (__builtin_mul_overflow(numel, BitSize(t.dtype), &bits))
+    return absl::InvalidArgumentError("tensor size overflows");
   int64_t end;
   if (__builtin_add_overflow(last, 1, &end) || __builtin_mul_overflow(end, BitSize(t.dtype), &end) ||
       __builtin_add_overflow(end, 7, &end))

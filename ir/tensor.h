@@ -1,4 +1,5 @@
-// Tensors by reference. A TensorRef says where the numbers are (a storage, an offset, sizes, strides, a dtype) and never
+// Tensors by reference. A TensorRef says where the numbers are (a storage, an offset, sizes, strides, a dtype) and
+// never
 // holds them: importing a checkpoint of any size touches headers only. Tied weights share one Storage object.
 #ifndef SLIPWAY_IR_TENSOR_H_
 #define SLIPWAY_IR_TENSOR_H_
@@ -19,8 +20,12 @@
 namespace slipway::ir {
 
 // Values made from a rule instead of bytes, so that a repro fits in one text file.
-struct Splat { double value; };
-struct Random { uint64_t seed; };  // standard normal for floats, 0..9 for integers; SplitMix64 (Steele et al. 2014)
+struct Splat {
+  double value;
+};
+struct Random {
+  uint64_t seed;
+};  // standard normal for floats, 0..9 for integers; SplitMix64 (Steele et al. 2014)
 
 // The bytes behind tensors. Immutable once made; shared between the tensors that alias it.
 struct Storage {

@@ -14,7 +14,8 @@ namespace slipway::ir {
 struct TensorSet {
   std::map<std::string, TensorRef> tensors;
   std::map<std::string, ShardedTensor> sharded;  // those that lie in several pieces; other names than `tensors`
-  // Tensors that are there and have no plain form, each with what it is ("a sparse tensor"): refused by name where they are wanted.
+  // Tensors that are there and have no plain form, each with what it is ("a sparse tensor"): refused by name where they
+  // are wanted.
   std::map<std::string, std::string> unreadable;
   std::map<std::string, std::string> metadata;
   std::vector<std::string> notes;  // what was left out, for people

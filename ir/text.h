@@ -1,4 +1,5 @@
-// The text form: one line-based text for golden tests, diffs, `inspect --ir` and repros. docs/formats.md has its grammar.
+// The text form: one line-based text for golden tests, diffs, `inspect --ir` and repros. docs/formats.md has its
+// grammar.
 //
 // Printing is canonical and lossless: Parse(Print(a)) is Equal to `a`, and printing that again gives the same text.
 // Weights stay where they are: a mapped tensor prints as the place in its file, and parsing maps the file again.

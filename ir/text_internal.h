@@ -15,8 +15,8 @@ inline constexpr std::string_view kLayouts[] = {"unknown_layout", "sparse_coo", 
                                                 "sparse_bsr",     "sparse_bsc", "mkldnn",     "strided"};
 inline constexpr std::string_view kMemoryFormats[] = {"unknown_format", "contiguous_format", "channels_last",
                                                       "channels_last_3d", "preserve_format"};
-inline constexpr std::string_view kInputKinds[] = {"user", "parameter", "buffer", "tensor_constant", "custom_obj",
-                                                   "token", "constant"};
+inline constexpr std::string_view kInputKinds[] = {"user",       "parameter", "buffer",  "tensor_constant",
+                                                   "custom_obj", "token",     "constant"};
 inline constexpr std::string_view kOutputKinds[] = {"user",
                                                     "loss",
                                                     "buffer_mutation",

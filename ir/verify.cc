@@ -41,12 +41,12 @@ bool AllElementsFit(std::string_view type, const List& list) {
 
 bool FitsList(const ArgDef& d, const Arg& a) {
   if (auto vs = a.get<Values>())
-    return std::all_of(vs->begin(), vs->end(), [&](Value* v) { return v ? FitsElement(d.type, Arg(v)) : d.element_optional; });
+    return std::all_of(vs->begin(), vs->end(),
+                       [&](Value* v) { return v ? FitsElement(d.type, Arg(v)) : d.element_optional; });
   if (auto x = a.get<Ints>()) return x->empty() || AllElementsFit(d.type, *x);
   if (auto x = a.get<SymInts>()) return AllElementsFit(d.type, *x);
   if (auto x = a.get<std::vector<double>>()) return AllElementsFit(d.type, *x);
-  if (auto x = a.get<std::vector<bool>>())
-    return x->empty() || FitsElement(d.type, Arg(true));
+  if (auto x = a.get<std::vector<bool>>()) return x->empty() || FitsElement(d.type, Arg(true));
   if (auto x = a.get<std::vector<std::string>>()) return AllElementsFit(d.type, *x);
   if (a.is<std::vector<Values>>() || a.is<std::vector<Ints>>() || a.is<std::vector<std::vector<double>>>())
     return d.type.ends_with("[]") || d.type == "t" || d.type == "Any";
@@ -55,7 +55,8 @@ bool FitsList(const ArgDef& d, const Arg& a) {
 }
 
 bool Fits(const ArgDef& d, const Arg& a) {
-  if (a.is_none()) return d.optional || d.type == "Generator" || d.type == "Any" || (d.has_default && d.default_value.is_none());
+  if (a.is_none())
+    return d.optional || d.type == "Generator" || d.type == "Any" || (d.has_default && d.default_value.is_none());
   return d.is_list ? FitsList(d, a) : FitsElement(d.type, a);
 }
 
@@ -87,7 +88,9 @@ class Verifier {
   std::string where_;
   absl::flat_hash_set<const Graph*> seen_;
 
-  absl::Status Error(std::string_view what) const { return absl::InvalidArgumentError(text::StrCat(where_, ": ", what)); }
+  absl::Status Error(std::string_view what) const {
+    return absl::InvalidArgumentError(text::StrCat(where_, ": ", what));
+  }
 
   absl::Status VerifySignature() {
     const Graph& g = *p_.graph;
@@ -103,18 +106,21 @@ class Verifier {
       auto it = p_.weights.find(s.target);
       if (it == p_.weights.end()) continue;  // a weightless program
       if (it->second.dtype != v.dtype())
-        return Error(text::StrCat("weight '", s.target, "' is ", Name(it->second.dtype), ", input %", v.name(), " is ", Name(v.dtype())));
+        return Error(text::StrCat("weight '", s.target, "' is ", Name(it->second.dtype), ", input %", v.name(), " is ",
+                                  Name(v.dtype())));
       const std::vector<int64_t>& sizes = it->second.sizes;
       bool fits = sizes.size() == v.sizes().size();
       for (size_t d = 0; fits && d < sizes.size(); ++d) fits = !ProvablyDifferent(sizes[d], v.sizes()[d]);
       if (!fits) return Error(text::StrCat("weight '", s.target, "' has other sizes than input %", v.name()));
     }
     for (const auto& [name, t] : p_.weights)
-      if (absl::Status s = Validate(t); !s.ok()) return Error(text::StrCat("weight '", name, "': ", text::FromAbsl(s.message())));
+      if (absl::Status s = Validate(t); !s.ok())
+        return Error(text::StrCat("weight '", name, "': ", text::FromAbsl(s.message())));
     for (size_t i = 0; i < p_.output_specs.size(); ++i) {
       const OutputSpec& s = p_.output_specs[i];
       const bool update = s.kind != OutputSpec::kUser && s.kind != OutputSpec::kLoss && s.kind != OutputSpec::kToken;
-      if (update && !g.outputs[i].value()) return Error(text::StrCat("output ", i, " updates '", s.target, "' and is no value"));
+      if (update && !g.outputs[i].value())
+        return Error(text::StrCat("output ", i, " updates '", s.target, "' and is no value"));
       if (s.kind == OutputSpec::kUserInputMutation && !IsInput(g.FindValue(s.target)))
         return Error(text::StrCat("output ", i, " updates '", s.target, "', which is no input"));
     }
@@ -147,8 +153,10 @@ class Verifier {
       const Value* bad = nullptr;
       a.ForEachValue([&](Value* v) {
         auto it = users.find(v);
-        if (it == users.end()) bad = v;
-        else if (n) it->second.push_back(n);
+        if (it == users.end())
+          bad = v;
+        else if (n)
+          it->second.push_back(n);
       });
       return bad ? Error(text::StrCat("%", bad->name(), " is used and not defined before")) : absl::OkStatus();
     };
@@ -156,24 +164,29 @@ class Verifier {
     for (size_t i = 0; i < g.inputs().size(); ++i) {
       const Value* v = g.inputs()[i];
       RETURN_IF_ERROR(define(v));
-      if (v->producer() || v->index() != static_cast<int>(i)) return Error(text::StrCat("input %", v->name(), " is not at its place"));
+      if (v->producer() || v->index() != static_cast<int>(i))
+        return Error(text::StrCat("input %", v->name(), " is not at its place"));
     }
     size_t count = 0;
     const Node* previous = nullptr;
     for (const Node* n = g.first(); n; previous = n, n = n->next(), ++count) {
-      where_ = text::StrCat(place, ", node ", count, " (", n->op_name(), n->output() ? text::StrCat(" %", n->output()->name()) : "", ")");
-      if (n->erased() || n->graph() != &g || n->prev() != previous) return Error("the node is not linked into its graph");
+      where_ = text::StrCat(place, ", node ", count, " (", n->op_name(),
+                            n->output() ? text::StrCat(" %", n->output()->name()) : "", ")");
+      if (n->erased() || n->graph() != &g || n->prev() != previous)
+        return Error("the node is not linked into its graph");
       for (const NamedArg& a : n->args()) RETURN_IF_ERROR(use(a.arg, n));
       RETURN_IF_ERROR(VerifyArgs(*n));
       RETURN_IF_ERROR(VerifySubgraphs(*n, depth));
       for (size_t i = 0; i < n->outputs().size(); ++i) {
         const Value* v = n->outputs()[i];
         if (!v) continue;
-        if (v->producer() != n || v->index() != static_cast<int>(i)) return Error(text::StrCat("result %", v->name(), " is not at its place"));
+        if (v->producer() != n || v->index() != static_cast<int>(i))
+          return Error(text::StrCat("result %", v->name(), " is not at its place"));
         RETURN_IF_ERROR(define(v));
       }
       RETURN_IF_ERROR(VerifyResults(*n));
-      if (p_.form == Form::kFunctional && n->op().mutates()) return Error("the operator writes its arguments, in a functional program");
+      if (p_.form == Form::kFunctional && n->op().mutates())
+        return Error("the operator writes its arguments, in a functional program");
     }
     where_ = place;
     if (g.last() != previous || g.node_count() != count) return Error("the list of nodes is inconsistent");
@@ -184,7 +197,8 @@ class Verifier {
       std::sort(listed.begin(), listed.end());
       std::sort(found.begin(), found.end());
       if (listed != found)
-        return Error(text::StrCat("%", v->name(), " lists ", listed.size(), " users and has ", found.size(), " (or others)"));
+        return Error(
+            text::StrCat("%", v->name(), " lists ", listed.size(), " users and has ", found.size(), " (or others)"));
     }
     where_ = outer;
     return absl::OkStatus();
@@ -197,7 +211,8 @@ class Verifier {
       case Type::kTensor:
         if (t.dtype == DType::kUnknown) return Error(text::StrCat("%", v.name(), " has no dtype"));
         if (t.strides_known && t.strides.size() != t.sizes.size())
-          return Error(text::StrCat("%", v.name(), " has ", t.sizes.size(), " sizes and ", t.strides.size(), " strides"));
+          return Error(
+              text::StrCat("%", v.name(), " has ", t.sizes.size(), " sizes and ", t.strides.size(), " strides"));
         for (Sym s : t.sizes) {
           if (!s.is_integer_valued() && s.kind() != SymKind::kCall)
             return Error(text::StrCat("%", v.name(), " has a size that is no integer: ", s.ToString()));
@@ -222,7 +237,8 @@ class Verifier {
         if (n.args()[k].name == a.name) return Error(text::StrCat("argument '", a.name, "' is given twice"));
       const ArgDef& d = op.args[index];
       if (!Fits(d, a.arg))
-        return Error(text::StrCat("argument '", a.name, "' does not fit ", d.type, d.is_list ? "[]" : "", d.optional ? "?" : ""));
+        return Error(text::StrCat("argument '", a.name, "' does not fit ", d.type, d.is_list ? "[]" : "",
+                                  d.optional ? "?" : ""));
     }
     for (const ArgDef& d : op.args)
       if (!d.has_default && !n.Find(d.name)) return Error(text::StrCat("argument '", d.name, "' is missing"));
@@ -246,12 +262,14 @@ class Verifier {
       return none ? absl::OkStatus() : Error(text::StrCat(outputs, " results for no return"));
     }
     const size_t returns = n.groups().empty() ? outputs : n.groups().size();
-    if (returns != op.returns.size()) return Error(text::StrCat(returns, " results for ", op.returns.size(), " returns"));
+    if (returns != op.returns.size())
+      return Error(text::StrCat(returns, " results for ", op.returns.size(), " returns"));
     size_t at = 0;
     for (size_t i = 0; i < returns; ++i) {
       const ReturnDef& r = op.returns[i];
       const int group = n.groups().empty() ? -1 : n.groups()[i];
-      if (group >= 0 && !r.is_list && r.type != "t" && r.type != "Any") return Error(text::StrCat("a list for return ", i, ", which is none"));
+      if (group >= 0 && !r.is_list && r.type != "t" && r.type != "Any")
+        return Error(text::StrCat("a list for return ", i, ", which is none"));
       for (int k = 0; k < std::max(group, 1) && at < outputs && group != 0; ++k, ++at)
         if (!FitsReturn(r, n.outputs()[at]))
           return Error(text::StrCat("result %", n.outputs()[at]->name(), " does not fit the return type ", r.type));

@@ -1,13 +1,15 @@
-// What kernels are told besides their tensors: one struct a kernel, which the planner's rules fill in and the kernel reads. In a
-// plan its members are the numbers of a step, in the order of Fields(): integers, flags and choices among the integers, reals among
-// the reals. Plans in files hold them, so an order stays as it is and new members go to the end.
+// What kernels are told besides their tensors: one struct a kernel, which the planner's rules fill in and the kernel
+// reads. In a plan its members are the numbers of a step, in the order of Fields(): integers, flags and choices among
+// the integers, reals among the reals. Plans in files hold them, so an order stays as it is and new members go to the
+// end.
 //
-// Members of the parameter types Int and Real may be expressions over symbols while a plan is made; kernels see them as int64_t and
-// double, the defaults. An array or a nested struct stands for its members, one after the other; std::optional for a member at the
-// end that need not be there; std::variant for a number that is either an integer or a real.
+// Members of the parameter types Int and Real may be expressions over symbols while a plan is made; kernels see them as
+// int64_t and double, the defaults. An array or a nested struct stands for its members, one after the other;
+// std::optional for a member at the end that need not be there; std::variant for a number that is either an integer or
+// a real.
 //
-// ReadAttributes checks that there are as many numbers as the struct has, that choices are among their enumerators and that an int
-// is one. What values make sense is the kernel's to check.
+// ReadAttributes checks that there are as many numbers as the struct has, that choices are among their enumerators and
+// that an int is one. What values make sense is the kernel's to check.
 #ifndef SLIPWAY_KERNELS_ATTRIBUTES_H_
 #define SLIPWAY_KERNELS_ATTRIBUTES_H_
 
@@ -113,8 +115,8 @@ struct AxisAttributes {
   auto Fields() { return std::tie(dim); }
 };
 enum class Reduction : uint8_t { kSum, kProd, kMean, kMax, kMin, kCount };
-// scatter_reduce: `include_self`: what stood there counts; `rounds`: f16 and bf16 are rounded at each step instead of once in the
-// end, as torch does in some of its kernels.
+// scatter_reduce: `include_self`: what stood there counts; `rounds`: f16 and bf16 are rounded at each step instead of
+// once in the end, as torch does in some of its kernels.
 struct ScatterReduceAttributes {
   int dim;
   Reduction how;
@@ -216,8 +218,10 @@ struct RecurrentAttributes {
   bool reverse, has_bias;
   auto Fields() { return std::tie(reverse, has_bias); }
 };
-// quant_linear: which operands there are behind the first two, in this order; what elements of the matrix, and the scale before,
-// are rounded to (f32: they are not). With kQuantAddedZero the zero is added behind the scale, of integers less `middle`.
+// quant_linear: which operands there are behind the first two, in this order; what elements of the matrix, and the
+// scale before,
+// are rounded to (f32: they are not). With kQuantAddedZero the zero is added behind the scale, of integers less
+// `middle`.
 enum QuantPart : int64_t { kQuantScale = 1, kQuantZero = 2, kQuantBias = 4, kQuantAddedZero = 8 };
 struct QuantLinearAttributes {
   int64_t parts;
@@ -226,8 +230,8 @@ struct QuantLinearAttributes {
   auto Fields() { return std::tie(parts, rounded, scale_rounded, middle); }
 };
 
-// integer_linear: which operands there are beside input, matrix, scale and the input's scale: a zero point before the latter, the
-// input's behind it, then a bias; what sums times the input's scale are rounded to (f32: they are not).
+// integer_linear: which operands there are beside input, matrix, scale and the input's scale: a zero point before the
+// latter, the input's behind it, then a bias; what sums times the input's scale are rounded to (f32: they are not).
 enum IntegerPart : int64_t { kIntegerZero = 1, kIntegerInputZero = 2, kIntegerBias = 4 };
 inline constexpr int64_t kMostIntegerTerms = 1 << 16;  // of a sum: of more, 255 · 128 each, it may leave 32 bits
 struct IntegerLinearAttributes {
@@ -250,7 +254,8 @@ struct ConvAttributes {
   int64_t stride[3], padding[3], dilation[3];
   auto Fields() { return std::tie(groups, stride, padding, dilation); }
 };
-// Which operands a convolution (or a batch norm) has behind the image and the weights (behind the image), in this order.
+// Which operands a convolution (or a batch norm) has behind the image and the weights (behind the image), in this
+// order.
 enum ConvPart : int64_t {
   kBias = 1,
   kNormWeight = 2,
@@ -276,8 +281,8 @@ struct ConvSumsAttributes {
   double epsilon, low, high;
   auto Fields() { return std::tie(parts, activation, epsilon, low, high); }
 };
-// conv, conv_transposed: what follows the sums, where that is more than a bias: a batch norm, an addition, a function (`low` and `high` of kClamp, `low` the slope of kLeakyRelu);
-// of conv, what follows that.
+// conv, conv_transposed: what follows the sums, where that is more than a bias: a batch norm, an addition, a function
+// (`low` and `high` of kClamp, `low` the slope of kLeakyRelu); of conv, what follows that.
 struct ConvTailAttributes {
   int64_t parts;
   Activation activation;
@@ -292,9 +297,9 @@ struct FusedConvAttributes {
   auto Fields() { return std::tie(conv, tail); }
 };
 
-// depthwise_block: a depthwise convolution and whether there is a pointwise one before it and after it; what follows the sums of each of the three,
-// in this order, and the function of the last. Operands: the image, the weights of the depthwise one, of that before, of that after, then what each has
-// behind its sums.
+// depthwise_block: a depthwise convolution and whether there is a pointwise one before it and after it; what follows
+// the sums of each of the three, in this order, and the function of the last. Operands: the image, the weights of the
+// depthwise one, of that before, of that after, then what each has behind its sums.
 template <typename Int = int64_t>
 struct DepthwiseBlockAttributes {
   bool before, after;
@@ -326,8 +331,8 @@ struct ResampleAttributes {
   double factor;
   auto Fields() { return std::tie(mode, align_corners, factor); }
 };
-// resample_nearest: of the last `spatial` of three dims; `exact` takes the element at the middle of the result's, else at its beginning.
-// Factors as above.
+// resample_nearest: of the last `spatial` of three dims; `exact` takes the element at the middle of the result's, else
+// at its beginning. Factors as above.
 struct NearestAttributes {
   bool exact;
   int64_t spatial;
@@ -356,8 +361,8 @@ struct SuppressionAttributes {
   double threshold;
   auto Fields() { return std::tie(threshold); }
 };
-// roi_align, roi_pool: `scale` takes regions to the image; `sampling` samples a bin in each direction, as many as it has pixels
-// where that is not positive. With `by_position`, each bin has channels of its own.
+// roi_align, roi_pool: `scale` takes regions to the image; `sampling` samples a bin in each direction, as many as it
+// has pixels where that is not positive. With `by_position`, each bin has channels of its own.
 struct RegionAttributes {
   double scale;
   int64_t sampling;
@@ -450,7 +455,8 @@ bool ReadAttributes(std::span<const int64_t> ints, std::span<const double> reals
   return reader.Read(*to) && reader.done();
 }
 
-// Calls add for each number of a struct, in order: add(int64_t) or add(double), or add(x) with a member of another type Int or Real.
+// Calls add for each number of a struct, in order: add(int64_t) or add(double), or add(x) with a member of another type
+// Int or Real.
 template <typename T, typename F>
 void ForEachNumber(T& x, F& add) {
   using attributes_internal::kIsOptional;
@@ -474,8 +480,9 @@ template <typename Attributes>
 constexpr void CountNumbers(int8_t* ints, int8_t* reals) {
   using attributes_internal::kIsOptional;
   if constexpr (attributes_internal::HasFields<Attributes>) {
-    [&]<typename... T>(std::type_identity<std::tuple<T&...>>) { (CountNumbers<T>(ints, reals), ...); }(
-        std::type_identity<decltype(std::declval<Attributes&>().Fields())>{});
+    [&]<typename... T>(std::type_identity<std::tuple<T&...>>) {
+      (CountNumbers<T>(ints, reals), ...);
+    }(std::type_identity<decltype(std::declval<Attributes&>().Fields())>{});
   } else if constexpr (std::is_array_v<Attributes>) {
     for (size_t i = 0; i < std::extent_v<Attributes>; ++i) CountNumbers<std::remove_extent_t<Attributes>>(ints, reals);
   } else if constexpr (kIsOptional<Attributes>) {

@@ -1,5 +1,5 @@
-// Rows in and out of the compute types. Dense halves and bytes go through the instruction set's loops; rounding to a dtype is a conversion there
-// and back, so that it is the rounding of memory.
+// Rows in and out of the compute types. Dense halves and bytes go through the instruction set's loops; rounding to a
+// dtype is a conversion there and back, so that it is the rounding of memory.
 #include "kernels/convert.h"
 
 #include "kernels/isa/isa.h"
@@ -44,7 +44,8 @@ void LoadRow(const void* from, DType dtype, int64_t stride, int64_t n, DType as,
     }
     if (half) return RoundRow(to, n, as);
     // All of these have every number of i8.
-    if (dtype == DType::kI8 && stride == 1 && (as == dtype || as == DType::kF32 || IsHalf(as))) return BestIsa().widen(from, dtype, to, n);
+    if (dtype == DType::kI8 && stride == 1 && (as == dtype || as == DType::kF32 || IsHalf(as)))
+      return BestIsa().widen(from, dtype, to, n);
   }
   if (dtype == DType::kBool) {  // whatever byte is there
     const uint8_t* p = static_cast<const uint8_t*>(from);
@@ -60,20 +61,13 @@ void LoadRow(const void* from, DType dtype, int64_t stride, int64_t n, DType as,
   });
   if (dtype == as) return;
   switch (as) {  // what the compute type holds but the dtype does not
-    case DType::kF16:
-      return Round<T, F16>(to, n);
-    case DType::kBF16:
-      return Round<T, BF16>(to, n);
-    case DType::kU8:
-      return Round<T, uint8_t>(to, n);
-    case DType::kI8:
-      return Round<T, int8_t>(to, n);
-    case DType::kI16:
-      return Round<T, int16_t>(to, n);
-    case DType::kI32:
-      return Round<T, int32_t>(to, n);
-    default:
-      return;
+    case DType::kF16: return Round<T, F16>(to, n);
+    case DType::kBF16: return Round<T, BF16>(to, n);
+    case DType::kU8: return Round<T, uint8_t>(to, n);
+    case DType::kI8: return Round<T, int8_t>(to, n);
+    case DType::kI16: return Round<T, int16_t>(to, n);
+    case DType::kI32: return Round<T, int32_t>(to, n);
+    default: return;
   }
 }
 

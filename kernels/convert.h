@@ -63,62 +63,40 @@ To Convert(From x) {
 template <typename F>
 decltype(auto) WithType(DType t, F&& f) {
   switch (t) {
-    case DType::kBool:
-      return f.template operator()<bool>();
-    case DType::kU8:
-      return f.template operator()<uint8_t>();
-    case DType::kI8:
-      return f.template operator()<int8_t>();
-    case DType::kI16:
-      return f.template operator()<int16_t>();
-    case DType::kI32:
-      return f.template operator()<int32_t>();
-    case DType::kI64:
-      return f.template operator()<int64_t>();
-    case DType::kF16:
-      return f.template operator()<F16>();
-    case DType::kBF16:
-      return f.template operator()<BF16>();
-    case DType::kF32:
-      return f.template operator()<float>();
-    case DType::kF64:
-      return f.template operator()<double>();
-    default:
-      __builtin_unreachable();
+    case DType::kBool: return f.template operator()<bool>();
+    case DType::kU8: return f.template operator()<uint8_t>();
+    case DType::kI8: return f.template operator()<int8_t>();
+    case DType::kI16: return f.template operator()<int16_t>();
+    case DType::kI32: return f.template operator()<int32_t>();
+    case DType::kI64: return f.template operator()<int64_t>();
+    case DType::kF16: return f.template operator()<F16>();
+    case DType::kBF16: return f.template operator()<BF16>();
+    case DType::kF32: return f.template operator()<float>();
+    case DType::kF64: return f.template operator()<double>();
+    default: __builtin_unreachable();
   }
 }
 // The same for all types.
 template <typename F>
 decltype(auto) WithAnyType(DType t, F&& f) {
   switch (t) {
-    case DType::kU16:
-      return f.template operator()<uint16_t>();
-    case DType::kU32:
-      return f.template operator()<uint32_t>();
-    case DType::kU64:
-      return f.template operator()<uint64_t>();
-    case DType::kF8E4M3FN:
-      return f.template operator()<F8<kE4M3FN>>();
-    case DType::kF8E5M2:
-      return f.template operator()<F8<kE5M2>>();
-    case DType::kF8E4M3FNUZ:
-      return f.template operator()<F8<kE4M3FNUZ>>();
-    case DType::kF8E5M2FNUZ:
-      return f.template operator()<F8<kE5M2FNUZ>>();
-    default:
-      return WithType(t, std::forward<F>(f));
+    case DType::kU16: return f.template operator()<uint16_t>();
+    case DType::kU32: return f.template operator()<uint32_t>();
+    case DType::kU64: return f.template operator()<uint64_t>();
+    case DType::kF8E4M3FN: return f.template operator()<F8<kE4M3FN>>();
+    case DType::kF8E5M2: return f.template operator()<F8<kE5M2>>();
+    case DType::kF8E4M3FNUZ: return f.template operator()<F8<kE4M3FNUZ>>();
+    case DType::kF8E5M2FNUZ: return f.template operator()<F8<kE5M2FNUZ>>();
+    default: return WithType(t, std::forward<F>(f));
   }
 }
 // The same for the three types that are computed in.
 template <typename F>
 decltype(auto) WithComputeType(DType t, F&& f) {
   switch (ComputeType(t)) {
-    case DType::kF64:
-      return f.template operator()<double>();
-    case DType::kF32:
-      return f.template operator()<float>();
-    default:
-      return f.template operator()<int64_t>();
+    case DType::kF64: return f.template operator()<double>();
+    case DType::kF32: return f.template operator()<float>();
+    default: return f.template operator()<int64_t>();
   }
 }
 // The same for those of floats; f gives null, or why not.
@@ -135,14 +113,10 @@ const char* WithFloatType(DType t, F&& f) {
 template <typename F>
 decltype(auto) WithWord(DType t, F&& f) {
   switch (ByteSize(t)) {
-    case 1:
-      return f.template operator()<uint8_t>();
-    case 2:
-      return f.template operator()<uint16_t>();
-    case 4:
-      return f.template operator()<uint32_t>();
-    default:
-      return f.template operator()<uint64_t>();
+    case 1: return f.template operator()<uint8_t>();
+    case 2: return f.template operator()<uint16_t>();
+    case 4: return f.template operator()<uint32_t>();
+    default: return f.template operator()<uint64_t>();
   }
 }
 

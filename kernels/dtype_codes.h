@@ -16,7 +16,8 @@ inline DLDataType DlpackTypeOf(DType t) {
 }
 inline std::optional<DType> FromDlpackType(DLDataType d) {
   for (int t = 0; t < kDTypes; ++t)
-    if (const DLDataType have = DlpackTypeOf(static_cast<DType>(t)); have.code == d.code && have.bits == d.bits && d.lanes == 1)
+    if (const DLDataType have = DlpackTypeOf(static_cast<DType>(t));
+        have.code == d.code && have.bits == d.bits && d.lanes == 1)
       return static_cast<DType>(t);
   return std::nullopt;
 }

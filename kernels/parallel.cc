@@ -1,5 +1,5 @@
-// The thread pool. Threads take the tasks of a loop by a ticket (State), look for the next loop for half a millisecond, then sleep; in
-// a child process after a fork there are none, and loops run on the calling thread.
+// The thread pool. Threads take the tasks of a loop by a ticket (State), look for the next loop for half a millisecond,
+// then sleep; in a child process after a fork there are none, and loops run on the calling thread.
 #include "kernels/parallel.h"
 
 #include <sched.h>
@@ -30,10 +30,11 @@ constexpr std::chrono::microseconds kLook{500};  // for work, before sleeping
 
 }  // namespace
 
-// The ticket is what threads take tasks by: how many the loop has, how many are taken from its front and from its back, and the loop's
-// number (16 bits each). Taking one is a compare-and-swap of the whole, and the loop's function is read by the one that took a task, since
-// the loop does not end before its tasks have. The calling thread takes tasks from the front and the others from the back: with two
-// threads, the halves of an image stay in the caches of the threads that made them.
+// The ticket is what threads take tasks by: how many the loop has, how many are taken from its front and from its back,
+// and the loop's number (16 bits each). Taking one is a compare-and-swap of the whole, and the loop's function is read
+// by the one that took a task, since the loop does not end before its tasks have. The calling thread takes tasks from
+// the front and the others from the back: with two threads, the halves of an image stay in the caches of the threads
+// that made them.
 struct ThreadPool::State {
   static constexpr uint64_t kMask = 0xffff;
   static constexpr int kFront = 0, kBack = 16, kTasks = 32, kLoop = 48;
@@ -57,7 +58,8 @@ struct ThreadPool::State {
     for (;;) {
       const uint64_t front = t >> kFront & kMask, back = t >> kBack & kMask, tasks = t >> kTasks & kMask;
       if (front + back >= tasks) return;
-      if (!ticket.compare_exchange_weak(t, t + (uint64_t{1} << (caller ? kFront : kBack)), std::memory_order_acq_rel, std::memory_order_acquire))
+      if (!ticket.compare_exchange_weak(t, t + (uint64_t{1} << (caller ? kFront : kBack)), std::memory_order_acq_rel,
+                                        std::memory_order_acquire))
         continue;
       try {
         task(context, static_cast<int64_t>(caller ? front : tasks - 1 - back));
@@ -74,7 +76,9 @@ struct ThreadPool::State {
     uint32_t seen = 0;
     while (!stop.load(std::memory_order_acquire)) {
       Work(false);
-      auto changed = [&] { return loops.load(std::memory_order_acquire) != seen || stop.load(std::memory_order_acquire); };
+      auto changed = [&] {
+        return loops.load(std::memory_order_acquire) != seen || stop.load(std::memory_order_acquire);
+      };
       const auto end = std::chrono::steady_clock::now() + kLook;
       do {
         for (int i = 0; i < 64 && !changed(); ++i) Pause();
@@ -128,7 +132,8 @@ std::unique_ptr<ThreadPool> ThreadPool::Make(int threads) {
 }
 
 ThreadPool::~ThreadPool() {
-  if (getpid() != state_->pid) {  // the threads are the parent's: there are none to wait for here, and their state must be left alone
+  // the threads are the parent's: there are none to wait for here, and their state must be left alone
+  if (getpid() != state_->pid) {
     (void)state_.release();
     return;
   }

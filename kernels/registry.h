@@ -1,9 +1,10 @@
-// The run-time registry: every kernel by name. Kernels are rows of tables, one table a family; adding a kernel is adding a row.
+// The run-time registry: every kernel by name. Kernels are rows of tables, one table a family; adding a kernel is
+// adding a row.
 //
-// Whatever calls a kernel may come from a plan file of unknown origin. The executor promises that each tensor lies in its buffer,
-// that results overlap nothing they must not, and that operands of elementwise kernels have the result's sizes; a kernel checks the
-// rest (how many operands there are beyond its row's, ranks, sizes, dtypes, attributes) before it touches memory, and answers with
-// a text instead.
+// Whatever calls a kernel may come from a plan file of unknown origin. The executor promises that each tensor lies in
+// its buffer, that results overlap nothing they must not, and that operands of elementwise kernels have the result's
+// sizes; a kernel checks the rest (how many operands there are beyond its row's, ranks, sizes, dtypes, attributes)
+// before it touches memory, and answers with a text instead.
 #ifndef SLIPWAY_KERNELS_REGISTRY_H_
 #define SLIPWAY_KERNELS_REGISTRY_H_
 
@@ -77,20 +78,23 @@ struct Kernel {
   int8_t inputs = 0, outputs = 1;  // at least so many
   bool any_type = false;           // takes tensors of types that are stored only
   Packable packed[4] = {};         // the first operands
-  int8_t groups_at[4] = {};        // of those that are kFilters or kTaps: which number of the step is the convolution's groups; -1: there is one group
-  RowFn row = nullptr;             // of elementwise kernels: the operator itself, for chains
-  const void* user = nullptr;      // what `run` finds in its call
-  // `run` may be called with a scratch that counts, and tensors that have sizes but no memory: it returns after its allocations.
+  // of those that are kFilters or kTaps: which number of the step is the convolution's groups; -1: there is one group
+  int8_t groups_at[4] = {};
+  RowFn row = nullptr;         // of elementwise kernels: the operator itself, for chains
+  const void* user = nullptr;  // what `run` finds in its call
+  // `run` may be called with a scratch that counts, and tensors that have sizes but no memory: it returns after its
+  // allocations.
   bool counts_scratch = false;
-  // Of products of matrices (products/product.h): what the call is, with `rows` rows in place of its own where that is not 0. Tensors
-  // may have no memory; all have elements. False where the operands do not agree.
+  // Of products of matrices (products/product.h): what the call is, with `rows` rows in place of its own where that is
+  // not 0. Tensors may have no memory; all have elements. False where the operands do not agree.
   bool (*product)(const Call& c, int64_t rows, Product* p) = nullptr;
   int8_t ints = 0, reals = 0;  // numbers that its attributes are, all of them
-  // Reads and writes images with channels last at their own speed where places lie further apart than their channels are long. Elementwise
-  // kernels do, too.
+  // Reads and writes images with channels last at their own speed where places lie further apart than their channels
+  // are long. Elementwise kernels do, too.
   bool pitched = false;
-  // The operand whose memory the result may have, where it is of the same layout; -1: none. In calls of these sizes, strides and attributes
-  // the kernel reads each of its elements before it writes the result's, and no other's of it. Tensors have no memory; all have elements.
+  // The operand whose memory the result may have, where it is of the same layout; -1: none. In calls of these sizes,
+  // strides and attributes the kernel reads each of its elements before it writes the result's, and no other's of it.
+  // Tensors have no memory; all have elements.
   int (*overwrites)(const Call& c) = nullptr;
 };
 
@@ -110,9 +114,9 @@ constexpr Kernel With(Kernel row) {
 // Calls the kernel, with scratch memory of its own where the call has none.
 const char* Run(const Kernel& kernel, Call c);
 
-// How many bytes of scratch memory the kernel is going to take for such a call, by its sizes, strides, attributes and workers; 0 where
-// its row does not say that it counts. There is no data yet, and operands need not be what the kernel asks for; all have elements,
-// at most 2^40.
+// How many bytes of scratch memory the kernel is going to take for such a call, by its sizes, strides, attributes and
+// workers; 0 where its row does not say that it counts. There is no data yet, and operands need not be what the kernel
+// asks for; all have elements, at most 2^40.
 int64_t CountScratch(const Kernel& kernel, Call c);
 
 // Null when there is none of that name.
@@ -124,9 +128,9 @@ std::span<const Kernel> ChainKernels();
 std::span<const Kernel> MoveKernels();  // copies, fills, generators
 std::span<const Kernel> IndexKernels();
 std::span<const Kernel> ReduceKernels();
-std::span<const Kernel> MatmulKernels();  // products of matrices
-std::span<const Kernel> QuantKernels();     // … of which one is small integers with scales
-std::span<const Kernel> IntegerKernels();   // … of which both are
+std::span<const Kernel> MatmulKernels();   // products of matrices
+std::span<const Kernel> QuantKernels();    // … of which one is small integers with scales
+std::span<const Kernel> IntegerKernels();  // … of which both are
 std::span<const Kernel> AttentionKernels();
 std::span<const Kernel> NormalizeKernels();
 std::span<const Kernel> GroupNormKernels();

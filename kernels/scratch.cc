@@ -1,5 +1,5 @@
-// Chunks of a scratch's own, and the slots that the parts of a loop take. Chunks are joined to one at the next Reset, so that the
-// same call finds all its memory in one piece from its second time on.
+// Chunks of a scratch's own, and the slots that the parts of a loop take. Chunks are joined to one at the next Reset,
+// so that the same call finds all its memory in one piece from its second time on.
 #include "kernels/scratch.h"
 
 #include <cstdlib>

@@ -1,10 +1,11 @@
-// Scratch: memory that a kernel needs for the time of a call. It is taken from the front of what the caller provides, which the
-// executor places among a plan's temporaries, and beyond that from chunks of the scratch's own, which are kept from call to call:
-// a run in the steady state asks the system for nothing.
+// Scratch: memory that a kernel needs for the time of a call. It is taken from the front of what the caller provides,
+// which the executor places among a plan's temporaries, and beyond that from chunks of the scratch's own, which are
+// kept from call to call: a run in the steady state asks the system for nothing.
 //
-// How much a call takes is found by running the same code on a scratch that counts. Such a scratch gives out addresses that
-// must not be used, and adds up the bytes; a kernel whose row says so (Kernel::counts_scratch) does its allocations and returns
-// where scratch.counting(). What it takes beyond the count is no error, only memory that was not planned.
+// How much a call takes is found by running the same code on a scratch that counts. Such a scratch gives out addresses
+// that must not be used, and adds up the bytes; a kernel whose row says so (Kernel::counts_scratch) does its
+// allocations and returns where scratch.counting(). What it takes beyond the count is no error, only memory that was
+// not planned.
 #ifndef SLIPWAY_KERNELS_SCRATCH_H_
 #define SLIPWAY_KERNELS_SCRATCH_H_
 
@@ -36,12 +37,13 @@ class Scratch {
   // Of one that counts: the most bytes that were taken at a time; the largest number where that does not fit.
   int64_t counted() const { return peak_; }
 
-  // `n` elements, aligned to 64 bytes and not initialised; std::bad_alloc where there is no memory. Valid until the Frame
-  // around it ends, or Reset.
+  // `n` elements, aligned to 64 bytes and not initialised; std::bad_alloc where there is no memory. Valid until the
+  // Frame around it ends, or Reset.
   template <typename T>
   T* Take(int64_t n) {
     int64_t bytes;
-    if (__builtin_mul_overflow(std::max<int64_t>(n, 0), int64_t{sizeof(T)}, &bytes) || __builtin_add_overflow(bytes, 63, &bytes))
+    if (__builtin_mul_overflow(std::max<int64_t>(n, 0), int64_t{sizeof(T)}, &bytes) ||
+        __builtin_add_overflow(bytes, 63, &bytes))
       bytes = kMost;
     bytes = bytes / 64 * 64;
     if (bytes > left_) return reinterpret_cast<T*>(Grow(bytes));
@@ -50,8 +52,8 @@ class Scratch {
     return reinterpret_cast<T*>(p);
   }
 
-  // What was taken is free again. The next allocations come from the `bytes` at `memory`, which are aligned to 64 and stay the
-  // caller's.
+  // What was taken is free again. The next allocations come from the `bytes` at `memory`, which are aligned to 64 and
+  // stay the caller's.
   void Reset(void* memory = nullptr, int64_t bytes = 0);
 
   // What is taken in its time is free again when it ends.
@@ -88,11 +90,12 @@ class Scratch {
   std::vector<Chunk> chunks_;
   char* at_ = nullptr;
   int64_t left_ = 0;
-  size_t next_ = 0;                   // chunk
+  size_t next_ = 0;               // chunk
   int64_t taken_ = 0, peak_ = 0;  // of one that counts
 };
 
-// Scratch memory for the parts of a loop that run at the same time: slots of equal size, which parts take and give back.
+// Scratch memory for the parts of a loop that run at the same time: slots of equal size, which parts take and give
+// back.
 class ScratchSlots {
  public:
   // For a loop of `parts` parts, of which each takes `bytes`.
@@ -103,7 +106,8 @@ class ScratchSlots {
 
   int64_t count() const { return count_; }
 
-  // The slot of one part, while it runs; where all are taken (a caller's pool runs more at once than it said), chunks of its own.
+  // The slot of one part, while it runs; where all are taken (a caller's pool runs more at once than it said), chunks
+  // of its own.
   class Slot : public Scratch {
    public:
     // The slot `wish` if that is free, else the next one that is: a thread finds its slot in its cache.
@@ -124,9 +128,9 @@ class ScratchSlots {
   std::atomic<uint64_t> taken_{0};  // a bit a slot
 };
 
-// Calls f(begin, end, scratch) for parts of [0, n), as ParallelFor(workers, n, grain, f) does, each with scratch memory of its own:
-// as much as f takes when it is called with a scratch that counts. So f does its allocations first, and returns where its scratch
-// counts. Where `scratch` counts itself, nothing else happens.
+// Calls f(begin, end, scratch) for parts of [0, n), as ParallelFor(workers, n, grain, f) does, each with scratch memory
+// of its own: as much as f takes when it is called with a scratch that counts. So f does its allocations first, and
+// returns where its scratch counts. Where `scratch` counts itself, nothing else happens.
 template <typename F>
 void ParallelFor(Scratch& scratch, const Workers* workers, int64_t n, int64_t grain, F f) {
   const Partition parts(workers, n, grain);

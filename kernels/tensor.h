@@ -1,5 +1,5 @@
-// What a kernel sees of a tensor: a pointer, an element type, sizes and strides. This room is what runs inside a native library, so it
-// knows no program and needs libc only; of base/ it uses two headers of tables and conversions.
+// What a kernel sees of a tensor: a pointer, an element type, sizes and strides. This room is what runs inside a native
+// library, so it knows no program and needs libc only; of base/ it uses two headers of tables and conversions.
 #ifndef SLIPWAY_KERNELS_TENSOR_H_
 #define SLIPWAY_KERNELS_TENSOR_H_
 
@@ -10,16 +10,20 @@
 
 namespace slipway::kernels {
 
-// Plans in files hold these numbers: new ones go to the end. Those from kU16 on are stored and converted only; no kernel
-// has them as operands but `copy` and those that move words.
+// Plans in files hold these numbers: new ones go to the end. Those from kU16 on are stored and converted only; no
+// kernel has them as operands but `copy` and those that move words.
+// clang-format off
 enum class DType : uint8_t {
   kBool, kU8, kI8, kI16, kI32, kI64, kF16, kBF16, kF32, kF64,
   kU16, kU32, kF8E4M3FN, kF8E5M2, kF8E4M3FNUZ, kF8E5M2FNUZ, kU64,
 };
+// clang-format on
 inline constexpr int kDTypes = 17;
 
 // The row of the table of element types.
-constexpr const ElementType& Info(DType t) { return kElementTypes[FindElementType(&ElementType::kernel, static_cast<int>(t))]; }
+constexpr const ElementType& Info(DType t) {
+  return kElementTypes[FindElementType(&ElementType::kernel, static_cast<int>(t))];
+}
 inline constexpr std::array<int, kDTypes> kByteSizes = [] {
   std::array<int, kDTypes> bytes{};
   for (int t = 0; t < kDTypes; ++t) bytes[t] = Info(static_cast<DType>(t)).bits / 8;
@@ -29,7 +33,9 @@ constexpr int ByteSize(DType t) { return kByteSizes[static_cast<int>(t)]; }
 constexpr bool IsStoredOnly(DType t) { return t >= DType::kU16; }
 // Those that products take as matrices.
 constexpr bool IsFloat8(DType t) { return t == DType::kF8E4M3FN || t == DType::kF8E5M2; }
-constexpr bool IsFloating(DType t) { return (t >= DType::kF16 && t <= DType::kF64) || (t >= DType::kF8E4M3FN && t <= DType::kF8E5M2FNUZ); }
+constexpr bool IsFloating(DType t) {
+  return (t >= DType::kF16 && t <= DType::kF64) || (t >= DType::kF8E4M3FN && t <= DType::kF8E5M2FNUZ);
+}
 // The type kernels compute elements of `t` in: f32 for f16, bf16 and f8, f64 for f64, i64 for bool and integers (whose
 // narrower results wrap when stored).
 constexpr DType ComputeType(DType t) {
@@ -41,8 +47,8 @@ inline constexpr int kMaxRank = 16;
 // How a matrix lies packed (panels.h).
 enum class Packing : uint8_t { kNone, kPanels, kQuads, kNibbles, kUnsignedNibbles, kFilters, kTaps };
 
-// A view of memory, which it does not own. Sizes and strides are in elements; strides may be 0 (expanded) or negative (flipped).
-// Every element of a view lies in the memory behind it: its maker has checked that.
+// A view of memory, which it does not own. Sizes and strides are in elements; strides may be 0 (expanded) or negative
+// (flipped). Every element of a view lies in the memory behind it: its maker has checked that.
 struct Tensor {
   void* data = nullptr;
   DType dtype = DType::kF32;

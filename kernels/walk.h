@@ -1,6 +1,6 @@
-// Loops over strided tensors. Positions steps through all positions of tensors of the same sizes; Walk hands out whole rows, as long
-// as memory lets them be; both step by NextPosition. Strides may be 0 or negative. Nothing here checks that sizes agree or that
-// memory is there.
+// Loops over strided tensors. Positions steps through all positions of tensors of the same sizes; Walk hands out whole
+// rows, as long as memory lets them be; both step by NextPosition. Strides may be 0 or negative. Nothing here checks
+// that sizes agree or that memory is there.
 #ifndef SLIPWAY_KERNELS_WALK_H_
 #define SLIPWAY_KERNELS_WALK_H_
 
@@ -14,7 +14,8 @@
 
 namespace slipway::kernels {
 
-// `t` without dimension `dim`; its first `count` dimensions; those from `first` on; with its data `offset` elements further.
+// `t` without dimension `dim`; its first `count` dimensions; those from `first` on; with its data `offset` elements
+// further.
 inline Tensor DropDim(Tensor t, int dim) {
   --t.rank;
   for (int d = dim; d < t.rank; ++d) t.sizes[d] = t.sizes[d + 1], t.strides[d] = t.strides[d + 1];
@@ -30,14 +31,16 @@ inline Tensor Tail(Tensor t, int first) {
   std::copy_n(t.strides + first, t.rank, t.strides);
   return t;
 }
-inline char* ElementAt(const Tensor& t, int64_t offset) { return static_cast<char*>(t.data) + offset * ByteSize(t.dtype); }
+inline char* ElementAt(const Tensor& t, int64_t offset) {
+  return static_cast<char*>(t.data) + offset * ByteSize(t.dtype);
+}
 inline Tensor At(Tensor t, int64_t offset) {
   t.data = ElementAt(t, offset);
   return t;
 }
 
-// The next index of `rank` dimensions in row-major order; false after the last one, where it begins again. The pointers at[t] follow,
-// by steps[t][d] bytes an element along dimension d.
+// The next index of `rank` dimensions in row-major order; false after the last one, where it begins again. The pointers
+// at[t] follow, by steps[t][d] bytes an element along dimension d.
 inline bool NextPosition(int rank, const int64_t* sizes, int64_t* index, size_t count, char** at,
                          const int64_t (*steps)[kMaxRank]) {
   for (int d = rank - 1; d >= 0; --d) {
@@ -57,7 +60,8 @@ inline bool NextPosition(int rank, const int64_t* sizes, int64_t* index, size_t 
 template <size_t N>
 class Positions {
  public:
-  explicit Positions(const Tensor& shape, const std::array<const Tensor*, N>& tensors = {}, int64_t first = 0) : rank_(shape.rank) {
+  explicit Positions(const Tensor& shape, const std::array<const Tensor*, N>& tensors = {}, int64_t first = 0)
+      : rank_(shape.rank) {
     std::copy_n(shape.sizes, rank_, sizes_);
     for (size_t t = 0; t < N; ++t) at_[t] = static_cast<char*>(tensors[t]->data);
     for (int d = rank_ - 1; d >= 0; --d) {
@@ -94,7 +98,8 @@ class Positions {
 };
 
 // The dims of tensors of the same sizes that have elements: neighbours that all can walk as one are joined,
-// those of size 1 left out. Gives how many are left, their sizes, and the bytes steps[t][d] from an element of tensor t to the next.
+// those of size 1 left out. Gives how many are left, their sizes, and the bytes steps[t][d] from an element of tensor t
+// to the next.
 inline int JoinDims(std::span<const Tensor* const> tensors, int64_t* sizes, int64_t (*steps)[kMaxRank]) {
   const Tensor& shape = *tensors[0];
   int rank = 0;
@@ -107,13 +112,14 @@ inline int JoinDims(std::span<const Tensor* const> tensors, int64_t* sizes, int6
       sizes[rank - 1] *= shape.sizes[d];
     else
       sizes[rank++] = shape.sizes[d];
-    for (size_t t = 0; t < tensors.size(); ++t) steps[t][rank - 1] = tensors[t]->strides[d] * ByteSize(tensors[t]->dtype);
+    for (size_t t = 0; t < tensors.size(); ++t)
+      steps[t][rank - 1] = tensors[t]->strides[d] * ByteSize(tensors[t]->dtype);
   }
   return rank;
 }
 
-// Calls row(pointers, strides, n) for every row of N tensors of the same sizes: pointers to the first element of each, strides in
-// elements.
+// Calls row(pointers, strides, n) for every row of N tensors of the same sizes: pointers to the first element of each,
+// strides in elements.
 template <size_t N, typename F>
 void Walk(const std::array<const Tensor*, N>& tensors, F row) {
   for (int d = 0; d < tensors[0]->rank; ++d)

@@ -42,11 +42,13 @@ bool SameType(const Type& a, const Type& b) {
   return a.is_tensor() && a.dtype == b.dtype && a.sizes == b.sizes;
 }
 
-// Whether `by` may take the place of `v`. Of what an ONNX model's custom operators make nothing is known; whether it goes is asked.
+// Whether `by` may take the place of `v`. Of what an ONNX model's custom operators make nothing is known; whether it
+// goes is asked.
 bool MayStandFor(const Value* by, const Value* v) {
   if (SameType(by->type(), v->type())) return true;
   const auto unknown = [](const Type& t) { return t.kind == Type::kObject && t.class_name.empty(); };
-  const bool alike = by->type().kind == Type::kObject && v->type().kind == Type::kObject && by->type().class_name == v->type().class_name;
+  const bool alike = by->type().kind == Type::kObject && v->type().kind == Type::kObject &&
+                     by->type().class_name == v->type().class_name;
   return (alike || unknown(by->type()) || unknown(v->type())) && onnx_model::IsOnnx(*v->graph()->program());
 }
 
@@ -103,12 +105,15 @@ void DropIdleRanges(Program& p) {
   std::erase_if(p.range_constraints, [&](const auto& range) {
     const std::string_view key = range.first;
     for (size_t i = 0, end; i < key.size(); i = end) {
-      const auto is_word = [&](size_t k) { return k < key.size() &&
-          (std::isalnum(static_cast<unsigned char>(key[k])) || key[k] == '_'); };
+      const auto is_word = [&](size_t k) {
+        return k < key.size() && (std::isalnum(static_cast<unsigned char>(key[k])) || key[k] == '_');
+      };
       for (end = i; is_word(end);) ++end;
       const std::string_view word = key.substr(i, end - i);
-      if (end == i) ++end;
-      else if (p.syms->FindSymbol(word) && !used.contains(word)) return true;
+      if (end == i)
+        ++end;
+      else if (p.syms->FindSymbol(word) && !used.contains(word))
+        return true;
     }
     return false;
   });
@@ -155,8 +160,9 @@ Value* StandInFor(Program& p, const Value* v, const StandIns& names) {
 void AddOutputs(Program& p, const Node& n, bool all) {
   Graph& g = *p.graph;
   const auto taken = [&](const Value* v) { return !IsData(v) || !v->users().empty() || g.IsOutput(v); };
-  if (!all && std::any_of(n.outputs().begin(), n.outputs().end(),
-      [&](const Value* v) { return IsData(v) && taken(v); })) return;
+  if (!all &&
+      std::any_of(n.outputs().begin(), n.outputs().end(), [&](const Value* v) { return IsData(v) && taken(v); }))
+    return;
   for (Value* v : n.outputs()) {
     if (taken(v)) continue;
     g.outputs.emplace_back(v);
@@ -245,9 +251,12 @@ void ReplaceByNumber(Graph& g, Value* v, int64_t number) {
         // Values and numbers together are symbolic integers, as long as all are numbers.
         ir::SymInts changed;
         for (Value* x : *values) {
-          if (x == v) changed.emplace_back(number);
-          else if (x && x->type().kind == Type::kSymInt) changed.emplace_back(x);
-          else return;
+          if (x == v)
+            changed.emplace_back(number);
+          else if (x && x->type().kind == Type::kSymInt)
+            changed.emplace_back(x);
+          else
+            return;
         }
         n->SetArgAt(i, Arg(std::move(changed)));
       } else {
@@ -261,7 +270,8 @@ void ReplaceByNumber(Graph& g, Value* v, int64_t number) {
 
 bool IsSize(const ir::ArgDef& d) { return d.type == "SymInt"; }
 
-// Types of all results from those of the inputs. Nested graphs are not entered: programs that have some keep their sizes.
+// Types of all results from those of the inputs. Nested graphs are not entered: programs that have some keep their
+// sizes.
 absl::Status InferAgain(Program& p) {
   if (onnx_model::IsOnnx(p)) return onnx_model::InferTypes(p, /*afresh=*/true);
   for (Node* n : *p.graph) {
@@ -281,8 +291,10 @@ absl::Status InferAgain(Program& p) {
         for (int d = 0; d < type.rank(); ++d) {
           ir::Sym& size = type.sizes[static_cast<size_t>(d)];
           const ir::Sym was = declared.sizes[static_cast<size_t>(d)];
-          if (!ir::ProvablyDifferent(size, was)) size = was;
-          else if (!size.is_constant() && was.is_constant()) return Misfit("a size that is not known");
+          if (!ir::ProvablyDifferent(size, was))
+            size = was;
+          else if (!size.is_constant() && was.is_constant())
+            return Misfit("a size that is not known");
         }
       } else if (type.kind == declared.kind && type.is_sym() && !declared.expr.is_constant()) {
         type = declared;
@@ -332,7 +344,8 @@ std::string StandIns::NameFor(std::string_view value) const {
 std::string StandIns::ValueOf(std::string_view input) const {
   size_t ordinal = 0;
   if (ordinals_.contains(input)) return std::string(input);
-  if (!text::ConsumePrefix(&input, prefix_) || !text::ParseNumber(input, &ordinal) || ordinal >= values_.size()) return "";
+  if (!text::ConsumePrefix(&input, prefix_) || !text::ParseNumber(input, &ordinal) || ordinal >= values_.size())
+    return "";
   return values_[ordinal];
 }
 
@@ -357,7 +370,8 @@ Graph* FindGraph(Program& p, const GraphPath& path) {
   for (auto [place, argument] : path) {
     const std::vector<Node*> nodes = NodesOf(*g);
     if (static_cast<size_t>(place) >= nodes.size() ||
-        static_cast<size_t>(argument) >= nodes[static_cast<size_t>(place)]->args().size()) return nullptr;
+        static_cast<size_t>(argument) >= nodes[static_cast<size_t>(place)]->args().size())
+      return nullptr;
     auto sub = nodes[static_cast<size_t>(place)]->At(static_cast<size_t>(argument)).get<ir::SubGraph>();
     if (!sub || !*sub) return nullptr;
     g = sub->get();
@@ -479,12 +493,14 @@ Edit Hoist(GraphPath path) {
       for (size_t i = 0; i < specs.size(); ++i)
         if (const Value* v = Outermost(p, path, i); v->graph() == p.graph.get() && !v->producer())
           specs[i] = p.input_specs[static_cast<size_t>(v->index())];
-    } else if (auto decoded = ir::DecodeHigherOrder(*n); decoded.ok() && outer.empty() && decoded->kind != ir::HigherOrder::kScan) {
+    } else if (auto decoded = ir::DecodeHigherOrder(*n);
+               decoded.ok() && outer.empty() && decoded->kind != ir::HigherOrder::kScan) {
       std::vector<Arg> operands = decoded->carried;
       operands.insert(operands.end(), decoded->captured.begin(), decoded->captured.end());
       for (size_t i = 0; i < std::min(operands.size(), specs.size()); ++i) {
         const Value* v = operands[i].value();
-        if (v && !v->producer() && v->graph() == p.graph.get() && p.input_specs[static_cast<size_t>(v->index())].is_weight())
+        if (v && !v->producer() && v->graph() == p.graph.get() &&
+            p.input_specs[static_cast<size_t>(v->index())].is_weight())
           specs[i] = p.input_specs[static_cast<size_t>(v->index())];
       }
     }
@@ -676,8 +692,10 @@ Edit ReplaceWeights(std::vector<std::string> names, bool random) {
       if (it == p.weights.end()) return Misfit("no such weight");
       ir::TensorRef& t = it->second;
       ir::Storage s;
-      if (random) s.bytes = ir::Random{7};
-      else s.bytes = ir::Splat{ir::IsFloating(t.dtype) || ir::IsComplex(t.dtype) ? 0.5 : 0.0};
+      if (random)
+        s.bytes = ir::Random{7};
+      else
+        s.bytes = ir::Splat{ir::IsFloating(t.dtype) || ir::IsComplex(t.dtype) ? 0.5 : 0.0};
       t.strides = ir::ContiguousStrides(t.sizes);
       t.offset = 0;
       s.size = static_cast<uint64_t>(t.nbytes());
@@ -697,7 +715,9 @@ std::vector<int64_t> SizesOf(const Program& p) {
 
 Edit ReplaceSize(int64_t size, int64_t to, bool multiples) {
   return [=](Program& p) -> absl::Status {
-    const auto replaced = [&](int64_t n) { return n == size ? to : multiples && n > 0 && n % size == 0 ? n / size * to : n; };
+    const auto replaced = [&](int64_t n) {
+      return n == size ? to : multiples && n > 0 && n % size == 0 ? n / size * to : n;
+    };
     for (size_t i = 0; i < p.input_specs.size(); ++i) {
       Type& t = p.graph->inputs()[i]->mutable_type();
       if (!t.is_tensor()) continue;

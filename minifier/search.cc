@@ -31,8 +31,8 @@ Places Without(const Places& all, size_t begin, size_t end) {
 
 class Reduction {
  public:
-  Reduction(Oracle& oracle, const StandIns& names, const SearchOptions& options) : oracle_(oracle), names_(names),
-      options_(options) {}
+  Reduction(Oracle& oracle, const StandIns& names, const SearchOptions& options)
+      : oracle_(oracle), names_(names), options_(options) {}
 
   absl::Status Run() {
     RETURN_IF_ERROR(Isolate());
@@ -76,12 +76,13 @@ class Reduction {
   absl::Status Isolate() {
     if (best().graph->node_count() > 1) {
       ASSIGN_OR_RETURN(bool apart, Fails(Together({Keep(AllNodes(best()), Joint::kApart), StripMetadata()}),
-          "take all nodes apart"));
+                                         "take all nodes apart"));
       if (!apart && HasSymbols()) {
         // Sizes that no input names any more are a trouble of their own.
-        ASSIGN_OR_RETURN(apart, Fails(Together({PinSymbols(options_.symbols), Keep(AllNodes(best()), Joint::kApart),
-            StripMetadata()}),
-                                      "take all nodes apart, sizes known"));
+        ASSIGN_OR_RETURN(
+            apart,
+            Fails(Together({PinSymbols(options_.symbols), Keep(AllNodes(best()), Joint::kApart), StripMetadata()}),
+                  "take all nodes apart, sizes known"));
       }
       if (apart) return Halve();
     }
@@ -137,7 +138,8 @@ class Reduction {
       Places places;
       for (size_t i = 0; i < n; ++i)
         if (cone.contains(nodes[i])) places.push_back(static_cast<int>(i));
-      if (!places.empty() && places.size() < n) RETURN_IF_ERROR(Fails(Keep(places), "what the last node needs").status());
+      if (!places.empty() && places.size() < n)
+        RETURN_IF_ERROR(Fails(Keep(places), "what the last node needs").status());
     }
     // The number of nodes at the front that are known not to go all together.
     size_t high = best().graph->node_count();
@@ -167,12 +169,14 @@ class Reduction {
             const Node* n = NodesOf(*best().graph)[begin];
             int operands = 0;
             for (const ir::NamedArg& a : n->args()) a.arg.ForEachValue([&](Value*) { ++operands; });
-            for (int i = 1; i < std::min(operands, 4); ++i) edits.push_back(BypassNode(static_cast<int>(begin), i, &names_));
+            for (int i = 1; i < std::min(operands, 4); ++i)
+              edits.push_back(BypassNode(static_cast<int>(begin), i, &names_));
             if (all.size() == 1) edits = {Keep(rest, Joint::kCut)};
             asked_for_nothing_ |= all.size() == 1;
           }
-          ASSIGN_OR_RETURN(const auto done, oracle_.FirstThatFails(edits,
-              size == 1 ? "remove a node" : text::StrCat("remove ", end - begin, " nodes")));
+          ASSIGN_OR_RETURN(const auto done,
+                           oracle_.FirstThatFails(
+                               edits, size == 1 ? "remove a node" : text::StrCat("remove ", end - begin, " nodes")));
           if (done && size == 1) again = true;
           end = std::min(begin, best().graph->node_count());
         }
@@ -182,8 +186,8 @@ class Reduction {
     return absl::OkStatus();
   }
 
-  // Of few nodes: one or two of them alone, which removing one after the other does not come by where what is between does
-  // not fail
+  // Of few nodes: one or two of them alone, which removing one after the other does not come by where what is between
+  // does not fail
   // (or the check gave out).
   absl::Status TryFew() {
     constexpr size_t kFew = 8;
@@ -274,8 +278,8 @@ class Reduction {
   static Edit ShrinkSizes() {
     return [](Program& p) -> absl::Status {
       for (int64_t size : SizesOf(p)) {
-        for (const auto& [to, multiples] : std::initializer_list<std::pair<int64_t,
-            bool>>{{2, true}, {2, false}, {4, true}, {4, false}}) {
+        for (const auto& [to, multiples] :
+             std::initializer_list<std::pair<int64_t, bool>>{{2, true}, {2, false}, {4, true}, {4, false}}) {
           if (to >= size) continue;
           const Edit e = ReplaceSize(size, to, multiples);
           if (!e(*ir::Clone(p)).ok()) continue;
@@ -289,10 +293,11 @@ class Reduction {
 
   absl::Status Simplify() {
     const std::vector<std::string> weights = WeightNames();
-    ASSIGN_OR_RETURN(const bool all, Fails(AsFarAsPossible({PinSymbols(options_.symbols), DropRanges(), DropStrides(),
-        DropArguments(), ReplaceWeights(weights, false),
-                                                            WidenFloats(), ShrinkSizes(), MergeInputs(), StripMetadata()}),
-                                           "simplify all"));
+    ASSIGN_OR_RETURN(const bool all,
+                     Fails(AsFarAsPossible({PinSymbols(options_.symbols), DropRanges(), DropStrides(), DropArguments(),
+                                            ReplaceWeights(weights, false), WidenFloats(), ShrinkSizes(), MergeInputs(),
+                                            StripMetadata()}),
+                           "simplify all"));
     if (all) return absl::OkStatus();
     RETURN_IF_ERROR(Fails(StripMetadata(), "strip metadata").status());
     RETURN_IF_ERROR(DropOutputs());
@@ -345,8 +350,8 @@ class Reduction {
         for (const ir::NamedArg& a : n->args())
           if (!a.name.empty()) names.push_back(a.name);
         for (const std::string& name : names)
-          RETURN_IF_ERROR(Fails(DropArgument(path, static_cast<int>(place), name),
-              text::StrCat("leave ", name, " out")).status());
+          RETURN_IF_ERROR(
+              Fails(DropArgument(path, static_cast<int>(place), name), text::StrCat("leave ", name, " out")).status());
       }
     }
     return absl::OkStatus();
@@ -356,11 +361,13 @@ class Reduction {
     const std::vector<std::string> names = WeightNames();
     if (names.empty()) return absl::OkStatus();
     ASSIGN_OR_RETURN(const auto all, oracle_.FirstThatFails({ReplaceWeights(names, false), ReplaceWeights(names, true)},
-        "make weights by a rule"));
+                                                            "make weights by a rule"));
     if (all) return absl::OkStatus();
     for (const std::string& name : names)
-      RETURN_IF_ERROR(oracle_.FirstThatFails({ReplaceWeights({name}, false), ReplaceWeights({name}, true)},
-          "make a weight by a rule").status());
+      RETURN_IF_ERROR(
+          oracle_
+              .FirstThatFails({ReplaceWeights({name}, false), ReplaceWeights({name}, true)}, "make a weight by a rule")
+              .status());
     return absl::OkStatus();
   }
 

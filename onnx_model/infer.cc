@@ -1,4 +1,5 @@
-// ONNX's own inference and checker, asked about programs. They walk functions as deep as those call each other, and trust
+// ONNX's own inference and checker, asked about programs. They walk functions as deep as those call each other, and
+// trust
 // what they read: what would make them walk for ever is found before.
 #include <algorithm>
 #include <exception>
@@ -25,9 +26,9 @@ using ir::Node;
 using ir::Program;
 using ir::Value;
 
-constexpr int64_t kSmall = 1024;             // bytes of weights whose numbers inference may read: sizes, axes
-constexpr uint64_t kMostNodes = 1'000'000;   // of a model with its functions' bodies in place of calls
-constexpr int kMostNested = 64;              // functions within each other
+constexpr int64_t kSmall = 1024;            // bytes of weights whose numbers inference may read: sizes, axes
+constexpr uint64_t kMostNodes = 1'000'000;  // of a model with its functions' bodies in place of calls
+constexpr int kMostNested = 64;             // functions within each other
 
 // The operators of a graph and of those in it: f(domain, type, overload).
 template <typename Nodes, typename F>
@@ -47,12 +48,14 @@ std::string FunctionId(std::string_view domain, std::string_view type, std::stri
 class Calls {
  public:
   explicit Calls(const onnx::ModelProto& m) {
-    for (const onnx::FunctionProto& f : m.functions()) functions_.emplace(FunctionId(f.domain(), f.name(), f.overload()), &f);
+    for (const onnx::FunctionProto& f : m.functions())
+      functions_.emplace(FunctionId(f.domain(), f.name(), f.overload()), &f);
   }
   absl::Status Check(const onnx::ModelProto& m) {
     ASSIGN_OR_RETURN(const uint64_t count, Count(m.graph().node(), 0));
     for (const auto& [id, f] : functions_) RETURN_IF_ERROR(CountOf(id, f, 0).status());
-    return count > kMostNodes ? absl::ResourceExhaustedError("functions that call each other too often") : absl::OkStatus();
+    return count > kMostNodes ? absl::ResourceExhaustedError("functions that call each other too often")
+                              : absl::OkStatus();
   }
   // Ids of the functions that nodes need, those that functions need among them.
   template <typename Nodes>
@@ -73,7 +76,8 @@ class Calls {
     if (auto it = counts_.find(id); it != counts_.end()) return it->second;
     const std::string name = f->name().substr(0, 200);
     if (depth > kMostNested)
-      return absl::ResourceExhaustedError(text::StrCat("function '", name, "' is called by ", depth, " functions one inside the other (limit ", kMostNested, ")"));
+      return absl::ResourceExhaustedError(text::StrCat("function '", name, "' is called by ", depth,
+                                                       " functions one inside the other (limit ", kMostNested, ")"));
     if (!open_.insert(id).second) return absl::InvalidArgumentError(text::StrCat("function '", name, "' calls itself"));
     ASSIGN_OR_RETURN(const uint64_t count, Count(f->node(), depth + 1));
     open_.erase(id);
@@ -88,8 +92,10 @@ class Calls {
       uint64_t more = 1;
       if (it != functions_.end() && status.ok()) {
         auto count = CountOf(it->first, it->second, depth);
-        if (count.ok()) more += *count;
-        else status = count.status();
+        if (count.ok())
+          more += *count;
+        else
+          status = count.status();
       }
       total = std::min(total + more, 2 * kMostNodes);
     });
@@ -100,7 +106,8 @@ class Calls {
 
 int OpsetOf(const google::protobuf::RepeatedPtrField<onnx::OperatorSetIdProto>& imports, int otherwise) {
   for (const auto& o : imports)
-    if (o.domain().empty() || o.domain() == "ai.onnx") return static_cast<int>(std::clamp<int64_t>(o.version(), 1, 1 << 20));
+    if (o.domain().empty() || o.domain() == "ai.onnx")
+      return static_cast<int>(std::clamp<int64_t>(o.version(), 1, 1 << 20));
   return otherwise;
 }
 
@@ -197,8 +204,10 @@ class Assigner {
 
   void Take(Value* v, const onnx::TypeProto* found) {
     ir::Type type = found ? Dense(TypeOf(*found, *p_.syms)) : ir::Type();
-    if (found && Knows(type) && (type.is_tensor() || !v->type().is_tensor() || afresh_)) v->mutable_type() = std::move(type);
-    else if (afresh_) v->mutable_type() = WithoutSizes(v->type());
+    if (found && Knows(type) && (type.is_tensor() || !v->type().is_tensor() || afresh_))
+      v->mutable_type() = std::move(type);
+    else if (afresh_)
+      v->mutable_type() = WithoutSizes(v->type());
   }
 
   void Nested(const Node& n, const onnx::NodeProto& node) {
@@ -267,8 +276,8 @@ void SetFrame(Program& p, const onnx::ModelProto& frame) {
   auto storage = std::make_shared<ir::Storage>();
   storage->size = bytes.size();
   storage->bytes = io::Bytes::Of(std::move(bytes));
-  p.objects.insert_or_assign(std::string(kFrame), std::make_pair(std::move(storage),
-      text::StrCat(OpsetOf(frame.opset_import(), 1))));
+  p.objects.insert_or_assign(std::string(kFrame),
+                             std::make_pair(std::move(storage), text::StrCat(OpsetOf(frame.opset_import(), 1))));
 }
 
 int OpsetOf(const Program& p) {
@@ -280,10 +289,10 @@ int OpsetOf(const Program& p) {
 void StripMetadata(Program& p) {
   auto frame = FrameOf(p);
   if (!frame.ok()) return;
-  for (auto clear : {&onnx::ModelProto::clear_producer_name, &onnx::ModelProto::clear_producer_version,
-                     &onnx::ModelProto::clear_domain, &onnx::ModelProto::clear_model_version,
-                     &onnx::ModelProto::clear_doc_string, &onnx::ModelProto::clear_metadata_props,
-                     &onnx::ModelProto::clear_training_info})
+  for (auto clear :
+       {&onnx::ModelProto::clear_producer_name, &onnx::ModelProto::clear_producer_version,
+        &onnx::ModelProto::clear_domain, &onnx::ModelProto::clear_model_version, &onnx::ModelProto::clear_doc_string,
+        &onnx::ModelProto::clear_metadata_props, &onnx::ModelProto::clear_training_info})
     ((*frame).*clear)();
   onnx::GraphProto bare;
   bare.set_name("main");

@@ -1,5 +1,5 @@
-// Names are kept wherever the IR allows it: a value is called what the model calls it, so that reports, recorded values and
-// the model that is written again speak of the same things.
+// Names are kept wherever the IR allows it: a value is called what the model calls it, so that reports, recorded values
+// and the model that is written again speak of the same things.
 #include "onnx_model/opaque.h"
 
 #include <algorithm>
@@ -86,8 +86,8 @@ onnx::AttributeProto PlainAttribute(std::string_view name, const Arg& arg) {
 // An attribute without a graph. What an argument does not hold to the bit is kept as it is.
 ir::NamedArg ArgOf(const onnx::AttributeProto& a) {
   if (!a.name().empty() && a.name()[0] != '#')
-    if (std::optional<Arg> plain = PlainArg(a); plain && PlainAttribute(a.name(),
-        *plain).SerializeAsString() == a.SerializeAsString())
+    if (std::optional<Arg> plain = PlainArg(a);
+        plain && PlainAttribute(a.name(), *plain).SerializeAsString() == a.SerializeAsString())
       return {a.name(), *std::move(plain)};
   return {text::StrCat("#", a.name()), Arg(a.SerializeAsString())};
 }
@@ -99,6 +99,7 @@ std::string DenseText(const onnx::TensorProto& t, DType dtype) {
   const auto put = [&](auto x) { out.append(reinterpret_cast<const char*>(&x), sizeof x); };
   if (t.has_raw_data()) return t.raw_data();
   switch (dtype) {
+      // clang-format off
     case DType::kFloat32: case DType::kComplex64: for (float x : t.float_data()) put(x); break;
     case DType::kFloat64: case DType::kComplex128: for (double x : t.double_data()) put(x); break;
     case DType::kInt64: for (int64_t x : t.int64_data()) put(x); break;
@@ -109,6 +110,7 @@ std::string DenseText(const onnx::TensorProto& t, DType dtype) {
       for (int32_t x : t.int32_data()) put(static_cast<uint16_t>(x));
       break;
     default: for (int32_t x : t.int32_data()) put(static_cast<uint8_t>(x)); break;  // 8 bits, or pairs of 4
+      // clang-format on
   }
   return out;
 }
@@ -154,14 +156,16 @@ absl::StatusOr<std::optional<ir::TensorRef>> ShapeOf(const onnx::TensorProto& t)
 }
 
 absl::Status SizeMismatch(const onnx::TensorProto& t, uint64_t bytes, uint64_t wanted) {
-  return Invalid(text::StrCat("initializer ", Shown(t.name()), " has ", bytes, " bytes of data, its shape takes ", wanted));
+  return Invalid(
+      text::StrCat("initializer ", Shown(t.name()), " has ", bytes, " bytes of data, its shape takes ", wanted));
 }
 
 namespace {
 
 class Reader {
  public:
-  Reader(const onnx::ModelProto& model, const std::vector<std::optional<ir::TensorRef>>& weights, const External& external)
+  Reader(const onnx::ModelProto& model, const std::vector<std::optional<ir::TensorRef>>& weights,
+         const External& external)
       : model_(model), weights_(weights), external_(external) {}
 
   absl::StatusOr<std::unique_ptr<Program>> Run() {
@@ -174,7 +178,8 @@ class Reader {
     Scope scope;
     RETURN_IF_ERROR(MainInputs(g, scope));
     ASSIGN_OR_RETURN(const Needs* needs, NeedsOf(g));
-    if (!needs->outer.empty()) return Invalid(text::StrCat(Shown(needs->outer.front()), " is read and nothing makes it"));
+    if (!needs->outer.empty())
+      return Invalid(text::StrCat(Shown(needs->outer.front()), " is read and nothing makes it"));
     for (const auto& [key, tensor] : needs->nested) {
       ASSIGN_OR_RETURN(const auto data, DataOf(*tensor, std::nullopt));
       const std::string name = p_->graph->UniqueName(tensor->name());
@@ -187,8 +192,8 @@ class Reader {
 
  private:
   using Scope = text::Map<Value*>;
-  // What a graph reads of those around it: values by name, and, since the IR's weights are those of the program, initializers
-  // of its own and of graphs in it, by keys that no name has.
+  // What a graph reads of those around it: values by name, and, since the IR's weights are those of the program,
+  // initializers of its own and of graphs in it, by keys that no name has.
   struct Needs {
     std::vector<std::string> outer;
     std::vector<std::pair<std::string, const onnx::TensorProto*>> own, nested;  // `nested`: of the graphs inside
@@ -239,8 +244,8 @@ class Reader {
           return;
         }
         for (const std::string& name : (*below)->outer) ask(name);
-        for (const auto* list : {&(*below)->own, &(*below)->nested}) needs->nested.insert(needs->nested.end(), list->begin(),
-            list->end());
+        for (const auto* list : {&(*below)->own, &(*below)->nested})
+          needs->nested.insert(needs->nested.end(), list->begin(), list->end());
       });
       RETURN_IF_ERROR(status);
     }
@@ -250,7 +255,8 @@ class Reader {
     if (&g != &model_.graph())
       for (const auto& t : g.initializer()) {
         ASSIGN_OR_RETURN(const auto shape, ShapeOf(t));
-        if (shape) needs->own.emplace_back(text::StrCat(std::string(1, '\0'), needs_.size(), ".", needs->own.size()), &t);
+        if (shape)
+          needs->own.emplace_back(text::StrCat(std::string(1, '\0'), needs_.size(), ".", needs->own.size()), &t);
       }
     return (needs_[&g] = std::move(needs)).get();  // looked up again: the table may have grown
   }
@@ -264,13 +270,14 @@ class Reader {
 
   // ---- Inputs and weights
 
-  absl::StatusOr<std::optional<ir::TensorRef>> DataOf(const onnx::TensorProto& t, const std::optional<ir::TensorRef>& given) {
+  absl::StatusOr<std::optional<ir::TensorRef>> DataOf(const onnx::TensorProto& t,
+                                                      const std::optional<ir::TensorRef>& given) {
     if (given) return given;
     ASSIGN_OR_RETURN(std::optional<ir::TensorRef> ref, ShapeOf(t));
     if (!ref) return ref;
     if (t.data_location() == onnx::TensorProto::EXTERNAL) {
-      if (!external_) return Invalid(text::StrCat("initializer ", Shown(t.name()),
-          " lies in another file, and no folder is known"));
+      if (!external_)
+        return Invalid(text::StrCat("initializer ", Shown(t.name()), " lies in another file, and no folder is known"));
       return external_(t);
     }
     std::string bytes = DenseText(t, ref->dtype);
@@ -297,8 +304,9 @@ class Reader {
     for (int i = 0; i < g.initializer_size(); ++i) {
       const onnx::TensorProto& t = g.initializer(i);
       ASSIGN_OR_RETURN(auto data, DataOf(t, i < static_cast<int>(weights_.size()) ? weights_[static_cast<size_t>(i)]
-          : std::nullopt));
-      if (!data) opaque.insert(t.name());
+                                                                                  : std::nullopt));
+      if (!data)
+        opaque.insert(t.name());
       else if (!defaults.try_emplace(t.name(), &t, std::move(data)).second)
         return Invalid(text::StrCat("two initializers are called ", Shown(t.name())));
     }
@@ -333,19 +341,22 @@ class Reader {
     };
     for (const onnx::TensorProto& t : g.initializer()) {
       ASSIGN_OR_RETURN(const auto shape, ShapeOf(t));
-      if (!shape) RETURN_IF_ERROR(OpaqueInitializer(kInitializer, t.name(), t.SerializeAsString(), type_of(t.name()), into,
-          scope));
+      if (!shape)
+        RETURN_IF_ERROR(
+            OpaqueInitializer(kInitializer, t.name(), t.SerializeAsString(), type_of(t.name()), into, scope));
     }
     for (const onnx::SparseTensorProto& t : g.sparse_initializer())
-      RETURN_IF_ERROR(OpaqueInitializer(kSparse, t.values().name(), t.SerializeAsString(), type_of(t.values().name()), into,
-          scope));
+      RETURN_IF_ERROR(OpaqueInitializer(kSparse, t.values().name(), t.SerializeAsString(), type_of(t.values().name()),
+                                        into, scope));
     ASSIGN_OR_RETURN(const std::vector<int> order, Order(g, scope));
     for (int i : order) {
       const onnx::NodeProto& n = g.node(i);
-      ASSIGN_OR_RETURN(Node* made, ReadNode(n, into, scope));
+      ASSIGN_OR_RETURN(Node * made, ReadNode(n, into, scope));
       for (const std::string& name : n.output()) {
-        if (name.empty()) into.AddNoneOutput(made);
-        else RETURN_IF_ERROR(Define(scope, name, into.AddOutput(made, name, type_of(name))));
+        if (name.empty())
+          into.AddNoneOutput(made);
+        else
+          RETURN_IF_ERROR(Define(scope, name, into.AddOutput(made, name, type_of(name))));
       }
     }
     for (const auto& v : g.output()) {
@@ -356,9 +367,10 @@ class Reader {
     return absl::OkStatus();
   }
 
-  absl::Status OpaqueInitializer(std::string_view kind, const std::string& name, std::string bytes, ir::Type type, Graph& into,
-                                 Scope& scope) {
-    Node* n = into.Insert(ir::GetOp(text::StrCat(kPrefix, kind)), {{"", Arg(ir::Values())}, {"value", Arg(std::move(bytes))}});
+  absl::Status OpaqueInitializer(std::string_view kind, const std::string& name, std::string bytes, ir::Type type,
+                                 Graph& into, Scope& scope) {
+    Node* n = into.Insert(ir::GetOp(text::StrCat(kPrefix, kind)),
+                          {{"", Arg(ir::Values())}, {"value", Arg(std::move(bytes))}});
     return Define(scope, name, into.AddOutput(n, name, std::move(type)));
   }
 
@@ -367,7 +379,8 @@ class Reader {
     text::ViewMap<int> maker;
     for (int i = 0; i < g.node_size(); ++i)
       for (const std::string& name : g.node(i).output())
-        if (!name.empty() && !maker.emplace(name, i).second) return Invalid(text::StrCat(Shown(name), " is made twice"));
+        if (!name.empty() && !maker.emplace(name, i).second)
+          return Invalid(text::StrCat(Shown(name), " is made twice"));
     std::vector<std::vector<int>> readers(static_cast<size_t>(g.node_size()));
     std::vector<int> waits(static_cast<size_t>(g.node_size()), 0);
     for (int i = 0; i < g.node_size(); ++i) {
@@ -452,7 +465,8 @@ class Reader {
   }
 
   // A graph whose last inputs are what the node captures, whether it reads it or not.
-  absl::StatusOr<ir::SubGraph> Nested(const onnx::GraphProto& g, const std::vector<std::string>& captured, const Scope& outer) {
+  absl::StatusOr<ir::SubGraph> Nested(const onnx::GraphProto& g, const std::vector<std::string>& captured,
+                                      const Scope& outer) {
     auto made = std::make_shared<Graph>(p_.get());
     Scope scope;
     text::Map<std::string> own;  // by key
@@ -484,8 +498,8 @@ class Reader {
     if (!n.name().empty()) source->other.emplace_back("name", n.name());
     onnx::NodeProto rest = n;
     for (auto clear : {&onnx::NodeProto::clear_input, &onnx::NodeProto::clear_output, &onnx::NodeProto::clear_attribute,
-                       &onnx::NodeProto::clear_op_type, &onnx::NodeProto::clear_domain, &onnx::NodeProto::clear_overload,
-                       &onnx::NodeProto::clear_name})
+                       &onnx::NodeProto::clear_op_type, &onnx::NodeProto::clear_domain,
+                       &onnx::NodeProto::clear_overload, &onnx::NodeProto::clear_name})
       (rest.*clear)();
     if (std::string text = rest.SerializeAsString(); !text.empty()) source->other.emplace_back("node", std::move(text));
     if (!source->other.empty()) made->set_source(std::move(source));
@@ -544,7 +558,7 @@ class Writer {
   std::string NameOf(const Value* v) const { return v ? names_.at(v) : ""; }
 
   static const onnx::ValueInfoProto* StatedAs(const google::protobuf::RepeatedPtrField<onnx::ValueInfoProto>& list,
-      const Value* v) {
+                                              const Value* v) {
     for (const auto& info : list)
       if (v && info.name() == v->name()) return &info;
     return nullptr;
@@ -567,8 +581,8 @@ class Writer {
       const InputSpec& spec = p_.input_specs[i];
       const bool user = spec.kind == InputSpec::kUser;
       auto weight = p_.weights.find(spec.target);
-      if (!user && weight == p_.weights.end()) return Invalid(text::StrCat("initializer ", Shown(spec.target),
-          " has no values"));
+      if (!user && weight == p_.weights.end())
+        return Invalid(text::StrCat("initializer ", Shown(spec.target), " has no values"));
       if (user || spec.kind == InputSpec::kBuffer) {
         try {
           Info(v, StatedAs(stated.input(), v), g.add_input());
@@ -741,17 +755,20 @@ absl::StatusOr<onnx::ModelProto> FrameOf(const Program& p) {
   auto it = p.objects.find(kFrame);
   onnx::ModelProto frame;
   const auto* bytes = it == p.objects.end() ? nullptr : std::get_if<io::Bytes>(&it->second.first->bytes);
-  if (!bytes || bytes->size() > INT32_MAX || !frame.ParseFromArray(bytes->data().data(), static_cast<int>(bytes->size())))
-      return Invalid("a program that is no ONNX model");
+  if (!bytes || bytes->size() > INT32_MAX ||
+      !frame.ParseFromArray(bytes->data().data(), static_cast<int>(bytes->size())))
+    return Invalid("a program that is no ONNX model");
   return frame;
 }
 
 absl::StatusOr<std::unique_ptr<Program>> ToProgram(const onnx::ModelProto& model,
-    const std::vector<std::optional<ir::TensorRef>>& weights,
+                                                   const std::vector<std::optional<ir::TensorRef>>& weights,
                                                    const External& external) {
   return Reader(model, weights, external).Run();
 }
 
-absl::StatusOr<onnx::ModelProto> ToModel(const Program& p, std::vector<Weight>* weights) { return Writer(p, weights).Run(); }
+absl::StatusOr<onnx::ModelProto> ToModel(const Program& p, std::vector<Weight>* weights) {
+  return Writer(p, weights).Run();
+}
 
 }  // namespace slipway::onnx_model

@@ -1,5 +1,5 @@
-// ONNX's operator schemas, built as they are asked for: registering an opset's whole set, as ONNX does, builds every version of
-// every operator (15 ms), which is more than a small conversion takes.
+// ONNX's operator schemas, built as they are asked for: registering an opset's whole set, as ONNX does, builds every
+// version of every operator (15 ms), which is more than a small conversion takes.
 #ifndef SLIPWAY_ONNX_MODEL_SCHEMAS_H_
 #define SLIPWAY_ONNX_MODEL_SCHEMAS_H_
 
@@ -10,12 +10,12 @@
 
 namespace slipway::onnx_model {
 
-// The newest schema of an operator of the default domain that an opset has, or null; it and what its function body needs are
-// in ONNX's registry from then on. Thread-safe.
+// The newest schema of an operator of the default domain that an opset has, or null; it and what its function body
+// needs are in ONNX's registry from then on. Thread-safe.
 const onnx::OpSchema* FindSchema(const std::string& type, int opset);
 
-// Held shared while ONNX's own code looks schemas up, since another thread may be in FindSchema(). Not to be held when calling
-// that.
+// Held shared while ONNX's own code looks schemas up, since another thread may be in FindSchema(). Not to be held when
+// calling that.
 std::shared_mutex& RegistryMutex();
 
 }  // namespace slipway::onnx_model

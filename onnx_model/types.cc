@@ -30,9 +30,10 @@ std::string SchemaTypeName(DType t) {
 }
 
 DType ElementType(const ir::Type& t) {
-  return t.is_tensor() ? t.dtype
-         : t.kind == ir::Type::kSymInt ? DType::kInt64
-         : t.kind == ir::Type::kSymFloat ? DType::kFloat64 : DType::kBool;
+  return t.is_tensor()                   ? t.dtype
+         : t.kind == ir::Type::kSymInt   ? DType::kInt64
+         : t.kind == ir::Type::kSymFloat ? DType::kFloat64
+                                         : DType::kBool;
 }
 
 void Describe(onnx::ValueInfoProto* info, const std::string& name, const ir::Type& t) {
@@ -46,8 +47,10 @@ void Describe(onnx::ValueInfoProto* info, const std::string& name, const ir::Typ
   auto* shape = tensor->mutable_shape();
   for (const ir::Sym& s : t.sizes) {
     auto* dim = shape->add_dim();
-    if (auto c = s.constant()) dim->set_dim_value(*c);
-    else dim->set_dim_param(s.kind() == ir::SymKind::kSymbol ? std::string(s.name()) : s.ToString());
+    if (auto c = s.constant())
+      dim->set_dim_value(*c);
+    else
+      dim->set_dim_param(s.kind() == ir::SymKind::kSymbol ? std::string(s.name()) : s.ToString());
   }
 }
 
@@ -106,6 +109,8 @@ ir::Type TypeOf(const onnx::TypeProto& t, ir::SymTable& symbols) {
 }
 
 int OnnxType(DType t) { return kElementTypes[static_cast<size_t>(t)].onnx; }
-DType FromOnnxType(int onnx_type) { return static_cast<DType>(FindElementType(&slipway::ElementType::onnx, onnx_type)); }
+DType FromOnnxType(int onnx_type) {
+  return static_cast<DType>(FindElementType(&slipway::ElementType::onnx, onnx_type));
+}
 
 }  // namespace slipway::onnx_model

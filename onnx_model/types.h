@@ -15,16 +15,17 @@ ir::DType FromOnnxType(int onnx_type);
 // As operator schemas spell a tensor of it: "tensor(float)", "tensor(float8e4m3fn)".
 std::string SchemaTypeName(ir::DType t);
 
-// What a value of a type is in ONNX: the tensor's dtype, i64 for symbolic integers, f64 for floats, bool. Symbolic numbers
-// are 0-d tensors.
+// What a value of a type is in ONNX: the tensor's dtype, i64 for symbolic integers, f64 for floats, bool. Symbolic
+// numbers are 0-d tensors.
 ir::DType ElementType(const ir::Type& t);
-// Fills in name, element type and dims; symbolic dims become dim_params named by their symbol or expression. An object is one
-// of the types below; of a type that is not known there is the name alone.
+// Fills in name, element type and dims; symbolic dims become dim_params named by their symbol or expression. An object
+// is one of the types below; of a type that is not known there is the name alone.
 void Describe(onnx::ValueInfoProto* info, const std::string& name, const ir::Type& t);
 
-// The same the other way: dims by name are symbols of `symbols`, texts like "2*seq" expressions where all in it are symbols
-// already; dims without a name get symbols of their own. What is no tensor of a dtype and rank (sequences, strings, a rank
-// that is not known) is an object by the text that ONNX has for its type ("seq(tensor(float))"), "" where nothing is known.
+// The same the other way: dims by name are symbols of `symbols`, texts like "2*seq" expressions where all in it are
+// symbols already; dims without a name get symbols of their own. What is no tensor of a dtype and rank (sequences,
+// strings, a rank that is not known) is an object by the text that ONNX has for its type ("seq(tensor(float))"), ""
+// where nothing is known.
 ir::Type TypeOf(const onnx::TypeProto& t, ir::SymTable& symbols);
 
 }  // namespace slipway::onnx_model

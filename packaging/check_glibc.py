@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Says which glibc ELF files ask for, and fails where it is newer than a limit, or where they need other shared libraries.
+"""Says which glibc ELF files ask for, and fails where it is newer than a limit, or where they need other shared
+libraries.
 
     check_glibc.py [--most 2.28] FILE...       # FILE: a program, a shared library, or a wheel (.whl) of them
 """
+
 import argparse
 import os
 import re
@@ -11,7 +13,15 @@ import sys
 import tempfile
 import zipfile
 
-OF_GLIBC = {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+OF_GLIBC = {
+    "libc.so.6",
+    "libm.so.6",
+    "libpthread.so.0",
+    "libdl.so.2",
+    "librt.so.1",
+    "ld-linux-x86-64.so.2",
+    "ld-linux-aarch64.so.1",
+}
 
 
 def version(text):
@@ -25,7 +35,7 @@ def readelf(*arguments):
 def complaints(path, most):
     """Prints what `path` needs; returns what is wrong with that."""
     needs = readelf("-V", path)
-    needs = needs[needs.find("Version needs section"):]
+    needs = needs[needs.find("Version needs section") :]
     versions = sorted({version(v) for v in re.findall(r"Name: GLIBC_([0-9.]+)", needs)})
     others = set(re.findall(r"Name: (GLIBC_[A-Z]\w*|GLIBCXX_\S+|CXXABI_\S+|GCC_\S+)", needs))
     libraries = re.findall(r"\(NEEDED\).*\[(.*)\]", readelf("-d", path))

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Installs a wheel of slipway in an empty venv, from no index, and does with it what it is for; fails where it misses what it promises.
+"""Installs a wheel of slipway in an empty venv, from no index, and does with it what it is for; fails where it misses
+what it promises.
 
     check_wheel.py WHEEL --weights build/deps/minilm/model.safetensors [--most-bytes N] [--most-seconds S]
 
-The time counts from `pip install` to the file of ONNX; one of three tries has to keep to it. What needs numpy runs by the package as it
-lies in that venv, under the interpreter that runs this script, if that has numpy.
+The time counts from `pip install` to the file of ONNX; one of three tries has to keep to it. What needs numpy runs by
+the package as it lies in that venv, under the interpreter that runs this script, if that has numpy.
 """
+
 import argparse
 import importlib.util
 import os
@@ -68,13 +70,35 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         programs = folder / "venv" / "bin"
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PIP_", "VIRTUAL_ENV"))} | {"PIP_CONFIG_FILE": os.devnull}
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PIP_", "VIRTUAL_ENV"))} | {
+            "PIP_CONFIG_FILE": os.devnull
+        }
         for _ in range(3):  # other programs may take the machine's time
             venv.create(folder / "venv", with_pip=True, clear=True)
             start = time.monotonic()
-            run(programs / "python", "-m", "pip", "install", "--quiet", "--no-index", "--disable-pip-version-check", options.wheel, env=clean)
+            run(
+                programs / "python",
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--no-index",
+                "--disable-pip-version-check",
+                options.wheel,
+                env=clean,
+            )
             installed = time.monotonic()
-            run(programs / "slipway", "convert", PROGRAM, "--weights", options.weights, "-o", folder / "minilm.onnx", "-q", env=clean)
+            run(
+                programs / "slipway",
+                "convert",
+                PROGRAM,
+                "--weights",
+                options.weights,
+                "-o",
+                folder / "minilm.onnx",
+                "-q",
+                env=clean,
+            )
             took = time.monotonic() - start
             print(f"pip install {installed - start:.2f} s, with the conversion {took:.2f} s")
             if took <= options.most_seconds:

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""Writes the licences of what slipway's program and library hold of other projects, since whoever passes them on has to pass those on too.
+"""Writes the licences of what slipway's program and library hold of other projects, since whoever passes them on has to
+pass those on too.
 
     licences.py OUTPUT [--package PACKAGE]... [--text NAME VERSION FILE]...
 
-Each component has its name, its version and where that is from, and its licence as its own package states it: a Debian package's
-/usr/share/doc/PACKAGE/copyright, or FILE. The output has Debian's format of copyright files (DEP 5): what a line of such a file says
-follows one space, and an empty one is a dot. Licences that a component only refers to (/usr/share/common-licenses) are at the end, since
-other systems have no such folder. A component without a text is an error.
+Each component has its name, its version and where that is from, and its licence as its own package states it: a Debian
+package's /usr/share/doc/PACKAGE/copyright, or FILE. The output has Debian's format of copyright files (DEP 5): what a
+line of such a file says follows one space, and an empty one is a dot. Licences that a component only refers to
+(/usr/share/common-licenses) are at the end, since other systems have no such folder. A component without a text is an
+error.
 """
+
 import argparse
 import pathlib
 import re
@@ -26,7 +29,9 @@ License: Apache-2.0
 
 def indented(text):
     """A text as the continuation of a field."""
-    return "".join(f" {line}\n" if line.strip() else " .\n" for line in (line.rstrip() for line in text.strip("\n").splitlines()))
+    return "".join(
+        f" {line}\n" if line.strip() else " .\n" for line in (line.rstrip() for line in text.strip("\n").splitlines())
+    )
 
 
 def of_package(package):
@@ -45,12 +50,15 @@ def main():
     parser.add_argument("--text", action="append", default=[], nargs=3, metavar=("NAME", "VERSION", "FILE"))
     arguments = parser.parse_args()
     components = [of_package(package) for package in arguments.package]
-    components += [(name, version, pathlib.Path(file).read_text(encoding="utf-8")) for name, version, file in arguments.text]
+    components += [
+        (name, version, pathlib.Path(file).read_text(encoding="utf-8")) for name, version, file in arguments.text
+    ]
     out, common = HEAD, {"Apache-2.0"}
     for name, version, text in sorted(components):
         if not text.strip():
             sys.exit(f"{name}: the text of its licence is empty")
-        out += f"\nFiles: {name}/*\nComment: {name} {version}\nCopyright: as its licence says\nLicense: {name}\n{indented(text)}"
+        out += f"\nFiles: {name}/*\nComment: {name} {version}\nCopyright: as its licence says\n"
+        out += f"License: {name}\n{indented(text)}"
         common.update(word.rstrip(".") for word in re.findall(rf"{COMMON}/([\w.+-]+)", text))
     for name in sorted(common):
         out += f"\nLicense: {name}\n{indented((COMMON / name).read_text(encoding='utf-8'))}"

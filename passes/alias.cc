@@ -1,5 +1,6 @@
 // What a view shares follows from the declaration's alias annotations and, where torch leaves them out, from the traits
-// view(ARG,CONDITION); how a write reaches the base, from the trait inverse(HOW). The functions behind those words are here.
+// view(ARG,CONDITION); how a write reaches the base, from the trait inverse(HOW). The functions behind those words are
+// here.
 #include "passes/alias.h"
 
 #include <string_view>
@@ -74,7 +75,8 @@ Sharing Reshapes(const Node& n, const Value* self) {
 // contiguous(), ravel(): themselves when they are already so.
 Sharing MakesContiguous(const Node& n, const Value* self) {
   const Arg& format = n.Get("memory_format");
-  if (auto f = format.get<ir::MemoryFormat>(); f && *f != ir::MemoryFormat::kContiguous && *f != ir::MemoryFormat::kUnknown)
+  if (auto f = format.get<ir::MemoryFormat>();
+      f && *f != ir::MemoryFormat::kContiguous && *f != ir::MemoryFormat::kUnknown)
     return *f == ir::MemoryFormat::kPreserve ? Sharing::kShares : Sharing::kUnknown;
   return IsContiguous(self->type());
 }
@@ -138,8 +140,10 @@ Sharing IsContiguous(const Type& t) {
 ir::SymInts SizeArgs(ir::Builder& b, Value* x) {
   ir::SymInts out;
   for (int d = 0; d < x->rank(); ++d) {
-    if (auto c = x->sizes()[d].constant()) out.emplace_back(*c);
-    else out.emplace_back(b.CallTyped("aten.sym_size.int", {x, d}, {}, {Type::SymInt(x->sizes()[d])})[0]);
+    if (auto c = x->sizes()[d].constant())
+      out.emplace_back(*c);
+    else
+      out.emplace_back(b.CallTyped("aten.sym_size.int", {x, d}, {}, {Type::SymInt(x->sizes()[d])})[0]);
   }
   return out;
 }
@@ -244,7 +248,8 @@ absl::StatusOr<Value*> WriteThrough(const Node& n, int i, Value* parent, Value* 
     }
     case ir::ViewInverse::kMovedim: return call(n.op_name(), {value, n.Get("destination"), n.Get("source")});
     case ir::ViewInverse::kSlice:
-      return call("aten.slice_scatter.default", {parent, value, n.Get("dim"), n.Get("start"), n.Get("end"), n.Get("step")});
+      return call("aten.slice_scatter.default",
+                  {parent, value, n.Get("dim"), n.Get("start"), n.Get("end"), n.Get("step")});
     case ir::ViewInverse::kSelect:
       return call("aten.select_scatter.default", {parent, value, n.Get("dim"), n.Get("index")});
     case ir::ViewInverse::kNarrow: {
@@ -257,8 +262,11 @@ absl::StatusOr<Value*> WriteThrough(const Node& n, int i, Value* parent, Value* 
         start = start.constant + *size;
       }
       if (start.value && ir::RangeOf(ir::ExprOf(start)).min < 0) return refuse(" from a start that may be negative");
-      if (!start.value && !length.value) end = start.constant + length.constant;
-      else end = b.CallTyped("_operator.add", {Arg(start), Arg(length)}, {}, {Type::SymInt(ir::ExprOf(start) + ir::ExprOf(length))})[0];
+      if (!start.value && !length.value)
+        end = start.constant + length.constant;
+      else
+        end = b.CallTyped("_operator.add", {Arg(start), Arg(length)}, {},
+                          {Type::SymInt(ir::ExprOf(start) + ir::ExprOf(length))})[0];
       return call("aten.slice_scatter.default", {parent, value, d, Arg(start), Arg(end)});
     }
     case ir::ViewInverse::kDiagonal:

@@ -27,9 +27,9 @@ View ViewOf(const ir::Node& n, int i);
 // Whether a tensor of this type lies in memory row by row without gaps. kShares: yes, kNone: no.
 Sharing IsContiguous(const ir::Type& t);
 
-// The parent after `value` was written to result `i` of the view node `n`: `parent` is its value before. `sibling` gives
-// the present value of another result of the same node. Unimplemented, naming the operator, where the write cannot be
-// expressed.
+// The parent after `value` was written to result `i` of the view node `n`: `parent` is its value before. `sibling`
+// gives the present value of another result of the same node. Unimplemented, naming the operator, where the write
+// cannot be expressed.
 absl::StatusOr<ir::Value*> WriteThrough(const ir::Node& n, int i, ir::Value* parent, ir::Value* value, ir::Builder& b,
                                         const std::function<absl::StatusOr<ir::Value*>(ir::Value*)>& sibling);
 

@@ -1,5 +1,5 @@
-// A view_as_complex follows each such input, a view_as_real precedes each such output; lower-complex, which runs later, then finds complex
-// numbers inside the program only.
+// A view_as_complex follows each such input, a view_as_real precedes each such output; lower-complex, which runs later,
+// then finds complex numbers inside the program only.
 #include "passes/complex_io.h"
 
 #include "absl/container/flat_hash_map.h"
@@ -22,7 +22,8 @@ std::vector<std::string> ComplexSignature(const ir::Program& p) {
   for (size_t i = 0; i < p.graph->inputs().size(); ++i)
     if (IsComplexInput(p, i)) names.push_back(text::StrCat("input '", p.graph->inputs()[i]->name(), "'"));
   for (size_t i : UserOutputs(p))
-    if (const ir::Value* v = p.graph->outputs[i].value(); IsComplex(v)) names.push_back(text::StrCat("output '", v->name(), "'"));
+    if (const ir::Value* v = p.graph->outputs[i].value(); IsComplex(v))
+      names.push_back(text::StrCat("output '", v->name(), "'"));
   return names;
 }
 

@@ -56,11 +56,11 @@ Value* Decomposer::ReduceLoss(Value* x, int64_t reduction) {
 
 std::vector<const DecomposeRow*> AllDecompositions() {
   std::vector<const DecomposeRow*> out;
-  for (auto table : {AliasDecompositions(), LossDecompositions(), NormDecompositions(), ProductDecompositions(),
-                     ShapeDecompositions(), SpecialDecompositions(), LinalgDecompositions(), NnDecompositions(), RecurrentDecompositions(),
-                     RandomDecompositions(), HistogramDecompositions(), SegmentDecompositions(),
-                     AudioDecompositions(), DetectionDecompositions(),
-                     QuantizedForms(), QuantDecompositions()})
+  for (auto table :
+       {AliasDecompositions(), LossDecompositions(), NormDecompositions(), ProductDecompositions(),
+        ShapeDecompositions(), SpecialDecompositions(), LinalgDecompositions(), NnDecompositions(),
+        RecurrentDecompositions(), RandomDecompositions(), HistogramDecompositions(), SegmentDecompositions(),
+        AudioDecompositions(), DetectionDecompositions(), QuantizedForms(), QuantDecompositions()})
     for (const DecomposeRow& r : table) out.push_back(&r);
   return out;
 }

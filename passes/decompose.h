@@ -52,7 +52,7 @@ class Decomposer : public ir::ArgReader {
   Value* Mul(Value* x, Arg y) { return Two("mul", x, std::move(y)); }
   Value* Div(Value* x, Arg y) { return Two("div", x, std::move(y)); }
   Value* Rsub(Value* x, Arg y) { return b.Call("aten.rsub.Scalar", {x, std::move(y)}); }  // y - x
-  Value* Unary(std::string_view op, Value* x);  // "exp" -> aten.exp.default
+  Value* Unary(std::string_view op, Value* x);                                            // "exp" -> aten.exp.default
   Value* Sum(Value* x, std::vector<int> dims, bool keepdim = false);
   Value* Mean(Value* x, std::vector<int> dims, bool keepdim = false);
   Value* Cmp(std::string_view op, Value* x, Arg y) { return Two(op, x, std::move(y)); }  // "lt", "eq", …
@@ -84,7 +84,7 @@ absl::Status ApplyDecomposition(ir::Node* n, const DecomposeRow& row);
 void ReplaceNode(ir::Node* n, const Values& results);
 
 // The tables (passes/decompose_*.cc).
-absl::Span<const DecomposeRow> AliasDecompositions();    // ops that are others by another name
+absl::Span<const DecomposeRow> AliasDecompositions();  // ops that are others by another name
 absl::Span<const DecomposeRow> LossDecompositions();
 absl::Span<const DecomposeRow> NormDecompositions();     // norms, statistics
 absl::Span<const DecomposeRow> ProductDecompositions();  // products of vectors, matrices and more dims
@@ -93,12 +93,13 @@ absl::Span<const DecomposeRow> SpecialDecompositions();  // special functions
 absl::Span<const DecomposeRow> LinalgDecompositions();
 absl::Span<const DecomposeRow> NnDecompositions();
 absl::Span<const DecomposeRow> RecurrentDecompositions();
-absl::Span<const DecomposeRow> RandomDecompositions();     // distributions
+absl::Span<const DecomposeRow> RandomDecompositions();  // distributions
 absl::Span<const DecomposeRow> HistogramDecompositions();
-absl::Span<const DecomposeRow> SegmentDecompositions();  // torch_scatter's operators
-absl::Span<const DecomposeRow> AudioDecompositions();    // torchaudio's operators
+absl::Span<const DecomposeRow> SegmentDecompositions();    // torch_scatter's operators
+absl::Span<const DecomposeRow> AudioDecompositions();      // torchaudio's operators
 absl::Span<const DecomposeRow> DetectionDecompositions();  // torchvision's operators
-absl::Span<const DecomposeRow> QuantizedForms();       // torchao's and pt2e's operators, to slipway.quantize and dequantize
+// torchao's and pt2e's operators, to slipway.quantize and dequantize
+absl::Span<const DecomposeRow> QuantizedForms();
 absl::Span<const DecomposeRow> QuantDecompositions();  // those, to ATen
 
 }  // namespace slipway::passes

@@ -8,7 +8,9 @@ namespace slipway::passes {
 namespace {
 
 // The two take the same arguments in the same order (their names may differ) and give the same results.
-struct Twin { std::string_view op, as; };
+struct Twin {
+  std::string_view op, as;
+};
 constexpr Twin kTwins[] = {
     {"aten.absolute.default", "aten.abs.default"},
     {"aten.arccos.default", "aten.acos.default"},

@@ -7,9 +7,7 @@ namespace slipway::passes {
 namespace {
 
 // A coordinate of the regions, scaled as the image is.
-Value* Coordinate(Decomposer& d, int which) {
-  return d.Mul(Select(d, d.in("rois"), 1, which), d.f("spatial_scale"));
-}
+Value* Coordinate(Decomposer& d, int which) { return d.Mul(Select(d, d.in("rois"), 1, which), d.f("spatial_scale")); }
 // Bins of all channels, [n, channels · rows · columns, rows, columns], to the bins that belong to the channels.
 Value* OwnBins(Decomposer& d, Value* all, int64_t rows, int64_t columns) {
   IntOrValue n = d.b.Size(all, 0), channels = d.b.FloorDiv(d.b.Size(all, 1), rows * columns);
@@ -25,12 +23,14 @@ Value* Channels(Decomposer& d, Value* like, int64_t rows, int64_t columns) {
   return Expand(d, order, std::move(sizes));
 }
 
-// roi_align of every channel, of which each bin keeps its own. Where a region has no samples, torchvision divides nothing by nothing.
+// roi_align of every channel, of which each bin keeps its own. Where a region has no samples, torchvision divides
+// nothing by nothing.
 void PsRoiAlign(Decomposer& d) {
   const int64_t rows = d.i("pooled_height"), columns = d.i("pooled_width"), sampling = d.i("sampling_ratio");
   Value* x = d.in("input");
   if (!d.ok()) return;
-  Value* all = d.b.Call("torchvision.roi_align.default", {x, d.in("rois"), d.f("spatial_scale"), rows, columns, sampling, true});
+  Value* all =
+      d.b.Call("torchvision.roi_align.default", {x, d.in("rois"), d.f("spatial_scale"), rows, columns, sampling, true});
   Value* out = OwnBins(d, all, rows, columns);
   if (sampling <= 0) {
     auto samples = [&](int low, int high, int64_t bins) {

@@ -8,7 +8,8 @@ namespace {
 
 Value* End(Decomposer& d, Value* edges, int which) { return Select(d, edges, 0, which); }
 
-// Evenly spaced edges over the values, or over entries `at` and `at` + 1 of the range; a range that is a point is widened.
+// Evenly spaced edges over the values, or over entries `at` and `at` + 1 of the range; a range that is a point is
+// widened.
 Value* EvenEdges(Decomposer& d, Value* x, IntOrValue bins, size_t at) {
   const DType t = x->dtype();
   const auto range = d.has("range") ? d.opt_floats("range") : std::nullopt;
@@ -59,7 +60,8 @@ void HistogramDd(Decomposer& d) {
     const bool same = d.node().op().overload == "int_bins";
     const auto bins = same ? ir::Ints(static_cast<size_t>(*n), d.i("bins")) : d.ints("bins");
     if (static_cast<int64_t>(bins.size()) != *n) return d.Fail("bins and coordinates differ in number");
-    for (int64_t k = 0; k < *n; ++k) edges.push_back(EvenEdges(d, Select(d, x, 1, k), bins[k], 2 * static_cast<size_t>(k)));
+    for (int64_t k = 0; k < *n; ++k)
+      edges.push_back(EvenEdges(d, Select(d, x, 1, k), bins[k], 2 * static_cast<size_t>(k)));
   }
   if (!d.ok()) return;
   if (static_cast<int64_t>(edges.size()) != *n) return d.Fail("bins and coordinates differ in number");
@@ -74,7 +76,8 @@ void HistogramDd(Decomposer& d) {
   Value* counts = Reshape(d, Tally(d, at, Weights(d, inside, x->dtype()), Product(d, sizes)), sizes);
   if (d.flag("density")) {
     counts = d.Div(counts, d.Sum(counts, {}));
-    for (int64_t k = 0; k < *n; ++k) counts = d.Div(counts, Along(d, Widths(d, edges[k]), static_cast<int>(k), static_cast<int>(*n)));
+    for (int64_t k = 0; k < *n; ++k)
+      counts = d.Div(counts, Along(d, Widths(d, edges[k]), static_cast<int>(k), static_cast<int>(*n)));
   }
   Values out = {counts};
   out.insert(out.end(), edges.begin(), edges.end());
@@ -82,8 +85,10 @@ void HistogramDd(Decomposer& d) {
 }
 
 constexpr DecomposeRow kRows[] = {
-    {"aten.histogram.bin_ct", Histogram},          {"aten.histogram.bins_tensor", Histogram},
-    {"aten.histogramdd.default", HistogramDd},     {"aten.histogramdd.int_bins", HistogramDd},
+    {"aten.histogram.bin_ct", Histogram},
+    {"aten.histogram.bins_tensor", Histogram},
+    {"aten.histogramdd.default", HistogramDd},
+    {"aten.histogramdd.int_bins", HistogramDd},
     {"aten.histogramdd.TensorList_bins", HistogramDd},
 };
 

@@ -271,8 +271,8 @@ bool RefuseReturned(Decomposer& d, Value* a, size_t i, std::string_view what) {
   return true;
 }
 
-// Of the symmetric matrix in one triangle of A, in f64; `vectors` null where not wanted. With c no less than its norm, A + c·I is positive semidefinite: its
-// singular values and vectors are eigenvalues and eigenvectors.
+// Of the symmetric matrix in one triangle of A, in f64; `vectors` null where not wanted. With c no less than its norm,
+// A + c·I is positive semidefinite: its singular values and vectors are eigenvalues and eigenvectors.
 Eigen SymmetricEigen(Decomposer& d, Value* a, bool upper, bool vectors) {
   a = Wide(d, upper ? TransposeMatrix(d, a) : a);
   Value* below = d.b.Call("aten.tril.default", {a, -1});
@@ -295,7 +295,8 @@ void LinalgEigh(Decomposer& d) {
   bool given = !Declares(d, "compute_v") || d.flag("compute_v");
   if (!d.ok()) return;
   bool vectors = given && Used(d, 1), as_lapack = vectors && EigenHasSigns(a) && !IsEmpty(a);
-  if (given && !as_lapack && RefuseReturned(d, a, 1, "eigenvectors of more than 3 rows, or of an unknown number,")) return;
+  if (given && !as_lapack && RefuseReturned(d, a, 1, "eigenvectors of more than 3 rows, or of an unknown number,"))
+    return;
   Eigen e = EigenOf(d, a, vectors, as_lapack);
   d.Return({e.values, given ? e.vectors : Empty(d, a)});
 }
@@ -353,7 +354,8 @@ void Svd(Decomposer& d) {
   d.Return({p.u, p.s, old ? p.v : TransposeMatrix(d, p.v)});
 }
 
-// A = U·H with orthonormal columns of U and H positive semidefinite: of A = L·S·Rᵀ they are L·Rᵀ and R·S·Rᵀ, whatever the signs of vectors.
+// A = U·H with orthonormal columns of U and H positive semidefinite: of A = L·S·Rᵀ they are L·Rᵀ and R·S·Rᵀ, whatever
+// the signs of vectors.
 void LinalgPolar(Decomposer& d) {
   Value* a = Matrix(d, 0);
   if (!d.ok()) return;
@@ -365,7 +367,8 @@ void LinalgPolar(Decomposer& d) {
   Value* right = TransposeMatrix(d, p.v);
   d.Return({Matmul(d, p.u, right), Matmul(d, d.Mul(p.v, Unsqueeze(d, p.s, -2)), right)});
 }
-// The root of a symmetric matrix, in whose lower triangle it is; what rounding made negative of its eigenvalues counts as zero.
+// The root of a symmetric matrix, in whose lower triangle it is; what rounding made negative of its eigenvalues counts
+// as zero.
 void LinalgMatrixSqrth(Decomposer& d) {
   Value* a = Matrix(d, 0);
   if (!d.ok()) return;

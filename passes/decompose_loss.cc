@@ -57,7 +57,7 @@ void BinaryCrossEntropyWithLogits(Decomposer& d) {
 void PoissonNllLoss(Decomposer& d) {
   Value *x = d.in("input"), *t = d.in("target");
   Value* loss = d.flag("log_input") ? d.Sub(d.Unary("exp", x), d.Mul(t, x))
-                                 : d.Sub(x, d.Mul(t, d.Unary("log", d.Add(x, d.f("eps")))));
+                                    : d.Sub(x, d.Mul(t, d.Unary("log", d.Add(x, d.f("eps")))));
   if (d.flag("full")) {
     // Stirling's approximation of log(t!), for t above 1.
     Value* half_log = d.Mul(d.Unary("log", d.Mul(t, 2 * M_PI)), 0.5);
@@ -96,8 +96,7 @@ void TripletMarginLoss(Decomposer& d) {
   double p = d.f("p"), eps = d.f("eps");
   Value* near = PairwiseDistance(d, a, pos, p, eps, false);
   Value* far = PairwiseDistance(d, a, neg, p, eps, false);
-  if (d.flag("swap"))
-    far = d.b.Call("aten.minimum.default", {far, PairwiseDistance(d, pos, neg, p, eps, false)});
+  if (d.flag("swap")) far = d.b.Call("aten.minimum.default", {far, PairwiseDistance(d, pos, neg, p, eps, false)});
   ReturnLoss(d, ClampMin(d, d.Sub(d.Add(near, d.f("margin")), far), 0));
 }
 void CosineEmbeddingLoss(Decomposer& d) {
@@ -149,9 +148,7 @@ void Cdist(Decomposer& d) {
   }
   d.Return(DistanceNorm(d, d.Sub(Unsqueeze(d, x, -2), Unsqueeze(d, y, -3)), p));
 }
-void EuclideanDist(Decomposer& d) {
-  d.Return(d.b.Call("aten.cdist.default", {d.in("x1"), d.in("x2"), 2.0, 1}));
-}
+void EuclideanDist(Decomposer& d) { d.Return(d.b.Call("aten.cdist.default", {d.in("x1"), d.in("x2"), 2.0, 1})); }
 // Distances of the pairs of rows i < j.
 void Pdist(Decomposer& d) {
   Value* x = d.in("self");
@@ -167,7 +164,9 @@ void Pdist(Decomposer& d) {
 // The class dim of (C), (N, C) or (N, C, …).
 int ClassDim(Value* x) { return x->rank() == 1 ? 0 : 1; }
 
-struct Nll { Value *loss, *total_weight; };
+struct Nll {
+  Value *loss, *total_weight;
+};
 
 // Negative log likelihood of class indices, reduced; the weight of the classes met is what "mean" divides by.
 Nll NllLoss(Decomposer& d, Value* x, Value* target, Value* weight, int64_t reduction) {
@@ -220,7 +219,8 @@ void CrossEntropyLoss(Decomposer& d) {
   if (ir::IsFloating(target->dtype())) {
     // Probabilities of the classes.
     target = d.in("target");
-    if (smoothing > 0) target = d.Add(d.Mul(target, 1 - smoothing), d.Div(b.ScalarTensor(smoothing, x->dtype()), classes));
+    if (smoothing > 0)
+      target = d.Add(d.Mul(target, 1 - smoothing), d.Div(b.ScalarTensor(smoothing, x->dtype()), classes));
     Value* loss = d.Unary("neg", d.Mul(logs, target));
     if (each) loss = d.Mul(loss, each);
     if (reduction == 0) return d.Return(d.Sum(loss, {c}));
@@ -245,7 +245,8 @@ void CrossEntropyLoss(Decomposer& d) {
   d.Return(d.Add(d.Mul(nll.loss, 1 - smoothing), d.Mul(smooth, share)));
 }
 
-// torch computes this one in pieces of the batch, and gradients beside the loss, which are unused in an exported program.
+// torch computes this one in pieces of the batch, and gradients beside the loss, which are unused in an exported
+// program.
 void LinearCrossEntropy(Decomposer& d, std::string_view reduction, double smoothing) {
   if (smoothing != 0) return d.Unsupported("label smoothing");
   if (reduction != "none" && reduction != "mean" && reduction != "sum") return d.Fail("unknown reduction");

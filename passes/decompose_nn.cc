@@ -72,8 +72,8 @@ void MaxPool2dBackward(Decomposer& d) {
   d.Return(Reshape(d, sum, b.SizesOf(x)));
 }
 
-// Rounds to what a quantized tensor could hold. The scale and the zero point are numbers, tensors of one element, or of one
-// for each index along an axis; torch multiplies with the inverse of the scale in f32.
+// Rounds to what a quantized tensor could hold. The scale and the zero point are numbers, tensors of one element, or of
+// one for each index along an axis; torch multiplies with the inverse of the scale in f32.
 void FakeQuantize(Decomposer& d) {
   Value* x = d.in("self");
   auto parameter = [&](std::string_view name) -> Value* {
@@ -147,7 +147,9 @@ void Angle(Decomposer& d) {
   d.Return(d.Mul(x, kRadians ? 0.017453292519943295769 : 57.295779513082320877));
 }
 template <bool kPositive>
-void IsInfinite(Decomposer& d) { d.Return(d.Cmp("eq", d.in("self"), kPositive ? kInf : -kInf)); }
+void IsInfinite(Decomposer& d) {
+  d.Return(d.Cmp("eq", d.in("self"), kPositive ? kInf : -kInf));
+}
 // log(exp(x) + exp(y)), or of powers of 2: the larger one plus the logarithm of one plus a fraction.
 template <bool kBase2>
 void LogAddExp(Decomposer& d) {
@@ -217,7 +219,7 @@ void PlainGroupNorm(Decomposer& d) {
   const int64_t groups = d.i("num_groups");
   if (x->rank() < 2 || groups <= 0) return d.Fail("an input of less than 2 dims, or no group");
   if (x->type().StaticNumel() == 0) return d.Return(x);  // of which a reshape cannot tell the size of a group
-  if (groups == 1) {  // as the image lies
+  if (groups == 1) {                                     // as the image lies
     std::vector<int> dims(static_cast<size_t>(x->rank()) - 1);
     std::iota(dims.begin(), dims.end(), 1);
     return d.Return(PerChannel(d, Normalized(d, x, dims, d.f("eps")), 1));
@@ -231,9 +233,10 @@ void InstanceNorm(Decomposer& d) {
   if (!d.flag("use_input_stats")) {  // the same statistics for every sample: a batch norm
     Value *mean = d.opt_in("running_mean"), *variance = d.opt_in("running_var");
     if (!mean || !variance) return d.Unsupported("neither the input's statistics nor running ones");
-    return d.Return(d.b.CallTyped("aten.batch_norm.default",
-                                  {x, d.opt_in("weight"), d.opt_in("bias"), mean, variance, false, 0.0, d.f("eps"), false}, {},
-                                  {ir::Type::Tensor(x->dtype(), x->sizes())})[0]);
+    return d.Return(
+        d.b.CallTyped("aten.batch_norm.default",
+                      {x, d.opt_in("weight"), d.opt_in("bias"), mean, variance, false, 0.0, d.f("eps"), false}, {},
+                      {ir::Type::Tensor(x->dtype(), x->sizes())})[0]);
   }
   if (x->rank() < 3) return d.Fail("an input of less than 3 dims");
   std::vector<int> dims = AllDims(x->rank());
@@ -305,7 +308,8 @@ void RepeatInterleave(Decomposer& d) {
   d.Return(Reshape(d, Expand(d, Unsqueeze(d, x, dim + 1), spread), sizes));
 }
 
-// Pixels' places from -1 to 1, at the middles of the outer ones or at their outer edges, through a matrix for each image.
+// Pixels' places from -1 to 1, at the middles of the outer ones or at their outer edges, through a matrix for each
+// image.
 void AffineGrid(Decomposer& d) {
   Value* theta = d.in("theta");
   const SymInts size = d.sym_ints("size");

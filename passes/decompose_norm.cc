@@ -112,9 +112,7 @@ Value* NormExcept(Decomposer& d, Value* v, Arg p, int64_t dim) {
   if (dim == -1) return NormOver(d, v, std::move(p), AllDims(v->rank()), false);
   return NormOver(d, v, std::move(p), DimsBut(v->rank(), d.WrapDim(dim, v->rank())), true);
 }
-void NormExceptDim(Decomposer& d) {
-  d.Return(NormExcept(d, d.in("v"), static_cast<double>(d.i("pow")), d.i("dim")));
-}
+void NormExceptDim(Decomposer& d) { d.Return(NormExcept(d, d.in("v"), static_cast<double>(d.i("pow")), d.i("dim"))); }
 void WeightNorm(Decomposer& d) {
   Value *v = d.in("v"), *g = d.in("g");
   Value* norm = NormExcept(d, v, 2, d.i("dim"));
@@ -131,7 +129,9 @@ Value* Affine(Decomposer& d, Value* x, Value* weight, Value* bias) {
   return bias ? d.Add(x, Channel(d, bias, x->rank())) : x;
 }
 
-struct Moments { Value *mean, *var, *centered; };
+struct Moments {
+  Value *mean, *var, *centered;
+};
 // Over dims, kept; the variance is that of the population.
 Moments MomentsOver(Decomposer& d, Value* x, const std::vector<int>& dims) {
   Value* mean = d.Mean(x, dims, true);
@@ -170,7 +170,8 @@ void BatchNorm(Decomposer& d) {
     }
   } else {
     ir::Type type = ir::Type::Tensor(x->dtype(), x->sizes());
-    Value* y = d.b.CallTyped("aten.batch_norm.default", {x, weight, bias, mean, var, false, 0.0, eps, false}, {}, {type})[0];
+    Value* y =
+        d.b.CallTyped("aten.batch_norm.default", {x, weight, bias, mean, var, false, 0.0, eps, false}, {}, {type})[0];
     results = {y, mean, Rsqrt(d, d.Add(var, eps))};
   }
   size_t wanted = d.node().outputs().size();
@@ -229,7 +230,8 @@ Value* Covariance(Decomposer& d, Value* x, double correction, Value* fweights, V
   return d.Div(c, ClampMin(d, norm, 0));
 }
 void Cov(Decomposer& d) {
-  Value* c = Covariance(d, d.in("self"), static_cast<double>(d.i("correction")), d.opt_in("fweights"), d.opt_in("aweights"));
+  Value* c =
+      Covariance(d, d.in("self"), static_cast<double>(d.i("correction")), d.opt_in("fweights"), d.opt_in("aweights"));
   d.Return(d.out_type().rank() == 0 ? Reshape(d, c, {}) : c);
 }
 void CorrCoef(Decomposer& d) {

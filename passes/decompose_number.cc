@@ -22,9 +22,7 @@ Expr Gcd(Decomposer& d, Expr x, Expr y) {
   auto magnitude = [&](Expr v) { return Abs(v).Cast(t).Cast(v.dtype()); };
   return While(
       d.b, {magnitude(x), magnitude(y)}, {},
-      [](const Exprs& in) {
-        return Expr{in[0].b, in[0].b->Call("aten.any.default", {(!Equal(in[0], 0.0)).v})};
-      },
+      [](const Exprs& in) { return Expr{in[0].b, in[0].b->Call("aten.any.default", {(!Equal(in[0], 0.0)).v})}; },
       [](const Exprs& in) -> Exprs {
         Expr done = Equal(in[0], 0.0), divisor = Where(done, 1.0, in[0]);
         Expr rest{in[0].b, in[0].b->Call("aten.fmod.Tensor", {in[1].v, divisor.v})};
@@ -44,7 +42,8 @@ void Lcm(Decomposer& d) {
   Expr gcd = Gcd(d, x, y), zero = Equal(gcd, 0.0);
   Expr part{&d.b, d.b.Call("aten.div.Tensor_mode", {x.v, Where(zero, 1.0, gcd).v}, {{"rounding_mode", "trunc"}})};
   Expr multiple = part * y;
-  if (d.node().output()->dtype() == DType::kInt32) multiple = multiple.Cast(DType::kInt32).Cast(DType::kInt64);  // what overflows wraps first
+  // what overflows wraps first
+  if (d.node().output()->dtype() == DType::kInt32) multiple = multiple.Cast(DType::kInt32).Cast(DType::kInt64);
   Result(d, Where(zero, 0.0, Abs(multiple)));
 }
 
@@ -63,12 +62,11 @@ void IntegerPower(Decomposer& d) {
   Expr odd = bitwise("aten.bitwise_and.Scalar", exponent, 1);
   const Exprs powers = While(
       d.b, {base * 0.0 + 1.0, base, Where(negative, 0.0, exponent)}, {},
-      [](const Exprs& in) {
-        return Expr{in[0].b, in[0].b->Call("aten.any.default", {(!Equal(in[2], 0.0)).v})};
-      },
+      [](const Exprs& in) { return Expr{in[0].b, in[0].b->Call("aten.any.default", {(!Equal(in[2], 0.0)).v})}; },
       [&](const Exprs& in) -> Exprs {
         Expr is_odd = Equal(bitwise("aten.bitwise_and.Scalar", in[2], 1), 1.0);
-        return {Where(is_odd, in[0] * in[1], in[0]), in[1] * in[1], bitwise("aten.bitwise_right_shift.Tensor_Scalar", in[2], 1)};
+        return {Where(is_odd, in[0] * in[1], in[0]), in[1] * in[1],
+                bitwise("aten.bitwise_right_shift.Tensor_Scalar", in[2], 1)};
       });
   Expr inverse = Where(Equal(base, 1.0), base, Where(Equal(base, -1.0), 1.0 - odd * 2.0, 0.0));
   Result(d, Where(negative, inverse, powers[0]));
@@ -198,12 +196,14 @@ void HashTensor(Decomposer& d) {
   d.Return(d.b.Cast(Reshape(d, bits, sizes), d.out_type().dtype));
 }
 
+// clang-format off
 constexpr DecomposeRow kRows[] = {
     {"aten.pow.Tensor_Tensor", IntegerPower}, {"aten.pow.Scalar", IntegerPower},
     {"aten.gcd.default", GcdOp},   {"aten.lcm.default", Lcm},
     {"aten.frexp.Tensor", Frexp},  {"aten.nextafter.default", NextAfter},
     {"aten.angle.default", Angle}, {"aten.hash_tensor.default", HashTensor, false},
 };
+// clang-format on
 
 }  // namespace
 

@@ -31,8 +31,10 @@ template <typename Keep>
 void SumOut(Decomposer& d, Labeled& x, Keep keep) {
   std::vector<int> dims, left;
   for (size_t i = 0; i < x.labels.size(); ++i) {
-    if (keep(x.labels[i])) left.push_back(x.labels[i]);
-    else dims.push_back(static_cast<int>(i));
+    if (keep(x.labels[i]))
+      left.push_back(x.labels[i]);
+    else
+      dims.push_back(static_cast<int>(i));
   }
   if (dims.empty()) return;
   x.value = d.Sum(x.value, dims);
@@ -164,7 +166,8 @@ void Einsum(Decomposer& d) {
   auto expand = [](const std::vector<int>& term, int n) {
     std::vector<int> out;
     for (int l : term) {
-      if (l != kEllipsis) out.push_back(l);
+      if (l != kEllipsis)
+        out.push_back(l);
       else
         for (int k = n; k > 0; --k) out.push_back(kEllipsis + k);
     }
@@ -300,9 +303,7 @@ void AddBmm(Decomposer& d) {
   std::vector<int> keep = {1, 3};
   AddScaled(d, Contract(d, {d.in("batch1"), {0, 1, 2}}, {d.in("batch2"), {0, 2, 3}}, keep).value);
 }
-void AddR(Decomposer& d) {
-  AddScaled(d, d.Mul(Unsqueeze(d, d.in("vec1"), 1), Unsqueeze(d, d.in("vec2"), 0)));
-}
+void AddR(Decomposer& d) { AddScaled(d, d.Mul(Unsqueeze(d, d.in("vec1"), 1), Unsqueeze(d, d.in("vec2"), 0))); }
 
 void CrossAlong(Decomposer& d, int64_t dim_arg) {
   Values xs = d.b.CallMulti("aten.broadcast_tensors.default", {Values{d.in("self"), d.in("other")}});
@@ -428,7 +429,8 @@ void Vander(Decomposer& d) {
   d.Return(d.flag("increasing") ? powers : Flip(d, powers, {powers->rank() - 1}));
 }
 
-// A product of scaled matrices of small floats, in f32 as torch computes it on processors without instructions for them.
+// A product of scaled matrices of small floats, in f32 as torch computes it on processors without instructions for
+// them.
 void ScaledMm(Decomposer& d) {
   Value* x = d.Mul(d.b.Cast(d.tensor("self"), DType::kFloat32), d.tensor("scale_a"));
   Value* y = d.Mul(d.b.Cast(d.tensor("mat2"), DType::kFloat32), d.tensor("scale_b"));
@@ -450,8 +452,9 @@ Values Groups(Decomposer& d, Value* x, int dim, const Values& ends) {
   sizes.push_back(d.b.Sub(d.b.Size(x, dim), start));
   return d.b.CallMulti("aten.split_with_sizes.default", {x, std::move(sizes), dim});
 }
-// Products of groups of rows, columns or terms with a matrix each: what ends of groups divide is a matrix, what is not divided is a
-// batch of them. Where nothing is divided it is a batched product. Rows and columns behind the last group are zeros.
+// Products of groups of rows, columns or terms with a matrix each: what ends of groups divide is a matrix, what is not
+// divided is a batch of them. Where nothing is divided it is a batched product. Rows and columns behind the last group
+// are zeros.
 void ProductOfGroups(Decomposer& d, Value* x, Value* y, Value* at) {
   const bool rows = x->rank() == 2, columns = y->rank() == 2;
   const DType t = d.out_type().dtype;
@@ -465,7 +468,8 @@ void ProductOfGroups(Decomposer& d, Value* x, Value* y, Value* at) {
   const Values xs = rows ? Groups(d, x, columns ? 1 : 0, ends) : d.b.CallMulti("aten.unbind.int", {x, 0});
   const Values ys = columns ? Groups(d, y, rows ? 0 : 1, ends) : d.b.CallMulti("aten.unbind.int", {y, 0});
   if (!d.b.ok()) return;
-  if (static_cast<int64_t>(std::min(xs.size(), ys.size())) < *count) return d.Fail("matrices and groups differ in number");
+  if (static_cast<int64_t>(std::min(xs.size(), ys.size())) < *count)
+    return d.Fail("matrices and groups differ in number");
   Values products;
   for (int64_t i = 0; i < *count; ++i) products.push_back(Matmul(d, xs[i], ys[i]));
   if (!d.b.ok()) return;

@@ -1,9 +1,9 @@
 // Quantized tensors: the operators of torchao and of torch's pt2e as slipway.quantize and slipway.dequantize (the names
-// that recognize-quantization starts from), and those in ATen, step by step in the dtypes that quantization.h states, for
-// targets without an operator of their own.
+// that recognize-quantization starts from), and those in ATen, step by step in the dtypes that quantization.h states,
+// for targets without an operator of their own.
 //
-// The arithmetic of the named operators is that of torchao 0.18 (torchao/quantization/quant_primitives.py) and torch 2.13
-// (torch/ao/quantization/fx/_decomposed.py).
+// The arithmetic of the named operators is that of torchao 0.18 (torchao/quantization/quant_primitives.py) and torch
+// 2.13 (torch/ao/quantization/fx/_decomposed.py).
 #include "base/text.h"
 #include "passes/decompose_util.h"
 #include "passes/quantization.h"
@@ -76,9 +76,8 @@ void ReturnQuantized(Decomposer& d, Value* scale, Value* zero, ir::Ints block, D
   const DType to = d.out_type().dtype;
   const Range r = QuantRange(d, to);
   if (d.ok())
-    d.Return(d.b.Call("slipway.quantize.default",
-                      {d.in("input"), scale, zero, std::move(block), arithmetic, to, static_cast<int64_t>(r.low),
-                       static_cast<int64_t>(r.high)}));
+    d.Return(d.b.Call("slipway.quantize.default", {d.in("input"), scale, zero, std::move(block), arithmetic, to,
+                                                   static_cast<int64_t>(r.low), static_cast<int64_t>(r.high)}));
 }
 void ReturnDequantized(Decomposer& d, Value* scale, Value* zero, ir::Ints block, DType arithmetic) {
   if (!d.ok()) return;
@@ -183,7 +182,9 @@ Blocks SplitBlocks(Decomposer& d, Value* x, const ir::Ints& block) {
   return b;
 }
 Value* Split(Decomposer& d, Value* x, const Blocks& b) { return b.split ? Reshape(d, x, b.sizes) : x; }
-Value* Joined(Decomposer& d, Value* y, Value* x, const Blocks& b) { return b.split ? Reshape(d, y, d.b.SizesOf(x)) : y; }
+Value* Joined(Decomposer& d, Value* y, Value* x, const Blocks& b) {
+  return b.split ? Reshape(d, y, d.b.SizesOf(x)) : y;
+}
 Value* OfBlocks(Decomposer& d, Value* v, const Blocks& b) {
   const bool one = v->type().StaticNumel() == 1;
   if (one && v->rank() == 0) return v;
@@ -236,7 +237,9 @@ void ChooseQparams(Decomposer& d) {
   const Range r = QuantRange(d, d.dtype("target_dtype").value_or(DType::kInt8));
   const std::string mapping = d.str("mapping_type");
   const DType own = input->dtype();
-  const double eps = d.opt_f("eps").value_or(own == DType::kFloat16 ? 0x1p-14 : own == DType::kFloat64 ? 0x1p-1022 : 0x1p-126);
+  const double eps = d.opt_f("eps").value_or(own == DType::kFloat16   ? 0x1p-14
+                                             : own == DType::kFloat64 ? 0x1p-1022
+                                                                      : 0x1p-126);
   if (!d.ok()) return;
   Value* x = Split(d, input, b);
   auto extreme = [&](const char* op) {
@@ -257,7 +260,8 @@ void ChooseQparams(Decomposer& d) {
       scale = d.Where(d.Cmp("gt", down, up), down, up);
     }
     scale = ClampMin(d, scale, eps);
-    zero = d.b.Call("aten.full_like.default", {scale, static_cast<double>(static_cast<int64_t>((r.high + r.low + 1) / 2))});
+    zero = d.b.Call("aten.full_like.default",
+                    {scale, static_cast<double>(static_cast<int64_t>((r.high + r.low + 1) / 2))});
   } else {
     return d.Unsupported(text::StrCat("mapping type ", mapping));
   }
@@ -266,11 +270,14 @@ void ChooseQparams(Decomposer& d) {
   if (!d.flag("keepdim")) {
     sizes.clear();
     for (size_t i = 0, axis = 0; i < b.scale.size(); ++i) {
-      if (axis < b.axes.size() && b.axes[axis] == static_cast<int>(i)) ++axis;
-      else sizes.push_back(b.scale[i]);
+      if (axis < b.axes.size() && b.axes[axis] == static_cast<int>(i))
+        ++axis;
+      else
+        sizes.push_back(b.scale[i]);
     }
   }
-  d.Return({d.b.Cast(Reshape(d, scale, sizes), d.out_type(0).dtype), d.b.Cast(Reshape(d, zero, sizes), d.out_type(1).dtype)});
+  d.Return({d.b.Cast(Reshape(d, scale, sizes), d.out_type(0).dtype),
+            d.b.Cast(Reshape(d, zero, sizes), d.out_type(1).dtype)});
 }
 
 void QuantizeRows(Decomposer& d) {
@@ -281,11 +288,13 @@ void QuantizeRows(Decomposer& d) {
   SymInts sizes(block.begin(), block.end());
   if (!d.ok()) return;
   sizes.back() = d.b.Size(x, x->rank() - 1);
-  Values made = d.b.CallMulti("torchao.choose_qparams_affine.default",
-                              {x, d.flag("asymmetric") ? "ASYMMETRIC" : "SYMMETRIC", sizes, DType::kInt8, low, high, d.f("eps")},
-                              {{"scale_dtype", DType::kFloat32}, {"zero_point_dtype", DType::kInt8}, {"keepdim", true}});
+  Values made =
+      d.b.CallMulti("torchao.choose_qparams_affine.default",
+                    {x, d.flag("asymmetric") ? "ASYMMETRIC" : "SYMMETRIC", sizes, DType::kInt8, low, high, d.f("eps")},
+                    {{"scale_dtype", DType::kFloat32}, {"zero_point_dtype", DType::kInt8}, {"keepdim", true}});
   if (!d.b.ok()) return;
-  Value* q = d.b.Call("slipway.quantize.default", {x, made[0], made[1], block, DType::kFloat32, DType::kInt8, low, high});
+  Value* q =
+      d.b.Call("slipway.quantize.default", {x, made[0], made[1], block, DType::kFloat32, DType::kInt8, low, high});
   d.Return({q, made[0], made[1]});
 }
 

@@ -1,5 +1,5 @@
-// Distributions made of uniform, normal and integer random numbers. torch's own sequence is never that of another runtime: what holds is
-// the distribution.
+// Distributions made of uniform, normal and integer random numbers. torch's own sequence is never that of another
+// runtime: what holds is the distribution.
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -104,7 +104,8 @@ void Multinomial(Decomposer& d) {
   sizes.push_back(d.sym("num_samples"));
   Value* u = d.Mul(d.b.Call("aten.rand.default", {Arg(std::move(sizes))}, {{"dtype", p->dtype()}}), total);
   Value* at = d.b.Call("aten.searchsorted.Tensor", {sums, u}, {{"right", true}});
-  d.Return(d.b.Call("aten.clamp_max.default", {at, Arg(d.b.Sub(d.b.Size(p, last), 1))}));  // where rounding leads past the end
+  // where rounding leads past the end
+  d.Return(d.b.Call("aten.clamp_max.default", {at, Arg(d.b.Sub(d.b.Size(p, last), 1))}));
 }
 
 constexpr DecomposeRow kRows[] = {

@@ -1,5 +1,6 @@
-// Decompositions of recurrent layers: a cell by its formula (torch.nn.LSTMCell, GRUCell, RNNCell), a layer as a scan of the
-// cell over time. Targets with operators for whole layers take these only for what theirs cannot: ONNX has no projections.
+// Decompositions of recurrent layers: a cell by its formula (torch.nn.LSTMCell, GRUCell, RNNCell), a layer as a scan of
+// the cell over time. Targets with operators for whole layers take these only for what theirs cannot: ONNX has no
+// projections.
 #include "base/text.h"
 #include "passes/loop_builder.h"
 
@@ -20,8 +21,8 @@ Value* Linear(Decomposer& d, Value* x, Value* weight, Value* bias) {
 Value* Sigmoid(Decomposer& d, Value* x) { return d.Unary("sigmoid", x); }
 Value* Tanh(Decomposer& d, Value* x) { return d.Unary("tanh", x); }
 
-// One step: `gates` is what the input contributes, `state` {h} or {h, c}; gives the next state. Order of gates in the weights:
-// LSTM i f g o; GRU r z n.
+// One step: `gates` is what the input contributes, `state` {h} or {h, c}; gives the next state. Order of gates in the
+// weights: LSTM i f g o; GRU r z n.
 template <Cell cell>
 Values Step(Decomposer& d, Value* gates, const Values& state, const Weights& w) {
   Value* h = state[0];
@@ -29,7 +30,8 @@ Values Step(Decomposer& d, Value* gates, const Values& state, const Weights& w) 
   if (cell == Cell::kTanh) return {Tanh(d, d.Add(gates, own))};
   if (cell == Cell::kRelu) return {d.Unary("relu", d.Add(gates, own))};
   if (cell == Cell::kGru) {
-    Values x = d.b.CallMulti("aten.chunk.default", {gates, 3, -1}), y = d.b.CallMulti("aten.chunk.default", {own, 3, -1});
+    Values x = d.b.CallMulti("aten.chunk.default", {gates, 3, -1}),
+           y = d.b.CallMulti("aten.chunk.default", {own, 3, -1});
     if (x.size() != 3 || y.size() != 3) return d.Fail("the weights are not of three gates"), state;
     Value* reset = Sigmoid(d, d.Add(x[0], y[0]));
     Value* keep = Sigmoid(d, d.Add(x[1], y[1]));
@@ -57,16 +59,17 @@ template <Cell cell>
 Values Direction(Decomposer& d, Value* x, const Values& state, const Weights& w, bool backwards) {
   Value* gates = Linear(d, x, w.input, w.input_bias);
   if (backwards) gates = d.b.Call("aten.flip.default", {gates, ir::Ints{0}});
-  const Values out = Scan(d, state, {gates}, [&](Decomposer& inner, const Values& carried, const Values& at, Captures& in) {
-    auto capture = [&](Value* v) { return v ? in(v) : nullptr; };
-    Weights own;
-    own.hidden = capture(w.hidden);
-    own.hidden_bias = capture(w.hidden_bias);
-    own.projection = capture(w.projection);
-    Values next = Step<cell>(inner, at[0], carried, own);
-    next.push_back(next[0]);
-    return next;
-  });
+  const Values out =
+      Scan(d, state, {gates}, [&](Decomposer& inner, const Values& carried, const Values& at, Captures& in) {
+        auto capture = [&](Value* v) { return v ? in(v) : nullptr; };
+        Weights own;
+        own.hidden = capture(w.hidden);
+        own.hidden_bias = capture(w.hidden_bias);
+        own.projection = capture(w.projection);
+        Values next = Step<cell>(inner, at[0], carried, own);
+        next.push_back(next[0]);
+        return next;
+      });
   if (out.empty()) return Values(state.size() + 1, x);
   Value* results = out.back();
   if (backwards) results = d.b.Call("aten.flip.default", {results, ir::Ints{0}});
@@ -81,12 +84,14 @@ void Layers(Decomposer& d) {
   const Values params = d.ins("params");
   Values start = cell == Cell::kLstm ? d.ins("hx") : Values{d.in("hx")};
   const int64_t layers = d.i("num_layers"), directions = d.flag("bidirectional") ? 2 : 1;
-  if (d.flag("train") && d.f("dropout") != 0 && layers > 1) return d.Unsupported("dropout between layers in training mode");
+  if (d.flag("train") && d.f("dropout") != 0 && layers > 1)
+    return d.Unsupported("dropout between layers in training mode");
   const int64_t biases = d.flag("has_biases") ? 2 : 0;
   int64_t each = 2 + biases;
   const bool projected = cell == Cell::kLstm && static_cast<int64_t>(params.size()) == layers * directions * (each + 1);
   each += projected;
-  if (layers < 1 || static_cast<int64_t>(params.size()) != layers * directions * each || start.size() != (cell == Cell::kLstm ? 2u : 1u))
+  if (layers < 1 || static_cast<int64_t>(params.size()) != layers * directions * each ||
+      start.size() != (cell == Cell::kLstm ? 2u : 1u))
     return d.Fail(text::StrCat(params.size(), " weights for ", layers, " layers"));
   if (!d.ok()) return;
   const bool batched = x->rank() == 3, batch_first = d.flag("batch_first");
@@ -112,8 +117,10 @@ void Layers(Decomposer& d) {
     }
     x = directions == 1 ? results[0] : d.b.Call("aten.cat.default", {results, 2});
   }
-  if (!batched) x = d.b.Call("aten.squeeze.dim", {x, 1});
-  else if (batch_first) x = d.b.Call("aten.transpose.int", {x, 0, 1});
+  if (!batched)
+    x = d.b.Call("aten.squeeze.dim", {x, 1});
+  else if (batch_first)
+    x = d.b.Call("aten.transpose.int", {x, 0, 1});
   Values all = {x};
   for (const Values& states : last) {
     Value* s = d.b.Call("aten.stack.default", {states, 0});
@@ -122,12 +129,14 @@ void Layers(Decomposer& d) {
   d.Return(std::move(all));
 }
 
+// clang-format off
 constexpr DecomposeRow kRows[] = {
     {"aten.lstm_cell.default", OneCell<Cell::kLstm>},    {"aten.gru_cell.default", OneCell<Cell::kGru>},
     {"aten.rnn_tanh_cell.default", OneCell<Cell::kTanh>}, {"aten.rnn_relu_cell.default", OneCell<Cell::kRelu>},
     {"aten.lstm.input", Layers<Cell::kLstm>},            {"aten.gru.input", Layers<Cell::kGru>},
     {"aten.rnn_tanh.input", Layers<Cell::kTanh>},        {"aten.rnn_relu.input", Layers<Cell::kRelu>},
 };
+// clang-format on
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// torch_scatter's operators: rows of a tensor added up (multiplied, averaged, …) by the index of each (scatter, coo), or between two ends
-// of each segment (csr); and rows handed out again. A segment without rows gives 0, of a product 1.
+// torch_scatter's operators: rows of a tensor added up (multiplied, averaged, …) by the index of each (scatter, coo),
+// or between two ends of each segment (csr); and rows handed out again. A segment without rows gives 0, of a product 1.
 #include "passes/decompose_util.h"
 
 namespace slipway::passes {
@@ -32,8 +32,11 @@ Value* Reduce(Decomposer& d, Value* x, Value* index, int dim, IntOrValue size, s
   if (how == "sum" || how == "mean")
     return d.b.Call("aten.scatter_add.default", {d.b.Full(sizes, 0, x->dtype()), dim, index, x});
   const bool product = how == "mul";
-  return d.b.Call("aten.scatter_reduce.two", {d.b.Full(sizes, product ? 1 : 0, x->dtype()), dim, index, x,
-                                              product ? "prod" : how == "min" ? "amin" : "amax"},
+  return d.b.Call("aten.scatter_reduce.two",
+                  {d.b.Full(sizes, product ? 1 : 0, x->dtype()), dim, index, x,
+                   product        ? "prod"
+                   : how == "min" ? "amin"
+                                  : "amax"},
                   {{"include_self", product}});
 }
 Value* Average(Decomposer& d, Value* sum, Value* count) {
@@ -66,7 +69,8 @@ void SegmentCsr(Decomposer& d) {
   Value *x = d.in("_0"), *ends = d.tensor("_1");
   if (ends->rank() != 1) return d.Unsupported("ends of more than one dim");
   const IntOrValue n = d.b.Sub(d.b.Size(ends, 0), 1);
-  Value* place = d.b.Call("aten.searchsorted.Tensor", {d.b.Cast(ends, DType::kInt64), Iota(d, d.b.Size(x, 0))}, {{"right", true}});
+  Value* place =
+      d.b.Call("aten.searchsorted.Tensor", {d.b.Cast(ends, DType::kInt64), Iota(d, d.b.Size(x, 0))}, {{"right", true}});
   Value* y = Reduce(d, x, Spread(d, place, x, 0), 0, d.b.Add(n, 2), How(d));
   y = Slice(d, y, 0, 1, d.b.Add(n, 1));
   if (How(d) == "mean") {
@@ -95,13 +99,13 @@ void GatherCsr(Decomposer& d) {
 }
 
 constexpr DecomposeRow kRows[] = {
-    {"torch_scatter.scatter_sum.default", Scatter},        {"torch_scatter.scatter_mul.default", Scatter},
-    {"torch_scatter.scatter_mean.default", Scatter},       {"torch_scatter.scatter_min.default", Scatter},
-    {"torch_scatter.scatter_max.default", Scatter},        {"torch_scatter.segment_sum_coo.default", SegmentCoo},
+    {"torch_scatter.scatter_sum.default", Scatter},         {"torch_scatter.scatter_mul.default", Scatter},
+    {"torch_scatter.scatter_mean.default", Scatter},        {"torch_scatter.scatter_min.default", Scatter},
+    {"torch_scatter.scatter_max.default", Scatter},         {"torch_scatter.segment_sum_coo.default", SegmentCoo},
     {"torch_scatter.segment_mean_coo.default", SegmentCoo}, {"torch_scatter.segment_min_coo.default", SegmentCoo},
-    {"torch_scatter.segment_max_coo.default", SegmentCoo}, {"torch_scatter.segment_sum_csr.default", SegmentCsr},
+    {"torch_scatter.segment_max_coo.default", SegmentCoo},  {"torch_scatter.segment_sum_csr.default", SegmentCsr},
     {"torch_scatter.segment_mean_csr.default", SegmentCsr}, {"torch_scatter.segment_min_csr.default", SegmentCsr},
-    {"torch_scatter.segment_max_csr.default", SegmentCsr}, {"torch_scatter.gather_coo.default", GatherCoo, false},
+    {"torch_scatter.segment_max_csr.default", SegmentCsr},  {"torch_scatter.gather_coo.default", GatherCoo, false},
     {"torch_scatter.gather_csr.default", GatherCsr, false},
 };
 

@@ -12,8 +12,8 @@ namespace {
 Value* AtLeast(Decomposer& d, Value* x, int rank) {
   if (x->rank() >= rank) return x;
   if (x->rank() == 0) return Reshape(d, x, SymInts(rank, 1));
-  if (x->rank() == 1) x = Unsqueeze(d, x, 0);          // (n) -> (1, n)
-  return x->rank() < rank ? Unsqueeze(d, x, -1) : x;   // (1, n) -> (1, n, 1)
+  if (x->rank() == 1) x = Unsqueeze(d, x, 0);         // (n) -> (1, n)
+  return x->rank() < rank ? Unsqueeze(d, x, -1) : x;  // (1, n) -> (1, n, 1)
 }
 template <int rank>
 void AtLeastOp(Decomposer& d) {
@@ -187,7 +187,9 @@ void Rot90(Decomposer& d) {
   }
 }
 template <int dim>
-void FlipOp(Decomposer& d) { d.Return(Flip(d, d.tensor("self"), {dim})); }
+void FlipOp(Decomposer& d) {
+  d.Return(Flip(d, d.tensor("self"), {dim}));
+}
 template <bool inverse>
 void FftShift(Decomposer& d) {
   Value* x = d.tensor("self");
@@ -300,8 +302,8 @@ Value* GradientUneven(Decomposer& d, Value* x, int dim, Value* coordinates, int6
   Value* a = d.Div(d.Unary("neg", h2), d.Mul(h1, both));
   Value* b = d.Div(d.Sub(h2, h1), d.Mul(h1, h2));
   Value* c = d.Div(h1, d.Mul(h2, both));
-  Value* middle = d.Add(d.Add(d.Mul(a, Slice(d, x, dim, 0, -2)), d.Mul(b, Slice(d, x, dim, 1, -1))),
-                        d.Mul(c, Slice(d, x, dim, 2)));
+  Value* middle =
+      d.Add(d.Add(d.Mul(a, Slice(d, x, dim, 0, -2)), d.Mul(b, Slice(d, x, dim, 1, -1))), d.Mul(c, Slice(d, x, dim, 2)));
   Value *first, *last;
   if (edge == 1) {
     first = d.Div(d.Sub(At(d, x, dim, 1), At(d, x, dim, 0)), At(d, h, dim, 0));
@@ -316,8 +318,8 @@ Value* GradientUneven(Decomposer& d, Value* x, int dim, Value* coordinates, int6
       return d.Add(d.Add(d.Mul(wp, p), d.Mul(wq, q)), d.Mul(wr, r));
     };
     first = end(At(d, x, dim, 0), At(d, x, dim, 1), At(d, x, dim, 2), At(d, h, dim, 0), At(d, h, dim, 1));
-    last = d.Unary("neg", end(At(d, x, dim, -1), Slice(d, x, dim, -2, -1), Slice(d, x, dim, -3, -2),
-                              At(d, h, dim, -1), Slice(d, h, dim, -2, -1)));
+    last = d.Unary("neg", end(At(d, x, dim, -1), Slice(d, x, dim, -2, -1), Slice(d, x, dim, -3, -2), At(d, h, dim, -1),
+                              Slice(d, h, dim, -2, -1)));
   }
   return Cat(d, {first, middle, last}, dim);
 }
@@ -336,7 +338,8 @@ void Gradient(Decomposer& d) {
     steps = list ? d.floats("spacing") : std::vector<double>{spacing ? d.opt_f("spacing").value_or(1) : 1};
     if (!list) steps.resize(dims.size(), steps[0]);
   }
-  if ((uneven ? coordinates.size() : steps.size()) != dims.size()) return d.Fail("another number of spacings than dims");
+  if ((uneven ? coordinates.size() : steps.size()) != dims.size())
+    return d.Fail("another number of spacings than dims");
   Values out;
   for (size_t i = 0; i < dims.size(); ++i)
     out.push_back(uneven ? GradientUneven(d, x, dims[i], coordinates[i], edge)
@@ -361,7 +364,8 @@ void Trapezoid(Decomposer& d, bool cumulative) {
     }
     pairs = d.Mul(d.Sub(Slice(d, x, dim, 1), Slice(d, x, dim, 0, -1)), pairs);
   } else {
-    if (ir::IsIntegral(pairs->dtype())) pairs = d.b.Cast(pairs, d.compute_dtype());  // torch multiplies by half of dx, then adds up
+    // torch multiplies by half of dx, then adds up
+    if (ir::IsIntegral(pairs->dtype())) pairs = d.b.Cast(pairs, d.compute_dtype());
     pairs = d.Mul(pairs, d.node().Get("dx"));
   }
   Value* sum = cumulative ? d.b.Call("aten.cumsum.default", {pairs, dim}) : d.Sum(pairs, {dim});
@@ -404,9 +408,7 @@ Value* IsClose(Decomposer& d) {
   return Or(d, close, And(d, d.Unary("isfinite", error), d.Cmp("le", error, allowed)));
 }
 void IsCloseOp(Decomposer& d) { d.Return(IsClose(d)); }
-void AllClose(Decomposer& d) {
-  d.Return(d.b.Call("aten.item.default", {d.b.Call("aten.all.default", {IsClose(d)})}));
-}
+void AllClose(Decomposer& d) { d.Return(d.b.Call("aten.item.default", {d.b.Call("aten.all.default", {IsClose(d)})})); }
 
 constexpr DecomposeRow kRows[] = {
     {"aten.atleast_1d.default", AtLeastOp<1>, false},

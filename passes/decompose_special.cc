@@ -175,9 +175,7 @@ void Zeta(Decomposer& d) {
   Expr none = start * 0.0;
   Exprs end = While(
       d.b, {start, none}, {s},
-      [](const Exprs& in) {
-        return Expr{in[0].b, in[0].b->Call("aten.any.default", {(in[0] < 0.0).v})};
-      },
+      [](const Exprs& in) { return Expr{in[0].b, in[0].b->Call("aten.any.default", {(in[0] < 0.0).v})}; },
       [](const Exprs& in) -> Exprs {
         Expr more = in[0] < 0.0;
         return {Where(more, in[0] + 1.0, in[0]), Where(more, in[1] + Pow(in[0], -in[2]), in[1])};

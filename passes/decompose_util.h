@@ -53,8 +53,7 @@ inline Value* Iota(Decomposer& d, IntOrValue n) {
 }
 // The vector norm of order p over dims.
 inline Value* NormOver(Decomposer& d, Value* x, Arg p, const std::vector<int>& dims, bool keepdim) {
-  return d.b.Call("aten.linalg_vector_norm.default",
-                  {x, std::move(p), ir::Ints(dims.begin(), dims.end()), keepdim});
+  return d.b.Call("aten.linalg_vector_norm.default", {x, std::move(p), ir::Ints(dims.begin(), dims.end()), keepdim});
 }
 // All dims but one.
 inline std::vector<int> DimsBut(int rank, int dim) {

@@ -1,5 +1,5 @@
-// Dropping of mutations: the outputs that carry updated state go, in both lists that describe outputs; what computed them is
-// left to eliminate-dead-code.
+// Dropping of mutations: the outputs that carry updated state go, in both lists that describe outputs; what computed
+// them is left to eliminate-dead-code.
 #include "passes/pass.h"
 
 namespace slipway::passes {

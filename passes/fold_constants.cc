@@ -36,7 +36,8 @@ double Elements(const Value* v) {
 
 // Of a contiguous tensor that was computed.
 std::string_view BytesOf(const ir::TensorRef& t) {
-  const absl::Span<const uint8_t> bytes = ir::MappedBytes(*t.storage).subspan(static_cast<size_t>(t.offset), static_cast<size_t>(t.nbytes()));
+  const absl::Span<const uint8_t> bytes =
+      ir::MappedBytes(*t.storage).subspan(static_cast<size_t>(t.offset), static_cast<size_t>(t.nbytes()));
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
@@ -74,11 +75,12 @@ class Folder {
   ir::Evaluator& evaluator_;
   const FoldLimits& limits_;
   absl::flat_hash_map<const Value*, const std::string*> leaves_;  // inputs that are constants, with their names
-  absl::flat_hash_map<const Value*, uint64_t> largest_;           // by constant value: bytes of the largest leaf beneath it
-  absl::flat_hash_set<const Value*> parameters_;                  // parameters among them, and views of nothing else
+  // by constant value: bytes of the largest leaf beneath it
+  absl::flat_hash_map<const Value*, uint64_t> largest_;
+  absl::flat_hash_set<const Value*> parameters_;  // parameters among them, and views of nothing else
   absl::flat_hash_set<const ir::Node*> constant_;
   std::vector<Root> roots_;
-  uint64_t weight_bytes_ = 0;  // of the program
+  uint64_t weight_bytes_ = 0;                                                             // of the program
   std::map<std::tuple<ir::DType, std::vector<int64_t>, std::string_view>, Value*> made_;  // by the bytes of roots
 
   // Weights that no output updates.
@@ -168,8 +170,9 @@ class Folder {
         });
     return *StaticBytes(v->type()) <= replaced;
   }
-  // Whether it takes longer to compute than to read. A pass over elements is one operation for each: elementwise operators, which run
-  // together, take part of one, others read and write, and vectors do several multiplications in the time of one.
+  // Whether it takes longer to compute than to read. A pass over elements is one operation for each: elementwise
+  // operators, which run together, take part of one, others read and write, and vectors do several multiplications in
+  // the time of one.
   bool TakesLong(Value* v) {
     constexpr double kElementwise = 0.5, kOther = 2, kMultiplications = 16;
     double work = 0;
@@ -291,28 +294,17 @@ class Folder {
       return x;
     };
     switch (dtype) {
-      case ir::DType::kBool:
-        return ir::Arg(as.template operator()<uint8_t>() != 0);
-      case ir::DType::kUInt8:
-        return ir::Arg(static_cast<int64_t>(as.template operator()<uint8_t>()));
-      case ir::DType::kInt8:
-        return ir::Arg(static_cast<int64_t>(as.template operator()<int8_t>()));
-      case ir::DType::kInt16:
-        return ir::Arg(static_cast<int64_t>(as.template operator()<int16_t>()));
-      case ir::DType::kInt32:
-        return ir::Arg(static_cast<int64_t>(as.template operator()<int32_t>()));
-      case ir::DType::kInt64:
-        return ir::Arg(as.template operator()<int64_t>());
-      case ir::DType::kFloat32:
-        return ir::Arg(static_cast<double>(as.template operator()<float>()));
-      case ir::DType::kFloat64:
-        return ir::Arg(as.template operator()<double>());
-      case ir::DType::kFloat16:
-        return ir::Arg(static_cast<double>(as.template operator()<F16>()));
-      case ir::DType::kBFloat16:
-        return ir::Arg(static_cast<double>(as.template operator()<BF16>()));
-      default:
-        return ir::Arg();
+      case ir::DType::kBool: return ir::Arg(as.template operator()<uint8_t>() != 0);
+      case ir::DType::kUInt8: return ir::Arg(static_cast<int64_t>(as.template operator()<uint8_t>()));
+      case ir::DType::kInt8: return ir::Arg(static_cast<int64_t>(as.template operator()<int8_t>()));
+      case ir::DType::kInt16: return ir::Arg(static_cast<int64_t>(as.template operator()<int16_t>()));
+      case ir::DType::kInt32: return ir::Arg(static_cast<int64_t>(as.template operator()<int32_t>()));
+      case ir::DType::kInt64: return ir::Arg(as.template operator()<int64_t>());
+      case ir::DType::kFloat32: return ir::Arg(static_cast<double>(as.template operator()<float>()));
+      case ir::DType::kFloat64: return ir::Arg(as.template operator()<double>());
+      case ir::DType::kFloat16: return ir::Arg(static_cast<double>(as.template operator()<F16>()));
+      case ir::DType::kBFloat16: return ir::Arg(static_cast<double>(as.template operator()<BF16>()));
+      default: return ir::Arg();
     }
   }
 

@@ -2,13 +2,15 @@
 //
 //   linear(x, w, b).transpose(1, 2) * gamma[:, None]  →  linear(x, gamma[:, None] * w, gamma * b).transpose(1, 2)
 //
-// FoldScales takes factors that are weights (layer scale, and one that all channels share) and summands behind convolutions, linear layers
-// and batch norms of the running statistics, and such norms behind linear layers; FoldNorms takes those behind convolutions, which loops
-// over images apply themselves. Between are views that keep the channels in one dim. The product's value and what is on the way have no
-// other reader, nor have the product's weights. New weights are computed in f64 and rounded once: of f32 and f64 only, since halves are
-// rounded between the product and the factor.
+// FoldScales takes factors that are weights (layer scale, and one that all channels share) and summands behind
+// convolutions, linear layers and batch norms of the running statistics, and such norms behind linear layers; FoldNorms
+// takes those behind convolutions, which loops over images apply themselves. Between are views that keep the channels
+// in one dim. The product's value and what is on the way have no other reader, nor have the product's weights. New
+// weights are computed in f64 and rounded once: of f32 and f64 only, since halves are rounded between the product and
+// the factor.
 //
-// A product stays whose largest new weight would overflow or be a denormal number, in f16 where --dtype makes the weights that.
+// A product stays whose largest new weight would overflow or be a denormal number, in f16 where --dtype makes the
+// weights that.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -52,7 +54,8 @@ struct Step {
 std::pair<double, double> RangeOf(DType t) {
   if (t == DType::kFloat16) return {std::ldexp(1, -14), 65504};
   if (t == DType::kFloat64) return {std::numeric_limits<double>::min(), std::numeric_limits<double>::max()};
-  return {std::numeric_limits<float>::min(), t == DType::kBFloat16 ? std::ldexp(255, 120) : std::numeric_limits<float>::max()};
+  return {std::numeric_limits<float>::min(),
+          t == DType::kBFloat16 ? std::ldexp(255, 120) : std::numeric_limits<float>::max()};
 }
 
 // The only node that reads elements of v; null where there are none or several. Others may read its sizes.
@@ -60,7 +63,9 @@ Node* OnlyReader(const Value* v) {
   if (v->graph()->IsOutput(v)) return nullptr;
   Node* only = nullptr;
   for (Node* n : v->users()) {
-    if (n->op_name() == "aten.sym_size.int" || (n->op_name() == "aten.reshape_as.default" && n->Get("self").value() != v)) continue;
+    if (n->op_name() == "aten.sym_size.int" ||
+        (n->op_name() == "aten.reshape_as.default" && n->Get("self").value() != v))
+      continue;
     if (only) return nullptr;
     only = n;
   }
@@ -81,7 +86,9 @@ std::optional<int> ChannelBehind(const Node& view, const Value* v, int channel) 
     return all;
   };
   for (int d = 0; d < out->rank(); ++d)
-    if (ir::ProvablyEqual(out->sizes()[d], v->sizes()[channel]) && ir::ProvablyEqual(behind(out, d), behind(v, channel))) return d;
+    if (ir::ProvablyEqual(out->sizes()[d], v->sizes()[channel]) &&
+        ir::ProvablyEqual(behind(out, d), behind(v, channel)))
+      return d;
   return std::nullopt;
 }
 
@@ -102,8 +109,9 @@ class Folder {
 
  private:
   std::optional<Product> ReadProduct(const Node& n) const {
-    static const auto& convolutions = *new text::Set{"aten.conv1d.default", "aten.conv2d.default", "aten.conv3d.default",
-                                                     "aten.conv1d.padding", "aten.conv2d.padding", "aten.conv3d.padding"};
+    static const auto& convolutions =
+        *new text::Set{"aten.conv1d.default", "aten.conv2d.default", "aten.conv3d.default",
+                       "aten.conv1d.padding", "aten.conv2d.padding", "aten.conv3d.padding"};
     const bool linear = n.op_name() == "aten.linear.default", norm = !norms_ && weights_.IsNorm(n);
     if (!linear && !norm && !convolutions.contains(n.op_name())) return std::nullopt;
     const std::string* name = weights_.NameOf(n, "weight");
@@ -133,11 +141,13 @@ class Folder {
     if (!name || stored->dtype() != v->dtype()) return nullptr;
     const int64_t numbers = weights_.Tensor(*name).numel();
     const int d = operand->rank() - (v->rank() - channel);
-    return numbers == 1 || (d >= 0 && v->sizes()[channel].is(numbers) && operand->sizes()[d].is(numbers)) ? name : nullptr;
+    return numbers == 1 || (d >= 0 && v->sizes()[channel].is(numbers) && operand->sizes()[d].is(numbers)) ? name
+                                                                                                          : nullptr;
   }
 
   // Adds what `n` does to the channels of v; false where it is something else.
-  absl::StatusOr<bool> Append(const Product& p, const Node& n, const Value* read, int channel, ChannelAffine* all) const {
+  absl::StatusOr<bool> Append(const Product& p, const Node& n, const Value* read, int channel,
+                              ChannelAffine* all) const {
     if (!n.output() || n.output()->dtype() != read->dtype()) return false;
     if (weights_.IsNorm(n)) {
       if (!p.takes_norms || n.Get("input").value() != read || channel != 1) return false;
@@ -183,7 +193,8 @@ class Folder {
       channel = *behind;
       of = n->output();
     }
-    if (steps.empty() || !weights_.IsReadOnce(product->Get("weight").value()) || held_ + t.nbytes() > kMostHeld) return 0;
+    if (steps.empty() || !weights_.IsReadOnce(product->Get("weight").value()) || held_ + t.nbytes() > kMostHeld)
+      return 0;
     RETURN_IF_ERROR(weights_.AddBiasOf(*product, &all));
     ASSIGN_OR_RETURN(std::string bytes, ir::ReadDense(t));
     if (!(t.dtype == DType::kFloat64 ? Scale<double>(all, &bytes) : Scale<float>(all, &bytes))) return 0;

@@ -1,7 +1,9 @@
-// Integers of activations, in programs that quantize them while they run. torchao spells a layer of int8 activations and weights as ten
-// nodes: integers of the rows and their scales, a product of integers (of unsigned ones where the processor wants them, less what that
-// adds), two scales. A target with one kernel for all of it must find them, and be sure of each: everything between the product and
-// its last scale is used once, and a correction is the one that the unsigned integers ask for.
+// Integers of activations, in programs that quantize them while they run. torchao spells a layer of int8 activations
+// and weights as ten
+// nodes: integers of the rows and their scales, a product of integers (of unsigned ones where the processor wants them,
+// less what that adds), two scales. A target with one kernel for all of it must find them, and be sure of each:
+// everything between the product and its last scale is used once, and a correction is the one that the unsigned
+// integers ask for.
 #include <algorithm>
 #include <cstring>
 
@@ -23,7 +25,8 @@ Node* OnlyUser(const Value* v) { return v->users().size() == 1 && !v->graph()->I
 // ---- quantize_rows
 
 bool ByRows(const ir::Ints& block) {
-  return !block.empty() && block.back() == -1 && std::all_of(block.begin(), block.end() - 1, [](int64_t b) { return b == 1; });
+  return !block.empty() && block.back() == -1 &&
+         std::all_of(block.begin(), block.end() - 1, [](int64_t b) { return b == 1; });
 }
 // Blocks of choose_qparams_affine, which says the size of the last dim.
 bool ByRows(const ir::SymInts& block, const Value* x) {
@@ -41,7 +44,8 @@ absl::Status FormRows(Node* quantize) {
   const ir::Ints block = a.ints("block_size");
   const auto arithmetic = a.dtype("arithmetic"), to = a.dtype("dtype");
   const int64_t low = a.i("quant_min"), high = a.i("quant_max");
-  if (!a.ok() || !ByRows(block) || arithmetic != ir::DType::kFloat32 || to != ir::DType::kInt8 || scale->dtype() != ir::DType::kFloat32)
+  if (!a.ok() || !ByRows(block) || arithmetic != ir::DType::kFloat32 || to != ir::DType::kInt8 ||
+      scale->dtype() != ir::DType::kFloat32)
     return absl::OkStatus();
   Node* made = scale->producer();
   if (!Producer(scale, "torchao.choose_qparams_affine.default") || made->output(0) != scale) return absl::OkStatus();
@@ -51,9 +55,11 @@ absl::Status FormRows(Node* quantize) {
   const bool asymmetric = mapping == "ASYMMETRIC";
   const std::optional<double> eps = q.opt_f("eps");
   // The zero point that is chosen, or none where it is 0.
-  const bool zeros = zero ? zero == made->output(1) && zero->dtype() == ir::DType::kInt8 : !asymmetric && low == -high - 1;
-  if (q.tensor("input") != x || q.dtype("target_dtype") != ir::DType::kInt8 || (!asymmetric && mapping != "SYMMETRIC") || !zeros ||
-      !least.is_constant() || !most.is_constant() || least.d != static_cast<double>(low) || most.d != static_cast<double>(high) ||
+  const bool zeros =
+      zero ? zero == made->output(1) && zero->dtype() == ir::DType::kInt8 : !asymmetric && low == -high - 1;
+  if (q.tensor("input") != x || q.dtype("target_dtype") != ir::DType::kInt8 ||
+      (!asymmetric && mapping != "SYMMETRIC") || !zeros || !least.is_constant() || !most.is_constant() ||
+      least.d != static_cast<double>(low) || most.d != static_cast<double>(high) ||
       !ByRows(q.sym_ints("block_size"), x) || !q.ok())
     return absl::OkStatus();
   const ir::DType own = x->dtype();
@@ -61,7 +67,8 @@ absl::Status FormRows(Node* quantize) {
 
   ir::Builder b(*quantize->graph(), made, quantize->source());
   const double smallest = own == ir::DType::kFloat16 ? 0x1p-14 : 0x1p-126;
-  const ir::Values rows = b.CallMulti("slipway.quantize_rows.default", {x, asymmetric, low, high, eps.value_or(smallest)});
+  const ir::Values rows =
+      b.CallMulti("slipway.quantize_rows.default", {x, asymmetric, low, high, eps.value_or(smallest)});
   if (!b.ok()) return b.status();
   ir::Values params = {rows[1], rows[2]};
   for (int i = 0; i < 2; ++i) {  // as choose_qparams_affine gives them
@@ -89,14 +96,16 @@ bool IsFoldedSums(const Value* v, const Value* matrix, int64_t times) {
   const Value* source = TransposedSource(matrix);
   const bool transposed = source != nullptr;
   const ir::TensorRef *sums = StoredTensor(v), *w = StoredTensor(transposed ? source : matrix);
-  if (!sums || !w || w->sizes.size() != 2 || sums->dtype != ir::DType::kInt32 || w->dtype != ir::DType::kInt8) return false;
+  if (!sums || !w || w->sizes.size() != 2 || sums->dtype != ir::DType::kInt32 || w->dtype != ir::DType::kInt8)
+    return false;
   const int64_t rows = w->sizes[0], columns = w->sizes[1], n = transposed ? rows : columns;
   auto given = ir::ReadDense(*sums), integers = ir::ReadDense(*w);
   if (!given.ok() || !integers.ok() || static_cast<int64_t>(given->size()) != 4 * n) return false;
   std::vector<int64_t> sum(static_cast<size_t>(n));
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < columns; ++j)
-      sum[static_cast<size_t>(transposed ? i : j)] += static_cast<int8_t>((*integers)[static_cast<size_t>(i * columns + j)]);
+      sum[static_cast<size_t>(transposed ? i : j)] +=
+          static_cast<int8_t>((*integers)[static_cast<size_t>(i * columns + j)]);
   for (int64_t j = 0; j < n; ++j) {
     int32_t value;
     std::memcpy(&value, given->data() + 4 * j, 4);
@@ -112,7 +121,8 @@ bool IsSums(const Value* v, const Value* matrix, int64_t times) {
   const Node* sum = Producer(a.tensor("self"), "aten.sum.dim_IntList");
   if (!sum || !by.is_constant() || by.d != static_cast<double>(times) || v->dtype() != ir::DType::kInt32) return false;
   ir::ArgReader s(*sum);
-  return s.tensor("self") == matrix && s.ints("dim") == ir::Ints{0} && s.b("keepdim") && s.dtype("dtype") == ir::DType::kInt32 && s.ok();
+  return s.tensor("self") == matrix && s.ints("dim") == ir::Ints{0} && s.b("keepdim") &&
+         s.dtype("dtype") == ir::DType::kInt32 && s.ok();
 }
 
 // The signed integers that u is, larger by 128; null for other values.
@@ -123,7 +133,8 @@ Value* Signed(const Value* u) {
   ir::ArgReader a(*n);
   const ir::Scalar by = a.scalar("other"), alpha = a.scalar("alpha");
   Value* wide = a.tensor("self");
-  Value* x = a.ok() && by.is_constant() && by.d == 128 && alpha.is_constant() && alpha.d == 1 ? CastSource(wide) : nullptr;
+  Value* x =
+      a.ok() && by.is_constant() && by.d == 128 && alpha.is_constant() && alpha.d == 1 ? CastSource(wide) : nullptr;
   return x && x->dtype() == ir::DType::kInt8 ? x : nullptr;
 }
 
@@ -139,7 +150,8 @@ Node* OnlyProduct(const Value* v, Value** factor) {
 // (x · qᵀ) · scale of x · scale of q, with the first product rounded or not.
 absl::Status JoinProduct(Node* mm) {
   Value *rows = mm->Get("self").value(), *columns = mm->Get("mat2").value(), *sums = mm->output();
-  if (!IsStored(columns) || columns->dtype() != ir::DType::kInt8 || !columns->type().StaticSizes()) return absl::OkStatus();
+  if (!IsStored(columns) || columns->dtype() != ir::DType::kInt8 || !columns->type().StaticSizes())
+    return absl::OkStatus();
   Value* x = rows;
   if (rows->dtype() == ir::DType::kUInt8) {
     x = Signed(rows);
@@ -153,10 +165,12 @@ absl::Status JoinProduct(Node* mm) {
   }
   if (x->dtype() != ir::DType::kInt8) return absl::OkStatus();
   Node* wide = OnlyUser(sums);
-  if (!wide || !wide->output() || CastSource(wide->output()) != sums || wide->output()->dtype() != ir::DType::kFloat32) return absl::OkStatus();
+  if (!wide || !wide->output() || CastSource(wide->output()) != sums || wide->output()->dtype() != ir::DType::kFloat32)
+    return absl::OkStatus();
   Value *x_scale, *scale;
   Node* first = OnlyProduct(wide->output(), &x_scale);
-  if (!first || x_scale->dtype() != ir::DType::kFloat32 || x_scale->rank() != 2 || !x_scale->sizes()[1].is(1)) return absl::OkStatus();
+  if (!first || x_scale->dtype() != ir::DType::kFloat32 || x_scale->rank() != 2 || !x_scale->sizes()[1].is(1))
+    return absl::OkStatus();
   Value* y = first->output();
   std::optional<ir::DType> rounded;
   if (Node* cast = OnlyUser(y); cast && cast->output() && CastSource(cast->output()) == y) {
@@ -169,14 +183,16 @@ absl::Status JoinProduct(Node* mm) {
   if (!last || !IsStored(scale) || scale->dtype() != ir::DType::kFloat32) return absl::OkStatus();
   // One scale a column, or one for all.
   const auto scales = scale->type().StaticNumel();
-  if (scales != 1 && (scales != n || scale->rank() == 0 || scale->sizes().back().constant() != n)) return absl::OkStatus();
+  if (scales != 1 && (scales != n || scale->rank() == 0 || scale->sizes().back().constant() != n))
+    return absl::OkStatus();
 
   ir::Builder b(*mm->graph(), last, last->source());
   Value* weight = AsRows(b, columns);
   scale = b.Call("aten.reshape.default", {scale, ir::Ints{-1, 1}});
   std::vector<std::pair<std::string_view, ir::Arg>> named;
   if (rounded) named.emplace_back("rounded", *rounded);
-  Value* joined = b.Call("slipway.integer_linear.default", {x, x_scale, nullptr, weight, scale, nullptr, nullptr, -1}, std::move(named));
+  Value* joined = b.Call("slipway.integer_linear.default", {x, x_scale, nullptr, weight, scale, nullptr, nullptr, -1},
+                         std::move(named));
   if (!b.ok()) return b.status();
   ReplaceNode(last, {joined});
   return absl::OkStatus();
@@ -190,7 +206,8 @@ absl::Status JoinLinear(Node* linear) {
   auto plain = [&](const Dequantized& d) {
     return d.arithmetic == kF32 && d.dtype == kF32 && d.scale->dtype() == kF32 && !d.scale_dtype && !d.float_zero_point;
   };
-  if (!x || !m || !plain(*x) || !plain(*m) || x->input->dtype() != ir::DType::kInt8 || x->input->rank() == 0) return absl::OkStatus();
+  if (!x || !m || !plain(*x) || !plain(*m) || x->input->dtype() != ir::DType::kInt8 || x->input->rank() == 0)
+    return absl::OkStatus();
   if (m->zero_point && m->zero_point->dtype() != m->input->dtype()) return absl::OkStatus();
   if (x->zero_point && x->zero_point->dtype() != ir::DType::kInt8) return absl::OkStatus();
   if (m->input->dtype() != ir::DType::kInt8 && m->input->dtype() != ir::DType::kUInt8) return absl::OkStatus();
@@ -198,7 +215,8 @@ absl::Status JoinLinear(Node* linear) {
   const int64_t block = a.i("block_size");
   Value* bias = a.opt_tensor("bias");
   const auto k = m->input->sizes().back().constant();
-  if (!a.ok() || !k || (block != -1 && block != *k && (block % 8 != 0 || block < 1)) || (bias && bias->dtype() != kF32)) return absl::OkStatus();
+  if (!a.ok() || !k || (block != -1 && block != *k && (block % 8 != 0 || block < 1)) || (bias && bias->dtype() != kF32))
+    return absl::OkStatus();
   const bool one = x->scale->type().StaticNumel() == 1 && (!x->zero_point || x->zero_point->type().StaticNumel() == 1);
   if (!one && !ByRows(x->block_size)) return absl::OkStatus();
 
@@ -207,8 +225,8 @@ absl::Status JoinLinear(Node* linear) {
   if (!one)
     for (int d = 0; d + 1 < x->input->rank(); ++d) rows[static_cast<size_t>(d)] = b.Size(x->input, d);
   auto by_rows = [&](Value* v) -> Value* { return v ? b.Call("aten.reshape.default", {v, rows}) : nullptr; };
-  Value* y = b.Call("slipway.integer_linear.default",
-                    {x->input, by_rows(x->scale), by_rows(x->zero_point), m->input, m->scale, m->zero_point, bias, block == *k ? -1 : block});
+  Value* y = b.Call("slipway.integer_linear.default", {x->input, by_rows(x->scale), by_rows(x->zero_point), m->input,
+                                                       m->scale, m->zero_point, bias, block == *k ? -1 : block});
   if (!b.ok()) return b.status();
   ReplaceNode(linear, {y});
   return absl::OkStatus();

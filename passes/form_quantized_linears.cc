@@ -1,6 +1,6 @@
-// Products whose matrix is a stored, dequantized one become slipway.quantized_linear, with weights as [columns, rows]: the
-// form that targets with an operator for both lower; for others legalize takes it apart again. Where something else needs
-// the floats of a matrix, too, its products stay as they are.
+// Products whose matrix is a stored, dequantized one become slipway.quantized_linear, with weights as [columns, rows]:
+// the form that targets with an operator for both lower; for others legalize takes it apart again. Where something else
+// needs the floats of a matrix, too, its products stay as they are.
 #include "ir/ops/args.h"
 #include "passes/decompose.h"
 #include "passes/pass.h"
@@ -59,8 +59,7 @@ bool IsOnlyMatrix(const Value* v) {
   if (v->graph()->IsOutput(v)) return false;
   for (Node* user : v->users()) {
     const bool turned = user->output() && ReadPermutation(user->output()).source == v;
-    if (turned ? !IsOnlyMatrix(user->output()) : !Read(user) || user->Get(MatrixOf(*user)).value() != v)
-      return false;
+    if (turned ? !IsOnlyMatrix(user->output()) : !Read(user) || user->Get(MatrixOf(*user)).value() != v) return false;
   }
   return true;
 }
@@ -82,7 +81,8 @@ absl::Status Form(const Product& p) {
     return turned(v);
   };
   // A zero point that is stored and 0 everywhere subtracts nothing; torchao stores these for symmetric weights, too.
-  const bool shifted = m.zero_point && (m.float_zero_point || StoredRange(m.zero_point) != std::pair<int64_t, int64_t>(0, 0));
+  const bool shifted =
+      m.zero_point && (m.float_zero_point || StoredRange(m.zero_point) != std::pair<int64_t, int64_t>(0, 0));
   std::vector<std::pair<std::string_view, ir::Arg>> named;
   if (m.scale_dtype) named.emplace_back("scale_dtype", *m.scale_dtype);
   if (m.range) named.insert(named.end(), {{"quant_min", m.range->first}, {"quant_max", m.range->second}});

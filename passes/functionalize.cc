@@ -2,8 +2,8 @@
 //
 // Each tensor value of the as-exported graph belongs to a base (a graph input, or what some operator made) through a
 // chain of view nodes. A base has a version, which a write raises. A write to a view makes new values for the view, for
-// what it views, and so on up to the base. A value read later is made anew from its base when it is older than that: view
-// nodes are repeated where they are needed, not where the write was. Graphs without in-place nodes are left alone.
+// what it views, and so on up to the base. A value read later is made anew from its base when it is older than that:
+// view nodes are repeated where they are needed, not where the write was. Graphs without in-place nodes are left alone.
 #include <algorithm>
 #include <limits>
 #include <string>
@@ -77,7 +77,8 @@ absl::Status CheckWritten(const Node& n) {
     if (!a.written || a.is_list) continue;
     const Arg& arg = n.Get(a.name);
     if (!arg.is_none() && !arg.value())
-      return absl::InvalidArgumentError(text::StrCat(n.op_name(), ": argument '", a.name, "' is written and is no tensor"));
+      return absl::InvalidArgumentError(
+          text::StrCat(n.op_name(), ": argument '", a.name, "' is written and is no tensor"));
   }
   return absl::OkStatus();
 }
@@ -123,24 +124,28 @@ class Functionalizer {
   std::vector<Node*> nodes_;
   absl::flat_hash_map<const Value*, Alias> alias_;
   absl::flat_hash_map<const Value*, State> state_;
-  absl::flat_hash_map<const Value*, int64_t> version_;  // by base
+  absl::flat_hash_map<const Value*, int64_t> version_;   // by base
   absl::flat_hash_map<const Value*, int> first_, last_;  // by base: where it is made, where anything of it is last used
-  struct Write { Value* root; int position; };
+  struct Write {
+    Value* root;
+    int position;
+  };
   std::vector<Write> writes_;
-  absl::flat_hash_set<const Value*> written_;  // bases
+  absl::flat_hash_set<const Value*> written_;                                                 // bases
   absl::flat_hash_map<const Value*, std::vector<std::pair<Value*, const Node*>>> undecided_;  // by base, both ways
   absl::flat_hash_set<const Value*> maybe_view_;  // bases that may be views of others
-  Node* at_ = nullptr;  // what is made goes before this
+  Node* at_ = nullptr;                            // what is made goes before this
   int64_t made_ = 0;
 
   // An operator that writes several tensors beside its results (training batch normalization) becomes its twin
-  // "…_functional", which also returns what it would write, and a copy for each. A result that is a tensor it writes is that tensor.
+  // "…_functional", which also returns what it would write, and a copy for each. A result that is a tensor it writes is
+  // that tensor.
   absl::Status Separate(Node* n) {
     Values targets;
     for (const ir::ArgDef& a : n->op().args)
       if (a.written && !a.keyword_only) targets.push_back(n->Get(a.name).value());
-    const OpDef* twin = targets.size() < 2 ? nullptr
-                                           : ir::FindOp(text::StrCat(n->op().ns, ".", n->op().base, "_functional.default"));
+    const OpDef* twin =
+        targets.size() < 2 ? nullptr : ir::FindOp(text::StrCat(n->op().ns, ".", n->op().base, "_functional.default"));
     if (!twin || n->outputs().size() > n->op().returns.size()) return absl::OkStatus();
     auto target_of = [&](size_t result) -> Value* {
       const char alias = n->op().returns[result].alias;
@@ -232,11 +237,13 @@ class Functionalizer {
           same();
           continue;
         }
-        if (!plain || !ir::ProvablyEqual(before, after)) return Refuse(*n, "a resize that changes the number of elements");
+        if (!plain || !ir::ProvablyEqual(before, after))
+          return Refuse(*n, "a resize that changes the number of elements");
         if (IsContiguous(from) != Sharing::kShares) return Refuse(*n, "a resize of a tensor that is not contiguous");
         ir::Builder b(g_, n, n->source());
         Arg size = op == "resize_" ? n->Get("size") : Arg(SizeArgs(b, n->Get("the_template").value()));
-        if (absl::Status s = view("aten.view.default", {{"self", Arg(self), 1}, {"size", std::move(size), 1}}); !s.ok()) return s;
+        if (absl::Status s = view("aten.view.default", {{"self", Arg(self), 1}, {"size", std::move(size), 1}}); !s.ok())
+          return s;
       } else if (op == "set_") {
         return Refuse(*n, "a tensor given other storage");
       }
@@ -253,7 +260,8 @@ class Functionalizer {
     const Type& t = root->type();
     if (t.storage_offset != ir::Sym(0)) return Refuse(*n, "of a tensor with a storage offset");
     if (n->op().base == "as_strided_scatter") {
-      if (self != root || IsContiguous(t) != Sharing::kShares) return Refuse(*n, "of a tensor that is a view or not contiguous");
+      if (self != root || IsContiguous(t) != Sharing::kShares)
+        return Refuse(*n, "of a tensor that is a view or not contiguous");
       if (n->Get("storage_offset").is_none()) n->SetArg("storage_offset", Arg(0));
       return absl::OkStatus();
     }
@@ -295,7 +303,9 @@ class Functionalizer {
     const int position = static_cast<int>(nodes_.size());
     nodes_.push_back(n);
     for (const NamedArg& a : n->args())
-      a.arg.ForEachValue([&](Value* v) { if (v->type().is_tensor()) last_[RootOf(v)] = position; });
+      a.arg.ForEachValue([&](Value* v) {
+        if (v->type().is_tensor()) last_[RootOf(v)] = position;
+      });
     if (n->op().mutates()) {
       for (const ir::ArgDef& a : n->op().args) {
         if (!a.written || !a.alias) continue;
@@ -335,11 +345,14 @@ class Functionalizer {
       if (IsStrided(*n))
         if (absl::Status s = Anchor(n); !s.ok()) return s;
       for (const ir::ArgDef& a : n->op().args)
-        if (a.written && a.is_list && !n->Get(a.name).is_none()) return Refuse(*n, "in-place operators on lists of tensors");
+        if (a.written && a.is_list && !n->Get(a.name).is_none())
+          return Refuse(*n, "in-place operators on lists of tensors");
       Note(n);
     }
     for (const Arg& a : g_.outputs)
-      a.ForEachValue([&](Value* v) { if (v->type().is_tensor()) last_[RootOf(v)] = std::numeric_limits<int>::max(); });
+      a.ForEachValue([&](Value* v) {
+        if (v->type().is_tensor()) last_[RootOf(v)] = std::numeric_limits<int>::max();
+      });
     return absl::OkStatus();
   }
 
@@ -361,8 +374,8 @@ class Functionalizer {
           auto last = last_.find(other);
           bool looked_at = !other->producer() || (last != last_.end() && last->second > w.position);
           if (looked_at)
-            return Refuse(*nodes_[w.position],
-                          text::StrCat("whether the write reaches both sides of ", via->op_name(), " is not known from the types"));
+            return Refuse(*nodes_[w.position], text::StrCat("whether the write reaches both sides of ", via->op_name(),
+                                                            " is not known from the types"));
           todo.push_back(other);
         }
       }
@@ -468,7 +481,8 @@ class Functionalizer {
     }();
     auto cast = [&](Value* x) {
       if (x->dtype() == type.dtype) return x;
-      return b.CallTyped("aten._to_copy.default", {x}, {{"dtype", type.dtype}}, {Type::Tensor(type.dtype, x->sizes())})[0];
+      return b.CallTyped("aten._to_copy.default", {x}, {{"dtype", type.dtype}},
+                         {Type::Tensor(type.dtype, x->sizes())})[0];
     };
     auto expand = [&](Value* x) {
       bool same = x->rank() == type.rank();
@@ -477,7 +491,8 @@ class Functionalizer {
       return b.CallTyped("aten.expand.default", {x, Arg(SizeArgs(b, before))}, {}, {type})[0];
     };
     auto full = [&](Value* like, Arg number) {
-      return b.CallTyped("aten.full_like.default", {like, std::move(number)}, {}, {Type::Tensor(type.dtype, like->sizes())})[0];
+      return b.CallTyped("aten.full_like.default", {like, std::move(number)}, {},
+                         {Type::Tensor(type.dtype, like->sizes())})[0];
     };
     Value* result = nullptr;
     std::string_view op = n->op_name();
@@ -502,7 +517,8 @@ class Functionalizer {
       result = b.CallTyped("aten.diagonal_scatter.default", {before, diagonal}, {}, {type})[0];
     } else {
       const OpDef* f = ir::FunctionalOf(n->op());
-      if (!f || f->returns.size() != 1 || f->returns[0].is_list) return Refuse(*n, "no functional counterpart of this in-place operator");
+      if (!f || f->returns.size() != 1 || f->returns[0].is_list)
+        return Refuse(*n, "no functional counterpart of this in-place operator");
       std::vector<NamedArg> args;
       for (const NamedArg& x : n->args()) {
         if (f->ArgIndex(x.name) >= 0) {
@@ -510,7 +526,8 @@ class Functionalizer {
           continue;
         }
         int k = n->op().ArgIndex(x.name);
-        if (k < 0 || !n->op().args[k].written) return Refuse(*n, text::StrCat("argument '", x.name, "' of the in-place operator"));
+        if (k < 0 || !n->op().args[k].written)
+          return Refuse(*n, text::StrCat("argument '", x.name, "' of the in-place operator"));
       }
       Node* m = g_.Insert(*f, std::move(args), at_);
       m->set_source(n->source());
@@ -519,7 +536,8 @@ class Functionalizer {
       if (types.ok() && types->size() == 1 && (*types)[0].is_tensor()) {
         out.dtype = (*types)[0].dtype;
         bool fits = (*types)[0].rank() == type.rank();
-        for (int d = 0; fits && d < type.rank(); ++d) fits = !ir::ProvablyDifferent((*types)[0].sizes[d], type.sizes[d]);
+        for (int d = 0; fits && d < type.rank(); ++d)
+          fits = !ir::ProvablyDifferent((*types)[0].sizes[d], type.sizes[d]);
         if (!fits) return Refuse(*n, text::StrCat("stores ", (*types)[0].ToString(), " into ", type.ToString()));
       } else if (!types.ok() && !absl::IsUnimplemented(types.status())) {
         return types.status();
@@ -554,8 +572,10 @@ class Functionalizer {
       if (y->dtype() != t.dtype)
         y = b.CallTyped("aten._to_copy.default", {y}, {{"dtype", t.dtype}}, {Type::Tensor(t.dtype, y->sizes())})[0];
       t.sizes = instance ? ir::Sizes{x->sizes()[0], x->sizes()[1]} : ir::Sizes{x->sizes()[1]};
-      if (k == 0) y = b.CallTyped("aten.mean.dim", {y, Arg(dims)}, {}, {t})[0];
-      else y = b.CallTyped("aten.var.correction", {y, Arg(dims)}, {{"correction", Arg(1)}}, {t})[0];
+      if (k == 0)
+        y = b.CallTyped("aten.mean.dim", {y, Arg(dims)}, {}, {t})[0];
+      else
+        y = b.CallTyped("aten.var.correction", {y, Arg(dims)}, {{"correction", Arg(1)}}, {t})[0];
       t.sizes = {x->sizes()[1]};
       if (instance) y = b.CallTyped("aten.mean.dim", {y, Arg(ir::Ints{0})}, {}, {t})[0];
       t.sizes = before->sizes();
@@ -651,8 +671,8 @@ class Functionalizer {
         if (w->second.nbytes() == 0 || last_.find(g_.inputs()[k]) == last_.end()) continue;
         const ir::TensorRef& o = p.weights.find(p.input_specs[k].target)->second;
         if (o.nbytes() == 0 || !Overlap(w->second, o)) continue;
-        return absl::UnimplementedError(text::StrCat("'", p.input_specs[i].target, "' is written and shares memory with '",
-                                                     p.input_specs[k].target, "'"));
+        return absl::UnimplementedError(text::StrCat(
+            "'", p.input_specs[i].target, "' is written and shares memory with '", p.input_specs[k].target, "'"));
       }
     }
     return absl::OkStatus();
@@ -677,7 +697,8 @@ class Functionalizer {
       ir::OutputSpec spec;
       const ir::InputSpec& in = p.input_specs[i];
       spec.kind = in.kind == ir::InputSpec::kParameter ? ir::OutputSpec::kParameterMutation
-                  : in.kind == ir::InputSpec::kUser ? ir::OutputSpec::kUserInputMutation : ir::OutputSpec::kBufferMutation;
+                  : in.kind == ir::InputSpec::kUser    ? ir::OutputSpec::kUserInputMutation
+                                                       : ir::OutputSpec::kBufferMutation;
       spec.target = in.kind == ir::InputSpec::kUser ? v->name() : in.target;
       auto known = std::any_of(p.output_specs.begin(), p.output_specs.end(),
                                [&](const ir::OutputSpec& s) { return s.kind == spec.kind && s.target == spec.target; });

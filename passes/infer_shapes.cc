@@ -1,5 +1,6 @@
-// Checks the types a program states against those its operators give. What the file says is kept: it knows guards and the
-// names of data-dependent sizes that inference does not. What it contradicts provably is damaged and goes no further.
+// Checks the types a program states against those its operators give. What the file says is kept: it knows guards and
+// the names of data-dependent sizes that inference does not. What it contradicts provably is damaged and goes no
+// further.
 #include "base/text.h"
 #include "ir/ops/infer.h"
 #include "ir/ops/op_table.h"
@@ -20,15 +21,15 @@ bool Contradicts(const ir::Type& inferred, const ir::Type& declared) {
 
 // The final states of recurrent layers, which are of the initial states' sizes, whatever old exports declare.
 bool DeclaredWrongly(const ir::Node& n, const ir::Type& inferred, const ir::Type& declared) {
-  return n.op().traits.misdeclared && inferred.is_tensor() && declared.is_tensor() && inferred.dtype == declared.dtype &&
-         declared.rank() == inferred.rank() + 1;
+  return n.op().traits.misdeclared && inferred.is_tensor() && declared.is_tensor() &&
+         inferred.dtype == declared.dtype && declared.rank() == inferred.rank() + 1;
 }
 
 absl::Status Bad(const ir::Node& n, std::string_view what) {
   std::string at = n.source() ? n.source()->Describe() : "";
-  return absl::InvalidArgumentError(
-      text::StrCat(n.op_name(), n.output() ? text::StrCat(" (%", n.output()->name(), ")") : "",
-                   at.empty() ? "" : text::StrCat(" in ", at), ": ", what));
+  return absl::InvalidArgumentError(text::StrCat(n.op_name(),
+                                                 n.output() ? text::StrCat(" (%", n.output()->name(), ")") : "",
+                                                 at.empty() ? "" : text::StrCat(" in ", at), ": ", what));
 }
 
 absl::Status CheckNode(ir::Node& n, std::vector<std::string>* corrected) {
@@ -50,12 +51,13 @@ absl::Status CheckNode(ir::Node& n, std::vector<std::string>* corrected) {
     ir::Type& declared = v->mutable_type();
     const bool wrong = DeclaredWrongly(n, type, declared);
     if (wrong && corrected)
-      corrected->push_back(text::StrCat(n.op_name(), ": %", v->name(), " is declared as ", declared.ToString(), ", corrected to ", type.ToString()));
+      corrected->push_back(text::StrCat(n.op_name(), ": %", v->name(), " is declared as ", declared.ToString(),
+                                        ", corrected to ", type.ToString()));
     if (wrong || declared.kind == ir::Type::kNone || (declared.is_tensor() && declared.dtype == ir::DType::kUnknown)) {
       declared = std::move(type);
     } else if (Contradicts(type, declared)) {
-      return Bad(n, text::StrCat("result %", v->name(), " is declared as ", declared.ToString(), ", the operator gives ",
-                                 type.ToString()));
+      return Bad(n, text::StrCat("result %", v->name(), " is declared as ", declared.ToString(),
+                                 ", the operator gives ", type.ToString()));
     }
   }
   return absl::OkStatus();
@@ -75,6 +77,8 @@ absl::Status CheckGraph(ir::Graph& g, std::vector<std::string>* corrected) {
 
 }  // namespace
 
-absl::Status InferShapes(ir::Program& p, std::vector<std::string>* corrected) { return CheckGraph(*p.graph, corrected); }
+absl::Status InferShapes(ir::Program& p, std::vector<std::string>* corrected) {
+  return CheckGraph(*p.graph, corrected);
+}
 
 }  // namespace slipway::passes

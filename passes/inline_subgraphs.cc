@@ -24,8 +24,8 @@ using ir::Arg;
 using ir::AutocastClass;
 using ir::DType;
 using ir::Graph;
-using ir::Node;
 using ir::NamedArg;
+using ir::Node;
 using ir::SubGraph;
 using ir::Value;
 using ir::Values;
@@ -49,7 +49,9 @@ absl::Status CastInputs(Graph& g, DType low) {
       DType to = rule == AutocastClass::kFloat32 ? DType::kFloat32 : low;
       if (rule == AutocastClass::kWidest)
         for (const NamedArg& a : n->args())
-          a.arg.ForEachValue([&](Value* v) { if (Eligible(v) && v->dtype() == DType::kFloat32) to = DType::kFloat32; });
+          a.arg.ForEachValue([&](Value* v) {
+            if (Eligible(v) && v->dtype() == DType::kFloat32) to = DType::kFloat32;
+          });
       // The file's types know better where a double among the arguments rules the result.
       bool lowers = rule != AutocastClass::kLower || (n->output() && n->output()->dtype() == low);
       if (lowers) {
@@ -70,8 +72,9 @@ absl::Status CastInputs(Graph& g, DType low) {
     for (size_t i = 0; i < types->size() && i < n->outputs().size(); ++i) {
       const Value* v = n->output(i);
       if (v && v->type().is_tensor() && (*types)[i].is_tensor() && (*types)[i].dtype != v->dtype())
-        return absl::UnimplementedError(text::StrCat(n->op_name(), " under autocast: gives ", ir::Name((*types)[i].dtype),
-                                                     ", the program says ", ir::Name(v->dtype())));
+        return absl::UnimplementedError(text::StrCat(n->op_name(), " under autocast: gives ",
+                                                     ir::Name((*types)[i].dtype), ", the program says ",
+                                                     ir::Name(v->dtype())));
     }
   }
   return absl::OkStatus();
@@ -98,8 +101,7 @@ absl::Status ApplyAutocast(const Node& n, Graph& body) {
     if (!touches) return absl::OkStatus();
     return absl::UnimplementedError(text::StrCat("autocast regions of device '", *device, "'"));
   }
-  if (!ir::IsLowPrecision(low))
-    return absl::UnimplementedError(text::StrCat("autocast to ", ir::Name(low)));
+  if (!ir::IsLowPrecision(low)) return absl::UnimplementedError(text::StrCat("autocast to ", ir::Name(low)));
   return CastInputs(body, low);
 }
 
@@ -140,7 +142,8 @@ absl::Status Inline(Node* n, const SubGraph& body, const std::vector<Arg>& opera
     Value *want = body->inputs()[i], *given = operands[i].value();
     inputs.push_back(given);
     if (given) {
-      if (given->type().kind != want->type().kind) return bad("operand ", i, " is ", given->type().ToString(), ", the body takes ", want->type().ToString());
+      if (given->type().kind != want->type().kind)
+        return bad("operand ", i, " is ", given->type().ToString(), ", the body takes ", want->type().ToString());
     } else if (want->type().kind != ir::Type::kConstant) {
       if (want->type().is_tensor() && !operands[i].is_none()) return bad("operand ", i, " is no tensor");
       if (absl::Status s = ReplaceByConstant(*body, want, operands[i]); !s.ok()) return s;

@@ -1,6 +1,7 @@
-// An output is the input with something behind it if each of its parts is. Selections by constant indices on the input's side and stacks
-// on the output's are walked together: what is left is a set of parts, each a cat that begins with the same part of the input. Nothing
-// else needs to be known, for what slipway.append writes lies behind all that anybody reads of the input.
+// An output is the input with something behind it if each of its parts is. Selections by constant indices on the
+// input's side and stacks on the output's are walked together: what is left is a set of parts, each a cat that begins
+// with the same part of the input. Nothing else needs to be known, for what slipway.append writes lies behind all that
+// anybody reads of the input.
 #include "passes/keep_state.h"
 
 #include <algorithm>
@@ -23,11 +24,13 @@ using ir::Values;
 bool IsOneOf(const Node* n, std::initializer_list<std::string_view> ops) {
   return n && std::find(ops.begin(), ops.end(), n->op_name()) != ops.end();
 }
-bool IsCat(const Node* n) { return IsOneOf(n, {"aten.cat.default", "aten.concat.default", "aten.concatenate.default"}); }
+bool IsCat(const Node* n) {
+  return IsOneOf(n, {"aten.cat.default", "aten.concat.default", "aten.concatenate.default"});
+}
 constexpr std::string_view kAppend = "slipway.append.default";
 
-// A part of the input: an index for some of its dims, and which dims of it are left, in the order of the part's own. -1: a dim of size 1
-// that the input has not.
+// A part of the input: an index for some of its dims, and which dims of it are left, in the order of the part's own.
+// -1: a dim of size 1 that the input has not.
 struct Part {
   std::vector<std::optional<int64_t>> fixed;
   std::vector<int> left;
@@ -44,7 +47,8 @@ Part Whole(const Value* input) {
 std::optional<Part> PartOf(const Value* v, const Value* input) {
   if (v == input) return Whole(input);
   const Node* n = v->producer();
-  if (!IsOneOf(n, {"aten.select.int", "aten.unbind.int", "aten.unsqueeze.default", "aten.squeeze.dim"})) return std::nullopt;
+  if (!IsOneOf(n, {"aten.select.int", "aten.unbind.int", "aten.unsqueeze.default", "aten.squeeze.dim"}))
+    return std::nullopt;
   ir::ArgReader a(*n);
   const Value* source = a.tensor("self");
   if (!a.ok()) return std::nullopt;
@@ -90,7 +94,8 @@ class Matcher {
     if (std::string why = MatchPart(output, Whole(input_)); !why.empty()) return why;
     for (int d = 0; d < input_->rank(); ++d)
       if ((d == dim_) == input_->sizes()[d].is_constant())
-        return d == dim_ ? text::StrCat("dim ", d, ", along which it grows, is ", input_->sizes()[d].ToString(), " at all times")
+        return d == dim_ ? text::StrCat("dim ", d, ", along which it grows, is ", input_->sizes()[d].ToString(),
+                                        " at all times")
                          : text::StrCat("its size ", input_->sizes()[d].ToString(), " in dim ", d, " is not fixed");
     return "";
   }
@@ -102,7 +107,9 @@ class Matcher {
     Node* n = v->producer();
     const bool stack = IsOneOf(n, {"aten.stack.default"});
     if (!stack && !IsCat(n))
-      return text::StrCat("%", v->name(), n ? text::StrCat(" is a result of ", n->op_name()) : " is an input, unchanged", ", not of cat or stack");
+      return text::StrCat("%", v->name(),
+                          n ? text::StrCat(" is a result of ", n->op_name()) : " is an input, unchanged",
+                          ", not of cat or stack");
     ir::ArgReader a(*n);
     const Values tensors = a.tensors("tensors");
     const int at = a.dim("dim", v->rank());
@@ -171,14 +178,17 @@ bool IsGivenByInputs(const ir::Program& p, ir::Sym e) {
 std::string Check(const ir::Program& p, size_t output, Matcher& m) {
   Value* v = p.graph->outputs[output].value();
   if (std::string why = m.Match(v); !why.empty()) return why;
-  return IsGivenByInputs(p, v->sizes()[m.dim()]) ? "" : text::StrCat("its size ", v->sizes()[m.dim()].ToString(), " depends on data");
+  return IsGivenByInputs(p, v->sizes()[m.dim()])
+             ? ""
+             : text::StrCat("its size ", v->sizes()[m.dim()].ToString(), " depends on data");
 }
 
 absl::Status Rewrite(ir::Program& p, std::vector<Found>& found, std::vector<GrowingState>* states) {
   std::vector<std::pair<std::string, Value*>> appended;  // input, what is behind it now
   for (Found& f : found) {
     Value* out = p.graph->outputs[f.output].value();
-    states->push_back({std::string(f.input->name()), std::string(out->name()), f.output, f.match.dim(), out->sizes()[f.match.dim()]});
+    states->push_back(
+        {std::string(f.input->name()), std::string(out->name()), f.output, f.match.dim(), out->sizes()[f.match.dim()]});
     for (Node* cat : f.match.cats()) {
       ir::ArgReader a(*cat);
       Values tensors = a.tensors("tensors");
@@ -220,7 +230,8 @@ std::vector<size_t> UserOutputs(const ir::Program& p) {
   return out;
 }
 
-absl::StatusOr<std::vector<GrowingState>> KeepState(ir::Program& p, absl::Span<const std::pair<std::string, size_t>> pairs) {
+absl::StatusOr<std::vector<GrowingState>> KeepState(ir::Program& p,
+                                                    absl::Span<const std::pair<std::string, size_t>> pairs) {
   for (const Node* n : *p.graph)
     if (n->op_name() == kAppend) return absl::UnimplementedError("the program has states already");
   std::vector<Value*> inputs;
@@ -246,7 +257,8 @@ absl::StatusOr<std::vector<GrowingState>> KeepState(ir::Program& p, absl::Span<c
   for (const auto& [input, output] : pairs) {
     const auto in = std::find(names.begin(), names.end(), input);
     if (in == names.end())
-      return absl::NotFoundError(text::StrCat("no input is named '", input, "': there are ", names.empty() ? "none" : text::Join(names, ", ")));
+      return absl::NotFoundError(text::StrCat("no input is named '", input, "': there are ",
+                                              names.empty() ? "none" : text::Join(names, ", ")));
     Value* value = inputs[static_cast<size_t>(in - names.begin())];
     if (std::find(outputs.begin(), outputs.end(), output) == outputs.end())
       return absl::NotFoundError(text::StrCat("what '", input, "' is to become is no tensor"));
@@ -255,7 +267,8 @@ absl::StatusOr<std::vector<GrowingState>> KeepState(ir::Program& p, absl::Span<c
         return absl::NotFoundError(text::StrCat("two pairs have '", input, "', or its output"));
     Found f{value, output, Matcher(value)};
     if (std::string why = Check(p, f.output, f.match); !why.empty())
-      return absl::UnimplementedError(text::StrCat("the output is not input '", input, "' with something behind it: ", why));
+      return absl::UnimplementedError(
+          text::StrCat("the output is not input '", input, "' with something behind it: ", why));
     found.push_back(std::move(f));
   }
   std::vector<GrowingState> states;

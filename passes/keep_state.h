@@ -1,5 +1,5 @@
-// State that a target keeps between runs, in place of an input that the caller gives and a longer output that it gives back: a
-// decoder's past keys and values.
+// State that a target keeps between runs, in place of an input that the caller gives and a longer output that it gives
+// back: a decoder's past keys and values.
 #ifndef SLIPWAY_PASSES_KEEP_STATE_H_
 #define SLIPWAY_PASSES_KEEP_STATE_H_
 
@@ -24,15 +24,19 @@ struct GrowingState {
   ir::Sym after;
 };
 
-// Finds outputs that are an input with something behind it along one dim: cat([input, …], dim), or tensors stacked of such cats of the
-// input's parts. The cats become slipway.append, which writes behind the input where it lies, and the outputs leave the signature:
+// Finds outputs that are an input with something behind it along one dim: cat([input, …], dim), or tensors stacked of
+// such cats of the input's parts. The cats become slipway.append, which writes behind the input where it lies, and the
+// outputs leave the signature:
 //
-//   slipway.append(past, tensors, dim) = cat([past, *tensors], dim), in memory that has `past`, a part of a state, already
+//   slipway.append(past, tensors, dim) = cat([past, *tensors], dim), in memory that has `past`, a part of a state,
+//   already
 //
-// `pairs` are names of inputs and indices of outputs; all that there are where it is empty. The program is in the functional form. Of a
-// pair that is asked for: NotFound where there is no such input or output, or another pair has it, Unimplemented, saying why, where the
-// output is something else. Nothing changes then.
-absl::StatusOr<std::vector<GrowingState>> KeepState(ir::Program& p, absl::Span<const std::pair<std::string, size_t>> pairs);
+// `pairs` are names of inputs and indices of outputs; all that there are where it is empty. The program is in the
+// functional form. Of a
+// pair that is asked for: NotFound where there is no such input or output, or another pair has it, Unimplemented,
+// saying why, where the output is something else. Nothing changes then.
+absl::StatusOr<std::vector<GrowingState>> KeepState(ir::Program& p,
+                                                    absl::Span<const std::pair<std::string, size_t>> pairs);
 
 }  // namespace slipway::passes
 

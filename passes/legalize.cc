@@ -21,8 +21,8 @@ absl::Status Agree(const ir::Node& n, size_t i, const Value* old, const Value* n
     for (int k = 0; same && k < a.rank(); ++k) same = !ir::ProvablyDifferent(a.sizes[k], b.sizes[k]);
   }
   if (same) return absl::OkStatus();
-  return absl::InternalError(text::StrCat(n.op_name(), ": result ", i, " is ", a.ToString(),
-                                          ", its decomposition gives ", b.ToString()));
+  return absl::InternalError(
+      text::StrCat(n.op_name(), ": result ", i, " is ", a.ToString(), ", its decomposition gives ", b.ToString()));
 }
 
 // Builds n's decomposition before it. `results` has an entry per result of n, null only where it is unused.
@@ -33,8 +33,8 @@ absl::Status Build(ir::Node* n, const DecomposeRow& row, Values& results) {
   if (!d.b.ok()) return d.b.status();
   results = d.results();
   if (results.size() < n->outputs().size())
-    return absl::InternalError(text::StrCat(n->op_name(), ": its decomposition gives ", results.size(), " results of ",
-                                            n->outputs().size()));
+    return absl::InternalError(
+        text::StrCat(n->op_name(), ": its decomposition gives ", results.size(), " results of ", n->outputs().size()));
   for (size_t i = 0; i < n->outputs().size(); ++i) {
     Value* old = n->output(i);
     if (!old) continue;

@@ -1,5 +1,5 @@
-// Short loops with a known count are unrolled; other loops become a while_loop node, whose condition and body are built as
-// graphs of their own with the outer tensors that they use as captured operands.
+// Short loops with a known count are unrolled; other loops become a while_loop node, whose condition and body are built
+// as graphs of their own with the outer tensors that they use as captured operands.
 #include "passes/loop_builder.h"
 
 #include <memory>
@@ -64,7 +64,8 @@ Values Scan(Decomposer& d, const Values& state, const Values& over,
     carried.push_back(body->AddInput(s->name(), types.back()));
   }
   for (Value* x : over)
-    at.push_back(body->AddInput(x->name(), Type::Tensor(x->dtype(), ir::Sizes(x->sizes().begin() + 1, x->sizes().end()))));
+    at.push_back(
+        body->AddInput(x->name(), Type::Tensor(x->dtype(), ir::Sizes(x->sizes().begin() + 1, x->sizes().end()))));
   Captures in(*body);
   const Values next = step(inner, carried, at, in);
   d.SetStatus(inner.status());

@@ -1,7 +1,8 @@
 // Loops in decompositions, as a while_loop node whose body is a graph of its own.
 //
-// For is `for i in range(n)` over carried tensors: one function writes the step, so that a known small count is laid out
-// straight and any other count, known or not, becomes a loop of the same arithmetic. WhileLoop and Scan are the nodes themselves.
+// For is `for i in range(n)` over carried tensors: one function writes the step, so that a known small count is laid
+// out straight and any other count, known or not, becomes a loop of the same arithmetic. WhileLoop and Scan are the
+// nodes themselves.
 #ifndef SLIPWAY_PASSES_LOOP_BUILDER_H_
 #define SLIPWAY_PASSES_LOOP_BUILDER_H_
 
@@ -27,15 +28,16 @@ class Captures {
   Values outer_;
 };
 
-// Repeats `step` while the first of the carried values, a 0-d bool, is true. `step` builds in `body`, whose inputs are the
-// carried values, and gives the next ones, whose types must stay the same; it tells errors to `b`. The result is what is
-// carried at the end.
+// Repeats `step` while the first of the carried values, a 0-d bool, is true. `step` builds in `body`, whose inputs are
+// the carried values, and gives the next ones, whose types must stay the same; it tells errors to `b`. The result is
+// what is carried at the end.
 Values WhileLoop(ir::Builder& b, const Values& carried,
                  const std::function<Values(ir::Graph& body, const Values& carried, Captures& in)>& step);
 
-// A step over slices of `over` along their first dim, as a scan node: `step` builds with a decomposer of the body, from the carried values,
-// the slices and what it captures, and gives the next carried values, whose types stay the same, and behind them results. What comes
-// back is what is carried at the end, and the results stacked along a new first dim.
+// A step over slices of `over` along their first dim, as a scan node: `step` builds with a decomposer of the body, from
+// the carried values, the slices and what it captures, and gives the next carried values, whose types stay the same,
+// and behind them results. What comes back is what is carried at the end, and the results stacked along a new first
+// dim.
 Values Scan(Decomposer& d, const Values& state, const Values& over,
             const std::function<Values(Decomposer& d, const Values& state, const Values& at, Captures& in)>& step);
 

@@ -1,6 +1,6 @@
-// Complex numbers as pairs of reals, for targets that have none: every complex tensor becomes two real tensors of the same
-// sizes. Operators that only move elements, and linear ones with real coefficients, run on each part; products, quotients and
-// functions have rules; Fourier transforms are in lower_complex_fft.cc.
+// Complex numbers as pairs of reals, for targets that have none: every complex tensor becomes two real tensors of the
+// same sizes. Operators that only move elements, and linear ones with real coefficients, run on each part; products,
+// quotients and functions have rules; Fourier transforms are in lower_complex_fft.cc.
 #include <algorithm>
 #include <complex>
 #include <iterator>
@@ -36,8 +36,7 @@ Pair ComplexContext::Of(Value* v) {
 Pair ComplexContext::Operand(std::string_view name, DType real) {
   if (const Arg* a = node_.Find(name); a && a->value() && a->value()->type().is_tensor()) return Of(a->value());
   const Scalar s = scalar(name);
-  if (s.kind == Scalar::kComplex)
-    return {b.ScalarTensor(s.c.real(), real), b.ScalarTensor(s.c.imag(), real)};
+  if (s.kind == Scalar::kComplex) return {b.ScalarTensor(s.c.real(), real), b.ScalarTensor(s.c.imag(), real)};
   return {s.value ? b.ScalarTensor(s.value, real) : b.ScalarTensor(s.d, real), nullptr};
 }
 
@@ -53,7 +52,8 @@ Pair ComplexContext::Times(const Pair& x, const Pair& y) {
 // (a+bi)/(c+di) with the divisor scaled to magnitude about 1, so that its square neither overflows nor vanishes.
 Pair ComplexContext::Quotient(const Pair& x, const Pair& y) {
   if (!y.im) return {Div(x.re, y.re), x.im ? Div(x.im, y.re) : nullptr};
-  Value* scale = b.Call("aten.maximum.default", {b.Call("aten.abs.default", {y.re}), b.Call("aten.abs.default", {y.im})});
+  Value* scale =
+      b.Call("aten.maximum.default", {b.Call("aten.abs.default", {y.re}), b.Call("aten.abs.default", {y.im})});
   Pair s{Div(y.re, scale), Div(y.im, scale)};
   Value* norm = Mul(Add(Mul(s.re, s.re), Mul(s.im, s.im)), scale);
   Pair top = Times(x, {s.re, Neg(s.im)});
@@ -88,7 +88,8 @@ void Convert(ComplexContext& c) {
   Pair x = c.in("self");
   const DType to = c.node().output()->dtype();
   if (ir::IsBool(to) && x.im) {
-    return c.Return(c.b.Call("aten.logical_or.default", {c.b.Call("aten.ne.Scalar", {x.re, 0}), c.b.Call("aten.ne.Scalar", {x.im, 0})}));
+    return c.Return(c.b.Call("aten.logical_or.default",
+                             {c.b.Call("aten.ne.Scalar", {x.re, 0}), c.b.Call("aten.ne.Scalar", {x.im, 0})}));
   }
   if (!ir::IsComplex(to)) return c.Return(c.b.Cast(x.re, to));
   c.Return({c.b.Cast(x.re, ir::ToReal(to)), x.im ? c.b.Cast(x.im, ir::ToReal(to)) : nullptr});
@@ -106,8 +107,10 @@ void Fill(ComplexContext& c) {
   const ir::SymInts size = c.sym_ints("size");
   if (!s.is_constant()) return c.Unsupported("a complex fill of symbolic value");
   auto full = [&](double v) { return c.b.Full(size, v, c.real()); };
-  if (s.kind == Scalar::kComplex) c.Return({full(s.c.real()), full(s.c.imag())});
-  else c.Return(full(s.d));
+  if (s.kind == Scalar::kComplex)
+    c.Return({full(s.c.real()), full(s.c.imag())});
+  else
+    c.Return(full(s.d));
 }
 // Of `self`'s or the stated size, by the argument "value", "fill_value" or nothing.
 void FillOf(ComplexContext& c) {
@@ -160,11 +163,14 @@ void Pad(ComplexContext& c) {
     if (imaginary && op.base == "constant_pad_nd") args[static_cast<size_t>(op.ArgIndex("value"))] = Arg(0);
     return c.b.Call(op.name, std::move(args));
   };
-  if (op.ArgIndex("value") >= 0 && c.has("value") && c.scalar("value").kind == Scalar::kComplex) return c.Unsupported("a complex border");
+  if (op.ArgIndex("value") >= 0 && c.has("value") && c.scalar("value").kind == Scalar::kComplex)
+    return c.Unsupported("a complex border");
   c.Return({pad(x.re, false), x.im ? pad(x.im, true) : nullptr});
 }
 template <int kValue>
-void FillConstant(ComplexContext& c) { c.Return(c.b.Full(c.sym_ints("size"), double{kValue}, c.real())); }
+void FillConstant(ComplexContext& c) {
+  c.Return(c.b.Full(c.sym_ints("size"), double{kValue}, c.real()));
+}
 template <int kValue>
 void FillLike(ComplexContext& c) {
   c.Return(c.b.Full(c.b.SizesOf(c.tensor("self")), double{kValue}, c.real()));
@@ -177,8 +183,10 @@ void AddSub(ComplexContext& c) {
   Pair x = c.Operand("self", c.real()), y = c.Operand("other", c.real());
   const Scalar alpha = c.scalar("alpha");
   if (!alpha.is_constant()) return c.Unsupported("a symbolic alpha");
-  if (alpha.kind == Scalar::kComplex) y = c.Times(y, c.Operand("alpha", c.real()));
-  else if (alpha.d != 1) y = c.Scale(y, c.b.ScalarTensor(alpha.d, c.real()));
+  if (alpha.kind == Scalar::kComplex)
+    y = c.Times(y, c.Operand("alpha", c.real()));
+  else if (alpha.d != 1)
+    y = c.Scale(y, c.b.ScalarTensor(alpha.d, c.real()));
   auto join = [&](Value* a, Value* b) { return kMinus ? c.Sub(a, b) : c.Add(a, b); };
   // A part that is missing has the other's sizes only when the sizes do not broadcast.
   c.Return({join(x.re, y.re), x.im || y.im ? join(c.Im(x), c.Im(y)) : nullptr});
@@ -230,8 +238,10 @@ void SinCos(ComplexContext& c) {
   Pair x = c.in("self");
   Value *s = c.b.Call("aten.sin.default", {x.re}), *k = c.b.Call("aten.cos.default", {x.re});
   Value *sh = c.b.Call("aten.sinh.default", {c.Im(x)}), *ch = c.b.Call("aten.cosh.default", {c.Im(x)});
-  if (kSine) c.Return({c.Mul(s, ch), c.Mul(k, sh)});
-  else c.Return({c.Mul(k, ch), c.Neg(c.Mul(s, sh))});
+  if (kSine)
+    c.Return({c.Mul(s, ch), c.Mul(k, sh)});
+  else
+    c.Return({c.Mul(k, ch), c.Neg(c.Mul(s, sh))});
 }
 template <bool kEqual>
 void Compare(ComplexContext& c) {
@@ -240,7 +250,8 @@ void Compare(ComplexContext& c) {
   const char* op = kEqual ? "aten.eq.Tensor" : "aten.ne.Tensor";
   Value* re = c.b.Call(op, {x.re, y.re});
   if (!x.im && !y.im) return c.Return(re);
-  c.Return(c.b.Call(kEqual ? "aten.logical_and.default" : "aten.logical_or.default", {re, c.b.Call(op, {c.Im(x), c.Im(y)})}));
+  c.Return(c.b.Call(kEqual ? "aten.logical_and.default" : "aten.logical_or.default",
+                    {re, c.b.Call(op, {c.Im(x), c.Im(y)})}));
 }
 void IsReal(ComplexContext& c) {
   Pair x = c.in("self");
@@ -253,7 +264,8 @@ void Test(ComplexContext& c) {
   Pair x = c.in("self");
   Value* re = c.b.Call(c.node().op_name(), {x.re});
   if (!x.im) return c.Return(re);
-  c.Return(c.b.Call(kBoth ? "aten.logical_and.default" : "aten.logical_or.default", {re, c.b.Call(c.node().op_name(), {x.im})}));
+  c.Return(c.b.Call(kBoth ? "aten.logical_and.default" : "aten.logical_or.default",
+                    {re, c.b.Call(c.node().op_name(), {x.im})}));
 }
 // where(condition, self, other)
 void Where(ComplexContext& c) {
@@ -276,12 +288,14 @@ void Bilinear(ComplexContext& c, Pair x, Pair y, F f) {
 }
 void MatMul(ComplexContext& c) {
   const ir::OpDef& op = c.node().op();
-  Bilinear(c, c.in(op.args[0].name), c.in(op.args[1].name), [&](Value* a, Value* b) { return c.b.Call(op.name, {a, b}); });
+  Bilinear(c, c.in(op.args[0].name), c.in(op.args[1].name),
+           [&](Value* a, Value* b) { return c.b.Call(op.name, {a, b}); });
 }
 // beta self + alpha (x y), or self + x y where there are no factors.
 void AddProduct(ComplexContext& c, std::string_view product) {
   const ir::OpDef& op = c.node().op();
-  Bilinear(c, c.in(op.args[1].name), c.in(op.args[2].name), [&](Value* a, Value* b) { return c.b.Call(product, {a, b}); });
+  Bilinear(c, c.in(op.args[1].name), c.in(op.args[2].name),
+           [&](Value* a, Value* b) { return c.b.Call(product, {a, b}); });
   Pair p = c.Of(c.node().output());
   auto scaled = [&](Pair x, const char* name) {
     const Scalar s = c.scalar(name);
@@ -337,8 +351,10 @@ void IsClose(ComplexContext& c) {
   auto real = [&](Value* v) { return c.b.Cast(v, ir::ToReal(c.tensor("self")->dtype())); };
   Value* error = Hypot(c, {c.Sub(x.re, y.re), c.Sub(c.Im(x), c.Im(y))});
   Value* allowed = c.b.Call("aten.add.Scalar", {c.b.Call("aten.mul.Scalar", {Hypot(c, y), c.f("rtol")}), c.f("atol")});
-  Value* near = c.b.Call("aten.logical_and.default", {c.b.Call("aten.isfinite.default", {error}), c.b.Call("aten.le.Tensor", {real(error), real(allowed)})});
-  Value* same = c.b.Call("aten.logical_and.default", {c.b.Call("aten.eq.Tensor", {x.re, y.re}), c.b.Call("aten.eq.Tensor", {c.Im(x), c.Im(y)})});
+  Value* near = c.b.Call("aten.logical_and.default", {c.b.Call("aten.isfinite.default", {error}),
+                                                      c.b.Call("aten.le.Tensor", {real(error), real(allowed)})});
+  Value* same = c.b.Call("aten.logical_and.default",
+                         {c.b.Call("aten.eq.Tensor", {x.re, y.re}), c.b.Call("aten.eq.Tensor", {c.Im(x), c.Im(y)})});
   c.Return(c.b.Call("aten.logical_or.default", {same, near}));
 }
 void Einsum(ComplexContext& c) {
@@ -350,11 +366,13 @@ void Einsum(ComplexContext& c) {
   });
 }
 
+// clang-format off
 constexpr ComplexRule kRules[] = {
     {"aten.view_as_complex", ViewAsComplex}, {"aten.view_as_real", ViewAsReal}, {"aten.view_as_real_copy", ViewAsReal},
     {"aten.view_as_complex_copy", ViewAsComplex}, {"aten.real", Real}, {"aten.imag", Imag},
     {"aten.complex", MakeComplex}, {"aten.polar", Polar}, {"aten.conj", Conj}, {"aten._conj", Conj},
-    {"aten.conj_physical", Conj}, {"aten._conj_physical", Conj}, {"aten._conj_copy", Conj}, {"aten.resolve_conj", Same}, {"aten.mH", Adjoint},
+    {"aten.conj_physical", Conj}, {"aten._conj_physical", Conj}, {"aten._conj_copy", Conj},
+    {"aten.resolve_conj", Same}, {"aten.mH", Adjoint},
     {"aten.adjoint", Adjoint}, {"aten.matrix_H", Adjoint},
     {"aten.resolve_neg", Same}, {"aten._to_copy", Convert}, {"aten.to", Convert}, {"aten.type_as", Convert},
     {"prims.convert_element_type", Convert}, {"aten.full", Fill}, {"aten.zeros", FillConstant<0>},
@@ -366,43 +384,62 @@ constexpr ComplexRule kRules[] = {
     {"aten.eq", Compare<true>}, {"aten.ne", Compare<false>}, {"aten.isreal", IsReal}, {"aten.isnan", Test<false>},
     {"aten.isinf", Test<false>}, {"aten.isfinite", Test<true>}, {"aten.where.self", Where}, {"aten.mm", MatMul},
     {"aten.bmm", MatMul}, {"aten.matmul", MatMul}, {"aten.mv", MatMul}, {"aten.dot", MatMul}, {"aten.outer", MatMul},
-    {"aten.einsum", Einsum}, {"aten.addmm", Addmm}, {"aten.addmv", Addmv}, {"aten.baddbmm", Baddbmm}, {"aten.addr", Addr},
+    {"aten.einsum", Einsum}, {"aten.addmm", Addmm}, {"aten.addmv", Addmv}, {"aten.baddbmm", Baddbmm},
+    {"aten.addr", Addr},
     {"aten.linear", WithBias}, {"aten.conv1d", WithBias}, {"aten.conv2d", WithBias}, {"aten.conv3d", WithBias},
     {"aten.conv_transpose1d", WithBias}, {"aten.conv_transpose2d", WithBias}, {"aten.conv_transpose3d", WithBias},
-    {"aten.convolution", WithBias}, {"aten.inner", MatMul}, {"aten.kron", MatMul}, {"aten.linalg_matmul", MatMul}, {"aten.ger", MatMul},
+    {"aten.convolution", WithBias}, {"aten.inner", MatMul}, {"aten.kron", MatMul}, {"aten.linalg_matmul", MatMul},
+    {"aten.ger", MatMul},
     {"aten.vdot", Vecdot}, {"aten.linalg_vecdot", Vecdot}, {"aten.isclose", IsClose},
     {"aten.full_like", FillOf}, {"aten.new_full", FillOf}, {"aten.fill", FillOf}, {"aten.new_zeros", FillConstant<0>},
-    {"aten.new_ones", FillConstant<1>}, {"aten.scalar_tensor", ScalarOf}, {"aten.masked_fill", MaskedFill}, {"aten.index_fill", ByValue},
+    {"aten.new_ones", FillConstant<1>}, {"aten.scalar_tensor", ScalarOf}, {"aten.masked_fill", MaskedFill},
+    {"aten.index_fill", ByValue},
     {"aten.scatter.value", ByValue}, {"aten.where", Where}, {"aten.pad", Pad},
-    {"aten.constant_pad_nd", Pad}, {"aten.reflection_pad1d", Pad}, {"aten.reflection_pad2d", Pad}, {"aten.replication_pad1d", Pad},
+    {"aten.constant_pad_nd", Pad}, {"aten.reflection_pad1d", Pad}, {"aten.reflection_pad2d", Pad},
+    {"aten.replication_pad1d", Pad},
     {"aten.replication_pad2d", Pad},
 };
+// clang-format on
 
 // Operators that run on each part as they are: they move elements, or are linear with real coefficients. Sorted.
+// clang-format off
 constexpr std::string_view kByParts[] = {
-    "alias", "as_strided", "as_strided_scatter", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_tensors",
+    "alias", "as_strided", "as_strided_scatter", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag",
+    "broadcast_tensors",
     "broadcast_to", "cat", "chunk", "clone", "column_stack", "concat", "concatenate", "contiguous", "cumsum",
-    "cumulative_trapezoid", "detach", "diag", "diag_embed", "diagonal", "diagonal_scatter", "diff", "dsplit", "dstack", "expand",
-    "expand_as", "expand_copy", "fft_fftshift", "fft_ifftshift", "flatten", "flip", "fliplr", "flipud", "gather", "hsplit",
-    "hstack", "index", "index_add", "index_copy", "index_put", "index_select", "lift_fresh_copy", "mT", "masked_scatter",
+    "cumulative_trapezoid", "detach", "diag", "diag_embed", "diagonal", "diagonal_scatter", "diff", "dsplit", "dstack",
+    "expand",
+    "expand_as", "expand_copy", "fft_fftshift", "fft_ifftshift", "flatten", "flip", "fliplr", "flipud", "gather",
+    "hsplit",
+    "hstack", "index", "index_add", "index_copy", "index_put", "index_select", "lift_fresh_copy", "mT",
+    "masked_scatter",
     "masked_select", "mean", "meshgrid", "movedim", "nan_to_num", "narrow", "narrow_copy", "neg", "numpy_T", "permute",
-    "permute_copy", "positive", "ravel", "repeat", "repeat_interleave", "reshape", "reshape_as", "roll", "rot90", "scatter.src",
-    "scatter_add", "select", "select_copy", "select_scatter", "slice", "slice_copy", "slice_scatter", "split", "split_with_sizes",
-    "squeeze", "squeeze_copy", "stack", "sum", "sum_to_size", "swapaxes", "swapdims", "t", "t_copy", "take", "take_along_dim",
-    "tensor_split", "tile", "trace", "transpose", "transpose_copy", "trapezoid", "tril", "triu", "unbind", "unflatten", "unfold",
-    "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes", "unsqueeze", "unsqueeze_copy", "view", "view_as", "view_copy",
+    "permute_copy", "positive", "ravel", "repeat", "repeat_interleave", "reshape", "reshape_as", "roll", "rot90",
+    "scatter.src",
+    "scatter_add", "select", "select_copy", "select_scatter", "slice", "slice_copy", "slice_scatter", "split",
+    "split_with_sizes",
+    "squeeze", "squeeze_copy", "stack", "sum", "sum_to_size", "swapaxes", "swapdims", "t", "t_copy", "take",
+    "take_along_dim",
+    "tensor_split", "tile", "trace", "transpose", "transpose_copy", "trapezoid", "tril", "triu", "unbind", "unflatten",
+    "unfold",
+    "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes", "unsqueeze", "unsqueeze_copy", "view", "view_as",
+    "view_copy",
     "vsplit", "vstack",
 };
+// clang-format on
 bool RunsByParts(const ir::OpDef& op) {
   auto has = [](std::string_view name) { return std::binary_search(std::begin(kByParts), std::end(kByParts), name); };
   return op.ns == "aten" && (has(op.base) || has(text::StrCat(op.base, ".", op.overload)));
 }
 
 // Operators whose decompositions hold for complex numbers, too. Sorted.
+// clang-format off
 constexpr std::string_view kByDecomposition[] = {
-    "addbmm", "bilinear", "cartesian_prod", "chain_matmul", "combinations", "cross", "einsum", "gradient", "l1_loss", "linalg_cross",
+    "addbmm", "bilinear", "cartesian_prod", "chain_matmul", "combinations", "cross", "einsum", "gradient", "l1_loss",
+    "linalg_cross",
     "linalg_matrix_power", "linalg_multi_dot", "linalg_vander", "matrix_power", "tensordot", "vander",
 };
+// clang-format on
 
 const ComplexRule* FindRule(absl::Span<const ComplexRule> rules, const ir::OpDef& op) {
   const std::string base = text::StrCat(op.ns, ".", op.base);
@@ -412,7 +449,8 @@ const ComplexRule* FindRule(absl::Span<const ComplexRule> rules, const ir::OpDef
 }
 
 const ComplexRule* FindRule(const ir::OpDef& op) {
-  for (absl::Span<const ComplexRule> rules : {absl::Span<const ComplexRule>(kRules), ComplexFunctionRules(), FourierRules()})
+  for (absl::Span<const ComplexRule> rules :
+       {absl::Span<const ComplexRule>(kRules), ComplexFunctionRules(), FourierRules()})
     if (const ComplexRule* rule = FindRule(rules, op)) return rule;
   return nullptr;
 }
@@ -435,7 +473,8 @@ class Lowering {
     }
     for (const Arg& a : g_.outputs)
       if (Value* v = a.value(); v && IsComplex(v))
-        return absl::UnimplementedError(text::StrCat("output '", v->name(), "' is complex: return torch.view_as_real of it"));
+        return absl::UnimplementedError(
+            text::StrCat("output '", v->name(), "' is complex: return torch.view_as_real of it"));
     // Backwards, so that users go before what they use.
     std::reverse(done_.begin(), done_.end());
     for (Node* n : done_) g_.Erase(n);
@@ -451,7 +490,9 @@ class Lowering {
 
   // A product of two is bilinear as it stands; others fall apart into such.
   static const DecomposeRow* DecompositionOf(const Node& n) {
-    if (n.op().ns != "aten" || !std::binary_search(std::begin(kByDecomposition), std::end(kByDecomposition), n.op().base)) return nullptr;
+    if (n.op().ns != "aten" ||
+        !std::binary_search(std::begin(kByDecomposition), std::end(kByDecomposition), n.op().base))
+      return nullptr;
     if (n.op().base == "einsum")
       if (const Values* operands = n.Get("tensors").get<Values>(); operands && operands->size() == 2) return nullptr;
     return FindDecomposition(n.op_name());
@@ -502,7 +543,8 @@ class Lowering {
     const ir::InputSpec& spec = p_.input_specs[v->index()];
     auto weight = p_.weights.find(spec.target);
     if (v->graph() != &g_ || spec.kind == ir::InputSpec::kUser || weight == p_.weights.end())
-      return absl::UnimplementedError(text::StrCat("input '", v->name(), "' is complex: pass torch.view_as_real of it"));
+      return absl::UnimplementedError(
+          text::StrCat("input '", v->name(), "' is complex: pass torch.view_as_real of it"));
     ir::TensorRef t = weight->second;
     t.dtype = ir::ToReal(t.dtype);
     for (int64_t& stride : t.strides) stride *= 2;

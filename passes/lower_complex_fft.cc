@@ -1,4 +1,5 @@
-// Fourier transforms as pairs of reals. Everything is made of slipway.dft, the forward transform along one dimension without
+// Fourier transforms as pairs of reals. Everything is made of slipway.dft, the forward transform along one dimension
+// without
 // a factor: an inverse transform is the forward one with real and imaginary parts exchanged before and after. The
 // conventions (which transform conjugates, what `norm` scales by) are those of torch.fft's documentation.
 #include <cmath>
@@ -22,8 +23,8 @@ using ir::Values;
 // A transform's arguments with their defaults filled in.
 struct Plan {
   Pair x;
-  std::vector<int> dims;                              // in the order they are transformed, the last one being halved
-  std::vector<std::optional<IntOrValue>> lengths;     // of the signal along each, where given
+  std::vector<int> dims;                           // in the order they are transformed, the last one being halved
+  std::vector<std::optional<IntOrValue>> lengths;  // of the signal along each, where given
   std::string norm;
 };
 
@@ -111,7 +112,9 @@ Pair Complex(ComplexContext& c, Plan p, bool inverse) {
   return Scaled(c, p.x, lengths, p.norm, inverse);
 }
 template <Plan (*kArguments)(ComplexContext&), bool kInverse>
-void Fft(ComplexContext& c) { c.Return(Complex(c, kArguments(c), kInverse)); }
+void Fft(ComplexContext& c) {
+  c.Return(Complex(c, kArguments(c), kInverse));
+}
 
 // The first half of the last dimension, n/2+1 points: the rest of a real signal's spectrum mirrors it.
 Pair Half(ComplexContext& c, Pair x, int dim) {
@@ -137,7 +140,11 @@ Pair Mirrored(ComplexContext& c, Pair x, int dim, IntOrValue length) {
   auto whole = [&](Value* v, bool negate) {
     Value* tail = c.b.Call("aten.slice.Tensor", {v, dim, 1, Arg(end)});
     tail = c.b.Call("aten.flip.default", {tail, ir::Ints{dim}});
-    return c.b.Call("aten.cat.default", {Values{v, negate ? c.Neg(tail) : tail, }, dim});
+    return c.b.Call("aten.cat.default", {Values{
+                                             v,
+                                             negate ? c.Neg(tail) : tail,
+                                         },
+                                         dim});
   };
   return {whole(x.re, false), x.im ? whole(x.im, true) : nullptr};
 }
@@ -190,7 +197,8 @@ void FftC2R(ComplexContext& c) {
   p.lengths.back() = c.sym("last_dim_size");
   const IntOrValue n = *p.lengths.back();
   const int last = p.dims.back();
-  Pair x = Complex(c, {p.x, {p.dims.begin(), p.dims.end() - 1}, {p.lengths.begin(), p.lengths.end() - 1}, p.norm}, true);
+  Pair x =
+      Complex(c, {p.x, {p.dims.begin(), p.dims.end() - 1}, {p.lengths.begin(), p.lengths.end() - 1}, p.norm}, true);
   x = Transform(c, Mirrored(c, x, last, n), last, true);
   c.Return(Scaled(c, {x.re, nullptr}, {n}, p.norm, true).re);
 }
@@ -204,18 +212,24 @@ std::optional<Frames> ReadFrames(ComplexContext& c) {
   Frames f{.n = c.i("n_fft")};
   f.hop = c.opt_i("hop_length").value_or(f.n / 4), f.length = c.opt_i("win_length").value_or(f.n);
   f.center = c.node().op().ArgIndex("center") >= 0 && c.flag("center");
-  if (f.n <= 0 || f.hop <= 0 || f.length <= 0 || f.length > f.n) return c.Fail("n_fft, hop_length or win_length out of range"), std::nullopt;
+  if (f.n <= 0 || f.hop <= 0 || f.length <= 0 || f.length > f.n)
+    return c.Fail("n_fft, hop_length or win_length out of range"), std::nullopt;
   return f;
 }
 // The window in the middle of a frame, ones where none is given; none at all where that is the whole frame.
 std::optional<Pair> Window(ComplexContext& c, const Frames& f, DType real) {
   Pair w;
-  if (Value* given = c.opt_tensor("window")) w = c.Of(given);
-  else if (f.length == f.n) return std::nullopt;
-  else w.re = c.b.Full({f.length}, 1.0, real);
+  if (Value* given = c.opt_tensor("window"))
+    w = c.Of(given);
+  else if (f.length == f.n)
+    return std::nullopt;
+  else
+    w.re = c.b.Full({f.length}, 1.0, real);
   if (f.length == f.n) return w;
   const int64_t left = (f.n - f.length) / 2;
-  auto padded = [&](Value* v) { return v ? c.b.Call("aten.constant_pad_nd.default", {v, ir::Ints{left, f.n - f.length - left}}) : v; };
+  auto padded = [&](Value* v) {
+    return v ? c.b.Call("aten.constant_pad_nd.default", {v, ir::Ints{left, f.n - f.length - left}}) : v;
+  };
   return Pair{padded(w.re), padded(w.im)};
 }
 
@@ -250,7 +264,8 @@ void Stft(ComplexContext& c) {
   c.Return(c.b.Call("aten.stack.default", {Values{y.re, y.im}, -1}));
 }
 
-// Its inverse: frames transformed back, weighed by the window and added up where they overlap, over the sum of the windows' squares.
+// Its inverse: frames transformed back, weighed by the window and added up where they overlap, over the sum of the
+// windows' squares.
 void Istft(ComplexContext& c) {
   Pair x = c.in("self");
   const auto f = ReadFrames(c);
@@ -264,7 +279,8 @@ void Istft(ComplexContext& c) {
   };
   x = {turned(x.re), turned(x.im)};  // (batch, frames, points)
   const auto points = x.re->sizes()[2].constant();
-  if (!c.has("onesided") && !points) return c.Unsupported("a number of frequencies that is known at run time only, and no onesided");
+  if (!c.has("onesided") && !points)
+    return c.Unsupported("a number of frequencies that is known at run time only, and no onesided");
   const bool onesided = c.has("onesided") ? c.flag("onesided") : *points != f->n;
   const std::string norm = c.flag("normalized") ? "ortho" : "backward";
   if (to_complex) {
@@ -283,7 +299,9 @@ void Istft(ComplexContext& c) {
   auto added = [&](Value* v, IntOrValue rows) {
     return v ? c.b.Call("aten.unfold_backward.default", {v, Arg(ir::SymInts{rows, whole}), 1, f->n, f->hop}) : v;
   };
-  auto spread = [&](Value* v) { return v ? c.b.Call("aten.expand.default", {v, Arg(ir::SymInts{1, frames, f->n})}) : v; };
+  auto spread = [&](Value* v) {
+    return v ? c.b.Call("aten.expand.default", {v, Arg(ir::SymInts{1, frames, f->n})}) : v;
+  };
   const Pair squares = c.Times(*window, *window);
   Pair envelope{added(spread(squares.re), 1), added(spread(squares.im), 1)};
   const IntOrValue rows = c.b.Size(x.re, 0);
@@ -298,6 +316,7 @@ void Istft(ComplexContext& c) {
   c.Return(Pair{squeezed(y.re), squeezed(y.im)});
 }
 
+// clang-format off
 constexpr ComplexRule kRules[] = {
     {"aten.fft_fft", Fft<OneDim, false>}, {"aten.fft_ifft", Fft<OneDim, true>},
     {"aten.fft_fft2", Fft<ManyDims, false>}, {"aten.fft_ifft2", Fft<ManyDims, true>},
@@ -308,8 +327,10 @@ constexpr ComplexRule kRules[] = {
     {"aten.fft_irfft", ToReal<OneDim, true>}, {"aten.fft_hfft", ToReal<OneDim, false>},
     {"aten.fft_irfft2", ToReal<ManyDims, true>}, {"aten.fft_hfft2", ToReal<ManyDims, false>},
     {"aten.fft_irfftn", ToReal<ManyDims, true>}, {"aten.fft_hfftn", ToReal<ManyDims, false>},
-    {"aten._fft_c2c", FftC2C}, {"aten._fft_r2c", FftR2C}, {"aten._fft_c2r", FftC2R}, {"aten.stft", Stft}, {"aten.istft", Istft},
+    {"aten._fft_c2c", FftC2C}, {"aten._fft_r2c", FftR2C}, {"aten._fft_c2r", FftC2R}, {"aten.stft", Stft},
+    {"aten.istft", Istft},
 };
+// clang-format on
 
 }  // namespace
 

@@ -1,6 +1,6 @@
-// Functions and reductions of complex numbers as pairs of reals: elementary functions by formulas that neither overflow nor cancel where
-// the result does not (DLMF 4; Kahan, Branch cuts for complex elementary functions), with torch's values on branch cuts and at zero;
-// products, variances and norms.
+// Functions and reductions of complex numbers as pairs of reals: elementary functions by formulas that neither overflow
+// nor cancel where the result does not (DLMF 4; Kahan, Branch cuts for complex elementary functions), with torch's
+// values on branch cuts and at zero; products, variances and norms.
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -25,19 +25,29 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // ---- Arithmetic of pairs
 
-Value* Call(ComplexContext& c, const char* op, Value* x) { return c.b.Call(text::StrCat("aten.", op, ".default"), {x}); }
+Value* Call(ComplexContext& c, const char* op, Value* x) {
+  return c.b.Call(text::StrCat("aten.", op, ".default"), {x});
+}
 Value* Number(ComplexContext& c, double v, Value* like) { return c.b.ScalarTensor(v, like->dtype()); }
 Value* Plus(ComplexContext& c, Value* x, double v) { return c.Add(x, Number(c, v, x)); }
 Value* By(ComplexContext& c, Value* x, double v) { return c.Mul(x, Number(c, v, x)); }
 Value* Square(ComplexContext& c, Value* x) { return c.Mul(x, x); }
-Value* Is(ComplexContext& c, const char* comparison, Value* x, double v) { return c.b.Call(text::StrCat("aten.", comparison, ".Scalar"), {x, v}); }
-Value* Where(ComplexContext& c, Value* condition, Value* x, Value* y) { return c.b.Call("aten.where.self", {condition, x, y}); }
+Value* Is(ComplexContext& c, const char* comparison, Value* x, double v) {
+  return c.b.Call(text::StrCat("aten.", comparison, ".Scalar"), {x, v});
+}
+Value* Where(ComplexContext& c, Value* condition, Value* x, Value* y) {
+  return c.b.Call("aten.where.self", {condition, x, y});
+}
 Value* Atan2(ComplexContext& c, Value* y, Value* x) { return c.b.Call("aten.atan2.default", {y, x}); }
-Value* Size(ComplexContext& c, const Pair& z) { return z.im ? c.b.Call("aten.hypot.default", {z.re, z.im}) : Call(c, "abs", z.re); }
+Value* Size(ComplexContext& c, const Pair& z) {
+  return z.im ? c.b.Call("aten.hypot.default", {z.re, z.im}) : Call(c, "abs", z.re);
+}
 Pair Sum(ComplexContext& c, const Pair& x, const Pair& y) {
   return {c.Add(x.re, y.re), x.im && y.im ? c.Add(x.im, y.im) : x.im || y.im ? c.Add(c.Im(x), c.Im(y)) : nullptr};
 }
-Pair Difference(ComplexContext& c, const Pair& x, const Pair& y) { return Sum(c, x, {c.Neg(y.re), y.im ? c.Neg(y.im) : nullptr}); }
+Pair Difference(ComplexContext& c, const Pair& x, const Pair& y) {
+  return Sum(c, x, {c.Neg(y.re), y.im ? c.Neg(y.im) : nullptr});
+}
 Pair Plus(ComplexContext& c, const Pair& z, double v) { return {Plus(c, z.re, v), z.im}; }
 Pair By(ComplexContext& c, const Pair& z, double v) { return {By(c, z.re, v), z.im ? By(c, z.im, v) : nullptr}; }
 Pair Opposite(ComplexContext& c, const Pair& z) { return {c.Neg(z.re), z.im ? c.Neg(z.im) : nullptr}; }
@@ -70,7 +80,8 @@ Pair Root(ComplexContext& c, const Pair& z) {
   Value* none = Is(c, "eq", larger, 0);
   Value* smaller = c.Div(b, Where(c, none, Number(c, 1, larger), By(c, larger, 2)));
   Value* right = Is(c, "ge", z.re, 0);
-  return {Where(c, right, larger, Call(c, "abs", smaller)), Where(c, right, smaller, c.b.Call("aten.copysign.Tensor", {larger, b}))};
+  return {Where(c, right, larger, Call(c, "abs", smaller)),
+          Where(c, right, smaller, c.b.Call("aten.copysign.Tensor", {larger, b}))};
 }
 Pair Rsqrt(ComplexContext& c, const Pair& z) { return Inverse(c, Root(c, z)); }
 Pair Exp2(ComplexContext& c, const Pair& z) { return Exp(c, By(c, z, std::numbers::ln2)); }
@@ -79,7 +90,8 @@ Pair Log10(ComplexContext& c, const Pair& z) { return By(c, Log(c, z), std::numb
 // exp(a) cos b - 1 = expm1(a) cos b - 2 sin(b/2)^2
 Pair Expm1(ComplexContext& c, const Pair& z) {
   Value *b = c.Im(z), *half = Call(c, "sin", By(c, b, 0.5));
-  return {c.Sub(c.Mul(Call(c, "expm1", z.re), Call(c, "cos", b)), By(c, Square(c, half), 2)), c.Mul(Call(c, "exp", z.re), Call(c, "sin", b))};
+  return {c.Sub(c.Mul(Call(c, "expm1", z.re), Call(c, "cos", b)), By(c, Square(c, half), 2)),
+          c.Mul(Call(c, "exp", z.re), Call(c, "sin", b))};
 }
 // Near zero log|1 + z| = log1p(a (a + 2) + b^2) / 2.
 Pair Log1p(ComplexContext& c, const Pair& z) {
@@ -112,7 +124,8 @@ Pair Sigmoid(ComplexContext& c, const Pair& z) {
 Pair Silu(ComplexContext& c, const Pair& z) { return c.Times(z, Sigmoid(c, z)); }
 Pair Asin(ComplexContext& c, const Pair& z) {
   Pair a = Root(c, Plus(c, Opposite(c, z), 1)), b = Root(c, Plus(c, z, 1));
-  return {Atan2(c, z.re, c.Sub(c.Mul(a.re, b.re), c.Mul(a.im, b.im))), Call(c, "asinh", c.Sub(c.Mul(a.re, b.im), c.Mul(a.im, b.re)))};
+  return {Atan2(c, z.re, c.Sub(c.Mul(a.re, b.re), c.Mul(a.im, b.im))),
+          Call(c, "asinh", c.Sub(c.Mul(a.re, b.im), c.Mul(a.im, b.re)))};
 }
 Pair Acos(ComplexContext& c, const Pair& z) {
   Pair a = Root(c, Plus(c, Opposite(c, z), 1)), b = Root(c, Plus(c, z, 1));
@@ -125,7 +138,8 @@ Pair Acosh(ComplexContext& c, const Pair& z) {
 Pair Asinh(ComplexContext& c, const Pair& z) { return TimesI(c, Asin(c, OverI(c, z))); }
 Pair Atanh(ComplexContext& c, const Pair& z) {
   Value *a = Call(c, "abs", z.re), *b = c.Im(z), *bb = Square(c, b), *rest = Plus(c, c.Neg(a), 1);
-  Value* re = c.Mul(Call(c, "sign", z.re), By(c, Call(c, "log1p", c.Div(By(c, a, 4), c.Add(Square(c, rest), bb))), 0.25));
+  Value* re =
+      c.Mul(Call(c, "sign", z.re), By(c, Call(c, "log1p", c.Div(By(c, a, 4), c.Add(Square(c, rest), bb))), 0.25));
   return {re, By(c, Atan2(c, By(c, b, 2), c.Sub(c.Mul(rest, Plus(c, a, 1)), bb)), 0.5)};
 }
 Pair Atan(ComplexContext& c, const Pair& z) { return OverI(c, Atanh(c, TimesI(c, z))); }
@@ -140,7 +154,9 @@ Pair Sinc(ComplexContext& c, const Pair& z) {
 }
 
 template <Pair (*kFunction)(ComplexContext&, const Pair&)>
-void Function(ComplexContext& c) { c.Return(kFunction(c, c.in("self"))); }
+void Function(ComplexContext& c) {
+  c.Return(kFunction(c, c.in("self")));
+}
 
 // ---- Powers
 
@@ -189,14 +205,17 @@ void Lerp(ComplexContext& c) {
   c.Return(Sum(c, x, c.Times(c.Operand("weight", c.real()), Difference(c, c.in("end"), x))));
 }
 void Rsub(ComplexContext& c) {
-  c.Return(Difference(c, c.Operand("other", c.real()), c.Times(c.Operand("self", c.real()), c.Operand("alpha", c.real()))));
+  c.Return(
+      Difference(c, c.Operand("other", c.real()), c.Times(c.Operand("self", c.real()), c.Operand("alpha", c.real()))));
 }
 
 // log(exp(x) + exp(y)), the one of the larger real part in front: the imaginary part goes on from that one's.
 void LogAddExp(ComplexContext& c) {
   Pair x = c.in("self"), y = c.in("other");
   Value* first = c.b.Call("aten.ge.Tensor", {x.re, y.re});
-  auto pick = [&](const Pair& p, const Pair& q) { return Pair{Where(c, first, p.re, q.re), Where(c, first, c.Im(p), c.Im(q))}; };
+  auto pick = [&](const Pair& p, const Pair& q) {
+    return Pair{Where(c, first, p.re, q.re), Where(c, first, c.Im(p), c.Im(q))};
+  };
   const Pair larger = pick(x, y);
   c.Return(Sum(c, larger, Log1p(c, Exp(c, Difference(c, pick(y, x), larger)))));
 }
@@ -218,8 +237,10 @@ void OfSize(ComplexContext& c) { c.Return(Again(c, Size(c, c.in("self")))); }
 void MatrixNorm(ComplexContext& c) {
   const Arg* ord = c.node().Find("ord");
   const Scalar order = ord && !ord->is_none() && !ord->get<std::string>() ? c.scalar("ord") : Scalar();
-  const bool singular = (ord && ord->get<std::string>() && *ord->get<std::string>() == "nuc") || (order.is_constant() && std::fabs(order.d) == 2);
-  if (singular && !(c.node().op().base == "linalg_norm" && c.in("self").re->rank() == 1)) return c.Unsupported("norms by singular values");
+  const bool singular = (ord && ord->get<std::string>() && *ord->get<std::string>() == "nuc") ||
+                        (order.is_constant() && std::fabs(order.d) == 2);
+  if (singular && !(c.node().op().base == "linalg_norm" && c.in("self").re->rank() == 1))
+    return c.Unsupported("norms by singular values");
   const char* self = c.node().op().args[0].name.c_str();
   c.Return(Again(c, Size(c, c.in(self))));
 }
@@ -242,7 +263,8 @@ void Solve(ComplexContext& c) {
   const int vector = b.re->rank() == 1 && a.re->rank() == 2;
   if (!vector && b.re->rank() != a.re->rank()) return c.Unsupported("a right side of another rank");
   const int dim = vector ? -1 : -2;
-  Value* x = c.b.Call("aten.linalg_solve.default", {Blocks(c, a), c.b.Call("aten.cat.default", {Values{b.re, c.Im(b)}, dim})});
+  Value* x =
+      c.b.Call("aten.linalg_solve.default", {Blocks(c, a), c.b.Call("aten.cat.default", {Values{b.re, c.Im(b)}, dim})});
   const IntOrValue n = c.b.Size(b.re, b.re->rank() + dim);
   c.Return({Part(c, x, dim, n, false), Part(c, x, dim, n, true)});
 }
@@ -279,7 +301,8 @@ void Variance(ComplexContext& c) {
       if (own.ArgIndex("keepdim") < 0 || !c.flag("keepdim")) return all;
       return c.b.Call("aten.reshape.default", {all, ir::Ints(static_cast<size_t>(part->rank()), 1)});
     }
-    return c.b.Call("aten.mean.dim", {part, c.node().Get("dim"), own.ArgIndex("keepdim") >= 0 ? Arg(c.flag("keepdim")) : Arg(false)});
+    return c.b.Call("aten.mean.dim",
+                    {part, c.node().Get("dim"), own.ArgIndex("keepdim") >= 0 ? Arg(c.flag("keepdim")) : Arg(false)});
   };
   c.ReturnAt(1, {mean(x.re), x.im ? mean(x.im) : nullptr});
 }
@@ -290,7 +313,9 @@ Pair RunningProduct(ComplexContext& c, const Pair& z, int dim) {
   Values y = c.b.CallTyped("slipway.complex_cumprod.default", {z.re, c.Im(z), dim}, {}, {type, type});
   return {y[0], y[1]};
 }
-Pair Floating(ComplexContext& c, const Pair& z) { return {c.b.Cast(z.re, c.real()), z.im ? c.b.Cast(z.im, c.real()) : nullptr}; }
+Pair Floating(ComplexContext& c, const Pair& z) {
+  return {c.b.Cast(z.re, c.real()), z.im ? c.b.Cast(z.im, c.real()) : nullptr};
+}
 void Cumprod(ComplexContext& c) {
   Pair z = Floating(c, c.in("self"));
   c.Return(z.re->rank() == 0 ? z : RunningProduct(c, z, c.dim("dim", z.re->rank())));
@@ -299,7 +324,8 @@ Pair Product(ComplexContext& c, Pair z, int dim) {
   constexpr int64_t kMaxHalvings = 4096;  // elements
   auto each = [&](const Pair& p, auto&& f) { return Pair{f(p.re), p.im ? f(p.im) : nullptr}; };
   auto cut = [&](const Pair& p, int64_t from, std::optional<int64_t> to, int64_t step) {
-    return each(p, [&](Value* v) { return c.b.Call("aten.slice.Tensor", {v, dim, from, to ? Arg(*to) : Arg(), step}); });
+    return each(p,
+                [&](Value* v) { return c.b.Call("aten.slice.Tensor", {v, dim, from, to ? Arg(*to) : Arg(), step}); });
   };
   auto n = z.re->sizes()[dim].constant();
   if (n && *n >= 1 && *n <= kMaxHalvings) {  // pairs of neighbours, then pairs of those
@@ -317,7 +343,9 @@ Pair Product(ComplexContext& c, Pair z, int dim) {
   }
   ir::SymInts one = c.b.SizesOf(z.re);
   one[static_cast<size_t>(dim)] = 1;
-  auto after = [&](Value* v, double first) { return c.b.Call("aten.cat.default", {Values{c.b.Full(one, first, v->dtype()), v}, dim}); };
+  auto after = [&](Value* v, double first) {
+    return c.b.Call("aten.cat.default", {Values{c.b.Full(one, first, v->dtype()), v}, dim});
+  };
   z = RunningProduct(c, {after(z.re, 1), after(c.Im(z), 0)}, dim);
   return cut(z, -1, std::nullopt, 1);
 }
@@ -356,26 +384,40 @@ void LogSumExp(ComplexContext& c) {
   c.Return(log);
 }
 
+// clang-format off
 constexpr ComplexRule kRules[] = {
-    {"aten.rsqrt", Function<Rsqrt>}, {"aten.reciprocal", Function<Inverse>}, {"aten.logaddexp", LogAddExp}, {"aten.linalg_solve", Solve},
-    {"aten.linalg_inv", Inv}, {"aten.inverse", Inv}, {"aten.exp2", Function<Exp2>}, {"aten.special_exp2", Function<Exp2>}, {"aten.log2", Function<Log2>},
-    {"aten.log10", Function<Log10>}, {"aten.expm1", Function<Expm1>}, {"aten.special_expm1", Function<Expm1>}, {"aten.log1p", Function<Log1p>},
-    {"aten.special_log1p", Function<Log1p>}, {"aten.sinh", Function<Sinh>}, {"aten.cosh", Function<Cosh>}, {"aten.tanh", Function<Tanh>},
-    {"aten.tan", Function<Tan>}, {"aten.sigmoid", Function<Sigmoid>}, {"aten.special_expit", Function<Sigmoid>}, {"aten.silu", Function<Silu>},
+    {"aten.rsqrt", Function<Rsqrt>}, {"aten.reciprocal", Function<Inverse>}, {"aten.logaddexp", LogAddExp},
+    {"aten.linalg_solve", Solve},
+    {"aten.linalg_inv", Inv}, {"aten.inverse", Inv}, {"aten.exp2", Function<Exp2>},
+    {"aten.special_exp2", Function<Exp2>}, {"aten.log2", Function<Log2>},
+    {"aten.log10", Function<Log10>}, {"aten.expm1", Function<Expm1>}, {"aten.special_expm1", Function<Expm1>},
+    {"aten.log1p", Function<Log1p>},
+    {"aten.special_log1p", Function<Log1p>}, {"aten.sinh", Function<Sinh>}, {"aten.cosh", Function<Cosh>},
+    {"aten.tanh", Function<Tanh>},
+    {"aten.tan", Function<Tan>}, {"aten.sigmoid", Function<Sigmoid>}, {"aten.special_expit", Function<Sigmoid>},
+    {"aten.silu", Function<Silu>},
     {"aten.asin", Function<Asin>}, {"aten.arcsin", Function<Asin>},
-    {"aten.acos", Function<Acos>}, {"aten.arccos", Function<Acos>}, {"aten.atan", Function<Atan>}, {"aten.arctan", Function<Atan>},
-    {"aten.asinh", Function<Asinh>}, {"aten.arcsinh", Function<Asinh>}, {"aten.acosh", Function<Acosh>}, {"aten.arccosh", Function<Acosh>},
-    {"aten.atanh", Function<Atanh>}, {"aten.arctanh", Function<Atanh>}, {"aten.sinc", Function<Sinc>}, {"aten.special_sinc", Function<Sinc>},
-    {"aten.pow.Tensor_Scalar", PowScalar}, {"aten.pow.Tensor_Tensor", Pow}, {"aten.pow.Scalar", Pow}, {"aten.float_power", FloatPower},
+    {"aten.acos", Function<Acos>}, {"aten.arccos", Function<Acos>}, {"aten.atan", Function<Atan>},
+    {"aten.arctan", Function<Atan>},
+    {"aten.asinh", Function<Asinh>}, {"aten.arcsinh", Function<Asinh>}, {"aten.acosh", Function<Acosh>},
+    {"aten.arccosh", Function<Acosh>},
+    {"aten.atanh", Function<Atanh>}, {"aten.arctanh", Function<Atanh>}, {"aten.sinc", Function<Sinc>},
+    {"aten.special_sinc", Function<Sinc>},
+    {"aten.pow.Tensor_Scalar", PowScalar}, {"aten.pow.Tensor_Tensor", Pow}, {"aten.pow.Scalar", Pow},
+    {"aten.float_power", FloatPower},
     {"aten.addcmul", AddC<false>}, {"aten.addcdiv", AddC<true>}, {"aten.lerp", Lerp}, {"aten.rsub", Rsub},
-    {"aten.linalg_vector_norm", OfSize}, {"aten.norm", OfSize}, {"aten.frobenius_norm", OfSize}, {"aten.linalg_norm", MatrixNorm},
+    {"aten.linalg_vector_norm", OfSize}, {"aten.norm", OfSize}, {"aten.frobenius_norm", OfSize},
+    {"aten.linalg_norm", MatrixNorm},
     {"aten.linalg_matrix_norm", MatrixNorm}, {"aten.dist", Dist}, {"aten.any", OfNonZero}, {"aten.all", OfNonZero},
-    {"aten.count_nonzero", OfNonZero}, {"aten.nonzero", OfNonZero}, {"aten.argwhere", OfNonZero}, {"aten.logical_not", OfNonZero},
+    {"aten.count_nonzero", OfNonZero}, {"aten.nonzero", OfNonZero}, {"aten.argwhere", OfNonZero},
+    {"aten.logical_not", OfNonZero},
     {"aten.logical_and", OfTwoNonZero}, {"aten.logical_or", OfTwoNonZero}, {"aten.logical_xor", OfTwoNonZero},
     {"aten.var", Variance<false, false>}, {"aten.std", Variance<true, false>}, {"aten.var_mean", Variance<false, true>},
-    {"aten.std_mean", Variance<true, true>}, {"aten.prod", Prod}, {"aten.cumprod", Cumprod}, {"aten.logsumexp", LogSumExp},
+    {"aten.std_mean", Variance<true, true>}, {"aten.prod", Prod}, {"aten.cumprod", Cumprod},
+    {"aten.logsumexp", LogSumExp},
     {"aten.special_logsumexp", LogSumExp},
 };
+// clang-format on
 
 }  // namespace
 

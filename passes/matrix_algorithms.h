@@ -99,7 +99,8 @@ struct Eigen {
 };
 // Whether LapackEigen takes a stack: matrices of at most 3 rows, f32 or f64.
 bool EigenHasSigns(Value* a);
-// Of the matrix in one triangle of A, with the signs that torch's LAPACK gives. NaN where a number of the triangle is not finite.
+// Of the matrix in one triangle of A, with the signs that torch's LAPACK gives. NaN where a number of the triangle is
+// not finite.
 Eigen LapackEigen(Decomposer& d, Value* a, bool upper);
 
 }  // namespace slipway::passes

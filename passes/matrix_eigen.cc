@@ -1,17 +1,20 @@
-// Eigenvalues and eigenvectors of symmetric matrices by the steps of LAPACK's syevd, each rounded where LAPACK rounds: reduction to a
-// tridiagonal matrix by a reflector (sytd2), implicit QL or QR steps with Wilkinson's shift (steqr), selection sort.
+// Eigenvalues and eigenvectors of symmetric matrices by the steps of LAPACK's syevd, each rounded where LAPACK rounds:
+// reduction to a tridiagonal matrix by a reflector (sytd2), implicit QL or QR steps with Wilkinson's shift (steqr),
+// selection sort.
 //
-// The sign of an eigenvector is what is left of all the rotations that made it. One step more or less turns it over, and whether there is
-// one more is decided by an element that is rounding itself. So signs agree with torch's (MKL's LAPACK, whose rotations are those of
-// slartg before release 3.10 and which takes -0 for positive) where every rounding does. Up to 3 rows every rounding is known: values and
-// vectors were equal to the bit for all of 100000 matrices (random, scaled, correlations, kernels, graph Laplacians, small integers), with
-// MKL's steps for any processor (MKL_CBWR=COMPATIBLE; AMD's get them anyway). On Intel's with AVX2 MKL takes others, and torch's signs are not
-// those of another processor for kernels, scaled matrices, Laplacians and small integers; for random ones and correlations they are. From 4
-// rows on the reduction has sums of more than two products, MKL's order of them depends on the processor, and torch itself gives other signs
-// with another MKL_CBWR: f32, for 0.07 % of random matrices of 5 rows, 8 % of 12, 39 % of 25. These steps in f64, with LAPACK's thresholds,
-// give another sign than torch for 0.1 % of random f32 matrices of 4 rows, 0.5 % of 5, 7 % of 12; of graph Laplacians of 4 rows, for a
-// fourth in f32 and a sixth in f64. From 26 rows on syevd divides and conquers: signs then follow from where it cuts, except those of vectors
-// that it deflates.
+// The sign of an eigenvector is what is left of all the rotations that made it. One step more or less turns it over,
+// and whether there is one more is decided by an element that is rounding itself. So signs agree with torch's (MKL's
+// LAPACK, whose rotations are those of slartg before release 3.10 and which takes -0 for positive) where every rounding
+// does. Up to 3 rows every rounding is known: values and vectors were equal to the bit for all of 100000 matrices
+// (random, scaled, correlations, kernels, graph Laplacians, small integers), with MKL's steps for any processor
+// (MKL_CBWR=COMPATIBLE; AMD's get them anyway). On Intel's with AVX2 MKL takes others, and torch's signs are not those
+// of another processor for kernels, scaled matrices, Laplacians and small integers; for random ones and correlations
+// they are. From 4 rows on the reduction has sums of more than two products, MKL's order of them depends on the
+// processor, and torch itself gives other signs
+// with another MKL_CBWR: f32, for 0.07 % of random matrices of 5 rows, 8 % of 12, 39 % of 25. These steps in f64, with
+// LAPACK's thresholds, give another sign than torch for 0.1 % of random f32 matrices of 4 rows, 0.5 % of 5, 7 % of 12;
+// of graph Laplacians of 4 rows, for a fourth in f32 and a sixth in f64. From 26 rows on syevd divides and conquers:
+// signs then follow from where it cuts, except those of vectors that it deflates.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -46,11 +49,12 @@ Value* WithSignOf(Decomposer& d, Value* size, Value* of) {
 struct Rotation {
   Value *c, *s, *r;
 };
-// c·f + s·g = r, c·g - s·f = 0, as slartg up to LAPACK 3.9 chooses their signs. Like there, numbers whose squares would vanish are
-// scaled by a power of two first, which rounds nothing.
+// c·f + s·g = r, c·g - s·f = 0, as slartg up to LAPACK 3.9 chooses their signs. Like there, numbers whose squares would
+// vanish are scaled by a power of two first, which rounds nothing.
 Rotation RotationOf(Decomposer& d, Value* f, Value* g) {
   const bool wide = f->dtype() == DType::kFloat64;
-  Value *tiny = d.Cmp("le", Larger(d, Abs(d, f), Abs(d, g)), std::ldexp(1.0, wide ? -484 : -51)), *one = d.b.ScalarTensor(1.0, f->dtype());
+  Value *tiny = d.Cmp("le", Larger(d, Abs(d, f), Abs(d, g)), std::ldexp(1.0, wide ? -484 : -51)),
+        *one = d.b.ScalarTensor(1.0, f->dtype());
   Value *up = d.Where(tiny, std::ldexp(1.0, wide ? 900 : 100), one), *large_f = d.Mul(f, up), *large_g = d.Mul(g, up);
   Value* r = Sqrt(d, d.Add(d.Mul(large_f, large_f), d.Mul(large_g, large_g)));
   Value *c = d.Div(large_f, r), *s = d.Div(large_g, r);
@@ -140,9 +144,10 @@ Tridiagonal Reduce(Decomposer& d, int64_t n, const At& at) {
   return {{at(0, 0), a, c}, {beta, b}, w, Unsqueeze(d, tau, -1)};
 }
 
-// The tridiagonal matrix's eigenvalues, in no order, and their vectors as rows of `rows`: steqr. Blocks of matrices end after different
-// numbers of steps, so a step of the loop does for each matrix what comes next: take a block, look for an element beside the diagonal that is
-// nothing, and then end a value, two, or turn one pair of a sweep. LAPACK's QR is its QL read from the other end: `dir` tells which.
+// The tridiagonal matrix's eigenvalues, in no order, and their vectors as rows of `rows`: steqr. Blocks of matrices end
+// after different numbers of steps, so a step of the loop does for each matrix what comes next: take a block, look for
+// an element beside the diagonal that is nothing, and then end a value, two, or turn one pair of a sweep. LAPACK's QR
+// is its QL read from the other end: `dir` tells which.
 struct Spectrum {
   Value *values, *rows;
 };
@@ -157,14 +162,17 @@ Spectrum TridiagonalQl(Decomposer& d, int64_t n, const SymInts& batch, Value* di
   Value* rows = Expand(d, Eye(d, n, n, dtype), MatrixSizes(batch, n, n));
   Value* next_block = d.Where(finite, whole(0), n);
   // A block of no rows: the first step takes one.
-  Values start = {diagonal, beside, rows, next_block, whole(0), whole(-1), whole(1), whole(0), whole(0), real(1), real(0),
-                  real(0), real(0), d.b.Full(numbers, false, DType::kBool), real(1), whole(0), whole(-1)};
+  Values start = {diagonal, beside,   rows,     next_block, whole(0), whole(-1), whole(1),
+                  whole(0), whole(0), real(1),  real(0),    real(0),  real(0),   d.b.Full(numbers, false, DType::kBool),
+                  real(1),  whole(0), whole(-1)};
   constexpr int64_t kSteps = 30;  // for each row, as LAPACK allows
   Values end = For(d, kSteps * n * n + 3 * n, start, [&](LoopStep& step) {
     Decomposer& d = step.d;
     Values& state = step.state;
-    Value *a = state[0], *e = state[1], *rows = state[2], *next_block = state[3], *l = state[4], *last = state[5], *dir = state[6];
-    Value *j = state[7], *m = state[8], *c = state[9], *s = state[10], *p = state[11], *g = state[12], *sweeping = state[13];
+    Value *a = state[0], *e = state[1], *rows = state[2], *next_block = state[3], *l = state[4], *last = state[5],
+          *dir = state[6];
+    Value *j = state[7], *m = state[8], *c = state[9], *s = state[10], *p = state[11], *g = state[12],
+          *sweeping = state[13];
     Value *back = state[14], *from = state[15], *to = state[16], *place = step(places);
     Value* integer_zero = d.b.ScalarTensor(0, DType::kInt64);
     auto is = [&](Value* i) { return d.Cmp("eq", place, i); };
@@ -185,8 +193,10 @@ Spectrum TridiagonalQl(Decomposer& d, int64_t n, const SymInts& batch, Value* di
     set(e, And(d, take, is(block_end)), 0.0);
     Value *block = between(next_block, d.Add(block_end, 1)), *edges = between(next_block, block_end);
     Value* norm = Most(d, Larger(d, d.Where(block, Abs(d, a), 0.0), d.Where(edges, Abs(d, e), 0.0)));
-    Value* tiny = And(d, And(d, d.Cmp("gt", norm, 0), d.Cmp("lt", norm, limits.least_block)), d.Cmp("lt", next_block, block_end));
-    Value *grow = And(d, take, tiny), *least_block = d.b.ScalarTensor(limits.least_block, dtype), *up = d.Div(least_block, norm);
+    Value* tiny =
+        And(d, And(d, d.Cmp("gt", norm, 0), d.Cmp("lt", norm, limits.least_block)), d.Cmp("lt", next_block, block_end));
+    Value *grow = And(d, take, tiny), *least_block = d.b.ScalarTensor(limits.least_block, dtype),
+          *up = d.Div(least_block, norm);
     set(a, And(d, grow, block), d.Mul(a, up));
     set(e, And(d, grow, edges), d.Mul(e, up));
     back = d.Where(grow, d.Div(norm, least_block), d.Where(idle, 1.0, back));
@@ -201,15 +211,18 @@ Spectrum TridiagonalQl(Decomposer& d, int64_t n, const SymInts& batch, Value* di
     // From l on, the first element that is nothing: `near` rows away.
     Value *look = Not(d, Or(d, done, sweeping)), *forward = d.Cmp("gt", dir, 0);
     Value *size = Abs(d, a), *size_after = Abs(d, after(a));
-    Value* bound = d.Add(d.Mul(d.Mul(d.Where(forward, size, size_after), limits.eps * limits.eps), d.Where(forward, size_after, size)),
-                         limits.safe_min);
+    Value* bound = d.Add(
+        d.Mul(d.Mul(d.Where(forward, size, size_after), limits.eps * limits.eps), d.Where(forward, size_after, size)),
+        limits.safe_min);
     Value *nothing = d.Cmp("le", d.Mul(e, e), bound), *span = Abs(d, d.Sub(last, l));
     Value* distance = d.Where(forward, d.Sub(place, l), d.Sub(d.Sub(l, 1), place));
     Value* near = Least(d, d.Where(And(d, nothing, between(Lesser(d, l, last), Larger(d, l, last))), distance, span));
     set(m, look, d.Add(l, d.Mul(dir, near)));
-    auto edge_from = [&](Value* i) { return d.Where(forward, i, d.Sub(i, 1)); };  // beside row i, on the side away from l
+    // beside row i, on the side away from l
+    auto edge_from = [&](Value* i) { return d.Where(forward, i, d.Sub(i, 1)); };
     set(e, And(d, And(d, look, d.Cmp("lt", near, span)), is(edge_from(m))), 0.0);
-    Value *one = And(d, look, d.Cmp("eq", near, 0)), *two = And(d, look, d.Cmp("eq", near, 1)), *begin = And(d, look, d.Cmp("gt", near, 1));
+    Value *one = And(d, look, d.Cmp("eq", near, 0)), *two = And(d, look, d.Cmp("eq", near, 1)),
+          *begin = And(d, look, d.Cmp("gt", near, 1));
 
     // Two rows are solved.
     Value* pair = Lesser(d, l, d.Add(l, dir));
@@ -255,7 +268,8 @@ Spectrum TridiagonalQl(Decomposer& d, int64_t n, const SymInts& batch, Value* di
     rows = d.Where(d.Cmp("eq", line, k), d.Add(d.Mul(co, low), d.Mul(si, high)),
                    d.Where(d.Cmp("eq", line, d.Add(k, 1)), d.Sub(d.Mul(co, high), d.Mul(si, low)), rows));
 
-    Value* ended = d.Where(two, d.b.ScalarTensor(2, DType::kInt64), d.Where(one, d.b.ScalarTensor(1, DType::kInt64), integer_zero));
+    Value* ended = d.Where(two, d.b.ScalarTensor(2, DType::kInt64),
+                           d.Where(one, d.b.ScalarTensor(1, DType::kInt64), integer_zero));
     l = d.Add(l, d.Mul(dir, ended));
     set(j, turn, d.Sub(j, dir));
     state = {a, e, rows, next_block, l, last, dir, j, m, c, s, p, g, And(d, turn, Not(d, ends)), back, from, to};
@@ -291,9 +305,8 @@ Eigen LapackEigen(Decomposer& d, Value* a, bool upper) {
   Value* small = And(d, d.Cmp("gt", norm, 0), d.Cmp("lt", norm, d.b.ScalarTensor(limits.least, dtype)));
   Value* large = d.Cmp("gt", norm, d.b.ScalarTensor(limits.most, dtype));
   Value* scale = d.Where(small, to_bound(limits.least), d.Where(large, to_bound(limits.most), 1.0));
-  Tridiagonal t = Reduce(d, n, [&](int64_t i, int64_t j) {
-    return d.Mul(upper ? element(n - 1 - i, n - 1 - j) : element(i, j), scale);
-  });
+  Tridiagonal t = Reduce(
+      d, n, [&](int64_t i, int64_t j) { return d.Mul(upper ? element(n - 1 - i, n - 1 - j) : element(i, j), scale); });
   Value* zero = d.b.Full(numbers, 0, dtype);
   if (upper) {
     std::reverse(t.diagonal.begin(), t.diagonal.end());
@@ -306,7 +319,8 @@ Eigen LapackEigen(Decomposer& d, Value* a, bool upper) {
   Value *values = q.values, *rows = q.rows, *places = Iota(d, n);
   if (t.w) rows = d.Sub(rows, d.Mul(d.Mul(d.Sum(d.Mul(rows, t.w), {-1}, true), t.tau), t.w));
   for (int64_t i = 0; i + 1 < n; ++i) {  // selection sort, which places equal values as LAPACK does
-    Value *left = d.Cmp("ge", places, i), *least = Least(d, d.Where(left, values, std::numeric_limits<double>::infinity()));
+    Value *left = d.Cmp("ge", places, i),
+          *least = Least(d, d.Where(left, values, std::numeric_limits<double>::infinity()));
     Value* k = Least(d, d.Where(And(d, left, d.Cmp("eq", values, least)), places, n - 1));
     Value* from = Exchanged(d, places, d.b.ScalarTensor(i, DType::kInt64), k);
     values = d.b.Call("aten.gather.default", {values, -1, from});

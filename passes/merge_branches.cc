@@ -2,13 +2,16 @@
 //
 //   norm(conv3x3(x)) + norm(conv1x1(x)) + norm(x) + x  →  conv3x3(x)
 //
-// Every branch is a convolution, the identity, or either of them with a batch norm of the running statistics behind it; numbers may be
-// added, too: a 0, which branches that are left out leave, goes with the others or by itself. The new convolution has the sums of the
-// branches' weights, each by its norm's factors and at its place in the largest window, computed in f64 and rounded once. It stands for
-// sums in another order: results differ from the program's by rounding, as those of any two implementations of it do. The branches'
-// weights are left out of the program unless something else reads them.
+// Every branch is a convolution, the identity, or either of them with a batch norm of the running statistics behind it;
+// numbers may be
+// added, too: a 0, which branches that are left out leave, goes with the others or by itself. The new convolution has
+// the sums of the branches' weights, each by its norm's factors and at its place in the largest window, computed in f64
+// and rounded once. It stands for
+// sums in another order: results differ from the program's by rounding, as those of any two implementations of it do.
+// The branches' weights are left out of the program unless something else reads them.
 //
-// No branch makes the others do more: groups, strides and dilations agree, and the largest window is one that a branch has.
+// No branch makes the others do more: groups, strides and dilations agree, and the largest window is one that a branch
+// has.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -44,7 +47,7 @@ struct Branch {
   Value* x = nullptr;
   const Node* conv = nullptr;  // null: the identity
   Ints kernel = {1, 1}, stride = {1, 1}, padding = {0, 0}, dilation = {1, 1};
-  int64_t groups = 0;           // 0: any
+  int64_t groups = 0;          // 0: any
   const Node* norm = nullptr;  // or null
 };
 
@@ -73,17 +76,21 @@ class Merger {
     const Value *a = v->producer()->Get("self").value(), *b = v->producer()->Get("other").value();
     if (!IsImage(a) || (b ? !IsImage(b) : !AddedNumber(*v->producer()))) return false;
     for (int d = 0; d < 4; ++d)
-      if (!ir::ProvablyEqual(a->sizes()[d], v->sizes()[d]) || (b && !ir::ProvablyEqual(b->sizes()[d], v->sizes()[d]))) return false;
+      if (!ir::ProvablyEqual(a->sizes()[d], v->sizes()[d]) || (b && !ir::ProvablyEqual(b->sizes()[d], v->sizes()[d])))
+        return false;
     const ir::Scalar alpha = c.scalar("alpha");
     return c.ok() && alpha.is_constant() && alpha.d == 1;
   }
   static std::optional<double> AddedNumber(const Node& sum) {
     ir::ArgReader c(sum);
     const ir::Scalar s = c.scalar("other");
-    return c.ok() && s.is_constant() && s.kind != ir::Scalar::kComplex && std::isfinite(s.d) ? std::optional(s.d) : std::nullopt;
+    return c.ok() && s.is_constant() && s.kind != ir::Scalar::kComplex && std::isfinite(s.d) ? std::optional(s.d)
+                                                                                             : std::nullopt;
   }
   // Only the sign of zeros changes.
-  bool AddsNothing(const Node& sum) const { return !sum.Get("other").value() && AddedNumber(sum) == 0.0 && !g_.IsOutput(sum.output()); }
+  bool AddsNothing(const Node& sum) const {
+    return !sum.Get("other").value() && AddedNumber(sum) == 0.0 && !g_.IsOutput(sum.output());
+  }
 
   Branch Read(Value* v) const {
     Branch b;
@@ -99,7 +106,9 @@ class Merger {
     ir::ArgReader c(n);
     const Ints stride = c.ints("stride", 2), padding = c.ints("padding", 2), dilation = c.ints("dilation", 2);
     const int64_t groups = c.i("groups");
-    if (!c.ok() || !weights_.NameOf(n, "weight") || !weights_.IsWeightOrNone(n, "bias") || !IsImage(n.Get("input").value()) || groups < 1) return b;
+    if (!c.ok() || !weights_.NameOf(n, "weight") || !weights_.IsWeightOrNone(n, "bias") ||
+        !IsImage(n.Get("input").value()) || groups < 1)
+      return b;
     const std::vector<int64_t>& sizes = weights_.Tensor(*weights_.NameOf(n, "weight")).sizes;
     if (sizes.size() != 4) return b;
     b.conv = &n, b.x = n.Get("input").value();
@@ -146,7 +155,9 @@ class Merger {
     // The largest window, and what fits into it.
     const Branch* largest = nullptr;
     for (const Branch& b : branches)
-      if (b.conv != nullptr && (largest == nullptr || b.kernel[0] * b.kernel[1] > largest->kernel[0] * largest->kernel[1])) largest = &b;
+      if (b.conv != nullptr &&
+          (largest == nullptr || b.kernel[0] * b.kernel[1] > largest->kernel[0] * largest->kernel[1]))
+        largest = &b;
     if (largest == nullptr) return 0;
     std::vector<size_t> taken;
     for (size_t i = 0; i < branches.size(); ++i)
@@ -158,8 +169,10 @@ class Merger {
     // An identity gives as many channels as it gets.
     const bool square = per * largest->groups == outs && largest->x->sizes()[1].is(outs);
     std::erase_if(taken, [&](size_t i) { return branches[i].conv == nullptr && !square; });
-    if (taken.size() + (number ? 1 : 0) < 2 || outs * per * taps > kMostWeights || group_outs * largest->groups != outs) return 0;
-    std::vector<double> weights(static_cast<size_t>(outs * per * taps)), bias(static_cast<size_t>(outs), number.value_or(0));
+    if (taken.size() + (number ? 1 : 0) < 2 || outs * per * taps > kMostWeights || group_outs * largest->groups != outs)
+      return 0;
+    std::vector<double> weights(static_cast<size_t>(outs * per * taps)),
+        bias(static_cast<size_t>(outs), number.value_or(0));
     for (size_t i : taken) {
       const Branch& b = branches[i];
       const Ints place = *PlaceIn(b, *largest);
@@ -192,9 +205,11 @@ class Merger {
     Value* const w = weights_.Add(text::StrCat(name, ".merged"), dtype, sizes, BytesOf(dtype, weights));
     const ir::Arg shift = weights_.AddBias(name, bias);
     ir::Builder b(g_, sum, largest->conv->source());
-    Value* result = b.Call("aten.conv2d.default", {largest->x, w, shift, largest->stride, largest->padding, largest->dilation, largest->groups});
+    Value* result = b.Call("aten.conv2d.default", {largest->x, w, shift, largest->stride, largest->padding,
+                                                   largest->dilation, largest->groups});
     for (size_t i = 0; i < leaves.size(); ++i)
-      if (std::find(taken.begin(), taken.end(), i) == taken.end()) result = b.Call("aten.add.Tensor", {result, leaves[i]});
+      if (std::find(taken.begin(), taken.end(), i) == taken.end())
+        result = b.Call("aten.add.Tensor", {result, leaves[i]});
     RETURN_IF_ERROR(b.status());
     gone_.insert(sums.begin(), sums.end());
     // The sums on the way have no other use: they go with the code that is dead now.

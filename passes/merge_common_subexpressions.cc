@@ -1,9 +1,9 @@
 // Common subexpressions: of pure nodes with equal operators and arguments the first stays. Each graph by itself, since
 // a subgraph captures nothing.
 #include "base/text.h"
+#include "ir/ops/op_traits.h"
 #include "passes/node_key.h"
 #include "passes/pass.h"
-#include "ir/ops/op_traits.h"
 
 namespace slipway::passes {
 namespace {

@@ -1,10 +1,12 @@
-// An index that is selected of a result is selected before what computes it, so that rows nobody reads are not computed:
+// An index that is selected of a result is selected before what computes it, so that rows nobody reads are not
+// computed:
 //
 //   select(x + linear(norm(x)), 1, -1)  →  y + linear(norm(y)), y = select(x, 1, -1)
 //
-// Classifiers that read one token of the last layer, and decoders that read the last one, end so. What is crossed computes each row of its
-// own row only: elementwise operators, linear layers and norms over later dims, whose results go nowhere else. Each number is the same sum.
-// Nothing moves unless a linear layer is crossed: that is what pays.
+// Classifiers that read one token of the last layer, and decoders that read the last one, end so. What is crossed
+// computes each row of its
+// own row only: elementwise operators, linear layers and norms over later dims, whose results go nowhere else. Each
+// number is the same sum. Nothing moves unless a linear layer is crossed: that is what pays.
 #include <functional>
 #include <optional>
 #include <set>
@@ -48,7 +50,8 @@ std::optional<std::vector<Operand>> OperandsOf(const Node& n, int d) {
     const int at = n.op().ArgIndex("input");
     Value* x = n.Get("input").value();
     // A row that is a matrix still: products of vectors have no rows to go over.
-    if (!c.ok() || !x || at != 0 || n.args().empty() || n.At(0).value() != x || y->rank() < 3 || d >= y->rank() - own) return std::nullopt;
+    if (!c.ok() || !x || at != 0 || n.args().empty() || n.At(0).value() != x || y->rank() < 3 || d >= y->rank() - own)
+      return std::nullopt;
     operands.push_back({0, x, d, false});
     return operands;
   }
@@ -114,7 +117,8 @@ class Mover {
       open.erase(open.begin());
       Value* const y = n->output();
       bool cross = y && wanted.contains(y) && !g_.IsOutput(y);
-      for (const Node* user : cross ? y->users() : absl::Span<Node* const>()) cross = cross && (user == select || among.contains(user));
+      for (const Node* user : cross ? y->users() : absl::Span<Node* const>())
+        cross = cross && (user == select || among.contains(user));
       auto operands = cross ? OperandsOf(*n, wanted[y]) : std::nullopt;
       if (!operands) continue;
       for (const Operand& o : *operands) {

@@ -1,17 +1,24 @@
-// Each f32 value is computed in one type and cast to the other where a reader wants that, at most once. Computed in f32 are
+// Each f32 value is computed in one type and cast to the other where a reader wants that, at most once. Computed in f32
+// are
 //
-//   sums        norms, softmax, reductions, losses, and exp, log, pow and the like. Their results go on in f32 through elementwise
-//               operators until they meet a half, so that `rsqrt(mean(x²) + 1e-6)` is not rounded in between; those of norms and
+//   sums        norms, softmax, reductions, losses, and exp, log, pow and the like. Their results go on in f32 through
+//               elementwise
+//               operators until they meet a half, so that `rsqrt(mean(x²) + 1e-6)` is not rounded in between; those of
+//               norms and
 //               softmax do not, since they are as large as what they are made of;
-//   derived     what is made of no f32 (positions, masks of truth values, `arange`, casts of halves): f16 has no odd number above 2048.
+//   derived     what is made of no f32 (positions, masks of truth values, `arange`, casts of halves): f16 has no odd
+//               number above 2048.
 //               What may be large (integers, sums of them, but no cosine of them) meets halves in f32, too;
-//   extremes    what is made with a finite number that the half type has not, as masks are that hold finfo.min, through all but
-//               products: the sum of scores and mask and its softmax are the f32 program's. As -inf a row that is all masked
+//   extremes    what is made with a finite number that the half type has not, as masks are that hold finfo.min, through
+//               all but
+//               products: the sum of scores and mask and its softmax are the f32 program's. As -inf a row that is all
+//               masked
 //               would be NaN, as finfo(f16).min a score below -16 makes it -inf. In front of a product they saturate;
 //   strangers   operators that are not torch's own, quantized weights and activations above all.
 //
-// Attention is written out first, which shows its softmax and mask to these rules; its scale goes to the query, since products of
-// queries and keys overflow f16 before they are scaled. Weights that only f32 operators read (of norms) stay f32.
+// Attention is written out first, which shows its softmax and mask to these rules; its scale goes to the query, since
+// products of queries and keys overflow f16 before they are scaled. Weights that only f32 operators read (of norms)
+// stay f32.
 #include "passes/narrow_floats.h"
 
 #include <algorithm>
@@ -46,33 +53,45 @@ bool Among(const std::string_view (&sorted)[n], std::string_view name) {
   return std::binary_search(std::begin(sorted), std::end(sorted), name);
 }
 
-// Sums over many elements and their kin, by an operator's base name. Results as large as the operands: rounded at once. So are all that autocast
-// computes in f32 (grid_sampler: positions in an image, which halves cannot tell apart), but for those among kSums.
+// Sums over many elements and their kin, by an operator's base name. Results as large as the operands: rounded at once.
+// So are all that autocast computes in f32 (grid_sampler: positions in an image, which halves cannot tell apart), but
+// for those among kSums.
+// clang-format off
 constexpr std::string_view kRounded[] = {
     "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "_batch_norm_no_update", "_fused_rms_norm", "_log_softmax",
-    "_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "_safe_softmax", "_softmax", "adaptive_avg_pool1d",
+    "_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "_safe_softmax", "_softmax",
+    "adaptive_avg_pool1d",
     "adaptive_avg_pool2d", "avg_pool1d", "avg_pool2d", "batch_norm", "cudnn_batch_norm", "cumprod", "cumsum", "det",
     "group_norm", "instance_norm", "layer_norm", "local_response_norm", "log_softmax", "logcumsumexp", "matrix_exp",
-    "native_batch_norm", "native_group_norm", "native_layer_norm", "normalize", "renorm", "rms_norm", "slogdet", "softmax",
+    "native_batch_norm", "native_group_norm", "native_layer_norm", "normalize", "renorm", "rms_norm", "slogdet",
+    "softmax",
     "softmin", "special_log_softmax", "special_softmax", "weight_norm"};
+// clang-format on
+// clang-format off
 constexpr std::string_view kSums[] = {
     "_cdist_forward", "_euclidean_dist", "_histogramdd_bin_edges", "_histogramdd_from_bin_cts",
     "_histogramdd_from_bin_tensors", "_pdist_forward", "_weight_norm", "_weight_norm_interface", "binary_cross_entropy",
-    "binary_cross_entropy_with_logits", "cdist", "cosh", "cosine_embedding_loss", "cosine_similarity", "cross_entropy_loss",
+    "binary_cross_entropy_with_logits", "cdist", "cosh", "cosine_embedding_loss", "cosine_similarity",
+    "cross_entropy_loss",
     "ctc_loss", "dist", "erfinv", "exp", "exp2", "expm1", "frobenius_norm", "gaussian_nll_loss", "hinge_embedding_loss",
-    "histc", "histogram", "histogramdd", "huber_loss", "index_add", "kl_div", "l1_loss", "linalg_norm", "linalg_vector_norm",
-    "log", "log10", "log1p", "log2", "logdet", "logsumexp", "margin_ranking_loss", "mean", "mse_loss", "multi_margin_loss",
+    "histc", "histogram", "histogramdd", "huber_loss", "index_add", "kl_div", "l1_loss", "linalg_norm",
+    "linalg_vector_norm",
+    "log", "log10", "log1p", "log2", "logdet", "logsumexp", "margin_ranking_loss", "mean", "mse_loss",
+    "multi_margin_loss",
     "multilabel_margin_loss", "nanmean", "nansum", "nll_loss", "nll_loss2d", "nll_loss_forward", "nll_loss_nd", "norm",
     "pairwise_distance", "pdist", "poisson_nll_loss", "pow", "prod", "quantile", "reciprocal", "rsqrt", "scatter_add",
-    "scatter_reduce", "segment_reduce", "sinh", "smooth_l1_loss", "soft_margin_loss", "softplus", "square", "std", "std_mean",
+    "scatter_reduce", "segment_reduce", "sinh", "smooth_l1_loss", "soft_margin_loss", "softplus", "square", "std",
+    "std_mean",
     "sum", "tan", "trace", "triplet_margin_loss", "var", "var_mean"};
+// clang-format on
 
-static_assert(std::is_sorted(std::begin(kRounded), std::end(kRounded)) && std::is_sorted(std::begin(kSums), std::end(kSums)));
+static_assert(std::is_sorted(std::begin(kRounded), std::end(kRounded)) &&
+              std::is_sorted(std::begin(kSums), std::end(kSums)));
 
 bool IsProduct(const ir::OpDef& op) { return op.traits.autocast == ir::AutocastClass::kLower || op.traits.product; }
 bool IsRounded(const ir::OpDef& op) {
-  return !Among(kSums, op.base) &&
-         (op.traits.autocast == ir::AutocastClass::kFloat32 || Among(kRounded, op.base) || op.base.starts_with("linalg_"));
+  return !Among(kSums, op.base) && (op.traits.autocast == ir::AutocastClass::kFloat32 || Among(kRounded, op.base) ||
+                                    op.base.starts_with("linalg_"));
 }
 bool IsView(const ir::OpDef& op) { return op.traits.inverse != ir::ViewInverse::kNone || op.is_view(); }
 bool IsTorch(const ir::OpDef& op) { return op.known && (op.ns == "aten" || op.ns == "prims"); }
@@ -90,7 +109,8 @@ struct Float {
 class Narrowing {
  public:
   Narrowing(ir::Program& p, const NarrowOptions& o)
-      : p_(p), o_(o), to_(o.to), most_(o.to == DType::kFloat16 ? 65504.0 : static_cast<double>(std::bit_cast<float>(0x7f7f0000u))) {}
+      : p_(p), o_(o), to_(o.to),
+        most_(o.to == DType::kFloat16 ? 65504.0 : static_cast<double>(std::bit_cast<float>(0x7f7f0000u))) {}
 
   absl::StatusOr<NarrowReport> Run() {
     WriteOutAttention();
@@ -104,7 +124,9 @@ class Narrowing {
 
  private:
   bool IsTooLarge(double v) const { return std::isfinite(v) && std::isinf(Rounded(static_cast<float>(v))); }
-  float Rounded(float v) const { return to_ == DType::kFloat16 ? static_cast<float>(F16(v)) : static_cast<float>(BF16(v)); }
+  float Rounded(float v) const {
+    return to_ == DType::kFloat16 ? static_cast<float>(F16(v)) : static_cast<float>(BF16(v));
+  }
   static bool IsF32(const Value* v) { return v && v->type().is_tensor() && v->dtype() == DType::kFloat32; }
 
   // ---- Attention
@@ -149,7 +171,9 @@ class Narrowing {
     // A scale of one, and care for rows that are all masked where none is: a causal row sees the first key.
     for (Node* m = before ? before->next() : p_.graph->first(); m && m != after;) {
       Node* next = m->next();
-      const double* one = m->op_name() == "aten.mul.Tensor" || m->op_name() == "aten.mul.Scalar" ? m->Get("other").get<double>() : nullptr;
+      const double* one = m->op_name() == "aten.mul.Tensor" || m->op_name() == "aten.mul.Scalar"
+                              ? m->Get("other").get<double>()
+                              : nullptr;
       if (scaled && one && *one == 1.0 && m->Get("self").value()) {
         ReplaceNode(m, {m->Get("self").value()});
       } else if (!masked && m->op_name() == "aten._safe_softmax.default") {
@@ -216,7 +240,9 @@ class Narrowing {
     for (size_t i = 0; i < p_.graph->outputs.size(); ++i) {
       Value* v = p_.graph->outputs[i].value();
       if (!v || !floats_.contains(v)) continue;
-      ASSIGN_OR_RETURN(Value* given, !p_.output_specs[i].updates_weight() && !o_.keep_io_types ? Half(v, /*saturate=*/false) : Wide(v));
+      ASSIGN_OR_RETURN(Value * given, !p_.output_specs[i].updates_weight() && !o_.keep_io_types
+                                          ? Half(v, /*saturate=*/false)
+                                          : Wide(v));
       p_.graph->outputs[i] = given;
     }
     return absl::OkStatus();
@@ -226,7 +252,8 @@ class Narrowing {
 
   absl::StatusOr<Value*> Cast(Value* v, DType to, bool saturate) {
     Graph& g = *v->graph();
-    ir::Builder b(g, v->producer() ? v->producer()->next() : g.first(), v->producer() ? v->producer()->source() : nullptr);
+    ir::Builder b(g, v->producer() ? v->producer()->next() : g.first(),
+                  v->producer() ? v->producer()->source() : nullptr);
     if (saturate) v = b.Call("aten.clamp.default", {v, -most_, most_});
     Value* cast = b.Cast(v, to);
     if (!b.ok()) return b.status();
@@ -236,12 +263,12 @@ class Narrowing {
     Float& f = floats_.at(v);
     if (f.overflows) overflowing_.insert(*f.overflows);
     if (f.half) return f.half;
-    ASSIGN_OR_RETURN(Value* half, Cast(v, to_, saturate && f.place == Place::kExtreme));
+    ASSIGN_OR_RETURN(Value * half, Cast(v, to_, saturate && f.place == Place::kExtreme));
     return floats_.at(v).half = half;
   }
   absl::StatusOr<Value*> Wide(Value* v) {
     if (Value* wide = floats_.at(v).wide) return wide;
-    ASSIGN_OR_RETURN(Value* wide, Cast(v, DType::kFloat32, false));
+    ASSIGN_OR_RETURN(Value * wide, Cast(v, DType::kFloat32, false));
     return floats_.at(v).wide = wide;
   }
 
@@ -268,7 +295,7 @@ class Narrowing {
     RETURN_IF_ERROR(Nodes(g));
     for (Arg& out : g.outputs) {
       if (!out.value() || !floats_.contains(out.value())) continue;
-      ASSIGN_OR_RETURN(Value* half, Half(out.value()));
+      ASSIGN_OR_RETURN(Value * half, Half(out.value()));
       out = half;
     }
     return absl::OkStatus();
@@ -310,7 +337,8 @@ class Narrowing {
     bool large = n.op().base == "arange" || n.op().base == "linspace";
     for (const ir::NamedArg& a : n.args())
       a.arg.ForEachValue([&](const Value* v) {
-        large |= v->type().is_tensor() ? ir::ByteSize(v->dtype()) > 1 : v->type().is_sym() && !n.op().args.empty() && !IsSizes(n, a.name);
+        large |= v->type().is_tensor() ? ir::ByteSize(v->dtype()) > 1
+                                       : v->type().is_sym() && !n.op().args.empty() && !IsSizes(n, a.name);
       });
     return large;
   }
@@ -342,7 +370,8 @@ class Narrowing {
     for (const ir::NamedArg& a : n.args()) {
       bodies |= a.arg.is<ir::SubGraph>();
       a.arg.ForEachValue([&](Value* v) {
-        if (floats_.contains(v) && std::find(operands.begin(), operands.end(), v) == operands.end()) operands.push_back(v);
+        if (floats_.contains(v) && std::find(operands.begin(), operands.end(), v) == operands.end())
+          operands.push_back(v);
       });
     }
     std::vector<Value*> results;
@@ -351,7 +380,7 @@ class Narrowing {
     if (operands.empty() && results.empty() && !bodies) return absl::OkStatus();
     std::optional<Place> wide = bodies ? std::nullopt : WideAs(n, operands);
     for (Value* v : operands) {
-      ASSIGN_OR_RETURN(Value* now, wide ? Wide(v) : Half(v));
+      ASSIGN_OR_RETURN(Value * now, wide ? Wide(v) : Half(v));
       if (now != v) n.ReplaceUses(v, now);
     }
     report_.wide += wide && !operands.empty();
@@ -375,7 +404,8 @@ class Narrowing {
     for (Value* v : results) v->mutable_type().dtype = to_;
     if (bodies) return absl::OkStatus();
     auto types = ir::InferTypes(n, ir::FreshSymbols::kNone);
-    if (!types.ok() || types->size() != n.outputs().size()) return absl::OkStatus();  // the verifier knows no more either
+    // the verifier knows no more either
+    if (!types.ok() || types->size() != n.outputs().size()) return absl::OkStatus();
     for (size_t i = 0; i < types->size(); ++i)
       if (n.output(i) && (*types)[i].is_tensor() && (*types)[i].dtype == DType::kFloat32 &&
           std::find(results.begin(), results.end(), n.output(i)) != results.end())
@@ -388,8 +418,10 @@ class Narrowing {
   absl::Status Overflows() const {
     if (overflowing_.empty()) return absl::OkStatus();
     std::vector<std::string> lines;
-    for (const std::string& name : overflowing_) lines.push_back(text::StrCat("'", name, "' (", greatest_.at(name), ")"));
-    return absl::InvalidArgumentError(text::StrCat(lines.size() == 1 ? "a weight has" : "weights have", " values beyond those of ", ir::Name(to_), ": ",
+    for (const std::string& name : overflowing_)
+      lines.push_back(text::StrCat("'", name, "' (", greatest_.at(name), ")"));
+    return absl::InvalidArgumentError(text::StrCat(lines.size() == 1 ? "a weight has" : "weights have",
+                                                   " values beyond those of ", ir::Name(to_), ": ",
                                                    text::Join(lines, ", "), "; the greatest is ", most_));
   }
 
@@ -402,7 +434,8 @@ class Narrowing {
       Graph& g = *p_.graph;
       Value* half = floats_.at(v).half;
       Node* cast = half ? half->producer() : nullptr;
-      if (std::any_of(v->users().begin(), v->users().end(), [&](const Node* n) { return n != cast; }) || g.IsOutput(v)) {
+      if (std::any_of(v->users().begin(), v->users().end(), [&](const Node* n) { return n != cast; }) ||
+          g.IsOutput(v)) {
         ir::Builder b(g, g.first(), nullptr);
         Value* wide = b.Call("aten._to_copy.default", {v}, {{"dtype", DType::kFloat32}});
         if (!b.ok()) return b.status();
@@ -425,7 +458,8 @@ class Narrowing {
     for (const std::string& name : names) {
       const auto w = p_.weights.find(name);
       if (w == p_.weights.end()) continue;
-      if (std::holds_alternative<io::Bytes>(w->second.storage->bytes)) return absl::UnimplementedError("casting weights here");
+      if (std::holds_alternative<io::Bytes>(w->second.storage->bytes))
+        return absl::UnimplementedError("casting weights here");
       auto storage = std::make_shared<ir::Storage>(*w->second.storage);
       storage->size /= 2;
       w->second.storage = std::move(storage);
@@ -448,6 +482,8 @@ class Narrowing {
 
 }  // namespace
 
-absl::StatusOr<NarrowReport> NarrowFloats(ir::Program& p, const NarrowOptions& options) { return Narrowing(p, options).Run(); }
+absl::StatusOr<NarrowReport> NarrowFloats(ir::Program& p, const NarrowOptions& options) {
+  return Narrowing(p, options).Run();
+}
 
 }  // namespace slipway::passes

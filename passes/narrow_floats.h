@@ -25,8 +25,8 @@ struct NarrowReport {
 };
 
 // f32 becomes `to`, but where halves overflow or lose too much (narrow_floats.cc says where). All other types stay, and
-// so does state that the program updates. InvalidArgument, naming them, for weights with finite values that `to` has not.
-// Functional form.
+// so does state that the program updates. InvalidArgument, naming them, for weights with finite values that `to` has
+// not. Functional form.
 absl::StatusOr<NarrowReport> NarrowFloats(ir::Program& p, const NarrowOptions& options);
 
 }  // namespace slipway::passes

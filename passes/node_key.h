@@ -33,7 +33,8 @@ class NodeKey {
   std::string text_;
 
   template <typename T>
-  requires(std::is_trivially_copyable_v<T>) void Put(const T& x) {
+    requires(std::is_trivially_copyable_v<T>)
+  void Put(const T& x) {
     text_.append(reinterpret_cast<const char*>(&x), sizeof x);
   }
   void Put(const std::string& s) {

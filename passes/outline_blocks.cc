@@ -1,5 +1,5 @@
-// Outlining of repeated blocks. Blocks are found by the nodes' module paths and compared as text, so that one pass over the
-// nodes is enough; outer modules go first, and what they took is not looked into again.
+// Outlining of repeated blocks. Blocks are found by the nodes' module paths and compared as text, so that one pass over
+// the nodes is enough; outer modules go first, and what they took is not looked into again.
 #include <algorithm>
 #include <map>
 
@@ -73,9 +73,8 @@ class Outliner {
       for (auto& [signature, members] : alike)
         if (members.size() > 1) groups.push_back(members);
       // In the order of the graph: names must not depend on keys.
-      std::sort(groups.begin(), groups.end(), [&](const auto& a, const auto& b) {
-        return position_[a[0]->nodes[0]] < position_[b[0]->nodes[0]];
-      });
+      std::sort(groups.begin(), groups.end(),
+                [&](const auto& a, const auto& b) { return position_[a[0]->nodes[0]] < position_[b[0]->nodes[0]]; });
       for (const std::vector<Block*>& members : groups) Outline(members);
     }
   }
@@ -108,7 +107,8 @@ class Outliner {
     for (const Node* n : b.nodes) {
       for (const Value* v : n->outputs()) number.try_emplace(v, number.size());
       b.signature += NodeKey(*n, [&](const Value* v) { return number.at(v); }).text();
-      for (const Value* v : n->outputs()) text::StrAppend(&b.signature, v->type().ToString(), given.contains(v) ? ";+" : ";-");
+      for (const Value* v : n->outputs())
+        text::StrAppend(&b.signature, v->type().ToString(), given.contains(v) ? ";+" : ";-");
     }
   }
 
@@ -117,7 +117,8 @@ class Outliner {
     if (first.outputs.empty()) return;
     auto body = std::make_shared<Graph>(g_.program());
     ir::GraphCopier copier(g_.program());
-    for (Value* v : first.inputs) copier.values[v] = body->AddInput(text::StrCat("in.", copier.values.size()), v->type());
+    for (Value* v : first.inputs)
+      copier.values[v] = body->AddInput(text::StrCat("in.", copier.values.size()), v->type());
     for (const Node* n : first.nodes) copier.CopyNode(*n, *body);
     for (Value* v : first.outputs) body->outputs.emplace_back(copier.values.at(v));
     const std::string name(first.type.substr(first.type.rfind('.') + 1));
@@ -141,7 +142,7 @@ class Outliner {
   Graph& g_;
   absl::flat_hash_map<const Node*, int> position_;
   absl::flat_hash_map<const Value*, Value*> replaced_;  // results of blocks that are calls now
-  absl::flat_hash_set<const Node*> taken_;  // nodes that are calls now; never looked into
+  absl::flat_hash_set<const Node*> taken_;              // nodes that are calls now; never looked into
 };
 
 }  // namespace

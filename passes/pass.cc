@@ -1,5 +1,5 @@
-// The table of passes and the pipelines. A new pass is a file of its own, its declaration in pass.h, a row here and its name
-// in the pipelines that it belongs to.
+// The table of passes and the pipelines. A new pass is a file of its own, its declaration in pass.h, a row here and its
+// name in the pipelines that it belongs to.
 #include "passes/pass.h"
 
 #include <algorithm>
@@ -86,12 +86,16 @@ constexpr Pass kPasses[] = {
      Plain<RecognizeQuantization>},
     {"recognize-norms", "makes aten.rms_norm of RMS norms that are written out", kFunctional, Plain<RecognizeNorms>},
     {"fold-constants", "computes what depends on constants only", kFunctional, RunFoldConstants},
-    {"form-quantized-linears", "joins products with their dequantized weights", kFunctional, Plain<FormQuantizedLinears>},
-    {"form-integer-linears", "joins products of quantized activations and weights with their scales", kFunctional, Plain<FormIntegerLinears>},
-    {"quantize-activations", "rounds activations in front of quantized weights to 8 bits", kFunctional, RunQuantizeActivations},
+    {"form-quantized-linears", "joins products with their dequantized weights", kFunctional,
+     Plain<FormQuantizedLinears>},
+    {"form-integer-linears", "joins products of quantized activations and weights with their scales", kFunctional,
+     Plain<FormIntegerLinears>},
+    {"quantize-activations", "rounds activations in front of quantized weights to 8 bits", kFunctional,
+     RunQuantizeActivations},
     {"merge-branches", "makes one convolution of linear branches that are added up", kFunctional, RunMergeBranches},
     {"split-sums", "makes additions of sums over a few indices", kFunctional, Plain<SplitSums>},
-    {"fold-scales", "makes factors and summands of channels part of the layers before them", kFunctional, RunFoldScales},
+    {"fold-scales", "makes factors and summands of channels part of the layers before them", kFunctional,
+     RunFoldScales},
     {"fold-norms", "makes batch norms part of the convolutions before them", kFunctional, RunFoldNorms},
     {"move-selects", "selects an index before what computes all of them", kFunctional, RunMoveSelects},
     {"split-linears", "makes one linear layer for each part that its result is cut into", kFunctional, RunSplitLinears},
@@ -103,11 +107,22 @@ constexpr Pass kPasses[] = {
     {"outline-blocks", "makes repeated blocks calls of one body", kFunctional, Plain<OutlineBlocks>},
 };
 
-constexpr std::string_view kPreparationPasses[] = {
-    "infer-shapes",    "unwrap-subclasses",      "inline-subgraphs", "remove-vmap",         "functionalize",
-    "drop-mutations",  "remove-no-ops",          "eliminate-dead-code", "merge-common-subexpressions",
-    "recognize-quantization", "recognize-norms", "fold-constants",   "form-quantized-linears", "lower-complex"};
-constexpr std::string_view kPlainNodesPasses[] = {"infer-shapes", "unwrap-subclasses", "inline-subgraphs", "remove-vmap"};
+constexpr std::string_view kPreparationPasses[] = {"infer-shapes",
+                                                   "unwrap-subclasses",
+                                                   "inline-subgraphs",
+                                                   "remove-vmap",
+                                                   "functionalize",
+                                                   "drop-mutations",
+                                                   "remove-no-ops",
+                                                   "eliminate-dead-code",
+                                                   "merge-common-subexpressions",
+                                                   "recognize-quantization",
+                                                   "recognize-norms",
+                                                   "fold-constants",
+                                                   "form-quantized-linears",
+                                                   "lower-complex"};
+constexpr std::string_view kPlainNodesPasses[] = {"infer-shapes", "unwrap-subclasses", "inline-subgraphs",
+                                                  "remove-vmap"};
 constexpr std::string_view kRelaxationPasses[] = {"relax-activations"};
 constexpr std::string_view kIntegerPasses[] = {"form-integer-linears"};
 constexpr std::string_view kActivationPasses[] = {"form-integer-linears", "quantize-activations"};
@@ -136,7 +151,8 @@ constinit const Pipeline kOutlining = kOutliningPasses;
 absl::Span<const Pass> Passes() { return kPasses; }
 
 const Pass* FindPass(std::string_view name) {
-  const auto it = std::find_if(std::begin(kPasses), std::end(kPasses), [&](const Pass& pass) { return pass.name == name; });
+  const auto it =
+      std::find_if(std::begin(kPasses), std::end(kPasses), [&](const Pass& pass) { return pass.name == name; });
   return it == std::end(kPasses) ? nullptr : it;
 }
 

@@ -1,5 +1,5 @@
-// Reading the representation of quantized tensors. What is hard in it: a fact about integers (their range) must hold of the
-// bytes in the file, so it is looked up there, through the views and conversions between a weight and its use.
+// Reading the representation of quantized tensors. What is hard in it: a fact about integers (their range) must hold of
+// the bytes in the file, so it is looked up there, through the views and conversions between a weight and its use.
 #include "passes/quantization.h"
 
 #include <algorithm>
@@ -19,14 +19,19 @@ namespace {
 using ir::DType;
 using ir::Value;
 
-constexpr std::string_view kCasts[] = {"aten._to_copy.default", "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device",
-                                       "aten.to.other", "aten.type_as.default", "prims.convert_element_type.default"};
+constexpr std::string_view kCasts[] = {"aten._to_copy.default",
+                                       "aten.to.dtype",
+                                       "aten.to.dtype_layout",
+                                       "aten.to.device",
+                                       "aten.to.other",
+                                       "aten.type_as.default",
+                                       "prims.convert_element_type.default"};
 
 // The source of what only moves or repeats elements.
 Value* SourceOfView(const Value* v) {
-  static const auto& views = *new text::Set{"aten.expand.default",    "aten.t.default",       "aten.numpy_T.default",
-                                            "aten.transpose.int",     "aten.permute.default", "aten.slice.Tensor",
-                                            "aten.select.int"};
+  static const auto& views =
+      *new text::Set{"aten.expand.default",  "aten.t.default",    "aten.numpy_T.default", "aten.transpose.int",
+                     "aten.permute.default", "aten.slice.Tensor", "aten.select.int"};
   const ir::Node* n = v->producer();
   return n && (views.contains(n->op_name()) || IsReshape(*n)) ? FirstArgument(*n) : nullptr;
 }
@@ -57,7 +62,9 @@ std::optional<Dequantized> ReadDequantized(const Value* v) {
   auto d = Read(a, "input");
   if (!d) return std::nullopt;
   d->block_size = a.ints("block_size");
-  return a.ok() && d->block_size.size() == static_cast<size_t>(d->input->rank()) && AreBlocks(d->block_size) ? d : std::nullopt;
+  return a.ok() && d->block_size.size() == static_cast<size_t>(d->input->rank()) && AreBlocks(d->block_size)
+             ? d
+             : std::nullopt;
 }
 
 std::optional<Dequantized> ReadMatrix(const ir::Node& linear) {
@@ -79,10 +86,10 @@ Value* Emit(ir::Builder& b, const Dequantized& d) {
 }
 
 std::string_view MatrixOf(const ir::Node& n) {
-  const std::string_view op = n.op_name(), name = op == "aten.linear.default"                                  ? "weight"
-                                                  : op == "aten.matmul.default"                                ? "other"
+  const std::string_view op = n.op_name(), name = op == "aten.linear.default"                             ? "weight"
+                                                  : op == "aten.matmul.default"                           ? "other"
                                                   : op == "aten.mm.default" || op == "aten.addmm.default" ? "mat2"
-                                                                                                               : "";
+                                                                                                          : "";
   const Value* matrix = name.empty() ? nullptr : n.Get(name).value();
   return matrix && matrix->rank() == 2 ? name : "";
 }
@@ -183,9 +190,10 @@ Value* CastSource(const Value* v) {
 }
 
 bool IsReshape(const ir::Node& n) {
-  static const auto& reshapes = *new text::Set{"aten.view.default",         "aten.reshape.default", "aten._unsafe_view.default",
-                                               "aten.flatten.using_ints",   "aten.unflatten.int",   "aten.unsqueeze.default",
-                                               "aten.squeeze.dim",          "aten.squeeze.dims",    "aten.squeeze.default"};
+  static const auto& reshapes =
+      *new text::Set{"aten.view.default",       "aten.reshape.default", "aten._unsafe_view.default",
+                     "aten.flatten.using_ints", "aten.unflatten.int",   "aten.unsqueeze.default",
+                     "aten.squeeze.dim",        "aten.squeeze.dims",    "aten.squeeze.default"};
   return reshapes.contains(n.op_name());
 }
 

@@ -1,7 +1,8 @@
 // The forms of quantized layers, from torchao 0.18's layers (Int8Tensor, IntxUnpackedToInt8Tensor, Float8Tensor, …):
 //
 //   weights alone                  linear(x, dequantize(q)); or linear(x, q) · scale + bias
-//   int8 activations and weights   xq = quantize(x), ((xq · q) as f32 · scale_x) as T [- (zero_x · scale_x · Σ q) as T], · scale, + bias
+//   int8 activations and weights   xq = quantize(x), ((xq · q) as f32 · scale_x) as T [- (zero_x · scale_x · Σ q) as
+//                                  T], · scale, + bias
 //   fake-quantized activations     linear(dequantize(quantize(x)), dequantize(q))
 #include "passes/quantize_linears.h"
 
@@ -28,7 +29,8 @@ Value* WeightOf(const Node& n) {
   Value* w = n.Get(name).value();
   if (n.op_name() == "aten.linear.default") return w->producer() ? nullptr : w;
   const Permuted turned = ReadPermutation(w);
-  return turned.source && turned.order == std::vector<int>{1, 0} && !turned.source->producer() ? turned.source : nullptr;
+  return turned.source && turned.order == std::vector<int>{1, 0} && !turned.source->producer() ? turned.source
+                                                                                               : nullptr;
 }
 
 std::optional<LinearUse> ReadUse(Node* n) {
@@ -71,7 +73,8 @@ class Rewriter {
  private:
   // A new buffer of the program.
   Value* Stored(std::string_view what, const ir::TensorRef& t) {
-    return ir::AddWeight(p_, ir::InputSpec::kBuffer, text::StrCat(layer_.weight, "_", what), t, text::StrCat(layer_.value->name(), "_", what));
+    return ir::AddWeight(p_, ir::InputSpec::kBuffer, text::StrCat(layer_.weight, "_", what), t,
+                         text::StrCat(layer_.value->name(), "_", what));
   }
 
   Value* Product(Builder& b, const LinearUse& use) {
@@ -111,20 +114,23 @@ class Rewriter {
     if (act_scale_) return {act_scale_, act_zero_, block};
     const bool fake = q_.activations == QuantizedLayer::Activations::kFakeQuantized;
     SymInts sizes;
-    for (int d = 0; d < x->rank(); ++d) sizes.push_back(block[static_cast<size_t>(d)] == -1 ? b.Size(x, d) : IntOrValue(1));
-    // Int8Tensor keeps scales in f32 and bounds them by 2^-23; 8da4w keeps them in the input's dtype and has its own bound.
+    for (int d = 0; d < x->rank(); ++d)
+      sizes.push_back(block[static_cast<size_t>(d)] == -1 ? b.Size(x, d) : IntOrValue(1));
+    // Int8Tensor keeps scales in f32 and bounds them by 2^-23; 8da4w keeps them in the input's dtype and has its own
+    // bound.
     std::vector<std::pair<std::string_view, Arg>> named = {{"zero_point_dtype", DType::kInt8}, {"keepdim", true}};
     if (!fake) named.insert(named.end(), {{"eps", 0x1p-23}, {"scale_dtype", DType::kFloat32}});
     Values made = b.CallMulti("torchao.choose_qparams_affine.default",
-                              {x, q_.asymmetric ? "ASYMMETRIC" : "SYMMETRIC", sizes, DType::kInt8, Arg(q_.act_range.first), Arg(q_.act_range.second)},
+                              {x, q_.asymmetric ? "ASYMMETRIC" : "SYMMETRIC", sizes, DType::kInt8,
+                               Arg(q_.act_range.first), Arg(q_.act_range.second)},
                               std::move(named));
     if (!b.ok()) return {x, x, block};
     return {made[0], q_.asymmetric ? made[1] : nullptr, block};
   }
   Value* Quantize(Builder& b, Value* x, const Qparams& params) {
     const DType arithmetic = ir::PromoteTypes(x->dtype(), params.scale->dtype());
-    return b.Call("slipway.quantize.default",
-                  {x, params.scale, params.zero, params.block, arithmetic, DType::kInt8, q_.act_range.first, q_.act_range.second});
+    return b.Call("slipway.quantize.default", {x, params.scale, params.zero, params.block, arithmetic, DType::kInt8,
+                                               q_.act_range.first, q_.act_range.second});
   }
 
   Value* FakeQuantized(Builder& b, Value* x) {
@@ -144,7 +150,8 @@ class Rewriter {
     SymInts sizes = b.SizesOf(x);
     const int64_t n = q_.codes.sizes[0];
     sizes.back() = n;
-    Value* rows = rank == 2 ? xq : b.Call("aten.reshape.default", {xq, SymInts{-1, *layer_.value->sizes()[1].constant()}});
+    Value* rows =
+        rank == 2 ? xq : b.Call("aten.reshape.default", {xq, SymInts{-1, *layer_.value->sizes()[1].constant()}});
     auto column = [&](Value* v) -> Value* {  // one for each row, or one for all
       return b.Cast(b.Call("aten.reshape.default", {v, ir::Ints{-1, 1}}), DType::kFloat32);
     };
@@ -166,7 +173,8 @@ class Rewriter {
   ir::Program& p_;
   const LinearLayer& layer_;
   const QuantizedLayer& q_;
-  Value *codes_ = nullptr, *scale_ = nullptr, *zero_ = nullptr, *act_scale_ = nullptr, *act_zero_ = nullptr, *pre_scale_ = nullptr;
+  Value *codes_ = nullptr, *scale_ = nullptr, *zero_ = nullptr, *act_scale_ = nullptr, *act_zero_ = nullptr,
+        *pre_scale_ = nullptr;
 };
 
 }  // namespace
@@ -193,7 +201,8 @@ absl::Status QuantizeLinear(ir::Program& p, const LinearLayer& layer, const Quan
   // Transposes of the weight that nothing uses any more, and then the weight.
   std::vector<Node*> users(layer.value->users().begin(), layer.value->users().end());
   for (Node* n : users)
-    if (ReadPermutation(n->output()).source == layer.value && n->output()->users().empty() && !p.graph->IsOutput(n->output()))
+    if (ReadPermutation(n->output()).source == layer.value && n->output()->users().empty() &&
+        !p.graph->IsOutput(n->output()))
       p.graph->Erase(n);
   if (!layer.value->users().empty() || p.graph->IsOutput(layer.value)) return absl::OkStatus();
   const auto index = static_cast<size_t>(layer.value->index());

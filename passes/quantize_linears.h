@@ -1,6 +1,6 @@
-// Linear layers of a program, and quantized weights in their place: what makes a float program a quantized one. The weights come
-// from the quantizer; what is computed with them is stated in the operators of quantization.h, as torchao's layers compute in
-// eager mode.
+// Linear layers of a program, and quantized weights in their place: what makes a float program a quantized one. The
+// weights come from the quantizer; what is computed with them is stated in the operators of quantization.h, as
+// torchao's layers compute in eager mode.
 #ifndef SLIPWAY_PASSES_QUANTIZE_LINEARS_H_
 #define SLIPWAY_PASSES_QUANTIZE_LINEARS_H_
 
@@ -34,26 +34,28 @@ std::vector<LinearLayer> FindLinears(const ir::Program& p);
 
 // What takes the place of a layer's weight.
 struct QuantizedLayer {
-  ir::TensorRef codes;                     // [n, k]: i8, or float8
-  ir::TensorRef scale;                     // one for each block
-  std::optional<ir::TensorRef> zero_point; // likewise; without where all are 0
-  bool float_zero_point = false;           // number = (code - 8) · scale + zero_point
-  ir::Ints block_size;                     // {1, group}, {1, -1} or {-1, -1}
+  ir::TensorRef codes;                               // [n, k]: i8, or float8
+  ir::TensorRef scale;                               // one for each block
+  std::optional<ir::TensorRef> zero_point;           // likewise; without where all are 0
+  bool float_zero_point = false;                     // number = (code - 8) · scale + zero_point
+  ir::Ints block_size;                               // {1, group}, {1, -1} or {-1, -1}
   std::optional<std::pair<int64_t, int64_t>> range;  // of the codes, where they are integers
-  // The product is taken with the codes and its result scaled, as torchao does with symmetric int8 weights of a row or tensor.
+  // The product is taken with the codes and its result scaled, as torchao does with symmetric int8 weights of a row or
+  // tensor.
   bool scale_behind = false;
 
-  // What becomes of the layer's inputs: nothing; quantized and dequantized again; or quantized, and the product one of integers.
+  // What becomes of the layer's inputs: nothing; quantized and dequantized again; or quantized, and the product one of
+  // integers.
   enum class Activations { kFloat, kFakeQuantized, kInteger } activations = Activations::kFloat;
-  bool asymmetric = false;                 // of the activations' scales
-  std::pair<int64_t, int64_t> act_range = {-128, 127};  // of their integers
-  bool per_tensor = false;                 // one scale for all activations, not one a token
+  bool asymmetric = false;                                 // of the activations' scales
+  std::pair<int64_t, int64_t> act_range = {-128, 127};     // of their integers
+  bool per_tensor = false;                                 // one scale for all activations, not one a token
   std::optional<ir::TensorRef> act_scale, act_zero_point;  // static ones; else they are made of each input
   std::optional<ir::TensorRef> act_pre_scale;              // [k]: inputs are multiplied by it before
 };
 
-// Rewrites the uses of one layer, and adds the tensors as buffers WEIGHT_qdata, WEIGHT_scale, …. The float weight stays for other
-// uses; without one it goes.
+// Rewrites the uses of one layer, and adds the tensors as buffers WEIGHT_qdata, WEIGHT_scale, …. The float weight stays
+// for other uses; without one it goes.
 absl::Status QuantizeLinear(ir::Program& p, const LinearLayer& layer, const QuantizedLayer& q);
 
 // Makes slipway.* and torchao.* operators ATen's, for targets that take no others.

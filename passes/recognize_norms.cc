@@ -2,8 +2,8 @@
 //
 //   x · rsqrt(mean(x · x over the last dim) + eps), and the product with a vector that may follow
 //
-// in f32 or f64, where a target's own operator gives the same numbers up to the order of a sum and the rounding of a root.
-// Of narrower types the program's conversions stay around it: its roundings are not those of a norm of bf16.
+// in f32 or f64, where a target's own operator gives the same numbers up to the order of a sum and the rounding of a
+// root. Of narrower types the program's conversions stay around it: its roundings are not those of a norm of bf16.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -55,8 +55,8 @@ struct InverseRoot {
 };
 std::optional<InverseRoot> ReadInverseRoot(Value* v) {
   const Node* n = v->producer();
-  const bool root = Is(n, "aten.rsqrt.default") ||
-                    (Is(n, "aten.pow.Tensor_Scalar") && ReadNumber(n->Get("exponent")) == -0.5);
+  const bool root =
+      Is(n, "aten.rsqrt.default") || (Is(n, "aten.pow.Tensor_Scalar") && ReadNumber(n->Get("exponent")) == -0.5);
   if (!root || !IsOnlyUse(v)) return std::nullopt;
   const Value* sum = n->Get("self").value();
   if (!sum || !IsOnlyUse(sum) || (!Is(sum->producer(), "aten.add.Tensor") && !Is(sum->producer(), "aten.add.Scalar")))
@@ -71,7 +71,8 @@ std::optional<InverseRoot> ReadInverseRoot(Value* v) {
   ir::ArgReader a(*mean->producer());
   const Value* square = a.tensor("self");
   const std::vector<int> dims = a.dims("dim", square->rank());
-  if (!a.ok() || !a.b("keepdim") || dims != std::vector<int>{square->rank() - 1} || !IsOnlyUse(square)) return std::nullopt;
+  if (!a.ok() || !a.b("keepdim") || dims != std::vector<int>{square->rank() - 1} || !IsOnlyUse(square))
+    return std::nullopt;
   Value* x = ReadSquare(square);
   if (!x || x->dtype() != v->dtype() || x->rank() == 0) return std::nullopt;
   return InverseRoot{x, *epsilon};
@@ -90,8 +91,8 @@ Value* Recognize(Node* n, ir::Builder& b) {
   }
   for (auto [y, vector] : {std::pair(left, right), {right, left}}) {
     const Node* norm = y->producer();
-    if (!Is(norm, "aten.rms_norm.default") || norm->Get("weight").value() || !IsOnlyUse(y) || vector->dtype() != y->dtype() ||
-        vector->rank() > y->rank() || vector->rank() == 0)
+    if (!Is(norm, "aten.rms_norm.default") || norm->Get("weight").value() || !IsOnlyUse(y) ||
+        vector->dtype() != y->dtype() || vector->rank() > y->rank() || vector->rank() == 0)
       continue;
     const ir::Ints* shape = norm->Get("normalized_shape").get<ir::Ints>();
     if (!shape || shape->size() != 1 || vector->sizes().back().constant() != shape->back()) continue;

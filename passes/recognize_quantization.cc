@@ -1,18 +1,19 @@
 // Quantized tensors get their one representation (quantization.h), whatever wrote the program:
 //
 //   torchao.* and quantized_decomposed.*      rows of decompose_quant.cc
-//   to(q), to(q) - zero, (…) · scale          what torchao's weights decompose into: one node after the other is taken into
+//   to(q), to(q) - zero, (…) · scale          what torchao's weights decompose into: one node after the other is taken
+//                                             into
 //                                             a slipway.dequantize, which views and conversions behind it change
 //   … + zero                                  a zero point of floats
 //   product(x, to(q)) · scale                 the scale goes into the matrix
 //   product(x, to(q))                         a matrix with scale 1
 //   _weight_int8pack_mm                       linear with a matrix
 //
-// q is a weight of 8-bit integers or floats (IsStored). Matrices have the elements that the program's steps give, to the
-// bit, but for a scale behind a product: there the matrix is q · scale in f32, multiplied with x in f32, which rounds each
-// element of the matrix once where the program rounds the sum (and, of bf16, the product). Views that lie between a weight
-// and its scale (groups as a dim of their own, transposes) end up behind the dequantize, so that weights and scales are the
-// tensors of the file wherever that is possible.
+// q is a weight of 8-bit integers or floats (IsStored). Matrices have the elements that the program's steps give, to
+// the bit, but for a scale behind a product: there the matrix is q · scale in f32, multiplied with x in f32, which
+// rounds each element of the matrix once where the program rounds the sum (and, of bf16, the product). Views that lie
+// between a weight and its scale (groups as a dim of their own, transposes) end up behind the dequantize, so that
+// weights and scales are the tensors of the file wherever that is possible.
 #include <algorithm>
 #include <cmath>
 #include <string_view>
@@ -52,11 +53,10 @@ class Recognizer {
   absl::Status Run() {
     if (absl::Status s = Named(g_); !s.ok()) return s;
     using Step = Value* (Recognizer::*)(Node* n, Builder& b);
-    const std::vector<Step> walks[] = {
-        {&Recognizer::Scaled, &Recognizer::Shifted, &Recognizer::ScaledBehind, &Recognizer::PackedProduct, &Recognizer::Converted,
-         &Recognizer::Regrouped},
-        {&Recognizer::Unscaled},  // what is scaled behind its product has been
-        {&Recognizer::Narrowed}};
+    const std::vector<Step> walks[] = {{&Recognizer::Scaled, &Recognizer::Shifted, &Recognizer::ScaledBehind,
+                                        &Recognizer::PackedProduct, &Recognizer::Converted, &Recognizer::Regrouped},
+                                       {&Recognizer::Unscaled},  // what is scaled behind its product has been
+                                       {&Recognizer::Narrowed}};
     for (const auto& steps : walks)
       for (Node *n = g_.first(), *next; n; n = next) {
         next = n->next();
@@ -116,7 +116,8 @@ class Recognizer {
     std::vector<int> inverse(order.size());
     for (size_t i = 0; i < order.size(); ++i) inverse[order[i]] = static_cast<int>(i);
     const ir::Ints sizes = *v->type().StaticSizes();
-    if (std::count(sizes.begin(), sizes.end(), 1) + 1 < static_cast<int64_t>(sizes.size())) return PermutedBy(b, v, inverse);
+    if (std::count(sizes.begin(), sizes.end(), 1) + 1 < static_cast<int64_t>(sizes.size()))
+      return PermutedBy(b, v, inverse);
     ir::Ints turned;  // a vector
     for (int d : inverse) turned.push_back(sizes[d]);
     return Reshaped(b, v, turned);
@@ -178,7 +179,8 @@ class Recognizer {
     if (other.is_constant()) {
       // bf16 and f16 have the differences of bytes.
       const double low = d.q->dtype() == DType::kUInt8 ? 0 : -128;
-      if (d.arithmetic != DType::kFloat32 && (other.d != std::floor(other.d) || other.d < low || other.d > low + 255)) return {};
+      if (d.arithmetic != DType::kFloat32 && (other.d != std::floor(other.d) || other.d < low || other.d > low + 255))
+        return {};
       d.zero = other.d;
       return d;
     }
@@ -188,14 +190,15 @@ class Recognizer {
       zero = source;
     }
     const bool integers = ir::IsIntegral(zero->dtype());
-    if (!IsStored(zero) || (integers ? !FitsBytes(zero) : d.arithmetic != DType::kFloat32 || zero->dtype() != DType::kFloat32))
+    if (!IsStored(zero) ||
+        (integers ? !FitsBytes(zero) : d.arithmetic != DType::kFloat32 || zero->dtype() != DType::kFloat32))
       return {};
     d.zero = zero;
     return d;
   }
 
-  // A factor or zero point of a tensor of this rank, by broadcasting: with leading 1s. Of a tensor that a number fills, one
-  // element.
+  // A factor or zero point of a tensor of this rank, by broadcasting: with leading 1s. Of a tensor that a number fills,
+  // one element.
   static Value* Aligned(Builder& b, Value* v, size_t rank) {
     const Node* n = v->producer();
     if (IsOneOf(n, {"aten.full.default"}) && v->type().StaticSizes() != ir::Ints(rank, 1))
@@ -259,7 +262,8 @@ class Recognizer {
     auto fits = [](DType t) { return t == DType::kFloat32 || ir::IsLowPrecision(t); };
     if (!fits(v->dtype())) return nullptr;
     // One conversion of f32, which views may follow.
-    if (const Value* source = CastSource(v); source && source->dtype() == DType::kFloat32 && ir::IsLowPrecision(v->dtype())) {
+    if (const Value* source = CastSource(v);
+        source && source->dtype() == DType::kFloat32 && ir::IsLowPrecision(v->dtype())) {
       *rounded = v->dtype();
       return const_cast<Value*>(source);
     }
@@ -296,24 +300,29 @@ class Recognizer {
     for (const auto& [left, right] : {std::pair("self", "other"), {"other", "self"}}) {
       Value *numbers = n->Get(left).value(), *zero = n->Get(right).value();
       auto d = ReadDequantized(numbers);
-      if (!d || !zero || !IsStored(d->input) || !IsByte(d->input->dtype()) || d->float_zero_point || !SameSizes(numbers, n->output()))
+      if (!d || !zero || !IsStored(d->input) || !IsByte(d->input->dtype()) || d->float_zero_point ||
+          !SameSizes(numbers, n->output()))
         continue;
       ir::ArgReader a(*n);
       const ir::Scalar alpha = a.scalar("alpha");
       const bool same = zero->dtype() == d->dtype;
       while (Value* source = CastSource(zero)) {  // exact ones
-        if (!ir::IsLowPrecision(source->dtype()) || (source->dtype() != zero->dtype() && zero->dtype() != DType::kFloat32)) break;
+        if (!ir::IsLowPrecision(source->dtype()) ||
+            (source->dtype() != zero->dtype() && zero->dtype() != DType::kFloat32))
+          break;
         zero = source;
       }
-      if (!a.ok() || !alpha.is_constant() || alpha.d != 1 || !IsStored(zero) || !same || d->product_dtype() != d->dtype ||
-          !zero->type().StaticSizes() || zero->rank() > numbers->rank())
+      if (!a.ok() || !alpha.is_constant() || alpha.d != 1 || !IsStored(zero) || !same ||
+          d->product_dtype() != d->dtype || !zero->type().StaticSizes() || zero->rank() > numbers->rank())
         continue;
       const auto middle = d->zero_point ? StoredRange(d->zero_point) : std::pair<int64_t, int64_t>(0, 0);
       const auto of = StoredRange(d->input);
       if (!middle || middle->first != middle->second || !of) continue;
       d->range.reset();
       for (std::pair<int64_t, int64_t> r : {std::pair(-2, 1), {0, 3}, {-8, 7}, {0, 15}, {-128, 127}, {0, 255}})
-        if (!d->range && (r.first + r.second + 1) / 2 == middle->first && of->first >= r.first && of->second <= r.second) d->range = r;
+        if (!d->range && (r.first + r.second + 1) / 2 == middle->first && of->first >= r.first &&
+            of->second <= r.second)
+          d->range = r;
       if (!d->range) continue;
       // An element for each block of the scales.
       const size_t rank = d->block_size.size();
@@ -352,7 +361,8 @@ class Recognizer {
         continue;
       Value *x = FirstArgument(product), *matrix = product.Get(MatrixOf(product)).value();
       // f16 may overflow before it is scaled.
-      if (!x || x->dtype() != matrix->dtype() || (x->dtype() != DType::kFloat32 && x->dtype() != DType::kBFloat16)) continue;
+      if (!x || x->dtype() != matrix->dtype() || (x->dtype() != DType::kFloat32 && x->dtype() != DType::kBFloat16))
+        continue;
       Difference d = Read(matrix, b);
       std::optional<DType> rounded;
       const auto columns = matrix->sizes()[linear ? 0 : 1].constant();
@@ -400,7 +410,8 @@ class Recognizer {
     std::vector<std::vector<int>> orders;
     for (Permuted p; (p = ReadPermutation(source)).source; source = p.source) orders.push_back(p.order);
     auto d = ReadDequantized(source);
-    if (!d || !IsStored(d->input) || d->dtype != DType::kFloat32 || d->product_dtype() != DType::kFloat32) return nullptr;
+    if (!d || !IsStored(d->input) || d->dtype != DType::kFloat32 || d->product_dtype() != DType::kFloat32)
+      return nullptr;
     d->dtype = v->dtype();
     Value* y = Emit(b, *d);
     for (; !orders.empty(); orders.pop_back()) y = PermutedBy(b, y, orders.back());
@@ -443,8 +454,7 @@ class Recognizer {
       if (MatrixOf(*user).empty() || g_.IsOutput(matrix)) return nullptr;  // floats are needed anyway
     const Difference d = Read(matrix, b);
     if (!d || IsFloat8(d.q->dtype()) || (d.zero.value() && !IsByte(d.zero.value()->dtype()))) return nullptr;
-    if (Value* w = Make(b, d, b.ScalarTensor(1.0, DType::kFloat32), std::nullopt, matrix->dtype()))
-      n->SetArg(name, w);
+    if (Value* w = Make(b, d, b.ScalarTensor(1.0, DType::kFloat32), std::nullopt, matrix->dtype())) n->SetArg(name, w);
     return nullptr;
   }
 

@@ -22,7 +22,8 @@ struct Unsupported {
   int count = 0;
 };
 
-// Whether it is there because the program was exported in training mode: its reason says so, or names attention's dropout.
+// Whether it is there because the program was exported in training mode: its reason says so, or names attention's
+// dropout.
 bool IsOfTraining(const Unsupported& u);
 
 // A node that is not supported, and why.

@@ -1,6 +1,7 @@
-// Activations that are rounded to 8 bits are left to the target, which rounds them as its own kernels do. What is hard here is to
-// be sure of the pattern: scales must be made of the very input that they are for, and weights and scales be stored. Products
-// that are anything else keep their steps, and with them their numbers.
+// Activations that are rounded to 8 bits are left to the target, which rounds them as its own kernels do. What is hard
+// here is to
+// be sure of the pattern: scales must be made of the very input that they are for, and weights and scales be stored.
+// Products that are anything else keep their steps, and with them their numbers.
 #include "ir/ops/args.h"
 #include "passes/decompose.h"
 #include "passes/pass.h"
@@ -31,7 +32,8 @@ void TakeFloats(Node* linear) {
   const auto d = ReadDequantized(linear->Get("input").value());
   if (!d) return;
   const Rounded r = ReadRounded(d->input);
-  if (r.x && r.x->dtype() == d->dtype && r.scale == d->scale && r.zero_point == d->zero_point) linear->SetArg("input", r.x);
+  if (r.x && r.x->dtype() == d->dtype && r.scale == d->scale && r.zero_point == d->zero_point)
+    linear->SetArg("input", r.x);
 }
 
 // What is behind views that keep the order of elements, and conversions.
@@ -69,7 +71,8 @@ absl::Status JoinIntegers(Node* mm) {
   Value* stored = source ? source : columns;
   Value* q = Behind(rows);
   const Rounded r = ReadRounded(q);
-  if (!r.x || r.zero_point || r.x->dtype() != ir::DType::kFloat32 || !StoredTensor(stored) || stored->dtype() != ir::DType::kInt8)
+  if (!r.x || r.zero_point || r.x->dtype() != ir::DType::kFloat32 || !StoredTensor(stored) ||
+      stored->dtype() != ir::DType::kInt8)
     return absl::OkStatus();
   const auto sizes = columns->type().StaticSizes();  // [k, n]
   const Scaled first = OnlyProduct(mm->output());
@@ -80,7 +83,8 @@ absl::Status JoinIntegers(Node* mm) {
     return absl::OkStatus();
   // One scale a row of the weight, or one for all, which lie along the last dim of a product of two.
   const auto scales = second.factor->type().StaticNumel();
-  const bool shared = scales == 1, along = second.factor->rank() == 0 || second.factor->sizes().back().constant() == scales;
+  const bool shared = scales == 1,
+             along = second.factor->rank() == 0 || second.factor->sizes().back().constant() == scales;
   if ((!shared && scales != (*sizes)[1]) || !along || second.node->output()->rank() != 2) return absl::OkStatus();
 
   ir::Builder b(*mm->graph(), second.node, second.node->source());

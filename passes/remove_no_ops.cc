@@ -26,11 +26,12 @@ Value* ReshapedBy(const ir::Node* n) {
 
 bool SameSizes(const ir::Type& a, const ir::Type& b) {
   return a.is_tensor() && b.is_tensor() && a.dtype == b.dtype &&
-         std::equal(a.sizes.begin(), a.sizes.end(), b.sizes.begin(), b.sizes.end(), [](ir::Sym x, ir::Sym y) { return ir::ProvablyEqual(x, y); });
+         std::equal(a.sizes.begin(), a.sizes.end(), b.sizes.begin(), b.sizes.end(),
+                    [](ir::Sym x, ir::Sym y) { return ir::ProvablyEqual(x, y); });
 }
 
-// The argument whose value the result is, or the value that views had before they gave its sizes back (x.flatten().view_as(x)); null
-// where it is another.
+// The argument whose value the result is, or the value that views had before they gave its sizes back
+// (x.flatten().view_as(x)); null where it is another.
 Value* SourceOf(const ir::Node& n) {
   const ir::OpTraits& t = n.op().traits;
   for (Value* v = ReshapedBy(&n); v; v = ReshapedBy(v->producer()))

@@ -22,8 +22,8 @@ namespace {
 
 using ir::Arg;
 using ir::Graph;
-using ir::Node;
 using ir::NamedArg;
+using ir::Node;
 using ir::SubGraph;
 using ir::Type;
 using ir::Value;
@@ -211,7 +211,9 @@ class Region {
       ir::Sym batch = 1;
       Values dimensioned;
       for (const NamedArg& a : n->args())
-        a.arg.ForEachValue([&](Value* v) { if (v->type().is_tensor() && v->rank() > 0) dimensioned.push_back(v); });
+        a.arg.ForEachValue([&](Value* v) {
+          if (v->type().is_tensor() && v->rank() > 0) dimensioned.push_back(v);
+        });
       ir::DType common = ir::ResultTypeOf(dimensioned);
       for (size_t i = 0; i < n->args().size(); ++i) {
         Arg a = n->At(i);
@@ -221,7 +223,8 @@ class Region {
           Value* x = it->second;
           batch = x->sizes()[0];
           // A number of each element must not outrank tensors once it has a dimension.
-          if (v->rank() == 0 && !dimensioned.empty() && ir::Info(v->dtype()).cls <= ir::Info(common).cls && v->dtype() != common)
+          if (v->rank() == 0 && !dimensioned.empty() && ir::Info(v->dtype()).cls <= ir::Info(common).cls &&
+              v->dtype() != common)
             x = b.CallTyped("aten._to_copy.default", {x}, {{"dtype", common}}, {Type::Tensor(common, x->sizes())})[0];
           for (int r = v->rank(); r < rank; ++r) {
             ir::Sizes sizes = x->sizes();

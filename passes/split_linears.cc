@@ -1,11 +1,14 @@
 // A linear layer whose result is cut along its features becomes one layer for each part:
 //
-//   q, k, v = linear(x, w).view(b, n, 3, h, d).permute(2, 0, 3, 1, 4).unbind(0)  →  q = linear(x, w[:e]).view(b, n, h, d).permute(0, 2, 1, 3), …
+//   q, k, v = linear(x, w).view(b, n, 3, h, d).permute(2, 0, 3, 1, 4).unbind(0)  →  q = linear(x, w[:e]).view(b, n, h,
+//                                                                                d).permute(0, 2, 1, 3), …
 //
-// Runtimes copy each part out of the whole, which here nobody makes; a product with a part of the weights is as fast as that part of
-// the product. Each number is the same sum. The parts' weights are ranges of the layer's rows, under names of their own.
+// Runtimes copy each part out of the whole, which here nobody makes; a product with a part of the weights is as fast as
+// that part of the product. Each number is the same sum. The parts' weights are ranges of the layer's rows, under names
+// of their own.
 //
-// Between the layer and the cut are views only: one that takes the features apart, and orders of dims. What something else reads stays.
+// Between the layer and the cut are views only: one that takes the features apart, and orders of dims. What something
+// else reads stays.
 #include <algorithm>
 #include <string>
 #include <tuple>
@@ -29,19 +32,20 @@ using ir::Value;
 
 constexpr size_t kMostParts = 8;
 
-// A part of the layer: indices [begin, end) of the dim that is cut, of `features` rows each, and the value that it is now.
+// A part of the layer: indices [begin, end) of the dim that is cut, of `features` rows each, and the value that it is
+// now.
 struct Part {
   Value* value;
   int64_t begin, end;
 };
 struct Cut {
-  const Node* apart = nullptr;       // takes the features apart; null where they are cut as they are
-  std::vector<Ints> orders;          // of dims, each of what is before it
-  int axis = 0;                      // the dim of the features that is cut, behind `apart` and before the orders
-  int64_t features = 1;              // of each index of that dim
-  bool drops = false;                // parts have no such dim
+  const Node* apart = nullptr;  // takes the features apart; null where they are cut as they are
+  std::vector<Ints> orders;     // of dims, each of what is before it
+  int axis = 0;                 // the dim of the features that is cut, behind `apart` and before the orders
+  int64_t features = 1;         // of each index of that dim
+  bool drops = false;           // parts have no such dim
   std::vector<Part> parts;
-  std::vector<Node*> nodes;          // that go, first to last
+  std::vector<Node*> nodes;  // that go, first to last
 };
 
 bool IsView(const Node& n) {
@@ -74,9 +78,11 @@ bool ReadParts(Value* v, int at, Cut* cut) {
   if (!extent || v->users().empty()) return false;
   Node* const first = v->users()[0];
   if (v->users().size() == 1 && first->op_name() != "aten.select.int") {
-    static constexpr std::string_view kCuts[] = {"aten.split.Tensor", "aten.split_with_sizes.default", "aten.split.sizes", "aten.chunk.default",
-                                                 "aten.unbind.int"};
-    if (std::find(std::begin(kCuts), std::end(kCuts), first->op_name()) == std::end(kCuts) || first->Get("self").value() != v) return false;
+    static constexpr std::string_view kCuts[] = {"aten.split.Tensor", "aten.split_with_sizes.default",
+                                                 "aten.split.sizes", "aten.chunk.default", "aten.unbind.int"};
+    if (std::find(std::begin(kCuts), std::end(kCuts), first->op_name()) == std::end(kCuts) ||
+        first->Get("self").value() != v)
+      return false;
     ir::ArgReader c(*first);
     if (c.dim("dim", v->rank()) != at || !c.ok()) return false;
     cut->drops = first->op().base == "unbind";
@@ -157,7 +163,9 @@ class Splitter {
       const Cut cut = ReadCut(n->output());
       if (cut.parts.size() < 2 || cut.parts.size() > kMostParts || (cut.drops && !cut.apart)) continue;
       const auto weight = Layer(n->Get("weight").value()), bias = Layer(n->Get("bias").value());
-      if (!weight || weight->sizes.size() != 2 || (!bias && !n->Get("bias").is_none()) || (bias && bias->sizes.size() != 1)) continue;
+      if (!weight || weight->sizes.size() != 2 || (!bias && !n->Get("bias").is_none()) ||
+          (bias && bias->sizes.size() != 1))
+        continue;
       RETURN_IF_ERROR(Split(n, cut));
       ++split;
     }
@@ -170,7 +178,9 @@ class Splitter {
     if (!v || v->producer() || v->graph() != &g_ || v->users().size() != 1 || g_.IsOutput(v)) return nullptr;
     const ir::InputSpec& s = p_.input_specs[static_cast<size_t>(v->index())];
     const auto it = s.kind == ir::InputSpec::kUser ? p_.weights.end() : p_.weights.find(s.target);
-    if (it == p_.weights.end() || updated_.contains(s.target) || !ir::IsFloating(it->second.dtype) || ir::BitSize(it->second.dtype) < 16) return nullptr;
+    if (it == p_.weights.end() || updated_.contains(s.target) || !ir::IsFloating(it->second.dtype) ||
+        ir::BitSize(it->second.dtype) < 16)
+      return nullptr;
     const auto sizes = v->type().StaticSizes();
     return it->second.dtype == v->dtype() && sizes && *sizes == it->second.sizes ? &it->second : nullptr;
   }
@@ -181,7 +191,8 @@ class Splitter {
     ir::TensorRef t = p_.weights.find(spec.target)->second;
     t.offset += begin * t.strides[0] * ir::ByteSize(t.dtype);
     t.sizes[0] = end - begin;
-    return ir::AddWeight(p_, spec.kind, text::StrCat(spec.target, ".", part), std::move(t), text::StrCat(of->name(), "_", part));
+    return ir::AddWeight(p_, spec.kind, text::StrCat(spec.target, ".", part), std::move(t),
+                         text::StrCat(of->name(), "_", part));
   }
 
   absl::Status Split(Node* layer, const Cut& cut) {
@@ -200,8 +211,10 @@ class Splitter {
         ir::SymInts sizes = c.sym_ints(cut.apart->Find("shape") ? "shape" : "size");
         const ir::Type& whole = cut.apart->output()->type();
         for (size_t d = static_cast<size_t>(cut.axis); d < sizes.size(); ++d) sizes[d] = *whole.sizes[d].constant();
-        if (cut.drops) sizes.erase(sizes.begin() + cut.axis);
-        else sizes[static_cast<size_t>(cut.axis)] = part.end - part.begin;
+        if (cut.drops)
+          sizes.erase(sizes.begin() + cut.axis);
+        else
+          sizes[static_cast<size_t>(cut.axis)] = part.end - part.begin;
         y = b.Call("aten.view.default", {y, sizes});
       }
       int64_t axis = cut.axis;
@@ -210,8 +223,10 @@ class Splitter {
         int64_t next = 0;
         for (size_t d = 0; d < order.size(); ++d) {
           if (order[d] == axis) next = static_cast<int64_t>(d);
-          if (!cut.drops) kept.push_back(order[d]);
-          else if (order[d] != axis) kept.push_back(order[d] - (order[d] > axis));
+          if (!cut.drops)
+            kept.push_back(order[d]);
+          else if (order[d] != axis)
+            kept.push_back(order[d] - (order[d] > axis));
         }
         axis = next;
         if (!std::is_sorted(kept.begin(), kept.end())) y = b.Call("aten.permute.default", {y, kept});

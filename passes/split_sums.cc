@@ -2,9 +2,10 @@
 //
 //   y = (x.view(b, 2, c, h, w) * a.view(b, 2, c, 1, 1)).sum(1)  →  y = x[:, :c] * a[:, :c] + x[:, c:] * a[:, c:]
 //
-// That is how networks with several branches weigh them (split attention, selective kernels). Targets that fuse what is elementwise then go
-// over the branches once, where a reduction would read the whole product with a dim of its own in the middle. Slices are cut before
-// views that only take a dim apart, so that images stay images, and what was stacked is taken as it was before.
+// That is how networks with several branches weigh them (split attention, selective kernels). Targets that fuse what is
+// elementwise then go over the branches once, where a reduction would read the whole product with a dim of its own in
+// the middle. Slices are cut before views that only take a dim apart, so that images stay images, and what was stacked
+// is taken as it was before.
 //
 // Sums of two round alike either way; longer ones may differ in the last place.
 #include <optional>
@@ -34,7 +35,8 @@ Value* Slice(ir::Builder& b, Value* v, int dim, int64_t i) {
   if (made && made->op_name() == "aten.stack.default") {
     ir::ArgReader c(*made);
     const auto stacked = c.tensors("tensors");
-    if (c.ok() && c.dim("dim", v->rank()) == dim && i < static_cast<int64_t>(stacked.size()) && stacked[static_cast<size_t>(i)]->dtype() == v->dtype())
+    if (c.ok() && c.dim("dim", v->rank()) == dim && i < static_cast<int64_t>(stacked.size()) &&
+        stacked[static_cast<size_t>(i)]->dtype() == v->dtype())
       return stacked[static_cast<size_t>(i)];
   }
   if (made && extent && IsReshape(*made)) {
@@ -57,7 +59,8 @@ std::optional<int> ShortDim(const Node& n) {
   const Value* x = n.Get("self").value();
   if (!x || x->dtype() != ir::DType::kFloat32 || n.output()->dtype() != x->dtype()) return std::nullopt;
   const std::vector<int> dims = c.dims("dim", x->rank(), true);
-  if (!c.ok() || dims.size() != 1 || dims[0] + 1 >= x->rank()) return std::nullopt;  // numbers that lie together are summed as they are
+  // numbers that lie together are summed as they are
+  if (!c.ok() || dims.size() != 1 || dims[0] + 1 >= x->rank()) return std::nullopt;
   const auto extent = x->sizes()[dims[0]].constant();
   return extent && *extent >= 2 && *extent <= kMost ? std::optional(dims[0]) : std::nullopt;
 }
@@ -66,14 +69,18 @@ absl::Status Split(ir::Graph& g, Node* sum, int dim) {
   Value* const x = sum->Get("self").value();
   const Node* product = x->producer();
   // A product that is read here alone, of tensors of as many dims.
-  if (product && (product->op_name() != "aten.mul.Tensor" || x->users().size() != 1 || g.IsOutput(x))) product = nullptr;
-  Value *const left = product ? product->Get("self").value() : nullptr, *const right = product ? product->Get("other").value() : nullptr;
+  if (product && (product->op_name() != "aten.mul.Tensor" || x->users().size() != 1 || g.IsOutput(x)))
+    product = nullptr;
+  Value *const left = product ? product->Get("self").value() : nullptr, *const right =
+                                                                            product ? product->Get("other").value()
+                                                                                    : nullptr;
   for (const Value* v : {left, right})
     if (!v || !v->type().is_tensor() || v->rank() != x->rank() || v->dtype() != x->dtype()) product = nullptr;
   ir::Builder b(g, sum, sum->source());
   Value* all = nullptr;
   for (int64_t i = 0; i < *x->sizes()[dim].constant(); ++i) {
-    Value* const part = product ? b.Call("aten.mul.Tensor", {Slice(b, left, dim, i), Slice(b, right, dim, i)}) : Slice(b, x, dim, i);
+    Value* const part =
+        product ? b.Call("aten.mul.Tensor", {Slice(b, left, dim, i), Slice(b, right, dim, i)}) : Slice(b, x, dim, i);
     all = all ? b.Call("aten.add.Tensor", {all, part}) : part;
   }
   if (sum->output()->rank() == x->rank()) all = b.Call("aten.unsqueeze.default", {all, int64_t{dim}});

@@ -81,7 +81,8 @@ absl::Status StoredWeights::Append(const ir::Node& norm, ChannelAffine* all) con
     const std::string* name = NameOf(norm, argument);
     if (!name) return absl::OkStatus();
     ASSIGN_OR_RETURN(const std::vector<double> values, Read(*name));
-    if (values.size() != own.scale.size()) return absl::InvalidArgumentError("a batch norm of another number of channels");
+    if (values.size() != own.scale.size())
+      return absl::InvalidArgumentError("a batch norm of another number of channels");
     for (size_t i = 0; i < values.size(); ++i) f(own.scale[i], own.shift[i], values[i]);
     return absl::OkStatus();
   };

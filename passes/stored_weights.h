@@ -1,4 +1,5 @@
-// The weights of a program that passes compute with at export: which values they are, their numbers, and new ones made of them.
+// The weights of a program that passes compute with at export: which values they are, their numbers, and new ones made
+// of them.
 #ifndef SLIPWAY_PASSES_STORED_WEIGHTS_H_
 #define SLIPWAY_PASSES_STORED_WEIGHTS_H_
 
@@ -15,7 +16,8 @@ namespace slipway::passes {
 
 // y = scale[c] · x + shift[c] in channel c.
 struct ChannelAffine {
-  explicit ChannelAffine(int64_t channels) : scale(static_cast<size_t>(channels), 1), shift(static_cast<size_t>(channels)) {}
+  explicit ChannelAffine(int64_t channels)
+      : scale(static_cast<size_t>(channels), 1), shift(static_cast<size_t>(channels)) {}
   std::vector<double> scale, shift;
 };
 
@@ -25,7 +27,9 @@ class StoredWeights {
 
   // The name of an f32 or f64 weight that no run of the program updates; null for other values and for null.
   const std::string* NameOf(const ir::Value* v) const;
-  const std::string* NameOf(const ir::Node& n, std::string_view argument) const { return NameOf(n.Get(argument).value()); }
+  const std::string* NameOf(const ir::Node& n, std::string_view argument) const {
+    return NameOf(n.Get(argument).value());
+  }
   bool IsWeightOrNone(const ir::Node& n, std::string_view argument) const;
   // Whether one node reads the weight, and nothing another one of the same bytes.
   bool IsReadOnce(const ir::Value* v) const;

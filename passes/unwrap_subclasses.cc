@@ -1,5 +1,5 @@
-// Each export.access_subclass_inner_tensor names an attribute of a parameter; the importer has put the tensor there, so a
-// node becomes an input of its own and the wrapper, which nothing reads any more, goes.
+// Each export.access_subclass_inner_tensor names an attribute of a parameter; the importer has put the tensor there, so
+// a node becomes an input of its own and the wrapper, which nothing reads any more, goes.
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "passes/pass.h"
@@ -12,15 +12,16 @@ absl::Status CheckDeclared(const ir::Type& declared, const ir::Type& held, std::
   bool same = declared.is_tensor() && declared.dtype == held.dtype && declared.rank() == held.rank();
   for (int d = 0; same && d < held.rank(); ++d) same = !ir::ProvablyDifferent(declared.sizes[d], held.sizes[d]);
   if (same) return absl::OkStatus();
-  return absl::InvalidArgumentError(text::StrCat("export.access_subclass_inner_tensor.default: '", name, "' is declared as ",
-                                                 declared.ToString(), ", it is ", held.ToString()));
+  return absl::InvalidArgumentError(text::StrCat("export.access_subclass_inner_tensor.default: '", name,
+                                                 "' is declared as ", declared.ToString(), ", it is ",
+                                                 held.ToString()));
 }
 
 }  // namespace
 
 absl::Status UnwrapSubclasses(ir::Program& p) {
   ir::Graph& g = *p.graph;
-  text::Map<ir::Value*> inner;                         // by FQN of the inner tensor
+  text::Map<ir::Value*> inner;                             // by FQN of the inner tensor
   absl::flat_hash_map<const ir::Value*, std::string> fqn;  // of values that are weights or parts of them
   for (size_t i = 0; i < p.input_specs.size(); ++i)
     if (p.input_specs[i].kind == ir::InputSpec::kParameter || p.input_specs[i].kind == ir::InputSpec::kBuffer)
@@ -40,7 +41,10 @@ absl::Status UnwrapSubclasses(ir::Program& p) {
       RETURN_IF_ERROR(CheckDeclared(declared, v->type(), name));
     } else {
       if (const auto held = p.weights.find(name); held != p.weights.end())
-        RETURN_IF_ERROR(CheckDeclared(declared, ir::Type::Tensor(held->second.dtype, ir::Sizes(held->second.sizes.begin(), held->second.sizes.end())), name));
+        RETURN_IF_ERROR(CheckDeclared(
+            declared,
+            ir::Type::Tensor(held->second.dtype, ir::Sizes(held->second.sizes.begin(), held->second.sizes.end())),
+            name));
       v = g.AddInput(text::StrCat(source->name(), "_", *attribute), declared);
       ir::InputSpec spec;
       spec.kind = ir::InputSpec::kParameter;

@@ -1,6 +1,6 @@
-// Inputs and weights are cast where they come in, and every type and dtype argument behind them says f64. What is left are operators
-// that make floats of integers, whose type is torch's default: they are told f64 where they take a dtype, else their integers are
-// made f64 first, or, where that would change what they do, their result afterwards.
+// Inputs and weights are cast where they come in, and every type and dtype argument behind them says f64. What is left
+// are operators that make floats of integers, whose type is torch's default: they are told f64 where they take a dtype,
+// else their integers are made f64 first, or, where that would change what they do, their result afterwards.
 #include "absl/container/flat_hash_set.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -32,10 +32,13 @@ class Widening {
     std::vector<ir::Node*> nodes;
     for (ir::Node* n : g) nodes.push_back(n);
     for (ir::Value* v : g.inputs()) {
-      if (v->type().is_tensor() && ir::IsComplex(v->dtype()) && !v->users().empty()) return absl::UnimplementedError("complex tensors in f64");
+      if (v->type().is_tensor() && ir::IsComplex(v->dtype()) && !v->users().empty())
+        return absl::UnimplementedError("complex tensors in f64");
       if (!IsNarrow(v->type())) continue;
-      if (root) CastUses(g, v, DType::kFloat64, g.first(), nullptr);
-      else v->mutable_type().dtype = DType::kFloat64;
+      if (root)
+        CastUses(g, v, DType::kFloat64, g.first(), nullptr);
+      else
+        v->mutable_type().dtype = DType::kFloat64;
     }
     for (ir::Node* n : nodes) {
       absl::Status s = Node(g, *n);
@@ -67,7 +70,8 @@ class Widening {
   static bool ReadsWidened(const ir::Node& n) {
     bool reads = false;
     for (const ir::NamedArg& a : n.args())
-      a.arg.ForEachValue([&](const ir::Value* v) { reads = reads || (v->type().is_tensor() && v->dtype() == DType::kFloat64); });
+      a.arg.ForEachValue(
+          [&](const ir::Value* v) { reads = reads || (v->type().is_tensor() && v->dtype() == DType::kFloat64); });
     return reads;
   }
 
@@ -77,7 +81,9 @@ class Widening {
     std::vector<size_t> out;
     if (!types.ok() || types->size() != n.outputs().size()) return out;
     for (size_t i = 0; i < types->size(); ++i)
-      if (n.output(i) && n.output(i)->type().is_tensor() && n.output(i)->dtype() == DType::kFloat64 && IsNarrow((*types)[i])) out.push_back(i);
+      if (n.output(i) && n.output(i)->type().is_tensor() && n.output(i)->dtype() == DType::kFloat64 &&
+          IsNarrow((*types)[i]))
+        out.push_back(i);
     return out;
   }
 

@@ -156,8 +156,7 @@ int PlanBuilder::Compile(Dim e, bool* real) {
   };
   int made = -1;
   switch (e.kind()) {
-    case SymKind::kInteger:
-      break;
+    case SymKind::kInteger: break;
     case SymKind::kFloat:
       *real = true;
       made = Intern({.op = Expr::kReal, .value = std::bit_cast<int64_t>(e.float_value())});
@@ -172,15 +171,9 @@ int PlanBuilder::Compile(Dim e, bool* real) {
       made = Intern({.op = Expr::kSymbol, .value = s});
       break;
     }
-    case SymKind::kAdd:
-      made = fold(Expr::kAdd, Expr::kAddReal);
-      break;
-    case SymKind::kMul:
-      made = fold(Expr::kMul, Expr::kMulReal);
-      break;
-    case SymKind::kPow:
-      made = fold(Expr::kPow, Expr::kPowReal);
-      break;
+    case SymKind::kAdd: made = fold(Expr::kAdd, Expr::kAddReal); break;
+    case SymKind::kMul: made = fold(Expr::kMul, Expr::kMulReal); break;
+    case SymKind::kPow: made = fold(Expr::kPow, Expr::kPowReal); break;
     case SymKind::kFloorDiv:
       if (any_real) return refuse();
       made = fold(Expr::kFloorDiv, Expr::kFloorDiv);
@@ -189,37 +182,19 @@ int PlanBuilder::Compile(Dim e, bool* real) {
       if (any_real) return refuse();
       made = fold(Expr::kCeilDiv, Expr::kCeilDiv);
       break;
-    case SymKind::kMod:
-      made = fold(Expr::kMod, Expr::kModReal);
-      break;
-    case SymKind::kMax:
-      made = fold(Expr::kMax, Expr::kMaxReal);
-      break;
-    case SymKind::kMin:
-      made = fold(Expr::kMin, Expr::kMinReal);
-      break;
+    case SymKind::kMod: made = fold(Expr::kMod, Expr::kModReal); break;
+    case SymKind::kMax: made = fold(Expr::kMax, Expr::kMaxReal); break;
+    case SymKind::kMin: made = fold(Expr::kMin, Expr::kMinReal); break;
     case SymKind::kToFloat:
       *real = true;
       made = as_real(0);
       break;
-    case SymKind::kTruncToInt:
-      made = to_int(Expr::kTruncToInt);
-      break;
-    case SymKind::kFloorToInt:
-      made = to_int(Expr::kFloorToInt);
-      break;
-    case SymKind::kCeilToInt:
-      made = to_int(Expr::kCeilToInt);
-      break;
-    case SymKind::kRoundToInt:
-      made = to_int(Expr::kRoundToInt);
-      break;
-    case SymKind::kTruncToFloat:
-      made = reals_of(Expr::kTruncReal);
-      break;
-    case SymKind::kFloatTrueDiv:
-      made = reals_of(Expr::kDivReal);
-      break;
+    case SymKind::kTruncToInt: made = to_int(Expr::kTruncToInt); break;
+    case SymKind::kFloorToInt: made = to_int(Expr::kFloorToInt); break;
+    case SymKind::kCeilToInt: made = to_int(Expr::kCeilToInt); break;
+    case SymKind::kRoundToInt: made = to_int(Expr::kRoundToInt); break;
+    case SymKind::kTruncToFloat: made = reals_of(Expr::kTruncReal); break;
+    case SymKind::kFloatTrueDiv: made = reals_of(Expr::kDivReal); break;
     case SymKind::kIntTrueDiv:
       if (any_real) {
         made = reals_of(Expr::kDivReal);
@@ -228,33 +203,15 @@ int PlanBuilder::Compile(Dim e, bool* real) {
         made = Intern({.op = Expr::kDivInts, .a = operands[0], .b = operands[1]});
       }
       break;
-    case SymKind::kFloatPow:
-      made = reals_of(Expr::kPowReal);
-      break;
-    case SymKind::kEq:
-      made = compare(Expr::kEq, Expr::kEqReal, false);
-      break;
-    case SymKind::kNe:
-      made = negate(compare(Expr::kEq, Expr::kEqReal, false));
-      break;
-    case SymKind::kLt:
-      made = compare(Expr::kLt, Expr::kLtReal, false);
-      break;
-    case SymKind::kLe:
-      made = compare(Expr::kLe, Expr::kLeReal, false);
-      break;
-    case SymKind::kGt:
-      made = compare(Expr::kLt, Expr::kLtReal, true);
-      break;
-    case SymKind::kGe:
-      made = compare(Expr::kLe, Expr::kLeReal, true);
-      break;
-    case SymKind::kAnd:
-      made = fold(Expr::kAnd, Expr::kAnd);
-      break;
-    case SymKind::kOr:
-      made = fold(Expr::kOr, Expr::kOr);
-      break;
+    case SymKind::kFloatPow: made = reals_of(Expr::kPowReal); break;
+    case SymKind::kEq: made = compare(Expr::kEq, Expr::kEqReal, false); break;
+    case SymKind::kNe: made = negate(compare(Expr::kEq, Expr::kEqReal, false)); break;
+    case SymKind::kLt: made = compare(Expr::kLt, Expr::kLtReal, false); break;
+    case SymKind::kLe: made = compare(Expr::kLe, Expr::kLeReal, false); break;
+    case SymKind::kGt: made = compare(Expr::kLt, Expr::kLtReal, true); break;
+    case SymKind::kGe: made = compare(Expr::kLe, Expr::kLeReal, true); break;
+    case SymKind::kAnd: made = fold(Expr::kAnd, Expr::kAnd); break;
+    case SymKind::kOr: made = fold(Expr::kOr, Expr::kOr); break;
     case SymKind::kNot:
       *real = false;
       made = negate(operands[0]);

@@ -1,10 +1,11 @@
-// Convolutions that hand images (of two dims, or signals of one) to each other, directly or through what works on either layout, are one region, which has one layout:
-// the one that its convolutions together gain by. Between regions, and where an image comes from or goes to something else, whoever
-// reads it in another layout lays it out anew.
+// Convolutions that hand images (of two dims, or signals of one) to each other, directly or through what works on
+// either layout, are one region, which has one layout: the one that its convolutions together gain by. Between regions,
+// and where an image comes from or goes to something else, whoever reads it in another layout lays it out anew.
 //
-// With channels last, convolutions of small groups gain most (vectors are of channels, which every place has alike), depthwise ones what
-// laying out their panels takes, pointwise ones, those by Winograd's transforms and those of signals a little. What is gained has to be
-// more than laying out anew takes where images come into a region and leave it.
+// With channels last, convolutions of small groups gain most (vectors are of channels, which every place has alike),
+// depthwise ones what laying out their panels takes, pointwise ones, those by Winograd's transforms and those of
+// signals a little. What is gained has to be more than laying out anew takes where images come into a region and leave
+// it.
 #include "planner/choose_layouts.h"
 
 #include <algorithm>
@@ -20,21 +21,23 @@
 namespace slipway::planner {
 namespace {
 
-constexpr int64_t kSide = 14;      // of an image whose size is not known
-constexpr double kLaying = 16;     // multiplications in whose time an element is laid out anew
-constexpr double kLayingNear = 5;  // the same where it stays in the cache
+constexpr int64_t kSide = 14;        // of an image whose size is not known
+constexpr double kLaying = 16;       // multiplications in whose time an element is laid out anew
+constexpr double kLayingNear = 5;    // the same where it stays in the cache
 constexpr int64_t kFewChannels = 4;  // convolutions read planes of so few as they are
 
 bool IsImage(const ir::Value* v) {
-  return v != nullptr && v->type().is_tensor() && (v->rank() == 3 || v->rank() == 4) && v->dtype() == ir::DType::kFloat32;
+  return v != nullptr && v->type().is_tensor() && (v->rank() == 3 || v->rank() == 4) &&
+         v->dtype() == ir::DType::kFloat32;
 }
 // Whether the node gives images in the layout that it gets them in.
 bool Carries(const ir::Node& n) {
   if (n.op().traits.elementwise) return true;
   const std::string_view name = n.op().base;
   if (PadsByConstant(n)) return true;
-  for (std::string_view carrier : {"batch_norm", "max_pool2d", "avg_pool2d", "cat", "slice", "split", "split_with_sizes", "chunk", "narrow", "dropout",
-                                   "_native_batch_norm_legit_no_training", "group_norm", "native_group_norm", "instance_norm"})
+  for (std::string_view carrier :
+       {"batch_norm", "max_pool2d", "avg_pool2d", "cat", "slice", "split", "split_with_sizes", "chunk", "narrow",
+        "dropout", "_native_batch_norm_legit_no_training", "group_norm", "native_group_norm", "instance_norm"})
     if (name == carrier) return true;
   return name.find("upsample_") != std::string_view::npos;
 }
@@ -88,7 +91,8 @@ std::optional<double> GainOf(const ir::Node& n) {
   ir::ArgReader c(n);
   const ir::Value *x = n.Get("input").value(), *w = n.Get("weight").value(), *out = n.output(0);
   if (!c.ok() || !IsImage(x) || !IsImage(w) || !IsImage(out)) return std::nullopt;
-  const bool transposed = n.op().base == "conv_transpose2d" || (n.op().ArgIndex("transposed") >= 0 && c.b("transposed"));
+  const bool transposed =
+      n.op().base == "conv_transpose2d" || (n.op().ArgIndex("transposed") >= 0 && c.b("transposed"));
   const int rank = w->rank();
   if (x->rank() != rank || out->rank() != rank) return std::nullopt;
   const ir::Ints stride = c.ints("stride", rank - 2), dilation = c.ints("dilation", rank - 2);
@@ -106,7 +110,9 @@ std::optional<double> GainOf(const ir::Node& n) {
   double taps = 1;
   for (int d = 2; d < rank; ++d) taps *= static_cast<double>(sizes[d]);
   const double work = Places(out) * static_cast<double>(sizes[0]) * static_cast<double>(sizes[1]) * taps;
-  const auto other = [](const ir::Ints& v) { return std::any_of(v.begin(), v.end(), [](int64_t by) { return by != 1; }); };
+  const auto other = [](const ir::Ints& v) {
+    return std::any_of(v.begin(), v.end(), [](int64_t by) { return by != 1; });
+  };
   // Depthwise ones over planes lay out panels of channels, near, and back.
   if (*groups > 1 && sizes[1] == 1) return kLayingNear * (Elements(x) + Elements(out));
   if (*groups > 1 && (sizes[1] < 64 || taps > 1)) return work * (sizes[1] <= 16 ? 2 : sizes[1] < 64 ? 1 : 0);
@@ -121,7 +127,8 @@ std::optional<double> GainOf(const ir::Node& n) {
 }  // namespace
 
 bool PadsByConstant(const ir::Node& n) {
-  return n.op_name() == "aten.constant_pad_nd.default" || (n.op_name() == "aten.pad.default" && ir::ArgReader(n).str("mode") == "constant");
+  return n.op_name() == "aten.constant_pad_nd.default" ||
+         (n.op_name() == "aten.pad.default" && ir::ArgReader(n).str("mode") == "constant");
 }
 
 void ChooseLayouts(const ir::Graph& g, absl::flat_hash_set<const ir::Node*>* last) {

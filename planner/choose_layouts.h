@@ -7,7 +7,8 @@
 
 namespace slipway::planner {
 
-// Adds the nodes of this graph, without those of graphs nested in it, whose results are to lie so. Layouts are strides of views, which
+// Adds the nodes of this graph, without those of graphs nested in it, whose results are to lie so. Layouts are strides
+// of views, which
 // every kernel takes: a choice changes how long a program takes, and sums by their rounding, and nothing else.
 void ChooseLayouts(const ir::Graph& g, absl::flat_hash_set<const ir::Node*>* last);
 

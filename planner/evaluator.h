@@ -29,8 +29,8 @@ struct PlanOptions {
   std::function<const kernels::Kernel*(std::string_view name)> plugins;
   int threads = 1;           // that PlanEvaluator's programs run on
   bool verify_each = false;  // the verifier looks at the program after every pass
-  // Whether the plan keeps states between runs (kernels::State): the weights whose updates are outputs of the program, and the inputs
-  // `growing`. Only for plans that a library runs: nothing else has a place for them.
+  // Whether the plan keeps states between runs (kernels::State): the weights whose updates are outputs of the program,
+  // and the inputs `growing`. Only for plans that a library runs: nothing else has a place for them.
   bool keep_state = false;
   std::vector<passes::GrowingState> growing;
 };

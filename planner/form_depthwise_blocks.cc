@@ -1,6 +1,6 @@
-// FormDepthwiseBlocks: a depthwise convolution and the pointwise ones beside it, where an image between two of them is too large to stay in a cache,
-// become one step of kernel `depthwise_block`, which needs no memory for that image. A pointwise convolution between two depthwise ones
-// goes with the one from which a larger image parts it.
+// FormDepthwiseBlocks: a depthwise convolution and the pointwise ones beside it, where an image between two of them is
+// too large to stay in a cache, become one step of kernel `depthwise_block`, which needs no memory for that image. A
+// pointwise convolution between two depthwise ones goes with the one from which a larger image parts it.
 #include <algorithm>
 #include <bit>
 #include <limits>
@@ -26,7 +26,8 @@ using kernels::Step;
 using kernels::Tensor;
 using kernels::View;
 
-// Elements of the image between: of fewer, the second-level cache has a part still when the next convolution reads them.
+// Elements of the image between: of fewer, the second-level cache has a part still when the next convolution reads
+// them.
 constexpr int64_t kLeastBetween = 200 << 10;
 constexpr int64_t kLeastRows = 16;  // of the result: threads share them
 
@@ -89,7 +90,8 @@ class Former {
       if (j < 0 || convs_[i]->out.numel() < kLeastBetween) continue;
       if (IsDepthwise(i) != IsDepthwise(j)) edges_.push_back({i, j, IsDepthwise(j), convs_[i]->out.numel()});
     }
-    std::stable_sort(edges_.begin(), edges_.end(), [](const Edge& a, const Edge& b) { return a.elements > b.elements; });
+    std::stable_sort(edges_.begin(), edges_.end(),
+                     [](const Edge& a, const Edge& b) { return a.elements > b.elements; });
   }
 
   const View& ViewOf(const Step& s, int k) const { return plan_.views[s.first_view + k]; }
@@ -101,7 +103,9 @@ class Former {
   bool Read(const View& v, Tensor* t) const {
     t->dtype = v.dtype, t->rank = v.rank;
     for (int d = 0; d < v.rank; ++d)
-      if (!Read(plan_.dims[v.first_dim + d], &t->sizes[d]) || !Read(plan_.dims[v.first_dim + v.rank + d], &t->strides[d])) return false;
+      if (!Read(plan_.dims[v.first_dim + d], &t->sizes[d]) ||
+          !Read(plan_.dims[v.first_dim + v.rank + d], &t->strides[d]))
+        return false;
     return true;
   }
   std::optional<Conv> ReadConv(const Step& s) const {
@@ -116,13 +120,18 @@ class Former {
       reals[k] = std::bit_cast<double>(e.value);
     }
     Conv c;
-    if (!ReadAttributes(ints, reals, &c.attributes) || !Read(ViewOf(s, 0), &c.x) || !Read(ViewOf(s, 1), &c.w) || !Read(ViewOf(s, s.inputs), &c.out))
+    if (!ReadAttributes(ints, reals, &c.attributes) || !Read(ViewOf(s, 0), &c.x) || !Read(ViewOf(s, 1), &c.w) ||
+        !Read(ViewOf(s, s.inputs), &c.out))
       return std::nullopt;
     // A bias that is a vector, as tails have it.
-    if (!c.attributes.tail && s.inputs > 2 && (ViewOf(s, 2).rank != 1 || ViewOf(s, 2).dtype != DType::kF32)) return std::nullopt;
+    if (!c.attributes.tail && s.inputs > 2 && (ViewOf(s, 2).rank != 1 || ViewOf(s, 2).dtype != DType::kF32))
+      return std::nullopt;
     return c;
   }
-  bool IsDepthwise(int i) const { return convs_[i]->w.rank == 5 && convs_[i]->w.sizes[1] == 1 && convs_[i]->attributes.conv.groups == convs_[i]->w.sizes[0]; }
+  bool IsDepthwise(int i) const {
+    return convs_[i]->w.rank == 5 && convs_[i]->w.sizes[1] == 1 &&
+           convs_[i]->attributes.conv.groups == convs_[i]->w.sizes[0];
+  }
   bool IsPointwise(int i) const {
     const Conv& c = *convs_[i];
     const auto& a = c.attributes.conv;
@@ -134,13 +143,15 @@ class Former {
   int Reader(int i) const {
     if (!convs_[i]) return -1;
     const View& out = ViewOf(plan_.steps[i], plan_.steps[i].inputs);
-    if (plan_.buffers[out.buffer].kind != Buffer::kTemporary || uses_.writers[out.buffer].size() != 1 || uses_.readers[out.buffer].size() != 1) return -1;
+    if (plan_.buffers[out.buffer].kind != Buffer::kTemporary || uses_.writers[out.buffer].size() != 1 ||
+        uses_.readers[out.buffer].size() != 1)
+      return -1;
     const int j = uses_.readers[out.buffer][0];
     if (j <= i || !convs_[j]) return -1;
     const View& image = ViewOf(plan_.steps[j], 0);
     const Tensor &a = convs_[i]->out, &b = convs_[j]->x;
-    const bool same = image.buffer == out.buffer && image.offset == out.offset && kernels::SameSizes(a, b) && kernels::ChannelsLast(a) &&
-                      kernels::ChannelsLast(b) && a.strides[4] == b.strides[4];
+    const bool same = image.buffer == out.buffer && image.offset == out.offset && kernels::SameSizes(a, b) &&
+                      kernels::ChannelsLast(a) && kernels::ChannelsLast(b) && a.strides[4] == b.strides[4];
     return same ? j : -1;
   }
 
@@ -170,7 +181,8 @@ class Former {
     for (int k = first; k <= end; ++k)
       if (plan_.steps[k].kind != Step::kKernel) return false;
     for (const Step& jump : plan_.steps)
-      if ((jump.kind == Step::kJump || jump.kind == Step::kUnless) && jump.target > first && jump.target <= end) return false;
+      if ((jump.kind == Step::kJump || jump.kind == Step::kUnless) && jump.target > first && jump.target <= end)
+        return false;
     for (int i : {m.before, d}) {
       if (i < 0 || i == end) continue;
       const auto& tail = convs_[i]->attributes.tail;

@@ -1,5 +1,5 @@
-// FuseChains: elementwise steps become one step of kernel `chain`. A chain stands where its last step stood, so earlier members move
-// down past the steps between; that is only done where none of these reads or writes what they do.
+// FuseChains: elementwise steps become one step of kernel `chain`. A chain stands where its last step stood, so earlier
+// members move down past the steps between; that is only done where none of these reads or writes what they do.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -229,8 +229,8 @@ class Fuser {
 
   PlannedProgram& p_;
   Plan& plan_;
-  std::vector<int> group_;                           // of steps; -1: none
-  std::vector<std::vector<int>> groups_;             // steps in order
+  std::vector<int> group_;                // of steps; -1: none
+  std::vector<std::vector<int>> groups_;  // steps in order
   const PlanUses uses_{plan_};
 };
 

@@ -1,4 +1,5 @@
-// FuseConvs: a convolution takes over the steps that follow it, one after the other, and moves to where the last of them stood.
+// FuseConvs: a convolution takes over the steps that follow it, one after the other, and moves to where the last of
+// them stood.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -10,8 +11,8 @@
 
 #include "base/text.h"
 #include "kernels/attributes.h"
-#include "kernels/isa/conv.h"
 #include "kernels/executor/plan.h"
+#include "kernels/isa/conv.h"
 #include "planner/fuse.h"
 #include "planner/plan_uses.h"
 
@@ -68,8 +69,8 @@ class Fuser {
  private:
   bool IsConv(int i) const {
     const Step& s = plan_.steps[i];
-    return s.kind == Step::kKernel && (s.kernel->name == "conv" || s.kernel->name == "conv_transposed") && s.outputs == 1 && s.compute == DType::kF32 &&
-           s.floats == 0;
+    return s.kind == Step::kKernel && (s.kernel->name == "conv" || s.kernel->name == "conv_transposed") &&
+           s.outputs == 1 && s.compute == DType::kF32 && s.floats == 0;
   }
   // All of f32; a bias becomes the first of the tail's operands.
   bool Start(int i) {
@@ -104,7 +105,8 @@ class Fuser {
     auto dims = [&](const View& v) {
       std::vector<std::pair<int32_t, int32_t>> out;  // stride, size
       for (int d = 0; d < v.rank; ++d)
-        if (!IsOne(plan_.dims[v.first_dim + d])) out.emplace_back(plan_.dims[v.first_dim + v.rank + d], plan_.dims[v.first_dim + d]);
+        if (!IsOne(plan_.dims[v.first_dim + d]))
+          out.emplace_back(plan_.dims[v.first_dim + v.rank + d], plan_.dims[v.first_dim + d]);
       std::sort(out.begin(), out.end());
       return out;
     };
@@ -171,12 +173,15 @@ class Fuser {
   }
 
   // Whether operand k of step j is the result of convolution i, and its own result lies alike.
-  bool IsSame(int i, int j, int k) const { return SameElements(views_[j][k], Out(i)) && SameLayout(Out(j), views_[j][k]); }
+  bool IsSame(int i, int j, int k) const {
+    return SameElements(views_[j][k], Out(i)) && SameLayout(Out(j), views_[j][k]);
+  }
 
   // Whether the result of convolution i has channels last, whose loops can do more behind the function.
   bool TakesPost(int i) const {
     const View& out = Out(i);
-    return plan_.steps[i].kernel->name == "conv" && out.rank == 5 && IsOne(plan_.dims[out.first_dim + out.rank + 1]) && !IsOne(plan_.dims[out.first_dim + out.rank + 4]);
+    return plan_.steps[i].kernel->name == "conv" && out.rank == 5 && IsOne(plan_.dims[out.first_dim + out.rank + 1]) &&
+           !IsOne(plan_.dims[out.first_dim + out.rank + 4]);
   }
 
   // Takes step j over behind what `tail` has; where it does not, `tail` is of no use any more.
@@ -188,11 +193,14 @@ class Fuser {
     tail->origins.push_back(s.origin);
     const bool summed = tail->activation == Activation::kNone;
     // What has a norm or an addition here: the sums or, of convolutions with channels last, what the function gives.
-    if (!summed && !tail->post && (name == "batch_norm" || name == "add") && TakesPost(i)) tail->post = kernels::ConvPostAttributes{0, 0};
+    if (!summed && !tail->post && (name == "batch_norm" || name == "add") && TakesPost(i))
+      tail->post = kernels::ConvPostAttributes{0, 0};
     if (tail->post && name != "batch_norm" && name != "add") return false;
     int64_t& have = tail->post ? tail->post->parts : tail->parts;
     if (name == "batch_norm") {
-      if ((!summed && !tail->post) || (have & (kernels::kAdded | kernels::kNormStatistics)) || s.ints < 1 || s.floats < 1) return false;
+      if ((!summed && !tail->post) || (have & (kernels::kAdded | kernels::kNormStatistics)) || s.ints < 1 ||
+          s.floats < 1)
+        return false;
       const Expr& parts = plan_.exprs[plan_.numbers[s.first_number]];
       if (parts.op != Expr::kInt || !IsSame(i, j, 0)) return false;
       for (int k = 1; k < s.inputs; ++k) {
@@ -219,8 +227,8 @@ class Fuser {
     }
     if ((name == "maximum" || name == "minimum") && s.inputs == 2) {
       double bound = 0;
-      if ((!summed && tail->activation != Activation::kClamp) || !IsSame(i, j, 0) ||
-          !Number(in[1], &bound) || bound != bound)
+      if ((!summed && tail->activation != Activation::kClamp) || !IsSame(i, j, 0) || !Number(in[1], &bound) ||
+          bound != bound)
         return false;
       auto limit = [&](double x) { return name == "maximum" ? std::max(x, bound) : std::min(x, bound); };
       tail->low = limit(tail->low), tail->high = limit(tail->high);
@@ -306,12 +314,12 @@ class Fuser {
 
   PlannedProgram& p_;
   Plan& plan_;
-  std::vector<std::vector<View>> views_;             // of steps
-  std::vector<char> gone_;                           // steps
-  std::vector<Tail> tails_;                          // of steps
-  std::vector<int> block_;                           // of steps: those of one are run together
-  PlanUses uses_{plan_};                             // as steps are taken over
-  std::vector<int> weights_;                         // buffers
+  std::vector<std::vector<View>> views_;  // of steps
+  std::vector<char> gone_;                // steps
+  std::vector<Tail> tails_;               // of steps
+  std::vector<int> block_;                // of steps: those of one are run together
+  PlanUses uses_{plan_};                  // as steps are taken over
+  std::vector<int> weights_;              // buffers
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// A weight is packed if all its uses agree: views of one constant may lie at the same place in several buffers (tied weights), and a
-// single use as anything but the same whole right matrix keeps it plain.
+// A weight is packed if all its uses agree: views of one constant may lie at the same place in several buffers (tied
+// weights), and a single use as anything but the same whole right matrix keeps it plain.
 #include "planner/pack_weights.h"
 
 #include <map>
@@ -8,7 +8,8 @@
 namespace slipway::planner {
 namespace {
 
-// Narrower ones gain little and are filled up by much. Those of f32 gain where rows are many, whose last vector of columns has loops of its own.
+// Narrower ones gain little and are filled up by much. Those of f32 gain where rows are many, whose last vector of
+// columns has loops of its own.
 constexpr int64_t kLeastColumns = 2 * kernels::kPanel, kLeastFloatColumns = 4;
 
 }  // namespace
@@ -41,7 +42,10 @@ void ChooseWeightsToPack(PlannedProgram& planned) {
       use.taps = use.taps && takes(kernels::Packing::kTaps);
       use.good = use.good && (use.quads || use.panels || use.filters || use.taps);
       m.packing = kernels::Packing::kPanels;
-      use.good = use.good && (use.filters || use.taps || m.n >= (m.dtype == kernels::DType::kF32 ? kLeastFloatColumns : kLeastColumns)) && (!use.any || m == use.matrix);
+      use.good =
+          use.good &&
+          (use.filters || use.taps || m.n >= (m.dtype == kernels::DType::kF32 ? kLeastFloatColumns : kLeastColumns)) &&
+          (!use.any || m == use.matrix);
       use.matrix = m;
       use.any = true;
     }
@@ -49,7 +53,10 @@ void ChooseWeightsToPack(PlannedProgram& planned) {
     const Use& use = uses[place_of[w.buffer]];
     if (!use.any || !use.good) continue;
     w.packed = use.matrix;
-    w.packed->packing = use.filters ? kernels::Packing::kFilters : use.taps ? kernels::Packing::kTaps : use.panels ? kernels::Packing::kPanels : kernels::Packing::kQuads;
+    w.packed->packing = use.filters  ? kernels::Packing::kFilters
+                        : use.taps   ? kernels::Packing::kTaps
+                        : use.panels ? kernels::Packing::kPanels
+                                     : kernels::Packing::kQuads;
     if (!use.nibbles) continue;
     for (kernels::Packing packing : {kernels::Packing::kUnsignedNibbles, kernels::Packing::kNibbles})
       if (kernels::FitsPacking(plan.buffers[w.buffer].constant, use.matrix.dtype, use.matrix.k * use.matrix.n, packing))

@@ -7,7 +7,8 @@
 
 namespace slipway::planner {
 
-// Marks the weights that every step takes as one and the same whole right matrix: PlannedProgram::Weight::packed. The plan itself
+// Marks the weights that every step takes as one and the same whole right matrix: PlannedProgram::Weight::packed. The
+// plan itself
 // stays as it is: it holds for both forms, and the writer that places the bytes marks its buffers.
 void ChooseWeightsToPack(PlannedProgram& planned);
 

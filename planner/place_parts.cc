@@ -1,10 +1,12 @@
-// PlaceParts: what is computed only to be copied into a part of a larger tensor is computed there. A decoder's keys and values are joined
-// with those of the past, then stacked, then stacked with those of all layers: without this each is written three times.
+// PlaceParts: what is computed only to be copied into a part of a larger tensor is computed there. A decoder's keys and
+// values are joined with those of the past, then stacked, then stacked with those of all layers: without this each is
+// written three times.
 //
-// A temporary moves if the copy covers all of it and lies dense in the larger one, so that each of its views keeps its sizes and strides and
-// changes its place only; or, for images with channels last, as rows of channels, of which the views' strides become the larger one's.
-// Then all steps that use it must be such as take those strides as they are. The larger one's other parts are written by copies of the
-// same operator, which do not overlap, or by what has moved there for them.
+// A temporary moves if the copy covers all of it and lies dense in the larger one, so that each of its views keeps its
+// sizes and strides and changes its place only; or, for images with channels last, as rows of channels, of which the
+// views' strides become the larger one's. Then all steps that use it must be such as take those strides as they are.
+// The larger one's other parts are written by copies of the same operator, which do not overlap, or by what has moved
+// there for them.
 #include <algorithm>
 #include <iterator>
 #include <optional>
@@ -27,7 +29,8 @@ using Part = PlannedProgram::Part;
 
 class Placer {
  public:
-  Placer(Plan& plan, absl::Span<const Part> parts) : plan_(plan), parts_(parts), part_of_(plan.views.size(), -1), gone_(plan.steps.size()) {}
+  Placer(Plan& plan, absl::Span<const Part> parts)
+      : plan_(plan), parts_(parts), part_of_(plan.views.size(), -1), gone_(plan.steps.size()) {}
 
   void Run() {
     by_buffer_.resize(plan_.buffers.size());
@@ -61,7 +64,8 @@ class Placer {
     if (!IsStraight(first, last, copy)) return;
     for (int i : by_buffer_[p.to])
       for (int k = 0; k < Views(i); ++k)
-        if (!gone_[i] && ViewAt(i, k).buffer == p.to && !IsOtherPart(i, k, p, index) && (IsOutput(i, k) || i < copy)) return;
+        if (!gone_[i] && ViewAt(i, k).buffer == p.to && !IsOtherPart(i, k, p, index) && (IsOutput(i, k) || i < copy))
+          return;
     if (p.pitch != 0 && !CanBePitched(p, touches, copy)) return;
     for (int i : touches)
       for (int k = 0; k < Views(i); ++k) {
@@ -74,7 +78,8 @@ class Placer {
       }
     gone_[copy] = true;
     std::vector<int> both;
-    std::merge(by_buffer_[p.to].begin(), by_buffer_[p.to].end(), touches.begin(), touches.end(), std::back_inserter(both));
+    std::merge(by_buffer_[p.to].begin(), by_buffer_[p.to].end(), touches.begin(), touches.end(),
+               std::back_inserter(both));
     both.erase(std::unique(both.begin(), both.end()), both.end());
     by_buffer_[p.to] = std::move(both);
     by_buffer_[p.from].clear();
@@ -93,7 +98,8 @@ class Placer {
     if (stride % p.row == 0) return stride / p.row * p.pitch;
     return stride < p.row ? std::optional(stride) : std::nullopt;
   }
-  // Whether the steps that use the temporary take images of any pitch, and all of its views are of rows and what lies within one.
+  // Whether the steps that use the temporary take images of any pitch, and all of its views are of rows and what lies
+  // within one.
   bool CanBePitched(const Part& p, const std::vector<int>& touches, int copy) {
     for (int i : touches) {
       const Step& s = plan_.steps[i];
@@ -102,14 +108,16 @@ class Placer {
       for (int k = 0; k < Views(i); ++k) {
         const View& v = ViewAt(i, k);
         // What a convolution adds lies as its result does.
-        if ((s.kernel->name == "conv" || s.kernel->name == "conv_transposed") && k >= 2 && k < s.inputs && v.rank >= 3) return false;
+        if ((s.kernel->name == "conv" || s.kernel->name == "conv_transposed") && k >= 2 && k < s.inputs && v.rank >= 3)
+          return false;
         if (v.buffer != p.from) continue;
         const auto offset = Constant(v.offset);
         const int64_t size = kernels::ByteSize(v.dtype);
         if (!offset || p.row % size != 0) return false;
         int64_t end = *offset % p.row + size;  // within a row
         for (int d = 0; d < v.rank; ++d) {
-          const auto extent = Constant(plan_.dims[v.first_dim + d]), stride = Constant(plan_.dims[v.first_dim + v.rank + d]);
+          const auto extent = Constant(plan_.dims[v.first_dim + d]),
+                     stride = Constant(plan_.dims[v.first_dim + v.rank + d]);
           if (!extent || !stride || *stride < 0) return false;
           if (*extent < 2 || *stride == 0) continue;
           if (!Pitched(p, *stride * size)) return false;
@@ -125,7 +133,8 @@ class Placer {
     v->offset = Number(offset / p.row * p.pitch + offset % p.row);
     std::vector<int32_t> dims(plan_.dims.begin() + v->first_dim, plan_.dims.begin() + v->first_dim + 2 * v->rank);
     for (int d = 0; d < v->rank; ++d)
-      if (const auto stride = Pitched(p, *Constant(dims[v->rank + d]) * size)) dims[v->rank + d] = Number(*stride / size);
+      if (const auto stride = Pitched(p, *Constant(dims[v->rank + d]) * size))
+        dims[v->rank + d] = Number(*stride / size);
     v->first_dim = static_cast<int32_t>(plan_.dims.size());
     plan_.dims.insert(plan_.dims.end(), dims.begin(), dims.end());
   }
@@ -168,8 +177,8 @@ class Placer {
 
   Plan& plan_;
   const absl::Span<const Part> parts_;
-  std::vector<int> part_of_;  // of views: by which part they have moved; -1: none
-  std::vector<char> gone_;    // steps
+  std::vector<int> part_of_;                 // of views: by which part they have moved; -1: none
+  std::vector<char> gone_;                   // steps
   std::vector<std::vector<int>> by_buffer_;  // steps with views of it, in order
 };
 

@@ -164,7 +164,8 @@ void Cond(PlanContext& c) {
       if (made[i].rank() != (v->type().is_tensor() ? v->rank() : 0)) return c.Fail("a branch gives another rank");
       // Sizes that branches do not share are symbols, which each branch sets.
       for (int d = 0; d < made[i].rank(); ++d)
-        if (const Dim s = v->sizes()[d]; s.kind() == ir::SymKind::kSymbol && (branch == 0 ? !b.IsGiven(s) : set.contains(s)))
+        if (const Dim s = v->sizes()[d];
+            s.kind() == ir::SymKind::kSymbol && (branch == 0 ? !b.IsGiven(s) : set.contains(s)))
           b.Set(s, made[i].sizes[d]), set.insert(s);
     }
     for (size_t i = 0; i < results; ++i) {
@@ -294,8 +295,8 @@ void Scan(PlanContext& c) {
   });
   ReturnAll(c, std::move(out));
 }
-// associative_scan: combine(left…, right…) gives the next left. The first element stands as it is; the others are folded
-// in order, which any grouping of an associative function equals.
+// associative_scan: combine(left…, right…) gives the next left. The first element stands as it is; the others are
+// folded in order, which any grouping of an associative function equals.
 void AssociativeScan(PlanContext& c) {
   const auto h = Decode(c);
   if (!h) return;

@@ -83,10 +83,12 @@ void Logspace(PlanContext& c) {
     if (out.dtype == DType::kFloat32 || out.dtype == DType::kFloat64) return Real(otherwise);
     const ir::Value* v = c.node().Get(name).value();
     const ir::Scalar s = v ? ir::Scalar() : c.scalar(name);
-    if (v || !s.is_constant()) c.Unsupported(text::StrCat("of ", ir::Name(out.dtype), " between bounds that are not known"));
+    if (v || !s.is_constant())
+      c.Unsupported(text::StrCat("of ", ir::Name(out.dtype), " between bounds that are not known"));
     if (ir::IsIntegral(out.dtype)) return std::trunc(s.d);
     const auto single = static_cast<float>(s.d);
-    return static_cast<double>(out.dtype == DType::kFloat16 ? static_cast<float>(F16(single)) : static_cast<float>(BF16(single)));
+    return static_cast<double>(out.dtype == DType::kFloat16 ? static_cast<float>(F16(single))
+                                                            : static_cast<float>(BF16(single)));
   };
   Operand powers = c.Temp(DType::kFloat64, out.sizes);
   c.Emit("linspace", {}, {powers}, DType::kFloat64, LinspaceAttributes{bound("start", *start), bound("end", *end)});
@@ -101,8 +103,13 @@ void Window(PlanContext& c) {
   const int64_t n = c.i("window_length");
   const std::string_view name = c.node().op().base;
   const bool periodic = c.node().op().ArgIndex("periodic") < 0 || c.b("periodic");
-  auto number = [&](const char* arg, double otherwise) { return c.node().op().ArgIndex(arg) >= 0 ? c.f(arg) : otherwise; };
-  const double alpha = number("alpha", name == "hann_window" ? 0.5 : 0.54), beta = number("beta", name == "hann_window" ? 0.5 : name == "kaiser_window" ? 12.0 : 0.46);
+  auto number = [&](const char* arg, double otherwise) {
+    return c.node().op().ArgIndex(arg) >= 0 ? c.f(arg) : otherwise;
+  };
+  const double alpha = number("alpha", name == "hann_window" ? 0.5 : 0.54),
+               beta = number("beta", name == "hann_window"     ? 0.5
+                                     : name == "kaiser_window" ? 12.0
+                                                               : 0.46);
   const DType t = c.out_dtype();
   if (!c.ok() || n < 0 || n > 1 << 24) return c.Unsupported("of this length");
   if (t != DType::kFloat32 && t != DType::kFloat64) return c.Unsupported(text::StrCat("of ", ir::Name(t)));
@@ -118,7 +125,8 @@ void Window(PlanContext& c) {
     else if (name == "blackman_window")
       w = 0.42 - 0.5 * std::cos(turn) + 0.08 * std::cos(2 * turn);
     else if (name == "kaiser_window")
-      w = std::cyl_bessel_i(0.0, beta * std::sqrt(std::max(0.0, 1 - (2 * x - 1) * (2 * x - 1)))) / std::cyl_bessel_i(0.0, beta);
+      w = std::cyl_bessel_i(0.0, beta * std::sqrt(std::max(0.0, 1 - (2 * x - 1) * (2 * x - 1)))) /
+          std::cyl_bessel_i(0.0, beta);
     else
       w = alpha - beta * std::cos(turn);
     const float single = static_cast<float>(w);

@@ -111,7 +111,8 @@ void Index(PlanContext& c) {
   const int at = neighbours ? a.dims.front() : 0;
   const Dims declared = c.out_sizes();
   for (size_t k = 0; k < a.shape.size() && at + k < declared.size(); ++k)
-    if (const Dim s = declared[at + k]; s.kind() == ir::SymKind::kSymbol && !c.builder().IsGiven(s)) c.builder().Set(s, a.shape[k]);
+    if (const Dim s = declared[at + k]; s.kind() == ir::SymKind::kSymbol && !c.builder().IsGiven(s))
+      c.builder().Set(s, a.shape[k]);
   Operand out = c.Result();
   if (out.rank() != static_cast<int>(a.shape.size()) + x.rank() - static_cast<int>(a.dims.size()))
     return c.Fail("the result has another rank");
@@ -137,7 +138,8 @@ void IndexPut(PlanContext& c) {
   if (!c.ok()) return;
   std::vector<Operand> in = {ShapeFirst(spread, a)};
   in.insert(in.end(), a.indices.begin(), a.indices.end());
-  c.Emit(c.b("accumulate") ? "index_put_add" : "index_put", std::move(in), {TableView(out, a)}, out.dtype, kernels::IndexAttributes{true});
+  c.Emit(c.b("accumulate") ? "index_put_add" : "index_put", std::move(in), {TableView(out, a)}, out.dtype,
+         kernels::IndexAttributes{true});
   c.Return(out);
 }
 
@@ -172,7 +174,8 @@ void MaskedIndexPut(PlanContext& c) {
   Operand added = c.Map("where", {mask, values, c.number(zero)}, c.Temp(out.dtype, a.shape), out.dtype);
   std::vector<Operand> in = {added};
   in.insert(in.end(), a.indices.begin(), a.indices.end());
-  if (!x.numel().is(0)) c.Emit("index_put_add", std::move(in), {TableView(out, a)}, out.dtype, kernels::IndexAttributes{true});
+  if (!x.numel().is(0))
+    c.Emit("index_put_add", std::move(in), {TableView(out, a)}, out.dtype, kernels::IndexAttributes{true});
   c.Return(out);
 }
 
@@ -217,7 +220,8 @@ std::pair<Operand, Operand> Sorted(PlanContext& c, const Operand& x, int dim, bo
   Operand values = c.Temp(x.dtype, x.sizes), places = c.Temp(DType::kInt64, x.sizes);
   if (c.ok())
     c.Emit("sort", {MoveToLast(AtLeast1d(x), {dim})},
-           {MoveToLast(AtLeast1d(values), {dim}), MoveToLast(AtLeast1d(places), {dim})}, x.dtype, kernels::SortAttributes{descending});
+           {MoveToLast(AtLeast1d(values), {dim}), MoveToLast(AtLeast1d(places), {dim})}, x.dtype,
+           kernels::SortAttributes{descending});
   return {values, places};
 }
 void Sort(PlanContext& c) {
@@ -249,15 +253,17 @@ void Put(PlanContext& c) {
   Operand x = c.in("self"), index = Indices(c, c.in("index")), source = c.in("source"), out = c.Result();
   c.Copy(x, out);
   if (!c.ok()) return;
-  c.Emit(c.b("accumulate") ? "index_put_add" : "index_put", {c.Reshape(source, {source.numel()}), c.Reshape(index, {index.numel()})},
-         {c.Reshape(out, {out.numel()})}, out.dtype, kernels::IndexAttributes{true});
+  c.Emit(c.b("accumulate") ? "index_put_add" : "index_put",
+         {c.Reshape(source, {source.numel()}), c.Reshape(index, {index.numel()})}, {c.Reshape(out, {out.numel()})},
+         out.dtype, kernels::IndexAttributes{true});
   c.Return(out);
 }
 void TakeAlongDim(PlanContext& c) {
   Operand x = c.in("self"), index = Indices(c, c.in("indices")), out = c.Result();
   if (!c.ok()) return;
   if (!c.has("dim")) {
-    c.Emit("gather", {c.Reshape(x, {x.numel()}), c.Reshape(index, {index.numel()})}, {c.Reshape(out, {out.numel()})}, out.dtype, kernels::AxisAttributes{0});
+    c.Emit("gather", {c.Reshape(x, {x.numel()}), c.Reshape(index, {index.numel()})}, {c.Reshape(out, {out.numel()})},
+           out.dtype, kernels::AxisAttributes{0});
     return c.Return(out);
   }
   if (x.rank() != index.rank()) return c.Fail("the index has another rank");
@@ -333,7 +339,8 @@ void SegmentReduce(PlanContext& c) {
   }
   if (c.ok())
     c.Emit("segment_reduce", {x, runs}, {out}, x.dtype,
-           kernels::SegmentReduceAttributes{runs.rank() - 1, static_cast<kernels::Reduction>(found - std::begin(kNames)), !lengths, initial});
+           kernels::SegmentReduceAttributes{
+               runs.rank() - 1, static_cast<kernels::Reduction>(found - std::begin(kNames)), !lengths, initial});
   c.Return(out);
 }
 void OneHot(PlanContext& c) {
@@ -423,7 +430,8 @@ constexpr PlanFamily kFamilies[] = {
     {SegmentReduce, "", "segment_reduce"},
     {OneHot, "scatter", "one_hot"},
     {Bincount, "", "bincount"},
-    {EmbeddingBag, "embedding_bag", "embedding_bag embedding_bag.padding_idx _embedding_bag _embedding_bag_forward_only"},
+    {EmbeddingBag, "embedding_bag",
+     "embedding_bag embedding_bag.padding_idx _embedding_bag _embedding_bag_forward_only"},
     {Dft, "", "/slipway.dft.default"},
     {MaskedIndex, "index", "_unsafe_masked_index"},
     {MaskedIndexPut, "index_put_add", "_unsafe_masked_index_put_accumulate"},

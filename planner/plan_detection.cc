@@ -27,14 +27,17 @@ void Regions(PlanContext& c) {
   std::vector<Operand> out = {c.Result()};
   if (c.node().outputs().size() > 1) out.push_back(c.Temp(DType::kInt32, c.out_sizes()));
   if (!c.ok()) return;
-  c.Emit(c.kernel(), {x, rois}, out, x.dtype, kernels::RegionAttributes{c.f("spatial_scale"), sampling, aligned, by_position});
+  c.Emit(c.kernel(), {x, rois}, out, x.dtype,
+         kernels::RegionAttributes{c.f("spatial_scale"), sampling, aligned, by_position});
   c.Return(std::move(out));
 }
 
 void DeformConv(PlanContext& c) {
-  Operand x = c.in("input"), weight = c.in("weight"), offset = c.in("offset"), mask = c.in("mask"), bias = c.in("bias"), out = c.Result();
+  Operand x = c.in("input"), weight = c.in("weight"), offset = c.in("offset"), mask = c.in("mask"), bias = c.in("bias"),
+          out = c.Result();
   if (!c.ok()) return;
-  if (x.rank() != 4 || weight.rank() != 4 || offset.rank() != 4) return c.Fail("the ranks are not those of the operator");
+  if (x.rank() != 4 || weight.rank() != 4 || offset.rank() != 4)
+    return c.Fail("the ranks are not those of the operator");
   const auto height = weight.sizes[2].constant(), width = weight.sizes[3].constant();
   const int64_t groups = c.i("groups");
   if (!height || !width || groups < 1) return c.Unsupported("filters of unknown size");
@@ -44,19 +47,23 @@ void DeformConv(PlanContext& c) {
                               {c.i("dilation_h"), c.i("dilation_w")},
                               c.i("offset_groups")};
   if (!c.ok()) return;
-  const Dim batch = x.sizes[0], channels = x.sizes[1], taps = *height * *width, rows = out.sizes[2], columns = out.sizes[3];
+  const Dim batch = x.sizes[0], channels = x.sizes[1], taps = *height * *width, rows = out.sizes[2],
+            columns = out.sizes[3];
   const Dim inner = weight.sizes[1] * taps, filters = ir::FloorDiv(weight.sizes[0], groups), places = rows * columns;
   c.RequireEqual(channels, weight.sizes[1] * groups, "channels of the input and the weight differ");
   std::vector<Operand> in = {x, offset};
   if (c.b("use_mask")) in.push_back(mask);
   const DType wide = x.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
-  Operand patches = c.Temp(x.dtype, {batch, channels, taps, rows, columns}), y = c.Temp(wide, {batch, groups, filters, places});
+  Operand patches = c.Temp(x.dtype, {batch, channels, taps, rows, columns}),
+          y = c.Temp(wide, {batch, groups, filters, places});
   c.Emit("deform_columns", std::move(in), {patches}, x.dtype, a);
   if (!c.ok()) return;
   Operand matrix = c.Reshape(weight, {1, groups, filters, inner});
   c.Account(inner, places);
   if (!c.ok()) return;
-  c.Emit("matmul", {c.Expand(matrix, {batch, groups, filters, inner}), c.Reshape(patches, {batch, groups, inner, places})}, {y}, x.dtype);
+  c.Emit("matmul",
+         {c.Expand(matrix, {batch, groups, filters, inner}), c.Reshape(patches, {batch, groups, inner, places})}, {y},
+         x.dtype);
   if (!c.ok()) return;
   c.Return(c.Map("add", {c.Reshape(y, out.sizes), c.Reshape(bias, {bias.numel(), 1, 1})}, out, wide));
 }

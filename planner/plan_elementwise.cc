@@ -31,8 +31,8 @@ DType Common(PlanContext& c, std::initializer_list<size_t> positions) {
   return t;
 }
 
-// What products and quotients of operands of a common dtype compute in. torch's kernels for f16 and bf16 take numbers and 0-d
-// tensors in f32 but as the first operand; others are rounded to the common dtype first.
+// What products and quotients of operands of a common dtype compute in. torch's kernels for f16 and bf16 take numbers
+// and 0-d tensors in f32 but as the first operand; others are rounded to the common dtype first.
 DType Arithmetic(DType common, absl::Span<const Operand> operands) {
   if (!ir::IsLowPrecision(common)) return common;
   for (const Operand& x : operands)
@@ -85,7 +85,9 @@ void Product(PlanContext& c) {
   Operand x = c.in(size_t{0}), y = c.in(size_t{1});
   c.Return(c.Map(c.kernel(), {x, y}, c.Result(), Arithmetic(Common(c, {0, 1}), {x, y})));
 }
-void Binary(PlanContext& c) { c.Return(c.Map(c.kernel(), {c.in(size_t{0}), c.in(size_t{1})}, c.Result(), Common(c, {0, 1}))); }
+void Binary(PlanContext& c) {
+  c.Return(c.Map(c.kernel(), {c.in(size_t{0}), c.in(size_t{1})}, c.Result(), Common(c, {0, 1})));
+}
 // Powers that torch has formulas of their own for.
 void Power(PlanContext& c) {
   Operand x = c.in("self");
@@ -114,8 +116,8 @@ void FloatBinary(PlanContext& c) {
 void Compare(PlanContext& c) {
   c.Return(c.Map(c.kernel(), {c.in(size_t{0}), c.in(size_t{1})}, c.Result(), Common(c, {0, 1})));
 }
-// x + alpha·y, with the operands exchanged for rsub. All are rounded to the common dtype, numbers too (torch adds 1.703125 to bf16 for
-// 1.702); the product is not.
+// x + alpha·y, with the operands exchanged for rsub. All are rounded to the common dtype, numbers too (torch adds
+// 1.703125 to bf16 for 1.702); the product is not.
 void Scaled(PlanContext& c, bool subtract, bool exchange) {
   Operand x = c.in(size_t{0}), y = c.in(size_t{1});
   const DType compute = Common(c, {0, 1});
@@ -126,7 +128,8 @@ void Scaled(PlanContext& c, bool subtract, bool exchange) {
   if (alpha->kind == ir::Scalar::kValue || alpha->kind == ir::Scalar::kComplex)
     return c.Unsupported("alpha is not a known number");
   if (ir::IsFloating(compute))
-    return c.Return(c.Map("add_scaled", {x, y}, c.Result(), compute, kernels::FactorAttributes{ir::Rounded(subtract ? -alpha->d : alpha->d, compute)}));
+    return c.Return(c.Map("add_scaled", {x, y}, c.Result(), compute,
+                          kernels::FactorAttributes{ir::Rounded(subtract ? -alpha->d : alpha->d, compute)}));
   if (alpha->kind == ir::Scalar::kFloat) return c.Fail("alpha is no integer");
   const int64_t factor = subtract ? static_cast<int64_t>(0 - static_cast<uint64_t>(alpha->i)) : alpha->i;
   c.Return(c.Map("add_scaled", {x, y}, c.Result(), compute, kernels::FactorAttributes{factor}));
@@ -145,7 +148,8 @@ void DivideMode(PlanContext& c) {
 }
 void Shift(PlanContext& c) {
   const DType common = Common(c, {0, 1});
-  c.Return(c.Map(c.kernel(), {c.in(size_t{0}), c.in(size_t{1})}, c.Result(), common, kernels::ShiftAttributes{ir::BitSize(common)}));
+  c.Return(c.Map(c.kernel(), {c.in(size_t{0}), c.in(size_t{1})}, c.Result(), common,
+                 kernels::ShiftAttributes{ir::BitSize(common)}));
 }
 
 // One weight, or one for each channel; those of the kernel's own operator are broadcast as any operand.
@@ -212,7 +216,8 @@ void Lerp(PlanContext& c) {
 
 // log(x / (1 - x)), of x kept within eps of 0 and 1.
 void Logit(PlanContext& c) {
-  c.Return(c.Map("logit", {c.in("self")}, c.Result(), c.out_dtype(), kernels::LogitAttributes{c.opt_f("eps").value_or(-1)}));
+  c.Return(
+      c.Map("logit", {c.in("self")}, c.Result(), c.out_dtype(), kernels::LogitAttributes{c.opt_f("eps").value_or(-1)}));
 }
 void RoundDecimals(PlanContext& c) {
   Operand x = c.in("self");
@@ -221,7 +226,8 @@ void RoundDecimals(PlanContext& c) {
   if (!ir::IsFloating(x.dtype)) return c.Unsupported(text::StrCat("of ", ir::Name(x.dtype)));
   if (decimals == 0) return c.Return(c.Map("round", {x}, c.Result(), x.dtype));
   const double power = std::pow(10.0, static_cast<double>(decimals < 0 ? -decimals : decimals));
-  c.Return(c.Map("round_decimals", {x}, c.Result(), x.dtype, kernels::RoundDecimalsAttributes{power, decimals < 0 ? 1.0 : 0.0}));
+  c.Return(c.Map("round_decimals", {x}, c.Result(), x.dtype,
+                 kernels::RoundDecimalsAttributes{power, decimals < 0 ? 1.0 : 0.0}));
 }
 // x · 2^y
 void Ldexp(PlanContext& c) {
@@ -233,7 +239,9 @@ void Ldexp(PlanContext& c) {
   Operand power = c.Map("pow", {c.number(two), y}, c.Temp(t, y.sizes), t);
   c.Return(c.Map("mul", {x, power}, c.Result(), Arithmetic(c.out_dtype(), {x, power})));
 }
-void FloatPower(PlanContext& c) { c.Return(c.Map("pow", {c.in(size_t{0}), c.in(size_t{1})}, c.Result(), DType::kFloat64)); }
+void FloatPower(PlanContext& c) {
+  c.Return(c.Map("pow", {c.in(size_t{0}), c.in(size_t{1})}, c.Result(), DType::kFloat64));
+}
 void Glu(PlanContext& c) {
   Operand x = c.in("self");
   if (x.rank() == 0) return c.Fail("of a 0-d tensor");
@@ -297,9 +305,11 @@ constexpr PlanFamily kFamilies[] = {
     {Binary, "bitwise_or", "__or__.Tensor __or__.Scalar"},
     {Binary, "bitwise_xor", "__xor__.Tensor __xor__.Scalar"},
     {Shift, "shift_left",
-     "bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar bitwise_left_shift.Scalar_Tensor __lshift__.Tensor __lshift__.Scalar"},
+     "bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar bitwise_left_shift.Scalar_Tensor __lshift__.Tensor "
+     "__lshift__.Scalar"},
     {Shift, "shift_right",
-     "bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar bitwise_right_shift.Scalar_Tensor __rshift__.Tensor __rshift__.Scalar"},
+     "bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar bitwise_right_shift.Scalar_Tensor __rshift__.Tensor "
+     "__rshift__.Scalar"},
     {Prelu, "", "prelu"},
     {Binary, "prelu", "_prelu_kernel"},
     {Where, "", "where.self where.ScalarSelf where.ScalarOther where.Scalar"},
@@ -313,7 +323,9 @@ constexpr PlanFamily kFamilies[] = {
     {RoundDecimals, "round", "round.decimals"},
     {Ldexp, "mul", "ldexp.Tensor"},
     {FloatPower, "pow", "float_power.Tensor_Tensor float_power.Tensor_Scalar float_power.Scalar"},
-    {FloatBinary, "xlogy", "xlogy.Tensor xlogy.Scalar_Self xlogy.Scalar_Other special_xlogy special_xlogy.self_scalar special_xlogy.other_scalar"},
+    {FloatBinary, "xlogy",
+     "xlogy.Tensor xlogy.Scalar_Self xlogy.Scalar_Other special_xlogy special_xlogy.self_scalar "
+     "special_xlogy.other_scalar"},
     {FloatBinary, "xlog1py", "special_xlog1py special_xlog1py.self_scalar special_xlog1py.other_scalar"},
     {Binary, "heaviside", "heaviside"},
     {Glu, "sigmoid", "glu"},

@@ -39,14 +39,16 @@ void Convolve(PlanContext& c, bool transposed, int spatial, Ints padding) {
   const auto padded = c.builder().paddings.find(c.node().Get("input").value());
   if (padded != c.builder().paddings.end())
     for (size_t d = 0; d < padding.size(); ++d) padding[d] += padded->second.before[d];
-  Operand x = padded != c.builder().paddings.end() ? c.of(padded->second.from) : c.in("input"), w = c.in("weight"), bias = c.opt_in("bias"),
-          out = c.builder().last_nodes.contains(&c.node()) ? c.ResultLast() : c.Result();
+  Operand x = padded != c.builder().paddings.end() ? c.of(padded->second.from) : c.in("input"), w = c.in("weight"),
+          bias = c.opt_in("bias"), out = c.builder().last_nodes.contains(&c.node()) ? c.ResultLast() : c.Result();
   if (!c.ok()) return;
-  if (spatial < 1 || spatial > kSpatial || w.rank() != spatial + 2 || (x.rank() != spatial + 1 && x.rank() != spatial + 2))
+  if (spatial < 1 || spatial > kSpatial || w.rank() != spatial + 2 ||
+      (x.rank() != spatial + 1 && x.rank() != spatial + 2))
     return c.Fail("the sizes do not agree");
   ConvAttributes a;
   a.groups = c.n("groups");
-  if (!Fill3(c.ints("stride", spatial), 1, a.stride) || !Fill3(padding, 0, a.padding) || !Fill3(c.ints("dilation", spatial), 1, a.dilation))
+  if (!Fill3(c.ints("stride", spatial), 1, a.stride) || !Fill3(padding, 0, a.padding) ||
+      !Fill3(c.ints("dilation", spatial), 1, a.dilation))
     return c.Fail("more dims than the operator has");
   std::vector<Operand> in = {To5d(x, spatial), To5d(w, spatial)};
   if (bias) in.push_back(bias);
@@ -102,8 +104,8 @@ void BatchNorm(PlanContext& c) {
   c.Return(out);
 }
 
-// Group norm of f32, and instance norm, whose groups are channels: group_scales makes a factor and a summand of each channel, so that
-// the rest is elementwise. Others are left to their decompositions.
+// Group norm of f32, and instance norm, whose groups are channels: group_scales makes a factor and a summand of each
+// channel, so that the rest is elementwise. Others are left to their decompositions.
 void GroupNorm(PlanContext& c) {
   const std::string_view name = c.node().op().base;
   const bool instance = name == "instance_norm";
@@ -136,7 +138,8 @@ void GroupNorm(PlanContext& c) {
   }
   Operand scale = c.Temp(out.dtype, {x.sizes[0], x.sizes[1]}), shift = c.Temp(out.dtype, {x.sizes[0], x.sizes[1]});
   c.Emit("group_scales", std::move(in), {scale, shift}, out.dtype, a);
-  while (scale.rank() < x.rank()) scale = Unsqueeze(std::move(scale), scale.rank()), shift = Unsqueeze(std::move(shift), shift.rank());
+  while (scale.rank() < x.rank())
+    scale = Unsqueeze(std::move(scale), scale.rank()), shift = Unsqueeze(std::move(shift), shift.rank());
   Operand scaled = last ? c.TempLast(out.dtype, out.sizes) : c.Temp(out.dtype, out.sizes);
   c.Map("mul", {x, scale}, scaled, out.dtype);
   std::vector<Operand> results(c.node().outputs().size());
@@ -150,8 +153,8 @@ bool ReadWindow(PlanContext& c, int spatial, Attributes* a) {
   const Ints window = c.ints("kernel_size", spatial);
   Ints stride = c.ints("stride", spatial);
   if (stride.empty()) stride = window;
-  return Fill3(window, 1, a->window) && Fill3(stride, 1, a->stride) && Fill3(c.ints("padding", spatial), 0, a->padding) && c.ok() &&
-         window.size() == static_cast<size_t>(spatial);
+  return Fill3(window, 1, a->window) && Fill3(stride, 1, a->stride) &&
+         Fill3(c.ints("padding", spatial), 0, a->padding) && c.ok() && window.size() == static_cast<size_t>(spatial);
 }
 // The image of a pool, dense or with channels last, as a view of what lies so may be; and its result, which lies alike.
 struct Pooled {
@@ -203,7 +206,8 @@ void AdaptivePool(PlanContext& c) {
     c.Emit("mean", {MoveToLast(x, dims)}, {to}, out.dtype, kernels::ReduceAttributes{spatial});
     return c.Return(out);
   }
-  if (c.kernel() == "adaptive_avg_pool" && out.dtype == DType::kFloat32 && x.rank() == 4 && c.builder().IsLast(x)) out = c.ResultLast();
+  if (c.kernel() == "adaptive_avg_pool" && out.dtype == DType::kFloat32 && x.rank() == 4 && c.builder().IsLast(x))
+    out = c.ResultLast();
   std::vector<Operand> results = {out}, to = {To5d(out, spatial)};
   if (c.kernel() == "adaptive_max_pool" && c.node().outputs().size() > 1) {
     results.push_back(c.Result(1));
@@ -247,11 +251,13 @@ void Upsample(PlanContext& c) {
   Operand x = c.in(size_t{0});
   if (!c.ok()) return;
   if (x.rank() != spatial + 2) return c.Fail("the rank is not that of the operator");
-  if (!copies && !ir::IsFloating(x.dtype)) return c.Unsupported(text::StrCat(ir::Name(x.dtype), ", which torch rounds in its own way"));
+  if (!copies && !ir::IsFloating(x.dtype))
+    return c.Unsupported(text::StrCat(ir::Name(x.dtype), ", which torch rounds in its own way"));
   if (ir::IsLowPrecision(x.dtype) && !copies && mode != kLinear && mode != kCubic)
     return c.Unsupported(text::StrCat(ir::Name(x.dtype), ": torch rounds inside its kernel"));
   const bool align = !copies && c.b("align_corners");
-  if (align && (mode == kLinearAntialias || mode == kCubicAntialias)) return c.Unsupported("antialiasing with aligned corners");
+  if (align && (mode == kLinearAntialias || mode == kCubicAntialias))
+    return c.Unsupported("antialiasing with aligned corners");
   // The factors that were asked for.
   std::vector<double> factors(spatial, 0);
   const ir::OpDef& op = c.node().op();
@@ -286,7 +292,8 @@ void Upsample(PlanContext& c) {
     const bool last = c.builder().IsLast(x);
     Operand y = last ? c.TempLast(way, next) : c.Temp(way, next);
     const std::vector<int> order = last ? std::vector<int>{1, dim} : std::vector<int>{dim};
-    c.Emit("resample", {MoveToLast(x, order)}, {MoveToLast(y, order)}, way, kernels::ResampleAttributes{mode, align, factors[d]});
+    c.Emit("resample", {MoveToLast(x, order)}, {MoveToLast(y, order)}, way,
+           kernels::ResampleAttributes{mode, align, factors[d]});
     x = y;
   }
   c.Return(c.Cast(x, c.out_dtype()));
@@ -304,11 +311,13 @@ void GridSample(PlanContext& c) {
     return c.Unsupported("of this mode");
   // The kernel rounds places as torch does, and no further steps.
   const auto how = static_cast<kernels::GridMode>(mode);
-  if (ir::IsLowPrecision(x.dtype) && (how == kernels::GridMode::kBicubic ||
-                                      (how == kernels::GridMode::kNearest && padding == static_cast<int64_t>(kernels::GridPadding::kReflection))))
+  if (ir::IsLowPrecision(x.dtype) &&
+      (how == kernels::GridMode::kBicubic ||
+       (how == kernels::GridMode::kNearest && padding == static_cast<int64_t>(kernels::GridPadding::kReflection))))
     return c.Unsupported(text::StrCat(ir::Name(x.dtype), ": torch rounds inside its kernel"));
   c.Emit("grid_sample", {To5d(x, spatial), grid}, {To5d(out, spatial)}, out.dtype,
-         kernels::GridSampleAttributes{static_cast<kernels::GridMode>(mode), static_cast<kernels::GridPadding>(padding), c.b("align_corners")});
+         kernels::GridSampleAttributes{static_cast<kernels::GridMode>(mode), static_cast<kernels::GridPadding>(padding),
+                                       c.b("align_corners")});
   c.Return(out);
 }
 
@@ -316,7 +325,8 @@ void GridSample(PlanContext& c) {
 
 void ChoosePaddings(const ir::Graph& g, PlanBuilder& b) {
   for (const ir::Node* n : g) {
-    if (!PadsByConstant(*n) || n->output() == nullptr || g.IsOutput(n->output()) || n->output()->users().empty()) continue;
+    if (!PadsByConstant(*n) || n->output() == nullptr || g.IsOutput(n->output()) || n->output()->users().empty())
+      continue;
     PlanContext c(*n, b, "");
     const ir::Value* from = n->Get("self").value();
     if (from == nullptr || !from->type().is_tensor() || from->dtype() != DType::kFloat32) continue;
@@ -326,7 +336,8 @@ void ChoosePaddings(const ir::Graph& g, PlanBuilder& b) {
       continue;
     const Dims pad = c.ns("pad");
     const int spatial = from->rank() - 2;
-    bool fits = c.ok() && spatial >= 1 && spatial <= kSpatial && pad.size() % 2 == 0 && static_cast<int>(pad.size()) <= 2 * spatial;
+    bool fits = c.ok() && spatial >= 1 && spatial <= kSpatial && pad.size() % 2 == 0 &&
+                static_cast<int>(pad.size()) <= 2 * spatial;
     PlanBuilder::Padding p{from, std::vector<int64_t>(static_cast<size_t>(std::max(spatial, 0)), 0)};
     for (size_t k = 0; k < pad.size() && fits; ++k) {
       const auto size = pad[k].constant();
@@ -336,7 +347,9 @@ void ChoosePaddings(const ir::Graph& g, PlanBuilder& b) {
     // The loops take a border that is as wide on both sides, or by one wider behind.
     for (size_t k = 0; k + 1 < pad.size() && fits; k += 2) fits = *pad[k + 1].constant() <= *pad[k].constant() + 1;
     for (const ir::Node* user : n->output()->users())
-      fits = fits && (user->op_name() == "aten.conv1d.default" || user->op_name() == "aten.conv2d.default" || user->op_name() == "aten.conv3d.default") &&
+      fits = fits &&
+             (user->op_name() == "aten.conv1d.default" || user->op_name() == "aten.conv2d.default" ||
+              user->op_name() == "aten.conv3d.default") &&
              user->Get("input").value() == n->output() && user->Get("weight").value() != n->output();
     if (fits) b.paddings[n->output()] = std::move(p);
   }

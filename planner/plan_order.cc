@@ -30,7 +30,8 @@ void MedianOfAll(PlanContext& c) {
   Operand x = c.in("self"), out = c.Result(), place = c.Temp(DType::kInt64, {});
   if (x.numel().is(0)) return c.Unsupported("of a tensor without elements");
   c.RequireLessEqual(1, x.numel(), "of a tensor without elements");
-  c.Emit("median", {c.Reshape(x, {x.numel()})}, {out, place}, x.dtype, kernels::MedianAttributes{c.kernel() == "nanmedian"});
+  c.Emit("median", {c.Reshape(x, {x.numel()})}, {out, place}, x.dtype,
+         kernels::MedianAttributes{c.kernel() == "nanmedian"});
   c.Return(out);
 }
 // Quantiles along a dim (of all elements where there is none); q is one number, or a vector whose dim comes first.
@@ -62,15 +63,18 @@ void Quantile(PlanContext& c) {
     for (int d = rank - 1; d >= 0; --d)
       if (all || d == dim) to = Drop(to, d);
   c.Emit("quantile", {MoveToLast(x, {dim}), AtLeast1d(c.Cast(q, x.dtype))}, {to}, x.dtype,
-         kernels::QuantileAttributes{c.node().op().base.find("nan") == 0, static_cast<kernels::Interpolation>(mode - std::begin(kModes))});
+         kernels::QuantileAttributes{c.node().op().base.find("nan") == 0,
+                                     static_cast<kernels::Interpolation>(mode - std::begin(kModes))});
   c.Return(out);
 }
 void Histc(PlanContext& c) {
   Operand x = c.in("self"), out = c.Result();
   const ir::Scalar low = c.scalar("min"), high = c.scalar("max");
   if (!low.is_constant() || !high.is_constant()) return c.Unsupported("bounds are not known");
-  if (x.dtype != DType::kFloat32 && x.dtype != DType::kFloat64) return c.Unsupported(text::StrCat("of ", ir::Name(x.dtype)));
-  if (c.ok()) c.Emit("histogram", {c.Reshape(x, {x.numel()})}, {out}, x.dtype, kernels::HistogramAttributes{low.d, high.d});
+  if (x.dtype != DType::kFloat32 && x.dtype != DType::kFloat64)
+    return c.Unsupported(text::StrCat("of ", ir::Name(x.dtype)));
+  if (c.ok())
+    c.Emit("histogram", {c.Reshape(x, {x.numel()})}, {out}, x.dtype, kernels::HistogramAttributes{low.d, high.d});
   c.Return(out);
 }
 void MostFrequent(PlanContext& c) { Ranked(c, "mode", kernels::NoAttributes{}); }
@@ -192,7 +196,8 @@ void RepeatInterleave(PlanContext& c) {
   c.PublishSize(0, dim, SumOf(c, repeats));
   Operand out = c.Result();
   if (!c.ok()) return;
-  c.Emit("index", {MoveToFront(x, {dim}), RepeatedPlaces(c, repeats, out.sizes[dim])}, {MoveToFront(out, {dim})}, out.dtype, kernels::IndexAttributes{false});
+  c.Emit("index", {MoveToFront(x, {dim}), RepeatedPlaces(c, repeats, out.sizes[dim])}, {MoveToFront(out, {dim})},
+         out.dtype, kernels::IndexAttributes{false});
   c.Return(out);
 }
 void RepeatInterleavePlaces(PlanContext& c) {
@@ -262,7 +267,8 @@ void Equal(PlanContext& c) {
 
 // In the order of kernels::Reduction.
 std::optional<kernels::Reduction> ReductionOf(PlanContext& c, std::string_view name) {
-  constexpr std::string_view kNames[][2] = {{"sum", "add"}, {"prod", "multiply"}, {"mean", "mean"}, {"amax", "max"}, {"amin", "min"}};
+  constexpr std::string_view kNames[][2] = {
+      {"sum", "add"}, {"prod", "multiply"}, {"mean", "mean"}, {"amax", "max"}, {"amin", "min"}};
   for (int64_t i = 0; i < 5; ++i)
     if (name == kNames[i][0] || name == kNames[i][1]) return static_cast<kernels::Reduction>(i);
   c.Fail(text::StrCat("reduce=\"", name, "\""));

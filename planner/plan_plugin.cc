@@ -1,5 +1,5 @@
-// Operators that plugins compute (kernels/executor/plugin.h): their arguments become numbers of the step, in the order of the
-// node.
+// Operators that plugins compute (kernels/executor/plugin.h): their arguments become numbers of the step, in the order
+// of the node.
 #include <cstring>
 #include <limits>
 #include <string>

@@ -124,7 +124,8 @@ void Attention(PlanContext& c) {
                              c.Expand(v, with(keys, out.sizes[r - 1]))};
   if (mask) in.push_back(c.Expand(mask, with(rows, keys)));
   c.Account(rows + keys, width);
-  if (c.ok()) c.Emit("attention", std::move(in), {out}, q.dtype, kernels::AttentionAttributes{c.b("is_causal"), *scale});
+  if (c.ok())
+    c.Emit("attention", std::move(in), {out}, q.dtype, kernels::AttentionAttributes{c.b("is_causal"), *scale});
   c.Return(result);
 }
 

@@ -1,5 +1,6 @@
-// Quantized products: linear with a matrix of small integers (kernels/products/quant_linear.h), which decomposes where the kernel
-// does not take it, and products of integers. Everything else about quantization is arithmetic (passes/decompose_quant.cc).
+// Quantized products: linear with a matrix of small integers (kernels/products/quant_linear.h), which decomposes where
+// the kernel does not take it, and products of integers. Everything else about quantization is arithmetic
+// (passes/decompose_quant.cc).
 #include "base/text.h"
 #include "planner/rules.h"
 
@@ -13,29 +14,35 @@ bool IsByte(DType t) { return t == DType::kInt8 || t == DType::kUInt8; }
 bool IsKernelFloat(DType t) { return t == DType::kFloat32 || ir::IsLowPrecision(t); }
 
 // [1, groups] or [columns, groups] as [groups, columns].
-Operand ByGroups(PlanContext& c, const Operand& x, Dim columns) { return Swap(c.Expand(x, {columns, x.sizes[1]}), 0, 1); }
+Operand ByGroups(PlanContext& c, const Operand& x, Dim columns) {
+  return Swap(c.Expand(x, {columns, x.sizes[1]}), 0, 1);
+}
 
 void QuantizedLinear(PlanContext& c) {
   Operand x = c.in("input"), q = c.in("weight"), scale = c.in("scale"), zero = c.opt_in("zero_point"),
           bias = c.opt_in("bias");
-  const DType arithmetic = c.dtype("arithmetic").value_or(DType::kFloat32), to = c.dtype("dtype").value_or(DType::kFloat32),
+  const DType arithmetic = c.dtype("arithmetic").value_or(DType::kFloat32),
+              to = c.dtype("dtype").value_or(DType::kFloat32),
               rounded_scale = c.dtype("scale_dtype").value_or(scale.dtype);
   const bool added = c.str("zero_point_domain") == "float";  // behind the scale
   const auto low = c.opt_i("quant_min"), high = c.opt_i("quant_max");
   if (!c.ok()) return;
-  if (x.rank() == 0 || q.rank() != 2 || scale.rank() != 2 || (zero && zero.rank() != 2)) return c.Fail("the operands are no matrices");
+  if (x.rank() == 0 || q.rank() != 2 || scale.rank() != 2 || (zero && zero.rank() != 2))
+    return c.Fail("the operands are no matrices");
   const bool float8 = q.dtype == DType::kFloat8E4M3FN || q.dtype == DType::kFloat8E5M2;
-  if ((!IsByte(q.dtype) && (!float8 || zero)) || !IsKernelFloat(x.dtype) || !IsKernelFloat(scale.dtype) || !IsKernelFloat(arithmetic) ||
-      !IsKernelFloat(to))
+  if ((!IsByte(q.dtype) && (!float8 || zero)) || !IsKernelFloat(x.dtype) || !IsKernelFloat(scale.dtype) ||
+      !IsKernelFloat(arithmetic) || !IsKernelFloat(to))
     return c.Unsupported("a matrix of these types");
   // Products are rounded once, scales too; a difference that is not exact is one of f32.
   const DType product = ir::PromoteTypes(arithmetic, rounded_scale);
   const DType rounded = product != DType::kFloat32 ? product : to;
   if ((product != DType::kFloat32 && product != to) || (rounded_scale != scale.dtype && scale.dtype != DType::kFloat32))
     return c.Unsupported("a matrix that is rounded twice");
-  if (added && (!zero || !low || !high || *low < -128 || *high > 255 || *low > *high || !IsKernelFloat(zero.dtype) || product != to))
+  if (added && (!zero || !low || !high || *low < -128 || *high > 255 || *low > *high || !IsKernelFloat(zero.dtype) ||
+                product != to))
     return c.Unsupported("a zero point of floats of another form");
-  if (zero && !added && zero.dtype != q.dtype && arithmetic != DType::kFloat32) return c.Unsupported("a zero point of other integers");
+  if (zero && !added && zero.dtype != q.dtype && arithmetic != DType::kFloat32)
+    return c.Unsupported("a zero point of other integers");
   if (bias && !IsKernelFloat(bias.dtype)) return c.Unsupported("a bias of another type");
   const Dim n = q.sizes[0];
   const auto k = q.sizes[1].constant(), groups = scale.sizes[1].constant();
@@ -49,8 +56,8 @@ void QuantizedLinear(PlanContext& c) {
   if (zero) in.push_back(ByGroups(c, zero, n));
   if (bias) in.push_back(c.Expand(bias, {n}));
   constexpr kernels::QuantPart kNone{};
-  const int64_t parts = kernels::kQuantScale | (zero ? kernels::kQuantZero : kNone) | (bias ? kernels::kQuantBias : kNone) |
-                        (added ? kernels::kQuantAddedZero : kNone);
+  const int64_t parts = kernels::kQuantScale | (zero ? kernels::kQuantZero : kNone) |
+                        (bias ? kernels::kQuantBias : kNone) | (added ? kernels::kQuantAddedZero : kNone);
   const int64_t middle = added ? (*low + *high + 1) / 2 : 0;
   const DType before = rounded_scale == scale.dtype ? DType::kFloat32 : rounded_scale;
   if (c.ok())
@@ -64,10 +71,11 @@ void IntegerLinear(PlanContext& c) {
           scale = c.in("scale"), zero = c.opt_in("zero_point"), bias = c.opt_in("bias");
   const DType rounded = c.dtype("rounded").value_or(DType::kFloat32);
   if (!c.ok()) return;
-  if (x.rank() == 0 || q.rank() != 2 || scale.rank() != 2 || (zero && zero.rank() != 2)) return c.Fail("the operands are no matrices");
-  if (x.dtype != DType::kInt8 || !IsByte(q.dtype) || x_scale.dtype != DType::kFloat32 || scale.dtype != DType::kFloat32 ||
-      (x_zero && x_zero.dtype != DType::kInt8) || (zero && zero.dtype != q.dtype) || (bias && bias.dtype != DType::kFloat32) ||
-      (rounded != DType::kFloat32 && rounded != DType::kBFloat16))
+  if (x.rank() == 0 || q.rank() != 2 || scale.rank() != 2 || (zero && zero.rank() != 2))
+    return c.Fail("the operands are no matrices");
+  if (x.dtype != DType::kInt8 || !IsByte(q.dtype) || x_scale.dtype != DType::kFloat32 ||
+      scale.dtype != DType::kFloat32 || (x_zero && x_zero.dtype != DType::kInt8) || (zero && zero.dtype != q.dtype) ||
+      (bias && bias.dtype != DType::kFloat32) || (rounded != DType::kFloat32 && rounded != DType::kBFloat16))
     return c.Unsupported("operands of these types");
   const Dim n = q.sizes[0];
   const auto k = q.sizes[1].constant(), groups = scale.sizes[1].constant();
@@ -88,7 +96,9 @@ void IntegerLinear(PlanContext& c) {
   constexpr kernels::IntegerPart kNone{};
   const int64_t parts = (zero ? kernels::kIntegerZero : kNone) | (x_zero ? kernels::kIntegerInputZero : kNone) |
                         (bias ? kernels::kIntegerBias : kNone);
-  if (c.ok()) c.Emit("integer_linear", std::move(in), {out}, DType::kFloat32, kernels::IntegerLinearAttributes{parts, *NativeType(rounded)});
+  if (c.ok())
+    c.Emit("integer_linear", std::move(in), {out}, DType::kFloat32,
+           kernels::IntegerLinearAttributes{parts, *NativeType(rounded)});
   c.Return(out);
 }
 
@@ -100,7 +110,8 @@ void QuantizeRows(PlanContext& c) {
   if (low < -128 || high > 127 || low >= high) return c.Unsupported("integers of another range");
   std::vector<Operand> out = {c.Result(0), c.Result(1), c.Result(2)};
   if (c.ok())
-    c.Emit("quantize_rows", {c.Dense(x)}, out, DType::kFloat32, kernels::QuantizeRowsAttributes{c.b("asymmetric"), low, high, c.f("eps")});
+    c.Emit("quantize_rows", {c.Dense(x)}, out, DType::kFloat32,
+           kernels::QuantizeRowsAttributes{c.b("asymmetric"), low, high, c.f("eps")});
   c.Return(std::move(out));
 }
 

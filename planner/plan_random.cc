@@ -24,7 +24,8 @@ constexpr PlanFamily kFamilies[] = {
     {Random, "random_uniform", "rand rand.generator rand_like rand_like.generator"},
     {Random, "random_normal", "randn randn.generator randn_like randn_like.generator"},
     {RandomIntegers, "",
-     "randint randint.generator randint.low randint.low_generator randint_like randint_like.generator randint_like.low_dtype "
+     "randint randint.generator randint.low randint.low_generator randint_like randint_like.generator "
+     "randint_like.low_dtype "
      "randint_like.low_generator_dtype"},
 };
 

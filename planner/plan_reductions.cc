@@ -20,7 +20,8 @@ std::vector<int> ReducedDims(PlanContext& c, int rank, bool empty_is_all = true)
   return dims;
 }
 
-// One call over `dims` into a tensor of the sizes of result i. What attributes the kernel has besides the number of dims are reals.
+// One call over `dims` into a tensor of the sizes of result i. What attributes the kernel has besides the number of
+// dims are reals.
 template <typename Attributes = kernels::ReduceAttributes, typename... More>
 Operand Reduce(PlanContext& c, std::string_view kernel, const Operand& x, const std::vector<int>& dims, DType compute,
                Operand out, More... more) {
@@ -36,7 +37,8 @@ Operand Reduce(PlanContext& c, std::string_view kernel, const Operand& x, const 
   }
   std::vector<int> order = dims;
   // Of an image with channels last these are innermost, where the order is nobody's.
-  if (const auto channels = std::find(order.begin(), order.end(), 1); channels != order.end() && c.builder().IsLast(x) && kernel.substr(0, 3) != "arg")
+  if (const auto channels = std::find(order.begin(), order.end(), 1);
+      channels != order.end() && c.builder().IsLast(x) && kernel.substr(0, 3) != "arg")
     std::rotate(channels, channels + 1, order.end());
   c.Emit(kernel, {MoveToLast(x, order)}, {to}, compute, Attributes{static_cast<int>(dims.size()), more...});
   return out;
@@ -100,7 +102,8 @@ double Correction(PlanContext& c) {
 }
 void Variance(PlanContext& c) {
   Operand x = c.in("self");
-  c.Return(Reduce<kernels::VarianceAttributes>(c, c.kernel(), x, ReducedDims(c, x.rank()), x.dtype, c.Result(), Correction(c)));
+  c.Return(Reduce<kernels::VarianceAttributes>(c, c.kernel(), x, ReducedDims(c, x.rank()), x.dtype, c.Result(),
+                                               Correction(c)));
 }
 void VarianceAndMean(PlanContext& c) {
   Operand x = c.in("self");
@@ -116,13 +119,15 @@ void Norm(PlanContext& c) {
   if (p && !p->is_constant()) return c.Unsupported("p is not known");
   const double order = p ? p->d : 2;
   if (!(order >= 0 && order < 1e308) && !HasElements(c, x)) return;
-  c.Return(Reduce<kernels::VectorNormAttributes>(c, "vector_norm", x, ReducedDims(c, x.rank()), c.out_dtype(), c.Result(), order));
+  c.Return(Reduce<kernels::VectorNormAttributes>(c, "vector_norm", x, ReducedDims(c, x.rank()), c.out_dtype(),
+                                                 c.Result(), order));
 }
 void VectorNorm(PlanContext& c) {
   Operand x = c.in("self");
   const double order = c.f("ord");
   if (!(order >= 0 && order < 1e308) && !HasElements(c, x)) return;
-  c.Return(Reduce<kernels::VectorNormAttributes>(c, "vector_norm", x, ReducedDims(c, x.rank()), c.out_dtype(), c.Result(), order));
+  c.Return(Reduce<kernels::VectorNormAttributes>(c, "vector_norm", x, ReducedDims(c, x.rank()), c.out_dtype(),
+                                                 c.Result(), order));
 }
 
 // Sums and means of what is a number.
@@ -130,13 +135,15 @@ void NanSum(PlanContext& c) {
   Operand x = c.in("self"), out = c.Result();
   if (!c.ok()) return;
   const std::vector<int> dims = ReducedDims(c, x.rank());
-  if (!ir::IsFloating(x.dtype)) return c.Return(Reduce(c, c.kernel() == "nanmean" ? "mean" : "sum", x, dims, out.dtype, out));
+  if (!ir::IsFloating(x.dtype))
+    return c.Return(Reduce(c, c.kernel() == "nanmean" ? "mean" : "sum", x, dims, out.dtype, out));
   Operand nan = c.Map("isnan", {x}, c.Temp(DType::kBool, x.sizes), x.dtype);
   Operand kept = c.Map("where", {nan, c.number(ir::Scalar()), x}, c.Temp(x.dtype, x.sizes), x.dtype);
   if (c.kernel() == "nansum") return c.Return(Reduce(c, "sum", kept, dims, out.dtype, out));
   const DType wide = out.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
   Operand numbers = c.Map("logical_not", {nan}, c.Temp(DType::kBool, x.sizes), DType::kBool);
-  Operand sum = Reduce(c, "sum", kept, dims, out.dtype, c.Temp(ir::IsLowPrecision(out.dtype) ? out.dtype : wide, out.sizes));
+  Operand sum =
+      Reduce(c, "sum", kept, dims, out.dtype, c.Temp(ir::IsLowPrecision(out.dtype) ? out.dtype : wide, out.sizes));
   Operand count = Reduce(c, "sum", numbers, dims, DType::kInt64, c.Temp(DType::kInt64, out.sizes));
   c.Return(c.Map("div", {sum, count}, out, wide));
 }
@@ -195,7 +202,9 @@ void LayerNorm(PlanContext& c) {
     results.push_back(scale);
   }
   c.Emit("layer_norm", std::move(in), {c.Reshape(out, {rows, n})}, out.dtype,
-         kernels::NormAttributes{(weight ? kernels::kNormHasWeight : kernels::NormPart{}) + (bias ? kernels::kNormHasBias : kernels::NormPart{}), c.f("eps")});
+         kernels::NormAttributes{(weight ? kernels::kNormHasWeight : kernels::NormPart{}) +
+                                     (bias ? kernels::kNormHasBias : kernels::NormPart{}),
+                                 c.f("eps")});
   c.Return(std::move(results));
 }
 
@@ -221,8 +230,9 @@ void RmsNorm(PlanContext& c) {
   if (weight) in.push_back(c.Reshape(weight, {n}));
   // torch's default is the machine epsilon of what it computes in.
   const double eps = c.opt_f("eps").value_or(wide == DType::kFloat64 ? 0x1p-52 : 0x1p-23);
-  if (c.ok()) c.Emit("rms_norm", std::move(in), {c.Reshape(out, {rows, n})}, wide,
-                     kernels::NormAttributes{weight ? kernels::kNormHasWeight : kernels::NormPart{}, eps});
+  if (c.ok())
+    c.Emit("rms_norm", std::move(in), {c.Reshape(out, {rows, n})}, wide,
+           kernels::NormAttributes{weight ? kernels::kNormHasWeight : kernels::NormPart{}, eps});
   c.Return(out);
 }
 

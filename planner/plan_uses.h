@@ -1,4 +1,5 @@
-// What the passes over finished plans (fuse_*.cc) share: which steps read and write each buffer, the replacement of steps, and their numbers.
+// What the passes over finished plans (fuse_*.cc) share: which steps read and write each buffer, the replacement of
+// steps, and their numbers.
 #ifndef SLIPWAY_PLANNER_PLAN_USES_H_
 #define SLIPWAY_PLANNER_PLAN_USES_H_
 
@@ -25,8 +26,8 @@ struct PlanUses {
   }
 };
 
-// Makes the steps of a plan anew, in order: `emit(i, steps, views)` appends what takes the place of step i, with its views, or
-// nothing. Jumps go to what takes the place of their targets, or comes after it.
+// Makes the steps of a plan anew, in order: `emit(i, steps, views)` appends what takes the place of step i, with its
+// views, or nothing. Jumps go to what takes the place of their targets, or comes after it.
 template <typename F>
 void RewriteSteps(kernels::Plan& plan, F emit) {
   std::vector<kernels::Step> steps;
@@ -43,8 +44,8 @@ void RewriteSteps(kernels::Plan& plan, F emit) {
   plan.views = std::move(views);
 }
 
-// Appends the numbers of a kernel's attributes, integers and then reals, to the plan's numbers, and counts them in the step, whose last numbers
-// they become.
+// Appends the numbers of a kernel's attributes, integers and then reals, to the plan's numbers, and counts them in the
+// step, whose last numbers they become.
 template <typename Attributes>
 void AppendNumbers(kernels::Plan& plan, Attributes attributes, kernels::Step* s) {
   std::vector<int32_t> reals;  // behind all integers

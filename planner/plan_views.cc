@@ -4,9 +4,9 @@
 #include <limits>
 
 #include "base/text.h"
+#include "ir/ops/args.h"
 #include "ir/ops/op_table.h"
 #include "ir/tensor.h"
-#include "ir/ops/args.h"
 #include "planner/choose_layouts.h"
 #include "planner/rules.h"
 
@@ -186,7 +186,8 @@ void Flipped(PlanContext& c) {
 void Join(PlanContext& c, const std::vector<Operand>& parts, int dim) {
   Operand out;
   for (const Operand& x : parts)
-    if (!out && c.ok() && x.rank() >= 3 && c.out_sizes().size() == x.sizes.size() && c.builder().IsLast(x)) out = c.ResultLast();
+    if (!out && c.ok() && x.rank() >= 3 && c.out_sizes().size() == x.sizes.size() && c.builder().IsLast(x))
+      out = c.ResultLast();
   if (!out) out = c.Result();
   Dim at = 0;
   for (const Operand& x : parts) {
@@ -211,8 +212,8 @@ std::vector<Operand> Tensors(PlanContext& c) {
   }
   return out;
 }
-// The longest concatenation that begins with all parts of `n`, in their order: `n` where there is none longer. Blocks that join what all
-// their layers gave, again for each layer, are many that begin alike.
+// The longest concatenation that begins with all parts of `n`, in their order: `n` where there is none longer. Blocks
+// that join what all their layers gave, again for each layer, are many that begin alike.
 const ir::Node& LongestOf(const ir::Node& n) {
   constexpr size_t kMostUsers = 256;
   const ir::Node* longest = &n;
@@ -228,14 +229,17 @@ const ir::Node& LongestOf(const ir::Node& n) {
   const int64_t dim = dim_of(n);
   for (const ir::Node* m : own[0]->users()) {
     if (m == &n || &m->op() != &n.op() || m->output()->dtype() != n.output()->dtype() || dim_of(*m) != dim) continue;
-    if (m->output()->graph() != n.output()->graph() || m->output()->graph()->IsOutput(m->output()) || !m->output()->type().StaticSizes()) continue;
+    if (m->output()->graph() != n.output()->graph() || m->output()->graph()->IsOutput(m->output()) ||
+        !m->output()->type().StaticSizes())
+      continue;
     const std::vector<const ir::Value*> others = parts_of(*m);
     if (others.size() > most && std::equal(own.begin(), own.end(), others.begin())) longest = m, most = others.size();
   }
   return *longest;
 }
-// Writes the parts that the shared memory does not have yet; the result is its beginning. False where it is not to be shared: only images
-// with channels last and what has nothing but dims of size 1 in front stay what kernels read as fast as if they were dense.
+// Writes the parts that the shared memory does not have yet; the result is its beginning. False where it is not to be
+// shared: only images with channels last and what has nothing but dims of size 1 in front stay what kernels read as
+// fast as if they were dense.
 bool JoinShared(PlanContext& c, const std::vector<Operand>& parts, int dim) {
   const ir::Node& n = c.node();
   if (n.output()->graph()->IsOutput(n.output()) || !n.output()->type().StaticSizes()) return false;
@@ -251,7 +255,10 @@ bool JoinShared(PlanContext& c, const std::vector<Operand>& parts, int dim) {
     for (const Operand& x : parts) last = last || (sizes.size() >= 3 && dim == 1 && c.builder().IsLast(x));
     for (int d = 0; d < dim; ++d) in_front = in_front && sizes[d].is(1);
     if (!last && !in_front) return false;
-    at = joined.emplace(&longest, PlanBuilder::Joined{last ? c.TempLast(c.out_dtype(), sizes) : c.Temp(c.out_dtype(), sizes)}).first;
+    at = joined
+             .emplace(&longest,
+                      PlanBuilder::Joined{last ? c.TempLast(c.out_dtype(), sizes) : c.Temp(c.out_dtype(), sizes)})
+             .first;
   }
   PlanBuilder::Joined& j = at->second;
   Dim end = 0;
@@ -284,7 +291,8 @@ void Appended(PlanContext& c) {
   Operand past = c.in("past");
   std::vector<Operand> parts = Tensors(c);
   if (!c.ok()) return;
-  if (c.builder().out().plan.buffers[past.buffer].kind != kernels::Buffer::kState) return c.Unsupported("behind what is no state");
+  if (c.builder().out().plan.buffers[past.buffer].kind != kernels::Buffer::kState)
+    return c.Unsupported("behind what is no state");
   const int dim = c.dim("dim", past.rank());
   Operand out = past;
   Dim at = past.sizes[dim];
@@ -384,7 +392,8 @@ void Padded(PlanContext& c) {
   for (Dim v : pad) c.Shift(v.constant().value_or(0));
   if (!PadsByConstant(c.node())) {
     const std::string mode = c.str("mode");
-    if (mode != "reflect" && mode != "replicate" && mode != "circular") return c.Fail(text::StrCat("mode=\"", mode, "\""));
+    if (mode != "reflect" && mode != "replicate" && mode != "circular")
+      return c.Fail(text::StrCat("mode=\"", mode, "\""));
     using enum kernels::EdgeMode;
     return PadEdges(c, x, pad, mode == "reflect" ? kReflect : mode == "replicate" ? kReplicate : kWrap);
   }
@@ -505,7 +514,8 @@ bool IsPlain(PlanContext& c) {
   const ir::Type& t = c.tensor("self")->type();
   Dim span = 1;
   for (int d = t.rank() - 1; t.strides_known && d >= 0; --d) {
-    if (!t.sizes[d].is(1) && !KnownEqual(t.strides[d], span)) c.Unsupported("strides over a tensor that is not contiguous");
+    if (!t.sizes[d].is(1) && !KnownEqual(t.strides[d], span))
+      c.Unsupported("strides over a tensor that is not contiguous");
     span = span * t.sizes[d];
   }
   if (t.strides_known && !t.storage_offset.is(0)) c.Unsupported("strides over a part of a tensor");
@@ -538,7 +548,10 @@ bool ReadPatches(PlanContext& c, Patches* p) {
     const char* name;
     int64_t* to;
     int64_t least;
-  } lists[] = {{"kernel_size", p->kernel, 1}, {"dilation", p->dilation, 1}, {"padding", p->padding, 0}, {"stride", p->stride, 1}};
+  } lists[] = {{"kernel_size", p->kernel, 1},
+               {"dilation", p->dilation, 1},
+               {"padding", p->padding, 0},
+               {"stride", p->stride, 1}};
   for (const auto& l : lists) {
     const Ints v = c.ints(l.name, 2);
     if (!c.ok() || v.size() != 2 || v[0] < l.least || v[1] < l.least || v[0] > 1 << 20 || v[1] > 1 << 20) {
@@ -568,7 +581,8 @@ void Im2Col(PlanContext& c) {
   if (x.rank() != 4) return c.Fail("the rank is not that of the operator");
   const Dim rows = Windows(p, 0, x.sizes[2]), columns = Windows(p, 1, x.sizes[3]);
   if (p.padding[0] != 0 || p.padding[1] != 0) {
-    Operand padded = c.Full({x.sizes[0], x.sizes[1], x.sizes[2] + 2 * p.padding[0], x.sizes[3] + 2 * p.padding[1]}, ir::Scalar(), x.dtype);
+    Operand padded = c.Full({x.sizes[0], x.sizes[1], x.sizes[2] + 2 * p.padding[0], x.sizes[3] + 2 * p.padding[1]},
+                            ir::Scalar(), x.dtype);
     if (!c.ok()) return;
     c.Copy(x, Narrow(Narrow(padded, 2, p.padding[0], x.sizes[2]), 3, p.padding[1], x.sizes[3]));
     x = padded;
@@ -581,11 +595,13 @@ void Col2Im(PlanContext& c) {
   if (!ReadPatches(c, &p)) return;
   const Dims size = c.ns("output_size");
   if (size.size() != 2 || p.kernel[0] * p.kernel[1] > 4096) return c.Unsupported("of these sizes");
-  if (ir::IsLowPrecision(x.dtype)) return c.Unsupported(text::StrCat(ir::Name(x.dtype), ": torch rounds inside its kernel"));
+  if (ir::IsLowPrecision(x.dtype))
+    return c.Unsupported(text::StrCat(ir::Name(x.dtype), ": torch rounds inside its kernel"));
   Operand to = out.rank() == 3 ? Unsqueeze(out, 0) : out;
   const Dim rows = Windows(p, 0, size[0]), columns = Windows(p, 1, size[1]);
   Operand from = c.Reshape(x, {to.sizes[0], to.sizes[1], p.kernel[0], p.kernel[1], rows, columns});
-  Operand sum = c.Full({to.sizes[0], to.sizes[1], size[0] + 2 * p.padding[0], size[1] + 2 * p.padding[1]}, ir::Scalar(), x.dtype);
+  Operand sum =
+      c.Full({to.sizes[0], to.sizes[1], size[0] + 2 * p.padding[0], size[1] + 2 * p.padding[1]}, ir::Scalar(), x.dtype);
   if (!c.ok()) return;
   const Operand windows = WindowView(p, sum, rows, columns);
   for (int64_t i = 0; i < p.kernel[0]; ++i)

@@ -1,5 +1,6 @@
-// From the graph to the plan: inputs and weights become buffers, nodes steps by their rows, results the caller's memory. Nodes that a
-// row refuses are collected, decomposed and planned again, so that a program is refused with all that is missing at once.
+// From the graph to the plan: inputs and weights become buffers, nodes steps by their rows, results the caller's
+// memory. Nodes that a row refuses are collected, decomposed and planned again, so that a program is refused with all
+// that is missing at once.
 #include "planner/planner.h"
 
 #include <algorithm>
@@ -99,7 +100,7 @@ struct Kept {
   const ir::Value* value;
   std::string name;
   const passes::GrowingState* growing = nullptr;  // null: a weight that the program updates
-  Dims room;                              // the sizes of its memory
+  Dims room;                                      // the sizes of its memory
 };
 std::vector<Kept> FindKept(const ir::Program& p, const PlanOptions& options) {
   if (!options.keep_state) return {};
@@ -182,7 +183,9 @@ absl::Status BindInputs(const ir::Program& p, const PlanOptions& options, PlanBu
   kernels::Plan& plan = b.out().plan;
   InputBinder binder(b);
   std::vector<Kept> kept = FindKept(p, options);
-  auto is_kept = [&](const ir::Value* v) { return std::any_of(kept.begin(), kept.end(), [&](const Kept& k) { return k.value == v; }); };
+  auto is_kept = [&](const ir::Value* v) {
+    return std::any_of(kept.begin(), kept.end(), [&](const Kept& k) { return k.value == v; });
+  };
   for (size_t i = 0; i < p.graph->inputs().size(); ++i) {
     const ir::Value* v = p.graph->inputs()[i];
     const ir::InputSpec& spec = p.input_specs[i];
@@ -246,7 +249,8 @@ absl::Status BindInputs(const ir::Program& p, const PlanOptions& options, PlanBu
   BindStates(kept, b);
   for (const ir::Guard& guard : ir::GuardsOf(p))
     if (guard.condition && b.IsGiven(*guard.condition))
-      b.Require(*guard.condition, text::StrCat("the program was exported for sizes where ", guard.text, " (a guard of torch.export)"));
+      b.Require(*guard.condition,
+                text::StrCat("the program was exported for sizes where ", guard.text, " (a guard of torch.export)"));
   return b.status();
 }
 
@@ -331,13 +335,18 @@ absl::Status BindUpdates(const ir::Program& p, PlanBuilder& b) {
     if (!p.output_specs[i].updates_weight()) continue;
     const ir::Value *v = p.graph->outputs[i].value(), *old = nullptr;
     for (size_t k = 0; k < p.graph->inputs().size(); ++k)
-      if (p.input_specs[k].kind != ir::InputSpec::kUser && p.input_specs[k].target == p.output_specs[i].target) old = p.graph->inputs()[k];
+      if (p.input_specs[k].kind != ir::InputSpec::kUser && p.input_specs[k].target == p.output_specs[i].target)
+        old = p.graph->inputs()[k];
     const auto from = b.values.find(v), to = b.values.find(old);
-    if (!v || from == b.values.end() || to == b.values.end() || out.plan.buffers[to->second.buffer].kind != Buffer::kState)
-      return absl::UnimplementedError(text::StrCat("the update of '", p.output_specs[i].target, "' is of nothing that kernels know"));
+    if (!v || from == b.values.end() || to == b.values.end() ||
+        out.plan.buffers[to->second.buffer].kind != Buffer::kState)
+      return absl::UnimplementedError(
+          text::StrCat("the update of '", p.output_specs[i].target, "' is of nothing that kernels know"));
     if (from->second.dtype != to->second.dtype || from->second.sizes != to->second.sizes)
-      return absl::UnimplementedError(text::StrCat("the update of '", p.output_specs[i].target, "' is of another type"));
-    if (from->second.buffer == to->second.buffer && from->second.offset.is(0) && from->second.is_contiguous()) continue;  // as it was
+      return absl::UnimplementedError(
+          text::StrCat("the update of '", p.output_specs[i].target, "' is of another type"));
+    // as it was
+    if (from->second.buffer == to->second.buffer && from->second.offset.is(0) && from->second.is_contiguous()) continue;
     updates.push_back({from->second, to->second});
   }
   // What is itself in the memory of a state is read before anything is written.
@@ -501,7 +510,8 @@ absl::StatusOr<PlannedProgram> LegalizeAndPlan(ir::Program& p, const PlanOptions
       more |= r.node && passes::FindDecomposition(r.node->op_name()) && refused.insert(r.node).second;
     if (more) continue;
     for (Refusal& r : refusals)  // an operator without a row is what its decomposition refused
-      if (auto why = context.refusals.find(r.node); why != context.refusals.end() && !NativeLegal(*r.node)) r.status = why->second;
+      if (auto why = context.refusals.find(r.node); why != context.refusals.end() && !NativeLegal(*r.node))
+        r.status = why->second;
     if (unsupported) *unsupported = passes::Group(refusals);
     return refusals.empty() ? planned.status() : refusals[0].status;
   }
@@ -525,14 +535,16 @@ namespace {
 // A plan for all sizes, or, where there is none, the program to plan anew for each combination of sizes.
 class PreparedPlan : public ir::PreparedProgram {
  public:
-  PreparedPlan(std::unique_ptr<ir::Program> p, const PlanOptions& options) : program_(std::move(p)), options_(options) {}
+  PreparedPlan(std::unique_ptr<ir::Program> p, const PlanOptions& options)
+      : program_(std::move(p)), options_(options) {}
 
   absl::Status Plan() {
     auto planned = LegalizeAndPlan(*program_, options_);
     if (planned.ok()) runner_ = std::make_unique<Runner>(*std::move(planned), options_, false, options_.threads);
     // Only sizes can make a difference: without symbols the refusal stands.
-    return planned.ok() || (absl::IsUnimplemented(planned.status()) && !program_->syms->symbols().empty()) ? absl::OkStatus()
-                                                                                                         : planned.status();
+    return planned.ok() || (absl::IsUnimplemented(planned.status()) && !program_->syms->symbols().empty())
+               ? absl::OkStatus()
+               : planned.status();
   }
 
   absl::StatusOr<std::vector<ir::TensorRef>> Run(absl::Span<const ir::TensorRef> inputs) override {

@@ -14,8 +14,8 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "ir/graph.h"
-#include "kernels/products/panels.h"
 #include "kernels/executor/plan.h"
+#include "kernels/products/panels.h"
 #include "passes/refusals.h"
 #include "planner/evaluator.h"
 
@@ -44,9 +44,9 @@ struct PlannedProgram {
   std::vector<std::string> origins;  // by Step::origin: the operator
   std::vector<std::string> places;   // by Step::origin: where in the model, or ""
 
-  // Copies of whole temporaries into parts of larger tensors, for PlaceParts (fuse.h): a step `copy` made from `origin`, of all of the
-  // temporary `from`, dense, to the bytes of `to` from `offset` (an expression) on: dense too, or, where `pitch` is not 0, rows of `row`
-  // bytes every `pitch` bytes. Those of one origin do not overlap.
+  // Copies of whole temporaries into parts of larger tensors, for PlaceParts (fuse.h): a step `copy` made from
+  // `origin`, of all of the temporary `from`, dense, to the bytes of `to` from `offset` (an expression) on: dense too,
+  // or, where `pitch` is not 0, rows of `row` bytes every `pitch` bytes. Those of one origin do not overlap.
   struct Part {
     int from = 0, to = 0, offset = 0, origin = 0;
     int64_t row = 0, pitch = 0;

@@ -18,7 +18,9 @@ std::optional<kernels::DType> NativeType(DType t) {
   const int kernel = kElementTypes[static_cast<size_t>(t)].kernel;
   return kernel >= 0 ? std::optional(static_cast<kernels::DType>(kernel)) : std::nullopt;
 }
-DType FromNative(kernels::DType t) { return static_cast<DType>(FindElementType(&ElementType::kernel, static_cast<int>(t))); }
+DType FromNative(kernels::DType t) {
+  return static_cast<DType>(FindElementType(&ElementType::kernel, static_cast<int>(t)));
+}
 
 Dim Product(absl::Span<const Dim> sizes) {
   Dim n = 1;
@@ -128,16 +130,12 @@ Operand PlanContext::number(const ir::Scalar& s) {
   std::array<char, 8> bytes;
   switch (s.kind) {
     case ir::Scalar::kInt:
-    case ir::Scalar::kBool:
-      std::memcpy(bytes.data(), &s.i, 8);
-      break;
+    case ir::Scalar::kBool: std::memcpy(bytes.data(), &s.i, 8); break;
     case ir::Scalar::kFloat:
       std::memcpy(bytes.data(), &s.d, 8);
       x.dtype = DType::kFloat64;
       break;
-    case ir::Scalar::kComplex:
-      Unsupported("complex numbers");
-      return {0, 0, DType::kFloat32, {}, {}};
+    case ir::Scalar::kComplex: Unsupported("complex numbers"); return {0, 0, DType::kFloat32, {}, {}};
     case ir::Scalar::kValue: {
       const ir::Type& t = s.value->type();
       if (!t.is_sym()) return of(s.value);
@@ -215,9 +213,11 @@ Operand PlanContext::Result(size_t i) {
     for (const ir::NamedArg& a : node_.args())
       a.arg.ForEachValue([&](const ir::Value* v) {
         const auto x = b_.values.find(v);
-        if (last || x == b_.values.end() || !b_.IsLast(x->second) || x->second.rank() != node_.output(i)->rank()) return;
+        if (last || x == b_.values.end() || !b_.IsLast(x->second) || x->second.rank() != node_.output(i)->rank())
+          return;
         last = true;
-        for (int d = 0; d < x->second.rank(); ++d) last = last && KnownEqual(x->second.sizes[d], node_.output(i)->sizes()[d]);
+        for (int d = 0; d < x->second.rank(); ++d)
+          last = last && KnownEqual(x->second.sizes[d], node_.output(i)->sizes()[d]);
       });
   return last ? ResultLast(i) : Temp(out_dtype(i), out_sizes(i));
 }
@@ -231,7 +231,9 @@ Operand PlanContext::TempLast(DType dtype, Dims sizes) {
   b_.last_buffers.insert(x.buffer);
   return x;
 }
-Operand PlanContext::ResultLike(const Operand& x, size_t i) { return b_.IsLast(x) ? ResultLast(i) : Temp(out_dtype(i), out_sizes(i)); }
+Operand PlanContext::ResultLike(const Operand& x, size_t i) {
+  return b_.IsLast(x) ? ResultLast(i) : Temp(out_dtype(i), out_sizes(i));
+}
 
 void PlanContext::RequireEqual(Dim a, Dim b, std::string_view otherwise) {
   if (KnownEqual(a, b)) return;
@@ -270,8 +272,8 @@ void PlanContext::EmitNumbers(std::string_view kernel, std::vector<Operand> in, 
     SetStatus(absl::InternalError(text::StrCat(node_.op_name(), ": no kernel ", kernel)));
 }
 
-void PlanContext::EmitNumbers(const kernels::Kernel& kernel, std::vector<Operand> in, std::vector<Operand> out, DType compute,
-                              Dims ints, Reals reals) {
+void PlanContext::EmitNumbers(const kernels::Kernel& kernel, std::vector<Operand> in, std::vector<Operand> out,
+                              DType compute, Dims ints, Reals reals) {
   const kernels::Kernel* k = &kernel;
   const auto native = NativeType(compute);
   if (!native) Unsupported(text::StrCat("kernels have no ", ir::Name(compute)));
@@ -281,7 +283,8 @@ void PlanContext::EmitNumbers(const kernels::Kernel& kernel, std::vector<Operand
       if (const auto t = NativeType(x.dtype); !k->any_type && t && kernels::IsStoredOnly(*t))
         Unsupported(text::StrCat("of ", ir::Name(x.dtype)));
     }
-  if (k->any_type && native && kernels::IsStoredOnly(*native)) compute = DType::kUInt8;  // which such kernels do not ask
+  // which such kernels do not ask
+  if (k->any_type && native && kernels::IsStoredOnly(*native)) compute = DType::kUInt8;
   if (!ok()) return;
   kernels::Plan& plan = b_.out().plan;
   kernels::Step step;
@@ -336,7 +339,9 @@ void PlanContext::CopyPart(const Operand& from, const Operand& to) {
     for (int k = last; k > 0; --k) {  // the channels are innermost, the batch is outermost
       const int d = k > 1 ? k : 0;
       if (!from.sizes[d].constant()) return;
-      if (!from.sizes[d].is(1) && (!KnownEqual(from.strides[d], step) || !KnownEqual(to.strides[d] * *row, step * *pitch))) return;
+      if (!from.sizes[d].is(1) &&
+          (!KnownEqual(from.strides[d], step) || !KnownEqual(to.strides[d] * *row, step * *pitch)))
+        return;
       step = step * from.sizes[d];
     }
     part.row = *row * ir::ByteSize(from.dtype), part.pitch = *pitch * ir::ByteSize(from.dtype);
@@ -422,7 +427,8 @@ Operand PlanContext::Constant(DType dtype, std::vector<int64_t> sizes, std::stri
   x.strides = ContiguousStrides(x.sizes);
   const int64_t size = static_cast<int64_t>(bytes.size());
   ir::TensorRef t = ir::OwnedTensor(dtype, std::move(sizes), std::move(bytes));
-  x.buffer = b_.AddBuffer(kernels::Buffer::kConstant, size, 0, size == 0 ? nullptr : ir::MappedBytes(*t.storage).data());
+  x.buffer =
+      b_.AddBuffer(kernels::Buffer::kConstant, size, 0, size == 0 ? nullptr : ir::MappedBytes(*t.storage).data());
   b_.out().storages.push_back(t.storage);
   return x;
 }
@@ -458,14 +464,15 @@ const PlanRow* FindPlanRow(std::string_view op) {
   static const auto& rows = *[] {
     auto* m = new text::Map<PlanRow>();
     for (auto table :
-         {ElementwisePlans(), ViewPlans(), CreationPlans(), DataPlans(), ReductionPlans(), ProductPlans(), ControlPlans(), NnPlans(), RecurrentPlans(), OrderPlans(),
-          QuantPlans(), RandomPlans(), DetectionPlans()}) {
+         {ElementwisePlans(), ViewPlans(), CreationPlans(), DataPlans(), ReductionPlans(), ProductPlans(),
+          ControlPlans(), NnPlans(), RecurrentPlans(), OrderPlans(), QuantPlans(), RandomPlans(), DetectionPlans()}) {
       for (const PlanFamily& f : table) {
         std::string ops(f.ops);
         for (std::string_view name : text::Split(f.ops, ' ', true)) {
           const size_t dot = name.find('.');
-          std::string full = name[0] == '/' ? std::string(name.substr(1))
-                                            : text::StrCat("aten.", name, dot == std::string_view::npos ? ".default" : "");
+          std::string full = name[0] == '/'
+                                 ? std::string(name.substr(1))
+                                 : text::StrCat("aten.", name, dot == std::string_view::npos ? ".default" : "");
           m->emplace(full, PlanRow{"", f.fn, f.kernel.empty() ? name.substr(0, dot) : f.kernel});
         }
       }

@@ -123,7 +123,8 @@ class PlanBuilder {
     std::vector<int64_t> before;  // by spatial dim
   };
   absl::flat_hash_map<const ir::Value*, Padding> paddings;
-  // Concatenations of which several begin alike share the memory of the longest (plan_views.cc): what is there of that so far.
+  // Concatenations of which several begin alike share the memory of the longest (plan_views.cc): what is there of that
+  // so far.
   struct Joined {
     Operand out;
     size_t parts = 0;
@@ -132,7 +133,9 @@ class PlanBuilder {
   absl::flat_hash_map<const ir::Node*, Joined> joined;
   bool IsLast(const Operand& x) const { return last_buffers.contains(x.buffer) && ChannelsLast(x); }
   // The same where rows of places may lie anywhere: of the inner part of an image, too.
-  bool HasLastChannels(const Operand& x) const { return last_buffers.contains(x.buffer) && x.rank() >= 3 && x.strides[1].is(1); }
+  bool HasLastChannels(const Operand& x) const {
+    return last_buffers.contains(x.buffer) && x.rank() >= 3 && x.strides[1].is(1);
+  }
   // A new symbol.
   Dim NewSymbol(ir::SymRange range);
   // An error when the plan runs, where the condition does not hold.
@@ -210,8 +213,8 @@ class PlanContext : public ir::ArgReader {
   }
   // Of an elementwise operator it lies as the images do that it is made of (ChooseLayouts).
   Operand Result(size_t i = 0);
-  Operand TempLast(DType dtype, Dims sizes);             // with channels last
-  Operand ResultLast(size_t i = 0);                      // with channels last
+  Operand TempLast(DType dtype, Dims sizes);           // with channels last
+  Operand ResultLast(size_t i = 0);                    // with channels last
   Operand ResultLike(const Operand& x, size_t i = 0);  // as image x lies
 
   // a == b: nothing where it is known, a check when the plan runs where it is not; an error where it cannot be.
@@ -226,7 +229,8 @@ class PlanContext : public ir::ArgReader {
 
   // One kernel call, with the kernel's attributes (kernels/attributes.h).
   template <typename Attributes = kernels::NoAttributes>
-  void Emit(std::string_view kernel, std::vector<Operand> in, std::vector<Operand> out, DType compute, Attributes attributes = {}) {
+  void Emit(std::string_view kernel, std::vector<Operand> in, std::vector<Operand> out, DType compute,
+            Attributes attributes = {}) {
     Numbers n;
     auto add = [&n](auto&& x) { n.Add(x); };
     kernels::ForEachNumber(attributes, add);
@@ -234,7 +238,8 @@ class PlanContext : public ir::ArgReader {
   }
   // Operands expanded to the result's sizes, then one call; gives the result.
   template <typename Attributes = kernels::NoAttributes>
-  Operand Map(std::string_view kernel, std::vector<Operand> in, Operand out, DType compute, Attributes attributes = {}) {
+  Operand Map(std::string_view kernel, std::vector<Operand> in, Operand out, DType compute,
+              Attributes attributes = {}) {
     for (Operand& x : in) x = Expand(std::move(x), out.sizes);
     Operand to = out;
     // In the order in which the result lies, if only within its rows.
@@ -246,17 +251,18 @@ class PlanContext : public ir::ArgReader {
     return out;
   }
   // A call of a plugin's kernel, which takes its arguments in numbers of its own (kernels/executor/plugin.h).
-  void EmitNumbers(const kernels::Kernel& kernel, std::vector<Operand> in, std::vector<Operand> out, DType compute, Dims ints,
-                   Reals reals);
+  void EmitNumbers(const kernels::Kernel& kernel, std::vector<Operand> in, std::vector<Operand> out, DType compute,
+                   Dims ints, Reals reals);
 
   Operand Expand(Operand x, const Dims& sizes);  // to broadcast sizes
   void Copy(const Operand& from, const Operand& to);
-  void CopyPart(const Operand& from, const Operand& to);  // the same, to a part that no other of this node's copies overlaps
+  // the same, to a part that no other of this node's copies overlaps
+  void CopyPart(const Operand& from, const Operand& to);
   Operand Cast(Operand x, DType dtype);    // x itself when it already is
   Operand Dense(Operand x);                // x itself when it already is
   Operand Reshape(Operand x, Dims sizes);  // a view where strides allow, else of a copy
   Operand Full(Dims sizes, const ir::Scalar& value, DType dtype);
-  void Fill(const Operand& x, const ir::Scalar& value);  // all elements of x
+  void Fill(const Operand& x, const ir::Scalar& value);                          // all elements of x
   Operand Constant(DType dtype, std::vector<int64_t> sizes, std::string bytes);  // of exactly that size
 
   // The number that result i stands for is the element of x; the size of dim `dim` of result i is.
@@ -276,7 +282,8 @@ class PlanContext : public ir::ArgReader {
     void Add(double x) { reals.push_back(x); }
     void Add(const Real& x) { reals.push_back(x); }
   };
-  void EmitNumbers(std::string_view kernel, std::vector<Operand> in, std::vector<Operand> out, DType compute, Dims ints, Reals reals);
+  void EmitNumbers(std::string_view kernel, std::vector<Operand> in, std::vector<Operand> out, DType compute, Dims ints,
+                   Reals reals);
 
   PlanBuilder& b_;
   std::string_view kernel_;

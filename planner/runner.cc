@@ -15,9 +15,9 @@ Runner::Runner(PlannedProgram planned, const PlanOptions& options, bool profile,
   pool_ = kernels::ThreadPool::Make(threads);
   if (executable_)
     context_ = std::make_unique<kernels::Context>(
-        executable_, kernels::RunOptions{.memory_limit = options.memory_limit,
-                                         .profile = profile,
-                                         .workers = pool_ ? &pool_->workers() : nullptr});
+        executable_,
+        kernels::RunOptions{
+            .memory_limit = options.memory_limit, .profile = profile, .workers = pool_ ? &pool_->workers() : nullptr});
 }
 
 absl::StatusOr<std::vector<ir::TensorRef>> Runner::Run(absl::Span<const ir::TensorRef> inputs) {

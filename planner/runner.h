@@ -24,7 +24,8 @@ class Runner {
 
   const PlannedProgram& planned() const { return planned_; }
   const kernels::Plan& plan() const { return executable_->plan(); }
-  // Of the last run: how long each step took, where profiled; bytes of temporaries alone, and of these and what kernels took.
+  // Of the last run: how long each step took, where profiled; bytes of temporaries alone, and of these and what kernels
+  // took.
   std::span<const int64_t> profile() const { return context_->profile(); }
   std::span<const kernels::Work> work() const { return context_->work(); }
   std::string ShapesOf(int32_t step) const { return context_->ShapesOf(step); }

@@ -1,7 +1,8 @@
-// UpdateInPlace: an operator that updates a part of a tensor is planned as a copy of all of it and a step that writes the part. Where the
-// old tensor is not read after that, the new one takes its memory and the copy is left out. So a cache of fixed size, a buffer that the
-// program updates, is written where it lies: it is copied to a temporary, which is written, and copied back; first the copies among the
-// temporaries go, then both around them. One that is made anew is made where it belongs.
+// UpdateInPlace: an operator that updates a part of a tensor is planned as a copy of all of it and a step that writes
+// the part. Where the old tensor is not read after that, the new one takes its memory and the copy is left out. So a
+// cache of fixed size, a buffer that the program updates, is written where it lies: it is copied to a temporary, which
+// is written, and copied back; first the copies among the temporaries go, then both around them. One that is made anew
+// is made where it belongs.
 //
 // Only of plans without jumps, whose steps run in order, and of tensors whose sizes are numbers.
 #include <algorithm>
@@ -61,7 +62,8 @@ class Updater {
     int64_t bytes = kernels::ByteSize(v.dtype);
     for (int d = v.rank - 1; d >= 0; --d) {
       const int64_t size = number(plan_.dims[v.first_dim + d]), stride = number(plan_.dims[v.first_dim + v.rank + d]);
-      if (size < 1 || (size > 1 && stride * kernels::ByteSize(v.dtype) != bytes) || bytes > std::numeric_limits<int64_t>::max() / size)
+      if (size < 1 || (size > 1 && stride * kernels::ByteSize(v.dtype) != bytes) ||
+          bytes > std::numeric_limits<int64_t>::max() / size)
         return false;
       bytes *= size;
     }
@@ -69,11 +71,13 @@ class Updater {
   }
   bool IsCopyOfAll(int i) const {
     const Step& s = plan_.steps[i];
-    if (gone_[i] || s.kind != Step::kKernel || s.kernel->name != "copy" || s.inputs != 1 || s.outputs != 1) return false;
+    if (gone_[i] || s.kind != Step::kKernel || s.kernel->name != "copy" || s.inputs != 1 || s.outputs != 1)
+      return false;
     const View &from = ViewAt(i, 0), &to = ViewAt(i, 1);
     return from.dtype == to.dtype && from.buffer != to.buffer && IsAll(from) && IsAll(to) &&
            plan_.buffers[from.buffer].bytes == plan_.buffers[to.buffer].bytes && from.rank == to.rank &&
-           std::equal(plan_.dims.begin() + from.first_dim, plan_.dims.begin() + from.first_dim + from.rank, plan_.dims.begin() + to.first_dim);
+           std::equal(plan_.dims.begin() + from.first_dim, plan_.dims.begin() + from.first_dim + from.rank,
+                      plan_.dims.begin() + to.first_dim);
   }
   // The first step after `copy` that writes the buffer.
   int FirstWrite(int buffer, int copy) const {
@@ -100,7 +104,8 @@ class Updater {
   // A copy of a temporary that is over before the copy changes.
   bool Merge(int copy) {
     const int from = ViewAt(copy, 0).buffer, to = ViewAt(copy, 1).buffer;
-    if (KindOf(from) != Buffer::kTemporary || KindOf(to) != Buffer::kTemporary || touches_[to].front().step != copy) return false;
+    if (KindOf(from) != Buffer::kTemporary || KindOf(to) != Buffer::kTemporary || touches_[to].front().step != copy)
+      return false;
     const int write = FirstWrite(to, copy);
     for (const Touch& t : touches_[from])
       if ((t.step >= write || t.writes) && t.step > copy) return false;
@@ -111,7 +116,8 @@ class Updater {
   // A copy of a state that is written and copied back.
   bool WriteThrough(int copy) {
     const int state = ViewAt(copy, 0).buffer, to = ViewAt(copy, 1).buffer;
-    if (KindOf(state) != Buffer::kState || KindOf(to) != Buffer::kTemporary || touches_[to].front().step != copy) return false;
+    if (KindOf(state) != Buffer::kState || KindOf(to) != Buffer::kTemporary || touches_[to].front().step != copy)
+      return false;
     const int write = FirstWrite(to, copy);
     int back = -1;
     for (const Touch& t : touches_[state]) {
@@ -129,11 +135,12 @@ class Updater {
     return true;
   }
 
-  // A tensor that is made anew and copied to the state: it is made there, where the old one is not read any more, or only by the step that
-  // makes it, element by element.
+  // A tensor that is made anew and copied to the state: it is made there, where the old one is not read any more, or
+  // only by the step that makes it, element by element.
   bool MakeThere(int back) {
     const int from = ViewAt(back, 0).buffer, state = ViewAt(back, 1).buffer;
-    if (KindOf(from) != Buffer::kTemporary || KindOf(state) != Buffer::kState || FirstWrite(from, back) != std::numeric_limits<int>::max())
+    if (KindOf(from) != Buffer::kTemporary || KindOf(state) != Buffer::kState ||
+        FirstWrite(from, back) != std::numeric_limits<int>::max())
       return false;
     const int made = touches_[from].front().step;
     const Step& s = plan_.steps[made];
@@ -156,7 +163,8 @@ class Updater {
   // The same elements of two tensors.
   bool IsSame(const View& a, const View& b) const {
     return kernels::ByteSize(a.dtype) == kernels::ByteSize(b.dtype) && a.rank == b.rank && a.offset == b.offset &&
-           std::equal(plan_.dims.begin() + a.first_dim, plan_.dims.begin() + a.first_dim + 2 * a.rank, plan_.dims.begin() + b.first_dim);
+           std::equal(plan_.dims.begin() + a.first_dim, plan_.dims.begin() + a.first_dim + 2 * a.rank,
+                      plan_.dims.begin() + b.first_dim);
   }
 
   struct Touch {
@@ -164,7 +172,7 @@ class Updater {
     bool writes;
   };
   Plan& plan_;
-  std::vector<char> gone_;  // steps
+  std::vector<char> gone_;                   // steps
   std::vector<std::vector<Touch>> touches_;  // of buffers, in order
 };
 

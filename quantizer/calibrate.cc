@@ -1,5 +1,5 @@
-// Statistics of a layer's inputs. GPTQ's sum of products is what costs: inputs are collected until a product of matrices of them is
-// worth the while, and only the upper triangle is computed.
+// Statistics of a layer's inputs. GPTQ's sum of products is what costs: inputs are collected until a product of
+// matrices of them is worth the while, and only the upper triangle is computed.
 #include "quantizer/calibrate.h"
 
 #include <algorithm>
@@ -83,7 +83,8 @@ bool LayerStatistics::Needed(const Config& c) { return c.method != Method::kRoun
 uint64_t LayerStatistics::Bytes(const Config& c, int64_t k, const Options& o) {
   const auto columns = static_cast<uint64_t>(k);
   if (c.method == Method::kGptq) return (columns * columns + columns * kTogether) * sizeof(float);
-  return columns * 20 + (c.method == Method::kAwq ? columns * static_cast<uint64_t>(o.sample_rows) * sizeof(float) : 0) + 16384;
+  return columns * 20 +
+         (c.method == Method::kAwq ? columns * static_cast<uint64_t>(o.sample_rows) * sizeof(float) : 0) + 16384;
 }
 
 absl::StatusOr<std::unique_ptr<LayerStatistics>> LayerStatistics::Make(const Config& c, int64_t k, const Options& o) {
@@ -94,7 +95,8 @@ absl::StatusOr<std::unique_ptr<LayerStatistics>> LayerStatistics::Make(const Con
   return std::unique_ptr<LayerStatistics>(new LayerStatistics(c, k, o));
 }
 
-LayerStatistics::LayerStatistics(const Config& c, int64_t k, const Options& o) : config_(c), k_(k), options_(o), random_(o.seed) {
+LayerStatistics::LayerStatistics(const Config& c, int64_t k, const Options& o)
+    : config_(c), k_(k), options_(o), random_(o.seed) {
   const auto columns = static_cast<size_t>(k);
   if (KeepsColumns(c)) {
     least_.assign(columns, std::numeric_limits<float>::infinity());
@@ -116,7 +118,8 @@ absl::Status LayerStatistics::Add(const float* x, int64_t rows, const kernels::W
     constexpr int64_t kRows = 64;  // of which a sum of floats is taken
     for (int64_t at = 0; at < rows; at += kRows) {
       std::fill(magnitude_.begin(), magnitude_.end(), 0.0f);
-      BestLoops().columns(x + at * k_, std::min(kRows, rows - at), k_, least_.data(), greatest_.data(), magnitude_.data());
+      BestLoops().columns(x + at * k_, std::min(kRows, rows - at), k_, least_.data(), greatest_.data(),
+                          magnitude_.data());
       for (size_t i = 0; i < magnitude_.size(); ++i) magnitudes_[i] += magnitude_[i];
     }
   }
@@ -188,13 +191,14 @@ void LayerStatistics::StaticRange(bool symmetric, double* low, double* high) con
   }
 }
 
-absl::StatusOr<Calibrated> QuantizeCalibrated(const ir::ShardedTensor& w, Scheme& scheme, const LayerStatistics& statistics,
-                                              int threads, bool codes_as_they_are, const PartSink& sink) {
+absl::StatusOr<Calibrated> QuantizeCalibrated(const ir::ShardedTensor& w, Scheme& scheme,
+                                              const LayerStatistics& statistics, int threads, bool codes_as_they_are,
+                                              const PartSink& sink) {
   const Config& c = scheme.config();
   if (!statistics.settled()) return absl::InvalidArgumentError("no calibration data reached the layer");
   if (statistics.k() != scheme.shape().k)
-    return absl::InvalidArgumentError(text::StrCat("the weight has ", scheme.shape().k, " input features and the calibration data ",
-                                                      statistics.k()));
+    return absl::InvalidArgumentError(
+        text::StrCat("the weight has ", scheme.shape().k, " input features and the calibration data ", statistics.k()));
   scheme.Start();
   const absl::Cleanup finish = [&] { scheme.Finish(); };
   const CalibratedWeight q{w, scheme, statistics, std::max(1, threads), codes_as_they_are, sink};

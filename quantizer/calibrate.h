@@ -1,8 +1,10 @@
 // Quantizing with calibration data: what is kept of a linear layer's inputs, and the methods that use it (methods/).
 //
-//   AWQ          a factor for each input feature, x̄^r, of the r in 0, 1/S, ... whose quantized layer comes nearest to the float one
+//   AWQ          a factor for each input feature, x̄^r, of the r in 0, 1/S, ... whose quantized layer comes nearest to
+//                the float one
 //                (Lin et al. 2023; torchao.prototype.awq)
-//   SmoothQuant  a factor for each input feature that shares the range between activations and weights (Xiao et al. 2022;
+//   SmoothQuant  a factor for each input feature that shares the range between activations and weights (Xiao et al.
+//                2022;
 //                torchao.prototype.smoothquant)
 //   GPTQ         weights column by column, each column's error made good by those after it (Frantar et al. 2022;
 //                torchao.prototype.gptq)
@@ -28,12 +30,14 @@
 
 namespace slipway::quantizer {
 
-// How often numbers of which size occur, in 2048 bins that become twice as wide, two becoming one, when a larger number comes.
+// How often numbers of which size occur, in 2048 bins that become twice as wide, two becoming one, when a larger number
+// comes.
 class Histogram {
  public:
   Histogram() : counts_(kBins) {}
   void Add(const float* x, int64_t n);
-  // A number with at least the share `tail` of all numbers above it, and one with that share below; at the edge of a bin.
+  // A number with at least the share `tail` of all numbers above it, and one with that share below; at the edge of a
+  // bin.
   double High(double tail) const { return Edge(tail, true); }
   double Low(double tail) const { return Edge(tail, false); }
   // The same of magnitudes.
@@ -54,8 +58,8 @@ class LayerStatistics {
   struct Options {
     int64_t sample_rows = 256;  // AWQ: inputs that are kept to compare outputs on
     uint64_t seed = 0;          // which inputs those are
-    // Static int8: share of inputs, in percent, that the scale covers; 100 covers the extremes. AWQ and SmoothQuant around it
-    // cover the extremes always.
+    // Static int8: share of inputs, in percent, that the scale covers; 100 covers the extremes. AWQ and SmoothQuant
+    // around it cover the extremes always.
     double percentile = 100;
   };
   static bool Needed(const Config& config);
@@ -102,8 +106,8 @@ class LayerStatistics {
   std::optional<Histogram> histogram_;
 };
 
-// A weight quantized with calibration data. The layer's inputs are to be multiplied by `act_pre_scale` first, where there is one
-// (as numbers of the weight's dtype).
+// A weight quantized with calibration data. The layer's inputs are to be multiplied by `act_pre_scale` first, where
+// there is one (as numbers of the weight's dtype).
 struct Calibrated {
   Error error;
   std::vector<float> act_pre_scale;  // k, or none
@@ -111,11 +115,12 @@ struct Calibrated {
   int act_zero_point = 0;
 };
 
-// Quantizes a weight [n, k] of the scheme's shape and dtype by the method of the scheme's configuration, or, where statistics are
-// of no use to it, as QuantizeWeight() does. Parts go to the sink as there. InvalidArgument for weights or configurations that the
-// method cannot take and for statistics without inputs or of another layer's size.
-absl::StatusOr<Calibrated> QuantizeCalibrated(const ir::ShardedTensor& w, Scheme& scheme, const LayerStatistics& statistics,
-                                              int threads, bool codes_as_they_are, const PartSink& sink);
+// Quantizes a weight [n, k] of the scheme's shape and dtype by the method of the scheme's configuration, or, where
+// statistics are of no use to it, as QuantizeWeight() does. Parts go to the sink as there. InvalidArgument for weights
+// or configurations that the method cannot take and for statistics without inputs or of another layer's size.
+absl::StatusOr<Calibrated> QuantizeCalibrated(const ir::ShardedTensor& w, Scheme& scheme,
+                                              const LayerStatistics& statistics, int threads, bool codes_as_they_are,
+                                              const PartSink& sink);
 
 }  // namespace slipway::quantizer
 

@@ -1,5 +1,5 @@
-// What a configuration may say: the defaults of torchao's classes, and the rules that they check at construction or that hold
-// whatever the weight is.
+// What a configuration may say: the defaults of torchao's classes, and the rules that they check at construction or
+// that hold whatever the weight is.
 #include "quantizer/config.h"
 
 #include <cmath>
@@ -36,7 +36,7 @@ constexpr Config kMethodDefaults;
 // Which granularities the weights of a scheme have, beside whether its fields may differ from the defaults at all.
 struct Allowed {
   bool row, tensor, group;
-  bool activations;          // rows or the tensor
+  bool activations;  // rows or the tensor
   bool bits, mapping, act_mapping, reduce_range, scale_dtype, hqq, int4_cpu, bounds, mx, per_tensor_scale;
 };
 // Indexed by Scheme.
@@ -85,13 +85,14 @@ void CheckScheme(const Config& c, std::vector<std::string>* wrong) {
   if (!allowed.mapping && c.mapping != base.mapping) wrong->push_back("the weights' mapping cannot be chosen");
   if (c.act_mapping != base.act_mapping && (!allowed.act_mapping || c.act_mapping == Mapping::kSymmetricNoClippingErr))
     wrong->push_back("activations are mapped symmetrically or asymmetrically, where they are mapped");
-  if (c.scale_dtype && (!allowed.scale_dtype || (*c.scale_dtype != ir::DType::kFloat32 && !ir::IsLowPrecision(*c.scale_dtype))))
+  if (c.scale_dtype &&
+      (!allowed.scale_dtype || (*c.scale_dtype != ir::DType::kFloat32 && !ir::IsLowPrecision(*c.scale_dtype))))
     wrong->push_back("scales are float32, bfloat16 or float16, where their type can be chosen");
   const bool fp4 = c.element == ir::DType::kFloat4E2M1;
-  const bool element_fits = allowed.mx                                    ? fp4 || IsFloat8(c.element)
-                            : c.scheme == Scheme::kFloat8WeightOnly ||
-                                    c.scheme == Scheme::kFloat8Dynamic ? IsFloat8(c.element)
-                                                                          : c.element == base.element;
+  const bool element_fits = allowed.mx ? fp4 || IsFloat8(c.element)
+                            : c.scheme == Scheme::kFloat8WeightOnly || c.scheme == Scheme::kFloat8Dynamic
+                                ? IsFloat8(c.element)
+                                : c.element == base.element;
   if (!element_fits) wrong->push_back(text::StrCat("elements cannot be ", ir::Name(c.element)));
   if (!allowed.mx && (c.mx_scaling != base.mx_scaling || c.mx_block != base.mx_block))
     wrong->push_back("only MX has a scaling mode and a block size");
@@ -107,19 +108,19 @@ void CheckScheme(const Config& c, std::vector<std::string>* wrong) {
     wrong->push_back("an option is set that the scheme has not");
 }
 
-// Which schemes a method goes around: AWQ and SmoothQuant need a weight that torchao can scale activations for, GPTQ is written
-// for three.
+// Which schemes a method goes around: AWQ and SmoothQuant need a weight that torchao can scale activations for, GPTQ is
+// written for three.
 void CheckMethod(const Config& c, std::vector<std::string>* wrong) {
   const bool int8 =
       c.scheme == Scheme::kInt8WeightOnly || c.scheme == Scheme::kInt8Dynamic || c.scheme == Scheme::kInt8Static;
   switch (c.method) {
-    case Method::kRoundToNearest:
-      break;
+    case Method::kRoundToNearest: break;
     case Method::kAwq:
     case Method::kSmoothQuant:
       if (!int8 && c.scheme != Scheme::kInt4WeightOnly)
         wrong->push_back(
-            "it goes around int8-weight-only, int8-dynamic, int8-static or int4-weight-only: no other weights have their "
+            "it goes around int8-weight-only, int8-dynamic, int8-static or int4-weight-only: no other weights have "
+            "their "
             "activations scaled before");
       break;
     case Method::kGptq:

@@ -1,8 +1,9 @@
-// Configurations in JSON: torchao's classes as tables of fields, read with all problems of a document named at once, and
-// written as config_to_dict() gives them; around them FqnToConfig and transformers' quantization_config.
+// Configurations in JSON: torchao's classes as tables of fields, read with all problems of a document named at once,
+// and written as config_to_dict() gives them; around them FqnToConfig and transformers' quantization_config.
 //
-// torchao writes an object as {"_type": class, "_version": n, "_data": {field: value}}, members of enumerations and dtypes as
-// {"_type": type, "_data": name}. Fields that are absent have the class's default; a `_version` that is absent is 1.
+// torchao writes an object as {"_type": class, "_version": n, "_data": {field: value}}, members of enumerations and
+// dtypes as {"_type": type, "_data": name}. Fields that are absent have the class's default; a `_version` that is
+// absent is 1.
 #include <cmath>
 #include <cstdint>
 #include <iterator>
@@ -168,13 +169,15 @@ constexpr Enumeration kInt4Packing{"Int4PackingFormat", kInt4PackingNames, true}
 constexpr std::string_view kIntxPackingNames[] = {"UNPACKED_TO_INT8", "OPAQUE_ATEN_KLEIDIAI", "OPAQUE_TORCHAO_AUTO",
                                                   "OPAQUE_TORCHAO_KLEIDIAI", "OPAQUE_TORCHAO_LOWBIT"};
 constexpr Enumeration kIntxPacking{"IntxPackingFormat", kIntxPackingNames, true};
-constexpr std::string_view kFloat8PackingNames[] = {"PLAIN", "SPARSE_2D_DATA_2D_METADATA", "SPARSE_1D_DATA_1D_METADATA"};
+constexpr std::string_view kFloat8PackingNames[] = {"PLAIN", "SPARSE_2D_DATA_2D_METADATA",
+                                                    "SPARSE_1D_DATA_1D_METADATA"};
 constexpr Enumeration kFloat8Packing{"Float8PackingFormat", kFloat8PackingNames, true};
 
 bool SameLetters(std::string_view lower, std::string_view upper) {
   if (lower.size() != upper.size()) return false;
   for (size_t i = 0; i < lower.size(); ++i)
-    if (lower[i] != (upper[i] >= 'A' && upper[i] <= 'Z' ? static_cast<char>(upper[i] - 'A' + 'a') : upper[i])) return false;
+    if (lower[i] != (upper[i] >= 'A' && upper[i] <= 'Z' ? static_cast<char>(upper[i] - 'A' + 'a') : upper[i]))
+      return false;
   return true;
 }
 
@@ -227,7 +230,8 @@ constexpr std::string_view kElementsNotTaken[] = {"float8_e4m3fnuz", "float8_e5m
 
 // `count` of kElements are possible here.
 std::optional<ir::DType> ReadElement(Reader& r, const Value& v, size_t count) {
-  const std::string_view name = v.is_string() ? *v.AsString() : ReadDType(r, v);  // torchao has no dtype of 6 bits: text
+  // torchao has no dtype of 6 bits: text
+  const std::string_view name = v.is_string() ? *v.AsString() : ReadDType(r, v);
   if (name.empty()) return std::nullopt;
   for (const NamedElement& e : absl::MakeConstSpan(kElements).first(count))
     if (name == e.name && !v.is_string()) return e.dtype;
@@ -241,15 +245,23 @@ std::optional<ir::DType> ReadElement(Reader& r, const Value& v, size_t count) {
 }
 
 // Granularities that a field takes, as the classes that write them.
-enum GranularityClass : unsigned { kPerRow = 1, kPerAxis = 2, kPerTensor = 4, kPerGroup = 8, kPerToken = 16, kPerBlock = 32 };
+enum GranularityClass : unsigned {
+  kPerRow = 1,
+  kPerAxis = 2,
+  kPerTensor = 4,
+  kPerGroup = 8,
+  kPerToken = 16,
+  kPerBlock = 32
+};
 struct GranularityRow {
   GranularityClass cls;
   std::string_view type;
   std::string_view field;  // its only one; empty where there is none
 };
 constexpr GranularityRow kGranularities[] = {
-    {kPerRow, "PerRow", "dim"},           {kPerAxis, "PerAxis", "axis"}, {kPerTensor, "PerTensor", ""},
-    {kPerGroup, "PerGroup", "group_size"}, {kPerToken, "PerToken", ""},   {kPerBlock, "PerBlock", "block_size"},
+    {kPerRow, "PerRow", "dim"},    {kPerAxis, "PerAxis", "axis"},
+    {kPerTensor, "PerTensor", ""}, {kPerGroup, "PerGroup", "group_size"},
+    {kPerToken, "PerToken", ""},   {kPerBlock, "PerBlock", "block_size"},
 };
 constexpr std::string_view kGranularityNames[] = {"PerRow", "PerAxis", "PerTensor", "PerGroup", "PerToken", "PerBlock"};
 
@@ -269,16 +281,21 @@ std::optional<Granularity> ReadGranularity(Reader& r, const Value& v, unsigned t
   if (!members) return std::nullopt;
   const Value* argument = nullptr;
   for (const Member& m : *members) {
-    if (!row->field.empty() && m.key == row->field) argument = &m.value;
-    else r.Unknown(text::StrCat("field of ", row->type), m.key, absl::MakeConstSpan(&row->field, row->field.empty() ? 0 : 1));
+    if (!row->field.empty() && m.key == row->field)
+      argument = &m.value;
+    else
+      r.Unknown(text::StrCat("field of ", row->type), m.key,
+                absl::MakeConstSpan(&row->field, row->field.empty() ? 0 : 1));
   }
   if (!(taken & row->cls)) {
     std::vector<std::string_view> names;
     for (const GranularityRow& g : kGranularities)
       if (taken & g.cls) names.push_back(g.type);
     const std::string what = text::StrCat("is ", row->type, "; there are ", text::Join(names, ", "));
-    if (row->cls == kPerBlock) r.NotTaken(what);
-    else r.Wrong(what);
+    if (row->cls == kPerBlock)
+      r.NotTaken(what);
+    else
+      r.Wrong(what);
     return std::nullopt;
   }
   if (argument == nullptr && (row->cls == kPerAxis || row->cls == kPerGroup))
@@ -323,18 +340,18 @@ struct Field {
 // Fields that are a member of Config.
 template <bool Config::*kMember>
 constexpr Field Flag(std::string_view name) {
-  return {name,
-          [](Reader& r, const Value& v, Config* c) { c->*kMember = r.Bool(v).value_or(c->*kMember); },
+  return {name, [](Reader& r, const Value& v, Config* c) { c->*kMember = r.Bool(v).value_or(c->*kMember); },
           [](Writer& w, const Config& c) { w.Bool(c.*kMember); }};
 }
 template <auto kMember, const Enumeration& kEnum>
 constexpr Field Choice(std::string_view name) {
-  return {name,
-          [](Reader& r, const Value& v, Config* c) {
-            using T = std::remove_reference_t<decltype(c->*kMember)>;
-            if (const int i = ReadEnumeration(r, v, kEnum); i >= 0) c->*kMember = static_cast<T>(i);
-          },
-          [](Writer& w, const Config& c) { WriteTagged(w, kEnum.type, kEnum.members[static_cast<size_t>(c.*kMember)]); }};
+  return {
+      name,
+      [](Reader& r, const Value& v, Config* c) {
+        using T = std::remove_reference_t<decltype(c->*kMember)>;
+        if (const int i = ReadEnumeration(r, v, kEnum); i >= 0) c->*kMember = static_cast<T>(i);
+      },
+      [](Writer& w, const Config& c) { WriteTagged(w, kEnum.type, kEnum.members[static_cast<size_t>(c.*kMember)]); }};
 }
 template <auto kMember>
 constexpr Field Integer(std::string_view name) {
@@ -343,21 +360,20 @@ constexpr Field Integer(std::string_view name) {
             using T = std::remove_reference_t<decltype(c->*kMember)>;
             const auto n = r.Int(v);
             if (!n) return;
-            if (*n < 1 || *n > std::numeric_limits<int32_t>::max()) return r.Wrong(text::StrCat(*n, " is out of range"));
+            if (*n < 1 || *n > std::numeric_limits<int32_t>::max())
+              return r.Wrong(text::StrCat(*n, " is out of range"));
             c->*kMember = static_cast<T>(*n);
           },
           [](Writer& w, const Config& c) { w.Int(c.*kMember); }};
 }
 template <double Config::*kMember>
 constexpr Field Real(std::string_view name) {
-  return {name,
-          [](Reader& r, const Value& v, Config* c) { c->*kMember = r.Double(v).value_or(c->*kMember); },
+  return {name, [](Reader& r, const Value& v, Config* c) { c->*kMember = r.Double(v).value_or(c->*kMember); },
           [](Writer& w, const Config& c) { w.Double(c.*kMember); }};
 }
 template <std::optional<double> Config::*kMember>
 constexpr Field OptionalReal(std::string_view name) {
-  return {name,
-          [](Reader& r, const Value& v, Config* c) { c->*kMember = v.is_null() ? std::nullopt : r.Double(v); },
+  return {name, [](Reader& r, const Value& v, Config* c) { c->*kMember = v.is_null() ? std::nullopt : r.Double(v); },
           [](Writer& w, const Config& c) { (c.*kMember) ? w.Double(*(c.*kMember)) : w.Null(); }};
 }
 
@@ -366,13 +382,15 @@ template <unsigned kTaken, bool kNullable>
 constexpr Field WeightGranularity(std::string_view name) {
   return {name,
           [](Reader& r, const Value& v, Config* c) {
-            if (kNullable && v.is_null()) c->granularity = {};
-            else if (const auto g = ReadGranularity(r, v, kTaken)) c->granularity = *g;
+            if (kNullable && v.is_null())
+              c->granularity = {};
+            else if (const auto g = ReadGranularity(r, v, kTaken))
+              c->granularity = *g;
           },
           [](Writer& w, const Config& c) { WriteGranularity(w, c.granularity, kTaken & kPerAxis); }};
 }
-// One for activations and weights, or a list of the two; null is the class's default. Written as the list where torchao always
-// does, or where the two differ.
+// One for activations and weights, or a list of the two; null is the class's default. Written as the list where torchao
+// always does, or where the two differ.
 template <bool kAlwaysList>
 constexpr Field BothGranularities(std::string_view name) {
   return {name,
@@ -460,7 +478,8 @@ constexpr Field FirstOf(std::string_view name) {
   return {name,
           [](Reader& r, const Value& v, Config*) {
             if (const int i = ReadEnumeration(r, v, kEnum); i > 0)
-              r.NotTaken(text::StrCat(kEnum.members[i], " is the layout of one kernel: write ", kEnum.members[0], " instead"));
+              r.NotTaken(
+                  text::StrCat(kEnum.members[i], " is the layout of one kernel: write ", kEnum.members[0], " instead"));
           },
           [](Writer& w, const Config&) { WriteTagged(w, kEnum.type, kEnum.members[0]); }};
 }
@@ -528,14 +547,17 @@ void ReadMmConfig(Reader& r, const Value& v, Config*) {
   if (v.is_null()) return;
   const auto tagged = ReadTagged(r, v);
   if (!tagged) return;
-  if (tagged->type != "Float8MMConfig") return r.Wrong(text::StrCat("is a ", Shown(tagged->type), ", not a Float8MMConfig"));
+  if (tagged->type != "Float8MMConfig")
+    return r.Wrong(text::StrCat("is a ", Shown(tagged->type), ", not a Float8MMConfig"));
   const auto members = r.Object(*tagged->data);
   if (!members) return;
   for (const Member& m : *members) {
     bool known = false;
     for (const std::string_view f : kMmFields) known |= m.key == f;
-    if (known) (void)r.Bool(m.value);
-    else r.Unknown("field of Float8MMConfig", m.key, kMmFields);
+    if (known)
+      (void)r.Bool(m.value);
+    else
+      r.Unknown("field of Float8MMConfig", m.key, kMmFields);
   }
 }
 void WriteMmConfig(Writer& w, const Config&) {
@@ -569,12 +591,9 @@ constexpr Field kInt8Dynamic[] = {
     {"reduce_range", ReadReduceRange, WriteReduceRange},
 };
 constexpr Field kInt8Static[] = {
-    CalibratedTensor("act_quant_scale"),
-    CalibratedTensor("act_quant_zero_point"),
-    BothGranularities<false>("granularity"),
-    Choice<&Config::act_mapping, kMappingType>("act_mapping_type"),
-    IgnoredFlag<true>("set_inductor_config"),
-    {"reduce_range", ReadReduceRange, WriteReduceRange},
+    CalibratedTensor("act_quant_scale"),      CalibratedTensor("act_quant_zero_point"),
+    BothGranularities<false>("granularity"),  Choice<&Config::act_mapping, kMappingType>("act_mapping_type"),
+    IgnoredFlag<true>("set_inductor_config"), {"reduce_range", ReadReduceRange, WriteReduceRange},
 };
 constexpr Field kIntxWeightOnly[] = {
     IntegerType("weight_dtype"),
@@ -682,7 +701,8 @@ constexpr Class kClasses[] = {
     {"SmoothQuantConfig", 1, Method::kSmoothQuant, Scheme(), false, kSmoothQuant},
     {"GPTQConfig", 1, Method::kGptq, Scheme(), false, kGptq},
 };
-constexpr std::string_view kMapClasses[] = {"FqnToConfig", "ModuleFqnToConfig"};  // the second is the first's older name
+// the second is the first's older name
+constexpr std::string_view kMapClasses[] = {"FqnToConfig", "ModuleFqnToConfig"};
 
 // Classes of torchao's, of this release or an older one, that are not taken, and what to write instead.
 struct Other {
@@ -713,7 +733,8 @@ constexpr Other kOthers[] = {
 
 const Class& ClassOf(Method method, const Config& c) {
   for (const Class& row : kClasses)
-    if (row.method == method && (method != kPlain || (row.scheme == c.scheme && row.int4_cpu == c.int4_cpu))) return row;
+    if (row.method == method && (method != kPlain || (row.scheme == c.scheme && row.int4_cpu == c.int4_cpu)))
+      return row;
   return kClasses[0];  // the table has all
 }
 const Class* FindClass(std::string_view name) {
@@ -770,10 +791,12 @@ void CheckFields(Reader& r, const Class& cls, const Config& c) {
   for (const Field& f : cls.fields) has_activations |= f.name == "activation_dtype";
   const ir::DType activations = r.activation_element.value_or(DefaultConfig(c.scheme).element);
   if (has_activations && activations != c.element) {
-    const std::string what = text::StrCat(cls.name, ": activation_dtype and weight_dtype differ, ", ir::Name(activations),
-                                          " and ", ir::Name(c.element));
-    if (c.scheme == Scheme::kMx) r.Wrong(what);
-    else r.NotTaken(what);
+    const std::string what = text::StrCat(cls.name, ": activation_dtype and weight_dtype differ, ",
+                                          ir::Name(activations), " and ", ir::Name(c.element));
+    if (c.scheme == Scheme::kMx)
+      r.Wrong(what);
+    else
+      r.NotTaken(what);
   }
   if (const absl::Status status = CheckConfig(c); !status.ok()) r.Wrong(text::FromAbsl(status.message()));
 }
@@ -790,7 +813,8 @@ std::optional<Config> ReadConfig(Reader& r, const Value& v) {
     }
     for (const Other& other : kOthers) {
       if (other.name != tagged->type) continue;
-      r.NotTaken(text::StrCat(other.name, " is not supported", other.instead.empty() ? "" : "; near to it is ", other.instead));
+      r.NotTaken(text::StrCat(other.name, " is not supported", other.instead.empty() ? "" : "; near to it is ",
+                              other.instead));
       return std::nullopt;
     }
     std::vector<std::string_view> names;
@@ -837,13 +861,15 @@ constexpr std::string_view kMapFields[] = {"fqn_to_config", "module_fqn_to_confi
 
 void ReadMap(Reader& r, const Tagged& tagged, ConfigMap* out) {
   const Reader::At at(&r, tagged.type);
-  if (tagged.version != 1) r.Wrong(text::StrCat("_version ", tagged.version, " is not one that torchao 0.18 takes: write 1"));
+  if (tagged.version != 1)
+    r.Wrong(text::StrCat("_version ", tagged.version, " is not one that torchao 0.18 takes: write 1"));
   const auto members = r.Object(*tagged.data);
   if (!members) return;
   std::vector<ConfigMap::Entry> entries[2];
   for (size_t i = 0; i < 2; ++i) {
     const Value* field = tagged.data->Find(kMapFields[i]);
-    if (field == nullptr || (i == 1 && r.count() > 0)) continue;  // the second would only repeat what is wrong with the first
+    // the second would only repeat what is wrong with the first
+    if (field == nullptr || (i == 1 && r.count() > 0)) continue;
     const Reader::At at_field(&r, kMapFields[i]);
     entries[i] = ReadEntries(r, *field);
   }
@@ -866,8 +892,8 @@ void ReadTorchao(Reader& r, const Value& v, ConfigMap* out) {
   if (const auto c = ReadConfig(r, v)) out->entries = ConfigMap::Of(*c).entries;
 }
 
-// quant_type as a name, with the fields of its class in quant_type_kwargs: how transformers wrote before it took torchao's
-// configurations.
+// quant_type as a name, with the fields of its class in quant_type_kwargs: how transformers wrote before it took
+// torchao's configurations.
 struct LegacyType {
   std::string_view name, class_name;
 };
@@ -902,9 +928,13 @@ void ReadLegacy(Reader& r, std::string_view name, const Value* arguments, Config
         if (f.name == m.key) field = &f;
       if (m.key == "layout") continue;  // how a kernel wants the integers to lie
       if (m.key == "use_hqq" && cls->scheme == Scheme::kInt4WeightOnly) c.hqq = r.Bool(m.value).value_or(false);
-      else if (m.key == "group_size" && field != nullptr && m.value.is_int()) ReadInt4Group(r, m.value, &c);  // int8 too, then
-      else if (field != nullptr) field->read(r, m.value, &c);
-      else r.Unknown("argument", m.key, known);
+      // int8 too, then
+      else if (m.key == "group_size" && field != nullptr && m.value.is_int())
+        ReadInt4Group(r, m.value, &c);
+      else if (field != nullptr)
+        field->read(r, m.value, &c);
+      else
+        r.Unknown("argument", m.key, known);
     }
   }
   if (const absl::Status status = CheckConfig(c); !status.ok()) r.Wrong(text::FromAbsl(status.message()));
@@ -912,9 +942,9 @@ void ReadLegacy(Reader& r, std::string_view name, const Value* arguments, Config
 }
 
 // The fields of transformers' quantization_config.
-constexpr std::string_view kTransformersKeys[] = {"include_input_output_embeddings", "modules_to_not_convert",
-                                                  "quant_method",                    "quant_type",
-                                                  "quant_type_kwargs",               "untie_embedding_weights"};
+constexpr std::string_view kTransformersKeys[] = {
+    "include_input_output_embeddings", "modules_to_not_convert", "quant_method", "quant_type", "quant_type_kwargs",
+    "untie_embedding_weights"};
 
 void ReadTransformers(Reader& r, const Value& v, ConfigMap* out) {
   const auto members = r.Object(v);
@@ -923,7 +953,8 @@ void ReadTransformers(Reader& r, const Value& v, ConfigMap* out) {
     const Reader::At at(&r, "quant_method");
     const auto name = r.String(*method);
     if (!name) return;
-    if (*name != "torchao") return r.NotTaken(text::StrCat("is ", Shown(*name), "; slipway reads configurations of torchao"));
+    if (*name != "torchao")
+      return r.NotTaken(text::StrCat("is ", Shown(*name), "; slipway reads configurations of torchao"));
   }
   out->keep_head = true;
   const Value* arguments = v.Find("quant_type_kwargs");
@@ -947,8 +978,10 @@ void ReadTransformers(Reader& r, const Value& v, ConfigMap* out) {
       const auto types = r.Object(m.value);
       if (!types) continue;
       const Value* only = m.value.Find("default");
-      if (only == nullptr || types->size() != 1) r.Wrong("has one key, default");
-      else ReadTorchao(r, *only, out);
+      if (only == nullptr || types->size() != 1)
+        r.Wrong("has one key, default");
+      else
+        ReadTorchao(r, *only, out);
       if (arguments != nullptr && arguments->is_object() && !arguments->AsObject()->empty())
         r.Wrong("quant_type_kwargs go with a quant_type that is a name");
     } else if (m.key != "quant_method" && m.key != "quant_type_kwargs") {
@@ -961,8 +994,10 @@ void WriteClass(Writer& w, const Class& cls, const Config& c) {
   w.BeginObject().Key("_type").String(cls.name).Key("_version").Int(cls.version).Key("_data").BeginObject();
   for (const Field& f : cls.fields) {
     w.Key(f.name);
-    if (f.write != nullptr) f.write(w, c);
-    else WriteClass(w, ClassOf(kPlain, c), c);
+    if (f.write != nullptr)
+      f.write(w, c);
+    else
+      WriteClass(w, ClassOf(kPlain, c), c);
   }
   w.EndObject().EndObject();
 }
@@ -976,8 +1011,10 @@ void WriteTorchao(Writer& w, const ConfigMap& map) {
     w.Key(field).BeginObject();
     for (const ConfigMap::Entry& e : entries) {
       w.Key(e.key);
-      if (e.config) WriteClass(w, ClassOf(e.config->method, *e.config), *e.config);
-      else w.Null();
+      if (e.config)
+        WriteClass(w, ClassOf(e.config->method, *e.config), *e.config);
+      else
+        w.Null();
     }
     w.EndObject();
   }

@@ -1,5 +1,5 @@
-// Which configuration a parameter gets: torchao's order of precedence, transformers' modules_to_not_convert before it, and
-// Python's expressions in RE2.
+// Which configuration a parameter gets: torchao's order of precedence, transformers' modules_to_not_convert before it,
+// and Python's expressions in RE2.
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -19,8 +19,8 @@ namespace {
 constexpr std::string_view kPrefix = "re:";
 constexpr std::string_view kDefault = "_default";
 
-// What RE2 reads and Python's `re` refuses or reads as something else, so that an expression means here what it means there or
-// is refused; empty where there is none of it.
+// What RE2 reads and Python's `re` refuses or reads as something else, so that an expression means here what it means
+// there or is refused; empty where there is none of it.
 std::string_view ForeignSyntax(std::string_view s) {
   bool in_class = false;
   for (size_t i = 0; i < s.size(); ++i) {
@@ -160,7 +160,8 @@ Match Matcher::Find(const std::string& module, std::string_view parameter) {
 std::vector<std::string> Matcher::Unmatched() const {
   std::vector<std::string> out;
   for (size_t i = 0; i < state_->matched.size(); ++i)
-    if (const std::string& key = state_->map->entries[i].key; !state_->matched[i] && key != kDefault) out.push_back(key);
+    if (const std::string& key = state_->map->entries[i].key; !state_->matched[i] && key != kDefault)
+      out.push_back(key);
   return out;
 }
 

@@ -65,8 +65,8 @@ absl::Status PartWriter::Values() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Error> QuantizeWeight(const ir::ShardedTensor& w, Scheme& scheme, bool codes_as_they_are, const PartSink& sink,
-                                     absl::Span<const float> columns) {
+absl::StatusOr<Error> QuantizeWeight(const ir::ShardedTensor& w, Scheme& scheme, bool codes_as_they_are,
+                                     const PartSink& sink, absl::Span<const float> columns) {
   const int64_t k = scheme.shape().k;
   scheme.Start();
   const absl::Cleanup finish = [&] { scheme.Finish(); };
@@ -76,7 +76,8 @@ absl::StatusOr<Error> QuantizeWeight(const ir::ShardedTensor& w, Scheme& scheme,
   const auto prepare = [&](absl::Span<const float> rows) {
     if (columns.empty()) return rows.data();
     scaled.resize(rows.size());
-    loops.times(rows.data(), columns.data(), static_cast<int64_t>(rows.size()) / k, k, scheme.shape().rounding(), scaled.data());
+    loops.times(rows.data(), columns.data(), static_cast<int64_t>(rows.size()) / k, k, scheme.shape().rounding(),
+                scaled.data());
     return static_cast<const float*>(scaled.data());
   };
   if (scheme.observes()) {
@@ -101,8 +102,7 @@ absl::StatusOr<Error> QuantizeWeight(const ir::ShardedTensor& w, Scheme& scheme,
     const int64_t count = static_cast<int64_t>(rows.size()) / k;
     codes.resize(rows.size());
     numbers.resize(rows.size());
-    if (!scheme.Quantize(prepare(rows), row, count, codes.data(), numbers.data()))
-      return NotFinite();
+    if (!scheme.Quantize(prepare(rows), row, count, codes.data(), numbers.data())) return NotFinite();
     if (!columns.empty()) loops.times(numbers.data(), inverse.data(), count, k, Rounding::kF32, numbers.data());
     loops.errors(rows.data(), numbers.data(), static_cast<int64_t>(rows.size()), &sums);
     RETURN_IF_ERROR(writer.Rows(codes.data(), row, count));

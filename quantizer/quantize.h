@@ -20,20 +20,20 @@ using PartSink = std::function<absl::Status(size_t part, uint64_t offset, absl::
 
 // What quantizing did to a weight.
 struct Error {
-  double relative = 0;  // ||w - q|| / ||w||, Frobenius; 0 for a weight of zeros
-  double max = 0;       // largest |w - q|
-  double reference = 0; // ||w||²
+  double relative = 0;   // ||w - q|| / ||w||, Frobenius; 0 for a weight of zeros
+  double max = 0;        // largest |w - q|
+  double reference = 0;  // ||w||²
   static Error Of(const ErrorSums& sums);
 };
 
-// Quantizes a weight of the scheme's shape and dtype, whose elements are read in order, twice where the scheme observes.
-// `codes_as_they_are` gives part 0 as one code a byte instead of packed. InvalidArgument for a weight that is not finite; errors
-// of reading and of the sink.
+// Quantizes a weight of the scheme's shape and dtype, whose elements are read in order, twice where the scheme
+// observes. `codes_as_they_are` gives part 0 as one code a byte instead of packed. InvalidArgument for a weight that is
+// not finite; errors of reading and of the sink.
 //
-// With `columns`, k factors, W · diag(columns) is quantized, each product rounded to the weight's dtype; the error is then that of
-// what is quantized divided by them again.
-absl::StatusOr<Error> QuantizeWeight(const ir::ShardedTensor& w, Scheme& scheme, bool codes_as_they_are, const PartSink& sink,
-                                     absl::Span<const float> columns = {});
+// With `columns`, k factors, W · diag(columns) is quantized, each product rounded to the weight's dtype; the error is
+// then that of what is quantized divided by them again.
+absl::StatusOr<Error> QuantizeWeight(const ir::ShardedTensor& w, Scheme& scheme, bool codes_as_they_are,
+                                     const PartSink& sink, absl::Span<const float> columns = {});
 
 // The error for such a weight.
 absl::Status NotFinite();
@@ -71,8 +71,8 @@ class RowReader {
   std::vector<float> floats_;
 };
 
-// Calls work(i) for i < count on `threads` threads, lowest first, until all are done or one has failed; the error of the lowest
-// that failed.
+// Calls work(i) for i < count on `threads` threads, lowest first, until all are done or one has failed; the error of
+// the lowest that failed.
 absl::Status InParallel(int threads, size_t count, const std::function<absl::Status(size_t i)>& work);
 
 }  // namespace slipway::quantizer

@@ -68,7 +68,9 @@ uint64_t Part::numel() const {
   return n;
 }
 
-std::vector<int64_t> SwizzledSizes(int64_t rows, int64_t columns) { return {(rows + 127) / 128 * 32, (columns + 3) / 4 * 16}; }
+std::vector<int64_t> SwizzledSizes(int64_t rows, int64_t columns) {
+  return {(rows + 127) / 128 * 32, (columns + 3) / 4 * 16};
+}
 
 std::string Swizzle(absl::Span<const uint8_t> bytes, int64_t rows, int64_t columns) {
   const std::vector<int64_t> sizes = SwizzledSizes(rows, columns);
@@ -116,15 +118,18 @@ void Scheme::ObserveRange(const float* rows, int64_t count) {
 
 void Scheme::Choose(float, float, float* scale, float* zero) const { *scale = 1, *zero = 0; }
 float Scheme::Nearest(float x, float, float) const { return x; }
-void Scheme::QuantizeWith(const float* rows, int64_t row, int64_t count, const float*, const float*, int8_t* codes, float* numbers) {
+void Scheme::QuantizeWith(const float* rows, int64_t row, int64_t count, const float*, const float*, int8_t* codes,
+                          float* numbers) {
   Quantize(rows, row, count, codes, numbers);
 }
 
 namespace {
 
-absl::StatusOr<std::unique_ptr<Scheme>> MakeScheme(const Config& c, DType dtype, int64_t n, int64_t k, const Scheme::Options& options) {
+absl::StatusOr<std::unique_ptr<Scheme>> MakeScheme(const Config& c, DType dtype, int64_t n, int64_t k,
+                                                   const Scheme::Options& options) {
   if (dtype != DType::kFloat32 && dtype != DType::kBFloat16 && dtype != DType::kFloat16)
-    return absl::UnimplementedError(text::StrCat("weights of ", ir::Name(dtype), " are not quantized (f32, bf16 and f16 are)"));
+    return absl::UnimplementedError(
+        text::StrCat("weights of ", ir::Name(dtype), " are not quantized (f32, bf16 and f16 are)"));
   if (n <= 0 || k <= 0) return absl::FailedPreconditionError("an empty weight");
   Shape s{n, k, k, false, dtype};
   const bool mx = c.scheme == S::kMx, nvfp4 = c.scheme == S::kNvfp4WeightOnly || c.scheme == S::kNvfp4Dynamic;
@@ -137,7 +142,8 @@ absl::StatusOr<std::unique_ptr<Scheme>> MakeScheme(const Config& c, DType dtype,
   }
   // int4 is left in float where torchao only logs it; the others raise.
   if (s.group <= 0 || k % s.group != 0) {
-    const std::string why = text::StrCat(k, " input features are not a multiple of ", mx || nvfp4 ? "the block" : "the group", ", ", s.group);
+    const std::string why = text::StrCat(k, " input features are not a multiple of ",
+                                         mx || nvfp4 ? "the block" : "the group", ", ", s.group);
     return c.scheme == S::kInt4WeightOnly ? absl::FailedPreconditionError(why) : absl::InvalidArgumentError(why);
   }
   switch (c.scheme) {
@@ -151,9 +157,11 @@ absl::StatusOr<std::unique_ptr<Scheme>> MakeScheme(const Config& c, DType dtype,
       return MakeInt4(c, s);
     case S::kFloat8Dynamic:
       if (n % 16 != 0 || k % 16 != 0)
-        return absl::FailedPreconditionError(text::StrCat("[", n, ", ", k, "] is not a multiple of 16 in both dimensions"));
+        return absl::FailedPreconditionError(
+            text::StrCat("[", n, ", ", k, "] is not a multiple of 16 in both dimensions"));
       if (c.granularity.kind == Granularity::kRow && dtype != DType::kBFloat16)
-        return absl::InvalidArgumentError(text::StrCat("float8 with activations per row wants bf16 weights, not ", ir::Name(dtype)));
+        return absl::InvalidArgumentError(
+            text::StrCat("float8 with activations per row wants bf16 weights, not ", ir::Name(dtype)));
       return MakeFloat8(c, s);
     case S::kFloat8WeightOnly: return MakeFloat8(c, s);
     case S::kMx:
@@ -170,9 +178,12 @@ absl::StatusOr<std::unique_ptr<Scheme>> MakeScheme(const Config& c, DType dtype,
 
 }  // namespace
 
-std::unique_ptr<Scheme> Scheme::Again() const { return Make(config_, shape_.dtype, shape_.n, shape_.k, options_).value(); }
+std::unique_ptr<Scheme> Scheme::Again() const {
+  return Make(config_, shape_.dtype, shape_.n, shape_.k, options_).value();
+}
 
-absl::StatusOr<std::unique_ptr<Scheme>> Scheme::Make(const Config& c, DType dtype, int64_t n, int64_t k, const Options& options) {
+absl::StatusOr<std::unique_ptr<Scheme>> Scheme::Make(const Config& c, DType dtype, int64_t n, int64_t k,
+                                                     const Options& options) {
   auto scheme = MakeScheme(c, dtype, n, k, options);
   if (scheme.ok()) (*scheme)->options_ = options;
   return scheme;

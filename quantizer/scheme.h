@@ -1,9 +1,9 @@
-// How one weight becomes integers or small floats with scales, number for number as torchao 0.18 does it on a CPU. Each family of
-// configurations is one file in schemes/; the formulas, with their sources, are stated there.
+// How one weight becomes integers or small floats with scales, number for number as torchao 0.18 does it on a CPU. Each
+// family of configurations is one file in schemes/; the formulas, with their sources, are stated there.
 //
-// A weight is [n, k], k the input features. It goes by in chunks of whole rows, so that memory does not grow with it; what is
-// kept are the scales. A scheme that needs something of the whole tensor first (one scale for all; HQQ's stopping rule) sees
-// all rows twice.
+// A weight is [n, k], k the input features. It goes by in chunks of whole rows, so that memory does not grow with it;
+// what is kept are the scales. A scheme that needs something of the whole tensor first (one scale for all; HQQ's
+// stopping rule) sees all rows twice.
 #ifndef SLIPWAY_QUANTIZER_SCHEME_H_
 #define SLIPWAY_QUANTIZER_SCHEME_H_
 
@@ -22,7 +22,8 @@
 
 namespace slipway::quantizer {
 
-// A tensor of a quantized weight, as torchao's tensor subclass names it: "qdata", "scale", "zero_point", "per_tensor_scale".
+// A tensor of a quantized weight, as torchao's tensor subclass names it: "qdata", "scale", "zero_point",
+// "per_tensor_scale".
 struct Part {
   std::string_view name;
   ir::DType dtype;
@@ -34,9 +35,9 @@ struct Part {
 // What is the same for all schemes of a weight.
 struct Shape {
   int64_t n = 0, k = 0;
-  int64_t group = 0;               // weights of a row that share a scale
-  bool whole = false;              // one scale for the tensor; `group` is then k
-  ir::DType dtype = ir::DType::kFloat32;  // the weight's: f32, bf16 or f16
+  int64_t group = 0;                            // weights of a row that share a scale
+  bool whole = false;                           // one scale for the tensor; `group` is then k
+  ir::DType dtype = ir::DType::kFloat32;        // the weight's: f32, bf16 or f16
   int64_t groups() const { return k / group; }  // of a row
   Rounding rounding() const;
 };
@@ -46,8 +47,8 @@ class Scheme {
   struct Options {
     bool eps_of_0_14 = false;  // --numerics 0.14: Intx scales are at least the dtype's epsilon, as in torchao 0.14.1
   };
-  // InvalidArgument where torchao raises for such a weight, FailedPrecondition where it leaves it in float; the message says the
-  // rule. Unimplemented for weights of other dtypes than f32, bf16, f16.
+  // InvalidArgument where torchao raises for such a weight, FailedPrecondition where it leaves it in float; the message
+  // says the rule. Unimplemented for weights of other dtypes than f32, bf16, f16.
   static absl::StatusOr<std::unique_ptr<Scheme>> Make(const Config& config, ir::DType dtype, int64_t n, int64_t k,
                                                       const Options& options);
   virtual ~Scheme() = default;
@@ -69,8 +70,8 @@ class Scheme {
   // After the last row was observed.
   virtual void Settle() {}
 
-  // Codes, one in a byte, of rows [row, row + count), and the numbers that they stand for, rounded to the weight's dtype, where
-  // `numbers` is not null. False where there is an infinity or NaN among them.
+  // Codes, one in a byte, of rows [row, row + count), and the numbers that they stand for, rounded to the weight's
+  // dtype, where `numbers` is not null. False where there is an infinity or NaN among them.
   virtual bool Quantize(const float* rows, int64_t row, int64_t count, int8_t* codes, float* numbers) = 0;
 
   // Codes as the part "qdata" holds them, and how many bytes a row takes of it.
@@ -79,22 +80,23 @@ class Scheme {
   // The bytes of the other parts; of parts()[i], i > 0. After the last row.
   virtual std::string Values(size_t i) const = 0;
 
-  // The scale and zero point of each group, [n, groups()] (one of each for a whole tensor): number = (code - zero) · scale,
-  // with float_zero() (code - 8) · scale + zero.
+  // The scale and zero point of each group, [n, groups()] (one of each for a whole tensor): number = (code - zero) ·
+  // scale, with float_zero() (code - 8) · scale + zero.
   const std::vector<float>& scales() const { return scale_; }
   const std::vector<float>& zeros() const { return zero_; }
   virtual bool float_zero() const { return false; }
   // What scales are stored as.
   virtual ir::DType scale_dtype() const { return ir::DType::kFloat32; }
 
-  // Chooses scale and zero point for one group from its least and greatest, as Quantize() would, and the number of the code
-  // nearest to x with them: for GPTQ, which quantizes column by column. A scale of the tensor beside those of groups must have
-  // been observed. Of the schemes that GPTQ goes around (CheckConfig); safe on several threads.
+  // Chooses scale and zero point for one group from its least and greatest, as Quantize() would, and the number of the
+  // code
+  // nearest to x with them: for GPTQ, which quantizes column by column. A scale of the tensor beside those of groups
+  // must have been observed. Of the schemes that GPTQ goes around (CheckConfig); safe on several threads.
   virtual void Choose(float min, float max, float* scale, float* zero) const;
   virtual float Nearest(float x, float scale, float zero) const;
   // As Quantize(), with scales and zero points that are given, [count, groups()].
-  virtual void QuantizeWith(const float* rows, int64_t row, int64_t count, const float* scale, const float* zero, int8_t* codes,
-                            float* numbers);
+  virtual void QuantizeWith(const float* rows, int64_t row, int64_t count, const float* scale, const float* zero,
+                            int8_t* codes, float* numbers);
 
  protected:
   Scheme(const Config& config, const Shape& shape) : config_(config), shape_(shape), loops_(BestLoops()) {}
@@ -126,8 +128,8 @@ float RoundTo(Rounding r, float x);
 Rounding RoundingOf(ir::DType t);
 // Floats as bytes of f32, bf16 or f16.
 std::string Encode(absl::Span<const float> numbers, ir::DType t);
-// Scales of blocks [rows, columns], a byte each, in the order of NVIDIA's block-scaled products: tiles of 128 x 4, row by row, in
-// each the byte of (r, c) at (r % 32) · 16 + (r / 32) · 4 + c; zeros beyond the edges.
+// Scales of blocks [rows, columns], a byte each, in the order of NVIDIA's block-scaled products: tiles of 128 x 4, row
+// by row, in each the byte of (r, c) at (r % 32) · 16 + (r / 32) · 4 + c; zeros beyond the edges.
 std::string Swizzle(absl::Span<const uint8_t> bytes, int64_t rows, int64_t columns);
 // The sizes of what that is, as torchao declares it: [32 * tiles down, 16 * tiles across].
 std::vector<int64_t> SwizzledSizes(int64_t rows, int64_t columns);

@@ -1,4 +1,5 @@
-// Names that models give to what is no linear layer. Kept as data: what a new family calls its layers is a word in a table.
+// Names that models give to what is no linear layer. Kept as data: what a new family calls its layers is a word in a
+// table.
 #include "quantizer/select.h"
 
 #include <algorithm>
@@ -13,10 +14,12 @@ namespace {
 
 constexpr std::string_view kEmbeddingParts[] = {"embed", "embd"};
 constexpr std::string_view kEmbeddingNames[] = {"wte", "wpe", "shared", "lookup", "relative_attention_bias"};
-constexpr std::string_view kNormNames[] = {"ln", "ln_1", "ln_2", "ln_3", "ln_f", "ln_pre", "ln_post", "layer_norm", "layernorm"};
+constexpr std::string_view kNormNames[] = {"ln",     "ln_1",    "ln_2",       "ln_3",     "ln_f",
+                                           "ln_pre", "ln_post", "layer_norm", "layernorm"};
 constexpr std::string_view kExperts[] = {"experts", "expert", "routed_experts", "shared_experts"};
 constexpr std::string_view kHeads[] = {"lm_head", "output", "embed_out", "head", "decoder"};
-constexpr std::string_view kConv1dModels[] = {"gpt2", "openai-gpt", "gpt_bigcode_conv1d", "imagegpt", "decision_transformer"};
+constexpr std::string_view kConv1dModels[] = {"gpt2", "openai-gpt", "gpt_bigcode_conv1d", "imagegpt",
+                                              "decision_transformer"};
 
 template <size_t n>
 bool Has(const std::string_view (&names)[n], std::string_view name) {
@@ -42,7 +45,9 @@ bool IsEmbeddingName(std::string_view module) {
     const bool projects = lower.find("proj") != std::string::npos || lower.find("out") != std::string::npos ||
                           lower.find("dense") != std::string::npos || lower.find("linear") != std::string::npos;
     for (std::string_view part : kEmbeddingParts)
-      if (lower.find(part) != std::string::npos && !projects && (name == last || before == last || lower == "embeddings")) return true;
+      if (lower.find(part) != std::string::npos && !projects &&
+          (name == last || before == last || lower == "embeddings"))
+        return true;
   }
   return Has(kEmbeddingNames, last);
 }
@@ -57,8 +62,10 @@ absl::StatusOr<ModelFacts> ModelFacts::Read(std::string_view config_json) {
   ASSIGN_OR_RETURN(const json::Document document, json::Document::Parse(config_json));
   ModelFacts facts;
   if (!document.root().is_object()) return document.root().Error("config.json is no object");
-  if (const json::Value* v = document.root().Find("model_type"); v && v->is_string()) facts.model_type = v->AsString().value();
-  if (const json::Value* v = document.root().Find("tie_word_embeddings"); v && v->is_bool()) facts.tied_embeddings = v->AsBool().value();
+  if (const json::Value* v = document.root().Find("model_type"); v && v->is_string())
+    facts.model_type = v->AsString().value();
+  if (const json::Value* v = document.root().Find("tie_word_embeddings"); v && v->is_bool())
+    facts.tied_embeddings = v->AsBool().value();
   const json::Value* q = document.root().Find("quantization_config");
   facts.quantized = q && !q->is_null();
   return facts;
@@ -66,7 +73,8 @@ absl::StatusOr<ModelFacts> ModelFacts::Read(std::string_view config_json) {
 
 std::string_view ModuleOf(std::string_view name) {
   constexpr std::string_view kSuffix = ".weight";
-  return name.size() > kSuffix.size() && name.ends_with(kSuffix) ? name.substr(0, name.size() - kSuffix.size()) : std::string_view();
+  return name.size() > kSuffix.size() && name.ends_with(kSuffix) ? name.substr(0, name.size() - kSuffix.size())
+                                                                 : std::string_view();
 }
 
 bool IsOfExperts(const Candidate& t) {
@@ -76,7 +84,8 @@ bool IsOfExperts(const Candidate& t) {
   return false;
 }
 
-std::string WhyNotLinear(const Candidate& t, const ModelFacts& facts, const std::function<bool(const std::string&)>& has) {
+std::string WhyNotLinear(const Candidate& t, const ModelFacts& facts,
+                         const std::function<bool(const std::string&)>& has) {
   if (!ir::IsFloating(t.dtype)) return text::StrCat("of ", ir::Name(t.dtype));
   if (t.sizes.size() != 2) return text::StrCat(t.sizes.size(), t.sizes.size() == 1 ? " dimension" : " dimensions");
   const std::string_view module = ModuleOf(t.name);

@@ -1,12 +1,14 @@
 // Which tensors of a checkpoint, or parameters of a program, are weights of linear layers, and why the others are not.
 //
-// In a program the graph says it. A checkpoint holds names and shapes only; there a linear is a floating-point tensor of two
-// dimensions called `MODULE.weight`, except
+// In a program the graph says it. A checkpoint holds names and shapes only; there a linear is a floating-point tensor
+// of two dimensions called `MODULE.weight`, except
 //
-//   embeddings            the module's last name or the one before has "embed" or "embd", or is wte, wpe, lookup, shared (T5)
+//   embeddings            the module's last name or the one before has "embed" or "embd", or is wte, wpe, lookup,
+//                         shared (T5)
 //   norms                 … has "norm", or is ln_1, ln_f and the like
 //   convolutions of GPT-2's kind (Conv1D stores [in, out]; config.json's model_type says which models have them)
-//   heads that are tied   `lm_head` and the like where config.json has tie_word_embeddings, or that share the embedding's values
+//   heads that are tied   `lm_head` and the like where config.json has tie_word_embeddings, or that share the
+//                         embedding's values
 //   nn.MultiheadAttention out_proj beside in_proj_weight, as in torchao
 //   routers               `gate` and `router` of mixtures of experts are linears; they are quantized, as torchao does
 //
@@ -46,8 +48,10 @@ std::string_view ModuleOf(std::string_view name);
 // Whether a weight is of several experts at once, [experts, …, …]: linear layers, though not two-dimensional.
 bool IsOfExperts(const Candidate& t);
 
-// Why the tensor is no weight of a linear layer; "" where it is one. `has` tells whether the checkpoint has a tensor of a name.
-std::string WhyNotLinear(const Candidate& t, const ModelFacts& facts, const std::function<bool(const std::string&)>& has);
+// Why the tensor is no weight of a linear layer; "" where it is one. `has` tells whether the checkpoint has a tensor of
+// a name.
+std::string WhyNotLinear(const Candidate& t, const ModelFacts& facts,
+                         const std::function<bool(const std::string&)>& has);
 
 // Whether a weight is the output projection of torch's nn.MultiheadAttention, which torchao leaves alone.
 bool IsAttentionOutput(std::string_view name, const std::function<bool(const std::string&)>& has);

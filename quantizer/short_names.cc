@@ -1,5 +1,5 @@
-// Configurations as people type them: NAME[:key=value,...], and METHOD(NAME[:...])[:key=value,...] around one. Names are read,
-// printed and documented from one table of names and one of keys.
+// Configurations as people type them: NAME[:key=value,...], and METHOD(NAME[:...])[:key=value,...] around one. Names
+// are read, printed and documented from one table of names and one of keys.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -40,7 +40,9 @@ struct Key {
 };
 
 constexpr Granularity Kind(double n) { return {n == 0 ? Granularity::kRow : Granularity::kTensor, 0}; }
-double KindOf(const Granularity& g) { return g.kind == Granularity::kGroup ? kNone : g.kind == Granularity::kRow ? 0 : 1; }
+double KindOf(const Granularity& g) {
+  return g.kind == Granularity::kGroup ? kNone : g.kind == Granularity::kRow ? 0 : 1;
+}
 double Or(std::optional<double> x) { return x.value_or(kNone); }
 
 constexpr std::string_view kRowOnly[] = {"row"};
@@ -54,7 +56,11 @@ constexpr std::string_view kScalings[] = {"floor", "rceil", "ceil", "even"};  //
 
 template <bool Config::*kMember, bool kSet = true>
 constexpr Key Flag(std::string_view name) {
-  return {name, Key::kFlag, {}, name[0], [](Config* c, double) { c->*kMember = kSet; },
+  return {name,
+          Key::kFlag,
+          {},
+          name[0],
+          [](Config* c, double) { c->*kMember = kSet; },
           [](const Config& c) -> double { return c.*kMember == kSet; }};
 }
 
@@ -70,7 +76,9 @@ double GetActivations(const Config& c) {
   return c.act_granularity == c.granularity ? kNone : KindOf(c.act_granularity);
 }
 template <Mapping kMapping>
-void SetMapping(Config* c, double) { c->mapping = kMapping; }
+void SetMapping(Config* c, double) {
+  c->mapping = kMapping;
+}
 void SetActMapping(Config* c, double n) { c->act_mapping = n == 0 ? Mapping::kSymmetric : Mapping::kAsymmetric; }
 
 // Each key is said once; rows of names choose from these.
@@ -79,45 +87,93 @@ constexpr Key kPer{"per", Key::kChoice, kRowTensor, 'g', SetGranularity, GetGran
 constexpr Key kPerRow{"per", Key::kChoice, kRowOnly, 'g', SetGranularity, GetGranularity};
 constexpr Key kPerBoth{"per", Key::kChoice, kRowTensor, 'g', SetBoth, GetGranularity};
 constexpr Key kActPer{"act-per", Key::kChoice, kRowTensor, 'p', SetActivations, GetActivations};
-constexpr Key kBits{"bits", Key::kInt, {}, 'b', [](Config* c, double n) { c->bits = static_cast<int>(n); },
+constexpr Key kBits{"bits",
+                    Key::kInt,
+                    {},
+                    'b',
+                    [](Config* c, double n) { c->bits = static_cast<int>(n); },
                     [](const Config& c) -> double { return c.bits; }};
-constexpr Key kMapping{"mapping", Key::kChoice, kMappings, 'm', [](Config* c, double n) { c->mapping = Mapping(int(n)); },
+constexpr Key kMapping{"mapping",
+                       Key::kChoice,
+                       kMappings,
+                       'm',
+                       [](Config* c, double n) { c->mapping = Mapping(int(n)); },
                        [](const Config& c) -> double { return static_cast<int>(c.mapping); }};
 constexpr Key kSym{"sym", Key::kFlag, {}, 'm', SetMapping<Mapping::kSymmetric>, nullptr};
 constexpr Key kAsym{"asym", Key::kFlag, {}, 'm', SetMapping<Mapping::kAsymmetric>, nullptr};
-constexpr Key kAct{"act", Key::kChoice, kActMappings, 'a', SetActMapping,
-                   [](const Config& c) -> double { return c.act_mapping == Mapping::kAsymmetric; }};
+constexpr Key kAct{"act",         Key::kChoice,
+                   kActMappings,  'a',
+                   SetActMapping, [](const Config& c) -> double { return c.act_mapping == Mapping::kAsymmetric; }};
 constexpr Key kActSym{"sym", Key::kFlag, {}, 'a', [](Config* c, double) { SetActMapping(c, 0); }, nullptr};
 constexpr Key kActAsym{"asym", Key::kFlag, {}, 'a', [](Config* c, double) { SetActMapping(c, 1); }, nullptr};
 constexpr Key kReduceRange = Flag<&Config::reduce_range>("reduce-range");
 constexpr Key kHqq = Flag<&Config::hqq>("hqq");
 constexpr Key kCpu = Flag<&Config::int4_cpu>("cpu");
 constexpr Key kOneLevel = Flag<&Config::per_tensor_scale, false>("one-level");
-constexpr Key kScale{"scale", Key::kChoice, kScaleTypes, 's',
+constexpr Key kScale{"scale",
+                     Key::kChoice,
+                     kScaleTypes,
+                     's',
                      [](Config* c, double n) { c->scale_dtype = kScaleDTypes[static_cast<size_t>(n)]; },
                      [](const Config& c) -> double {
                        for (size_t i = 0; i < std::size(kScaleDTypes); ++i)
                          if (c.scale_dtype == kScaleDTypes[i]) return static_cast<double>(i);
                        return kNone;
                      }};
-constexpr Key kElement{"element", Key::kChoice, kElements, 'e',
-                       [](Config* c, double n) { c->element = n == 0 ? ir::DType::kFloat8E4M3FN : ir::DType::kFloat8E5M2; },
-                       [](const Config& c) -> double { return c.element == ir::DType::kFloat8E5M2; }};
-constexpr Key kScaling{"scaling", Key::kChoice, kScalings, 's', [](Config* c, double n) { c->mx_scaling = MxScaling(int(n)); },
+constexpr Key kElement{
+    "element",
+    Key::kChoice,
+    kElements,
+    'e',
+    [](Config* c, double n) { c->element = n == 0 ? ir::DType::kFloat8E4M3FN : ir::DType::kFloat8E5M2; },
+    [](const Config& c) -> double { return c.element == ir::DType::kFloat8E5M2; }};
+constexpr Key kScaling{"scaling",
+                       Key::kChoice,
+                       kScalings,
+                       's',
+                       [](Config* c, double n) { c->mx_scaling = MxScaling(int(n)); },
                        [](const Config& c) -> double { return static_cast<int>(c.mx_scaling); }};
-constexpr Key kMxBlock{"block", Key::kInt, {}, 'b', [](Config* c, double n) { c->mx_block = static_cast<int64_t>(n); },
+constexpr Key kMxBlock{"block",
+                       Key::kInt,
+                       {},
+                       'b',
+                       [](Config* c, double n) { c->mx_block = static_cast<int64_t>(n); },
                        [](const Config& c) { return static_cast<double>(c.mx_block); }};
-constexpr Key kLowerBound{"lb", Key::kReal, {}, 'l', [](Config* c, double x) { c->activation_value_lb = x; },
+constexpr Key kLowerBound{"lb",
+                          Key::kReal,
+                          {},
+                          'l',
+                          [](Config* c, double x) { c->activation_value_lb = x; },
                           [](const Config& c) { return Or(c.activation_value_lb); }};
-constexpr Key kUpperBound{"ub", Key::kReal, {}, 'u', [](Config* c, double x) { c->activation_value_ub = x; },
+constexpr Key kUpperBound{"ub",
+                          Key::kReal,
+                          {},
+                          'u',
+                          [](Config* c, double x) { c->activation_value_ub = x; },
                           [](const Config& c) { return Or(c.activation_value_ub); }};
-constexpr Key kSearch{"search", Key::kInt, {}, 's', [](Config* c, double n) { c->awq_search_space = static_cast<int>(n); },
+constexpr Key kSearch{"search",
+                      Key::kInt,
+                      {},
+                      's',
+                      [](Config* c, double n) { c->awq_search_space = static_cast<int>(n); },
                       [](const Config& c) -> double { return c.awq_search_space; }};
-constexpr Key kAlpha{"alpha", Key::kReal, {}, 'a', [](Config* c, double x) { c->smooth_alpha = x; },
+constexpr Key kAlpha{"alpha",
+                     Key::kReal,
+                     {},
+                     'a',
+                     [](Config* c, double x) { c->smooth_alpha = x; },
                      [](const Config& c) { return c.smooth_alpha; }};
-constexpr Key kPercdamp{"percdamp", Key::kReal, {}, 'p', [](Config* c, double x) { c->gptq_percdamp = x; },
+constexpr Key kPercdamp{"percdamp",
+                        Key::kReal,
+                        {},
+                        'p',
+                        [](Config* c, double x) { c->gptq_percdamp = x; },
                         [](const Config& c) { return c.gptq_percdamp; }};
-constexpr Key kGptqBlock{"block", Key::kInt, {}, 'b', [](Config* c, double n) { c->gptq_block = static_cast<int>(n); },
+constexpr Key kGptqBlock{"block",
+                         Key::kInt,
+                         {},
+                         'b',
+                         [](Config* c, double n) { c->gptq_block = static_cast<int>(n); },
                          [](const Config& c) -> double { return c.gptq_block; }};
 
 // In the order in which keys apply and are printed.
@@ -178,7 +234,8 @@ Config Begin(const Name& name) {
 const Name& NameOf(const Config& c) {
   const bool fp4 = c.element == ir::DType::kFloat4E2M1;
   for (const Name& n : kNames)
-    if (n.scheme == c.scheme && (n.scheme != Scheme::kMx || (Begin(n).element == ir::DType::kFloat4E2M1) == fp4)) return n;
+    if (n.scheme == c.scheme && (n.scheme != Scheme::kMx || (Begin(n).element == ir::DType::kFloat4E2M1) == fp4))
+      return n;
   return kNames[0];  // the table has all
 }
 
@@ -231,10 +288,12 @@ void ReadKeys(std::string_view items, std::string_view owner, absl::Span<const K
     const size_t i = at - names.begin();
     for (const Key* other : said)
       if (other != nullptr && other->about == keys[i].about)
-        wrong->push_back(other->name == name ? text::StrCat("'", name, "' is given twice")
-                                             : text::StrCat("'", name, "' and '", other->name, "' are about the same thing"));
+        wrong->push_back(other->name == name
+                             ? text::StrCat("'", name, "' is given twice")
+                             : text::StrCat("'", name, "' and '", other->name, "' are about the same thing"));
     said[i] = &keys[i];
-    if (!ReadValue(keys[i], given, given ? text::Strip(item.substr(equals + 1)) : std::string_view(), &values[i], wrong))
+    if (!ReadValue(keys[i], given, given ? text::Strip(item.substr(equals + 1)) : std::string_view(), &values[i],
+                   wrong))
       said[i] = nullptr;
   }
   for (size_t i = 0; i < keys.size(); ++i)
@@ -302,8 +361,10 @@ Config ReadMethod(std::string_view s, size_t open, std::vector<std::string>* wro
   std::string_view rest = text::Strip(s.substr(close + 1));
   if (method == nullptr) return c;
   c.method = method->method;
-  if (text::ConsumePrefix(&rest, ":")) ReadKeys(rest, name, method->keys, &c, wrong);
-  else if (!rest.empty()) wrong->push_back(text::StrCat("after ')' comes ':', not ", Quoted(rest)));
+  if (text::ConsumePrefix(&rest, ":"))
+    ReadKeys(rest, name, method->keys, &c, wrong);
+  else if (!rest.empty())
+    wrong->push_back(text::StrCat("after ')' comes ':', not ", Quoted(rest)));
   return c;
 }
 
@@ -334,9 +395,12 @@ std::vector<ShortNameRow> ShortNames() {
     std::vector<std::string> out;
     for (const Key& key : keys) {
       std::string s(key.name);
-      if (key.kind == Key::kChoice) text::StrAppend(&s, "=", text::Join(key.choices, "|"));
-      else if (key.kind != Key::kFlag) s += key.kind == Key::kInt ? "=N" : "=X";
-      if (key.kind != Key::kFlag && !std::isnan(key.get(base))) text::StrAppend(&s, " (", PrintValue(key, key.get(base)), ")");
+      if (key.kind == Key::kChoice)
+        text::StrAppend(&s, "=", text::Join(key.choices, "|"));
+      else if (key.kind != Key::kFlag)
+        s += key.kind == Key::kInt ? "=N" : "=X";
+      if (key.kind != Key::kFlag && !std::isnan(key.get(base)))
+        text::StrAppend(&s, " (", PrintValue(key, key.get(base)), ")");
       out.push_back(std::move(s));
     }
     return text::Join(out, ", ");

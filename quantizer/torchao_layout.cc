@@ -54,8 +54,8 @@ std::string Int8(const Config& c, const Shape& s, std::string_view dtype) {
                 text::StrCat(R"({"granularity": )", PerOf(c.act_granularity), R"(, "mapping_type": )",
                              Named("MappingType", c.act_mapping == Mapping::kAsymmetric ? "ASYMMETRIC" : "SYMMETRIC"),
                              R"(, "reduce_range": )", Bool(c.reduce_range), "}"));
-  return text::StrCat(R"({"act_quant_kwargs": )", act, R"(, "reduce_range": )", Bool(c.reduce_range), R"(, "block_size": )",
-                      BlockSize(s), R"(, "dtype": )", dtype, "}");
+  return text::StrCat(R"({"act_quant_kwargs": )", act, R"(, "reduce_range": )", Bool(c.reduce_range),
+                      R"(, "block_size": )", BlockSize(s), R"(, "dtype": )", dtype, "}");
 }
 
 std::string Float8(const Config& c, const Shape& s, std::string_view dtype) {
@@ -63,21 +63,25 @@ std::string Float8(const Config& c, const Shape& s, std::string_view dtype) {
   std::string act = "null";
   if (dynamic)
     act = Typed("QuantizeTensorToFloat8Kwargs",
-                text::StrCat(R"({"float8_dtype": )", Dtype(TorchName(c.element)), R"(, "granularity": )", PerOf(c.act_granularity),
-                             R"(, "mm_config": )", kMmConfig, R"(, "hp_value_lb": )", OrNull(c.activation_value_lb),
-                             R"(, "hp_value_ub": )", OrNull(c.activation_value_ub), R"(, "kernel_preference": )", kAuto, "}"));
+                text::StrCat(R"({"float8_dtype": )", Dtype(TorchName(c.element)), R"(, "granularity": )",
+                             PerOf(c.act_granularity), R"(, "mm_config": )", kMmConfig, R"(, "hp_value_lb": )",
+                             OrNull(c.activation_value_lb), R"(, "hp_value_ub": )", OrNull(c.activation_value_ub),
+                             R"(, "kernel_preference": )", kAuto, "}"));
   return text::StrCat(R"({"block_size": )", BlockSize(s), R"(, "mm_config": )", dynamic ? kMmConfig : "null",
-                      R"(, "act_quant_kwargs": )", act, R"(, "kernel_preference": )", kAuto, R"(, "dtype": )", dtype, "}");
+                      R"(, "act_quant_kwargs": )", act, R"(, "kernel_preference": )", kAuto, R"(, "dtype": )", dtype,
+                      "}");
 }
 
 std::string MxOf(const Config& c, std::string_view dtype) {
   const std::string element = Dtype(TorchName(c.element));
-  const std::string act = Typed(
-      "QuantizeTensorToMXKwargs", text::StrCat(R"({"elem_dtype": )", element, R"(, "block_size": )", c.mx_block, R"(, "scaling_mode": )",
-                                               Named("ScaleCalculationMode", ScalingName(c.mx_scaling)), R"(, "kernel_preference": )",
-                                               kAuto, R"(, "is_swizzled_scales": true})"));
+  const std::string act =
+      Typed("QuantizeTensorToMXKwargs",
+            text::StrCat(R"({"elem_dtype": )", element, R"(, "block_size": )", c.mx_block, R"(, "scaling_mode": )",
+                         Named("ScaleCalculationMode", ScalingName(c.mx_scaling)), R"(, "kernel_preference": )", kAuto,
+                         R"(, "is_swizzled_scales": true})"));
   return text::StrCat(R"({"elem_dtype": )", element, R"(, "block_size": )", c.mx_block, R"(, "orig_dtype": )", dtype,
-                      R"(, "kernel_preference": )", kAuto, R"(, "act_quant_kwargs": )", act, R"(, "is_swizzled_scales": true})");
+                      R"(, "kernel_preference": )", kAuto, R"(, "act_quant_kwargs": )", act,
+                      R"(, "is_swizzled_scales": true})");
 }
 
 std::string Nvfp4(const Config& c, std::string_view dtype) {
@@ -85,7 +89,8 @@ std::string Nvfp4(const Config& c, std::string_view dtype) {
   if (c.scheme == S::kNvfp4Dynamic)
     act = Typed("QuantizeTensorToNVFP4Kwargs",
                 text::StrCat(R"({"block_size": 16, "is_swizzled_scales": true, "use_triton_kernel": false, )"
-                             R"("use_dynamic_per_tensor_scale": )", Bool(c.per_tensor_scale), "}"));
+                             R"("use_dynamic_per_tensor_scale": )",
+                             Bool(c.per_tensor_scale), "}"));
   return text::StrCat(R"({"is_swizzled_scales": true, "use_triton_kernel": false, "act_quant_kwargs": )", act,
                       R"(, "block_size": 16, "orig_dtype": )", dtype, "}");
 }
@@ -109,20 +114,21 @@ std::string TensorMetadata(const Config& c, const Scheme& scheme, bool act_pre_s
     case S::kInt8Dynamic:
     case S::kInt8Static:
       type = "Int8Tensor", data = Int8(c, s, dtype);
-      names = text::StrCat(R"("zero_point")", c.scheme == S::kInt8Static ? R"(, "act_quant_scale")" : "", pre, R"(, "qdata", "scale")");
+      names = text::StrCat(R"("zero_point")", c.scheme == S::kInt8Static ? R"(, "act_quant_scale")" : "", pre,
+                           R"(, "qdata", "scale")");
       break;
     case S::kIntxWeightOnly:
     case S::kInt8DynamicIntx:
       type = "IntxUnpackedToInt8Tensor";
-      data = text::StrCat(R"({"target_dtype": )", Dtype(text::StrCat("int", c.bits)), R"(, "block_size": )", BlockSize(s),
-                          R"(, "dtype": )", dtype, R"(, "activation_quantization": )",
+      data = text::StrCat(R"({"target_dtype": )", Dtype(text::StrCat("int", c.bits)), R"(, "block_size": )",
+                          BlockSize(s), R"(, "dtype": )", dtype, R"(, "activation_quantization": )",
                           c.scheme == S::kInt8DynamicIntx ? R"("int8_asym_per_token")" : "null", "}");
       names = R"("qdata", "scale", "zero_point")";
       break;
     case S::kInt4WeightOnly:
       type = "Int4Tensor";
-      data = text::StrCat(R"({"activation_dtype": )", Dtype("bfloat16"), R"(, "block_size": )", BlockSize(s), R"(, "shape": [)", s.n, ", ",
-                          s.k, "]}");
+      data = text::StrCat(R"({"activation_dtype": )", Dtype("bfloat16"), R"(, "block_size": )", BlockSize(s),
+                          R"(, "shape": [)", s.n, ", ", s.k, "]}");
       names = text::StrCat(act_pre_scale ? R"("act_pre_scale", )" : "", R"("qdata", "scale", "zero_point")");
       break;
     case S::kFloat8WeightOnly:

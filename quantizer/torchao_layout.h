@@ -1,6 +1,6 @@
-// How torchao keeps quantized weights in safetensors (torchao.prototype.safetensors, 0.18), which transformers reads: the weight
-// `a.b.weight` lies as `a.b._weight_qdata`, `a.b._weight_scale`, …, and the file's metadata has for each name of the model's
-// state dict the class and attributes to make it of, and all names as `tensor_names`.
+// How torchao keeps quantized weights in safetensors (torchao.prototype.safetensors, 0.18), which transformers reads:
+// the weight `a.b.weight` lies as `a.b._weight_qdata`, `a.b._weight_scale`, …, and the file's metadata has for each
+// name of the model's state dict the class and attributes to make it of, and all names as `tensor_names`.
 #ifndef SLIPWAY_QUANTIZER_TORCHAO_LAYOUT_H_
 #define SLIPWAY_QUANTIZER_TORCHAO_LAYOUT_H_
 

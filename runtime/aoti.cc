@@ -1,7 +1,7 @@
-// The C interface that PyTorch's loader of AOT packages expects of a library, over runtime/model.h. The names, the order of
-// arguments and who owns what are those of torch 2.6 … 2.14 (torch/csrc/inductor/aoti_runtime/interface.h). torch's own
-// functions are looked up when the first call comes, in the torch that made it: the library itself does not need one. What
-// the interface has and a library of slipway cannot do is answered by an error.
+// The C interface that PyTorch's loader of AOT packages expects of a library, over runtime/model.h. The names, the
+// order of arguments and who owns what are those of torch 2.6 … 2.14 (torch/csrc/inductor/aoti_runtime/interface.h).
+// torch's own functions are looked up when the first call comes, in the torch that made it: the library itself does not
+// need one. What the interface has and a library of slipway cannot do is answered by an error.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -31,7 +31,8 @@ struct AtenTensorOpaque;
 }
 using AtenTensor = AtenTensorOpaque*;
 using ConstantMap = std::unordered_map<std::string, AtenTensor>;  // libstdc++'s, made by torch
-struct ConstantEntry {                                           // AOTInductorConstantMapEntry: the same without a C++ type
+// AOTInductorConstantMapEntry: the same without a C++ type
+struct ConstantEntry {
   const char* name;
   AtenTensor handle;
 };
@@ -49,8 +50,8 @@ struct Torch {
   int32_t (*get_dtype)(AtenTensor, int32_t*);
   int32_t (*get_device_type)(AtenTensor, int32_t*);
   int32_t (*empty_strided)(int64_t, const int64_t*, const int64_t*, int32_t, int32_t, int32_t, AtenTensor*);
-  int32_t (*from_blob)(void*, int64_t, const int64_t*, const int64_t*, int64_t, int32_t, int32_t, int32_t, AtenTensor*, int32_t,
-                       const uint8_t*, int64_t);
+  int32_t (*from_blob)(void*, int64_t, const int64_t*, const int64_t*, int64_t, int32_t, int32_t, int32_t, AtenTensor*,
+                       int32_t, const uint8_t*, int64_t);
   int32_t (*delete_tensor)(AtenTensor);
   int32_t (*device_cpu)();
   int32_t (*layout_strided)();
@@ -135,7 +136,9 @@ class Handles {
 AtenTensor Empty(const Tensor& shape) {
   const Torch& torch = TheTorch();
   AtenTensor out = nullptr;
-  Must(torch.empty_strided(shape.rank, shape.sizes, shape.strides, ScalarTypeOf(shape.dtype), torch.device_cpu(), 0, &out), "empty_strided");
+  Must(torch.empty_strided(shape.rank, shape.sizes, shape.strides, ScalarTypeOf(shape.dtype), torch.device_cpu(), 0,
+                           &out),
+       "empty_strided");
   return out;
 }
 
@@ -169,7 +172,8 @@ int32_t Guard(F f) {
 }
 
 std::unique_ptr<Container> Make(const char* device) {
-  if (device && std::strncmp(device, "cpu", 3) != 0) throw std::runtime_error(std::string("a model for the CPU, not for ") + device);
+  if (device && std::strncmp(device, "cpu", 3) != 0)
+    throw std::runtime_error(std::string("a model for the CPU, not for ") + device);
   auto c = std::make_unique<Container>();
   std::string why;
   c->model = Model::Open({}, &why);
@@ -213,8 +217,9 @@ void Extract(Container& c, bool inactive) {
   for (size_t i : c.constants) {
     const Constant& k = c.model->about().constants[i];
     AtenTensor h = nullptr;
-    Must(torch.from_blob(const_cast<uint8_t*>(c.model->ConstantData(i, inactive)), static_cast<int64_t>(k.sizes.size()), k.sizes.data(),
-                         k.strides.data(), 0, ScalarTypeOf(k.dtype), torch.device_cpu(), 0, &h, torch.layout_strided(), nullptr, 0),
+    Must(torch.from_blob(const_cast<uint8_t*>(c.model->ConstantData(i, inactive)), static_cast<int64_t>(k.sizes.size()),
+                         k.sizes.data(), k.strides.data(), 0, ScalarTypeOf(k.dtype), torch.device_cpu(), 0, &h,
+                         torch.layout_strided(), nullptr, 0),
          "create_tensor_from_blob_v2");
     c.extracted.Add(h);
     c.entries.push_back({k.name.c_str(), h});
@@ -222,21 +227,25 @@ void Extract(Container& c, bool inactive) {
 }
 
 int32_t NotInLibraries(const char* what) {
-  return Guard([&] { throw std::runtime_error(std::string(what) + ": slipway's libraries are run through a model container"); });
+  return Guard(
+      [&] { throw std::runtime_error(std::string(what) + ": slipway's libraries are run through a model container"); });
 }
 
 void Run(Container& c, AtenTensor* inputs, size_t input_count, AtenTensor* outputs, size_t output_count) {
   Handles owned(inputs, input_count);  // the callee's from here on
   const auto& about = c.model->about();
   if (input_count != c.inputs.size())
-    throw std::runtime_error(std::to_string(input_count) + " tensors, the model takes " + std::to_string(c.inputs.size()));
+    throw std::runtime_error(std::to_string(input_count) + " tensors, the model takes " +
+                             std::to_string(c.inputs.size()));
   if (output_count != about.leaves.size())
-    throw std::runtime_error(std::to_string(output_count) + " outputs, the model has " + std::to_string(about.leaves.size()));
+    throw std::runtime_error(std::to_string(output_count) + " outputs, the model has " +
+                             std::to_string(about.leaves.size()));
   std::vector<Tensor> in(about.plan.inputs.size());
   for (size_t i = 0; i < in.size(); ++i)
     if (about.plan.inputs[i].kind != slipway::kernels::Input::kTensor) {
       if (about.plan.inputs[i].kind == slipway::kernels::Input::kNumber)
-        throw std::runtime_error("input '" + about.plan.inputs[i].name + "' is a number, which torch's loader does not pass on");
+        throw std::runtime_error("input '" + about.plan.inputs[i].name +
+                                 "' is a number, which torch's loader does not pass on");
       in[i].dtype = about.plan.inputs[i].dtype;
       in[i].data = &c.nothing;
     }
@@ -244,7 +253,8 @@ void Run(Container& c, AtenTensor* inputs, size_t input_count, AtenTensor* outpu
     try {
       in[c.inputs[i]] = ViewOf(owned.list()[i]);
     } catch (const std::runtime_error& e) {
-      throw std::runtime_error("input " + std::to_string(i) + " (" + about.plan.inputs[c.inputs[i]].name + ") " + e.what());
+      throw std::runtime_error("input " + std::to_string(i) + " (" + about.plan.inputs[c.inputs[i]].name + ") " +
+                               e.what());
     }
   }
   Handles results;
@@ -287,12 +297,14 @@ void Run(Container& c, AtenTensor* inputs, size_t input_count, AtenTensor* outpu
 #pragma GCC visibility push(default)
 extern "C" {
 
-int32_t AOTInductorModelContainerCreateWithDevice(void** out, size_t /*runners*/, const char* device, const char* /*folder*/) {
+int32_t AOTInductorModelContainerCreateWithDevice(void** out, size_t /*runners*/, const char* device,
+                                                  const char* /*folder*/) {
   return Guard([&] { *out = Make(device).release(); });
 }
 // The caller's tensors are used where they are, and stay alive as long as the container.
-int32_t AOTInductorModelContainerCreateWithExternalConstants(void** out, size_t /*runners*/, const char* device, const char* /*folder*/,
-                                                             const ConstantEntry* pairs, size_t count) {
+int32_t AOTInductorModelContainerCreateWithExternalConstants(void** out, size_t /*runners*/, const char* device,
+                                                             const char* /*folder*/, const ConstantEntry* pairs,
+                                                             size_t count) {
   return Guard([&] {
     auto c = Make(device);
     UpdateFromPairs(*c, pairs, count, false, true, true);
@@ -326,8 +338,9 @@ int32_t AOTInductorModelContainerRun(void* handle, AtenTensor* inputs, size_t in
   }
   return 1;
 }
-int32_t AOTInductorModelContainerRunSingleThreaded(void* handle, AtenTensor* inputs, size_t input_count, AtenTensor* outputs,
-                                                   size_t output_count, void* stream, void* proxy) {
+int32_t AOTInductorModelContainerRunSingleThreaded(void* handle, AtenTensor* inputs, size_t input_count,
+                                                   AtenTensor* outputs, size_t output_count, void* stream,
+                                                   void* proxy) {
   return AOTInductorModelContainerRun(handle, inputs, input_count, outputs, output_count, stream, proxy);
 }
 
@@ -398,18 +411,20 @@ int32_t AOTInductorModelContainerUpdateUserManagedConstantBuffer(void* handle, v
 int32_t AOTInductorModelContainerUpdateInactiveConstantBuffer(void* handle, void* map) {
   return Guard([&] { UpdateFromMap(Of(handle), *static_cast<ConstantMap*>(map), true, true, false); });
 }
-int32_t AOTInductorModelContainerUpdateConstantBufferPairs(void* handle, const ConstantEntry* pairs, size_t count, bool inactive, bool full) {
+int32_t AOTInductorModelContainerUpdateConstantBufferPairs(void* handle, const ConstantEntry* pairs, size_t count,
+                                                           bool inactive, bool full) {
   return Guard([&] { UpdateFromPairs(Of(handle), pairs, count, inactive, full, false); });
 }
-int32_t AOTInductorModelContainerUpdateConstantBufferFromCpuPairs(void* handle, const ConstantEntry* pairs, size_t count, bool inactive,
-                                                                  bool full) {
+int32_t AOTInductorModelContainerUpdateConstantBufferFromCpuPairs(void* handle, const ConstantEntry* pairs,
+                                                                  size_t count, bool inactive, bool full) {
   return Guard([&] { UpdateFromPairs(Of(handle), pairs, count, inactive, full, false); });
 }
-int32_t AOTInductorModelContainerUpdateUserManagedConstantBufferPairs(void* handle, const ConstantEntry* pairs, size_t count, bool inactive,
-                                                                      bool full) {
+int32_t AOTInductorModelContainerUpdateUserManagedConstantBufferPairs(void* handle, const ConstantEntry* pairs,
+                                                                      size_t count, bool inactive, bool full) {
   return Guard([&] { UpdateFromPairs(Of(handle), pairs, count, inactive, full, true); });
 }
-int32_t AOTInductorModelContainerUpdateInactiveConstantBufferPairs(void* handle, const ConstantEntry* pairs, size_t count) {
+int32_t AOTInductorModelContainerUpdateInactiveConstantBufferPairs(void* handle, const ConstantEntry* pairs,
+                                                                   size_t count) {
   return Guard([&] { UpdateFromPairs(Of(handle), pairs, count, true, true, false); });
 }
 int32_t AOTInductorModelContainerFreeInactiveConstantBuffer(void* handle) {
@@ -421,7 +436,8 @@ int32_t AOTInductorModelContainerSwapConstantBuffer(void* handle) {
   });
 }
 // Nothing is derived from constants when the model is loaded.
-int32_t AOTInductorModelContainerRunConstantFolding(void* /*handle*/, bool /*inactive*/, void* /*stream*/, void* /*proxy*/) {
+int32_t AOTInductorModelContainerRunConstantFolding(void* /*handle*/, bool /*inactive*/, void* /*stream*/,
+                                                    void* /*proxy*/) {
   return 0;
 }
 int32_t AOTInductorModelContainerExtractConstantsMap(void* handle, void* map, bool inactive) {
@@ -431,7 +447,8 @@ int32_t AOTInductorModelContainerExtractConstantsMap(void* handle, void* map, bo
   });
 }
 // The entries are the container's, until the next call.
-int32_t AOTInductorModelContainerExtractConstantsMapEntries(void* handle, const ConstantEntry** entries, size_t* count, bool inactive) {
+int32_t AOTInductorModelContainerExtractConstantsMapEntries(void* handle, const ConstantEntry** entries, size_t* count,
+                                                            bool inactive) {
   return Guard([&] {
     Extract(Of(handle), inactive);
     *entries = Of(handle).entries.data();
@@ -463,10 +480,16 @@ int32_t AOTInductorModelCreate(void** /*out*/, void* /*map*/) { return NotInLibr
 int32_t AOTInductorModelCreateV2(void** /*out*/, const ConstantEntry* /*pairs*/, size_t /*count*/) {
   return NotInLibraries("AOTInductorModelCreateV2");
 }
-int32_t AOTInductorModelRun(void* /*model*/, AtenTensor* /*inputs*/, AtenTensor* /*outputs*/) { return NotInLibraries("AOTInductorModelRun"); }
+int32_t AOTInductorModelRun(void* /*model*/, AtenTensor* /*inputs*/, AtenTensor* /*outputs*/) {
+  return NotInLibraries("AOTInductorModelRun");
+}
 int32_t AOTInductorModelDelete(void* /*model*/) { return NotInLibraries("AOTInductorModelDelete"); }
-int32_t AOTInductorModelGetNumOutputs(void* /*model*/, size_t* /*n*/) { return NotInLibraries("AOTInductorModelGetNumOutputs"); }
-int32_t AOTInductorModelUpdateConstantsMap(void* /*model*/, void* /*map*/) { return NotInLibraries("AOTInductorModelUpdateConstantsMap"); }
+int32_t AOTInductorModelGetNumOutputs(void* /*model*/, size_t* /*n*/) {
+  return NotInLibraries("AOTInductorModelGetNumOutputs");
+}
+int32_t AOTInductorModelUpdateConstantsMap(void* /*model*/, void* /*map*/) {
+  return NotInLibraries("AOTInductorModelUpdateConstantsMap");
+}
 int32_t AOTInductorModelUpdateConstantsMapV2(void* /*model*/, const ConstantEntry* /*pairs*/, int32_t /*count*/) {
   return NotInLibraries("AOTInductorModelUpdateConstantsMapV2");
 }

@@ -1,5 +1,5 @@
-// The functions of slipway_model.h over runtime/model.h: handles, errors as texts of the calling thread. No exception leaves a
-// function here.
+// The functions of slipway_model.h over runtime/model.h: handles, errors as texts of the calling thread. No exception
+// leaves a function here.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -72,7 +72,8 @@ std::string Take(const DLTensor* from, Tensor* to, int* code) {
     to->sizes[d] = from->shape[d];
     to->strides[d] = from->strides ? from->strides[d] : step;
     empty |= from->shape[d] == 0;
-    if (from->shape[d] < 0 || __builtin_mul_overflow(step, std::max<int64_t>(from->shape[d], 1), &step)) return "has sizes out of range";
+    if (from->shape[d] < 0 || __builtin_mul_overflow(step, std::max<int64_t>(from->shape[d], 1), &step))
+      return "has sizes out of range";
   }
   if (empty) {
     to->data = from->data;
@@ -87,7 +88,8 @@ std::string Take(const DLTensor* from, Tensor* to, int* code) {
       continue;
     }
     int64_t reach, *side = to->strides[d] < 0 ? &before : &behind;
-    if (__builtin_mul_overflow(to->sizes[d] - 1, to->strides[d], &reach) || __builtin_add_overflow(*side, reach, side)) return "has strides out of range";
+    if (__builtin_mul_overflow(to->sizes[d] - 1, to->strides[d], &reach) || __builtin_add_overflow(*side, reach, side))
+      return "has strides out of range";
   }
   uintptr_t first;
   int64_t low, high;
@@ -95,8 +97,8 @@ std::string Take(const DLTensor* from, Tensor* to, int* code) {
       __builtin_mul_overflow(step, item, &step))
     return "has strides out of range";
   if (!from->data) return "has no memory";
-  if (__builtin_add_overflow(reinterpret_cast<uintptr_t>(from->data), from->byte_offset, &first) || first > INTPTR_MAX ||
-      static_cast<int64_t>(first) + low < 0 || high > INTPTR_MAX - static_cast<int64_t>(first))
+  if (__builtin_add_overflow(reinterpret_cast<uintptr_t>(from->data), from->byte_offset, &first) ||
+      first > INTPTR_MAX || static_cast<int64_t>(first) + low < 0 || high > INTPTR_MAX - static_cast<int64_t>(first))
     return "reaches beyond the address space";
   to->data = reinterpret_cast<void*>(first);
   return "";
@@ -135,8 +137,8 @@ int Report(const Failure& f) {
 constexpr size_t kAlignment = 64;
 constexpr int kMostThreads = 4096;
 
-// A result with its memory behind it, which may be from the caller's functions: they are asked for no longer than the result is
-// there, the model may be closed before.
+// A result with its memory behind it, which may be from the caller's functions: they are asked for no longer than the
+// result is there, the model may be closed before.
 struct Result {
   DLManagedTensorVersioned tensor{};
   int64_t sizes[slipway::kernels::kMaxRank], strides[slipway::kernels::kMaxRank];
@@ -154,7 +156,8 @@ struct Result {
   // A dense tensor of these sizes.
   void Describe(const Tensor& shape) {
     int64_t step = 1;
-    for (int d = shape.rank - 1; d >= 0; --d) sizes[d] = shape.sizes[d], strides[d] = step, step *= std::max<int64_t>(shape.sizes[d], 1);
+    for (int d = shape.rank - 1; d >= 0; --d)
+      sizes[d] = shape.sizes[d], strides[d] = step, step *= std::max<int64_t>(shape.sizes[d], 1);
     tensor.version = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION};
     tensor.manager_ctx = this;
     tensor.deleter = Delete;
@@ -170,7 +173,6 @@ struct Result {
 
   static void Delete(DLManagedTensorVersioned* self) { delete static_cast<Result*>(self->manager_ctx); }
 };
-
 
 std::vector<std::vector<const char*>> Pointers(const std::vector<std::vector<std::string>>& texts) {
   std::vector<std::vector<const char*>> out;
@@ -197,11 +199,14 @@ int slipway_model_open_with(slipway_model** model, const slipway_model_options* 
     auto m = std::make_unique<slipway_model>();
     slipway::runtime::ModelOptions with;
     for (size_t i = 0; options.plugins && i < options.plugin_count; ++i) with.plugins.emplace_back(options.plugins[i]);
-    if (options.threads < 0 || options.threads > kMostThreads) return Fail(SLIPWAY_MODEL_BAD_INPUT, std::to_string(options.threads) + " threads");
+    if (options.threads < 0 || options.threads > kMostThreads)
+      return Fail(SLIPWAY_MODEL_BAD_INPUT, std::to_string(options.threads) + " threads");
     with.threads = options.threads;
     if (options.parallel_for)
-      with.workers = {options.threads > 0 ? options.threads : slipway::kernels::DefaultThreads(), options.parallel_for, options.parallel_user};
-    if (!options.allocate != !options.deallocate) return Fail(SLIPWAY_MODEL_BAD_INPUT, "allocate and deallocate come together");
+      with.workers = {options.threads > 0 ? options.threads : slipway::kernels::DefaultThreads(), options.parallel_for,
+                      options.parallel_user};
+    if (!options.allocate != !options.deallocate)
+      return Fail(SLIPWAY_MODEL_BAD_INPUT, "allocate and deallocate come together");
     if (options.allocate) m->allocator = with.allocator = {options.allocate, options.deallocate, options.memory_user};
     m->model = Model::Open(std::move(with), &why);
     if (!m->model) return Fail(SLIPWAY_MODEL_BAD_INPUT, why);
@@ -270,8 +275,8 @@ void slipway_model_get_metadata(const slipway_model* m, size_t i, const char** k
   *value = m->model->about().metadata[i].second.c_str();
 }
 
-int slipway_model_run(slipway_model* m, const DLTensor* const* inputs, size_t input_count, DLManagedTensorVersioned** outputs,
-                      size_t output_count) {
+int slipway_model_run(slipway_model* m, const DLTensor* const* inputs, size_t input_count,
+                      DLManagedTensorVersioned** outputs, size_t output_count) {
   for (size_t i = 0; outputs && i < output_count; ++i) outputs[i] = nullptr;
   return Guard([&]() -> int {
     Model& model = *m->model;
@@ -296,8 +301,8 @@ int slipway_model_run(slipway_model* m, const DLTensor* const* inputs, size_t in
   });
 }
 
-int slipway_model_run_into(slipway_model* m, const DLTensor* const* inputs, size_t input_count, const DLTensor* const* outputs,
-                           size_t output_count) {
+int slipway_model_run_into(slipway_model* m, const DLTensor* const* inputs, size_t input_count,
+                           const DLTensor* const* outputs, size_t output_count) {
   return Guard([&]() -> int {
     Model& model = *m->model;
     if (output_count != model.plan().outputs.size())
@@ -310,12 +315,14 @@ int slipway_model_run_into(slipway_model* m, const DLTensor* const* inputs, size
       int code;
       if (std::string wrong = Take(outputs[i], &out[i], &code); !wrong.empty())
         return Fail(code, "output " + std::to_string(i) + " " + wrong);
-      if (!out[i].is_contiguous()) return Fail(SLIPWAY_MODEL_BAD_INPUT, "output " + std::to_string(i) + " is not dense");
+      if (!out[i].is_contiguous())
+        return Fail(SLIPWAY_MODEL_BAD_INPUT, "output " + std::to_string(i) + " is not dense");
     }
     std::string wrong;
     const Failure failure = model.Run(in, [&](int32_t slot, const Tensor& shape) -> void* {
       const Tensor& o = out[slot];
-      const bool fits = o.dtype == shape.dtype && o.rank == shape.rank && std::equal(o.sizes, o.sizes + o.rank, shape.sizes);
+      const bool fits =
+          o.dtype == shape.dtype && o.rank == shape.rank && std::equal(o.sizes, o.sizes + o.rank, shape.sizes);
       if (fits && (o.data || shape.numel() == 0)) return o.data ? o.data : static_cast<void*>(&wrong);
       wrong = "output " + std::to_string(slot) + " is not of the dtype and sizes that the model gives:";
       for (int d = 0; d < shape.rank; ++d) wrong += (d ? ", " : " [") + std::to_string(shape.sizes[d]);
@@ -347,7 +354,7 @@ void slipway_model_profile_rows(slipway_model* m, void (*row)(void*, const char*
 void slipway_model_profile_work(slipway_model* m, void (*row)(void*, const slipway_model_work*), void* user) {
   Guard([&] {
     for (const Model::Row& r : m->model->ProfileRows(true)) {
-      const slipway_model_work work{sizeof work,         r.op.c_str(), r.steps,          r.seconds,
+      const slipway_model_work work{sizeof work,       r.op.c_str(), r.steps,          r.seconds,
                                     r.work.operations, r.work.bytes, r.work.most_rows, r.shapes.c_str()};
       row(user, &work);
     }
@@ -360,7 +367,8 @@ size_t slipway_model_state_count(const slipway_model* m) { return m->model->plan
 void slipway_model_state(const slipway_model* m, size_t i, slipway_model_value* value) {
   const int32_t slot = m->model->plan().states[i].input;
   const auto& in = m->model->plan().inputs[slot];
-  *value = {in.name.c_str(), DlpackTypeOf(in.dtype), static_cast<int32_t>(in.sizes.size()), m->input_dims[slot].data(), 0};
+  *value = {in.name.c_str(), DlpackTypeOf(in.dtype), static_cast<int32_t>(in.sizes.size()), m->input_dims[slot].data(),
+            0};
 }
 
 int slipway_model_reset_state(slipway_model* m) {
@@ -385,7 +393,8 @@ int slipway_model_get_state(slipway_model* m, size_t i, DLManagedTensorVersioned
   return Guard([&]() -> int {
     auto r = std::make_unique<Result>();
     const Failure failure = m->model->GetState(i, [&](const Tensor& shape) -> void* {
-      if (!r->Allocate(static_cast<size_t>(shape.numel()) * slipway::kernels::ByteSize(shape.dtype), m->allocator)) return nullptr;
+      if (!r->Allocate(static_cast<size_t>(shape.numel()) * slipway::kernels::ByteSize(shape.dtype), m->allocator))
+        return nullptr;
       r->Describe(shape);
       return r->memory;
     });
@@ -399,7 +408,8 @@ int slipway_model_set_state(slipway_model* m, size_t i, const DLTensor* value) {
   return Guard([&]() -> int {
     Tensor t;
     int code;
-    if (std::string wrong = Take(value, &t, &code); !wrong.empty()) return Fail(code, "state " + std::to_string(i) + " " + wrong);
+    if (std::string wrong = Take(value, &t, &code); !wrong.empty())
+      return Fail(code, "state " + std::to_string(i) + " " + wrong);
     return Report(m->model->SetState(i, t));
   });
 }

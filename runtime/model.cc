@@ -1,4 +1,5 @@
-// Reading the payload once, and packed weights: a constant that a caller sets is packed again, one that it reads is unpacked and kept.
+// Reading the payload once, and packed weights: a constant that a caller sets is packed again, one that it reads is
+// unpacked and kept.
 #include "runtime/model.h"
 
 #include <algorithm>
@@ -131,7 +132,8 @@ Model::Runner Model::Take() {
       runner = std::move(idle_.back());
       idle_.pop_back();
     } else {
-      if (!pool_made_ && !options_.workers) pool_ = kernels::ThreadPool::Make(threads_ > 0 ? threads_ : kernels::DefaultThreads());
+      if (!pool_made_ && !options_.workers)
+        pool_ = kernels::ThreadPool::Make(threads_ > 0 ? threads_ : kernels::DefaultThreads());
       pool_made_ = true;
       runner.set = active_;
       runner.pool = pool_;
@@ -139,10 +141,11 @@ Model::Runner Model::Take() {
   }
   if (!runner.context)
     runner.context = std::make_unique<kernels::Context>(
-        runner.set->executable,
-        kernels::RunOptions{.profile = profile,
-                            .workers = options_.workers ? &guarded_ : runner.pool ? &runner.pool->workers() : nullptr,
-                            .allocator = options_.allocator ? &*options_.allocator : nullptr});
+        runner.set->executable, kernels::RunOptions{.profile = profile,
+                                                    .workers = options_.workers ? &guarded_
+                                                               : runner.pool    ? &runner.pool->workers()
+                                                                                : nullptr,
+                                                    .allocator = options_.allocator ? &*options_.allocator : nullptr});
   return runner;
 }
 
@@ -175,7 +178,8 @@ std::string Model::SetConstants(std::span<const ConstantValue> values, bool inac
     const kernels::Tensor& t = v.tensor;
     auto named = [&](const char* what) { return "constant '" + c.name + "': " + what; };
     if (t.dtype != c.dtype) return named("another dtype");
-    if (t.rank != static_cast<int>(c.sizes.size()) || !std::equal(c.sizes.begin(), c.sizes.end(), t.sizes)) return named("other sizes");
+    if (t.rank != static_cast<int>(c.sizes.size()) || !std::equal(c.sizes.begin(), c.sizes.end(), t.sizes))
+      return named("other sizes");
     given[v.constant] = true;
     set->unpacked[v.constant] = nullptr;
     set->plain[v.constant] = v.keep;
@@ -195,11 +199,13 @@ std::string Model::SetConstants(std::span<const ConstantValue> values, bool inac
         from += at[d] * t.strides[d];
         to += at[d] * c.strides[d];
       }
-      std::memcpy(bytes.get() + to * item, static_cast<const uint8_t*>(t.data) + from * item, static_cast<size_t>(item));
+      std::memcpy(bytes.get() + to * item, static_cast<const uint8_t*>(t.data) + from * item,
+                  static_cast<size_t>(item));
       for (int d = t.rank - 1; d >= 0 && ++at[d] == t.sizes[d]; --d) at[d] = 0;
     }
     if (c.packed)  // other numbers may not fit
-      set->plain[v.constant] = !kernels::FitsPacking(bytes.get(), c.dtype, static_cast<int64_t>(c.bytes), c.packed->packing);
+      set->plain[v.constant] =
+          !kernels::FitsPacking(bytes.get(), c.dtype, static_cast<int64_t>(c.bytes), c.packed->packing);
     if (c.packed && !set->plain[v.constant]) {
       const kernels::WeightMatrix& m = *c.packed;
       std::shared_ptr<uint8_t[]> panels(new uint8_t[static_cast<size_t>(kernels::PackedBytes(m))]);
@@ -211,7 +217,8 @@ std::string Model::SetConstants(std::span<const ConstantValue> values, bool inac
   }
   std::string missing;
   for (size_t i = 0; full && i < given.size(); ++i)
-    if (!given[i] && !about_.constants[i].name.empty()) missing += (missing.empty() ? "" : ", ") + about_.constants[i].name;
+    if (!given[i] && !about_.constants[i].name.empty())
+      missing += (missing.empty() ? "" : ", ") + about_.constants[i].name;
   if (!missing.empty()) return "constants without values: " + missing;
   kernels::Plan plan = about_.plan;
   for (size_t i = 0; i < about_.constants.size(); ++i)

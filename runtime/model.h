@@ -1,5 +1,5 @@
-// The model inside this library: its payload, which is read once, its constants, and runs on it. Both C interfaces (c_api.cc for
-// slipway_model.h, aoti.cc for PyTorch's loader) are made of this. It throws; they let no exception out.
+// The model inside this library: its payload, which is read once, its constants, and runs on it. Both C interfaces
+// (c_api.cc for slipway_model.h, aoti.cc for PyTorch's loader) are made of this. It throws; they let no exception out.
 #ifndef SLIPWAY_RUNTIME_MODEL_H_
 #define SLIPWAY_RUNTIME_MODEL_H_
 
@@ -27,16 +27,18 @@ struct ConstantValue {
 
 // How a model is opened. What it names must outlive the model.
 struct ModelOptions {
-  std::vector<std::string> plugins;                   // paths of shared libraries with kernels, asked before those inside the payload
-  int threads = 0;                                    // as of SetThreads
-  std::optional<kernels::Workers> workers;            // the caller's threads, in place of the library's own
-  std::optional<kernels::Allocator> allocator;        // for temporaries
+  // paths of shared libraries with kernels, asked before those inside the payload
+  std::vector<std::string> plugins;
+  int threads = 0;                              // as of SetThreads
+  std::optional<kernels::Workers> workers;      // the caller's threads, in place of the library's own
+  std::optional<kernels::Allocator> allocator;  // for temporaries
 };
 
 class Model {
  public:
   ~Model();
-  // Null, with the reason, where this library has no payload or a damaged one, or a plugin that it needs cannot be loaded.
+  // Null, with the reason, where this library has no payload or a damaged one, or a plugin that it needs cannot be
+  // loaded.
   static std::unique_ptr<Model> Open(ModelOptions options, std::string* why);
 
   const kernels::NativeModel& about() const { return about_; }
@@ -45,25 +47,26 @@ class Model {
   // Thread-safe. As Context::Run; the failure's text names the operator.
   kernels::Failure Run(std::span<const kernels::Tensor> inputs, const kernels::AllocateOutput& allocate);
 
-  // Thread-safe, as everything here: runs of a model with states wait for each other, and so do these. States grow while it runs; what a
-  // run that failed on its way left in a state of fixed size is of no use: runs are refused until it is reset.
+  // Thread-safe, as everything here: runs of a model with states wait for each other, and so do these. States grow
+  // while it runs; what a run that failed on its way left in a state of fixed size is of no use: runs are refused until
+  // it is reset.
   kernels::Failure ResetState();
   int64_t StateLength(size_t i);  // -1: it does not grow
   kernels::Failure TruncateState(int64_t length);
   kernels::Failure GetState(size_t i, const std::function<void*(const kernels::Tensor& shape)>& allocate);
   kernels::Failure SetState(size_t i, const kernels::Tensor& value);
 
-  // Replaces values of constants, in those that runs use or, with `inactive`, in a second set that Swap() makes the first.
-  // What is not named stays; with `full` every named constant must be. "" or what is wrong, and then nothing has changed.
-  // Runs under way go on with the old ones.
+  // Replaces values of constants, in those that runs use or, with `inactive`, in a second set that Swap() makes the
+  // first. What is not named stays; with `full` every named constant must be. "" or what is wrong, and then nothing has
+  // changed. Runs under way go on with the old ones.
   std::string SetConstants(std::span<const ConstantValue> values, bool inactive, bool full);
   std::string Swap();  // "" or why not
   void DropInactive();
   // Where a constant's values are now, laid out as the tensor says. Throws std::bad_alloc.
   const uint8_t* ConstantData(size_t constant, bool inactive);
 
-  // Threads of later runs; 0: kernels::DefaultThreads(), which also holds before the first call. They are started by the first
-  // run that can use them. Nothing where the caller's threads are used.
+  // Threads of later runs; 0: kernels::DefaultThreads(), which also holds before the first call. They are started by
+  // the first run that can use them. Nothing where the caller's threads are used.
   void SetThreads(int threads);
 
   void Profile(bool on);
@@ -83,9 +86,11 @@ class Model {
   // A set of values for the constants, and what runs on it. Immutable but for `unpacked`, which mutex_ guards.
   struct Set {
     std::shared_ptr<const kernels::Executable> executable;
-    std::vector<const uint8_t*> data;                     // of constants, packed where they are packed
-    std::vector<std::shared_ptr<const uint8_t[]>> owned;  // parallel; null where the values are the library's or the caller's
-    std::vector<bool> plain;                              // parallel: not packed: the caller's own memory, or what does not fit
+    std::vector<const uint8_t*> data;  // of constants, packed where they are packed
+    // parallel; null where the values are the library's or the caller's
+    std::vector<std::shared_ptr<const uint8_t[]>> owned;
+    // parallel: not packed: the caller's own memory, or what does not fit
+    std::vector<bool> plain;
     std::vector<std::shared_ptr<const uint8_t[]>> unpacked;  // parallel; made when the values are first asked for
   };
   struct Runner {
@@ -115,10 +120,10 @@ class Model {
   kernels::Workers guarded_;  // around options_.workers: what a task throws does not pass through the caller
   std::vector<std::shared_ptr<const kernels::Plugin>> plugins_;  // before what holds pointers to their kernels
   kernels::NativeModel about_;
-  std::mutex state_mutex_;  // of states_ and damaged_; before mutex_
+  std::mutex state_mutex_;    // of states_ and damaged_; before mutex_
   std::vector<Held> states_;  // empty: not made yet
   bool damaged_ = false;      // by a run that failed
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;          // of what follows
   std::shared_ptr<Set> active_, inactive_;
   std::vector<Runner> idle_;
   int threads_ = 0;
@@ -127,7 +132,7 @@ class Model {
   bool profile_ = false;
   std::vector<int64_t> nanoseconds_, counts_;  // by step, of runs that are over
   std::vector<kernels::Work> work_;
-  std::vector<std::string> shapes_;  // of the last run of each step
+  std::vector<std::string> shapes_;         // of the last run of each step
   uint64_t temporaries_ = 0, working_ = 0;  // of the latest run that was timed
 };
 

@@ -1,5 +1,5 @@
-// States of a model: memory that outlives its runs, which this handle owns. What grows has room for more than there is, so that a run
-// writes what is new behind what there was and copies nothing; when the room is used up it doubles.
+// States of a model: memory that outlives its runs, which this handle owns. What grows has room for more than there is,
+// so that a run writes what is new behind what there was and copies nothing; when the room is used up it doubles.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -30,8 +30,8 @@ void CopyRows(const Tensor& from, const Tensor& to, int dim, int64_t length) {
   for (int d = 0; d < dim; ++d) rows *= to.sizes[d];
   for (int d = dim + 1; d < to.rank; ++d) row *= to.sizes[d];
   for (int64_t i = 0; i < rows && row * length > 0; ++i)
-    std::memcpy(static_cast<char*>(to.data) + i * row * to.sizes[dim], static_cast<const char*>(from.data) + i * row * from.sizes[dim],
-                static_cast<size_t>(row * length));
+    std::memcpy(static_cast<char*>(to.data) + i * row * to.sizes[dim],
+                static_cast<const char*>(from.data) + i * row * from.sizes[dim], static_cast<size_t>(row * length));
 }
 
 Failure NoMemory() { return {Failure::kMemory, "out of memory for the state", -1}; }
@@ -46,7 +46,8 @@ bool Model::AllocateState(Held* held, Tensor shape) {
   SetDense(shape);
   uint64_t bytes = static_cast<uint64_t>(kernels::ByteSize(shape.dtype));
   for (int d = 0; d < shape.rank; ++d)
-    if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(shape.sizes[d]), &bytes) || bytes > uint64_t{1} << 46) return false;
+    if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(shape.sizes[d]), &bytes) || bytes > uint64_t{1} << 46)
+      return false;
   held->bytes = (bytes / kAlignment + 1) * kAlignment;
   const auto& a = options_.allocator;
   shape.data = a ? a->allocate(a->self, held->bytes, kAlignment) : std::aligned_alloc(kAlignment, held->bytes);
@@ -79,7 +80,8 @@ Failure Model::FirstState() {
       return NoMemory();
     }
     if (s.initial >= 0)
-      std::memcpy(made[i].tensor.data, p.buffers[s.initial].constant, static_cast<size_t>(shape.numel() * kernels::ByteSize(shape.dtype)));
+      std::memcpy(made[i].tensor.data, p.buffers[s.initial].constant,
+                  static_cast<size_t>(shape.numel() * kernels::ByteSize(shape.dtype)));
   }
   states_ = std::move(made);
   return {};
@@ -163,8 +165,10 @@ Failure Model::TruncateState(int64_t length) {
   const kernels::Plan& p = plan();
   for (size_t i = 0; i < states_.size(); ++i)
     if (p.states[i].length >= 0 && (length < 0 || length > states_[i].length))
-      return {Failure::kInput, "state " + p.inputs[p.states[i].input].name + " has a length of " + std::to_string(states_[i].length) +
-                                   ", which cannot be cut to " + std::to_string(length), -1};
+      return {Failure::kInput,
+              "state " + p.inputs[p.states[i].input].name + " has a length of " + std::to_string(states_[i].length) +
+                  ", which cannot be cut to " + std::to_string(length),
+              -1};
   for (size_t i = 0; i < states_.size(); ++i)
     if (p.states[i].length >= 0) states_[i].length = length;
   return {};
@@ -181,8 +185,10 @@ Failure Model::GetState(size_t i, const std::function<void*(const Tensor& shape)
   shape.data = allocate(shape);
   if (!shape.data) return NoMemory();
   const size_t bytes = static_cast<size_t>(shape.numel() * kernels::ByteSize(shape.dtype));
-  if (dim >= 0) CopyRows(held.tensor, shape, dim, held.length);
-  else std::memcpy(shape.data, held.tensor.data, bytes);
+  if (dim >= 0)
+    CopyRows(held.tensor, shape, dim, held.length);
+  else
+    std::memcpy(shape.data, held.tensor.data, bytes);
   return {};
 }
 
@@ -193,9 +199,12 @@ Failure Model::SetState(size_t i, const Tensor& value) {
   if (Failure f = FirstState()) return f;
   Held& held = states_[i];
   const int dim = p.states[i].dim;
-  bool fits = value.dtype == held.tensor.dtype && value.rank == held.tensor.rank && (value.data != nullptr || value.numel() == 0);
-  for (int d = 0; d < held.tensor.rank && fits; ++d) fits = value.sizes[d] >= 0 && (d == dim || value.sizes[d] == held.tensor.sizes[d]);
-  if (!fits) return {Failure::kInput, "state " + p.inputs[p.states[i].input].name + " is of another dtype or other sizes", -1};
+  bool fits = value.dtype == held.tensor.dtype && value.rank == held.tensor.rank &&
+              (value.data != nullptr || value.numel() == 0);
+  for (int d = 0; d < held.tensor.rank && fits; ++d)
+    fits = value.sizes[d] >= 0 && (d == dim || value.sizes[d] == held.tensor.sizes[d]);
+  if (!fits)
+    return {Failure::kInput, "state " + p.inputs[p.states[i].input].name + " is of another dtype or other sizes", -1};
   if (dim >= 0) {
     held.length = 0;  // there is nothing to carry over
     if (!Reserve(i, value.sizes[dim])) return NoMemory();

@@ -6,8 +6,8 @@ buffer carry the names of the tensors in the published model.safetensors, so
 
     slipway convert samples/minilm.pt2 --weights model.safetensors -o minilm.onnx
 
-finds each by name. Batch and length (1 to 512) are dynamic. The archive has no weight payloads and no sample inputs; its program is
-deflated to keep the checkout small. Nothing in it depends on the machine that made it.
+finds each by name. Batch and length (1 to 512) are dynamic. The archive has no weight payloads and no sample inputs;
+its program is deflated to keep the checkout small. Nothing in it depends on the machine that made it.
 
     python samples/make_minilm.py [OUT.pt2]
 """
@@ -117,7 +117,8 @@ class Encoder(nn.Module):
 
 
 class MiniLM(nn.Module):
-    """input_ids, attention_mask: int64[batch, length] -> last hidden state, normalised mean of its unmasked positions."""
+    """input_ids, attention_mask: int64[batch, length] -> last hidden state, normalised mean of its unmasked
+    positions."""
 
     def __init__(self):
         super().__init__()
@@ -134,8 +135,9 @@ class MiniLM(nn.Module):
 def export(model):
     """The exported program of `model` with a dynamic batch and length."""
     batch, length = torch.export.Dim("batch", min=1), torch.export.Dim("length", min=1, max=POSITIONS)
-    ids, mask = torch.zeros(2, 16, dtype=torch.int64), torch.ones(
-        2, 16, dtype=torch.int64
+    ids, mask = (
+        torch.zeros(2, 16, dtype=torch.int64),
+        torch.ones(2, 16, dtype=torch.int64),
     )  # two: one would be one input
     shape = {0: batch, 1: length}
     return torch.export.export(

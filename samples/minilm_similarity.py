@@ -14,7 +14,8 @@ SENTENCES = ("The ferry leaves the harbour at nine.", "At nine o'clock the boat 
 
 
 def is_symbol(character):
-    """Punctuation in BERT's sense: any ASCII character that is neither letter, digit nor space, and Unicode's category P."""
+    """Punctuation in BERT's sense: any ASCII character that is neither letter, digit nor space, and Unicode's category
+    P."""
     return (character.isascii() and not character.isalnum() and not character.isspace()) or unicodedata.category(
         character
     ).startswith("P")

@@ -1,5 +1,5 @@
-"""slipway's C library from Python with nothing but ctypes: live torch and numpy tensors are written to ONNX from where they
-lie, and a model's weights come back as torch and numpy tensors over the mapped file.
+"""slipway's C library from Python with nothing but ctypes: live torch and numpy tensors are written to ONNX from where
+they lie, and a model's weights come back as torch and numpy tensors over the mapped file.
 
     python samples/python_ctypes.py build/libslipway.so OUT_FOLDER
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# From a fresh clone to a running ONNX model: gets the libraries, builds slipway, converts a real sentence-embedding model and
-# compares two sentences with it. Every step says what it does and how long it took; a second run redoes only what changed.
-# With arguments, compares those two sentences: samples/quickstart.sh "first sentence" "second sentence"
+# From a fresh clone to a running ONNX model: gets the libraries, builds slipway, converts a real sentence-embedding
+# model and compares two sentences with it. Every step says what it does and how long it took; a second run redoes only
+# what changed. With arguments, compares those two sentences: samples/quickstart.sh "first sentence" "second sentence"
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/setup.sh"
 cd "$ROOT"

@@ -1,4 +1,5 @@
-// Puts the data files of schemas/ into the binary as they are, so that slipway needs no file beside itself and they cost
+// Puts the data files of schemas/ into the binary as they are, so that slipway needs no file beside itself and they
+// cost
 // nothing until read: the pages are mapped on demand. schemas/embedded.h gives them types.
         .section .rodata
         .macro embed symbol, file

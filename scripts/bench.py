@@ -4,13 +4,14 @@
     cmake --build build --target bench          # gets what it needs, then runs this
     build/venv/bin/python scripts/bench.py [--repeats N] [--big]
 
-  MiniLM        a 90 MB program: `slipway convert`, `cp` of the same file, and a Python process that does torch.export.load +
+  MiniLM        a 90 MB program: `slipway convert`, `cp` of the same file, and a Python process that does
+  torch.export.load +
                 torch.onnx.export; the first two interleaved, the files in the page cache
   graph only    2,000 nodes, less than 1 MB of weights
   --big         bf16 linears of 4 GiB: time and peak resident memory (makes and deletes 8 GiB in build/bench)
 
-Times are wall seconds of whole processes, the output file removed before each. The programs are made with torch once and kept
-in build/bench. Peak memory is the kernel's ru_maxrss, which counts mapped pages.
+Times are wall seconds of whole processes, the output file removed before each. The programs are made with torch once
+and kept in build/bench. Peak memory is the kernel's ru_maxrss, which counts mapped pages.
 """
 
 import argparse
@@ -91,7 +92,8 @@ MAKERS = {"minilm": make_minilm, "graph": make_graph, "big": make_big}
 
 
 def made(name):
-    """build/bench/NAME.pt2; torch runs in another process so that this one stays small (ru_maxrss counts a child's parent)."""
+    """build/bench/NAME.pt2; torch runs in another process so that this one stays small (ru_maxrss counts a child's
+    parent)."""
     path = FOLDER / f"{name}.pt2"
     if not path.exists():
         print(f"making {path.relative_to(ROOT)}", file=sys.stderr)
@@ -120,7 +122,8 @@ def measure(command, output):
 def row(name, runs):
     seconds = [run[0] for run in runs]
     print(
-        f"{name:44} {min(seconds):9.4f} {statistics.median(seconds):9.4f} {max(run[1] for run in runs):9.0f} {len(runs):5}"
+        f"{name:44} {min(seconds):9.4f} {statistics.median(seconds):9.4f} {max(run[1] for run in runs):9.0f} "
+        f"{len(runs):5}"
     )
     return statistics.median(seconds)
 

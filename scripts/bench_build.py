@@ -1,4 +1,5 @@
-"""Which build a benchmark runs: numbers of `once` (quick to build, plain kernels less optimized) are not those of `release`."""
+"""Which build a benchmark runs: numbers of `once` (quick to build, plain kernels less optimized) are not those of
+`release`."""
 
 import pathlib
 import re
@@ -11,7 +12,11 @@ def describe(slipway):
     if not cache.exists():
         return "installed"
     entries = dict(re.findall(r"^(\w+):\w+=(.*)$", cache.read_text(), re.M))
-    return f"preset {entries['SLIPWAY_PRESET']}" if entries.get("SLIPWAY_PRESET") else entries.get("CMAKE_BUILD_TYPE", "unknown")
+    return (
+        f"preset {entries['SLIPWAY_PRESET']}"
+        if entries.get("SLIPWAY_PRESET")
+        else entries.get("CMAKE_BUILD_TYPE", "unknown")
+    )
 
 
 def announce(slipway):

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Single convolutions, pools and resizes of native libraries beside torch eager and ONNX Runtime, each library in a process of its own.
+"""Single convolutions, pools and resizes of native libraries beside torch eager and ONNX Runtime, each library in a
+process of its own.
 
     python scripts/bench_conv.py --slipway build/slipway [--seconds 2] [--match REGEX] [--threads 1]
 
-One line a case: microseconds of each, GFLOP/s of slipway counted as a direct convolution does, and how many times as long torch
-(onnxruntime) takes; `err` is the largest difference from torch relative to the largest number. Processes take turns
-(bench_process.py), and the least wall time of a run counts.
+One line a case: microseconds of each, GFLOP/s of slipway counted as a direct convolution does, and how many times as
+long torch (onnxruntime) takes; `err` is the largest difference from torch relative to the largest number. Processes
+take turns (bench_process.py), and the least wall time of a run counts.
 """
 
 import argparse
@@ -130,7 +131,9 @@ def main():
             base = pathlib.Path(folder) / f"m{number}"
             want = save(base, net.eval(), (x,), args.slipway)
             # onnxruntime has no convolutions of halves on the CPU.
-            best, error = libraries.measure(base, args.seconds, rounds=6, names=None if kind == torch.float32 else ["torch", "slipway"])
+            best, error = libraries.measure(
+                base, args.seconds, rounds=6, names=None if kind == torch.float32 else ["torch", "slipway"]
+            )
             times = "  ".join(f"{who} {t * 1e6:8.1f}" for who, t in best.items())
             ratios = "  ".join(f"{who}/slipway {best[who] / best['slipway']:5.2f}" for who in best if who != "slipway")
             speed = f"{work(net, x, want) / best['slipway'] / 1e9:6.1f} GFLOP/s" if work(net, x, want) else " " * 14

@@ -2,9 +2,10 @@
 //
 //   cmake --build build --target bench_kernels && build/bench_kernels [--benchmark_filter=REGEX]
 //
-// Peak/… is what the processor's multiply-adds reach with vectors of 32 and 64 bytes: beside it the FLOPS of a product say how close
-// the loops come (kernels/isa/). Weights are packed, as in a native library. SLIPWAY_ISA caps the instruction set,
-// SLIPWAY_NUM_THREADS states threads (1 unless set). On a shared machine run it with --benchmark_repetitions and compare the best.
+// Peak/… is what the processor's multiply-adds reach with vectors of 32 and 64 bytes: beside it the FLOPS of a product
+// say how close the loops come (kernels/isa/). Weights are packed, as in a native library. SLIPWAY_ISA caps the
+// instruction set, SLIPWAY_NUM_THREADS states threads (1 unless set). On a shared machine run it with
+// --benchmark_repetitions and compare the best.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -32,20 +33,20 @@ const Workers* Threads() {
 
 #if defined(__x86_64__)
 // Twelve chains of multiply-add: enough to hide their latency.
-#define SLIPWAY_TWELVE                                                                                                      \
-  "vfmadd231ps %12, %13, %0\n vfmadd231ps %12, %13, %1\n vfmadd231ps %12, %13, %2\n vfmadd231ps %12, %13, %3\n"             \
-  "vfmadd231ps %12, %13, %4\n vfmadd231ps %12, %13, %5\n vfmadd231ps %12, %13, %6\n vfmadd231ps %12, %13, %7\n"             \
+#define SLIPWAY_TWELVE                                                                                          \
+  "vfmadd231ps %12, %13, %0\n vfmadd231ps %12, %13, %1\n vfmadd231ps %12, %13, %2\n vfmadd231ps %12, %13, %3\n" \
+  "vfmadd231ps %12, %13, %4\n vfmadd231ps %12, %13, %5\n vfmadd231ps %12, %13, %6\n vfmadd231ps %12, %13, %7\n" \
   "vfmadd231ps %12, %13, %8\n vfmadd231ps %12, %13, %9\n vfmadd231ps %12, %13, %10\n vfmadd231ps %12, %13, %11"
-#define SLIPWAY_PEAK(NAME, BYTES, TARGET, CONSTRAINT)                                                                       \
-  typedef float NAME##Vec __attribute__((vector_size(BYTES)));                                                             \
-  __attribute__((target(TARGET), noinline)) void NAME(int64_t n) {                                                         \
-    NAME##Vec v[14] = {};                                                                                                  \
-    for (; n > 0; --n)                                                                                                     \
-      asm volatile(SLIPWAY_TWELVE                                                                                          \
-                   : "+" CONSTRAINT(v[0]), "+" CONSTRAINT(v[1]), "+" CONSTRAINT(v[2]), "+" CONSTRAINT(v[3]),               \
-                     "+" CONSTRAINT(v[4]), "+" CONSTRAINT(v[5]), "+" CONSTRAINT(v[6]), "+" CONSTRAINT(v[7]),               \
-                     "+" CONSTRAINT(v[8]), "+" CONSTRAINT(v[9]), "+" CONSTRAINT(v[10]), "+" CONSTRAINT(v[11])              \
-                   : CONSTRAINT(v[12]), CONSTRAINT(v[13]));                                                                \
+#define SLIPWAY_PEAK(NAME, BYTES, TARGET, CONSTRAINT)                                                         \
+  typedef float NAME##Vec __attribute__((vector_size(BYTES)));                                                \
+  __attribute__((target(TARGET), noinline)) void NAME(int64_t n) {                                            \
+    NAME##Vec v[14] = {};                                                                                     \
+    for (; n > 0; --n)                                                                                        \
+      asm volatile(SLIPWAY_TWELVE                                                                             \
+                   : "+" CONSTRAINT(v[0]), "+" CONSTRAINT(v[1]), "+" CONSTRAINT(v[2]), "+" CONSTRAINT(v[3]),  \
+                     "+" CONSTRAINT(v[4]), "+" CONSTRAINT(v[5]), "+" CONSTRAINT(v[6]), "+" CONSTRAINT(v[7]),  \
+                     "+" CONSTRAINT(v[8]), "+" CONSTRAINT(v[9]), "+" CONSTRAINT(v[10]), "+" CONSTRAINT(v[11]) \
+                   : CONSTRAINT(v[12]), CONSTRAINT(v[13]));                                                   \
   }
 SLIPWAY_PEAK(Peak32, 32, "avx2,fma", "x")
 SLIPWAY_PEAK(Peak64, 64, "avx512f", "v")
@@ -54,7 +55,8 @@ template <void (*kRun)(int64_t), int kBytes>
 void Peak(State& state) {
   constexpr int64_t kRounds = 200000;
   for (auto _ : state) kRun(kRounds);
-  state.counters["FLOPS"] = Counter(static_cast<double>(kRounds) * 12 * kBytes / 4 * 2, Counter::kIsIterationInvariantRate);
+  state.counters["FLOPS"] =
+      Counter(static_cast<double>(kRounds) * 12 * kBytes / 4 * 2, Counter::kIsIterationInvariantRate);
 }
 #endif
 
@@ -115,7 +117,8 @@ void QuantMatmul(State& state) {
   const std::vector<float> scale(PanelBytes(k / group, n, DType::kF32) / 4, 0.01f), a(m * k, 0.5f);
   std::vector<float> c(m * n);
   QuantCall g;
-  g.b.n = n, g.b.k = k, g.b.q = panels.data(), g.b.nibbles = kPacking != Packing::kQuads, g.b.offset = kPacking == Packing::kQuads ? -128 : -8, g.b.group = group, g.b.scale = scale.data();
+  g.b.n = n, g.b.k = k, g.b.q = panels.data(), g.b.nibbles = kPacking != Packing::kQuads,
+  g.b.offset = kPacking == Packing::kQuads ? -128 : -8, g.b.group = group, g.b.scale = scale.data();
   g.m = m, g.a = a.data(), g.a_row = k, g.c = c.data(), g.c_row = n;
   Scratch scratch;
   for (auto _ : state) {
@@ -145,8 +148,14 @@ void Dft(State& state) {
 }
 
 void Sizes(benchmark::internal::Benchmark* b) {
-  for (const auto& [m, n, k] : {std::array<int64_t, 3>{128, 384, 384}, {128, 1536, 384}, {128, 384, 1536}, {1024, 1024, 1024},
-                                {16, 384, 384}, {64, 1024, 784}, {1, 384, 384}, {1, 4096, 4096}})
+  for (const auto& [m, n, k] : {std::array<int64_t, 3>{128, 384, 384},
+                                {128, 1536, 384},
+                                {128, 384, 1536},
+                                {1024, 1024, 1024},
+                                {16, 384, 384},
+                                {64, 1024, 784},
+                                {1, 384, 384},
+                                {1, 4096, 4096}})
     b->Args({m, n, k});
 }
 #if defined(__x86_64__)

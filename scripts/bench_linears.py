@@ -49,7 +49,9 @@ def main():
             runs, kept = {}, []
             for dtype in DTYPES:
                 net, x = torch.nn.Linear(k, n).to(dtype), torch.randn(128, k).to(dtype)
-                archive, library = (str(pathlib.Path(folder) / f"{k}_{n}_{dtype}{suffix}") for suffix in (".pt2", ".so"))
+                archive, library = (
+                    str(pathlib.Path(folder) / f"{k}_{n}_{dtype}{suffix}") for suffix in (".pt2", ".so")
+                )
                 torch.export.save(torch.export.export(net, (x,)), archive)
                 subprocess.run([args.slipway, "convert", archive, "-o", library, "-q"], check=True)
                 model = Model(library)
@@ -58,7 +60,9 @@ def main():
                 outputs = model(array)
                 expected = net(x)
                 got = torch.from_numpy(outputs[0])
-                torch.testing.assert_close(got.view(dtype) if dtype == torch.bfloat16 else got, expected, rtol=2e-2, atol=2e-2)
+                torch.testing.assert_close(
+                    got.view(dtype) if dtype == torch.bfloat16 else got, expected, rtol=2e-2, atol=2e-2
+                )
                 runs["slipway", dtype] = model.bind([array], outputs)
                 runs["torch", dtype] = lambda net=net, x=x: net(x)
                 kept += [model, array, outputs]
@@ -66,7 +70,8 @@ def main():
             for dtype in DTYPES:
                 own, other = times["slipway", dtype], times["torch", dtype]
                 print(
-                    f"128 x {n} x {k} {str(dtype)[6:]:9} slipway {own * 1e3:7.3f} ms, torch {other * 1e3:8.3f} ms: {other / own:5.2f} times; "
+                    f"128 x {n} x {k} {str(dtype)[6:]:9} slipway {own * 1e3:7.3f} ms, torch {other * 1e3:8.3f} ms: "
+                    f"{other / own:5.2f} times; "
                     f"own f32 {100 * times['slipway', torch.float32] / own:5.1f} %",
                     flush=True,
                 )

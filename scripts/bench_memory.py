@@ -3,11 +3,11 @@
 
     python scripts/bench_memory.py --slipway build/slipway [--minilm model.safetensors]
 
-For each case: `tensors`, the bytes of temporaries and results (slipway run --json, of the same plan); `plan`, what a run asks the
-caller's allocator for, which is these and the memory that kernels work in, placed among the temporaries; `peak`, by how much a
-process that has opened the library grew while it ran it once, at the most (VmHWM, reset before the run; pages of files, which are
-the weights, do not count); and the ratios of `peak` to both. That to the plan is to be at most 1.3. Inputs are there before and
-count on neither side.
+For each case: `tensors`, the bytes of temporaries and results (slipway run --json, of the same plan); `plan`, what a
+run asks the caller's allocator for, which is these and the memory that kernels work in, placed among the temporaries;
+`peak`, by how much a process that has opened the library grew while it ran it once, at the most (VmHWM, reset before
+the run; pages of files, which are the weights, do not count); and the ratios of `peak` to both. That to the plan is to
+be at most 1.3. Inputs are there before and count on neither side.
 """
 
 import argparse
@@ -31,7 +31,8 @@ class DType(ctypes.Structure):
     _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
 class Tensor(ctypes.Structure):
     _fields_ = [("data", ctypes.c_void_p), ("device", Device), ("ndim", ctypes.c_int32), ("dtype", DType),
-                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.c_void_p), ("byte_offset", ctypes.c_uint64)]
+                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.c_void_p),
+                ("byte_offset", ctypes.c_uint64)]
 
 def status():
     text = open("/proc/self/status").read()
@@ -40,8 +41,10 @@ def status():
 ALLOCATE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)
 DEALLOCATE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 class Options(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("plugins", ctypes.c_void_p), ("plugin_count", ctypes.c_size_t), ("threads", ctypes.c_int32),
-                ("parallel_for", ctypes.c_void_p), ("parallel_user", ctypes.c_void_p), ("allocate", ALLOCATE), ("deallocate", DEALLOCATE),
+    _fields_ = [("size", ctypes.c_size_t), ("plugins", ctypes.c_void_p), ("plugin_count", ctypes.c_size_t),
+                ("threads", ctypes.c_int32),
+                ("parallel_for", ctypes.c_void_p), ("parallel_user", ctypes.c_void_p), ("allocate", ALLOCATE),
+                ("deallocate", DEALLOCATE),
                 ("memory_user", ctypes.c_void_p)]
 
 libc = ctypes.CDLL(None)
@@ -118,17 +121,24 @@ def main():
             subprocess.run([args.slipway, "convert", folder / "m.pt2", "-o", folder / "m.so", "-q"], check=True)
             inputs = [x for x in torch.utils._pytree.tree_leaves(inputs) if isinstance(x, torch.Tensor)]
             save_file({f"input.{i}": x.contiguous() for i, x in enumerate(inputs)}, folder / "in.safetensors")
-            text = subprocess.run([args.slipway, "run", folder / "m.pt2", "--inputs", folder / "in.safetensors", "--outputs", folder / "out.safetensors",
+            text = subprocess.run([args.slipway, "run", folder / "m.pt2", "--inputs", folder / "in.safetensors",
+            "--outputs", folder / "out.safetensors",
                                    "--json"], check=True, capture_output=True, text=True).stdout  # fmt: skip
             results = sum(x.numel() * x.element_size() for x in load_file(folder / "out.safetensors").values())
             tensors = json.loads(text)["temporaries_bytes"] + results
             shapes = [[*CODES[str(x.dtype)], list(x.shape)] for x in inputs]
             plan, peak = (
-                json.loads(subprocess.run([sys.executable, "-S", "-c", WORKER, folder / "m.so", json.dumps(shapes), what], check=True,
-                                          capture_output=True, text=True, env=os.environ | {"SLIPWAY_NUM_THREADS": str(args.threads)}).stdout)[what]
+                json.loads(subprocess.run([sys.executable, "-S", "-c", WORKER, folder / "m.so", json.dumps(shapes),
+                what], check=True,
+                                          capture_output=True, text=True,
+                                          env=os.environ | {"SLIPWAY_NUM_THREADS": str(args.threads)}).stdout)[what]
                 for what in ("plan", "peak"))  # fmt: skip
             failed |= peak > 1.3 * plan + ALWAYS
-            print(f"{name:33} {tensors / 2**20:9.2f} {plan / 2**20:9.2f} {peak / 2**20:9.2f} {peak / tensors:9.2f} {peak / plan:6.2f}", flush=True)
+            print(
+                f"{name:33} {tensors / 2**20:9.2f} {plan / 2**20:9.2f} {peak / 2**20:9.2f} {peak / tensors:9.2f} "
+                f"{peak / plan:6.2f}",
+                flush=True,
+            )
     sys.exit(1 if failed else 0)
 
 

@@ -1,4 +1,5 @@
-"""The models that bench_native.py measures, with seeded weights: what people run on CPUs, written out without other packages."""
+"""The models that bench_native.py measures, with seeded weights: what people run on CPUs, written out without other
+packages."""
 
 import torch
 from torch import nn
@@ -6,14 +7,17 @@ from torch.nn import functional
 
 
 class DecoderLayer(nn.Module):
-    """As in Llama: RMS norm, rotary positions, shared key heads, gated MLP; keys and values of earlier tokens may come in."""
+    """As in Llama: RMS norm, rotary positions, shared key heads, gated MLP; keys and values of earlier tokens may come
+    in."""
 
     def __init__(self, width, heads, kept, inner):
         super().__init__()
         self.heads, self.kept, self.each = heads, kept, width // heads
         self.q, self.o = nn.Linear(width, width, bias=False), nn.Linear(width, width, bias=False)
         self.k, self.v = (nn.Linear(width, kept * self.each, bias=False) for _ in range(2))
-        self.gate, self.up, self.down = (nn.Linear(a, b, bias=False) for a, b in ((width, inner), (width, inner), (inner, width)))
+        self.gate, self.up, self.down = (
+            nn.Linear(a, b, bias=False) for a, b in ((width, inner), (width, inner), (inner, width))
+        )
         self.norm1, self.norm2 = nn.RMSNorm(width), nn.RMSNorm(width)
 
     def forward(self, x, cos, sin, past):
@@ -41,7 +45,11 @@ class Decoder(nn.Module):
 
     def __init__(self, length, layers=2, width=256, heads=8, kept=2, inner=768, words=1000, start=0):
         super().__init__()
-        self.words, self.norm, self.head = nn.Embedding(words, width), nn.RMSNorm(width), nn.Linear(width, words, bias=False)
+        self.words, self.norm, self.head = (
+            nn.Embedding(words, width),
+            nn.RMSNorm(width),
+            nn.Linear(width, words, bias=False),
+        )
         self.blocks = nn.ModuleList(DecoderLayer(width, heads, kept, inner) for _ in range(layers))
         half = width // heads // 2
         angles = torch.outer(torch.arange(start, start + length).float(), 10000 ** -(torch.arange(half) / half))
@@ -66,7 +74,11 @@ def decoder(layers, cached, **sizes):
 
 
 def conv(cin, cout, k, stride=1, groups=1, act=None):
-    return nn.Sequential(nn.Conv2d(cin, cout, k, stride, k // 2, groups=groups, bias=False), nn.BatchNorm2d(cout), act() if act else nn.Identity())
+    return nn.Sequential(
+        nn.Conv2d(cin, cout, k, stride, k // 2, groups=groups, bias=False),
+        nn.BatchNorm2d(cout),
+        act() if act else nn.Identity(),
+    )
 
 
 class BasicBlock(nn.Module):
@@ -110,14 +122,36 @@ class Inverted(nn.Module):
 
 def mobilenet_v3_large():
     r, h = nn.ReLU, nn.Hardswish
-    rows = [(3, 16, 16, 0, r, 1), (3, 64, 24, 0, r, 2), (3, 72, 24, 0, r, 1), (5, 72, 40, 1, r, 2), (5, 120, 40, 1, r, 1),
-            (5, 120, 40, 1, r, 1), (3, 240, 80, 0, h, 2), (3, 200, 80, 0, h, 1), (3, 184, 80, 0, h, 1), (3, 184, 80, 0, h, 1),
-            (3, 480, 112, 1, h, 1), (3, 672, 112, 1, h, 1), (5, 672, 160, 1, h, 2), (5, 960, 160, 1, h, 1), (5, 960, 160, 1, h, 1)]  # fmt: skip
+    rows = [
+        (3, 16, 16, 0, r, 1),
+        (3, 64, 24, 0, r, 2),
+        (3, 72, 24, 0, r, 1),
+        (5, 72, 40, 1, r, 2),
+        (5, 120, 40, 1, r, 1),
+        (5, 120, 40, 1, r, 1),
+        (3, 240, 80, 0, h, 2),
+        (3, 200, 80, 0, h, 1),
+        (3, 184, 80, 0, h, 1),
+        (3, 184, 80, 0, h, 1),
+        # fmt: skip
+        (3, 480, 112, 1, h, 1),
+        (3, 672, 112, 1, h, 1),
+        (5, 672, 160, 1, h, 2),
+        (5, 960, 160, 1, h, 1),
+        (5, 960, 160, 1, h, 1),
+    ]
     layers, width = [conv(3, 16, 3, 2, act=h)], 16
     for k, mid, out, squeeze, act, stride in rows:
         layers.append(Inverted(width, k, mid, out, squeeze, act, stride))
         width = out
-    layers += [conv(160, 960, 1, act=h), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(960, 1280), nn.Hardswish(), nn.Linear(1280, 1000)]
+    layers += [
+        conv(160, 960, 1, act=h),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(960, 1280),
+        nn.Hardswish(),
+        nn.Linear(1280, 1000),
+    ]
     return nn.Sequential(*layers)
 
 
@@ -141,7 +175,10 @@ class ViT(nn.Module):
     def __init__(self, width=384, heads=6, layers=12):
         super().__init__()
         self.patch, self.norm, self.head = nn.Conv2d(3, width, 16, 16), nn.LayerNorm(width), nn.Linear(width, 1000)
-        self.cls, self.pos = nn.Parameter(torch.randn(1, 1, width) * 0.02), nn.Parameter(torch.randn(1, 197, width) * 0.02)
+        self.cls, self.pos = (
+            nn.Parameter(torch.randn(1, 1, width) * 0.02),
+            nn.Parameter(torch.randn(1, 197, width) * 0.02),
+        )
         self.blocks = nn.Sequential(*(ViTBlock(width, heads) for _ in range(layers)))
 
     def forward(self, x):

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""slipway's ONNX files beside those of torch.onnx of the same programs: what onnxruntime takes to run them, and what its tools make
-of them (torch, onnxscript, onnxruntime; timm, transformers for all cases; onnxslim for its column).
+"""slipway's ONNX files beside those of torch.onnx of the same programs: what onnxruntime takes to run them, and what
+its tools make of them (torch, onnxscript, onnxruntime; timm, transformers for all cases; onnxslim for its column).
 
     scripts/bench_onnx.py                                  # CPU time of a run on one thread
-    scripts/bench_onnx.py --tools                          # what quantize_dynamic, the transformers optimizer and onnxslim find
-    scripts/bench_onnx.py --match 'U-Net|timm.*' --kept FOLDER
+    scripts/bench_onnx.py --tools                          # what quantize_dynamic, the transformers optimizer and
+    onnxslim find scripts/bench_onnx.py --match 'U-Net|timm.*' --kept FOLDER
 
-Each file is run in a process of its own. The two of a case live side by side and take turns, a block of runs each, so that what else
-the machine does hits both; where a process's memory lies moves its times by some percent, so that there are several pairs, one after
-the other. A ratio is the median over the pairs of that of the medians of the blocks' CPU times, ours over torch's: below 1 we are
-faster. A program is taken from its archive by both. Cases are those of bench_native.py; --kept keeps archives and files, and takes those that
-are there.
+Each file is run in a process of its own. The two of a case live side by side and take turns, a block of runs each, so
+that what else the machine does hits both; where a process's memory lies moves its times by some percent, so that there
+are several pairs, one after the other. A ratio is the median over the pairs of that of the medians of the blocks' CPU
+times, ours over torch's: below 1 we are faster. A program is taken from its archive by both. Cases are those of
+bench_native.py; --kept keeps archives and files, and takes those that are there.
 """
 
 import argparse
@@ -34,9 +34,12 @@ sys.path[:0] = [str(ROOT / "scripts")]
 
 import numpy as np
 
-CASES = r"""MLP \(64\)|decoder 2 layers, (prefill|decode).*|ResNet-18 224|MobileNetV3-L 224|ViT-S 224|U-Net 128|text encoder.*
-            |audio encoder.*|timm (convnext_atto|efficientnet_b0|mobilenetv3_large_100)"""
-FUSED = "Attention MultiHeadAttention LayerNormalization SkipLayerNormalization EmbedLayerNormalization Gelu BiasGelu FastGelu".split()
+CASES = r"""MLP \(64\)|decoder 2 layers, (prefill|decode).*|ResNet-18 224|MobileNetV3-L 224|ViT-S 224|U-Net 128
+            |text encoder.*|audio encoder.*|timm (convnext_atto|efficientnet_b0|mobilenetv3_large_100)"""
+FUSED = """
+    Attention MultiHeadAttention LayerNormalization SkipLayerNormalization EmbedLayerNormalization
+    Gelu BiasGelu FastGelu
+""".split()
 
 
 def prepare(args, name, make, base):
@@ -58,7 +61,9 @@ def prepare(args, name, make, base):
     if not theirs.exists():
         torch.onnx.export(torch.export.load(archive), f=str(theirs), dynamo=True, verbose=False, external_data=False)
     ours = base.with_suffix(".onnx")
-    subprocess.run([args.slipway, "convert", str(archive), "-o", str(ours), *args.flags], check=True, capture_output=True)
+    subprocess.run(
+        [args.slipway, "convert", str(archive), "-o", str(ours), *args.flags], check=True, capture_output=True
+    )
     return ours, theirs
 
 
@@ -137,7 +142,7 @@ def tools(path, folder):
         now = operators(onnx.load(out))
         found["quantized"] = now["MatMulInteger"] + now["ConvInteger"]
         found["quantized size"] = pathlib.Path(out).stat().st_size
-    except Exception as error:  # noqa: BLE001: it is the answer
+    except Exception as error:  # it is the answer
         found["quantized"] = str(error).splitlines()[0]
     optimized = optimizer.optimize_model(str(path), model_type="bert", num_heads=0, hidden_size=0, opt_level=0)
     now = operators(optimized.model)
@@ -159,7 +164,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--slipway", default=str(ROOT / "build" / "slipway"))
     parser.add_argument("--match", default=re.sub(r"\n\s*", "", CASES), help="regular expression of cases")
-    parser.add_argument("--kept", metavar="FOLDER", help="keeps archives and files there, and takes those that are there")
+    parser.add_argument(
+        "--kept", metavar="FOLDER", help="keeps archives and files there, and takes those that are there"
+    )
     parser.add_argument("--seconds", type=float, default=10, help="for each case")
     parser.add_argument("--pairs", type=int, default=5, help="of processes for each case")
     parser.add_argument("--tools", action="store_true", help="what tools find instead of times")
@@ -189,10 +196,16 @@ def main():
                 continue
             times, ratio, errors = measure(args, ours, theirs, base.with_suffix(".npz"))
             rows.append(ratio)
-            print(f"{name:34} slipway {times[0] * 1e3:8.3f}  torch {times[1] * 1e3:8.3f} ms  ratio {rows[-1]:.3f}  "
-                  f"errors {errors[0]:.0e} {errors[1]:.0e}", flush=True)
+            print(
+                f"{name:34} slipway {times[0] * 1e3:8.3f}  torch {times[1] * 1e3:8.3f} ms  ratio {rows[-1]:.3f}  "
+                f"errors {errors[0]:.0e} {errors[1]:.0e}",
+                flush=True,
+            )
     if rows:
-        print(f"geometric mean {math.exp(sum(map(math.log, rows)) / len(rows)):.3f}, most {max(rows):.3f}, {len(rows)} cases")
+        print(
+            f"geometric mean {math.exp(sum(map(math.log, rows)) / len(rows)):.3f}, most {max(rows):.3f}, {len(rows)} "
+            f"cases"
+        )
 
 
 if __name__ == "__main__":

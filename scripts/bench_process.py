@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A process for each library that the benchmarks compare, stopped while another one runs: idle threads of a library wait in loops.
+"""A process for each library that the benchmarks compare, stopped while another one runs: idle threads of a library
+wait in loops.
 
     save("folder/case", net, inputs, slipway="build/slipway")   # once for a case: what the processes load
     with Libraries(["torch", "ort", "slipway"], threads=2) as libraries:
@@ -40,8 +41,9 @@ def array(tensor):
 
 
 def save(base, net, inputs, slipway, archive=None, more=(), aoti=False):
-    """Files of a case: BASE.net for torch, BASE.npz with the inputs and torch's result, BASE.pt2 (or `archive`, which is converted with
-    the options `more`), BASE.so, BASE.onnx and, with `aoti`, BASE.aoti.pt2. Programs and packages that are there are kept."""
+    """Files of a case: BASE.net for torch, BASE.npz with the inputs and torch's result, BASE.pt2 (or `archive`, which
+    is converted with the options `more`), BASE.so, BASE.onnx and, with `aoti`, BASE.aoti.pt2. Programs and packages
+    that are there are kept."""
     import torch
 
     base = pathlib.Path(base)
@@ -54,7 +56,11 @@ def save(base, net, inputs, slipway, archive=None, more=(), aoti=False):
             if not archive.exists():
                 torch.export.save(torch.export.export(net, inputs), archive)
         for suffix in (".so", ".onnx"):
-            subprocess.run([slipway, "convert", str(archive), *more, "-o", str(base.with_suffix(suffix))], check=True, capture_output=True)
+            subprocess.run(
+                [slipway, "convert", str(archive), *more, "-o", str(base.with_suffix(suffix))],
+                check=True,
+                capture_output=True,
+            )
         package = base.with_suffix(".aoti.pt2")
         if aoti and not package.exists():
             with torch._inductor.config.patch({"cpp.dynamic_threads": True}):
@@ -63,7 +69,8 @@ def save(base, net, inputs, slipway, archive=None, more=(), aoti=False):
 
 
 def load(who, base, threads):
-    """A function that runs the case once, and the largest difference of slipway's result from torch's, relative to the largest number."""
+    """A function that runs the case once, and the largest difference of slipway's result from torch's, relative to the
+    largest number."""
     if who in ("torch", "aoti"):
         import torch
 
@@ -80,7 +87,9 @@ def load(who, base, threads):
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
-        session = onnxruntime.InferenceSession(str(base.with_suffix(".onnx")), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(
+            str(base.with_suffix(".onnx")), options, providers=["CPUExecutionProvider"]
+        )
         feed = {i.name: a for i, a in zip(session.get_inputs(), arrays)}
         return lambda: session.run(None, feed), 0.0
     if who != "slipway":
@@ -127,7 +136,9 @@ class Library:
         self.who, self._errors = who, tempfile.TemporaryFile("w+")
         environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
         command = [sys.executable, __file__, who, str(threads)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True, env=environment)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True, env=environment
+        )
 
     def _ask(self, request):
         self._process.send_signal(signal.SIGCONT)
@@ -167,7 +178,8 @@ class Libraries:
         self._of.clear()
 
     def measure(self, base, seconds, rounds, names=None):
-        """The least seconds of a run of each library, which take turns of seconds / rounds each, and slipway's error."""
+        """The least seconds of a run of each library, which take turns of seconds / rounds each, and slipway's
+        error."""
         best, errors = {}, {}
         names = names or self._names
         for who in names:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """`slipway quantize` beside torchao's quantize_: CPU seconds a GB of weights on one thread, and memory.
 
-slipway reads and writes files; torchao's time is that of the call alone, on a model that is in memory, so that it is favoured.
-Each library runs in its own process, in turns.
+slipway reads and writes files; torchao's time is that of the call alone, on a model that is in memory, so that it is
+favoured. Each library runs in its own process, in turns.
 
     python scripts/bench_quantize.py [--gb 2] [--dtypes bf16,f32] [--memory-gb 8] [--rounds 3] [--folder FOLDER]
 """
@@ -32,7 +32,8 @@ CONFIGS = {
     "mxfp8": "MX()",
     "mxfp4": None,
     "nvfp4": "NVFP4()",
-    "intx:bits=4,group=32,hqq": "ao.IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(32), intx_choose_qparams_algorithm=HQQ)",
+    "intx:bits=4,group=32,hqq": "ao.IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(32), "
+    "intx_choose_qparams_algorithm=HQQ)",
     "int4-weight-only:group=128,hqq": "Int4(group_size=128, int4_choose_qparams_algorithm=Int4HQQ)",
 }
 # The slow ones of torchao are timed on one matrix.
@@ -70,12 +71,15 @@ def make(path, gigabytes, dtype):
     kind = {"bf16": torch.bfloat16, "f32": torch.float32}[dtype]
     base = torch.randn(SIDE, SIDE) * 0.02
     count = round(gigabytes * 1e9 / (SIDE * SIDE * kind.itemsize))
-    save_file({f"layers.{i}.proj.weight": (torch.roll(base, 17 * i, 0) * (1 + i / 100)).to(kind) for i in range(count)}, path)
+    save_file(
+        {f"layers.{i}.proj.weight": (torch.roll(base, 17 * i, 0) * (1 + i / 100)).to(kind) for i in range(count)}, path
+    )
     return count * SIDE * SIDE * kind.itemsize / 1e9
 
 
 def slipway(source, out, config, threads=1):
-    """CPU seconds, and the most resident memory, in MB: as slipway says, since the system counts the parent's to the child."""
+    """CPU seconds, and the most resident memory, in MB: as slipway says, since the system counts the parent's to the
+    child."""
     command = [SLIPWAY, "quantize", str(source), "-o", str(out), "--config", config, "--threads", str(threads)]
     with tempfile.TemporaryFile("w+") as said:
         child = subprocess.Popen(command, stderr=said)
@@ -88,7 +92,9 @@ def slipway(source, out, config, threads=1):
 
 
 def torchao(source, config, layers):
-    done = subprocess.run([sys.executable, "-c", TORCHAO, str(source), config, str(layers)], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", TORCHAO, str(source), config, str(layers)], capture_output=True, text=True
+    )
     return float(done.stdout) if done.returncode == 0 else None
 
 
@@ -96,7 +102,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gb", type=float, default=2)
     parser.add_argument("--dtypes", default="bf16,f32")
-    parser.add_argument("--memory-gb", type=float, default=0, help="also the memory that a checkpoint of this size takes")
+    parser.add_argument(
+        "--memory-gb", type=float, default=0, help="also the memory that a checkpoint of this size takes"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--configs", default="", help="only these, with spaces between")
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()))
@@ -107,7 +115,10 @@ def main():
     for dtype in settings.dtypes.split(","):
         source = settings.folder / f"bench_{dtype}.safetensors"
         size = make(source, settings.gb, dtype)
-        print(f"{dtype}, {size:.2f} GB, one thread: CPU s/GB, least of {settings.rounds}; ratio; slipway's peak memory in MB")
+        print(
+            f"{dtype}, {size:.2f} GB, one thread: CPU s/GB, least of {settings.rounds}; ratio; slipway's peak memory "
+            f"in MB"
+        )
         for config in chosen:
             ours, theirs, memory = [], [], 0
             for _ in range(settings.rounds):
@@ -123,7 +134,10 @@ def main():
         source = settings.folder / "bench_large.safetensors"
         size = make(source, settings.memory_gb, "bf16")
         for config in chosen:
-            print(f"  {size:.1f} GB, {config:32} peak {slipway(source, out, config, os.cpu_count())[1]:.0f} MB", flush=True)
+            print(
+                f"  {size:.1f} GB, {config:32} peak {slipway(source, out, config, os.cpu_count())[1]:.0f} MB",
+                flush=True,
+            )
         source.unlink()
     out.unlink(missing_ok=True)
 

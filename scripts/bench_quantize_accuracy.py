@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """How far quantized weights take MiniLM's sentence embeddings from the float model's: mean of 1 - cosine.
 
-64 sentences calibrate, 120 others evaluate; all are made from templates, one narrow kind of text. The 36 linear layers of the
-encoder are quantized by slipway (tests/tools); torch runs the model with the numbers that the codes stand for.
+64 sentences calibrate, 120 others evaluate; all are made from templates, one narrow kind of text. The 36 linear layers
+of the encoder are quantized by slipway (tests/tools); torch runs the model with the numbers that the codes stand for.
 
     python scripts/bench_quantize_accuracy.py [CONFIG ...]
 """
@@ -17,7 +17,6 @@ import tempfile
 import time
 
 import bench_build
-
 import torch
 from safetensors.torch import load_file, save_file
 
@@ -40,15 +39,26 @@ TARGETS = {
 BUILD = pathlib.Path(os.environ.get("SLIPWAY", ROOT / "build" / "slipway")).parent
 MINILM = pathlib.Path(os.environ.get("MINILM", ROOT / "build" / "deps" / "minilm"))
 
-SUBJECTS = """the old sailor|a young doctor|my neighbour|the finance minister|our new colleague|a stray dog|the museum guide|the
-chess player|a tired student|the orchestra|an engineer from Oslo|the bakery on the corner|a group of tourists|the night train|the
-research team""".replace("\n", " ").split("|")
-VERBS = """repaired|described|forgot about|carefully measured|was surprised by|argued over|painted a picture of|published a report
-on|waited two hours for|finally understood|lost interest in|paid far too much for""".replace("\n", " ").split("|")
-OBJECTS = """the broken engine|the price of bread|a letter from home|the results of the election|an unusual kind of mushroom|the storm
-that hit the coast|a new treatment for asthma|the history of the harbour|the neural network|a wooden bridge across the river|the final
-match of the season|yesterday's weather forecast""".replace("\n", " ").split("|")
-ENDINGS = [".", " last summer.", " before breakfast.", ", although nobody had asked.", " in a small town near the border.", "!"]
+SUBJECTS = """the old sailor|a young doctor|my neighbour|the finance minister|our new colleague|a stray dog|the museum
+guide|the chess player|a tired student|the orchestra|an engineer from Oslo|the bakery on the corner|a group of
+tourists|the night train|the research team""".replace("\n", " ").split("|")
+VERBS = """repaired|described|forgot about|carefully measured|was surprised by|argued over|painted a picture
+of|published a report on|waited two hours for|finally understood|lost interest in|paid far too much for""".replace(
+    "\n", " "
+).split("|")
+OBJECTS = """the broken engine|the price of bread|a letter from home|the results of the election|an unusual kind of
+mushroom|the storm that hit the coast|a new treatment for asthma|the history of the harbour|the neural network|a
+wooden bridge across the river|the final match of the season|yesterday's weather forecast""".replace("\n", " ").split(
+    "|"
+)
+ENDINGS = [
+    ".",
+    " last summer.",
+    " before breakfast.",
+    ", although nobody had asked.",
+    " in a small town near the border.",
+    "!",
+]
 
 
 def sentences():
@@ -85,7 +95,15 @@ def main():
     wanted = embed()
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        call(BUILD / "slipway", "convert", ROOT / "samples/minilm.pt2", "--weights", MINILM / "model.safetensors", "-o", folder / "model.pt2")
+        call(
+            BUILD / "slipway",
+            "convert",
+            ROOT / "samples/minilm.pt2",
+            "--weights",
+            MINILM / "model.safetensors",
+            "-o",
+            folder / "model.pt2",
+        )
         samples = {}
         for i, s in enumerate(calibration):
             for j, t in enumerate(minilm_similarity.tokenize([s], vocabulary)):
@@ -96,18 +114,29 @@ def main():
         for config in sys.argv[1:] or TARGETS:
             begin, out = time.monotonic(), folder / "out.safetensors"
             if "(" in config:
-                call(BUILD / "calibrate_weights", config, folder / "model.pt2", folder / "calibration.safetensors", out, "weight=encoder.",
-                     f"threads={os.cpu_count()}")
+                call(
+                    BUILD / "calibrate_weights",
+                    config,
+                    folder / "model.pt2",
+                    folder / "calibration.safetensors",
+                    out,
+                    "weight=encoder.",
+                    f"threads={os.cpu_count()}",
+                )
             else:
                 call(BUILD / "quantize_tensor", config, folder / "weights.safetensors", out)
             seconds = time.monotonic() - begin
             made = load_file(out)
             with torch.no_grad():
                 for name in layers:
-                    model.get_parameter(name).copy_(made[f"{name}.dequant"] * made.get(f"{name}.act_pre_scale", torch.ones(1)))
+                    model.get_parameter(name).copy_(
+                        made[f"{name}.dequant"] * made.get(f"{name}.act_pre_scale", torch.ones(1))
+                    )
             cosine = (embed() * wanted).sum(-1)
             target = TARGETS.get(config)
-            verdict = "" if target is None else f"{target:.1e} {'reached' if (1 - cosine).mean() <= target else 'MISSED'}"
+            verdict = (
+                "" if target is None else f"{target:.1e} {'reached' if (1 - cosine).mean() <= target else 'MISSED'}"
+            )
             print(f"{config:36}{(1 - cosine).mean():10.2e}{cosine.min():11.5f}{seconds:9.1f}  {verdict}", flush=True)
 
 

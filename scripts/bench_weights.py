@@ -11,9 +11,10 @@
   diff      the folder with the merged file
   .bin      a torch.save checkpoint of a quarter of that: slipway, and torch.load + safetensors.torch.save_file
 
-Rounds are interleaved; each command starts with its output gone, its input in the page cache as far as it fits, and nothing left to
-write back. Times are medians of wall seconds of whole processes, peak memory is the kernel's ru_maxrss, which counts mapped
-pages. Everything lies in build/bench_weights and is deleted at the end; about three times --gb must be free.
+Rounds are interleaved; each command starts with its output gone, its input in the page cache as far as it fits, and
+nothing left to write back. Times are medians of wall seconds of whole processes, peak memory is the kernel's ru_maxrss,
+which counts mapped pages. Everything lies in build/bench_weights and is deleted at the end; about three times --gb must
+be free.
 """
 
 import argparse
@@ -89,7 +90,9 @@ def main():
     rules = FOLDER / "rules.json"
     rules.write_text(json.dumps([{"match": "[02468]\\.weight$", "split": "column"}, {"match": ".", "split": "row"}]))
     try:
-        subprocess.run([sys.executable, "-c", MAKE, source, str(SHARDS), str(ROWS), str(COLUMNS), str(each)], check=True)
+        subprocess.run(
+            [sys.executable, "-c", MAKE, source, str(SHARDS), str(ROWS), str(COLUMNS), str(each)], check=True
+        )
         convert = [arguments.slipway, "convert", "--quiet"]
         out, merged, one = FOLDER / "out", FOLDER / "merged.safetensors", FOLDER / "one.safetensors"
         commands = {
@@ -112,11 +115,20 @@ def main():
         peak = {name: max(p for _, p in r) for name, r in rounds.items()}
         size = sum(p.stat().st_size for p in source.iterdir())
         print("all seconds:", {name: [round(s, 2) for s, _ in r] for name, r in rounds.items()})
-        print(f"{size / 1e9:.1f} GB in {SHARDS} shards, .bin of {binary.stat().st_size / 1e9:.1f} GB, {arguments.repeats} rounds")
+        print(
+            f"{size / 1e9:.1f} GB in {SHARDS} shards, .bin of {binary.stat().st_size / 1e9:.1f} GB, "
+            f"{arguments.repeats} rounds"
+        )
         for name in commands:
             beside = ".bin torch" if name.startswith(".bin") else "cp"
-            print(f"{name:14} {seconds[name]:8.2f} s {seconds[name] / seconds[beside]:6.2f} x {beside:11} peak {peak[name] / 1e6:8.0f} MB")
-        print(f".bin: {seconds['.bin torch'] / seconds['.bin slipway']:.1f} times as fast as torch, 1/{peak['.bin torch'] / peak['.bin slipway']:.0f} of the memory")
+            print(
+                f"{name:14} {seconds[name]:8.2f} s {seconds[name] / seconds[beside]:6.2f} x {beside:11} peak "
+                f"{peak[name] / 1e6:8.0f} MB"
+            )
+        print(
+            f".bin: {seconds['.bin torch'] / seconds['.bin slipway']:.1f} times as fast as torch, "
+            f"1/{peak['.bin torch'] / peak['.bin slipway']:.0f} of the memory"
+        )
     finally:
         shutil.rmtree(FOLDER, ignore_errors=True)
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The wheel, in build/dist: `pip install build/dist/slipway-….whl` on any Linux on x86-64 with glibc 2.28 or later. Everything but
-# glibc is inside, which is checked before the wheel says so in its name. What it promises is tried at the end (packaging/check_wheel.py).
+# The wheel, in build/dist: `pip install build/dist/slipway-….whl` on any Linux on x86-64 with glibc 2.28 or later.
+# Everything but glibc is inside, which is checked before the wheel says so in its name. What it promises is tried at
+# the end (packaging/check_wheel.py).
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
@@ -23,7 +24,8 @@ build_wheel() {
   rm -rf "$made"
 }
 
-check_wheel() { "$VENV/bin/python" "$ROOT/packaging/check_wheel.py" "$WHEEL" --weights "$DEPS/minilm/model.safetensors"; }
+check_wheel() { "$VENV/bin/python" "$ROOT/packaging/check_wheel.py" "$WHEEL" --weights \
+  "$DEPS/minilm/model.safetensors"; }
 
 setup_packages
 make_venv

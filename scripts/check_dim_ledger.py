@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""What `slipway shapes` finds out about the dimensions of programs that torch exported with symbols, beside what torch states.
+"""What `slipway shapes` finds out about the dimensions of programs that torch exported with symbols, beside what torch
+states.
 
     python scripts/check_dim_ledger.py FOLDER [--slipway build/slipway] [--match RE]
 
-For each .pt2 in FOLDER whose inputs have symbols: which dimensions are static, which are equal, and their ranges, by torch (the
-archive's own types and range constraints) and by the nodes alone (`needs` of the ledger, found out without torch's symbols). Every
-difference is a line: `torch pins`, `we pin` (never right where torch does not), `torch relates`, `we relate`, `range`. The last
-line counts dimensions.
+For each .pt2 in FOLDER whose inputs have symbols: which dimensions are static, which are equal, and their ranges, by
+torch (the archive's own types and range constraints) and by the nodes alone (`needs` of the ledger, found out without
+torch's symbols). Every difference is a line: `torch pins`, `we pin` (never right where torch does not), `torch
+relates`, `we relate`, `range`. The last line counts dimensions.
 """
 
 import argparse
@@ -56,7 +57,10 @@ def compare(program):
         elif i in theirs and d["range"] != d["needs_range"]:
             (a, b), (c, e) = d["range"], d["needs_range"]
             looser = c < a or (b is not None and (e is None or e > b))
-            lines.append(f"{name}: range {'wider' if looser else 'tighter'} than torch's: {d['needs_range']} and {d['range']}; {d['cause']}")
+            lines.append(
+                f"{name}: range {'wider' if looser else 'tighter'} than torch's: {d['needs_range']} and {d['range']}; "
+                f"{d['cause']}"
+            )
         else:
             agree += 1
     return lines, agree

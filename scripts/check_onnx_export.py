@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""A check for `slipway minify`: does torch.onnx.export take a program? Exit 0 when it does, else 1 and the innermost error as the
-last line of stderr.
+"""A check for `slipway minify`: does torch.onnx.export take a program? Exit 0 when it does, else 1 and the innermost
+error as the last line of stderr.
 
     check_onnx_export.py FILE.pt2                 # imports torch, 3 seconds
     check_onnx_export.py --serve SOCKET           # imports it once and forks for each request
     check_onnx_export.py --connect SOCKET FILE.pt2
 """
+
 import os
 import socket
 import sys
@@ -13,12 +14,12 @@ import threading
 
 
 def export(path):
-    import torch  # noqa: PLC0415: the client of a server does not need it
+    import torch  # the client of a server does not need it
 
     program = torch.export.load(path)
     try:
         torch.onnx.export(program, dynamo=True, verbose=False)
-    except Exception as error:  # noqa: BLE001: whatever it raises is the answer
+    except Exception as error:  # whatever it raises is the answer
         while error.__cause__ is not None:
             error = error.__cause__
         lines = str(error).strip().splitlines() or [""]
@@ -34,8 +35,8 @@ def end_with(connection):
 
 
 def serve(path):
-    import torch  # noqa: F401, PLC0415
-    import torch.onnx._internal.exporter._registration as registration  # noqa: PLC0415
+    import torch  # noqa: F401
+    import torch.onnx._internal.exporter._registration as registration
 
     torch.set_num_threads(1)
     registration.ONNXRegistry.from_torchlib()  # imports onnxscript's operators
@@ -53,7 +54,7 @@ def serve(path):
             code = 70
             try:
                 code = export(request.decode())
-            except BaseException as error:  # noqa: BLE001
+            except BaseException as error:
                 print(f"{type(error).__name__}: {error}", file=sys.stderr)
             sys.stderr.flush()
             connection.sendall(bytes([code]))

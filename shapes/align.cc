@@ -16,7 +16,8 @@ using ir::Value;
 
 absl::Status Differ(const Node& n, std::string_view what) {
   const std::string at = n.source() ? n.source()->Describe() : "";
-  return absl::InvalidArgumentError(text::StrCat(n.op_name(), at.empty() ? "" : text::StrCat(" in ", at), ": ", what, " in the other program"));
+  return absl::InvalidArgumentError(
+      text::StrCat(n.op_name(), at.empty() ? "" : text::StrCat(" in ", at), ": ", what, " in the other program"));
 }
 
 std::string NumberText(const ir::Arg& a) {
@@ -30,10 +31,13 @@ class Aligner {
   explicit Aligner(Alignment& out) : out_(out) {}
 
   absl::Status Graphs(ir::Graph& a, const ir::Graph& b) {
-    if (a.inputs().size() != b.inputs().size()) return absl::InvalidArgumentError("the programs have different numbers of inputs");
+    if (a.inputs().size() != b.inputs().size())
+      return absl::InvalidArgumentError("the programs have different numbers of inputs");
     for (size_t i = 0; i < a.inputs().size(); ++i)
       if (!Pair(a.inputs()[i], b.inputs()[i]))
-        return absl::InvalidArgumentError(text::StrCat("input '", a.inputs()[i]->name(), "' is ", a.inputs()[i]->type().ToString(), " and ", b.inputs()[i]->type().ToString()));
+        return absl::InvalidArgumentError(text::StrCat("input '", a.inputs()[i]->name(), "' is ",
+                                                       a.inputs()[i]->type().ToString(), " and ",
+                                                       b.inputs()[i]->type().ToString()));
     const Node* m = b.first();
     for (Node* n : a) {
       if (!m) return Differ(*n, "has no counterpart");
@@ -41,7 +45,8 @@ class Aligner {
       m = m->next();
     }
     if (m) return Differ(*m, "is one more node");
-    if (a.outputs.size() != b.outputs.size()) return absl::InvalidArgumentError("the programs have different numbers of outputs");
+    if (a.outputs.size() != b.outputs.size())
+      return absl::InvalidArgumentError("the programs have different numbers of outputs");
     for (size_t i = 0; i < a.outputs.size(); ++i) {
       const std::string here = NumberText(a.outputs[i]), there = NumberText(b.outputs[i]);
       if (!here.empty() && !there.empty() && here != there)
@@ -75,12 +80,14 @@ class Aligner {
   }
   absl::Status Nodes(Node& n, const Node& m) {
     if (&n.op() != &m.op() && n.op_name() != m.op_name()) return Differ(n, text::StrCat("is ", m.op_name()));
-    if (n.args().size() != m.args().size() || n.outputs().size() != m.outputs().size()) return Differ(n, "has other arguments");
+    if (n.args().size() != m.args().size() || n.outputs().size() != m.outputs().size())
+      return Differ(n, "has other arguments");
     std::set<std::string> sizes;
     for (const SizeArg& a : SizeArgsOf(n)) sizes.insert(a.arg);
     for (size_t i = 0; i < n.args().size(); ++i) {
       const ir::NamedArg &x = n.args()[i], &y = m.args()[i];
-      if (x.name != y.name || x.arg.v.index() != y.arg.v.index()) return Differ(n, text::StrCat("argument '", x.name, "' is of another kind"));
+      if (x.name != y.name || x.arg.v.index() != y.arg.v.index())
+        return Differ(n, text::StrCat("argument '", x.name, "' is of another kind"));
       if (auto sub = x.arg.get<ir::SubGraph>()) {
         RETURN_IF_ERROR(Graphs(**sub, **y.arg.get<ir::SubGraph>()));
         continue;
@@ -117,8 +124,10 @@ int64_t Alignment::NumberAt(const SizeArg& a) const {
   if (it == nodes.end()) return a.value;
   const ir::Arg& there = it->second->Get(a.arg);
   if (a.element < 0) return there.get<int64_t>() ? *there.get<int64_t>() : a.value;
-  if (auto ints = there.get<ir::Ints>(); ints && static_cast<size_t>(a.element) < ints->size()) return (*ints)[a.element];
-  if (auto some = there.get<ir::SymInts>(); some && static_cast<size_t>(a.element) < some->size() && !(*some)[a.element].value)
+  if (auto ints = there.get<ir::Ints>(); ints && static_cast<size_t>(a.element) < ints->size())
+    return (*ints)[a.element];
+  if (auto some = there.get<ir::SymInts>();
+      some && static_cast<size_t>(a.element) < some->size() && !(*some)[a.element].value)
     return (*some)[a.element].constant;
   return a.value;
 }

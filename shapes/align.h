@@ -19,8 +19,8 @@ struct Alignment {
   int64_t NumberAt(const SizeArg& a) const;
 };
 
-// Nodes stand in the same order in both; operators, values, dtypes, ranks and constants are the same, but for sizes and for the
-// integers of SizeArgsOf(). InvalidArgument names the first place where they are not.
+// Nodes stand in the same order in both; operators, values, dtypes, ranks and constants are the same, but for sizes and
+// for the integers of SizeArgsOf(). InvalidArgument names the first place where they are not.
 absl::StatusOr<Alignment> Align(ir::Program& p, const ir::Program& other);
 
 }  // namespace slipway::shapes

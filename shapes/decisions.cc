@@ -33,7 +33,8 @@ constexpr char kUnify[] = "unify two static exports of different sizes (slipway 
 
 bool IsPlainProduct(Sym s) {
   const auto plain = [](Sym f) { return !f.is_constant() && f.kind() == SymKind::kSymbol; };
-  return plain(s) || (!s.is_constant() && s.kind() == SymKind::kMul && std::all_of(s.operands().begin(), s.operands().end(), plain));
+  return plain(s) || (!s.is_constant() && s.kind() == SymKind::kMul &&
+                      std::all_of(s.operands().begin(), s.operands().end(), plain));
 }
 
 bool IsRangeOfPositions(const Unknown& u) { return u.arg.node->op().base == "arange"; }
@@ -66,7 +67,8 @@ bool Decisions::DecideNumbers(int round) {
     if (known_.examples() == 1 && known_.InOpenEquation(static_cast<int>(k), written)) continue;
     if (!u.varies() && (known_.examples() > 1 || (Explanations(u).empty() && Suspects(u).empty())))
       known_.Assign(u, u.value);
-    else doubtful.push_back(static_cast<int>(k));
+    else
+      doubtful.push_back(static_cast<int>(k));
   }
   if (known_.learned() != before) return true;
   std::vector<std::pair<int, std::vector<Sym>>> open;
@@ -75,7 +77,9 @@ bool Decisions::DecideNumbers(int round) {
     std::vector<Sym> fits = Explanations(u);
     const std::string place = text::StrCat(PlaceOf(*u.arg.node), ": ", u.arg.arg, " ", u.value);
     if (u.varies()) {
-      if (fits.empty()) known_.Fail(text::StrCat(place, " here and ", u.more[0], " there: no expression of the inputs' sizes explains it"));
+      if (fits.empty())
+        known_.Fail(
+            text::StrCat(place, " here and ", u.more[0], " there: no expression of the inputs' sizes explains it"));
       if (fits.size() > 1 && !MakeOne(fits, place))
         known_.Fail(text::StrCat(place, " here and ", u.more[0], " there may be ", known_.Shown(fits[0]), " or ",
                                  known_.Shown(fits[1]), ": one more export whose sizes do not change together tells"));
@@ -100,8 +104,7 @@ bool Decisions::DecideNumbers(int round) {
     Unknown& u = known_[k];
     if (u.is) continue;
     const std::string place = text::StrCat(PlaceOf(*u.arg.node), ": ", u.arg.arg, " ", u.value);
-    for (Sym s : fits)
-      known_.PinAll(s, text::StrCat(place, " may be a number or ", known_.Shown(s)), kUnify);
+    for (Sym s : fits) known_.PinAll(s, text::StrCat(place, " may be a number or ", known_.Shown(s)), kUnify);
     if (!u.is) known_.Assign(u, u.value);
     if (round < kPatience) return true;  // each may settle others
   }
@@ -136,8 +139,9 @@ bool Decisions::MakeOne(const std::vector<Sym>& fits, const std::string& place) 
 }
 
 bool Decisions::InOpenView(int k) const {
-  return std::any_of(flow_.open_views().begin(), flow_.open_views().end(),
-                     [&](const Propagation::OpenView& v) { return std::find(v.numbers.begin(), v.numbers.end(), k) != v.numbers.end(); });
+  return std::any_of(flow_.open_views().begin(), flow_.open_views().end(), [&](const Propagation::OpenView& v) {
+    return std::find(v.numbers.begin(), v.numbers.end(), k) != v.numbers.end();
+  });
 }
 
 std::vector<Sym> Decisions::FreeDimensions() {
@@ -257,7 +261,8 @@ std::vector<Sym> Decisions::LinearFits(const Unknown& u, const std::vector<Sym>&
       auto x = known_.ValueOf(s), y = known_.ValueOf(s, k);
       if (!x || !y || *x == *y) continue;
       constexpr int64_t kLarge = int64_t{1} << 30;
-      if (std::abs(u.value) > kLarge || u.more[k - 1] > kLarge || u.more[k - 1] < -kLarge || *x > kLarge || *y > kLarge) continue;
+      if (std::abs(u.value) > kLarge || u.more[k - 1] > kLarge || u.more[k - 1] < -kLarge || *x > kLarge || *y > kLarge)
+        continue;
       const int64_t rise = u.more[k - 1] - u.value, run = *y - *x;
       if (rise == 0) continue;
       if (rise % run == 0) {
@@ -326,7 +331,10 @@ std::vector<Sym> Decisions::Matching(const Unknown& u, const std::vector<Sym>& a
 bool Decisions::DecideViews() {
   const int before = known_.learned();
   for (const Propagation::OpenView& v : flow_.open_views())
-    known_.PinAll(v.product, text::StrCat(PlaceOf(*v.node), ": ", known_.Shown(v.product), " is divided in a way that the sizes leave open"), kUnify);
+    known_.PinAll(
+        v.product,
+        text::StrCat(PlaceOf(*v.node), ": ", known_.Shown(v.product), " is divided in a way that the sizes leave open"),
+        kUnify);
   return known_.learned() != before;
 }
 
@@ -388,7 +396,9 @@ bool Decisions::DecideUnwritable(const ir::Graph& g) {
       const Sym e = known_.Canonical(known_[k].symbol);
       bool writable = SizeWriter::Writes(e);
       for (Sym s : e.Symbols()) writable &= sizes.contains(s);
-      if (!writable) known_.PinAll(e, text::StrCat(PlaceOf(*n), ": ", known_[k].arg.arg, " is ", known_.Shown(e), ", which nothing there tells"));
+      if (!writable)
+        known_.PinAll(e, text::StrCat(PlaceOf(*n), ": ", known_[k].arg.arg, " is ", known_.Shown(e),
+                                      ", which nothing there tells"));
     }
   }
   return known_.learned() != before;
@@ -401,7 +411,8 @@ bool Decisions::DecideScalars() {
   const std::vector<Sym> sizes = FreeDimensions();
   if (sizes.empty()) return false;
   std::vector<ScalarDoubt> doubts;
-  FindScalarDoubts(p_, sizes, [&](Sym s) { return known_.Find(s)->axis == 0; }, [&](Sym s) { return known_.ValueOf(s); }, &doubts);
+  FindScalarDoubts(
+      p_, sizes, [&](Sym s) { return known_.Find(s)->axis == 0; }, [&](Sym s) { return known_.ValueOf(s); }, &doubts);
   // Numbers that the program gives back: sizes, where they are those of a dimension.
   for (const ir::Arg& a : p_.graph->outputs)
     if (auto number = a.get<int64_t>(); number && *number > 1)
@@ -409,7 +420,9 @@ bool Decisions::DecideScalars() {
         if (known_.ValueOf(s) == *number)
           known_.PinAll(s, text::StrCat("the result ", *number, " may be ", known_.Shown(s)), kUnify);
   for (const ScalarDoubt& d : doubts)
-    known_.PinAll(d.symbol, text::StrCat(PlaceOf(*d.node), ": the number ", d.number, " may be ", known_.Shown(d.symbol)), kUnify);
+    known_.PinAll(d.symbol,
+                  text::StrCat(PlaceOf(*d.node), ": the number ", d.number, " may be ", known_.Shown(d.symbol)),
+                  kUnify);
   return known_.learned() != before;
 }
 

@@ -1,4 +1,5 @@
-// What becomes of unknowns that no equation reaches: evidence tells what a number is, or the dimensions that it may stand for are pinned.
+// What becomes of unknowns that no equation reaches: evidence tells what a number is, or the dimensions that it may
+// stand for are pinned.
 #ifndef SLIPWAY_SHAPES_DECISIONS_H_
 #define SLIPWAY_SHAPES_DECISIONS_H_
 

@@ -104,7 +104,8 @@ bool NamesSize(const std::vector<Word>& words) {
     if (w.text.size() <= 2 && !w.attribute &&
         std::find(std::begin(kNoNumbers), std::end(kNoNumbers), w.text) == std::end(kNoNumbers))
       return true;
-    for (std::string_view part : {"shape", "size", "len", "seq", "batch", "bsz", "height", "width", "numel", "count", "num_", "dim"})
+    for (std::string_view part :
+         {"shape", "size", "len", "seq", "batch", "bsz", "height", "width", "numel", "count", "num_", "dim"})
       if (text::Contains(w.text, part)) return true;
   }
   return false;
@@ -210,7 +211,8 @@ int Occurrences(const Value& v, Sym symbol) {
 bool WasReduced(const Value* v, Sym symbol, bool products) {
   return Before(v, 4, [&](const Node& n, const Value& result) {
     const std::string_view base = n.op().base;
-    if (base == "select" || base == "slice" || (!products && (base == "matmul" || base == "bmm" || base == "mm"))) return false;
+    if (base == "select" || base == "slice" || (!products && (base == "matmul" || base == "bmm" || base == "mm")))
+      return false;
     const int left = Occurrences(result, symbol);
     bool fewer = false;
     for (const ir::NamedArg& a : n.args())
@@ -341,7 +343,8 @@ class Finder {
   std::vector<ScalarDoubt>* doubts_;
 
   void Doubt(const Node& n, Sym s, double number) {
-    doubts_->push_back({&n, s, number == std::floor(number) ? std::to_string(static_cast<int64_t>(number)) : std::to_string(number)});
+    doubts_->push_back(
+        {&n, s, number == std::floor(number) ? std::to_string(static_cast<int64_t>(number)) : std::to_string(number)});
   }
   static Evidence Evident(const Node& n, double v) {
     return v == std::floor(v) && std::abs(v) < 1e15 ? EvidenceOf(n, static_cast<int64_t>(v))
@@ -444,11 +447,13 @@ bool IsMadeOf(double v, double k) {
   v = std::abs(v);
   const double sums[] = {k - 1, k + 1, k - 2, k + 2, 2 * k - 1, 2 * k + 1};
   const double multiples[] = {2 * k, 3 * k, 4 * k, k * k, k * (k - 1) / 2, k * (k + 1) / 2};
-  const double parts[] = {k / 2, std::floor(k / 2), std::floor(k / 3), std::floor(k / 4), 1 / k, 1 / (k - 1), 1 / (k + 1)};
+  const double parts[] = {k / 2, std::floor(k / 2), std::floor(k / 3), std::floor(k / 4),
+                          1 / k, 1 / (k - 1),       1 / (k + 1)};
   // (Attention that is written out multiplies queries and keys by the root of the root.)
   const double others[] = {std::sqrt(k), 1 / std::sqrt(k), 1 / std::sqrt(std::sqrt(k)), std::log(k)};
   const auto has = [&](absl::Span<const double> list) {
-    return std::any_of(list.begin(), list.end(), [&](double made) { return made > 0 && std::isfinite(made) && Near(v, made); });
+    return std::any_of(list.begin(), list.end(),
+                       [&](double made) { return made > 0 && std::isfinite(made) && Near(v, made); });
   };
   return has(sums) || has(multiples) || has(parts) || has(others);
 }

@@ -1,5 +1,5 @@
-// What tells whether a number of a program was a size when the program was traced: the source line that its node keeps, and
-// what the number is computed with.
+// What tells whether a number of a program was a size when the program was traced: the source line that its node keeps,
+// and what the number is computed with.
 #ifndef SLIPWAY_SHAPES_EVIDENCE_H_
 #define SLIPWAY_SHAPES_EVIDENCE_H_
 
@@ -45,7 +45,8 @@ struct ScalarDoubt {
 // product …) unless a fixed size near by makes it or the number is met everywhere (1, 2, 0.5). Where a line only may
 // name a size, what tensors of floats are divided by or multiplied with besides is doubtful only where a dimension of
 // that size was reduced a few nodes before.
-void FindScalarDoubts(const ir::Program& p, const std::vector<ir::Sym>& symbols, const std::function<bool(ir::Sym)>& leading,
+void FindScalarDoubts(const ir::Program& p, const std::vector<ir::Sym>& symbols,
+                      const std::function<bool(ir::Sym)>& leading,
                       const std::function<std::optional<int64_t>(ir::Sym)>& value, std::vector<ScalarDoubt>* doubts);
 
 }  // namespace slipway::shapes

@@ -82,7 +82,9 @@ std::vector<NamedSymbol> Solver::FreedDataSizes() {
   for (const auto& [v, stated] : flow_.stated()) {
     if (!v->producer() || !stated.is_tensor() || !flow_.TakesUnknowns(*v->producer())) continue;
     for (Sym s : stated.sizes) {
-      if (s.is_constant() || s.kind() != SymKind::kSymbol || known_.Find(s) || !seen.insert(std::string(s.name())).second) continue;
+      if (s.is_constant() || s.kind() != SymKind::kSymbol || known_.Find(s) ||
+          !seen.insert(std::string(s.name())).second)
+        continue;
       const ir::SymRange r = p_.syms->range(s.name());
       if (r.max != std::numeric_limits<int64_t>::max())
         out.push_back({s, std::string(s.name()), {r.min, std::numeric_limits<int64_t>::max()}, 0});
@@ -109,7 +111,9 @@ absl::Status Solver::Rewrite() {
   RETURN_IF_ERROR(WriteNumbers(*p_.graph));
   std::vector<NamedSymbol> named = FreedDataSizes();
   std::set<std::string> names;
-  const auto taken = [&](const std::string& name) { return names.contains(name) || p_.syms->FindSymbol(name).has_value(); };
+  const auto taken = [&](const std::string& name) {
+    return names.contains(name) || p_.syms->FindSymbol(name).has_value();
+  };
   for (size_t k = 0; k < known_.dimensions(); ++k) {
     Unknown& u = known_[k];
     if (u.is) continue;
@@ -134,7 +138,8 @@ absl::Status Solver::WriteNumbers(ir::Graph& g) {
       const Unknown& u = known_[k];
       auto value = writer.Write(u.negative ? -known_.Canonical(u.symbol) : known_.Canonical(u.symbol));
       if (!value)
-        return absl::UnimplementedError(text::StrCat(PlaceOf(*n), ": ", u.arg.arg, " is ", known_.Shown(u.symbol), ", which nothing here computes"));
+        return absl::UnimplementedError(text::StrCat(PlaceOf(*n), ": ", u.arg.arg, " is ", known_.Shown(u.symbol),
+                                                     ", which nothing here computes"));
       SetSizeArg(u.arg, *value);
     }
   }

@@ -1,10 +1,11 @@
-// Static -> dynamic: the input dimensions of a program that was exported for one size are made symbols, and the numbers in it
-// that were computed from sizes are found again.
+// Static -> dynamic: the input dimensions of a program that was exported for one size are made symbols, and the numbers
+// in it that were computed from sizes are found again.
 //
-// An export keeps 8 where the model said x.shape[1]. Each such number becomes an unknown; the shape functions of all nodes say
-// which sizes must be equal, and solving these equations gives most unknowns as expressions of the inputs' dimensions. What the
-// equations leave open is decided by evidence: the source line that the node keeps, the kind of the argument. Where a number may or may not be a
-// size and nothing tells, the dimensions in question stay static, with the node named: a wrong number is never acceptable.
+// An export keeps 8 where the model said x.shape[1]. Each such number becomes an unknown; the shape functions of all
+// nodes say which sizes must be equal, and solving these equations gives most unknowns as expressions of the inputs'
+// dimensions. What the equations leave open is decided by evidence: the source line that the node keeps, the kind of
+// the argument. Where a number may or may not be a size and nothing tells, the dimensions in question stay static, with
+// the node named: a wrong number is never acceptable.
 //
 // What cannot be seen in one file: branches that the model took because of a size, and numbers that came from a size by
 // arithmetic that no other part of the program repeats. docs/shapes.md says more; `shapes --unify` sees them.

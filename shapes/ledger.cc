@@ -41,7 +41,9 @@ Ledger LedgerOf(const ir::Program& p, bool explain) {
       f.input = v->name();
       f.axis = axis;
       f.size = v->sizes()[axis];
-      f.kind = f.size.is_constant() ? DimFact::kStatic : f.size.kind() == ir::SymKind::kSymbol ? DimFact::kFree : DimFact::kRelated;
+      f.kind = f.size.is_constant()                    ? DimFact::kStatic
+               : f.size.kind() == ir::SymKind::kSymbol ? DimFact::kFree
+                                                       : DimFact::kRelated;
       for (const DimFact& before : out.dims)
         if (f.kind == DimFact::kFree && before.size == f.size) f.kind = DimFact::kRelated;
       f.range = ir::RangeOf(f.size);

@@ -37,19 +37,19 @@ struct DimFact {
 inline constexpr char kPinned[] = "pinned as asked";
 
 struct Ledger {
-  std::vector<DimFact> dims;       // by input, then axis
+  std::vector<DimFact> dims;  // by input, then axis
   // What sizes must meet besides, each with the node that needs it: the program fails where they do not.
   std::vector<std::pair<std::string, std::string>> conditions;
   std::vector<std::string> notes;  // numbers taken for sizes by evidence, one line each
 };
 
-// The ledger of a program as it is. Its dimensions are those that it states; why they are static, related or bounded is found out on a
-// copy at the sizes of its example, with every dimension free (free_dims.h). What the copy knows better than the program, a dimension
-// that no node needs to be static, a smaller range, is in `cause` and `help`.
+// The ledger of a program as it is. Its dimensions are those that it states; why they are static, related or bounded is
+// found out on a copy at the sizes of its example, with every dimension free (free_dims.h). What the copy knows better
+// than the program, a dimension that no node needs to be static, a smaller range, is in `cause` and `help`.
 // Without `explain`, only what the program states.
 Ledger LedgerOf(const ir::Program& p, bool explain = true);
-// Kinds, sizes and ranges as the program has them now, in a ledger that was made before its symbols were changed; the rest stays. A
-// dimension that has become a number since was pinned as asked.
+// Kinds, sizes and ranges as the program has them now, in a ledger that was made before its symbols were changed; the
+// rest stays. A dimension that has become a number since was pinned as asked.
 void Restate(const ir::Program& p, Ledger* ledger);
 
 }  // namespace slipway::shapes

@@ -1,5 +1,5 @@
-// Every inferred type must have the sizes of the example when the example's numbers are put in. Where it has not, an explanation was wrong,
-// and the node is blamed.
+// Every inferred type must have the sizes of the example when the example's numbers are put in. Where it has not, an
+// explanation was wrong, and the node is blamed.
 #include "shapes/propagation.h"
 
 #include <algorithm>
@@ -34,11 +34,13 @@ bool HasUnknownCall(Sym s) {
 
 }  // namespace
 
-Propagation::Propagation(ir::Program& p, const AskFor& ask, const std::vector<const Alignment*>& others, bool literal, Unknowns& known)
+Propagation::Propagation(ir::Program& p, const AskFor& ask, const std::vector<const Alignment*>& others, bool literal,
+                         Unknowns& known)
     : p_(p), others_(others), literal_(literal), known_(known), holders_(&p) {
   for (size_t i = 0; i < p_.graph->inputs().size(); ++i) {
     Value* v = p_.graph->inputs()[i];
-    if (i >= p_.input_specs.size() || p_.input_specs[i].kind != ir::InputSpec::kUser || !v->type().is_tensor()) continue;
+    if (i >= p_.input_specs.size() || p_.input_specs[i].kind != ir::InputSpec::kUser || !v->type().is_tensor())
+      continue;
     data_.insert(v);
     for (int axis = 0; axis < v->rank(); ++axis) {
       auto size = v->sizes()[axis].constant();
@@ -46,7 +48,8 @@ Propagation::Propagation(ir::Program& p, const AskFor& ask, const std::vector<co
       auto asked = ask(*v, axis);
       Unknown u;
       u.value = *size;
-      for (const Alignment* other : others_) u.more.push_back(other->values.at(v)->sizes()[axis].constant().value_or(0));
+      for (const Alignment* other : others_)
+        u.more.push_back(other->values.at(v)->sizes()[axis].constant().value_or(0));
       if (!asked || !asked->free || (!u.varies() && (*size < 2 || known_.examples() > 1))) continue;
       u.input = v;
       u.axis = axis;
@@ -131,7 +134,8 @@ void Propagation::Round() {
   SetRootInputs();
   Infer(*p_.graph);
   // What is written back into an input or a weight has its sizes.
-  for (size_t i = 0; i < p_.output_specs.size() && i < p_.graph->outputs.size(); ++i) MatchWritten(p_.output_specs[i], p_.graph->outputs[i].value());
+  for (size_t i = 0; i < p_.output_specs.size() && i < p_.graph->outputs.size(); ++i)
+    MatchWritten(p_.output_specs[i], p_.graph->outputs[i].value());
 }
 
 void Propagation::MatchWritten(const ir::OutputSpec& spec, const Value* v) {
@@ -145,15 +149,19 @@ void Propagation::MatchWritten(const ir::OutputSpec& spec, const Value* v) {
                         : false;
     if (!it || input->rank() != v->rank()) continue;
     for (int d = 0; d < v->rank(); ++d)
-      if (!known_.Equate(v->sizes()[d], input->sizes()[d], *v->producer())) Blame(*v->producer(), "what is written back has other sizes");
+      if (!known_.Equate(v->sizes()[d], input->sizes()[d], *v->producer()))
+        Blame(*v->producer(), "what is written back has other sizes");
   }
 }
 
 void Propagation::Infer(ir::Graph& g) {
   for (Node* n : g) {
-    if (!SetNumbers(*n)) LeaveOpen(*n);
-    else if (IsHigherOrder(*n)) InferHigherOrder(*n);
-    else InferNode(*n);
+    if (!SetNumbers(*n))
+      LeaveOpen(*n);
+    else if (IsHigherOrder(*n))
+      InferHigherOrder(*n);
+    else
+      InferNode(*n);
   }
 }
 
@@ -168,7 +176,8 @@ bool Propagation::SetNumbers(Node& n) {
     ExplainExpand(n, numbers);
   }
   for (int k : numbers)
-    known_[k].holder->mutable_type().expr = known_[k].negative ? -known_.Canonical(known_[k].symbol) : known_.Canonical(known_[k].symbol);
+    known_[k].holder->mutable_type().expr =
+        known_[k].negative ? -known_.Canonical(known_[k].symbol) : known_.Canonical(known_[k].symbol);
   return true;
 }
 
@@ -185,7 +194,8 @@ bool Propagation::MatchView(Node& n) {
   }
   ir::Sizes from = viewed.from;
   for (Sym& s : from) s = known_.Canonical(s);
-  auto explained = ExplainView(from, to, [&](Sym s) { return known_.ValueOf(s); }, [](Sym) { return std::vector<Sym>(); });
+  auto explained =
+      ExplainView(from, to, [&](Sym s) { return known_.ValueOf(s); }, [](Sym) { return std::vector<Sym>(); });
   for (size_t j = 0; explained && j < to.size(); ++j)
     if ((*sizes)[j].value && !explained->sizes[j].open && !known_.HasOpenSize(explained->sizes[j].expr))
       known_.Equate(explained->sizes[j].expr, ir::ExprOf((*sizes)[j]), n);
@@ -195,12 +205,16 @@ bool Propagation::MatchView(Node& n) {
 bool Propagation::ExplainViewOf(Node& n, const Viewed& viewed, absl::Span<const int> unknown) {
   std::vector<int64_t> to;
   const ir::Arg& sizes = n.Get(viewed.arg);
-  if (auto ints = sizes.get<ir::Ints>()) to.assign(ints->begin(), ints->end());
+  if (auto ints = sizes.get<ir::Ints>())
+    to.assign(ints->begin(), ints->end());
   else if (auto some = sizes.get<ir::SymInts>()) {
     for (const ir::IntOrValue& i : *some) {
-      if (!i.value) to.push_back(i.constant);
-      else if (auto v = known_.ValueOf(ir::ExprOf(i))) to.push_back(*v);
-      else return true;
+      if (!i.value)
+        to.push_back(i.constant);
+      else if (auto v = known_.ValueOf(ir::ExprOf(i)))
+        to.push_back(*v);
+      else
+        return true;
     }
   }
   std::vector<int> numbers(to.size(), -1);  // by element
@@ -212,10 +226,12 @@ bool Propagation::ExplainViewOf(Node& n, const Viewed& viewed, absl::Span<const 
   for (size_t k = 0; k < known_.examples(); ++k) {
     for (size_t j = 0; k > 0 && j < numbers.size(); ++j)
       if (numbers[j] >= 0) to[j] = known_.ValueOf(known_[numbers[j]], k);
-    explained = ExplainView(from, to, [&](Sym s) { return known_.ValueOf(s, k); }, [&](Sym s) {
-      auto order = merged_.find(s);
-      return order == merged_.end() ? std::vector<Sym>() : order->second;
-    });
+    explained = ExplainView(
+        from, to, [&](Sym s) { return known_.ValueOf(s, k); },
+        [&](Sym s) {
+          auto order = merged_.find(s);
+          return order == merged_.end() ? std::vector<Sym>() : order->second;
+        });
     // Where the first example leaves several ways, or misleads, another may tell.
     bool fits = explained.has_value() && (explained->open.empty() || k + 1 == known_.examples());
     for (size_t j = 0; fits && j < numbers.size(); ++j)
@@ -230,7 +246,8 @@ bool Propagation::ExplainViewOf(Node& n, const Viewed& viewed, absl::Span<const 
         if (!known_[k].dimension()) return false;
   if (!explained) {
     if (!std::any_of(from.begin(), from.end(), [&](Sym s) { return known_.IsOpen(s); }))
-      Blame(n, text::StrCat("the elements of ", known_.Shown(from), " are regrouped to ", "[", text::Join(to, ", "), "]"));
+      Blame(n,
+            text::StrCat("the elements of ", known_.Shown(from), " are regrouped to ", "[", text::Join(to, ", "), "]"));
     return false;
   }
   for (const ViewSize& size : explained->sizes) {
@@ -254,13 +271,17 @@ bool Propagation::ExplainViewOf(Node& n, const Viewed& viewed, absl::Span<const 
     int left = -1, unknown = 0;
     for (int k : view.numbers) {
       const Sym s = known_.Canonical(known_[k].symbol);
-      if (s == known_[k].symbol) left = k, ++unknown;
-      else rest = rest * s;
+      if (s == known_[k].symbol)
+        left = k, ++unknown;
+      else
+        rest = rest * s;
     }
     if (unknown == 1) {
       const Sym e = ir::FloorDiv(open.product, rest);
-      if (known_.Fits(e, known_[left]) && !Mentions(e, known_[left].symbol)) known_.Assign(known_[left], e);
-      else Blame(n, text::StrCat(known_.Shown(open.product), " is divided"));
+      if (known_.Fits(e, known_[left]) && !Mentions(e, known_[left].symbol))
+        known_.Assign(known_[left], e);
+      else
+        Blame(n, text::StrCat(known_.Shown(open.product), " is divided"));
     } else if (unknown > 1) {
       open_views_.push_back(std::move(view));
     }
@@ -273,8 +294,9 @@ void Propagation::ExplainExpand(Node& n, absl::Span<const int> numbers) {
   if (!x) return;
   for (int k : numbers) {
     Unknown& u = known_[k];
-    const int total = static_cast<int>(n.Get("size").is<ir::Ints>() ? n.Get("size").get<ir::Ints>()->size()
-                                       : n.Get("size").is<ir::SymInts>() ? n.Get("size").get<ir::SymInts>()->size() : 0);
+    const int total = static_cast<int>(n.Get("size").is<ir::Ints>()      ? n.Get("size").get<ir::Ints>()->size()
+                                       : n.Get("size").is<ir::SymInts>() ? n.Get("size").get<ir::SymInts>()->size()
+                                                                         : 0);
     const int d = u.arg.element - (total - x->rank());
     if (u.is || d < 0 || d >= x->rank() || x->sizes()[d].is(1)) continue;
     const Sym size = known_.Canonical(x->sizes()[d]);
@@ -370,10 +392,12 @@ void Propagation::Take(Node& n, Value& v, const Type& inferred) {
   t.strides_known = false;
   if (t.is_tensor() && inferred.is_tensor() && inferred.rank() == t.rank()) {
     for (int d = 0; d < t.rank(); ++d) {
-      const Sym s = HasUnknownCall(inferred.sizes[d]) ? t.sizes[d] : known_.Decide(known_.Canonical(inferred.sizes[d]), n);
+      const Sym s =
+          HasUnknownCall(inferred.sizes[d]) ? t.sizes[d] : known_.Decide(known_.Canonical(inferred.sizes[d]), n);
       for (size_t k = 0; k < known_.examples(); ++k)
         if (known_.ValueOf(s, k) != known_.ValueOf(StatedIn(&v, k).sizes[d], k)) {
-          Blame(n, text::StrCat("its result has a size of ", StatedIn(&v, k).sizes[d].ToString(), ", not of ", known_.Shown(s)));
+          Blame(n, text::StrCat("its result has a size of ", StatedIn(&v, k).sizes[d].ToString(), ", not of ",
+                                known_.Shown(s)));
           return LeaveOpen(n);
         }
       t.sizes[d] = s;
@@ -539,8 +563,11 @@ void Propagation::InferHigherOrder(Node& n) {
     if (stacked || associative) {
       const ir::Arg* along = h.scanned.empty() ? nullptr : &h.scanned[0];
       if (along && along->value() && along->value()->rank() > 0) {
-        if (associative) sizes = i < h.scanned.size() && h.scanned[i].value() ? WithKnown(h.scanned[i].value()->type()).sizes : ir::Sizes();
-        else sizes.insert(sizes.begin(), known_.Canonical(along->value()->sizes()[0]));
+        if (associative)
+          sizes = i < h.scanned.size() && h.scanned[i].value() ? WithKnown(h.scanned[i].value()->type()).sizes
+                                                               : ir::Sizes();
+        else
+          sizes.insert(sizes.begin(), known_.Canonical(along->value()->sizes()[0]));
       }
     }
     // Carried values keep their sizes; branches agree.

@@ -1,5 +1,5 @@
-// The way of sizes through a program: types flow from the inputs with what is known of the unknowns, and the shape functions of nodes,
-// views and the bodies of control flow give equations.
+// The way of sizes through a program: types flow from the inputs with what is known of the unknowns, and the shape
+// functions of nodes, views and the bodies of control flow give equations.
 #ifndef SLIPWAY_SHAPES_PROPAGATION_H_
 #define SLIPWAY_SHAPES_PROPAGATION_H_
 
@@ -21,9 +21,11 @@ namespace slipway::shapes {
 
 class Propagation {
  public:
-  // Makes unknowns of the dimensions that are asked for and, where there are some, of the numbers that may be sizes, in whose arguments
-  // values then stand that belong to this. `others`: the same program at other sizes. `literal`: numbers in the program are just that.
-  Propagation(ir::Program& p, const AskFor& ask, const std::vector<const Alignment*>& others, bool literal, Unknowns& known);
+  // Makes unknowns of the dimensions that are asked for and, where there are some, of the numbers that may be sizes, in
+  // whose arguments values then stand that belong to this. `others`: the same program at other sizes. `literal`:
+  // numbers in the program are just that.
+  Propagation(ir::Program& p, const AskFor& ask, const std::vector<const Alignment*>& others, bool literal,
+              Unknowns& known);
 
   // Infers all types afresh.
   void Round();

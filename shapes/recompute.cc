@@ -225,16 +225,11 @@ std::optional<std::vector<int64_t>> WholeElements(const ir::TensorRef& t) {
     return out;
   };
   switch (t.dtype) {
-    case DType::kInt64:
-      return as(int64_t{});
-    case DType::kInt32:
-      return as(int32_t{});
-    case DType::kFloat32:
-      return as(float{});
-    case DType::kFloat64:
-      return as(double{});
-    default:
-      return std::nullopt;
+    case DType::kInt64: return as(int64_t{});
+    case DType::kInt32: return as(int32_t{});
+    case DType::kFloat32: return as(float{});
+    case DType::kFloat64: return as(double{});
+    default: return std::nullopt;
   }
 }
 

@@ -29,7 +29,9 @@ std::optional<IntOrValue> SizeWriter::Write(Sym e) {
     }
   }
   ir::Builder b(graph_, before_, nullptr);
-  auto call = [&](std::string_view op, IntOrValue x, IntOrValue y) { return IntOrValue(b.Call(op, {ir::Arg(x), ir::Arg(y)})); };
+  auto call = [&](std::string_view op, IntOrValue x, IntOrValue y) {
+    return IntOrValue(b.Call(op, {ir::Arg(x), ir::Arg(y)}));
+  };
   auto fold = [&](auto f) {
     IntOrValue x = operands[0];
     for (size_t i = 1; i < operands.size(); ++i) x = f(x, operands[i]);
@@ -87,10 +89,13 @@ std::optional<ir::Sizes> StridesLike(const ir::Type& old, const ir::Sizes& sizes
   for (size_t d = 0; d < sizes.size(); ++d) {
     auto size = old.sizes[d].constant(), stride = old.strides[d].constant();
     if (!size || !stride) return std::nullopt;
-    if (*stride == 0 && *size != 1) out[d] = 0;
-    else order.push_back(static_cast<int>(d));
+    if (*stride == 0 && *size != 1)
+      out[d] = 0;
+    else
+      order.push_back(static_cast<int>(d));
   }
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return *old.strides[a].constant() > *old.strides[b].constant(); });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return *old.strides[a].constant() > *old.strides[b].constant(); });
   int64_t expected = 1;
   Sym stride = 1;
   for (auto it = order.rbegin(); it != order.rend(); ++it) {
@@ -165,9 +170,12 @@ std::string NameForDim(const ir::Value& input, int axis, const std::function<boo
   const int rank = input.rank();
   const bool floats = ir::IsFloating(input.dtype());
   std::string name;
-  if (axis == 0) name = "batch";
-  else if (rank == 4 && floats && axis >= 2) name = axis == 2 ? "height" : "width";
-  else if (axis == 1 && (rank == 2 || rank == 3)) name = "seq";
+  if (axis == 0)
+    name = "batch";
+  else if (rank == 4 && floats && axis >= 2)
+    name = axis == 2 ? "height" : "width";
+  else if (axis == 1 && (rank == 2 || rank == 3))
+    name = "seq";
   if (!name.empty() && !taken(name)) return name;
   std::string base;
   for (char c : input.name()) base += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
@@ -179,8 +187,9 @@ std::string NameForDim(const ir::Value& input, int axis, const std::function<boo
 
 absl::Status NameByRole(ir::Program& p) {
   const auto numbered = [](std::string_view name) {
-    return name.size() > 1 && name[0] == 's' &&
-           std::all_of(name.begin() + 1, name.end(), [](char c) { return std::isdigit(static_cast<unsigned char>(c)); });
+    return name.size() > 1 && name[0] == 's' && std::all_of(name.begin() + 1, name.end(), [](char c) {
+             return std::isdigit(static_cast<unsigned char>(c));
+           });
   };
   const auto symbols = p.syms->symbols();
   std::vector<NamedSymbol> named;
@@ -196,7 +205,8 @@ absl::Status NameByRole(ir::Program& p) {
         return p.syms->FindSymbol(name).has_value() ||
                std::any_of(named.begin(), named.end(), [&](const NamedSymbol& n) { return n.name == name; });
       };
-      auto info = std::find_if(symbols.begin(), symbols.end(), [&](const ir::SymbolInfo& x) { return x.name == s.name(); });
+      auto info =
+          std::find_if(symbols.begin(), symbols.end(), [&](const ir::SymbolInfo& x) { return x.name == s.name(); });
       named.push_back({s, NameForDim(*v, axis, taken), info->range, info->hint.value_or(0)});
     }
   }

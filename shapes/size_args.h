@@ -1,6 +1,6 @@
-// The integers among a node's arguments that a program may have computed from sizes before it was exported: the sizes of a
-// view, the end of a slice, the length of an arange. A static export keeps only their values; this says which arguments they
-// are, and what kind of number stands there.
+// The integers among a node's arguments that a program may have computed from sizes before it was exported: the sizes
+// of a view, the end of a slice, the length of an arange. A static export keeps only their values; this says which
+// arguments they are, and what kind of number stands there.
 #ifndef SLIPWAY_SHAPES_SIZE_ARGS_H_
 #define SLIPWAY_SHAPES_SIZE_ARGS_H_
 
@@ -30,8 +30,8 @@ std::vector<SizeArg> SizeArgsOf(ir::Node& n);
 // Writes the integer.
 void SetSizeArg(const SizeArg& a, ir::IntOrValue to);
 
-// Where an argument states the sizes that a tensor, or one dimension of it, is viewed with: the argument's name, and the sizes
-// that are viewed. An empty name for other operators.
+// Where an argument states the sizes that a tensor, or one dimension of it, is viewed with: the argument's name, and
+// the sizes that are viewed. An empty name for other operators.
 struct Viewed {
   std::string_view arg;
   ir::Sizes from;

@@ -1,5 +1,5 @@
-// Asking goes in four steps: dimensions are freed, those of one name are made one, pins and ranges are put on symbols, and symbols are
-// named. Each error quotes what was asked.
+// Asking goes in four steps: dimensions are freed, those of one name are made one, pins and ranges are put on symbols,
+// and symbols are named. Each error quotes what was asked.
 #include "shapes/spec.h"
 
 #include <algorithm>
@@ -25,7 +25,8 @@ absl::Status Bad(std::string_view quoted, std::string_view why) {
 
 bool IsIdentifier(std::string_view s) {
   if (s.empty() || std::isdigit(static_cast<unsigned char>(s[0]))) return false;
-  return std::all_of(s.begin(), s.end(), [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; });
+  return std::all_of(s.begin(), s.end(),
+                     [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; });
 }
 
 // "1..512", "2..", "..64"
@@ -73,7 +74,8 @@ absl::StatusOr<DimSpec> ParseDim(std::string_view s) {
 std::optional<std::pair<std::string, int>> ParsePlace(std::string_view s) {
   const size_t dot = s.rfind('.');
   int axis = 0;
-  if (dot == std::string_view::npos || dot == 0 || !text::ParseNumber(s.substr(dot + 1), &axis) || axis < 0) return std::nullopt;
+  if (dot == std::string_view::npos || dot == 0 || !text::ParseNumber(s.substr(dot + 1), &axis) || axis < 0)
+    return std::nullopt;
   return std::pair(std::string(s.substr(0, dot)), axis);
 }
 
@@ -95,7 +97,8 @@ std::vector<std::string_view> Parts(std::string_view s) {
 std::vector<Value*> UserInputs(ir::Program& p) {
   std::vector<Value*> out;
   for (size_t i = 0; i < p.graph->inputs().size() && i < p.input_specs.size(); ++i)
-    if (p.input_specs[i].kind == ir::InputSpec::kUser && p.graph->inputs()[i]->type().is_tensor()) out.push_back(p.graph->inputs()[i]);
+    if (p.input_specs[i].kind == ir::InputSpec::kUser && p.graph->inputs()[i]->type().is_tensor())
+      out.push_back(p.graph->inputs()[i]);
   return out;
 }
 
@@ -139,7 +142,8 @@ class Applier {
     for (const Spec::Input& input : spec_.inputs) {
       ASSIGN_OR_RETURN(Value * v, Input(input.name, input.text));
       if (static_cast<int>(input.dims.size()) != v->rank())
-        return Bad(input.text, text::StrCat(input.dims.size(), " dimensions; '", input.name, "' is ", v->type().ToString()));
+        return Bad(input.text,
+                   text::StrCat(input.dims.size(), " dimensions; '", input.name, "' is ", v->type().ToString()));
       for (int axis = 0; axis < v->rank(); ++axis)
         if (input.dims[axis].kind != DimSpec::kKeep) asked_.push_back({v, axis, &input.dims[axis]});
     }
@@ -171,15 +175,18 @@ class Applier {
     Sym from = y, to = x;
     if (!IsSymbol(from)) std::swap(from, to);
     const auto fails = [&](std::string_view why) {
-      return Bad(quoted, text::StrCat(a->name(), ".", a_axis, " is ", x.ToString(), " and ", b->name(), ".", b_axis, " is ", y.ToString(), why,
-                                      CauseOf(ledger, a, a_axis), CauseOf(ledger, b, b_axis)));
+      return Bad(quoted,
+                 text::StrCat(a->name(), ".", a_axis, " is ", x.ToString(), " and ", b->name(), ".", b_axis, " is ",
+                              y.ToString(), why, CauseOf(ledger, a, a_axis), CauseOf(ledger, b, b_axis)));
     };
     if (!IsSymbol(from)) return fails(", which are not the same");
     for (Sym s : to.Symbols())
       if (s == from) return fails(", which are not the same");
-    if (auto e = Example(from), f = Example(to); e && f && *e != *f) return fails(text::StrCat(": ", *e, " and ", *f, " in the example"));
+    if (auto e = Example(from), f = Example(to); e && f && *e != *f)
+      return fails(text::StrCat(": ", *e, " and ", *f, " in the example"));
     const ir::SymRange r = p_.syms->range(from.name());
-    if (auto k = to.constant(); k && (*k < ir::RuntimeRange(r).min || *k > r.max)) return fails(", which is out of its range");
+    if (auto k = to.constant(); k && (*k < ir::RuntimeRange(r).min || *k > r.max))
+      return fails(", which is out of its range");
     ir::SubstituteSymbols(p_, [&](Sym s) { return s == from ? std::optional<Sym>(to) : std::nullopt; });
     return absl::OkStatus();
   }
@@ -218,7 +225,8 @@ class Applier {
     const auto entry = [&](Sym s) -> NamedSymbol& {
       const std::string name(s.name());
       auto it = changed.find(name);
-      if (it == changed.end()) it = changed.emplace(name, NamedSymbol{s, name, p_.syms->range(name), Example(s).value_or(0)}).first;
+      if (it == changed.end())
+        it = changed.emplace(name, NamedSymbol{s, name, p_.syms->range(name), Example(s).value_or(0)}).first;
       return it->second;
     };
     const auto put = [&](Sym size, const DimSpec& d, std::string_view what, std::string_view cause) -> absl::Status {
@@ -226,26 +234,34 @@ class Applier {
         if (auto k = size.constant())
           return *k == d.number ? absl::OkStatus()
                                 : Bad(d.text, text::StrCat(what, " is ", *k, " and cannot be another size", cause));
-        if (!IsSymbol(size)) return Bad(d.text, text::StrCat(what, " is ", size.ToString(), "; pin the dimensions it is made of"));
+        if (!IsSymbol(size))
+          return Bad(d.text, text::StrCat(what, " is ", size.ToString(), "; pin the dimensions it is made of"));
         const ir::SymRange r = ir::RuntimeRange(p_.syms->range(size.name()));
         if (d.number < r.min || d.number > r.max) return Bad(d.text, text::StrCat(what, " is ", Shown(r)));
         auto [it, fresh] = pins.emplace(std::string(size.name()), d.number);
-        if (!fresh && it->second != d.number) return Bad(d.text, text::StrCat(what, " is asked to be ", it->second, " as well"));
+        if (!fresh && it->second != d.number)
+          return Bad(d.text, text::StrCat(what, " is asked to be ", it->second, " as well"));
         return absl::OkStatus();
       }
       if (size.is_constant()) {
-        if (d.range && (*size.constant() < d.range->min || *size.constant() > d.range->max)) return Bad(d.text, text::StrCat(what, " is ", size.ToString()));
+        if (d.range && (*size.constant() < d.range->min || *size.constant() > d.range->max))
+          return Bad(d.text, text::StrCat(what, " is ", size.ToString()));
         return absl::OkStatus();  // the ledger says why it is static
       }
-      if (!IsSymbol(size)) return d.range ? Bad(d.text, text::StrCat(what, " is ", size.ToString(), "; bound the dimensions it is made of")) : absl::OkStatus();
+      if (!IsSymbol(size))
+        return d.range
+                   ? Bad(d.text, text::StrCat(what, " is ", size.ToString(), "; bound the dimensions it is made of"))
+                   : absl::OkStatus();
       NamedSymbol& s = entry(size);
       if (!d.name.empty() && s.name == s.symbol.name()) s.name = d.name;  // the first of several names
       if (!d.range) return absl::OkStatus();
-      const ir::SymRange r{std::max(s.range.min == 2 ? int64_t{0} : s.range.min, d.range->min), std::min(s.range.max, d.range->max)};
+      const ir::SymRange r{std::max(s.range.min == 2 ? int64_t{0} : s.range.min, d.range->min),
+                           std::min(s.range.max, d.range->max)};
       if (r.min > r.max) return Bad(d.text, text::StrCat(what, " is ", Shown(s.range)));
       if (auto example = Example(size); example && (*example < r.min || *example > r.max))
         return Bad(d.text, text::StrCat("the program was exported with ", what, " = ", *example));
-      if (d.range->max > s.range.max) return Bad(d.text, text::StrCat(what, " is at most ", s.range.max, CauseOfSymbol(ledger, size)));
+      if (d.range->max > s.range.max)
+        return Bad(d.text, text::StrCat(what, " is at most ", s.range.max, CauseOfSymbol(ledger, size)));
       s.range = r;
       return absl::OkStatus();
     };
@@ -290,7 +306,8 @@ class Applier {
     return names.empty() ? "" : text::StrCat("; it has ", text::Join(names, ", "));
   }
   static std::string Shown(ir::SymRange r) {
-    return text::StrCat(r.min, "..", r.max == std::numeric_limits<int64_t>::max() ? std::string("inf") : std::to_string(r.max));
+    return text::StrCat(r.min, "..",
+                        r.max == std::numeric_limits<int64_t>::max() ? std::string("inf") : std::to_string(r.max));
   }
 };
 
@@ -316,7 +333,8 @@ absl::StatusOr<Spec> ParseSpec(std::string_view s) {
       continue;
     }
     const size_t eq = part.find('=');
-    if (eq == std::string_view::npos || eq == 0) return Bad(part, "is not auto, INPUT:[DIM,…], NAME=SIZE, NAME=LOW..HIGH or INPUT.AXIS=INPUT.AXIS");
+    if (eq == std::string_view::npos || eq == 0)
+      return Bad(part, "is not auto, INPUT:[DIM,…], NAME=SIZE, NAME=LOW..HIGH or INPUT.AXIS=INPUT.AXIS");
     const auto a = ParsePlace(part.substr(0, eq)), b = ParsePlace(text::Strip(part.substr(eq + 1)));
     if (a && b && !ParseRange(part.substr(eq + 1))) {
       out.relations.push_back({a->first, b->first, a->second, b->second, std::string(part)});
@@ -335,10 +353,12 @@ absl::Status NameSymbols(ir::Program& p, absl::Span<const std::pair<std::string,
   const auto symbols = p.syms->symbols();
   for (const auto& [from, to] : names) {
     auto it = std::find_if(symbols.begin(), symbols.end(), [&](const ir::SymbolInfo& s) { return s.name == from; });
-    if (it == symbols.end()) return Bad(text::StrCat(from, "=", to), text::StrCat("the program has no dimension '", from, "'"));
+    if (it == symbols.end())
+      return Bad(text::StrCat(from, "=", to), text::StrCat("the program has no dimension '", from, "'"));
     if (!IsIdentifier(to)) return Bad(text::StrCat(from, "=", to), "a name is made of letters, digits and _");
-    const bool taken = std::any_of(symbols.begin(), symbols.end(), [&](const ir::SymbolInfo& s) { return s.name == to; }) &&
-                       std::none_of(names.begin(), names.end(), [&](const auto& n) { return n.first == to; });
+    const bool taken =
+        std::any_of(symbols.begin(), symbols.end(), [&](const ir::SymbolInfo& s) { return s.name == to; }) &&
+        std::none_of(names.begin(), names.end(), [&](const auto& n) { return n.first == to; });
     if (taken || std::any_of(named.begin(), named.end(), [&](const NamedSymbol& n) { return n.name == to; }))
       return Bad(text::StrCat(from, "=", to), "is the name of another dimension");
     named.push_back({*p.syms->FindSymbol(from), to, it->range, it->hint.value_or(0)});

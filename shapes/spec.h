@@ -26,10 +26,10 @@ namespace slipway::shapes {
 
 struct DimSpec {
   enum Kind : uint8_t { kKeep, kFree, kPin } kind = kKeep;
-  std::string name;  // "": one of our own
-  int64_t number = 0;                    // kPin
-  std::optional<ir::SymRange> range;     // kFree
-  std::string text;                      // as written
+  std::string name;                   // "": one of our own
+  int64_t number = 0;                 // kPin
+  std::optional<ir::SymRange> range;  // kFree
+  std::string text;                   // as written
 };
 
 struct Spec {
@@ -52,13 +52,14 @@ struct Spec {
 // InvalidArgument quotes the part that has no meaning.
 absl::StatusOr<Spec> ParseSpec(std::string_view text);
 
-// Does what is asked: frees dimensions of static inputs (free_dims.h), relates, pins, bounds and names. What cannot be freed stays
-// static, with the reason in the ledger. InvalidArgument, quoting the part, for inputs and symbols that there are not, ranks and
-// numbers that do not fit, ranges that exclude the example or leave nothing, and sizes asked to be equal that are not.
+// Does what is asked: frees dimensions of static inputs (free_dims.h), relates, pins, bounds and names. What cannot be
+// freed stays static, with the reason in the ledger. InvalidArgument, quoting the part, for inputs and symbols that
+// there are not, ranks and numbers that do not fit, ranges that exclude the example or leave nothing, and sizes asked
+// to be equal that are not.
 absl::StatusOr<Ledger> ApplySpec(ir::Program& p, const Spec& spec);
 
-// New names of symbols, {"s77", "batch"}. InvalidArgument for a symbol that there is not and for a name that is no identifier
-// or taken.
+// New names of symbols, {"s77", "batch"}. InvalidArgument for a symbol that there is not and for a name that is no
+// identifier or taken.
 absl::Status NameSymbols(ir::Program& p, absl::Span<const std::pair<std::string, std::string>> names);
 
 }  // namespace slipway::shapes

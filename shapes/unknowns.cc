@@ -1,5 +1,5 @@
-// An equation is solved for the unknown that stands in it once: for numbers first, of them the latest. What is left of one between dimensions
-// is a condition, or a bound where it is the quotient of one.
+// An equation is solved for the unknown that stands in it once: for numbers first, of them the latest. What is left of
+// one between dimensions is a condition, or a bound where it is the quotient of one.
 #include "shapes/unknowns.h"
 
 #include <algorithm>
@@ -40,7 +40,9 @@ bool ClearDivision(Sym& a, Sym& b) {
 // Sums, products and divisions of sizes grow with them.
 bool IsMonotone(Sym s) {
   if (s.is_constant() || s.kind() == SymKind::kSymbol) return true;
-  if (s.kind() != SymKind::kAdd && s.kind() != SymKind::kMul && s.kind() != SymKind::kFloorDiv && s.kind() != SymKind::kPow) return false;
+  if (s.kind() != SymKind::kAdd && s.kind() != SymKind::kMul && s.kind() != SymKind::kFloorDiv &&
+      s.kind() != SymKind::kPow)
+    return false;
   return std::all_of(s.operands().begin(), s.operands().end(), IsMonotone);
 }
 
@@ -52,7 +54,8 @@ bool Unknown::varies() const {
 
 std::string PlaceOf(const Node& n) {
   const std::string at = n.source() ? n.source()->Describe() : "";
-  return text::StrCat(n.op_name(), at.empty() ? (n.output() ? text::StrCat(" (%", n.output()->name(), ")") : "") : text::StrCat(" in ", at));
+  return text::StrCat(n.op_name(), at.empty() ? (n.output() ? text::StrCat(" (%", n.output()->name(), ")") : "")
+                                              : text::StrCat(" in ", at));
 }
 
 bool Mentions(Sym s, Sym symbol) {
@@ -136,7 +139,9 @@ void Unknowns::Pin(int k, std::string cause, std::string help) {
   Unknown& u = unknowns_[k];
   if (u.is) return;
   if (u.varies())
-    Fail(cause.empty() ? text::StrCat("a number is ", u.value, " in one program and ", u.more[0], " in another, and nothing explains it") : cause);
+    Fail(cause.empty() ? text::StrCat("a number is ", u.value, " in one program and ", u.more[0],
+                                      " in another, and nothing explains it")
+                       : cause);
   if (u.dimension()) {
     u.cause = std::move(cause);
     u.help = std::move(help);
@@ -216,9 +221,12 @@ std::optional<Sym> Unknowns::SolveFor(Sym symbol, Sym a, Sym b, bool exact_only)
     factor = 1;
     int times = 0;
     for (Sym f : t.operands()) {
-      if (f == symbol) ++times;
-      else if (Mentions(f, symbol)) return std::nullopt;
-      else factor = factor * f;
+      if (f == symbol)
+        ++times;
+      else if (Mentions(f, symbol))
+        return std::nullopt;
+      else
+        factor = factor * f;
     }
     if (times != 1) return std::nullopt;
   }
@@ -275,12 +283,13 @@ bool Unknowns::Equate(Sym a, Sym b, const Node& n) {
       if (unknowns_[*it].ask.follows == follows && TrySolve(*it, a, b, why)) return true;
   // Divisions by sizes come from views with -1 and leave nothing over, which the node that divides needs as well.
   Sym x = a, y = b;
-  while (ClearDivision(x, y)) {}
+  while (ClearDivision(x, y)) {
+  }
   if (!(x == a && y == b) && Equal(x, y))
     for (auto it = in.rbegin(); it != in.rend(); ++it)
       if (TrySolve(*it, x, y, why)) return true;
-  // A condition that sizes must meet: divisibility, equal results of divisions, a product. Where it is not met the program fails, or
-  // does what it does in eager mode.
+  // A condition that sizes must meet: divisibility, equal results of divisions, a product. Where it is not met the
+  // program fails, or does what it does in eager mode.
   if (!NarrowByQuotient(a, b, PlaceOf(n))) {
     conditions_.insert({text::StrCat(Shown(a), " = ", Shown(b)), PlaceOf(n)});
     condition_sides_.emplace_back(a, b);
@@ -347,8 +356,10 @@ Sym Unknowns::Decide(Sym s, const Node& n) {
       auto v = ValueOf(o);
       if (!v || !value) return s;
       // Of equal ones an expression, which may turn out to be the other.
-      if (max ? *v > *value : *v < *value) best = o, value = v;
-      else if (*v == *value && best.is_constant()) best = o;
+      if (max ? *v > *value : *v < *value)
+        best = o, value = v;
+      else if (*v == *value && best.is_constant())
+        best = o;
     }
     for (Sym o : operands)
       if (o != best) max ? AtMost(o, best, n) : AtMost(best, o, n);
@@ -366,11 +377,13 @@ std::string Unknowns::Shown(Sym s) {
   std::vector<std::pair<std::string, std::string>> names;
   for (int k : In(s)) {
     const Unknown& u = unknowns_[k];
-    names.emplace_back(u.symbol.name(), u.dimension() ? text::StrCat(u.input->name(), ".", u.axis) : std::to_string(u.value));
+    names.emplace_back(u.symbol.name(),
+                       u.dimension() ? text::StrCat(u.input->name(), ".", u.axis) : std::to_string(u.value));
   }
   std::sort(names.begin(), names.end(), [](const auto& a, const auto& b) { return a.first.size() > b.first.size(); });
   for (const auto& [from, to] : names)
-    for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) text.replace(at, from.size(), to);
+    for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+      text.replace(at, from.size(), to);
   return text;
 }
 
@@ -524,7 +537,8 @@ void Unknowns::NarrowBy(Sym low, Sym high, const std::string& place) {
       holds(middle) ? good = middle : fails = middle;
       most = good;
     }
-    if (most > u.value || holds(u.value)) u.range.max = std::max(most == std::min(u.range.max, int64_t{1} << 40) ? u.value : most, u.value);
+    if (most > u.value || holds(u.value))
+      u.range.max = std::max(most == std::min(u.range.max, int64_t{1} << 40) ? u.value : most, u.value);
     u.bound_cause = text::StrCat(place, ": at most ", u.range.max);
   }
 }

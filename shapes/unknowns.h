@@ -1,5 +1,5 @@
-// The sizes of a program as unknowns, and what equations between them tell: which unknown is which expression of others, what bounds a
-// dimension, what sizes must meet besides.
+// The sizes of a program as unknowns, and what equations between them tell: which unknown is which expression of
+// others, what bounds a dimension, what sizes must meet besides.
 #ifndef SLIPWAY_SHAPES_UNKNOWNS_H_
 #define SLIPWAY_SHAPES_UNKNOWNS_H_
 
@@ -59,9 +59,9 @@ class Unknowns {
   size_t dimensions() const { return dimensions_; }
   size_t examples() const { return examples_; }
 
-  Unknown* Find(ir::Sym symbol);    // null for another symbol
-  std::vector<int> In(ir::Sym s);   // the unknowns that an expression has
-  ir::Sym Canonical(ir::Sym s);     // with everything put in that is known
+  Unknown* Find(ir::Sym symbol);   // null for another symbol
+  std::vector<int> In(ir::Sym s);  // the unknowns that an expression has
+  ir::Sym Canonical(ir::Sym s);    // with everything put in that is known
   // Of an example. Sizes that depend on data get numbers of their own.
   std::optional<int64_t> ValueOf(ir::Sym s, size_t example = 0);
   static int64_t ValueOf(const Unknown& u, size_t example) { return example == 0 ? u.value : u.more[example - 1]; }

@@ -47,7 +47,8 @@ std::vector<Sym> FactorsOf(Sym e) {
 
 class GroupSolver {
  public:
-  GroupSolver(absl::Span<const Sym> from, absl::Span<const int64_t> from_values, absl::Span<const int64_t> to, const Value& value, const Order& order)
+  GroupSolver(absl::Span<const Sym> from, absl::Span<const int64_t> from_values, absl::Span<const int64_t> to,
+              const Value& value, const Order& order)
       : from_(from), from_values_(from_values), to_(to), value_(value), order_(order) {}
 
   // Sizes for the group's part of `to`; open ones where several fit. False: none fits.
@@ -92,8 +93,8 @@ class GroupSolver {
     Sym expr;
     int64_t value;
   };
-  // Sizes that are products came from merging dimensions, in an order that they do not tell: those orders are tried in which
-  // every factor lies within one size of the view. True where exactly one result comes out.
+  // Sizes that are products came from merging dimensions, in an order that they do not tell: those orders are tried in
+  // which every factor lies within one size of the view. True where exactly one result comes out.
   bool ByPlaceInSomeOrder(std::vector<ViewSize>& out, Sym product) {
     std::vector<std::vector<Factor>> dims;
     std::vector<bool> fixed;
@@ -177,14 +178,16 @@ class GroupSolver {
     return true;
   }
 
-  // The factors of the product are dealt to the sizes. The number of ways that fit, at most 2; the sizes are those of the
-  // one way, or of the one that keeps the order of the dimensions.
+  // The factors of the product are dealt to the sizes. The number of ways that fit, at most 2; the sizes are those of
+  // the one way, or of the one that keeps the order of the dimensions.
   int ByFactors(Sym product, std::vector<ViewSize>& out) {
     std::vector<Sym> factors;
     int64_t constant = 1;
     for (Sym f : FactorsOf(product)) {
-      if (auto k = f.constant()) constant *= *k;
-      else factors.push_back(f);
+      if (auto k = f.constant())
+        constant *= *k;
+      else
+        factors.push_back(f);
     }
     std::vector<int64_t> values;
     for (Sym f : factors) {
@@ -192,7 +195,8 @@ class GroupSolver {
       if (!v || *v <= 0) return 0;
       values.push_back(*v);
     }
-    if (factors.empty() || std::pow(static_cast<double>(to_.size()), static_cast<double>(factors.size())) > 5000) return 0;
+    if (factors.empty() || std::pow(static_cast<double>(to_.size()), static_cast<double>(factors.size())) > 5000)
+      return 0;
     std::vector<int> chosen(factors.size(), 0);
     std::vector<std::vector<Sym>> ways;
     while (true) {
@@ -247,12 +251,16 @@ std::optional<ViewSizes> ExplainView(absl::Span<const Sym> from, absl::Span<cons
   int64_t known = 1;
   int unknown = -1;
   for (size_t j = 0; j < to.size(); ++j) {
-    if (to[j] == -1) unknown = static_cast<int>(j);
-    else if (to[j] <= 0 || __builtin_mul_overflow(known, to[j], &known)) return std::nullopt;
+    if (to[j] == -1)
+      unknown = static_cast<int>(j);
+    else if (to[j] <= 0 || __builtin_mul_overflow(known, to[j], &known))
+      return std::nullopt;
   }
   if (elements % known != 0) return std::nullopt;
-  if (unknown >= 0) to_values[unknown] = elements / known;
-  else if (elements != known) return std::nullopt;
+  if (unknown >= 0)
+    to_values[unknown] = elements / known;
+  else if (elements != known)
+    return std::nullopt;
   auto groups = Groups(from_values, to_values);
   if (!groups) return std::nullopt;
   ViewSizes out;

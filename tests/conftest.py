@@ -24,14 +24,15 @@ def seeded():
 
 @pytest.fixture(scope="session")
 def slipway():
-    """Calls the binary: slipway("convert", ...) gives the finished process; fails the test unless it exits as `status` says."""
+    """Calls the binary: slipway("convert", ...) gives the finished process; fails the test unless it exits as `status`
+    says."""
     binary = os.environ.get("SLIPWAY", str(ROOT / "build" / "slipway"))
 
     def call(*arguments, status=0):
         done = subprocess.run([binary, *map(str, arguments)], capture_output=True, text=True, errors="replace")
-        assert (
-            done.returncode == status
-        ), f"slipway {' '.join(map(str, arguments))}: exit {done.returncode}\n{done.stderr}"
+        assert done.returncode == status, (
+            f"slipway {' '.join(map(str, arguments))}: exit {done.returncode}\n{done.stderr}"
+        )
         return done
 
     return call

@@ -8,8 +8,9 @@
                            "not run: WHY" counts as neither
   SUITE/*_test.py          pytest
 
-SUITE is golden, cli, hostile, interop, arm or builds under tests/; SUITE/FILE is one of its tests. Commands see SLIPWAY (the binary, also first on PATH), ROOT (the
-checkout), PYTHON and MINILM (the folder with the sample's weights). The last line is "N passed, M failed".
+SUITE is lint, golden, cli, hostile, interop, arm or builds under tests/; SUITE/FILE is one of its tests. Commands see
+SLIPWAY (the binary, also first on PATH), ROOT (the checkout), PYTHON and MINILM (the folder with the sample's weights).
+The last line is "N passed, M failed".
 """
 
 import argparse
@@ -24,7 +25,7 @@ import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
-SUITES = ("unit", "golden", "cli", "hostile", "interop", "arm", "builds")
+SUITES = ("lint", "unit", "golden", "cli", "hostile", "interop", "arm", "builds")
 JOBS = 2
 LIMIT_S = 900
 BUILD_LIMIT_S = 3600  # of a test of tests/builds, on an empty machine
@@ -47,7 +48,8 @@ def call(command, folder, stderr=subprocess.STDOUT, limit=LIMIT_S, **more):
     """(exit status, stdout): a command past the time limit, in seconds, has status 124."""
     try:
         done = subprocess.run(
-            command, cwd=folder, env=environment() | more, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr,
+            command, cwd=folder, env=environment() | more, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=stderr,
             timeout=limit, text=True, errors="replace",
         )  # fmt: skip
         return done.returncode, done.stdout
@@ -85,7 +87,9 @@ def run_pytest(path, scratch, _):
 def run_script(path, scratch, _):
     place = 'trap \'echo "${BASH_SOURCE[0]}:$LINENO: $BASH_COMMAND: exit $?" >&2\' ERR; source "$0"'
     limit = BUILD_LIMIT_S if path.parent.name == "builds" else LIMIT_S
-    status, output = call(["bash", "-eEu", "-o", "pipefail", "-c", place, path], scratch, limit=limit, TMPDIR=str(scratch))
+    status, output = call(
+        ["bash", "-eEu", "-o", "pipefail", "-c", place, path], scratch, limit=limit, TMPDIR=str(scratch)
+    )
     if status == 0 and output.rstrip().rpartition("\n")[2].startswith(NOT_RUN):
         return 0, 0, output
     return int(status == 0), int(status != 0), output
@@ -133,10 +137,14 @@ def timed(name, path, function, update):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"{', '.join(SUITES)} (default: all), or one test: SUITE/FILE")
+    parser.add_argument(
+        "suites", nargs="*", metavar="SUITE", help=f"{', '.join(SUITES)} (default: all), or one test: SUITE/FILE"
+    )
     parser.add_argument("--update", action="store_true", help="rewrite golden texts that differ")
     arguments = parser.parse_args()
-    if unknown := [s for s in arguments.suites if s != "unit" and (s.partition("/")[0] not in SUITES or not any(jobs([s])))]:
+    if unknown := [
+        s for s in arguments.suites if s != "unit" and (s.partition("/")[0] not in SUITES or not any(jobs([s])))
+    ]:
         parser.error(f"no such suite or test: {', '.join(unknown)}")
     total_passed = total_failed = 0
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
@@ -146,7 +154,8 @@ def main():
             total_passed += passed
             total_failed += failed
             print(
-                f"{'FAIL' if failed else 'ok' if passed else '--':4} {name:40} {passed:5} passed {failed:4} failed  {seconds:7.1f} s",
+                f"{'FAIL' if failed else 'ok' if passed else '--':4} {name:40} {passed:5} passed {failed:4} failed  "
+                f"{seconds:7.1f} s",
                 flush=True,
             )
             if failed or not passed:

@@ -1,5 +1,5 @@
-// Casts as loops over the conversions of base/floats.h, which have no branches, so that compilers turn them into vector code. f64 goes
-// through f32, as in torch.
+// Casts as loops over the conversions of base/floats.h, which have no branches, so that compilers turn them into vector
+// code. f64 goes through f32, as in torch.
 #include "weights/cast.h"
 
 #include <cstring>

@@ -1,5 +1,5 @@
-// Names are taken apart from their end: a checkpoint's own name may hold anything, "-of-" too. What an index names counts as
-// the index's whatever it is called, since files without an index are all read.
+// Names are taken apart from their end: a checkpoint's own name may hold anything, "-of-" too. What an index names
+// counts as the index's whatever it is called, since files without an index are all read.
 #include "weights/checkpoint_folder.h"
 
 #include <dirent.h>
@@ -16,7 +16,8 @@
 namespace slipway::weights {
 namespace {
 
-constexpr std::string_view kSuffix = ".safetensors", kIndexSuffix = ".safetensors.index.json", kModel = "model", kRank = "rank";
+constexpr std::string_view kSuffix = ".safetensors", kIndexSuffix = ".safetensors.index.json", kModel = "model",
+                           kRank = "rank";
 
 // The checkpoint that a file belongs to, and the set of its files, as messages call it.
 struct Place {
@@ -26,7 +27,9 @@ struct Place {
 // Cuts "-00003" off the end; "" where no number of five digits or more is there.
 std::string_view CutNumber(std::string_view* name) {
   size_t digits = 0;
-  while (digits < name->size() && (*name)[name->size() - 1 - digits] >= '0' && (*name)[name->size() - 1 - digits] <= '9') ++digits;
+  while (digits < name->size() && (*name)[name->size() - 1 - digits] >= '0' &&
+         (*name)[name->size() - 1 - digits] <= '9')
+    ++digits;
   if (digits < 5 || digits == name->size() || (*name)[name->size() - 1 - digits] != '-') return {};
   const std::string_view number = name->substr(name->size() - digits);
   name->remove_suffix(digits + 1);
@@ -37,7 +40,8 @@ Place PlaceOf(const std::string& file) {
   std::string_view name = file;
   text::ConsumeSuffix(&name, kSuffix);
   std::string_view stem = name;
-  if (const std::string_view total = CutNumber(&stem); !total.empty() && text::ConsumeSuffix(&stem, "-of") && !CutNumber(&stem).empty() && !stem.empty())
+  if (const std::string_view total = CutNumber(&stem);
+      !total.empty() && text::ConsumeSuffix(&stem, "-of") && !CutNumber(&stem).empty() && !stem.empty())
     return {std::string(stem == kRank ? kModel : stem), text::StrCat(stem, "-*-of-", total, kSuffix)};
   return {std::string(name), file};
 }
@@ -48,7 +52,8 @@ absl::StatusOr<std::map<std::string, std::vector<std::string>>> ReadIndex(const 
   auto file = io::MappedFile::Open(path);
   if (!file.ok()) return file.status();
   const auto bad = [&](const absl::Status& s) { return absl::Status(s.code(), text::StrCat(path, ": ", s.message())); };
-  auto doc = importers::json::Document::Parse({reinterpret_cast<const char*>((*file)->data().data()), (*file)->data().size()});
+  auto doc =
+      importers::json::Document::Parse({reinterpret_cast<const char*>((*file)->data().data()), (*file)->data().size()});
   if (!doc.ok()) return bad(doc.status());
   auto map = doc->root().Get("weight_map");
   if (!map.ok()) return bad(map.status());
@@ -70,8 +75,10 @@ absl::Status CheckOneCheckpoint(const std::string& folder, const std::set<std::s
   std::map<std::string, std::string> sets;  // by checkpoint, the one that was found first
   std::set<std::string> of_index;           // what its files are sets of
   std::string_view name = index;
-  if (text::ConsumeSuffix(&name, kIndexSuffix)) sets.emplace(name, index);
-  else if (!index.empty()) sets.emplace(kModel, index);  // of another format
+  if (text::ConsumeSuffix(&name, kIndexSuffix))
+    sets.emplace(name, index);
+  else if (!index.empty())
+    sets.emplace(kModel, index);  // of another format
   for (const std::string& file : indexed) of_index.insert(PlaceOf(file).set);
   for (const std::string& file : files) {
     const Place place = PlaceOf(file);
@@ -85,7 +92,8 @@ absl::Status CheckOneCheckpoint(const std::string& folder, const std::set<std::s
 }
 
 absl::Status CheckComplete(const std::string& folder, const std::set<std::string>& files) {
-  std::map<std::array<std::string, 3>, std::map<uint64_t, size_t>> sets;  // by stem, total and suffix: the numbers, each with its digits
+  // by stem, total and suffix: the numbers, each with its digits
+  std::map<std::array<std::string, 3>, std::map<uint64_t, size_t>> sets;
   for (const std::string& file : files) {
     const size_t dot = file.rfind('.');
     std::string_view stem = std::string_view(file).substr(0, dot);
@@ -107,10 +115,13 @@ absl::Status CheckComplete(const std::string& folder, const std::set<std::string
       if (numbers.contains(n)) continue;
       const std::string digits = std::to_string(n);
       const size_t width = std::max(numbers.begin()->second, digits.size());
-      missing.push_back(text::StrCat(set[0], "-", std::string(width - digits.size(), '0'), digits, "-of-", set[1], set[2]));
+      missing.push_back(
+          text::StrCat(set[0], "-", std::string(width - digits.size(), '0'), digits, "-of-", set[1], set[2]));
     }
     if (missing.empty()) continue;
-    return absl::InvalidArgumentError(text::StrCat(folder, ": of ", total, " files there are ", numbers.size(), "; missing: ", text::Join(missing, ", "), missing.size() == kShown ? ", …" : ""));
+    return absl::InvalidArgumentError(text::StrCat(folder, ": of ", total, " files there are ", numbers.size(),
+                                                   "; missing: ", text::Join(missing, ", "),
+                                                   missing.size() == kShown ? ", …" : ""));
   }
   return absl::OkStatus();
 }

@@ -19,9 +19,9 @@ namespace {
 using ir::DType;
 
 constexpr std::pair<DType, SmallFloat> kSmallFloats[] = {
-    {DType::kFloat8E4M3FN, kE4M3FN}, {DType::kFloat8E5M2, kE5M2}, {DType::kFloat8E4M3FNUZ, kE4M3FNUZ},
-        {DType::kFloat8E5M2FNUZ, kE5M2FNUZ},
-    {DType::kFloat4E2M1, kE2M1},     {DType::kFloat6E2M3, kE2M3}, {DType::kFloat6E3M2, kE3M2},
+    {DType::kFloat8E4M3FN, kE4M3FN},     {DType::kFloat8E5M2, kE5M2}, {DType::kFloat8E4M3FNUZ, kE4M3FNUZ},
+    {DType::kFloat8E5M2FNUZ, kE5M2FNUZ}, {DType::kFloat4E2M1, kE2M1}, {DType::kFloat6E2M3, kE2M3},
+    {DType::kFloat6E3M2, kE3M2},
 };
 
 // The values of all codes of a small floating-point type; empty for others.
@@ -73,8 +73,10 @@ void Widen(const std::string& bytes, std::vector<double>* out, Make make) {
 
 }  // namespace
 
-Comparison::Comparison(DType dtype, Tolerance tolerance) : dtype_(dtype), tolerance_(tolerance), small_(SmallValues(dtype)) {
-  d_.has_ulp = dtype == DType::kFloat64 || dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16;
+Comparison::Comparison(DType dtype, Tolerance tolerance)
+    : dtype_(dtype), tolerance_(tolerance), small_(SmallValues(dtype)) {
+  d_.has_ulp =
+      dtype == DType::kFloat64 || dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16;
 }
 
 void Comparison::Apart(int64_t at, double distance, double size, double a, double b) {
@@ -119,8 +121,8 @@ void Comparison::Complexes(const uint8_t* a, const uint8_t* b, int64_t elements)
       ++d_.one_nan;
       continue;
     }
-    Apart(d_.elements + i, std::hypot(same(0) ? 0 : x[0] - y[0], same(1) ? 0 : x[1] - y[1]), std::hypot(x[0], x[1]), x[0],
-        y[0]);
+    Apart(d_.elements + i, std::hypot(same(0) ? 0 : x[0] - y[0], same(1) ? 0 : x[1] - y[1]), std::hypot(x[0], x[1]),
+          x[0], y[0]);
   }
 }
 
@@ -131,7 +133,7 @@ void Comparison::Integers(const uint8_t* a, const uint8_t* b, int64_t elements) 
     if (x == y) continue;
     const __int128 d = static_cast<__int128>(x) - static_cast<__int128>(y);
     Apart(d_.elements + i, std::fabs(static_cast<double>(d)), std::fabs(static_cast<double>(x)), static_cast<double>(x),
-        static_cast<double>(y));
+          static_cast<double>(y));
   }
 }
 
@@ -146,8 +148,10 @@ void Comparison::Codes(const uint8_t* a, const uint8_t* b, int64_t elements) {
   for (int64_t i = 0; i < elements; ++i) {
     const unsigned x = code(a, i), y = code(b, i);
     if (x == y) continue;
-    if (small_.empty()) Apart(d_.elements + i, std::fabs(static_cast<double>(x) - y), x, x, y);
-    else Real(d_.elements + i, small_[x], small_[y], 0);
+    if (small_.empty())
+      Apart(d_.elements + i, std::fabs(static_cast<double>(x) - y), x, x, y);
+    else
+      Real(d_.elements + i, small_[x], small_[y], 0);
   }
 }
 

@@ -1,4 +1,5 @@
-// How far the elements of two tensors of one type are from each other: what `slipway diff` and `slipway verify` count by.
+// How far the elements of two tensors of one type are from each other: what `slipway diff` and `slipway verify` count
+// by.
 #ifndef SLIPWAY_WEIGHTS_COMPARE_H_
 #define SLIPWAY_WEIGHTS_COMPARE_H_
 
@@ -17,21 +18,21 @@ struct Tolerance {
 };
 
 struct Difference {
-  int64_t elements = 0;  // that were compared
-  int64_t unequal = 0;   // of those, beyond the tolerance
-  int64_t one_nan = 0;   // of the unequal ones: exactly one is NaN
-  int64_t first = -1;    // the first unequal one, row-major
+  int64_t elements = 0;             // that were compared
+  int64_t unequal = 0;              // of those, beyond the tolerance
+  int64_t one_nan = 0;              // of the unequal ones: exactly one is NaN
+  int64_t first = -1;               // the first unequal one, row-major
   double first_a = 0, first_b = 0;  // what it is in both; the real parts of complex ones
-  // The largest differences of elements that are NaN in neither: as numbers, in parts of |a| (infinity where a is 0), and in
-  // representable numbers of the type between both, where the type counts them (has_ulp).
+  // The largest differences of elements that are NaN in neither: as numbers, in parts of |a| (infinity where a is 0),
+  // and in representable numbers of the type between both, where the type counts them (has_ulp).
   double max_abs = 0, max_rel = 0;
   bool has_ulp = false;
   uint64_t max_ulp = 0;
 };
 
-// Compares runs of elements that follow each other. Floating-point and complex elements are compared as f64 numbers: NaN equals
-// NaN, 0 equals -0, an infinity equals only itself. All others are integers, for which the tolerance counts as well; those of
-// less than a byte, the first in the lowest bits, are compared as codes.
+// Compares runs of elements that follow each other. Floating-point and complex elements are compared as f64 numbers:
+// NaN equals NaN, 0 equals -0, an infinity equals only itself. All others are integers, for which the tolerance counts
+// as well; those of less than a byte, the first in the lowest bits, are compared as codes.
 class Comparison {
  public:
   Comparison(ir::DType dtype, Tolerance tolerance);

@@ -22,8 +22,9 @@ std::string TypeOf(const ir::ShardedTensor& t) {
   return text::StrCat(ir::Name(t.dtype), "[", text::Join(t.sizes, ","), "]");
 }
 
-// The type that elements of both are compared in: their own, or of two floating-point types the narrower one, so that a tensor and
-// its rounded copy are equal; of f16 and bf16, which do not hold each other's numbers, f32. kUnknown for others.
+// The type that elements of both are compared in: their own, or of two floating-point types the narrower one, so that a
+// tensor and its rounded copy are equal; of f16 and bf16, which do not hold each other's numbers, f32. kUnknown for
+// others.
 ir::DType CommonType(ir::DType a, ir::DType b) {
   if (a == b) return a;
   if (!FindCast(a, b) || !FindCast(b, a)) return ir::DType::kUnknown;
@@ -147,19 +148,14 @@ std::string ToTable(const DiffReport& report, const DiffOptions& options) {
     const std::string name = Shown(r.name);
     text::StrAppend(&out, name, std::string(widest - name.size() + 2, ' '));
     switch (r.kind) {
-      case DiffRow::kOnlyInA:
-        text::StrAppend(&out, "only in A  ", r.a);
-        break;
-      case DiffRow::kOnlyInB:
-        text::StrAppend(&out, "only in B  ", r.b);
-        break;
+      case DiffRow::kOnlyInA: text::StrAppend(&out, "only in A  ", r.a); break;
+      case DiffRow::kOnlyInB: text::StrAppend(&out, "only in B  ", r.b); break;
       case DiffRow::kType:
         text::StrAppend(&out, r.a, " in A, ", r.b, " in B");
-        if (r.compared_as != ir::DType::kUnknown) text::StrAppend(&out, "; as ", ir::Name(r.compared_as), " ", ValuesText(r));
+        if (r.compared_as != ir::DType::kUnknown)
+          text::StrAppend(&out, "; as ", ir::Name(r.compared_as), " ", ValuesText(r));
         break;
-      case DiffRow::kValues:
-        text::StrAppend(&out, r.a, "  ", ValuesText(r));
-        break;
+      case DiffRow::kValues: text::StrAppend(&out, r.a, "  ", ValuesText(r)); break;
     }
     out += '\n';
   }
@@ -176,13 +172,17 @@ std::string ToTable(const DiffReport& report, const DiffOptions& options) {
 std::string ToJson(const DiffReport& report, const DiffOptions& options, std::string_view graph) {
   json::Writer j;
   j.BeginObject().Key("version").Int(1).Key("a").String(options.a).Key("b").String(options.b);
-  j.Key("tolerance").Double(options.tolerance).Key("equal").Bool(report.rows.empty() && (graph.empty() || graph == "[]"));
+  j.Key("tolerance")
+      .Double(options.tolerance)
+      .Key("equal")
+      .Bool(report.rows.empty() && (graph.empty() || graph == "[]"));
   j.Key("tensors_compared").Int(report.compared).Key("tensors_equal").Int(report.equal).Key("differences").BeginArray();
   for (const DiffRow& r : report.rows) {
     j.BeginObject().Key("name").String(r.name).Key("kind").String(kKinds[r.kind]);
     if (!r.a.empty()) j.Key("a").String(r.a);
     if (!r.b.empty()) j.Key("b").String(r.b);
-    if (r.kind == DiffRow::kType && r.compared_as != ir::DType::kUnknown) j.Key("compared_as").String(ir::Name(r.compared_as));
+    if (r.kind == DiffRow::kType && r.compared_as != ir::DType::kUnknown)
+      j.Key("compared_as").String(ir::Name(r.compared_as));
     if (r.compared_as != ir::DType::kUnknown) {
       j.Key("elements").Int(r.elements).Key("unequal").Int(r.unequal).Key("one_nan").Int(r.one_nan).Key("max_abs");
       if (r.unequal > r.one_nan)

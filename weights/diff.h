@@ -15,7 +15,8 @@ namespace slipway::weights {
 struct DiffOptions {
   std::string a, b;      // what the two are called
   double tolerance = 0;  // floating-point elements this close to each other are equal; not negative
-  bool by_value = false;  // tensors of different floating-point types are equal where the wider, rounded to the narrower, is
+  // tensors of different floating-point types are equal where the wider, rounded to the narrower, is
+  bool by_value = false;
 };
 
 // One name whose tensors are not equal.
@@ -23,8 +24,9 @@ struct DiffRow {
   enum Kind { kOnlyInA, kOnlyInB, kType, kValues };
   std::string name;
   Kind kind = kValues;
-  std::string a, b;      // dtype and shape, "f32[4,8]"; "" where there is no such tensor
-  ir::DType compared_as = ir::DType::kUnknown;  // the type that values were compared in; kType: where there is one for both
+  std::string a, b;  // dtype and shape, "f32[4,8]"; "" where there is no such tensor
+  // the type that values were compared in; kType: where there is one for both
+  ir::DType compared_as = ir::DType::kUnknown;
   int64_t elements = 0;  // all of them, and those that differ
   int64_t unequal = 0;
   int64_t one_nan = 0;  // of `unequal`: those where exactly one is NaN
@@ -38,9 +40,9 @@ struct DiffReport {
   int64_t bytes = 0;          // of values that were read, of both together
 };
 
-// Compares names, dtypes, shapes and, where sizes agree and dtypes are the same or floating-point ones, values: floating-point and complex elements as f64 numbers
-// (NaN equals NaN, 0 equals -0), all others bit by bit. Tensors are gone through a piece at a time. Errors are those
-// of tensors that are not valid or cannot be read.
+// Compares names, dtypes, shapes and, where sizes agree and dtypes are the same or floating-point ones, values:
+// floating-point and complex elements as f64 numbers (NaN equals NaN, 0 equals -0), all others bit by bit. Tensors are
+// gone through a piece at a time. Errors are those of tensors that are not valid or cannot be read.
 absl::StatusOr<DiffReport> Diff(ir::TensorSet a, ir::TensorSet b, const DiffOptions& options);
 
 // The table, and one object of schemas/diff.schema.json.

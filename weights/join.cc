@@ -1,4 +1,5 @@
-// Weights by name: what fits is taken as it lies, another floating-point type is cast, and the rest is reported at once.
+// Weights by name: what fits is taken as it lies, another floating-point type is cast, and the rest is reported at
+// once.
 #include "weights/join.h"
 
 #include <algorithm>
@@ -14,7 +15,8 @@ namespace slipway::weights {
 
 absl::Status FitsWeight(const ir::Program& p, size_t input, ir::DType dtype, const std::vector<int64_t>& sizes) {
   const std::string& name = p.input_specs[input].target;
-  if (p.objects.contains(name)) return absl::InvalidArgumentError(text::StrCat(name, " is a tensor subclass in the program"));
+  if (p.objects.contains(name))
+    return absl::InvalidArgumentError(text::StrCat(name, " is a tensor subclass in the program"));
   const ir::Type& t = p.graph->inputs()[input]->type();
   const auto wanted = t.StaticSizes();
   if (t.dtype == dtype && wanted && *wanted == sizes) return absl::OkStatus();
@@ -22,8 +24,8 @@ absl::Status FitsWeight(const ir::Program& p, size_t input, ir::DType dtype, con
   return absl::InvalidArgumentError(text::StrCat(name, " is ", found.ToString(), ", the program wants ", t.ToString()));
 }
 
-absl::Status JoinWeights(ir::Program& p, const std::map<std::string, ir::ShardedTensor>& given, const JoinOptions& options,
-                         std::vector<std::string>* notes) {
+absl::Status JoinWeights(ir::Program& p, const std::map<std::string, ir::ShardedTensor>& given,
+                         const JoinOptions& options, std::vector<std::string>* notes) {
   std::vector<std::string> missing, wrong;
   std::map<std::string, ir::TensorRef> taken;  // as they are
   std::vector<std::string> made_names;
@@ -35,7 +37,8 @@ absl::Status JoinWeights(ir::Program& p, const std::map<std::string, ir::Sharded
     if (s.kind != ir::InputSpec::kParameter && s.kind != ir::InputSpec::kBuffer) continue;
     auto it = given.find(s.target);
     if (it == given.end()) {
-      if ((!p.weights.contains(s.target) && !p.objects.contains(s.target)) || (s.persistent && !options.allow_missing)) missing.push_back(s.target);
+      if ((!p.weights.contains(s.target) && !p.objects.contains(s.target)) || (s.persistent && !options.allow_missing))
+        missing.push_back(s.target);
       continue;
     }
     used.insert(s.target);
@@ -55,7 +58,8 @@ absl::Status JoinWeights(ir::Program& p, const std::map<std::string, ir::Sharded
   }
   const auto no = [](const std::string& what) { return absl::InvalidArgumentError(text::StrCat("--weights: ", what)); };
   if (!wrong.empty()) return no(text::Join(wrong, "; "));
-  if (!missing.empty()) return ListError(text::StrCat("--weights: ", missing.size(), " names of the program are missing"), missing);
+  if (!missing.empty())
+    return ListError(text::StrCat("--weights: ", missing.size(), " names of the program are missing"), missing);
   if (absl::Status s = MakeWeights(made, options.folder); !s.ok()) return s;
   for (size_t i = 0; i < made.size(); ++i) taken[made_names[i]] = std::move(made[i].made);
   if (casts > 0) notes->push_back(text::StrCat(casts, " tensors of --weights are cast to the program's types"));
@@ -72,11 +76,14 @@ absl::Status JoinWeights(ir::Program& p, const std::map<std::string, ir::Sharded
 std::string RenameThatFits(const ir::Program& p, const std::map<std::string, ir::ShardedTensor>& given) {
   std::vector<std::string_view> missing;
   for (const ir::InputSpec& s : p.input_specs)
-    if ((s.kind == ir::InputSpec::kParameter || (s.kind == ir::InputSpec::kBuffer && s.persistent)) && !given.contains(s.target)) missing.push_back(s.target);
+    if ((s.kind == ir::InputSpec::kParameter || (s.kind == ir::InputSpec::kBuffer && s.persistent)) &&
+        !given.contains(s.target))
+      missing.push_back(s.target);
   if (missing.empty()) return "";
   // The program's beginning: nothing, or up to a dot of the first name; the file's is what then stands before the rest.
   const std::string_view first = missing[0];
-  for (size_t cut = 0; cut != std::string_view::npos; cut = first.find('.', cut) == first.npos ? first.npos : first.find('.', cut) + 1) {
+  for (size_t cut = 0; cut != std::string_view::npos;
+       cut = first.find('.', cut) == first.npos ? first.npos : first.find('.', cut) + 1) {
     const std::string_view to = first.substr(0, cut), rest = first.substr(cut);
     for (const auto& [name, tensor] : given) {
       std::string_view from = name;

@@ -23,14 +23,14 @@ struct JoinOptions {
   std::string folder = ".";    // where values that must be made are kept, in a file without a name
 };
 
-// Replaces the program's parameters and buffers by the tensors given; those of another floating-point type are cast, those in
-// pieces (distributed checkpoints) put together. InvalidArgument names all mismatches or all missing names at once; on any
-// error the program is as it was. What was cast and what is not used are notes.
-absl::Status JoinWeights(ir::Program& p, const std::map<std::string, ir::ShardedTensor>& given, const JoinOptions& options,
-                         std::vector<std::string>* notes);
+// Replaces the program's parameters and buffers by the tensors given; those of another floating-point type are cast,
+// those in pieces (distributed checkpoints) put together. InvalidArgument names all mismatches or all missing names at
+// once; on any error the program is as it was. What was cast and what is not used are notes.
+absl::Status JoinWeights(ir::Program& p, const std::map<std::string, ir::ShardedTensor>& given,
+                         const JoinOptions& options, std::vector<std::string>* notes);
 
-// An expression for names (names.h), "^model\.=>", that gives the program all the values that JoinWeights() misses, where the names differ by
-// their beginning alone; "" where none does.
+// An expression for names (names.h), "^model\.=>", that gives the program all the values that JoinWeights() misses,
+// where the names differ by their beginning alone; "" where none does.
 std::string RenameThatFits(const ir::Program& p, const std::map<std::string, ir::ShardedTensor>& given);
 
 }  // namespace slipway::weights

@@ -11,7 +11,8 @@ namespace slipway::weights {
 struct NamedTensor {
   std::string name;
   ir::ShardedTensor tensor;
-  ir::DType dtype = ir::DType::kUnknown;  // that it is written as: the tensor's own, or one that FindCast() reaches from it
+  // that it is written as: the tensor's own, or one that FindCast() reaches from it
+  ir::DType dtype = ir::DType::kUnknown;
   // The values are computed while the file is written: the tensor has sizes and a dtype, and no pieces.
   bool computed = false;
   int shard = -1;  // which file of a folder it goes to, where files are not made by size

@@ -38,7 +38,8 @@ absl::StatusOr<std::string> NameExpression::Template(const std::string& text) co
     }
   }
   std::string why;
-  if (!expression_->CheckRewriteString(out, &why)) return absl::InvalidArgumentError(text::StrCat("'", text, "': ", why));
+  if (!expression_->CheckRewriteString(out, &why))
+    return absl::InvalidArgumentError(text::StrCat("'", text, "': ", why));
   return out;
 }
 
@@ -47,7 +48,8 @@ std::string NameExpression::Replace(std::string name, const std::string& replace
   return name;
 }
 
-absl::StatusOr<NameRules> NameRules::Parse(const std::vector<std::string>& include, const std::vector<std::string>& exclude,
+absl::StatusOr<NameRules> NameRules::Parse(const std::vector<std::string>& include,
+                                           const std::vector<std::string>& exclude,
                                            const std::vector<std::string>& rename) {
   const auto named = [](std::string_view flag, const absl::Status& s) {
     return absl::InvalidArgumentError(text::StrCat(flag, " ", text::FromAbsl(s.message())));
@@ -62,7 +64,8 @@ absl::StatusOr<NameRules> NameRules::Parse(const std::vector<std::string>& inclu
     }
   for (const std::string& rule : rename) {
     const size_t arrow = rule.find("=>");
-    if (arrow == std::string::npos) return absl::InvalidArgumentError(text::StrCat("--rename '", rule, "' is not RE=>TEXT"));
+    if (arrow == std::string::npos)
+      return absl::InvalidArgumentError(text::StrCat("--rename '", rule, "' is not RE=>TEXT"));
     auto expression = NameExpression::Compile(rule.substr(0, arrow));
     if (!expression.ok()) return named("--rename", expression.status());
     auto replacement = expression->Template(rule.substr(arrow + 2));

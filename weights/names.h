@@ -1,4 +1,5 @@
-// Choosing and renaming tensors by regular expressions over their names. The expressions are RE2's, whose time is linear in the
+// Choosing and renaming tensors by regular expressions over their names. The expressions are RE2's, whose time is
+// linear in the
 // name whatever they are: no back-references, no look-around.
 #ifndef SLIPWAY_WEIGHTS_NAMES_H_
 #define SLIPWAY_WEIGHTS_NAMES_H_
@@ -38,7 +39,8 @@ class NameExpression {
 class NameRules {
  public:
   // `rename` holds RE=>TEXT. InvalidArgument names the rule.
-  static absl::StatusOr<NameRules> Parse(const std::vector<std::string>& include, const std::vector<std::string>& exclude,
+  static absl::StatusOr<NameRules> Parse(const std::vector<std::string>& include,
+                                         const std::vector<std::string>& exclude,
                                          const std::vector<std::string>& rename);
   // The name that a tensor gets; nullopt: it is left out.
   std::optional<std::string> Apply(const std::string& name) const;

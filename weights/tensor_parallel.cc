@@ -75,7 +75,8 @@ absl::StatusOr<TensorParallel> SplitTensors(const std::vector<NamedTensor>& tens
   out.ranks.resize(static_cast<size_t>(ranks));
   std::vector<std::string> wrong, unmatched, unused;
   for (const NamedTensor& t : tensors) {
-    const auto found = std::find_if(rules->begin(), rules->end(), [&](const Rule& r) { return r.match.FoundIn(t.name); });
+    const auto found =
+        std::find_if(rules->begin(), rules->end(), [&](const Rule& r) { return r.match.FoundIn(t.name); });
     Rule* rule = found == rules->end() ? nullptr : &*found;
     if (rule)
       rule->used = true;

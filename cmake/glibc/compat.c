@@ -1,5 +1,5 @@
-// What objects made by Debian 12's compiler, and its static libraries, want of glibc beyond 2.28, for programs that run there: hidden
-// functions of the same names, over what 2.28 has. cmake/Glibc.cmake links them into all that is shipped.
+// What objects made by Debian 12's compiler, and its static libraries, want of glibc beyond 2.28, for programs that run
+// there: hidden functions of the same names, over what 2.28 has. cmake/Glibc.cmake links them into all that is shipped.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -19,7 +19,9 @@ extern int __fxstatat(int version, int fd, const char* path, struct stat* info, 
 int stat(const char* path, struct stat* info) { return __xstat(kStatVersion, path, info); }
 int lstat(const char* path, struct stat* info) { return __lxstat(kStatVersion, path, info); }
 int fstat(int fd, struct stat* info) { return __fxstat(kStatVersion, fd, info); }
-int fstatat(int fd, const char* path, struct stat* info, int flags) { return __fxstatat(kStatVersion, fd, path, info, flags); }
+int fstatat(int fd, const char* path, struct stat* info, int flags) {
+  return __fxstatat(kStatVersion, fd, path, info, flags);
+}
 int stat64(const char* path, struct stat64* info) { return __xstat(kStatVersion, path, (struct stat*)info); }
 int lstat64(const char* path, struct stat64* info) { return __lxstat(kStatVersion, path, (struct stat*)info); }
 int fstat64(int fd, struct stat64* info) { return __fxstat(kStatVersion, fd, (struct stat*)info); }
@@ -37,7 +39,8 @@ uint32_t arc4random(void) {
   return number;
 }
 
-// How libgcc finds the tables that an exception unwinds the stack with (2.35): here by going through all loaded objects, as it did before.
+// How libgcc finds the tables that an exception unwinds the stack with (2.35): here by going through all loaded
+// objects, as it did before.
 struct Search {
   uintptr_t address;
   struct dl_find_object* found;

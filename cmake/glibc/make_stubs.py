@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """Writes libraries to link with in place of the machine's glibc, so that what is linked runs on older ones.
 
-A linker binds a function to its newest version in the libc.so.6 it finds, so that a program built on Debian 12 asks for glibc 2.36
-though all it calls is in 2.28, too. The machine's libraries keep the older versions of all symbols; of these this script makes
-shared libraries without code, in which each symbol has the version it had in the glibc that is asked for, and which have no newer ones.
-compat.c has what objects of a newer compiler and its static libraries want beyond that, start.c how a program begins.
+A linker binds a function to its newest version in the libc.so.6 it finds, so that a program built on Debian 12 asks for
+glibc 2.36 though all it calls is in 2.28, too. The machine's libraries keep the older versions of all symbols; of these
+this script makes shared libraries without code, in which each symbol has the version it had in the glibc that is asked
+for, and which have no newer ones. compat.c has what objects of a newer compiler and its static libraries want beyond
+that, start.c how a program begins.
 
     make_stubs.py FOLDER VERSION COMPILER      # then link with -B FOLDER -L FOLDER
 
 Fails where the machine's glibc is newer than what compat.c was written for.
 """
+
 import os
 import subprocess
 import sys
@@ -34,7 +36,12 @@ def symbols_of(path):
     text = subprocess.run(["readelf", "--dyn-syms", "-W", path], check=True, capture_output=True, text=True).stdout
     for line in text.splitlines():
         fields = line.split()
-        if len(fields) < 8 or fields[6] == "UND" or "@" not in fields[7] or fields[3] not in ("FUNC", "IFUNC", "OBJECT"):
+        if (
+            len(fields) < 8
+            or fields[6] == "UND"
+            or "@" not in fields[7]
+            or fields[3] not in ("FUNC", "IFUNC", "OBJECT")
+        ):
             continue
         name, _, version = fields[7].replace("@@", "@").partition("@")
         if number(version):
@@ -70,10 +77,27 @@ def write_library(folder, name, symbols, compiler):
     with open(f"{folder}/{name}.map", "w") as out:
         for version in sorted({row[0] for row in symbols.values()}):
             node = "GLIBC_" + ".".join(map(str, version))
-            out.write(f"{node} {{ global: " + "".join(f"{s}; " for s in sorted(symbols) if symbols[s][0] == version) + f"}}{before};\n")
+            out.write(
+                f"{node} {{ global: "
+                + "".join(f"{s}; " for s in sorted(symbols) if symbols[s][0] == version)
+                + f"}}{before};\n"
+            )
             before = " " + node
-    subprocess.run([compiler, "-shared", "-nostdlib", "-fuse-ld=bfd", f"-Wl,-soname,{SONAMES[name]}", f"-Wl,--version-script={folder}/{name}.map",
-                    "-Wl,--no-as-needed", "-o", f"{folder}/{SONAMES[name]}", f"{folder}/{name}.S"], check=True)
+    subprocess.run(
+        [
+            compiler,
+            "-shared",
+            "-nostdlib",
+            "-fuse-ld=bfd",
+            f"-Wl,-soname,{SONAMES[name]}",
+            f"-Wl,--version-script={folder}/{name}.map",
+            "-Wl,--no-as-needed",
+            "-o",
+            f"{folder}/{SONAMES[name]}",
+            f"{folder}/{name}.S",
+        ],
+        check=True,
+    )
 
 
 def main():
@@ -85,7 +109,9 @@ def main():
     subprocess.run([*compile_c, "-fvisibility=hidden", f"{here}/compat.c", "-o", f"{folder}/compat.o"], check=True)
     subprocess.run([*compile_c, "-fno-stack-protector", f"{here}/start.c", "-o", f"{folder}/Scrt1.o"], check=True)
     subprocess.run(["ar", "rcsD", f"{folder}/libcompat.a", f"{folder}/compat.o"], check=True)
-    where = lambda file: subprocess.run([compiler, f"-print-file-name={file}"], check=True, capture_output=True, text=True).stdout.strip()
+    where = lambda file: subprocess.run(
+        [compiler, f"-print-file-name={file}"], check=True, capture_output=True, text=True
+    ).stdout.strip()
     newest = max(v for _, v, *_ in symbols_of(where("libc.so.6")))
     if newest[:2] > NEWEST:
         sys.exit(f"glibc {newest[0]}.{newest[1]} is newer than cmake/glibc/compat.c knows")
@@ -99,8 +125,10 @@ def main():
         write_library(folder, name, symbols, compiler)
     # libc's own linker script names an archive of functions that every program has a copy of.
     with open(f"{folder}/libc.so", "w") as out:
-        out.write(f"GROUP ( {folder}/libc.so.6 {folder}/libcompat.a {where('libc_nonshared.a')} "
-                  f"AS_NEEDED ( {folder}/libpthread.so.0 {folder}/libdl.so.2 {where('ld-linux-x86-64.so.2')} ) )\n")
+        out.write(
+            f"GROUP ( {folder}/libc.so.6 {folder}/libcompat.a {where('libc_nonshared.a')} "
+            f"AS_NEEDED ( {folder}/libpthread.so.0 {folder}/libdl.so.2 {where('ld-linux-x86-64.so.2')} ) )\n"
+        )
     for name in ("libm", "libpthread", "libdl"):
         link = f"{folder}/{name}.so"
         if not os.path.lexists(link):

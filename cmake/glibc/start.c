@@ -1,6 +1,6 @@
-// Where a program begins, in place of the C library's Scrt1.o: that of glibc 2.34 and later leaves it to the C library to run a
-// program's constructors, which older ones do not. Older ones call the function that is handed to them for it, and newer ones
-// still do.
+// Where a program begins, in place of the C library's Scrt1.o: that of glibc 2.34 and later leaves it to the C library
+// to run a program's constructors, which older ones do not. Older ones call the function that is handed to them for it,
+// and newer ones still do.
 #if !defined(__x86_64__)
 #error "written for x86-64"
 #endif

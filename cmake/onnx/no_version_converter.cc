@@ -1,6 +1,6 @@
-// Stands for ONNX's version converter, which takes a fifth of the time that ONNX takes to compile. Only the inliner refers to it, for
-// models whose functions want another opset than they; of the inliner, schemas use the class that renames values. Nothing
-// comes here.
+// Stands for ONNX's version converter, which takes a fifth of the time that ONNX takes to compile. Only the inliner
+// refers to it, for models whose functions want another opset than they; of the inliner, schemas use the class that
+// renames values. Nothing comes here.
 #include <stdexcept>
 
 #include "onnx/version_converter/convert.h"

@@ -71,28 +71,18 @@ std::string_view CType(kernels::DType t) {
     case kF8E4M3FN:
     case kF8E5M2:
     case kF8E4M3FNUZ:
-    case kF8E5M2FNUZ:
-      return "uint8_t";
-    case kI8:
-      return "int8_t";
-    case kI16:
-      return "int16_t";
-    case kI32:
-      return "int32_t";
-    case kI64:
-      return "int64_t";
+    case kF8E5M2FNUZ: return "uint8_t";
+    case kI8: return "int8_t";
+    case kI16: return "int16_t";
+    case kI32: return "int32_t";
+    case kI64: return "int64_t";
     case kF16:
     case kBF16:
-    case kU16:
-      return "uint16_t";
-    case kU32:
-      return "uint32_t";
-    case kU64:
-      return "uint64_t";
-    case kF32:
-      return "float";
-    case kF64:
-      return "double";
+    case kU16: return "uint16_t";
+    case kU32: return "uint32_t";
+    case kU64: return "uint64_t";
+    case kF32: return "float";
+    case kF64: return "double";
   }
   return "uint8_t";
 }
@@ -134,7 +124,8 @@ class Writer {
     }
     if (!m_.states.empty()) {
       Line("/* What the library keeps between runs, by slipway_model_state()'s index:");
-      for (size_t i = 0; i < m_.states.size(); ++i) Line(" *   ", i, ": ", Comment(m_.states[i].name), ": ", Comment(TypeText(m_.states[i])));
+      for (size_t i = 0; i < m_.states.size(); ++i)
+        Line(" *   ", i, ": ", Comment(m_.states[i].name), ": ", Comment(TypeText(m_.states[i])));
       Line(" * slipway_model_reset_state() begins anew. */\n");
     }
     Places("IN", "inputs", inputs_, m_.inputs);

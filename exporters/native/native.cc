@@ -34,7 +34,8 @@ constexpr int64_t kPacked = 1 << 20;  // bytes packed at a time
 // What a plan file says of a packed weight.
 std::vector<int64_t> NumbersOf(const kernels::WeightMatrix& m) {
   std::vector<int64_t> n = {m.k, m.n, m.row, m.column, static_cast<int64_t>(m.packing)};
-  if (m.packing == kernels::Packing::kFilters || m.packing == kernels::Packing::kTaps) n.insert(n.end(), {m.groups, m.taps});
+  if (m.packing == kernels::Packing::kFilters || m.packing == kernels::Packing::kTaps)
+    n.insert(n.end(), {m.groups, m.taps});
   return n;
 }
 
@@ -46,7 +47,7 @@ struct Constant {
   ir::DType dtype;
   std::vector<int64_t> sizes, strides;
   io::Bytes bytes;
-  uint32_t crc = 0;     // of these
+  uint32_t crc = 0;  // of these
   std::optional<kernels::WeightMatrix> packed;
   uint64_t size = 0;    // in the library
   uint64_t offset = 0;  // in the weights
@@ -97,7 +98,8 @@ class Library {
     digest.Update(*template_id);
     digest.Update(plan);
     for (const Constant& c : constants_) digest.Update(text::StrCat(c.crc, " ", c.size, "\n"));
-    for (const auto& [name, bytes] : options_.plugins) digest.Update(text::StrCat(io::Crc32Of(bytes), " ", bytes.size(), "\n"));
+    for (const auto& [name, bytes] : options_.plugins)
+      digest.Update(text::StrCat(io::Crc32Of(bytes), " ", bytes.size(), "\n"));
     const io::Sha256Digest id = digest.Finish();
     auto frame = FrameFor(header.size, {reinterpret_cast<const char*>(id.data()), 20},
                           text::StrCat("slipway-", io::ToHex(id).substr(0, 32), ".so"));
@@ -176,7 +178,10 @@ class Library {
   absl::Status PlaceConstants() {
     std::map<int, const planner::PlannedProgram::Weight*> weights;
     for (const auto& w : planned_.weights) weights[w.buffer] = &w;
-    std::map<std::tuple<const ir::Storage*, int64_t, ir::DType, std::vector<int64_t>, std::vector<int64_t>, std::string>, int> seen;
+    std::map<
+        std::tuple<const ir::Storage*, int64_t, ir::DType, std::vector<int64_t>, std::vector<int64_t>, std::string>,
+        int>
+        seen;
     for (size_t b = 0; b < plan_.buffers.size(); ++b) {
       const kernels::Buffer& buffer = plan_.buffers[b];
       if (buffer.kind != kernels::Buffer::kConstant) continue;
@@ -184,8 +189,9 @@ class Library {
       auto weight = weights.find(static_cast<int>(b));
       if (weight != weights.end()) {
         const ir::TensorRef& t = weight->second->tensor;
-        auto [it, fresh] = seen.try_emplace({t.storage.get(), t.offset, t.dtype, t.sizes, t.strides, weight->second->name},
-                                            static_cast<int>(constants_.size()));
+        auto [it, fresh] =
+            seen.try_emplace({t.storage.get(), t.offset, t.dtype, t.sizes, t.strides, weight->second->name},
+                             static_cast<int>(constants_.size()));
         if (!fresh) {
           constant_of_[static_cast<int>(b)] = it->second;
           continue;
@@ -244,15 +250,16 @@ class Library {
     };
     std::vector<file::ChainOp> ops;
     for (const kernels::ChainOp& o : plan_.ops)
-      ops.emplace_back(index_of(o.kernel), static_cast<uint8_t>(o.compute), static_cast<uint8_t>(o.result), o.inputs, o.output,
-                       o.slot, o.in[0], o.in[1], o.in[2], o.ints, o.floats);
+      ops.emplace_back(index_of(o.kernel), static_cast<uint8_t>(o.compute), static_cast<uint8_t>(o.result), o.inputs,
+                       o.output, o.slot, o.in[0], o.in[1], o.in[2], o.ints, o.floats);
     for (const kernels::Step& s : plan_.steps) {
       const uint16_t k = index_of(s.kernel);
-      steps.emplace_back(s.kind, static_cast<uint8_t>(s.compute), k, s.first_view, s.inputs, s.outputs, s.first_number, s.ints,
-                         s.floats, s.symbol, s.expr, s.target, s.origin, s.first_op, s.ops);
+      steps.emplace_back(s.kind, static_cast<uint8_t>(s.compute), k, s.first_view, s.inputs, s.outputs, s.first_number,
+                         s.ints, s.floats, s.symbol, s.expr, s.target, s.origin, s.first_op, s.ops);
     }
     std::vector<Offset<file::Symbol>> symbols;
-    for (const auto& s : plan_.symbols) symbols.push_back(file::CreateSymbol(b, b.CreateString(s.name), s.min, s.max, s.real));
+    for (const auto& s : plan_.symbols)
+      symbols.push_back(file::CreateSymbol(b, b.CreateString(s.name), s.min, s.max, s.real));
     std::vector<file::Expr> exprs;
     for (const auto& e : plan_.exprs) exprs.emplace_back(e.op, e.a, e.b, e.c, e.value);
     auto dims = [](const ir::Type& t) {
@@ -264,14 +271,14 @@ class Library {
     std::vector<Offset<file::Input>> inputs;
     for (size_t i = 0; i < plan_.inputs.size(); ++i) {
       const auto& in = plan_.inputs[i];
-      inputs.push_back(file::CreateInput(b, b.CreateString(in.name), in.kind, static_cast<uint8_t>(in.dtype), b.CreateVector(in.sizes),
-                                         in.value, strings(dims(planned_.inputs[i].type))));
+      inputs.push_back(file::CreateInput(b, b.CreateString(in.name), in.kind, static_cast<uint8_t>(in.dtype),
+                                         b.CreateVector(in.sizes), in.value, strings(dims(planned_.inputs[i].type))));
     }
     std::vector<Offset<file::Output>> outputs;
     for (size_t i = 0; i < plan_.outputs.size(); ++i) {
       const auto& o = plan_.outputs[i];
-      outputs.push_back(file::CreateOutput(b, b.CreateString(planned_.outputs[i].name), static_cast<uint8_t>(o.dtype), o.number,
-                                           b.CreateVector(o.sizes), strings(dims(planned_.outputs[i].type))));
+      outputs.push_back(file::CreateOutput(b, b.CreateString(planned_.outputs[i].name), static_cast<uint8_t>(o.dtype),
+                                           o.number, b.CreateVector(o.sizes), strings(dims(planned_.outputs[i].type))));
     }
     std::vector<file::Binding> bindings;
     for (const auto& x : plan_.bindings) bindings.emplace_back(x.symbol, x.input, x.dim, x.scale, x.shift);
@@ -284,35 +291,39 @@ class Library {
       buffers.emplace_back(x.kind, x.bytes, x.slot, constant == constant_of_.end() ? -1 : constant->second);
     }
     std::vector<file::View> views;
-    for (const auto& v : plan_.views) views.emplace_back(static_cast<uint8_t>(v.dtype), v.buffer, v.rank, v.offset, v.first_dim);
+    for (const auto& v : plan_.views)
+      views.emplace_back(static_cast<uint8_t>(v.dtype), v.buffer, v.rank, v.offset, v.first_dim);
     std::vector<Offset<file::Constant>> constants;
     for (const Constant& c : constants_)
-      constants.push_back(file::CreateConstant(b, b.CreateString(c.name), c.offset, ReachOf(c),
-                                               static_cast<uint8_t>(*planner::NativeType(c.dtype)), b.CreateVector(c.sizes),
-                                               b.CreateVector(c.strides),
-                                               c.packed ? b.CreateVector(NumbersOf(*c.packed)) : 0));
+      constants.push_back(file::CreateConstant(
+          b, b.CreateString(c.name), c.offset, ReachOf(c), static_cast<uint8_t>(*planner::NativeType(c.dtype)),
+          b.CreateVector(c.sizes), b.CreateVector(c.strides), c.packed ? b.CreateVector(NumbersOf(*c.packed)) : 0));
     std::vector<Offset<file::Origin>> origins;
     for (size_t i = 0; i < planned_.origins.size(); ++i)
-      origins.push_back(file::CreateOrigin(b, b.CreateSharedString(planned_.origins[i]), b.CreateSharedString(planned_.places[i])));
+      origins.push_back(
+          file::CreateOrigin(b, b.CreateSharedString(planned_.origins[i]), b.CreateSharedString(planned_.places[i])));
     std::vector<Offset<file::Pair>> metadata;
     for (const auto& [key, value] : options_.metadata)
       metadata.push_back(file::CreatePair(b, b.CreateString(key), b.CreateString(value)));
     std::vector<Offset<file::Plugin>> plugins;
     for (size_t i = 0; i < plugin_offsets_.size(); ++i)
-      plugins.push_back(file::CreatePlugin(b, b.CreateString(options_.plugins[i].first), plugin_offsets_[i], options_.plugins[i].second.size()));
+      plugins.push_back(file::CreatePlugin(b, b.CreateString(options_.plugins[i].first), plugin_offsets_[i],
+                                           options_.plugins[i].second.size()));
     const std::string in_spec = program_.in_spec.empty() ? PlainInputSpec(program_) : program_.in_spec;
     const std::string out_spec = program_.out_spec.empty() ? PlainOutputSpec(program_) : program_.out_spec;
     const auto leaves = Leaves(b);
     std::vector<file::State> states;
     for (const auto& s : plan_.states) states.emplace_back(s.input, s.dim, s.length, s.after, s.initial);
-    b.Finish(file::CreatePlan(
-                 b, kernels::kPlanFileVersion, b.CreateString(program_.name), strings(kernels), b.CreateVector(symbols),
-                 b.CreateVectorOfStructs(exprs), b.CreateVector(inputs), b.CreateVector(outputs), b.CreateVectorOfStructs(bindings),
-                 b.CreateVector(checks), b.CreateVectorOfStructs(buffers), b.CreateVector(plan_.dims), b.CreateVectorOfStructs(views),
-                 b.CreateVector(plan_.numbers), b.CreateVectorOfStructs(steps), strings(plan_.texts), b.CreateVector(constants),
-                 b.CreateVector(origins), b.CreateVector(leaves), b.CreateString(in_spec), b.CreateString(out_spec),
-                 b.CreateVector(metadata), b.CreateVectorOfStructs(ops), b.CreateVector(plugins), b.CreateVectorOfStructs(states)),
-             file::PlanIdentifier());
+    b.Finish(
+        file::CreatePlan(b, kernels::kPlanFileVersion, b.CreateString(program_.name), strings(kernels),
+                         b.CreateVector(symbols), b.CreateVectorOfStructs(exprs), b.CreateVector(inputs),
+                         b.CreateVector(outputs), b.CreateVectorOfStructs(bindings), b.CreateVector(checks),
+                         b.CreateVectorOfStructs(buffers), b.CreateVector(plan_.dims), b.CreateVectorOfStructs(views),
+                         b.CreateVector(plan_.numbers), b.CreateVectorOfStructs(steps), strings(plan_.texts),
+                         b.CreateVector(constants), b.CreateVector(origins), b.CreateVector(leaves),
+                         b.CreateString(in_spec), b.CreateString(out_spec), b.CreateVector(metadata),
+                         b.CreateVectorOfStructs(ops), b.CreateVector(plugins), b.CreateVectorOfStructs(states)),
+        file::PlanIdentifier());
     return {reinterpret_cast<const char*>(b.GetBufferPointer()), b.GetSize()};
   }
 
@@ -330,10 +341,14 @@ class Library {
       kernels::DType dtype = kernels::DType::kI64;
       int64_t bits = 0;
       bool none = false;
-      if (auto i = a.get<int64_t>()) bits = *i;
-      else if (auto x = a.get<double>()) dtype = kernels::DType::kF64, std::memcpy(&bits, &*x, sizeof bits);
-      else if (auto t = a.get<bool>()) dtype = kernels::DType::kBool, bits = *t;
-      else none = true;
+      if (auto i = a.get<int64_t>())
+        bits = *i;
+      else if (auto x = a.get<double>())
+        dtype = kernels::DType::kF64, std::memcpy(&bits, &*x, sizeof bits);
+      else if (auto t = a.get<bool>())
+        dtype = kernels::DType::kBool, bits = *t;
+      else
+        none = true;
       out.push_back(file::CreateLeaf(b, -1, static_cast<uint8_t>(dtype), bits, none));
     }
     return out;
@@ -356,7 +371,9 @@ class Library {
 absl::Status AddLibrary(Library& library, const ir::Program& program, io::ZipWriter& zip, const std::string& folder) {
   const std::string stem = folder + "data/aotinductor/model/model.wrapper";
   if (absl::Status s = zip.Begin(stem + ".so", library.size()); !s.ok()) return s;
-  if (absl::Status s = library.Write([&](const io::Bytes& bytes, std::optional<uint32_t> crc) { return zip.Append(bytes, crc); }); !s.ok())
+  if (absl::Status s =
+          library.Write([&](const io::Bytes& bytes, std::optional<uint32_t> crc) { return zip.Append(bytes, crc); });
+      !s.ok())
     return s;
   if (absl::Status s = zip.End(); !s.ok()) return s;
   json::Writer metadata;
@@ -370,7 +387,10 @@ absl::Status WritePackage(Library& library, const ir::Program& program, io::Atom
   io::ZipWriter zip(out);
   const std::string folder = "model/";
   if (absl::Status s = AddLibrary(library, program, zip, folder); !s.ok()) return s;
-  for (const auto& [name, content] : {std::pair{"archive_format", "pt2"}, {"archive_version", "0"}, {".data/version", "6\n"}, {"byteorder", "little"}})
+  for (const auto& [name, content] : {std::pair{"archive_format", "pt2"},
+                                      {"archive_version", "0"},
+                                      {".data/version", "6\n"},
+                                      {"byteorder", "little"}})
     if (absl::Status s = zip.Add(folder + name, std::string_view(content)); !s.ok()) return s;
   return zip.Finish();
 }
@@ -401,7 +421,9 @@ absl::StatusOr<NativeReport> ExportNative(const ir::Program& program, const plan
   if (!out.ok()) return out.status();
   if (absl::Status s = (*out)->Reserve(library.size()); !s.ok()) return s;
   const absl::Status s = options.package ? WritePackage(library, program, out->get())
-                                         : library.Write([&](const io::Bytes& bytes, std::optional<uint32_t> crc) { return (*out)->Append(bytes, crc); });
+                                         : library.Write([&](const io::Bytes& bytes, std::optional<uint32_t> crc) {
+                                             return (*out)->Append(bytes, crc);
+                                           });
   if (!s.ok()) return s;
   report.file_bytes = (*out)->position();
   if (absl::Status committed = (*out)->Commit(); !committed.ok()) return committed;

@@ -1,5 +1,5 @@
-// ir::Program -> a native library: a copy of the template with the plan and the weights inside, made without a compiler or
-// a linker; or the package of it that torch's own loader of AOT packages opens.
+// ir::Program -> a native library: a copy of the template with the plan and the weights inside, made without a compiler
+// or a linker; or the package of it that torch's own loader of AOT packages opens.
 #ifndef SLIPWAY_EXPORTERS_NATIVE_NATIVE_H_
 #define SLIPWAY_EXPORTERS_NATIVE_NATIVE_H_
 
@@ -20,12 +20,13 @@ namespace slipway::exporters {
 
 struct NativeOptions {
   bool package = false;  // a PT2 archive with the library in it
-  // … and with these programs, as torch.export.load opens them: what was exported, of which `program` was made. May be null.
+  // … and with these programs, as torch.export.load opens them: what was exported, of which `program` was made. May be
+  // null.
   const ir::Archive* with_program = nullptr;
   std::vector<std::pair<std::string, std::string>> metadata;
   std::vector<std::pair<std::string, io::Bytes>> plugins;  // shared libraries that ride inside, with names for messages
   std::function<void(uint64_t done, uint64_t total)> progress;  // weight bytes; may be empty
-  uint64_t max_output = kAnyOutput;  // bytes
+  uint64_t max_output = kAnyOutput;                             // bytes
 };
 
 struct NativeReport {
@@ -33,8 +34,9 @@ struct NativeReport {
   uint64_t weight_bytes = 0, file_bytes = 0;
 };
 
-// Writes the library to `path`, atomically. `program` is what `planned` was made of: its signature says what callers see.
-// Weights are copied file to file. The same program and options give the same bytes. `dry_run` stops before writing.
+// Writes the library to `path`, atomically. `program` is what `planned` was made of: its signature says what callers
+// see. Weights are copied file to file. The same program and options give the same bytes. `dry_run` stops before
+// writing.
 //
 // Errors: Unimplemented for what a library cannot hold; those of io::AtomicFile.
 absl::StatusOr<NativeReport> ExportNative(const ir::Program& program, const planner::PlannedProgram& planned,

@@ -31,13 +31,15 @@ struct Elf {
   Elf64_Ehdr header;
   std::vector<Elf64_Phdr> segments;
   std::vector<Elf64_Shdr> sections;
-  size_t payload = 0;       // section
-  size_t load = 0;          // segment
-  uint64_t soname = 0;      // offset in the file of DT_SONAME's text
-  uint64_t soname_room = 0; // bytes it may have, without its NUL
-  uint64_t id = 0;          // offset in the file of the build id's 20 bytes
+  size_t payload = 0;        // section
+  size_t load = 0;           // segment
+  uint64_t soname = 0;       // offset in the file of DT_SONAME's text
+  uint64_t soname_room = 0;  // bytes it may have, without its NUL
+  uint64_t id = 0;           // offset in the file of the build id's 20 bytes
 
-  std::string_view NameOf(const Elf64_Shdr& s) const { return file.data() + sections[header.e_shstrndx].sh_offset + s.sh_name; }
+  std::string_view NameOf(const Elf64_Shdr& s) const {
+    return file.data() + sections[header.e_shstrndx].sh_offset + s.sh_name;
+  }
 };
 
 template <typename T>
@@ -113,7 +115,8 @@ absl::StatusOr<LibraryFrame> FrameFor(uint64_t payload_size, std::string_view id
   payload.sh_size = payload_size;
   payload.sh_addralign = align;
   for (size_t i = 0; i < e.sections.size(); ++i)
-    if (i != e.payload && e.sections[i].sh_type != SHT_NOBITS && e.sections[i].sh_offset >= stub_end) e.sections[i].sh_offset += moved;
+    if (i != e.payload && e.sections[i].sh_type != SHT_NOBITS && e.sections[i].sh_offset >= stub_end)
+      e.sections[i].sh_offset += moved;
   if (e.header.e_shoff < stub_end) return Bad("its section headers are not at its end");
   const uint64_t old_sections = e.header.e_shoff;
   e.header.e_shoff += moved;

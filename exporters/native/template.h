@@ -1,5 +1,5 @@
-// The library that every exported model is a copy of (runtime/), and how a payload gets into it: docs/formats.md says which
-// fields of the ELF file change.
+// The library that every exported model is a copy of (runtime/), and how a payload gets into it: docs/formats.md says
+// which fields of the ELF file change.
 #ifndef SLIPWAY_EXPORTERS_NATIVE_TEMPLATE_H_
 #define SLIPWAY_EXPORTERS_NATIVE_TEMPLATE_H_
 
@@ -18,7 +18,8 @@ struct LibraryFrame {
 };
 
 // The template for a payload of that many bytes, a multiple of 4096. `id` is 20 bytes that tell this library from every
-// other; `soname` names it to the dynamic linker, at most 64 characters. Internal where the template is not as it must be.
+// other; `soname` names it to the dynamic linker, at most 64 characters. Internal where the template is not as it must
+// be.
 absl::StatusOr<LibraryFrame> FrameFor(uint64_t payload_size, std::string_view id, std::string_view soname);
 
 // The template's own build id: what its kernels are.

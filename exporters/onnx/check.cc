@@ -48,7 +48,9 @@ absl::Status CheckSkeleton(onnx::ModelProto& model, const std::vector<WeightRef>
   }
   onnx::ModelProto inferred;
   absl::Status status = onnx_model::CheckModel(model, &inferred);
-  if (!status.ok()) status = absl::InternalError(text::StrCat("the ONNX checker refuses the model: ", text::FromAbsl(status.message())));
+  if (!status.ok())
+    status =
+        absl::InternalError(text::StrCat("the ONNX checker refuses the model: ", text::FromAbsl(status.message())));
   while (graph->input_size() > inputs) graph->mutable_input()->RemoveLast();
   if (status.ok()) TakeTypes(inferred.graph(), graph);
   return status;

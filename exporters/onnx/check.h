@@ -10,8 +10,8 @@
 
 namespace slipway::exporters::onnx_out {
 
-// A failure is a bug of ours, reported as Internal with the checker's words. `model` gains the types that inference found for
-// values without one.
+// A failure is a bug of ours, reported as Internal with the checker's words. `model` gains the types that inference
+// found for values without one.
 absl::Status CheckSkeleton(onnx::ModelProto& model, const std::vector<WeightRef>& weights);
 
 }  // namespace slipway::exporters::onnx_out

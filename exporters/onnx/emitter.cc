@@ -51,11 +51,17 @@ void Fill(onnx::AttributeProto* a, const std::string& name, Attr value) {
 std::vector<DType> Substitutes(DType t) {
   using enum DType;
   switch (t) {
-    case kFloat16: case kBFloat16: return {kFloat32, kFloat64};
-    case kFloat8E4M3FN: case kFloat8E5M2: case kFloat8E4M3FNUZ: case kFloat8E5M2FNUZ: return {kFloat32, kFloat16};
+    case kFloat16:
+    case kBFloat16: return {kFloat32, kFloat64};
+    case kFloat8E4M3FN:
+    case kFloat8E5M2:
+    case kFloat8E4M3FNUZ:
+    case kFloat8E5M2FNUZ: return {kFloat32, kFloat16};
     case kBool: return {kUInt8, kInt32, kInt64, kFloat32};
-    case kInt8: case kUInt8: return {kInt32, kInt64, kFloat32, kFloat64};
-    case kInt16: case kUInt16: return {kInt32, kInt64, kFloat32, kFloat64};
+    case kInt8:
+    case kUInt8: return {kInt32, kInt64, kFloat32, kFloat64};
+    case kInt16:
+    case kUInt16: return {kInt32, kInt64, kFloat32, kFloat64};
     case kInt32: return {kInt64, kFloat64};
     case kUInt32: return {kInt64, kFloat64};
     case kFloat32: return {kFloat64};
@@ -65,7 +71,8 @@ std::vector<DType> Substitutes(DType t) {
 
 // Operators that are no functions of their operands, and Identity, which is there to be a node of its own.
 bool IsUnique(std::string_view type) {
-  return type == "Identity" || type.starts_with("Random") || type == "Bernoulli" || type == "Multinomial" || type == "Dropout";
+  return type == "Identity" || type.starts_with("Random") || type == "Bernoulli" || type == "Multinomial" ||
+         type == "Dropout";
 }
 
 }  // namespace
@@ -82,7 +89,8 @@ std::vector<V> Emitter::Raw(std::string_view type, const std::vector<V>& in, Att
   if (!unique && outs.size() == 1) {
     std::vector<const Known*> known;
     for (const V& v : in) known.push_back(v ? Find(v) : nullptr);
-    if (auto folded = FoldNode(type, known, attrs, outs[0])) return {Const(folded->dtype, std::move(folded->dims), std::move(folded->bytes))};
+    if (auto folded = FoldNode(type, known, attrs, outs[0]))
+      return {Const(folded->dtype, std::move(folded->dims), std::move(folded->bytes))};
   }
   onnx::NodeProto fresh;
   fresh.set_op_type(std::string(type));
@@ -169,7 +177,8 @@ std::vector<V> Emitter::OpN(std::string_view type, std::vector<V> in, Attrs attr
   for (size_t i = 0; i < in.size(); ++i) {
     if (!in[i]) continue;
     std::string p = param_of(schema->inputs(), i);
-    if (std::none_of(types.begin(), types.end(), [&](auto& t) { return t.first == p; })) types.emplace_back(p, in[i].dtype);
+    if (std::none_of(types.begin(), types.end(), [&](auto& t) { return t.first == p; }))
+      types.emplace_back(p, in[i].dtype);
   }
   // The first dtype that the specification does not allow; kUnknown where it allows all.
   auto forbidden = [&](const TypeAssignment& t) {
@@ -297,8 +306,10 @@ V Emitter::Numbers(std::vector<double> values, DType dtype, Ints dims) {
 V Emitter::Number(double value, DType dtype) { return Numbers({value}, dtype, {}); }
 V Emitter::Integer(int64_t value, DType dtype) {
   std::string bytes;
-  if (dtype == DType::kInt64 || dtype == DType::kUInt64) Append(bytes, value);
-  else return Numbers({static_cast<double>(value)}, dtype, {});
+  if (dtype == DType::kInt64 || dtype == DType::kUInt64)
+    Append(bytes, value);
+  else
+    return Numbers({static_cast<double>(value)}, dtype, {});
   return Const(dtype, {}, std::move(bytes));
 }
 
@@ -306,12 +317,14 @@ V Emitter::Cast(V x, DType to) {
   if (x.dtype == to) return x;
   int type = OnnxType(to);
   if (type == 0 || OnnxType(x.dtype) == 0) {
-    SetStatus(absl::UnimplementedError(text::StrCat("ONNX has no cast from ", ir::Name(x.dtype), " to ", ir::Name(to))));
+    SetStatus(
+        absl::UnimplementedError(text::StrCat("ONNX has no cast from ", ir::Name(x.dtype), " to ", ir::Name(to))));
     return x;
   }
   const onnx::OpSchema* schema = FindSchema("Cast", opset());
   for (DType t : {x.dtype, to}) {
-    const auto& types = t == to ? schema->typeConstraintMap().at("T2").first : schema->typeConstraintMap().at("T1").first;
+    const auto& types =
+        t == to ? schema->typeConstraintMap().at("T2").first : schema->typeConstraintMap().at("T1").first;
     const std::string want = SchemaTypeName(t);
     if (std::none_of(types.begin(), types.end(), [&](const auto* s) { return *s == want; }))
       SetStatus(absl::UnimplementedError(text::StrCat("ONNX has no ", ir::Name(t), " at opset ", opset())));
@@ -326,12 +339,14 @@ V Emitter::Dim(V x, int d) {
 }
 V Emitter::DimScalar(V x, int d) { return Squeeze(Dim(x, d), {0}); }
 V Emitter::Reshape(V x, V shape, int rank, bool allow_zero) {
-  // The first of two says nothing where the second is known; sizes that are copied or left over are those of its operand.
+  // The first of two says nothing where the second is known; sizes that are copied or left over are those of its
+  // operand.
   std::optional<Ints> target;
   if (const Known* known = Find(shape)) {
     target.emplace(known->bytes.size() / sizeof(int64_t));
     if (!target->empty()) std::memcpy(target->data(), known->bytes.data(), known->bytes.size());
-    if (std::any_of(target->begin(), target->end(), [&](int64_t s) { return s < 0 || (s == 0 && !allow_zero); })) target.reset();
+    if (std::any_of(target->begin(), target->end(), [&](int64_t s) { return s < 0 || (s == 0 && !allow_zero); }))
+      target.reset();
   }
   if (target) {
     if (const auto it = lifted_.find(x.name); it != lifted_.end()) x = it->second;
@@ -391,7 +406,8 @@ V Emitter::Squeeze(V x, Ints axes) {
     const Ints& sizes = it->second.second;
     Ints shape;
     for (size_t d = 0; d < sizes.size(); ++d)
-      if (std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) == axes.end() || sizes[d] != 1) shape.push_back(sizes[d]);
+      if (std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) == axes.end() || sizes[d] != 1)
+        shape.push_back(sizes[d]);
     if (shape.size() + axes.size() == sizes.size()) return Reshape(it->second.first, std::move(shape));
   }
   int rank = x.rank < 0 ? -1 : x.rank - static_cast<int>(axes.size());
@@ -431,9 +447,12 @@ V Emitter::Where(V c, V a, V b) {
 }
 V Emitter::MatMul(V a, V b) {
   int rank = -1;
-  if (a.rank >= 2 && b.rank >= 2) rank = std::max(a.rank, b.rank);
-  else if (a.rank == 1 && b.rank >= 1) rank = std::max(b.rank - 2, 0) + (b.rank >= 2 ? 1 : 0);
-  else if (b.rank == 1 && a.rank >= 1) rank = a.rank - 1;
+  if (a.rank >= 2 && b.rank >= 2)
+    rank = std::max(a.rank, b.rank);
+  else if (a.rank == 1 && b.rank >= 1)
+    rank = std::max(b.rank - 2, 0) + (b.rank >= 2 ? 1 : 0);
+  else if (b.rank == 1 && a.rank >= 1)
+    rank = a.rank - 1;
   DType t = a.dtype;
   return Op("MatMul", {std::move(a), std::move(b)}, {}, t, rank);
 }

@@ -1,7 +1,7 @@
 // Writes ONNX nodes. Every lowering goes through here, so these things hold for the whole exporter: names are unique
-// and readable, equal small constants are stored once, equal nodes are written once, what depends on small constants only is
-// computed where it moves elements (fold.h), and an operator whose element type ONNX Runtime has no CPU kernel for is wrapped in
-// casts (unless `strict_types` asks for the pure graph).
+// and readable, equal small constants are stored once, equal nodes are written once, what depends on small constants
+// only is computed where it moves elements (fold.h), and an operator whose element type ONNX Runtime has no CPU kernel
+// for is wrapped in casts (unless `strict_types` asks for the pure graph).
 #ifndef SLIPWAY_EXPORTERS_ONNX_EMITTER_H_
 #define SLIPWAY_EXPORTERS_ONNX_EMITTER_H_
 
@@ -13,10 +13,10 @@
 #include <variant>
 #include <vector>
 
-#include "base/text.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
+#include "base/text.h"
 #include "exporters/onnx/export.h"
 #include "ir/graph.h"
 #include "onnx/onnx_pb.h"
@@ -34,8 +34,8 @@ struct V {
   explicit operator bool() const { return !name.empty(); }
 };
 
-using Attr = std::variant<int64_t, double, std::string, Ints, std::vector<double>, std::vector<std::string>, onnx::GraphProto,
-                          onnx::TensorProto>;
+using Attr = std::variant<int64_t, double, std::string, Ints, std::vector<double>, std::vector<std::string>,
+                          onnx::GraphProto, onnx::TensorProto>;
 using Attrs = std::vector<std::pair<std::string, Attr>>;
 
 class FunctionLibrary;
@@ -53,14 +53,14 @@ struct EmitterShared {
   OnnxForm form = OnnxForm::kExact;
   bool strict_types = false;
   NodeMetadata metadata = NodeMetadata::kNone;
-  text::Set names;         // all value names ever used: ONNX forbids reuse across scopes
+  text::Set names;  // all value names ever used: ONNX forbids reuse across scopes
   text::Set node_names;
   text::Map<std::pair<std::string, onnx::TensorProto>> constants;  // by content
   std::vector<std::string> constant_order;
-  text::Map<Known> known;  // constants, and small weights, by name
-  std::set<std::string> custom_domains;           // that nodes use
-  FunctionLibrary* functions = nullptr;           // the model's; never null while lowering
-  absl::Status status;                            // the first error of the node being lowered
+  text::Map<Known> known;                // constants, and small weights, by name
+  std::set<std::string> custom_domains;  // that nodes use
+  FunctionLibrary* functions = nullptr;  // the model's; never null while lowering
+  absl::Status status;                   // the first error of the node being lowered
 };
 
 class Emitter {
@@ -100,23 +100,24 @@ class Emitter {
   V Const(DType dtype, Ints dims, std::string bytes);
   // The elements of a constant; null where they are not known.
   const Known* Find(const V& v) const;
-  V I64(Ints values);         // 1-D
-  V I64Scalar(int64_t value); // 0-d
-  V Number(double value, DType dtype);           // 0-d; integers are exact up to 2^53
-  V Integer(int64_t value, DType dtype);         // 0-d, exact
+  V I64(Ints values);                     // 1-D
+  V I64Scalar(int64_t value);             // 0-d
+  V Number(double value, DType dtype);    // 0-d; integers are exact up to 2^53
+  V Integer(int64_t value, DType dtype);  // 0-d, exact
   V Numbers(std::vector<double> values, DType dtype, Ints dims);
   V BoolConst(bool value) { return Integer(value, DType::kBool); }
 
   // Shorthands. All keep dtype and work out the rank.
   V Cast(V x, DType to);
-  V Shape(V x);                               // 1-D i64
-  V Dim(V x, int d);                          // 1-D i64 of one element; d >= 0
-  V DimScalar(V x, int d);                    // 0-d i64
+  V Shape(V x);             // 1-D i64
+  V Dim(V x, int d);        // 1-D i64 of one element; d >= 0
+  V DimScalar(V x, int d);  // 0-d i64
   V Reshape(V x, V shape, int rank, bool allow_zero = false);
-  V Reshape(V x, Ints shape);                 // -1 infers; 0 means 0
-  V Transpose(V x, Ints perm);                // of a transposed one: of what that is made of
-  V Unsqueeze(V x, Ints axes);                // of what was reshaped to a known shape: a Reshape of what that is made of
-  V Squeeze(V x, Ints axes);                  // the same
+  V Reshape(V x, Ints shape);   // -1 infers; 0 means 0
+  V Transpose(V x, Ints perm);  // of a transposed one: of what that is made of
+  // of what was reshaped to a known shape: a Reshape of what that is made of
+  V Unsqueeze(V x, Ints axes);
+  V Squeeze(V x, Ints axes);  // the same
   // What a Transpose is of, and in which order; null for other values.
   const std::pair<V, Ints>* TransposeOf(const V& x) const;
   V Slice(V x, Ints starts, Ints ends, Ints axes, Ints steps = {});
@@ -144,7 +145,9 @@ class Emitter {
   // ReduceX over axes (all when empty), axes as an input.
   V Reduce(std::string_view op, V x, Ints axes, bool keepdims);
 
-  void SetStatus(absl::Status s) { if (shared_->status.ok()) shared_->status = std::move(s); }
+  void SetStatus(absl::Status s) {
+    if (shared_->status.ok()) shared_->status = std::move(s);
+  }
 
  private:
   onnx::GraphProto* graph_;
@@ -152,13 +155,14 @@ class Emitter {
   std::string scope_, base_ = "v";
   std::vector<std::pair<std::string, std::string>> metadata_;
   absl::flat_hash_map<std::string, bool> results_;  // of this graph's nodes: whether its type is stated
-  text::Map<std::pair<V, Ints>> transposed_;  // what results of Transpose are made of
-  text::Map<std::pair<V, Ints>> reshaped_;    // what results of Reshape to a known shape are made of, and that shape
-  text::Map<V> lifted_;                       // what results of Unsqueeze at the front are made of
-  text::Map<std::vector<V>> written_;  // results of nodes of this graph, by operator, operands and attributes
+  text::Map<std::pair<V, Ints>> transposed_;        // what results of Transpose are made of
+  text::Map<std::pair<V, Ints>> reshaped_;  // what results of Reshape to a known shape are made of, and that shape
+  text::Map<V> lifted_;                     // what results of Unsqueeze at the front are made of
+  text::Map<std::vector<V>> written_;       // results of nodes of this graph, by operator, operands and attributes
   V Arith(std::string_view op, V a, V b);
   V Compare(std::string_view op, V a, V b);
-  // The node itself, types as they are; the results of an equal one where there is one already. `unique`: always a node of its own.
+  // The node itself, types as they are; the results of an equal one where there is one already. `unique`: always a node
+  // of its own.
   std::vector<V> Raw(std::string_view type, const std::vector<V>& in, Attrs attrs, const std::vector<DType>& outs,
                      bool unique = false);
 };

@@ -16,8 +16,8 @@
 #include "exporters/onnx/fold.h"
 #include "exporters/onnx/functions.h"
 #include "exporters/onnx/lowering.h"
-#include "exporters/onnx/types.h"
 #include "exporters/onnx/ort_workarounds.h"
+#include "exporters/onnx/types.h"
 #include "exporters/onnx/wire.h"
 #include "exporters/program_names.h"
 #include "onnx_model/opaque.h"
@@ -25,8 +25,8 @@
 namespace slipway::exporters {
 
 using ir::DType;
-using ir::Ints;
 using ir::InputSpec;
+using ir::Ints;
 using ir::OutputSpec;
 using onnx_out::V;
 
@@ -34,8 +34,10 @@ int IrVersionFor(int opset) {
   // Opset -> IR version of the ONNX release that introduced it.
   switch (opset) {
     case 18: return 8;
-    case 19: case 20: return 9;
-    case 21: case 22: return 10;
+    case 19:
+    case 20: return 9;
+    case 21:
+    case 22: return 10;
     case 23: return 11;
     default: return 12;
   }
@@ -64,7 +66,8 @@ bool IsUserOutput(const ir::Program& p, size_t i) {
 // One export, in the order of its functions.
 class Exporter {
  public:
-  Exporter(const ir::Program& p, const OnnxOptions& o) : p_(p), o_(o), graph_(model_.mutable_graph()), emitter_(graph_, &shared_) {
+  Exporter(const ir::Program& p, const OnnxOptions& o)
+      : p_(p), o_(o), graph_(model_.mutable_graph()), emitter_(graph_, &shared_) {
     shared_.opset = o.opset;
     shared_.form = o.form;
     shared_.strict_types = o.strict_types;
@@ -72,7 +75,9 @@ class Exporter {
     shared_.functions = &functions_;
     lowering_.refusals = o.refusals;
     lowering_.custom_ops = &o.custom_ops;
-    lowering_.resolve = [this](const ir::Value* v, const std::optional<onnx_out::StoredForm>& form) { return Weight(v, form); };
+    lowering_.resolve = [this](const ir::Value* v, const std::optional<onnx_out::StoredForm>& form) {
+      return Weight(v, form);
+    };
     lowering_.turned = [this](const ir::Value* v, const Ints& perm) { return TurnedWeight(v, perm); };
     lowering_.numbers = [this](const ir::Value* v) { return NumbersOf(v); };
     report_.nodes_in = static_cast<int>(p.graph->node_count());
@@ -87,7 +92,8 @@ class Exporter {
     std::vector<passes::Problem> problems;
     lowering_.Run(*p_.graph, &problems);
     Outputs();
-    // A mistake of ours is not an operator that ONNX lacks; values of inputs that are refused have no counterpart either.
+    // A mistake of ours is not an operator that ONNX lacks; values of inputs that are refused have no counterpart
+    // either.
     if (report_.unsupported.empty()) {
       for (const passes::Problem& problem : problems)
         if (absl::IsInternal(problem.status)) return problem.status;
@@ -99,7 +105,8 @@ class Exporter {
     report_.nodes_out = graph_->node_size();
     if (!report_.unsupported.empty()) {
       if (on_failure) *on_failure = report_;
-      return absl::UnimplementedError(text::StrCat(report_.unsupported.size(), " kinds of operators cannot be written"));
+      return absl::UnimplementedError(
+          text::StrCat(report_.unsupported.size(), " kinds of operators cannot be written"));
     }
     if (absl::Status s = MissingWeights(); !s.ok() && !dry_run) {
       if (on_failure) *on_failure = report_;
@@ -131,7 +138,8 @@ class Exporter {
   // A graph input and the value it stands for.
   void Input(const ir::Value* v, std::string name) {
     if (v->type().is_tensor() && !onnx_out::OnnxType(v->dtype())) {
-      report_.unsupported.push_back({"input " + v->name(), text::StrCat("ONNX has no type for ", ir::Name(v->dtype())), "", 1});
+      report_.unsupported.push_back(
+          {"input " + v->name(), text::StrCat("ONNX has no type for ", ir::Name(v->dtype())), "", 1});
       return;
     }
     onnx_out::Describe(graph_->add_input(), name, v->type());
@@ -154,7 +162,8 @@ class Exporter {
       if (s.kind == InputSpec::kUser || !updated_.contains(s.target)) continue;
       const std::string name = emitter_.UniqueName(text::StrCat("state_in.", s.target));
       Input(p_.graph->inputs()[i], name);
-      if (auto w = p_.weights.find(s.target); w != p_.weights.end()) weights_.push_back({name, w->second, std::nullopt});
+      if (auto w = p_.weights.find(s.target); w != p_.weights.end())
+        weights_.push_back({name, w->second, std::nullopt});
     }
   }
 
@@ -189,8 +198,9 @@ class Exporter {
   // The outputs' names are taken before nodes get theirs: what is inside gives way.
   void ReserveOutputNames() {
     size_t result = 0, user = 0;
-    const auto results = static_cast<size_t>(
-        std::count_if(p_.output_specs.begin(), p_.output_specs.end(), [](const OutputSpec& s) { return s.kind == OutputSpec::kUser; }));
+    const auto results =
+        static_cast<size_t>(std::count_if(p_.output_specs.begin(), p_.output_specs.end(),
+                                          [](const OutputSpec& s) { return s.kind == OutputSpec::kUser; }));
     const bool named = o_.result_names.size() == results;
     for (size_t i = 0; i < p_.graph->outputs.size(); ++i) {
       const size_t place = result;
@@ -208,7 +218,8 @@ class Exporter {
     }
     if (!o_.state_io) return;
     for (size_t i = 0; i < p_.graph->outputs.size(); ++i)
-      if (const OutputSpec& s = p_.output_specs[i]; s.updates_state()) output_name_[i] = emitter_.UniqueName(text::StrCat("state_out.", s.target));
+      if (const OutputSpec& s = p_.output_specs[i]; s.updates_state())
+        output_name_[i] = emitter_.UniqueName(text::StrCat("state_out.", s.target));
   }
 
   // Small integers and truth values that no parameter or buffer is: lowerings compute with them.
@@ -218,13 +229,15 @@ class Exporter {
   }
 
   // The order of dims in which a node reads one of its operands, where a row takes it from the file in that order (in
-  // lowerings/nn.cc and views.cc); nullopt where the row takes the operand as it is. Empty for a product that takes either.
+  // lowerings/nn.cc and views.cc); nullopt where the row takes the operand as it is. Empty for a product that takes
+  // either.
   std::optional<Ints> OrderOf(const ir::Node& n, const ir::Value* weight) const {
     if (onnx_out::FindCustomOp(o_.custom_ops, n.op()) != nullptr) return std::nullopt;
     const std::string_view op = n.op_name();
     if (op == "aten.linear.default") {
       const ir::Value* x = n.Get("input").value();
-      if (weight->rank() != 2 || x == weight || n.Get("weight").value() != weight || n.Get("bias").value() == weight) return std::nullopt;
+      if (weight->rank() != 2 || x == weight || n.Get("weight").value() != weight || n.Get("bias").value() == weight)
+        return std::nullopt;
       return x && x->rank() == 2 ? Ints{} : Ints{1, 0};
     }
     return onnx_out::PermutationOf(n);
@@ -234,19 +247,23 @@ class Exporter {
   void FindTurnedWeights() {
     std::map<WeightKey, std::optional<Ints>> orders;  // nullopt: as it is; empty: any
     for (const auto& [v, i] : spec_of_) {
-      const auto w = p_.input_specs[i].kind == InputSpec::kUser ? p_.weights.end() : p_.weights.find(p_.input_specs[i].target);
+      const auto w =
+          p_.input_specs[i].kind == InputSpec::kUser ? p_.weights.end() : p_.weights.find(p_.input_specs[i].target);
       if (w == p_.weights.end()) continue;
       const ir::TensorRef& t = w->second;
       const auto [known, fresh] = orders.try_emplace(KeyOf(t), Ints{});
       std::optional<Ints>& order = known->second;
-      if (p_.graph->IsOutput(v) || updated_.contains(w->first) || ir::MappedBytes(*t.storage).empty() || v->rank() != static_cast<int>(t.sizes.size())) {
+      if (p_.graph->IsOutput(v) || updated_.contains(w->first) || ir::MappedBytes(*t.storage).empty() ||
+          v->rank() != static_cast<int>(t.sizes.size())) {
         order.reset();
         continue;
       }
       for (const ir::Node* n : v->users()) {
         const std::optional<Ints> wanted = OrderOf(*n, v);
-        if (!wanted || !order || (!wanted->empty() && !order->empty() && *wanted != *order)) order.reset();
-        else if (!wanted->empty()) order = wanted;
+        if (!wanted || !order || (!wanted->empty() && !order->empty() && *wanted != *order))
+          order.reset();
+        else if (!wanted->empty())
+          order = wanted;
       }
     }
     for (const auto& [key, order] : orders)
@@ -275,8 +292,8 @@ class Exporter {
     return Weight(v, form);
   }
 
-  // The user's in order, then the state's. Each is the result of a node of the graph and used once: that result is renamed. What
-  // is none (an input or a weight handed through, a value returned twice) gets an Identity.
+  // The user's in order, then the state's. Each is the result of a node of the graph and used once: that result is
+  // renamed. What is none (an input or a weight handed through, a value returned twice) gets an Identity.
   void Outputs() {
     std::set<std::string> free;  // results of nodes that are no output yet
     for (const auto& n : graph_->node()) free.insert(n.output().begin(), n.output().end());
@@ -299,7 +316,8 @@ class Exporter {
     }
     // An output's type stands there.
     auto* infos = graph_->mutable_value_info();
-    infos->erase(std::remove_if(infos->begin(), infos->end(), [&](const onnx::ValueInfoProto& v) { return renamed.contains(v.name()); }),
+    infos->erase(std::remove_if(infos->begin(), infos->end(),
+                                [&](const onnx::ValueInfoProto& v) { return renamed.contains(v.name()); }),
                  infos->end());
     Rename(graph_, renamed);
   }
@@ -341,14 +359,17 @@ class Exporter {
     for (const onnx::ValueInfoProto& v : g.output()) used.insert(v.name());
   }
 
-  // Nodes of the outermost graph whose results nothing reads: a Transpose that others were joined with, parts of a rule.
+  // Nodes of the outermost graph whose results nothing reads: a Transpose that others were joined with, parts of a
+  // rule.
   void DropUnused() {
     std::unordered_set<std::string> used;
     for (const onnx::ValueInfoProto& v : graph_->output()) used.insert(v.name());
     std::vector<bool> kept(graph_->node_size());
     for (int i = graph_->node_size() - 1; i >= 0; --i) {
       const onnx::NodeProto& n = graph_->node(i);
-      if (std::none_of(n.output().begin(), n.output().end(), [&](const std::string& name) { return used.contains(name); })) continue;
+      if (std::none_of(n.output().begin(), n.output().end(),
+                       [&](const std::string& name) { return used.contains(name); }))
+        continue;
       kept[i] = true;
       used.insert(n.input().begin(), n.input().end());
       std::unordered_set<std::string_view> inner;
@@ -363,7 +384,9 @@ class Exporter {
       if (kept[i]) graph_->mutable_node()->SwapElements(place++, i);
     graph_->mutable_node()->DeleteSubrange(place, graph_->node_size() - place);
     auto* infos = graph_->mutable_value_info();
-    infos->erase(std::remove_if(infos->begin(), infos->end(), [&](const onnx::ValueInfoProto& v) { return !used.contains(v.name()); }), infos->end());
+    infos->erase(std::remove_if(infos->begin(), infos->end(),
+                                [&](const onnx::ValueInfoProto& v) { return !used.contains(v.name()); }),
+                 infos->end());
   }
 
   void Tail() {
@@ -373,10 +396,12 @@ class Exporter {
     std::unordered_set<std::string_view> used;
     CollectUses(*graph_, used);
     for (const std::string& key : shared_.constant_order)
-      if (const auto& constant = shared_.constants[key].second; used.contains(constant.name())) *graph_->add_initializer() = constant;
+      if (const auto& constant = shared_.constants[key].second; used.contains(constant.name()))
+        *graph_->add_initializer() = constant;
     std::unordered_set<std::string_view> inputs;
     for (const onnx::ValueInfoProto& v : graph_->input()) inputs.insert(v.name());
-    std::erase_if(weights_, [&](const onnx_out::WeightRef& w) { return !used.contains(w.name) && !inputs.contains(w.name); });
+    std::erase_if(weights_,
+                  [&](const onnx_out::WeightRef& w) { return !used.contains(w.name) && !inputs.contains(w.name); });
     for (const onnx::FunctionProto& f : functions_.functions()) *model_.add_functions() = f;
     onnx_out::WorkAroundOnnxRuntime(&model_, shared_.opset);
     shared_.custom_domains.insert(functions_.domains().begin(), functions_.domains().end());
@@ -429,7 +454,8 @@ absl::Status CheckNames(const ir::Program& p, const OnnxOptions& options) {
       return absl::InvalidArgumentError(text::StrCat(flag, ": ", names->size(), " names for ", count));
     for (const std::string& name : *names) {
       if (name.empty()) return absl::InvalidArgumentError(text::StrCat(flag, ": an empty name"));
-      if (!seen.insert(name).second) return absl::InvalidArgumentError(text::StrCat(flag, ": '", name, "' is given twice"));
+      if (!seen.insert(name).second)
+        return absl::InvalidArgumentError(text::StrCat(flag, ": '", name, "' is given twice"));
     }
   }
   return absl::OkStatus();

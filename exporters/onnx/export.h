@@ -20,27 +20,28 @@ namespace slipway::exporters {
 
 enum class ExternalData { kAuto, kAlways, kNever };
 
-// How products with quantized matrices are written, as bits for the rows of lowerings. kExact: what the program computes. The
-// others let the runtime round activations to 8 bits: kPortable, standard operators; kOrt, what ONNX Runtime runs fast.
+// How products with quantized matrices are written, as bits for the rows of lowerings. kExact: what the program
+// computes. The others let the runtime round activations to 8 bits: kPortable, standard operators; kOrt, what ONNX
+// Runtime runs fast.
 enum class OnnxForm : unsigned { kExact = 1, kPortable = 2, kOrt = 4 };
 
-// What nodes say of their origin, as torch.onnx has it and Netron shows it: nothing; the modules around them (`namespace`); and the
-// program's node, the modules as lists and the stack trace too.
+// What nodes say of their origin, as torch.onnx has it and Netron shows it: nothing; the modules around them
+// (`namespace`); and the program's node, the modules as lists and the stack trace too.
 enum class NodeMetadata { kNone, kModules, kAll };
 
 struct OnnxOptions {
-  int opset = 20;                   // kMinOpset … kMaxOpset: the caller checks it
+  int opset = 20;                                    // kMinOpset … kMaxOpset: the caller checks it
   ExternalData external_data = ExternalData::kAuto;  // auto: above 2 GB
   OnnxForm form = OnnxForm::kExact;
-  bool strict_types = false;        // never cast around operators without an ONNX Runtime kernel for the type
+  bool strict_types = false;  // never cast around operators without an ONNX Runtime kernel for the type
   NodeMetadata node_metadata = NodeMetadata::kModules;
-  bool state_io = false;            // carry mutated buffers and inputs as state_in.* / state_out.*
+  bool state_io = false;                       // carry mutated buffers and inputs as state_in.* / state_out.*
   const passes::Refusals* refusals = nullptr;  // why nodes without a lowering were not decomposed; may be null
   std::vector<std::pair<std::string, std::string>> metadata;  // added to the model's metadata_props
   CustomOps custom_ops;
   std::vector<std::string> input_names, output_names;  // of the user's inputs and outputs, all or none
-  // Without output_names: what the results of a call are to be named, one each, or none for the names of their values. One that an
-  // input or another output has gets "_out".
+  // Without output_names: what the results of a call are to be named, one each, or none for the names of their values.
+  // One that an input or another output has gets "_out".
   std::vector<std::string> result_names;
   // Called as weights are written, with bytes done and in all.
   std::function<void(uint64_t, uint64_t)> progress;
@@ -55,8 +56,10 @@ struct OnnxReport {
   int nodes_in = 0, nodes_out = 0;
   uint64_t weight_bytes = 0, file_bytes = 0;
   std::vector<passes::Unsupported> unsupported;  // non-empty: nothing was written
-  size_t of_signature = 0;  // how many of `unsupported` are types of inputs, weights or outputs that ONNX has not, and no operators
-  std::vector<std::string> missing_weights;  // sorted names of those without values; non-empty: nothing was written, but for a dry run
+  // how many of `unsupported` are types of inputs, weights or outputs that ONNX has not, and no operators
+  size_t of_signature = 0;
+  // sorted names of those without values; non-empty: nothing was written, but for a dry run
+  std::vector<std::string> missing_weights;
 };
 
 // True when the ONNX target takes this node as it is: a row at the opset, or a custom operator of the user's.

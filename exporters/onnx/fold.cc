@@ -1,5 +1,5 @@
-// Each operator is a rule that says where the elements of its result come from. A rule that meets what it does not expect (a size that
-// disagrees, an index out of range) gives nothing, and the node stays.
+// Each operator is a rule that says where the elements of its result come from. A rule that meets what it does not
+// expect (a size that disagrees, an index out of range) gives nothing, and the node stays.
 #include "exporters/onnx/fold.h"
 
 #include <algorithm>
@@ -35,7 +35,8 @@ std::optional<Ints> Integers(const Known* k) {
   return out;
 }
 Known OfIntegers(const Ints& values, Ints dims) {
-  return {DType::kInt64, std::move(dims), std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(int64_t))};
+  return {DType::kInt64, std::move(dims),
+          std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(int64_t))};
 }
 
 template <typename T>
@@ -75,7 +76,8 @@ std::optional<Known> Shaped(const Known& x, Ints dims) {
 
 std::optional<Known> Expand(const Known& x, const Ints& to) {
   Ints dims = to, strides(to.size(), 0);
-  if (x.dims.size() > dims.size()) dims.insert(dims.begin(), x.dims.size() - dims.size(), 1), strides.resize(dims.size(), 0);
+  if (x.dims.size() > dims.size())
+    dims.insert(dims.begin(), x.dims.size() - dims.size(), 1), strides.resize(dims.size(), 0);
   const Ints own = Strides(x.dims);
   const size_t more = dims.size() - x.dims.size();
   for (size_t d = 0; d < x.dims.size(); ++d) {
@@ -192,7 +194,8 @@ std::optional<Known> Gather(const Known& x, const Known& index, int64_t axis) {
 
 std::optional<Known> Slice(const Known& x, const Operands& in) {
   const auto starts = Integers(in[1]), ends = Integers(in[2]), axes = in.size() > 3 ? Integers(in[3]) : std::nullopt;
-  if (!starts || !ends || !axes || in.size() > 4 || starts->size() != axes->size() || ends->size() != axes->size()) return std::nullopt;
+  if (!starts || !ends || !axes || in.size() > 4 || starts->size() != axes->size() || ends->size() != axes->size())
+    return std::nullopt;
   Ints dims = x.dims;
   const Ints strides = Strides(x.dims);
   int64_t start = 0;
@@ -211,7 +214,8 @@ std::optional<Known> Slice(const Known& x, const Operands& in) {
 std::optional<Known> Range(const Operands& in) {
   const auto start = Integers(in[0]), limit = Integers(in[1]), step = Integers(in[2]);
   constexpr int64_t kSafe = int64_t{1} << 40;
-  if (!start || !limit || !step || step->size() != 1 || (*step)[0] != 1 || std::abs((*start)[0]) > kSafe || std::abs((*limit)[0]) > kSafe)
+  if (!start || !limit || !step || step->size() != 1 || (*step)[0] != 1 || std::abs((*start)[0]) > kSafe ||
+      std::abs((*limit)[0]) > kSafe)
     return std::nullopt;
   const int64_t n = std::max<int64_t>((*limit)[0] - (*start)[0], 0);
   if (Count({n}, DType::kInt64) < 0) return std::nullopt;
@@ -226,16 +230,20 @@ std::optional<Known> Arithmetic(std::string_view type, const Known& x, const Kno
   if (!a || !b || a->size() != 1 || b->size() != 1) return std::nullopt;
   int64_t r = 0;
   bool over = false;
-  if (type == "Add") over = __builtin_add_overflow((*a)[0], (*b)[0], &r);
-  else if (type == "Sub") over = __builtin_sub_overflow((*a)[0], (*b)[0], &r);
-  else over = __builtin_mul_overflow((*a)[0], (*b)[0], &r);
+  if (type == "Add")
+    over = __builtin_add_overflow((*a)[0], (*b)[0], &r);
+  else if (type == "Sub")
+    over = __builtin_sub_overflow((*a)[0], (*b)[0], &r);
+  else
+    over = __builtin_mul_overflow((*a)[0], (*b)[0], &r);
   if (over) return std::nullopt;
   return OfIntegers({r}, x.dims.size() >= y.dims.size() ? x.dims : y.dims);
 }
 
 }  // namespace
 
-std::optional<Known> FoldNode(std::string_view type, const std::vector<const Known*>& in, const Attrs& attrs, DType out) {
+std::optional<Known> FoldNode(std::string_view type, const std::vector<const Known*>& in, const Attrs& attrs,
+                              DType out) {
   if (in.empty() || std::find(in.begin(), in.end(), nullptr) != in.end()) return std::nullopt;
   const Known& x = *in[0];
   if (ir::ByteSize(x.dtype) == 0) return std::nullopt;

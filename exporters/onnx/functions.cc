@@ -1,5 +1,5 @@
-// A body is lowered as a graph of its own, with names and constants that nothing outside sees; equal bodies are found by
-// their serialized form.
+// A body is lowered as a graph of its own, with names and constants that nothing outside sees; equal bodies are found
+// by their serialized form.
 #include "exporters/onnx/functions.h"
 
 #include "absl/strings/ascii.h"

@@ -1,5 +1,5 @@
-// A model's local functions: graphs that are called, as torch.compiler.nested_compile_region leaves them. Bodies that come out
-// the same are one function.
+// A model's local functions: graphs that are called, as torch.compiler.nested_compile_region leaves them. Bodies that
+// come out the same are one function.
 #ifndef SLIPWAY_EXPORTERS_ONNX_FUNCTIONS_H_
 #define SLIPWAY_EXPORTERS_ONNX_FUNCTIONS_H_
 

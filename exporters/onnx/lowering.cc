@@ -41,7 +41,9 @@ struct CustomArgument {
   void operator()(const std::vector<std::string>& x) { attrs.emplace_back(name, x); }
   void operator()(DType x) { attrs.emplace_back(name, int64_t{OnnxType(x)}); }
   template <typename T>
-  void operator()(const T&) { c.Unsupported(text::StrCat("argument ", name, " has no form as an ONNX attribute")); }
+  void operator()(const T&) {
+    c.Unsupported(text::StrCat("argument ", name, " has no form as an ONNX attribute"));
+  }
 };
 
 void LowerCustom(LoweringContext& c, const CustomOp& custom) {
@@ -75,11 +77,14 @@ std::string ListText(const std::vector<std::string>& parts) {
   return out + "]";
 }
 
-// The keys are torch.onnx's. In files of IR versions before 10 (opsets below 21) nodes have no such field yet: readers of these pass over it.
+// The keys are torch.onnx's. In files of IR versions before 10 (opsets below 21) nodes have no such field yet: readers
+// of these pass over it.
 std::vector<std::pair<std::string, std::string>> MetadataOf(const ir::Node& n, NodeMetadata wanted) {
   constexpr size_t kLongest = 4096;  // bytes of what the program says; a stack is a few hundred
   const ir::Source* source = n.source().get();
-  if (wanted == NodeMetadata::kNone || !source || source->nn_module_stack.size() > kLongest || !text::IsUtf8(source->nn_module_stack)) return {};
+  if (wanted == NodeMetadata::kNone || !source || source->nn_module_stack.size() > kLongest ||
+      !text::IsUtf8(source->nn_module_stack))
+    return {};
   std::vector<std::string> scopes, classes, places;
   const auto add = [&](std::string_view scope, std::string_view kind) {
     scopes.emplace_back(scope), classes.emplace_back(kind), places.push_back(text::StrCat(scope, ": ", kind));
@@ -120,8 +125,8 @@ const Row* FindRow(std::string_view op, int opset, const ir::Node* n, OnnxForm f
 std::vector<const Row*> AllRows() {
   std::vector<const Row*> out;
   for (auto table : {ElementwiseRows(), ViewRows(), ReductionRows(), SortRows(), NnRows(), AttentionRows(), PoolRows(),
-                     ResampleRows(), RecurrentRows(), IndexingRows(), ScatterRows(), CreationRows(), LinalgRows(), SymbolicRows(), ControlRows(),
-                     QuantRows(), DetectionRows()})
+                     ResampleRows(), RecurrentRows(), IndexingRows(), ScatterRows(), CreationRows(), LinalgRows(),
+                     SymbolicRows(), ControlRows(), QuantRows(), DetectionRows()})
     for (const Row& r : table) out.push_back(&r);
   return out;
 }
@@ -167,8 +172,8 @@ bool LoweringContext::used(size_t i) {
 
 V LoweringContext::number(const ir::Scalar& s, DType dtype) {
   switch (s.kind) {
-    case ir::Scalar::kInt: case ir::Scalar::kBool:
-      return ir::IsFloating(dtype) ? e.Number(s.d, dtype) : e.Integer(s.i, dtype);
+    case ir::Scalar::kInt:
+    case ir::Scalar::kBool: return ir::IsFloating(dtype) ? e.Number(s.d, dtype) : e.Integer(s.i, dtype);
     case ir::Scalar::kFloat: return e.Number(s.d, dtype);
     case ir::Scalar::kValue: return e.Cast(value(s.value), dtype);
     case ir::Scalar::kComplex: Unsupported("complex scalar"); return e.Number(0, dtype);
@@ -176,7 +181,9 @@ V LoweringContext::number(const ir::Scalar& s, DType dtype) {
   return e.Number(0, dtype);
 }
 
-V LoweringContext::dim0(ir::IntOrValue i) { return i.value ? e.Cast(raw(i.value), DType::kInt64) : e.I64Scalar(i.constant); }
+V LoweringContext::dim0(ir::IntOrValue i) {
+  return i.value ? e.Cast(raw(i.value), DType::kInt64) : e.I64Scalar(i.constant);
+}
 V LoweringContext::dim1(ir::IntOrValue i) {
   if (!i.value) return e.I64({i.constant});
   V x = dim0(i);
@@ -257,8 +264,8 @@ void GraphLowering::Lower(const ir::Node& n, std::vector<Problem>* problems) {
     if (status.ok()) status = c.status();
     if (status.ok()) status = e_.shared()->status;
     if (status.ok() && results.size() < n.outputs().size())
-      status = absl::InternalError(text::StrCat(n.op_name(), ": lowering gave ", results.size(), " results of ",
-                                                n.outputs().size()));
+      status = absl::InternalError(
+          text::StrCat(n.op_name(), ": lowering gave ", results.size(), " results of ", n.outputs().size()));
   }
   e_.shared()->status = absl::OkStatus();
   if (!status.ok()) problems->push_back({&n, status});

@@ -1,5 +1,6 @@
 // How an ATen operator becomes ONNX nodes: one row per op in the tables of lowerings/*.cc. A row's function reads its
-// arguments through LoweringContext (an ir::ArgReader) and writes nodes through its Emitter; it returns one V per result.
+// arguments through LoweringContext (an ir::ArgReader) and writes nodes through its Emitter; it returns one V per
+// result.
 #ifndef SLIPWAY_EXPORTERS_ONNX_LOWERING_H_
 #define SLIPWAY_EXPORTERS_ONNX_LOWERING_H_
 
@@ -7,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/text.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
+#include "base/text.h"
 #include "exporters/onnx/custom_op.h"
 #include "exporters/onnx/emitter.h"
 #include "exporters/onnx/wire.h"
@@ -29,14 +30,15 @@ class LoweringContext : public ir::ArgReader {
 
   // The ONNX value of an argument. f16 and bf16 tensors come cast to f32 when the row asks for it (Row::widen).
   V in(std::string_view name);
-  V opt_in(std::string_view name);           // empty V when None
-  std::vector<V> ins(std::string_view name); // Tensor[]
-  V value(ir::Value* v);                     // of any SSA value; symbolic numbers are 0-d
+  V opt_in(std::string_view name);            // empty V when None
+  std::vector<V> ins(std::string_view name);  // Tensor[]
+  V value(ir::Value* v);                      // of any SSA value; symbolic numbers are 0-d
   // The same without widening.
   V raw(ir::Value* v);
-  // The value with its dims in another order. A weight that is read in no other way lies so in the file: what looks for constant operands
-  // (quantizers, fusions) does not look behind a Transpose, and runtimes that fold it hold the weight twice. One with other readers too,
-  // an embedding that is the last layer's matrix, would be in the file twice; it gets the Transpose.
+  // The value with its dims in another order. A weight that is read in no other way lies so in the file: what looks for
+  // constant operands (quantizers, fusions) does not look behind a Transpose, and runtimes that fold it hold the weight
+  // twice. One with other readers too, an embedding that is the last layer's matrix, would be in the file twice; it
+  // gets the Transpose.
   V transposed(ir::Value* v, const Ints& perm);
   V turned(ir::Value* v, const Ints& perm);  // such a weight; empty for other values
   // The dtype results are computed in: the declared dtype of output i, or f32 when widened.
@@ -77,13 +79,14 @@ struct Row {
   // Compute in f32 when inputs are f16 or bf16: for lowerings of more than one node, whose intermediate rounding (and
   // overflow) would differ from torch's single rounding at the end.
   bool widen = false;
-  int min_opset = 0;                                // 0: every opset we write
-  bool (*legal_if)(const ir::Node& n) = nullptr;    // null: always; else the op is legal only where it returns true
+  int min_opset = 0;                              // 0: every opset we write
+  bool (*legal_if)(const ir::Node& n) = nullptr;  // null: always; else the op is legal only where it returns true
   int max_opset = kMaxOpset;
-  unsigned forms = ~0U;                             // bits of OnnxForm
+  unsigned forms = ~0U;  // bits of OnnxForm
 };
 
-// The order in which a node puts the dims of its operand `self`, where it does nothing else (t, transpose, permute); nullopt for others.
+// The order in which a node puts the dims of its operand `self`, where it does nothing else (t, transpose, permute);
+// nullopt for others.
 std::optional<Ints> PermutationOf(const ir::Node& n);
 
 // The user's mapping of an op, or null.
@@ -139,8 +142,8 @@ class GraphLowering {
   // Called for weights: makes the initializer on first use. With a form, the elements lie in the file as it says.
   std::function<V(const ir::Value*, const std::optional<StoredForm>&)> resolve;
   V StoredWeight(const ir::Value* v, const StoredForm& form);
-  // The weight with its dims in this order as it lies in the file; empty for one that is read in another order, too, and for other
-  // values. May be null.
+  // The weight with its dims in this order as it lies in the file; empty for one that is read in another order, too,
+  // and for other values. May be null.
   std::function<V(const ir::Value*, const Ints& perm)> turned;
   // The numbers of a weight that nothing updates; null for other values, and for weights without values. May be null.
   std::function<const ir::TensorRef*(const ir::Value*)> numbers;

@@ -3,8 +3,8 @@
 
 #include <limits>
 
-#include "base/text.h"
 #include "absl/container/flat_hash_map.h"
+#include "base/text.h"
 #include "schemas/embedded.h"
 
 namespace slipway::exporters::onnx_out {

@@ -41,14 +41,17 @@ void Insert(Nodes* nodes, std::vector<std::pair<int, onnx::NodeProto>> fresh) {
 // Takes back what is said of the types of these values.
 void Forget(onnx::GraphProto* g, const absl::flat_hash_set<std::string>& names) {
   auto* infos = g->mutable_value_info();
-  infos->erase(std::remove_if(infos->begin(), infos->end(), [&](const auto& v) { return names.contains(v.name()); }), infos->end());
+  infos->erase(std::remove_if(infos->begin(), infos->end(), [&](const auto& v) { return names.contains(v.name()); }),
+               infos->end());
   for (onnx::NodeProto& n : *g->mutable_node())
     for (onnx::AttributeProto& a : *n.mutable_attribute())
       if (a.has_g()) Forget(a.mutable_g(), names);
 }
 
-// `uses` counts the names that the nodes and what is around them read. Values that have another type then are added to `retyped`.
-void Rewrite(Nodes* nodes, const absl::flat_hash_map<std::string, int>& uses, absl::flat_hash_set<std::string>* retyped) {
+// `uses` counts the names that the nodes and what is around them read. Values that have another type then are added to
+// `retyped`.
+void Rewrite(Nodes* nodes, const absl::flat_hash_map<std::string, int>& uses,
+             absl::flat_hash_set<std::string>* retyped) {
   absl::flat_hash_map<std::string, onnx::NodeProto*> transposes;  // by result
   absl::flat_hash_set<std::string> multiplied;                    // what a MatMul reads
   for (const onnx::NodeProto& n : *nodes)

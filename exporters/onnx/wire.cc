@@ -34,8 +34,8 @@ onnx::TensorProto Header(const WeightRef& w) {
   return t;
 }
 
-// Part of a matrix whose elements lie `down` and `across` apart (in elements), as rows one behind the other. In tiles, so that both sides
-// go through whole cache lines whichever way the matrix lies.
+// Part of a matrix whose elements lie `down` and `across` apart (in elements), as rows one behind the other. In tiles,
+// so that both sides go through whole cache lines whichever way the matrix lies.
 template <typename T>
 void CopyRows(const T* from, int64_t down, int64_t across, int64_t rows, int64_t columns, T* to) {
   constexpr int64_t kTile = 32;
@@ -45,20 +45,23 @@ void CopyRows(const T* from, int64_t down, int64_t across, int64_t rows, int64_t
         for (int64_t c = c0; c < std::min(columns, c0 + kTile); ++c) to[r * columns + c] = from[r * down + c * across];
 }
 
-// A strided matrix, some rows at a time: the memory of a batch is what it takes, and what was read of the file is let go after each, so
-// that a transposed weight of gigabytes is written like one that lies as it is.
+// A strided matrix, some rows at a time: the memory of a batch is what it takes, and what was read of the file is let
+// go after each, so that a transposed weight of gigabytes is written like one that lies as it is.
 template <typename T>
 absl::Status WriteMatrix(io::AtomicFile& out, const ir::TensorRef& t) {
   constexpr int64_t kBatchBytes = int64_t{8} << 20, kFewRows = 32;
   const int64_t rows = t.sizes[0], columns = t.sizes[1];
   const auto* from = reinterpret_cast<const T*>(ir::MappedBytes(*t.storage).data() + t.offset);
-  const int64_t batch = std::max(kFewRows, kBatchBytes / (columns * static_cast<int64_t>(sizeof(T))) / kFewRows * kFewRows);
+  const int64_t batch =
+      std::max(kFewRows, kBatchBytes / (columns * static_cast<int64_t>(sizeof(T))) / kFewRows * kFewRows);
   std::vector<T> dense(static_cast<size_t>(std::min(batch, rows) * columns));
   const auto* bytes = std::get_if<io::Bytes>(&t.storage->bytes);
   for (int64_t r = 0; r < rows; r += batch) {
     const int64_t count = std::min(batch, rows - r);
     CopyRows(from + r * t.strides[0], t.strides[0], t.strides[1], count, columns, dense.data());
-    if (absl::Status s = out.Write({reinterpret_cast<const uint8_t*>(dense.data()), static_cast<size_t>(count * columns) * sizeof(T)}); !s.ok())
+    if (absl::Status s = out.Write(
+            {reinterpret_cast<const uint8_t*>(dense.data()), static_cast<size_t>(count * columns) * sizeof(T)});
+        !s.ok())
       return s;
     if (const io::FileRange* file = bytes ? bytes->file_range() : nullptr) file->Release();
   }
@@ -72,8 +75,10 @@ absl::Status WriteTensor(io::AtomicFile& out, const ir::TensorRef& t, ir::Storag
   if (std::holds_alternative<io::Bytes>(t.storage->bytes) && t.is_contiguous())
     return check.Copy(*t.storage, static_cast<uint64_t>(t.offset), n, out);
   if (absl::Status s = check.Read(t); !s.ok()) return s;
-  const bool aligned = (reinterpret_cast<uintptr_t>(ir::MappedBytes(*t.storage).data()) + static_cast<uintptr_t>(t.offset)) %
-                           static_cast<uintptr_t>(std::max<int64_t>(ir::ByteSize(t.dtype), 1)) == 0;
+  const bool aligned =
+      (reinterpret_cast<uintptr_t>(ir::MappedBytes(*t.storage).data()) + static_cast<uintptr_t>(t.offset)) %
+          static_cast<uintptr_t>(std::max<int64_t>(ir::ByteSize(t.dtype), 1)) ==
+      0;
   if (t.sizes.size() == 2 && !t.is_contiguous() && aligned && !ir::MappedBytes(*t.storage).empty()) {
     switch (ir::ByteSize(t.dtype)) {
       case 1: return WriteMatrix<uint8_t>(out, t);
@@ -99,7 +104,8 @@ absl::Status WriteTensor(io::AtomicFile& out, const ir::TensorRef& t, ir::Storag
   return out.Write({reinterpret_cast<const uint8_t*>(dense->data()), dense->size()});
 }
 
-// Pairs of bytes as bytes of 4 bits each; what does not fit is seen in the result's upper bits. Whole blocks become vectors.
+// Pairs of bytes as bytes of 4 bits each; what does not fit is seen in the result's upper bits. Whole blocks become
+// vectors.
 uint8_t PackPairs(const uint8_t* from, int64_t pairs, uint8_t add, uint8_t to_unsigned, uint8_t* to) {
   uint8_t outside = 0;
   const auto pack = [&](int64_t i) {
@@ -115,7 +121,8 @@ uint8_t PackPairs(const uint8_t* from, int64_t pairs, uint8_t add, uint8_t to_un
 }
 
 // A tensor of bytes, each with something added, in 8 or 4 bits, a batch at a time.
-absl::Status WriteIntegers(io::AtomicFile& out, const ir::TensorRef& t, const StoredForm& form, ir::StorageCheck& check) {
+absl::Status WriteIntegers(io::AtomicFile& out, const ir::TensorRef& t, const StoredForm& form,
+                           ir::StorageCheck& check) {
   if (absl::Status s = check.Read(t); !s.ok()) return s;
   constexpr int64_t kBatch = int64_t{1} << 20;  // elements, even
   const int64_t n = t.numel(), row = form.row > 0 ? form.row : std::max<int64_t>(n, 1);
@@ -134,13 +141,15 @@ absl::Status WriteIntegers(io::AtomicFile& out, const ir::TensorRef& t, const St
     const int64_t count = std::min(row - at % row, kBatch), start = static_cast<int64_t>(packed.size());
     packed.resize(start + (form.nibbles ? (count + 1) / 2 : count));
     if (!form.nibbles)
-      std::transform(from + at, from + at + count, packed.begin() + start, [add](uint8_t b) { return static_cast<uint8_t>(b + add); });
+      std::transform(from + at, from + at + count, packed.begin() + start,
+                     [add](uint8_t b) { return static_cast<uint8_t>(b + add); });
     uint8_t outside = form.nibbles ? PackPairs(from + at, count / 2, add, to_unsigned, packed.data() + start) : 0;
     if (form.nibbles && count % 2 != 0) {
       const uint8_t last[2] = {from[at + count - 1], static_cast<uint8_t>(-add)};  // filled up by a 0
       outside |= PackPairs(last, 1, add, form.dtype == ir::DType::kInt4 ? 8 : add, packed.data() + start + count / 2);
     }
-    if ((outside & ~15) != 0) return absl::InvalidArgumentError("integers that do not fit 4 bits, as the program says they do");
+    if ((outside & ~15) != 0)
+      return absl::InvalidArgumentError("integers that do not fit 4 bits, as the program says they do");
     at += count;
     if (static_cast<int64_t>(packed.size()) < kBatch / 2 && at < n) continue;
     if (absl::Status s = out.Write(packed); !s.ok()) return s;
@@ -248,7 +257,8 @@ absl::StatusOr<uint64_t> WriteModel(onnx::ModelProto& model, const std::vector<W
     io::AtomicFile& to = outside[i] ? *data : out;
     const WeightRef& w = weights[i];
     const bool changed = w.form && (w.form->nibbles || w.form->add != 0);
-    if (absl::Status s = changed ? WriteIntegers(to, w.tensor, *w.form, check) : WriteTensor(to, w.tensor, check); !s.ok())
+    if (absl::Status s = changed ? WriteIntegers(to, w.tensor, *w.form, check) : WriteTensor(to, w.tensor, check);
+        !s.ok())
       return io::Prefixed(text::StrCat("weight '", w.name, "': "), s);
     done += weights[i].nbytes();
     if (options.progress) options.progress(done, total);

@@ -15,10 +15,10 @@
 
 namespace slipway::exporters::onnx_out {
 
-// How a tensor lies in the file where it does not lie as the program says: with other dims, elements in another order or
-// repeated (`sizes` and `strides` in the tensor's storage, where they are not the tensor's own), integers of 8 bits each plus
-// `add`; and of those that take 4 bits there (`nibbles`) two in a byte, the first one low; a byte begins anew with each row of
-// `row` elements (0: they all follow each other). Made while it is written.
+// How a tensor lies in the file where it does not lie as the program says: with other dims, elements in another order
+// or repeated (`sizes` and `strides` in the tensor's storage, where they are not the tensor's own), integers of 8 bits
+// each plus `add`; and of those that take 4 bits there (`nibbles`) two in a byte, the first one low; a byte begins anew
+// with each row of `row` elements (0: they all follow each other). Made while it is written.
 struct StoredForm {
   ir::DType dtype = ir::DType::kUnknown;  // as the file states it
   std::vector<int64_t> dims;
@@ -30,7 +30,7 @@ struct StoredForm {
 };
 
 struct WeightRef {
-  std::string name;     // of the initializer
+  std::string name;  // of the initializer
   ir::TensorRef tensor;
   std::optional<StoredForm> form;  // nullopt: the tensor as it is
 

@@ -79,7 +79,8 @@ absl::StatusOr<PlacedTensors> PlaceTensors(const std::vector<NamedTensor>& tenso
     }
   }
   std::stable_sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) {
-    return *std::min_element(a.members.begin(), a.members.end()) < *std::min_element(b.members.begin(), b.members.end());
+    return *std::min_element(a.members.begin(), a.members.end()) <
+           *std::min_element(b.members.begin(), b.members.end());
   });
   for (const Run& run : runs) {
     for (size_t i : run.members) {
@@ -87,7 +88,9 @@ absl::StatusOr<PlacedTensors> PlaceTensors(const std::vector<NamedTensor>& tenso
       out.places[i] = {out.payloads.size(), (t.offset - run.extent.begin) / ir::ByteSize(t.dtype)};
     }
     auto payload = PayloadOf(tensors[run.members[0]].tensor, run.extent);
-    if (!payload.ok()) return absl::Status(payload.status().code(), text::StrCat("'", tensors[run.members[0]].name, "': ", payload.status().message()));
+    if (!payload.ok())
+      return absl::Status(payload.status().code(),
+                          text::StrCat("'", tensors[run.members[0]].name, "': ", payload.status().message()));
     out.payloads.push_back(*std::move(payload));
   }
   return out;

@@ -38,8 +38,10 @@ class ProgramWriter {
     out_.Key("metadata").BeginObject().EndObject();
     if (Since29()) {
       out_.Key("treespec_namedtuple_fields");
-      if (p_.namedtuple_fields_json.empty()) out_.BeginObject().EndObject();
-      else out_.Raw(p_.namedtuple_fields_json);
+      if (p_.namedtuple_fields_json.empty())
+        out_.BeginObject().EndObject();
+      else
+        out_.Raw(p_.namedtuple_fields_json);
     }
     out_.EndObject();
     out_.Key("opset_version").BeginObject().Key("aten").Int(10).EndObject();
@@ -102,8 +104,10 @@ class ProgramWriter {
   }
 
   void WriteSymInt(const Sym& e) {
-    if (auto c = e.constant()) out_.BeginObject().Key("as_int").Int(*c).EndObject();
-    else WriteExpr(e, Type::kSymInt);
+    if (auto c = e.constant())
+      out_.BeginObject().Key("as_int").Int(*c).EndObject();
+    else
+      WriteExpr(e, Type::kSymInt);
   }
 
   // The value of a sym_…_values entry.
@@ -127,8 +131,10 @@ class ProgramWriter {
 
   void WriteDevice(const ir::Device& d) {
     out_.BeginObject().Key("type").String(d.type).Key("index");
-    if (d.index) out_.Int(*d.index);
-    else out_.Null();
+    if (d.index)
+      out_.Int(*d.index);
+    else
+      out_.Null();
     out_.EndObject();
   }
 
@@ -158,9 +164,7 @@ class ProgramWriter {
 
   // ---- Arguments
 
-  void WriteName(std::string_view key, const Value& v) {
-    out_.BeginObject().Key(key).String(v.name()).EndObject();
-  }
+  void WriteName(std::string_view key, const Value& v) { out_.BeginObject().Key(key).String(v.name()).EndObject(); }
 
   // {"as_tensor": {"name": …}} and the like: a value as an Argument.
   void WriteValue(const Value& v) {
@@ -200,8 +204,10 @@ class ProgramWriter {
     }
     WriteList("as_optional_tensors", values, [&](const Value* v) {
       out_.BeginObject();
-      if (v) WriteName("name", (out_.Key("as_tensor"), *v));
-      else out_.Key("as_none").Bool(true);
+      if (v)
+        WriteName("name", (out_.Key("as_tensor"), *v));
+      else
+        out_.Key("as_none").Bool(true);
       out_.EndObject();
     });
   }
@@ -249,8 +255,10 @@ class ProgramWriter {
       WriteList("as_ints", *ints, integer);
     } else if (auto syms = a.get<ir::SymInts>()) {
       WriteList("as_sym_ints", *syms, [&](const ir::IntOrValue& x) {
-        if (x.value) WriteName("as_name", *x.value);
-        else out_.BeginObject().Key("as_int").Int(x.constant).EndObject();
+        if (x.value)
+          WriteName("as_name", *x.value);
+        else
+          out_.BeginObject().Key("as_int").Int(x.constant).EndObject();
       });
     } else if (auto floats = a.get<std::vector<double>>()) {
       WriteList("as_floats", *floats, number);
@@ -279,8 +287,10 @@ class ProgramWriter {
       WriteList("as_nested_tensors", *nested, [&](const ir::Values& list) {
         out_.BeginArray();
         for (const Value* v : list) {
-          if (v) WriteName("name", *v);
-          else Refuse("None within lists of lists of tensors");
+          if (v)
+            WriteName("name", *v);
+          else
+            Refuse("None within lists of lists of tensors");
         }
         out_.EndArray();
       });
@@ -340,16 +350,21 @@ class ProgramWriter {
     if (Since29()) {
       out_.Key("is_hop_single_tensor_return");
       // torch takes an unset flag for a tuple, and results in one list for a file of before the flag.
-      if (higher_order) out_.Bool(n.hop_single_return.value_or(n.groups().empty() && n.outputs().size() == 1));
-      else if (n.hop_single_return) out_.Bool(*n.hop_single_return);
-      else out_.Null();
+      if (higher_order)
+        out_.Bool(n.hop_single_return.value_or(n.groups().empty() && n.outputs().size() == 1));
+      else if (n.hop_single_return)
+        out_.Bool(*n.hop_single_return);
+      else
+        out_.Null();
     }
     out_.EndObject();
   }
 
   void WriteResult(const Value* v) {
-    if (v) WriteValue(*v);
-    else out_.BeginObject().Key("as_none").Bool(true).EndObject();
+    if (v)
+      WriteValue(*v);
+    else
+      out_.BeginObject().Key("as_none").Bool(true).EndObject();
   }
 
   void WriteResults(const Node& n, bool higher_order) {
@@ -375,8 +390,11 @@ class ProgramWriter {
       at += group;
       const bool numbers = !list.empty() && list[0] && list[0]->type().kind == Type::kSymInt;
       out_.BeginObject();
-      if (numbers) WriteList("as_sym_ints", list, [&](const Value* v) { v ? WriteName("as_name", *v) : Refuse("constants among symbolic results"); });
-      else WriteValues(list);
+      if (numbers)
+        WriteList("as_sym_ints", list,
+                  [&](const Value* v) { v ? WriteName("as_name", *v) : Refuse("constants among symbolic results"); });
+      else
+        WriteValues(list);
       out_.EndObject();
     }
   }
@@ -434,7 +452,10 @@ class ProgramWriter {
       WriteTensorMeta(v->type());
     }
     out_.EndObject();
-    const struct { const char* key; Type::Kind kind; } dictionaries[] = {
+    const struct {
+      const char* key;
+      Type::Kind kind;
+    } dictionaries[] = {
         {"sym_int_values", Type::kSymInt}, {"sym_bool_values", Type::kSymBool}, {"sym_float_values", Type::kSymFloat}};
     for (const auto& d : dictionaries) {
       out_.Key(d.key).BeginObject();
@@ -493,15 +514,17 @@ class ProgramWriter {
       out_.EndObject().EndObject();
     }
     out_.EndArray().Key("output_specs").BeginArray();
-    static constexpr struct { ir::OutputSpec::Kind kind; std::string_view tag, target; } kRows[] = {
-        {ir::OutputSpec::kUser, "user_output", ""},
-        {ir::OutputSpec::kLoss, "loss_output", ""},
-        {ir::OutputSpec::kBufferMutation, "buffer_mutation", "buffer_name"},
-        {ir::OutputSpec::kParameterMutation, "parameter_mutation", "parameter_name"},
-        {ir::OutputSpec::kGradToParameter, "gradient_to_parameter", "parameter_name"},
-        {ir::OutputSpec::kGradToUserInput, "gradient_to_user_input", "user_input_name"},
-        {ir::OutputSpec::kUserInputMutation, "user_input_mutation", "user_input_name"},
-        {ir::OutputSpec::kToken, "token", ""}};
+    static constexpr struct {
+      ir::OutputSpec::Kind kind;
+      std::string_view tag, target;
+    } kRows[] = {{ir::OutputSpec::kUser, "user_output", ""},
+                 {ir::OutputSpec::kLoss, "loss_output", ""},
+                 {ir::OutputSpec::kBufferMutation, "buffer_mutation", "buffer_name"},
+                 {ir::OutputSpec::kParameterMutation, "parameter_mutation", "parameter_name"},
+                 {ir::OutputSpec::kGradToParameter, "gradient_to_parameter", "parameter_name"},
+                 {ir::OutputSpec::kGradToUserInput, "gradient_to_user_input", "user_input_name"},
+                 {ir::OutputSpec::kUserInputMutation, "user_input_mutation", "user_input_name"},
+                 {ir::OutputSpec::kToken, "token", ""}};
     for (size_t i = 0; i < p_.output_specs.size(); ++i) {
       const ir::OutputSpec& s = p_.output_specs[i];
       const Arg& a = p_.graph->outputs[i];
@@ -509,9 +532,12 @@ class ProgramWriter {
       for (const auto& row : kRows) {
         if (row.kind != s.kind) continue;
         out_.BeginObject().Key(row.tag).BeginObject().Key("arg");
-        if (s.kind == ir::OutputSpec::kUser) WriteArg(a, none, "");
-        else if (a.value()) WriteName("name", *a.value());
-        else status_ = absl::InternalError(text::StrCat("the output ", row.tag, " '", s.target, "' is no value"));
+        if (s.kind == ir::OutputSpec::kUser)
+          WriteArg(a, none, "");
+        else if (a.value())
+          WriteName("name", *a.value());
+        else
+          status_ = absl::InternalError(text::StrCat("the output ", row.tag, " '", s.target, "' is no value"));
         if (!row.target.empty()) out_.Key(row.target).String(s.target);
         out_.EndObject().EndObject();
       }
@@ -542,17 +568,24 @@ class ProgramWriter {
   // The pytrees of a program that states none: positional inputs, an output or a tuple of them.
   void WriteRange(std::string_view key, std::optional<int64_t> min, std::optional<int64_t> max) {
     out_.Key(key).BeginObject();
-    const struct { const char* key; std::optional<int64_t> bound; } bounds[] = {{"min_val", min}, {"max_val", max}};
+    const struct {
+      const char* key;
+      std::optional<int64_t> bound;
+    } bounds[] = {{"min_val", min}, {"max_val", max}};
     for (const auto& b : bounds) {
       out_.Key(b.key);
-      if (b.bound) out_.Int(*b.bound);
-      else out_.Null();
+      if (b.bound)
+        out_.Int(*b.bound);
+      else
+        out_.Null();
     }
     out_.EndObject();
   }
 
   void WriteRanges() {
-    const auto bound = [](int64_t v, int64_t unbounded) { return v == unbounded ? std::nullopt : std::optional<int64_t>(v); };
+    const auto bound = [](int64_t v, int64_t unbounded) {
+      return v == unbounded ? std::nullopt : std::optional<int64_t>(v);
+    };
     out_.BeginObject();
     for (const ir::SymbolInfo& s : p_.syms->symbols())
       WriteRange(s.name, bound(s.range.min, std::numeric_limits<int64_t>::min()),
@@ -573,8 +606,8 @@ absl::Status CheckDType(ir::DType dtype, TorchTarget target) {
   return absl::OkStatus();
 }
 
-void WriteTensorMeta(json::Writer& out, ir::DType dtype, const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides,
-                     int64_t offset, bool requires_grad) {
+void WriteTensorMeta(json::Writer& out, ir::DType dtype, const std::vector<int64_t>& sizes,
+                     const std::vector<int64_t>& strides, int64_t offset, bool requires_grad) {
   const auto integers = [&](const char* key, const std::vector<int64_t>& list) {
     out.Key(key).BeginArray();
     for (int64_t x : list) out.BeginObject().Key("as_int").Int(x).EndObject();
@@ -594,17 +627,17 @@ namespace {
 // Pytrees in JSON.
 constexpr std::string_view kLeaf = R"({"type":null,"context":null,"children_spec":[]})";
 std::string Tuple(const std::vector<std::string>& children) {
-  return text::StrCat(R"({"type":"builtins.tuple","context":"null","children_spec":[)", text::Join(children, ","), "]}");
+  return text::StrCat(R"({"type":"builtins.tuple","context":"null","children_spec":[)", text::Join(children, ","),
+                      "]}");
 }
-std::string Leaves(size_t n) {
-  return Tuple(std::vector<std::string>(n, std::string(kLeaf)));
-}
+std::string Leaves(size_t n) { return Tuple(std::vector<std::string>(n, std::string(kLeaf))); }
 
 }  // namespace
 
 std::string PlainInputSpec(const ir::Program& p) {
   size_t n = 0;
-  for (const ir::InputSpec& s : p.input_specs) n += s.kind == ir::InputSpec::kUser || s.kind == ir::InputSpec::kConstant;
+  for (const ir::InputSpec& s : p.input_specs)
+    n += s.kind == ir::InputSpec::kUser || s.kind == ir::InputSpec::kConstant;
   return text::StrCat("[1,", Tuple({Leaves(n), R"({"type":"builtins.dict","context":"[]","children_spec":[]})"}), "]");
 }
 

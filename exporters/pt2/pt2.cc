@@ -115,9 +115,11 @@ class Payloads {
 absl::Status CheckNames(const ir::Archive& archive, const Pt2Options& options) {
   std::set<std::string_view> names;
   for (const auto& p : archive.programs) {
-    if (p->name.empty() || p->name.find_first_of("/\\") != std::string::npos || p->name.starts_with('.') || !text::IsPlain(p->name))
+    if (p->name.empty() || p->name.find_first_of("/\\") != std::string::npos || p->name.starts_with('.') ||
+        !text::IsPlain(p->name))
       return absl::InvalidArgumentError(text::StrCat("'", p->name, "' cannot be the name of a program in an archive"));
-    if (!names.insert(p->name).second) return absl::InvalidArgumentError(text::StrCat("two programs are named '", p->name, "'"));
+    if (!names.insert(p->name).second)
+      return absl::InvalidArgumentError(text::StrCat("two programs are named '", p->name, "'"));
   }
   if (options.target == TorchTarget::k26 && archive.programs.size() != 1)
     return absl::UnimplementedError("the layout of torch 2.6 holds one program");
@@ -153,7 +155,8 @@ class ArchiveWriter {
           if (absl::Status s = CheckDType(n.tensor.dtype, options_.target); !s.ok())
             refused.push_back(text::StrCat(prefix, "'", n.name, "': ", s.message()));
         if (options_.target == TorchTarget::k26 && !t->pickled.empty())
-          refused.push_back(text::StrCat(prefix, t->pickled.size(), " weights that are tensor subclasses, for torch 2.6"));
+          refused.push_back(
+              text::StrCat(prefix, t->pickled.size(), " weights that are tensor subclasses, for torch 2.6"));
         auto placed = PlaceTensors(t->tensors);
         if (!placed.ok()) return placed.status();
         t->placed = *std::move(placed);
@@ -194,7 +197,8 @@ class ArchiveWriter {
     if (options_.progress) options_.progress(done_, total_);
   }
 
-  absl::Status Add(const std::string& member, const io::Bytes& bytes, std::optional<uint32_t> crc, std::string_view what) {
+  absl::Status Add(const std::string& member, const io::Bytes& bytes, std::optional<uint32_t> crc,
+                   std::string_view what) {
     written_ += bytes.size();
     const absl::Status s = zip_->Add(member, bytes, crc);
     return s.ok() ? s : io::Prefixed(text::StrCat("'", what, "': "), s);
@@ -227,7 +231,8 @@ class ArchiveWriter {
     for (const Pickled& x : table.pickled) {
       const auto* bytes = std::get_if<io::Bytes>(&x.storage->bytes);
       const auto sizes = x.type->StaticSizes();
-      if (!bytes || !sizes) return absl::UnimplementedError(text::StrCat("'", x.name, "': a tensor subclass without a file"));
+      if (!bytes || !sizes)
+        return absl::UnimplementedError(text::StrCat("'", x.name, "': a tensor subclass without a file"));
       const std::string path = text::StrCat(stem, (*counter)++);
       if (absl::Status s = Add(folder + path, *bytes, x.storage->crc32, x.name); !s.ok()) return s;
       Progress(bytes->size());
@@ -235,13 +240,15 @@ class ArchiveWriter {
       std::vector<int64_t> strides = ir::ContiguousStrides(*sizes);
       for (size_t i = 0; i < strides.size() && x.type->strides_known; ++i)
         strides[i] = x.type->strides[i].constant().value_or(strides[i]);
-      WriteTensorMeta(out, x.type->dtype, *sizes, strides, x.type->storage_offset.constant().value_or(0), x.type->requires_grad);
+      WriteTensorMeta(out, x.type->dtype, *sizes, strides, x.type->storage_offset.constant().value_or(0),
+                      x.type->requires_grad);
       out.EndObject();
     }
     for (size_t i = 0; i < table.tensors.size(); ++i) {
       const NamedTensor& t = table.tensors[i];
       entry(t.name, paths[table.placed.places[i].payload], t.is_parameter, false);
-      WriteTensorMeta(out, t.tensor.dtype, t.tensor.sizes, t.tensor.strides, table.placed.places[i].offset, t.requires_grad);
+      WriteTensorMeta(out, t.tensor.dtype, t.tensor.sizes, t.tensor.strides, table.placed.places[i].offset,
+                      t.requires_grad);
       out.EndObject();
     }
     out.EndObject().EndObject();
@@ -253,7 +260,8 @@ class ArchiveWriter {
     const size_t slash = path.rfind('/');
     std::string stem = slash == path.npos ? path : path.substr(slash + 1);
     if (stem.ends_with(".pt2")) stem.resize(stem.size() - 4);
-    return stem.empty() || stem == "." || stem == ".." || stem.size() > 255 || !text::IsPlain(stem) ? "archive/" : stem + "/";
+    return stem.empty() || stem == "." || stem == ".." || stem.size() > 255 || !text::IsPlain(stem) ? "archive/"
+                                                                                                    : stem + "/";
   }
 
   absl::Status WriteFolder(const std::string& path) {
@@ -264,13 +272,17 @@ class ArchiveWriter {
       const Part& part = parts_[i];
       const std::string& name = part.program->name;
       if (absl::Status s = WriteTable(part.weights, static_cast<int>(i), folder + "data/weights/", "weight_",
-                                      name + "_weights_config.json", &weights, &seen_weights); !s.ok())
+                                      name + "_weights_config.json", &weights, &seen_weights);
+          !s.ok())
         return s;
       if (absl::Status s = WriteTable(part.constants, static_cast<int>(i), folder + "data/constants/", "tensor_",
-                                      name + "_constants_config.json", &constants, &seen_constants); !s.ok())
+                                      name + "_constants_config.json", &constants, &seen_constants);
+          !s.ok())
         return s;
       if (absl::Status s = zip_->Add(text::StrCat(folder, "models/", name, ".json"), part.json); !s.ok()) return s;
-      if (absl::Status s = AddSampleInputs(text::StrCat(folder, "data/sample_inputs/", name, ".pt"), *part.program); !s.ok()) return s;
+      if (absl::Status s = AddSampleInputs(text::StrCat(folder, "data/sample_inputs/", name, ".pt"), *part.program);
+          !s.ok())
+        return s;
     }
     for (const auto& [name, content] : archive_.extra_files)
       if (absl::Status s = zip_->Add(text::StrCat(folder, "extra/", name), content); !s.ok()) return s;

@@ -19,10 +19,11 @@ namespace slipway::exporters {
 
 struct Pt2Options {
   TorchTarget target = TorchTarget::k29;
-  bool weights = true;    // false: graphs only; torch wants the weights put back before it runs them
+  bool weights = true;               // false: graphs only; torch wants the weights put back before it runs them
   uint64_t max_output = kAnyOutput;  // bytes of payloads
   std::function<void(uint64_t done, uint64_t total)> progress;  // payload bytes; may be empty
-  // Adds members of others' to an archive in the layout of torch 2.9, whose members all lie in `folder` ("name/"); may be empty.
+  // Adds members of others' to an archive in the layout of torch 2.9, whose members all lie in `folder` ("name/"); may
+  // be empty.
   std::function<absl::Status(io::ZipWriter& zip, const std::string& folder)> more;
 };
 
@@ -40,8 +41,8 @@ struct Pt2File {
 // may share tensors: bytes that two of them hold alike are written once. The report is of all files together. `dry_run`
 // stops before writing.
 //
-// Errors: Unimplemented for what the format cannot say, all of an archive at once; InvalidArgument for program names that
-// cannot be members' names or repeat, and for payloads that fail their CRC; and those of io::AtomicFile.
+// Errors: Unimplemented for what the format cannot say, all of an archive at once; InvalidArgument for program names
+// that cannot be members' names or repeat, and for payloads that fail their CRC; and those of io::AtomicFile.
 absl::StatusOr<Pt2Report> ExportPt2(absl::Span<const Pt2File> files, const Pt2Options& options, bool dry_run);
 
 }  // namespace slipway::exporters

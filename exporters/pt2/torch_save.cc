@@ -1,5 +1,5 @@
-// The pickle is written opcode by opcode, with the memo numbering of Python's own pickler, and storages follow as members
-// in the order of their keys.
+// The pickle is written opcode by opcode, with the memo numbering of Python's own pickler, and storages follow as
+// members in the order of their keys.
 #include "exporters/pt2/torch_save.h"
 
 #include <cstring>
@@ -18,9 +18,7 @@ namespace slipway::exporters {
 namespace {
 
 // The class of a typed storage; newer element types have none and are stated at the tensor.
-std::string_view StorageClass(ir::DType t) {
-  return kElementTypes[static_cast<size_t>(t)].storage_class;
-}
+std::string_view StorageClass(ir::DType t) { return kElementTypes[static_cast<size_t>(t)].storage_class; }
 
 // The stack operations that are needed, of pickle protocol 2.
 class Pickle {
@@ -68,10 +66,12 @@ class Pickle {
   }
 };
 
-absl::Status AddTensor(Pickle& p, const NamedTensor& t, const PlacedTensors& placed, const PlacedTensors::Place& place) {
+absl::Status AddTensor(Pickle& p, const NamedTensor& t, const PlacedTensors& placed,
+                       const PlacedTensors::Place& place) {
   const std::string_view storage = StorageClass(t.tensor.dtype);
   const std::string_view dtype = ir::Info(t.tensor.dtype).torch_name;
-  if (dtype.empty()) return absl::UnimplementedError(text::StrCat("'", t.name, "': elements of type ", ir::Name(t.tensor.dtype)));
+  if (dtype.empty())
+    return absl::UnimplementedError(text::StrCat("'", t.name, "': elements of type ", ir::Name(t.tensor.dtype)));
   if (t.is_parameter) {
     p.Global("torch._utils", "_rebuild_parameter");
     p.Op('(');
@@ -80,11 +80,14 @@ absl::Status AddTensor(Pickle& p, const NamedTensor& t, const PlacedTensors& pla
   p.Op('(');
   p.Op('(');
   p.String("storage");
-  if (storage.empty()) p.Global("torch.storage", "UntypedStorage");
-  else p.Global("torch", storage);
+  if (storage.empty())
+    p.Global("torch.storage", "UntypedStorage");
+  else
+    p.Global("torch", storage);
   p.String(std::to_string(place.payload));
   p.String("cpu");
-  p.Int(static_cast<int64_t>(placed.payloads[place.payload].bytes.size() / (storage.empty() ? 1 : ir::ByteSize(t.tensor.dtype))));
+  p.Int(static_cast<int64_t>(placed.payloads[place.payload].bytes.size() /
+                             (storage.empty() ? 1 : ir::ByteSize(t.tensor.dtype))));
   p.Op('t');
   p.Op('Q');  // the storage of that id
   p.Int(place.offset);
@@ -139,8 +142,8 @@ absl::StatusOr<io::ZipLayout> TorchSaveDict(const std::vector<NamedTensor>& tens
   return LayOut(std::move(pickle), placed);
 }
 
-absl::StatusOr<TorchSaveReport> ExportTorchSave(const std::vector<NamedTensor>& tensors, const std::string& path, uint64_t max_output,
-                                                bool dry_run) {
+absl::StatusOr<TorchSaveReport> ExportTorchSave(const std::vector<NamedTensor>& tensors, const std::string& path,
+                                                uint64_t max_output, bool dry_run) {
   ASSIGN_OR_RETURN(const PlacedTensors placed, PlaceTensors(tensors));
   TorchSaveReport report;
   for (const Payload& payload : placed.payloads) report.tensor_bytes += payload.bytes.size();

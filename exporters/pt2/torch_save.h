@@ -1,5 +1,5 @@
-// What torch.save writes (a zip with a protocol-2 pickle): dicts of tensors, which archives of torch up to 2.8 keep weights in, and
-// the arguments of a call, which archives keep as sample inputs.
+// What torch.save writes (a zip with a protocol-2 pickle): dicts of tensors, which archives of torch up to 2.8 keep
+// weights in, and the arguments of a call, which archives keep as sample inputs.
 #ifndef SLIPWAY_EXPORTERS_PT2_TORCH_SAVE_H_
 #define SLIPWAY_EXPORTERS_PT2_TORCH_SAVE_H_
 
@@ -23,10 +23,11 @@ absl::StatusOr<io::ZipLayout> TorchSaveDict(const std::vector<NamedTensor>& tens
 struct TorchSaveReport {
   uint64_t tensor_bytes = 0, file_bytes = 0;
 };
-absl::StatusOr<TorchSaveReport> ExportTorchSave(const std::vector<NamedTensor>& tensors, const std::string& path, uint64_t max_output, bool dry_run);
+absl::StatusOr<TorchSaveReport> ExportTorchSave(const std::vector<NamedTensor>& tensors, const std::string& path,
+                                                uint64_t max_output, bool dry_run);
 
-// The positional arguments of a call, ((a, b, …), {}): tensors, and the element of a 0-d i64 tensor as a Python int where
-// `number` says so. The bytes of the file. As above.
+// The positional arguments of a call, ((a, b, …), {}): tensors, and the element of a 0-d i64 tensor as a Python int
+// where `number` says so. The bytes of the file. As above.
 struct SampleArgument {
   ir::TensorRef tensor;
   bool number = false;

@@ -1,4 +1,5 @@
-// One header, then the tensors in the order of the format's reference implementation; copied, gathered or cast as they lie.
+// One header, then the tensors in the order of the format's reference implementation; copied, gathered or cast as they
+// lie.
 #include "exporters/safetensors/safetensors.h"
 
 #include <sys/stat.h>
@@ -34,20 +35,22 @@ using weights::FindCast;
 using weights::NamedTensor;
 
 constexpr char kIndex[] = "model.safetensors.index.json";
-constexpr uint64_t kMaxHeader = 100'000'000;  // the format's own limit
+constexpr uint64_t kMaxHeader = 100'000'000;         // the format's own limit
 constexpr int64_t kStep = int64_t{1} << 20;          // bytes of the source that are cast at once
 constexpr uint64_t kCopyFrom = uint64_t{256} << 10;  // stretches of so many bytes are copied file to file
 
 // The order of tensors in a file: types of greater rank first. As the reference implementation declares them.
-constexpr DType kRank[] = {DType::kBool,           DType::kFloat4E2M1,     DType::kFloat6E2M3,     DType::kFloat6E3M2,
-                           DType::kUInt8,          DType::kInt8,           DType::kFloat8E5M2,     DType::kFloat8E4M3FN,
-                           DType::kFloat8E8M0FNU,  DType::kFloat8E4M3FNUZ, DType::kFloat8E5M2FNUZ, DType::kInt16,
-                           DType::kUInt16,         DType::kFloat16,        DType::kBFloat16,       DType::kInt32,
-                           DType::kUInt32,         DType::kFloat32,        DType::kComplex64,      DType::kFloat64,
-                           DType::kInt64,          DType::kUInt64};
+constexpr DType kRank[] = {DType::kBool,          DType::kFloat4E2M1,     DType::kFloat6E2M3,     DType::kFloat6E3M2,
+                           DType::kUInt8,         DType::kInt8,           DType::kFloat8E5M2,     DType::kFloat8E4M3FN,
+                           DType::kFloat8E8M0FNU, DType::kFloat8E4M3FNUZ, DType::kFloat8E5M2FNUZ, DType::kInt16,
+                           DType::kUInt16,        DType::kFloat16,        DType::kBFloat16,       DType::kInt32,
+                           DType::kUInt32,        DType::kFloat32,        DType::kComplex64,      DType::kFloat64,
+                           DType::kInt64,         DType::kUInt64};
 int RankOf(DType t) { return static_cast<int>(std::find(std::begin(kRank), std::end(kRank), t) - std::begin(kRank)); }
 
-uint64_t BytesOf(const NamedTensor& t) { return (static_cast<uint64_t>(t.tensor.numel()) * ir::BitSize(t.dtype) + 7) / 8; }
+uint64_t BytesOf(const NamedTensor& t) {
+  return (static_cast<uint64_t>(t.tensor.numel()) * ir::BitSize(t.dtype) + 7) / 8;
+}
 
 absl::Status Check(const std::vector<NamedTensor>& tensors) {
   std::set<std::string_view> names;
@@ -59,12 +62,14 @@ absl::Status Check(const std::vector<NamedTensor>& tensors) {
     if (ir::Info(t.dtype).safetensors.empty() || RankOf(t.dtype) == static_cast<int>(std::size(kRank)))
       return absl::UnimplementedError(bad(text::StrCat("the format has no type ", ir::Name(t.dtype))));
     if (t.dtype != t.tensor.dtype && !FindCast(t.tensor.dtype, t.dtype))
-      return absl::UnimplementedError(bad(text::StrCat("casting ", ir::Name(t.tensor.dtype), " to ", ir::Name(t.dtype))));
+      return absl::UnimplementedError(
+          bad(text::StrCat("casting ", ir::Name(t.tensor.dtype), " to ", ir::Name(t.dtype))));
     if (absl::Status s = t.computed ? absl::OkStatus() : ir::Validate(t.tensor); !s.ok())
       return absl::Status(s.code(), bad(text::FromAbsl(s.message())));
     if (static_cast<uint64_t>(t.tensor.numel()) * static_cast<uint64_t>(ir::BitSize(t.dtype)) % 8 != 0)
       return absl::UnimplementedError(bad("the format has no tensors that end within a byte"));
-    if (const ir::TensorRef* whole = t.tensor.whole(); ir::ByteSize(t.tensor.dtype) == 0 && whole && !whole->is_contiguous())
+    if (const ir::TensorRef* whole = t.tensor.whole();
+        ir::ByteSize(t.tensor.dtype) == 0 && whole && !whole->is_contiguous())
       return absl::UnimplementedError(bad("a strided tensor of parts of bytes"));
   }
   return absl::OkStatus();
@@ -101,7 +106,9 @@ absl::StatusOr<FilePlan> Plan(std::vector<const NamedTensor*> tensors, const Saf
   out.EndObject();
   std::string text = out.Take();
   text.append((8 - text.size() % 8) % 8, ' ');
-  if (text.size() > kMaxHeader) return absl::UnimplementedError(text::StrCat("a header of ", text.size(), " bytes (limit ", kMaxHeader, "): use shards"));
+  if (text.size() > kMaxHeader)
+    return absl::UnimplementedError(
+        text::StrCat("a header of ", text.size(), " bytes (limit ", kMaxHeader, "): use shards"));
   for (int i = 0; i < 8; ++i) plan.header += static_cast<char>(static_cast<uint64_t>(text.size()) >> (8 * i));
   plan.header += text;
   plan.tensors = std::move(tensors);
@@ -185,7 +192,8 @@ class FileWriter {
     const weights::CountLossesFunction count_losses = weights::FindCountLosses(t.tensor.dtype, t.dtype);
     weights::CastLosses losses;
     for (const ir::Piece& piece : t.tensor.pieces) {
-      const bool copied = !cast && piece.tensor.is_contiguous() && static_cast<uint64_t>(piece.tensor.nbytes()) >= kCopyFrom;
+      const bool copied =
+          !cast && piece.tensor.is_contiguous() && static_cast<uint64_t>(piece.tensor.nbytes()) >= kCopyFrom;
       if (absl::Status s = copied ? absl::OkStatus() : check_.Read(piece.tensor); !s.ok()) return s;
     }
     while (reader->left() > 0) {
@@ -195,7 +203,8 @@ class FileWriter {
       const auto* bytes = std::get_if<io::Bytes>(&run.storage->bytes);
       // What lies side by side in a file goes file to file; for short stretches the call would cost more than the copy.
       if (!cast && dense && bytes && bytes->file_range()) {
-        if (absl::Status s = check_.Copy(*run.storage, static_cast<uint64_t>(run.offset), size, *file_); !s.ok()) return s;
+        if (absl::Status s = check_.Copy(*run.storage, static_cast<uint64_t>(run.offset), size, *file_); !s.ok())
+          return s;
         reader->Skip(run.count);
         Progress(size);
         continue;
@@ -218,7 +227,8 @@ class FileWriter {
 };
 
 // Deals the tensors out to files, in order.
-std::vector<std::vector<const NamedTensor*>> Deal(const std::vector<NamedTensor>& tensors, const SafetensorsOptions& options) {
+std::vector<std::vector<const NamedTensor*>> Deal(const std::vector<NamedTensor>& tensors,
+                                                  const SafetensorsOptions& options) {
   uint64_t total = 0;
   for (const NamedTensor& t : tensors) total += BytesOf(t);
   std::vector<std::vector<const NamedTensor*>> files(1);
@@ -237,7 +247,8 @@ std::vector<std::vector<const NamedTensor*>> Deal(const std::vector<NamedTensor>
       // A file ends where it has its share of the bytes, or where the files left need all tensors left.
       const uint64_t left = options.shards - files.size();
       const double share = static_cast<double>(total) / options.shards * static_cast<double>(files.size());
-      next = left > 0 && !files.back().empty() && (static_cast<double>(before) + size / 2.0 >= share || tensors.size() - i <= left);
+      next = left > 0 && !files.back().empty() &&
+             (static_cast<double>(before) + size / 2.0 >= share || tensors.size() - i <= left);
     } else {
       next = options.max_shard_size > 0 && !files.back().empty() && in_file + size > options.max_shard_size;
     }
@@ -259,8 +270,9 @@ std::string Padded(size_t n) {
 
 // The files of a folder, all or none, in place of the checkpoint that is there: `plans` under `names`, and
 // model.safetensors.index.json where `index` is not empty.
-absl::Status WriteFolder(const std::string& folder, const std::vector<FilePlan>& plans, const std::vector<std::string>& names,
-                         const std::string& index, const SafetensorsOptions& options) {
+absl::Status WriteFolder(const std::string& folder, const std::vector<FilePlan>& plans,
+                         const std::vector<std::string>& names, const std::string& index,
+                         const SafetensorsOptions& options) {
   uint64_t total = 0;
   for (const FilePlan& plan : plans) total += plan.tensor_bytes;
   std::string base = folder;
@@ -334,7 +346,8 @@ absl::StatusOr<Shards> PlanShards(const std::vector<NamedTensor>& tensors, const
     out.names.push_back(text::StrCat("model-", Padded(i + 1), "-of-", Padded(count), ".safetensors"));
   for (size_t i = 0; i < count; ++i)
     for (const NamedTensor* t : out.plans[i].tensors) map[t->name] = out.names[i];
-  out.index = text::StrCat("{\n  \"metadata\": {\n    \"total_size\": ", out.report.tensor_bytes, "\n  },\n  \"weight_map\": {");
+  out.index = text::StrCat("{\n  \"metadata\": {\n    \"total_size\": ", out.report.tensor_bytes,
+                           "\n  },\n  \"weight_map\": {");
   const char* comma = "\n    ";
   for (const auto& [name, file] : map) {
     out.index += comma;
@@ -352,7 +365,8 @@ bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
 bool HoldsText(const std::string& path, const std::string& text) {
   auto file = io::MappedFile::Open(path);
-  return file.ok() && (*file)->size() == text.size() && std::memcmp((*file)->data().data(), text.data(), text.size()) == 0;
+  return file.ok() && (*file)->size() == text.size() &&
+         std::memcmp((*file)->data().data(), text.data(), text.size()) == 0;
 }
 
 // What a shard of several processes says in its header of its values: filled in when they are there.
@@ -361,7 +375,8 @@ constexpr size_t kCrcDigits = 8;
 
 std::string CrcText(uint32_t crc) { return absl::StrCat(absl::Hex(crc, absl::kZeroPad8)); }
 
-// Where the digits of the checksum stand in the header of such a shard. No name of a tensor holds a quote that is not escaped.
+// Where the digits of the checksum stand in the header of such a shard. No name of a tensor holds a quote that is not
+// escaped.
 size_t CrcPlace(const FilePlan& plan) {
   const std::string key = text::StrCat("\"", kCrc, "\":\"");
   return plan.header.find(key) + key.size();
@@ -376,26 +391,31 @@ Found FindShard(const std::string& path, const FilePlan& plan, bool read_values)
   if (data.size() < plan.header.size()) return Found::kOther;
   std::string header(reinterpret_cast<const char*>(data.data()), plan.header.size());
   const std::string crc = header.replace(CrcPlace(plan), kCrcDigits, kCrcDigits, '0') == plan.header
-                              ? std::string(reinterpret_cast<const char*>(data.data()) + CrcPlace(plan), kCrcDigits) : "";
+                              ? std::string(reinterpret_cast<const char*>(data.data()) + CrcPlace(plan), kCrcDigits)
+                              : "";
   if (crc.empty()) return Found::kOther;
   if (data.size() != plan.size()) return Found::kDamaged;
-  return read_values && CrcText(io::Crc32(0, data.subspan(plan.header.size()))) != crc ? Found::kDamaged : Found::kWhole;
+  return read_values && CrcText(io::Crc32(0, data.subspan(plan.header.size()))) != crc ? Found::kDamaged
+                                                                                       : Found::kWhole;
 }
 
-absl::Status WriteShard(const std::string& path, const FilePlan& plan, const SafetensorsOptions& options, uint64_t total) {
+absl::Status WriteShard(const std::string& path, const FilePlan& plan, const SafetensorsOptions& options,
+                        uint64_t total) {
   ASSIGN_OR_RETURN(const auto file, io::AtomicFile::Create(path, {.durable = true}));
   FileWriter writer(options, total);
   RETURN_IF_ERROR(writer.Write(plan, file.get()));
   RETURN_IF_ERROR(writer.Finish());
   ASSIGN_OR_RETURN(const uint32_t crc, file->Crc32From(plan.header.size()));
   const std::string digits = CrcText(crc);
-  RETURN_IF_ERROR(file->WriteAt(CrcPlace(plan), absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(digits.data()), digits.size())));
+  RETURN_IF_ERROR(file->WriteAt(CrcPlace(plan),
+                                absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(digits.data()), digits.size())));
   return file->Commit();
 }
 
 absl::Status OfAnotherRun(const std::string& path) {
-  return absl::FailedPreconditionError(text::StrCat(
-      path, " is of another checkpoint or was written with another configuration or input: remove it, or choose an empty folder"));
+  return absl::FailedPreconditionError(text::StrCat(path,
+                                                    " is of another checkpoint or was written with another "
+                                                    "configuration or input: remove it, or choose an empty folder"));
 }
 
 }  // namespace
@@ -427,7 +447,8 @@ absl::StatusOr<SafetensorsReport> ExportShards(const std::vector<NamedTensor>& t
 }
 
 absl::StatusOr<RankReport> ExportShardsOfRank(const std::vector<NamedTensor>& tensors, const std::string& folder,
-                                              SafetensorsOptions options, int rank, int world_size, const std::string& run) {
+                                              SafetensorsOptions options, int rank, int world_size,
+                                              const std::string& run) {
   options.metadata[weights::kRunKey] = run;
   options.metadata[kCrc] = std::string(kCrcDigits, '0');
   auto shards = PlanShards(tensors, options);
@@ -448,7 +469,8 @@ absl::StatusOr<RankReport> ExportShardsOfRank(const std::vector<NamedTensor>& te
   const auto is_own = [&](size_t i) { return static_cast<int>(i % static_cast<size_t>(world_size)) == rank; };
   for (size_t i = 0; i < count; ++i)
     if (FindShard(path(i), shards->plans[i], false) == Found::kOther) return OfAnotherRun(path(i));
-  if (!shards->index.empty() && Exists(index) && !HoldsText(index, shards->index) && unlink(index.c_str()) != 0 && errno != ENOENT)
+  if (!shards->index.empty() && Exists(index) && !HoldsText(index, shards->index) && unlink(index.c_str()) != 0 &&
+      errno != ENOENT)
     return io::IoError(errno, index);
   uint64_t total = 0;
   for (size_t i = 0; i < count; ++i)
@@ -470,20 +492,24 @@ absl::StatusOr<RankReport> ExportShardsOfRank(const std::vector<NamedTensor>& te
         case Found::kNothing: return out;
         case Found::kOther: return OfAnotherRun(path(i));
         case Found::kDamaged:
-          return absl::DataLossError(text::StrCat(path(i), " is damaged: its values are not those that its header's checksum was made of; "
-                                                  "rank ", i % static_cast<size_t>(world_size), " of this run writes it anew"));
+          return absl::DataLossError(
+              text::StrCat(path(i),
+                           " is damaged: its values are not those that its header's checksum was made of; "
+                           "rank ",
+                           i % static_cast<size_t>(world_size), " of this run writes it anew"));
         case Found::kWhole: break;
       }
     }
   out.last = true;
   std::vector<std::pair<std::string, std::string>> texts = options.extra_files;
   if (!shards->index.empty()) texts.emplace_back(kIndex, shards->index);
-  for (const auto& [name, text] : texts) RETURN_IF_ERROR(io::WriteFile(text::StrCat(base, "/", name), text, {.durable = true}));
+  for (const auto& [name, text] : texts)
+    RETURN_IF_ERROR(io::WriteFile(text::StrCat(base, "/", name), text, {.durable = true}));
   return out;
 }
 
-absl::StatusOr<SafetensorsReport> ExportRanks(const std::vector<std::vector<NamedTensor>>& ranks, const std::string& folder,
-                                              const SafetensorsOptions& options) {
+absl::StatusOr<SafetensorsReport> ExportRanks(const std::vector<std::vector<NamedTensor>>& ranks,
+                                              const std::string& folder, const SafetensorsOptions& options) {
   std::vector<FilePlan> plans;
   std::vector<std::string> names;
   SafetensorsReport report;

@@ -32,18 +32,19 @@ struct LossyCast {
 
 struct SafetensorsOptions {
   std::map<std::string, std::string> metadata;
-  uint64_t max_shard_size = 0;  // bytes of tensors in one shard, where a shard has several; 0: no limit
-  int shards = 0;               // exactly so many files of about the same size; 0: as max_shard_size says
+  uint64_t max_shard_size = 0;       // bytes of tensors in one shard, where a shard has several; 0: no limit
+  int shards = 0;                    // exactly so many files of about the same size; 0: as max_shard_size says
   uint64_t max_output = kAnyOutput;  // bytes in all files
-  bool dry_run = false;         // stop before writing
+  bool dry_run = false;              // stop before writing
   std::vector<std::pair<std::string, std::string>> extra_files;  // names and texts of what a folder gets besides
-  std::function<void(uint64_t done, uint64_t total)> progress;  // bytes of tensors; may be empty
-  // Told of all tensors that casts have lost values of, once a set of files that is written together, before they appear; an error keeps
-  // them from it. May be empty.
+  std::function<void(uint64_t done, uint64_t total)> progress;   // bytes of tensors; may be empty
+  // Told of all tensors that casts have lost values of, once a set of files that is written together, before they
+  // appear; an error keeps them from it. May be empty.
   std::function<absl::Status(const std::vector<LossyCast>& lossy)> check_casts;
-  // Makes the values of computed tensors, of the list it is handed, in any order and from any thread; called once a set of files
-  // that is written together, after all else is in them.
-  std::function<absl::Status(const std::vector<const weights::NamedTensor*>& tensors, const WriteComputed& write)> compute;
+  // Makes the values of computed tensors, of the list it is handed, in any order and from any thread; called once a set
+  // of files that is written together, after all else is in them.
+  std::function<absl::Status(const std::vector<const weights::NamedTensor*>& tensors, const WriteComputed& write)>
+      compute;
 };
 
 struct SafetensorsReport {
@@ -55,28 +56,31 @@ struct SafetensorsReport {
 // InvalidArgument for names that repeat or are reserved; those of io::AtomicFile.
 
 // One file, byte for byte as the reference implementation lays it out.
-absl::StatusOr<SafetensorsReport> ExportSafetensors(const std::vector<weights::NamedTensor>& tensors, const std::string& path,
-                                                    const SafetensorsOptions& options);
+absl::StatusOr<SafetensorsReport> ExportSafetensors(const std::vector<weights::NamedTensor>& tensors,
+                                                    const std::string& path, const SafetensorsOptions& options);
 
 // model-00001-of-0000N.safetensors … and model.safetensors.index.json in `folder`, which is made where it is missing; a
-// single shard is model.safetensors. Tensors are dealt out in the order given. All files appear or none, and the checkpoint
-// that was there, however many files it had (weights/checkpoint_folder.h), is gone with them; other files stay.
-absl::StatusOr<SafetensorsReport> ExportShards(const std::vector<weights::NamedTensor>& tensors, const std::string& folder,
-                                               const SafetensorsOptions& options);
+// single shard is model.safetensors. Tensors are dealt out in the order given. All files appear or none, and the
+// checkpoint that was there, however many files it had (weights/checkpoint_folder.h), is gone with them; other files
+// stay.
+absl::StatusOr<SafetensorsReport> ExportShards(const std::vector<weights::NamedTensor>& tensors,
+                                               const std::string& folder, const SafetensorsOptions& options);
 
-// As ExportShards(), by `world_size` processes that share a folder, each with the same tensors and options: this one writes the
-// files whose number modulo world_size is `rank`, each as soon as it is whole, and leaves alone those that are there already with
-// the same header and with values that match the header's checksum (so that a run that was killed goes on where it was, and a file
-// that was damaged is written anew). Who finishes last checks the files of the others, writes the index and calls `last`. `run` stands
-// for inputs and configuration in the headers. FailedPrecondition where the folder holds files of another checkpoint or run;
-// DataLoss where a file of another rank is damaged.
+// As ExportShards(), by `world_size` processes that share a folder, each with the same tensors and options: this one
+// writes the files whose number modulo world_size is `rank`, each as soon as it is whole, and leaves alone those that
+// are there already with the same header and with values that match the header's checksum (so that a run that was
+// killed goes on where it was, and a file that was damaged is written anew). Who finishes last checks the files of the
+// others, writes the index and calls `last`. `run` stands for inputs and configuration in the headers.
+// FailedPrecondition where the folder holds files of another checkpoint or run; DataLoss where a file of another rank
+// is damaged.
 struct RankReport {
   SafetensorsReport report;  // of all files
   int written = 0, kept = 0;
   bool last = false;
 };
-absl::StatusOr<RankReport> ExportShardsOfRank(const std::vector<weights::NamedTensor>& tensors, const std::string& folder,
-                                              SafetensorsOptions options, int rank, int world_size, const std::string& run);
+absl::StatusOr<RankReport> ExportShardsOfRank(const std::vector<weights::NamedTensor>& tensors,
+                                              const std::string& folder, SafetensorsOptions options, int rank,
+                                              int world_size, const std::string& run);
 
 // rank-00000-of-0000N.safetensors … in `folder`, one for each list of tensors; the same name may be in several. As
 // above otherwise.

@@ -218,8 +218,8 @@ class Folder {
     return t;
   }
 
-  // A shard is what torch.save makes of a tensor, or lies under its name in a safetensors file, of which storage_data does not say the
-  // place.
+  // A shard is what torch.save makes of a tensor, or lies under its name in a safetensors file, of which storage_data
+  // does not say the place.
   absl::StatusOr<ir::TensorRef> ReadPiece(const std::string& name, const Offsets& offsets, const Stored& s) {
     if (s.transformed) return absl::UnimplementedError(text::StrCat("it is transformed (compressed) in ", s.file));
     auto& file = files_[s.file];
@@ -240,7 +240,9 @@ class Folder {
       if (tensor == set->second.tensors.end()) return Bad(text::StrCat(s.file, " has no tensor of its name"));
       if (const auto places = set->second.metadata.find(std::string(kPlaces)); places != set->second.metadata.end()) {
         auto document = json::Document::Parse(places->second);
-        if (!document.ok()) return absl::Status(document.status().code(), text::StrCat(s.file, ": ", kPlaces, ": ", document.status().message()));
+        if (!document.ok())
+          return absl::Status(document.status().code(),
+                              text::StrCat(s.file, ": ", kPlaces, ": ", document.status().message()));
         const json::Value* entry = document->root().Find(name);
         const json::Value* saved = entry ? entry->Find("saved_offsets") : nullptr;
         Offsets stated;

@@ -1,5 +1,7 @@
-// Which tensors of a checkpoint are its weights. Without a key a plain dict of tensors is taken, or what lies within under one of the
-// usual names: else the error names what holds tensors for --key, whose path is matched key by key, since keys may hold dots themselves.
+// Which tensors of a checkpoint are its weights. Without a key a plain dict of tensors is taken, or what lies within
+// under one of the
+// usual names: else the error names what holds tensors for --key, whose path is matched key by key, since keys may hold
+// dots themselves.
 #include "importers/checkpoint/state_dict.h"
 
 #include <algorithm>
@@ -60,13 +62,16 @@ class Collector {
       auto s = std::make_shared<ir::Storage>();
       const absl::Span<const uint8_t> pickle = checkpoint_.pickle.data();
       const auto* bytes = reinterpret_cast<const uint8_t*>(array.text().data());
-      const bool within = std::less_equal<>()(pickle.data(), bytes) && std::less_equal<>()(bytes + array.text().size(), pickle.data() + pickle.size());
-      s->bytes = within ? checkpoint_.pickle.Part(static_cast<uint64_t>(bytes - pickle.data()), array.text().size()) : io::Bytes::Of(std::string(array.text()));
+      const bool within = std::less_equal<>()(pickle.data(), bytes) &&
+                          std::less_equal<>()(bytes + array.text().size(), pickle.data() + pickle.size());
+      s->bytes = within ? checkpoint_.pickle.Part(static_cast<uint64_t>(bytes - pickle.data()), array.text().size())
+                        : io::Bytes::Of(std::string(array.text()));
       s->size = array.text().size();
       storage = std::move(s);
     }
     auto ref = ReferTo(*array.array(), storage);
-    if (!ref.ok()) return absl::Status(ref.status().code(), text::StrCat("'", name, "': ", text::FromAbsl(ref.status().message())));
+    if (!ref.ok())
+      return absl::Status(ref.status().code(), text::StrCat("'", name, "': ", text::FromAbsl(ref.status().message())));
     found_.emplace_back(std::move(name), *std::move(ref));
     return absl::OkStatus();
   }
@@ -115,20 +120,24 @@ struct ModuleState {
   const PickleValue *parameters, *buffers, *modules, *attributes;
 };
 
-// What a torch.nn.Module's object holds; no value for other records. torch.fx pickles modules as a call with the attributes.
+// What a torch.nn.Module's object holds; no value for other records. torch.fx pickles modules as a call with the
+// attributes.
 std::optional<ModuleState> ModuleOf(const PickleValue& record) {
   if (!record.is(PickleKind::kObject)) return std::nullopt;
   std::vector<const PickleValue*> dicts = AttributesOf(record);
   if (record.arguments() > 0 && record.items()[0]->is(PickleKind::kDict)) dicts.push_back(record.items()[0]);
   for (const PickleValue* d : dicts) {
     const ModuleState m = {d->Find("_parameters"), d->Find("_buffers"), d->Find("_modules"), d};
-    if (m.parameters && m.buffers && m.modules && m.parameters->is(PickleKind::kDict) && m.buffers->is(PickleKind::kDict) && m.modules->is(PickleKind::kDict))
+    if (m.parameters && m.buffers && m.modules && m.parameters->is(PickleKind::kDict) &&
+        m.buffers->is(PickleKind::kDict) && m.modules->is(PickleKind::kDict))
       return m;
   }
   return std::nullopt;
 }
 
-bool IsTensor(const PickleValue& v) { return v.is(PickleKind::kTensor) || v.is(PickleKind::kSubclass) || v.is(PickleKind::kUnreadable); }
+bool IsTensor(const PickleValue& v) {
+  return v.is(PickleKind::kTensor) || v.is(PickleKind::kSubclass) || v.is(PickleKind::kUnreadable);
+}
 
 // "name" for a string, digits for a number; no value for what names nothing.
 std::optional<std::string> KeyName(const PickleValue& key) {
@@ -148,7 +157,8 @@ std::vector<Entry> EntriesOf(const PickleValue& value) {
   std::vector<Entry> entries;
   const auto add_pairs = [&](const PickleValue& dict) {
     for (size_t i = 0; i < dict.pairs(); ++i)
-      if (auto name = KeyName(dict.key(i))) entries.push_back({*std::move(name), &dict.value(i), dict.key(i).is(PickleKind::kInt)});
+      if (auto name = KeyName(dict.key(i)))
+        entries.push_back({*std::move(name), &dict.value(i), dict.key(i).is(PickleKind::kInt)});
   };
   const auto add_items = [&](absl::Span<const PickleValue* const> items) {
     for (size_t i = 0; i < items.size(); ++i) entries.push_back({std::to_string(i), items[i], false});
@@ -184,8 +194,10 @@ class CheckpointWalk {
         const PickleValue* unreadable = nullptr;
         const bool holds = Holds(*entry, seen, &unreadable, 0);
         if (!status_.ok()) return status_;
-        if (unreadable) unreadable_.emplace_back(name, text::StrCat("it holds ", unreadable->text()));
-        else if (holds) within_.push_back(name);
+        if (unreadable)
+          unreadable_.emplace_back(name, text::StrCat("it holds ", unreadable->text()));
+        else if (holds)
+          within_.push_back(name);
       }
     }
     return absl::OkStatus();
@@ -202,7 +214,8 @@ class CheckpointWalk {
     };
     if (value.is(PickleKind::kDict)) {
       for (size_t i = 0; i < value.pairs(); ++i)
-        if (absl::Status s = below(value.value(i), KeyName(value.key(i)).value_or(text::StrCat("#", i))); !s.ok()) return s;
+        if (absl::Status s = below(value.value(i), KeyName(value.key(i)).value_or(text::StrCat("#", i))); !s.ok())
+          return s;
       return absl::OkStatus();
     }
     for (const auto& [name, entry, numbered] : EntriesOf(value))
@@ -210,10 +223,11 @@ class CheckpointWalk {
     return absl::OkStatus();
   }
 
-  // The paths of values that hold tensors themselves, the outermost too (""): of dicts, lists, objects and modules. With `arrays`
-  // NumPy's count. Numbers as keys are those of an optimizer's state, which is nobody's weights, and lists beside tensors are parts
-  // of one (what is packed with it, hyperparameters).
-  absl::Status FindCandidates(const PickleValue& value, const std::string& path, bool arrays, int depth, std::vector<std::string>* found) {
+  // The paths of values that hold tensors themselves, the outermost too (""): of dicts, lists, objects and modules.
+  // With `arrays` NumPy's count. Numbers as keys are those of an optimizer's state, which is nobody's weights, and
+  // lists beside tensors are parts of one (what is packed with it, hyperparameters).
+  absl::Status FindCandidates(const PickleValue& value, const std::string& path, bool arrays, int depth,
+                              std::vector<std::string>* found) {
     if (absl::Status s = Count(depth); !s.ok()) return s;
     if (ModuleOf(value)) {
       found->push_back(path);
@@ -226,7 +240,9 @@ class CheckpointWalk {
       tensors |= IsTensor(*entry) || (arrays && entry->array());
       if (numbered) continue;
       const bool list = entry->is(PickleKind::kList) || entry->is(PickleKind::kTuple);
-      if (absl::Status s = FindCandidates(*entry, path.empty() ? name : text::StrCat(path, ".", name), arrays, depth + 1, list ? &of_lists : &within); !s.ok())
+      if (absl::Status s = FindCandidates(*entry, path.empty() ? name : text::StrCat(path, ".", name), arrays,
+                                          depth + 1, list ? &of_lists : &within);
+          !s.ok())
         return s;
     }
     if (tensors) found->push_back(path);
@@ -259,11 +275,16 @@ class CheckpointWalk {
     out.unreadable = std::move(unreadable_);
     std::vector<std::string> parts;
     if (!taken.empty())
-      parts.push_back(text::StrCat("the tensors of '", taken, "' are taken", candidates.size() > 1 ? text::StrCat(", one of ", candidates.size(), " with tensors (--key names another)") : ""));
+      parts.push_back(text::StrCat(
+          "the tensors of '", taken, "' are taken",
+          candidates.size() > 1 ? text::StrCat(", one of ", candidates.size(), " with tensors (--key names another)")
+                                : ""));
     for (const auto& [type, count] : subclasses_)
-      parts.push_back(text::StrCat(count, count == 1 ? " tensor of " : " tensors of ", type, count == 1 ? " is given as its parts" : " are given as their parts"));
+      parts.push_back(text::StrCat(count, count == 1 ? " tensor of " : " tensors of ", type,
+                                   count == 1 ? " is given as its parts" : " are given as their parts"));
     if (!within_.empty())
-      parts.push_back(text::StrCat(within_.size(), within_.size() == 1 ? " value that holds" : " values that hold", " tensors within left out: ", Some(within_)));
+      parts.push_back(text::StrCat(within_.size(), within_.size() == 1 ? " value that holds" : " values that hold",
+                                   " tensors within left out: ", Some(within_)));
     if (std::string records = RecordsNote(); !records.empty()) parts.push_back(std::move(records));
     out.note = text::Join(parts, "; ");
     return out;
@@ -290,8 +311,10 @@ class CheckpointWalk {
   absl::Status status_;
 
   absl::Status Count(int depth) {
-    if (status_.ok() && ++met_ > kMostMet) status_ = absl::OutOfRangeError("objects that refer to each other are met more often than the limit");
-    if (status_.ok() && depth > kMostDepth) status_ = absl::OutOfRangeError(text::StrCat("objects nest deeper than ", kMostDepth));
+    if (status_.ok() && ++met_ > kMostMet)
+      status_ = absl::OutOfRangeError("objects that refer to each other are met more often than the limit");
+    if (status_.ok() && depth > kMostDepth)
+      status_ = absl::OutOfRangeError(text::StrCat("objects nest deeper than ", kMostDepth));
     return status_;
   }
 
@@ -300,7 +323,8 @@ class CheckpointWalk {
     if (!Count(depth).ok() || *unreadable) return false;
     if (value.is(PickleKind::kUnreadable)) *unreadable = &value;
     if (IsTensor(value)) return true;
-    if (value.is(PickleKind::kObject) && (ModuleOf(value) || !seen.insert(&value).second)) return ModuleOf(value).has_value();
+    if (value.is(PickleKind::kObject) && (ModuleOf(value) || !seen.insert(&value).second))
+      return ModuleOf(value).has_value();
     bool holds = false;
     for (const PickleValue* item : value.items()) holds |= Holds(*item, seen, unreadable, depth + 1);
     return holds;
@@ -328,14 +352,15 @@ class CheckpointWalk {
       };
       std::set<const PickleValue*> seen;
       if (!local->tensor()) return bad("a DTensor without a plain tensor of this rank");
-      if (HoldsPartial(*attributes.Find("_spec"), seen, 0)) return bad("a DTensor of partial sums, which other ranks have the rest of");
+      if (HoldsPartial(*attributes.Find("_spec"), seen, 0))
+        return bad("a DTensor of partial sums, which other ranks have the rest of");
       const auto arguments = value.items()[0]->items();
       std::vector<int64_t> sizes;
       if (arguments.size() > 2)
         for (const PickleValue* size : arguments[2]->items()) sizes.push_back(size->integer());
       if (sizes != local->tensor()->sizes)
-        return bad(text::StrCat("one rank's shard [", text::Join(local->tensor()->sizes, ","), "] of a DTensor [", text::Join(sizes, ","),
-                                "]; torch.distributed.checkpoint saves all of them"));
+        return bad(text::StrCat("one rank's shard [", text::Join(local->tensor()->sizes, ","), "] of a DTensor [",
+                                text::Join(sizes, ","), "]; torch.distributed.checkpoint saves all of them"));
       return collector_.Add(name, *local->tensor());
     }
     ++subclasses_[type];
@@ -345,7 +370,10 @@ class CheckpointWalk {
       if (!attributes.key(i).is(PickleKind::kString) || !IsTensor(part)) continue;
       any = true;
       const std::string part_name = text::StrCat(name, ".", attributes.key(i).text());
-      if (absl::Status s = part.is(PickleKind::kSubclass) ? AddSubclass(part_name, part, depth + 1) : AddTensor(part_name, part); !s.ok()) return s;
+      if (absl::Status s =
+              part.is(PickleKind::kSubclass) ? AddSubclass(part_name, part, depth + 1) : AddTensor(part_name, part);
+          !s.ok())
+        return s;
     }
     if (!any) unreadable_.emplace_back(name, text::StrCat("a tensor of the class ", type));
     return absl::OkStatus();
@@ -358,11 +386,12 @@ class CheckpointWalk {
       if (text::Contains(value.text(), "Partial")) return true;
       if (!seen.insert(&value).second) return false;
     }
-    return std::any_of(value.items().begin(), value.items().end(), [&](const PickleValue* item) { return HoldsPartial(*item, seen, depth + 1); });
+    return std::any_of(value.items().begin(), value.items().end(),
+                       [&](const PickleValue* item) { return HoldsPartial(*item, seen, depth + 1); });
   }
 
-  // As torch.nn.Module.state_dict() names them: parameters, buffers that are persistent, then the modules within. A module that is
-  // there under two names gives its tensors under both.
+  // As torch.nn.Module.state_dict() names them: parameters, buffers that are persistent, then the modules within. A
+  // module that is there under two names gives its tensors under both.
   absl::Status AddModule(const ModuleState& module, const std::string& prefix, int depth) {
     if (absl::Status s = Count(depth); !s.ok()) return s;
     if (!on_path_.insert(module.attributes).second)
@@ -376,12 +405,15 @@ class CheckpointWalk {
     for (const PickleValue* held : {module.parameters, module.buffers})
       for (size_t i = 0; i < held->pairs(); ++i) {
         const PickleValue &key = held->key(i), &value = held->value(i);
-        if (value.is(PickleKind::kNone) || !key.is(PickleKind::kString) || (held == module.buffers && is_transient(key))) continue;
+        if (value.is(PickleKind::kNone) || !key.is(PickleKind::kString) ||
+            (held == module.buffers && is_transient(key)))
+          continue;
         const std::string name = text::StrCat(prefix, key.text());
         if (IsTensor(value)) {
           if (absl::Status s = AddTensor(name, value); !s.ok()) return s;
         } else {
-          unreadable_.emplace_back(name, text::StrCat("it is ", value.is(PickleKind::kObject) ? DottedName(value.text()) : "no tensor"));
+          unreadable_.emplace_back(
+              name, text::StrCat("it is ", value.is(PickleKind::kObject) ? DottedName(value.text()) : "no tensor"));
         }
       }
     // Weights that torch's quantized layers keep packed in an object of C++.
@@ -400,7 +432,8 @@ class CheckpointWalk {
     return absl::OkStatus();
   }
 
-  // How many objects of which classes nothing was made of. Modules are read, and what arrays are described by belongs to them.
+  // How many objects of which classes nothing was made of. Modules are read, and what arrays are described by belongs
+  // to them.
   std::string RecordsNote() const {
     std::map<std::string_view, size_t> counts;
     size_t all = 0;
@@ -415,13 +448,17 @@ class CheckpointWalk {
     std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
     std::vector<std::string> shown;
     for (const auto& [count, name] : order) shown.push_back(text::StrCat(count, " ", DottedName(name)));
-    return text::StrCat(all, all == 1 ? " object that is no tensor passed over" : " objects that are no tensors passed over", ", none of them made: ", Some(std::move(shown)));
+    return text::StrCat(all,
+                        all == 1 ? " object that is no tensor passed over" : " objects that are no tensors passed over",
+                        ", none of them made: ", Some(std::move(shown)));
   }
 };
 
 // Under these names training scripts and libraries keep a model's weights.
-constexpr std::string_view kUsualNames[] = {"state_dict", "model_state_dict", "model", "model_state", "module", "net", "network", "net_state_dict", "weights",
-                                            "params", "params_ema", "ema", "model_ema", "ema_model", "ema_state_dict", "state"};
+constexpr std::string_view kUsualNames[] = {
+    "state_dict", "model_state_dict", "model",          "model_state", "module",     "net",
+    "network",    "net_state_dict",   "weights",        "params",      "params_ema", "ema",
+    "model_ema",  "ema_model",        "ema_state_dict", "state"};
 
 absl::StatusOr<TorchCheckpoint> OpenWithRecords(io::Bytes archive) {
   TorchZipOptions options;
@@ -432,7 +469,8 @@ absl::StatusOr<TorchCheckpoint> OpenWithRecords(io::Bytes archive) {
 absl::Status CheckNames(const Named& tensors) {
   std::set<std::string_view> names;
   for (const auto& [name, tensor] : tensors)
-    if (!names.insert(name).second) return absl::InvalidArgumentError(text::StrCat("two tensors are named '", name, "'"));
+    if (!names.insert(name).second)
+      return absl::InvalidArgumentError(text::StrCat("two tensors are named '", name, "'"));
   return absl::OkStatus();
 }
 
@@ -460,7 +498,8 @@ absl::StatusOr<CheckpointTensors> ReadCheckpoint(io::Bytes archive, std::string_
     // Tensors beside dicts of tensors (a state of random numbers, say) are hardly what is wanted.
     std::map<const PickleValue*, std::string_view> usual;  // one object may be there under two names
     for (const std::string& c : candidates)
-      if (std::find(std::begin(kUsualNames), std::end(kUsualNames), c) != std::end(kUsualNames)) usual.emplace(walk.Follow(root, c), c);
+      if (std::find(std::begin(kUsualNames), std::end(kUsualNames), c) != std::end(kUsualNames))
+        usual.emplace(walk.Follow(root, c), c);
     if (usual.size() == 1) std::tie(chosen, taken) = *usual.begin();
   }
   if (chosen)

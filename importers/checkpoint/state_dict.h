@@ -23,20 +23,22 @@ absl::StatusOr<std::vector<std::pair<std::string, ir::TensorRef>>> ReadTensorDic
 // What a checkpoint holds, whatever else is pickled with it (UnpickleOptions::records).
 struct CheckpointTensors {
   std::vector<std::pair<std::string, ir::TensorRef>> tensors;  // names are unique in what ReadCheckpoint() gives
-  std::vector<std::pair<std::string, std::string>> unreadable;  // tensors that are not read, each with what it is: "a sparse tensor"
+  // tensors that are not read, each with what it is: "a sparse tensor"
+  std::vector<std::pair<std::string, std::string>> unreadable;
   std::string note;  // what was passed over, for people; may be empty
 };
 
-// The tensors of a checkpoint that may be nested: those of the value that `key` leads to ("model.state_dict"; "." is the
-// outermost), by name; values within it are left out. The value is a dict, a list or tuple (names "0", "1", …), a pickled
-// torch.nn.Module (the names of its state_dict()) or another object (its attributes). Without a key it is the outermost where no
-// other holds tensors; else the only one of the usual names of a model's weights (state_dict, model, …), which the note says.
-// A tensor subclass is given as its parts, `name.attribute`; a DTensor that is whole as itself. NumPy's arrays count as tensors;
-// they do not make a dict one of tensors while another has some. InvalidArgument where there is no such value or it holds no
-// tensors, naming those that do.
+// The tensors of a checkpoint that may be nested: those of the value that `key` leads to ("model.state_dict"; "." is
+// the outermost), by name; values within it are left out. The value is a dict, a list or tuple (names "0", "1", …), a
+// pickled torch.nn.Module (the names of its state_dict()) or another object (its attributes). Without a key it is the
+// outermost where no other holds tensors; else the only one of the usual names of a model's weights (state_dict, model,
+// …), which the note says. A tensor subclass is given as its parts, `name.attribute`; a DTensor that is whole as
+// itself. NumPy's arrays count as tensors; they do not make a dict one of tensors while another has some.
+// InvalidArgument where there is no such value or it holds no tensors, naming those that do.
 absl::StatusOr<CheckpointTensors> ReadCheckpoint(io::Bytes archive, std::string_view key);
 
-// All tensors of a checkpoint, wherever they lie in containers and objects; names are paths: "optimizer.state.0.exp_avg".
+// All tensors of a checkpoint, wherever they lie in containers and objects; names are paths:
+// "optimizer.state.0.exp_avg".
 absl::StatusOr<CheckpointTensors> ListCheckpoint(io::Bytes archive);
 
 // A leaf of nested containers: a tensor, a number, or (monostate) None and all else.

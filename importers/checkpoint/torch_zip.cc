@@ -1,4 +1,5 @@
-// Finds the pickle and the storages of a torch.save zip. The archive's folder name is arbitrary, so the pickle is searched for.
+// Finds the pickle and the storages of a torch.save zip. The archive's folder name is arbitrary, so the pickle is
+// searched for.
 #include "importers/checkpoint/torch_zip.h"
 
 #include <algorithm>

@@ -17,9 +17,10 @@
 namespace slipway::importers {
 
 struct TorchZipOptions {
-  uint64_t max_pickle_bytes = uint64_t{1} << 30;    // of data.pkl
-  uint64_t max_inflated_bytes = 0;                  // of all deflated storages together, held in memory; 0: io::MostMadeOf()
-  UnpickleOptions unpickle;                         // its storage_bytes is set here
+  uint64_t max_pickle_bytes = uint64_t{1} << 30;  // of data.pkl
+  // of all deflated storages together, held in memory; 0: io::MostMadeOf()
+  uint64_t max_inflated_bytes = 0;
+  UnpickleOptions unpickle;  // its storage_bytes is set here
 };
 
 // A read checkpoint: its object and the bytes of every storage that the object's tensors refer to.

@@ -23,8 +23,8 @@
 namespace slipway::importers {
 namespace {
 
-// Torch's element types. `storage_class` is the class that storages of the type are saved as; newer types have none and are saved as
-// untyped bytes. Types below a byte occur only as values, never as a tensor's type.
+// Torch's element types. `storage_class` is the class that storages of the type are saved as; newer types have none and
+// are saved as untyped bytes. Types below a byte occur only as values, never as a tensor's type.
 struct TorchDtype {
   std::string_view name;
   int64_t item_size = 0;
@@ -131,7 +131,8 @@ constexpr AllowedName kAllowed[] = {
     {"torch._utils", "_rebuild_sparse_tensor", Makes::kUnreadable, true, "a sparse tensor"},
     {"torch._utils", "_rebuild_sparse_csr_tensor", Makes::kUnreadable, true, "a sparse tensor"},
     {"torch._utils", "_rebuild_qtensor", Makes::kUnreadable, true, "a tensor of torch's own quantized types"},
-    {"torch._utils", "_rebuild_meta_tensor_no_storage", Makes::kUnreadable, true, "a tensor of the device meta, which has no values"},
+    {"torch._utils", "_rebuild_meta_tensor_no_storage", Makes::kUnreadable, true,
+     "a tensor of the device meta, which has no values"},
     {"torch._utils", "_rebuild_nested_tensor", Makes::kUnreadable, true, "a nested tensor"},
     {"torch.nested._internal.nested_tensor", "_rebuild_njt", Makes::kUnreadable, true, "a nested tensor"},
 };
@@ -156,26 +157,16 @@ std::string Text(std::string_view text) {
 // " (NAME)" of the opcodes that call by name or refer outside the pickle, which are never carried out.
 std::string_view OpcodeName(uint8_t op) {
   switch (op) {
-    case 'i':
-      return " (INST)";
-    case 'o':
-      return " (OBJ)";
-    case 'P':
-      return " (PERSID)";
-    case 0x82:
-      return " (EXT1)";
-    case 0x83:
-      return " (EXT2)";
-    case 0x84:
-      return " (EXT4)";
-    case 0x92:
-      return " (NEWOBJ_EX)";
-    case 0x97:
-      return " (NEXT_BUFFER)";
-    case 0x98:
-      return " (READONLY_BUFFER)";
-    default:
-      return "";
+    case 'i': return " (INST)";
+    case 'o': return " (OBJ)";
+    case 'P': return " (PERSID)";
+    case 0x82: return " (EXT1)";
+    case 0x83: return " (EXT2)";
+    case 0x84: return " (EXT4)";
+    case 0x92: return " (NEWOBJ_EX)";
+    case 0x97: return " (NEXT_BUFFER)";
+    case 0x98: return " (READONLY_BUFFER)";
+    default: return "";
   }
 }
 
@@ -352,7 +343,8 @@ class UnpickleMachine {
     stack_.resize(mark);
     return values;
   }
-  // The value under the ones just popped, if it is of that kind; of a record, its content, which is made when it is first filled.
+  // The value under the ones just popped, if it is of that kind; of a record, its content, which is made when it is
+  // first filled.
   PickleValue* TopOf(PickleKind kind, const char* what) {
     PickleValue* value = Top();
     if (value != nullptr && options_.records && value->is(PickleKind::kObject)) {
@@ -392,9 +384,7 @@ class UnpickleMachine {
         if (size > data_.size() - at_) Malformed("a frame is longer than the pickle");
         return false;
       }
-      case '.':
-        result_.root_ = Pop();
-        return true;
+      case '.': result_.root_ = Pop(); return true;
       case '(':
         if (marks_.size() >= options_.max_stack) {
           Fail(absl::StatusCode::kOutOfRange, absl::StrCat("more than ", options_.max_stack, " marks"));
@@ -410,37 +400,17 @@ class UnpickleMachine {
           Pop();
         }
         return false;
-      case '1':
-        PopToMark();
-        return false;
-      case '2':
-        Push(Top());
-        return false;
+      case '1': PopToMark(); return false;
+      case '2': Push(Top()); return false;
       // Scalars.
-      case 'N':
-        Push(none_);
-        return false;
-      case 0x88:
-        Push(true_);
-        return false;
-      case 0x89:
-        Push(false_);
-        return false;
-      case 'J':
-        Push(NewInt(static_cast<int32_t>(TakeInt(4))));
-        return false;
-      case 'K':
-        Push(NewInt(static_cast<int64_t>(TakeInt(1))));
-        return false;
-      case 'M':
-        Push(NewInt(static_cast<int64_t>(TakeInt(2))));
-        return false;
-      case 0x8a:
-        Push(NewLong(Take(TakeInt(1))));
-        return false;
-      case 0x8b:
-        Push(NewLong(Take(TakeInt(4))));
-        return false;
+      case 'N': Push(none_); return false;
+      case 0x88: Push(true_); return false;
+      case 0x89: Push(false_); return false;
+      case 'J': Push(NewInt(static_cast<int32_t>(TakeInt(4)))); return false;
+      case 'K': Push(NewInt(static_cast<int64_t>(TakeInt(1)))); return false;
+      case 'M': Push(NewInt(static_cast<int64_t>(TakeInt(2)))); return false;
+      case 0x8a: Push(NewLong(Take(TakeInt(1)))); return false;
+      case 0x8b: Push(NewLong(Take(TakeInt(4)))); return false;
       case 'G': {
         uint64_t bits = 0;
         for (uint8_t byte : Take(8)) bits = bits << 8 | byte;  // the only big-endian number
@@ -450,58 +420,28 @@ class UnpickleMachine {
         return false;
       }
       // Texts and bytes.
-      case 0x8c:
-        Push(NewString(TakeText(1)));
-        return false;
-      case 'X':
-        Push(NewString(TakeText(4)));
-        return false;
-      case 0x8d:
-        Push(NewString(TakeText(8)));
-        return false;
-      case 'U':
-        Push(NewOldString(TakeText(1)));
-        return false;
-      case 'T':
-        Push(NewOldString(TakeText(4)));
-        return false;
-      case 'C':
-        Push(NewText(PickleKind::kBytes, TakeText(1)));
-        return false;
-      case 'B':
-        Push(NewText(PickleKind::kBytes, TakeText(4)));
-        return false;
+      case 0x8c: Push(NewString(TakeText(1))); return false;
+      case 'X': Push(NewString(TakeText(4))); return false;
+      case 0x8d: Push(NewString(TakeText(8))); return false;
+      case 'U': Push(NewOldString(TakeText(1))); return false;
+      case 'T': Push(NewOldString(TakeText(4))); return false;
+      case 'C': Push(NewText(PickleKind::kBytes, TakeText(1))); return false;
+      case 'B': Push(NewText(PickleKind::kBytes, TakeText(4))); return false;
       case 0x8e:
       case 0x96:  // bytes, bytearray
         Push(NewText(PickleKind::kBytes, TakeText(8)));
         return false;
       // Containers.
-      case ']':
-        Push(New(PickleKind::kList));
-        return false;
-      case '}':
-        Push(New(PickleKind::kDict));
-        return false;
-      case ')':
-        Push(New(PickleKind::kTuple));
-        return false;
-      case 0x8f:
-        Push(New(PickleKind::kSet));
-        return false;
+      case ']': Push(New(PickleKind::kList)); return false;
+      case '}': Push(New(PickleKind::kDict)); return false;
+      case ')': Push(New(PickleKind::kTuple)); return false;
+      case 0x8f: Push(New(PickleKind::kSet)); return false;
       case 0x85:
       case 0x86:
-      case 0x87:
-        MakeTuple(op - 0x84);
-        return false;
-      case 't':
-        Push(NewFilled(PickleKind::kTuple, PopToMark()));
-        return false;
-      case 'l':
-        Push(NewFilled(PickleKind::kList, PopToMark()));
-        return false;
-      case 0x91:
-        Push(NewFilled(PickleKind::kSet, PopToMark()));
-        return false;
+      case 0x87: MakeTuple(op - 0x84); return false;
+      case 't': Push(NewFilled(PickleKind::kTuple, PopToMark())); return false;
+      case 'l': Push(NewFilled(PickleKind::kList, PopToMark())); return false;
+      case 0x91: Push(NewFilled(PickleKind::kSet, PopToMark())); return false;
       case 'd': {
         PickleValue* dict = New(PickleKind::kDict);
         SetItems(dict, PopToMark());
@@ -514,12 +454,8 @@ class UnpickleMachine {
         if (PickleValue* list = TopOf(PickleKind::kList, "a list")) list->items_.push_back(item);
         return false;
       }
-      case 'e':
-        Extend(PickleKind::kList, "a list");
-        return false;
-      case 0x90:
-        Extend(PickleKind::kSet, "a set");
-        return false;
+      case 'e': Extend(PickleKind::kList, "a list"); return false;
+      case 0x90: Extend(PickleKind::kSet, "a set"); return false;
       case 's': {
         const PickleValue* value = Pop();
         const PickleValue* key = Pop();
@@ -533,21 +469,11 @@ class UnpickleMachine {
         return false;
       }
       // The memo.
-      case 'q':
-        Store(TakeInt(1));
-        return false;
-      case 'r':
-        Store(TakeInt(4));
-        return false;
-      case 0x94:
-        Store(memo_.size());
-        return false;
-      case 'h':
-        Load(TakeInt(1));
-        return false;
-      case 'j':
-        Load(TakeInt(4));
-        return false;
+      case 'q': Store(TakeInt(1)); return false;
+      case 'r': Store(TakeInt(4)); return false;
+      case 0x94: Store(memo_.size()); return false;
+      case 'h': Load(TakeInt(1)); return false;
+      case 'j': Load(TakeInt(4)); return false;
       // Names and what they make.
       case 'c': {
         const std::string_view module = TakeLine();
@@ -585,14 +511,9 @@ class UnpickleMachine {
         Push(record);
         return false;
       }
-      case 'b':
-        Build();
-        return false;
-      case 'Q':
-        Push(NewStorage(Pop()));
-        return false;
-      default:
-        break;
+      case 'b': Build(); return false;
+      case 'Q': Push(NewStorage(Pop())); return false;
+      default: break;
     }
     Malformed(absl::StrCat("opcode 0x", absl::Hex(op, absl::kZeroPad2), std::string(OpcodeName(op)),
                            " is not one of those that rebuild tensors; refused"));
@@ -650,7 +571,8 @@ class UnpickleMachine {
   PickleValue* NewGlobal(std::string_view module, std::string_view name) {
     const std::string_view known_module = module == "__builtin__" ? "builtins" : module;
     for (size_t row = 0; row < std::size(kAllowed); ++row) {
-      if (kAllowed[row].module == known_module && kAllowed[row].name == name && (!kAllowed[row].records || options_.records)) {
+      if (kAllowed[row].module == known_module && kAllowed[row].name == name &&
+          (!kAllowed[row].records || options_.records)) {
         return GlobalValue(static_cast<uint8_t>(row), module, name);
       }
     }
@@ -671,7 +593,8 @@ class UnpickleMachine {
         return GlobalValue(kInertRow, module, name);
       }
     }
-    if (options_.records && IsHarmlessName(known_module, name) && !IsWithinKnown(known_module, name)) return GlobalValue(kInertRow, module, name);
+    if (options_.records && IsHarmlessName(known_module, name) && !IsWithinKnown(known_module, name))
+      return GlobalValue(kInertRow, module, name);
     Malformed(absl::StrCat("the name '", Text(module), ".", Text(name),
                            "' is not one of those that rebuild tensors; refused"));
     return nullptr;
@@ -680,9 +603,9 @@ class UnpickleMachine {
   // Whether a name is an attribute of a known one: what those make is known, their attributes are not.
   static bool IsWithinKnown(std::string_view module, std::string_view name) {
     const std::string_view first = name.substr(0, name.find('.'));
-    return first.size() < name.size() && std::any_of(std::begin(kAllowed), std::end(kAllowed), [&](const AllowedName& known) {
-             return known.module == module && known.name == first;
-           });
+    return first.size() < name.size() &&
+           std::any_of(std::begin(kAllowed), std::end(kAllowed),
+                       [&](const AllowedName& known) { return known.module == module && known.name == first; });
   }
 
   PickleValue* GlobalValue(uint8_t row, std::string_view module, std::string_view name) {
@@ -752,46 +675,32 @@ class UnpickleMachine {
     }
     const Args args{this, callee, args_value->items()};
     switch (MakesOf(callee->global_)) {
-      case Makes::kInert:
-        return NewRecord(callee->text(), args);
-      case Makes::kGetattr:
-        return Getattr(args);
-      case Makes::kFromDevice:
-        return args.Count(4, 4) ? MakeFromDevice(args) : nullptr;
-      case Makes::kFromBuffer:
-        return args.Count(4, 4) ? MakeFromBuffer(args) : nullptr;
+      case Makes::kInert: return NewRecord(callee->text(), args);
+      case Makes::kGetattr: return Getattr(args);
+      case Makes::kFromDevice: return args.Count(4, 4) ? MakeFromDevice(args) : nullptr;
+      case Makes::kFromBuffer: return args.Count(4, 4) ? MakeFromBuffer(args) : nullptr;
       case Makes::kUnreadable: {
         const std::string what(kAllowed[callee->global_].what);
-        if (!args.values.empty() && args.values[0]->is(PickleKind::kLayout)) return NewUnreadable(absl::StrCat(what, " (", Text(args.values[0]->text()), ")"));
+        if (!args.values.empty() && args.values[0]->is(PickleKind::kLayout))
+          return NewUnreadable(absl::StrCat(what, " (", Text(args.values[0]->text()), ")"));
         if (!args.values.empty() && args.values[0]->is(PickleKind::kStorage))
           return NewUnreadable(absl::StrCat(what, " (torch.", std::string(args.values[0]->storage()->dtype), ")"));
         return NewUnreadable(what);
       }
-      case Makes::kWrapperSubclass:
-        Malformed("a tensor subclass is rebuilt without its attributes");
-        return nullptr;
+      case Makes::kWrapperSubclass: Malformed("a tensor subclass is rebuilt without its attributes"); return nullptr;
       case Makes::kNothing:
       case Makes::kStorageClass:
         Malformed(absl::StrCat("a call of ", Text(callee->text()), ", which rebuilds no tensor; refused"));
         return nullptr;
-      case Makes::kTensor:
-        return args.Count(4, 4) ? MakeTensor(args, 0) : nullptr;
-      case Makes::kTensorV2:
-        return args.Count(6, 7) ? MakeTensor(args, 6) : nullptr;
-      case Makes::kTensorV3:
-        return args.Count(7, 8) ? MakeTensor(args, 7) : nullptr;
-      case Makes::kParameter:
-        return args.Count(3, 3) ? MakeParameter(args) : nullptr;
-      case Makes::kParameterWithState:
-        return args.Count(4, 4) ? MakeParameter(args) : nullptr;
-      case Makes::kParameterClass:
-        return args.Count(1, 2) ? MakeParameter(args) : nullptr;
-      case Makes::kFromType:
-        return args.Count(4, 4) ? MakeFromType(args, nested) : nullptr;
-      case Makes::kSize:
-        return MakeSize(args);
-      case Makes::kDevice:
-        return MakeDevice(args);
+      case Makes::kTensor: return args.Count(4, 4) ? MakeTensor(args, 0) : nullptr;
+      case Makes::kTensorV2: return args.Count(6, 7) ? MakeTensor(args, 6) : nullptr;
+      case Makes::kTensorV3: return args.Count(7, 8) ? MakeTensor(args, 7) : nullptr;
+      case Makes::kParameter: return args.Count(3, 3) ? MakeParameter(args) : nullptr;
+      case Makes::kParameterWithState: return args.Count(4, 4) ? MakeParameter(args) : nullptr;
+      case Makes::kParameterClass: return args.Count(1, 2) ? MakeParameter(args) : nullptr;
+      case Makes::kFromType: return args.Count(4, 4) ? MakeFromType(args, nested) : nullptr;
+      case Makes::kSize: return MakeSize(args);
+      case Makes::kDevice: return MakeDevice(args);
       case Makes::kLayout: {
         if (!args.Count(1, 1)) return nullptr;
         const PickleValue* name = args.Of(0, PickleKind::kString, "a string");
@@ -799,17 +708,16 @@ class UnpickleMachine {
       }
       case Makes::kDefaultDict:
         if (!args.values.empty()) {  // the factory, which is never called
-          if (!args.values[0]->is(PickleKind::kGlobal) && !args.values[0]->is(PickleKind::kNone) && !(options_.records && args.values[0]->is(PickleKind::kObject))) {
+          if (!args.values[0]->is(PickleKind::kGlobal) && !args.values[0]->is(PickleKind::kNone) &&
+              !(options_.records && args.values[0]->is(PickleKind::kObject))) {
             args.Of(0, PickleKind::kGlobal, "a class");
             return nullptr;
           }
           return MakeDict({this, callee, args.values.subspan(1)});
         }
         return MakeDict(args);
-      case Makes::kDict:
-        return MakeDict(args);
-      case Makes::kSet:
-        return MakeSet(args);
+      case Makes::kDict: return MakeDict(args);
+      case Makes::kSet: return MakeSet(args);
       case Makes::kBytes:
       case Makes::kByteArray:
         if (!args.Count(0, 2)) return nullptr;
@@ -818,8 +726,7 @@ class UnpickleMachine {
           return NewText(PickleKind::kBytes, args.values[0]->text());
         }
         return MakeEncoded(args);
-      case Makes::kEncoded:
-        return MakeEncoded(args);
+      case Makes::kEncoded: return MakeEncoded(args);
       case Makes::kComplex: {
         if (!args.Count(2, 2)) return nullptr;
         PickleValue* value = New(PickleKind::kComplex);
@@ -976,7 +883,8 @@ class UnpickleMachine {
   PickleValue* MakeParameter(const Args& args) {
     if (options_.records && !args.values.empty()) {
       const PickleValue* data = args.values[0];
-      if (data->is(PickleKind::kObject)) return NewUnreadable(absl::StrCat("a tensor of the class ", DottedName(data->text())));
+      if (data->is(PickleKind::kObject))
+        return NewUnreadable(absl::StrCat("a tensor of the class ", DottedName(data->text())));
       if (data->is(PickleKind::kUnreadable)) return NewText(PickleKind::kUnreadable, data->text());
       if (data->is(PickleKind::kSubclass)) return NewSubclass(data->text(), data->items_[0], data->items_[1]);
     }
@@ -1006,7 +914,8 @@ class UnpickleMachine {
     const PickleValue* function = args.Of(0, PickleKind::kGlobal, "a function");
     const PickleValue* type = args.Of(1, PickleKind::kGlobal, "a class");
     const PickleValue* arguments = args.Of(2, PickleKind::kTuple, "a tuple");
-    if (options_.records && function != nullptr && type != nullptr && arguments != nullptr) return MakeFromAnyType(args, nested);
+    if (options_.records && function != nullptr && type != nullptr && arguments != nullptr)
+      return MakeFromAnyType(args, nested);
     if (function == nullptr || type == nullptr || arguments == nullptr) return nullptr;
     if (nested >= kMaxNestedCalls) {
       Malformed("calls nest too deeply");
@@ -1036,7 +945,8 @@ class UnpickleMachine {
     return value;
   }
 
-  // The same of any class. A plain tensor of a subclass of torch.Tensor is a tensor; what the class adds to it is dropped.
+  // The same of any class. A plain tensor of a subclass of torch.Tensor is a tensor; what the class adds to it is
+  // dropped.
   PickleValue* MakeFromAnyType(const Args& args, int nested) {
     const PickleValue *function = args.values[0], *type = args.values[1], *arguments = args.values[2];
     if (nested >= kMaxNestedCalls) {
@@ -1048,7 +958,8 @@ class UnpickleMachine {
       const PickleValue* state = args.values[3];
       PickleValue* attributes = New(PickleKind::kDict);
       const auto add = [&](const PickleValue& part) {
-        if (part.is(PickleKind::kDict) && Spend(part.items().size())) attributes->items_.insert(attributes->items_.end(), part.items().begin(), part.items().end());
+        if (part.is(PickleKind::kDict) && Spend(part.items().size()))
+          attributes->items_.insert(attributes->items_.end(), part.items().begin(), part.items().end());
       };
       add(*state);
       if (state->is(PickleKind::kTuple))
@@ -1058,7 +969,8 @@ class UnpickleMachine {
     }
     PickleValue* value = Call(function, arguments, nested + 1);
     if (value == nullptr || value->is(PickleKind::kUnreadable) || value->is(PickleKind::kSubclass)) return value;
-    if (!value->is(PickleKind::kTensor)) return NewUnreadable(absl::StrCat("a tensor of the class ", DottedName(type->text())));
+    if (!value->is(PickleKind::kTensor))
+      return NewUnreadable(absl::StrCat("a tensor of the class ", DottedName(type->text())));
     value->tensor_->is_parameter |= type->text() == "torch.nn.parameter Parameter";
     return value;
   }
@@ -1078,7 +990,8 @@ class UnpickleMachine {
     const std::string_view of = args.values[0]->text();
     const size_t space = of.find(' ');
     if (!Spend(of.size() + name->text().size())) return nullptr;
-    return NewGlobal(Keep(std::string(of.substr(0, space))), Keep(absl::StrCat(std::string(of.substr(space + 1)), ".", std::string(name->text()))));
+    return NewGlobal(Keep(std::string(of.substr(0, space))),
+                     Keep(absl::StrCat(std::string(of.substr(space + 1)), ".", std::string(name->text()))));
   }
 
   // (tensor or array, dtype, device, requires_grad)
@@ -1087,7 +1000,8 @@ class UnpickleMachine {
     if (dtype == nullptr) return nullptr;
     const PickleValue* data = args.values[0];
     const PickleTensor* held = data->is(PickleKind::kArray) ? data->array() : data->tensor();
-    if (held == nullptr || held->dtype != dtype->text()) return NewUnreadable(absl::StrCat("a tensor of another device, of dtype ", Text(dtype->text())));
+    if (held == nullptr || held->dtype != dtype->text())
+      return NewUnreadable(absl::StrCat("a tensor of another device, of dtype ", Text(dtype->text())));
     PickleValue* value = NewText(data->kind(), data->text());
     value->tensor_ = std::make_unique<PickleTensor>(*held);
     return value;
@@ -1096,8 +1010,9 @@ class UnpickleMachine {
   // ----- NumPy
 
   static bool IsNumpy(const PickleValue& record, std::string_view name) {
-    return record.is(PickleKind::kObject) && (record.text() == absl::StrCat("numpy.core.multiarray ", std::string(name)) ||
-                                              record.text() == absl::StrCat("numpy._core.multiarray ", std::string(name)));
+    return record.is(PickleKind::kObject) &&
+           (record.text() == absl::StrCat("numpy.core.multiarray ", std::string(name)) ||
+            record.text() == absl::StrCat("numpy._core.multiarray ", std::string(name)));
   }
 
   // The type of a record of numpy.dtype: its string or, of ml_dtypes', its class, and the state with the byte order.
@@ -1105,24 +1020,29 @@ class UnpickleMachine {
     if (!dtype.is(PickleKind::kObject) || dtype.text() != "numpy dtype" || dtype.items().empty()) return std::nullopt;
     const PickleValue& name = *dtype.items()[0];
     const PickleValue& state = *dtype.items().back();
-    const bool swapped = dtype.items().size() > dtype.arguments() && state.is(PickleKind::kTuple) && state.items().size() > 1 &&
-                         state.items()[1]->is(PickleKind::kString) && state.items()[1]->text() == ">";
+    const bool swapped = dtype.items().size() > dtype.arguments() && state.is(PickleKind::kTuple) &&
+                         state.items().size() > 1 && state.items()[1]->is(PickleKind::kString) &&
+                         state.items()[1]->text() == ">";
     std::optional<NumpyElement> element;
     constexpr std::string_view kMlDtypes = "ml_dtypes ";
     if (name.is(PickleKind::kString)) {
       element = ParseNumpyElement(name.text());
     } else if (name.is(PickleKind::kGlobal) && name.text().substr(0, kMlDtypes.size()) == kMlDtypes) {
-      if (const auto known = ir::DTypeFromTorchName(name.text().substr(kMlDtypes.size())); known && ir::ByteSize(*known) > 0) element = NumpyElement{*known, false};
+      if (const auto known = ir::DTypeFromTorchName(name.text().substr(kMlDtypes.size()));
+          known && ir::ByteSize(*known) > 0)
+        element = NumpyElement{*known, false};
     }
     if (element && swapped && ir::ByteSize(element->dtype) > 1) element->big_endian = true;
     return element;
   }
 
   // Makes `value` the array of the bytes, where torch has its type; else it stays as it is.
-  void MakeArray(PickleValue* value, const PickleValue& dtype, const PickleValue& shape, bool fortran, const PickleValue& bytes) {
+  void MakeArray(PickleValue* value, const PickleValue& dtype, const PickleValue& shape, bool fortran,
+                 const PickleValue& bytes) {
     const std::optional<NumpyElement> element = NumpyType(dtype);
     if (!element || !shape.is(PickleKind::kTuple) || !bytes.is(PickleKind::kBytes)) return;
-    if (shape.items().size() > kMaxRank) return Malformed(absl::StrCat("an array has ", shape.items().size(), " sizes"));
+    if (shape.items().size() > kMaxRank)
+      return Malformed(absl::StrCat("an array has ", shape.items().size(), " sizes"));
     auto array = std::make_unique<PickleTensor>();
     array->dtype = ir::Info(element->dtype).torch_name;
     array->item_size = ir::ByteSize(element->dtype);
@@ -1131,14 +1051,16 @@ class UnpickleMachine {
     array->storage.elements = array->storage.bytes / static_cast<uint64_t>(array->item_size);
     int64_t count = 1;
     for (const PickleValue* size : shape.items()) {
-      if (!size->is(PickleKind::kInt) || size->integer() < 0 || __builtin_mul_overflow(count, std::max<int64_t>(size->integer(), 1), &count))
+      if (!size->is(PickleKind::kInt) || size->integer() < 0 ||
+          __builtin_mul_overflow(count, std::max<int64_t>(size->integer(), 1), &count))
         return Malformed("the shape of an array is not one");
       array->sizes.push_back(size->integer());
     }
     if (std::find(array->sizes.begin(), array->sizes.end(), 0) != array->sizes.end()) count = 0;
     int64_t size;
     if (__builtin_mul_overflow(count, array->item_size, &size) || static_cast<uint64_t>(size) != bytes.text().size())
-      return Malformed(absl::StrCat("an array of ", count, " elements of ", array->item_size, " bytes has ", bytes.text().size(), " bytes"));
+      return Malformed(absl::StrCat("an array of ", count, " elements of ", array->item_size, " bytes has ",
+                                    bytes.text().size(), " bytes"));
     array->strides.assign(array->sizes.size(), 1);
     for (size_t i = 1; i < array->sizes.size(); ++i) {
       const size_t d = fortran ? i : array->sizes.size() - 1 - i, before = fortran ? i - 1 : d + 1;
@@ -1170,8 +1092,8 @@ class UnpickleMachine {
     PickleValue* target = Top();
     if (state == nullptr || target == nullptr) return;
     if (target->is(PickleKind::kObject)) target->items_.push_back(state);
-    if (options_.records && (target->is(PickleKind::kSubclass) || target->is(PickleKind::kUnreadable) || target->is(PickleKind::kArray) ||
-                             target->is(PickleKind::kSet)))
+    if (options_.records && (target->is(PickleKind::kSubclass) || target->is(PickleKind::kUnreadable) ||
+                             target->is(PickleKind::kArray) || target->is(PickleKind::kSet)))
       return;
     // (version, shape, dtype, whether the first dimension is the fastest, bytes)
     if (options_.records && IsNumpy(*target, "_reconstruct")) {
@@ -1212,8 +1134,8 @@ class UnpickleMachine {
     if (id == nullptr) return nullptr;
     const absl::Span<const PickleValue* const> parts = id->items();
     // The form before 1.6 writes the classes of modules so: ("module", class, file, source).
-    if (options_.records && id->is(PickleKind::kTuple) && parts.size() == 4 && parts[0]->is(PickleKind::kString) && parts[0]->text() == "module" &&
-        parts[1]->is(PickleKind::kGlobal))
+    if (options_.records && id->is(PickleKind::kTuple) && parts.size() == 4 && parts[0]->is(PickleKind::kString) &&
+        parts[0]->text() == "module" && parts[1]->is(PickleKind::kGlobal))
       return const_cast<PickleValue*>(parts[1]);  // all values belong to result_, which this machine owns
     if (!id->is(PickleKind::kTuple) || (parts.size() != 5 && parts.size() != 6) || !parts[0]->is(PickleKind::kString) ||
         parts[0]->text() != "storage" || !parts[1]->is(PickleKind::kGlobal) || !parts[2]->is(PickleKind::kString) ||
@@ -1258,8 +1180,8 @@ class UnpickleMachine {
   // ----- the finished tree
 
   // Checks, without recursing, that containers are not cyclic, not too deep, and small even when shared parts are
-  // repeated; and that no dict repeats a string key. With options_.records a record counts as one value within what refers to it,
-  // and a circle that leads through one is let pass.
+  // repeated; and that no dict repeats a string key. With options_.records a record counts as one value within what
+  // refers to it, and a circle that leads through one is let pass.
   bool CheckTree(const PickleValue* root) {
     struct Frame {
       PickleValue* value;
@@ -1306,8 +1228,9 @@ class UnpickleMachine {
           return false;
         }
         if (depth > options_.max_depth) {
-          Fail(absl::StatusCode::kOutOfRange,
-               options_.records ? absl::StrCat("containers nest deeper than ", options_.max_depth) : "values shared within each other grow beyond the limit");
+          Fail(absl::StatusCode::kOutOfRange, options_.records
+                                                  ? absl::StrCat("containers nest deeper than ", options_.max_depth)
+                                                  : "values shared within each other grow beyond the limit");
           return false;
         }
       }

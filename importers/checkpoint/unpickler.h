@@ -90,8 +90,8 @@ class PickleValue {
   const PickleStorage* storage() const { return is(PickleKind::kStorage) ? &tensor_->storage : nullptr; }
   // The elements of a kList, kTuple or kSet; the keys and values of a kDict in turn; see kObject.
   absl::Span<const PickleValue* const> items() const { return items_; }
-  // Of a kObject: how many of the items are arguments, and what a subclass of dict or list was filled with, a kDict or a
-  // kList; else nullptr.
+  // Of a kObject: how many of the items are arguments, and what a subclass of dict or list was filled with, a kDict or
+  // a kList; else nullptr.
   size_t arguments() const { return arguments_; }
   const PickleValue* content() const { return content_ < 0 ? nullptr : items_[content_]; }
 
@@ -115,7 +115,7 @@ class PickleValue {
   std::string_view text_;
   std::vector<const PickleValue*> items_;
   uint32_t arguments_ = 0;
-  int32_t content_ = -1;  // an index of items_
+  int32_t content_ = -1;                  // an index of items_
   std::unique_ptr<PickleTensor> tensor_;  // kTensor, kArray; kStorage uses its `storage` only
 };
 
@@ -129,9 +129,9 @@ struct UnpickleOptions {
   std::vector<std::string> inert_prefixes;
   // The same for single names, "module name".
   std::vector<std::string> inert_names;
-  // Every name that is not known makes such records, but for those that run commands or code (pickle_names.h), which are refused:
-  // they are an attack on whoever loads the file otherwise. NumPy's arrays are read, tensors that have no plain form become
-  // kUnreadable in place of an error, and records may refer to themselves.
+  // Every name that is not known makes such records, but for those that run commands or code (pickle_names.h), which
+  // are refused: they are an attack on whoever loads the file otherwise. NumPy's arrays are read, tensors that have no
+  // plain form become kUnreadable in place of an error, and records may refer to themselves.
   bool records = false;
   uint64_t max_values = 8'000'000;      // values made
   uint64_t max_stack = 1'000'000;       // of the machine, in values and marks each
@@ -162,8 +162,8 @@ class Unpickled {
 };
 
 // Reads one pickle from the front of `data`. A walk of the result is finite and may recurse: its depth and its length
-// are within the options' limits. With `records` that holds for the containers between records alone: every circle leads
-// through a kObject, and whoever walks into those must remember where it has been, and count.
+// are within the options' limits. With `records` that holds for the containers between records alone: every circle
+// leads through a kObject, and whoever walks into those must remember where it has been, and count.
 //
 // Errors give the byte offset. InvalidArgument: malformed or hostile (a name or opcode that is not on the list, a stack
 // underflow, an unknown memo entry, a container that contains itself, a tensor outside its storage, a dict that repeats

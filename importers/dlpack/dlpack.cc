@@ -1,5 +1,5 @@
-// Versioned (1.x) and unversioned capsules give the same TensorRef. Sizes and strides come from foreign code and are checked
-// with overflow-safe arithmetic before an address is computed.
+// Versioned (1.x) and unversioned capsules give the same TensorRef. Sizes and strides come from foreign code and are
+// checked with overflow-safe arithmetic before an address is computed.
 #include "importers/dlpack/dlpack.h"
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Tensors are asked for one by one; those whose memory overlaps are found by sorting their address ranges and put on one
-// storage, so that tied weights stay tied.
+// Tensors are asked for one by one; those whose memory overlaps are found by sorting their address ranges and put on
+// one storage, so that tied weights stay tied.
 #include "importers/dlpack/library.h"
 
 #include <dlfcn.h>

@@ -16,7 +16,8 @@ struct NumpyElement {
   bool big_endian = false;  // never set for elements of one byte
 };
 
-// The element type of a type string: a byte order ('<', '>', '=', '|') or none, a kind and a size in bytes. No value for types
+// The element type of a type string: a byte order ('<', '>', '=', '|') or none, a kind and a size in bytes. No value
+// for types
 // that torch has not: objects, texts, dates, records, long doubles, raw bytes.
 std::optional<NumpyElement> ParseNumpyElement(std::string_view type);
 

@@ -1,5 +1,5 @@
-// A header is the text of a Python dict, {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }: the three keys are read in any order
-// and nothing else is.
+// A header is the text of a Python dict, {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }: the three keys
+// are read in any order and nothing else is.
 #include "importers/npy/npy.h"
 
 #include <algorithm>
@@ -21,7 +21,9 @@ namespace {
 constexpr std::string_view kMagic = "\x93NUMPY", kSuffix = ".npy";
 constexpr size_t kMostHeader = 1 << 20, kMostRank = 64;
 
-absl::Status Bad(std::string_view what) { return absl::InvalidArgumentError(text::ToAbsl(text::StrCat("the header of the array: ", what))); }
+absl::Status Bad(std::string_view what) {
+  return absl::InvalidArgumentError(text::ToAbsl(text::StrCat("the header of the array: ", what)));
+}
 
 struct Header {
   std::string type;  // as written; of records the list that describes them
@@ -42,8 +44,11 @@ class HeaderParser {
       std::string key;
       if (!String(&key) || !Take(':')) return Bad("a key is expected");
       bool* seen = key == "descr" ? &type : key == "fortran_order" ? &order : key == "shape" ? &shape : nullptr;
-      if (!seen || std::exchange(*seen, true)) return Bad(text::StrCat("the key '", key, "' is unknown, or there twice"));
-      const bool read = seen == &type ? Type(&header.type) : seen == &order ? Bool(&header.fortran) : Shape(&header.shape);
+      if (!seen || std::exchange(*seen, true))
+        return Bad(text::StrCat("the key '", key, "' is unknown, or there twice"));
+      const bool read = seen == &type    ? Type(&header.type)
+                        : seen == &order ? Bool(&header.fortran)
+                                         : Shape(&header.shape);
       if (!read) return Bad(text::StrCat("the value of '", key, "' is malformed"));
       if (!Take(',') && !text::StripLeft(rest_).starts_with('}')) return Bad("a comma is expected");
     }
@@ -114,7 +119,10 @@ std::string Describe(std::string_view type) {
   if (kind.starts_with('U') || kind.starts_with('S') || kind.starts_with('a')) return "an array of texts";
   if (kind.starts_with('M') || kind.starts_with('m')) return "an array of dates or times";
   if (kind.starts_with('[')) return "an array of records";
-  if (kind.starts_with('V')) return text::StrCat("an array of raw bytes ('", kind, "'): NumPy writes bfloat16 and float8 so, and not which; save it as float32, or as safetensors");
+  if (kind.starts_with('V'))
+    return text::StrCat(
+        "an array of raw bytes ('", kind,
+        "'): NumPy writes bfloat16 and float8 so, and not which; save it as float32, or as safetensors");
   return text::StrCat("an array of the type '", type, "', which torch has not");
 }
 
@@ -122,14 +130,16 @@ std::string Describe(std::string_view type) {
 absl::Status AddArray(const std::string& name, const io::Bytes& bytes, ir::TensorSet* set) {
   const absl::Span<const uint8_t> data = bytes.data();
   const std::string_view all(reinterpret_cast<const char*>(data.data()), data.size());
-  if (!all.starts_with(kMagic) || all.size() < 10) return absl::InvalidArgumentError("it does not begin as an array of NumPy does");
+  if (!all.starts_with(kMagic) || all.size() < 10)
+    return absl::InvalidArgumentError("it does not begin as an array of NumPy does");
   const uint8_t version = data[6];
   if (version < 1 || version > 3) return absl::UnimplementedError(text::StrCat("version ", version, " of the format"));
   const size_t width = version == 1 ? 2 : 4, start = 8 + width;
   if (all.size() < start) return Bad("it is cut off");
   size_t length = 0;
   for (size_t i = width; i-- > 0;) length = length << 8 | data[8 + i];
-  if (length > kMostHeader || length > all.size() - start) return Bad(text::StrCat("it is said to have ", length, " bytes"));
+  if (length > kMostHeader || length > all.size() - start)
+    return Bad(text::StrCat("it is said to have ", length, " bytes"));
   auto header = HeaderParser(all.substr(start, length)).Parse();
   if (!header.ok()) return header.status();
   const std::optional<NumpyElement> element = ParseNumpyElement(header->type);
@@ -142,7 +152,8 @@ absl::Status AddArray(const std::string& name, const io::Bytes& bytes, ir::Tenso
   for (int64_t s : header->shape)
     if (__builtin_mul_overflow(wanted, s, &wanted)) return Bad("the shape is too large");
   if (static_cast<uint64_t>(wanted) != size)
-    return absl::InvalidArgumentError(text::StrCat("the array takes ", wanted, " bytes, and ", size, " follow its header"));
+    return absl::InvalidArgumentError(
+        text::StrCat("the array takes ", wanted, " bytes, and ", size, " follow its header"));
   ir::TensorRef tensor;
   if (element->big_endian) {
     std::string swapped(all.substr(begin));
@@ -167,18 +178,22 @@ absl::Status AddArray(const std::string& name, const io::Bytes& bytes, ir::Tenso
   return absl::OkStatus();
 }
 
-absl::Status Annotate(const absl::Status& s, std::string_view where) { return s.ok() ? s : absl::Status(s.code(), text::StrCat(where, ": ", s.message())); }
+absl::Status Annotate(const absl::Status& s, std::string_view where) {
+  return s.ok() ? s : absl::Status(s.code(), text::StrCat(where, ": ", s.message()));
+}
 
 }  // namespace
 
 bool LooksLikeNpy(absl::Span<const uint8_t> file) {
-  return file.size() >= kMagic.size() && std::equal(kMagic.begin(), kMagic.end(), file.begin(), [](char a, uint8_t b) { return static_cast<uint8_t>(a) == b; });
+  return file.size() >= kMagic.size() && std::equal(kMagic.begin(), kMagic.end(), file.begin(),
+                                                    [](char a, uint8_t b) { return static_cast<uint8_t>(a) == b; });
 }
 
 bool LooksLikeNpz(const std::shared_ptr<io::MappedFile>& file) {
   auto zip = io::ZipReader::Open(file);
   return zip.ok() && !(*zip)->entries().empty() &&
-         std::all_of((*zip)->entries().begin(), (*zip)->entries().end(), [](const io::ZipEntry& e) { return std::string_view(e.name).ends_with(kSuffix); });
+         std::all_of((*zip)->entries().begin(), (*zip)->entries().end(),
+                     [](const io::ZipEntry& e) { return std::string_view(e.name).ends_with(kSuffix); });
 }
 
 absl::StatusOr<ir::TensorSet> ReadNpy(const std::shared_ptr<io::MappedFile>& file) {

@@ -1,5 +1,5 @@
-// A model is read in two steps: first its messages by their lengths, in which the data of the main graph's initializers is
-// found and left where it lies, then what is left by ONNX's Protobuf classes.
+// A model is read in two steps: first its messages by their lengths, in which the data of the main graph's initializers
+// is found and left where it lies, then what is left by ONNX's Protobuf classes.
 #include "importers/onnx/onnx.h"
 
 #include <stdlib.h>
@@ -102,12 +102,13 @@ class Importer {
     onnx::ModelProto model;
     google::protobuf::io::ArrayInputStream bytes(skeleton.data(), static_cast<int>(skeleton.size()));
     google::protobuf::io::CodedInputStream stream(&bytes);  // which reads messages in messages a hundred deep
-    if (!model.ParseFromCodedStream(&stream) || !stream.ConsumedEntireMessage()) return Malformed("or nested too deeply");
+    if (!model.ParseFromCodedStream(&stream) || !stream.ConsumedEntireMessage())
+      return Malformed("or nested too deeply");
     if (!model.has_graph()) return Malformed("without a graph");
     ASSIGN_OR_RETURN(const auto weights, Weights(model.graph()));
     OnnxModel out;
-    ASSIGN_OR_RETURN(out.program, onnx_model::ToProgram(model, weights,
-        [&](const onnx::TensorProto& t) { return External(t); }));
+    ASSIGN_OR_RETURN(out.program,
+                     onnx_model::ToProgram(model, weights, [&](const onnx::TensorProto& t) { return External(t); }));
     RETURN_IF_ERROR(onnx_model::InferTypes(*out.program, /*afresh=*/false));
     out.external = std::move(used_);
     return out;
@@ -132,9 +133,12 @@ class Importer {
   // ---- The message without the data of initializers
 
   absl::StatusOr<std::string> Model() { return Message(0, data_.size(), kGraph, &Importer::GraphMessage); }
-  absl::StatusOr<std::string> GraphMessage(const Field& graph) { return Message(graph.content, graph.end, kInitializer, &Importer::TensorMessage); }
+  absl::StatusOr<std::string> GraphMessage(const Field& graph) {
+    return Message(graph.content, graph.end, kInitializer, &Importer::TensorMessage);
+  }
   // The fields from `begin` to `end`, those of this number as `part` makes them.
-  absl::StatusOr<std::string> Message(uint64_t begin, uint64_t end, uint32_t number, absl::StatusOr<std::string> (Importer::*part)(const Field&)) {
+  absl::StatusOr<std::string> Message(uint64_t begin, uint64_t end, uint32_t number,
+                                      absl::StatusOr<std::string> (Importer::*part)(const Field&)) {
     std::string out;
     Fields fields(data_, begin, end);
     for (Field f; fields.Next(&f);) {
@@ -154,8 +158,10 @@ class Importer {
     Range range;
     Fields fields(data_, tensor.content, tensor.end);
     for (Field f; fields.Next(&f);) {
-      if (f.number == kRawData && f.type == 2 && f.end - f.content > kKept) range = {true, f.content, f.end - f.content};
-      else Copy(f, out);
+      if (f.number == kRawData && f.type == 2 && f.end - f.content > kKept)
+        range = {true, f.content, f.end - f.content};
+      else
+        Copy(f, out);
       RETURN_IF_ERROR(Fits(out));
     }
     if (!fields.good()) return Malformed("");
@@ -169,7 +175,8 @@ class Importer {
   absl::Status Fits(const std::string& s) const {
     constexpr uint64_t kMost = (uint64_t{1} << 31) - 1;
     if (s.size() <= kMost) return absl::OkStatus();
-    return absl::UnimplementedError("an ONNX model of 2 GB or more without its weights: Protobuf has no messages of that size");
+    return absl::UnimplementedError(
+        "an ONNX model of 2 GB or more without its weights: Protobuf has no messages of that size");
   }
 
   // ---- Weights
@@ -211,8 +218,10 @@ class Importer {
       if (e.key() == "location") location = e.value();
       if (e.key() != "offset" && e.key() != "length") continue;
       if (!text::ParseNumber(e.value(), &number)) return error(text::StrCat("its ", e.key(), " is no number"));
-      if (e.key() == "offset") offset = number;
-      else length = number;
+      if (e.key() == "offset")
+        offset = number;
+      else
+        length = number;
     }
     ASSIGN_OR_RETURN(std::optional<ir::TensorRef> ref, onnx_model::ShapeOf(t));
     if (!ref) return NoType(t);
@@ -221,7 +230,7 @@ class Importer {
     if (length && *length != wanted) return onnx_model::SizeMismatch(t, *length, wanted);
     if (offset > file->size() || wanted > file->size() - offset)
       return error(text::StrCat("its data is at ", offset, " to ", offset, "+", wanted, " of a file of ", file->size(),
-          " bytes"));
+                                " bytes"));
     used_[location] += wanted;
     Place(io::FileRange{file, offset, wanted}, *ref);
     return *std::move(ref);
@@ -232,8 +241,8 @@ class Importer {
     std::shared_ptr<io::MappedFile>& entry = files_[location];
     if (entry) return entry;
     const auto outside = [&] {
-      return absl::InvalidArgumentError(text::StrCat("'", location.substr(0, 200),
-          "', which weights are said to lie in, is no file below the model's folder"));
+      return absl::InvalidArgumentError(text::StrCat(
+          "'", location.substr(0, 200), "', which weights are said to lie in, is no file below the model's folder"));
     };
     if (location.empty() || location[0] == '/' || location.find('\0') != std::string::npos) return outside();
     for (std::string_view part : text::Split(location, '/'))
@@ -244,8 +253,9 @@ class Importer {
     ASSIGN_OR_RETURN(auto file, io::MappedFile::Open(path));
     char real_folder[4096], real_file[4096];
     if (!realpath(folder.c_str(), real_folder) || !realpath(path.c_str(), real_file)) return io::IoError(errno, path);
-    if (!std::string_view(real_file).starts_with(text::StrCat(real_folder, std::string_view(real_folder) == "/" ? "" : "/")))
-        return outside();
+    if (!std::string_view(real_file).starts_with(
+            text::StrCat(real_folder, std::string_view(real_folder) == "/" ? "" : "/")))
+      return outside();
     return entry = std::move(file);
   }
 };

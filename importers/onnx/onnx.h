@@ -17,12 +17,13 @@ namespace slipway::importers {
 bool LooksLikeOnnx(const io::MappedFile& file);
 
 struct OnnxModel {
-  std::unique_ptr<ir::Program> program;      // types as declared and as ONNX infers them
-  std::map<std::string, uint64_t> external;  // files of weights, by what the model calls them: bytes that it uses of them
+  std::unique_ptr<ir::Program> program;  // types as declared and as ONNX infers them
+  // files of weights, by what the model calls them: bytes that it uses of them
+  std::map<std::string, uint64_t> external;
 };
 
-// Weights stay ranges of the file, and of files in its folder where the model says that they lie there: such a file is found
-// below the folder of `file`, symbolic links not followed out of it.
+// Weights stay ranges of the file, and of files in its folder where the model says that they lie there: such a file is
+// found below the folder of `file`, symbolic links not followed out of it.
 //
 // Errors: InvalidArgument for a file that is no model, contradicts itself, or names a file outside of its folder;
 // Unimplemented for 2 GB and more in one file, which Protobuf has no messages for, and as ToProgram(); those of opening

@@ -120,7 +120,8 @@ class ProgramReader {
     RETURN_IF_ERROR(ReadGraph(*graph, *p_.graph, 0, /*root=*/true));
     RETURN_IF_ERROR(ReadSignature(*signature));
     if (const Json* calls = gm->Find("module_call_graph")) RETURN_IF_ERROR(ReadModuleCalls(*calls));
-    if (const Json* fields = gm->Find("treespec_namedtuple_fields"); fields && fields->is_object() && !fields->AsObject()->empty())
+    if (const Json* fields = gm->Find("treespec_namedtuple_fields");
+        fields && fields->is_object() && !fields->AsObject()->empty())
       p_.namedtuple_fields_json = Print(*fields);
     return absl::OkStatus();
   }
@@ -165,11 +166,13 @@ class ProgramReader {
     return absl::OkStatus();
   }
 
-  // A symbol's range belongs to the symbol, before any expression is made of it; what is said of an expression ("4*s18") is
-  // kept as it stands. A bound that is not stated is left to the assumptions of the symbol's constructor text.
+  // A symbol's range belongs to the symbol, before any expression is made of it; what is said of an expression
+  // ("4*s18") is kept as it stands. A bound that is not stated is left to the assumptions of the symbol's constructor
+  // text.
   absl::Status DeclareRange(std::string_view key, const ir::RangeConstraint& r) {
-    const bool symbol = !key.empty() && !absl::ascii_isdigit(static_cast<unsigned char>(key[0])) &&
-                        std::all_of(key.begin(), key.end(), [](unsigned char c) { return absl::ascii_isalnum(c) || c == '_'; });
+    const bool symbol =
+        !key.empty() && !absl::ascii_isdigit(static_cast<unsigned char>(key[0])) &&
+        std::all_of(key.begin(), key.end(), [](unsigned char c) { return absl::ascii_isalnum(c) || c == '_'; });
     if (!symbol) {
       p_.range_constraints.emplace_back(std::string(key), r);
       return absl::OkStatus();
@@ -188,7 +191,8 @@ class ProgramReader {
     auto it = exprs_.find(s);
     if (it != exprs_.end()) return it->second;
     auto parsed = p_.syms->ParseExpr(s);
-    if (!parsed.ok()) return text->Error(text::StrCat("expression '", s.substr(0, 200), "': ", parsed.status().message()));
+    if (!parsed.ok())
+      return text->Error(text::StrCat("expression '", s.substr(0, 200), "': ", parsed.status().message()));
     if (parsed->kind() == ir::SymKind::kSymbol) {
       if (const Json* hint = sym_expr.Find("hint"); hint && hint->is_object())
         if (const Json* i = hint->Find("as_int"); i && i->is_int()) p_.syms->SetHint(parsed->name(), *i->AsInt());
@@ -335,33 +339,67 @@ class ProgramReader {
     auto integer = [](const Json& x) { return x.AsInt(); };
     auto number = [](const Json& x) { return AsFloat(x); };
     if (tag == "as_none") return Arg();
-    if (tag == "as_tensor") { ASSIGN_OR_RETURN(Value * x, UseTensor(s, v)); return Arg(x); }
-    if (tag == "as_tensors") { ASSIGN_OR_RETURN(ir::Values x, AsList<Value*>(v, tensor)); return Arg(std::move(x)); }
-    if (tag == "as_optional_tensors") { ASSIGN_OR_RETURN(ir::Values x, AsList<Value*>(v, optional)); return Arg(std::move(x)); }
-    if (tag == "as_optional_tensor") { ASSIGN_OR_RETURN(Value * x, UseOptionalTensor(s, v)); return Arg(x); }
+    if (tag == "as_tensor") {
+      ASSIGN_OR_RETURN(Value * x, UseTensor(s, v));
+      return Arg(x);
+    }
+    if (tag == "as_tensors") {
+      ASSIGN_OR_RETURN(ir::Values x, AsList<Value*>(v, tensor));
+      return Arg(std::move(x));
+    }
+    if (tag == "as_optional_tensors") {
+      ASSIGN_OR_RETURN(ir::Values x, AsList<Value*>(v, optional));
+      return Arg(std::move(x));
+    }
+    if (tag == "as_optional_tensor") {
+      ASSIGN_OR_RETURN(Value * x, UseOptionalTensor(s, v));
+      return Arg(x);
+    }
     if (tag == "as_nested_tensors") {
       ASSIGN_OR_RETURN(auto x, AsList<ir::Values>(v, [&](const Json& e) { return AsList<Value*>(e, tensor); }));
       return Arg(std::move(x));
     }
-    if (tag == "as_int") { ASSIGN_OR_RETURN(int64_t x, v.AsInt()); return Arg(x); }
-    if (tag == "as_ints") { ASSIGN_OR_RETURN(ir::Ints x, AsList<int64_t>(v, integer)); return Arg(std::move(x)); }
+    if (tag == "as_int") {
+      ASSIGN_OR_RETURN(int64_t x, v.AsInt());
+      return Arg(x);
+    }
+    if (tag == "as_ints") {
+      ASSIGN_OR_RETURN(ir::Ints x, AsList<int64_t>(v, integer));
+      return Arg(std::move(x));
+    }
     if (tag == "as_int_lists") {
       ASSIGN_OR_RETURN(auto x, AsList<ir::Ints>(v, [&](const Json& e) { return AsList<int64_t>(e, integer); }));
       return Arg(std::move(x));
     }
-    if (tag == "as_float") { ASSIGN_OR_RETURN(double x, AsFloat(v)); return Arg(x); }
-    if (tag == "as_floats") { ASSIGN_OR_RETURN(auto x, AsList<double>(v, number)); return Arg(std::move(x)); }
-    if (tag == "as_float_lists") {
-      ASSIGN_OR_RETURN(auto x, AsList<std::vector<double>>(v, [&](const Json& e) { return AsList<double>(e, number); }));
+    if (tag == "as_float") {
+      ASSIGN_OR_RETURN(double x, AsFloat(v));
+      return Arg(x);
+    }
+    if (tag == "as_floats") {
+      ASSIGN_OR_RETURN(auto x, AsList<double>(v, number));
       return Arg(std::move(x));
     }
-    if (tag == "as_bool") { ASSIGN_OR_RETURN(bool x, v.AsBool()); return Arg(x); }
+    if (tag == "as_float_lists") {
+      ASSIGN_OR_RETURN(auto x,
+                       AsList<std::vector<double>>(v, [&](const Json& e) { return AsList<double>(e, number); }));
+      return Arg(std::move(x));
+    }
+    if (tag == "as_bool") {
+      ASSIGN_OR_RETURN(bool x, v.AsBool());
+      return Arg(x);
+    }
     if (tag == "as_bools") {
       ASSIGN_OR_RETURN(auto x, AsList<bool>(v, [](const Json& e) { return e.AsBool(); }));
       return Arg(std::move(x));
     }
-    if (tag == "as_string") { ASSIGN_OR_RETURN(std::string x, AsText(v)); return Arg(std::move(x)); }
-    if (tag == "as_strings") { ASSIGN_OR_RETURN(auto x, AsList<std::string>(v, AsText)); return Arg(std::move(x)); }
+    if (tag == "as_string") {
+      ASSIGN_OR_RETURN(std::string x, AsText(v));
+      return Arg(std::move(x));
+    }
+    if (tag == "as_strings") {
+      ASSIGN_OR_RETURN(auto x, AsList<std::string>(v, AsText));
+      return Arg(std::move(x));
+    }
     if (tag == "as_complex") {
       ASSIGN_OR_RETURN(const Json* re, v.Get("real"));
       ASSIGN_OR_RETURN(const Json* im, v.Get("imag"));
@@ -369,15 +407,24 @@ class ProgramReader {
       ASSIGN_OR_RETURN(double b, AsFloat(*im));
       return Arg(std::complex<double>(a, b));
     }
-    if (tag == "as_sym_int") { ASSIGN_OR_RETURN(ir::IntOrValue x, UseSymInt(s, v)); return Arg(x); }
+    if (tag == "as_sym_int") {
+      ASSIGN_OR_RETURN(ir::IntOrValue x, UseSymInt(s, v));
+      return Arg(x);
+    }
     if (tag == "as_sym_ints") {
       ASSIGN_OR_RETURN(auto x, AsList<ir::IntOrValue>(v, [&](const Json& e) { return UseSymInt(s, e); }));
       return Arg(std::move(x));
     }
     if (tag == "as_sym_bool" || tag == "as_sym_float") {
       ASSIGN_OR_RETURN(Union w, AsUnion(v));
-      if (w.tag == "as_bool") { ASSIGN_OR_RETURN(bool x, w.value->AsBool()); return Arg(x); }
-      if (w.tag == "as_float") { ASSIGN_OR_RETURN(double x, AsFloat(*w.value)); return Arg(x); }
+      if (w.tag == "as_bool") {
+        ASSIGN_OR_RETURN(bool x, w.value->AsBool());
+        return Arg(x);
+      }
+      if (w.tag == "as_float") {
+        ASSIGN_OR_RETURN(double x, AsFloat(*w.value));
+        return Arg(x);
+      }
       if (w.tag != "as_name") return v.Error(text::StrCat("unknown symbolic argument '", w.tag, "'"));
       ASSIGN_OR_RETURN(std::string_view name, w.value->AsString());
       ASSIGN_OR_RETURN(Value * x, Use(s, name, v));
@@ -385,7 +432,10 @@ class ProgramReader {
     }
     if (tag == "as_sym_bools" || tag == "as_sym_floats")
       return absl::UnimplementedError(text::StrCat("argument kind '", tag, "' (JSON byte ", j.offset(), ")"));
-    if (tag == "as_scalar_type") { ASSIGN_OR_RETURN(ir::DType x, AsDType(v)); return Arg(x); }
+    if (tag == "as_scalar_type") {
+      ASSIGN_OR_RETURN(ir::DType x, AsDType(v));
+      return Arg(x);
+    }
     if (tag == "as_memory_format") {
       ASSIGN_OR_RETURN(int64_t n, v.AsInt());
       if (n < 0 || n > 4) return v.Error(text::StrCat("unknown MemoryFormat ", n));
@@ -396,8 +446,14 @@ class ProgramReader {
       if (n < 0 || n > 7) return v.Error(text::StrCat("unknown Layout ", n));
       return Arg(static_cast<ir::Layout>(n));
     }
-    if (tag == "as_device") { ASSIGN_OR_RETURN(ir::Device d, AsDevice(v)); return Arg(std::move(d)); }
-    if (tag == "as_operator") { ASSIGN_OR_RETURN(std::string x, AsText(v)); return Arg(ir::OperatorName{OpNameOf(x)}); }
+    if (tag == "as_device") {
+      ASSIGN_OR_RETURN(ir::Device d, AsDevice(v));
+      return Arg(std::move(d));
+    }
+    if (tag == "as_operator") {
+      ASSIGN_OR_RETURN(std::string x, AsText(v));
+      return Arg(ir::OperatorName{OpNameOf(x)});
+    }
     if (tag == "as_graph") {
       ASSIGN_OR_RETURN(const Json* graph, v.Get("graph"));
       auto sub = std::make_shared<Graph>(&p_);
@@ -429,7 +485,9 @@ class ProgramReader {
       ASSIGN_OR_RETURN(name, NameOf(*u.value));
       ASSIGN_OR_RETURN(type, TensorType(s, name, j));
     } else if (u.tag == "as_sym_int" || u.tag == "as_sym_bool" || u.tag == "as_sym_float") {
-      Type::Kind kind = u.tag == "as_sym_int" ? Type::kSymInt : u.tag == "as_sym_bool" ? Type::kSymBool : Type::kSymFloat;
+      Type::Kind kind = u.tag == "as_sym_int"    ? Type::kSymInt
+                        : u.tag == "as_sym_bool" ? Type::kSymBool
+                                                 : Type::kSymFloat;
       ASSIGN_OR_RETURN(Union w, AsUnion(*u.value));
       if (w.tag == "as_name") {
         ASSIGN_OR_RETURN(name, w.value->AsString());
@@ -440,7 +498,8 @@ class ProgramReader {
     } else if (u.tag == "as_custom_obj") {
       ASSIGN_OR_RETURN(name, NameOf(*u.value));
       type.kind = Type::kObject;
-      if (const Json* c = u.value->Find("class_fqn"); c && c->is_string()) type.class_name = std::string(*c->AsString());
+      if (const Json* c = u.value->Find("class_fqn"); c && c->is_string())
+        type.class_name = std::string(*c->AsString());
     } else {
       type.kind = Type::kConstant;  // a Python constant baked into the program
     }
@@ -488,7 +547,9 @@ class ProgramReader {
     }
     if (u.tag == "as_none") return s.graph->AddNoneOutput(n), absl::OkStatus();
     if (u.tag == "as_sym_int" || u.tag == "as_sym_bool" || u.tag == "as_sym_float") {
-      Type::Kind kind = u.tag == "as_sym_int" ? Type::kSymInt : u.tag == "as_sym_bool" ? Type::kSymBool : Type::kSymFloat;
+      Type::Kind kind = u.tag == "as_sym_int"    ? Type::kSymInt
+                        : u.tag == "as_sym_bool" ? Type::kSymBool
+                                                 : Type::kSymFloat;
       ASSIGN_OR_RETURN(Union w, AsUnion(*u.value));
       if (w.tag == "as_name") {
         ASSIGN_OR_RETURN(std::string_view name, w.value->AsString());
@@ -675,6 +736,7 @@ class ProgramReader {
     ASSIGN_OR_RETURN(auto out, outputs->AsArray());
     if (out.size() != p_.graph->outputs.size())
       return outputs->Error(text::StrCat(out.size(), " output_specs for ", p_.graph->outputs.size(), " graph outputs"));
+    // clang-format off
     static constexpr struct { std::string_view tag; ir::OutputSpec::Kind kind; std::string_view target; } kOutputs[] = {
         {"user_output", ir::OutputSpec::kUser, ""},
         {"loss_output", ir::OutputSpec::kLoss, ""},
@@ -685,6 +747,7 @@ class ProgramReader {
         {"user_input_mutation", ir::OutputSpec::kUserInputMutation, "user_input_name"},
         {"token", ir::OutputSpec::kToken, ""},
     };
+    // clang-format on
     for (const Json& spec : out) {
       ASSIGN_OR_RETURN(Union u, AsUnion(spec));
       ir::OutputSpec s;

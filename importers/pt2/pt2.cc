@@ -86,7 +86,8 @@ absl::Status ReadRawWeights(const ZipReader& zip, Storages& storages, const std:
         auto parts = ReadTensorSubclass(*std::move(bytes));
         if (!parts.ok()) return Annotate(parts.status(), where);
         for (auto& [attribute, tensor] : *parts)
-          if (absl::Status s = AddWeight(p, text::StrCat(name, ".", attribute), std::move(tensor), config); !s.ok()) return s;
+          if (absl::Status s = AddWeight(p, text::StrCat(name, ".", attribute), std::move(tensor), config); !s.ok())
+            return s;
       }
       auto storage = storages.Of(*payload);
       if (!storage.ok()) return Annotate(storage.status(), where);
@@ -157,7 +158,8 @@ absl::Status KeepSampleInputs(const ZipReader& zip, Storages& storages, const st
   return absl::OkStatus();
 }
 
-// They are held in memory, and a program is printed with all of them: together they may be some times as long as the archive.
+// They are held in memory, and a program is printed with all of them: together they may be some times as long as the
+// archive.
 absl::Status ReadExtraFiles(const ZipReader& zip, std::string_view folder, ir::Archive& archive) {
   constexpr uint64_t kTimes = 4, kAnyhow = uint64_t{64} << 20;
   uint64_t left = kAnyhow;
@@ -165,7 +167,9 @@ absl::Status ReadExtraFiles(const ZipReader& zip, std::string_view folder, ir::A
   for (const ZipEntry& e : zip.entries()) {
     std::string_view rest = e.name;
     if (!text::ConsumePrefix(&rest, folder) || rest.empty() || rest.ends_with('/')) continue;
-    if (e.size > left) return absl::OutOfRangeError(text::StrCat(e.name, ": the extra files inflate to many times what the archive takes"));
+    if (e.size > left)
+      return absl::OutOfRangeError(
+          text::StrCat(e.name, ": the extra files inflate to many times what the archive takes"));
     left -= e.size;
     auto text = zip.ReadAll(e, uint64_t{1} << 28);
     if (!text.ok()) return Annotate(text.status(), e.name);
@@ -224,17 +228,20 @@ absl::StatusOr<ir::Archive> ReadPt2(const std::shared_ptr<io::MappedFile>& file)
       if (!program.ok()) return program.status();
       ir::Program& p = **program;
       p.name = name;
-      struct { const char *dir, *config; } kinds[] = {{"data/weights/", "_weights_config.json"},
-                                                      {"data/constants/", "_constants_config.json"}};
+      struct {
+        const char *dir, *config;
+      } kinds[] = {{"data/weights/", "_weights_config.json"}, {"data/constants/", "_constants_config.json"}};
       for (const auto& kind : kinds) {
         std::string dir = text::StrCat(folder, kind.dir);
         std::string pickled = text::StrCat(dir, name, ".pt");
-        absl::Status s = zip.Find(pickled) ? ReadPickledWeights(zip, storages, pickled, p)
-                                           : ReadRawWeights(zip, storages, text::StrCat(dir, name, kind.config), dir, p);
+        absl::Status s = zip.Find(pickled)
+                             ? ReadPickledWeights(zip, storages, pickled, p)
+                             : ReadRawWeights(zip, storages, text::StrCat(dir, name, kind.config), dir, p);
         if (!s.ok()) return s;
       }
       if (absl::Status s = CheckWeights(p, member); !s.ok()) return s;
-      if (absl::Status s = KeepSampleInputs(zip, storages, text::StrCat(folder, "data/sample_inputs/", name, ".pt"), p); !s.ok())
+      if (absl::Status s = KeepSampleInputs(zip, storages, text::StrCat(folder, "data/sample_inputs/", name, ".pt"), p);
+          !s.ok())
         return s;
       archive.programs.push_back(*std::move(program));
     }

@@ -1,5 +1,5 @@
-// The header is untrusted JSON of untrusted length: names, dtypes, shapes and offsets are checked against each other and
-// against the file's size, and the data must be covered without gaps or overlaps, as the format asks.
+// The header is untrusted JSON of untrusted length: names, dtypes, shapes and offsets are checked against each other
+// and against the file's size, and the data must be covered without gaps or overlaps, as the format asks.
 #include "importers/safetensors/safetensors.h"
 
 #include <algorithm>
@@ -64,7 +64,8 @@ absl::StatusOr<ir::TensorSet> ReadSafetensors(const std::shared_ptr<io::MappedFi
       }
       continue;
     }
-    const json::Value *dtype = m.value.Find("dtype"), *shape = m.value.Find("shape"), *offsets = m.value.Find("data_offsets");
+    const json::Value *dtype = m.value.Find("dtype"), *shape = m.value.Find("shape"),
+                      *offsets = m.value.Find("data_offsets");
     if (!dtype || !dtype->is_string() || !shape || !shape->is_array() || !offsets || !offsets->is_array())
       return bad("dtype, shape or data_offsets is missing");
     auto t = ir::DTypeFromSafetensors(*dtype->AsString());

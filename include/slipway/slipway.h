@@ -194,7 +194,7 @@ SLIPWAY_API int slipway_weights_load(slipway_archive* model, size_t program, con
 
 /* ---- Passes and export ---- */
 
-#define SLIPWAY_ALL_PROGRAMS ((size_t)-1)
+#define SLIPWAY_ALL_PROGRAMS ((size_t) - 1)
 
 /* The passes of docs/architecture.md, in the order in which a conversion to ONNX runs them; NULL behind the last. Valid
  * for ever. */

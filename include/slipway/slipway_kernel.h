@@ -1,5 +1,5 @@
-/* Kernels of your own: a shared library that says what operators it computes and how. `slipway run --plugin ./lib.so` uses it,
- * and `slipway convert --plugin ./lib.so -o model.so` puts it into the library it writes.
+/* Kernels of your own: a shared library that says what operators it computes and how. `slipway run --plugin ./lib.so`
+ * uses it, and `slipway convert --plugin ./lib.so -o model.so` puts it into the library it writes.
  *
  * The library exports one function, slipway_kernels(), and needs nothing of slipway's at link time:
  *
@@ -7,7 +7,8 @@
  *   static const slipway_kernel_library library = {SLIPWAY_KERNEL_ABI, sizeof(slipway_kernel), kernels, 1};
  *   const slipway_kernel_library* slipway_kernels(void) { return &library; }
  *
- * Functions are called from any thread, several at a time. They may not throw, exit or keep pointers they are handed. */
+ * Functions are called from any thread, several at a time. They may not throw, exit or keep pointers they are handed.
+ */
 #ifndef SLIPWAY_SLIPWAY_KERNEL_H_
 #define SLIPWAY_SLIPWAY_KERNEL_H_
 
@@ -32,7 +33,7 @@ enum {
   SLIPWAY_KERNEL_FLOAT = 3,
   SLIPWAY_KERNEL_BOOL = 4,
   SLIPWAY_KERNEL_STRING = 5,
-  SLIPWAY_KERNEL_INTS = 6,    /* also lists of bools, as 0 and 1 */
+  SLIPWAY_KERNEL_INTS = 6, /* also lists of bools, as 0 and 1 */
   SLIPWAY_KERNEL_FLOATS = 7,
   SLIPWAY_KERNEL_TENSORS = 8, /* None among them: NULL */
   SLIPWAY_KERNEL_DTYPE = 9
@@ -69,15 +70,15 @@ typedef struct {
 /* NULL when done, else what went wrong: a constant text, or call->text with a text in it. */
 typedef const char* (*slipway_kernel_fn)(const slipway_kernel_call* call);
 
-/* The sizes that the outputs will have: sizes[i][d] is to be set for dim d of output i, which has outputs[i].ndim dims and
- * neither shape nor data yet. */
+/* The sizes that the outputs will have: sizes[i][d] is to be set for dim d of output i, which has outputs[i].ndim dims
+ * and neither shape nor data yet. */
 typedef const char* (*slipway_kernel_shape_fn)(const slipway_kernel_call* call, int64_t* const* sizes);
 
 typedef struct {
-  const char* op;                /* "mylib::blend.default"; without an overload the default one */
+  const char* op; /* "mylib::blend.default"; without an overload the default one */
   slipway_kernel_fn run;
-  slipway_kernel_shape_fn shape; /* NULL: the program always says the sizes. Else they are compared with what it says, and
-                                    sizes that it does not know (of data) are taken from here */
+  slipway_kernel_shape_fn shape; /* NULL: the program always says the sizes. Else they are compared with what it says,
+                                    and sizes that it does not know (of data) are taken from here */
   void* user;
 } slipway_kernel;
 

@@ -1,5 +1,5 @@
-// Argument getters: each accepts the spellings that exported programs use for one declared type (an integer for a float, a
-// single number for a list) and nothing else.
+// Argument getters: each accepts the spellings that exported programs use for one declared type (an integer for a
+// float, a single number for a list) and nothing else.
 #include "ir/ops/args.h"
 
 #include "base/text.h"
@@ -202,8 +202,10 @@ std::optional<SymInts> ArgReader::opt_sym_ints(std::string_view name, int n) {
     out.push_back(v);
   } else if (auto p = a.get<Values>()) {
     for (Value* x : *p) {
-      if (!x || x->type().kind != Type::kSymInt) Fail(text::StrCat("argument '", name, "' is not a list of integers"));
-      else out.push_back(x);
+      if (!x || x->type().kind != Type::kSymInt)
+        Fail(text::StrCat("argument '", name, "' is not a list of integers"));
+      else
+        out.push_back(x);
     }
   } else {
     Fail(text::StrCat("argument '", name, "' is not a list of integers"));

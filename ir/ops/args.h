@@ -1,5 +1,6 @@
-// Typed access to a node's arguments, so that shape functions, decompositions, lowerings and plans read like formulas. The
-// first mistake leaves the rule (rule.h); elsewhere it is kept for status(), and getters return harmless values after it.
+// Typed access to a node's arguments, so that shape functions, decompositions, lowerings and plans read like formulas.
+// The first mistake leaves the rule (rule.h); elsewhere it is kept for status(), and getters return harmless values
+// after it.
 #ifndef SLIPWAY_IR_OPS_ARGS_H_
 #define SLIPWAY_IR_OPS_ARGS_H_
 
@@ -35,9 +36,9 @@ class ArgReader {
   Values tensors(std::string_view name);     // Tensor[]; entries null for None
   bool has(std::string_view name) const;     // given (or defaulted) and not None
 
-  int64_t i(std::string_view name);          // an int known now; symbolic is an error naming the argument
+  int64_t i(std::string_view name);  // an int known now; symbolic is an error naming the argument
   std::optional<int64_t> opt_i(std::string_view name);
-  IntOrValue sym(std::string_view name);     // int or symbolic int
+  IntOrValue sym(std::string_view name);  // int or symbolic int
   std::optional<IntOrValue> opt_sym(std::string_view name);
   double f(std::string_view name);
   std::optional<double> opt_f(std::string_view name);
@@ -64,11 +65,14 @@ class ArgReader {
 
   bool ok() const { return status_.ok(); }
   const absl::Status& status() const { return status_; }
-  // Records the first error. Unsupported() is exit 4 (the op is fine, we cannot do it), Fail() is exit 3 (bad program), Bug() exit 70.
+  // Records the first error. Unsupported() is exit 4 (the op is fine, we cannot do it), Fail() is exit 3 (bad program),
+  // Bug() exit 70.
   void Unsupported(std::string_view why);
   void Fail(std::string_view why);
   void Bug(std::string_view why);
-  void SetStatus(absl::Status s) { if (status_.ok()) status_ = std::move(s); }
+  void SetStatus(absl::Status s) {
+    if (status_.ok()) status_ = std::move(s);
+  }
 
  protected:
   const Node& node_;

@@ -26,7 +26,8 @@ const std::vector<std::string_view>& Overloads(std::string_view stem) {
 
 const OpDef* FunctionalOf(const OpDef& op) {
   std::string_view base = op.base;
-  if (base.starts_with("__i") && base.ends_with("__")) return FindOp(text::StrCat(op.ns, ".__", base.substr(3), ".", op.overload));
+  if (base.starts_with("__i") && base.ends_with("__"))
+    return FindOp(text::StrCat(op.ns, ".__", base.substr(3), ".", op.overload));
   if (base.ends_with('_')) {
     base.remove_suffix(1);
     if (const OpDef* f = FindOp(text::StrCat(op.ns, ".", base, ".", op.overload)); f && !f->mutates()) return f;

@@ -13,13 +13,18 @@ void Append(const Arg& a, std::vector<Arg>& out) {
   auto each = [&](const auto& list) {
     for (const auto& x : list) out.emplace_back(x);
   };
-  if (auto values = a.get<Values>()) each(*values);
-  else if (auto ints = a.get<Ints>()) each(*ints);
-  else if (auto syms = a.get<SymInts>()) each(*syms);
-  else if (auto floats = a.get<std::vector<double>>()) each(*floats);
+  if (auto values = a.get<Values>())
+    each(*values);
+  else if (auto ints = a.get<Ints>())
+    each(*ints);
+  else if (auto syms = a.get<SymInts>())
+    each(*syms);
+  else if (auto floats = a.get<std::vector<double>>())
+    each(*floats);
   else if (auto bools = a.get<std::vector<bool>>())
     for (bool b : *bools) out.emplace_back(b);
-  else out.push_back(a);
+  else
+    out.push_back(a);
 }
 
 class Decoder {
@@ -44,9 +49,12 @@ class Decoder {
       h_.carried = List(1);
       h_.scanned = List(2);
       for (size_t i = 3; i < n_.args().size(); ++i) {
-        if (auto reverse = n_.At(i).get<bool>()) h_.reverse = *reverse;
-        else if (auto dim = n_.At(i).get<int64_t>()) other_dim_ |= *dim != 0;
-        else h_.captured = List(i);
+        if (auto reverse = n_.At(i).get<bool>())
+          h_.reverse = *reverse;
+        else if (auto dim = n_.At(i).get<int64_t>())
+          other_dim_ |= *dim != 0;
+        else
+          h_.captured = List(i);
       }
     } else if (op == "higher_order.map_impl" || op == "higher_order.map") {
       h_.kind = HigherOrder::kScan;
@@ -62,8 +70,10 @@ class Decoder {
       Bodies({static_cast<size_t>(body)});
       for (size_t i = body + 1; i < n_.args().size(); ++i) {
         if (!n_.args()[i].name.empty()) continue;  // a keyword: how, not what
-        if (auto name = n_.At(i).get<std::string>(); name && i == static_cast<size_t>(body) + 1) h_.name = *name;
-        else Append(n_.At(i), h_.captured);
+        if (auto name = n_.At(i).get<std::string>(); name && i == static_cast<size_t>(body) + 1)
+          h_.name = *name;
+        else
+          Append(n_.At(i), h_.captured);
       }
     } else {
       return absl::UnimplementedError(text::StrCat(op, ": not a higher-order operator that is known"));
@@ -114,7 +124,8 @@ class Decoder {
     auto check = [&](const std::vector<Arg>& operands, int dims) {
       for (const Arg& a : operands) {
         if (const Value* v = a.value()) {
-          if (dims > 0 && (!v->type().is_tensor() || v->rank() == 0)) Fail("operand ", at, " is no tensor of a dimension");
+          if (dims > 0 && (!v->type().is_tensor() || v->rank() == 0))
+            Fail("operand ", at, " is no tensor of a dimension");
           CheckTensor(v->type(), g.inputs()[at]->type(), dims, "operand", at);
         } else if (dims > 0) {
           Fail("operand ", at, " is no tensor of a dimension");
@@ -139,7 +150,8 @@ class Decoder {
   // What a turn hands to the next one.
   void CheckTurns(const Graph& body) {
     for (size_t i = 0; i < h_.carried.size() && i < body.outputs.size(); ++i)
-      if (const Value* v = body.outputs[i].value()) CheckTensor(v->type(), body.inputs()[i]->type(), 0, "carried value", i);
+      if (const Value* v = body.outputs[i].value())
+        CheckTensor(v->type(), body.inputs()[i]->type(), 0, "carried value", i);
   }
 
   // One turn an element of the first dimension, of all that is scanned and of all that is stacked.
@@ -148,7 +160,8 @@ class Decoder {
     auto check = [&](const Value* v, const char* what, size_t i) {
       if (!v || !v->type().is_tensor() || v->rank() == 0) return;
       const Sym& size = v->sizes()[0];
-      if (length && ProvablyDifferent(*length, size)) Fail(what, " ", i, " has ", size.ToString(), " rows, the first operand ", length->ToString());
+      if (length && ProvablyDifferent(*length, size))
+        Fail(what, " ", i, " has ", size.ToString(), " rows, the first operand ", length->ToString());
       if (!length) length = &size;
     };
     for (size_t i = 0; i < h_.scanned.size(); ++i) check(h_.scanned[i].value(), "operand", i);
@@ -183,9 +196,7 @@ class Decoder {
         CheckOutputs(*h_.bodies[0], 0);
         CheckLengths(0);
         break;
-      case HigherOrder::kCall:
-        CheckOutputs(*h_.bodies[0], kNone);
-        break;
+      case HigherOrder::kCall: CheckOutputs(*h_.bodies[0], kNone); break;
     }
   }
 };

@@ -104,8 +104,10 @@ Sizes InferContext::Reduce(const Sizes& in, const std::vector<int>& dims, bool k
   for (int d = 0; d < static_cast<int>(in.size()); ++d) {
     const auto given = std::count(dims.begin(), dims.end(), d);
     if (given > 1) Fail(text::StrCat("dim ", d, " is given twice"));
-    if (given == 0) out.push_back(in[d]);
-    else if (keepdim) out.push_back(1);
+    if (given == 0)
+      out.push_back(in[d]);
+    else if (keepdim)
+      out.push_back(1);
   }
   return out;
 }
@@ -135,8 +137,8 @@ ShapeFn FindShapeFn(std::string_view op) {
 }
 
 namespace {
-// The rule of the operator that computes what `op` writes into its first argument; null where there is none, or where the
-// operator changes the argument's sizes, as squeeze_ does.
+// The rule of the operator that computes what `op` writes into its first argument; null where there is none, or where
+// the operator changes the argument's sizes, as squeeze_ does.
 ShapeFn RuleOfWhatIsWritten(const OpDef& op) {
   if (op.args.empty() || !op.args[0].written) return nullptr;
   const OpDef* f = FunctionalOf(op);
@@ -150,7 +152,8 @@ absl::Status CheckWhatIsWritten(const Node& n, absl::Span<const Type> computed, 
   bool fits = from.size() == to.size();
   for (size_t d = 0; fits && d < from.size(); ++d) fits = !ProvablyDifferent(from[d], to[d]);
   if (fits) return absl::OkStatus();
-  return absl::InvalidArgumentError(text::StrCat(n.op_name(), ": writes ", computed[0].ToString(), " into ", written[0].ToString()));
+  return absl::InvalidArgumentError(
+      text::StrCat(n.op_name(), ": writes ", computed[0].ToString(), " into ", written[0].ToString()));
 }
 
 // The types of results that are arguments written in place; nullopt when some result is not.
@@ -171,7 +174,8 @@ std::optional<std::vector<Type>> WrittenArguments(const Node& n) {
 }
 }  // namespace
 
-absl::StatusOr<std::vector<Type>> InferTypes(const Node& n, FreshSymbols fresh, std::vector<ShapeConstraint>* constraints) {
+absl::StatusOr<std::vector<Type>> InferTypes(const Node& n, FreshSymbols fresh,
+                                             std::vector<ShapeConstraint>* constraints) {
   ShapeFn fn = FindShapeFn(n.op_name());
   std::optional<std::vector<Type>> written;
   if (!fn) {

@@ -56,8 +56,8 @@ class InferContext : public ArgReader {
   // a >= least; no error here where it never holds.
   void RequireAtLeast(Sym a, int64_t least);
 
-  // torch's broadcasting. Of two sizes that are not known to be 1, equality is required: a symbol whose range begins at 1
-  // or below is taken not to be 1, as exporting guards on it.
+  // torch's broadcasting. Of two sizes that are not known to be 1, equality is required: a symbol whose range begins at
+  // 1 or below is taken not to be 1, as exporting guards on it.
   Sizes Broadcast(absl::Span<const Sizes> shapes);
   Sizes Broadcast(const Sizes& a, const Sizes& b);
   DType ResultType(absl::Span<Value* const> tensors, absl::Span<const Scalar> scalars = {}) {
@@ -86,11 +86,12 @@ struct ShapeRow {
 
 // Null when the op has no row.
 ShapeFn FindShapeFn(std::string_view op);
-// The types of n's results: by the op's row, else, when every result is an argument written in place, that argument's, and
-// what is written was looked at by the row of the operator that computes it. Unimplemented when neither tells.
+// The types of n's results: by the op's row, else, when every result is an argument written in place, that argument's,
+// and what is written was looked at by the row of the operator that computes it. Unimplemented when neither tells.
 absl::StatusOr<std::vector<Type>> InferTypes(const Node& n, FreshSymbols fresh = FreshSymbols::kMake,
                                              std::vector<ShapeConstraint>* constraints = nullptr);
-// What all nodes of a program need, nested graphs included, in the order of the nodes. Nodes whose types cannot be inferred
+// What all nodes of a program need, nested graphs included, in the order of the nodes. Nodes whose types cannot be
+// inferred
 // need nothing here: infer-shapes reports them.
 std::vector<ShapeConstraint> ConstraintsOf(const Program& p);
 

@@ -52,7 +52,7 @@ TypeText ParseType(Cursor& c) {
     }
   } else {
     t.base = std::string(c.Word());
-    if (!c.s.empty() && c.s[0] == '(' ) {
+    if (!c.s.empty() && c.s[0] == '(') {
       if (t.base == "Dict" || t.base == "Future") {
         int depth = 0;
         do {

@@ -14,16 +14,16 @@ namespace slipway::ir {
 
 struct ArgDef {
   std::string name;
-  std::string type;         // base type without list, optional and alias marks: "Tensor", "SymInt", "Scalar", …
-  bool is_list = false;     // Tensor[], SymInt[2]
-  int list_size = 0;        // the 2 of SymInt[2]: a single int stands for all
-  bool optional = false;    // Tensor?; for lists: the list itself
+  std::string type;               // base type without list, optional and alias marks: "Tensor", "SymInt", "Scalar", …
+  bool is_list = false;           // Tensor[], SymInt[2]
+  int list_size = 0;              // the 2 of SymInt[2]: a single int stands for all
+  bool optional = false;          // Tensor?; for lists: the list itself
   bool element_optional = false;  // Tensor?[]
   bool keyword_only = false;
   bool has_default = false;
   Arg default_value;
-  char alias = 0;           // alias set letter of Tensor(a), 0 if none
-  bool written = false;     // Tensor(a!)
+  char alias = 0;        // alias set letter of Tensor(a), 0 if none
+  bool written = false;  // Tensor(a!)
 };
 
 struct ReturnDef {
@@ -34,19 +34,19 @@ struct ReturnDef {
 };
 
 struct OpDef {
-  std::string name;       // "aten.add.Tensor", "_operator.add", "higher_order.cond"
-  std::string_view ns;    // "aten"
-  std::string_view base;  // "add"
+  std::string name;           // "aten.add.Tensor", "_operator.add", "higher_order.cond"
+  std::string_view ns;        // "aten"
+  std::string_view base;      // "add"
   std::string_view overload;  // "Tensor", "default"; empty for ops without overloads
-  bool known = true;      // false: not in the table (custom op); args and returns are empty
-  bool variadic = false;  // higher-order ops: arguments are positional and not declared
+  bool known = true;          // false: not in the table (custom op); args and returns are empty
+  bool variadic = false;      // higher-order ops: arguments are positional and not declared
   std::vector<ArgDef> args;
   std::vector<ReturnDef> returns;
   OpTraits traits;
 
   int ArgIndex(std::string_view arg) const;  // -1 if none
-  bool mutates() const;   // any argument is written
-  bool is_view() const;   // a result aliases an argument without writing it
+  bool mutates() const;                      // any argument is written
+  bool is_view() const;                      // a result aliases an argument without writing it
 };
 
 // The declaration of "aten.add.Tensor"; an op the table lacks gets a fresh entry with known = false. Never null; the

@@ -1,5 +1,5 @@
-// Parsing of traits, and the two questions about nodes that follow from them. Words of the data map to fields by tables,
-// so a new trait is a field, a row here and its line of explanation in schemas/op_traits.txt.
+// Parsing of traits, and the two questions about nodes that follow from them. Words of the data map to fields by
+// tables, so a new trait is a field, a row here and its line of explanation in schemas/op_traits.txt.
 #include "ir/ops/op_traits.h"
 
 #include <iterator>
@@ -35,21 +35,29 @@ constexpr Word<std::string_view OpTraits::*> kArguments[] = {
     {"updates-statistics", &OpTraits::updates_statistics},
 };
 constexpr Word<AutocastClass> kAutocast[] = {
-    {"lower", AutocastClass::kLower}, {"float32", AutocastClass::kFloat32}, {"widest", AutocastClass::kWidest},
+    {"lower", AutocastClass::kLower},
+    {"float32", AutocastClass::kFloat32},
+    {"widest", AutocastClass::kWidest},
 };
 constexpr Word<ViewCondition> kConditions[] = {
-    {"if-viewable", ViewCondition::kIfViewable},     {"if-contiguous", ViewCondition::kIfContiguous},
-    {"if-same-sizes", ViewCondition::kIfSameSizes},  {"if-unchanged", ViewCondition::kIfUnchanged},
-    {"if-idle", ViewCondition::kIfIdle},             {"if-single", ViewCondition::kIfSingle},
+    {"if-viewable", ViewCondition::kIfViewable},
+    {"if-contiguous", ViewCondition::kIfContiguous},
+    {"if-same-sizes", ViewCondition::kIfSameSizes},
+    {"if-unchanged", ViewCondition::kIfUnchanged},
+    {"if-idle", ViewCondition::kIfIdle},
+    {"if-single", ViewCondition::kIfSingle},
 };
+// clang-format off
 constexpr Word<ViewInverse> kInverses[] = {
-    {"same", ViewInverse::kSame},         {"reshape", ViewInverse::kReshape},   {"reinterpret", ViewInverse::kReinterpret},
+    {"same", ViewInverse::kSame},         {"reshape", ViewInverse::kReshape},
+    {"reinterpret", ViewInverse::kReinterpret},
     {"unexpand", ViewInverse::kUnexpand}, {"itself", ViewInverse::kItself},     {"permute", ViewInverse::kPermute},
     {"movedim", ViewInverse::kMovedim},   {"slice", ViewInverse::kSlice},       {"select", ViewInverse::kSelect},
     {"narrow", ViewInverse::kNarrow},     {"diagonal", ViewInverse::kDiagonal}, {"strided", ViewInverse::kStrided},
     {"stack", ViewInverse::kStack},       {"concatenate", ViewInverse::kConcatenate},
     {"hsplit", ViewInverse::kHsplit},     {"vsplit", ViewInverse::kVsplit},     {"dsplit", ViewInverse::kDsplit},
 };
+// clang-format on
 
 template <typename T, size_t n>
 const T* Find(const Word<T> (&table)[n], std::string_view word) {

@@ -14,11 +14,34 @@ class Node;
 
 enum class AutocastClass : uint8_t { kNone, kLower, kFloat32, kWidest };
 enum class ViewCondition : uint8_t {
-  kNone, kAlways, kIfViewable, kIfContiguous, kIfSameSizes, kIfUnchanged, kIfIdle, kIfSingle,
+  kNone,
+  kAlways,
+  kIfViewable,
+  kIfContiguous,
+  kIfSameSizes,
+  kIfUnchanged,
+  kIfIdle,
+  kIfSingle,
 };
 enum class ViewInverse : uint8_t {
-  kNone, kSame, kReshape, kReinterpret, kUnexpand, kItself, kPermute, kMovedim, kSlice, kSelect, kNarrow, kDiagonal,
-  kStrided, kStack, kConcatenate, kHsplit, kVsplit, kDsplit,
+  kNone,
+  kSame,
+  kReshape,
+  kReinterpret,
+  kUnexpand,
+  kItself,
+  kPermute,
+  kMovedim,
+  kSlice,
+  kSelect,
+  kNarrow,
+  kDiagonal,
+  kStrided,
+  kStack,
+  kConcatenate,
+  kHsplit,
+  kVsplit,
+  kDsplit,
 };
 
 // Argument names and operator names are empty where the trait is absent. Texts live as long as the process.

@@ -28,8 +28,10 @@ absl::Span<const ShapeRow> ExpandFamilies(absl::Span<const ShapeFamily> families
       while (end < f.ops.size() && !is_space(f.ops[end])) ++end;
       std::string_view name = f.ops.substr(at, end - at);
       at = end;
-      if (name[0] == '/') names.emplace_back(name.substr(1));
-      else names.push_back(text::StrCat("aten.", name, text::Contains(name, ".") ? "" : ".default"));
+      if (name[0] == '/')
+        names.emplace_back(name.substr(1));
+      else
+        names.push_back(text::StrCat("aten.", name, text::Contains(name, ".") ? "" : ".default"));
       rows.push_back({names.back(), f.fn});
     }
   }
@@ -94,7 +96,8 @@ void NeedSameDType(InferContext& c, std::initializer_list<Value*> tensors) {
     if (!v) continue;
     if (!first) first = v;
     if (v->dtype() != first->dtype())
-      c.Fail(text::StrCat("'", first->name(), "' is ", Name(first->dtype()), " and '", v->name(), "' ", Name(v->dtype())));
+      c.Fail(
+          text::StrCat("'", first->name(), "' is ", Name(first->dtype()), " and '", v->name(), "' ", Name(v->dtype())));
   }
 }
 void NeedParameterDType(InferContext& c, Value* x, std::initializer_list<Value*> parameters) {
@@ -116,7 +119,8 @@ void NeedSameSizes(InferContext& c, const Sizes& a, const Sizes& b, std::string_
   for (size_t i = 0; i < a.size(); ++i) c.RequireEqual(a[i], b[i], what);
 }
 void NeedExpands(InferContext& c, const Sizes& from, const Sizes& to, std::string_view what) {
-  if (from.size() > to.size()) return c.Fail(text::StrCat(what, ": ", from.size(), " dimensions do not expand to ", to.size()));
+  if (from.size() > to.size())
+    return c.Fail(text::StrCat(what, ": ", from.size(), " dimensions do not expand to ", to.size()));
   for (size_t i = 0; i < from.size(); ++i)
     if (!from[i].is(1)) c.RequireEqual(from[i], to[to.size() - from.size() + i], what);
 }

@@ -42,8 +42,8 @@ inline Sym NumelOf(const Value* v) { return Product(v->sizes()); }
 Sym SmallerOf(Sym a, Sym b);
 Sym LargerOf(Sym a, Sym b);
 
-DType FloatOf(DType t);        // integers and bool become the default float
-DType SumDType(DType t);       // integers and bool become i64
+DType FloatOf(DType t);                         // integers and bool become the default float
+DType SumDType(DType t);                        // integers and bool become i64
 Sizes WithDim(Sizes sizes, int dim, Sym size);  // one size replaced; unchanged for a 0-d tensor
 
 // Length of a slice of a dimension, bounds clamped as torch does; nullopt bounds are the ends.
@@ -62,10 +62,10 @@ void NeedExpands(InferContext& c, const Sizes& from, const Sizes& to, std::strin
 void NeedNotNegative(InferContext& c, const Sizes& numbers, std::string_view what);
 
 // Type-preserving rules.
-void SameAsSelf(InferContext& c);        // dtype and sizes of the first argument
-void FloatLikeSelf(InferContext& c);     // its sizes, its dtype made floating
-void BoolLikeSelf(InferContext& c);      // its sizes, bool
-void BroadcastFirstTwo(InferContext& c); // broadcast and promotion of the first two arguments
+void SameAsSelf(InferContext& c);         // dtype and sizes of the first argument
+void FloatLikeSelf(InferContext& c);      // its sizes, its dtype made floating
+void BoolLikeSelf(InferContext& c);       // its sizes, bool
+void BroadcastFirstTwo(InferContext& c);  // broadcast and promotion of the first two arguments
 
 }  // namespace slipway::ir
 

@@ -22,9 +22,7 @@ void Full(InferContext& c) {
   c.Out(c.dtype("dtype").value_or(DTypeOf(c.scalar("fill_value"))), c.ToSizes(c.sym_ints("size")));
 }
 void ZerosLike(InferContext& c) { c.Out(c.dtype("dtype").value_or(Self(c)->dtype()), Self(c)->sizes()); }
-void NewZeros(InferContext& c) {
-  c.Out(c.dtype("dtype").value_or(Self(c)->dtype()), c.ToSizes(c.sym_ints("size")));
-}
+void NewZeros(InferContext& c) { c.Out(c.dtype("dtype").value_or(Self(c)->dtype()), c.ToSizes(c.sym_ints("size"))); }
 void ScalarTensor(InferContext& c) { c.Out(c.dtype("dtype").value_or(DType::kFloat32), {}); }
 void Eye(InferContext& c) {
   Sym n = ExprOf(c.sym("n"));
@@ -76,8 +74,7 @@ void Arange(InferContext& c) {
     if (step.expr.is(0)) return c.Fail("a step of 0");
     bool down = step.expr.is_constant() && *step.expr.constant() < 0;
     Sym span = end.expr - start.expr;
-    Sym n = extra ? FloorDiv(span, step.expr) + 1
-                  : FloorDiv(span + step.expr - (down ? -1 : 1), step.expr);
+    Sym n = extra ? FloorDiv(span, step.expr) + 1 : FloorDiv(span + step.expr - (down ? -1 : 1), step.expr);
     if (n.is_constant() && *n.constant() < 0) return c.Fail("the bounds and the sign of the step disagree");
     return c.Out(dtype, {n});
   }
@@ -117,9 +114,7 @@ void NormalOf(InferContext& c) {  // normal over tensors of means and deviations
   Operands o = OperandsAt(c, {0, 1});
   c.Out(c.ResultType(o.tensors), c.Broadcast(o.shapes));
 }
-void TensorOf(InferContext& c) {
-  c.Out(c.dtype("dtype").value_or(DTypeOf(c.scalar("t"))), {});
-}
+void TensorOf(InferContext& c) { c.Out(c.dtype("dtype").value_or(DTypeOf(c.scalar("t"))), {}); }
 void Iota(InferContext& c) { c.Out(c.dtype("dtype").value_or(DType::kInt64), {ExprOf(c.sym("length"))}); }
 
 constexpr ShapeFamily kFamilies[] = {
@@ -128,7 +123,8 @@ constexpr ShapeFamily kFamilies[] = {
      "randint randint.low randint.generator randint.low_generator normal.float_float"},
     {Full, "full"},
     {ZerosLike,
-     "zeros_like ones_like empty_like full_like rand_like rand_like.generator randn_like randn_like.generator randint_like "
+     "zeros_like ones_like empty_like full_like rand_like rand_like.generator randn_like randn_like.generator "
+     "randint_like "
      "randint_like.low_dtype randint_like.Tensor randint_like.generator randint_like.low_generator_dtype "
      "randint_like.Tensor_generator"},
     {NewZeros, "new_zeros new_ones new_full new_empty new_empty_strided"},

@@ -39,12 +39,14 @@ void Regions(InferContext& c) {
 }
 
 void DeformConv(InferContext& c) {
-  Value *x = Self(c), *weight = TensorAt(c, 1), *offset = TensorAt(c, 2), *mask = TensorAt(c, 3), *bias = TensorAt(c, 4);
+  Value *x = Self(c), *weight = TensorAt(c, 1), *offset = TensorAt(c, 2), *mask = TensorAt(c, 3),
+        *bias = TensorAt(c, 4);
   for (Value* v : {x, weight, offset}) NeedRank(c, v, 4);
   NeedRank(c, bias, 1);
   NeedDType(c, x, IsFloating, "of floats");
   NeedSameDType(c, {x, weight, offset, bias});
-  Sym stride[] = {ExprOf(c.sym("stride_h")), ExprOf(c.sym("stride_w"))}, padding[] = {ExprOf(c.sym("pad_h")), ExprOf(c.sym("pad_w"))},
+  Sym stride[] = {ExprOf(c.sym("stride_h")), ExprOf(c.sym("stride_w"))},
+      padding[] = {ExprOf(c.sym("pad_h")), ExprOf(c.sym("pad_w"))},
       dilation[] = {ExprOf(c.sym("dilation_h")), ExprOf(c.sym("dilation_w"))};
   const Sym groups = ExprOf(c.sym("groups")), offset_groups = ExprOf(c.sym("offset_groups"));
   if (!c.ok()) return;
@@ -57,7 +59,8 @@ void DeformConv(InferContext& c) {
   NeedSameSizes(c, bias->sizes(), {weight->sizes()[0]}, "the bias and the channels of the result");
   Sizes out = {x->sizes()[0], weight->sizes()[0]};
   for (int d = 0; d < 2; ++d) {
-    out.push_back(FloorDiv(x->sizes()[2 + d] + 2 * padding[d] - dilation[d] * (weight->sizes()[2 + d] - 1) - 1, stride[d]) + 1);
+    out.push_back(
+        FloorDiv(x->sizes()[2 + d] + 2 * padding[d] - dilation[d] * (weight->sizes()[2 + d] - 1) - 1, stride[d]) + 1);
     c.RequireAtLeast(out.back(), 1);
   }
   const Sym taps = offset_groups * weight->sizes()[2] * weight->sizes()[3];

@@ -30,8 +30,10 @@ void BroadcastThree(InferContext& c) {
 }
 void LikeSelfMasked(InferContext& c) {  // self's dtype, sizes of self and the mask
   NeedDType(c, TensorAt(c, 1), [](DType t) { return IsBool(t) || t == DType::kUInt8; }, "a mask");
-  if (c.node().op().base.starts_with("masked_scatter")) NeedSameDType(c, {Self(c), TensorAt(c, 2)});
-  else if (c.node().op().overload == "Tensor") NeedRank(c, TensorAt(c, 2), 0);
+  if (c.node().op().base.starts_with("masked_scatter"))
+    NeedSameDType(c, {Self(c), TensorAt(c, 2)});
+  else if (c.node().op().overload == "Tensor")
+    NeedRank(c, TensorAt(c, 2), 0);
   Operands o = OperandsAt(c, {0, 1});
   c.Out(Self(c)->dtype(), c.Broadcast(o.shapes));
 }
@@ -128,7 +130,8 @@ void LikeSelfAndMask(InferContext& c) {  // native_dropout
 constexpr ShapeFamily kFamilies[] = {
     {SameAsSelf,
      "neg negative positive sgn sign floor ceil round round.decimals trunc fix frac nan_to_num bitwise_not conj _conj "
-     "_conj_physical conj_physical resolve_conj resolve_neg _neg_view clone alias detach detach_copy alias_copy contiguous "
+     "_conj_physical conj_physical resolve_conj resolve_neg _neg_view clone alias detach detach_copy alias_copy "
+     "contiguous "
      "lift lift_fresh lift_fresh_copy relu relu6 hardtanh hardsigmoid hardswish silu mish gelu elu selu "
      "celu leaky_relu log_sigmoid hardshrink softshrink threshold softplus rrelu glu_jvp dropout alpha_dropout "
      "feature_dropout feature_alpha_dropout fill.Scalar zero _pin_memory "
@@ -144,7 +147,8 @@ constexpr ShapeFamily kFamilies[] = {
     {Angle, "angle"},
     {RealPart, "real imag"},
     {FloatLikeSelf,
-     "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh arcsin arccos arctan arcsinh arccosh arctanh exp exp2 "
+     "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh arcsin arccos arctan arcsinh arccosh arctanh exp "
+     "exp2 "
      "expm1 log log2 log10 log1p sqrt rsqrt reciprocal sigmoid erf erfc erfinv lgamma digamma logit deg2rad rad2deg i0 "
      "sinc mvlgamma special_airy_ai special_bessel_j0 special_bessel_j1 special_bessel_y0 special_bessel_y1 "
      "special_digamma special_entr special_erf special_erfc special_erfcx special_erfinv special_exp2 special_expit "
@@ -166,7 +170,8 @@ constexpr ShapeFamily kFamilies[] = {
      "__rshift__.Scalar pow.Tensor_Tensor pow.Tensor_Scalar pow.Scalar gcd lcm hypot nextafter heaviside logaddexp "
      "logaddexp2 clamp_min clamp_min.Tensor clamp_max clamp_max.Tensor"},
     {BroadcastFloat,
-     "ldexp.Tensor div.Tensor div.Scalar divide.Tensor divide.Scalar true_divide.Tensor true_divide.Scalar atan2 arctan2 "
+     "ldexp.Tensor div.Tensor div.Scalar divide.Tensor divide.Scalar true_divide.Tensor true_divide.Scalar atan2 "
+     "arctan2 "
      "copysign.Tensor copysign.Scalar xlogy.Tensor xlogy.Scalar_Self xlogy.Scalar_Other special_xlogy "
      "special_xlogy.self_scalar special_xlogy.other_scalar special_xlog1py special_xlog1py.self_scalar "
      "special_xlog1py.other_scalar special_zeta special_zeta.self_scalar special_zeta.other_scalar igamma igammac "
@@ -191,7 +196,8 @@ constexpr ShapeFamily kFamilies[] = {
     {BroadcastBool,
      "eq.Tensor eq.Scalar ne.Tensor ne.Scalar lt.Tensor lt.Scalar le.Tensor le.Scalar gt.Tensor gt.Scalar ge.Tensor "
      "ge.Scalar greater.Tensor greater.Scalar greater_equal.Tensor greater_equal.Scalar less.Tensor less.Scalar "
-     "less_equal.Tensor less_equal.Scalar not_equal.Tensor not_equal.Scalar logical_and logical_or logical_xor isclose"},
+     "less_equal.Tensor less_equal.Scalar not_equal.Tensor not_equal.Scalar logical_and logical_or logical_xor "
+     "isclose"},
     {BroadcastThree, "addcmul addcdiv clamp clamp.Tensor clip clip.Tensor"},
     {LikeSelfMasked, "masked_fill.Scalar masked_fill.Tensor masked_scatter"},
     {Where, "where.self where.ScalarSelf where.ScalarOther where.Scalar"},

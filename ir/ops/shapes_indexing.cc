@@ -77,7 +77,8 @@ void MaskedIndex(InferContext& c) {
 void MaskedIndexPut(InferContext& c) {
   Value *x = Self(c), *values = c.tensor("values");
   NeedSameDType(c, {x, values});
-  NeedExpands(c, c.Broadcast(values->sizes(), c.tensor("mask")->sizes()), IndexedSizes(c, x->sizes(), c.tensors("indices")), "the values");
+  NeedExpands(c, c.Broadcast(values->sizes(), c.tensor("mask")->sizes()),
+              IndexedSizes(c, x->sizes(), c.tensors("indices")), "the values");
   SameAsSelf(c);
 }
 // Indices along a dimension: of the tensor's rank, and of no more elements in the other dimensions.
@@ -97,7 +98,8 @@ void Scatter(InferContext& c) {
   CheckAlong(c, x, index, c.dim("dim", x->rank()));
   if (Value* src = c.node().op().ArgIndex("src") >= 0 ? c.tensor("src") : nullptr) {
     NeedSameDType(c, {x, src});
-    if (!NumelOf(index).is(0) && std::max(src->rank(), 1) != std::max(index->rank(), 1)) return c.Fail("the values and the indices differ in rank");
+    if (!NumelOf(index).is(0) && std::max(src->rank(), 1) != std::max(index->rank(), 1))
+      return c.Fail("the values and the indices differ in rank");
     for (int d = 0; d < std::min(src->rank(), index->rank()); ++d)
       if (ProvablyLess(src->sizes()[d], index->sizes()[d])) return c.Fail("fewer values than indices");
   }
@@ -123,7 +125,8 @@ void IndexWrite(InferContext& c) {
   NeedSameDType(c, {x, source});
   const int dim = c.dim("dim", x->rank());
   const Sym count = NumelOf(IndexList(c));
-  c.RequireEqual(source->rank() ? source->sizes()[std::min(dim, source->rank() - 1)] : Sym(1), count, "indices and slices");
+  c.RequireEqual(source->rank() ? source->sizes()[std::min(dim, source->rank() - 1)] : Sym(1), count,
+                 "indices and slices");
   if (x->rank() <= 1 && source->rank() <= 1) return SameAsSelf(c);
   NeedSameSizes(c, WithDim(source->sizes(), dim, 1), WithDim(x->sizes(), dim, 1), "sizes of a slice");
   SameAsSelf(c);
@@ -256,7 +259,8 @@ void SearchSorted(InferContext& c) {
   NeedRankAtLeast(c, boundaries, 1);
   if (boundaries->rank() > 1) {
     if (x->rank() != boundaries->rank()) return c.Fail("neither a list of boundaries nor one for each row");
-    for (int d = 0; d + 1 < x->rank(); ++d) c.RequireEqual(boundaries->sizes()[d], x->sizes()[d], "lists of boundaries and rows");
+    for (int d = 0; d + 1 < x->rank(); ++d)
+      c.RequireEqual(boundaries->sizes()[d], x->sizes()[d], "lists of boundaries and rows");
   }
   c.Out(PositionDType(c), x->sizes());
 }
@@ -278,7 +282,8 @@ void Unique(InferContext& c) {
   int dim = by_dim ? c.dim("dim", x->rank()) : 0;
   Sym n = c.FreshSize();
   c.Out(x->dtype(), by_dim ? WithDim(x->sizes(), dim, n) : Sizes{n});
-  bool inverse = whole || c.b("return_inverse"), counts = whole || (op.ArgIndex("return_counts") >= 0 && c.b("return_counts"));
+  bool inverse = whole || c.b("return_inverse"),
+       counts = whole || (op.ArgIndex("return_counts") >= 0 && c.b("return_counts"));
   Sizes places = by_dim && x->rank() ? Sizes{x->sizes()[dim]} : x->sizes();
   c.Out(DType::kInt64, inverse ? places : Sizes{0});
   if (op.returns.size() > 2) c.Out(DType::kInt64, counts ? Sizes{n} : Sizes{0});
@@ -302,7 +307,8 @@ void Multinomial(InferContext& c) {
   Sizes out = Self(c)->sizes();
   if (out.empty()) return c.Fail("a distribution has no dimensions");
   const Sym samples = ExprOf(c.sym("num_samples"));
-  if (const auto n = samples.constant(), of = out.back().constant(); n && of && (*n < 1 || (!c.b("replacement") && *n > *of)))
+  if (const auto n = samples.constant(), of = out.back().constant();
+      n && of && (*n < 1 || (!c.b("replacement") && *n > *of)))
     return c.Fail(text::StrCat(*n, " samples of ", *of));
   out.back() = samples;
   c.Out(DType::kInt64, out);
@@ -356,10 +362,12 @@ constexpr ShapeFamily kFamilies[] = {
      "/torch_scatter.scatter_sum.default /torch_scatter.scatter_mul.default /torch_scatter.scatter_mean.default "
      "/torch_scatter.scatter_min.default /torch_scatter.scatter_max.default"},
     {SegmentsByIndex,
-     "/torch_scatter.segment_sum_coo.default /torch_scatter.segment_mean_coo.default /torch_scatter.segment_min_coo.default "
+     "/torch_scatter.segment_sum_coo.default /torch_scatter.segment_mean_coo.default "
+     "/torch_scatter.segment_min_coo.default "
      "/torch_scatter.segment_max_coo.default"},
     {SegmentsByEnds,
-     "/torch_scatter.segment_sum_csr.default /torch_scatter.segment_mean_csr.default /torch_scatter.segment_min_csr.default "
+     "/torch_scatter.segment_sum_csr.default /torch_scatter.segment_mean_csr.default "
+     "/torch_scatter.segment_min_csr.default "
      "/torch_scatter.segment_max_csr.default"},
     {RowsOfSegments, "/torch_scatter.gather_csr.default /torch_scatter.gather_coo.default"},
     {Index, "index.Tensor _unsafe_index.Tensor index.Tensor_hacked_twin _unsafe_index.Tensor_hacked_twin"},

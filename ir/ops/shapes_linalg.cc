@@ -55,7 +55,8 @@ DType GivenOr(InferContext& c, DType t) {
   return c.node().op().ArgIndex("out_dtype") >= 0 ? c.dtype("out_dtype").value_or(t) : t;
 }
 void BatchMm(InferContext& c) { c.Out(GivenOr(c, Self(c)->dtype()), Bmm(c, Self(c), TensorAt(c, 1))); }
-// Products of groups: a dim that both have in three dims is a batch; where a matrix is divided, the number of groups is.
+// Products of groups: a dim that both have in three dims is a batch; where a matrix is divided, the number of groups
+// is.
 void GroupedMm(InferContext& c) {
   Value *a = Self(c), *b = TensorAt(c, 1), *ends = c.opt_tensor("offs");
   NeedSameDType(c, {a, b});
@@ -63,7 +64,8 @@ void GroupedMm(InferContext& c) {
   for (Value* v : {a, b})
     if (v->rank() != 2 && v->rank() != 3) return c.Fail("a tensor of neither two nor three dims");
   const bool rows = a->rank() == 2, columns = b->rank() == 2;
-  if ((rows || columns) != (ends != nullptr)) return c.Fail("ends of groups where no dim is divided, or none where one is");
+  if ((rows || columns) != (ends != nullptr))
+    return c.Fail("ends of groups where no dim is divided, or none where one is");
   if (ends) NeedRank(c, ends, 1);
   c.RequireEqual(a->sizes().back(), b->sizes()[b->rank() - 2], "inner sizes");
   if (!c.ok()) return;
@@ -80,7 +82,9 @@ void OutAdded(InferContext& c, DType t, const Sizes& product) {
   NeedExpands(c, Self(c)->sizes(), product, "what is added to the product");
   c.Out(t, product);
 }
-void AddBmm(InferContext& c) { OutAdded(c, GivenOr(c, TensorAt(c, 1)->dtype()), Bmm(c, TensorAt(c, 1), TensorAt(c, 2))); }
+void AddBmm(InferContext& c) {
+  OutAdded(c, GivenOr(c, TensorAt(c, 1)->dtype()), Bmm(c, TensorAt(c, 1), TensorAt(c, 2)));
+}
 void AddBmmSum(InferContext& c) {
   Sizes s = Bmm(c, TensorAt(c, 1), TensorAt(c, 2));
   OutAdded(c, TensorAt(c, 1)->dtype(), {s[1], s[2]});
@@ -151,7 +155,8 @@ void Linear(InferContext& c) {
 // input [.., k] and weight [n, k] are integers, input_scale has an element a row.
 void IntegerLinear(InferContext& c) {
   Value *x = c.tensor("input"), *w = c.tensor("weight"), *scale = c.tensor("input_scale");
-  if (x->rank() == 0 || w->rank() != 2 || scale->rank() != x->rank()) return c.Fail("an integer linear layer needs matrices");
+  if (x->rank() == 0 || w->rank() != 2 || scale->rank() != x->rank())
+    return c.Fail("an integer linear layer needs matrices");
   if (!c.RequireEqual(x->sizes().back(), w->sizes().back(), "input features")) return;
   Sizes out(x->sizes().begin(), x->sizes().end() - 1), rows = out;
   rows.push_back(1);
@@ -262,7 +267,8 @@ void Trilinear(InferContext& c) {
   Sizes shapes[3];
   int rank = 0;
   const char* expand[] = {"expand1", "expand2", "expand3"};
-  for (int i = 0; i < 3; ++i) rank = std::max(rank, TensorAt(c, i)->rank() + static_cast<int>(c.ints(expand[i]).size()));
+  for (int i = 0; i < 3; ++i)
+    rank = std::max(rank, TensorAt(c, i)->rank() + static_cast<int>(c.ints(expand[i]).size()));
   Sizes out;
   for (int i = 0; i < 3; ++i) {
     in[i] = TensorAt(c, i);
@@ -291,7 +297,8 @@ void Bilinear(InferContext& c) {
 void Cross(InferContext& c) {
   BroadcastFirstTwo(c);
   const Sizes& s = c.results()[0].sizes;
-  if (c.has("dim")) c.RequireEqual(s.empty() ? Sym(1) : s[c.dim("dim", static_cast<int>(s.size()))], 3, "the size of a vector");
+  if (c.has("dim"))
+    c.RequireEqual(s.empty() ? Sym(1) : s[c.dim("dim", static_cast<int>(s.size()))], 3, "the size of a vector");
 }
 void VecDot(InferContext& c) {
   Operands o = OperandsAt(c, {0, 1});
@@ -479,7 +486,8 @@ void Solve(InferContext& c) {
   const bool left = c.node().op().ArgIndex("left") < 0 || c.b("left");
   const Sizes& s = right->sizes();
   Sizes rows = Join(a.batch, {a.m});
-  bool vectors = s.size() == 1 || (s.size() == rows.size() && std::equal(s.begin(), s.end(), rows.begin(), ProvablyEqual));
+  bool vectors =
+      s.size() == 1 || (s.size() == rows.size() && std::equal(s.begin(), s.end(), rows.begin(), ProvablyEqual));
   Sizes out;
   if (vectors) {
     c.RequireEqual(a.n, s.back(), "sizes of the matrix and the right-hand sides");
@@ -528,8 +536,8 @@ void TensorInverse(InferContext& c) {
   if (ind <= 0 || ind > x->rank()) return c.Fail("ind is out of range");
   Sizes out(x->sizes().begin() + ind, x->sizes().end());
   out.insert(out.end(), x->sizes().begin(), x->sizes().begin() + ind);
-  c.RequireEqual(Product(Sizes(x->sizes().begin(), x->sizes().begin() + ind)), Product(Sizes(x->sizes().begin() + ind, x->sizes().end())),
-                 "elements of the rows and the columns");
+  c.RequireEqual(Product(Sizes(x->sizes().begin(), x->sizes().begin() + ind)),
+                 Product(Sizes(x->sizes().begin() + ind, x->sizes().end())), "elements of the rows and the columns");
   c.Out(x->dtype(), out);
 }
 void TensorSolve(InferContext& c) {
@@ -629,8 +637,7 @@ constexpr ShapeFamily kFamilies[] = {
     {TensorInverse, "linalg_tensorinv"},
     {TensorSolve, "linalg_tensorsolve"},
     {Vandermonde, "linalg_vander vander"},
-    {Norm,
-     "linalg_norm linalg_norm.ord_str linalg_vector_norm linalg_matrix_norm linalg_matrix_norm.str_ord"},
+    {Norm, "linalg_norm linalg_norm.ord_str linalg_vector_norm linalg_matrix_norm linalg_matrix_norm.str_ord"},
 };
 
 }  // namespace

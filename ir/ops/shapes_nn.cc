@@ -69,7 +69,8 @@ void OutForward(InferContext& c, const Conv& k, const Sizes& padding) {
   if (!c.ok() || !Positive(c, stride, "a stride") || !Positive(c, dilation, "a dilation")) return;
   NeedNotNegative(c, padding, "a padding");
   for (int i = 0; i < k.n; ++i) {
-    out.push_back(Windows(k.x->sizes()[k.x->rank() - k.n + i], k.w->sizes()[2 + i], stride[i], padding[i], dilation[i]));
+    out.push_back(
+        Windows(k.x->sizes()[k.x->rank() - k.n + i], k.w->sizes()[2 + i], stride[i], padding[i], dilation[i]));
     if (ProvablyLess(out.back(), 1)) return c.Fail("the kernel is larger than the input");
   }
   OutConv(c, k, k.w->sizes()[0], out);
@@ -147,13 +148,15 @@ void OutPool(InferContext& c, int n, bool with_indices) {
   Sizes stride = c.ToSizes(c.sym_ints("stride"));
   stride = stride.empty() ? kernel : PerDim(c, "stride", n);
   Sizes dilation = c.node().op().ArgIndex("dilation") >= 0 ? PerDim(c, "dilation", n) : Sizes(n, 1);
-  if (!Positive(c, stride, "a stride") || !Positive(c, kernel, "a kernel size") || !Positive(c, dilation, "a dilation")) return;
+  if (!Positive(c, stride, "a stride") || !Positive(c, kernel, "a kernel size") || !Positive(c, dilation, "a dilation"))
+    return;
   NeedNotNegative(c, padding, "a padding");
   bool ceil_mode = c.b("ceil_mode");
   Sizes out = x->sizes();
   for (int i = 0; i < n; ++i) {
     Sym& s = out[x->rank() - n + i];
-    if (ProvablyLess(dilation[i] * (kernel[i] - 1) + 1, 2 * padding[i])) return c.Fail("the padding is more than half of the kernel");
+    if (ProvablyLess(dilation[i] * (kernel[i] - 1) + 1, 2 * padding[i]))
+      return c.Fail("the padding is more than half of the kernel");
     s = PoolWindows(s, kernel[i], stride[i], padding[i], dilation[i], ceil_mode);
     if (ProvablyLess(s, 1)) return c.Fail("the kernel is larger than the input");
     c.RequireAtLeast(s, 1);
@@ -421,7 +424,8 @@ void EfficientAttention(InferContext& c) {
   c.Out(DType::kInt64, {});
   c.Out(DType::kInt64, {});
 }
-// The states and weights of layers, each of one or two directions: what follows from the features of the input and of the states.
+// The states and weights of layers, each of one or two directions: what follows from the features of the input and of
+// the states.
 void CheckLayers(InferContext& c, Value* x, const Values& states) {
   const std::string_view base = c.node().op().base;
   const int64_t gates = base == "lstm" ? 4 : base == "gru" ? 3 : 1, layers = c.i("num_layers");
@@ -436,16 +440,20 @@ void CheckLayers(InferContext& c, Value* x, const Values& states) {
   for (Value* s : states) {
     NeedRank(c, s, packed ? 3 : x->rank());
     c.RequireEqual(s->sizes()[0], layers * directions, "states and layers");
-    if (!packed && x->rank() == 3) c.RequireEqual(s->sizes()[1], x->sizes()[c.b("batch_first") ? 0 : 1], "batches of the states and the input");
+    if (!packed && x->rank() == 3)
+      c.RequireEqual(s->sizes()[1], x->sizes()[c.b("batch_first") ? 0 : 1], "batches of the states and the input");
   }
   const size_t each = plain + (projected ? 1 : 0);
-  if (params.size() != each * static_cast<size_t>(layers * directions)) return c.Fail(text::StrCat(params.size(), " weights"));
+  if (params.size() != each * static_cast<size_t>(layers * directions))
+    return c.Fail(text::StrCat(params.size(), " weights"));
   for (size_t k = 0; k < params.size(); ++k) {
     if (!params[k]) return c.Fail("a weight is missing");
     NeedSameDType(c, {x, params[k]});
     const Sym in = k / each < static_cast<size_t>(directions) ? x->sizes().back() : out * directions;
     const size_t which = k % each;
-    Sizes wanted = which == 0 ? Sizes{gates * hidden, in} : which == 1 ? Sizes{gates * hidden, out} : Sizes{gates * hidden};
+    Sizes wanted = which == 0   ? Sizes{gates * hidden, in}
+                   : which == 1 ? Sizes{gates * hidden, out}
+                                : Sizes{gates * hidden};
     if (projected && which + 1 == each) wanted = {out, hidden};
     NeedSameSizes(c, params[k]->sizes(), wanted, text::StrCat("weight ", k));
   }
@@ -477,7 +485,8 @@ void CheckCell(InferContext& c, Value* h) {
   NeedSameSizes(c, c.tensor("w_ih")->sizes(), {kGates * hidden, x->sizes().back()}, "argument 'w_ih'");
   NeedSameSizes(c, c.tensor("w_hh")->sizes(), {kGates * hidden, hidden}, "argument 'w_hh'");
   for (std::string_view name : {"b_ih", "b_hh"})
-    if (Value* b = c.opt_tensor(name)) NeedSameSizes(c, b->sizes(), {kGates * hidden}, text::StrCat("argument '", name, "'"));
+    if (Value* b = c.opt_tensor(name))
+      NeedSameSizes(c, b->sizes(), {kGates * hidden}, text::StrCat("argument '", name, "'"));
   NeedSameDType(c, {x, h, c.tensor("w_ih"), c.tensor("w_hh"), c.opt_tensor("b_ih"), c.opt_tensor("b_hh")});
 }
 template <int kGates>
@@ -700,8 +709,7 @@ void Istft(InferContext& c) {
   int64_t hop = c.opt_i("hop_length").value_or(n_fft / 4);
   if (n_fft <= 0 || n_fft > 1 << 28 || hop <= 0) return c.Fail("n_fft or hop_length is not positive");
   auto length = c.opt_i("length");
-  Sym n = length ? Sym(*length)
-                 : (x->sizes().back() - 1) * hop + n_fft - (c.b("center") ? 2 * (n_fft / 2) : 0);
+  Sym n = length ? Sym(*length) : (x->sizes().back() - 1) * hop + n_fft - (c.b("center") ? 2 * (n_fft / 2) : 0);
   Sizes out(x->sizes().begin(), x->sizes().end() - 2);
   out.push_back(n);
   c.Out(c.b("return_complex") ? x->dtype() : ToReal(x->dtype()), out);
@@ -787,7 +795,8 @@ void Lfilter(InferContext& c) {
   NeedSameDType(c, {x, a, y});
   if (!c.ok()) return;
   c.RequireEqual(a->sizes()[0], x->sizes()[1], "channels");
-  NeedSameSizes(c, y->sizes(), {x->sizes()[0], x->sizes()[1], x->sizes()[2] + a->sizes()[1] - 1}, "the result and the input");
+  NeedSameSizes(c, y->sizes(), {x->sizes()[0], x->sizes()[1], x->sizes()[2] + a->sizes()[1] - 1},
+                "the result and the input");
   c.Out(y->dtype(), y->sizes());
 }
 void Overdrive(InferContext& c) {
@@ -797,7 +806,8 @@ void Overdrive(InferContext& c) {
   NeedSameDType(c, {x, temp, in, out, y});
   if (!c.ok()) return;
   for (Value* v : {temp, y}) NeedSameSizes(c, v->sizes(), x->sizes(), "a waveform and the input");
-  for (Value* v : {in, out}) NeedSameSizes(c, v->sizes(), {x->sizes()[0]}, "what is left of the step before and the channels");
+  for (Value* v : {in, out})
+    NeedSameSizes(c, v->sizes(), {x->sizes()[0]}, "what is left of the step before and the channels");
   for (Value* v : {in, out, y}) c.Out(v->dtype(), v->sizes());
 }
 
@@ -826,7 +836,8 @@ constexpr ShapeFamily kFamilies[] = {
     {Im2Col, "im2col"},
     {Col2Im, "col2im"},
     {Upsample<1>,
-     "upsample_nearest1d upsample_nearest1d.vec _upsample_nearest_exact1d _upsample_nearest_exact1d.vec upsample_linear1d "
+     "upsample_nearest1d upsample_nearest1d.vec _upsample_nearest_exact1d _upsample_nearest_exact1d.vec "
+     "upsample_linear1d "
      "upsample_linear1d.vec"},
     {Upsample<2>,
      "upsample_nearest2d upsample_nearest2d.vec _upsample_nearest_exact2d _upsample_nearest_exact2d.vec "
@@ -843,7 +854,8 @@ constexpr ShapeFamily kFamilies[] = {
     {SameAsSelf, "batch_norm_elemt"},
     {NormOfChannels, "group_norm batch_norm instance_norm"},
     {BatchNormStats,
-     "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit.no_stats _native_batch_norm_legit_no_training "
+     "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit.no_stats "
+     "_native_batch_norm_legit_no_training "
      "_batch_norm_with_update _batch_norm_no_update"},
     {BatchNormFunctional, "_native_batch_norm_legit_functional _batch_norm_with_update_functional"},
     {NativeLayerNorm, "native_layer_norm"},

@@ -9,9 +9,7 @@ namespace {
 
 bool Declares(InferContext& c, std::string_view arg) { return c.node().op().ArgIndex(arg) >= 0; }
 bool KeepDim(InferContext& c) { return Declares(c, "keepdim") && c.b("keepdim"); }
-std::optional<DType> GivenDType(InferContext& c) {
-  return Declares(c, "dtype") ? c.dtype("dtype") : std::nullopt;
-}
+std::optional<DType> GivenDType(InferContext& c) { return Declares(c, "dtype") ? c.dtype("dtype") : std::nullopt; }
 // Sizes after reducing the dims named by the op's "dim" argument; all of them where there is none.
 Sizes Reduced(InferContext& c) {
   Value* x = Self(c);
@@ -183,8 +181,7 @@ constexpr ShapeFamily kFamilies[] = {
     {ReduceTo<DType::kBool>, "_is_all_true _is_any_true"},
     {ReduceWithIndices, "max.dim min.dim median.dim nanmedian.dim mode kthvalue"},
     {ReduceTwice, "aminmax _aminmax _aminmax.dim"},
-    {RealAndMean,
-     "var_mean var_mean.dim var_mean.correction std_mean std_mean.dim std_mean.correction"},
+    {RealAndMean, "var_mean var_mean.dim var_mean.correction std_mean std_mean.dim std_mean.correction"},
     {Quantile, "quantile quantile.scalar nanquantile nanquantile.scalar"},
     {Trace, "trace"},
     {Dist, "dist"},

@@ -37,9 +37,7 @@ Sym Operand(InferContext& c, const Number& n, bool as_float) {
   if (auto k = e.constant()) return c.syms().Float(static_cast<double>(*k));
   return Make(c, SymKind::kToFloat, {e});
 }
-void OutNumber(InferContext& c, bool is_float, Sym e) {
-  c.Out(is_float ? Type::SymFloat(e) : Type::SymInt(e));
-}
+void OutNumber(InferContext& c, bool is_float, Sym e) { c.Out(is_float ? Type::SymFloat(e) : Type::SymInt(e)); }
 
 template <SymKind kInt, SymKind kFloat = kInt>
 void Arithmetic(InferContext& c) {
@@ -57,8 +55,9 @@ void Subtract(InferContext& c) {
 void TrueDivide(InferContext& c) {
   Number a = NumberAt(c, 0), b = NumberAt(c, 1);
   bool is_float = a.kind == Type::kSymFloat || b.kind == Type::kSymFloat;
-  OutNumber(c, true, Make(c, is_float ? SymKind::kFloatTrueDiv : SymKind::kIntTrueDiv,
-                          {Operand(c, a, is_float), Operand(c, b, is_float)}));
+  OutNumber(c, true,
+            Make(c, is_float ? SymKind::kFloatTrueDiv : SymKind::kIntTrueDiv,
+                 {Operand(c, a, is_float), Operand(c, b, is_float)}));
 }
 template <SymKind kKind>
 void Compare(InferContext& c) {
@@ -139,7 +138,7 @@ void SymStride(InferContext& c) {
   int dim = c.dim("dim", x->rank());
   if (x->rank() == 0) return c.Fail("stride of a 0-d tensor");
   c.OutSym(x->type().strides_known && dim < static_cast<int>(x->type().strides.size()) ? x->type().strides[dim]
-                                                                                      : c.FreshSize());
+                                                                                       : c.FreshSize());
 }
 void SymStorageOffset(InferContext& c) {
   Value* x = Self(c);

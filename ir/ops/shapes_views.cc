@@ -24,12 +24,15 @@ Sizes ResolveMinusOne(InferContext& c, Sym numel, Sizes given) {
     }
   }
   if (unknown >= 0) {
-    if (known.is(0)) c.Fail("a size of -1 beside a size of 0 is ambiguous");
-    else given[unknown] = FloorDiv(numel, known);
+    if (known.is(0))
+      c.Fail("a size of -1 beside a size of 0 is ambiguous");
+    else
+      given[unknown] = FloorDiv(numel, known);
     if (known.is(0)) return given;
     if (numel.is_constant() && known.is_constant() && !Mod(numel, known).is(0))
       c.Fail(text::StrCat(numel.ToString(), " elements do not divide by ", known.ToString()));
-    else c.RequireEqual(Mod(numel, known), 0, "the elements that do not divide");
+    else
+      c.RequireEqual(Mod(numel, known), 0, "the elements that do not divide");
   } else {
     c.RequireEqual(numel, known, "the number of elements");
   }
@@ -84,8 +87,10 @@ void Flatten(InferContext& c) {
   Sizes out;
   Sym merged = 1;
   for (int d = 0; d < x->rank(); ++d) {
-    if (d < first || d > last) out.push_back(x->sizes()[d]);
-    else merged = merged * x->sizes()[d];
+    if (d < first || d > last)
+      out.push_back(x->sizes()[d]);
+    else
+      merged = merged * x->sizes()[d];
     if (d == last) out.push_back(merged);
   }
   c.Out(x->dtype(), out);
@@ -302,7 +307,8 @@ Sizes SelectSizes(InferContext& c, Value* x) {
   if (x->rank() == 0) c.Fail("select of a 0-d tensor");
   Sizes out = x->sizes();
   Sym index = ExprOf(c.sym("index")), size = out[dim];
-  if (ProvablyLessEqual(size, index) || ProvablyLess(index + size, 0)) c.Fail(text::StrCat("index ", index.ToString(), " of a size of ", size.ToString()));
+  if (ProvablyLessEqual(size, index) || ProvablyLess(index + size, 0))
+    c.Fail(text::StrCat("index ", index.ToString(), " of a size of ", size.ToString()));
   out.erase(out.begin() + dim);
   return out;
 }
@@ -385,8 +391,9 @@ void OutSections(InferContext& c, Value* x, int dim, Sym sections) {
   // The first size % n sections have one element more.
   Sym base = FloorDiv(size, n), more = Mod(size, n);
   for (int64_t i = 0; i < n; ++i)
-    c.Out(x->dtype(), WithDim(x->sizes(), dim, more.is_constant() ? base + (i < *more.constant() ? 1 : 0)
-                                                                  : FloorDiv(size + (n - 1 - i), n)));
+    c.Out(x->dtype(),
+          WithDim(x->sizes(), dim,
+                  more.is_constant() ? base + (i < *more.constant() ? 1 : 0) : FloorDiv(size + (n - 1 - i), n)));
 }
 void OutAtIndices(InferContext& c, Value* x, int dim, const Sizes& indices) {
   Sym size = SizeAt(c, x, dim);
@@ -523,7 +530,8 @@ void Flip(InferContext& c) {
   SameAsSelf(c);
 }
 void Roll(InferContext& c) {
-  const size_t shifts = c.sym_ints("shifts").size(), dims = c.dims("dims", Self(c)->rank(), /*empty_is_all=*/false).size();
+  const size_t shifts = c.sym_ints("shifts").size(),
+               dims = c.dims("dims", Self(c)->rank(), /*empty_is_all=*/false).size();
   if (dims == 0 ? shifts != 1 : shifts != dims) return c.Fail("shifts and dims differ in number");
   SameAsSelf(c);
 }
@@ -675,8 +683,10 @@ void PixelShuffle(InferContext& c) {
   int n = x->rank();
   if (n < 3 || r <= 0 || r > 1 << 20) return c.Fail("needs 3 dimensions and a positive factor");
   Sizes out = x->sizes();
-  if (kShuffle) c.RequireEqual(Mod(out[n - 3], r * r), 0, "channels that the factor does not divide");
-  else for (int d : {n - 2, n - 1}) c.RequireEqual(Mod(out[d], r), 0, "a size that the factor does not divide");
+  if (kShuffle)
+    c.RequireEqual(Mod(out[n - 3], r * r), 0, "channels that the factor does not divide");
+  else
+    for (int d : {n - 2, n - 1}) c.RequireEqual(Mod(out[d], r), 0, "a size that the factor does not divide");
   out[n - 3] = kShuffle ? FloorDiv(out[n - 3], r * r) : out[n - 3] * (r * r);
   for (int d : {n - 2, n - 1}) out[d] = kShuffle ? out[d] * r : FloorDiv(out[d], r);
   c.Out(x->dtype(), out);
@@ -713,7 +723,8 @@ void RepeatInterleaveCounts(InferContext& c) {
 }
 
 constexpr ShapeFamily kFamilies[] = {
-    {View, "view reshape _unsafe_view view_copy _reshape_copy _reshape_alias _reshape_alias_copy /prims.reshape.default"},
+    {View,
+     "view reshape _unsafe_view view_copy _reshape_copy _reshape_alias _reshape_alias_copy /prims.reshape.default"},
     {ViewAs, "view_as reshape_as"},
     {ExpandAs, "expand_as"},
     {ViewDType, "view.dtype view_copy.dtype"},

@@ -1,6 +1,6 @@
-// Kernels `conv`, `conv_transposed` and `batch_norm` over three spatial dims. Dense f32 and narrower go through conv_fast.h and
-// conv_transposed.h; what these do not take, f64 and integers become products of matrices over patches, of which a chunk at a time
-// is laid out.
+// Kernels `conv`, `conv_transposed` and `batch_norm` over three spatial dims. Dense f32 and narrower go through
+// conv_fast.h and conv_transposed.h; what these do not take, f64 and integers become products of matrices over patches,
+// of which a chunk at a time is laid out.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -11,10 +11,10 @@
 #include "kernels/conv/conv_fast.h"
 #include "kernels/conv/conv_last.h"
 #include "kernels/conv/conv_transposed.h"
-#include "kernels/conv/depthwise_block.h"
-#include "kernels/convert.h"
 #include "kernels/conv/dense_floats.h"
+#include "kernels/conv/depthwise_block.h"
 #include "kernels/conv/filters.h"
+#include "kernels/convert.h"
 #include "kernels/products/gemm.h"
 #include "kernels/products/product.h"
 #include "kernels/registry.h"
@@ -26,13 +26,15 @@ namespace {
 
 constexpr int kSpatial = 3;
 
-bool OfRankFive(const Call& c) { return c.in.size() > 1 && c.in[0].rank == 5 && c.in[1].rank == 5 && c.out[0].rank == 5; }
+bool OfRankFive(const Call& c) {
+  return c.in.size() > 1 && c.in[0].rank == 5 && c.in[1].rank == 5 && c.out[0].rank == 5;
+}
 bool InRange(const ConvAttributes<>& a) {
   constexpr int64_t kMost = int64_t{1} << 40;
   bool fits = a.groups > 0;
   for (int d = 0; d < kSpatial; ++d)
-    fits = fits && a.stride[d] > 0 && a.stride[d] < kMost && a.dilation[d] > 0 && a.dilation[d] < kMost && a.padding[d] > -kMost &&
-           a.padding[d] < kMost;
+    fits = fits && a.stride[d] > 0 && a.stride[d] < kMost && a.dilation[d] > 0 && a.dilation[d] < kMost &&
+           a.padding[d] > -kMost && a.padding[d] < kMost;
   return fits;
 }
 // Whether the operands' sizes agree.
@@ -45,8 +47,8 @@ bool FitsConv(const Call& c, const ConvAttributes<>& a) {
 bool FitsTransposed(const Call& c, const ConvAttributes<>& a) {
   if (!OfRankFive(c) || !InRange(a)) return false;
   const Tensor &x = c.in[0], &w = c.in[1], &out = c.out[0];
-  return x.sizes[1] == w.sizes[0] && x.sizes[1] % a.groups == 0 && out.sizes[0] == x.sizes[0] && out.sizes[1] % a.groups == 0 &&
-         out.sizes[1] / a.groups == w.sizes[1];
+  return x.sizes[1] == w.sizes[0] && x.sizes[1] % a.groups == 0 && out.sizes[0] == x.sizes[0] &&
+         out.sizes[1] % a.groups == 0 && out.sizes[1] / a.groups == w.sizes[1];
 }
 
 // All elements of a tensor, dense, in the compute type.
@@ -92,7 +94,9 @@ void Store(const std::vector<T>& from, const Tensor& out, int64_t n, int64_t fir
 }
 
 // A vector with an element for each channel.
-bool IsPerChannel(const Tensor& t, int64_t channels) { return t.rank == 1 && t.sizes[0] == channels && IsFloating(t.dtype); }
+bool IsPerChannel(const Tensor& t, int64_t channels) {
+  return t.rank == 1 && t.sizes[0] == channels && IsFloating(t.dtype);
+}
 
 // What a batch norm in inference does of channel values: x · scale + shift. Operands from in[first] on: its weight, its
 // bias (those that `parts` has), mean, variance. False where they are not vectors of so many channels.
@@ -104,7 +108,8 @@ struct ChannelNorm {
     if (scratch.counting()) return true;
     std::fill_n(scale, channels, 1.0f);
     std::fill_n(shift, channels, 0.0f);
-    for (auto [part, to] : {std::pair{kNormWeight, scale}, {kNormBias, shift}, {kNormStatistics, mean}, {kNormStatistics, variance}}) {
+    for (auto [part, to] :
+         {std::pair{kNormWeight, scale}, {kNormBias, shift}, {kNormStatistics, mean}, {kNormStatistics, variance}}) {
       if ((parts & part) == 0) continue;
       if (first >= c.in.size() || !IsPerChannel(c.in[first], channels)) return false;
       const Tensor& t = c.in[first++];
@@ -141,8 +146,8 @@ const char* BatchNorm(const Call& c, const BatchNormAttributes& a) {
   const Tensor &x = c.in[0], &out = c.out[0];
   Scratch& scratch = *c.scratch;
   ChannelNorm norm;
-  if (x.dtype == DType::kF32 && out.dtype == DType::kF32 && (x.rank == 2 || !x.is_contiguous()) && SameSizes(x, out) && out.numel() != 0 &&
-      x.strides[1] == 1 && out.strides[1] == 1)
+  if (x.dtype == DType::kF32 && out.dtype == DType::kF32 && (x.rank == 2 || !x.is_contiguous()) && SameSizes(x, out) &&
+      out.numel() != 0 && x.strides[1] == 1 && out.strides[1] == 1)
     return NormLast(c, a);
   if (!SameSizes(x, out) || x.rank < 2 || !DenseFloats::Takes(x) || !DenseFloats::Takes(out) ||
       !norm.Read(c, 1, a.parts | kNormStatistics, a.epsilon, x.sizes[1], scratch))
@@ -166,12 +171,14 @@ const char* BatchNorm(const Call& c, const BatchNormAttributes& a) {
 // How many operands a batch norm of these parts has.
 size_t NormOperands(int64_t parts) { return 2 + (parts & kNormWeight ? 1 : 0) + (parts & kNormBias ? 1 : 0); }
 
-// What follows the sums of a convolution by its tail, with the operands that are there for it, from number *at on, which becomes that of the first
-// operand behind them. Null, or what is wrong.
-const char* ReadTail(const Call& c, const ConvTailAttributes& a, const Tensor& out, Scratch& scratch, size_t* at, ConvEpilogue* to) {
+// What follows the sums of a convolution by its tail, with the operands that are there for it, from number *at on,
+// which becomes that of the first operand behind them. Null, or what is wrong.
+const char* ReadTail(const Call& c, const ConvTailAttributes& a, const Tensor& out, Scratch& scratch, size_t* at,
+                     ConvEpilogue* to) {
   size_t& next = *at;
   const int64_t channels = out.sizes[1];
-  if (a.parts < 0 || a.parts >= 2 * kAdded || out.dtype != DType::kF32 || !(out.is_contiguous() || ChannelsLast(out))) return kSizesDiffer;
+  if (a.parts < 0 || a.parts >= 2 * kAdded || out.dtype != DType::kF32 || !(out.is_contiguous() || ChannelsLast(out)))
+    return kSizesDiffer;
   float* bias = nullptr;
   if (a.parts & kBias) {
     if (next >= c.in.size() || !IsPerChannel(c.in[next], channels)) return kSizesDiffer;
@@ -181,7 +188,8 @@ const char* ReadTail(const Call& c, const ConvTailAttributes& a, const Tensor& o
     ChannelNorm norm;
     if (!norm.Read(c, next, a.parts, a.epsilon, channels, scratch)) return kSizesDiffer;
     next += NormOperands(a.parts);
-    for (int64_t i = 0; i < channels && bias != nullptr && !scratch.counting(); ++i) norm.shift[i] += bias[i] * norm.scale[i];
+    for (int64_t i = 0; i < channels && bias != nullptr && !scratch.counting(); ++i)
+      norm.shift[i] += bias[i] * norm.scale[i];
     to->scale = norm.scale, to->shift = norm.shift;
   }
   // A tensor that lies as the result does.
@@ -210,7 +218,8 @@ const char* ReadTail(const Call& c, const ConvTailAttributes& a, const Tensor& o
 void ApplyPost(const Tensor& out, const ConvEpilogue& e) {
   const Tensor places = DropDim(out, 1);
   for (int64_t o = 0; o < out.sizes[1]; ++o) {
-    const float scale = e.post_scale != nullptr ? e.post_scale[o] : 1, shift = e.post_shift != nullptr ? e.post_shift[o] : 0;
+    const float scale = e.post_scale != nullptr ? e.post_scale[o] : 1,
+                shift = e.post_shift != nullptr ? e.post_shift[o] : 0;
     for (Positions<0> at(places); at; at.Next()) {
       const int64_t i = at.Offset(places) + o * out.strides[1];
       float& x = out.as<float>()[i];
@@ -228,9 +237,10 @@ void FinishPlanes(const Tensor& out, const ConvEpilogue& epilogue) {
   }
 }
 
-// `run` (Conv or ConvTransposed) with plain weights, a dense result and dense operands of its tail in place of those that are not: for sizes
-// that the loops over channels last do not take, which nothing but an odd plan has.
-const char* Plain(const Call& c, const FusedConvAttributes<>& a, const char* (*run)(const Call& c, const FusedConvAttributes<>& a)) {
+// `run` (Conv or ConvTransposed) with plain weights, a dense result and dense operands of its tail in place of those
+// that are not: for sizes that the loops over channels last do not take, which nothing but an odd plan has.
+const char* Plain(const Call& c, const FusedConvAttributes<>& a,
+                  const char* (*run)(const Call& c, const FusedConvAttributes<>& a)) {
   const Tensor &w = c.in[1], &out = c.out[0];
   std::vector<Tensor> in(c.in.begin(), c.in.end());
   std::vector<float> weights, result(static_cast<size_t>(out.numel()));
@@ -255,12 +265,13 @@ const char* Plain(const Call& c, const FusedConvAttributes<>& a, const char* (*r
   call.in = in, call.out = std::span<const Tensor>(&to, 1);
   if (const char* wrong = run(call, a)) return wrong;
   const float* from = result.data();
-  for (int64_t n = 0; n < out.sizes[0]; ++n, from += to.strides[0]) Store(std::vector<float>(from, from + to.strides[0]), out, n, 0, out.sizes[1]);
+  for (int64_t n = 0; n < out.sizes[0]; ++n, from += to.strides[0])
+    Store(std::vector<float>(from, from + to.strides[0]), out, n, 0, out.sizes[1]);
   return nullptr;
 }
 
-// out[n,o,…] = bias[o] + sum of in[0][n,c,…] · in[1][o,c,…]: x [n,c,d,h,w], weights [o,c/groups,kd,kh,kw], bias [o] where there is one.
-// With a tail, its operands are in the place of the bias, and the result is dense and of f32.
+// out[n,o,…] = bias[o] + sum of in[0][n,c,…] · in[1][o,c,…]: x [n,c,d,h,w], weights [o,c/groups,kd,kh,kw], bias [o]
+// where there is one. With a tail, its operands are in the place of the bias, and the result is dense and of f32.
 const char* Conv(const Call& c, const FusedConvAttributes<>& a) {
   const ConvAttributes<>& win = a.conv;
   if (!FitsConv(c, win)) return kSizesDiffer;
@@ -277,7 +288,8 @@ const char* Conv(const Call& c, const FusedConvAttributes<>& a) {
   }
   if (ComputeType(c.compute) == DType::kF32) {
     const bool takes_post = ChannelsLast(out) || !epilogue.has_post();
-    if (takes_post && WantsConvLast(x, w, out) && ConvLast(x, w, out, ShapeOf(win), epilogue, c.workers, scratch)) return nullptr;
+    if (takes_post && WantsConvLast(x, w, out) && ConvLast(x, w, out, ShapeOf(win), epilogue, c.workers, scratch))
+      return nullptr;
     if (w.is_packed() || (a.tail && !out.is_contiguous())) return scratch.counting() ? nullptr : Plain(c, a, Conv);
     if (epilogue.has_post()) {
       // A dense result, which nothing but an odd plan has here.
@@ -293,7 +305,9 @@ const char* Conv(const Call& c, const FusedConvAttributes<>& a) {
       image = DenseLike(x, DType::kF32);
       image.data = DenseIn(scratch, x, c.compute);
     }
-    if (ConvFewChannels(image, w, out, ShapeOf(win)) && ConvLast(image, w, out, ShapeOf(win), epilogue, c.workers, scratch)) return nullptr;
+    if (ConvFewChannels(image, w, out, ShapeOf(win)) &&
+        ConvLast(image, w, out, ShapeOf(win), epilogue, c.workers, scratch))
+      return nullptr;
     if (ConvDepthwiseRows(image, w, out, ShapeOf(win), epilogue, c.workers, scratch)) return nullptr;
     if (ConvDepthwisePlanes(image, w, out, ShapeOf(win), epilogue, c.workers, scratch)) return nullptr;
     if (FastConv(image, w, out, ShapeOf(win), epilogue, c.workers, scratch)) return nullptr;
@@ -304,11 +318,14 @@ const char* Conv(const Call& c, const FusedConvAttributes<>& a) {
   const int64_t taps = kernel[0] * kernel[1] * kernel[2], depth = per * taps, group_out = out_channels / win.groups;
   WithComputeType(c.compute, [&]<typename T>() {
     const std::vector<T> weights = Dense<T>(w, c.compute),
-                         bias = a.tail ? std::vector<T>(static_cast<size_t>(out_channels), T(0)) : Bias<T>(c, out_channels);
-    const int64_t chunk = std::max<int64_t>(64, std::min<int64_t>(positions, 65536 / std::max<int64_t>(1, depth)) / 64 * 64);
-    std::vector<T> patches(static_cast<size_t>(depth * std::min(chunk, positions))), result(static_cast<size_t>(group_out * positions));
-    const bool pointwise = taps == 1 && win.stride[0] == 1 && win.stride[1] == 1 && win.stride[2] == 1 && win.padding[0] == 0 &&
-                           win.padding[1] == 0 && win.padding[2] == 0 && plane == positions;
+                         bias = a.tail ? std::vector<T>(static_cast<size_t>(out_channels), T(0))
+                                       : Bias<T>(c, out_channels);
+    const int64_t chunk =
+        std::max<int64_t>(64, std::min<int64_t>(positions, 65536 / std::max<int64_t>(1, depth)) / 64 * 64);
+    std::vector<T> patches(static_cast<size_t>(depth * std::min(chunk, positions))),
+        result(static_cast<size_t>(group_out * positions));
+    const bool pointwise = taps == 1 && win.stride[0] == 1 && win.stride[1] == 1 && win.stride[2] == 1 &&
+                           win.padding[0] == 0 && win.padding[1] == 0 && win.padding[2] == 0 && plane == positions;
     for (int64_t n = 0; n < out.sizes[0]; ++n) {
       Tensor one = x;
       one.data = static_cast<char*>(x.data) + n * x.strides[0] * ByteSize(x.dtype);
@@ -343,7 +360,8 @@ const char* Conv(const Call& c, const FusedConvAttributes<>& a) {
                 } else {
                   const T* line = source + ch * plane + (z * in[1] + y) * in[2];
                   int64_t px = ox * win.stride[2] - win.padding[2] + kx * win.dilation[2];
-                  for (int64_t i = 0; i < run; ++i, px += win.stride[2]) at[i] = px >= 0 && px < in[2] ? line[px] : T(0);
+                  for (int64_t i = 0; i < run; ++i, px += win.stride[2])
+                    at[i] = px >= 0 && px < in[2] ? line[px] : T(0);
                 }
                 p += run;
               }
@@ -360,7 +378,8 @@ const char* Conv(const Call& c, const FusedConvAttributes<>& a) {
   return nullptr;
 }
 
-// A call as it is run; operands of what follows the sums are read into `scratch` where that is not null. False where operands are missing.
+// A call as it is run; operands of what follows the sums are read into `scratch` where that is not null. False where
+// operands are missing.
 bool ReadBlock(const Call& c, const DepthwiseBlockAttributes<>& a, Scratch* scratch, DepthwiseBlock* block) {
   const size_t weights = 1 + (a.before ? 1 : 0) + (a.after ? 1 : 0);
   if (!(a.before || a.after) || !InRange(a.depthwise) || c.in.size() <= weights) return false;
@@ -370,7 +389,8 @@ bool ReadBlock(const Call& c, const DepthwiseBlockAttributes<>& a, Scratch* scra
   if (a.after) block->after = {c.in[weights], {}};
   if (scratch == nullptr) return true;
   size_t next = 1 + weights;
-  DepthwiseBlock::Layer* const layers[] = {a.before ? &*block->before : nullptr, &block->depthwise, a.after ? &*block->after : nullptr};
+  DepthwiseBlock::Layer* const layers[] = {a.before ? &*block->before : nullptr, &block->depthwise,
+                                           a.after ? &*block->after : nullptr};
   for (int i = 0; i < 3; ++i) {
     if (layers[i] == nullptr) continue;
     const ConvSumsAttributes& sums = a.sums[i];
@@ -386,16 +406,18 @@ bool ReadBlock(const Call& c, const DepthwiseBlockAttributes<>& a, Scratch* scra
   return true;
 }
 
-// A pointwise convolution, a depthwise one and a pointwise one, the first or the last of which may be missing; f32 with channels last.
+// A pointwise convolution, a depthwise one and a pointwise one, the first or the last of which may be missing; f32 with
+// channels last.
 const char* DepthwiseBlockOf(const Call& c, const DepthwiseBlockAttributes<>& a) {
   DepthwiseBlock block;
-  if (c.compute != DType::kF32 || !ReadBlock(c, a, c.scratch, &block) || !TakesDepthwiseBlock(c.in[0], block, c.out[0])) return kSizesDiffer;
+  if (c.compute != DType::kF32 || !ReadBlock(c, a, c.scratch, &block) || !TakesDepthwiseBlock(c.in[0], block, c.out[0]))
+    return kSizesDiffer;
   RunDepthwiseBlock(c.in[0], block, c.out[0], c.workers, *c.scratch);
   return nullptr;
 }
 
-// The transposed convolution: x [n,c,d,h,w], weights [c,o/groups,kd,kh,kw]; each element of x adds a patch. Operands behind the weights and the
-// result as Conv has them.
+// The transposed convolution: x [n,c,d,h,w], weights [c,o/groups,kd,kh,kw]; each element of x adds a patch. Operands
+// behind the weights and the result as Conv has them.
 const char* ConvTransposed(const Call& c, const FusedConvAttributes<>& a) {
   const ConvAttributes<>& win = a.conv;
   if (!FitsTransposed(c, win)) return kSizesDiffer;
@@ -411,7 +433,8 @@ const char* ConvTransposed(const Call& c, const FusedConvAttributes<>& a) {
   }
   if (ComputeType(c.compute) == DType::kF32) {
     if (ConvTransposedLast(x, w, out, ShapeOf(win), epilogue, c.workers, *c.scratch)) return nullptr;
-    if (w.is_packed() || (a.tail && !out.is_contiguous())) return c.scratch->counting() ? nullptr : Plain(c, a, ConvTransposed);
+    if (w.is_packed() || (a.tail && !out.is_contiguous()))
+      return c.scratch->counting() ? nullptr : Plain(c, a, ConvTransposed);
     if (FastConvTransposed(x, w, out, ShapeOf(win), epilogue, c.workers, *c.scratch)) return nullptr;
   }
   if (c.scratch->counting() || out.numel() == 0) return nullptr;
@@ -421,7 +444,8 @@ const char* ConvTransposed(const Call& c, const FusedConvAttributes<>& a) {
   WithComputeType(c.compute, [&]<typename T>() {
     using A = Accumulator<T>;
     const std::vector<T> weights = Dense<T>(w, c.compute),
-                         bias = a.tail ? std::vector<T>(static_cast<size_t>(out_channels), T(0)) : Bias<T>(c, out_channels);
+                         bias = a.tail ? std::vector<T>(static_cast<size_t>(out_channels), T(0))
+                                       : Bias<T>(c, out_channels);
     std::vector<T> transposed(static_cast<size_t>(rows * per)), result(static_cast<size_t>(group_out * positions));
     const int64_t chunk = std::max<int64_t>(64, std::min<int64_t>(plane, 65536 / std::max<int64_t>(1, rows)) / 64 * 64);
     std::vector<T> patches;
@@ -438,7 +462,8 @@ const char* ConvTransposed(const Call& c, const FusedConvAttributes<>& a) {
         for (int64_t first = 0; first < plane; first += chunk) {
           const int64_t count = std::min(chunk, plane - first);
           patches.assign(static_cast<size_t>(rows * count), T(0));
-          Gemm<T>(rows, count, per, transposed.data(), per, image.data() + g * per * plane + first, plane, patches.data(), count);
+          Gemm<T>(rows, count, per, transposed.data(), per, image.data() + g * per * plane + first, plane,
+                  patches.data(), count);
           const T* row = patches.data();
           for (int64_t o = 0; o < group_out; ++o) {
             for (int64_t t = 0; t < taps; ++t, row += count) {
@@ -475,14 +500,18 @@ bool ConvProduct(const Call& c, const FusedConvAttributes<>& a, int64_t, Product
   Tensor image = c.in[0], weights = w;
   weights.packed = Packing::kNone;
   p->operations = Operations(*p), p->bytes = BytesOf(weights);
-  if (w.is_packed()) p->bytes = 4.0 * static_cast<double>(FilterShape{a.conv.groups, w.sizes[1], w.sizes[0], w.sizes[3], w.sizes[4]}.floats());
+  if (w.is_packed())
+    p->bytes =
+        4.0 * static_cast<double>(FilterShape{a.conv.groups, w.sizes[1], w.sizes[0], w.sizes[3], w.sizes[4]}.floats());
   const char* way = nullptr;
   if (ComputeType(c.compute) == DType::kF32) {
     if (WantsConvLast(image, w, out)) way = ConvLastWay(image, w, out, ShapeOf(a.conv));
     if (!image.is_contiguous()) image = DenseLike(image, DType::kF32);
-    if (way == nullptr && ConvFewChannels(image, weights, out, ShapeOf(a.conv))) way = ConvLastWay(image, weights, out, ShapeOf(a.conv));
+    if (way == nullptr && ConvFewChannels(image, weights, out, ShapeOf(a.conv)))
+      way = ConvLastWay(image, weights, out, ShapeOf(a.conv));
     if (way == nullptr && TakesConvDepthwiseRows(image, weights, out, ShapeOf(a.conv))) way = "depthwise, by rows";
-    if (way == nullptr && TakesConvDepthwisePlanes(image, weights, out, ShapeOf(a.conv))) way = "depthwise, by panels of channels";
+    if (way == nullptr && TakesConvDepthwisePlanes(image, weights, out, ShapeOf(a.conv)))
+      way = "depthwise, by panels of channels";
     if (way == nullptr) way = FastConvWay(image, weights, out, ShapeOf(a.conv));
   }
   p->loop = way != nullptr ? Loop{BestIsa().name, way} : Loop{"any", "plain loops over patches"};
@@ -494,9 +523,12 @@ bool DepthwiseBlockProduct(const Call& c, const DepthwiseBlockAttributes<>& a, i
   if (!ReadBlock(c, a, nullptr, &block) || !TakesDepthwiseBlock(c.in[0], block, c.out[0])) return false;
   const Tensor &x = c.in[0], &out = c.out[0];
   const int result = static_cast<int>(c.in.size());
-  p->batch = SizeOf(out, result, 0, 1), p->m = SizeOf(out, result, 1, 2), p->k = SizeOf(x, 0, 1, 2), p->n = SizeOf(out, result, 2, 5);
+  p->batch = SizeOf(out, result, 0, 1), p->m = SizeOf(out, result, 1, 2), p->k = SizeOf(x, 0, 1, 2),
+  p->n = SizeOf(out, result, 2, 5);
   p->matrix = 1;
-  for (const auto& [layer, image] : {std::pair{block.before ? &*block.before : nullptr, &x}, {&block.depthwise, &out}, {block.after ? &*block.after : nullptr, &out}}) {
+  for (const auto& [layer, image] : {std::pair{block.before ? &*block.before : nullptr, &x},
+                                     {&block.depthwise, &out},
+                                     {block.after ? &*block.after : nullptr, &out}}) {
     if (layer == nullptr) continue;
     const double weights = static_cast<double>(layer->w.numel());
     p->operations += 2 * weights * static_cast<double>(image->sizes[0] * image->sizes[3] * image->sizes[4]);
@@ -511,7 +543,9 @@ int ConvOverwrites(const Call& c) {
   if (!ReadAttributes(c.ints, c.floats, &a) || !a.tail || !FitsConv(c, a.conv)) return -1;
   if (!((a.tail->post ? a.tail->post->parts : a.tail->parts) & kAdded)) return -1;  // of the last operand
   const Tensor &x = c.in[0], &w = c.in[1], &out = c.out[0];
-  if (ComputeType(c.compute) != DType::kF32 || !WantsConvLast(x, w, out) || !ConvLastOverwrites(x, w, out, ShapeOf(a.conv))) return -1;
+  if (ComputeType(c.compute) != DType::kF32 || !WantsConvLast(x, w, out) ||
+      !ConvLastOverwrites(x, w, out, ShapeOf(a.conv)))
+    return -1;
   return static_cast<int>(c.in.size()) - 1;
 }
 bool TransposedProduct(const Call& c, const FusedConvAttributes<>& fused, int64_t, Product* p) {
@@ -525,26 +559,40 @@ bool TransposedProduct(const Call& c, const FusedConvAttributes<>& fused, int64_
   Tensor weights = w;
   weights.packed = Packing::kNone;
   p->operations = Operations(*p), p->bytes = BytesOf(weights);
-  if (w.is_packed()) p->bytes = 4.0 * static_cast<double>(w.sizes[0] * TapPanels(w.sizes[1]) * kPanel * w.sizes[3] * w.sizes[4]);
+  if (w.is_packed())
+    p->bytes = 4.0 * static_cast<double>(w.sizes[0] * TapPanels(w.sizes[1]) * kPanel * w.sizes[3] * w.sizes[4]);
   const bool floats = ComputeType(c.compute) == DType::kF32;
-  const bool last = floats && TakesConvTransposedLast(x, w, out, ShapeOf(a)), fast = floats && TakesConvTransposed(x, w, out, ShapeOf(a));
-  p->loop = last ? Loop{BestIsa().name, "channels last, by phases of the stride"}
-            : fast ? Loop{BestIsa().name, "a product, added up by phases"} : Loop{"any", "plain loops over patches"};
+  const bool last = floats && TakesConvTransposedLast(x, w, out, ShapeOf(a)),
+             fast = floats && TakesConvTransposed(x, w, out, ShapeOf(a));
+  p->loop = last   ? Loop{BestIsa().name, "channels last, by phases of the stride"}
+            : fast ? Loop{BestIsa().name, "a product, added up by phases"}
+                   : Loop{"any", "plain loops over patches"};
   return true;
 }
 
 constexpr int8_t kBlockGroups = 2;  // which number of depthwise_block is that of the depthwise convolution's groups
 
 constexpr Kernel kKernels[] = {
-    With<FusedConvAttributes<>, Conv>(
-        {.name = "conv", .inputs = 2, .packed = {Packable::kNever, Packable::kFilters}, .counts_scratch = true,
-         .product = ProductOfCall<FusedConvAttributes<>, ConvProduct>, .pitched = true, .overwrites = ConvOverwrites}),
+    With<FusedConvAttributes<>, Conv>({.name = "conv",
+                                       .inputs = 2,
+                                       .packed = {Packable::kNever, Packable::kFilters},
+                                       .counts_scratch = true,
+                                       .product = ProductOfCall<FusedConvAttributes<>, ConvProduct>,
+                                       .pitched = true,
+                                       .overwrites = ConvOverwrites}),
     With<DepthwiseBlockAttributes<>, DepthwiseBlockOf>(
-        {.name = "depthwise_block", .inputs = 3, .packed = {Packable::kNever, Packable::kFilters, Packable::kFilters, Packable::kFilters},
-         .groups_at = {0, kBlockGroups, -1, -1}, .counts_scratch = true, .product = ProductOfCall<DepthwiseBlockAttributes<>, DepthwiseBlockProduct>}),
-    With<FusedConvAttributes<>, ConvTransposed>(
-        {.name = "conv_transposed", .inputs = 2, .packed = {Packable::kNever, Packable::kTaps}, .counts_scratch = true,
-         .product = ProductOfCall<FusedConvAttributes<>, TransposedProduct>, .pitched = true}),
+        {.name = "depthwise_block",
+         .inputs = 3,
+         .packed = {Packable::kNever, Packable::kFilters, Packable::kFilters, Packable::kFilters},
+         .groups_at = {0, kBlockGroups, -1, -1},
+         .counts_scratch = true,
+         .product = ProductOfCall<DepthwiseBlockAttributes<>, DepthwiseBlockProduct>}),
+    With<FusedConvAttributes<>, ConvTransposed>({.name = "conv_transposed",
+                                                 .inputs = 2,
+                                                 .packed = {Packable::kNever, Packable::kTaps},
+                                                 .counts_scratch = true,
+                                                 .product = ProductOfCall<FusedConvAttributes<>, TransposedProduct>,
+                                                 .pitched = true}),
     With<BatchNormAttributes, BatchNorm>({.name = "batch_norm", .inputs = 3, .counts_scratch = true, .pitched = true}),
 };
 

@@ -1,5 +1,5 @@
-// Direct and depthwise convolutions, and the choice among the ways. A direct one never lays out all patches: blocks of positions become
-// panels of patches in the first-level caches, which are multiplied with the weights where these lie.
+// Direct and depthwise convolutions, and the choice among the ways. A direct one never lays out all patches: blocks of
+// positions become panels of patches in the first-level caches, which are multiplied with the weights where these lie.
 #include "kernels/conv/conv_fast.h"
 
 #include <algorithm>
@@ -18,17 +18,9 @@ constexpr int64_t kRows = 192;     // of a block of weights, about
 class Conv {
  public:
   Conv(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& s, const ConvEpilogue& epilogue)
-      : s_(s),
-        epilogue_(epilogue),
-        in_(x.sizes + 2),
-        kernel_(w.sizes + 2),
-        to_(out.sizes + 2),
-        per_(w.sizes[1]),
-        taps_(kernel_[0] * kernel_[1] * kernel_[2]),
-        plane_(in_[0] * in_[1] * in_[2]),
-        positions_(to_[0] * to_[1] * to_[2]),
-        group_out_(w.sizes[0] / s.groups),
-        padded_(in_, to_, WindowOf(w, s)) {
+      : s_(s), epilogue_(epilogue), in_(x.sizes + 2), kernel_(w.sizes + 2), to_(out.sizes + 2), per_(w.sizes[1]),
+        taps_(kernel_[0] * kernel_[1] * kernel_[2]), plane_(in_[0] * in_[1] * in_[2]),
+        positions_(to_[0] * to_[1] * to_[2]), group_out_(w.sizes[0] / s.groups), padded_(in_, to_, WindowOf(w, s)) {
     pointwise_ = taps_ == 1;
     for (int d = 0; d < 3; ++d)
       pointwise_ =
@@ -93,16 +85,16 @@ class Conv {
     std::fill_n(ones_, channels, 1.0f);
     std::fill_n(zeros_, channels, 0.0f);
   }
-  // For the image of a group as taps read it: padded, or the elements that a strided pointwise convolution reads; null where that is
-  // the image itself.
+  // For the image of a group as taps read it: padded, or the elements that a strided pointwise convolution reads; null
+  // where that is the image itself.
   float* TakeImage(Scratch& scratch) const {
     if (depthwise_) return scratch.Take<float>(padded_.size() + isa_.width);
     if (!pointwise_) return scratch.Take<float>(per_ * padded_.size() + isa_.width);
     return sampled_ ? scratch.Take<float>(per_ * positions_) : nullptr;
   }
   // How the positions and output channels of an image are cut. The positions of a chunk do not depend on the number of
-  // threads; the rows of a part do: whole tiles, about as many in each, and no more parts than give each thread as much, since each lays
-  // out the positions anew.
+  // threads; the rows of a part do: whole tiles, about as many in each, and no more parts than give each thread as
+  // much, since each lays out the positions anew.
   struct Chunks {
     Chunks(const Conv& c, const Workers* workers) {
       count = (c.positions_ + kColumns - 1) / kColumns;
@@ -177,7 +169,8 @@ class Conv {
       if (own.counting()) return;
       for (int64_t i = begin; i < end; ++i) {
         const int64_t p = i / k.parts * k.size, part = i % k.parts;
-        if (p < positions_) Chunk(image, w, out, first, at, p, k.size, k.begin(part), std::min(group_out_, k.begin(part + 1)), patches);
+        if (p < positions_)
+          Chunk(image, w, out, first, at, p, k.size, k.begin(part), std::min(group_out_, k.begin(part + 1)), patches);
       }
     });
   }

@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "kernels/attributes.h"
-#include "kernels/isa/conv.h"
 #include "kernels/conv/padded.h"
+#include "kernels/isa/conv.h"
 #include "kernels/parallel.h"
 #include "kernels/scratch.h"
 #include "kernels/tensor.h"
@@ -35,7 +35,8 @@ struct ConvEpilogue {
   const float *scale = nullptr, *shift = nullptr, *add = nullptr;
   Activation activation = Activation::kNone;
   float low = 0, high = 0;  // as Finish has them
-  // What follows the function: · post_scale[o] + post_shift[o] + post_add[n, o, …]. Only loops over channels last do it with the rest.
+  // What follows the function: · post_scale[o] + post_shift[o] + post_add[n, o, …]. Only loops over channels last do it
+  // with the rest.
   const float *post_scale = nullptr, *post_shift = nullptr, *post_add = nullptr;
 
   bool has_post() const { return post_scale != nullptr || post_add != nullptr; }
@@ -62,9 +63,9 @@ struct ConvEpilogue {
   }
 };
 
-// False where the tensors are not dense, of another type than f32, f16 and bf16, or the padded image would not fit; nothing is written
-// then. Threads share images, channels and positions; the bits do not depend on them. Where `scratch` counts, allocations are all
-// that happens.
+// False where the tensors are not dense, of another type than f32, f16 and bf16, or the padded image would not fit;
+// nothing is written then. Threads share images, channels and positions; the bits do not depend on them. Where
+// `scratch` counts, allocations are all that happens.
 bool FastConv(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape, const ConvEpilogue& epilogue,
               const Workers* workers, Scratch& scratch);
 

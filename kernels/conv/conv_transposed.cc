@@ -1,5 +1,6 @@
-// The products of a few output channels and some positions of the image stay in the second-level cache, and are added to sums that lie
-// by phases of the stride, so that every addition is of neighbours; in the end the phases are woven into rows.
+// The products of a few output channels and some positions of the image stay in the second-level cache, and are added
+// to sums that lie by phases of the stride, so that every addition is of neighbours; in the end the phases are woven
+// into rows.
 #include "kernels/conv/conv_transposed.h"
 
 #include <algorithm>
@@ -31,16 +32,9 @@ struct Place {
 class Transposed {
  public:
   Transposed(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& s, const ConvEpilogue& epilogue)
-      : s_(s),
-        epilogue_(epilogue),
-        in_(x.sizes + 2),
-        to_(out.sizes + 2),
-        group_out_(w.sizes[1]),
-        per_(x.sizes[1] / s.groups),
-        taps_(w.sizes[2] * w.sizes[3] * w.sizes[4]),
-        plane_(in_[0] * in_[1] * in_[2]),
-        positions_(to_[0] * to_[1] * to_[2]),
-        phase_((to_[2] + s.stride[2] - 1) / s.stride[2]) {
+      : s_(s), epilogue_(epilogue), in_(x.sizes + 2), to_(out.sizes + 2), group_out_(w.sizes[1]),
+        per_(x.sizes[1] / s.groups), taps_(w.sizes[2] * w.sizes[3] * w.sizes[4]), plane_(in_[0] * in_[1] * in_[2]),
+        positions_(to_[0] * to_[1] * to_[2]), phase_((to_[2] + s.stride[2] - 1) / s.stride[2]) {
     for (int d = 0; d < 3; ++d)
       for (int64_t k = 0; k < w.sizes[2 + d]; ++k)
         places_[d].emplace_back(k, s.stride[d], s.pad[d], s.dilation[d], in_[d], to_[d]);
@@ -68,8 +62,8 @@ class Transposed {
     const int64_t blocks = (group_out_ + outs_ - 1) / outs_, line = phase_ * s_.stride[2];
     ParallelFor(scratch, workers, batch * s_.groups * blocks, 1, [&](int64_t begin, int64_t end, Scratch& own) {
       float *const products = own.Take<float>(outs_ * taps_ * kColumns),
-                  *const panels = own.Take<float>(std::min(kDepth, per_) * kColumns),
-                  *const sums = own.Take<float>(outs_ * to_[0] * to_[1] * line), *const row = own.Take<float>(to_[2]);
+                   *const panels = own.Take<float>(std::min(kDepth, per_) * kColumns),
+                   *const sums = own.Take<float>(outs_ * to_[0] * to_[1] * line), *const row = own.Take<float>(to_[2]);
       if (own.counting()) return;
       for (int64_t i = begin; i < end; ++i) {
         const int64_t image = i / blocks, g = image % s_.groups, o = i % blocks * outs_;

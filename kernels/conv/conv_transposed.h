@@ -7,16 +7,16 @@
 
 namespace slipway::kernels {
 
-// x [n, c, d, h, w], w [c, o / groups, kd, kh, kw]; the sizes agree and strides and dilations are positive. Tensors that are not dense are
-// copied. False where the tensors
+// x [n, c, d, h, w], w [c, o / groups, kd, kh, kw]; the sizes agree and strides and dilations are positive. Tensors
+// that are not dense are copied. False where the tensors
 // are not what this takes; nothing is written then. Where `scratch` counts, allocations are all that happens.
 bool FastConvTransposed(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape,
                         const ConvEpilogue& epilogue, const Workers* workers, Scratch& scratch);
 
-// The same for f32, two dims, one group and some output channels at least, with vectors of these. The weights may be packed (PackTaps);
-// x and out lie as they like; epilogue.add lies as out does.
-bool ConvTransposedLast(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape, const ConvEpilogue& epilogue,
-                        const Workers* workers, Scratch& scratch);
+// The same for f32, two dims, one group and some output channels at least, with vectors of these. The weights may be
+// packed (PackTaps); x and out lie as they like; epilogue.add lies as out does.
+bool ConvTransposedLast(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape,
+                        const ConvEpilogue& epilogue, const Workers* workers, Scratch& scratch);
 
 // Whether they take these.
 bool TakesConvTransposedLast(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape);

@@ -1,7 +1,7 @@
-// Transposed convolutions by phases of the stride: results that lie `stride` apart are a convolution of stride 1 with the taps that get
-// there, so that each is summed up in registers, with vectors of channels. An image with channels last is read where it lies, or, where
-// taps get beyond its border, from a copy of a band of rows with zeros beside them; one of planes becomes such a copy, and results that are
-// to lie in planes are laid out band by band.
+// Transposed convolutions by phases of the stride: results that lie `stride` apart are a convolution of stride 1 with
+// the taps that get there, so that each is summed up in registers, with vectors of channels. An image with channels
+// last is read where it lies, or, where taps get beyond its border, from a copy of a band of rows with zeros beside
+// them; one of planes becomes such a copy, and results that are to lie in planes are laid out band by band.
 #include <algorithm>
 #include <cstring>
 
@@ -23,15 +23,17 @@ int64_t Floor(int64_t a, int64_t b) { return (a - Modulo(a, b)) / b; }
 class TransposedLast {
  public:
   TransposedLast(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& s)
-      : x_(x), w_(w), out_(out), s_(s), channels_(x.sizes[1]), outs_(w.sizes[1]), in_y_(x.sizes[3]), in_x_(x.sizes[4]), height_(w.sizes[3]),
-        width_(w.sizes[4]), to_y_(out.sizes[3]), to_x_(out.sizes[4]), by_y_(s.stride[1]), by_x_(s.stride[2]) {}
+      : x_(x), w_(w), out_(out), s_(s), channels_(x.sizes[1]), outs_(w.sizes[1]), in_y_(x.sizes[3]), in_x_(x.sizes[4]),
+        height_(w.sizes[3]), width_(w.sizes[4]), to_y_(out.sizes[3]), to_x_(out.sizes[4]), by_y_(s.stride[1]),
+        by_x_(s.stride[2]) {}
 
   bool possible() const {
     if (x_.numel() == 0 || w_.numel() == 0 || out_.numel() == 0) return false;
     if (x_.dtype != DType::kF32 || w_.dtype != DType::kF32 || out_.dtype != DType::kF32) return false;
     if (x_.sizes[2] != 1 || w_.sizes[2] != 1 || out_.sizes[2] != 1 || s_.pad[0] != 0 || s_.groups != 1) return false;
     if (w_.packed == Packing::kTaps) return true;
-    return !w_.is_packed() && w_.is_contiguous() && outs_ >= LeastTransposedOuts(x_.is_contiguous() && out_.is_contiguous()) &&
+    return !w_.is_packed() && w_.is_contiguous() &&
+           outs_ >= LeastTransposedOuts(x_.is_contiguous() && out_.is_contiguous()) &&
            static_cast<__int128>(height_ * width_) * TapPanels(outs_) * channels_ * kPanel <= kMostWeights;
   }
 
@@ -53,11 +55,15 @@ class TransposedLast {
     }
     const bool direct = ChannelsLast(out_);
     // Bands of rows, and spans of rows that are too long for that; weights that outweigh the image are read once.
-    const int64_t rows = Ceil(to_y_, by_y_), per_column = channels_ + std::min(by_x_, to_x_) * std::min(by_y_, to_y_) * outs_;
-    const bool heavy = weights_size > 2.0 * static_cast<double>(batch) * static_cast<double>(in_y_ * in_x_ * channels_ + to_y_ * to_x_ * outs_);
+    const int64_t rows = Ceil(to_y_, by_y_),
+                  per_column = channels_ + std::min(by_x_, to_x_) * std::min(by_y_, to_y_) * outs_;
+    const bool heavy = weights_size > 2.0 * static_cast<double>(batch) *
+                                          static_cast<double>(in_y_ * in_x_ * channels_ + to_y_ * to_x_ * outs_);
     const int64_t tile = isa_.last_rows, most_span = std::max(4 * tile, kNear / per_column / tile * tile);
-    const int64_t spans = across * per_column <= 2 * kNear ? 1 : Ceil(across, most_span), span = spans == 1 ? across : most_span;
-    const int64_t most = std::clamp<int64_t>((heavy ? 2 : 1) * kNear / (span * (heavy ? channels_ : per_column)), 1, rows);
+    const int64_t spans = across * per_column <= 2 * kNear ? 1 : Ceil(across, most_span),
+                  span = spans == 1 ? across : most_span;
+    const int64_t most =
+        std::clamp<int64_t>((heavy ? 2 : 1) * kNear / (span * (heavy ? channels_ : per_column)), 1, rows);
     // Where each result gets one product, those of a place of the image lie together.
     const int64_t pitch = direct ? out_.strides[4] : outs_;
     bool joined = once && direct && pitch == outs_ && outs_ % kPanel == 0;
@@ -66,13 +72,17 @@ class TransposedLast {
     LastFinish finish = {e.scale, e.shift, direct ? e.add : nullptr, e.activation, e.low, e.high};
     if (!direct && e.add != nullptr) finish.activation = Activation::kNone;
     if (joined) finish.scale = Repeated(finish.scale, scratch), finish.shift = Repeated(finish.shift, scratch);
-    const bool in_place = ChannelsLast(x_) && low >= 0 && across + high <= in_x_ && Apart(x_.strides[4]) == x_.strides[4];
-    const int64_t held_y = std::min(in_y_, shares.MostRows() + ((height_ - 1) * s_.dilation[1]) / by_y_ + 1), held_x = span + high - low;
+    const bool in_place =
+        ChannelsLast(x_) && low >= 0 && across + high <= in_x_ && Apart(x_.strides[4]) == x_.strides[4];
+    const int64_t held_y = std::min(in_y_, shares.MostRows() + ((height_ - 1) * s_.dilation[1]) / by_y_ + 1),
+                  held_x = span + high - low;
     const int64_t pixel = in_place ? x_.strides[4] : Apart(channels_);
     ParallelFor(scratch, workers, shares.tasks(), 1, [&](int64_t begin, int64_t end, Scratch& own) {
       int64_t* const runs = own.Take<int64_t>(width_);
       float* const copy = in_place ? nullptr : own.Take<float>(held_y * held_x * pixel);
-      float* const results = direct ? nullptr : own.Take<float>(std::min(to_y_, shares.MostRows() * by_y_) * std::min(to_x_, span * by_x_) * outs_);
+      float* const results =
+          direct ? nullptr
+                 : own.Take<float>(std::min(to_y_, shares.MostRows() * by_y_) * std::min(to_x_, span * by_x_) * outs_);
       if (own.counting()) return;
       int64_t held = -1;
       for (int64_t i = begin; i < end; ++i) {
@@ -84,11 +94,14 @@ class TransposedLast {
         // Rows [r0, r1) of the image.
         const int64_t r1 = std::clamp<int64_t>(Floor(y1 - 1 + s_.pad[1], by_y_) + 1, 0, in_y_);
         const int64_t r0 = std::clamp<int64_t>(-Floor((height_ - 1) * s_.dilation[1] - y0 - s_.pad[1], by_y_), 0, r1);
-        if (!in_place && held != task.block) CopyBand(n, r0, r1, t0 + low, t1 - t0 + high - low, pixel, copy), held = task.block;
-        const float* const image = in_place ? x_.as<float>() + n * x_.strides[0] + r0 * x_.strides[3] + t0 * pixel : copy - low * pixel;
+        if (!in_place && held != task.block)
+          CopyBand(n, r0, r1, t0 + low, t1 - t0 + high - low, pixel, copy), held = task.block;
+        const float* const image =
+            in_place ? x_.as<float>() + n * x_.strides[0] + r0 * x_.strides[3] + t0 * pixel : copy - low * pixel;
         const int64_t row = in_place ? x_.strides[3] : (t1 - t0 + high - low) * pixel;
         const int64_t wide = std::min(to_x_, t1 * by_x_) - t0 * by_x_;  // of `results`
-        float* const to = direct ? out_.as<float>() + n * out_.strides[0] + y0 * out_.strides[3] + t0 * by_x_ * pitch : results;
+        float* const to =
+            direct ? out_.as<float>() + n * out_.strides[0] + y0 * out_.strides[3] + t0 * by_x_ * pitch : results;
         const int64_t to_row = direct ? out_.strides[3] : wide * pitch;
         LastBlock b;
         b.k = channels_, b.x_row = pixel, b.out_row = by_x_ * pitch;
@@ -133,8 +146,8 @@ class TransposedLast {
   }
 
  private:
-  // What the columns of the result by_x apart, from `r` on, get: `count` taps from `tap` on, `step` apart. Column t of these reads column
-  // t + from of the image for the first, and `back` columns before for each further one.
+  // What the columns of the result by_x apart, from `r` on, get: `count` taps from `tap` on, `step` apart. Column t of
+  // these reads column t + from of the image for the first, and `back` columns before for each further one.
   struct Phase {
     int64_t tap = 0, count = 0, step = 1, from = 0, back = 0;
   };
@@ -187,7 +200,8 @@ class TransposedLast {
       std::fill(to, at, 0.0f);
       std::fill(at + (c1 - c0) * pixel, to + count * pixel, 0.0f);
       if (x_.strides[4] == 1 && x_.strides[1] != 1) {
-        BestIsa().transpose(reinterpret_cast<const uint32_t*>(from), x_.strides[1], reinterpret_cast<uint32_t*>(at), pixel, c1 - c0, channels_);
+        BestIsa().transpose(reinterpret_cast<const uint32_t*>(from), x_.strides[1], reinterpret_cast<uint32_t*>(at),
+                            pixel, c1 - c0, channels_);
         continue;
       }
       for (int64_t x = c0; x < c1; ++x, from += x_.strides[4], at += pixel) {
@@ -199,13 +213,14 @@ class TransposedLast {
     }
   }
   // Channels [j0, j1) of rows [y0, y1), places [x0, x0 + wide) of the result, with what is added.
-  void StoreBand(int64_t n, int64_t y0, int64_t y1, int64_t x0, int64_t wide, int64_t j0, int64_t j1, const float* from, int64_t pitch,
-                 const ConvEpilogue& e) const {
+  void StoreBand(int64_t n, int64_t y0, int64_t y1, int64_t x0, int64_t wide, int64_t j0, int64_t j1, const float* from,
+                 int64_t pitch, const ConvEpilogue& e) const {
     const bool planes = out_.strides[4] == 1, together = planes && out_.strides[3] == wide;
     if (planes)
       for (int64_t y = y0; y < y1; y += together ? y1 - y0 : 1)
-        BestIsa().transpose(reinterpret_cast<const uint32_t*>(from + (y - y0) * wide * pitch + j0), pitch, reinterpret_cast<uint32_t*>(At(n, j0, y, x0)),
-                            out_.strides[1], j1 - j0, together ? (y1 - y0) * wide : wide);
+        BestIsa().transpose(reinterpret_cast<const uint32_t*>(from + (y - y0) * wide * pitch + j0), pitch,
+                            reinterpret_cast<uint32_t*>(At(n, j0, y, x0)), out_.strides[1], j1 - j0,
+                            together ? (y1 - y0) * wide : wide);
     for (int64_t y = y0; y < y1 && !planes; ++y, from += wide * pitch)
       for (int64_t x = 0; x < wide; ++x)
         for (int64_t j = j0; j < j1; ++j) *At(n, j, y, x0 + x) = from[x * pitch + j];
@@ -230,8 +245,8 @@ class TransposedLast {
 
 }  // namespace
 
-bool ConvTransposedLast(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape, const ConvEpilogue& epilogue,
-                        const Workers* workers, Scratch& scratch) {
+bool ConvTransposedLast(const Tensor& x, const Tensor& w, const Tensor& out, const ConvShape& shape,
+                        const ConvEpilogue& epilogue, const Workers* workers, Scratch& scratch) {
   TransposedLast conv(x, w, out, shape);
   if (!conv.possible()) return false;
   conv.Run(epilogue, workers, scratch);

@@ -1,5 +1,5 @@
-// Dense tensors of f32, f16 or bf16 as f32, for kernels that work in it: the tensor's own memory where it is of f32, a copy in
-// scratch memory where it is not. Where the scratch counts, nothing is copied.
+// Dense tensors of f32, f16 or bf16 as f32, for kernels that work in it: the tensor's own memory where it is of f32, a
+// copy in scratch memory where it is not. Where the scratch counts, nothing is copied.
 #ifndef SLIPWAY_KERNELS_CONV_DENSE_FLOATS_H_
 #define SLIPWAY_KERNELS_CONV_DENSE_FLOATS_H_
 
@@ -56,10 +56,11 @@ class DenseResult {
   float* data_;
 };
 
-// Runs a convolution's way (possible(), Run(x, w, out, batch, workers, scratch)) on the numbers of these tensors; false where it is
-// not one for them.
+// Runs a convolution's way (possible(), Run(x, w, out, batch, workers, scratch)) on the numbers of these tensors; false
+// where it is not one for them.
 template <typename Way>
-bool RunOnDense(Way& way, const Tensor& x, const Tensor& w, const Tensor& out, const Workers* workers, Scratch& scratch) {
+bool RunOnDense(Way& way, const Tensor& x, const Tensor& w, const Tensor& out, const Workers* workers,
+                Scratch& scratch) {
   if (!way.possible()) return false;
   const DenseFloats from(x, scratch), weights(w, scratch);
   DenseResult to(out, scratch);

@@ -1,6 +1,8 @@
-// A depthwise convolution with the pointwise one before it, the one after it, or both (inverted residuals, separable convolutions), of images with
-// channels last, in turns: some rows at a time, which stay in the second-level cache until they have been read. The images between are never
-// whole in memory. Where they are large, writing them and reading them back takes as long as the sums.
+// A depthwise convolution with the pointwise one before it, the one after it, or both (inverted residuals, separable
+// convolutions), of images with
+// channels last, in turns: some rows at a time, which stay in the second-level cache until they have been read. The
+// images between are never whole in memory. Where they are large, writing them and reading them back takes as long as
+// the sums.
 #ifndef SLIPWAY_KERNELS_CONV_DEPTHWISE_BLOCK_H_
 #define SLIPWAY_KERNELS_CONV_DEPTHWISE_BLOCK_H_
 
@@ -11,8 +13,8 @@
 namespace slipway::kernels {
 
 struct DepthwiseBlock {
-  // A convolution's weights, packed (filters.h) or not, and what follows its sums; only that of the last adds a tensor, which lies as the result does,
-  // or has something behind its function.
+  // A convolution's weights, packed (filters.h) or not, and what follows its sums; only that of the last adds a tensor,
+  // which lies as the result does, or has something behind its function.
   struct Layer {
     Tensor w;
     ConvEpilogue epilogue;
@@ -28,7 +30,8 @@ struct DepthwiseBlock {
 bool TakesDepthwiseBlock(const Tensor& x, const DepthwiseBlock& block, const Tensor& out);
 
 // Gives the bits that ConvLast (conv_last.h) gives for one convolution after the other. TakesDepthwiseBlock() holds.
-void RunDepthwiseBlock(const Tensor& x, const DepthwiseBlock& block, const Tensor& out, const Workers* workers, Scratch& scratch);
+void RunDepthwiseBlock(const Tensor& x, const DepthwiseBlock& block, const Tensor& out, const Workers* workers,
+                       Scratch& scratch);
 
 }  // namespace slipway::kernels
 

@@ -31,7 +31,8 @@ void PackFilters(const float* weights, const FilterShape& f, int64_t first, int6
     const float* from = weights + columns.first * f.depth();
     if (columns.count < kPanel) std::fill_n(to, f.depth() * kPanel, 0.0f);
     if (in_order) {
-      BestIsa().transpose(reinterpret_cast<const uint32_t*>(from), f.depth(), reinterpret_cast<uint32_t*>(to), kPanel, f.depth(), columns.count);
+      BestIsa().transpose(reinterpret_cast<const uint32_t*>(from), f.depth(), reinterpret_cast<uint32_t*>(to), kPanel,
+                          f.depth(), columns.count);
       continue;
     }
     for (int64_t j = 0; j < columns.count; ++j)
@@ -50,9 +51,11 @@ void UnpackFilters(const float* panels, const FilterShape& f, float* to) {
   }
 }
 
-void PackTaps(const float* weights, int64_t channels, int64_t outs, int64_t taps, int64_t first, int64_t last, float* to) {
+void PackTaps(const float* weights, int64_t channels, int64_t outs, int64_t taps, int64_t first, int64_t last,
+              float* to) {
   for (int64_t panel = first; panel < last; ++panel) {
-    const int64_t tap = panel / TapPanels(outs), o = panel % TapPanels(outs) * kPanel, count = std::min(kPanel, outs - o);
+    const int64_t tap = panel / TapPanels(outs), o = panel % TapPanels(outs) * kPanel,
+                  count = std::min(kPanel, outs - o);
     for (int64_t c = 0; c < channels; ++c, to += kPanel) {
       const float* const from = weights + (c * outs + o) * taps + tap;
       for (int64_t j = 0; j < count; ++j) to[j] = from[j * taps];
@@ -63,7 +66,8 @@ void PackTaps(const float* weights, int64_t channels, int64_t outs, int64_t taps
 
 void UnpackTaps(const float* panels, int64_t channels, int64_t outs, int64_t taps, float* to) {
   for (int64_t panel = 0; panel < taps * TapPanels(outs); ++panel) {
-    const int64_t tap = panel / TapPanels(outs), o = panel % TapPanels(outs) * kPanel, count = std::min(kPanel, outs - o);
+    const int64_t tap = panel / TapPanels(outs), o = panel % TapPanels(outs) * kPanel,
+                  count = std::min(kPanel, outs - o);
     for (int64_t c = 0; c < channels; ++c, panels += kPanel)
       for (int64_t j = 0; j < count; ++j) to[(c * outs + o + j) * taps + tap] = panels[j];
   }

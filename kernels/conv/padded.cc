@@ -1,4 +1,5 @@
-// The padded plane has as much border as windows of the result reach into, computed without overflow from sizes that may be anything.
+// The padded plane has as much border as windows of the result reach into, computed without overflow from sizes that
+// may be anything.
 #include "kernels/conv/padded.h"
 
 #include <algorithm>

@@ -1,11 +1,11 @@
-// Kernels of pools over windows of three spatial dims of [n, c, d, h, w], and of the inverse of max pools. Windows of a fixed size over
-// dense f32 and narrower go through pool_fast.h; what is left, and other types, element by element.
+// Kernels of pools over windows of three spatial dims of [n, c, d, h, w], and of the inverse of max pools. Windows of a
+// fixed size over dense f32 and narrower go through pool_fast.h; what is left, and other types, element by element.
 #include <algorithm>
 #include <limits>
 
 #include "kernels/check.h"
-#include "kernels/convert.h"
 #include "kernels/conv/pool_fast.h"
+#include "kernels/convert.h"
 #include "kernels/registry.h"
 
 namespace slipway::kernels {
@@ -29,8 +29,8 @@ void Put(const Tensor& t, int64_t offset, T x) {
   StoreRow<T>(&x, 1, static_cast<char*>(t.data) + offset * ByteSize(t.dtype), t.dtype, 1);
 }
 
-// Calls each(offset of the plane in x, window, offset in out) for every element of the result; span(d, i) is the window of
-// element i along spatial dim d.
+// Calls each(offset of the plane in x, window, offset in out) for every element of the result; span(d, i) is the window
+// of element i along spatial dim d.
 template <typename S, typename F>
 void ForEachWindow(const Tensor& x, const Tensor& out, S span, F each) {
   for (int64_t n = 0; n < out.sizes[0]; ++n)
@@ -65,7 +65,8 @@ bool Fits(const Call& c) {
 // The position of an element in its plane.
 int64_t Place(const Tensor& x, int64_t z, int64_t y, int64_t w) {
   const auto height = static_cast<uint64_t>(x.sizes[3]), width = static_cast<uint64_t>(x.sizes[4]);
-  return static_cast<int64_t>((static_cast<uint64_t>(z) * height + static_cast<uint64_t>(y)) * width + static_cast<uint64_t>(w));
+  return static_cast<int64_t>((static_cast<uint64_t>(z) * height + static_cast<uint64_t>(y)) * width +
+                              static_cast<uint64_t>(w));
 }
 
 // The largest of each window, NaN above all; out[1], where there is one, is its place in the plane.
@@ -119,9 +120,8 @@ Span Adaptive(const Call& c, int d, int64_t i) {
 }
 const char* AdaptiveMaxPool(const Call& c, const NoAttributes&) {
   if (!Fits(c)) return kSizesDiffer;
-  WithComputeType(c.in[0].dtype, [&]<typename T>() {
-    Largest<T>(c, [&](int d, int64_t i) { return Adaptive(c, d, i); });
-  });
+  WithComputeType(c.in[0].dtype,
+                  [&]<typename T>() { Largest<T>(c, [&](int d, int64_t i) { return Adaptive(c, d, i); }); });
   return nullptr;
 }
 
@@ -139,7 +139,10 @@ void Average(const Call& c, S span, D divisor) {
             sum += static_cast<A>(Get<T>(x, plane + z * x.strides[2] + y * x.strides[3] + w * x.strides[4], c.compute));
       const int64_t by = divisor(s, at);
       if constexpr (std::is_integral_v<T>)
-        Put<int64_t>(out, Offset(out, at), by == 0 ? 0 : by == -1 ? static_cast<int64_t>(0 - sum) : static_cast<int64_t>(sum) / by);
+        Put<int64_t>(out, Offset(out, at),
+                     by == 0    ? 0
+                     : by == -1 ? static_cast<int64_t>(0 - sum)
+                                : static_cast<int64_t>(sum) / by);
       else
         Put<A>(out, Offset(out, at), by == 0 ? std::numeric_limits<A>::quiet_NaN() : sum / static_cast<A>(by));
     });
@@ -150,8 +153,8 @@ const char* AveragePool(const Call& c, const AveragePoolAttributes<>& a) {
   for (int d = 0; d < kSpatial; ++d)
     if (a.window[d] < 1 || a.stride[d] < 1) return kSizesDiffer;
   if (ComputeType(c.compute) == DType::kF32 &&
-      FastAveragePool(c.in[0], c.out[0], WindowOf(a.window, a.stride, a.padding, kOnes), {a.divisor, a.padding_counts}, c.workers,
-                      *c.scratch))
+      FastAveragePool(c.in[0], c.out[0], WindowOf(a.window, a.stride, a.padding, kOnes), {a.divisor, a.padding_counts},
+                      c.workers, *c.scratch))
     return nullptr;
   if (c.scratch->counting()) return nullptr;
   auto bounds = [&](int d, int64_t i) {
@@ -171,7 +174,8 @@ const char* AveragePool(const Call& c, const AveragePoolAttributes<>& a) {
         uint64_t n = 1;
         for (int d = 0; d < kSpatial; ++d) {
           const Span whole = bounds(d, at[2 + d]);
-          n *= static_cast<uint64_t>(a.padding_counts ? whole.end - whole.begin : std::max<int64_t>(0, s[d].end - s[d].begin));
+          n *= static_cast<uint64_t>(a.padding_counts ? whole.end - whole.begin
+                                                      : std::max<int64_t>(0, s[d].end - s[d].begin));
         }
         return static_cast<int64_t>(n);
       });
@@ -195,19 +199,21 @@ const char* AdaptiveAveragePool(const Call& c, const NoAttributes&) {
       return nullptr;
   }
   if (c.scratch->counting()) return nullptr;
-  Average(c, [&](int d, int64_t i) { return Adaptive(c, d, i); },
-          [](const Span* s, const int64_t*) {
-            uint64_t n = 1;
-            for (int d = 0; d < kSpatial; ++d) n *= static_cast<uint64_t>(s[d].end - s[d].begin);
-            return static_cast<int64_t>(n);
-          });
+  Average(
+      c, [&](int d, int64_t i) { return Adaptive(c, d, i); },
+      [](const Span* s, const int64_t*) {
+        uint64_t n = 1;
+        for (int d = 0; d < kSpatial; ++d) n *= static_cast<uint64_t>(s[d].end - s[d].begin);
+        return static_cast<int64_t>(n);
+      });
   return nullptr;
 }
 
 // out[n, c, index] = x, where out, [n, c, positions], holds zeros; in[1] has the places.
 const char* MaxUnpool(const Call& c, const NoAttributes&) {
   const Tensor &x = c.in[0], &index = c.in[1], &out = c.out[0];
-  if (c.in.size() < 2 || x.rank != 3 || index.rank != 3 || out.rank != 3 || index.dtype != DType::kI64 || x.dtype != out.dtype)
+  if (c.in.size() < 2 || x.rank != 3 || index.rank != 3 || out.rank != 3 || index.dtype != DType::kI64 ||
+      x.dtype != out.dtype)
     return kSizesDiffer;
   for (int d = 0; d < 3; ++d)
     if (x.sizes[d] != index.sizes[d] || (d < 2 && x.sizes[d] != out.sizes[d])) return kSizesDiffer;

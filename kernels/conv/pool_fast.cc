@@ -1,5 +1,5 @@
-// Pools a dim of the window after the other, down the columns of a plane, through its slices, then along its rows, which are padded:
-// max_taps and sum_taps of the instruction set.
+// Pools a dim of the window after the other, down the columns of a plane, through its slices, then along its rows,
+// which are padded: max_taps and sum_taps of the instruction set.
 #include "kernels/conv/pool_fast.h"
 
 #include <algorithm>
@@ -18,14 +18,16 @@ bool Takes(const Tensor& x, const Tensor& out) {
   return DenseFloats::Takes(x) && DenseFloats::Takes(out) && x.numel() != 0 && out.numel() != 0;
 }
 
-// One dim of a window: out[i · row + j], i < outs, j < row, is the largest or the sum of x[(i · stride - pad + u · dilation) · row + j] over
-// the u < kernel that lie in [0, ins); of none, `none`. Both are readable and writable in full vectors.
+// One dim of a window: out[i · row + j], i < outs, j < row, is the largest or the sum of x[(i · stride - pad + u ·
+// dilation) · row + j] over the u < kernel that lie in [0, ins); of none, `none`. Both are readable and writable in
+// full vectors.
 struct Dim {
   int64_t ins, outs, kernel, stride, pad, dilation;
 
   int64_t most_taps() const { return std::min(kernel, Ceil(ins, dilation)); }
   TapsInside Taps(int64_t i) const { return {i * stride - pad, ins, kernel, dilation}; }
-  void Reduce(const float* x, int64_t row, float none, void (*taps_of)(const TapRows&), const float* ones, int64_t* offsets, float* out) const {
+  void Reduce(const float* x, int64_t row, float none, void (*taps_of)(const TapRows&), const float* ones,
+              int64_t* offsets, float* out) const {
     for (int64_t t = 0; t < most_taps(); ++t) offsets[t] = t * dilation * row;
     for (int64_t i = 0, next; i < outs; i = next) {
       const TapsInside taps = Taps(i);
@@ -46,10 +48,13 @@ struct Dim {
 
 // Calls finish(the largest or the sums of the windows of a plane, its result) for each plane.
 template <typename F>
-bool Pool(const Tensor& x, const Tensor& out, const Window& w, bool largest, const Workers* workers, Scratch& scratch, F finish) {
+bool Pool(const Tensor& x, const Tensor& out, const Window& w, bool largest, const Workers* workers, Scratch& scratch,
+          F finish) {
   if (!Takes(x, out) || w.pad[0] < 0 || w.pad[1] < 0) return false;
-  const int64_t wide = x.sizes[4], plane = x.sizes[2] * x.sizes[3] * wide, planes = x.sizes[0] * x.sizes[1], *to = out.sizes + 2;
-  const Dim z = {x.sizes[2], to[0], w.kernel[0], w.stride[0], w.pad[0], w.dilation[0]}, y = {x.sizes[3], to[1], w.kernel[1], w.stride[1], w.pad[1], w.dilation[1]};
+  const int64_t wide = x.sizes[4], plane = x.sizes[2] * x.sizes[3] * wide, planes = x.sizes[0] * x.sizes[1],
+                *to = out.sizes + 2;
+  const Dim z = {x.sizes[2], to[0], w.kernel[0], w.stride[0], w.pad[0], w.dilation[0]},
+            y = {x.sizes[3], to[1], w.kernel[1], w.stride[1], w.pad[1], w.dilation[1]};
   const bool slices = z.ins > 1 || z.outs > 1;
   const int64_t rows = z.outs * y.outs, in[] = {1, rows, wide}, across[] = {1, rows, to[2]};
   const Padded padded(in, across, {{1, 1, w.kernel[2]}, {1, 1, w.stride[2]}, {0, 0, w.pad[2]}, {1, 1, w.dilation[2]}});
@@ -69,8 +74,12 @@ bool Pool(const Tensor& x, const Tensor& out, const Window& w, bool largest, con
   ParallelFor(scratch, workers, planes, kGrain, [&](int64_t begin, int64_t end, Scratch& own) {
     // The last plane's copy, beyond which may be read.
     float* const copy = end == planes ? own.Take<float>(plane + isa.width) : nullptr;
-    float *const columns = own.Take<float>(z.ins * y.outs * wide + isa.width), *const lines = slices ? own.Take<float>(rows * wide + isa.width) : columns;
-    float *const image = own.Take<float>(padded.size() + isa.width), *const sums = own.Take<float>(rows * to[2] + isa.width);
+    float *const columns = own.Take<float>(z.ins * y.outs * wide + isa.width), *const lines =
+                                                                                   slices ? own.Take<float>(
+                                                                                                rows * wide + isa.width)
+                                                                                          : columns;
+    float *const image = own.Take<float>(padded.size() + isa.width), *const sums =
+                                                                         own.Take<float>(rows * to[2] + isa.width);
     int64_t* const places = own.Take<int64_t>(most);
     if (own.counting()) return;
     padded.Border(none, 1, image);
@@ -93,43 +102,49 @@ bool Pool(const Tensor& x, const Tensor& out, const Window& w, bool largest, con
 }
 
 bool TakesLast(const Tensor& x, const Tensor& out) {
-  return x.dtype == DType::kF32 && out.dtype == DType::kF32 && !x.is_contiguous() && ChannelsLast(x) && ChannelsLast(out) && x.numel() != 0 && out.numel() != 0;
+  return x.dtype == DType::kF32 && out.dtype == DType::kF32 && !x.is_contiguous() && ChannelsLast(x) &&
+         ChannelsLast(out) && x.numel() != 0 && out.numel() != 0;
 }
 // Elements begin, begin + step, … below end, along a dim.
 struct Reach {
   int64_t begin, end, step;
 };
-// For each place of a result whose channels are last, as the image's are: calls pool(rows of channels in the window, their number, result; y, p), where reach(d, i) says
-// what lies in the window of element i of dim d, 1 or 2, at most `taps` elements in all. Neighbours whose windows are one column apart, as inner ones of stride 1
-// are, are one place of so many times the channels, where these lie without gaps; p is the first.
+// For each place of a result whose channels are last, as the image's are: calls pool(rows of channels in the window,
+// their number, result; y, p), where reach(d, i) says what lies in the window of element i of dim d, 1 or 2, at most
+// `taps` elements in all. Neighbours whose windows are one column apart, as inner ones of stride 1 are, are one place
+// of so many times the channels, where these lie without gaps; p is the first.
 template <typename R, typename F>
-void PoolLast(const Tensor& x, const Tensor& out, int64_t taps, const Workers* workers, Scratch& scratch, R reach, F pool) {
+void PoolLast(const Tensor& x, const Tensor& out, int64_t taps, const Workers* workers, Scratch& scratch, R reach,
+              F pool) {
   const int64_t wide = x.sizes[4], channels = x.sizes[1], rows = out.sizes[0] * out.sizes[3], places = out.sizes[4];
   const bool dense = x.strides[4] == channels && out.strides[4] == channels;
   Reach* const across = scratch.Take<Reach>(places);
   int64_t* const ends = scratch.Take<int64_t>(places);  // of the places that are one with this
   for (int64_t p = places - 1; p >= 0 && !scratch.counting(); --p) {
     across[p] = reach(2, p);
-    const bool one = dense && p + 1 < places && across[p + 1].begin == across[p].begin + 1 && across[p + 1].end == across[p].end + 1;
+    const bool one =
+        dense && p + 1 < places && across[p + 1].begin == across[p].begin + 1 && across[p + 1].end == across[p].end + 1;
     ends[p] = one ? ends[p + 1] : p + 1;
   }
-  ParallelFor(scratch, workers, rows, std::max<int64_t>(1, 16384 / (places * channels * taps)), [&](int64_t begin, int64_t end, Scratch& own) {
-    const float** const at = own.Take<const float*>(taps);
-    if (own.counting()) return;
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t n = i / out.sizes[3], y = i % out.sizes[3];
-      const Reach down = reach(1, y);
-      for (int64_t p = 0; p < places; p = ends[p]) {
-        int64_t count = 0;
-        for (int64_t r = down.begin; r < down.end; r += down.step)
-          for (int64_t c = across[p].begin; c < across[p].end; c += across[p].step) at[count++] = x.as<float>() + n * x.strides[0] + (r * wide + c) * x.strides[4];
-        LastPool g;
-        g.rows = at, g.count = count, g.n = (ends[p] - p) * channels;
-        g.out = out.as<float>() + n * out.strides[0] + y * out.strides[3] + p * out.strides[4];
-        pool(g, y, p);
-      }
-    }
-  });
+  ParallelFor(scratch, workers, rows, std::max<int64_t>(1, 16384 / (places * channels * taps)),
+              [&](int64_t begin, int64_t end, Scratch& own) {
+                const float** const at = own.Take<const float*>(taps);
+                if (own.counting()) return;
+                for (int64_t i = begin; i < end; ++i) {
+                  const int64_t n = i / out.sizes[3], y = i % out.sizes[3];
+                  const Reach down = reach(1, y);
+                  for (int64_t p = 0; p < places; p = ends[p]) {
+                    int64_t count = 0;
+                    for (int64_t r = down.begin; r < down.end; r += down.step)
+                      for (int64_t c = across[p].begin; c < across[p].end; c += across[p].step)
+                        at[count++] = x.as<float>() + n * x.strides[0] + (r * wide + c) * x.strides[4];
+                    LastPool g;
+                    g.rows = at, g.count = count, g.n = (ends[p] - p) * channels;
+                    g.out = out.as<float>() + n * out.strides[0] + y * out.strides[3] + p * out.strides[4];
+                    pool(g, y, p);
+                  }
+                }
+              });
 }
 template <typename F>
 bool PoolLast(const Tensor& x, const Tensor& out, const Window& w, const Workers* workers, Scratch& scratch, F pool) {
@@ -147,9 +162,12 @@ bool PoolLast(const Tensor& x, const Tensor& out, const Window& w, const Workers
 }  // namespace
 
 bool FastMaxPool(const Tensor& x, const Tensor& out, const Window& window, const Workers* workers, Scratch& scratch) {
-  if (PoolLast(x, out, window, workers, scratch, [](const LastPool& g, int64_t, int64_t) { BestIsa().conv->last_max(g); })) return true;
+  if (PoolLast(x, out, window, workers, scratch,
+               [](const LastPool& g, int64_t, int64_t) { BestIsa().conv->last_max(g); }))
+    return true;
   const int64_t n = out.sizes[2] * out.sizes[3] * out.sizes[4];
-  return Pool(x, out, window, true, workers, scratch, [n](const float* largest, float* to) { std::copy_n(largest, n, to); });
+  return Pool(x, out, window, true, workers, scratch,
+              [n](const float* largest, float* to) { std::copy_n(largest, n, to); });
 }
 
 bool FastAveragePool(const Tensor& x, const Tensor& out, const Window& window, const PoolDivisor& divisor,
@@ -165,7 +183,8 @@ bool FastAveragePool(const Tensor& x, const Tensor& out, const Window& window, c
       counts[d].push_back(static_cast<float>(end - from));
     }
   if (PoolLast(x, out, window, workers, scratch, [&](LastPool g, int64_t y, int64_t p) {
-        g.by = 1.0f / (divisor.fixed != 0 ? static_cast<float>(divisor.fixed) : counts[0][0] * counts[1][y] * counts[2][p]);
+        g.by = 1.0f /
+               (divisor.fixed != 0 ? static_cast<float>(divisor.fixed) : counts[0][0] * counts[1][y] * counts[2][p]);
         BestIsa().conv->last_sum(g);
       }))
     return true;

@@ -11,8 +11,8 @@
 
 namespace slipway::kernels {
 
-// x and out are [n, c, d, h, w] with the same n and c. False where the tensors or sizes are not what this takes; nothing is written
-// then. Where `scratch` counts, allocations are all that happens.
+// x and out are [n, c, d, h, w] with the same n and c. False where the tensors or sizes are not what this takes;
+// nothing is written then. Where `scratch` counts, allocations are all that happens.
 bool FastMaxPool(const Tensor& x, const Tensor& out, const Window& window, const Workers* workers, Scratch& scratch);
 
 // What a window's sum is divided by: a constant, or how many of its elements lie inside, those of the padding included
@@ -25,7 +25,8 @@ struct PoolDivisor {
 bool FastAveragePool(const Tensor& x, const Tensor& out, const Window& window, const PoolDivisor& divisor,
                      const Workers* workers, Scratch& scratch);
 
-// What element i of `out` many is the mean (the largest) of along a dim of `in` elements, in adaptive pools: [begin, end).
+// What element i of `out` many is the mean (the largest) of along a dim of `in` elements, in adaptive pools: [begin,
+// end).
 struct AdaptiveWindow {
   AdaptiveWindow(int64_t i, int64_t in, int64_t out) : begin(i * in / out), end(((i + 1) * in + out - 1) / out) {}
   int64_t begin, end;

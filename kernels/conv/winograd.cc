@@ -1,5 +1,5 @@
-// How the transforms and the products of a call are cut, so that what one makes is still in the second-level cache when the other reads
-// it, and how threads share them.
+// How the transforms and the products of a call are cut, so that what one makes is still in the second-level cache when
+// the other reads it, and how threads share them.
 #include "kernels/conv/winograd.h"
 
 #include <algorithm>
@@ -11,7 +11,8 @@ namespace slipway::kernels {
 namespace {
 
 constexpr int64_t kLine = 16;  // floats of a cache's line
-// Floats at most: of a transformed slice of the image where filters are kept, where they are not, of filters that are kept.
+// Floats at most: of a transformed slice of the image where filters are kept, where they are not, of filters that are
+// kept.
 constexpr int64_t kSlice = 160 * 1024, kImage = 1024 * 1024, kKept = 1024 * 1024;
 // Floats that stay in the second-level cache: of products, of filters.
 constexpr int64_t kNear = 96 * 1024, kFilters = 96 * 1024;
@@ -33,16 +34,16 @@ int64_t FullRows(int64_t most, int64_t tiles, const ConvIsa& isa) {
   return best;
 }
 
-// How a call is cut: rows of tiles (those of one image after those of the one before) into parts, which are multiplied at
-// once, parts into slices; output channels into blocks. Where the transformed filters are few they are all kept, a slice is
-// one part and threads take slices; elsewhere slices are few, threads take input channels, then output channels, and filters
-// are transformed for each slice, a block at a time.
+// How a call is cut: rows of tiles (those of one image after those of the one before) into parts, which are multiplied
+// at once, parts into slices; output channels into blocks. Where the transformed filters are few they are all kept, a
+// slice is one part and threads take slices; elsewhere slices are few, threads take input channels, then output
+// channels, and filters are transformed for each slice, a block at a time.
 struct Cut {
   int64_t t, elements, per_image, all_rows, tiles;
   bool kept;
   int64_t part_rows, parts, outs;  // rows of a part, parts of a slice, output channels of a block
-  // Floats: of a row of filters, of a part by elements and panels (which begin in different sets of a cache, as neighbours are
-  // written one after the other), of rows and elements of products.
+  // Floats: of a row of filters, of a part by elements and panels (which begin in different sets of a cache, as
+  // neighbours are written one after the other), of rows and elements of products.
   int64_t u_row, v_panel, v_element, v_part, p_row, p_element, line, plane, spare_row, out_line;
 
   Cut(const WinogradCall& call, int m, const Workers* workers) {
@@ -92,7 +93,8 @@ class Run {
       float* const u = scratch.Take<float>(k_.filters(o));
       const int64_t u_element = o * k_.u_row + kLine;
       if (!scratch.counting())
-        ParallelFor(workers_, o, 1, [&](int64_t begin, int64_t end) { Filters(begin, end, u + begin * k_.u_row, u_element); });
+        ParallelFor(workers_, o, 1,
+                    [&](int64_t begin, int64_t end) { Filters(begin, end, u + begin * k_.u_row, u_element); });
       ParallelFor(scratch, workers_, k_.slices(), 1, [&](int64_t begin, int64_t end, Scratch& own) {
         float* const v = own.Take<float>(k_.parts * k_.v_part);
         for (int64_t i = begin; i < (own.counting() ? begin + 1 : end); ++i) {
@@ -137,7 +139,7 @@ class Run {
   void InputPart(int64_t row0, int64_t rows, int64_t begin, int64_t end, float* v, float* plane, float* spare) const {
     const int64_t phases = m_ * k_.line;
     const int64_t width = std::min(call_.width, m_ * k_.tiles + 2 - call_.pad_x);  // what of a row the tiles reach
-    for (int64_t r = 0, some; r < rows; r += some) {  // of one image
+    for (int64_t r = 0, some; r < rows; r += some) {                               // of one image
       const int64_t n = (row0 + r) / k_.per_image, y = (row0 + r) % k_.per_image;
       some = std::min(k_.per_image - y, rows - r);
       // Input rows [in0, in1) lie inside; the others are zeros, as is what pads a row.
@@ -163,12 +165,9 @@ class Run {
   // One channel's elements of columns [first, first + n) into panels. Copies up to a panel's row too much.
   void Lay(const float* from, int64_t first, int64_t n, float* v) const {
     switch (isa_.width) {
-      case 8:
-        return LayPanels<8>(from, first, n, v);
-      case 16:
-        return LayPanels<16>(from, first, n, v);
-      default:
-        return LayPanels<32>(from, first, n, v);
+      case 8: return LayPanels<8>(from, first, n, v);
+      case 16: return LayPanels<16>(from, first, n, v);
+      default: return LayPanels<32>(from, first, n, v);
     }
   }
   template <int kWidth>
@@ -188,7 +187,8 @@ class Run {
                 Scratch& scratch) const {
     const Scratch::Frame frame(scratch);
     float* const own = kept == nullptr ? scratch.Take<float>(k_.filters(k_.outs)) : nullptr;
-    float *const p = scratch.Take<float>(k_.elements * k_.p_element), *const lines = scratch.Take<float>(k_.t * k_.out_line);
+    float *const p = scratch.Take<float>(k_.elements * k_.p_element), *const lines =
+                                                                          scratch.Take<float>(k_.t * k_.out_line);
     if (scratch.counting()) return;
     const int64_t u_element = (kept == nullptr ? k_.outs : call_.o) * k_.u_row + kLine;
     for (int64_t o0 = begin; o0 < end; o0 += k_.outs) {
@@ -224,7 +224,8 @@ class Run {
       const int64_t n = (row0 + y) / k_.per_image, row = (row0 + y) % k_.per_image * m_;
       for (int64_t q = 0; q < m_ && row + q < call_.out_height; ++q) {
         const int64_t place = n * call_.out_step + (o * call_.out_height + row + q) * call_.out_width;
-        isa_.finish(lines + q * k_.out_line, call_.out + place, call_.out_width, epilogue_.For(first_ + o, at_ + place));
+        isa_.finish(lines + q * k_.out_line, call_.out + place, call_.out_width,
+                    epilogue_.For(first_ + o, at_ + place));
       }
     }
   }
@@ -255,7 +256,8 @@ int WinogradTile(const WinogradCall& call) {
   for (const Cost& k : {Cost{2, 80, 100}, Cost{4, 200, 180}}) {
     const Cut cut(call, k.m, nullptr);
     const double rows = static_cast<double>(cut.all_rows), tiles = static_cast<double>(cut.tiles);
-    const double all = rows * tiles, padded = rows * static_cast<double>(RoundUp(cut.tiles, static_cast<int64_t>(lanes)));
+    const double all = rows * tiles,
+                 padded = rows * static_cast<double>(RoundUp(cut.tiles, static_cast<int64_t>(lanes)));
     const double columns = std::max(all, std::min(lanes, 8.0));
     const double times = cut.kept ? 1 : static_cast<double>(cut.slices());
     const double cost = static_cast<double>(cut.elements) * c * o * columns + k.image * (c + o) * (all + padded) / 2 +

@@ -47,10 +47,11 @@ struct WinogradCall {
 // it where there are channels enough, those of filters where a filter has places enough.
 int WinogradTile(const WinogradCall& call);
 
-// `first` is the group's first channel, `at` where its results begin, for the epilogue. The bits do not depend on workers. Takes
-// scratch memory for the time of the call, which is all that it does where `scratch` counts; pointers do not matter then.
-void Winograd(const WinogradCall& call, int m, const ConvEpilogue& epilogue, int64_t first, int64_t at, const Workers* workers,
-              Scratch& scratch);
+// `first` is the group's first channel, `at` where its results begin, for the epilogue. The bits do not depend on
+// workers. Takes scratch memory for the time of the call, which is all that it does where `scratch` counts; pointers do
+// not matter then.
+void Winograd(const WinogradCall& call, int m, const ConvEpilogue& epilogue, int64_t first, int64_t at,
+              const Workers* workers, Scratch& scratch);
 
 }  // namespace slipway::kernels
 

@@ -1,5 +1,6 @@
-// What detectors need beyond convolutions, with torchvision's results: boxes suppressed by better ones that they overlap, averages and
-// maxima over regions of interest, the columns of a deformable convolution. Arithmetic is in the compute type.
+// What detectors need beyond convolutions, with torchvision's results: boxes suppressed by better ones that they
+// overlap, averages and maxima over regions of interest, the columns of a deformable convolution. Arithmetic is in the
+// compute type.
 #include <algorithm>
 #include <array>
 #include <cfloat>
@@ -30,12 +31,13 @@ template <typename T>
 void Put(const Tensor& x, int64_t offset, T v) {
   StoreRow<T>(&v, 1, ElementAt(x, offset), x.dtype, 1);
 }
-// ---- Boxes. in: [n, 4] as x1, y1, x2, y2, and scores [n]. out: the places of those that stay, best first, in [n], and their number.
-// Equal scores stay in order; a NaN is the best score.
+// ---- Boxes. in: [n, 4] as x1, y1, x2, y2, and scores [n]. out: the places of those that stay, best first, in [n], and
+// their number. Equal scores stay in order; a NaN is the best score.
 const char* Suppress(const Call& c, const SuppressionAttributes& a) {
   const Tensor &boxes = c.in[0], &scores = c.in[1], &kept = c.out[0], &count = c.out[1];
-  if (boxes.rank != 2 || boxes.sizes[1] != 4 || scores.rank != 1 || scores.sizes[0] != boxes.sizes[0] || kept.rank != 1 ||
-      kept.sizes[0] != boxes.sizes[0] || count.rank != 0 || kept.dtype != DType::kI64 || count.dtype != DType::kI64)
+  if (boxes.rank != 2 || boxes.sizes[1] != 4 || scores.rank != 1 || scores.sizes[0] != boxes.sizes[0] ||
+      kept.rank != 1 || kept.sizes[0] != boxes.sizes[0] || count.rank != 0 || kept.dtype != DType::kI64 ||
+      count.dtype != DType::kI64)
     return kSizesDiffer;
   const int64_t n = boxes.sizes[0];
   return WithFloatType(c.compute, [&]<typename T>() -> const char* {
@@ -73,14 +75,16 @@ const char* Suppress(const Call& c, const SuppressionAttributes& a) {
   });
 }
 
-// ---- Regions of interest. in: images [b, c, h, w], regions [n, 5]: the image, x1, y1, x2, y2. out: [n, channels, bins of a column, bins of a
-// row]; channels are c, or, by position, c / bins, of which channel k of bin (i, j) is (k · rows + i) · columns + j of the image.
+// ---- Regions of interest. in: images [b, c, h, w], regions [n, 5]: the image, x1, y1, x2, y2. out: [n, channels, bins
+// of a column, bins of a row]; channels are c, or, by position, c / bins, of which channel k of bin (i, j) is (k · rows
+// + i) · columns + j of the image.
 struct Regions {
   const Tensor &x, &rois, &out;
   int64_t n, channels, rows, columns, height, width;
 };
 const char* Check(const Call& c, const RegionAttributes& a, Regions* r) {
-  if (r->x.rank != 4 || r->rois.rank != 2 || r->rois.sizes[1] != 5 || r->out.rank != 4 || r->out.sizes[0] != r->rois.sizes[0])
+  if (r->x.rank != 4 || r->rois.rank != 2 || r->rois.sizes[1] != 5 || r->out.rank != 4 ||
+      r->out.sizes[0] != r->rois.sizes[0])
     return kSizesDiffer;
   const int64_t own = a.by_position ? r->rows * r->columns : 1;
   if (__builtin_mul_overflow(r->channels, own, &r->n) || r->x.sizes[1] != r->n) return kSizesDiffer;
@@ -104,7 +108,8 @@ bool Read(const Regions& r, const RegionAttributes& a, int64_t i, Region<T>* reg
   const T image = std::trunc(Get<T>(r.rois, row));
   if (!(image >= 0 && image < static_cast<T>(r.x.sizes[0]))) return false;
   region->image = static_cast<int64_t>(image);
-  for (int k = 0; k < 4; ++k) region->at[k] = Get<T>(r.rois, row + (k + 1) * r.rois.strides[1]) * static_cast<T>(a.scale);
+  for (int k = 0; k < 4; ++k)
+    region->at[k] = Get<T>(r.rois, row + (k + 1) * r.rois.strides[1]) * static_cast<T>(a.scale);
   return true;
 }
 // The channel of the image that bin (i, j) of channel k reads, and its place.
@@ -157,14 +162,19 @@ const char* RoiAlign(const Call& c, const RegionAttributes& a) {
       if (!a.aligned) width = std::max(width, T(1)), height = std::max(height, T(1));
       auto grid = [&](T size, int64_t bins) {
         const T each = std::ceil(size / static_cast<T>(bins));
-        return a.sampling > 0 ? a.sampling : each > 0 ? static_cast<int64_t>(std::min(each, T(1 << 24))) : each < 0 ? int64_t{-1} : 0;
+        return a.sampling > 0 ? a.sampling
+               : each > 0     ? static_cast<int64_t>(std::min(each, T(1 << 24)))
+               : each < 0     ? int64_t{-1}
+                              : 0;
       };
       const int64_t down = grid(height, r.rows), across = grid(width, r.columns);
       if (down * r.rows > 1 << 26 || across * r.columns > 1 << 26) return "a region is too large";
       const auto ys = SamplesOf<T>(top, height / static_cast<T>(r.rows), r.rows, std::max<int64_t>(down, 0), r.height);
-      const auto xs = SamplesOf<T>(left, width / static_cast<T>(r.columns), r.columns, std::max<int64_t>(across, 0), r.width);
+      const auto xs =
+          SamplesOf<T>(left, width / static_cast<T>(r.columns), r.columns, std::max<int64_t>(across, 0), r.width);
       // By position, torchvision divides by the number of samples even where there is none.
-      const T count = a.by_position ? static_cast<T>(down * across) : static_cast<T>(std::max<int64_t>(down * across, 1));
+      const T count =
+          a.by_position ? static_cast<T>(down * across) : static_cast<T>(std::max<int64_t>(down * across, 1));
       ParallelFor(c.workers, r.channels, 1, [&](int64_t begin, int64_t end) {
         for (int64_t k = begin; k < end; ++k)
           for (int64_t i = 0; i < r.rows; ++i)
@@ -179,8 +189,10 @@ const char* RoiAlign(const Call& c, const RegionAttributes& a) {
                   const Sample<T>& x = xs[j * across + q];
                   if (x.low < 0) continue;
                   const int64_t to_left = x.low * r.x.strides[3], to_right = x.high * r.x.strides[3];
-                  sum += y.lower * x.lower * Get<T>(r.x, low + to_left) + y.lower * x.upper * Get<T>(r.x, low + to_right) +
-                         y.upper * x.lower * Get<T>(r.x, high + to_left) + y.upper * x.upper * Get<T>(r.x, high + to_right);
+                  sum += y.lower * x.lower * Get<T>(r.x, low + to_left) +
+                         y.lower * x.upper * Get<T>(r.x, low + to_right) +
+                         y.upper * x.lower * Get<T>(r.x, high + to_left) +
+                         y.upper * x.upper * Get<T>(r.x, high + to_right);
                 }
               }
               Put<T>(r.out, Place(r.out, n, k, i, j), sum / count);
@@ -206,9 +218,11 @@ const char* RoiPool(const Call& c, const RegionAttributes& a) {
         at[k] = edge >= T(-1e9) && edge <= T(1e9) ? static_cast<int64_t>(edge) : std::numeric_limits<int32_t>::min();
       }
       const int64_t more = a.by_position ? 0 : 1;
-      const T height = static_cast<T>(std::max<int64_t>(at[3] - at[1] + more, 1)), width = static_cast<T>(std::max<int64_t>(at[2] - at[0] + more, 1));
+      const T height = static_cast<T>(std::max<int64_t>(at[3] - at[1] + more, 1)),
+              width = static_cast<T>(std::max<int64_t>(at[2] - at[0] + more, 1));
       const T down = height / static_cast<T>(r.rows), across = width / static_cast<T>(r.columns);
-      // Bin i begins and ends at these pixels; by position, torchvision leaves out the last row and column of the image.
+      // Bin i begins and ends at these pixels; by position, torchvision leaves out the last row and column of the
+      // image.
       auto edges = [&](T each, int64_t i, int64_t start, int64_t size) {
         const int64_t last = a.by_position ? size - 1 : size;
         auto clip = [&](T v) { return std::clamp<int64_t>(static_cast<int64_t>(v) + start, 0, last); };
@@ -234,7 +248,8 @@ const char* RoiPool(const Call& c, const RegionAttributes& a) {
                 }
               if (a.by_position && !empty) value /= static_cast<T>((bottom - top) * (right - left));
               Put<T>(r.out, Place(r.out, n, k, i, j), value);
-              if (c.out.size() > 1) StoreRow<int64_t>(&which, 1, ElementAt(c.out[1], Place(c.out[1], n, k, i, j)), DType::kI32, 1);
+              if (c.out.size() > 1)
+                StoreRow<int64_t>(&which, 1, ElementAt(c.out[1], Place(c.out[1], n, k, i, j)), DType::kI32, 1);
             }
       });
     }
@@ -242,15 +257,17 @@ const char* RoiPool(const Call& c, const RegionAttributes& a) {
   });
 }
 
-// ---- Deformable convolution. in: images [b, c, h, w], offsets [b, groups · 2 · kernel, rows, columns], and, or not, factors
-// [b, groups · kernel, rows, columns]. out: [b, c, kernel, rows, columns], what each element of a filter is multiplied by.
+// ---- Deformable convolution. in: images [b, c, h, w], offsets [b, groups · 2 · kernel, rows, columns], and, or not,
+// factors [b, groups · kernel, rows, columns]. out: [b, c, kernel, rows, columns], what each element of a filter is
+// multiplied by.
 const char* DeformColumns(const Call& c, const DeformAttributes& a) {
   const Tensor &x = c.in[0], &offset = c.in[1], &out = c.out[0];
   const Tensor* mask = c.in.size() > 2 ? &c.in[2] : nullptr;
   if (x.rank != 4 || offset.rank != 4 || out.rank != 5 || (mask && mask->rank != 4)) return kSizesDiffer;
   int64_t taps, per_image;
-  if (a.kernel[0] < 1 || a.kernel[1] < 1 || __builtin_mul_overflow(a.kernel[0], a.kernel[1], &taps) || a.offset_groups < 1 ||
-      __builtin_mul_overflow(taps, a.offset_groups, &per_image) || per_image > std::numeric_limits<int64_t>::max() / 2)
+  if (a.kernel[0] < 1 || a.kernel[1] < 1 || __builtin_mul_overflow(a.kernel[0], a.kernel[1], &taps) ||
+      a.offset_groups < 1 || __builtin_mul_overflow(taps, a.offset_groups, &per_image) ||
+      per_image > std::numeric_limits<int64_t>::max() / 2)
     return kSizesDiffer;
   if (offset.sizes[1] != 2 * per_image || (mask && mask->sizes[1] != per_image) || x.sizes[1] % a.offset_groups != 0 ||
       out.sizes[0] != x.sizes[0] || out.sizes[1] != x.sizes[1] || out.sizes[2] != taps)
@@ -260,7 +277,8 @@ const char* DeformColumns(const Call& c, const DeformAttributes& a) {
   for (int d = 0; d < 2; ++d)
     for (int64_t v : {a.stride[d], a.padding[d], a.dilation[d]})
       if (v < 0 || v > int64_t{1} << 31) return "an attribute is out of range";
-  const int64_t channels = x.sizes[1], height = x.sizes[2], width = x.sizes[3], rows = out.sizes[3], columns = out.sizes[4];
+  const int64_t channels = x.sizes[1], height = x.sizes[2], width = x.sizes[3], rows = out.sizes[3],
+                columns = out.sizes[4];
   const int64_t channels_a_group = std::max<int64_t>(channels / a.offset_groups, 1);
   return WithFloatType(c.compute, [&]<typename T>() -> const char* {
     ParallelFor(c.workers, x.sizes[0] * channels, 1, [&](int64_t begin, int64_t end) {
@@ -268,14 +286,17 @@ const char* DeformColumns(const Call& c, const DeformAttributes& a) {
         const int64_t b = plane / channels, ch = plane % channels, group = ch / channels_a_group;
         const int64_t base = b * x.strides[0] + ch * x.strides[1];
         auto pixel = [&](int64_t y, int64_t z) {
-          return y < 0 || y >= height || z < 0 || z >= width ? T(0) : Get<T>(x, base + y * x.strides[2] + z * x.strides[3]);
+          return y < 0 || y >= height || z < 0 || z >= width ? T(0)
+                                                             : Get<T>(x, base + y * x.strides[2] + z * x.strides[3]);
         };
         for (int64_t tap = 0; tap < taps; ++tap) {
           const int64_t place = group * taps + tap;
           for (int64_t i = 0; i < rows; ++i)
             for (int64_t j = 0; j < columns; ++j) {
-              const T y = static_cast<T>(i * a.stride[0] - a.padding[0] + tap / a.kernel[1] * a.dilation[0]) + Get<T>(offset, Place(offset, b, 2 * place, i, j));
-              const T z = static_cast<T>(j * a.stride[1] - a.padding[1] + tap % a.kernel[1] * a.dilation[1]) + Get<T>(offset, Place(offset, b, 2 * place + 1, i, j));
+              const T y = static_cast<T>(i * a.stride[0] - a.padding[0] + tap / a.kernel[1] * a.dilation[0]) +
+                          Get<T>(offset, Place(offset, b, 2 * place, i, j));
+              const T z = static_cast<T>(j * a.stride[1] - a.padding[1] + tap % a.kernel[1] * a.dilation[1]) +
+                          Get<T>(offset, Place(offset, b, 2 * place + 1, i, j));
               T value = 0;
               if (y > -1 && y < static_cast<T>(height) && z > -1 && z < static_cast<T>(width)) {
                 const T top = std::floor(y), left = std::floor(z), down = y - top, across = z - left;
@@ -284,7 +305,10 @@ const char* DeformColumns(const Call& c, const DeformAttributes& a) {
                         down * (1 - across) * pixel(p + 1, q) + down * across * pixel(p + 1, q + 1);
               }
               if (mask) value *= Get<T>(*mask, Place(*mask, b, place, i, j));
-              Put<T>(out, plane / channels * out.strides[0] + ch * out.strides[1] + tap * out.strides[2] + i * out.strides[3] + j * out.strides[4], value);
+              Put<T>(out,
+                     plane / channels * out.strides[0] + ch * out.strides[1] + tap * out.strides[2] +
+                         i * out.strides[3] + j * out.strides[4],
+                     value);
             }
         }
       }

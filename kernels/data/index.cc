@@ -1,4 +1,5 @@
-// Reading and writing by index (index, gather, scatter and their kin, embedding_bag), running sums and products, sort. An index that
+// Reading and writing by index (index, gather, scatter and their kin, embedding_bag), running sums and products, sort.
+// An index that
 // is out of range is an error: results then hold anything, but nothing outside them is written.
 #include <algorithm>
 #include <atomic>
@@ -28,7 +29,8 @@ int64_t Checked(int64_t i, int64_t size, bool from_end) {
   return i >= 0 && i < size ? i : -1;
 }
 
-// Where the index tensors in[1…], which have equal sizes, point to in the first dims of `table`; false when out of range.
+// Where the index tensors in[1…], which have equal sizes, point to in the first dims of `table`; false when out of
+// range.
 bool Target(const Call& c, bool from_end, const Tensor& table, const Positions<0>& at, int64_t* target) {
   *target = 0;
   for (size_t k = 1; k < c.in.size(); ++k) {
@@ -41,14 +43,17 @@ bool Target(const Call& c, bool from_end, const Tensor& table, const Positions<0
   return true;
 }
 
-// Calls f.operator()<T>(put) for a type of the dtype's elements, where put(x, y) is what a place holds that held x and gets y: y, or the sum.
+// Calls f.operator()<T>(put) for a type of the dtype's elements, where put(x, y) is what a place holds that held x and
+// gets y: y, or the sum.
 template <bool kAdd, typename F>
 void WithPut(DType dtype, F f) {
   if constexpr (!kAdd) {
     WithWord(dtype, [&]<typename W>() { f.template operator()<W>([](W, W y) { return y; }); });
     return;
   }
-  if (dtype == DType::kBool) return f.template operator()<uint8_t>([](uint8_t x, uint8_t y) -> uint8_t { return x != 0 || y != 0; });  // whatever bytes are there
+  // whatever bytes are there
+  if (dtype == DType::kBool)
+    return f.template operator()<uint8_t>([](uint8_t x, uint8_t y) -> uint8_t { return x != 0 || y != 0; });
   WithType(dtype, [&]<typename T>() {
     f.template operator()<T>([](T x, T y) {
       if constexpr (std::is_integral_v<T>)
@@ -171,7 +176,8 @@ const char* Gather(const Call& c, const AxisAttributes& a) {
   if (index.numel() == 0) return nullptr;
   const int dim = a.dim, last = index.rank - 1;
   const int64_t n = index.sizes[last], size = table.sizes[dim], by = table.strides[dim];
-  const int64_t to_step = out.strides[last], index_step = index.strides[last] * ByteSize(index.dtype), step = dim == last ? 0 : table.strides[last];
+  const int64_t to_step = out.strides[last], index_step = index.strides[last] * ByteSize(index.dtype),
+                step = dim == last ? 0 : table.strides[last];
   Tensor places = table;  // of the dim, the index says which
   places.strides[dim] = 0;
   const Tensor to = DropDim(out, last), from = DropDim(index, last), base = DropDim(places, last);
@@ -203,9 +209,10 @@ const char* Scatter(const Call& c, const AxisAttributes& a) {
   if (index.numel() == 0) return nullptr;
   const int dim = a.dim, last = index.rank - 1;
   const int64_t n = index.sizes[last], size = out.sizes[dim], by = out.strides[dim];
-  const int64_t from_step = values.strides[last], index_step = index.strides[last] * ByteSize(index.dtype), step = dim == last ? 0 : out.strides[last];
+  const int64_t from_step = values.strides[last], index_step = index.strides[last] * ByteSize(index.dtype),
+                step = dim == last ? 0 : out.strides[last];
   const bool one = index_step == 0 && dim != last;  // index for the whole row
-  Tensor places = out;  // of the dim, the index says which
+  Tensor places = out;                              // of the dim, the index says which
   places.strides[dim] = 0;
   const Tensor rows = DropDim(index, last), from = DropDim(values, last), base = DropDim(places, last);
   bool outside = false;
@@ -259,11 +266,13 @@ const char* Cumulate(const Call& c, const NoAttributes&) {
   return nullptr;
 }
 
-// Rows of in[0] at in[1], in bags that begin at in[2]; in[3], where there is one: a factor for each. An empty bag is zeros.
+// Rows of in[0] at in[1], in bags that begin at in[2]; in[3], where there is one: a factor for each. An empty bag is
+// zeros.
 const char* EmbeddingBag(const Call& c, const EmbeddingBagAttributes& a) {
   const Tensor &table = c.in[0], &index = c.in[1], &offsets = c.in[2], &out = c.out[0];
-  if (table.rank != 2 || index.rank != 1 || offsets.rank != 1 || out.rank != 2 ||
-      !IsIndexType(index.dtype) || !IsIndexType(offsets.dtype) || out.sizes[1] != table.sizes[1] || out.sizes[0] != offsets.sizes[0] - (a.last_offset_ends ? 1 : 0) ||
+  if (table.rank != 2 || index.rank != 1 || offsets.rank != 1 || out.rank != 2 || !IsIndexType(index.dtype) ||
+      !IsIndexType(offsets.dtype) || out.sizes[1] != table.sizes[1] ||
+      out.sizes[0] != offsets.sizes[0] - (a.last_offset_ends ? 1 : 0) ||
       (c.in.size() > 3 && (c.in[3].rank != 1 || c.in[3].sizes[0] != index.sizes[0])))
     return kSizesDiffer;
   const int64_t n = table.sizes[1];
@@ -281,7 +290,8 @@ const char* EmbeddingBag(const Call& c, const EmbeddingBagAttributes& a) {
         if (place == a.padding) continue;
         LoadRow<T>(ElementAt(table, place * table.strides[0]), table.dtype, table.strides[1], n, c.compute, row.data());
         T factor = 1;
-        if (c.in.size() > 3) LoadRow<T>(ElementAt(c.in[3], i * c.in[3].strides[0]), c.in[3].dtype, 1, 1, c.compute, &factor);
+        if (c.in.size() > 3)
+          LoadRow<T>(ElementAt(c.in[3], i * c.in[3].strides[0]), c.in[3].dtype, 1, 1, c.compute, &factor);
         for (int64_t j = 0; j < n; ++j) {
           if (a.mode == BagMode::kMax)
             sum[j] = count == 0 || row[j] > sum[j] ? row[j] : sum[j];

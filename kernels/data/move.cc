@@ -1,12 +1,12 @@
-// Kernels that move elements without arithmetic (copy, tril, triu, edges), and those that make tensors of numbers (fill, arange,
-// linspace).
+// Kernels that move elements without arithmetic (copy, tril, triu, edges), and those that make tensors of numbers
+// (fill, arange, linspace).
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
-#include "kernels/elementwise/chain.h"
 #include "kernels/check.h"
 #include "kernels/convert.h"
+#include "kernels/elementwise/chain.h"
 #include "kernels/registry.h"
 #include "kernels/walk.h"
 
@@ -76,7 +76,8 @@ const char* Arange(const Call& c, const ArangeAttributes<>& a) {
     const double step = std::get<double>(a.step);
     Generate<double>(c.out[0], [&](int64_t i) { return *start + static_cast<double>(i) * step; });
   } else {
-    const auto first = static_cast<uint64_t>(std::get<int64_t>(a.start)), by = static_cast<uint64_t>(std::get<int64_t>(a.step));
+    const auto first = static_cast<uint64_t>(std::get<int64_t>(a.start)),
+               by = static_cast<uint64_t>(std::get<int64_t>(a.step));
     Generate<int64_t>(c.out[0], [&](int64_t i) { return static_cast<int64_t>(first + static_cast<uint64_t>(i) * by); });
   }
   return nullptr;
@@ -131,8 +132,8 @@ const char* Triangle(const Call& c, const TriangleAttributes<>& a) {
   return nullptr;
 }
 
-// Along the last dim, out[i] = in[i - front]. What lies outside is reflected at the edge, which is not repeated, is the edge
-// itself, or is taken from the other end.
+// Along the last dim, out[i] = in[i - front]. What lies outside is reflected at the edge, which is not repeated, is the
+// edge itself, or is taken from the other end.
 const char* Edges(const Call& c, const EdgesAttributes<>& a) {
   const Tensor &in = c.in[0], &out = c.out[0];
   const int last = out.rank - 1;
@@ -163,7 +164,8 @@ const char* Edges(const Call& c, const EdgesAttributes<>& a) {
       for (int64_t k = 0; k < count; ++k) {
         W* y = reinterpret_cast<W*>(at[0]) + k * step[0];
         const W* x = reinterpret_cast<const W*>(at[1]) + k * step[1];
-        for (size_t i = 0; i < from.size(); ++i) y[static_cast<int64_t>(i) * out.strides[last]] = x[from[i] * in.strides[last]];
+        for (size_t i = 0; i < from.size(); ++i)
+          y[static_cast<int64_t>(i) * out.strides[last]] = x[from[i] * in.strides[last]];
       }
     });
   });

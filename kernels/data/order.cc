@@ -1,6 +1,6 @@
-// Kernels that compare elements: ranks, medians, quantiles, searches, distinct rows, reductions by index; and those whose result has a
-// size that the data decide. These come in two calls: one that counts (or fills a result of the largest size and counts), and when
-// the size is known the other.
+// Kernels that compare elements: ranks, medians, quantiles, searches, distinct rows, reductions by index; and those
+// whose result has a size that the data decide. These come in two calls: one that counts (or fills a result of the
+// largest size and counts), and when the size is known the other.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -87,8 +87,10 @@ const char* Rank(const Call& c, const RankAttributes<>& a) {
       int64_t i = left + 1, j = right;
       const auto pivot = row[left];
       for (;;) {
-        do ++i; while (above(pivot, row[i]));
-        do --j; while (above(row[j], pivot));
+        do ++i;
+        while (above(pivot, row[i]));
+        do --j;
+        while (above(row[j], pivot));
         if (j < i) break;
         swap(i, j);
       }
@@ -111,9 +113,8 @@ const char* Median(const Call& c, const MedianAttributes& a) {
     if (!a.ignores_nan && nan != row.end()) return StoreBoth(c, at, *nan, nan - row.begin());
     const int64_t numbers = std::count_if(row.begin(), row.end(), [](auto x) { return x == x; });
     auto nth = order.begin() + std::max<int64_t>(0, (numbers - 1) / 2);
-    std::nth_element(order.begin(), nth, order.end(), [&](int64_t i, int64_t j) {
-      return Before(row[i], row[j]) || (Same(row[i], row[j]) && i < j);
-    });
+    std::nth_element(order.begin(), nth, order.end(),
+                     [&](int64_t i, int64_t j) { return Before(row[i], row[j]) || (Same(row[i], row[j]) && i < j); });
     StoreBoth(c, at, row[*nth], *nth);
   });
   return nullptr;
@@ -122,7 +123,8 @@ const char* Median(const Call& c, const MedianAttributes& a) {
 const char* Quantile(const Call& c, const QuantileAttributes& a) {
   const Tensor &x = c.in[0], &q = c.in[1], &out = c.out[0];
   const int last = x.rank - 1;
-  if (c.in.size() < 2 || last < 0 || q.rank != 1 || out.rank != x.rank || out.sizes[last] != q.sizes[0]) return kSizesDiffer;
+  if (c.in.size() < 2 || last < 0 || q.rank != 1 || out.rank != x.rank || out.sizes[last] != q.sizes[0])
+    return kSizesDiffer;
   for (int d = 0; d < last; ++d)
     if (out.sizes[d] != x.sizes[d]) return kSizesDiffer;
   if (x.sizes[last] == 0) return out.numel() == 0 ? nullptr : "of a tensor without elements";
@@ -157,8 +159,8 @@ const char* Quantile(const Call& c, const QuantileAttributes& a) {
   });
   return inside ? nullptr : "q is outside 0 to 1";
 }
-// How many elements of in[0] [n] lie in each of out's bins between the bounds, or between the least and the most of them
-// where those are equal.
+// How many elements of in[0] [n] lie in each of out's bins between the bounds, or between the least and the most of
+// them where those are equal.
 const char* Histogram(const Call& c, const HistogramAttributes& a) {
   const Tensor &x = c.in[0], &out = c.out[0];
   if (x.rank != 1 || out.rank != 1 || out.sizes[0] < 1) return kSizesDiffer;
@@ -210,7 +212,8 @@ const char* ModeOf(const Call& c, const NoAttributes&) {
 // Running largest (smallest) along the last dim and its last place; NaN wins.
 template <bool kLargest>
 const char* RunningExtreme(const Call& c, const NoAttributes&) {
-  if (c.out.size() != 2 || c.in[0].rank == 0 || !SameSizes(c.in[0], c.out[0]) || !SameSizes(c.in[0], c.out[1])) return kSizesDiffer;
+  if (c.out.size() != 2 || c.in[0].rank == 0 || !SameSizes(c.in[0], c.out[0]) || !SameSizes(c.in[0], c.out[1]))
+    return kSizesDiffer;
   const int last = c.in[0].rank - 1;
   ForEachRow(c, [&](auto& row, const Positions<0>& at) {
     std::vector<int64_t> places(row.size());
@@ -236,7 +239,8 @@ const char* LogCumSumExp(const Call& c, const NoAttributes&) {
     using T = std::decay_t<decltype(row[0])>;
     std::vector<double> out;
     for (T v : row) {
-      const double x = static_cast<double>(v), low = sum != sum || x != x ? x + sum : std::fmin(x, sum), high = std::fmax(x, sum);
+      const double x = static_cast<double>(v), low = sum != sum || x != x ? x + sum : std::fmin(x, sum),
+                   high = std::fmax(x, sum);
       sum = low != low ? low : low != high || std::isfinite(low) ? std::log1p(std::exp(low - high)) + high : x;
       out.push_back(sum);
     }
@@ -245,7 +249,8 @@ const char* LogCumSumExp(const Call& c, const NoAttributes&) {
   return nullptr;
 }
 
-// Where in[1] would go among the sorted rows of in[0] (one row for all where it has one dim), before or behind equal elements.
+// Where in[1] would go among the sorted rows of in[0] (one row for all where it has one dim), before or behind equal
+// elements.
 const char* Search(const Call& c, const SearchAttributes& a) {
   const Tensor &sorted = c.in[0], &x = c.in[1], &out = c.out[0];
   if (c.in.size() < 2 || sorted.rank == 0 || !SameSizes(x, out)) return kSizesDiffer;
@@ -265,7 +270,8 @@ const char* Search(const Call& c, const SearchAttributes& a) {
       if (!one) {
         int64_t o = 0;
         for (int d = 0; d < last; ++d) o += at.index(d) * sorted.strides[d];
-        if (o != loaded || loaded < 0) LoadRow<T>(ElementAt(sorted, o), sorted.dtype, sorted.strides[last], n, c.compute, row.data());
+        if (o != loaded || loaded < 0)
+          LoadRow<T>(ElementAt(sorted, o), sorted.dtype, sorted.strides[last], n, c.compute, row.data());
         loaded = o;
       }
       T v;
@@ -317,7 +323,8 @@ const char* Nonzero(const Call& c, const NoAttributes&) {
 // out[0], [n]: the elements of in[0] where in[1], of the same sizes, is true.
 const char* MaskedSelect(const Call& c, const NoAttributes&) {
   const Tensor &x = c.in[0], &mask = c.in[1], &out = c.out[0];
-  if (c.in.size() < 2 || !SameSizes(x, mask) || mask.dtype != DType::kBool || out.rank != 1 || out.dtype != x.dtype) return kSizesDiffer;
+  if (c.in.size() < 2 || !SameSizes(x, mask) || mask.dtype != DType::kBool || out.rank != 1 || out.dtype != x.dtype)
+    return kSizesDiffer;
   int64_t n = 0;
   WithWord(x.dtype, [&]<typename W>() {
     for (Positions<0> at(x); at && n < out.sizes[0]; at.Next())
@@ -328,7 +335,8 @@ const char* MaskedSelect(const Call& c, const NoAttributes&) {
 // out[0], which holds the tensor, takes the elements of in[0], [n], in order where in[1] is true.
 const char* MaskedScatter(const Call& c, const NoAttributes&) {
   const Tensor &source = c.in[0], &mask = c.in[1], &out = c.out[0];
-  if (c.in.size() < 2 || !SameSizes(out, mask) || mask.dtype != DType::kBool || source.rank != 1 || source.dtype != out.dtype)
+  if (c.in.size() < 2 || !SameSizes(out, mask) || mask.dtype != DType::kBool || source.rank != 1 ||
+      source.dtype != out.dtype)
     return kSizesDiffer;
   int64_t n = 0;
   bool fits = true;
@@ -343,7 +351,8 @@ const char* MaskedScatter(const Call& c, const NoAttributes&) {
 // out[0], [n]: i repeated in[0][i] times.
 const char* RepeatInterleave(const Call& c, const NoAttributes&) {
   const Tensor &repeats = c.in[0], &out = c.out[0];
-  if (repeats.rank != 1 || out.rank != 1 || out.dtype != DType::kI64 || !IsIndexType(repeats.dtype)) return kSizesDiffer;
+  if (repeats.rank != 1 || out.rank != 1 || out.dtype != DType::kI64 || !IsIndexType(repeats.dtype))
+    return kSizesDiffer;
   int64_t n = 0;
   for (int64_t i = 0; i < repeats.sizes[0]; ++i) {
     const int64_t times = IndexAt(repeats, i * repeats.strides[0]);
@@ -354,19 +363,22 @@ const char* RepeatInterleave(const Call& c, const NoAttributes&) {
   return n == out.sizes[0] ? nullptr : "repeats do not add up to the result's size";
 }
 
-// Rows of in[0], [n, m], that differ. out[0] [n]: which row stands for each distinct one, in order (sorted; else of runs
-// of equal neighbours); out[1] [n]: for each row, the number of its distinct one; out[2] [n]: how many rows it stands
-// for; out[3]: how many there are.
+// Rows of in[0], [n, m], that differ. out[0] [n]: which row stands for each distinct one, in order (sorted; else of
+// runs of equal neighbours); out[1] [n]: for each row, the number of its distinct one; out[2] [n]: how many rows it
+// stands for; out[3]: how many there are.
 const char* Unique(const Call& c, const UniqueAttributes& a) {
   const Tensor& x = c.in[0];
   if (x.rank != 2 || c.out.size() != 4 || c.out[3].numel() < 1) return kSizesDiffer;
   const int64_t n = x.sizes[0], m = x.sizes[1];
   for (int k = 0; k < 3; ++k)
-    if (c.out[k].rank != 1 || c.out[k].sizes[0] < n || c.out[k].dtype != DType::kI64 || c.out[k].strides[0] != 1) return kSizesDiffer;
-  int64_t *first = c.out[0].as<int64_t>(), *inverse = c.out[1].as<int64_t>(), *counts = c.out[2].as<int64_t>(), found = 0;
+    if (c.out[k].rank != 1 || c.out[k].sizes[0] < n || c.out[k].dtype != DType::kI64 || c.out[k].strides[0] != 1)
+      return kSizesDiffer;
+  int64_t *first = c.out[0].as<int64_t>(), *inverse = c.out[1].as<int64_t>(), *counts = c.out[2].as<int64_t>(),
+          found = 0;
   WithComputeType(x.dtype, [&]<typename T>() {
     std::vector<T> rows(static_cast<size_t>(n * m));
-    for (int64_t i = 0; i < n; ++i) LoadRow<T>(ElementAt(x, i * x.strides[0]), x.dtype, x.strides[1], m, x.dtype, rows.data() + i * m);
+    for (int64_t i = 0; i < n; ++i)
+      LoadRow<T>(ElementAt(x, i * x.strides[0]), x.dtype, x.strides[1], m, x.dtype, rows.data() + i * m);
     std::vector<int64_t> order(n);
     std::iota(order.begin(), order.end(), int64_t{0});
     auto row = [&](int64_t i) { return rows.data() + i * m; };
@@ -462,11 +474,12 @@ const char* ScatterReduce(const Call& c, const ScatterReduceAttributes& a) {
   return inside ? nullptr : kOutOfRange;
 }
 
-// Runs along a dim of in[0] reduced to one element each: in[1], whose dims are those up to that one, has their lengths, or where
-// each begins and the last ends.
+// Runs along a dim of in[0] reduced to one element each: in[1], whose dims are those up to that one, has their lengths,
+// or where each begins and the last ends.
 const char* SegmentReduce(const Call& c, const SegmentReduceAttributes& a) {
   const Tensor &x = c.in[0], &runs = c.in[1], &out = c.out[0];
-  if (c.in.size() < 2 || a.dim < 0 || a.dim >= x.rank || out.rank != x.rank || !IsIndexType(runs.dtype)) return kSizesDiffer;
+  if (c.in.size() < 2 || a.dim < 0 || a.dim >= x.rank || out.rank != x.rank || !IsIndexType(runs.dtype))
+    return kSizesDiffer;
   const int axis = a.dim;
   const Reduction how = a.how;
   const bool offsets = a.offsets;
@@ -539,7 +552,8 @@ const char* Bincount(const Call& c, const NoAttributes&) {
     LoadRow<int64_t>(ElementAt(x, i * x.strides[0]), x.dtype, 1, 1, x.dtype, &at);
     if (at < 0 || at >= out.sizes[0]) return kOutOfRange;
     double w = 1;
-    if (c.in.size() > 1) LoadRow<double>(ElementAt(c.in[1], i * c.in[1].strides[0]), c.in[1].dtype, 1, 1, c.in[1].dtype, &w);
+    if (c.in.size() > 1)
+      LoadRow<double>(ElementAt(c.in[1], i * c.in[1].strides[0]), c.in[1].dtype, 1, 1, c.in[1].dtype, &w);
     sums[at] += w;
   }
   StoreRow<double>(sums.data(), out.sizes[0], out.data, out.dtype, out.strides[0]);

@@ -1,7 +1,7 @@
-// Random numbers. The generator is Philox 4x32 with ten rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3"), its key a
-// constant and its counter one of the process, which every number that is drawn moves on by one: the first run of a process always
-// draws the same numbers, the next run others. Element i of a result takes the counter's value i behind its first, so the numbers do
-// not depend on threads. They are not torch's.
+// Random numbers. The generator is Philox 4x32 with ten rounds (Salmon et al., "Parallel random numbers: as easy as 1,
+// 2, 3"), its key a constant and its counter one of the process, which every number that is drawn moves on by one: the
+// first run of a process always draws the same numbers, the next run others. Element i of a result takes the counter's
+// value i behind its first, so the numbers do not depend on threads. They are not torch's.
 #include <array>
 #include <atomic>
 #include <cmath>
@@ -23,8 +23,8 @@ Block Philox(uint64_t counter) {
   uint32_t key[2] = {0x736C6970, 0x77617900};
   for (int round = 0; round < 10; ++round) {
     const uint64_t a = uint64_t{kFirst} * x[0], b = uint64_t{kSecond} * x[2];
-    x = {static_cast<uint32_t>(b >> 32) ^ x[1] ^ key[0], static_cast<uint32_t>(b), static_cast<uint32_t>(a >> 32) ^ x[3] ^ key[1],
-         static_cast<uint32_t>(a)};
+    x = {static_cast<uint32_t>(b >> 32) ^ x[1] ^ key[0], static_cast<uint32_t>(b),
+         static_cast<uint32_t>(a >> 32) ^ x[3] ^ key[1], static_cast<uint32_t>(a)};
     key[0] += kWeyl, key[1] += kGolden;
   }
   return x;

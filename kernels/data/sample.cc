@@ -1,5 +1,5 @@
-// Resizing by copies (resample_nearest) and along one dim by weights (resample), and values at given places (grid_sample). Positions and
-// weights are computed as torch computes them, in the compute type.
+// Resizing by copies (resample_nearest) and along one dim by weights (resample), and values at given places
+// (grid_sample). Positions and weights are computed as torch computes them, in the compute type.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -80,9 +80,7 @@ Taps<T> TapsOf(ResampleMode mode, bool align, T scale, int64_t i, int64_t in) {
           w = d < 1 ? 1 - d : T(0);
         } else {
           constexpr T a = T(-0.5);
-          w = d < 1   ? ((a + 2) * d - (a + 3)) * d * d + 1
-              : d < 2 ? (((d - 5) * d + 8) * d - 4) * a
-                      : T(0);
+          w = d < 1 ? ((a + 2) * d - (a + 3)) * d * d + 1 : d < 2 ? (((d - 5) * d + 8) * d - 4) * a : T(0);
         }
         add(j, w);
         total += w;
@@ -94,8 +92,9 @@ Taps<T> TapsOf(ResampleMode mode, bool align, T scale, int64_t i, int64_t in) {
   return t;
 }
 
-// Calls each(y, s) for the first elements of every slice along the last two dims of the result and of the operand, whose
-// elements along the dim before the last are neighbours; false where they are not. Slices are shared among threads.
+// Calls each(y, s) for the first elements of every slice along the last two dims of the result and of the operand,
+// whose elements along the dim before the last are neighbours; false where they are not. Slices are shared among
+// threads.
 template <typename T, typename F>
 bool ForEachSlice(const Call& c, F each) {
   const Tensor &x = c.in[0], &out = c.out[0];
@@ -105,7 +104,8 @@ bool ForEachSlice(const Call& c, F each) {
   const int64_t grain = std::max<int64_t>(1, 16384 / (out.sizes[last] * out.sizes[line]));
   ParallelFor(c.workers, to.numel(), grain, [&](int64_t begin, int64_t end) {
     Positions<2> at(to, {&to, &from}, begin);
-    for (int64_t i = begin; i < end; ++i, at.Next()) each(reinterpret_cast<T*>(at[0]), reinterpret_cast<const T*>(at[1]));
+    for (int64_t i = begin; i < end; ++i, at.Next())
+      each(reinterpret_cast<T*>(at[0]), reinterpret_cast<const T*>(at[1]));
   });
   return true;
 }
@@ -118,7 +118,8 @@ bool ForEachDenseRow(const Call& c, F each) {
   const Tensor from = DropDim(x, last), to = DropDim(out, last);
   ParallelFor(c.workers, to.numel(), std::max<int64_t>(1, 16384 / out.sizes[last]), [&](int64_t begin, int64_t end) {
     Positions<2> at(to, {&to, &from}, begin);
-    for (int64_t i = begin; i < end; ++i, at.Next()) each(reinterpret_cast<T*>(at[0]), reinterpret_cast<const T*>(at[1]));
+    for (int64_t i = begin; i < end; ++i, at.Next())
+      each(reinterpret_cast<T*>(at[0]), reinterpret_cast<const T*>(at[1]));
   });
   return true;
 }
@@ -168,9 +169,9 @@ const char* Resample(const Call& c, const ResampleAttributes& a) {
   const Tensor from = DropDim(x, last), to = DropDim(out, last);
   return WithFloatType(c.compute, [&]<typename T>() -> const char* {
     const bool align = a.align_corners;
-    const T scale = align ? (n > 1 ? static_cast<T>(in - 1) / static_cast<T>(n - 1) : T(0))
+    const T scale = align          ? (n > 1 ? static_cast<T>(in - 1) / static_cast<T>(n - 1) : T(0))
                     : a.factor > 0 ? static_cast<T>(1.0 / a.factor)
-                                      : static_cast<T>(in) / static_cast<T>(n);
+                                   : static_cast<T>(in) / static_cast<T>(n);
     std::vector<Taps<T>> taps;
     for (int64_t i = 0; i < n; ++i) taps.push_back(TapsOf<T>(mode, align, scale, i, in));
     constexpr DType kHere = std::is_same_v<T, double> ? DType::kF64 : DType::kF32;
@@ -191,11 +192,14 @@ const char* Resample(const Call& c, const ResampleAttributes& a) {
   });
 }
 
-// A line of planes: each element `by` times, or where `by` is 0 the elements that places say; and the same to `again`, unless that is null.
+// A line of planes: each element `by` times, or where `by` is 0 the elements that places say; and the same to `again`,
+// unless that is null.
 template <typename W>
 void TakePlaces(const W* s, const int64_t* places, int64_t n, int64_t by, W* y, W* again) {
   if constexpr (sizeof(W) == 4) {
-    if (by == 2) return BestIsa().twice(reinterpret_cast<const uint32_t*>(s), n / 2, reinterpret_cast<uint32_t*>(y), reinterpret_cast<uint32_t*>(again));
+    if (by == 2)
+      return BestIsa().twice(reinterpret_cast<const uint32_t*>(s), n / 2, reinterpret_cast<uint32_t*>(y),
+                             reinterpret_cast<uint32_t*>(again));
   }
   if (by == 4) {
     for (int64_t i = 0; i < n / 4; ++i) y[4 * i] = y[4 * i + 1] = y[4 * i + 2] = y[4 * i + 3] = s[i];
@@ -219,7 +223,8 @@ inline void CopyPlace(char* to, const char* from, size_t bytes) {
 // Resizes the last three of [n, c, d, h, w] at once by copying elements, of whatever type.
 const char* ResampleNearest(const Call& c, const NearestAttributes& a) {
   const Tensor &x = c.in[0], &out = c.out[0];
-  if (x.rank != 5 || out.rank != 5 || x.sizes[0] != out.sizes[0] || x.sizes[1] != out.sizes[1] || ByteSize(x.dtype) != ByteSize(out.dtype))
+  if (x.rank != 5 || out.rank != 5 || x.sizes[0] != out.sizes[0] || x.sizes[1] != out.sizes[1] ||
+      ByteSize(x.dtype) != ByteSize(out.dtype))
     return kSizesDiffer;
   if (a.spatial < 1 || a.spatial > 3) return "of another number of dims than 1 to 3";
   for (int d = 2; d < 5 - a.spatial; ++d)
@@ -229,7 +234,8 @@ const char* ResampleNearest(const Call& c, const NearestAttributes& a) {
   std::vector<int64_t> places[3];
   for (int d = 0; d < 3; ++d) {
     const int64_t in = x.sizes[2 + d], n = out.sizes[2 + d];
-    const NearestRule rule{a.exact, x.dtype == DType::kF64, IsSmallImage(a.spatial, out.sizes[3], out.sizes[4]), a.factors[d]};
+    const NearestRule rule{a.exact, x.dtype == DType::kF64, IsSmallImage(a.spatial, out.sizes[3], out.sizes[4]),
+                           a.factors[d]};
     for (int64_t i = 0; i < n; ++i) places[d].push_back(d < 3 - a.spatial ? i : NearestIndex(rule, in, n, i));
   }
   const int64_t width = out.sizes[4], lines = out.sizes[2] * out.sizes[3], channels = x.sizes[1];
@@ -240,8 +246,9 @@ const char* ResampleNearest(const Call& c, const NearestAttributes& a) {
   std::vector<std::pair<int64_t, int64_t>> at;
   for (int64_t z = 0; z < out.sizes[2]; ++z)
     for (int64_t y = 0; y < out.sizes[3]; ++y)
-      at.emplace_back(places[0][static_cast<size_t>(z)] * x.strides[2] + places[1][static_cast<size_t>(y)] * x.strides[3],
-                      z * out.strides[2] + y * out.strides[3]);
+      at.emplace_back(
+          places[0][static_cast<size_t>(z)] * x.strides[2] + places[1][static_cast<size_t>(y)] * x.strides[3],
+          z * out.strides[2] + y * out.strides[3]);
   WithWord(out.dtype, [&]<typename W>() {
     const W* const image = static_cast<const W*>(x.data);
     W* const result = static_cast<W*>(out.data);
@@ -250,27 +257,30 @@ const char* ResampleNearest(const Call& c, const NearestAttributes& a) {
     const bool last = channels > 1 && x.strides[1] == 1 && out.strides[1] == 1;  // whole places are copied
     const int64_t planes = last ? 1 : channels;
     const size_t bytes = static_cast<size_t>(channels) * sizeof(W);
-    ParallelFor(c.workers, out.sizes[0] * planes * lines, std::max<int64_t>(1, 16384 / (last ? width * channels : width)), [&](int64_t begin, int64_t end) {
-      for (int64_t plane = begin / lines, i = begin; i < end; ++plane) {
-        const W* const from = image + plane / planes * x.strides[0] + plane % planes * x.strides[1];
-        W* const to = result + plane / planes * out.strides[0] + plane % planes * out.strides[1];
-        const int64_t first = plane * lines, stop = std::min(end, first + lines);
-        for (; i < stop; ++i) {
-          const auto [from_line, to_line] = at[static_cast<size_t>(i - first)];
-          const W* const s = from + from_line;
-          W* const y = to + to_line;
-          if (last)
-            for (int64_t p = 0; p < width; ++p)
-              CopyPlace(reinterpret_cast<char*>(y + p * to_step), reinterpret_cast<const char*>(s + column[p] * from_step), bytes);
-          else if (from_step == 1 && to_step == 1) {
-            const bool two = i + 1 < stop && at[static_cast<size_t>(i + 1 - first)].first == from_line;
-            TakePlaces(s, column, width, by, y, two ? to + at[static_cast<size_t>(i + 1 - first)].second : nullptr);
-            i += two;
-          } else
-            for (int64_t p = 0; p < width; ++p) y[p * to_step] = s[column[p] * from_step];
-        }
-      }
-    });
+    ParallelFor(c.workers, out.sizes[0] * planes * lines,
+                std::max<int64_t>(1, 16384 / (last ? width * channels : width)), [&](int64_t begin, int64_t end) {
+                  for (int64_t plane = begin / lines, i = begin; i < end; ++plane) {
+                    const W* const from = image + plane / planes * x.strides[0] + plane % planes * x.strides[1];
+                    W* const to = result + plane / planes * out.strides[0] + plane % planes * out.strides[1];
+                    const int64_t first = plane * lines, stop = std::min(end, first + lines);
+                    for (; i < stop; ++i) {
+                      const auto [from_line, to_line] = at[static_cast<size_t>(i - first)];
+                      const W* const s = from + from_line;
+                      W* const y = to + to_line;
+                      if (last)
+                        for (int64_t p = 0; p < width; ++p)
+                          CopyPlace(reinterpret_cast<char*>(y + p * to_step),
+                                    reinterpret_cast<const char*>(s + column[p] * from_step), bytes);
+                      else if (from_step == 1 && to_step == 1) {
+                        const bool two = i + 1 < stop && at[static_cast<size_t>(i + 1 - first)].first == from_line;
+                        TakePlaces(s, column, width, by, y,
+                                   two ? to + at[static_cast<size_t>(i + 1 - first)].second : nullptr);
+                        i += two;
+                      } else
+                        for (int64_t p = 0; p < width; ++p) y[p * to_step] = s[column[p] * from_step];
+                    }
+                  }
+                });
   });
   return nullptr;
 }
@@ -317,8 +327,8 @@ const char* GridSample(const Call& c, const GridSampleAttributes& a) {
   if (c.in.size() < 2 || x.rank != 5 || out.rank != 5 || c.in[1].rank != 5) return kSizesDiffer;
   const Tensor& grid = c.in[1];
   const int dims = static_cast<int>(grid.sizes[4]);
-  if ((dims != 2 && dims != 3) || x.sizes[0] != out.sizes[0] || x.sizes[1] != out.sizes[1] || grid.sizes[0] != out.sizes[0] ||
-      (dims == 2 && x.sizes[2] != 1))
+  if ((dims != 2 && dims != 3) || x.sizes[0] != out.sizes[0] || x.sizes[1] != out.sizes[1] ||
+      grid.sizes[0] != out.sizes[0] || (dims == 2 && x.sizes[2] != 1))
     return kSizesDiffer;
   for (int d = 1; d < 4; ++d)
     if (grid.sizes[d] != out.sizes[d + 1]) return kSizesDiffer;
@@ -348,8 +358,9 @@ const char* GridSample(const Call& c, const GridSampleAttributes& a) {
         for (int64_t y = 0; y < out.sizes[3]; ++y)
           for (int64_t w = 0; w < out.sizes[4]; ++w) {
             T at[3];
-            LoadRow<T>(static_cast<const char*>(grid.data) + (n * grid.strides[0] + z * grid.strides[1] + y * grid.strides[2] +
-                                                              w * grid.strides[3]) * ByteSize(grid.dtype),
+            LoadRow<T>(static_cast<const char*>(grid.data) +
+                           (n * grid.strides[0] + z * grid.strides[1] + y * grid.strides[2] + w * grid.strides[3]) *
+                               ByteSize(grid.dtype),
                        grid.dtype, grid.strides[4], dims, c.compute, at);
             T raw[3];
             for (int d = 0; d < dims; ++d) {
@@ -396,18 +407,22 @@ const char* GridSample(const Call& c, const GridSampleAttributes& a) {
                   value += row * weights[1][j];
                 }
               }
-              StoreRow<T>(&value, 1, static_cast<char*>(out.data) + (n * out.strides[0] + ch * out.strides[1] + z * out.strides[2] +
-                                                                     y * out.strides[3] + w * out.strides[4]) * ByteSize(out.dtype),
-                          out.dtype, 1);
+              StoreRow<T>(
+                  &value, 1,
+                  static_cast<char*>(out.data) + (n * out.strides[0] + ch * out.strides[1] + z * out.strides[2] +
+                                                  y * out.strides[3] + w * out.strides[4]) *
+                                                     ByteSize(out.dtype),
+                  out.dtype, 1);
             }
           }
     return nullptr;
   });
 }
 
-constexpr Kernel kKernels[] = {With<NearestAttributes, ResampleNearest>({.name = "resample_nearest", .inputs = 1, .pitched = true}),
-                               With<ResampleAttributes, Resample>({.name = "resample", .pitched = true}),
-                               With<GridSampleAttributes, GridSample>({.name = "grid_sample", .inputs = 2})};
+constexpr Kernel kKernels[] = {
+    With<NearestAttributes, ResampleNearest>({.name = "resample_nearest", .inputs = 1, .pitched = true}),
+    With<ResampleAttributes, Resample>({.name = "resample", .pitched = true}),
+    With<GridSampleAttributes, GridSample>({.name = "grid_sample", .inputs = 2})};
 
 }  // namespace
 

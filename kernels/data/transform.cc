@@ -1,7 +1,8 @@
-// Kernel `dft`: the forward discrete Fourier transform along the last dim, without a factor, in f64. Lengths of small prime factors go
-// through Stockham's self-sorting passes of radix 2, 3, 4, 5 and any other; for lengths with a large prime factor Bluestein's method
-// makes the transform a convolution of a length that has small factors only. Either way O(n log n). There is no FFT library to use:
-// native libraries need libc only, and Debian 12 packages no header-only one.
+// Kernel `dft`: the forward discrete Fourier transform along the last dim, without a factor, in f64. Lengths of small
+// prime factors go through Stockham's self-sorting passes of radix 2, 3, 4, 5 and any other; for lengths with a large
+// prime factor Bluestein's method makes the transform a convolution of a length that has small factors only. Either way
+// O(n log n). There is no FFT library to use: native libraries need libc only, and Debian 12 packages no header-only
+// one.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -26,7 +27,8 @@ inline Complex operator*(double a, Complex b) { return {a * b.re, a * b.im}; }
 inline Complex Conjugate(Complex a) { return {a.re, -a.im}; }
 inline Complex TimesMinusI(Complex a) { return {a.im, -a.re}; }
 
-// exp(-2πi k / n) for 0 <= k < n. The angle is that of an eighth of a turn at most, so that it is exact to the last digit.
+// exp(-2πi k / n) for 0 <= k < n. The angle is that of an eighth of a turn at most, so that it is exact to the last
+// digit.
 Complex Root(int64_t k, int64_t n) {
   auto angle = [n](int64_t k) { return 2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(n); };
   if (2 * k > n) return Conjugate(Root(n - k, n));
@@ -78,20 +80,11 @@ struct Passes {
     int64_t done = 1;
     for (int i = 0; i < count; done *= factors[i], ++i, std::swap(x, spare)) {
       switch (factors[i]) {
-        case 2:
-          Pass<2>(x, spare, done);
-          break;
-        case 3:
-          Pass<3>(x, spare, done);
-          break;
-        case 4:
-          Pass<4>(x, spare, done);
-          break;
-        case 5:
-          Pass<5>(x, spare, done);
-          break;
-        default:
-          PassOf(factors[i], x, spare, done);
+        case 2: Pass<2>(x, spare, done); break;
+        case 3: Pass<3>(x, spare, done); break;
+        case 4: Pass<4>(x, spare, done); break;
+        case 5: Pass<5>(x, spare, done); break;
+        default: PassOf(factors[i], x, spare, done);
       }
     }
     return x;
@@ -152,7 +145,8 @@ struct Passes {
 // A transform of any length, with its tables.
 class Transform {
  public:
-  explicit Transform(int64_t n) : passes_(n), wide_(GoodLength(2 * n - 1)), by_chirp_(3 * wide_.cost() < passes_.cost()) {}
+  explicit Transform(int64_t n)
+      : passes_(n), wide_(GoodLength(2 * n - 1)), by_chirp_(3 * wide_.cost() < passes_.cost()) {}
 
   void TakeTables(Scratch& scratch) {
     if (!by_chirp_) return passes_.TakeRoots(scratch);
@@ -162,9 +156,11 @@ class Transform {
     Complex* const spare = scratch.Take<Complex>(m);
     if (scratch.counting()) return;
     // exp(-πi k² / n), whose exponent counts modulo 2n.
-    for (int64_t k = 0, square = 0; k < n; square = (square + 2 * k + 1) % (2 * n), ++k) chirp_[k] = Root(square, 2 * n);
+    for (int64_t k = 0, square = 0; k < n; square = (square + 2 * k + 1) % (2 * n), ++k)
+      chirp_[k] = Root(square, 2 * n);
     std::fill_n(kernel_, m, Complex{0, 0});
-    for (int64_t k = 0; k < n; ++k) kernel_[k] = kernel_[k == 0 ? 0 : m - k] = 1.0 / static_cast<double>(m) * Conjugate(chirp_[k]);
+    for (int64_t k = 0; k < n; ++k)
+      kernel_[k] = kernel_[k == 0 ? 0 : m - k] = 1.0 / static_cast<double>(m) * Conjugate(chirp_[k]);
     if (Complex* const made = wide_.Run(kernel_, spare); made != kernel_) std::copy_n(made, m, kernel_);
   }
   // Numbers of x and of the spare memory that Run gets; n of x are given.
@@ -215,29 +211,34 @@ const char* Dft(const Call& c, const NoAttributes&) {
   Transform transform(n);
   transform.TakeTables(*c.scratch);
   const Tensor rows = Head(re, last);
-  ParallelFor(*c.scratch, c.workers, rows.numel(), std::max<int64_t>(1, 4096 / n), [&](int64_t first, int64_t end, Scratch& scratch) {
-    Complex *const x = scratch.Take<Complex>(transform.size()), *const spare = scratch.Take<Complex>(transform.size());
-    double* const part = scratch.Take<double>(n);
-    if (scratch.counting()) return;
-    for (Positions<0> at(rows, {}, first); first < end; ++first, at.Next()) {
-      auto load = [&](const Tensor& t) { LoadRow<double>(at.Of(t), t.dtype, t.strides[last], n, t.dtype, part); };
-      load(re);
-      for (int64_t i = 0; i < n; ++i) x[i] = {part[i], 0};
-      if (c.in.size() > 1) {
-        load(c.in[1]);
-        for (int64_t i = 0; i < n; ++i) x[i].im = part[i];
-      }
-      const Complex* y = transform.Run(x, spare);
-      for (int64_t i = 0; i < n; ++i) part[i] = y[i].re;
-      StoreRow<double>(part, n, at.Of(out), out.dtype, out.strides[last]);
-      for (int64_t i = 0; i < n; ++i) part[i] = y[i].im;
-      StoreRow<double>(part, n, at.Of(c.out[1]), c.out[1].dtype, c.out[1].strides[last]);
-    }
-  });
+  ParallelFor(*c.scratch, c.workers, rows.numel(), std::max<int64_t>(1, 4096 / n),
+              [&](int64_t first, int64_t end, Scratch& scratch) {
+                Complex *const x = scratch.Take<Complex>(transform.size()), *const spare =
+                                                                                scratch.Take<Complex>(transform.size());
+                double* const part = scratch.Take<double>(n);
+                if (scratch.counting()) return;
+                for (Positions<0> at(rows, {}, first); first < end; ++first, at.Next()) {
+                  auto load = [&](const Tensor& t) {
+                    LoadRow<double>(at.Of(t), t.dtype, t.strides[last], n, t.dtype, part);
+                  };
+                  load(re);
+                  for (int64_t i = 0; i < n; ++i) x[i] = {part[i], 0};
+                  if (c.in.size() > 1) {
+                    load(c.in[1]);
+                    for (int64_t i = 0; i < n; ++i) x[i].im = part[i];
+                  }
+                  const Complex* y = transform.Run(x, spare);
+                  for (int64_t i = 0; i < n; ++i) part[i] = y[i].re;
+                  StoreRow<double>(part, n, at.Of(out), out.dtype, out.strides[last]);
+                  for (int64_t i = 0; i < n; ++i) part[i] = y[i].im;
+                  StoreRow<double>(part, n, at.Of(c.out[1]), c.out[1].dtype, c.out[1].strides[last]);
+                }
+              });
   return nullptr;
 }
 
-constexpr Kernel kKernels[] = {With<NoAttributes, Dft>({.name = "dft", .inputs = 1, .outputs = 2, .counts_scratch = true})};
+constexpr Kernel kKernels[] = {
+    With<NoAttributes, Dft>({.name = "dft", .inputs = 1, .outputs = 2, .counts_scratch = true})};
 
 }  // namespace
 

@@ -1,11 +1,11 @@
-// Operators of two and three operands: one row of the table each, for all dtypes. The caller expands operands to the sizes of the
-// result.
+// Operators of two and three operands: one row of the table each, for all dtypes. The caller expands operands to the
+// sizes of the result.
 #include <cmath>
 #include <type_traits>
 
-#include "kernels/elementwise/chain.h"
 #include "kernels/check.h"
 #include "kernels/convert.h"
+#include "kernels/elementwise/chain.h"
 #include "kernels/isa/isa.h"
 
 namespace slipway::kernels {
@@ -140,8 +140,7 @@ const char* ShiftRow(const RowCall& r) {
   if (r.type != DType::kI64) return "the operator is for integers";
   ShiftAttributes a{};
   if (!ReadAttributes(r.ints, r.floats, &a) || a.bits < 1 || a.bits > 64) return kAttributesMalformed;
-  const int64_t bits = a.bits, *in = static_cast<const int64_t*>(r.in[0]),
-                *by = static_cast<const int64_t*>(r.in[1]);
+  const int64_t bits = a.bits, *in = static_cast<const int64_t*>(r.in[0]), *by = static_cast<const int64_t*>(r.in[1]);
   int64_t* out = static_cast<int64_t*>(r.out);
   for (int64_t i = 0; i < r.n; ++i) {
     const int64_t x = in[i], y = by[i];

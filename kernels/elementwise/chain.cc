@@ -1,6 +1,7 @@
-// How a chain runs. Dims that all operands can walk as one are joined, and the last two that are left are cut into tiles of a few
-// KiB. What does not lie as rows of the compute type is loaded into a buffer first; a value that another operation reads stays in the
-// buffer of its slot. Which loads and operations there are is worked out once a call (Make) and then run for each tile (Run).
+// How a chain runs. Dims that all operands can walk as one are joined, and the last two that are left are cut into
+// tiles of a few KiB. What does not lie as rows of the compute type is loaded into a buffer first; a value that another
+// operation reads stays in the buffer of its slot. Which loads and operations there are is worked out once a call
+// (Make) and then run for each tile (Run).
 #include "kernels/elementwise/chain.h"
 
 #include <algorithm>
@@ -86,12 +87,12 @@ void MoveTile(const char* from, int64_t from_row, int64_t from_column, char* to,
   }
   if (size == 4 && from_row == size && to_column == size) {
     BestIsa().transpose(reinterpret_cast<const uint32_t*>(from), from_column / size, reinterpret_cast<uint32_t*>(to),
-                   to_row / size, t.rows, t.columns);
+                        to_row / size, t.rows, t.columns);
     return;
   }
   if (size == 4 && from_column == size && to_row == size) {
     BestIsa().transpose(reinterpret_cast<const uint32_t*>(from), from_row / size, reinterpret_cast<uint32_t*>(to),
-                   to_column / size, t.columns, t.rows);
+                        to_column / size, t.columns, t.rows);
     return;
   }
   WithWord(dtype, [&]<typename W>() {
@@ -197,16 +198,19 @@ void Chain::Cut(int64_t most) {
   for (int d = 0; d + 2 < rank_; ++d) tiles_ *= sizes_[d];
 }
 
-// One operation whose operands and result lie densely along their rows, but not from row to row (parts of channels): rows of some length
-// take less time each than being copied together.
+// One operation whose operands and result lie densely along their rows, but not from row to row (parts of channels):
+// rows of some length take less time each than being copied together.
 bool Chain::TakesRowsAsTheyLie(std::span<const ChainOp> chain) const {
   constexpr int64_t kLeastColumns = 32;
-  if (chain.size() != 1 || chain[0].kernel->row == nullptr || chain[0].output < 0 || tile_.columns < kLeastColumns || tile_.rows == 1) return false;
+  if (chain.size() != 1 || chain[0].kernel->row == nullptr || chain[0].output < 0 || tile_.columns < kLeastColumns ||
+      tile_.rows == 1)
+    return false;
   const DType type = ComputeType(chain[0].compute);
   bool all = chain[0].result == type && chain[0].compute == type;
   for (int i = 0; i < chain[0].inputs; ++i) all = all && chain[0].in[i] >= 0;
   bool dense = true;
-  for (int t = 0; t < count_; ++t) all = all && tensors_[t]->dtype == type && column_[t] == ByteSize(type), dense = dense && IsDense(t);
+  for (int t = 0; t < count_; ++t)
+    all = all && tensors_[t]->dtype == type && column_[t] == ByteSize(type), dense = dense && IsDense(t);
   return all && !dense;
 }
 
@@ -250,7 +254,8 @@ const char* Chain::Make(const Call& c) {
   Cut(kBufferBytes / (eight ? 8 : 4));
   by_rows_ = TakesRowsAsTheyLie(c.chain);
   const ChainOp& one = c.chain[0];
-  copies_ = ops_count_ == 1 && one.kernel->row == nullptr && one.output >= 0 && one.in[0] >= 0 && TypeOf(one.in[0]) == one.result;
+  copies_ = ops_count_ == 1 && one.kernel->row == nullptr && one.output >= 0 && one.in[0] >= 0 &&
+            TypeOf(one.in[0]) == one.result;
   buffers_ = 1;  // `wide_`
   for (const ChainOp& op : c.chain) buffers_ = std::max(buffers_, 2 + op.slot);
   size_t ints = 0, floats = 0;
@@ -338,9 +343,11 @@ const char* Chain::Run(int64_t first, int64_t last, char* scratch) const {
           char* to = op.rounds ? buffer(wide_) : value;
           if (by_rows_) {
             for (int64_t i = 0; i < t.rows; ++i, to += row_[op.tensor]) {
-              if (const char* why = op.row({op.type, in, to, t.columns, ints_.subspan(op.first_int, op.ints), floats_.subspan(op.first_float, op.floats)}))
+              if (const char* why = op.row({op.type, in, to, t.columns, ints_.subspan(op.first_int, op.ints),
+                                            floats_.subspan(op.first_float, op.floats)}))
                 return why;
-              for (int j = 0; j < op.inputs; ++j) in[j] = static_cast<const char*>(in[j]) + row_[loads_[op.in[j]].tensor];
+              for (int j = 0; j < op.inputs; ++j)
+                in[j] = static_cast<const char*>(in[j]) + row_[loads_[op.in[j]].tensor];
             }
             break;
           }
@@ -353,7 +360,8 @@ const char* Chain::Run(int64_t first, int64_t last, char* scratch) const {
         case Op::kMove: {
           const int64_t size = ByteSize(op.result);
           if (const int s = op.in[0]; copies_)
-            MoveTile(at[outputs_ + s], row_[outputs_ + s], column_[outputs_ + s], value, row_[op.tensor], column_[op.tensor], t, op.result);
+            MoveTile(at[outputs_ + s], row_[outputs_ + s], column_[outputs_ + s], value, row_[op.tensor],
+                     column_[op.tensor], t, op.result);
           else if (s >= 0)
             MoveTile(at[outputs_ + s], row_[outputs_ + s], column_[outputs_ + s], value, t.columns * size, size, t,
                      op.result);
@@ -368,9 +376,7 @@ const char* Chain::Run(int64_t first, int64_t last, char* scratch) const {
           else
             LoadAs(op.type, values[~s], TypeOf(s), 1, n, TypeOf(s), value);
           break;
-        case Op::kNarrow:
-          StoreAs(op.type, loaded[op.in[0]], n, value, op.result);
-          break;
+        case Op::kNarrow: StoreAs(op.type, loaded[op.in[0]], n, value, op.result); break;
       }
       if (op.tensor >= 0 && !op.in_place) {
         const int64_t size = ByteSize(op.result);

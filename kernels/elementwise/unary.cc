@@ -3,8 +3,8 @@
 #include <cmath>
 #include <type_traits>
 
-#include "kernels/elementwise/chain.h"
 #include "kernels/convert.h"
+#include "kernels/elementwise/chain.h"
 #include "kernels/isa/isa.h"
 
 namespace slipway::kernels {
@@ -49,7 +49,8 @@ const char* TurnRow(const RowCall& r) {
     if (std::fabs(x[i]) >= 0x1p30f) static_cast<float*>(r.out)[i] = F(x[i]);
   return nullptr;
 }
-// f(x, t(x)) per element of f32, where t, of a block at a time, is what `blocks` makes of before(x) by the instruction set's loops.
+// f(x, t(x)) per element of f32, where t, of a block at a time, is what `blocks` makes of before(x) by the instruction
+// set's loops.
 template <typename Before, typename Blocks, typename After>
 void RowByBlocks(const RowCall& r, Before before, Blocks blocks, After after) {
   constexpr int64_t kBlock = 256;
@@ -73,7 +74,8 @@ const char* EluRow(const RowCall& r) {
   if (r.type != DType::kF32) return UnaryRow<kElu, false, EluAttributes>(r);
   EluAttributes a{};
   if (!ReadAttributes(r.ints, r.floats, &a)) return kAttributesMalformed;
-  const float input_scale = static_cast<float>(a.input_scale), alpha = static_cast<float>(a.alpha), scale = static_cast<float>(a.scale);
+  const float input_scale = static_cast<float>(a.input_scale), alpha = static_cast<float>(a.alpha),
+              scale = static_cast<float>(a.scale);
   RowByBlocks(
       r, [&](float x) { return x * input_scale; }, [](float* t, int64_t n) { FastInPlace(RowOp::kExpm1, t, n); },
       [&](float x, float t) {
@@ -227,21 +229,26 @@ constexpr Kernel kKernels[] = {
            using T = decltype(x);
            return x * std::fmin(std::fmax(x + 3, T(0)), T(6)) / 6;
          }>("hardswish"),
-    UnaryWith<LeakyReluAttributes, [](auto x, const LeakyReluAttributes& a) { return x < 0 ? x * decltype(x)(a.slope) : x; }>("leaky_relu"),
+    UnaryWith<LeakyReluAttributes,
+              [](auto x, const LeakyReluAttributes& a) { return x < 0 ? x * decltype(x)(a.slope) : x; }>("leaky_relu"),
     Fast<RowOp::kMish, [](auto x) { return x * std::tanh(std::log1p(std::exp(x))); }>("mish"),
-    UnaryWith<NanToNumAttributes, [](auto x, const NanToNumAttributes& a) {
-      using T = decltype(x);
-      return x != x ? T(a.nan) : std::isinf(x) ? T(x < 0 ? a.negative_infinity : a.positive_infinity) : x;
-    }>("nan_to_num"),
-    UnaryWith<LogitAttributes, [](auto x, const LogitAttributes& a) {
-      using T = decltype(x);
-      const T eps = T(a.eps), z = eps < 0 ? x : x < eps ? eps : 1 - eps < x ? 1 - eps : x;
-      return std::log(z / (1 - z));
-    }>("logit"),
-    UnaryWith<RoundDecimalsAttributes, [](auto x, const RoundDecimalsAttributes& a) {
-      using T = decltype(x);
-      return a.divides != 0 ? std::nearbyint(x / T(a.power)) * T(a.power) : std::nearbyint(x * T(a.power)) / T(a.power);
-    }>("round_decimals"),
+    UnaryWith<NanToNumAttributes,
+              [](auto x, const NanToNumAttributes& a) {
+                using T = decltype(x);
+                return x != x ? T(a.nan) : std::isinf(x) ? T(x < 0 ? a.negative_infinity : a.positive_infinity) : x;
+              }>("nan_to_num"),
+    UnaryWith<LogitAttributes,
+              [](auto x, const LogitAttributes& a) {
+                using T = decltype(x);
+                const T eps = T(a.eps), z = eps < 0 ? x : x < eps ? eps : 1 - eps < x ? 1 - eps : x;
+                return std::log(z / (1 - z));
+              }>("logit"),
+    UnaryWith<RoundDecimalsAttributes,
+              [](auto x, const RoundDecimalsAttributes& a) {
+                using T = decltype(x);
+                return a.divides != 0 ? std::nearbyint(x / T(a.power)) * T(a.power)
+                                      : std::nearbyint(x * T(a.power)) / T(a.power);
+              }>("round_decimals"),
     RowKernel<SoftplusRow, 1, SoftplusAttributes>("softplus"),
 };
 

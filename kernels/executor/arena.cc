@@ -1,5 +1,5 @@
-// Best fit over a list of gaps, and the second way for plans where that wastes much: the largest buffers first, each at the lowest
-// place where it meets no other that is alive with it.
+// Best fit over a list of gaps, and the second way for plans where that wastes much: the largest buffers first, each at
+// the lowest place where it meets no other that is alive with it.
 #include "kernels/executor/arena.h"
 
 #include <algorithm>

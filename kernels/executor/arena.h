@@ -15,9 +15,9 @@ struct Lifetime {
   int32_t first = 0, last = 0;
 };
 
-// Places buffers in the order given, which is by `first`, each into the smallest gap that holds it. Where that takes much
-// more than what is alive at once, and buffers are not too many, the largest are placed first instead if that is better.
-// Keeps its own memory, so that placing again costs no allocation.
+// Places buffers in the order given, which is by `first`, each into the smallest gap that holds it. Where that takes
+// much more than what is alive at once, and buffers are not too many, the largest are placed first instead if that is
+// better. Keeps its own memory, so that placing again costs no allocation.
 class Arena {
  public:
   // `deaths`: the same buffers by `last`. offsets[i] gets that of buffer i, a multiple of kAlignment; returns the bytes

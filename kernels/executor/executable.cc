@@ -1,6 +1,7 @@
-// From a plan of unknown origin to an Executable. Validate checks the range of every index, so that nothing after it has to; then comes
-// what follows from the tables: in which stage each number is known, how long buffers live, which results may take over the memory of
-// an operand, which results may overlap something and are checked at each run.
+// From a plan of unknown origin to an Executable. Validate checks the range of every index, so that nothing after it
+// has to; then comes
+// what follows from the tables: in which stage each number is known, how long buffers live, which results may take over
+// the memory of an operand, which results may overlap something and are checked at each run.
 #include <algorithm>
 #include <numeric>
 
@@ -23,7 +24,8 @@ bool RangeIn(int64_t first, int64_t count, const std::vector<T>& table) {
 // Of views with memory in common.
 bool SameElements(const Plan& p, const View& a, const View& b) {
   return ByteSize(a.dtype) == ByteSize(b.dtype) && a.rank == b.rank && a.offset == b.offset &&
-         std::equal(p.dims.begin() + a.first_dim, p.dims.begin() + a.first_dim + 2 * a.rank, p.dims.begin() + b.first_dim);
+         std::equal(p.dims.begin() + a.first_dim, p.dims.begin() + a.first_dim + 2 * a.rank,
+                    p.dims.begin() + b.first_dim);
 }
 bool IsDType(DType t) { return static_cast<int>(t) < kDTypes; }
 
@@ -69,7 +71,8 @@ std::string Executable::Validate() {
   std::vector<uint8_t> has_memory(p.outputs.size(), 0);
   for (const Buffer& b : p.buffers) {
     if (b.kind > Buffer::kState || !In(b.bytes, p.exprs)) return "a buffer is malformed";
-    if ((b.kind == Buffer::kInput || b.kind == Buffer::kState) && !In(b.slot, p.inputs)) return "a buffer is of no input";
+    if ((b.kind == Buffer::kInput || b.kind == Buffer::kState) && !In(b.slot, p.inputs))
+      return "a buffer is of no input";
     if (b.kind == Buffer::kState && (is_state[b.slot]++ != 1)) return "a buffer is of no state";
     if (b.kind == Buffer::kOutput && (!In(b.slot, p.outputs) || has_memory[b.slot]++))
       return "a buffer is of no output";
@@ -111,20 +114,14 @@ std::string Executable::Validate() {
           fits = b.kind == Buffer::kTemporary || b.kind == Buffer::kOutput || b.kind == Buffer::kState;
         }
         break;
-      case Step::kPublish:
-        fits = fits && In(s.symbol, p.symbols) && s.inputs == 1 && s.outputs == 0;
-        break;
-      case Step::kSet:
-        fits = fits && In(s.symbol, p.symbols) && In(s.expr, p.exprs) && views == 0;
-        break;
+      case Step::kPublish: fits = fits && In(s.symbol, p.symbols) && s.inputs == 1 && s.outputs == 0; break;
+      case Step::kSet: fits = fits && In(s.symbol, p.symbols) && In(s.expr, p.exprs) && views == 0; break;
       case Step::kJump:
       case Step::kUnless:
         fits = fits && s.target >= 0 && s.target <= static_cast<int64_t>(p.steps.size()) && In(s.expr, p.exprs) &&
                views == 0;
         break;
-      case Step::kCheck:
-        fits = fits && In(s.expr, p.exprs) && In(s.target, p.texts) && views == 0;
-        break;
+      case Step::kCheck: fits = fits && In(s.expr, p.exprs) && In(s.target, p.texts) && views == 0; break;
     }
     for (int64_t k = 0; fits && k < views; ++k) {
       const View& v = p.views[s.first_view + k];
@@ -142,7 +139,8 @@ std::string Executable::Validate() {
   return "";
 }
 
-// Inputs of states lie behind the caller's; the sizes of their memory are numbers, but for the one that grows, which is a symbol.
+// Inputs of states lie behind the caller's; the sizes of their memory are numbers, but for the one that grows, which is
+// a symbol.
 std::string Executable::ValidateStates() const {
   const Plan& p = plan_;
   constexpr int64_t kMostBytes = int64_t{1} << 46;
@@ -153,11 +151,12 @@ std::string Executable::ValidateStates() const {
     if (s.input != next++ || p.inputs[s.input].kind != Input::kTensor) return "a state is malformed";
     const bool grows = s.length >= 0;
     const Input& in = p.inputs[s.input];
-    if (grows && (s.length != next++ || p.inputs[s.length].kind != Input::kNumber || p.inputs[s.length].dtype != DType::kI64 ||
-                  !In(s.dim, in.sizes) || !In(s.after, p.exprs) || s.initial != -1))
+    if (grows &&
+        (s.length != next++ || p.inputs[s.length].kind != Input::kNumber || p.inputs[s.length].dtype != DType::kI64 ||
+         !In(s.dim, in.sizes) || !In(s.after, p.exprs) || s.initial != -1))
       return "a state is malformed";
-    if (!grows && (s.dim != -1 || s.after != -1 || !In(s.initial, p.buffers) || p.buffers[s.initial].kind != Buffer::kConstant ||
-                   p.buffers[s.initial].packed))
+    if (!grows && (s.dim != -1 || s.after != -1 || !In(s.initial, p.buffers) ||
+                   p.buffers[s.initial].kind != Buffer::kConstant || p.buffers[s.initial].packed))
       return "a state is malformed";
     int64_t bytes = ByteSize(in.dtype);
     for (size_t d = 0; d < in.sizes.size(); ++d) {
@@ -269,8 +268,9 @@ void Executable::FindLifetimes() {
   }
 }
 
-// A result takes over the memory of an operand of the same layout that is not read afterwards: of elementwise steps that of any, of other
-// kernels that which they say. Of a chain's results the last operation's may: all operands have been read by then.
+// A result takes over the memory of an operand of the same layout that is not read afterwards: of elementwise steps
+// that of any, of other kernels that which they say. Of a chain's results the last operation's may: all operands have
+// been read by then.
 void Executable::ShareMemory() {
   const Plan& p = plan_;
   root_.resize(p.buffers.size());
@@ -279,7 +279,8 @@ void Executable::ShareMemory() {
   std::vector<Number> constants;  // of expressions; those over symbols are not known
   for (int32_t i = 0; i < static_cast<int32_t>(p.steps.size()); ++i) {
     const Step& s = p.steps[i];
-    if (s.kind != Step::kKernel || s.outputs < 1 || !(s.kernel->elementwise || s.kernel->overwrites != nullptr)) continue;
+    if (s.kind != Step::kKernel || s.outputs < 1 || !(s.kernel->elementwise || s.kernel->overwrites != nullptr))
+      continue;
     const int32_t result = s.ops > 0 ? p.ops[s.first_op + s.ops - 1].output : s.outputs - 1;
     if (result < 0 || (s.ops == 0 && s.outputs != 1)) continue;
     const View& out = p.views[s.first_view + s.inputs + result];
@@ -327,8 +328,9 @@ void Executable::FindOverlaps() {
     for (int32_t k = s.inputs; k < s.inputs + s.outputs && !may_overlap_[i]; ++k)
       for (int32_t j = 0; j < k && !may_overlap_[i]; ++j) {
         const View &out = p.views[s.first_view + k], &other = p.views[s.first_view + j];
-        may_overlap_[i] = root_[out.buffer] == root_[other.buffer] &&
-                    !((s.kernel->elementwise || j == overwritten_[i]) && j < s.inputs && SameElements(p, out, other));
+        may_overlap_[i] =
+            root_[out.buffer] == root_[other.buffer] &&
+            !((s.kernel->elementwise || j == overwritten_[i]) && j < s.inputs && SameElements(p, out, other));
       }
   }
 }

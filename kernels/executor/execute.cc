@@ -1,6 +1,7 @@
-// The executor. A run binds sizes and memory stage by stage, as the numbers that they depend on become known, and walks the steps. What
-// is hard: no number of a plan may be believed. Sizes, strides and offsets are evaluated in arithmetic that notices overflow, a view
-// that does not lie in its buffer has no address, and a step that needs one is an error.
+// The executor. A run binds sizes and memory stage by stage, as the numbers that they depend on become known, and walks
+// the steps. What
+// is hard: no number of a plan may be believed. Sizes, strides and offsets are evaluated in arithmetic that notices
+// overflow, a view that does not lie in its buffer has no address, and a step that needs one is an error.
 #include "kernels/executor/execute.h"
 
 #include <algorithm>
@@ -38,8 +39,8 @@ Number Read(const void* data, DType dtype, bool real) {
 // Where elements of dense tensors of no elements are said to be.
 alignas(kAlignment) char nowhere[kAlignment];
 
-// Whether tensors are parts of the same rows, one beside the other: channels of an image with channels last, say. Some stride of `a` is the
-// pitch of rows that both step by, and what either has of a row ends before the other begins.
+// Whether tensors are parts of the same rows, one beside the other: channels of an image with channels last, say. Some
+// stride of `a` is the pitch of rows that both step by, and what either has of a row ends before the other begins.
 bool AreBeside(const Tensor& a, const Tensor& b) {
   const int64_t begin = reinterpret_cast<int64_t>(a.data);
   for (int d = 0; d < a.rank; ++d) {
@@ -189,7 +190,8 @@ Failure Context::LengthsAfter(std::span<const Tensor> inputs, std::span<int64_t>
       const int32_t after = p.states[i].after;
       lengths[i] = after < 0 ? -1 : lengths_[after].bits;
       if (after >= 0 && (!lengths_[after].known || lengths[i] < 0 || lengths[i] > kFar))
-        f = Fail(Failure::kInput, "state " + p.inputs[p.states[i].input].name + ": its length after the run has no value");
+        f = Fail(Failure::kInput,
+                 "state " + p.inputs[p.states[i].input].name + ": its length after the run has no value");
     }
   }
   symbols_ = last_symbols_;
@@ -241,7 +243,8 @@ void Context::BindView(int32_t i) {
     return;
   }
   first = last = values_[v.offset].bits;
-  // Strides of dims of size 1, or of tensors without elements, are unused and may be any number: none that overflows in a kernel.
+  // Strides of dims of size 1, or of tensors without elements, are unused and may be any number: none that overflows in
+  // a kernel.
   for (int d = 0; d < v.rank; ++d)
     if ((empty || t.sizes[d] == 1) && (t.strides[d] > kFar || t.strides[d] < -kFar)) t.strides[d] = 0;
   bool fits = empty || (first >= 0 && first % size == 0);
@@ -260,7 +263,8 @@ void Context::BindView(int32_t i) {
            !__builtin_add_overflow(way < 0 ? first : last, way, way < 0 ? &first : &last);
   }
   fits = fits && !__builtin_add_overflow(last, size - 1, &last) && !__builtin_mul_overflow(numel, size, &numel) &&
-         static_cast<uint64_t>(numel) <= options_.memory_limit;  // expanded ones have elements that take no memory, but time
+         // expanded ones have elements that take no memory, but time
+         static_cast<uint64_t>(numel) <= options_.memory_limit;
   // Elements of results do not share memory.
   fits = fits && (!executable_->written_[i] || numel - 1 <= last - first);
   if (!fits) first = last = -1;
@@ -283,9 +287,15 @@ int64_t Context::ScratchBytes(const Step& s) {
   }
   if (!Numbers(s)) return 0;
   const Plan& p = executable_->plan();
-  const Call call{all.first(s.inputs), all.last(s.outputs), s.compute, ints_, floats_, options_.workers,
+  const Call call{all.first(s.inputs),
+                  all.last(s.outputs),
+                  s.compute,
+                  ints_,
+                  floats_,
+                  options_.workers,
                   std::span(p.ops).subspan(static_cast<size_t>(s.ops > 0 ? s.first_op : 0), static_cast<size_t>(s.ops)),
-                  nullptr, s.kernel->user};
+                  nullptr,
+                  s.kernel->user};
   const int64_t bytes = CountScratch(*s.kernel, call);
   return bytes > 0 && bytes <= kMost ? bytes : 0;
 }
@@ -410,8 +420,7 @@ Failure Context::BindStage(size_t stage, bool again) {
   }
   for (int32_t v : kept ? s.callers_views : s.views) {
     const int32_t buffer = executable_->root_[p.views[v].buffer];
-    tensors_[v].data =
-        Fits(v) ? base_[buffer] + (reach_[v].second < 0 ? 0 : values_[p.views[v].offset].bits) : nullptr;
+    tensors_[v].data = Fits(v) ? base_[buffer] + (reach_[v].second < 0 ? 0 : values_[p.views[v].offset].bits) : nullptr;
   }
   bound_[stage] = ever_[stage] = 1;
   return {};
@@ -438,8 +447,9 @@ Failure Context::Usable(const Step& s) const {
   return {};
 }
 
-// Whether a result lies where another view of the step does, as far as the bytes from the first to the last of each and their rows tell; an
-// elementwise result may lie exactly where an operand does, others where the one does that they overwrite.
+// Whether a result lies where another view of the step does, as far as the bytes from the first to the last of each and
+// their rows tell; an elementwise result may lie exactly where an operand does, others where the one does that they
+// overwrite.
 bool Context::Overlap(const Step& s) const {
   const Plan& p = executable_->plan();
   auto root = [&](int32_t v) { return executable_->root_[p.views[v].buffer]; };
@@ -448,8 +458,8 @@ bool Context::Overlap(const Step& s) const {
     for (int32_t j = s.first_view; j < k; ++j) {
       if (root(j) != root(k) || reach_[j].second < reach_[k].first || reach_[k].second < reach_[j].first) continue;
       const Tensor &a = tensors_[j], &b = tensors_[k];
-      bool same = (s.kernel->elementwise || j - s.first_view == overwritten) && j < s.first_view + s.inputs && a.data == b.data && a.rank == b.rank &&
-                  ByteSize(a.dtype) == ByteSize(b.dtype);
+      bool same = (s.kernel->elementwise || j - s.first_view == overwritten) && j < s.first_view + s.inputs &&
+                  a.data == b.data && a.rank == b.rank && ByteSize(a.dtype) == ByteSize(b.dtype);
       for (int d = 0; same && d < a.rank; ++d) same = a.sizes[d] == b.sizes[d] && a.strides[d] == b.strides[d];
       if (!same && !AreBeside(a, b)) return true;
     }
@@ -483,9 +493,15 @@ Failure Context::RunKernel(const Step& s) {
   if (!Numbers(s)) return Fail(Failure::kData, "a number has no value");
   const Block& block = scratch_of_[&s - p.steps.data()];
   scratch_.Reset(block.at, block.bytes);
-  const Call call{all.first(s.inputs), all.last(s.outputs), s.compute, ints_, floats_, options_.workers,
+  const Call call{all.first(s.inputs),
+                  all.last(s.outputs),
+                  s.compute,
+                  ints_,
+                  floats_,
+                  options_.workers,
                   std::span(p.ops).subspan(static_cast<size_t>(s.ops > 0 ? s.first_op : 0), static_cast<size_t>(s.ops)),
-                  &scratch_, s.kernel->user};
+                  &scratch_,
+                  s.kernel->user};
   if (const char* why = s.kernel->run(call)) return Fail(Failure::kData, why);
   if (options_.profile && s.kernel->product != nullptr) CountWork(s, call);
   return {};
@@ -535,7 +551,8 @@ Failure Context::Steps() {
     const Step& s = p.steps[i];
     int32_t next = i + 1;
     Failure f;
-    if (left-- == 0) return {Failure::kData, "the run takes more than " + std::to_string(options_.step_limit) + " steps", i};
+    if (left-- == 0)
+      return {Failure::kData, "the run takes more than " + std::to_string(options_.step_limit) + " steps", i};
     bool holds = true;
     const auto begin = options_.profile ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
     switch (s.kind) {
@@ -550,12 +567,8 @@ Failure Context::Steps() {
         if (!f) f = Settle(s.symbol, Read(t.data, t.dtype, p.symbols[s.symbol].real));
         break;
       }
-      case Step::kSet:
-        f = Settle(s.symbol, values_[s.expr]);
-        break;
-      case Step::kJump:
-        next = s.target;
-        break;
+      case Step::kSet: f = Settle(s.symbol, values_[s.expr]); break;
+      case Step::kJump: next = s.target; break;
       case Step::kUnless:
         f = truth(s.expr, &holds);
         if (!holds) next = s.target;

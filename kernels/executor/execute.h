@@ -1,6 +1,7 @@
-// Running plans. An Executable is a validated plan: every index is in range, and what follows from the tables is worked out (in which
-// stage each number becomes known, how long buffers live, which results may take over the memory of an operand). It is immutable and
-// may be shared. A Context holds the memory of one run at a time; sizes that were bound stay bound while inputs keep theirs.
+// Running plans. An Executable is a validated plan: every index is in range, and what follows from the tables is worked
+// out (in which stage each number becomes known, how long buffers live, which results may take over the memory of an
+// operand). It is immutable and may be shared. A Context holds the memory of one run at a time; sizes that were bound
+// stay bound while inputs keep theirs.
 #ifndef SLIPWAY_KERNELS_EXECUTOR_EXECUTE_H_
 #define SLIPWAY_KERNELS_EXECUTOR_EXECUTE_H_
 
@@ -77,7 +78,8 @@ class Executable {
   std::vector<uint8_t> may_overlap_;    // steps of which a result lies in the same memory as another view of theirs
 };
 
-// The caller's memory for temporaries, aligned as asked for; null where there is none. Called from the thread that runs.
+// The caller's memory for temporaries, aligned as asked for; null where there is none. Called from the thread that
+// runs.
 struct Allocator {
   void* (*allocate)(void* self, size_t bytes, size_t alignment) = nullptr;
   void (*deallocate)(void* self, void* memory, size_t bytes) = nullptr;
@@ -88,7 +90,7 @@ struct RunOptions {
   uint64_t memory_limit = uint64_t{1} << 40;  // bytes of temporaries and results together, and of any one tensor
   uint64_t step_limit = std::numeric_limits<uint64_t>::max();  // steps of a run: for plans whose loops may not end
   bool profile = false;
-  const Workers* workers = nullptr;  // null: the thread that runs does everything; must outlive the context
+  const Workers* workers = nullptr;      // null: the thread that runs does everything; must outlive the context
   const Allocator* allocator = nullptr;  // null: the C library's; must outlive the context
 };
 
@@ -112,8 +114,8 @@ class Context {
   // nothing of use after a failure.
   Failure Run(std::span<const Tensor> inputs, const AllocateOutput& allocate);
 
-  // How long each state of the plan would be after a run on these inputs, whose states need no memory yet and may have any size along
-  // the dim that grows; -1 for those that do not grow. Nothing is run.
+  // How long each state of the plan would be after a run on these inputs, whose states need no memory yet and may have
+  // any size along the dim that grows; -1 for those that do not grow. Nothing is run.
   Failure LengthsAfter(std::span<const Tensor> inputs, std::span<int64_t> lengths);
 
   // Nanoseconds in each step since the profile was reset, where options.profile asks for it.
@@ -121,7 +123,8 @@ class Context {
   std::span<const Work> work() const { return work_; }
   // Counts from now on.
   void ResetProfile();
-  // Of a profiled kernel's operands and results, as it last ran: "1x3x224x224 64x3x7x7 -> 1x64x112x112"; "" where none ran.
+  // Of a profiled kernel's operands and results, as it last ran: "1x3x224x224 64x3x7x7 -> 1x64x112x112"; "" where none
+  // ran.
   std::string ShapesOf(int32_t step) const;
   // Bytes of temporaries now held, with the scratch memory of kernels that lies among them.
   uint64_t memory() const;
@@ -175,8 +178,8 @@ class Context {
     char* at = nullptr;
     int64_t bytes = 0;
   };
-  std::vector<Block> scratch_of_;                   // of steps: among the temporaries
-  std::vector<uint8_t> bound_, ever_;               // stages: in this run, in any run
+  std::vector<Block> scratch_of_;      // of steps: among the temporaries
+  std::vector<uint8_t> bound_, ever_;  // stages: in this run, in any run
   std::vector<int64_t> nanoseconds_;
   std::vector<Work> work_;
   std::vector<int64_t> sizes_, offsets_, ints_;

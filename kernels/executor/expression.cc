@@ -1,5 +1,5 @@
-// The evaluation of one expression. Overflow, division by zero and roots of negative numbers have no value, and neither has what is made
-// of them; kMul by zero and the operand that kSelect does not take are the exceptions.
+// The evaluation of one expression. Overflow, division by zero and roots of negative numbers have no value, and neither
+// has what is made of them; kMul by zero and the operand that kSelect does not take are the exceptions.
 #include "kernels/executor/expression.h"
 
 #include <algorithm>
@@ -35,8 +35,7 @@ int Operands(Expr::Op op) {
   switch (op) {
     case Expr::kInt:
     case Expr::kReal:
-    case Expr::kSymbol:
-      return 0;
+    case Expr::kSymbol: return 0;
     case Expr::kSqrt:
     case Expr::kTruncReal:
     case Expr::kToReal:
@@ -44,12 +43,9 @@ int Operands(Expr::Op op) {
     case Expr::kFloorToInt:
     case Expr::kCeilToInt:
     case Expr::kRoundToInt:
-    case Expr::kNot:
-      return 1;
-    case Expr::kSelect:
-      return 3;
-    default:
-      return 2;
+    case Expr::kNot: return 1;
+    case Expr::kSelect: return 3;
+    default: return 2;
   }
 }
 
@@ -70,98 +66,62 @@ Number Evaluate(const Expr& e, std::span<const Number> values, std::span<const N
       x = values[e.a];
       if (!x.known) return {};
       break;
-    default:
-      break;
+    default: break;
   }
   const int64_t a = x.bits, b = y.bits;
   const double p = x.real(), q = y.real();
   int64_t r = 0;
   switch (e.op) {
     case Expr::kInt:
-    case Expr::kReal:
-      return {e.value, true};
-    case Expr::kSymbol:
-      return symbols[static_cast<size_t>(e.value)];
-    case Expr::kAdd:
-      return __builtin_add_overflow(a, b, &r) ? Number{} : Number::Int(r);
-    case Expr::kMul:
-      return __builtin_mul_overflow(a, b, &r) ? Number{} : Number::Int(r);
-    case Expr::kFloorDiv:
-      return FloorDiv(a, b, &r) ? Number::Int(r) : Number{};
-    case Expr::kCeilDiv:
-      return FloorDiv(a, b, &r) ? Number::Int(r + (a % b != 0 ? 1 : 0)) : Number{};
+    case Expr::kReal: return {e.value, true};
+    case Expr::kSymbol: return symbols[static_cast<size_t>(e.value)];
+    case Expr::kAdd: return __builtin_add_overflow(a, b, &r) ? Number{} : Number::Int(r);
+    case Expr::kMul: return __builtin_mul_overflow(a, b, &r) ? Number{} : Number::Int(r);
+    case Expr::kFloorDiv: return FloorDiv(a, b, &r) ? Number::Int(r) : Number{};
+    case Expr::kCeilDiv: return FloorDiv(a, b, &r) ? Number::Int(r + (a % b != 0 ? 1 : 0)) : Number{};
     case Expr::kMod:
       if (!FloorDiv(a, b, &r)) return {};
       r = a % b;  // with the divisor's sign
       return Number::Int(r != 0 && (r < 0) != (b < 0) ? r + b : r);
-    case Expr::kPow:
-      return Pow(a, b);
-    case Expr::kMax:
-      return Number::Int(std::max(a, b));
-    case Expr::kMin:
-      return Number::Int(std::min(a, b));
-    case Expr::kBitAnd:
-      return Number::Int(a & b);
-    case Expr::kBitOr:
-      return Number::Int(a | b);
-    case Expr::kBitXor:
-      return Number::Int(a ^ b);
-    case Expr::kAddReal:
-      return Number::Real(p + q);
-    case Expr::kMulReal:
-      return Number::Real(p * q);
-    case Expr::kDivReal:
-      return q == 0 ? Number{} : Number::Real(p / q);
-    case Expr::kPowReal:
-      return Number::Real(std::pow(p, q));
-    case Expr::kMaxReal:
-      return Number::Real(p != p || p > q ? p : q);
-    case Expr::kMinReal:
-      return Number::Real(p != p || p < q ? p : q);
+    case Expr::kPow: return Pow(a, b);
+    case Expr::kMax: return Number::Int(std::max(a, b));
+    case Expr::kMin: return Number::Int(std::min(a, b));
+    case Expr::kBitAnd: return Number::Int(a & b);
+    case Expr::kBitOr: return Number::Int(a | b);
+    case Expr::kBitXor: return Number::Int(a ^ b);
+    case Expr::kAddReal: return Number::Real(p + q);
+    case Expr::kMulReal: return Number::Real(p * q);
+    case Expr::kDivReal: return q == 0 ? Number{} : Number::Real(p / q);
+    case Expr::kPowReal: return Number::Real(std::pow(p, q));
+    case Expr::kMaxReal: return Number::Real(p != p || p > q ? p : q);
+    case Expr::kMinReal: return Number::Real(p != p || p < q ? p : q);
     case Expr::kModReal: {
       if (q == 0) return {};
       const double m = std::fmod(p, q);
       return Number::Real(m != 0 && (m < 0) != (q < 0) ? m + q : m);
     }
-    case Expr::kSqrt:
-      return p >= 0 ? Number::Real(std::sqrt(p)) : Number{};
-    case Expr::kTruncReal:
-      return Number::Real(std::trunc(p));
-    case Expr::kToReal:
-      return Number::Real(static_cast<double>(a));
+    case Expr::kSqrt: return p >= 0 ? Number::Real(std::sqrt(p)) : Number{};
+    case Expr::kTruncReal: return Number::Real(std::trunc(p));
+    case Expr::kToReal: return Number::Real(static_cast<double>(a));
     case Expr::kDivInts: {  // of integers that doubles hold, so that it is rounded once
       constexpr int64_t kExact = int64_t{1} << 53;
       if (b == 0 || a < -kExact || a > kExact || b < -kExact || b > kExact) return {};
       return Number::Real(static_cast<double>(a) / static_cast<double>(b));
     }
-    case Expr::kTruncToInt:
-      return FromReal(std::trunc(p));
-    case Expr::kFloorToInt:
-      return FromReal(std::floor(p));
-    case Expr::kCeilToInt:
-      return FromReal(std::ceil(p));
-    case Expr::kRoundToInt:
-      return FromReal(std::nearbyint(p));
-    case Expr::kEq:
-      return Number::Int(a == b);
-    case Expr::kLt:
-      return Number::Int(a < b);
-    case Expr::kLe:
-      return Number::Int(a <= b);
-    case Expr::kEqReal:
-      return Number::Int(p == q);
-    case Expr::kLtReal:
-      return Number::Int(p < q);
-    case Expr::kLeReal:
-      return Number::Int(p <= q);
-    case Expr::kAnd:
-      return Number::Int(a != 0 && b != 0);
-    case Expr::kOr:
-      return Number::Int(a != 0 || b != 0);
-    case Expr::kNot:
-      return Number::Int(a == 0);
-    case Expr::kSelect:
-      break;
+    case Expr::kTruncToInt: return FromReal(std::trunc(p));
+    case Expr::kFloorToInt: return FromReal(std::floor(p));
+    case Expr::kCeilToInt: return FromReal(std::ceil(p));
+    case Expr::kRoundToInt: return FromReal(std::nearbyint(p));
+    case Expr::kEq: return Number::Int(a == b);
+    case Expr::kLt: return Number::Int(a < b);
+    case Expr::kLe: return Number::Int(a <= b);
+    case Expr::kEqReal: return Number::Int(p == q);
+    case Expr::kLtReal: return Number::Int(p < q);
+    case Expr::kLeReal: return Number::Int(p <= q);
+    case Expr::kAnd: return Number::Int(a != 0 && b != 0);
+    case Expr::kOr: return Number::Int(a != 0 || b != 0);
+    case Expr::kNot: return Number::Int(a == 0);
+    case Expr::kSelect: break;
   }
   return {};
 }

@@ -4,7 +4,8 @@
 // only when data is (how many elements are not zero): a step publishes a symbol, and what depends on it is settled
 // then.
 //
-// A plan may come from a file of unknown origin: nothing of it is believed before Executable::Make has validated it (execute.h).
+// A plan may come from a file of unknown origin: nothing of it is believed before Executable::Make has validated it
+// (execute.h).
 #ifndef SLIPWAY_KERNELS_EXECUTOR_PLAN_H_
 #define SLIPWAY_KERNELS_EXECUTOR_PLAN_H_
 
@@ -33,7 +34,8 @@ struct WeightMatrix {
   DType dtype = DType::kF32;
   int64_t k = 0, n = 0, row = 0, column = 0;
   Packing packing = Packing::kPanels;
-  int64_t groups = 1, taps = 1;  // of kFilters (conv/filters.h), whose k is taps · channels of a group, and kTaps, whose n is outs · taps
+  // of kFilters (conv/filters.h), whose k is taps · channels of a group, and kTaps, whose n is outs · taps
+  int64_t groups = 1, taps = 1;
   bool operator==(const WeightMatrix&) const = default;
 };
 
@@ -49,8 +51,8 @@ struct Buffer {
   int32_t bytes = 0;               // expression
   const void* constant = nullptr;  // kConstant
   int32_t slot = 0;                // kInput, kOutput, kState: which input or output
-  // kConstant: what the memory is packed as (panels.h). `bytes` is the size unpacked, which views of it are bounded by; only
-  // products take one, as this matrix.
+  // kConstant: what the memory is packed as (panels.h). `bytes` is the size unpacked, which views of it are bounded by;
+  // only products take one, as this matrix.
   std::optional<WeightMatrix> packed;
 };
 
@@ -109,13 +111,15 @@ struct Check {
   std::string text;  // what is wrong where it does not
 };
 
-// Memory that outlives a run and that whoever runs the plan keeps. It comes in as an input of its own, dense; steps write to it in
-// place. Where it grows along a dim, that dim of the input is what the memory has room for, and `length`, an input that is a number, how
-// much of it is there; what lies behind is written before it is read. These inputs come behind the caller's, in the order of the states.
+// Memory that outlives a run and that whoever runs the plan keeps. It comes in as an input of its own, dense; steps
+// write to it in place. Where it grows along a dim, that dim of the input is what the memory has room for, and
+// `length`, an input that is a number, how much of it is there; what lies behind is written before it is read. These
+// inputs come behind the caller's, in the order of the states.
 struct State {
   int32_t input = 0;
-  int32_t dim = -1, length = -1, after = -1;  // the dim that grows, the input `length`, the length after a run (expression); -1: none grows
-  int32_t initial = -1;                       // buffer of a constant, dense, that a state of one size begins as
+  // the dim that grows, the input `length`, the length after a run (expression); -1: none grows
+  int32_t dim = -1, length = -1, after = -1;
+  int32_t initial = -1;  // buffer of a constant, dense, that a state of one size begins as
 };
 
 struct Plan {

@@ -1,4 +1,5 @@
-// Reading a plan file. FlatBuffers' verifier checks offsets, but not how often tables are shared, how elements are aligned, nor what
+// Reading a plan file. FlatBuffers' verifier checks offsets, but not how often tables are shared, how elements are
+// aligned, nor what
 // the numbers mean: that is here, with work and memory bounded by the file's size.
 #include "kernels/executor/plan_file.h"
 
@@ -12,7 +13,8 @@ namespace {
 
 namespace file = plan_file;
 
-// What is copied out of a file. Many offsets may lead to the same text or table, so that what a small file asks for has no
+// What is copied out of a file. Many offsets may lead to the same text or table, so that what a small file asks for has
+// no
 // bound of its own: this is one. Where it is reached, or elements lie askew, what follows is empty.
 class Copier {
  public:
@@ -53,8 +55,8 @@ class Copier {
   bool bad_ = false;
 };
 
-// Whether no table of the list names more dims than tensors have. Before the file is verified, which takes a step for each of
-// them as often as tables lead there.
+// Whether no table of the list names more dims than tensors have. Before the file is verified, which takes a step for
+// each of them as often as tables lead there.
 template <typename T>
 bool FewDims(flatbuffers::Verifier& v, const flatbuffers::Table* root, flatbuffers::voffset_t field) {
   if (!root->VerifyOffset(v, field)) return false;
@@ -63,7 +65,8 @@ bool FewDims(flatbuffers::Verifier& v, const flatbuffers::Table* root, flatbuffe
   for (flatbuffers::uoffset_t i = 0; list && i < list->size(); ++i) {
     const auto* table = reinterpret_cast<const flatbuffers::Table*>(list->Get(i));
     if (!table->VerifyTableStart(v) || !table->VerifyOffset(v, T::VT_DIMS) || !v.EndTable()) return false;
-    const auto* dims = table->GetPointer<const flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>>*>(T::VT_DIMS);
+    const auto* dims =
+        table->GetPointer<const flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>>*>(T::VT_DIMS);
     if (!v.VerifyVector(dims) || (dims && dims->size() > kMaxRank)) return false;
   }
   return true;
@@ -72,7 +75,8 @@ bool FewDims(flatbuffers::Verifier& v, const flatbuffers::Table* root, flatbuffe
 bool IsWhole(std::span<const uint8_t> bytes) {
   constexpr int kDepth = 16;
   constexpr flatbuffers::uoffset_t kTables = 50'000'000;
-  if (bytes.size() < 8 || bytes.size() >= FLATBUFFERS_MAX_BUFFER_SIZE || !file::PlanBufferHasIdentifier(bytes.data())) return false;
+  if (bytes.size() < 8 || bytes.size() >= FLATBUFFERS_MAX_BUFFER_SIZE || !file::PlanBufferHasIdentifier(bytes.data()))
+    return false;
   flatbuffers::Verifier first(bytes.data(), bytes.size(), kDepth, kTables);
   const flatbuffers::uoffset_t at = first.VerifyOffset(size_t{0});
   const auto* root = reinterpret_cast<const flatbuffers::Table*>(bytes.data() + at);
@@ -90,10 +94,12 @@ int64_t Reach(const Constant& c) {
     if (c.sizes[d] < 0 || c.strides[d] < 0) return -1;
     if (c.sizes[d] == 0) return 0;
     int64_t step;
-    if (__builtin_mul_overflow(c.sizes[d] - 1, c.strides[d], &step) || __builtin_add_overflow(last, step, &last)) return -1;
+    if (__builtin_mul_overflow(c.sizes[d] - 1, c.strides[d], &step) || __builtin_add_overflow(last, step, &last))
+      return -1;
   }
   int64_t bytes;
-  if (__builtin_add_overflow(last, 1, &last) || __builtin_mul_overflow(last, int64_t{ByteSize(c.dtype)}, &bytes)) return -1;
+  if (__builtin_add_overflow(last, 1, &last) || __builtin_mul_overflow(last, int64_t{ByteSize(c.dtype)}, &bytes))
+    return -1;
   return bytes;
 }
 
@@ -113,8 +119,10 @@ bool ReadPlanFile(std::span<const uint8_t> bytes, std::span<const uint8_t> weigh
   m->name = copy.Text(f.name());
   m->in_spec = copy.Text(f.in_spec());
   m->out_spec = copy.Text(f.out_spec());
-  copy.Each<std::pair<std::string, std::string>>(f.metadata(), [&](const file::Pair& p) { m->metadata.emplace_back(copy.Text(p.key()), copy.Text(p.value())); });
-  copy.Each<Origin>(f.origins(), [&](const file::Origin& o) { m->origins.push_back({copy.Text(o.op()), copy.Text(o.place())}); });
+  copy.Each<std::pair<std::string, std::string>>(
+      f.metadata(), [&](const file::Pair& p) { m->metadata.emplace_back(copy.Text(p.key()), copy.Text(p.value())); });
+  copy.Each<Origin>(f.origins(),
+                    [&](const file::Origin& o) { m->origins.push_back({copy.Text(o.op()), copy.Text(o.place())}); });
 
   bool fits = true;
   copy.Each<EmbeddedPlugin>(f.plugins(), [&](const file::Plugin& p) {
@@ -138,7 +146,8 @@ bool ReadPlanFile(std::span<const uint8_t> bytes, std::span<const uint8_t> weigh
     to.sizes = copy.List(c.sizes());
     to.strides = copy.List(c.strides());
     fits = fits && c.dtype() < kDTypes && to.sizes.size() == to.strides.size() && to.sizes.size() <= kMaxRank &&
-           c.offset() <= weights.size() && c.offset() % kConstantAlignment == 0 && Reach(to) == static_cast<int64_t>(c.bytes());
+           c.offset() <= weights.size() && c.offset() % kConstantAlignment == 0 &&
+           Reach(to) == static_cast<int64_t>(c.bytes());
     if (!fits) return;
     int64_t stored = static_cast<int64_t>(c.bytes());
     if (const std::vector<int64_t> packed = copy.List(c.packed()); !packed.empty()) {
@@ -146,9 +155,13 @@ bool ReadPlanFile(std::span<const uint8_t> bytes, std::span<const uint8_t> weigh
       const bool byte = to.dtype == DType::kI8 || to.dtype == DType::kU8;
       // Filters say groups and taps, too.
       const bool taps = packed[4] == static_cast<int64_t>(Packing::kTaps);
-      const bool filters = packed.size() == 7 && (taps || packed[4] == static_cast<int64_t>(Packing::kFilters)) && to.dtype == DType::kF32;
-      fits = (packed.size() == 5 || filters) && packed[0] > 0 && packed[1] > 0 && packed[4] >= static_cast<int64_t>(Packing::kPanels) &&
-             (filters || packed[4] <= static_cast<int64_t>(byte ? Packing::kUnsignedNibbles : IsFloat8(to.dtype) ? Packing::kQuads : Packing::kPanels));
+      const bool filters = packed.size() == 7 && (taps || packed[4] == static_cast<int64_t>(Packing::kFilters)) &&
+                           to.dtype == DType::kF32;
+      fits = (packed.size() == 5 || filters) && packed[0] > 0 && packed[1] > 0 &&
+             packed[4] >= static_cast<int64_t>(Packing::kPanels) &&
+             (filters || packed[4] <= static_cast<int64_t>(byte                 ? Packing::kUnsignedNibbles
+                                                           : IsFloat8(to.dtype) ? Packing::kQuads
+                                                                                : Packing::kPanels));
       if (!fits) return;
       to.packed = {to.dtype, packed[0], packed[1], packed[2], packed[3], static_cast<Packing>(packed[4])};
       if (filters) {
@@ -163,7 +176,8 @@ bool ReadPlanFile(std::span<const uint8_t> bytes, std::span<const uint8_t> weigh
       fits = stored >= 0 && !__builtin_mul_overflow(packed[0], packed[1], &elements) &&
              elements == static_cast<int64_t>(c.bytes()) / ByteSize(to.dtype) &&
              ((packed[2] == 1 && packed[3] == packed[0]) || (packed[2] == packed[1] && packed[3] == 1)) &&
-             (byte || IsFloat8(to.dtype) || to.dtype == DType::kF32 || to.dtype == DType::kBF16 || to.dtype == DType::kF16);
+             (byte || IsFloat8(to.dtype) || to.dtype == DType::kF32 || to.dtype == DType::kBF16 ||
+              to.dtype == DType::kF16);
     }
     fits = fits && static_cast<uint64_t>(stored) <= weights.size() - c.offset();
     if (!fits) return;
@@ -173,12 +187,15 @@ bool ReadPlanFile(std::span<const uint8_t> bytes, std::span<const uint8_t> weigh
   if (!fits) return no("a constant lies outside the weights");
 
   Plan& p = m->plan;
-  copy.Each<Symbol>(f.symbols(), [&](const file::Symbol& s) { p.symbols.push_back({copy.Text(s.name()), s.min(), s.max(), s.real()}); });
+  copy.Each<Symbol>(f.symbols(), [&](const file::Symbol& s) {
+    p.symbols.push_back({copy.Text(s.name()), s.min(), s.max(), s.real()});
+  });
   copy.Each<Expr>(f.exprs(), [&](const file::Expr& e) {
     p.exprs.push_back({static_cast<Expr::Op>(e.op()), e.a(), e.b(), e.c(), e.value()});
   });
   copy.Each<Input>(f.inputs(), [&](const file::Input& i) {
-    p.inputs.push_back({copy.Text(i.name()), static_cast<Input::Kind>(i.kind()), static_cast<DType>(i.dtype()), copy.List(i.sizes()), i.value()});
+    p.inputs.push_back({copy.Text(i.name()), static_cast<Input::Kind>(i.kind()), static_cast<DType>(i.dtype()),
+                        copy.List(i.sizes()), i.value()});
     m->input_dims.push_back(copy.Texts(i.dims()));
   });
   copy.Each<Output>(f.outputs(), [&](const file::Output& o) {
@@ -186,7 +203,9 @@ bool ReadPlanFile(std::span<const uint8_t> bytes, std::span<const uint8_t> weigh
     m->output_names.push_back(copy.Text(o.name()));
     m->output_dims.push_back(copy.Texts(o.dims()));
   });
-  copy.Each<Binding>(f.bindings(), [&](const file::Binding& b) { p.bindings.push_back({b.symbol(), b.input(), b.dim(), b.scale(), b.shift()}); });
+  copy.Each<Binding>(f.bindings(), [&](const file::Binding& b) {
+    p.bindings.push_back({b.symbol(), b.input(), b.dim(), b.scale(), b.shift()});
+  });
   copy.Each<Check>(f.checks(), [&](const file::Check& c) { p.checks.push_back({c.expr(), copy.Text(c.text())}); });
   copy.Each<Buffer>(f.buffers(), [&](const file::Buffer& b) {
     Buffer& to = p.buffers.emplace_back();

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/products/panels.h"
 #include "kernels/executor/plan.h"
+#include "kernels/products/panels.h"
 
 namespace slipway::kernels {
 

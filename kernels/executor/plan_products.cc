@@ -1,6 +1,6 @@
-// Kernels are asked with tensors that have no memory, whose sizes are what the plan's expressions give for some values of its symbols,
-// and for each number of rows up to one behind which no loop changes. No number of a plan may be believed: what a run would refuse is
-// listed without sizes.
+// Kernels are asked with tensors that have no memory, whose sizes are what the plan's expressions give for some values
+// of its symbols, and for each number of rows up to one behind which no loop changes. No number of a plan may be
+// believed: what a run would refuse is listed without sizes.
 #include "kernels/executor/plan_products.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace slipway::kernels {
 namespace {
 
-constexpr int64_t kMostRows = 256;                         // above, no loop depends on them
+constexpr int64_t kMostRows = 256;  // above, no loop depends on them
 
 class Reader {
  public:
@@ -25,7 +25,9 @@ class Reader {
       symbolic_.push_back(depends);
     }
     using Value = std::optional<int64_t>;
-    some_ = With([](const Symbol& s, int64_t i) -> Value { return std::clamp(1009 + 2 * i * i, std::min(s.min, s.max), s.max); });
+    some_ = With([](const Symbol& s, int64_t i) -> Value {
+      return std::clamp(1009 + 2 * i * i, std::min(s.min, s.max), s.max);
+    });
     least_ = With([](const Symbol& s, int64_t) -> Value { return std::min(std::max<int64_t>(s.min, 1), s.max); });
     most_ = With([](const Symbol& s, int64_t) {
       return s.max == std::numeric_limits<int64_t>::max() ? std::nullopt : std::optional(s.max);
@@ -55,7 +57,9 @@ class Reader {
   }
 
  private:
-  static bool Same(const Loop& a, const Loop& b) { return std::strcmp(a.isa, b.isa) == 0 && std::strcmp(a.way, b.way) == 0; }
+  static bool Same(const Loop& a, const Loop& b) {
+    return std::strcmp(a.isa, b.isa) == 0 && std::strcmp(a.way, b.way) == 0;
+  }
 
   template <typename F>
   std::vector<Number> With(F value) const {
@@ -75,8 +79,10 @@ class Reader {
     int64_t number = 1;
     for (int d = size.first; d < size.last; ++d) {
       const int32_t e = p_.dims[p_.views[s.first_view + size.tensor].first_dim + d];
-      if (symbolic_[e]) text += (text.empty() ? "" : "*") + PrintExpression(p_, e);
-      else number *= some_[e].bits;
+      if (symbolic_[e])
+        text += (text.empty() ? "" : "*") + PrintExpression(p_, e);
+      else
+        number *= some_[e].bits;
     }
     if (text.empty()) return std::to_string(size.value);
     number *= size.times;
@@ -96,13 +102,15 @@ class Reader {
 
   void Loops(const Step& s, const Call& call, const Product& p, std::vector<PlanProduct::Rows>* out) const {
     bool fixed = true;
-    for (int d = p.m.first; d < p.m.last; ++d) fixed = fixed && !symbolic_[p_.dims[p_.views[s.first_view + p.m.tensor].first_dim + d]];
+    for (int d = p.m.first; d < p.m.last; ++d)
+      fixed = fixed && !symbolic_[p_.dims[p_.views[s.first_view + p.m.tensor].first_dim + d]];
     if (fixed) {
       for (const auto* values : {&least_, &some_, &most_}) {
         StepCall operands;
         Product at;
         if (!operands.Bind(p_, s, *values) || !s.kernel->product(operands.call, 0, &at)) continue;
-        const bool known = std::any_of(out->begin(), out->end(), [&](const PlanProduct::Rows& r) { return Same(r.loop, at.loop); });
+        const bool known =
+            std::any_of(out->begin(), out->end(), [&](const PlanProduct::Rows& r) { return Same(r.loop, at.loop); });
         if (!known) out->push_back({p.m.value, p.m.value, at.loop});
       }
       return;
@@ -120,8 +128,8 @@ class Reader {
   }
 
   const Plan& p_;
-  std::vector<bool> symbolic_;                  // of expressions: whether they depend on a symbol
-  std::vector<Number> some_, least_, most_;     // their values
+  std::vector<bool> symbolic_;               // of expressions: whether they depend on a symbol
+  std::vector<Number> some_, least_, most_;  // their values
 };
 
 }  // namespace

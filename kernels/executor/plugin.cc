@@ -1,5 +1,5 @@
-// Loading plugins, and turning the numbers of a step back into the arguments that slipway_kernel.h declares. The numbers come from a
-// plan and are checked; the library itself is code and is trusted once it is opened.
+// Loading plugins, and turning the numbers of a step back into the arguments that slipway_kernel.h declares. The
+// numbers come from a plan and are checked; the library itself is code and is trusted once it is opened.
 #include "kernels/executor/plugin.h"
 
 #include <dlfcn.h>
@@ -24,7 +24,13 @@ constexpr size_t kErrorText = 512;
 
 // A view of the tensor, whose sizes and strides stay its own.
 DLTensor Dlpack(const Tensor& t) {
-  return {t.data, {kDLCPU, 0}, t.rank, DlpackTypeOf(t.dtype), const_cast<int64_t*>(t.sizes), const_cast<int64_t*>(t.strides), 0};
+  return {t.data,
+          {kDLCPU, 0},
+          t.rank,
+          DlpackTypeOf(t.dtype),
+          const_cast<int64_t*>(t.sizes),
+          const_cast<int64_t*>(t.strides),
+          0};
 }
 
 // A step's numbers turned back into arguments. They are data from anywhere.
@@ -59,13 +65,10 @@ class Args {
   bool Value(PluginArg kind, slipway_kernel_arg* arg) {
     int64_t n = 0;
     switch (kind) {
-      case PluginArg::kNone:
-        return true;
-      case PluginArg::kTensor:
-        return (arg->value.tensor = Operand()) != nullptr;
+      case PluginArg::kNone: return true;
+      case PluginArg::kTensor: return (arg->value.tensor = Operand()) != nullptr;
       case PluginArg::kInt:
-      case PluginArg::kBool:
-        return Next(&arg->value.i);
+      case PluginArg::kBool: return Next(&arg->value.i);
       case PluginArg::kFloat: {
         if (float_ >= c_.floats.size()) return false;
         arg->value.f = c_.floats[float_++];
@@ -78,10 +81,8 @@ class Args {
         arg->count = text->size();
         return true;
       }
-      case PluginArg::kInts:
-        return Several(c_.ints, &at_, &arg->value.ints, &arg->count);
-      case PluginArg::kFloats:
-        return Several(c_.floats, &float_, &arg->value.floats, &arg->count);
+      case PluginArg::kInts: return Several(c_.ints, &at_, &arg->value.ints, &arg->count);
+      case PluginArg::kFloats: return Several(c_.floats, &float_, &arg->value.floats, &arg->count);
       case PluginArg::kTensors: {
         if (!Next(&n) || n < 0 || n > kMostArgs) return false;
         std::vector<const DLTensor*>& list = lists_.emplace_back();

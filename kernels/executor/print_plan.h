@@ -4,10 +4,11 @@
 //     t0: f32[B, 4] = matmul(x, c0{1, 4})
 //     out0 = chain(t0, x) { ~0 = add(t0, x), out0 = relu(~0) }
 //
-// Buffers are named after the input, result (out0), constant (c0) or temporary (t0) they are. A view says what its buffer's first one
-// does not: [sizes], {strides} where it is not dense, +offset in bytes, its dtype where that is another. A kernel's name is followed by
-// the dtype it computes in where that is not the dtype of its first result; attributes come last, as numbers. Not read back: there is
-// no parser.
+// Buffers are named after the input, result (out0), constant (c0) or temporary (t0) they are. A view says what its
+// buffer's first one
+// does not: [sizes], {strides} where it is not dense, +offset in bytes, its dtype where that is another. A kernel's
+// name is followed by the dtype it computes in where that is not the dtype of its first result; attributes come last,
+// as numbers. Not read back: there is no parser.
 #ifndef SLIPWAY_KERNELS_EXECUTOR_PRINT_PLAN_H_
 #define SLIPWAY_KERNELS_EXECUTOR_PRINT_PLAN_H_
 

@@ -17,7 +17,8 @@ bool TensorOf(const Plan& p, const View& v, const std::vector<Number>& values, T
     if (!size.known || !stride.known || size.bits < 1 || __builtin_mul_overflow(elements, size.bits, &elements) ||
         elements > StepCall::kMostElements)
       return false;
-    t->sizes[d] = size.bits, t->strides[d] = size.bits == 1 && (stride.bits > kFar || stride.bits < -kFar) ? 0 : stride.bits;
+    t->sizes[d] = size.bits,
+    t->strides[d] = size.bits == 1 && (stride.bits > kFar || stride.bits < -kFar) ? 0 : stride.bits;
     int64_t way;
     if (__builtin_mul_overflow(size.bits - 1, t->strides[d], &way) || way > kFar || way < -kFar) return false;
     reach += way < 0 ? -way : way;
@@ -36,11 +37,14 @@ bool StepCall::Bind(const Plan& plan, const Step& step, const std::vector<Number
   for (int32_t k = 0; k < step.ints + step.floats; ++k) {
     const Number& n = values[plan.numbers[step.first_number + k]];
     if (!n.known) return false;
-    if (k < step.ints) ints.push_back(n.bits);
-    else reals.push_back(n.real());
+    if (k < step.ints)
+      ints.push_back(n.bits);
+    else
+      reals.push_back(n.real());
   }
   const auto inputs = static_cast<size_t>(step.inputs);
-  call = {.in = std::span<const Tensor>(tensors).first(inputs), .out = std::span<const Tensor>(tensors).subspan(inputs)};
+  call = {.in = std::span<const Tensor>(tensors).first(inputs),
+          .out = std::span<const Tensor>(tensors).subspan(inputs)};
   call.compute = step.compute, call.ints = ints, call.floats = reals, call.user = step.kernel->user;
   return true;
 }

@@ -1,5 +1,5 @@
-// The call of a step before there is memory: what kernels are asked about with it, which loop they would take or whether a result may lie
-// where an operand does.
+// The call of a step before there is memory: what kernels are asked about with it, which loop they would take or
+// whether a result may lie where an operand does.
 #ifndef SLIPWAY_KERNELS_EXECUTOR_STEP_CALL_H_
 #define SLIPWAY_KERNELS_EXECUTOR_STEP_CALL_H_
 
@@ -18,8 +18,8 @@ struct StepCall {
   StepCall(const StepCall&) = delete;
   StepCall& operator=(const StepCall&) = delete;
 
-  // With these values of the plan's expressions; the tensors of `call` get sizes and no memory. False where a value is not known, or a
-  // tensor has no elements or more than memory has.
+  // With these values of the plan's expressions; the tensors of `call` get sizes and no memory. False where a value is
+  // not known, or a tensor has no elements or more than memory has.
   bool Bind(const Plan& plan, const Step& step, const std::vector<Number>& values);
 
   std::vector<Tensor> tensors;

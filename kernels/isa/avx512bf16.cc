@@ -1,5 +1,5 @@
-// Instruction set "avx512bf16": AVX-512 with sums of two products of bf16 (BF16): products of matrices, with twice as many
-// multiplications a step as those of f32 have. Everything else is avx512vnni's.
+// Instruction set "avx512bf16": AVX-512 with sums of two products of bf16 (BF16): products of matrices, with twice as
+// many multiplications a step as those of f32 have. Everything else is avx512vnni's.
 #if defined(__x86_64__)
 #include <cstdint>
 
@@ -12,15 +12,17 @@ namespace {
 
 #define SLIPWAY_INLINE inline __attribute__((always_inline))
 
-// A tile of c in registers, and how much of k a block of b has, whose pairs of rows then stay in the second-level cache.
+// A tile of c in registers, and how much of k a block of b has, whose pairs of rows then stay in the second-level
+// cache.
 constexpr int kRows = 6, kPanels = 4;
 constexpr int64_t kDepth = 1024;
 // Fewer rows read b once, as it is, in the same time.
 constexpr int64_t kLeastRows = 8;
 
 bool Takes(const GemmCall& g) {
-  return g.packed && g.a.dtype == DType::kBF16 && (g.b.dtype == DType::kBF16 || (g.b.dtype == DType::kF32 && g.b_is_bf16)) && g.a.column == 1 && g.c_column == 1 && g.k % 2 == 0 &&
-         g.k > 0 && g.m >= kLeastRows;
+  return g.packed && g.a.dtype == DType::kBF16 &&
+         (g.b.dtype == DType::kBF16 || (g.b.dtype == DType::kF32 && g.b_is_bf16)) && g.a.column == 1 &&
+         g.c_column == 1 && g.k % 2 == 0 && g.k > 0 && g.m >= kLeastRows;
 }
 int64_t Scratch(const GemmCall&) { return kDepth * kPanel * kPanels / 2; }
 
@@ -42,13 +44,14 @@ void Pair(const uint16_t* panel, int64_t depth, int panels, uint32_t* to) {
 void Pair(const float* panel, int64_t depth, int panels, uint32_t* to) {
   for (int64_t p = 0; p < depth; p += 2, panel += 2 * kPanel, to += kPanel * panels) {
     const __m512i even = _mm512_srli_epi32(_mm512_loadu_si512(panel), 16), odd = _mm512_loadu_si512(panel + kPanel);
-    _mm512_storeu_si512(to, _mm512_or_si512(even, _mm512_and_si512(odd, _mm512_set1_epi32(static_cast<int32_t>(0xffff0000)))));
+    _mm512_storeu_si512(
+        to, _mm512_or_si512(even, _mm512_and_si512(odd, _mm512_set1_epi32(static_cast<int32_t>(0xffff0000)))));
   }
 }
 
 template <int R, int C>
-__attribute__((noinline)) void Tile(const uint16_t* a, int64_t a_row, const uint32_t* b, int64_t depth, float* c, int64_t c_row,
-                                    int64_t n, const float* bias, bool add) {
+__attribute__((noinline)) void Tile(const uint16_t* a, int64_t a_row, const uint32_t* b, int64_t depth, float* c,
+                                    int64_t c_row, int64_t n, const float* bias, bool add) {
   __m512 sum[R][C];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r)
@@ -86,7 +89,8 @@ void Rows(const GemmCall& g, const uint32_t* b, int64_t p, int64_t depth, int64_
   const bool add = p > 0 || g.accumulate;
   int64_t i = 0;
   auto tile = [&]<int R>() {
-    for (; i + R <= g.m; i += R) Tile<R, C>(a + i * g.a.row, g.a.row, b, depth, g.c + i * g.c_row + j, g.c_row, g.n - j, bias, add);
+    for (; i + R <= g.m; i += R)
+      Tile<R, C>(a + i * g.a.row, g.a.row, b, depth, g.c + i * g.c_row + j, g.c_row, g.n - j, bias, add);
   };
   tile.template operator()<kRows>();
   tile.template operator()<3>();
@@ -96,7 +100,8 @@ void Rows(const GemmCall& g, const uint32_t* b, int64_t p, int64_t depth, int64_
 void Gemm(const GemmCall& g, float* scratch) {
   auto* const pairs = reinterpret_cast<uint32_t*>(scratch);
   for (int64_t j = 0; j < g.n; j += kPanels * kPanel) {
-    const auto panels = static_cast<int>((g.n - j + kPanel - 1) / kPanel < kPanels ? (g.n - j + kPanel - 1) / kPanel : kPanels);
+    const auto panels =
+        static_cast<int>((g.n - j + kPanel - 1) / kPanel < kPanels ? (g.n - j + kPanel - 1) / kPanel : kPanels);
     for (int64_t p = 0; p < g.k; p += kDepth) {
       const int64_t depth = g.k - p < kDepth ? g.k - p : kDepth;
       for (int c = 0; c < panels; ++c)

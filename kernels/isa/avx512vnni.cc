@@ -1,4 +1,5 @@
-// Instruction set "avx512vnni": AVX-512 with sums of four products of bytes (VNNI). Its other loops are those of avx512.cc.
+// Instruction set "avx512vnni": AVX-512 with sums of four products of bytes (VNNI). Its other loops are those of
+// avx512.cc.
 #if defined(__x86_64__)
 #define SLIPWAY_ISA_NAME "avx512vnni"
 #define SLIPWAY_DOT_TABLE kDotAvx512Vnni

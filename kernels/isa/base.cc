@@ -1,4 +1,5 @@
-// Instruction set "v2": body.h for every x86-64-v2 processor (SSE4.2), and for architectures without a file of their own.
+// Instruction set "v2": body.h for every x86-64-v2 processor (SSE4.2), and for architectures without a file of their
+// own.
 #if !defined(__aarch64__)
 #define SLIPWAY_ISA_NAME "v2"
 #define SLIPWAY_ISA_TABLE kIsaBase

@@ -11,7 +11,8 @@ namespace slipway::kernels {
 // Products are exact and added to sums in f32 two by two, in the order of k; numbers of less than 2^-126 count as 0.
 struct Bf16Isa {
   const char* name;
-  // Whether `gemm` takes the product and is worth it: both matrices of bf16, b packed (it may be stored in f32), rows of a and c dense, k even, several rows.
+  // Whether `gemm` takes the product and is worth it: both matrices of bf16, b packed (it may be stored in f32), rows
+  // of a and c dense, k even, several rows.
   bool (*takes)(const GemmCall& g);
   int64_t (*scratch)(const GemmCall& g);  // floats, aligned to 64 bytes
   void (*gemm)(const GemmCall& g, float* scratch);

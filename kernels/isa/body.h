@@ -1,8 +1,9 @@
-// The loops that isa.h declares, for one instruction set: base.cc, avx2.cc, avx512.cc and neon.cc each include this file once,
-// with SLIPWAY_ISA_NAME, SLIPWAY_ISA_TABLE, SLIPWAY_DOT_TABLE, SLIPWAY_ISA_BYTES (of a vector) and SLIPWAY_ISA_ROWS (rows of a tile: with two
-// vectors each, what the registers hold). Written with the vector extensions of GCC and Clang; intrinsics only where these have
-// no form of an instruction. Everything is in an unnamed namespace and calls no function outside it, so that code compiled for a
-// newer processor is never linked into an older one's path.
+// The loops that isa.h declares, for one instruction set: base.cc, avx2.cc, avx512.cc and neon.cc each include this
+// file once, with SLIPWAY_ISA_NAME, SLIPWAY_ISA_TABLE, SLIPWAY_DOT_TABLE, SLIPWAY_ISA_BYTES (of a vector) and
+// SLIPWAY_ISA_ROWS (rows of a tile: with two vectors each, what the registers hold). Written with the vector extensions
+// of GCC and Clang; intrinsics only where these have no form of an instruction. Everything is in an unnamed namespace
+// and calls no function outside it, so that code compiled for a newer processor is never linked into an older one's
+// path.
 #include <cstdint>
 
 #if defined(__F16C__) || defined(__SSE4_1__)
@@ -11,9 +12,9 @@
 #include <arm_neon.h>
 #endif
 
-#include "kernels/isa/isa.h"
 #include "kernels/isa/conv.h"
 #include "kernels/isa/dot.h"
+#include "kernels/isa/isa.h"
 #include "kernels/isa/quant.h"
 #include "kernels/turns.h"
 
@@ -81,14 +82,16 @@ SLIPWAY_INLINE float Sum(Vec v) {
 // while all rows pass; the left operand's rows are copied so that they lie kLeftStride apart, or taken where they are.
 
 constexpr int kRows = SLIPWAY_ISA_ROWS;
-// The same of convolutions' tiles (last_body.h): of two vectors each, with registers left for the two of weights and one of the image.
+// The same of convolutions' tiles (last_body.h): of two vectors each, with registers left for the two of weights and
+// one of the image.
 constexpr int kLastRows = SLIPWAY_ISA_BYTES == 64 ? 14 : 6;
 constexpr int kWidth = 2 * kLanes;
 constexpr int64_t kDepth = 400;               // of a block
 constexpr int64_t kLeftStride = kDepth + 16;  // rows of a copy fall into different sets of the cache
 constexpr int64_t kLeftRows = 144 / kRows * kRows;
 constexpr int64_t kPanels = 1024 / kWidth;  // of a block
-constexpr int64_t kFewRows = 64;            // up to this many, the transposed product is computed where that saves packing
+// up to this many, the transposed product is computed where that saves packing
+constexpr int64_t kFewRows = 64;
 
 // Rows of 4 × 4.
 SLIPWAY_INLINE void Transpose4x4(Vec4 r[4]) {
@@ -105,7 +108,8 @@ SLIPWAY_INLINE Vec4 Load4(const _Float16* p) {
 }
 SLIPWAY_INLINE Vec4 Load4(const BFloat* p) { return Vec4{ToFloat(p[0]), ToFloat(p[1]), ToFloat(p[2]), ToFloat(p[3])}; }
 
-void TransposeWords(const uint32_t* from, int64_t from_row, uint32_t* to, int64_t to_row, int64_t rows, int64_t columns);
+void TransposeWords(const uint32_t* from, int64_t from_row, uint32_t* to, int64_t to_row, int64_t rows,
+                    int64_t columns);
 
 // to[p * kTo + j] = from[p * row + j * column] for p < k, j < n <= kTo; zeros beyond n.
 template <int kTo, typename S>
@@ -120,7 +124,9 @@ void PackPanel(const S* from, int64_t row, int64_t column, int64_t k, int64_t n,
   if (row == 1) {  // along k, then transposed
     for (int64_t p = 0; p < k && n < kTo; ++p)
       for (int64_t j = n / kLanes * kLanes; j < kTo; j += kLanes) Store(to + p * kTo + j, Vec{});
-    if constexpr (sizeof(S) == 4) return TransposeWords(reinterpret_cast<const uint32_t*>(from), column, reinterpret_cast<uint32_t*>(to), kTo, k, n);
+    if constexpr (sizeof(S) == 4)
+      return TransposeWords(reinterpret_cast<const uint32_t*>(from), column, reinterpret_cast<uint32_t*>(to), kTo, k,
+                            n);
     int64_t j = 0;
     for (; j + 4 <= n; j += 4) {
       const S* at = from + j * column;
@@ -212,7 +218,8 @@ struct Right {
 #define SLIPWAY_SUM_TILE 0
 #endif
 
-// `ahead` is what will be needed next, or null: of its lines, tiles of assembler fetch one for each four steps, others one a step.
+// `ahead` is what will be needed next, or null: of its lines, tiles of assembler fetch one for each four steps, others
+// one a step.
 template <int R>
 __attribute__((noinline)) void Tile(int64_t k, const float* a, int64_t a_row, const Right& right, int64_t n,
                                     const Target& to, [[maybe_unused]] const char* ahead) {
@@ -347,9 +354,10 @@ int64_t BlockScratch(const GemmCall& g) {
 }
 
 void LastBlockOf(const LastBlock& g);
-// The product by the tiles of convolutions, of panels of kPanel columns `w_panel` apart. Of columns that are no more than a vector these have tiles
-// of one, not of one and an empty one.
-void LastColumnsOf(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row, const float* w, int64_t w_panel, const Target& to) {
+// The product by the tiles of convolutions, of panels of kPanel columns `w_panel` apart. Of columns that are no more
+// than a vector these have tiles of one, not of one and an empty one.
+void LastColumnsOf(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_row, const float* w, int64_t w_panel,
+                   const Target& to) {
   const int64_t run = 0;
   LastBlock b;
   b.m = m, b.n = n, b.k = k;
@@ -362,8 +370,10 @@ void LastColumnsOf(int64_t m, int64_t n, int64_t k, const float* a, int64_t a_ro
 void BlockGemm(const GemmCall& g, const float* row_bias, float* scratch) {
   // Blocks of about the same size, of whole unrolled steps and whole tiles.
   // The tiles of convolutions are taller than those here, or fetch more evenly what comes next.
-  const bool tall = (kLastRows > kRows || SLIPWAY_SUM_TILE) && g.packed && g.b.dtype == DType::kF32 && g.c_column == 1 && row_bias == nullptr;
-  const int64_t depth = Even(g.k, kDepth, 4), left_rows = tall ? Even(g.m, kLeftRows / kLastRows * kLastRows, kLastRows) : Even(g.m, kLeftRows, kRows);
+  const bool tall = (kLastRows > kRows || SLIPWAY_SUM_TILE) && g.packed && g.b.dtype == DType::kF32 &&
+                    g.c_column == 1 && row_bias == nullptr;
+  const int64_t depth = Even(g.k, kDepth, 4), left_rows = tall ? Even(g.m, kLeftRows / kLastRows * kLastRows, kLastRows)
+                                                               : Even(g.m, kLeftRows, kRows);
   const bool in_place = InPlace(g);
   for (int64_t n0 = 0; n0 < g.n; n0 += kPanels * kWidth) {
     const int64_t n = Least(kPanels * kWidth, g.n - n0);
@@ -388,13 +398,17 @@ void BlockGemm(const GemmCall& g, const float* row_bias, float* scratch) {
           a_row = g.a.row;
         }
         if (tall && m > kRows) {
-          const Target to = {g.c + m0 * g.c_row + n0, g.c_row, 1, g.accumulate || !first, nullptr, first && g.bias != nullptr ? g.bias + n0 : nullptr};
-          LastColumnsOf(m, n, k, a, a_row, static_cast<const float*>(g.b.data) + n0 * g.b.row + k0 * kPanel, kPanel * g.b.row, to);
+          const Target to = {g.c + m0 * g.c_row + n0, g.c_row, 1,
+                             g.accumulate || !first,  nullptr, first && g.bias != nullptr ? g.bias + n0 : nullptr};
+          LastColumnsOf(m, n, k, a, a_row, static_cast<const float*>(g.b.data) + n0 * g.b.row + k0 * kPanel,
+                        kPanel * g.b.row, to);
           continue;
         }
         for (int64_t j = 0; j < n; j += kWidth) {
           const int64_t width = Least(kWidth, n - j);
-          const bool narrow = width <= kLanes && (g.packed ? g.b.dtype == DType::kF32 && m > kRows : kPanel <= kWidth) && g.c_column == 1 && row_bias == nullptr;
+          const bool narrow = width <= kLanes &&
+                              (g.packed ? g.b.dtype == DType::kF32 && m > kRows : kPanel <= kWidth) &&
+                              g.c_column == 1 && row_bias == nullptr;
           Right right = {panels + j * k, kWidth, kLanes};
           if (g.packed) {
             right = PackedRight(g, k0, k, n0 + j, width, panels);
@@ -404,7 +418,8 @@ void BlockGemm(const GemmCall& g, const float* row_bias, float* scratch) {
           } else if (m0 == 0) {
             WithElement(g.b, [&](auto* p) {
               p += k0 * g.b.row + (n0 + j) * g.b.column;
-              narrow ? PackPanel<kPanel>(p, g.b.row, g.b.column, k, width, panels + j * k) : PackPanel<kWidth>(p, g.b.row, g.b.column, k, width, panels + j * k);
+              narrow ? PackPanel<kPanel>(p, g.b.row, g.b.column, k, width, panels + j * k)
+                     : PackPanel<kWidth>(p, g.b.row, g.b.column, k, width, panels + j * k);
             });
           }
           // The last rows fetch what the next columns read.
@@ -434,7 +449,8 @@ void BlockGemm(const GemmCall& g, const float* row_bias, float* scratch) {
             // One panel each.
             const int64_t after = m - i <= kRows ? 0 : m - i <= 2 * kRows ? 1 : 2;
             const bool fetch = next != nullptr && after < Most(1, kWidth / kPanel);
-            TileOf(rows, k, a + i * a_row, a_row, right, width, to, fetch ? next + after * (g.packed ? g.b.row * kPanel * size : k * 64) : nullptr);
+            TileOf(rows, k, a + i * a_row, a_row, right, width, to,
+                   fetch ? next + after * (g.packed ? g.b.row * kPanel * size : k * 64) : nullptr);
 #endif
           }
         }
@@ -560,7 +576,8 @@ SLIPWAY_INLINE void ThinPanels(const GemmCall& g, const float* a, int64_t a_row,
 #pragma GCC unroll 8
       for (int q = 0; q < P; ++q) {
         const S* row = b + q * kPanel * g.b.row;
-        if constexpr (sizeof(S) < 4) __builtin_prefetch(reinterpret_cast<const char*>(row) + ahead);  // f32 gains nothing
+        // f32 gains nothing
+        if constexpr (sizeof(S) < 4) __builtin_prefetch(reinterpret_cast<const char*>(row) + ahead);
 #pragma GCC unroll 8
         for (int v = 0; v < V; ++v) {
           const Vec w = LoadAs(row + v * kLanes);
@@ -609,7 +626,8 @@ __attribute__((noinline)) void Thin(const GemmCall& g, const float* a, int64_t a
 constexpr int64_t kThinRows = SLIPWAY_ISA_BYTES == 16 ? 2 : 4;
 
 constexpr int64_t kDotRows = 8;
-constexpr int64_t kDotColumns = 3, kLeastDots = 32;  // dots along the rows of a: fewer columns than fill vectors, over sums of some length
+// dots along the rows of a: fewer columns than fill vectors, over sums of some length
+constexpr int64_t kDotColumns = 3, kLeastDots = 32;
 
 GemmWay WayOf(const GemmCall& g) {
   if (g.packed) return g.m <= kThinRows ? GemmWay::kPanels : GemmWay::kTiles;
@@ -789,8 +807,7 @@ void LogSoftmaxRow(const float* x, float* out, int64_t n) {
   float sum = 0, block[256];
   for (int64_t i = 0; i < n; i += 256) sum += ExpSum(x + i, most, block, Least(256, n - i));
   const float log = static_cast<float>(__builtin_log(static_cast<double>(sum)));
-  OverRow(
-      x, out, n, [ most, log ](Vec v) __attribute__((always_inline)) { return v - most - log; });
+  OverRow(x, out, n, [ most, log ](Vec v) __attribute__((always_inline)) { return v - most - log; });
 }
 template <int N>
 SLIPWAY_INLINE void TapsOf(const float* x, const int64_t* offsets, const float* w, int64_t taps, float bias,
@@ -856,7 +873,8 @@ void LayerNormRow(const float* x, const float* weight, const float* bias, float 
 }  // namespace
 
 extern const DotIsa SLIPWAY_DOT_TABLE;
-const DotIsa SLIPWAY_DOT_TABLE = {SLIPWAY_ISA_NAME, {kByteWay, kNibbleWay}, DotRowBytes, PrepareRow, DotProduct, Extremes, QuantizeRow};
+const DotIsa SLIPWAY_DOT_TABLE = {
+    SLIPWAY_ISA_NAME, {kByteWay, kNibbleWay}, DotRowBytes, PrepareRow, DotProduct, Extremes, QuantizeRow};
 
 extern const Isa SLIPWAY_ISA_TABLE;
 const Isa SLIPWAY_ISA_TABLE = {
@@ -865,8 +883,9 @@ const Isa SLIPWAY_ISA_TABLE = {
     Gemm,
     WayOf,
     Pack,
-    {RowOf<Exp>, RowOf<Tanh>, RowOf<Erf>, RowOf<Sigmoid>, RowOf<Silu>, GeluRow, GeluTanhRow, RowOf<Relu>, RowOf<Negative>, SqrtRow, RsqrtRow,
-     RowOf<HardSigmoid>, RowOf<HardSwish>, RowOf<Log>, RowOf<Log1p>, RowOf<Expm1>, RowOf<Sin>, RowOf<Cos>, RowOf<Mish>},
+    {RowOf<Exp>, RowOf<Tanh>, RowOf<Erf>, RowOf<Sigmoid>, RowOf<Silu>, GeluRow, GeluTanhRow, RowOf<Relu>,
+     RowOf<Negative>, SqrtRow, RsqrtRow, RowOf<HardSigmoid>, RowOf<HardSwish>, RowOf<Log>, RowOf<Log1p>, RowOf<Expm1>,
+     RowOf<Sin>, RowOf<Cos>, RowOf<Mish>},
     {PairRow<PairOp::kAdd>, PairRow<PairOp::kSub>, PairRow<PairOp::kMul>, PairRow<PairOp::kDiv>},
     ExpSum,
     MaxRow,

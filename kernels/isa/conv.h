@@ -48,8 +48,8 @@ struct TapRows {
   int64_t out_row = 0, rows = 0, n = 0;
 };
 
-// What follows sums over channels that lie next to each other (channels last): x · scale[j] + shift[j] + add[i · row + j], through a
-// function, and the same once more. Any of the pointers may be null.
+// What follows sums over channels that lie next to each other (channels last): x · scale[j] + shift[j] + add[i · row +
+// j], through a function, and the same once more. Any of the pointers may be null.
 struct LastFinish {
   const float *scale = nullptr, *shift = nullptr, *add = nullptr;
   Activation activation = Activation::kNone;
@@ -67,14 +67,15 @@ struct FloatsAhead {
 };
 
 // Products over images whose channels are last: out[i, j] for i < m, j < n is the sum over runs r and p < k of
-// x[i · x_row + runs[r] + p] · w(r, p, j), where w(r, p, j) = w[j / kPanel · w_panel + r · w_run + p · kPanel + j % kPanel]
-// (panels.h); rows of out and of what is added are out_row apart. Nothing is read or written beyond n columns but w.
+// x[i · x_row + runs[r] + p] · w(r, p, j), where w(r, p, j) = w[j / kPanel · w_panel + r · w_run + p · kPanel + j %
+// kPanel] (panels.h); rows of out and of what is added are out_row apart. Nothing is read or written beyond n columns
+// but w.
 struct LastBlock {
   int64_t m = 0, n = 0, k = 0;
   const float* x = nullptr;
   int64_t x_row = 0;
-  // Where runs of x are that will be read after this block, as floats from those that are read: each step of a run fetches what is
-  // ahead_step floats further on. 0: they are near already.
+  // Where runs of x are that will be read after this block, as floats from those that are read: each step of a run
+  // fetches what is ahead_step floats further on. 0: they are near already.
   int64_t ahead = 0, ahead_step = 0;
   const int64_t* runs = nullptr;
   int64_t run_count = 0;
@@ -88,10 +89,10 @@ struct LastBlock {
   LastFinish finish;
 };
 
-// One row of results of a depthwise convolution, channels last: out[i · out_column + c] for i < n, c < channels is the sum over taps
-// (y, z) of the image's element (i · stride - pad + z · dilation) · x_column + y · x_row + c, where there is such a column, times
-// w[c / kPanel · w_panel + (y · width + z) · kPanel + c % kPanel], y < rows, z < width. Where rows lie in a ring, row y is x_ring before that from
-// row `wraps` on.
+// One row of results of a depthwise convolution, channels last: out[i · out_column + c] for i < n, c < channels is the
+// sum over taps (y, z) of the image's element (i · stride - pad + z · dilation) · x_column + y · x_row + c, where there
+// is such a column, times w[c / kPanel · w_panel + (y · width + z) · kPanel + c % kPanel], y < rows, z < width. Where
+// rows lie in a ring, row y is x_ring before that from row `wraps` on.
 struct LastTaps {
   const float* x = nullptr;  // column 0
   int64_t x_row = 0, x_column = 0, columns = 0;
@@ -100,18 +101,19 @@ struct LastTaps {
   const float* w = nullptr;
   int64_t w_panel = 0;
   int64_t channels = 0, n = 0;
-  // What will be read and written after this row and is far: of each so many floats, fetched into the second-level cache in the order in which
-  // they lie. The loops, which go over some channels of several places at a time, have no order that the processor would go on with. 0: all is
-  // near.
+  // What will be read and written after this row and is far: of each so many floats, fetched into the second-level
+  // cache in the order in which they lie. The loops, which go over some channels of several places at a time, have no
+  // order that the processor would go on with. 0: all is near.
   FloatsAhead read, written;
   float* out = nullptr;
   int64_t out_column = 0;
   LastFinish finish;
 };
 
-// Rows of results of a depthwise convolution of one plane: out[r · out_row + i] for r < rows, i < n is the sum over taps (y, z), y, z < 3,
-// of x[(r · stride + y) · x_row + z % stride · phase + z / stride + i] (a padded image, ConvIsa::pad), which is readable in full vectors, times
-// w[3 · y + z]; times scale, plus shift, and what `finish` has of these: its vectors are null, `add` lies as `out` does. `stride` is 1 or 2.
+// Rows of results of a depthwise convolution of one plane: out[r · out_row + i] for r < rows, i < n is the sum over
+// taps (y, z), y, z < 3, of x[(r · stride + y) · x_row + z % stride · phase + z / stride + i] (a padded image,
+// ConvIsa::pad), which is readable in full vectors, times w[3 · y + z]; times scale, plus shift, and what `finish` has
+// of these: its vectors are null, `add` lies as `out` does. `stride` is 1 or 2.
 struct PlaneTaps {
   const float* x = nullptr;
   int64_t x_row = 0, phase = 0, stride = 1;
@@ -122,15 +124,17 @@ struct PlaneTaps {
   LastFinish finish;
 };
 
-// A tile of an image with channels last for Winograd's transform of F(4 × 4, 3 × 3) (winograd.h): elements (i, j), i, j < 6, of which
-// those of rows [y0, y1) and columns [x0, x1) are there and the others zeros. v[(i · 6 + j) · element + c] of the channels.
+// A tile of an image with channels last for Winograd's transform of F(4 × 4, 3 × 3) (winograd.h): elements (i, j), i, j
+// < 6, of which those of rows [y0, y1) and columns [x0, x1) are there and the others zeros. v[(i · 6 + j) · element +
+// c] of the channels.
 struct LastWinogradInput {
   const float* x = nullptr;  // element (0, 0)
   int64_t x_row = 0, x_column = 0, y0 = 0, y1 = 0, x0 = 0, x1 = 0, channels = 0;
   float* v = nullptr;
   int64_t element = 0;
 };
-// The way back: results (y, x), y < rows, x < columns <= 4, of the products p[(i · 6 + j) · element + c], with what follows the sums.
+// The way back: results (y, x), y < rows, x < columns <= 4, of the products p[(i · 6 + j) · element + c], with what
+// follows the sums.
 struct LastWinogradOutput {
   const float* p = nullptr;
   int64_t element = 0, rows = 0, columns = 0, channels = 0;
@@ -182,11 +186,12 @@ struct ConvIsa {
   int64_t last_rows;   // of a tile of last_block
   int64_t last_grain;  // blocks of whole multiples of so many rows are faster
   void (*last_block)(const LastBlock& b);
-  // The same where groups of `group` columns, of which a panel holds a whole number, have as many numbers of x each: column j is over
-  // x[… + j / group · group + p], p < k = group.
+  // The same where groups of `group` columns, of which a panel holds a whole number, have as many numbers of x each:
+  // column j is over x[… + j / group · group + p], p < k = group.
   void (*last_groups)(const LastBlock& b, int64_t group);
   void (*last_taps)(const LastTaps& t);
-  // Filters of a panel: taps `tap` floats apart, each of `channels` rows of kPanel; u[(i · 6 + j) · element + c · kPanel + o].
+  // Filters of a panel: taps `tap` floats apart, each of `channels` rows of kPanel; u[(i · 6 + j) · element + c ·
+  // kPanel + o].
   void (*last_winograd_filters)(const float* panel, int64_t tap, int64_t channels, float* u, int64_t element);
   void (*last_winograd_input)(const LastWinogradInput& t);
   void (*last_winograd_output)(const LastWinogradOutput& t);

@@ -179,14 +179,10 @@ SLIPWAY_INLINE void LayRuns(const float* image, const int64_t* offsets, int64_t 
 void LayPanel(const float* image, const int64_t* offsets, int64_t k, const int64_t* from, const int64_t* at, int runs,
               float* to) {
   switch (runs) {
-    case 1:
-      return LayRuns<1>(image, offsets, k, from, at, runs, to);
-    case 2:
-      return LayRuns<2>(image, offsets, k, from, at, runs, to);
-    case 3:
-      return LayRuns<3>(image, offsets, k, from, at, runs, to);
-    default:
-      return LayRuns<0>(image, offsets, k, from, at, runs, to);
+    case 1: return LayRuns<1>(image, offsets, k, from, at, runs, to);
+    case 2: return LayRuns<2>(image, offsets, k, from, at, runs, to);
+    case 3: return LayRuns<3>(image, offsets, k, from, at, runs, to);
+    default: return LayRuns<0>(image, offsets, k, from, at, runs, to);
   }
 }
 void LayRowsPanel(const float* from, int64_t row, int64_t k, int64_t n, float* to) {
@@ -215,32 +211,23 @@ void FinishConv(const float* x, float* out, int64_t n, const Finish& f) {
   const float scale = f.scale, shift = f.shift, low = f.low, high = f.high;
   auto sum = [ scale, shift ](Vec v, Vec add) __attribute__((always_inline)) { return v * scale + shift + add; };
   switch (f.activation) {
-    case Activation::kNone:
-      return FinishRow(x, f.add, out, n, sum);
+    case Activation::kNone: return FinishRow(x, f.add, out, n, sum);
     case Activation::kClamp:
       return FinishRow(
           x, f.add, out,
           n, [=](Vec v, Vec add) __attribute__((always_inline)) { return Clamp(sum(v, add), low, high); });
     case Activation::kSilu:
       return FinishRow(
-          x, f.add, out, n, [=](Vec v, Vec add) __attribute__((always_inline)) {
-            return Silu(sum(v, add));
-          });
+          x, f.add, out, n, [=](Vec v, Vec add) __attribute__((always_inline)) { return Silu(sum(v, add)); });
     case Activation::kHardSwish:
       return FinishRow(
-          x, f.add, out, n, [=](Vec v, Vec add) __attribute__((always_inline)) {
-            return HardSwish(sum(v, add));
-          });
+          x, f.add, out, n, [=](Vec v, Vec add) __attribute__((always_inline)) { return HardSwish(sum(v, add)); });
     case Activation::kHardSigmoid:
       return FinishRow(
-          x, f.add, out, n, [=](Vec v, Vec add) __attribute__((always_inline)) {
-            return HardSigmoid(sum(v, add));
-          });
+          x, f.add, out, n, [=](Vec v, Vec add) __attribute__((always_inline)) { return HardSigmoid(sum(v, add)); });
     case Activation::kLeakyRelu:
       return FinishRow(
-          x, f.add, out, n, [=](Vec v, Vec add) __attribute__((always_inline)) {
-            return LeakyRelu(sum(v, add), low);
-          });
+          x, f.add, out, n, [=](Vec v, Vec add) __attribute__((always_inline)) { return LeakyRelu(sum(v, add), low); });
   }
 }
 
@@ -335,7 +322,8 @@ SLIPWAY_INLINE void TapVectors(const TapRows& g, int64_t row, int64_t i) {
     }
   }
 #pragma GCC unroll 8
-  for (int v = 0; v < R * V; ++v) Store(g.out + (row + v / V) * g.out_row + i + v % V * kLanes, kMax ? nans[v].Over(sum[v]) : sum[v]);
+  for (int v = 0; v < R * V; ++v)
+    Store(g.out + (row + v / V) * g.out_row + i + v % V * kLanes, kMax ? nans[v].Over(sum[v]) : sum[v]);
 }
 template <bool kMax, int R, int V>
 SLIPWAY_INLINE int64_t TapRowsBy(const TapRows& g, int64_t row) {
@@ -345,8 +333,10 @@ SLIPWAY_INLINE int64_t TapRowsBy(const TapRows& g, int64_t row) {
 template <bool kMax>
 void TapRowsOf(const TapRows& g) {
   int64_t row = 0;
-  if (g.n <= kLanes) row = TapRowsBy<kMax, 2, 1>(g, TapRowsBy<kMax, 4, 1>(g, 0));
-  else if (g.n <= 2 * kLanes) row = TapRowsBy<kMax, 2, 2>(g, 0);
+  if (g.n <= kLanes)
+    row = TapRowsBy<kMax, 2, 1>(g, TapRowsBy<kMax, 4, 1>(g, 0));
+  else if (g.n <= 2 * kLanes)
+    row = TapRowsBy<kMax, 2, 2>(g, 0);
   for (; row < g.rows; ++row) {
     int64_t i = 0;
     for (; i + 3 * kLanes < g.n; i += 4 * kLanes) TapVectors<kMax, 1, 4>(g, row, i);

@@ -1,6 +1,6 @@
-// Products of floats with small integers by sums of integers, which dot.h declares (Digits): dot_set.h includes this file after
-// dot_body.h. A sum of four products of bytes (VNNI) takes one instruction for three digits of four elements and of a vector of columns
-// where floats take the widening of four integers and four multiplications; and it is exact.
+// Products of floats with small integers by sums of integers, which dot.h declares (Digits): dot_set.h includes this
+// file after dot_body.h. A sum of four products of bytes (VNNI) takes one instruction for three digits of four elements
+// and of a vector of columns where floats take the widening of four integers and four multiplications; and it is exact.
 
 SLIPWAY_INLINE IntVec RoundedInt(Vec v) {
 #if SLIPWAY_ISA_BYTES == 64
@@ -14,7 +14,8 @@ template <typename F>
 SLIPWAY_INLINE int32_t Reduced(IntVec v, F f) {
   typedef int32_t Int8 __attribute__((vector_size(32)));
 #if SLIPWAY_ISA_BYTES == 64
-  const Int8 w = f(__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7), __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15));
+  const Int8 w = f(__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7),
+                   __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15));
 #else
   const Int8 w = v;
 #endif
@@ -53,7 +54,8 @@ bool SplitBlock(const float* x, int64_t n, int32_t times, int8_t* to, int32_t* s
     most = size > most ? size : most;
   }
   const int32_t greatest = GreatestOf(most);
-  // The greatest is to be at most 127 · (65536 + 256 + 1), by a power of two that is a normal number and whose inverse is one.
+  // The greatest is to be at most 127 · (65536 + 256 + 1), by a power of two that is a normal number and whose inverse
+  // is one.
   constexpr int32_t kBias = 127, kLeastExponent = -103, kMostExponent = 90;
   constexpr int32_t kFits = 0x7efefe;  // 127 · (65536 + 256 + 1) · 2 - 2^23: the mantissa of that number
   int32_t exponent = (greatest >> 23) - kBias;
@@ -101,7 +103,8 @@ __attribute__((noinline)) void DigitTile(const DigitCall& call, int64_t i, int64
   constexpr int64_t kUnitBytes = 4 * kPanel, kRowsOfUnit = kNibbles ? 8 : 4;
   constexpr int kUnits = kChunk / kRowsOfUnit;  // of a chunk
   constexpr int64_t kZeroBytes = kZeros == Zeros::kAdded ? 4 : 1;
-  constexpr int kSums = R > 1 || C > 2 ? 1 : 2;          // one row has two sums a column, since each step waits for the one before
+  // one row has two sums a column, since each step waits for the one before
+  constexpr int kSums = R > 1 || C > 2 ? 1 : 2;
   const QuantCall& g = call.of;
   const QuantMatrix& b = g.b;
   const int64_t units = (b.k + kRowsOfUnit - 1) / kRowsOfUnit, groups = b.k / b.group, block = call.a.block;
@@ -140,7 +143,8 @@ __attribute__((noinline)) void DigitTile(const DigitCall& call, int64_t i, int64
 #pragma GCC unroll 8
         for (int c = 0; c < C; ++c) {
           if constexpr (kZeros == Zeros::kSubtracted)
-            acc[r][c][d][0] = (static_cast<int32_t>(b.offset) - LoadBytes(reinterpret_cast<const int8_t*>(zero[c]))) * sum;
+            acc[r][c][d][0] =
+                (static_cast<int32_t>(b.offset) - LoadBytes(reinterpret_cast<const int8_t*>(zero[c]))) * sum;
           else
             acc[r][c][d][0] = SplatInt(sum);
           if constexpr (kSums > 1) acc[r][c][d][1] = IntVec{};
@@ -153,12 +157,14 @@ __attribute__((noinline)) void DigitTile(const DigitCall& call, int64_t i, int64
         for (int d = 0; d < kDigits; ++d)
 #pragma GCC unroll 8
           for (int c = 0; c < C; ++c)
-            acc[r][c][d][s] = AddDot<kNibbles>(acc[r][c][d][s], u[c], reinterpret_cast<const char*>(x + r * row + d * kChunk + at_byte));
+            acc[r][c][d][s] = AddDot<kNibbles>(acc[r][c][d][s], u[c],
+                                               reinterpret_cast<const char*>(x + r * row + d * kChunk + at_byte));
     };
     auto unit_of = [&](int n) __attribute__((always_inline)) {
-      ForQuads<kNibbles, R == 1>(q, ahead, [&](const WordVec* u, int which) __attribute__((always_inline)) {
-        quad(u, n * static_cast<int>(kRowsOfUnit) + which * 4, kNibbles ? which * (kSums - 1) : n % kSums);
-      });
+      ForQuads<kNibbles, R == 1>(
+          q, ahead, [&](const WordVec* u, int which) __attribute__((always_inline)) {
+            quad(u, n * static_cast<int>(kRowsOfUnit) + which * 4, kNibbles ? which * (kSums - 1) : n % kSums);
+          });
     };
     const int64_t left = Least(block, b.k - at * block);
     int64_t p = 0;
@@ -186,7 +192,8 @@ __attribute__((noinline)) void DigitTile(const DigitCall& call, int64_t i, int64
         total[r][c] += f * unit[r * blocks + at] * by;
         if constexpr (kZeros == Zeros::kAdded)
           if (last_of_group)
-            total[r][c] += Splat(g.sums[(i + r) * groups + at / blocks_of_group]) * Load(reinterpret_cast<const float*>(zero[c]));
+            total[r][c] +=
+                Splat(g.sums[(i + r) * groups + at / blocks_of_group]) * Load(reinterpret_cast<const float*>(zero[c]));
       }
       if (last_of_group) {
         if (R == 1 && b.scale != nullptr) __builtin_prefetch(scale[c] + scales_ahead);
@@ -224,7 +231,8 @@ void DigitProductOf(const DigitCall& g) {
   const int64_t vectors = (g.of.b.n + kPanel - 1) / kPanel * kPart;
   int64_t v = 0;
   if (kColumnsOfOne > kPart && g.of.m == 1)
-    for (; v + kColumnsOfOne <= vectors; v += kColumnsOfOne) DigitRows<1, kColumnsOfOne, kNibbles, kZeros>(g, 0, v * kLanes);
+    for (; v + kColumnsOfOne <= vectors; v += kColumnsOfOne)
+      DigitRows<1, kColumnsOfOne, kNibbles, kZeros>(g, 0, v * kLanes);
   if (kColumns > kPart)
     for (; v + kColumns <= vectors; v += kColumns) DigitRows<kRows, kColumns, kNibbles, kZeros>(g, 0, v * kLanes);
   for (; v < vectors; v += kPart) DigitRows<kRows, kPart, kNibbles, kZeros>(g, 0, v * kLanes);

@@ -1,10 +1,11 @@
-// The loops that dot.h declares, for one instruction set: body.h and dot_set.h each include this file once, after vectors.h, inside their
-// unnamed namespace.
+// The loops that dot.h declares, for one instruction set: body.h and dot_set.h each include this file once, after
+// vectors.h, inside their unnamed namespace.
 //
-// Four rows of a column lie in a word of b, unsigned, and four integers of a row of a in a word or two: a step adds the four products
-// to the sum in the column's lane. Where there is an instruction for it (VNNI), that is the step. Elsewhere halves of a byte are
-// multiplied as bytes, whose pairs of products fit 16 bits (2 · 15 · 128); whole bytes would not (2 · 255 · 128), so they are widened
-// to 16 bits first, the first and third in one vector, the others in another, and a is stored so, too.
+// Four rows of a column lie in a word of b, unsigned, and four integers of a row of a in a word or two: a step adds the
+// four products to the sum in the column's lane. Where there is an instruction for it (VNNI), that is the step.
+// Elsewhere halves of a byte are multiplied as bytes, whose pairs of products fit 16 bits (2 · 15 · 128); whole bytes
+// would not (2 · 255 · 128), so they are widened to 16 bits first, the first and third in one vector, the others in
+// another, and a is stored so, too.
 
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
 constexpr bool kWideA = false;
@@ -28,32 +29,37 @@ SLIPWAY_INLINE IntVec AddDot(IntVec acc, WordVec u, const char* x) {
 #if defined(__AVX512VNNI__)
   int32_t word;
   __builtin_memcpy(&word, x, 4);
-  return reinterpret_cast<IntVec>(_mm512_dpbusd_epi32(reinterpret_cast<__m512i>(acc), reinterpret_cast<__m512i>(u), _mm512_set1_epi32(word)));
+  return reinterpret_cast<IntVec>(
+      _mm512_dpbusd_epi32(reinterpret_cast<__m512i>(acc), reinterpret_cast<__m512i>(u), _mm512_set1_epi32(word)));
 #elif defined(__AVXVNNI__)
   int32_t word;
   __builtin_memcpy(&word, x, 4);
-  return reinterpret_cast<IntVec>(_mm256_dpbusd_avx_epi32(reinterpret_cast<__m256i>(acc), reinterpret_cast<__m256i>(u), _mm256_set1_epi32(word)));
+  return reinterpret_cast<IntVec>(
+      _mm256_dpbusd_avx_epi32(reinterpret_cast<__m256i>(acc), reinterpret_cast<__m256i>(u), _mm256_set1_epi32(word)));
 #elif defined(__SSE4_1__)
   int32_t word[2] = {};
   __builtin_memcpy(word, x, static_cast<unsigned>(kXBytes<kNibbles>));
 #if SLIPWAY_ISA_BYTES == 64
   const auto w = reinterpret_cast<__m512i>(u);
   if constexpr (kNibbles)
-    return acc + reinterpret_cast<IntVec>(_mm512_madd_epi16(_mm512_maddubs_epi16(w, _mm512_set1_epi32(word[0])), _mm512_set1_epi16(1)));
+    return acc + reinterpret_cast<IntVec>(
+                     _mm512_madd_epi16(_mm512_maddubs_epi16(w, _mm512_set1_epi32(word[0])), _mm512_set1_epi16(1)));
   const __m512i even = _mm512_and_si512(w, _mm512_set1_epi16(255)), odd = _mm512_srli_epi16(w, 8);
   return acc + reinterpret_cast<IntVec>(_mm512_madd_epi16(even, _mm512_set1_epi32(word[0]))) +
          reinterpret_cast<IntVec>(_mm512_madd_epi16(odd, _mm512_set1_epi32(word[1])));
 #elif SLIPWAY_ISA_BYTES == 32
   const auto w = reinterpret_cast<__m256i>(u);
   if constexpr (kNibbles)
-    return acc + reinterpret_cast<IntVec>(_mm256_madd_epi16(_mm256_maddubs_epi16(w, _mm256_set1_epi32(word[0])), _mm256_set1_epi16(1)));
+    return acc + reinterpret_cast<IntVec>(
+                     _mm256_madd_epi16(_mm256_maddubs_epi16(w, _mm256_set1_epi32(word[0])), _mm256_set1_epi16(1)));
   const __m256i even = _mm256_and_si256(w, _mm256_set1_epi16(255)), odd = _mm256_srli_epi16(w, 8);
   return acc + reinterpret_cast<IntVec>(_mm256_madd_epi16(even, _mm256_set1_epi32(word[0]))) +
          reinterpret_cast<IntVec>(_mm256_madd_epi16(odd, _mm256_set1_epi32(word[1])));
 #else
   const auto w = reinterpret_cast<__m128i>(u);
   if constexpr (kNibbles)
-    return acc + reinterpret_cast<IntVec>(_mm_madd_epi16(_mm_maddubs_epi16(w, _mm_set1_epi32(word[0])), _mm_set1_epi16(1)));
+    return acc +
+           reinterpret_cast<IntVec>(_mm_madd_epi16(_mm_maddubs_epi16(w, _mm_set1_epi32(word[0])), _mm_set1_epi16(1)));
   const __m128i even = _mm_and_si128(w, _mm_set1_epi16(255)), odd = _mm_srli_epi16(w, 8);
   return acc + reinterpret_cast<IntVec>(_mm_madd_epi16(even, _mm_set1_epi32(word[0]))) +
          reinterpret_cast<IntVec>(_mm_madd_epi16(odd, _mm_set1_epi32(word[1])));
@@ -86,8 +92,8 @@ SLIPWAY_INLINE void StoreColumns(const DotCall& g, int64_t i, int64_t j, Vec y) 
   for (int64_t c = 0; c < n; ++c) to[c] = g.bias != nullptr ? y[c] + g.bias[j + c] : y[c];
 }
 
-// The next unit of rows in C panels (panels.h), a quad of them at a time: f(words with four integers of a column each, which quad). `ahead`
-// is how far memory is fetched, where kFetch.
+// The next unit of rows in C panels (panels.h), a quad of them at a time: f(words with four integers of a column each,
+// which quad). `ahead` is how far memory is fetched, where kFetch.
 template <bool kNibbles, bool kFetch, int C, typename F>
 SLIPWAY_INLINE void ForQuads(const char* (&q)[C], int64_t ahead, F f) {
   WordVec v[C];
@@ -134,7 +140,8 @@ __attribute__((noinline)) void DotTile(const DotCall& g, int64_t i, int64_t j) {
 #pragma GCC unroll 8
       for (int c = 0; c < C; ++c)
 #pragma GCC unroll 4
-        for (int s = 0; s < kSums; ++s) acc[r][c][s] = s == 0 ? SplatInt(g.offset * sums[r * groups + group]) : IntVec{};
+        for (int s = 0; s < kSums; ++s)
+          acc[r][c][s] = s == 0 ? SplatInt(g.offset * sums[r * groups + group]) : IntVec{};
 #pragma GCC unroll 8
     for (int c = 0; c < C; ++c) column[c] = IntVec{};
     auto quad = [&](const WordVec* u, int sum) __attribute__((always_inline)) {
@@ -148,9 +155,10 @@ __attribute__((noinline)) void DotTile(const DotCall& g, int64_t i, int64_t j) {
       x += kXBytes<kNibbles>;
     };
     auto unit = [&](int sum) __attribute__((always_inline)) {
-      ForQuads<kNibbles, R == 1>(q, ahead, [&](const WordVec* u, int which) __attribute__((always_inline)) {
-        quad(u, kNibbles ? which * (kSums - 1) : sum);
-      });
+      ForQuads<kNibbles, R == 1>(
+          q, ahead, [&](const WordVec* u, int which) __attribute__((always_inline)) {
+            quad(u, kNibbles ? which * (kSums - 1) : sum);
+          });
     };
     int64_t u = 0;
     auto units_before = [&](int64_t end) __attribute__((always_inline)) {
@@ -217,7 +225,8 @@ void DotProductOf(const DotCall& g) {
   const int64_t vectors = (g.n + kPanel - 1) / kPanel * kPart;
   int64_t v = 0;
   if (kColumns > kPart)
-    for (; v + kColumns <= vectors; v += kColumns) DotRows<kRows, kColumns, kNibbles, kGroups, kColumnSums>(g, 0, v * kLanes);
+    for (; v + kColumns <= vectors; v += kColumns)
+      DotRows<kRows, kColumns, kNibbles, kGroups, kColumnSums>(g, 0, v * kLanes);
   for (; v < vectors; v += kPart) DotRows<kRows, kPart, kNibbles, kGroups, kColumnSums>(g, 0, v * kLanes);
 }
 

@@ -1,5 +1,6 @@
-// Part of body.h: functions of one number, over vectors and rows (RowOp of isa.h), within a few units in the last place. Polynomials
-// without a source of their own are Cephes' (Moshier, single precision). Included inside body.h's namespaces.
+// Part of body.h: functions of one number, over vectors and rows (RowOp of isa.h), within a few units in the last
+// place. Polynomials without a source of their own are Cephes' (Moshier, single precision). Included inside body.h's
+// namespaces.
 
 SLIPWAY_INLINE Vec Choose(IntVec mask, Vec a, Vec b) {
   return reinterpret_cast<Vec>((reinterpret_cast<IntVec>(a) & mask) | (reinterpret_cast<IntVec>(b) & ~mask));
@@ -23,9 +24,12 @@ SLIPWAY_INLINE Vec Larger(Vec a, Vec b) {
 struct NanLanes {
 #if SLIPWAY_ISA_BYTES == 64
   __mmask16 lanes = 0;
-  SLIPWAY_INLINE void See(Vec x) { lanes |= _mm512_cmp_ps_mask(reinterpret_cast<__m512>(x), reinterpret_cast<__m512>(x), _CMP_UNORD_Q); }
+  SLIPWAY_INLINE void See(Vec x) {
+    lanes |= _mm512_cmp_ps_mask(reinterpret_cast<__m512>(x), reinterpret_cast<__m512>(x), _CMP_UNORD_Q);
+  }
   SLIPWAY_INLINE Vec Over(Vec x) const {
-    return reinterpret_cast<Vec>(_mm512_mask_mov_ps(reinterpret_cast<__m512>(x), lanes, _mm512_set1_ps(__builtin_nanf(""))));
+    return reinterpret_cast<Vec>(
+        _mm512_mask_mov_ps(reinterpret_cast<__m512>(x), lanes, _mm512_set1_ps(__builtin_nanf(""))));
   }
 #else
   IntVec lanes = {};
@@ -42,7 +46,8 @@ SLIPWAY_INLINE Vec Smaller(Vec a, Vec b) {
   return a < b ? a : b;
 #endif
 }
-SLIPWAY_INLINE Vec Clamp(Vec x, float low, float high) { return Smaller(Splat(high), Larger(Splat(low), x)); }  // NaN stays
+// NaN stays
+SLIPWAY_INLINE Vec Clamp(Vec x, float low, float high) { return Smaller(Splat(high), Larger(Splat(low), x)); }
 template <int N>
 SLIPWAY_INLINE Vec Polynomial(Vec x, const float (&c)[N]) {
   Vec y = Splat(c[0]);
@@ -81,27 +86,32 @@ SLIPWAY_INLINE Vec Exp(Vec x) {
 SLIPWAY_INLINE Vec ExpNormal(Vec x) {
   x = Clamp(x, -88.0296919f, 88.7228391f);  // 2^-127 and 2^128
 #if SLIPWAY_ISA_BYTES >= 32
-  // x log2 e = n + k / lanes + r, |r| <= 1 / (2 lanes): 2^n · 2^(k / lanes) · 2^r, the second from a vector, which is looked up by the
-  // last bits of a sum that rounds to multiples of 1 / lanes; the bits above them are added to its exponent. The last is the polynomial
-  // whose largest relative error is least, 2.7e-8 for |r| <= 1 / 16.
+  // x log2 e = n + k / lanes + r, |r| <= 1 / (2 lanes): 2^n · 2^(k / lanes) · 2^r, the second from a vector, which is
+  // looked up by the last bits of a sum that rounds to multiples of 1 / lanes; the bits above them are added to its
+  // exponent. The last is the polynomial whose largest relative error is least, 2.7e-8 for |r| <= 1 / 16.
 #if SLIPWAY_ISA_BYTES == 64
   constexpr int kBits = 4;
-  constexpr IntVec kRoots = {0x3f800000, 0x3f85aac3, 0x3f8b95c2, 0x3f91c3d3, 0x3f9837f0, 0x3f9ef532, 0x3fa5fed7, 0x3fad583f,
-                             0x3fb504f3, 0x3fbd08a4, 0x3fc5672a, 0x3fce248c, 0x3fd744fd, 0x3fe0ccdf, 0x3feac0c7, 0x3ff5257d};
+  constexpr IntVec kRoots = {0x3f800000, 0x3f85aac3, 0x3f8b95c2, 0x3f91c3d3, 0x3f9837f0, 0x3f9ef532,
+                             0x3fa5fed7, 0x3fad583f, 0x3fb504f3, 0x3fbd08a4, 0x3fc5672a, 0x3fce248c,
+                             0x3fd744fd, 0x3fe0ccdf, 0x3feac0c7, 0x3ff5257d};
   constexpr IntVec kSteps = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 #else
   constexpr int kBits = 3;
-  constexpr IntVec kRoots = {0x3f800000, 0x3f8b95c2, 0x3f9837f0, 0x3fa5fed7, 0x3fb504f3, 0x3fc5672a, 0x3fd744fd, 0x3feac0c7};
+  constexpr IntVec kRoots = {0x3f800000, 0x3f8b95c2, 0x3f9837f0, 0x3fa5fed7,
+                             0x3fb504f3, 0x3fc5672a, 0x3fd744fd, 0x3feac0c7};
   constexpr IntVec kSteps = {0, 1, 2, 3, 4, 5, 6, 7};
 #endif
-  constexpr float kLog2E = 1.4426950216293335f, kLog2ERest = 1.92596299e-8f, kRound = 12582912.0f / kLanes;  // 1.5 · 2^23 / lanes
+  // 1.5 · 2^23 / lanes
+  constexpr float kLog2E = 1.4426950216293335f, kLog2ERest = 1.92596299e-8f, kRound = 12582912.0f / kLanes;
   const Vec shifted = MultiplyAdd(x, Splat(kLog2E), Splat(kRound)), whole = shifted - kRound;
   const Vec r = MultiplyAdd(x, Splat(kLog2ERest), MultiplyAdd(x, Splat(kLog2E), -whole));
   const IntVec bits = reinterpret_cast<IntVec>(shifted), roots = kRoots - (kSteps << (23 - kBits));
 #if SLIPWAY_ISA_BYTES == 64
-  const IntVec root = reinterpret_cast<IntVec>(_mm512_permutexvar_epi32(reinterpret_cast<__m512i>(bits), reinterpret_cast<__m512i>(roots)));
+  const IntVec root = reinterpret_cast<IntVec>(
+      _mm512_permutexvar_epi32(reinterpret_cast<__m512i>(bits), reinterpret_cast<__m512i>(roots)));
 #else
-  const IntVec root = reinterpret_cast<IntVec>(_mm256_permutevar8x32_epi32(reinterpret_cast<__m256i>(roots), reinterpret_cast<__m256i>(bits)));
+  const IntVec root = reinterpret_cast<IntVec>(
+      _mm256_permutevar8x32_epi32(reinterpret_cast<__m256i>(roots), reinterpret_cast<__m256i>(bits)));
 #endif
   return Polynomial(r, {5.5496221772771345e-2f, 2.4025762998112854e-1f, 6.931472142606823e-1f, 1.0f}) *
          reinterpret_cast<Vec>(root + (bits << (23 - kBits)));
@@ -126,10 +136,12 @@ SLIPWAY_INLINE Vec Log(Vec x) {
   const IntVec bits = reinterpret_cast<IntVec>(Choose(tiny, x * 0x1p23f, x));
   const Vec half = reinterpret_cast<Vec>((bits & 0x7fffff) | 0x3f000000);
   const IntVec below = half < 0.707106781186547524f;
-  const Vec e = __builtin_convertvector((bits >> 23) - 126 + (tiny & -23) + below, Vec), m = Choose(below, half + half, half) - 1.0f;
+  const Vec e = __builtin_convertvector((bits >> 23) - 126 + (tiny & -23) + below, Vec),
+            m = Choose(below, half + half, half) - 1.0f;
   const Vec z = m * m;
-  Vec y = Polynomial(m, {7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f, -1.6668057665e-1f,
-                         2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f}) * m * z;
+  Vec y = Polynomial(m, {7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f,
+                         -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f}) *
+          m * z;
   y += e * -2.12194440e-4f;
   y -= 0.5f * z;
   y = m + y + e * 0.693359375f;
@@ -143,8 +155,8 @@ SLIPWAY_INLINE Vec Log1p(Vec x) {
   const IntVec plain = (u > 0.0f) & (u < Splat(__builtin_inff()));
   return Choose(plain, y + (x - (u - 1.0f)) / u, y);
 }
-// sin(x), or cos(x) with one more quarter turn, for |x| < 2^30. Reduced in f64, whose products of numbers of turns and pi / 2 (in two
-// parts) keep more bits than f32 has.
+// sin(x), or cos(x) with one more quarter turn, for |x| < 2^30. Reduced in f64, whose products of numbers of turns and
+// pi / 2 (in two parts) keep more bits than f32 has.
 SLIPWAY_INLINE Vec SinOf(Vec x, int quarter) {
   constexpr int kHalf = kLanes / 2;
   typedef double DoubleVec __attribute__((vector_size(SLIPWAY_ISA_BYTES)));
@@ -156,8 +168,10 @@ SLIPWAY_INLINE Vec SinOf(Vec x, int quarter) {
   for (int h = 0; h < 2; ++h) {
     HalfVec part;
     __builtin_memcpy(&part, reinterpret_cast<const char*>(&x) + h * sizeof part, sizeof part);
-    const DoubleVec d = __builtin_convertvector(part, DoubleVec), shifted = d * 0.63661977236758134308 + kRound, n = shifted - kRound;
-    const HalfVec rest = __builtin_convertvector((d - n * 1.57079632679489655800) - n * 6.12323399573676603587e-17, HalfVec);
+    const DoubleVec d = __builtin_convertvector(part, DoubleVec), shifted = d * 0.63661977236758134308 + kRound,
+                    n = shifted - kRound;
+    const HalfVec rest =
+        __builtin_convertvector((d - n * 1.57079632679489655800) - n * 6.12323399573676603587e-17, HalfVec);
     const LongVec bits = reinterpret_cast<LongVec>(shifted);
     __builtin_memcpy(reinterpret_cast<char*>(&r) + h * sizeof rest, &rest, sizeof rest);
     for (int l = 0; l < kHalf; ++l) turns[h * kHalf + l] = static_cast<int32_t>(bits[l]);
@@ -165,7 +179,8 @@ SLIPWAY_INLINE Vec SinOf(Vec x, int quarter) {
   turns += quarter;
   const Vec z = r * r;
   const Vec sine = (Polynomial(z, {-1.9515295891e-4f, 8.3321608736e-3f, -1.6666654611e-1f}) * z) * r + r;
-  const Vec cosine = Polynomial(z, {2.443315711809948e-5f, -1.388731625493765e-3f, 4.166664568298827e-2f}) * (z * z) - 0.5f * z + 1.0f;
+  const Vec cosine =
+      Polynomial(z, {2.443315711809948e-5f, -1.388731625493765e-3f, 4.166664568298827e-2f}) * (z * z) - 0.5f * z + 1.0f;
   const Vec y = Choose((turns & 1) != 0, cosine, sine);
   return reinterpret_cast<Vec>(reinterpret_cast<IntVec>(y) ^ ((turns & 2) << 30));
 }
@@ -178,13 +193,14 @@ SLIPWAY_INLINE Vec Tanh(Vec x) {
       Polynomial(z, {1.372334623e-06f, 4.042098881e-04f, 2.745836601e-02f, 4.705952406e-01f, 1.0f});
   return Choose(Abs(x) > 8.5f, WithSign(Splat(1.0f), x), y);
 }
-// The same for erf, which it exceeds by a unit in the last place near its ends: for what adds something to it. At its ends it is 1 and -1,
-// so that 1 + erf is 0 for what multiplies that by a large number.
+// The same for erf, which it exceeds by a unit in the last place near its ends: for what adds something to it. At its
+// ends it is 1 and -1, so that 1 + erf is 0 for what multiplies that by a large number.
 SLIPWAY_INLINE Vec ErfQuotient(Vec x) {
   const Vec t = Smaller(Splat(3.8f), Larger(Splat(-3.8f), x)), z = t * t;
   const Vec y =
       t *
-      Polynomial(z, {2.151027957e-06f, 2.865046554e-04f, 3.614966059e-03f, 5.231038854e-02f, 1.862473190e-01f, 1.128379107f}) /
+      Polynomial(
+          z, {2.151027957e-06f, 2.865046554e-04f, 3.614966059e-03f, 5.231038854e-02f, 1.862473190e-01f, 1.128379107f}) /
       Polynomial(z, {3.921320240e-05f, 1.135070808e-03f, 1.466705278e-02f, 1.124909893e-01f, 4.983903468e-01f, 1.0f});
 #ifdef __FMA__
   return y;
@@ -211,8 +227,10 @@ SLIPWAY_INLINE Vec TimesSigmoid(Vec above, Vec x) {
 #if SLIPWAY_ISA_BYTES == 64
   // By a reciprocal, which takes half the time of a division, within 2^-23 of it; 0 of infinity.
   const Vec r = reinterpret_cast<Vec>(_mm512_rcp14_ps(reinterpret_cast<__m512>(d)));
-  const __mmask16 finite = _mm512_cmp_ps_mask(reinterpret_cast<__m512>(d), _mm512_set1_ps(__builtin_inff()), _CMP_NEQ_UQ);
-  return above * reinterpret_cast<Vec>(_mm512_maskz_mul_ps(finite, reinterpret_cast<__m512>(r), reinterpret_cast<__m512>(2.0f - d * r)));
+  const __mmask16 finite =
+      _mm512_cmp_ps_mask(reinterpret_cast<__m512>(d), _mm512_set1_ps(__builtin_inff()), _CMP_NEQ_UQ);
+  return above * reinterpret_cast<Vec>(
+                     _mm512_maskz_mul_ps(finite, reinterpret_cast<__m512>(r), reinterpret_cast<__m512>(2.0f - d * r)));
 #else
   return above / d;
 #endif
@@ -240,8 +258,7 @@ SLIPWAY_INLINE void OverRow(const float* x, float* out, int64_t n, F f) {
 
 template <Vec (*F)(Vec)>
 void RowOf(const float* x, float* out, int64_t n) {
-  OverRow(
-      x, out, n, [](Vec v) __attribute__((always_inline)) { return F(v); });
+  OverRow(x, out, n, [](Vec v) __attribute__((always_inline)) { return F(v); });
 }
 void GeluRow(const float* x, float* out, int64_t n) {
   OverRow(

@@ -1,5 +1,5 @@
-// The table of instruction sets and the choice among them: the last one in the table that the processor has, unless SLIPWAY_ISA
-// names an earlier one. An unknown name caps nothing.
+// The table of instruction sets and the choice among them: the last one in the table that the processor has, unless
+// SLIPWAY_ISA names an earlier one. An unknown name caps nothing.
 #include "kernels/isa/isa.h"
 
 #if defined(__x86_64__)
@@ -37,7 +37,8 @@ bool HasAvxVnni() {
 }
 #endif
 
-// From the plainest to the best. Sets that add a few instructions share the other loops with the one that they add them to.
+// From the plainest to the best. Sets that add a few instructions share the other loops with the one that they add them
+// to.
 struct Row {
   const char* name;
   const Isa* isa;
@@ -67,13 +68,16 @@ constexpr Row kRows[] = {
 #endif
 };
 
-// Each row needs what the rows of the other loops before it need; one that adds instructions may be missing between them.
+// Each row needs what the rows of the other loops before it need; one that adds instructions may be missing between
+// them.
 const Row& Choose() {
   const char* cap = IsaCap();
   const Row* best = kRows;
   for (const Row& r : kRows) {
-    if (r.present()) best = &r;
-    else if (r.isa != best->isa) break;
+    if (r.present())
+      best = &r;
+    else if (r.isa != best->isa)
+      break;
     if (cap != nullptr && std::strcmp(cap, r.name) == 0) break;
   }
   return *best;

@@ -1,7 +1,7 @@
-// The inner loops that are compiled once per instruction set. body.h is their one source, written with vectors whose width each
-// file that includes it (base.cc, avx2.cc, avx512.cc, neon.cc) states; BestIsa() picks the best set that the processor has when
-// the program first asks. Nothing here allocates, checks or uses threads: callers pass sizes that are right, memory that is
-// large enough, and scratch where a function asks for it.
+// The inner loops that are compiled once per instruction set. body.h is their one source, written with vectors whose
+// width each file that includes it (base.cc, avx2.cc, avx512.cc, neon.cc) states; BestIsa() picks the best set that the
+// processor has when the program first asks. Nothing here allocates, checks or uses threads: callers pass sizes that
+// are right, memory that is large enough, and scratch where a function asks for it.
 #ifndef SLIPWAY_KERNELS_ISA_ISA_H_
 #define SLIPWAY_KERNELS_ISA_ISA_H_
 
@@ -36,9 +36,12 @@ struct GemmCall {
 
 // Functions of dense rows of f32, within a few units in the last place. The result may be the operand.
 // Sines and cosines are of |x| < 2^30.
+// clang-format off
 enum class RowOp : uint8_t {
-  kExp, kTanh, kErf, kSigmoid, kSilu, kGelu, kGeluTanh, kRelu, kNeg, kSqrt, kRsqrt, kHardSigmoid, kHardSwish, kLog, kLog1p, kExpm1, kSin, kCos, kMish,
+  kExp, kTanh, kErf, kSigmoid, kSilu, kGelu, kGeluTanh, kRelu, kNeg, kSqrt, kRsqrt, kHardSigmoid, kHardSwish, kLog,
+  kLog1p, kExpm1, kSin, kCos, kMish,
 };
+// clang-format on
 inline constexpr int kRowOps = 19;
 enum class PairOp : uint8_t { kAdd, kSub, kMul, kDiv };
 inline constexpr int kPairOps = 4;
@@ -99,19 +102,22 @@ struct Isa {
   void (*sum_rows)(const float* x, int64_t row, int64_t rows, int64_t n, double* sums);
   // The sum of (x - center)², in f64; sums[j] += (x[i · row + j] - centers[j])² for i < rows, j < n.
   double (*sum_squares)(const float* x, int64_t n, double center);
-  void (*sum_squares_of_rows)(const float* x, int64_t row, int64_t rows, int64_t n, const double* centers, double* sums);
+  void (*sum_squares_of_rows)(const float* x, int64_t row, int64_t rows, int64_t n, const double* centers,
+                              double* sums);
   // From and to rows of bf16 and f16; also from i8.
   void (*widen)(const void* x, DType dtype, float* out, int64_t n);
   void (*narrow)(const float* x, void* out, DType dtype, int64_t n);
   // to[i * to_row + j] = from[j * from_row + i] for i < rows, j < columns.
-  void (*transpose)(const uint32_t* from, int64_t from_row, uint32_t* to, int64_t to_row, int64_t rows, int64_t columns);
+  void (*transpose)(const uint32_t* from, int64_t from_row, uint32_t* to, int64_t to_row, int64_t rows,
+                    int64_t columns);
   // to[2 · i] = to[2 · i + 1] = from[i] for i < n, and the same to `again`, which may be null.
   void (*twice)(const uint32_t* from, int64_t n, uint32_t* to, uint32_t* again);
   void (*cell)(Cell cell, const CellCall& c);
   const QuantIsa* quant;  // quant.h
 };
 
-// The best of this processor; the environment's SLIPWAY_ISA (v2, avx2, avxvnni, avx512, avx512vnni, avx512bf16) caps it.
+// The best of this processor; the environment's SLIPWAY_ISA (v2, avx2, avxvnni, avx512, avx512vnni, avx512bf16) caps
+// it.
 const Isa& BestIsa();
 
 // What SLIPWAY_ISA caps it to; null where that is not set, or not the name of a set.

@@ -1,8 +1,10 @@
-// Part of conv_body.h: the loops over images whose channels are last (LastBlock and LastTaps of conv.h). Vectors are of neighbouring
-// channels of one place, so that sums of many places stay in registers and their weights are read once for all of them.
+// Part of conv_body.h: the loops over images whose channels are last (LastBlock and LastTaps of conv.h). Vectors are of
+// neighbouring channels of one place, so that sums of many places stay in registers and their weights are read once for
+// all of them.
 
 #if SLIPWAY_ISA_BYTES == 32
-alignas(32) constexpr int32_t kFirst[2 * kLanes] = {-1, -1, -1, -1, -1, -1, -1, -1};  // from kLanes - n on, a mask of the first n
+// from kLanes - n on, a mask of the first n
+alignas(32) constexpr int32_t kFirst[2 * kLanes] = {-1, -1, -1, -1, -1, -1, -1, -1};
 #endif
 // The first n of a vector, zeros behind them, without touching memory beyond.
 SLIPWAY_INLINE Vec LoadSome(const float* p, int64_t n) {
@@ -10,7 +12,8 @@ SLIPWAY_INLINE Vec LoadSome(const float* p, int64_t n) {
   return reinterpret_cast<Vec>(_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1), p));
 #elif SLIPWAY_ISA_BYTES == 32
   if (__builtin_constant_p(n) && n == kLanes) return Load(p);
-  return reinterpret_cast<Vec>(_mm256_maskload_ps(p, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kFirst + kLanes - n))));
+  return reinterpret_cast<Vec>(
+      _mm256_maskload_ps(p, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kFirst + kLanes - n))));
 #else
   if (n == kLanes) return Load(p);
   return Vec{n > 0 ? p[0] : 0.0f, n > 1 ? p[1] : 0.0f, n > 2 ? p[2] : 0.0f, 0.0f};
@@ -50,10 +53,8 @@ __attribute__((noinline)) void LastFunction(Activation activation, Vec* v, int c
     for (; i < count; ++i) v[i] = f(v[i]);
   };
   switch (activation) {
-    case Activation::kSilu:
-      return all([](Vec x) __attribute__((always_inline)) { return Silu(x); });
-    default:
-      return;
+    case Activation::kSilu: return all([](Vec x) __attribute__((always_inline)) { return Silu(x); });
+    default: return;
   }
 }
 template <int N>
@@ -89,12 +90,12 @@ SLIPWAY_INLINE void FinishLast(const LastFinish& f, Vec* v) {
       for (int i = 0; i < N; ++i) v[i] = held[i];
       return;
     }
-    default:
-      return;
+    default: return;
   }
 }
 
-// R rows of V vectors of channels from c on, of which n count, times their scales and plus their shifts where there are such: one rounding.
+// R rows of V vectors of channels from c on, of which n count, times their scales and plus their shifts where there are
+// such: one rounding.
 template <int R, int V>
 SLIPWAY_INLINE void ScaleLast(const float* scales, const float* shifts, int64_t c, int64_t n, Vec* sum) {
   if (scales == nullptr && shifts == nullptr) return;
@@ -119,7 +120,8 @@ SLIPWAY_INLINE void ScaleLast(const float* scales, const float* shifts, int64_t 
 
 // What follows the function, of R rows of V vectors, of which `count` rows of n channels are there.
 template <int R, int V>
-SLIPWAY_INLINE void PostLast(const LastFinish& f, int64_t c, int64_t n, int64_t at, int64_t row, int64_t count, Vec* sum) {
+SLIPWAY_INLINE void PostLast(const LastFinish& f, int64_t c, int64_t n, int64_t at, int64_t row, int64_t count,
+                             Vec* sum) {
   if (f.post_scale == nullptr && f.post_add == nullptr) return;
   ScaleLast<R, V>(f.post_scale, f.post_shift, c, n, sum);
   if (f.post_add == nullptr) return;
@@ -127,30 +129,34 @@ SLIPWAY_INLINE void PostLast(const LastFinish& f, int64_t c, int64_t n, int64_t 
   for (int r = 0; r < R; ++r)
     if (r < count)
 #pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) sum[r * V + v] += LoadSome(f.post_add + at + r * row + v * kLanes, Least(kLanes, n - v * kLanes));
+      for (int v = 0; v < V; ++v)
+        sum[r * V + v] += LoadSome(f.post_add + at + r * row + v * kLanes, Least(kLanes, n - v * kLanes));
 }
 
 // ---- Products.
 
 // Of so many rows, a tile has enough sums to go on while others wait for their last step.
 constexpr int kEnoughRows = 4;
-constexpr int64_t kShortRun = 8;  // below it, SumTile's beginning takes longer than what its order of instructions gains
+// below it, SumTile's beginning takes longer than what its order of instructions gains
+constexpr int64_t kShortRun = 8;
 
-// Sums of so few steps are over before what they write has come: it is fetched while the tile before is made. Tiles of wider vectors write
-// more than can be on its way at once.
+// Sums of so few steps are over before what they write has come: it is fetched while the tile before is made. Tiles of
+// wider vectors write more than can be on its way at once.
 constexpr int64_t kFewSteps = SLIPWAY_ISA_BYTES == 64 ? 0 : 64;
 
-// Weights that are needed next: every kFetchSteps-th step of a tile fetches what is `step` bytes further on than that before it.
+// Weights that are needed next: every kFetchSteps-th step of a tile fetches what is `step` bytes further on than that
+// before it.
 struct WeightsAhead {
   const float* at = nullptr;
   int64_t step = 0;
 };
 constexpr int64_t kFetchSteps = SLIPWAY_SUM_TILE ? 4 : 1;
 
-// The k steps of a run: sums of R rows from x on, x_row apart, times V vectors of columns of the panels from b on, `panel` apart. Each step fetches
-// what is step_by bytes further on.
+// The k steps of a run: sums of R rows from x on, x_row apart, times V vectors of columns of the panels from b on,
+// `panel` apart. Each step fetches what is step_by bytes further on.
 template <int R, int V>
-SLIPWAY_INLINE void SumSteps(int64_t k, const float* x, int64_t x_row, const float* b, int64_t panel, const char* fetch, int64_t step_by, Vec* sum) {
+SLIPWAY_INLINE void SumSteps(int64_t k, const float* x, int64_t x_row, const float* b, int64_t panel, const char* fetch,
+                             int64_t step_by, Vec* sum) {
   constexpr int kThirds = (R + 2) / 3;
   int64_t away = x_row * 4;
   const char* a[kThirds];
@@ -173,20 +179,24 @@ SLIPWAY_INLINE void SumSteps(int64_t k, const float* x, int64_t x_row, const flo
   }
 }
 
-// Tiles of a block. What they share is worked out once: those of few steps take as long to begin and to end as their sums.
+// Tiles of a block. What they share is worked out once: those of few steps take as long to begin and to end as their
+// sums.
 class LastTiles {
  public:
   SLIPWAY_INLINE explicit LastTiles(const LastBlock& g)
-      : g_(g), next_rows_(g.ahead == 0 && g.run_count == 1 && g.x_row < 2 * g.k), few_steps_(g.k * g.run_count <= kFewSteps),
-        ahead_step_(g.ahead != 0 ? g.ahead_step * 4 : next_rows_ ? 64 : 0) {
+      : g_(g), next_rows_(g.ahead == 0 && g.run_count == 1 && g.x_row < 2 * g.k),
+        few_steps_(g.k * g.run_count <= kFewSteps), ahead_step_(g.ahead != 0 ? g.ahead_step * 4
+                                                                : next_rows_ ? 64
+                                                                             : 0) {
 #if SLIPWAY_SUM_TILE
     steps_ = {g.k >> 2, g.k & 3, (g.w_run - g.k * kPanel) * 4};
 #endif
   }
   const LastBlock& block() const { return g_; }
 
-  // R rows from i on, V vectors of columns from j on, of which n count. Steps fetch the weights that are needed next, or else what the block says, or the
-  // next tile's rows where they lie one behind the other. kPlaces: runs are one number each, taps of images with few channels, which are planes.
+  // R rows from i on, V vectors of columns from j on, of which n count. Steps fetch the weights that are needed next,
+  // or else what the block says, or the next tile's rows where they lie one behind the other. kPlaces: runs are one
+  // number each, taps of images with few channels, which are planes.
   template <int R, int V, bool kPlaces = false>
   __attribute__((noinline)) void Tile(int64_t i, int64_t j, int64_t n, const WeightsAhead& ahead) const {
     const int64_t at = i * g_.out_row + j;
@@ -210,11 +220,15 @@ class LastTiles {
       Finish(at, j, n, sum);
   }
 
-  // What sums begin with: zeros, or what there is of them. So they have the same bits in however many parts they are made.
+  // What sums begin with: zeros, or what there is of them. So they have the same bits in however many parts they are
+  // made.
   template <int R, int V>
   SLIPWAY_INLINE void Begin(int64_t at, int64_t n, Vec (&sum)[R][V]) const {
 #pragma GCC unroll 32
-    for (int r = 0; r < R * V; ++r) sum[r / V][r % V] = g_.accumulate ? LoadSome(g_.out + at + r / V * g_.out_row + r % V * kLanes, Least(kLanes, n - r % V * kLanes)) : Vec{};
+    for (int r = 0; r < R * V; ++r)
+      sum[r / V][r % V] =
+          g_.accumulate ? LoadSome(g_.out + at + r / V * g_.out_row + r % V * kLanes, Least(kLanes, n - r % V * kLanes))
+                        : Vec{};
   }
   // What follows the sums.
   template <int R, int V>
@@ -240,19 +254,26 @@ class LastTiles {
 
  private:
   template <int R, int V>
-  SLIPWAY_INLINE void Sum(const float* x, const float* w, int64_t at, int64_t n, const WeightsAhead& ahead, Vec (&sum)[R][V]) const {
+  SLIPWAY_INLINE void Sum(const float* x, const float* w, int64_t at, int64_t n, const WeightsAhead& ahead,
+                          Vec (&sum)[R][V]) const {
     const char* const weights = reinterpret_cast<const char*>(ahead.at);
-    const int64_t rows_ahead = weights != nullptr ? 0 : next_rows_ ? R * g_.x_row : g_.ahead, step = weights != nullptr ? ahead.step : ahead_step_;
+    const int64_t rows_ahead = weights != nullptr ? 0
+                               : next_rows_       ? R * g_.x_row
+                                                  : g_.ahead,
+                  step = weights != nullptr ? ahead.step : ahead_step_;
 #if SLIPWAY_SUM_TILE
     if constexpr (R == kLastRows && V == 2)
       if (!g_.accumulate)
-        return SumRuns(steps_, x, g_.x_row, g_.runs, g_.run_count, w, rows_ahead * 4, weights != nullptr ? weights : reinterpret_cast<const char*>(w), step, sum);
+        return SumRuns(steps_, x, g_.x_row, g_.runs, g_.run_count, w, rows_ahead * 4,
+                       weights != nullptr ? weights : reinterpret_cast<const char*>(w), step, sum);
 #endif
     Begin(at, n, sum);
     const int64_t run_step = g_.k / kFetchSteps * step;
     for (int64_t run = 0; run < g_.run_count; ++run, w += g_.w_run) {
       const float* const from = x + g_.runs[run];
-      const char* const fetch = weights != nullptr ? weights + run * run_step : reinterpret_cast<const char*>(rows_ahead != 0 ? from + rows_ahead : w);
+      const char* const fetch = weights != nullptr
+                                    ? weights + run * run_step
+                                    : reinterpret_cast<const char*>(rows_ahead != 0 ? from + rows_ahead : w);
 #if SLIPWAY_SUM_TILE
       if constexpr (R >= kEnoughRows && R <= kLastRows && V == 2)
         if (g_.k >= kShortRun || g_.run_count == 1) {
@@ -260,7 +281,8 @@ class LastTiles {
           continue;
         }
 #endif
-      SumSteps<R, V>(g_.k, from, g_.x_row, w, g_.w_panel, fetch, weights != nullptr ? step / kFetchSteps : step, sum[0]);
+      SumSteps<R, V>(g_.k, from, g_.x_row, w, g_.w_panel, fetch, weights != nullptr ? step / kFetchSteps : step,
+                     sum[0]);
     }
   }
   // One loop over all runs, since to begin a run would take as long as its sums.
@@ -290,7 +312,8 @@ class LastTiles {
     }
   }
 
-  // Read where it is: a copy would be loads of several members at once, which wait until all that was written before is in the cache.
+  // Read where it is: a copy would be loads of several members at once, which wait until all that was written before is
+  // in the cache.
   const LastBlock& g_;
   bool next_rows_, few_steps_;
   int64_t ahead_step_;
@@ -301,13 +324,14 @@ class LastTiles {
 
 // The tile of `rows` rows, R at most, and V vectors.
 template <int V, int R = kLastRows>
-SLIPWAY_INLINE void LastTileOf(int64_t rows, const LastTiles& tiles, int64_t i, int64_t j, int64_t n, const WeightsAhead& ahead) {
+SLIPWAY_INLINE void LastTileOf(int64_t rows, const LastTiles& tiles, int64_t i, int64_t j, int64_t n,
+                               const WeightsAhead& ahead) {
   if (rows == R) return tiles.Tile<R, V>(i, j, n, ahead);
   if constexpr (R > 1) LastTileOf<V, R - 1>(rows, tiles, i, j, n, ahead);
 }
 
-// Calls tile(i, rows) for the rows [i, i + rows) of a block's tiles of `most` rows. The last two have about the same where the
-// last would have too few; or where tiles of `most` rows, which SumTile makes, are no faster than others.
+// Calls tile(i, rows) for the rows [i, i + rows) of a block's tiles of `most` rows. The last two have about the same
+// where the last would have too few; or where tiles of `most` rows, which SumTile makes, are no faster than others.
 template <typename F>
 SLIPWAY_INLINE void ForTiles(const LastBlock& g, int64_t most, F tile) {
   const int64_t count = (g.m + most - 1) / most, two = (count - 2) * most;  // where the last two begin
@@ -322,7 +346,8 @@ SLIPWAY_INLINE void ForTiles(const LastBlock& g, int64_t most, F tile) {
 // Fetches what lies ahead into the second-level cache in so many parts, about equal, some of them at a call.
 class FetchInParts {
  public:
-  SLIPWAY_INLINE FetchInParts(const FloatsAhead& ahead, int64_t parts) : at_(ahead.at), part_((ahead.count + parts - 1) / parts) {}
+  SLIPWAY_INLINE FetchInParts(const FloatsAhead& ahead, int64_t parts)
+      : at_(ahead.at), part_((ahead.count + parts - 1) / parts) {}
   SLIPWAY_INLINE void Next(int64_t parts = 1) {
     for (const float* const end = at_ + parts * part_; at_ < end; at_ += 16) __builtin_prefetch(at_, 0, 2);
   }
@@ -337,9 +362,9 @@ struct NextWeights {
   const float* at = nullptr;
   int64_t panels = 1, floats = 0, panel_step = 0;
 };
-// What each of a block's `all` tiles fetches of these. The first tiles fetch all, or, where `even`, all tiles alike: few tiles, and those of
-// weights that are far, would else have more on its way than the processor keeps track of. Many tiles with weights that are near fetch the next
-// tile's rows instead.
+// What each of a block's `all` tiles fetches of these. The first tiles fetch all, or, where `even`, all tiles alike:
+// few tiles, and those of weights that are far, would else have more on its way than the processor keeps track of. Many
+// tiles with weights that are near fetch the next tile's rows instead.
 class TilesAhead {
  public:
   SLIPWAY_INLINE TilesAhead(const LastBlock& g, const NextWeights& next, int64_t all, bool even) {
@@ -347,7 +372,8 @@ class TilesAhead {
     const int64_t fetches = Most(1, g.run_count * (g.k / kFetchSteps));
     at_ = next.at, panels_ = next.panels, panel_step_ = next.panel_step;
     tiles_ = Most(1, (even || all <= 3 * kFirst ? all : kFirst) / next.panels);
-    step_ = Least(64, (4 * next.floats + tiles_ * fetches - 1) / (tiles_ * fetches)), tile_floats_ = fetches * step_ / 4;
+    step_ = Least(64, (4 * next.floats + tiles_ * fetches - 1) / (tiles_ * fetches)),
+    tile_floats_ = fetches * step_ / 4;
   }
   // Of the next tile.
   SLIPWAY_INLINE WeightsAhead Next() {
@@ -359,8 +385,8 @@ class TilesAhead {
 
  private:
   static constexpr int64_t kFirst = SLIPWAY_SUM_TILE ? kFetchSteps : kWidth / kPanel;
-  const float* at_ = nullptr;  // of the panel
-  int64_t panels_ = 0, panel_step_ = 0;  // that are left
+  const float* at_ = nullptr;                                  // of the panel
+  int64_t panels_ = 0, panel_step_ = 0;                        // that are left
   int64_t tiles_ = 0, tile_ = 0, step_ = 0, tile_floats_ = 0;  // tiles of a panel
 };
 
@@ -372,32 +398,36 @@ void LastColumns(const LastTiles& tiles, int64_t j, const NextWeights& next) {
   constexpr int kNarrowRows = SLIPWAY_SUM_TILE ? 2 * kLastRows : kLastRows;
   const int64_t most = n <= kLanes ? kNarrowRows : kLastRows;
   TilesAhead ahead(g, next, (g.m + most - 1) / most, next.at == g.next_w.at || g.n * g.run_count * g.k >= kFarWeights);
-  ForTiles(g, most, [&](int64_t i, int64_t rows) __attribute__((always_inline)) {
-    if (n > kLanes)
-      LastTileOf<2>(rows, tiles, i, j, n, ahead.Next());
-    else
-      LastTileOf<1, kNarrowRows>(rows, tiles, i, j, n, ahead.Next());
-  });
+  ForTiles(
+      g, most, [&](int64_t i, int64_t rows) __attribute__((always_inline)) {
+        if (n > kLanes)
+          LastTileOf<2>(rows, tiles, i, j, n, ahead.Next());
+        else
+          LastTileOf<1, kNarrowRows>(rows, tiles, i, j, n, ahead.Next());
+      });
 }
 
-// What sums go over at once where they are long: so much of a panel stays in the first-level cache while the rows pass. Wider vectors
-// read less for each sum, which the second level gives as well.
+// What sums go over at once where they are long: so much of a panel stays in the first-level cache while the rows pass.
+// Wider vectors read less for each sum, which the second level gives as well.
 constexpr int64_t kLastDepth = SLIPWAY_ISA_BYTES == 64 ? int64_t{1} << 40 : 384;
 
-// Floats of weights that stay in the first-level cache, or mostly: tiles then go through all columns of some rows before the next rows, so that
-// results are written in the order in which they lie.
+// Floats of weights that stay in the first-level cache, or mostly: tiles then go through all columns of some rows
+// before the next rows, so that results are written in the order in which they lie.
 constexpr int64_t kNearWeights = 10 << 10;
 
 #if SLIPWAY_ISA_BYTES >= 32
-// Few columns are one tile of V vectors, so that rows of results are written whole, one after the other: where sums are short, memory is
-// what takes the time, and it takes rows faster than pieces of them. Of narrow vectors,
+// Few columns are one tile of V vectors, so that rows of results are written whole, one after the other: where sums are
+// short, memory is what takes the time, and it takes rows faster than pieces of them. Of narrow vectors,
 // three keep more sums going than two and one do, which counts where runs are too short for SumTile.
 constexpr int64_t kNearWholeRows = 16 << 10;  // floats of weights
 template <int V, int R>
 void LastWholeRows(const LastBlock& g) {
   TilesAhead ahead(g, {g.next_w.at, 1, g.next_w.count, 0}, (g.m + R - 1) / R, true);
   const LastTiles tiles(g);
-  ForTiles(g, R, [&](int64_t i, int64_t rows) __attribute__((always_inline)) { LastTileOf<V, R>(rows, tiles, i, 0, g.n, ahead.Next()); });
+  ForTiles(
+      g, R, [&](int64_t i, int64_t rows) __attribute__((always_inline)) {
+        LastTileOf<V, R>(rows, tiles, i, 0, g.n, ahead.Next());
+      });
 }
 #endif
 
@@ -437,11 +467,13 @@ void LastPlacesBlock(const LastBlock& g) {
 __attribute__((noinline)) void LastNear(const LastBlock& g) {
   FetchInParts next(g.next_w, (g.m + kLastRows - 1) / kLastRows);
   const LastTiles tiles(g);
-  const int64_t n = (g.n + kLanes - 1) / kLanes % 2 == 0 ? g.n : g.n / kWidth * kWidth;  // a last vector has tiles of its own
-  ForTiles(g, kLastRows, [&](int64_t i, int64_t rows) __attribute__((always_inline)) {
-    next.Next();
-    for (int64_t j = 0; j < n; j += kWidth) LastTileOf<2>(rows, tiles, i, j, Least(kWidth, n - j), {});
-  });
+  // a last vector has tiles of its own
+  const int64_t n = (g.n + kLanes - 1) / kLanes % 2 == 0 ? g.n : g.n / kWidth * kWidth;
+  ForTiles(
+      g, kLastRows, [&](int64_t i, int64_t rows) __attribute__((always_inline)) {
+        next.Next();
+        for (int64_t j = 0; j < n; j += kWidth) LastTileOf<2>(rows, tiles, i, j, Least(kWidth, n - j), {});
+      });
   if (n < g.n) LastColumns(tiles, n, {});
 }
 
@@ -458,14 +490,16 @@ void LastBlockOf(const LastBlock& g) {
 #endif
   if (g.n > kWidth && g.run_count * g.k * g.n <= kNearWeights) return LastNear(g);
   // Partial sums are not stored over what will be added.
-  const bool onto = (g.finish.add != nullptr && g.finish.add == g.out) || (g.finish.post_add != nullptr && g.finish.post_add == g.out);
+  const bool onto = (g.finish.add != nullptr && g.finish.add == g.out) ||
+                    (g.finish.post_add != nullptr && g.finish.post_add == g.out);
   const bool whole = onto || g.k <= 2 * kLastDepth || g.run_count > 1 || g.m <= 2 * kLastRows;
   const int64_t depth = whole ? Most(g.k, 1) : Even(g.k, kLastDepth, 4);
   const LastTiles tiles(g);
   for (int64_t j = 0; j < g.n; j += kWidth) {
     NextWeights next = {g.next_w.at, 1, g.next_w.count, 0};
     if (j + kWidth < g.n)
-      next = {g.w + (j + kWidth) / kPanel * g.w_panel, Least(kWidth, g.n - j - kWidth) > kPanel ? kWidth / kPanel : 1, g.run_count * depth * kPanel, g.w_panel};
+      next = {g.w + (j + kWidth) / kPanel * g.w_panel, Least(kWidth, g.n - j - kWidth) > kPanel ? kWidth / kPanel : 1,
+              g.run_count * depth * kPanel, g.w_panel};
     if (whole) {
       LastColumns(tiles, j, next);
       continue;
@@ -477,7 +511,10 @@ void LastBlockOf(const LastBlock& g) {
       const bool last = k0 + depth >= g.k;
       if (!last) part.finish = {};
       const int64_t panels = Least(kWidth, g.n - j) > kPanel ? kWidth / kPanel : 1;
-      LastColumns(LastTiles(part), j, last ? next : NextWeights{part.w + j / kPanel * g.w_panel + depth * kPanel, panels, depth * kPanel, g.w_panel});
+      LastColumns(
+          LastTiles(part), j,
+          last ? next
+               : NextWeights{part.w + j / kPanel * g.w_panel + depth * kPanel, panels, depth * kPanel, g.w_panel});
     }
   }
 }
@@ -491,10 +528,11 @@ SLIPWAY_INLINE Vec OfGroups(Vec v, int p) {
   return __builtin_shuffle(v, from);
 }
 
-// R rows of the groups of G channels that lie in the vector of columns from j on, of which n count; groups as wide as a vector or wider
-// where G is 0. Each row fetches a part of the weights that are needed next.
+// R rows of the groups of G channels that lie in the vector of columns from j on, of which n count; groups as wide as a
+// vector or wider where G is 0. Each row fetches a part of the weights that are needed next.
 template <int R, int G>
-__attribute__((noinline)) void LastGroupTile(const LastTiles& tiles, int64_t group, FetchInParts& next, int64_t i, int64_t j, int64_t n) {
+__attribute__((noinline)) void LastGroupTile(const LastTiles& tiles, int64_t group, FetchInParts& next, int64_t i,
+                                             int64_t j, int64_t n) {
   const LastBlock& g = tiles.block();
   next.Next(R);
   const int64_t at = i * g.out_row + j;
@@ -532,7 +570,8 @@ __attribute__((noinline)) void LastGroupTile(const LastTiles& tiles, int64_t gro
   }
   tiles.Finish(at, j, n, sum);
 }
-// The rows from i on, as many at once as are left of R, half of R, and so on: a version for each number would be most of this file's code.
+// The rows from i on, as many at once as are left of R, half of R, and so on: a version for each number would be most
+// of this file's code.
 template <int G, int R>
 SLIPWAY_INLINE void LastGroupRows(const LastTiles& tiles, int64_t group, FetchInParts& next, int64_t i, int64_t j) {
   const LastBlock& g = tiles.block();
@@ -560,8 +599,8 @@ void LastGroups(const LastBlock& g, int64_t group) {
 // Floats from row y - 1 to row y.
 SLIPWAY_INLINE int64_t NextRow(const LastTaps& g, int64_t y) { return y == g.wraps ? g.x_row - g.x_ring : g.x_row; }
 
-// Results [at, at + count) of the channels [c, c + n), count <= P, n <= kLanes. Where it is not at the border, all columns that P results
-// read are in the image and count is P; where it is not partial, n is kLanes.
+// Results [at, at + count) of the channels [c, c + n), count <= P, n <= kLanes. Where it is not at the border, all
+// columns that P results read are in the image and count is P; where it is not partial, n is kLanes.
 template <int W, int S, int P, bool kBorder, bool kPartial>
 __attribute__((noinline)) void LastTapsTile(const LastTaps& g, int64_t c, int64_t n, int64_t at, int64_t count) {
   Vec sum[P];
@@ -770,8 +809,10 @@ SLIPWAY_INLINE void PoolVectors(const LastPool& g, int64_t c, int64_t n) {
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) {
       const Vec x = V == 1 ? LoadSome(g.rows[t] + c, n) : Load(g.rows[t] + c + v * kLanes);
-      if (kMax) nans[v].See(x), sum[v] = Larger(x, sum[v]);
-      else sum[v] += x;
+      if (kMax)
+        nans[v].See(x), sum[v] = Larger(x, sum[v]);
+      else
+        sum[v] += x;
     }
 #pragma GCC unroll 4
   for (int v = 0; v < V; ++v) {

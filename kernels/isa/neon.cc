@@ -1,4 +1,5 @@
-// Instruction set "neon": body.h for Arm's 64-bit processors, which all have these vectors (NEON) and conversions of f16.
+// Instruction set "neon": body.h for Arm's 64-bit processors, which all have these vectors (NEON) and conversions of
+// f16.
 #if defined(__aarch64__)
 #define SLIPWAY_ISA_NAME "neon"
 #define SLIPWAY_ISA_TABLE kIsaNeon

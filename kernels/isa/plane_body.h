@@ -1,5 +1,5 @@
-// Part of conv_body.h: depthwise convolutions of one plane (PlaneTaps of conv.h). Vectors are of neighbouring places of a row; those of
-// some rows below each other are summed up at once, so that what is loaded serves all of them.
+// Part of conv_body.h: depthwise convolutions of one plane (PlaneTaps of conv.h). Vectors are of neighbouring places of
+// a row; those of some rows below each other are summed up at once, so that what is loaded serves all of them.
 
 // Places [i, i + n) of the rows [r, r + R), S places apart in the image.
 template <int S, int R>

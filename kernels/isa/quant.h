@@ -1,5 +1,5 @@
-// The inner loops of products whose right matrix is small integers with scales, one version per instruction set (isa.h);
-// quant_body.h is their source.
+// The inner loops of products whose right matrix is small integers with scales, one version per instruction set
+// (isa.h); quant_body.h is their source.
 #ifndef SLIPWAY_KERNELS_ISA_QUANT_H_
 #define SLIPWAY_KERNELS_ISA_QUANT_H_
 
@@ -9,15 +9,16 @@
 
 namespace slipway::kernels {
 
-// A k × n matrix of small integers or of float8, packed (panels.h). Element (p, j) counts as rounded((q - zero) · scale), with
-// zero and scale of row p / group and column j, in f32; where zeros are added, as rounded(rounded(q · scale) + zero).
+// A k × n matrix of small integers or of float8, packed (panels.h). Element (p, j) counts as rounded((q - zero) ·
+// scale), with zero and scale of row p / group and column j, in f32; where zeros are added, as rounded(rounded(q ·
+// scale) + zero).
 struct QuantMatrix {
   int64_t n = 0, k = 0;
   const void* q = nullptr;  // kQuads, or nibbles
   bool nibbles = false;
   DType dtype = DType::kI8;  // kF8E4M3FN, kF8E5M2: quads of these, without offset and zero; all others: integers
   float offset = 0;          // what is added to each stored integer: an integer
-  int64_t group = 0;  // divides k
+  int64_t group = 0;         // divides k
   // Panels of matrices of k / group rows, of f32, bf16, f16 or i8.
   const void *scale = nullptr, *zero = nullptr;  // null: 1, 0
   DType scale_dtype = DType::kF32, zero_dtype = DType::kF32;
@@ -45,10 +46,11 @@ struct QuantCall {
 };
 
 struct QuantIsa {
-  // With all of b's integers widened in registers: for a few rows. Not of matrices that are rounded to f16, or of groups that
-  // QuantUnit does not divide and of which there are several.
+  // With all of b's integers widened in registers: for a few rows. Not of matrices that are rounded to f16, or of
+  // groups that QuantUnit does not divide and of which there are several.
   void (*product)(const QuantCall& g);
-  // Elements of rows [p, p + depth) and of a panel of columns from j on, as f32: to[depth][kPanel]. j is a multiple of kPanel.
+  // Elements of rows [p, p + depth) and of a panel of columns from j on, as f32: to[depth][kPanel]. j is a multiple of
+  // kPanel.
   void (*expand)(const QuantMatrix& b, int64_t p, int64_t depth, int64_t j, float* to);
 };
 

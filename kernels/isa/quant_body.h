@@ -1,4 +1,5 @@
-// Part of body.h: products with a matrix of small integers, which quant.h declares. Included inside body.h's namespaces.
+// Part of body.h: products with a matrix of small integers, which quant.h declares. Included inside body.h's
+// namespaces.
 
 SLIPWAY_INLINE Vec Floats(IntVec v) { return __builtin_convertvector(v, Vec); }
 
@@ -26,7 +27,7 @@ struct Scales {
 };
 struct Parameters {
   Scales shift, scale;  // where zeros are added, `shift` has them
-  bool uniform;  // all integers are shifted by -offset; `shift` has that only where it was asked for
+  bool uniform;         // all integers are shifted by -offset; `shift` has that only where it was asked for
   alignas(64) float room[2][kGroups][kMostColumns];
 };
 // From panels of f32, bf16, f16 or i8 to[i][c] for groups first + i < end and columns j + c, c < n.
@@ -75,8 +76,8 @@ SLIPWAY_INLINE void FetchParameters(const QuantMatrix& b, int64_t first, int64_t
   }
 }
 // Of groups [first, end), and fetches what follows. Not inlined: tiles call it once for many groups.
-__attribute__((noinline)) void LoadParameters(const QuantMatrix& b, int64_t first, int64_t end, int64_t j, int64_t n, bool shifts,
-                                              Parameters* to) {
+__attribute__((noinline)) void LoadParameters(const QuantMatrix& b, int64_t first, int64_t end, int64_t j, int64_t n,
+                                              bool shifts, Parameters* to) {
   const int64_t groups = b.k / b.group, panel = kPanel * groups;
   to->shift = {to->room[0][0], kPanel, kMostColumns}, to->scale = {to->room[1][0], kPanel, kMostColumns};
   if (b.scale != nullptr && b.scale_dtype == DType::kF32 && b.rounded == DType::kF32 &&
@@ -112,8 +113,9 @@ __attribute__((noinline)) void LoadParameters(const QuantMatrix& b, int64_t firs
   FetchParameters(b, first, j, n);
 }
 
-// How integers become numbers: all shifted by the same or each column by its own, or by the same with a zero added behind the scale.
-// Scales, and zeros that are added, are applied once a group is summed, or to each element, which is rounded to bf16.
+// How integers become numbers: all shifted by the same or each column by its own, or by the same with a zero added
+// behind the scale. Scales, and zeros that are added, are applied once a group is summed, or to each element, which is
+// rounded to bf16.
 enum class Widening { kUniform, kShifted, kAdded };
 
 // What is stored of an element.
@@ -136,25 +138,29 @@ SLIPWAY_INLINE WordVec RowOf(WordVec v, int row) {
   if (shift != 0) v >>= shift;
   return shift == (IsNibbles(kCode) ? 28 : 24) ? v : v & (IsNibbles(kCode) ? 15 : 255);
 }
-// The same as floats, less what `-offset` says, exactly: integers of so few bits become the lowest ones of 2^23 + integer.
+// The same as floats, less what `-offset` says, exactly: integers of so few bits become the lowest ones of 2^23 +
+// integer.
 constexpr float kTwo23 = 0x1p23f;
 template <Code kCode>
 SLIPWAY_INLINE Vec UniformRow(WordVec v, int row, float offset) {
 #if SLIPWAY_ISA_BYTES == 64
   if constexpr (IsNibbles(kCode)) {  // by the lower four bits of each word, of a table
     const Vec table = Vec{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} + offset;
-    return reinterpret_cast<Vec>(_mm512_permutexvar_ps(reinterpret_cast<__m512i>(v >> ShiftOf<kCode>(row)), reinterpret_cast<__m512>(table)));
+    return reinterpret_cast<Vec>(
+        _mm512_permutexvar_ps(reinterpret_cast<__m512i>(v >> ShiftOf<kCode>(row)), reinterpret_cast<__m512>(table)));
   }
   const WordVec low = ShiftOf<kCode>(row) == 0 ? v : v >> ShiftOf<kCode>(row);
-  const __m512i bits = _mm512_ternarylogic_epi32(reinterpret_cast<__m512i>(low), _mm512_set1_epi32(255), _mm512_set1_epi32(0x4b000000), 0xea);
+  const __m512i bits = _mm512_ternarylogic_epi32(reinterpret_cast<__m512i>(low), _mm512_set1_epi32(255),
+                                                 _mm512_set1_epi32(0x4b000000), 0xea);
   return reinterpret_cast<Vec>(bits) - (kTwo23 - offset);
 #else
   return reinterpret_cast<Vec>(RowOf<kCode>(v, row) | 0x4b000000u) - (kTwo23 - offset);
 #endif
 }
 
-// float8 in the low byte of each word. e4m3fn has no infinity and one NaN, e5m2 is the upper half of f16. Without conversions of f16 the
-// bits become those of a number whose exponent is too small by a constant, so that numbers below the least normal one come out right, too.
+// float8 in the low byte of each word. e4m3fn has no infinity and one NaN, e5m2 is the upper half of f16. Without
+// conversions of f16 the bits become those of a number whose exponent is too small by a constant, so that numbers below
+// the least normal one come out right, too.
 template <Code kCode>
 SLIPWAY_INLINE Vec Float8(WordVec v) {
   const WordVec size = v & 0x7f;
@@ -164,36 +170,42 @@ SLIPWAY_INLINE Vec Float8(WordVec v) {
   Vec f = reinterpret_cast<Vec>(_mm512_cvtph_ps(_mm512_cvtepi32_epi16(reinterpret_cast<__m512i>(half))));
 #else
   const __m256i wide = reinterpret_cast<__m256i>(half);
-  Vec f = reinterpret_cast<Vec>(_mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1))));
+  Vec f = reinterpret_cast<Vec>(
+      _mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1))));
 #endif
   if constexpr (kCode == Code::kE5M2) return f;
   f *= 256;
 #else
   const WordVec sign = (v & 0x80) << 24;
-  const Vec f = reinterpret_cast<Vec>(sign | size << (kCode == Code::kE4M3 ? 20 : 21)) * (kCode == Code::kE4M3 ? 0x1p120f : 0x1p112f);
-  if constexpr (kCode == Code::kE5M2) return size >= 0x7c ? reinterpret_cast<Vec>(sign | 0x7f800000u | (size & 3) << 21) : f;
+  const Vec f = reinterpret_cast<Vec>(sign | size << (kCode == Code::kE4M3 ? 20 : 21)) *
+                (kCode == Code::kE4M3 ? 0x1p120f : 0x1p112f);
+  if constexpr (kCode == Code::kE5M2)
+    return size >= 0x7c ? reinterpret_cast<Vec>(sign | 0x7f800000u | (size & 3) << 21) : f;
 #endif
   return size == 0x7f ? reinterpret_cast<Vec>((v & 0x80) << 24 | 0x7fc00000u) : f;
 }
 template <Code kCode>
 SLIPWAY_INLINE Vec ValueOf(WordVec v, int row, float offset) {
-  if constexpr (IsCodeOfFloat(kCode)) return Float8<kCode>(RowOf<kCode>(v, row));
-  else return UniformRow<kCode>(v, row, offset);
+  if constexpr (IsCodeOfFloat(kCode))
+    return Float8<kCode>(RowOf<kCode>(v, row));
+  else
+    return UniformRow<kCode>(v, row, offset);
 }
 
 // The words of rows [p, p + kUnit) from column j on.
 template <Code kCode>
 SLIPWAY_INLINE const char* WordsAt(const QuantMatrix& b, int64_t p, int64_t j) {
   const int64_t units = (b.k + kUnit<kCode> - 1) / kUnit<kCode>;
-  return static_cast<const char*>(b.q) + (j / kPanel * units + p / kUnit<kCode>) * kUnitBytes + j % kPanel * 4;
+  return static_cast<const char*>(b.q) + (j / kPanel * units + p / kUnit<kCode>)*kUnitBytes + j % kPanel * 4;
 }
 
-// R rows of a, C vectors of columns: what `groups` groups of rows of q add to `total`, or make it (`first`). One row of a goes
-// through one panel after the other, with several sums a column: memory is read in one stream, as fast as it comes.
+// R rows of a, C vectors of columns: what `groups` groups of rows of q add to `total`, or make it (`first`). One row of
+// a goes through one panel after the other, with several sums a column: memory is read in one stream, as fast as it
+// comes.
 template <int R, int C, Code kCode, Widening kHow, bool kRounded>
-__attribute__((noinline)) void AddGroups(const float* a, int64_t a_row, const float* sums, int64_t sums_row, int64_t groups, int64_t depth,
-                                         const char* base, int64_t panel, float offset, const Parameters& parameters,
-                                         float (*total)[kMostColumns], bool first) {
+__attribute__((noinline)) void AddGroups(const float* a, int64_t a_row, const float* sums, int64_t sums_row,
+                                         int64_t groups, int64_t depth, const char* base, int64_t panel, float offset,
+                                         const Parameters& parameters, float (*total)[kMostColumns], bool first) {
   constexpr int kRows = kUnit<kCode>;
   constexpr int kSums = R > 1 ? 1 : SLIPWAY_ISA_BYTES == 64 ? kRows : SLIPWAY_ISA_BYTES == 32 ? 4 : 2;
   Vec sum[R][C][kSums];
@@ -210,8 +222,10 @@ __attribute__((noinline)) void AddGroups(const float* a, int64_t a_row, const fl
   for (int c = 0; c < C; ++c) q[c] = base + c * kLanes / kPanel * panel + c * kLanes % kPanel * 4;
   Scales shift = parameters.shift, scale = parameters.scale;
   auto number = [&](WordVec v, int row, int c) __attribute__((always_inline)) {
-    if constexpr (kHow == Widening::kShifted) return __builtin_convertvector(reinterpret_cast<IntVec>(RowOf<kCode>(v, row)), Vec) - shift.of(c);
-    else return ValueOf<kCode>(v, row, offset);
+    if constexpr (kHow == Widening::kShifted)
+      return __builtin_convertvector(reinterpret_cast<IntVec>(RowOf<kCode>(v, row)), Vec) - shift.of(c);
+    else
+      return ValueOf<kCode>(v, row, offset);
   };
   auto scaled = [&](Vec w, int c) __attribute__((always_inline)) {
     if constexpr (kRounded) w = RoundedBF16(w * scale.of(c));
@@ -299,7 +313,8 @@ void QuantTile(const QuantCall& g, const float* a, const float* sums, float* to,
     LoadParameters(b, i, end, j, C * kLanes, false, &parameters);
     auto add_groups = [&]<Widening kHow, bool kRounded>() __attribute__((always_inline)) {
       AddGroups<R, C, kCode, kHow, kRounded>(a, g.a_row, sums != nullptr ? sums + i : nullptr, groups, end - i, b.group,
-                                   WordsAt<kCode>(b, i * b.group, j), panel, b.offset, parameters, total, i == 0);
+                                             WordsAt<kCode>(b, i * b.group, j), panel, b.offset, parameters, total,
+                                             i == 0);
     };
     auto add = [&]<Widening kHow>() __attribute__((always_inline)) {
       if constexpr (R == 1)
@@ -361,15 +376,16 @@ void QuantProduct(const QuantCall& g) {
     const float* a = g.a + i * g.a_row;
     const float* sums = g.sums != nullptr ? g.sums + i * (g.b.k / g.b.group) : nullptr;
     float* to = g.c + i * g.c_row;
-    WithCode(g.b, [&]<Code kCode>() __attribute__((always_inline)) {
-      if (rows == 1) return QuantRows<1, kCode>(g, a, sums, to);
+    WithCode(
+        g.b, [&]<Code kCode>() __attribute__((always_inline)) {
+          if (rows == 1) return QuantRows<1, kCode>(g, a, sums, to);
 #if SLIPWAY_ISA_BYTES > 16
-      if (rows == 3) return QuantRows<3, kCode>(g, a, sums, to);
-      if (rows == 4) return QuantRows<4, kCode>(g, a, sums, to);
-      if (rows == 6) return QuantRows<6, kCode>(g, a, sums, to);
+          if (rows == 3) return QuantRows<3, kCode>(g, a, sums, to);
+          if (rows == 4) return QuantRows<4, kCode>(g, a, sums, to);
+          if (rows == 6) return QuantRows<6, kCode>(g, a, sums, to);
 #endif
-      QuantRows<2, kCode>(g, a, sums, to);
-    });
+          QuantRows<2, kCode>(g, a, sums, to);
+        });
   }
 }
 
@@ -378,8 +394,10 @@ template <Code kCode, typename F>
 SLIPWAY_INLINE void ExpandGroup(const QuantMatrix& b, int64_t p, int64_t end, int64_t j, float* to, F number) {
   constexpr int kRows = kUnit<kCode>;
   auto floats = [](WordVec v) __attribute__((always_inline)) {
-    if constexpr (IsCodeOfFloat(kCode)) return Float8<kCode>(v);
-    else return __builtin_convertvector(reinterpret_cast<IntVec>(v), Vec);
+    if constexpr (IsCodeOfFloat(kCode))
+      return Float8<kCode>(v);
+    else
+      return __builtin_convertvector(reinterpret_cast<IntVec>(v), Vec);
   };
   while (p < end) {
     const WordVec v = LoadWords(WordsAt<kCode>(b, p, j));
@@ -409,13 +427,17 @@ void Expand(const QuantMatrix& b, int64_t p, int64_t depth, int64_t j, float* to
       const Vec shift = Load(parameters.shift.at + (group - loaded) * parameters.shift.group + c);
       const Vec scale = Load(parameters.scale.at + (group - loaded) * parameters.scale.group + c);
       auto with = [&](auto rounded) __attribute__((always_inline)) {
-        ExpandGroup<kCode>(b, p, stop, j + c, to + c, [&](Vec v) __attribute__((always_inline)) {
-          return b.adds_zero ? rounded(rounded((v + b.offset) * scale) + shift) : rounded((v - shift) * scale);
-        });
+        ExpandGroup<kCode>(
+            b, p, stop, j + c, to + c, [&](Vec v) __attribute__((always_inline)) {
+              return b.adds_zero ? rounded(rounded((v + b.offset) * scale) + shift) : rounded((v - shift) * scale);
+            });
       };
-      if (b.rounded == DType::kBF16) with([](Vec v) __attribute__((always_inline)) { return RoundedBF16(v); });
-      else if (b.rounded == DType::kF16) with([](Vec v) __attribute__((always_inline)) { return RoundedF16(v); });
-      else with([](Vec v) __attribute__((always_inline)) { return Kept(v); });
+      if (b.rounded == DType::kBF16)
+        with([](Vec v) __attribute__((always_inline)) { return RoundedBF16(v); });
+      else if (b.rounded == DType::kF16)
+        with([](Vec v) __attribute__((always_inline)) { return RoundedF16(v); });
+      else
+        with([](Vec v) __attribute__((always_inline)) { return Kept(v); });
     }
     to += (stop - p) * kPanel;
     p = stop;

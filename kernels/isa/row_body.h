@@ -1,4 +1,5 @@
-// Part of body.h: loops that pass over a row once: conversions of narrow types, transposition, sums, norms, recurrent cells.
+// Part of body.h: loops that pass over a row once: conversions of narrow types, transposition, sums, norms, recurrent
+// cells.
 
 // ---- Narrow types.
 
@@ -51,7 +52,8 @@ void NarrowRow(const float* x, void* out, DType dtype, int64_t n) {
 
 // ---- Layouts.
 
-// A square of as many vectors as a vector has lanes, transposed: blocks of D lanes change places, for D from half a vector down to one.
+// A square of as many vectors as a vector has lanes, transposed: blocks of D lanes change places, for D from half a
+// vector down to one.
 template <int... I>
 struct Lanes {};
 template <int N>
@@ -77,10 +79,12 @@ SLIPWAY_INLINE void TransposeSquare(const float* from, int64_t from_row, float* 
 }
 
 // to[i * to_row + j] = from[j * from_row + i] for i < rows, j < columns.
-void TransposeWords(const uint32_t* from, int64_t from_row, uint32_t* to, int64_t to_row, int64_t rows, int64_t columns) {
+void TransposeWords(const uint32_t* from, int64_t from_row, uint32_t* to, int64_t to_row, int64_t rows,
+                    int64_t columns) {
   // Some rows of `to` at a time, whose lines stay in the cache until they are full.
   constexpr int64_t kBlock = 64;
-  for (; rows > kBlock; rows -= kBlock, from += kBlock, to += kBlock * to_row) TransposeWords(from, from_row, to, to_row, kBlock, columns);
+  for (; rows > kBlock; rows -= kBlock, from += kBlock, to += kBlock * to_row)
+    TransposeWords(from, from_row, to, to_row, kBlock, columns);
   const float* source = reinterpret_cast<const float*>(from);
   float* target = reinterpret_cast<float*>(to);
   int64_t j = 0;
@@ -91,7 +95,8 @@ void TransposeWords(const uint32_t* from, int64_t from_row, uint32_t* to, int64_
   };
   for (; j + kLanes <= columns; j += kLanes) {
     int64_t i = 0;
-    for (; i + kLanes <= rows; i += kLanes) TransposeSquare(source + j * from_row + i, from_row, target + i * to_row + j, to_row);
+    for (; i + kLanes <= rows; i += kLanes)
+      TransposeSquare(source + j * from_row + i, from_row, target + i * to_row + j, to_row);
     rest(i, kLanes);
   }
   for (; j + 4 <= columns; j += 4) {
@@ -114,7 +119,8 @@ SLIPWAY_INLINE void StoreTwice(const uint32_t* from, uint32_t* to, uint32_t* aga
   constexpr int kCount = sizeof(Words) / 4;
   const Words v = *reinterpret_cast<const At*>(from);
   Words low, high;
-  for (int l = 0; l < kCount; ++l) low[l] = static_cast<uint32_t>(l / 2), high[l] = static_cast<uint32_t>(kCount / 2 + l / 2);
+  for (int l = 0; l < kCount; ++l)
+    low[l] = static_cast<uint32_t>(l / 2), high[l] = static_cast<uint32_t>(kCount / 2 + l / 2);
   const Words first = __builtin_shuffle(v, low), second = __builtin_shuffle(v, high);
   *reinterpret_cast<At*>(to) = first, *reinterpret_cast<At*>(to + kCount) = second;
   if (again != nullptr) *reinterpret_cast<At*>(again) = first, *reinterpret_cast<At*>(again + kCount) = second;
@@ -122,7 +128,8 @@ SLIPWAY_INLINE void StoreTwice(const uint32_t* from, uint32_t* to, uint32_t* aga
 void TwiceRow(const uint32_t* from, int64_t n, uint32_t* to, uint32_t* again) {
   typedef uint32_t Words4 __attribute__((vector_size(16)));
   int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) StoreTwice<WordVec>(from + i, to + 2 * i, again != nullptr ? again + 2 * i : nullptr);
+  for (; i + kLanes <= n; i += kLanes)
+    StoreTwice<WordVec>(from + i, to + 2 * i, again != nullptr ? again + 2 * i : nullptr);
   for (; i + 4 <= n; i += 4) StoreTwice<Words4>(from + i, to + 2 * i, again != nullptr ? again + 2 * i : nullptr);
   for (; i < n; ++i) {
     to[2 * i] = to[2 * i + 1] = from[i];
@@ -145,7 +152,8 @@ SLIPWAY_INLINE double SumOf(const float* x, int64_t n, F f) {
   int64_t i = 0;
   for (; i + 4 * kHalf <= n; i += 4 * kHalf)
 #pragma GCC unroll 4
-    for (int k = 0; k < 4; ++k) sum[k] += f(__builtin_convertvector(*reinterpret_cast<const HalfVecAt*>(x + i + k * kHalf), DoubleVec));
+    for (int k = 0; k < 4; ++k)
+      sum[k] += f(__builtin_convertvector(*reinterpret_cast<const HalfVecAt*>(x + i + k * kHalf), DoubleVec));
   const DoubleVec all = (sum[0] + sum[1]) + (sum[2] + sum[3]);
   double total = 0;
   for (int k = 0; k < kHalf; ++k) total += all[k];
@@ -178,11 +186,13 @@ SLIPWAY_INLINE void SumColumns(const float* x, int64_t row, int64_t rows, double
       const Vec eight = (pair(0) + pair(2)) + (pair(4) + pair(6));
       HalfVec half[2];
       __builtin_memcpy(half, &eight, sizeof eight);
-      total[2 * v] += __builtin_convertvector(half[0], DoubleVec), total[2 * v + 1] += __builtin_convertvector(half[1], DoubleVec);
+      total[2 * v] += __builtin_convertvector(half[0], DoubleVec),
+          total[2 * v + 1] += __builtin_convertvector(half[1], DoubleVec);
     }
   for (; i < rows; ++i, x += row)
 #pragma GCC unroll 8
-    for (int k = 0; k < 2 * V; ++k) total[k] += __builtin_convertvector(*reinterpret_cast<const HalfVecAt*>(x + k * (kLanes / 2)), DoubleVec);
+    for (int k = 0; k < 2 * V; ++k)
+      total[k] += __builtin_convertvector(*reinterpret_cast<const HalfVecAt*>(x + k * (kLanes / 2)), DoubleVec);
 #pragma GCC unroll 8
   for (int k = 0; k < 2 * V; ++k) *reinterpret_cast<DoubleVecAt*>(sums + k * (kLanes / 2)) = total[k];
 }
@@ -194,7 +204,8 @@ void SumRows(const float* x, int64_t row, int64_t rows, int64_t n, double* sums)
   if (j + kLanes <= n) SumColumns<1>(x + j, row, rows, sums + j), j += kLanes;
   if (j + kHalf <= n) {
     DoubleVec total = *reinterpret_cast<const DoubleVecAt*>(sums + j);
-    for (int64_t i = 0; i < rows; ++i) total += __builtin_convertvector(*reinterpret_cast<const HalfVecAt*>(x + i * row + j), DoubleVec);
+    for (int64_t i = 0; i < rows; ++i)
+      total += __builtin_convertvector(*reinterpret_cast<const HalfVecAt*>(x + i * row + j), DoubleVec);
     *reinterpret_cast<DoubleVecAt*>(sums + j) = total, j += kHalf;
   }
   for (; j < n; ++j)
@@ -203,15 +214,18 @@ void SumRows(const float* x, int64_t row, int64_t rows, int64_t n, double* sums)
 
 // The squares of V vectors of f64 of columns.
 template <int V>
-SLIPWAY_INLINE void SumSquaresOfColumns(const float* x, int64_t row, int64_t rows, const double* centers, double* sums) {
+SLIPWAY_INLINE void SumSquaresOfColumns(const float* x, int64_t row, int64_t rows, const double* centers,
+                                        double* sums) {
   DoubleVec center[V], sum[V];
 #pragma GCC unroll 4
   for (int k = 0; k < V; ++k)
-    center[k] = *reinterpret_cast<const DoubleVecAt*>(centers + k * kHalf), sum[k] = *reinterpret_cast<const DoubleVecAt*>(sums + k * kHalf);
+    center[k] = *reinterpret_cast<const DoubleVecAt*>(centers + k * kHalf),
+    sum[k] = *reinterpret_cast<const DoubleVecAt*>(sums + k * kHalf);
   for (int64_t i = 0; i < rows; ++i)
 #pragma GCC unroll 4
     for (int k = 0; k < V; ++k)
-      sum[k] += Squared(__builtin_convertvector(*reinterpret_cast<const HalfVecAt*>(x + i * row + k * kHalf), DoubleVec), center[k]);
+      sum[k] += Squared(
+          __builtin_convertvector(*reinterpret_cast<const HalfVecAt*>(x + i * row + k * kHalf), DoubleVec), center[k]);
 #pragma GCC unroll 4
   for (int k = 0; k < V; ++k) *reinterpret_cast<DoubleVecAt*>(sums + k * kHalf) = sum[k];
 }
@@ -308,13 +322,9 @@ SLIPWAY_INLINE void PlainUnits(const CellCall& c) {
 void CellRow(Cell cell, const CellCall& c) {
   const bool bias = c.bias != nullptr;
   switch (cell) {
-    case Cell::kLstm:
-      return bias ? LstmUnits<true>(c) : LstmUnits<false>(c);
-    case Cell::kGru:
-      return bias ? GruUnits<true>(c) : GruUnits<false>(c);
-    case Cell::kTanh:
-      return bias ? PlainUnits<true, true>(c) : PlainUnits<false, true>(c);
-    case Cell::kRelu:
-      return bias ? PlainUnits<true, false>(c) : PlainUnits<false, false>(c);
+    case Cell::kLstm: return bias ? LstmUnits<true>(c) : LstmUnits<false>(c);
+    case Cell::kGru: return bias ? GruUnits<true>(c) : GruUnits<false>(c);
+    case Cell::kTanh: return bias ? PlainUnits<true, true>(c) : PlainUnits<false, true>(c);
+    case Cell::kRelu: return bias ? PlainUnits<true, false>(c) : PlainUnits<false, false>(c);
   }
 }

@@ -1,7 +1,7 @@
-// Kernel `attention`: scaled dot-product attention without the matrix of all scores. Blocks of queries meet blocks of keys, and each
-// row's largest score, sum and result so far are corrected as blocks come (online softmax: Milakov and Gimelshein, 2018). A block of keys
-// and values is packed for several blocks of queries, a group, which meet it one after the other. Sums are f32; operands are f32 or
-// narrower.
+// Kernel `attention`: scaled dot-product attention without the matrix of all scores. Blocks of queries meet blocks of
+// keys, and each row's largest score, sum and result so far are corrected as blocks come (online softmax: Milakov and
+// Gimelshein, 2018). A block of keys and values is packed for several blocks of queries, a group, which meet it one
+// after the other. Sums are f32; operands are f32 or narrower.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -35,18 +35,15 @@ struct Plane {
 // The sizes of one head, and of the blocks that it is taken in.
 struct AttentionShape {
   // `heads` of them are shared out among `threads`.
-  AttentionShape(int64_t queries, int64_t keys, int64_t width, int64_t out_width, float scale, bool causal, int64_t heads = 1, int64_t threads = 1)
-      : queries(queries),
-        keys(keys),
-        width(width),
-        out_width(out_width),
-        scale(scale),
-        causal(causal),
+  AttentionShape(int64_t queries, int64_t keys, int64_t width, int64_t out_width, float scale, bool causal,
+                 int64_t heads = 1, int64_t threads = 1)
+      : queries(queries), keys(keys), width(width), out_width(out_width), scale(scale), causal(causal),
         block_keys(std::clamp<int64_t>(keys, 1, kMostKeys)),
         block_queries(EvenBlock(queries, std::max<int64_t>(12, kScores / block_keys))),
         blocks((queries + block_queries - 1) / block_queries) {
     // One block of keys stays packed from one group to the next.
-    if (packs() && keys > block_keys) group = std::clamp<int64_t>(heads * blocks / (4 * threads), 1, std::min(kGroup, blocks));
+    if (packs() && keys > block_keys)
+      group = std::clamp<int64_t>(heads * blocks / (4 * threads), 1, std::min(kGroup, blocks));
     groups = (blocks + group - 1) / group;
   }
 
@@ -69,15 +66,12 @@ class Attention {
  public:
   // Takes its memory from `scratch`; where that counts, products count theirs and nothing else may be called.
   Attention(const AttentionShape& shape, const Tensor& k, const Tensor& v, Scratch& scratch)
-      : s_(shape),
-        scratch_(scratch),
-        scores_(scratch.Take<float>(s_.block_queries * s_.block_keys)),
+      : s_(shape), scratch_(scratch), scores_(scratch.Take<float>(s_.block_queries * s_.block_keys)),
         scaled_(scratch.Take<float>(s_.group * s_.block_queries * s_.width)),
         result_(scratch.Take<float>(s_.group * s_.block_queries * s_.out_width)),
         keys_(s_.packs() ? scratch.Take<float>(Panels(s_.block_keys) * s_.width) : nullptr),
         values_(s_.packs() ? scratch.Take<float>(Panels(s_.out_width) * s_.block_keys) : nullptr),
-        most_(scratch.Take<float>(s_.group * s_.block_queries)),
-        sum_(scratch.Take<float>(s_.group * s_.block_queries)),
+        most_(scratch.Take<float>(s_.group * s_.block_queries)), sum_(scratch.Take<float>(s_.group * s_.block_queries)),
         mask_row_(scratch.Take<float>(s_.block_keys)) {
     if (!scratch.counting()) return;
     // Whole blocks, and what is left of queries and keys.
@@ -85,18 +79,21 @@ class Attention {
     for (int64_t rows : {s_.block_queries, (s_.queries - 1) % s_.block_queries + 1})
       for (int64_t n : {s_.block_keys, (s_.keys - 1) % s_.block_keys + 1}) {
         FastGemm(Scores(0, rows, n, {nullptr, k.dtype, k.strides[r - 1], k.strides[r - 2]}), nullptr, scratch);
-        FastGemm(Result(0, rows, n, {nullptr, v.dtype, v.strides[r - 2], v.strides[r - 1]}, s_.block_keys), nullptr, scratch);
+        FastGemm(Result(0, rows, n, {nullptr, v.dtype, v.strides[r - 2], v.strides[r - 1]}, s_.block_keys), nullptr,
+                 scratch);
       }
   }
 
   // The queries of group `i`. `mask`: at is null where there is none.
   void Run(const Plane& q, const Plane& k, const Plane& v, const Plane& mask, const Plane& out, int64_t i) {
-    const int64_t first = i * s_.group * s_.block_queries, count = std::min(s_.group * s_.block_queries, s_.queries - first);
+    const int64_t first = i * s_.group * s_.block_queries,
+                  count = std::min(s_.group * s_.block_queries, s_.queries - first);
     Begin(q, first, count);
     const int64_t seen = Seen(first + count);
     for (int64_t j = 0; j < seen; j += s_.block_keys) {
       if (s_.packs()) Pack(k, v, j);
-      for (int64_t at = 0; at < count; at += s_.block_queries) Meet(k, v, mask, first, at, std::min(s_.block_queries, count - at), j);
+      for (int64_t at = 0; at < count; at += s_.block_queries)
+        Meet(k, v, mask, first, at, std::min(s_.block_queries, count - at), j);
     }
     End(out, first, count, seen);
   }
@@ -107,8 +104,8 @@ class Attention {
   // Keys that queries before `end` see: none after the last of these.
   int64_t Seen(int64_t end) const { return s_.causal ? std::min(s_.keys, end) : s_.keys; }
 
-  // The product of `rows` scaled queries of the group from `at` on and n keys; of their weights and n values. Keys and values that are
-  // packed lie in keys_ and values_ (of `packed_rows`) whatever `keys` and `values` say.
+  // The product of `rows` scaled queries of the group from `at` on and n keys; of their weights and n values. Keys and
+  // values that are packed lie in keys_ and values_ (of `packed_rows`) whatever `keys` and `values` say.
   GemmCall Scores(int64_t at, int64_t rows, int64_t n, const MatrixRef& keys) const {
     GemmCall g;
     g.m = rows, g.n = n, g.k = s_.width;
@@ -187,7 +184,8 @@ class Attention {
       for (int64_t i = 0; i < n; ++i) mask_row_[i] = mask_row_[i] != 0 ? 0 : -kInf;
   }
 
-  // The scores of query i of the group and keys [j, j + n), `row`, become weights; what there is of its result is brought to the same scale.
+  // The scores of query i of the group and keys [j, j + n), `row`, become weights; what there is of its result is
+  // brought to the same scale.
   void Weights(const Plane& mask, int64_t first, int64_t i, float* row, int64_t j, int64_t n, bool begin) {
     const int64_t kept = s_.causal ? std::clamp<int64_t>(first + i + 1 - j, 0, n) : n;
     float most = most_[i];
@@ -229,8 +227,7 @@ const char* Validate(const Call& c) {
   const Tensor &q = c.in[0], &k = c.in[1], &v = c.in[2], &out = c.out[0];
   const Tensor* mask = c.in.size() > 3 ? &c.in[3] : nullptr;
   const int r = out.rank;
-  if (r < 2 || q.rank != r || k.rank != r || v.rank != r || (mask != nullptr && mask->rank != r))
-    return kSizesDiffer;
+  if (r < 2 || q.rank != r || k.rank != r || v.rank != r || (mask != nullptr && mask->rank != r)) return kSizesDiffer;
   if (q.sizes[r - 2] != out.sizes[r - 2] || q.sizes[r - 1] != k.sizes[r - 1] || k.sizes[r - 2] != v.sizes[r - 2] ||
       v.sizes[r - 1] != out.sizes[r - 1] ||
       (mask != nullptr && (mask->sizes[r - 2] != q.sizes[r - 2] || mask->sizes[r - 1] != k.sizes[r - 2])))
@@ -243,8 +240,9 @@ const char* Validate(const Call& c) {
   return nullptr;
 }
 
-// out[…,l,f] = softmax over s of (in[0][…,l,e] · in[1][…,s,e] · scale + mask) · in[2][…,s,f]; in[3] is the mask where there is one, of
-// bools or numbers, [..., l, s]. Leading dims are equal (the caller expands them). Rows that see nothing are zeros.
+// out[…,l,f] = softmax over s of (in[0][…,l,e] · in[1][…,s,e] · scale + mask) · in[2][…,s,f]; in[3] is the mask where
+// there is one, of bools or numbers, [..., l, s]. Leading dims are equal (the caller expands them). Rows that see
+// nothing are zeros.
 const char* ScaledDotProductAttention(const Call& c, const AttentionAttributes& a) {
   if (const char* wrong = Validate(c)) return wrong;
   const Tensor &q = c.in[0], &k = c.in[1], &v = c.in[2], &out = c.out[0];
@@ -252,19 +250,24 @@ const char* ScaledDotProductAttention(const Call& c, const AttentionAttributes& 
   const int r = out.rank;
   if (out.numel() == 0) return nullptr;
   const Tensor heads = Head(out, r - 2);
-  const AttentionShape shape(out.sizes[r - 2], k.sizes[r - 2], q.sizes[r - 1], out.sizes[r - 1], static_cast<float>(a.scale), a.causal, heads.numel(),
+  const AttentionShape shape(out.sizes[r - 2], k.sizes[r - 2], q.sizes[r - 1], out.sizes[r - 1],
+                             static_cast<float>(a.scale), a.causal, heads.numel(),
                              c.workers != nullptr ? c.workers->threads : 1);
   // Groups of one head after the other, so that its keys stay near.
-  ParallelFor(*c.scratch, c.workers, heads.numel() * shape.groups, 1, [&](int64_t first, int64_t last, Scratch& scratch) {
-    Attention attention(shape, k, v, scratch);
-    if (scratch.counting()) return;
-    Positions<0> head(heads, {}, first / shape.groups);
-    auto plane = [&](const Tensor& t) -> Plane { return {head.Of(t), t.dtype, t.strides[r - 2], t.strides[r - 1]}; };
-    for (int64_t i = first; i < last; ++i) {
-      attention.Run(plane(q), plane(k), plane(v), mask != nullptr ? plane(*mask) : Plane{}, plane(out), i % shape.groups);
-      if ((i + 1) % shape.groups == 0) head.Next();
-    }
-  });
+  ParallelFor(*c.scratch, c.workers, heads.numel() * shape.groups, 1,
+              [&](int64_t first, int64_t last, Scratch& scratch) {
+                Attention attention(shape, k, v, scratch);
+                if (scratch.counting()) return;
+                Positions<0> head(heads, {}, first / shape.groups);
+                auto plane = [&](const Tensor& t) -> Plane {
+                  return {head.Of(t), t.dtype, t.strides[r - 2], t.strides[r - 1]};
+                };
+                for (int64_t i = first; i < last; ++i) {
+                  attention.Run(plane(q), plane(k), plane(v), mask != nullptr ? plane(*mask) : Plane{}, plane(out),
+                                i % shape.groups);
+                  if ((i + 1) % shape.groups == 0) head.Next();
+                }
+              });
   return nullptr;
 }
 
@@ -273,11 +276,14 @@ bool AttentionProduct(const Call& c, const AttentionAttributes& a, int64_t rows,
   if (Validate(c) != nullptr) return false;
   const Tensor &q = c.in[0], &k = c.in[1], &v = c.in[2];
   const int r = q.rank;
-  p->batch = SizeOf(q, 0, 0, r - 2), p->m = SizeOf(q, 0, r - 2, r - 1), p->k = SizeOf(q, 0, r - 1, r), p->n = SizeOf(k, 1, r - 2, r - 1);
+  p->batch = SizeOf(q, 0, 0, r - 2), p->m = SizeOf(q, 0, r - 2, r - 1), p->k = SizeOf(q, 0, r - 1, r),
+  p->n = SizeOf(k, 1, r - 2, r - 1);
   if (rows > 0) p->m.value = rows;
-  const double queries = static_cast<double>(p->m.value), keys = static_cast<double>(p->n.value), less = std::min(queries, keys);
+  const double queries = static_cast<double>(p->m.value), keys = static_cast<double>(p->n.value),
+               less = std::min(queries, keys);
   const double pairs = a.causal ? less * (less + 1) / 2 + (queries - less) * keys : queries * keys;
-  p->operations = 2 * static_cast<double>(p->batch.value) * pairs * static_cast<double>(q.sizes[r - 1] + v.sizes[r - 1]);
+  p->operations =
+      2 * static_cast<double>(p->batch.value) * pairs * static_cast<double>(q.sizes[r - 1] + v.sizes[r - 1]);
   p->bytes = BytesOf(k) + BytesOf(v);
   p->matrix = 1;
   const AttentionShape shape(p->m.value, p->n.value, p->k.value, v.sizes[r - 1], 1, a.causal);
@@ -285,11 +291,11 @@ bool AttentionProduct(const Call& c, const AttentionAttributes& a, int64_t rows,
   return true;
 }
 
-constexpr Kernel kKernels[] = {
-    With<AttentionAttributes, ScaledDotProductAttention>({.name = "attention",
-                                                          .inputs = 3,
-                                                          .counts_scratch = true,
-                                                          .product = ProductOfCall<AttentionAttributes, AttentionProduct>})};
+constexpr Kernel kKernels[] = {With<AttentionAttributes, ScaledDotProductAttention>(
+    {.name = "attention",
+     .inputs = 3,
+     .counts_scratch = true,
+     .product = ProductOfCall<AttentionAttributes, AttentionProduct>})};
 
 }  // namespace
 

@@ -1,4 +1,5 @@
-// The plain product of matrices, over dense rows in one compute type: what kernels use for f64 and integers. f32 goes to FastGemm.
+// The plain product of matrices, over dense rows in one compute type: what kernels use for f64 and integers. f32 goes
+// to FastGemm.
 #ifndef SLIPWAY_KERNELS_PRODUCTS_GEMM_H_
 #define SLIPWAY_KERNELS_PRODUCTS_GEMM_H_
 
@@ -20,7 +21,8 @@ template <typename T>
 void Gemm(int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* c, int64_t ldc) {
   if constexpr (std::is_same_v<T, float>) {
     Scratch scratch;
-    return FastGemm({m, n, k, {a, DType::kF32, lda, 1}, {b, DType::kF32, ldb, 1}, c, ldc, 1, nullptr, true}, nullptr, scratch);
+    return FastGemm({m, n, k, {a, DType::kF32, lda, 1}, {b, DType::kF32, ldb, 1}, c, ldc, 1, nullptr, true}, nullptr,
+                    scratch);
   }
   using A = Accumulator<T>;
   constexpr int64_t kRows = 4, kColumns = 32 / static_cast<int64_t>(sizeof(T)) * 2, kDepth = 256;

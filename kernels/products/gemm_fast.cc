@@ -1,5 +1,5 @@
-// How a product is split among threads, so that the bits do not depend on how many there are: by rows or by columns, in parts large
-// enough that the instruction set's loops treat each element as they would in the whole product.
+// How a product is split among threads, so that the bits do not depend on how many there are: by rows or by columns, in
+// parts large enough that the instruction set's loops treat each element as they would in the whole product.
 #include "kernels/products/gemm_fast.h"
 
 #include <algorithm>
@@ -12,8 +12,9 @@ namespace {
 
 // Products below so many multiplications are not worth another thread's attention.
 constexpr double kAlone = 64 * 1024;
-// Of a part. Rows: by more than 64 the way a sum is taken does not depend on how many there are; of packed weights by more than a tile's. Columns: of what is not
-// packed the loops take up to 128 together (isa/body.h), and treat what is left otherwise; of packed weights two panels.
+// Of a part. Rows: by more than 64 the way a sum is taken does not depend on how many there are; of packed weights by
+// more than a tile's. Columns: of what is not packed the loops take up to 128 together (isa/body.h), and treat what is
+// left otherwise; of packed weights two panels.
 constexpr int64_t kRowGrain = 96, kNarrowRowGrain = 24, kColumnGrain = 128, kPackedGrain = 2 * kPanel;
 
 const char* Advance(const MatrixRef& x, int64_t elements) {
@@ -35,7 +36,8 @@ class Split {
     by_rows_ = g.m / rows > 1 && g.m > g.n / 8 && !by_columns;
     size_ = by_rows_ ? g.m : g.n;
     block_ = by_rows_ ? rows : g.packed ? kPackedGrain : kColumnGrain;
-    // The last block has the rest where so little would go another way than the whole; a packed weight's is always whole panels.
+    // The last block has the rest where so little would go another way than the whole; a packed weight's is always
+    // whole panels.
     blocks_ = by_rows_ || !g.packed ? std::max<int64_t>(1, size_ / block_) : (size_ + block_ - 1) / block_;
   }
   // Calls f(part, scratch) for each, at the same time.
@@ -100,8 +102,9 @@ void FastGemm(const GemmCall& g, const Workers* workers, Scratch& scratch) {
 }
 
 Loop PlainGemmLoop(const GemmCall& g) {
-  static constexpr const char* kWays[] = {"packed panels read once", "dots along k", "a sum of rows", "dots along the left rows", "tiles of the transposed product",
-                                          "tiles of f32"};
+  static constexpr const char* kWays[] = {
+      "packed panels read once",         "dots along k", "a sum of rows", "dots along the left rows",
+      "tiles of the transposed product", "tiles of f32"};
   const Isa& isa = BestIsa();
   return {isa.name, kWays[static_cast<int>(isa.gemm_way(g))]};
 }

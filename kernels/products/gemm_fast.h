@@ -10,8 +10,8 @@
 
 namespace slipway::kernels {
 
-// The product that `g` states. Threads share columns or rows; each element is summed in the same order for any number of them.
-// Takes scratch memory for the time of the call, which is all that it does where `scratch` counts.
+// The product that `g` states. Threads share columns or rows; each element is summed in the same order for any number
+// of them. Takes scratch memory for the time of the call, which is all that it does where `scratch` counts.
 void FastGemm(const GemmCall& g, const Workers* workers, Scratch& scratch);
 // The loop that FastGemm takes for `g`, pointers apart; the one of isa.h, which knows no sums of two bf16.
 Loop GemmLoop(const GemmCall& g);

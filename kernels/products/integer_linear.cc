@@ -1,5 +1,6 @@
-// Products of integers with integers (`integer_linear`) and the integers of activations (`quantize_rows`), as programs have them whose
-// activations are quantized while they run. The sums are exact; what is around them is in the order that dot.h states.
+// Products of integers with integers (`integer_linear`) and the integers of activations (`quantize_rows`), as programs
+// have them whose activations are quantized while they run. The sums are exact; what is around them is in the order
+// that dot.h states.
 #include <algorithm>
 #include <cmath>
 
@@ -47,10 +48,11 @@ const char* IntegerLinear(const Call& c, const IntegerLinearAttributes& a) {
 
   const int r = out.rank;
   const bool byte = q.dtype == DType::kI8 || q.dtype == DType::kU8;
-  if (r < 1 || x.rank != r || q.rank != 2 || scale.rank != 2 || !byte || x.dtype != DType::kI8 || out.dtype != DType::kF32 ||
-      scale.dtype != DType::kF32 || x_scale.dtype != DType::kF32 || !SameRows(x, out) || !SameRows(x_scale, out) ||
-      x_scale.sizes[r - 1] != 1 || x_scale.is_packed() || x.sizes[r - 1] != q.sizes[0] || out.sizes[r - 1] != q.sizes[1] ||
-      !IsDense(x) || !IsDense(out) || (a.rounded != DType::kF32 && a.rounded != DType::kBF16))
+  if (r < 1 || x.rank != r || q.rank != 2 || scale.rank != 2 || !byte || x.dtype != DType::kI8 ||
+      out.dtype != DType::kF32 || scale.dtype != DType::kF32 || x_scale.dtype != DType::kF32 || !SameRows(x, out) ||
+      !SameRows(x_scale, out) || x_scale.sizes[r - 1] != 1 || x_scale.is_packed() || x.sizes[r - 1] != q.sizes[0] ||
+      out.sizes[r - 1] != q.sizes[1] || !IsDense(x) || !IsDense(out) ||
+      (a.rounded != DType::kF32 && a.rounded != DType::kBF16))
     return kMalformed;
   DotCall g;
   g.k = q.sizes[0], g.n = q.sizes[1];
@@ -58,9 +60,11 @@ const char* IntegerLinear(const Call& c, const IntegerLinearAttributes& a) {
   if (groups < 1 || g.k % groups != 0 || scale.sizes[1] != g.n || g.k > kMostIntegerTerms) return kMalformed;
   g.group = g.k / groups;
   if (groups > 1 && (g.group % 8 != 0 || a.rounded != DType::kF32)) return kMalformed;
-  if (zero != nullptr && (zero->rank != 2 || zero->sizes[0] != groups || zero->sizes[1] != g.n || zero->dtype != q.dtype))
+  if (zero != nullptr &&
+      (zero->rank != 2 || zero->sizes[0] != groups || zero->sizes[1] != g.n || zero->dtype != q.dtype))
     return kMalformed;
-  if (x_zero != nullptr && (x_zero->dtype != DType::kI8 || !SameRows(*x_zero, out) || x_zero->sizes[r - 1] != 1 || x_zero->is_packed()))
+  if (x_zero != nullptr &&
+      (x_zero->dtype != DType::kI8 || !SameRows(*x_zero, out) || x_zero->sizes[r - 1] != 1 || x_zero->is_packed()))
     return kMalformed;
   if (bias != nullptr && (bias->rank != 1 || bias->sizes[0] != g.n || bias->dtype != DType::kF32 || bias->is_packed()))
     return kMalformed;
@@ -127,13 +131,16 @@ bool IntegerProduct(const Call& c, const IntegerLinearAttributes& a, int64_t row
   return true;
 }
 
-// Scale and zero point of a row, each operation rounded to the dtype of the activations, as torchao's choose_qparams_affine.
+// Scale and zero point of a row, each operation rounded to the dtype of the activations, as torchao's
+// choose_qparams_affine.
 struct RowQuantizer {
   const QuantizeRowsAttributes& a;
   DType own;
 
   float Round(float v) const {
-    return own == DType::kBF16 ? static_cast<float>(BF16(v)) : own == DType::kF16 ? static_cast<float>(static_cast<F16>(v)) : v;
+    return own == DType::kBF16  ? static_cast<float>(BF16(v))
+           : own == DType::kF16 ? static_cast<float>(static_cast<F16>(v))
+                                : v;
   }
   static float AtLeast(float v, float bound) { return v < bound ? bound : v; }  // NaN stays
   static float AtMost(float v, float bound) { return v > bound ? bound : v; }
@@ -157,10 +164,12 @@ const char* QuantizeRows(const Call& c, const QuantizeRowsAttributes& a) {
   if (c.in.size() != 1 || c.out.size() != 3) return kMalformed;
   const Tensor &x = c.in[0], &q = c.out[0], &scale = c.out[1], &zero = c.out[2];
   const int r = x.rank;
-  if (r < 1 || q.rank != r || scale.rank != r || zero.rank != r || q.dtype != DType::kI8 || scale.dtype != DType::kF32 ||
-      zero.dtype != DType::kI8 || !SameRows(x, q) || !SameRows(x, scale) || !SameRows(x, zero) || q.sizes[r - 1] != x.sizes[r - 1] ||
-      scale.sizes[r - 1] != 1 || zero.sizes[r - 1] != 1 || !IsDense(x) || !IsDense(q) || !IsDense(scale) || !IsDense(zero) ||
-      (x.dtype != DType::kF32 && x.dtype != DType::kBF16 && x.dtype != DType::kF16) || a.low < -128 || a.high > 127 || a.low >= a.high)
+  if (r < 1 || q.rank != r || scale.rank != r || zero.rank != r || q.dtype != DType::kI8 ||
+      scale.dtype != DType::kF32 || zero.dtype != DType::kI8 || !SameRows(x, q) || !SameRows(x, scale) ||
+      !SameRows(x, zero) || q.sizes[r - 1] != x.sizes[r - 1] || scale.sizes[r - 1] != 1 || zero.sizes[r - 1] != 1 ||
+      !IsDense(x) || !IsDense(q) || !IsDense(scale) || !IsDense(zero) ||
+      (x.dtype != DType::kF32 && x.dtype != DType::kBF16 && x.dtype != DType::kF16) || a.low < -128 || a.high > 127 ||
+      a.low >= a.high)
     return kMalformed;
   const int64_t k = x.sizes[r - 1];
   if (q.numel() == 0) return scale.numel() == 0 ? nullptr : "extremes of nothing";
@@ -169,20 +178,21 @@ const char* QuantizeRows(const Call& c, const QuantizeRowsAttributes& a) {
   const bool wide = x.dtype == DType::kF32;
   const DotIsa& isa = BestDot();
   const RowQuantizer choose{a, x.dtype};
-  ParallelFor(scratch, rows * k < 16 * 1024 ? nullptr : c.workers, rows, 4, [&](int64_t first, int64_t last, Scratch& own) {
-    float* room = wide ? nullptr : own.Take<float>(k);
-    if (own.counting()) return;
-    for (int64_t i = first; i < last; ++i) {
-      const float* row = x.as<float>() + i * k;
-      if (!wide) LoadRow<float>(x.as<uint16_t>() + i * k, x.dtype, 1, k, x.dtype, room), row = room;
-      float least, most, z;
-      isa.extremes(row, k, &least, &most);
-      choose.Choose(least, most, &scale.as<float>()[i], &z);
-      zero.as<int8_t>()[i] = Convert<int8_t>(z);
-      isa.quantize(row, k, 1 / scale.as<float>()[i], static_cast<float>(zero.as<int8_t>()[i]), static_cast<float>(a.low),
-                   static_cast<float>(a.high), q.as<int8_t>() + i * k);
-    }
-  });
+  ParallelFor(scratch, rows * k < 16 * 1024 ? nullptr : c.workers, rows, 4,
+              [&](int64_t first, int64_t last, Scratch& own) {
+                float* room = wide ? nullptr : own.Take<float>(k);
+                if (own.counting()) return;
+                for (int64_t i = first; i < last; ++i) {
+                  const float* row = x.as<float>() + i * k;
+                  if (!wide) LoadRow<float>(x.as<uint16_t>() + i * k, x.dtype, 1, k, x.dtype, room), row = room;
+                  float least, most, z;
+                  isa.extremes(row, k, &least, &most);
+                  choose.Choose(least, most, &scale.as<float>()[i], &z);
+                  zero.as<int8_t>()[i] = Convert<int8_t>(z);
+                  isa.quantize(row, k, 1 / scale.as<float>()[i], static_cast<float>(zero.as<int8_t>()[i]),
+                               static_cast<float>(a.low), static_cast<float>(a.high), q.as<int8_t>() + i * k);
+                }
+              });
   return nullptr;
 }
 

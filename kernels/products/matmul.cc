@@ -1,5 +1,5 @@
-// Kernel `matmul`: products of matrices with leading dims and a bias. f32 and narrower go through FastGemm, integers of 8 bits too (in
-// runs so short that f32 has every sum exactly), f64 and wider integers through plain loops.
+// Kernel `matmul`: products of matrices with leading dims and a bias. f32 and narrower go through FastGemm, integers of
+// 8 bits too (in runs so short that f32 has every sum exactly), f64 and wider integers through plain loops.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -18,7 +18,7 @@ namespace {
 struct Operands {
   Tensor a, b, out, bias;  // bias: of out's sizes
   bool has_bias = false;
-  int batch = 0;           // leading dims
+  int batch = 0;  // leading dims
   int64_t m = 0, n = 0, k = 0;
 
   int64_t steps() const {
@@ -41,8 +41,7 @@ void JoinRows(Operands& p) {
     auto joins = [&](const Tensor& t) {
       return t.sizes[d] == 1 || t.sizes[d + 1] == 1 || t.strides[d] == t.strides[d + 1] * t.sizes[d + 1];
     };
-    if (p.out.sizes[d] != 1 &&
-        (p.b.strides[d] != 0 || !joins(p.a) || !joins(p.out) || (p.has_bias && !joins(p.bias))))
+    if (p.out.sizes[d] != 1 && (p.b.strides[d] != 0 || !joins(p.a) || !joins(p.out) || (p.has_bias && !joins(p.bias))))
       return;
     auto drop = [&](Tensor& t, bool rows) {
       if (rows && t.sizes[d + 1] == 1) t.strides[d + 1] = t.strides[d];
@@ -122,7 +121,8 @@ class FloatProduct {
 
  private:
   bool Direct(const Tensor& t) const {
-    return t.is_packed() || t.dtype == c_.compute || (c_.compute == DType::kF32 && (t.dtype == DType::kF16 || t.dtype == DType::kBF16));
+    return t.is_packed() || t.dtype == c_.compute ||
+           (c_.compute == DType::kF32 && (t.dtype == DType::kF16 || t.dtype == DType::kBF16));
   }
   bool narrow() const { return p_.out.dtype != DType::kF32; }
   // The product of a step, that is without where its operands lie.
@@ -133,8 +133,8 @@ class FloatProduct {
     for (auto [t, to] : {std::pair{&p_.a, &g.a}, {&p_.b, &g.b}}) {
       const int64_t columns = t->sizes[t->rank - 1], row = t->strides[t->rank - 2], column = t->strides[t->rank - 1];
       *to = t->is_packed() ? MatrixRef{nullptr, t->dtype, p_.k, 0}
-            : Direct(*t) ? MatrixRef{nullptr, t->dtype, row, column}
-                         : MatrixRef{nullptr, DType::kF32, columns, 1};
+            : Direct(*t)   ? MatrixRef{nullptr, t->dtype, row, column}
+                           : MatrixRef{nullptr, DType::kF32, columns, 1};
     }
     g.c_row = narrow() ? p_.n : p_.out.strides[p_.batch];
     g.c_column = narrow() ? 1 : p_.out.strides[p_.batch + 1];
@@ -155,7 +155,7 @@ class FloatProduct {
 template <typename T>
 void PlainProduct(const Call& c, const Operands& p) {
   T *const right = c.scratch->Take<T>(p.k * p.n), *const left = c.scratch->Take<T>(p.m * p.k),
-    *const product = c.scratch->Take<T>(p.m * p.n);
+           *const product = c.scratch->Take<T>(p.m * p.n);
   if (c.scratch->counting()) return;
   p.ForEach(0, p.steps(), [&](char* a, char* b, char* to, char* bias) {
     LoadMatrix<T>(b, p.b, c.compute, right);
@@ -182,7 +182,8 @@ void ByteProduct(const Call& c, const Operands& p, Scratch& scratch) {
   // Rows of memory stay rows: the right matrix may be transposed.
   const bool transposed = p.b.strides[p.b.rank - 2] == 1 && p.b.strides[p.b.rank - 1] != 1;
   Tensor b = p.b;
-  if (transposed) std::swap(b.sizes[b.rank - 2], b.sizes[b.rank - 1]), std::swap(b.strides[b.rank - 2], b.strides[b.rank - 1]);
+  if (transposed)
+    std::swap(b.sizes[b.rank - 2], b.sizes[b.rank - 1]), std::swap(b.strides[b.rank - 2], b.strides[b.rank - 1]);
   auto part = [&](int64_t k) {
     GemmCall g;
     g.m = p.m, g.n = p.n, g.k = std::min(depth, p.k - k);
@@ -202,7 +203,8 @@ void ByteProduct(const Call& c, const Operands& p, Scratch& scratch) {
     for (int64_t k = 0; k < p.k; k += depth) {
       FastGemm(part(k), c.workers, scratch);
       for (int64_t i = 0; i < p.m * p.n; ++i)
-        sums[i] = static_cast<int64_t>(static_cast<uint64_t>(sums[i]) + static_cast<uint64_t>(static_cast<int64_t>(product[i])));
+        sums[i] = static_cast<int64_t>(static_cast<uint64_t>(sums[i]) +
+                                       static_cast<uint64_t>(static_cast<int64_t>(product[i])));
     }
     for (int64_t r = 0; r < p.m; ++r)
       StoreRow<int64_t>(sums + r * p.n, p.n, to + r * p.out.strides[p.batch] * ByteSize(p.out.dtype), p.out.dtype,
@@ -233,7 +235,8 @@ const char* ProductOf(const Call& c, Operands* p) {
 // Integers of 8 bits, what is computed in f32, and all others.
 enum class Way : uint8_t { kBytes, kFloats, kPlain };
 Way WayOf(const Call& c, const Operands& p) {
-  if (Largest(p.a.dtype) > 0 && Largest(p.b.dtype) > 0 && (c.compute == DType::kI32 || c.compute == DType::kI64)) return Way::kBytes;
+  if (Largest(p.a.dtype) > 0 && Largest(p.b.dtype) > 0 && (c.compute == DType::kI32 || c.compute == DType::kI64))
+    return Way::kBytes;
   return ComputeType(c.compute) == DType::kF32 ? Way::kFloats : Way::kPlain;
 }
 
@@ -250,9 +253,10 @@ const char* Matmul(const Call& c, const NoAttributes&) {
   }
   const FloatProduct product(c, p);
   const bool by_steps = product.by_steps();
-  ParallelFor(*c.scratch, by_steps ? c.workers : nullptr, p.steps(), 1, [&](int64_t first, int64_t last, Scratch& scratch) {
-    product.Run(first, last, by_steps ? nullptr : c.workers, scratch);
-  });
+  ParallelFor(*c.scratch, by_steps ? c.workers : nullptr, p.steps(), 1,
+              [&](int64_t first, int64_t last, Scratch& scratch) {
+                product.Run(first, last, by_steps ? nullptr : c.workers, scratch);
+              });
   return nullptr;
 }
 

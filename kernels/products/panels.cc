@@ -1,5 +1,5 @@
-// Packing and unpacking, and whether a step of a plan reads a constant as one whole matrix (TakesPacked), which the planner asks to
-// choose what is packed and Executable::Validate to check what a file says.
+// Packing and unpacking, and whether a step of a plan reads a constant as one whole matrix (TakesPacked), which the
+// planner asks to choose what is packed and Executable::Validate to check what a file says.
 #include "kernels/products/panels.h"
 
 #include <algorithm>
@@ -60,7 +60,8 @@ uint32_t Four(const uint8_t* from, int64_t row, int shift) {
   return x ^ static_cast<uint32_t>(shift) * 0x01010101u;
 }
 // A panel of quads or nibbles.
-void PackUnits(const uint8_t* from, int64_t row, int64_t column, int64_t k, int64_t n, int shift, bool nibbles, uint8_t* to) {
+void PackUnits(const uint8_t* from, int64_t row, int64_t column, int64_t k, int64_t n, int shift, bool nibbles,
+               uint8_t* to) {
   const int64_t unit = nibbles ? kOctet : kQuad;
   std::fill_n(to, (k + unit - 1) / unit * kUnitBytes, uint8_t{0});
   for (int64_t j = 0; j < n; ++j, from += column, to += kQuad) {
@@ -87,12 +88,13 @@ int StoredAt(const uint8_t* panel, int64_t p, int64_t column, bool nibbles) {
 
 }  // namespace
 
-// TakesPacked for the weights [o, c / groups, 1, height, width] of a convolution, where the step's result has channels last, as far as the plan can tell
-// (`taps` not set), and for those of a transposed one, [c, o, 1, height, width].
+// TakesPacked for the weights [o, c / groups, 1, height, width] of a convolution, where the step's result has channels
+// last, as far as the plan can tell (`taps` not set), and for those of a transposed one, [c, o, 1, height, width].
 static bool TakesFilters(const Plan& p, const Step& s, int operand, bool taps, WeightMatrix* m) {
   const View& v = p.views[s.first_view + operand];
   const int32_t groups_at = s.kernel->groups_at[operand];
-  if (v.dtype != DType::kF32 || s.compute != DType::kF32 || v.rank != 5 || s.ints <= groups_at || s.outputs != 1) return false;
+  if (v.dtype != DType::kF32 || s.compute != DType::kF32 || v.rank != 5 || s.ints <= groups_at || s.outputs != 1)
+    return false;
   const Buffer& b = p.buffers[v.buffer];
   auto known = [&](int32_t e) { return p.exprs[e].op == Expr::kInt; };
   auto value = [&](int32_t e) { return p.exprs[e].value; };
@@ -100,12 +102,13 @@ static bool TakesFilters(const Plan& p, const Step& s, int operand, bool taps, W
   if (b.kind != Buffer::kConstant || !known(v.offset) || value(v.offset) != 0 || !known(b.bytes)) return false;
   int64_t step = 1;
   for (int d = v.rank - 1; d >= 0; --d) {
-    if (!known(sizes[d]) || !known(strides[d]) || value(sizes[d]) < 1 || (value(sizes[d]) != 1 && value(strides[d]) != step) ||
-        __builtin_mul_overflow(step, value(sizes[d]), &step))
+    if (!known(sizes[d]) || !known(strides[d]) || value(sizes[d]) < 1 ||
+        (value(sizes[d]) != 1 && value(strides[d]) != step) || __builtin_mul_overflow(step, value(sizes[d]), &step))
       return false;
   }
   const View &x = p.views[s.first_view], &out = p.views[s.first_view + s.inputs];
-  if (value(sizes[2]) != 1 || (taps && x.dtype != DType::kF32) || out.rank != 5 || out.dtype != DType::kF32) return false;
+  if (value(sizes[2]) != 1 || (taps && x.dtype != DType::kF32) || out.rank != 5 || out.dtype != DType::kF32)
+    return false;
   int64_t groups = 1;
   if (groups_at >= 0) {
     const int32_t e = p.numbers[s.first_number + groups_at];
@@ -115,7 +118,8 @@ static bool TakesFilters(const Plan& p, const Step& s, int operand, bool taps, W
   const int64_t rest = step / value(sizes[0]), outs = taps ? value(sizes[1]) : value(sizes[0]);
   const int64_t of_taps = value(sizes[3]) * value(sizes[4]);
   const int32_t* of = p.dims.data() + out.first_dim;
-  const bool last = known(of[1]) && known(of[5 + 1]) && value(of[5 + 1]) == 1 && known(of[5 + 4]) && value(of[5 + 4]) >= value(of[1]);
+  const bool last =
+      known(of[1]) && known(of[5 + 1]) && value(of[5 + 1]) == 1 && known(of[5 + 4]) && value(of[5 + 4]) >= value(of[1]);
   if (taps) {
     if (groups != 1 || outs < LeastTransposedOuts(!last)) return false;
     *m = {DType::kF32, value(sizes[0]), rest, rest, 1, Packing::kTaps, 1, of_taps};
@@ -134,7 +138,8 @@ bool TakesPacked(const Plan& p, const Step& s, int operand, Packing packing, Wei
   const View& v = p.views[s.first_view + operand];
   const Packable takes = s.kernel->packed[operand];
   for (auto [form, of] : {std::pair{Packing::kFilters, Packable::kFilters}, {Packing::kTaps, Packable::kTaps}})
-    if (packing == form || takes == of) return packing == form && takes == of && TakesFilters(p, s, operand, form == Packing::kTaps, m);
+    if (packing == form || takes == of)
+      return packing == form && takes == of && TakesFilters(p, s, operand, form == Packing::kTaps, m);
   const bool byte = IsByte(v.dtype) || (IsFloat8(v.dtype) && packing == Packing::kQuads);
   if (packing == Packing::kPanels) {
     const bool wide = v.dtype == DType::kF32 || v.dtype == DType::kBF16 || v.dtype == DType::kF16;
@@ -155,11 +160,17 @@ bool TakesPacked(const Plan& p, const Step& s, int operand, Packing packing, Wei
   }
   // Sums of what is narrower than f32 are f32, of its elements as they are.
   if (ComputeType(s.compute) != DType::kF32 || (v.dtype != s.compute && s.compute != DType::kF32)) return false;
-  *m = {v.dtype, value(sizes[v.rank - 2]), value(sizes[v.rank - 1]), value(strides[v.rank - 2]), value(strides[v.rank - 1]), packing};
+  *m = {v.dtype,
+        value(sizes[v.rank - 2]),
+        value(sizes[v.rank - 1]),
+        value(strides[v.rank - 2]),
+        value(strides[v.rank - 1]),
+        packing};
   int64_t bytes;
   return m->k > 0 && m->n > 0 && ((m->row == 1 && m->column == m->k) || (m->row == m->n && m->column == 1)) &&
-         !__builtin_mul_overflow(m->k, m->n, &bytes) && !__builtin_mul_overflow(bytes, int64_t{ByteSize(v.dtype)}, &bytes) &&
-         known(b.bytes) && bytes == value(b.bytes);
+         !__builtin_mul_overflow(m->k, m->n, &bytes) &&
+         !__builtin_mul_overflow(bytes, int64_t{ByteSize(v.dtype)}, &bytes) && known(b.bytes) &&
+         bytes == value(b.bytes);
 }
 
 bool FitsPacking(const void* integers, DType dtype, int64_t n, Packing packing) {
@@ -209,20 +220,26 @@ int64_t Panels(const WeightMatrix& m) {
 int64_t PanelBytes(const WeightMatrix& m) { return PanelBytes(m.k, kPanel, m.dtype, m.packing); }
 int64_t PackedBytes(const WeightMatrix& m) {
   int64_t bytes;
-  return m.k < 1 || m.n < 1 || PanelBytes(m) < 0 || __builtin_mul_overflow(PanelBytes(m), Panels(m), &bytes) ? -1 : bytes;
+  return m.k < 1 || m.n < 1 || PanelBytes(m) < 0 || __builtin_mul_overflow(PanelBytes(m), Panels(m), &bytes) ? -1
+                                                                                                             : bytes;
 }
 void PackPanels(const void* from, const WeightMatrix& m, int64_t first, int64_t last, void* to) {
-  if (m.packing == Packing::kFilters) return PackFilters(static_cast<const float*>(from), FiltersOf(m), first, last, static_cast<float*>(to));
-  if (m.packing == Packing::kTaps) return PackTaps(static_cast<const float*>(from), m.k, m.n / m.taps, m.taps, first, last, static_cast<float*>(to));
+  if (m.packing == Packing::kFilters)
+    return PackFilters(static_cast<const float*>(from), FiltersOf(m), first, last, static_cast<float*>(to));
+  if (m.packing == Packing::kTaps)
+    return PackTaps(static_cast<const float*>(from), m.k, m.n / m.taps, m.taps, first, last, static_cast<float*>(to));
   PackPanels({from, m.dtype, m.row, m.column}, m.k, m.n, first, last, to, m.packing);
 }
 void UnpackPanels(const void* panels, const WeightMatrix& m, void* to) {
-  if (m.packing == Packing::kFilters) return UnpackFilters(static_cast<const float*>(panels), FiltersOf(m), static_cast<float*>(to));
-  if (m.packing == Packing::kTaps) return UnpackTaps(static_cast<const float*>(panels), m.k, m.n / m.taps, m.taps, static_cast<float*>(to));
+  if (m.packing == Packing::kFilters)
+    return UnpackFilters(static_cast<const float*>(panels), FiltersOf(m), static_cast<float*>(to));
+  if (m.packing == Packing::kTaps)
+    return UnpackTaps(static_cast<const float*>(panels), m.k, m.n / m.taps, m.taps, static_cast<float*>(to));
   UnpackPanels(panels, m.dtype, m.k, m.n, to, m.row, m.column, m.packing);
 }
 
-void UnpackPanels(const void* panels, DType dtype, int64_t k, int64_t n, void* to, int64_t row, int64_t column, Packing packing) {
+void UnpackPanels(const void* panels, DType dtype, int64_t k, int64_t n, void* to, int64_t row, int64_t column,
+                  Packing packing) {
   auto unpack = [&]<typename T>(T) { Unpack(static_cast<const T*>(panels), k, n, static_cast<T*>(to), row, column); };
   if (ByteSize(dtype) == 4) return unpack(uint32_t{});
   if (ByteSize(dtype) == 2) return unpack(uint16_t{});

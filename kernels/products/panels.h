@@ -1,10 +1,12 @@
-// Packed weights: a matrix of a product, k × n, in panels of kPanel columns, the last one filled up with zeros. Products read such a
-// weight straight through (isa.h), so a native model holds it in this form.
+// Packed weights: a matrix of a product, k × n, in panels of kPanel columns, the last one filled up with zeros.
+// Products read such a weight straight through (isa.h), so a native model holds it in this form.
 //
 //   kPanels           [n / kPanel][k][kPanel] elements of the dtype; of u8 they are less by 128
-//   kQuads            integers of 8 bits: [n / kPanel][k / 4][kPanel][4] bytes, four rows of a column next to each other, as the
+//   kQuads            integers of 8 bits: [n / kPanel][k / 4][kPanel][4] bytes, four rows of a column next to each
+//                     other, as the
 //                     instructions for sums of four products take them. Unsigned: i8 is larger by 128
-//   kNibbles          integers in -8..7: [n / kPanel][k / 8][kPanel][4] bytes. Byte b of rows 8i … 8i + 7 of a column has row 8i + b in
+//   kNibbles          integers in -8..7: [n / kPanel][k / 8][kPanel][4] bytes. Byte b of rows 8i … 8i + 7 of a column
+//                     has row 8i + b in
 //                     its lower half and row 8i + 4 + b in its upper one, both larger by 8
 //   kUnsignedNibbles  integers in 0..15: the same, not larger
 //
@@ -17,13 +19,13 @@
 
 #include <cstdint>
 
-#include "kernels/isa/isa.h"
 #include "kernels/executor/plan.h"
+#include "kernels/isa/isa.h"
 
 namespace slipway::kernels {
 
-// Whether operand `operand` of the step is such a matrix and its kernel takes it packed like this. The plan's indices are in
-// range.
+// Whether operand `operand` of the step is such a matrix and its kernel takes it packed like this. The plan's indices
+// are in range.
 bool TakesPacked(const Plan& plan, const Step& step, int operand, Packing packing, WeightMatrix* matrix);
 
 // Whether `n` integers of i8 or u8 may be packed like this.
@@ -36,8 +38,8 @@ int64_t PanelBytes(int64_t k, int64_t n, DType dtype, Packing packing = Packing:
 void PackPanels(const MatrixRef& matrix, int64_t k, int64_t n, int64_t first, int64_t last, void* to,
                 Packing packing = Packing::kPanels);
 
-// The same for a matrix that is the whole of a constant, packed as it says: how many panels, the bytes of one and of all (-1 where they
-// do not fit), panels [first, last) of the constant at `from`, the way back.
+// The same for a matrix that is the whole of a constant, packed as it says: how many panels, the bytes of one and of
+// all (-1 where they do not fit), panels [first, last) of the constant at `from`, the way back.
 int64_t Panels(const WeightMatrix& m);
 int64_t PanelBytes(const WeightMatrix& m);
 int64_t PackedBytes(const WeightMatrix& m);

@@ -1,5 +1,6 @@
-// What a call of a kernel is as a product of matrices: its sizes, its work, and the loop that it takes on this processor. Kernels say it
-// themselves (Kernel::product), by the functions that choose their loops, for `inspect --kernels` and for profiles.
+// What a call of a kernel is as a product of matrices: its sizes, its work, and the loop that it takes on this
+// processor. Kernels say it themselves (Kernel::product), by the functions that choose their loops, for `inspect
+// --kernels` and for profiles.
 #ifndef SLIPWAY_KERNELS_PRODUCTS_PRODUCT_H_
 #define SLIPWAY_KERNELS_PRODUCTS_PRODUCT_H_
 
@@ -16,8 +17,8 @@ struct Loop {
   const char* way = "";  // for people
 };
 
-// A size is the product of dims [first, last) of one of the call's tensors, operands then results, divided by `over` or multiplied by
-// `times`.
+// A size is the product of dims [first, last) of one of the call's tensors, operands then results, divided by `over` or
+// multiplied by `times`.
 struct ProductSize {
   int64_t value = 1;
   int tensor = 0, first = 0, last = 0;
@@ -41,7 +42,8 @@ inline double BytesOf(const Tensor& t) {
   for (int d = 0; d < matrix; ++d)
     if (t.strides[d] != 0) bytes *= static_cast<double>(t.sizes[d]);
   if (!t.is_packed()) return bytes;
-  return bytes / ByteSize(t.dtype) * static_cast<double>(PanelBytes(t.sizes[matrix], t.sizes[matrix + 1], t.dtype, t.packed));
+  return bytes / ByteSize(t.dtype) *
+         static_cast<double>(PanelBytes(t.sizes[matrix], t.sizes[matrix + 1], t.dtype, t.packed));
 }
 
 // The product of dims [first, last) of t, which is tensor number `tensor` of the call.

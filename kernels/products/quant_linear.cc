@@ -1,7 +1,7 @@
-// The three ways of a product of floats with integers. Where there are instructions for sums of products of bytes, the floats become
-// fixed-point numbers of three digits (isa/dot.h). Elsewhere the instruction set widens the integers in registers for a few rows, and for
-// more, blocks of the matrix become panels of f32 and the products of floats do the rest. And what brings operands into the form that all
-// of these read.
+// The three ways of a product of floats with integers. Where there are instructions for sums of products of bytes, the
+// floats become fixed-point numbers of three digits (isa/dot.h). Elsewhere the instruction set widens the integers in
+// registers for a few rows, and for more, blocks of the matrix become panels of f32 and the products of floats do the
+// rest. And what brings operands into the form that all of these read.
 #include "kernels/products/quant_linear.h"
 
 #include <algorithm>
@@ -56,7 +56,8 @@ int64_t DigitBlock(const QuantMatrix& b) {
     if (b.group % block == 0) return block;
   return 0;
 }
-// Up to so many rows integers are widened in registers for each few of them. Rounding and groups take time for each few rows.
+// Up to so many rows integers are widened in registers for each few of them. Rounding and groups take time for each few
+// rows.
 int64_t FewRows(const QuantMatrix& b) {
   if (b.group < b.k && b.group % QuantUnit(b) != 0) return 0;
   return b.rounded == DType::kF16 ? 0 : b.rounded == DType::kBF16 ? 1 : b.group < b.k ? 6 : 24;
@@ -103,7 +104,8 @@ GemmCall BlockOf(const QuantCall& g) {
   block.packed = true;
   block.b_is_bf16 = g.b.rounded == DType::kBF16;
   block.c_row = g.c_row;
-  // Rows and elements of bf16 are multiplied as such where there are instructions for it; all blocks are of an even number of rows.
+  // Rows and elements of bf16 are multiplied as such where there are instructions for it; all blocks are of an even
+  // number of rows.
   if (g.is_bf16 && g.b.k % 2 == 0) block.a = {g.narrow, DType::kBF16, g.b.k, 1};
   if (Bf16For(block) == nullptr) block.a = {g.a, DType::kF32, g.a_row, 1};
   return block;
@@ -111,7 +113,8 @@ GemmCall BlockOf(const QuantCall& g) {
 int64_t BlockScratch(const QuantCall& g) {
   const GemmCall block = BlockOf(g);
   const Bf16Isa* bf16 = Bf16For(block);
-  return kColumns * Depth(g.b) + ((bf16 != nullptr ? bf16->scratch(block) : BestIsa().gemm_scratch(block)) + 15) / 16 * 16;
+  return kColumns * Depth(g.b) +
+         ((bf16 != nullptr ? bf16->scratch(block) : BestIsa().gemm_scratch(block)) + 15) / 16 * 16;
 }
 void ByBlocks(const QuantCall& g, float* scratch) {
   const Isa& isa = BestIsa();
@@ -150,7 +153,8 @@ bool ByDigits(const QuantCall& g, const Workers* workers, Scratch& scratch) {
   QuantMatrix& b = call.of.b;
   b.scale = WidePanels(b.scale, b.scale_dtype, b.scale_rounded, groups, b.n, scratch);
   b.scale_dtype = b.scale_rounded = DType::kF32;
-  if (b.adds_zero) b.zero = WidePanels(b.zero, b.zero_dtype, DType::kF32, groups, b.n, scratch), b.zero_dtype = DType::kF32;
+  if (b.adds_zero)
+    b.zero = WidePanels(b.zero, b.zero_dtype, DType::kF32, groups, b.n, scratch), b.zero_dtype = DType::kF32;
   auto* const rows = scratch.Take<int8_t>(g.m * row_bytes);
   auto* const sums = scratch.Take<int32_t>(g.m * blocks * Digits::kCount);
   auto* const unit = scratch.Take<float>(g.m * blocks);
@@ -160,7 +164,8 @@ bool ByDigits(const QuantCall& g, const Workers* workers, Scratch& scratch) {
   std::atomic<bool> whole = true;
   ParallelFor(workers, g.m, 16, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last && whole.load(std::memory_order_relaxed); ++i)
-      if (!isa.split(g.a + i * g.a_row, b.k, block, times, rows + i * row_bytes, sums + i * blocks * Digits::kCount, unit + i * blocks))
+      if (!isa.split(g.a + i * g.a_row, b.k, block, times, rows + i * row_bytes, sums + i * blocks * Digits::kCount,
+                     unit + i * blocks))
         whole.store(false, std::memory_order_relaxed);
   });
   if (!whole) return false;
@@ -180,7 +185,8 @@ bool ReadSizes(const Call& c, const QuantLinearAttributes& a, QuantCall* to) {
              biased = (parts & kQuantBias) != 0;
   const Tensor &x = c.in[0], &q = c.in[1], &out = c.out[0];
   const bool added = (parts & kQuantAddedZero) != 0;
-  if (parts < 0 || parts > 15 || (shifted && !scaled) || (added ? !shifted || a.middle < -256 || a.middle > 256 : a.middle != 0) ||
+  if (parts < 0 || parts > 15 || (shifted && !scaled) ||
+      (added ? !shifted || a.middle < -256 || a.middle > 256 : a.middle != 0) ||
       c.in.size() != 2u + scaled + shifted + biased)
     return false;
   QuantCall& g = *to;
@@ -188,17 +194,16 @@ bool ReadSizes(const Call& c, const QuantLinearAttributes& a, QuantCall* to) {
   g.b.rounded = a.rounded, g.b.scale_rounded = a.scale_rounded;
   const int r = out.rank;
   bool fits = IsNarrowFloat(g.b.rounded) && IsNarrowFloat(g.b.scale_rounded) && IsNarrowFloat(x.dtype) && r >= 1 &&
-              x.rank == r && q.rank == 2 && !IsStoredOnly(out.dtype) && (q.dtype == DType::kI8 || q.dtype == DType::kU8 || IsFloat8(q.dtype)) &&
-              x.sizes[r - 1] == q.sizes[0] && out.sizes[r - 1] == q.sizes[1];
+              x.rank == r && q.rank == 2 && !IsStoredOnly(out.dtype) &&
+              (q.dtype == DType::kI8 || q.dtype == DType::kU8 || IsFloat8(q.dtype)) && x.sizes[r - 1] == q.sizes[0] &&
+              out.sizes[r - 1] == q.sizes[1];
   for (int d = 0; fits && d + 1 < r; ++d) fits = x.sizes[d] == out.sizes[d];
   if (!fits) return false;
   g.b.k = q.sizes[0], g.b.n = q.sizes[1], g.b.group = g.b.k;
   if (scaled) {
     const Tensor& scale = c.in[2];
-    if (scale.rank != 2 || scale.sizes[0] < 1 || g.b.k % scale.sizes[0] != 0 || scale.sizes[1] != g.b.n)
-      return false;
-    if (shifted && (c.in[3].rank != 2 || c.in[3].sizes[0] != scale.sizes[0] || c.in[3].sizes[1] != g.b.n))
-      return false;
+    if (scale.rank != 2 || scale.sizes[0] < 1 || g.b.k % scale.sizes[0] != 0 || scale.sizes[1] != g.b.n) return false;
+    if (shifted && (c.in[3].rank != 2 || c.in[3].sizes[0] != scale.sizes[0] || c.in[3].sizes[1] != g.b.n)) return false;
     g.b.group = g.b.k / scale.sizes[0];
   }
   for (size_t i = 2; i < c.in.size(); ++i)
@@ -215,7 +220,8 @@ const char* QuantLinear(const Call& c, const QuantLinearAttributes& a) {
   QuantCall g;
   if (!ReadSizes(c, a, &g)) return "the operands do not agree";
   const Tensor &x = c.in[0], &q = c.in[1], &out = c.out[0];
-  const bool scaled = (a.parts & kQuantScale) != 0, shifted = (a.parts & kQuantZero) != 0, biased = (a.parts & kQuantBias) != 0;
+  const bool scaled = (a.parts & kQuantScale) != 0, shifted = (a.parts & kQuantZero) != 0,
+             biased = (a.parts & kQuantBias) != 0;
   const int r = out.rank;
   if (out.numel() == 0) return nullptr;
   if (g.b.k == 0) return "a product over nothing";
@@ -315,7 +321,8 @@ const int8_t* PanelsOfBytes(const Tensor& t, Scratch& scratch) {
   if (t.is_packed()) return t.as<int8_t>();
   const int64_t groups = t.sizes[0], n = t.sizes[1];
   auto* const panels = scratch.Take<int8_t>(PanelBytes(groups, n, t.dtype));
-  if (!scratch.counting()) PackPanels({t.data, t.dtype, t.strides[0], t.strides[1]}, groups, n, 0, (n - 1) / kPanel + 1, panels);
+  if (!scratch.counting())
+    PackPanels({t.data, t.dtype, t.strides[0], t.strides[1]}, groups, n, 0, (n - 1) / kPanel + 1, panels);
   return panels;
 }
 
@@ -333,7 +340,8 @@ void TakeIntegers(const Tensor& q, QuantMatrix& b, const Call& c, Scratch& scrat
   char* to = scratch.Take<char>(panel * panels);
   if (!scratch.counting())
     ParallelFor(c.workers, panels, 1, [&](int64_t first, int64_t last) {
-      PackPanels({q.data, q.dtype, q.strides[0], q.strides[1]}, b.k, b.n, first, last, to + first * panel, Packing::kQuads);
+      PackPanels({q.data, q.dtype, q.strides[0], q.strides[1]}, b.k, b.n, first, last, to + first * panel,
+                 Packing::kQuads);
     });
   b.q = to;
 }

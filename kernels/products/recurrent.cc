@@ -1,6 +1,6 @@
-// Kernels `lstm`, `gru`, `rnn_tanh`, `rnn_relu`: one layer of recurrent cells over time, in one direction. What the inputs contribute
-// comes as one product for all times, which the planner makes; here are the steps, each a product with the state and one pass over
-// the gates.
+// Kernels `lstm`, `gru`, `rnn_tanh`, `rnn_relu`: one layer of recurrent cells over time, in one direction. What the
+// inputs contribute comes as one product for all times, which the planner makes; here are the steps, each a product
+// with the state and one pass over the gates.
 #include <algorithm>
 #include <cstring>
 
@@ -37,9 +37,9 @@ GemmCall StateGemm(const Tensor& w, int64_t times, int64_t batch) {
 }
 
 // in: gates of the inputs [times, batch, gates · n], weight of the state [n, gates · n], which is dense along n or
-// packed, the state [batch, n], of LSTM the cells' [batch, n], then the bias of the state [gates · n] where there is one. out: states
-// of all times [times, batch, n], the last one [batch, n], of LSTM the cells'. All of f32, dense along the last dim but for the
-// weight.
+// packed, the state [batch, n], of LSTM the cells' [batch, n], then the bias of the state [gates · n] where there is
+// one. out: states of all times [times, batch, n], the last one [batch, n], of LSTM the cells'. All of f32, dense along
+// the last dim but for the weight.
 template <Cell kCell>
 const char* Recurrent(const Call& c, const RecurrentAttributes& a) {
   constexpr bool kLstm = kCell == Cell::kLstm;

@@ -1,7 +1,8 @@
-// Group norm as a factor and a summand of each channel: group_norm(x) = x · scale + shift. What multiplies and adds is a chain with what
-// follows, which takes the image as it lies; this kernel reads it once. It goes by blocks that stay in the cache: their sum, then the
-// squares of the distances from their own mean, and from these the mean and the variance of a group. Blocks and the order in which they are
-// put together follow from sizes and layout alone, so the bits do not depend on the number of threads.
+// Group norm as a factor and a summand of each channel: group_norm(x) = x · scale + shift. What multiplies and adds is
+// a chain with what follows, which takes the image as it lies; this kernel reads it once. It goes by blocks that stay
+// in the cache: their sum, then the squares of the distances from their own mean, and from these the mean and the
+// variance of a group. Blocks and the order in which they are put together follow from sizes and layout alone, so the
+// bits do not depend on the number of threads.
 #include <algorithm>
 #include <cmath>
 
@@ -70,23 +71,27 @@ struct Image {
 
 // The moments of each block of each group, [n][groups][blocks].
 void OfPlanes(const Image& x, const Workers* workers, Moments* to) {
-  ParallelFor(workers, x.x.sizes[0] * x.groups * x.blocks, 2 * kBlock / std::min(kBlock, x.numbers + 1), [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t group = i / x.blocks, first = i % x.blocks * kBlock, n = std::min(kBlock, x.numbers - first);
-      const float* const from = x.sample(group / x.groups) + group % x.groups * x.numbers + first;
-      Moments& m = to[i];
-      m.count = static_cast<double>(n), m.sum = BestIsa().sum(from, n);
-      m.squares = BestIsa().sum_squares(from, n, m.mean());
-    }
-  });
+  ParallelFor(workers, x.x.sizes[0] * x.groups * x.blocks, 2 * kBlock / std::min(kBlock, x.numbers + 1),
+              [&](int64_t begin, int64_t end) {
+                for (int64_t i = begin; i < end; ++i) {
+                  const int64_t group = i / x.blocks, first = i % x.blocks * kBlock,
+                                n = std::min(kBlock, x.numbers - first);
+                  const float* const from = x.sample(group / x.groups) + group % x.groups * x.numbers + first;
+                  Moments& m = to[i];
+                  m.count = static_cast<double>(n), m.sum = BestIsa().sum(from, n);
+                  m.squares = BestIsa().sum_squares(from, n, m.mean());
+                }
+              });
 }
 void OfRows(const Image& x, const Workers* workers, Scratch& scratch, Moments* to) {
   const int64_t channels = x.channels, each = channels / x.groups;
   ParallelFor(scratch, workers, x.x.sizes[0] * x.blocks, kGrain, [&](int64_t begin, int64_t end, Scratch& own) {
-    double *const sums = own.Take<double>(channels), *const means = own.Take<double>(channels), *const squares = own.Take<double>(channels);
+    double *const sums = own.Take<double>(channels), *const means = own.Take<double>(channels),
+                  *const squares = own.Take<double>(channels);
     if (own.counting()) return;
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t sample = i / x.blocks, block = i % x.blocks, first = block * x.rows, n = std::min(x.rows, x.places - first);
+      const int64_t sample = i / x.blocks, block = i % x.blocks, first = block * x.rows,
+                    n = std::min(x.rows, x.places - first);
       const float* const from = x.sample(sample) + first * x.pitch;
       const double count = static_cast<double>(n);
       std::fill_n(sums, channels, 0.0), std::fill_n(squares, channels, 0.0);
@@ -94,7 +99,8 @@ void OfRows(const Image& x, const Workers* workers, Scratch& scratch, Moments* t
       for (int64_t c = 0; c < channels; ++c) means[c] = sums[c] / count;
       BestIsa().sum_squares_of_rows(from, x.pitch, n, channels, means, squares);
       for (int64_t g = 0; g < x.groups; ++g)
-        to[(sample * x.groups + g) * x.blocks + block] = Together(each, [&](int64_t c) { return Moments{count, sums[g * each + c], squares[g * each + c]}; });
+        to[(sample * x.groups + g) * x.blocks + block] =
+            Together(each, [&](int64_t c) { return Moments{count, sums[g * each + c], squares[g * each + c]}; });
     }
   });
 }
@@ -104,7 +110,8 @@ const char* GroupScales(const Call& c, const GroupNormAttributes& a) {
   if (x.rank < 2 || scale.rank != 2 || !SameSizes(x, 0, 2, scale, 0) || !SameSizes(scale, shift)) return kSizesDiffer;
   const int64_t batch = x.sizes[0], channels = x.sizes[1];
   const Tensor *weight, *bias;
-  if (a.groups < 1 || channels % a.groups != 0 || !NormParameters(c, a.norm.parts, channels, &weight, &bias)) return kSizesDiffer;
+  if (a.groups < 1 || channels % a.groups != 0 || !NormParameters(c, a.norm.parts, channels, &weight, &bias))
+    return kSizesDiffer;
   for (const Tensor* t : {&x, weight, bias, &scale, &shift})
     if (t != nullptr && t->dtype != DType::kF32) return "the tensors are not of f32";
   if (scale.numel() == 0) return nullptr;
@@ -117,23 +124,25 @@ const char* GroupScales(const Call& c, const GroupNormAttributes& a) {
     OfPlanes(image, c.workers, moments);
   if (c.scratch->counting()) return nullptr;
   const int64_t each = channels / a.groups;
-  ParallelFor(c.workers, batch * a.groups, (int64_t{1} << 13) / (each + image.blocks) + 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const Moments all = Together(image.blocks, [&](int64_t b) { return moments[i * image.blocks + b]; });
-      const double mean = all.mean(), rate = 1 / std::sqrt(all.squares / all.count + a.norm.epsilon);
-      for (int64_t k = i % a.groups * each, n = i / a.groups, last = k + each; k < last; ++k) {
-        const double by = weight ? static_cast<double>(weight->as<float>()[k * weight->strides[0]]) * rate : rate;
-        const double to = bias ? static_cast<double>(bias->as<float>()[k * bias->strides[0]]) : 0;
-        scale.as<float>()[n * scale.strides[0] + k * scale.strides[1]] = static_cast<float>(by);
-        shift.as<float>()[n * shift.strides[0] + k * shift.strides[1]] = static_cast<float>(to - mean * by);
-      }
-    }
-  });
+  ParallelFor(
+      c.workers, batch * a.groups, (int64_t{1} << 13) / (each + image.blocks) + 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const Moments all = Together(image.blocks, [&](int64_t b) { return moments[i * image.blocks + b]; });
+          const double mean = all.mean(), rate = 1 / std::sqrt(all.squares / all.count + a.norm.epsilon);
+          for (int64_t k = i % a.groups * each, n = i / a.groups, last = k + each; k < last; ++k) {
+            const double by = weight ? static_cast<double>(weight->as<float>()[k * weight->strides[0]]) * rate : rate;
+            const double to = bias ? static_cast<double>(bias->as<float>()[k * bias->strides[0]]) : 0;
+            scale.as<float>()[n * scale.strides[0] + k * scale.strides[1]] = static_cast<float>(by);
+            shift.as<float>()[n * shift.strides[0] + k * shift.strides[1]] = static_cast<float>(to - mean * by);
+          }
+        }
+      });
   return nullptr;
 }
 
 constexpr Kernel kKernels[] = {
-    With<GroupNormAttributes, GroupScales>({.name = "group_scales", .outputs = 2, .counts_scratch = true, .pitched = true}),
+    With<GroupNormAttributes, GroupScales>(
+        {.name = "group_scales", .outputs = 2, .counts_scratch = true, .pitched = true}),
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Softmax, layer norm and RMS norm over rows, which are the last dim. Rows are worked on in the compute type; f32 goes through the
-// instruction set's loops, f64 through plain ones.
+// Softmax, layer norm and RMS norm over rows, which are the last dim. Rows are worked on in the compute type; f32 goes
+// through the instruction set's loops, f64 through plain ones.
 #include <cmath>
 #include <type_traits>
 
@@ -24,15 +24,16 @@ void ForEachRow(const Call& c, F f) {
   const bool reads = in.dtype != kType || c.compute != kType || (in.strides[last] != 1 && n > 1);
   const bool writes = out.dtype != kType || (out.strides[last] != 1 && n > 1);
   const Tensor from = DropDim(in, last), to = DropDim(out, last);
-  ParallelFor(*c.scratch, c.workers, to.numel(), (int64_t{1} << 13) / (n + 1) + 1, [&](int64_t first, int64_t end, Scratch& scratch) {
-    T* const row = reads || writes ? scratch.Take<T>(n) : nullptr;
-    if (scratch.counting()) return;
-    for (Positions<2> at(to, {&to, &from}, first); first < end; ++first, at.Next()) {
-      if (reads) LoadRow<T>(at[1], in.dtype, in.strides[last], n, c.compute, row);
-      f(reads ? row : reinterpret_cast<const T*>(at[1]), writes ? row : reinterpret_cast<T*>(at[0]));
-      if (writes) StoreRow<T>(row, n, at[0], out.dtype, out.strides[last]);
-    }
-  });
+  ParallelFor(*c.scratch, c.workers, to.numel(), (int64_t{1} << 13) / (n + 1) + 1,
+              [&](int64_t first, int64_t end, Scratch& scratch) {
+                T* const row = reads || writes ? scratch.Take<T>(n) : nullptr;
+                if (scratch.counting()) return;
+                for (Positions<2> at(to, {&to, &from}, first); first < end; ++first, at.Next()) {
+                  if (reads) LoadRow<T>(at[1], in.dtype, in.strides[last], n, c.compute, row);
+                  f(reads ? row : reinterpret_cast<const T*>(at[1]), writes ? row : reinterpret_cast<T*>(at[0]));
+                  if (writes) StoreRow<T>(row, n, at[0], out.dtype, out.strides[last]);
+                }
+              });
 }
 
 // A vector of n as dense numbers of T; null for none.
@@ -68,8 +69,8 @@ const char* Softmax(const Call& c, const NoAttributes&) {
   });
 }
 
-// Over the last dim: (x - mean) / sqrt(variance + epsilon), times in[1] plus in[2] where given; kRms: the mean is not subtracted,
-// and the mean of squares stands for the variance.
+// Over the last dim: (x - mean) / sqrt(variance + epsilon), times in[1] plus in[2] where given; kRms: the mean is not
+// subtracted, and the mean of squares stands for the variance.
 template <bool kRms>
 const char* Norm(const Call& c, const NormAttributes& a) {
   if (c.in[0].rank == 0 || !SameSizes(c.in[0], c.out[0])) return kSizesDiffer;

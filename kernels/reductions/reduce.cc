@@ -1,5 +1,6 @@
-// Reductions. The operand comes with the reduced dims last, the result has the others. Floating-point sums are kept in f64 and
-// rounded once; each result is summed in the order of its elements, so the bits do not depend on the number of threads.
+// Reductions. The operand comes with the reduced dims last, the result has the others. Floating-point sums are kept in
+// f64 and rounded once; each result is summed in the order of its elements, so the bits do not depend on the number of
+// threads.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -30,7 +31,8 @@ void Split(const Tensor& in, int reduced, Tensor* kept, Tensor* gone) {
 
 // An accumulator has Add(x) and Result(); more where it makes a difference:
 // - AddRow(x, n) takes n numbers one after the other;
-// - kFirst says that what it takes are sums of numbers, or of the squares of their distances from `center`: AddSum(sum, how many numbers);
+// - kFirst says that what it takes are sums of numbers, or of the squares of their distances from `center`: AddSum(sum,
+//   how many numbers);
 // - Next() begins a second pass over the same numbers, of which Again(x) takes one and kAgain is what kFirst was.
 enum class Sums { kNone, kPlain, kSquares };
 template <bool kSecond, typename A>
@@ -112,10 +114,12 @@ void Along(const Call& c, int dims, const A& fresh) {
   });
 }
 
-// Across, for sums of many rows: these are summed up in parts, as many for any number of threads. So a thread reads rows of an image that it
-// has made, and the bits do not depend on the threads. `gone` is reduced; false where it is not many numbers that lie equally far apart.
+// Across, for sums of many rows: these are summed up in parts, as many for any number of threads. So a thread reads
+// rows of an image that it has made, and the bits do not depend on the threads. `gone` is reduced; false where it is
+// not many numbers that lie equally far apart.
 template <typename A>
-bool AcrossInParts(const Call& c, const Tensor& gone, const Tensor& from, const Tensor& to, int64_t n, int64_t to_stride, const A& fresh) {
+bool AcrossInParts(const Call& c, const Tensor& gone, const Tensor& from, const Tensor& to, int64_t n,
+                   int64_t to_stride, const A& fresh) {
   constexpr int64_t kParts = 4, kLeastRows = 32, kLeastNumbers = int64_t{1} << 14;
   const Tensor* const tensors[] = {&gone};
   int64_t sizes[kMaxRank], steps[1][kMaxRank];
@@ -130,7 +134,8 @@ bool AcrossInParts(const Call& c, const Tensor& gone, const Tensor& from, const 
       const int64_t part = first % kParts, begin = rows * part / kParts, count = rows * (part + 1) / kParts - begin;
       const float* const x = reinterpret_cast<const float*>(at[0]) + begin * apart;
       std::fill_n(sums + first * n, n, 0.0);
-      for (int64_t j = 0; j < n; j += kColumns) BestIsa().sum_rows(x + j, apart, count, std::min(kColumns, n - j), sums + first * n + j);
+      for (int64_t j = 0; j < n; j += kColumns)
+        BestIsa().sum_rows(x + j, apart, count, std::min(kColumns, n - j), sums + first * n + j);
       if (++first % kParts == 0) at.Next();
     }
   });
@@ -152,8 +157,8 @@ bool AcrossInParts(const Call& c, const Tensor& gone, const Tensor& from, const 
   return true;
 }
 
-// In f32, where the results lie along memory and what is reduced does not: rows are added to a row of accumulators, in the order in which each
-// result's numbers come. False where the operands do not lie so.
+// In f32, where the results lie along memory and what is reduced does not: rows are added to a row of accumulators, in
+// the order in which each result's numbers come. False where the operands do not lie so.
 template <typename A>
 bool Across(const Call& c, int dims, const A& fresh) {
   Tensor in = c.in[0], out = c.out[0];
@@ -162,7 +167,8 @@ bool Across(const Call& c, int dims, const A& fresh) {
   for (int d = 0; d < last; ++d)
     if (in.strides[d] == 1 && in.sizes[d] > 1)
       for (Tensor* t : {&in, &out}) std::swap(t->sizes[d], t->sizes[last]), std::swap(t->strides[d], t->strides[last]);
-  if (last < 0 || in.strides[last] != 1 || in.sizes[last] < 8 || in.numel() == 0 || in.strides[in.rank - 1] == 1) return false;
+  if (last < 0 || in.strides[last] != 1 || in.sizes[last] < 8 || in.numel() == 0 || in.strides[in.rank - 1] == 1)
+    return false;
   Tensor kept, gone;
   Split(in, dims, &kept, &gone);
   const Tensor from = DropDim(kept, last), to = DropDim(out, last);
@@ -170,36 +176,37 @@ bool Across(const Call& c, int dims, const A& fresh) {
   const bool plain = in.dtype == c.compute && in.dtype == ComputeType(in.dtype);
   if constexpr (SumsOf<false, A>() == Sums::kPlain && !requires(A a) { a.Next(); })
     if (plain && AcrossInParts(c, gone, from, to, n, out.strides[last], fresh)) return true;
-  ParallelFor(c.workers, from.numel() * blocks, Grain(gone.numel() * std::min(n, kColumns)), [&](int64_t first, int64_t end) {
-    int64_t block = first % blocks;
-    for (Positions<2> at(to, {&to, &from}, first / blocks); first < end; ++first) {
-      const int64_t column = block * kColumns, m = std::min(kColumns, n - column);
-      A accs[kColumns];
-      std::fill_n(accs, m, fresh);
-      Tensor part = gone;
-      part.data = at[1] + column * size;
-      const auto pass = [&]<bool kSecond>() {
-        Walk<1>({&part}, [&](std::array<char*, 1> p, const std::array<int64_t, 1>& step, int64_t rows) {
-          if (plain && AddSums<kSecond>(accs, reinterpret_cast<const float*>(p[0]), step[0], rows, m)) return;
-          float held[kColumns];
-          for (int64_t i = 0; i < rows; ++i, p[0] += step[0] * size) {
-            const float* row = reinterpret_cast<const float*>(p[0]);
-            if (!plain) LoadRow<float>(p[0], in.dtype, 1, m, c.compute, held), row = held;
-            for (int64_t j = 0; j < m; ++j) AddOne<kSecond>(accs[j], row[j]);
+  ParallelFor(
+      c.workers, from.numel() * blocks, Grain(gone.numel() * std::min(n, kColumns)), [&](int64_t first, int64_t end) {
+        int64_t block = first % blocks;
+        for (Positions<2> at(to, {&to, &from}, first / blocks); first < end; ++first) {
+          const int64_t column = block * kColumns, m = std::min(kColumns, n - column);
+          A accs[kColumns];
+          std::fill_n(accs, m, fresh);
+          Tensor part = gone;
+          part.data = at[1] + column * size;
+          const auto pass = [&]<bool kSecond>() {
+            Walk<1>({&part}, [&](std::array<char*, 1> p, const std::array<int64_t, 1>& step, int64_t rows) {
+              if (plain && AddSums<kSecond>(accs, reinterpret_cast<const float*>(p[0]), step[0], rows, m)) return;
+              float held[kColumns];
+              for (int64_t i = 0; i < rows; ++i, p[0] += step[0] * size) {
+                const float* row = reinterpret_cast<const float*>(p[0]);
+                if (!plain) LoadRow<float>(p[0], in.dtype, 1, m, c.compute, held), row = held;
+                for (int64_t j = 0; j < m; ++j) AddOne<kSecond>(accs[j], row[j]);
+              }
+            });
+          };
+          pass.template operator()<false>();
+          if constexpr (requires { accs[0].Next(); }) {
+            for (int64_t j = 0; j < m; ++j) accs[j].Next();
+            pass.template operator()<true>();
           }
-        });
-      };
-      pass.template operator()<false>();
-      if constexpr (requires { accs[0].Next(); }) {
-        for (int64_t j = 0; j < m; ++j) accs[j].Next();
-        pass.template operator()<true>();
-      }
-      std::remove_cvref_t<decltype(accs[0].Result())> results[kColumns];
-      for (int64_t j = 0; j < m; ++j) results[j] = accs[j].Result();
-      StoreRow(results, m, at[0] + column * out.strides[last] * ByteSize(out.dtype), out.dtype, out.strides[last]);
-      if (++block == blocks) block = 0, at.Next();
-    }
-  });
+          std::remove_cvref_t<decltype(accs[0].Result())> results[kColumns];
+          for (int64_t j = 0; j < m; ++j) results[j] = accs[j].Result();
+          StoreRow(results, m, at[0] + column * out.strides[last] * ByteSize(out.dtype), out.dtype, out.strides[last]);
+          if (++block == blocks) block = 0, at.Next();
+        }
+      });
   return true;
 }
 

@@ -1,6 +1,6 @@
-// The source of the loops (loops.h), included by the file of each instruction set within a namespace of its own. Written as plain
-// loops without branches, of which the compiler makes vectors; `#pragma omp simd` allows it to reorder what is reduced, which
-// for minima, maxima and sums of errors changes nothing that is stored.
+// The source of the loops (loops.h), included by the file of each instruction set within a namespace of its own.
+// Written as plain loops without branches, of which the compiler makes vectors; `#pragma omp simd` allows it to reorder
+// what is reduced, which for minima, maxima and sums of errors changes nothing that is stored.
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -52,9 +52,9 @@ void WidenF16(const uint16_t* __restrict from, float* __restrict to, int64_t n) 
   }
 }
 
-// Groups may be shorter than a vector of bytes has elements, so that a loop over one would run without vectors. Parameters of
-// groups are therefore spread to elements, kSpan at a time, and `body(at, n, e...)` goes through n elements from `at` on, whose
-// parameters are e[0], e[1], ….
+// Groups may be shorter than a vector of bytes has elements, so that a loop over one would run without vectors.
+// Parameters of groups are therefore spread to elements, kSpan at a time, and `body(at, n, e...)` goes through n
+// elements from `at` on, whose parameters are e[0], e[1], ….
 template <typename Body, typename... Params>
 inline void ByElements(int64_t groups, int64_t g, Body&& body, const Params* __restrict... params) {
   constexpr int64_t kSpan = 512;
@@ -100,21 +100,22 @@ bool MinMax(const float* __restrict x, int64_t groups, int64_t g, float* __restr
   return largest < 0x7f800000;
 }
 
-void ToInt(const float* __restrict x, int64_t groups, int64_t g, const float* __restrict inv, const float* __restrict zero,
-           Rounding r, float low, float high, int8_t* __restrict q) {
+void ToInt(const float* __restrict x, int64_t groups, int64_t g, const float* __restrict inv,
+           const float* __restrict zero, Rounding r, float low, float high, int8_t* __restrict q) {
   WithRounding(r, [&]<Rounding kR>() {
     const auto body = [=](int64_t at, int64_t n, const float* __restrict by, const float* __restrict add) {
       const float* __restrict from = x + at;
       int8_t* __restrict to = q + at;
       for (int64_t i = 0; i < n; ++i)
-        to[i] = static_cast<int8_t>(static_cast<int32_t>(Clamp(std::rint(Round<kR>(from[i] * by[i])) + add[i], low, high)));
+        to[i] =
+            static_cast<int8_t>(static_cast<int32_t>(Clamp(std::rint(Round<kR>(from[i] * by[i])) + add[i], low, high)));
     };
     ByElements(groups, g, body, inv, zero);
   });
 }
 
-void FromInt(const int8_t* __restrict q, int64_t groups, int64_t g, const float* __restrict scale, const float* __restrict zero,
-             Rounding r, float* __restrict x) {
+void FromInt(const int8_t* __restrict q, int64_t groups, int64_t g, const float* __restrict scale,
+             const float* __restrict zero, Rounding r, float* __restrict x) {
   WithRounding(r, [&]<Rounding kR>() {
     const auto body = [=](int64_t at, int64_t n, const float* __restrict by, const float* __restrict sub) {
       const int8_t* __restrict from = q + at;
@@ -125,14 +126,15 @@ void FromInt(const int8_t* __restrict q, int64_t groups, int64_t g, const float*
   });
 }
 
-void ToUint4(const float* __restrict x, int64_t groups, int64_t g, const float* __restrict base, const float* __restrict scale,
-             Rounding r, int8_t* __restrict q) {
+void ToUint4(const float* __restrict x, int64_t groups, int64_t g, const float* __restrict base,
+             const float* __restrict scale, Rounding r, int8_t* __restrict q) {
   WithRounding(r, [&]<Rounding kR>() {
     const auto body = [=](int64_t at, int64_t n, const float* __restrict sub, const float* __restrict by) {
       const float* __restrict from = x + at;
       int8_t* __restrict to = q + at;
       for (int64_t i = 0; i < n; ++i)
-        to[i] = static_cast<int8_t>(static_cast<int32_t>(Clamp(std::rint(Round<kR>(Round<kR>(from[i] - sub[i]) / by[i])), 0, 15)));
+        to[i] = static_cast<int8_t>(
+            static_cast<int32_t>(Clamp(std::rint(Round<kR>(Round<kR>(from[i] - sub[i]) / by[i])), 0, 15)));
     };
     ByElements(groups, g, body, base, scale);
   });
@@ -170,7 +172,8 @@ inline uint8_t Float8Code(float x) {
   const uint32_t normal = (rounded >> kDrop) - (static_cast<uint32_t>(127 - kBias) << kMantissa);
   // Below the least normal number a code is a multiple of the least number; an addition rounds to it.
   constexpr uint32_t kAlign = static_cast<uint32_t>(127 + 1 - kBias + kDrop) << 23;
-  const uint32_t small = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + std::bit_cast<float>(kAlign)) - kAlign;
+  const uint32_t small =
+      std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + std::bit_cast<float>(kAlign)) - kAlign;
   const uint32_t code = magnitude < (static_cast<uint32_t>(127 + 1 - kBias) << 23) ? small : normal;
   return static_cast<uint8_t>((u >> 24 & 0x80) | code);
 }
@@ -190,11 +193,13 @@ void ToFloat8Of(const float* __restrict x, int64_t groups, int64_t g, const floa
 }
 
 void ToFloat8(const float* x, int64_t groups, int64_t g, const float* scale, bool reciprocal, bool e5m2, uint8_t* q) {
-  e5m2 ? ToFloat8Of<2, 15>(x, groups, g, scale, reciprocal, 57344, q) : ToFloat8Of<3, 7>(x, groups, g, scale, reciprocal, 448, q);
+  e5m2 ? ToFloat8Of<2, 15>(x, groups, g, scale, reciprocal, 57344, q)
+       : ToFloat8Of<3, 7>(x, groups, g, scale, reciprocal, 448, q);
 }
 
 template <int kMantissa, int kBias, Rounding kR>
-void FromFloat8Of(const uint8_t* __restrict q, int64_t groups, int64_t g, const float* __restrict scale, float* __restrict x) {
+void FromFloat8Of(const uint8_t* __restrict q, int64_t groups, int64_t g, const float* __restrict scale,
+                  float* __restrict x) {
   const float rebase = std::bit_cast<float>(static_cast<uint32_t>(127 + 127 - kBias) << 23);
   const auto body = [=](int64_t at, int64_t n, const float* __restrict by) {
     const uint8_t* __restrict from = q + at;
@@ -214,12 +219,13 @@ void FromFloat8(const uint8_t* q, int64_t groups, int64_t g, const float* scale,
   });
 }
 
-// Codes of e2m1 are the ranks of 0, .5, 1, 1.5, 2, 3, 4, 6: how many midpoints lie below; one that is hit goes to the even code.
+// Codes of e2m1 are the ranks of 0, .5, 1, 1.5, 2, 3, 4, 6: how many midpoints lie below; one that is hit goes to the
+// even code.
 inline uint8_t Float4Code(float x) {
   const uint32_t u = std::bit_cast<uint32_t>(x);
   const float a = std::bit_cast<float>(u & 0x7fffffff);
-  const uint32_t code = (a > 0.25f ? 1u : 0u) + (a >= 0.75f ? 1u : 0u) + (a > 1.25f ? 1u : 0u) + (a >= 1.75f ? 1u : 0u) +
-                        (a > 2.5f ? 1u : 0u) + (a >= 3.5f ? 1u : 0u) + (a > 5.0f ? 1u : 0u);
+  const uint32_t code = (a > 0.25f ? 1u : 0u) + (a >= 0.75f ? 1u : 0u) + (a > 1.25f ? 1u : 0u) +
+                        (a >= 1.75f ? 1u : 0u) + (a > 2.5f ? 1u : 0u) + (a >= 3.5f ? 1u : 0u) + (a > 5.0f ? 1u : 0u);
   return static_cast<uint8_t>((u >> 28 & 8) | code);
 }
 
@@ -247,7 +253,9 @@ void FromFloat4(const uint8_t* __restrict q, int64_t groups, int64_t g, const fl
         // Exponent and mantissa as a float's; below 1 there is one number, a half.
         const float normal = std::bit_cast<float>((code << 22) + (126u << 23));
         const float magnitude = code < 2 ? 0.5f * static_cast<float>(code) : normal;
-        to[i] = Round<kR>(std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | static_cast<uint32_t>(from[i] & 8) << 28) * by[i]);
+        to[i] = Round<kR>(
+            std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | static_cast<uint32_t>(from[i] & 8) << 28) *
+            by[i]);
       }
     };
     ByElements(groups, g, body, scale);
@@ -316,8 +324,8 @@ inline float PowerMinus3Tenths(float x) {
   return e * std::bit_cast<float>(static_cast<uint32_t>(static_cast<int32_t>(whole) + 127) << 23);
 }
 
-double HqqStep(const float* __restrict x, int64_t groups, int64_t g, const float* __restrict scale, const float* zero, float beta,
-               float* next) {
+double HqqStep(const float* __restrict x, int64_t groups, int64_t g, const float* __restrict scale, const float* zero,
+               float beta, float* next) {
   double error = 0;
   const float by = 1 / beta;
   for (int64_t j = 0; j < groups; ++j, x += g) {
@@ -377,9 +385,9 @@ void Columns(const float* __restrict x, int64_t rows, int64_t n, float* __restri
     }
 }
 
-constexpr Loops kLoops = {SLIPWAY_LOOPS_NAME, WidenBF16, WidenF16,   MinMax,     ToInt,     FromInt, ToUint4,  FromUint4, ToUint4Hqq,
-                          ToFloat8,           FromFloat8, ToFloat4,  FromFloat4, Pack4,     FitScales, HqqStep, Errors,
-                          Times,              AddScaled,  Columns};
+constexpr Loops kLoops = {SLIPWAY_LOOPS_NAME, WidenBF16,  WidenF16, MinMax,     ToInt,     FromInt,    ToUint4,
+                          FromUint4,          ToUint4Hqq, ToFloat8, FromFloat8, ToFloat4,  FromFloat4, Pack4,
+                          FitScales,          HqqStep,    Errors,   Times,      AddScaled, Columns};
 
 }  // namespace SLIPWAY_LOOPS
 }  // namespace slipway::quantizer

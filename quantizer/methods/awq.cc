@@ -2,9 +2,9 @@
 //
 //   c = max(x̄^r, 1e-4), c = c / sqrt(max(c) · min(c))
 //
-// and that is taken whose quantized layer, (x / c) · Q(W · diag(c))ᵀ, comes first nearest to x · Wᵀ in the mean of squares, over
-// the sample of inputs. Where the scheme has integer activations, x / c goes through them, too. Ratios are tried at the same time, each
-// with a scheme of its own; a chunk of the weight's rows is in memory for each thread.
+// and that is taken whose quantized layer, (x / c) · Q(W · diag(c))ᵀ, comes first nearest to x · Wᵀ in the mean of
+// squares, over the sample of inputs. Where the scheme has integer activations, x / c goes through them, too. Ratios
+// are tried at the same time, each with a scheme of its own; a chunk of the weight's rows is in memory for each thread.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -78,7 +78,8 @@ absl::StatusOr<double> Loss(const CalibratedWeight& q, absl::Span<const float> f
     codes.resize(w.size());
     numbers.resize(w.size());
     difference.resize(static_cast<size_t>(rows * count));
-    if (!scheme->Quantize(scale(w), row, count, codes.data(), numbers.data())) return std::numeric_limits<double>::infinity();
+    if (!scheme->Quantize(scale(w), row, count, codes.data(), numbers.data()))
+      return std::numeric_limits<double>::infinity();
     kernels::GemmCall g;
     g.m = rows, g.n = count, g.k = k;
     g.a = {q.statistics.sample().data(), kernels::DType::kF32, k, 1};
@@ -107,7 +108,9 @@ absl::StatusOr<Calibrated> QuantizeAwq(const CalibratedWeight& q) {
   const std::vector<float> mean = q.statistics.mean_magnitude();
   const int tries = q.scheme.config().awq_search_space;
   std::vector<double> losses(static_cast<size_t>(tries), std::numeric_limits<double>::infinity());
-  const auto factors = [&](size_t i) { return Factors(mean, static_cast<float>(static_cast<double>(i) / tries), q.rounding()); };
+  const auto factors = [&](size_t i) {
+    return Factors(mean, static_cast<float>(static_cast<double>(i) / tries), q.rounding());
+  };
   RETURN_IF_ERROR(InParallel(q.threads, losses.size(), [&](size_t i) -> absl::Status {
     const std::vector<float> c = factors(i);
     if (c.empty()) return absl::OkStatus();

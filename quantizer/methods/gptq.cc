@@ -1,13 +1,15 @@
-// GPTQ. Of H = Σ x xᵀ, with the part `percdamp` of the diagonal's mean added to the diagonal, H⁻¹ = Uᵀ U. Column by column a weight's row
-// becomes codes, and what column j is off by, e = (w_j - q_j) / U_jj, is taken from all after it: w -= e · U_j. Scales of a group
-// are chosen from the corrected weights when its first column is reached. Features that are always zero get zero weights.
+// GPTQ. Of H = Σ x xᵀ, with the part `percdamp` of the diagonal's mean added to the diagonal, H⁻¹ = Uᵀ U. Column by
+// column a weight's row becomes codes, and what column j is off by, e = (w_j - q_j) / U_jj, is taken from all after it:
+// w -= e · U_j. Scales of a group are chosen from the corrected weights when its first column is reached. Features that
+// are always zero get zero weights.
 //
-// Columns go in blocks, and blocks after the current one are corrected by one product of matrices. Rows do not depend on each other:
-// threads take 128 at a time, so that memory is that of U and a few rows, and the bits are the same for any number of threads.
+// Columns go in blocks, and blocks after the current one are corrected by one product of matrices. Rows do not depend
+// on each other: threads take 128 at a time, so that memory is that of U and a few rows, and the bits are the same for
+// any number of threads.
 //
-// Two differences from torchao's code. A block ends where a group does, or a group where blocks do, so that a group's scale comes
-// from all of its weights with all corrections; torchao looks at no more than the current block, and past its end for groups
-// that do not divide it. And corrected weights stay f32 whatever the weight's dtype.
+// Two differences from torchao's code. A block ends where a group does, or a group where blocks do, so that a group's
+// scale comes from all of its weights with all corrections; torchao looks at no more than the current block, and past
+// its end for groups that do not divide it. And corrected weights stay f32 whatever the weight's dtype.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -66,8 +68,8 @@ std::vector<double> LowerBlock(const float* a, int64_t n, int64_t at, int64_t b)
   return block;
 }
 
-// The lower Cholesky factor of a matrix of which the lower triangle holds, in place; what is above the diagonal's blocks stays.
-// False where the matrix is not positive definite.
+// The lower Cholesky factor of a matrix of which the lower triangle holds, in place; what is above the diagonal's
+// blocks stays. False where the matrix is not positive definite.
 bool Factor(std::vector<float>& matrix, int64_t n, const Workers* workers, Scratch& scratch) {
   float* a = matrix.data();
   std::vector<float> inverse(kBlock * kBlock), below(static_cast<size_t>(n * kBlock));
@@ -76,17 +78,23 @@ bool Factor(std::vector<float>& matrix, int64_t n, const Workers* workers, Scrat
     std::vector<double> block = LowerBlock(a, n, k0, b);
     if (!FactorBlock(block.data(), b)) return false;
     for (int64_t i = 0; i < b; ++i)
-      for (int64_t j = 0; j <= i; ++j) a[(k0 + i) * n + k0 + j] = static_cast<float>(block[static_cast<size_t>(i * b + j)]);
+      for (int64_t j = 0; j <= i; ++j)
+        a[(k0 + i) * n + k0 + j] = static_cast<float>(block[static_cast<size_t>(i * b + j)]);
     if (m == 0) break;
     // Below: X = A · L⁻ᵀ; `below` is -X.
     InvertBlock(block.data(), b, inverse.data());
     for (int64_t i = 0; i < b * b; ++i) inverse[static_cast<size_t>(i)] = -inverse[static_cast<size_t>(i)];
-    kernels::FastGemm({m, b, b, {a + k1 * n + k0, kF32, n, 1}, {inverse.data(), kF32, 1, b}, below.data(), b}, workers, scratch);
+    kernels::FastGemm({m, b, b, {a + k1 * n + k0, kF32, n, 1}, {inverse.data(), kF32, 1, b}, below.data(), b}, workers,
+                      scratch);
     for (int64_t i = 0; i < m; ++i)
       for (int64_t j = 0; j < b; ++j) a[(k1 + i) * n + k0 + j] = -below[static_cast<size_t>(i * b + j)];
     // The rest -= X · Xᵀ.
     for (int64_t j = k1; j < n; j += 2 * kBlock) {
-      GemmCall g{n - j, std::min(2 * kBlock, n - j), b, {below.data() + (j - k1) * b, kF32, b, 1}, {a + j * n + k0, kF32, 1, n}};
+      GemmCall g{n - j,
+                 std::min(2 * kBlock, n - j),
+                 b,
+                 {below.data() + (j - k1) * b, kF32, b, 1},
+                 {a + j * n + k0, kF32, 1, n}};
       g.c = a + j * n + j, g.c_row = n, g.accumulate = true;
       kernels::FastGemm(g, workers, scratch);
     }
@@ -105,25 +113,32 @@ void Invert(std::vector<float>& matrix, int64_t n, const Workers* workers, Scrat
     ParallelFor(workers, i0 / kBlock, 1, [&](int64_t first, int64_t last) {
       Scratch own;
       for (int64_t j = first * kBlock; j < last * kBlock; j += kBlock)
-        kernels::FastGemm({b, kBlock, i0 - j, {a + i0 * n + j, kF32, n, 1}, {a + j * n + j, kF32, n, 1}, sums.data() + j, i0}, nullptr, own);
+        kernels::FastGemm(
+            {b, kBlock, i0 - j, {a + i0 * n + j, kF32, n, 1}, {a + j * n + j, kF32, n, 1}, sums.data() + j, i0},
+            nullptr, own);
     });
     for (int64_t i = 0; i < b * b; ++i) inverse[static_cast<size_t>(i)] = -inverse[static_cast<size_t>(i)];
-    if (i0 > 0) kernels::FastGemm({b, i0, b, {inverse.data(), kF32, b, 1}, {sums.data(), kF32, i0, 1}, a + i0 * n, n}, workers, scratch);
+    if (i0 > 0)
+      kernels::FastGemm({b, i0, b, {inverse.data(), kF32, b, 1}, {sums.data(), kF32, i0, 1}, a + i0 * n, n}, workers,
+                        scratch);
     for (int64_t i = 0; i < b; ++i)
       for (int64_t j = 0; j < b; ++j) a[(i0 + i) * n + i0 + j] = j <= i ? -inverse[static_cast<size_t>(i * b + j)] : 0;
   }
 }
 
-// U of H⁻¹ = Uᵀ U, of which the upper triangle holds, and which features are dead. With the order of rows and columns turned round,
-// H = L Lᵀ and U = L⁻¹: one factorization, where by H⁻¹ there would be two.
-absl::StatusOr<std::vector<float>> FactorOfInverse(const LayerStatistics& s, double percdamp, std::vector<bool>* dead, const Workers* workers) {
+// U of H⁻¹ = Uᵀ U, of which the upper triangle holds, and which features are dead. With the order of rows and columns
+// turned round, H = L Lᵀ and U = L⁻¹: one factorization, where by H⁻¹ there would be two.
+absl::StatusOr<std::vector<float>> FactorOfInverse(const LayerStatistics& s, double percdamp, std::vector<bool>* dead,
+                                                   const Workers* workers) {
   const int64_t k = s.k();
   const auto diagonal = [&](int64_t i) { return static_cast<double>(s.hessian()[static_cast<size_t>(i * k + i)]); };
   dead->assign(static_cast<size_t>(k), false);
   double mean = 0, largest = 0;
   for (int64_t i = 0; i < k; ++i) largest = std::max(largest, diagonal(i));
-  if (!std::isfinite(largest)) return absl::InvalidArgumentError("the squares of the layer's inputs are too large for a float");
-  if (largest == 0) return absl::InvalidArgumentError("all inputs of the layer are zero: there is nothing to calibrate by");
+  if (!std::isfinite(largest))
+    return absl::InvalidArgumentError("the squares of the layer's inputs are too large for a float");
+  if (largest == 0)
+    return absl::InvalidArgumentError("all inputs of the layer are zero: there is nothing to calibrate by");
   for (int64_t i = 0; i < k; ++i) {
     (*dead)[static_cast<size_t>(i)] = diagonal(i) == 0;
     mean += diagonal(i) / static_cast<double>(k);
@@ -145,8 +160,9 @@ absl::StatusOr<std::vector<float>> FactorOfInverse(const LayerStatistics& s, dou
       if (finite) return h;
     }
     if (damp >= kMost)
-      return absl::InvalidArgumentError(text::StrCat("the layer's inputs depend on each other too much for GPTQ, with a percdamp of ", damp,
-                                                     ", too; more calibration data may help"));
+      return absl::InvalidArgumentError(
+          text::StrCat("the layer's inputs depend on each other too much for GPTQ, with a percdamp of ", damp,
+                       ", too; more calibration data may help"));
   }
 }
 
@@ -169,7 +185,8 @@ struct Solver {
       for (int64_t r = 0; r < count; ++r)
         SolveBlock(w + r * k, first, last, scale + r * groups, zero + r * groups, errors.data() + r * block);
       if (last == k) break;
-      GemmCall g{count, k - last, last - first, {errors.data(), kF32, block, 1}, {u.data() + first * k + last, kF32, k, 1}};
+      GemmCall g{
+          count, k - last, last - first, {errors.data(), kF32, block, 1}, {u.data() + first * k + last, kF32, k, 1}};
       g.c = w + last, g.c_row = k, g.accumulate = true;
       kernels::FastGemm(g, nullptr, scratch);
     }
@@ -200,7 +217,8 @@ struct Solver {
 
 absl::StatusOr<Calibrated> QuantizeGptq(const CalibratedWeight& q) {
   const Config& c = q.scheme.config();
-  if (c.hqq) return absl::InvalidArgumentError("GPTQ chooses scales from the extremes of corrected weights, not by HQQ");
+  if (c.hqq)
+    return absl::InvalidArgumentError("GPTQ chooses scales from the extremes of corrected weights, not by HQQ");
   const int64_t k = q.k(), n = q.n(), group = q.scheme.shape().group, groups = k / group;
   const std::unique_ptr<kernels::ThreadPool> pool = kernels::ThreadPool::Make(q.threads);
   const Workers* workers = pool ? &pool->workers() : nullptr;
@@ -239,8 +257,7 @@ absl::StatusOr<Calibrated> QuantizeGptq(const CalibratedWeight& q) {
       if (next.empty()) next = reader.Next();
     }
     float low, high;
-    if (!BestLoops().min_max(w.data(), 1, count * k, &low, &high))
-      return NotFinite();
+    if (!BestLoops().min_max(w.data(), 1, count * k, &low, &high)) return NotFinite();
     solved = w;
     scale.resize(static_cast<size_t>(count * groups)), zero.resize(scale.size());
     // Blocks of rows at fixed places: the sums do not depend on how many threads there are.

@@ -8,7 +8,8 @@
 
 namespace slipway::quantizer {
 
-// A weight to quantize, and where it goes: the arguments of QuantizeCalibrated(), which has checked that they fit together.
+// A weight to quantize, and where it goes: the arguments of QuantizeCalibrated(), which has checked that they fit
+// together.
 struct CalibratedWeight {
   const ir::ShardedTensor& w;
   Scheme& scheme;
@@ -35,9 +36,10 @@ struct ActivationGrid {
   float scale = 1, zero = 0, low = -128, high = 127;
 };
 ActivationGrid GridFor(const Config& config, Rounding rounding, float min, float max);
-// What int8-dynamic and int8-static make of activations [rows, k], in place: with one grid, or, where it is null, one for each row
-// or for all of them, as the configuration says.
-void FakeQuantize(const Config& config, Rounding rounding, const ActivationGrid* grid, int64_t rows, int64_t k, std::vector<float>& x);
+// What int8-dynamic and int8-static make of activations [rows, k], in place: with one grid, or, where it is null, one
+// for each row or for all of them, as the configuration says.
+void FakeQuantize(const Config& config, Rounding rounding, const ActivationGrid* grid, int64_t rows, int64_t k,
+                  std::vector<float>& x);
 // The grid of activations whose features are multiplied by `factors` first.
 ActivationGrid StaticGrid(const CalibratedWeight& q, absl::Span<const float> factors);
 

@@ -1,8 +1,10 @@
-// SmoothQuant: with X the largest magnitude of an input feature and V that of its column of the weight, both plus 2^-23,
+// SmoothQuant: with X the largest magnitude of an input feature and V that of its column of the weight, both plus
+// 2^-23,
 //
 //   f = X^alpha / V^(1 - alpha)
 //
-// W · diag(f) is quantized and activations are multiplied by 1 / f, rounded to the weight's dtype as torchao keeps them.
+// W · diag(f) is quantized and activations are multiplied by 1 / f, rounded to the weight's dtype as torchao keeps
+// them.
 #include <algorithm>
 #include <cmath>
 
@@ -18,7 +20,8 @@ absl::StatusOr<Calibrated> QuantizeSmooth(const CalibratedWeight& q) {
   for (absl::Span<const float> rows = reader.Next(); !rows.empty(); rows = reader.Next()) {
     float low, high;
     if (!BestLoops().min_max(rows.data(), 1, static_cast<int64_t>(rows.size()), &low, &high)) return NotFinite();
-    BestLoops().columns(rows.data(), static_cast<int64_t>(rows.size()) / q.k(), q.k(), least.data(), greatest.data(), unused.data());
+    BestLoops().columns(rows.data(), static_cast<int64_t>(rows.size()) / q.k(), q.k(), least.data(), greatest.data(),
+                        unused.data());
   }
   const auto alpha = static_cast<float>(q.scheme.config().smooth_alpha);
   const Rounding t = q.rounding();
@@ -29,7 +32,8 @@ absl::StatusOr<Calibrated> QuantizeSmooth(const CalibratedWeight& q) {
     factors[i] = RoundTo(t, RoundTo(t, std::pow(x, alpha)) / RoundTo(t, std::pow(v, 1 - alpha)));
     // What a dtype of few bits makes of extremes: nothing can be divided by it.
     if (!(factors[i] > 0) || !std::isfinite(factors[i]) || !std::isfinite(RoundTo(t, 1 / factors[i])))
-      return absl::InvalidArgumentError("the range of a feature is too large or too small to be smoothed in the weight's type");
+      return absl::InvalidArgumentError(
+          "the range of a feature is too large or too small to be smoothed in the weight's type");
   }
   return QuantizeScaled(q, factors);
 }

@@ -1,8 +1,8 @@
 // Activations as integers of 8 bits. torchao chooses their scale and zero point as it does those of weights
 // (choose_qparams_affine, with an eps of 2^-23): for each token or for all while a model runs, or, static, once before.
 //
-// torchao keeps a static scale in the shape of the granularity, and one for each token only fits inputs of as many tokens as there
-// were. Here a static scale is one for all.
+// torchao keeps a static scale in the shape of the granularity, and one for each token only fits inputs of as many
+// tokens as there were. Here a static scale is one for all.
 #include <algorithm>
 #include <cmath>
 
@@ -25,7 +25,8 @@ ActivationGrid GridFor(const Config& c, Rounding t, float min, float max) {
   return g;
 }
 
-void FakeQuantize(const Config& c, Rounding t, const ActivationGrid* grid, int64_t rows, int64_t k, std::vector<float>& x) {
+void FakeQuantize(const Config& c, Rounding t, const ActivationGrid* grid, int64_t rows, int64_t k,
+                  std::vector<float>& x) {
   const Loops& loops = BestLoops();
   const bool by_rows = !grid && c.act_granularity.kind == Granularity::kRow;
   const int64_t groups = by_rows ? rows : 1, each = by_rows ? k : rows * k;
@@ -55,7 +56,8 @@ ActivationGrid StaticGrid(const CalibratedWeight& q, absl::Span<const float> fac
       high = std::max(high, static_cast<double>(q.statistics.greatest()[i] * factors[i]));
     }
   }
-  return GridFor(c, q.rounding(), RoundTo(q.rounding(), static_cast<float>(low)), RoundTo(q.rounding(), static_cast<float>(high)));
+  return GridFor(c, q.rounding(), RoundTo(q.rounding(), static_cast<float>(low)),
+                 RoundTo(q.rounding(), static_cast<float>(high)));
 }
 
 absl::StatusOr<Calibrated> QuantizeStatic(const CalibratedWeight& q) {

@@ -1,14 +1,16 @@
 // Integers with a scale and, where they are not symmetric, an integer zero point: torchao's choose_qparams_affine and
-// quantize_affine (quantization/quant_primitives.py). With T the weight's dtype, every step rounded to it, min and max widened to
-// hold 0:
+// quantize_affine (quantization/quant_primitives.py). With T the weight's dtype, every step rounded to it, min and max
+// widened to hold 0:
 //
 //   symmetric                   scale = max(max(-min, max) / ((qmax - qmin) / 2), eps)     so 127.5 for int8
 //   symmetric, no clipping      scale = max(min / qmin, max / qmax, eps)
 //   asymmetric                  scale = max((max - min) / (qmax - qmin), eps), zero = clamp(qmin - round(min / scale))
-//   q = clamp(round(w · (1 / scale)) + zero)        the reciprocal in the scale's dtype; the product in T where that is T, else f32
+//   q = clamp(round(w · (1 / scale)) + zero)        the reciprocal in the scale's dtype; the product in T where that is
+//                                                   T, else f32
 //
-// eps is 2^-23 for Int8 configurations, the least normal number of T for Intx. HQQ_SCALE_ONLY starts from max|w| / 2^(bits - 1)
-// and fits scale = Σ w·q / Σ q² up to 20 times, in f32, until no scale of the tensor changes by more than 1e-5 of itself.
+// eps is 2^-23 for Int8 configurations, the least normal number of T for Intx. HQQ_SCALE_ONLY starts from max|w| /
+// 2^(bits - 1) and fits scale = Σ w·q / Σ q² up to 20 times, in f32, until no scale of the tensor changes by more than
+// 1e-5 of itself.
 #include <algorithm>
 #include <cmath>
 
@@ -34,7 +36,8 @@ class Affine : public Scheme {
     eps_ = !intx ? RoundTo(s.rounding(), 0x1p-23f) : options.eps_of_0_14 ? eps_0_14 : tiny;
     product_ = scale_dtype_ == s.dtype ? s.rounding() : Rounding::kF32;
     const std::vector<int64_t> blocks = s.whole ? std::vector<int64_t>{1, 1} : std::vector<int64_t>{s.n, s.groups()};
-    parts_ = {{"qdata", DType::kInt8, {s.n, s.k}}, {"scale", scale_dtype_, blocks}, {"zero_point", DType::kInt8, blocks}};
+    parts_ = {
+        {"qdata", DType::kInt8, {s.n, s.k}}, {"scale", scale_dtype_, blocks}, {"zero_point", DType::kInt8, blocks}};
   }
 
   void Observe(const float* rows, int64_t, int64_t count) override { ObserveRange(rows, count); }
@@ -52,7 +55,8 @@ class Affine : public Scheme {
       Convert(w, groups, scales_.data(), zeros_.data(), codes, numbers);
       return true;
     }
-    for (size_t j = 0; j < static_cast<size_t>(groups); ++j) Choose(low_of_[j], high_of_[j], &scale_[first + j], &zero_[first + j]);
+    for (size_t j = 0; j < static_cast<size_t>(groups); ++j)
+      Choose(low_of_[j], high_of_[j], &scale_[first + j], &zero_[first + j]);
     Convert(w, groups, &scale_[first], &zero_[first], codes, numbers);
     return true;
   }
@@ -101,7 +105,8 @@ class Affine : public Scheme {
  protected:
   void Convert(const float* w, int64_t groups, const float* scale, const float* zero, int8_t* codes, float* numbers) {
     inverse_.resize(static_cast<size_t>(groups));
-    for (int64_t j = 0; j < groups; ++j) inverse_[static_cast<size_t>(j)] = RoundTo(RoundingOf(scale_dtype_), 1 / scale[j]);
+    for (int64_t j = 0; j < groups; ++j)
+      inverse_[static_cast<size_t>(j)] = RoundTo(RoundingOf(scale_dtype_), 1 / scale[j]);
     loops_.to_int(w, groups, shape_.group, inverse_.data(), zero, product_, low_, high_, codes);
     if (numbers) loops_.from_int(codes, groups, shape_.group, scale, zero, shape_.rounding(), numbers);
   }
@@ -113,7 +118,8 @@ class Affine : public Scheme {
   std::vector<float> inverse_, scales_, zeros_;
 };
 
-// Only the last row says after which round all groups stop. The scales after the last round are kept, and when a group had reached its
+// Only the last row says after which round all groups stop. The scales after the last round are kept, and when a group
+// had reached its
 // own: those that had not by then are fitted again.
 class HqqScaleOnly : public Affine {
  public:
@@ -135,7 +141,8 @@ class HqqScaleOnly : public Affine {
     const int64_t groups = count * shape_.groups();
     float* fitted = &fitted_[static_cast<size_t>(row * shape_.groups())];
     if (First(w, groups, fitted))
-      loops_.fit_scales(w, groups, shape_.group, low_, high_, kEps, kRounds, fitted, change_, &settled_[static_cast<size_t>(row * shape_.groups())]);
+      loops_.fit_scales(w, groups, shape_.group, low_, high_, kEps, kRounds, fitted, change_,
+                        &settled_[static_cast<size_t>(row * shape_.groups())]);
   }
   void Settle() override {
     for (rounds_ = 1; rounds_ < kRounds && !(change_[rounds_ - 1] < 1e-5f);) ++rounds_;
@@ -156,10 +163,12 @@ class HqqScaleOnly : public Affine {
       else
         loops_.fit_scales(x, 1, shape_.group, low_, high_, kEps, rounds_, &by, nullptr, nullptr);
       int8_t* q = codes + j * shape_.group;
-      for (int64_t i = 0; i < shape_.group; ++i) q[i] = static_cast<int8_t>(std::clamp(std::rint(x[i] / by), low_, high_));
+      for (int64_t i = 0; i < shape_.group; ++i)
+        q[i] = static_cast<int8_t>(std::clamp(std::rint(x[i] / by), low_, high_));
       scale_[group] = RoundTo(RoundingOf(scale_dtype_), RoundTo(shape_.rounding(), by));
     }
-    if (numbers) loops_.from_int(codes, groups, shape_.group, &scale_[first], &zero_[first], shape_.rounding(), numbers);
+    if (numbers)
+      loops_.from_int(codes, groups, shape_.group, &scale_[first], &zero_[first], shape_.rounding(), numbers);
     return true;
   }
 
@@ -170,7 +179,8 @@ class HqqScaleOnly : public Affine {
   // The scales to begin with; false where a weight is not finite.
   bool First(const float* w, int64_t groups, float* scales) {
     if (!FindRanges(w, groups)) return false;
-    for (size_t j = 0; j < static_cast<size_t>(groups); ++j) scales[j] = std::max(std::max(-low_of_[j], high_of_[j]) / -low_, kEps);
+    for (size_t j = 0; j < static_cast<size_t>(groups); ++j)
+      scales[j] = std::max(std::max(-low_of_[j], high_of_[j]) / -low_, kEps);
     return true;
   }
 

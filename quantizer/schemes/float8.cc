@@ -1,9 +1,9 @@
-// float8 with a scale a row, group or tensor, as torchao's Float8Tensor: scale = max|w| / largest, rounded to the weight's dtype;
-// q = clamp(w / scale, ±largest), to nearest even.
+// float8 with a scale a row, group or tensor, as torchao's Float8Tensor: scale = max|w| / largest, rounded to the
+// weight's dtype; q = clamp(w / scale, ±largest), to nearest even.
 //
-// One difference, on purpose: where the scale is 0 (all weights are, or are so small that it rounds to 0) torchao divides by it,
-// which gives NaN (pytorch/ao issue 4713). Here the scale is not rounded then, and at least the least normal f32, as proposed upstream
-// (pull 4762).
+// One difference, on purpose: where the scale is 0 (all weights are, or are so small that it rounds to 0) torchao
+// divides by it, which gives NaN (pytorch/ao issue 4713). Here the scale is not rounded then, and at least the least
+// normal f32, as proposed upstream (pull 4762).
 #include <algorithm>
 
 #include "quantizer/scheme.h"
@@ -64,8 +64,8 @@ class Float8 : public Scheme {
   void Convert(const float* w, int64_t groups, int8_t* codes, float* numbers) {
     loops_.to_float8(w, groups, shape_.group, scales_.data(), false, e5m2_, reinterpret_cast<uint8_t*>(codes));
     if (numbers)
-      loops_.from_float8(reinterpret_cast<const uint8_t*>(codes), groups, shape_.group, scales_.data(), e5m2_, shape_.rounding(),
-                         numbers);
+      loops_.from_float8(reinterpret_cast<const uint8_t*>(codes), groups, shape_.group, scales_.data(), e5m2_,
+                         shape_.rounding(), numbers);
   }
 
   const bool e5m2_;
@@ -74,6 +74,8 @@ class Float8 : public Scheme {
 
 }  // namespace
 
-std::unique_ptr<Scheme> MakeFloat8(const Config& config, const Shape& shape) { return std::make_unique<Float8>(config, shape); }
+std::unique_ptr<Scheme> MakeFloat8(const Config& config, const Shape& shape) {
+  return std::make_unique<Float8>(config, shape);
+}
 
 }  // namespace slipway::quantizer

@@ -3,11 +3,14 @@
 //   Int4WeightOnlyConfig, PLAIN (in f32; the routine that torchao takes from its GPU library)
 //     scale = max(max - min, 1e-6) / 15, zero = min + 8 · scale, q = clamp(round((w - min) / scale), 0, 15)
 //   PrototypeInt4WeightOnlyConfig ("tinygemm", every step in the weight's dtype)
-//     scale = max((max - min) / 15, 1e-6), zero = min + scale · 8, q = clamp(round((w - (zero - scale · 8)) / scale), 0, 15)
-//   HQQ: scale and zero such that q = w · scale + zero, zero moved by up to 20 steps of a proximal solver while the mean error of
+//     scale = max((max - min) / 15, 1e-6), zero = min + scale · 8, q = clamp(round((w - (zero - scale · 8)) / scale),
+//     0, 15)
+//   HQQ: scale and zero such that q = w · scale + zero, zero moved by up to 20 steps of a proximal solver while the
+//   mean error of
 //     the tensor falls (loops.h, hqq_step); stored as 1 / scale and (8 - zero) / scale.
 //
-// Stored as torchao's Int4Tensor: q - 8, two in a byte, the even column low; scale and zero point transposed, [k / group, n].
+// Stored as torchao's Int4Tensor: q - 8, two in a byte, the even column low; scale and zero point transposed, [k /
+// group, n].
 #include <algorithm>
 #include <cmath>
 
@@ -49,7 +52,8 @@ class Int4 : public Scheme {
       }
     }
     loops_.to_uint4(w, groups, shape_.group, low_of_.data(), exact_.data(), t, codes);
-    if (numbers) loops_.from_uint4(codes, groups, shape_.group, &scale_[first], &zero_[first], shape_.rounding(), numbers);
+    if (numbers)
+      loops_.from_uint4(codes, groups, shape_.group, &scale_[first], &zero_[first], shape_.rounding(), numbers);
     return true;
   }
 
@@ -83,7 +87,8 @@ class Int4 : public Scheme {
     std::vector<float> turned(from.size());
     const int64_t groups = shape_.groups();
     for (int64_t r = 0; r < shape_.n; ++r)
-      for (int64_t c = 0; c < groups; ++c) turned[static_cast<size_t>(c * shape_.n + r)] = from[static_cast<size_t>(r * groups + c)];
+      for (int64_t c = 0; c < groups; ++c)
+        turned[static_cast<size_t>(c * shape_.n + r)] = from[static_cast<size_t>(r * groups + c)];
     return Encode(turned, shape_.dtype);
   }
 
@@ -92,8 +97,8 @@ class Int4 : public Scheme {
   std::vector<float> exact_;
 };
 
-// Only the last row says how many rounds there are. The zeros after each round are kept as long as that costs little memory; of
-// larger weights the rounds are taken again.
+// Only the last row says how many rounds there are. The zeros after each round are kept as long as that costs little
+// memory; of larger weights the rounds are taken again.
 class Int4Hqq : public Int4 {
  public:
   using Int4::Int4;
@@ -115,7 +120,8 @@ class Int4Hqq : public Int4 {
   void Settle() override {
     const double count = static_cast<double>(shape_.n) * static_cast<double>(shape_.k);
     double best = 1e4;
-    for (rounds_ = 1; rounds_ < kRounds && error_[rounds_ - 1] / count < best; ++rounds_) best = error_[rounds_ - 1] / count;
+    for (rounds_ = 1; rounds_ < kRounds && error_[rounds_ - 1] / count < best; ++rounds_)
+      best = error_[rounds_ - 1] / count;
   }
   bool Quantize(const float* w, int64_t row, int64_t count, int8_t* codes, float* numbers) override {
     const int64_t groups = count * shape_.groups();
@@ -129,7 +135,8 @@ class Int4Hqq : public Int4 {
       zero_[first + j] = RoundTo(shape_.rounding(), (8 - zeros_[j]) * scale);
       scale_[first + j] = RoundTo(shape_.rounding(), scale);
     }
-    if (numbers) loops_.from_uint4(codes, groups, shape_.group, &scale_[first], &zero_[first], shape_.rounding(), numbers);
+    if (numbers)
+      loops_.from_uint4(codes, groups, shape_.group, &scale_[first], &zero_[first], shape_.rounding(), numbers);
     return true;
   }
 
@@ -137,8 +144,8 @@ class Int4Hqq : public Int4 {
   static constexpr int kRounds = 20;
   static constexpr size_t kMostKept = size_t{1} << 19;  // groups: 40 MiB of zeros
 
-  // exact_, the inverse scales, and zeros_ of these rows, after so many rounds; after each of them to `kept`, a round every
-  // scale_.size().
+  // exact_, the inverse scales, and zeros_ of these rows, after so many rounds; after each of them to `kept`, a round
+  // every scale_.size().
   bool Fit(const float* w, int64_t count, int rounds, double* error, float* kept) {
     const int64_t groups = count * shape_.groups();
     const size_t many = static_cast<size_t>(groups);

@@ -1,9 +1,10 @@
-// MX formats (Open Compute Project, Microscaling Formats 1.0) as torchao writes them: blocks of 32 along k share a power of two, an
-// E8M0 byte e that stands for 2^(e - 127). With the largest |w| of the block (in f32) and the element's largest number and
-// largest power of two p:
+// MX formats (Open Compute Project, Microscaling Formats 1.0) as torchao writes them: blocks of 32 along k share a
+// power of two, an E8M0 byte e that stands for 2^(e - 127). With the largest |w| of the block (in f32) and the
+// element's largest number and largest power of two p:
 //
 //   rceil  d = max / largest; e = clamp(ceil(log2 d), -127, 127) + 127, 0 for d = 0; w · 2^(127 - e), by 1 where e = 0
-//   floor  e = exponent(max) - p; ceil: one more if max is no power of two; even: max rounded to the element's mantissa first
+//   floor  e = exponent(max) - p; ceil: one more if max is no power of two; even: max rounded to the element's mantissa
+//          first
 //          w / 2^(e - 127), at least 2^-126
 //   then clamped to the largest number and rounded to nearest even
 //
@@ -19,8 +20,8 @@ namespace {
 
 using ir::DType;
 
-// ceil(log2 d) of a positive number. Only where d is a hair above a power of two does the rounding of log2 in f32, which torch
-// takes, decide.
+// ceil(log2 d) of a positive number. Only where d is a hair above a power of two does the rounding of log2 in f32,
+// which torch takes, decide.
 float CeilLog2(float d) {
   const uint32_t u = std::bit_cast<uint32_t>(d);
   const uint32_t mantissa = u & 0x7fffff;
@@ -32,7 +33,15 @@ class Mx : public Scheme {
  public:
   Mx(const Config& c, const Shape& s)
       : Scheme(c, s), four_(c.element == DType::kFloat4E2M1), e5m2_(c.element == DType::kFloat8E5M2),
-        largest_(four_ ? 6.0f : e5m2_ ? 57344.0f : 448.0f), power_(four_ ? 2 : e5m2_ ? 15 : 8), mantissa_(four_ ? 1 : e5m2_ ? 2 : 3) {
+        largest_(four_   ? 6.0f
+                 : e5m2_ ? 57344.0f
+                         : 448.0f),
+        power_(four_   ? 2
+               : e5m2_ ? 15
+                       : 8),
+        mantissa_(four_   ? 1
+                  : e5m2_ ? 2
+                          : 3) {
     parts_ = {{"qdata", four_ ? DType::kUInt8 : c.element, {s.n, four_ ? s.k / 2 : s.k}},
               {"scale", DType::kFloat8E8M0FNU, SwizzledSizes(s.n, s.groups())}};
   }

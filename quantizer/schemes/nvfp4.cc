@@ -18,7 +18,8 @@ using ir::DType;
 class Nvfp4 : public Scheme {
  public:
   Nvfp4(const Config& c, const Shape& s) : Scheme(c, s) {
-    parts_ = {{"qdata", DType::kUInt8, {s.n, s.k / 2}}, {"scale", DType::kFloat8E4M3FN, SwizzledSizes(s.n, s.groups())}};
+    parts_ = {{"qdata", DType::kUInt8, {s.n, s.k / 2}},
+              {"scale", DType::kFloat8E4M3FN, SwizzledSizes(s.n, s.groups())}};
     if (c.per_tensor_scale) parts_.push_back({"per_tensor_scale", DType::kFloat32, {}});
   }
   void Start() override {
@@ -60,7 +61,9 @@ class Nvfp4 : public Scheme {
     Convert(w, static_cast<size_t>(row * shape_.groups()), count * shape_.groups(), scale, codes, numbers);
   }
 
-  void Pack(const int8_t* codes, int64_t count, uint8_t* qdata) const override { loops_.pack4(codes, count * shape_.k, 0, qdata); }
+  void Pack(const int8_t* codes, int64_t count, uint8_t* qdata) const override {
+    loops_.pack4(codes, count * shape_.k, 0, qdata);
+  }
   std::string Values(size_t i) const override {
     return i == 1 ? Swizzle(blocks_, shape_.n, shape_.groups()) : Encode({&tensor_, 1}, DType::kFloat32);
   }
@@ -69,7 +72,9 @@ class Nvfp4 : public Scheme {
   // The tensor's scale. A tensor of zeros has 1: its blocks get the least scale, not 0 / 0.
   float Tensor() const { return config_.per_tensor_scale && tensor_ > 0 ? tensor_ : 1.0f; }
   // Of a block, before it is rounded.
-  float BlockScale(float min, float max) const { return std::clamp(std::max(-min, max) / 6.0f / Tensor(), 0x1p-6f, 448.0f); }
+  float BlockScale(float min, float max) const {
+    return std::clamp(std::max(-min, max) / 6.0f / Tensor(), 0x1p-6f, 448.0f);
+  }
   // With scales of blocks, which are rounded here; `first` is the first block's place.
   void Convert(const float* w, size_t first, int64_t groups, const float* scale, int8_t* codes, float* numbers) {
     constexpr float kOne = 1;
@@ -92,6 +97,8 @@ class Nvfp4 : public Scheme {
 
 }  // namespace
 
-std::unique_ptr<Scheme> MakeNvfp4(const Config& config, const Shape& shape) { return std::make_unique<Nvfp4>(config, shape); }
+std::unique_ptr<Scheme> MakeNvfp4(const Config& config, const Shape& shape) {
+  return std::make_unique<Nvfp4>(config, shape);
+}
 
 }  // namespace slipway::quantizer

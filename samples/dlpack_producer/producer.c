@@ -74,8 +74,7 @@ int slipway_dlpack_next(void** state, const char** name, DLManagedTensorVersione
       if (!lent) return 1;
       lent->shape[0] = kOut, lent->strides[0] = 1;
       break;
-    default:
-      return 0; /* no more */
+    default: return 0; /* no more */
   }
   *tensor = &lent->managed;
   return 0;

@@ -100,7 +100,11 @@ class Model:
     def _view(array, dtype):
         """The array's own memory, strides and all. bfloat16 goes as its bits."""
         t = _Tensor(array.ctypes.data, _Device(_CPU, 0), array.ndim)
-        t.dtype = _DType(4, 16, 1) if dtype == np.uint16 == array.dtype else _DType(_CODES[array.dtype.kind], array.itemsize * 8, 1)
+        t.dtype = (
+            _DType(4, 16, 1)
+            if dtype == np.uint16 == array.dtype
+            else _DType(_CODES[array.dtype.kind], array.itemsize * 8, 1)
+        )
         t.shape = (ctypes.c_int64 * array.ndim)(*array.shape)
         t.strides = (ctypes.c_int64 * array.ndim)(*(s // array.itemsize for s in array.strides))
         return t
@@ -112,8 +116,11 @@ class Model:
     def __call__(self, *arrays):
         inputs = self._views(arrays, self.inputs)
         results = (ctypes.POINTER(_Managed) * len(self.outputs))()
-        self._check(self._library.slipway_model_run(self._model, inputs, ctypes.c_size_t(len(arrays)), results,
-                                                    ctypes.c_size_t(len(results))))
+        self._check(
+            self._library.slipway_model_run(
+                self._model, inputs, ctypes.c_size_t(len(arrays)), results, ctypes.c_size_t(len(results))
+            )
+        )
         return [self._taken(r) for r in results]
 
     @staticmethod
@@ -127,7 +134,8 @@ class Model:
         return out
 
     def bind(self, inputs, outputs):
-        """A function without arguments that runs on these arrays' memory, again and again: dense outputs of the right sizes."""
+        """A function without arguments that runs on these arrays' memory, again and again: dense outputs of the right
+        sizes."""
         views = self._views(inputs, self.inputs), self._views(outputs, self.outputs)
         args = self._model, views[0], ctypes.c_size_t(len(inputs)), views[1], ctypes.c_size_t(len(outputs))
         run, kept = self._library.slipway_model_run_into, (inputs, outputs)

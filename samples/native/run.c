@@ -1,4 +1,5 @@
-/* Runs a model library from C: loads it, says what it takes and gives, runs it on inputs of ones, prints the first numbers.
+/* Runs a model library from C: loads it, says what it takes and gives, runs it on inputs of ones, prints the first
+ * numbers.
  *
  *   cc -I include samples/native/run.c -ldl -o run && ./run model.so [dim=size …]
  *
@@ -12,7 +13,8 @@
 #include "slipway/slipway_model.h"
 
 /* The functions of one model. A program that uses one model only can link with its library instead. */
-#define FUNCTIONS(F) F(open) F(close) F(error) F(input_count) F(input) F(output_count) F(output) F(dim_count) F(get_dim) F(run)
+#define FUNCTIONS(F) \
+  F(open) F(close) F(error) F(input_count) F(input) F(output_count) F(output) F(dim_count) F(get_dim) F(run)
 static struct {
 #define F(name) __typeof__(&slipway_model_##name) name;
   FUNCTIONS(F)
@@ -30,7 +32,8 @@ static int64_t size_of(slipway_model* m, const char* text, int argc, char** argv
   int64_t n = strtoll(text, &end, 10);
   if (*end == 0) return n;
   for (int i = 2; i < argc; ++i)
-    if (strncmp(argv[i], text, strlen(text)) == 0 && argv[i][strlen(text)] == '=') return strtoll(argv[i] + strlen(text) + 1, NULL, 10);
+    if (strncmp(argv[i], text, strlen(text)) == 0 && argv[i][strlen(text)] == '=')
+      return strtoll(argv[i] + strlen(text) + 1, NULL, 10);
   for (size_t i = 0; i < model.dim_count(m); ++i) {
     slipway_model_dim d;
     model.get_dim(m, i, &d);
@@ -45,7 +48,7 @@ int main(int argc, char** argv) {
   void* library = dlopen(argv[1], RTLD_NOW);
   if (!library) die(dlerror());
 #define F(name) \
-  if (!(*(void**)&model.name = dlsym(library, "slipway_model_" #name))) die(dlerror());
+  if (!(*(void**)& model.name = dlsym(library, "slipway_model_" #name))) die(dlerror());
   FUNCTIONS(F)
 #undef F
   slipway_model* m;

@@ -29,13 +29,16 @@ struct Array {
   std::vector<int64_t> shape;
   std::vector<char> bytes;
 
-  Array(DLDataType t, std::vector<int64_t> s) : dtype(t), shape(std::move(s)), bytes(static_cast<size_t>(count()) * t.bits / 8) {}
+  Array(DLDataType t, std::vector<int64_t> s)
+      : dtype(t), shape(std::move(s)), bytes(static_cast<size_t>(count()) * t.bits / 8) {}
   int64_t count() const {
     int64_t n = 1;
     for (int64_t s : shape) n *= s;
     return n;
   }
-  DLTensor view() { return {bytes.data(), {kDLCPU, 0}, static_cast<int32_t>(shape.size()), dtype, shape.data(), nullptr, 0}; }
+  DLTensor view() {
+    return {bytes.data(), {kDLCPU, 0}, static_cast<int32_t>(shape.size()), dtype, shape.data(), nullptr, 0};
+  }
 };
 
 // One model in its library. Errors are exceptions with the library's text.
@@ -94,7 +97,8 @@ class Model {
   void Check(int code) const {
     if (code != SLIPWAY_MODEL_OK) throw std::runtime_error(error_());
   }
-  std::vector<slipway_model_value> Values(decltype(&slipway_model_input_count) count, decltype(&slipway_model_input) get) const {
+  std::vector<slipway_model_value> Values(decltype(&slipway_model_input_count) count,
+                                          decltype(&slipway_model_input) get) const {
     std::vector<slipway_model_value> all(count(model_));
     for (size_t i = 0; i < all.size(); ++i) get(model_, i, &all[i]);
     return all;
@@ -128,7 +132,8 @@ int main(int argc, char** argv) try {
   const Model model(argv[1]);
   std::map<std::string, int64_t> sizes = model.dims();
   for (int i = 2; i < argc; ++i)
-    if (const char* equals = std::strchr(argv[i], '=')) sizes[std::string(argv[i], static_cast<size_t>(equals - argv[i]))] = std::atoll(equals + 1);
+    if (const char* equals = std::strchr(argv[i], '='))
+      sizes[std::string(argv[i], static_cast<size_t>(equals - argv[i]))] = std::atoll(equals + 1);
 
   std::vector<Array> arrays;
   for (const slipway_model_value& v : model.inputs()) {

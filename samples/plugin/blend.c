@@ -1,4 +1,5 @@
-/* Kernels of one's own for operators that a program took from torch.library: blend.py beside this declares them for torch.
+/* Kernels of one's own for operators that a program took from torch.library: blend.py beside this declares them for
+ * torch.
  *
  *   cc -shared -fPIC -O2 -I include samples/plugin/blend.c -o blend.so
  *   slipway run model.pt2 --plugin ./blend.so --inputs in.safetensors --outputs out.safetensors
@@ -22,7 +23,8 @@ static int same_sizes(const DLTensor* a, const DLTensor* b) {
   return 1;
 }
 
-/* mylib::blend(Tensor x, Tensor y, float alpha=0.5, str mode="mix") -> Tensor: x·alpha + y·(1 - alpha), or the larger one. */
+/* mylib::blend(Tensor x, Tensor y, float alpha=0.5, str mode="mix") -> Tensor: x·alpha + y·(1 - alpha), or the larger
+ * one. */
 static const char* blend(const slipway_kernel_call* call) {
   const slipway_kernel_arg* x = slipway_kernel_find(call, "x");
   const slipway_kernel_arg* y = slipway_kernel_find(call, "y");
@@ -70,7 +72,8 @@ static const char* positive(const slipway_kernel_call* call) {
 static const char* weighted_sum(const slipway_kernel_call* call) {
   const slipway_kernel_arg* xs = slipway_kernel_find(call, "xs");
   const slipway_kernel_arg* weights = slipway_kernel_find(call, "weights");
-  if (!xs || !weights || xs->kind != SLIPWAY_KERNEL_TENSORS || weights->kind != SLIPWAY_KERNEL_FLOATS || xs->count != weights->count)
+  if (!xs || !weights || xs->kind != SLIPWAY_KERNEL_TENSORS || weights->kind != SLIPWAY_KERNEL_FLOATS ||
+      xs->count != weights->count)
     return "as many tensors as weights are summed";
   float* to = call->outputs[0].data;
   const int64_t n = count_of(&call->outputs[0]);
@@ -89,6 +92,7 @@ const slipway_kernel_library* slipway_kernels(void) {
       {"mylib::positive", positive, positive_sizes, NULL},
       {"mylib::weighted_sum", weighted_sum, NULL, NULL},
   };
-  static const slipway_kernel_library library = {SLIPWAY_KERNEL_ABI, sizeof(slipway_kernel), kernels, sizeof kernels / sizeof *kernels};
+  static const slipway_kernel_library library = {SLIPWAY_KERNEL_ABI, sizeof(slipway_kernel), kernels,
+                                                 sizeof kernels / sizeof *kernels};
   return &library;
 }

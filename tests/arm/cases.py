@@ -4,10 +4,10 @@
     tests/arm/check.sh                                       # builds build/arm/run_plan
     tests/arm/cases.py FOLDER [--match RE] [--slipway PATH]  # needs torch, safetensors and numpy
 
-FOLDER holds NAME.pt2 with NAME.safetensors beside it: tensors input.N and output.N, of tensors and symbolic numbers alone. Each is
-converted by this machine's slipway; its plan then runs on both machines. What Arm computes must be what this machine computes, to
-within the error of the dtype, or what was saved. The last line is "N passed, M failed, K not run", which are those that slipway does
-not convert or that do not run here either.
+FOLDER holds NAME.pt2 with NAME.safetensors beside it: tensors input.N and output.N, of tensors and symbolic numbers
+alone. Each is converted by this machine's slipway; its plan then runs on both machines. What Arm computes must be what
+this machine computes, to within the error of the dtype, or what was saved. The last line is "N passed, M failed, K not
+run", which are those that slipway does not convert or that do not run here either.
 """
 
 import argparse
@@ -23,10 +23,32 @@ from safetensors.torch import load_file
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 # In the order of kernels/tensor.h.
-DTYPES = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64,
-          torch.uint16, torch.uint32, torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz]  # fmt: skip
+DTYPES = [
+    torch.bool,
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    # fmt: skip
+    torch.uint16,
+    torch.uint32,
+    torch.float8_e4m3fn,
+    torch.float8_e5m2,
+    torch.float8_e4m3fnuz,
+    torch.float8_e5m2fnuz,
+]
 # (relative, absolute as a multiple of the root mean square)
-WITHIN = {torch.float64: (1e-6, 1e-7), torch.float32: (1e-4, 3e-5), torch.float16: (1e-2, 5e-3), torch.bfloat16: (4e-2, 2e-2)}
+WITHIN = {
+    torch.float64: (1e-6, 1e-7),
+    torch.float32: (1e-4, 3e-5),
+    torch.float16: (1e-2, 5e-3),
+    torch.bfloat16: (4e-2, 2e-2),
+}
 
 
 def write(tensors, path):
@@ -46,13 +68,17 @@ def read(path):
         at += 8 + 8 * int(rank)
         dtype = DTYPES[code]
         n = int(numpy.prod(shape, dtype=numpy.int64)) * dtype.itemsize
-        out.append(torch.frombuffer(bytearray(data[at : at + n]), dtype=dtype).reshape(shape) if n else torch.empty(shape, dtype=dtype))
+        out.append(
+            torch.frombuffer(bytearray(data[at : at + n]), dtype=dtype).reshape(shape)
+            if n
+            else torch.empty(shape, dtype=dtype)
+        )
         at += n
     return out
 
 
 def difference(got, want):
-    """"" or what differs."""
+    """ "" or what differs."""
     if len(got) != len(want):
         return f"{len(got)} results, expected {len(want)}"
     for i, (g, w) in enumerate(zip(got, want)):
@@ -89,7 +115,10 @@ def judge(case, slipway, work):
     write(inputs, given)
     emulator = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"]
     runs = {}
-    for side, command in {"here": [ROOT / "build" / "run_plan"], "arm": [*emulator, ROOT / "build" / "arm" / "run_plan"]}.items():
+    for side, command in {
+        "here": [ROOT / "build" / "run_plan"],
+        "arm": [*emulator, ROOT / "build" / "arm" / "run_plan"],
+    }.items():
         runs[side] = subprocess.run([*command, model, given, results[side]], capture_output=True, text=True)
     if runs["here"].returncode != 0:
         return None, "here too: " + runs["here"].stderr.strip()

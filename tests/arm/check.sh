@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The kernels and the runtime for 64-bit Arm (NEON): cross-compiled, their unit tests run, and plans that this machine's slipway
-# wrote run and compared with what it computes. tests/run.sh runs this where a cross compiler is at hand (a minute; the first
-# time three more to compile):
+# The kernels and the runtime for 64-bit Arm (NEON): cross-compiled, their unit tests run, and plans that this machine's
+# slipway wrote run and compared with what it computes. tests/run.sh runs this where a cross compiler is at hand (a
+# minute; the first time three more to compile):
 #
 #   apt-get install g++-aarch64-linux-gnu qemu-user googletest cmake ninja-build flatbuffers-compiler libflatbuffers-dev
 #   tests/arm/check.sh [FOLDER]        FOLDER: where to build (build/arm)
@@ -16,13 +16,16 @@ for tool in $TRIPLE-g++ qemu-aarch64 flatc; do
 done
 [ -e /usr/src/googletest/googletest/src/gtest-all.cc ] || { echo "not run: no sources of googletest"; exit 0; }
 mkdir -p "$OUT"
-cmake -G Ninja -S "$ROOT/tests/arm" -B "$OUT" -DCMAKE_BUILD_TYPE=Release -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
-  -DCMAKE_C_COMPILER=$TRIPLE-gcc -DCMAKE_CXX_COMPILER=$TRIPLE-g++ > "$OUT/configure.log" || { cat "$OUT/configure.log"; exit 1; }
+cmake -G Ninja -S "$ROOT/tests/arm" -B "$OUT" -DCMAKE_BUILD_TYPE=Release \
+  -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
+  -DCMAKE_C_COMPILER=$TRIPLE-gcc -DCMAKE_CXX_COMPILER=$TRIPLE-g++ \
+  > "$OUT/configure.log" || { cat "$OUT/configure.log"; exit 1; }
 ninja -C "$OUT" -j "${JOBS:-2}" --quiet
 arm() { qemu-aarch64 -L /usr/$TRIPLE "$@"; }
 
 # The library that models are put into: its payload is alone in the last segment, as the exporter wants it.
-$TRIPLE-readelf -lW "$OUT/libruntime.so" | grep -E '^ +0[0-9] ' | grep -F '.slipway_payload' | grep -qE '^ +[0-9]+ +\.slipway_payload *$'
+$TRIPLE-readelf -lW "$OUT/libruntime.so" | grep -E '^ +0[0-9] ' | grep -F '.slipway_payload' \
+  | grep -qE '^ +[0-9]+ +\.slipway_payload *$'
 
 # Instruction sets of x86-64 report themselves as not run, which is no news.
 arm "$OUT/kernel_tests" --gtest_brief=1 | sed '/^not run/d'
@@ -40,7 +43,8 @@ for program in "$ROOT"/tests/arm/*.sw "$ROOT/tests/cli/net.sw"; do
   [ "$(basename "$program")" != halves.sw ] || relative=8e-3
   paste "$WORK/arm" "$WORK/here" | awk -v name="$(basename "$program")" -v relative=$relative '
     NF != 2 { bad = 1 }
-    { d = $1 - $2; if (d < 0) d = -d; m = $2 < 0 ? -$2 : $2; if ($1 != $2 && !(d <= 1e-5 + relative * m)) bad = 1; if (d > worst) worst = d }
+    { d = $1 - $2; if (d < 0) d = -d; m = $2 < 0 ? -$2 : $2; if ($1 != $2 \
+      && !(d <= 1e-5 + relative * m)) bad = 1; if (d > worst) worst = d }
     END { printf "%s: %d numbers, at most %g apart\n", name, NR, worst + 0; exit bad || NR == 0 }'
   count=$((count + 1))
 done

@@ -1,10 +1,13 @@
-# Bits of results (docs/cli.md, run): for one instruction set the same in every run and for any number of threads; between
-# instruction sets they differ by rounding only, and SLIPWAY_ISA says which one is used. Programs and libraries alike.
+# Bits of results (docs/cli.md, run): for one instruction set the same in every run and for any number of threads;
+# between instruction sets they differ by rounding only, and SLIPWAY_ISA says which one is used. Programs and libraries
+# alike.
 source "$ROOT/tests/cli/lib.bash"
 cat > model.sw <<'SW'
 slipway.ir 1
-weights { $w: f32[384, 384] @ random(seed=1)  $v: f32[96, 384] @ random(seed=2)  $c: f32[16, 3, 3, 3] @ random(seed=3)  $g: f32[384] @ random(seed=4) }
-graph main(%w: f32[384, 384] = parameter $w, %v: f32[96, 384] = parameter $v, %c: f32[16, 3, 3, 3] = parameter $c, %g: f32[384] = parameter $g,
+weights { $w: f32[384, 384] @ random(seed=1)  $v: f32[96, 384] @ random(seed=2)  $c: f32[16, 3, 3,
+    3] @ random(seed=3)  $g: f32[384] @ random(seed=4) }
+graph main(%w: f32[384, 384] = parameter $w, %v: f32[96, 384] = parameter $v, %c: f32[16, 3, 3, 3] = parameter $c,
+    %g: f32[384] = parameter $g,
            %x: f32[150, 384], %image: f32[2, 3, 61, 47], %few: f32[3, 384]) {
   %a: f32[150, 384] = aten.linear.default(input=%x, weight=%w)
   %b: f32[150, 384] = aten.layer_norm.default(input=%a, normalized_shape=[384], weight=%g)
@@ -35,7 +38,8 @@ esac
 for model in model.sw model.so; do
   for isa in $sets; do
     for threads in 1 2 3 7 1; do
-      SLIPWAY_ISA=$isa slipway run $model --inputs in.safetensors --outputs out.safetensors --threads $threads > /dev/null
+      SLIPWAY_ISA=$isa slipway run $model --inputs in.safetensors --outputs out.safetensors --threads $threads \
+        > /dev/null
       [ -e "$model.$isa" ] || cp out.safetensors "$model.$isa"
       cmp "$model.$isa" out.safetensors || fails "$model under $isa: other bits with $threads threads"
     done

@@ -1,9 +1,10 @@
-# The C sample against the shared library, under valgrind: no leak, no invalid access, two threads on two models; and what the
-# library shows and needs.
+# The C sample against the shared library, under valgrind: no leak, no invalid access, two threads on two models; and
+# what the library shows and needs.
 source "$ROOT/tests/cli/lib.bash"
 library=$(dirname "$SLIPWAY")/libslipway.so
 warnings="-Wall -Wextra -Wpedantic -Werror"
-cc -std=c11 -g -O1 $warnings "$ROOT/samples/c_api/share_weights.c" -I"$ROOT/include" -L"$(dirname "$library")" -lslipway \
+cc -std=c11 -g -O1 $warnings "$ROOT/samples/c_api/share_weights.c" -I"$ROOT/include" -L"$(dirname "$library")" \
+  -lslipway \
   -Wl,-rpath,"$(dirname "$library")" -pthread -o share_weights
 
 ./share_weights net.sw a.onnx b.onnx > stdout
@@ -24,16 +25,19 @@ status=0; ./share_weights nothing.pt2 c.onnx d.onnx > /dev/null 2> stderr || sta
 
 # Sanitizers and valgrind do not go together.
 if ! nm -D "$library" | grep -q __asan_init; then
-  valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite,possible ./share_weights net.sw a.onnx b.onnx > stdout 2> stderr ||
+  valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite,possible \
+    ./share_weights net.sw a.onnx b.onnx > stdout 2> stderr ||
     fails "valgrind"
-  valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite,possible ./share_weights nothing.pt2 a.onnx b.onnx > stdout 2> stderr &&
+  valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite,possible \
+    ./share_weights nothing.pt2 a.onnx b.onnx > stdout 2> stderr &&
     fails "opened nothing" || [ $? = 5 ] || fails "valgrind"
 fi
 
 # Nothing but the API is visible, and nothing but the system's libraries is needed.
 shown=$(nm -D --defined-only "$library" | awk '{print $3}' | grep -v '^SLIPWAY_0$' | grep -v '^slipway_' || true)
 [ -z "$shown" ] || nm -D "$library" | grep -q __asan_init || fails "visible: $shown"
-declared=$(grep -ohE '\bslipway_[a-z_]+\(' "$ROOT/include/slipway/slipway.h" | tr -d '(' | sort -u | grep -v '^slipway_dlpack_next$')
+declared=$(grep -ohE '\bslipway_[a-z_]+\(' "$ROOT/include/slipway/slipway.h" | tr -d '(' | sort -u \
+  | grep -v '^slipway_dlpack_next$')
 for name in $declared; do
   nm -D --defined-only "$library" | grep -qE " $name(@|\$)" || fails "$name is declared and not there"
 done

@@ -1,5 +1,6 @@
-# An input that another process cuts short or rewrites while it is read: exit 3 with the file's name as the last line, never a
-# crash, and no output. A library that is loaded first does it at a known moment: when the file has been gone into.
+# An input that another process cuts short or rewrites while it is read: exit 3 with the file's name as the last line,
+# never a crash, and no output. A library that is loaded first does it at a known moment: when the file has been gone
+# into.
 source "$ROOT/tests/cli/lib.bash"
 cat > change.c <<'C'
 #define _GNU_SOURCE
@@ -10,7 +11,8 @@ cat > change.c <<'C'
 #include <sys/mman.h>
 #include <sys/types.h>
 #include <unistd.h>
-// Once, at the first call of AT: the file VICTIM loses its second half (HOW=cut), or is written to, the same byte (HOW=touch).
+// Once, at the first call of AT: the file VICTIM loses its second half (HOW=cut), or is written to, the same byte
+// (HOW=touch).
 static void change(const char* call) {
   static int done;
   const char *victim = getenv("VICTIM"), *at = getenv("AT");
@@ -94,11 +96,17 @@ for how in cut touch; do
   changed in.safetensors fallocate $how slipway convert in.safetensors -o out/m.safetensors --rename 'v=>u'
 done
 # A library that is run: the dynamic linker has mapped it.
-"$PYTHON" -c 'import json, struct; h = json.dumps({"input.0": {"dtype": "F32", "shape": [3, 3000], "data_offsets": [0, 36000]}}).encode()
+"$PYTHON" -c '
+import json, struct
+h = json.dumps({"input.0": {"dtype": "F32", "shape": [3, 3000], "data_offsets": [0, 36000]}}).encode()
 open("x.safetensors", "wb").write(struct.pack("<Q", len(h)) + h + bytes(36000))'
-for how in cut touch; do changed in.so dlopen $how slipway run in.so --inputs x.safetensors --outputs out/y.safetensors; done
+for how in cut touch; do changed in.so dlopen $how \
+  slipway run in.so --inputs x.safetensors --outputs out/y.safetensors; done
 changed in.pt2 madvise cut slipway inspect in.pt2 --verify --diagnostics json
-"$PYTHON" -c 'import json; d = json.loads(open("stderr").readlines()[-1]); assert d["id"] == "SW1001" and d["cause"].startswith("in.pt2"), d'
+"$PYTHON" -c '
+import json
+d = json.loads(open("stderr").readlines()[-1])
+assert d["id"] == "SW1001" and d["cause"].startswith("in.pt2"), d'
 # Through the kernel: the weights lie on a page in both files.
 cp weights.bin whole.bin
 slipway inspect big.sw --ir > in.sw

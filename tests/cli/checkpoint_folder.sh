@@ -1,12 +1,14 @@
-# A checkpoint that is written into a folder takes the place of the one that is there, however many files each has; other files
-# stay. A folder that holds two is refused, naming both.
+# A checkpoint that is written into a folder takes the place of the one that is there, however many files each has;
+# other files stay. A folder that holds two is refused, naming both.
 source "$ROOT/tests/cli/lib.bash"
 "$PYTHON" - <<'PY'
 import json, pathlib, struct
 def save(name, value, count):
-    header = json.dumps({f"{name}.{i}": {"dtype": "I64", "shape": [8], "data_offsets": [64 * i, 64 * i + 64]} for i in range(count)})
+    header = json.dumps({f"{name}.{i}": {"dtype": "I64", "shape": [8],
+        "data_offsets": [64 * i, 64 * i + 64]} for i in range(count)})
     header += " " * (-len(header) % 8)
-    pathlib.Path(name + ".safetensors").write_bytes(struct.pack("<Q", len(header)) + header.encode() + struct.pack("<q", value) * 8 * count)
+    pathlib.Path(name + ".safetensors").write_bytes(struct.pack("<Q", len(header)) + header.encode() + struct.pack("<q",
+        value) * 8 * count)
 save("big", 1, 8)
 save("small", 2, 1)
 save("even", 3, 4)
@@ -19,13 +21,15 @@ holds() {  # FILE FOLDER: the folder reads as the file
 mkdir out
 echo kept > out/config.json
 cp small.safetensors out/adapter.safetensors
-for into in "--shards 4" "" "--shards 2" "--tp 4 --tp-rules rules.json" "--tp 2 --tp-rules rules.json" "--shards 3" ""; do
+for into in "--shards 4" "" "--shards 2" "--tp 4 --tp-rules rules.json" "--tp 2 --tp-rules rules.json" "--shards 3" \
+  ""; do
   for model in big even; do
     expect 0 . slipway convert $model.safetensors -o out/ $into
     [ -f out/adapter.safetensors ] && [ "$(cat out/config.json)" = kept ] || fails "another file is gone"
     mv out/adapter.safetensors .
     case $into in
-      --tp*) [ "$(ls out | grep -c '^rank-')" = "${into:5:1}" ] && [ "$(ls out | wc -l)" = $((${into:5:1} + 1)) ] || fails "$(ls out)" ;;
+      --tp*) [ "$(ls out | grep -c '^rank-')" = "${into:5:1}" ] && [ "$(ls out | wc -l)" = $((${into:5:1} + 1)) ] \
+        || fails "$(ls out)" ;;
       *) holds $model.safetensors out ;;
     esac
     mv adapter.safetensors out
@@ -54,7 +58,8 @@ rmdir out/model.safetensors
 
 # Two at once.
 cp small.safetensors out/model.safetensors
-expect 3 'SW1001.*out: two checkpoints, model.safetensors.index.json and model.safetensors' slipway convert out -o x.safetensors
+expect 3 'SW1001.*out: two checkpoints, model.safetensors.index.json and model.safetensors' slipway convert out -o \
+  x.safetensors
 expect 0 . slipway convert out/model.safetensors.index.json -o x.safetensors
 expect 0 '' slipway diff x.safetensors big.safetensors
 rm out/model.safetensors && cp small.safetensors out/model-00001-of-00002.safetensors
@@ -65,7 +70,8 @@ rm out/model-*-of-00004* && cp small.safetensors out/rank-00000-of-00001.safeten
 expect 3 'two checkpoints, model-\*-of-00002.safetensors and rank-\*-of-00001.safetensors' slipway diff out out
 rm out/rank* && cp even.safetensors out/consolidated.safetensors
 expect 3 'of 2 files there are 1; missing: model-00002-of-00002.safetensors' slipway convert out -o x.safetensors
-mv out/model-00001-of-00002.safetensors out/model-00001-of-00001.safetensors  # another name beside it is no contradiction
+# another name beside it is no contradiction
+mv out/model-00001-of-00002.safetensors out/model-00001-of-00001.safetensors
 expect 0 . slipway convert out -o x.safetensors
 rm out/*.safetensors && cp small.safetensors out/model.safetensors
 echo '{"weight_map": {"big.0": "pytorch_model-00001-of-00001.bin"}}' > out/pytorch_model.bin.index.json

@@ -1,4 +1,5 @@
-# The contract of `slipway convert`: exit codes, the last line of stderr, and that a failure leaves the output untouched.
+# The contract of `slipway convert`: exit codes, the last line of stderr, and that a failure leaves the output
+# untouched.
 slipway=$SLIPWAY sample=$ROOT/samples/minilm.pt2
 expect() {  # expect CODE PATTERN COMMAND...: the exit code, and what the last line of stderr holds
   want=$1 pattern=$2; shift 2

@@ -4,7 +4,8 @@ mkdir out
 expect 0 'out/m.pt2: 2 nodes -> 2' slipway convert net.sw -o out/m.pt2
 slipway convert out/m.pt2 -o m2.pt2 -q
 [ "$(slipway inspect m2.pt2 --json | sed 's/"file": *"[^"]*"//; s/"bytes": *[0-9]*//')" = \
-  "$(slipway inspect out/m.pt2 --json | sed 's/"file": *"[^"]*"//; s/"bytes": *[0-9]*//')" ] || fails "a second pass changed the archive"
+  "$(slipway inspect out/m.pt2 --json | sed 's/"file": *"[^"]*"//; s/"bytes": *[0-9]*//')" ] \
+  || fails "a second pass changed the archive"
 cp out/m.pt2 kept
 expect 0 . slipway convert net.sw -o out/m.pt2 --dry-run
 expect 2 . slipway convert net.sw -o out/m.pt2 --torch 2.4
@@ -22,7 +23,8 @@ expect 0 '2 tensors of 144 bytes' slipway convert out/m.pt2 -o out/w.safetensors
 expect 0 . slipway convert net.sw -o out/b.safetensors --dtype bf16
 slipway inspect out/b.safetensors | grep -q 'fc.weight  bf16\[4,8\]' || fails "not cast"
 expect 0 . slipway convert out/w.safetensors -o shards/ --shards 2
-[ "$(ls shards | tr '\n' ' ')" = "model-00001-of-00002.safetensors model-00002-of-00002.safetensors model.safetensors.index.json " ]
+[ "$(ls shards | tr '\n' ' ')" = "model-00001-of-00002.safetensors model-00002-of-00002.safetensors "\
+"model.safetensors.index.json " ]
 slipway convert shards -o joined.safetensors -q
 cmp joined.safetensors out/w.safetensors
 expect 3 'SW1001.*fc.bias' slipway convert out/w.safetensors joined.safetensors -o out/w.safetensors

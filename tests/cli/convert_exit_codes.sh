@@ -34,7 +34,8 @@ expect 3 "SW1001.*argument 'self' is missing" slipway convert missing.sw -o out/
 # 4: not supported; every operator is listed
 expect 4 'SW2002.*opset 13' slipway convert net.sw -o out/m.onnx --opset 13
 expect 4 'SW2002.*opset 99' slipway convert net.sw -o out/m.onnx --opset 99
-sed 's/%relu: f32\[B,4\] = aten.relu.default(self=%linear)/%a: f32[B,4] = mylib.first.default(x=%linear)\n  %b: f32[B,4] = mylib.second.default(x=%a)\n  %relu: f32[B,4] = mylib.first.default(x=%b)/' net.sw > custom.sw
+sed 's/%relu: f32\[B,4\] = aten.relu.default(self=%linear)/%a: f32[B,4] = mylib.first.default(x=%linear)\n  %b: '\
+'f32[B,4] = mylib.second.default(x=%a)\n  %relu: f32[B,4] = mylib.first.default(x=%b)/' net.sw > custom.sw
 expect 4 'SW2001.*mylib.first.*mylib.second' slipway convert custom.sw -o out/m.onnx
 grep -q '2 × .*mylib.first' stderr || fails "the count is missing"
 expect 4 'SW2001.*mylib.first.*mylib.second' slipway convert custom.sw -o out/m.onnx --dry-run

@@ -1,9 +1,13 @@
 # Diagnostics for machines and for terminals.
 source "$ROOT/tests/cli/lib.bash"
-json() { "$PYTHON" -c 'import json, sys; lines = [json.loads(l) for l in sys.stdin]; print(*[(d["severity"], d["id"], sorted(d)) for d in lines], sep="\n")'; }
+json() { "$PYTHON" -c '
+import json, sys
+lines = [json.loads(l) for l in sys.stdin]
+print(*[(d["severity"], d["id"], sorted(d)) for d in lines], sep="\n")'; }
 
 expect 5 . slipway convert nothing.pt2 -o m.onnx --diagnostics json
-json < stderr | grep -qF "('error', 'SW3001', ['cause', 'help', 'id', 'place', 'severity'])" || fails "not the JSON that is documented"
+json < stderr | grep -qF "('error', 'SW3001', ['cause', 'help', 'id', 'place', 'severity'])" \
+  || fails "not the JSON that is documented"
 expect 5 . slipway inspect nothing.pt2 --diagnostics json
 json < stderr | grep -q SW3001
 expect 0 '' slipway convert net.sw -o m.onnx --diagnostics json
@@ -18,7 +22,8 @@ grep -qx '  --> none.so' stderr || fails "place"
 "$PYTHON" - <<'PY'
 import json, struct
 for file, names in ("many", [f"w.{i:03}" for i in range(60)]), ("few", ["w.000", "w.001"]):
-    header = json.dumps({n: {"dtype": "F32", "shape": [1], "data_offsets": [4 * i, 4 * i + 4]} for i, n in enumerate(names)}).encode()
+    header = json.dumps({n: {"dtype": "F32", "shape": [1], "data_offsets": [4 * i, 4 * i + 4]} for i,
+        n in enumerate(names)}).encode()
     open(file + ".safetensors", "wb").write(struct.pack("<Q", len(header)) + header + bytes(4 * len(names)))
 PY
 expect 3 'names are given twice$' slipway convert many.safetensors many.safetensors -o m.safetensors

@@ -13,7 +13,10 @@ assert any(w.shape == (4,) and (w == -numpy.arange(4)).all() for w in weights), 
 PYTHON
 # A name alone is a file of the folder; a library's tensors are as good as a file's for other targets.
 expect 0 'out/w.safetensors: 2 tensors' slipway convert dlpack:producer.so -o out/w.safetensors
-"$PYTHON" -c 'import safetensors.numpy as s; w = s.load_file("out/w.safetensors"); assert w["fc.weight"][3][7] == 31 and w["fc.bias"][3] == -3, w'
+"$PYTHON" -c '
+import safetensors.numpy as s
+w = s.load_file("out/w.safetensors")
+assert w["fc.weight"][3][7] == 31 and w["fc.bias"][3] == -3, w'
 rm out/*
 
 expect 5 'nothing.so' slipway convert net.sw --weights dlpack:./nothing.so -o out/m.onnx

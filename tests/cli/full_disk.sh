@@ -1,5 +1,5 @@
-# A file system without room: exit 5, the old file or nothing, and no temporary. Needs the right to mount in a namespace of
-# its own; where that is not given, tests/cli/interrupted.sh has the same with a limit on file sizes.
+# A file system without room: exit 5, the old file or nothing, and no temporary. Needs the right to mount in a namespace
+# of its own; where that is not given, tests/cli/interrupted.sh has the same with a limit on file sizes.
 source "$ROOT/tests/cli/lib.bash"
 if ! unshare -rm true 2> /dev/null; then
   echo "no user namespaces here: not run"
@@ -23,7 +23,8 @@ mount -t tmpfs -o size=4m none out
 for target in m.onnx m.pt2 w.safetensors shards/; do
   for old in yes no; do
     rm -rf out/*
-    [ "$old" = no ] || { [ "$target" = shards/ ] && mkdir out/shards && echo kept > out/shards/keep || echo kept > "out/$target"; }
+    [ "$old" = no ] || { [ "$target" = shards/ ] && mkdir out/shards && echo kept > out/shards/keep \
+      || echo kept > "out/$target"; }
     find out -type f -exec cat {} + > before
     expect 5 'SW3001.*(No space left|ENOSPC)' slipway convert big.sw -o "out/$target"
     find out -type f -exec cat {} + > after

@@ -1,4 +1,5 @@
-# Libraries made of models run with glibc 2.28 and need nothing else, and so does slipway but for libraries it is linked with.
+# Libraries made of models run with glibc 2.28 and need nothing else, and so does slipway but for libraries it is linked
+# with.
 source "$ROOT/tests/cli/lib.bash"
 if [ ! -e "$(dirname "$SLIPWAY")/glibc/libc.so" ]; then
   echo "not run: linked with this machine's glibc (cmake/Glibc.cmake)"

@@ -1,5 +1,6 @@
-# What is built is hardened: position independent, relocations read-only and bound at once, stacks protected and not executable,
-# copies checked, and no path of the machine that built it. The same goes for the libraries that models are put into.
+# What is built is hardened: position independent, relocations read-only and bound at once, stacks protected and not
+# executable, copies checked, and no path of the machine that built it. The same goes for the libraries that models are
+# put into.
 source "$ROOT/tests/cli/lib.bash"
 slipway convert net.sw -o model.so -q
 binary=$(readlink -f "$SLIPWAY")
@@ -19,7 +20,8 @@ hardened() {
   grep -q '__stack_chk_fail' symbols || fails "$file has no stack protector"
   grep -qE '__(memcpy|snprintf|vsnprintf|fprintf|memmove)_chk' symbols || fails "$file has no checked functions"
   # Home folders, the checkout, and where builds usually happen.
-  ! strings -n 6 "$file" | grep -F -e "$ROOT/" -e /home/ -e /root/ -e /builds/ -e /tmp/ || fails "$file holds paths of its build"
+  ! strings -n 6 "$file" | grep -F -e "$ROOT/" -e /home/ -e /root/ -e /builds/ -e /tmp/ \
+    || fails "$file holds paths of its build"
 }
 hardened "$binary"
 readelf -Wd "$binary" | grep -qE '\(FLAGS_1\).*PIE' || fails "not PIE"

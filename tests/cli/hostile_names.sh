@@ -1,5 +1,5 @@
-# What files call things is shown with escapes and within bounds, becomes no file's name as it is, and is UTF-8 wherever it is
-# written: others must be able to read it.
+# What files call things is shown with escapes and within bounds, becomes no file's name as it is, and is UTF-8 wherever
+# it is written: others must be able to read it.
 source "$ROOT/tests/cli/lib.bash"
 head -c 8 /dev/zero > w.bin
 cat > names.sw <<'SW'
@@ -44,7 +44,9 @@ def rewritten(path, change):
     with zipfile.ZipFile("m.pt2") as old, zipfile.ZipFile(path, "w") as new:
         for name in old.namelist():
             new.writestr(change(name), old.read(name))
-rewritten("program.pt2", lambda n: n.replace("models/p.json", "models/p\n\x1b.json").replace("p_weights", "p\n\x1b_weights").replace("p_constants", "p\n\x1b_constants"))
+rewritten("program.pt2",
+    lambda n: n.replace("models/p.json", "models/p\n\x1b.json").replace("p_weights",
+        "p\n\x1b_weights").replace("p_constants", "p\n\x1b_constants"))
 rewritten("extra.pt2", lambda n: "m/extra/e\x1b" if n.endswith(".data/version") else n)
 PY
 for file in program extra; do

@@ -9,10 +9,12 @@ lib=$(dirname "$(find "$prefix" -name 'libslipway.so')")
 readelf -d "$lib/libslipway.so" | grep -q 'soname: \[libslipway.so.0\]' || fails "its soname"
 ! grep -rlE "$build|$ROOT/include" "$lib/cmake" "$lib/pkgconfig" || fails "names folders of the build"
 
-# Where other libraries are inside (cmake/Archives.cmake), it wants no more than the program; else Debian's libraries of them.
+# Where other libraries are inside (cmake/Archives.cmake), it wants no more than the program; else Debian's libraries of
+# them.
 if grep -q deps/archives/lib/libprotobuf.a "$build/build.ninja"; then
   if [ -e "$build/glibc/libc.so" ]; then python3 "$ROOT/packaging/check_glibc.py" "$lib/libslipway.so"; fi
-  ! readelf -d "$lib/libslipway.so" | grep NEEDED | grep -vE 'lib(c|m|dl|pthread)\.so|ld-linux' || fails "needs a library that is to be inside"
+  ! readelf -d "$lib/libslipway.so" | grep NEEDED | grep -vE 'lib(c|m|dl|pthread)\.so|ld-linux' || fails "needs a "\
+"library that is to be inside"
 fi
 
 cat > main.c <<'C'

@@ -14,7 +14,8 @@ echo kept > out/m.onnx
 
 # A limit on file sizes stands for a disk without room.
 for external in always never; do
-  expect 5 'SW3001.*out/m.onnx' bash -c "ulimit -f 1000; exec slipway convert big.sw -o out/m.onnx --external-data $external"
+  expect 5 'SW3001.*out/m.onnx' bash -c "ulimit -f 1000; exec slipway convert big.sw -o out/m.onnx --external-data "\
+"$external"
   [ "$(cat out/m.onnx)" = kept ] || fails "the old file is gone"
   only m.onnx
 done
@@ -30,7 +31,8 @@ text = pathlib.Path("big.sw").read_text().replace("2000000", str((1 << 30) // 4)
 pathlib.Path("big.sw").write_text(text)
 interrupted = 0
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGXCPU):
-    process = subprocess.Popen(["slipway", "convert", "big.sw", "-o", "out/m.onnx", "--external-data", "always", "--quiet"])
+    process = subprocess.Popen(["slipway", "convert", "big.sw", "-o", "out/m.onnx", "--external-data", "always",
+        "--quiet"])
     while process.poll() is None and len(list(out.iterdir())) == 1:
         pass
     process.send_signal(number)
@@ -48,8 +50,9 @@ for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, sig
 assert interrupted, "every conversion was faster than its signal"
 EOF
 
-# What SIGKILL leaves between two renames, the old file that names others, whose bytes may be new, and temporaries: they stay where a
-# run that writes the same file fails, and go where it succeeds. What a process that lives has put aside stays.
+# What SIGKILL leaves between two renames, the old file that names others, whose bytes may be new, and temporaries: they
+# stay where a run that writes the same file fails, and go where it succeeds. What a process that lives has put aside
+# stays.
 rm -r out && mkdir out
 (exit 0) & gone=$!
 wait "$gone"

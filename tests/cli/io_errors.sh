@@ -1,5 +1,6 @@
-# What the system refuses is exit 5, memory 6, whatever the call and the errno: never "bad input" (3), "not supported" (4) or
-# "a bug in slipway" (70). A library that is loaded first fails the calls on what is called "faulty"; the old file stays.
+# What the system refuses is exit 5, memory 6, whatever the call and the errno: never "bad input" (3), "not supported"
+# (4) or "a bug in slipway" (70). A library that is loaded first fails the calls on what is called "faulty"; the old
+# file stays.
 source "$ROOT/tests/cli/lib.bash"
 cat > inject.c <<'C'
 #define _GNU_SOURCE
@@ -37,12 +38,14 @@ static int fault_fd(const char* call, int fd) {
   }
 WRAP(ssize_t, write, (int fd, const void* p, size_t n), fault_fd("write", fd), (fd, p, n))
 WRAP(ssize_t, pread, (int fd, void* p, size_t n, off_t at), fault_fd("pread", fd), (fd, p, n, at))
-WRAP(ssize_t, copy_file_range, (int in, off_t* a, int out, off_t* b, size_t n, unsigned f), fault_fd("copy_file_range", out), (in, a, out, b, n, f))
+WRAP(ssize_t, copy_file_range, (int in, off_t* a, int out, off_t* b, size_t n, unsigned f),
+  fault_fd("copy_file_range", out), (in, a, out, b, n, f))
 WRAP(int, rename, (const char* a, const char* b), fault("rename", b), (a, b))
 WRAP(int, mkdir, (const char* path, mode_t mode), fault("mkdir", path), (path, mode))
 WRAP(int, fchmod, (int fd, mode_t mode), fault_fd("fchmod", fd), (fd, mode))
 WRAP(int, close, (int fd), fault_fd("close", fd), (fd))
-WRAP(void*, mmap, (void* p, size_t n, int prot, int flags, int fd, off_t at), fault_fd("mmap", fd), (p, n, prot, flags, fd, at))
+WRAP(void*, mmap, (void* p, size_t n, int prot, int flags, int fd, off_t at),
+  fault_fd("mmap", fd), (p, n, prot, flags, fd, at))
 int open(const char* path, int flags, ...) {
   static int (*next)(const char*, int, ...);
   if (!next) next = (int (*)(const char*, int, ...))dlsym(RTLD_NEXT, "open");
@@ -72,14 +75,17 @@ refused() {  # STATUS CALL ERRNO ARGUMENT...
   echo old > faulty/m.onnx
   local fault
   fault="$call $(number "$name")"
-  expect "$status" "SW$([ "$status" = 5 ] && echo 3001 || echo 4001)" env LD_PRELOAD="$PWD/inject.so" FAULT="$fault" slipway convert "$@"
+  expect "$status" "SW$([ "$status" = 5 ] && echo 3001 || echo 4001)" env LD_PRELOAD="$PWD/inject.so" FAULT="$fault" \
+    slipway convert "$@"
   [ "$(ls -A faulty)" = m.onnx ] && [ "$(cat faulty/m.onnx)" = old ] || fails "$fault: $(ls -A faulty)"
 }
 for name in EIO ENOSPC EDQUOT EFBIG EPERM EBADF; do refused 5 write $name big.sw -o faulty/m.onnx; done
-for name in EIO ENOSPC EDQUOT EFBIG EACCES; do refused 5 copy_file_range $name big.sw -o faulty/m.onnx --external-data always; done
+for name in EIO ENOSPC EDQUOT EFBIG EACCES; do refused 5 copy_file_range $name big.sw -o faulty/m.onnx \
+  --external-data always; done
 for name in EIO EISDIR ESTALE; do refused 5 pread $name faulty.in/big.sw -o out.safetensors; done
 for name in EIO EACCES EXDEV EBUSY ENOSPC EROFS EISDIR ENOTDIR; do refused 5 rename $name big.sw -o faulty/m.onnx; done
-for name in EIO ENOSPC EROFS EMLINK ELOOP ENOTDIR ENAMETOOLONG; do refused 5 mkdir $name big.sw -o faulty/shards/ --shards 1; done
+for name in EIO ENOSPC EROFS EMLINK ELOOP ENOTDIR ENAMETOOLONG; do refused 5 mkdir $name big.sw -o faulty/shards/ \
+  --shards 1; done
 for name in EIO EROFS; do refused 5 fchmod $name big.sw -o faulty/m.onnx; done
 for name in EIO ENOSPC EDQUOT; do refused 5 close $name big.sw -o faulty/m.onnx; done
 for name in EMFILE ENFILE EACCES ENOTDIR ELOOP ENAMETOOLONG EIO EBUSY ESTALE ENXIO EOVERFLOW EROFS; do

@@ -1,5 +1,5 @@
-# For the scripts beside it: source "$ROOT/tests/cli/lib.bash". tests/runner.py sets their environment; where a script is run by hand, from
-# an empty folder, ROOT=… bash -eu -o pipefail …/tests/cli/X.sh does.
+# For the scripts beside it: source "$ROOT/tests/cli/lib.bash". tests/runner.py sets their environment; where a script
+# is run by hand, from an empty folder, ROOT=… bash -eu -o pipefail …/tests/cli/X.sh does.
 : "${SLIPWAY:=$ROOT/build/slipway}" "${PYTHON:=$ROOT/build/venv/bin/python}" "${MINILM:=$ROOT/build/deps/minilm}"
 export ROOT SLIPWAY PYTHON MINILM NO_COLOR=1 PATH="$(dirname "$SLIPWAY"):$PATH"
 cp "$ROOT/tests/cli/net.sw" .

@@ -1,5 +1,6 @@
-# What is linked into the program and the library, and whose headers their sources include, is all in the file of licences, with a version
-# and a text; the build says what that is. (install.sh and wheel.sh look for the file where it is installed.)
+# What is linked into the program and the library, and whose headers their sources include, is all in the file of
+# licences, with a version and a text; the build says what that is. (install.sh and wheel.sh look for the file where it
+# is installed.)
 source "$ROOT/tests/cli/lib.bash"
 build=$(dirname "$SLIPWAY")
 licences=$build/licences/copyright
@@ -27,7 +28,8 @@ for name, (version, text) in named.items():
 
 # Which source package each file of Debian is of.
 owner, source = {}, {}
-said = subprocess.run(["dpkg-query", "-W", "-f=${Package} ${source:Package}\n"], check=True, capture_output=True, text=True).stdout
+said = subprocess.run(["dpkg-query", "-W", "-f=${Package} ${source:Package}\n"], check=True, capture_output=True,
+    text=True).stdout
 for line in said.splitlines():
     package, source[package] = line.split()
 for files in pathlib.Path("/var/lib/dpkg/info").glob("*.list"):
@@ -39,7 +41,8 @@ def component(path):
     path = (build / path).absolute()
     if "deps" in path.parts:
         found = path.parts[path.parts.index("deps") + 1]
-        return {"libprotobuf.a": "protobuf", "libre2.a": "re2", "libabsl.a": "abseil"}[path.name] if found == "archives" else found
+        return {"libprotobuf.a": "protobuf", "libre2.a": "re2",
+            "libabsl.a": "abseil"}[path.name] if found == "archives" else found
     real = str(path.resolve())
     package = owner.get(real) or owner.get(real.removeprefix("/usr")) or owner.get("/usr" + real)
     assert package, f"{path} is of no package"
@@ -54,14 +57,16 @@ for target in ("slipway", "libslipway.so"):
         if not word.startswith("-") and not pathlib.Path(word).name.startswith("libroom_"):
             seen.setdefault(component(word), word)
     if "-static-libstdc++" in edge:
-        runtime = subprocess.run(["c++", "-print-file-name=libstdc++.a"], check=True, capture_output=True, text=True).stdout.strip()
+        runtime = subprocess.run(["c++", "-print-file-name=libstdc++.a"], check=True, capture_output=True,
+            text=True).stdout.strip()
         seen.setdefault(component(runtime), runtime)
 # Included: ninja knows of each object what its source read.
 ours = False
 for line in open("dependencies"):
     if not line.startswith(" "):
         ours = line.startswith(("CMakeFiles/room_", "CMakeFiles/slipway.dir/"))
-    elif ours and line.strip().startswith("/") and not line.strip().startswith((str(build.parent) + "/", str(build.resolve()) + "/")):
+    elif ours and line.strip().startswith("/") and not line.strip().startswith((str(build.parent) + "/",
+        str(build.resolve()) + "/")):
         seen.setdefault(component(line.strip()), line.strip())
 assert {"abseil", "cli11", "flatbuffers", "onnx"} <= set(seen), f"the build says too little: {seen}"
 # Of glibc and Linux, which every system has, declarations only.

@@ -1,4 +1,5 @@
-# minify: what is left is right, few probes are made, a run that was killed goes on, checks may crash, hang and eat memory.
+# minify: what is left is right, few probes are made, a run that was killed goes on, checks may crash, hang and eat
+# memory.
 source "$ROOT/tests/cli/lib.bash"
 programs="$ROOT/tests/cli/minify_programs.py"
 for kind in chain branches control; do python3 "$programs" $kind $kind.sw; done
@@ -14,14 +15,17 @@ nodes() {
 probes() { grep -oE 'probe [0-9]+' stderr | cut -d' ' -f2; }
 
 # One bad node of 50.
-expect 0 'out: probe [0-9]+ · 50 → 1 node · 1 input, [0-9]+ asked now, fails with exit 1' slipway minify chain.sw -o out --check '! grep -q aten.relu {ir}'
+expect 0 'out: probe [0-9]+ · 50 → 1 node · 1 input, [0-9]+ asked now, fails with exit 1' \
+  slipway minify chain.sw -o out --check '! grep -q aten.relu {ir}'
 nodes out/min.ir relu
 [ "$(probes)" -le 15 ] || fails "$(probes) probes for a chain"
 only inputs.safetensors min.ir min.onnx min.pt2 probes.log report.md repro.py repro.sh
 expect 1 '' sh out/repro.sh
 slipway run out/min.pt2 --inputs out/inputs.safetensors --outputs outputs.safetensors
-! grep -q "$PWD" out/repro.sh out/repro.py out/report.md out/min.ir out/probes.log || fails "an absolute path in the result"
-# The same again, in another folder and with several checks at once, gives the same bytes; of the result nothing more goes.
+! grep -q "$PWD" out/repro.sh out/repro.py out/report.md out/min.ir out/probes.log \
+  || fails "an absolute path in the result"
+# The same again, in another folder and with several checks at once, gives the same bytes; of the result nothing more
+# goes.
 slipway minify chain.sw -o two --check '! grep -q aten.relu {ir}' --jobs 3 -q
 for file in min.ir min.pt2 min.onnx inputs.safetensors report.md; do cmp out/$file two/$file; done
 slipway minify out/min.ir -o again --check '! grep -q aten.relu {ir}' -q
@@ -33,7 +37,8 @@ mkdir elsewhere && (cd elsewhere && expect 1 '' sh "../a b'\$c/repro.sh")
 
 # Two branches: a node of each and where they meet.
 cat > meet.sh <<'EOF'
-grep -q aten.relu "$1" && grep -q aten.tanh "$1" && grep -qE 'aten.add.Tensor\(self=%[ab][0-9]+, other=%[ab][0-9]+' "$1" && exit 3
+grep -q aten.relu "$1" && grep -q aten.tanh "$1" && \
+  grep -qE 'aten.add.Tensor\(self=%[ab][0-9]+, other=%[ab][0-9]+' "$1" && exit 3
 exit 0
 EOF
 expect 0 '25 → 3 nodes' slipway minify branches.sw -o branches --check 'sh meet.sh {ir}'
@@ -43,7 +48,8 @@ expect 3 '' sh branches/repro.sh
 # Inside of control flow; with the control flow, where the failure needs it.
 expect 0 '8 → 1 node ' slipway minify control.sw -o body --check '! grep -q aten.relu {ir}'
 nodes body/min.ir relu
-expect 0 '8 → 2 nodes ' slipway minify control.sw -o cond --check '! (grep -q aten.relu {ir} && grep -q order.cond {ir})'
+expect 0 '8 → 2 nodes ' slipway minify control.sw -o cond --check \
+  '! (grep -q aten.relu {ir} && grep -q order.cond {ir})'
 nodes cond/min.ir cond relu
 
 # Symbolic sizes stay where the failure needs them.
@@ -82,7 +88,8 @@ expect 1 'SW6101.*does not fail the check' slipway minify chain.sw -o good --che
 expect 1 'SW6101.*does not fail' slipway minify chain.sw -o good --check 'grep -q aten.relu {ir}'
 expect 1 'SW6101' slipway minify chain.sw -o good --check 'exit 3 # {ir}' --fail-code 4
 expect 1 'SW6101' slipway minify chain.sw -o good --check 'echo no >&2; exit 3 # {ir}' --fail-regex yes
-expect 0 'exit 4' slipway minify chain.sw -o code --check 'grep -q aten.relu {ir} && exit 4; exit 5 # {ir}' --fail-code 4
+expect 0 'exit 4' slipway minify chain.sw -o code --check 'grep -q aten.relu {ir} && exit 4; exit 5 # {ir}' \
+  --fail-code 4
 expect 0 'output matches' slipway minify chain.sw -o regex --check 'grep aten.relu {ir}; true' --fail-regex 'relu'
 nodes regex/min.ir relu
 expect 2 'names no file' slipway minify chain.sw -o good --check 'true'
@@ -106,14 +113,16 @@ fi
 ! grep -q aten.relu "$1"
 EOF
 for how in crash hang memory; do
-  expect 0 '50 → 1 node ' slipway minify chain.sw -o bad.$how --check "sh bad.sh {ir} $how $(wc -l < chain.sw)" --timeout 1 --memory 1GB
+  expect 0 '50 → 1 node ' slipway minify chain.sw -o bad.$how \
+    --check "sh bad.sh {ir} $how $(wc -l < chain.sw)" --timeout 1 --memory 1GB
   nodes bad.$how/min.ir relu
 done
 
-# The same for several hashes. Where the check crashes on the original too, that is the failure that is looked for; where an empty
-# program crashes it as well, nothing is left, and the report says so.
+# The same for several hashes. Where the check crashes on the original too, that is the failure that is looked for;
+# where an empty program crashes it as well, nothing is left, and the report says so.
 cat > half.sh <<'EOF'
-if [ "$(grep -c '= aten' "$1")" != 50 ] && [ $((($(sed "1s/^/; $2 /" "$1" | cksum | cut -d' ' -f1) >> 3) % 2)) = 0 ]; then kill -SEGV $$; fi
+if [ "$(grep -c '= aten' "$1")" != 50 ] && \
+  [ $((($(sed "1s/^/; $2 /" "$1" | cksum | cut -d' ' -f1) >> 3) % 2)) = 0 ]; then kill -SEGV $$; fi
 ! grep -q aten.relu "$1"
 EOF
 for salt in 1 2 3 4; do

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Programs with a planted fault, for `slipway minify`, in the text form (no torch needed).
 
-    minify_programs.py chain OUT.sw      # 50 nodes in a row, one of them a relu
-    minify_programs.py branches OUT.sw   # 25 nodes: two branches that meet; one has a relu, the other a tanh
-    minify_programs.py control OUT.sw    # a fault inside of a branch of a cond
+minify_programs.py chain OUT.sw      # 50 nodes in a row, one of them a relu
+minify_programs.py branches OUT.sw   # 25 nodes: two branches that meet; one has a relu, the other a tanh
+minify_programs.py control OUT.sw    # a fault inside of a branch of a cond
 """
+
 import sys
 
 
@@ -13,7 +14,10 @@ def chain():
     last, features = "x", 8
     for i in range(50):
         if i % 4 == 0:
-            weights += [f"  $fc{i}.weight: f32[8,8] @ random(seed={i})", f"  $fc{i}.bias: f32[8] @ random(seed={i + 100})"]
+            weights += [
+                f"  $fc{i}.weight: f32[8,8] @ random(seed={i})",
+                f"  $fc{i}.bias: f32[8] @ random(seed={i + 100})",
+            ]
             inputs += [f"  %w{i}: f32[8,8] = parameter $fc{i}.weight,", f"  %b{i}: f32[8] = parameter $fc{i}.bias,"]
             nodes.append(f"  %n{i}: f32[B,{features}] = aten.linear.default(input=%{last}, weight=%w{i}, bias=%b{i})")
         elif i == 33:
@@ -22,8 +26,20 @@ def chain():
             op = ("aten.sigmoid.default", "aten.gelu.default", "aten.tanh.default")[i % 4 - 1]
             nodes.append(f"  %n{i}: f32[B,8] = {op}(self=%{last})")
         last = f"n{i}"
-    return ["slipway.ir 1", "dims { B = 1..64 positive }", "weights {", *weights, "}", "graph main(", *inputs, "  %x: f32[B,8],", ") {", *nodes,
-            f"  return %{last}", "}"]
+    return [
+        "slipway.ir 1",
+        "dims { B = 1..64 positive }",
+        "weights {",
+        *weights,
+        "}",
+        "graph main(",
+        *inputs,
+        "  %x: f32[B,8],",
+        ") {",
+        *nodes,
+        f"  return %{last}",
+        "}",
+    ]
 
 
 def branches():
@@ -34,7 +50,10 @@ def branches():
             op = odd if i == 4 else ("sigmoid", "cos", "exp")[i % 3]
             nodes.append(f"  %{branch}{i}: f32[4,8] = aten.{op}.default(self=%{last})")
             last = f"{branch}{i}"
-    nodes += ["  %join: f32[4,8] = aten.add.Tensor(self=%a10, other=%b10)", "  %end: f32[4,8] = aten.neg.default(self=%join)"]
+    nodes += [
+        "  %join: f32[4,8] = aten.add.Tensor(self=%a10, other=%b10)",
+        "  %end: f32[4,8] = aten.neg.default(self=%join)",
+    ]
     return ["slipway.ir 1", "graph main(%x: f32[4,8]) {", *nodes, "  return %end", "}"]
 
 

@@ -1,4 +1,5 @@
-# A program without its weights: every target and whatever runs it says so, lists them and says how they are given, and writes nothing.
+# A program without its weights: every target and whatever runs it says so, lists them and says how they are given, and
+# writes nothing.
 source "$ROOT/tests/cli/lib.bash"
 sample=$ROOT/samples/minilm.pt2
 mkdir out
@@ -19,7 +20,8 @@ done
 lists '--weights FILE gives them' slipway quantize "$sample" -o out/none.pt2 --config int8-weight-only
 "$PYTHON" - <<'PY'
 import json, struct
-header = json.dumps({f"input.{i}": {"dtype": "I64", "shape": [1, 2], "data_offsets": [16 * i, 16 * i + 16]} for i in (0, 1)}).encode()
+header = json.dumps({f"input.{i}": {"dtype": "I64", "shape": [1, 2], "data_offsets": [16 * i, 16 * i + 16]} for i in (0,
+    1)}).encode()
 open("in.safetensors", "wb").write(struct.pack("<Q", len(header)) + header + struct.pack("<4q", 1, 1, 1, 1))
 PY
 lists 'slipway convert .*--weights FILE' slipway run "$sample" --inputs in.safetensors --outputs out/none.safetensors

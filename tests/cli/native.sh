@@ -16,8 +16,8 @@ head -c 3000 out/m.so > cut.so
 expect 3 'SW1001.*(cut off|input)' slipway run ./cut.so --inputs w.safetensors --outputs out/x.safetensors
 only m.so p.pt2
 
-# All that kernels lack is told at once, with counts and places, also what is inside nested graphs; what reads a result of
-# something refused in a type that kernels have not is no case of its own.
+# All that kernels lack is told at once, with counts and places, also what is inside nested graphs; what reads a result
+# of something refused in a type that kernels have not is no case of its own.
 cat > many.sw <<'SW'
 slipway.ir 1
 form functional
@@ -42,7 +42,10 @@ graph else.1(%x: f32[3,8]) {
   return %a
 }
 SW
-inputs() { printf '{"input.0":{"dtype":"BOOL","shape":[],"data_offsets":[0,1]},"input.1":{"dtype":"F32","shape":[3,8],"data_offsets":[1,97]}}'; }
+inputs() {
+  printf '{"input.0":{"dtype":"BOOL","shape":[],"data_offsets":[0,1]}'
+  printf ',"input.1":{"dtype":"F32","shape":[3,8],"data_offsets":[1,97]}}'
+}
 { printf '%b' "$(printf '\\x%02x' "$(inputs | wc -c)")\0\0\0\0\0\0\0"; inputs; head -c 97 /dev/zero; } > in.safetensors
 for command in "convert many.sw -o out/m.so" "run many.sw --inputs in.safetensors --outputs out/x"; do
   # shellcheck disable=SC2086

@@ -25,8 +25,10 @@ PYTHON
 mkdir many one
 alone() { LD_PRELOAD="$PWD/none.so" slipway "$@"; }
 
-for command in "quantize w.safetensors --config 8da4w:group=32 --threads 4 -q --to safetensors -o" "quantize m.pt2 --config int8-weight-only --threads 4 -q --to pt2 -o" \
-  "quantize m.pt2 --config gptq(int8-weight-only) --calibration i.safetensors --threads 4 -q --to pt2 -o" "convert m.pt2 -q --to so -o" "convert m.pt2 -q --to onnx -o"; do
+for command in "quantize w.safetensors --config 8da4w:group=32 --threads 4 -q --to safetensors -o" \
+  "quantize m.pt2 --config int8-weight-only --threads 4 -q --to pt2 -o" \
+  "quantize m.pt2 --config gptq(int8-weight-only) --calibration i.safetensors --threads 4 -q --to pt2 -o" \
+  "convert m.pt2 -q --to so -o" "convert m.pt2 -q --to onnx -o"; do
   expect 0 '' slipway $command many/m
   expect 0 '' alone $command one/m
   cmp many/m one/m

@@ -13,7 +13,8 @@ grep -q 'help: --opset 19' stderr || fails "no help"
 expect 0 . slipway convert f8.sw -o m.onnx --opset 19
 
 # Types of inputs, outputs and weights are no operators: the help is the opset that has them, or how to go without them.
-identity() { printf 'slipway.ir 1\ngraph main(%%x: %s[4], %%y: f32[4]) {\n  %%z: f32[4] = %s\n  return %%z, %%x\n}\n' "$1" "$2" > identity.sw; }
+identity() { printf 'slipway.ir 1\ngraph main(%%x: %s[4], %%y: f32[4]) {\n  %%z: f32[4] = %s\n  return %%z, %%x\n}\n' \
+  "$1" "$2" > identity.sw; }
 identity f8e4m3fn 'aten.relu.default(self=%y)'
 expect 4 'SW2001.*f8e4m3fn at opset 18' slipway convert identity.sw -o m.onnx --opset 18
 grep -qx '  help: --opset 19 has all that is needed' stderr || fails "no help"

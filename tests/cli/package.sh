@@ -1,5 +1,5 @@
-# The .deb of what is built: it depends on a package for each shared library that its files need, and the program runs from where it
-# is unpacked.
+# The .deb of what is built: it depends on a package for each shared library that its files need, and the program runs
+# from where it is unpacked.
 source "$ROOT/tests/cli/lib.bash"
 
 build=$(dirname "$SLIPWAY")
@@ -25,7 +25,8 @@ for file in root/usr/bin/slipway "$library"; do
     grep -qxFf owners depends || fails "$needed of $file: none of $(xargs < owners) in: $(xargs < depends)"
   done
 done
-for file in usr/include/slipway/slipway.h usr/share/man/man1/slipway.1 usr/share/bash-completion/completions/slipway usr/share/doc/slipway/LICENSE; do
+for file in usr/include/slipway/slipway.h usr/share/man/man1/slipway.1 usr/share/bash-completion/completions/slipway \
+  usr/share/doc/slipway/LICENSE; do
   ls root/$file* > /dev/null || fails "no $file"
 done
 LD_LIBRARY_PATH=$(dirname "$library") root/usr/bin/slipway convert net.sw -o m.onnx -q

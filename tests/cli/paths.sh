@@ -1,4 +1,5 @@
-# Files that one command line names twice: nothing that is read, and no result, gives way to a report or to an output that is not its own.
+# Files that one command line names twice: nothing that is read, and no result, gives way to a report or to an output
+# that is not its own.
 source "$ROOT/tests/cli/lib.bash"
 "$PYTHON" - <<'PYTHON'
 import torch
@@ -25,24 +26,36 @@ refused() {  # MESSAGE COMMAND...
 # Reports and what is read, by any name.
 for report in --html --save-config; do
   for file in w.safetensors ./w.safetensors soft.safetensors hard.safetensors "$PWD/w.safetensors"; do
-    refused "$report .*the place of the input" slipway quantize w.safetensors -o out.safetensors --config int8-weight-only $report $file
+    refused "$report .*the place of the input" slipway quantize w.safetensors -o out.safetensors --config \
+      int8-weight-only $report $file
   done
-  refused "$report .*the place of the input" slipway quantize soft.safetensors -o out.safetensors --config int8-weight-only $report w.safetensors
-  refused "$report .*the place of the configuration" slipway quantize w.safetensors -o out.safetensors --config config.json $report config.json
-  refused "$report .*the place of the configuration" slipway quantize w.safetensors -o out.safetensors --config plain.config $report plain.config
-  refused "$report .*the place of -o" slipway quantize w.safetensors -o out.safetensors --config int8-weight-only $report out.safetensors
-  refused "$report .*the place of -o" slipway quantize w.safetensors -o out.safetensors --config int8-weight-only $report ./out.safetensors
-  refused "$report .*the place of -o" slipway quantize w.safetensors -o new/ --config int8-weight-only $report new/model.safetensors
+  refused "$report .*the place of the input" slipway quantize soft.safetensors -o out.safetensors --config \
+    int8-weight-only $report w.safetensors
+  refused "$report .*the place of the configuration" slipway quantize w.safetensors -o out.safetensors --config \
+    config.json $report config.json
+  refused "$report .*the place of the configuration" slipway quantize w.safetensors -o out.safetensors --config \
+    plain.config $report plain.config
+  refused "$report .*the place of -o" slipway quantize w.safetensors -o out.safetensors --config int8-weight-only \
+    $report out.safetensors
+  refused "$report .*the place of -o" slipway quantize w.safetensors -o out.safetensors --config int8-weight-only \
+    $report ./out.safetensors
+  refused "$report .*the place of -o" slipway quantize w.safetensors -o new/ --config int8-weight-only $report \
+    new/model.safetensors
   refused "$report .*the place of -o" slipway quantize m.pt2 -o out.onnx --config int8-weight-only $report out.onnx.data
-  refused "$report .*the place of the input" slipway quantize folder -o out.safetensors --config int8-weight-only $report folder/config.json
-  refused "$report .*the place of --calibration" slipway quantize m.pt2 -o out.onnx --config int8-static --calibration i.safetensors $report i.safetensors
-  refused "$report .*the place of --weights" slipway quantize m.pt2 --weights v.safetensors -o out.onnx --config int8-weight-only $report v.safetensors
+  refused "$report .*the place of the input" slipway quantize folder -o out.safetensors --config int8-weight-only \
+    $report folder/config.json
+  refused "$report .*the place of --calibration" slipway quantize m.pt2 -o out.onnx --config int8-static \
+    --calibration i.safetensors $report i.safetensors
+  refused "$report .*the place of --weights" slipway quantize m.pt2 --weights v.safetensors -o out.onnx --config \
+    int8-weight-only $report v.safetensors
 done
-refused "--html .*the place of --save-config" slipway quantize w.safetensors -o out.safetensors --config int8-weight-only --html new --save-config new
+refused "--html .*the place of --save-config" slipway quantize w.safetensors -o out.safetensors --config \
+  int8-weight-only --html new --save-config new
 
 # Outputs and what is read beside the model.
 refused "-o .*the place of --weights" slipway convert m.pt2 --weights v.safetensors -o v.safetensors --to pt2
-refused "-o .*the place of --calibration" slipway quantize m.pt2 -o i.safetensors --to pt2 --config int8-static --calibration i.safetensors
+refused "-o .*the place of --calibration" slipway quantize m.pt2 -o i.safetensors --to pt2 --config int8-static \
+  --calibration i.safetensors
 refused "--outputs .*the place of --inputs" slipway run m.pt2 --inputs i.safetensors --outputs ./i.safetensors
 refused "--outputs .*the place of the model" slipway run m.pt2 --inputs i.safetensors --outputs m.pt2
 slipway convert one=m.pt2 two=m.pt2 -o one.pt2 -q

@@ -1,4 +1,5 @@
-# `slipway quantize` on files: what is chosen and said, what is refused with which exit code, and that outputs are whole.
+# `slipway quantize` on files: what is chosen and said, what is refused with which exit code, and that outputs are
+# whole.
 source "$ROOT/tests/cli/lib.bash"
 # gives STATUS COMMAND...: the exit status. says TEXT...: what stderr has somewhere.
 gives() {
@@ -24,8 +25,9 @@ def save(path, tensors, metadata=None):
     open(path, "wb").write(struct.pack("<Q", len(text)) + text + data)
 def w(n, k): return [n, k], [((i * 37) % 101 - 50) / 50 for i in range(n * k)]
 layers = {f"layers.{i}.{p}.weight": w(16, 64) for i in range(3) for p in ("up", "down")}
-save("m.safetensors", {**layers, "wte.weight": w(8, 64), "norm.weight": ([64], [1.0] * 64), "attn.in_proj_weight": w(16, 64),
-                       "attn.out_proj.weight": w(16, 64), "conv.weight": ([2, 4, 8], [0.5] * 64), "odd.weight": w(8, 60)})
+save("m.safetensors", {**layers, "wte.weight": w(8, 64), "norm.weight": ([64], [1.0] * 64),
+                       "attn.in_proj_weight": w(16, 64), "attn.out_proj.weight": w(16, 64),
+                       "conv.weight": ([2, 4, 8], [0.5] * 64), "odd.weight": w(8, 60)})
 save("nan.safetensors", {"a.weight": ([1, 64], [float("nan")] * 64)})
 save("inf.safetensors", {"a.weight": ([1, 64], [float("inf")] + [0.0] * 63)})
 save("zero.safetensors", {"a.weight": ([16, 64], [0.0] * 1024)})
@@ -34,13 +36,19 @@ PY
 
 # The closing table says what became of each weight, and why.
 gives 0 slipway quantize m.safetensors -o q.safetensors --config int8-weight-only
-says "layers.*.up.weight" "(3)" "stays: an embedding" "stays: not called MODULE.weight" "stays: of nn.MultiheadAttention" "stays: 3 dimensions"
+says "layers.*.up.weight" "(3)" "stays: an embedding" "stays: not called MODULE.weight" \
+  "stays: of nn.MultiheadAttention" "stays: 3 dimensions"
 says "7 of 11 weights quantized"
 gives 0 slipway quantize m.safetensors -o q.safetensors --config int8-weight-only --json -q --html q.html
-python3 -c 'import json,sys; r=json.load(open("stdout")); assert r["quantized"]==7 and r["bytes_after"]<r["bytes_before"]; assert all(0<w["relative_error"]<.02 for w in r["weights"] if w["config"])'
+python3 -c '
+import json
+r = json.load(open("stdout"))
+assert r["quantized"] == 7 and r["bytes_after"] < r["bytes_before"]
+assert all(0<w["relative_error"]<.02 for w in r["weights"] if w["config"])'
 grep -q "<svg" q.html && grep -q "layers.0.up.weight" q.html
 
-# Groups that do not fit are an error of all weights at once; int4 leaves such weights in float, as torchao does, and says so.
+# Groups that do not fit are an error of all weights at once; int4 leaves such weights in float, as torchao does, and
+# says so.
 gives 3 slipway quantize m.safetensors -o x.safetensors --config int8-weight-only:group=32
 says "'odd.weight': 60 input features are not a multiple of the group, 32"
 gives 0 slipway quantize m.safetensors -o x.safetensors --config int8-weight-only:group=32 --exclude odd
@@ -61,7 +69,8 @@ gives 2 slipway quantize m.safetensors -o x.safetensors --config int8-wieght-onl
 says "did you mean 'int8-weight-only'?"
 gives 2 slipway quantize m.safetensors -o x.safetensors
 for bad in nan inf; do
-  for config in int8-weight-only 8da4w int4-weight-only:group=32 float8-weight-only mxfp8 intx:bits=4,group=32,hqq int4-weight-only:group=32,hqq; do
+  for config in int8-weight-only 8da4w int4-weight-only:group=32 float8-weight-only mxfp8 intx:bits=4,group=32,hqq \
+    int4-weight-only:group=32,hqq; do
     gives 3 slipway quantize $bad.safetensors -o x.safetensors --config $config
     says "'a.weight'" "infinities or NaN"
   done
@@ -79,16 +88,20 @@ graph main(%w: f32[16, 64] = parameter $up.weight, %x: f32[3, 64]) {
   return %y
 }
 SW
-python3 -c 'import struct; open("net.bin", "wb").write(struct.pack("<1024f", *(((i * 37) % 101 - 50) / 50 for i in range(1024))))'
+python3 -c '
+import struct
+open("net.bin", "wb").write(struct.pack("<1024f", *(((i * 37) % 101 - 50) / 50 for i in range(1024))))'
 gives 0 slipway convert net.sw -o net.onnx --quantize int8-weight-only --html net.html --save-config net.json -q
 [ -s net.html ] && [ -s net.json ]
 for pair in net.sw:net.onnx m.safetensors:net.safetensors; do
-  gives 5 slipway convert ${pair%:*} -o nowhere/${pair#*:} --quantize int8-weight-only --html x.html --save-config x.json -q
+  gives 5 slipway convert ${pair%:*} -o nowhere/${pair#*:} --quantize int8-weight-only --html x.html --save-config \
+    x.json -q
   [ ! -e x.html ] && [ ! -e x.json ]
 done
 
 # A weight of zeros is one of zeros, whatever the scheme.
-for config in int8-weight-only int8-weight-only:per=tensor 8da4w intx:bits=4,group=32,hqq int4-weight-only:group=32,hqq float8-weight-only mxfp8 mxfp4 nvfp4; do
+for config in int8-weight-only int8-weight-only:per=tensor 8da4w intx:bits=4,group=32,hqq \
+  int4-weight-only:group=32,hqq float8-weight-only mxfp8 mxfp4 nvfp4; do
   gives 0 slipway quantize zero.safetensors -o z.safetensors --config $config --json -q
   python3 -c 'import json; [w]=json.load(open("stdout"))["weights"]; assert w["max_error"]==0, w'
 done

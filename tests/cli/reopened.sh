@@ -34,7 +34,8 @@ int main(int argc, char** argv) {
       input.data = x, input.device.device_type = kDLCPU, input.ndim = 2, input.shape = shape;
       input.dtype = (DLDataType){kDLFloat, 32, 1};
       DLManagedTensorVersioned* output = NULL;
-      if (slipway_model_run_(model, &(const DLTensor*){&input}, 1, &output, 1) != SLIPWAY_MODEL_OK) return puts(slipway_model_error_()), 3;
+      if (slipway_model_run_(model, &(const DLTensor*){&input}, 1, &output,
+          1) != SLIPWAY_MODEL_OK) return puts(slipway_model_error_()), 3;
       output->deleter(output);
       if (slipway_model_run_(model, NULL, 0, NULL, 0) == SLIPWAY_MODEL_OK) return 4;
       slipway_model_close_(model);

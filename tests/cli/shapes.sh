@@ -22,12 +22,16 @@ expect 0 'dims rows = 1..64' slipway convert static.sw --dynamic 'x:[rows=1..64,
 cmp m.so n.so
 
 # Asks that cannot be met are quoted, and nothing is written.
-expect 2 "SW1003.*'y:\[B,_\]': the program has no input 'y'; it has x" slipway convert static.sw --dynamic 'y:[B,_]' -o x.onnx
-expect 2 "SW1003.*'B=9..': the program was exported with x.0 = 3" slipway convert static.sw --dynamic 'x:[B=9..,_]' -o x.onnx
-expect 4 'SW2002.*x:1: it is static, 8: aten.linear.default' slipway convert static.sw --dynamic auto --require-dynamic x:1 -o x.onnx
+expect 2 "SW1003.*'y:\[B,_\]': the program has no input 'y'; it has x" slipway convert static.sw --dynamic 'y:[B,_]' \
+  -o x.onnx
+expect 2 "SW1003.*'B=9..': the program was exported with x.0 = 3" slipway convert static.sw --dynamic 'x:[B=9..,_]' \
+  -o x.onnx
+expect 4 'SW2002.*x:1: it is static, 8: aten.linear.default' slipway convert static.sw --dynamic auto \
+  --require-dynamic x:1 -o x.onnx
 expect 2 "SW1003.*no dimension 'Z'" slipway convert net.sw --dim-names Z=Y -o x.onnx
 sed 's/relu.default/sigmoid.default/' static.sw > two.sw
-expect 4 'SW2002.*not the same model at several sizes: aten.relu.default: is aten.sigmoid.default' slipway shapes static.sw --unify two.sw
+expect 4 'SW2002.*not the same model at several sizes: aten.relu.default: is aten.sigmoid.default' slipway shapes \
+  static.sw --unify two.sw
 [ ! -e x.onnx ] || fails "x.onnx was written"
 
 # A program with symbols: pinned, bounded, renamed.

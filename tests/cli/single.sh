@@ -6,4 +6,5 @@ for wrong in cli/no_such.sh none; do
   expect 2 "no such suite or test: $wrong" "$PYTHON" "$ROOT/tests/runner.py" $wrong
 done
 mkdir alone
-(cd alone && env -i HOME="$PWD" PATH=/usr/bin:/bin ROOT="$ROOT" bash -eu -o pipefail "$ROOT/tests/cli/diagnostics.sh") > said 2>&1 || fails "$(cat said)"
+(cd alone && env -i HOME="$PWD" PATH=/usr/bin:/bin ROOT="$ROOT" bash -eu -o pipefail \
+  "$ROOT/tests/cli/diagnostics.sh") > said 2>&1 || fails "$(cat said)"

@@ -13,7 +13,8 @@ cmp two.pt2 again/two.pt2
 slipway unpack two.pt2 -o one --program b -q
 [ "$(ls one)" = b.pt2 ] || fails "more than was asked for"
 cmp one/b.pt2 out/b.pt2
-expect 3 "SW1001.*no program 'c', 'd'; the archive holds a, b" slipway unpack two.pt2 -o none --program c --program d --program a
+expect 3 "SW1001.*no program 'c', 'd'; the archive holds a, b" slipway unpack two.pt2 -o none --program c --program d \
+  --program a
 [ ! -e none ] || fails "a folder after a failure"
 expect 5 SW3001 slipway unpack two.pt2 -o nowhere/out
 expect 0 'dry run' slipway unpack two.pt2 -o none --dry-run

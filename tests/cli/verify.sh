@@ -71,7 +71,9 @@ printf '#!/bin/sh\nexit 0\n' > bin/mute
 printf '#!/bin/sh\nsleep 600\n' > bin/slow
 printf '#!/bin/sh\ncat > /dev/null; echo "{\\"error\\": \\"no onnxruntime\\", \\"kind\\": \\"import\\"}"\n' > bin/poor
 printf '#!/bin/sh\ncat > /dev/null; kill -SEGV $$\n' > bin/crash
-printf '#!/bin/sh\ncat > /dev/null; echo "{\\"version\\": \\"1\\", \\"outputs\\": [], \\"observed\\": [], \\"made\\": [], \\"opset\\": 20, \\"results\\": [{\\"tensors\\": [{\\"dtype\\": \\"f32\\", \\"shape\\": [4], \\"offset\\": 0, \\"bytes\\": 16}]}]}"\n' > bin/liar
+printf '#!/bin/sh\ncat > /dev/null; echo "{\\"version\\": \\"1\\", \\"outputs\\": [], \\"observed\\": [], \\"made\\": '\
+'[], \\"opset\\": 20, \\"results\\": [{\\"tensors\\": [{\\"dtype\\": \\"f32\\", \\"shape\\": [4], \\"offset\\": 0, '\
+'\\"bytes\\": 16}]}]}"\n' > bin/liar
 chmod +x bin/*
 expect 4 'SW6002.*no onnxruntime' slipway verify net.sw net.onnx --python bin/poor
 grep -q 'help: pip install onnxruntime numpy, and name that Python by --python' stderr
@@ -86,7 +88,8 @@ cp "$SLIPWAY" alone/slipway
 expect 4 'SW6002.*python3' env PATH="$PWD/bin" alone/slipway verify net.sw net.onnx
 cp bin/poor alone/venv/bin/python
 expect 4 'SW6002.*python3.*no onnxruntime' env PATH="$PWD/nothing" alone/slipway verify net.sw net.onnx
-printf '#!/bin/sh\ncat > /dev/null; echo "{\\"version\\": \\"1\\", \\"outputs\\": [], \\"observed\\": [], \\"made\\": [], \\"opset\\": 20, \\"results\\": [{\\"error\\": \\"too hot\\", \\"kind\\": \\"run\\"}]}"\n' > bin/fussy
+printf '#!/bin/sh\ncat > /dev/null; echo "{\\"version\\": \\"1\\", \\"outputs\\": [], \\"observed\\": [], \\"made\\": '\
+'[], \\"opset\\": 20, \\"results\\": [{\\"error\\": \\"too hot\\", \\"kind\\": \\"run\\"}]}"\n' > bin/fussy
 chmod +x bin/fussy
 expect 1 SW6001 slipway verify net.sw net.onnx --python bin/fussy
 grep -q 'B refuses inputs that A takes: onnxruntime: too hot' stdout

@@ -1,5 +1,5 @@
-# inspect --verify finds every member whose bytes are not those of its checksum, in zips within zips too, and programs whose types
-# cannot be. Conversions compare the checksums of what they read.
+# inspect --verify finds every member whose bytes are not those of its checksum, in zips within zips too, and programs
+# whose types cannot be. Conversions compare the checksums of what they read.
 source "$ROOT/tests/cli/lib.bash"
 slipway convert net.sw -o m.pt2 -q
 slipway convert net.sw -o old.pt2 --torch 2.6 -q
@@ -7,10 +7,14 @@ slipway convert net.sw -o w.safetensors -q
 expect 0 '' slipway inspect m.pt2 --verify
 grep -qE 'verified: [0-9]+ members' stdout || fails "says nothing"
 expect 0 '' slipway inspect old.pt2 --verify --json
-"$PYTHON" -c 'import json, sys; v = json.load(open("stdout"))["verified"]; assert v["members"] > 8 and v["bytes"] > 144, v'
+"$PYTHON" -c '
+import json
+v = json.load(open("stdout"))["verified"]
+assert v["members"] > 8 and v["bytes"] > 144, v'
 expect 0 '' slipway inspect w.safetensors --verify
 grep -q 'no checksums' stdout || fails "claims to have verified"
-# One bit of a weight in each. The weights of the old layout are in a zip within the zip: both directories state a CRC-32.
+# One bit of a weight in each. The weights of the old layout are in a zip within the zip: both directories state a
+# CRC-32.
 "$PYTHON" - <<'EOF'
 import zipfile
 for name, member in (("m.pt2", "weight_0"), ("old.pt2", "serialized_state_dict.pt")):
@@ -27,7 +31,8 @@ for name, member in (("m.pt2", "weight_0"), ("old.pt2", "serialized_state_dict.p
     open("bad_" + name, "wb").write(data)
 EOF
 expect 3 "SW1001.*1 member .*weight_0'" slipway inspect bad_m.pt2 --verify
-expect 3 "SW1001.*2 members .*'serialized_state_dict.pt', 'serialized_state_dict.pt/.*data/0'" slipway inspect bad_old.pt2 --verify
+expect 3 "SW1001.*2 members .*'serialized_state_dict.pt', 'serialized_state_dict.pt/.*data/0'" \
+  slipway inspect bad_old.pt2 --verify
 expect 0 '' slipway inspect bad_m.pt2
 # Every target refuses it: bytes that are read are compared, large ones that the kernel copies with --check-crc.
 for target in onnx pt2 so native-pt2 safetensors; do
@@ -55,7 +60,8 @@ data = bytearray(open("big.pt2", "rb").read())
 data[5_000_000] ^= 1
 open("bad_big.pt2", "wb").write(data)
 EOF
-for flags in '--to onnx' '--to so' '--to native-pt2' '--to safetensors' '--to safetensors --dtype bf16' '--to pt2 --torch 2.6'; do
+for flags in '--to onnx' '--to so' '--to native-pt2' '--to safetensors' '--to safetensors --dtype bf16' \
+  '--to pt2 --torch 2.6'; do
   expect 3 "SW1001.*CRC-32" slipway convert bad_big.pt2 -o x $flags
 done
 for target in onnx pt2 so native-pt2 safetensors; do
@@ -76,6 +82,7 @@ expect 3 'SW1001.*different dtypes' slipway convert lying.sw -o x.onnx
 expect 0 '' slipway inspect lying.sw
 expect 3 'SW1001.*different dtypes' slipway inspect lying.sw --verify
 expect 0 '' slipway inspect "$ROOT/tests/golden/infer_shapes_states.sw" --verify
-grep -q 'aten.lstm.input: %hn is declared as f32\[1,1,2,7\], corrected to f32\[1,2,7\]' stdout || fails "does not say what is corrected"
+grep -q 'aten.lstm.input: %hn is declared as f32\[1,1,2,7\], corrected to f32\[1,2,7\]' stdout \
+  || fails "does not say what is corrected"
 expect 0 '' slipway inspect "$ROOT/tests/golden/infer_shapes_states.sw" --verify --json
 "$PYTHON" -c 'import json; assert len(json.load(open("stdout"))["verified"]["corrected"]) == 2'

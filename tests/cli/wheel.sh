@@ -1,9 +1,11 @@
-# What goes into the wheel, laid out as pyproject.toml and CMake's component say, is the package and the program, small enough, and runs
-# from there. scripts/build_wheel.sh builds the wheel itself, and packaging/check_wheel.py installs that: minutes, so not here.
+# What goes into the wheel, laid out as pyproject.toml and CMake's component say, is the package and the program, small
+# enough, and runs from there. scripts/build_wheel.sh builds the wheel itself, and packaging/check_wheel.py installs
+# that: minutes, so not here.
 source "$ROOT/tests/cli/lib.bash"
 build=$(dirname "$SLIPWAY")
 cmake --install "$build" --component wheel --strip --prefix "$PWD/site" > log || fails "$(cat log)"
-[ "$(cd site && find . ! -type d | sort | tr '\n' ' ')" = './slipway/THIRD_PARTY_LICENSES ./slipway/bin/slipway ' ] || fails "the component is $(find site)"
+[ "$(cd site && find . ! -type d | sort | tr '\n' ' ')" = './slipway/THIRD_PARTY_LICENSES ./slipway/bin/slipway ' ] \
+  || fails "the component is $(find site)"
 "$PYTHON" - > entry <<'PYTHON'
 import os, pathlib, shutil, tomllib, zipfile
 
@@ -13,7 +15,8 @@ assert tool["install"]["components"] == ["wheel"] and tool["build"]["targets"] =
 assert project["project"]["dependencies"] == [], "an empty venv without an index has nothing else"
 for package in tool["wheel"]["packages"]:
     source = pathlib.Path(os.environ["ROOT"], package)
-    shutil.copytree(source, pathlib.Path("site", source.name), dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(source, pathlib.Path("site", source.name), dirs_exist_ok=True,
+                    ignore=shutil.ignore_patterns("__pycache__"))
 assert pathlib.Path("site/slipway/py.typed").exists()
 with zipfile.ZipFile("as_a_wheel.zip", "w", zipfile.ZIP_DEFLATED) as wheel:
     for file in pathlib.Path("site").rglob("*"):
@@ -29,7 +32,12 @@ module, function = sys.argv.pop(1).split(":")
 getattr(importlib.import_module(module), function)()
 PYTHON
 python3 -I -S command.py "$(cat entry)" convert net.sw -o command.onnx -q
-python3 -I -S -c 'import sys; sys.path.insert(0, "site"); import slipway; slipway.convert("net.sw", "function.onnx"); slipway.convert("net.sw", "m.so")'
+python3 -I -S -c '
+import sys
+sys.path.insert(0, "site")
+import slipway
+slipway.convert("net.sw", "function.onnx")
+slipway.convert("net.sw", "m.so")'
 cmp command.onnx function.onnx
 # The package is typed.
 "$PYTHON" -m mypy --strict --cache-dir "$PWD/types" "$ROOT/packaging/python/slipway" > stderr 2>&1 || fails "mypy"

@@ -1,4 +1,5 @@
-// Checkpoints of torch.save in both forms, and the tensor subclasses of torchao in them: tensors listed, their storages touched.
+// Checkpoints of torch.save in both forms, and the tensor subclasses of torchao in them: tensors listed, their storages
+// touched.
 #include "importers/checkpoint/state_dict.h"
 #include "ir/tensor.h"
 #include "tests/fuzz/target.h"
@@ -27,7 +28,8 @@ void Touch(const std::vector<std::pair<std::string, ir::TensorRef>>& tensors) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const io::Bytes bytes = io::Bytes::Of(std::string(data, data + size));
-  for (const auto& read : {importers::ListCheckpoint(bytes), importers::ReadCheckpoint(bytes, ""), importers::ReadCheckpoint(bytes, "model")}) {
+  for (const auto& read : {importers::ListCheckpoint(bytes), importers::ReadCheckpoint(bytes, ""),
+                           importers::ReadCheckpoint(bytes, "model")}) {
     fuzz::PromiseInputError(read.status());
     if (read.ok()) Touch(read->tensors);
   }

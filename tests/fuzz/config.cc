@@ -1,5 +1,5 @@
-// What users write beside models: rules of tensor parallelism, expressions that choose and rename, the index of a folder. The
-// first byte says which.
+// What users write beside models: rules of tensor parallelism, expressions that choose and rename, the index of a
+// folder. The first byte says which.
 #include "ir/tensor.h"
 #include "tests/fuzz/target.h"
 #include "weights/checkpoint_folder.h"
@@ -28,7 +28,8 @@ void Names(const std::string& text) {
   const std::string first = text.substr(0, cut), second = cut == std::string::npos ? "" : text.substr(cut + 1);
   auto rules = weights::NameRules::Parse({first}, {second}, {text});
   fuzz::PromiseInputError(rules.status());
-  for (const auto& parsed : {weights::NameRules::Parse({}, {}, {text}), weights::NameRules::Parse({first}, {}, {second}), rules}) {
+  for (const auto& parsed :
+       {weights::NameRules::Parse({}, {}, {text}), weights::NameRules::Parse({first}, {}, {second}), rules}) {
     if (!parsed.ok()) continue;
     for (const char* name : {"layers.0.weight", "", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!"})
       if (auto renamed = parsed->Apply(name)) fuzz::Answer(*renamed);

@@ -1,6 +1,6 @@
-// What libFuzzer learns of a run, by counters of our own: GCC calls __sanitizer_cov_trace_pc at each block of code that is
-// built with -fsanitize-coverage=trace-pc (the preset `fuzz`), and targets count the answers that they get, which is all there
-// is in other builds.
+// What libFuzzer learns of a run, by counters of our own: GCC calls __sanitizer_cov_trace_pc at each block of code that
+// is built with -fsanitize-coverage=trace-pc (the preset `fuzz`), and targets count the answers that they get, which is
+// all there is in other builds.
 #include <cstdint>
 #include <string_view>
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The first inputs of the fuzz targets: make_seeds.py FOLDER SLIPWAY makes FOLDER/TARGET/… of small good files: archives and pickles
-put together as in tests/hostile, the programs of tests/golden, and what SLIPWAY makes of them."""
+"""The first inputs of the fuzz targets: make_seeds.py FOLDER SLIPWAY makes FOLDER/TARGET/… of small good files:
+archives and pickles put together as in tests/hostile, the programs of tests/golden, and what SLIPWAY makes of them."""
 
 import io
 import json
@@ -41,8 +41,12 @@ def plan_of(library):
 def pickled():
     """Pickles of values, of tensors, and of an object of a class that is not known."""
     yield pickles.pickle({"w": pickles.tensor(), "n": [1, -1, 1 << 70, None, "x", b"y", True, (1, 2)]})
-    yield pickles.pickle(pickles.record("torchao.x", "Y", {"qdata": pickles.tensor(), "scale": pickles.tensor(), "block_size": [1, 32]}))
-    yield pickles.pickle(pickles.record("torchao.x", "Y", {"nested": pickles.record("torchao.x", "Z", {"q": pickles.tensor()})}), 4)
+    yield pickles.pickle(
+        pickles.record("torchao.x", "Y", {"qdata": pickles.tensor(), "scale": pickles.tensor(), "block_size": [1, 32]})
+    )
+    yield pickles.pickle(
+        pickles.record("torchao.x", "Y", {"nested": pickles.record("torchao.x", "Z", {"q": pickles.tensor()})}), 4
+    )
 
 
 def npy(kind, shape, data, fortran=False):
@@ -65,8 +69,15 @@ def seeds(slipway):
         yield "checkpoint", pickles.zipped(data)
         yield "checkpoint", pickles.legacy(pickles.Code(data[2:-1]))
     yield "checkpoint", pickles.legacy()
-    yield "safetensors", archives.safetensors({"w": {"dtype": "F32", "shape": [4, 8], "data_offsets": [0, 128]}}, bytes(128))
-    many = {"__metadata__": {"format": "pt"}, "a": {"dtype": "BF16", "shape": [], "data_offsets": [0, 2]}, "b": {"dtype": "F4", "shape": [3, 2], "data_offsets": [2, 5]}}
+    yield (
+        "safetensors",
+        archives.safetensors({"w": {"dtype": "F32", "shape": [4, 8], "data_offsets": [0, 128]}}, bytes(128)),
+    )
+    many = {
+        "__metadata__": {"format": "pt"},
+        "a": {"dtype": "BF16", "shape": [], "data_offsets": [0, 2]},
+        "b": {"dtype": "F4", "shape": [3, 2], "data_offsets": [2, 5]},
+    }
     yield "safetensors", archives.safetensors(many, bytes(5))
     for program in PROGRAMS:
         yield "text", program.read_bytes()
@@ -82,9 +93,24 @@ def seeds(slipway):
     for array in (npy("<f4", (2, 3), bytes(24)), npy(">i2", (2,), bytes(4), fortran=True), npy("|O", (1,), b"x")):
         yield "npy", array
         yield "npy", archives.pack({"w.npy": array, "v.npy": array})
-    yield "config", b"\0" + json.dumps([{"match": "w$", "split": "row"}, {"match": ".", "split": "replicate"}, {"match": "b", "split": "column"}]).encode()
+    yield (
+        "config",
+        b"\0"
+        + json.dumps(
+            [{"match": "w$", "split": "row"}, {"match": ".", "split": "replicate"}, {"match": "b", "split": "column"}]
+        ).encode(),
+    )
     yield "config", b"\1^layers\\.(\\d+)=>block$1\n(a+)+$"
-    yield "config", b"\2" + json.dumps({"metadata": {"total_size": 9}, "weight_map": {"w": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}).encode()
+    yield (
+        "config",
+        b"\2"
+        + json.dumps(
+            {
+                "metadata": {"total_size": 9},
+                "weight_map": {"w": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"},
+            }
+        ).encode(),
+    )
 
 
 def main():

@@ -1,4 +1,5 @@
-// ONNX models: read with their types, every byte of their weights, and written again as messages that are read to the same program.
+// ONNX models: read with their types, every byte of their weights, and written again as messages that are read to the
+// same program.
 #include "importers/onnx/onnx.h"
 
 #include "ir/text.h"

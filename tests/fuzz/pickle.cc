@@ -26,7 +26,8 @@ uint64_t Walk(const PickleValue& v, int depth, std::set<const PickleValue*>& rec
     sum += t->storage.bytes;
   }
   if (depth < 50)  // shared values are met again and again
-    for (const PickleValue* item : v.items().first(std::min<size_t>(v.items().size(), 20))) sum += Walk(*item, depth + 1, records);
+    for (const PickleValue* item : v.items().first(std::min<size_t>(v.items().size(), 20)))
+      sum += Walk(*item, depth + 1, records);
   return sum;
 }
 

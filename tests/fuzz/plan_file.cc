@@ -1,4 +1,5 @@
-// Plans of native libraries: the file read, its tables checked, printed. tests/tools/fuzz_plan.cc runs what was changed, too.
+// Plans of native libraries: the file read, its tables checked, printed. tests/tools/fuzz_plan.cc runs what was
+// changed, too.
 #include <cstring>
 
 #include "kernels/executor/execute.h"
@@ -13,7 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static uint8_t* const weights = static_cast<uint8_t*>(std::aligned_alloc(4096, kWeights));
   std::memset(weights, 0, kWeights);
   // Flat tables are read where they lie, which in a library is at a multiple of 64.
-  std::unique_ptr<uint8_t, void (*)(void*)> plan(static_cast<uint8_t*>(std::aligned_alloc(64, (size + 63) / 64 * 64 + 64)), std::free);
+  std::unique_ptr<uint8_t, void (*)(void*)> plan(
+      static_cast<uint8_t*>(std::aligned_alloc(64, (size + 63) / 64 * 64 + 64)), std::free);
   if (size) std::memcpy(plan.get(), data, size);
   kernels::NativeModel model;
   std::string why;

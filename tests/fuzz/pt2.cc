@@ -1,5 +1,5 @@
-// PT2 archives, as a whole: the members' names, the configurations of weights, sample inputs. (The bytes of a program are under
-// a checksum, so most changes of it end there: program.cc is for these.)
+// PT2 archives, as a whole: the members' names, the configurations of weights, sample inputs. (The bytes of a program
+// are under a checksum, so most changes of it end there: program.cc is for these.)
 #include "importers/pt2/pt2.h"
 #include "ir/text.h"
 #include "ir/verify.h"

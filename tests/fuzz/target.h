@@ -1,6 +1,6 @@
-// What the fuzz targets share. A target is tests/fuzz/NAME.cc with LLVMFuzzerTestOneInput, which reads bytes as one of the
-// project's readers would, goes through what it got, and fails only by a crash, a sanitizer's report or a broken promise.
-// libFuzzer is the driver (scripts/fuzz.sh); the code is built with GCC.
+// What the fuzz targets share. A target is tests/fuzz/NAME.cc with LLVMFuzzerTestOneInput, which reads bytes as one of
+// the project's readers would, goes through what it got, and fails only by a crash, a sanitizer's report or a broken
+// promise. libFuzzer is the driver (scripts/fuzz.sh); the code is built with GCC.
 #ifndef SLIPWAY_TESTS_FUZZ_TARGET_H_
 #define SLIPWAY_TESTS_FUZZ_TARGET_H_
 
@@ -21,8 +21,8 @@
 
 namespace slipway::fuzz {
 
-// Counts an answer, so that inputs that are refused for another reason are interesting even where the code is not instrumented
-// (feedback.cc). Numbers and quoted names in the text do not make it another answer.
+// Counts an answer, so that inputs that are refused for another reason are interesting even where the code is not
+// instrumented (feedback.cc). Numbers and quoted names in the text do not make it another answer.
 void Answer(std::string_view text);
 inline void Answer(const absl::Status& s) { Answer(std::string_view(s.message().data(), s.message().size())); }
 
@@ -35,8 +35,8 @@ inline void Promise(bool kept, const std::string& what) {
 // A status other than that of bad or unsupported input, or of a limit, is a bug.
 inline void PromiseInputError(const absl::Status& s) {
   Answer(s);
-  Promise(s.ok() || absl::IsInvalidArgument(s) || absl::IsUnimplemented(s) || absl::IsOutOfRange(s) || absl::IsResourceExhausted(s) ||
-              absl::IsNotFound(s) || absl::IsFailedPrecondition(s),
+  Promise(s.ok() || absl::IsInvalidArgument(s) || absl::IsUnimplemented(s) || absl::IsOutOfRange(s) ||
+              absl::IsResourceExhausted(s) || absl::IsNotFound(s) || absl::IsFailedPrecondition(s),
           s.ToString());
 }
 

@@ -15,7 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     fuzz::PromiseInputError(read.status());
     auto all = (*zip)->ReadAll(e, kMost);
     fuzz::PromiseInputError(all.status());
-    if (read.ok() && all.ok()) fuzz::Promise(read->size() == all->size() && all->size() == e.size, "both ways give the same size");
+    if (read.ok() && all.ok())
+      fuzz::Promise(read->size() == all->size() && all->size() == e.size, "both ways give the same size");
   }
   return 0;
 }

@@ -1,7 +1,7 @@
 """Small PT2 archives and safetensors files made by hand, so that each part of them can be made wrong.
 
-A good archive is a dict of members (name -> bytes) around a dict for the program's JSON; pack() makes the zip. The cases
-of hostile_test.py change one of the three.
+A good archive is a dict of members (name -> bytes) around a dict for the program's JSON; pack() makes the zip. The
+cases of hostile_test.py change one of the three.
 """
 
 import io
@@ -64,7 +64,11 @@ def program():
                 [tensor("p_w"), tensor("x")],
                 [tensor("relu")],
                 [
-                    node("torch.ops.aten.linear.default", [("input", tensor("x")), ("weight", tensor("p_w"))], [tensor("linear")]),
+                    node(
+                        "torch.ops.aten.linear.default",
+                        [("input", tensor("x")), ("weight", tensor("p_w"))],
+                        [tensor("linear")],
+                    ),
                     node("torch.ops.aten.relu.default", [("self", tensor("linear"))], [tensor("relu")]),
                 ],
                 {"p_w": meta(4, 8), "x": meta(2, 8), "linear": meta(2, 4), "relu": meta(2, 4)},
@@ -155,5 +159,3 @@ def flat(pickle):
 def safetensors(header, data=b"", length=None):
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     return struct.pack("<Q", len(text) if length is None else length) + text + data
-
-

@@ -9,6 +9,7 @@ for binary in "$fuzz"/fuzz_*; do
   target=${binary##*/fuzz_}
   [ -d "seeds/$target" ] || { echo "no seeds of $target"; exit 1; }
   mkdir "$target"
-  "$binary" "$target" "seeds/$target" -dict="$ROOT/tests/fuzz/$target.dict" -seed=1 -max_total_time=2 -timeout=10 -rss_limit_mb=4096 \
+  "$binary" "$target" "seeds/$target" -dict="$ROOT/tests/fuzz/$target.dict" -seed=1 -max_total_time=2 -timeout=10 \
+    -rss_limit_mb=4096 \
     > log 2>&1 || { tail -n 30 log; exit 1; }
 done

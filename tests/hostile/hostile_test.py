@@ -1,5 +1,5 @@
-"""Whatever the input, a conversion ends with exit 3, 4 or 6, one error line that names the place, and no output; it never
-crashes and never runs what it reads. SLIPWAY may name a sanitized build, whose complaints are crashes too.
+"""Whatever the input, a conversion ends with exit 3, 4 or 6, one error line that names the place, and no output; it
+never crashes and never runs what it reads. SLIPWAY may name a sanitized build, whose complaints are crashes too.
 """
 
 import copy
@@ -8,7 +8,6 @@ import os
 import pathlib
 import random
 import re
-import struct
 import subprocess
 import sys
 import zipfile
@@ -18,7 +17,6 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import archives
 from archives import config, members, meta, node, pack, patched, program, records, safetensors, tensor
-
 from conftest import ROOT
 
 SLIPWAY = os.environ.get("SLIPWAY", str(ROOT / "build" / "slipway"))
@@ -28,7 +26,12 @@ LIMIT_S = 60
 def convert(folder, *arguments):
     output = folder / "out" / "m.onnx"
     output.parent.mkdir(exist_ok=True)
-    done = subprocess.run([SLIPWAY, "convert", *map(str, arguments), "-o", str(output), "--quiet"], cwd=folder, capture_output=True, timeout=LIMIT_S)
+    done = subprocess.run(
+        [SLIPWAY, "convert", *map(str, arguments), "-o", str(output), "--quiet"],
+        cwd=folder,
+        capture_output=True,
+        timeout=LIMIT_S,
+    )
     stderr = done.stderr.decode()  # valid UTF-8 whatever was in the file
     assert done.returncode in (0, 3, 4, 6), f"exit {done.returncode}\n{stderr[-3000:]}"
     written = sorted(p.name for p in output.parent.iterdir())
@@ -103,7 +106,16 @@ def directory_cases():
     yield "size_beyond_file", patched(patched(GOOD, at + 20, "<I", 1 << 30), at + 24, "<I", 1 << 30), "weight_0"
     yield "sizes_disagree", patched(GOOD, at + 24, "<I", 64), "weight_0"
     yield "local_size_lies", patched(GOOD, local + 22, "<I", 64), "weight_0"
-    yield "shorter_than_the_tensor", patched(patched(patched(patched(GOOD, at + 20, "<I", 64), at + 24, "<I", 64), local + 18, "<I", 64), local + 22, "<I", 64), "'w'"
+    yield (
+        "shorter_than_the_tensor",
+        patched(
+            patched(patched(patched(GOOD, at + 20, "<I", 64), at + 24, "<I", 64), local + 18, "<I", 64),
+            local + 22,
+            "<I",
+            64,
+        ),
+        "'w'",
+    )
     yield "offset_beyond_file", patched(GOOD, at + 42, "<I", 1 << 30), "weight_0"
     yield "overlap", patched(GOOD, at + 42, "<I", json_local), "weight_0|model.json"
     yield "local_name_differs", patched(GOOD, local + 30, "<B", ord("x")), "weight_0"
@@ -116,7 +128,11 @@ def directory_cases():
     yield "nul_in_name", pack(names | {"m/a_b": b""}).replace(b"m/a_b", b"m/a\0b"), "NUL|name"
     yield "parent_in_name", pack(names | {"m/../../etc": b""}), r"\.\."
     yield "absolute_name", pack(names | {"/etc/x": b""}), "/etc/x"
-    yield "twice", pack(names | {"m/models/modem.json": b"{}"}).replace(b"m/models/modem.json", b"m/models/model.json"), "model.json"
+    yield (
+        "twice",
+        pack(names | {"m/models/modem.json": b"{}"}).replace(b"m/models/modem.json", b"m/models/model.json"),
+        "model.json",
+    )
 
 
 @pytest.mark.parametrize("case", list(directory_cases()), ids=lambda c: c[0])
@@ -185,7 +201,10 @@ PROGRAMS = {
     "deep_objects": (b'{"a":' * 10000 + b"1" + b"}" * 10000, "model.json.*(nest|deep)"),
     "deep_in_metadata": (changed(lambda r: r.update(x=json.loads("[" * 900 + "]" * 900))), "model.json.*(nest|deep)"),
     "key_twice": (json.dumps(program()).encode().replace(b'"opset_version"', b'"torch_version"'), "torch_version"),
-    "integer_too_large": (json.dumps(program()).encode().replace(b'"as_int": 8', b'"as_int": 99999999999999999999', 1), "model.json"),
+    "integer_too_large": (
+        json.dumps(program()).encode().replace(b'"as_int": 8', b'"as_int": 99999999999999999999', 1),
+        "model.json",
+    ),
     "no_graph": (changed(lambda r: r.pop("graph_module")), "graph_module"),
     "no_version": (changed(lambda r: r.pop("schema_version")), "schema_version"),
     "argument_tag": (first_arg({"as_banana": 1}), "as_banana"),
@@ -209,7 +228,12 @@ PROGRAMS = {
     "undefined_output": (in_graph(lambda g: g.update(outputs=[tensor("nothing")])), "'nothing'"),
     "defined_twice": (in_graph(lambda g: g["nodes"].append(g["nodes"][1])), "'relu' is defined twice"),
     "no_tensor_value": (in_graph(lambda g: g["tensor_values"].pop("relu")), "'relu'"),
-    "results_too_many": (in_graph(lambda g: (g["nodes"][1]["outputs"].append(tensor("extra")), g["tensor_values"].update(extra=meta(1)))), "relu.*results"),
+    "results_too_many": (
+        in_graph(
+            lambda g: (g["nodes"][1]["outputs"].append(tensor("extra")), g["tensor_values"].update(extra=meta(1)))
+        ),
+        "relu.*results",
+    ),
     "negative_size": (sizes("x", [{"as_int": -2}, {"as_int": 8}]), "negative"),
     "huge_sizes": (sizes("x", [{"as_int": HUGE}, {"as_int": HUGE}]), "."),
     "rank_differs": (sizes("linear", [{"as_int": 2}]), "linear"),
@@ -220,9 +244,27 @@ PROGRAMS = {
     "expression_long": (expression("+".join(f"s{i}" for i in range(20000))), "model.json"),
     "expression_binary": (expression("s0\u0001"), "model.json"),
     "graphs_deep": (nested_graph(60), "nest|deep"),
-    "range_empty": (changed(lambda r: (r.update(range_constraints={"s0": {"min_val": 9, "max_val": 3}}), r["graph_module"]["graph"]["tensor_values"]["x"]["sizes"].__setitem__(0, {"as_expr": {"expr_str": "Symbol('s0', positive=True, integer=True)", "hint": None}}))), "s0"),
-    "mutated_input_unknown": (in_signature(lambda s: s["output_specs"].__setitem__(0, {"user_input_mutation": {"arg": {"name": "relu"}, "user_input_name": "nothing"}})), "nothing"),
+    "range_empty": (
+        changed(
+            lambda r: (
+                r.update(range_constraints={"s0": {"min_val": 9, "max_val": 3}}),
+                r["graph_module"]["graph"]["tensor_values"]["x"]["sizes"].__setitem__(
+                    0, {"as_expr": {"expr_str": "Symbol('s0', positive=True, integer=True)", "hint": None}}
+                ),
+            )
+        ),
+        "s0",
+    ),
+    "mutated_input_unknown": (
+        in_signature(
+            lambda s: s["output_specs"].__setitem__(
+                0, {"user_input_mutation": {"arg": {"name": "relu"}, "user_input_name": "nothing"}}
+            )
+        ),
+        "nothing",
+    ),
 }
+
 
 @pytest.mark.parametrize("case", sorted(PROGRAMS))
 def test_program(tmp_path, case):
@@ -232,7 +274,12 @@ def test_program(tmp_path, case):
 
 def test_versions(tmp_path):
     for major in (0, 6, 9, 1 << 40):
-        refused(tmp_path, pack(members(root=changed(lambda r: r["schema_version"].update(major=major)))), f"schema {major}\\.20", status=4)
+        refused(
+            tmp_path,
+            pack(members(root=changed(lambda r: r["schema_version"].update(major=major)))),
+            f"schema {major}\\.20",
+            status=4,
+        )
     refused(tmp_path, pack(members() | {"m/archive_version": b"9"}), "archive version '9'", status=4)
     refused(tmp_path, pack(members() | {"m/byteorder": b"big"}), "byteorder.*big", status=4)
 
@@ -269,7 +316,10 @@ WEIGHTS = {
     "negative_offset": (config(tensor_meta=meta(4, 8, offset=-1)), "'w'"),
     "huge_offset": (config(tensor_meta=meta(4, 8, offset=HUGE)), "'w'"),
     "no_meta": (config(tensor_meta=None), "'w'"),
-    "symbolic": (config(tensor_meta=meta(4, 8) | {"sizes": [{"as_expr": {"expr_str": "s0", "hint": None}}, {"as_int": 8}]}), "'w'"),
+    "symbolic": (
+        config(tensor_meta=meta(4, 8) | {"sizes": [{"as_expr": {"expr_str": "s0", "hint": None}}, {"as_int": 8}]}),
+        "'w'",
+    ),
     "not_json": (b"\x00", "weights_config.json"),
     "no_config": ({}, "weights_config.json"),
     "config_of_wrong_type": ({"config": [1]}, "weights_config.json"),
@@ -302,8 +352,20 @@ SAFETENSORS = {
     "overflow": (weights_file(shape=[HUGE, HUGE]), "'w'"),
     "negative_size": (weights_file(shape=[-4, -8]), "'w'"),
     "hole": (safetensors({"w": {"dtype": "F32", "shape": [4, 8], "data_offsets": [4, 132]}}, bytes(132)), "hole"),
-    "overlap": (safetensors({"w": {"dtype": "F32", "shape": [4, 8], "data_offsets": [0, 128]}, "v": {"dtype": "U8", "shape": [64], "data_offsets": [64, 128]}}, bytes(128)), "overlap"),
-    "trailing": (safetensors({"w": {"dtype": "F32", "shape": [4, 8], "data_offsets": [0, 128]}}, bytes(129)), "after the last"),
+    "overlap": (
+        safetensors(
+            {
+                "w": {"dtype": "F32", "shape": [4, 8], "data_offsets": [0, 128]},
+                "v": {"dtype": "U8", "shape": [64], "data_offsets": [64, 128]},
+            },
+            bytes(128),
+        ),
+        "overlap",
+    ),
+    "trailing": (
+        safetensors({"w": {"dtype": "F32", "shape": [4, 8], "data_offsets": [0, 128]}}, bytes(129)),
+        "after the last",
+    ),
     "other_dtype": (weights_file(dtype="I32"), "w is i32"),
     "other_shape": (weights_file(shape=[8, 4]), r"w is f32\[8,4\]"),
     "missing": (safetensors({"v": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}, b"x"), "missing: w"),
@@ -344,6 +406,7 @@ def test_pickles(tmp_path, case):
 
 
 # ---- anything
+
 
 def test_damaged_at_random(tmp_path):
     rng = random.Random(2)
@@ -388,7 +451,8 @@ weights {
   $s: f32[4,1] @ splat(1)
 }
 graph main(%q: i8[4,32] = buffer $q, %s: f32[4,1] = buffer $s, %x: f32[2,32]) {
-  %y: f32[2,4] = slipway.quantized_linear.default(input=%x, weight=%q, scale=%s, zero_point=None, bias=None, block_size=32, arithmetic=f32, dtype=f32, quant_min=-8, quant_max=7)
+  %y: f32[2,4] = slipway.quantized_linear.default(input=%x, weight=%q, scale=%s, zero_point=None, bias=None, \
+    block_size=32, arithmetic=f32, dtype=f32, quant_min=-8, quant_max=7)
   return %y
 }
 """
@@ -408,7 +472,12 @@ graph main(%x: {batch}, %w: f32[4,4]) {{
 }}
 """
     for batch in ("u8[3,4]", "f32[3,5]", "f32[3,4,1]"):
-        refused(tmp_path, text.format(batch=batch).encode(), r"the result is declared as f32\[4\], an element of the batch is ", name="bad.sw")
+        refused(
+            tmp_path,
+            text.format(batch=batch).encode(),
+            r"the result is declared as f32\[4\], an element of the batch is ",
+            name="bad.sw",
+        )
     (tmp_path / "good.sw").write_text(text.format(batch="f32[3,4]"))
     assert convert(tmp_path, "good.sw")[0] == 0
 
@@ -440,7 +509,12 @@ graph main(%w: f32[4,8] = parameter $w, %x: f32[4,1]) {{
 }}
 """
     for declared in ("u8[4,1]", "f32[1]", "f32[1,1]"):
-        refused(tmp_path, text.format(declared=declared, attribute="scale").encode(), r"'w.scale' is declared as .*, it is f32\[4,1\]", name="bad.sw")
+        refused(
+            tmp_path,
+            text.format(declared=declared, attribute="scale").encode(),
+            r"'w.scale' is declared as .*, it is f32\[4,1\]",
+            name="bad.sw",
+        )
     (tmp_path / "good.sw").write_text(text.format(declared="f32[4,1]", attribute="scale"))
     assert convert(tmp_path, "good.sw")[0] == 0
 
@@ -454,7 +528,9 @@ def test_members_that_inflate_to_a_memory_full(tmp_path):
 
 
 def test_json_that_the_text_form_keeps(tmp_path):
-    text = 'slipway.ir 1\n{} "{}"\ngraph main(%x: f32[2]) {{\n  %y: f32[2] = aten.relu.default(self=%x)\n  return %y\n}}\n'
+    text = (
+        'slipway.ir 1\n{} "{}"\ngraph main(%x: f32[2]) {{\n  %y: f32[2] = aten.relu.default(self=%x)\n  return %y\n}}\n'
+    )
     for key in ("module_calls", "namedtuples"):
         for json_text in ('[{\\"fqn\\"{1}]', "[", "[] []"):
             refused(tmp_path, text.format(key, json_text).encode(), "what is kept of the JSON form", name="bad.sw")
@@ -467,8 +543,10 @@ dims {
   u1 = 0..inf
 }
 graph main(%x: f32[2,3]) {
-  %a: f32[2,u0], %b: i64[3], %c: i64[u0] = aten.unique_dim.default(self=%x, dim=1, sorted=true, return_inverse=false, return_counts=false)
-  %d: f32[2,u1], %e: i64[3], %f: i64[u1] = aten.unique_dim_consecutive.default(self=%x, dim=1, return_inverse=false, return_counts=false)
+  %a: f32[2,u0], %b: i64[3], %c: i64[u0] = aten.unique_dim.default(self=%x, dim=1, sorted=true, return_inverse=false, \
+    return_counts=false)
+  %d: f32[2,u1], %e: i64[3], %f: i64[u1] = aten.unique_dim_consecutive.default(self=%x, dim=1, return_inverse=false, \
+    return_counts=false)
   return %a, %b, %c, %d, %e, %f
 }
 """)

@@ -3,9 +3,10 @@
 
     tests/hostile/kills.py COUNT [SEED]        (SLIPWAY: the binary; a scratch folder is made below TMPDIR)
 
-Files that belong together are renamed one after the other. Killed between two, the one that names the others is absent, never
-an old one beside new files. What SIGKILL leaves beside them are temporaries (.NAME.slipway-PID-N.tmp) and the file that was put
-aside (NAME.PID.before.tmp); other signals leave nothing. Then the same command runs to its end, which removes them.
+Files that belong together are renamed one after the other. Killed between two, the one that names the others is absent,
+never an old one beside new files. What SIGKILL leaves beside them are temporaries (.NAME.slipway-PID-N.tmp) and the
+file that was put aside (NAME.PID.before.tmp); other signals leave nothing. Then the same command runs to its end, which
+removes them.
 """
 
 import os
@@ -30,8 +31,8 @@ graph main(%v: f32[2000, 1500] = parameter $v, %w: f32[2000, 1500] = parameter $
 }}
 """
 
-# Loaded first, it kills the process when it is about to give the AT-th file its name, or to remove one: the moments between two
-# renames are too short to be met by chance.
+# Loaded first, it kills the process when it is about to give the AT-th file its name, or to remove one: the moments
+# between two renames are too short to be met by chance.
 KILLER = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -62,12 +63,19 @@ TARGETS = {  # a name -> the command, and of several files the one that names th
     "unpack": (["unpack", "two.pt2", "-o", "out/parts"], "parts/b.pt2"),  # the last to be renamed
 }
 # The same destinations with another model, or another number of files, for what is there before.
-OLD = {name: [{"new.sw": "old.sw", "two.pt2": "two_old.pt2"}.get(a, a) for a in command] for name, (command, _) in TARGETS.items()}
+OLD = {
+    name: [{"new.sw": "old.sw", "two.pt2": "two_old.pt2"}.get(a, a) for a in command]
+    for name, (command, _) in TARGETS.items()
+}
 OLD["shards"][-1] = "1"  # model.safetensors alone, which goes
 
 
 def content(out):
-    return {str(p.relative_to(out)): p.read_bytes() for p in sorted(out.rglob("*")) if p.is_file() and not p.name.endswith(".tmp")}
+    return {
+        str(p.relative_to(out)): p.read_bytes()
+        for p in sorted(out.rglob("*"))
+        if p.is_file() and not p.name.endswith(".tmp")
+    }
 
 
 def run(command):
@@ -132,9 +140,15 @@ def main():
             chosen = os.environ | {"LD_PRELOAD": os.path.abspath("killer.so"), "AT": str(random.randint(1, 8))}
             process = subprocess.Popen([SLIPWAY, *command, "--quiet"], env=chosen)
         else:
-            number = random.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
+            number = random.choice(
+                [signal.SIGKILL, signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGQUIT]
+            )
             process = subprocess.Popen([SLIPWAY, *command, "--quiet"])
-            time.sleep(random.uniform(0, 1.1) * seconds[name] if random.random() < 0.5 else random.uniform(0.7, 1.1) * seconds[name])
+            time.sleep(
+                random.uniform(0, 1.1) * seconds[name]
+                if random.random() < 0.5
+                else random.uniform(0.7, 1.1) * seconds[name]
+            )
             process.send_signal(number)
         killed += process.wait() == -number
         found = content(out)

@@ -1,5 +1,5 @@
-# Weights of a few bytes that say they are gigabytes (strides of 0) do not fill a disk: exit 6 and no output unless --max-output
-# allows it, and the room is known to be there. What is expanded or cast with measure is written as ever.
+# Weights of a few bytes that say they are gigabytes (strides of 0) do not fill a disk: exit 6 and no output unless
+# --max-output allows it, and the room is known to be there. What is expanded or cast with measure is written as ever.
 source "$ROOT/tests/cli/lib.bash"
 mkdir out
 head -c 64 /dev/zero > few.bin
@@ -40,7 +40,8 @@ done
 [ "$(stat -c %s out/m.safetensors)" -gt 12800000 ] || fails "m.safetensors lacks elements"
 # A limit of one's own holds for any output.
 for output in n.onnx n.safetensors n.so n.pt2 p.pt2; do
-  expect 6 'SW4001.*--max-output' slipway convert net.sw -o out/$output --max-output 100 $([ $output = p.pt2 ] && echo --to native-pt2)
+  expect 6 'SW4001.*--max-output' slipway convert net.sw -o out/$output --max-output 100 \
+    $([ $output = p.pt2 ] && echo --to native-pt2)
 done
 expect 6 'SW4001.*--max-output' slipway unpack huge.pt2 -o parts --max-output 3
 [ ! -e parts ] || fails "a folder is left"

@@ -1,22 +1,25 @@
 #!/usr/bin/env python3
-"""Mutants of what slipway reads, each given to its commands; what must never happen is counted, and kept with its command.
+"""Mutants of what slipway reads, each given to its commands; what must never happen is counted, and kept with its
+command.
 
-    mutate.py --seed 1 --count 10000 --jobs 2 [--binary build/slipway] [--seeds FOLDER] [--commands onnx,so] [--kinds program]
-    mutate.py --seed 1 --count 100000 --batch 50 --binary build/asan/slipway --mending build/slipway   # the C API, sanitized
+    mutate.py --seed 1 --count 10000 --jobs 2 [--binary build/slipway] [--seeds FOLDER] [--commands onnx,so] [--kinds
+    program] mutate.py --seed 1 --count 100000 --batch 50 --binary build/asan/slipway --mending build/slipway   # the C
+    API, sanitized
 
-Mutant N of a seed is the same in every run, so that `--first N --count 1` makes it again. It is a good file, changed in a few
-places: the JSON of a program (sizes, dtypes, ranks, strides, arguments, nodes, names, keys, the bodies of cond, while_loop and
-scan), the archive around it, a pickle's opcodes, a safetensors header, the index of a folder, the payload of a native library, an
-ONNX model's messages, a text form. The good files come from FOLDER, which mutate_seeds.py fills with torch where it is empty: models of many families,
-a program for each operator, checkpoints, libraries. Nothing here imports torch.
+Mutant N of a seed is the same in every run, so that `--first N --count 1` makes it again. It is a good file, changed in
+a few places: the JSON of a program (sizes, dtypes, ranks, strides, arguments, nodes, names, keys, the bodies of cond,
+while_loop and scan), the archive around it, a pickle's opcodes, a safetensors header, the index of a folder, the
+payload of a native library, an ONNX model's messages, a text form. The good files come from FOLDER, which
+mutate_seeds.py fills with torch where it is empty: models of many families, a program for each operator, checkpoints,
+libraries. Nothing here imports torch.
 
 A run of a command is a fault where it
   crashes            ends by a signal, or a sanitizer reports
   says a bug         exits 70
   says something odd an exit code that no file can cause (2, 5), no diagnostic, text that is not UTF-8 or holds escapes
   takes long         more than 5 s of a processor (50 s in a sanitized binary)
-  takes memory       more than 4 times the input, 64 MB and what the binary takes for nothing (not looked at in a sanitized binary)
-  leaves a part      a failure left files behind, or what a success wrote is no such file
+  takes memory       more than 4 times the input, 64 MB and what the binary takes for nothing (not looked at in a
+  sanitized binary) leaves a part      a failure left files behind, or what a success wrote is no such file
 Faults are told apart by what they say; the first of each lies in the folder --keep with the command that shows it.
 """
 
@@ -55,14 +58,18 @@ LIMIT_FILE = 1 << 30
 LONGEST_SAID = 30000
 MENDINGS = 12
 INTS = (
-    -1, 0, 1, 2, 3, 4, 5, 7, 8, 13, -2, -3, 64, 65, 255, 1000, 65536, 2**31 - 1, 2**31, -(2**31), 2**32, 2**40, 2**60, 2**61 - 1, 2**61,
+    -1, 0, 1, 2, 3, 4, 5, 7, 8, 13, -2, -3, 64, 65, 255, 1000, 65536, 2**31 - 1, 2**31, -(2**31), 2**32, 2**40, 2**60,
+    2**61 - 1, 2**61,
     2**62, 2**63 - 1, -(2**63), 2**63, 10**30,
 )  # fmt: skip
 FLOATS = (0.0, -0.0, 1.0, -1.5, 0.5, 1e-300, 1e300, 2.0**63, "Infinity", "-Infinity", "NaN")
 DTYPES = range(0, 45)  # numbers of torch's ScalarType, with some beyond
-KEYS = ("as_int", "as_float", "as_bool", "as_string", "as_none", "as_tensor", "as_tensors", "as_ints", "as_floats", "as_bools",
-        "as_strings", "as_sym_int", "as_sym_ints", "as_sym_bool", "as_sym_float", "as_scalar_type", "as_memory_format", "as_layout",
-        "as_device", "as_graph", "as_optional_tensor", "as_optional_tensors", "as_custom_obj", "as_operator", "as_complex", "as_expr", "as_name", "as_hint",
+KEYS = ("as_int", "as_float", "as_bool", "as_string", "as_none", "as_tensor", "as_tensors", "as_ints", "as_floats",
+ "as_bools",
+        "as_strings", "as_sym_int", "as_sym_ints", "as_sym_bool", "as_sym_float", "as_scalar_type", "as_memory_format",
+        "as_layout",
+        "as_device", "as_graph", "as_optional_tensor", "as_optional_tensors", "as_custom_obj", "as_operator",
+        "as_complex", "as_expr", "as_name", "as_hint",
         "as_nested_tensors", "as_int_lists", "as_string_to_argument")  # fmt: skip
 
 
@@ -120,13 +127,17 @@ class Programs:
 
     def __init__(self, chance, root):
         self.chance, self.root = chance, root
-        self.graphs = [g for g in graphs_of(root, []) if isinstance(g["nodes"], list) and isinstance(g["tensor_values"], dict)]
+        self.graphs = [
+            g for g in graphs_of(root, []) if isinstance(g["nodes"], list) and isinstance(g["tensor_values"], dict)
+        ]
         self.graph = chance.choice(self.graphs) if self.graphs else None
 
     def change(self):
         edits = (
-            [self.edit_meta] * 5 + [self.edit_argument] * 6 + [self.edit_nodes] * 3 + [self.edit_results, self.edit_ends, self.edit_size_everywhere]
-            + [self.edit_dtype_everywhere, self.edit_rank, self.edit_signature, self.edit_ranges, self.edit_anything, self.edit_size_of_value]
+            [self.edit_meta] * 5 + [self.edit_argument] * 6 + [self.edit_nodes] * 3 + [self.edit_results,
+            self.edit_ends, self.edit_size_everywhere]
+            + [self.edit_dtype_everywhere, self.edit_rank, self.edit_signature, self.edit_ranges, self.edit_anything,
+            self.edit_size_of_value]
         )  # fmt: skip
         for _ in range(self.chance.choice((1, 1, 1, 2, 3))):
             if self.graphs and self.chance.random() < 0.5:
@@ -134,7 +145,13 @@ class Programs:
             edit = self.chance.choice(edits) if self.graph else self.edit_anything
             try:
                 edit()
-            except (KeyError, IndexError, TypeError, AttributeError, ValueError):  # an edit before took away what this one wanted
+            except (
+                KeyError,
+                IndexError,
+                TypeError,
+                AttributeError,
+                ValueError,
+            ):  # an edit before took away what this one wanted
                 continue
 
     def change_beginnings(self):
@@ -153,7 +170,9 @@ class Programs:
     def edit_input(self):
         """A tensor that the graph is given, dense again afterwards."""
         chance = self.chance
-        meta = self.graph["tensor_values"][chance.choice([i["as_tensor"]["name"] for i in self.graph["inputs"] if "as_tensor" in i])]
+        meta = self.graph["tensor_values"][
+            chance.choice([i["as_tensor"]["name"] for i in self.graph["inputs"] if "as_tensor" in i])
+        ]
         sizes = meta["sizes"]
         how = chance.randrange(6)
         if how == 0:
@@ -189,8 +208,25 @@ class Programs:
         return {"as_int": interesting(chance)}
 
     def expressions(self):
-        found = {place[0][place[1]] for place in places(self.root, []) if place[1] == "expr_str" and isinstance(place[0][place[1]], str)}
-        return sorted(found) + ["s0", "s0 + 1", "s0*s0", "-s0", "s0//2", "Mod(s0, 3)", "s77", "1/0", "s0**s0", "Max(1, s0)", "u0", "9223372036854775807*s0"]
+        found = {
+            place[0][place[1]]
+            for place in places(self.root, [])
+            if place[1] == "expr_str" and isinstance(place[0][place[1]], str)
+        }
+        return sorted(found) + [
+            "s0",
+            "s0 + 1",
+            "s0*s0",
+            "-s0",
+            "s0//2",
+            "Mod(s0, 3)",
+            "s77",
+            "1/0",
+            "s0**s0",
+            "Max(1, s0)",
+            "u0",
+            "9223372036854775807*s0",
+        ]
 
     def edit_meta(self):
         chance, meta = self.chance, self.meta()
@@ -206,7 +242,9 @@ class Programs:
         elif how == 6:
             meta["layout"] = chance.randrange(10)
         else:
-            meta["device"] = chance.choice(({"type": "cuda", "index": 3}, {"type": "meta", "index": None}, {"type": "\0", "index": -1}))
+            meta["device"] = chance.choice(
+                ({"type": "cuda", "index": 3}, {"type": "meta", "index": None}, {"type": "\0", "index": -1})
+            )
 
     def edit_rank(self):
         """A dimension more or less, with its stride."""
@@ -256,14 +294,23 @@ class Programs:
         some = chance.randrange(4)
         name = {"name": self.name()}
         values = {
-            "as_int": interesting(chance), "as_float": chance.choice(FLOATS), "as_bool": chance.random() < 0.5, "as_string": chance.choice(("", "x", "mean", "\0", "%s" * 50)),
-            "as_none": True, "as_tensor": name, "as_tensors": [{"name": self.name()} for _ in range(some)], "as_ints": [interesting(chance) for _ in range(some)],
-            "as_floats": [chance.choice(FLOATS) for _ in range(some)], "as_bools": [True] * some, "as_strings": ["x"] * some,
-            "as_sym_int": {"as_name": self.name()}, "as_sym_ints": [{"as_name": self.name()} if chance.random() < 0.5 else {"as_int": interesting(chance)} for _ in range(some)],
-            "as_sym_bool": {"as_bool": True}, "as_sym_float": {"as_float": 1.5}, "as_scalar_type": chance.choice(DTYPES), "as_memory_format": chance.randrange(6),
-            "as_layout": chance.randrange(10), "as_device": {"type": "cpu", "index": None}, "as_optional_tensor": {"as_none": True},
-            "as_optional_tensors": [{"as_none": True}] + [{"as_tensor": {"name": self.name()}} for _ in range(some)], "as_complex": {"real": 1.0, "imag": 2.0},
-            "as_graph": {"name": "g", "graph": copy.deepcopy(chance.choice(self.graphs)) if len(json.dumps(self.graph)) < 5000 else {}},
+            "as_int": interesting(chance), "as_float": chance.choice(FLOATS), "as_bool": chance.random() < 0.5,
+            "as_string": chance.choice(("", "x", "mean", "\0", "%s" * 50)),
+            "as_none": True, "as_tensor": name, "as_tensors": [{"name": self.name()} for _ in range(some)],
+            "as_ints": [interesting(chance) for _ in range(some)],
+            "as_floats": [chance.choice(FLOATS) for _ in range(some)], "as_bools": [True] * some,
+            "as_strings": ["x"] * some,
+            "as_sym_int": {"as_name": self.name()},
+            "as_sym_ints": [{"as_name": self.name()} if chance.random() < 0.5 else {"as_int": interesting(chance)}
+            for _ in range(some)],
+            "as_sym_bool": {"as_bool": True}, "as_sym_float": {"as_float": 1.5},
+            "as_scalar_type": chance.choice(DTYPES), "as_memory_format": chance.randrange(6),
+            "as_layout": chance.randrange(10), "as_device": {"type": "cpu", "index": None},
+            "as_optional_tensor": {"as_none": True},
+            "as_optional_tensors": [{"as_none": True}] + [{"as_tensor": {"name": self.name()}} for _ in range(some)],
+            "as_complex": {"real": 1.0, "imag": 2.0},
+            "as_graph": {"name": "g",
+            "graph": copy.deepcopy(chance.choice(self.graphs)) if len(json.dumps(self.graph)) < 5000 else {}},
             "as_int_lists": [[1, 2], [3]], "as_nested_tensors": [[name]],
         }  # fmt: skip
         return {key: values.get(key, interesting(chance))}
@@ -274,7 +321,9 @@ class Programs:
         inputs = node["inputs"]
         how = chance.randrange(12)
         if how == 0:
-            change_list(chance, inputs, lambda: {"name": "extra", "arg": self.argument(), "kind": chance.choice((1, 2))})
+            change_list(
+                chance, inputs, lambda: {"name": "extra", "arg": self.argument(), "kind": chance.choice((1, 2))}
+            )
             return
         one = chance.choice(inputs)
         if how == 1:
@@ -305,8 +354,14 @@ class Programs:
         elif isinstance(value, str):
             argument[key] = chance.choice(("", "sum", "mean", "none", "reflect", "\0", value + "x", value[:-1]))
         elif isinstance(value, list):
-            fresh = {"as_ints": lambda: interesting(chance), "as_floats": lambda: chance.choice(FLOATS), "as_bools": lambda: chance.random() < 0.5,
-                     "as_tensors": lambda: {"name": self.name()}, "as_strings": lambda: "x"}.get(key, lambda: self.argument())  # fmt: skip
+            fresh = {
+                "as_ints": lambda: interesting(chance),
+                "as_floats": lambda: chance.choice(FLOATS),
+                "as_bools": lambda: chance.random() < 0.5,
+                # fmt: skip
+                "as_tensors": lambda: {"name": self.name()},
+                "as_strings": lambda: "x",
+            }.get(key, lambda: self.argument())
             change_list(chance, value, fresh)
         elif isinstance(value, dict) and "name" in value and "graph" not in value:
             value["name"] = self.name()
@@ -329,13 +384,27 @@ class Programs:
             nodes[at]["target"] = "torch.ops.aten." + chance.choice(operators())
         else:
             target = nodes[at]["target"]
-            nodes[at]["target"] = chance.choice((target + "x", target.rpartition(".")[0] + ".out", "", "_operator.add", "torch.ops.higher_order.cond", "torch.sym_max", "math.sqrt"))
+            nodes[at]["target"] = chance.choice(
+                (
+                    target + "x",
+                    target.rpartition(".")[0] + ".out",
+                    "",
+                    "_operator.add",
+                    "torch.ops.higher_order.cond",
+                    "torch.sym_max",
+                    "math.sqrt",
+                )
+            )
 
     def edit_results(self):
         chance = self.chance
         node = chance.choice(self.graph["nodes"])
         if chance.random() < 0.5:
-            change_list(chance, node["outputs"], lambda: {chance.choice(("as_tensor", "as_sym_int", "as_none")): {"name": self.name()}})
+            change_list(
+                chance,
+                node["outputs"],
+                lambda: {chance.choice(("as_tensor", "as_sym_int", "as_none")): {"name": self.name()}},
+            )
         else:
             node["outputs"][chance.randrange(len(node["outputs"]))] = self.argument()
 
@@ -344,14 +413,21 @@ class Programs:
 
     def edit_signature(self):
         module = self.root["graph_module"]
-        self.change_anything(module[self.chance.choice(("signature", "module_call_graph")) if self.chance.random() < 0.9 else "metadata"])
+        self.change_anything(
+            module[self.chance.choice(("signature", "module_call_graph")) if self.chance.random() < 0.9 else "metadata"]
+        )
 
     def edit_ranges(self):
         ranges = self.root["range_constraints"]
         if ranges and self.chance.random() < 0.8:
-            ranges[self.chance.choice(list(ranges))][self.chance.choice(("min_val", "max_val"))] = interesting(self.chance)
+            ranges[self.chance.choice(list(ranges))][self.chance.choice(("min_val", "max_val"))] = interesting(
+                self.chance
+            )
         else:
-            ranges[self.chance.choice(("s0", "u0", "nothing", "1+s0"))] = {"min_val": interesting(self.chance), "max_val": interesting(self.chance)}
+            ranges[self.chance.choice(("s0", "u0", "nothing", "1+s0"))] = {
+                "min_val": interesting(self.chance),
+                "max_val": interesting(self.chance),
+            }
 
     def edit_anything(self):
         self.change_anything(self.root)
@@ -375,7 +451,18 @@ class Programs:
         elif isinstance(value, float):
             container[key] = chance.choice(FLOATS)
         elif isinstance(value, str):
-            container[key] = chance.choice((value + "x", value[1:], self.name() if self.graph else "x", "\0", "a\n\x1b[31m", "\u202e", "../../x", "x" * 70000))
+            container[key] = chance.choice(
+                (
+                    value + "x",
+                    value[1:],
+                    self.name() if self.graph else "x",
+                    "\0",
+                    "a\n\x1b[31m",
+                    "\u202e",
+                    "../../x",
+                    "x" * 70000,
+                )
+            )
         elif isinstance(value, list) and value:
             change_list(chance, value, lambda: copy.deepcopy(chance.choice(value)))
         else:
@@ -400,23 +487,44 @@ def changed_text(chance, text):
         return text[: chance.randrange(len(text) + 1)]
     if how == 2 and found:
         one = chance.choice(found)
-        return text[: one.start(1)] + chance.choice(("9" * 40, "-0", "1e999", "NaN", "1.5", "[" * 300, "0x1", "\ud800")) + text[one.end(1) :]
+        return (
+            text[: one.start(1)]
+            + chance.choice(("9" * 40, "-0", "1e999", "NaN", "1.5", "[" * 300, "0x1", "\ud800"))
+            + text[one.end(1) :]
+        )
     return changed_bytes(chance, text.encode("utf-8", "surrogatepass")).decode("latin1")
 
 
 GIVES = re.compile(r"result %(\S+) is declared as .*, the operator gives (\w+)\[([^\]]*)\]")
-LETTERS = {"u8": 1, "i8": 2, "i16": 3, "i32": 4, "i64": 5, "f16": 6, "f32": 7, "f64": 8, "c32": 9, "c64": 10, "c128": 11, "bool": 12, "bf16": 13}
+LETTERS = {
+    "u8": 1,
+    "i8": 2,
+    "i16": 3,
+    "i32": 4,
+    "i64": 5,
+    "f16": 6,
+    "f32": 7,
+    "f64": 8,
+    "c32": 9,
+    "c64": 10,
+    "c128": 11,
+    "bool": 12,
+    "bf16": 13,
+}
 
 
 def mended(refusal, root):
-    """Takes over what the operator gives from a refusal of what a program declares; False where that is not what it says."""
+    """Takes over what the operator gives from a refusal of what a program declares; False where that is not what it
+    says."""
     found = GIVES.search(refusal)
     if not found or found[2] not in LETTERS:
         return False
     sizes = []
     for text in found[3].split(",") if found[3] else ():
         text = text.strip()
-        sizes.append({"as_int": int(text)} if re.fullmatch(r"-?\d+", text) else {"as_expr": {"expr_str": text, "hint": None}})
+        sizes.append(
+            {"as_int": int(text)} if re.fullmatch(r"-?\d+", text) else {"as_expr": {"expr_str": text, "hint": None}}
+        )
     metas = [g["tensor_values"][found[1]] for g in graphs_of(root, []) if found[1] in g["tensor_values"]]
     for meta in metas:
         meta.update(dtype=LETTERS[found[2]], sizes=sizes, strides=[{"as_int": 1}] * len(sizes))
@@ -424,8 +532,8 @@ def mended(refusal, root):
 
 
 def changed_consistently(chance, seed, path, binary):
-    """A program whose inputs and arguments changed, with the types that follow, as far as slipway says them: such mutants reach
-    what is behind the checks of what a file declares."""
+    """A program whose inputs and arguments changed, with the types that follow, as far as slipway says them: such
+    mutants reach what is behind the checks of what a file declares."""
     parts = members_of(seed.data())
     programs = [k for k, (name, _) in enumerate(parts) if name.endswith(".json") and not name.endswith("config.json")]
     at = chance.choice(programs)
@@ -435,7 +543,9 @@ def changed_consistently(chance, seed, path, binary):
         parts[at] = (parts[at][0], json.dumps(root).encode())
         data = packed(parts)
         path.write_bytes(data)
-        done = subprocess.run([binary, "convert", path, "-o", path.with_suffix(".onnx"), "--dry-run"], capture_output=True)
+        done = subprocess.run(
+            [binary, "convert", path, "-o", path.with_suffix(".onnx"), "--dry-run"], capture_output=True
+        )
         if not mended(done.stderr.decode(errors="replace"), root):
             break
     return data
@@ -510,9 +620,19 @@ def changed_archive(chance, data):
     elif how == 5:
         parts.insert(chance.randrange(len(parts) + 1), (name, chance.choice((payload, b"", payload[:10]))))
     elif how == 6:
-        parts[at] = (chance.choice((name + "x", "../" + name, "/" + name, name.replace("/", "//"), "", name + "\0", parts[0][0])), payload)
+        parts[at] = (
+            chance.choice(
+                (name + "x", "../" + name, "/" + name, name.replace("/", "//"), "", name + "\0", parts[0][0])
+            ),
+            payload,
+        )
     elif how == 7:
-        parts[at] = (name, chance.choice((b"", payload[: len(payload) // 2], payload + b"\0" * 100, parts[chance.randrange(len(parts))][1])))
+        parts[at] = (
+            name,
+            chance.choice(
+                (b"", payload[: len(payload) // 2], payload + b"\0" * 100, parts[chance.randrange(len(parts))][1])
+            ),
+        )
     elif how == 8:
         parts[at] = (name, changed_bytes(chance, payload))
     else:
@@ -537,18 +657,29 @@ def changed_record(chance, data):
         form, size = chance.choice((("<H", 2), ("<I", 4), ("<I", 4), ("<Q", 8)))
         place = at + chance.randrange(4, 48)
         if place + size <= len(data):
-            struct.pack_into(form, data, place, (chance.choice(INTS) if chance.random() < 0.7 else chance.randrange(1 << 16)) % (1 << 8 * size))
+            struct.pack_into(
+                form,
+                data,
+                place,
+                (chance.choice(INTS) if chance.random() < 0.7 else chance.randrange(1 << 16)) % (1 << 8 * size),
+            )
     return bytes(data)
 
 
-GLOBALS = ("torch._utils _rebuild_tensor_v2", "torch._utils _rebuild_parameter", "torch FloatStorage", "torch ByteStorage", "collections OrderedDict", "os system",
-           "torch.storage _load_from_bytes", "torch Size", "torch device", "builtins eval", "torch float32", "torch._tensor _rebuild_from_type_v2",
+GLOBALS = ("torch._utils _rebuild_tensor_v2", "torch._utils _rebuild_parameter", "torch FloatStorage",
+ "torch ByteStorage", "collections OrderedDict", "os system",
+           "torch.storage _load_from_bytes", "torch Size", "torch device", "builtins eval", "torch float32",
+           "torch._tensor _rebuild_from_type_v2",
            "torch._utils _rebuild_wrapper_subclass", "torchao.dtypes AffineQuantizedTensor")  # fmt: skip
-OPCODES = b"(.012NIJKMLFGSTUVXBCclitsdeau}])QPbR\x80\x81\x85\x86\x87\x88\x89\x8a\x8b\x8c\x8d\x8e\x8f\x90\x91\x92\x93\x94\x95hjqrpgo"
+OPCODES = (
+    b"(.012NIJKMLFGSTUVXBCclitsdeau}])QPbR"
+    b"\x80\x81\x85\x86\x87\x88\x89\x8a\x8b\x8c\x8d\x8e\x8f\x90\x91\x92\x93\x94\x95hjqrpgo"
+)
 
 
 def changed_pickle(chance, data):
-    """Opcodes dropped, doubled, swapped and changed; the pickle may be several, one behind the other, with more bytes after them."""
+    """Opcodes dropped, doubled, swapped and changed; the pickle may be several, one behind the other, with more bytes
+    after them."""
     starts, at = [], 0
     while at < len(data):
         try:
@@ -575,7 +706,12 @@ def changed_pickle(chance, data):
         elif how == 4:
             parts[k] = parts[other] + parts[k]
         elif how == 5:
-            parts[k] = b"c" + chance.choice(GLOBALS).replace(" ", "\n").encode() + b"\n" + (parts[k] if chance.random() < 0.5 else b"")
+            parts[k] = (
+                b"c"
+                + chance.choice(GLOBALS).replace(" ", "\n").encode()
+                + b"\n"
+                + (parts[k] if chance.random() < 0.5 else b"")
+            )
         elif how <= 7:
             numbers = [n for n, part in enumerate(parts) if part[:1] in b"KMJ\x8a" and part]
             if numbers:
@@ -682,7 +818,10 @@ def unparsed(parts):
             value >>= 7
         return bytes(out + bytes([value]))
 
-    return b"".join(varint(n << 3 | kind) + (varint(value) if kind == 0 else varint(len(value)) + value if kind == 2 else value) for n, kind, value in parts)
+    return b"".join(
+        varint(n << 3 | kind) + (varint(value) if kind == 0 else varint(len(value)) + value if kind == 2 else value)
+        for n, kind, value in parts
+    )
 
 
 def changed_message(chance, data):
@@ -694,7 +833,9 @@ def changed_message(chance, data):
     def change(data, depth):
         parts = message(data)
         if not parts:
-            return chance.choice((b"", chance.choice(names or [b"x"]), chance.choice(names or [b"x"]), changed_bytes(chance, data)))
+            return chance.choice(
+                (b"", chance.choice(names or [b"x"]), chance.choice(names or [b"x"]), changed_bytes(chance, data))
+            )
         at, other = chance.randrange(len(parts)), chance.randrange(len(parts))
         how = chance.randrange(6) if chance.random() < 0.2 + 0.1 * depth else 6
         if how == 0:
@@ -777,7 +918,27 @@ def changed_members(chance, data):
 # ---- good files
 
 
-PROGRAM = ("onnx", "so", "pt2", "native-pt2", "dynamic", "shapes", "unify", "safetensors", "inspect", "ir", "ops", "json", "verify", "header", "run", "compare", "diff", "unpack", "api")
+PROGRAM = (
+    "onnx",
+    "so",
+    "pt2",
+    "native-pt2",
+    "dynamic",
+    "shapes",
+    "unify",
+    "safetensors",
+    "inspect",
+    "ir",
+    "ops",
+    "json",
+    "verify",
+    "header",
+    "run",
+    "compare",
+    "diff",
+    "unpack",
+    "api",
+)
 TENSORS = ("safetensors", "cast", "shards", "inspect", "json", "verify", "diff", "api")
 KINDS = {  # what changes a file, and the commands on it
     "program": (changed_members, PROGRAM),
@@ -800,7 +961,7 @@ class Seed:
     kind: str
     inputs: pathlib.Path | None = None  # of `run`
 
-    @functools.lru_cache(maxsize=64)
+    @functools.lru_cache(maxsize=64)  # noqa: B019 as many as there are seeds
     def data(self):
         return self.path.read_bytes()
 
@@ -816,7 +977,14 @@ def seeds_of(folder, kinds):
         elif path.suffix == ".safetensors":
             program = path.with_suffix(".pt2")
             found.append(Seed(program, "inputs", path) if program.exists() else Seed(path, "safetensors"))
-        elif kind := {".pt2": "program", ".sw": "text", ".pt": "checkpoint", ".legacy": "legacy", ".so": "library", ".onnx": "model"}.get(path.suffix):
+        elif kind := {
+            ".pt2": "program",
+            ".sw": "text",
+            ".pt": "checkpoint",
+            ".legacy": "legacy",
+            ".so": "library",
+            ".onnx": "model",
+        }.get(path.suffix):
             found.append(Seed(path, kind, inputs))
     return [seed for seed in found if not kinds or seed.kind in kinds]
 
@@ -827,7 +995,11 @@ def mutant(seed, chance, place, binary):
     if seed.kind == "folder":
         shutil.copytree(seed.path, place)
         files = sorted(p for p in place.rglob("*") if p.is_file())
-        one = chance.choice([p for p in files if p.suffix == ".json" or p.name == ".metadata"] or files) if chance.random() < 0.5 else chance.choice(files)
+        one = (
+            chance.choice([p for p in files if p.suffix == ".json" or p.name == ".metadata"] or files)
+            if chance.random() < 0.5
+            else chance.choice(files)
+        )
         data = one.read_bytes()
         how = chance.randrange(8)
         if how == 0:
@@ -887,7 +1059,11 @@ def command_of(name, seed, path, out, binary):
         case "ir" | "ops" | "json" | "verify" | "header":
             return [*inspect, f"--{name}"]
         case "run":
-            return [binary, "run", path, "--inputs", seed.inputs, "--outputs", out / "o.safetensors", "--threads", "1"] if seed.inputs else None
+            return (
+                [binary, "run", path, "--inputs", seed.inputs, "--outputs", out / "o.safetensors", "--threads", "1"]
+                if seed.inputs
+                else None
+            )
         case "run-inputs":
             return [binary, "run", seed.path, "--inputs", path, "--outputs", out / "o.safetensors", "--threads", "1"]
         case "diff":
@@ -913,7 +1089,9 @@ class Run:
 def call(command, limit_s):
     """Runs a command to its end, or to ten times its limit."""
     with tempfile.TemporaryFile() as err:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err, start_new_session=True)
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err, start_new_session=True
+        )
         timer = threading.Timer(10 * limit_s, lambda: os.kill(process.pid, signal.SIGKILL))
         timer.start()
         _, status, usage = os.wait4(process.pid, 0)
@@ -939,7 +1117,11 @@ MEASURE = "import os,sys; p=os.posix_spawn(sys.argv[1],sys.argv[1:],os.environ);
 
 def memory_of(command):
     """The most memory a command takes. A process begins with the peak of the one that started it: a small one, here."""
-    done = subprocess.run([sys.executable, "-S", "-E", "-c", MEASURE, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    done = subprocess.run(
+        [sys.executable, "-S", "-E", "-c", MEASURE, *map(str, command)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
     return int(done.stdout.split()[-1])
 
 
@@ -987,7 +1169,11 @@ def fault(name, kind, run, command, out, size, settings, chance):
     last = ([line for line in said.splitlines() if line.startswith("error")] or [""])[-1]
     if run.status == 70 or "error[SW9" in said:
         return f"exit 70: {last}"
-    allowed = {0, 3, 4, 6} | ({1} if name in ("diff", "compare") else set()) | ({5} if kind in NAMING and "cannot open" in last else set())
+    allowed = (
+        {0, 3, 4, 6}
+        | ({1} if name in ("diff", "compare") else set())
+        | ({5} if kind in NAMING and "cannot open" in last else set())
+    )
     if run.status not in allowed:
         return f"exit {run.status}: {last or said[-200:]}"
     if run.cpu_s > settings.limit_s:
@@ -996,13 +1182,18 @@ def fault(name, kind, run, command, out, size, settings, chance):
         return run.problem
     if run.status not in (0, 1) and not re.match(r"error\[SW\d{4}\]: .", last):
         return f"exit {run.status} without a diagnostic"
-    if not settings.sanitized and name != "compare":  # which makes inputs as large as the program asks for, up to a limit of its own
+    # which makes inputs as large as the program asks for, up to a limit of its own
+    if not settings.sanitized and name != "compare":
         most = 4 * size + MEMORY + settings.base
         if run.memory > most and (took := memory_of(command)) > most:
             return f"memory: {took // MB} MB of {most // MB} (exit {run.status})"
     written = sorted(p for p in out.rglob("*"))
     if name == "api":
-        return "parts left: " + " ".join(p.name for p in written if "tmp" in p.name) if any("tmp" in p.name for p in written) else ""
+        return (
+            "parts left: " + " ".join(p.name for p in written if "tmp" in p.name)
+            if any("tmp" in p.name for p in written)
+            else ""
+        )
     if run.status != 0:
         return "parts left: " + " ".join(p.name for p in written) if written else ""
     for path in written:
@@ -1013,10 +1204,24 @@ def fault(name, kind, run, command, out, size, settings, chance):
         if path.suffix == ".onnx" and not fields_of(path.read_bytes()):
             return "output is no protobuf"
         if path.suffix in (".pt2", ".safetensors", ".so") and chance.random() < 0.15:
-            again = call([settings.binary, "inspect", "--verify" if path.suffix == ".safetensors" else "--json", path], settings.limit_s)
+            again = call(
+                [settings.binary, "inspect", "--verify" if path.suffix == ".safetensors" else "--json", path],
+                settings.limit_s,
+            )
             if again.status != 0:
                 return f"output does not read back: exit {again.status}: {again.said[-200:]}"
-    if name not in ("inspect", "ir", "ops", "json", "verify", "header", "shapes", "unify", "diff", "compare") and not any(p.is_file() for p in written):
+    if name not in (
+        "inspect",
+        "ir",
+        "ops",
+        "json",
+        "verify",
+        "header",
+        "shapes",
+        "unify",
+        "diff",
+        "compare",
+    ) and not any(p.is_file() for p in written):
         return "exit 0 without output"
     return ""
 
@@ -1040,7 +1245,8 @@ def keep(settings, number, name, what, path, command, run):
     shutil.copytree(path, copied) if path.is_dir() else shutil.copyfile(path, copied)
     line = " ".join(str(copied) if part == path else str(part) for part in command)
     (folder / "what.txt").write_text(
-        f"{what}\n\n{line}\n\nmutate.py --seed {settings.seed} --first {number} --count 1 --seeds {settings.seeds} --commands {name}\n\n{run.said[-6000:]}"
+        f"{what}\n\n{line}\n\nmutate.py --seed {settings.seed} --first {number} --count 1 --seeds {settings.seeds} "
+        f"--commands {name}\n\n{run.said[-6000:]}"
     )
 
 
@@ -1106,7 +1312,15 @@ def made(settings, job, results, scratch):
         seed = chance.choice(by_kind[chance.choices(kinds, weights)[0]])
         try:
             path, size = mutant(seed, chance, scratch / f"mutant-{number}", settings.mending)
-        except (ValueError, LookupError, TypeError, AttributeError, struct.error, zipfile.BadZipFile, RecursionError) as error:
+        except (
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            struct.error,
+            zipfile.BadZipFile,
+            RecursionError,
+        ) as error:
             results.put(("unmade", f"{seed.path.name}: {error!r}"))
             continue
         yield Made(number, seed, chance, path, size)
@@ -1118,7 +1332,11 @@ def names_of(settings, one):
     names = [c for c in of_kind if c in COMMON.get(one.seed.kind, ())]
     others = [c for c in of_kind if c not in names]
     names += one.chance.sample(others, min(len(others), settings.some))
-    return [c for c in (of_kind if settings.commands and settings.count == 1 else names) if not settings.commands or c in settings.commands]
+    return [
+        c
+        for c in (of_kind if settings.commands and settings.count == 1 else names)
+        if not settings.commands or c in settings.commands
+    ]
 
 
 def check(settings, one, name, scratch, counts, faults):
@@ -1138,8 +1356,9 @@ def check(settings, one, name, scratch, counts, faults):
 
 
 def check_batch(settings, batch, scratch, counts, faults):
-    """Gives mutants to one process of capi_walk, which is most of what a sanitized run of one costs. Where that shows a fault
-    they go in one by one, so that it is found with its mutant; one that needs the others is kept with all of them."""
+    """Gives mutants to one process of capi_walk, which is most of what a sanitized run of one costs. Where that shows a
+    fault they go in one by one, so that it is found with its mutant; one that needs the others is kept with all of
+    them."""
     out = scratch / "out"
     out.mkdir()
     command = [settings.binary.parent / "capi_walk", out, *(one.path for one in batch)]
@@ -1153,7 +1372,15 @@ def check_batch(settings, batch, scratch, counts, faults):
         for one in batch:
             one.path.rename(together / one.path.name)
         faults[f"api, together: {alike(what)}"] += 1
-        keep(settings, batch[0].number, "api", f"{what} (all files of the folder in one call)", together, [*command[:2], together], run)
+        keep(
+            settings,
+            batch[0].number,
+            "api",
+            f"{what} (all files of the folder in one call)",
+            together,
+            [*command[:2], together],
+            run,
+        )
         shutil.rmtree(together)
         return
     for one in batch:
@@ -1162,7 +1389,9 @@ def check_batch(settings, batch, scratch, counts, faults):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--binary", type=pathlib.Path, default=pathlib.Path(os.environ.get("SLIPWAY", ROOT / "build" / "slipway")))
+    parser.add_argument(
+        "--binary", type=pathlib.Path, default=pathlib.Path(os.environ.get("SLIPWAY", ROOT / "build" / "slipway"))
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="the first mutant's number")
     parser.add_argument("--count", type=int, default=1000, help="how many mutants")
@@ -1170,8 +1399,17 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--some", type=int, default=2, help="commands on a mutant besides those that each one sees")
     parser.add_argument("--batch", type=int, default=0, help="only through the C API, so many mutants a process")
-    parser.add_argument("--mending", type=pathlib.Path, help="the binary that says what follows from a change, a fast one; else --binary")
-    parser.add_argument("--seeds", type=pathlib.Path, default=ROOT / "build" / "mutants" / "seeds", help="good files; made where there are none")
+    parser.add_argument(
+        "--mending",
+        type=pathlib.Path,
+        help="the binary that says what follows from a change, a fast one; else --binary",
+    )
+    parser.add_argument(
+        "--seeds",
+        type=pathlib.Path,
+        default=ROOT / "build" / "mutants" / "seeds",
+        help="good files; made where there are none",
+    )
     parser.add_argument("--kinds", type=lambda text: text.split(","), default=[], help=", ".join(KINDS))
     parser.add_argument("--commands", type=lambda text: text.split(","), default=[], help="only these")
     parser.add_argument("--match", default="", help="only good files whose names this regular expression is found in")
@@ -1218,7 +1456,10 @@ def main():
         print(f"{n:6} {what}")
     if unmade:
         print(f"{len(unmade)} not made, as {unmade[0]}")
-    print(f"{mutants} mutants, {sum(counts.values())} runs, {sum(faults.values())} faults" + (f" in {settings.keep}" if faults else ""))
+    print(
+        f"{mutants} mutants, {sum(counts.values())} runs, {sum(faults.values())} faults"
+        + (f" in {settings.keep}" if faults else "")
+    )
     return 1 if faults else 0
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """The good files that mutate.py changes, made with torch: mutate_seeds.py FOLDER SLIPWAY [OPERATORS].
 
-Models of many families, with control flow, quantization, states and sizes that vary; a program for each operator of torch's own
-database (every OPERATORS-th, in one dtype); checkpoints in both forms, of plain tensors and of torchao's; safetensors, folders of
-shards, a distributed checkpoint; and what SLIPWAY makes of some: libraries, ONNX models, the layout of torch 2.6, text forms. X.safetensors
-beside X.pt2 holds inputs to run it with.
+Models of many families, with control flow, quantization, states and sizes that vary; a program for each operator of
+torch's own database (every OPERATORS-th, in one dtype); checkpoints in both forms, of plain tensors and of torchao's;
+safetensors, folders of shards, a distributed checkpoint; and what SLIPWAY makes of some: libraries, ONNX models, the
+layout of torch 2.6, text forms. X.safetensors beside X.pt2 holds inputs to run it with.
 """
 
 import logging
@@ -74,14 +74,17 @@ def mlp():
 @model(x(2, 3, 12, 12))
 @layers
 def convolutions():
-    return nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 4, 3, groups=4, stride=2), nn.MaxPool2d(2),
+    return nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(),
+    nn.Conv2d(4, 4, 3, groups=4, stride=2), nn.MaxPool2d(2),
                          nn.ConvTranspose2d(4, 2, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten())  # fmt: skip
 
 
 @model(x(2, 3, 20))
 @layers
 def convolutions_1d():
-    return nn.Sequential(nn.Conv1d(3, 8, 5, dilation=2), nn.GroupNorm(2, 8), nn.SiLU(), nn.AvgPool1d(3), nn.Upsample(scale_factor=2))
+    return nn.Sequential(
+        nn.Conv1d(3, 8, 5, dilation=2), nn.GroupNorm(2, 8), nn.SiLU(), nn.AvgPool1d(3), nn.Upsample(scale_factor=2)
+    )
 
 
 @model(x(5, 2, 4))
@@ -153,7 +156,9 @@ def cond_nested(m, x):
 
 @model(x(3, 4))
 def while_counts(m, x):
-    return while_loop(lambda i, x: i < 4, lambda i, x: (i + 1, torch.tanh(m.linear(x))), (torch.zeros((), dtype=torch.int64), x))
+    return while_loop(
+        lambda i, x: i < 4, lambda i, x: (i + 1, torch.tanh(m.linear(x))), (torch.zeros((), dtype=torch.int64), x)
+    )
 
 
 @model(x(3, 4))
@@ -216,7 +221,13 @@ def spectra(m, x):
 
 @model(x(4, 4) + 3 * torch.eye(4), dynamic=False)
 def matrices(m, x):
-    return torch.linalg.inv(x), torch.linalg.det(x), *torch.linalg.qr(x), torch.linalg.cholesky(x @ x.T), torch.linalg.solve(x, x[0])
+    return (
+        torch.linalg.inv(x),
+        torch.linalg.det(x),
+        *torch.linalg.qr(x),
+        torch.linalg.cholesky(x @ x.T),
+        torch.linalg.solve(x, x[0]),
+    )
 
 
 @model(x(3, 4), torch.tensor([2, 0, 1]))
@@ -241,7 +252,9 @@ for name, config in {
     "int8_weights": lambda ao: ao.Int8WeightOnlyConfig(),
     "int8_products": lambda ao: ao.Int8DynamicActivationInt8WeightConfig(),
     "int4_groups": lambda ao: ao.IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=ao.PerGroup(32)),
-    "int4_dynamic": lambda ao: ao.Int8DynamicActivationIntxWeightConfig(weight_dtype=torch.int4, weight_granularity=ao.PerGroup(32)),
+    "int4_dynamic": lambda ao: ao.Int8DynamicActivationIntxWeightConfig(
+        weight_dtype=torch.int4, weight_granularity=ao.PerGroup(32)
+    ),
     "float8_rows": lambda ao: ao.Float8WeightOnlyConfig(),
 }.items():
     MODELS[name] = (torchao(config), (x(3, 64),), True)
@@ -304,18 +317,39 @@ def save_checkpoints(folder):
     weights = net.state_dict()
     torch.save(weights, folder / "weights.pt")
     torch.save(weights, folder / "weights.legacy", _use_new_zipfile_serialization=False)
-    nested = {"model": {"state_dict": weights}, "epoch": 3, "history": [0.5, (1, None)], "tied": [weights["0.weight"]] * 2}
+    nested = {
+        "model": {"state_dict": weights},
+        "epoch": 3,
+        "history": [0.5, (1, None)],
+        "tied": [weights["0.weight"]] * 2,
+    }
     torch.save(nested, folder / "nested.pt")
-    many = {str(d): torch.zeros(2, 3, dtype=d) for d in (torch.bool, torch.uint8, torch.int64, torch.float16, torch.bfloat16, torch.complex64, torch.float8_e4m3fn)}
+    many = {
+        str(d): torch.zeros(2, 3, dtype=d)
+        for d in (
+            torch.bool,
+            torch.uint8,
+            torch.int64,
+            torch.float16,
+            torch.bfloat16,
+            torch.complex64,
+            torch.float8_e4m3fn,
+        )
+    }
     torch.save(many | {"part": torch.arange(12.0).view(3, 4).t()[1:]}, folder / "dtypes.pt")
     plain = {name: t.clone().contiguous() for name, t in weights.items()}
     save_file(plain, folder / "plain.safetensors", metadata={"format": "pt"})
-    for name, config in {"int8": ao.Int8WeightOnlyConfig(), "int4": ao.IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=ao.PerGroup(32)),
+    for name, config in {"int8": ao.Int8WeightOnlyConfig(),
+    "int4": ao.IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=ao.PerGroup(32)),
                          "float8": ao.Float8WeightOnlyConfig()}.items():  # fmt: skip
         quantized = nn.Sequential(nn.Linear(64, 32)).eval()
         ao.quantize_(quantized, config)
         torch.save(quantized.state_dict(), folder / f"quantized_{name}.pt")
-    dcp.save({"w": torch.arange(12.0).view(3, 4), "n": {"b": torch.ones(3)}}, checkpoint_id=str(folder / "distributed"), no_dist=True)
+    dcp.save(
+        {"w": torch.arange(12.0).view(3, 4), "n": {"b": torch.ones(3)}},
+        checkpoint_id=str(folder / "distributed"),
+        no_dist=True,
+    )
 
 
 def convert(slipway, *arguments):
@@ -328,6 +362,7 @@ def convert(slipway, *arguments):
 def save_converted(folder, slipway):
     convert(slipway, "convert", folder / "plain.safetensors", "-o", f"{folder}/shards/", "--shards", "3")
     for name in ("mlp", "convolutions", "lstm", "transformer", "cond", "while_counts", "scans", "sizes", "indices"):
+
         def save():
             convert(slipway, "convert", folder / f"{name}.pt2", "-o", folder / f"lib_{name}.so")
             shutil.copyfile(folder / f"{name}.safetensors", folder / f"lib_{name}.safetensors")

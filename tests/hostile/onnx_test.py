@@ -6,7 +6,6 @@ import subprocess
 import time
 
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -35,7 +34,9 @@ def value(name, shape=(2,), kind=FLOAT):
 def model(path, nodes, inputs=("x",), outputs=("y",), weights=(), functions=(), domains=()):
     graph = helper.make_graph(nodes, "graph", [value(n) for n in inputs], [value(n) for n in outputs], list(weights))
     opsets = [helper.make_opsetid("", 20)] + [helper.make_opsetid(d, 1) for d in domains]
-    path.write_bytes(helper.make_model(graph, opset_imports=opsets, ir_version=9, functions=list(functions)).SerializeToString())
+    path.write_bytes(
+        helper.make_model(graph, opset_imports=opsets, ir_version=9, functions=list(functions)).SerializeToString()
+    )
     return path
 
 
@@ -56,7 +57,8 @@ def test_graphs_that_contradict_themselves(tmp_path):
     twice = node("Elu", "x", "y", alpha=1.0)
     twice.attribute.append(helper.make_attribute("alpha", 2.0))
     refused(model(path, [twice]), "two attributes 'alpha'")
-    body = helper.make_graph([node("Add", "xx", "q")], "body", [], [value("y")])  # gives back a name that only the node will make
+    # gives back a name that only the node will make
+    body = helper.make_graph([node("Add", "xx", "q")], "body", [], [value("y")])
     refused(model(path, [node("If", "x", "y", then_branch=body, else_branch=body)]), "circle")
 
 
@@ -143,15 +145,22 @@ def test_nesting(tmp_path):
 
 
 def function(name, *calls):
-    nodes = [helper.make_node(c, ["x" if i == 0 else f"v{i - 1}"], ["y" if i == len(calls) - 1 else f"v{i}"], domain="local") for i, c in enumerate(calls)]
-    return helper.make_function("local", name, ["x"], ["y"], nodes, [helper.make_opsetid("", 20), helper.make_opsetid("local", 1)])
+    nodes = [
+        helper.make_node(c, ["x" if i == 0 else f"v{i - 1}"], ["y" if i == len(calls) - 1 else f"v{i}"], domain="local")
+        for i, c in enumerate(calls)
+    ]
+    return helper.make_function(
+        "local", name, ["x"], ["y"], nodes, [helper.make_opsetid("", 20), helper.make_opsetid("local", 1)]
+    )
 
 
 def test_functions(tmp_path):
     path = tmp_path / "m.onnx"
     call = [helper.make_node("F0", ["x"], ["y"], domain="local")]
     refused(model(path, call, functions=[function("F0", "F0")], domains=["local"]), "calls itself")
-    refused(model(path, call, functions=[function("F0", "F1"), function("F1", "F0")], domains=["local"]), "calls itself")
+    refused(
+        model(path, call, functions=[function("F0", "F1"), function("F1", "F0")], domains=["local"]), "calls itself"
+    )
     chain = [function(f"F{i}", f"F{i + 1}") for i in range(5000)] + [function("F5000", "F5001")]
     refused(model(path, call, functions=chain, domains=["local"]), "functions one inside the other (limit 64)", code=6)
     # 2^40 nodes when all calls are their bodies.
@@ -162,12 +171,20 @@ def test_functions(tmp_path):
 def test_cut_and_changed(tmp_path):
     """Every beginning of a model, and what Protobuf does not take."""
     path = tmp_path / "m.onnx"
-    whole = model(path, [node("Add", ["x", "w"], "y")], weights=[numpy_helper.from_array(np.arange(2, dtype=np.float32), "w")]).read_bytes()
+    whole = model(
+        path, [node("Add", ["x", "w"], "y")], weights=[numpy_helper.from_array(np.arange(2, dtype=np.float32), "w")]
+    ).read_bytes()
     for n in range(0, len(whole), 7):
         path.write_bytes(whole[:n])
         code, said = inspect(path)
         assert code in (0, 3) and (code == 0 or said.count("error[") == 1), (n, code, said)
-    for data, why in ((b"", "the file is empty"), (b"\x08\x09", "without a graph"), (b"\x3a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "malformed"), (b"\x3a\x02\x2a\x05", "malformed"), (b"\x0b\x08", "malformed")):
+    for data, why in (
+        (b"", "the file is empty"),
+        (b"\x08\x09", "without a graph"),
+        (b"\x3a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "malformed"),
+        (b"\x3a\x02\x2a\x05", "malformed"),
+        (b"\x0b\x08", "malformed"),
+    ):
         path.write_bytes(data)
         refused(path, why)
     # Protobuf merges a message that stands twice.
@@ -180,7 +197,8 @@ def test_sizes_that_inference_would_believe(tmp_path, kind):
     """Sizes of 2^60 elements in weights that inference reads."""
     big = np.array([2**60, 2**60], np.int64)
     scalar = np.array(2**62, np.int64)
-    inputs = {"Range": ["s", "s", "s"], "ConstantOfShape": ["b"], "Tile": ["x", "b"], "Expand": ["x", "b"], "Pad": ["x", "b"], "Split": ["x", "b"],
+    inputs = {"Range": ["s", "s", "s"], "ConstantOfShape": ["b"], "Tile": ["x", "b"], "Expand": ["x", "b"],
+    "Pad": ["x", "b"], "Split": ["x", "b"],
               "OneHot": ["x", "s", "x"], "Resize": ["x", "", "", "b"]}[kind]  # fmt: skip
     more = {"num_outputs": 2**40} if kind == "Split" else {}
     weights = [numpy_helper.from_array(big, "b"), numpy_helper.from_array(scalar, "s")]

@@ -1,5 +1,5 @@
-"""No pickle runs: every hostile checkpoint ends with exit 3 and one clear line that says where, no exploit leaves its mark, and
-what was at OUT stays. The same exploits do leave their mark with Python's own unpickler.
+"""No pickle runs: every hostile checkpoint ends with exit 3 and one clear line that says where, no exploit leaves its
+mark, and what was at OUT stays. The same exploits do leave their mark with Python's own unpickler.
 """
 
 import json
@@ -14,9 +14,8 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import pickles
-from pickles import MARK, OK_BYTES, Case
-
 from conftest import ROOT
+from pickles import MARK, OK_BYTES, Case
 
 SLIPWAY = os.environ.get("SLIPWAY", str(ROOT / "build" / "slipway"))
 LIMIT_S = 60
@@ -54,7 +53,9 @@ def test_refused(tmp_path, case: Case):
         assert re.search(case.message, lines[-1]), f"no {case.message!r} in\n{stderr}"
         assert not re.search("[\x00-\x09\x0b-\x1f\x7f\u202e]", stderr), stderr
     assert not (tmp_path / MARK).exists(), "the exploit ran"
-    assert [p.name for p in output.iterdir()] == ["m.safetensors"] and (output / "m.safetensors").read_bytes() == b"before"
+    assert [p.name for p in output.iterdir()] == ["m.safetensors"] and (
+        output / "m.safetensors"
+    ).read_bytes() == b"before"
 
 
 def test_there_are_enough():
@@ -65,8 +66,17 @@ def test_there_are_enough():
 @pytest.mark.parametrize("case", [c for c in CASES if c.program is not None], ids=lambda c: c.name)
 def test_python_would_run_it(tmp_path, monkeypatch, case):
     """In a process of its own, with storages as they come."""
-    script = "import pickle, sys\nclass U(pickle.Unpickler):\n    persistent_load = lambda self, pid: pid\nU(open('p', 'rb')).load()"
-    (tmp_path / "p").write_bytes(re.sub(rb"ctorch\nFloatStorage\n", b"cbuiltins\nfloat\n", case.program.replace(b"ctorch._utils\n_rebuild_tensor_v2\n", b"cbuiltins\nfilter\n")))
+    script = (
+        "import pickle, sys\nclass U(pickle.Unpickler):\n    persistent_load = lambda self, pid: pid\n"
+        "U(open('p', 'rb')).load()"
+    )
+    (tmp_path / "p").write_bytes(
+        re.sub(
+            rb"ctorch\nFloatStorage\n",
+            b"cbuiltins\nfloat\n",
+            case.program.replace(b"ctorch._utils\n_rebuild_tensor_v2\n", b"cbuiltins\nfilter\n"),
+        )
+    )
     subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, timeout=LIMIT_S)
     assert (tmp_path / MARK).exists()
 
@@ -78,7 +88,11 @@ def read(path):
     data = path.read_bytes()
     (length,) = struct.unpack_from("<Q", data)
     header = json.loads(data[8 : 8 + length])
-    return {name: (t["dtype"], t["shape"], data[8 + length :][slice(*t["data_offsets"])]) for name, t in header.items() if name != "__metadata__"}
+    return {
+        name: (t["dtype"], t["shape"], data[8 + length :][slice(*t["data_offsets"])])
+        for name, t in header.items()
+        if name != "__metadata__"
+    }
 
 
 VIEW = pickles.storage(identity=("storage", pickles.name("torch", "FloatStorage"), "0", "cpu", 4, ("v", 1, 2)))
@@ -86,7 +100,9 @@ GOOD = {
     "zip": (pickles.zipped(pickles.pickle({"w": pickles.tensor()})), {"w": ("F32", [4], OK_BYTES)}),
     "legacy": (pickles.legacy(), {"w": ("F32", [4], OK_BYTES)}),
     "legacy_views": (
-        pickles.legacy({"w": pickles.tensor(), "v": pickles.tensor(VIEW, 1, (1,)), "u": pickles.tensor(VIEW, sizes=(2,))}),
+        pickles.legacy(
+            {"w": pickles.tensor(), "v": pickles.tensor(VIEW, 1, (1,)), "u": pickles.tensor(VIEW, sizes=(2,))}
+        ),
         {"w": ("F32", [4], OK_BYTES), "v": ("F32", [1], OK_BYTES[8:12]), "u": ("F32", [2], OK_BYTES[4:12])},
     ),
     "distributed": (pickles.distributed(), {"w": ("F32", [4, 2], OK_BYTES * 2)}),
@@ -94,7 +110,10 @@ GOOD = {
         pickles.distributed(
             sizes=(2, 4),
             chunks=[((0, 0), (2, 2)), ((0, 2), (2, 2))],
-            items=[("w", (0, 0), "__0_0.distcp", 0, len(pickles.BLOB)), ("w", (0, 2), "__0_0.distcp", len(pickles.BLOB), len(pickles.BLOB))],
+            items=[
+                ("w", (0, 0), "__0_0.distcp", 0, len(pickles.BLOB)),
+                ("w", (0, 2), "__0_0.distcp", len(pickles.BLOB), len(pickles.BLOB)),
+            ],
         ),
         {"w": ("F32", [2, 4], struct.pack("<8f", 1, 2, 1, 2, 3, 4, 3, 4))},
     ),

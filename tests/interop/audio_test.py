@@ -1,12 +1,15 @@
-"""torchaudio's filters over time, in ONNX and by `run`: its operators' schemas with its own loops behind them, where torchaudio is not installed."""
+"""torchaudio's filters over time, in ONNX and by `run`: its operators' schemas with its own loops behind them, where
+torchaudio is not installed."""
 
 import pytest
 import torch
 from rare_operators_test import ANY, compare
 
 SCHEMAS = {
-    "_lfilter_core_loop": "(Tensor input_signal_windows, Tensor a_coeff_flipped, Tensor(a!) padded_output_waveform) -> Tensor(a!)",
-    "_overdrive_core_loop": "(Tensor waveform, Tensor temp, Tensor(a!) last_in, Tensor(b!) last_out, Tensor(c!) output_waveform) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
+    "_lfilter_core_loop": "(Tensor input_signal_windows, Tensor a_coeff_flipped, Tensor(a!) padded_output_waveform) -> "
+    "Tensor(a!)",
+    "_overdrive_core_loop": "(Tensor waveform, Tensor temp, Tensor(a!) last_in, Tensor(b!) last_out, Tensor(c!) "
+    "output_waveform) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
 }
 
 
@@ -45,15 +48,20 @@ def operators():
 def test_filters_with_memory(slipway, tmp_path, taps, dtype):
     a = torch.cat([torch.rand(2, taps - 1) - 0.5, torch.ones(2, 1)], 1).to(dtype) / 2
 
-    def filtered(x, y):  # what is written is read by its own name, and by the operator's result; `y` is not zero where it is written
+    # what is written is read by its own name, and by the operator's result; `y` is not zero where it is written
+    def filtered(x, y):
         y = y.clone()
         z = torch.ops.torchaudio._lfilter_core_loop(x, a, y)
         return y[..., taps - 1 :] * 1.0, z.sum(-1)
 
-    cases = [(torch.randn(n, 2, t).to(dtype), torch.randn(n, 2, t + taps - 1).to(dtype)) for n, t in ((2, 40), (3, 7), (2, 2))]
+    cases = [
+        (torch.randn(n, 2, t).to(dtype), torch.randn(n, 2, t + taps - 1).to(dtype))
+        for n, t in ((2, 40), (3, 7), (2, 2))
+    ]
     n = torch.export.Dim("n", min=1)
     compare(slipway, filtered, cases[:1], tmp_path, rtol=1e-4, atol=1e-4)
-    compare(slipway, filtered, cases[:1] + [(torch.randn(5, 2, 40).to(dtype), torch.randn(5, 2, 39 + taps).to(dtype))], tmp_path,
+    compare(slipway, filtered, cases[:1] + [(torch.randn(5, 2, 40).to(dtype), torch.randn(5, 2, 39 + taps).to(dtype))],
+    tmp_path,
             rtol=1e-4, atol=1e-4, dynamic=({0: n}, {0: n}))  # fmt: skip
     if taps == 1:
         t = torch.export.Dim("t", min=2)

@@ -1,4 +1,5 @@
-"""Calibrated quantization against real torchao: AWQ, SmoothQuant, GPTQ and static int8, on programs that slipway runs on samples."""
+"""Calibrated quantization against real torchao: AWQ, SmoothQuant, GPTQ and static int8, on programs that slipway runs
+on samples."""
 
 import inspect
 import os
@@ -32,7 +33,15 @@ def calibrate(folder, config, samples, *options, status=0):
     """Runs the tool on folder/model.pt2; its tensors, or what it says where it fails."""
     save_file({name: t.clone().contiguous() for name, t in samples.items()}, folder / "calibration.safetensors")
     done = subprocess.run(
-        [TOOL, config, folder / "model.pt2", folder / "calibration.safetensors", folder / "out.safetensors", "weight=weight", *options],
+        [
+            TOOL,
+            config,
+            folder / "model.pt2",
+            folder / "calibration.safetensors",
+            folder / "out.safetensors",
+            "weight=weight",
+            *options,
+        ],
         capture_output=True,
         text=True,
     )
@@ -68,7 +77,11 @@ def two_steps(method, base, linear, x, **options):
         ("awq(int8-dynamic)", AWQConfig, ao.Int8DynamicActivationInt8WeightConfig()),
         ("smoothquant(int8-weight-only)", SmoothQuantConfig, ao.Int8WeightOnlyConfig()),
         ("smoothquant(int8-dynamic)", SmoothQuantConfig, ao.Int8DynamicActivationInt8WeightConfig()),
-        ("smoothquant(int8-dynamic:asym)", SmoothQuantConfig, ao.Int8DynamicActivationInt8WeightConfig(act_mapping_type=ASYM)),
+        (
+            "smoothquant(int8-dynamic:asym)",
+            SmoothQuantConfig,
+            ao.Int8DynamicActivationInt8WeightConfig(act_mapping_type=ASYM),
+        ),
     ],
 )
 def test_scaled_activations(name, method, base, dtype, tmp_path):
@@ -76,8 +89,12 @@ def test_scaled_activations(name, method, base, dtype, tmp_path):
     wanted = two_steps(method, base, linear, x)
     got = calibrate(tmp_path, name, {"input.0": x})
     # Powers and means differ in their last bit.
-    torch.testing.assert_close(got["weight.act_pre_scale"], wanted.act_pre_scale.float(), rtol=1e-6 if dtype == torch.float32 else 2e-2, atol=0)
-    torch.testing.assert_close(got["weight.scale"].float(), wanted.scale.float(), rtol=1e-6 if dtype == torch.float32 else 2e-2, atol=0)
+    torch.testing.assert_close(
+        got["weight.act_pre_scale"], wanted.act_pre_scale.float(), rtol=1e-6 if dtype == torch.float32 else 2e-2, atol=0
+    )
+    torch.testing.assert_close(
+        got["weight.scale"].float(), wanted.scale.float(), rtol=1e-6 if dtype == torch.float32 else 2e-2, atol=0
+    )
     off = (got["weight.qdata"].int() - wanted.qdata.int()).abs()
     assert off.max() <= 1 if dtype == torch.float32 else off.max() <= 2
     assert (off > 0).float().mean() < (0.002 if dtype == torch.float32 else 0.2)
@@ -89,7 +106,9 @@ def test_awq_search_and_sample(tmp_path):
     got = calibrate(tmp_path, "awq(int8-weight-only):search=7", {"input.0": x})["weight.act_pre_scale"]
     ratios = [x.abs().mean(0).pow(i / 7).clamp(min=1e-4) for i in range(7)]
     assert any(torch.allclose(got, (c.max() * c.min()).sqrt() / c, rtol=1e-4) for c in ratios)
-    assert torch.equal(got, calibrate(tmp_path, "awq(int8-weight-only):search=7", {"input.0": x}, "threads=2")["weight.act_pre_scale"])
+    assert torch.equal(
+        got, calibrate(tmp_path, "awq(int8-weight-only):search=7", {"input.0": x}, "threads=2")["weight.act_pre_scale"]
+    )
 
 
 def int4_rows(x, group_size):
@@ -201,7 +220,9 @@ def test_static(mapping, tmp_path):
     kind = ASYM if mapping == "asymmetric" else ao.MappingType.SYMMETRIC
     options = {"quant_min": -128, "quant_max": 127, "scale_dtype": torch.float32, "zero_point_dtype": torch.int8}
     scale, zero = choose_qparams_affine(x, kind, x.shape, torch.int8, eps=torch.finfo(torch.float32).eps, **options)
-    assert torch.equal(got["weight.act_scale"], scale.squeeze()) and torch.equal(got["weight.act_zero_point"], zero.squeeze())
+    assert torch.equal(got["weight.act_scale"], scale.squeeze()) and torch.equal(
+        got["weight.act_zero_point"], zero.squeeze()
+    )
     # The weight is as without calibration.
     linear = nn.Sequential(linear)
     ao.quantize_(linear, ao.Int8WeightOnlyConfig(granularity=PerRow()))
@@ -233,7 +254,8 @@ class Net(nn.Module):
 
 
 def test_programs(tmp_path):
-    """A batch of layers at a time, both forms of data, several threads: the same; the inputs are those that torch sees."""
+    """A batch of layers at a time, both forms of data, several threads: the same; the inputs are those that torch
+    sees."""
     model = Net().eval()
     samples = [(torch.randn(5, 7, 64), torch.tensor(1.0 + i)) for i in range(6)]
     shapes = ({0: torch.export.Dim("b", min=2, max=64)}, None)
@@ -259,7 +281,9 @@ def test_programs(tmp_path):
     eps = torch.finfo(torch.float32).eps
     for name, inputs in seen.items():
         x, w = torch.cat(inputs).abs().amax(0), getattr(model, name).weight.detach().abs().amax(0)
-        torch.testing.assert_close(got[f"{name}.weight.act_pre_scale"], ((w + eps) / (x + eps)).sqrt(), rtol=1e-4, atol=0)
+        torch.testing.assert_close(
+            got[f"{name}.weight.act_pre_scale"], ((w + eps) / (x + eps)).sqrt(), rtol=1e-4, atol=0
+        )
 
 
 @pytest.mark.parametrize("target", ["q.pt2", "q.onnx"])
@@ -269,8 +293,16 @@ def test_programs(tmp_path):
         ("awq(int8-weight-only)", AWQConfig, ao.Int8WeightOnlyConfig()),
         ("awq(int8-dynamic)", AWQConfig, ao.Int8DynamicActivationInt8WeightConfig()),
         ("smoothquant(int8-dynamic)", SmoothQuantConfig, ao.Int8DynamicActivationInt8WeightConfig()),
-        ("smoothquant(int8-dynamic:asym)", SmoothQuantConfig, ao.Int8DynamicActivationInt8WeightConfig(act_mapping_type=ASYM)),
-        ("smoothquant(int8-dynamic:reduce-range)", SmoothQuantConfig, ao.Int8DynamicActivationInt8WeightConfig(reduce_range=True)),
+        (
+            "smoothquant(int8-dynamic:asym)",
+            SmoothQuantConfig,
+            ao.Int8DynamicActivationInt8WeightConfig(act_mapping_type=ASYM),
+        ),
+        (
+            "smoothquant(int8-dynamic:reduce-range)",
+            SmoothQuantConfig,
+            ao.Int8DynamicActivationInt8WeightConfig(reduce_range=True),
+        ),
         ("int8-static", None, {}),
         ("int8-static:reduce-range", None, {"reduce_range": True}),
         ("int8-static:asym", None, {"act_mapping_type": ASYM}),
@@ -281,7 +313,17 @@ def test_quantized_programs(slipway, name, method, base, target, tmp_path):
     linear, x = layer(tmp_path, 24, 128)
     x = x + 0.5
     save_file({"input.0": x}, tmp_path / "c.safetensors")
-    slipway("quantize", tmp_path / "model.pt2", "-o", tmp_path / target, "--config", name, "--calibration", tmp_path / "c.safetensors", "--require-all")
+    slipway(
+        "quantize",
+        tmp_path / "model.pt2",
+        "-o",
+        tmp_path / target,
+        "--config",
+        name,
+        "--calibration",
+        tmp_path / "c.safetensors",
+        "--require-all",
+    )
     model = nn.Sequential(linear)
     if method:
         model[0].weight = two_steps(method, base, linear, x)
@@ -290,7 +332,9 @@ def test_quantized_programs(slipway, name, method, base, target, tmp_path):
         options = {"scale_dtype": torch.float32, "zero_point_dtype": torch.int8, "eps": torch.finfo(torch.float32).eps}
         ends = (-64, 63) if "reduce_range" in base else (-128, 127)
         scale, zero = choose_qparams_affine(x, kind, x.shape, torch.int8, *ends, **options)
-        config = ao.quant_api.Int8StaticActivationInt8WeightConfig(scale.view(1, 1), zero.view(1, 1), [PerTensor(), PerRow()], **base)
+        config = ao.quant_api.Int8StaticActivationInt8WeightConfig(
+            scale.view(1, 1), zero.view(1, 1), [PerTensor(), PerRow()], **base
+        )
         ao.quantize_(model, config)
     x = x[:40] * 1.1  # beyond what was seen, too
     with torch.no_grad():
@@ -343,7 +387,12 @@ def test_refusals(tmp_path):
     refused({"x": x}, "'x'", "no inputs of the program")
     refused({"input.0": x, "input.1": x}, "'input.1'")
     refused({"sample0.input.1": x}, "'sample0.input.1'")
-    refused({"sample0.x": x, "samplex.input.0": x, "sample01.input.0": x}, "'sample0.x'", "'samplex.input.0'", "'sample01.input.0'")
+    refused(
+        {"sample0.x": x, "samplex.input.0": x, "sample01.input.0": x},
+        "'sample0.x'",
+        "'samplex.input.0'",
+        "'sample01.input.0'",
+    )
     refused({"input.0": x, "sample0.input.0": x}, "both forms")
     refused({}, "without a sample")
     refused({"input.0": x.half()}, "f16", "f32")

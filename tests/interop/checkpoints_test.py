@@ -1,5 +1,5 @@
-"""Checkpoints in both forms of torch.save against what torch.load makes of them: the one before 1.6, and whatever people pickle
-beside their tensors."""
+"""Checkpoints in both forms of torch.save against what torch.load makes of them: the one before 1.6, and whatever
+people pickle beside their tensors."""
 
 import argparse
 import collections
@@ -196,7 +196,11 @@ def test_a_module_gives_its_state_dict(slipway, tmp_path, how):
     parts = {"head": net.conv, "model": net}
     same(converted(slipway, tmp_path, parts, "--key", "model", **how)[0], net.state_dict())
     same(converted(slipway, tmp_path, parts, "--key", "model.conv", **how)[0], net.conv.state_dict())
-    for module in (torch.nn.LSTM(3, 4, 2), torch.nn.DataParallel(Net()), torch.fx.symbolic_trace(torch.nn.Linear(2, 2))):
+    for module in (
+        torch.nn.LSTM(3, 4, 2),
+        torch.nn.DataParallel(Net()),
+        torch.fx.symbolic_trace(torch.nn.Linear(2, 2)),
+    ):
         same(converted(slipway, tmp_path, module, **how)[0], module.state_dict())
 
 
@@ -233,10 +237,16 @@ def test_arrays_are_tensors(slipway, tmp_path, how):
         "c64": np.array([1 + 2j], np.complex64),
         "u32": np.arange(3, dtype=np.uint32),
     }
-    want = {name: torch.from_numpy(np.ascontiguousarray(a).reshape(a.shape).astype(a.dtype.newbyteorder("="))) for name, a in arrays.items()}
+    want = {
+        name: torch.from_numpy(np.ascontiguousarray(a).reshape(a.shape).astype(a.dtype.newbyteorder("=")))
+        for name, a in arrays.items()
+    }
     same(converted(slipway, tmp_path, arrays, **how)[0], want)
     same(converted(slipway, tmp_path, {"state_dict": arrays, "epoch": np.int64(3)}, **how)[0], want)
-    same(converted(slipway, tmp_path, {"w": torch.ones(2), "mean": arrays["f32"], "n": 3}, **how)[0], {"w": torch.ones(2), "mean": want["f32"]})
+    same(
+        converted(slipway, tmp_path, {"w": torch.ones(2), "mean": arrays["f32"], "n": 3}, **how)[0],
+        {"w": torch.ones(2), "mean": want["f32"]},
+    )
 
 
 class Image(torch.Tensor):
@@ -257,7 +267,11 @@ def test_a_torchao_subclass_is_its_parts(slipway, tmp_path):
     torchao.quantize_(model, torchao.Int8WeightOnlyConfig())
     got, said = converted(slipway, tmp_path, model.state_dict())
     weight = model[0].weight
-    assert equal(got["0.weight.qdata"], weight.qdata) and equal(got["0.weight.scale"], weight.scale) and equal(got["0.bias"], model[0].bias)
+    assert (
+        equal(got["0.weight.qdata"], weight.qdata)
+        and equal(got["0.weight.scale"], weight.scale)
+        and equal(got["0.bias"], model[0].bias)
+    )
     assert "is given as its parts" in said
 
 
@@ -267,7 +281,10 @@ def unreadable():
         "coo": (eye.to_sparse(), "a sparse tensor (torch.sparse_coo)"),
         "csr": (eye.to_sparse_csr(), "a sparse tensor (torch.sparse_csr)"),
         "qint8": (torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8), "(torch.qint8)"),
-        "channels": (torch.quantize_per_channel(torch.ones(3, 2), torch.ones(3), torch.zeros(3), 0, torch.quint8), "(torch.quint8)"),
+        "channels": (
+            torch.quantize_per_channel(torch.ones(3, 2), torch.ones(3), torch.zeros(3), 0, torch.quint8),
+            "(torch.quint8)",
+        ),
         "meta": (torch.ones(3, device="meta"), "which has no values"),
         "nested": (torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]), "a nested tensor"),
         "lazy": (torch.ones(2, dtype=torch.complex64).conj(), "lazy conj"),
@@ -280,18 +297,30 @@ def test_what_is_not_read_is_named_and_excluded(slipway, tmp_path, how):
     for name, (value, what) in unreadable().items():
         held = {"w": torch.ones(2), "bad": value}
         refused = converted(slipway, tmp_path, held, status=4, **how)
-        assert "'bad'" in refused.stderr.splitlines()[-1] and what in refused.stderr.splitlines()[-1] and "--exclude" in refused.stderr, name
+        assert (
+            "'bad'" in refused.stderr.splitlines()[-1]
+            and what in refused.stderr.splitlines()[-1]
+            and "--exclude" in refused.stderr
+        ), name
         same(converted(slipway, tmp_path, held, "--exclude", "^bad$", **how)[0], {"w": torch.ones(2)})
-        same(converted(slipway, tmp_path, {"model": {"w": torch.ones(2)}, "bad": value}, "--key", "model", **how)[0], {"w": torch.ones(2)})
+        same(
+            converted(slipway, tmp_path, {"model": {"w": torch.ones(2)}, "bad": value}, "--key", "model", **how)[0],
+            {"w": torch.ones(2)},
+        )
         assert slipway("diff", tmp_path / "c.pt", tmp_path / "c.pt", "--key", "model").returncode == 0
 
 
 def test_packed_layers_are_named(slipway, tmp_path):
-    model = torch.ao.quantization.quantize_dynamic(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4)), {torch.nn.Linear})
+    model = torch.ao.quantization.quantize_dynamic(
+        torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4)), {torch.nn.Linear}
+    )
     for what in (model, model.state_dict()):
         refused = converted(slipway, tmp_path, what, status=4)
         assert "'0._packed_params._packed_params'" in refused.stderr.splitlines()[-1]
-        same(converted(slipway, tmp_path, what, "--exclude", "^0")[0], {"1.weight": model[1].weight, "1.bias": model[1].bias})
+        same(
+            converted(slipway, tmp_path, what, "--exclude", "^0")[0],
+            {"1.weight": model[1].weight, "1.bias": model[1].bias},
+        )
 
 
 def test_weights_of_a_pickled_module(slipway, tmp_path):

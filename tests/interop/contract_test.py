@@ -1,4 +1,5 @@
-"""What a converted file promises beyond its numbers: carried state, custom operators, chosen names, shared weights, metadata."""
+"""What a converted file promises beyond its numbers: carried state, custom operators, chosen names, shared weights,
+metadata."""
 
 import re
 import subprocess
@@ -65,7 +66,9 @@ def test_dropped_state_is_named(slipway, tmp_path):
 
 
 @torch.library.custom_op("slipwaytest::mix", mutates_args=())
-def mix(x: torch.Tensor, others: list[torch.Tensor], weight: float, axes: list[int], mode: str, k: int = 3) -> list[torch.Tensor]:
+def mix(
+    x: torch.Tensor, others: list[torch.Tensor], weight: float, axes: list[int], mode: str, k: int = 3
+) -> list[torch.Tensor]:
     return [x * weight, x.sum(axes[0])]
 
 
@@ -94,14 +97,18 @@ def test_custom_operator(slipway, tmp_path):
     attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
     assert attributes == {"weight": 0.5, "axes": [0], "mode": b"soft"}
     types = {v.name: v.type.tensor_type for v in model.graph.value_info}
-    assert [d.dim_param or d.dim_value for d in types[node.output[0]].shape.dim] == ["rows", 3] or types[node.output[0]].shape.dim[0].dim_param
+    assert [d.dim_param or d.dim_value for d in types[node.output[0]].shape.dim] == ["rows", 3] or types[
+        node.output[0]
+    ].shape.dim[0].dim_param
     assert types[node.output[1]].shape.dim[0].dim_value == 3
 
 
 @pytest.mark.parametrize("spec", ["mix=com.acme:Mix", "a::b", "a::b=Mix", "a::b=:Mix", "a::b=c:", "a::b=c d:e"])
 def test_custom_operator_spelling(slipway, tmp_path, spec):
     export(nn.Linear(2, 2), (torch.randn(1, 2),), tmp_path / "m.pt2")
-    assert spec in slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.onnx", "--custom-op", spec, status=2).stderr
+    assert (
+        spec in slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.onnx", "--custom-op", spec, status=2).stderr
+    )
 
 
 class Tied(nn.Module):
@@ -193,7 +200,16 @@ def test_transposed_linear_of_half_precision(slipway, tmp_path, dtype, twice):
     np.save(tmp_path / "x.npy", x.view(torch.int16).numpy().view(np.uint16))
     number = {torch.float16: 10, torch.bfloat16: 16}[dtype]
     subprocess.run(
-        [sys.executable, "-c", code, tmp_path / "m.onnx", tmp_path / "x.npy", str(number), tmp_path / "y.npy", str(dtype)[6:]],
+        [
+            sys.executable,
+            "-c",
+            code,
+            tmp_path / "m.onnx",
+            tmp_path / "x.npy",
+            str(number),
+            tmp_path / "y.npy",
+            str(dtype)[6:],
+        ],
         check=True,
     )
     want = module(x)[0] if twice else module(x)

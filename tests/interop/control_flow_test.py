@@ -1,5 +1,5 @@
-"""Higher-order operators exported by torch, against eager: cond, while_loop, map, scan, associative_scan, vmap, autocast
-and gradient regions; closed-over weights, nesting, symbolic operands."""
+"""Higher-order operators exported by torch, against eager: cond, while_loop, map, scan, associative_scan, vmap,
+autocast and gradient regions; closed-over weights, nesting, symbolic operands."""
 
 import copy
 
@@ -206,7 +206,12 @@ def test_dynamic(slipway, tmp_path, name):
 def test_static(slipway, tmp_path, name):
     low = name.startswith("autocast")
     exported.check(
-        slipway, Module({**CASES, **STATIC}[name]), [(INPUT,)], tmp_path, rtol=2e-2 if low else 1e-4, atol=1e-2 if low else 1e-5
+        slipway,
+        Module({**CASES, **STATIC}[name]),
+        [(INPUT,)],
+        tmp_path,
+        rtol=2e-2 if low else 1e-4,
+        atol=1e-2 if low else 1e-5,
     )
 
 
@@ -242,7 +247,9 @@ def test_nested_compile_region_is_a_function(slipway, tmp_path):
                    dynamic_shapes=({0: torch.export.Dim.DYNAMIC},), strict=True)  # fmt: skip
     model = onnx.load(str(tmp_path / "model.onnx"))
     assert len(model.functions) == 1
-    calls = [n for n in model.graph.node if n.op_type == model.functions[0].name and n.domain == model.functions[0].domain]
+    calls = [
+        n for n in model.graph.node if n.op_type == model.functions[0].name and n.domain == model.functions[0].domain
+    ]
     assert len(calls) >= 3
 
 
@@ -267,7 +274,8 @@ def test_repeated_blocks_are_functions(slipway, tmp_path):
         return slipway(*arguments, "--functions", "--verify-each", **options)
 
     module = Encoder().train()  # the path in evaluation is one fused operator
-    exported.check(with_functions, module, [(torch.randn(2, 5, 16),), (torch.randn(3, 9, 16),)], tmp_path, rtol=1e-4, atol=1e-4,
+    exported.check(with_functions, module, [(torch.randn(2, 5, 16),), (torch.randn(3, 9, 16),)], tmp_path, rtol=1e-4,
+    atol=1e-4,
                    dynamic_shapes=({0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO},))  # fmt: skip
     model = onnx.load(str(tmp_path / "model.onnx"))
     calls = [n for n in model.graph.node if n.domain == "slipway.functions"]

@@ -63,14 +63,20 @@ CASES = {
     "any_no_dims": (lambda x: ops.any.dims(x, []), [i(3, 4, low=0, high=2)]),
     "logsumexp": (lambda x: (x.logsumexp(0), x.logsumexp((0, 1), True)), [t([INF, 1.0], [-INF, 1000.0])]),
     "logsumexp_int": (lambda x: x.logsumexp(1), [i(3, 4)]),
-    "count_nonzero": (lambda x: (x.count_nonzero(), x.count_nonzero(1), x.count_nonzero((0, 1))), [i(3, 4, low=0, high=2)]),
+    "count_nonzero": (
+        lambda x: (x.count_nonzero(), x.count_nonzero(1), x.count_nonzero((0, 1))),
+        [i(3, 4, low=0, high=2)],
+    ),
     "prod_int_exact": (lambda x: (x.prod(), x.prod(1, keepdim=True)), [i(2, 12, low=1, high=9)]),
     "vector_norms": (
         lambda x: tuple(torch.linalg.vector_norm(x, p, dim=1) for p in (0, 0.5, 1, 2, 3, INF, -INF, -1)),
         [f(3, 4)],
     ),
     "vector_norm_dtype": (lambda x: torch.linalg.vector_norm(x, dtype=torch.float64, keepdim=True), [f(3, 4)]),
-    "norms": (lambda x: (x.norm(), x.norm(1, 0), x.norm(3, (0, 1), True), x.norm(2, 1, dtype=torch.float64)), [f(3, 4)]),
+    "norms": (
+        lambda x: (x.norm(), x.norm(1, 0), x.norm(3, (0, 1), True), x.norm(2, 1, dtype=torch.float64)),
+        [f(3, 4)],
+    ),
     "dist": (lambda x, y: (torch.dist(x, y), torch.dist(x, y, 1), torch.dist(x, y, INF)), [f(3, 1), f(4)]),
     "var_corrections": (
         lambda x: (x.var(), x.var(1, correction=0), x.var(0, correction=2.5), x.std((0, 1), keepdim=True)),
@@ -111,7 +117,10 @@ CASES = {
         [f(4, 7)],
     ),
     "quantile_all": (lambda x: (x.quantile(0.4), x.quantile(t(0.1, 0.9), keepdim=True)), [f(4, 7)], [f(9, 7)]),
-    "quantile_keepdim": (lambda x: (x.quantile(0.4, 1, keepdim=True), x.quantile(t(0.1, 0.9), 0, keepdim=True)), [f(4, 7, 2)]),
+    "quantile_keepdim": (
+        lambda x: (x.quantile(0.4, 1, keepdim=True), x.quantile(t(0.1, 0.9), 0, keepdim=True)),
+        [f(4, 7, 2)],
+    ),
     "nanquantile": (lambda x: (x.nanquantile(0.4, 1), x.nanquantile(t(0.1, 0.9)), x.quantile(0.4, 1)), [GAPS[:3]]),
     "unique": (lambda x: torch.unique(x, return_inverse=True, return_counts=True), [i(4, 5, low=0, high=6)]),
     "unique_dim": (lambda x: torch.unique(x, dim=0, return_inverse=True, return_counts=True), [i(9, 2, low=0, high=2)]),
@@ -131,10 +140,17 @@ CASES = {
         lambda e, x: (torch.searchsorted(e, x), torch.searchsorted(e, x, right=True, out_int32=True)),
         [t([1.0, 3.0, 5.0], [2.0, 2.0, 9.0]), t([2.0, 3.0, NAN, INF], [2.0, 9.0, 0.0, 3.0])],
     ),
-    "searchsorted_1d": (lambda e, x: torch.searchsorted(e, x, side="right"), [t(1, 3, 5), i(2, 3, 4)], [t(0, 2, 4, 4), i(2, 3, 4)]),
+    "searchsorted_1d": (
+        lambda e, x: torch.searchsorted(e, x, side="right"),
+        [t(1, 3, 5), i(2, 3, 4)],
+        [t(0, 2, 4, 4), i(2, 3, 4)],
+    ),
     "searchsorted_scalar": (lambda e: torch.searchsorted(e, 3), [t(1, 3, 5)]),
     "searchsorted_sorter": (lambda e, s: torch.searchsorted(e, t(2.0, 4.0), sorter=s), [t(5.0, 1.0, 3.0), t(1, 2, 0)]),
-    "bucketize": (lambda x, e: (torch.bucketize(x, e), torch.bucketize(x, e, right=True)), [f(3, 4), t(-1.0, 0.0, 0.5)]),
+    "bucketize": (
+        lambda x, e: (torch.bucketize(x, e), torch.bucketize(x, e, right=True)),
+        [f(3, 4), t(-1.0, 0.0, 0.5)],
+    ),
     "isin": (lambda x, y: (torch.isin(x, y), torch.isin(x, y, invert=True), torch.isin(x, 3)), [i(3, 4), i(2, 3)]),
     "isin_nothing": (lambda x, y: torch.isin(x, y), [i(3, 4), i(0)]),
     "bincount": (lambda x: torch.bincount(x, minlength=3), [i(9, low=0, high=7)]),
@@ -147,7 +163,10 @@ CASES = {
     # indexing
     "index_one": (lambda x, k: (x[k], x[:, k], x[..., k]), [f(4, 4, 4), t(1, -1, 0)], [f(6, 4, 4), t(1, -1, 0, 3)]),
     "index_two": (lambda x, j, k: (x[j, k], x[:, j, k], x[j, :, k]), [f(4, 4, 4), t([1], [2]), t(0, -1, 3)]),
-    "index_scalar": (lambda x, j, k: (ops.index(x, [j, k]), ops.index(x, [None, j])), [f(4, 4), torch.tensor(2), t(1, 3)]),
+    "index_scalar": (
+        lambda x, j, k: (ops.index(x, [j, k]), ops.index(x, [None, j])),
+        [f(4, 4), torch.tensor(2), t(1, 3)],
+    ),
     "index_mask": (lambda x, m: x[m], [f(3, 4), b(3, 4)]),
     "index_mask_rows": (lambda x, m: (x[m], x[:, m]), [f(3, 3, 2), b(3)]),
     "index_empty": (lambda x, k: x[k], [f(3, 4), i(0)]),
@@ -161,7 +180,10 @@ CASES = {
     ),
     "nonzero": (lambda x: (x.nonzero(), torch.argwhere(x), *torch.where(x)), [i(3, 4, low=0, high=2)]),
     "nonzero_scalar": (lambda x: x.nonzero(), [torch.tensor(3.0)]),
-    "nonzero_static": (lambda x: (torch.nonzero_static(x, size=4), torch.nonzero_static(x, size=20, fill_value=-7)), [b(3, 4)]),
+    "nonzero_static": (
+        lambda x: (torch.nonzero_static(x, size=4), torch.nonzero_static(x, size=20, fill_value=-7)),
+        [b(3, 4)],
+    ),
     "masked_select": (lambda x, m: x.masked_select(m), [f(3, 1), b(4)]),
     "masked_scatter": (lambda x, m, s: x.masked_scatter(m, s), [f(3, 4), b(4), f(20)]),
     "diagonal": (
@@ -173,7 +195,10 @@ CASES = {
     "diag_embed": (lambda x: (x.diag_embed(), x.diag_embed(1, 0, 2), x.diag_embed(-2, -1, 0)), [f(3, 4)], [f(5, 4)]),
     "triangles": (lambda x: (x.tril(), x.triu(1), x.tril(-2), x.triu(-1)), [f(2, 4, 5)], [f(3, 4, 5)]),
     "triangle_bool": (lambda x: (x.tril(), x.triu(1)), [b(4, 5)]),
-    "triangle_indices": (lambda x: (torch.tril_indices(4, 3, -1), torch.triu_indices(3, 4, 1, dtype=torch.int32)) + (x + 1,), [f(1)]),
+    "triangle_indices": (
+        lambda x: (torch.tril_indices(4, 3, -1), torch.triu_indices(3, 4, 1, dtype=torch.int32)) + (x + 1,),
+        [f(1)],
+    ),
     "one_hot": (lambda x: torch.nn.functional.one_hot(x, 7), [i(3, 4, low=0, high=7)], [i(5, 4, low=0, high=7)]),
     "repeat_interleave": (
         lambda x: (x.repeat_interleave(3), x.repeat_interleave(2, 0), x.repeat_interleave(2, -1)),
@@ -187,13 +212,18 @@ CASES = {
     "as_strided": (lambda x: (x.as_strided((2, 3), (1, 2)), x.as_strided((2, 2), (4, 0), 3)), [f(3, 4)]),
     "embedding_bag": (
         lambda w, k, o, s: tuple(
-            torch.nn.functional.embedding_bag(k, w, o, mode=m, per_sample_weights=s if m == "sum" else None, padding_idx=p)
+            torch.nn.functional.embedding_bag(
+                k, w, o, mode=m, per_sample_weights=s if m == "sum" else None, padding_idx=p
+            )
             for m in ("sum", "mean", "max")
             for p in (None, 2)
         ),
         [f(6, 3), i(9, low=0, high=6), t(0, 3, 3, 7), f(9)],
     ),
-    "embedding_bag_matrix": (lambda w, k: torch.nn.functional.embedding_bag(k, w, mode="max"), [f(6, 3), i(4, 2, low=0, high=6)]),
+    "embedding_bag_matrix": (
+        lambda w, k: torch.nn.functional.embedding_bag(k, w, mode="max"),
+        [f(6, 3), i(4, 2, low=0, high=6)],
+    ),
     # scattering
     "scatter": (
         lambda x, k, s: (x.scatter(0, k, s), x.scatter(1, k, 2.5), x.scatter_add(0, k, s)),
@@ -209,7 +239,9 @@ CASES = {
             lambda x, k, s, how=how: (
                 x.scatter_reduce(0, k, s, how),
                 x.scatter_reduce(0, k, s, how, include_self=False),
-                x.index_reduce(0, k[:, 0], s, how, include_self=False) if how != "sum" else x.index_add(0, k[:, 0], s, alpha=2),
+                x.index_reduce(0, k[:, 0], s, how, include_self=False)
+                if how != "sum"
+                else x.index_add(0, k[:, 0], s, alpha=2),
             ),
             [i(4, 3).to(dtype), i(6, 3, low=0, high=4), i(6, 3, low=-3, high=4).to(dtype)],
         )
@@ -217,7 +249,12 @@ CASES = {
         for dtype in (torch.float32, torch.float16, torch.int64, torch.int16)
     },
     "index_writes": (
-        lambda x, k, s: (x.index_add(1, k, s, alpha=2), x.index_copy(1, k, s), x.index_fill(1, k, 3.0), x.index_fill(0, k, x[0, 0])),
+        lambda x, k, s: (
+            x.index_add(1, k, s, alpha=2),
+            x.index_copy(1, k, s),
+            x.index_fill(1, k, 3.0),
+            x.index_fill(0, k, x[0, 0]),
+        ),
         [f(4, 5), t(2, 0), f(4, 2)],
     ),
     "index_writes_scalar": (lambda x, k, s: (x.index_add(0, k, s), x.index_copy(0, k, s)), [f(), torch.tensor(0), f()]),
@@ -231,17 +268,28 @@ CASES = {
         [f(4, 4, 3), t(0, 2), t(1, 2), f(2, 3)],
     ),
     "index_put_mask": (
-        lambda x, m, v: (x.index_put((m,), v), x.index_put((m[:, 0],), v), x.index_put((m,), torch.tensor(2.0), accumulate=True)),
+        lambda x, m, v: (
+            x.index_put((m,), v),
+            x.index_put((m[:, 0],), v),
+            x.index_put((m,), torch.tensor(2.0), accumulate=True),
+        ),
         [f(3, 4), b(3, 4), torch.tensor(1.5)],
     ),
     "index_put_bool": (lambda x, k: x.index_put((k,), torch.tensor(True)), [b(5), t(1, 3)]),
-    "put": (lambda x, k, s: (x.put(k, s), x.put(k, s, accumulate=True)), [f(3, 4), t([0, -1], [5, 5]), t([1.0, 2.0], [3.0, 3.0])]),
+    "put": (
+        lambda x, k, s: (x.put(k, s), x.put(k, s, accumulate=True)),
+        [f(3, 4), t([0, -1], [5, 5]), t([1.0, 2.0], [3.0, 3.0])],
+    ),
     "slice_scatter": (
         lambda x, s: (x.slice_scatter(s, 1, 1, 3), x.slice_scatter(s, 1, -2), x.slice_scatter(s, 1, 0, 4, 2)),
         [f(4, 5), f(4, 2)],
         [f(6, 5), f(6, 2)],
     ),
-    "select_scatter": (lambda x, s: (x.select_scatter(s, 0, -1), x.select_scatter(s, 0, 2)), [f(4, 5), f(5)], [f(7, 5), f(5)]),
+    "select_scatter": (
+        lambda x, s: (x.select_scatter(s, 0, -1), x.select_scatter(s, 0, 2)),
+        [f(4, 5), f(5)],
+        [f(7, 5), f(5)],
+    ),
     "diagonal_scatter": (lambda x, s: x.diagonal_scatter(s, 1, 0, 2), [f(3, 4, 5), f(4, 3)]),
     "as_strided_scatter": (lambda x, s: x.as_strided_scatter(s, (2, 2), (5, 1), 2), [f(3, 4), f(2, 2)]),
     **{
@@ -257,36 +305,59 @@ CASES = {
     # creation
     "filled": (
         lambda x: (
-            torch.zeros(x.shape[0], 2, dtype=torch.int8), torch.ones_like(x, dtype=torch.bool), x.new_full((2,), 3),
-            torch.full((x.shape[0],), 1.5, dtype=torch.float16), torch.full_like(x, INF), x.new_zeros(()), x.new_ones(0, 3),
+            torch.zeros(x.shape[0], 2, dtype=torch.int8),
+            torch.ones_like(x, dtype=torch.bool),
+            x.new_full((2,), 3),
+            torch.full((x.shape[0],), 1.5, dtype=torch.float16),
+            torch.full_like(x, INF),
+            x.new_zeros(()),
+            x.new_ones(0, 3),
         ),
         [f(3, 4)],
         [f(5, 4)],
     ),  # fmt: skip
     "aranges": (
         lambda x: (
-            torch.arange(x.shape[0]), torch.arange(1, x.shape[0] + 2, 2), torch.arange(7, -2, -3), torch.arange(0.5, 3, 0.3),
-            torch.arange(5, dtype=torch.float16), torch.arange(x.shape[0], dtype=torch.float32), torch.arange(3, 3),
+            torch.arange(x.shape[0]),
+            torch.arange(1, x.shape[0] + 2, 2),
+            torch.arange(7, -2, -3),
+            torch.arange(0.5, 3, 0.3),
+            torch.arange(5, dtype=torch.float16),
+            torch.arange(x.shape[0], dtype=torch.float32),
+            torch.arange(3, 3),
         ),
         [f(3, 4)],
         [f(6, 4)],
     ),  # fmt: skip
     "linspaces": (
         lambda x: (
-            torch.linspace(0, 1, 7), torch.linspace(x[0], x[1], 5), torch.linspace(0, 10, 4, dtype=torch.int64),
-            torch.linspace(x[0], 2, 1), torch.linspace(0, 1, 0), torch.logspace(-1, 1, 5), torch.logspace(0, x[1], 4, base=2.0),
-            torch.logspace(0, 4, 5, dtype=torch.int64), torch.linspace(-3, 3, 6, dtype=torch.float64),
+            torch.linspace(0, 1, 7),
+            torch.linspace(x[0], x[1], 5),
+            torch.linspace(0, 10, 4, dtype=torch.int64),
+            torch.linspace(x[0], 2, 1),
+            torch.linspace(0, 1, 0),
+            torch.logspace(-1, 1, 5),
+            torch.logspace(0, x[1], 4, base=2.0),
+            torch.logspace(0, 4, 5, dtype=torch.int64),
+            torch.linspace(-3, 3, 6, dtype=torch.float64),
         ),
         [f(2)],
     ),  # fmt: skip
     "eye": (lambda x: (torch.eye(x.shape[0]), torch.eye(2, x.shape[0], dtype=torch.bool)), [f(3)], [f(6)]),
     "windows": (
-        lambda x: x
-        + torch.stack(
-            [
-                torch.hann_window(9), torch.hamming_window(9, False), torch.blackman_window(9), torch.bartlett_window(9, False),
-                torch.kaiser_window(9), torch.kaiser_window(9, False, 5.0), torch.hamming_window(9, True, 0.6, 0.3),
-            ]
+        lambda x: (
+            x
+            + torch.stack(
+                [
+                    torch.hann_window(9),
+                    torch.hamming_window(9, False),
+                    torch.blackman_window(9),
+                    torch.bartlett_window(9, False),
+                    torch.kaiser_window(9),
+                    torch.kaiser_window(9, False, 5.0),
+                    torch.hamming_window(9, True, 0.6, 0.3),
+                ]
+            )
         ),
         [f(9)],
     ),  # fmt: skip
@@ -339,11 +410,11 @@ def test_equals_eager(name, slipway, tmp_path):
                 n: onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(x.view(torch.int16).numpy(), 16)
                 for n, x in zip(names, given)
             }
-            actual = [
-                torch.from_dlpack(v._ortvalue.to_dlpack()) for v in session.run_with_ort_values(None, feed)
-            ]
+            actual = [torch.from_dlpack(v._ortvalue.to_dlpack()) for v in session.run_with_ort_values(None, feed)]
         else:
-            actual = [torch.from_numpy(np.asarray(v)) for v in session.run(None, dict(zip(names, [x.numpy() for x in given])))]
+            actual = [
+                torch.from_numpy(np.asarray(v)) for v in session.run(None, dict(zip(names, [x.numpy() for x in given])))
+            ]
         expected = torch.utils._pytree.tree_leaves(function(*given))
         assert len(actual) == len(expected)
         for k, (got, want) in enumerate(zip(actual, expected)):

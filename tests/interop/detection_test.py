@@ -14,7 +14,9 @@ ops = torch.ops.torchvision
 
 def convert_and_run(slipway, module, cases, folder, dynamic=None, opset=20, onnx_too=True):
     """Outputs of each case by each runtime: {"onnx": [...], "run": [...]}."""
-    program = torch.export.export(module.eval(), tuple(x.clone() for x in cases[0]), dynamic_shapes=dynamic, strict=False)
+    program = torch.export.export(
+        module.eval(), tuple(x.clone() for x in cases[0]), dynamic_shapes=dynamic, strict=False
+    )
     torch.export.save(program, folder / "m.pt2")
     out = {"run": []}
     if onnx_too:
@@ -25,7 +27,10 @@ def convert_and_run(slipway, module, cases, folder, dynamic=None, opset=20, onnx
         session = onnxruntime.InferenceSession(str(folder / "m.onnx"), settings, providers=["CPUExecutionProvider"])
         names = [value.name for value in session.get_inputs()]
         out["onnx"] = [
-            [torch.from_numpy(np.array(y)) for y in session.run(None, {n: x.numpy() for n, x in zip(names, case, strict=True)})]
+            [
+                torch.from_numpy(np.array(y))
+                for y in session.run(None, {n: x.numpy() for n, x in zip(names, case, strict=True)})
+            ]
             for case in cases
         ]
     for case in cases:
@@ -53,7 +58,9 @@ def compare(slipway, module, cases, folder, tolerance=2e-5, **options):
             assert len(got) == len(want)
             for g, w in zip(got, want, strict=True):
                 assert g.dtype == w.dtype and g.shape == w.shape, runtime
-                torch.testing.assert_close(g, w, rtol=tolerance, atol=tolerance, equal_nan=True, msg=lambda m: f"{runtime}: {m}")
+                torch.testing.assert_close(
+                    g, w, rtol=tolerance, atol=tolerance, equal_nan=True, msg=lambda m: f"{runtime}: {m}"
+                )
 
 
 def boxes_of(n, size=20.0):
@@ -80,7 +87,8 @@ def test_nms(slipway, tmp_path, threshold):
     infinite[3, 2] = torch.inf
     exact = torch.tensor([[0.0, 0, 10, 10], [0, 0, 10, 3], [0, 0, 10, 5], [0, 0, 10, 7], [0, 0, 0, 0], [5, 5, 5, 5]])
     cases = [
-        (boxes_of(30), torch.randn(30)), (boxes_of(50), tied[:30].repeat(2)[:50]), (boxes_of(30), nan), (wrong, torch.rand(30)),
+        (boxes_of(30), torch.randn(30)), (boxes_of(50), tied[:30].repeat(2)[:50]), (boxes_of(30), nan),
+        (wrong, torch.rand(30)),
         (infinite, torch.rand(30)), (exact, torch.arange(6.0).flip(0)), (boxes_of(2), torch.zeros(2)),
         (torch.zeros(0, 4), torch.zeros(0)), (boxes_of(5)[:1].repeat(5, 1), -torch.rand(5)),
     ]  # fmt: skip
@@ -102,7 +110,8 @@ def regions_of(n, batch=2, size=24.0):
 def odd_regions():
     """Outside the image on each side, turned, empty, of one point, much larger than the image."""
     return torch.tensor([
-        [0, -9.0, -7, 3, 4], [1, 20, 18, 40, 44], [0, 8, 8, 2, 3], [1, 5, 5, 5, 5], [1, 4.5, 4.5, 4.6, 9], [0, -50, -40, 90, 80],
+        [0, -9.0, -7, 3, 4], [1, 20, 18, 40, 44], [0, 8, 8, 2, 3], [1, 5, 5, 5, 5], [1, 4.5, 4.5, 4.6, 9],
+        [0, -50, -40, 90, 80],
         [1, 100, 100, 120, 130], [0, 2.5, 3.5, 6.5, 9.5], [1, 0, 0, 12, 10],
     ])  # fmt: skip
 
@@ -169,7 +178,11 @@ def test_references_are_torchvisions():
     for name, *arguments in REGIONS.values():
         for rois in (regions_of(5), odd_regions()):
             torch.testing.assert_close(
-                vision_ops.REFERENCES[name](x, rois, *arguments), getattr(ops, name)(x, rois, *arguments), rtol=1e-4, atol=1e-4, equal_nan=True
+                vision_ops.REFERENCES[name](x, rois, *arguments),
+                getattr(ops, name)(x, rois, *arguments),
+                rtol=1e-4,
+                atol=1e-4,
+                equal_nan=True,
             )
     boxes, scores = boxes_of(30), torch.rand(30)
     assert torch.equal(vision_ops.nms(boxes, scores, 0.4), ops.nms(boxes, scores, 0.4))
@@ -181,16 +194,20 @@ def test_references_are_torchvisions():
 
 
 class Detector(nn.Module):
-    """One stage proposes boxes, another scores what is in them: anchors, decoded offsets, the best by score, suppression by class, regions
-    of two feature maps, as two-stage detectors do."""
+    """One stage proposes boxes, another scores what is in them: anchors, decoded offsets, the best by score,
+    suppression by class, regions of two feature maps, as two-stage detectors do."""
 
     def __init__(self):
         super().__init__()
         self.body = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.ReLU(), nn.Conv2d(8, 8, 3, 2, 1), nn.ReLU())
         self.scores, self.offsets = nn.Conv2d(8, 3, 1), nn.Conv2d(8, 12, 1)
         self.classes, self.refine = nn.Linear(8 * 9, 4), nn.Linear(8 * 9, 4)
-        y, x, size = torch.meshgrid(torch.arange(8) * 4.0, torch.arange(8) * 4.0, torch.tensor([6.0, 10, 16]), indexing="ij")
-        self.register_buffer("anchors", torch.stack([x - size / 2, y - size / 2, x + size / 2, y + size / 2], -1).reshape(-1, 4))
+        y, x, size = torch.meshgrid(
+            torch.arange(8) * 4.0, torch.arange(8) * 4.0, torch.tensor([6.0, 10, 16]), indexing="ij"
+        )
+        self.register_buffer(
+            "anchors", torch.stack([x - size / 2, y - size / 2, x + size / 2, y + size / 2], -1).reshape(-1, 4)
+        )
 
     def decode(self, boxes, offsets):
         size = boxes[:, 2:] - boxes[:, :2]
@@ -201,7 +218,9 @@ class Detector(nn.Module):
     def forward(self, image):
         features = self.body(image)
         scores = self.scores(features).permute(0, 2, 3, 1).reshape(-1)
-        boxes = self.decode(self.anchors, self.offsets(features).unflatten(1, (3, 4)).permute(0, 3, 4, 1, 2).reshape(-1, 4))
+        boxes = self.decode(
+            self.anchors, self.offsets(features).unflatten(1, (3, 4)).permute(0, 3, 4, 1, 2).reshape(-1, 4)
+        )
         scores, best = scores.topk(60)
         boxes = boxes[best]
         kept = torch.ops.torchvision.nms(boxes, scores, 0.5)
@@ -217,7 +236,9 @@ class Detector(nn.Module):
 
 def test_detector(slipway, tmp_path):
     torch.manual_seed(4)
-    compare(slipway, Detector(), [(torch.rand(1, 3, 32, 32),), (torch.rand(1, 3, 32, 32) * 3,)], tmp_path, tolerance=1e-4)
+    compare(
+        slipway, Detector(), [(torch.rand(1, 3, 32, 32),), (torch.rand(1, 3, 32, 32) * 3,)], tmp_path, tolerance=1e-4
+    )
 
 
 @pytest.mark.skipif(not vision_ops.HAS_TORCHVISION, reason="no torchvision for this torch")
@@ -225,7 +246,8 @@ def test_detector(slipway, tmp_path):
 def test_torchvisions_detectors(slipway, tmp_path, monkeypatch, name):
     from torchvision.models import detection
 
-    def batched_nms(boxes, scores, labels, threshold):  # torchvision's own asks for the number of boxes, which exports do not know
+    # torchvision's own asks for the number of boxes, which exports do not know
+    def batched_nms(boxes, scores, labels, threshold):
         far = torch.cat([boxes.flatten(), boxes.new_zeros(1)]).max() + 1
         return ops.nms(boxes + (labels.to(boxes.dtype) * far)[:, None], scores, threshold)
 
@@ -254,7 +276,9 @@ def test_torchvisions_detectors(slipway, tmp_path, monkeypatch, name):
     with torch.no_grad():
         boxes, scores, labels = Wrapped()(image)
     assert len(boxes) > 10
-    for runtime, ((got_boxes, got_scores, got_labels),) in convert_and_run(slipway, Wrapped(), [(image,)], tmp_path).items():
+    for runtime, ((got_boxes, got_scores, got_labels),) in convert_and_run(
+        slipway, Wrapped(), [(image,)], tmp_path
+    ).items():
         assert len(got_boxes) == len(boxes), runtime
         torch.testing.assert_close(got_scores, scores, rtol=1e-4, atol=1e-5)
         # Where scores are nearly the same, rounding decides which comes first.

@@ -8,8 +8,28 @@ import torch
 from safetensors.torch import save_file
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz, torch.float8_e8m0fnu]
-INTEGERS = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.bool]
+FLOATS = [
+    torch.float64,
+    torch.float32,
+    torch.float16,
+    torch.bfloat16,
+    torch.float8_e4m3fn,
+    torch.float8_e5m2,
+    torch.float8_e4m3fnuz,
+    torch.float8_e5m2fnuz,
+    torch.float8_e8m0fnu,
+]
+INTEGERS = [
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.uint8,
+    torch.uint16,
+    torch.uint32,
+    torch.uint64,
+    torch.bool,
+]
 
 
 def diff(slipway, a, b, *more, status=1):
@@ -17,7 +37,12 @@ def diff(slipway, a, b, *more, status=1):
 
 
 def test_equal_across_formats(slipway, tmp_path):
-    state = {"w": torch.randn(5, 7), "t": torch.randn(4, 6).t(), "n": torch.tensor([math.nan, 1.0, -0.0]), "i": torch.arange(3)}
+    state = {
+        "w": torch.randn(5, 7),
+        "t": torch.randn(4, 6).t(),
+        "n": torch.tensor([math.nan, 1.0, -0.0]),
+        "i": torch.arange(3),
+    }
     torch.save(state, tmp_path / "a.pt")
     torch.save({"model": state}, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
     other = {name: t.contiguous().clone() for name, t in state.items()}
@@ -31,8 +56,12 @@ def test_equal_across_formats(slipway, tmp_path):
 
 
 def test_names_types_and_order(slipway, tmp_path):
-    torch.save({"b": torch.ones(2), "c": torch.ones(2, 3), "d": torch.ones(4), "same": torch.ones(1)}, tmp_path / "a.pt")
-    torch.save({"a": torch.ones(2), "c": torch.ones(3, 2), "d": torch.ones(4).half(), "same": torch.ones(1)}, tmp_path / "b.pt")
+    torch.save(
+        {"b": torch.ones(2), "c": torch.ones(2, 3), "d": torch.ones(4), "same": torch.ones(1)}, tmp_path / "a.pt"
+    )
+    torch.save(
+        {"a": torch.ones(2), "c": torch.ones(3, 2), "d": torch.ones(4).half(), "same": torch.ones(1)}, tmp_path / "b.pt"
+    )
     text = slipway("diff", tmp_path / "a.pt", tmp_path / "b.pt", status=1).stdout
     assert text.splitlines() == [
         "a  only in B  f32[2]",
@@ -42,7 +71,12 @@ def test_names_types_and_order(slipway, tmp_path):
         "1 of 3 common tensors are equal, 2 are in one only",
     ]
     report = diff(slipway, tmp_path / "a.pt", tmp_path / "b.pt")
-    assert [(d["name"], d["kind"]) for d in report["differences"]] == [("a", "only_in_b"), ("b", "only_in_a"), ("c", "type"), ("d", "type")]
+    assert [(d["name"], d["kind"]) for d in report["differences"]] == [
+        ("a", "only_in_b"),
+        ("b", "only_in_a"),
+        ("c", "type"),
+        ("d", "type"),
+    ]
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
@@ -66,14 +100,23 @@ def test_floats(slipway, tmp_path, dtype):
     assert (found["elements"], found["unequal"], found["one_nan"]) == (count, unequal, nan.sum().item())
     assert (math.inf if found["max_abs"] == "Infinity" else found["max_abs"]) == distance.max().item()
     limit = distance.median().item()
-    [found] = diff(slipway, tmp_path / "a.safetensors", tmp_path / "b.safetensors", "--tolerance", repr(limit))["differences"]
+    [found] = diff(slipway, tmp_path / "a.safetensors", tmp_path / "b.safetensors", "--tolerance", repr(limit))[
+        "differences"
+    ]
     assert found["unequal"] == (distance > limit).sum().item() + nan.sum().item()
 
 
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 def test_integers(slipway, tmp_path, dtype):
     low, high = (0, 1) if dtype == torch.bool else (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
-    torch.save({"x": torch.tensor([low, high, low, high]).to(dtype) if high < 1 << 63 else torch.tensor([low, high, low, high], dtype=dtype)}, tmp_path / "a.pt")
+    torch.save(
+        {
+            "x": torch.tensor([low, high, low, high]).to(dtype)
+            if high < 1 << 63
+            else torch.tensor([low, high, low, high], dtype=dtype)
+        },
+        tmp_path / "a.pt",
+    )
     torch.save({"x": torch.tensor([low, low, low, high], dtype=dtype)}, tmp_path / "b.pt")
     # The tolerance is one of floating-point numbers.
     [found] = diff(slipway, tmp_path / "a.pt", tmp_path / "b.pt", "--tolerance", "1e30")["differences"]

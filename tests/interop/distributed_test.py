@@ -1,5 +1,5 @@
-"""Checkpoints of torch.distributed.checkpoint, written by a job of four ranks: consolidated, they are the tensors that the ranks
-held together.
+"""Checkpoints of torch.distributed.checkpoint, written by a job of four ranks: consolidated, they are the tensors that
+the ranks held together.
 """
 
 import os
@@ -46,12 +46,22 @@ def rank(number, folder):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=number, world_size=RANKS)
     line, grid = init_device_mesh("cpu", (RANKS,)), init_device_mesh("cpu", (2, 2))
-    held = {name: distribute_tensor(t, grid if len(places) == 2 else line, places) for name, (t, places) in tensors().items()}
+    held = {
+        name: distribute_tensor(t, grid if len(places) == 2 else line, places)
+        for name, (t, places) in tensors().items()
+    }
     sharded = model()
     for layer in sharded:
         fully_shard(layer, mesh=line)
     fully_shard(sharded, mesh=line)
-    state = {"model": sharded.state_dict(), "more": held, "step": 5, "name": "x", "plain": torch.ones(3), "none": torch.zeros(0, 4)}
+    state = {
+        "model": sharded.state_dict(),
+        "more": held,
+        "step": 5,
+        "name": "x",
+        "plain": torch.ones(3),
+        "none": torch.zeros(0, 4),
+    }
     dcp.save(state, checkpoint_id=f"{folder}/torch")
     os.makedirs(f"{folder}/hf", exist_ok=True)
     dcp.save(held, storage_writer=dcp.HuggingFaceStorageWriter(path=f"{folder}/hf", save_distributed=True))
@@ -86,7 +96,9 @@ def test_consolidates(slipway, checkpoints, tmp_path):
 
 
 def test_key_shards_and_casts(slipway, checkpoints, tmp_path):
-    slipway("convert", checkpoints / "torch", "--key", "more", "--dtype", "bf16", "--shards", "3", "-o", f"{tmp_path}/out/")
+    slipway(
+        "convert", checkpoints / "torch", "--key", "more", "--dtype", "bf16", "--shards", "3", "-o", f"{tmp_path}/out/"
+    )
     got = {}
     for file in sorted((tmp_path / "out").glob("*.safetensors")):
         got |= load_file(file)
@@ -106,7 +118,8 @@ def test_hugging_face_form(slipway, checkpoints, tmp_path):
 
 
 def test_files_of_the_safetensors_writer(slipway, checkpoints, tmp_path):
-    """What FileSystemWriter makes of tensors where it is told to; what is no tensor lies before them in a rank's file."""
+    """What FileSystemWriter makes of tensors where it is told to; what is no tensor lies before them in a rank's
+    file."""
     expected = {f"more.{name}": t for name, t in want().items()} | {"plain": torch.ones(3)}
     done = slipway("convert", checkpoints / "written", "-o", tmp_path / "out.safetensors")
     assert "left out: step" in done.stderr
@@ -131,5 +144,10 @@ def test_inspects(slipway, checkpoints):
 def test_joins_a_program(slipway, checkpoints, tmp_path):
     empty = torch.nn.Sequential(torch.nn.Linear(24, 10), torch.nn.Linear(10, 3)).bfloat16()
     torch.export.save(torch.export.export(empty, (torch.randn(2, 24).bfloat16(),)), tmp_path / "m.pt2")
-    slipway("convert", tmp_path / "m.pt2", "--weights", checkpoints / "torch", "--key", "model", "-o", tmp_path / "o.pt2")
-    same(torch.export.load(tmp_path / "o.pt2").state_dict, {name: t.bfloat16() for name, t in model().state_dict().items()})
+    slipway(
+        "convert", tmp_path / "m.pt2", "--weights", checkpoints / "torch", "--key", "model", "-o", tmp_path / "o.pt2"
+    )
+    same(
+        torch.export.load(tmp_path / "o.pt2").state_dict,
+        {name: t.bfloat16() for name, t in model().state_dict().items()},
+    )

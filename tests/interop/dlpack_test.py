@@ -1,5 +1,5 @@
-"""The C library beside torch and numpy, through the ctypes of samples/python_ctypes.py: nothing is copied, everything is given
-back once, and files written from live tensors are those written from files."""
+"""The C library beside torch and numpy, through the ctypes of samples/python_ctypes.py: nothing is copied, everything
+is given back once, and files written from live tensors are those written from files."""
 
 import ctypes
 import gc
@@ -14,10 +14,9 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+import python_ctypes as sample
 import safetensors.torch
 import torch
-
-import python_ctypes as sample
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -60,7 +59,11 @@ DTYPES = """bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 bfloa
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_types(library, dtype):
     dtype = getattr(torch, dtype)
-    data = torch.randint(0, 2, (6, 16), dtype=torch.uint8) if dtype == torch.bool else torch.randint(0, 100, (6, 16), dtype=torch.uint8)
+    data = (
+        torch.randint(0, 2, (6, 16), dtype=torch.uint8)
+        if dtype == torch.bool
+        else torch.randint(0, 100, (6, 16), dtype=torch.uint8)
+    )
     tensor = data.view(dtype)
     with sample.Model(library) as model:
         model["x"] = tensor
@@ -120,7 +123,9 @@ def counted(tensor):
     return managed, calls, keep
 
 
-@pytest.mark.parametrize("make", [lambda *s: torch.zeros(*s), lambda *s: np.zeros(s, np.float32)], ids=["torch", "numpy"])
+@pytest.mark.parametrize(
+    "make", [lambda *s: torch.zeros(*s), lambda *s: np.zeros(s, np.float32)], ids=["torch", "numpy"]
+)
 def test_deleters_run_once(library, linear, make):
     path, _ = linear
     with sample.Model(library, path) as model:
@@ -220,7 +225,9 @@ def test_real_weights_from_memory_give_the_same_file(library, slipway, minilm, t
             if name in weights:
                 model[name] = weights[name]
         model.export(tmp_path / "memory.onnx")
-    slipway("convert", program, "--weights", minilm / "model.safetensors", "--allow-missing", "-o", tmp_path / "file.onnx")
+    slipway(
+        "convert", program, "--weights", minilm / "model.safetensors", "--allow-missing", "-o", tmp_path / "file.onnx"
+    )
     assert (tmp_path / "memory.onnx").read_bytes() == (tmp_path / "file.onnx").read_bytes()
 
 
@@ -243,9 +250,11 @@ int main() {
   SHOW(DLTensor, data); SHOW(DLTensor, device); SHOW(DLTensor, ndim); SHOW(DLTensor, dtype); SHOW(DLTensor, shape);
   SHOW(DLTensor, strides); SHOW(DLTensor, byte_offset);
   SHOW(DLManagedTensor, dl_tensor); SHOW(DLManagedTensor, manager_ctx); SHOW(DLManagedTensor, deleter);
-  SHOW(DLManagedTensorVersioned, version); SHOW(DLManagedTensorVersioned, manager_ctx); SHOW(DLManagedTensorVersioned, deleter);
+  SHOW(DLManagedTensorVersioned, version); SHOW(DLManagedTensorVersioned, manager_ctx);
+  SHOW(DLManagedTensorVersioned, deleter);
   SHOW(DLManagedTensorVersioned, flags); SHOW(DLManagedTensorVersioned, dl_tensor);
-  SHOW(DLDevice, device_type); SHOW(DLDevice, device_id); SHOW(DLDataType, code); SHOW(DLDataType, bits); SHOW(DLDataType, lanes);
+  SHOW(DLDevice, device_type); SHOW(DLDevice, device_id); SHOW(DLDataType, code); SHOW(DLDataType, bits);
+  SHOW(DLDataType, lanes);
   printf("%zu %zu %zu\\n", sizeof(DLTensor), sizeof(DLManagedTensor), sizeof(DLManagedTensorVersioned));
   printf("%d %d %d %d %d\\n", kDLCPU, kDLCUDA, kDLCUDAHost, kDLROCMHost, kDLMAIA);
   printf("%d %d %d %d %d %d %d\\n", kDLInt, kDLUInt, kDLFloat, kDLOpaqueHandle, kDLBfloat, kDLComplex, kDLBool);
@@ -264,9 +273,22 @@ def test_structures_are_those_of_dlpack(tmp_path):
     (tmp_path / "layout.cc").write_text(LAYOUT)
     shown = []
     for header in ("slipway/dlpack.h", "ATen/dlpack.h"):
-        command = ["c++", "-std=c++17", f"-I{ROOT / 'include'}", f"-I{torch_include}", f'-DHEADER="{header}"', "layout.cc", "-o", "layout"]
+        command = [
+            "c++",
+            "-std=c++17",
+            f"-I{ROOT / 'include'}",
+            f"-I{torch_include}",
+            f'-DHEADER="{header}"',
+            "layout.cc",
+            "-o",
+            "layout",
+        ]
         subprocess.run(command, cwd=tmp_path, check=True)
         shown.append(subprocess.run([tmp_path / "layout"], capture_output=True, text=True, check=True).stdout)
     assert shown[0] == shown[1]
-    (tmp_path / "both.cc").write_text('#include "ATen/dlpack.h"\n#include "slipway/slipway.h"\n#include "slipway/dlpack_producer.h"\n')
-    subprocess.run(["c++", "-std=c++17", f"-I{ROOT / 'include'}", f"-I{torch_include}", "-c", "both.cc"], cwd=tmp_path, check=True)
+    (tmp_path / "both.cc").write_text(
+        '#include "ATen/dlpack.h"\n#include "slipway/slipway.h"\n#include "slipway/dlpack_producer.h"\n'
+    )
+    subprocess.run(
+        ["c++", "-std=c++17", f"-I{ROOT / 'include'}", f"-I{torch_include}", "-c", "both.cc"], cwd=tmp_path, check=True
+    )

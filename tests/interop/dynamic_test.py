@@ -1,5 +1,5 @@
-"""Static exports made dynamic: what torch computes at sizes that the export never saw, by every target; and numbers that may be sizes,
-which must never be guessed."""
+"""Static exports made dynamic: what torch computes at sizes that the export never saw, by every target; and numbers
+that may be sizes, which must never be guessed."""
 
 import importlib.util
 import json
@@ -24,7 +24,9 @@ def leaves(result):
 def run_onnx(path, inputs):
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     feed = {i.name: x.numpy() for i, x in zip(session.get_inputs(), inputs)}
-    return [torch.from_numpy(x) if hasattr(x, "shape") and x.shape else torch.tensor(x) for x in session.run(None, feed)]
+    return [
+        torch.from_numpy(x) if hasattr(x, "shape") and x.shape else torch.tensor(x) for x in session.run(None, feed)
+    ]
 
 
 def run_native(slipway, path, inputs, tmp_path):
@@ -94,7 +96,8 @@ HIDDEN = {
 }
 
 
-# The same for each role that a number has among an operator's arguments (schemas/op_numbers.txt), and for what a trace computes itself.
+# The same for each role that a number has among an operator's arguments (schemas/op_numbers.txt), and for what a trace
+# computes itself.
 ROLES = {
     "fill: full_like": lambda x: x.sum(1) / torch.full_like(x[:, 0], x.shape[1]),
     "fill: scalar_tensor": lambda x: x.sum(1) / torch.scalar_tensor(x.shape[1]),
@@ -146,7 +149,12 @@ def right_or_static(fn, path, first, second, slipway, tmp_path):
     slipway("convert", path, "--dynamic", "auto", "-o", tmp_path / "m.onnx")
     inputs = [torch.rand(s) for s in second]
     session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
-    static = [i.name for i, x in zip(session.get_inputs(), inputs) for a, b in zip(i.shape, x.shape) if isinstance(a, int) and a != b]
+    static = [
+        i.name
+        for i, x in zip(session.get_inputs(), inputs)
+        for a, b in zip(i.shape, x.shape)
+        if isinstance(a, int) and a != b
+    ]
     if static:
         dims = ledger(slipway, path, "--dynamic", "auto")
         assert all(d["cause"] for d in dims.values() if d["kind"] == "static")
@@ -175,7 +183,8 @@ def test_roles_of_numbers(name, lines, slipway, tmp_path):
 @pytest.mark.parametrize(
     "fn",
     [
-        lambda x: torch.cartesian_prod(torch.arange(x.shape[0]), torch.arange(x.shape[1])),  # equations between numbers only
+        # equations between numbers only
+        lambda x: torch.cartesian_prod(torch.arange(x.shape[0]), torch.arange(x.shape[1])),
         lambda x: F.scaled_dot_product_attention(x[None], x[None], x[None]),  # the root of the root of a size
     ],
     ids=["cartesian_prod", "attention"],
@@ -226,7 +235,18 @@ class Literals(nn.Module):
 def test_numbers_that_are_written(slipway, tmp_path):
     module = Literals()
     path = save(module, (torch.rand(6, 10),), tmp_path / "m.pt2")
-    slipway("convert", path, "--dynamic", "auto", "--require-dynamic", "x:0", "--require-dynamic", "x:1", "-o", tmp_path / "m.onnx")
+    slipway(
+        "convert",
+        path,
+        "--dynamic",
+        "auto",
+        "--require-dynamic",
+        "x:0",
+        "--require-dynamic",
+        "x:1",
+        "-o",
+        tmp_path / "m.onnx",
+    )
     x = torch.rand(4, 14)
     same(run_onnx(tmp_path / "m.onnx", [x]), leaves(module(x)))
     notes = json.loads(slipway("shapes", path, "--dynamic", "auto", "--json").stdout)["programs"][0]["notes"]
@@ -234,7 +254,8 @@ def test_numbers_that_are_written(slipway, tmp_path):
 
 
 class Positions(nn.Module):
-    """Positions resampled to the patches of the image, a token in front: only the product of rows and columns meets the image."""
+    """Positions resampled to the patches of the image, a token in front: only the product of rows and columns meets the
+    image."""
 
     def __init__(self):
         super().__init__()
@@ -261,7 +282,9 @@ def test_products_are_not_divided_by_guess(slipway, tmp_path):
         same(run_onnx(tmp_path / "m.onnx", [x]), leaves(module(x)))
 
 
-@pytest.mark.parametrize("name", ["positions over length", "zeros", "last by place", "half", "batch mean", "mean by division"])
+@pytest.mark.parametrize(
+    "name", ["positions over length", "zeros", "last by place", "half", "batch mean", "mean by division"]
+)
 def test_hidden_sizes_unified(name, slipway, tmp_path):
     """Two exports tell what one does not."""
     fn, first, second = HIDDEN[name]
@@ -311,8 +334,10 @@ def test_unified_numbers(name, slipway, tmp_path):
 @pytest.mark.parametrize(
     "fn, said",
     [
-        (lambda x: x[0] @ x[0].T + torch.triu_indices(x.shape[1], x.shape[1]).sum(), "aten.triu_indices.default.*row is 10 here and 12 there"),
-        (lambda x: x + torch.tensor(list(range(x.shape[1])))[None, :, None], "the constant 'lifted_tensor_0'.*is of another size"),
+        (lambda x: x[0] @ x[0].T + torch.triu_indices(x.shape[1], x.shape[1]).sum(), "aten.triu_indices.default.*row "
+                                                                                     "is 10 here and 12 there"),
+        (lambda x: x + torch.tensor(list(range(x.shape[1])))[None, :, None], "the constant 'lifted_tensor_0'.*is of "
+                                                                             "another size"),
         (lambda x: x * torch.tensor(1 / x.shape[1]), "the constant 'lifted_tensor_0'.*has other elements"),
         (lambda x: x * (1 / x.shape[1]), "aten.mul.Tensor.*'other' is 0.1 here and 0.08333"),
         (lambda x: (x, x.shape[1]), "output 1 is the number 10 here and 12 there"),
@@ -361,7 +386,9 @@ def test_reasons(slipway, tmp_path):
     assert dims["input.1"]["kind"] == "static" and "aten.linear.default" in dims["input.1"]["cause"]
     # An export with symbols: its own sizes, the nodes' reasons.
     fn = Fn(lambda x, y: x + y)
-    path = save(fn, (torch.rand(3, 5), torch.rand(3, 5)), tmp_path / "s.pt2", dynamic_shapes={"inputs": ({0: AUTO}, {0: AUTO})})
+    path = save(
+        fn, (torch.rand(3, 5), torch.rand(3, 5)), tmp_path / "s.pt2", dynamic_shapes={"inputs": ({0: AUTO}, {0: AUTO})}
+    )
     dims = ledger(slipway, path)
     kinds = {k: d["kind"] for k, d in dims.items()}
     assert list(kinds.values()) == ["dynamic", "static", "related", "static"], kinds
@@ -393,7 +420,9 @@ def test_spec(slipway, tmp_path):
         assert any(part in done.stderr for part in said.split("|")), (spec, done.stderr)
     done = slipway("convert", path, "--dynamic", "auto", "--require-dynamic", f"{x}:0", "-o", tmp_path / "m.onnx")
     linear = save(nn.Linear(6, 4), (torch.rand(3, 6),), tmp_path / "l.pt2")
-    done = slipway("convert", linear, "--dynamic", "auto", "--require-dynamic", "input:1", "-o", tmp_path / "l.onnx", status=4)
+    done = slipway(
+        "convert", linear, "--dynamic", "auto", "--require-dynamic", "input:1", "-o", tmp_path / "l.onnx", status=4
+    )
     assert "aten.linear.default" in done.stderr
     assert not (tmp_path / "l.onnx").exists()
 

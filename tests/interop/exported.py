@@ -21,8 +21,8 @@ def export(module, arguments, path, **options):
 
 
 def check(slipway, module, cases, folder, rtol=1e-5, atol=1e-6, **options):
-    """Exports `module` for the first of `cases`, converts it and compares it with eager on all. Eager runs on a copy, so
-    that mutated state starts fresh each time, as it does in the converted model. Gives convert's stderr."""
+    """Exports `module` for the first of `cases`, converts it and compares it with eager on all. Eager runs on a copy,
+    so that mutated state starts fresh each time, as it does in the converted model. Gives convert's stderr."""
     source, target = folder / "model.pt2", folder / "model.onnx"
     export(module, cases[0], source, **options)
     done = slipway("convert", source, "-o", target)

@@ -1,5 +1,5 @@
-"""What users reach for at once: inputs by their names, checkpoints written by their suffix, tied weights, a diff across types,
-the summary as JSON, and a help that says the next step."""
+"""What users reach for at once: inputs by their names, checkpoints written by their suffix, tied weights, a diff across
+types, the summary as JSON, and a help that says the next step."""
 
 import json
 import sys
@@ -36,18 +36,34 @@ def test_inputs_by_name(slipway, program, tmp_path, suffix):
         slipway("convert", path, "-o", model)
     ids, scale = torch.tensor([3, 4]), torch.tensor([0.5])
     save_file({"scale": scale, "ids": ids}, tmp_path / "named.safetensors")
-    slipway("run", model, "--inputs", tmp_path / "named.safetensors", "--outputs", tmp_path / "out.safetensors", "--python", sys.executable)
+    slipway(
+        "run",
+        model,
+        "--inputs",
+        tmp_path / "named.safetensors",
+        "--outputs",
+        tmp_path / "out.safetensors",
+        "--python",
+        sys.executable,
+    )
     torch.testing.assert_close(load_file(tmp_path / "out.safetensors")["output.0"], net(ids, scale).detach())
     save_file({"scales": scale, "ids": ids}, tmp_path / "odd.safetensors")
-    done = slipway("run", model, "--inputs", tmp_path / "odd.safetensors", "--outputs", tmp_path / "x.safetensors", status=3)
-    assert "'scales' is no input: the model takes ids, scale" in done.stderr and "odd.safetensors" in done.stderr and "help:" in done.stderr
+    done = slipway(
+        "run", model, "--inputs", tmp_path / "odd.safetensors", "--outputs", tmp_path / "x.safetensors", status=3
+    )
+    assert (
+        "'scales' is no input: the model takes ids, scale" in done.stderr
+        and "odd.safetensors" in done.stderr
+        and "help:" in done.stderr
+    )
 
 
 @pytest.mark.parametrize("suffix", ["pt", "bin", "pth"])
 def test_checkpoints_by_suffix(slipway, tmp_path, suffix):
     base = torch.randn(6, 4)
     tensors = {
-        "a": base, "tied": base, "t": base.t(), "part": base[2:4], "half": torch.randn(3).bfloat16(), "i": torch.arange(5),
+        "a": base, "tied": base, "t": base.t(), "part": base[2:4], "half": torch.randn(3).bfloat16(),
+        "i": torch.arange(5),
         "flag": torch.tensor([True, False]), "none": torch.empty(0, 3), "u16": torch.arange(4).to(torch.uint16),
         "f8": torch.randn(4).to(torch.float8_e4m3fn), "c": torch.randn(2, dtype=torch.complex64),
     }  # fmt: skip
@@ -57,7 +73,9 @@ def test_checkpoints_by_suffix(slipway, tmp_path, suffix):
     assert set(back) == set(tensors)
     for name, t in tensors.items():
         assert back[name].dtype == t.dtype and back[name].shape == t.shape
-        assert torch.equal(back[name].view(torch.uint8) if name == "f8" else back[name], t.view(torch.uint8) if name == "f8" else t), name
+        assert torch.equal(
+            back[name].view(torch.uint8) if name == "f8" else back[name], t.view(torch.uint8) if name == "f8" else t
+        ), name
     assert back["tied"].data_ptr() == back["a"].data_ptr()
     slipway("diff", tmp_path / "in.bin", tmp_path / f"out.{suffix}")
     slipway("convert", tmp_path / "in.bin", "-o", tmp_path / "n.pt", "--include", "^(a|i)$", "--rename", "^a$=>b")

@@ -33,7 +33,9 @@ def convert(slipway, tmp_path, module, inputs):
     torch.export.save(torch.export.export(module, inputs, strict=False), tmp_path / "in.pt2")
     slipway("convert", tmp_path / "in.pt2", "-o", tmp_path / "out.onnx", "--verify-each")
     onnx.checker.check_model(str(tmp_path / "out.onnx"), full_check=True)
-    return onnx.load(tmp_path / "out.onnx"), onnxruntime.InferenceSession(str(tmp_path / "out.onnx"), providers=["CPUExecutionProvider"])
+    return onnx.load(tmp_path / "out.onnx"), onnxruntime.InferenceSession(
+        str(tmp_path / "out.onnx"), providers=["CPUExecutionProvider"]
+    )
 
 
 def test_tables(slipway, tmp_path):
@@ -51,13 +53,16 @@ def test_tables(slipway, tmp_path):
 
 
 class Derived(torch.nn.Module):
-    """Weights of which the program makes others of their sizes: normalized, standardized, merged with a product of few ranks, cast."""
+    """Weights of which the program makes others of their sizes: normalized, standardized, merged with a product of few
+    ranks, cast."""
 
     def __init__(self):
         super().__init__()
         draw = torch.Generator().manual_seed(3)
         self.conv = torch.nn.utils.parametrizations.weight_norm(torch.nn.Conv1d(96, 160, 5))
-        self.weight, self.a, self.b = (torch.nn.Parameter(torch.randn(s, generator=draw) / 16) for s in ((160, 160), (8, 160), (160, 8)))
+        self.weight, self.a, self.b = (
+            torch.nn.Parameter(torch.randn(s, generator=draw) / 16) for s in ((160, 160), (8, 160), (160, 8))
+        )
         self.small = torch.nn.Parameter(torch.randn(320, 160, generator=draw).half() / 16)
         self.twice = torch.nn.Parameter(torch.randn(320, 160, generator=draw) / 16)
 

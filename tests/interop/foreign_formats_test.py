@@ -90,7 +90,11 @@ FOLDERS = [
 def test_files_are_named(slipway, tmp_path, name, data, says):
     path = tmp_path / name
     path.write_bytes(data)
-    for arguments in (["convert", path, "-o", tmp_path / "o.onnx"], ["convert", path, "-o", tmp_path / "o.safetensors"], ["inspect", path]):
+    for arguments in (
+        ["convert", path, "-o", tmp_path / "o.onnx"],
+        ["convert", path, "-o", tmp_path / "o.safetensors"],
+        ["inspect", path],
+    ):
         done = slipway(*arguments, status=3)
         assert says in done.stderr and "help: " in done.stderr
     assert not (tmp_path / "o.onnx").exists() and not (tmp_path / "o.safetensors").exists()
@@ -107,10 +111,32 @@ def test_folders_are_named(slipway, tmp_path, names, says):
 
 
 def arrays():
-    types = ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "c8", "c16", ">f4", ">f8", ">i2", ">u8", ">c8", "?"]
+    types = [
+        "f2",
+        "f4",
+        "f8",
+        "i1",
+        "i2",
+        "i4",
+        "i8",
+        "u1",
+        "u2",
+        "u4",
+        "u8",
+        "c8",
+        "c16",
+        ">f4",
+        ">f8",
+        ">i2",
+        ">u8",
+        ">c8",
+        "?",
+    ]
     made = {f"t{i}": np.arange(6).reshape(2, 3).astype(t) for i, t in enumerate(types)}
     made["complex"] = np.array([1 + 2j, 3 - 4j], ">c16")
-    made |= {f"fortran{i}": np.asfortranarray(np.arange(24).reshape(2, 3, 4).astype(t)) for i, t in enumerate(["f4", ">i2"])}
+    made |= {
+        f"fortran{i}": np.asfortranarray(np.arange(24).reshape(2, 3, 4).astype(t)) for i, t in enumerate(["f4", ">i2"])
+    }
     return made | {"scalar": np.array(3), "empty": np.zeros((0, 3), "f4"), "one": np.ones((1, 1, 1), "f2")}
 
 
@@ -143,7 +169,10 @@ def test_archives_of_numpy(slipway, tmp_path, save):
     slipway("convert", tmp_path / "a.npz", "-o", tmp_path / "o.pt")
     same(tmp_path / "o.pt", arrays())
     save(tmp_path / "b.npz", np.ones(2), names=np.array(["a"]))
-    assert "'names' (an array of texts)" in slipway("convert", tmp_path / "b.npz", "-o", tmp_path / "o.safetensors", status=4).stderr
+    assert (
+        "'names' (an array of texts)"
+        in slipway("convert", tmp_path / "b.npz", "-o", tmp_path / "o.safetensors", status=4).stderr
+    )
     slipway("convert", tmp_path / "b.npz", "-o", tmp_path / "o.safetensors", "--exclude", "names")
     assert torch.equal(load_file(tmp_path / "o.safetensors")["arr_0"], torch.ones(2).double())
 
@@ -151,13 +180,26 @@ def test_archives_of_numpy(slipway, tmp_path, save):
 def test_arrays_that_are_refused(slipway, tmp_path):
     np.save(tmp_path / "a.npy", np.arange(6.0).reshape(2, 3))
     good = (tmp_path / "a.npy").read_bytes()
-    damaged = [good[:-1], good + b"x", good[:20], good.replace(b"(2, 3)", b"(9, 3)"), good.replace(b"(2, 3)", b"(-2,3)"), good.replace(b"descr", b"desc_"),
-               good.replace(b"(2, 3), }", b"(99999999999999999999,)"), good.replace(b"(2, 3), }", b"(4611686018427387904, 4,)")]
+    damaged = [
+        good[:-1],
+        good + b"x",
+        good[:20],
+        good.replace(b"(2, 3)", b"(9, 3)"),
+        good.replace(b"(2, 3)", b"(-2,3)"),
+        good.replace(b"descr", b"desc_"),
+        good.replace(b"(2, 3), }", b"(99999999999999999999,)"),
+        good.replace(b"(2, 3), }", b"(4611686018427387904, 4,)"),
+    ]
     for data in damaged:
         assert data != good
         (tmp_path / "bad.npy").write_bytes(data)
         slipway("convert", tmp_path / "bad.npy", "-o", tmp_path / "o.safetensors", status=3)
-    for array, says in ((np.array([1, None], dtype=object), "Python objects"), (np.zeros(2, "V2"), "bfloat16"), (np.zeros(1, [("a", "f4")]), "records"),
-                        (np.zeros(1, "M8[s]"), "dates"), (np.zeros(1, "g"), "which torch has not")):
+    for array, says in (
+        (np.array([1, None], dtype=object), "Python objects"),
+        (np.zeros(2, "V2"), "bfloat16"),
+        (np.zeros(1, [("a", "f4")]), "records"),
+        (np.zeros(1, "M8[s]"), "dates"),
+        (np.zeros(1, "g"), "which torch has not"),
+    ):
         np.save(tmp_path / "o.npy", array)
         assert says in slipway("convert", tmp_path / "o.npy", "-o", tmp_path / "o.safetensors", status=4).stderr

@@ -1,6 +1,7 @@
 """Programs with views, aliases and in-place operators, exported by torch as they are, against eager.
 
-Every case is a function f(m, *inputs) of a module m with a few buffers; each runs with static and with dynamic sizes."""
+Every case is a function f(m, *inputs) of a module m with a few buffers; each runs with static and with dynamic
+sizes."""
 
 import exported
 import pytest
@@ -295,7 +296,9 @@ def test_equals_eager(slipway, tmp_path, name, sizes):
     if sizes == "static":
         exported.check(slipway, module, [(INPUT,)], tmp_path, rtol=rtol)
     else:
-        exported.check(slipway, module, [(INPUT,), (OTHER,)], tmp_path, rtol=rtol, dynamic_shapes={"inputs": ({0: AUTO},)})
+        exported.check(
+            slipway, module, [(INPUT,), (OTHER,)], tmp_path, rtol=rtol, dynamic_shapes={"inputs": ({0: AUTO},)}
+        )
 
 
 @pytest.mark.parametrize("name,state", [("counter", "count"), ("moving_average", "mean"), ("user_input", "inputs_0")])

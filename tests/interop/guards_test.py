@@ -1,5 +1,5 @@
-"""Guards of torch.export: sizes that a program was not exported for are refused by `run` and by libraries, with the guard's text; ONNX, whose
-types cannot say them, has them among its metadata."""
+"""Guards of torch.export: sizes that a program was not exported for are refused by `run` and by libraries, with the
+guard's text; ONNX, whose types cannot say them, has them among its metadata."""
 
 import onnx
 import pytest
@@ -49,7 +49,13 @@ CASES = [
     (Largest, ((4, 3), (6, 3)), ((12, 3), (5, 3)), ((13, 3), (6, 3)), "max("),
     (Root, ((4, 3), (6, 3)), ((4, 9), (7, 3)), ((5, 3), (6, 3)), "trunc"),
     (Pool, ((8, 10), (6, 3)), ((11, 7), (2, 3)), ((9, 10), (6, 3)), "x.size()[0]"),
-    (Nested, ((4, 3), (6, 3), (2, 3)), ((5, 3), (6, 3), (4, 3)), ((6, 3), (6, 3), (2, 3)), "x.Ids.a.size()[0] < x.b.0.size()[0]"),
+    (
+        Nested,
+        ((4, 3), (6, 3), (2, 3)),
+        ((5, 3), (6, 3), (4, 3)),
+        ((6, 3), (6, 3), (2, 3)),
+        "x.Ids.a.size()[0] < x.b.0.size()[0]",
+    ),
 ]
 
 
@@ -74,7 +80,9 @@ def test_guards(slipway, tmp_path, module, exported, allowed, forbidden, said):
         tensors, example = arguments(module, allowed)
         save_file({f"input.{i}": t for i, t in enumerate(tensors)}, tmp_path / "in.safetensors")
         slipway("run", tmp_path / path, *run)
-        torch.testing.assert_close(load_file(tmp_path / "out.safetensors")["output.0"], model(*example), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(
+            load_file(tmp_path / "out.safetensors")["output.0"], model(*example), rtol=1e-5, atol=1e-5
+        )
         (tmp_path / "out.safetensors").unlink()
 
         tensors, example = arguments(module, forbidden)

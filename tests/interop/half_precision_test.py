@@ -1,5 +1,6 @@
-"""Programs of bf16 and f16 round where torch's kernels for CPUs round: operators given equal inputs give torch's bits, but for a sum in another
-order now and then; where attention keeps more than torch does, results are no further from the true ones than torch's."""
+"""Programs of bf16 and f16 round where torch's kernels for CPUs round: operators given equal inputs give torch's bits,
+but for a sum in another order now and then; where attention keeps more than torch does, results are no further from the
+true ones than torch's."""
 
 import copy
 
@@ -82,7 +83,11 @@ NUMBERS = {
 @pytest.mark.parametrize("dtype", HALVES)
 def test_numbers(slipway, tmp_path, dtype, target):
     # Half of the elements are at the bounds that operators compare with.
-    x = torch.cat([torch.randn(4, 300) * 1.5, torch.tensor([0.3, -0.3, 1.3, 0.7]).repeat(300).reshape(4, 300)], 1).to(dtype).float()
+    x = (
+        torch.cat([torch.randn(4, 300) * 1.5, torch.tensor([0.3, -0.3, 1.3, 0.7]).repeat(300).reshape(4, 300)], 1)
+        .to(dtype)
+        .float()
+    )
 
     def all_of_them(x):
         return tuple(t for f in NUMBERS.values() for t in torch.utils._pytree.tree_leaves(f(x)))
@@ -118,11 +123,17 @@ IMAGE, ROWS = (2, 64, 16, 16), (2, 77, 64)
 OPERATORS = {
     "linear": (lambda: nn.Linear(64, 96), [ROWS]),
     "linear_of_one_row": (lambda: nn.Linear(512, 96), [(1, 512)]),
-    "baddbmm": (lambda: lambda a, b, c: torch.baddbmm(a, b, c, beta=0.5, alpha=0.125), [(8, 77, 77), (8, 77, 32), (8, 32, 77)]),
+    "baddbmm": (
+        lambda: lambda a, b, c: torch.baddbmm(a, b, c, beta=0.5, alpha=0.125),
+        [(8, 77, 77), (8, 77, 32), (8, 32, 77)],
+    ),
     "convolution": (lambda: nn.Conv2d(64, 64, 3, padding=1), [IMAGE]),
     "pointwise": (lambda: nn.Conv2d(64, 96, 1), [IMAGE]),
     "depthwise": (lambda: nn.Conv2d(64, 64, 3, padding=1, groups=64), [IMAGE]),
-    "batch_norm": (lambda: nn.Sequential(nn.Conv2d(64, 64, 3, bias=False), with_numbers(nn.BatchNorm2d(64)), nn.SiLU()).eval(), [IMAGE]),
+    "batch_norm": (
+        lambda: nn.Sequential(nn.Conv2d(64, 64, 3, bias=False), with_numbers(nn.BatchNorm2d(64)), nn.SiLU()).eval(),
+        [IMAGE],
+    ),
     "group_norm": (lambda: nn.Sequential(with_numbers(nn.GroupNorm(32, 64)), nn.SiLU()), [IMAGE]),
     "layer_norm": (lambda: with_numbers(nn.LayerNorm(64)), [ROWS]),
     "rms_norm": (lambda: nn.RMSNorm(64), [ROWS]),
@@ -132,7 +143,10 @@ OPERATORS = {
     "softmax": (lambda: lambda x: F.softmax(x, -1), [(2, 4, 77, 77)]),
     "attention_in_steps": (lambda: lambda q, k, v: F.softmax(q @ k.mT * 0.17677669, -1) @ v, [(2, 4, 77, 32)] * 3),
     "scale_and_shift": (lambda: lambda x, a, b: x * (1 + a) + b, [ROWS, (2, 1, 64), (2, 1, 64)]),
-    "rotary": (lambda: lambda x, c, s: x * c + torch.cat((-x[..., 16:], x[..., :16]), -1) * s, [(2, 4, 77, 32), (77, 32), (77, 32)]),
+    "rotary": (
+        lambda: lambda x, c, s: x * c + torch.cat((-x[..., 16:], x[..., :16]), -1) * s,
+        [(2, 4, 77, 32), (77, 32), (77, 32)],
+    ),
     "nearest": (lambda: lambda x: F.interpolate(x, scale_factor=2), [IMAGE]),
     "bilinear": (lambda: lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), [IMAGE]),
     "mean": (lambda: lambda x: x.mean((2, 3)), [IMAGE]),

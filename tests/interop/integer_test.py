@@ -1,5 +1,6 @@
-"""Layers whose activations become integers while they run, in native libraries: the numbers of torchao to the bit where its sums are exact,
-under each instruction set of the machine, for one row, a few and many; and --allow-int8-activations beside the floats it replaces."""
+"""Layers whose activations become integers while they run, in native libraries: the numbers of torchao to the bit where
+its sums are exact, under each instruction set of the machine, for one row, a few and many; and --allow-int8-activations
+beside the floats it replaces."""
 
 import json
 import os
@@ -14,12 +15,18 @@ from torch import nn
 
 FLAGS = set(pathlib.Path("/proc/cpuinfo").read_text().split())
 AVX512 = {"avx512f", "avx512vl", "avx512bw", "avx512dq"}
-SETS = {"v2": set(), "avx2": {"avx2", "fma"}, "avxvnni": {"avx_vnni"}, "avx512": AVX512, "avx512vnni": AVX512 | {"avx512_vnni"},
-        "avx512bf16": AVX512 | {"avx512_vnni", "avx512_bf16"}}
+SETS = {
+    "v2": set(),
+    "avx2": {"avx2", "fma"},
+    "avxvnni": {"avx_vnni"},
+    "avx512": AVX512,
+    "avx512vnni": AVX512 | {"avx512_vnni"},
+    "avx512bf16": AVX512 | {"avx512_vnni", "avx512_bf16"},
+}
 PRESENT = [name for name, needs in SETS.items() if needs <= FLAGS]
 INT8 = lambda: ao.Int8DynamicActivationInt8WeightConfig()  # noqa: E731
 ASYMMETRIC = lambda: ao.Int8DynamicActivationInt8WeightConfig(act_mapping_type=ao.MappingType.ASYMMETRIC)  # noqa: E731
-INT4 = lambda: ao.Int8DynamicActivationIntxWeightConfig(weight_dtype=torch.int4, weight_granularity=ao.PerGroup(32))  # noqa: E731
+INT4 = lambda: ao.Int8DynamicActivationIntxWeightConfig(weight_dtype=torch.int4, weight_granularity=ao.PerGroup(32))
 
 
 def layers(config, dtype):
@@ -41,8 +48,21 @@ def library(slipway, folder, *flags):
 def run(slipway, folder, x, isa=None, *flags):
     save_file({"input.0": x}, folder / "in")
     environment = {**os.environ, **({"SLIPWAY_ISA": isa} if isa else {})}
-    done = subprocess.run([os.environ.get("SLIPWAY", "build/slipway"), "run", folder / "m.so", "--inputs", folder / "in", "--outputs", folder / "out", *flags],
-                          capture_output=True, text=True, env=environment)
+    done = subprocess.run(
+        [
+            os.environ.get("SLIPWAY", "build/slipway"),
+            "run",
+            folder / "m.so",
+            "--inputs",
+            folder / "in",
+            "--outputs",
+            folder / "out",
+            *flags,
+        ],
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
     assert done.returncode == 0, done.stderr
     return load_file(folder / "out")["output.0"], done.stdout
 
@@ -86,8 +106,11 @@ def test_groups(slipway, tmp_path, isa):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("config", [ao.Int8WeightOnlyConfig, lambda: ao.IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=ao.PerGroup(32))],
-                         ids=["int8", "int4"])
+@pytest.mark.parametrize(
+    "config",
+    [ao.Int8WeightOnlyConfig, lambda: ao.IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=ao.PerGroup(32))],
+    ids=["int8", "int4"],
+)
 def test_activations_may_be_rounded(slipway, tmp_path, config, dtype):
     net = layers(config, dtype)
     exported(net, dtype, tmp_path)

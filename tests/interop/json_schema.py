@@ -4,7 +4,15 @@ import json
 
 from conftest import ROOT
 
-TYPES = {"object": (dict,), "array": (list,), "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "null": (type(None),)}
+TYPES = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
 
 
 def conform(value, name, schema=None, place="$"):

@@ -6,8 +6,8 @@ sizes), and over one stack whose sizes are dynamic, which then also runs on anot
 
 import os
 
-# The signs of eigenvectors are those of MKL's steps for any processor. On Intel's with AVX2 it takes others, and torch itself then gives
-# other signs where rounding decides. Read at the first call of MKL.
+# The signs of eigenvectors are those of MKL's steps for any processor. On Intel's with AVX2 it takes others, and torch
+# itself then gives other signs where rounding decides. Read at the first call of MKL.
 os.environ["MKL_CBWR"] = "COMPATIBLE"
 
 import numpy as np
@@ -112,12 +112,18 @@ def lu_solve(x):
 
 
 def solve(x):
-    return linalg.solve(x, columns(x)), linalg.solve(x, columns(x, 1)[..., 0]), linalg.solve_ex(x, columns(x).mT, left=False)
+    return (
+        linalg.solve(x, columns(x)),
+        linalg.solve(x, columns(x, 1)[..., 0]),
+        linalg.solve_ex(x, columns(x).mT, left=False),
+    )
 
 
 def cholesky_solve(x):
     b = columns(x)
-    return [f(*a, upper=u) for u in (False, True) for f, *a in ((torch.cholesky_solve, b, x), (torch.cholesky_inverse, x))]
+    return [
+        f(*a, upper=u) for u in (False, True) for f, *a in ((torch.cholesky_solve, b, x), (torch.cholesky_inverse, x))
+    ]
 
 
 def tolerances(x):
@@ -132,7 +138,9 @@ def tolerances(x):
 def ormqr(x, tau):
     b = columns(x)
     return [
-        torch.ormqr(x, tau, b if left else b.mT, left=left, transpose=t) for left in (True, False) for t in (False, True)
+        torch.ormqr(x, tau, b if left else b.mT, left=left, transpose=t)
+        for left in (True, False)
+        for t in (False, True)
     ]
 
 
@@ -166,7 +174,8 @@ CASES = {
     "qr_scaled": (lambda x: (*linalg.qr(x * 1e25), *linalg.qr(x * 1e-25)), TALL[:1], None),
     "geqrf": (torch.geqrf, OBLONG, None),
     "householder_product": (lambda x: linalg.householder_product(*torch.geqrf(x)), SQUARE + TALL, None),
-    "householder_product_fewer": (lambda x: linalg.householder_product(x, x[..., 0, :2]), TALL[:1], ((2, 5, 3), (3, 6, 4))),
+    "householder_product_fewer": (lambda x: linalg.householder_product(x, x[..., 0, :2]), TALL[:1],
+    ((2, 5, 3), (3, 6, 4))),
     "ormqr": (lambda x: ormqr(*torch.geqrf(x)), SQUARE[1:] + TALL, None),
     "ormqr_given": (lambda x: ormqr(x, x[..., 0, :]), TALL[:1], ((2, 5, 3), (3, 6, 4))),
     "svdvals": (linalg.svdvals, ANY + [DEFICIENT, ZERO], ANY_SIZES),
@@ -183,14 +192,16 @@ CASES = {
     "matrix_rank": (linalg.matrix_rank, ANY + [DEFICIENT, ZERO], ANY_SIZES),
     "pinv": (linalg.pinv, ANY + [DEFICIENT, ZERO], ANY_SIZES),
     "tolerances": (tolerances, OBLONG[:3], ANY_SIZES),
-    "hermitian": (lambda x: (linalg.matrix_rank(sym(x), hermitian=True), linalg.pinv(sym(x), hermitian=True)), SQUARE, SQUARE_SIZES),
+    "hermitian": (lambda x: (linalg.matrix_rank(sym(x), hermitian=True), linalg.pinv(sym(x), hermitian=True)), SQUARE,
+    SQUARE_SIZES),
     "cond": (lambda x: (linalg.cond(x), linalg.cond(x, -2)), NONEMPTY, ANY_SIZES),
     "cond_by_inverse": (
         lambda x: [linalg.cond(x, p) for p in ("fro", "nuc", 1, -1, torch.inf, -torch.inf)],
         [rand(2, 3, 3), ZERO, hilbert(5)], None),
     "matrix_norm": (lambda x: [linalg.matrix_norm(x, p) for p in ("nuc", 2, -2)], NONEMPTY, None),
     "matrix_exp": (
-        linalg.matrix_exp, [*SQUARE, 20 * rand(3, 3), ZERO, torch.stack([1e-4 * rand(3, 3), 9 * rand(3, 3)])], SQUARE_SIZES),
+        linalg.matrix_exp, [*SQUARE, 20 * rand(3, 3), ZERO, torch.stack([1e-4 * rand(3, 3), 9 * rand(3, 3)])],
+        SQUARE_SIZES),
 }  # fmt: skip
 
 
@@ -248,20 +259,31 @@ def test_dynamic_sizes(sizes, slipway, tmp_path):
 
 def test_decomposed_by_torch(slipway, tmp_path):
     """Checks of errors, which torch's own decompositions leave as effects, are dropped."""
-    module = Each(lambda x: (linalg.inv(x), linalg.cholesky(psd(x)), linalg.det(x), linalg.pinv(x), linalg.eigvalsh(sym(x))))
+    module = Each(
+        lambda x: (linalg.inv(x), linalg.cholesky(psd(x)), linalg.det(x), linalg.pinv(x), linalg.eigvalsh(sym(x)))
+    )
     program = exported(module, [rand(3, 3)]).run_decompositions()
     check(converted(program, slipway, tmp_path), module, [rand(3, 3)])
 
 
 def symmetric_of_all_kinds(n):
-    """[batch, n, n] f64: what decides over signs by rounding alone is among them, such as equal elements of the diagonal."""
+    """[batch, n, n] f64: what decides over signs by rounding alone is among them, such as equal elements of the
+    diagonal."""
     out = []
-    vanishing = np.float32([-0.08982309699058533, -0.21267884969711304, -2.254397392272949])[:n]  # of rank 1: rotations of numbers whose squares are 0
+    # of rank 1: rotations of numbers whose squares are 0
+    vanishing = np.float32([-0.08982309699058533, -0.21267884969711304, -2.254397392272949])[:n]
     for _ in range(60):
         normal, points = np.random.randn(n, n), np.random.randn(n, 3)
         adjacent = np.triu(np.random.randint(0, 2, (n, n)), 1)
         adjacent = adjacent + adjacent.T
-        kinds = [normal, normal @ normal.T, np.diag(np.diag(normal)), np.diag(np.random.randint(0, 3, n)), np.eye(n), normal * 0]
+        kinds = [
+            normal,
+            normal @ normal.T,
+            np.diag(np.diag(normal)),
+            np.diag(np.random.randint(0, 3, n)),
+            np.eye(n),
+            normal * 0,
+        ]
         kinds += [np.exp(-((points[:, None] - points[None]) ** 2).sum(-1)), np.diag(adjacent.sum(0)) - adjacent]
         kinds += [np.random.randint(-2, 3, (n, n)), normal * 10.0 ** np.random.randint(-25, 25), np.ones((n, n))]
         kinds += [np.corrcoef(np.random.randn(n, 6)).reshape(n, n), np.outer(vanishing, vanishing)]
@@ -280,7 +302,9 @@ def test_eigenvectors_have_torchs_signs(n, dtype, triangle, slipway, tmp_path):
     values, vectors = (t.numpy() for t in linalg.eigh(x, triangle))
     slipway("convert", tmp_path / "in.pt2", "-o", tmp_path / "out.so")
     safetensors.torch.save_file({"input.0": x}, tmp_path / "in.safetensors")
-    slipway("run", tmp_path / "out.so", "--inputs", tmp_path / "in.safetensors", "--outputs", tmp_path / "out.safetensors")
+    slipway(
+        "run", tmp_path / "out.so", "--inputs", tmp_path / "in.safetensors", "--outputs", tmp_path / "out.safetensors"
+    )
     native = safetensors.numpy.load_file(tmp_path / "out.safetensors")
     for got in (session.run(None, {session.get_inputs()[0].name: x.numpy()}), [native["output.0"], native["output.1"]]):
         eps, size = np.finfo(values.dtype).eps, np.abs(values).max(-1, keepdims=True)
@@ -300,14 +324,22 @@ def test_eigenvectors_of_infinities_are_nan(slipway, tmp_path):
     program = exported(Each(lambda x: tuple(linalg.eigh(x))), [torch.ones(3, 3, 3)])
     session = converted(program, slipway, tmp_path)
     values, vectors = session.run(None, {session.get_inputs()[0].name: x.numpy()})
-    assert np.isnan(values[:2]).all() and np.isnan(vectors[:2]).all() and np.isfinite(values[2]).all() and np.isfinite(vectors[2]).all()
+    assert (
+        np.isnan(values[:2]).all()
+        and np.isnan(vectors[:2]).all()
+        and np.isfinite(values[2]).all()
+        and np.isfinite(vectors[2]).all()
+    )
 
 
 def fixed_eigh(x):
     return tuple(linalg.eigh(x))
 
 
-@pytest.mark.parametrize("function, n, dynamic", [(fixed_eigh, 4, False), (fixed_eigh, 3, True), (linalg.svd, 3, False), (torch.svd, 3, False)])
+@pytest.mark.parametrize(
+    "function, n, dynamic",
+    [(fixed_eigh, 4, False), (fixed_eigh, 3, True), (linalg.svd, 3, False), (torch.svd, 3, False)],
+)
 def test_refuses_vectors_of_open_sign(function, n, dynamic, slipway, tmp_path):
     shapes = {"args": ({0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC},)} if dynamic else None
     with pytest.raises(AssertionError, match="signs"):
@@ -332,7 +364,11 @@ def test_operators_of_torch_2_14(slipway, tmp_path):
     y[1] = y[1, :, :2] @ y[1, :, :2].mT  # of rank 2
     left, s, right = linalg.svd(x, full_matrices=False)
     values, vectors = linalg.eigh(y)
-    wanted = [left @ right, right.mT @ (s[..., None] * right), (vectors * values.clamp_min(0).sqrt()[..., None, :]) @ vectors.mT]
+    wanted = [
+        left @ right,
+        right.mT @ (s[..., None] * right),
+        (vectors * values.clamp_min(0).sqrt()[..., None, :]) @ vectors.mT,
+    ]
     slipway("convert", tmp_path / "m.sw", "-o", tmp_path / "m.onnx")
     session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
     results = session.run(None, {v.name: t.numpy() for v, t in zip(session.get_inputs(), (x, y), strict=True)})
@@ -344,4 +380,7 @@ def test_operators_of_torch_2_14(slipway, tmp_path):
         for got in (torch.from_numpy(results[i]), native[f"output.{i}"]):
             torch.testing.assert_close(got, want, rtol=1e-4, atol=2e-3 if i == 2 else 1e-5)
     (tmp_path / "wide.sw").write_text(OF_2_14.replace("f32[2,5,3]", "f32[2,2,3]"))
-    assert "fewer rows than columns" in slipway("convert", tmp_path / "wide.sw", "-o", tmp_path / "w.onnx", status=3).stderr
+    assert (
+        "fewer rows than columns"
+        in slipway("convert", tmp_path / "wide.sw", "-o", tmp_path / "w.onnx", status=3).stderr
+    )

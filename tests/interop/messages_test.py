@@ -1,4 +1,5 @@
-"""What people run into in their first minutes: inputs beside outputs, weights under a prefix, two ONNX models, other Pythons."""
+"""What people run into in their first minutes: inputs beside outputs, weights under a prefix, two ONNX models, other
+Pythons."""
 
 import pytest
 import torch
@@ -22,7 +23,9 @@ def program(tmp_path_factory):
     torch.manual_seed(0)
     net = Net().eval()
     batch = torch.export.Dim("batch", min=2)
-    torch.export.save(torch.export.export(net, (torch.randn(2, 3), torch.randn(2, 4)), dynamic_shapes=({0: batch}, {0: batch})), path)
+    torch.export.save(
+        torch.export.export(net, (torch.randn(2, 3), torch.randn(2, 4)), dynamic_shapes=({0: batch}, {0: batch})), path
+    )
     return net, path
 
 
@@ -41,7 +44,12 @@ def test_inputs_beside_others(slipway, program, tmp_path):
     x, y = torch.randn(2, 3), torch.randn(2, 4)
     slipway("convert", path, "-o", tmp_path / "net.onnx")
     slipway("convert", path, "-o", tmp_path / "net.so")
-    beside = {"input2.0": torch.randn(5, 3), "input2.1": torch.randn(5, 4), "output.0": torch.zeros(2, 4), "sample1.input.0": torch.zeros(1)}
+    beside = {
+        "input2.0": torch.randn(5, 3),
+        "input2.1": torch.randn(5, 4),
+        "output.0": torch.zeros(2, 4),
+        "sample1.input.0": torch.zeros(1),
+    }
     with torch.no_grad():
         want = net(x, y)
     for model in (path, tmp_path / "net.onnx", tmp_path / "net.so"):
@@ -55,20 +63,40 @@ def test_inputs_beside_others(slipway, program, tmp_path):
             ({"input.0": x, "output.0": y}, "there is no tensor 'input.1'"),
         ):
             save_file({name: t.clone() for name, t in held.items()}, tmp_path / "in.safetensors")
-            done = slipway("run", model, "--inputs", tmp_path / "in.safetensors", "--outputs", tmp_path / "no.safetensors", status=3)
+            done = slipway(
+                "run",
+                model,
+                "--inputs",
+                tmp_path / "in.safetensors",
+                "--outputs",
+                tmp_path / "no.safetensors",
+                status=3,
+            )
             assert says in done.stderr.splitlines()[-1]
 
 
-@pytest.mark.parametrize("given,program_has,rename", [("model.", "", r"^model\.=>"), ("module._orig_mod.", "", r"^module\._orig_mod\.=>"), ("", "body.", "^=>body."), ("net.", "body.", r"^net\.=>body.")])
+@pytest.mark.parametrize(
+    "given,program_has,rename",
+    [
+        ("model.", "", r"^model\.=>"),
+        ("module._orig_mod.", "", r"^module\._orig_mod\.=>"),
+        ("", "body.", "^=>body."),
+        ("net.", "body.", r"^net\.=>body."),
+    ],
+)
 def test_weights_under_a_prefix(slipway, program, tmp_path, given, program_has, rename):
     net, path = program
-    save_file({given + k.removeprefix(program_has): v + 1 for k, v in net.state_dict().items()}, tmp_path / "w.safetensors")
+    save_file(
+        {given + k.removeprefix(program_has): v + 1 for k, v in net.state_dict().items()}, tmp_path / "w.safetensors"
+    )
     refused = slipway("convert", path, "--weights", tmp_path / "w.safetensors", "-o", tmp_path / "o.pt2", status=3)
     assert f"help: --rename '{rename}'" in refused.stderr and "SW1010" in refused.stderr.splitlines()[-1]
     assert "body.0.weight" not in refused.stderr.splitlines()[-1]
     slipway("convert", path, "--weights", tmp_path / "w.safetensors", "-o", tmp_path / "o.pt2", "--rename", rename)
     got = torch.export.load(tmp_path / "o.pt2").state_dict
-    assert got.keys() == net.state_dict().keys() and all(torch.equal(got[k], v + 1) for k, v in net.state_dict().items())
+    assert got.keys() == net.state_dict().keys() and all(
+        torch.equal(got[k], v + 1) for k, v in net.state_dict().items()
+    )
 
 
 def test_weights_that_differ_otherwise_are_listed(slipway, program, tmp_path):
@@ -78,7 +106,10 @@ def test_weights_that_differ_otherwise_are_listed(slipway, program, tmp_path):
     save_file(held, tmp_path / "w.safetensors")
     refused = slipway("convert", path, "--weights", tmp_path / "w.safetensors", "-o", tmp_path / "o.pt2", status=3)
     assert "names of the program are missing" in refused.stderr and "--rename" not in refused.stderr
-    assert "--rename goes with --weights" in slipway("convert", path, "-o", tmp_path / "o.onnx", "--rename", "a=>b", status=2).stderr
+    assert (
+        "--rename goes with --weights"
+        in slipway("convert", path, "-o", tmp_path / "o.onnx", "--rename", "a=>b", status=2).stderr
+    )
 
 
 def test_advice_of_minify(slipway, tmp_path):

@@ -1,5 +1,5 @@
-"""What `slipway minify` leaves of programs that torch exported: the right nodes, on the values that they had, in files that
-torch loads and a script that makes the same failure again."""
+"""What `slipway minify` leaves of programs that torch exported: the right nodes, on the values that they had, in files
+that torch loads and a script that makes the same failure again."""
 
 import os
 import pathlib
@@ -139,9 +139,18 @@ def test_regions(slipway, tmp_path, monkeypatch, kind):
     assert operators(tmp_path / "op") == ["aten.relu.default"]
     # The fault is the operator inside of the region.
     name = {"map": "map_impl"}.get(kind, kind)
-    done = slipway("minify", model, "-o", "region", "--check", f"! (grep -q '= aten.relu' {{ir}} && grep -q '= higher_order.{name}' {{ir}})")
+    done = slipway(
+        "minify",
+        model,
+        "-o",
+        "region",
+        "--check",
+        f"! (grep -q '= aten.relu' {{ir}} && grep -q '= higher_order.{name}' {{ir}})",
+    )
     nodes = int(re.search(r"→ ([0-9]+) node", done.stderr).group(1))
-    assert nodes <= {"cond": 2, "map": 2, "scan": 3, "while_loop": 3}[kind], (tmp_path / "region" / "min.ir").read_text()
+    assert nodes <= {"cond": 2, "map": 2, "scan": 3, "while_loop": 3}[kind], (
+        tmp_path / "region" / "min.ir"
+    ).read_text()
     if kind != "while_loop":  # what is left may go round for ever
         assert repro(tmp_path / "region", monkeypatch, "--run") == 0
     assert repro(tmp_path / "region", monkeypatch) == 1
@@ -154,7 +163,9 @@ def test_symbols(slipway, tmp_path, monkeypatch):
         def forward(self, x, y):
             return (x.sin() @ y.cos()).reshape(-1, 2).relu()
 
-    model = save(Module(), (torch.randn(6, 4), torch.randn(4, 10)), tmp_path / "m.pt2", dynamic_shapes=({0: AUTO}, {1: AUTO}))
+    model = save(
+        Module(), (torch.randn(6, 4), torch.randn(4, 10)), tmp_path / "m.pt2", dynamic_shapes=({0: AUTO}, {1: AUTO})
+    )
     monkeypatch.chdir(tmp_path)
     done = slipway("minify", model, "-o", "out", "--check", r"! grep -qE '\[s[0-9]+,s[0-9]+\].* = aten.matmul' {ir}")
     assert "→ 1 node " in done.stderr
@@ -164,7 +175,8 @@ def test_symbols(slipway, tmp_path, monkeypatch):
 
 
 def test_custom_operator(slipway, tmp_path, monkeypatch):
-    """An operator that ONNX has no form for: the diagnostic is the same, of the original, of the result, of what repro.py exports."""
+    """An operator that ONNX has no form for: the diagnostic is the same, of the original, of the result, of what
+    repro.py exports."""
     with torch.library._scoped_library("minify_test", "FRAGMENT") as library:
         library.define("odd(Tensor x, int n=3) -> Tensor")
         library.impl("odd", lambda x, n=3: x * n, "CompositeExplicitAutograd")
@@ -242,7 +254,11 @@ def test_strides(slipway, tmp_path, monkeypatch):
     x, y = torch.randn(3, 4).t(), torch.randn(1, 3).expand(4, 3)
     model = save(Transposed(), (x, y), tmp_path / "strided.pt2")
     monkeypatch.chdir(tmp_path)
-    for name, pattern in (("input", r"f32\[4,3\]\{strides=\[1,4\]"), ("expanded", r"f32\[4,3\]\{strides=\[0,1\]"), ("weight", r"strides=\[1,4\].* = buffer")):
+    for name, pattern in (
+        ("input", r"f32\[4,3\]\{strides=\[1,4\]"),
+        ("expanded", r"f32\[4,3\]\{strides=\[0,1\]"),
+        ("weight", r"strides=\[1,4\].* = buffer"),
+    ):
         slipway("minify", model, "-o", name, "--check", f"! grep -qE '{pattern}' {{ir}}")
         assert "strided(" in (tmp_path / name / "repro.py").read_text()
         assert repro(tmp_path / name, monkeypatch) == 1

@@ -1,5 +1,6 @@
-"""Every torch.nn module that torch's own tests describe, on the inputs they describe, in evaluation mode: exported, converted,
-run, compared with eager. What torch cannot export is left out; what slipway refuses is listed here with the reason."""
+"""Every torch.nn module that torch's own tests describe, on the inputs they describe, in evaluation mode: exported,
+converted, run, compared with eager. What torch cannot export is left out; what slipway refuses is listed here with the
+reason."""
 
 import copy
 

@@ -1,4 +1,5 @@
-"""Native libraries against eager torch: through slipway run, a C program, ctypes with numpy, and torch's own AOT loader."""
+"""Native libraries against eager torch: through slipway run, a C program, ctypes with numpy, and torch's own AOT
+loader."""
 
 import ctypes
 import hashlib
@@ -35,7 +36,12 @@ def made(folder, slipway, *flags, name="m.so"):
     torch.manual_seed(1)
     module = Net().eval()
     batch = torch.export.Dim("B", min=2, max=64)
-    export(module, (torch.randn(3, 8), torch.randn(4, 3)), folder / "m.pt2", dynamic_shapes={"x": {0: batch}, "y": {1: batch}})
+    export(
+        module,
+        (torch.randn(3, 8), torch.randn(4, 3)),
+        folder / "m.pt2",
+        dynamic_shapes={"x": {0: batch}, "y": {1: batch}},
+    )
     slipway("convert", folder / "m.pt2", "-o", folder / name, *flags)
     return module
 
@@ -49,7 +55,10 @@ def test_ctypes_and_numpy(slipway, tmp_path):
     module = made(tmp_path, slipway)
     model = Model(tmp_path / "m.so")
     size = model.inputs[0][2][0]
-    assert [(n, str(t), d) for n, t, d in model.inputs] == [("x", "float32", [size, "8"]), ("y", "float32", ["4", size])]
+    assert [(n, str(t), d) for n, t, d in model.inputs] == [
+        ("x", "float32", [size, "8"]),
+        ("y", "float32", ["4", size]),
+    ]
     for b in (1, 2, 64):
         x, y = torch.randn(b, 8), torch.randn(4, b)
         want = module(x, y)
@@ -71,12 +80,32 @@ def test_ctypes_and_numpy(slipway, tmp_path):
 def test_program(slipway, tmp_path, compiler):
     module = made(tmp_path, slipway)
     program = tmp_path / "run"
-    subprocess.run([*compiler[:-1], "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'include'}", ROOT / "samples/native" / compiler[-1], "-ldl", "-o", program], check=True)
-    text = subprocess.run([program, tmp_path / "m.so", f"{Model(tmp_path / 'm.so').inputs[0][2][0]}=5"], check=True, capture_output=True, text=True).stdout
+    subprocess.run(
+        [
+            *compiler[:-1],
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            f"-I{ROOT / 'include'}",
+            ROOT / "samples/native" / compiler[-1],
+            "-ldl",
+            "-o",
+            program,
+        ],
+        check=True,
+    )
+    text = subprocess.run(
+        [program, tmp_path / "m.so", f"{Model(tmp_path / 'm.so').inputs[0][2][0]}=5"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
     want = module(torch.ones(5, 8), torch.ones(4, 5))["sum"].flatten()[:4].tolist()
     line = next(line for line in text.splitlines() if line.startswith("output") and "[5, 4]" in line)
     same([float(x) for x in line.split("]")[1].split()], want)
-    failed = subprocess.run([program, tmp_path / "m.so", f"{Model(tmp_path / 'm.so').inputs[0][2][0]}=99"], capture_output=True, text=True)
+    failed = subprocess.run(
+        [program, tmp_path / "m.so", f"{Model(tmp_path / 'm.so').inputs[0][2][0]}=99"], capture_output=True, text=True
+    )
     assert failed.returncode == 1 and "99, the program takes" in failed.stderr
 
 
@@ -99,7 +128,8 @@ int main(void) {
     fprintf(stderr, "%s\\n", slipway_model_error());
     return 1;
   }
-  for (i = 0; i < m_out_RESULT_shape(outputs)[0] * m_out_RESULT_shape(outputs)[1]; ++i) printf("%g\\n", (double)m_out_RESULT_data(outputs)[i]);
+  for (i = 0; i < m_out_RESULT_shape(outputs)[0] * m_out_RESULT_shape(outputs)[1]; ++i)
+    printf("%g\\n", (double)m_out_RESULT_data(outputs)[i]);
   m_delete(outputs);
   slipway_model_close(model);
   return 0;
@@ -116,14 +146,19 @@ def test_header(slipway, tmp_path, language):
     assert header == slipway("inspect", "--header", tmp_path / "m.native.pt2").stdout
     (tmp_path / "m.h").write_text(header)
     (tmp_path / "main.c").write_text(USER.replace("RESULT", re.search(r"const float\* m_out_(\w+)_data", header)[1]))
-    subprocess.run([*language, "-Wall", "-Wextra", "-Werror", "-pedantic", f"-I{ROOT / 'include'}", tmp_path / "main.c", "-x", "none", tmp_path / "m.so",
+    subprocess.run([*language, "-Wall", "-Wextra", "-Werror", "-pedantic", f"-I{ROOT / 'include'}", tmp_path / "main.c",
+    "-x", "none", tmp_path / "m.so",
                     "-o", tmp_path / "main"], check=True)  # fmt: skip
     # The library is found by its soname.
     dynamic = subprocess.run(["readelf", "-dW", tmp_path / "m.so"], check=True, capture_output=True, text=True).stdout
     (tmp_path / re.search(r"soname: \[(.*)\]", dynamic)[1]).symlink_to(tmp_path / "m.so")
-    text = subprocess.run([tmp_path / "main"], env={"LD_LIBRARY_PATH": str(tmp_path)}, check=True, capture_output=True, text=True).stdout
+    text = subprocess.run(
+        [tmp_path / "main"], env={"LD_LIBRARY_PATH": str(tmp_path)}, check=True, capture_output=True, text=True
+    ).stdout
     x, y = torch.arange(24).reshape(3, 8) / 24, torch.arange(12.0).reshape(4, 3)
-    np.testing.assert_allclose([float(t) for t in text.split()], module(x, y)["sum"].detach().flatten().numpy(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        [float(t) for t in text.split()], module(x, y)["sum"].detach().flatten().numpy(), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_the_file_is_a_library_like_any_other(slipway, tmp_path):
@@ -134,7 +169,8 @@ def test_the_file_is_a_library_like_any_other(slipway, tmp_path):
     needed = subprocess.run(["readelf", "-dW", tmp_path / "m.so"], check=True, capture_output=True, text=True)
     assert needed.stderr == ""
     libraries = [line.split("[")[1].rstrip("]") for line in needed.stdout.splitlines() if "(NEEDED)" in line]
-    glibc = {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "ld-linux-x86-64.so.2"}  # in several files before 2.34
+    # in several files before 2.34
+    glibc = {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "ld-linux-x86-64.so.2"}
     assert set(libraries) <= glibc, libraries
     x, y = np.ones((3, 8), "f4"), np.ones((4, 3), "f4")
     want = Model(tmp_path / "m.so")(x, y)
@@ -160,14 +196,32 @@ def test_slipway_run(slipway, tmp_path):
     save_file({"input.0": x, "input.1": y}, tmp_path / "in.safetensors")
     want = module(x, y)
     for model in ("m.so", "m.pt2"):
-        slipway("run", tmp_path / model, "--inputs", tmp_path / "in.safetensors", "--outputs", tmp_path / "out.safetensors")
+        slipway(
+            "run", tmp_path / model, "--inputs", tmp_path / "in.safetensors", "--outputs", tmp_path / "out.safetensors"
+        )
         got = load_file(tmp_path / "out.safetensors")
         same([got[f"output.{i}"] for i in range(3)], [want["sum"].detach(), want["pair"][0], torch.tensor(7)])
     save_file({"input.0": x, "input.1": y[:, :5].contiguous()}, tmp_path / "in.safetensors")
-    failed = slipway("run", tmp_path / "m.so", "--inputs", tmp_path / "in.safetensors", "--outputs", tmp_path / "no.safetensors", status=3)
+    failed = slipway(
+        "run",
+        tmp_path / "m.so",
+        "--inputs",
+        tmp_path / "in.safetensors",
+        "--outputs",
+        tmp_path / "no.safetensors",
+        status=3,
+    )
     assert "y" in failed.stderr and not (tmp_path / "no.safetensors").exists()
     (tmp_path / "bad.so").write_bytes((tmp_path / "m.so").read_bytes()[:5000])
-    slipway("run", tmp_path / "bad.so", "--inputs", tmp_path / "in.safetensors", "--outputs", tmp_path / "no.safetensors", status=3)
+    slipway(
+        "run",
+        tmp_path / "bad.so",
+        "--inputs",
+        tmp_path / "in.safetensors",
+        "--outputs",
+        tmp_path / "no.safetensors",
+        status=3,
+    )
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -190,13 +244,16 @@ def test_torch_loads_the_package(slipway, tmp_path):
     x, y = torch.randn(4, 8), torch.randn(4, 4)
     torch.testing.assert_close(loaded(x, y)["sum"], new(x, y)["sum"], rtol=1e-5, atol=1e-6)
     with pytest.raises(RuntimeError):
-        loaded.load_constants({"fc.weight": torch.ones(3, 3), "fc.bias": values["fc.bias"], "scale": values["scale"]}, check_full_update=True)
+        loaded.load_constants(
+            {"fc.weight": torch.ones(3, 3), "fc.bias": values["fc.bias"], "scale": values["scale"]},
+            check_full_update=True,
+        )
     torch.testing.assert_close(loaded(x, y)["sum"], new(x, y)["sum"], rtol=1e-5, atol=1e-6)
 
 
 def test_contract_of_the_loader(slipway, tmp_path):
-    """What torch's loaders, of 2.14 too, rely on: inputs are taken over and their handles set to null, on success and on failure; and
-    constants come and go as arrays of pairs."""
+    """What torch's loaders, of 2.14 too, rely on: inputs are taken over and their handles set to null, on success and
+    on failure; and constants come and go as arrays of pairs."""
     handle, size = ctypes.c_void_p, ctypes.c_size_t
 
     class Pair(ctypes.Structure):
@@ -215,7 +272,8 @@ def test_contract_of_the_loader(slipway, tmp_path):
         sizes, strides = (ctypes.c_int64 * value.dim())(*value.shape), (ctypes.c_int64 * value.dim())(*value.stride())
         out, data = handle(), handle()
         assert aten.aoti_torch_empty_strided(
-            ctypes.c_int64(value.dim()), sizes, strides, aten.aoti_torch_dtype_float32(), aten.aoti_torch_device_type_cpu(), 0, ctypes.byref(out)
+            ctypes.c_int64(value.dim()), sizes, strides, aten.aoti_torch_dtype_float32(),
+            aten.aoti_torch_device_type_cpu(), 0, ctypes.byref(out)
         ) == 0  # fmt: skip
         assert aten.aoti_torch_get_data_ptr(out, ctypes.byref(data)) == 0
         ctypes.memmove(data, value.contiguous().data_ptr(), value.numel() * 4)
@@ -224,7 +282,9 @@ def test_contract_of_the_loader(slipway, tmp_path):
     def first(out, shape):
         data = handle()
         assert aten.aoti_torch_get_data_ptr(handle(out), ctypes.byref(data)) == 0
-        return torch.frombuffer(bytearray(ctypes.string_at(data.value, 4 * shape.numel())), dtype=torch.float32).reshape(shape)
+        return torch.frombuffer(
+            bytearray(ctypes.string_at(data.value, 4 * shape.numel())), dtype=torch.float32
+        ).reshape(shape)
 
     model = handle()
     assert container("CreateWithDevice", ctypes.byref(model), size(1), b"cpu", None) == 0
@@ -262,13 +322,22 @@ def test_contract_of_the_loader(slipway, tmp_path):
     assert library.AOTInductorModelCreateV2(ctypes.byref(handle()), None, size(0)) == 1
     assert container("Delete", model) == 0
     did = ctypes.c_bool(True)
-    assert container("CreateWithExternalConstants", ctypes.byref(model), size(1), b"cpu", None, pairs, size(1)) == 1  # not all of them
+    # not all of them
+    assert container("CreateWithExternalConstants", ctypes.byref(model), size(1), b"cpu", None, pairs, size(1)) == 1
     assert container("CreateWithDevice", ctypes.byref(model), size(1), b"cpu", None) == 0
     assert container("DidCallLoadConstants", model, ctypes.byref(did)) == 0 and did
     assert container("ExtractConstantsMapEntries", model, ctypes.byref(entries), ctypes.byref(count), False) == 0
-    everything = (Pair * 3)(*[Pair(entries[i].name, pairs[0].tensor if entries[i].name == b"fc.bias" else entries[i].tensor) for i in range(3)])
+    everything = (Pair * 3)(
+        *[
+            Pair(entries[i].name, pairs[0].tensor if entries[i].name == b"fc.bias" else entries[i].tensor)
+            for i in range(3)
+        ]
+    )
     external = handle()
-    assert container("CreateWithExternalConstants", ctypes.byref(external), size(1), b"cpu", None, everything, size(3)) == 0
+    assert (
+        container("CreateWithExternalConstants", ctypes.byref(external), size(1), b"cpu", None, everything, size(3))
+        == 0
+    )
     assert container("DidCallLoadConstants", external, ctypes.byref(did)) == 0 and not did
     model, kept = external, model
     torch.testing.assert_close(first(run(x, y)[1][0], want.shape), module(x, y)["sum"].detach(), rtol=1e-5, atol=1e-6)
@@ -300,7 +369,18 @@ def test_package_with_the_program(slipway, tmp_path):
 def run_c(folder, program):
     """A C program that is linked with folder/m.so."""
     (folder / "main.c").write_text(program)
-    command = ["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'include'}", folder / "main.c", folder / "m.so", "-o", folder / "main"]
+    command = [
+        "cc",
+        "-std=c11",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        f"-I{ROOT / 'include'}",
+        folder / "main.c",
+        folder / "m.so",
+        "-o",
+        folder / "main",
+    ]
     subprocess.run(command, check=True)
     dynamic = subprocess.run(["readelf", "-dW", folder / "m.so"], check=True, capture_output=True, text=True).stdout
     (folder / re.search(r"soname: \[(.*)\]", dynamic)[1]).symlink_to(folder / "m.so")
@@ -321,7 +401,8 @@ static int refused(int code, const char* text) {
 
 int main(void) {
   static float data[32], room[32];
-  int64_t shape[] = {4, 8}, one[] = {1, 8}, wide[] = {INT64_MAX, 1}, back[] = {-INT64_MAX, 1}, strange[] = {INT64_MAX, 1};
+  int64_t shape[] = {4, 8}, one[] = {1, 8}, wide[] = {INT64_MAX, 1},
+      back[] = {-INT64_MAX, 1}, strange[] = {INT64_MAX, 1};
   DLTensor x = {data, {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, shape, NULL, 0}, y = x;
   const DLTensor *inputs[] = {&x}, *into[] = {&y};
   DLManagedTensorVersioned* out = NULL;
@@ -429,11 +510,13 @@ int main(void) {
   plain->deleter(plain);
   if (live != 0 || bytes != 0) return 6;
   options.allocate = none;
-  if (slipway_model_open_with(&model, &options) || slipway_model_run(model, inputs, 1, &own, 1) != SLIPWAY_MODEL_NO_MEMORY) return 7;
+  if (slipway_model_open_with(&model, &options) ||
+      slipway_model_run(model, inputs, 1, &own, 1) != SLIPWAY_MODEL_NO_MEMORY) return 7;
   slipway_model_close(model);
   options.size = offsetof(slipway_model_options, threads); /* a caller who knows the first fields only */
   loops = 0;
-  if (slipway_model_open_with(&model, &options) || slipway_model_run(model, inputs, 1, &own, 1) || loops != 0 || live != 0) return 8;
+  if (slipway_model_open_with(&model, &options) ||
+      slipway_model_run(model, inputs, 1, &own, 1) || loops != 0 || live != 0) return 8;
   own->deleter(own);
   slipway_model_close(model);
   return 0;

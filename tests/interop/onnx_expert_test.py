@@ -1,5 +1,6 @@
-"""ONNX models as the field's tools take them: weights that quantizers and fusions find, operators that runtimes have kernels for, no
-node twice, types and modules stated, external data that comes back. torch.onnx's model of the same program is the measure."""
+"""ONNX models as the field's tools take them: weights that quantizers and fusions find, operators that runtimes have
+kernels for, no node twice, types and modules stated, external data that comes back. torch.onnx's model of the same
+program is the measure."""
 
 import collections
 
@@ -79,14 +80,30 @@ def quantized(path, tmp_path):
 
 
 def fusions(path):
-    found = operators(optimizer.optimize_model(str(path), model_type="bert", num_heads=4, hidden_size=32, opt_level=0).model)
-    return {op: found[op] for op in ("SkipLayerNormalization", "LayerNormalization", "BiasGelu", "Gelu", "Attention", "MultiHeadAttention")}
+    found = operators(
+        optimizer.optimize_model(str(path), model_type="bert", num_heads=4, hidden_size=32, opt_level=0).model
+    )
+    return {
+        op: found[op]
+        for op in (
+            "SkipLayerNormalization",
+            "LayerNormalization",
+            "BiasGelu",
+            "Gelu",
+            "Attention",
+            "MultiHeadAttention",
+        )
+    }
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_tools_find_as_much_as_with_torch(slipway, tmp_path, dynamic):
     torch.manual_seed(0)
-    shapes = {"ids": {1: torch.export.Dim("seq", min=2, max=64)}, "mask": {1: torch.export.Dim("seq", min=2, max=64)}} if dynamic else None
+    shapes = (
+        {"ids": {1: torch.export.Dim("seq", min=2, max=64)}, "mask": {1: torch.export.Dim("seq", min=2, max=64)}}
+        if dynamic
+        else None
+    )
     module = Encoder()
     ours = converted(slipway, tmp_path, module, ENCODER_INPUTS, **({"dynamic_shapes": shapes} if dynamic else {}))
     program = torch.export.load(tmp_path / "m.pt2")
@@ -157,7 +174,11 @@ class TwoWays(nn.Module):
 
     def forward(self, x):
         y = functional.linear(x, self.w)
-        return functional.linear(x[0], self.w), y @ self.v.t(), torch.addmm(torch.ones(5), y[0], self.v.t(), beta=0.5, alpha=2)
+        return (
+            functional.linear(x[0], self.w),
+            y @ self.v.t(),
+            torch.addmm(torch.ones(5), y[0], self.v.t(), beta=0.5, alpha=2),
+        )
 
 
 def test_readers_that_agree(slipway, tmp_path):
@@ -191,7 +212,14 @@ def image():
 def test_images(slipway, tmp_path):
     x = torch.randn(2, 3, 9, 9)
     model = converted(slipway, tmp_path, image(), (x,))
-    assert operators(model) == {"Conv": 2, "HardSwish": 1, "HardSigmoid": 1, "Clip": 1, "GlobalAveragePool": 1, "Mul": 1}
+    assert operators(model) == {
+        "Conv": 2,
+        "HardSwish": 1,
+        "HardSigmoid": 1,
+        "Clip": 1,
+        "GlobalAveragePool": 1,
+        "Mul": 1,
+    }
     done = slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.onnx")
     assert "2 batch norms are folded into the layers before them; --no-algebra keeps them" in done.stderr
     plain = converted(slipway, tmp_path, image(), (x,), "--no-algebra")
@@ -229,9 +257,26 @@ class LayerScale(nn.Module):
 
     def __init__(self, c=12):
         super().__init__()
-        self.mix, self.up, self.down, self.norm = nn.Conv2d(c, c, 3, padding=1, groups=c), nn.Conv2d(c, 2 * c, 1), nn.Conv2d(2 * c, c, 1, bias=False), nn.BatchNorm2d(c)
-        self.fc, self.out, self.gate, self.drop = nn.Linear(c, c), nn.Linear(c, c, bias=False), nn.Linear(c, c), nn.Dropout(0.3)
-        for name, shape in {"g1": (c,), "g2": (c, 1, 1), "g3": (c,), "g4": (c,), "g5": (1,), "shift": (c, 1, 1)}.items():
+        self.mix, self.up, self.down, self.norm = (
+            nn.Conv2d(c, c, 3, padding=1, groups=c),
+            nn.Conv2d(c, 2 * c, 1),
+            nn.Conv2d(2 * c, c, 1, bias=False),
+            nn.BatchNorm2d(c),
+        )
+        self.fc, self.out, self.gate, self.drop = (
+            nn.Linear(c, c),
+            nn.Linear(c, c, bias=False),
+            nn.Linear(c, c),
+            nn.Dropout(0.3),
+        )
+        for name, shape in {
+            "g1": (c,),
+            "g2": (c, 1, 1),
+            "g3": (c,),
+            "g4": (c,),
+            "g5": (1,),
+            "shift": (c, 1, 1),
+        }.items():
             self.register_parameter(name, nn.Parameter(torch.randn(shape)))
 
     def forward(self, x):
@@ -240,7 +285,9 @@ class LayerScale(nn.Module):
         x = x + self.g2 * self.norm(self.down(functional.relu(self.up(x)))) + self.shift
         rows = x.flatten(2).transpose(1, 2)
         rows = rows + self.drop(self.fc(rows)) * self.g3
-        rows = rows + (self.out(rows).transpose(1, 2).reshape(b, c, h, w) * self.g4[:, None, None]).flatten(2).transpose(1, 2)
+        rows = rows + (self.out(rows).transpose(1, 2).reshape(b, c, h, w) * self.g4[:, None, None]).flatten(
+            2
+        ).transpose(1, 2)
         return rows + self.g5 * self.gate(rows)
 
 
@@ -249,7 +296,13 @@ def test_layer_scale_is_part_of_the_weights(slipway, tmp_path, dynamic):
     torch.manual_seed(0)
     net, x = LayerScale(), torch.randn(2, 12, 5, 6)
     net.norm.running_mean.normal_(), net.norm.running_var.uniform_(0.5, 2)
-    dims = {"x": {0: torch.export.Dim("b", min=2, max=9), 2: torch.export.Dim("h", min=3, max=20), 3: torch.export.Dim("w", min=3, max=20)}}
+    dims = {
+        "x": {
+            0: torch.export.Dim("b", min=2, max=9),
+            2: torch.export.Dim("h", min=3, max=20),
+            3: torch.export.Dim("w", min=3, max=20),
+        }
+    }
     more = {"dynamic_shapes": dims} if dynamic else {}
     model = converted(slipway, tmp_path, net, (x,), **more)
     found = operators(model)
@@ -257,13 +310,17 @@ def test_layer_scale_is_part_of_the_weights(slipway, tmp_path, dynamic):
     names = {w.name for w in model.graph.initializer}
     assert not {"g1", "g2", "g3", "g4", "g5", "fc.weight"} & names and "mix.weight.merged" in names
     done = slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.onnx")
-    assert "5 factors, summands and norms of channels are folded into the layers before them; --no-algebra keeps them" in done.stderr
+    assert (
+        "5 factors, summands and norms of channels are folded into the layers before them; --no-algebra keeps them"
+        in done.stderr
+    )
     plain = converted(slipway, tmp_path, net, (x,), "--no-algebra", **more)
     assert operators(plain)["Mul"] == 5 and {"g1", "mix.weight"} <= {w.name for w in plain.graph.initializer}
 
 
 class KeptScales(nn.Module):
-    """Factors that stay: an input, behind a layer whose result is read twice, of weights that another layer has, by their name or by another, of rows in place of channels, of halves."""
+    """Factors that stay: an input, behind a layer whose result is read twice, of weights that another layer has, by
+    their name or by another, of rows in place of channels, of halves."""
 
     def __init__(self, c=6):
         super().__init__()
@@ -301,7 +358,12 @@ def test_factors_that_halves_do_not_hold(slipway, tmp_path, scale, folds):
 
 
 @pytest.mark.parametrize(
-    "opset, form, op", [(20, "portable", "InstanceNormalization"), (21, "exact", "InstanceNormalization"), (21, "portable", "GroupNormalization")]
+    "opset, form, op",
+    [
+        (20, "portable", "InstanceNormalization"),
+        (21, "exact", "InstanceNormalization"),
+        (21, "portable", "GroupNormalization"),
+    ],
 )
 def test_group_norm(slipway, tmp_path, opset, form, op):
     """onnxruntime takes apart what opset 21 has."""
@@ -351,7 +413,12 @@ class Grouped(nn.Module):
             b, h, n, d = k.shape
             k, v = (x[:, :, None].expand(b, h, 3, n, d).reshape(b, 3 * h, n, d) for x in (k, v))
         return functional.scaled_dot_product_attention(
-            q, k, v, attn_mask=mask if self.mask == "mask" else None, is_causal=self.mask == "causal", enable_gqa=not self.copies
+            q,
+            k,
+            v,
+            attn_mask=mask if self.mask == "mask" else None,
+            is_causal=self.mask == "causal",
+            enable_gqa=not self.copies,
         )
 
 
@@ -368,13 +435,20 @@ def test_groups_of_heads_are_rows(slipway, tmp_path, batch, copies, mask, dynami
     if dynamic:
         rows, columns = torch.export.Dim("rows", min=2, max=50), torch.export.Dim("columns", min=2, max=50)
         shapes = {"q": {2: rows}, "k": {2: columns}, "v": {2: columns}, "mask": {2: rows, 3: columns}}
-    model = converted(slipway, tmp_path, Grouped(copies, mask), (q, k, v, allowed), **({"dynamic_shapes": shapes} if dynamic else {}))
+    model = converted(
+        slipway, tmp_path, Grouped(copies, mask), (q, k, v, allowed), **({"dynamic_shapes": shapes} if dynamic else {})
+    )
     assert not {"Tile"} & set(operators(model))
     assert operators(model)["Expand"] == (mask == "causal" and dynamic)
     if not dynamic:
         return
     run = session(tmp_path / "m.onnx")
-    q, k, v, allowed = torch.randn(batch, 6, 1, 4), torch.randn(batch, 2, 11, 4), torch.randn(batch, 2, 11, 4), torch.rand(batch, 1, 1, 11) > 0.5
+    q, k, v, allowed = (
+        torch.randn(batch, 6, 1, 4),
+        torch.randn(batch, 2, 11, 4),
+        torch.randn(batch, 2, 11, 4),
+        torch.rand(batch, 1, 1, 11) > 0.5,
+    )
     want = Grouped(copies, mask)(q, k, v, allowed).numpy()
     names = dict(zip("qkvm", (q, k, v, allowed)))
     (got,) = run.run(None, {i.name: names[i.name[0]].numpy() for i in run.get_inputs()})
@@ -503,7 +577,10 @@ class OtherAngles(Rotary):
         cos, sin = (torch.cat((f(angles), f(angles) + 1), -1)[:, None] for f in (torch.cos, torch.sin))
         same = torch.cat((angles, angles), -1).cos()[:, None]
         low, high = q[..., :4], q[..., 4:]
-        return [q * a + torch.cat(parts, -1) * b for a, b, parts in ((cos, same, (-high, low)), (same, sin, (-high, low)), (same, same, (-low, high)))]
+        return [
+            q * a + torch.cat(parts, -1) * b
+            for a, b, parts in ((cos, same, (-high, low)), (same, sin, (-high, low)), (same, same, (-low, high)))
+        ]
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
@@ -514,11 +591,15 @@ def test_rotary_positions_at_opset_23(slipway, tmp_path, dynamic):
     more = {"dynamic_shapes": ({0: b, 2: n}, {0: b, 2: n}, {0: b, 1: n})} if dynamic else {}
     found = operators(converted(slipway, tmp_path, Rotary(), inputs, "--opset", "23", atol=1e-6, **more))
     assert found["RotaryEmbedding"] == 3 and found["Neg"] == 0 and found["Mul"] == 1
-    assert operators(converted(slipway, tmp_path, OtherAngles(), inputs, "--opset", "23", atol=1e-6))["RotaryEmbedding"] == 0
+    assert (
+        operators(converted(slipway, tmp_path, OtherAngles(), inputs, "--opset", "23", atol=1e-6))["RotaryEmbedding"]
+        == 0
+    )
 
 
 class FixedAngles(Rotary):
-    """Angles of positions that are numbers of the program, as one for a fixed length has them; `shift` makes the halves differ in one place."""
+    """Angles of positions that are numbers of the program, as one for a fixed length has them; `shift` makes the halves
+    differ in one place."""
 
     def __init__(self, shift=0.0):
         super().__init__()
@@ -572,7 +653,14 @@ class Chosen(nn.Module):
         return y[:, i], x.sort(-1).values
 
 
-@pytest.mark.parametrize("module, inputs", [(Encoder(), ENCODER_INPUTS), (Chosen(), (torch.randn(3, 4), torch.tensor([1, 2]))), (Image(), (torch.randn(1, 3, 9, 9),))])
+@pytest.mark.parametrize(
+    "module, inputs",
+    [
+        (Encoder(), ENCODER_INPUTS),
+        (Chosen(), (torch.randn(3, 4), torch.tensor([1, 2]))),
+        (Image(), (torch.randn(1, 3, 9, 9),)),
+    ],
+)
 def test_types_of_all_values(slipway, tmp_path, module, inputs):
     model = converted(slipway, tmp_path, module, inputs)
 
@@ -581,7 +669,9 @@ def test_types_of_all_values(slipway, tmp_path, module, inputs):
         assert len(stated) == len(set(stated))
         known = {*stated, *(v.name for v in graph.output)}
         assert {o for n in graph.node for o in n.output if o} == known
-        assert not {v.name for v in graph.output} & set(stated) and not {w.name for w in graph.initializer} & set(stated)
+        assert not {v.name for v in graph.output} & set(stated) and not {w.name for w in graph.initializer} & set(
+            stated
+        )
         for n in graph.node:
             for a in n.attribute:
                 if a.HasField("g"):
@@ -597,10 +687,19 @@ def test_modules_of_nodes(slipway, tmp_path):
     says = {n.output[0]: {p.key: p.value for p in n.metadata_props} for n in model.graph.node}
     (gelu,) = (v for k, v in says.items() if k == "gelu")
     assert set(gelu) == {"namespace"}
-    assert gelu["namespace"].startswith(": ") and "/layers.0: " in gelu["namespace"] and gelu["namespace"].endswith("/gelu: aten.gelu.default")
+    assert (
+        gelu["namespace"].startswith(": ")
+        and "/layers.0: " in gelu["namespace"]
+        and gelu["namespace"].endswith("/gelu: aten.gelu.default")
+    )
     # As torch.onnx writes it.
     torch.onnx.export(torch.export.load(tmp_path / "m.pt2"), f=str(tmp_path / "torch.onnx"), dynamo=True, verbose=False)
-    theirs = {p.key: p.value for n in onnx.load(str(tmp_path / "torch.onnx")).graph.node if n.output[0] == "gelu" for p in n.metadata_props}
+    theirs = {
+        p.key: p.value
+        for n in onnx.load(str(tmp_path / "torch.onnx")).graph.node
+        if n.output[0] == "gelu"
+        for p in n.metadata_props
+    }
     assert gelu["namespace"] == theirs["namespace"]
     model = converted(slipway, tmp_path, Encoder(), ENCODER_INPUTS, "--node-metadata", "all")
     full = next({p.key: p.value for p in n.metadata_props} for n in model.graph.node if n.output[0] == "gelu")
@@ -621,9 +720,13 @@ def test_external_data_comes_back(slipway, tmp_path):
     loaded = onnx.load(str(tmp_path / "m.onnx"))
     onnx.save(loaded, str(tmp_path / "again.onnx"), save_as_external_data=True, location="again.data")
     np.testing.assert_array_equal(session(tmp_path / "again.onnx").run(None, feed)[0], want)
-    optimized = optimizer.optimize_model(str(tmp_path / "m.onnx"), model_type="bert", num_heads=4, hidden_size=32, opt_level=0)
+    optimized = optimizer.optimize_model(
+        str(tmp_path / "m.onnx"), model_type="bert", num_heads=4, hidden_size=32, opt_level=0
+    )
     optimized.save_model_to_file(str(tmp_path / "optimized.onnx"), use_external_data_format=True)
     np.testing.assert_allclose(session(tmp_path / "optimized.onnx").run(None, feed)[0], want, rtol=1e-4, atol=1e-5)
-    onnxruntime.quantization.quantize_dynamic(str(tmp_path / "m.onnx"), str(tmp_path / "q.onnx"), use_external_data_format=True)
+    onnxruntime.quantization.quantize_dynamic(
+        str(tmp_path / "m.onnx"), str(tmp_path / "q.onnx"), use_external_data_format=True
+    )
     got = session(tmp_path / "q.onnx").run(None, feed)[0]
     assert np.abs(got - want).max() < 0.3

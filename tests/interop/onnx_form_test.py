@@ -1,4 +1,5 @@
-"""`--onnx-form`: files of each form run in ONNX Runtime, close to the exact one, by the kernels that the form is for."""
+"""`--onnx-form`: files of each form run in ONNX Runtime, close to the exact one, by the kernels that the form is
+for."""
 
 import numpy as np
 import onnx
@@ -24,7 +25,8 @@ CONFIGS = [
 
 
 class Net(nn.Module):
-    """No ReLU, which keeps ONNX Runtime from fusing; products with and without bias, one with an odd number of columns."""
+    """No ReLU, which keeps ONNX Runtime from fusing; products with and without bias, one with an odd number of
+    columns."""
 
     def __init__(self):
         super().__init__()
@@ -108,14 +110,18 @@ def test_other_types(slipway, tmp_path, config, dtype, form):
         path = convert(slipway, tmp_path / "m.pt2", tmp_path / f"{name}.onnx", config, "--onnx-form", name)
         session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
         kind = onnx.TensorProto.BFLOAT16 if dtype == torch.bfloat16 else onnx.TensorProto.FLOAT16
-        value = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(x.view(torch.int16).numpy().view(np.uint16), kind)
+        value = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(
+            x.view(torch.int16).numpy().view(np.uint16), kind
+        )
         y = session.run_with_ort_values(None, {session.get_inputs()[0].name: value})[0]
         binding = torch.utils.dlpack.from_dlpack(y._ortvalue.to_dlpack())
         got.append(binding.float().numpy())
     assert error(got[1], got[0]) < 5e-2
 
 
-@pytest.mark.parametrize("config", ["int8-weight-only", "intx:bits=4,mapping=asymmetric", "intx:bits=4,group=16,mapping=asymmetric"])
+@pytest.mark.parametrize(
+    "config", ["int8-weight-only", "intx:bits=4,mapping=asymmetric", "intx:bits=4,group=16,mapping=asymmetric"]
+)
 def test_blocks_of_16(slipway, tmp_path, config):
     """Three blocks a row: zero points of 4 bits fill up a byte at its end."""
     torch.manual_seed(5)
@@ -135,7 +141,16 @@ def test_static_activations_stay_exact(slipway, tmp_path, case):
     pt2, x = case
     save_file({"input.0": torch.tensor(x)}, tmp_path / "c.safetensors")
     files = [
-        convert(slipway, pt2, tmp_path / f"{form}.onnx", "int8-static", "--calibration", tmp_path / "c.safetensors", "--onnx-form", form)
+        convert(
+            slipway,
+            pt2,
+            tmp_path / f"{form}.onnx",
+            "int8-static",
+            "--calibration",
+            tmp_path / "c.safetensors",
+            "--onnx-form",
+            form,
+        )
         for form in ("exact", "portable", "ort")
     ]
     assert files[0].read_bytes() == files[1].read_bytes() == files[2].read_bytes()

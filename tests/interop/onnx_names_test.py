@@ -4,9 +4,9 @@ import collections
 import dataclasses
 import typing
 
+import numpy as np
 import onnx
 import onnxruntime
-import numpy as np
 import pytest
 import torch
 from exported import export
@@ -21,8 +21,8 @@ class Pair(typing.NamedTuple):
 @dataclasses.dataclass
 class Result:
     logits: torch.Tensor
-    hidden: typing.Optional[torch.Tensor] = None
-    loss: typing.Optional[torch.Tensor] = None
+    hidden: torch.Tensor | None = None
+    loss: torch.Tensor | None = None
 
 
 torch.export.register_dataclass(Result, serialized_type_name="names_test.Result")
@@ -90,7 +90,10 @@ def test_inside_other_graphs(slipway, tmp_path):
 def test_flags_win(slipway, tmp_path):
     torch.manual_seed(0)
     module = Returns(lambda y, x: {"a": y, "b": x + 1})
-    assert names(slipway, tmp_path, module, (torch.randn(2, 4),), "--output-names", "p,a", "--input-names", "q") == (["q"], ["p", "a"])
+    assert names(slipway, tmp_path, module, (torch.randn(2, 4),), "--output-names", "p,a", "--input-names", "q") == (
+        ["q"],
+        ["p", "a"],
+    )
 
 
 def test_library(slipway, tmp_path):

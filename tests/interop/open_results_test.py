@@ -1,5 +1,5 @@
-"""What torch leaves open: the order of equal elements, and random numbers. Every order is right that picks the same values; random numbers are
-right in their range and distribution."""
+"""What torch leaves open: the order of equal elements, and random numbers. Every order is right that picks the same
+values; random numbers are right in their range and distribution."""
 
 import numpy as np
 import onnxruntime

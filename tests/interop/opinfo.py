@@ -11,7 +11,6 @@ import types
 import unittest
 import warnings
 
-import ml_dtypes
 import numpy as np
 import onnxruntime
 import torch
@@ -43,7 +42,8 @@ UNSET = {  # give memory as they find it
     "empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize_", "resize_as_",
 }  # fmt: skip
 
-OPEN_INDICES = {"topk", "sort", "argsort", "kthvalue"}  # whose indices among equal elements torch leaves open: open_results_test.py
+# whose indices among equal elements torch leaves open: open_results_test.py
+OPEN_INDICES = {"topk", "sort", "argsort", "kthvalue"}
 SIZES_TOGETHER = {"nn.functional.embedding_bag"}  # whose offsets fit one size only
 # Errors that are absolute, and not small beside results that are: ONNX Runtime's Sigmoid is a rational fit, and so is
 # torch's own Bessel function between its zeros.
@@ -82,7 +82,8 @@ def as_tensor(leaf):
     if isinstance(leaf, torch.Tensor):
         return leaf
     for kinds, dtype in (
-        ((bool, torch.SymBool), torch.bool), ((int, torch.SymInt), torch.int64), ((float, torch.SymFloat), torch.float64),
+        ((bool, torch.SymBool), torch.bool), ((int, torch.SymInt), torch.int64),
+        ((float, torch.SymFloat), torch.float64),
     ):  # fmt: skip
         if isinstance(leaf, kinds):
             return torch.scalar_tensor(leaf, dtype=dtype)
@@ -140,7 +141,9 @@ def eager(module, tensors):
 
 def operators_of(program):
     """The overloads a program calls, in subgraphs too."""
-    nodes = [node for module in program.graph_module.modules() if hasattr(module, "graph") for node in module.graph.nodes]
+    nodes = [
+        node for module in program.graph_module.modules() if hasattr(module, "graph") for node in module.graph.nodes
+    ]
     return {node.target for node in nodes if isinstance(node.target, torch._ops.OpOverload)}
 
 
@@ -177,7 +180,8 @@ def take(value):
             return torch.empty(value.shape(), dtype=torch.bfloat16)
         return torch.from_dlpack(value._ortvalue.to_dlpack()).clone()
     array = np.array(value.numpy())
-    return torch.from_numpy(array.astype(np.uint64) if array.dtype.char == "Q" else array)  # torch knows one of its two names
+    # torch knows one of its two names
+    return torch.from_numpy(array.astype(np.uint64) if array.dtype.char == "Q" else array)
 
 
 def runs_in_onnx(tensors):
@@ -196,10 +200,15 @@ class Converted:
         wanted = eager(self.module, self.tensors)
         if not wanted or not runs_in_onnx(wanted):
             raise Skip("a result is not a real strided tensor")
-        shapes = {"tensors": tuple({d: torch.export.Dim.AUTO for d, n in enumerate(t.shape) if n > 1} for t in self.tensors)}
+        shapes = {
+            "tensors": tuple({d: torch.export.Dim.AUTO for d, n in enumerate(t.shape) if n > 1} for t in self.tensors)
+        }
         try:
             self.program = torch.export.export(
-                self.module, tuple(clones(self.tensors)), dynamic_shapes=shapes if mode == "dynamic" else None, strict=False
+                self.module,
+                tuple(clones(self.tensors)),
+                dynamic_shapes=shapes if mode == "dynamic" else None,
+                strict=False,
             )
             if mode == "decomposed":
                 self.program = self.program.run_decompositions()
@@ -234,13 +243,15 @@ class Converted:
                 raise Failure("mismatch", f"result {k}: {what}")
 
     def grown(self):
-        """Inputs with every symbolic size one larger; None where that cannot be. Whole numbers are repeated, as they may
-        index; real ones are new ones of the same range, as equal ones would leave results open."""
+        """Inputs with every symbolic size one larger; None where that cannot be. Whole numbers are repeated, as they
+        may index; real ones are new ones of the same range, as equal ones would leave results open."""
         if self.calls[0].info.name in SIZES_TOGETHER:
             return None
         sizes = {}  # of symbols
         names = {spec.arg.name for spec in self.program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"}
-        inputs = [node.meta["val"] for node in self.program.graph.nodes if node.op == "placeholder" and node.name in names]
+        inputs = [
+            node.meta["val"] for node in self.program.graph.nodes if node.op == "placeholder" and node.name in names
+        ]
         for tensor, fake in zip(self.tensors, inputs, strict=True):
             for known, size in zip(tensor.shape, fake.shape):
                 if isinstance(size, torch.SymInt) and size.node.expr.is_symbol:
@@ -254,7 +265,11 @@ class Converted:
                     if not size.is_Integer:
                         return None
                     tensor = tensor.index_select(d, torch.arange(int(size)) % tensor.shape[d])
-            if any(isinstance(size, torch.SymInt) for size in fake.shape) and tensor.is_floating_point() and tensor.isfinite().any():
+            if (
+                any(isinstance(size, torch.SymInt) for size in fake.shape)
+                and tensor.is_floating_point()
+                and tensor.isfinite().any()
+            ):
                 low, high = tensor[tensor.isfinite()].aminmax()
                 tensor = (low + (high - low) * torch.rand(tensor.shape, dtype=torch.float64)).to(tensor.dtype)
             grown.append(tensor)
@@ -266,14 +281,16 @@ class Converted:
 
 
 def check(calls, slipway, folder, mode="plain"):
-    """Compares calls of an operator, in one program: as exported ("plain"), run through torch's decompositions ("decomposed"), or with
-    all sizes dynamic that can be ("dynamic"), which runs at two sizes. Gives the operators in the program; Failure when
-    results differ, Skip when there is nothing to compare."""
+    """Compares calls of an operator, in one program: as exported ("plain"), run through torch's decompositions
+    ("decomposed"), or with all sizes dynamic that can be ("dynamic"), which runs at two sizes. Gives the operators in
+    the program; Failure when results differ, Skip when there is nothing to compare."""
     converted = Converted(calls, slipway, folder, mode)
     converted.compare()
     if mode == "dynamic" and (tensors := converted.grown()):
         try:
             converted.compare(tensors)
         except Failure as failure:
-            raise Failure("mismatch" if failure.status == "mismatch" else "sizes", f"other sizes: {failure}") from failure
+            raise Failure(
+                "mismatch" if failure.status == "mismatch" else "sizes", f"other sizes: {failure}"
+            ) from failure
     return converted.operators

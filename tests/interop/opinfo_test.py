@@ -5,10 +5,11 @@ nothing but names. Environment:
 
   SLIPWAY_OPINFO=all        every sample, dtype and mode (hours)
   SLIPWAY_OPINFO_MATCH=RE   only cases whose name the expression finds, in every dtype and mode
-  SLIPWAY_OPINFO_UPDATE=1   rewrites opinfo_operators.txt, the operators that a whole run checks (docs/ops.md tells them)
+  SLIPWAY_OPINFO_UPDATE=1   rewrites opinfo_operators.txt, the operators that a whole run checks (docs/ops.md tells
+  them)
 
-opinfo_expected_failures.txt lists the cases of which a sample fails: case, status (convert, load or exec; wrong values are
-no expected failure), reason, between tabs. It may only shrink: a listed case fails when all its samples pass.
+opinfo_expected_failures.txt lists the cases of which a sample fails: case, status (convert, load or exec; wrong values
+are no expected failure), reason, between tabs. It may only shrink: a listed case fails when all its samples pass.
 """
 
 import logging
@@ -77,7 +78,8 @@ def slipway(*arguments):
 
 
 def failures(calls, folder, mode):
-    """The failing ones of `calls`: [(call, Failure)]. Those of a program that fails or does not export are tried apart."""
+    """The failing ones of `calls`: [(call, Failure)]. Those of a program that fails or does not export are tried
+    apart."""
     try:
         checked.update(opinfo.check(calls, slipway, folder, mode))
         return []
@@ -125,7 +127,9 @@ def test_case(name, tmp_path):
 
 def test_list_names_cases():
     operators = opinfo.operators()
-    unknown = [c for c in EXPECTED if c.rpartition(".")[0] not in operators or c.rpartition(".")[2] not in opinfo.DTYPES]
+    unknown = [
+        c for c in EXPECTED if c.rpartition(".")[0] not in operators or c.rpartition(".")[2] not in opinfo.DTYPES
+    ]
     assert not unknown
 
 

@@ -1,5 +1,6 @@
-"""Files that are right and that ONNX Runtime's optimizer would break (exporters/onnx/ort_workarounds.h): the same numbers with it and without,
-and torch's. The first workaround has its test in contract_test.py, in a process of its own."""
+"""Files that are right and that ONNX Runtime's optimizer would break (exporters/onnx/ort_workarounds.h): the same
+numbers with it and without, and torch's. The first workaround has its test in contract_test.py, in a process of its
+own."""
 
 import numpy as np
 import onnx
@@ -39,7 +40,12 @@ class PadFilters(nn.Module):
 
 class PadInBranch(nn.Module):
     def forward(self, x):
-        return torch.cond(x.sum() > 0, lambda x: F.max_pool2d(F.pad(x, (1, 1, 1, 1)), 3), lambda x: F.max_pool2d(F.pad(x, (0, 2, 0, 2)), 3), (x,))
+        return torch.cond(
+            x.sum() > 0,
+            lambda x: F.max_pool2d(F.pad(x, (1, 1, 1, 1)), 3),
+            lambda x: F.max_pool2d(F.pad(x, (0, 2, 0, 2)), 3),
+            (x,),
+        )
 
 
 class PadConv(nn.Module):
@@ -76,7 +82,10 @@ def test_optimizer_keeps_numbers(slipway, tmp_path, name, opset):
     slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.onnx", "--opset", str(opset))
     onnx.checker.check_model(str(tmp_path / "m.onnx"), full_check=True)
     wanted = module(*inputs).detach().numpy()
-    for level in (onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL, onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL):
+    for level in (
+        onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
+        onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
+    ):
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = level
         session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"), options, providers=["CPUExecutionProvider"])

@@ -1,10 +1,10 @@
-"""Operators of torch.library whose kernels come from a plugin (samples/plugin): run, carried inside a library, and refused."""
+"""Operators of torch.library whose kernels come from a plugin (samples/plugin): run, carried inside a library, and
+refused."""
 
 import pathlib
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 import torch
 from exported import export
@@ -26,7 +26,8 @@ class Net(torch.nn.Module):
 @pytest.fixture(scope="module")
 def plugin(tmp_path_factory):
     path = tmp_path_factory.mktemp("plugin") / "blend.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", f"-I{ROOT / 'include'}",
+    subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic",
+    f"-I{ROOT / 'include'}",
                     ROOT / "samples/plugin/blend.c", "-o", path], check=True)  # fmt: skip
     return path
 
@@ -46,7 +47,15 @@ def test_run_and_inside_a_library(slipway, plugin, tmp_path):
         want = Net()(x)
         save_file({"input.0": x}, tmp_path / "in.safetensors")
         for model, flags in (("m.pt2", ("--plugin", plugin)), ("m.so", ()), ("m.so", ("--plugin", plugin))):
-            slipway("run", tmp_path / model, "--inputs", tmp_path / "in.safetensors", "--outputs", tmp_path / "out.safetensors", *flags)
+            slipway(
+                "run",
+                tmp_path / model,
+                "--inputs",
+                tmp_path / "in.safetensors",
+                "--outputs",
+                tmp_path / "out.safetensors",
+                *flags,
+            )
             got = load_file(tmp_path / "out.safetensors")
             for k, w in enumerate(want):
                 torch.testing.assert_close(got[f"output.{k}"], w)
@@ -74,13 +83,20 @@ def test_what_goes_wrong(slipway, plugin, tmp_path):
     failed = slipway("run", source, *run, status=4)
     assert "mylib.blend.default" in failed.stderr and "mylib.weighted_sum.default" in failed.stderr
     assert "no such file" in slipway("run", source, *run, "--plugin", tmp_path / "nothing.so", status=3).stderr.lower()
+
     # No plugin, one of another version, and sizes that are not those of the program.
     def made(name, body):
         (tmp_path / f"{name}.c").write_text('#include "slipway/slipway_kernel.h"\n' + body)
-        subprocess.run(["cc", "-shared", "-fPIC", f"-I{ROOT / 'include'}", tmp_path / f"{name}.c", "-o", tmp_path / f"{name}.so"], check=True)
+        subprocess.run(
+            ["cc", "-shared", "-fPIC", f"-I{ROOT / 'include'}", tmp_path / f"{name}.c", "-o", tmp_path / f"{name}.so"],
+            check=True,
+        )
         return tmp_path / f"{name}.so"
 
-    library = "const slipway_kernel_library* slipway_kernels(void) { static const slipway_kernel_library l = {%s, sizeof(slipway_kernel), k, 1}; return &l; }\n"
+    library = (
+        "const slipway_kernel_library* slipway_kernels(void) {"
+        " static const slipway_kernel_library l = {%s, sizeof(slipway_kernel), k, 1}; return &l; }\n"
+    )
     kernel = 'static const slipway_kernel k[] = {{"mylib::blend", run, %s, 0}};\n'
     fine = "static const char* run(const slipway_kernel_call* c) { (void)c; return 0; }\n"
     for name, body, text in [
@@ -89,7 +105,10 @@ def test_what_goes_wrong(slipway, plugin, tmp_path):
         ("unnamed", fine + (kernel % 0).replace("mylib::", "") + library % 1, "is not as in mylib::blend"),
     ]:
         assert text in slipway("run", source, *run, "--plugin", made(name, body), status=3).stderr
-    sizes = "static const char* sizes(const slipway_kernel_call* c, int64_t* const* s) { (void)c; s[0][0] = 1; s[0][1] = 2; return 0; }\n"
+    sizes = (
+        "static const char* sizes(const slipway_kernel_call* c, int64_t* const* s)"
+        " { (void)c; s[0][0] = 1; s[0][1] = 2; return 0; }\n"
+    )
     other = made("other", fine + sizes + kernel % "sizes" + library % 1)
     failed = slipway("run", source, *run, "--plugin", other, "--plugin", plugin, status=3)
     assert "other sizes than the program declares" in failed.stderr
@@ -103,5 +122,15 @@ def test_an_error_is_a_text(slipway, plugin, tmp_path):
 
     export(Bad(), (torch.randn(3),), tmp_path / "b.pt2")
     save_file({"input.0": torch.randn(3)}, tmp_path / "in.safetensors")
-    failed = slipway("run", tmp_path / "b.pt2", "--plugin", plugin, "--inputs", tmp_path / "in.safetensors", "--outputs", tmp_path / "o", status=3)
+    failed = slipway(
+        "run",
+        tmp_path / "b.pt2",
+        "--plugin",
+        plugin,
+        "--inputs",
+        tmp_path / "in.safetensors",
+        "--outputs",
+        tmp_path / "o",
+        status=3,
+    )
     assert "mylib.blend.default: blend has no mode 'odd'" in failed.stderr

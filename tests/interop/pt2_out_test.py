@@ -51,7 +51,6 @@ class Odd(torch.nn.Module):
         return y.sum(0, dtype=torch.float32), w, v, torch.stack(x.unbind(1)[:2]), i.float().std(correction=0)
 
 
-
 BATCH = torch.export.Dim("batch", min=2, max=9)
 CASES = {
     "mlp": (Mlp, (torch.randn(3, 6),), {"rows": 3}, {"x": {0: BATCH}, "rows": None}),
@@ -147,9 +146,19 @@ def test_several_programs(slipway, tmp_path):
     torch.manual_seed(5)
     shared = torch.nn.Linear(40, 50)
     for name, tail in (("a", torch.nn.ReLU()), ("b", torch.nn.Tanh())):
-        torch.export.save(torch.export.export(torch.nn.Sequential(shared, tail), (torch.ones(2, 40),)), tmp_path / f"{name}.pt2")
+        torch.export.save(
+            torch.export.export(torch.nn.Sequential(shared, tail), (torch.ones(2, 40),)), tmp_path / f"{name}.pt2"
+        )
     out = tmp_path / "both.pt2"
-    slipway("convert", f"encoder={tmp_path / 'a.pt2'}", f"decoder={tmp_path / 'b.pt2'}", "-o", out, "--metadata", "made by=test")
+    slipway(
+        "convert",
+        f"encoder={tmp_path / 'a.pt2'}",
+        f"decoder={tmp_path / 'b.pt2'}",
+        "-o",
+        out,
+        "--metadata",
+        "made by=test",
+    )
     loaded = torch.export.pt2_archive._package.load_pt2(str(out))
     assert list(loaded.exported_programs) == ["encoder", "decoder"] and loaded.extra_files == {"made by": "test"}
     x = torch.randn(2, 40)
@@ -157,7 +166,10 @@ def test_several_programs(slipway, tmp_path):
     same(loaded.exported_programs["decoder"].module()(x), torch.tanh(shared(x)))
     payloads = [i for i in zipfile.ZipFile(out).infolist() if "/weight_" in i.filename]
     assert sorted(i.file_size for i in payloads) == [200, 8000]
-    assert "two programs" in slipway("convert", f"x={tmp_path / 'a.pt2'}", f"x={tmp_path / 'b.pt2'}", "-o", out, status=3).stderr
+    assert (
+        "two programs"
+        in slipway("convert", f"x={tmp_path / 'a.pt2'}", f"x={tmp_path / 'b.pt2'}", "-o", out, status=3).stderr
+    )
 
 
 def test_without_weights_and_back(slipway, case, tmp_path):
@@ -170,7 +182,10 @@ def test_without_weights_and_back(slipway, case, tmp_path):
     assert json.loads(archive.read("thin/data/weights/model_weights_config.json")) == {"config": {}}
     slipway("convert", source, "-o", weights)
     slipway("convert", source, "-o", out, "--weights", weights)
-    same(torch.export.load(out).module()(*arguments, **keywords), torch.export.load(source).module()(*arguments, **keywords))
+    same(
+        torch.export.load(out).module()(*arguments, **keywords),
+        torch.export.load(source).module()(*arguments, **keywords),
+    )
 
 
 def test_harmful_sample_inputs_are_left_out(slipway, tmp_path):

@@ -1,4 +1,5 @@
-"""The package of the wheel (packaging/python) over this build's program: conversions, errors, models by numpy and torch."""
+"""The package of the wheel (packaging/python) over this build's program: conversions, errors, models by numpy and
+torch."""
 
 import os
 import shutil
@@ -51,7 +52,11 @@ def test_convert_and_run(slipway, program, tmp_path):
     assert result.output.exists() and result.report["bytes_written"] > 0 and result.report["dims"]
     slipway.convert(path, tmp_path / "m.so")
     with slipway.load(tmp_path / "m.so", threads=1) as model:
-        assert [v.name for v in model.inputs] == ["x", "y"] and model.inputs[0].dtype == "float32" and model.inputs[0].dims[1] == "8"
+        assert (
+            [v.name for v in model.inputs] == ["x", "y"]
+            and model.inputs[0].dtype == "float32"
+            and model.inputs[0].dims[1] == "8"
+        )
         x, y = torch.randn(8, 5).T, torch.randn(5, 3)
         wanted = [t.detach().numpy() for t in net(x, y)]
         for given in ((x, y), (x.numpy(), y.numpy()), (x.numpy().tolist(), y)):
@@ -91,7 +96,9 @@ def test_other_types(slipway, tmp_path):
             return x * 2, flag.logical_not(), n + 1
 
     x = torch.randn(3).bfloat16()
-    torch.export.save(torch.export.export(Half(), (x, torch.tensor([True, False]), torch.arange(3))), tmp_path / "h.pt2")
+    torch.export.save(
+        torch.export.export(Half(), (x, torch.tensor([True, False]), torch.arange(3))), tmp_path / "h.pt2"
+    )
     slipway.convert(tmp_path / "h.pt2", tmp_path / "h.so")
     model = slipway.load(tmp_path / "h.so")
     double, flags, numbers = model(x, torch.tensor([True, False]), np.arange(3))
@@ -108,6 +115,10 @@ def test_quantize_and_inspect(slipway, program, tmp_path):
 
 
 def test_command(slipway):
-    done = subprocess.run([sys.executable, "-c", "from slipway._program import main; main()", "--version"],
-                          env=os.environ | {"PYTHONPATH": str(slipway.program().parent.parent.parent)}, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", "from slipway._program import main; main()", "--version"],
+        env=os.environ | {"PYTHONPATH": str(slipway.program().parent.parent.parent)},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0 and done.stdout.startswith("slipway ")

@@ -1,12 +1,12 @@
-"""`slipway quantize` beside torchao 0.18: the same tensors bit for bit, files that torchao's loader takes, and programs that
-compute what torchao's quantized modules compute, in torch without torchao, in ONNX Runtime and as native libraries."""
+"""`slipway quantize` beside torchao 0.18: the same tensors bit for bit, files that torchao's loader takes, and programs
+that compute what torchao's quantized modules compute, in torch without torchao, in ONNX Runtime and as native
+libraries."""
 
 import json
 import subprocess
 import sys
 import warnings
 
-import numpy as np
 import onnxruntime
 import pytest
 import torch
@@ -19,7 +19,7 @@ from torchao.core.config import config_to_dict
 from torchao.prototype.mx_formats import MXDynamicActivationMXWeightConfig, NVFP4WeightOnlyConfig
 from torchao.prototype.mx_formats.mx_tensor import MXTensor
 from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict, unflatten_tensor_state_dict
-from torchao.quantization.granularity import PerAxis, PerGroup, PerRow, PerTensor
+from torchao.quantization.granularity import PerAxis, PerGroup, PerTensor
 from torchao.quantization.quantize_.workflows import IntxChooseQParamsAlgorithm
 
 warnings.filterwarnings("ignore")
@@ -32,7 +32,8 @@ HQQ = IntxChooseQParamsAlgorithm.HQQ_SCALE_ONLY
 
 
 class Net(nn.Module):
-    """Linears with and without bias, of sizes that are no powers of two, an embedding, a norm and a tied-looking head."""
+    """Linears with and without bias, of sizes that are no powers of two, an embedding, a norm and a tied-looking
+    head."""
 
     def __init__(self):
         super().__init__()
@@ -134,9 +135,11 @@ def test_files_are_torchaos(slipway, tmp_path, name, dtype):
 
 
 def test_other_schemes_load(slipway, tmp_path):
-    """Those that torchao cannot make without a GPU: the classes take what slipway writes, and dequantize to what it says."""
+    """Those that torchao cannot make without a GPU: the classes take what slipway writes, and dequantize to what it
+    says."""
     save_file(net(torch.bfloat16).state_dict(), tmp_path / "m.safetensors")
-    for name, cls in [("int4-weight-only:group=32", "Int4Tensor"), ("mxfp4", "MXTensor"), ("float8-dynamic", "Float8Tensor"),
+    for name, cls in [("int4-weight-only:group=32", "Int4Tensor"), ("mxfp4", "MXTensor"),
+    ("float8-dynamic", "Float8Tensor"),
                       ("nvfp4-dynamic", "NVFP4Tensor")]:  # fmt: skip
         slipway("quantize", tmp_path / "m.safetensors", "-o", tmp_path / "q.safetensors", "--config", name)
         loaded, left = unflatten_tensor_state_dict(*read(tmp_path / "q.safetensors"))
@@ -148,7 +151,14 @@ def test_other_schemes_load(slipway, tmp_path):
     assert torch.equal(bits(q.qdata), bits(want.qdata))
     assert torch.equal(q.dequantize(torch.float32), want.dequantize(torch.float32))
     # Int4: f32 arithmetic, codes around 8 in two halves of a byte, scale and zero point transposed.
-    slipway("quantize", tmp_path / "m.safetensors", "-o", tmp_path / "q.safetensors", "--config", "int4-weight-only:group=32")
+    slipway(
+        "quantize",
+        tmp_path / "m.safetensors",
+        "-o",
+        tmp_path / "q.safetensors",
+        "--config",
+        "int4-weight-only:group=32",
+    )
     q = unflatten_tensor_state_dict(*read(tmp_path / "q.safetensors"))[0]["up.weight"]
     groups = w.detach().float().reshape(160, 2, 32)
     low, high = groups.amin(2), groups.amax(2)
@@ -164,16 +174,29 @@ def test_older_eps(slipway, tmp_path, numerics):
     """torchao 0.14.1 bounds Intx scales by the dtype's epsilon: 2^-7 for bf16."""
     w = (torch.randn(16, 64) * 1e-3).bfloat16()
     save_file({"a.weight": w}, tmp_path / "m.safetensors")
-    slipway("quantize", tmp_path / "m.safetensors", "-o", tmp_path / "q.safetensors", "--config", "intx:bits=4,group=32", "--numerics", numerics)
+    slipway(
+        "quantize",
+        tmp_path / "m.safetensors",
+        "-o",
+        tmp_path / "q.safetensors",
+        "--config",
+        "intx:bits=4,group=32",
+        "--numerics",
+        numerics,
+    )
     scale = load_file(tmp_path / "q.safetensors")["a._weight_scale"]
     assert (scale == 0.0078125).all() == (numerics == "0.14")
 
 
 def test_hqq(slipway, tmp_path):
-    config = ao.IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(32), intx_choose_qparams_algorithm=HQQ)
+    config = ao.IntxWeightOnlyConfig(
+        weight_dtype=torch.int4, granularity=PerGroup(32), intx_choose_qparams_algorithm=HQQ
+    )
     model = net()
     save_file(model.state_dict(), tmp_path / "m.safetensors")
-    slipway("quantize", tmp_path / "m.safetensors", "-o", tmp_path / "q.safetensors", "--config", "intx:bits=4,group=32,hqq")
+    slipway(
+        "quantize", tmp_path / "m.safetensors", "-o", tmp_path / "q.safetensors", "--config", "intx:bits=4,group=32,hqq"
+    )
     got = load_file(tmp_path / "q.safetensors")
     ao.quantize_(model, config)
     for name in ("up", "down", "lm_head"):
@@ -216,10 +239,20 @@ def test_programs(slipway, tmp_path, name):
         if target.endswith(".onnx"):
             results[target] = run_onnx(tmp_path / target, tokens)
         else:
-            slipway("run", tmp_path / target, "--inputs", tmp_path / "in.safetensors", "--outputs", tmp_path / "out.safetensors")
+            slipway(
+                "run",
+                tmp_path / target,
+                "--inputs",
+                tmp_path / "in.safetensors",
+                "--outputs",
+                tmp_path / "out.safetensors",
+            )
             results[target] = load_file(tmp_path / "out.safetensors")["output.0"]
     torch.save(tokens, tmp_path / "tokens.pt")
-    subprocess.run([sys.executable, "-c", LOAD_WITHOUT_TORCHAO, tmp_path / "q.pt2", tmp_path / "tokens.pt", tmp_path / "torch.pt"], check=True)
+    subprocess.run(
+        [sys.executable, "-c", LOAD_WITHOUT_TORCHAO, tmp_path / "q.pt2", tmp_path / "tokens.pt", tmp_path / "torch.pt"],
+        check=True,
+    )
     results["torch"] = torch.load(tmp_path / "torch.pt").detach()
     if want is None:
         want = results["torch"]
@@ -257,7 +290,9 @@ def test_layers_in_a_row(slipway, tmp_path, name, target):
         got = run_onnx(tmp_path / target, x)
     else:
         save_file({"input.0": x}, tmp_path / "in.safetensors")
-        slipway("run", tmp_path / target, "--inputs", tmp_path / "in.safetensors", "--outputs", tmp_path / "out.safetensors")
+        slipway(
+            "run", tmp_path / target, "--inputs", tmp_path / "in.safetensors", "--outputs", tmp_path / "out.safetensors"
+        )
         got = load_file(tmp_path / "out.safetensors")["output.0"]
     assert torch.linalg.norm(got - want) / torch.linalg.norm(want) < (1e-5 if name == "int8-weight-only" else 2e-2)
 
@@ -292,7 +327,15 @@ def test_maps_and_config_json(slipway, tmp_path):
     save_file(net().state_dict(), tmp_path / "m.safetensors")
     config = ao.FqnToConfig({"up": ao.Int8WeightOnlyConfig(version=2), "re:lm_.*": None, "_default": CONFIGS["8da4w"]})
     (tmp_path / "c.json").write_text(json.dumps(config_to_dict(config)))
-    done = slipway("quantize", tmp_path / "m.safetensors", "-o", tmp_path / "q.safetensors", "--config", tmp_path / "c.json", "--json")
+    done = slipway(
+        "quantize",
+        tmp_path / "m.safetensors",
+        "-o",
+        tmp_path / "q.safetensors",
+        "--config",
+        tmp_path / "c.json",
+        "--json",
+    )
     report = {row["name"]: row for row in json.loads(done.stdout)["weights"]}
     assert report["up.weight"]["config"] == "int8-weight-only" and report["down.weight"]["config"] == "8da4w"
     assert report["lm_head.weight"]["config"] is None and report["embed_tokens.weight"]["why"] == "an embedding"
@@ -343,12 +386,16 @@ def test_several_processes(slipway, tmp_path):
     for name in names:
         got, want = load_file(out / name), load_file(tmp_path / "one" / name)
         assert set(got) == set(want) and all(torch.equal(bits(got[k]), bits(want[k])) for k in want)
-    assert (out / "model.safetensors.index.json").read_text() == (tmp_path / "one" / "model.safetensors.index.json").read_text()
+    assert (out / "model.safetensors.index.json").read_text() == (
+        tmp_path / "one" / "model.safetensors.index.json"
+    ).read_text()
     slipway("convert", out, "-o", tmp_path / "joined.safetensors")
-    assert "is the name of no weight" in slipway("quantize", tmp_path / "joined.safetensors", "-o", f"{out}/", "--config", "8da4w", "--include", "never",
+    assert "is the name of no weight" in slipway("quantize", tmp_path / "joined.safetensors", "-o", f"{out}/",
+    "--config", "8da4w", "--include", "never",
                                                  "--world-size", "2", "--rank", "0", status=3).stderr  # fmt: skip
 
-    # A finished file that was damaged since, its header whole: its rank writes it anew, others refuse to complete the checkpoint.
+    # A finished file that was damaged since, its header whole: its rank writes it anew, others refuse to complete the
+    # checkpoint.
     whole = (out / names[1]).read_bytes()
     (out / names[1]).write_bytes(whole[:-2000] + bytes(2000))
     (out / "model.safetensors.index.json").unlink()

@@ -1,5 +1,6 @@
-"""Products with quantized weights against eager torch: in memory, in a library, and through torch's loader with other constants.
-What torchao's weight-only configurations leave behind is written out here in the operators that it becomes."""
+"""Products with quantized weights against eager torch: in memory, in a library, and through torch's loader with other
+constants. What torchao's weight-only configurations leave behind is written out here in the operators that it
+becomes."""
 
 import pathlib
 import sys
@@ -56,7 +57,9 @@ class PerChannel(nn.Module):
         self.register_buffer("zero", torch.randint(100, 150, (N,)))
 
     def forward(self, x):
-        weight = torch.ops.quantized_decomposed.dequantize_per_channel(self.q, self.scale, self.zero, 0, 0, 255, torch.uint8)
+        weight = torch.ops.quantized_decomposed.dequantize_per_channel(
+            self.q, self.scale, self.zero, 0, 0, 255, torch.uint8
+        )
         return x @ weight.t()
 
 
@@ -103,7 +106,14 @@ def test_numbers_and_size(slipway, tmp_path, case):
         want = module(x).detach()
         save_file({"input.0": x}, tmp_path / "in.safetensors")
         for model in ("m.pt2", "m.so"):
-            slipway("run", tmp_path / model, "--inputs", tmp_path / "in.safetensors", "--outputs", tmp_path / "out.safetensors")
+            slipway(
+                "run",
+                tmp_path / model,
+                "--inputs",
+                tmp_path / "in.safetensors",
+                "--outputs",
+                tmp_path / "out.safetensors",
+            )
             close(load_file(tmp_path / "out.safetensors")["output.0"], want)
         if dtype == torch.float32:
             (y,) = Model(tmp_path / "m.so")(x.numpy())

@@ -50,7 +50,9 @@ SHORT = {
     "int8-dynamic:per=tensor,reduce-range": lambda: ao.Int8DynamicActivationInt8WeightConfig(
         granularity=PerTensor(), reduce_range=True
     ),
-    "int8-dynamic:act-per=tensor": lambda: ao.Int8DynamicActivationInt8WeightConfig(granularity=[PerTensor(), PerRow()]),
+    "int8-dynamic:act-per=tensor": lambda: ao.Int8DynamicActivationInt8WeightConfig(
+        granularity=[PerTensor(), PerRow()]
+    ),
     "int8-dynamic:per=tensor,act-per=row": lambda: ao.Int8DynamicActivationInt8WeightConfig(
         granularity=[PerRow(), PerTensor()]
     ),
@@ -68,13 +70,15 @@ SHORT = {
     ),
     "8da4w": lambda: ao.Int8DynamicActivationIntxWeightConfig(weight_dtype=torch.int4),
     "8da4w:bits=8": lambda: ao.Int8DynamicActivationIntxWeightConfig(),
-    "8da4w:bits=3,per=row,mapping=asymmetric,act=symmetric,scale=bf16,hqq": lambda: ao.Int8DynamicActivationIntxWeightConfig(
-        weight_dtype=torch.int3,
-        weight_granularity=PerAxis(0),
-        weight_mapping_type=ASYM,
-        weight_scale_dtype=torch.bfloat16,
-        act_mapping_type=SYM,
-        intx_choose_qparams_algorithm=HQQ,
+    "8da4w:bits=3,per=row,mapping=asymmetric,act=symmetric,scale=bf16,hqq": lambda: (
+        ao.Int8DynamicActivationIntxWeightConfig(
+            weight_dtype=torch.int3,
+            weight_granularity=PerAxis(0),
+            weight_mapping_type=ASYM,
+            weight_scale_dtype=torch.bfloat16,
+            act_mapping_type=SYM,
+            intx_choose_qparams_algorithm=HQQ,
+        )
     ),
     "intx": lambda: ao.IntxWeightOnlyConfig(),
     "intx:bits=1,group=32,mapping=no-clipping,scale=f16": lambda: ao.IntxWeightOnlyConfig(
@@ -156,7 +160,11 @@ def test_short_name_and_json_are_torchaos(short):
 
 
 def test_the_documented_table_is_the_tables():
-    rows = [r for r in (ROOT / "docs" / "quantize.md").read_text().splitlines() if re.match(r"\| `[\w-]+` \|.*Config` \|$", r)]
+    rows = [
+        r
+        for r in (ROOT / "docs" / "quantize.md").read_text().splitlines()
+        if re.match(r"\| `[\w-]+` \|.*Config` \|$", r)
+    ]
     assert rows == tool("--names")
 
 
@@ -318,8 +326,8 @@ def random_keys():
 
 
 def test_precedence_is_torchaos():
-    """Random maps over a model. Where several expressions match one parameter, or one beside its very name, torchao applies all
-    of them, one to the other's result, so that those maps are left out here."""
+    """Random maps over a model. Where several expressions match one parameter, or one beside its very name, torchao
+    applies all of them, one to the other's result, so that those maps are left out here."""
     checked = 0
     while checked < 60:
         keys = dict.fromkeys(random_keys() for _ in range(random.randint(1, 6)))
@@ -340,8 +348,10 @@ def test_precedence_is_torchaos():
             dtype = getattr(weight, "target_dtype", None)
             bits = dtype and int(str(dtype).removeprefix("torch.int"))
             assert got[name] == CHOICES[bits], f"{name}: {choices}"
-        matched = lambda k: any(  # noqa: E731
-            re.fullmatch(k[3:], n) if k.startswith("re:") else k == n for m in MODULES for n in (m, m + ".weight")
+        matched = (
+            lambda k: any(  # noqa: E731
+                re.fullmatch(k[3:], n) if k.startswith("re:") else k == n for m in MODULES for n in (m, m + ".weight")
+            )
         )
         unmatched = [line.split("\t")[1] for line in lines if line.startswith("unmatched\t")]
         assert unmatched == [k for k in choices if k != "_default" and not matched(k)]

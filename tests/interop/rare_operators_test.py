@@ -1,5 +1,6 @@
-"""Operators and shapes that few programs have, in ONNX and by `run`: affine grids, pooling to the sizes of another tensor, groups of heads of
-unknown number, scaled products of small floats, ranges between measured bounds, histograms; and the distributions of random numbers."""
+"""Operators and shapes that few programs have, in ONNX and by `run`: affine grids, pooling to the sizes of another
+tensor, groups of heads of unknown number, scaled products of small floats, ranges between measured bounds, histograms;
+and the distributions of random numbers."""
 
 import math
 
@@ -27,7 +28,9 @@ class Of(nn.Module):
 def results(slipway, function, cases, folder, dynamic=None, onnx_too=True):
     """(runtime, case, outputs) for each."""
     options = {"dynamic_shapes": (dynamic,)} if dynamic else {}
-    torch.export.save(torch.export.export(Of(function), tuple(x.clone() for x in cases[0]), strict=False, **options), folder / "m.pt2")
+    torch.export.save(
+        torch.export.export(Of(function), tuple(x.clone() for x in cases[0]), strict=False, **options), folder / "m.pt2"
+    )
     session = None
     if onnx_too:
         slipway("convert", folder / "m.pt2", "-o", folder / "m.onnx")
@@ -62,14 +65,18 @@ def test_affine_grid(slipway, tmp_path, size, align):
 
 def test_spatial_transformer(slipway, tmp_path):
     compare(
-        slipway, lambda x, t: F.grid_sample(x, F.affine_grid(t, [2, 3, 9, 7], align_corners=False), align_corners=False),
+        slipway, lambda x,
+        t: F.grid_sample(x, F.affine_grid(t, [2, 3, 9, 7], align_corners=False), align_corners=False),
         [(torch.randn(2, 3, 9, 7), torch.randn(2, 2, 3) * 0.5)], tmp_path, atol=1e-4,
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("image", [{}, {2: ANY, 3: ANY}])
 def test_pooling_to_the_sizes_of_another_tensor(slipway, tmp_path, image):
-    cases = [(torch.randn(2, 3, h, w), torch.randn(a, b)) for h, w, a, b in [(12, 13, 4, 5), (12, 13, 12, 2), (12, 13, 7, 26)]]
+    cases = [
+        (torch.randn(2, 3, h, w), torch.randn(a, b))
+        for h, w, a, b in [(12, 13, 4, 5), (12, 13, 12, 2), (12, 13, 7, 26)]
+    ]
     if image:
         cases.append((torch.randn(2, 3, 30, 4), torch.randn(9, 9)))
     compare(slipway, lambda x, y: F.adaptive_avg_pool2d(x, y.shape), cases, tmp_path, dynamic=(image, {0: ANY, 1: ANY}))
@@ -78,7 +85,8 @@ def test_pooling_to_the_sizes_of_another_tensor(slipway, tmp_path, image):
 def test_area_interpolation_to_a_part_of_the_size(slipway, tmp_path):
     cases = [(torch.randn(2, 3, h, w),) for h, w in [(12, 13), (21, 16)]]
     compare(
-        slipway, lambda x: F.interpolate(x, size=(x.shape[2] // 2, x.shape[3] // 3), mode="area"), cases, tmp_path, dynamic=({2: ANY, 3: ANY},),
+        slipway, lambda x: F.interpolate(x, size=(x.shape[2] // 2, x.shape[3] // 3), mode="area"), cases, tmp_path,
+        dynamic=({2: ANY, 3: ANY},),
     )  # fmt: skip
 
 
@@ -137,7 +145,8 @@ def grouped_mm_fallback(x, weight, ends):
 
 @pytest.mark.parametrize("whole", [torch.int32, torch.int64])
 def test_experts_of_transformers(slipway, tmp_path, whole):
-    """transformers::grouped_mm_fallback, with routing as its mixtures of experts have it: the ends are counted in the program."""
+    """transformers::grouped_mm_fallback, with routing as its mixtures of experts have it: the ends are counted in the
+    program."""
     with torch.library._scoped_library("transformers", "FRAGMENT") as library:
         if not hasattr(torch.ops.transformers, "grouped_mm_fallback"):
             library.define("grouped_mm_fallback(Tensor input, Tensor weight, Tensor offs) -> Tensor")
@@ -149,7 +158,9 @@ def test_experts_of_transformers(slipway, tmp_path, whole):
             order = experts.argsort(stable=True)
             ends = torch.histc(experts.float(), 5, 0, 4).cumsum(0).to(whole)
             y = torch.ops.transformers.grouped_mm_fallback(x[order], weight.transpose(1, 2), ends)
-            return y[order.argsort()], torch.ops.transformers.grouped_mm_fallback(x, weight.transpose(1, 2), (ends - 2).clamp(min=0))
+            return y[order.argsort()], torch.ops.transformers.grouped_mm_fallback(
+                x, weight.transpose(1, 2), (ends - 2).clamp(min=0)
+            )
 
         cases = [(torch.randn(n, 16), torch.randint(0, 4, (n,))) for n in (12, 3, 40)]
         compare(slipway, mix, cases, tmp_path, dynamic=({0: ANY}, {0: ANY}))
@@ -158,7 +169,9 @@ def test_experts_of_transformers(slipway, tmp_path, whole):
 def test_ranges_of_integers_with_a_step_that_is_a_float(slipway, tmp_path):
     def ranges(x):
         n = x.shape[0]
-        return torch.arange(n, -n, -1.0, dtype=torch.int64).float(), torch.arange(1.0, 2 * n, 3.0, dtype=torch.int32).float()
+        return torch.arange(n, -n, -1.0, dtype=torch.int64).float(), torch.arange(
+            1.0, 2 * n, 3.0, dtype=torch.int32
+        ).float()
 
     compare(slipway, ranges, [(torch.randn(n),) for n in (5, 3, 9)], tmp_path, dynamic=({0: ANY},))
 
@@ -184,13 +197,24 @@ def test_histograms(slipway, tmp_path, density):
         return a, b, c, d, e, f, g, *h, i, *j
 
     point = torch.full((40,), 0.25)
-    edge = torch.tensor([-1.0, -0.5, 0.25, 1.0, 1.5, 2.0, -1.5, torch.nextafter(torch.tensor(2.0), torch.tensor(3.0))]).repeat(5)
-    compare(slipway, counts, [(torch.randn(40), torch.rand(40)), (point, torch.rand(40)), (edge, torch.rand(40))], tmp_path)
+    edge = torch.tensor(
+        [-1.0, -0.5, 0.25, 1.0, 1.5, 2.0, -1.5, torch.nextafter(torch.tensor(2.0), torch.tensor(3.0))]
+    ).repeat(5)
+    compare(
+        slipway, counts, [(torch.randn(40), torch.rand(40)), (point, torch.rand(40)), (edge, torch.rand(40))], tmp_path
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.float16, torch.bfloat16, torch.float64])
 def test_logspace(slipway, tmp_path, dtype):
-    compare(slipway, lambda x: x + torch.logspace(0.3, 3.7, 9, dtype=dtype).float(), [(torch.randn(9),)], tmp_path, rtol=1e-2, atol=1e-2)
+    compare(
+        slipway,
+        lambda x: x + torch.logspace(0.3, 3.7, 9, dtype=dtype).float(),
+        [(torch.randn(9),)],
+        tmp_path,
+        rtol=1e-2,
+        atol=1e-2,
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -224,8 +248,16 @@ DISTRIBUTIONS = {
     "geometric": (lambda x: torch.empty_like(x).geometric_(0.3), 1 / 0.3, math.sqrt(0.7) / 0.3),
     "bernoulli": (lambda x: torch.bernoulli(x * 0 + 0.25), 0.25, math.sqrt(0.1875)),
     "bernoulli_of": (lambda x: torch.empty_like(x).bernoulli_(0.25), 0.25, math.sqrt(0.1875)),
-    "multinomial": (lambda x: torch.multinomial(torch.tensor([1.0, 0, 2, 1]), N, replacement=True), 1.75, math.sqrt(1.1875)),
-    "multinomial_first": (lambda x: torch.multinomial(torch.tensor([1.0, 0, 2, 1]).expand(N, 4), 2)[:, 0], 1.75, math.sqrt(1.1875)),
+    "multinomial": (
+        lambda x: torch.multinomial(torch.tensor([1.0, 0, 2, 1]), N, replacement=True),
+        1.75,
+        math.sqrt(1.1875),
+    ),
+    "multinomial_first": (
+        lambda x: torch.multinomial(torch.tensor([1.0, 0, 2, 1]).expand(N, 4), 2)[:, 0],
+        1.75,
+        math.sqrt(1.1875),
+    ),
     "randperm": (lambda x: torch.randperm(N).double() / N, 0.5, math.sqrt(1 / 12)),
 }
 
@@ -258,6 +290,13 @@ def test_the_first_run_draws_the_same(slipway, tmp_path):
     save_file({"input.0": torch.rand(50)}, tmp_path / "in.safetensors")
     found = []
     for _ in range(2):
-        slipway("run", tmp_path / "m.pt2", "--inputs", tmp_path / "in.safetensors", "--outputs", tmp_path / "out.safetensors")
+        slipway(
+            "run",
+            tmp_path / "m.pt2",
+            "--inputs",
+            tmp_path / "in.safetensors",
+            "--outputs",
+            tmp_path / "out.safetensors",
+        )
         found.append(load_file(tmp_path / "out.safetensors")["output.0"])
     assert torch.equal(*found)

@@ -45,4 +45,11 @@ def test_equals_eager(slipway, tmp_path, name):
 
 
 def test_first_state(slipway, tmp_path):
-    check(slipway, Started(), [(torch.randn(6, 2, 4), torch.randn(1, 2, 3), torch.randn(1, 2, 5))], tmp_path, rtol=1e-4, atol=1e-5)
+    check(
+        slipway,
+        Started(),
+        [(torch.randn(6, 2, 4), torch.randn(1, 2, 3), torch.randn(1, 2, 5))],
+        tmp_path,
+        rtol=1e-4,
+        atol=1e-5,
+    )

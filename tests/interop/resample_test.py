@@ -1,5 +1,5 @@
-"""Nearest and nearest-exact resampling: the pixels that torch reads, in ONNX Runtime and in libraries, for all pairs of sizes from 1 to 64,
-known when the model is converted or when it runs, and for factors."""
+"""Nearest and nearest-exact resampling: the pixels that torch reads, in ONNX Runtime and in libraries, for all pairs of
+sizes from 1 to 64, known when the model is converted or when it runs, and for factors."""
 
 import onnx
 import onnxruntime
@@ -36,7 +36,9 @@ def compare(slipway, folder, module, inputs, native=(), **options):
     slipway("convert", folder / "m.pt2", "-o", folder / "m.onnx")
     session = onnxruntime.InferenceSession(str(folder / "m.onnx"), providers=["CPUExecutionProvider"])
     for x in inputs:
-        for i, (got, want) in enumerate(zip(session.run(None, {session.get_inputs()[0].name: x.numpy()}), module(x), strict=True)):
+        for i, (got, want) in enumerate(
+            zip(session.run(None, {session.get_inputs()[0].name: x.numpy()}), module(x), strict=True)
+        ):
             assert torch.equal(torch.from_numpy(got), want), (tuple(x.shape), module.how[i])
     if native:
         slipway("convert", folder / "m.pt2", "-o", folder / "m.so")
@@ -57,7 +59,14 @@ def operators(path):
 def test_all_pairs_of_sizes(slipway, tmp_path, mode, spatial):
     module = Resized(*[{"size": [2] * (spatial - 1) + [size], "mode": mode} for size in range(1, 65)])
     inputs = [pixels(*[3] * (spatial - 1), size) for size in range(1, 65)]
-    compare(slipway, tmp_path, module, inputs, inputs if spatial == 1 else inputs[1::9], dynamic_shapes=({spatial + 1: AUTO},))
+    compare(
+        slipway,
+        tmp_path,
+        module,
+        inputs,
+        inputs if spatial == 1 else inputs[1::9],
+        dynamic_shapes=({spatial + 1: AUTO},),
+    )
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -67,7 +76,12 @@ def test_sizes_that_are_known_when_the_model_runs_only(slipway, tmp_path, mode):
             return F.interpolate(x, like.shape, mode=mode)
 
     module = To()
-    export(module, (pixels(7, 9), torch.zeros(5, 6)), tmp_path / "m.pt2", dynamic_shapes=({2: AUTO, 3: AUTO}, {0: AUTO, 1: AUTO}))
+    export(
+        module,
+        (pixels(7, 9), torch.zeros(5, 6)),
+        tmp_path / "m.pt2",
+        dynamic_shapes=({2: AUTO, 3: AUTO}, {0: AUTO, 1: AUTO}),
+    )
     slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.onnx")
     session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
     names = [value.name for value in session.get_inputs()]
@@ -84,7 +98,11 @@ def test_sizes_that_are_known_when_the_model_runs_only(slipway, tmp_path, mode):
 @pytest.mark.parametrize("dynamic", [True, False])
 @pytest.mark.parametrize("spatial", [1, 2])
 def test_factors(slipway, tmp_path, mode, dynamic, spatial):
-    how = [{"scale_factor": [factor] * spatial, "mode": mode, "recompute_scale_factor": again} for factor in FACTORS for again in (False, True)]
+    how = [
+        {"scale_factor": [factor] * spatial, "mode": mode, "recompute_scale_factor": again}
+        for factor in FACTORS
+        for again in (False, True)
+    ]
     # A seventh of less than 14 is 1, which the exported program refuses by a guard.
     sizes = (61, 14, 15, 16, 17, 20, 21, 33, 49, 64, 70) if dynamic else (61,)
     inputs = [pixels(*[size] * spatial) for size in sizes]
@@ -128,8 +146,18 @@ def test_resize_stays_where_it_reads_the_same_pixels(slipway, tmp_path):
             return F.interpolate(x, **{k: v(x) if callable(v) else v for k, v in self.how.items()})
 
     for mode in MODES:
-        for how in ({"scale_factor": 2.0}, {"scale_factor": 3.0}, {"scale_factor": 0.5}, {"size": lambda x: (x.shape[2] * 5, x.shape[3] * 2)}):
-            export(Doubled({**how, "mode": mode}), (pixels(6, 8),), tmp_path / "m.pt2", dynamic_shapes=({2: AUTO, 3: AUTO},))
+        for how in (
+            {"scale_factor": 2.0},
+            {"scale_factor": 3.0},
+            {"scale_factor": 0.5},
+            {"size": lambda x: (x.shape[2] * 5, x.shape[3] * 2)},
+        ):
+            export(
+                Doubled({**how, "mode": mode}),
+                (pixels(6, 8),),
+                tmp_path / "m.pt2",
+                dynamic_shapes=({2: AUTO, 3: AUTO},),
+            )
             slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.onnx")
             assert "Resize" in operators(tmp_path / "m.onnx") and "Gather" not in operators(tmp_path / "m.onnx"), how
         for size, resize in ((16, True), (24, True), (4, True), (12, mode == "nearest"), (5, mode == "nearest")):

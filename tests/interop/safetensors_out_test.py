@@ -1,4 +1,5 @@
-"""Weights through slipway beside the reference implementation: the same bytes, the same roundings, from every source."""
+"""Weights through slipway beside the reference implementation: the same bytes, the same roundings, from every
+source."""
 
 import json
 import os
@@ -8,7 +9,8 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-DTYPES = "float32 float16 bfloat16 float64 int64 int32 int16 int8 uint8 bool uint16 uint32 uint64 float8_e4m3fn float8_e5m2 float8_e8m0fnu complex64"
+DTYPES = """float32 float16 bfloat16 float64 int64 int32 int16 int8 uint8 bool uint16 uint32 uint64 float8_e4m3fn
+float8_e5m2 float8_e8m0fnu complex64"""
 
 
 def same(got, want):
@@ -22,8 +24,13 @@ def same(got, want):
 def checkpoint(tmp_path):
     base = torch.arange(1200.0).view(30, 40)
     model = {
-        "w": base, "t": base.t(), "part": base[3:9:2, 5:11], "wide": torch.ones(5, 1).expand(5, 700),
-        "p": torch.nn.Parameter(torch.randn(4)), "none": torch.zeros(0, 3), "big": torch.randn(1300, 1100).t(),
+        "w": base,
+        "t": base.t(),
+        "part": base[3:9:2, 5:11],
+        "wide": torch.ones(5, 1).expand(5, 700),
+        "p": torch.nn.Parameter(torch.randn(4)),
+        "none": torch.zeros(0, 3),
+        "big": torch.randn(1300, 1100).t(),
     }
     path = tmp_path / "nested.pt"
     torch.save({"model": {"state_dict": model}, "optimizer": {"state": {0: {"avg": torch.ones(2)}}, "lr": 0.1}}, path)
@@ -34,7 +41,9 @@ def test_bytes_of_the_reference(slipway, tmp_path):
     tensors = {"empty": torch.zeros(0, 3), "scalar": torch.tensor(1.5), 'odd "name" ü\n': torch.ones(2)}
     for name in DTYPES.split():
         for key in ("b", "a"):
-            bits = torch.randint(0, 2, (3, 5, torch.empty((), dtype=getattr(torch, name)).element_size()), dtype=torch.uint8)
+            bits = torch.randint(
+                0, 2, (3, 5, torch.empty((), dtype=getattr(torch, name)).element_size()), dtype=torch.uint8
+            )
             tensors[f"{key}.{name}"] = bits.view(getattr(torch, name)).squeeze(-1)
     save_file(tensors, tmp_path / "in.safetensors", metadata={"format": "pt"})
     slipway("convert", tmp_path / "in.safetensors", "-o", tmp_path / "out.safetensors")
@@ -44,10 +53,27 @@ def test_bytes_of_the_reference(slipway, tmp_path):
 def test_casts_round_as_torch(slipway, tmp_path):
     half = torch.arange(65536).to(torch.uint16)
     single = torch.arange(0, 2**32, 65521).to(torch.uint32).view(torch.float32)
-    edges = [65504, 65519.996, 65520, -65520, 2**-24, 2**-25, 2**-25 * 1.001, 6.1e-5, 6.0975552e-05, 0.0, -0.0, 3.39e38, float("inf")]
+    edges = [
+        65504,
+        65519.996,
+        65520,
+        -65520,
+        2**-24,
+        2**-25,
+        2**-25 * 1.001,
+        6.1e-5,
+        6.0975552e-05,
+        0.0,
+        -0.0,
+        3.39e38,
+        float("inf"),
+    ]
     tensors = {
-        "f32": torch.cat([single, torch.tensor(edges)]), "f64": single.double() * 1.0000001,
-        "f16": half.view(torch.float16), "bf16": half.clone().view(torch.bfloat16), "i64": torch.arange(5),
+        "f32": torch.cat([single, torch.tensor(edges)]),
+        "f64": single.double() * 1.0000001,
+        "f16": half.view(torch.float16),
+        "bf16": half.clone().view(torch.bfloat16),
+        "i64": torch.arange(5),
     }
     save_file(tensors, tmp_path / "in.safetensors")
     for flag, dtype in (("bf16", torch.bfloat16), ("f16", torch.float16), ("f32", torch.float32)):
@@ -72,7 +98,9 @@ def test_checkpoints(slipway, checkpoint, tmp_path):
     same(load_file(out), {name: tensor.bfloat16() for name, tensor in model.items()})
     report = json.loads(slipway("inspect", path, "--json").stdout)
     assert report["format"] == "checkpoint"
-    assert {t["name"] for t in report["tensors"]} == {f"model.state_dict.{n}" for n in model} | {"optimizer.state.0.avg"}
+    assert {t["name"] for t in report["tensors"]} == {f"model.state_dict.{n}" for n in model} | {
+        "optimizer.state.0.avg"
+    }
 
 
 def test_shards(slipway, tmp_path):
@@ -105,13 +133,32 @@ def test_names(slipway, tmp_path):
     save_file({f"model.l{i}.w": torch.full((2,), float(i)) for i in range(5)}, tmp_path / "a.safetensors")
     save_file({"model.l9.w": torch.ones(3)}, tmp_path / "b.safetensors")
     out = tmp_path / "out.safetensors"
-    slipway("convert", tmp_path / "a.safetensors", tmp_path / "b.safetensors", "-o", out, "--include", r"l[1-9]\.", "--exclude", "l2",
-            "--rename", r"^model\.=>", "--rename", r"l(\d)=>layer.$1", "--metadata", "k=v")
+    slipway(
+        "convert",
+        tmp_path / "a.safetensors",
+        tmp_path / "b.safetensors",
+        "-o",
+        out,
+        "--include",
+        r"l[1-9]\.",
+        "--exclude",
+        "l2",
+        "--rename",
+        r"^model\.=>",
+        "--rename",
+        r"l(\d)=>layer.$1",
+        "--metadata",
+        "k=v",
+    )
     got = load_file(out)
-    assert got.keys() == {"layer.1.w", "layer.3.w", "layer.4.w", "layer.9.w"} and torch.equal(got["layer.3.w"], torch.full((2,), 3.0))
+    assert got.keys() == {"layer.1.w", "layer.3.w", "layer.4.w", "layer.9.w"} and torch.equal(
+        got["layer.3.w"], torch.full((2,), 3.0)
+    )
     with safe_open(out, "pt") as file:
         assert file.metadata() == {"k": "v"}
-    assert "'same'" in slipway("convert", tmp_path / "a.safetensors", "-o", out, "--rename", "^.*$=>same", status=3).stderr
+    assert (
+        "'same'" in slipway("convert", tmp_path / "a.safetensors", "-o", out, "--rename", "^.*$=>same", status=3).stderr
+    )
     slipway("convert", tmp_path / "a.safetensors", "-o", out, "--include", "(", status=2)
     slipway("convert", tmp_path / "a.safetensors", "-o", out, "--include", "nothing", status=3)
     slipway("convert", tmp_path / "a.safetensors", "-o", out, "--shards", "2", status=2)
@@ -133,7 +180,10 @@ def test_weights_of_a_program(slipway, tmp_path):
 def test_weights_are_cast_to_the_programs_types(slipway, tmp_path, dtype):
     module = torch.nn.Sequential(torch.nn.Linear(300, 400), torch.nn.BatchNorm1d(400)).eval()
     torch.export.save(torch.export.export(module, (torch.randn(2, 300),)), tmp_path / "m.pt2")
-    state = {n: t if not t.is_floating_point() else torch.randn(t.shape).abs().to(dtype) for n, t in module.state_dict().items()}
+    state = {
+        n: t if not t.is_floating_point() else torch.randn(t.shape).abs().to(dtype)
+        for n, t in module.state_dict().items()
+    }
     torch.save({n: t.t().contiguous().t() if t.dim() == 2 else t for n, t in state.items()}, tmp_path / "w.pt")
     done = slipway("convert", tmp_path / "m.pt2", "--weights", tmp_path / "w.pt", "-o", tmp_path / "o.pt2")
     assert "6 tensors of --weights are cast" in done.stderr

@@ -1,4 +1,5 @@
-"""torch_scatter's operators, whose schemas and meaning are registered here as its documentation has them: the package need not be there."""
+"""torch_scatter's operators, whose schemas and meaning are registered here as its documentation has them: the package
+need not be there."""
 
 import pytest
 import torch
@@ -50,12 +51,17 @@ def of_ends(ends, n):
 for how in ("sum", "mean", "min", "max", "mul"):
     pairs = how in ("min", "max")
     define(
-        f"scatter_{how}", SCATTER, pairs, lambda s, i, d, o, n, how=how: reduced(s, i, d, n, how), lambda s, i, d, o, n: resized(s, d, n)
+        f"scatter_{how}",
+        SCATTER,
+        pairs,
+        lambda s, i, d, o, n, how=how: reduced(s, i, d, n, how),
+        lambda s, i, d, o, n: resized(s, d, n),
     )
     if how == "mul":
         continue
     define(
-        f"segment_{how}_coo", COO, pairs, lambda s, i, o, n, how=how: reduced(s, i, i.dim() - 1, n, how), lambda s, i, o, n: resized(s, i.dim() - 1, n)
+        f"segment_{how}_coo", COO, pairs, lambda s, i, o, n, how=how: reduced(s, i, i.dim() - 1, n, how), lambda s, i,
+        o, n: resized(s, i.dim() - 1, n)
     )  # fmt: skip
     define(
         f"segment_{how}_csr", ONE, pairs, lambda s, e, o, how=how: reduced(s, of_ends(e, len(s)), 0, len(e) - 1, how),
@@ -76,7 +82,9 @@ def first(result):
 @pytest.mark.parametrize("how", ["sum", "mean", "min", "max", "mul"])
 def test_scatter(slipway, tmp_path, how):
     def call(x, index):
-        return first(getattr(ops, f"scatter_{how}")(x, index, 0, None, 6)), first(getattr(ops, f"scatter_{how}")(x.t(), index, 1, None, 6))
+        return first(getattr(ops, f"scatter_{how}")(x, index, 0, None, 6)), first(
+            getattr(ops, f"scatter_{how}")(x.t(), index, 1, None, 6)
+        )
 
     compare(slipway, call, [(torch.randn(9, 4), torch.tensor([0, 2, 2, 5, 0, 1, 2, 5, 5]))], tmp_path)
 
@@ -84,7 +92,9 @@ def test_scatter(slipway, tmp_path, how):
 @pytest.mark.parametrize("how", ["sum", "mean", "min", "max"])
 def test_segments(slipway, tmp_path, how):
     def call(x, index, ends):
-        return first(getattr(ops, f"segment_{how}_coo")(x, index, None, 5)), first(getattr(ops, f"segment_{how}_csr")(x, ends, None))
+        return first(getattr(ops, f"segment_{how}_coo")(x, index, None, 5)), first(
+            getattr(ops, f"segment_{how}_csr")(x, ends, None)
+        )
 
     index = torch.tensor([0, 0, 1, 3, 3, 3, 4, 4, 4])
     rows, ends = {0: torch.export.Dim("rows", min=2)}, {0: torch.export.Dim("ends", min=3)}

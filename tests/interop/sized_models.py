@@ -1,6 +1,8 @@
-"""Models of the usual families in plain torch, each with inputs at several sizes: what static exports are made dynamic of.
+"""Models of the usual families in plain torch, each with inputs at several sizes: what static exports are made dynamic
+of.
 
-MODELS maps a name to (a function that makes the module, a function from a set of sizes to its inputs, three sets of sizes).
+MODELS maps a name to (a function that makes the module, a function from a set of sizes to its inputs, three sets of
+sizes).
 """
 
 import pathlib
@@ -111,7 +113,9 @@ class LSTM(nn.Module):
 class Transformer(nn.Module):
     def __init__(self):
         super().__init__()
-        self.net = nn.TransformerEncoder(nn.TransformerEncoderLayer(12, 3, 20, batch_first=True), 2, enable_nested_tensor=False)
+        self.net = nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(12, 3, 20, batch_first=True), 2, enable_nested_tensor=False
+        )
 
     def forward(self, x):
         return self.net(x)

@@ -72,7 +72,10 @@ PAIRS = {
     "zeta": (s.zeta, pairs(t(0.5, 1.0, 1.5, 2.0, 3.0, 7.25, 30.0, NAN), line(-6.3, 20, 60))),
 }
 POLYNOMIALS = {
-    name: (getattr(s, name), pairs(line(-1.2, 1.2, 41, [0.0, 1.0, -1.0, 0.5, 3.0, -4.0]), t(-1, 0, 1, 2, 3, 4.7, 5, 7, 9, 12, 31)))
+    name: (
+        getattr(s, name),
+        pairs(line(-1.2, 1.2, 41, [0.0, 1.0, -1.0, 0.5, 3.0, -4.0]), t(-1, 0, 1, 2, 3, 4.7, 5, 7, 9, 12, 31)),
+    )
     for name in [
         *(f"{shifted}chebyshev_polynomial_{k}" for k in "tuvw" for shifted in ("", "shifted_")),
         "hermite_polynomial_h",
@@ -81,7 +84,25 @@ POLYNOMIALS = {
         "legendre_polynomial_p",
     ]
 }
-NEIGHBOURS = t(0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 3.1, -8.4, 1.4e-45, -1.4e-45, 1.1754944e-38, 1e-39, 3.4028235e38, -3.4028235e38, INF, -INF, NAN)
+NEIGHBOURS = t(
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    2.0,
+    3.1,
+    -8.4,
+    1.4e-45,
+    -1.4e-45,
+    1.1754944e-38,
+    1e-39,
+    3.4028235e38,
+    -3.4028235e38,
+    INF,
+    -INF,
+    NAN,
+)
 
 
 class Wrapped(torch.nn.Module):
@@ -114,7 +135,10 @@ def close(got, want, inputs, rtol, name):
     assert got.dtype == want.dtype, name
     ok = np.isclose(got, want, rtol=rtol, atol=rtol * 0.05, equal_nan=True)
     bad = np.flatnonzero(~ok)[:8]
-    shown = [(*(x.numpy().flatten()[i].item() for x in inputs), got.flatten()[i].item(), want.flatten()[i].item()) for i in bad]
+    shown = [
+        (*(x.numpy().flatten()[i].item() for x in inputs), got.flatten()[i].item(), want.flatten()[i].item())
+        for i in bad
+    ]
     assert ok.all(), f"{name}: {(~ok).sum()} of {ok.size}: (inputs, got, expected) {shown}"
 
 
@@ -191,7 +215,8 @@ def test_hash(converted):
     k = torch.arange(-7, 8).reshape(3, 5)
     got, want = converted(
         lambda x, k: (
-            torch.hash_tensor(x), torch.hash_tensor(x[:, :7], 1), torch.hash_tensor(k, 0, keepdim=True), torch.hash_tensor(k),
+            torch.hash_tensor(x), torch.hash_tensor(x[:, :7], 1), torch.hash_tensor(k, 0, keepdim=True),
+            torch.hash_tensor(k),
             torch.hash_tensor(x.double()[:, 3], 0),
         ), x, k)  # fmt: skip
     for g, w in zip(got, want):
@@ -207,7 +232,8 @@ def test_convolutions_torch_allows(converted):
     got, want = converted(
         lambda x, w, v, u, b: (
             F.conv2d(x, w, b, stride=(2, 1), padding=(1, 2), dilation=(1, 2), groups=2),
-            F.conv_transpose2d(x, v, b, stride=(2, 3), padding=(1, 0), output_padding=(1, 2), groups=2, dilation=(2, 1)),
+            F.conv_transpose2d(x, v, b, stride=(2, 3), padding=(1, 0), output_padding=(1, 2), groups=2,
+            dilation=(2, 1)),
             F.conv_transpose2d(x.float(), u.float(), b.float(), stride=(2, 3), output_padding=(2, 4), dilation=(3, 5)),
             F.avg_pool2d(x, 3, 2, 1, ceil_mode=True), F.avg_pool2d(x, 2), F.avg_pool2d(x, 3, 1, divisor_override=4),
         ), i(2, 4, 7, 6), i(6, 2, 3, 2), i(4, 3, 3, 2), i(4, 6, 3, 2), i(6))  # fmt: skip

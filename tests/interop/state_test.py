@@ -1,5 +1,5 @@
-"""State in native libraries (convert --state): decoders token by token beside torch, whose cache is passed in and out, or is a buffer
-that the program updates; reset, several handles, limits, and what is refused."""
+"""State in native libraries (convert --state): decoders token by token beside torch, whose cache is passed in and out,
+or is a buffer that the program updates; reset, several handles, limits, and what is refused."""
 
 import json
 import re
@@ -7,12 +7,11 @@ import sys
 
 import pytest
 import torch
+from conftest import ROOT
+from json_schema import conform
 from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.export import Dim, export
-
-from conftest import ROOT
-from json_schema import conform
 
 sys.path.insert(0, str(ROOT / "samples" / "native"))
 from model import Model  # noqa: E402
@@ -125,7 +124,11 @@ def test_token_by_token(slipway, tmp_path, kind):
     states = len(model.empty())
     assert done.stderr.count("state: input") == states
     library, other = Model(tmp_path / "m.so"), Model(tmp_path / "m.so")
-    assert [name for name, _, _ in library.inputs] == ["ids"] and len(library.outputs) == 1 and len(library.states) == states
+    assert (
+        [name for name, _, _ in library.inputs] == ["ids"]
+        and len(library.outputs) == 1
+        and len(library.states) == states
+    )
     tokens = torch.randint(0, WORDS, (1, 24))
     for again in range(2):
         past, at = model.empty(), 0
@@ -257,7 +260,9 @@ def test_command_line(slipway, tmp_path):
     outputs = [o["name"] for o in json.loads(slipway("inspect", program, "--json").stdout)["programs"][0]["outputs"]]
     slipway("convert", program, "-o", library, "--state", f"past={outputs[1]}")
     shown = slipway("inspect", library).stdout
-    assert re.search(r"updates\n +past .* state\n", shown) and re.search(rf"slipway\.state\.past +{outputs[1]}\n", shown)
+    assert re.search(r"updates\n +past .* state\n", shown) and re.search(
+        rf"slipway\.state\.past +{outputs[1]}\n", shown
+    )
     report = json.loads(slipway("inspect", library, "--json").stdout)
     conform(report, "inspect")
     assert [(u["name"], u["kind"]) for u in report["programs"][0]["updates"]] == [("past", "state")]
@@ -292,14 +297,24 @@ class Odd(nn.Module):
 
     def forward(self, past, x):
         first, second = torch.cat([past[0], x], 0), torch.cat([past[1], x], 0)
-        return (torch.stack([second, first]), torch.stack([torch.cat([x, past[0]], 0), second]), torch.cat([past, past[:, :1]], 1) + 1,
-                torch.cat([past[:, 1:], x[None].expand(2, -1, -1)], 1), torch.stack([first, first]), torch.cat([past, past[:, :1]], 1))
+        return (
+            torch.stack([second, first]),
+            torch.stack([torch.cat([x, past[0]], 0), second]),
+            torch.cat([past, past[:, :1]], 1) + 1,
+            torch.cat([past[:, 1:], x[None].expand(2, -1, -1)], 1),
+            torch.stack([first, first]),
+            torch.cat([past, past[:, :1]], 1),
+        )
 
 
 def test_what_only_looks_like_it(slipway, tmp_path):
     model, past, x = Odd(), torch.randn(2, 4, 3), torch.randn(2, 3)
-    torch.export.save(export(model, (past, x), dynamic_shapes=({1: Dim.DYNAMIC}, None), strict=False), tmp_path / "m.pt2")
-    outputs = [o["name"] for o in json.loads(slipway("inspect", tmp_path / "m.pt2", "--json").stdout)["programs"][0]["outputs"]]
+    torch.export.save(
+        export(model, (past, x), dynamic_shapes=({1: Dim.DYNAMIC}, None), strict=False), tmp_path / "m.pt2"
+    )
+    outputs = [
+        o["name"] for o in json.loads(slipway("inspect", tmp_path / "m.pt2", "--json").stdout)["programs"][0]["outputs"]
+    ]
     for name in outputs[:5]:
         slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.so", "--state", f"past={name}", status=4)
     slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.so", "--state", f"past={outputs[5]}")

@@ -10,6 +10,7 @@ text sympy itself prints after its own simplification. For each assignment of th
   * both texts parse back to the identical expression (sym_eval checks that itself).
 --samples: tables whose third column is an expression (or a JSON object whose keys are); every one must parse.
 """
+
 import argparse
 import json
 import math
@@ -40,7 +41,14 @@ def leaf(rng):
     return ("int", rng.choice([INT64_MAX, INT64_MIN + 1, 2**62, -(2**62), 2**31, 10**12]))
 
 
-INT_OPS = ["Add"] * 6 + ["Mul"] * 5 + ["FloorDiv"] * 5 + ["PythonMod"] * 4 + ["Max", "Min"] * 2 + ["CeilDiv", "Sub", "Sub", "Neg", "Pow", "Round", "Where"]
+INT_OPS = (
+    ["Add"] * 6
+    + ["Mul"] * 5
+    + ["FloorDiv"] * 5
+    + ["PythonMod"] * 4
+    + ["Max", "Min"] * 2
+    + ["CeilDiv", "Sub", "Sub", "Neg", "Pow", "Round", "Where"]
+)
 
 
 def integer(rng, depth):
@@ -81,7 +89,14 @@ def real(rng, depth):
     return (op, integer(rng, depth - 1), ("int", rng.choice([2, 3, 7])))
 
 
-RELATIONS = {"Ge": ("GreaterThan", ">="), "Le": ("LessThan", "<="), "Gt": ("StrictGreaterThan", ">"), "Lt": ("StrictLessThan", "<"), "Eq": ("Equality", "=="), "Ne": ("Unequality", "!=")}
+RELATIONS = {
+    "Ge": ("GreaterThan", ">="),
+    "Le": ("LessThan", "<="),
+    "Gt": ("StrictGreaterThan", ">"),
+    "Lt": ("StrictLessThan", "<"),
+    "Eq": ("Equality", "=="),
+    "Ne": ("Unequality", "!="),
+}
 
 
 def boolean(rng, depth):
@@ -121,7 +136,20 @@ def infix(t):
     if op == "float":
         return f"({a[0]!r})"
     args = [infix(x) for x in a]
-    joined = {"Add": " + ", "FAdd": " + ", "Mul": "*", "FMul": "*", "Sub": " - ", "FloorDiv": "//", "PythonMod": " % ", "Pow": "**", "And": " & ", "Or": " | ", "FloatTrueDiv": "/", "IntTrueDiv": " / "}
+    joined = {
+        "Add": " + ",
+        "FAdd": " + ",
+        "Mul": "*",
+        "FMul": "*",
+        "Sub": " - ",
+        "FloorDiv": "//",
+        "PythonMod": " % ",
+        "Pow": "**",
+        "And": " & ",
+        "Or": " | ",
+        "FloatTrueDiv": "/",
+        "IntTrueDiv": " / ",
+    }
     if op in joined:
         return "(" + joined[op].join(args) + ")"
     if op in RELATIONS:
@@ -154,7 +182,7 @@ def reference(t, env):
             r = r * x
         return r
     if op in ("FloorDiv", "PythonMod", "CeilDiv", "FloatTrueDiv", "IntTrueDiv") and v[1] == 0:
-        raise Undefined
+        raise Undefined from None
     table = {
         "Sub": lambda: v[0] - v[1],
         "Neg": lambda: -v[0],
@@ -184,10 +212,34 @@ def reference(t, env):
     try:
         return table[op]()
     except OverflowError:
-        raise Undefined
+        raise Undefined from None
 
 
-LOCALS = {n: getattr(tf, n) for n in ["FloorDiv", "CeilDiv", "CleanDiv", "Mod", "PythonMod", "ModularIndexing", "Where", "PowByNatural", "FloatPow", "FloatTrueDiv", "IntTrueDiv", "ToFloat", "TruncToInt", "FloorToInt", "CeilToInt", "RoundToInt", "TruncToFloat", "Max", "Min", "Identity"]}
+LOCALS = {
+    n: getattr(tf, n)
+    for n in [
+        "FloorDiv",
+        "CeilDiv",
+        "CleanDiv",
+        "Mod",
+        "PythonMod",
+        "ModularIndexing",
+        "Where",
+        "PowByNatural",
+        "FloatPow",
+        "FloatTrueDiv",
+        "IntTrueDiv",
+        "ToFloat",
+        "TruncToInt",
+        "FloorToInt",
+        "CeilToInt",
+        "RoundToInt",
+        "TruncToFloat",
+        "Max",
+        "Min",
+        "Identity",
+    ]
+}
 
 
 def sympy_value(text, env):
@@ -197,7 +249,7 @@ def sympy_value(text, env):
     try:
         v = sympy.sympify(text, locals=scope)
     except (ZeroDivisionError, AssertionError, OverflowError):
-        raise Undefined
+        raise Undefined from None
     if v in (sympy.true, sympy.false):
         return bool(v)
     if v.is_Integer:
@@ -226,7 +278,9 @@ def has_float(t):
 
 
 def run_tool(tool, lines):
-    out = subprocess.run([tool], input="\n".join(lines) + "\n", capture_output=True, text=True, check=True).stdout.splitlines()
+    out = subprocess.run(
+        [tool], input="\n".join(lines) + "\n", capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     assert len(out) == len(lines), f"{len(lines)} lines gave {len(out)}"
     return out
 
@@ -250,7 +304,11 @@ def value_in(rng, r):
 
 
 def parse_value(text):
-    return {"True": True, "False": False, "none": None}[text] if text in ("True", "False", "none") else (float(text) if any(c in text for c in ".en") else int(text))
+    return (
+        {"True": True, "False": False, "none": None}[text]
+        if text in ("True", "False", "none")
+        else (float(text) if any(c in text for c in ".en") else int(text))
+    )
 
 
 def check_random(tool, seed, count, with_sympy):
@@ -262,7 +320,9 @@ def check_random(tool, seed, count, with_sympy):
         if i < with_sympy and not has_float(tree):
             try:
                 e = symbolic(tree)
-                if not any(x in str(e) for x in ("oo", "nan", "zoo")) and not e.atoms(sympy.Rational) - e.atoms(sympy.Integer):
+                if not any(x in str(e) for x in ("oo", "nan", "zoo")) and not e.atoms(sympy.Rational) - e.atoms(
+                    sympy.Integer
+                ):
                     texts += [sympy.srepr(e), str(e)]
             except (ZeroDivisionError, AssertionError, ValueError, TypeError):
                 pass
@@ -273,10 +333,19 @@ def check_random(tool, seed, count, with_sympy):
                 if len(text) > 60000:
                     continue
                 e = lambda x: "" if x is None else str(x)
-                lines.append("\t".join([text, ",".join(f"{n}={v}" for n, v in env.items()), ",".join(f"{n}={e(a)}:{e(b)}" for n, (a, b) in ranges.items())]))
+                lines.append(
+                    "\t".join(
+                        [
+                            text,
+                            ",".join(f"{n}={v}" for n, v in env.items()),
+                            ",".join(f"{n}={e(a)}:{e(b)}" for n, (a, b) in ranges.items()),
+                        ]
+                    )
+                )
                 cases.append((tree, env, text))
     failures, valued, sympy_checked, refused = [], 0, 0, 0
     for (tree, env, text), out, line in zip(cases, run_tool(tool, lines), lines):
+
         def fail(why):
             failures.append(f"{why}\n  input: {line}\n  output: {out}")
 
@@ -316,7 +385,10 @@ def check_random(tool, seed, count, with_sympy):
                 sympy_checked += 1
                 if v != got:
                     fail(f"sympy reads {v} from {printed}")
-    print(f"seed {seed}: {len(lines)} evaluations, {valued} with a value, {sympy_checked} read back by sympy, {refused} refused, {len(failures)} failures")
+    print(
+        f"seed {seed}: {len(lines)} evaluations, {valued} with a value, {sympy_checked} read back by sympy, {refused} "
+        f"refused, {len(failures)} failures"
+    )
     return failures
 
 

@@ -42,7 +42,18 @@ def whole(name):
 
 def convert(slipway, tmp_path, source, ranks, *more, rules=RULES, status=0):
     (tmp_path / "rules.json").write_text(json.dumps(rules))
-    done = slipway("convert", source, "--tp", ranks, "--tp-rules", tmp_path / "rules.json", "-o", f"{tmp_path}/out/", *more, status=status)
+    done = slipway(
+        "convert",
+        source,
+        "--tp",
+        ranks,
+        "--tp-rules",
+        tmp_path / "rules.json",
+        "-o",
+        f"{tmp_path}/out/",
+        *more,
+        status=status,
+    )
     files = sorted((tmp_path / "out").iterdir()) if (tmp_path / "out").exists() else []
     return done, files
 
@@ -78,16 +89,44 @@ def test_refusals(slipway, tmp_path):
     save_file({n: t.contiguous() for n, t in state().items()}, source)
     done, files = convert(slipway, tmp_path, source, 5, status=3)
     last = done.stderr.splitlines()[-1]
-    assert "8 tensors cannot be split in 5 equal parts" in last and "l.0.o.weight [12,24] in dimension 1" in last and "embed.weight" in last
+    assert (
+        "8 tensors cannot be split in 5 equal parts" in last
+        and "l.0.o.weight [12,24] in dimension 1" in last
+        and "embed.weight" in last
+    )
     done, _ = convert(slipway, tmp_path, source, 2, rules=[{"match": "bias", "split": "row"}], status=3)
     assert "l.0.q.bias [24] has no dimension 1" in done.stderr
-    done, _ = convert(slipway, tmp_path, source, 2, rules=[{"match": "norm", "split": "column"}, {"match": "norm|zzz", "split": "row"}])
+    done, _ = convert(
+        slipway,
+        tmp_path,
+        source,
+        2,
+        rules=[{"match": "norm", "split": "column"}, {"match": "norm|zzz", "split": "row"}],
+    )
     assert "rules that decide no tensor: 'norm|zzz'" in done.stderr
-    for rules in ({}, [1], [{"match": "a"}], [{"match": "a", "split": "diagonal"}], [{"match": "(", "split": "row"}], [{"match": "a", "split": "row", "dim": 1}], [{"match": 1, "split": "row"}]):
+    for rules in (
+        {},
+        [1],
+        [{"match": "a"}],
+        [{"match": "a", "split": "diagonal"}],
+        [{"match": "(", "split": "row"}],
+        [{"match": "a", "split": "row", "dim": 1}],
+        [{"match": 1, "split": "row"}],
+    ):
         done, _ = convert(slipway, tmp_path, source, 2, rules=rules, status=3)
         assert "rules.json" in done.stderr.splitlines()[-1]
     slipway("convert", source, "--tp", 2, "-o", f"{tmp_path}/out/", status=2)
     slipway("convert", source, "--tp-rules", tmp_path / "rules.json", "-o", f"{tmp_path}/out/", status=2)
     convert(slipway, tmp_path, source, 2, "--shards", "2", status=2)
-    slipway("convert", source, "--tp", 2, "--tp-rules", tmp_path / "rules.json", "-o", tmp_path / "one.safetensors", status=2)
+    slipway(
+        "convert",
+        source,
+        "--tp",
+        2,
+        "--tp-rules",
+        tmp_path / "rules.json",
+        "-o",
+        tmp_path / "one.safetensors",
+        status=2,
+    )
     slipway("convert", source, "--tp", 2, "--tp-rules", tmp_path / "nothing.json", "-o", f"{tmp_path}/out/", status=5)

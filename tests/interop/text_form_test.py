@@ -5,10 +5,9 @@ import subprocess
 
 import pytest
 import torch
-from torch.export import Dim, export, save
-
 from conftest import ROOT
 from json_schema import conform
+from torch.export import Dim, export, save
 
 ROUNDTRIP = ROOT / "build" / "ir_roundtrip"
 
@@ -40,7 +39,12 @@ class Control(torch.nn.Module):
 
 PROGRAMS = {
     "static": lambda: export(Net().train(), (torch.randn(2, 3, 8, 8),)),
-    "dynamic": lambda: export(Net().eval(), (torch.randn(2, 3, 8, 8),), {"scale": 2.0}, dynamic_shapes={"x": {0: Dim("batch", max=64), 2: Dim.AUTO, 3: Dim.AUTO}, "scale": None}),
+    "dynamic": lambda: export(
+        Net().eval(),
+        (torch.randn(2, 3, 8, 8),),
+        {"scale": 2.0},
+        dynamic_shapes={"x": {0: Dim("batch", max=64), 2: Dim.AUTO, 3: Dim.AUTO}, "scale": None},
+    ),
     "control": lambda: export(Control(), (torch.randn(3, 4),), dynamic_shapes=({0: Dim("n", min=2)},)),
     "decomposed": lambda: export(Net().eval(), (torch.randn(2, 3, 8, 8),)).run_decompositions(),
 }
@@ -85,7 +89,9 @@ def test_json(slipway, archive):
 def test_safetensors(slipway, tmp_path):
     from safetensors.torch import save_file
 
-    save_file({"a": torch.zeros(2, 3), "b": torch.zeros(4, dtype=torch.bfloat16)}, tmp_path / "w.safetensors", {"k": "v"})
+    save_file(
+        {"a": torch.zeros(2, 3), "b": torch.zeros(4, dtype=torch.bfloat16)}, tmp_path / "w.safetensors", {"k": "v"}
+    )
     report = json.loads(slipway("inspect", tmp_path / "w.safetensors", "--json").stdout)
     conform(report, "inspect")
     assert [(t["name"], t["dtype"], t["shape"], t["bytes"]) for t in report["tensors"]] == [

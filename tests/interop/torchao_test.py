@@ -1,5 +1,5 @@
-"""Models that torchao quantized, as ONNX and run by the planner: the operators in the file, its size, the kernels that ONNX
-Runtime makes of them, and the numbers against eager."""
+"""Models that torchao quantized, as ONNX and run by the planner: the operators in the file, its size, the kernels that
+ONNX Runtime makes of them, and the numbers against eager."""
 
 import collections
 
@@ -111,7 +111,9 @@ def test_planned(slipway, tmp_path, case, dtype):
     x = torch.randn(5, K, dtype=dtype)
     export(model, x, tmp_path / "m.pt2")
     save_file({"input.0": x}, tmp_path / "in.safetensors")
-    slipway("run", tmp_path / "m.pt2", "--inputs", tmp_path / "in.safetensors", "--outputs", tmp_path / "out.safetensors")
+    slipway(
+        "run", tmp_path / "m.pt2", "--inputs", tmp_path / "in.safetensors", "--outputs", tmp_path / "out.safetensors"
+    )
     close(load_file(tmp_path / "out.safetensors")["output.0"], model(x).detach())
 
 
@@ -134,7 +136,9 @@ def test_scales_wider_than_the_weights(slipway, tmp_path):
             self.register_buffer("scale", torch.rand(N, K // 32))
 
         def forward(self, x):
-            w = torch.ops.torchao.dequantize_affine(self.q, (1, 32), self.scale, None, torch.int8, -8, 7, output_dtype=torch.bfloat16)
+            w = torch.ops.torchao.dequantize_affine(
+                self.q, (1, 32), self.scale, None, torch.int8, -8, 7, output_dtype=torch.bfloat16
+            )
             return w + x
 
     x = torch.zeros(N, K, dtype=torch.bfloat16)
@@ -143,7 +147,9 @@ def test_scales_wider_than_the_weights(slipway, tmp_path):
     slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.onnx")
     assert torch.equal(run_onnx(tmp_path / "m.onnx", x)[0], model(x))
     save_file({"input.0": x}, tmp_path / "in.safetensors")
-    slipway("run", tmp_path / "m.pt2", "--inputs", tmp_path / "in.safetensors", "--outputs", tmp_path / "out.safetensors")
+    slipway(
+        "run", tmp_path / "m.pt2", "--inputs", tmp_path / "in.safetensors", "--outputs", tmp_path / "out.safetensors"
+    )
     assert torch.equal(load_file(tmp_path / "out.safetensors")["output.0"], model(x))
 
 
@@ -159,10 +165,14 @@ def test_static_activations(slipway, tmp_path):
             self.register_buffer("z", torch.zeros(N, dtype=torch.int64))
 
         def forward(self, x):
-            x = q.dequantize_per_tensor(q.quantize_per_tensor(x, 0.02, 3, -128, 127, torch.int8), 0.02, 3, -128, 127, torch.int8)
+            x = q.dequantize_per_tensor(
+                q.quantize_per_tensor(x, 0.02, 3, -128, 127, torch.int8), 0.02, 3, -128, 127, torch.int8
+            )
             w = q.dequantize_per_channel(self.w, self.s, self.z, 0, -127, 127, torch.int8)
             y = torch.nn.functional.linear(x, w)
-            return q.dequantize_per_tensor(q.quantize_per_tensor(y, 0.5, 0, -128, 127, torch.int8), 0.5, 0, -128, 127, torch.int8)
+            return q.dequantize_per_tensor(
+                q.quantize_per_tensor(y, 0.5, 0, -128, 127, torch.int8), 0.5, 0, -128, 127, torch.int8
+            )
 
     torch.manual_seed(1)
     model, x = Static().eval(), torch.randn(5, K)

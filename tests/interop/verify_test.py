@@ -1,4 +1,5 @@
-"""slipway verify: programs, libraries and ONNX models beside each other; --layers finds faults that are planted at random nodes.
+"""slipway verify: programs, libraries and ONNX models beside each other; --layers finds faults that are planted at
+random nodes.
 
 SLIPWAY_VERIFY_TRIALS=50 plants as many faults (8 if not said).
 """
@@ -38,7 +39,14 @@ class Model(torch.nn.Module):
     def forward(self, ids, mask, scale: float = 2.0, *, places=None):
         x = self.fc(self.table(ids)) * scale
         x = torch.where(mask.unsqueeze(-1), x, -1.0)
-        return {"x": torch.softmax(x, -1), "n": x.shape[0] * 2, "sum": x.sum(1), "picked": x.flatten(0, 1)[places], "none": None, "max": x.argmax(-1)}
+        return {
+            "x": torch.softmax(x, -1),
+            "n": x.shape[0] * 2,
+            "sum": x.sum(1),
+            "picked": x.flatten(0, 1)[places],
+            "none": None,
+            "max": x.argmax(-1),
+        }
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +55,12 @@ def model(tmp_path_factory):
     torch.manual_seed(0)
     arguments = (torch.randint(0, 11, (3, 5)), torch.rand(3, 5) > 0.3, 2.0)
     b, s = Dim("b", min=2, max=32), Dim("s", min=2, max=16)
-    program = export(Model().eval(), arguments, {"places": torch.tensor([0, 14])},
-                     dynamic_shapes={"ids": {0: b, 1: s}, "mask": {0: b, 1: s}, "scale": None, "places": None})
+    program = export(
+        Model().eval(),
+        arguments,
+        {"places": torch.tensor([0, 14])},
+        dynamic_shapes={"ids": {0: b, 1: s}, "mask": {0: b, 1: s}, "scale": None, "places": None},
+    )
     save(program, folder / "m.pt2")
     return folder
 
@@ -86,7 +98,12 @@ def test_reference_says_which_side_is_off(slipway, model, tmp_path):
         right = "a" if off == "b" else "b"
         assert row["reference"][right] < 1e-5 < 1e-4 < row["reference"][off]
         assert report["layers"]["first"]["op"] == "aten.embedding.default"
-    assert "first to differ: %embedding" in slipway("verify", model / "m.pt2", tmp_path / "m.onnx", "--layers", "--python", sys.executable, status=1).stdout
+    assert (
+        "first to differ: %embedding"
+        in slipway(
+            "verify", model / "m.pt2", tmp_path / "m.onnx", "--layers", "--python", sys.executable, status=1
+        ).stdout
+    )
     # What is allowed for is not a difference.
     assert verify(slipway, model / "m.pt2", tmp_path / "m.onnx", "--rtol", "0.1", "--atol", "0.1")["agree"]
 
@@ -97,21 +114,46 @@ class Types(torch.nn.Module):
 
 
 def test_all_types_go_through_onnxruntime(slipway, tmp_path):
-    arguments = (torch.randn(3), torch.randn(3).half(), torch.randn(3).bfloat16(), torch.arange(3), torch.arange(3, dtype=torch.uint8), torch.tensor([True, False]))
+    arguments = (
+        torch.randn(3),
+        torch.randn(3).half(),
+        torch.randn(3).bfloat16(),
+        torch.arange(3),
+        torch.arange(3, dtype=torch.uint8),
+        torch.tensor([True, False]),
+    )
     save(export(Types(), arguments), tmp_path / "m.pt2")
     slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.onnx")
     report = verify(slipway, tmp_path / "m.pt2", tmp_path / "m.onnx", "--rtol", "0")
-    assert [o["a"] for o in report["sets"][0]["outputs"]] == ["f32[3]", "f16[3]", "bf16[3]", "i64[3]", "u8[3]", "bool[2]", "f64[3]"]
+    assert [o["a"] for o in report["sets"][0]["outputs"]] == [
+        "f32[3]",
+        "f16[3]",
+        "bf16[3]",
+        "i64[3]",
+        "u8[3]",
+        "bool[2]",
+        "f64[3]",
+    ]
     values = {f"input.{n}": t for n, t in enumerate(arguments)}
     values["input.0"] = torch.tensor([math.nan, math.inf, -0.0])
     save_file(values, tmp_path / "in.safetensors")
     assert verify(slipway, tmp_path / "m.pt2", tmp_path / "m.onnx", "--inputs", tmp_path / "in.safetensors")["agree"]
-    done = slipway("verify", tmp_path / "m.onnx", tmp_path / "m.onnx", "--python", sys.executable, "--inputs", tmp_path / "in.safetensors")
+    done = slipway(
+        "verify",
+        tmp_path / "m.onnx",
+        tmp_path / "m.onnx",
+        "--python",
+        sys.executable,
+        "--inputs",
+        tmp_path / "in.safetensors",
+    )
     assert done.stdout.endswith("they agree\n")
 
 
 def test_weights_beside_the_model(slipway, tmp_path):
-    save(export(torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh()), (torch.randn(2, 64),)), tmp_path / "m.pt2")
+    save(
+        export(torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh()), (torch.randn(2, 64),)), tmp_path / "m.pt2"
+    )
     slipway("convert", tmp_path / "m.pt2", "-o", tmp_path / "m.onnx", "--external-data", "always")
     report = verify(slipway, tmp_path / "m.pt2", tmp_path / "m.onnx", "--layers")
     assert report["layers"]["first"] is None and report["layers"]["compared"] == 2
@@ -136,7 +178,9 @@ def test_state_that_the_model_carries_is_no_output(slipway, tmp_path):
 
 def test_models_of_torchs_own_exporter(slipway, tmp_path):
     torch.manual_seed(0)
-    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.LayerNorm(8), torch.nn.Linear(8, 2)).eval()
+    net = torch.nn.Sequential(
+        torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.LayerNorm(8), torch.nn.Linear(8, 2)
+    ).eval()
     program = export(net, (torch.randn(3, 4),))
     save(program, tmp_path / "m.pt2")
     torch.onnx.export(program, (), dynamo=True, verbose=False).save(tmp_path / "m.onnx")
@@ -168,7 +212,11 @@ def test_reference_of_narrow_types(slipway, tmp_path):
             self.fc = torch.nn.Linear(64, 64).bfloat16().to(dtype)
 
         def forward(self, x, i):
-            return torch.tanh(self.fc(x.to(self.dtype))).to(torch.float32) + torch.sin(i) + torch.full((64,), 0.5, dtype=self.dtype)
+            return (
+                torch.tanh(self.fc(x.to(self.dtype))).to(torch.float32)
+                + torch.sin(i)
+                + torch.full((64,), 0.5, dtype=self.dtype)
+            )
 
     arguments = (torch.randn(4, 64).bfloat16().float(), torch.arange(64))
     for name, dtype in (("low", torch.bfloat16), ("high", torch.float32)):
@@ -178,7 +226,15 @@ def test_reference_of_narrow_types(slipway, tmp_path):
     assert errors["a"] < 1e-6 and 1e-4 < errors["b"] < 1e-1
 
 
-UNARY = [torch.relu, torch.tanh, torch.sigmoid, torch.sin, torch.nn.functional.gelu, torch.nn.functional.silu, torch.exp]
+UNARY = [
+    torch.relu,
+    torch.tanh,
+    torch.sigmoid,
+    torch.sin,
+    torch.nn.functional.gelu,
+    torch.nn.functional.silu,
+    torch.exp,
+]
 BINARY = [torch.add, torch.sub, torch.mul, torch.maximum]
 
 
@@ -192,7 +248,15 @@ class Random(torch.nn.Module):
         self.plan = []
         for i in range(size):
             kind = rng.choice(["unary", "unary", "binary", "linear", "norm", "number", "softmax", "shape"])
-            self.plan.append((kind, rng.randrange(100), rng.randrange(max(0, i - 6), i + 1), rng.randrange(i + 1), rng.uniform(0.2, 2)))
+            self.plan.append(
+                (
+                    kind,
+                    rng.randrange(100),
+                    rng.randrange(max(0, i - 6), i + 1),
+                    rng.randrange(i + 1),
+                    rng.uniform(0.2, 2),
+                )
+            )
 
     def forward(self, x):
         values = [x]
@@ -218,7 +282,12 @@ class Random(torch.nn.Module):
 
 # Other operators with the same arguments, whose values are others everywhere.
 SWAPS = {name: "aten.cos.default" for name in ("relu", "tanh", "sigmoid", "sin", "silu", "exp", "neg")}
-SWAPS |= {"add": "aten.sub.Tensor", "sub": "aten.add.Tensor", "mul": "aten.maximum.default", "maximum": "aten.minimum.default"}
+SWAPS |= {
+    "add": "aten.sub.Tensor",
+    "sub": "aten.add.Tensor",
+    "mul": "aten.maximum.default",
+    "maximum": "aten.minimum.default",
+}
 
 
 def faults(text):

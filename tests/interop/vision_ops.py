@@ -1,5 +1,5 @@
-"""torchvision's operators for tests: torchvision's own where it can be imported, else its schemas with plain loops behind them, which
-detection_test.py compares with torchvision's where there is one."""
+"""torchvision's operators for tests: torchvision's own where it can be imported, else its schemas with plain loops
+behind them, which detection_test.py compares with torchvision's where there is one."""
 
 import math
 
@@ -14,11 +14,17 @@ except Exception:  # not there, or not for this torch
 
 SCHEMAS = {
     "nms": "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-    "roi_align": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, int sampling_ratio, bool aligned) -> Tensor",
-    "roi_pool": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width) -> (Tensor, Tensor)",
-    "ps_roi_align": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, int sampling_ratio) -> (Tensor, Tensor)",
-    "ps_roi_pool": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width) -> (Tensor, Tensor)",
-    "deform_conv2d": "(Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt stride_h, SymInt stride_w, SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups, SymInt offset_groups, bool use_mask) -> Tensor",
+    "roi_align": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, int "
+    "sampling_ratio, bool aligned) -> Tensor",
+    "roi_pool": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width) -> "
+    "(Tensor, Tensor)",
+    "ps_roi_align": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, int "
+    "sampling_ratio) -> (Tensor, Tensor)",
+    "ps_roi_pool": "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width) -> "
+    "(Tensor, Tensor)",
+    "deform_conv2d": "(Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt stride_h, SymInt "
+    "stride_w, SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups, "
+    "SymInt offset_groups, bool use_mask) -> Tensor",
 }
 
 
@@ -127,7 +133,20 @@ def ps_roi_pool(input, rois, spatial_scale, pooled_height, pooled_width):
 
 
 def deform_conv2d(
-    input, weight, offset, mask, bias, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, groups, offset_groups, use_mask
+    input,
+    weight,
+    offset,
+    mask,
+    bias,
+    stride_h,
+    stride_w,
+    pad_h,
+    pad_w,
+    dilation_h,
+    dilation_w,
+    groups,
+    offset_groups,
+    use_mask,
 ):
     rows, columns = offset.shape[2:]
     height, width = weight.shape[2:]

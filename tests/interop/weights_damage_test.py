@@ -1,4 +1,5 @@
-"""What would be lost of a checkpoint's weights without a word: ranges of casts, scales, shards that are missing, experts that stay in float."""
+"""What would be lost of a checkpoint's weights without a word: ranges of casts, scales, shards that are missing,
+experts that stay in float."""
 
 import json
 import shutil
@@ -19,8 +20,27 @@ def lost(x, dtype):
 @pytest.mark.parametrize("source", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_casts_are_counted(slipway, tmp_path, name, dtype, source):
     generator = torch.Generator().manual_seed(1)
-    x = (torch.randn(10007, generator=generator, dtype=torch.float64) * 10.0 ** torch.randint(-50, 45, (10007,), generator=generator)).to(source)
-    edges = torch.tensor([0.0, -0.0, float("inf"), float("-inf"), float("nan"), 65504, 65519.9, 65520, -65520, 2.0**-25, 2.0**-24, 3.4e38, 3.39e38]).to(source)
+    x = (
+        torch.randn(10007, generator=generator, dtype=torch.float64)
+        * 10.0 ** torch.randint(-50, 45, (10007,), generator=generator)
+    ).to(source)
+    edges = torch.tensor(
+        [
+            0.0,
+            -0.0,
+            float("inf"),
+            float("-inf"),
+            float("nan"),
+            65504,
+            65519.9,
+            65520,
+            -65520,
+            2.0**-25,
+            2.0**-24,
+            3.4e38,
+            3.39e38,
+        ]
+    ).to(source)
     save_file({"x": x, "edges": edges, "fine": torch.ones(3, dtype=source)}, tmp_path / "x.safetensors")
     infinite, zero = (a + b for a, b in zip(lost(x, dtype), lost(edges, dtype)))
     done = slipway("convert", tmp_path / "x.safetensors", "-o", tmp_path / "y.safetensors", "--dtype", name)
@@ -36,7 +56,16 @@ def test_casts_are_counted(slipway, tmp_path, name, dtype, source):
     assert "'fine'" not in done.stderr
     before = (tmp_path / "y.safetensors").read_bytes()
     for output in ("y.safetensors", "folder/"):
-        done = slipway("convert", tmp_path / "x.safetensors", "-o", f"{tmp_path}/{output}", "--dtype", name, "--strict", status=1 if line else 0)
+        done = slipway(
+            "convert",
+            tmp_path / "x.safetensors",
+            "-o",
+            f"{tmp_path}/{output}",
+            "--dtype",
+            name,
+            "--strict",
+            status=1 if line else 0,
+        )
         assert not line or "SW5002" in done.stderr.splitlines()[-1]
     if line:
         assert (tmp_path / "y.safetensors").read_bytes() == before and not (tmp_path / "folder").exists()
@@ -45,14 +74,28 @@ def test_casts_are_counted(slipway, tmp_path, name, dtype, source):
 def test_scales_are_not_rounded(slipway, tmp_path):
     codes, scale = torch.ones(4, 8, dtype=torch.int8), torch.full((4, 1), 0.1)
     kept = {
-        "a.weight": codes, "a.weight_scale": scale,
-        "b._weight_qdata": codes, "b._weight_scale": scale, "b._weight_zero_point": scale,
-        "c.weight": torch.ones(2, 2).to(torch.float8_e4m3fn), "c.weight_scale_inv": scale, "c.input_scale": torch.tensor(0.3),
-        "d.qweight": torch.ones(2, 2, dtype=torch.int32), "d.scales": scale,
-        "e.weight": torch.ones(8, dtype=torch.uint8), "e.weight.absmax": scale, "e.weight.quant_map": scale,
-        "f.weight.qdata": codes, "f.weight.scale": scale,
+        "a.weight": codes,
+        "a.weight_scale": scale,
+        "b._weight_qdata": codes,
+        "b._weight_scale": scale,
+        "b._weight_zero_point": scale,
+        "c.weight": torch.ones(2, 2).to(torch.float8_e4m3fn),
+        "c.weight_scale_inv": scale,
+        "c.input_scale": torch.tensor(0.3),
+        "d.qweight": torch.ones(2, 2, dtype=torch.int32),
+        "d.scales": scale,
+        "e.weight": torch.ones(8, dtype=torch.uint8),
+        "e.weight.absmax": scale,
+        "e.weight.quant_map": scale,
+        "f.weight.qdata": codes,
+        "f.weight.scale": scale,
     }
-    cast = {"a.bias": torch.full((4,), 0.1), "norm.scale": torch.full((4,), 0.1), "g.weight": torch.full((4, 4), 0.1), "g.logit_scale": torch.tensor(0.1)}
+    cast = {
+        "a.bias": torch.full((4,), 0.1),
+        "norm.scale": torch.full((4,), 0.1),
+        "g.weight": torch.full((4, 4), 0.1),
+        "g.logit_scale": torch.tensor(0.1),
+    }
     kept = {name: tensor.clone() for name, tensor in kept.items()}
     save_file(kept | cast, tmp_path / "q.safetensors")
     done = slipway("convert", tmp_path / "q.safetensors", "-o", tmp_path / "o.safetensors", "--dtype", "bf16")
@@ -83,7 +126,9 @@ def test_shards_that_are_missing(slipway, tmp_path):
         done = slipway("convert", tmp_path / "less", "-o", tmp_path / "no.safetensors", status=3)
         assert f"missing: {gone}" in done.stderr.splitlines()[-1]
         # The same with an index that does not name what is not there.
-        (tmp_path / "less" / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {k: v for k, v in index.items() if v != gone}}))
+        (tmp_path / "less" / "model.safetensors.index.json").write_text(
+            json.dumps({"weight_map": {k: v for k, v in index.items() if v != gone}})
+        )
         done = slipway("convert", tmp_path / "less", "-o", tmp_path / "no.safetensors", status=3)
         assert f"missing: {gone}" in done.stderr.splitlines()[-1]
         shutil.rmtree(tmp_path / "less")
@@ -109,7 +154,11 @@ def test_an_index_that_omits_tensors(slipway, tmp_path):
 
 
 def test_experts_that_stay_in_float_count(slipway, tmp_path):
-    weights = {"mlp.experts.gate_up_proj": torch.randn(4, 64, 128), "mlp.gate.weight": torch.randn(64, 64), "conv.weight": torch.randn(8, 8, 3)}
+    weights = {
+        "mlp.experts.gate_up_proj": torch.randn(4, 64, 128),
+        "mlp.gate.weight": torch.randn(64, 64),
+        "conv.weight": torch.randn(8, 8, 3),
+    }
     save_file(weights, tmp_path / "m.safetensors")
     run = ("quantize", tmp_path / "m.safetensors", "-o", tmp_path / "q.safetensors", "--config", "int8-weight-only")
     done = slipway(*run, "--require-all", status=1)

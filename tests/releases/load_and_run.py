@@ -1,4 +1,5 @@
-"""Converts every case of a folder with slipway and runs it with the torch of this interpreter: see check.sh beside this.
+"""Converts every case of a folder with slipway and runs it with the torch of this interpreter: see check.sh beside
+this.
 
     python load_and_run.py SLIPWAY TARGET CASES SCRATCH
 """
@@ -21,11 +22,15 @@ warnings.simplefilter("ignore")
 def signature(path):
     """(kinds of inputs in flattened order, their constants, in_spec or None, kinds of outputs)"""
     with zipfile.ZipFile(path) as z:
-        name = next(n for n in z.namelist() if n == "serialized_exported_program.json" or ("/models/" in n and n.endswith(".json")))
+        name = next(
+            n
+            for n in z.namelist()
+            if n == "serialized_exported_program.json" or ("/models/" in n and n.endswith(".json"))
+        )
         graph = json.loads(z.read(name))["graph_module"]
 
     def kind(arg):
-        (tag, value), = [(t, v) for t, v in arg.items() if v is not None] or [("as_none", None)]
+        ((tag, value),) = [(t, v) for t, v in arg.items() if v is not None] or [("as_none", None)]
         if tag == "as_tensor":
             return "tensor", None
         if tag.startswith("as_sym") and "as_name" in value:
@@ -57,7 +62,11 @@ def run(source, archive):
     args, kwargs = pytree.tree_unflatten(leaves, pytree.treespec_loads(in_spec)) if in_spec else (tuple(leaves), {})
     with torch.no_grad():
         result = torch.export.load(str(archive)).module()(*args, **kwargs)
-    got = [x if isinstance(x, torch.Tensor) else torch.tensor(x) for x, k in zip(pytree.tree_leaves(result), outputs) if k != "constant"]
+    got = [
+        x if isinstance(x, torch.Tensor) else torch.tensor(x)
+        for x, k in zip(pytree.tree_leaves(result), outputs)
+        if k != "constant"
+    ]
     assert len(got) == len(want), f"{len(got)} outputs, not {len(want)}"
     for g, w in zip(got, want):
         torch.testing.assert_close(g.to(w.dtype), w, rtol=1e-3, atol=1e-4, equal_nan=True)
@@ -69,7 +78,12 @@ for source in sorted(pathlib.Path(CASES).rglob("*.pt2")):
         continue
     archive = pathlib.Path(SCRATCH) / "case.pt2"
     try:
-        subprocess.run([SLIPWAY, "convert", source, "-o", archive, "--torch", TARGET, "--quiet"], check=True, capture_output=True, text=True)
+        subprocess.run(
+            [SLIPWAY, "convert", source, "-o", archive, "--torch", TARGET, "--quiet"],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
         run(source, archive)
         passed += 1
     except subprocess.CalledProcessError as error:
@@ -77,6 +91,10 @@ for source in sorted(pathlib.Path(CASES).rglob("*.pt2")):
         print(f"{source.stem}: convert: {error.stderr.strip().splitlines()[-1]}", flush=True)
     except Exception as error:
         failed += 1
-        print(f"{source.stem}: {type(error).__name__}: {str(error).strip().splitlines()[0][:300] if str(error).strip() else ''}", flush=True)
+        print(
+            f"{source.stem}: {type(error).__name__}: "
+            f"{str(error).strip().splitlines()[0][:300] if str(error).strip() else ''}",
+            flush=True,
+        )
 print(f"{passed} passed, {failed} failed", flush=True)
 sys.exit(failed > 0)

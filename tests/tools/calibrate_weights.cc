@@ -1,10 +1,12 @@
-// Quantizes linear weights of a program with calibration data and writes every part and the numbers they stand for: what tests compare
-// with torchao's.
+// Quantizes linear weights of a program with calibration data and writes every part and the numbers they stand for:
+// what tests compare with torchao's.
 //
-//     calibrate_weights CONFIG MODEL CALIBRATION.safetensors OUT.safetensors [memory=BYTES] [percentile=P] [rows=N] [threads=N] [weight=TEXT]
+//     calibrate_weights CONFIG MODEL CALIBRATION.safetensors OUT.safetensors [memory=BYTES] [percentile=P] [rows=N]
+//     [threads=N] [weight=TEXT]
 //
-// Of a weight X: X.qdata, X.scale, ..., X.codes (a byte each), X.dequant (f32, of W · diag(factors)), X.act_pre_scale, X.act_scale,
-// X.act_zero_point. MODEL is a program; weights are its parameters of two dimensions whose name holds TEXT (".weight").
+// Of a weight X: X.qdata, X.scale, ..., X.codes (a byte each), X.dequant (f32, of W · diag(factors)), X.act_pre_scale,
+// X.act_scale, X.act_zero_point. MODEL is a program; weights are its parameters of two dimensions whose name holds TEXT
+// (".weight").
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -36,16 +38,21 @@ std::vector<float> Numbers(const quantizer::Scheme& s, const std::string& codes)
   const quantizer::Loops& loops = quantizer::BestLoops();
   const int64_t groups = static_cast<int64_t>(codes.size()) / shape.group;
   std::vector<float> scales = s.scales(), zeros = s.zeros();
-  if (shape.whole) scales.assign(static_cast<size_t>(groups), scales[0]), zeros.assign(static_cast<size_t>(groups), zeros[0]);
+  if (shape.whole)
+    scales.assign(static_cast<size_t>(groups), scales[0]), zeros.assign(static_cast<size_t>(groups), zeros[0]);
   if (s.parts()[0].dtype == DType::kUInt8)
-    loops.from_float4(reinterpret_cast<const uint8_t*>(q), groups, shape.group, scales.data(), shape.rounding(), out.data());
+    loops.from_float4(reinterpret_cast<const uint8_t*>(q), groups, shape.group, scales.data(), shape.rounding(),
+                      out.data());
   else
-    (s.float_zero() ? loops.from_uint4 : loops.from_int)(q, groups, shape.group, scales.data(), zeros.data(), shape.rounding(), out.data());
+    (s.float_zero() ? loops.from_uint4 : loops.from_int)(q, groups, shape.group, scales.data(), zeros.data(),
+                                                         shape.rounding(), out.data());
   return out;
 }
 
 int Run(int argc, char** argv) {
-  if (argc < 5) return Fail(absl::InvalidArgumentError("calibrate_weights CONFIG MODEL CALIBRATION OUT [memory=] [percentile=] [rows=] [threads=] [weight=]"));
+  if (argc < 5)
+    return Fail(absl::InvalidArgumentError(
+        "calibrate_weights CONFIG MODEL CALIBRATION OUT [memory=] [percentile=] [rows=] [threads=] [weight=]"));
   driver::CalibrationOptions options;
   std::string part = ".weight";
   for (int i = 5; i < argc; ++i) {
@@ -81,7 +88,8 @@ int Run(int argc, char** argv) {
       auto done = quantizer::QuantizeCalibrated(t, **scheme, statistics, options.threads, as_they_are,
                                                 [&](size_t i, uint64_t offset, absl::Span<const uint8_t> bytes) {
                                                   if (i == 1 && as_they_are) numbers = Numbers(**scheme, parts[0]);
-                                                  if (parts[i].size() < offset + bytes.size()) parts[i].resize(offset + bytes.size());
+                                                  if (parts[i].size() < offset + bytes.size())
+                                                    parts[i].resize(offset + bytes.size());
                                                   std::memcpy(parts[i].data() + offset, bytes.data(), bytes.size());
                                                   return absl::OkStatus();
                                                 });
@@ -89,7 +97,8 @@ int Run(int argc, char** argv) {
       if (as_they_are) {
         add(name + ".codes", DType::kInt8, {n, k}, parts[0]);
         add(name + ".dequant", DType::kFloat32, {n, k}, quantizer::Encode(numbers, DType::kFloat32));
-        if (!done->act_pre_scale.empty()) add(name + ".act_pre_scale", DType::kFloat32, {k}, quantizer::Encode(done->act_pre_scale, DType::kFloat32));
+        if (!done->act_pre_scale.empty())
+          add(name + ".act_pre_scale", DType::kFloat32, {k}, quantizer::Encode(done->act_pre_scale, DType::kFloat32));
         if (done->act_scale) {
           add(name + ".act_scale", DType::kFloat32, {}, quantizer::Encode({&*done->act_scale, 1}, DType::kFloat32));
           add(name + ".act_zero_point", DType::kInt8, {}, std::string(1, static_cast<char>(done->act_zero_point)));

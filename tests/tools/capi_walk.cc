@@ -1,10 +1,12 @@
-// The C API on files that are not what they say: all that can be asked of a model is asked, whatever it answered before.
+// The C API on files that are not what they say: all that can be asked of a model is asked, whatever it answered
+// before.
 //
 //   capi_walk FOLDER FILE…
 //
-// Opens each FILE, reads its values, weights, texts and diagnostics, runs every pass, exports to each target into FOLDER, sets
-// weights to what it was given and closes. Exits with the gravest status that was met: 70, else 6, 4, 3 … else 0, and says on
-// stderr what that call said. tests/hostile/mutate.py calls it on mutants; a sanitized build sees more.
+// Opens each FILE, reads its values, weights, texts and diagnostics, runs every pass, exports to each target into
+// FOLDER, sets weights to what it was given and closes. Exits with the gravest status that was met: 70, else 6, 4, 3 …
+// else 0, and says on stderr what that call said. tests/hostile/mutate.py calls it on mutants; a sanitized build sees
+// more.
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -94,7 +96,8 @@ void Export(slipway_archive* model, const std::string& folder, Worst& worst) {
     slipway_export_info info = {};
     info.struct_size = sizeof(info);
     // A target that this kind of model is not for is no fault of the file.
-    if (const int status = slipway_export(model, 0, (folder + "/" + target).c_str(), options, &info); status != SLIPWAY_USAGE)
+    if (const int status = slipway_export(model, 0, (folder + "/" + target).c_str(), options, &info);
+        status != SLIPWAY_USAGE)
       worst.Met(status, model);
     ReadDiagnostics(model);
     slipway_options_free(options);

@@ -1,4 +1,5 @@
-// docs/diagnostics.md with its table as it must be, from driver/explanations.h (tests/golden/diagnostics.golden compares).
+// docs/diagnostics.md with its table as it must be, from driver/explanations.h (tests/golden/diagnostics.golden
+// compares).
 #include <cstdio>
 #include <fstream>
 #include <iostream>

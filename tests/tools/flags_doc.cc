@@ -1,7 +1,8 @@
 // The flags of convert, from their table.
 //
 //   flags_doc docs/cli.md     the document with its table of flags as it must be (tests/golden/flags.golden compares)
-//   flags_doc --samples       a line for each flag: its name, the targets that take it, a value (tests/cli/flags.sh walks them)
+//   flags_doc --samples       a line for each flag: its name, the targets that take it, a value (tests/cli/flags.sh
+//                             walks them)
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -31,8 +32,8 @@ std::string Table() {
   for (const ConvertFlag& flag : driver::kConvertFlags) {
     const std::string targets = driver::FlagTargets(flag), fallback = flag.get({});
     text::StrAppend(&out, "| `--", flag.name, flag.value.empty() ? "" : " ", Escaped(flag.value),
-                    flag.kind == ConvertFlag::kSeveral ? "…" : "", "` | ", targets.empty() ? "all" : targets, " | ", flag.help,
-                    fallback.empty() ? "" : text::StrCat(" (", fallback, ")"), " |\n");
+                    flag.kind == ConvertFlag::kSeveral ? "…" : "", "` | ", targets.empty() ? "all" : targets, " | ",
+                    flag.help, fallback.empty() ? "" : text::StrCat(" (", fallback, ")"), " |\n");
   }
   return out;
 }
@@ -57,7 +58,9 @@ void Samples() {
     for (const driver::Target& t : driver::Targets())
       if (t.bit & flag.targets) text::StrAppend(&targets, targets.empty() ? "" : ",", t.name);
     // The first of the words that the value may be, a number, a size, or what the value is called.
-    std::string value(flag.value == "N" ? "1" : flag.value == "SIZE" ? "5GB" : flag.value.substr(0, flag.value.find('|')));
+    std::string value(flag.value == "N"      ? "1"
+                      : flag.value == "SIZE" ? "5GB"
+                                             : flag.value.substr(0, flag.value.find('|')));
     if (flag.name == "to") continue;  // which chooses the target
     std::printf("%s %s %s\n", std::string(flag.name).c_str(), targets.c_str(), value.c_str());
   }

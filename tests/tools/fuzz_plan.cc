@@ -1,11 +1,11 @@
-// Plans that are not what they say: those of good libraries, changed at random in the file or in the tables that were read,
-// then read, looked at and run on random numbers. Whatever comes of it must come as a text: no crash, no memory but the
-// tensors' own, no memory beyond the limit, no end of the wait.
+// Plans that are not what they say: those of good libraries, changed at random in the file or in the tables that were
+// read, then read, looked at and run on random numbers. Whatever comes of it must come as a text: no crash, no memory
+// but the tensors' own, no memory beyond the limit, no end of the wait.
 //
 //   fuzz_plan SEED FIRST COUNT MODEL.so…
 //
-// Runs cases FIRST to FIRST + COUNT - 1 of SEED, in processes of their own, and names those that went wrong; one case alone
-// runs in this process, for a debugger. Sanitized builds see more. tests/hostile/native_file_test.py runs some.
+// Runs cases FIRST to FIRST + COUNT - 1 of SEED, in processes of their own, and names those that went wrong; one case
+// alone runs in this process, for a debugger. Sanitized builds see more. tests/hostile/native_file_test.py runs some.
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/time.h>
@@ -27,8 +27,8 @@
 
 #include "kernels/convert.h"
 #include "kernels/executor/execute.h"
-#include "kernels/parallel.h"
 #include "kernels/executor/plan_file.h"
+#include "kernels/parallel.h"
 #include "payload.h"
 
 using namespace slipway::kernels;
@@ -37,16 +37,19 @@ namespace {
 
 constexpr uint64_t kMemory = uint64_t{1} << 22;  // of temporaries and results
 constexpr uint64_t kSteps = 1000;
-constexpr int64_t kMostElements = 1 << 16;       // of an input
-constexpr int kSeconds = 10;                     // of a processor's time, for a case
+constexpr int64_t kMostElements = 1 << 16;  // of an input
+constexpr int kSeconds = 10;                // of a processor's time, for a case
 
 using Random = std::mt19937_64;
 
 int64_t Below(Random& random, int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); }
 
 int64_t Interesting(Random& random) {
-  constexpr int64_t kNumbers[] = {-1, 0, 1, 2, 3, 4, 7, 16, 64, 1000, 65536, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, int64_t{1} << 32,
+  // clang-format off
+  constexpr int64_t kNumbers[] = {-1, 0, 1, 2, 3, 4, 7, 16, 64, 1000, 65536, INT32_MAX, INT32_MIN, INT64_MAX,
+   INT64_MIN, int64_t{1} << 32,
                                   int64_t{1} << 40, int64_t{1} << 62, -2, -16, -(int64_t{1} << 40)};
+  // clang-format on
   return kNumbers[Below(random, std::size(kNumbers))];
 }
 
@@ -59,18 +62,10 @@ void ChangeBytes(Random& random, std::vector<uint8_t>& bytes) {
     int32_t word;
     std::memcpy(&word, bytes.data() + at, 4);
     switch (Below(random, 6)) {
-      case 0:
-        bytes[Below(random, size)] = static_cast<uint8_t>(random());
-        continue;
-      case 1:
-        word = static_cast<int32_t>(Interesting(random));
-        break;
-      case 2:
-        word = static_cast<int32_t>(int64_t{word} + Below(random, 33) - 16);
-        break;
-      case 3:
-        std::memcpy(&word, bytes.data() + from, 4);
-        break;
+      case 0: bytes[Below(random, size)] = static_cast<uint8_t>(random()); continue;
+      case 1: word = static_cast<int32_t>(Interesting(random)); break;
+      case 2: word = static_cast<int32_t>(int64_t{word} + Below(random, 33) - 16); break;
+      case 3: std::memcpy(&word, bytes.data() + from, 4); break;
       case 4: {
         const int64_t wide = Interesting(random);
         if (at + 8 <= size) std::memcpy(bytes.data() + at, &wide, 8);
@@ -88,9 +83,10 @@ void ChangeBytes(Random& random, std::vector<uint8_t>& bytes) {
 template <typename T>
 void Nudge(Random& random, T& x, int64_t limit) {
   const int64_t near = Below(random, 5);
-  x = static_cast<T>(near == 0   ? Interesting(random)
-                     : near <= 2 ? static_cast<int64_t>(static_cast<uint64_t>(x) + static_cast<uint64_t>(Below(random, 5) - 2))
-                                 : Below(random, std::max<int64_t>(limit, 1)));
+  x = static_cast<T>(near == 0 ? Interesting(random)
+                     : near <= 2
+                         ? static_cast<int64_t>(static_cast<uint64_t>(x) + static_cast<uint64_t>(Below(random, 5) - 2))
+                         : Below(random, std::max<int64_t>(limit, 1)));
 }
 
 template <typename T>
@@ -186,8 +182,10 @@ void ChangeTables(Random& random, const std::vector<const Kernel*>& kernels, Pla
           if (field == 2) o->result = static_cast<DType>(Below(random, kDTypes + 1));
           if (field == 3) Nudge(random, o->inputs, 4);
           if (field == 4) Nudge(random, o->in[Below(random, ChainOp::kMostInputs)], 4);
-          if (field == 5 && Below(random, 2)) Nudge(random, o->slot, 4);
-          else if (field == 5) Nudge(random, o->ints, 4);
+          if (field == 5 && Below(random, 2))
+            Nudge(random, o->slot, 4);
+          else if (field == 5)
+            Nudge(random, o->ints, 4);
           if (field == 6) Nudge(random, o->output, 3);
         }
     }
@@ -201,7 +199,9 @@ void Fill(Random& random, const Tensor& t) {
   const int64_t range = Below(random, 3) ? 4 : 1000;
   for (int64_t i = 0; i < t.numel(); ++i) {
     const int64_t k = Below(random, 50) == 0 ? Interesting(random) : Below(random, range) - Below(random, 2);
-    const double x = Below(random, 50) == 0 ? HUGE_VAL : Below(random, 50) == 0 ? NAN : static_cast<double>(Below(random, 2001) - 1000) / 500;
+    const double x = Below(random, 50) == 0   ? HUGE_VAL
+                     : Below(random, 50) == 0 ? NAN
+                                              : static_cast<double>(Below(random, 2001) - 1000) / 500;
     WithAnyType(t.dtype, [&]<typename T>() { t.as<T>()[i] = IsFloating(t.dtype) ? Convert<T>(x) : Convert<T>(k); });
   }
 }
@@ -212,7 +212,8 @@ std::string RunPlan(Random& random, const Plan& plan) {
   auto executable = Executable::Make(plan, &why);
   if (!executable) return why;
   std::unique_ptr<ThreadPool> pool = Below(random, 4) == 0 ? ThreadPool::Make(2) : nullptr;
-  Context context(executable, {.memory_limit = kMemory, .step_limit = kSteps, .workers = pool ? &pool->workers() : nullptr});
+  Context context(executable,
+                  {.memory_limit = kMemory, .step_limit = kSteps, .workers = pool ? &pool->workers() : nullptr});
   std::string said;
   for (int round = 0; round < 2; ++round) {
     std::vector<Number> symbols(plan.symbols.size()), values(plan.exprs.size());
@@ -249,7 +250,8 @@ std::string RunPlan(Random& random, const Plan& plan) {
   return said;
 }
 
-std::string Case(uint64_t seed, uint64_t number, const std::vector<Payload>& payloads, const std::vector<const Kernel*>& kernels) {
+std::string Case(uint64_t seed, uint64_t number, const std::vector<Payload>& payloads,
+                 const std::vector<const Kernel*>& kernels) {
   std::seed_seq seeds{seed, number};
   Random random(seeds);
   const Payload& payload = payloads[Below(random, static_cast<int64_t>(payloads.size()))];
@@ -279,9 +281,9 @@ int main(int argc, char** argv) {
       return 2;
     }
   std::vector<const Kernel*> kernels;
-  for (auto table : {UnaryKernels(), BinaryKernels(), ChainKernels(), MoveKernels(), IndexKernels(), ReduceKernels(), MatmulKernels(),
-                     AttentionKernels(), NormalizeKernels(), ConvKernels(), RecurrentKernels(), PoolKernels(), SampleKernels(),
-                     TransformKernels(), OrderKernels()})
+  for (auto table : {UnaryKernels(), BinaryKernels(), ChainKernels(), MoveKernels(), IndexKernels(), ReduceKernels(),
+                     MatmulKernels(), AttentionKernels(), NormalizeKernels(), ConvKernels(), RecurrentKernels(),
+                     PoolKernels(), SampleKernels(), TransformKernels(), OrderKernels()})
     for (const Kernel& k : table) kernels.push_back(FindKernel(k.name));
   if (count == 1) {
     std::printf("%s\n", Case(seed, first, payloads, kernels).c_str());
@@ -313,8 +315,8 @@ int main(int argc, char** argv) {
     if (waitpid(child, &status, 0) != child) return 2;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) break;
     ++wrong;
-    std::printf("case %llu: %s %d\n", static_cast<unsigned long long>(at->load()), WIFSIGNALED(status) ? "signal" : "exit",
-                WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    std::printf("case %llu: %s %d\n", static_cast<unsigned long long>(at->load()),
+                WIFSIGNALED(status) ? "signal" : "exit", WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
     std::fflush(stdout);
     at->fetch_add(1);
   }

@@ -3,8 +3,9 @@
 //   infer_check [--quiet] FILE.pt2…
 //
 // A line on stdout for each node that differs: "differ", "unproven" (symbolic sizes that are not provably equal),
-// "error" (the shape function refuses) or "missing" (none), then file, op, value, inferred, declared, separated by tabs.
-// At the end a table of counts by op. Exit 1 if anything differs, errs or is unreadable; unproven and missing are told only.
+// "error" (the shape function refuses) or "missing" (none), then file, op, value, inferred, declared, separated by
+// tabs. At the end a table of counts by op. Exit 1 if anything differs, errs or is unreadable; unproven and missing are
+// told only.
 #include <cstdio>
 #include <map>
 #include <string>
@@ -118,7 +119,8 @@ class Checker {
       if (!v) continue;  // declared as None: nothing to compare
       Verdict one = Compare((*inferred)[i], v->type());
       if (one != Verdict::kAgree)
-        Line(one == Verdict::kDiffer ? "differ" : "unproven", n, v->name(), (*inferred)[i].ToString(), v->type().ToString());
+        Line(one == Verdict::kDiffer ? "differ" : "unproven", n, v->name(), (*inferred)[i].ToString(),
+             v->type().ToString());
       verdict = Worse(verdict, one);
     }
     ++(verdict == Verdict::kAgree ? count.agree : verdict == Verdict::kDiffer ? count.differ : count.unproven);

@@ -2,8 +2,8 @@
 //
 //   ops_doc TESTED.txt
 //
-// TESTED.txt has a line per operator that the suite of torch's operator samples checks. tests/golden/ops.golden keeps the
-// document current.
+// TESTED.txt has a line per operator that the suite of torch's operator samples checks. tests/golden/ops.golden keeps
+// the document current.
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -31,10 +31,10 @@ Written by `ops_doc` from the tables of shape functions, decompositions, lowerin
 - **ONNX**: *direct*, one lowering row; *decomposed*, into operators that have one; *direct or decomposed*, by its
   arguments; *complex*, only of complex tensors, which become pairs of reals; *removed*, as it changes no value.
 - **ATen**: whether the types of its results can be inferred, which a program written back as ATen needs.
-- **native**: plans, which `run` and native libraries execute: *direct*, one row of the planner; *number*, symbolic arithmetic
-  that plans hold as expressions; the rest as for ONNX.
-- **tested**: among the operators in the programs that `tests/interop/opinfo_test.py` compares with torch. Many others are
-  in tests of their own.
+- **native**: plans, which `run` and native libraries execute: *direct*, one row of the planner; *number*, symbolic
+  arithmetic that plans hold as expressions; the rest as for ONNX.
+- **tested**: among the operators in the programs that `tests/interop/opinfo_test.py` compares with torch. Many others
+  are in tests of their own.
 - **traits**: what passes ask for beside the declaration; `schemas/op_traits.txt` explains each.
 
 In-place and `out=` overloads are not listed: they become the functional one first.
@@ -69,7 +69,8 @@ std::string NativeForm(std::string_view op) {
   if (passes::FindDecomposition(op)) return "decomposed";
   if (passes::IsNoOp(op)) return "removed";
   if (passes::HasComplexRule(op)) return "complex";
-  const bool number = op.starts_with("_operator.") || op.starts_with("math.") || op.starts_with("torch.") || op.starts_with("aten.sym_");
+  const bool number = op.starts_with("_operator.") || op.starts_with("math.") || op.starts_with("torch.") ||
+                      op.starts_with("aten.sym_");
   return number && ir::FindShapeFn(op) ? "number" : "-";
 }
 

@@ -1,4 +1,5 @@
-// The payload of a native library, read out of the file without loading it: for tools that run plans of any architecture.
+// The payload of a native library, read out of the file without loading it: for tools that run plans of any
+// architecture.
 #ifndef SLIPWAY_TESTS_TOOLS_PAYLOAD_H_
 #define SLIPWAY_TESTS_TOOLS_PAYLOAD_H_
 

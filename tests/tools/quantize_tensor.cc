@@ -1,4 +1,5 @@
-// Quantizes the tensors of a safetensors file with one configuration and writes every part, the codes and the numbers they stand
+// Quantizes the tensors of a safetensors file with one configuration and writes every part, the codes and the numbers
+// they stand
 // for as they are: what tests compare with torchao's, without the layout of a checkpoint.
 //
 //     quantize_tensor CONFIG IN.safetensors OUT.safetensors [0.14]
@@ -75,9 +76,12 @@ int Run(int argc, char** argv) {
       const quantizer::Part& p = s.parts()[i];
       add(name + "." + std::string(p.name), p.dtype, p.sizes, i == 0 ? packed : s.Values(i));
     }
-    add(name + ".codes", ir::DType::kInt8, {n, k}, std::string(reinterpret_cast<const char*>(codes.data()), codes.size()));
-    add(name + ".scales", ir::DType::kFloat32, {static_cast<int64_t>(s.scales().size())}, quantizer::Encode(s.scales(), ir::DType::kFloat32));
-    add(name + ".zeros", ir::DType::kFloat32, {static_cast<int64_t>(s.zeros().size())}, quantizer::Encode(s.zeros(), ir::DType::kFloat32));
+    add(name + ".codes", ir::DType::kInt8, {n, k},
+        std::string(reinterpret_cast<const char*>(codes.data()), codes.size()));
+    add(name + ".scales", ir::DType::kFloat32, {static_cast<int64_t>(s.scales().size())},
+        quantizer::Encode(s.scales(), ir::DType::kFloat32));
+    add(name + ".zeros", ir::DType::kFloat32, {static_cast<int64_t>(s.zeros().size())},
+        quantizer::Encode(s.zeros(), ir::DType::kFloat32));
     add(name + ".dequant", ir::DType::kFloat32, {n, k}, quantizer::Encode(numbers, ir::DType::kFloat32));
   }
   const auto written = exporters::ExportSafetensors(out, argv[3], {});

@@ -1,10 +1,10 @@
 // Reads a configuration and says what it is, so that a script can compare with torchao.
 //
-// quantizer_config CONFIG [MODULE...]: CONFIG is JSON where it begins with '{', else a short name. Prints the canonical JSON;
-// then, where it is one configuration for all, its short name; then a line for each module, tabs between:
+// quantizer_config CONFIG [MODULE...]: CONFIG is JSON where it begins with '{', else a short name. Prints the canonical
+// JSON; then, where it is one configuration for all, its short name; then a line for each module, tabs between:
 //   MODULE  key that decided, or -  short name, "null" (left alone) or "skipped"
-// and "unmatched" with each key that matched none of them. What is wrong goes to stderr: exit 1 for what is not valid, 2 for
-// what is not supported.
+// and "unmatched" with each key that matched none of them. What is wrong goes to stderr: exit 1 for what is not valid,
+// 2 for what is not supported.
 //
 // quantizer_config --names prints the rows of the table in docs/quantize.md.
 #include <cstdio>
@@ -56,7 +56,10 @@ int main(int argc, char** argv) {
   for (int i = 2; i < argc; ++i) {
     const quantizer::Match match = matcher->Find(argv[i]);
     std::cout << argv[i] << "\t" << (match.entry ? match.entry->key : "-") << "\t"
-              << (match.skipped ? "skipped" : match.config ? quantizer::ShortName(*match.config) : "null") << "\n";
+              << (match.skipped  ? "skipped"
+                  : match.config ? quantizer::ShortName(*match.config)
+                                 : "null")
+              << "\n";
   }
   for (const std::string& key : matcher->Unmatched()) std::cout << "unmatched\t" << key << "\n";
   return 0;

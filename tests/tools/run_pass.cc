@@ -1,4 +1,5 @@
-// Runs one pass over a program in the text form and prints what comes out: the golden texts are made of it. Passes over plans
+// Runs one pass over a program in the text form and prints what comes out: the golden texts are made of it. Passes over
+// plans
 // (plan: none of them) print the plan of the program that is legalized to `native`.
 //
 //   run_pass PASS FILE.sw
@@ -32,12 +33,9 @@ using namespace slipway;  // NOLINT: a tool of one file
 // Of those that are null: what becomes of the program with all of them.
 const std::map<std::string, void (*)(planner::PlannedProgram&)>& PlanPasses() {
   static const auto& passes = *new std::map<std::string, void (*)(planner::PlannedProgram&)>{
-      {"plan", [](planner::PlannedProgram&) {}},
-      {"choose-layouts", nullptr},
-      {"form-depthwise-blocks", nullptr},
-      {"fuse-conv", planner::FuseConvs},
-      {"fuse-chains", planner::FuseChains},
-      {"place-parts", planner::PlaceParts},
+      {"plan", [](planner::PlannedProgram&) {}}, {"choose-layouts", nullptr},
+      {"form-depthwise-blocks", nullptr},        {"fuse-conv", planner::FuseConvs},
+      {"fuse-chains", planner::FuseChains},      {"place-parts", planner::PlaceParts},
   };
   return passes;
 }

@@ -1,6 +1,7 @@
 // Runs the plan in a native library's payload, whatever architecture the library is for: plans are the same for all.
 //
-//   run_plan MODEL.so                 on numbers of its own; prints every element of every result, so that two builds of
+//   run_plan MODEL.so                 on numbers of its own; prints every element of every result, so that two builds
+//                                     of
 //                                     this can be compared (tests/arm/check.sh)
 //   run_plan MODEL.so INPUTS RESULTS  on tensors from a file (tests/arm/cases.py)
 //
@@ -13,8 +14,8 @@
 
 #include "kernels/convert.h"
 #include "kernels/executor/execute.h"
-#include "kernels/isa/isa.h"
 #include "kernels/executor/plan_file.h"
+#include "kernels/isa/isa.h"
 #include "payload.h"
 
 using namespace slipway::kernels;

@@ -1,5 +1,5 @@
-// libzip as an independent judge of every kind of archive that slipway writes: it finds each consistent, and reads the same
-// members with the same bytes as slipway's own reader.
+// libzip as an independent judge of every kind of archive that slipway writes: it finds each consistent, and reads the
+// same members with the same bytes as slipway's own reader.
 #include <zip.h>
 
 #include <functional>
@@ -64,7 +64,8 @@ std::string ReadMember(zip_t* zip, zip_uint64_t index, zip_uint64_t size) {
 }
 
 // Calls `member` for each, and goes into archives within the archive.
-void Judge(const std::string& bytes, const std::function<void(const std::string& name, const std::string& bytes)>& member) {
+void Judge(const std::string& bytes,
+           const std::function<void(const std::string& name, const std::string& bytes)>& member) {
   const Zip zip = OpenChecked(bytes);
   ASSERT_NE(zip, nullptr);
   auto own = io::ZipReader::Open(io::Bytes::Of(bytes));

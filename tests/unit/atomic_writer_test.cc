@@ -160,7 +160,8 @@ TEST_F(AtomicFileTest, ShortenedSourcesAreReported) {
   EXPECT_EQ((*file)->CopyFrom({*source, 0, 100'000}).code(), absl::StatusCode::kDataLoss);
 }
 
-// What comes through memory is compared with the checksum that is given: small parts, and large ones whose pages straddle.
+// What comes through memory is compared with the checksum that is given: small parts, and large ones whose pages
+// straddle.
 TEST_F(AtomicFileTest, ComparesChecksums) {
   const std::string text(3'000'000, 'y');
   std::ofstream(Path("in"), std::ios::binary) << text;
@@ -213,8 +214,9 @@ TEST_F(AtomicFileTest, RemovesLeftovers) {
   if (gone == 0) _exit(0);
   waitpid(gone, nullptr, 0);
   const std::string number = std::to_string(gone), alive = std::to_string(getppid());
-  const std::vector<std::string> stay = {".b.x.slipway-" + alive + "-0.tmp", ".b.slipway-" + number + "-3.tmp", "b." + number + ".before.tmp",
-                                         "b.x." + alive + ".before.tmp", "b.x.before.tmp"};
+  const std::vector<std::string> stay = {".b.x.slipway-" + alive + "-0.tmp", ".b.slipway-" + number + "-3.tmp",
+                                         "b." + number + ".before.tmp", "b.x." + alive + ".before.tmp",
+                                         "b.x.before.tmp"};
   const std::vector<std::string> go = {".b.x.slipway-" + number + "-0.tmp", "b.x." + number + ".before.tmp"};
   for (const auto* names : {&stay, &go})
     for (const std::string& name : *names) std::ofstream(Path(name)) << "old";

@@ -4,9 +4,9 @@
 #include <random>
 #include <vector>
 
+#include "fenced_scratch.h"
 #include "gtest/gtest.h"
 #include "kernels/registry.h"
-#include "fenced_scratch.h"
 
 namespace slipway::kernels {
 namespace {

@@ -1,5 +1,5 @@
-// Statistics of layers' inputs beside sums taken the plain way, histograms beside sorted numbers, and GPTQ beside the method written
-// out in doubles. tests/interop/calibration_test.py compares with torchao.
+// Statistics of layers' inputs beside sums taken the plain way, histograms beside sorted numbers, and GPTQ beside the
+// method written out in doubles. tests/interop/calibration_test.py compares with torchao.
 #include "quantizer/calibrate.h"
 
 #include <algorithm>
@@ -25,28 +25,33 @@ std::vector<float> Normal(int64_t n, uint32_t seed, float by = 1) {
 
 Config Named(std::string_view name) { return ParseShortName(name).value(); }
 
-std::unique_ptr<LayerStatistics> Collected(const Config& c, int64_t k, const std::vector<float>& x, const LayerStatistics::Options& o = {},
-                                           int64_t at_once = 1000, const kernels::Workers* workers = nullptr) {
+std::unique_ptr<LayerStatistics> Collected(const Config& c, int64_t k, const std::vector<float>& x,
+                                           const LayerStatistics::Options& o = {}, int64_t at_once = 1000,
+                                           const kernels::Workers* workers = nullptr) {
   auto s = LayerStatistics::Make(c, k, o).value();
   const int64_t rows = static_cast<int64_t>(x.size()) / k;
-  for (int64_t r = 0; r < rows; r += at_once) EXPECT_TRUE(s->Add(x.data() + r * k, std::min(at_once, rows - r), workers).ok());
+  for (int64_t r = 0; r < rows; r += at_once)
+    EXPECT_TRUE(s->Add(x.data() + r * k, std::min(at_once, rows - r), workers).ok());
   EXPECT_TRUE(s->Settle(workers).ok());
   return s;
 }
 
 ir::ShardedTensor Tensor(int64_t n, int64_t k, const std::vector<float>& w) {
-  return ir::OwnedTensor(ir::DType::kFloat32, {n, k}, std::string(reinterpret_cast<const char*>(w.data()), w.size() * sizeof(float)));
+  return ir::OwnedTensor(ir::DType::kFloat32, {n, k},
+                         std::string(reinterpret_cast<const char*>(w.data()), w.size() * sizeof(float)));
 }
 
 // The parts of a weight, codes a byte each.
-absl::StatusOr<std::vector<std::string>> Parts(const ir::ShardedTensor& w, const Config& c, const LayerStatistics& s, int threads) {
+absl::StatusOr<std::vector<std::string>> Parts(const ir::ShardedTensor& w, const Config& c, const LayerStatistics& s,
+                                               int threads) {
   auto scheme = Scheme::Make(c, w.dtype, w.sizes[0], w.sizes[1], {}).value();
   std::vector<std::string> parts(scheme->parts().size());
-  auto done = QuantizeCalibrated(w, *scheme, s, threads, true, [&](size_t i, uint64_t at, absl::Span<const uint8_t> bytes) {
-    parts[i].resize(std::max(parts[i].size(), static_cast<size_t>(at) + bytes.size()));
-    std::memcpy(parts[i].data() + at, bytes.data(), bytes.size());
-    return absl::OkStatus();
-  });
+  auto done =
+      QuantizeCalibrated(w, *scheme, s, threads, true, [&](size_t i, uint64_t at, absl::Span<const uint8_t> bytes) {
+        parts[i].resize(std::max(parts[i].size(), static_cast<size_t>(at) + bytes.size()));
+        std::memcpy(parts[i].data() + at, bytes.data(), bytes.size());
+        return absl::OkStatus();
+      });
   if (!done.ok()) return done.status();
   return parts;
 }
@@ -61,7 +66,8 @@ TEST(Calibrate, HessianIsTheSumOfProducts) {
     for (int64_t i = 0; i < k; ++i)
       for (int64_t j = i; j < k; ++j) {
         double sum = 0;
-        for (int64_t r = 0; r < rows; ++r) sum += static_cast<double>(x[static_cast<size_t>(r * k + i)]) * x[static_cast<size_t>(r * k + j)];
+        for (int64_t r = 0; r < rows; ++r)
+          sum += static_cast<double>(x[static_cast<size_t>(r * k + i)]) * x[static_cast<size_t>(r * k + j)];
         const auto at = static_cast<size_t>(i * k + j);
         ASSERT_NEAR(one->hessian()[at], sum, 2e-3) << k << " " << i << " " << j;
         ASSERT_EQ(one->hessian()[at], many->hessian()[at]);
@@ -113,7 +119,8 @@ std::vector<int> PlainGptq(std::vector<double> w, int64_t n, int64_t k, const st
   std::vector<double> h(static_cast<size_t>(k * k)), scale;
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t i = 0; i < k; ++i)
-      for (int64_t j = 0; j < k; ++j) h[at(i, j)] += static_cast<double>(x[static_cast<size_t>(r * k + i)]) * x[static_cast<size_t>(r * k + j)];
+      for (int64_t j = 0; j < k; ++j)
+        h[at(i, j)] += static_cast<double>(x[static_cast<size_t>(r * k + i)]) * x[static_cast<size_t>(r * k + j)];
   double mean = 0;
   for (int64_t i = 0; i < k; ++i) mean += h[at(i, i)] / static_cast<double>(k);
   for (int64_t i = 0; i < k; ++i) h[at(i, i)] += 0.01 * mean;
@@ -145,7 +152,8 @@ std::vector<int> PlainGptq(std::vector<double> w, int64_t n, int64_t k, const st
       for (int64_t i = j + 1; i < k; ++i) w[at(r, i)] -= e * inverse[at(j, i)];
     }
     for (int64_t a = j + 1; a < k; ++a)
-      for (int64_t b = j + 1; b < k; ++b) inverse[at(a, b)] -= inverse[at(a, j)] * inverse[at(j, b)] / inverse[at(j, j)];
+      for (int64_t b = j + 1; b < k; ++b)
+        inverse[at(a, b)] -= inverse[at(a, j)] * inverse[at(j, b)] / inverse[at(j, j)];
   }
   return codes;
 }
@@ -169,7 +177,8 @@ TEST(Calibrate, GptqIsTheMethodWrittenOut) {
 TEST(Calibrate, ThreadsChangeNothing) {
   const int64_t n = 300, k = 256;
   const std::vector<float> x = Normal(2000 * k, 1), w = Normal(n * k, 2, 0.1f);
-  for (const char* name : {"gptq(int4-weight-only:group=32)", "awq(int4-weight-only:group=32)", "smoothquant(int8-dynamic)", "awq(int8-static)"}) {
+  for (const char* name : {"gptq(int4-weight-only:group=32)", "awq(int4-weight-only:group=32)",
+                           "smoothquant(int8-dynamic)", "awq(int8-static)"}) {
     const Config c = Named(name);
     const auto s = Collected(c, k, x);
     EXPECT_EQ(Parts(Tensor(n, k, w), c, *s, 1).value(), Parts(Tensor(n, k, w), c, *s, 3).value()) << name;
@@ -179,20 +188,29 @@ TEST(Calibrate, ThreadsChangeNothing) {
 TEST(Calibrate, Refusals) {
   const int64_t k = 32;
   const std::vector<float> x = Normal(10 * k, 1), w = Normal(4 * k, 2);
-  EXPECT_EQ(LayerStatistics::Make(Named("int8-weight-only"), k, {}).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(LayerStatistics::Make(Named("int8-static"), k, {.percentile = 0}).status().code(), absl::StatusCode::kInvalidArgument);
-  for (const char* name : {"gptq(int8-weight-only)", "awq(int8-weight-only)", "smoothquant(int8-dynamic)", "int8-static"}) {
+  EXPECT_EQ(LayerStatistics::Make(Named("int8-weight-only"), k, {}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(LayerStatistics::Make(Named("int8-static"), k, {.percentile = 0}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  for (const char* name :
+       {"gptq(int8-weight-only)", "awq(int8-weight-only)", "smoothquant(int8-dynamic)", "int8-static"}) {
     const Config c = Named(name);
     auto s = LayerStatistics::Make(c, k, {}).value();
-    EXPECT_EQ(Parts(Tensor(4, k, w), c, *s, 1).status().code(), absl::StatusCode::kInvalidArgument) << name;  // not settled
-    EXPECT_EQ(s->Settle().code(), absl::StatusCode::kInvalidArgument) << name;                                // nothing came
+    // not settled
+    EXPECT_EQ(Parts(Tensor(4, k, w), c, *s, 1).status().code(), absl::StatusCode::kInvalidArgument) << name;
+    // nothing came
+    EXPECT_EQ(s->Settle().code(), absl::StatusCode::kInvalidArgument) << name;
     std::vector<float> bad = x;
     bad[40] = std::nanf("");
     EXPECT_EQ(s->Add(bad.data(), 10).code(), absl::StatusCode::kInvalidArgument) << name;
-    EXPECT_EQ(Parts(Tensor(8, k / 2, w), c, *Collected(c, k, x), 1).status().code(), absl::StatusCode::kInvalidArgument) << name;  // another k
+    // another k
+    EXPECT_EQ(Parts(Tensor(8, k / 2, w), c, *Collected(c, k, x), 1).status().code(), absl::StatusCode::kInvalidArgument)
+        << name;
     std::vector<float> infinite = w;
     infinite[70] = INFINITY;
-    EXPECT_EQ(Parts(Tensor(4, k, infinite), c, *Collected(c, k, x), 1).status().code(), absl::StatusCode::kInvalidArgument) << name;
+    EXPECT_EQ(Parts(Tensor(4, k, infinite), c, *Collected(c, k, x), 1).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << name;
     // Weights and features of zeros.
     std::vector<float> sparse = x;
     for (size_t i = 0; i < sparse.size(); i += 2) sparse[i] = 0;

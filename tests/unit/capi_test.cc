@@ -335,7 +335,8 @@ graph main(%x: f32[6]) {
 )");
   Open();
   EXPECT_EQ(slipway_run_pass(model_, 0, "functionalize", nullptr), SLIPWAY_BAD_INPUT) << slipway_error(model_);
-  EXPECT_NE(std::string(slipway_error(model_)).find("is written and is no tensor"), std::string::npos) << slipway_error(model_);
+  EXPECT_NE(std::string(slipway_error(model_)).find("is written and is no tensor"), std::string::npos)
+      << slipway_error(model_);
 }
 
 TEST_F(CApi, Passes) {

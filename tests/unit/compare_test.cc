@@ -53,18 +53,20 @@ TEST(Compare, UnitsInTheLastPlace) {
   const float next = std::nextafterf(1, 2);
   EXPECT_EQ(Of(F32({1}), F32({next})).max_ulp, 1u);
   EXPECT_EQ(Of(F32({0}), F32({-std::numeric_limits<float>::denorm_min()})).max_ulp, 1u);  // 0 and -0 are one
-  EXPECT_EQ(Of(F32({std::numeric_limits<float>::denorm_min()}), F32({-std::numeric_limits<float>::denorm_min()})).max_ulp, 2u);
+  EXPECT_EQ(
+      Of(F32({std::numeric_limits<float>::denorm_min()}), F32({-std::numeric_limits<float>::denorm_min()})).max_ulp,
+      2u);
   EXPECT_EQ(Of(F32({std::numeric_limits<float>::max()}), F32({std::numeric_limits<float>::infinity()})).max_ulp, 1u);
   EXPECT_EQ(Of(Tensor<double>(DType::kFloat64, {1}), Tensor<double>(DType::kFloat64, {-1})).max_ulp,
-      2 * std::bit_cast<uint64_t>(1.0));
+            2 * std::bit_cast<uint64_t>(1.0));
   EXPECT_EQ(Of(Tensor<uint16_t>(DType::kFloat16, {0x3c00}), Tensor<uint16_t>(DType::kFloat16, {0x3c03})).max_ulp, 3u);
   EXPECT_EQ(Of(Tensor<uint16_t>(DType::kBFloat16, {0x3f80}), Tensor<uint16_t>(DType::kBFloat16, {0x3f7f})).max_ulp, 1u);
   EXPECT_FALSE(Of(Tensor<int32_t>(DType::kInt32, {1}), Tensor<int32_t>(DType::kInt32, {2})).has_ulp);
 }
 
 TEST(Compare, PatternsOfNan) {
-  const float nan = std::bit_cast<float>(0x7fc00000), other = std::bit_cast<float>(0xffc12345), inf =
-      std::numeric_limits<float>::infinity();
+  const float nan = std::bit_cast<float>(0x7fc00000), other = std::bit_cast<float>(0xffc12345),
+              inf = std::numeric_limits<float>::infinity();
   EXPECT_EQ(Of(F32({nan, 1}), F32({other, 1})).unequal, 0);
   const Difference d = Of(F32({nan, 1, 2}), F32({1, nan, 2}), {.atol = 100});
   EXPECT_EQ(d.unequal, 2);
@@ -80,8 +82,10 @@ TEST(Compare, PatternsOfNan) {
 
 TEST(Compare, IntegersAndBool) {
   EXPECT_EQ(Of(Tensor<int64_t>(DType::kInt64, {INT64_MIN, 5}), Tensor<int64_t>(DType::kInt64, {INT64_MAX, 5})).max_abs,
-      std::ldexp(1.0, 64));
-  EXPECT_EQ(Of(Tensor<uint64_t>(DType::kUInt64, {UINT64_MAX}), Tensor<uint64_t>(DType::kUInt64, {UINT64_MAX - 1})).max_abs, 1);
+            std::ldexp(1.0, 64));
+  EXPECT_EQ(
+      Of(Tensor<uint64_t>(DType::kUInt64, {UINT64_MAX}), Tensor<uint64_t>(DType::kUInt64, {UINT64_MAX - 1})).max_abs,
+      1);
   EXPECT_EQ(Of(Tensor<int8_t>(DType::kInt8, {10, 20}), Tensor<int8_t>(DType::kInt8, {11, 22}), {.atol = 1}).unequal, 1);
   EXPECT_EQ(Of(Tensor<uint8_t>(DType::kBool, {0, 1}), Tensor<uint8_t>(DType::kBool, {1, 1})).unequal, 1);
 }

@@ -8,18 +8,18 @@
 #include <string_view>
 #include <vector>
 
+#include "fenced_scratch.h"
 #include "gtest/gtest.h"
 #include "kernels/conv/conv_depthwise.h"
 #include "kernels/conv/conv_fast.h"
 #include "kernels/conv/conv_last.h"
 #include "kernels/conv/conv_transposed.h"
 #include "kernels/conv/filters.h"
-#include "kernels/walk.h"
-#include "kernels/isa/isa.h"
-#include "kernels/parallel.h"
 #include "kernels/conv/pool_fast.h"
 #include "kernels/conv/winograd.h"
-#include "fenced_scratch.h"
+#include "kernels/isa/isa.h"
+#include "kernels/parallel.h"
+#include "kernels/walk.h"
 
 namespace slipway::kernels {
 namespace {
@@ -49,18 +49,12 @@ std::vector<float> Values(int64_t n, unsigned seed) {
 }
 double Function(Activation a, double x) {
   switch (a) {
-    case Activation::kNone:
-      return x;
-    case Activation::kClamp:
-      return std::min(std::max(x, -0.25), 1.5);
-    case Activation::kSilu:
-      return x / (1 + std::exp(-x));
-    case Activation::kHardSwish:
-      return x * std::min(std::max(x + 3, 0.0), 6.0) / 6;
-    case Activation::kHardSigmoid:
-      return std::min(std::max(x + 3, 0.0), 6.0) / 6;
-    case Activation::kLeakyRelu:
-      return x < 0 ? -0.25 * x : x;
+    case Activation::kNone: return x;
+    case Activation::kClamp: return std::min(std::max(x, -0.25), 1.5);
+    case Activation::kSilu: return x / (1 + std::exp(-x));
+    case Activation::kHardSwish: return x * std::min(std::max(x + 3, 0.0), 6.0) / 6;
+    case Activation::kHardSigmoid: return std::min(std::max(x + 3, 0.0), 6.0) / 6;
+    case Activation::kLeakyRelu: return x < 0 ? -0.25 * x : x;
   }
   return 0;
 }
@@ -175,7 +169,8 @@ TEST(FastConv, WinogradsAgreeToo) {
       {3, 64, 26, 1, {1, 7, 7}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}, false},
       {1, 40, 32, 2, {1, 19, 9}, {1, 3, 3}, {1, 1, 1}, {0, 2, 1}, {1, 1, 1}, true},
       {1, 350, 12, 1, {1, 16, 16}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}, true},
-      // Few filters of large images: kept, slices of several parts and of several images; rows of tiles that are panels.
+      // Few filters of large images: kept, slices of several parts and of several images; rows of tiles that are
+      // panels.
       {1, 24, 20, 1, {1, 90, 86}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}, true},
       {5, 40, 12, 1, {1, 30, 29}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}, true},
       {1, 32, 9, 1, {1, 67, 64}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}, false},
@@ -237,8 +232,8 @@ TEST(FastConv, Epilogues) {
       {1, 16, 40, 1, {1, 5, 9}, {1, 1, 1}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}, false},
   };
   for (Case& k : cases)
-    for (Activation a :
-         {Activation::kNone, Activation::kClamp, Activation::kSilu, Activation::kHardSwish, Activation::kHardSigmoid, Activation::kLeakyRelu})
+    for (Activation a : {Activation::kNone, Activation::kClamp, Activation::kSilu, Activation::kHardSwish,
+                         Activation::kHardSigmoid, Activation::kLeakyRelu})
       for (int parts = 0; parts < 4; ++parts) {
         k.activation = a, k.scale = parts & 1, k.add = parts & 2;
         Check(k);
@@ -263,10 +258,22 @@ TEST(FastConv, DepthwiseByPanelsOfChannels) {
 }
 
 TEST(FastConv, DepthwiseByRows) {
-  const auto check = [](int64_t channels, int64_t height, int64_t width, int64_t stride, int64_t pad, Activation a = Activation::kNone, bool scale = false,
-                        bool add = false) {
-    Check({2, channels, channels, channels, {1, height, width}, {1, 3, 3}, {1, stride, stride}, {0, pad, pad}, {1, 1, 1}, true, a, scale, add}, false,
-          ConvDepthwiseRows);
+  const auto check = [](int64_t channels, int64_t height, int64_t width, int64_t stride, int64_t pad,
+                        Activation a = Activation::kNone, bool scale = false, bool add = false) {
+    Check({2,
+           channels,
+           channels,
+           channels,
+           {1, height, width},
+           {1, 3, 3},
+           {1, stride, stride},
+           {0, pad, pad},
+           {1, 1, 1},
+           true,
+           a,
+           scale,
+           add},
+          false, ConvDepthwiseRows);
     return !HasFatalFailure();
   };
   for (int64_t stride : {1, 2})
@@ -276,7 +283,8 @@ TEST(FastConv, DepthwiseByRows) {
         if (!check(2, 150, to * stride + 2 - 2 * pad, stride, pad)) return;  // several bands
       }
   if (!check(2, 1, 48, 1, 1)) return;  // fewer rows than taps
-  for (Activation a : {Activation::kNone, Activation::kClamp, Activation::kSilu, Activation::kHardSwish, Activation::kHardSigmoid, Activation::kLeakyRelu})
+  for (Activation a : {Activation::kNone, Activation::kClamp, Activation::kSilu, Activation::kHardSwish,
+                       Activation::kHardSigmoid, Activation::kLeakyRelu})
     for (int parts = 0; parts < 4; ++parts)
       if (!check(4, 10, 28, 1, 1, a, (parts & 1) != 0, (parts & 2) != 0)) return;
 }
@@ -295,8 +303,8 @@ TEST(FastConv, Transposed) {
   }
 }
 
-// Layouts of image and result: what is not dense, with channels last or otherwise, gives the same within rounding, and with the same bits for
-// any number of threads.
+// Layouts of image and result: what is not dense, with channels last or otherwise, gives the same within rounding, and
+// with the same bits for any number of threads.
 TEST(FastConv, TransposedOfAnyLayout) {
   struct Layout {
     Tensor t;
@@ -304,7 +312,8 @@ TEST(FastConv, TransposedOfAnyLayout) {
     // Dense (0), channels last (1), channels last with other channels beside (2), every other element of a row (3).
     Layout(const Tensor& dense, int how) : t(dense) {
       const int64_t c = t.sizes[1], h = t.sizes[3], w = t.sizes[4], pixel = how == 2 ? c + 5 : c;
-      if (how == 1 || how == 2) t.strides[1] = 1, t.strides[4] = pixel, t.strides[2] = t.strides[3] = w * pixel, t.strides[0] = h * w * pixel;
+      if (how == 1 || how == 2)
+        t.strides[1] = 1, t.strides[4] = pixel, t.strides[2] = t.strides[3] = w * pixel, t.strides[0] = h * w * pixel;
       if (how == 3)
         for (int d = 0; d < 5; ++d) t.strides[d] *= 2;
       data.assign(static_cast<size_t>(t.sizes[0] * std::max(t.strides[0], t.strides[1])) + 64, 77.0f);
@@ -315,29 +324,37 @@ TEST(FastConv, TransposedOfAnyLayout) {
         std::memcpy(back ? at[1] : at[0], back ? at[0] : at[1], sizeof(float));
     }
   };
+  // clang-format off
   const Case cases[] = {
       {2, 8, 20, 1, {1, 9, 11}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}, true},
       {1, 33, 16, 1, {1, 5, 7}, {1, 4, 4}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}, true},
       {1, 5, 3, 1, {1, 6, 30}, {1, 3, 3}, {1, 1, 3}, {0, 1, 2}, {1, 2, 1}, false},
       {2, 6, 8, 2, {1, 7, 5}, {1, 4, 4}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}, true},
-      // Places whose columns lie together, rows in bands; spans of a long row; taps that only some columns get, or none; heavy weights.
+      // Places whose columns lie together, rows in bands; spans of a long row; taps that only some columns get, or
+      // none; heavy weights.
       {1, 24, 32, 1, {1, 30, 33}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}, true, Activation::kSilu, true, true},
       {2, 40, 17, 1, {1, 33, 30}, {1, 4, 4}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}, true, Activation::kClamp, true, true},
-      {1, 64, 48, 1, {1, 1, 700}, {1, 1, 16}, {1, 1, 8}, {0, 0, 4}, {1, 1, 1}, true, Activation::kHardSwish, false, true},
+      {1, 64, 48, 1, {1, 1, 700}, {1, 1, 16}, {1, 1, 8}, {0, 0, 4}, {1, 1, 1}, true, Activation::kHardSwish, false,
+       true},
       {1, 20, 9, 1, {1, 6, 7}, {1, 3, 2}, {1, 4, 4}, {0, 0, 0}, {1, 2, 2}, false, Activation::kNone, true},
       {1, 12, 24, 1, {1, 5, 6}, {1, 5, 7}, {1, 2, 3}, {0, 3, 6}, {1, 2, 1}, true},
       {1, 512, 80, 1, {1, 4, 4}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}, true, Activation::kNone, false, true},
   };
+  // clang-format on
   for (const Case& k : cases) {
     int64_t to[3];
-    for (int d = 0; d < 3; ++d) to[d] = (k.in[d] - 1) * k.stride[d] - 2 * k.pad[d] + k.dilation[d] * (k.kernel[d] - 1) + 1;
-    std::vector<float> xs = Values(k.n * k.c * k.in[1] * k.in[2], 1), ws = Values(k.c * k.o / k.groups * k.kernel[1] * k.kernel[2], 2), bs = Values(k.o, 3),
+    for (int d = 0; d < 3; ++d)
+      to[d] = (k.in[d] - 1) * k.stride[d] - 2 * k.pad[d] + k.dilation[d] * (k.kernel[d] - 1) + 1;
+    std::vector<float> xs = Values(k.n * k.c * k.in[1] * k.in[2], 1),
+                       ws = Values(k.c * k.o / k.groups * k.kernel[1] * k.kernel[2], 2), bs = Values(k.o, 3),
                        want(static_cast<size_t>(k.n * k.o * to[1] * to[2])), got(want.size());
-    const Tensor x = Of(xs, {k.n, k.c, 1, k.in[1], k.in[2]}), w = Of(ws, {k.c, k.o / k.groups, 1, k.kernel[1], k.kernel[2]}),
+    const Tensor x = Of(xs, {k.n, k.c, 1, k.in[1], k.in[2]}),
+                 w = Of(ws, {k.c, k.o / k.groups, 1, k.kernel[1], k.kernel[2]}),
                  y = Of(want, {k.n, k.o, 1, to[1], to[2]}), z = Of(got, {k.n, k.o, 1, to[1], to[2]});
     ConvShape shape;
     shape.groups = k.groups;
-    for (int d = 0; d < 3; ++d) shape.stride[d] = k.stride[d], shape.pad[d] = k.pad[d], shape.dilation[d] = k.dilation[d];
+    for (int d = 0; d < 3; ++d)
+      shape.stride[d] = k.stride[d], shape.pad[d] = k.pad[d], shape.dilation[d] = k.dilation[d];
     ConvEpilogue epilogue;
     std::vector<float> scale = Values(k.o, 4), added = Values(static_cast<int64_t>(want.size()), 5);
     if (k.bias) epilogue.shift = bs.data();
@@ -348,7 +365,8 @@ TEST(FastConv, TransposedOfAnyLayout) {
     Scratch scratch;
     ASSERT_TRUE(FastConvTransposed(x, w, y, shape, epilogue, nullptr, scratch));
     const int64_t taps = k.kernel[1] * k.kernel[2];
-    std::vector<float> panels(static_cast<size_t>(taps * TapPanels(k.o / k.groups) * k.c * kPanel), 77.0f), back(ws.size());
+    std::vector<float> panels(static_cast<size_t>(taps * TapPanels(k.o / k.groups) * k.c * kPanel), 77.0f),
+        back(ws.size());
     PackTaps(ws.data(), k.c, k.o / k.groups, taps, 0, taps * TapPanels(k.o / k.groups), panels.data());
     UnpackTaps(panels.data(), k.c, k.o / k.groups, taps, back.data());
     ASSERT_EQ(ws, back);
@@ -369,9 +387,12 @@ TEST(FastConv, TransposedOfAnyLayout) {
           ASSERT_TRUE(run(counter));
           FencedScratch memory(counter.counted());
           ASSERT_TRUE(run(*memory) && memory.sufficed());
-          EXPECT_EQ(TakesConvTransposedLast(image.t, w, result.t, shape), k.groups == 1 && (k.o >= (in == 0 && out == 0 ? 16 : 8) || w.is_packed())) << in << " " << out;
+          EXPECT_EQ(TakesConvTransposedLast(image.t, w, result.t, shape),
+                    k.groups == 1 && (k.o >= (in == 0 && out == 0 ? 16 : 8) || w.is_packed()))
+              << in << " " << out;
           result.Copy(z, true);
-          for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-5 * std::sqrt(static_cast<double>(k.c))) << in << " " << out << " at " << i;
+          for (size_t i = 0; i < want.size(); ++i)
+            ASSERT_NEAR(got[i], want[i], 1e-5 * std::sqrt(static_cast<double>(k.c))) << in << " " << out << " at " << i;
           if (workers == nullptr) first = got;
           ASSERT_EQ(first, got);
           for (int64_t p = 0; out == 2 && p < k.n * to[1] * to[2]; ++p)
@@ -394,7 +415,8 @@ TEST(FastConv, TransposedOfHugeStrides) {
   ASSERT_TRUE(ConvTransposedLast(x, w, y, shape, {}, nullptr, *memory) && memory.sufficed());
   for (size_t i = 0; i < got.size(); ++i) {
     double sum = 0;
-    for (size_t k = 0; k < c; ++k) sum += static_cast<double>(xs[k]) * static_cast<double>(ws[(k * o + i / 2) * 12 + 5 + i % 2]);
+    for (size_t k = 0; k < c; ++k)
+      sum += static_cast<double>(xs[k]) * static_cast<double>(ws[(k * o + i / 2) * 12 + 5 + i % 2]);
     EXPECT_NEAR(got[i], sum, 1e-5) << i;
   }
 }
@@ -403,27 +425,26 @@ TEST(FastPool, AgreesWithItsDefinition) {
   struct Pool {
     int64_t in[3], kernel[3], stride[3], pad[3], dilation = 1;
   };
-  const Pool pools[] = {{{1, 17, 23}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}},
-                        {{1, 8, 9}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}},
-                        {{1, 12, 7}, {1, 3, 5}, {1, 1, 3}, {0, 1, 2}},
-                        {{1, 20, 14}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}},
-                        {{1, 9, 61}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}},
-                        {{1, 3, 32}, {1, 7, 3}, {1, 1, 2}, {0, 3, 1}},
-                        {{1, 11, 12}, {1, 3, 3}, {1, 1, 2}, {0, 1, 1}, 2},
-                        {{4, 5, 6}, {2, 3, 2}, {2, 1, 1}, {0, 1, 0}},
-                        {{5, 6, 18}, {3, 3, 3}, {1, 2, 1}, {1, 1, 1}}};
+  const Pool pools[] = {
+      {{1, 17, 23}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}},    {{1, 8, 9}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}},
+      {{1, 12, 7}, {1, 3, 5}, {1, 1, 3}, {0, 1, 2}},     {{1, 20, 14}, {1, 5, 5}, {1, 1, 1}, {0, 2, 2}},
+      {{1, 9, 61}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}},     {{1, 3, 32}, {1, 7, 3}, {1, 1, 2}, {0, 3, 1}},
+      {{1, 11, 12}, {1, 3, 3}, {1, 1, 2}, {0, 1, 1}, 2}, {{4, 5, 6}, {2, 3, 2}, {2, 1, 1}, {0, 1, 0}},
+      {{5, 6, 18}, {3, 3, 3}, {1, 2, 1}, {1, 1, 1}}};
   for (const Pool& k : pools) {
     int64_t to[3];
     Window window;
     for (int d = 0; d < 3; ++d) {
       to[d] = (k.in[d] + 2 * k.pad[d] - k.dilation * (k.kernel[d] - 1) - 1) / k.stride[d] + 1;
-      window.kernel[d] = k.kernel[d], window.stride[d] = k.stride[d], window.pad[d] = k.pad[d], window.dilation[d] = k.dilation;
+      window.kernel[d] = k.kernel[d], window.stride[d] = k.stride[d], window.pad[d] = k.pad[d],
+      window.dilation[d] = k.dilation;
     }
     const int64_t plane = k.in[0] * k.in[1] * k.in[2], positions = to[0] * to[1] * to[2], planes = 10;
     std::vector<float> xs = Values(planes * plane, 7), ys(static_cast<size_t>(planes * positions));
     xs[3] = std::nanf("");
     const Tensor x = Of(xs, {2, 5, k.in[0], k.in[1], k.in[2]}), y = Of(ys, {2, 5, to[0], to[1], to[2]});
-    for (int what = 0; what < (k.dilation == 1 ? 4 : 1); ++what) {  // the largest; means by a number, by all, by those inside
+    // the largest; means by a number, by all, by those inside
+    for (int what = 0; what < (k.dilation == 1 ? 4 : 1); ++what) {
       const PoolDivisor divisor{what == 1 ? 7 : 0, what == 2};
       auto pool = [&](Scratch& scratch) {
         return what == 0 ? FastMaxPool(x, y, window, ThreeThreads(), scratch)

@@ -1,5 +1,6 @@
-// Convolutions of images with channels last beside sums in f64: sizes that fill no block, layouts of both sides, groups of every kind,
-// packed filters and plain ones, epilogues; the bits are the same for any number of threads. Filters packed and back; pools.
+// Convolutions of images with channels last beside sums in f64: sizes that fill no block, layouts of both sides, groups
+// of every kind, packed filters and plain ones, epilogues; the bits are the same for any number of threads. Filters
+// packed and back; pools.
 #include "kernels/conv/conv_last.h"
 
 #include <algorithm>
@@ -70,9 +71,11 @@ struct Case {
 void Check(const Case& k, unsigned seed) {
   std::mt19937 random(seed);
   const int64_t per = k.c / k.groups, group_outs = k.o / k.groups;
-  const int64_t oy = (k.h + 2 * k.py - k.dy * (k.ky - 1) - 1) / k.sy + 1, ox = (k.w + 2 * k.px - k.dx * (k.kx - 1) - 1) / k.sx + 1;
+  const int64_t oy = (k.h + 2 * k.py - k.dy * (k.ky - 1) - 1) / k.sy + 1,
+                ox = (k.w + 2 * k.px - k.dx * (k.kx - 1) - 1) / k.sx + 1;
   Image x(k.from, k.n, k.c, k.h, k.w), out(k.to, k.n, k.o, oy, ox), add(k.to, k.n, k.o, oy, ox);
-  std::vector<float> weights(static_cast<size_t>(k.o * per * k.ky * k.kx)), scale(static_cast<size_t>(k.o)), shift(scale);
+  std::vector<float> weights(static_cast<size_t>(k.o * per * k.ky * k.kx)), scale(static_cast<size_t>(k.o)),
+      shift(scale);
   Fill(x.data, random), Fill(weights, random), Fill(scale, random), Fill(shift, random), Fill(add.data, random);
   const FilterShape f{k.groups, per, k.o, k.ky, k.kx};
   std::vector<float> panels(static_cast<size_t>(f.floats()), 77), back(weights.size());
@@ -116,12 +119,14 @@ void Check(const Case& k, unsigned seed) {
                 for (int64_t v = 0; v < k.kx; ++v) {
                   const int64_t iy = y * k.sy - k.py + u * k.dy, ix = z * k.sx - k.px + v * k.dx;
                   if (iy < 0 || iy >= k.h || ix < 0 || ix >= k.w) continue;
-                  sum += static_cast<double>(weights[static_cast<size_t>(((o * per + c) * k.ky + u) * k.kx + v)]) * x.at(n, o / group_outs * per + c, iy, ix);
+                  sum += static_cast<double>(weights[static_cast<size_t>(((o * per + c) * k.ky + u) * k.kx + v)]) *
+                         x.at(n, o / group_outs * per + c, iy, ix);
                 }
             if (k.scale) sum *= scale[static_cast<size_t>(o)];
             if (k.shift) sum += shift[static_cast<size_t>(o)];
             if (k.add) sum += add.at(n, o, y, z);
-            ASSERT_NEAR(out.at(n, o, y, z), Function(k.activation, sum), 1e-5 * std::sqrt(static_cast<double>(per * k.ky * k.kx) + 4))
+            ASSERT_NEAR(out.at(n, o, y, z), Function(k.activation, sum),
+                        1e-5 * std::sqrt(static_cast<double>(per * k.ky * k.kx) + 4))
                 << "at " << n << ' ' << o << ' ' << y << ' ' << z;
           }
   };
@@ -157,8 +162,7 @@ TEST(ConvLast, AgreesWithSumsInDouble) {
       case 2:  // other groups
         k.groups = of(1, 4), k.c = k.groups * of(1, 9), k.o = k.groups * of(1, of(0, 3) == 0 ? 80 : 20);
         break;
-      default:
-        k.c = of(1, 50), k.o = of(1, 70);
+      default: k.c = of(1, 50), k.o = of(1, 70);
     }
     const int64_t kernels[] = {1, 1, 2, 3, 3, 5, 7};
     k.ky = kernels[of(0, 6)], k.kx = of(0, 3) == 0 ? kernels[of(0, 6)] : k.ky;
@@ -169,54 +173,77 @@ TEST(ConvLast, AgreesWithSumsInDouble) {
     k.from = static_cast<Layout>(of(0, 2)), k.to = static_cast<Layout>(of(0, 2)), k.packed = of(0, 3) != 0;
     k.scale = of(0, 1), k.shift = of(0, 1), k.add = of(0, 1), k.activation = static_cast<Activation>(of(0, 5));
     Check(k, i);
-    ASSERT_FALSE(HasFatalFailure()) << "case " << i << ": n " << k.n << " c " << k.c << " o " << k.o << " groups " << k.groups << " image " << k.h << 'x' << k.w
-                                    << " kernel " << k.ky << 'x' << k.kx << " stride " << k.sy << ',' << k.sx << " pad " << k.py << ',' << k.px
+    ASSERT_FALSE(HasFatalFailure()) << "case " << i << ": n " << k.n << " c " << k.c << " o " << k.o << " groups "
+                                    << k.groups << " image " << k.h << 'x' << k.w << " kernel " << k.ky << 'x' << k.kx
+                                    << " stride " << k.sy << ',' << k.sx << " pad " << k.py << ',' << k.px
                                     << " dilation " << k.dy << ',' << k.dx << " layouts " << k.from << ',' << k.to;
   }
 }
 
 // Work that is worth several threads, in rows of places, columns, bands and channels.
 TEST(ConvLast, LargeOnes) {
+  // clang-format off
   const Case cases[] = {
       {.c = 96, .o = 150, .h = 40, .w = 41, .shift = true},
       {.c = 300, .o = 330, .h = 7, .w = 7, .scale = true, .add = true, .activation = Activation::kSilu},
       {.n = 2, .c = 640, .o = 500, .h = 1, .w = 1, .shift = true, .activation = Activation::kHardSigmoid},
-      {.c = 64, .o = 100, .h = 29, .w = 31, .ky = 3, .kx = 3, .sy = 2, .sx = 2, .py = 1, .px = 1, .activation = Activation::kClamp},
-      {.c = 3, .o = 32, .h = 65, .w = 67, .ky = 3, .kx = 3, .sy = 2, .sx = 2, .py = 1, .px = 1, .from = kPlanes, .scale = true},
-      {.n = 2, .c = 3, .o = 64, .h = 50, .w = 53, .ky = 7, .kx = 7, .sy = 2, .sx = 2, .py = 3, .px = 3, .from = kPlanes, .to = kPartOfLast, .shift = true, .add = true},
-      {.c = 1, .o = 40, .h = 61, .w = 40, .ky = 3, .kx = 5, .py = 2, .px = 4, .from = kPlanes, .activation = Activation::kHardSwish},
+      {.c = 64, .o = 100, .h = 29, .w = 31, .ky = 3, .kx = 3, .sy = 2, .sx = 2, .py = 1, .px = 1,
+       .activation = Activation::kClamp},
+      {.c = 3, .o = 32, .h = 65, .w = 67, .ky = 3, .kx = 3, .sy = 2, .sx = 2, .py = 1, .px = 1, .from = kPlanes,
+       .scale = true},
+      {.n = 2, .c = 3, .o = 64, .h = 50, .w = 53, .ky = 7, .kx = 7, .sy = 2, .sx = 2, .py = 3, .px = 3,
+       .from = kPlanes, .to = kPartOfLast, .shift = true, .add = true},
+      {.c = 1, .o = 40, .h = 61, .w = 40, .ky = 3, .kx = 5, .py = 2, .px = 4, .from = kPlanes,
+       .activation = Activation::kHardSwish},
       {.c = 72, .o = 72, .groups = 72, .h = 56, .w = 57, .ky = 5, .kx = 5, .py = 2, .px = 2, .add = true},
       // By Winograd's transforms: tiles that are cut, channels in several parts, several bands.
-      {.c = 64, .o = 72, .h = 30, .w = 29, .ky = 3, .kx = 3, .py = 1, .px = 1, .scale = true, .shift = true, .add = true, .activation = Activation::kSilu},
-      {.n = 2, .c = 200, .o = 40, .h = 14, .w = 15, .ky = 3, .kx = 3, .py = 1, .px = 1, .activation = Activation::kClamp},
-      {.c = 37, .o = 50, .h = 45, .w = 43, .ky = 3, .kx = 3, .py = 2, .px = 0, .from = kPartOfLast, .to = kPartOfLast, .add = true},
+      {.c = 64, .o = 72, .h = 30, .w = 29, .ky = 3, .kx = 3, .py = 1, .px = 1, .scale = true, .shift = true,
+       .add = true, .activation = Activation::kSilu},
+      {.n = 2, .c = 200, .o = 40, .h = 14, .w = 15, .ky = 3, .kx = 3, .py = 1, .px = 1,
+       .activation = Activation::kClamp},
+      {.c = 37, .o = 50, .h = 45, .w = 43, .ky = 3, .kx = 3, .py = 2, .px = 0, .from = kPartOfLast, .to = kPartOfLast,
+       .add = true},
       {.c = 512, .o = 100, .h = 7, .w = 7, .ky = 3, .kx = 3, .py = 1, .px = 1, .to = kPlanes, .shift = true},
       {.c = 128, .o = 128, .groups = 16, .h = 28, .w = 28, .ky = 3, .kx = 3, .py = 1, .px = 1},
       {.c = 96, .o = 96, .groups = 4, .h = 28, .w = 28, .ky = 3, .kx = 3, .py = 1, .px = 1},
-      // Rows that do not divide among three threads: groups with panels of their own, groups that share them, depthwise; heavy weights.
-      {.c = 288, .o = 288, .groups = 18, .h = 7, .w = 7, .ky = 3, .kx = 3, .py = 1, .px = 1, .from = kPartOfLast, .add = true},
-      {.c = 96, .o = 96, .groups = 12, .h = 7, .w = 33, .ky = 3, .kx = 3, .py = 1, .px = 1, .to = kPartOfLast, .activation = Activation::kSilu},
+      // Rows that do not divide among three threads: groups with panels of their own, groups that share them,
+      // depthwise; heavy weights.
+      {.c = 288, .o = 288, .groups = 18, .h = 7, .w = 7, .ky = 3, .kx = 3, .py = 1, .px = 1, .from = kPartOfLast,
+       .add = true},
+      {.c = 96, .o = 96, .groups = 12, .h = 7, .w = 33, .ky = 3, .kx = 3, .py = 1, .px = 1, .to = kPartOfLast,
+       .activation = Activation::kSilu},
       {.n = 2, .c = 192, .o = 480, .groups = 48, .h = 10, .w = 7, .ky = 3, .kx = 3, .py = 1, .px = 1, .shift = true},
-      {.n = 2, .c = 144, .o = 144, .groups = 144, .h = 7, .w = 31, .ky = 5, .kx = 5, .py = 2, .px = 2, .scale = true, .activation = Activation::kSilu},
+      {.n = 2, .c = 144, .o = 144, .groups = 144, .h = 7, .w = 31, .ky = 5, .kx = 5, .py = 2, .px = 2, .scale = true,
+       .activation = Activation::kSilu},
       {.c = 2000, .o = 400, .h = 7, .w = 7, .to = kPartOfLast, .scale = true, .shift = true, .add = true},
       // Groups over wide images: with panels of their own, sharing them, of other widths.
-      {.c = 64, .o = 64, .groups = 4, .h = 57, .w = 61, .ky = 3, .kx = 3, .sy = 2, .sx = 2, .py = 1, .px = 1, .scale = true, .shift = true, .add = true},
-      {.c = 72, .o = 72, .groups = 9, .h = 17, .w = 40, .ky = 3, .kx = 3, .py = 1, .px = 1, .from = kPartOfLast, .to = kPartOfLast, .activation = Activation::kSilu},
-      {.n = 2, .c = 18, .o = 42, .groups = 2, .h = 9, .w = 33, .ky = 3, .kx = 5, .py = 2, .px = 4, .dy = 2, .dx = 2, .shift = true},
+      {.c = 64, .o = 64, .groups = 4, .h = 57, .w = 61, .ky = 3, .kx = 3, .sy = 2, .sx = 2, .py = 1, .px = 1,
+       .scale = true, .shift = true, .add = true},
+      {.c = 72, .o = 72, .groups = 9, .h = 17, .w = 40, .ky = 3, .kx = 3, .py = 1, .px = 1, .from = kPartOfLast,
+       .to = kPartOfLast, .activation = Activation::kSilu},
+      {.n = 2, .c = 18, .o = 42, .groups = 2, .h = 9, .w = 33, .ky = 3, .kx = 5, .py = 2, .px = 4, .dy = 2, .dx = 2,
+       .shift = true},
       // Groups of rows that are too long to stay near; a stride over single places.
       {.c = 96, .o = 96, .groups = 6, .h = 1, .w = 3500, .kx = 5, .px = 2, .add = true},
       {.c = 96, .o = 96, .groups = 6, .h = 5, .w = 3500, .ky = 3, .kx = 3},
       {.n = 2, .c = 150, .o = 70, .h = 31, .w = 33, .sy = 2, .sx = 2, .from = kPartOfLast, .shift = true},
-      // Rows of few results of many outputs: products of copied patches, in several blocks, of part of an image, of planes.
-      {.n = 2, .c = 520, .o = 110, .h = 14, .w = 13, .ky = 3, .kx = 3, .sy = 2, .sx = 2, .py = 1, .px = 1, .scale = true, .add = true, .activation = Activation::kClamp},
-      {.c = 100, .o = 90, .h = 7, .w = 8, .ky = 3, .kx = 3, .sy = 2, .sx = 2, .py = 1, .px = 1, .from = kPartOfLast, .to = kPartOfLast, .shift = true},
-      {.c = 130, .o = 200, .h = 15, .w = 14, .ky = 3, .kx = 3, .sy = 2, .sx = 2, .py = 1, .px = 1, .from = kPlanes, .to = kPlanes, .shift = true, .add = true},
+      // Rows of few results of many outputs: products of copied patches, in several blocks, of part of an image, of
+      // planes.
+      {.n = 2, .c = 520, .o = 110, .h = 14, .w = 13, .ky = 3, .kx = 3, .sy = 2, .sx = 2, .py = 1, .px = 1,
+       .scale = true, .add = true, .activation = Activation::kClamp},
+      {.c = 100, .o = 90, .h = 7, .w = 8, .ky = 3, .kx = 3, .sy = 2, .sx = 2, .py = 1, .px = 1, .from = kPartOfLast,
+       .to = kPartOfLast, .shift = true},
+      {.c = 130, .o = 200, .h = 15, .w = 14, .ky = 3, .kx = 3, .sy = 2, .sx = 2, .py = 1, .px = 1, .from = kPlanes,
+       .to = kPlanes, .shift = true, .add = true},
       {.c = 512, .o = 96, .h = 14, .w = 14, .ky = 2, .kx = 2, .sy = 2, .sx = 2, .activation = Activation::kSilu},
       // Places that neighbouring results read lie a multiple of half a page apart: a copy has them elsewhere.
       {.n = 2, .c = 512, .o = 40, .w = 64, .kx = 3, .sx = 2},
-      {.c = 256, .o = 96, .h = 9, .w = 31, .ky = 3, .kx = 3, .sy = 2, .sx = 2, .py = 1, .px = 1, .scale = true, .add = true},
-      {.c = 512, .o = 512, .groups = 16, .h = 8, .w = 9, .ky = 3, .kx = 3, .py = 1, .px = 1, .dy = 2, .dx = 1, .shift = true},
+      {.c = 256, .o = 96, .h = 9, .w = 31, .ky = 3, .kx = 3, .sy = 2, .sx = 2, .py = 1, .px = 1, .scale = true,
+       .add = true},
+      {.c = 512, .o = 512, .groups = 16, .h = 8, .w = 9, .ky = 3, .kx = 3, .py = 1, .px = 1, .dy = 2, .dx = 1,
+       .shift = true},
   };
+  // clang-format on
   for (const Case& k : cases) {
     Check(k, 1);
     ASSERT_FALSE(HasFatalFailure());
@@ -241,7 +268,8 @@ TEST(ConvLast, GroupsDoNotMeet) {
     for (int64_t o = 0; o < c; ++o)
       for (int64_t y = 0; y < 3; ++y)
         for (int64_t z = 0; z < 5; ++z)
-          EXPECT_EQ(std::isfinite(out.at(0, o, y, z)), o / per != 1 || z == 0 || z == 4) << per << ' ' << o << ' ' << y << ' ' << z;
+          EXPECT_EQ(std::isfinite(out.at(0, o, y, z)), o / per != 1 || z == 0 || z == 4)
+              << per << ' ' << o << ' ' << y << ' ' << z;
   }
 }
 
@@ -251,7 +279,8 @@ TEST(PoolLast, IsThatOfPlanes) {
   for (int64_t c : {1, 3, 16, 21, 40})
     for (int64_t kernel : {2, 3})
       for (int64_t stride : {1, 2}) {
-        const int64_t h = 9, w = 11, pad = kernel / 2, oy = (h + 2 * pad - kernel) / stride + 1, ox = (w + 2 * pad - kernel) / stride + 1;
+        const int64_t h = 9, w = 11, pad = kernel / 2, oy = (h + 2 * pad - kernel) / stride + 1,
+                      ox = (w + 2 * pad - kernel) / stride + 1;
         Image last(kLast, 2, c, h, w), planes(kPlanes, 2, c, h, w), a(kLast, 2, c, oy, ox), b(kPlanes, 2, c, oy, ox);
         Fill(planes.data, random);
         planes.at(1, c - 1, 4, 4) = nan;
@@ -281,7 +310,8 @@ TEST(PoolLast, IsThatOfPlanes) {
       }
 }
 
-// Blocks follow each other over all rows, begin with a multiple of the grain and have no more rows than callers take memory for.
+// Blocks follow each other over all rows, begin with a multiple of the grain and have no more rows than callers take
+// memory for.
 TEST(Shares, BlocksOfWholeGrains) {
   for (int64_t grain : {1, 6})
     for (int64_t rows = 1; rows < 80; ++rows)

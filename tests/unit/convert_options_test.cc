@@ -34,7 +34,8 @@ TEST(ConvertFlags, EachWithEachTargetIsTakenOrRefused) {
         EXPECT_TRUE(s.ok()) << target.name << ": " << s;
         continue;
       }
-      const std::string want = text::StrCat("--to ", target.name, " does not take --", flag.name, " (a flag of ", FlagTargets(flag), ")");
+      const std::string want =
+          text::StrCat("--to ", target.name, " does not take --", flag.name, " (a flag of ", FlagTargets(flag), ")");
       EXPECT_EQ(std::string(s.message()), want);
       // The same through the whole conversion, before anything is read.
       o.inputs = {"no such file"};
@@ -77,10 +78,23 @@ TEST(ConvertFlags, TheTableIsSound) {
 
 TEST(ConvertFlags, ValuesWithoutMeaningAreRefused) {
   ConvertOptions o;
-  for (const auto& [name, value] : {std::pair("opset", "0"), {"opset", "-1"}, {"opset", "20x"}, {"opset", "100000"},
-                                    {"shards", ""}, {"state", "keep"}, {"dtype", "f64"}, {"torch", "2.7"}, {"to", "tflite"},
-                                    {"max-output", "5XB"}, {"max-output", "0"}, {"max-output", "99999999TB"}, {"max-output", "-1"},
-                                    {"metadata", "novalue"}, {"metadata", "=x"}, {"dry-run", "yes"}, {"no-such-flag", "1"}})
+  for (const auto& [name, value] : {std::pair("opset", "0"),
+                                    {"opset", "-1"},
+                                    {"opset", "20x"},
+                                    {"opset", "100000"},
+                                    {"shards", ""},
+                                    {"state", "keep"},
+                                    {"dtype", "f64"},
+                                    {"torch", "2.7"},
+                                    {"to", "tflite"},
+                                    {"max-output", "5XB"},
+                                    {"max-output", "0"},
+                                    {"max-output", "99999999TB"},
+                                    {"max-output", "-1"},
+                                    {"metadata", "novalue"},
+                                    {"metadata", "=x"},
+                                    {"dry-run", "yes"},
+                                    {"no-such-flag", "1"}})
     EXPECT_FALSE(SetConvertFlag(o, name, value).ok()) << name << " " << value;
   EXPECT_TRUE(o.given.empty());
   EXPECT_EQ(o.opset, 20);

@@ -134,8 +134,8 @@ TEST(Decompositions, LossesKeepTheirTypes) {
 }
 
 TEST(Decompositions, SpecialFunctionsKeepTheirTypes) {
-  for (std::string_view op : {"lgamma", "digamma", "erfc", "erfinv", "i0", "special_ndtri", "special_airy_ai", "special_bessel_y1",
-                              "special_scaled_modified_bessel_k1", "special_log_ndtr", "angle"}) {
+  for (std::string_view op : {"lgamma", "digamma", "erfc", "erfinv", "i0", "special_ndtri", "special_airy_ai",
+                              "special_bessel_y1", "special_scaled_modified_bessel_k1", "special_log_ndtr", "angle"}) {
     OneNode p({F16({2, 3})});
     p.AddInput(I64({p.Symbol("s0"), 3}));
     EXPECT_EQ(p.Legalized(text::StrCat("aten.", op, ".default"), {p.x[0]}), "") << op;
@@ -200,11 +200,13 @@ TEST(Decompositions, LinearAlgebraRefusesWhatHasNoOneAnswer) {
   OneNode eigh({F32({4, 4})}), unknown({});
   EXPECT_TRUE(text::Contains(eigh.Legalized("aten.linalg_eigh.default", {eigh.x[0]}), "LAPACK leaves their signs"));
   unknown.AddInput(F32({unknown.Symbol("s0"), unknown.Symbol("s0")}));
-  EXPECT_TRUE(text::Contains(unknown.Legalized("aten.linalg_eigh.default", {unknown.x[0]}), "LAPACK leaves their signs"));
+  EXPECT_TRUE(
+      text::Contains(unknown.Legalized("aten.linalg_eigh.default", {unknown.x[0]}), "LAPACK leaves their signs"));
   OneNode complex({Type::Tensor(DType::kComplex64, {3, 3})});
   EXPECT_TRUE(text::Contains(complex.Legalized("aten.linalg_inv.default", {complex.x[0]}), "complex A"));
   OneNode lu({F32({3, 3})});
-  EXPECT_TRUE(text::Contains(lu.Legalized("aten.linalg_lu.default", {lu.x[0]}, {{"pivot", false}}), "without pivoting"));
+  EXPECT_TRUE(
+      text::Contains(lu.Legalized("aten.linalg_lu.default", {lu.x[0]}, {{"pivot", false}}), "without pivoting"));
 }
 
 TEST(Decompositions, SayWhyTheyRefuse) {

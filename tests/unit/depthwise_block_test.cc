@@ -1,5 +1,6 @@
-// Blocks of a depthwise convolution and pointwise ones give the bits of the convolutions one by one, for any number of threads: sizes of which rings of rows
-// begin anew at any place, windows that reach out of the image, filters packed and plain.
+// Blocks of a depthwise convolution and pointwise ones give the bits of the convolutions one by one, for any number of
+// threads: sizes of which rings of rows begin anew at any place, windows that reach out of the image, filters packed
+// and plain.
 #include "kernels/conv/depthwise_block.h"
 
 #include <cmath>
@@ -29,7 +30,8 @@ struct Image {
   Tensor t;
 };
 struct Filters {
-  Filters(int64_t outs, int64_t per, int64_t ky, int64_t kx, int64_t groups, bool packed, std::mt19937& random) : shape{groups, per, outs, ky, kx} {
+  Filters(int64_t outs, int64_t per, int64_t ky, int64_t kx, int64_t groups, bool packed, std::mt19937& random)
+      : shape{groups, per, outs, ky, kx} {
     std::uniform_real_distribution<float> range(-1, 1);
     data.resize(static_cast<size_t>(outs * per * ky * kx));
     for (float& x : data) x = range(random);
@@ -66,17 +68,25 @@ struct Case {
 void Check(const Case& k, unsigned seed) {
   std::mt19937 random(seed);
   const int64_t in = k.before ? k.in : k.c, outs = k.after ? k.out : k.c;
-  const int64_t to_y = (k.h + 2 * k.py - k.dy * (k.ky - 1) - 1) / k.sy + 1 + k.below, to_x = (k.w + 2 * k.px - k.dx * (k.kx - 1) - 1) / k.sx + 1;
-  Image x(k.n, in, k.h, k.w, in + seed % 3), wide(k.n, k.c, k.h, k.w), narrow(k.n, k.c, to_y, to_x), expected(k.n, outs, to_y, to_x, outs + seed % 2);
+  const int64_t to_y = (k.h + 2 * k.py - k.dy * (k.ky - 1) - 1) / k.sy + 1 + k.below,
+                to_x = (k.w + 2 * k.px - k.dx * (k.kx - 1) - 1) / k.sx + 1;
+  Image x(k.n, in, k.h, k.w, in + seed % 3), wide(k.n, k.c, k.h, k.w), narrow(k.n, k.c, to_y, to_x),
+      expected(k.n, outs, to_y, to_x, outs + seed % 2);
   Image out = expected, add = expected;
   out.t.data = out.data.data(), add.t.data = add.data.data();
   x.data = Vector(static_cast<int64_t>(x.data.size()), random), x.t.data = x.data.data();
   add.data = Vector(static_cast<int64_t>(add.data.size()), random), add.t.data = add.data.data();
-  const Filters first(k.c, in, 1, 1, 1, k.packed, random), taps(k.c, 1, k.ky, k.kx, k.c, k.packed, random), second(outs, k.c, 1, 1, 1, k.packed, random);
+  const Filters first(k.c, in, 1, 1, 1, k.packed, random), taps(k.c, 1, k.ky, k.kx, k.c, k.packed, random),
+      second(outs, k.c, 1, 1, 1, k.packed, random);
   const Floats scales = Vector(std::max(k.c, outs), random), shifts = Vector(std::max(k.c, outs), random);
-  const ConvEpilogue clamp{.scale = scales.data(), .shift = shifts.data(), .activation = Activation::kClamp, .low = 0, .high = 6};
+  const ConvEpilogue clamp{
+      .scale = scales.data(), .shift = shifts.data(), .activation = Activation::kClamp, .low = 0, .high = 6};
   const ConvEpilogue silu{.scale = scales.data(), .shift = shifts.data(), .activation = Activation::kSilu};
-  ConvEpilogue last{.shift = shifts.data(), .add = add.data.data(), .activation = Activation::kHardSwish, .post_scale = scales.data(), .post_shift = shifts.data()};
+  ConvEpilogue last{.shift = shifts.data(),
+                    .add = add.data.data(),
+                    .activation = Activation::kHardSwish,
+                    .post_scale = scales.data(),
+                    .post_shift = shifts.data()};
   if (seed % 4 == 0) last.post_add = add.data.data();
 
   DepthwiseBlock block;
@@ -90,7 +100,8 @@ void Check(const Case& k, unsigned seed) {
   if (k.before) {
     ASSERT_TRUE(ConvLast(x.t, first.t, wide.t, pointwise, clamp, nullptr, scratch));
   }
-  ASSERT_TRUE(ConvLast(k.before ? wide.t : x.t, taps.t, k.after ? narrow.t : expected.t, block.shape, block.depthwise.epilogue, nullptr, scratch));
+  ASSERT_TRUE(ConvLast(k.before ? wide.t : x.t, taps.t, k.after ? narrow.t : expected.t, block.shape,
+                       block.depthwise.epilogue, nullptr, scratch));
   if (k.after) {
     ASSERT_TRUE(ConvLast(narrow.t, second.t, expected.t, pointwise, last, nullptr, scratch));
   }
@@ -124,18 +135,24 @@ TEST(DepthwiseBlock, GivesTheBitsOfItsConvolutions) {
     // As padding at one side only has it.
     if (k.py == 0 && ((k.h - k.dy * (k.ky - 1) - 1) / k.sy + 1) * k.sy < k.h) k.below = of(0, 1);
     Check(k, i);
-    ASSERT_FALSE(HasFatalFailure()) << "case " << i << ": before " << k.before << " after " << k.after << " n " << k.n << " channels " << k.in << ',' << k.c << ',' << k.out
-                                    << " image " << k.h << 'x' << k.w << " kernel " << k.ky << 'x' << k.kx << " stride " << k.sy << ',' << k.sx << " pad " << k.py << ','
-                                    << k.px << " dilation " << k.dy << ',' << k.dx << " below " << k.below;
+    ASSERT_FALSE(HasFatalFailure()) << "case " << i << ": before " << k.before << " after " << k.after << " n " << k.n
+                                    << " channels " << k.in << ',' << k.c << ',' << k.out << " image " << k.h << 'x'
+                                    << k.w << " kernel " << k.ky << 'x' << k.kx << " stride " << k.sy << ',' << k.sx
+                                    << " pad " << k.py << ',' << k.px << " dilation " << k.dy << ',' << k.dx
+                                    << " below " << k.below;
   }
 }
 
 TEST(DepthwiseBlock, RefusesWhatItsLoopsDoNotTake) {
   std::mt19937 random(5);
-  const Filters first(16, 8, 1, 1, 1, true, random), taps(16, 1, 3, 3, 16, true, random), second(4, 16, 1, 1, 1, true, random), wide(16, 8, 3, 3, 1, true, random);
+  const Filters first(16, 8, 1, 1, 1, true, random), taps(16, 1, 3, 3, 16, true, random),
+      second(4, 16, 1, 1, 1, true, random), wide(16, 8, 3, 3, 1, true, random);
   const Image x(1, 8, 12, 12), out(1, 4, 12, 12);
   const auto takes = [&](auto change, const Tensor& image, const Tensor& result) {
-    DepthwiseBlock block{.before = DepthwiseBlock::Layer{first.t, {}}, .after = DepthwiseBlock::Layer{second.t, {}}, .depthwise = {taps.t, {}}, .shape = {16, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}}};
+    DepthwiseBlock block{.before = DepthwiseBlock::Layer{first.t, {}},
+                         .after = DepthwiseBlock::Layer{second.t, {}},
+                         .depthwise = {taps.t, {}},
+                         .shape = {16, {1, 1, 1}, {0, 1, 1}, {1, 1, 1}}};
     change(block);
     return TakesDepthwiseBlock(image, block, result);
   };

@@ -1,5 +1,5 @@
-// Products of integers and the integers of rows: every instruction set that this processor has, to the bit, beside the definitions in
-// kernels/isa/dot.h written out with numbers one by one.
+// Products of integers and the integers of rows: every instruction set that this processor has, to the bit, beside the
+// definitions in kernels/isa/dot.h written out with numbers one by one.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -20,7 +20,8 @@ namespace {
 constexpr const char* kNames[] = {"v2", "avx2", "avxvnni", "avx512", "avx512vnni", "neon"};
 
 template <typename T>
-std::vector<T> Panels(const std::vector<T>& rows, DType dtype, int64_t k, int64_t n, Packing packing = Packing::kPanels) {
+std::vector<T> Panels(const std::vector<T>& rows, DType dtype, int64_t k, int64_t n,
+                      Packing packing = Packing::kPanels) {
   std::vector<T> out(static_cast<size_t>(PanelBytes(k, n, dtype, packing)) / sizeof(T));
   PackPanels({rows.data(), dtype, 1, k}, k, n, 0, (n - 1) / kPanel + 1, out.data(), packing);
   return out;
@@ -32,22 +33,34 @@ struct Case {
 
 TEST(Dot, SumsAreExactUnderEveryInstructionSet) {
   std::mt19937 random(1);
-  auto integer = [&](int low, int high) { return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1)); };
+  auto integer = [&](int low, int high) {
+    return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+  };
   for (const char* name : kNames) {
     const DotIsa* isa = FindDot(name);
     if (isa == nullptr) {
       std::printf("not run: %s\n", name);
       continue;
     }
-    for (const auto& [m, n, k, groups] : {Case{1, 37, 64, 2}, {1, 16, 4096, 1}, {2, 70, 96, 3}, {3, 16, 37, 1}, {5, 100, 40, 5}, {13, 65, 512, 16}, {7, 130, 6, 1}})
+    for (const auto& [m, n, k, groups] : {Case{1, 37, 64, 2},
+                                          {1, 16, 4096, 1},
+                                          {2, 70, 96, 3},
+                                          {3, 16, 37, 1},
+                                          {5, 100, 40, 5},
+                                          {13, 65, 512, 16},
+                                          {7, 130, 6, 1}})
       for (Packing packing : {Packing::kQuads, Packing::kNibbles, Packing::kUnsignedNibbles})
         for (int form = 0; form < 8; ++form) {
           const bool shifted = form & 1, asymmetric = form & 2, extreme = form & 4;
           const bool nibbles = packing != Packing::kQuads;
-          const int low = packing == Packing::kQuads ? -128 : packing == Packing::kNibbles ? -8 : 0, high = nibbles ? low + 15 : 127;
+          const int low = packing == Packing::kQuads     ? -128
+                          : packing == Packing::kNibbles ? -8
+                                                         : 0,
+                    high = nibbles ? low + 15 : 127;
           std::vector<int8_t> a, q, zero;
           for (int64_t i = 0; i < m * k; ++i) a.push_back(static_cast<int8_t>(extreme ? -128 : integer(-128, 127)));
-          for (int64_t i = 0; i < n * k; ++i) q.push_back(static_cast<int8_t>(extreme ? (packing == Packing::kQuads ? low : high) : integer(low, high)));
+          for (int64_t i = 0; i < n * k; ++i)
+            q.push_back(static_cast<int8_t>(extreme ? (packing == Packing::kQuads ? low : high) : integer(low, high)));
           for (int64_t i = 0; i < n * groups; ++i) zero.push_back(static_cast<int8_t>(integer(-9, 9)));
           std::vector<float> scale, a_scale, bias;
           for (int64_t i = 0; i < n * groups; ++i) scale.push_back(static_cast<float>(integer(1, 64)) / 1024);
@@ -69,7 +82,8 @@ TEST(Dot, SumsAreExactUnderEveryInstructionSet) {
           std::vector<int32_t> sums(static_cast<size_t>(m * groups));
           for (int64_t i = 0; i < m; ++i)
             isa->prepare(a.data() + i * k, k, g.group, nibbles, rows.data() + i * g.a_row, sums.data() + i * groups);
-          g.a = rows.data(), g.a_sum = sums.data(), g.a_scale = a_scale.data(), g.a_zero = asymmetric ? a_zero.data() : nullptr;
+          g.a = rows.data(), g.a_sum = sums.data(), g.a_scale = a_scale.data(),
+          g.a_zero = asymmetric ? a_zero.data() : nullptr;
           g.bias = bias.data();
           g.rounded = groups == 1 && form == 0 ? DType::kBF16 : DType::kF32;
           std::vector<float> c(static_cast<size_t>(m * (n + 1)), 7);
@@ -84,21 +98,27 @@ TEST(Dot, SumsAreExactUnderEveryInstructionSet) {
                 int32_t sum = 0;
                 for (int64_t p = group * g.group; p < (group + 1) * g.group; ++p)
                   sum += (a[static_cast<size_t>(i * k + p)] - (asymmetric ? a_zero[static_cast<size_t>(i)] : 0)) *
-                         (q[static_cast<size_t>(j * k + p)] - (shifted ? zero[static_cast<size_t>(j * groups + group)] : 0));
+                         (q[static_cast<size_t>(j * k + p)] -
+                          (shifted ? zero[static_cast<size_t>(j * groups + group)] : 0));
                 const float s = scale[static_cast<size_t>(j * groups + group)];
                 exact = static_cast<float>(sum) * a_scale[static_cast<size_t>(i)];
                 if (g.rounded == DType::kBF16) exact = static_cast<float>(BF16(exact));
                 exact = exact * s;
-                total += static_cast<double>(sum) * static_cast<double>(s), size += std::fabs(static_cast<double>(sum) * static_cast<double>(s));
+                total += static_cast<double>(sum) * static_cast<double>(s),
+                    size += std::fabs(static_cast<double>(sum) * static_cast<double>(s));
               }
-              const double by = static_cast<double>(a_scale[static_cast<size_t>(i)]), shift = static_cast<double>(bias[static_cast<size_t>(j)]);
+              const double by = static_cast<double>(a_scale[static_cast<size_t>(i)]),
+                           shift = static_cast<double>(bias[static_cast<size_t>(j)]);
               const float got = c[static_cast<size_t>(i * (n + 1) + j)];
-              const std::string what = std::string(name) + " " + std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) + " packed " +
-                                       std::to_string(static_cast<int>(packing)) + " form " + std::to_string(form) + " at " + std::to_string(i) + "," + std::to_string(j);
+              const std::string what = std::string(name) + " " + std::to_string(m) + "x" + std::to_string(n) + "x" +
+                                       std::to_string(k) + " packed " + std::to_string(static_cast<int>(packing)) +
+                                       " form " + std::to_string(form) + " at " + std::to_string(i) + "," +
+                                       std::to_string(j);
               if (groups == 1) {
                 ASSERT_EQ(got, exact + bias[static_cast<size_t>(j)]) << what;
               } else {
-                ASSERT_NEAR(static_cast<double>(got), total * by + shift, 1e-6 * (size * by + std::fabs(shift))) << what;
+                ASSERT_NEAR(static_cast<double>(got), total * by + shift, 1e-6 * (size * by + std::fabs(shift)))
+                    << what;
               }
             }
           }
@@ -147,11 +167,12 @@ struct Split {
 };
 Split SplitOf(const DotIsa& isa, const std::vector<float>& x, int64_t m, int64_t block, int32_t times) {
   const int64_t k = static_cast<int64_t>(x.size()) / m, blocks = (k + block - 1) / block;
-  Split s{std::vector<int8_t>(static_cast<size_t>(m * Digits::RowBytes(k))), std::vector<int32_t>(static_cast<size_t>(m * blocks * Digits::kCount)),
+  Split s{std::vector<int8_t>(static_cast<size_t>(m * Digits::RowBytes(k))),
+          std::vector<int32_t>(static_cast<size_t>(m * blocks * Digits::kCount)),
           std::vector<float>(static_cast<size_t>(m * blocks)), true};
   for (int64_t i = 0; i < m; ++i)
-    s.whole &= isa.split(x.data() + i * k, k, block, times, s.rows.data() + i * Digits::RowBytes(k), s.sums.data() + i * blocks * Digits::kCount,
-                         s.unit.data() + i * blocks);
+    s.whole &= isa.split(x.data() + i * k, k, block, times, s.rows.data() + i * Digits::RowBytes(k),
+                         s.sums.data() + i * blocks * Digits::kCount, s.unit.data() + i * blocks);
   return s;
 }
 
@@ -174,7 +195,8 @@ TEST(Dot, DigitsAreWithinTheirBoundUnderEveryInstructionSet) {
           for (int64_t p = 0; p < k; p += block) {
             const int64_t n = std::min(block, k - p);
             double greatest = 0;
-            for (int64_t i = p; i < p + n; ++i) greatest = std::max(greatest, std::fabs(static_cast<double>(x[static_cast<size_t>(i)])));
+            for (int64_t i = p; i < p + n; ++i)
+              greatest = std::max(greatest, std::fabs(static_cast<double>(x[static_cast<size_t>(i)])));
             int64_t sums[3] = {};
             for (int64_t i = p; i < p + n; ++i) {
               double value = 0;
@@ -183,7 +205,9 @@ TEST(Dot, DigitsAreWithinTheirBoundUnderEveryInstructionSet) {
                 value = value * 256 + digit, sums[d] += digit;
               }
               value *= static_cast<double>(s.unit[static_cast<size_t>(p / block)]);
-              ASSERT_LE(std::fabs(value - static_cast<double>(x[static_cast<size_t>(i)])), std::max(greatest, 0x1p-103) * 1.01 * 0x1p-23) << name << " " << k << " " << size;
+              ASSERT_LE(std::fabs(value - static_cast<double>(x[static_cast<size_t>(i)])),
+                        std::max(greatest, 0x1p-103) * 1.01 * 0x1p-23)
+                  << name << " " << k << " " << size;
             }
             for (int d = 0; d < 3; ++d) ASSERT_EQ(s.sums[static_cast<size_t>(p / block * 3 + d)], -8 * sums[d]);
           }
@@ -205,7 +229,9 @@ TEST(Dot, DigitsAreWithinTheirBoundUnderEveryInstructionSet) {
 TEST(Dot, ProductsByDigitsAreThoseOfFloats) {
   std::mt19937 random(4);
   std::normal_distribution<float> normal;
-  auto integer = [&](int low, int high) { return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1)); };
+  auto integer = [&](int low, int high) {
+    return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+  };
   int run = 0;
   std::vector<std::vector<float>> first;  // the results of the first instruction set, which are those of all
   for (const char* name : kNames) {
@@ -213,18 +239,31 @@ TEST(Dot, ProductsByDigitsAreThoseOfFloats) {
     if (isa == nullptr || isa->digit_product == nullptr) continue;
     random.seed(4), normal.reset();
     size_t made = 0;
-    for (const auto& [m, n, k, groups] : {Case{1, 37, 64, 2}, {1, 80, 4096, 1}, {2, 70, 96, 3}, {3, 16, 37, 1}, {5, 100, 160, 5}, {13, 65, 512, 16}, {7, 130, 6, 1}, {1, 64, 640, 4}})
+    for (const auto& [m, n, k, groups] : {Case{1, 37, 64, 2},
+                                          {1, 80, 4096, 1},
+                                          {2, 70, 96, 3},
+                                          {3, 16, 37, 1},
+                                          {5, 100, 160, 5},
+                                          {13, 65, 512, 16},
+                                          {7, 130, 6, 1},
+                                          {1, 64, 640, 4}})
       for (Packing packing : {Packing::kQuads, Packing::kNibbles, Packing::kUnsignedNibbles})
         for (int form = 0; form < 6; ++form) {
-          const bool shifted = form % 3 == 1, added = form % 3 == 2, extreme = form >= 3, nibbles = packing != Packing::kQuads;
+          const bool shifted = form % 3 == 1, added = form % 3 == 2, extreme = form >= 3,
+                     nibbles = packing != Packing::kQuads;
           if (added && !nibbles) continue;
-          const int low = packing == Packing::kQuads ? -128 : packing == Packing::kNibbles ? -8 : 0, high = nibbles ? low + 15 : 127;
+          const int low = packing == Packing::kQuads     ? -128
+                          : packing == Packing::kNibbles ? -8
+                                                         : 0,
+                    high = nibbles ? low + 15 : 127;
           std::vector<float> a, scale, bias, shift;
           std::vector<int8_t> q, zero;
           for (int64_t i = 0; i < m * k; ++i) a.push_back(extreme ? 0x1.fdfdfcp0f : normal(random));
-          for (int64_t i = 0; i < n * k; ++i) q.push_back(static_cast<int8_t>(extreme ? (nibbles ? high : low) : integer(low, high)));
+          for (int64_t i = 0; i < n * k; ++i)
+            q.push_back(static_cast<int8_t>(extreme ? (nibbles ? high : low) : integer(low, high)));
           for (int64_t i = 0; i < n * groups; ++i)
-            zero.push_back(static_cast<int8_t>(extreme ? 127 : integer(-9, 9))), scale.push_back(static_cast<float>(integer(1, 64)) / 1000), shift.push_back(normal(random));
+            zero.push_back(static_cast<int8_t>(extreme ? 127 : integer(-9, 9))),
+                scale.push_back(static_cast<float>(integer(1, 64)) / 1000), shift.push_back(normal(random));
           for (int64_t i = 0; i < n; ++i) bias.push_back(normal(random));
           const auto b = Panels(q, DType::kI8, k, n, packing), zeros = Panels(zero, DType::kI8, groups, n);
           const auto scales = Panels(scale, DType::kF32, groups, n), shifts = Panels(shift, DType::kF32, groups, n);
@@ -234,7 +273,10 @@ TEST(Dot, ProductsByDigitsAreThoseOfFloats) {
           w.offset = packing == Packing::kQuads ? -128 : packing == Packing::kNibbles ? -8 : 0;
           if (shifted) w.zero = zeros.data(), w.zero_dtype = DType::kI8;
           if (added) w.zero = shifts.data(), w.adds_zero = true;
-          const int64_t block = groups == 1 ? (added ? 64 : 128) : w.group % 128 == 0 ? 128 : w.group % 32 == 0 ? 32 : 16;
+          const int64_t block = groups == 1          ? (added ? 64 : 128)
+                                : w.group % 128 == 0 ? 128
+                                : w.group % 32 == 0  ? 32
+                                                     : 16;
           if (groups > 1 && w.group % block != 0) continue;
           const Split s = SplitOf(*isa, a, m, block, shifted ? 1 : static_cast<int32_t>(w.offset));
           ASSERT_TRUE(s.whole);
@@ -253,21 +295,28 @@ TEST(Dot, ProductsByDigitsAreThoseOfFloats) {
               double want = static_cast<double>(bias[static_cast<size_t>(j)]), size = std::fabs(want), bound = 0;
               for (int64_t p = 0; p < k; ++p) {
                 const auto at = static_cast<size_t>(j * groups + p / w.group);
-                const double x = static_cast<double>(a[static_cast<size_t>(i * k + p)]), by = static_cast<double>(scale[at]);
-                const double weight = (q[static_cast<size_t>(j * k + p)] - (shifted ? zero[at] : 0)) * by + (added ? static_cast<double>(shift[at]) : 0);
-                want += x * weight, size += std::fabs(x * weight) + (added ? std::fabs(x * static_cast<double>(shift[at])) : 0);
+                const double x = static_cast<double>(a[static_cast<size_t>(i * k + p)]),
+                             by = static_cast<double>(scale[at]);
+                const double weight = (q[static_cast<size_t>(j * k + p)] - (shifted ? zero[at] : 0)) * by +
+                                      (added ? static_cast<double>(shift[at]) : 0);
+                want += x * weight,
+                    size += std::fabs(x * weight) + (added ? std::fabs(x * static_cast<double>(shift[at])) : 0);
                 double greatest = 0;
                 for (int64_t o = p / block * block; o < std::min(k, (p / block + 1) * block); ++o)
                   greatest = std::max(greatest, std::fabs(static_cast<double>(a[static_cast<size_t>(i * k + o)])));
                 bound += greatest * 1.01 * 0x1p-23 * std::fabs(weight);
               }
               // What digits may differ by, and roundings of f32: a few for each block.
-              ASSERT_NEAR(static_cast<double>(c[static_cast<size_t>(i * (n + 1) + j)]), want, bound + size * (static_cast<double>(k / block) + 4) * 0x1p-24)
-                  << name << " " << m << "x" << n << "x" << k << " packed " << static_cast<int>(packing) << " form " << form << " at " << i << "," << j;
+              ASSERT_NEAR(static_cast<double>(c[static_cast<size_t>(i * (n + 1) + j)]), want,
+                          bound + size * (static_cast<double>(k / block) + 4) * 0x1p-24)
+                  << name << " " << m << "x" << n << "x" << k << " packed " << static_cast<int>(packing) << " form "
+                  << form << " at " << i << "," << j;
             }
           }
-          if (run == 0) first.push_back(c);
-          else ASSERT_EQ(c, first[made]) << name;
+          if (run == 0)
+            first.push_back(c);
+          else
+            ASSERT_EQ(c, first[made]) << name;
           ++made;
         }
     ++run;

@@ -1,4 +1,5 @@
-// Scratch memory for tests of exactly as many bytes as a kernel counted, with a fence behind it: whether that was enough.
+// Scratch memory for tests of exactly as many bytes as a kernel counted, with a fence behind it: whether that was
+// enough.
 #ifndef SLIPWAY_TESTS_UNIT_FENCED_SCRATCH_H_
 #define SLIPWAY_TESTS_UNIT_FENCED_SCRATCH_H_
 
@@ -14,7 +15,8 @@ class FencedScratch {
  public:
   explicit FencedScratch(int64_t bytes) {
     char* const at = behind_.Take<char>(bytes + kFence);
-    std::memset(at, 0x7f, static_cast<size_t>(bytes + kFence));  // large numbers: what is read before it is written shows
+    // large numbers: what is read before it is written shows
+    std::memset(at, 0x7f, static_cast<size_t>(bytes + kFence));
     fence_ = at + bytes;
     scratch_.Reset(at, bytes);
   }

@@ -62,7 +62,8 @@ TEST(Format, EachIsRecognised) {
   EXPECT_EQ(FormatName(Write("f.safetensors", "short")), "safetensors");
   EXPECT_EQ(FormatName(Write("g.pt2", Safetensors(64))), "safetensors");
   const std::string other = Write("h", testing::BuildZip({{.name = "readme", .data = "x"}}));
-  EXPECT_NE(FormatName(other).find("a zip archive that torch.save and torch.export.save did not write"), std::string::npos);
+  EXPECT_NE(FormatName(other).find("a zip archive that torch.save and torch.export.save did not write"),
+            std::string::npos);
   const std::string nothing = Write("j", "nothing that is known");
   EXPECT_EQ(FormatName(nothing), text::StrCat(nothing, ": of no format that slipway reads"));
   EXPECT_NE(FormatName(Write("i", "PK\3\4 and no more")).find("zip"), std::string::npos);

@@ -176,7 +176,8 @@ TEST_F(Fixture, StridedViewsAreToldOfTheirBase) {
   row.strides = {6};
   Value* s = Call("aten.select.int", {y, 0, 1}, row);
   Output(Call("aten.as_strided.default", {s, Arg(ir::Ints{2}), Arg(ir::Ints{6})}, Tensor({2})));
-  EXPECT_EQ(Run(), "relu=relu(x) select=select(relu) permute=permute(relu) as_strided=as_strided(permute) -> as_strided");
+  EXPECT_EQ(Run(),
+            "relu=relu(x) select=select(relu) permute=permute(relu) as_strided=as_strided(permute) -> as_strided");
   EXPECT_EQ(*p.graph->last()->Get("storage_offset").get<int64_t>(), 1);
 }
 

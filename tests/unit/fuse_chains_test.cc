@@ -1,5 +1,5 @@
-// Chains give what their operations give one by one: random programs with and without fusion. Which steps become chains is in
-// tests/golden/fuse_chains.sw.
+// Chains give what their operations give one by one: random programs with and without fusion. Which steps become chains
+// is in tests/golden/fuse_chains.sw.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -173,9 +173,7 @@ struct Random {
         const int type = Promote(x.type, y.type);
         const std::string both = text::StrCat(self, ", ", arg(y, "other"));
         switch (Below(6)) {
-          case 0:
-            Add(0, sizes, "aten.lt.Tensor", both);
-            return;
+          case 0: Add(0, sizes, "aten.lt.Tensor", both); return;
           case 1: {
             const Value& c = values[Below(static_cast<int>(values.size()))];
             std::vector<int64_t> all;
@@ -187,12 +185,8 @@ struct Random {
             if (type == 0) return;
             Add(type, sizes, "aten.sub.Tensor", both + ", alpha=1");
             return;
-          case 3:
-            Add(type, sizes, "aten.mul.Tensor", both);
-            return;
-          default:
-            Add(type, sizes, "aten.add.Tensor", both + ", alpha=1");
-            return;
+          case 3: Add(type, sizes, "aten.mul.Tensor", both); return;
+          default: Add(type, sizes, "aten.add.Tensor", both + ", alpha=1"); return;
         }
       }
     }

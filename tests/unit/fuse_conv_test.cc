@@ -1,4 +1,5 @@
-// Convolutions that took over other steps give the numbers of the steps. Which steps they take is in tests/golden/fuse_conv.sw.
+// Convolutions that took over other steps give the numbers of the steps. Which steps they take is in
+// tests/golden/fuse_conv.sw.
 #include "planner/fuse.h"
 
 #include <gtest/gtest.h>
@@ -43,8 +44,8 @@ const std::vector<float> kX = Values(24, 0), kW = Values(36, 1), kB = {0.5f, -0.
 
 // The first result of x, w, b, m, v.
 std::vector<float> Results(std::unique_ptr<ir::Program> p) {
-  auto out = PlanEvaluator().Evaluate(
-      std::move(p), {Tensor({1, 2, 3, 4}, kX), Tensor({2, 2, 3, 3}, kW), Tensor({2}, kB), Tensor({2}, kM), Tensor({2}, kV)});
+  auto out = PlanEvaluator().Evaluate(std::move(p), {Tensor({1, 2, 3, 4}, kX), Tensor({2, 2, 3, 3}, kW),
+                                                     Tensor({2}, kB), Tensor({2}, kM), Tensor({2}, kV)});
   EXPECT_TRUE(out.ok()) << out.status();
   if (!out.ok()) return {};
   const std::string bytes = *ir::ReadDense((*out)[0]);
@@ -66,7 +67,8 @@ double Sum(size_t i) {
 
 TEST(FuseConvs, NormAdditionAndFunction) {
   constexpr std::string_view kBody = R"(
-  %n: f32[1,2,3,4] = aten.batch_norm.default(input=%c, weight=%b, bias=%m, running_mean=%m, running_var=%v, training=false, momentum=0.1, eps=1e-05, cudnn_enabled=false)
+  %n: f32[1,2,3,4] = aten.batch_norm.default(input=%c, weight=%b, bias=%m, running_mean=%m, running_var=%v, )"
+                                     R"(training=false, momentum=0.1, eps=1e-05, cudnn_enabled=false)
   %a: f32[1,2,3,4] = aten.add.Tensor(self=%x, other=%n)
   %r: f32[1,2,3,4] = aten.relu.default(self=%a)
   return %r
@@ -91,17 +93,24 @@ TEST(FuseConvs, ClampsByNumbersJoin) {
   for (size_t i = 0; i < 24; ++i) EXPECT_NEAR(got[i], std::min(std::max(Sum(i), 0.25), 1.0), 1e-5) << i;
 }
 
-// A residual block of an image with channels last: the sum lies where what is added lay, which nothing reads afterwards. One that is read again
-// stays, as does one of an unknown size.
+// A residual block of an image with channels last: the sum lies where what is added lay, which nothing reads
+// afterwards. One that is read again stays, as does one of an unknown size.
 TEST(FuseConvs, WritesOverWhatItAdds) {
   const auto overwrites = [](std::string_view again, std::string_view height) {
-    auto archive = ir::Parse(text::StrCat("slipway.ir 1\nform functional\n", height == "H" ? "dims { H = 8..100 positive }\n" : "", R"(graph main(%x: f32[1,3,)", height, R"(,16], %w: f32[32,3,1,1], %d: f32[32,1,3,3], %p: f32[32,32,1,1]) {
-  %i: f32[1,32,)", height, R"(,16] = aten.conv2d.default(input=%x, weight=%w)
-  %a: f32[1,32,)", height, R"(,16] = aten.conv2d.default(input=%i, weight=%d, padding=[1, 1], groups=32)
-  %b: f32[1,32,)", height, R"(,16] = aten.conv2d.default(input=%a, weight=%p)
-  %s: f32[1,32,)", height, R"(,16] = aten.add.Tensor(self=%b, other=%i)
+    auto archive = ir::Parse(text::StrCat(
+        "slipway.ir 1\nform functional\n", height == "H" ? "dims { H = 8..100 positive }\n" : "",
+        R"(graph main(%x: f32[1,3,)", height, R"(,16], %w: f32[32,3,1,1], %d: f32[32,1,3,3], %p: f32[32,32,1,1]) {
+  %i: f32[1,32,)",
+        height, R"(,16] = aten.conv2d.default(input=%x, weight=%w)
+  %a: f32[1,32,)",
+        height, R"(,16] = aten.conv2d.default(input=%i, weight=%d, padding=[1, 1], groups=32)
+  %b: f32[1,32,)",
+        height, R"(,16] = aten.conv2d.default(input=%a, weight=%p)
+  %s: f32[1,32,)",
+        height, R"(,16] = aten.add.Tensor(self=%b, other=%i)
   %r: f32[1,32] = aten.mean.dim(self=%s, dim=[2, 3])
-  %q: f32[1,32] = aten.mean.dim(self=%)", again, R"(, dim=[2, 3])
+  %q: f32[1,32] = aten.mean.dim(self=%)",
+        again, R"(, dim=[2, 3])
   return %r, %q
 })"));
     EXPECT_TRUE(archive.ok()) << archive.status();
@@ -117,7 +126,9 @@ TEST(FuseConvs, WritesOverWhatItAdds) {
     bool over = false;
     for (const kernels::Step& step : e->plan().steps) {
       if (!step.kernel || step.kernel->name != "conv" || step.inputs != 3) continue;
-      const auto memory = [&](int view) { return e->memory_of(e->plan().views[static_cast<size_t>(step.first_view + view)].buffer); };
+      const auto memory = [&](int view) {
+        return e->memory_of(e->plan().views[static_cast<size_t>(step.first_view + view)].buffer);
+      };
       ++additions, over = memory(2) == memory(3);
     }
     EXPECT_EQ(additions, 1);

@@ -9,8 +9,8 @@
 
 #include "gtest/gtest.h"
 #include "kernels/convert.h"
-#include "kernels/products/gemm_fast.h"
 #include "kernels/isa/bf16.h"
+#include "kernels/products/gemm_fast.h"
 #include "kernels/products/panels.h"
 
 namespace slipway::kernels {
@@ -85,7 +85,8 @@ void Check(const Isa& isa, int64_t m, int64_t n, int64_t k, DType a_type, DType 
     for (int64_t j = 0; j < n; ++j) {
       double want = accumulate ? 0.5 : add[j], size = std::fabs(want);
       for (int64_t p = 0; p < k; ++p) {
-        const double x = static_cast<double>(a.f32[i * g.a.row + p * g.a.column]) * b.f32[p * right.row + j * right.column];
+        const double x =
+            static_cast<double>(a.f32[i * g.a.row + p * g.a.column]) * b.f32[p * right.row + j * right.column];
         want += x, size += std::fabs(x);
       }
       ASSERT_NEAR(c[i * g.c_row + j * g.c_column], want, 1e-6 * size + 1e-6)
@@ -144,10 +145,12 @@ TEST(Gemm, SumsOfTwoProductsOfBF16) {
         for (int64_t j = 0; j < n; ++j) {
           double sum = accumulate ? 0.5 : 0.25, size = sum;
           for (int64_t p = 0; p < k; ++p) {
-            const double term = static_cast<double>(a.f32[static_cast<size_t>(i * (k + 2) + p)]) * static_cast<double>(b.f32[static_cast<size_t>(j * k + p)]);
+            const double term = static_cast<double>(a.f32[static_cast<size_t>(i * (k + 2) + p)]) *
+                                static_cast<double>(b.f32[static_cast<size_t>(j * k + p)]);
             sum += term, size += std::fabs(term);
           }
-          ASSERT_NEAR(static_cast<double>(c[static_cast<size_t>(i * (n + 1) + j)]), sum, 1e-6 * size + 1e-30) << m << "x" << n << "x" << k;
+          ASSERT_NEAR(static_cast<double>(c[static_cast<size_t>(i * (n + 1) + j)]), sum, 1e-6 * size + 1e-30)
+              << m << "x" << n << "x" << k;
         }
       }
       // Odd k, few rows and other types are not taken.

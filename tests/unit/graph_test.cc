@@ -1,6 +1,6 @@
 // Graph surgery: order, use lists, names, cloning.
-#include "ir/clone.h"
 #include "ir/graph.h"
+#include "ir/clone.h"
 
 #include "gtest/gtest.h"
 #include "ir/ops/op_table.h"
@@ -125,7 +125,8 @@ TEST_F(GraphTest, ClonesWithSubgraphs) {
   auto sub = std::make_shared<Graph>(&p_);
   Value* in = sub->AddInput("i", x_->type());
   sub->outputs = {Arg(sub->AddOutput(sub->Insert(GetOp("aten.neg.default"), {{"self", Arg(in)}}), "o", in->type()))};
-  Node* cond = g_.Insert(GetOp("higher_order.cond"), {{"", Arg(true)}, {"", Arg(sub)}, {"", Arg(sub)}, {"", Arg(Values{x_})}});
+  Node* cond =
+      g_.Insert(GetOp("higher_order.cond"), {{"", Arg(true)}, {"", Arg(sub)}, {"", Arg(sub)}, {"", Arg(Values{x_})}});
   Value* y = g_.AddOutput(cond, "y", x_->type());
   Return({Arg(y)});
   ASSERT_TRUE(Verify(p_).ok()) << Verify(p_);
@@ -134,7 +135,8 @@ TEST_F(GraphTest, ClonesWithSubgraphs) {
   ASSERT_EQ(g_.node_count(), 2u);
   EXPECT_EQ(copier.values.at(y)->producer(), g_.last());
   EXPECT_NE(g_.last()->At(1).get<SubGraph>()->get(), sub.get());
-  EXPECT_EQ(g_.last()->At(1).get<SubGraph>()->get(), g_.last()->At(2).get<SubGraph>()->get()) << "a shared body stays shared";
+  EXPECT_EQ(g_.last()->At(1).get<SubGraph>()->get(), g_.last()->At(2).get<SubGraph>()->get())
+      << "a shared body stays shared";
   EXPECT_TRUE(Verify(p_).ok()) << Verify(p_);
 }
 

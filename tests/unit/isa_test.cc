@@ -118,7 +118,9 @@ TEST(Isa, InfinitiesAndNan) {
       EXPECT_NEAR(of(RowOp::kSin, x), std::sin(static_cast<double>(x)), 2e-7) << isa->name << " " << x;
       EXPECT_NEAR(of(RowOp::kCos, x), std::cos(static_cast<double>(x)), 2e-7) << isa->name << " " << x;
     }
-    for (RowOp op : {RowOp::kLog, RowOp::kLog1p, RowOp::kExpm1, RowOp::kSin, RowOp::kCos, RowOp::kMish, RowOp::kHardSwish, RowOp::kHardSigmoid, RowOp::kExp, RowOp::kTanh, RowOp::kErf, RowOp::kSigmoid, RowOp::kSilu, RowOp::kGelu, RowOp::kRelu})
+    for (RowOp op : {RowOp::kLog, RowOp::kLog1p, RowOp::kExpm1, RowOp::kSin, RowOp::kCos, RowOp::kMish,
+                     RowOp::kHardSwish, RowOp::kHardSigmoid, RowOp::kExp, RowOp::kTanh, RowOp::kErf, RowOp::kSigmoid,
+                     RowOp::kSilu, RowOp::kGelu, RowOp::kRelu})
       EXPECT_TRUE(std::isnan(of(op, nan))) << isa->name << " " << static_cast<int>(op);
     EXPECT_TRUE(std::signbit(of(RowOp::kTanh, -0.0f)));
   }
@@ -158,11 +160,13 @@ TEST(Isa, MatricesAreTransposed) {
       for (int64_t columns : {1, 2, 4, 7, 8, 15, 16, 20, 33}) {
         const int64_t from_row = rows + 3, to_row = columns + 2;
         std::vector<uint32_t> from(static_cast<size_t>(columns * from_row)), to(static_cast<size_t>(rows * to_row), 7);
-        for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<uint32_t>(i * 2654435761u);  // any bits, those of NaN too
+        // any bits, those of NaN too
+        for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<uint32_t>(i * 2654435761u);
         isa->transpose(from.data(), from_row, to.data(), to_row, rows, columns);
         for (int64_t i = 0; i < rows; ++i)
           for (int64_t j = 0; j < to_row; ++j)
-            ASSERT_EQ(to[static_cast<size_t>(i * to_row + j)], j < columns ? from[static_cast<size_t>(j * from_row + i)] : 7)
+            ASSERT_EQ(to[static_cast<size_t>(i * to_row + j)],
+                      j < columns ? from[static_cast<size_t>(j * from_row + i)] : 7)
                 << isa->name << " " << rows << " x " << columns << " at " << i << "," << j;
       }
 }
@@ -175,7 +179,8 @@ TEST(Isa, BytesAreWidened) {
     for (int64_t n = 1; isa != nullptr && n < 100; ++n) {
       std::vector<float> to(static_cast<size_t>(n) + 1, 7);
       isa->widen(bytes.data() + 1, DType::kI8, to.data(), n);
-      for (int64_t i = 0; i < n; ++i) ASSERT_EQ(to[static_cast<size_t>(i)], static_cast<float>(bytes[static_cast<size_t>(i) + 1])) << name;
+      for (int64_t i = 0; i < n; ++i)
+        ASSERT_EQ(to[static_cast<size_t>(i)], static_cast<float>(bytes[static_cast<size_t>(i) + 1])) << name;
       ASSERT_EQ(to.back(), 7);
     }
   }

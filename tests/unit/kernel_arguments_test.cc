@@ -38,9 +38,9 @@ struct Guarded {
 TEST(KernelArguments, MakeNoSense) {
   std::mt19937 random(11);
   auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
-  for (auto table :
-       {UnaryKernels(), BinaryKernels(), MoveKernels(), IndexKernels(), ReduceKernels(), MatmulKernels(),
-        NormalizeKernels(), GroupNormKernels(), ConvKernels(), PoolKernels(), SampleKernels(), OrderKernels(), TransformKernels()}) {
+  for (auto table : {UnaryKernels(), BinaryKernels(), MoveKernels(), IndexKernels(), ReduceKernels(), MatmulKernels(),
+                     NormalizeKernels(), GroupNormKernels(), ConvKernels(), PoolKernels(), SampleKernels(),
+                     OrderKernels(), TransformKernels()}) {
     for (const Kernel& row : table) {
       const Kernel* k = FindKernel(row.name);
       ASSERT_NE(k, nullptr);
@@ -103,7 +103,8 @@ TEST(KernelArguments, ConvolutionsOfEmptyWeightsAllocateNothing) {
   Tensor in[] = {tensor({1, 1, 1, 1, 1}), tensor({0, 1, 1, 1, kHuge})}, out = tensor({1, 0, 1, 1, 1});
   in[0].data = in[1].data = out.data = image;
   in[0].sizes[4] = kHuge, in[0].strides[4] = 0;
-  EXPECT_EQ(kernels::Run(*FindKernel("conv"), {.in = in, .out = {&out, 1}, .compute = DType::kF64, .ints = ints}), nullptr);
+  EXPECT_EQ(kernels::Run(*FindKernel("conv"), {.in = in, .out = {&out, 1}, .compute = DType::kF64, .ints = ints}),
+            nullptr);
 }
 
 }  // namespace

@@ -184,16 +184,22 @@ TEST(Kernels, SumsOfRows) {
       for (int64_t j = 0; j < n; ++j) {
         double sum = 0;
         for (int64_t r = 0; r < rows; ++r) sum += static_cast<double>(x.data[(b * rows + r) * n + j]);
-        ASSERT_FLOAT_EQ(y.data[b * n + j], static_cast<float>(name[0] == 's' ? sum : sum / rows)) << name << ' ' << b << ' ' << j;
+        ASSERT_FLOAT_EQ(y.data[b * n + j], static_cast<float>(name[0] == 's' ? sum : sum / rows))
+            << name << ' ' << b << ' ' << j;
       }
   }
 }
 
-// Copies of the nearest elements, as torch chooses them, for images of planes and with channels last, lying in a larger one or not.
+// Copies of the nearest elements, as torch chooses them, for images of planes and with channels last, lying in a larger
+// one or not.
 template <typename T>
-void CheckNearest(std::vector<int64_t> in, std::vector<int64_t> to, bool exact, std::vector<double> factors, bool from_last, bool to_last) {
-  const auto count = [](const std::vector<int64_t>& sizes) { return sizes[0] * sizes[1] * sizes[2] * sizes[3] * sizes[4]; };
-  Owned<T> x(in, std::vector<T>(static_cast<size_t>(count(in)))), y(to, std::vector<T>(static_cast<size_t>(2 * count(to)), T(1)));
+void CheckNearest(std::vector<int64_t> in, std::vector<int64_t> to, bool exact, std::vector<double> factors,
+                  bool from_last, bool to_last) {
+  const auto count = [](const std::vector<int64_t>& sizes) {
+    return sizes[0] * sizes[1] * sizes[2] * sizes[3] * sizes[4];
+  };
+  Owned<T> x(in, std::vector<T>(static_cast<size_t>(count(in)))),
+      y(to, std::vector<T>(static_cast<size_t>(2 * count(to)), T(1)));
   for (size_t i = 0; i < x.data.size(); ++i) x.data[i] = T(static_cast<int>(i * 7 % 251));
   Tensor from = x.view(), out = y.view();
   const auto last = [](Tensor& t, int64_t pixel) {
@@ -214,7 +220,8 @@ void CheckNearest(std::vector<int64_t> in, std::vector<int64_t> to, bool exact, 
     for (int64_t d = 4, rest = i; d >= 0; --d) place[d] = rest % to[d], rest /= to[d];
     for (int d = 0; d < 5; ++d) source[d] = place[d];
     for (int d = 2; d < 5; ++d) {
-      const double factor = factors[static_cast<size_t>(d) - 2], by = factor > 0 ? 1 / factor : static_cast<double>(in[d]) / static_cast<double>(to[d]);
+      const double factor = factors[static_cast<size_t>(d) - 2],
+                   by = factor > 0 ? 1 / factor : static_cast<double>(in[d]) / static_cast<double>(to[d]);
       source[d] = std::min(in[d] - 1, static_cast<int64_t>((static_cast<double>(place[d]) + (exact ? 0.5 : 0)) * by));
     }
     ASSERT_EQ(at(out, place), at(from, source)) << i;
@@ -231,7 +238,8 @@ TEST(Kernels, ResamplesByCopies) {
         CheckNearest<uint8_t>({1, 21, 1, 3, 9}, {1, 21, 1, 6, 18}, exact, {0, 2, 2}, from_last, to_last);
         ASSERT_FALSE(HasFatalFailure());
       }
-  Owned<float> x({1, 2, 1, 0, 3}, {}), y({1, 2, 1, 2, 3}, std::vector<float>(12)), z({1, 3, 1, 2, 3}, std::vector<float>(18));
+  Owned<float> x({1, 2, 1, 0, 3}, {}), y({1, 2, 1, 2, 3}, std::vector<float>(12)),
+      z({1, 3, 1, 2, 3}, std::vector<float>(18));
   EXPECT_NE(Call1("resample_nearest", {x.view()}, {y.view()}, DType::kF32, {0, 3}, {0, 0, 0}), nullptr);
   EXPECT_NE(Call1("resample_nearest", {y.view()}, {z.view()}, DType::kF32, {0, 3}, {0, 0, 0}), nullptr);
   EXPECT_EQ(Call1("resample_nearest", {y.view()}, {y.view()}, DType::kF32, {0, 2}, {0, 0, 0}), nullptr);
@@ -258,7 +266,8 @@ TEST(NearestIndex, RoundsAsTorchDoes) {
   EXPECT_EQ(reads({.factor = 2.4}, 2, 4), (std::vector<int64_t>{0, 0, 0, 1}));
   EXPECT_EQ(reads({.small = true, .factor = 2.4}, 2, 4), (std::vector<int64_t>{0, 0, 1, 1}));
   EXPECT_TRUE(IsSmallImage(2, 64, 64));
-  EXPECT_FALSE(IsSmallImage(2, 64, 65) || IsSmallImage(1, 1, 5) || IsSmallImage(3, 2, 2) || IsSmallImage(2, 1, INT64_MAX));
+  EXPECT_FALSE(IsSmallImage(2, 64, 65) || IsSmallImage(1, 1, 5) || IsSmallImage(3, 2, 2) ||
+               IsSmallImage(2, 1, INT64_MAX));
 }
 
 TEST(Kernels, IndicesAreChecked) {

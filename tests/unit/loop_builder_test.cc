@@ -29,8 +29,7 @@ class LoopTest : public testing::Test {
   // x + y, `count` times; the nodes of each name.
   int Nodes(std::string_view op, IntOrValue count, bool backwards = false) {
     Decomposer d(*node_, false);
-    Values end = For(
-        d, count, {x_}, [&](LoopStep& s) { s.state = {s.d.Add(s.state[0], s(y_))}; }, backwards);
+    Values end = For(d, count, {x_}, [&](LoopStep& s) { s.state = {s.d.Add(s.state[0], s(y_))}; }, backwards);
     EXPECT_TRUE(d.ok() && d.b.ok()) << d.b.status().message();
     EXPECT_EQ(end.size(), 1u);
     EXPECT_EQ(end[0]->type().ToString(), x_->type().ToString());

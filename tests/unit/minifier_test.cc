@@ -1,4 +1,5 @@
-// Edits of the minifier on small programs: what stays, what takes its place, and that the verifier takes all that comes out.
+// Edits of the minifier on small programs: what stays, what takes its place, and that the verifier takes all that comes
+// out.
 #include "minifier/edit.h"
 
 #include "driver/minify_check.h"
@@ -63,7 +64,8 @@ TEST_F(EditTest, KeepsNodesWithInputsForTheOthers) {
 }
 
 TEST_F(EditTest, WhatNothingUsesIsAnOutput) {
-  EXPECT_EQ(After(*p_, KeepNodes({0, 1}, Joint::kCut, &names_)), "a=aten.sin.default(x) b=aten.mm.default(a,w) -> b ; w f32[8,8]; x f32[B,8]");
+  EXPECT_EQ(After(*p_, KeepNodes({0, 1}, Joint::kCut, &names_)),
+            "a=aten.sin.default(x) b=aten.mm.default(a,w) -> b ; w f32[8,8]; x f32[B,8]");
 }
 
 TEST_F(EditTest, BypassesOperandsOfTheSameType) {
@@ -74,12 +76,14 @@ TEST_F(EditTest, BypassesOperandsOfTheSameType) {
 
 TEST_F(EditTest, TakesNodesApart) {
   EXPECT_EQ(After(*p_, KeepNodes({0, 1, 4}, Joint::kApart, &names_)),
-            "a=aten.sin.default(x) b=aten.mm.default(in_2,w) d=aten.softmax.int(in_5) -> d -> a -> b ; w f32[8,8]; x f32[B,8]; in_2 f32[B,8]; in_5 f32[B,2,4]");
+            "a=aten.sin.default(x) b=aten.mm.default(in_2,w) d=aten.softmax.int(in_5) -> d -> a -> b ; w f32[8,8]; x "
+            "f32[B,8]; in_2 f32[B,8]; in_5 f32[B,2,4]");
 }
 
 TEST_F(EditTest, PinsSymbolsAndWhatIsComputedOfThem) {
   EXPECT_EQ(After(*p_, PinSymbols({{"B", 3}})),
-            "a=aten.sin.default(x) b=aten.mm.default(a,w) c=aten.view.default(b) d=aten.softmax.int(c) -> d ; w f32[8,8]; x f32[3,8]");
+            "a=aten.sin.default(x) b=aten.mm.default(a,w) c=aten.view.default(b) d=aten.softmax.int(c) -> d ; w "
+            "f32[8,8]; x f32[3,8]");
 }
 
 TEST_F(EditTest, ShrinksSizesWithTheirMultiples) {
@@ -87,7 +91,8 @@ TEST_F(EditTest, ShrinksSizesWithTheirMultiples) {
   // 8 = 2 · 4 in the view, which changes alike: the last size is no multiple of 8 and stays, so that nothing fits.
   EXPECT_TRUE(After(*ir::Clone(*p_), ReplaceSize(8, 2, true)).starts_with("error"));
   EXPECT_EQ(After(*p_, ReplaceSize(4, 2, true)),
-            "a=aten.sin.default(x) b=aten.mm.default(a,w) c=aten.view.default(b) d=aten.softmax.int(c) -> d ; w f32[4,4]; x f32[3,4]");
+            "a=aten.sin.default(x) b=aten.mm.default(a,w) c=aten.view.default(b) d=aten.softmax.int(c) -> d ; w "
+            "f32[4,4]; x f32[3,4]");
   EXPECT_EQ(p_->weights.at("w").sizes, (std::vector<int64_t>{4, 4}));
   EXPECT_EQ(p_->graph->last()->output()->type().ToString(), "f32[3,2,2]");
 }
@@ -116,9 +121,11 @@ graph else(%x: f32[4], %y: f32[4]) {
 )");
   ASSERT_EQ(NestedGraphs(*p).size(), 2u);
   auto copy = ir::Clone(*p);
-  EXPECT_EQ(After(*copy, RemoveNested(NestedGraphs(*p)[0], {0, 1})), "c=higher_order.cond(p,x,w) -> c ; w f32[4]; p bool[]; x f32[4]");
+  EXPECT_EQ(After(*copy, RemoveNested(NestedGraphs(*p)[0], {0, 1})),
+            "c=higher_order.cond(p,x,w) -> c ; w f32[4]; p bool[]; x f32[4]");
   EXPECT_EQ(FindGraph(*copy, NestedGraphs(*p)[0])->node_count(), 0u);
-  EXPECT_EQ(After(*p, Hoist(NestedGraphs(*p)[0])), "1=aten.mul.Tensor(x,y) 2=aten.sin.default(1) -> 2 ; x f32[4]; y f32[4]");
+  EXPECT_EQ(After(*p, Hoist(NestedGraphs(*p)[0])),
+            "1=aten.mul.Tensor(x,y) 2=aten.sin.default(1) -> 2 ; x f32[4]; y f32[4]");
   EXPECT_EQ(p->input_specs[1].kind, ir::InputSpec::kParameter);
   EXPECT_EQ(p->weights.size(), 1u);
 }
@@ -154,7 +161,8 @@ class Having : public Oracle {
 TEST(Search, FindsOneOfManyNodesInLogarithmicallyManyQuestions) {
   std::string text = "slipway.ir 1\ngraph main(%x: f32[8]) {\n";
   for (int i = 0; i < 1000; ++i)
-    text::StrAppend(&text, "  %n", i, ": f32[8] = aten.", i == 737 ? "relu" : "sin", ".default(self=%", i == 0 ? "x" : text::StrCat("n", i - 1), ")\n");
+    text::StrAppend(&text, "  %n", i, ": f32[8] = aten.", i == 737 ? "relu" : "sin", ".default(self=%",
+                    i == 0 ? "x" : text::StrCat("n", i - 1), ")\n");
   text += "  return %n999\n}\n";
   Having oracle(Parse(text.c_str()), {"aten.relu"});
   const StandIns names(oracle.best());
@@ -174,8 +182,10 @@ TEST(Normalized, LeavesSizesAndPathsOut) {
   const auto normalized = [](const char* s) { return driver::Normalized(s, "scratch/x"); };
   EXPECT_EQ(normalized("a view of [s6, 4, 8*Max(1, s76//5)] as (s6*4, 32) fails"), "a view of # as # fails");
   EXPECT_EQ(normalized("a view of [2, 4, 8] as (8, 8) fails"), "a view of # as # fails");
-  EXPECT_EQ(normalized("no function for <Map object at 0x7f00a1> in scratch/x/model.pt2"), "no function for <Map object at #> in {}model.pt#");
-  EXPECT_EQ(normalized("no function for op='aten.foo', overload='default'"), "no function for op='aten.foo', overload='default'");
+  EXPECT_EQ(normalized("no function for <Map object at 0x7f00a1> in scratch/x/model.pt2"),
+            "no function for <Map object at #> in {}model.pt#");
+  EXPECT_EQ(normalized("no function for op='aten.foo', overload='default'"),
+            "no function for op='aten.foo', overload='default'");
 }
 
 }  // namespace

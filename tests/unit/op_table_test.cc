@@ -28,7 +28,8 @@ TEST(OpTable, ParsesEveryDeclaration) {
       EXPECT_TRUE(args.insert(a.name).second) << name << ": " << a.name;
       EXPECT_FALSE(a.name.empty() && a.type != "...") << name;
       EXPECT_FALSE(a.type.empty()) << name << ": " << a.name;
-      EXPECT_EQ(a.type.find_first_of(" ,=!?*"), a.type.starts_with("(") || a.type.starts_with("Dict(") ? a.type.find_first_of(" ,") : std::string::npos)
+      EXPECT_EQ(a.type.find_first_of(" ,=!?*"),
+                a.type.starts_with("(") || a.type.starts_with("Dict(") ? a.type.find_first_of(" ,") : std::string::npos)
           << name << ": " << a.type;
       EXPECT_TRUE(!a.written || a.alias) << name;
       // A default that stayed text is an enumeration the parser does not know.
@@ -71,12 +72,14 @@ TEST(OpTable, TraitsAreOfDeclaredOperators) {
       const OpDef& d = GetOp(op);
       if (op != name && text::StrCat(d.ns, ".", d.base) != name) continue;
       const OpTraits& t = d.traits;
-      for (std::string_view a : {t.random_probability, t.random_training, t.identity, t.identity_when_idle, t.cast, t.updates_statistics, t.view_of})
+      for (std::string_view a : {t.random_probability, t.random_training, t.identity, t.identity_when_idle, t.cast,
+                                 t.updates_statistics, t.view_of})
         EXPECT_TRUE(a.empty() || d.ArgIndex(a) >= 0) << op << " has no argument " << a;
       EXPECT_TRUE(t.in_place_view_op.empty() || FindOp(t.in_place_view_op)) << line;
     }
   }
-  for (std::string_view bad : {"elementwize", "random(", "random()", "random(p,q,r)", "autocast(half)", "view()", "inverse", "body(x)", "body(-1)", "identity(a,b)", "none(a)"})
+  for (std::string_view bad : {"elementwize", "random(", "random()", "random(p,q,r)", "autocast(half)", "view()",
+                               "inverse", "body(x)", "body(-1)", "identity(a,b)", "none(a)"})
     EXPECT_FALSE(ParseOpTraits(bad)) << bad;
   EXPECT_TRUE(GetOp("aten.where.self").traits.elementwise);
   EXPECT_FALSE(GetOp("aten.where.default").traits.elementwise) << "the line of an overload stands alone";

@@ -1,5 +1,5 @@
-// Loops shared by threads: every task once, from several callers at once, after sleeping, with exceptions, in a fork's child;
-// products whose bits do not depend on the number of threads.
+// Loops shared by threads: every task once, from several callers at once, after sleeping, with exceptions, in a fork's
+// child; products whose bits do not depend on the number of threads.
 #include "kernels/parallel.h"
 
 #include <sys/wait.h>
@@ -87,8 +87,9 @@ TEST(Parallel, ProductsAreTheSameBits) {
   std::uniform_real_distribution<float> range(-1, 1);
   struct {
     int64_t m, n, k;
-  } const sizes[] = {{1, 517, 300}, {1, 1030, 64}, {2, 400, 130}, {3, 389, 129}, {7, 512, 100}, {8, 259, 333}, {9, 300, 77},
-                     {40, 640, 96}, {64, 256, 500}, {130, 200, 70}, {150, 9, 32}, {200, 1, 256}, {333, 3, 70}, {193, 65, 410}, {500, 33, 50}, {289, 289, 40}};
+  } const sizes[] = {{1, 517, 300}, {1, 1030, 64},  {2, 400, 130},  {3, 389, 129},  {7, 512, 100}, {8, 259, 333},
+                     {9, 300, 77},  {40, 640, 96},  {64, 256, 500}, {130, 200, 70}, {150, 9, 32},  {200, 1, 256},
+                     {333, 3, 70},  {193, 65, 410}, {500, 33, 50},  {289, 289, 40}};
   for (const auto& s : sizes)
     for (const bool b_turned : {false, true})
       for (const bool bias : {false, true}) {

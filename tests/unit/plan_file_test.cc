@@ -1,4 +1,5 @@
-// Plan files whose offsets lead to the same place again and again: what is read is bounded by the file's size, and so is the time.
+// Plan files whose offsets lead to the same place again and again: what is read is bounded by the file's size, and so
+// is the time.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -69,7 +70,8 @@ TEST(PlanFile, DimsAreAsManyAsTensorsHave) {
 
 TEST(PlanFile, ReachThatOverflows) {
   flatbuffers::FlatBufferBuilder b;
-  const auto sizes = b.CreateVector(std::vector<int64_t>{2, 2}), strides = b.CreateVector(std::vector<int64_t>{INT64_MAX, 0});
+  const auto sizes = b.CreateVector(std::vector<int64_t>{2, 2}),
+             strides = b.CreateVector(std::vector<int64_t>{INT64_MAX, 0});
   const auto constant = file::CreateConstant(b, 0, 0, 0, static_cast<uint8_t>(DType::kU8), sizes, strides, 0);
   const auto constants = b.CreateVector(Offsets<file::Constant>(1, constant));
   file::PlanBuilder plan(b);

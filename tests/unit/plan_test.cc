@@ -187,20 +187,20 @@ TEST(Execute, OnePlanServesAllSizes) {
 TEST(Execute, ScratchLiesAmongTemporaries) {
   static size_t takes;
   static constexpr int64_t kCounts = 1000;
-  const kernels::Kernel probe = {
-      .name = "probe",
-      .run = [](const Call& c) -> const char* {
-        const bool counting = c.scratch->counting();
-        char* const at = c.scratch->Take<char>(!counting ? static_cast<int64_t>(takes)
-                                               : c.in[0].sizes[0] == 7 ? std::numeric_limits<int64_t>::max()
-                                                                       : kCounts);
-        if (counting) return nullptr;
-        std::memset(at, 0x7f, takes);
-        std::copy_n(c.in[0].as<float>(), c.in[0].numel(), c.out[0].as<float>());
-        return nullptr;
-      },
-      .inputs = 1,
-      .counts_scratch = true};
+  const kernels::Kernel probe = {.name = "probe",
+                                 .run = [](const Call& c) -> const char* {
+                                   const bool counting = c.scratch->counting();
+                                   char* const at = c.scratch->Take<char>(!counting ? static_cast<int64_t>(takes)
+                                                                          : c.in[0].sizes[0] == 7
+                                                                              ? std::numeric_limits<int64_t>::max()
+                                                                              : kCounts);
+                                   if (counting) return nullptr;
+                                   std::memset(at, 0x7f, takes);
+                                   std::copy_n(c.in[0].as<float>(), c.in[0].numel(), c.out[0].as<float>());
+                                   return nullptr;
+                                 },
+                                 .inputs = 1,
+                                 .counts_scratch = true};
   Made m = Chain();
   m.plan.steps[1].kernel = &probe;
   std::string why;
@@ -410,10 +410,12 @@ TEST(Execute, ResultsHaveMemoryOfTheirOwn) {
             }),
             Failure::kData);
   // Nor is an operand larger than memory, wherever its elements lie.
-  EXPECT_EQ(run([](Made& m) {
-              m.plan.dims[m.plan.views[0].first_dim] = m.Int(int64_t{1} << 40);
-              m.plan.dims[m.plan.views[0].first_dim + 1] = m.Int(0);
-            }, {.memory_limit = 1 << 20}),
+  EXPECT_EQ(run(
+                [](Made& m) {
+                  m.plan.dims[m.plan.views[0].first_dim] = m.Int(int64_t{1} << 40);
+                  m.plan.dims[m.plan.views[0].first_dim + 1] = m.Int(0);
+                },
+                {.memory_limit = 1 << 20}),
             Failure::kData);
 }
 
@@ -424,7 +426,8 @@ TEST(Execute, ResultsMayLieBesideOperandsInTheSameRows) {
     const int six = m.Int(6);
     m.plan.inputs = {{"x", Input::kTensor, DType::kF32, {six}, -1}};
     m.plan.outputs.push_back({DType::kF32, false, {six}});
-    const int x = m.Buf(Buffer::kInput, six, 4), rows = m.Buf(Buffer::kTemporary, m.Int(32), 4), y = m.Buf(Buffer::kOutput, six, 4);
+    const int x = m.Buf(Buffer::kInput, six, 4), rows = m.Buf(Buffer::kTemporary, m.Int(32), 4),
+              y = m.Buf(Buffer::kOutput, six, 4);
     auto view = [&](int buffer, int64_t at, int64_t row, int64_t step) {
       m.plan.views.push_back({buffer, DType::kF32, 2, m.Int(at), static_cast<int>(m.plan.dims.size())});
       for (int64_t v : {int64_t{3}, int64_t{2}, row, step}) m.plan.dims.push_back(m.Int(v));
@@ -449,23 +452,27 @@ TEST(Execute, ResultsMayLieBesideOperandsInTheSameRows) {
     return f.kind;
   };
   EXPECT_EQ(run(8, 4), Failure::kNone);
-  EXPECT_EQ(run(24, 8), Failure::kNone);     // every second row
-  EXPECT_EQ(run(4, 4), Failure::kPlan);      // one of them is the operand's
-  EXPECT_EQ(run(12, 4), Failure::kPlan);     // the next row's
-  EXPECT_EQ(run(8, 3), Failure::kPlan);      // other rows
-  EXPECT_EQ(run(8, 4, 2), Failure::kPlan);   // beyond the row
-  EXPECT_EQ(run(8, 1, 4), Failure::kPlan);   // by columns
+  EXPECT_EQ(run(24, 8), Failure::kNone);    // every second row
+  EXPECT_EQ(run(4, 4), Failure::kPlan);     // one of them is the operand's
+  EXPECT_EQ(run(12, 4), Failure::kPlan);    // the next row's
+  EXPECT_EQ(run(8, 3), Failure::kPlan);     // other rows
+  EXPECT_EQ(run(8, 4, 2), Failure::kPlan);  // beyond the row
+  EXPECT_EQ(run(8, 1, 4), Failure::kPlan);  // by columns
 }
 
 // A vector that grows: out = -state after x is put behind it.
 Made Grows() {
   Made m;
-  const int t = m.Sym("t"), room = m.Sym("room"), length = m.Sym("length", 0, 9), after = m.Add({.op = Expr::kAdd, .a = length, .b = t});
-  m.plan.inputs = {{"x", Input::kTensor, DType::kF32, {t}, -1}, {"s", Input::kTensor, DType::kF32, {room}, -1}, {"s.length", Input::kNumber, DType::kI64, {}, length}};
+  const int t = m.Sym("t"), room = m.Sym("room"), length = m.Sym("length", 0, 9),
+            after = m.Add({.op = Expr::kAdd, .a = length, .b = t});
+  m.plan.inputs = {{"x", Input::kTensor, DType::kF32, {t}, -1},
+                   {"s", Input::kTensor, DType::kF32, {room}, -1},
+                   {"s.length", Input::kNumber, DType::kI64, {}, length}};
   m.plan.bindings = {{0, 0, 0, 1, 0}, {1, 1, 0, 1, 0}, {2, 2, -1, 1, 0}};
   m.plan.outputs.push_back({DType::kF32, false, {after}});
   m.plan.states = {{.input = 1, .dim = 0, .length = 2, .after = after}};
-  const int x = m.Buf(Buffer::kInput, t, 4), s = m.Buf(Buffer::kState, room, 4, 1), y = m.Buf(Buffer::kOutput, after, 4);
+  const int x = m.Buf(Buffer::kInput, t, 4), s = m.Buf(Buffer::kState, room, 4, 1),
+            y = m.Buf(Buffer::kOutput, after, 4);
   m.View1(x, DType::kF32, t), m.View1(s, DType::kF32, t, m.Times(length, m.Int(4)));
   m.Kernel("copy", 1, 1, DType::kF32);
   m.View1(s, DType::kF32, after), m.View1(y, DType::kF32, after);
@@ -523,10 +530,10 @@ TEST(Execute, MalformedStatesAreRefused) {
   EXPECT_TRUE(refused([](Made& m) { m.plan.states[0].after = -1; }));
   EXPECT_TRUE(refused([](Made& m) { m.plan.states[0].initial = 0; }));
   EXPECT_TRUE(refused([](Made& m) { m.plan.states[0].length = -1; }));
-  EXPECT_TRUE(refused([](Made& m) { m.plan.states.clear(); }));                          // a buffer of no state
+  EXPECT_TRUE(refused([](Made& m) { m.plan.states.clear(); }));  // a buffer of no state
   EXPECT_TRUE(refused([](Made& m) { m.plan.states.push_back(m.plan.states[0]); }));
   EXPECT_TRUE(refused([](Made& m) { m.plan.inputs[1].sizes[0] = m.plan.outputs[0].sizes[0]; }));  // of no symbol
-  EXPECT_TRUE(refused([](Made& m) { m.Buf(Buffer::kState, m.Int(1), 4, 1); }));           // a second buffer
+  EXPECT_TRUE(refused([](Made& m) { m.Buf(Buffer::kState, m.Int(1), 4, 1); }));                   // a second buffer
   EXPECT_TRUE(refused([](Made& m) { m.plan.buffers[0].kind = Buffer::kState; }));
 }
 

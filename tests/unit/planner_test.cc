@@ -35,10 +35,11 @@ std::vector<T> Numbers(const ir::TensorRef& t) {
 }
 
 TEST(Rows, NameKnownOperatorsAndKernels) {
-  for (auto table : {ElementwisePlans(), ViewPlans(), CreationPlans(), DataPlans(), ReductionPlans(), ProductPlans(), ControlPlans(), NnPlans(), RecurrentPlans(), OrderPlans(), QuantPlans()}) {
+  for (auto table : {ElementwisePlans(), ViewPlans(), CreationPlans(), DataPlans(), ReductionPlans(), ProductPlans(),
+                     ControlPlans(), NnPlans(), RecurrentPlans(), OrderPlans(), QuantPlans()}) {
     for (const PlanFamily& f : table) {
-      if (!f.kernel.empty() && f.kernel != "argsort" && f.kernel != "nanmedian" && f.kernel != "nansum" && f.kernel != "nanmean" &&
-          f.kernel != "diag" && f.kernel != "diagflat") {
+      if (!f.kernel.empty() && f.kernel != "argsort" && f.kernel != "nanmedian" && f.kernel != "nansum" &&
+          f.kernel != "nanmean" && f.kernel != "diag" && f.kernel != "diagflat") {
         EXPECT_NE(kernels::FindKernel(f.kernel), nullptr) << f.kernel;
       }
       for (std::string_view name : text::Split(f.ops, ' ', true)) {
@@ -130,7 +131,8 @@ graph main(%x: f32[2], %y: f32[2]) {
   %l: f32[] = aten.mse_loss.default(self=%x, target=%y)
   return %l
 })");
-  auto out = PlanEvaluator().Evaluate(std::move(p), {Tensor<float>(ir::DType::kFloat32, {2}, {1, 2}), Tensor<float>(ir::DType::kFloat32, {2}, {3, 5})});
+  auto out = PlanEvaluator().Evaluate(
+      std::move(p), {Tensor<float>(ir::DType::kFloat32, {2}, {1, 2}), Tensor<float>(ir::DType::kFloat32, {2}, {3, 5})});
   ASSERT_TRUE(out.ok()) << out.status();
   EXPECT_EQ(Numbers<float>((*out)[0]), (std::vector<float>{6.5}));
 }
@@ -139,8 +141,9 @@ TEST(Evaluate, SaysWhatItCannot) {
   auto refused = [](std::string_view graphs, std::vector<ir::TensorRef> inputs, PlanOptions options = {}) {
     return PlanEvaluator(options).Evaluate(Parse(graphs), inputs).status();
   };
-  absl::Status s = refused("graph main(%x: f32[2]) { %r: f32[2] = aten.dropout.default(input=%x, p=0.5, train=true) return %r }",
-                           {Tensor<float>(ir::DType::kFloat32, {2}, {1, 2})});
+  absl::Status s =
+      refused("graph main(%x: f32[2]) { %r: f32[2] = aten.dropout.default(input=%x, p=0.5, train=true) return %r }",
+              {Tensor<float>(ir::DType::kFloat32, {2}, {1, 2})});
   EXPECT_EQ(s.code(), absl::StatusCode::kUnimplemented);
   EXPECT_TRUE(text::Contains(text::FromAbsl(s.message()), "aten.dropout")) << s;
   s = refused(
@@ -162,7 +165,9 @@ graph main(%x: f32[8], %n: i64(A)) {
   return %p, %q
 })";
   const ir::TensorRef x = Tensor<float>(ir::DType::kFloat32, {8}, {0, 1, 2, 3, 4, 5, 6, 7});
-  auto of = [&](int64_t n) { return PlanEvaluator().Evaluate(Parse(kText), {x, Tensor<int64_t>(ir::DType::kInt64, {}, {n})}); };
+  auto of = [&](int64_t n) {
+    return PlanEvaluator().Evaluate(Parse(kText), {x, Tensor<int64_t>(ir::DType::kInt64, {}, {n})});
+  };
   auto parts = of(5);
   ASSERT_TRUE(parts.ok()) << parts.status();
   EXPECT_EQ(Numbers<float>((*parts)[1]), (std::vector<float>{5, 6, 7}));

@@ -1,4 +1,5 @@
-// What kernels say of their products is what they do: the loops that they name are told apart by the scratch memory that these take.
+// What kernels say of their products is what they do: the loops that they name are told apart by the scratch memory
+// that these take.
 #include <cstdint>
 #include <cstring>
 #include <string_view>
@@ -18,7 +19,8 @@ Tensor Dense(DType dtype, std::vector<int64_t> sizes, Packing packing = Packing:
   Tensor t;
   t.dtype = dtype, t.rank = static_cast<int>(sizes.size()), t.packed = packing;
   int64_t step = 1;
-  for (int d = t.rank - 1; d >= 0; --d) t.sizes[d] = sizes[static_cast<size_t>(d)], t.strides[d] = step, step *= t.sizes[d];
+  for (int d = t.rank - 1; d >= 0; --d)
+    t.sizes[d] = sizes[static_cast<size_t>(d)], t.strides[d] = step, step *= t.sizes[d];
   return t;
 }
 
@@ -35,7 +37,8 @@ TEST(Products, MatmulTakesTheLoopThatItNames) {
   for (int64_t k : {64, 65})
     for (DType a : {DType::kF32, DType::kBF16})
       for (int64_t m = 1; m < 40; ++m) {
-        const Tensor in[] = {Dense(a, {m, k}), Dense(DType::kBF16, {k, n}, Packing::kPanels)}, out[] = {Dense(DType::kF32, {m, n})};
+        const Tensor in[] = {Dense(a, {m, k}), Dense(DType::kBF16, {k, n}, Packing::kPanels)},
+                     out[] = {Dense(DType::kF32, {m, n})};
         Call c{.in = in, .out = out};
         const Product p = Of("matmul", c);
         EXPECT_EQ(p.m.value, m);
@@ -66,7 +69,8 @@ TEST(Products, QuantLinearTakesTheLoopThatItNames) {
     for (int64_t groups : {1, 2, 32})
       for (DType rounded : {DType::kF32, DType::kBF16, DType::kF16})
         for (int64_t m = 1; m < 40; ++m) {
-          const Tensor in[] = {Dense(DType::kF32, {m, k}), Dense(DType::kI8, {k, n}, packing), Dense(DType::kF32, {groups, n}, Packing::kPanels)};
+          const Tensor in[] = {Dense(DType::kF32, {m, k}), Dense(DType::kI8, {k, n}, packing),
+                               Dense(DType::kF32, {groups, n}, Packing::kPanels)};
           const Tensor out[] = {Dense(DType::kF32, {m, n})};
           const int64_t ints[] = {kQuantScale, static_cast<int64_t>(rounded), static_cast<int64_t>(DType::kF32), 0};
           Call c{.in = in, .out = out};
@@ -75,7 +79,8 @@ TEST(Products, QuantLinearTakesTheLoopThatItNames) {
           EXPECT_EQ(p.groups, groups);
           EXPECT_EQ(p.bytes, static_cast<double>(k * n / (packing == Packing::kNibbles ? 2 : 1) + groups * n * 4));
           const std::string_view way = p.loop.way;
-          const int64_t scratch = CountScratch(*FindKernel("quant_linear"), c), blocks = k / (groups == 1 ? 64 : k / groups);
+          const int64_t scratch = CountScratch(*FindKernel("quant_linear"), c),
+                        blocks = k / (groups == 1 ? 64 : k / groups);
           const bool digits = BestDot().digit_product != nullptr && rounded == DType::kF32 && groups <= 2;
           EXPECT_EQ(digits, way == "floats as three digits, sums of four products (VNNI)") << m << " " << groups;
           if (digits) {  // what they are, or what the others take where a row has none
@@ -93,8 +98,8 @@ TEST(Products, IntegerLinearTakesTheLoopThatItNames) {
   for (Packing packing : {Packing::kQuads, Packing::kNibbles})
     for (int64_t groups : {1, 4})
       for (int64_t m : {1, 3, 40}) {
-        const Tensor in[] = {Dense(DType::kI8, {m, k}), Dense(DType::kI8, {k, n}, packing), Dense(DType::kF32, {groups, n}, Packing::kPanels),
-                             Dense(DType::kF32, {m, 1})};
+        const Tensor in[] = {Dense(DType::kI8, {m, k}), Dense(DType::kI8, {k, n}, packing),
+                             Dense(DType::kF32, {groups, n}, Packing::kPanels), Dense(DType::kF32, {m, 1})};
         const Tensor out[] = {Dense(DType::kF32, {m, n})};
         const int64_t ints[] = {0, static_cast<int64_t>(DType::kF32)};
         Call c{.in = in, .out = out};
@@ -106,14 +111,16 @@ TEST(Products, IntegerLinearTakesTheLoopThatItNames) {
         EXPECT_STREQ(p.loop.isa, best.name);
         EXPECT_STREQ(p.loop.way, best.way[nibbles]);
         // Rows of activations as that loop reads them, their scales and sums.
-        EXPECT_EQ(CountScratch(*FindKernel("integer_linear"), c), Rounded(m) + Rounded(m * best.row_bytes(k, nibbles) / 4) + Rounded(m * groups));
+        EXPECT_EQ(CountScratch(*FindKernel("integer_linear"), c),
+                  Rounded(m) + Rounded(m * best.row_bytes(k, nibbles) / 4) + Rounded(m * groups));
       }
   // The ways differ in what these rows are: of 16 bits, or of bytes.
   for (const char* name : {"v2", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16", "neon"}) {
     const DotIsa* isa = FindDot(name);
     for (int nibbles = 0; isa != nullptr && nibbles < 2; ++nibbles) {
       const std::string_view way = isa->way[nibbles];
-      const bool bytes = way == "sums of four products (VNNI)" || way == "products of bytes, pairs in 16 bits" || (nibbles && way == "32-bit products");
+      const bool bytes = way == "sums of four products (VNNI)" || way == "products of bytes, pairs in 16 bits" ||
+                         (nibbles && way == "32-bit products");
       EXPECT_EQ(isa->row_bytes(64, nibbles != 0) < 2 * 64, bytes) << name << " " << way;
     }
   }
@@ -135,10 +142,13 @@ TEST(Products, APlanSaysForWhichRows) {
   p.inputs.push_back({.name = "x", .sizes = {b, eight}});
   p.outputs.push_back({.sizes = {b, columns}});
   p.bindings.push_back({.symbol = 0, .input = 0, .dim = 0});
-  p.buffers = {{.kind = Buffer::kInput, .bytes = all}, {.kind = Buffer::kConstant, .bytes = bytes, .constant = weight}, {.kind = Buffer::kOutput, .bytes = all}};
+  p.buffers = {{.kind = Buffer::kInput, .bytes = all},
+               {.kind = Buffer::kConstant, .bytes = bytes, .constant = weight},
+               {.kind = Buffer::kOutput, .bytes = all}};
   p.buffers[1].packed = WeightMatrix{DType::kF32, 8, 16, 16, 1, Packing::kPanels};
   p.dims = {b, eight, eight, one, eight, columns, columns, one, b, columns, columns, one};
-  p.views = {{.buffer = 0, .rank = 2, .offset = zero, .first_dim = 0}, {.buffer = 1, .rank = 2, .offset = zero, .first_dim = 4},
+  p.views = {{.buffer = 0, .rank = 2, .offset = zero, .first_dim = 0},
+             {.buffer = 1, .rank = 2, .offset = zero, .first_dim = 4},
              {.buffer = 2, .rank = 2, .offset = zero, .first_dim = 8}};
   p.steps.push_back({.kernel = FindKernel("matmul"), .inputs = 2, .outputs = 1});
   std::string why;

@@ -54,8 +54,8 @@ struct Weight {
       const float scaled = (stored(p, j) - kMiddle) * Rounded(scale[g], scale_rounded);
       return static_cast<double>(Rounded(Rounded(scaled, rounded) + zero[g], rounded));
     }
-    const float w = (stored(p, j) - (zero.empty() ? 0 : zero[g])) *
-                    (scale.empty() ? 1 : Rounded(scale[g], scale_rounded));
+    const float w =
+        (stored(p, j) - (zero.empty() ? 0 : zero[g])) * (scale.empty() ? 1 : Rounded(scale[g], scale_rounded));
     return static_cast<double>(Rounded(w, rounded));
   }
   std::vector<char> Packed() const {
@@ -75,7 +75,8 @@ Weight Made(int64_t k, int64_t n, int64_t groups, DType dtype, Packing packing, 
   for (int64_t i = 0; i < k * n; ++i)
     w.q.push_back(static_cast<uint8_t>(low + static_cast<int>(random() % (packing == Packing::kQuads ? 256 : 16))));
   if (IsFloat8(dtype))  // numbers, of sizes whose sums say something
-    for (uint8_t& x : w.q) x = static_cast<uint8_t>((x & 0x80) | (x & 0x7f) % (dtype == DType::kF8E4M3FN ? 0x50 : 0x48));
+    for (uint8_t& x : w.q)
+      x = static_cast<uint8_t>((x & 0x80) | (x & 0x7f) % (dtype == DType::kF8E4M3FN ? 0x50 : 0x48));
   std::uniform_real_distribution<float> range(0.01f, 0.3f);
   for (int64_t i = 0; i < groups * n && scaled; ++i) w.scale.push_back(range(random));
   // Some groups have none.
@@ -148,9 +149,9 @@ std::string Name(const Form& f) {
 TEST(QuantLinear, EveryIsaAgreesWithSumsInDouble) {
   std::mt19937 random(1);
   constexpr int64_t sizes[][4] = {// m, n, k, groups
-                                  {1, 200, 128, 4}, {3, 70, 160, 5},
-                                  {1, 1, 1, 1},  {1, 130, 64, 2}, {2, 37, 33, 1},   {3, 70, 96, 3},
-                                  {4, 16, 8, 1}, {5, 17, 34, 17}, {6, 300, 40, 20}, {13, 50, 640, 20}};
+                                  {1, 200, 128, 4}, {3, 70, 160, 5},  {1, 1, 1, 1},  {1, 130, 64, 2},
+                                  {2, 37, 33, 1},   {3, 70, 96, 3},   {4, 16, 8, 1}, {5, 17, 34, 17},
+                                  {6, 300, 40, 20}, {13, 50, 640, 20}};
   for (const char* name : {"v2", "avx2", "avx512", "neon"}) {
     const Isa* isa = FindIsa(name);
     if (isa == nullptr) {
@@ -171,7 +172,9 @@ TEST(QuantLinear, EveryIsaAgreesWithSumsInDouble) {
         }
         QuantCall g;
         g.b.n = n, g.b.k = k, g.b.q = q.data(), g.b.nibbles = f.packing != Packing::kQuads, g.b.group = k / w.groups;
-        g.b.offset = f.packing == Packing::kNibbles ? -8 : f.packing == Packing::kQuads && f.dtype == DType::kI8 ? -128 : 0;
+        g.b.offset = f.packing == Packing::kNibbles                          ? -8
+                     : f.packing == Packing::kQuads && f.dtype == DType::kI8 ? -128
+                                                                             : 0;
         g.b.scale = scale.empty() ? nullptr : scale.data();
         g.b.zero = zero.empty() ? nullptr : zero.data();
         g.b.rounded = f.rounded;
@@ -200,7 +203,8 @@ TEST(QuantLinear, EveryIsaAgreesWithSumsInDouble) {
         // Which are not the loop's: it goes by units of rows.
         std::vector<float> sums(static_cast<size_t>(m * w.groups));
         for (int64_t i = 0; i < m; ++i)
-          for (int64_t p = 0; p < k; ++p) sums[static_cast<size_t>(i * w.groups + p / g.b.group)] += a[static_cast<size_t>(i * (k + 3) + p)];
+          for (int64_t p = 0; p < k; ++p)
+            sums[static_cast<size_t>(i * w.groups + p / g.b.group)] += a[static_cast<size_t>(i * (k + 3) + p)];
         g.sums = sums.data();
         if (f.rounded == DType::kF16 || (w.groups > 1 && g.b.group % QuantUnit(g.b) != 0)) continue;
         isa->quant->product(g);
@@ -233,8 +237,10 @@ TEST(QuantLinear, EveryFloat8) {
       for (int64_t p = 0; p < 16; ++p)
         for (int64_t j = 0; j < kPanel; ++j) {
           const float got = wide[p * kPanel + j], code = want[j * 16 + p];
-          if (std::isnan(code)) EXPECT_TRUE(std::isnan(got)) << name;
-          else EXPECT_EQ(got, code) << name << " " << j * 16 + p;
+          if (std::isnan(code))
+            EXPECT_TRUE(std::isnan(got)) << name;
+          else
+            EXPECT_EQ(got, code) << name << " " << j * 16 + p;
         }
     }
   }
@@ -255,7 +261,8 @@ TEST(QuantLinear, TheKernelTakesWhatPlansHave) {
   const Kernel* kernel = FindKernel("quant_linear");
   ASSERT_NE(kernel, nullptr);
   const std::unique_ptr<ThreadPool> pool = ThreadPool::Make(3);
-  constexpr int64_t sizes[][4] = {{1, 400, 96, 3}, {7, 40, 66, 1}, {30, 150, 800, 25}, {65, 33, 45, 3}, {26, 1, 2, 1}, {1, 40, 45, 3}};
+  constexpr int64_t sizes[][4] = {{1, 400, 96, 3}, {7, 40, 66, 1}, {30, 150, 800, 25},
+                                  {65, 33, 45, 3}, {26, 1, 2, 1},  {1, 40, 45, 3}};
   for (const auto& [m, n, k, groups] : sizes)
     for (const Form& f : kForms)
       for (DType type : {DType::kF32, DType::kBF16, DType::kF16}) {
@@ -296,9 +303,10 @@ TEST(QuantLinear, TheKernelTakesWhatPlansHave) {
           std::vector<uint16_t> narrow_out(out.size());
           const Tensor to =
               wide ? Of(out.data(), type, {2, m, n}) : Of(narrow_out.data(), type, {m, 2, n}, {n, m * n, 1});
-          const int64_t ints[] = {(f.scaled ? kQuantScale : QuantPart{}) | (f.shifted ? kQuantZero : QuantPart{}) | kQuantBias |
-                                      (f.added ? kQuantAddedZero : QuantPart{}),
-                                  static_cast<int64_t>(w.rounded), static_cast<int64_t>(w.scale_rounded), f.added ? kMiddle : 0};
+          const int64_t ints[] = {(f.scaled ? kQuantScale : QuantPart{}) | (f.shifted ? kQuantZero : QuantPart{}) |
+                                      kQuantBias | (f.added ? kQuantAddedZero : QuantPart{}),
+                                  static_cast<int64_t>(w.rounded), static_cast<int64_t>(w.scale_rounded),
+                                  f.added ? kMiddle : 0};
           Scratch scratch;
           Call c{.in = in, .out = {&to, 1}, .ints = ints, .workers = workers, .scratch = &scratch};
           const char* why = kernel->run(c);

@@ -1,5 +1,5 @@
-// Configurations of the quantizer: short names and JSON give the same values and print them again, problems are named all at once
-// with the nearest name, and the matcher keeps torchao's order. What torchao itself writes and does:
+// Configurations of the quantizer: short names and JSON give the same values and print them again, problems are named
+// all at once with the nearest name, and the matcher keeps torchao's order. What torchao itself writes and does:
 // tests/interop/quantizer_config_test.py.
 #include "quantizer/config.h"
 
@@ -37,7 +37,7 @@ testing::AssertionResult Says(const std::string& message, std::string_view part)
 
 TEST(Nearest, CountsEdits) {
   constexpr std::string_view kNames[] = {"group", "granularity", "per"};
-  EXPECT_EQ(text::Nearest("gruop", kNames), "group");         // neighbours swapped: one edit
+  EXPECT_EQ(text::Nearest("gruop", kNames), "group");  // neighbours swapped: one edit
   EXPECT_EQ(text::Nearest("Granularty", kNames), "granularity");
   EXPECT_EQ(text::Nearest("par", kNames), "per");
   EXPECT_EQ(text::Nearest("something", kNames), "");
@@ -62,7 +62,7 @@ TEST(ShortNames, SayWhatTheyStandFor) {
   EXPECT_EQ(ShortName(c), "awq(int4-weight-only:group=32,hqq):search=40");
   EXPECT_EQ(Short("8da4w").bits, 4);
   EXPECT_EQ(Short("8da4w").granularity, (Granularity{Granularity::kGroup, 32}));
-  EXPECT_EQ(Short("8da4w:asym").mapping, Mapping::kAsymmetric);       // of the weights, which have one there
+  EXPECT_EQ(Short("8da4w:asym").mapping, Mapping::kAsymmetric);  // of the weights, which have one there
   EXPECT_EQ(Short("int8-dynamic:asym").act_mapping, Mapping::kAsymmetric);
   EXPECT_EQ(Short("int8-dynamic:asym").mapping, Mapping::kSymmetric);
   EXPECT_EQ(Short("mxfp4").element, ir::DType::kFloat4E2M1);
@@ -108,7 +108,8 @@ TEST(ShortNames, PrintAndReadBack) {
 }
 
 TEST(ShortNames, ProblemsAreNamedAllAtOnce) {
-  EXPECT_EQ(RefusedName("int8-wieght-only"), "unknown configuration 'int8-wieght-only'; did you mean 'int8-weight-only'?");
+  EXPECT_EQ(RefusedName("int8-wieght-only"),
+            "unknown configuration 'int8-wieght-only'; did you mean 'int8-weight-only'?");
   const std::string both = RefusedName("int4-weight-only:gruop=32,hqqq,cpu=1");
   EXPECT_TRUE(Says(both, "unknown key 'gruop' of int4-weight-only; did you mean 'group'?"));
   EXPECT_TRUE(Says(both, "unknown key 'hqqq' of int4-weight-only; did you mean 'hqq'?"));
@@ -157,15 +158,18 @@ TEST(ConfigJson, ReadsAndWrites) {
 }
 
 TEST(ConfigJson, ProblemsAreNamedAllAtOnce) {
-  const std::string message = RefusedJson(MapOf(
-      R"("a":{"_type":"Int8WeightOnlyConfg","_data":{}},"b":{"_type":"Int8WeightOnlyConfig","_version":1,"_data":{"gruop_size":1,)"
-      R"("group_size":32}},"c":7)"));
-  EXPECT_TRUE(Says(message, "FqnToConfig.fqn_to_config.'a': unknown configuration 'Int8WeightOnlyConfg'; did you mean"));
+  const std::string message = RefusedJson(
+      MapOf(R"("a":{"_type":"Int8WeightOnlyConfg","_data":{}},"b":{"_type":"Int8WeightOnlyConfig","_version":1,)"
+            R"("_data":{"gruop_size":1,"group_size":32}},"c":7)"));
+  EXPECT_TRUE(
+      Says(message, "FqnToConfig.fqn_to_config.'a': unknown configuration 'Int8WeightOnlyConfg'; did you mean"));
   EXPECT_TRUE(Says(message, ".'b'.Int8WeightOnlyConfig: _version 1 is not one that torchao 0.18 takes: write 2"));
   EXPECT_TRUE(Says(message, ".'b'.Int8WeightOnlyConfig: unknown field 'gruop_size'; did you mean 'group_size'?"));
-  EXPECT_TRUE(Says(message, ".group_size: is null since version 2: write granularity PerGroup with group_size 32 instead"));
+  EXPECT_TRUE(
+      Says(message, ".group_size: is null since version 2: write granularity PerGroup with group_size 32 instead"));
   EXPECT_TRUE(Says(message, ".'c': expected an object"));
-  EXPECT_TRUE(Says(RefusedJson(R"({"_type":"Int8WeightOnlyConfig","_data":{}})"), "_version is missing, which means 1: write 2"));
+  EXPECT_TRUE(Says(RefusedJson(R"({"_type":"Int8WeightOnlyConfig","_data":{}})"),
+                   "_version is missing, which means 1: write 2"));
   RefusedJson(R"({"_type":"NF4WeightOnlyConfig","_data":{}})", absl::StatusCode::kUnimplemented);
   RefusedJson(R"({"quantization_config":{"quant_method":"bitsandbytes"}})", absl::StatusCode::kUnimplemented);
   EXPECT_TRUE(Says(RefusedJson("[]"), "has no configuration"));
@@ -209,9 +213,10 @@ TEST(Matcher, Precedence) {
     return out;
   };
   ConfigMap map;
-  map.entries = {{"_default", of(1)},        {R"(re:a\.\w)", of(2)},    {R"(re:a\..*\.weight)", of(3)}, {"re:a.*", of(4)},
-                 {"a.c", of(5)},             {"a.d", std::nullopt},     {"a.d.weight", of(6)},          {"b", std::nullopt},
-                 {"re:nowhere", std::nullopt}, {"a.missing", std::nullopt}};
+  map.entries = {{"_default", of(1)},        {R"(re:a\.\w)", of(2)}, {R"(re:a\..*\.weight)", of(3)},
+                 {"re:a.*", of(4)},          {"a.c", of(5)},         {"a.d", std::nullopt},
+                 {"a.d.weight", of(6)},      {"b", std::nullopt},    {"re:nowhere", std::nullopt},
+                 {"a.missing", std::nullopt}};
   auto matcher = Matcher::Make(map);
   ASSERT_TRUE(matcher.ok()) << matcher.status();
   const auto bits = [&](const std::string& module, std::string_view parameter = "weight") {

@@ -1,5 +1,5 @@
-// Recognised weights and norms as plans: which products take the integers of their weights, which do not, and that the numbers
-// stay what the program's steps give.
+// Recognised weights and norms as plans: which products take the integers of their weights, which do not, and that the
+// numbers stay what the program's steps give.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,10 +12,10 @@
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "passes/pass.h"
+#include "plan_names.h"
 #include "planner/evaluator.h"
 #include "planner/pack_weights.h"
 #include "planner/planner.h"
-#include "plan_names.h"
 
 namespace slipway::planner {
 namespace {
@@ -133,13 +133,20 @@ TEST(RecognizeQuantization, ZeroPointsBehindTheScale) {
   %s3: f32[40,4,1] = aten.view.default(self=%s, size=[40, 4, 1])
   %q3: i8[40,4,16] = aten.view.default(self=%q, size=[40, 4, 16])
   %h3: bf16[40,4,1] = aten.view.default(self=%h, size=[40, 4, 1])
-  %c: )", type, R"([40,4,1] = aten._to_copy.default(self=%h3, dtype=)", type, R"()
-  %f: )", type, R"([40,4,16] = aten._to_copy.default(self=%q3, dtype=)", type, R"()
-  %d: )", type, R"([40,4,16] = aten.sub.Tensor(self=%f, other=8)
-  %m: )", type, R"([40,4,16] = aten.mul.Tensor(self=%d, other=)", scale, R"()
-  %a: )", type, R"([40,4,16] = aten.add.Tensor(self=%m, other=%c)
-  %w: )", type, R"([40,64] = aten.view.default(self=%a, size=[40, 64])
-  %y: )", type, R"([B,40] = aten.linear.default(input=%x, weight=%w)
+  %c: )",
+                                          type, R"([40,4,1] = aten._to_copy.default(self=%h3, dtype=)", type, R"()
+  %f: )",
+                                          type, R"([40,4,16] = aten._to_copy.default(self=%q3, dtype=)", type, R"()
+  %d: )",
+                                          type, R"([40,4,16] = aten.sub.Tensor(self=%f, other=8)
+  %m: )",
+                                          type, R"([40,4,16] = aten.mul.Tensor(self=%d, other=)", scale, R"()
+  %a: )",
+                                          type, R"([40,4,16] = aten.add.Tensor(self=%m, other=%c)
+  %w: )",
+                                          type, R"([40,64] = aten.view.default(self=%a, size=[40, 64])
+  %y: )",
+                                          type, R"([B,40] = aten.linear.default(input=%x, weight=%w)
   return %y
 )");
     EXPECT_EQ(Kernels(body, type), "quant_linear");
@@ -149,7 +156,8 @@ TEST(RecognizeQuantization, ZeroPointsBehindTheScale) {
 
 TEST(RecognizeQuantization, OperatorsOfTorchao) {
   constexpr std::string_view kBody = R"(
-  %w: f32[40,64] = torchao.dequantize_affine.default(input=%q, block_size=[1, 16], scale=%s, zero_point=%z, input_dtype=i8, quant_min=-8, quant_max=7)
+  %w: f32[40,64] = torchao.dequantize_affine.default(input=%q, block_size=[1, 16], scale=%s, zero_point=%z, )"
+                                     R"(input_dtype=i8, quant_min=-8, quant_max=7)
   %y: f32[B,40] = aten.linear.default(input=%x, weight=%w)
   return %y
 )";
@@ -159,7 +167,8 @@ TEST(RecognizeQuantization, OperatorsOfTorchao) {
 
 TEST(RecognizeQuantization, ChannelsWithZeroPointsOfAnyType) {
   constexpr std::string_view kBody = R"(
-  %w: f32[40,64] = quantized_decomposed.dequantize_per_channel.default(input=%u, scales=%r, zero_points=%l, axis=0, quant_min=0, quant_max=255, dtype=u8)
+  %w: f32[40,64] = quantized_decomposed.dequantize_per_channel.default(input=%u, scales=%r, zero_points=%l, )"
+                                     R"(axis=0, quant_min=0, quant_max=255, dtype=u8)
   %p: f32[64,40] = aten.permute.default(self=%w, dims=[1, 0])
   %y: f32[B,40] = aten.addmm.default(self=%r, mat1=%x, mat2=%p)
   return %y
@@ -184,7 +193,8 @@ TEST(RecognizeQuantization, ScalesBehindTheProduct) {
 // In bf16 each weight is rounded as the program says; only the order of sums differs.
 TEST(RecognizeQuantization, WeightsOfBFloat16) {
   constexpr std::string_view kBody = R"(
-  %w: bf16[40,64] = torchao.dequantize_affine.default(input=%q, block_size=[1, 16], scale=%h, zero_point=%z, input_dtype=i8, quant_min=-8, quant_max=7, output_dtype=bf16)
+  %w: bf16[40,64] = torchao.dequantize_affine.default(input=%q, block_size=[1, 16], scale=%h, zero_point=%z, )"
+                                     R"(input_dtype=i8, quant_min=-8, quant_max=7, output_dtype=bf16)
   %y: bf16[B,40] = aten.linear.default(input=%x, weight=%w)
   return %y
 )";
@@ -193,7 +203,8 @@ TEST(RecognizeQuantization, WeightsOfBFloat16) {
   ExpectSame(kBody, ir::DType::kBFloat16, 4e-3);
   // A scale of f32 counts as bf16 there.
   constexpr std::string_view kWide = R"(
-  %w: bf16[40,64] = torchao.dequantize_affine.default(input=%q, block_size=[1, 16], scale=%s, zero_point=%z, input_dtype=i8, quant_min=-8, quant_max=7, output_dtype=bf16)
+  %w: bf16[40,64] = torchao.dequantize_affine.default(input=%q, block_size=[1, 16], scale=%s, zero_point=%z, )"
+                                     R"(input_dtype=i8, quant_min=-8, quant_max=7, output_dtype=bf16)
   %y: bf16[B,40] = aten.linear.default(input=%x, weight=%w)
   return %y
 )";
@@ -294,15 +305,18 @@ graph main(%q: u8[2,4] = buffer $q, %s: f32[2,2] = buffer $s, %z: f32[2,2] = buf
     return std::string(reinterpret_cast<const char*>(v.data()), v.size() * sizeof(float));
   };
   // Zero points are added behind the scale, of integers around the middle of their range.
-  EXPECT_EQ(evaluate("f32[2,4]", "slipway.dequantize.default(input=%q, scale=%s, zero_point=%z, block_size=[1, 2], arithmetic=f32, "
-                                 "dtype=f32, quant_min=0, quant_max=15, zero_point_domain=\"float\")"),
+  EXPECT_EQ(evaluate("f32[2,4]",
+                     "slipway.dequantize.default(input=%q, scale=%s, zero_point=%z, block_size=[1, 2], arithmetic=f32, "
+                     "dtype=f32, quant_min=0, quant_max=15, zero_point_domain=\"float\")"),
             floats({-1, -0.75, 1.5, 2, 4, 9, 18, 244}));
-  EXPECT_EQ(evaluate("f32[2,4]", "slipway.dequantize.default(input=%q, scale=%s, zero_point=%z, block_size=[1, 2], arithmetic=f32, "
-                                 "dtype=f32)"),
+  EXPECT_EQ(evaluate("f32[2,4]",
+                     "slipway.dequantize.default(input=%q, scale=%s, zero_point=%z, block_size=[1, 2], arithmetic=f32, "
+                     "dtype=f32)"),
             floats({-0.25, 0, 2.5, 3, 6, 11, 22, 248}));
   // To even, then within the range.
-  EXPECT_EQ(evaluate("i8[4]", "slipway.quantize.default(input=%x, scale=%one, zero_point=None, block_size=[-1], arithmetic=f32, "
-                              "dtype=i8, quant_min=-4, quant_max=100)"),
+  EXPECT_EQ(evaluate("i8[4]",
+                     "slipway.quantize.default(input=%x, scale=%one, zero_point=None, block_size=[-1], arithmetic=f32, "
+                     "dtype=i8, quant_min=-4, quant_max=100)"),
             std::string("\x02\x04\xfc\x64"));
 }
 

@@ -6,9 +6,9 @@
 #include <random>
 #include <vector>
 
+#include "fenced_scratch.h"
 #include "kernels/products/panels.h"
 #include "kernels/registry.h"
-#include "fenced_scratch.h"
 
 namespace slipway::kernels {
 namespace {
@@ -29,7 +29,8 @@ std::vector<float> Lstm(int64_t times, int64_t batch, int64_t n, bool packed) {
     return v;
   };
   const int64_t wide = 4 * n;
-  std::vector<float> x = numbers(times * batch * wide), w = numbers(wide * n), h = numbers(batch * n), c = numbers(batch * n);
+  std::vector<float> x = numbers(times * batch * wide), w = numbers(wide * n), h = numbers(batch * n),
+                     c = numbers(batch * n);
   std::vector<float> panels(static_cast<size_t>(PanelBytes(n, wide, DType::kF32)) / sizeof(float));
   PackPanels({w.data(), DType::kF32, 1, n}, n, wide, 0, (wide - 1) / kPanel + 1, panels.data());
   std::vector<float> y(times * batch * n), last(batch * n), cells(batch * n);

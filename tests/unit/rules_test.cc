@@ -1,7 +1,7 @@
-// Rules on programs that no exporter writes: every operator that has a row anywhere, with operands of no elements, one, no
-// dimension, many, other dtypes, with optional arguments and without, and with each required one missing. Shape functions
-// and, where these take the operands, decompositions, ONNX's lowerings and planning refuse; they never crash. An operator's
-// cases run in a process of their own.
+// Rules on programs that no exporter writes: every operator that has a row anywhere, with operands of no elements, one,
+// no dimension, many, other dtypes, with optional arguments and without, and with each required one missing. Shape
+// functions and, where these take the operands, decompositions, ONNX's lowerings and planning refuse; they never crash.
+// An operator's cases run in a process of their own.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -36,10 +36,11 @@ struct Variant {
   std::string_view name;
   DType dtype;
   Sizes sizes;
-  bool optional;       // optional arguments are given
-  int number = 1;      // integers
+  bool optional;   // optional arguments are given
+  int number = 1;  // integers
 };
 const std::vector<Variant>& Variants() {
+  // clang-format off
   static const auto& all = *new std::vector<Variant>{
       {"plain", DType::kFloat32, {2, 3}, false},        {"optional arguments", DType::kFloat32, {2, 3}, true},
       {"no rows", DType::kFloat32, {0, 2}, true},       {"no columns", DType::kFloat32, {2, 0}, false},
@@ -52,6 +53,7 @@ const std::vector<Variant>& Variants() {
       {"float8", DType::kFloat8E4M3FN, {2, 3}, true},   {"zeros", DType::kFloat32, {2, 3, 3}, true, 0},
       {"negative numbers", DType::kFloat32, {3, 3}, true, -1},
   };
+  // clang-format on
   return all;
 }
 
@@ -68,7 +70,8 @@ ir::Arg MakeArg(const ir::ArgDef& a, const Variant& v, ir::Program& p) {
     if (a.is_list) return ir::Ints(std::max(a.list_size, 1), v.number);
     return v.number;
   }
-  if (a.type == "float" || a.type == "SymFloat") return a.is_list ? ir::Arg(std::vector<double>{1.0 * v.number}) : ir::Arg(1.0 * v.number);
+  if (a.type == "float" || a.type == "SymFloat")
+    return a.is_list ? ir::Arg(std::vector<double>{1.0 * v.number}) : ir::Arg(1.0 * v.number);
   if (a.type == "Scalar") return 1.0 * v.number;
   if (a.type == "bool") return a.is_list ? ir::Arg(std::vector<bool>{true}) : ir::Arg(true);
   if (a.type == "str") return "sum";
@@ -92,11 +95,15 @@ std::unique_ptr<ir::Program> MakeProgram(const ir::OpDef& op, const Variant& v, 
   ir::Node* n = p->graph->Insert(op, std::move(args));
   auto inferred = ir::InferTypes(*n);
   std::vector<Type> types;
-  if (inferred.ok()) types = *std::move(inferred);
-  else types.assign(std::max<size_t>(op.returns.size(), 1), Type::Tensor(v.dtype, v.sizes));
+  if (inferred.ok())
+    types = *std::move(inferred);
+  else
+    types.assign(std::max<size_t>(op.returns.size(), 1), Type::Tensor(v.dtype, v.sizes));
   for (Type& t : types) {
-    if (t.kind == Type::kNone) p->graph->AddNoneOutput(n);
-    else p->graph->outputs.push_back(p->graph->AddOutput(n, "y", std::move(t)));
+    if (t.kind == Type::kNone)
+      p->graph->AddNoneOutput(n);
+    else
+      p->graph->outputs.push_back(p->graph->AddOutput(n, "y", std::move(t)));
   }
   p->output_specs.resize(p->graph->outputs.size());
   return p;

@@ -1,5 +1,5 @@
-// Shape functions: promotion and the rules that are easy to get wrong. What torch itself says about many more programs is
-// in tests/interop/shapes_test.py.
+// Shape functions: promotion and the rules that are easy to get wrong. What torch itself says about many more programs
+// is in tests/interop/shapes_test.py.
 #include "ir/ops/infer.h"
 
 #include <regex>
@@ -35,15 +35,15 @@ class Shapes : public testing::Test {
 };
 
 TEST_F(Shapes, EveryRowNamesAnOperator) {
-  for (auto table : {ElementwiseShapes(), ViewShapes(), ReductionShapes(), NnShapes(), IndexingShapes(), CreationShapes(),
-                     LinalgShapes(), SymbolicShapes()})
+  for (auto table : {ElementwiseShapes(), ViewShapes(), ReductionShapes(), NnShapes(), IndexingShapes(),
+                     CreationShapes(), LinalgShapes(), SymbolicShapes()})
     for (const ShapeRow& row : table) EXPECT_NE(FindOp(row.op), nullptr) << row.op;
 }
 
 TEST_F(Shapes, NoOperatorHasTwoRows) {
   std::vector<std::string_view> names;
-  for (auto table : {ElementwiseShapes(), ViewShapes(), ReductionShapes(), NnShapes(), IndexingShapes(), CreationShapes(),
-                     LinalgShapes(), SymbolicShapes()})
+  for (auto table : {ElementwiseShapes(), ViewShapes(), ReductionShapes(), NnShapes(), IndexingShapes(),
+                     CreationShapes(), LinalgShapes(), SymbolicShapes()})
     for (const ShapeRow& row : table) names.push_back(row.op);
   std::sort(names.begin(), names.end());
   auto twice = std::adjacent_find(names.begin(), names.end());
@@ -130,12 +130,16 @@ TEST_F(Shapes, Windows) {
   EXPECT_EQ(Types("aten.conv2d.default", {x, w, nullptr, Ints{2, 2}, Ints{1, 1}}), "f32[s0,8,(s1 - 1)//2 + 1,16]");
   EXPECT_EQ(Types("aten.conv2d.padding", {x, w, nullptr, Ints{1}, "same", Ints{2}}), "f32[s0,8,s1,32]");
   // Transposed: channels are the second size of the weight, times groups.
-  EXPECT_EQ(Types("aten.conv_transpose2d.input", {In({1, 8, s0, 5}), In({8, 3, 4, 4}), nullptr, Ints{2}, Ints{1}, Ints{1}, 2}),
+  EXPECT_EQ(Types("aten.conv_transpose2d.input",
+                  {In({1, 8, s0, 5}), In({8, 3, 4, 4}), nullptr, Ints{2}, Ints{1}, Ints{1}, 2}),
             "f32[1,6,2*s0 + 1,11]");
   // A last window that would begin in the right padding is left out.
-  EXPECT_EQ(Types("aten.max_pool2d.default", {In({1, 1, 5, 4}), Ints{2}, Ints{3}, Ints{0}, Ints{1}, true}), "f32[1,1,2,2]");
-  EXPECT_EQ(Types("aten.max_pool2d.default", {In({1, 1, 1, 1}), Ints{1}, Ints{2}, Ints{0}, Ints{1}, true}), "f32[1,1,1,1]");
-  EXPECT_EQ(Types("aten.max_pool2d.default", {In({1, 1, 3, 3}), Ints{1}, Ints{3}, Ints{0}, Ints{1}, true}), "f32[1,1,1,1]");
+  EXPECT_EQ(Types("aten.max_pool2d.default", {In({1, 1, 5, 4}), Ints{2}, Ints{3}, Ints{0}, Ints{1}, true}),
+            "f32[1,1,2,2]");
+  EXPECT_EQ(Types("aten.max_pool2d.default", {In({1, 1, 1, 1}), Ints{1}, Ints{2}, Ints{0}, Ints{1}, true}),
+            "f32[1,1,1,1]");
+  EXPECT_EQ(Types("aten.max_pool2d.default", {In({1, 1, 3, 3}), Ints{1}, Ints{3}, Ints{0}, Ints{1}, true}),
+            "f32[1,1,1,1]");
   EXPECT_EQ(Types("aten.avg_pool1d.default", {In({1, 7}), Ints{2}, Ints{}, Ints{1}, true}), "f32[1,4]");
   EXPECT_EQ(Types("aten.max_pool2d.default", {In({1, 1, s0, 4}), Ints{3, 3}, Ints{2, 2}, Ints{1, 1}, Ints{1}, true}),
             "f32[1,1,s0//2 + 1,3]");
@@ -206,7 +210,8 @@ TEST_F(Shapes, CheckingMakesNoSymbols) {
 // What an operator cannot be given is refused here, so that no rule behind it has to.
 TEST_F(Shapes, RefusesWhatDoesNotFit) {
   Value *x = In({2, 4, 5}), *three = In({3}), *ints = In(DType::kInt8, {2, 4, 5});
-  EXPECT_EQ(Types("aten.group_norm.default", {x, 2, three}), "aten.group_norm.default: argument 'weight' and the channels: 3 and 4 differ");
+  EXPECT_EQ(Types("aten.group_norm.default", {x, 2, three}),
+            "aten.group_norm.default: argument 'weight' and the channels: 3 and 4 differ");
   EXPECT_EQ(Types("aten.batch_norm.default", {x, In({}), None{}, None{}, None{}, true, 0.1, 1e-5, false}),
             "aten.batch_norm.default: argument 'weight' has rank 0, not 1");
   EXPECT_EQ(Types("aten.scaled_dot_product_attention.default", {x, x, ints}),
@@ -218,7 +223,8 @@ TEST_F(Shapes, RefusesWhatDoesNotFit) {
 // One mutant a line that came to exit 70, through ONNX's checker or a decomposition, before the rule looked.
 TEST_F(Shapes, RefusesWhatTorchRefuses) {
   const DType f16 = DType::kFloat16, i64 = DType::kInt64, boolean = DType::kBool;
-  Value *m = In({3, 4}), *n = In({4, 5}), *v = In({4}), *halves = In(f16, {4, 5}), *batch = In({2, 3, 4}), *x4 = In({2, 4, 6, 6});
+  Value *m = In({3, 4}), *n = In({4, 5}), *v = In({4}), *halves = In(f16, {4, 5}), *batch = In({2, 3, 4}),
+        *x4 = In({2, 4, 6, 6});
   Value *square = In({4, 4}), *ids = In(i64, {3});
   const struct {
     std::string_view op;
@@ -249,43 +255,71 @@ TEST_F(Shapes, RefusesWhatTorchRefuses) {
       {"aten.linalg_eigvalsh.default", {In({5, 1})}, "rows and columns of a square matrix: 5 and 1 differ"},
       {"aten.linalg_ldl_factor_ex.default", {In({2, 5, 1})}, "rows and columns of a square matrix: 5 and 1 differ"},
       {"aten.lu_unpack.default", {In({3, 3, 5}), In(DType::kInt32, {0, 3})}, "the pivots: 0 and 3 differ"},
-      {"aten.linalg_solve_triangular.default", {square, In({3, 2})}, "sizes of the matrix and the right-hand sides: 4 and 3 differ"},
-      {"aten.cholesky_solve.default", {In({3, 2}), square}, "sizes of the matrix and the right-hand sides: 4 and 3 differ"},
-      {"aten.linalg_solve.default", {square, In({3, 2})}, "sizes of the matrix and the right-hand sides: 4 and 3 differ"},
+      {"aten.linalg_solve_triangular.default",
+       {square, In({3, 2})},
+       "sizes of the matrix and the right-hand sides: 4 and 3 differ"},
+      {"aten.cholesky_solve.default",
+       {In({3, 2}), square},
+       "sizes of the matrix and the right-hand sides: 4 and 3 differ"},
+      {"aten.linalg_solve.default",
+       {square, In({3, 2})},
+       "sizes of the matrix and the right-hand sides: 4 and 3 differ"},
       {"aten.linalg_tensorinv.default", {In({2, 3, 4})}, "elements of the rows and the columns: 6 and 4 differ"},
       {"aten.linalg_householder_product.default", {m, v}, "fewer rows than columns"},
       {"aten.conv2d.default", {x4, In({8, 3, 3, 3})}, "channels of the input and the weight: 4 and 3 differ"},
       {"aten.conv2d.default", {x4, In({8, 4, 3, 3}), In(boolean, {8})}, "'x' is f32 and 'x' bool"},
-      {"aten.conv2d.default", {x4, In({8, 4, 3, 3}), In({7})}, "the bias and the channels of the result: 7 and 8 differ"},
-      {"aten.conv2d.padding", {x4, In({8, 4, 3, 3}), None{}, Ints{-2, 1}, "same"}, "the stride of padding 'same': -2 and 1 differ"},
-      {"aten.conv2d.padding", {x4, In({8, 4, 3, 3}), None{}, Ints{1, 1}, "same", Ints{1, 0}}, "a dilation is not positive"},
+      {"aten.conv2d.default",
+       {x4, In({8, 4, 3, 3}), In({7})},
+       "the bias and the channels of the result: 7 and 8 differ"},
+      {"aten.conv2d.padding",
+       {x4, In({8, 4, 3, 3}), None{}, Ints{-2, 1}, "same"},
+       "the stride of padding 'same': -2 and 1 differ"},
+      {"aten.conv2d.padding",
+       {x4, In({8, 4, 3, 3}), None{}, Ints{1, 1}, "same", Ints{1, 0}},
+       "a dilation is not positive"},
       {"aten.conv_transpose2d.input", {x4, In({3, 8, 3, 3})}, "channels of the input and the weight: 4 and 3 differ"},
       {"aten.conv_transpose2d.input", {x4, In({4, 8, 3, 3}), None{}, Ints{0, 1}}, "a stride is not positive"},
       {"aten.avg_pool1d.default", {In({2, 3, 1}), Ints{3}}, "the kernel is larger than the input"},
-      {"aten.max_pool2d_with_indices.default", {x4, Ints{3, 3}, Ints{2, 2}, Ints{0, 7}}, "the padding is more than half of the kernel"},
+      {"aten.max_pool2d_with_indices.default",
+       {x4, Ints{3, 3}, Ints{2, 2}, Ints{0, 7}},
+       "the padding is more than half of the kernel"},
       {"aten.conv2d.default", {x4, In({8, 4, 7, 7})}, "the kernel is larger than the input"},
       {"aten.prelu.default", {In({7}), In(DType::kUInt8, {})}, "'x' is f32 and 'x' u8"},
       {"aten._unsafe_masked_index_put_accumulate.default",
-       {In({5, 5}), In(boolean, {10, 10}), Values{In(i64, {10, 1}), In(i64, {1, 10})}, In({10, 2})}, "sizes do not broadcast: 2 and 10 differ"},
-      {"aten.grid_sampler_2d.default", {x4, In({2, 5, 5, 3}), 0, 0, false}, "coordinates of a point of the grid: 3 and 2 differ"},
+       {In({5, 5}), In(boolean, {10, 10}), Values{In(i64, {10, 1}), In(i64, {1, 10})}, In({10, 2})},
+       "sizes do not broadcast: 2 and 10 differ"},
+      {"aten.grid_sampler_2d.default",
+       {x4, In({2, 5, 5, 3}), 0, 0, false},
+       "coordinates of a point of the grid: 3 and 2 differ"},
       {"aten.layer_norm.default", {m, Ints{3}}, "normalized_shape: 3 and 4 differ"},
       {"aten.layer_norm.default", {m, Ints{4}, In({5})}, "argument 'weight': 5 and 4 differ"},
       {"aten.layer_norm.default", {In(i64, {3, 4}), Ints{4}, v}, "'x' is i64 and 'x' f32"},
       {"aten.rms_norm.default", {m, Ints{}}, "no normalized dimension"},
       {"aten.group_norm.default", {x4, 3}, "channels that the groups do not divide: 1 and 0 differ"},
       {"aten.group_norm.default", {x4, 2, In(f16, {4})}, "'x' is f32 and 'x' f16"},
-      {"aten.scaled_dot_product_attention.default", {batch, batch, In({2, 2, 4})}, "lengths of key and value: 3 and 2 differ"},
-      {"aten.scaled_dot_product_attention.default", {batch, batch, batch, In({5, 2, 3, 3})}, "the mask: 4 dimensions do not expand to 3"},
+      {"aten.scaled_dot_product_attention.default",
+       {batch, batch, In({2, 2, 4})},
+       "lengths of key and value: 3 and 2 differ"},
+      {"aten.scaled_dot_product_attention.default",
+       {batch, batch, batch, In({5, 2, 3, 3})},
+       "the mask: 4 dimensions do not expand to 3"},
       {"aten.im2col.default", {x4, Ints{2, 2}, Ints{0, 1}, Ints{0, 0}, Ints{1, 1}}, "a dilation is not positive"},
-      {"aten.im2col.default", {x4, Ints{7, 2}, Ints{1, 1}, Ints{0, 0}, Ints{1, 1}}, "the kernel is larger than the input"},
-      {"aten.col2im.default", {In({2, 16, 8}), Ints{4, 4}, Ints{2, 2}, Ints{1, 1}, Ints{0, 0}, Ints{1, 1}}, "blocks: 8 and 9 differ"},
+      {"aten.im2col.default",
+       {x4, Ints{7, 2}, Ints{1, 1}, Ints{0, 0}, Ints{1, 1}},
+       "the kernel is larger than the input"},
+      {"aten.col2im.default",
+       {In({2, 16, 8}), Ints{4, 4}, Ints{2, 2}, Ints{1, 1}, Ints{0, 0}, Ints{1, 1}},
+       "blocks: 8 and 9 differ"},
       {"aten.col2im.default", {In({2, 16, 9}), Ints{4, 4}, Ints{2, 2}, Ints{1, 1}, Ints{0, 0}, Ints{1, 1}}, ""},
       {"aten.glu.default", {In({3, 5})}, "a size that is not even: 1 and 0 differ"},
-      {"aten.gru.input", {batch, In({1, 3, 6}), Values{In({18, 4}), In({18, 6})}, false, 1, 0.0, false, false, false},
+      {"aten.gru.input",
+       {batch, In({1, 3, 6}), Values{In({18, 4}), In({18, 6})}, false, 1, 0.0, false, false, false},
        ""},
-      {"aten.gru.input", {batch, In({1, 3, 6}), Values{In({18, 4}), In({18, 5})}, false, 1, 0.0, false, false, false},
+      {"aten.gru.input",
+       {batch, In({1, 3, 6}), Values{In({18, 4}), In({18, 5})}, false, 1, 0.0, false, false, false},
        "weight 1: 5 and 6 differ"},
-      {"aten.gru.input", {m, In({1, 6}), Values{In({18, 4}), In({18})}, false, 1, 0.0, false, false, false},
+      {"aten.gru.input",
+       {m, In({1, 6}), Values{In({18, 4}), In({18})}, false, 1, 0.0, false, false, false},
        "weight 1: 1 and 2 dimensions"},
       {"aten.gru_cell.default", {m, In({3, 6}), In({12, 4}), In({18, 6})}, "argument 'w_ih': 12 and 18 differ"},
       {"aten.view_as.default", {m, v}, "the number of elements: 12 and 4 differ"},
@@ -339,7 +373,9 @@ TEST_F(Shapes, RefusesWhatTorchRefuses) {
       {"aten.masked_fill_.Scalar", {v, In(boolean, {3, 4}), 0.5}, "writes f32[3,4] into f32[4]"},
       {"aten.add_.Tensor", {m, v}, ""},
       {"aten.squeeze_.dim", {In({1, 4}), 0}, ""},
-      {"aten.fake_quantize_per_channel_affine.default", {m, In({4}), In(DType::kInt32, {4}), 0, 0, 255}, "scales and slices: 4 and 3 differ"},
+      {"aten.fake_quantize_per_channel_affine.default",
+       {m, In({4}), In(DType::kInt32, {4}), 0, 0, 255},
+       "scales and slices: 4 and 3 differ"},
       {"aten.searchsorted.Tensor", {m, In({2, 5})}, "lists of boundaries and rows: 3 and 2 differ"},
       {"aten.searchsorted.Tensor", {m, v}, "neither a list of boundaries nor one for each row"},
       {"aten.bucketize.Tensor", {v, m}, "'x' has 2 dimensions, not 1"},
@@ -352,14 +388,18 @@ TEST_F(Shapes, RefusesWhatTorchRefuses) {
       {"aten.scatter_add.default", {m, 0, In(i64, {2, 4}), In(f16, {2, 4})}, "'x' is f32 and 'x' f16"},
       {"aten.index_select.default", {m, 0, v}, "'x' is f32, not an index"},
       {"aten.embedding.default", {m, v}, "'x' is f32, not an index"},
-      {"aten.embedding_bag.padding_idx", {m, In(i64, {7}), In(i64, {2}), false, 0, false, In({5}), false, None{}}, "a weight for each index: 5 and 7 differ"},
+      {"aten.embedding_bag.padding_idx",
+       {m, In(i64, {7}), In(i64, {2}), false, 0, false, In({5}), false, None{}},
+       "a weight for each index: 5 and 7 differ"},
       {"aten.histogram.bins_tensor", {v, In({})}, "'x' has 0 dimensions, not 1"},
       {"aten.histogramdd.TensorList_bins", {m, Values{v, v, v, m}}, "'x' has 2 dimensions, not 1"},
   };
   for (const auto& c : cases) {
     const std::string said = std::regex_replace(Types(c.op, c.args), std::regex("'x_[0-9]+'"), "'x'");
-    if (c.why.empty()) EXPECT_EQ(said.find(": "), std::string::npos) << said;
-    else EXPECT_EQ(said, std::string(c.op) + ": " + std::string(c.why));
+    if (c.why.empty())
+      EXPECT_EQ(said.find(": "), std::string::npos) << said;
+    else
+      EXPECT_EQ(said, std::string(c.op) + ": " + std::string(c.why));
   }
 }
 
@@ -379,9 +419,11 @@ TEST_F(Shapes, RecordsWhatItNeeds) {
   EXPECT_EQ(Types("aten.mm.default", {In({4, s0}), y}), "f32[4,8]");
   EXPECT_EQ(Types("aten.view.default", {x, SymInts{-1, 16}}), "f32[s0//2,16]");
   EXPECT_EQ(Types("aten.max_pool2d.default", {In({1, 1, s0, 8}), Ints{3, 3}}), "f32[1,1,s0//3,2]");
-  EXPECT_EQ(needed(), "add: Eq(s0, s1)\ncat: Eq(s0, s1)\nmm: Eq(s0, s1)\nview: Eq(8*Mod(s0, 2), 0)\nmax_pool2d: s0//3 >= 1\n");
+  EXPECT_EQ(needed(),
+            "add: Eq(s0, s1)\ncat: Eq(s0, s1)\nmm: Eq(s0, s1)\nview: Eq(8*Mod(s0, 2), 0)\nmax_pool2d: s0//3 >= 1\n");
   EXPECT_EQ(Types("aten.add.Tensor", {x, In({s0, 7})}), "aten.add.Tensor: sizes do not broadcast: 8 and 7 differ");
-  EXPECT_EQ(Types("aten.add.Tensor", {x, In({s0 + 1, 8})}), "aten.add.Tensor: sizes do not broadcast: s0 and s0 + 1 differ");
+  EXPECT_EQ(Types("aten.add.Tensor", {x, In({s0 + 1, 8})}),
+            "aten.add.Tensor: sizes do not broadcast: s0 and s0 + 1 differ");
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
 // Other programs (io/subprocess.h): their output, how they end, limits.
 #include "io/subprocess.h"
 
-#include <csignal>
 #include <fcntl.h>
 #include <unistd.h>
+#include <csignal>
 
 #include <chrono>
 
@@ -51,8 +51,8 @@ TEST(Subprocess, IsKilledWithItsChildren) {
 }
 
 TEST(Subprocess, IsHeldToItsMemory) {
-  const SubprocessResult r = Shell("exec head -c 300000000 /dev/zero | tail -c 300000000 | wc -c", {.memory_limit =
-      uint64_t{100} << 20});
+  const SubprocessResult r =
+      Shell("exec head -c 300000000 /dev/zero | tail -c 300000000 | wc -c", {.memory_limit = uint64_t{100} << 20});
   EXPECT_NE(r.output, "300000000\n");
 }
 

@@ -78,16 +78,23 @@ graph main(%x: f32[N,8]) { %0: f32[N,8] = aten.relu.default(self=%x)
 }
 
 TEST(Text, KeepsEveryKindOfArgument) {
+  // clang-format off
   const std::string args[] = {
-      "None", "%x", "5", "-9223372036854775808", "0.5", "1e-300", "-0.0", "inf", "-inf", "nan", "true", "false", R"("a\"b\\c\n\t\x00ü")",
-      "complex(1.0, -2.5)", "[1, 2]", "[]", "[%n, 2]", "[%n, %n]", "values[%n]", "values[]", "[%x, None]", "[None]", "symints[%x]",
+      "None", "%x", "5", "-9223372036854775808", "0.5", "1e-300", "-0.0", "inf", "-inf", "nan", "true", "false",
+      R"("a\"b\\c\n\t\x00ü")",
+      "complex(1.0, -2.5)", "[1, 2]", "[]", "[%n, 2]", "[%n, %n]", "values[%n]", "values[]", "[%x, None]", "[None]",
+      "symints[%x]",
       "[1.0, nan]", "floats[]", "[true, false]", "bools[]", R"(["a", "b"])", "strings[]", "f32", "bool", "f8e4m3fn",
       "contiguous_format", "unknown_format", "strided", "sparse_coo", R"(device("cuda", 1))", R"(device("cpu"))",
-      R"(op("aten.add.Tensor"))", "[[%x], [%x, %x]]", "value_lists[[]]", "[[1], []]", "int_lists[[], []]", "[[0.5], []]",
+      R"(op("aten.add.Tensor"))", "[[%x], [%x, %x]]", "value_lists[[]]", "[[1], []]", "int_lists[[], []]",
+      "[[0.5], []]",
       "float_lists[[]]", "int_lists[]"};
+  // clang-format on
   for (const std::string& arg : args) {
-    const std::string text = "slipway.ir 1\nprogram \"p\"\nform functional\nschema 8 20\ndims {\n  s0 = 0..9 positive\n}\n"
-                             "graph main(\n  %x: f32[s0],\n  %n: i64(s0),\n) {\n  my.op(a=" + arg + ")\n  return\n}\n";
+    const std::string text =
+        "slipway.ir 1\nprogram \"p\"\nform functional\nschema 8 20\ndims {\n  s0 = 0..9 positive\n}\n"
+        "graph main(\n  %x: f32[s0],\n  %n: i64(s0),\n) {\n  my.op(a=" +
+        arg + ")\n  return\n}\n";
     // The range stands as it is stated, beside the assumption too.
     Archive a = MustParse(text);
     ASSERT_EQ(a.programs.size(), 1u) << arg;
@@ -96,13 +103,14 @@ TEST(Text, KeepsEveryKindOfArgument) {
 }
 
 TEST(Text, KeepsTypes) {
-  for (const char* type :
-       {"f32[]", "unknown[2]", "f32[2,s0 + 1,s0//2]", "f32[2]~", "f32[2,3]{strides=[1,2]}", "f32[4]{offset=s0, grad}",
-        "f32[4]{device=device(\"cuda\", 0), layout=sparse_coo}", "f32[2]~{strides=[1]}", "i64(s0)", "f64(ToFloat(s0))",
-        "bool(s0 >= 4)", "none", "token", "constant", "object(\"a.B\")", "f32[0,s0]", "f32[Max(1, s0),Symbol('a]b', integer=True)]"}) {
-    const std::string text = std::string("slipway.ir 1\nprogram \"p\"\nform as_exported\nschema 8 20\ndims {\n  s0 = -inf..inf\n") +
-                             (std::string(type).find("a]b") != std::string::npos ? "  \"a]b\" = -inf..inf\n" : "") +
-                             "}\ngraph main(\n  %x: " + type + ",\n) {\n  return %x\n}\n";
+  for (const char* type : {"f32[]", "unknown[2]", "f32[2,s0 + 1,s0//2]", "f32[2]~", "f32[2,3]{strides=[1,2]}",
+                           "f32[4]{offset=s0, grad}", "f32[4]{device=device(\"cuda\", 0), layout=sparse_coo}",
+                           "f32[2]~{strides=[1]}", "i64(s0)", "f64(ToFloat(s0))", "bool(s0 >= 4)", "none", "token",
+                           "constant", "object(\"a.B\")", "f32[0,s0]", "f32[Max(1, s0),Symbol('a]b', integer=True)]"}) {
+    const std::string text =
+        std::string("slipway.ir 1\nprogram \"p\"\nform as_exported\nschema 8 20\ndims {\n  s0 = -inf..inf\n") +
+        (std::string(type).find("a]b") != std::string::npos ? "  \"a]b\" = -inf..inf\n" : "") +
+        "}\ngraph main(\n  %x: " + type + ",\n) {\n  return %x\n}\n";
     Archive a = MustParse(text);
     ASSERT_EQ(a.programs.size(), 1u) << type;
     EXPECT_EQ(Print(*a.programs[0]), text);
@@ -197,8 +205,9 @@ graph main() {
 TEST(Text, MapsWeightFiles) {
   const std::string folder = testing::TempDir();
   std::ofstream(folder + "/w.bin") << std::string(4, 'x') << std::string(16, 'y');
-  const std::string text = "slipway.ir 1\nprogram \"p\"\nform functional\nschema 8 20\nweights {\n  $w: f32[4] @ \"w.bin\"+4\n}\n"
-                           "graph main() {\n  return\n}\n";
+  const std::string text =
+      "slipway.ir 1\nprogram \"p\"\nform functional\nschema 8 20\nweights {\n  $w: f32[4] @ \"w.bin\"+4\n}\n"
+      "graph main() {\n  return\n}\n";
   ParseOptions options;
   options.base = folder;
   auto a = Parse(text, options);
@@ -223,9 +232,12 @@ TEST(Text, ElidedBytesDoNotComeBack) {
 }
 
 TEST(Text, SaysWhatIsWrongAndWhere) {
-  const std::string graph = "slipway.ir 1\ngraph main(%x: f32[2]) {\n  %y: f32[2] = aten.relu.default(self=%x)\n  return %y\n}\n";
+  const std::string graph =
+      "slipway.ir 1\ngraph main(%x: f32[2]) {\n  %y: f32[2] = aten.relu.default(self=%x)\n  return %y\n}\n";
   ASSERT_EQ(ErrorOf(graph), "parsed");
-  const struct { const char *from, *to, *error; } cases[] = {
+  const struct {
+    const char *from, *to, *error;
+  } cases[] = {
       {"slipway.ir 1", "slipway.ir 2", "text:1:1: the first line"},
       {"self=%x", "self=%z", "text:3:39: '%z' is used before it is defined"},
       {"self=%x", "self=%y", "'%y' is used before it is defined"},
@@ -248,7 +260,8 @@ TEST(Text, SaysWhatIsWrongAndWhere) {
       {"graph main", "weights { $w: f32[4] @ base64(\"AAAA\") }\ngraph main", "there are 3 bytes, not 16"},
       {"graph main", "weights { $w: f32[4] @ s0+0 }\ngraph main", "there is no storage s0"},
       {"graph main", "weights { $w: f32[4611686018427387904,4] @ splat(1.0) }\ngraph main", "overflows"},
-      {"graph main", "storages { s0 = splat(1.0):15 }\nweights { $w: f32[4] @ s0+0 }\ngraph main", "of a storage of 15 bytes"},
+      {"graph main", "storages { s0 = splat(1.0):15 }\nweights { $w: f32[4] @ s0+0 }\ngraph main",
+       "of a storage of 15 bytes"},
       {"  return %y\n}\n", "", "the graph does not end"},
       {"relu.default(self=%x)", "relu.default(self=%x)  ; #0", "there is no source #0"},
   };
@@ -260,7 +273,8 @@ TEST(Text, SaysWhatIsWrongAndWhere) {
 
 TEST(Text, GraphsCannotContainOneAnother) {
   EXPECT_NE(ErrorOf("slipway.ir 1\ngraph main() {\n  higher_order.x(@a.0)\n  return\n}\n"
-                    "graph a.0() {\n  higher_order.x(@a.0)\n  return\n}\n").find("comes before its first use"),
+                    "graph a.0() {\n  higher_order.x(@a.0)\n  return\n}\n")
+                .find("comes before its first use"),
             std::string::npos);
 }
 
@@ -279,14 +293,17 @@ TEST(Text, SurvivesDamage) {
 TEST(Equal, NamesTheDifference) {
   const std::string base = kSmall;
   Archive a = MustParse(base);
+  // clang-format off
   const struct { const char *from, *to, *why; } cases[] = {
       {"2..inf", "3..inf", "symbols B"},       {"hint 3", "hint 4", "symbols B"},
       {"splat(0.5)", "splat(0.25)", "fc.weight"}, {"seed=7", "seed=8", "fc.bias"},
       {"dim=0", "dim=1", "arguments dim"},     {"2, 2]", "2, 3]", "arguments size"},
       {"f32[B,2,2]~", "f32[B,2,2]", "types of %view"}, {"line 7", "line 8", "sources"},
       {"%size: i64(B)", "%size: i64(B + 1)", "types of %size"}, {"return %view", "return %linear", "outputs 0"},
-      {"{grad} = parameter $fc.bias", " = parameter $fc.bias", "types of %p_fc_bias"}, {"as_exported", "functional", "forms"},
+      {"{grad} = parameter $fc.bias", " = parameter $fc.bias", "types of %p_fc_bias"},
+      {"as_exported", "functional", "forms"},
   };
+  // clang-format on
   for (const auto& c : cases) {
     Archive b = MustParse(With(base, c.from, c.to));
     std::string why;

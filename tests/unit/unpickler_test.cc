@@ -325,7 +325,8 @@ UnpickleOptions WithRecords() {
 }
 
 TEST(Unpickler, UnknownNamesMakeRecords) {
-  const std::string object = Global("my.models", "Net") + ")\x81}" + Str("w") + Tensor(Storage("FloatStorage", "0", 12), 0, {3}, {1}) + "sb";
+  const std::string object =
+      Global("my.models", "Net") + ")\x81}" + Str("w") + Tensor(Storage("FloatStorage", "0", 12), 0, {3}, {1}) + "sb";
   ExpectRefused(Pickle(object), kBad, "the name 'my.models.Net'", WithStorage(48));
   Read read(Pickle(object), WithRecords());
   ASSERT_TRUE(read.result.ok()) << read.result.status();
@@ -348,39 +349,58 @@ TEST(Unpickler, UnknownNamesMakeRecords) {
 }
 
 TEST(Unpickler, RecordsDoNotTakeNamesThatRun) {
-  for (const auto& [module, name] : std::vector<std::pair<std::string, std::string>>{{"os", "system"},
-                                                                                    {"posix", "system"},
-                                                                                    {"subprocess", "Popen"},
-                                                                                    {"builtins", "eval"},
-                                                                                    {"__builtin__", "__import__"},
-                                                                                    {"runpy", "run_path"},
-                                                                                    {"importlib.machinery", "SourceFileLoader"},
-                                                                                    {"torch.hub", "load"},
-                                                                                    {"torch.serialization", "os.system"},
-                                                                                    {"collections", "OrderedDict.fromkeys"},
-                                                                                    {"my models", "Net"},
-                                                                                    {"my", ""},
-                                                                                    {"my", "a..b"},
-                                                                                    {"my", "\xe2\x80\xae" "evil"},
-                                                                                    {"my", "1a"}})
-    ExpectRefused("\x80\x04" + Str(module) + Str(name) + "\x93.", kBad, "is not one of those that rebuild tensors", WithRecords());
-  for (const auto& [module, name] : std::vector<std::pair<std::string, std::string>>{
-           {"code.models", "Net"}, {"os_utils", "Net"}, {"my", "\xe7\xbd\x91"}, {"builtins", "ValueError"}, {"torch.nn.modules.linear", "Linear"}})
+  for (const auto& [module, name] :
+       std::vector<std::pair<std::string, std::string>>{{"os", "system"},
+                                                        {"posix", "system"},
+                                                        {"subprocess", "Popen"},
+                                                        {"builtins", "eval"},
+                                                        {"__builtin__", "__import__"},
+                                                        {"runpy", "run_path"},
+                                                        {"importlib.machinery", "SourceFileLoader"},
+                                                        {"torch.hub", "load"},
+                                                        {"torch.serialization", "os.system"},
+                                                        {"collections", "OrderedDict.fromkeys"},
+                                                        {"my models", "Net"},
+                                                        {"my", ""},
+                                                        {"my", "a..b"},
+                                                        {"my",
+                                                         "\xe2\x80\xae"
+                                                         "evil"},
+                                                        {"my", "1a"}})
+    ExpectRefused("\x80\x04" + Str(module) + Str(name) + "\x93.", kBad, "is not one of those that rebuild tensors",
+                  WithRecords());
+  for (const auto& [module, name] :
+       std::vector<std::pair<std::string, std::string>>{{"code.models", "Net"},
+                                                        {"os_utils", "Net"},
+                                                        {"my", "\xe7\xbd\x91"},
+                                                        {"builtins", "ValueError"},
+                                                        {"torch.nn.modules.linear", "Linear"}})
     EXPECT_TRUE(Read("\x80\x04" + Str(module) + Str(name) + "\x93.", WithRecords()).result.ok()) << module << name;
 }
 
 TEST(Unpickler, CirclesLeadThroughRecordsAlone) {
-  const std::string object = Global("my", "Net") + ")\x81q\x01}" + Str("self") + "]h\x01" "asb";
+  const std::string object = Global("my", "Net") + ")\x81q\x01}" + Str("self") +
+                             "]h\x01"
+                             "asb";
   ASSERT_TRUE(Read(Pickle(object), WithRecords()).result.ok());
-  EXPECT_TRUE(Read(Pickle("]q\x02" + Global("my", "Net") + ")\x81h\x02" "ba"), WithRecords()).result.ok());
-  ExpectRefused(Pickle("]" + object + "a]q\x03h\x03" "aa"), kBad, "contains itself", WithRecords());
+  EXPECT_TRUE(Read(Pickle("]q\x02" + Global("my", "Net") +
+                          ")\x81h\x02"
+                          "ba"),
+                   WithRecords())
+                  .result.ok());
+  ExpectRefused(Pickle("]" + object +
+                       "a]q\x03h\x03"
+                       "aa"),
+                kBad, "contains itself", WithRecords());
   UnpickleOptions named;
   named.inert_names = {"my Net"};
   ExpectRefused(Pickle(object), kBad, "contains itself", named);
 }
 
-std::string Array(const std::string& dtype, const std::string& order, const std::vector<int64_t>& shape, bool fortran, const std::string& bytes) {
-  const std::string type = Call(Global("numpy", "dtype"), Str(dtype) + kFalse + kTrue) + Tuple("K\x03" + Str(order) + "NNN") + "b";
+std::string Array(const std::string& dtype, const std::string& order, const std::vector<int64_t>& shape, bool fortran,
+                  const std::string& bytes) {
+  const std::string type =
+      Call(Global("numpy", "dtype"), Str(dtype) + kFalse + kTrue) + Tuple("K\x03" + Str(order) + "NNN") + "b";
   std::string raw = "B";
   Put(&raw, bytes.size(), 4);
   return Call(Global("numpy._core.multiarray", "_reconstruct"), Global("numpy", "ndarray") + Ints({0}) + Str("b")) +
@@ -397,7 +417,8 @@ TEST(Unpickler, Arrays) {
   EXPECT_EQ(array->strides, (std::vector<int64_t>{1, 2}));
   EXPECT_EQ(read.root().text(), std::string("\1\0\2\0\3\0\4\0\5\0\6\0", 12));
   EXPECT_EQ(Read(Pickle(Array("O", "|", {1}, false, "x")), WithRecords()).root().kind(), PickleKind::kObject);
-  ExpectRefused(Pickle(Array("f4", "<", {2}, false, "1234")), kBad, "an array of 2 elements of 4 bytes has 4 bytes", WithRecords());
+  ExpectRefused(Pickle(Array("f4", "<", {2}, false, "1234")), kBad, "an array of 2 elements of 4 bytes has 4 bytes",
+                WithRecords());
   ExpectRefused(Pickle(Array("f4", "<", {INT64_MAX, 3}, false, "1234")), kBad, "the shape of an array", WithRecords());
 }
 

@@ -1,5 +1,5 @@
-// Inputs that are made for comparisons (driver/verify_inputs.h): within ranges, relations and tables, the same for the same
-// seed.
+// Inputs that are made for comparisons (driver/verify_inputs.h): within ranges, relations and tables, the same for the
+// same seed.
 #include "driver/verify_inputs.h"
 
 #include <cmath>
@@ -73,7 +73,8 @@ graph main(%x: f32[1000000000000]) {
 
 // Recursion over the nodes would end the process.
 TEST(InputGenerator, TakesLongPrograms) {
-  std::string text = "slipway.ir 1\nweights { $w: f32[7] @ splat(1.0) }\ngraph main(%w: f32[7] = parameter $w, %v0: i64[4]) {\n";
+  std::string text =
+      "slipway.ir 1\nweights { $w: f32[7] @ splat(1.0) }\ngraph main(%w: f32[7] = parameter $w, %v0: i64[4]) {\n";
   for (int i = 0; i < 100000; ++i)
     text += "  %v" + std::to_string(i + 1) + ": i64[4] = aten.clone.default(self=%v" + std::to_string(i) + ")\n";
   text += "  %e: f32[4] = aten.take.default(self=%w, index=%v100000)\n  return %e\n}\n";

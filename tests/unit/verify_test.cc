@@ -43,7 +43,8 @@ TEST(Verify, ChecksArguments) {
   Expect(Body("%y: f32[2,3] = aten.softmax.int(self=%x, dim=0.5)\nreturn %y"), "does not fit int");
   Expect(Body("%y: f32[2,3] = aten.add.Scalar(self=%x, other=%x)\nreturn %y"), "argument 'other' does not fit Scalar");
   Expect(Body("%y: f32[2] = aten.select.int(self=%x, dim=1, index=%x)\nreturn %y"), "does not fit SymInt");
-  EXPECT_EQ(Body("%z: f32[] = aten.sum.default(self=%x)\n%y: f32[2,3] = aten.add.Scalar(self=%x, other=%z)\nreturn %y"), "ok");
+  EXPECT_EQ(Body("%z: f32[] = aten.sum.default(self=%x)\n%y: f32[2,3] = aten.add.Scalar(self=%x, other=%z)\nreturn %y"),
+            "ok");
   Expect(Body("%y: f32[2,3] = aten.softmax.int(self=%x, dim=0, dtype=strided)\nreturn %y"), "does not fit ScalarType?");
 }
 
@@ -56,12 +57,14 @@ TEST(Verify, ChecksResults) {
 }
 
 TEST(Verify, ChecksSubgraphs) {
-  const std::string cond = "%y: f32[2,3] = higher_order.cond(true, @a.0, @a.1, [%x])\nreturn %y\n}\n"
-                           "graph a.0(%x: f32[2,3]) { return %x }\n";
+  const std::string cond =
+      "%y: f32[2,3] = higher_order.cond(true, @a.0, @a.1, [%x])\nreturn %y\n}\n"
+      "graph a.0(%x: f32[2,3]) { return %x }\n";
   EXPECT_EQ(Body(cond + "graph a.1(%x: f32[2,3]) { return %x"), "ok");
   Expect(Body(cond + "graph a.1() { return 1"), "a graph of 0 inputs gets 1 operands");
   Expect(Body(cond + "graph a.1(%x: f32[2,3]) { return"), "a graph of 0 outputs for 1 results");
-  Expect(Body(cond + "graph a.1(%x: f32[2,3]) { %y: f32[2] = aten.relu.default()\n return %y"), "argument 'self' is missing");
+  Expect(Body(cond + "graph a.1(%x: f32[2,3]) { %y: f32[2] = aten.relu.default()\n return %y"),
+         "argument 'self' is missing");
   Expect(Body(cond + "graph a.1(%x: f16[2,3]) { return %x"), "operand 0 is f32[2,3], the graph says f16[2,3]");
   Expect(Body(cond + "graph a.1(%x: f32[2]) { return %x"), "operand 0 is f32[2,3], the graph says f32[2]");
   Expect(Body(cond + "graph a.1(%x: f32[2,4]) { return %x"), "operand 0 is f32[2,3], the graph says f32[2,4]");
@@ -72,13 +75,17 @@ TEST(Verify, ChecksSubgraphs) {
   const std::string scan = "%y: f32[3], %z: f32[2,3] = higher_order.scan(@b.0, [%c], [%x], [])\nreturn %z\n}\n";
   const std::string carry = "%c: f32[3] = aten.sum.dim_IntList(self=%x, dim=[0])\n";
   EXPECT_EQ(Body(carry + scan + "graph b.0(%c: f32[3], %x: f32[3]) { return %c, %x"), "ok");
-  Expect(Body(carry + scan + "graph b.0(%c: f32[3], %x: f32[2,3]) { return %c, %x"), "operand 1 is f32[2,3], the graph says f32[2,3]");
-  Expect(Body(carry + scan + "graph b.0(%c: f32[3], %x: f64[3]) { return %c, %x"), "operand 1 is f32[2,3], the graph says f64[3]");
-  Expect(Body("%c: f32[3] = aten.sum.dim_IntList(self=%x, dim=[0])\n%y: f32[3], %z: f32[4,3] = higher_order.scan(@b.0, [%c], [%x], [])\n"
+  Expect(Body(carry + scan + "graph b.0(%c: f32[3], %x: f32[2,3]) { return %c, %x"),
+         "operand 1 is f32[2,3], the graph says f32[2,3]");
+  Expect(Body(carry + scan + "graph b.0(%c: f32[3], %x: f64[3]) { return %c, %x"),
+         "operand 1 is f32[2,3], the graph says f64[3]");
+  Expect(Body("%c: f32[3] = aten.sum.dim_IntList(self=%x, dim=[0])\n%y: f32[3], %z: f32[4,3] = higher_order.scan(@b.0, "
+              "[%c], [%x], [])\n"
               "return %z\n}\ngraph b.0(%c: f32[3], %x: f32[3]) { return %c, %x"),
          "result 1 has 4 rows, the first operand 2");
   Expect(Body("%y: f32[2,4] = higher_order.while_loop(@b.0, @b.1, [%x], [])\nreturn %y\n}\n"
-              "graph b.0(%x: f32[2,3]) { return true }\ngraph b.1(%x: f32[2,3]) { %y: f32[2,4] = aten.tan.default(self=%x)\nreturn %y"),
+              "graph b.0(%x: f32[2,3]) { return true }\ngraph b.1(%x: f32[2,3]) { %y: f32[2,4] = "
+              "aten.tan.default(self=%x)\nreturn %y"),
          "carried value 0 is f32[2,4], the graph says f32[2,3]");
   Expect(Body("%y: f32[2,3] = higher_order.scan(@b.0, [], [3], [])\nreturn %y\n}\ngraph b.0(%x: f32[3]) { return %x"),
          "operand 0 is no tensor of a dimension");
@@ -91,7 +98,8 @@ TEST(Verify, ChecksForm) {
 }
 
 TEST(Verify, ChecksSignatures) {
-  auto a = Parse("slipway.ir 1\nweights { $w: f32[4] @ splat(1.0) }\ngraph main(%w: f32[4] = parameter $w) { return %w }\n");
+  auto a =
+      Parse("slipway.ir 1\nweights { $w: f32[4] @ splat(1.0) }\ngraph main(%w: f32[4] = parameter $w) { return %w }\n");
   ASSERT_TRUE(a.ok()) << a.status();
   Program& p = *a->programs[0];
   EXPECT_TRUE(Verify(p).ok());
@@ -112,7 +120,8 @@ TEST(Verify, ChecksSignatures) {
 
 TEST(Verify, ChecksSizes) {
   EXPECT_EQ(Body("%y: f32[0,1099511627776] = aten.relu.default(self=%x)\nreturn %y"), "ok");
-  Expect(Body("%y: f32[1099511627776,2097152] = aten.relu.default(self=%x)\nreturn %y"), "more elements than can be counted");
+  Expect(Body("%y: f32[1099511627776,2097152] = aten.relu.default(self=%x)\nreturn %y"),
+         "more elements than can be counted");
   Program p;
   Value* w = p.graph->AddInput("w", Type::Tensor(DType::kFloat32, {p.syms->Symbol("s0"), 3}));
   p.input_specs.push_back({InputSpec::kParameter, "w"});
@@ -123,8 +132,9 @@ TEST(Verify, ChecksSizes) {
 }
 
 TEST(Verify, ChecksOrderAndOwners) {
-  auto a = Parse("slipway.ir 1\ngraph main(%x: f32[2]) {\n  %y: f32[2] = aten.relu.default(self=%x)\n"
-                 "  %z: f32[2] = aten.neg.default(self=%y)\n  return %z\n}\n");
+  auto a = Parse(
+      "slipway.ir 1\ngraph main(%x: f32[2]) {\n  %y: f32[2] = aten.relu.default(self=%x)\n"
+      "  %z: f32[2] = aten.neg.default(self=%y)\n  return %z\n}\n");
   ASSERT_TRUE(a.ok()) << a.status();
   Program& p = *a->programs[0];
   Graph& g = *p.graph;

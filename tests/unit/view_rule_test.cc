@@ -18,13 +18,15 @@ class ViewRule : public testing::Test {
   std::optional<int64_t> Value(Sym e) const {
     return ir::Evaluate(e, [&](std::string_view n) { return std::optional<int64_t>(n == "b" ? b_value : s_value); });
   }
-  std::optional<ViewSizes> Explain(const std::vector<Sym>& from, const std::vector<int64_t>& to, std::vector<Sym> order = {}) const {
+  std::optional<ViewSizes> Explain(const std::vector<Sym>& from, const std::vector<int64_t>& to,
+                                   std::vector<Sym> order = {}) const {
     return ExplainView(from, to, [this](Sym e) { return Value(e); }, [&](Sym) { return order; });
   }
   static std::string Text(const std::optional<ViewSizes>& v) {
     if (!v) return "none";
     std::string out;
-    for (const ViewSize& size : v->sizes) out += (out.empty() ? "" : ",") + (size.open ? std::string("?") : size.expr.ToString());
+    for (const ViewSize& size : v->sizes)
+      out += (out.empty() ? "" : ",") + (size.open ? std::string("?") : size.expr.ToString());
     return out;
   }
 };
@@ -39,7 +41,7 @@ TEST_F(ViewRule, SplitsAndMerges) {
   EXPECT_EQ(Text(Explain({4, 8}, {32})), "32");
 }
 TEST_F(ViewRule, DimensionsLieWhereTheyWere) {
-  EXPECT_EQ(Text(Explain({s, b, 16}, {7, 12, 4})), "s,4*b,4");   // heads beside the batch
+  EXPECT_EQ(Text(Explain({s, b, 16}, {7, 12, 4})), "s,4*b,4");          // heads beside the batch
   EXPECT_EQ(Text(Explain({s, 4 * b, 4}, {21, 16}, {b, 4})), "b*s,16");  // and back, the order known
   EXPECT_EQ(Text(Explain({4 * b, s, s}, {3, 4, 7, 7})), "b,4,s,s");
 }
@@ -82,7 +84,8 @@ TEST(Spec, Parses) {
   EXPECT_EQ(spec->relations[0].b_axis, 1);
 }
 TEST(Spec, QuotesWhatHasNoMeaning) {
-  for (const char* text : {"ids", "ids:[a", "ids:[a b]", "ids:[1x]", "=3", "x=", "ids:[B=9..2]", "ids:[-4]", ":[B]", "x=1..2..3"}) {
+  for (const char* text :
+       {"ids", "ids:[a", "ids:[a b]", "ids:[1x]", "=3", "x=", "ids:[B=9..2]", "ids:[-4]", ":[B]", "x=1..2..3"}) {
     auto spec = ParseSpec(text);
     EXPECT_FALSE(spec.ok()) << text;
   }

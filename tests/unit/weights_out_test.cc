@@ -6,13 +6,13 @@
 #include "base/json.h"
 #include "exporters/pt2/payloads.h"
 #include "exporters/pt2/pt2.h"
-#include "weights/cast.h"
 #include "gtest/gtest.h"
 #include "importers/json.h"
 #include "importers/pt2/pt2.h"
 #include "io/zip_reader.h"
 #include "io/zip_writer.h"
 #include "ir/text.h"
+#include "weights/cast.h"
 #include "zip_builder.h"
 
 namespace slipway {
@@ -24,10 +24,21 @@ using ::slipway::testing::TempPath;
 TEST(JsonWriter, EscapesAndNumbers) {
   json::Writer w;
   w.BeginObject().Key("a\"\\\n\x01").String("ü\xff");
-  w.Key("n").BeginArray().Int(-7).Double(1).Double(0.1).Double(1e300).Double(-INFINITY).Double(NAN).Null().Bool(true).EndArray();
+  w.Key("n")
+      .BeginArray()
+      .Int(-7)
+      .Double(1)
+      .Double(0.1)
+      .Double(1e300)
+      .Double(-INFINITY)
+      .Double(NAN)
+      .Null()
+      .Bool(true)
+      .EndArray();
   w.Key("empty").BeginObject().EndObject().EndObject();
   EXPECT_EQ(w.text(),
-            "{\"a\\\"\\\\\\n\\u0001\":\"ü\xef\xbf\xbd\",\"n\":[-7,1.0,0.1,1e+300,\"-Infinity\",\"NaN\",null,true],\"empty\":{}}");
+            "{\"a\\\"\\\\\\n\\u0001\":\"ü\xef\xbf\xbd\",\"n\":[-7,1.0,0.1,1e+300,\"-Infinity\",\"NaN\",null,true],"
+            "\"empty\":{}}");
   EXPECT_TRUE(importers::json::Document::Parse(w.text()).ok());
 }
 
@@ -35,11 +46,21 @@ TEST(Cast, RoundsToNearestEven) {
   using ir::DType;
   EXPECT_EQ(weights::FindCast(DType::kFloat32, DType::kFloat32), nullptr);
   EXPECT_EQ(weights::FindCast(DType::kInt32, DType::kFloat32), nullptr);
-  const struct { float in; uint16_t f16, bf16; } rows[] = {
-      {1.0f, 0x3c00, 0x3f80},          {-0.0f, 0x8000, 0x8000},        {65504.0f, 0x7bff, 0x4780},
-      {65520.0f, 0x7c00, 0x4780},      {65519.996f, 0x7bff, 0x4780},   {std::ldexp(1.0f, -24), 0x0001, 0x3380},
-      {std::ldexp(1.0f, -25), 0, 0x3300}, {std::ldexp(1.5f, -25), 0x0001, 0x3340}, {1.00390625f, 0x3c04, 0x3f80},
-      {1.01171875f, 0x3c0c, 0x3f82},   {INFINITY, 0x7c00, 0x7f80},     {3.4e38f, 0x7c00, 0x7f80}};
+  const struct {
+    float in;
+    uint16_t f16, bf16;
+  } rows[] = {{1.0f, 0x3c00, 0x3f80},
+              {-0.0f, 0x8000, 0x8000},
+              {65504.0f, 0x7bff, 0x4780},
+              {65520.0f, 0x7c00, 0x4780},
+              {65519.996f, 0x7bff, 0x4780},
+              {std::ldexp(1.0f, -24), 0x0001, 0x3380},
+              {std::ldexp(1.0f, -25), 0, 0x3300},
+              {std::ldexp(1.5f, -25), 0x0001, 0x3340},
+              {1.00390625f, 0x3c04, 0x3f80},
+              {1.01171875f, 0x3c0c, 0x3f82},
+              {INFINITY, 0x7c00, 0x7f80},
+              {3.4e38f, 0x7c00, 0x7f80}};
   for (const auto& row : rows) {
     uint16_t out;
     const uint8_t* in = reinterpret_cast<const uint8_t*>(&row.in);
@@ -53,17 +74,22 @@ TEST(Cast, RoundsToNearestEven) {
     const uint16_t half = static_cast<uint16_t>(bits);
     float wide;
     uint16_t back;
-    weights::FindCast(DType::kFloat16, DType::kFloat32)(reinterpret_cast<const uint8_t*>(&half), reinterpret_cast<uint8_t*>(&wide), 1);
-    weights::FindCast(DType::kFloat32, DType::kFloat16)(reinterpret_cast<const uint8_t*>(&wide), reinterpret_cast<uint8_t*>(&back), 1);
-    if ((bits & 0x7fff) > 0x7c00) EXPECT_TRUE(std::isnan(wide));
-    else EXPECT_EQ(back, half);
+    weights::FindCast(DType::kFloat16, DType::kFloat32)(reinterpret_cast<const uint8_t*>(&half),
+                                                        reinterpret_cast<uint8_t*>(&wide), 1);
+    weights::FindCast(DType::kFloat32, DType::kFloat16)(reinterpret_cast<const uint8_t*>(&wide),
+                                                        reinterpret_cast<uint8_t*>(&back), 1);
+    if ((bits & 0x7fff) > 0x7c00)
+      EXPECT_TRUE(std::isnan(wide));
+    else
+      EXPECT_EQ(back, half);
   }
 }
 
 TEST(ZipLayout, IsAMemberOfAnotherZip) {
   io::ZipLayout inner;
   ASSERT_TRUE(inner.Add("a/one", io::Bytes::Of(std::string("1"))).ok());
-  ASSERT_TRUE(inner.Add("a/two", io::Bytes::Of(std::string(300, '2')), io::Crc32Of(io::Bytes::Of(std::string(300, '2')))).ok());
+  ASSERT_TRUE(
+      inner.Add("a/two", io::Bytes::Of(std::string(300, '2')), io::Crc32Of(io::Bytes::Of(std::string(300, '2')))).ok());
   EXPECT_FALSE(inner.Add("a/two", io::Bytes::Of(std::string())).ok());
   const auto pieces = inner.Finish();
   const std::string path = TempPath("outer.zip");
@@ -99,8 +125,9 @@ TEST(Payloads, OverlappingTensorsShareARun) {
   };
   using ir::DType;
   const std::vector<exporters::NamedTensor> tensors = {
-      tensor(DType::kFloat32, {4}, {1}, 80),      tensor(DType::kFloat32, {2, 3}, {1, 2}, 88), tensor(DType::kFloat32, {10}, {1}, 0),
-      tensor(DType::kInt16, {200}, {1}, 0),       tensor(DType::kFloat32, {0, 5}, {5, 1}, 20), tensor(DType::kFloat32, {3}, {0}, 200)};
+      tensor(DType::kFloat32, {4}, {1}, 80),       tensor(DType::kFloat32, {2, 3}, {1, 2}, 88),
+      tensor(DType::kFloat32, {10}, {1}, 0),       tensor(DType::kInt16, {200}, {1}, 0),
+      tensor(DType::kFloat32, {0, 5}, {5, 1}, 20), tensor(DType::kFloat32, {3}, {0}, 200)};
   auto placed = exporters::PlaceTensors(tensors);
   ASSERT_TRUE(placed.ok()) << placed.status();
   std::vector<std::pair<size_t, int64_t>> places;
@@ -164,7 +191,8 @@ TEST(Pt2Writer, ProgramsComeBack) {
     for (const ir::Node *x = a.graph->first(), *y = b.graph->first(); x && y; x = x->next(), y = y->next()) {
       EXPECT_EQ(x->op_name(), y->op_name());
       EXPECT_EQ(x->groups(), y->groups());
-      for (size_t i = 0; i < x->outputs().size(); ++i) EXPECT_EQ(x->output(i)->type().ToString(), y->output(i)->type().ToString());
+      for (size_t i = 0; i < x->outputs().size(); ++i)
+        EXPECT_EQ(x->output(i)->type().ToString(), y->output(i)->type().ToString());
     }
     EXPECT_EQ(*ir::ReadDense(a.weights.at("w")), *ir::ReadDense(b.weights.at("w")));
     EXPECT_EQ(b.input_specs[1].persistent, false);
@@ -180,7 +208,8 @@ graph main(%x: i4[2], %y: f32[3]) {
   %a: f32[3] = slipway.fancy.default(x=%y)
   return %a
 }
-)", {});
+)",
+                          {});
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   auto written = exporters::ExportPt2({{&*parsed, TempPath("refused.pt2")}}, {}, false);
   ASSERT_EQ(written.status().code(), absl::StatusCode::kUnimplemented);
@@ -188,7 +217,8 @@ graph main(%x: i4[2], %y: f32[3]) {
   EXPECT_NE(written.status().message().find("slipway.fancy"), written.status().message().npos);
   EXPECT_FALSE(io::MappedFile::Open(TempPath("refused.pt2")).ok());
   parsed->programs[0]->name = "../up";
-  EXPECT_EQ(exporters::ExportPt2({{&*parsed, TempPath("refused.pt2")}}, {}, false).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(exporters::ExportPt2({{&*parsed, TempPath("refused.pt2")}}, {}, false).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
-// Attention: softmax(q k^T * scale + bias) v over any leading dims. The nodes are those that runtimes run fastest: what says where a
-// query may look is added (computed once for all layers that share it), groups of query heads are rows of one product with their key
-// head instead of copies of it, and of a batch of one the heads are the batch, so that the transposes around the products become
-// part of them.
+// Attention: softmax(q k^T * scale + bias) v over any leading dims. The nodes are those that runtimes run fastest: what
+// says where a query may look is added (computed once for all layers that share it), groups of query heads are rows of
+// one product with their key head instead of copies of it, and of a batch of one the heads are the batch, so that the
+// transposes around the products become part of them.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -19,7 +19,8 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 // that has the lengths themselves (the operator broadcasts a mask's batch and heads only).
 bool FitsAttentionOp(LoweringContext& c) {
   ir::Value *q = c.tensor("query"), *k = c.tensor("key"), *v = c.tensor("value"), *mask = c.opt_tensor("attn_mask");
-  if (c.e.opset() < 23 || q->rank() != 4 || k->rank() != 4 || v->rank() != 4 || q->dtype() == DType::kFloat64) return false;
+  if (c.e.opset() < 23 || q->rank() != 4 || k->rank() != 4 || v->rank() != 4 || q->dtype() == DType::kFloat64)
+    return false;
   for (ir::Value* x : {q, k, v})
     for (ir::Sym size : x->sizes())
       if (ir::RangeOf(size).min < 1) return false;
@@ -32,7 +33,8 @@ bool FitsAttentionOp(LoweringContext& c) {
   if (!mask) return true;
   const auto& m = mask->sizes();
   if (c.b("is_causal") || m.size() < 2) return false;
-  if (!ir::ProvablyEqual(m[m.size() - 2], q->sizes()[2]) || !ir::ProvablyEqual(m[m.size() - 1], k->sizes()[2])) return false;
+  if (!ir::ProvablyEqual(m[m.size() - 2], q->sizes()[2]) || !ir::ProvablyEqual(m[m.size() - 1], k->sizes()[2]))
+    return false;
   for (size_t i = 0; i + 2 < m.size(); ++i)
     if (!m[i].constant() && !ir::ProvablyEqual(m[i], q->sizes()[i + 4 - m.size()])) return false;
   return true;
@@ -53,7 +55,8 @@ bool HeadsAreKnown(const ir::Node& n) {
   const ir::Value* q = n.Get("query").value();
   for (const char* name : {"query", "key", "value"}) {
     const ir::Value* v = n.Get(name).value();
-    if (!v || !v->type().is_tensor() || (v->rank() >= 3 && !v->sizes()[v->rank() - 3].constant()) || !SameBatch(q, v)) return false;
+    if (!v || !v->type().is_tensor() || (v->rank() >= 3 && !v->sizes()[v->rank() - 3].constant()) || !SameBatch(q, v))
+      return false;
   }
   return true;
 }
@@ -89,11 +92,12 @@ V Shaped(LoweringContext& c, V x, const std::vector<Size>& sizes) {
   return c.e.Reshape(x, c.e.Concat(parts, 0), static_cast<int>(sizes.size()), zero);
 }
 
-// What a tensor of heads repeats, each `times` in a row: (…, heads, length, features) as a view of (…, heads, times, length, features)
-// that is spread from size 1. Null for others.
+// What a tensor of heads repeats, each `times` in a row: (…, heads, length, features) as a view of (…, heads, times,
+// length, features) that is spread from size 1. Null for others.
 ir::Value* Repeated(ir::Value* v, int64_t times) {
   const auto made_by = [](const ir::Value* x, std::initializer_list<std::string_view> bases) {
-    return x->producer() && x->producer()->op().ns == "aten" && std::find(bases.begin(), bases.end(), x->producer()->op().base) != bases.end();
+    return x->producer() && x->producer()->op().ns == "aten" &&
+           std::find(bases.begin(), bases.end(), x->producer()->op().base) != bases.end();
   };
   const int n = v->rank();
   if (n < 3 || !made_by(v, {"view", "reshape", "_unsafe_view", "flatten"})) return nullptr;
@@ -105,7 +109,9 @@ ir::Value* Repeated(ir::Value* v, int64_t times) {
   if (!base || base->rank() != n || !one->sizes()[n - 2].is(1) || !spread->sizes()[n - 2].is(times)) return nullptr;
   for (int d = 0; d < n; ++d) {
     const int wide = d < n - 2 ? d : d + 1;
-    if (!ir::ProvablyEqual(one->sizes()[wide], spread->sizes()[wide]) || !ir::ProvablyEqual(base->sizes()[d], one->sizes()[wide])) return nullptr;
+    if (!ir::ProvablyEqual(one->sizes()[wide], spread->sizes()[wide]) ||
+        !ir::ProvablyEqual(base->sizes()[d], one->sizes()[wide]))
+      return nullptr;
     const ir::Sym size = base->sizes()[d];
     if (!ir::ProvablyEqual(v->sizes()[d], d == n - 3 ? size * times : size)) return nullptr;
   }
@@ -131,8 +137,9 @@ int64_t GroupSize(LoweringContext& c, ir::Value* q, ir::Value** k, ir::Value** v
   return *times;
 }
 
-// onnxruntime 1.31 takes as long for it as for the nodes below (one thread, a Llama of 4 layers, 128 tokens: 0.99 and 1.01 of their time).
-// Heads that keys and values share are left to it: what repeats them in the program is not written, which is 2 % of such a run.
+// onnxruntime 1.31 takes as long for it as for the nodes below (one thread, a Llama of 4 layers, 128 tokens: 0.99 and
+// 1.01 of their time). Heads that keys and values share are left to it: what repeats them in the program is not
+// written, which is 2 % of such a run.
 V AttentionOp(LoweringContext& c) {
   ir::Value *q = c.tensor("query"), *k = c.tensor("key"), *v = c.tensor("value");
   if (GroupSize(c, q, &k, &v) == 0) return c.Fail("the numbers of heads are no multiples"), V{};
@@ -145,8 +152,9 @@ V AttentionOp(LoweringContext& c) {
 }
 
 struct Mask {
-  V bias;     // what is added to scores; empty for nothing
-  V nowhere;  // true for queries that may look nowhere, of which softmax gives NaN and torch 0; empty where there are none
+  V bias;  // what is added to scores; empty for nothing
+  // true for queries that may look nowhere, of which softmax gives NaN and torch 0; empty where there are none
+  V nowhere;
 };
 
 // Masks of truth values and causal ones, as what is added: nothing or minus infinity, as torch has it.
@@ -173,8 +181,8 @@ Mask ReadMask(LoweringContext& c, ir::Value* q, ir::Value* k, DType t) {
   }
   if (!mask) return {};
   if (mask.rank == 0) mask = c.e.Unsqueeze(mask, {0});
-  // No ReduceMax where a sum does: onnxruntime's symbolic shape inference, which its transformers optimizer asks, knows no shapes of
-  // those, and there may be no keys.
+  // No ReduceMax where a sum does: onnxruntime's symbolic shape inference, which its transformers optimizer asks, knows
+  // no shapes of those, and there may be no keys.
   const bool truth = ir::IsBool(mask.dtype);
   if (!truth) mask = c.e.Cast(mask, t);
   V looks = truth ? mask : c.e.Not(c.e.Op("IsInf", {mask}, {{"detect_positive", int64_t{0}}}, DType::kBool));
@@ -182,7 +190,8 @@ Mask ReadMask(LoweringContext& c, ir::Value* q, ir::Value* k, DType t) {
   return {truth ? c.e.Where(mask, open, shut) : mask, c.e.Not(c.e.Cast(places, DType::kBool))};
 }
 
-// The heads of a batch of one as the batch. A transpose that made them moves behind the squeeze, where products take it in.
+// The heads of a batch of one as the batch. A transpose that made them moves behind the squeeze, where products take it
+// in.
 V WithoutBatch(Emitter& e, V x) {
   if (const auto* made = e.TransposeOf(x); made && made->second[0] == 0) {
     Ints perm;
@@ -209,7 +218,8 @@ void Attention(LoweringContext& c) {
   const int n = q->rank();
   bool single = n == 4 && k->rank() == 4 && v->rank() == 4 && bias.rank <= 4;
   for (const ir::Value* part : {q, k, v}) single = single && part->sizes()[0].is(1);
-  if (const ir::Value* mask = c.opt_tensor("attn_mask")) single = single && (mask->rank() < 4 || mask->sizes()[0].is(1));
+  if (const ir::Value* mask = c.opt_tensor("attn_mask"))
+    single = single && (mask->rank() < 4 || mask->sizes()[0].is(1));
   single = single && (c.e.TransposeOf(x) || c.e.TransposeOf(keys) || c.e.TransposeOf(values));
   const int first = single ? 1 : 0;
   if (single) {

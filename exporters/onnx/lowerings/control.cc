@@ -1,6 +1,6 @@
 // Control flow: operators that own graphs become If, Loop and Scan. ONNX bodies see the values around them, so what a
-// torch body receives as an operand is simply bound to the outer value; only what changes from iteration to iteration is
-// an input of the body.
+// torch body receives as an operand is simply bound to the outer value; only what changes from iteration to iteration
+// is an input of the body.
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
@@ -35,7 +35,8 @@ V Operand(LoweringContext& c, const Arg& a, const Type& want) {
   if (auto i = a.get<int64_t>()) return c.e.Integer(*i, ElementType(want));
   if (auto d = a.get<double>()) return c.e.Number(*d, ElementType(want));
   if (auto b = a.get<bool>()) return c.e.BoolConst(*b);
-  if (want.kind != Type::kConstant && want.kind != Type::kNone) c.Unsupported("an operand that is neither tensor nor number");
+  if (want.kind != Type::kConstant && want.kind != Type::kNone)
+    c.Unsupported("an operand that is neither tensor nor number");
   return {};
 }
 
@@ -56,18 +57,25 @@ class Body {
     Describe(proto_.add_input(), v, sizes);
     return v;
   }
-  void Bind(const Value* v, const V& x) { if (x) lowering_.Bind(v, x); }
+  void Bind(const Value* v, const V& x) {
+    if (x) lowering_.Bind(v, x);
+  }
   // Lowers `g`, whose inputs are bound, and gives its results.
   std::vector<V> Run(const ir::Graph& g) {
     lowering_.Run(g, c_.graph().problems());
     std::vector<V> out;
     for (const Arg& a : g.outputs) {
       Value* v = a.value();
-      if (v) out.push_back(lowering_.Get(v));
-      else if (auto i = a.get<int64_t>()) out.push_back(emitter_.I64Scalar(*i));
-      else if (auto b = a.get<bool>()) out.push_back(emitter_.BoolConst(*b));
-      else if (auto d = a.get<double>()) out.push_back(emitter_.Number(*d, DType::kFloat64));
-      else out.push_back({});
+      if (v)
+        out.push_back(lowering_.Get(v));
+      else if (auto i = a.get<int64_t>())
+        out.push_back(emitter_.I64Scalar(*i));
+      else if (auto b = a.get<bool>())
+        out.push_back(emitter_.BoolConst(*b));
+      else if (auto d = a.get<double>())
+        out.push_back(emitter_.Number(*d, DType::kFloat64));
+      else
+        out.push_back({});
     }
     return out;
   }
@@ -126,7 +134,8 @@ void Cond(LoweringContext& c) {
   for (int b = 0; b < 2; ++b) {
     const ir::Graph& g = *h->bodies[b];
     Body body(c, b == 0 ? "then" : "else");
-    for (size_t i = 0; i < operands.size(); ++i) body.Bind(g.inputs()[i], Operand(c, operands[i], g.inputs()[i]->type()));
+    for (size_t i = 0; i < operands.size(); ++i)
+      body.Bind(g.inputs()[i], Operand(c, operands[i], g.inputs()[i]->type()));
     std::vector<V> results = body.Run(g);
     for (size_t i = 0; i < results.size(); ++i) {
       Value* v = c.node().output(i);
@@ -241,8 +250,8 @@ void Scan(LoweringContext& c) {
   c.Return(std::move(all));
 }
 
-// associative_scan: combine(left…, right…) gives the next left. The first element stands as it is; the others are folded
-// in order, which any grouping of an associative function equals.
+// associative_scan: combine(left…, right…) gives the next left. The first element stands as it is; the others are
+// folded in order, which any grouping of an associative function equals.
 void AssociativeScan(LoweringContext& c) {
   const auto h = Decode(c);
   if (!h) return;
@@ -278,7 +287,8 @@ void AssociativeScan(LoweringContext& c) {
     V x = c.raw(a.value());
     in.push_back(c.e.Slice(x, {1}, {std::numeric_limits<int64_t>::max()}, {0}));
   }
-  std::vector<V> out = c.e.Control("Scan", in, {{"body", body.Take()}, {"num_scan_inputs", static_cast<int64_t>(n)}}, outs);
+  std::vector<V> out =
+      c.e.Control("Scan", in, {{"body", body.Take()}, {"num_scan_inputs", static_cast<int64_t>(n)}}, outs);
   std::vector<V> all;
   for (size_t i = 0; i < n; ++i) {
     out[n + i].rank = heads[i].rank;

@@ -17,7 +17,9 @@ V ShapeArg(LoweringContext& c, const char* name) {
   return c.shape(c.sym_ints(name));
 }
 template <int value>
-void Constant(LoweringContext& c) { c.Return(Filled(c.e, c.e.Integer(value, c.out_dtype()), ShapeArg(c, "size"), c.out_rank())); }
+void Constant(LoweringContext& c) {
+  c.Return(Filled(c.e, c.e.Integer(value, c.out_dtype()), ShapeArg(c, "size"), c.out_rank()));
+}
 void Full(LoweringContext& c) {
   if (c.out_rank() == 0) return c.Return(c.number(c.scalar("fill_value"), c.out_dtype()));
   c.Return(Filled(c.e, c.number(c.scalar("fill_value"), c.out_dtype()), ShapeArg(c, "size"), c.out_rank()));
@@ -38,7 +40,8 @@ void Fill(LoweringContext& c) {
 // A number that is whole, as the integer that a range of integers takes it for.
 Scalar Whole(Scalar s) {
   constexpr double kExact = 1LL << 53;
-  if (s.kind == Scalar::kFloat && s.d == std::trunc(s.d) && std::abs(s.d) <= kExact) s.kind = Scalar::kInt, s.i = static_cast<int64_t>(s.d);
+  if (s.kind == Scalar::kFloat && s.d == std::trunc(s.d) && std::abs(s.d) <= kExact)
+    s.kind = Scalar::kInt, s.i = static_cast<int64_t>(s.d);
   return s;
 }
 bool IsInteger(const Scalar& s) { return s.cls() == ir::DTypeClass::kIntegral || s.cls() == ir::DTypeClass::kBool; }
@@ -61,8 +64,8 @@ void Arange(LoweringContext& c) {
   if (!ir::IsFloating(t)) start = Whole(start), end = Whole(end), step = Whole(step);
   bool integers = IsInteger(start) && IsInteger(end) && IsInteger(step);
   if (integers) {
-    V r = c.e.Op("Range", {c.number(start, DType::kInt64), c.number(end, DType::kInt64), c.number(step, DType::kInt64)}, {},
-                 DType::kInt64, 1);
+    V r = c.e.Op("Range", {c.number(start, DType::kInt64), c.number(end, DType::kInt64), c.number(step, DType::kInt64)},
+                 {}, DType::kInt64, 1);
     return c.Return(c.e.Cast(r, t));
   }
   if (!ir::IsFloating(t) && (!IsInteger(start) || !IsInteger(step)))
@@ -166,7 +169,9 @@ void Bartlett(LoweringContext& c) {
 }
 void Kaiser(LoweringContext& c) {
   double beta = c.node().op().ArgIndex("beta") >= 0 ? c.f("beta") : 12.0;
-  Window(c, [=](double u) { return BesselI0(beta * std::sqrt(std::max(0.0, 1 - (2 * u - 1) * (2 * u - 1)))) / BesselI0(beta); });
+  Window(c, [=](double u) {
+    return BesselI0(beta * std::sqrt(std::max(0.0, 1 - (2 * u - 1) * (2 * u - 1)))) / BesselI0(beta);
+  });
 }
 
 // ---- Random numbers: of the runtime's generator, never torch's sequence.
@@ -335,6 +340,7 @@ void Vander(LoweringContext& c) {
   c.Return(c.e.Cast(y, t));
 }
 
+// clang-format off
 constexpr Row kRows[] = {
     {"aten.zeros.default", Constant<0>}, {"aten.ones.default", Constant<1>}, {"aten.full.default", Full},
     {"aten.empty.memory_format", Constant<0>}, {"aten.empty_strided.default", Constant<0>},
@@ -356,7 +362,8 @@ constexpr Row kRows[] = {
     {"aten.hamming_window.periodic_alpha", Hamming}, {"aten.hamming_window.periodic_alpha_beta", Hamming},
     {"aten.blackman_window.default", Blackman}, {"aten.blackman_window.periodic", Blackman},
     {"aten.bartlett_window.default", Bartlett}, {"aten.bartlett_window.periodic", Bartlett},
-    {"aten.kaiser_window.default", Kaiser}, {"aten.kaiser_window.periodic", Kaiser}, {"aten.kaiser_window.beta", Kaiser},
+    {"aten.kaiser_window.default", Kaiser}, {"aten.kaiser_window.periodic", Kaiser},
+    {"aten.kaiser_window.beta", Kaiser},
     {"aten.rand.default", Rand}, {"aten.rand.generator", Rand}, {"aten.rand_like.default", Rand},
     {"aten.rand_like.generator", Rand},
     {"aten.randn.default", Randn}, {"aten.randn.generator", Randn}, {"aten.randn_like.default", Randn},
@@ -376,6 +383,7 @@ constexpr Row kRows[] = {
     {"aten.block_diag.default", BlockDiag},
     {"aten.vander.default", Vander<"N">, true}, {"aten.linalg_vander.default", Vander<"N">, true},
 };
+// clang-format on
 
 }  // namespace
 

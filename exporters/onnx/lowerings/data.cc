@@ -7,7 +7,9 @@
 
 namespace slipway::exporters::onnx_out {
 
-V Filled(Emitter& e, V value, V shape, int rank) { return rank == 0 ? value : e.Expand(std::move(value), std::move(shape), rank); }
+V Filled(Emitter& e, V value, V shape, int rank) {
+  return rank == 0 ? value : e.Expand(std::move(value), std::move(shape), rank);
+}
 
 V ShapeRange(Emitter& e, V x, int start, int end) {
   if (start >= end) return e.I64({});
@@ -58,9 +60,10 @@ bool MayBeEmpty(const ir::Value* v, const std::vector<int>& dims) {
 
 bool MayBeNan(const ir::Value* v) {
   if (!ir::IsFloating(v->dtype())) return false;
-  static constexpr std::string_view kNever[] = {"aten.nan_to_num.default", "aten.arange.default", "aten.arange.start",
-                                                "aten.arange.start_step",  "aten.zeros.default",  "aten.ones.default",
-                                                "aten.rand.default",       "aten.randn.default",  "aten.rand_like.default"};
+  static constexpr std::string_view kNever[] = {
+      "aten.nan_to_num.default", "aten.arange.default", "aten.arange.start",
+      "aten.arange.start_step",  "aten.zeros.default",  "aten.ones.default",
+      "aten.rand.default",       "aten.randn.default",  "aten.rand_like.default"};
   const ir::Node* n = v->producer();
   return !n || std::find(std::begin(kNever), std::end(kNever), n->op_name()) == std::end(kNever);
 }

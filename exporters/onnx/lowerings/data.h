@@ -18,8 +18,8 @@ inline constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();  // Slice: 
 V Filled(Emitter& e, V value, V shape, int rank);
 // The shape of `x`, its sizes along axes [start, end).
 V ShapeRange(Emitter& e, V x, int start, int end);
-// The mean over these axes, which stay with size 1 and are not empty: GlobalAveragePool where that is it, which runtimes compute in
-// the layout of the convolutions around it.
+// The mean over these axes, which stay with size 1 and are not empty: GlobalAveragePool where that is it, which
+// runtimes compute in the layout of the convolutions around it.
 V KeptMean(Emitter& e, V x, const Ints& axes);
 // 0, 1, …, n - 1 as 1-D i64; `n` is 0-d.
 V Iota(Emitter& e, V n);
@@ -49,7 +49,8 @@ std::pair<V, V> TopK(Emitter& e, V x, V k, int axis, bool largest, bool nan, boo
 // A loop along `axis` of the tensors `xs` (all of one shape): `body` sees the state and one slice of each, gives the
 // next state and what to emit; results are the emitted slices stacked along `axis` again. Runtimes refuse a loop of no
 // steps: `may_be_empty` adds one and drops what it emits.
-using ScanBody = std::function<void(Emitter& e, std::vector<V>& state, const std::vector<V>& slices, std::vector<V>& emit)>;
+using ScanBody =
+    std::function<void(Emitter& e, std::vector<V>& state, const std::vector<V>& slices, std::vector<V>& emit)>;
 std::vector<V> ScanAlong(LoweringContext& c, std::vector<V> state, const std::vector<V>& xs, int axis,
                          bool may_be_empty, const ScanBody& body);
 

@@ -7,10 +7,10 @@
 namespace slipway::exporters::onnx_out {
 namespace {
 
-// NonMaxSuppression over boxes in the order of their scores, whose scores are then their places from the end: so a NaN is the best score
-// and equals stay in order, as in torch. A box whose corners are the wrong way round overlaps nothing: it is made one without extent,
-// which ONNX's operator, which would turn it, lets overlap nothing either. Overlaps are f32: the threshold is rounded down, so that
-// what is greater than the one is greater than the other.
+// NonMaxSuppression over boxes in the order of their scores, whose scores are then their places from the end: so a NaN
+// is the best score and equals stay in order, as in torch. A box whose corners are the wrong way round overlaps
+// nothing: it is made one without extent, which ONNX's operator, which would turn it, lets overlap nothing either.
+// Overlaps are f32: the threshold is rounded down, so that what is greater than the one is greater than the other.
 void Nms(LoweringContext& c) {
   if (c.tensor("dets")->dtype() == DType::kFloat64) return c.Unsupported("boxes of f64: ONNX compares them in f32");
   const double threshold = c.f("iou_threshold");
@@ -51,7 +51,9 @@ void RoiPool(LoweringContext& c) {
   V x = c.in("input"), rois = c.in("rois");
   if (x.dtype == DType::kFloat64) return c.Unsupported("regions of f64: ONNX pools in f32");
   c.Return({c.e.Op("MaxRoiPool", {x, rois},
-                   {{"pooled_shape", Ints{c.i("pooled_height"), c.i("pooled_width")}}, {"spatial_scale", c.f("spatial_scale")}}, x.dtype, 4),
+                   {{"pooled_shape", Ints{c.i("pooled_height"), c.i("pooled_width")}},
+                    {"spatial_scale", c.f("spatial_scale")}},
+                   x.dtype, 4),
             V{}});
 }
 

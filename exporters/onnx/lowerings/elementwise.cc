@@ -23,7 +23,9 @@ V Self(LoweringContext& c) { return c.e.Cast(c.in("self"), c.compute_dtype()); }
 V Num(LoweringContext& c, double v) { return c.e.Number(v, c.compute_dtype()); }
 
 template <Str op>
-void Unary(LoweringContext& c) { c.Return(c.e.Op(op, {Self(c)})); }
+void Unary(LoweringContext& c) {
+  c.Return(c.e.Op(op, {Self(c)}));
+}
 
 // One node where the op keeps the type and integers are themselves (ceil, floor, trunc of ints).
 template <Str op>
@@ -34,17 +36,19 @@ void FloatOnly(LoweringContext& c) {
 
 void Alias(LoweringContext& c) { c.Return(c.in("self")); }
 
-// An operand as `t`, in rows that compute in f32 for f16 and bf16: rounded to the result's dtype first, as torch does with numbers and
-// 0-d tensors but in products and quotients.
+// An operand as `t`, in rows that compute in f32 for f16 and bf16: rounded to the result's dtype first, as torch does
+// with numbers and 0-d tensors but in products and quotients.
 V RoundedOperand(LoweringContext& c, std::string_view name, DType t) {
   return c.e.Cast(Operand(c, name, ir::IsLowPrecision(c.out_dtype()) ? c.out_dtype() : t), t);
 }
 
-// Whether torch multiplies f16 or bf16 `t` by, or divides it by, what `t` has not: a number or a 0-d tensor, which it takes in f32.
+// Whether torch multiplies f16 or bf16 `t` by, or divides it by, what `t` has not: a number or a 0-d tensor, which it
+// takes in f32.
 bool HasWideFactor(LoweringContext& c, DType t) {
   const ir::Value* self = c.node().Get("self").value();
   if (!ir::IsLowPrecision(t) || !self || !self->type().is_tensor() || self->dtype() != t) return false;
-  if (const ir::Value* v = c.node().Get("other").value(); v && v->type().is_tensor()) return v->rank() == 0 && v->dtype() != t;
+  if (const ir::Value* v = c.node().Get("other").value(); v && v->type().is_tensor())
+    return v->rank() == 0 && v->dtype() != t;
   const Scalar number = c.scalar("other");
   if (!number.is_constant() || number.kind == Scalar::kComplex) return number.kind == Scalar::kValue;
   const double f = static_cast<float>(number.d);
@@ -78,20 +82,23 @@ void Binary(LoweringContext& c) {
   c.Return(c.e.Cast(c.e.OpN(op, {a, b}, {}, {wide})[0], t));
 }
 
-// cat(-a, b) * s as cat(a, b) * (s with its first part negated), where s is spread over the other: rotary positions, whose sines all heads
-// and layers share. Empty for other products.
+// cat(-a, b) * s as cat(a, b) * (s with its first part negated), where s is spread over the other: rotary positions,
+// whose sines all heads and layers share. Empty for other products.
 V RotatedProduct(LoweringContext& c, std::string_view turned, std::string_view sines) {
   ir::Value *x = c.node().Get(turned).value(), *s = c.node().Get(sines).value();
   const ir::Node* cat = x && x->type().is_tensor() ? x->producer() : nullptr;
   if (!cat || cat->op_name() != "aten.cat.default" || x->users().size() != 1 || !s || !s->type().is_tensor()) return {};
   if (!ir::IsFloating(x->dtype()) || s->dtype() != x->dtype() || s->rank() < 1 || s->rank() > x->rank()) return {};
   bool spread = s->rank() < x->rank();
-  for (int d = 1; d <= s->rank(); ++d) spread = spread || (s->sizes()[s->rank() - d].is(1) && !x->sizes()[x->rank() - d].is(1));
+  for (int d = 1; d <= s->rank(); ++d)
+    spread = spread || (s->sizes()[s->rank() - d].is(1) && !x->sizes()[x->rank() - d].is(1));
   ir::ArgReader of(*cat);
   const ir::Values parts = of.tensors("tensors");
   if (!spread || !of.ok() || parts.size() != 2 || of.dim("dim", x->rank()) != x->rank() - 1) return {};
   const ir::Node* neg = parts[0]->producer();
-  if (!neg || neg->op_name() != "aten.neg.default" || parts[0]->dtype() != x->dtype() || parts[1]->dtype() != x->dtype()) return {};
+  if (!neg || neg->op_name() != "aten.neg.default" || parts[0]->dtype() != x->dtype() ||
+      parts[1]->dtype() != x->dtype())
+    return {};
   const auto first = parts[0]->sizes().back().constant(), all = s->sizes().back().constant();
   if (!first || !all || *all > 4096 || *first > *all || !x->sizes().back().is(*all)) return {};
   std::vector<double> signs(static_cast<size_t>(*all), 1);
@@ -123,8 +130,8 @@ bool HalvesOfRowsAreEqual(const ir::TensorRef& t) {
   return true;
 }
 
-// Whether the two halves of the last dim are equal, as of angles that are joined with themselves: what makes `v` says so, or its numbers,
-// where they are the program's (a short one for fixed sizes).
+// Whether the two halves of the last dim are equal, as of angles that are joined with themselves: what makes `v` says
+// so, or its numbers, where they are the program's (a short one for fixed sizes).
 bool HalvesAreEqual(LoweringContext& c, const ir::Value* v) {
   constexpr int kMostSteps = 16;
   for (int steps = 0; steps < kMostSteps && v && v->type().is_tensor() && v->rank() > 0; ++steps) {
@@ -137,7 +144,8 @@ bool HalvesAreEqual(LoweringContext& c, const ir::Value* v) {
       const ir::Values parts = of.tensors("tensors");
       return of.ok() && parts.size() == 2 && parts[0] == parts[1] && of.dim("dim", v->rank()) == v->rank() - 1;
     }
-    const bool number = IsMade(v, {"aten.mul.Scalar"}) || (IsMade(v, {"aten.mul.Tensor"}) && !v->producer()->Get("other").value());
+    const bool number =
+        IsMade(v, {"aten.mul.Scalar"}) || (IsMade(v, {"aten.mul.Tensor"}) && !v->producer()->Get("other").value());
     if (IsMade(v, {"aten.unsqueeze.default"})) {
       ir::ArgReader of(*v->producer());
       if (of.dim("dim", v->rank()) == v->rank() - 1 || !of.ok()) return false;
@@ -151,15 +159,17 @@ bool HalvesAreEqual(LoweringContext& c, const ir::Value* v) {
 
 // Whether v is x[..., from:to] of the last dim, whose size is `all`.
 bool IsPart(const ir::Value* v, const ir::Value* x, int64_t from, int64_t to, int64_t all) {
-  if (!IsMade(v, {"aten.slice.Tensor"}) || v->producer()->Get("self").value() != x || !v->sizes().back().is(to - from)) return false;
+  if (!IsMade(v, {"aten.slice.Tensor"}) || v->producer()->Get("self").value() != x || !v->sizes().back().is(to - from))
+    return false;
   ir::ArgReader of(*v->producer());
   const bool last = of.dim("dim", x->rank()) == x->rank() - 1;
   const int64_t *start = v->producer()->Get("start").get<int64_t>(), *end = v->producer()->Get("end").get<int64_t>();
   return of.ok() && last && (start ? *start : 0) == from && std::min(end ? *end : all, all) == to && of.i("step") == 1;
 }
 
-// x * cos + cat(-x's second half, x's first half) * sin as RotaryEmbedding, which opset 23 has: x is (batch, heads, length, features), cos
-// and sin are (batch, 1, length, features), their halves equal. onnxruntime 1.31 runs it in less time than what it is made of (a Llama of 4
+// x * cos + cat(-x's second half, x's first half) * sin as RotaryEmbedding, which opset 23 has: x is (batch, heads,
+// length, features), cos and sin are (batch, 1, length, features), their halves equal. onnxruntime 1.31 runs it in less
+// time than what it is made of (a Llama of 4
 // layers, one thread: 0.97 of the whole run with 128 tokens, 0.99 with 512). Empty for other sums.
 V RotaryPositions(LoweringContext& c) {
   if (c.e.opset() < 23 || c.compute_dtype() != DType::kFloat32) return {};
@@ -175,14 +185,20 @@ V RotaryPositions(LoweringContext& c) {
     if (!all || *all < 2 || *all % 2 || x->dtype() != DType::kFloat32) continue;
     bool fits = true;
     for (const ir::Value* angle : {cos, sin})
-      fits = fits && angle->rank() == 4 && angle->dtype() == DType::kFloat32 && angle->sizes()[1].is(1) && angle->sizes()[3].is(*all) &&
-             ir::ProvablyEqual(angle->sizes()[0], x->sizes()[0]) && ir::ProvablyEqual(angle->sizes()[2], x->sizes()[2]);
+      fits = fits && angle->rank() == 4 && angle->dtype() == DType::kFloat32 && angle->sizes()[1].is(1) &&
+             angle->sizes()[3].is(*all) && ir::ProvablyEqual(angle->sizes()[0], x->sizes()[0]) &&
+             ir::ProvablyEqual(angle->sizes()[2], x->sizes()[2]);
     ir::ArgReader of(*halves->producer());
     const ir::Values parts = of.tensors("tensors");
-    if (!fits || !of.ok() || parts.size() != 2 || of.dim("dim", 4) != 3 || !IsMade(parts[0], {"aten.neg.default"})) continue;
-    if (!IsPart(parts[0]->producer()->Get("self").value(), x, *all / 2, *all, *all) || !IsPart(parts[1], x, 0, *all / 2, *all)) continue;
+    if (!fits || !of.ok() || parts.size() != 2 || of.dim("dim", 4) != 3 || !IsMade(parts[0], {"aten.neg.default"}))
+      continue;
+    if (!IsPart(parts[0]->producer()->Get("self").value(), x, *all / 2, *all, *all) ||
+        !IsPart(parts[1], x, 0, *all / 2, *all))
+      continue;
     if (!HalvesAreEqual(c, cos) || !HalvesAreEqual(c, sin)) continue;  // the last: it may read numbers
-    const auto half = [&](ir::Value* angle) { return c.e.Slice(c.e.Squeeze(c.value(angle), {1}), {0}, {*all / 2}, {2}); };
+    const auto half = [&](ir::Value* angle) {
+      return c.e.Slice(c.e.Squeeze(c.value(angle), {1}), {0}, {*all / 2}, {2});
+    };
     return c.e.Op("RotaryEmbedding", {c.value(x), half(cos), half(sin)});
   }
   return {};
@@ -230,7 +246,8 @@ void BitwiseNot(LoweringContext& c) {
   c.Return(ir::IsBool(x.dtype) ? c.e.Not(x) : c.e.Op("BitwiseNot", {x}));
 }
 
-// Shifts, in 64 bits. By less than nothing, or by as many bits as the type has or more, torch gives 0 to the left, the sign to the right.
+// Shifts, in 64 bits. By less than nothing, or by as many bits as the type has or more, torch gives 0 to the left, the
+// sign to the right.
 std::optional<int64_t> ConstantShift(LoweringContext& c) {
   if (ir::Value* v = c.node().Get("other").value(); v && v->type().is_tensor()) return std::nullopt;
   const Scalar s = c.scalar("other");
@@ -238,8 +255,8 @@ std::optional<int64_t> ConstantShift(LoweringContext& c) {
 }
 // ONNX shifts unsigned integers only; 0 <= b < 64, x >= 0 or any bits to the left.
 V ShiftBits(LoweringContext& c, V x, V b, const char* direction) {
-  V y = c.e.Op("BitShift", {c.e.Cast(x, DType::kUInt64), c.e.Cast(b, DType::kUInt64)}, {{"direction", std::string(direction)}}, DType::kUInt64,
-               std::max(x.rank, b.rank));
+  V y = c.e.Op("BitShift", {c.e.Cast(x, DType::kUInt64), c.e.Cast(b, DType::kUInt64)},
+               {{"direction", std::string(direction)}}, DType::kUInt64, std::max(x.rank, b.rank));
   return c.e.Cast(y, DType::kInt64);
 }
 void ShiftLeft(LoweringContext& c) {
@@ -260,7 +277,8 @@ V FloorDivInt(LoweringContext& c, V a, V b) {
   V q = c.e.Div(a, b);
   V r = c.e.Sub(a, c.e.Mul(q, b));
   V zero = c.e.Integer(0, a.dtype);
-  V fix = c.e.And(c.e.Not(c.e.Equal(r, zero)), c.e.Op("Xor", {c.e.Less(r, zero), c.e.Less(b, zero)}, {}, DType::kBool, -1));
+  V fix =
+      c.e.And(c.e.Not(c.e.Equal(r, zero)), c.e.Op("Xor", {c.e.Less(r, zero), c.e.Less(b, zero)}, {}, DType::kBool, -1));
   return c.e.Sub(q, c.e.Cast(fix, a.dtype));
 }
 void ShiftRight(LoweringContext& c) {
@@ -337,7 +355,8 @@ void DivMode(LoweringContext& c) {
   if (*mode == "trunc") {
     V quotient = c.e.Div(a, b);
     // torch rounds it to the result's type first.
-    if (c.out_dtype() != t && ir::IsLowPrecision(c.out_dtype())) quotient = c.e.Cast(c.e.Cast(quotient, c.out_dtype()), t);
+    if (c.out_dtype() != t && ir::IsLowPrecision(c.out_dtype()))
+      quotient = c.e.Cast(c.e.Cast(quotient, c.out_dtype()), t);
     return c.Return(floating ? TruncFloat(c, quotient) : quotient);
   }
   c.Unsupported("rounding_mode '" + *mode + "'");
@@ -488,7 +507,8 @@ void Elu(LoweringContext& c) {
   V x = Self(c);
   double alpha = c.scalar("alpha").d, scale = c.scalar("scale").d, in = c.scalar("input_scale").d;
   if (scale == 1 && in == 1) return c.Return(c.e.Op("Elu", {x}, {{"alpha", alpha}}));
-  V neg = c.e.Mul(Num(c, alpha * scale), c.e.Sub(c.e.Op("Exp", {c.e.Mul(c.e.Min(x, Num(c, 0)), Num(c, in))}), Num(c, 1)));
+  V neg =
+      c.e.Mul(Num(c, alpha * scale), c.e.Sub(c.e.Op("Exp", {c.e.Mul(c.e.Min(x, Num(c, 0)), Num(c, in))}), Num(c, 1)));
   c.Return(c.e.Where(c.e.Greater(x, Num(c, 0)), c.e.Mul(x, Num(c, scale)), neg));
 }
 void Celu(LoweringContext& c) {
@@ -498,7 +518,8 @@ void Celu(LoweringContext& c) {
   c.Return(c.e.Where(c.e.Greater(x, Num(c, 0)), x, neg));
 }
 void Selu(LoweringContext& c) {
-  c.Return(c.e.Op("Selu", {Self(c)}, {{"alpha", 1.6732632423543772848170429916717}, {"gamma", 1.0507009873554804934193349852946}}));
+  c.Return(c.e.Op("Selu", {Self(c)},
+                  {{"alpha", 1.6732632423543772848170429916717}, {"gamma", 1.0507009873554804934193349852946}}));
 }
 // The operators' slope of 1/6 is f32.
 void HardSigmoid(LoweringContext& c) {
@@ -551,7 +572,8 @@ void Threshold(LoweringContext& c) {
   V x = c.in("self");
   // torch compares with the number in f32.
   const DType wide = Widened(t);
-  c.Return(c.e.Where(c.e.LessEqual(c.e.Cast(x, wide), c.number(c.scalar("threshold"), wide)), c.number(c.scalar("value"), t), x));
+  c.Return(c.e.Where(c.e.LessEqual(c.e.Cast(x, wide), c.number(c.scalar("threshold"), wide)),
+                     c.number(c.scalar("value"), t), x));
 }
 void Prelu(LoweringContext& c) {
   // The weight is per channel (dim 1) or one for all.
@@ -574,7 +596,10 @@ void Glu(LoweringContext& c) {
 }
 
 void Rsqrt(LoweringContext& c) { c.Return(c.e.Op("Reciprocal", {c.e.Op("Sqrt", {Self(c)})})); }
-void Square(LoweringContext& c) { V x = Self(c); c.Return(c.e.Mul(x, x)); }
+void Square(LoweringContext& c) {
+  V x = Self(c);
+  c.Return(c.e.Mul(x, x));
+}
 void Exp2(LoweringContext& c) { c.Return(c.e.Pow(Num(c, 2), Self(c))); }
 // exp(x) - 1 without cancellation near zero (ONNX has none): tanh(x/2) (exp(x) + 1) is exact to rounding.
 void Expm1(LoweringContext& c) {
@@ -674,8 +699,7 @@ void SignBit(LoweringContext& c) {
   if (ir::IsBool(x.dtype)) return c.Return(c.e.Less(c.e.Cast(x, DType::kInt32), c.e.Integer(0, DType::kInt32)));
   V zero = c.e.Number(0, x.dtype);
   V neg = c.e.Less(x, zero);
-  if (ir::IsFloating(x.dtype))
-    neg = c.e.Or(neg, c.e.And(IsZero(c, x), c.e.Less(c.e.Op("Reciprocal", {x}), zero)));
+  if (ir::IsFloating(x.dtype)) neg = c.e.Or(neg, c.e.And(IsZero(c, x), c.e.Less(c.e.Op("Reciprocal", {x}), zero)));
   c.Return(neg);
 }
 void Copysign(LoweringContext& c) {
@@ -718,7 +742,8 @@ void IsNan(LoweringContext& c) {
 void IsInfBy(LoweringContext& c, bool negative, bool positive) {
   V x = c.in("self");
   if (!ir::IsFloating(x.dtype)) return c.Return(c.e.Not(c.e.Equal(x, x)));
-  c.Return(c.e.Op("IsInf", {x}, {{"detect_negative", int64_t{negative}}, {"detect_positive", int64_t{positive}}}, DType::kBool));
+  c.Return(c.e.Op("IsInf", {x}, {{"detect_negative", int64_t{negative}}, {"detect_positive", int64_t{positive}}},
+                  DType::kBool));
 }
 void IsInf(LoweringContext& c) { IsInfBy(c, true, true); }
 void IsPosInf(LoweringContext& c) { IsInfBy(c, false, true); }
@@ -732,11 +757,12 @@ void NanToNum(LoweringContext& c) {
   V x = c.in("self");
   if (!ir::IsFloating(x.dtype)) return c.Return(c.e.Op("Identity", {x}));
   DType declared = c.out_dtype();
-  double max = declared == DType::kFloat16 ? 65504.0
+  double max = declared == DType::kFloat16    ? 65504.0
                : declared == DType::kBFloat16 ? 3.3895313892515355e38
-               : declared == DType::kFloat64 ? std::numeric_limits<double>::max()
-                                             : static_cast<double>(std::numeric_limits<float>::max());
-  double nan = c.opt_f("nan").value_or(0), pos = c.opt_f("posinf").value_or(max), neg = c.opt_f("neginf").value_or(-max);
+               : declared == DType::kFloat64  ? std::numeric_limits<double>::max()
+                                              : static_cast<double>(std::numeric_limits<float>::max());
+  double nan = c.opt_f("nan").value_or(0), pos = c.opt_f("posinf").value_or(max),
+         neg = c.opt_f("neginf").value_or(-max);
   V r = c.e.Where(c.e.Op("IsNaN", {x}, {}, DType::kBool), c.e.Number(nan, x.dtype), x);
   r = c.e.Where(c.e.Equal(x, c.e.Number(kInf, x.dtype)), c.e.Number(pos, x.dtype), r);
   c.Return(c.e.Where(c.e.Equal(x, c.e.Number(-kInf, x.dtype)), c.e.Number(neg, x.dtype), r));
@@ -761,6 +787,7 @@ void ToDtype(LoweringContext& c) {
   c.Return(c.e.Cast(x, to));
 }
 
+// clang-format off
 constexpr Row kRows[] = {
     {"aten.abs.default", Abs},
     {"aten.neg.default", Unary<"Neg">},
@@ -772,7 +799,8 @@ constexpr Row kRows[] = {
     {"aten.sin.default", Unary<"Sin">}, {"aten.cos.default", Unary<"Cos">}, {"aten.tan.default", Unary<"Tan">},
     {"aten.asin.default", Unary<"Asin">}, {"aten.acos.default", Unary<"Acos">}, {"aten.atan.default", Unary<"Atan">},
     {"aten.sinh.default", Unary<"Sinh">}, {"aten.cosh.default", Unary<"Cosh">}, {"aten.tanh.default", Unary<"Tanh">},
-    {"aten.asinh.default", Unary<"Asinh">}, {"aten.acosh.default", Unary<"Acosh">}, {"aten.atanh.default", Unary<"Atanh">},
+    {"aten.asinh.default", Unary<"Asinh">}, {"aten.acosh.default", Unary<"Acosh">},
+    {"aten.atanh.default", Unary<"Atanh">},
     {"aten.sigmoid.default", Unary<"Sigmoid">}, {"aten.special_expit.default", Unary<"Sigmoid">},
     {"aten.erf.default", Unary<"Erf">}, {"aten.special_erf.default", Unary<"Erf">},
     {"aten.sign.default", Sgn}, {"aten.sgn.default", Sgn},
@@ -787,7 +815,8 @@ constexpr Row kRows[] = {
     {"aten.atan2.default", Atan2, true}, {"aten.hypot.default", Hypot, true},
     {"aten.sinc.default", Sinc, true}, {"aten.special_sinc.default", Sinc, true},
     {"aten.logit.default", Logit, true}, {"aten.special_logit.default", Logit, true},
-    {"aten.xlogy.Tensor", Xlogy, true}, {"aten.xlogy.Scalar_Self", Xlogy, true}, {"aten.xlogy.Scalar_Other", Xlogy, true},
+    {"aten.xlogy.Tensor", Xlogy, true}, {"aten.xlogy.Scalar_Self", Xlogy, true},
+    {"aten.xlogy.Scalar_Other", Xlogy, true},
     {"aten.special_xlogy.default", Xlogy, true},
     {"aten.special_xlog1py.default", Xlog1py, true}, {"aten.special_xlog1py.self_scalar", Xlog1py, true},
     {"aten.special_xlog1py.other_scalar", Xlog1py, true},
@@ -822,7 +851,8 @@ constexpr Row kRows[] = {
     {"aten.maximum.default", MaximumBoolSafe}, {"aten.minimum.default", MinimumBoolSafe},
     {"aten.max.other", MaximumBoolSafe}, {"aten.min.other", MinimumBoolSafe},
     {"aten.fmax.default", FExtremum<"Max">}, {"aten.fmin.default", FExtremum<"Min">},
-    {"aten.clamp.default", Clamp}, {"aten.clamp.Tensor", Clamp}, {"aten.clip.default", Clamp}, {"aten.clip.Tensor", Clamp},
+    {"aten.clamp.default", Clamp}, {"aten.clamp.Tensor", Clamp}, {"aten.clip.default", Clamp},
+    {"aten.clip.Tensor", Clamp},
     {"aten.clamp_min.default", Clamp}, {"aten.clamp_min.Tensor", Clamp},
     {"aten.clamp_max.default", Clamp}, {"aten.clamp_max.Tensor", Clamp},
     {"aten.lerp.Scalar", Lerp, true}, {"aten.lerp.Tensor", Lerp, true},
@@ -837,13 +867,16 @@ constexpr Row kRows[] = {
     {"aten.ge.Tensor", Comparison<"GreaterOrEqual">}, {"aten.ge.Scalar", Comparison<"GreaterOrEqual">},
     {"aten.logical_and.default", Logical<"And">}, {"aten.logical_or.default", Logical<"Or">},
     {"aten.logical_xor.default", Logical<"Xor">}, {"aten.logical_not.default", LogicalNot},
-    {"aten.bitwise_and.Tensor", Bitwise<"And", "BitwiseAnd">}, {"aten.bitwise_and.Scalar", Bitwise<"And", "BitwiseAnd">},
+    {"aten.bitwise_and.Tensor", Bitwise<"And", "BitwiseAnd">},
+    {"aten.bitwise_and.Scalar", Bitwise<"And", "BitwiseAnd">},
     {"aten.bitwise_or.Tensor", Bitwise<"Or", "BitwiseOr">}, {"aten.bitwise_or.Scalar", Bitwise<"Or", "BitwiseOr">},
-    {"aten.bitwise_xor.Tensor", Bitwise<"Xor", "BitwiseXor">}, {"aten.bitwise_xor.Scalar", Bitwise<"Xor", "BitwiseXor">},
+    {"aten.bitwise_xor.Tensor", Bitwise<"Xor", "BitwiseXor">},
+    {"aten.bitwise_xor.Scalar", Bitwise<"Xor", "BitwiseXor">},
     {"aten.__and__.Tensor", Bitwise<"And", "BitwiseAnd">}, {"aten.__and__.Scalar", Bitwise<"And", "BitwiseAnd">},
     {"aten.__or__.Tensor", Bitwise<"Or", "BitwiseOr">}, {"aten.__or__.Scalar", Bitwise<"Or", "BitwiseOr">},
     {"aten.__xor__.Tensor", Bitwise<"Xor", "BitwiseXor">}, {"aten.__xor__.Scalar", Bitwise<"Xor", "BitwiseXor">},
-    {"aten.bitwise_and.Scalar_Tensor", Bitwise<"And", "BitwiseAnd">}, {"aten.bitwise_or.Scalar_Tensor", Bitwise<"Or", "BitwiseOr">},
+    {"aten.bitwise_and.Scalar_Tensor", Bitwise<"And", "BitwiseAnd">},
+    {"aten.bitwise_or.Scalar_Tensor", Bitwise<"Or", "BitwiseOr">},
     {"aten.bitwise_xor.Scalar_Tensor", Bitwise<"Xor", "BitwiseXor">},
     {"aten.bitwise_not.default", BitwiseNot},
     {"aten.__lshift__.Scalar", ShiftLeft}, {"aten.__lshift__.Tensor", ShiftLeft},
@@ -851,7 +884,8 @@ constexpr Row kRows[] = {
     {"aten.bitwise_left_shift.Scalar_Tensor", ShiftLeft}, {"aten.bitwise_right_shift.Scalar_Tensor", ShiftRight},
     {"aten.__rshift__.Scalar", ShiftRight}, {"aten.__rshift__.Tensor", ShiftRight},
     {"aten.bitwise_right_shift.Tensor", ShiftRight}, {"aten.bitwise_right_shift.Tensor_Scalar", ShiftRight},
-    {"aten.where.self", Where}, {"aten.where.ScalarSelf", Where}, {"aten.where.ScalarOther", Where}, {"aten.where.Scalar", Where},
+    {"aten.where.self", Where}, {"aten.where.ScalarSelf", Where}, {"aten.where.ScalarOther", Where},
+    {"aten.where.Scalar", Where},
     {"aten.masked_fill.Scalar", MaskedFill}, {"aten.masked_fill.Tensor", MaskedFill},
 
     {"aten.relu.default", Relu}, {"aten.relu6.default", Relu6}, {"aten.gelu.default", Gelu, true},
@@ -861,13 +895,15 @@ constexpr Row kRows[] = {
     {"aten.hardswish.default", HardSwish, true}, {"aten.softplus.default", SoftplusOp, true},
     {"aten.mish.default", Mish, true}, {"aten.log_sigmoid.default", LogSigmoid, true},
     {"aten.hardshrink.default", Hardshrink}, {"aten.softshrink.default", Softshrink, true},
-    {"aten.threshold.default", Threshold}, {"aten.prelu.default", Prelu, true}, {"aten._prelu_kernel.default", Prelu, true},
+    {"aten.threshold.default", Threshold}, {"aten.prelu.default", Prelu, true},
+    {"aten._prelu_kernel.default", Prelu, true},
     {"aten.glu.default", Glu, true},
 
     {"aten._to_copy.default", ToDtype}, {"aten.to.dtype", ToDtype}, {"aten.to.dtype_layout", ToDtype},
     {"aten.to.device", ToDtype}, {"aten.to.other", ToDtype}, {"aten.to.prim_Device", ToDtype},
     {"aten.type_as.default", ToDtype},
 };
+// clang-format on
 
 }  // namespace
 

@@ -11,12 +11,12 @@ namespace slipway::exporters::onnx_out {
 
 // Tensor indices as x[i, :, j] gives them, masks replaced by positions.
 struct Indexing {
-  V x;                     // what is indexed; 0-d masks add dims of size 1, listed in `added`
+  V x;  // what is indexed; 0-d masks add dims of size 1, listed in `added`
   std::vector<int> added;
-  std::vector<int> dims;   // the dims of x indexed, ascending, and the i64 index of each
+  std::vector<int> dims;  // the dims of x indexed, ascending, and the i64 index of each
   std::vector<V> index;
-  int index_rank = 0;      // of the indices broadcast together
-  int at = 0;              // where the index dims stand among the others in the result
+  int index_rank = 0;  // of the indices broadcast together
+  int at = 0;          // where the index dims stand among the others in the result
 
   V Stacked(Emitter& e) const;  // [index..., dims] for GatherND and ScatterND
   Ints ToResult() const;        // permutation from [index..., rest...] to the result's order
@@ -25,8 +25,8 @@ struct Indexing {
 std::optional<Indexing> ReadIndices(LoweringContext& c, V x, const ir::Values& indices);
 // Out-of-range positions become the nearest in range.
 void ClampIndices(Emitter& e, Indexing* r);
-// Argument `indices` of an operator whose mask excludes places outside `self`, which x is: clamped. Unsupported where self may
-// be empty.
+// Argument `indices` of an operator whose mask excludes places outside `self`, which x is: clamped. Unsupported where
+// self may be empty.
 std::optional<Indexing> ReadMaskedIndices(LoweringContext& c, V x);
 
 // [length, 2] positions of the diagonal of the first two dims of x, and the elements there: [length, rest...].

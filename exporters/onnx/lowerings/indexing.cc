@@ -190,8 +190,7 @@ void TriangleIndices(LoweringContext& c) {
 void OneHot(LoweringContext& c) {
   V x = c.in("self");
   int64_t classes = c.i("num_classes");
-  V n = classes >= 0 ? c.e.I64Scalar(classes)
-                     : c.e.Add(c.e.Reduce("ReduceMax", x, {}, false), c.e.Integer(1, x.dtype));
+  V n = classes >= 0 ? c.e.I64Scalar(classes) : c.e.Add(c.e.Reduce("ReduceMax", x, {}, false), c.e.Integer(1, x.dtype));
   V hot = c.e.Equal(c.e.Unsqueeze(c.e.Cast(x, DType::kInt64), {x.rank}), Iota(c.e, c.e.Cast(n, DType::kInt64)));
   c.Return(c.e.Cast(hot, DType::kInt64));
 }
@@ -199,8 +198,10 @@ void RepeatInterleaveInt(LoweringContext& c) {
   V x = c.in("self");
   V times = c.dim1(c.sym("repeats"));
   int d = 0;
-  if (!c.has("dim") || x.rank == 0) x = x.rank == 0 ? c.e.Reshape(x, {1}) : Flat(c.e, x);
-  else d = c.dim("dim", x.rank);
+  if (!c.has("dim") || x.rank == 0)
+    x = x.rank == 0 ? c.e.Reshape(x, {1}) : Flat(c.e, x);
+  else
+    d = c.dim("dim", x.rank);
   V wide = c.e.Unsqueeze(x, {d + 1});
   Ints ones_before(d + 1, 1), ones_after(x.rank - d - 1, 1);
   wide = c.e.Expand(wide, c.e.Concat({c.e.I64(ones_before), times, c.e.I64(ones_after)}, 0), x.rank + 1);
@@ -221,8 +222,10 @@ void RepeatInterleaveTensor(LoweringContext& c) {
 void RepeatInterleaveSelf(LoweringContext& c) {
   V x = c.in("self"), repeats = AtLeast1d(c.e, c.e.Cast(c.in("repeats"), DType::kInt64));
   int d = 0;
-  if (!c.has("dim") || x.rank == 0) x = x.rank == 0 ? c.e.Reshape(x, {1}) : Flat(c.e, x);
-  else d = c.dim("dim", x.rank);
+  if (!c.has("dim") || x.rank == 0)
+    x = x.rank == 0 ? c.e.Reshape(x, {1}) : Flat(c.e, x);
+  else
+    d = c.dim("dim", x.rank);
   repeats = c.e.Expand(repeats, c.e.Dim(x, d), 1);  // one number stands for all
   c.Return(c.e.Gather(x, RepeatedPositions(c.e, repeats), d));
 }
@@ -239,7 +242,8 @@ void AsStrided(LoweringContext& c) {
 
 // ---- Bags: rows of a table summed, averaged or maximized by bag.
 void EmbeddingBag(LoweringContext& c) {
-  V table = c.in("weight"), index = c.e.Cast(c.in("indices"), DType::kInt64), offsets = c.e.Cast(c.in("offsets"), DType::kInt64);
+  V table = c.in("weight"), index = c.e.Cast(c.in("indices"), DType::kInt64),
+    offsets = c.e.Cast(c.in("offsets"), DType::kInt64);
   DType t = table.dtype;
   int64_t mode = c.i("mode");
   for (size_t i = 1; i < 4; ++i)
@@ -274,20 +278,25 @@ void EmbeddingBag(LoweringContext& c) {
   }
   if (counted) rows = c.e.Where(c.e.Unsqueeze(counted, {1}), rows, zero);
   V y = tally(c.e.Expand(zero, shape, 2), rows, "add");
-  if (mode == 1) y = c.e.Div(y, c.e.Unsqueeze(c.e.Max(count, c.e.Number(1, t)), {1}));
-  else if (mode != 0) return c.Fail("unknown mode");
+  if (mode == 1)
+    y = c.e.Div(y, c.e.Unsqueeze(c.e.Max(count, c.e.Number(1, t)), {1}));
+  else if (mode != 0)
+    return c.Fail("unknown mode");
   c.Return({y, V{}, V{}, V{}});
 }
 
+// clang-format off
 constexpr Row kRows[] = {
     {"aten.index.Tensor", Index}, {"aten.index.Tensor_hacked_twin", Index}, {"aten._unsafe_index.Tensor", Index},
     {"aten._unsafe_masked_index.default", UnsafeMaskedIndex},
     {"aten.gather.default", Gather}, {"aten.index_select.default", IndexSelect}, {"aten.take.default", Take},
     {"aten.take_along_dim.default", TakeAlongDim},
-    {"aten.nonzero.default", NonZero}, {"aten.argwhere.default", NonZero}, {"aten.nonzero_static.default", NonZeroStatic},
+    {"aten.nonzero.default", NonZero}, {"aten.argwhere.default", NonZero},
+    {"aten.nonzero_static.default", NonZeroStatic},
     {"aten.where.default", NonZeroList<"condition">}, {"aten.nonzero_numpy.default", NonZeroList<"self">},
     {"aten.masked_select.default", MaskedSelect}, {"aten.masked_scatter.default", MaskedScatter},
-    {"aten.diagonal.default", Diagonal}, {"aten.diagonal_copy.default", Diagonal}, {"aten.linalg_diagonal.default", Diagonal},
+    {"aten.diagonal.default", Diagonal}, {"aten.diagonal_copy.default", Diagonal},
+    {"aten.linalg_diagonal.default", Diagonal},
     {"aten.diag_embed.default", DiagEmbed}, {"aten.diag.default", Diag}, {"aten.diagflat.default", DiagFlat},
     {"aten.tril.default", Triangle<false>}, {"aten.triu.default", Triangle<true>},
     {"aten.tril_indices.default", TriangleIndices<false>}, {"aten.triu_indices.default", TriangleIndices<true>},
@@ -296,8 +305,10 @@ constexpr Row kRows[] = {
     {"aten.repeat_interleave.self_Tensor", RepeatInterleaveSelf},
     {"aten.as_strided.default", AsStrided}, {"aten.as_strided_copy.default", AsStrided},
     {"aten.embedding_bag.default", EmbeddingBag, true}, {"aten.embedding_bag.padding_idx", EmbeddingBag, true},
-    {"aten._embedding_bag.default", EmbeddingBag, true}, {"aten._embedding_bag_forward_only.default", EmbeddingBag, true},
+    {"aten._embedding_bag.default", EmbeddingBag, true},
+    {"aten._embedding_bag_forward_only.default", EmbeddingBag, true},
 };
+// clang-format on
 
 }  // namespace
 

@@ -11,8 +11,9 @@ namespace {
 // Tables of sines and cosines are at most this long a side (f32: 1 MiB each).
 constexpr int64_t kLongestTable = 512;
 
-// slipway.dft. ONNX Runtime's DFT is accurate in f32 only where the length is a power of two; elsewhere its error grows with
-// the length. So other lengths are products with a table where they are short and known, and computed in f64 where not.
+// slipway.dft. ONNX Runtime's DFT is accurate in f32 only where the length is a power of two; elsewhere its error grows
+// with the length. So other lengths are products with a table where they are short and known, and computed in f64 where
+// not.
 void Dft(LoweringContext& c) {
   V re = c.in("re"), im = c.opt_in("im");
   const int rank = re.rank, dim = c.dim("dim", rank);

@@ -22,8 +22,8 @@ V Gemm(LoweringContext& c, V a, V b, bool transposed, V bias, double alpha = 1, 
   return c.e.Op("Gemm", in, std::move(attrs), a.dtype, 2);
 }
 
-// x @ weight.T + bias: Gemm where x is a matrix, else MatMul with the transposed weight, which is what runtimes and their tools look for
-// (fusions of Add with a norm or an activation, quantizers).
+// x @ weight.T + bias: Gemm where x is a matrix, else MatMul with the transposed weight, which is what runtimes and
+// their tools look for (fusions of Add with a norm or an activation, quantizers).
 void Linear(LoweringContext& c) {
   V x = c.in("input"), b = c.opt_in("bias");
   ir::Value* weight = c.tensor("weight");
@@ -40,8 +40,8 @@ void Linear(LoweringContext& c) {
   c.Return(b ? c.e.Add(y, b) : y);
 }
 
-// x @ y. Sums of nothing are zeros: the runtime is not trusted to clear them (ONNX Runtime's FusedMatMul of batches leaves what the
-// memory held, 1.31).
+// x @ y. Sums of nothing are zeros: the runtime is not trusted to clear them (ONNX Runtime's FusedMatMul of batches
+// leaves what the memory held, 1.31).
 V Product(LoweringContext& c, std::string_view x_name, std::string_view y_name) {
   const ir::Value* x = c.tensor(x_name);
   auto product = [&] { return c.e.MatMul(c.in(x_name), c.in(y_name)); };
@@ -62,8 +62,9 @@ void AddMatMul(LoweringContext& c) {
   DType t = c.compute_dtype();
   V a = c.in(a_name), b = c.in(b_name), s = c.in("self");
   ir::Scalar beta = c.scalar("beta"), alpha = c.scalar("alpha");
-  if (a.rank == 2 && b.rank == 2 && (t == DType::kFloat32 || t == DType::kFloat64) && a.dtype == t && beta.is_constant() && alpha.is_constant() &&
-      static_cast<float>(alpha.d) == alpha.d && static_cast<float>(beta.d) == beta.d && s.rank <= 2 && beta.d != 0)
+  if (a.rank == 2 && b.rank == 2 && (t == DType::kFloat32 || t == DType::kFloat64) && a.dtype == t &&
+      beta.is_constant() && alpha.is_constant() && static_cast<float>(alpha.d) == alpha.d &&
+      static_cast<float>(beta.d) == beta.d && s.rank <= 2 && beta.d != 0)
     return c.Return(Gemm(c, a, b, false, s, alpha.d, beta.d));
   V y = Product(c, a_name, b_name);
   auto is = [](const ir::Scalar& x, double v) { return x.is_constant() && x.d == v; };
@@ -88,7 +89,8 @@ void LogSoftmax(LoweringContext& c) {
   const Attrs attrs = {{"axis", int64_t{c.dim("dim", x.rank)}}};
   V y = c.e.Op("LogSoftmax", {x}, attrs);
   // ONNX Runtime's kernel of f64 loses NaN (1.31), which its Softmax keeps.
-  if (x.dtype == DType::kFloat64 && MayBeNan(c.tensor("self"))) y = c.e.Add(y, c.e.Mul(c.e.Op("Softmax", {x}, attrs), c.e.Number(0, x.dtype)));
+  if (x.dtype == DType::kFloat64 && MayBeNan(c.tensor("self")))
+    y = c.e.Add(y, c.e.Mul(c.e.Op("Softmax", {x}, attrs), c.e.Number(0, x.dtype)));
   c.Return(y);
 }
 
@@ -123,7 +125,7 @@ void RmsNorm(LoweringContext& c) {
   V x = c.in("input"), w = c.opt_in("weight");
   int n = static_cast<int>(c.sym_ints("normalized_shape").size());
   double eps = c.opt_f("eps").value_or(c.out_dtype() == DType::kFloat64 ? std::numeric_limits<double>::epsilon()
-                                       : std::numeric_limits<float>::epsilon());
+                                                                        : std::numeric_limits<float>::epsilon());
   // Of f64 the operator's first stage would be f32.
   if (c.e.opset() >= 23 && x.dtype == DType::kFloat32) {
     const auto size = n == 1 && x.rank > 0 ? c.tensor("input")->sizes().back().constant() : std::nullopt;
@@ -189,14 +191,22 @@ void GroupNorm(LoweringContext& c) {
   if (t == DType::kFloat32) {
     const double eps = c.f("eps");
     const auto channels = c.tensor("input")->sizes()[1].constant();
-    // The operator of opset 21 is a function of single operators to onnxruntime, which takes twice as long as the form below.
+    // The operator of opset 21 is a function of single operators to onnxruntime, which takes twice as long as the form
+    // below.
     if (c.e.form() == OnnxForm::kPortable && c.e.opset() >= 21 && (channels || (w && b))) {
-      const auto filled = [&](double v) { return c.e.Numbers(std::vector<double>(static_cast<size_t>(*channels), v), t, {*channels}); };
-      return c.Return(c.e.Op("GroupNormalization", {x, w ? w : filled(1), b ? b : filled(0)}, {{"num_groups", groups}, {"epsilon", eps}}));
+      const auto filled = [&](double v) {
+        return c.e.Numbers(std::vector<double>(static_cast<size_t>(*channels), v), t, {*channels});
+      };
+      return c.Return(c.e.Op("GroupNormalization", {x, w ? w : filled(1), b ? b : filled(0)},
+                             {{"num_groups", groups}, {"epsilon", eps}}));
     }
-    // A group is an instance's channel. Runtimes have a kernel for that, which the same in single operators is not as fast as.
-    const auto filled = [&](double v) { return c.e.Numbers(std::vector<double>(static_cast<size_t>(groups), v), t, {groups}); };
-    V y = c.e.Op("InstanceNormalization", {c.e.Reshape(x, c.e.I64({0, groups, -1}), 3), filled(1), filled(0)}, {{"epsilon", eps}});
+    // A group is an instance's channel. Runtimes have a kernel for that, which the same in single operators is not as
+    // fast as.
+    const auto filled = [&](double v) {
+      return c.e.Numbers(std::vector<double>(static_cast<size_t>(groups), v), t, {groups});
+    };
+    V y = c.e.Op("InstanceNormalization", {c.e.Reshape(x, c.e.I64({0, groups, -1}), 3), filled(1), filled(0)},
+                 {{"epsilon", eps}});
     y = c.e.Reshape(y, c.shape_of(c.tensor("input")), x.rank);
     if (w) y = c.e.Mul(y, Channel(c, w, x.rank));
     return c.Return(b ? c.e.Add(y, Channel(c, b, x.rank)) : y);
@@ -222,7 +232,9 @@ void InstanceNorm(LoweringContext& c) {
     ir::Value* input = c.tensor("input");
     const auto channels = x.rank >= 3 ? input->sizes()[1].constant() : std::nullopt;
     if (x.dtype == DType::kFloat32 && x.rank >= 3 && (channels || (w && b)) && !MayBeEmpty(input, dims)) {
-      const auto filled = [&](double v) { return c.e.Numbers(std::vector<double>(static_cast<size_t>(*channels), v), x.dtype, {*channels}); };
+      const auto filled = [&](double v) {
+        return c.e.Numbers(std::vector<double>(static_cast<size_t>(*channels), v), x.dtype, {*channels});
+      };
       return c.Return(c.e.Op("InstanceNormalization", {x, w ? w : filled(1), b ? b : filled(0)}, {{"epsilon", eps}}));
     }
     mean = c.e.Reduce("ReduceMean", x, axes, true);
@@ -255,9 +267,10 @@ struct ConvArgs {
   std::string auto_pad;  // "same" or empty
 };
 
-// Convolution of integers, which ONNX's operators do not take: exact, as a sum of products of matrices over the positions
-// of the kernel. x is batched.
-V IntegerConv(LoweringContext& c, V x, V w, V b, const ConvArgs& a, const Ints& kernel, const Ints& begin, const Ints& end) {
+// Convolution of integers, which ONNX's operators do not take: exact, as a sum of products of matrices over the
+// positions of the kernel. x is batched.
+V IntegerConv(LoweringContext& c, V x, V w, V b, const ConvArgs& a, const Ints& kernel, const Ints& begin,
+              const Ints& end) {
   constexpr int64_t kMaxPositions = 1024;
   int64_t positions = 1;
   for (int64_t k : kernel)
@@ -276,7 +289,8 @@ V IntegerConv(LoweringContext& c, V x, V w, V b, const ConvArgs& a, const Ints& 
       const int axis = 2 + d;
       if (const int64_t s = a.stride[d]; s > 1) {
         std::vector<V> apart;
-        for (int k = 0; k < x.rank; ++k) apart.push_back(k == axis ? c.e.Mul(c.e.Dim(x, k), c.e.I64({s})) : c.e.Dim(x, k));
+        for (int k = 0; k < x.rank; ++k)
+          apart.push_back(k == axis ? c.e.Mul(c.e.Dim(x, k), c.e.I64({s})) : c.e.Dim(x, k));
         V wide = c.e.Unsqueeze(x, {axis + 1});
         Ints zeros(2 * wide.rank, 0);
         zeros[wide.rank + axis + 1] = s - 1;
@@ -311,8 +325,10 @@ V IntegerConv(LoweringContext& c, V x, V w, V b, const ConvArgs& a, const Ints& 
     // Inputs and outputs of a group: the weight is (outputs, inputs / groups), transposed (inputs, outputs / groups).
     V area = c.e.Op("ReduceProd", {sizes}, {{"keepdims", int64_t{1}}}, DType::kInt64, 1);
     V columns = c.e.Reshape(part, c.e.Concat({c.e.Dim(x, 0), c.e.I64({groups}), channels, area}, 0), 4, true);
-    V matrix = a.transposed ? c.e.Transpose(c.e.Reshape(taken_w, c.e.Concat({c.e.I64({groups}), channels, c.e.I64({-1})}, 0), 3), {0, 2, 1})
-                            : c.e.Reshape(taken_w, c.e.Concat({c.e.I64({groups, -1}), channels}, 0), 3);
+    V matrix = a.transposed
+                   ? c.e.Transpose(c.e.Reshape(taken_w, c.e.Concat({c.e.I64({groups}), channels, c.e.I64({-1})}, 0), 3),
+                                   {0, 2, 1})
+                   : c.e.Reshape(taken_w, c.e.Concat({c.e.I64({groups, -1}), channels}, 0), 3);
     V product = c.e.MatMul(matrix, columns);
     sum = sum ? c.e.Add(sum, product) : product;
     for (int d = n - 1; d >= 0 && ++at[d] == kernel[d]; --d) at[d] = 0;
@@ -362,8 +378,8 @@ void Conv(LoweringContext& c, const char* input_name, ConvArgs a) {
   Attrs attrs = {{"strides", a.stride}, {"dilations", a.dilation}, {"group", a.groups}};
   if (known) attrs.push_back({"kernel_shape", kernel});
   if (a.transposed) {
-    // ONNX wants an output padding below the stride (torch, below the stride or the dilation). What is more of it is less
-    // padding at the end, and past that zeros, to which only the bias is added.
+    // ONNX wants an output padding below the stride (torch, below the stride or the dilation). What is more of it is
+    // less padding at the end, and past that zeros, to which only the bias is added.
     Ints beyond(2 * x.rank, 0);
     bool any = false;
     for (int d = 0; d < a.spatial; ++d) {
@@ -401,8 +417,10 @@ void ConvPadding(LoweringContext& c) {
   a.stride = c.ints("stride", n), a.dilation = c.ints("dilation", n);
   a.groups = c.i("groups");
   std::string p = c.str("padding");
-  if (p == "same") a.auto_pad = "same";
-  else if (p != "valid") return c.Fail("padding '" + p + "'");
+  if (p == "same")
+    a.auto_pad = "same";
+  else if (p != "valid")
+    return c.Fail("padding '" + p + "'");
   Conv(c, "input", a);
 }
 void ConvOrTranspose(LoweringContext& c, bool transposed) {
@@ -423,6 +441,7 @@ void Dropout(LoweringContext& c) {
   c.Return(c.in("input"));
 }
 
+// clang-format off
 constexpr Row kRows[] = {
     {"aten.linear.default", Linear, true},
     {"aten.matmul.default", MatMul<"self", "other">}, {"aten.mm.default", MatMul<"self", "mat2">},
@@ -445,6 +464,7 @@ constexpr Row kRows[] = {
     {"aten.dropout.default", Dropout}, {"aten.alpha_dropout.default", Dropout},
     {"aten.feature_dropout.default", Dropout}, {"aten.feature_alpha_dropout.default", Dropout},
 };
+// clang-format on
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 // Pooling: average, maximum, adaptive. torch's output size rule (aten/src/ATen/native/Pool.h): with ceil_mode a last
-// window that would start in the right padding is dropped. What ONNX's ceil_mode does there differs between runtimes, so
+// window that would start in the right padding is dropped. What ONNX's ceil_mode does there differs between runtimes,
+// so
 // it is never used: the padding at the end is chosen so that plain floor division gives torch's size.
 #include <algorithm>
 #include <functional>
@@ -49,7 +50,8 @@ Window ReadWindow(LoweringContext& c, int spatial) {
   if (!c.b("ceil_mode")) return w;
   ir::Value* x = c.tensor(c.node().op().ArgIndex("input") >= 0 ? "input" : "self");
   for (int d = 0; d < spatial; ++d) {
-    auto in = x->sizes()[x->rank() - spatial + d].constant(), out = c.out_type().sizes[c.out_rank() - spatial + d].constant();
+    auto in = x->sizes()[x->rank() - spatial + d].constant(),
+         out = c.out_type().sizes[c.out_rank() - spatial + d].constant();
     const int64_t reach = w.dilation[d] * (w.kernel[d] - 1) + 1;
     if (in && out) {
       int64_t need = (*out - 1) * w.stride[d] + reach - *in - w.padding[d];
@@ -104,14 +106,16 @@ V Batched(LoweringContext& c, V x, int spatial, bool* added) {
 }
 V Unbatched(LoweringContext& c, V x, bool added) { return added ? c.e.Squeeze(x, {0}) : x; }
 
-// Windows of integers, whose padding is there already, put together by `join` (Add, Max): one slice for each place in the window.
+// Windows of integers, whose padding is there already, put together by `join` (Add, Max): one slice for each place in
+// the window.
 V JoinWindows(LoweringContext& c, V x, const Window& w, std::string_view join) {
   const int first = x.rank - w.spatial;
   for (int d = 0; d < w.spatial; ++d) {
     V whole;
     for (int64_t k = 0; k < w.kernel[d]; ++k) {
       int64_t at = k * w.dilation[d], after = (w.kernel[d] - 1 - k) * w.dilation[d];
-      V part = c.e.Slice(x, {at}, {after == 0 ? std::numeric_limits<int64_t>::max() : -after}, {first + d}, {w.stride[d]});
+      V part =
+          c.e.Slice(x, {at}, {after == 0 ? std::numeric_limits<int64_t>::max() : -after}, {first + d}, {w.stride[d]});
       whole = whole ? c.e.Op(join, {whole, part}) : part;
     }
     x = whole;
@@ -167,8 +171,10 @@ void AvgPool(LoweringContext& c) {
   V ones = c.e.Expand(c.e.Number(1, x.dtype), c.e.Concat(shape, 0), x.rank);
   Ints rest(spatial), zero(spatial, 0);
   for (int d = 0; d < spatial; ++d) rest[d] = w.pad_end[d] - w.padding[d];
-  if (include) ones = PadSpatial(c, PadSpatial(c, ones, w.padding, w.padding, 1), zero, rest, 0);
-  else ones = PadSpatial(c, ones, w.padding, w.pad_end, 0);
+  if (include)
+    ones = PadSpatial(c, PadSpatial(c, ones, w.padding, w.padding, 1), zero, rest, 0);
+  else
+    ones = PadSpatial(c, ones, w.padding, w.pad_end, 0);
   ones = PadMore(c, ones, w, c.e.Number(0, ones.dtype));
   c.Return(Unbatched(c, c.e.Div(mean, c.e.Op("AveragePool", {ones}, attrs)), added));
 }
@@ -186,7 +192,8 @@ void MaxPool(LoweringContext& c) {
   if (raw.dtype == DType::kInt64) {  // ONNX Runtime pools floats and bytes: f64 has not all of these
     if (indices) return c.Unsupported("the places of 64-bit integers");
     if (!IsIntegerWindow(w)) return c.Unsupported("an integer window of that size");
-    std::vector<V> out = {Unbatched(c, JoinWindows(c, PadWindow(c, x, w, Extreme(c.e, x.dtype, false)), w, "Max"), added)};
+    std::vector<V> out = {
+        Unbatched(c, JoinWindows(c, PadWindow(c, x, w, Extreme(c.e, x.dtype, false)), w, "Max"), added)};
     out.resize(c.node().outputs().size(), V{"", DType::kInt64, raw.rank});
     return c.Return(out);
   }
@@ -208,7 +215,8 @@ void MaxPool(LoweringContext& c) {
   auto out = c.e.OpN("MaxPool", {x}, attrs, {x.dtype, DType::kInt64});
   out[0].rank = out[1].rank = x.rank;
   // ONNX counts over the whole tensor, torch within one channel.
-  V area = c.e.Op("ReduceProd", {c.e.Op("Shape", {x}, {{"start", int64_t{2}}}, DType::kInt64, 1)}, {{"keepdims", int64_t{0}}}, DType::kInt64, 0);
+  V area = c.e.Op("ReduceProd", {c.e.Op("Shape", {x}, {{"start", int64_t{2}}}, DType::kInt64, 1)},
+                  {{"keepdims", int64_t{0}}}, DType::kInt64, 0);
   out[1] = c.e.Op("Mod", {out[1], area});
   if (padded) {  // from places in what was padded to places in the image
     V rest = out[1], step = c.e.I64Scalar(1), place;
@@ -231,24 +239,29 @@ Ints OutputSize(LoweringContext& c, int spatial, std::vector<V>* counts = nullpt
   if (!given) return c.Fail("output_size is missing"), out;
   for (int d = 0; d < spatial && d < static_cast<int>(given->size()); ++d) {
     auto s = c.out_type().sizes[c.out_rank() - spatial + d].constant();
-    if (s) out[d] = *s;
-    else if ((*given)[d].value && counts) out[d] = kSymbolic, counts->resize(spatial), (*counts)[d] = c.dim0((*given)[d]);
-    else if ((*given)[d].value) c.Unsupported("a symbolic output_size");
-    else out[d] = (*given)[d].constant;
+    if (s)
+      out[d] = *s;
+    else if ((*given)[d].value && counts)
+      out[d] = kSymbolic, counts->resize(spatial), (*counts)[d] = c.dim0((*given)[d]);
+    else if ((*given)[d].value)
+      c.Unsupported("a symbolic output_size");
+    else
+      out[d] = (*given)[d].constant;
   }
   return out;
 }
 
-// The windows of one dim: the places that each reads (windows × places, beyond its end the last again), which of these are inside (empty:
-// all), and how long they are.
+// The windows of one dim: the places that each reads (windows × places, beyond its end the last again), which of these
+// are inside (empty: all), and how long they are.
 struct AveragedWindows {
   V index, inside, lengths;
 };
 constexpr int64_t kMaxKnownPlaces = 1 << 16;
-AveragedWindows AveragedWindowsOf(LoweringContext& c, V x, int axis, std::optional<int64_t> length, int64_t known_count, V count) {
+AveragedWindows AveragedWindowsOf(LoweringContext& c, V x, int axis, std::optional<int64_t> length, int64_t known_count,
+                                  V count) {
   AveragedWindows w;
-  if (length && !count && *length > 0 && known_count > 0 && *length <= kMaxKnownPlaces && known_count <= kMaxKnownPlaces &&
-      known_count * (*length / known_count + 2) <= kMaxKnownPlaces) {
+  if (length && !count && *length > 0 && known_count > 0 && *length <= kMaxKnownPlaces &&
+      known_count <= kMaxKnownPlaces && known_count * (*length / known_count + 2) <= kMaxKnownPlaces) {
     auto begin = [&](int64_t i) { return i * *length / known_count; };
     auto end = [&](int64_t i) { return ((i + 1) * *length + known_count - 1) / known_count; };
     Ints lengths, index;
@@ -308,8 +321,8 @@ void AdaptiveAvg(LoweringContext& c) {
     x = Batched(c, x, spatial, &added);
     return c.Return(Unbatched(c, c.e.Op("AveragePool", {x}, {{"kernel_shape", kernel}, {"strides", kernel}}), added));
   }
-  // Otherwise the windows of a dim after the other, gathered to be as long as the longest and added up where they are: what is not
-  // finite stays in the windows that hold it.
+  // Otherwise the windows of a dim after the other, gathered to be as long as the longest and added up where they are:
+  // what is not finite stays in the windows that hold it.
   for (int d = 0; d < spatial; ++d) {
     const int axis = first + d;
     const auto s = self->sizes()[axis].constant();
@@ -352,8 +365,8 @@ class Shape {
 
 // The windows of one dim: where each element of each is, the last one repeated up to the longest window.
 struct AdaptiveWindows {
-  V index;                                // windows times longest
-  V count, longest, length;               // 1-D of one element
+  V index;                   // windows times longest
+  V count, longest, length;  // 1-D of one element
   std::optional<int64_t> known_count, known_longest;
 };
 AdaptiveWindows WindowsOf(LoweringContext& c, V x, int axis, std::optional<int64_t> length, int64_t count) {
@@ -416,8 +429,10 @@ void AdaptiveMax(LoweringContext& c) {
     apart.Add(w[d].known_longest, [&] { return w[d].longest; });
     flat.Add(w[d].known_count, [&] { return w[d].count; });
     area = area ? c.e.Mul(area, w[d].longest) : w[d].longest;
-    if (known_area && w[d].known_longest) *known_area *= *w[d].known_longest;
-    else known_area = std::nullopt;
+    if (known_area && w[d].known_longest)
+      *known_area *= *w[d].known_longest;
+    else
+      known_area = std::nullopt;
   }
   flat.Add(known_area, [&] { return area; });
   for (int d = 0; d < spatial; ++d) perm.push_back(first + 2 * d);
@@ -430,7 +445,8 @@ void AdaptiveMax(LoweringContext& c) {
     out.resize(c.node().outputs().size(), V{"", DType::kInt64, best.rank});
     return c.Return(out);
   }
-  V arg = c.e.Op("ArgMax", {windows}, {{"axis", int64_t{first + spatial}}, {"keepdims", int64_t{0}}}, DType::kInt64, first + spatial);
+  V arg = c.e.Op("ArgMax", {windows}, {{"axis", int64_t{first + spatial}}, {"keepdims", int64_t{0}}}, DType::kInt64,
+                 first + spatial);
   // From the place in the window to the place in the channel.
   V place, inner, step;
   for (int d = spatial - 1; d >= 0; --d) {
@@ -463,23 +479,30 @@ void MaxUnpool(LoweringContext& c) {
   };
   V from = flat(inside);
   V zeros = c.e.Expand(c.e.Number(0, x.dtype), flat(size), lead + 1);
-  V y = c.e.Op("ScatterElements", {zeros, c.e.Reshape(index, from, lead + 1, true), c.e.Reshape(x, from, lead + 1, true)},
-               {{"axis", int64_t{-1}}});
+  V y =
+      c.e.Op("ScatterElements", {zeros, c.e.Reshape(index, from, lead + 1, true), c.e.Reshape(x, from, lead + 1, true)},
+             {{"axis", int64_t{-1}}});
   c.Return(c.e.Reshape(y, c.e.Concat({before, size}, 0), x.rank, true));
 }
 
+// clang-format off
 constexpr Row kRows[] = {
-    {"aten.avg_pool1d.default", AvgPool<1>, true}, {"aten.avg_pool2d.default", AvgPool<2>, true}, {"aten.avg_pool3d.default", AvgPool<3>, true},
-    {"aten.max_pool1d.default", MaxPool<1>}, {"aten.max_pool2d.default", MaxPool<2>}, {"aten.max_pool3d.default", MaxPool<3>},
+    {"aten.avg_pool1d.default", AvgPool<1>, true}, {"aten.avg_pool2d.default", AvgPool<2>, true},
+    {"aten.avg_pool3d.default", AvgPool<3>, true},
+    {"aten.max_pool1d.default", MaxPool<1>}, {"aten.max_pool2d.default", MaxPool<2>},
+    {"aten.max_pool3d.default", MaxPool<3>},
     {"aten.max_pool1d_with_indices.default", MaxPool<1>}, {"aten.max_pool2d_with_indices.default", MaxPool<2>},
     {"aten.max_pool3d_with_indices.default", MaxPool<3>},
-    {"aten.adaptive_avg_pool1d.default", AdaptiveAvg<1>, true}, {"aten.adaptive_avg_pool2d.default", AdaptiveAvg<2>, true},
+    {"aten.adaptive_avg_pool1d.default", AdaptiveAvg<1>, true},
+    {"aten.adaptive_avg_pool2d.default", AdaptiveAvg<2>, true},
     {"aten._adaptive_avg_pool2d.default", AdaptiveAvg<2>, true},
-    {"aten.adaptive_avg_pool3d.default", AdaptiveAvg<3>, true}, {"aten._adaptive_avg_pool3d.default", AdaptiveAvg<3>, true},
+    {"aten.adaptive_avg_pool3d.default", AdaptiveAvg<3>, true},
+    {"aten._adaptive_avg_pool3d.default", AdaptiveAvg<3>, true},
     {"aten.adaptive_max_pool1d.default", AdaptiveMax<1>}, {"aten.adaptive_max_pool2d.default", AdaptiveMax<2>},
     {"aten.adaptive_max_pool3d.default", AdaptiveMax<3>},
     {"aten.max_unpool2d.default", MaxUnpool<2>}, {"aten.max_unpool3d.default", MaxUnpool<3>},
 };
+// clang-format on
 
 }  // namespace
 

@@ -1,14 +1,15 @@
 // Quantized tensors as QuantizeLinear and DequantizeLinear, and as MatMulNBits where ONNX has no type for the weights.
 //
-// What is hard here: the numbers must stay those of the program in ONNX Runtime as it comes. It turns a DequantizeLinear that it
-// can bring in front of a MatMul, as a [k, n] matrix, into its own product with *activations rounded to 8 bits* (accuracy
-// level 4, errors of some per cent). So matrices stay as torch has them, [n, k], and products with them are Gemm with transB,
-// which is computed as it is written. MatMulNBits says its level itself, 0: activations stay floats. Where activations are
-// integers in the program, too, products of integers are what is wanted: those need zero points that are written out.
+// What is hard here: the numbers must stay those of the program in ONNX Runtime as it comes. It turns a
+// DequantizeLinear that it can bring in front of a MatMul, as a [k, n] matrix, into its own product with *activations
+// rounded to 8 bits* (accuracy level 4, errors of some per cent). So matrices stay as torch has them, [n, k], and
+// products with them are Gemm with transB, which is computed as it is written. MatMulNBits says its level itself, 0:
+// activations stay floats. Where activations are integers in the program, too, products of integers are what is wanted:
+// those need zero points that are written out.
 //
-// The rows at the end say which form stands for what, by opset and OnnxForm. The other forms than kExact are what ONNX Runtime has
-// fast products for (activations rounded to 8 bits): kPortable in standard operators, which it fuses as long as no ReLU follows;
-// kOrt as MatMulNBits, or in the operators that become DynamicQuantizeMatMul.
+// The rows at the end say which form stands for what, by opset and OnnxForm. The other forms than kExact are what ONNX
+// Runtime has fast products for (activations rounded to 8 bits): kPortable in standard operators, which it fuses as
+// long as no ReLU follows; kOrt as MatMulNBits, or in the operators that become DynamicQuantizeMatMul.
 #include <utility>
 
 #include "exporters/onnx/lowerings/util.h"
@@ -33,11 +34,12 @@ bool HasZeros(DType nibbles, const Dequantized& d) {
   const auto range = passes::StoredRange(d.zero_point);
   return passes::StoredTensor(d.zero_point) && d.zero_point->dtype() == d.input->dtype() &&
          d.zero_point->type().StaticNumel() == d.scale->type().StaticNumel() && range &&
-         (nibbles == DType::kInt4 ? range->first >= -8 && range->second <= 7 : range->first >= 0 && range->second <= 15);
+         (nibbles == DType::kInt4 ? range->first >= -8 && range->second <= 7
+                                  : range->first >= 0 && range->second <= 15);
 }
 
-// How scales lie in a tensor: one for all, one for each place of a dim, or one for each `block` places of a dim and each of
-// every other.
+// How scales lie in a tensor: one for all, one for each place of a dim, or one for each `block` places of a dim and
+// each of every other.
 struct Layout {
   enum { kNone, kTensor, kAxis, kBlocks } kind = kNone;
   int axis = 0;
@@ -82,7 +84,8 @@ V Repeated(LoweringContext& c, double number, DType t, const Ints& dims) {
   for (int64_t d : dims) n *= d;
   return c.e.Numbers(std::vector<double>(static_cast<size_t>(n), number), t, dims);
 }
-// A stored scale or zero point in `t`, of these dims or one for all of them: an initializer where it is one in the program.
+// A stored scale or zero point in `t`, of these dims or one for all of them: an initializer where it is one in the
+// program.
 V Parameter(LoweringContext& c, ir::Value* v, DType t, const Ints& dims) {
   if (const ir::Node* n = v->producer(); n && n->op_name() == "aten.full.default") {
     const ir::Arg& fill = n->Get("fill_value");
@@ -97,9 +100,9 @@ V Parameter(LoweringContext& c, ir::Value* v, DType t, const Ints& dims) {
   }
   // A view of a weight has its elements in the same order.
   ir::Value* stored = v;
-  while (stored->producer() && passes::IsReshape(*stored->producer())) stored = passes::FirstArgument(*stored->producer());
-  if (passes::StoredTensor(stored) && stored->dtype() == t)
-    return c.graph().StoredWeight(stored, {t, dims});
+  while (stored->producer() && passes::IsReshape(*stored->producer()))
+    stored = passes::FirstArgument(*stored->producer());
+  if (passes::StoredTensor(stored) && stored->dtype() == t) return c.graph().StoredWeight(stored, {t, dims});
   const V x = c.e.Cast(c.raw(v), t);
   return v->type().StaticSizes() == dims ? x : c.e.Reshape(x, dims);
 }
@@ -129,8 +132,8 @@ bool HasForm(const std::optional<Dequantized>& d, bool blocks) {
 
 bool IsConvolution(const ir::Node& n) { return n.op().base.starts_with("conv"); }
 
-// Stored tensors are for convolutions and look-ups: through other operators ONNX Runtime may move a DequantizeLinear until it is
-// in front of a MatMul. Those get the steps.
+// Stored tensors are for convolutions and look-ups: through other operators ONNX Runtime may move a DequantizeLinear
+// until it is in front of a MatMul. Those get the steps.
 template <bool blocks>
 bool TakesDequantize(const ir::Node& n) {
   const auto d = passes::ReadDequantized(n.output());
@@ -141,7 +144,8 @@ bool TakesDequantize(const ir::Node& n) {
   return !n.graph()->IsOutput(n.output());
 }
 
-// With a zero point, 0 if it has none, where `integers` may be multiplied: without one ONNX Runtime goes on with floats.
+// With a zero point, 0 if it has none, where `integers` may be multiplied: without one ONNX Runtime goes on with
+// floats.
 V Dequantize(LoweringContext& c, const Dequantized& d, bool integers) {
   const Layout l = LayoutOf(d.input->sizes(), d.block_size);
   const auto sizes = d.input->type().StaticSizes();
@@ -194,7 +198,8 @@ bool TakesQuantize(const ir::Node& n) {
   return a.ok() && a.dtype("arithmetic") == DType::kFloat32 && x->dtype() == DType::kFloat32 && to && IsByte(*to) &&
          passes::IsStored(scale) && IsPlainZero(zero, *to) && (l.kind == Layout::kTensor || l.kind == Layout::kAxis);
 }
-// The quotient in place of the product with the reciprocal: an integer may differ by one where a rounding of f32 decides.
+// The quotient in place of the product with the reciprocal: an integer may differ by one where a rounding of f32
+// decides.
 void Quantize(LoweringContext& c) {
   V x = c.in("input");
   const Layout l = LayoutOf(c.tensor("input")->sizes(), c.ints("block_size"));
@@ -216,10 +221,10 @@ bool FitsMatMulNBits(const ir::Node& n, const Dequantized& d) {
   const auto type = NibbleType(d.range);
   const auto sizes = d.input->type().StaticSizes();
   const int64_t block = d.block_size[1];
-  if (!type || !sizes || d.float_zero_point || !passes::StoredTensor(d.input) || !passes::IsStored(d.scale) || d.scale_dtype ||
-      d.scale->dtype() != DType::kFloat32 || d.product_dtype() != DType::kFloat32 || d.dtype != DType::kFloat32 ||
-      n.output()->dtype() != DType::kFloat32 || block < 16 || (block & (block - 1)) != 0 || (*sizes)[1] % block != 0 ||
-      d.scale->sizes()[0].constant() != (*sizes)[0])
+  if (!type || !sizes || d.float_zero_point || !passes::StoredTensor(d.input) || !passes::IsStored(d.scale) ||
+      d.scale_dtype || d.scale->dtype() != DType::kFloat32 || d.product_dtype() != DType::kFloat32 ||
+      d.dtype != DType::kFloat32 || n.output()->dtype() != DType::kFloat32 || block < 16 ||
+      (block & (block - 1)) != 0 || (*sizes)[1] % block != 0 || d.scale->sizes()[0].constant() != (*sizes)[0])
     return false;
   if (!d.zero_point) return type == DType::kInt4;  // whose zero, 8, is the default
   return HasZeros(*type, d);
@@ -246,8 +251,10 @@ V MatMulNBits(LoweringContext& c, const Dequantized& d) {
                        c.graph().StoredWeight(d.input, {DType::kUInt8, {sizes[0], groups, block / 2}, true, add}),
                        Parameter(c, d.scale, DType::kFloat32, {sizes[0] * groups})};
   if (d.zero_point)
-    in.push_back(c.graph().StoredWeight(d.zero_point, {DType::kUInt8, {sizes[0], (groups + 1) / 2}, true, add, groups}));
-  Attrs attrs = {{"K", sizes[1]}, {"N", sizes[0]}, {"bits", int64_t{4}}, {"block_size", block}, {"accuracy_level", int64_t{0}}};
+    in.push_back(
+        c.graph().StoredWeight(d.zero_point, {DType::kUInt8, {sizes[0], (groups + 1) / 2}, true, add, groups}));
+  Attrs attrs = {
+      {"K", sizes[1]}, {"N", sizes[0]}, {"bits", int64_t{4}}, {"block_size", block}, {"accuracy_level", int64_t{0}}};
   return c.e.Custom("com.microsoft", "MatMulNBits", in, std::move(attrs), {&c.out_type()})[0];
 }
 
@@ -282,7 +289,8 @@ void Linear(LoweringContext& c) {
 
 // ---- slipway.quantized_linear in the forms that let the runtime round activations
 
-// The stored tensor of scales or zero points, with as many elements in the same order and converted once at most; null for none.
+// The stored tensor of scales or zero points, with as many elements in the same order and converted once at most; null
+// for none.
 ir::Value* StoredParameters(ir::Value* v) {
   const auto n = v->type().StaticNumel();
   bool cast = false;
@@ -316,7 +324,8 @@ std::optional<StoredMatrix> ReadStored(ir::Value* v) {
 // Scales [n, k / block] as f32. `sizes` and `strides` say in which order, and how often, the elements are wanted.
 V Scales(LoweringContext& c, const Dequantized& d, const Ints& dims, const Ints& sizes, const Ints& strides) {
   ir::Value* stored = StoredParameters(d.scale);
-  V scale = c.e.Cast(c.graph().StoredWeight(stored, {stored->dtype(), dims, false, 0, 0, sizes, strides}), d.scale->dtype());
+  V scale =
+      c.e.Cast(c.graph().StoredWeight(stored, {stored->dtype(), dims, false, 0, 0, sizes, strides}), d.scale->dtype());
   if (d.scale_dtype) scale = c.e.Cast(scale, *d.scale_dtype);
   return c.e.Cast(scale, DType::kFloat32);
 }
@@ -326,8 +335,8 @@ template <bool blocks>
 bool IsRelaxed(const std::optional<Dequantized>& d) {
   if (!d || !HasForm(d, true) || !ReadStored(d->input) || !StoredParameters(d->scale)) return false;
   const ir::Value* zero = d->zero_point;
-  if (zero && (!passes::StoredTensor(zero) || !passes::StoredTensor(zero)->is_contiguous() || zero->dtype() != d->input->dtype() ||
-               zero->type().StaticNumel() != d->scale->type().StaticNumel()))
+  if (zero && (!passes::StoredTensor(zero) || !passes::StoredTensor(zero)->is_contiguous() ||
+               zero->dtype() != d->input->dtype() || zero->type().StaticNumel() != d->scale->type().StaticNumel()))
     return false;
   return blocks || LayoutOf(d->input->sizes(), d->block_size).kind != Layout::kBlocks;
 }
@@ -350,9 +359,11 @@ void Portable(LoweringContext& c) {
   if (l.kind == Layout::kAxis) dims = view = {sizes[0]}, strides = {1};
   if (l.kind == Layout::kBlocks) dims = view = {groups, sizes[0]}, strides = {1, groups};
   if (l.kind == Layout::kTensor) view = {1}, strides = {1};
-  std::vector<V> in = {c.graph().StoredWeight(w.value, {type, turned, nibbles.has_value(), 0, 0, turned, {w.strides[1], w.strides[0]}}),
-                       Scales(c, d, dims, view, strides)};
-  if (d.zero_point) in.push_back(c.graph().StoredWeight(d.zero_point, {type, dims, nibbles.has_value(), 0, 0, view, strides}));
+  std::vector<V> in = {
+      c.graph().StoredWeight(w.value, {type, turned, nibbles.has_value(), 0, 0, turned, {w.strides[1], w.strides[0]}}),
+      Scales(c, d, dims, view, strides)};
+  if (d.zero_point)
+    in.push_back(c.graph().StoredWeight(d.zero_point, {type, dims, nibbles.has_value(), 0, 0, view, strides}));
   Attrs attrs;
   if (l.kind == Layout::kAxis) attrs = {{"axis", int64_t{1}}};
   if (l.kind == Layout::kBlocks) attrs = {{"axis", int64_t{0}}, {"block_size", l.block}};
@@ -361,14 +372,16 @@ void Portable(LoweringContext& c) {
   c.Return(bias ? c.e.Add(y, c.e.Cast(bias, x.dtype)) : y);
 }
 
-// MatMulNBits of 4 or 8 bits that rounds activations, too, in blocks of the same size. Smaller ones are closer and slower: 32 in
-// place of 128 takes a fifth to two fifths more time for 0.7 % of error in place of 0.8 %.
+// MatMulNBits of 4 or 8 bits that rounds activations, too, in blocks of the same size. Smaller ones are closer and
+// slower: 32 in place of 128 takes a fifth to two fifths more time for 0.7 % of error in place of 0.8 %.
 constexpr int64_t kLevel4Block = 128;
 int64_t BlockIn(int64_t group) {
   const int64_t block = std::min(kLevel4Block, group & -group);
   return block < 16 ? 0 : block;
 }
-int64_t GroupOf(const Dequantized& d) { return d.block_size[1] == -1 ? *d.input->sizes()[1].constant() : d.block_size[1]; }
+int64_t GroupOf(const Dequantized& d) {
+  return d.block_size[1] == -1 ? *d.input->sizes()[1].constant() : d.block_size[1];
+}
 bool TakesRounding(const ir::Node& n) {
   const auto d = passes::ReadMatrix(n);
   if (!IsRelaxed<true>(d) || BlockIn(GroupOf(*d)) == 0 || HasIntegerInput(n)) return false;
@@ -386,16 +399,25 @@ void RoundingLinear(LoweringContext& c) {
   // A scale for each block: that of its group.
   const bool shared = d.block_size[0] == -1;
   const Ints view = {sizes[0], groups, group / block}, strides = {shared ? 0 : groups, 1, 0};
-  std::vector<V> in = {c.in("input"),
-                       c.graph().StoredWeight(w.value, {DType::kUInt8, {sizes[0], blocks, packed ? block / 2 : block}, packed, add, 0,
-                                                        sizes, w.strides}),
-                       Scales(c, d, {sizes[0] * blocks}, view, strides)};
+  std::vector<V> in = {
+      c.in("input"),
+      c.graph().StoredWeight(
+          w.value, {DType::kUInt8, {sizes[0], blocks, packed ? block / 2 : block}, packed, add, 0, sizes, w.strides}),
+      Scales(c, d, {sizes[0] * blocks}, view, strides)};
   if (d.zero_point)
-    in.push_back(c.graph().StoredWeight(
-        d.zero_point, {DType::kUInt8, {sizes[0], packed ? (blocks + 1) / 2 : blocks}, packed, add, packed ? blocks : 0, view, strides}));
+    in.push_back(c.graph().StoredWeight(d.zero_point, {DType::kUInt8,
+                                                       {sizes[0], packed ? (blocks + 1) / 2 : blocks},
+                                                       packed,
+                                                       add,
+                                                       packed ? blocks : 0,
+                                                       view,
+                                                       strides}));
   const V x = c.e.Cast(in[0], DType::kFloat32), bias = c.opt_in("bias");
   in[0] = x;
-  Attrs attrs = {{"K", sizes[1]}, {"N", sizes[0]}, {"bits", int64_t{packed ? 4 : 8}}, {"block_size", block},
+  Attrs attrs = {{"K", sizes[1]},
+                 {"N", sizes[0]},
+                 {"bits", int64_t{packed ? 4 : 8}},
+                 {"block_size", block},
                  {"accuracy_level", int64_t{4}}};
   ir::Type type = c.out_type();
   type.dtype = DType::kFloat32;
@@ -403,24 +425,26 @@ void RoundingLinear(LoweringContext& c) {
   c.Return(bias ? c.e.Add(y, c.e.Cast(bias, DType::kFloat32)) : y);
 }
 
-// Integers of activations with one scale for all of them, made of them. Weights are unsigned, with zero point 128: sums of
-// products of u8 and s8 saturate on processors with AVX2 only.
+// Integers of activations with one scale for all of them, made of them. Weights are unsigned, with zero point 128: sums
+// of products of u8 and s8 saturate on processors with AVX2 only.
 bool TakesDynamic(const ir::Node& n) {
   ir::ArgReader a(n);
   const auto d = passes::ReadMatrix(n);
-  return a.dtype("activations") == DType::kInt8 && IsRelaxed<false>(d) && !d->zero_point && d->input->dtype() == DType::kInt8;
+  return a.dtype("activations") == DType::kInt8 && IsRelaxed<false>(d) && !d->zero_point &&
+         d->input->dtype() == DType::kInt8;
 }
 void DynamicLinear(LoweringContext& c) {
   const Dequantized d = *passes::ReadMatrix(c.node());
   const StoredMatrix stored = *ReadStored(d.input);
   const Ints turned = {stored.sizes[1], stored.sizes[0]};
   const V x = c.e.Cast(c.in("input"), DType::kFloat32), bias = c.opt_in("bias");
-  const std::vector<V> q =
-      c.e.OpN("DynamicQuantizeLinear", {x}, {}, {DType::kUInt8, DType::kFloat32, DType::kUInt8});
-  const V w = c.graph().StoredWeight(stored.value, {DType::kUInt8, turned, false, 128, 0, turned, {stored.strides[1], stored.strides[0]}});
+  const std::vector<V> q = c.e.OpN("DynamicQuantizeLinear", {x}, {}, {DType::kUInt8, DType::kFloat32, DType::kUInt8});
+  const V w = c.graph().StoredWeight(
+      stored.value, {DType::kUInt8, turned, false, 128, 0, turned, {stored.strides[1], stored.strides[0]}});
   const Ints scales = d.block_size[0] == -1 ? Ints{} : Ints{turned[1]}, view = scales.empty() ? Ints{1} : scales;
   V y = c.e.Op("MatMulInteger", {q[0], w, q[2], c.e.Integer(128, DType::kUInt8)}, {}, DType::kInt32, x.rank);
-  const V scale = c.e.Op("Mul", {q[1], Scales(c, d, scales, view, {1})}, {}, DType::kFloat32, static_cast<int>(scales.size()));
+  const V scale =
+      c.e.Op("Mul", {q[1], Scales(c, d, scales, view, {1})}, {}, DType::kFloat32, static_cast<int>(scales.size()));
   y = c.e.Mul(c.e.Cast(y, DType::kFloat32), scale);
   c.Return(bias ? c.e.Add(y, c.e.Cast(bias, DType::kFloat32)) : y);
 }
@@ -430,8 +454,8 @@ void IntMm(LoweringContext& c) {
   c.Return(c.e.Op("MatMulInteger", {c.in("self"), c.in("mat2")}, {}, DType::kInt32, 2));
 }
 
-constexpr unsigned kExact = static_cast<unsigned>(OnnxForm::kExact), kPortable = static_cast<unsigned>(OnnxForm::kPortable),
-                   kOrt = static_cast<unsigned>(OnnxForm::kOrt);
+constexpr unsigned kExact = static_cast<unsigned>(OnnxForm::kExact),
+                   kPortable = static_cast<unsigned>(OnnxForm::kPortable), kOrt = static_cast<unsigned>(OnnxForm::kOrt);
 constexpr Row kRows[] = {
     {"slipway.dequantize.default", DequantizeRow, false, 21, TakesDequantize<true>},
     {"slipway.dequantize.default", DequantizeRow, false, 0, TakesDequantize<false>, 20},

@@ -28,7 +28,8 @@ void Recurrent(LoweringContext& c, const Cell& cell) {
   for (ir::Value* v : params) p.push_back(c.value(v));
   bool biases = c.b("has_biases"), both = c.b("bidirectional"), batch_first = c.b("batch_first");
   int64_t layers = c.i("num_layers");
-  if (c.b("train") && c.f("dropout") != 0 && layers > 1) return c.Unsupported("dropout between layers in training mode");
+  if (c.b("train") && c.f("dropout") != 0 && layers > 1)
+    return c.Unsupported("dropout between layers in training mode");
   const int dirs = both ? 2 : 1, per = biases ? 4 : 2;
   if (static_cast<int64_t>(p.size()) != layers * dirs * per)
     return c.Fail(text::StrCat(p.size(), " weights for ", layers, " layers"));
@@ -58,7 +59,8 @@ void Recurrent(LoweringContext& c, const Cell& cell) {
       w.push_back(c.e.Unsqueeze(Reorder(c, p[at], cell, hidden), {0}));
       r.push_back(c.e.Unsqueeze(Reorder(c, p[at + 1], cell, hidden), {0}));
       if (biases)
-        b.push_back(c.e.Unsqueeze(c.e.Concat({Reorder(c, p[at + 2], cell, hidden), Reorder(c, p[at + 3], cell, hidden)}, 0), {0}));
+        b.push_back(c.e.Unsqueeze(
+            c.e.Concat({Reorder(c, p[at + 2], cell, hidden), Reorder(c, p[at + 3], cell, hidden)}, 0), {0}));
     }
     auto part = [&](V s) { return layers == 1 ? s : c.e.Slice(s, {layer * dirs}, {(layer + 1) * dirs}, {0}); };
     std::vector<V> in = {x, c.e.Concat(w, 0), c.e.Concat(r, 0), biases ? c.e.Concat(b, 0) : V{}, V{}, part(states[0])};
@@ -74,8 +76,10 @@ void Recurrent(LoweringContext& c, const Cell& cell) {
     // (seq, dirs, batch, hidden) -> (seq, batch, dirs * hidden)
     x = both ? c.e.Reshape(c.e.Transpose(y[0], {0, 2, 1, 3}), c.e.I64({0, 0, -1}), 3) : c.e.Squeeze(y[0], {1});
   }
-  if (unbatched) x = c.e.Squeeze(x, {1});
-  else if (batch_first) x = c.e.Transpose(x, {1, 0, 2});
+  if (unbatched)
+    x = c.e.Squeeze(x, {1});
+  else if (batch_first)
+    x = c.e.Transpose(x, {1, 0, 2});
   V h = c.e.Concat(last_h, 0);
   if (unbatched) h = c.e.Squeeze(h, {1});
   if (!cell.cell_state) return c.Return({x, h});

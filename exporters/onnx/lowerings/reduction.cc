@@ -58,8 +58,10 @@ bool MayPassF64(const ir::Value* v, const std::vector<int>& dims) {
   while (const ir::Node* n = v->producer()) {  // numbers of a narrower type, widened
     const ir::Value* from = n->op().traits.cast.empty() ? nullptr : n->Get(n->op().traits.cast).value();
     if (!from || !from->type().is_tensor() || (!ir::IsIntegral(from->dtype()) && !ir::IsBool(from->dtype()))) break;
-    if (ir::BitSize(from->dtype()) < ir::BitSize(v->dtype()) || ir::IsBool(from->dtype())) v = from;
-    else break;
+    if (ir::BitSize(from->dtype()) < ir::BitSize(v->dtype()) || ir::IsBool(from->dtype()))
+      v = from;
+    else
+      break;
   }
   if (!ir::IsIntegral(v->dtype())) return false;
   if (ir::BitSize(v->dtype()) == 64) return true;
@@ -83,9 +85,12 @@ V SumByProduct(LoweringContext& c, V x, ir::Value* self, const Over& o) {
     std::optional<Ints> sizes = Ints{};
     for (int d = 0; d < x.rank; ++d) {
       const ir::Sym size = self->sizes()[order[d]];
-      if (d >= kept) count = count * size;
-      else if (auto n = size.constant(); n && sizes) sizes->push_back(*n);
-      else sizes.reset();
+      if (d >= kept)
+        count = count * size;
+      else if (auto n = size.constant(); n && sizes)
+        sizes->push_back(*n);
+      else
+        sizes.reset();
     }
     if (auto n = count.constant(); n && sizes) {
       sizes->push_back(*n);
@@ -98,7 +103,8 @@ V SumByProduct(LoweringContext& c, V x, ir::Value* self, const Over& o) {
   V ones = c.e.Expand(c.e.Integer(1, x.dtype), c.e.Dim(x, kept), 1), sum;
   if (MayBeEmpty(self, {order.begin(), order.begin() + kept})) {
     // Of two plain matrices: ONNX Runtime does not broadcast a batch of no elements.
-    V shape = ShapeRange(c.e, x, 0, kept), rows = c.e.Op("ReduceProd", {shape}, {{"keepdims", int64_t{1}}}, DType::kInt64, 1);
+    V shape = ShapeRange(c.e, x, 0, kept),
+      rows = c.e.Op("ReduceProd", {shape}, {{"keepdims", int64_t{1}}}, DType::kInt64, 1);
     x = c.e.Reshape(x, c.e.Concat({rows, c.e.Dim(x, kept)}, 0), 2, true);
     sum = c.e.Reshape(c.e.MatMul(x, c.e.Unsqueeze(ones, {1})), shape, kept, true);
   } else {
@@ -116,7 +122,8 @@ void Sum(LoweringContext& c) {
 }
 V MeanOf(LoweringContext& c, V x, ir::Value* self, const Over& o) {
   // Over nothing torch says NaN, ONNX Runtime 0.
-  if (!MayBeEmpty(self, o.dims)) return o.keepdim && !o.none && !o.dims.empty() ? KeptMean(c.e, x, o.axes()) : Reduce(c, "ReduceMean", x, o);
+  if (!MayBeEmpty(self, o.dims))
+    return o.keepdim && !o.none && !o.dims.empty() ? KeptMean(c.e, x, o.axes()) : Reduce(c, "ReduceMean", x, o);
   return c.e.Div(Reduce(c, "ReduceSum", x, o), Count(c, self, o, x.dtype));
 }
 void Mean(LoweringContext& c) {
@@ -272,15 +279,19 @@ std::pair<V, V> VarMean(LoweringContext& c, bool root) {
   ir::Sym total = 1;
   for (int d : o.dims) total = total * self->sizes()[d];
   V divisor;
-  if (auto k = total.constant(); k && is_known) divisor = c.e.Number(std::max(0.0, static_cast<double>(*k) - known), t);
-  else divisor = c.e.Max(c.e.Sub(n, correction), c.e.Number(0, t));
+  if (auto k = total.constant(); k && is_known)
+    divisor = c.e.Number(std::max(0.0, static_cast<double>(*k) - known), t);
+  else
+    divisor = c.e.Max(c.e.Sub(n, correction), c.e.Number(0, t));
   V var = c.e.Div(squares, divisor);
   if (root) var = c.e.Op("Sqrt", {var});
   V m = o.keepdim || o.dims.empty() ? mean : c.e.Squeeze(mean, o.axes());
   return {var, m};
 }
 template <bool root>
-void Var(LoweringContext& c) { c.Return(VarMean(c, root).first); }
+void Var(LoweringContext& c) {
+  c.Return(VarMean(c, root).first);
+}
 template <bool root>
 void VarMeanBoth(LoweringContext& c) {
   auto [var, mean] = VarMean(c, root);
@@ -293,7 +304,8 @@ void Trace(LoweringContext& c) {
   V i = c.e.Unsqueeze(Iota(c.e, n), {1});
   V diagonal = c.e.Op("GatherND", {x, c.e.Concat({i, i}, 1)}, {}, x.dtype, 1);
   if (x.dtype == DType::kInt64 && MayPassF64(c.tensor("self"), {0})) {
-    return c.Return(c.e.Op("MatMul", {diagonal, c.e.Expand(c.e.Integer(1, x.dtype), c.e.Shape(diagonal), 1)}, {}, x.dtype, 0));
+    return c.Return(
+        c.e.Op("MatMul", {diagonal, c.e.Expand(c.e.Integer(1, x.dtype), c.e.Shape(diagonal), 1)}, {}, x.dtype, 0));
   }
   c.Return(c.e.Reduce("ReduceSum", diagonal, {}, false));
 }
@@ -363,19 +375,20 @@ void CumExtremum(LoweringContext& c) {
   x = c.e.Cast(x, w);
   bool nan = MayBeNan(c.tensor("self"));
   V position = c.e.Expand(Along(c.e, Iota(c.e, c.e.DimScalar(x, d)), d, x.rank), c.e.Shape(x), x.rank);
-  std::vector<V> r = ScanAlong(
-      c, {Start(c, x, d, Extreme(c.e, w, !largest)), Start(c, x, d, c.e.I64Scalar(0))}, {x, position}, d,
-      MayBeEmpty(c.tensor("self"), {d}),
-      [nan](Emitter& e, std::vector<V>& state, const std::vector<V>& in, std::vector<V>& emit) {
-        V better = largest ? e.GreaterEqual(in[0], state[0]) : e.LessEqual(in[0], state[0]);
-        if (nan) better = e.Or(IsNan(e, in[0]), better);  // a comparison with a NaN kept so far is false
-        state[0] = e.Where(better, in[0], state[0]);
-        state[1] = e.Where(better, in[1], state[1]);
-        emit = state;
-      });
+  std::vector<V> r =
+      ScanAlong(c, {Start(c, x, d, Extreme(c.e, w, !largest)), Start(c, x, d, c.e.I64Scalar(0))}, {x, position}, d,
+                MayBeEmpty(c.tensor("self"), {d}),
+                [nan](Emitter& e, std::vector<V>& state, const std::vector<V>& in, std::vector<V>& emit) {
+                  V better = largest ? e.GreaterEqual(in[0], state[0]) : e.LessEqual(in[0], state[0]);
+                  if (nan) better = e.Or(IsNan(e, in[0]), better);  // a comparison with a NaN kept so far is false
+                  state[0] = e.Where(better, in[0], state[0]);
+                  state[1] = e.Where(better, in[1], state[1]);
+                  emit = state;
+                });
   c.Return({c.e.Cast(r[0], t), r[1]});
 }
 
+// clang-format off
 constexpr Row kRows[] = {
     {"aten.sum.default", Sum, true}, {"aten.sum.dim_IntList", Sum, true},
     {"aten.mean.default", Mean, true}, {"aten.mean.dim", Mean, true},
@@ -394,7 +407,8 @@ constexpr Row kRows[] = {
     {"aten.norm.Scalar", VectorNorm<"p">, true}, {"aten.norm.ScalarOpt_dim", VectorNorm<"p">, true},
     {"aten.norm.ScalarOpt_dim_dtype", VectorNorm<"p">, true}, {"aten.norm.ScalarOpt_dtype", VectorNorm<"p">, true},
     {"aten.dist.default", Dist, true},
-    {"aten.var.default", Var<false>, true}, {"aten.var.dim", Var<false>, true}, {"aten.var.correction", Var<false>, true},
+    {"aten.var.default", Var<false>, true}, {"aten.var.dim", Var<false>, true},
+    {"aten.var.correction", Var<false>, true},
     {"aten.std.default", Var<true>, true}, {"aten.std.dim", Var<true>, true}, {"aten.std.correction", Var<true>, true},
     {"aten.var_mean.default", VarMeanBoth<false>, true}, {"aten.var_mean.dim", VarMeanBoth<false>, true},
     {"aten.var_mean.correction", VarMeanBoth<false>, true},
@@ -405,6 +419,7 @@ constexpr Row kRows[] = {
     {"aten.logcumsumexp.default", LogCumSumExp, true}, {"aten._logcumsumexp.default", LogCumSumExp, true},
     {"aten.cummax.default", CumExtremum<true>}, {"aten.cummin.default", CumExtremum<false>},
 };
+// clang-format on
 
 }  // namespace
 

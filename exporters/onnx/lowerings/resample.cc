@@ -56,9 +56,12 @@ void PadBy(LoweringContext& c, V x, const SymInts& pad, const std::string& mode,
       int64_t a = pads[axis], b = pads[x.rank + axis];
       if (a == 0 && b == 0) continue;
       V last = c.e.Sub(c.e.DimScalar(x, axis), c.e.I64Scalar(1));
-      V i = c.e.Op("Range", {c.e.I64Scalar(-a), c.e.Add(last, c.e.I64Scalar(b + 1)), c.e.I64Scalar(1)}, {}, DType::kInt64, 1);
-      if (mode == "replicate") i = c.e.Max(c.e.Min(i, last), c.e.I64Scalar(0));
-      else i = c.e.Sub(last, c.e.Op("Abs", {c.e.Sub(last, c.e.Op("Abs", {i}))}));
+      V i = c.e.Op("Range", {c.e.I64Scalar(-a), c.e.Add(last, c.e.I64Scalar(b + 1)), c.e.I64Scalar(1)}, {},
+                   DType::kInt64, 1);
+      if (mode == "replicate")
+        i = c.e.Max(c.e.Min(i, last), c.e.I64Scalar(0));
+      else
+        i = c.e.Sub(last, c.e.Op("Abs", {c.e.Sub(last, c.e.Op("Abs", {i}))}));
       x = c.e.Gather(x, i, axis);
     }
     return c.Return(x);
@@ -76,12 +79,14 @@ void ConstantPad(LoweringContext& c) {
   PadBy(c, c.in("self"), c.sym_ints("pad"), "constant", &value);
 }
 template <Str mode>
-void ModePad(LoweringContext& c) { PadBy(c, c.in("self"), c.sym_ints("padding"), std::string(std::string_view(mode)), nullptr); }
+void ModePad(LoweringContext& c) {
+  PadBy(c, c.in("self"), c.sym_ints("padding"), std::string(std::string_view(mode)), nullptr);
+}
 
 // Resize to an output size or by scale factors. With factors torch computes source coordinates from the factor itself
 // (not from the ratio of sizes), as ONNX does when given scales.
 struct ResizeSpec {
-  std::string mode;   // nearest | linear | cubic
+  std::string mode;  // nearest | linear | cubic
   bool align_corners = false, exact = false, antialias = false;
   int spatial = 2;
 };
@@ -91,11 +96,12 @@ struct ResizedDim {
   int axis = 0;
   Sym in, out;
   double factor = 0;  // that was asked for; 0 where sizes were
-  double scale = 0;   // what Resize is given for the factor, an f32 that gives torch's output size; 0 where there is none
+  // what Resize is given for the factor, an f32 that gives torch's output size; 0 where there is none
+  double scale = 0;
 };
 
-// The f32 next to `factor` by which runtimes, which multiply in f32, get torch's output size: one rounded down could lose the last pixel.
-// 0 where there is none.
+// The f32 next to `factor` by which runtimes, which multiply in f32, get torch's output size: one rounded down could
+// lose the last pixel. 0 where there is none.
 double ScaleFor(double factor, const Sym& in, const Sym& out) {
   const auto n = in.constant(), size = out.constant();
   float s = static_cast<float>(factor);
@@ -117,14 +123,16 @@ std::vector<ResizedDim> ResizedDims(LoweringContext& c, ir::Value* x, int spatia
   return dims;
 }
 
-// ---- Nearest: torch's index arithmetic (kernels/nearest_index.h) by Resize where that reads the same pixels, else by Gather.
+// ---- Nearest: torch's index arithmetic (kernels/nearest_index.h) by Resize where that reads the same pixels, else by
+// Gather.
 
 // Sizes that are looked at pixel by pixel, and what is looked at of a dim of unknown size.
 constexpr int64_t kMaxPixels = int64_t{1} << 20;
 
-// Whether Resize by `scale` (f32 where it is given, else the ratio of sizes) reads the same pixels of a dim. In mode nearest a position may be
-// an integer, so the quotient is computed in f32, as ONNX Runtime does, and in f64; in mode nearest-exact, unless the scale is a
-// power of two, which is exact in any arithmetic, a position has to be farther from an integer than rounding goes.
+// Whether Resize by `scale` (f32 where it is given, else the ratio of sizes) reads the same pixels of a dim. In mode
+// nearest a position may be an integer, so the quotient is computed in f32, as ONNX Runtime does, and in f64; in mode
+// nearest-exact, unless the scale is a power of two, which is exact in any arithmetic, a position has to be farther
+// from an integer than rounding goes.
 bool ResizeReadsTheSame(const kernels::NearestRule& rule, int64_t in, int64_t out, double scale) {
   if (in < 1 || out < 1 || in > kMaxPixels || out > kMaxPixels) return false;
   int exponent;
@@ -132,8 +140,11 @@ bool ResizeReadsTheSame(const kernels::NearestRule& rule, int64_t in, int64_t ou
   if (power_of_two && (rule.factor == 0 || rule.factor == scale)) return true;
   for (int64_t i = 0; i < out; ++i) {
     const int64_t want = kernels::NearestIndex(rule, in, out, i);
-    auto reads = [&](double at) { return std::clamp<int64_t>(static_cast<int64_t>(std::floor(at)), 0, in - 1) == want; };
-    const double at = (static_cast<double>(i) + (rule.exact ? 0.5 : 0)) / scale, error = rule.exact && !power_of_two ? 3e-7 * (1 + at) : 0;
+    auto reads = [&](double at) {
+      return std::clamp<int64_t>(static_cast<int64_t>(std::floor(at)), 0, in - 1) == want;
+    };
+    const double at = (static_cast<double>(i) + (rule.exact ? 0.5 : 0)) / scale,
+                 error = rule.exact && !power_of_two ? 3e-7 * (1 + at) : 0;
     if (!reads(at - error) || !reads(at + error)) return false;
     if (!rule.exact && !reads(std::floor(static_cast<float>(i) / static_cast<float>(scale)))) return false;
     if (in == out && want != i) return false;  // ONNX Runtime copies, whatever the scale
@@ -145,23 +156,29 @@ bool ResizeReadsTheSame(const kernels::NearestRule& rule, int64_t in, int64_t ou
 bool ResizeReadsTheSame(const kernels::NearestRule& rule, const ResizedDim& d) {
   if (d.factor > 0 && d.scale == 0) return false;
   const auto in = d.in.constant(), out = d.out.constant();
-  if (in && out) return ResizeReadsTheSame(rule, *in, *out, d.scale > 0 ? d.scale : static_cast<double>(*out) / static_cast<double>(*in));
+  if (in && out)
+    return ResizeReadsTheSame(rule, *in, *out,
+                              d.scale > 0 ? d.scale : static_cast<double>(*out) / static_cast<double>(*in));
   if (d.factor > 0) {
     auto same = [&](int64_t n) {
       const double size = std::floor(static_cast<double>(n) * d.factor);
       return size < 1 || ResizeReadsTheSame(rule, n, static_cast<int64_t>(size), d.scale);
     };
-    if (!(d.factor < static_cast<double>(kMaxPixels)) || !(d.factor > 1.0 / static_cast<double>(kMaxPixels))) return false;
+    if (!(d.factor < static_cast<double>(kMaxPixels)) || !(d.factor > 1.0 / static_cast<double>(kMaxPixels)))
+      return false;
     // Small images have rules of their own for some sizes.
     if (rule.small)
-      for (int64_t n = 1; n <= kernels::kSmallImage && std::floor(static_cast<double>(n) * d.factor) <= kernels::kSmallImage; ++n)
+      for (int64_t n = 1;
+           n <= kernels::kSmallImage && std::floor(static_cast<double>(n) * d.factor) <= kernels::kSmallImage; ++n)
         if (!same(n)) return false;
     return rule.small || same(static_cast<int64_t>(static_cast<double>(kMaxPixels - 1) / std::max(d.factor, 1.0)));
   }
   // A whole multiple, or a whole part.
-  if (auto k = ir::FloorDiv(d.out, d.in).constant(); k && *k >= 1 && *k <= kMaxPixels && ir::ProvablyEqual(d.in * *k, d.out))
+  if (auto k = ir::FloorDiv(d.out, d.in).constant();
+      k && *k >= 1 && *k <= kMaxPixels && ir::ProvablyEqual(d.in * *k, d.out))
     return ResizeReadsTheSame(rule, kMaxPixels / *k, kMaxPixels / *k * *k, static_cast<double>(*k));
-  if (auto k = ir::FloorDiv(d.in, d.out).constant(); k && *k >= 1 && *k <= kMaxPixels && ir::ProvablyEqual(d.out * *k, d.in))
+  if (auto k = ir::FloorDiv(d.in, d.out).constant();
+      k && *k >= 1 && *k <= kMaxPixels && ir::ProvablyEqual(d.out * *k, d.in))
     return ResizeReadsTheSame(rule, kMaxPixels / *k * *k, kMaxPixels / *k, 1 / static_cast<double>(*k));
   return false;
 }
@@ -192,16 +209,24 @@ V NearestIndexAtRunTime(LoweringContext& c, const kernels::NearestRule& rule, V 
   return c.e.Min(index, c.e.Sub(in, c.e.I64Scalar(1)));
 }
 
-void GatherNearest(LoweringContext& c, V x, const std::vector<ResizedDim>& dims, bool exact, const std::optional<SymInts>& size) {
+void GatherNearest(LoweringContext& c, V x, const std::vector<ResizedDim>& dims, bool exact,
+                   const std::optional<SymInts>& size) {
   const bool wide = x.dtype == DType::kFloat64;
   std::vector<V> in, out;
   auto sizes_of = [&](size_t d) {
     const ResizedDim& r = dims[d];
-    if (auto n = r.in.constant()) in.push_back(c.e.I64Scalar(*n));
-    else in.push_back(c.e.DimScalar(x, r.axis));
-    if (auto n = r.out.constant()) out.push_back(c.e.I64Scalar(*n));
-    else if (size) out.push_back(c.dim0((*size)[d]));
-    else out.push_back(c.e.Cast(c.e.Op("Floor", {c.e.Mul(c.e.Cast(in.back(), DType::kFloat64), c.e.Number(r.factor, DType::kFloat64))}), DType::kInt64));
+    if (auto n = r.in.constant())
+      in.push_back(c.e.I64Scalar(*n));
+    else
+      in.push_back(c.e.DimScalar(x, r.axis));
+    if (auto n = r.out.constant())
+      out.push_back(c.e.I64Scalar(*n));
+    else if (size)
+      out.push_back(c.dim0((*size)[d]));
+    else
+      out.push_back(c.e.Cast(
+          c.e.Op("Floor", {c.e.Mul(c.e.Cast(in.back(), DType::kFloat64), c.e.Number(r.factor, DType::kFloat64))}),
+          DType::kInt64));
   };
   for (size_t d = 0; d < dims.size(); ++d) sizes_of(d);
   const V image = x;
@@ -258,18 +283,23 @@ void Resize(LoweringContext& c, const ResizeSpec& r) {
   if (c.node().op().ArgIndex("scale_factors") >= 0) {
     if (auto given = c.opt_floats("scale_factors"); given && given->size() == factors.size()) factors = *given;
   } else {
-    static constexpr const char* kNames[3][3] = {{"scales", "", ""}, {"scales_h", "scales_w", ""}, {"scales_d", "scales_h", "scales_w"}};
+    static constexpr const char* kNames[3][3] = {
+        {"scales", "", ""}, {"scales_h", "scales_w", ""}, {"scales_d", "scales_h", "scales_w"}};
     for (int d = 0; d < r.spatial; ++d) factors[d] = c.opt_f(kNames[r.spatial - 1][d]).value_or(0);
   }
   if (!c.ok()) return;
-  if (r.antialias && x.dtype == DType::kUInt8) return c.Unsupported("antialiasing of uint8, which torch does in fixed point");
-  if (r.antialias && r.align_corners) return c.Unsupported("antialiasing with aligned corners, which torch centers otherwise than ONNX");
+  if (r.antialias && x.dtype == DType::kUInt8)
+    return c.Unsupported("antialiasing of uint8, which torch does in fixed point");
+  if (r.antialias && r.align_corners)
+    return c.Unsupported("antialiasing with aligned corners, which torch centers otherwise than ONNX");
   const auto is_given = [](double factor) { return factor > 0; };
   const bool by_factors = std::all_of(factors.begin(), factors.end(), is_given);
   if (!by_factors && !size) return c.Fail("neither output_size nor scale_factors");
-  if (self->rank() != r.spatial + 2 || c.out_rank() != self->rank()) return c.Fail("the rank is not that of the operator");
+  if (self->rank() != r.spatial + 2 || c.out_rank() != self->rank())
+    return c.Fail("the rank is not that of the operator");
   const std::vector<ResizedDim> dims = ResizedDims(c, self, r.spatial, factors);
-  const bool mixed = !by_factors && std::any_of(factors.begin(), factors.end(), is_given);  // which Resize has no form for
+  // which Resize has no form for
+  const bool mixed = !by_factors && std::any_of(factors.begin(), factors.end(), is_given);
   // ONNX Runtime has no Resize of f64.
   if (r.mode == "nearest" && (x.dtype == DType::kFloat64 || mixed || !ResizeIsExact(dims, r.exact)))
     return GatherNearest(c, x, dims, r.exact, size);
@@ -297,7 +327,8 @@ void Resize(LoweringContext& c, const ResizeSpec& r) {
     }
     in.push_back(c.e.Numbers(scales, DType::kFloat32, {static_cast<int64_t>(scales.size())}));
   } else {
-    std::vector<V> parts = {c.e.Op("Shape", {x}, {{"start", int64_t{0}}, {"end", int64_t{lifted ? 3 : 2}}}, DType::kInt64, 1)};
+    std::vector<V> parts = {
+        c.e.Op("Shape", {x}, {{"start", int64_t{0}}, {"end", int64_t{lifted ? 3 : 2}}}, DType::kInt64, 1)};
     SymInts target = *size;
     for (int d = 0; d < r.spatial; ++d)
       if (auto s = c.out_type().sizes[c.out_rank() - r.spatial + d].constant()) target[d] = *s;
@@ -309,11 +340,17 @@ void Resize(LoweringContext& c, const ResizeSpec& r) {
   c.Return(lifted ? c.e.Squeeze(y, {2}) : y);
 }
 template <int spatial>
-void Nearest(LoweringContext& c) { Resize(c, {"nearest", false, false, false, spatial}); }
+void Nearest(LoweringContext& c) {
+  Resize(c, {"nearest", false, false, false, spatial});
+}
 template <int spatial>
-void NearestExact(LoweringContext& c) { Resize(c, {"nearest", false, true, false, spatial}); }
+void NearestExact(LoweringContext& c) {
+  Resize(c, {"nearest", false, true, false, spatial});
+}
 template <int spatial>
-void LinearResize(LoweringContext& c) { Resize(c, {"linear", c.b("align_corners"), false, false, spatial}); }
+void LinearResize(LoweringContext& c) {
+  Resize(c, {"linear", c.b("align_corners"), false, false, spatial});
+}
 void Bicubic(LoweringContext& c) { Resize(c, {"cubic", c.b("align_corners"), false, false, 2}); }
 void BilinearAa(LoweringContext& c) { Resize(c, {"linear", c.b("align_corners"), false, true, 2}); }
 void BicubicAa(LoweringContext& c) { Resize(c, {"cubic", c.b("align_corners"), false, true, 2}); }
@@ -331,13 +368,15 @@ void GridSample(LoweringContext& c) {
   DType low = c.tensor("grid")->dtype();
   if (ir::IsLowPrecision(low)) {
     if (mode == 2 || (mode == 1 && padding == 2))
-      return c.Unsupported("bicubic, or nearest with reflection, in half precision: torch rounds inside the kernel's steps");
+      return c.Unsupported(
+          "bicubic, or nearest with reflection, in half precision: torch rounds inside the kernel's steps");
     bool align = c.b("align_corners");
     V g = c.raw(c.tensor("grid"));
     std::vector<V> parts;
     for (int k = 0; k < x.rank - 2; ++k) {
       V size = c.e.Cast(c.e.DimScalar(x, x.rank - 1 - k), DType::kFloat32);
-      V one = c.e.Number(1, DType::kFloat32), half = c.e.Number(0.5, DType::kFloat32), two = c.e.Number(2, DType::kFloat32);
+      V one = c.e.Number(1, DType::kFloat32), half = c.e.Number(0.5, DType::kFloat32),
+        two = c.e.Number(2, DType::kFloat32);
       V reach = align ? c.e.Sub(size, one) : size;
       V u = c.e.Add(c.e.Slice(g, {k}, {k + 1}, {x.rank - 1}), c.e.Number(1, low));
       V pixel;
@@ -390,7 +429,8 @@ void Shuffle(LoweringContext& c, bool up) {
     if (!out) return c.Unsupported("an empty input of symbolic sizes");
     return c.Return(c.e.Reshape(x, *out));
   }
-  V lead = x.rank > 3 ? c.e.Op("Shape", {x}, {{"start", int64_t{0}}, {"end", int64_t{x.rank - 3}}}, DType::kInt64, 1) : V{};
+  V lead =
+      x.rank > 3 ? c.e.Op("Shape", {x}, {{"start", int64_t{0}}, {"end", int64_t{x.rank - 3}}}, DType::kInt64, 1) : V{};
   V y = c.e.Transpose(c.e.Reshape(x, inner, 6), perm);
   V shape = lead ? c.e.Concat({lead, out_tail}, 0) : out_tail;
   c.Return(c.e.Reshape(y, shape, x.rank));
@@ -449,7 +489,8 @@ void Im2Col(LoweringContext& c) {
   V x = c.in("self");
   bool unbatched = x.rank == 3;
   if (unbatched) x = c.e.Unsqueeze(x, {0});
-  x = c.e.Op("Pad", {x, c.e.I64({0, 0, b.padding[0], b.padding[1], 0, 0, b.padding[0], b.padding[1]}), c.e.Number(0, x.dtype)},
+  x = c.e.Op("Pad",
+             {x, c.e.I64({0, 0, b.padding[0], b.padding[1], 0, 0, b.padding[0], b.padding[1]}), c.e.Number(0, x.dtype)},
              {{"mode", std::string("constant")}});
   V rows = WindowIndex(c, c.e.DimScalar(x, 2), b.kernel[0], b.dilation[0], b.stride[0]);
   V cols = WindowIndex(c, c.e.DimScalar(x, 3), b.kernel[1], b.dilation[1], b.stride[1]);
@@ -469,33 +510,43 @@ void Col2Im(LoweringContext& c) {
   bool unbatched = x.rank == 2;
   if (unbatched) x = c.e.Unsqueeze(x, {0});
   V y = c.e.Op("Col2Im", {x, c.shape(c.sym_ints("output_size", 2)), c.e.I64(b.kernel)},
-               {{"dilations", b.dilation}, {"pads", Ints{b.padding[0], b.padding[1], b.padding[0], b.padding[1]}}, {"strides", b.stride}},
+               {{"dilations", b.dilation},
+                {"pads", Ints{b.padding[0], b.padding[1], b.padding[0], b.padding[1]}},
+                {"strides", b.stride}},
                x.dtype, 4);
   c.Return(unbatched ? c.e.Squeeze(y, {0}) : y);
 }
 
+// clang-format off
 constexpr Row kRows[] = {
     {"aten.pad.default", Pad}, {"aten.constant_pad_nd.default", ConstantPad},
     {"aten.reflection_pad1d.default", ModePad<"reflect">}, {"aten.reflection_pad2d.default", ModePad<"reflect">},
     {"aten.reflection_pad3d.default", ModePad<"reflect">}, {"aten.replication_pad1d.default", ModePad<"replicate">},
     {"aten.replication_pad2d.default", ModePad<"replicate">}, {"aten.replication_pad3d.default", ModePad<"replicate">},
-    {"aten.upsample_nearest1d.vec", Nearest<1>}, {"aten.upsample_nearest2d.vec", Nearest<2>}, {"aten.upsample_nearest3d.vec", Nearest<3>},
-    {"aten.upsample_nearest1d.default", Nearest<1>}, {"aten.upsample_nearest2d.default", Nearest<2>}, {"aten.upsample_nearest3d.default", Nearest<3>},
+    {"aten.upsample_nearest1d.vec", Nearest<1>}, {"aten.upsample_nearest2d.vec", Nearest<2>},
+    {"aten.upsample_nearest3d.vec", Nearest<3>},
+    {"aten.upsample_nearest1d.default", Nearest<1>}, {"aten.upsample_nearest2d.default", Nearest<2>},
+    {"aten.upsample_nearest3d.default", Nearest<3>},
     {"aten._upsample_nearest_exact1d.vec", NearestExact<1>}, {"aten._upsample_nearest_exact2d.vec", NearestExact<2>},
-    {"aten._upsample_nearest_exact3d.vec", NearestExact<3>}, {"aten._upsample_nearest_exact1d.default", NearestExact<1>},
-    {"aten._upsample_nearest_exact2d.default", NearestExact<2>}, {"aten._upsample_nearest_exact3d.default", NearestExact<3>},
-    {"aten.upsample_linear1d.vec", LinearResize<1>}, {"aten.upsample_bilinear2d.vec", LinearResize<2>}, {"aten.upsample_trilinear3d.vec", LinearResize<3>},
+    {"aten._upsample_nearest_exact3d.vec", NearestExact<3>},
+    {"aten._upsample_nearest_exact1d.default", NearestExact<1>},
+    {"aten._upsample_nearest_exact2d.default", NearestExact<2>},
+    {"aten._upsample_nearest_exact3d.default", NearestExact<3>},
+    {"aten.upsample_linear1d.vec", LinearResize<1>}, {"aten.upsample_bilinear2d.vec", LinearResize<2>},
+    {"aten.upsample_trilinear3d.vec", LinearResize<3>},
     {"aten.upsample_linear1d.default", LinearResize<1>}, {"aten.upsample_bilinear2d.default", LinearResize<2>},
     {"aten.upsample_trilinear3d.default", LinearResize<3>},
     {"aten.upsample_bicubic2d.vec", Bicubic}, {"aten.upsample_bicubic2d.default", Bicubic},
     {"aten._upsample_bilinear2d_aa.vec", BilinearAa}, {"aten._upsample_bilinear2d_aa.default", BilinearAa},
     {"aten._upsample_bicubic2d_aa.vec", BicubicAa}, {"aten._upsample_bicubic2d_aa.default", BicubicAa},
-    {"aten.grid_sampler.default", GridSample, true}, {"aten.grid_sampler_2d.default", GridSample, true}, {"aten.grid_sampler_3d.default", GridSample, true},
+    {"aten.grid_sampler.default", GridSample, true}, {"aten.grid_sampler_2d.default", GridSample, true},
+    {"aten.grid_sampler_3d.default", GridSample, true},
     {"aten.pixel_shuffle.default", PixelShuffle}, {"aten.pixel_unshuffle.default", PixelUnshuffle},
     {"aten.channel_shuffle.default", ChannelShuffle}, {"aten.native_channel_shuffle.default", ChannelShuffle},
     {"aten.unfold.default", Unfold}, {"aten.unfold_copy.default", Unfold},
     {"aten.im2col.default", Im2Col}, {"aten.col2im.default", Col2Im, true},
 };
+// clang-format on
 
 }  // namespace
 

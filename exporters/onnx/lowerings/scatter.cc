@@ -39,15 +39,21 @@ V ReduceInto(LoweringContext& c, V x, V updates, std::string how, bool include_s
   Emitter& e = c.e;
   DType t = x.dtype, w = ScatterType(t);
   x = e.Cast(x, w), updates = e.Cast(updates, w);
-  if (how == "sum" || how == "add") how = "add";
-  else if (how == "prod" || how == "multiply" || how == "mul") how = "mul";
-  else if (how == "amax") how = "max";
-  else if (how == "amin") how = "min";
-  else if (how != "mean") return c.Fail("unknown reduction"), x;
+  if (how == "sum" || how == "add")
+    how = "add";
+  else if (how == "prod" || how == "multiply" || how == "mul")
+    how = "mul";
+  else if (how == "amax")
+    how = "max";
+  else if (how == "amin")
+    how = "min";
+  else if (how != "mean")
+    return c.Fail("unknown reduction"), x;
   if (!include_self) {
     // What is touched starts over from the reduction's identity.
-    V identity = how == "mul" ? e.Integer(1, w)
-                 : how == "max" || how == "min" ? Extreme(e, w, how == "min") : e.Integer(0, w);
+    V identity = how == "mul"                   ? e.Integer(1, w)
+                 : how == "max" || how == "min" ? Extreme(e, w, how == "min")
+                                                : e.Integer(0, w);
     x = scatter(x, fill(identity), "none");
   }
   if (how != "mean") return e.Cast(scatter(x, updates, how), t);
@@ -251,9 +257,7 @@ V WriteRun(LoweringContext& c, V x, V src, V start, int d, bool may_be_negative)
   V tail = e.SliceV(x, e.Add(start, e.Dim(src, d)), e.I64({kEnd}), {d});
   return e.Concat({head, src, tail}, d);
 }
-bool MayBeNegative(const IntOrValue& i) {
-  return i.value ? ir::RangeOf(i.value->type().expr).min < 0 : i.constant < 0;
-}
+bool MayBeNegative(const IntOrValue& i) { return i.value ? ir::RangeOf(i.value->type().expr).min < 0 : i.constant < 0; }
 void SliceScatter(LoweringContext& c) {
   V x = c.in("self"), src = c.e.Cast(c.in("src"), x.dtype);
   int d = c.dim("dim", x.rank);
@@ -333,9 +337,10 @@ void SegmentReduce(LoweringContext& c) {
   V index = e.Expand(e.Unsqueeze(segment, more), e.Shape(x), x.rank);
   V out_shape = e.Concat({ShapeRange(e, x, 0, axis), e.Dim(lengths, axis), ShapeRange(e, x, axis + 1, x.rank)}, 0);
   auto initial = c.opt_scalar("initial");
-  V start = initial ? c.number(*initial, t)
-            : how == "max" ? e.Number(-kInfinity, t) : how == "min" ? e.Number(kInfinity, t)
-            : e.Number(how == "prod" ? 1 : 0, t);
+  V start = initial        ? c.number(*initial, t)
+            : how == "max" ? e.Number(-kInfinity, t)
+            : how == "min" ? e.Number(kInfinity, t)
+                           : e.Number(how == "prod" ? 1 : 0, t);
   std::string_view with = how == "max" ? "max" : how == "min" ? "min" : how == "prod" ? "mul" : "add";
   if (with == "add" && how != "sum" && how != "mean") return c.Fail("unknown reduction");
   V y = ScatterElements(e, e.Expand(start, out_shape, x.rank), index, x, axis, with);
@@ -349,6 +354,7 @@ void SegmentReduce(LoweringContext& c) {
   c.Return(y);
 }
 
+// clang-format off
 constexpr Row kRows[] = {
     {"aten.scatter.src", ScatterSrc}, {"aten.scatter.value", ScatterValue}, {"aten.scatter.reduce", ScatterSrc},
     {"aten.scatter.value_reduce", ScatterValue}, {"aten.scatter_add.default", ScatterAdd},
@@ -363,6 +369,7 @@ constexpr Row kRows[] = {
     {"aten.diagonal_scatter.default", DiagonalScatter}, {"aten.as_strided_scatter.default", AsStridedScatter},
     {"aten.segment_reduce.default", SegmentReduce, true},
 };
+// clang-format on
 
 }  // namespace
 

@@ -13,8 +13,8 @@ V GatherAlong(Emitter& e, V x, V index, int axis) {
   return e.Op("GatherElements", {x, index}, {{"axis", int64_t{axis}}}, x.dtype, x.rank);
 }
 
-// ---- Sorting. ONNX TopK breaks ties by position, so taking all elements is a stable sort. torch leaves the order of equal
-// elements open unless it is asked for a stable sort: any is right, this one too.
+// ---- Sorting. ONNX TopK breaks ties by position, so taking all elements is a stable sort. torch leaves the order of
+// equal elements open unless it is asked for a stable sort: any is right, this one too.
 std::pair<V, V> SortAll(LoweringContext& c, V x, int axis, bool descending) {
   return TopK(c.e, x, c.e.Dim(x, axis), axis, descending, MayBeNan(c.tensor("self")));
 }
@@ -39,7 +39,8 @@ void TopKOp(LoweringContext& c) {
   if (x.rank == 0) {  // k is 0 or 1 and keeps a 0-d result
     return c.Return({x, c.e.I64Scalar(0)});
   }
-  auto [v, i] = TopK(c.e, x, c.dim1(k), c.dim("dim", x.rank), c.b("largest"), MayBeNan(c.tensor("self")), c.b("sorted"));
+  auto [v, i] =
+      TopK(c.e, x, c.dim1(k), c.dim("dim", x.rank), c.b("largest"), MayBeNan(c.tensor("self")), c.b("sorted"));
   c.Return({v, i});
 }
 void Kthvalue(LoweringContext& c) {
@@ -148,10 +149,14 @@ void Quantile(LoweringContext& c) {
   }
   ranks.rank = work.rank;
   std::string how = c.str("interpolation");
-  if (how == "lower") ranks = c.e.Op("Floor", {ranks});
-  else if (how == "higher") ranks = c.e.Op("Ceil", {ranks});
-  else if (how == "nearest") ranks = c.e.Op("Round", {ranks});
-  else if (how != "linear" && how != "midpoint") return c.Fail("unknown interpolation");
+  if (how == "lower")
+    ranks = c.e.Op("Floor", {ranks});
+  else if (how == "higher")
+    ranks = c.e.Op("Ceil", {ranks});
+  else if (how == "nearest")
+    ranks = c.e.Op("Round", {ranks});
+  else if (how != "linear" && how != "midpoint")
+    return c.Fail("unknown interpolation");
   V below = c.e.Cast(ranks, DType::kInt64);
   V y = GatherAlong(c.e, sorted, below, axis);
   if (how == "linear" || how == "midpoint") {
@@ -305,7 +310,8 @@ void BinCount(LoweringContext& c) {
 // `bins` + 1 evenly spaced edges from `low` to `high` (0-d), as torch.linspace rounds them.
 V EvenEdges(Emitter& e, V low, V high, int64_t bins, DType t) {
   std::vector<double> up, down;
-  for (int64_t i = 0; i <= bins; ++i) up.push_back(static_cast<double>(i)), down.push_back(static_cast<double>(bins - i));
+  for (int64_t i = 0; i <= bins; ++i)
+    up.push_back(static_cast<double>(i)), down.push_back(static_cast<double>(bins - i));
   V step = e.Div(e.Sub(high, low), e.Number(static_cast<double>(bins), t));
   V i = e.Numbers(up, t, {bins + 1}), k = e.Numbers(down, t, {bins + 1});
   V half = e.Number(static_cast<double>((bins + 1) / 2), t);
@@ -360,7 +366,8 @@ void HistC(LoweringContext& c) {
 }
 
 // The outer edges of a histogram: entries `at` and `at` + 1 of the given range, or the range of the values.
-std::pair<V, V> OuterEdges(LoweringContext& c, V x, ir::Value* self, const std::optional<std::vector<double>>& range, size_t at) {
+std::pair<V, V> OuterEdges(LoweringContext& c, V x, ir::Value* self, const std::optional<std::vector<double>>& range,
+                           size_t at) {
   if (range) return Widen(c, {c.e.Number((*range)[at], x.dtype), c.e.Number((*range)[at + 1], x.dtype)}, 0.5);
   std::vector<int> all;
   for (int d = 0; d < self->rank(); ++d) all.push_back(d);
@@ -448,8 +455,10 @@ void HistogramDd(LoweringContext& c) {
   c.Return(out);
 }
 
+// clang-format off
 constexpr Row kRows[] = {
-    {"aten.sort.default", Sort}, {"aten.sort.stable", Sort}, {"aten.argsort.default", ArgSort}, {"aten.argsort.stable", ArgSort},
+    {"aten.sort.default", Sort}, {"aten.sort.stable", Sort}, {"aten.argsort.default", ArgSort},
+    {"aten.argsort.stable", ArgSort},
     {"aten.msort.default", MSort}, {"aten.topk.default", TopKOp}, {"aten.kthvalue.default", Kthvalue},
     {"aten.median.default", MedianAll<false>}, {"aten.nanmedian.default", MedianAll<true>},
     {"aten.median.dim", MedianDim<false>}, {"aten.nanmedian.dim", MedianDim<true>}, {"aten.mode.default", Mode},
@@ -465,6 +474,7 @@ constexpr Row kRows[] = {
     {"aten.histogramdd.default", HistogramDd}, {"aten.histogramdd.int_bins", HistogramDd},
     {"aten.histogramdd.TensorList_bins", HistogramDd},
 };
+// clang-format on
 
 }  // namespace
 

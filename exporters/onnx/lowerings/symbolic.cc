@@ -35,9 +35,7 @@ void Arith(LoweringContext& c) {
   DType t = ResultOf(c);
   c.Return(c.e.Op(op, {Num(c, "a", t), Num(c, "b", t)}, {}, t, 0));
 }
-void TrueDiv(LoweringContext& c) {
-  c.Return(c.e.Div(Num(c, "a", DType::kFloat64), Num(c, "b", DType::kFloat64)));
-}
+void TrueDiv(LoweringContext& c) { c.Return(c.e.Div(Num(c, "a", DType::kFloat64), Num(c, "b", DType::kFloat64))); }
 void FloorDiv(LoweringContext& c) {
   DType t = ResultOf(c);
   V a = Num(c, "a", t), b = Num(c, "b", t);
@@ -49,7 +47,8 @@ void FloorDiv(LoweringContext& c) {
   V q = c.e.Div(a, b);
   if (nonnegative(sa) && nonnegative(sb)) return c.Return(q);
   V r = c.e.Sub(a, c.e.Mul(q, b)), zero = c.e.I64Scalar(0);
-  V fix = c.e.And(c.e.Not(c.e.Equal(r, zero)), c.e.Op("Xor", {c.e.Less(r, zero), c.e.Less(b, zero)}, {}, DType::kBool, 0));
+  V fix =
+      c.e.And(c.e.Not(c.e.Equal(r, zero)), c.e.Op("Xor", {c.e.Less(r, zero), c.e.Less(b, zero)}, {}, DType::kBool, 0));
   c.Return(c.e.Sub(q, c.e.Cast(fix, DType::kInt64)));
 }
 void Mod(LoweringContext& c) {
@@ -76,7 +75,8 @@ void Ne(LoweringContext& c) {
 template <Str logical, Str bitwise>
 void Bits(LoweringContext& c) {
   DType t = ResultOf(c);
-  c.Return(c.e.Op(ir::IsBool(t) ? std::string_view(logical) : std::string_view(bitwise), {Num(c, "a", t), Num(c, "b", t)}, {}, t, 0));
+  c.Return(c.e.Op(ir::IsBool(t) ? std::string_view(logical) : std::string_view(bitwise),
+                  {Num(c, "a", t), Num(c, "b", t)}, {}, t, 0));
 }
 void Not(LoweringContext& c) { c.Return(c.e.Not(Num(c, "a", DType::kBool))); }
 void Ite(LoweringContext& c) {
@@ -89,7 +89,9 @@ void SymInt(LoweringContext& c) {  // int() truncates
 }
 void SymFloat(LoweringContext& c) { c.Return(Num(c, "a", DType::kFloat64)); }
 template <Str op>
-void Rounded(LoweringContext& c) { c.Return(c.e.Cast(c.e.Op(op, {Num(c, "x", DType::kFloat64)}), DType::kInt64)); }
+void Rounded(LoweringContext& c) {
+  c.Return(c.e.Cast(c.e.Op(op, {Num(c, "x", DType::kFloat64)}), DType::kInt64));
+}
 void MathTrunc(LoweringContext& c) { c.Return(c.e.Cast(Num(c, "x", DType::kFloat64), DType::kInt64)); }
 void Sqrt(LoweringContext& c) {
   const char* name = c.node().op().ArgIndex("x") >= 0 ? "x" : "a";
@@ -112,25 +114,29 @@ void Item(LoweringContext& c) {
 // A Python number as a 0-d tensor.
 void ScalarTensor(LoweringContext& c) { c.Return(c.number(c.scalar("s"), c.out_dtype())); }
 
+// clang-format off
 constexpr Row kRows[] = {
     {"aten.sym_size.int", SymSize}, {"aten.sym_numel.default", SymNumel},
     {"_operator.add", Arith<"Add">}, {"_operator.sub", Arith<"Sub">}, {"_operator.mul", Arith<"Mul">},
     {"_operator.truediv", TrueDiv}, {"_operator.floordiv", FloorDiv}, {"_operator.mod", Mod}, {"_operator.pow", Pow},
     {"_operator.neg", Neg}, {"_operator.pos", Pos},
     {"_operator.eq", Compare<"Equal">}, {"_operator.ne", Ne}, {"_operator.lt", Compare<"Less">},
-    {"_operator.le", Compare<"LessOrEqual">}, {"_operator.gt", Compare<"Greater">}, {"_operator.ge", Compare<"GreaterOrEqual">},
+    {"_operator.le", Compare<"LessOrEqual">}, {"_operator.gt", Compare<"Greater">},
+    {"_operator.ge", Compare<"GreaterOrEqual">},
     {"_operator.and_", Bits<"And", "BitwiseAnd">}, {"_operator.or_", Bits<"Or", "BitwiseOr">},
     {"_operator.xor", Bits<"Xor", "BitwiseXor">}, {"_operator.not_", Not}, {"torch.sym_not", Not},
     {"torch.sym_max", Arith<"Max">}, {"torch.sym_min", Arith<"Min">}, {"torch.sym_ite", Ite},
     {"torch.sym_int", SymInt}, {"torch.sym_float", SymFloat}, {"torch.sym_sum", Sum},
     {"torch.sym_sqrt", Sqrt}, {"torch._sym_sqrt", Sqrt}, {"math.sqrt", Sqrt},
     {"math.ceil", Rounded<"Ceil">}, {"math.floor", Rounded<"Floor">}, {"math.trunc", MathTrunc},
-    {"aten.item.default", Item}, {"aten._local_scalar_dense.default", Item}, {"aten.scalar_tensor.default", ScalarTensor},
+    {"aten.item.default", Item}, {"aten._local_scalar_dense.default", Item},
+    {"aten.scalar_tensor.default", ScalarTensor},
     {"aten._assert_scalar.default", Nothing}, {"aten._assert_tensor_metadata.default", Nothing},
     {"aten._assert_async.msg", Nothing}, {"aten._assert_async.default", Nothing},
     {"aten.sym_constrain_range_for_size.default", Nothing}, {"aten.sym_constrain_range.default", Nothing},
     {"aten._print.default", Nothing},
 };
+// clang-format on
 
 }  // namespace
 

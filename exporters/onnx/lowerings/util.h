@@ -34,8 +34,10 @@ inline DType Promoted(LoweringContext& c, std::string_view a, std::string_view b
   std::vector<ir::Scalar> scalars;
   for (std::string_view name : {a, b}) {
     ir::Value* v = c.node().Get(name).value();
-    if (v && v->type().is_tensor()) tensors.push_back(v);
-    else scalars.push_back(c.scalar(name));
+    if (v && v->type().is_tensor())
+      tensors.push_back(v);
+    else
+      scalars.push_back(c.scalar(name));
   }
   return ir::ResultTypeOf(tensors, scalars);
 }

@@ -26,14 +26,17 @@ V ReshapeTo(LoweringContext& c, V x, const SymInts& wanted) {
     if (target[i].value || target[i].constant == -1) ++unknown;
   }
   // A single unknown size is what -1 means, unless a zero among the others makes it ambiguous.
-  bool zero = std::any_of(target.begin(), target.end(), [](const IntOrValue& i) { return !i.value && i.constant == 0; });
+  bool zero =
+      std::any_of(target.begin(), target.end(), [](const IntOrValue& i) { return !i.value && i.constant == 0; });
   if (unknown == 1 && !zero)
     for (IntOrValue& i : target)
       if (i.value) i = -1;
   return c.e.Reshape(x, c.shape(target), out.rank(), zero);
 }
 
-void View(LoweringContext& c) { c.Return(ReshapeTo(c, c.in("self"), c.sym_ints(c.node().Find("shape") ? "shape" : "size"))); }
+void View(LoweringContext& c) {
+  c.Return(ReshapeTo(c, c.in("self"), c.sym_ints(c.node().Find("shape") ? "shape" : "size")));
+}
 
 void Flatten(LoweringContext& c) {
   ir::Value* self = c.tensor("self");
@@ -47,7 +50,8 @@ void Flatten(LoweringContext& c) {
   // 0 copies a size, -1 takes what is left; sizes after the flattened run cannot be copied by position.
   std::vector<V> parts;
   for (int d = 0; d < a; ++d) parts.push_back(c.e.Dim(x, d));
-  parts.push_back(c.e.Op("ReduceProd", {c.e.Op("Shape", {x}, {{"start", int64_t{a}}, {"end", int64_t{b + 1}}}, DType::kInt64, 1)},
+  parts.push_back(c.e.Op("ReduceProd",
+                         {c.e.Op("Shape", {x}, {{"start", int64_t{a}}, {"end", int64_t{b + 1}}}, DType::kInt64, 1)},
                          {{"keepdims", int64_t{1}}}, DType::kInt64, 1));
   for (int d = b + 1; d < rank; ++d) parts.push_back(c.e.Dim(x, d));
   c.Return(c.e.Reshape(x, c.e.Concat(parts, 0), rank - (b - a), true));
@@ -71,7 +75,8 @@ void ViewAs(LoweringContext& c) {
   c.Return(c.e.Reshape(c.in("self"), c.shape_of(other), other->rank(), true));
 }
 
-// The sizes of a result whose elements stay where they are, since only dims of size 1 change places: for Reshape, with one -1 at most.
+// The sizes of a result whose elements stay where they are, since only dims of size 1 change places: for Reshape, with
+// one -1 at most.
 std::optional<Ints> SizesOfMove(const ir::Value* self, const Ints& perm) {
   Ints sizes;
   int64_t last = -1;
@@ -160,10 +165,12 @@ void ExpandAs(LoweringContext& c) {
 void Slice(LoweringContext& c) {
   V x = c.in("self");
   int d = c.dim("dim", x.rank);
-  IntOrValue start = c.opt_sym("start").value_or(0), end = c.opt_sym("end").value_or(std::numeric_limits<int64_t>::max());
+  IntOrValue start = c.opt_sym("start").value_or(0),
+             end = c.opt_sym("end").value_or(std::numeric_limits<int64_t>::max());
   int64_t step = c.i("step");
   if (step <= 0) return c.Fail("step is not positive");
-  if (!start.value && !end.value && start.constant == 0 && end.constant == std::numeric_limits<int64_t>::max() && step == 1)
+  if (!start.value && !end.value && start.constant == 0 && end.constant == std::numeric_limits<int64_t>::max() &&
+      step == 1)
     return c.Return(x);
   c.Return(c.e.SliceV(x, c.dim1(start), c.dim1(end), {d}, {step}));
 }
@@ -255,7 +262,9 @@ void Split(LoweringContext& c) {
   int d = c.dim("dim", x.rank);
   bool is_static = true;
   for (size_t i = 0; i < c.node().outputs().size(); ++i) is_static &= c.out_type(i).sizes[d].is_constant();
-  const char* arg = c.node().op().ArgIndex("split_size") >= 0 ? "split_size" : c.node().op().ArgIndex("split_sizes") >= 0 ? "split_sizes" : "";
+  const char* arg = c.node().op().ArgIndex("split_size") >= 0    ? "split_size"
+                    : c.node().op().ArgIndex("split_sizes") >= 0 ? "split_sizes"
+                                                                 : "";
   if (is_static || !*arg || c.node().Get(arg).is<int64_t>()) return SplitByTypes(c, "dim");
   std::vector<V> parts;
   for (const IntOrValue& i : c.sym_ints(arg)) parts.push_back(c.dim1(i));
@@ -275,7 +284,8 @@ void Chunk(LoweringContext& c) {
   std::vector<V> outs;
   for (size_t i = 0; i < n; ++i) {
     V begin = c.e.Mul(part, c.e.I64({static_cast<int64_t>(i)}));
-    V end = i + 1 == n ? c.e.I64({std::numeric_limits<int64_t>::max()}) : c.e.Mul(part, c.e.I64({static_cast<int64_t>(i + 1)}));
+    V end = i + 1 == n ? c.e.I64({std::numeric_limits<int64_t>::max()})
+                       : c.e.Mul(part, c.e.I64({static_cast<int64_t>(i + 1)}));
     outs.push_back(c.e.SliceV(x, begin, end, {d}));
   }
   c.Return(outs);
@@ -360,6 +370,7 @@ void BroadcastTensors(LoweringContext& c) {
   c.Return(outs);
 }
 
+// clang-format off
 constexpr Row kRows[] = {
     {"aten.view.default", View}, {"aten.reshape.default", View}, {"aten._unsafe_view.default", View},
     {"aten.view_copy.default", View}, {"aten._reshape_copy.default", View},
@@ -370,7 +381,8 @@ constexpr Row kRows[] = {
     {"aten.permute.default", Permuted}, {"aten.permute_copy.default", Permuted},
     {"aten.t.default", Permuted}, {"aten.t_copy.default", Permuted}, {"aten.mT.default", Permuted},
     {"aten.numpy_T.default", Permuted},
-    {"aten.movedim.int", Movedim}, {"aten.movedim.intlist", Movedim}, {"aten.moveaxis.int", Movedim}, {"aten.moveaxis.intlist", Movedim},
+    {"aten.movedim.int", Movedim}, {"aten.movedim.intlist", Movedim}, {"aten.moveaxis.int", Movedim},
+    {"aten.moveaxis.intlist", Movedim},
     {"aten.unsqueeze.default", Unsqueeze}, {"aten.unsqueeze_copy.default", Unsqueeze},
     {"aten.squeeze.default", SqueezeAll}, {"aten.squeeze_copy.default", SqueezeAll},
     {"aten.squeeze.dim", SqueezeDim}, {"aten.squeeze_copy.dim", SqueezeDim},
@@ -394,6 +406,7 @@ constexpr Row kRows[] = {
     {"aten.lift_fresh.default", Alias}, {"aten.lift.default", Alias}, {"aten.resolve_conj.default", Alias},
     {"aten.resolve_neg.default", Alias}, {"aten.cpu.default", Alias},
 };
+// clang-format on
 
 }  // namespace
 

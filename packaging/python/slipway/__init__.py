@@ -13,7 +13,8 @@ from ._model import Model, ModelError, Value, load
 from ._program import Diagnostic, Result, SlipwayError, convert, inspect, program, quantize, run_command
 
 __all__ = [
-    "Diagnostic", "Model", "ModelError", "Result", "SlipwayError", "Value", "convert", "inspect", "load", "program", "quantize",
+    "Diagnostic", "Model", "ModelError", "Result", "SlipwayError", "Value", "convert", "inspect", "load", "program",
+    "quantize",
     "run_command", "__version__",
 ]  # fmt: skip
 

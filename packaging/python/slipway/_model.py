@@ -1,4 +1,5 @@
-"""Models as native libraries, through their C interface (slipway_model.h, which a library's own code serves: nothing else is loaded)."""
+"""Models as native libraries, through their C interface (slipway_model.h, which a library's own code serves: nothing
+else is loaded)."""
 
 from __future__ import annotations
 
@@ -6,8 +7,9 @@ import ctypes
 import importlib
 import os
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,7 +17,8 @@ if TYPE_CHECKING:
 
 
 class ModelError(RuntimeError):
-    """A model that was not opened or did not run; `code` is one of SLIPWAY_MODEL_…, the numbers of the program's exit codes."""
+    """A model that was not opened or did not run; `code` is one of SLIPWAY_MODEL_…, the numbers of the program's exit
+    codes."""
 
     def __init__(self, code: int, text: str) -> None:
         self.code = code
@@ -78,7 +81,13 @@ _CPU = 1
 _CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}  # numpy's kinds, DLPack's codes
 _KINDS = {code: kind for kind, code in _CODES.items()}
 # Types that numpy has from ml_dtypes alone: without it arrays of their bits are given and taken.
-_OTHERS = {"bfloat16": (4, 16), "float8_e4m3fn": (10, 8), "float8_e4m3fnuz": (11, 8), "float8_e5m2": (12, 8), "float8_e5m2fnuz": (13, 8)}
+_OTHERS = {
+    "bfloat16": (4, 16),
+    "float8_e4m3fn": (10, 8),
+    "float8_e4m3fnuz": (11, 8),
+    "float8_e5m2": (12, 8),
+    "float8_e5m2fnuz": (13, 8),
+}
 _NAMES = {row: name for name, row in _OTHERS.items()}
 
 
@@ -87,7 +96,9 @@ def _name(t: _DType) -> str:
         return _NAMES[t.code, t.bits]
     if t.code == _CODES["b"]:
         return "bool"
-    return {"i": "int", "u": "uint", "f": "float", "c": "complex"}.get(_KINDS.get(t.code, ""), f"type{t.code}_") + str(t.bits)
+    return {"i": "int", "u": "uint", "f": "float", "c": "complex"}.get(_KINDS.get(t.code, ""), f"type{t.code}_") + str(
+        t.bits
+    )
 
 
 def _numpy_dtype(name: str) -> np.dtype[Any]:
@@ -192,8 +203,8 @@ class Model:
         self._check(self._library.slipway_model_set_threads(self._model, ctypes.c_int(threads)))
 
     def __call__(self, *inputs: Any, **named: Any) -> list[npt.NDArray[Any]]:
-        """Runs on arrays and tensors in the CPU's memory, in the order of `inputs` or by their names. Gives numpy arrays over the
-        library's own memory, a new one for each output."""
+        """Runs on arrays and tensors in the CPU's memory, in the order of `inputs` or by their names. Gives numpy
+        arrays over the library's own memory, a new one for each output."""
         given: Sequence[Any] = inputs
         if named:
             names = [v.name for v in self.inputs]
@@ -203,7 +214,9 @@ class Model:
                 raise TypeError(f"inputs are {', '.join(names)}; not known: {unknown}; missing: {missing}")
             given = [*inputs, *(named[n] for n in names[len(inputs) :])]
         if len(given) != len(self.inputs):
-            raise TypeError(f"{len(given)} inputs, and the model takes {len(self.inputs)}: {', '.join(v.name for v in self.inputs)}")
+            raise TypeError(
+                f"{len(given)} inputs, and the model takes {len(self.inputs)}: {', '.join(v.name for v in self.inputs)}"
+            )
         views = [_view(x, v) for x, v in zip(given, self.inputs)]
         tensors = (ctypes.POINTER(_Tensor) * len(views))(*(ctypes.pointer(t) for t, _ in views))
         results = (ctypes.POINTER(_Managed) * len(self.outputs))()

@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Mapping, NoReturn, Sequence, Union
+from typing import Any, NoReturn, Union
 
 StrPath = Union[str, "os.PathLike[str]"]
-# A flag's value: True sets a switch, a sequence repeats the flag, a mapping repeats it with KEY=VALUE; None and False leave it out.
+# A flag's value: True sets a switch, a sequence repeats the flag, a mapping repeats it with KEY=VALUE; None and False
+# leave it out.
 Option = Union[None, bool, int, float, str, "os.PathLike[str]", Sequence[StrPath], Mapping[str, object]]
 
 
@@ -73,7 +75,8 @@ def _diagnostics(text: str) -> tuple[list[Diagnostic], str]:
 
 
 def run_command(arguments: Sequence[StrPath]) -> tuple[str, list[Diagnostic]]:
-    """Runs `slipway ARGUMENTS`, which takes --diagnostics: its standard output and what it said. SlipwayError for exit codes beyond 0."""
+    """Runs `slipway ARGUMENTS`, which takes --diagnostics: its standard output and what it said. SlipwayError for exit
+    codes beyond 0."""
     command = [os.fspath(program()), *(os.fspath(a) for a in arguments), "--diagnostics", "json"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
     diagnostics, rest = _diagnostics(done.stderr)
@@ -106,7 +109,7 @@ def _path(path: StrPath) -> str:
     return "./" + text if text.startswith("-") else text
 
 
-def _inputs(source: Union[StrPath, Sequence[StrPath], Mapping[str, StrPath]]) -> list[str]:
+def _inputs(source: StrPath | Sequence[StrPath] | Mapping[str, StrPath]) -> list[str]:
     if isinstance(source, Mapping):
         return [f"{name}={os.fspath(path)}" for name, path in source.items()]
     if isinstance(source, (str, os.PathLike)):
@@ -114,8 +117,9 @@ def _inputs(source: Union[StrPath, Sequence[StrPath], Mapping[str, StrPath]]) ->
     return [_path(path) for path in source]
 
 
-def convert(source: Union[StrPath, Sequence[StrPath], Mapping[str, StrPath]], output: StrPath, **options: Option) -> Result:
-    """`slipway convert`: options are its flags, with _ for - (docs/cli.md). Several programs for one archive are a mapping by name.
+def convert(source: StrPath | Sequence[StrPath] | Mapping[str, StrPath], output: StrPath, **options: Option) -> Result:
+    """`slipway convert`: options are its flags, with _ for - (docs/cli.md). Several programs for one archive are a
+    mapping by name.
 
     convert("model.pt2", "model.onnx", weights="model.safetensors", dim_names={"s77": "batch"})
     """
@@ -124,7 +128,7 @@ def convert(source: Union[StrPath, Sequence[StrPath], Mapping[str, StrPath]], ou
     return Result(Path(output), json.loads(report), tuple(diagnostics))
 
 
-def quantize(source: Union[StrPath, Sequence[StrPath]], output: StrPath, config: StrPath, **options: Option) -> Result:
+def quantize(source: StrPath | Sequence[StrPath], output: StrPath, config: StrPath, **options: Option) -> Result:
     """`slipway quantize`: a checkpoint or a program, with a configuration by name or as a file of torchao's JSON."""
     flags = _flags({"config": config, **options})
     report, diagnostics = run_command(["quantize", *_inputs(source), "-o", os.fspath(output), "--json", *flags])
