@@ -12,8 +12,9 @@ namespace {
 
 #include "kernels/isa/vectors.h"
 
-#include "kernels/isa/digits_body.h"
 #include "kernels/isa/dot_body.h"
+
+#include "kernels/isa/digits_body.h"  // calls what is in dot_body.h
 
 }  // namespace
 
